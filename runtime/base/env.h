@@ -1,0 +1,60 @@
+/*
+ * The settings of this process, read once from the environment by the table env.def.
+ *
+ * df_env() may be called from any thread at any time; the first call parses. A value that can't be
+ * used gives one warning that names variable, value and what is allowed, then the default; under
+ * DFSHIM_STRICT=1 nr_errors > 0 makes the start of the library fail.
+ */
+#ifndef DF_BASE_ENV_H
+#define DF_BASE_ENV_H
+
+#include <limits.h>
+#include <stdio.h>
+
+#define DF_AUTO LONG_MIN
+
+struct df_env {
+#define DF_ENV_ENUM(id, name, def, values, help) int id;
+#define DF_ENV_INT(id, name, def, min, max, unit, help) long id;
+#define DF_ENV_STR(id, name, def, help) const char *id;
+#include "runtime/base/env.def"
+#undef DF_ENV_ENUM
+#undef DF_ENV_INT
+#undef DF_ENV_STR
+	int nr_errors;		/* values that could not be used */
+	unsigned char set[64];	/* by row: 1 if the user set a usable value */
+};
+
+/* Row numbers, for df_env()->set[]. */
+enum df_env_row {
+#define DF_ENV_ENUM(id, name, def, values, help) DF_ENV_ROW_##id,
+#define DF_ENV_INT(id, name, def, min, max, unit, help) DF_ENV_ROW_##id,
+#define DF_ENV_STR(id, name, def, help) DF_ENV_ROW_##id,
+#include "runtime/base/env.def"
+#undef DF_ENV_ENUM
+#undef DF_ENV_INT
+#undef DF_ENV_STR
+	DF_ENV_NR_ROWS
+};
+
+enum { DF_MODE_PREVENT, DF_MODE_TRACE, DF_MODE_OFF };
+enum { DF_BACKEND_AUTO, DF_BACKEND_CUDA, DF_BACKEND_HOST };
+enum { DF_ORDER_FIFO, DF_ORDER_PRIORITY };
+enum { DF_STREAM_RELAXED, DF_STREAM_STRICT };
+enum { DF_RELEASE_SAFE, DF_RELEASE_NONE, DF_RELEASE_DEVICE, DF_RELEASE_ALL };
+enum { DF_TIMEOUT_REPORT, DF_TIMEOUT_ABORT };
+enum { DF_RULES_DFSHIM, DF_RULES_NCCL };
+
+/* The settings; never NULL; constant after the first call. */
+const struct df_env *df_env(void);
+
+/* Reads one environment into *env by the same rules; for tests and `dfshim env`. */
+void df_env_parse(struct df_env *env, char *const *environ_);
+
+/* Writes the table with type, default, current value and help; json: as a JSON array. */
+void df_env_print(FILE *out, int json);
+
+/* Expands %h, %p and %r (rank, or "x" when negative) into buf; -ENAMETOOLONG if it does not fit. */
+int df_env_expand(char *buf, size_t size, const char *pattern, int rank);
+
+#endif
