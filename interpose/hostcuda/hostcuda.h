@@ -1,0 +1,161 @@
+/*
+ * The border between libdfhost.so (the CUDA runtime on CPU memory) and libdfshim.so.
+ *
+ * libdfhost.so stands alone as a CUDA runtime for programs without kernels. It exports one extra name,
+ * df_hostcuda(), which returns the table below; libdfshim.so finds it with dlsym and is then on the host
+ * backend. libdfshim.so in turn hands libdfhost.so a table of hooks, which stand for what the driver-level
+ * hooks see on a GPU: every time work is put on a stream, an event is recorded, the host waits, memory
+ * is freed. runtime/stream.c implements the hooks once for both machines.
+ *
+ * Hooks run on the calling thread of the CUDA function, with no lock of libdfhost.so held, before the
+ * function acts unless said otherwise. They may call every function of the table and may block (a
+ * synchronising hook helps the daemon meanwhile). Without hooks everything behaves as plain CUDA.
+ */
+#ifndef DF_HOSTCUDA_H
+#define DF_HOSTCUDA_H
+
+#include <stdint.h>
+#include <stddef.h>
+
+#define DF_HOSTCUDA_VERSION 1
+
+/* A stream as libdfhost.so knows it: one per cudaStream_t and device, legacy and per-thread ones too. */
+struct df_hstream;
+
+struct df_stream_info {
+	struct df_hstream *stream;
+	uint64_t id;		/* unique in the process, never reused, never 0 */
+	int device;
+	int priority;
+	uint8_t legacy;		/* the legacy default stream of its device */
+	uint8_t blocking;	/* synchronises with the legacy default stream */
+	uint8_t per_thread;
+	uint8_t capturing;	/* part of a capture in progress */
+	void **user;		/* a word that belongs to the hooks; NULL at first */
+};
+
+struct df_event_info {
+	uint64_t id;		/* unique in the process, never reused, never 0 */
+	int device;
+	uint8_t timing;		/* cudaEventElapsedTime may be asked of it */
+	uint8_t ipc;		/* other processes may wait for it */
+	void **user;		/* a word that belongs to the hooks; NULL at first */
+	void *event;		/* the cudaEvent_t */
+};
+
+enum df_work {
+	DF_WORK_KERNEL, DF_WORK_MEMCPY, DF_WORK_MEMSET, DF_WORK_HOSTFN, DF_WORK_GRAPH, DF_WORK_MEMOP,
+	DF_WORK_ALLOC, DF_WORK_FREE, DF_WORK_NR
+};
+
+/* What a device-wide wait is called for. */
+enum df_sync_kind {
+	DF_SYNC_DEVICE,		/* cudaDeviceSynchronize: promised to the application */
+	DF_SYNC_FREE,		/* cudaFree, cudaFreeHost: implicit */
+	DF_SYNC_HOST_ALLOC,	/* cudaHostAlloc, cudaMallocHost: implicit */
+	DF_SYNC_HOST_REGISTER,	/* cudaHostRegister, Unregister: implicit */
+	DF_SYNC_MEMCPY,		/* synchronous copies and memsets on the legacy stream */
+	DF_SYNC_RESET,		/* cudaDeviceReset */
+	DF_SYNC_NR
+};
+
+enum df_mem_kind { DF_MEM_UNKNOWN, DF_MEM_DEVICE, DF_MEM_HOST, DF_MEM_MANAGED };
+
+struct df_mem_info {
+	enum df_mem_kind kind;
+	int device;
+	void *base;		/* of the allocation */
+	size_t bytes;
+	int fd;			/* the shared file it lives in, or -1; owned by libdfhost.so */
+	uint64_t offset;	/* of base in that file */
+};
+
+struct df_stream_hooks {
+	/* Something other than a collective is about to be enqueued. */
+	void (*before_work)(const struct df_stream_info *s, enum df_work kind);
+	/*
+	 * cudaEventRecord: called before the native record. 1: the hook has recorded the event itself
+	 * (through the table), the native record is skipped. 0: go on.
+	 */
+	int (*event_record)(const struct df_event_info *e, const struct df_stream_info *s);
+	/* cudaStreamWaitEvent, before the native wait, which follows in any case. */
+	void (*event_wait)(const struct df_stream_info *s, const struct df_event_info *e);
+	/* cudaEventQuery: 0 the hook sees nothing unfinished (the native query decides), 1 not ready. */
+	int (*event_query)(const struct df_event_info *e);
+	/* cudaEventSynchronize: blocks until what the hooks know of is finished. */
+	void (*event_sync)(const struct df_event_info *e);
+	void (*event_destroy)(const struct df_event_info *e);
+	void (*stream_create)(const struct df_stream_info *s);
+	/* cudaStreamSynchronize: blocks until what the hooks know of is finished. */
+	void (*stream_sync)(const struct df_stream_info *s);
+	/* cudaStreamQuery: as event_query. */
+	int (*stream_query)(const struct df_stream_info *s);
+	/* cudaStreamDestroy: work continues to its end; the hooks must put their waits on it now. */
+	void (*stream_destroy)(const struct df_stream_info *s);
+	/*
+	 * A wait for the whole device, before the native one. Returns 0: wait natively; 1: return to the
+	 * application without the native wait (released, or nothing that it could wait for is left).
+	 */
+	int (*device_sync)(int device, enum df_sync_kind kind, const void *ptr);
+	/* cudaFree/cudaFreeHost: 1 = deferred, the hook will call mem_free() of the table later. */
+	int (*free)(void *ptr, const struct df_mem_info *info);
+	/* Called in the loops in which libdfhost.so waits: drives the daemon a little. 1 if it moved. */
+	int (*help)(void);
+	/* After the host finished waiting for anything (the trace wants it): what, id of the object. */
+	void (*sync_done)(int device);
+};
+
+/* A collective captured into a graph. */
+struct df_capture_ops {
+	/*
+	 * One replay, called inside cudaGraphLaunch on the caller's thread, for all such nodes of the
+	 * graph in capture order. *ready becomes ready_value when the node's predecessors are done; the
+	 * node is done when **done >= *done_value.
+	 */
+	int (*launch)(void *arg, const uint64_t *ready, uint64_t ready_value, const uint64_t **done,
+		      uint64_t *done_value);
+	/* The last graph or executable graph that holds the node is gone. May not call CUDA. */
+	void (*destroy)(void *arg);
+};
+
+struct df_hostcuda_api {
+	uint32_t version;	/* DF_HOSTCUDA_VERSION */
+
+	void (*set_hooks)(const struct df_stream_hooks *hooks);
+	int (*device_count)(void);
+	int (*get_device)(void);		/* of the calling thread */
+	int (*set_device)(int device);		/* 0 or -EINVAL */
+
+	/* Looks up a cudaStream_t (0, 1, 2 included) as the calling thread means it. -EINVAL. */
+	int (*stream_info)(const void *stream, struct df_stream_info *out);
+	/* A stream of the shim's own: non-blocking, seen by no hook. */
+	int (*stream_new)(int device, struct df_stream_info *out);
+	void (*stream_delete)(struct df_hstream *s);
+
+	/* Stream operations, as cuStreamWriteValue64 and cuStreamWaitValue64(GEQ). -ENOMEM. */
+	int (*stream_write)(struct df_hstream *s, uint64_t *addr, uint64_t value);
+	int (*stream_wait)(struct df_hstream *s, const uint64_t *addr, uint64_t value);
+	/* 1: nothing enqueued on it is unfinished, and it waits for no other stream. Never blocks. */
+	int (*stream_idle)(struct df_hstream *s);
+	/* The native record of an event on a stream, without hooks. */
+	int (*event_record)(void *event, struct df_hstream *s);
+	/* The native wait of a stream for an event, without hooks. */
+	int (*event_wait)(struct df_hstream *s, void *event);
+	/* All live streams of a device, for the legacy stream's rules; calls fn for each. */
+	void (*stream_each)(int device, void (*fn)(const struct df_stream_info *s, void *arg), void *arg);
+
+	/* Adds a node to the capture that the stream is part of. -EINVAL: it is not capturing. */
+	int (*capture_node)(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
+
+	/* Words that streams of this device wait for may have changed: look again. Cheap, any thread. */
+	void (*kick)(int device);
+
+	int (*mem_alloc)(int device, size_t bytes, void **out);	/* device memory */
+	int (*mem_free)(void *ptr);		/* device or pinned memory, at once, no hook; -EINVAL */
+	int (*mem_info)(const void *ptr, struct df_mem_info *out);	/* 0, kind UNKNOWN if not ours */
+};
+
+/* The only name that libdfhost.so exports beyond CUDA's. */
+const struct df_hostcuda_api *df_hostcuda(void);
+
+#endif
