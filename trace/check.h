@@ -1,0 +1,76 @@
+/*
+ * The judge: from the records of all processes to a verdict. Used alike by the live watchdog and by the
+ * CLI; knows neither CUDA nor NCCL; pure functions over memory.
+ *
+ * A set collects traces (files, or byte images of rings gathered from peers); df_check_run() builds the
+ * execution graph and the wait-for graph, reduces it, and explains the residue. A set may lack ranks,
+ * hold truncated or overwritten rings: the verdict then says with what confidence it stands.
+ *
+ * Thread-safety: a set belongs to one thread at a time.
+ */
+#ifndef DF_TRACE_CHECK_H
+#define DF_TRACE_CHECK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "trace/format.h"
+
+/* Verdict words with their exit codes (contract: see interface of `dfshim check`). */
+enum df_verdict {
+	DF_V_OK = 0, DF_V_SLOW = 1,
+	DF_V_ORDER = 10, DF_V_RESOURCE = 11, DF_V_SYNC = 12, DF_V_DATA = 13,
+	DF_V_MISSING = 20, DF_V_MISMATCH = 21, DF_V_INIT = 22,
+	DF_V_CRASH = 30, DF_V_GPU_STUCK = 31, DF_V_NET_STALL = 32, DF_V_NCCL_INTERNAL = 33,
+	DF_V_HOST = 40, DF_V_UNKNOWN = 50
+};
+
+const char *df_verdict_word(enum df_verdict v);
+int df_verdict_exit(enum df_verdict v);	/* 0 for OK and SLOW */
+
+struct df_check_set;
+struct df_check_result;
+
+struct df_check_set *df_check_set_new(void);
+void df_check_set_free(struct df_check_set *set);
+
+/* Adds one trace: an image in memory (copied), a file, or all trace files below a folder. -errno. */
+int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes, const char *name);
+int df_check_add_file(struct df_check_set *set, const char *path);
+int df_check_add_dir(struct df_check_set *set, const char *dir);
+
+struct df_check_opts {
+	uint64_t now_ns;	/* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
+	int live;		/* the processes still run: unfinished is not yet stuck by itself */
+};
+
+int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
+		 struct df_check_result **out);
+void df_check_result_free(struct df_check_result *r);
+
+enum df_verdict df_check_verdict(const struct df_check_result *r);
+/* The first line: verdict word, ": ", one sentence. */
+const char *df_check_line(const struct df_check_result *r);
+/* Whole text for people (first line as above), and JSON with stable keys. */
+void df_check_print(const struct df_check_result *r, FILE *out);
+void df_check_print_json(const struct df_check_result *r, FILE *out);
+
+/* A wait of the application that the verdict's cycle goes through, for the release policy. */
+struct df_check_sync {
+	uint32_t pid;
+	uint64_t host_hash;
+	uint64_t call;		/* serial of CALL_ENTER */
+	enum df_call what;
+	uint64_t object;
+	int device;
+};
+/* All of them; returns how many, writes at most max. */
+size_t df_check_syncs(const struct df_check_result *r, struct df_check_sync *out, size_t max);
+
+/*
+ * Reduces a ring to what an analysis needs (unfinished operations, calls in progress, streams, tables),
+ * as an image for df_check_add_image, to be sent to another process. malloc'ed; -errno.
+ */
+int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes);
+
+#endif

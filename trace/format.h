@@ -1,0 +1,89 @@
+/*
+ * The trace on disk, which is also the ring in memory: one file per process, mapped shared, so that a
+ * process killed at any instant leaves everything it had appended. Little-endian, fixed-width.
+ *
+ *   header (4,096 bytes) | communicator table | string table | ring of 64-byte records
+ *
+ * A record is valid when its `commit` is the low half of its index plus one; the writer stores it last.
+ */
+#ifndef DF_TRACE_FORMAT_H
+#define DF_TRACE_FORMAT_H
+
+#include <stdint.h>
+
+#define DF_TRACE_MAGIC	 0x6d69687366641a0aULL
+#define DF_TRACE_VERSION 1
+
+enum df_rec_type {
+	DF_REC_NONE = 0,
+#define DF_REC(id, name, comm, op, a, b, c) DF_REC_##id,
+#include "trace/records.def"
+#undef DF_REC
+	DF_REC_NR
+};
+
+enum df_call {
+	DF_CALL_NONE = 0,
+#define DF_CALL(id, name, class) DF_CALL_##id,
+#include "trace/calls.def"
+#undef DF_CALL
+	DF_CALL_NR
+};
+
+struct df_rec {
+	uint64_t time_ns;	/* CLOCK_MONOTONIC */
+	uint16_t type;		/* enum df_rec_type */
+	uint16_t device;	/* 0xffff none */
+	uint32_t thread;	/* tid */
+	uint32_t comm;		/* index in the communicator table + 1; 0 none */
+	int32_t rank;		/* in that communicator; -1 none */
+	uint64_t op;
+	uint64_t a, b, c;
+	uint32_t site;		/* call site hash; 0 none */
+	uint32_t commit;
+};
+
+_Static_assert(sizeof(struct df_rec) == 64, "a record is 64 bytes");
+
+/* One communicator and local rank; several local ranks of one communicator have an entry each. */
+struct df_trace_comm {
+	uint64_t hash;		/* commHash */
+	int32_t nranks, rank;
+	int32_t device;
+	uint32_t used;		/* stored last: 1 */
+	uint64_t parent;	/* commHash of the parent, 0 */
+	uint64_t drops;		/* records of it overwritten in the ring */
+	uint64_t last_dropped;	/* highest issue index among them */
+	uint64_t issued, done;	/* operations, kept exact whatever the ring drops */
+	char name[32];
+	uint8_t pad[32];
+};
+
+_Static_assert(sizeof(struct df_trace_comm) == 128, "fixed size");
+
+struct df_trace_header {
+	uint64_t magic;
+	uint32_t version, header_bytes;
+	uint32_t rec_bytes, comm_bytes;
+	uint64_t nr_recs;	/* capacity of the ring, a power of two */
+	uint32_t nr_comms, nr_string_bytes;
+	uint64_t off_comms, off_strings, off_recs;
+	uint64_t next;		/* index of the next record: appended with one atomic add */
+	uint32_t comms_used, strings_used;
+	uint32_t pid;
+	int32_t rank;		/* of the job, from the environment; -1 unknown */
+	uint64_t host_hash;
+	uint64_t boot_hash;
+	uint64_t mono_ns, real_ns; /* a pair of clocks, taken together */
+	uint32_t rules, mode;	/* as DFSHIM_RULES, DFSHIM_MODE */
+	uint32_t slots, queues;	/* resources under the nccl rules; 0 unlimited */
+	uint32_t closed;	/* 1: the process ended in order */
+	uint32_t world;		/* ranks of the job, 0 unknown */
+	char host[64];
+	char exe[128];
+	char version_text[64];
+};
+
+_Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");
+
+#endif

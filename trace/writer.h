@@ -1,0 +1,55 @@
+/*
+ * The writing side of the trace, inside the application: always on, lock-free, a few tens of nanoseconds
+ * a record. df_trace_open() maps the ring (a file under DFSHIM_TRACE, anonymous memory without);
+ * df_trace() appends. Before df_trace_open() and after df_trace_close() a record goes nowhere.
+ *
+ * Thread-safety: all functions may be called by any thread at any time; df_trace() may be called in any
+ * context, even with locks held: it never blocks, allocates or makes a system call (the thread's id is
+ * cached; the clock is the vDSO's).
+ */
+#ifndef DF_TRACE_WRITER_H
+#define DF_TRACE_WRITER_H
+
+#include <stdint.h>
+#include <stddef.h>
+#include "trace/format.h"
+
+struct df_trace_config {
+	const char *dir;	/* NULL: memory only */
+	long mb;
+	int rank, world;	/* of the job; -1 and 0 unknown */
+	uint32_t rules, mode, slots, queues;
+};
+
+/* Maps and starts the ring. 0 or -errno; on failure records go nowhere and the job goes on. */
+int df_trace_open(const struct df_trace_config *config);
+/* Marks the file as ended in order; for the library's destructor. */
+void df_trace_close(void);
+
+/* Appends one record. comm: from df_trace_comm(), 0 none. rank, device: -1 none. */
+void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op, uint64_t a,
+	      uint64_t b, uint64_t c, uint32_t site);
+
+/* Enters a communicator of this process; returns its number for df_trace(), 0 if the table is full. */
+uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t parent,
+		       const char *name);
+/* Counts that stay exact: operations issued and finished on it. */
+void df_trace_comm_issued(uint32_t comm);
+void df_trace_comm_done(uint32_t comm);
+
+/* A process-unique serial, from 1: for calls, operations, works, event records. */
+uint64_t df_trace_serial(void);
+
+/*
+ * The hash of the caller's call site; with the first call of a site its stack is recorded too (SITE
+ * records and module strings). pc: the return address of the hooked function.
+ */
+uint32_t df_trace_site(const void *pc);
+
+/* The ring in this process, for the live checker: header in place; NULL when not open. */
+const struct df_trace_header *df_trace_ring(void);
+
+/* Where the file is; "" in memory. */
+const char *df_trace_path(void);
+
+#endif
