@@ -1,0 +1,145 @@
+/*
+ * What the runtime offers to interpose/: communicators and operations, in the field's terms, without a
+ * type of NCCL or CUDA. Everything above this line knows NCCL's handles, groups, codes and texts; everything
+ * below it knows none of them.
+ *
+ * Results: 0 or -errno (runtime/base/err.h). Functions that can block say so; none of them holds a lock
+ * of ours while it waits for a peer, a stream, or the driver.
+ */
+#ifndef DF_RUNTIME_DFSHIM_H
+#define DF_RUNTIME_DFSHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "kernels/abi.h"
+#include "runtime/program/program.h"
+
+#define DF_ID_BYTES 128
+#define DF_NAME_BYTES 64
+
+/* ---- life of the library ------------------------------------------------------------------------ */
+
+/*
+ * Starts the runtime of this process: backend, trace, threads on demand. Idempotent, thread-safe, may be
+ * slow the first time. -EOPNOTSUPP: no usable device (the reason is in df_start_reason()).
+ */
+int df_start(void);
+const char *df_start_reason(void);
+/* 1 when the daemon runs on CPU threads. Valid after df_start(). */
+int df_on_host(void);
+
+/* The current device of the calling thread, or set it. */
+int df_device_get(void);
+int df_device_set(int device);
+int df_device_count(void);
+
+/* ---- communicators -------------------------------------------------------------------------------- */
+
+struct df_comm;
+
+/*
+ * Makes an id: the first 40 bytes stay free for the real library's handle (*may* be filled by the
+ * caller), our rendezvous (address, pid, nonce) lies behind. The process then serves the rendezvous
+ * until all ranks have come. An id serves one communicator.
+ */
+int df_id_create(unsigned char id[DF_ID_BYTES]);
+/* An id for host:port, as NCCL_COMM_ID demands: the same on every rank; rank 0 serves it. */
+int df_id_from_address(const char *host_port, unsigned char id[DF_ID_BYTES]);
+/* 1: the id was made by a process under dfshim. */
+int df_id_is_ours(const unsigned char id[DF_ID_BYTES]);
+/* NCCL's hash of the 128 bytes (getHash), the commHash of its logs. */
+uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES]);
+
+struct df_comm_config {
+	char name[DF_NAME_BYTES];	/* commName, or "" */
+	int share;			/* splitShare, shrinkShare: abort of one aborts the family */
+	int max_blocks;			/* maxCTAs; 0 no limit */
+};
+
+enum df_comm_state {
+	DF_COMM_NEW,		/* created, not joined */
+	DF_COMM_JOINING,	/* in rendezvous */
+	DF_COMM_READY,
+	DF_COMM_REVOKED,
+	DF_COMM_FINALIZED,
+	DF_COMM_ABORTED,
+	DF_COMM_FAILED,		/* see df_comm_error() */
+};
+
+/* A communicator object on a device of this process; not yet joined. */
+int df_comm_create(int device, const struct df_comm_config *config, struct df_comm **out);
+/*
+ * Joins: blocks until all ranks of the id have come (or the communicator is aborted by another thread:
+ * -ECANCELED). ids: nr_ids of them (ncclCommInitRankScalable), the first gives the hash. -EPROTO: a
+ * rank that is not under dfshim, another version, a rank taken twice, or nranks that differ; -ENODEV:
+ * two ranks on one device under the nccl rules. After an error the communicator can only be destroyed.
+ */
+int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES],
+		 int nranks, int rank);
+/*
+ * Joins the part of `parent` with the same color (collective over the parent; blocks). color < 0: takes
+ * part, gets nothing (comm is NULL then). Ranks are ordered by key, then by the parent's rank.
+ */
+int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, int key);
+/* Joins the ranks of `parent` that are not excluded (sorted list); abort: end its operations first. */
+int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int *exclude,
+			int nr_exclude, int abort);
+
+/* Waits until everything submitted has finished. Blocks. 0, -ECANCELED, -ECONNRESET. */
+int df_comm_finalize(struct df_comm *comm);
+/* Frees it; waits for its operations unless it was aborted or failed. Blocks. */
+void df_comm_destroy(struct df_comm *comm);
+/*
+ * Ends every operation on it at once, with undefined data: streams that wait become runnable, calls that
+ * block in it return. May be called from any thread, in any state. Returns when the daemon has let go of
+ * the user's buffers (bounded). The communicator can then only be queried and destroyed.
+ */
+void df_comm_abort(struct df_comm *comm);
+/* As abort for the operations in flight; later operations are refused, split and shrink are not. */
+int df_comm_revoke(struct df_comm *comm);
+
+int df_comm_nranks(const struct df_comm *comm);
+int df_comm_rank(const struct df_comm *comm);
+int df_comm_device(const struct df_comm *comm);
+uint64_t df_comm_hash(const struct df_comm *comm);
+enum df_comm_state df_comm_state(const struct df_comm *comm);
+/* 0, or what ended it: -ECONNRESET (a peer died), -ETIMEDOUT (time-out with abort), ... Any thread. */
+int df_comm_error(const struct df_comm *comm);
+
+/* ---- operations ------------------------------------------------------------------------------------ */
+
+struct df_op {
+	enum df_coll_kind kind;
+	struct df_comm *comm;
+	const void *send;
+	void *recv;
+	uint64_t count;		/* as the NCCL call counts (struct df_prog_req) */
+	uint32_t type;		/* enum df_type */
+	uint32_t redop;		/* enum df_redop; AVG lowered by the caller, see kernels/abi.h */
+	uint64_t redop_arg;
+	const void *redop_ptr;	/* the scalar on the device, read when the operation starts, or NULL */
+	int root;		/* root, or the peer of SEND and RECV */
+	const void *stream;	/* cudaStream_t as the application gave it */
+	uint32_t site;		/* df_trace_site() */
+};
+
+/*
+ * Submits the operations of one group, in the order of issue. Never waits for a peer (except under
+ * the nccl rules, whose connection set-up blocks the host). All or nothing: on an error none of them
+ * runs. -EINVAL: not a stream of this process; -ECANCELED, -ECONNRESET: a communicator ended;
+ * -ENOMEM. Streams may be capturing (all or none): the operations become nodes of the graph.
+ */
+int df_submit(const struct df_op *ops, size_t nr_ops);
+
+/* Operations of the communicator not yet finished. Any thread. */
+uint64_t df_comm_pending(const struct df_comm *comm);
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+/* ncclMemAlloc: device memory of the current device that peers can map. */
+int df_mem_alloc(size_t bytes, void **out);
+int df_mem_free(void *ptr);
+/* 1 if the device (or the host, on the host backend) can read the range; for NCCL_CHECK_POINTERS. */
+int df_mem_known(const void *ptr);
+
+#endif
