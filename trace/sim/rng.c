@@ -74,7 +74,6 @@ static inline __attribute__((always_inline)) void generate(uint32_t *restrict s,
 	}
 }
 
-/* Forward, for machines without the second copy. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target("avx2"), optimize("O3"))) static void generate_avx2(uint32_t *s, uint32_t *out)
 {

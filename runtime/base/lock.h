@@ -1,0 +1,85 @@
+/*
+ * Mutexes with a rank, and a one-word try-lock.
+ *
+ * A thread may take a lock only if its rank is higher than that of every lock it holds; then no set
+ * of threads can wait for one another in a circle. Debug builds (DF_DEBUG, on in the sanitizer
+ * variants) check it at each lock and abort with both names. No lock is held across a call that can
+ * block on a peer or in a driver (law L4).
+ */
+#ifndef DF_BASE_LOCK_H
+#define DF_BASE_LOCK_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+/* Taken in this order, outermost first. Locks of one rank are never nested. */
+enum df_lock_rank {
+	DF_RANK_PROCESS = 1,	/* start and end of the library, fork */
+	DF_RANK_GROUP,		/* a group of NCCL calls */
+	DF_RANK_COMM_TABLE,	/* the communicators of the process */
+	DF_RANK_COMM,		/* one communicator */
+	DF_RANK_REGISTRY,	/* signatures, their contexts */
+	DF_RANK_STREAM_TABLE,	/* the user's streams and events */
+	DF_RANK_STREAM,		/* one stream */
+	DF_RANK_DEVICE,		/* one device's daemon: submission, launch, quit */
+	DF_RANK_WATCHDOG,
+	DF_RANK_CTL,		/* control plane */
+	DF_RANK_TRANSPORT,	/* one transport */
+	DF_RANK_CONNECTOR,	/* connectors and mailboxes */
+	DF_RANK_ARENA,		/* memory of connectors */
+	DF_RANK_HOSTCUDA_TABLE, /* the CUDA runtime on the CPU: tables of objects */
+	DF_RANK_HOSTCUDA,	/* ... one object of it */
+	DF_RANK_TRACE,		/* tables of the trace */
+	DF_RANK_LEAF,		/* nothing is locked below it */
+	DF_RANK_NR
+};
+
+struct df_mutex {
+	pthread_mutex_t mutex;
+	enum df_lock_rank rank;
+	const char *name;
+};
+
+#define DF_MUTEX_INIT(rank_, name_)                                                                \
+	{                                                                                          \
+		PTHREAD_MUTEX_INITIALIZER, rank_, name_                                            \
+	}
+
+/* name: a string that outlives the mutex. */
+void df_mutex_init(struct df_mutex *m, enum df_lock_rank rank, const char *name);
+void df_mutex_fini(struct df_mutex *m);
+void df_mutex_lock(struct df_mutex *m);
+void df_mutex_unlock(struct df_mutex *m);
+
+/* 1: taken, 0: somebody holds it. Never blocks, and is exempt from the order of ranks. */
+int df_mutex_trylock(struct df_mutex *m);
+
+/* Releases the mutex while waiting. 0, or -ETIMEDOUT; the caller loops on its own predicate. */
+int df_cond_wait(pthread_cond_t *cond, struct df_mutex *m, int64_t timeout_ns);
+
+/* A condition on the monotonic clock, as df_cond_wait() needs it. */
+void df_cond_init(pthread_cond_t *cond);
+
+/* One word, zero when free. For sections that whoever comes second may simply skip. */
+struct df_trylock {
+	uint32_t held;
+};
+
+/* 1: taken, 0: somebody holds it. */
+static inline int df_trylock_try(struct df_trylock *l)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_trylock_release(): without it we could work on the
+	 * guarded data as they were before the last holder's changes.
+	 */
+	return !__atomic_load_n(&l->held, __ATOMIC_RELAXED) &&
+	       !__atomic_exchange_n(&l->held, 1, __ATOMIC_ACQUIRE);
+}
+
+static inline void df_trylock_release(struct df_trylock *l)
+{
+	/* RELEASE pairs with the ACQUIRE in df_trylock_try(): our changes come before the 0. */
+	__atomic_store_n(&l->held, 0, __ATOMIC_RELEASE);
+}
+
+#endif

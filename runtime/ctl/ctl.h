@@ -1,0 +1,105 @@
+/*
+ * The control plane: how ranks find each other, exchange small things, and learn that one has died. One
+ * control thread per process (started on first need) serves the rendezvous of ids made here, the links to
+ * other processes (unix sockets inside a node, TCP between nodes) and requests for shared memory.
+ *
+ * A *process* is named by a random 64-bit nonce; a *member* is one rank of one communicator. Ranks of one
+ * process meet in memory, without a socket. After the rendezvous the processes of a communicator form a
+ * k-ary tree of links that is shared between communicators; it carries gathers, messages and death.
+ *
+ * Blocking functions take `stop`: they return -ECANCELED soon after *stop becomes non-zero (and
+ * df_ctl_poke() was called). -ECONNRESET: a process that is needed has died. No function is called with
+ * a lock of the runtime held, callbacks hold none of ours.
+ */
+#ifndef DF_CTL_H
+#define DF_CTL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DF_CTL_VERSION 1
+
+/* What every rank tells all others at the rendezvous: 256 bytes. */
+struct df_member {
+	uint64_t proc;		/* nonce of its process */
+	uint64_t host;		/* hash of host and boot id: equal means one node, shared memory works */
+	uint32_t pid;
+	int32_t rank;		/* in this communicator */
+	int32_t device;		/* ordinal in its process */
+	uint32_t version;	/* DF_CTL_VERSION and ABI, must be equal */
+	uint64_t device_id;	/* equal for two ranks on one physical device */
+	uint32_t rules;		/* DFSHIM_RULES of the process; must be equal */
+	uint32_t blocks;	/* blocks of its daemon; the communicator uses the smallest */
+	uint64_t settings;	/* hash of what must agree (slots, slot size, programs loaded) */
+	char unix_name[48];	/* abstract unix socket of its control thread */
+	char tcp[64];		/* host:port of it, "" none */
+	char hostname[64];
+	uint8_t pad[32];
+};
+
+_Static_assert(sizeof(struct df_member) == 256, "part of the protocol");
+
+/* This process: nonce, host hash, socket names. rank, device, ... are left zero. Starts the thread. */
+int df_ctl_self(struct df_member *out);
+
+/* Ids: see runtime/dfshim.h, which declares df_id_create() and its sisters; implemented here. */
+
+struct df_ctl_comm;
+
+/*
+ * The rendezvous. me: filled by df_ctl_self() and the caller. Blocks until all nranks have come.
+ * -EPROTO: a stranger, other version or settings, rank taken twice, nranks differ (the reason is
+ * logged on every rank, none hangs). On success *out holds the member table of all ranks.
+ */
+int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const struct df_member *me,
+		const uint32_t *stop, struct df_ctl_comm **out);
+
+/*
+ * A communicator of some members of `parent`, which all call this with the same list (parent's ranks in the
+ * new order) and hash; no blocking: the table is known already. me: this rank's index in the list.
+ */
+int df_ctl_derive(struct df_ctl_comm *parent, uint64_t hash, const int *ranks, int nr_ranks, int me,
+		  struct df_ctl_comm **out);
+
+/* The member table, nranks rows, constant while the communicator lives. */
+const struct df_member *df_ctl_members(const struct df_ctl_comm *c);
+uint64_t df_ctl_hash(const struct df_ctl_comm *c);
+
+/*
+ * Every rank gives `bytes` bytes and gets those of all, in rank order. The n-th call on one rank meets the n-th
+ * call on the others. Blocks. out: nranks * bytes.
+ */
+int df_ctl_allgather(struct df_ctl_comm *c, const void *in, size_t bytes, void *out,
+		     const uint32_t *stop);
+
+/* Leaves: the local rank is done with it. Never blocks on peers. */
+void df_ctl_leave(struct df_ctl_comm *c);
+
+/* Wakes blocking calls so that they look at their `stop`. Async-signal-safe. */
+void df_ctl_poke(void);
+
+/* ---- messages between processes -------------------------------------------------------------------- */
+
+enum df_ctl_kind {
+	DF_MSG_SNAPSHOT_ASK = 1,	/* the checker wants to know what is unfinished */
+	DF_MSG_SNAPSHOT,		/* the answer */
+	DF_MSG_VERDICT,			/* what came of it */
+	DF_MSG_RELEASE,			/* let this wait return */
+	DF_MSG_USER = 64
+};
+
+struct df_ctl_events {
+	/* A message; on the control thread: must not block. */
+	void (*message)(uint64_t from_proc, uint32_t kind, const void *data, size_t bytes);
+	/* A process has gone: once per process, however many communicators it was part of. */
+	void (*death)(uint64_t proc, int in_order);
+};
+void df_ctl_set_events(const struct df_ctl_events *events);
+
+/* Sends to one process of the communicator, or to all others (proc 0). Queued; never blocks. */
+int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data, size_t bytes);
+
+/* The process ends in order: say good-bye on all links, so that it is no death. For the destructor. */
+void df_ctl_goodbye(void);
+
+#endif

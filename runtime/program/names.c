@@ -1,0 +1,217 @@
+/*
+ * Names and facts of collectives, types and opcodes. Constant tables only: any thread, no locks.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "runtime/base/err.h"
+#include "runtime/program/plan.h"
+
+static const char *const kind_names[DF_COLL_NR] = {
+	[DF_COLL_ALLREDUCE] = "AllReduce",
+	[DF_COLL_BROADCAST] = "Broadcast",
+	[DF_COLL_REDUCE] = "Reduce",
+	[DF_COLL_ALLGATHER] = "AllGather",
+	[DF_COLL_REDUCESCATTER] = "ReduceScatter",
+	[DF_COLL_ALLTOALL] = "AlltoAll",
+	[DF_COLL_GATHER] = "Gather",
+	[DF_COLL_SCATTER] = "Scatter",
+	[DF_COLL_SEND] = "Send",
+	[DF_COLL_RECV] = "Recv",
+	[DF_COLL_SENDRECV_SELF] = "SendRecvSelf",
+	[DF_COLL_CUSTOM] = "Custom",
+};
+
+static const struct {
+	const char *name;
+	uint32_t bytes;
+} types[DF_NR_TYPES] = {
+	[DF_INT8] = {"int8", 1},	  [DF_UINT8] = {"uint8", 1},
+	[DF_INT32] = {"int32", 4},	  [DF_UINT32] = {"uint32", 4},
+	[DF_INT64] = {"int64", 8},	  [DF_UINT64] = {"uint64", 8},
+	[DF_FLOAT16] = {"float16", 2},	  [DF_FLOAT32] = {"float32", 4},
+	[DF_FLOAT64] = {"float64", 8},	  [DF_BFLOAT16] = {"bfloat16", 2},
+	[DF_FLOAT8E4M3] = {"f8e4m3", 1}, [DF_FLOAT8E5M2] = {"f8e5m2", 1},
+};
+
+const struct df_op_info df_op_info[DF_OP_NR] = {
+#define DF_OP(id, text, xml, recvs, sends, src, dst, reduces)                                      \
+	[DF_OP_##id] = {text, xml, recvs, sends, src, dst, reduces},
+#include "kernels/opcodes.def"
+#undef DF_OP
+};
+
+const char *df_coll_kind_name(enum df_coll_kind kind)
+{
+	return (unsigned)kind < DF_COLL_NR ? kind_names[kind] : "?";
+}
+
+/* Case and underscores do not matter: reduce_scatter, ReduceScatter. */
+int df_coll_kind_parse(const char *name)
+{
+	char flat[32];
+	size_t n = 0;
+
+	for (; *name; name++) {
+		if (*name == '_')
+			continue;
+		if (n == sizeof(flat) - 1)
+			return -1;
+		flat[n++] = *name;
+	}
+	flat[n] = 0;
+	for (int k = 0; k < DF_COLL_NR; k++) {
+		if (!strcasecmp(flat, kind_names[k]))
+			return k;
+	}
+	return -1;
+}
+
+uint32_t df_type_bytes(uint32_t type)
+{
+	return type < DF_NR_TYPES ? types[type].bytes : 0;
+}
+
+const char *df_type_name(uint32_t type)
+{
+	return type < DF_NR_TYPES ? types[type].name : "?";
+}
+
+const char *df_op_name(uint32_t op)
+{
+	return op < DF_OP_NR ? df_op_info[op].text : "?";
+}
+
+const char *df_proto_name(enum df_proto proto)
+{
+	static const char *const names[] = {"any", "Simple", "LL", "LL128"};
+
+	return (unsigned)proto < DF_PROTO_NR ? names[proto] : "?";
+}
+
+uint32_t df_coll_chunks(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
+			int which)
+{
+	uint32_t all = chunks * (uint32_t)nranks;
+
+	switch (kind) {
+	case DF_COLL_ALLREDUCE:
+	case DF_COLL_SENDRECV_SELF:
+	case DF_COLL_CUSTOM:
+		return chunks;
+	case DF_COLL_BROADCAST:
+		return which || rank == root ? chunks : 0;
+	case DF_COLL_REDUCE:
+		return !which || rank == root ? chunks : 0;
+	case DF_COLL_ALLGATHER:
+		return which ? all : chunks;
+	case DF_COLL_REDUCESCATTER:
+		return which ? chunks : all;
+	case DF_COLL_ALLTOALL:
+		return all;
+	case DF_COLL_GATHER:
+		return !which ? chunks : rank == root ? all : 0;
+	case DF_COLL_SCATTER:
+		return which ? chunks : rank == root ? all : 0;
+	case DF_COLL_SEND:
+		return which ? 0 : chunks;
+	case DF_COLL_RECV:
+		return which ? chunks : 0;
+	case DF_COLL_NR:
+		break;
+	}
+	return 0;
+}
+
+int df_coll_reduces(enum df_coll_kind kind)
+{
+	return kind == DF_COLL_ALLREDUCE || kind == DF_COLL_REDUCE || kind == DF_COLL_REDUCESCATTER;
+}
+
+int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
+		      uint32_t out)
+{
+	uint32_t own = (uint32_t)rank * chunks;
+
+	(void)nranks;
+	switch (kind) {
+	case DF_COLL_ALLREDUCE:
+		return out;
+	case DF_COLL_BROADCAST:
+	case DF_COLL_REDUCE:
+		return rank == root ? (int64_t)out : -1;
+	case DF_COLL_ALLGATHER:
+		return out >= own && out < own + chunks ? (int64_t)(out - own) : -1;
+	case DF_COLL_GATHER:
+		return rank == root && out >= own && out < own + chunks ? (int64_t)(out - own) : -1;
+	case DF_COLL_REDUCESCATTER:
+		return (int64_t)own + out;
+	case DF_COLL_SCATTER:
+		return rank == root ? (int64_t)own + out : -1;
+	default:
+		return -1;
+	}
+}
+
+uint64_t df_mix64(uint64_t h, uint64_t v)
+{
+	h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+	h ^= h >> 30;
+	h *= 0xbf58476d1ce4e5b9ull;
+	h ^= h >> 27;
+	h *= 0x94d049bb133111ebull;
+	return h ^ (h >> 31);
+}
+
+void df_perr_clear(struct df_perr *e)
+{
+	*e = (struct df_perr){.line = -1, .rank = -1, .block = -1, .step = -1};
+}
+
+int df_perr_set(struct df_perr *e, int line, int rank, int block, int step, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!e || e->text[0])
+		return -EPROTO;
+	e->line = line;
+	e->rank = rank;
+	e->block = block;
+	e->step = step;
+	va_start(ap, fmt);
+	vsnprintf(e->text, sizeof(e->text), fmt, ap);
+	va_end(ap);
+	return -EPROTO;
+}
+
+const char *df_perr_str(const struct df_perr *e, char *buf, size_t size)
+{
+	size_t n = 0;
+
+#define PUT(...)                                                                                   \
+	do {                                                                                       \
+		if (n < size)                                                                      \
+			n += (size_t)snprintf(buf + n, size - n, __VA_ARGS__);                     \
+	} while (0)
+	if (size)
+		buf[0] = 0;
+	if (e->file[0])
+		PUT("%s:", e->file);
+	if (e->line >= 0)
+		PUT(e->file[0] ? "%d: " : "line %d: ", e->line);
+	else if (e->file[0])
+		PUT(" ");
+	if (e->rank >= 0)
+		PUT("rank %d ", e->rank);
+	if (e->block >= 0)
+		PUT("block %d ", e->block);
+	if (e->step >= 0)
+		PUT("step %d ", e->step);
+	if (e->rank >= 0 || e->block >= 0 || e->step >= 0)
+		n -= n <= size, PUT(": ");
+	PUT("%s", e->text);
+#undef PUT
+	return buf;
+}

@@ -1,0 +1,118 @@
+/*
+ * Plans: the mutable form of programs while they are built, imported or compiled. A df_prank holds the
+ * blocks and instructions of one rank, a df_plan those of all ranks with what the collective is. A plan
+ * becomes a df_program per rank (kernels/abi.h) by df_prank_finish(), which numbers connections and
+ * slices; nothing executes a plan.
+ *
+ * Errors while growing are sticky (`err`), so builders need not test every emission.
+ * No locks, no threads: an object belongs to whoever builds it.
+ */
+#ifndef DF_PROGRAM_PLAN_H
+#define DF_PROGRAM_PLAN_H
+
+#include "runtime/program/program.h"
+
+/* Where and why a program was refused; -1 for what does not apply. */
+struct df_perr {
+	int line, rank, block, step;
+	char file[128];
+	char text[256];
+};
+
+void df_perr_clear(struct df_perr *e);
+/* Fills *e (may be NULL), keeps the first error; returns -EPROTO. */
+int df_perr_set(struct df_perr *e, int line, int rank, int block, int step, const char *fmt, ...)
+	__attribute__((format(printf, 6, 7)));
+/* "file:line: rank r block b step s: text" into buf; returns buf. */
+const char *df_perr_str(const struct df_perr *e, char *buf, size_t size);
+
+struct df_pdep {
+	uint32_t block, inst;
+	uint32_t next; /* 1 + index of the next one of the same instruction, 0 none */
+};
+
+struct df_pinst {
+	uint8_t op, src_buf, dst_buf, flags;
+	uint16_t cnt;
+	uint32_t src, dst;
+	int32_t send_peer, recv_peer; /* -1: none */
+	uint32_t send_chan, recv_chan;
+	uint32_t deps;		      /* 1 + index of the first one, 0 none */
+	uint32_t line;		      /* of the file it came from; 0 unknown */
+};
+
+struct df_pblock {
+	struct df_pinst *inst;
+	uint32_t nr, cap;
+};
+
+struct df_prank {
+	struct df_pblock *block;
+	uint32_t nr_blocks, cap_blocks;
+	struct df_pdep *dep;
+	uint32_t nr_deps, cap_deps;
+	uint32_t in_chunks, out_chunks, scratch_chunks;
+	int err; /* first failure of an allocation, or 0 */
+};
+
+enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_PROTO_NR };
+
+struct df_plan {
+	char name[64];
+	enum df_coll_kind kind;
+	int nranks, root;
+	uint32_t chunks;       /* per count */
+	int in_place;	       /* what the author declared: 0 no, 1 only, 2 both */
+	enum df_proto proto;   /* a hint */
+	uint64_t min_bytes;    /* bytes of one count; closed */
+	uint64_t max_bytes;    /* closed; 0 no limit */
+	struct df_prank *rank; /* nranks of them */
+};
+
+void df_prank_init(struct df_prank *r);
+void df_prank_fini(struct df_prank *r);
+/* Makes sure that blocks 0..b exist. */
+struct df_pblock *df_prank_block(struct df_prank *r, uint32_t b);
+/* Appends; NULL when memory ran out (r->err says so). Valid until the next append. */
+struct df_pinst *df_prank_add(struct df_prank *r, uint32_t b, const struct df_pinst *inst);
+/* Instruction (b, i) waits for (dep_block, dep_inst); repeated ones are dropped. */
+void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block, uint32_t dep_inst);
+
+/* What a finished program says besides its instructions. */
+struct df_phead {
+	const char *name;
+	int nranks, rank;
+	uint32_t chunks, min_slots;
+	uint64_t max_bytes, hash;
+};
+int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struct df_program **out);
+
+struct df_plan *df_plan_create(enum df_coll_kind kind, int nranks, uint32_t chunks);
+void df_plan_destroy(struct df_plan *plan);
+/* Programs of all ranks (array of nranks, to be freed by df_programs_free), hash over all of them. */
+int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_program ***out);
+void df_programs_free(struct df_program **progs, int nranks);
+
+/* Chunks of the input (which 0) or output (1) of `rank`, from NCCL's definition of the collective. */
+uint32_t df_coll_chunks(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
+			int which);
+/* 1 if the collective reduces. */
+int df_coll_reduces(enum df_coll_kind kind);
+/*
+ * Where output chunk `out` of `rank` lies in the input when the call is in place as NCCL defines it;
+ * -1 if it does not overlap the input.
+ */
+int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
+		      uint32_t out);
+const char *df_proto_name(enum df_proto proto);
+
+uint64_t df_mix64(uint64_t h, uint64_t v);
+
+/* Facts of the opcodes, from kernels/opcodes.def. */
+struct df_op_info {
+	const char *text, *xml;
+	uint8_t recvs, sends, reads, writes, reduces;
+};
+extern const struct df_op_info df_op_info[DF_OP_NR];
+
+#endif

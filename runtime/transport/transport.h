@@ -1,0 +1,91 @@
+/*
+ * Transports: how slices get into a peer's slots. A transport is one table of functions; capabilities are
+ * data; nothing blocks; every transport passes the same conformance suite (tests/transport).
+ *
+ * A connector has one owner, which allocates it in its arena and announces it under a 64-bit key in its
+ * *directory*; the other side looks there until it finds it ("not announced" is simply "not ready").
+ * For collectives the receiver owns it; for point-to-point the sender does, so that a small send completes
+ * before its receive is posted.
+ *
+ * The gate of a connector keeps memory safe when it is recycled or its owner leaves:
+ *
+ *     OPEN ──use()──▶ USED ──unuse()──▶ OPEN        by the other side, around an instance
+ *     OPEN ──close()─▶ CLOSED                       by the owner; fails with -EBUSY while USED
+ *
+ * A closed connector is removed from the directory; its memory is reused only after close() succeeded.
+ */
+#ifndef DF_TRANSPORT_H
+#define DF_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "kernels/abi.h"
+#include "runtime/ctl/ctl.h"
+
+enum df_tl_cap {
+	DF_TL_SAME_PROCESS = 1,
+	DF_TL_SAME_NODE = 2,
+	DF_TL_NETWORK = 4,
+	DF_TL_DIRECT = 8,	/* the peer's slots are plain memory here: the daemon moves data itself */
+	DF_TL_BELL = 16,	/* a sleeping peer is woken by df_kconn.bell */
+};
+
+/* A process that we talk to, by one transport. Reference-counted; shared between communicators. */
+struct df_peer;
+
+/* Our side of a connector. */
+struct df_conn {
+	struct df_conn_hdr *hdr;
+	struct df_peer *peer;
+	const struct df_tl_ops *tl;
+	uint64_t key;
+	size_t bytes;		/* header and slots */
+	uint8_t owner;		/* 1: we allocated it */
+	uint8_t used;		/* 1: the gate is held by us */
+	void *priv;		/* the transport's */
+};
+
+struct df_tl_ops {
+	const char *name;
+	unsigned caps;		/* enum df_tl_cap */
+	/* 1 if this transport gets from here to the member. Cheap. */
+	int (*reachable)(const struct df_member *self, const struct df_member *peer);
+	int (*peer_get)(const struct df_member *peer, struct df_peer **out);
+	void (*peer_put)(struct df_peer *peer);
+	/*
+	 * Owner: allocates a connector with positions starting at `base` and announces it. -ENOMEM,
+	 * -EEXIST: the key is announced already.
+	 */
+	int (*create)(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
+		      uint64_t base, struct df_conn **out);
+	/* Other side: finds it. -EAGAIN: not announced yet; -ECONNRESET: the process is gone. */
+	int (*find)(struct df_peer *peer, uint64_t key, struct df_conn **out);
+	/* Other side: takes and gives the gate. use: -EAGAIN when closed (find it again). */
+	int (*use)(struct df_conn *conn);
+	void (*unuse)(struct df_conn *conn);
+	/* Owner: -EBUSY while used. After 0 the connector is gone. */
+	int (*close)(struct df_conn *conn);
+	/* Other side: forgets it (not used). */
+	void (*forget)(struct df_conn *conn);
+	/* What a block needs to drive it: pointers, geometry, bell. */
+	void (*end)(const struct df_conn *conn, struct df_kconn *out);
+	/* Background work; > 0 if it did something. */
+	int (*progress)(void);
+};
+
+/* A table whose every function refuses; the others' gaps are filled from it at start. */
+extern const struct df_tl_ops df_tl_none_ops;
+/* In order of preference. */
+extern const struct df_tl_ops *const df_tl_all[];
+extern const unsigned df_tl_nr;
+
+/* The first transport that reaches the member; NULL none. */
+const struct df_tl_ops *df_tl_select(const struct df_member *self, const struct df_member *peer);
+
+/* Bytes of connectors owned by this process now. */
+uint64_t df_tl_bytes(void);
+
+/* This process's bell, in memory that peers on the node map (runtime/bell.h uses it to sleep). */
+struct df_bell *df_tl_bell(void);
+
+#endif
