@@ -14,22 +14,22 @@
 #define DF_AUTO LONG_MIN
 
 struct df_env {
-#define DF_ENV_ENUM(id, name, def, values, help) int id;
+#define DF_ENV_ENUM(id, name, def, values, help)	int id;
 #define DF_ENV_INT(id, name, def, min, max, unit, help) long id;
-#define DF_ENV_STR(id, name, def, help) const char *id;
+#define DF_ENV_STR(id, name, def, help)			const char *id;
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
-	int nr_errors;		/* values that could not be used */
-	unsigned char set[64];	/* by row: 1 if the user set a usable value */
+	int nr_errors;	       /* values that could not be used */
+	unsigned char set[64]; /* by row: 1 if the user set a usable value */
 };
 
 /* Row numbers, for df_env()->set[]. */
 enum df_env_row {
-#define DF_ENV_ENUM(id, name, def, values, help) DF_ENV_ROW_##id,
+#define DF_ENV_ENUM(id, name, def, values, help)	DF_ENV_ROW_##id,
 #define DF_ENV_INT(id, name, def, min, max, unit, help) DF_ENV_ROW_##id,
-#define DF_ENV_STR(id, name, def, help) DF_ENV_ROW_##id,
+#define DF_ENV_STR(id, name, def, help)			DF_ENV_ROW_##id,
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
@@ -48,11 +48,26 @@ enum { DF_RULES_DFSHIM, DF_RULES_NCCL };
 /* The settings; never NULL; constant after the first call. */
 const struct df_env *df_env(void);
 
-/* Reads one environment into *env by the same rules; for tests and `dfshim env`. */
+/*
+ * Reads one environment into *env by the same rules, warnings included; for tests and `dfshim env`.
+ * Strings in *env point into the environment.
+ */
 void df_env_parse(struct df_env *env, char *const *environ_);
 
-/* Writes the table with type, default, current value and help; json: as a JSON array. */
-void df_env_print(FILE *out, int json);
+/*
+ * The text of one variable in the environment as it is now; NULL if unset or empty. For what has to
+ * be read before or apart from df_env(): the log.
+ */
+const char *df_env_text(enum df_env_row row);
+const char *df_env_name(enum df_env_row row);
+
+/* Index of value in a list "a|b|c", -1 if it is not there. */
+int df_env_enum_index(const char *values, const char *value);
+
+enum df_env_format { DF_ENV_TEXT, DF_ENV_JSON, DF_ENV_MAN };
+
+/* Writes the table: type, default, current value, help. DF_ENV_MAN: rows of a manual page. */
+void df_env_print(FILE *out, enum df_env_format format);
 
 /* Expands %h, %p and %r (rank, or "x" when negative) into buf; -ENAMETOOLONG if it does not fit. */
 int df_env_expand(char *buf, size_t size, const char *pattern, int rank);

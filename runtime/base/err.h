@@ -20,11 +20,11 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define DF_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define DF_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define DF_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define DF_ARRAY_LEN(a)			 (sizeof(a) / sizeof((a)[0]))
+#define DF_MIN(a, b)			 ((a) < (b) ? (a) : (b))
+#define DF_MAX(a, b)			 ((a) > (b) ? (a) : (b))
 #define df_container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
-#define df_likely(x) __builtin_expect(!!(x), 1)
-#define df_unlikely(x) __builtin_expect(!!(x), 0)
+#define df_likely(x)			 __builtin_expect(!!(x), 1)
+#define df_unlikely(x)			 __builtin_expect(!!(x), 0)
 
 #endif

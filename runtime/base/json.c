@@ -125,7 +125,7 @@ void df_json_init(struct df_json *j, char *buf, size_t size)
 long df_json_fini(struct df_json *j)
 {
 	if (j->size)
-		j->buf[0 < j->size && j->len < j->size ? j->len : 0] = '\0';
+		j->buf[j->len < j->size ? j->len : 0] = '\0';
 	if (j->error || j->depth || !j->len)
 		return -EINVAL;
 	return j->len < j->size ? (long)j->len : -ENOSPC;

@@ -23,8 +23,8 @@
 struct df_json {
 	char *buf;
 	size_t size, len; /* len counts on past size, so it says what would have been needed */
-	int depth;
-	int error;		     /* 0 or -errno */
+	unsigned depth;
+	int error; /* 0 or -errno */
 	unsigned char close[DF_JSON_DEPTH];
 	unsigned char nr_in[DF_JSON_DEPTH]; /* 0: the next element is the first */
 };

@@ -14,14 +14,14 @@
 
 /* Taken in this order, outermost first. Locks of one rank are never nested. */
 enum df_lock_rank {
-	DF_RANK_PROCESS = 1,	/* start and end of the library, fork */
-	DF_RANK_GROUP,		/* a group of NCCL calls */
-	DF_RANK_COMM_TABLE,	/* the communicators of the process */
-	DF_RANK_COMM,		/* one communicator */
-	DF_RANK_REGISTRY,	/* signatures, their contexts */
-	DF_RANK_STREAM_TABLE,	/* the user's streams and events */
-	DF_RANK_STREAM,		/* one stream */
-	DF_RANK_DEVICE,		/* one device's daemon: submission, launch, quit */
+	DF_RANK_PROCESS = 1,  /* start and end of the library, fork */
+	DF_RANK_GROUP,	      /* a group of NCCL calls */
+	DF_RANK_COMM_TABLE,   /* the communicators of the process */
+	DF_RANK_COMM,	      /* one communicator */
+	DF_RANK_REGISTRY,     /* signatures, their contexts */
+	DF_RANK_STREAM_TABLE, /* the user's streams and events */
+	DF_RANK_STREAM,	      /* one stream */
+	DF_RANK_DEVICE,	      /* one device's daemon: submission, launch, quit */
 	DF_RANK_WATCHDOG,
 	DF_RANK_CTL,		/* control plane */
 	DF_RANK_TRANSPORT,	/* one transport */

@@ -1,0 +1,226 @@
+/*
+ * The environment, read once through the table env.def. The invariant: what df_env() returns never
+ * changes, and belongs to us even if the application edits its environment later.
+ *
+ * Any thread may enter; the first one parses under pthread_once. Warnings are written while parsing:
+ * the log reads its own variables through df_env_text() and never calls df_env().
+ */
+#include "runtime/base/env.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+
+extern char **environ;
+
+static const char *const names[DF_ENV_NR_ROWS] = {
+#define DF_ENV_ENUM(id, name, def, values, help)	[DF_ENV_ROW_##id] = #name,
+#define DF_ENV_INT(id, name, def, min, max, unit, help) [DF_ENV_ROW_##id] = #name,
+#define DF_ENV_STR(id, name, def, help)			[DF_ENV_ROW_##id] = #name,
+#include "runtime/base/env.def"
+#undef DF_ENV_ENUM
+#undef DF_ENV_INT
+#undef DF_ENV_STR
+};
+
+_Static_assert(DF_ENV_NR_ROWS <= DF_ARRAY_LEN(((struct df_env *)0)->set),
+	       "df_env.set is too small");
+
+static struct df_env settings;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* NULL if unset; an empty value counts as unset, as `export X=` is how people switch things off. */
+static const char *lookup(char *const *env, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (; env && *env; env++)
+		if (!strncmp(*env, name, len) && (*env)[len] == '=')
+			return (*env)[len + 1] ? *env + len + 1 : NULL;
+	return NULL;
+}
+
+const char *df_env_text(enum df_env_row row)
+{
+	return lookup(environ, names[row]);
+}
+
+const char *df_env_name(enum df_env_row row)
+{
+	return names[row];
+}
+
+int df_env_enum_index(const char *values, const char *value)
+{
+	size_t len;
+	int i;
+
+	for (i = 0; *values; i++) {
+		len = strcspn(values, "|");
+		if (strlen(value) == len && !strncasecmp(values, value, len))
+			return i;
+		values += len + (values[len] == '|');
+	}
+	return -1;
+}
+
+static void parse_enum(struct df_env *env, enum df_env_row row, const char *text,
+		       const char *values, int *out)
+{
+	int i;
+
+	if (!text)
+		return;
+	i = df_env_enum_index(values, text);
+	if (i < 0) {
+		df_warn("%s=%s can't be used: allowed is one of %s", names[row], text, values);
+		env->nr_errors++;
+		return;
+	}
+	*out = i;
+	env->set[row] = 1;
+}
+
+static void parse_int(struct df_env *env, enum df_env_row row, const char *text, long min, long max,
+		      const char *unit, int has_auto, long *out)
+{
+	char *end;
+	long v;
+
+	if (!text)
+		return;
+	if (has_auto && !strcasecmp(text, "auto")) {
+		env->set[row] = 1;
+		return;
+	}
+	errno = 0;
+	v = strtol(text, &end, 10);
+	if (errno || end == text || *end || v < min || v > max) {
+		df_warn("%s=%s can't be used: allowed is %s%ld to %ld (%s)", names[row], text,
+			has_auto ? "auto or " : "", min, max, unit);
+		env->nr_errors++;
+		return;
+	}
+	*out = v;
+	env->set[row] = 1;
+}
+
+static void parse(struct df_env *env, char *const *from)
+{
+	const char *text;
+
+	memset(env, 0, sizeof(*env));
+#define DF_ENV_ENUM(id, name, def, values, help)                                                   \
+	env->id = (def);                                                                           \
+	parse_enum(env, DF_ENV_ROW_##id, lookup(from, #name), values, &env->id);
+#define DF_ENV_INT(id, name, def, min, max, unit, help)                                            \
+	env->id = (def);                                                                           \
+	parse_int(env, DF_ENV_ROW_##id, lookup(from, #name), min, max, unit, (def) == DF_AUTO,     \
+		  &env->id);
+#define DF_ENV_STR(id, name, def, help)                                                            \
+	text = lookup(from, #name);                                                                \
+	env->id = text ? text : (def);                                                             \
+	env->set[DF_ENV_ROW_##id] = text != NULL;
+#include "runtime/base/env.def"
+#undef DF_ENV_ENUM
+#undef DF_ENV_INT
+#undef DF_ENV_STR
+}
+
+/* A misspelt name would otherwise be silence. */
+static void warn_unknown(char *const *env)
+{
+	size_t len;
+	int i;
+
+	for (; env && *env; env++) {
+		if (strncmp(*env, "DFSHIM_", 7))
+			continue;
+		len = strcspn(*env, "=");
+		for (i = 0; i < DF_ENV_NR_ROWS; i++)
+			if (strlen(names[i]) == len && !strncmp(*env, names[i], len))
+				break;
+		if (i == DF_ENV_NR_ROWS)
+			df_warn("%.*s is not a variable of dfshim; `dfshim env` lists them",
+				(int)len, *env);
+	}
+}
+
+void df_env_parse(struct df_env *env, char *const *environ_)
+{
+	parse(env, environ_);
+}
+
+static void keep(const char **s)
+{
+	char *copy = *s ? strdup(*s) : NULL;
+
+	if (copy)
+		*s = copy; /* without memory we go on with the environment's own bytes */
+}
+
+static void parse_once(void)
+{
+	parse(&settings, environ);
+#define DF_ENV_ENUM(id, name, def, values, help)
+#define DF_ENV_INT(id, name, def, min, max, unit, help)
+#define DF_ENV_STR(id, name, def, help)                                                            \
+	if (settings.set[DF_ENV_ROW_##id])                                                         \
+		keep(&settings.id);
+#include "runtime/base/env.def"
+#undef DF_ENV_ENUM
+#undef DF_ENV_INT
+#undef DF_ENV_STR
+	warn_unknown(environ);
+}
+
+const struct df_env *df_env(void)
+{
+	pthread_once(&once, parse_once);
+	return &settings;
+}
+
+int df_env_expand(char *buf, size_t size, const char *pattern, int rank)
+{
+	char part[256];
+	size_t len = 0, n;
+
+	for (; *pattern; pattern++) {
+		part[0] = *pattern;
+		part[1] = '\0';
+		if (*pattern == '%' && pattern[1]) {
+			pattern++;
+			if (*pattern == 'h') {
+				if (gethostname(part, sizeof(part)))
+					strcpy(part, "unknown");
+				part[sizeof(part) - 1] = '\0';
+				part[strcspn(part, ".")] = '\0';
+			} else if (*pattern == 'p') {
+				snprintf(part, sizeof(part), "%d", (int)getpid());
+			} else if (*pattern == 'r') {
+				if (rank < 0)
+					strcpy(part, "x");
+				else
+					snprintf(part, sizeof(part), "%d", rank);
+			} else if (*pattern != '%') {
+				part[1] = *pattern;
+				part[2] = '\0';
+			}
+		}
+		n = strlen(part);
+		if (len + n + 1 > size)
+			return -ENAMETOOLONG;
+		memcpy(buf + len, part, n);
+		len += n;
+	}
+	if (!size)
+		return -ENAMETOOLONG;
+	buf[len] = '\0';
+	return 0;
+}

@@ -1,0 +1,312 @@
+/*
+ * One line, one write(2). The invariant: nothing here allocates, takes a lock of stdio, or calls a
+ * function that dfshim hooks; errno is what it was.
+ *
+ * Our own lines go to standard error. NCCL's lines go where NCCL would put them: standard output, or
+ * NCCL_DEBUG_FILE. The settings are read at the first line, under a mutex of this file that is the
+ * innermost of all and is held for a few system calls.
+ */
+#define _GNU_SOURCE /* dup3 */
+#include "runtime/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+
+#define LINE_BYTES     1024 /* NCCL's own limit */
+#define NR_ERROR_TEXTS 8
+
+enum { NCCL_NONE, NCCL_VERSION, NCCL_WARN, NCCL_INFO, NCCL_ABORT, NCCL_TRACE };
+
+static const struct {
+	const char *name;
+	unsigned mask;
+} subsystems[] = {
+	{"INIT", DF_SUBSYS_INIT},
+	{"COLL", DF_SUBSYS_COLL},
+	{"P2P", DF_SUBSYS_P2P},
+	{"SHM", DF_SUBSYS_SHM},
+	{"NET", DF_SUBSYS_NET},
+	{"GRAPH", DF_SUBSYS_GRAPH},
+	{"TUNING", DF_SUBSYS_TUNING},
+	{"ENV", DF_SUBSYS_ENV},
+	{"ALLOC", DF_SUBSYS_ALLOC},
+	{"CALL", DF_SUBSYS_CALL},
+	{"PROXY", 0x400},
+	{"NVLS", 0x800},
+	{"REG", DF_SUBSYS_REG},
+	{"BOOTSTRAP", DF_SUBSYS_BOOTSTRAP},
+	{"PROFILE", 0x4000},
+	{"RAS", 0x8000},
+	{"ALL", ~0u},
+};
+
+static pthread_mutex_t settings_lock = PTHREAD_MUTEX_INITIALIZER;
+static int settings_ready; /* 1: the variables below are valid */
+static int own_level;
+static int nccl_level;
+static unsigned nccl_mask;
+static int nccl_fd = STDOUT_FILENO;
+static int file_fd = -1; /* our descriptor of NCCL_DEBUG_FILE, reused after a reset */
+static char host[64] = "unknown";
+static long utc_offset; /* seconds; taken once, as localtime_r() may allocate */
+
+static char error_texts[NR_ERROR_TEXTS][LINE_BYTES];
+static unsigned nr_errors;
+static const char *last_error = "";
+
+static __thread int thread_device __attribute__((tls_model("initial-exec"))) = -1;
+
+static unsigned parse_subsys(const char *text)
+{
+	unsigned mask = 0, invert = 0;
+	size_t len, i;
+
+	if (!text)
+		return DF_SUBSYS_INIT | DF_SUBSYS_BOOTSTRAP | DF_SUBSYS_ENV;
+	if (*text == '^') {
+		invert = 1;
+		text++;
+	}
+	while (*text) {
+		len = strcspn(text, ",");
+		for (i = 0; i < DF_ARRAY_LEN(subsystems); i++)
+			if (strlen(subsystems[i].name) == len &&
+			    !strncasecmp(subsystems[i].name, text, len))
+				mask |= subsystems[i].mask;
+		text += len + (text[len] == ',');
+	}
+	return invert ? ~mask : mask;
+}
+
+static void open_file(const char *pattern)
+{
+	char path[4096];
+	int fd;
+
+	if (df_env_expand(path, sizeof(path), pattern, -1))
+		return;
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return;
+	if (file_fd >= 0) {
+		/* Other threads may be writing to the old one: replace what the number means. */
+		dup3(fd, file_fd, O_CLOEXEC);
+		close(fd);
+	} else {
+		file_fd = fd;
+	}
+	__atomic_store_n(&nccl_fd, file_fd, __ATOMIC_RELAXED);
+}
+
+static void read_settings(void)
+{
+	const char *text;
+	time_t now = time(NULL);
+	struct tm tm;
+	int i;
+
+	text = df_env_text(DF_ENV_ROW_debug);
+	i = text ? df_env_enum_index("warn|info|trace", text) : 0;
+	__atomic_store_n(&own_level, i < 0 ? 0 : i, __ATOMIC_RELAXED);
+
+	text = df_env_text(DF_ENV_ROW_nccl_debug);
+	i = text ? df_env_enum_index("NONE|VERSION|WARN|INFO|ABORT|TRACE", text) : NCCL_NONE;
+	__atomic_store_n(&nccl_level, i < 0 ? NCCL_NONE : i, __ATOMIC_RELAXED);
+	__atomic_store_n(&nccl_mask, parse_subsys(df_env_text(DF_ENV_ROW_nccl_debug_subsys)),
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&nccl_fd, STDOUT_FILENO, __ATOMIC_RELAXED);
+	text = df_env_text(DF_ENV_ROW_nccl_debug_file);
+	if (text && i > NCCL_VERSION)
+		open_file(text);
+
+	if (!strcmp(host, "unknown")) {
+		char name[sizeof(host)] = "";
+
+		if (!gethostname(name, sizeof(name) - 1) && *name) {
+			name[strcspn(name, ".")] = '\0';
+			memcpy(host, name, sizeof(host));
+		}
+	}
+	if (!utc_offset && localtime_r(&now, &tm))
+		utc_offset = tm.tm_gmtoff;
+}
+
+static void settings(void)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE below: without it we could print with the host name of a
+	 * settings block that is still being written.
+	 */
+	if (df_likely(__atomic_load_n(&settings_ready, __ATOMIC_ACQUIRE)))
+		return;
+	pthread_mutex_lock(&settings_lock);
+	if (!__atomic_load_n(&settings_ready, __ATOMIC_RELAXED)) {
+		read_settings();
+		/* RELEASE pairs with the ACQUIRE above: the settings come before the flag. */
+		__atomic_store_n(&settings_ready, 1, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&settings_lock);
+}
+
+static void write_all(int fd, const char *text, size_t len)
+{
+	ssize_t n;
+
+	while (len) {
+		n = write(fd, text, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return; /* nobody to tell */
+		text += n;
+		len -= (size_t)n;
+	}
+}
+
+static size_t clamp(int n, size_t len, size_t size)
+{
+	return n < 0 ? len : DF_MIN(len + (size_t)n, size - 1);
+}
+
+/* "host:pid:tid [dev] " at the end of what is in the line. */
+static size_t put_prefix(char *line, size_t len)
+{
+	return clamp(snprintf(line + len, LINE_BYTES - len, "%s:%d:%ld [%d] ", host, (int)getpid(),
+			      (long)syscall(SYS_gettid), thread_device),
+		     len, LINE_BYTES);
+}
+
+static size_t put_time(char *line)
+{
+	time_t now = time(NULL) + utc_offset;
+	struct tm tm;
+
+	gmtime_r(&now, &tm);
+	return clamp(snprintf(line, LINE_BYTES, "\n[%04d-%02d-%02d %02d:%02d:%02d] ",
+			      tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
+			      tm.tm_sec),
+		     0, LINE_BYTES);
+}
+
+static void finish(int fd, char *line, size_t len)
+{
+	line[DF_MIN(len, (size_t)LINE_BYTES - 1)] = '\n';
+	write_all(fd, line, DF_MIN(len, (size_t)LINE_BYTES - 1) + 1);
+}
+
+void df_log(enum df_log_level level, const char *fmt, ...)
+{
+	static const char *const words[] = {"WARN", "INFO", "TRACE"};
+	char line[LINE_BYTES];
+	int saved = errno;
+	size_t len;
+	va_list ap;
+
+	settings();
+	if ((int)level <= __atomic_load_n(&own_level, __ATOMIC_RELAXED)) {
+		len = put_prefix(line, 0);
+		len = clamp(snprintf(line + len, sizeof(line) - len, "DFSHIM %s ", words[level]),
+			    len, sizeof(line));
+		va_start(ap, fmt);
+		errno = saved; /* for %m */
+		len = clamp(vsnprintf(line + len, sizeof(line) - len, fmt, ap), len, sizeof(line));
+		va_end(ap);
+		finish(STDERR_FILENO, line, len);
+	}
+	errno = saved;
+}
+
+void df_nccl_warn(const char *file, int line_nr, const char *fmt, ...)
+{
+	unsigned slot = __atomic_fetch_add(&nr_errors, 1, __ATOMIC_RELAXED) % NR_ERROR_TEXTS;
+	char line[LINE_BYTES], *text = error_texts[slot];
+	const char *base = strrchr(file, '/');
+	int saved = errno;
+	size_t len;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, LINE_BYTES, fmt, ap);
+	va_end(ap);
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_nccl_last_error(): a reader that gets this pointer
+	 * sees the whole text. A slot is reused only NR_ERROR_TEXTS warnings later.
+	 */
+	__atomic_store_n(&last_error, (const char *)text, __ATOMIC_RELEASE);
+
+	settings();
+	if (__atomic_load_n(&nccl_level, __ATOMIC_RELAXED) >= NCCL_WARN) {
+		len = put_time(line);
+		len = put_prefix(line, len);
+		len = clamp(snprintf(line + len, sizeof(line) - len, "%s:%d NCCL WARN ",
+				     base ? base + 1 : file, line_nr),
+			    len, sizeof(line));
+		va_start(ap, fmt);
+		len = clamp(vsnprintf(line + len, sizeof(line) - len, fmt, ap), len, sizeof(line));
+		va_end(ap);
+		finish(__atomic_load_n(&nccl_fd, __ATOMIC_RELAXED), line, len);
+	}
+	errno = saved;
+}
+
+int df_nccl_info_enabled(unsigned subsys)
+{
+	settings();
+	return __atomic_load_n(&nccl_level, __ATOMIC_RELAXED) >= NCCL_INFO &&
+	       (__atomic_load_n(&nccl_mask, __ATOMIC_RELAXED) & subsys);
+}
+
+void df_nccl_info(unsigned subsys, const char *fmt, ...)
+{
+	char line[LINE_BYTES];
+	int saved = errno;
+	size_t len;
+	va_list ap;
+
+	if (df_nccl_info_enabled(subsys)) {
+		len = put_prefix(line, 0);
+		len = clamp(snprintf(line + len, sizeof(line) - len, "NCCL INFO "), len,
+			    sizeof(line));
+		va_start(ap, fmt);
+		errno = saved;
+		len = clamp(vsnprintf(line + len, sizeof(line) - len, fmt, ap), len, sizeof(line));
+		va_end(ap);
+		finish(__atomic_load_n(&nccl_fd, __ATOMIC_RELAXED), line, len);
+	}
+	errno = saved;
+}
+
+const char *df_nccl_last_error(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_nccl_warn(): the text is complete. */
+	return __atomic_load_n(&last_error, __ATOMIC_ACQUIRE);
+}
+
+void df_log_reset(void)
+{
+	/* RELEASE pairs with the ACQUIRE in settings(): whoever sees 0 reads them again. */
+	__atomic_store_n(&settings_ready, 0, __ATOMIC_RELEASE);
+}
+
+void df_log_set_device(int device)
+{
+	thread_device = device;
+}
+
+void df_log_raw(const char *text, size_t len)
+{
+	int saved = errno;
+
+	write_all(STDERR_FILENO, text, len);
+	errno = saved;
+}
