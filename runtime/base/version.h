@@ -1,0 +1,7 @@
+/* The version of the whole: library, CLI, packages. */
+#ifndef DF_BASE_VERSION_H
+#define DF_BASE_VERSION_H
+
+#define DF_VERSION "0.1.0"
+
+#endif
