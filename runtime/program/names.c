@@ -28,11 +28,11 @@ static const struct {
 	const char *name;
 	uint32_t bytes;
 } types[DF_NR_TYPES] = {
-	[DF_INT8] = {"int8", 1},	  [DF_UINT8] = {"uint8", 1},
-	[DF_INT32] = {"int32", 4},	  [DF_UINT32] = {"uint32", 4},
-	[DF_INT64] = {"int64", 8},	  [DF_UINT64] = {"uint64", 8},
-	[DF_FLOAT16] = {"float16", 2},	  [DF_FLOAT32] = {"float32", 4},
-	[DF_FLOAT64] = {"float64", 8},	  [DF_BFLOAT16] = {"bfloat16", 2},
+	[DF_INT8] = {"int8", 1},	 [DF_UINT8] = {"uint8", 1},
+	[DF_INT32] = {"int32", 4},	 [DF_UINT32] = {"uint32", 4},
+	[DF_INT64] = {"int64", 8},	 [DF_UINT64] = {"uint64", 8},
+	[DF_FLOAT16] = {"float16", 2},	 [DF_FLOAT32] = {"float32", 4},
+	[DF_FLOAT64] = {"float64", 8},	 [DF_BFLOAT16] = {"bfloat16", 2},
 	[DF_FLOAT8E4M3] = {"f8e4m3", 1}, [DF_FLOAT8E5M2] = {"f8e5m2", 1},
 };
 
@@ -188,30 +188,22 @@ int df_perr_set(struct df_perr *e, int line, int rank, int block, int step, cons
 
 const char *df_perr_str(const struct df_perr *e, char *buf, size_t size)
 {
+	static const char *const what[] = {"rank", "block", "step"};
+	const int at[] = {e->rank, e->block, e->step};
+	char where[80] = "", line[160] = "";
 	size_t n = 0;
 
-#define PUT(...)                                                                                   \
-	do {                                                                                       \
-		if (n < size)                                                                      \
-			n += (size_t)snprintf(buf + n, size - n, __VA_ARGS__);                     \
-	} while (0)
-	if (size)
-		buf[0] = 0;
-	if (e->file[0])
-		PUT("%s:", e->file);
-	if (e->line >= 0)
-		PUT(e->file[0] ? "%d: " : "line %d: ", e->line);
+	if (e->file[0] && e->line >= 0)
+		snprintf(line, sizeof(line), "%s:%d: ", e->file, e->line);
 	else if (e->file[0])
-		PUT(" ");
-	if (e->rank >= 0)
-		PUT("rank %d ", e->rank);
-	if (e->block >= 0)
-		PUT("block %d ", e->block);
-	if (e->step >= 0)
-		PUT("step %d ", e->step);
-	if (e->rank >= 0 || e->block >= 0 || e->step >= 0)
-		n -= n <= size, PUT(": ");
-	PUT("%s", e->text);
-#undef PUT
+		snprintf(line, sizeof(line), "%s: ", e->file);
+	else if (e->line >= 0)
+		snprintf(line, sizeof(line), "line %d: ", e->line);
+	for (int k = 0; k < 3; k++) {
+		if (at[k] >= 0)
+			n += (size_t)snprintf(where + n, sizeof(where) - n, "%s%s %d", n ? " " : "",
+					      what[k], at[k]);
+	}
+	snprintf(buf, size, "%s%s%s%s", line, where, n ? ": " : "", e->text);
 	return buf;
 }

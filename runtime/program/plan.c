@@ -92,7 +92,7 @@ struct conn_map {
 	struct conn_slot {
 		uint64_t key;
 		uint32_t stamp, index;
-	} *slot;
+	} * slot;
 	uint32_t mask;
 };
 
@@ -230,8 +230,8 @@ int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struc
 			di->cnt = pi->cnt;
 			di->first_dep = dd;
 			for (uint32_t d = pi->deps; d; d = r->dep[d - 1].next)
-				deps[dd++] = (struct df_dep){r->dep[d - 1].block,
-							     r->dep[d - 1].inst};
+				deps[dd++] =
+					(struct df_dep){r->dep[d - 1].block, r->dep[d - 1].inst};
 			if (dd - di->first_dep > UINT16_MAX)
 				goto err_big;
 			di->nr_deps = (uint16_t)(dd - di->first_dep);
@@ -283,7 +283,7 @@ void df_programs_free(struct df_program **progs, int nranks)
 	free(progs);
 }
 
-struct df_plan *df_plan_create(enum df_coll_kind kind, int nranks, uint32_t chunks)
+struct df_plan *df_plan_create(enum df_coll_kind kind, int nranks, int root, uint32_t chunks)
 {
 	struct df_plan *plan = calloc(1, sizeof(*plan));
 
@@ -296,10 +296,11 @@ struct df_plan *df_plan_create(enum df_coll_kind kind, int nranks, uint32_t chun
 	}
 	plan->kind = kind;
 	plan->nranks = nranks;
+	plan->root = root;
 	plan->chunks = chunks;
 	for (int r = 0; r < nranks; r++) {
-		plan->rank[r].in_chunks = df_coll_chunks(kind, nranks, 0, r, chunks, 0);
-		plan->rank[r].out_chunks = df_coll_chunks(kind, nranks, 0, r, chunks, 1);
+		plan->rank[r].in_chunks = df_coll_chunks(kind, nranks, root, r, chunks, 0);
+		plan->rank[r].out_chunks = df_coll_chunks(kind, nranks, root, r, chunks, 1);
 	}
 	return plan;
 }

@@ -37,8 +37,8 @@ struct df_pinst {
 	uint32_t src, dst;
 	int32_t send_peer, recv_peer; /* -1: none */
 	uint32_t send_chan, recv_chan;
-	uint32_t deps;		      /* 1 + index of the first one, 0 none */
-	uint32_t line;		      /* of the file it came from; 0 unknown */
+	uint32_t deps; /* 1 + index of the first one, 0 none */
+	uint32_t line; /* of the file it came from; 0 unknown */
 };
 
 struct df_pblock {
@@ -76,7 +76,8 @@ struct df_pblock *df_prank_block(struct df_prank *r, uint32_t b);
 /* Appends; NULL when memory ran out (r->err says so). Valid until the next append. */
 struct df_pinst *df_prank_add(struct df_prank *r, uint32_t b, const struct df_pinst *inst);
 /* Instruction (b, i) waits for (dep_block, dep_inst); repeated ones are dropped. */
-void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block, uint32_t dep_inst);
+void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block,
+		  uint32_t dep_inst);
 
 /* What a finished program says besides its instructions. */
 struct df_phead {
@@ -87,7 +88,8 @@ struct df_phead {
 };
 int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struct df_program **out);
 
-struct df_plan *df_plan_create(enum df_coll_kind kind, int nranks, uint32_t chunks);
+/* An empty plan with the chunk numbers of NCCL's definition; NULL: no memory. */
+struct df_plan *df_plan_create(enum df_coll_kind kind, int nranks, int root, uint32_t chunks);
 void df_plan_destroy(struct df_plan *plan);
 /* Programs of all ranks (array of nranks, to be freed by df_programs_free), hash over all of them. */
 int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_program ***out);

@@ -14,17 +14,17 @@
 #include "kernels/abi.h"
 
 enum df_coll_kind {
-	DF_COLL_ALLREDUCE,	/* in: count, out: count */
-	DF_COLL_BROADCAST,	/* in (root): count, out: count */
-	DF_COLL_REDUCE,		/* in: count, out (root): count */
-	DF_COLL_ALLGATHER,	/* in: count, out: count * nranks */
-	DF_COLL_REDUCESCATTER,	/* in: count * nranks, out: count */
-	DF_COLL_ALLTOALL,	/* in, out: count * nranks */
-	DF_COLL_GATHER,		/* in: count, out (root): count * nranks */
-	DF_COLL_SCATTER,	/* in (root): count * nranks, out: count */
-	DF_COLL_SEND,		/* in: count, to peer */
-	DF_COLL_RECV,		/* out: count, from peer */
-	DF_COLL_SENDRECV_SELF,	/* in -> out on one rank */
+	DF_COLL_ALLREDUCE,     /* in: count, out: count */
+	DF_COLL_BROADCAST,     /* in (root): count, out: count */
+	DF_COLL_REDUCE,	       /* in: count, out (root): count */
+	DF_COLL_ALLGATHER,     /* in: count, out: count * nranks */
+	DF_COLL_REDUCESCATTER, /* in: count * nranks, out: count */
+	DF_COLL_ALLTOALL,      /* in, out: count * nranks */
+	DF_COLL_GATHER,	       /* in: count, out (root): count * nranks */
+	DF_COLL_SCATTER,       /* in (root): count * nranks, out: count */
+	DF_COLL_SEND,	       /* in: count, to peer */
+	DF_COLL_RECV,	       /* out: count, from peer */
+	DF_COLL_SENDRECV_SELF, /* in -> out on one rank */
 	DF_COLL_CUSTOM,
 	DF_COLL_NR
 };
@@ -36,11 +36,11 @@ struct df_prog_req {
 	enum df_coll_kind kind;
 	enum df_algo algo;
 	int nranks, rank;
-	int root;		/* BROADCAST, REDUCE, GATHER, SCATTER */
-	int peer;		/* SEND, RECV */
-	uint64_t count;		/* elements of the call */
+	int root;	/* BROADCAST, REDUCE, GATHER, SCATTER */
+	int peer;	/* SEND, RECV */
+	uint64_t count; /* elements of the call */
 	uint32_t elem_bytes;
-	uint32_t max_blocks;	/* blocks of the daemon; equal on all ranks */
+	uint32_t max_blocks; /* blocks of the daemon; equal on all ranks */
 	int in_place;
 };
 
