@@ -195,7 +195,8 @@ struct df_kinst {
 	struct df_kinst *next;	/* released by the host when the next instance exists */
 	const void *in;
 	void *out;
-	uint64_t seq;		/* instance number, from 0 */
+	uint64_t seq;		/* instance number of the collective, from 0 */
+	uint64_t done_value;	/* stored to df_kcoll.done when all blocks have finished it */
 	uint64_t redop_arg;
 	const uint64_t *redop_ptr; /* not NULL: the scalar is read there when the instance starts */
 	uint64_t op;		/* serial of the operation, for completions and the trace */
@@ -208,22 +209,27 @@ struct df_kinst {
 
 struct df_kcoll;
 
-/* The task of one block in one collective. Fields in the first line are the block's own. */
+/*
+ * The task of one block in one collective. Only the block that executes it writes it (k is read by
+ * others); the host fills it before the first SQE.
+ */
 struct df_kctx {
 	uint64_t k;		/* slices executed; released after each: other blocks and the host read it */
 	struct df_kcoll *coll;
-	struct df_kinst *cur;	/* the instance in work, or the last one finished */
+	struct df_kinst *cur;	/* the instance in work, or the last one finished; NULL at first */
 	uint64_t announced;	/* instances that SQEs told of */
 	uint64_t finished;	/* instances this block has finished */
-	struct df_kctx *next;	/* task queue */
+	struct df_kctx *next, *prev; /* task queue */
+	uint64_t redop_arg;	/* of the instance in work */
 	uint32_t queued;
 	uint32_t block;		/* program block */
-	uint32_t nr_inst;
-	uint32_t first_inst;
+	uint32_t nr_inst, first_inst;
+	uint32_t lead;		/* 1: reports START for its collective */
+	uint32_t ready;		/* the waits of `cur` have been seen true */
+	uint32_t loaded;	/* an attempt is in progress */
+	uint32_t preempted;	/* the last attempt ended by its threshold */
 	int64_t spin;		/* threshold of the attempt in progress */
 	int64_t polls;		/* polls since the last progress in this attempt */
-	uint32_t running;	/* the attempt in progress has begun (a context load was counted) */
-	uint32_t waits_ok;	/* the waits of `cur` have been seen true */
 	struct df_kconn *send, *recv;
 };
 
@@ -241,7 +247,7 @@ struct df_kcoll {
 	struct df_kctx *ctx;	/* prog->nr_blocks of them */
 	uint32_t nr_blocks;	/* that have instructions */
 	uint32_t aborted;	/* set by the host: touch nothing any more */
-	uint64_t *done;		/* instances finished by all blocks; host-visible; never decreases */
+	uint64_t *done;		/* host-visible completion word; never decreases, even over its users */
 	uint64_t id;		/* for the trace */
 };
 
@@ -293,19 +299,17 @@ struct df_kstats {
 	uint64_t polls;
 };
 
-#define DF_HOT_TASKS 16
-
 struct df_kblock {
 	struct df_ring sq, cq;
-	uint32_t lock;		/* host backend: who executes this block now; 0 nobody */
+	uint32_t lock;		/* host backend: 1 while a thread executes this block */
 	uint32_t index;
-	/* The task queue: a hot window, then a list through the contexts; it can't overflow. */
-	struct df_kctx *hot[DF_HOT_TASKS];
-	uint32_t nr_hot;
-	uint32_t pos;		/* the task whose turn it is */
-	struct df_kctx *spill_head, *spill_tail;
-	uint32_t nr_spill;
+	/* The task queue is a list through the contexts: it can't overflow, and growing costs nothing. */
+	struct df_kctx *first, *last;
+	struct df_kctx *task;	/* whose turn it is */
+	uint32_t pos;		/* its position */
+	uint32_t nr_tasks;
 	uint32_t moved;		/* progress in the current traversal */
+	uint32_t pad;
 	int64_t idle;		/* traversals without progress */
 	struct df_kstats stats;
 };

@@ -1,0 +1,23 @@
+/*
+ * The daemon as its launchers see it: one function that lets a block take one turn. The GPU kernel calls it
+ * in a loop (daemon_cuda.cu); on the host backend the engine's threads call it for one block after another
+ * (runtime/engine.c), which is how many blocks share few cores without spinning against each other.
+ */
+#ifndef DFK_DAEMON_H
+#define DFK_DAEMON_H
+
+#include "kernels/abi.h"
+
+/*
+ * One turn of one block on the host: takes in submissions, then polls or moves one slice of the task whose
+ * turn it is. Never blocks. The caller owns the block (df_kblock.lock).
+ */
+enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk);
+
+/*
+ * Takes in all submissions and drops every task whose collective is aborted. The caller owns the block.
+ * Afterwards the block holds no reference to those collectives.
+ */
+void df_block_purge(struct df_kdaemon *d, struct df_kblock *blk);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * The daemon for CPU threads: a block is one thread, shared memory is its stack. Everything that happens
+ * in a turn is in daemon.inl.
+ */
+#include "kernels/port.h"
+#include "kernels/abi.h"
+#include "kernels/reduce.h"
+#include "kernels/daemon.h"
+#include "kernels/daemon.inl"
+
+enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk)
+{
+	struct dfk_shared sh = { 0 };
+
+	return dfk_block_turn(d, blk, &sh);
+}
+
+void df_block_purge(struct df_kdaemon *d, struct df_kblock *blk)
+{
+	struct df_kctx *ctx, *next;
+
+	dfk_sq_drain(d, blk);
+	for (ctx = blk->first; ctx; ctx = next) {
+		next = ctx->next;
+		if (__atomic_load_n(&ctx->coll->aborted, __ATOMIC_RELAXED)) {
+			ctx->finished = ctx->announced;
+			dfk_queue_remove(blk, ctx);
+		}
+	}
+}
