@@ -4,7 +4,8 @@
  *
  *   header (4,096 bytes) | communicator table | string table | ring of 64-byte records
  *
- * A record is valid when its `commit` is the low half of its index plus one; the writer stores it last.
+ * A record is valid when its `commit` is the low half of its index plus one; the writer stores 0 there
+ * before it touches the other fields of a slot, and the number last. 0 is never valid.
  */
 #ifndef DF_TRACE_FORMAT_H
 #define DF_TRACE_FORMAT_H
@@ -45,6 +46,18 @@ struct df_rec {
 
 _Static_assert(sizeof(struct df_rec) == 64, "a record is 64 bytes");
 
+/*
+ * A string of the table: this head, then `bytes` characters without a terminator, padded to 8. Its number
+ * (in MARK records) is its offset in the table plus one; SITE records name it by hash.
+ */
+struct df_trace_string {
+	uint64_t hash;		/* df_hash64() of the text */
+	uint32_t bytes;
+	uint32_t used;		/* stored last: 1 */
+};
+
+_Static_assert(sizeof(struct df_trace_string) == 16, "fixed size");
+
 /* One communicator and local rank; several local ranks of one communicator have an entry each. */
 struct df_trace_comm {
 	uint64_t hash;		/* commHash */
@@ -79,6 +92,7 @@ struct df_trace_header {
 	uint32_t slots, queues;	/* resources under the nccl rules; 0 unlimited */
 	uint32_t closed;	/* 1: the process ended in order */
 	uint32_t world;		/* ranks of the job, 0 unknown */
+	uint64_t lost;		/* records given up: their slot was still being written by another thread */
 	char host[64];
 	char exe[128];
 	char version_text[64];

@@ -46,8 +46,12 @@ uint64_t df_trace_serial(void);
  */
 uint32_t df_trace_site(const void *pc);
 
+/* Enters a string (for MARK records); returns its number, 0 if the table is full or not open. */
+uint32_t df_trace_text(const char *text);
+
 /* The ring in this process, for the live checker: header in place; NULL when not open. */
 const struct df_trace_header *df_trace_ring(void);
+uint64_t df_trace_ring_bytes(void);
 
 /* Where the file is; "" in memory. */
 const char *df_trace_path(void);

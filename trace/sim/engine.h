@@ -135,6 +135,7 @@ struct df_sim_setup {
 	enum df_sim_method method;
 	int slots;   /* BY_SLOTS */
 	int limit;   /* BY_INTERSECTION: resource_limit, or 0 */
+	int with_sync; /* turns may be synchronisations: one more draw each in the published order */
 	int release; /* BY_CYCLE: the synchronisation that closes a cycle returns */
 	struct df_sim_odds odds;
 };
