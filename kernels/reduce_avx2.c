@@ -1,0 +1,22 @@
+/*
+ * The loops of dfk_move() in AVX2 instructions with F16C conversions. Only kernels/reduce_cpu.c may call
+ * them, after it has asked the CPU; nothing else may be compiled here, for it would run elsewhere too.
+ */
+#ifdef __x86_64__
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
+#else
+#pragma GCC target("avx2,f16c")
+#endif
+
+#include "kernels/reduce_cpu.h"
+
+#define VB	   32
+#define LOOPS	   dfk_loops_avx2
+#define LOOPS_NAME "avx2"
+#include "kernels/reduce_vec.inl"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,10 @@
+/*
+ * The loops of dfk_move() for any CPU: 16-byte vectors, SSE2 where the architecture is x86-64. Enters and
+ * owns nothing; see kernels/reduce_vec.inl.
+ */
+#include "kernels/reduce_cpu.h"
+
+#define VB	   16
+#define LOOPS	   dfk_loops_base
+#define LOOPS_NAME "base"
+#include "kernels/reduce_vec.inl"

@@ -1,0 +1,416 @@
+/*
+ * dfk_move() on the CPU against tests/kernels/reduce_ref.h, on every instruction set that this machine
+ * has: small formats exhaustively, everything else at random (TEST_SEED repeats a run).
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+#include "tests/kernels/reduce_ref.h"
+
+#define MAX_ELEMS 1500
+#define GUARD	  64
+#define BUF	  (GUARD + 64 + MAX_ELEMS * 8 + GUARD)
+
+static const char *const type_name[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
+					"f16", "f32", "f64", "bf16", "e4m3", "e5m2"};
+
+static uint64_t seed, state;
+
+static uint64_t rnd(void)
+{
+	uint64_t z = state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+static void seed_init(void)
+{
+	const char *s = getenv("TEST_SEED");
+
+	seed = s ? strtoull(s, NULL, 0) : (uint64_t)time(NULL);
+	state = seed;
+}
+
+/* Patterns that are special in some format, as often as random bits. */
+static uint64_t rnd_bits(uint32_t bytes)
+{
+	int width = (int)bytes * 8, b = (int)(rnd() % (uint64_t)width);
+	uint64_t top = 1ull << (width - 1), v = rnd();
+
+	switch (rnd() % 8) {
+	case 0:
+		v = 0;
+		break;
+	case 1:
+		v = (1ull << b) - (rnd() & 1);
+		break;
+	case 2:
+		v = -(1ull << b);
+		break;
+	case 3:
+		v = rnd() % 5;
+		break;
+	case 4: /* an exponent of the middle: sums that round */
+		v = (v & ~(15ull << (width - 5))) | 7ull << (width - 5);
+		break;
+	default:
+		break;
+	}
+	if (rnd() % 8 == 0)
+		v ^= top;
+	return width == 64 ? v : v & ((1ull << width) - 1);
+}
+
+struct area {
+	uint8_t bytes[BUF] __attribute__((aligned(64)));
+};
+
+static void fill(struct area *r, uint32_t bytes)
+{
+	for (size_t i = 0; i < BUF / 8; i++) {
+		uint64_t v = 0;
+
+		for (uint32_t k = 0; k < 8; k += bytes)
+			v |= rnd_bits(bytes) << (8 * k);
+		memcpy(r->bytes + 8 * i, &v, 8);
+	}
+}
+
+static void explain(char *text, size_t size, const struct dfk_move *m, uint64_t i)
+{
+	snprintf(text, size,
+		 "seed %llu path %s type %s op %u elems %llu arg %#llx pre %u %u post %u "
+		 "dst %p dst2 %p a %p b %p at element %llu",
+		 (unsigned long long)seed, dfk_path_name(), type_name[m->type], m->redop,
+		 (unsigned long long)m->elems, (unsigned long long)m->arg, m->pre_a, m->pre_b,
+		 m->post, m->dst, m->dst2, m->a, m->b, (unsigned long long)i);
+}
+
+/* Runs m on copies of the areas and compares everything, also what must not have been touched. */
+static void check_move(const struct dfk_move *m, struct area *const src[2], struct area *dst[2])
+{
+	uint32_t bytes = dfk_type_bytes(m->type);
+	struct area *areas[4] = {src[0], src[1], dst[0], dst[1]};
+	static struct area expect[4], before[4];
+	char text[512];
+
+	memset(expect, 0, sizeof(expect));
+	for (int k = 0; k < 4; k++)
+		before[k] = *areas[k];
+	for (int k = 0; k < 4; k++)
+		expect[k] = before[k];
+	for (int t = 0; t < 2; t++) {
+		uint8_t *d = t ? m->dst2 : m->dst;
+
+		if (!d)
+			continue;
+		for (int k = 0; k < 4; k++) {
+			if (d < areas[k]->bytes || d >= areas[k]->bytes + BUF)
+				continue;
+			for (uint64_t i = 0; i < m->elems; i++) {
+				uint64_t v = ref_move(m, i);
+
+				memcpy(expect[k].bytes + (d - areas[k]->bytes) + i * bytes, &v,
+				       bytes);
+			}
+		}
+	}
+	dfk_move(m);
+	for (int k = 0; k < 4; k++) {
+		if (memcmp(expect[k].bytes, areas[k]->bytes, BUF) == 0)
+			continue;
+		for (size_t i = 0; i < BUF; i++) {
+			size_t at = i / bytes * bytes;
+
+			if (expect[k].bytes[i] == areas[k]->bytes[i])
+				continue;
+			explain(text, sizeof(text), m, 0);
+			ck_abort_msg(
+				"%s: area %d byte %zu (of %p): %#llx, expected %#llx, was %#llx",
+				text, k, i, (void *)areas[k]->bytes,
+				(unsigned long long)ref_get(areas[k]->bytes + at, 0, bytes),
+				(unsigned long long)ref_get(expect[k].bytes + at, 0, bytes),
+				(unsigned long long)ref_get(before[k].bytes + at, 0, bytes));
+		}
+	}
+}
+
+static void random_move(void)
+{
+	static struct area area[4];
+	struct area *src[2] = {&area[0], &area[1]}, *dst[2] = {&area[2], &area[3]};
+	struct dfk_move m = {0};
+	uint32_t bytes;
+
+	m.type = (uint32_t)(rnd() % DF_NR_TYPES);
+	m.redop = (uint32_t)(rnd() % DF_NR_REDOPS);
+	bytes = dfk_type_bytes(m.type);
+	m.elems = rnd() % (rnd() % 4 ? 70 : MAX_ELEMS);
+	for (int k = 0; k < 4; k++)
+		fill(&area[k], bytes);
+#define PLACE(k) (area[k].bytes + GUARD + (rnd() & 1 ? rnd() % (64 / bytes) * bytes : 0))
+	m.a = PLACE(0);
+	m.b = rnd() % 4 ? PLACE(1) : NULL;
+	m.dst = PLACE(2);
+	m.dst2 = rnd() & 1 ? PLACE(3) : NULL;
+	switch (rnd() % 8) {
+	case 0:
+		m.dst = (void *)m.a;
+		break;
+	case 1:
+		m.dst = (void *)(m.b ? m.b : m.a);
+		break;
+	case 2:
+		m.dst2 = (void *)m.a;
+		break;
+	case 3:
+		m.dst2 = (void *)(m.b ? m.b : m.a);
+		break;
+	case 4:
+		m.dst2 = PLACE(3);
+		m.dst = NULL;
+		break;
+	case 5:
+		m.b = m.a;
+		break;
+	default:
+		break;
+	}
+	m.arg = m.redop == DF_SUMPOSTDIV && rnd() % 8 ? rnd() % 300 : rnd_bits(8);
+	m.pre_a = rnd() & 1;
+	m.pre_b = rnd() & 1;
+	m.post = rnd() & 1;
+	check_move(&m, src, dst);
+}
+
+static const enum dfk_path paths[] = {DFK_PATH_BASE, DFK_PATH_AVX2, DFK_PATH_AVX512};
+
+static bool path_begin(int i)
+{
+	seed_init();
+	if (dfk_path_set(paths[i]) == 0)
+		return true;
+	fprintf(stderr, "t_reduce: path %d is not on this machine, left out\n", (int)paths[i]);
+	return false;
+}
+
+START_TEST(random_moves)
+{
+	if (!path_begin(_i))
+		return;
+	for (int i = 0; i < 4000; i++)
+		random_move();
+}
+END_TEST
+
+/* Every value of the formats up to 16 bits: sign, NaN, infinity, denormals through the conversions. */
+START_TEST(small_formats)
+{
+	static const uint32_t types[] = {DF_FLOAT16, DF_BFLOAT16, DF_FLOAT8E4M3, DF_FLOAT8E5M2};
+	static uint16_t in[65536], other[65536], out[65536];
+	uint32_t type = types[_i % 4], bytes = dfk_type_bytes(type);
+
+	if (!path_begin(_i / 4))
+		return;
+	for (uint32_t round = 0; round < 16; round++) {
+		struct dfk_move m = {.dst = out, .a = in, .b = other, .elems = 65536, .type = type};
+		uint64_t scalar = rnd_bits(2);
+		char text[512];
+
+		for (uint32_t i = 0; i < 65536; i++) {
+			if (bytes == 2) {
+				in[i] = (uint16_t)i;
+				other[i] = (uint16_t)(round < 8 ? rnd_bits(2) : scalar);
+			} else { /* all pairs */
+				((uint8_t *)in)[i] = (uint8_t)i;
+				((uint8_t *)other)[i] = (uint8_t)(i >> 8);
+			}
+		}
+		m.redop = round % DF_NR_REDOPS;
+		m.arg = m.redop == DF_SUMPOSTDIV ? 3 : rnd_bits(bytes);
+		if (round == 4) { /* times one: the conversions alone */
+			m.arg = ref_encode(ref_format(type), 1, 8 * (int)bytes);
+			m.b = NULL;
+		}
+		m.pre_a = m.post = 1;
+		dfk_move(&m);
+		for (uint32_t i = 0; i < 65536; i++) {
+			uint64_t got = ref_get(out, i, bytes), want = ref_move(&m, i);
+
+			if (got == want)
+				continue;
+			explain(text, sizeof(text), &m, i);
+			ck_abort_msg("%s: %#llx op %#llx gives %#llx, expected %#llx", text,
+				     (unsigned long long)ref_get(in, i, bytes),
+				     (unsigned long long)ref_get(other, i, bytes),
+				     (unsigned long long)got, (unsigned long long)want);
+		}
+	}
+}
+END_TEST
+
+/* The reference itself: what it decodes it encodes again. */
+START_TEST(reference_formats)
+{
+	for (uint32_t type = 0; type < DF_NR_TYPES; type++) {
+		const struct ref_format *f = ref_format(type);
+		int width = (int)dfk_type_bytes(type) * 8;
+
+		for (uint32_t i = 0; f && i < 1u << width; i++) {
+			double v = ref_decode(f, i, width);
+
+			if (!isnan(v))
+				ck_assert_uint_eq(ref_encode(f, v, width), i);
+			if (isfinite(v))
+				ck_assert(ref_fit(f, v) == v);
+		}
+	}
+	ck_assert(ref_decode(ref_format(DF_FLOAT16), 0x3c00, 16) == 1);
+	ck_assert(ref_decode(ref_format(DF_BFLOAT16), 0xc040, 16) == -3);
+	ck_assert(ref_decode(ref_format(DF_FLOAT8E4M3), 0x7e, 8) == 448);
+	ck_assert(ref_decode(ref_format(DF_FLOAT8E5M2), 0x01, 8) == 0x1p-16);
+}
+END_TEST
+
+/* All quotients of 8 bits, and the corners of 32 and 64. */
+START_TEST(division)
+{
+	static const uint64_t d[] = {
+		2,   3,	  5,	 7,	     8,		 127,	     128,	 129,	     255,
+		256, 257, 65537, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff, 1ull << 32, ~0ull};
+	uint32_t type = (uint32_t)_i % 6;
+
+	if (!path_begin(_i / 6))
+		return;
+	for (size_t k = 0; k < sizeof(d) / sizeof(d[0]); k++) {
+		uint64_t in[256], out[256];
+		uint32_t bytes = dfk_type_bytes(type);
+		struct dfk_move m = {.dst = out, .a = in, .type = type, .redop = DF_SUMPOSTDIV};
+
+		m.arg = d[k];
+		m.post = 1;
+		m.elems = 256;
+		for (uint64_t i = 0; i < 256; i++) {
+			uint64_t v = bytes == 1	 ? i
+				     : rnd() & 1 ? rnd() * d[k] - (rnd() & 1)
+						 : rnd_bits(bytes);
+
+			memcpy((uint8_t *)in + i * bytes, &v, bytes);
+		}
+		dfk_move(&m);
+		for (uint64_t i = 0; i < 256; i++)
+			ck_assert_msg(
+				ref_get(out, i, bytes) == ref_move(&m, i),
+				"seed %llu path %s type %s: %#llx / %llu gives %#llx, expected %#llx",
+				(unsigned long long)seed, dfk_path_name(), type_name[type],
+				(unsigned long long)ref_get(in, i, bytes), (unsigned long long)d[k],
+				(unsigned long long)ref_get(out, i, bytes),
+				(unsigned long long)ref_move(&m, i));
+	}
+}
+END_TEST
+
+/* A long copy with two destinations is more than one piece. */
+START_TEST(long_copy)
+{
+	size_t n = 100003;
+	uint8_t *a = malloc(n), *d = malloc(n + 1), *d2 = malloc(n + 1);
+	struct dfk_move m = {.dst = d, .dst2 = d2, .a = a, .elems = n, .type = DF_INT8};
+
+	seed_init();
+	ck_assert(a && d && d2);
+	for (size_t i = 0; i < n; i++)
+		a[i] = (uint8_t)rnd();
+	d[n] = d2[n] = 0x5a;
+	dfk_move(&m);
+	ck_assert(!memcmp(a, d, n) && !memcmp(a, d2, n) && d[n] == 0x5a && d2[n] == 0x5a);
+	free(a);
+	free(d);
+	free(d2);
+}
+END_TEST
+
+#ifdef __x86_64__
+/* A program with -ffast-math, or one that traps on NaN, gets the same bits and its settings back. */
+START_TEST(foreign_fp_mode)
+{
+	static const unsigned int modes[] = {0x9fc0, 0x7f80, 0x3f80, 0x0000};
+	uint32_t in[37], out[37], want[37];
+	struct dfk_move m = {.dst = want, .a = in, .b = in, .elems = 37, .type = DF_FLOAT32};
+
+	seed_init();
+	for (int i = 0; i < 37; i++)
+		in[i] = i % 3 ? (uint32_t)i : i % 2 ? 0x3f800001u : 0x7f800001u;
+	dfk_move(&m);
+	m.dst = out;
+	for (size_t k = 0; k < sizeof(modes) / sizeof(modes[0]); k++) {
+		unsigned int saved = _mm_getcsr(), after;
+
+		_mm_setcsr(modes[k]);
+		dfk_move(&m);
+		after = _mm_getcsr();
+		_mm_setcsr(saved);
+		ck_assert_uint_eq(after, modes[k]);
+		ck_assert(!memcmp(out, want, sizeof(out)));
+	}
+}
+END_TEST
+#endif
+
+static void *first_call(void *arg)
+{
+	float a[5] = {1, 2, 3, 4, 5}, d[5];
+	struct dfk_move m = {.dst = d, .a = a, .b = a, .elems = 5, .type = DF_FLOAT32};
+
+	dfk_move(&m);
+	*(float *)arg = d[4];
+	return NULL;
+}
+
+/* The first call of the process from several threads at once. */
+START_TEST(first_calls)
+{
+	pthread_t t[8];
+	float r[8];
+
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, first_call, &r[i]), 0);
+	for (int i = 0; i < 8; i++) {
+		pthread_join(t[i], NULL);
+		ck_assert(r[i] == 10);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("reduce");
+	TCase *c = tcase_create("reduce");
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(c, 120);
+	tcase_add_test(c, first_calls);
+	tcase_add_test(c, reference_formats);
+	tcase_add_loop_test(c, small_formats, 0, 12);
+	tcase_add_loop_test(c, division, 0, 18);
+	tcase_add_test(c, long_copy);
+#ifdef __x86_64__
+	tcase_add_test(c, foreign_fp_mode);
+#endif
+	tcase_add_loop_test(c, random_moves, 0, 3);
+	suite_add_tcase(s, c);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? 1 : 0;
+}
