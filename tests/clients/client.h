@@ -1,0 +1,600 @@
+/*
+ * What the clients share. They are plain NCCL and CUDA runtime programs, with nothing of dfshim in
+ * them: the same binary runs on real NCCL, and under the preload.
+ *
+ *   errors     CUDA() and NCCL() report the first failure of the job and return -1 from the function
+ *   waiting    client_wait() polls the stream and the communicators' asynchronous errors, so that a
+ *              communicator that was ended by the library ends the wait
+ *   processes  a job of threads, or of processes found in the environment (torchrun, mpirun), or of
+ *              copies that the program starts itself; a small TCP store in process 0
+ *   time-out   a watchdog thread that ends the process when nothing was reported for too long
+ *
+ * Exit status: 0 right, 1 wrong results, 2 wrong usage, 3 NCCL or CUDA error, 4 no progress.
+ */
+#ifndef CLIENT_H
+#define CLIENT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <arpa/inet.h>
+#include <cuda_runtime_api.h>
+#include <errno.h>
+#include <nccl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	EXIT_RIGHT = 0,
+	EXIT_WRONG = 1,
+	EXIT_USAGE = 2,
+	EXIT_NCCL = 3,
+	EXIT_HANG = 4,
+	EXIT_SKIP = 77
+};
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- time and random numbers ------------------------------------------------------------------ */
+
+static inline double client_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+static inline uint64_t client_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+static inline uint64_t client_seed(uint64_t seed, uint64_t a, uint64_t b)
+{
+	uint64_t s = seed * 0x2545f4914f6cdd1dull + a * 0x9e3779b97f4a7c15ull +
+		     b * 0xd1342543de82ef95ull;
+
+	return client_random(&s);
+}
+
+static inline void client_shuffle(int *a, int n, uint64_t *state)
+{
+	int i, j, t;
+
+	for (i = n - 1; i > 0; i--) {
+		j = (int)(client_random(state) % (uint64_t)(i + 1));
+		t = a[i];
+		a[i] = a[j];
+		a[j] = t;
+	}
+}
+
+/* ---- the first failure of the job --------------------------------------------------------------- */
+
+static int client_status; /* exit status so far; the first failure wins */
+static char client_text[512];
+static pthread_mutex_t client_text_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t client_progress; /* counts whatever shows that the job moves */
+
+static inline int client_failed(void)
+{
+	return __atomic_load_n(&client_status, __ATOMIC_ACQUIRE) != 0;
+}
+
+static inline void client_tick(void)
+{
+	__atomic_fetch_add(&client_progress, 1, __ATOMIC_RELAXED);
+}
+
+__attribute__((format(printf, 2, 3))) static inline void client_fail(int status, const char *fmt,
+								     ...)
+{
+	va_list ap;
+
+	pthread_mutex_lock(&client_text_lock);
+	if (!client_status) {
+		va_start(ap, fmt);
+		vsnprintf(client_text, sizeof(client_text), fmt, ap);
+		va_end(ap);
+		__atomic_store_n(&client_status, status, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&client_text_lock);
+}
+
+#define CUDA(call)                                                                                 \
+	do {                                                                                       \
+		cudaError_t e_ = (call);                                                           \
+		if (e_ != cudaSuccess) {                                                           \
+			client_fail(EXIT_NCCL, "%s:%d %s: CUDA error %d: %s", __FILE__, __LINE__,  \
+				    #call, (int)e_, cudaGetErrorString(e_));                       \
+			return -1;                                                                 \
+		}                                                                                  \
+	} while (0)
+
+#define NCCL(call)                                                                                 \
+	do {                                                                                       \
+		ncclResult_t r_ = (call);                                                          \
+		if (r_ != ncclSuccess) {                                                           \
+			client_fail(EXIT_NCCL, "%s:%d %s: NCCL error %d: %s (%s)", __FILE__,       \
+				    __LINE__, #call, (int)r_, ncclGetErrorString(r_),              \
+				    ncclGetLastError(NULL));                                       \
+			return -1;                                                                 \
+		}                                                                                  \
+	} while (0)
+
+/* ---- waiting -------------------------------------------------------------------------------------- */
+
+/* 0, or -1 when a communicator has failed (reported). */
+static inline int client_async_error(ncclComm_t *comms, int nr_comms)
+{
+	ncclResult_t state;
+	int i;
+
+	for (i = 0; i < nr_comms; i++) {
+		NCCL(ncclCommGetAsyncError(comms[i], &state));
+		if (state != ncclSuccess && state != ncclInProgress) {
+			client_fail(EXIT_NCCL, "communicator %d: asynchronous NCCL error %d: %s", i,
+				    (int)state, ncclGetErrorString(state));
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* Waits for the stream; the communicators are those whose work is on it. */
+static inline int client_wait(cudaStream_t stream, ncclComm_t *comms, int nr_comms)
+{
+	struct timespec pause = {0, 20000};
+	double next = client_now() + 0.01;
+	unsigned spins = 0;
+	cudaError_t err;
+
+	for (;;) {
+		err = cudaStreamQuery(stream);
+		if (err == cudaSuccess) {
+			client_tick();
+			return 0;
+		}
+		if (err != cudaErrorNotReady)
+			CUDA(err);
+		if (client_failed())
+			return -1;
+		if (++spins < 64) {
+			sched_yield();
+			continue;
+		}
+		nanosleep(&pause, NULL);
+		if (client_now() >= next) {
+			if (client_async_error(comms, nr_comms))
+				return -1;
+			next = client_now() + 0.01;
+		}
+	}
+}
+
+/* A communicator that may be non-blocking: waits until it has left ncclInProgress. */
+static inline int client_settle(ncclComm_t comm)
+{
+	struct timespec pause = {0, 100000};
+	ncclResult_t state;
+
+	for (;;) {
+		NCCL(ncclCommGetAsyncError(comm, &state));
+		if (state == ncclSuccess)
+			return 0;
+		if (state != ncclInProgress)
+			NCCL(state);
+		if (client_failed())
+			return -1;
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* A barrier that opens when the job has failed, so that no thread is left behind. */
+struct client_barrier {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	int nr, arrived;
+	unsigned round;
+};
+
+static inline void client_barrier_init(struct client_barrier *b, int nr)
+{
+	memset(b, 0, sizeof(*b));
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->cond, NULL);
+	b->nr = nr;
+}
+
+static inline int client_barrier_wait(struct client_barrier *b)
+{
+	struct timespec ts;
+	unsigned round;
+
+	pthread_mutex_lock(&b->lock);
+	round = b->round;
+	if (++b->arrived == b->nr) {
+		b->arrived = 0;
+		b->round++;
+		pthread_cond_broadcast(&b->cond);
+	}
+	while (round == b->round && !client_failed()) {
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_nsec += 50000000;
+		if (ts.tv_nsec >= 1000000000) {
+			ts.tv_sec++;
+			ts.tv_nsec -= 1000000000;
+		}
+		pthread_cond_timedwait(&b->cond, &b->lock, &ts);
+	}
+	pthread_mutex_unlock(&b->lock);
+	return client_failed() ? -1 : 0;
+}
+
+/* ---- time-out --------------------------------------------------------------------------------------- */
+
+static inline void *client_watch(void *arg)
+{
+	double limit = *(double *)arg, since = client_now();
+	struct timespec pause = {0, 50000000};
+	uint64_t seen = 0, now;
+
+	for (;;) {
+		nanosleep(&pause, NULL);
+		now = __atomic_load_n(&client_progress, __ATOMIC_RELAXED);
+		if (now != seen) {
+			seen = now;
+			since = client_now();
+		} else if (client_now() - since > limit) {
+			dprintf(STDERR_FILENO, "%s: no progress for %g s: HANG\n",
+				program_invocation_short_name, limit);
+			_exit(EXIT_HANG);
+		}
+	}
+	return NULL;
+}
+
+/* 0: none. */
+static inline void client_timeout(double seconds)
+{
+	static double limit;
+	pthread_t thread;
+
+	limit = seconds;
+	if (seconds > 0 && !pthread_create(&thread, NULL, client_watch, &limit))
+		pthread_detach(thread);
+}
+
+/* ---- processes ---------------------------------------------------------------------------------------- */
+
+struct client_job {
+	int nr_procs, proc; /* processes of the job, and which one this is */
+	int local_proc;	    /* on this machine */
+	int nr_ranks;	    /* NCCL ranks of the job */
+	int first_rank, nr_local_ranks;
+	int *peers; /* process 0: a socket to each other process; else: peers[0] to process 0 */
+};
+
+static inline int client_env_int(const char *a, const char *b, int fallback)
+{
+	const char *text = getenv(a);
+
+	if (!text)
+		text = b ? getenv(b) : NULL;
+	return text ? atoi(text) : fallback;
+}
+
+static inline int client_send(int fd, const void *data, size_t len)
+{
+	const char *p = data;
+	ssize_t n;
+
+	while (len) {
+		n = send(fd, p, len, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -1;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static inline int client_recv(int fd, void *data, size_t len)
+{
+	char *p = data;
+	ssize_t n;
+
+	while (len) {
+		n = recv(fd, p, len, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -1;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static inline int client_listen(const char *port, int fd)
+{
+	struct sockaddr_in6 addr = {.sin6_family = AF_INET6};
+	int one = 1, zero = 0;
+
+	if (fd >= 0)
+		return fd;
+	fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+		addr.sin6_port = htons((uint16_t)atoi(port));
+		if (!bind(fd, (struct sockaddr *)&addr, sizeof(addr)) && !listen(fd, 1024))
+			return fd;
+		close(fd);
+	}
+	client_fail(EXIT_NCCL, "can't listen on port %s: %s", port, strerror(errno));
+	return -1;
+}
+
+static inline int client_connect(const char *host, const char *port)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list, *a;
+	struct timespec pause = {0, 20000000};
+	double end = client_now() + 60;
+	int fd, one = 1;
+
+	if (getaddrinfo(host, port, &hints, &list)) {
+		client_fail(EXIT_NCCL, "unknown host %s", host);
+		return -1;
+	}
+	while (client_now() < end) {
+		for (a = list; a; a = a->ai_next) {
+			fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+			if (fd < 0)
+				continue;
+			if (!connect(fd, a->ai_addr, a->ai_addrlen)) {
+				setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+				freeaddrinfo(list);
+				return fd;
+			}
+			close(fd);
+		}
+		nanosleep(&pause, NULL);
+	}
+	freeaddrinfo(list);
+	client_fail(EXIT_NCCL, "process 0 does not answer at %s:%s", host, port);
+	return -1;
+}
+
+static inline int client_store_open(struct client_job *job)
+{
+	const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+	int fd, i, who;
+
+	if (!host)
+		host = "127.0.0.1";
+	if (!port)
+		port = "29500";
+	job->peers = calloc((size_t)job->nr_procs, sizeof(*job->peers));
+	if (job->proc) {
+		job->peers[0] = client_connect(host, port);
+		if (job->peers[0] < 0)
+			return -1;
+		return client_send(job->peers[0], &job->proc, sizeof(job->proc));
+	}
+	fd = client_listen(port, client_env_int("CLIENT_STORE_FD", NULL, -1));
+	if (fd < 0)
+		return -1;
+	for (i = 1; i < job->nr_procs; i++) {
+		struct pollfd p = {fd, POLLIN, 0};
+		int peer;
+
+		if (poll(&p, 1, 120000) != 1) {
+			client_fail(EXIT_NCCL, "only %d of %d processes came", i, job->nr_procs);
+			return -1;
+		}
+		peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+		if (peer < 0 || client_recv(peer, &who, sizeof(who)) || who < 1 ||
+		    who >= job->nr_procs || job->peers[who]) {
+			close(peer);
+			i--;
+			continue;
+		}
+		job->peers[who] = peer;
+	}
+	close(fd);
+	return 0;
+}
+
+/* Copies the bytes of process 0 to all. */
+static inline int client_broadcast(struct client_job *job, void *data, size_t len)
+{
+	int i;
+
+	if (job->nr_procs == 1)
+		return 0;
+	if (job->proc && client_recv(job->peers[0], data, len)) {
+		client_fail(EXIT_NCCL, "process 0 is gone");
+		return -1;
+	}
+	for (i = 1; !job->proc && i < job->nr_procs; i++)
+		if (client_send(job->peers[i], data, len)) {
+			client_fail(EXIT_NCCL, "process %d is gone", i);
+			return -1;
+		}
+	return 0;
+}
+
+struct client_result {
+	int status;
+	uint64_t nr_wrong;
+	double seconds; /* the longest */
+	char text[512];
+};
+
+/* Process 0 gets the results of all and returns 1; the others hand in theirs and return 0. */
+static inline int client_collect(struct client_job *job, struct client_result *r)
+{
+	struct client_result other;
+	int i;
+
+	if (job->nr_procs == 1)
+		return 1;
+	if (job->proc) {
+		client_send(job->peers[0], r, sizeof(*r));
+		return 0;
+	}
+	for (i = 1; i < job->nr_procs; i++) {
+		if (client_recv(job->peers[i], &other, sizeof(other))) {
+			memset(&other, 0, sizeof(other));
+			other.status = EXIT_NCCL;
+			snprintf(other.text, sizeof(other.text), "process %d is gone", i);
+		}
+		if (!r->status && other.status) {
+			r->status = other.status;
+			memcpy(r->text, other.text, sizeof(r->text));
+		}
+		r->nr_wrong += other.nr_wrong;
+		if (other.seconds > r->seconds)
+			r->seconds = other.seconds;
+	}
+	return 1;
+}
+
+/* Starts nr copies of this program with torchrun's variables; returns the job's exit status. */
+static inline int client_start_copies(int nr, char **argv)
+{
+	struct sockaddr_in6 addr;
+	socklen_t len = sizeof(addr);
+	pid_t pids[1024], pid;
+	int fd, i, status, left, code = 0;
+	double since = 0;
+	char text[32];
+
+	if (nr > (int)ARRAY_LEN(pids)) {
+		fprintf(stderr, "at most %zu processes\n", ARRAY_LEN(pids));
+		return EXIT_USAGE;
+	}
+	fd = client_listen("0", -1);
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)&addr, &len)) {
+		fprintf(stderr, "%s\n", client_text);
+		return EXIT_NCCL;
+	}
+	for (i = 0; i < nr; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0) {
+			perror("fork");
+			nr = i;
+			code = EXIT_NCCL;
+			break;
+		}
+		if (pids[i])
+			continue;
+		snprintf(text, sizeof(text), "%d", i);
+		setenv("RANK", text, 1);
+		setenv("LOCAL_RANK", text, 1);
+		snprintf(text, sizeof(text), "%d", nr);
+		setenv("WORLD_SIZE", text, 1);
+		setenv("LOCAL_WORLD_SIZE", text, 1);
+		setenv("MASTER_ADDR", "127.0.0.1", 1);
+		snprintf(text, sizeof(text), "%d", ntohs(addr.sin6_port));
+		setenv("MASTER_PORT", text, 1);
+		if (!i) {
+			fd = dup(fd); /* without close-on-exec */
+			snprintf(text, sizeof(text), "%d", fd);
+			setenv("CLIENT_STORE_FD", text, 1);
+		}
+		execv("/proc/self/exe", argv);
+		perror("/proc/self/exe");
+		_exit(127);
+	}
+	close(fd);
+	for (left = nr; left;) {
+		pid = waitpid(-1, &status, code ? WNOHANG : 0);
+		if (pid > 0) {
+			left--;
+			for (i = 0; i < nr; i++)
+				if (pids[i] == pid)
+					pids[i] = 0;
+			status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+			if (status && !code) {
+				code = status;
+				since = client_now();
+			}
+			continue;
+		}
+		if (pid < 0 && errno != EINTR)
+			break;
+		/* One has failed: the others get time to notice, then they are ended. */
+		for (i = 0; i < nr && client_now() - since > 10; i++)
+			if (pids[i])
+				kill(pids[i], SIGKILL);
+		usleep(20000);
+	}
+	return code;
+}
+
+/*
+ * Finds this process's place. ranks: of the whole job, 0 = one for each process. procs: what the user
+ * asked for, 0 = what the environment says. Returns 0; exits when this was only the starter.
+ */
+static inline int client_job_open(struct client_job *job, int ranks, int procs, char **argv)
+{
+	memset(job, 0, sizeof(*job));
+	job->nr_procs = client_env_int("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", 0);
+	job->proc = client_env_int("RANK", "OMPI_COMM_WORLD_RANK", 0);
+	job->local_proc = client_env_int("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", job->proc);
+	if (!job->nr_procs && procs > 1)
+		exit(client_start_copies(procs, argv));
+	if (job->nr_procs < 1)
+		job->nr_procs = 1;
+	if (!ranks)
+		ranks = job->nr_procs;
+	if (job->proc < 0 || job->proc >= job->nr_procs || ranks % job->nr_procs) {
+		fprintf(stderr, "%s: %d ranks can't be divided among %d processes (this is %d)\n",
+			program_invocation_short_name, ranks, job->nr_procs, job->proc);
+		exit(EXIT_USAGE);
+	}
+	job->nr_ranks = ranks;
+	job->nr_local_ranks = ranks / job->nr_procs;
+	job->first_rank = job->proc * job->nr_local_ranks;
+	if (job->nr_procs > 1)
+		return client_store_open(job);
+	return 0;
+}
+
+/* The device of the i-th rank of this process: -1 when there is none (reported). */
+static inline int client_device(const struct client_job *job, int i)
+{
+	int nr = 0;
+
+	CUDA(cudaGetDeviceCount(&nr));
+	if (!nr) {
+		client_fail(EXIT_NCCL, "no CUDA device");
+		return -1;
+	}
+	return (job->local_proc * job->nr_local_ranks + i) % nr;
+}
+
+#endif
