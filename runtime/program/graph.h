@@ -1,0 +1,42 @@
+/*
+ * All ranks' programs as one network: threads (rank, block) and connections with both their ends. Shared
+ * by the verifier and the slot count; private to this folder.
+ */
+#ifndef DF_PROGRAM_GRAPH_H
+#define DF_PROGRAM_GRAPH_H
+
+#include "runtime/program/verify.h"
+
+struct df_gconn {
+	int32_t src, dst; /* ranks */
+	uint32_t channel;
+	uint32_t send_thread, recv_thread;
+	uint32_t per_loop;
+	uint32_t first_slice; /* index of its first slice among all slices of a loop */
+};
+
+struct df_gthread {
+	int32_t rank;
+	uint32_t block, nr_inst;
+	const struct df_inst *inst;
+	const uint32_t *send, *recv; /* global connection by the block's index */
+};
+
+struct df_graph {
+	struct df_program *const *progs;
+	int nranks;
+	uint32_t nr_threads, nr_conns, nr_slices;
+	uint32_t *first_thread; /* by rank; nranks + 1 of them */
+	struct df_gthread *thread;
+	struct df_gconn *conn;
+	uint32_t *ends; /* storage of thread->send, ->recv */
+};
+
+/* Checks tables and pairs the connections. -EPROTO with *err; plan (may be NULL) gives lines. */
+int df_graph_init(struct df_graph *g, struct df_program *const *progs, int nranks,
+		  const struct df_plan *plan, struct df_perr *err);
+void df_graph_fini(struct df_graph *g);
+
+int df_plan_line(const struct df_plan *plan, int rank, uint32_t block, uint32_t step);
+
+#endif
