@@ -35,9 +35,9 @@ struct df_sim_part {
 };
 
 struct df_sim_system {
-	int nr_parts;		      /* of a round */
-	int *part_of;		      /* nr_parts: index into parts */
-	int nr_kinds;		      /* different ones */
+	int nr_parts; /* of a round */
+	int *part_of; /* nr_parts: index into parts */
+	int nr_kinds; /* different ones */
 	struct df_sim_part *parts;
 };
 
@@ -124,23 +124,23 @@ struct df_sim_outcome {
 
 /* What decides: one of these follows from model, semantics, rules and resource_limit. */
 enum df_sim_method {
-	DF_SIM_BY_GROUP_STATE,	 /* Single, artifact: the group's current collective */
-	DF_SIM_BY_GROUP_ORDER,	 /* Single, exact: a queue per GPU and group */
-	DF_SIM_BY_SLOTS,	 /* fifo, or exact with a limit: so many execute, the rest queue */
-	DF_SIM_BY_INTERSECTION,	 /* Sync, artifact */
-	DF_SIM_BY_CYCLE,	 /* Sync, exact; and dfshim's rules */
+	DF_SIM_BY_GROUP_STATE,	/* Single, artifact: the group's current collective */
+	DF_SIM_BY_GROUP_ORDER,	/* Single, exact: a queue per GPU and group */
+	DF_SIM_BY_SLOTS,	/* fifo, or exact with a limit: so many execute, the rest queue */
+	DF_SIM_BY_INTERSECTION, /* Sync, artifact */
+	DF_SIM_BY_CYCLE,	/* Sync, exact; and dfshim's rules */
 };
 
 struct df_sim_setup {
 	enum df_sim_method method;
-	int slots;   /* BY_SLOTS */
-	int limit;   /* BY_INTERSECTION: resource_limit, or 0 */
+	int slots;     /* BY_SLOTS */
+	int limit;     /* BY_INTERSECTION: resource_limit, or 0 */
 	int with_sync; /* turns may be synchronisations: one more draw each in the published order */
-	int release; /* BY_CYCLE: the synchronisation that closes a cycle returns */
+	int release;   /* BY_CYCLE: the synchronisation that closes a cycle returns */
 	struct df_sim_odds odds;
 };
 
-int df_sim_setup_init(struct df_sim_setup *setup, const struct df_sim_config *cfg);
+void df_sim_setup_init(struct df_sim_setup *setup, const struct df_sim_config *cfg);
 
 /* The event-by-event engine: the reference for everything else. */
 struct df_sim_plain;

@@ -75,14 +75,15 @@ static inline __attribute__((always_inline)) void generate(uint32_t *restrict s,
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target("avx2"), optimize("O3"))) static void generate_avx2(uint32_t *s, uint32_t *out)
+__attribute__((target("avx2"), optimize("O3"))) static void generate_avx2(uint32_t *s,
+									  uint32_t *out)
 {
 	generate(s, out);
 }
 #define HAVE_AVX2() __builtin_cpu_supports("avx2")
 #else
 #define generate_avx2 generate_base
-#define HAVE_AVX2() 0
+#define HAVE_AVX2()   0
 #endif
 
 __attribute__((optimize("O3"))) static void generate_base(uint32_t *s, uint32_t *out)

@@ -35,7 +35,7 @@ enum df_sim_rules { DF_SIM_NCCL, DF_SIM_PREEMPT, DF_SIM_RELEASE };
 struct df_sim_workload {
 	int nr_gpus;
 	int nr_groups;
-	int *start;    /* nr_groups + 1: the members of group g are members[start[g]..start[g+1]-1] */
+	int *start; /* nr_groups + 1: the members of group g are members[start[g]..start[g+1]-1] */
 	int *members;
 	int *nr_colls; /* per group */
 };
@@ -46,7 +46,7 @@ struct df_sim_config {
 	enum df_sim_dispatch dispatch;
 	enum df_sim_rules rules;
 	double disorder_prob;
-	double sync_prob;    /* 0 in the Single model */
+	double sync_prob;     /* 0 in the Single model */
 	int64_t total_rounds; /* per process of the published program */
 	int num_process;
 	int fix_seed;
@@ -64,6 +64,27 @@ int df_sim_config_from_json(struct df_sim_config *cfg, const struct json_t *root
 			    size_t err_size);
 void df_sim_config_fini(struct df_sim_config *cfg);
 
+/* Reads a file into *root, which the caller gives back with json_decref(); -EIO or -EINVAL, err says. */
+int df_sim_json_load(struct json_t **root, const char *path, char *err, size_t err_size);
+
+/*
+ * Sets key to the value written as in the file, or without quotes where it is a word. -EINVAL for an
+ * unknown key or text that is no value; err says.
+ */
+int df_sim_json_set(struct json_t *root, const char *key, const char *value, char *err,
+		    size_t err_size);
+
+/* Whether a key takes a number, and if so of which kind. */
+enum df_sim_key_type { DF_SIM_KEY_UNKNOWN, DF_SIM_KEY_INT, DF_SIM_KEY_REAL, DF_SIM_KEY_OTHER };
+enum df_sim_key_type df_sim_key_type(const char *key);
+
+/* The JSON schema of a configuration, made from the same table as the checks. NULL: no memory. */
+struct json_t *df_sim_schema(void);
+
+/* The configuration of a workload given by its groups, as df_sim_config_from_json() reads it. */
+struct json_t *df_sim_workload_json(const struct df_sim_workload *load, const char *model,
+				    double disorder_prob, double sync_prob);
+
 /* The allocations of a workload with that many groups and members; -ENOMEM. */
 int df_sim_workload_init(struct df_sim_workload *load, int nr_groups, int nr_members);
 void df_sim_workload_fini(struct df_sim_workload *load);
@@ -76,7 +97,8 @@ int64_t df_sim_workload_events(const struct df_sim_workload *load);
  * largest size are merged across the copies (they are the ones that grow with data parallelism) and
  * all others are repeated. -ENOMEM, -EINVAL when factor < 1 or the result would exceed the limits.
  */
-int df_sim_workload_scale(struct df_sim_workload *out, const struct df_sim_workload *in, int factor);
+int df_sim_workload_scale(struct df_sim_workload *out, const struct df_sim_workload *in,
+			  int factor);
 
 /* The words used in files and tables. */
 const char *df_sim_model_name(enum df_sim_model model);
