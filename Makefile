@@ -17,20 +17,39 @@ V ?=
 Q := $(if $(V),,@)
 
 # -- what is here ---------------------------------------------------------------------------------
-CUDA_HOME ?= $(firstword $(wildcard /usr/local/cuda) $(wildcard /opt/cuda) $(abspath build/cuda))
+comma := ,
+first = $(firstword $(foreach f,$(1),$(wildcard $(f))))
+CUDA_HOME ?= $(patsubst %/include/cuda_runtime_api.h,%,$(call first,$(foreach d,/usr/local/cuda /opt/cuda \
+	$(abspath build/cuda),$(d)/include/cuda_runtime_api.h)))
+NCCL_HOME ?= $(patsubst %/include/nccl.h,%,$(call first,$(foreach d,$(CUDA_HOME) /usr \
+	$(abspath build/cuda),$(d)/include/nccl.h)))
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 CUDA_INC := $(CUDA_HOME)/include
-CUDA_LIB := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart.so) $(wildcard $(CUDA_HOME)/lib/libcudart.so))
-HAVE_NCCL := $(wildcard $(CUDA_INC)/nccl.h)
 HAVE_CUDA := $(wildcard $(CUDA_INC)/cuda_runtime_api.h)
+HAVE_NCCL := $(wildcard $(NCCL_HOME)/include/nccl.h)
 HAVE_VERBS := $(wildcard /usr/include/infiniband/verbs.h)
+lib_of = $(patsubst %/,%,$(dir $(call first,$(foreach d,lib64 lib lib/x86_64-linux-gnu \
+	lib/aarch64-linux-gnu,$(1)/$(d)/$(2)))))
+CUDA_LIB := $(call lib_of,$(CUDA_HOME),libcudart.so)
+NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 
-SANFLAGS := $(if $(filter thread,$(SAN)),-fsanitize=thread)$(if $(filter address,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
-comma := ,
-SANFLAGS := $(if $(filter thread,$(SAN)),-fsanitize=thread)$(if $(filter address,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
+# A missing prerequisite of the whole is said before the compiler says it a hundred times.
+PREREQS := $(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h /usr/include/uthash.h)
+ifneq ($(PREREQS),)
+$(info missing: $(PREREQS); scripts/prereqs.sh installs what is needed)
+endif
+
+# SAN=thread|address|fuzz: into a folder of its own; warnings that sanitizers make gcc invent are no errors.
+SANFLAGS_thread := -fsanitize=thread
+SANFLAGS_address := -fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined
+SANFLAGS_fuzz := -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -fno-sanitize-recover=undefined
+SANFLAGS := $(if $(SAN),$(SANFLAGS_$(SAN)))
 CFLAGS ?= -O2 -g
-DF_CFLAGS := -std=gnu11 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -fno-strict-aliasing -pthread \
-	-I. -I$(B)/gen $(if $(HAVE_CUDA),-isystem $(CUDA_INC)) $(if $(HAVE_VERBS),-DHAVE_VERBS) $(SANFLAGS) $(CFLAGS)
+WARN := -Wall -Wextra -Werror $(if $(SAN),-Wno-error -DDF_DEBUG)
+INCLUDES := -I. -I$(B)/gen $(if $(HAVE_CUDA),-isystem $(CUDA_INC)) \
+	$(if $(HAVE_NCCL),$(if $(filter /usr $(CUDA_HOME),$(NCCL_HOME)),,-isystem $(NCCL_HOME)/include))
+DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -pthread \
+	$(INCLUDES) $(if $(HAVE_VERBS),-DHAVE_VERBS) $(if $(HAVE_NCCL),-DHAVE_NCCL) $(SANFLAGS) $(CFLAGS)
 DEPFLAGS = -MMD -MP
 
 # -- sources --------------------------------------------------------------------------------------
@@ -48,12 +67,13 @@ SRC_TEST := $(wildcard tests/*/t_*.c)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(SRC_TEST))
+BENCHES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/b_*.c))
 CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_CLIENT)))
 
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfrt.a
-PRODUCTS := $(LIBS) $(B)/libdfshim.so $(B)/libdfhost.so $(B)/dfshim $(CLIENTS)
+PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(CLIENTS)
 
-.PHONY: all tests check demo bench lint tsan asan fuzz install clean check-gpu bench-gpu stress
+.PHONY: all tests check check-gpu demo bench bench-gpu lint tsan asan fuzz stress install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -88,10 +108,11 @@ $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 	$(Q)$(CC) $(SANFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm -ljansson
 
 # Plain NCCL programs: nothing of ours in them.
-$(B)/clients/%: tests/clients/%.c
+$(B)/clients/%: tests/clients/%.c $(wildcard tests/clients/*.h)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -Wall -Wextra -Werror $(CFLAGS) $(SANFLAGS) -isystem $(CUDA_INC) -o $@ $< \
-		-L$(dir $(CUDA_LIB)) -Wl,-rpath,$(dir $(CUDA_LIB)) -lnccl -lcudart -pthread -lm
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $< \
+		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
+		-lnccl -lcudart -pthread -lm
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SRC_TESTLIB)) $(LIBS)
 	@mkdir -p $(@D)
@@ -99,6 +120,81 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SRC_TESTLIB)) $(LIBS)
 		$(shell pkg-config --libs check 2>/dev/null || echo -lcheck) -pthread -ldl -lm -ljansson
 
 tests: all $(TESTS)
+
+# -- what people call ---------------------------------------------------------------------------------
+# Parts of the suite for a sanitizer run: TESTFILTER="kernels trace". RESULTS: where result files go.
+TESTFILTER ?=
+RESULTS ?= build/results
+BENCH ?= *
+SECONDS ?= 60
+RUN := B=$(B) tests/run.sh
+
+check:
+	@scripts/prereqs.sh build check
+	@$(MAKE) --no-print-directory tests
+	@$(RUN) $(TESTFILTER)
+
+demo:
+	@scripts/prereqs.sh build
+	@$(MAKE) --no-print-directory all
+	@B=$(B) scripts/demo.sh
+
+tsan asan: %san:
+	@scripts/prereqs.sh build check
+	@$(MAKE) --no-print-directory SAN=$(if $(filter t,$*),thread,address) tests
+	@B=build/$(if $(filter t,$*),thread,address) scripts/sanitized.sh tests/run.sh $(TESTFILTER)
+
+stress: all
+	@B=$(B) tests/stress.sh
+
+check-gpu:
+	@scripts/prereqs.sh build check
+	@$(MAKE) --no-print-directory tests
+	@B=$(B) scripts/gpu.sh check $(RESULTS)
+
+bench-gpu: all $(BENCHES)
+	@B=$(B) scripts/gpu.sh bench $(RESULTS) '$(BENCH)'
+
+bench:
+	@scripts/prereqs.sh build check bench
+	@$(MAKE) --no-print-directory all $(BENCHES)
+	@B=$(B) scripts/bench.sh '$(BENCH)'
+
+fuzz:
+	@SECONDS_EACH=$(SECONDS) scripts/fuzz.sh
+
+# libFuzzer brings main(); the libraries are instrumented for it.
+ifeq ($(SAN),fuzz)
+$(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(LIBS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -fsanitize=fuzzer$(comma)address$(comma)undefined -o $@ $(filter %.o,$^) \
+		-Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm -ljansson
+endif
+
+lint:
+	@scripts/prereqs.sh build lint
+	@$(MAKE) --no-print-directory all
+	@B=$(B) scripts/lint.sh
+
+# -- installation ---------------------------------------------------------------------------------------
+VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
+INST := $(DESTDIR)$(PREFIX)
+
+install: all
+	install -d $(INST)/bin $(INST)/lib/pkgconfig $(INST)/include $(INST)/share/man/man1 $(INST)/share/man/man7 \
+		$(INST)/share/bash-completion/completions
+	install -m 755 $(B)/dfshim $(INST)/bin/
+	install -m 755 $(wildcard $(B)/libdfshim.so $(B)/libdfhost.so) $(INST)/lib/
+	install -m 644 $(wildcard interpose/dfccl.h) $(INST)/include/
+	install -m 644 docs/man/dfshim.1 $(INST)/share/man/man1/
+	install -m 644 docs/man/libdfshim.7 $(INST)/share/man/man7/
+	install -m 644 scripts/dfshim.bash $(INST)/share/bash-completion/completions/dfshim
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' scripts/dfshim.pc.in >$(INST)/lib/pkgconfig/dfshim.pc
+
+uninstall:
+	rm -f $(INST)/bin/dfshim $(INST)/lib/libdfshim.so $(INST)/lib/libdfhost.so $(INST)/include/dfccl.h \
+		$(INST)/share/man/man1/dfshim.1 $(INST)/share/man/man7/libdfshim.7 \
+		$(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

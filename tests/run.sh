@@ -1,0 +1,149 @@
+#!/bin/bash
+# Runs the tests: build/tests/*/t_* (programs) and tests/*/t_*.sh.
+#
+#   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [FILTER...]
+#
+# FILTER: a part of "area/t_name"; several are alternatives. A test passes with status 0, is skipped
+# with 77 (the last line of its output is the reason), and fails otherwise. A time-out is a failure:
+# the test's traces are kept and our own checker says what it sees in them. tests/bench, tests/fuzz are
+# not run here; tests/gpu only with --gpu.
+#
+# A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
+# folder of its own), DFSHIM_TRACE (a folder below T). Last line: "N passed, N failed, N skipped".
+set -u
+SRC=$(cd "$(dirname "$0")/.." && pwd)
+B=${B:-build}
+case $B in /*) ;; *) B=$SRC/$B ;; esac
+export SRC B
+
+# -- one test: prints one line, and its output when it fails -----------------------------------------
+run_one() {
+	local name=$1 limit=$2 start rc secs words
+	export T=$B/test-out/$name
+	rm -rf "$T"
+	mkdir -p "$T/trace"
+	export DFSHIM_TRACE=$T/trace
+	local command=("$B/tests/$name")
+	if [ -f "$SRC/tests/$name.sh" ]; then
+		command=("$SRC/tests/$name.sh")
+	elif [ ! -x "$B/tests/$name" ]; then
+		echo "not built" >"$T/log"
+		command=(false)
+	fi
+	start=$(date +%s%N)
+	(cd "$SRC" && exec timeout -k 10 "$limit" "${command[@]}") >>"$T/log" 2>&1 </dev/null
+	rc=$?
+	secs=$((($(date +%s%N) - start) / 10000000))
+	secs=$((secs / 100)).$(printf %02d $((secs % 100)))
+	case $rc in
+	0) words="ok  " ;;
+	77) words="skip" ;;
+	*) words="FAIL" ;;
+	esac
+	{
+		printf '%s %s (%s s)' "$words" "$name" "$secs"
+		if [ $rc = 77 ]; then
+			printf ': %s\n' "$(grep -v '^[[:space:]]*$' "$T/log" | tail -1)"
+		elif [ $rc != 0 ]; then
+			if [ $rc = 124 ] || [ $rc = 137 ]; then
+				printf ': TIME-OUT after %s s\n' "$limit"
+			else
+				printf ': status %s\n' "$rc"
+			fi
+			tail -c 20000 "$T/log" | sed 's/^/    | /'
+			if { [ $rc = 124 ] || [ $rc = 137 ]; } && [ -n "$(ls -A "$T/trace")" ] &&
+				"$B/dfshim" --list 2>/dev/null | grep -qx check; then
+				echo "    what the traces in $T/trace say:"
+				env -u DFSHIM_TRACE timeout 60 "$B/dfshim" check "$T/trace" 2>&1 | sed 's/^/    > /'
+			fi
+		else
+			printf '\n'
+		fi
+	} >"$T/report"
+	printf '%s\t%s\t%s\n' "$rc" "$name" "$secs" >"$T/result"
+	cat "$T/report"
+	[ $rc != 0 ] || rm -rf "$T/trace"
+}
+
+if [ "${1-}" = --one ]; then
+	run_one "$2" "$3"
+	exit 0
+fi
+
+# -- all ------------------------------------------------------------------------------------------------
+jobs=2 limit=120 list="" gpu="" json=""
+filters=()
+case $B in */thread | */address) limit=600 ;; esac
+while [ $# -gt 0 ]; do
+	case $1 in
+	--list) list=1 ;;
+	--gpu) gpu=1 ;;
+	--jobs) jobs=$2 && shift ;;
+	--timeout) limit=$2 && shift ;;
+	--json) json=$2 && shift ;;
+	--help | -h) sed -n '2,14s/^# \{0,1\}//p' "$0" && exit 0 ;;
+	-*) echo "run.sh: unknown option $1" >&2 && exit 2 ;;
+	*) filters+=("$1") ;;
+	esac
+	shift
+done
+
+names=()
+for f in "$SRC"/tests/*/t_*.c "$SRC"/tests/*/t_*.sh; do
+	[ -e "$f" ] || continue
+	name=${f#"$SRC"/tests/}
+	name=${name%.*}
+	case $name in
+	bench/* | fuzz/* | lib/*) continue ;;
+	gpu/*) [ -n "$gpu" ] || continue ;;
+	*) [ -z "$gpu" ] || continue ;;
+	esac
+	if [ ${#filters[@]} -gt 0 ]; then
+		for p in "${filters[@]}"; do
+			[[ $name == *$p* ]] && names+=("$name") && break
+		done
+	else
+		names+=("$name")
+	fi
+done
+if [ ${#names[@]} = 0 ]; then
+	echo "no test matches: ${filters[*]-}" >&2
+	echo "0 passed, 0 failed, 0 skipped"
+	exit 1
+fi
+mapfile -t names < <(printf '%s\n' "${names[@]}" | sort -u)
+if [ -n "$list" ]; then
+	printf '%s\n' "${names[@]}"
+	exit 0
+fi
+
+for name in "${names[@]}"; do
+	rm -f "$B/test-out/$name/result"
+done
+printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I{} "$0" --one {} "$limit"
+
+passed=0 failed=0 skipped=0 failures=()
+for name in "${names[@]}"; do
+	rc=1
+	[ -f "$B/test-out/$name/result" ] && rc=$(cut -f1 "$B/test-out/$name/result")
+	case $rc in
+	0) passed=$((passed + 1)) ;;
+	77) skipped=$((skipped + 1)) ;;
+	*) failed=$((failed + 1)) && failures+=("$name") ;;
+	esac
+done
+if [ -n "$json" ]; then
+	mkdir -p "$(dirname "$json")"
+	for name in "${names[@]}"; do
+		IFS=$'\t' read -r rc _ secs <"$B/test-out/$name/result"
+		jq -n --arg n "$name" --argjson rc "$rc" --argjson s "$secs" \
+			--arg out "$(tail -c 4000 "$B/test-out/$name/log")" \
+			'{test: $n, status: $rc, seconds: $s, output: $out}'
+	done | jq -s --argjson p $passed --argjson f $failed --argjson k $skipped \
+		'{passed: $p, failed: $f, skipped: $k, tests: .}' >"$json"
+fi
+for name in "${failures[@]-}"; do
+	[ -z "$name" ] || echo "failed: $name"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ] && [ $((passed + skipped)) -gt 0 ]
