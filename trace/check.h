@@ -39,9 +39,15 @@ int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes
 int df_check_add_file(struct df_check_set *set, const char *path);
 int df_check_add_dir(struct df_check_set *set, const char *dir);
 
+/* What the last failed df_check_add_* says: file and reason. */
+const char *df_check_error(const struct df_check_set *set);
+
 struct df_check_opts {
 	uint64_t now_ns;	/* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
 	int live;		/* the processes still run: unfinished is not yet stuck by itself */
+	uint64_t stale_ns;	/* silence from which on waiting is suspicious; 0: 5 s */
+	/* 1 the process is alive, 0 it is gone, -1 can't tell. May be NULL. */
+	int (*alive)(const struct df_trace_header *h);
 };
 
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,

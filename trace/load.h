@@ -1,0 +1,121 @@
+/*
+ * One trace, digested: its operations, host calls, threads, and the order of what was put on streams.
+ * The step between the reader and everything that judges, draws or exports.
+ *
+ * A load can be reused for the next trace (df_load_trace() empties it first), so that many traces cost
+ * the memory of one. Belongs to one thread.
+ */
+#ifndef DF_TRACE_LOAD_H
+#define DF_TRACE_LOAD_H
+
+#include <stdint.h>
+#include "trace/reader.h"
+
+enum df_op_state { DF_OP_ISSUED, DF_OP_STARTED, DF_OP_FINISHED, DF_OP_ABORTED };
+
+#define DF_NO_REC UINT64_MAX
+
+struct df_lop {
+	uint64_t serial, count, stream, send, recv;
+	uint64_t sig, inst; /* signature and its instance, from OP_MATCH */
+	uint64_t cindex;    /* issue index in the communicator, from OP_MATCH or counted */
+	uint64_t index; /* collectives: among those of the communicator; P2P: same peer and way */
+	uint64_t issue_ns, start_ns, done_ns;
+	uint64_t rec, rec_start, rec_slot; /* record indices; DF_NO_REC */
+	uint64_t nr_preempt;
+	uint32_t comm; /* local number, from 1 */
+	uint32_t thread, site, group;
+	int32_t rank, peer; /* root or peer; -1 none */
+	int32_t device;
+	uint8_t kind, type, redop, flags;
+	uint8_t state; /* enum df_op_state */
+	uint8_t slot;  /* 0 nothing known, 1 waits for one, 2 has one */
+	uint8_t has_match;
+};
+
+struct df_lcall {
+	uint64_t serial, object, detail, rec, enter_ns, exit_ns, result;
+	uint32_t call, thread, comm;
+	int32_t device, rank;
+	uint8_t open, released;
+};
+
+enum df_item_type { DF_ITEM_OP, DF_ITEM_WORK, DF_ITEM_FENCE, DF_ITEM_RECORD, DF_ITEM_WAIT };
+
+struct df_litem {
+	uint64_t rec, stream, time_ns;
+	uint64_t a;    /* OP: index of the operation; WORK: serial; FENCE: op; else event */
+	uint64_t b;    /* WORK: kind; RECORD, WAIT: record's serial */
+	uint32_t type; /* enum df_item_type */
+	uint32_t thread;
+	int32_t device;
+};
+
+struct df_lthread {
+	uint32_t tid;
+	uint32_t nr_issued;
+	uint64_t first_ns, last_ns, last_rec;
+	char name[16];
+};
+
+struct df_lstream {
+	uint64_t id;
+	int32_t device;
+	uint32_t flags; /* 1 blocking, 2 legacy, 4 per-thread */
+};
+
+/* A record of the communicators' lives, or another rare one, kept as it is. */
+struct df_lnote {
+	struct df_rec rec;
+	uint64_t index;
+};
+
+#define DF_LCOMM_THREADS 8
+
+/* What the records say about one local communicator entry. */
+struct df_lcomm {
+	uint64_t nr_coll, nr_p2p;
+	uint64_t last_rec, last_ns;
+	uint32_t threads[DF_LCOMM_THREADS]; /* that issued on it, or made it */
+	uint32_t nr_threads;
+};
+
+struct df_load {
+	struct df_trace_header h;
+	uint64_t first_ns, last_ns, last_rec;
+	uint64_t last_progress_ns; /* last start, end, issue or return */
+	uint64_t nr_recs, nr_torn;
+
+	struct df_lop *ops;
+	size_t nr_ops, cap_ops;
+	struct df_lcall *calls;
+	size_t nr_calls, cap_calls;
+	struct df_litem *items;
+	size_t nr_items, cap_items;
+	struct df_lthread *threads;
+	size_t nr_threads, cap_threads;
+	struct df_lstream *streams;
+	size_t nr_streams, cap_streams;
+	struct df_lnote *notes;
+	size_t nr_notes, cap_notes;
+	struct df_lcomm *comms; /* by local number - 1 */
+	size_t nr_comms, cap_comms;
+
+	/* private: serial -> operation or call */
+	uint32_t *map;
+	size_t map_size, map_used;
+};
+
+void df_load_init(struct df_load *l);
+void df_load_fini(struct df_load *l);
+
+/* Reads all records. 0 or -ENOMEM. */
+int df_load_trace(struct df_load *l, struct df_reader *r);
+
+/* The operation with this serial, or NULL. */
+struct df_lop *df_load_op(const struct df_load *l, uint64_t serial);
+
+/* A thread of the trace, or NULL. */
+struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid);
+
+#endif

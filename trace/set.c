@@ -1,0 +1,620 @@
+/*
+ * Collects traces for the judge. Each is read once, streamed through the set's one df_load, and only
+ * what a verdict can need is kept. No locks; a set belongs to one thread.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "trace/hash.h"
+#include "trace/names.h"
+#include "trace/set.h"
+#include "trace/vec.h"
+
+#define MAX_SEEN_WINDOW (1ULL << 24)
+#define MAX_MISMATCHES	4096
+#define MAX_MEMBERS	(1u << 22)
+
+struct df_check_set *df_check_set_new(void)
+{
+	struct df_check_set *set = calloc(1, sizeof(*set));
+
+	if (set)
+		df_load_init(&set->load);
+	return set;
+}
+
+static void trc_fini(struct df_trc *t)
+{
+	free(t->name);
+	free(t->path);
+	free(t->image);
+	free(t->threads);
+	free(t->calls);
+	free(t->streams);
+	free(t->items);
+	free(t->notes);
+	free(t->seen);
+}
+
+void df_check_set_free(struct df_check_set *set)
+{
+	if (!set)
+		return;
+	for (size_t i = 0; i < set->nr_traces; i++)
+		trc_fini(&set->traces[i]);
+	for (size_t i = 0; i < set->nr_gcomms; i++)
+		free(set->gcomms[i].seen);
+	free(set->traces);
+	free(set->ops);
+	free(set->entries);
+	free(set->gcomms);
+	free(set->gcomm_map);
+	free(set->mismatches);
+	free(set->members);
+	free(set->dead);
+	df_load_fini(&set->load);
+	free(set);
+}
+
+const char *df_check_error(const struct df_check_set *set)
+{
+	return set->error;
+}
+
+/* ---- communicators over all traces ---------------------------------------------------------------- */
+
+static uint32_t gcomm_get(struct df_check_set *set, const struct df_trace_comm *c)
+{
+	struct df_gcomm *g;
+	size_t at;
+
+	if (set->nr_gcomms * 2 >= set->gcomm_map_size) {
+		size_t size = set->gcomm_map_size ? set->gcomm_map_size * 2 : 256;
+		uint32_t *map = malloc(size * sizeof(*map));
+
+		if (!map)
+			return DF_NONE;
+		memset(map, 0xff, size * sizeof(*map));
+		for (size_t i = 0; i < set->nr_gcomms; i++) {
+			at = (size_t)df_mix64(set->gcomms[i].hash) & (size - 1);
+			while (map[at] != DF_NONE)
+				at = (at + 1) & (size - 1);
+			map[at] = (uint32_t)i;
+		}
+		free(set->gcomm_map);
+		set->gcomm_map = map;
+		set->gcomm_map_size = size;
+	}
+	at = (size_t)df_mix64(c->hash) & (set->gcomm_map_size - 1);
+	while (set->gcomm_map[at] != DF_NONE) {
+		g = &set->gcomms[set->gcomm_map[at]];
+		if (g->hash == c->hash)
+			return set->gcomm_map[at];
+		at = (at + 1) & (set->gcomm_map_size - 1);
+	}
+	g = DF_VEC_PUSH(set->gcomms, set->nr_gcomms, set->cap_gcomms);
+	if (!g)
+		return DF_NONE;
+	memset(g, 0, sizeof(*g));
+	g->hash = c->hash;
+	g->parent = c->parent;
+	g->nranks = c->nranks > 0 && c->nranks < 1 << 24 ? c->nranks : 1;
+	if (c->name[0])
+		snprintf(g->label, sizeof(g->label), "%s", c->name);
+	set->gcomm_map[at] = (uint32_t)(set->nr_gcomms - 1);
+	return set->gcomm_map[at];
+}
+
+uint64_t df_op_signature(const struct df_lop *op)
+{
+	int reduces = op->kind == DF_KIND_ALLREDUCE || op->kind == DF_KIND_REDUCE ||
+		      op->kind == DF_KIND_REDUCESCATTER;
+	int rooted = op->kind == DF_KIND_BROADCAST || op->kind == DF_KIND_REDUCE ||
+		     op->kind == DF_KIND_GATHER || op->kind == DF_KIND_SCATTER;
+	uint64_t h;
+
+	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
+		return df_mix64(op->count *
+				(df_dtype_bytes(op->type) ? df_dtype_bytes(op->type) : 1));
+	h = op->kind | (uint64_t)op->type << 8 | (uint64_t)(reduces ? op->redop : 0) << 16 |
+	    (uint64_t)(uint32_t)(rooted ? op->peer : -1) << 24;
+	return df_mix64(df_mix64(h) ^ op->count);
+}
+
+/* One op against what other ranks put in the same place; finished ones too. */
+static int compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
+		   const struct df_lop *op)
+{
+	struct df_gcomm *g = &set->gcomms[gcomm];
+	struct df_inst_seen *s;
+	uint64_t at, sig = df_op_signature(op);
+
+	if (!g->nr_seen)
+		g->base = op->index > 4096 ? op->index - 4096 : 0;
+	if (op->index < g->base || op->index - g->base >= MAX_SEEN_WINDOW)
+		return 0;
+	at = op->index - g->base;
+	if (at >= g->cap_seen) {
+		uint64_t cap = g->cap_seen ? g->cap_seen : 64;
+		struct df_inst_seen *fresh;
+
+		while (cap <= at)
+			cap *= 2;
+		fresh = realloc(g->seen, cap * sizeof(*fresh));
+		if (!fresh)
+			return -ENOMEM;
+		memset(fresh + g->cap_seen, 0, (cap - g->cap_seen) * sizeof(*fresh));
+		g->seen = fresh;
+		g->cap_seen = cap;
+	}
+	if (at >= g->nr_seen)
+		g->nr_seen = at + 1;
+	s = &g->seen[at];
+	if (!s->nr++) {
+		s->sig = sig;
+		s->rec = op->rec;
+		s->trace = trace;
+		return 0;
+	}
+	if (s->sig == sig)
+		return 0;
+	set->total_mismatches++;
+	if (set->nr_mismatches < MAX_MISMATCHES) {
+		struct df_mismatch *m =
+			DF_VEC_PUSH(set->mismatches, set->nr_mismatches, set->cap_mismatches);
+
+		if (!m)
+			return -ENOMEM;
+		*m = (struct df_mismatch){gcomm, trace, op->index, op->rec, s->rec, s->trace};
+	}
+	return 0;
+}
+
+/* ---- how many of each kind were issued -------------------------------------------------------------- */
+
+uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl)
+{
+	uint64_t k = (uint64_t)local << 32;
+
+	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
+		k ^= df_mix64((uint64_t)(uint32_t)op->peer << 1 | (op->kind == DF_KIND_SEND)) ^
+		     (nccl ? 0 : df_op_signature(op));
+	else if (!nccl)
+		k ^= df_mix64(op->has_match ? op->sig : df_op_signature(op));
+	return k | 1;
+}
+
+static struct df_seen_key *seen_slot(const struct df_trc *t, uint64_t key)
+{
+	size_t at = (size_t)df_mix64(key) & (t->seen_size - 1);
+
+	while (t->seen[at].key && t->seen[at].key != key)
+		at = (at + 1) & (t->seen_size - 1);
+	return &t->seen[at];
+}
+
+uint64_t df_trc_seen(const struct df_trc *t, uint64_t key)
+{
+	return t->seen_size ? seen_slot(t, key)->next : 0;
+}
+
+static int seen_put(struct df_trc *t, uint64_t key, uint64_t next)
+{
+	struct df_seen_key *s;
+
+	if (t->seen_used * 2 >= t->seen_size) {
+		struct df_trc old = *t;
+
+		t->seen_size = t->seen_size ? t->seen_size * 2 : 64;
+		t->seen = calloc(t->seen_size, sizeof(*t->seen));
+		if (!t->seen) {
+			*t = old;
+			return -ENOMEM;
+		}
+		for (size_t i = 0; i < old.seen_size; i++)
+			if (old.seen[i].key)
+				*seen_slot(t, old.seen[i].key) = old.seen[i];
+		free(old.seen);
+	}
+	s = seen_slot(t, key);
+	if (!s->key) {
+		s->key = key;
+		t->seen_used++;
+	}
+	if (next > s->next)
+		s->next = next;
+	return 0;
+}
+
+/* ---- digesting one trace ---------------------------------------------------------------------------- */
+
+static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trace,
+		       const struct df_reader *r)
+{
+	const struct df_load *l = &set->load;
+
+	t->first_entry = (uint32_t)set->nr_entries;
+	for (uint32_t i = 1; i <= r->nr_comms; i++) {
+		const struct df_trace_comm *c = df_reader_comm(r, i);
+		struct df_entry *e = DF_VEC_PUSH(set->entries, set->nr_entries, set->cap_entries);
+
+		if (!e)
+			return -ENOMEM;
+		memset(e, 0, sizeof(*e));
+		e->trace = trace;
+		e->local = i;
+		e->gcomm = DF_NONE;
+		e->rank = -1;
+		e->destroyed_rec = e->failed_rec = DF_NO_REC;
+		t->nr_entries++;
+		if (!c)
+			continue;
+		e->gcomm = gcomm_get(set, c);
+		if (e->gcomm == DF_NONE)
+			return -ENOMEM;
+		e->rank = c->rank;
+		e->device = c->device;
+		t->nr_done += c->done;
+		if (i <= l->nr_comms) {
+			e->nr_threads = l->comms[i - 1].nr_threads;
+			memcpy(e->threads, l->comms[i - 1].threads, sizeof(e->threads));
+			e->last_ns = l->comms[i - 1].last_ns;
+		}
+	}
+	return 0;
+}
+
+static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, size_t i)
+{
+	struct df_lop *op = &set->load.ops[i];
+	struct df_entry *e = &set->entries[t->first_entry + op->comm - 1];
+	int nccl = df_trc_nccl(t), p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV, rc;
+	struct df_uop *u;
+
+	t->nr_ops++;
+	set->nr_issued++;
+	if (op->state >= DF_OP_FINISHED)
+		set->nr_finished++;
+	if (e->gcomm == DF_NONE)
+		return 0;
+	if (!p2p && nccl) {
+		if (op->index >= e->next_coll)
+			e->next_coll = op->index + 1;
+		rc = compare(set, e->gcomm, trace, op);
+	} else {
+		rc = seen_put(t, df_seen_key(op->comm, op, nccl),
+			      (!nccl && op->has_match ? op->inst : op->index) + 1);
+	}
+	if (rc || op->state >= DF_OP_FINISHED)
+		return rc;
+	u = DF_VEC_PUSH(set->ops, set->nr_ops, set->cap_ops);
+	if (!u)
+		return -ENOMEM;
+	memset(u, 0, sizeof(*u));
+	u->l = *op;
+	u->trace = trace;
+	u->gcomm = e->gcomm;
+	u->entry = t->first_entry + op->comm - 1;
+	u->bytes = op->count * df_dtype_bytes(op->type);
+	u->sig = df_op_signature(op);
+	u->next = u->start = u->done = DF_NONE;
+	return 0;
+}
+
+static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
+		     const struct df_lnote *n)
+{
+	const struct df_rec *rec = &n->rec;
+	struct df_entry *e = NULL;
+	struct df_lnote *kept;
+	struct df_lop *op;
+
+	if (rec->comm && rec->comm <= t->nr_entries)
+		e = &set->entries[t->first_entry + rec->comm - 1];
+	switch (rec->type) {
+	case DF_REC_OP_DEP:
+	case DF_REC_OP_BEHIND:
+		op = df_load_op(&set->load, rec->op);
+		if (!op || op->state >= DF_OP_FINISHED)
+			return 0;
+		break;
+	case DF_REC_COMM_DESTROY:
+	case DF_REC_COMM_ABORT:
+		if (e)
+			e->destroyed_rec = n->index;
+		return 0;
+	case DF_REC_OP_FAILED:
+		if (e)
+			e->failed_rec = n->index;
+		break;
+	case DF_REC_COMM_MEMBER: {
+		struct df_member *m;
+
+		if (!e || e->gcomm == DF_NONE || set->nr_members >= MAX_MEMBERS)
+			return 0;
+		m = DF_VEC_PUSH(set->members, set->nr_members, set->cap_members);
+		if (!m)
+			return -ENOMEM;
+		*m = (struct df_member){set->gcomms[e->gcomm].hash, rec->a, (uint32_t)rec->b,
+					(int32_t)rec->op, (int32_t)rec->c};
+		return 0;
+	}
+	case DF_REC_PEER_DEAD: {
+		struct df_dead *d = DF_VEC_PUSH(set->dead, set->nr_dead, set->cap_dead);
+
+		if (!d)
+			return -ENOMEM;
+		*d = (struct df_dead){e && e->gcomm != DF_NONE ? set->gcomms[e->gcomm].hash : 0,
+				      rec->b,
+				      rec->time_ns,
+				      n->index,
+				      (uint32_t)rec->c,
+				      trace,
+				      (int32_t)rec->a};
+		return 0;
+	}
+	case DF_REC_STALL:
+		t->stall_ms = rec->a;
+		t->stall_rec = n->index;
+		return 0;
+	case DF_REC_COMM_INIT:
+		break;
+	default:
+		return 0;
+	}
+	kept = DF_VEC_PUSH(t->notes, t->nr_notes, t->cap_notes);
+	if (!kept)
+		return -ENOMEM;
+	*kept = *n;
+	return 0;
+}
+
+static void *copy_of(const void *p, size_t bytes)
+{
+	void *q = malloc(bytes ? bytes : 1);
+
+	if (q && bytes)
+		memcpy(q, p, bytes);
+	return q;
+}
+
+static int keep_items(struct df_check_set *set, struct df_trc *t)
+{
+	struct df_load *l = &set->load;
+	size_t first = 0, nr = 0;
+
+	while (first < l->nr_items && (l->items[first].type != DF_ITEM_OP ||
+				       l->ops[l->items[first].a].state >= DF_OP_FINISHED))
+		first++;
+	t->items = malloc((l->nr_items - first + 1) * sizeof(*t->items));
+	if (!t->items)
+		return -ENOMEM;
+	for (size_t i = first; i < l->nr_items; i++) {
+		struct df_litem it = l->items[i];
+
+		if (it.type == DF_ITEM_OP) {
+			if (l->ops[it.a].state >= DF_OP_FINISHED || !l->ops[it.a].done_ns)
+				continue;
+			it.a = l->ops[it.a].done_ns - 1;
+		}
+		t->items[nr++] = it;
+	}
+	t->nr_items = nr;
+	return 0;
+}
+
+static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, struct df_reader *r)
+{
+	struct df_load *l = &set->load;
+	int rc = df_load_trace(l, r);
+	size_t nr;
+
+	if (rc)
+		return rc;
+	t->h = r->h;
+	t->first_ns = l->first_ns;
+	t->last_ns = l->last_ns;
+	t->last_progress_ns = l->last_progress_ns;
+	t->nr_recs = l->nr_recs;
+	t->nr_torn = l->nr_torn;
+	t->fate = l->h.closed ? DF_EXITED : DF_ALIVE;
+	set->nr_recs += l->nr_recs;
+	set->nr_torn += l->nr_torn;
+	rc = add_entries(set, t, trace, r);
+	for (size_t i = 0; !rc && i < l->nr_ops; i++) {
+		uint64_t mark = set->nr_ops;
+
+		if (l->ops[i].comm > t->nr_entries)
+			continue;
+		/* From here on done_ns of an unfinished operation names the kept copy (plus one). */
+		l->ops[i].done_ns = 0;
+		rc = keep_op(set, t, trace, i);
+		l->ops[i].done_ns = set->nr_ops > mark ? set->nr_ops : 0;
+	}
+	for (size_t i = 0; !rc && i < l->nr_notes; i++)
+		rc = keep_note(set, t, trace, &l->notes[i]);
+	if (!rc)
+		rc = keep_items(set, t);
+	if (rc)
+		return rc;
+	t->threads = copy_of(l->threads, l->nr_threads * sizeof(*l->threads));
+	t->nr_threads = l->nr_threads;
+	t->streams = copy_of(l->streams, l->nr_streams * sizeof(*l->streams));
+	t->nr_streams = l->nr_streams;
+	nr = 0;
+	for (size_t i = 0; i < l->nr_calls; i++)
+		nr += l->calls[i].open;
+	t->calls = malloc((nr + 1) * sizeof(*t->calls));
+	if (!t->threads || !t->streams || !t->calls)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->nr_calls; i++)
+		if (l->calls[i].open)
+			t->calls[t->nr_calls++] = l->calls[i];
+	return 0;
+}
+
+static int add(struct df_check_set *set, struct df_reader *r, const char *name, const char *path,
+	       void *image, size_t bytes)
+{
+	struct df_trc *t;
+	int rc;
+
+	if (set->sealed)
+		return -EINVAL;
+	t = DF_VEC_PUSH(set->traces, set->nr_traces, set->cap_traces);
+	if (!t)
+		return -ENOMEM;
+	memset(t, 0, sizeof(*t));
+	t->name = strdup(name ? name : "trace");
+	t->path = path ? strdup(path) : NULL;
+	t->image = image;
+	t->image_bytes = bytes;
+	if (!t->name || (path && !t->path))
+		return -ENOMEM;
+	rc = digest(set, t, (uint32_t)set->nr_traces - 1, r);
+	if (rc)
+		snprintf(set->error, sizeof(set->error), "%s: %s", t->name, strerror(-rc));
+	return rc;
+}
+
+int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes, const char *name)
+{
+	const char *why = "";
+	struct df_reader r;
+	void *copy = copy_of(image, bytes);
+	int rc;
+
+	if (!copy)
+		return -ENOMEM;
+	rc = df_reader_open_image(&r, copy, bytes, &why);
+	if (rc) {
+		snprintf(set->error, sizeof(set->error), "%s: %s", name ? name : "image", why);
+		free(copy);
+		return rc;
+	}
+	rc = add(set, &r, name, NULL, copy, bytes);
+	df_reader_close(&r);
+	return rc;
+}
+
+int df_check_add_file(struct df_check_set *set, const char *path)
+{
+	const char *why = "", *slash = strrchr(path, '/');
+	struct df_reader r;
+	int rc = df_reader_open(&r, path, &why);
+
+	if (rc) {
+		snprintf(set->error, sizeof(set->error), "%s: %s", path, why);
+		return rc;
+	}
+	rc = add(set, &r, slash ? slash + 1 : path, path, NULL, 0);
+	df_reader_close(&r);
+	return rc;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strverscmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_trace(const struct dirent *d)
+{
+	size_t n = strlen(d->d_name);
+
+	return n > 4 && !strcmp(d->d_name + n - 4, ".dft");
+}
+
+static int is_other(const struct dirent *d)
+{
+	return d->d_name[0] != '.';
+}
+
+static int add_dir(struct df_check_set *set, const char *dir, int depth)
+{
+	struct dirent **list;
+	struct stat st;
+	char path[PATH_MAX];
+	int n, rc = 0, found = 0;
+
+	n = scandir(dir, &list, depth ? is_other : is_trace, by_name);
+	if (n < 0) {
+		rc = -errno;
+		snprintf(set->error, sizeof(set->error), "%s: %s", dir, strerror(-rc));
+		return rc;
+	}
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
+		if (rc >= 0 && !stat(path, &st)) {
+			if (S_ISDIR(st.st_mode) && depth)
+				rc = add_dir(set, path, depth - 1);
+			else if (S_ISREG(st.st_mode) && is_trace(list[i]))
+				rc = df_check_add_file(set, path) ?: 1;
+			if (rc > 0)
+				found += rc;
+		}
+		free(list[i]);
+	}
+	free(list);
+	return rc < 0 ? rc : found;
+}
+
+int df_check_add_dir(struct df_check_set *set, const char *dir)
+{
+	int rc = add_dir(set, dir, 3);
+
+	if (!rc) {
+		snprintf(set->error, sizeof(set->error), "%s: no trace files (*.dft) in it", dir);
+		return -ENOENT;
+	}
+	return rc < 0 ? rc : 0;
+}
+
+int df_set_record(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_rec *out)
+{
+	struct df_trc *t = &set->traces[trace];
+	struct df_reader r;
+	int rc = t->image ? df_reader_open_image(&r, t->image, t->image_bytes, NULL)
+			  : df_reader_open(&r, t->path, NULL);
+
+	if (rc)
+		return rc;
+	rc = df_reader_get(&r, rec, out);
+	df_reader_close(&r);
+	return rc;
+}
+
+int df_set_op(struct df_check_set *set, uint32_t trace, uint64_t index, struct df_lop *out)
+{
+	struct df_rec rec, args;
+	int rc = df_set_record(set, trace, index, &rec);
+
+	if (rc)
+		return rc;
+	memset(out, 0, sizeof(*out));
+	out->serial = rec.op;
+	out->kind = (uint8_t)rec.a;
+	out->type = (uint8_t)(rec.a >> 8);
+	out->redop = (uint8_t)(rec.a >> 16);
+	out->count = rec.b;
+	out->stream = rec.c;
+	out->rank = rec.rank;
+	out->comm = rec.comm;
+	out->site = rec.site;
+	out->rec = index;
+	out->peer = -1;
+	out->issue_ns = rec.time_ns;
+	for (uint64_t i = index + 1; i < index + 8; i++) {
+		if (!df_set_record(set, trace, i, &args) && args.type == DF_REC_OP_ARGS &&
+		    args.op == rec.op) {
+			out->send = args.a;
+			out->recv = args.b;
+			out->peer = (int32_t)(uint32_t)args.c - 1;
+			break;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,159 @@
+/*
+ * What the judge keeps of each trace, and the tables over all of them. Private to the judge and to the
+ * tools that draw its graph.
+ *
+ * Of finished operations only what the comparison between ranks needs is kept (struct df_inst_seen);
+ * unfinished ones, calls in progress and what lies behind them on streams are kept whole.
+ */
+#ifndef DF_TRACE_SET_H
+#define DF_TRACE_SET_H
+
+#include "trace/check.h"
+#include "trace/load.h"
+
+#define DF_NONE UINT32_MAX
+
+enum df_fate { DF_ALIVE, DF_EXITED, DF_DEAD };
+
+/* One local communicator entry of one trace. */
+struct df_entry {
+	uint32_t trace, local; /* local number, from 1 */
+	uint32_t gcomm;
+	int32_t rank, device;
+	uint64_t next_coll;	/* index of the next collective, as far as the trace shows */
+	uint64_t destroyed_rec; /* COMM_DESTROY or COMM_ABORT; DF_NO_REC */
+	uint64_t failed_rec;	/* last OP_FAILED */
+	uint64_t last_ns;
+	uint32_t threads[DF_LCOMM_THREADS], nr_threads;
+};
+
+struct df_gcomm {
+	uint64_t hash, parent;
+	int32_t nranks;
+	char label[40];
+	uint32_t first_entry, nr_entries; /* in df_check_set.entries, sorted by rank */
+	struct df_inst_seen *seen;	  /* by index - base */
+	uint64_t base, nr_seen, cap_seen;
+};
+
+/* First of the ranks' signatures of one collective, to compare the others with. */
+struct df_inst_seen {
+	uint64_t sig;
+	uint64_t rec;
+	uint32_t trace;
+	uint32_t nr;
+};
+
+struct df_mismatch {
+	uint32_t gcomm, trace;
+	uint64_t index, rec;
+	uint64_t first_rec;
+	uint32_t first_trace;
+};
+
+/* Host and process of a rank, from COMM_MEMBER: known even where the trace is missing. */
+struct df_member {
+	uint64_t comm_hash, host_hash;
+	uint32_t pid;
+	int32_t rank, device;
+};
+
+struct df_dead {
+	uint64_t comm_hash, host_hash, time_ns, rec;
+	uint32_t pid, trace;
+	int32_t rank;
+};
+
+struct df_seen_key {
+	uint64_t key, next;
+};
+
+struct df_trc {
+	struct df_trace_header h;
+	char *name; /* file name for people */
+	char *path; /* to read records again; NULL: image */
+	void *image;
+	size_t image_bytes;
+	char label[24]; /* "r3" */
+	int32_t order;	/* number in the label */
+	uint64_t first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done;
+	int64_t skew_ns; /* to add to this trace's clock */
+	uint64_t dead_ns;
+	enum df_fate fate;
+	uint32_t first_entry, nr_entries; /* in entries while adding */
+	struct df_lthread *threads;
+	size_t nr_threads;
+	struct df_lcall *calls; /* in progress, in order of entering */
+	size_t nr_calls;
+	struct df_lstream *streams;
+	size_t nr_streams;
+	struct df_litem
+		*items; /* from the first unfinished operation on; OP: index in df_check_set.ops */
+	size_t nr_items;
+	struct df_lnote
+		*notes; /* OP_DEP, OP_BEHIND of unfinished operations; COMM_INIT; failures */
+	size_t nr_notes, cap_notes;
+	struct df_seen_key *seen; /* how many of each signature or pair were issued */
+	size_t seen_size, seen_used;
+	uint64_t stall_ms, stall_rec;
+	uint8_t dropped; /* ignored: an older run */
+};
+
+struct df_uop {
+	struct df_lop l;
+	uint32_t trace, gcomm, entry;
+	uint64_t bytes;	      /* of the message: count * size of the type */
+	uint64_t sig;	      /* compared between ranks */
+	uint32_t next;	      /* of the same instance */
+	uint32_t start, done; /* nodes */
+};
+
+struct df_check_set {
+	struct df_trc *traces;
+	size_t nr_traces, cap_traces;
+	struct df_uop *ops;
+	size_t nr_ops, cap_ops;
+	struct df_entry *entries;
+	size_t nr_entries, cap_entries;
+	struct df_gcomm *gcomms;
+	size_t nr_gcomms, cap_gcomms;
+	uint32_t *gcomm_map;
+	size_t gcomm_map_size;
+	struct df_mismatch *mismatches;
+	size_t nr_mismatches, cap_mismatches;
+	uint64_t total_mismatches;
+	struct df_member *members;
+	size_t nr_members, cap_members;
+	struct df_dead *dead;
+	size_t nr_dead, cap_dead;
+	uint64_t nr_recs, nr_torn, nr_issued, nr_finished;
+	struct df_load load; /* reused for each trace */
+	char error[256];
+	int sealed;
+};
+
+/* Executes by NCCL's rules: issue order per stream and communicator. */
+static inline int df_trc_nccl(const struct df_trc *t)
+{
+	return t->h.rules == 1 || t->h.mode == 1;
+}
+
+/* Sorts entries, names ranks and communicators, finds fates. Once, before the graph. */
+int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
+
+/* The entry of a rank in a communicator, or NULL: no trace of it. */
+struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
+const struct df_member *df_set_member(const struct df_check_set *set, uint64_t comm_hash, int rank);
+
+/* What is compared between ranks of one operation. */
+uint64_t df_op_signature(const struct df_lop *op);
+/* How many operations with this key a trace has issued. */
+uint64_t df_trc_seen(const struct df_trc *t, uint64_t key);
+uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl);
+
+/* Reads a record again; 0 or -errno. */
+int df_set_record(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_rec *out);
+/* The operation of an OP_ISSUE record, read again. */
+int df_set_op(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_lop *out);
+
+#endif
