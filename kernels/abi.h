@@ -201,8 +201,9 @@ struct df_kinst {
 	const uint64_t *redop_ptr; /* not NULL: the scalar is read there when the instance starts */
 	uint64_t op;		/* serial of the operation, for completions and the trace */
 	uint32_t blocks_left;	/* decremented by every block that finished */
-	uint32_t started;	/* 1 once a block passed the waits */
+	uint32_t cap_waits;
 	uint32_t nr_waits;
+	uint64_t gate;		/* a word that the host writes (nccl rules) */
 	struct df_kwait *waits;	/* own_waits, or longer */
 	struct df_kwait own_waits[DF_INST_WAITS];
 };

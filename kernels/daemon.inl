@@ -401,7 +401,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	 * the host's reading of progress.
 	 */
 	dfk_store_release_sys(&ctx->k, ctx->k + 1);
-	blk->stats.slices++;
+	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
 	blk->moved = 1;
 	ctx->polls = 0;
 	if (ctx->spin < d->policy.max / d->policy.boost)

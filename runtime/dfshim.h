@@ -25,6 +25,8 @@
  */
 int df_start(void);
 const char *df_start_reason(void);
+/* The end of the process: counters, trace, good-bye to the peers. For the library's destructor; no waiting. */
+void df_stop(void);
 /* 1 when the daemon runs on CPU threads. Valid after df_start(). */
 int df_on_host(void);
 

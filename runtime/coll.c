@@ -1,0 +1,317 @@
+/*
+ * The registry of signatures: a uthash table per communicator from signature to df_coll, filled on first use.
+ * Everything here runs under the device's lock, except what is said to be the daemon's.
+ *
+ * Instances form a list from oldest to newest. A block holds on to the instance that it finished last until
+ * it starts the next one, so an instance is reused only when a later one is finished by all blocks and the
+ * host has taken note of it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/hash.h"
+#include "runtime/rt.h"
+#include "trace/writer.h"
+
+/* Elements moved per slice: as many as fit a slot, in whole vectors, the same on every rank. */
+static uint64_t tile(const struct df_program *prog, uint64_t chunk_elems, uint32_t eb)
+{
+	uint64_t fit = df_rt.slot_bytes / ((uint64_t)prog->max_cnt * eb);
+
+	if (fit < 16)
+		fit = 16;
+	fit &= ~15ull;
+	return DF_MAX(DF_MIN(fit, chunk_elems), 1);
+}
+
+static uint64_t align_up(uint64_t v, uint64_t to)
+{
+	return (v + to - 1) / to * to;
+}
+
+static int contexts(struct df_coll *coll)
+{
+	const struct df_program *prog = coll->prog;
+	struct df_kcoll *k = &coll->k;
+	struct df_kconn *kc;
+	uint32_t b, i, nr = 0, lead = 1;
+
+	k->ctx = calloc(prog->nr_blocks, sizeof(*k->ctx));
+	kc = calloc(prog->nr_conns + 1, sizeof(*kc));
+	coll->ends = calloc(prog->nr_conns + 1, sizeof(*coll->ends));
+	if (!k->ctx || !kc || !coll->ends) {
+		free(k->ctx);
+		free(kc);
+		free(coll->ends);
+		return -ENOMEM;
+	}
+	for (b = 0; b < prog->nr_blocks; b++) {
+		const struct df_prog_block *pb = df_prog_block(prog, b);
+		struct df_kctx *ctx = &k->ctx[b];
+
+		ctx->coll = k;
+		ctx->block = b;
+		ctx->first_inst = pb->first_inst;
+		ctx->nr_inst = pb->nr_inst;
+		ctx->send = &kc[pb->first_send];
+		ctx->recv = &kc[pb->first_recv];
+		if (!pb->nr_inst)
+			continue;
+		ctx->lead = lead;
+		lead = 0;
+		k->nr_blocks++;
+		for (i = 0; i < pb->nr_send + pb->nr_recv; i++) {
+			int sends = i < pb->nr_send;
+			uint32_t at = sends ? pb->first_send + i : pb->first_recv + i - pb->nr_send;
+			const struct df_conn_spec *spec = df_prog_conn(prog, at);
+			struct df_cend *end = &coll->ends[nr++];
+			int src = sends ? coll->comm->rank : spec->peer;
+			int dst = sends ? spec->peer : coll->comm->rank;
+			uint64_t name[3] = { coll->key, (uint64_t)(uint32_t)src << 32 | (uint32_t)dst,
+					     spec->channel };
+
+			end->k = &kc[at];
+			end->k->per_loop = spec->per_loop;
+			end->key = df_hash_bytes(name, sizeof(name), 0);
+			/* Whose slots: see runtime/transport/transport.h. */
+			end->owner = (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV) ?
+					     sends :
+					     !sends;
+			end->nr_slots = DF_MAX(df_rt.slots, prog->min_slots);
+			if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
+				end->nr_slots = DF_MAX(end->nr_slots, 8);
+			end->slot_bytes = (uint32_t)align_up(
+				k->tile_elems * k->elem_bytes * prog->max_cnt, 64);
+		}
+	}
+	coll->nr_ends = nr;
+	return 0;
+}
+
+static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_place,
+		       struct df_coll **out)
+{
+	struct df_prog_req req = {
+		.kind = (enum df_coll_kind)sig->kind,
+		.nranks = comm->nranks,
+		.rank = comm->rank,
+		.root = sig->root,
+		.peer = sig->root,
+		.count = sig->count,
+		.elem_bytes = df_type_bytes(sig->type),
+		.max_blocks = comm->blocks,
+		.in_place = in_place,
+	};
+	struct df_coll *coll = calloc(1, sizeof(*coll));
+	struct df_kcoll *k;
+	uint64_t name[4];
+	int ret;
+
+	if (!coll)
+		return -ENOMEM;
+	k = &coll->k;
+	coll->sig = *sig;
+	coll->comm = comm;
+	coll->dev = comm->dev;
+	df_list_init(&coll->node);
+	df_list_init(&coll->waiting);
+	ret = df_program_build(&req, &coll->prog);
+	if (ret)
+		goto err_coll;
+	/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
+	name[0] = comm->hash;
+	name[1] = sig->count;
+	name[2] = (uint64_t)(sig->kind == DF_COLL_RECV ? DF_COLL_SEND : sig->kind) << 32 | sig->type;
+	name[3] = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV ?
+			  0 :
+			  (uint64_t)sig->redop << 32 | (uint32_t)sig->root;
+	coll->key = df_hash_bytes(name, sizeof(name), 0);
+	k->prog = coll->prog;
+	k->type = sig->type;
+	k->redop = sig->redop;
+	k->elem_bytes = req.elem_bytes;
+	k->count = sig->count;
+	k->chunk_elems = (sig->count + coll->prog->chunks - 1) / coll->prog->chunks;
+	k->tile_elems = tile(coll->prog, k->chunk_elems, k->elem_bytes);
+	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
+	k->id = coll->key;
+	ret = -ENOMEM;
+	if (coll->prog->scratch_chunks) {
+		uint64_t bytes = coll->prog->scratch_chunks * k->chunk_elems * k->elem_bytes;
+
+		k->scratch = aligned_alloc(64, align_up(bytes + 1, 64));
+		if (!k->scratch)
+			goto err_prog;
+	}
+	k->done = df_word_get();
+	if (!k->done)
+		goto err_scratch;
+	/* ours now: nobody writes it before the first instance */
+	coll->base = __atomic_load_n(k->done, __ATOMIC_RELAXED);
+	ret = contexts(coll);
+	if (ret)
+		goto err_word;
+	if (coll->nr_ends) {
+		ret = df_coll_connect(coll);
+		if (ret)
+			goto err_ctx;
+	}
+	df_list_add_tail(&coll->dev->colls, &coll->node);
+	HASH_ADD(hh, comm->colls, sig, sizeof(coll->sig), coll);
+	*out = coll;
+	return 0;
+
+err_ctx:
+	free(coll->ends);
+	free(k->ctx->send);
+	free(k->ctx);
+err_word:
+	df_word_put(k->done);
+err_scratch:
+	free(k->scratch);
+err_prog:
+	df_program_free(coll->prog);
+err_coll:
+	free(coll);
+	return ret;
+}
+
+int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out)
+{
+	struct df_coll *coll = comm->last;
+
+	if (!coll || memcmp(&coll->sig, sig, sizeof(*sig)) != 0) {
+		HASH_FIND(hh, comm->colls, sig, sizeof(*sig), coll);
+		if (!coll) {
+			int ret = coll_create(comm, sig, in_place, &coll);
+
+			if (ret)
+				return ret;
+		}
+		comm->last = coll;
+	}
+	*out = coll;
+	return 0;
+}
+
+/* The oldest instance, if neither a block nor the host looks at it any more. */
+static struct df_kinst *reuse(struct df_coll *coll)
+{
+	struct df_kinst *inst = coll->oldest;
+
+	/*
+	 * retired > seq + 1: the next instance is finished by all blocks, so none holds this one. (The
+	 * host retires after it has seen the completion word, which orders those blocks' reads.)
+	 */
+	if (!inst || !inst->next || coll->retired <= inst->seq + 1)
+		return NULL;
+	coll->oldest = inst->next;
+	return inst;
+}
+
+struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
+{
+	struct df_kinst *inst = reuse(coll);
+
+	if (!inst) {
+		inst = calloc(1, sizeof(*inst));
+		if (!inst)
+			return NULL;
+		inst->waits = inst->own_waits;
+		inst->cap_waits = DF_INST_WAITS;
+	}
+	if (nr_waits > inst->cap_waits) {
+		struct df_kwait *w = malloc(nr_waits * sizeof(*w));
+
+		if (!w) {
+			if (inst->waits != inst->own_waits)
+				free(inst->waits);
+			free(inst);
+			return NULL;
+		}
+		if (inst->waits != inst->own_waits)
+			free(inst->waits);
+		inst->waits = w;
+		inst->cap_waits = nr_waits;
+	}
+	inst->next = NULL;
+	inst->nr_waits = 0;
+	inst->gate = 0;
+	inst->blocks_left = coll->k.nr_blocks;
+	return inst;
+}
+
+void df_coll_append(struct df_coll *coll, struct df_kinst *inst)
+{
+	inst->seq = coll->issued++;
+	inst->done_value = coll->base + coll->issued;
+	if (!coll->oldest)
+		coll->oldest = inst;
+	if (!coll->unretired)
+		coll->unretired = inst;
+	if (coll->newest)
+		/*
+		 * RELEASE pairs with the ACQUIRE of next in dfk_task_poll() (kernels/daemon.inl): the
+		 * instance is filled before a block can reach it.
+		 */
+		__atomic_store_n(&coll->newest->next, inst, __ATOMIC_RELEASE);
+	coll->newest = inst;
+}
+
+void df_coll_retire(struct df_coll *coll)
+{
+	struct df_comm *comm = coll->comm;
+	struct df_dev *dev = coll->dev;
+	/*
+	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(): the blocks' last reads of the instances
+	 * come before we let them be reused.
+	 */
+	uint64_t done = __atomic_load_n(coll->k.done, __ATOMIC_ACQUIRE) - coll->base;
+
+	while (coll->unretired && coll->unretired->seq < done) {
+		struct df_kinst *inst = coll->unretired;
+
+		df_trace(DF_REC_OP_DONE, dev->index, comm->trace, comm->rank, inst->op,
+			 coll->k.aborted, 0, 0, 0);
+		df_trace_comm_done(comm->trace);
+		coll->unretired = inst->next;
+		coll->retired++;
+		/* Relaxed: readers want to know whether something is in flight, nothing else. */
+		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&dev->retired, dev->retired + 1, __ATOMIC_RELAXED);
+	}
+}
+
+void df_coll_abort(struct df_coll *coll)
+{
+	/*
+	 * RELEASE pairs with the ACQUIRE of aborted in dfk_decide() (kernels/daemon.inl). The caller then
+	 * purges the blocks; after that nothing but the host touches the collective.
+	 */
+	__atomic_store_n(&coll->k.aborted, 1, __ATOMIC_RELEASE);
+}
+
+void df_coll_destroy(struct df_coll *coll)
+{
+	struct df_kinst *inst, *next;
+
+	df_list_del(&coll->node);
+	if (!df_list_empty(&coll->waiting)) {
+		df_list_del(&coll->waiting);
+		__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting - 1,
+				 __ATOMIC_RELAXED);
+	}
+	df_coll_disconnect(coll);
+	for (inst = coll->oldest; inst; inst = next) {
+		next = inst->next;
+		if (inst->waits != inst->own_waits)
+			free(inst->waits);
+		free(inst);
+	}
+	df_word_put(coll->k.done);
+	free(coll->k.ctx->send);
+	free(coll->k.ctx);
+	free(coll->ends);
+	free(coll->k.scratch);
+	df_program_free(coll->prog);
+	free(coll);
+}

@@ -1,0 +1,408 @@
+/*
+ * The life of a communicator: rendezvous, derivation, end. The state is written under the device's lock and read
+ * anywhere; ending one (by the user, a time-out, a peer's death) is one path, df_comm_end():
+ *
+ *   state and stop are set  ->  its collectives are marked aborted  ->  every block has let go of them
+ *   ->  completion words are set, so that streams and host threads go on
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/hash.h"
+#include "runtime/rt.h"
+#include "trace/writer.h"
+
+int df_comm_create(int device, const struct df_comm_config *config, struct df_comm **out)
+{
+	struct df_comm *comm;
+
+	if (device < 0 || device >= df_rt.nr_devs)
+		return -EINVAL;
+	comm = calloc(1, sizeof(*comm));
+	if (!comm)
+		return -ENOMEM;
+	comm->dev = &df_rt.devs[device];
+	if (config)
+		comm->config = *config;
+	comm->state = DF_COMM_NEW;
+	df_list_init(&comm->node);
+	df_mutex_lock(&df_rt.lock);
+	df_list_add_tail(&df_rt.comms, &comm->node);
+	df_mutex_unlock(&df_rt.lock);
+	*out = comm;
+	return 0;
+}
+
+static void set_state(struct df_comm *comm, enum df_comm_state state)
+{
+	/* An end that came meanwhile stays. */
+	df_mutex_lock(&comm->dev->lock);
+	if (comm->state != DF_COMM_ABORTED)
+		__atomic_store_n(&comm->state, state, __ATOMIC_RELAXED);
+	df_mutex_unlock(&comm->dev->lock);
+}
+
+static int fail(struct df_comm *comm, int ret)
+{
+	df_mutex_lock(&comm->dev->lock);
+	if (comm->state != DF_COMM_ABORTED) {
+		__atomic_store_n(&comm->error, ret, __ATOMIC_RELAXED);
+		__atomic_store_n(&comm->state, DF_COMM_FAILED, __ATOMIC_RELAXED);
+	} else if (ret == -ECANCELED && comm->error) {
+		ret = comm->error;
+	}
+	df_mutex_unlock(&comm->dev->lock);
+	return ret;
+}
+
+/* The member table is there: checks it and opens the communicator for operations. */
+static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
+{
+	struct df_dev *dev = comm->dev;
+	int i;
+
+	comm->nranks = nranks;
+	comm->rank = rank;
+	comm->members = df_ctl_members(comm->ctl);
+	comm->hash = df_ctl_hash(comm->ctl);
+	comm->blocks = dev->d.nr_blocks;
+	for (i = 0; i < nranks; i++)
+		comm->blocks = DF_MIN(comm->blocks, comm->members[i].blocks);
+	if (comm->config.max_blocks > 0)
+		comm->blocks = DF_MIN(comm->blocks, (uint32_t)comm->config.max_blocks);
+	comm->peers = calloc((size_t)nranks, sizeof(struct df_peer *));
+	comm->tls = calloc((size_t)nranks, sizeof(struct df_tl_ops *));
+	if (!comm->peers || !comm->tls)
+		return -ENOMEM;
+	for (i = 0; i < nranks; i++) {
+		int j;
+
+		for (j = 0; j < i && df_rt.rules == DF_RULES_NCCL; j++)
+			if (comm->members[i].device_id == comm->members[j].device_id) {
+				DF_NCCL_WARN("Duplicate GPU detected : rank %d and rank %d both on "
+					     "CUDA device %lx",
+					     j, i, (unsigned long)comm->members[i].device);
+				return -ENODEV;
+			}
+	}
+	comm->trace = df_trace_comm(comm->hash, nranks, rank, dev->index, parent, comm->config.name);
+	df_trace(DF_REC_COMM_READY, dev->index, comm->trace, rank, 0, comm->hash, (uint64_t)nranks,
+		 (uint64_t)dev->index, 0);
+	for (i = 0; i < nranks; i++)
+		df_trace(DF_REC_COMM_MEMBER, dev->index, comm->trace, rank, (uint64_t)i,
+			 comm->members[i].host, comm->members[i].pid,
+			 (uint64_t)comm->members[i].device, 0);
+	__atomic_store_n(&dev->used, 1, __ATOMIC_RELAXED);
+	df_engine_start();
+	df_watchdog_start();
+	set_state(comm, DF_COMM_READY);
+	return comm->state == DF_COMM_READY ? 0 : -ECANCELED;
+}
+
+int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES],
+		 int nranks, int rank)
+{
+	struct df_member me;
+	uint64_t call;
+	int ret;
+
+	set_state(comm, DF_COMM_JOINING);
+	ret = df_ctl_self(&me);
+	if (ret)
+		return fail(comm, ret);
+	me.rank = rank;
+	me.device = comm->dev->index;
+	me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
+	me.rules = (uint32_t)df_rt.rules;
+	me.blocks = comm->dev->d.nr_blocks;
+	me.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
+	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
+			     (uint64_t)(uint32_t)rank | (uint64_t)(uint32_t)nranks << 32);
+	ret = df_ctl_join(nr_ids, ids, nranks, &me, &comm->stop, &comm->ctl);
+	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, (uint64_t)-ret);
+	if (!ret)
+		ret = ready(comm, nranks, rank, 0);
+	return ret ? fail(comm, ret) : 0;
+}
+
+struct split_row {
+	int32_t color, key;
+};
+
+static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, const int *ranks,
+		  int nr)
+{
+	int me, ret;
+
+	for (me = 0; me < nr && ranks[me] != parent->rank; me++)
+		;
+	ret = df_ctl_derive(parent->ctl, hash, ranks, nr, me, &comm->ctl);
+	if (ret)
+		return ret;
+	return ready(comm, nr, me, parent->hash);
+}
+
+int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, int key)
+{
+	struct split_row mine = { color, key }, *all;
+	int *ranks, i, j, nr = 0, ret;
+	uint64_t call, salt;
+
+	if (comm)
+		set_state(comm, DF_COMM_JOINING);
+	all = malloc((size_t)parent->nranks * sizeof(*all));
+	ranks = malloc((size_t)parent->nranks * sizeof(*ranks));
+	ret = -ENOMEM;
+	if (!all || !ranks)
+		goto out;
+	/* Every rank's count is the same: the call is collective. */
+	salt = ++parent->splits;
+	call = df_call_enter(DF_CALL_COMM_SPLIT, parent->dev->index, parent->hash,
+			     (uint64_t)(uint32_t)color);
+	ret = df_ctl_allgather(parent->ctl, &mine, sizeof(mine), all, &parent->stop);
+	df_call_exit(call, DF_CALL_COMM_SPLIT, parent->dev->index, (uint64_t)-ret);
+	if (ret || color < 0 || !comm)
+		goto out;
+	for (i = 0; i < parent->nranks; i++) {
+		if (all[i].color != color)
+			continue;
+		for (j = nr++; j > 0 && all[ranks[j - 1]].key > all[i].key; j--)
+			ranks[j] = ranks[j - 1];
+		ranks[j] = i;
+	}
+	ret = derive(comm, parent, df_hash_u64(df_hash_u64(parent->hash, salt), (uint64_t)color),
+		     ranks, nr);
+out:
+	free(all);
+	free(ranks);
+	return ret && comm ? fail(comm, ret) : ret;
+}
+
+int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int *exclude,
+			int nr_exclude, int abort)
+{
+	int *ranks, i, x = 0, nr = 0, ret;
+	uint64_t hash;
+
+	set_state(comm, DF_COMM_JOINING);
+	if (abort)
+		df_comm_revoke(parent);
+	ranks = malloc((size_t)parent->nranks * sizeof(*ranks));
+	if (!ranks)
+		return fail(comm, -ENOMEM);
+	hash = df_hash_u64(parent->hash, ++parent->splits);
+	for (i = 0; i < parent->nranks; i++) {
+		while (x < nr_exclude && exclude[x] < i)
+			x++;
+		if (x < nr_exclude && exclude[x] == i)
+			hash = df_hash_u64(hash, (uint64_t)i);
+		else
+			ranks[nr++] = i;
+	}
+	ret = derive(comm, parent, hash, ranks, nr);
+	free(ranks);
+	return ret ? fail(comm, ret) : 0;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------------- */
+
+static int all_retired(void *arg)
+{
+	struct df_comm *comm = arg;
+
+	/* ACQUIRE pairs with nothing that carries data: results were ordered by the completion words. */
+	if (__atomic_load_n(&comm->issued, __ATOMIC_RELAXED) ==
+	    __atomic_load_n(&comm->retired, __ATOMIC_RELAXED))
+		return 1;
+	df_mutex_lock(&comm->dev->lock);
+	df_dev_retire(comm->dev);
+	df_mutex_unlock(&comm->dev->lock);
+	return __atomic_load_n(&comm->issued, __ATOMIC_RELAXED) ==
+	       __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
+}
+
+int df_comm_finalize(struct df_comm *comm)
+{
+	uint64_t call;
+
+	df_trace(DF_REC_COMM_FINALIZE, comm->dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
+	call = df_call_enter(DF_CALL_COMM_FINALIZE, comm->dev->index, comm->hash, 0);
+	df_engine_wait(comm->dev, all_retired, comm);
+	df_call_exit(call, DF_CALL_COMM_FINALIZE, comm->dev->index, 0);
+	if (df_comm_error(comm))
+		return df_comm_error(comm);
+	set_state(comm, DF_COMM_FINALIZED);
+	return 0;
+}
+
+/* Ends what is in flight on the communicator; the state says already why. */
+static void end_operations(struct df_comm *comm)
+{
+	struct df_dev *dev = comm->dev;
+	struct df_coll *coll, *tmp;
+
+	df_mutex_lock(&dev->lock);
+	HASH_ITER(hh, comm->colls, coll, tmp)
+		df_coll_abort(coll);
+	df_sq_drop(dev);
+	df_rules_drop(comm);
+	df_mutex_unlock(&dev->lock);
+	df_engine_purge(dev);
+	df_mutex_lock(&dev->lock);
+	HASH_ITER(hh, comm->colls, coll, tmp) {
+		/*
+		 * RELEASE pairs with df_flight_done() and the streams' waits: they go on, with undefined
+		 * data. No block writes the word any more.
+		 */
+		__atomic_store_n(coll->k.done, coll->base + coll->issued, __ATOMIC_RELEASE);
+		df_coll_retire(coll);
+	}
+	df_mutex_unlock(&dev->lock);
+	df_rt.cu->kick(dev->index);
+	df_bell_ring(df_tl_bell());
+}
+
+void df_comm_end(struct df_comm *comm, int error, int why)
+{
+	df_mutex_lock(&comm->dev->lock);
+	if (comm->state == DF_COMM_ABORTED) {
+		df_mutex_unlock(&comm->dev->lock);
+		return;
+	}
+	__atomic_store_n(&comm->error, error, __ATOMIC_RELAXED);
+	__atomic_store_n(&comm->state, DF_COMM_ABORTED, __ATOMIC_RELAXED);
+	/* SEQ_CST pairs with the readers of `stop` in the control plane: seen after the poke at the latest. */
+	__atomic_store_n(&comm->stop, 1, __ATOMIC_SEQ_CST);
+	df_mutex_unlock(&comm->dev->lock);
+	df_ctl_poke();
+	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, (uint64_t)why, 0, 0,
+		 0);
+	end_operations(comm);
+}
+
+void df_comm_abort(struct df_comm *comm)
+{
+	df_comm_end(comm, -ECANCELED, 0);
+}
+
+int df_comm_revoke(struct df_comm *comm)
+{
+	df_mutex_lock(&comm->dev->lock);
+	if (comm->state != DF_COMM_READY) {
+		df_mutex_unlock(&comm->dev->lock);
+		return -EINVAL;
+	}
+	__atomic_store_n(&comm->state, DF_COMM_REVOKED, __ATOMIC_RELAXED);
+	df_mutex_unlock(&comm->dev->lock);
+	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, 3, 0, 0, 0);
+	end_operations(comm);
+	return 0;
+}
+
+void df_comm_destroy(struct df_comm *comm)
+{
+	struct df_dev *dev = comm->dev;
+	struct df_coll *coll, *tmp;
+	uint64_t call;
+	int i;
+
+	call = df_call_enter(DF_CALL_COMM_DESTROY, dev->index, comm->hash, 0);
+	df_engine_wait(dev, all_retired, comm);
+	df_call_exit(call, DF_CALL_COMM_DESTROY, dev->index, 0);
+	df_mutex_lock(&df_rt.lock);
+	df_list_del(&comm->node);
+	df_mutex_unlock(&df_rt.lock);
+	df_mutex_lock(&dev->lock);
+	df_stream_forget_comm(comm);
+	/* Blocks remember the last instance of a task that is not queued: nothing of it is touched again. */
+	HASH_ITER(hh, comm->colls, coll, tmp) {
+		HASH_DEL(comm->colls, coll);
+		df_coll_destroy(coll);
+	}
+	df_mutex_unlock(&dev->lock);
+	df_conn_reap();
+	df_trace(DF_REC_COMM_DESTROY, dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
+	for (i = 0; comm->peers && i < comm->nranks; i++)
+		if (comm->peers[i])
+			comm->tls[i]->peer_put(comm->peers[i]);
+	if (comm->ctl)
+		df_ctl_leave(comm->ctl);
+	free(comm->peers);
+	free(comm->tls);
+	df_flights_free(&comm->pending);
+	free(comm);
+}
+
+void df_comm_death(uint64_t proc, int in_order)
+{
+	struct df_comm *comm;
+	int i, again;
+
+	/* df_comm_end() sets the state, so that every turn of the outer loop ends another one. */
+	do {
+		again = 0;
+		df_mutex_lock(&df_rt.lock);
+		df_list_each(comm, &df_rt.comms, node) {
+			uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
+
+			if (state != DF_COMM_READY && state != DF_COMM_REVOKED)
+				continue;
+			for (i = 0; i < comm->nranks && comm->members[i].proc != proc; i++)
+				;
+			if (i == comm->nranks)
+				continue;
+			df_trace(DF_REC_PEER_DEAD, comm->dev->index, comm->trace, comm->rank,
+				 (uint64_t)i, comm->members[i].host, comm->members[i].pid,
+				 (uint64_t)in_order, 0);
+			if (in_order) {
+				__atomic_store_n(&comm->peer_left, df_now_ns(), __ATOMIC_RELAXED);
+				continue;
+			}
+			df_warn("rank %d (%s, pid %u) has died: its communicators end with "
+				"ncclRemoteError",
+				i, comm->members[i].hostname, comm->members[i].pid);
+			again = 1;
+			break;
+		}
+		if (again)
+			df_comm_end(comm, -ECONNRESET, 2);
+		df_mutex_unlock(&df_rt.lock);
+	} while (again);
+}
+
+/* ---- queries ---------------------------------------------------------------------------------------------- */
+
+int df_comm_nranks(const struct df_comm *comm)
+{
+	return comm->nranks;
+}
+
+int df_comm_rank(const struct df_comm *comm)
+{
+	return comm->rank;
+}
+
+int df_comm_device(const struct df_comm *comm)
+{
+	return comm->dev->index;
+}
+
+uint64_t df_comm_hash(const struct df_comm *comm)
+{
+	return comm->hash;
+}
+
+enum df_comm_state df_comm_state(const struct df_comm *comm)
+{
+	return (enum df_comm_state)__atomic_load_n(&comm->state, __ATOMIC_RELAXED);
+}
+
+int df_comm_error(const struct df_comm *comm)
+{
+	return __atomic_load_n(&comm->error, __ATOMIC_RELAXED);
+}
+
+uint64_t df_comm_pending(const struct df_comm *comm)
+{
+	return __atomic_load_n(&comm->issued, __ATOMIC_RELAXED) -
+	       __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,187 @@
+/*
+ * Connecting a collective to its peers: creating the connectors that we own, finding those of the others in
+ * the background. Nothing waits: an end that is not connected makes its task "not able to start", and every pass
+ * of the engine looks again.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/rt.h"
+
+/* Connectors of ours that a peer still used when we left; closed when it lets go. */
+static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_CONNECTOR, "connectors to close");
+static struct df_conn **reap;
+static uint32_t nr_reap, cap_reap;
+
+static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
+{
+	if (!comm->peers[rank]) {
+		const struct df_tl_ops *tl = df_tl_select(&df_rt.self, &comm->members[rank]);
+		int ret;
+
+		if (!tl) {
+			df_warn("no transport reaches rank %d on %s", rank,
+				comm->members[rank].hostname);
+			return -EOPNOTSUPP;
+		}
+		ret = tl->peer_get(&comm->members[rank], &comm->peers[rank]);
+		if (ret)
+			return ret;
+		comm->tls[rank] = tl;
+	}
+	end->peer = comm->peers[rank];
+	end->tl = comm->tls[rank];
+	return 0;
+}
+
+/* The block may use it from now on. */
+static void connect_end(struct df_cend *end)
+{
+	uint32_t per_loop = end->k->per_loop;
+
+	end->tl->end(end->conn, end->k);
+	end->k->per_loop = per_loop;
+	end->k->seen = 0;
+	/*
+	 * RELEASE pairs with the ACQUIRE of state in dfk_task_poll() (kernels/daemon.inl): all the fields
+	 * above are set before the block looks at them.
+	 */
+	__atomic_store_n(&end->k->state, 1, __ATOMIC_RELEASE);
+}
+
+static int find_end(struct df_cend *end)
+{
+	int ret;
+
+	if (!end->conn) {
+		ret = end->tl->find(end->peer, end->key, &end->conn);
+		if (ret)
+			return ret;
+	}
+	ret = end->tl->use(end->conn);
+	if (ret) {
+		/* Closed between our finding and using it: look for its successor. */
+		end->tl->forget(end->conn);
+		end->conn = NULL;
+		return ret;
+	}
+	connect_end(end);
+	return 0;
+}
+
+/* Which rank an end leads to. */
+static int end_rank(const struct df_coll *coll, const struct df_cend *end)
+{
+	uint32_t at = (uint32_t)(end->k - coll->k.ctx->send);
+
+	/* The first block's send connections are the first in the table. */
+	return df_prog_conn(coll->prog, at + df_prog_block(coll->prog, 0)->first_send)->peer;
+}
+
+int df_coll_connect(struct df_coll *coll)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < coll->nr_ends; i++) {
+		struct df_cend *end = &coll->ends[i];
+
+		ret = peer_of(coll->comm, end_rank(coll, end), end);
+		if (ret)
+			goto err_ends;
+		if (!end->owner) {
+			coll->nr_open++;
+			continue;
+		}
+		ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, 0,
+				      &end->conn);
+		if (ret) {
+			df_warn("no connector of %u slots of %u bytes could be made: %s", end->nr_slots,
+				end->slot_bytes, strerror(-ret));
+			goto err_ends;
+		}
+		connect_end(end);
+		if (end->k->bell)
+			df_bell_ring(end->k->bell);
+	}
+	if (coll->nr_open) {
+		df_list_add_tail(&coll->dev->connecting, &coll->waiting);
+		__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting + 1,
+				 __ATOMIC_RELAXED);
+		df_dev_connect(coll->dev);
+	}
+	return 0;
+
+err_ends:
+	df_coll_disconnect(coll);
+	return ret;
+}
+
+void df_dev_connect(struct df_dev *dev)
+{
+	struct df_coll *coll, *tmp;
+	uint32_t i;
+
+	df_list_each_safe(coll, tmp, &dev->connecting, waiting) {
+		for (i = 0; i < coll->nr_ends && coll->nr_open; i++) {
+			struct df_cend *end = &coll->ends[i];
+
+			if (!end->owner && end->k->state == 0 && find_end(end) == 0)
+				coll->nr_open--;
+		}
+		if (coll->nr_open == 0) {
+			df_list_del(&coll->waiting);
+			__atomic_store_n(&dev->nr_connecting, dev->nr_connecting - 1,
+					 __ATOMIC_RELAXED);
+		}
+	}
+}
+
+static void reap_later(struct df_conn *conn)
+{
+	df_mutex_lock(&reap_lock);
+	if (nr_reap == cap_reap) {
+		uint32_t cap = cap_reap ? cap_reap * 2 : 64;
+		struct df_conn **v = realloc(reap, cap * sizeof(struct df_conn *));
+
+		if (v) {
+			reap = v;
+			cap_reap = cap;
+		}
+	}
+	/* Without room the connector's memory stays until the process ends. */
+	if (nr_reap < cap_reap)
+		reap[nr_reap++] = conn;
+	df_mutex_unlock(&reap_lock);
+}
+
+void df_coll_disconnect(struct df_coll *coll)
+{
+	uint32_t i;
+
+	for (i = 0; i < coll->nr_ends; i++) {
+		struct df_cend *end = &coll->ends[i];
+
+		if (!end->conn)
+			continue;
+		if (!end->owner) {
+			if (end->k->state == 1)
+				end->tl->unuse(end->conn);
+			end->tl->forget(end->conn);
+		} else if (end->tl->close(end->conn) == -EBUSY) {
+			reap_later(end->conn);
+		}
+		end->conn = NULL;
+	}
+}
+
+void df_conn_reap(void)
+{
+	uint32_t i, n = 0;
+
+	df_mutex_lock(&reap_lock);
+	for (i = 0; i < nr_reap; i++)
+		if (reap[i]->tl->close(reap[i]) == -EBUSY)
+			reap[n++] = reap[i];
+	nr_reap = n;
+	df_mutex_unlock(&reap_lock);
+}

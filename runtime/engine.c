@@ -1,0 +1,346 @@
+/*
+ * The engine of the host backend: who executes the blocks. A block is a state machine (one turn at a time, no
+ * turn blocks), so any thread that owns it can execute it: worker threads, and every host thread that waits for
+ * something of ours ("helps"). A turn that can't move returns, and the thread goes on with another block:
+ * that is how eight ranks share two cores without spinning against each other.
+ *
+ * Who sleeps where:
+ *   - a helper, or the only worker at work, that finds nothing to move for a while sleeps on the process's
+ *     bell: peers ring it when they publish a slice, our own threads when they complete an operation;
+ *   - workers that are not needed (a helper drives, or nothing is in flight) sleep on work_seq. For a few
+ *     milliseconds after the last work with a time-out ("doze"), so that a job that computes between short
+ *     collectives pays for no wake-up; then without ("deep"): an idle job costs nothing.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include "kernels/daemon.h"
+#include "runtime/base/futex.h"
+#include "runtime/rt.h"
+#include "trace/writer.h"
+
+#define BURST	     64		/* turns of one block before the thread looks elsewhere */
+#define SPIN_PASSES  64		/* passes without progress before yielding the core */
+#define YIELD_PASSES 256	/* before sleeping */
+#define DOZE_NS	     200000
+#define LINGER_NS    5000000	/* how long a worker dozes after the last work */
+#define SLEEP_MIN_NS 50000
+#define SLEEP_MAX_NS 10000000
+
+static struct {
+	struct df_mutex lock;
+	uint32_t nr_workers;
+	uint32_t helpers;	/* host threads that wait and help */
+	uint32_t deep;		/* workers that sleep without a time-out */
+	uint32_t work_seq;	/* futex word of dozing and sleeping workers */
+	uint64_t quit_ns;	/* idle time that counts as a quit */
+	uint64_t launches;
+} eng = { .lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine") };
+
+/* Operations are in flight on some device. */
+static int outstanding(void)
+{
+	int i;
+
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+
+		if (__atomic_load_n(&dev->issued, __ATOMIC_SEQ_CST) !=
+		    __atomic_load_n(&dev->retired, __ATOMIC_RELAXED))
+			return 1;
+	}
+	return 0;
+}
+
+/* Everything about a device that is not a block's turn, when somebody asked for it. */
+static int chores(struct df_dev *dev)
+{
+	uint64_t retired = __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
+	int frees;
+
+	if (!df_dev_cq_pending(dev) && !__atomic_load_n(&dev->nr_connecting, __ATOMIC_RELAXED) &&
+	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) &&
+	    !__atomic_load_n(&dev->nr_held, __ATOMIC_RELAXED))
+		return 0;
+	if (!df_mutex_trylock(&dev->lock))
+		return 0;
+	df_dev_retire(dev);
+	if (dev->nr_connecting)
+		df_dev_connect(dev);
+	if (dev->nr_held)
+		df_rules_progress(dev);
+	frees = !df_list_empty(&dev->frees);
+	retired = __atomic_load_n(&dev->retired, __ATOMIC_RELAXED) - retired;
+	df_mutex_unlock(&dev->lock);
+	if (retired) {
+		/* Streams of this device may wait for what has just completed, and host threads too. */
+		df_rt.cu->kick(dev->index);
+		df_bell_ring(df_tl_bell());
+		if (frees)
+			df_dev_frees(dev);
+	}
+	return retired != 0;
+}
+
+static int block_work(struct df_dev *dev, struct df_kblock *blk)
+{
+	struct df_trylock *lock = (struct df_trylock *)&blk->lock;
+	int i, moved = 0;
+
+	if (!df_trylock_try(lock))
+		return 0;
+	for (i = 0; i < BURST; i++) {
+		enum df_turn turn = df_block_turn(&dev->d, blk);
+
+		if (turn == DF_TURN_PROGRESS)
+			moved = 1;
+		else
+			break;
+	}
+	df_trylock_release(lock);
+	return moved;
+}
+
+int df_engine_pass(const struct df_dev *first)
+{
+	int i, at = first ? first->index : 0, moved = 0;
+
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		struct df_dev *dev = &df_rt.devs[(at + i) % df_rt.nr_devs];
+		uint32_t b;
+
+		if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED) ||
+		    __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) ==
+			    __atomic_load_n(&dev->retired, __ATOMIC_RELAXED))
+			continue;
+		for (b = 0; b < dev->d.nr_blocks; b++)
+			moved |= block_work(dev, &dev->blocks[b]);
+		moved |= chores(dev);
+	}
+	return moved;
+}
+
+uint64_t df_engine_progress(void)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+		uint32_t b;
+
+		if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED))
+			continue;
+		sum += __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) +
+		       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
+		for (b = 0; b < dev->d.nr_blocks; b++)
+			sum += __atomic_load_n(&dev->blocks[b].stats.slices, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------- */
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+struct backoff {
+	uint32_t idle;		/* passes without progress */
+	uint32_t quit;		/* the idle time has become a voluntary quit */
+	int64_t sleep_ns;
+	uint64_t since;
+};
+
+/* A thread that drives has moved nothing for so long that its blocks count as having left the device. */
+static void note_quit(struct backoff *b)
+{
+	uint64_t now = df_now_ns();
+	int i;
+
+	if (!b->since)
+		b->since = now;
+	if (b->quit || now - b->since < eng.quit_ns)
+		return;
+	b->quit = 1;
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+
+		if (__atomic_load_n(&dev->issued, __ATOMIC_RELAXED) ==
+		    __atomic_load_n(&dev->retired, __ATOMIC_RELAXED))
+			continue;
+		__atomic_add_fetch(&dev->quits, 1, __ATOMIC_RELAXED);
+		df_trace(DF_REC_DAEMON_QUIT, i, 0, -1, 0, (uint64_t)i, 1, 0, 0);
+	}
+}
+
+static void note_progress(struct backoff *b)
+{
+	if (b->quit)
+		__atomic_add_fetch(&eng.launches, 1, __ATOMIC_RELAXED);
+	memset(b, 0, sizeof(*b));
+}
+
+/*
+ * After a pass without progress: pause, yield, or sleep on the bell. ready: what the caller waits for;
+ * looked at once more after the bell is armed.
+ */
+static void back_off(struct backoff *b, struct df_dev *dev, int (*ready)(void *arg), void *arg)
+{
+	struct df_bell *bell = df_tl_bell();
+	uint32_t seen;
+
+	b->idle++;
+	if (b->idle < SPIN_PASSES && df_rt.nr_cores > 1) {
+		relax();
+		return;
+	}
+	if (b->idle < SPIN_PASSES + YIELD_PASSES) {
+		sched_yield();
+		return;
+	}
+	note_quit(b);
+	if (!b->sleep_ns)
+		b->sleep_ns = SLEEP_MIN_NS;
+	seen = df_bell_arm(bell);
+	if (!(ready && ready(arg)) && !df_engine_pass(dev))
+		df_bell_sleep(bell, seen, b->sleep_ns);
+	df_bell_disarm(bell);
+	b->sleep_ns = DF_MIN(b->sleep_ns * 2, (int64_t)SLEEP_MAX_NS);
+}
+
+void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
+{
+	struct backoff b = { 0 };
+
+	if (ready(arg))
+		return;
+	__atomic_add_fetch(&eng.helpers, 1, __ATOMIC_RELAXED);
+	do {
+		if (df_engine_pass(dev))
+			note_progress(&b);
+		else
+			back_off(&b, dev, ready, arg);
+	} while (!ready(arg));
+	if (__atomic_sub_fetch(&eng.helpers, 1, __ATOMIC_RELAXED) == 0)
+		df_engine_submitted();
+}
+
+/* ---- workers ---------------------------------------------------------------------------------------------- */
+
+/* Sleeps until there may be work. linger: when the last work was. */
+static void worker_rest(uint64_t last)
+{
+	uint32_t seen = __atomic_load_n(&eng.work_seq, __ATOMIC_RELAXED);
+
+	if (df_now_ns() - last < LINGER_NS ||
+	    __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED)) {
+		df_futex_wait(&eng.work_seq, seen, DOZE_NS, 0);
+		return;
+	}
+	/*
+	 * SEQ_CST pairs with df_engine_submitted(): either the submitter sees that we sleep deep, or we
+	 * see what it submitted. Without it an operation could lie in its ring with nobody awake.
+	 */
+	__atomic_add_fetch(&eng.deep, 1, __ATOMIC_SEQ_CST);
+	if (!outstanding())
+		df_futex_wait(&eng.work_seq, seen, -1, 0);
+	__atomic_sub_fetch(&eng.deep, 1, __ATOMIC_RELAXED);
+}
+
+static void *worker(void *arg)
+{
+	struct df_dev *home = arg;
+	struct backoff b = { 0 };
+	uint64_t last = df_now_ns();
+
+	for (;;) {
+		if (!outstanding()) {
+			worker_rest(last);
+			continue;
+		}
+		last = df_now_ns();
+		if (df_engine_pass(home)) {
+			note_progress(&b);
+			continue;
+		}
+		/* A helper that finds nothing to move either needs no company. */
+		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED))
+			worker_rest(last);
+		else
+			back_off(&b, home, NULL, NULL);
+	}
+	return NULL;
+}
+
+static void worker_start(struct df_dev *home)
+{
+	sigset_t all, old;
+	pthread_t t;
+
+	/* The application's signals are none of our threads' business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	if (pthread_create(&t, NULL, worker, home) == 0) {
+		pthread_detach(t);
+		pthread_setname_np(t, "dfshim-daemon");
+		eng.nr_workers++;
+	} else {
+		df_warn_once("no thread could be started for the daemon: host threads that wait drive it");
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+uint64_t df_engine_launches(void)
+{
+	return __atomic_load_n(&eng.launches, __ATOMIC_RELAXED);
+}
+
+void df_engine_start(void)
+{
+	int i;
+	uint32_t active = 0;
+
+	df_mutex_lock(&eng.lock);
+	eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) * DF_NS_PER_US;
+	for (i = 0; i < df_rt.nr_devs; i++)
+		active += df_rt.devs[i].used != 0;
+	for (i = 0; i < df_rt.nr_devs && eng.nr_workers < active &&
+		    eng.nr_workers < (uint32_t)df_rt.nr_cores;
+	     i++)
+		if (df_rt.devs[i].used)
+			worker_start(&df_rt.devs[i]);
+	df_mutex_unlock(&eng.lock);
+}
+
+void df_engine_submitted(void)
+{
+	/* SEQ_CST pairs with worker_rest(): our submission is ordered before the look at the sleepers. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&eng.deep, __ATOMIC_RELAXED) && outstanding()) {
+		__atomic_add_fetch(&eng.work_seq, 1, __ATOMIC_RELAXED);
+		df_futex_wake(&eng.work_seq, 1, 0);
+	}
+}
+
+void df_engine_purge(struct df_dev *dev)
+{
+	uint32_t b;
+
+	for (b = 0; b < dev->d.nr_blocks; b++) {
+		struct df_kblock *blk = &dev->blocks[b];
+		struct df_trylock *lock = (struct df_trylock *)&blk->lock;
+
+		/* Bounded: whoever owns the block gives it back after a burst of turns, none of which waits. */
+		while (!df_trylock_try(lock))
+			sched_yield();
+		df_block_purge(&dev->d, blk);
+		df_trylock_release(lock);
+	}
+}

@@ -1,0 +1,283 @@
+/*
+ * The inside of the runtime: its objects and who guards them. Private to runtime/.
+ *
+ *   df_rt        the process: backend, devices, engine, settings
+ *   df_dev       one device: its daemon (blocks, rings), the streams that carry collectives, what is
+ *                in flight. Guarded by df_dev.lock, which is never held across a call that can block.
+ *   df_comm      a communicator's local rank
+ *   df_coll      a registered signature of a communicator: its program, connectors and instances
+ *   df_flight    an operation in flight, by value: (collective, instance) and the bytes it touches
+ *
+ * Completion needs no lock: an operation is done when the completion word of its collective has reached
+ * its value. Completion words are never freed and never decrease, so a stale df_flight reads "done".
+ */
+#ifndef DF_RUNTIME_RT_H
+#define DF_RUNTIME_RT_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stddef.h>
+#include <uthash.h>
+#include "kernels/abi.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/dfshim.h"
+#include "runtime/transport/transport.h"
+#include "interpose/hostcuda/hostcuda.h"
+
+/* ---- operations in flight -------------------------------------------------------------------------- */
+
+struct df_flight {
+	const uint64_t *done;	/* done when *done >= value */
+	uint64_t value;
+	uint64_t op;		/* serial */
+	struct df_coll *coll;	/* identity only: may be gone once done */
+	uintptr_t in, in_end, out, out_end;
+};
+
+/* A set of operations in flight; finished ones are pruned as it grows. */
+struct df_flights {
+	struct df_flight *v;
+	uint32_t nr, cap;
+	uint32_t prune_at;
+};
+
+static inline int df_flight_done(const struct df_flight *f)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE of done in dfk_finish() (kernels/daemon.inl): whoever sees the
+	 * operation done also sees its results.
+	 */
+	return __atomic_load_n(f->done, __ATOMIC_ACQUIRE) >= f->value;
+}
+
+int df_flights_add(struct df_flights *s, const struct df_flight *f);
+int df_flights_join(struct df_flights *s, const struct df_flights *from);
+void df_flights_prune(struct df_flights *s);
+void df_flights_free(struct df_flights *s);
+/* 1 when all are done. */
+int df_flights_done(const struct df_flights *s);
+
+/* ---- collectives ------------------------------------------------------------------------------------ */
+
+/* What makes two calls the same collective (design section 4.2); hashed as bytes, so no padding. */
+struct df_sig {
+	uint64_t count;
+	uint32_t kind, type, redop;
+	int32_t root;		/* root or peer; -1 none */
+};
+
+/* One end of a connector of a collective. */
+struct df_cend {
+	struct df_kconn *k;
+	struct df_conn *conn;
+	struct df_peer *peer;	/* owned by the communicator */
+	const struct df_tl_ops *tl;
+	uint64_t key;
+	uint32_t nr_slots, slot_bytes;
+	uint8_t owner;
+};
+
+struct df_coll {
+	struct df_kcoll k;
+	struct df_sig sig;
+	UT_hash_handle hh;
+	struct df_comm *comm;
+	struct df_dev *dev;
+	struct df_list node;	/* dev->colls */
+	struct df_list waiting;	/* dev->connecting */
+	struct df_program *prog;
+	uint64_t key;		/* hash of communicator and signature: what connectors are named by */
+	uint64_t base;		/* of the completion word when the collective was registered */
+	uint64_t issued;	/* instances */
+	uint64_t retired;	/* instances whose completion the host has taken note of */
+	struct df_kinst *oldest, *newest, *unretired;
+	struct df_cend *ends;
+	uint32_t nr_ends, nr_open;
+	uint64_t in_bytes, out_bytes;
+};
+
+/* ---- devices ----------------------------------------------------------------------------------------- */
+
+/* Submissions that found their ring full, in order. */
+struct df_overflow {
+	struct df_sqe *v;
+	uint32_t head, nr, cap;
+};
+
+struct df_dev {
+	int index;
+	int used;		/* some communicator lives here */
+	struct df_mutex lock;
+	struct df_kdaemon d;
+	struct df_kblock *blocks;
+	struct df_overflow *overflow; /* one a block */
+	uint32_t nr_overflow;	/* blocks with entries in theirs; read without the lock */
+	struct df_list streams;	/* struct df_stream */
+	struct df_list events;	/* struct df_event */
+	struct df_list colls;
+	struct df_list connecting; /* collectives with ends that are not connected */
+	uint32_t nr_connecting;	/* read without the lock */
+	uint64_t issued, retired; /* operations; written under the lock, read without */
+	uint64_t launches, quits;
+	struct df_list frees;	/* struct df_free: memory whose release was deferred */
+	struct df_list held;	/* struct df_unit: launches under the nccl rules */
+	uint32_t nr_held, slots_used;
+	uint64_t released, reordered; /* counters for DFSHIM_STATS */
+};
+
+/* A stream that has carried a collective; hangs on df_stream_info.user. */
+struct df_stream {
+	struct df_list node;
+	struct df_dev *dev;
+	struct df_stream_info info;
+	struct df_flights pending; /* what the stream must not run ahead of, and does not wait for yet */
+	uint64_t *ready;	/* the word that the stream writes when it has got somewhere */
+	uint64_t ready_seq;	/* its last value */
+};
+
+/* An event recorded behind operations in flight; hangs on df_event_info.user. */
+struct df_event {
+	struct df_list node;
+	struct df_dev *dev;
+	struct df_flights pending;
+	uint64_t record;	/* serial of the last record */
+};
+
+/* ---- communicators ------------------------------------------------------------------------------------ */
+
+struct df_comm {
+	struct df_list node;	/* rt.comms */
+	struct df_dev *dev;
+	struct df_comm_config config;
+	struct df_ctl_comm *ctl;
+	const struct df_member *members;
+	int nranks, rank;
+	uint64_t hash;
+	uint32_t stop;		/* ends blocking calls */
+	uint32_t state;		/* enum df_comm_state */
+	int error;
+	uint32_t trace;		/* number in the trace's table */
+	uint32_t blocks;
+	uint32_t splits;	/* children made of it */
+	uint64_t issued, retired; /* operations; under dev->lock, read without */
+	uint64_t index;		/* issue index of the next operation */
+	struct df_coll *colls;	/* uthash by sig */
+	struct df_coll *last;	/* the one looked up last */
+	struct df_peer **peers;	/* by rank; NULL until needed */
+	const struct df_tl_ops **tls;
+	struct df_flights pending; /* for the implicit order of one communicator over streams */
+	uint64_t stream;	/* id of the stream that carries all of them; 0 several */
+	uint32_t graphs;	/* captured operations that may be replayed */
+	uint64_t peer_left;	/* when a member's process ended in order; 0 none */
+	uint32_t connected;	/* nccl rules: the host-blocking set-up has been done */
+	struct df_unit *unit;	/* nccl rules: the last launch, NULL when it has finished */
+};
+
+/* ---- the process ---------------------------------------------------------------------------------------- */
+
+struct df_rt {
+	int started;		/* 0 no, 1 yes, -errno */
+	char reason[256];
+	const struct df_hostcuda_api *cu;
+	struct df_member self;
+	int nr_devs;
+	struct df_dev *devs;
+	struct df_mutex lock;	/* comms */
+	struct df_list comms;
+	int rules;		/* DF_RULES_* */
+	int strict;		/* stream order */
+	int nr_cores;
+	uint32_t blocked;	/* host threads inside a blocking call of ours */
+	uint64_t sqe_ns, cqe_ns; /* median cost of a submission and of a completion; see DFSHIM_STATS */
+	uint32_t slots;		/* of a connector */
+	uint32_t slot_bytes;
+};
+
+extern struct df_rt df_rt;
+
+/* ---- between the files of runtime/ ------------------------------------------------------------------------ */
+
+/* daemon.c: blocks and rings of a device. */
+int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks);
+void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e);	/* dev->lock */
+void df_sq_flush(struct df_dev *dev);		/* moves overflow into rings; dev->lock */
+void df_sq_drop(struct df_dev *dev);		/* forgets overflow of aborted ones; dev->lock */
+void df_dev_retire(struct df_dev *dev);		/* takes note of completions; dev->lock */
+int df_dev_cq_pending(const struct df_dev *dev);
+
+/* engine.c: who executes the blocks. */
+void df_engine_start(void);
+void df_engine_submitted(void);			/* after a submission: makes sure somebody works */
+int df_engine_pass(const struct df_dev *first);	/* one look at all blocks; 1 if something moved */
+/* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
+void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
+/* Returns when no thread executes an aborted collective of the device any more. */
+void df_engine_purge(struct df_dev *dev);
+uint64_t df_engine_launches(void);		/* resumed after a quit */
+uint64_t df_engine_progress(void);		/* a number that changes when anything moves */
+
+/* coll.c: the registry. All under dev->lock. */
+int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out);
+struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits);
+void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
+void df_coll_retire(struct df_coll *coll);
+void df_coll_abort(struct df_coll *coll);	/* marks it; see df_engine_purge() */
+void df_coll_destroy(struct df_coll *coll);
+
+/* connector.c */
+int df_coll_connect(struct df_coll *coll);	/* at registration; dev->lock */
+void df_dev_connect(struct df_dev *dev);	/* tries again what is missing; dev->lock */
+void df_coll_disconnect(struct df_coll *coll);
+void df_conn_reap(void);			/* closes what a peer still used when we left */
+
+/* stream.c: what the streams know; the hooks. */
+extern const struct df_stream_hooks df_stream_hooks;
+struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info *info); /* dev->lock */
+void df_stream_forget_comm(struct df_comm *comm);
+void df_dev_frees(struct df_dev *dev);		/* frees what is not in use any more */
+
+/* rules.c: NCCL's rules. A unit is what NCCL launches as one kernel: a group's part on one communicator. */
+int df_rules_connect(const struct df_op *ops, size_t nr_ops);	/* blocks */
+/* Adds an operation to its communicator's open unit; it starts when gate is 1. dev->lock */
+int df_rules_hold(struct df_comm *comm, struct df_kinst *inst, const struct df_kwait *ready,
+		  const struct df_flight *f);
+void df_rules_close(struct df_comm *comm);	/* the group is complete; dev->lock */
+void df_rules_progress(struct df_dev *dev);	/* dev->lock */
+void df_rules_drop(struct df_comm *comm);	/* dev->lock */
+
+/* submit.c */
+int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t ready_value,
+		     const uint64_t **done, uint64_t *done_value);
+
+/* watchdog.c */
+void df_watchdog_start(void);
+void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
+
+/* comm.c */
+void df_comm_end(struct df_comm *comm, int error, int why);	/* abort with a reason */
+void df_comm_death(uint64_t proc, int in_order);
+
+/* stats.c */
+void df_stats_write(void);
+
+/* bell.c */
+void df_bell_sleep(struct df_bell *bell, uint32_t seen, int64_t timeout_ns);
+uint32_t df_bell_arm(struct df_bell *bell);
+void df_bell_disarm(struct df_bell *bell);
+void df_bell_ring(struct df_bell *bell);
+
+/* words.c: completion words that outlive their users. */
+uint64_t *df_word_get(void);
+void df_word_put(uint64_t *word);
+
+/* Blocking host calls, for trace and watchdog: enter returns the serial that exit takes. */
+uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail);
+void df_call_exit(uint64_t serial, uint32_t call, int device, uint64_t result);
+
+#endif

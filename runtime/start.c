@@ -1,0 +1,194 @@
+/*
+ * The start of the runtime in a process: which backend, how many devices, which settings. Done once, at the
+ * first NCCL call that needs it; threads are started when the first communicator is ready.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "runtime/device/device.h"
+#include "runtime/rt.h"
+#include "runtime/sched.h"
+#include "trace/writer.h"
+
+struct df_rt df_rt = { .lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
+		       .comms = DF_LIST_INIT(df_rt.comms) };
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct df_ctl_events ctl_events = { df_watchdog_message, df_comm_death };
+
+static int env_int(const char *name, int none)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? atoi(v) : none;
+}
+
+static int cores(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 1;
+	return DF_MAX(CPU_COUNT(&set), 1);
+}
+
+static int start(void)
+{
+	const struct df_env *env = df_env();
+	struct df_trace_config trace = {
+		.dir = env->trace,
+		.mb = env->trace_mb,
+		.rank = env_int("RANK", env_int("OMPI_COMM_WORLD_RANK", -1)),
+		.world = env_int("WORLD_SIZE", env_int("OMPI_COMM_WORLD_SIZE", 0)),
+		.rules = (uint32_t)env->rules,
+		.mode = (uint32_t)env->mode,
+		.slots = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_slots : 0,
+		.queues = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_queues : 0,
+	};
+	uint32_t blocks;
+	int i, ret;
+
+	if (env->strict && env->nr_errors) {
+		snprintf(df_rt.reason, sizeof(df_rt.reason),
+			 "%d variables have values that can't be used", env->nr_errors);
+		return -EINVAL;
+	}
+	df_rt.cu = df_device_open(df_rt.reason, sizeof(df_rt.reason));
+	if (!df_rt.cu)
+		return -EOPNOTSUPP;
+	df_rt.nr_cores = cores();
+	df_rt.rules = env->rules;
+	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
+	df_rt.slots = env->slots == DF_AUTO ? 4 : (uint32_t)env->slots;
+	df_rt.slot_bytes = (env->slot_kb == DF_AUTO ? 128 : (uint32_t)env->slot_kb) * 1024;
+	/* One block per rank uses one core; more pay only where there are cores for them. */
+	blocks = env->blocks == DF_AUTO ? 1 : (uint32_t)env->blocks;
+	df_rt.nr_devs = df_rt.cu->device_count();
+	df_rt.devs = calloc((size_t)DF_MAX(df_rt.nr_devs, 1), sizeof(*df_rt.devs));
+	if (!df_rt.devs)
+		return -ENOMEM;
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		ret = df_dev_init(&df_rt.devs[i], i, blocks);
+		if (ret) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason), "no memory for the daemon");
+			return ret;
+		}
+		df_policy_init(&df_rt.devs[i].d.policy, env, 1);
+	}
+	ret = df_trace_open(&trace);
+	if (ret)
+		df_warn("DFSHIM_TRACE=%s: %s; nothing will be recorded", env->trace ? env->trace : "",
+			strerror(-ret));
+	ret = df_ctl_self(&df_rt.self);
+	if (ret) {
+		snprintf(df_rt.reason, sizeof(df_rt.reason), "control plane: %s", strerror(-ret));
+		return ret;
+	}
+	df_ctl_set_events(&ctl_events);
+	df_rt.cu->set_hooks(&df_stream_hooks);
+	return 0;
+}
+
+int df_start(void)
+{
+	int ret;
+
+	/* ACQUIRE pairs with the RELEASE below: who sees it started sees the devices. */
+	ret = __atomic_load_n(&df_rt.started, __ATOMIC_ACQUIRE);
+	if (df_likely(ret))
+		return ret > 0 ? 0 : ret;
+	pthread_mutex_lock(&start_lock);
+	ret = df_rt.started;
+	if (!ret) {
+		ret = start();
+		ret = ret ? ret : 1;
+		/* RELEASE pairs with the ACQUIRE above. */
+		__atomic_store_n(&df_rt.started, ret, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&start_lock);
+	return ret > 0 ? 0 : ret;
+}
+
+const char *df_start_reason(void)
+{
+	return df_rt.reason;
+}
+
+void df_stop(void)
+{
+	if (__atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) != 1)
+		return;
+	df_stats_write();
+	df_trace(DF_REC_PROC_EXIT, -1, 0, -1, 0, 0, 0, 0, 0);
+	df_trace_close();
+	df_ctl_goodbye();
+}
+
+int df_on_host(void)
+{
+	return 1;
+}
+
+int df_device_get(void)
+{
+	return df_rt.cu->get_device();
+}
+
+int df_device_set(int device)
+{
+	return df_rt.cu->set_device(device);
+}
+
+int df_device_count(void)
+{
+	return df_rt.nr_devs;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------ */
+
+int df_mem_alloc(size_t bytes, void **out)
+{
+	return df_rt.cu->mem_alloc(df_rt.cu->get_device(), bytes, out);
+}
+
+int df_mem_free(void *ptr)
+{
+	struct df_mem_info info;
+
+	if (!ptr)
+		return 0;
+	if (df_rt.cu->mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN)
+		return -EINVAL;
+	/* As cudaFree: deferred while operations are in flight. */
+	if (df_stream_hooks.free(ptr, &info))
+		return 0;
+	return df_rt.cu->mem_free(ptr);
+}
+
+int df_mem_known(const void *ptr)
+{
+	struct df_mem_info info;
+
+	return df_rt.cu->mem_info(ptr, &info) == 0 && info.kind != DF_MEM_UNKNOWN;
+}
+
+/* ---- blocking calls ---------------------------------------------------------------------------------------- */
+
+uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail)
+{
+	uint64_t serial = df_trace_serial();
+
+	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail, 0);
+	return serial;
+}
+
+void df_call_exit(uint64_t serial, uint32_t call, int device, uint64_t result)
+{
+	df_trace(DF_REC_CALL_EXIT, device, 0, -1, serial, call, result, 0, 0);
+	__atomic_sub_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,520 @@
+/*
+ * What the user's streams and events know of operations in flight, and the hooks by which CUDA calls meet them
+ * (design section 8). Late waits: a stream is made to wait for an operation only when something that
+ * could tell the difference is put on it. An event recorded behind operations stays virtual: it is recorded
+ * natively at the stream's position and carries the set of operations; whoever waits for it inherits the set.
+ *
+ * All state hangs on df_stream_info.user and df_event_info.user and is guarded by the device's lock.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/rt.h"
+#include "trace/writer.h"
+
+struct df_free {
+	struct df_list node;
+	void *ptr;
+	struct df_flights pending;
+};
+
+static struct df_dev *dev_of(int device)
+{
+	if (device < 0 || device >= df_rt.nr_devs || !__atomic_load_n(&df_rt.devs[device].used,
+								     __ATOMIC_RELAXED))
+		return NULL;
+	return &df_rt.devs[device];
+}
+
+struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info *info)
+{
+	struct df_stream *s = *info->user;
+
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->ready = df_word_get();
+	if (!s->ready) {
+		free(s);
+		return NULL;
+	}
+	/* ours alone now */
+	s->ready_seq = __atomic_load_n(s->ready, __ATOMIC_RELAXED);
+	s->dev = dev;
+	s->info = *info;
+	df_list_add_tail(&dev->streams, &s->node);
+	/*
+	 * RELEASE pairs with the ACQUIRE in stream_of(): hooks look at the word without the lock to see
+	 * whether the stream concerns us at all.
+	 */
+	__atomic_store_n((struct df_stream **)info->user, s, __ATOMIC_RELEASE);
+	return s;
+}
+
+static struct df_stream *stream_of(const struct df_stream_info *info)
+{
+	/* ACQUIRE pairs with the RELEASE in df_stream_get(): the stream is filled. */
+	return info->user ? __atomic_load_n((struct df_stream **)info->user, __ATOMIC_ACQUIRE) : NULL;
+}
+
+static struct df_event *event_of(const struct df_event_info *info)
+{
+	/* ACQUIRE pairs with the RELEASE in event_get(): the event is filled. */
+	return info->user ? __atomic_load_n((struct df_event **)info->user, __ATOMIC_ACQUIRE) : NULL;
+}
+
+/* ---- waits of the host -------------------------------------------------------------------------------------- */
+
+/* The wait that this thread is in: opened by a hook, closed by sync_done when CUDA's own part is over too. */
+static __thread struct {
+	uint64_t serial;
+	uint32_t call;
+} waiting;
+
+static void sync_enter(uint32_t call, int device, uint64_t object)
+{
+	waiting.call = call;
+	waiting.serial = df_call_enter(call, device, object, 0);
+}
+
+static void hook_sync_done(int device)
+{
+	if (!waiting.serial)
+		return;
+	df_call_exit(waiting.serial, waiting.call, device, 0);
+	waiting.serial = 0;
+}
+
+/* ---- fences --------------------------------------------------------------------------------------------------- */
+
+/*
+ * Makes the stream wait for everything it must not run ahead of. The set is taken out under the lock and the
+ * waits are enqueued without it, because enqueueing may block on a full stream.
+ */
+static void fence(struct df_stream *s)
+{
+	struct df_flights set;
+	uint32_t i, j;
+
+	df_mutex_lock(&s->dev->lock);
+	df_flights_prune(&s->pending);
+	set = s->pending;
+	memset(&s->pending, 0, sizeof(s->pending));
+	df_mutex_unlock(&s->dev->lock);
+	for (i = 0; i < set.nr; i++) {
+		/* Instances of one collective finish in order: the last one stands for all. */
+		for (j = i + 1; j < set.nr; j++)
+			if (set.v[j].done == set.v[i].done && set.v[j].value >= set.v[i].value)
+				break;
+		df_trace(DF_REC_STREAM_FENCE, s->dev->index, 0, -1, set.v[i].op, 0, 0, s->info.id,
+			 0);
+		if (j == set.nr)
+			df_rt.cu->stream_wait(s->info.stream, set.v[i].done, set.v[i].value);
+	}
+	free(set.v);
+}
+
+/* The legacy default stream waits for all blocking streams, so they must hold their waits before it does. */
+static void fence_blocking(struct df_dev *dev)
+{
+	struct df_stream *s, *found;
+
+	do {
+		found = NULL;
+		df_mutex_lock(&dev->lock);
+		df_list_each(s, &dev->streams, node) {
+			df_flights_prune(&s->pending);
+			if (s->info.blocking && s->pending.nr) {
+				found = s;
+				break;
+			}
+		}
+		df_mutex_unlock(&dev->lock);
+		if (found)
+			fence(found);
+	} while (found);
+}
+
+static void hook_before_work(const struct df_stream_info *info, enum df_work kind)
+{
+	struct df_stream *s = stream_of(info);
+	struct df_dev *dev = dev_of(info->device);
+
+	if (!dev)
+		return;
+	if (s && !info->capturing)
+		fence(s);
+	if (info->legacy)
+		fence_blocking(dev);
+	if (s)
+		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
+			 (uint64_t)info->device, info->id, 0);
+}
+
+/* ---- events --------------------------------------------------------------------------------------------------- */
+
+static struct df_event *event_get(struct df_dev *dev, const struct df_event_info *info)
+{
+	struct df_event *e = *info->user;
+
+	if (e)
+		return e;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return NULL;
+	e->dev = dev;
+	df_list_add_tail(&dev->events, &e->node);
+	/* RELEASE pairs with the ACQUIRE in event_of(). */
+	__atomic_store_n((struct df_event **)info->user, e, __ATOMIC_RELEASE);
+	return e;
+}
+
+static int hook_event_record(const struct df_event_info *info, const struct df_stream_info *si)
+{
+	struct df_stream *s = stream_of(si);
+	struct df_event *e = event_of(info);
+	struct df_dev *dev = dev_of(si->device);
+	int ret = 0, fenced = 0;
+
+	if (!dev || si->capturing || (!s && !e))
+		return 0;
+	if (s && (info->timing || info->ipc)) {
+		/* Its time, or its meaning elsewhere, is that of the real end: order it strictly. */
+		fence(s);
+		fenced = 1;
+	}
+	df_mutex_lock(&dev->lock);
+	if (s)
+		df_flights_prune(&s->pending);
+	if (s && s->pending.nr && !fenced) {
+		e = event_get(dev, info);
+		if (e) {
+			e->pending.nr = 0;
+			ret = df_flights_join(&e->pending, &s->pending);
+		}
+		if (!e || ret)
+			fenced = -1;
+	} else if (e) {
+		e->pending.nr = 0;
+	}
+	df_mutex_unlock(&dev->lock);
+	if (fenced < 0)
+		fence(s); /* no memory to remember the set: strict order is always right */
+	df_trace(DF_REC_EVENT_RECORD, si->device, 0, -1, 0, info->id, df_trace_serial(), si->id, 0);
+	return 0;
+}
+
+static void hook_event_wait(const struct df_stream_info *si, const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+	struct df_dev *dev = dev_of(si->device);
+	struct df_flights set = { 0 };
+	struct df_stream *s;
+	int ret = 0;
+
+	if (!e)
+		return;
+	df_mutex_lock(&e->dev->lock);
+	df_flights_prune(&e->pending);
+	ret = df_flights_join(&set, &e->pending);
+	df_mutex_unlock(&e->dev->lock);
+	if (dev && !ret) {
+		df_mutex_lock(&dev->lock);
+		s = df_stream_get(dev, si);
+		ret = s ? df_flights_join(&s->pending, &set) : -ENOMEM;
+		df_mutex_unlock(&dev->lock);
+	}
+	if (!dev || ret) {
+		/* A device without our streams, or no memory: wait for them at once. */
+		uint32_t i;
+
+		for (i = 0; i < set.nr; i++)
+			df_rt.cu->stream_wait(si->stream, set.v[i].done, set.v[i].value);
+	}
+	df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, e->record, si->id, 0);
+	df_flights_free(&set);
+}
+
+static int flights_ready(void *arg)
+{
+	return df_flights_done(arg);
+}
+
+/* Waits for a copy of a set, with the daemon's help; the lock is not held. */
+static void wait_for(struct df_dev *dev, const struct df_flights *from)
+{
+	struct df_flights set = { 0 };
+	int ret;
+
+	df_mutex_lock(&dev->lock);
+	ret = df_flights_join(&set, from);
+	df_mutex_unlock(&dev->lock);
+	if (!ret)
+		df_engine_wait(dev, flights_ready, &set);
+	df_flights_free(&set);
+}
+
+static int hook_event_query(const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+	int ready;
+
+	if (!e)
+		return 0;
+	df_mutex_lock(&e->dev->lock);
+	ready = df_flights_done(&e->pending);
+	df_mutex_unlock(&e->dev->lock);
+	if (ready)
+		return 0;
+	df_engine_pass(e->dev);
+	return 1;
+}
+
+static void hook_event_sync(const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+
+	if (!dev_of(info->device))
+		return;
+	sync_enter(DF_CALL_EVENT_SYNC, info->device, info->id);
+	if (e)
+		wait_for(e->dev, &e->pending);
+}
+
+static void hook_event_destroy(const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+
+	if (!e)
+		return;
+	df_mutex_lock(&e->dev->lock);
+	df_list_del(&e->node);
+	df_mutex_unlock(&e->dev->lock);
+	df_flights_free(&e->pending);
+	free(e);
+	*info->user = NULL;
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------------- */
+
+/* Everything of ours that the stream does not wait for itself; the rest is CUDA's to wait for. */
+static int stream_ready(void *arg)
+{
+	struct df_stream *s = arg;
+	int ready;
+
+	df_mutex_lock(&s->dev->lock);
+	ready = df_flights_done(&s->pending);
+	if (ready)
+		s->pending.nr = 0;
+	df_mutex_unlock(&s->dev->lock);
+	return ready;
+}
+
+static void hook_stream_sync(const struct df_stream_info *info)
+{
+	struct df_stream *s = stream_of(info);
+	struct df_dev *dev = dev_of(info->device);
+
+	if (!dev || (!s && !info->legacy))
+		return;
+	sync_enter(DF_CALL_STREAM_SYNC, info->device, info->id);
+	if (info->legacy)
+		fence_blocking(dev);
+	if (s)
+		df_engine_wait(dev, stream_ready, s);
+}
+
+static int hook_stream_query(const struct df_stream_info *info)
+{
+	struct df_stream *s = stream_of(info);
+	int ready;
+
+	if (!s)
+		return 0;
+	df_engine_pass(s->dev);
+	df_mutex_lock(&s->dev->lock);
+	ready = df_flights_done(&s->pending);
+	df_mutex_unlock(&s->dev->lock);
+	return !ready;
+}
+
+static void hook_stream_create(const struct df_stream_info *info)
+{
+	df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
+		 (uint64_t)info->device |
+			 (uint64_t)(info->blocking | info->legacy << 1 | info->per_thread << 2) << 32,
+		 (uint64_t)(int64_t)info->priority, 0);
+}
+
+static void hook_stream_destroy(const struct df_stream_info *info)
+{
+	struct df_stream *s = stream_of(info);
+
+	if (!s)
+		return;
+	fence(s);
+	df_mutex_lock(&s->dev->lock);
+	df_list_del(&s->node);
+	df_mutex_unlock(&s->dev->lock);
+	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
+	/* Its ready word stays out of use: the stream may still have to write it. */
+	free(s->pending.v);
+	free(s);
+	*info->user = NULL;
+}
+
+/* ---- the whole device ------------------------------------------------------------------------------------------ */
+
+/* All operations in flight on a device. dev->lock held. */
+static int device_flights(struct df_dev *dev, struct df_flights *set)
+{
+	struct df_coll *coll;
+	int ret = 0;
+
+	df_list_each(coll, &dev->colls, node) {
+		struct df_flight f = { 0 };
+
+		if (!coll->issued)
+			continue;
+		f.done = coll->k.done;
+		f.value = coll->base + coll->issued;
+		f.coll = coll;
+		if (!df_flight_done(&f))
+			ret |= df_flights_add(set, &f);
+	}
+	return ret;
+}
+
+static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
+{
+	static const uint32_t calls[DF_SYNC_NR] = {
+		[DF_SYNC_DEVICE] = DF_CALL_DEVICE_SYNC,
+		[DF_SYNC_FREE] = DF_CALL_FREE,
+		[DF_SYNC_HOST_ALLOC] = DF_CALL_HOST_ALLOC,
+		[DF_SYNC_HOST_REGISTER] = DF_CALL_HOST_REGISTER,
+		[DF_SYNC_MEMCPY] = DF_CALL_MEMCPY,
+		[DF_SYNC_RESET] = DF_CALL_DEVICE_RESET,
+	};
+	struct df_dev *dev = dev_of(device);
+	struct df_flights set = { 0 };
+	int implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET && kind != DF_SYNC_MEMCPY;
+
+	if (!dev)
+		return 0;
+	/*
+	 * Implicit synchronisation was never promised: the host backend's memory calls need no idle device.
+	 * Under NCCL's rules they wait, as the driver does.
+	 */
+	if (implicit && df_rt.rules != DF_RULES_NCCL)
+		return 1;
+	if (kind == DF_SYNC_MEMCPY) {
+		fence_blocking(dev);
+		sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr);
+		return 0;
+	}
+	df_mutex_lock(&dev->lock);
+	device_flights(dev, &set);
+	df_mutex_unlock(&dev->lock);
+	sync_enter(calls[kind], device, (uintptr_t)ptr);
+	df_engine_wait(dev, flights_ready, &set);
+	df_flights_free(&set);
+	return 0;
+}
+
+static int hook_free(void *ptr, const struct df_mem_info *info)
+{
+	struct df_dev *dev;
+	struct df_free *f;
+	int ret;
+
+	if (!info || df_rt.rules == DF_RULES_NCCL)
+		return 0;
+	dev = dev_of(info->device);
+	if (!dev)
+		return 0;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return 0;
+	f->ptr = ptr;
+	df_mutex_lock(&dev->lock);
+	ret = device_flights(dev, &f->pending);
+	if (ret || !f->pending.nr) {
+		df_mutex_unlock(&dev->lock);
+		df_flights_free(&f->pending);
+		free(f);
+		return 0;
+	}
+	df_list_add_tail(&dev->frees, &f->node);
+	df_mutex_unlock(&dev->lock);
+	df_trace(DF_REC_MEM_FREE, info->device, 0, -1, 0, (uintptr_t)ptr, 1, (uint64_t)info->device, 0);
+	return 1;
+}
+
+void df_dev_frees(struct df_dev *dev)
+{
+	struct df_free *f, *found;
+
+	do {
+		found = NULL;
+		df_mutex_lock(&dev->lock);
+		df_list_each(f, &dev->frees, node)
+			if (df_flights_done(&f->pending)) {
+				found = f;
+				df_list_del(&f->node);
+				break;
+			}
+		df_mutex_unlock(&dev->lock);
+		if (found) {
+			df_rt.cu->mem_free(found->ptr);
+			df_flights_free(&found->pending);
+			free(found);
+		}
+	} while (found);
+}
+
+static int hook_help(void)
+{
+	return df_engine_pass(NULL);
+}
+
+static void forget(struct df_flights *s, const struct df_comm *comm)
+{
+	uint32_t i, n = 0;
+
+	(void)comm;
+	/* All operations of the communicator are done or ended by now: pruning drops them. */
+	for (i = 0; i < s->nr; i++)
+		if (!df_flight_done(&s->v[i]))
+			s->v[n++] = s->v[i];
+	s->nr = n;
+}
+
+void df_stream_forget_comm(struct df_comm *comm)
+{
+	struct df_stream *s;
+	struct df_event *e;
+
+	df_list_each(s, &comm->dev->streams, node)
+		forget(&s->pending, comm);
+	df_list_each(e, &comm->dev->events, node)
+		forget(&e->pending, comm);
+}
+
+const struct df_stream_hooks df_stream_hooks = {
+	.before_work = hook_before_work,
+	.event_record = hook_event_record,
+	.event_wait = hook_event_wait,
+	.event_query = hook_event_query,
+	.event_sync = hook_event_sync,
+	.event_destroy = hook_event_destroy,
+	.stream_create = hook_stream_create,
+	.stream_sync = hook_stream_sync,
+	.stream_query = hook_stream_query,
+	.stream_destroy = hook_stream_destroy,
+	.device_sync = hook_device_sync,
+	.free = hook_free,
+	.help = hook_help,
+	.sync_done = hook_sync_done,
+};

@@ -1,0 +1,465 @@
+/*
+ * From a call to the daemon: the operations of one group become instances of their collectives. The order of
+ * everything here decides what may run when (design section 8):
+ *
+ *   - an operation waits for what its stream has been given before it, unless that is nothing but
+ *     operations in flight: of those it waits only for the ones whose buffers overlap its own;
+ *   - the same between the operations of one communicator on different streams;
+ *   - the stream is not made to wait for the operation now, but when something else is put on it
+ *     (runtime/stream.c). Under strict order, NCCL's rules and on the legacy stream it waits at once.
+ *
+ * Nothing here waits for a peer.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "runtime/rt.h"
+#include "trace/writer.h"
+
+#define NR_STACK 16
+
+struct prep {
+	struct df_stream_info si;
+	struct df_sig sig;
+	int in_place;
+};
+
+/* ---- what an operation is ------------------------------------------------------------------------------- */
+
+/* Data that is only moved matches by width, point-to-point by bytes, as in NCCL. */
+static void sig_of(const struct df_op *op, struct df_sig *sig)
+{
+	static const uint32_t by_width[9] = { [1] = DF_INT8, [2] = DF_FLOAT16, [4] = DF_INT32,
+					      [8] = DF_INT64 };
+	uint32_t eb = df_type_bytes(op->type);
+
+	memset(sig, 0, sizeof(*sig));
+	sig->kind = op->kind;
+	sig->root = -1;
+	sig->count = op->count;
+	switch (op->kind) {
+	case DF_COLL_ALLREDUCE:
+	case DF_COLL_REDUCESCATTER:
+	case DF_COLL_REDUCE:
+		sig->type = op->type;
+		sig->redop = op->redop;
+		break;
+	case DF_COLL_SEND:
+	case DF_COLL_RECV:
+	case DF_COLL_SENDRECV_SELF:
+		sig->type = DF_INT8;
+		sig->count = op->count * eb;
+		break;
+	default:
+		sig->type = by_width[eb];
+	}
+	if (op->kind == DF_COLL_BROADCAST || op->kind == DF_COLL_REDUCE ||
+	    op->kind == DF_COLL_GATHER || op->kind == DF_COLL_SCATTER ||
+	    op->kind == DF_COLL_SEND || op->kind == DF_COLL_RECV)
+		sig->root = op->root;
+}
+
+/* The bytes an operation reads and writes on this rank. */
+static void ranges(const struct df_op *op, struct df_flight *f)
+{
+	uint64_t one = op->count * df_type_bytes(op->type);
+	uint64_t all = one * (uint64_t)op->comm->nranks, in = one, out = one;
+	int root = op->comm->rank == op->root;
+
+	switch (op->kind) {
+	case DF_COLL_BROADCAST:
+		in = root ? one : 0;
+		break;
+	case DF_COLL_REDUCE:
+		out = root ? one : 0;
+		break;
+	case DF_COLL_ALLGATHER:
+		out = all;
+		break;
+	case DF_COLL_REDUCESCATTER:
+		in = all;
+		break;
+	case DF_COLL_ALLTOALL:
+		in = out = all;
+		break;
+	case DF_COLL_GATHER:
+		out = root ? all : 0;
+		break;
+	case DF_COLL_SCATTER:
+		in = root ? all : 0;
+		break;
+	case DF_COLL_SEND:
+		out = 0;
+		break;
+	case DF_COLL_RECV:
+		in = 0;
+		break;
+	default:
+		break;
+	}
+	f->in = (uintptr_t)op->send;
+	f->in_end = f->in + in;
+	f->out = (uintptr_t)op->recv;
+	f->out_end = f->out + out;
+}
+
+static int touch(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+{
+	return a < b_end && b < a_end;
+}
+
+static int overlap(const struct df_flight *a, const struct df_flight *b)
+{
+	return touch(a->in, a->in_end, b->out, b->out_end) ||
+	       touch(a->out, a->out_end, b->in, b->in_end) ||
+	       touch(a->out, a->out_end, b->out, b->out_end);
+}
+
+/* DFSHIM_HOST_FAULT=kill:rank=R,op=N: ends the process at the N-th operation of a rank. */
+static void fault(const struct df_comm *comm)
+{
+	static int parsed, rank = -1;
+	static unsigned long at;
+
+	if (!__atomic_load_n(&parsed, __ATOMIC_ACQUIRE)) { /* pairs with the RELEASE below: rank, at set */
+		const char *f = df_env()->host_fault;
+		int r;
+		unsigned long n;
+
+		if (f && sscanf(f, "kill:rank=%d,op=%lu", &r, &n) == 2) {
+			at = n;
+			rank = r;
+		} else if (f) {
+			df_warn("DFSHIM_HOST_FAULT=%s: can't be used; known is kill:rank=R,op=N", f);
+		}
+		/* RELEASE pairs with the ACQUIRE above: rank and at are seen set. */
+		__atomic_store_n(&parsed, 1, __ATOMIC_RELEASE);
+	}
+	if (rank >= 0 && comm->rank == rank && comm->index == at)
+		kill(getpid(), SIGKILL);
+}
+
+/* ---- first pass: can all of them be taken? ---------------------------------------------------------------- */
+
+static int stream_of(const struct df_op *op, struct df_stream_info *si)
+{
+	int dev = op->comm->dev->index, cur, ret;
+
+	/* The default streams are those of the communicator's device, as in NCCL. */
+	if ((uintptr_t)op->stream > 2)
+		return df_rt.cu->stream_info(op->stream, si);
+	cur = df_rt.cu->get_device();
+	if (cur == dev)
+		return df_rt.cu->stream_info(op->stream, si);
+	df_rt.cu->set_device(dev);
+	ret = df_rt.cu->stream_info(op->stream, si);
+	df_rt.cu->set_device(cur);
+	return ret;
+}
+
+static int prepare(const struct df_op *op, struct prep *p)
+{
+	struct df_comm *comm = op->comm;
+	int ret = df_comm_error(comm);
+
+	if (ret)
+		return ret;
+	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
+		return -ECANCELED;
+	ret = stream_of(op, &p->si);
+	if (ret)
+		return ret;
+	if (p->si.device != comm->dev->index)
+		return -EINVAL;
+	sig_of(op, &p->sig);
+	p->in_place = op->send == op->recv;
+	return 0;
+}
+
+/* ---- second pass ----------------------------------------------------------------------------------------------- */
+
+/* The earlier operations that this one must wait for. */
+static uint32_t conflicts(const struct df_flights *s, const struct df_flight *f,
+			  const struct df_coll *coll, struct df_kwait *out, uint32_t max)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < s->nr; i++) {
+		const struct df_flight *e = &s->v[i];
+
+		/* One block runs the instances of its collective in order anyway. */
+		if ((e->coll == coll && coll->k.nr_blocks <= 1) || !overlap(e, f) ||
+		    df_flight_done(e))
+			continue;
+		if (n < max) {
+			out[n].addr = e->done;
+			out[n].value = e->value;
+		}
+		n++;
+	}
+	return n;
+}
+
+static void trace_op(const struct df_op *op, const struct df_coll *coll, uint64_t serial,
+		     uint64_t instance, uint64_t stream)
+{
+	struct df_comm *comm = op->comm;
+	int dev = comm->dev->index;
+
+	df_trace(DF_REC_OP_ISSUE, dev, comm->trace, comm->rank, serial,
+		 (uint64_t)op->kind | (uint64_t)op->type << 8 | (uint64_t)op->redop << 16,
+		 op->count, stream, op->site);
+	df_trace(DF_REC_OP_ARGS, dev, comm->trace, comm->rank, serial, (uintptr_t)op->send,
+		 (uintptr_t)op->recv, (uint32_t)(op->root + 1), op->site);
+	df_trace(DF_REC_OP_MATCH, dev, comm->trace, comm->rank, serial, coll->key, instance,
+		 comm->index, op->site);
+	df_trace_comm_issued(comm->trace);
+}
+
+/* Gives the instance to the blocks. dev->lock. */
+static void launch(struct df_coll *coll, struct df_kinst *inst)
+{
+	struct df_comm *comm = coll->comm;
+	struct df_dev *dev = coll->dev;
+	uint32_t b;
+
+	comm->index++;
+	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->issued, dev->issued + 1, __ATOMIC_RELAXED);
+	for (b = 0; b < coll->prog->nr_blocks; b++) {
+		struct df_sqe e = { &coll->k.ctx[b], inst };
+
+		if (coll->k.ctx[b].nr_inst)
+			df_sq_push(dev, b % dev->d.nr_blocks, &e);
+	}
+	if (!coll->k.nr_blocks) {
+		/* Nothing to be done on this rank. RELEASE as dfk_finish(): pairs with df_flight_done(). */
+		__atomic_store_n(coll->k.done, inst->done_value, __ATOMIC_RELEASE);
+		df_coll_retire(coll);
+	}
+}
+
+/* ready: an extra word to wait for (graph replays), or NULL. dev->lock held. */
+static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *replay,
+		 struct df_flight *f)
+{
+	struct df_comm *comm = op->comm;
+	struct df_dev *dev = comm->dev;
+	struct df_kwait few[NR_STACK], *deps = few, ready = { NULL, 0 };
+	int nccl = df_rt.rules == DF_RULES_NCCL;
+	int strict = df_rt.strict || nccl || p->si.legacy;
+	uint32_t nr, i, max = NR_STACK;
+	struct df_stream *s = NULL;
+	struct df_kinst *inst;
+	struct df_coll *coll;
+	int ret;
+
+	/* Looked at again under the lock: an abort sets it first and then ends what it finds. */
+	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
+		return comm->error ? comm->error : -ECANCELED;
+	fault(comm);
+	ret = df_coll_get(comm, &p->sig, p->in_place, &coll);
+	if (ret)
+		return ret;
+	if (!replay) {
+		s = df_stream_get(dev, &p->si);
+		if (!s)
+			return -ENOMEM;
+	}
+	memset(f, 0, sizeof(*f));
+	ranges(op, f);
+	for (;;) {
+		nr = conflicts(&comm->pending, f, coll, deps, max);
+		if (s && s->info.id != comm->stream)
+			nr += conflicts(&s->pending, f, coll, deps + DF_MIN(nr, max),
+					max - DF_MIN(nr, max));
+		if (nr <= max)
+			break;
+		if (deps != few)
+			free(deps);
+		max = nr;
+		deps = malloc(max * sizeof(*deps));
+		if (!deps)
+			return -ENOMEM;
+	}
+	inst = df_coll_instance(coll, nr + 2);
+	if (!inst) {
+		ret = -ENOMEM;
+		goto out;
+	}
+	f->op = df_trace_serial();
+	f->coll = coll;
+	f->done = coll->k.done;
+	inst->in = op->send ? op->send : op->recv;
+	inst->out = op->recv ? op->recv : (void *)(uintptr_t)op->send;
+	inst->redop_arg = op->redop_arg;
+	inst->redop_ptr = op->redop_ptr;
+	inst->op = f->op;
+	trace_op(op, coll, f->op, coll->issued, p->si.id);
+	for (i = 0; i < nr; i++) {
+		inst->waits[inst->nr_waits++] = deps[i];
+		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op,
+			 deps[i].value, (uintptr_t)deps[i].addr, 0, 0);
+	}
+	if (replay) {
+		ready = *replay;
+	} else if (!df_rt.cu->stream_idle(s->info.stream)) {
+		ret = df_rt.cu->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
+		if (ret)
+			goto out; /* an unused instance is freed with its collective's others */
+		ready.addr = s->ready;
+		ready.value = ++s->ready_seq;
+	}
+	if (ready.addr)
+		inst->waits[inst->nr_waits++] = ready;
+	df_coll_append(coll, inst);
+	f->value = inst->done_value;
+	if (nccl) {
+		inst->waits[inst->nr_waits].addr = &inst->gate;
+		inst->waits[inst->nr_waits++].value = 1;
+		ret = df_rules_hold(comm, inst, &ready, f);
+		if (ret)
+			goto out;
+	}
+	launch(coll, inst);
+	df_flights_add(&comm->pending, f);
+	if (s && strict) {
+		ret = df_rt.cu->stream_wait(s->info.stream, f->done, f->value);
+		df_trace(DF_REC_STREAM_FENCE, dev->index, 0, -1, f->op, 0, 0, s->info.id, 0);
+	} else if (s) {
+		/* The implicit order of a communicator: this stream's end is the end of those too. */
+		if (comm->stream != s->info.id) {
+			if (comm->pending.nr > 1)
+				ret = df_flights_join(&s->pending, &comm->pending);
+			else
+				ret = df_flights_add(&s->pending, f);
+			comm->stream = comm->pending.nr > 1 ? 0 : s->info.id;
+		} else {
+			ret = df_flights_add(&s->pending, f);
+		}
+	}
+out:
+	if (deps != few)
+		free(deps);
+	return ret;
+}
+
+/* ---- captured operations ------------------------------------------------------------------------------------ */
+
+static int replay_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
+			 const uint64_t **done, uint64_t *done_value)
+{
+	return df_submit_replay(arg, ready, ready_value, done, done_value);
+}
+
+static void replay_destroy(void *arg)
+{
+	struct df_op *op = arg;
+
+	__atomic_sub_fetch(&op->comm->graphs, 1, __ATOMIC_RELAXED);
+	free(op);
+}
+
+static const struct df_capture_ops capture_ops = { replay_launch, replay_destroy };
+
+static int capture(const struct df_op *op, const struct prep *p)
+{
+	struct df_op *copy = malloc(sizeof(*copy));
+	int ret;
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *op;
+	ret = df_rt.cu->capture_node(p->si.stream, &capture_ops, copy);
+	if (ret)
+		free(copy);
+	else
+		__atomic_add_fetch(&op->comm->graphs, 1, __ATOMIC_RELAXED);
+	return ret;
+}
+
+int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t ready_value,
+		     const uint64_t **done, uint64_t *done_value)
+{
+	struct df_dev *dev = op->comm->dev;
+	struct df_kwait w = { ready, ready_value };
+	struct prep p;
+	struct df_flight f;
+	int ret = df_comm_error(op->comm);
+
+	if (ret)
+		return ret;
+	memset(&p, 0, sizeof(p));
+	sig_of(op, &p.sig);
+	p.in_place = op->send == op->recv;
+	df_mutex_lock(&dev->lock);
+	ret = issue(op, &p, &w, &f);
+	if (df_rt.rules == DF_RULES_NCCL)
+		df_rules_close(op->comm);
+	df_mutex_unlock(&dev->lock);
+	if (ret)
+		return ret;
+	*done = f.done;
+	*done_value = f.value;
+	df_engine_submitted();
+	return 0;
+}
+
+/* Under NCCL's rules the group's launches may start only when it is complete. */
+static void close_units(const struct df_op *ops, size_t nr_ops)
+{
+	size_t i;
+
+	for (i = 0; i < nr_ops; i++) {
+		df_mutex_lock(&ops[i].comm->dev->lock);
+		df_rules_close(ops[i].comm);
+		df_mutex_unlock(&ops[i].comm->dev->lock);
+	}
+}
+
+/* ---- the entry ------------------------------------------------------------------------------------------------- */
+
+int df_submit(const struct df_op *ops, size_t nr_ops)
+{
+	struct prep few[NR_STACK], *p = few;
+	struct df_dev *locked = NULL;
+	int ret = 0;
+	size_t i;
+
+	if (nr_ops > NR_STACK) {
+		p = malloc(nr_ops * sizeof(*p));
+		if (!p)
+			return -ENOMEM;
+	}
+	for (i = 0; i < nr_ops && !ret; i++)
+		ret = prepare(&ops[i], &p[i]);
+	if (!ret && df_rt.rules == DF_RULES_NCCL)
+		ret = df_rules_connect(ops, nr_ops);
+	for (i = 0; i < nr_ops && !ret; i++) {
+		struct df_flight f;
+
+		if (p[i].si.capturing) {
+			ret = capture(&ops[i], &p[i]);
+			continue;
+		}
+		if (locked != ops[i].comm->dev) {
+			if (locked)
+				df_mutex_unlock(&locked->lock);
+			locked = ops[i].comm->dev;
+			df_mutex_lock(&locked->lock);
+		}
+		ret = issue(&ops[i], &p[i], NULL, &f);
+	}
+	if (locked)
+		df_mutex_unlock(&locked->lock);
+	if (df_rt.rules == DF_RULES_NCCL)
+		close_units(ops, nr_ops);
+	if (ret && i > 1)
+		/* Some of the group are on their way: the communicator can't be trusted to match any more. */
+		df_comm_end(ops[i - 1].comm, ret, 1);
+	if (p != few)
+		free(p);
+	df_engine_submitted();
+	return ret;
+}

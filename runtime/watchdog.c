@@ -1,0 +1,377 @@
+/*
+ * The watchdog: one thread a process, asleep except for a look every quarter of DFSHIM_TIMEOUT_MS. When something
+ * is unfinished and nothing has moved for the whole time, it gathers what every process knows, lets the checker
+ * judge, and prints the verdict once per job. It judges twice with unchanged progress before it believes
+ * (deadlock is stable). With DFSHIM_TIMEOUT_ACTION=abort it then ends the stuck communicators.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/futex.h"
+#include "runtime/rt.h"
+#include "trace/check.h"
+#include "trace/writer.h"
+
+#define GATHER_NS (2 * DF_NS_PER_S)	/* how long the others have to answer */
+
+struct snapshot {
+	struct df_list node;
+	uint64_t proc;
+	void *image;
+	size_t bytes;
+};
+
+static struct {
+	struct df_mutex lock;
+	int started;
+	uint32_t asks;			/* processes that want our snapshot: see message() */
+	uint32_t wake;			/* futex word */
+	struct df_list snapshots;
+	uint64_t reported;		/* progress at the last report: one report per hang */
+	int ended;
+} dog = { .lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog"),
+	  .snapshots = DF_LIST_INIT(dog.snapshots) };
+
+static void wake(void)
+{
+	__atomic_add_fetch(&dog.wake, 1, __ATOMIC_RELAXED);
+	df_futex_wake(&dog.wake, 1, 0);
+}
+
+/* On the control thread: only takes note. */
+void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
+{
+	struct snapshot *s;
+
+	if (kind == DF_MSG_SNAPSHOT_ASK) {
+		__atomic_add_fetch(&dog.asks, 1, __ATOMIC_RELAXED);
+		wake();
+	} else if (kind == DF_MSG_SNAPSHOT) {
+		s = malloc(sizeof(*s));
+		if (!s)
+			return;
+		s->proc = from;
+		s->bytes = bytes;
+		s->image = malloc(bytes + 1);
+		if (!s->image) {
+			free(s);
+			return;
+		}
+		memcpy(s->image, data, bytes);
+		df_mutex_lock(&dog.lock);
+		df_list_add_tail(&dog.snapshots, &s->node);
+		df_mutex_unlock(&dog.lock);
+		wake();
+	}
+}
+
+/* Sends what this process knows to all others of every communicator; duplicates are dropped there. */
+static void answer(void)
+{
+	struct df_comm *comm;
+	size_t bytes;
+	void *image;
+
+	if (!df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes))
+		return;
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+		if (comm->ctl)
+			df_ctl_send(comm->ctl, 0, DF_MSG_SNAPSHOT, image, bytes);
+	df_mutex_unlock(&df_rt.lock);
+	free(image);
+}
+
+static void drop_snapshots(void)
+{
+	struct snapshot *s, *tmp;
+
+	df_mutex_lock(&dog.lock);
+	df_list_each_safe(s, tmp, &dog.snapshots, node) {
+		df_list_del(&s->node);
+		free(s->image);
+		free(s);
+	}
+	df_mutex_unlock(&dog.lock);
+}
+
+/* Asks all processes that share a communicator with us. Returns how many there are. */
+static unsigned ask(uint64_t *leader)
+{
+	uint64_t seen[1024];
+	struct df_comm *comm;
+	unsigned nr = 0, j;
+	int i;
+
+	*leader = df_rt.self.proc;
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node) {
+		if (!comm->members || !comm->ctl)
+			continue;
+		for (i = 0; i < comm->nranks; i++) {
+			uint64_t proc = comm->members[i].proc;
+
+			for (j = 0; j < nr && seen[j] != proc; j++)
+				;
+			if (proc == df_rt.self.proc || j < nr || nr == DF_ARRAY_LEN(seen))
+				continue;
+			seen[nr++] = proc;
+			if (df_ctl_send(comm->ctl, proc, DF_MSG_SNAPSHOT_ASK, "", 0) == 0 &&
+			    proc < *leader)
+				*leader = proc;
+		}
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return nr;
+}
+
+static unsigned nr_snapshots(void)
+{
+	struct snapshot *s, *o;
+	unsigned nr = 0;
+
+	df_mutex_lock(&dog.lock);
+	df_list_each(s, &dog.snapshots, node) {
+		int dup = 0;
+
+		df_list_each(o, &dog.snapshots, node) {
+			if (o == s)
+				break;
+			dup |= o->proc == s->proc;
+		}
+		nr += !dup;
+	}
+	df_mutex_unlock(&dog.lock);
+	return nr;
+}
+
+static struct df_check_result *judge(void)
+{
+	struct df_check_opts opts = { .now_ns = df_now_ns(), .live = 1 };
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r = NULL;
+	struct snapshot *s, *o;
+	uint64_t leader, until;
+	unsigned want;
+	size_t bytes;
+	void *image;
+
+	if (!set || !df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes)) {
+		df_check_set_free(set);
+		return NULL;
+	}
+	df_check_add_image(set, image, bytes, "this process");
+	free(image);
+	drop_snapshots();
+	want = ask(&leader);
+	until = df_now_ns() + GATHER_NS;
+	while (nr_snapshots() < want && df_now_ns() < until) {
+		uint32_t seen = __atomic_load_n(&dog.wake, __ATOMIC_RELAXED);
+
+		/* The others may be asking us at the same time. */
+		if (__atomic_exchange_n(&dog.asks, 0, __ATOMIC_RELAXED))
+			answer();
+		if (nr_snapshots() < want)
+			df_futex_wait(&dog.wake, seen, 20 * (int64_t)DF_NS_PER_MS, 0);
+	}
+	df_mutex_lock(&dog.lock);
+	df_list_each(s, &dog.snapshots, node) {
+		int last = 1;
+		struct df_list *n;
+
+		/* A process that answered twice: its last word counts. */
+		for (n = s->node.next; n != &dog.snapshots; n = n->next) {
+			o = df_list_entry(n, struct snapshot, node);
+			last &= o->proc != s->proc;
+		}
+		if (last)
+			df_check_add_image(set, s->image, s->bytes, "peer");
+	}
+	df_mutex_unlock(&dog.lock);
+	if (df_check_run(set, &opts, &r))
+		r = NULL;
+	df_check_set_free(set);
+	return r;
+}
+
+static void print(const struct df_check_result *r)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return;
+	df_check_print(r, f);
+	fclose(f);
+	df_log_raw(text, len);
+	free(text);
+}
+
+/* Something is in flight or a host thread is inside a call of ours. */
+static int unfinished(uint64_t *ops)
+{
+	int i;
+
+	*ops = 0;
+	for (i = 0; i < df_rt.nr_devs; i++)
+		*ops += __atomic_load_n(&df_rt.devs[i].issued, __ATOMIC_RELAXED) -
+			__atomic_load_n(&df_rt.devs[i].retired, __ATOMIC_RELAXED);
+	return *ops || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
+}
+
+/* Ends every communicator with something unfinished, and those that are still being joined. */
+static void end_stuck(void)
+{
+	struct df_comm *comm;
+	int again;
+
+	do {
+		again = 0;
+		df_mutex_lock(&df_rt.lock);
+		df_list_each(comm, &df_rt.comms, node) {
+			uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
+
+			if (state == DF_COMM_JOINING ||
+			    (state == DF_COMM_READY &&
+			     (df_comm_pending(comm) || __atomic_load_n(&df_rt.blocked,
+								       __ATOMIC_RELAXED)))) {
+				again = 1;
+				df_comm_end(comm, -ETIMEDOUT, 1);
+				break;
+			}
+		}
+		df_mutex_unlock(&df_rt.lock);
+	} while (again);
+}
+
+static uint64_t progress(void)
+{
+	return df_engine_progress() + __atomic_load_n(&dog.ended, __ATOMIC_RELAXED);
+}
+
+static void stalled(uint64_t ms, uint64_t ops)
+{
+	const struct df_env *env = df_env();
+	uint64_t before = progress(), leader;
+	struct df_check_result *r;
+	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
+		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
+
+	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
+	r = judge();
+	df_check_result_free(r);
+	r = judge();
+	if (progress() != before) {
+		df_check_result_free(r);
+		return; /* it moved meanwhile: no deadlock */
+	}
+	dog.reported = before;
+	ask(&leader);
+	if (!r)
+		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
+			"by",
+			(unsigned long long)ms, (unsigned long long)ops);
+	else if (leader == df_rt.self.proc)
+		print(r);
+	df_check_result_free(r);
+	if (abort) {
+		/* The others judge by our answers: let them do so before we end what they look at. */
+		uint64_t until = df_now_ns() + GATHER_NS / 2;
+
+		while (df_now_ns() < until) {
+			if (__atomic_exchange_n(&dog.asks, 0, __ATOMIC_RELAXED))
+				answer();
+			df_sleep_ns(20 * DF_NS_PER_MS);
+		}
+		end_stuck();
+	}
+}
+
+/* A member's process has ended in order while operations with it are unfinished: they never will. */
+static void peers_that_left(void)
+{
+	struct df_comm *comm;
+	int again;
+
+	do {
+		again = 0;
+		df_mutex_lock(&df_rt.lock);
+		df_list_each(comm, &df_rt.comms, node) {
+			uint64_t left = __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
+
+			if (left && df_now_ns() - left > 500 * DF_NS_PER_MS &&
+			    df_comm_pending(comm) && df_comm_state(comm) == DF_COMM_READY) {
+				df_warn("a rank of communicator %llx has ended with operations "
+					"unfinished",
+					(unsigned long long)comm->hash);
+				df_comm_end(comm, -ECONNRESET, 2);
+				again = 1;
+				break;
+			}
+		}
+		df_mutex_unlock(&df_rt.lock);
+	} while (again);
+}
+
+static int somebody_left(void)
+{
+	struct df_comm *comm;
+	int left = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+		left |= __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED) != 0 &&
+			df_comm_pending(comm);
+	df_mutex_unlock(&df_rt.lock);
+	return left;
+}
+
+static void *watch(void *arg)
+{
+	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
+	uint64_t last = progress(), since = df_now_ns(), ops;
+
+	(void)arg;
+	for (;;) {
+		uint32_t seen = __atomic_load_n(&dog.wake, __ATOMIC_RELAXED);
+		int64_t nap = (int64_t)DF_MAX(timeout / 4, DF_NS_PER_MS);
+
+		if (__atomic_exchange_n(&dog.asks, 0, __ATOMIC_RELAXED))
+			answer();
+		if (somebody_left()) {
+			peers_that_left();
+			nap = DF_MIN(nap, 100 * (int64_t)DF_NS_PER_MS);
+		}
+		df_futex_wait(&dog.wake, seen, nap, 0);
+		if (progress() != last || !unfinished(&ops)) {
+			last = progress();
+			since = df_now_ns();
+			continue;
+		}
+		if (df_now_ns() - since >= timeout && dog.reported != last)
+			stalled((df_now_ns() - since) / DF_NS_PER_MS, ops);
+	}
+	return NULL;
+}
+
+void df_watchdog_start(void)
+{
+	sigset_t all, old;
+	pthread_t t;
+
+	if (__atomic_exchange_n(&dog.started, 1, __ATOMIC_RELAXED))
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	if (pthread_create(&t, NULL, watch, NULL) == 0) {
+		pthread_setname_np(t, "dfshim-watchdog");
+		pthread_detach(t);
+	} else {
+		df_warn("no thread for the watchdog could be started: hangs will not be explained");
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
