@@ -52,6 +52,8 @@ DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -
 	$(INCLUDES) $(if $(HAVE_VERBS),-DHAVE_VERBS) $(if $(HAVE_NCCL),-DHAVE_NCCL) $(SANFLAGS) $(CFLAGS)
 DEPFLAGS = -MMD -MP
 
+.PRECIOUS: $(B)/obj/%.o
+
 # -- sources --------------------------------------------------------------------------------------
 SRC_BASE := $(wildcard runtime/base/*.c)
 SRC_PROG := $(wildcard runtime/program/*.c runtime/program/library/*.c)

@@ -50,7 +50,7 @@ run_one() {
 			else
 				printf ': status %s\n' "$rc"
 			fi
-			tail -c 20000 "$T/log" | sed 's/^/    | /'
+			tail -n 60 "$T/log" | sed 's/^/    | /'
 			if { [ $rc = 124 ] || [ $rc = 137 ]; } && [ -n "$(ls -A "$T/trace")" ] &&
 				"$B/dfshim" --list 2>/dev/null | grep -qx check; then
 				echo "    what the traces in $T/trace say:"

@@ -18,9 +18,10 @@ static inline uint64_t df_mix64(uint64_t x)
 	return x ^ x >> 31;
 }
 
+/* Chains: the order of the values counts. */
 static inline uint64_t df_hash_u64(uint64_t hash, uint64_t value)
 {
-	return df_mix64((hash ^ value) + 0x9e3779b97f4a7c15ull);
+	return df_mix64(hash * 0x9e3779b97f4a7c15ull + value + 1);
 }
 
 /* FNV-1a over the bytes, then mixed; chain by giving the last result as seed. */

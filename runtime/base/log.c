@@ -22,8 +22,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 
-#define LINE_BYTES     1024 /* NCCL's own limit */
-#define NR_ERROR_TEXTS 8
+#define LINE_BYTES 1024 /* NCCL's own limit */
 
 enum { NCCL_NONE, NCCL_VERSION, NCCL_WARN, NCCL_INFO, NCCL_ABORT, NCCL_TRACE };
 
@@ -60,9 +59,8 @@ static int file_fd = -1; /* our descriptor of NCCL_DEBUG_FILE, reused after a re
 static char host[64] = "unknown";
 static long utc_offset; /* seconds; taken once, as localtime_r() may allocate */
 
-static char error_texts[NR_ERROR_TEXTS][LINE_BYTES];
-static unsigned nr_errors;
-static const char *last_error = "";
+static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
+static char error_text[LINE_BYTES]; /* guarded by error_lock */
 
 static __thread int thread_device __attribute__((tls_model("initial-exec"))) = -1;
 
@@ -228,21 +226,18 @@ void df_log(enum df_log_level level, const char *fmt, ...)
 
 void df_nccl_warn(const char *file, int line_nr, const char *fmt, ...)
 {
-	unsigned slot = __atomic_fetch_add(&nr_errors, 1, __ATOMIC_RELAXED) % NR_ERROR_TEXTS;
-	char line[LINE_BYTES], *text = error_texts[slot];
+	char line[LINE_BYTES], text[LINE_BYTES];
 	const char *base = strrchr(file, '/');
 	int saved = errno;
 	size_t len;
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, LINE_BYTES, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	/*
-	 * RELEASE pairs with the ACQUIRE in df_nccl_last_error(): a reader that gets this pointer
-	 * sees the whole text. A slot is reused only NR_ERROR_TEXTS warnings later.
-	 */
-	__atomic_store_n(&last_error, (const char *)text, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&error_lock);
+	memcpy(error_text, text, sizeof(error_text));
+	pthread_mutex_unlock(&error_lock);
 
 	settings();
 	if (__atomic_load_n(&nccl_level, __ATOMIC_RELAXED) >= NCCL_WARN) {
@@ -251,9 +246,8 @@ void df_nccl_warn(const char *file, int line_nr, const char *fmt, ...)
 		len = clamp(snprintf(line + len, sizeof(line) - len, "%s:%d NCCL WARN ",
 				     base ? base + 1 : file, line_nr),
 			    len, sizeof(line));
-		va_start(ap, fmt);
-		len = clamp(vsnprintf(line + len, sizeof(line) - len, fmt, ap), len, sizeof(line));
-		va_end(ap);
+		len = clamp(snprintf(line + len, sizeof(line) - len, "%s", text), len,
+			    sizeof(line));
 		finish(__atomic_load_n(&nccl_fd, __ATOMIC_RELAXED), line, len);
 	}
 	errno = saved;
@@ -288,8 +282,13 @@ void df_nccl_info(unsigned subsys, const char *fmt, ...)
 
 const char *df_nccl_last_error(void)
 {
-	/* ACQUIRE pairs with the RELEASE in df_nccl_warn(): the text is complete. */
-	return __atomic_load_n(&last_error, __ATOMIC_ACQUIRE);
+	/* A copy for each thread, so that no warning of another thread changes it while it is read. */
+	static __thread char copy[LINE_BYTES] __attribute__((tls_model("initial-exec")));
+
+	pthread_mutex_lock(&error_lock);
+	memcpy(copy, error_text, sizeof(copy));
+	pthread_mutex_unlock(&error_lock);
+	return copy;
 }
 
 void df_log_reset(void)

@@ -56,7 +56,10 @@ void df_nccl_warn(const char *file, int line, const char *fmt, ...)
 void df_nccl_info(unsigned subsys, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int df_nccl_info_enabled(unsigned subsys);
 
-/* The process-wide text of the last NCCL warning; never NULL. */
+/*
+ * The process-wide text of the last NCCL warning, copied for the calling thread: valid until its next
+ * call. Never NULL.
+ */
 const char *df_nccl_last_error(void);
 
 /* ncclResetDebugInit: forget the settings; the next line reads the environment again. */

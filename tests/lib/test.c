@@ -1,0 +1,35 @@
+/* Seed and runner of Check programs. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/base/time.h"
+
+uint64_t df_test_seed(void)
+{
+	static uint64_t seed;
+	static int known;
+	const char *text = getenv("SEED");
+
+	if (!known) {
+		seed = text ? strtoull(text, NULL, 0) : df_wall_ns() ^ (uint64_t)getpid() << 40;
+		known = 1;
+		printf("SEED=%llu\n", (unsigned long long)seed);
+		fflush(stdout);
+	}
+	return seed;
+}
+
+int df_test_run(Suite *suite)
+{
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	df_test_seed();
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,198 @@
+/* Description: the table of variables: every row parses, refuses and prints as it is declared. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+
+enum kind { KIND_ENUM, KIND_INT, KIND_STR };
+
+static const struct row {
+	enum kind kind;
+	const char *name, *values;
+	long def, min, max;
+	size_t offset;
+} rows[] = {
+#define DF_ENV_ENUM(id, name, def, values, help)                                                   \
+	{KIND_ENUM, #name, values, def, 0, 0, offsetof(struct df_env, id)},
+#define DF_ENV_INT(id, name, def, min, max, unit, help)                                            \
+	{KIND_INT, #name, NULL, def, min, max, offsetof(struct df_env, id)},
+#define DF_ENV_STR(id, name, def, help)                                                            \
+	{KIND_STR, #name, NULL, 0, 0, 0, offsetof(struct df_env, id)},
+#include "runtime/base/env.def"
+#undef DF_ENV_ENUM
+#undef DF_ENV_INT
+#undef DF_ENV_STR
+};
+
+static struct df_env parse_one(const char *name, const char *value)
+{
+	static char text[256]; /* strings of the result point here */
+	char *env[] = {"PATH=/bin", text, NULL};
+	static struct df_env e;
+
+	snprintf(text, sizeof(text), "%s=%s", name, value);
+	df_env_parse(&e, env);
+	return e;
+}
+
+static long number(const struct df_env *e, const struct row *r)
+{
+	const char *p = (const char *)e + r->offset;
+
+	return r->kind == KIND_ENUM ? *(const int *)p : *(const long *)p;
+}
+
+START_TEST(t_defaults)
+{
+	char *nothing[] = {NULL};
+	struct df_env e;
+	size_t i;
+
+	df_env_parse(&e, nothing);
+	ck_assert_int_eq(e.nr_errors, 0);
+	for (i = 0; i < DF_ARRAY_LEN(rows); i++) {
+		ck_assert_int_eq(e.set[i], 0);
+		if (rows[i].kind != KIND_STR)
+			ck_assert_msg(number(&e, &rows[i]) == rows[i].def, "%s", rows[i].name);
+	}
+	ck_assert_int_eq(e.timeout_ms, 30000);
+	ck_assert_ptr_null(e.trace);
+	ck_assert_str_eq(e.stats, "0");
+}
+END_TEST
+
+/* Every value of every enum, in any case, and nothing else; both ends of every range. */
+START_TEST(t_rows)
+{
+	const struct row *r = &rows[_i];
+	char text[64], *copy, *word, *save = NULL;
+	struct df_env e;
+	int k = 0;
+
+	if (r->kind == KIND_ENUM) {
+		copy = strdup(r->values);
+		for (word = strtok_r(copy, "|", &save); word; word = strtok_r(NULL, "|", &save)) {
+			e = parse_one(r->name, word);
+			ck_assert_msg(number(&e, r) == k && e.set[_i] && !e.nr_errors, "%s=%s",
+				      r->name, word);
+			k++;
+		}
+		free(copy);
+		e = parse_one(r->name, "nonsense");
+		ck_assert_msg(e.nr_errors == 1 && number(&e, r) == r->def && !e.set[_i], "%s",
+			      r->name);
+		e = parse_one(r->name, r->values);
+		ck_assert_msg(e.nr_errors == 1, "%s=%s", r->name, r->values);
+	} else if (r->kind == KIND_INT) {
+		const long good[] = {r->min, r->max, r->min + (r->max - r->min) / 2};
+		const char *bad[] = {"x", "1x", "1 ", "0x10", "1e3", "99999999999999999999", "-"};
+		size_t i;
+
+		for (i = 0; i < DF_ARRAY_LEN(good); i++) {
+			snprintf(text, sizeof(text), "%ld", good[i]);
+			e = parse_one(r->name, text);
+			ck_assert_msg(number(&e, r) == good[i] && e.set[_i] && !e.nr_errors,
+				      "%s=%s", r->name, text);
+		}
+		for (i = 0; i < DF_ARRAY_LEN(bad); i++) {
+			e = parse_one(r->name, bad[i]);
+			ck_assert_msg(e.nr_errors == 1 && number(&e, r) == r->def, "%s=%s", r->name,
+				      bad[i]);
+		}
+		snprintf(text, sizeof(text), "%ld", r->min - 1);
+		e = parse_one(r->name, text);
+		ck_assert_msg(e.nr_errors == 1 && number(&e, r) == r->def, "%s=%s", r->name, text);
+		snprintf(text, sizeof(text), "%ld", r->max + 1);
+		e = parse_one(r->name, text);
+		ck_assert_msg(e.nr_errors == 1 && number(&e, r) == r->def, "%s=%s", r->name, text);
+		e = parse_one(r->name, "auto");
+		ck_assert_msg(e.nr_errors == (r->def != DF_AUTO), "%s=auto", r->name);
+	} else {
+		e = parse_one(r->name, "some text");
+		ck_assert_str_eq(*(const char **)((char *)&e + r->offset), "some text");
+	}
+	/* An empty value counts as unset. */
+	e = parse_one(r->name, "");
+	ck_assert_int_eq(e.nr_errors, 0);
+	ck_assert_int_eq(e.set[_i], 0);
+}
+END_TEST
+
+START_TEST(t_names_of_others)
+{
+	struct df_env e = parse_one("DFSHIM_MODES", "off");
+
+	ck_assert_int_eq(e.mode, DF_MODE_PREVENT);
+	e = parse_one("XDFSHIM_MODE", "off");
+	ck_assert_int_eq(e.mode, DF_MODE_PREVENT);
+}
+END_TEST
+
+/* The process's own settings: warned about once, by name, and kept when the environment changes. */
+START_TEST(t_process)
+{
+	char out[2048];
+	int fds[2], saved;
+	ssize_t n;
+
+	setenv("DFSHIM_ORDER", "sideways", 1);
+	setenv("DFSHIM_TRCE", "x", 1);
+	setenv("DFSHIM_ALGO", "first", 1);
+	ck_assert_int_eq(pipe(fds), 0);
+	saved = dup(STDERR_FILENO);
+	dup2(fds[1], STDERR_FILENO);
+	ck_assert_int_eq(df_env()->order, DF_ORDER_FIFO);
+	dup2(saved, STDERR_FILENO);
+	close(fds[1]);
+	n = read(fds[0], out, sizeof(out) - 1);
+	ck_assert_int_gt(n, 0);
+	out[n] = '\0';
+	ck_assert_msg(strstr(out, "DFSHIM_ORDER=sideways") && strstr(out, "fifo|priority"), "%s",
+		      out);
+	ck_assert_msg(strstr(out, "DFSHIM_TRCE") != NULL, "%s", out);
+	ck_assert_int_eq(df_env()->nr_errors, 1);
+	setenv("DFSHIM_ALGO", "second", 1);
+	ck_assert_str_eq(df_env()->algo, "first");
+}
+END_TEST
+
+START_TEST(t_expand)
+{
+	char buf[128], want[128], host[64];
+
+	ck_assert_int_eq(df_env_expand(buf, sizeof(buf), "a/%r-%p%%", 3), 0);
+	snprintf(want, sizeof(want), "a/3-%d%%", (int)getpid());
+	ck_assert_str_eq(buf, want);
+	ck_assert_int_eq(df_env_expand(buf, sizeof(buf), "%r", -1), 0);
+	ck_assert_str_eq(buf, "x");
+	gethostname(host, sizeof(host));
+	host[strcspn(host, ".")] = '\0';
+	ck_assert_int_eq(df_env_expand(buf, sizeof(buf), "%h", 0), 0);
+	ck_assert_str_eq(buf, host);
+	ck_assert_int_eq(df_env_expand(buf, 4, "abcd", 0), -ENAMETOOLONG);
+	ck_assert_int_eq(df_env_expand(buf, 5, "abcd", 0), 0);
+	ck_assert_int_eq(df_env_expand(buf, 0, "", 0), -ENAMETOOLONG);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("environment");
+	TCase *tc = tcase_create("all");
+
+	tcase_add_test(tc, t_defaults);
+	tcase_add_loop_test(tc, t_rows, 0, DF_ENV_NR_ROWS);
+	tcase_add_test(tc, t_names_of_others);
+	tcase_add_test(tc, t_process);
+	tcase_add_test(tc, t_expand);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
