@@ -51,6 +51,7 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->traces);
 	free(set->ops);
 	free(set->entries);
+	free(set->sorted);
 	free(set->gcomms);
 	free(set->gcomm_map);
 	free(set->mismatches);
@@ -425,6 +426,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	set->nr_recs += l->nr_recs;
 	set->nr_torn += l->nr_torn;
 	rc = add_entries(set, t, trace, r);
+	t->first_op = set->nr_ops;
 	for (size_t i = 0; !rc && i < l->nr_ops; i++) {
 		uint64_t mark = set->nr_ops;
 
@@ -435,6 +437,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 		rc = keep_op(set, t, trace, i);
 		l->ops[i].done_ns = set->nr_ops > mark ? set->nr_ops : 0;
 	}
+	t->nr_uops = set->nr_ops - t->first_op;
 	for (size_t i = 0; !rc && i < l->nr_notes; i++)
 		rc = keep_note(set, t, trace, &l->notes[i]);
 	if (!rc)
@@ -571,6 +574,28 @@ int df_check_add_dir(struct df_check_set *set, const char *dir)
 		return -ENOENT;
 	}
 	return rc < 0 ? rc : 0;
+}
+
+struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t, uint64_t serial)
+{
+	struct df_uop *ops = set->ops + t->first_op;
+	size_t lo = 0, hi = t->nr_uops;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (ops[mid].l.serial < serial)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < t->nr_uops && ops[lo].l.serial == serial)
+		return &ops[lo];
+	/* Serials ascend but for threads that raced between taking one and recording it. */
+	for (size_t i = lo > 64 ? lo - 64 : 0; i < t->nr_uops && i < lo + 64; i++)
+		if (ops[i].l.serial == serial)
+			return &ops[i];
+	return NULL;
 }
 
 int df_set_record(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_rec *out)

@@ -20,6 +20,7 @@ struct df_entry {
 	uint32_t trace, local; /* local number, from 1 */
 	uint32_t gcomm;
 	int32_t rank, device;
+	int32_t world;		/* the rank by which people know it */
 	uint64_t next_coll;	/* index of the next collective, as far as the trace shows */
 	uint64_t destroyed_rec; /* COMM_DESTROY or COMM_ABORT; DF_NO_REC */
 	uint64_t failed_rec;	/* last OP_FAILED */
@@ -31,7 +32,7 @@ struct df_gcomm {
 	uint64_t hash, parent;
 	int32_t nranks;
 	char label[40];
-	uint32_t first_entry, nr_entries; /* in df_check_set.entries, sorted by rank */
+	uint32_t first_entry, nr_entries; /* in df_check_set.sorted, by rank */
 	struct df_inst_seen *seen;	  /* by index - base */
 	uint64_t base, nr_seen, cap_seen;
 };
@@ -80,7 +81,8 @@ struct df_trc {
 	int64_t skew_ns; /* to add to this trace's clock */
 	uint64_t dead_ns;
 	enum df_fate fate;
-	uint32_t first_entry, nr_entries; /* in entries while adding */
+	uint32_t first_entry, nr_entries; /* in df_check_set.entries */
+	size_t first_op, nr_uops;	  /* in df_check_set.ops */
 	struct df_lthread *threads;
 	size_t nr_threads;
 	struct df_lcall *calls; /* in progress, in order of entering */
@@ -115,6 +117,7 @@ struct df_check_set {
 	size_t nr_ops, cap_ops;
 	struct df_entry *entries;
 	size_t nr_entries, cap_entries;
+	uint32_t *sorted; /* entries by communicator and rank */
 	struct df_gcomm *gcomms;
 	size_t nr_gcomms, cap_gcomms;
 	uint32_t *gcomm_map;
@@ -129,6 +132,7 @@ struct df_check_set {
 	uint64_t nr_recs, nr_torn, nr_issued, nr_finished;
 	struct df_load load; /* reused for each trace */
 	char error[256];
+	uint64_t now_ns; /* of the analysis */
 	int sealed;
 };
 
@@ -150,6 +154,9 @@ uint64_t df_op_signature(const struct df_lop *op);
 /* How many operations with this key a trace has issued. */
 uint64_t df_trc_seen(const struct df_trc *t, uint64_t key);
 uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl);
+
+/* The kept operation of a trace with this serial, or NULL. */
+struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t, uint64_t serial);
 
 /* Reads a record again; 0 or -errno. */
 int df_set_record(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_rec *out);

@@ -17,8 +17,8 @@ struct gpu {
 	int pos;    /* first place of the list that was never reached */
 	int passed; /* places below pos that are passed over: the first of skipped[] */
 	int left;   /* not issued yet */
-	int nr_out; /* issued and not complete */
-	int hung;   /* suspended by a synchronisation while nr_out > 0 */
+	int nr_out; /* issued and not complete; kept where a method counts them */
+	int hung;   /* suspended by a synchronisation while something is outstanding */
 	int low;    /* no outstanding place below */
 	int turn;   /* with a program: turns taken, next rare turn, its index */
 	int rare_turn;
@@ -140,11 +140,6 @@ static int is_issued(const struct df_sim_plain *pl, int x, int place)
 	return 1;
 }
 
-static inline int is_hung(const struct df_sim_plain *pl, int x)
-{
-	return pl->gpu[x].hung && pl->gpu[x].nr_out > 0;
-}
-
 /* The next outstanding place of x at or behind `place`, or -1. */
 static int next_outstanding(struct df_sim_plain *pl, int x, int place)
 {
@@ -157,6 +152,11 @@ static int next_outstanding(struct df_sim_plain *pl, int x, int place)
 		if (pl->missing[list[i]] && is_issued(pl, x, i))
 			return i;
 	return -1;
+}
+
+static int is_hung(struct df_sim_plain *pl, int x)
+{
+	return pl->gpu[x].hung && next_outstanding(pl, x, 0) >= 0;
 }
 
 static int waits_for(struct df_sim_plain *pl, int x, int y)
@@ -272,6 +272,9 @@ static int take(struct df_sim_plain *pl, struct gpu *g, int x, int k)
 	return base + place;
 }
 
+/* DF_SIM_BY_INTERSECTION with a resource limit, which is tested after each issue. */
+#define BY_INTERSECTION_LIMITED 100
+
 #define ALWAYS static inline __attribute__((always_inline))
 
 /* What one issue does; 1 if it is a deadlock. */
@@ -284,14 +287,16 @@ ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int
 	switch (method) {
 	case DF_SIM_BY_INTERSECTION:
 	case DF_SIM_BY_CYCLE:
+		pl->missing[c]--;
+		return 0;
+	case BY_INTERSECTION_LIMITED:
 		pl->gpu[x].nr_out++;
 		if (!--pl->missing[c]) {
 			grp = p->coll_group[c];
 			for (m = p->group_start[grp]; m < p->group_start[grp + 1]; m++)
 				pl->gpu[p->members[m]].nr_out--;
 		}
-		return method == DF_SIM_BY_INTERSECTION && setup->limit > 0 &&
-		       limit_reached(pl, setup->limit);
+		return limit_reached(pl, setup->limit);
 	case DF_SIM_BY_SLOTS:
 		pl->queue[p->list_start[x] + pl->tail[x]++] = c;
 		pl->gpu[x].nr_out++;
@@ -328,6 +333,13 @@ ALWAYS int turn_is_ordinary(struct gpu *g, struct df_mt *mt, const int with_sync
 	return g->turn++ != g->rare_turn;
 }
 
+ALWAYS int has_outstanding(struct df_sim_plain *pl, int x, const int method)
+{
+	if (method == DF_SIM_BY_SLOTS || method == BY_INTERSECTION_LIMITED)
+		return pl->gpu[x].nr_out > 0;
+	return next_outstanding(pl, x, 0) >= 0;
+}
+
 /* A turn that may be out of the ordinary; 1 if it is a deadlock. */
 ALWAYS int rare_turn(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 		     const struct df_sim_program *prog, struct df_mt *mt, int x,
@@ -353,10 +365,10 @@ ALWAYS int rare_turn(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 	}
 	if (!sync)
 		return submit(pl, setup, x, take(pl, g, x, skip), method);
-	if (!g->nr_out)
+	if (!has_outstanding(pl, x, method))
 		return 0;
 	g->hung = 1;
-	if (method == DF_SIM_BY_INTERSECTION)
+	if (method == DF_SIM_BY_INTERSECTION || method == BY_INTERSECTION_LIMITED)
 		return intersects(pl, x);
 	if (method == DF_SIM_BY_CYCLE && on_cycle(pl, x)) {
 		if (!setup->release)
@@ -383,7 +395,7 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			int left = g->left, dead;
 
 			if (with_sync && g->hung) {
-				if (g->nr_out > 0)
+				if (has_outstanding(pl, x, method))
 					continue;
 				g->hung = 0;
 			}
@@ -485,7 +497,10 @@ void df_sim_plain_round(struct df_sim_plain *pl, const struct df_sim_setup *setu
 			VARIANT(DF_SIM_BY_SLOTS, 0);
 		break;
 	case DF_SIM_BY_INTERSECTION:
-		VARIANT(DF_SIM_BY_INTERSECTION, 1);
+		if (setup->limit > 0)
+			VARIANT(BY_INTERSECTION_LIMITED, 1);
+		else
+			VARIANT(DF_SIM_BY_INTERSECTION, 1);
 		break;
 	case DF_SIM_BY_CYCLE:
 		if (setup->with_sync)

@@ -38,8 +38,9 @@ struct gpu {
 struct df_sim_sparse {
 	const struct df_sim_part *part;
 	struct gpu *gpu;
-	int *next;    /* by GPU: the sweep at which it must be visited */
-	int *skipped; /* places, at list_start[] of each GPU */
+	int *next;		 /* by GPU: the sweep at which it must be visited */
+	int *skipped;		 /* places, at list_start[] of each GPU */
+	int *groups, *groups_at; /* by GPU: the groups it is in, groups[groups_at[x]..] */
 	int *stack;
 	unsigned char *seen;
 	int sweep, turn_of; /* now: this GPU's turn of this sweep */
@@ -60,10 +61,20 @@ struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *p)
 	sp->skipped = calloc((size_t)p->nr_events + 1, sizeof(*sp->skipped));
 	sp->stack = calloc(n, sizeof(*sp->stack));
 	sp->seen = calloc(n, 1);
-	if (!sp->gpu || !sp->next || !sp->skipped || !sp->stack || !sp->seen) {
+	sp->groups_at = calloc(n + 1, sizeof(*sp->groups_at));
+	sp->groups = calloc((size_t)p->group_start[p->nr_groups] + 1, sizeof(*sp->groups));
+	if (!sp->gpu || !sp->next || !sp->skipped || !sp->stack || !sp->seen || !sp->groups_at ||
+	    !sp->groups) {
 		df_sim_sparse_destroy(sp);
 		return NULL;
 	}
+	for (int m = 0; m < p->group_start[p->nr_groups]; m++)
+		sp->groups_at[p->members[m] + 2]++;
+	for (int x = 0; x < p->nr_gpus; x++)
+		sp->groups_at[x + 2] += sp->groups_at[x + 1];
+	for (int grp = 0; grp < p->nr_groups; grp++)
+		for (int m = p->group_start[grp]; m < p->group_start[grp + 1]; m++)
+			sp->groups[sp->groups_at[p->members[m] + 1]++] = grp;
 	return sp;
 }
 
@@ -76,7 +87,17 @@ void df_sim_sparse_destroy(struct df_sim_sparse *sp)
 	free(sp->skipped);
 	free(sp->stack);
 	free(sp->seen);
+	free(sp->groups_at);
+	free(sp->groups);
 	free(sp);
+}
+
+/* The first place of its list that GPU x was not seen beyond, as of now. */
+static inline int position(const struct df_sim_sparse *sp, int x)
+{
+	const struct gpu *g = &sp->gpu[x];
+
+	return g->hung || g->passed ? g->pos : g->pos + sp->sweep + (x < sp->turn_of) - g->at;
 }
 
 /* Whether GPU x has issued what stands at `place` of its list, as of now. */
@@ -85,16 +106,13 @@ static inline int issued(const struct df_sim_sparse *sp, int x, int place)
 	const struct gpu *g = &sp->gpu[x];
 	const int *sk;
 
-	if (g->hung || g->passed) {
-		if (place >= g->pos)
+	if (place >= position(sp, x))
+		return 0;
+	sk = sp->skipped + sp->part->list_start[x];
+	for (int i = 0; i < g->passed; i++)
+		if (sk[i] == place)
 			return 0;
-		sk = sp->skipped + sp->part->list_start[x];
-		for (int i = 0; i < g->passed; i++)
-			if (sk[i] == place)
-				return 0;
-		return 1;
-	}
-	return place < g->pos + sp->sweep + (x < sp->turn_of) - g->at;
+	return 1;
 }
 
 static inline int is_passed(const struct df_sim_sparse *sp, int x, int place)
@@ -119,6 +137,43 @@ static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
 		if (member[i] != x && !issued(sp, member[i], at[i]))
 			return member[i];
 	return -1;
+}
+
+/*
+ * Raises the mark below which everything GPU x issued is complete. A GPU has issued all its
+ * collectives below the first it lacks, so what is below the lowest of these among x's peers is
+ * complete: no need to walk there place by place.
+ */
+static void raise_low(struct df_sim_sparse *sp, int x)
+{
+	const struct df_sim_part *p = sp->part;
+	const int *list = p->list + p->list_start[x];
+	int lacking = INT_MAX, lo = sp->gpu[x].low, hi = sp->gpu[x].pos;
+
+	for (int i = sp->groups_at[x]; i < sp->groups_at[x + 1]; i++) {
+		int grp = sp->groups[i];
+
+		for (int m = p->group_start[grp]; m < p->group_start[grp + 1]; m++) {
+			int y = p->members[m], at;
+
+			if (y == x)
+				continue;
+			at = sp->gpu[y].passed ? sp->skipped[p->list_start[y]] : position(sp, y);
+			if (at < df_sim_list_len(p, y) && p->list[p->list_start[y] + at] < lacking)
+				lacking = p->list[p->list_start[y] + at];
+		}
+	}
+	if (sp->gpu[x].passed && sp->skipped[p->list_start[x]] < hi)
+		hi = sp->skipped[p->list_start[x]];
+	while (lo < hi) {
+		int mid = lo + (hi - lo) / 2;
+
+		if (list[mid] < lacking)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	sp->gpu[x].low = lo;
 }
 
 /* Sets the witness of suspended GPU x at or behind its present one; 0 when nothing is outstanding. */
@@ -323,6 +378,7 @@ void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *se
 				issue(sp, x, skip);
 			} else {
 				nr_ahead -= exact ? skip == DF_SIM_SYNC_DANGER : 1;
+				raise_low(sp, x);
 				g->witness_at = g->low;
 				if (find_witness(sp, x)) {
 					int dead;

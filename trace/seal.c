@@ -1,0 +1,207 @@
+/*
+ * What can only be said when all traces are there: who is who, who still lives, whose clock is ahead.
+ * Runs once per set, before the graph is built.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/set.h"
+
+static const struct df_check_set *sorting;
+
+static int by_rank(const void *pa, const void *pb)
+{
+	const struct df_entry *a = &sorting->entries[*(const uint32_t *)pa];
+	const struct df_entry *b = &sorting->entries[*(const uint32_t *)pb];
+
+	if (a->gcomm != b->gcomm)
+		return a->gcomm < b->gcomm ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->last_ns > b->last_ns ? -1 : a->last_ns < b->last_ns;
+}
+
+struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank)
+{
+	const struct df_gcomm *g = &set->gcomms[gcomm];
+	uint32_t lo = g->first_entry, hi = lo + g->nr_entries;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (set->entries[set->sorted[mid]].rank < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < g->first_entry + g->nr_entries && set->entries[set->sorted[lo]].rank == rank)
+		return &set->entries[set->sorted[lo]];
+	return NULL;
+}
+
+const struct df_member *df_set_member(const struct df_check_set *set, uint64_t comm_hash, int rank)
+{
+	for (size_t i = 0; i < set->nr_members; i++)
+		if (set->members[i].comm_hash == comm_hash && set->members[i].rank == rank)
+			return &set->members[i];
+	return NULL;
+}
+
+/* A folder may hold the traces of an earlier run: of two with one rank, the one that ended first goes. */
+static void drop_old_runs(struct df_check_set *set)
+{
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		struct df_trc *a = &set->traces[i];
+
+		for (size_t k = 0; k < set->nr_traces && a->h.world && a->h.rank >= 0; k++) {
+			struct df_trc *b = &set->traces[k];
+
+			if (i != k && b->h.world && b->h.rank == a->h.rank &&
+			    a->last_ns + (uint64_t)a->skew_ns < b->first_ns + (uint64_t)b->skew_ns)
+				a->dropped = 1;
+		}
+	}
+}
+
+static void align_clocks(struct df_check_set *set)
+{
+	for (size_t i = 1; i < set->nr_traces; i++) {
+		const struct df_trace_header *z = &set->traces[0].h, *h = &set->traces[i].h;
+
+		if (h->boot_hash != z->boot_hash && h->real_ns && z->real_ns)
+			set->traces[i].skew_ns =
+				(int64_t)((h->real_ns - h->mono_ns) - (z->real_ns - z->mono_ns));
+	}
+}
+
+static int sort_entries(struct df_check_set *set)
+{
+	uint32_t nr = 0;
+
+	set->sorted = malloc((set->nr_entries + 1) * sizeof(*set->sorted));
+	if (!set->sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < set->nr_entries; i++)
+		if (set->entries[i].gcomm != DF_NONE && !set->traces[set->entries[i].trace].dropped)
+			set->sorted[nr++] = (uint32_t)i;
+	sorting = set;
+	qsort(set->sorted, nr, sizeof(*set->sorted), by_rank);
+	for (uint32_t i = 0; i < nr; i++) {
+		struct df_gcomm *g = &set->gcomms[set->entries[set->sorted[i]].gcomm];
+
+		if (!g->nr_entries++)
+			g->first_entry = i;
+	}
+	return 0;
+}
+
+/* A rank is known to people by its number in the largest communicator of its device. */
+static void name_ranks(struct df_check_set *set)
+{
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		struct df_trc *t = &set->traces[i];
+		struct df_entry *e = &set->entries[t->first_entry];
+		int lo = -1, hi = -1;
+
+		for (uint32_t k = 0; k < t->nr_entries; k++) {
+			int best = 0;
+
+			e[k].world = t->h.rank;
+			for (uint32_t j = 0; j < t->nr_entries; j++) {
+				if (e[j].gcomm == DF_NONE || (e[j].device != e[k].device && j != k))
+					continue;
+				if (set->gcomms[e[j].gcomm].nranks > best) {
+					best = set->gcomms[e[j].gcomm].nranks;
+					e[k].world = e[j].rank;
+				}
+				if (j > 64 && j > k)
+					break;
+			}
+			/* The launcher knows better than a communicator that is smaller than the job. */
+			if (t->h.rank >= 0 && t->h.world > (uint32_t)best)
+				e[k].world = t->h.rank;
+			if (e[k].gcomm == DF_NONE)
+				continue;
+			if (lo < 0 || e[k].world < lo)
+				lo = e[k].world;
+			if (e[k].world > hi)
+				hi = e[k].world;
+		}
+		if (lo < 0)
+			lo = hi = t->h.rank;
+		if (lo < 0)
+			snprintf(t->label, sizeof(t->label), "p%u", t->h.pid);
+		else if (lo == hi)
+			snprintf(t->label, sizeof(t->label), "r%d", lo);
+		else
+			snprintf(t->label, sizeof(t->label), "r%d-r%d", lo, hi);
+	}
+}
+
+static void name_comms(struct df_check_set *set)
+{
+	unsigned next = 0;
+
+	for (size_t i = 0; i < set->nr_gcomms; i++) {
+		struct df_gcomm *g = &set->gcomms[i];
+
+		if (g->label[0])
+			continue;
+		if (next < 26)
+			snprintf(g->label, sizeof(g->label), "%c", 'A' + (char)next);
+		else
+			snprintf(g->label, sizeof(g->label), "C%u", next);
+		next++;
+	}
+}
+
+static void find_fates(struct df_check_set *set, const struct df_check_opts *opts)
+{
+	int some_alive = 0;
+
+	for (size_t i = 0; i < set->nr_dead; i++) {
+		for (size_t k = 0; k < set->nr_traces; k++) {
+			struct df_trc *t = &set->traces[k];
+
+			if (t->h.host_hash == set->dead[i].host_hash &&
+			    t->h.pid == set->dead[i].pid && t->fate == DF_ALIVE) {
+				t->fate = DF_DEAD;
+				t->dead_ns = set->dead[i].time_ns;
+			}
+		}
+	}
+	if (!opts || !opts->alive)
+		return;
+	for (size_t k = 0; k < set->nr_traces; k++)
+		some_alive |= opts->alive(&set->traces[k].h) == 1;
+	/* When all are gone, somebody ended the job; who went first is then another question. */
+	for (size_t k = 0; k < set->nr_traces && some_alive; k++)
+		if (set->traces[k].fate == DF_ALIVE && !opts->alive(&set->traces[k].h))
+			set->traces[k].fate = DF_DEAD;
+}
+
+int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
+{
+	int rc;
+
+	if (set->sealed)
+		return 0;
+	align_clocks(set);
+	drop_old_runs(set);
+	rc = sort_entries(set);
+	if (rc)
+		return rc;
+	name_ranks(set);
+	name_comms(set);
+	find_fates(set, opts);
+	set->now_ns = opts ? opts->now_ns : 0;
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		uint64_t last = set->traces[i].last_ns + (uint64_t)set->traces[i].skew_ns;
+
+		if ((!opts || !opts->now_ns) && !set->traces[i].dropped && last > set->now_ns)
+			set->now_ns = last;
+	}
+	set->sealed = 1;
+	return 0;
+}
