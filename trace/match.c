@@ -17,6 +17,7 @@ struct match {
 	uint64_t *keys; /* of instances */
 	size_t cap_keys;
 	uint32_t *next;	    /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
+	int64_t budget;	    /* steps left to look for lacking ranks; only forged traces use it up */
 	uint32_t **threads; /* per trace: THREAD node by index of thread, DF_NONE free */
 };
 
@@ -260,8 +261,12 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 	int32_t nranks = in->p2p ? 2 : gc->nranks;
 	uint64_t sig = first->sig;
 	int nccl = df_trc_nccl(&g->set->traces[first->trace]);
-	uint8_t *here = calloc((size_t)nranks + 1, 1);
+	uint8_t *here;
 
+	m->budget -= nranks;
+	if (m->budget < 0)
+		return;
+	here = calloc((size_t)nranks + 1, 1);
 	if (!here) {
 		g->failed = 1;
 		return;
@@ -389,7 +394,7 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 int df_graph_match(struct df_graph *g)
 {
 	struct df_check_set *set = g->set;
-	struct match m = {.g = g};
+	struct match m = {.g = g, .budget = 1LL << 31};
 	uint32_t *lacking = calloc(set->nr_gcomms + 1, sizeof(*lacking));
 	int rc = map_threads(&m);
 

@@ -103,7 +103,7 @@ static uint32_t gcomm_get(struct df_check_set *set, const struct df_trace_comm *
 	memset(g, 0, sizeof(*g));
 	g->hash = c->hash;
 	g->parent = c->parent;
-	g->nranks = c->nranks > 0 && c->nranks < 1 << 24 ? c->nranks : 1;
+	g->nranks = c->nranks > 0 && c->nranks <= 1 << 20 ? c->nranks : 1;
 	if (c->name[0])
 		snprintf(g->label, sizeof(g->label), "%s", c->name);
 	set->gcomm_map[at] = (uint32_t)(set->nr_gcomms - 1);
