@@ -19,6 +19,7 @@ struct flow {
 	uint32_t *dep_head, *dep_next;	 /* threads that wait for a step of this one */
 	uint32_t *ready;
 	uint32_t nr_ready, done;
+	uint32_t *order, nr_order; /* threads in the order of their steps, or NULL */
 };
 
 static uint32_t transfers(const struct flow *f, const struct df_inst *in)
@@ -78,6 +79,8 @@ static void run(struct flow *f, uint32_t t)
 			continue;
 		f->part[t] = 0;
 		f->pc[t]++;
+		if (f->order)
+			f->order[f->nr_order++] = t;
 		for (uint32_t w = f->dep_head[t]; w != NONE; w = f->dep_next[w])
 			f->ready[f->nr_ready++] = w;
 		f->dep_head[t] = NONE;
@@ -85,11 +88,12 @@ static void run(struct flow *f, uint32_t t)
 	f->done++;
 }
 
-static int flow_graph_ok(const struct df_graph *g, uint32_t per_transfer, uint32_t slots)
+static int flow_run(const struct df_graph *g, uint32_t per_transfer, uint32_t slots,
+		    uint32_t *order, uint32_t *nr_order)
 {
 	uint32_t n = g->nr_threads, c = g->nr_conns;
 	uint32_t *mem = malloc((5ull * n + 3ull * c + 1) * sizeof(*mem));
-	struct flow f = {.g = g, .per_transfer = per_transfer, .slots = slots};
+	struct flow f = {.g = g, .per_transfer = per_transfer, .slots = slots, .order = order};
 	int ok;
 
 	if (!mem)
@@ -115,8 +119,20 @@ static int flow_graph_ok(const struct df_graph *g, uint32_t per_transfer, uint32
 	while (f.nr_ready)
 		run(&f, f.ready[--f.nr_ready]);
 	ok = f.done == n;
+	if (nr_order)
+		*nr_order = f.nr_order;
 	free(mem);
 	return ok;
+}
+
+static int flow_graph_ok(const struct df_graph *g, uint32_t per_transfer, uint32_t slots)
+{
+	return flow_run(g, per_transfer, slots, NULL, NULL);
+}
+
+int df_graph_order(const struct df_graph *g, uint32_t *order, uint32_t *nr_order)
+{
+	return flow_run(g, 0, UINT32_MAX, order, nr_order);
 }
 
 int df_flow_ok(struct df_program *const *progs, int nranks, uint32_t per_transfer, uint32_t slots)

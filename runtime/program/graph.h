@@ -37,6 +37,12 @@ int df_graph_init(struct df_graph *g, struct df_program *const *progs, int nrank
 		  const struct df_plan *plan, struct df_perr *err);
 void df_graph_fini(struct df_graph *g);
 
+/*
+ * A legal order of all steps with unbounded connections: order[i] is the thread that executes its next
+ * step (room for all steps). 1 complete, 0 it deadlocks after *nr_order steps, -errno.
+ */
+int df_graph_order(const struct df_graph *g, uint32_t *order, uint32_t *nr_order);
+
 int df_plan_line(const struct df_plan *plan, int rank, uint32_t block, uint32_t step);
 
 #endif

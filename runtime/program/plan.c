@@ -69,22 +69,24 @@ struct df_pinst *df_prank_add(struct df_prank *r, uint32_t b, const struct df_pi
 
 void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block, uint32_t dep_inst)
 {
-	struct df_pinst *inst = &r->block[b].inst[i];
+	uint32_t *at;
 
-	for (uint32_t d = inst->deps; d; d = r->dep[d - 1].next) {
-		if (r->dep[d - 1].block == dep_block) {
-			/* A block executes in order: the later instruction implies the earlier. */
-			if (r->dep[d - 1].inst < dep_inst)
-				r->dep[d - 1].inst = dep_inst;
-			return;
-		}
-	}
 	if (grow(&r->dep, &r->cap_deps, r->nr_deps + 1, sizeof(*r->dep))) {
 		r->err = -ENOMEM;
 		return;
 	}
-	r->dep[r->nr_deps] = (struct df_pdep){dep_block, dep_inst, inst->deps};
-	inst->deps = ++r->nr_deps;
+	/* Sorted by block, so that the order in which they were found does not show. */
+	at = &r->block[b].inst[i].deps;
+	while (*at && r->dep[*at - 1].block < dep_block)
+		at = &r->dep[*at - 1].next;
+	if (*at && r->dep[*at - 1].block == dep_block) {
+		/* A block executes in order: the later instruction implies the earlier. */
+		if (r->dep[*at - 1].inst < dep_inst)
+			r->dep[*at - 1].inst = dep_inst;
+		return;
+	}
+	r->dep[r->nr_deps] = (struct df_pdep){dep_block, dep_inst, *at};
+	*at = ++r->nr_deps;
 }
 
 /* Open addressing from (direction, peer, channel) to a connection of the block at hand. */

@@ -299,6 +299,17 @@ static int exec(struct sim *s, uint32_t t, uint32_t step, uint32_t round)
 		struct val a = {0}, b = {0}, v = {0};
 
 		flags = 0;
+		/* In place, such a copy has nothing to do. */
+		if (in->op == DF_OP_COPY && !reduces &&
+		    locate(s, th->rank, in->src_buf, in->src + i, round) ==
+			    locate(s, th->rank, in->dst_buf, in->dst + i, round)) {
+			if (s->trace)
+				s->trace[global] =
+					df_mix64(s->trace[global], locate(s, th->rank, in->src_buf,
+									  in->src + i, round)
+									   ->v.expr);
+			continue;
+		}
 		if (op->reads) {
 			rc = load(s, t, step, round, in->src_buf, in->src + i, &a);
 			if (rc)

@@ -1,0 +1,30 @@
+/*
+ * From files written for one buffer to programs that are right for two: see msccl.h. And the fence that
+ * keeps instances which run back to back out of each other's scratch.
+ */
+#ifndef DF_PROGRAM_CANON_H
+#define DF_PROGRAM_CANON_H
+
+#include "runtime/program/verify.h"
+
+/*
+ * Rewrites the plan (progs: the same, finished). Sets buffer sizes to those of the collective.
+ * *split (may be NULL): 1 if steps had to be split into single chunks. -EPROTO with *err.
+ */
+int df_canon(struct df_plan *plan, struct df_program *const *progs, uint32_t *split,
+	     struct df_perr *err);
+
+/*
+ * Blocks that share scratch with others of their rank get a last step that waits until those are done
+ * with it, so that no instance begins while the one before still uses the scratch.
+ */
+int df_canon_fence(struct df_plan *plan);
+
+/*
+ * Finishes a plan for use: programs of all ranks, verified, with flags and min_slots, fenced where they
+ * need it. *progs is the caller's. -EPROTO with out->err.
+ */
+int df_plan_prove(struct df_plan *plan, const struct df_expects *expect, struct df_program ***progs,
+		  struct df_verify_out *out);
+
+#endif
