@@ -1,0 +1,408 @@
+/*
+ * Description: the daemon executes every built-in program of several ranks under random preemption. Blocks of
+ * all ranks are given turns in random order with random policies, submissions come at random moments and in
+ * a different order on every rank, so tasks are put aside at every instruction. Results must be exact, and
+ * every counter must end where it should. The seed is printed on failure.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/abi.h"
+#include "kernels/daemon.h"
+#include "runtime/base/rng.h"
+#include "runtime/program/program.h"
+
+#define MAX_RANKS 9
+#define MAX_COLLS 6
+#define MAX_INST  3
+
+struct rank_coll {
+	struct df_kcoll k;
+	struct df_program *prog;
+	struct df_kconn *conns;
+	struct df_kinst inst[MAX_INST];
+	uint64_t done;
+	int32_t *in[MAX_INST], *out[MAX_INST];
+	uint64_t in_elems, out_elems;
+};
+
+struct world {
+	int n, nc, ni, nb;
+	struct df_kdaemon d[MAX_RANKS];
+	struct df_kblock *blk[MAX_RANKS];
+	struct rank_coll rc[MAX_COLLS][MAX_RANKS];
+	enum df_coll_kind kind[MAX_COLLS];
+	uint64_t count[MAX_COLLS];
+	int root[MAX_COLLS];
+	struct df_conn_hdr *hdrs[1 << 16];
+	uint32_t nr_hdrs;
+};
+
+static uint64_t below(struct df_rng *r, uint64_t n)
+{
+	return df_rng_u64(r) % n;
+}
+
+static int32_t input(int coll, int inst, int rank, uint64_t i)
+{
+	return (int32_t)(i * 7 + (uint64_t)rank * 1001 + (uint64_t)coll * 77 + (uint64_t)inst * 13);
+}
+
+/* What element i of the output must be on this rank. */
+static int32_t expect(const struct world *w, int c, int m, int rank, uint64_t i)
+{
+	uint64_t n = w->count[c];
+	int32_t sum = 0;
+	int r;
+
+	switch (w->kind[c]) {
+	case DF_COLL_ALLREDUCE:
+	case DF_COLL_REDUCE:
+		for (r = 0; r < w->n; r++)
+			sum += input(c, m, r, i);
+		return sum;
+	case DF_COLL_REDUCESCATTER:
+		for (r = 0; r < w->n; r++)
+			sum += input(c, m, r, (uint64_t)rank * n + i);
+		return sum;
+	case DF_COLL_BROADCAST:
+		return input(c, m, w->root[c], i);
+	case DF_COLL_ALLGATHER:
+	case DF_COLL_GATHER:
+		return input(c, m, (int)(i / n), i % n);
+	case DF_COLL_ALLTOALL:
+		return input(c, m, (int)(i / n), (uint64_t)rank * n + i % n);
+	case DF_COLL_SCATTER:
+		return input(c, m, w->root[c], (uint64_t)rank * n + i);
+	default:
+		abort();
+	}
+}
+
+static void sizes(const struct world *w, int c, int rank, uint64_t *in, uint64_t *out)
+{
+	uint64_t n = w->count[c], all = n * (uint64_t)w->n;
+	int root = rank == w->root[c];
+
+	*in = *out = n;
+	switch (w->kind[c]) {
+	case DF_COLL_ALLGATHER:
+		*out = all;
+		break;
+	case DF_COLL_GATHER:
+		*out = root ? all : 0;
+		break;
+	case DF_COLL_ALLTOALL:
+		*in = *out = all;
+		break;
+	case DF_COLL_REDUCESCATTER:
+		*in = all;
+		break;
+	case DF_COLL_SCATTER:
+		*in = root ? all : 0;
+		break;
+	case DF_COLL_REDUCE:
+		*out = root ? n : 0;
+		break;
+	default:
+		break;
+	}
+}
+
+/* The other end of (src, dst, channel) among the receivers. */
+static struct df_kconn *receiver(struct world *w, int c, int src, int dst, uint32_t channel)
+{
+	struct rank_coll *rc = &w->rc[c][dst];
+	uint32_t b, i;
+
+	for (b = 0; b < rc->prog->nr_blocks; b++) {
+		const struct df_prog_block *pb = df_prog_block(rc->prog, b);
+
+		for (i = 0; i < pb->nr_recv; i++) {
+			const struct df_conn_spec *s = df_prog_conn(rc->prog, pb->first_recv + i);
+
+			if (s->peer == src && s->channel == channel)
+				return &rc->conns[pb->first_recv + i];
+		}
+	}
+	return NULL;
+}
+
+static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int ni)
+{
+	int c, k, m;
+	uint32_t b, i;
+
+	memset(w, 0, sizeof(*w));
+	w->n = n;
+	w->nb = nb;
+	w->nc = nc;
+	w->ni = ni;
+	for (k = 0; k < n; k++) {
+		struct df_policy *p = &w->d[k].policy;
+
+		w->d[k].nr_blocks = (uint32_t)nb;
+		w->blk[k] = calloc((size_t)nb, sizeof(*w->blk[k]));
+		w->d[k].blocks = w->blk[k];
+		p->front = (int64_t)below(r, 5) + 1;
+		p->step = (int64_t)below(r, 2);
+		p->floor = 1;
+		p->boost = (int64_t)below(r, 3) + 1;
+		p->max = p->front * 4;
+		p->quit = INT64_MAX;
+		p->order = below(r, 4) == 0;
+		p->events = 1;
+		for (m = 0; m < nb; m++) {
+			w->blk[k][m].sq.mask = 63;
+			w->blk[k][m].sq.slots = calloc(64, sizeof(struct df_sqe));
+			w->blk[k][m].cq.mask = 7;
+			w->blk[k][m].cq.slots = calloc(8, sizeof(struct df_cqe));
+		}
+	}
+	for (c = 0; c < nc; c++) {
+		w->kind[c] = (enum df_coll_kind)below(r, DF_COLL_SEND);
+		w->count[c] = below(r, 4) ? below(r, 300) + 1 : below(r, 5000) + 1;
+		w->root[c] = (int)below(r, (uint64_t)n);
+		for (k = 0; k < n; k++) {
+			struct rank_coll *rc = &w->rc[c][k];
+			struct df_prog_req req = {
+				.kind = w->kind[c],
+				.nranks = n,
+				.rank = k,
+				.root = w->root[c],
+				.count = w->count[c],
+				.elem_bytes = 4,
+				.max_blocks = (uint32_t)nb,
+			};
+			uint64_t e;
+
+			ck_assert_int_eq(df_program_build(&req, &rc->prog), 0);
+			sizes(w, c, k, &rc->in_elems, &rc->out_elems);
+			rc->conns = calloc(rc->prog->nr_conns + 1, sizeof(*rc->conns));
+			rc->k.prog = rc->prog;
+			rc->k.type = DF_INT32;
+			rc->k.elem_bytes = 4;
+			rc->k.priority = (int32_t)below(r, 3);
+			rc->k.count = w->count[c];
+			rc->k.chunk_elems =
+				(rc->k.count + rc->prog->chunks - 1) / rc->prog->chunks;
+			rc->k.scratch = malloc(rc->prog->scratch_chunks * rc->k.chunk_elems * 4 + 64);
+			rc->k.done = &rc->done;
+			rc->k.ctx = calloc(rc->prog->nr_blocks, sizeof(*rc->k.ctx));
+			for (m = 0; m < ni; m++) {
+				rc->in[m] = malloc(rc->in_elems * 4 + 4);
+				rc->out[m] = malloc(rc->out_elems * 4 + 4);
+				memset(rc->out[m], 0xa5, rc->out_elems * 4 + 4);
+				for (e = 0; e < rc->in_elems; e++)
+					rc->in[m][e] = input(c, m, k, e);
+			}
+		}
+		/* Geometry is the same on all ranks; tiny tiles so that there are many loops. */
+		for (k = 0; k < n; k++) {
+			struct rank_coll *rc = &w->rc[c][k];
+			uint64_t tile = below(r, 2) ? 16 : 64;
+
+			tile = k ? w->rc[c][0].k.tile_elems : tile;
+			rc->k.tile_elems = tile < rc->k.chunk_elems ? tile : rc->k.chunk_elems;
+			rc->k.loops = (rc->k.chunk_elems + rc->k.tile_elems - 1) / rc->k.tile_elems;
+		}
+		for (k = 0; k < n; k++) {
+			struct rank_coll *rc = &w->rc[c][k];
+
+			for (b = 0; b < rc->prog->nr_blocks; b++) {
+				const struct df_prog_block *pb = df_prog_block(rc->prog, b);
+				struct df_kctx *ctx = &rc->k.ctx[b];
+
+				ctx->coll = &rc->k;
+				ctx->block = b;
+				ctx->first_inst = pb->first_inst;
+				ctx->nr_inst = pb->nr_inst;
+				ctx->send = &rc->conns[pb->first_send];
+				ctx->recv = &rc->conns[pb->first_recv];
+				rc->k.nr_blocks += pb->nr_inst != 0;
+				for (i = 0; i < pb->nr_send; i++) {
+					const struct df_conn_spec *s =
+						df_prog_conn(rc->prog, pb->first_send + i);
+					uint32_t slots = (uint32_t)below(r, 3) + rc->prog->min_slots;
+					uint32_t sb = (uint32_t)(rc->k.tile_elems * 4 *
+								 w->rc[c][s->peer].prog->max_cnt);
+					struct df_conn_hdr *h;
+					struct df_kconn *rx, *tx = &rc->conns[pb->first_send + i];
+
+					if (!slots)
+						slots = 1;
+					sb = rc->prog->max_cnt * (uint32_t)rc->k.tile_elems * 4 > sb ?
+						     rc->prog->max_cnt * (uint32_t)rc->k.tile_elems * 4 :
+						     sb;
+					h = calloc(1, DF_CONN_SLOTS + (size_t)slots * sb);
+					w->hdrs[w->nr_hdrs++] = h;
+					rx = receiver(w, c, k, s->peer, s->channel);
+					ck_assert_msg(rx != NULL, "no receiver for %d->%d", k, s->peer);
+					tx->per_loop = s->per_loop;
+					tx->nr_slots = slots;
+					tx->slot_bytes = sb;
+					tx->tail = &h->tail;
+					tx->head = &h->head;
+					tx->slots = (uint8_t *)h + DF_CONN_SLOTS;
+					tx->state = 1;
+					*rx = *tx;
+				}
+			}
+			for (b = 0; b < rc->prog->nr_blocks; b++) {
+				const struct df_prog_block *pb = df_prog_block(rc->prog, b);
+
+				for (i = 0; i < pb->nr_recv; i++)
+					rc->conns[pb->first_recv + i].per_loop =
+						df_prog_conn(rc->prog, pb->first_recv + i)->per_loop;
+			}
+		}
+	}
+}
+
+static void submit(struct world *w, int k, int c, int m)
+{
+	struct rank_coll *rc = &w->rc[c][k];
+	struct df_kinst *in = &rc->inst[m];
+	uint32_t b;
+
+	in->in = rc->in[m];
+	in->out = rc->out[m];
+	in->seq = (uint64_t)m;
+	in->done_value = (uint64_t)m + 1;
+	in->blocks_left = rc->k.nr_blocks;
+	in->waits = in->own_waits;
+	if (m)
+		rc->inst[m - 1].next = in;
+	for (b = 0; b < rc->prog->nr_blocks; b++) {
+		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
+		struct df_sqe e = { &rc->k.ctx[b], in };
+
+		if (!rc->k.ctx[b].nr_inst)
+			continue;
+		((struct df_sqe *)blk->sq.slots)[blk->sq.tail & blk->sq.mask] = e;
+		blk->sq.tail++;
+	}
+	if (!rc->k.nr_blocks)
+		rc->done = in->done_value;
+}
+
+static void run(uint64_t seed, int n, int nb, int nc, int ni)
+{
+	static struct world w;
+	struct df_rng r;
+	int order[MAX_RANKS][MAX_COLLS * MAX_INST], at[MAX_RANKS] = { 0 };
+	int k, c, m, i, left;
+	uint64_t turns = 0, e;
+
+	df_rng_init(&r, seed);
+	setup(&w, &r, n, nb, nc, ni);
+	for (k = 0; k < n; k++) {
+		for (i = 0; i < nc * ni; i++)
+			order[k][i] = i % nc;
+		for (i = nc * ni - 1; i > 0; i--) {
+			int j = (int)below(&r, (uint64_t)i + 1), t = order[k][i];
+
+			order[k][i] = order[k][j];
+			order[k][j] = t;
+		}
+	}
+	do {
+		k = (int)below(&r, (uint64_t)n);
+		if (at[k] < nc * ni && below(&r, 3) == 0) {
+			c = order[k][at[k]];
+			for (m = i = 0; i < at[k]; i++)
+				m += order[k][i] == c;
+			submit(&w, k, c, m);
+			at[k]++;
+		}
+		df_block_turn(&w.d[k], &w.blk[k][below(&r, (uint64_t)nb)]);
+		left = 0;
+		if (++turns % 256 == 0)
+			for (k = 0; k < n; k++)
+				for (c = 0; c < nc; c++)
+					left += w.rc[c][k].done != (uint64_t)ni;
+		else
+			left = 1;
+		ck_assert_msg(turns < 40000000, "seed %llu: no end in sight (n %d, blocks %d)",
+			      (unsigned long long)seed, n, nb);
+	} while (left);
+	for (c = 0; c < nc; c++)
+		for (k = 0; k < n; k++)
+			for (m = 0; m < ni; m++)
+				for (e = 0; e < w.rc[c][k].out_elems; e++)
+					ck_assert_msg(
+						w.rc[c][k].out[m][e] == expect(&w, c, m, k, e),
+						"seed %llu: %s n %d count %llu root %d inst %d rank %d "
+						"element %llu: %d, not %d (%s)",
+						(unsigned long long)seed,
+						df_coll_kind_name(w.kind[c]), n,
+						(unsigned long long)w.count[c], w.root[c], m, k,
+						(unsigned long long)e, w.rc[c][k].out[m][e],
+						expect(&w, c, m, k, e), w.rc[c][k].prog->name);
+	for (k = 0; k < n; k++)
+		for (i = 0; i < nb; i++)
+			ck_assert_msg(w.blk[k][i].nr_tasks == 0 && !w.blk[k][i].first,
+				      "seed %llu: a task is left", (unsigned long long)seed);
+	while (w.nr_hdrs) {
+		struct df_conn_hdr *h = w.hdrs[--w.nr_hdrs];
+
+		ck_assert_msg(h->head == h->tail, "seed %llu: a slice was not consumed",
+			      (unsigned long long)seed);
+		free(h);
+	}
+	for (k = 0; k < n; k++) {
+		for (i = 0; i < nb; i++) {
+			free(w.blk[k][i].sq.slots);
+			free(w.blk[k][i].cq.slots);
+		}
+		free(w.blk[k]);
+		for (c = 0; c < nc; c++) {
+			struct rank_coll *rc = &w.rc[c][k];
+
+			df_program_free(rc->prog);
+			free(rc->conns);
+			free(rc->k.scratch);
+			free(rc->k.ctx);
+			for (m = 0; m < ni; m++) {
+				free(rc->in[m]);
+				free(rc->out[m]);
+			}
+		}
+	}
+}
+
+static uint64_t base_seed(void)
+{
+	const char *s = getenv("DF_TEST_SEED");
+
+	return s ? strtoull(s, NULL, 0) : 1;
+}
+
+START_TEST(test_random)
+{
+	struct df_rng r;
+	uint64_t seed = base_seed() * 1000 + (uint64_t)_i;
+
+	df_rng_init(&r, seed ^ 0x5eed);
+	run(seed, (int)below(&r, 8) + 1, (int)below(&r, 3) + 1, (int)below(&r, MAX_COLLS) + 1,
+	    (int)below(&r, MAX_INST) + 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("daemon");
+	TCase *t = tcase_create("random preemption");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_loop_test(t, test_random, 0, 200);
+	tcase_set_timeout(t, 120);
+	suite_add_tcase(s, t);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
