@@ -1,0 +1,41 @@
+/*
+ * Mode trace: what is recorded around calls that the real library executes (traced.c).
+ */
+#ifndef DF_INTERPOSE_COLL_H
+#define DF_INTERPOSE_COLL_H
+
+#include "interpose/nccl_types.h"
+#include "runtime/dfshim.h"
+#include "trace/format.h"
+
+struct df_traced_call {
+	enum df_coll_kind kind;
+	const void *send;
+	void *recv;
+	size_t count;
+	int type, redop, root;
+	cudaStream_t stream;
+};
+
+/* An operation is about to be handed to NCCL. Not recorded when NCCL itself makes the call. */
+void df_traced_op(const struct df_traced_call *c, ncclComm_t comm, const void *pc);
+
+/* The real ncclGroupEnd, which may block, between two records. */
+ncclResult_t df_traced_group_end(const void *pc);
+
+/* A call that can block begins; the result goes to df_traced_leave(). */
+uint64_t df_traced_enter(enum df_call call, const void *object, uint64_t detail, const void *pc);
+void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
+
+/* A communicator of the real library appears; nranks 0: it is asked for its size and rank. */
+void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent);
+/* It was finalized, destroyed or aborted. */
+void df_traced_comm_gone(ncclComm_t comm, enum df_call call);
+/* Its hash, 0 if it is not known. */
+uint64_t df_traced_hash(ncclComm_t comm);
+/* The hash for a child of `comm`: equal on all ranks that make the same children in the same order. */
+uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
+/* A hash for a communicator whose id we never see (ncclCommInitAll). */
+uint64_t df_traced_local_hash(void);
+
+#endif

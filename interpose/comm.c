@@ -1,0 +1,693 @@
+/*
+ * The life of a communicator as the application sees it: ids, init, split, shrink, finalize, destroy,
+ * abort, revoke, and the questions about it. What waits for peers is a job (job.c).
+ *
+ * Threads: any; ncclCommAbort and ncclCommGetAsyncError while another call on the same communicator is
+ * running.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "interpose/coll.h"
+#include "interpose/front.h"
+#include "interpose/group.h"
+#include "interpose/nccl_api.h"
+#include "interpose/real.h"
+#include "interpose/status.h"
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+#include "trace/writer.h"
+
+#define SITE()	      df_trace_site(__builtin_return_address(0))
+#define FOREIGN(comm) (!df_is_ours(comm) && df_is_foreign(comm))
+
+/* 1: the real library makes communicators in this process. */
+static int real_makes(enum df_front front)
+{
+	return front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+	if (!version)
+		return ncclInvalidArgument;
+	*version = df_real_version();
+	return ncclSuccess;
+}
+DF_NCCL_EXPORT(ncclGetVersion);
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
+{
+	enum df_front front = df_front();
+	const char *address;
+	int err;
+
+	if (real_makes(front))
+		return df_real()->ncclGetUniqueId ? df_real()->ncclGetUniqueId(uniqueId)
+						  : df_real_missing(__func__);
+	if (front == DF_FRONT_REFUSE)
+		return df_front_refused("GetUniqueId");
+	if (df_ptr_check(uniqueId, "GetUniqueId", "out") != ncclSuccess)
+		return ncclInvalidArgument;
+	address = df_env()->nccl_comm_id;
+	if (address)
+		err = df_id_from_address(address, (unsigned char *)uniqueId->internal);
+	else
+		err = df_id_create((unsigned char *)uniqueId->internal);
+	return df_status_warn(err, "GetUniqueId");
+}
+DF_NCCL_EXPORT(ncclGetUniqueId);
+
+/* ---- making one ----------------------------------------------------------------------------------- */
+
+static int make_comm(struct df_handle *h, int share)
+{
+	struct df_comm_config config = {.share = share, .max_blocks = h->config.max_ctas};
+
+	_Static_assert(sizeof(config.name) == sizeof(h->config.name), "names of one length");
+	memcpy(config.name, h->config.name, sizeof(config.name));
+	return df_comm_create(h->device, &config, &h->comm);
+}
+
+/* The id with which a rank joins, as NCCL_COMM_ID may change it. */
+static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId *ids)
+{
+	const char *address = df_env()->nccl_comm_id;
+	int i, err;
+
+	job->ids = calloc((size_t)nr_ids, DF_ID_BYTES);
+	if (!job->ids)
+		return df_status_warn(-ENOMEM, "CommInitRank");
+	for (i = 0; i < nr_ids; i++)
+		memcpy(job->ids[i], ids[i].internal, DF_ID_BYTES);
+	job->nr_ids = nr_ids;
+	if (address) {
+		err = df_id_from_address(address, job->ids[0]);
+		job->nr_ids = 1;
+		return df_status_warn(err, "NCCL_COMM_ID");
+	}
+	for (i = 0; i < nr_ids; i++) {
+		if (df_id_is_ours(job->ids[i]))
+			continue;
+		DF_NCCL_WARN(
+			"CommInitRank : the unique id was not made under dfshim: all ranks of a job "
+			"must have it in LD_PRELOAD, in the same mode, or none");
+		return ncclInvalidUsage;
+	}
+	return ncclSuccess;
+}
+
+/* NCCL's ncclCommInitRankDev: checks, then a job. config: NULL for the defaults. */
+static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const ncclUniqueId *ids,
+			      int rank, const void *config, const char *func, uint32_t site)
+{
+	struct df_handle *h = NULL;
+	struct df_job *job = NULL;
+	struct df_config c;
+	ncclResult_t res;
+
+	if (nr_ids <= 0 || nr_ids > nranks) {
+		DF_NCCL_WARN("improper usage of ncclCommInitRank: nId = %d, nranks=%d", nr_ids,
+			     nranks);
+		return ncclInvalidArgument;
+	}
+	df_front_show_version(rank);
+	res = df_ptr_check(newcomm, "CommInitRank", "newcomm");
+	if (res != ncclSuccess)
+		return res;
+	*newcomm = NULL;
+	if (rank < 0 || rank >= nranks) {
+		DF_NCCL_WARN("Invalid rank requested : %d/%d", rank, nranks);
+		return ncclInvalidArgument;
+	}
+	df_config_default(&c);
+	if (config) {
+		res = df_config_parse(config, &c);
+		if (res != ncclSuccess)
+			return res;
+	}
+	if (df_front() == DF_FRONT_REFUSE)
+		return df_front_refused(func);
+	h = df_handle_new(&c, df_device_get());
+	job = h ? df_job_new(DF_JOB_INIT, h, func, site) : NULL;
+	if (!job) {
+		res = df_status_warn(-ENOMEM, func);
+		goto err_handle;
+	}
+	res = take_ids(job, nr_ids, ids);
+	if (res != ncclSuccess)
+		goto err_job;
+	res = df_status_warn(make_comm(h, 0), func);
+	if (res != ncclSuccess)
+		goto err_job;
+	job->made = h;
+	job->out = newcomm;
+	job->nranks = nranks;
+	job->rank = rank;
+	*newcomm = (ncclComm_t)h;
+	return df_group_job(job);
+
+err_job:
+	df_job_free(job);
+err_handle:
+	if (h)
+		df_handle_free(h);
+	return res;
+}
+
+/* An id that was made by our runtime is nothing for the real library, which would wait for ever. */
+static ncclResult_t check_real_id(const ncclUniqueId *id)
+{
+	if (!df_id_is_ours((const unsigned char *)id->internal))
+		return ncclSuccess;
+	DF_NCCL_WARN(
+		"CommInitRank : the unique id was made under dfshim, but this rank runs on plain NCCL: "
+		"all ranks of a job must run in the same mode");
+	return ncclInvalidUsage;
+}
+
+/* An init by the real library, recorded in mode trace; `call` is the call of it. */
+#define REAL_INIT(fn, comm, nranks, id, rank, call)                                                \
+	do {                                                                                       \
+		__typeof__(fn) *real_ = df_real()->fn;                                             \
+		uint64_t serial_;                                                                  \
+		ncclResult_t res_;                                                                 \
+		if (!real_)                                                                        \
+			return df_real_missing(#fn);                                               \
+		if (check_real_id(id) != ncclSuccess)                                              \
+			return ncclInvalidUsage;                                                   \
+		serial_ = df_traced_enter(DF_CALL_COMM_INIT, comm, (uint64_t)(nranks),             \
+					  __builtin_return_address(0));                            \
+		res_ = real_ call;                                                                 \
+		df_traced_leave(serial_, DF_CALL_COMM_INIT, res_);                                 \
+		if ((res_ == ncclSuccess || res_ == ncclInProgress) && (comm) && *(comm))          \
+			df_traced_comm_add(*(comm), df_id_hash((const unsigned char *)(id)),       \
+					   nranks, rank, 0);                                       \
+		return res_;                                                                       \
+	} while (0)
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
+				    ncclConfig_t *config)
+{
+	if (real_makes(df_front()))
+		REAL_INIT(ncclCommInitRankConfig, comm, nranks, &commId, rank,
+			  (comm, nranks, commId, rank, config));
+	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, config, __func__, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommInitRankConfig);
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
+{
+	if (real_makes(df_front()))
+		REAL_INIT(ncclCommInitRank, comm, nranks, &commId, rank,
+			  (comm, nranks, commId, rank));
+	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, NULL, __func__, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommInitRank);
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId,
+				      ncclUniqueId *commIds, ncclConfig_t *config)
+{
+	if (real_makes(df_front()) && !commIds)
+		return df_real()->ncclCommInitRankScalable
+			       ? df_real()->ncclCommInitRankScalable(newcomm, nranks, myrank, nId,
+								     commIds, config)
+			       : df_real_missing(__func__);
+	if (real_makes(df_front()))
+		REAL_INIT(ncclCommInitRankScalable, newcomm, nranks, commIds, myrank,
+			  (newcomm, nranks, myrank, nId, commIds, config));
+	if (nId > 0 && df_ptr_check(commIds, "CommInitRank", "commIds") != ncclSuccess)
+		return df_group_error(ncclInvalidArgument);
+	return df_group_error(
+		init_rank(newcomm, nranks, nId, commIds, myrank, config, __func__, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommInitRankScalable);
+
+static ncclResult_t check_devices(int ndev, const int *devlist)
+{
+	int total = df_device_count(), i, j;
+
+	if (ndev < 0) {
+		DF_NCCL_WARN("Invalid device count requested : %d", ndev);
+		return ncclInvalidArgument;
+	}
+	for (i = 0; i < ndev; i++) {
+		int dev = devlist ? devlist[i] : i;
+
+		if (dev < 0 || dev >= total) {
+			DF_NCCL_WARN("Invalid device %d (totalnDev=%d)", dev, total);
+			return ncclInvalidArgument;
+		}
+		for (j = 0; devlist && !df_env()->nccl_multi_rank_gpu && j < i; j++)
+			if (devlist[j] == dev)
+				return ncclInvalidUsage;
+	}
+	return ncclSuccess;
+}
+
+static ncclResult_t init_all(ncclComm_t *comms, int ndev, const int *devlist, uint32_t site)
+{
+	unsigned char id[DF_ID_BYTES];
+	ncclUniqueId uid;
+	ncclResult_t res;
+	int i, old, err;
+
+	res = df_ptr_check(comms, "CommInitAll", "comms");
+	if (res != ncclSuccess)
+		return res;
+	if (df_front() == DF_FRONT_REFUSE)
+		return df_front_refused("CommInitAll");
+	res = check_devices(ndev, devlist);
+	if (res != ncclSuccess || !ndev)
+		return res;
+	err = df_id_create(id);
+	if (err)
+		return df_status_warn(err, "CommInitAll");
+	memcpy(uid.internal, id, sizeof(id));
+	old = df_device_get();
+	res = df_group_start();
+	if (res != ncclSuccess)
+		return res;
+	for (i = 0; i < ndev; i++) {
+		if (df_device_set(devlist ? devlist[i] : i))
+			res = ncclUnhandledCudaError;
+		else
+			res = init_rank(&comms[i], ndev, 1, &uid, i, NULL, "ncclCommInitAll", site);
+		df_group_error(res);
+	}
+	df_device_set(old);
+	return df_group_end(site);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
+{
+	if (real_makes(df_front())) {
+		__typeof__(ncclCommInitAll) *real = df_real()->ncclCommInitAll;
+		uint64_t serial, hash;
+		ncclResult_t res;
+		int i;
+
+		if (!real)
+			return df_real_missing(__func__);
+		serial = df_traced_enter(DF_CALL_COMM_INIT, comm, (uint64_t)ndev,
+					 __builtin_return_address(0));
+		res = real(comm, ndev, devlist);
+		df_traced_leave(serial, DF_CALL_COMM_INIT, res);
+		hash = df_traced_local_hash();
+		for (i = 0; res == ncclSuccess && i < ndev; i++)
+			df_traced_comm_add(comm[i], hash, ndev, i, 0);
+		return res;
+	}
+	return df_group_error(init_all(comm, ndev, devlist, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommInitAll);
+
+/* ---- dividing one ---------------------------------------------------------------------------------- */
+
+static int compare_ints(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Split and shrink. exclude: NULL for a split. */
+static ncclResult_t make_child(ncclComm_t comm, ncclComm_t *newcomm, int color, int key,
+			       int *exclude, int nr_exclude, int shrink, int flags,
+			       const void *config, const char *func, uint32_t site)
+{
+	struct df_handle *h = (struct df_handle *)comm, *child = NULL;
+	struct df_job *job;
+	struct df_config c;
+	ncclResult_t res;
+	int share;
+
+	res = df_comm_check(comm, func, "comm");
+	if (res == ncclSuccess)
+		res = df_ptr_check(newcomm, func, "newcomm");
+	if (res == ncclSuccess && shrink) {
+		res = df_ptr_check(exclude, func, "excludeRanksList");
+		if (res == ncclSuccess && nr_exclude <= 0)
+			res = ncclInvalidArgument;
+		if (res == ncclSuccess) {
+			qsort(exclude, (size_t)nr_exclude, sizeof(int), compare_ints);
+			if (bsearch(&h->rank, exclude, (size_t)nr_exclude, sizeof(int),
+				    compare_ints))
+				res = ncclInvalidArgument;
+		}
+	}
+	if (res == ncclSuccess)
+		res = df_handle_ready(h);
+	if (res != ncclSuccess && !(shrink && flags & NCCL_SHRINK_ABORT && res == ncclRemoteError))
+		return res;
+	*newcomm = NULL;
+	job = df_job_new(shrink ? DF_JOB_SHRINK : DF_JOB_SPLIT, h, func, site);
+	if (!job)
+		return df_status_warn(-ENOMEM, func);
+	if (!shrink && color == NCCL_SPLIT_NOCOLOR) {
+		df_nccl_info(
+			DF_SUBSYS_INIT,
+			"Rank %d has color with NCCL_SPLIT_NOCOLOR, not creating a new communicator",
+			h->rank);
+	} else {
+		share = !(df_handle_flags(h) & DF_H_REVOKED) &&
+			(shrink ? !(flags & NCCL_SHRINK_ABORT) && h->config.shrink_share
+				: h->config.split_share);
+		c = h->config;
+		c.name[0] = 0;
+		if (config) {
+			res = df_config_parse(config, &c);
+			if (res != ncclSuccess)
+				goto err;
+		}
+		child = df_handle_new(&c, h->device);
+		res = child ? df_status_warn(make_comm(child, share), func)
+			    : df_status_warn(-ENOMEM, func);
+		if (res != ncclSuccess)
+			goto err;
+	}
+	if (shrink) {
+		job->exclude = malloc((size_t)nr_exclude * sizeof(int));
+		if (!job->exclude) {
+			res = df_status_warn(-ENOMEM, func);
+			goto err;
+		}
+		memcpy(job->exclude, exclude, (size_t)nr_exclude * sizeof(int));
+		job->nr_exclude = nr_exclude;
+		job->abort = !!(flags & NCCL_SHRINK_ABORT);
+	}
+	h->child_count++;
+	job->made = child;
+	job->out = newcomm;
+	job->color = color;
+	job->key = key;
+	return df_group_job(job);
+
+err:
+	if (child)
+		df_handle_free(child);
+	df_job_free(job);
+	return res;
+}
+
+/* A child that the real library made, recorded in mode trace. */
+#define REAL_CHILD(fn, enum_call, comm, newcomm, salt, call)                                       \
+	do {                                                                                       \
+		__typeof__(fn) *real_ = df_real()->fn;                                             \
+		uint64_t serial_, hash_;                                                           \
+		ncclResult_t res_;                                                                 \
+		if (!real_)                                                                        \
+			return df_real_missing(#fn);                                               \
+		hash_ = df_traced_child_hash(comm, salt);                                          \
+		serial_ = df_traced_enter(enum_call, comm, 0, __builtin_return_address(0));        \
+		res_ = real_ call;                                                                 \
+		df_traced_leave(serial_, enum_call, res_);                                         \
+		if (res_ == ncclSuccess && (newcomm) && *(newcomm))                                \
+			df_traced_comm_add(*(newcomm), hash_, 0, 0, df_traced_hash(comm));         \
+		return res_;                                                                       \
+	} while (0)
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+			   ncclConfig_t *config)
+{
+	if (FOREIGN(comm))
+		REAL_CHILD(ncclCommSplit, DF_CALL_COMM_SPLIT, comm, newcomm, (uint64_t)color,
+			   (comm, color, key, newcomm, config));
+	return df_group_error(
+		make_child(comm, newcomm, color, key, NULL, 0, 0, 0, config, __func__, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommSplit);
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
+			    ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
+{
+	if (FOREIGN(comm))
+		REAL_CHILD(
+			ncclCommShrink, DF_CALL_COMM_SHRINK, comm, newcomm, 1ull << 40,
+			(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
+	return df_group_error(make_child(comm, newcomm, 0, 0, excludeRanksList, excludeRanksCount,
+					 1, shrinkFlags, config, __func__, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommShrink);
+
+/* ---- ending one ------------------------------------------------------------------------------------ */
+
+/* A call of the real library that ends something, recorded in mode trace. */
+#define REAL_END(fn, enum_call, comm, call)                                                        \
+	do {                                                                                       \
+		__typeof__(fn) *real_ = df_real()->fn;                                             \
+		uint64_t serial_;                                                                  \
+		ncclResult_t res_;                                                                 \
+		if (!real_)                                                                        \
+			return df_real_missing(#fn);                                               \
+		serial_ = df_traced_enter(enum_call, comm, 0, __builtin_return_address(0));        \
+		res_ = real_ call;                                                                 \
+		df_traced_leave(serial_, enum_call, res_);                                         \
+		df_traced_comm_gone(comm, enum_call);                                              \
+		return res_;                                                                       \
+	} while (0)
+
+/* A job on an existing communicator; marks it before. */
+static ncclResult_t end_job(enum df_job_kind kind, struct df_handle *h, uint32_t mark,
+			    const char *func, uint32_t site)
+{
+	struct df_job *job = df_job_new(kind, h, func, site);
+
+	if (!job)
+		return df_status_warn(-ENOMEM, func);
+	if (mark)
+		/*
+		 * Pairs with df_handle_enter() and df_handle_flags(): a call that starts now sees the mark.
+		 * Sequentially consistent, as all changes of the flags are.
+		 */
+		__atomic_fetch_or(&h->flags, mark, __ATOMIC_SEQ_CST);
+	return df_group_job(job);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+	struct df_handle *h = (struct df_handle *)comm;
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		REAL_END(ncclCommFinalize, DF_CALL_COMM_FINALIZE, comm, (comm));
+	if (!comm)
+		return ncclSuccess;
+	res = df_comm_check(comm, "CommFinalize", "comm");
+	if (res == ncclSuccess)
+		res = df_handle_ready(h);
+	if (res == ncclSuccess &&
+	    df_handle_flags(h) & (DF_H_FINALIZED | DF_H_REVOKED | DF_H_DESTROYED))
+		res = ncclInvalidArgument;
+	if (res == ncclSuccess)
+		res = end_job(DF_JOB_FINALIZE, h, DF_H_FINALIZED, __func__, SITE());
+	return df_group_error(res);
+}
+DF_NCCL_EXPORT(ncclCommFinalize);
+
+/* A tombstone, or one that another call is destroying. */
+static int is_gone(struct df_handle *h)
+{
+	if (!(df_handle_flags(h) & (DF_H_CLAIMED | DF_H_DESTROYED | DF_H_ABORTED)))
+		return 0;
+	DF_NCCL_WARN("comm %p has already been destroyed", (void *)h);
+	return 1;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+	struct df_handle *h = (struct df_handle *)comm;
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		REAL_END(ncclCommDestroy, DF_CALL_COMM_DESTROY, comm, (comm));
+	if (!comm)
+		return ncclSuccess;
+	if (df_is_ours(comm))
+		res = is_gone(h) ? ncclInvalidArgument : ncclSuccess;
+	else
+		res = df_comm_check(comm, "CommDestroy", "comm");
+	/* One whose peer died, or that failed to come up, is destroyed all the same. */
+	if (res == ncclSuccess && df_handle_async(h) == ncclInProgress)
+		res = df_handle_ready(h);
+	if (res == ncclSuccess)
+		res = end_job(DF_JOB_DESTROY, h, DF_H_DESTROYED, __func__, SITE());
+	return df_group_error(res);
+}
+DF_NCCL_EXPORT(ncclCommDestroy);
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+	struct df_handle *h = (struct df_handle *)comm;
+	uint32_t old;
+
+	if (FOREIGN(comm))
+		REAL_END(ncclCommAbort, DF_CALL_COMM_ABORT, comm, (comm));
+	if (!comm)
+		return ncclSuccess;
+	if (!df_is_ours(comm))
+		return df_group_error(df_comm_check(comm, "CommAbort", "comm"));
+	/* Being inside keeps the communicator from being freed by the call that this one ends. */
+	df_handle_enter(h);
+	/* Pairs with df_handle_enter(), as every change of the flags: later calls see it and stay out. */
+	old = __atomic_fetch_or(&h->flags, DF_H_ABORTED, __ATOMIC_SEQ_CST);
+	if (old & (DF_H_CLAIMED | DF_H_ABORTED)) {
+		df_handle_leave(h);
+		DF_NCCL_WARN("comm %p has already been destroyed", comm);
+		return df_group_error(ncclInvalidArgument);
+	}
+	df_nccl_info(DF_SUBSYS_INIT, "comm %p rank %d nRanks %d cudaDev %d busId %x - Abort START",
+		     (void *)comm, h->rank, h->nranks, h->device, 0);
+	if (h->comm)
+		df_comm_abort(h->comm);
+	pthread_mutex_lock(&h->lock);
+	if (h->child && !(df_handle_flags(h->child) & DF_H_CLAIMED))
+		df_comm_abort(h->child->comm);
+	pthread_mutex_unlock(&h->lock);
+	df_handle_leave(h);
+	return df_group_error(end_job(DF_JOB_ABORT, h, 0, __func__, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommAbort);
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
+{
+	struct df_handle *h = (struct df_handle *)comm;
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		REAL_END(ncclCommRevoke, DF_CALL_COMM_ABORT, comm, (comm, revokeFlags));
+	if (!comm)
+		return ncclSuccess;
+	if (revokeFlags)
+		return ncclInvalidArgument;
+	res = df_comm_check(comm, "CommRevoke", "comm");
+	if (res != ncclSuccess)
+		return df_group_error(res);
+	if (df_handle_flags(h) & (DF_H_DESTROYED | DF_H_FINALIZED | DF_H_REVOKED))
+		return ncclInvalidArgument;
+	df_nccl_info(DF_SUBSYS_INIT, "comm %p rank %d nRanks %d cudaDev %d busId %x - Revoke START",
+		     (void *)comm, h->rank, h->nranks, h->device, 0);
+	return df_group_error(end_job(DF_JOB_REVOKE, h, DF_H_REVOKED, __func__, SITE()));
+}
+DF_NCCL_EXPORT(ncclCommRevoke);
+
+/* ---- questions ------------------------------------------------------------------------------------- */
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclCommGetAsyncError
+			       ? df_real()->ncclCommGetAsyncError(comm, asyncError)
+			       : df_real_missing(__func__);
+	res = df_comm_check(comm, "ncclGetAsyncError", "comm");
+	if (res == ncclSuccess)
+		res = df_ptr_check(asyncError, "ncclGetAsyncError", "asyncError");
+	if (res == ncclSuccess)
+		*asyncError = df_handle_async((struct df_handle *)comm);
+	return res;
+}
+DF_NCCL_EXPORT(ncclCommGetAsyncError);
+
+static ncclResult_t ask(const void *comm, const char *op, const int *out, const char *arg)
+{
+	ncclResult_t res = df_comm_check(comm, op, "comm");
+
+	if (res == ncclSuccess)
+		res = df_ptr_check(out, op, arg);
+	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
+{
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclCommCount ? df_real()->ncclCommCount(comm, count)
+						: df_real_missing(__func__);
+	res = ask(comm, "CommCount", count, "count");
+	if (res == ncclSuccess)
+		*count = ((struct df_handle *)comm)->nranks;
+	return res;
+}
+DF_NCCL_EXPORT(ncclCommCount);
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclCommCuDevice ? df_real()->ncclCommCuDevice(comm, device)
+						   : df_real_missing(__func__);
+	res = ask(comm, "CommCuDevice", device, "device");
+	if (res == ncclSuccess)
+		*device = ((struct df_handle *)comm)->device;
+	return res;
+}
+DF_NCCL_EXPORT(ncclCommCuDevice);
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclCommUserRank ? df_real()->ncclCommUserRank(comm, rank)
+						   : df_real_missing(__func__);
+	res = ask(comm, "CommUserRank", rank, "rank");
+	if (res == ncclSuccess)
+		*rank = ((struct df_handle *)comm)->rank;
+	return res;
+}
+DF_NCCL_EXPORT(ncclCommUserRank);
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+	switch ((int)result) {
+	case ncclSuccess:
+		return "no error";
+	case ncclUnhandledCudaError:
+		return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+	case ncclSystemError:
+		return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+	case ncclInternalError:
+		return "internal error - please report this issue to the NCCL developers";
+	case ncclInvalidArgument:
+		return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+	case ncclInvalidUsage:
+		return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+	case ncclRemoteError:
+		return "remote process exited or there was a network error";
+	case ncclInProgress:
+		return "NCCL operation in progress";
+	default:
+		return "unknown result code";
+	}
+}
+DF_NCCL_EXPORT(ncclGetErrorString);
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+	/* What this library had to say comes first: a failure to load NCCL, for one. */
+	const char *text = df_nccl_last_error();
+
+	if (!*text && real_makes(df_front_now()) && df_real()->ncclGetLastError)
+		return df_real()->ncclGetLastError(comm);
+	return text;
+}
+DF_NCCL_EXPORT(ncclGetLastError);
+
+void ncclResetDebugInit(void)
+{
+	df_log_reset();
+	if (real_makes(df_front_now()) && df_real()->ncclResetDebugInit)
+		df_real()->ncclResetDebugInit();
+}
+DF_NCCL_EXPORT(ncclResetDebugInit);
+
+void ncclResetDebugInitInternal(void)
+{
+	df_log_reset();
+	if (real_makes(df_front_now()) && df_real()->ncclResetDebugInitInternal)
+		df_real()->ncclResetDebugInitInternal();
+}
+DF_NCCL_EXPORT(ncclResetDebugInitInternal);

@@ -1,0 +1,32 @@
+/*
+ * What becomes of NCCL calls in this process: decided once, at the first call that needs to know.
+ */
+#ifndef DF_INTERPOSE_FRONT_H
+#define DF_INTERPOSE_FRONT_H
+
+#include "interpose/nccl_types.h"
+
+enum df_front {
+	DF_FRONT_UNDECIDED,
+	DF_FRONT_OWN,	 /* our runtime executes */
+	DF_FRONT_TRACE,	 /* NCCL executes, we record */
+	DF_FRONT_PLAIN,	 /* NCCL executes, we are not there */
+	DF_FRONT_REFUSE, /* nobody can: every call fails with the reason */
+};
+
+/* Decides at the first call (starts the runtime, slow), then cheap. Thread-safe. */
+enum df_front df_front(void);
+
+/* The decision so far, without making it. */
+enum df_front df_front_now(void);
+
+/* Under DF_FRONT_REFUSE: says why `what` can't run; returns the error. */
+ncclResult_t df_front_refused(const char *what);
+
+/* The one "NCCL version" line, as NCCL_DEBUG asks for it. rank: of the communicator being made. */
+void df_front_show_version(int rank);
+
+/* In the child of a fork. */
+void df_front_forked(void);
+
+#endif

@@ -1,0 +1,280 @@
+/*
+ * Memory: ncclMemAlloc, registration of buffers, and windows.
+ *
+ * The runtime needs no registration, so both kinds are only book-keeping with NCCL's errors. A window of
+ * ours is a host object: it can be registered, passed to host calls and deregistered; device code can't
+ * use it, and the calls that device code needs first (ncclDevCommCreate) are refused.
+ *
+ * Locks: a communicator's, for its lists.
+ */
+#include <stdlib.h>
+#include "interpose/front.h"
+#include "interpose/handle.h"
+#include "interpose/nccl_api.h"
+#include "interpose/group.h"
+#include "interpose/mem.h"
+#include "interpose/real.h"
+#include "interpose/status.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+
+#define FOREIGN(comm) (!df_is_ours(comm) && df_is_foreign(comm))
+
+/* All windows of the process, so that a pointer can be told without reading what it points to. */
+static struct df_mutex windows_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "windows");
+static struct df_window *windows;
+
+ncclResult_t ncclMemAlloc(void **ptr, size_t size)
+{
+	enum df_front front = df_front();
+	void *mem;
+	int err;
+
+	if (front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE)
+		return df_real()->ncclMemAlloc ? df_real()->ncclMemAlloc(ptr, size)
+					       : df_real_missing(__func__);
+	if (front == DF_FRONT_REFUSE)
+		return df_front_refused("MemAlloc");
+	if (!ptr) {
+		DF_NCCL_WARN("MemAlloc : ptr argument is NULL");
+		return ncclUnhandledCudaError;
+	}
+	*ptr = NULL;
+	if (!size)
+		return ncclSuccess;
+	err = df_mem_alloc(size, &mem);
+	if (err) {
+		DF_NCCL_WARN("MemAlloc : no %zu bytes of device memory", size);
+		return ncclUnhandledCudaError;
+	}
+	*ptr = mem;
+	return ncclSuccess;
+}
+DF_NCCL_EXPORT(ncclMemAlloc);
+
+ncclResult_t ncclMemFree(void *ptr)
+{
+	enum df_front front = df_front();
+
+	if (front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE)
+		return df_real()->ncclMemFree ? df_real()->ncclMemFree(ptr)
+					      : df_real_missing(__func__);
+	if (!ptr)
+		return ncclSuccess;
+	if (front == DF_FRONT_REFUSE)
+		return df_front_refused("MemFree");
+	if (!df_mem_free(ptr))
+		return ncclSuccess;
+	DF_NCCL_WARN("MemFree : %p is not memory of ncclMemAlloc", ptr);
+	return ncclUnhandledCudaError;
+}
+DF_NCCL_EXPORT(ncclMemFree);
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+{
+	struct df_handle *h = (struct df_handle *)comm;
+	struct df_range *r;
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclCommRegister
+			       ? df_real()->ncclCommRegister(comm, buff, size, handle)
+			       : df_real_missing(__func__);
+	res = df_comm_check(comm, "ncclCommRegister", "comm");
+	if (res == ncclSuccess)
+		res = df_ptr_check(handle, "ncclCommRegister", "handle");
+	if (res != ncclSuccess)
+		return res;
+	pthread_mutex_lock(&h->lock);
+	for (r = h->ranges; r; r = r->next)
+		if (r->ptr == buff && r->bytes == size)
+			break;
+	if (!r) {
+		r = calloc(1, sizeof(*r));
+		if (r) {
+			r->ptr = buff;
+			r->bytes = size;
+			r->next = h->ranges;
+			h->ranges = r;
+		}
+	}
+	if (r)
+		r->refs++;
+	pthread_mutex_unlock(&h->lock);
+	if (!r)
+		return df_status_warn(-ENOMEM, "ncclCommRegister");
+	*handle = r;
+	return ncclSuccess;
+}
+DF_NCCL_EXPORT(ncclCommRegister);
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+	struct df_handle *h = (struct df_handle *)comm;
+	struct df_range **at, *r;
+	ncclResult_t res;
+	int found = 0;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclCommDeregister ? df_real()->ncclCommDeregister(comm, handle)
+						     : df_real_missing(__func__);
+	res = df_comm_check(comm, "ncclCommDeregister", "comm");
+	if (res != ncclSuccess || !handle)
+		return res;
+	pthread_mutex_lock(&h->lock);
+	for (at = &h->ranges; (r = *at); at = &r->next) {
+		if (r != handle)
+			continue;
+		found = 1;
+		if (!--r->refs) {
+			*at = r->next;
+			free(r);
+		}
+		break;
+	}
+	pthread_mutex_unlock(&h->lock);
+	if (found)
+		return ncclSuccess;
+	DF_NCCL_WARN("Deregister: Could not find handle");
+	return ncclInvalidUsage;
+}
+DF_NCCL_EXPORT(ncclCommDeregister);
+
+/* ---- windows --------------------------------------------------------------------------------------- */
+
+int df_window_is_ours(const void *window)
+{
+	const struct df_window *w;
+
+	df_mutex_lock(&windows_lock);
+	for (w = windows; w; w = w->next)
+		if (w == window)
+			break;
+	df_mutex_unlock(&windows_lock);
+	return w != NULL;
+}
+
+/* Takes the window out of the list; NULL if it is none of this communicator (owner NULL: of anybody). */
+static struct df_window *take_window(const void *window, const struct df_handle *owner)
+{
+	struct df_window **at, *w = NULL;
+
+	df_mutex_lock(&windows_lock);
+	for (at = &windows; *at; at = &(*at)->next) {
+		if ((window && *at != window) || (owner && (*at)->owner != owner))
+			continue;
+		w = *at;
+		*at = w->next;
+		break;
+	}
+	df_mutex_unlock(&windows_lock);
+	return w;
+}
+
+void df_windows_drop(const struct df_handle *owner)
+{
+	struct df_window *w;
+
+	while ((w = take_window(NULL, owner)))
+		free(w);
+}
+
+static ncclResult_t window_register(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+				    int flags)
+{
+	struct df_window *w;
+	ncclResult_t res;
+
+	res = df_comm_check(comm, "ncclCommWindowRegister", "comm");
+	if (res == ncclSuccess)
+		res = df_ptr_check(win, "ncclCommWindowRegister", "win");
+	if (res == ncclSuccess)
+		res = df_handle_ready((struct df_handle *)comm);
+	/* Nothing to register: success, and *win stays as it is. */
+	if (res != ncclSuccess || !buff || !size)
+		return res;
+	if (flags & NCCL_WIN_COLL_SYMMETRIC && (uintptr_t)buff % NCCL_WIN_REQUIRED_ALIGNMENT) {
+		DF_NCCL_WARN(
+			"ncclCommWindowRegister : %p is not aligned to %d bytes, as a symmetric window "
+			"must be",
+			buff, NCCL_WIN_REQUIRED_ALIGNMENT);
+		return ncclInvalidArgument;
+	}
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return df_status_warn(-ENOMEM, "ncclCommWindowRegister");
+	w->owner = (struct df_handle *)comm;
+	w->ptr = buff;
+	w->bytes = size;
+	w->flags = flags;
+	df_mutex_lock(&windows_lock);
+	w->next = windows;
+	windows = w;
+	df_mutex_unlock(&windows_lock);
+	*win = (ncclWindow_t)w;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+				    int winFlags)
+{
+	if (FOREIGN(comm))
+		return df_real()->ncclCommWindowRegister
+			       ? df_real()->ncclCommWindowRegister(comm, buff, size, win, winFlags)
+			       : df_real_missing(__func__);
+	return df_group_error(window_register(comm, buff, size, win, winFlags));
+}
+DF_NCCL_EXPORT(ncclCommWindowRegister);
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
+{
+	struct df_window *w;
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclCommWindowDeregister
+			       ? df_real()->ncclCommWindowDeregister(comm, win)
+			       : df_real_missing(__func__);
+	res = df_comm_check(comm, "ncclCommWindowDeregister", "comm");
+	if (res != ncclSuccess || !win)
+		return res;
+	w = take_window(win, (struct df_handle *)comm);
+	if (w) {
+		free(w);
+		return ncclSuccess;
+	}
+	DF_NCCL_WARN("ncclCommWindowDeregister : %p is no window of this communicator",
+		     (void *)win);
+	return ncclInvalidArgument;
+}
+DF_NCCL_EXPORT(ncclCommWindowDeregister);
+
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
+{
+	const struct df_window *w;
+	ncclResult_t res;
+
+	if (FOREIGN(comm))
+		return df_real()->ncclWinGetUserPtr
+			       ? df_real()->ncclWinGetUserPtr(comm, win, outUserPtr)
+			       : df_real_missing(__func__);
+	res = df_comm_check(comm, "ncclWinGetUserPtr", "comm");
+	if (res == ncclSuccess)
+		res = df_ptr_check(outUserPtr, "ncclWinGetUserPtr", "outUserPtr");
+	if (res == ncclSuccess)
+		res = df_ptr_check(win, "ncclWinGetUserPtr", "win");
+	if (res != ncclSuccess)
+		return res;
+	df_mutex_lock(&windows_lock);
+	for (w = windows; w; w = w->next)
+		if (w == (void *)win)
+			break;
+	if (w)
+		*outUserPtr = w->ptr;
+	df_mutex_unlock(&windows_lock);
+	if (w)
+		return ncclSuccess;
+	DF_NCCL_WARN("ncclWinGetUserPtr : %p is no window", (void *)win);
+	return ncclInvalidArgument;
+}
+DF_NCCL_EXPORT(ncclWinGetUserPtr);
