@@ -1,0 +1,578 @@
+/*
+ * Executes what streams hold. Each device has a list of streams with unfinished operations; whoever
+ * has time (the device's engine thread, a thread that synchronises, the thread that enqueues on an
+ * idle stream) takes the first operation of a stream whose condition holds. An operation that must
+ * wait is simply not taken, so no wait ever occupies a thread, and no stream can block another, unless
+ * the nccl rules put both on one hardware queue.
+ *
+ * Entered by every thread. The device's lock guards queues; it is not held while an operation runs,
+ * except the few that only touch a word. At most one thread is busy with a stream at a time.
+ */
+#include "interpose/hostcuda/internal.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#define SLEEP_MIN_NS (50 * DF_NS_PER_US)
+#define SLEEP_MAX_NS (2 * DF_NS_PER_MS)
+#define SPINS	     32
+
+static void kick_active(struct df_hdev *but);
+
+/* -- operations --------------------------------------------------------------------------------- */
+
+size_t df_hop_bytes(const struct df_hop *op)
+{
+	switch (op->kind) {
+	case DF_HOP_COPY:
+		return op->copy.width * op->copy.height * op->copy.depth;
+	case DF_HOP_FILL:
+		return op->fill.width * op->fill.height * op->fill.depth;
+	default:
+		return 0;
+	}
+}
+
+static void fill(const struct df_hop *op)
+{
+	size_t i, y, z;
+
+	for (z = 0; z < op->fill.depth; z++) {
+		for (y = 0; y < op->fill.height; y++) {
+			char *row = (char *)op->fill.dst + z * op->fill.slice + y * op->fill.pitch;
+
+			if (op->fill.elem_bytes == 1) {
+				memset(row, (int)op->fill.value, op->fill.width);
+				continue;
+			}
+			for (i = 0; i < op->fill.width; i += op->fill.elem_bytes)
+				memcpy(row + i, &op->fill.value, op->fill.elem_bytes);
+		}
+	}
+}
+
+/* What moves data or may take a while; no lock is held. */
+void df_hop_exec(struct df_hop *op)
+{
+	size_t y, z;
+
+	switch (op->kind) {
+	case DF_HOP_COPY:
+		for (z = 0; z < op->copy.depth; z++)
+			for (y = 0; y < op->copy.height; y++)
+				memmove((char *)op->copy.dst + z * op->copy.dst_slice +
+						y * op->copy.dst_pitch,
+					(const char *)op->copy.src + z * op->copy.src_slice +
+						y * op->copy.src_pitch,
+					op->copy.width);
+		free(op->copy.stage);
+		break;
+	case DF_HOP_FILL:
+		fill(op);
+		break;
+	case DF_HOP_FREE:
+		df_hmem_free(op->ptr, DF_MEM_UNKNOWN);
+		break;
+	case DF_HOP_CALL:
+		op->call.fn(op->call.arg);
+		break;
+	default:
+		break;
+	}
+}
+
+void df_hop_drop(struct df_hop *op)
+{
+	if (op->kind == DF_HOP_COPY)
+		free(op->copy.stage);
+}
+
+static int instant(const struct df_hop *op)
+{
+	return op->kind == DF_HOP_MARK || op->kind == DF_HOP_WRITE || op->kind == DF_HOP_WAIT ||
+	       op->kind == DF_HOP_POINT || op->kind == DF_HOP_KERNEL;
+}
+
+static int ready(struct df_hstream *s, const struct df_hop *op)
+{
+	struct df_hstream *t;
+
+	if (s->queue && op->ticket != s->queue->started)
+		return 0;
+	if (op->kind == DF_HOP_WAIT)
+		/*
+		 * ACQUIRE pairs with the RELEASE of whoever writes the word (the daemon, or a
+		 * DF_HOP_WRITE): without it later operations of the stream could miss data that were
+		 * there before the word.
+		 */
+		return (int64_t)(__atomic_load_n(op->word.addr, __ATOMIC_ACQUIRE) -
+				 op->word.value) >= 0;
+	if (op->kind != DF_HOP_POINT || df_hpoint_done(op->point))
+		return 1;
+	t = df_hpoint_stream(op->point);
+	if (t->device == s->device)
+		return 0;
+	/*
+	 * SEQ_CST pairs with the SEQ_CST store of completed and load of watched in complete(): without
+	 * it both sides could miss the other's store, and nobody would wake this device.
+	 */
+	__atomic_store_n(&t->watched, 1, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&t->completed, __ATOMIC_SEQ_CST) >= (op->point & DF_H_POINT_SEQ);
+}
+
+/* -- wake-ups ----------------------------------------------------------------------------------- */
+
+static void wake_engine(struct df_hdev *dev)
+{
+	/*
+	 * SEQ_CST pairs with engine(): it announces its sleep before it looks at work again, we change
+	 * work before we look for a sleeper. Without the total order a wake-up could be lost.
+	 */
+	__atomic_fetch_add(&dev->work, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&dev->engine_sleeps, __ATOMIC_SEQ_CST))
+		df_futex_wake(&dev->work, 1, 0);
+}
+
+static void wake_waiters(struct df_hdev *dev)
+{
+	/* SEQ_CST pairs with df_hwait_point(), as in wake_engine(). */
+	__atomic_fetch_add(&dev->done, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&dev->sleepers, __ATOMIC_SEQ_CST))
+		df_futex_wake(&dev->done, INT_MAX, 0);
+}
+
+void df_hdev_kick(struct df_hdev *dev)
+{
+	wake_engine(dev);
+	wake_waiters(dev);
+}
+
+/* A word or a stream changed that operations of any device may wait for. */
+static void kick_active(struct df_hdev *but)
+{
+	int i;
+
+	for (i = 0; i < df_h.nr_devices; i++) {
+		struct df_hdev *dev = df_hdev(i);
+
+		/* RELAXED: a device that gets work a moment later looks at the words itself. */
+		if (dev && dev != but && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
+			df_hdev_kick(dev);
+	}
+}
+
+/* -- running ------------------------------------------------------------------------------------ */
+
+/* What to do after the lock is released. */
+struct after {
+	int wrote;    /* a word: anybody may wait for it */
+	int finished; /* an operation */
+	int watched;
+};
+
+/* Lock held. The operation has been executed. */
+static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *op,
+		     struct after *after)
+{
+	op->next = dev->ops;
+	dev->ops = op;
+	s->busy = 0;
+	after->finished++;
+	/*
+	 * SEQ_CST: as a release it pairs with df_hpoint_done(), see there; and with ready(), which
+	 * sets watched before it looks at completed again.
+	 */
+	__atomic_store_n(&s->completed, s->completed + 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&s->watched, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&s->watched, 0, __ATOMIC_RELAXED);
+		after->watched = 1;
+	}
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_hstream_idle(): without it a thread could find the
+	 * legacy stream idle but not see what the last operation wrote.
+	 */
+	if (s->blocking || s->legacy)
+		__atomic_fetch_sub(&dev->nr_blocking, 1, __ATOMIC_RELEASE);
+	if (s->head)
+		return;
+	df_list_del(&s->active);
+	__atomic_fetch_sub(&dev->nr_active, 1, __ATOMIC_RELAXED);
+	if (s->dying)
+		df_hstream_retire(dev, s);
+}
+
+/* Lock held, dropped meanwhile. Takes the stream's first operation and executes it. */
+static void run_one(struct df_hdev *dev, struct df_hstream *s, struct after *after)
+{
+	struct df_hop *op = s->head;
+
+	s->head = op->next;
+	if (!s->head)
+		s->tail = NULL;
+	s->busy = 1;
+	if (s->queue)
+		s->queue->started++;
+	if (op->kind == DF_HOP_HOST || op->kind == DF_HOP_CALLBACK) {
+		if (df_hostfn_start(s, op) == 0)
+			return;
+		df_warn_once("host CUDA: no thread for a host function; it is called on a "
+			     "stream's own thread");
+		df_mutex_unlock(&dev->lock);
+		df_hstream_host_done(s, op);
+		df_mutex_lock(&dev->lock);
+		return;
+	}
+	if (op->kind == DF_HOP_WRITE) {
+		/*
+		 * RELEASE pairs with the ACQUIRE of the daemon's look at a ready word and with
+		 * ready(): without it they could miss what the stream did before.
+		 */
+		__atomic_store_n(op->word.addr, op->word.value, __ATOMIC_RELEASE);
+		after->wrote = 1;
+	} else if (op->kind == DF_HOP_MARK && op->mark.event) {
+		df_hevent_stamp(op->mark.event, op->mark.record);
+	}
+	if (!instant(op)) {
+		df_mutex_unlock(&dev->lock);
+		df_hop_exec(op);
+		df_mutex_lock(&dev->lock);
+	}
+	complete(dev, s, op, after);
+}
+
+static void settle(struct df_hdev *dev, const struct after *after, int is_engine)
+{
+	if (!after->finished && !after->wrote)
+		return;
+	/* RELAXED loads: wake-ups that are not needed do no harm, needed ones follow our own stores. */
+	if (after->finished)
+		wake_waiters(dev);
+	if (!is_engine && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
+		wake_engine(dev);
+	if (after->wrote || after->watched)
+		kick_active(dev);
+}
+
+/* Executes the stream's ready operations up to a size; the number executed. */
+static int run_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_bytes)
+{
+	struct after after = {0};
+	int n = 0;
+
+	df_mutex_lock(&dev->lock);
+	while (!s->busy && s->head && df_hop_bytes(s->head) <= max_bytes && ready(s, s->head)) {
+		run_one(dev, s, &after);
+		n++;
+	}
+	df_mutex_unlock(&dev->lock);
+	settle(dev, &after, 0);
+	return n;
+}
+
+/* The same for all streams of the device. *word: a stream waits for a memory word. */
+static int run_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *word)
+{
+	struct after after = {0};
+	struct df_hstream *s;
+	int n = 0, again;
+
+	df_mutex_lock(&dev->lock);
+	do {
+		again = 0;
+		*word = 0;
+		df_list_each(s, &dev->active, active)
+		{
+			if (s->busy || !s->head)
+				continue;
+			if (df_hop_bytes(s->head) > max_bytes)
+				continue;
+			if (!ready(s, s->head)) {
+				*word |= s->head->kind == DF_HOP_WAIT;
+				continue;
+			}
+			/* The next look begins behind this stream, and the list may change. */
+			df_list_del(&s->active);
+			df_list_add_tail(&dev->active, &s->active);
+			run_one(dev, s, &after);
+			n++;
+			again = 1;
+			break;
+		}
+	} while (again);
+	df_mutex_unlock(&dev->lock);
+	settle(dev, &after, is_engine);
+	return n;
+}
+
+void df_hstream_host_done(struct df_hstream *s, struct df_hop *op)
+{
+	struct df_hdev *dev = df_hdev(s->device);
+	struct after after = {0};
+
+	df_htls.in_host_fn++;
+	if (op->kind == DF_HOP_HOST)
+		op->host.fn(op->host.arg);
+	else
+		op->callback.fn(op->callback.stream, cudaSuccess, op->callback.arg);
+	df_htls.in_host_fn--;
+	df_mutex_lock(&dev->lock);
+	complete(dev, s, op, &after);
+	df_mutex_unlock(&dev->lock);
+	settle(dev, &after, 0);
+}
+
+/* -- the engine thread -------------------------------------------------------------------------- */
+
+static void *engine(void *arg)
+{
+	struct df_hdev *dev = arg;
+	int64_t sleep_ns = SLEEP_MIN_NS, bound;
+	uint32_t gen;
+	int word;
+
+	prctl(PR_SET_NAME, "df-host-engine");
+	for (;;) {
+		/* ACQUIRE pairs with wake_engine(): what came with the change is seen below. */
+		gen = __atomic_load_n(&dev->work, __ATOMIC_ACQUIRE);
+		if (run_device(dev, SIZE_MAX, 1, &word)) {
+			sleep_ns = SLEEP_MIN_NS;
+			continue;
+		}
+		/* A word may be written by somebody who does not call kick(). */
+		bound = word ? sleep_ns : -1;
+		if (word && sleep_ns < (int64_t)SLEEP_MAX_NS)
+			sleep_ns *= 2;
+		/* SEQ_CST, both: pairs with wake_engine(), see there. */
+		__atomic_store_n(&dev->engine_sleeps, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&dev->work, __ATOMIC_SEQ_CST) == gen &&
+		    df_futex_wait(&dev->work, gen, bound, 0) == 0)
+			sleep_ns = SLEEP_MIN_NS;
+		__atomic_store_n(&dev->engine_sleeps, 0, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Lock held. */
+static int engine_start(struct df_hdev *dev)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, old;
+	int err;
+
+	if (dev->engine_started)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, 512 << 10);
+	err = pthread_create(&thread, &attr, engine, dev);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err)
+		return -err;
+	dev->engine_started = 1;
+	return 0;
+}
+
+/* -- putting ------------------------------------------------------------------------------------ */
+
+/* Lock held. */
+static int append(struct df_hdev *dev, struct df_hstream *s, const struct df_hop *from)
+{
+	struct df_hop *op = dev->ops;
+
+	if (op) {
+		dev->ops = op->next;
+	} else {
+		op = malloc(sizeof(*op));
+		if (!op)
+			return -ENOMEM;
+	}
+	*op = *from;
+	op->next = NULL;
+	if (s->queue)
+		op->ticket = s->queue->next++;
+	if (s->tail)
+		s->tail->next = op;
+	else
+		s->head = op;
+	s->tail = op;
+	if (df_list_empty(&s->active)) {
+		df_list_add_tail(&dev->active, &s->active);
+		__atomic_fetch_add(&dev->nr_active, 1, __ATOMIC_RELAXED);
+	}
+	/* RELAXED: readers in other threads learn of the operation by the application's own order. */
+	__atomic_store_n(&s->submitted, s->submitted + 1, __ATOMIC_RELAXED);
+	if (s->blocking || s->legacy)
+		__atomic_fetch_add(&dev->nr_blocking, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* Lock held. The waits that the legacy stream's rules put before an operation of s. */
+static int append_legacy_waits(struct df_hdev *dev, struct df_hstream *s)
+{
+	struct df_hop op = {.kind = DF_HOP_POINT};
+	struct df_hstream *t = dev->legacy;
+	int err;
+
+	if (s->blocking && t->submitted > s->legacy_seen) {
+		s->legacy_seen = t->submitted;
+		op.point = df_hstream_tail(t);
+		return df_hpoint_done(op.point) ? 0 : append(dev, s, &op);
+	}
+	if (!s->legacy || !__atomic_load_n(&dev->nr_blocking, __ATOMIC_RELAXED))
+		return 0;
+	df_list_each(t, &dev->streams, all)
+	{
+		if (!t->blocking)
+			continue;
+		op.point = df_hstream_tail(t);
+		if (df_hpoint_done(op.point))
+			continue;
+		err = append(dev, s, &op);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end)
+{
+	struct df_hdev *dev = df_hdev(s->device);
+	int err, was_idle, engine_needed;
+
+	df_mutex_lock(&dev->lock);
+	was_idle = !s->head && !s->busy;
+	err = append_legacy_waits(dev, s);
+	if (!err)
+		err = append(dev, s, op);
+	if (!err && end)
+		*end = df_hstream_tail(s);
+	df_mutex_unlock(&dev->lock);
+	if (err)
+		return err;
+	if (was_idle)
+		run_stream(dev, s, DF_H_INLINE_BYTES);
+	/* RELAXED: a count that can only be too high for us. */
+	engine_needed = __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED) != 0;
+	if (engine_needed) {
+		df_mutex_lock(&dev->lock);
+		if (!dev->engine_started)
+			err = engine_start(dev);
+		df_mutex_unlock(&dev->lock);
+		if (err)
+			df_warn_once(
+				"host CUDA: no thread for the engine of device %d; streams move "
+				"only while a thread synchronises",
+				dev->index);
+		wake_engine(dev);
+	}
+	return 0;
+}
+
+/* -- waiting ------------------------------------------------------------------------------------ */
+
+static int help(void)
+{
+	const struct df_stream_hooks *hooks = df_hhooks();
+
+	return hooks && hooks->help ? hooks->help() : 0;
+}
+
+void df_hwait_point(df_hpoint p)
+{
+	struct df_hstream *s = df_hpoint_stream(p);
+	struct df_hdev *dev;
+	int64_t sleep_ns = SLEEP_MIN_NS;
+	unsigned spins = 0;
+	uint32_t gen;
+	int word;
+
+	if (df_hpoint_done(p))
+		return;
+	dev = df_hdev(s->device);
+	for (;;) {
+		/* ACQUIRE pairs with wake_waiters(): what came with the change is seen below. */
+		gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
+		if (df_hpoint_done(p))
+			break;
+		if (run_stream(dev, s, SIZE_MAX) || run_device(dev, DF_H_HELP_BYTES, 0, &word) ||
+		    help()) {
+			spins = 0;
+			sleep_ns = SLEEP_MIN_NS;
+			continue;
+		}
+		if (spins++ < SPINS) {
+			sched_yield();
+			continue;
+		}
+		/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
+		__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen && !df_hpoint_done(p))
+			df_futex_wait(&dev->done, gen, sleep_ns, 0);
+		__atomic_fetch_sub(&dev->sleepers, 1, __ATOMIC_RELAXED);
+		if (sleep_ns < (int64_t)SLEEP_MAX_NS)
+			sleep_ns *= 2;
+	}
+	/* What we left undone because it was not ours. */
+	if (__atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
+		wake_engine(dev);
+}
+
+/*
+ * Waits for the ends, as they are now, of the device's streams; blocking_only: those that synchronise
+ * with the legacy stream, and itself.
+ */
+static void wait_streams(struct df_hdev *dev, int blocking_only)
+{
+	df_hpoint few[64], *points = few;
+	struct df_hstream *s;
+	size_t nr, cap, i;
+
+	do {
+		nr = 0;
+		cap = DF_ARRAY_LEN(few);
+		df_mutex_lock(&dev->lock);
+		df_list_each(s, &dev->streams, all) nr++;
+		if (nr > cap) {
+			points = malloc(nr * sizeof(*points));
+			cap = points ? nr : cap;
+			points = points ? points : few;
+		}
+		nr = 0;
+		df_list_each(s, &dev->streams, all)
+		{
+			if (blocking_only && !s->blocking && !s->legacy)
+				continue;
+			if (nr < cap && !df_hpoint_done(df_hstream_tail(s)))
+				points[nr++] = df_hstream_tail(s);
+		}
+		df_mutex_unlock(&dev->lock);
+		for (i = 0; i < nr; i++)
+			df_hwait_point(points[i]);
+		if (points != few)
+			free(points);
+		/* Without memory for more: one handful after the other. */
+	} while (points == few && nr == cap);
+}
+
+void df_hwait_stream(struct df_hstream *s)
+{
+	if (s->legacy)
+		wait_streams(df_hdev(s->device), 1);
+	else
+		df_hwait_point(df_hstream_tail(s));
+}
+
+void df_hwait_device(struct df_hdev *dev)
+{
+	/* RELAXED: the caller's own operations are counted already. */
+	if (__atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
+		wait_streams(dev, 0);
+}

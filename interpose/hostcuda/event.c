@@ -1,0 +1,353 @@
+/*
+ * Events: a mark of a position in a stream. Recording stores the stream's point of that moment, so an
+ * event is finished when that operation is, whatever is recorded or enqueued later. A waiter takes
+ * the point at the time of its call. Any thread; no lock of its own.
+ */
+#include "interpose/hostcuda/internal.h"
+
+#include <string.h>
+
+struct df_hevent *df_hevent_find(cudaEvent_t event)
+{
+	return df_hslab_find(&df_h.events, event);
+}
+
+static cudaError_t enter(cudaEvent_t event, struct df_hevent **out)
+{
+	cudaError_t err = df_henter();
+
+	if (err)
+		return err;
+	if (df_unlikely(df_htls.in_host_fn))
+		return cudaErrorNotPermitted;
+	*out = df_hevent_find(event);
+	return *out ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+void df_hevent_describe(struct df_hevent *e, struct df_event_info *out)
+{
+	out->id = e->id;
+	out->device = e->device;
+	out->timing = e->timing;
+	out->ipc = e->ipc;
+	out->user = &e->user;
+	out->event = e;
+}
+
+static df_hpoint point(struct df_hevent *e)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_hevent_record(): without it a thread could take the new
+	 * point and yet not see the operation counted in its stream.
+	 */
+	return __atomic_load_n(&e->point, __ATOMIC_ACQUIRE);
+}
+
+static cudaError_t create(cudaEvent_t *out, unsigned flags)
+{
+	const unsigned known =
+		cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+	struct df_hevent *e;
+	cudaError_t err = df_henter();
+
+	if (err)
+		return err;
+	if (!out || (flags & ~known) ||
+	    ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)))
+		return cudaErrorInvalidValue;
+	if (df_htls.in_host_fn)
+		return cudaErrorNotPermitted;
+	if (!df_hdev_current())
+		return cudaErrorMemoryAllocation;
+	e = df_hslab_get(&df_h.events);
+	if (!e)
+		return cudaErrorMemoryAllocation;
+	e->id = df_hid();
+	e->device = df_htls.device;
+	e->timing = !(flags & cudaEventDisableTiming);
+	e->ipc = 0;
+	e->user = NULL;
+	e->frontier.nr = 0;
+	/* RELAXED, all: a stamp of the slot's last event may still be on its way, and changes nothing. */
+	__atomic_store_n(&e->capture_id, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->point, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
+	df_hslot_publish(&e->slot);
+	*out = (cudaEvent_t)e;
+	return cudaSuccess;
+}
+
+DF_H_API cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+	return df_hret(create(event, 0));
+}
+
+DF_H_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+	return df_hret(create(event, flags));
+}
+
+DF_H_API cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	struct df_event_info info;
+	struct df_hevent *e;
+	cudaError_t err = enter(event, &e);
+
+	if (err)
+		return df_hret(err);
+	if (DF_H_HOOK(event_destroy)) {
+		df_hevent_describe(e, &info);
+		df_hhooks()->event_destroy(&info);
+	}
+	if (!df_hslot_retire(&e->slot))
+		return df_hret(cudaErrorInvalidResourceHandle);
+	df_hcapture_event_gone(e);
+	/* RELAXED: numbers of records are never used twice, a late stamp finds no match. */
+	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
+	df_hslab_put(&df_h.events, e);
+	return cudaSuccess;
+}
+
+/* Called when the stream arrives at the record; the device's lock is held. */
+void df_hevent_stamp(struct df_hevent *e, uint64_t record)
+{
+	/* RELAXED: only decides whether the stamp is wanted. */
+	if (__atomic_load_n(&e->record, __ATOMIC_RELAXED) != record)
+		return;
+	__atomic_store_n(&e->stamp, df_now_ns(), __ATOMIC_RELAXED);
+	/* RELEASE pairs with the ACQUIRE in stamp_of(): the number vouches for the time before it. */
+	__atomic_store_n(&e->stamp_rec, record, __ATOMIC_RELEASE);
+}
+
+int df_hevent_record(struct df_hevent *e, struct df_hstream *s)
+{
+	struct df_hop op = {.kind = DF_HOP_MARK};
+	df_hpoint end;
+	int err;
+
+	/*
+	 * On an idle stream nothing is put: its position is the record, unless a time is wanted or
+	 * others must be waited for.
+	 */
+	if (!e->timing && !s->legacy && !s->blocking && !s->queue && df_hstream_idle(s)) {
+		end = df_hstream_tail(s);
+		goto out;
+	}
+	op.mark.record = df_hid();
+	if (e->timing) {
+		op.mark.event = e;
+		/* RELAXED: only this record's own stamp compares with it. */
+		__atomic_store_n(&e->record, op.mark.record, __ATOMIC_RELAXED);
+	}
+	err = df_hstream_put(s, &op, &end);
+	if (err)
+		return err;
+out:
+	/* RELEASE pairs with the ACQUIRE in point(), see there. */
+	__atomic_store_n(&e->point, end, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int df_hevent_wait(struct df_hstream *s, struct df_hevent *e)
+{
+	struct df_hop op = {.kind = DF_HOP_POINT, .point = point(e)};
+
+	if (df_hpoint_done(op.point))
+		return 0;
+	if (df_hpoint_stream(op.point) == s)
+		return 0;
+	return df_hstream_put(s, &op, NULL);
+}
+
+static cudaError_t record(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+	struct df_event_info einfo;
+	struct df_stream_info sinfo;
+	struct df_hstream *s;
+	struct df_hevent *e;
+	cudaError_t err = enter(event, &e);
+
+	if (!err)
+		err = df_hstream_enter(stream, &s);
+	if (err)
+		return err;
+	if (flags > cudaEventRecordExternal)
+		return cudaErrorInvalidValue;
+	if (s->device != e->device)
+		return cudaErrorInvalidResourceHandle;
+	if (df_hstream_capturing(s))
+		return df_hcapture_record(e, s, flags == cudaEventRecordExternal);
+	/* RELAXED: events that are captured and recorded at once belong to a racing program. */
+	if (__atomic_load_n(&e->capture_id, __ATOMIC_RELAXED))
+		df_hcapture_event_gone(e);
+	if (DF_H_HOOK(event_record)) {
+		df_hevent_describe(e, &einfo);
+		df_hstream_describe(s, &sinfo);
+		if (df_hhooks()->event_record(&einfo, &sinfo))
+			return cudaSuccess;
+	}
+	return df_herr(df_hevent_record(e, s));
+}
+
+DF_H_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	return df_hret(record(event, stream, 0));
+}
+
+DF_H_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
+					      unsigned flags)
+{
+	return df_hret(record(event, stream, flags));
+}
+
+DF_H_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+	struct df_event_info einfo;
+	struct df_stream_info sinfo;
+	struct df_hstream *s;
+	struct df_hevent *e;
+	cudaError_t err = enter(event, &e);
+	int captured;
+
+	if (!err)
+		err = df_hstream_enter(stream, &s);
+	if (!err && flags > cudaEventWaitExternal)
+		err = cudaErrorInvalidValue;
+	if (err)
+		return df_hret(err);
+	/* RELAXED: as in record(). */
+	if (df_hstream_capturing(s) || __atomic_load_n(&e->capture_id, __ATOMIC_RELAXED)) {
+		captured = df_hcapture_wait(s, e, flags == cudaEventWaitExternal);
+		if (captured)
+			return df_hret(captured > 0 ? cudaSuccess : (cudaError_t)-captured);
+	}
+	if (DF_H_HOOK(event_wait)) {
+		df_hevent_describe(e, &einfo);
+		df_hstream_describe(s, &sinfo);
+		df_hhooks()->event_wait(&sinfo, &einfo);
+	}
+	return df_hret(df_herr(df_hevent_wait(s, e)));
+}
+
+DF_H_API cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	struct df_event_info info;
+	struct df_hevent *e;
+	cudaError_t err = enter(event, &e);
+
+	if (!err)
+		err = df_hcapture_event_check(e);
+	if (err)
+		return df_hret(err);
+	if (DF_H_HOOK(event_query)) {
+		df_hevent_describe(e, &info);
+		if (df_hhooks()->event_query(&info))
+			return df_hret(cudaErrorNotReady);
+	}
+	return df_hret(df_hpoint_done(point(e)) ? cudaSuccess : cudaErrorNotReady);
+}
+
+DF_H_API cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	struct df_event_info info;
+	struct df_hevent *e;
+	cudaError_t err = enter(event, &e);
+	df_hpoint p;
+
+	if (!err)
+		err = df_hcapture_event_check(e);
+	if (err)
+		return df_hret(err);
+	if (DF_H_HOOK(event_sync)) {
+		df_hevent_describe(e, &info);
+		df_hhooks()->event_sync(&info);
+	}
+	p = point(e);
+	if (p)
+		df_hwait_point(p);
+	if (DF_H_HOOK(sync_done))
+		df_hhooks()->sync_done(e->device);
+	return cudaSuccess;
+}
+
+/* 0: not recorded; the time of the latest record otherwise. */
+static uint64_t stamp_of(struct df_hevent *e)
+{
+	/* ACQUIRE pairs with the RELEASE in df_hevent_stamp(): the time belongs to that record. */
+	uint64_t record = __atomic_load_n(&e->stamp_rec, __ATOMIC_ACQUIRE);
+
+	/* RELAXED: a record that is being made now is not part of this question. */
+	if (!record || record != __atomic_load_n(&e->record, __ATOMIC_RELAXED))
+		return 0;
+	return __atomic_load_n(&e->stamp, __ATOMIC_RELAXED);
+}
+
+DF_H_API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
+{
+	struct df_hevent *e[2];
+	struct df_event_info info;
+	uint64_t t[2];
+	cudaError_t err = enter(start, &e[0]);
+	int i;
+
+	if (!err)
+		err = enter(end, &e[1]);
+	if (!err && !ms)
+		err = cudaErrorInvalidValue;
+	for (i = 0; !err && i < 2; i++) {
+		err = df_hcapture_event_check(e[i]);
+		if (!err && (!e[i]->timing || !point(e[i])))
+			err = cudaErrorInvalidResourceHandle;
+	}
+	for (i = 0; !err && i < 2; i++) {
+		df_hevent_describe(e[i], &info);
+		if (!df_hpoint_done(point(e[i])) ||
+		    (DF_H_HOOK(event_query) && df_hhooks()->event_query(&info)))
+			err = cudaErrorNotReady;
+		t[i] = err ? 0 : stamp_of(e[i]);
+		if (!err && !t[i])
+			err = cudaErrorNotReady;
+	}
+	if (!err)
+		*ms = (float)((double)(int64_t)(t[1] - t[0]) / 1e6);
+	return df_hret(err);
+}
+
+/* Events of other processes would need their streams' positions in shared memory. */
+DF_H_API cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
+{
+	struct df_hevent *e;
+	cudaError_t err = enter(event, &e);
+
+	if (!err && !handle)
+		err = cudaErrorInvalidValue;
+	return df_hret(err ? err : cudaErrorNotSupported);
+}
+
+DF_H_API cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
+{
+	(void)handle;
+	return df_hret(event ? cudaErrorNotSupported : cudaErrorInvalidValue);
+}
+
+/* -- variants for programs whose default stream is the per-thread one ------------------------------ */
+
+DF_H_API __typeof__(cudaEventRecord) cudaEventRecord_ptsz;
+DF_H_API cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream)
+{
+	return cudaEventRecord(event, df_hpt(stream));
+}
+
+DF_H_API __typeof__(cudaEventRecordWithFlags) cudaEventRecordWithFlags_ptsz;
+DF_H_API cudaError_t cudaEventRecordWithFlags_ptsz(cudaEvent_t event, cudaStream_t stream,
+						   unsigned flags)
+{
+	return cudaEventRecordWithFlags(event, df_hpt(stream), flags);
+}
+
+DF_H_API __typeof__(cudaStreamWaitEvent) cudaStreamWaitEvent_ptsz;
+DF_H_API cudaError_t cudaStreamWaitEvent_ptsz(cudaStream_t stream, cudaEvent_t event,
+					      unsigned flags)
+{
+	return cudaStreamWaitEvent(df_hpt(stream), event, flags);
+}

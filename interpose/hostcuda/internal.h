@@ -1,0 +1,473 @@
+/*
+ * Inside libdfhost.so: streams, events, memory, captures and graphs of the CUDA runtime on the CPU.
+ *
+ * Locks, outermost first: capture (one, all captures and graphs), a table (handles, memory), a device
+ * (its streams and their queues). No lock is held while a hook, a host function or a destructor runs,
+ * or while an operation moves data.
+ *
+ * A position in a stream is a *point*: the stream's index and the number of its operation. Numbers
+ * only grow, also when a stream's slot is used again (for a stream of the same device), so a point
+ * stays meaningful for ever and "finished" is one comparison. Events, legacy order and graphs are built from points alone.
+ */
+#ifndef DF_HOSTCUDA_INTERNAL_H
+#define DF_HOSTCUDA_INTERNAL_H
+
+#pragma GCC visibility push(default)
+#include <cuda_runtime_api.h>
+#pragma GCC visibility pop
+
+#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+
+#define DF_H_API	 __attribute__((visibility("default")))
+#define DF_H_MAX_DEVICES 1024
+/* Operations up to this size are done by the thread that enqueues them when their stream is idle. */
+#define DF_H_INLINE_BYTES (64u << 10)
+/* A waiting thread does not do larger operations of streams that are not its own. */
+#define DF_H_HELP_BYTES (256u << 10)
+
+/* -- handles: slots of one size in reserved memory, looked up without a lock ------------------- */
+
+struct df_hslab {
+	const char *name;
+	size_t slot_bytes; /* a power of two */
+	size_t nr_slots;
+	char *base;
+	size_t nr_used; /* slots ever handed out */
+	struct df_hslot *free;
+	struct df_mutex lock;
+};
+
+/* The first member of whatever lives in a slab. */
+struct df_hslot {
+	uint32_t live;	/* DF_H_LIVE between get and put */
+	uint32_t index; /* of the slot */
+	struct df_hslot *next_free;
+};
+
+#define DF_H_LIVE 0xdf11ca5eu
+
+int df_hslab_init(struct df_hslab *slab, const char *name, size_t object_bytes, size_t nr_slots);
+/* A slot with stale contents, not yet live; NULL when none is left. */
+void *df_hslab_get(struct df_hslab *slab);
+void df_hslab_put(struct df_hslab *slab, void *object);
+
+static inline void *df_hslab_at(const struct df_hslab *slab, uint32_t index)
+{
+	return slab->base + index * slab->slot_bytes;
+}
+
+/* The object a handle names, or NULL. Any bit pattern may be asked for. */
+static inline void *df_hslab_find(const struct df_hslab *slab, const void *handle)
+{
+	size_t off = (size_t)((uintptr_t)handle - (uintptr_t)slab->base);
+
+	if (off >= slab->nr_slots * slab->slot_bytes || (off & (slab->slot_bytes - 1)))
+		return NULL;
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_hslot_publish(): without it the members of a slot that
+	 * another thread has just filled could be read as they were before.
+	 */
+	if (__atomic_load_n(&((struct df_hslot *)(uintptr_t)handle)->live, __ATOMIC_ACQUIRE) !=
+	    DF_H_LIVE)
+		return NULL;
+	return (void *)(uintptr_t)handle;
+}
+
+static inline void df_hslot_publish(struct df_hslot *slot)
+{
+	/* RELEASE pairs with the ACQUIRE in df_hslab_find(): the members come before the mark. */
+	__atomic_store_n(&slot->live, DF_H_LIVE, __ATOMIC_RELEASE);
+}
+
+/* 1 for the one caller that ends the handle. */
+static inline int df_hslot_retire(struct df_hslot *slot)
+{
+	uint32_t live = DF_H_LIVE;
+
+	/*
+	 * ACQ_REL pairs with df_hslot_publish() and with a second retire: without it two threads that
+	 * destroy one handle could both go on, or see members from before the publication.
+	 */
+	return __atomic_compare_exchange_n(&slot->live, &live, 0, 0, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
+}
+
+/* -- operations of streams --------------------------------------------------------------------- */
+
+/* index of the stream << 44 | number of the operation; 0: nothing, always finished */
+typedef uint64_t df_hpoint;
+#define DF_H_POINT_BITS 44
+#define DF_H_POINT_SEQ	((1ull << DF_H_POINT_BITS) - 1)
+
+enum df_hop_kind {
+	DF_HOP_MARK,  /* nothing, or the time stamp of an event */
+	DF_HOP_WRITE, /* a word */
+	DF_HOP_WAIT,  /* for a word */
+	DF_HOP_POINT, /* wait for a position of a stream */
+	DF_HOP_COPY,  /* memory, up to three dimensions */
+	DF_HOP_FILL,
+	DF_HOP_HOST,	 /* function of the user, on a thread of its own */
+	DF_HOP_CALLBACK, /* cudaStreamAddCallback, likewise */
+	DF_HOP_FREE,	 /* cudaFreeAsync */
+	DF_HOP_CALL,	 /* short function of ours */
+	DF_HOP_KERNEL,	 /* a skipped kernel */
+};
+
+struct df_hop {
+	struct df_hop *next;
+	uint64_t ticket; /* its turn in the hardware queue */
+	enum df_hop_kind kind;
+	union {
+		struct {
+			uint64_t *addr;
+			uint64_t value;
+		} word;
+		struct {
+			struct df_hevent *event; /* or NULL */
+			uint64_t record;
+		} mark;
+		df_hpoint point;
+		struct {
+			void *dst;
+			const void *src;
+			size_t dst_pitch, src_pitch, dst_slice, src_slice;
+			size_t width, height, depth;
+			void *stage; /* freed afterwards */
+		} copy;
+		struct {
+			void *dst;
+			size_t pitch, slice, width, height, depth;
+			uint32_t value;
+			uint32_t elem_bytes;
+		} fill;
+		struct {
+			cudaHostFn_t fn;
+			void *arg;
+		} host;
+		struct {
+			cudaStreamCallback_t fn;
+			cudaStream_t stream;
+			void *arg;
+		} callback;
+		struct {
+			void (*fn)(void *arg);
+			void *arg;
+		} call;
+		void *ptr;
+	};
+};
+
+struct df_hqueue {
+	uint64_t next;	  /* ticket of the next operation put in */
+	uint64_t started; /* ticket whose turn it is */
+};
+
+struct df_hcapture;
+struct df_hnode;
+
+/* A set of graph nodes. */
+struct df_hnodes {
+	struct df_hnode **v;
+	size_t nr, cap;
+};
+
+struct df_hstream {
+	struct df_hslot slot;
+	/* constant while the stream lives */
+	uint64_t id;
+	int device, priority;
+	uint8_t legacy, blocking, per_thread, internal;
+	void *user; /* belongs to the hooks */
+	struct df_hqueue *queue;
+
+	uint64_t submitted; /* atomic; written under the device's lock */
+	uint64_t completed; /* atomic; written under the device's lock */
+	uint32_t watched;   /* atomic; a stream of another device waits for a point of this one */
+
+	/* under the device's lock */
+	struct df_hop *head, *tail;
+	struct df_list all, active;
+	uint64_t legacy_seen; /* position of the legacy stream that it waits for already */
+	uint8_t busy;	      /* a thread executes its operation */
+	uint8_t dying;	      /* destroyed; the slot goes back after the last operation */
+
+	/* under the capture lock; the pointer itself is also read without */
+	struct df_hcapture *capture;
+	struct df_hnodes frontier; /* what the next captured operation depends on */
+	struct df_list members;	   /* of its capture */
+};
+
+struct df_hevent {
+	struct df_hslot slot;
+	uint64_t id;
+	int device;
+	uint8_t timing, ipc;
+	void *user;
+	df_hpoint point;    /* atomic: position recorded last */
+	uint64_t record;    /* atomic: number of that record, 0 never */
+	uint64_t stamp;	    /* atomic: its time, ... */
+	uint64_t stamp_rec; /* atomic: ... and the record that the time belongs to */
+	/* under the capture lock; the id is also read without */
+	uint64_t capture_id;
+	struct df_hnodes frontier;
+};
+
+struct df_hdev {
+	int index;
+	struct df_mutex lock;
+	struct df_list streams; /* all of them, in order of creation */
+	struct df_list active;	/* those with unfinished operations */
+	struct df_hop *ops;	/* recycled */
+	struct df_hstream
+		*free; /* slots that belonged to streams of this device, by slot.next_free */
+	struct df_hstream *legacy;
+	struct df_hqueue *queues;
+	uint64_t nr_created;	/* streams, for the mapping onto hardware queues */
+	uint64_t nr_blocking;	/* atomic: unfinished operations of blocking streams */
+	uint32_t nr_active;	/* atomic: length of active */
+	uint32_t work, done;	/* atomic: futex words of the engine, and of waiting threads */
+	uint32_t engine_sleeps; /* atomic */
+	uint32_t sleepers;	/* atomic: waiting threads that sleep */
+	uint8_t engine_started; /* under lock */
+	uint8_t peers[DF_H_MAX_DEVICES / 8];
+	unsigned flags;
+	cudaMemPool_t pool, default_pool;
+};
+
+/* -- the process -------------------------------------------------------------------------------- */
+
+enum { DF_H_NEW, DF_H_READY, DF_H_FORKED, DF_H_FAILED };
+
+struct df_hrt {
+	int state; /* atomic */
+	int nr_devices;
+	int nccl_rules;
+	int stub;
+	struct df_hdev **dev;
+	struct df_hslab streams, events, graphs, nodes, execs, pools, objects;
+	const struct df_stream_hooks *hooks; /* atomic */
+	uint64_t next_id;		     /* atomic */
+	uint64_t device_bytes;		     /* memory of one device */
+};
+
+extern struct df_hrt df_h;
+
+struct df_htls {
+	cudaError_t last_error;
+	int device;
+	int capture_mode; /* enum cudaStreamCaptureMode */
+	int nr_captures;  /* begun by this thread, not relaxed */
+	int in_host_fn;
+	struct df_hstream **per_thread; /* by device */
+};
+
+extern __thread struct df_htls df_htls __attribute__((tls_model("initial-exec")));
+
+cudaError_t df_hinit(void);
+
+/* Every entry point that needs the runtime begins with this. */
+static inline cudaError_t df_henter(void)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_hinit(): without it a thread that finds the runtime
+	 * ready could see its tables empty.
+	 */
+	if (df_likely(__atomic_load_n(&df_h.state, __ATOMIC_ACQUIRE) == DF_H_READY))
+		return cudaSuccess;
+	return df_hinit();
+}
+
+/* Every entry point ends with this: remembers the error for cudaGetLastError(). */
+static inline cudaError_t df_hret(cudaError_t err)
+{
+	if (df_unlikely(err != cudaSuccess))
+		df_htls.last_error = err;
+	return err;
+}
+
+/* NULL: not used yet. */
+static inline struct df_hdev *df_hdev(int device)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_hdev_get(): without it a thread could use a device whose
+	 * lock and lists it still sees as zeros.
+	 */
+	return __atomic_load_n(&df_h.dev[device], __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t df_hid(void)
+{
+	return __atomic_add_fetch(&df_h.next_id, 1, __ATOMIC_RELAXED);
+}
+
+static inline const struct df_stream_hooks *df_hhooks(void)
+{
+	/* ACQUIRE pairs with the RELEASE in set_hooks(): without it the table could look empty. */
+	return __atomic_load_n(&df_h.hooks, __ATOMIC_ACQUIRE);
+}
+
+#define DF_H_HOOK(name) (df_hhooks() && df_hhooks()->name)
+
+/* -errno of the layers below as CUDA says it. */
+cudaError_t df_herr(int err);
+
+/* -- process.c, device.c ------------------------------------------------------------------------- */
+
+/* The device, made on first use; NULL without memory. index must be good. */
+struct df_hdev *df_hdev_get(int index);
+struct df_hdev *df_hdev_current(void);
+static inline int df_hdevice_ok(int device)
+{
+	return device >= 0 && device < df_h.nr_devices;
+}
+
+/* -- stream.c: the objects ----------------------------------------------------------------------- */
+
+int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal,
+		   struct df_hstream **out);
+/* Ends the handle; what is enqueued still runs. */
+void df_hstream_delete(struct df_hstream *s);
+/* The last operation of a deleted stream is done. The device's lock is held. */
+void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s);
+/* What a cudaStream_t means for the calling thread; NULL: nothing. */
+struct df_hstream *df_hstream_find(cudaStream_t stream);
+/* The same, with the errors of an enqueueing function: bad handle, call from a host function. */
+cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out);
+void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out);
+/* The hook before other work; not while capturing. */
+void df_hbefore_work(struct df_hstream *s, enum df_work kind);
+
+static inline cudaStream_t df_hpt(cudaStream_t stream)
+{
+	return stream ? stream : cudaStreamPerThread;
+}
+
+static inline struct df_hstream *df_hpoint_stream(df_hpoint p)
+{
+	return df_hslab_at(&df_h.streams, (uint32_t)(p >> DF_H_POINT_BITS));
+}
+
+static inline df_hpoint df_hpoint_make(const struct df_hstream *s, uint64_t seq)
+{
+	return (uint64_t)s->slot.index << DF_H_POINT_BITS | seq;
+}
+
+static inline int df_hpoint_done(df_hpoint p)
+{
+	/*
+	 * ACQUIRE pairs with the SEQ_CST store in the engine's complete(): without it a thread could
+	 * see the operation finished but not the memory it wrote.
+	 */
+	return !p || __atomic_load_n(&df_hpoint_stream(p)->completed, __ATOMIC_ACQUIRE) >=
+			     (p & DF_H_POINT_SEQ);
+}
+
+static inline df_hpoint df_hstream_tail(const struct df_hstream *s)
+{
+	/* RELAXED: whoever wants to wait for an enqueued operation knows of it by other means. */
+	return df_hpoint_make(s, __atomic_load_n(&s->submitted, __ATOMIC_RELAXED));
+}
+
+/* 1: nothing that the stream's synchronisation would wait for is unfinished. */
+int df_hstream_idle(struct df_hstream *s);
+
+/* -- engine.c ------------------------------------------------------------------------------------ */
+
+/* Appends a copy of the operation, with the waits that legacy order asks for. -ENOMEM. */
+int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end);
+/* Waits for a point, helping meanwhile. */
+void df_hwait_point(df_hpoint p);
+/* Waits for everything the stream's synchronisation means. */
+void df_hwait_stream(struct df_hstream *s);
+void df_hwait_device(struct df_hdev *dev);
+void df_hdev_kick(struct df_hdev *dev);
+/* What a finished operation releases apart from itself (staging memory). */
+void df_hop_exec(struct df_hop *op);
+void df_hop_drop(struct df_hop *op);
+size_t df_hop_bytes(const struct df_hop *op);
+
+/* -- hostfn.c: threads for the user's functions --------------------------------------------------- */
+
+int df_hostfn_start(struct df_hstream *s, struct df_hop *op);
+/* Called by such a thread when the function has returned. */
+void df_hstream_host_done(struct df_hstream *s, struct df_hop *op);
+
+/* -- event.c -------------------------------------------------------------------------------------- */
+
+struct df_hevent *df_hevent_find(cudaEvent_t event);
+void df_hevent_describe(struct df_hevent *e, struct df_event_info *out);
+int df_hevent_record(struct df_hevent *e, struct df_hstream *s);
+int df_hevent_wait(struct df_hstream *s, struct df_hevent *e);
+void df_hevent_stamp(struct df_hevent *e, uint64_t record);
+
+/* -- mem.c ---------------------------------------------------------------------------------------- */
+
+#define DF_H_ALIGN 512
+
+int df_hmem_init(void);
+/* device -1: pinned host memory. -ENOMEM. */
+int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t bytes, int internal,
+		  void **out);
+/* -EINVAL: not the start of an allocation. kind UNKNOWN: any. */
+int df_hmem_free(void *ptr, enum df_mem_kind kind);
+void df_hmem_info(const void *ptr, struct df_mem_info *out, unsigned *flags);
+int df_hmem_register(void *ptr, size_t bytes, unsigned flags);
+int df_hmem_unregister(void *ptr);
+void df_hmem_usage(int device, size_t *free_bytes, size_t *total_bytes);
+/* Frees what the application allocated on the device. */
+void df_hmem_reset(int device);
+/* Shared memory of other processes that is mapped here. */
+void *df_hmem_import(int fd, uint64_t offset, size_t bytes, int device, uint64_t key);
+int df_hmem_unimport(void *ptr);
+
+/* -- copy.c --------------------------------------------------------------------------------------- */
+
+/* Are both sides what the kind says, and long enough? */
+cudaError_t df_hcopy_check(const struct df_hop *op, enum cudaMemcpyKind kind, int *from_pageable,
+			   int *to_pageable);
+cudaError_t df_hcopy_box(const struct cudaMemcpy3DParms *p, struct df_hop *op);
+cudaError_t df_hfill_check(const struct df_hop *op);
+
+/* -- pool.c --------------------------------------------------------------------------------------- */
+
+int df_hpool_init(void);
+
+/* -- capture.c, graph.c ---------------------------------------------------------------------------- */
+
+int df_hgraph_init(void);
+
+static inline int df_hstream_capturing(const struct df_hstream *s)
+{
+	/* RELAXED: only a hint; whoever acts on it looks again under the capture lock. */
+	return __atomic_load_n(&s->capture, __ATOMIC_RELAXED) != NULL;
+}
+
+/*
+ * Puts an operation on a stream, or into the capture that the stream is part of. Checks that a
+ * legacy stream does not disturb a capture. The one way in for all work of the application.
+ */
+cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_work kind);
+/* A call that may not be made while a capture is going on; spoils the capture if it is made. */
+cudaError_t df_hunsafe(void);
+/* Work on a legacy stream while a blocking stream of the device captures: spoils the capture. */
+cudaError_t df_hcapture_check_legacy(struct df_hstream *s);
+/* Synchronising with this stream is an error while it captures. */
+cudaError_t df_hcapture_check_sync(struct df_hstream *s);
+void df_hcapture_stream_gone(struct df_hstream *s);
+cudaError_t df_hcapture_record(struct df_hevent *e, struct df_hstream *s, int external);
+/* 1 handled, 0 not a matter of captures, <0: -(int)cudaError_t */
+int df_hcapture_wait(struct df_hstream *s, struct df_hevent *e, int external);
+/* Adds the operation as a node if s captures: 1; 0: it does not; -errno. */
+int df_hcapture_add(struct df_hstream *s, const struct df_hop *op);
+int df_hcapture_coll(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
+cudaError_t df_hcapture_event_check(struct df_hevent *e);
+void df_hcapture_event_gone(struct df_hevent *e);
+
+#endif

@@ -1,0 +1,427 @@
+/*
+ * Memory of the devices, pinned and managed memory, and memory registered by the user.
+ *
+ * Each device has an arena: a memfd as large as the device, sparse, mapped once, so every allocation
+ * can be shared with another process by (descriptor, offset), and nothing ever has a name. Pinned and
+ * managed memory live in one more arena. An arena is a sorted array of allocations; what lies between
+ * them is free. Memory that other processes export is mapped as foreign ranges.
+ *
+ * Any thread; each arena has a lock, so has the table of foreign and registered ranges.
+ */
+#define _GNU_SOURCE
+#include "interpose/hostcuda/internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define REDZONE		     DF_H_ALIGN
+#define POISON(ptr, bytes)   ASAN_POISON_MEMORY_REGION(ptr, bytes)
+#define UNPOISON(ptr, bytes) ASAN_UNPOISON_MEMORY_REGION(ptr, bytes)
+#else
+#define REDZONE		     0
+#define POISON(ptr, bytes)   ((void)0)
+#define UNPOISON(ptr, bytes) ((void)0)
+#endif
+
+#define PUNCH_BYTES (64u << 10) /* freed memory from this size on goes back to the system */
+
+struct block {
+	uint64_t off;
+	size_t bytes, room; /* asked for; reserved, redzone included */
+	enum df_mem_kind kind;
+	unsigned flags;
+	int internal;
+};
+
+struct arena {
+	struct df_mutex lock;
+	char *base; /* atomic; NULL: not made yet */
+	uint64_t size, used;
+	int fd;
+	struct block *blocks; /* by offset */
+	size_t nr, cap;
+};
+
+struct range {
+	char *ptr;
+	size_t bytes;
+	enum df_mem_kind kind;
+	int device, fd, refs;
+	uint64_t offset, key;
+	unsigned flags;
+};
+
+static struct arena *arenas; /* one a device, then the host's */
+static uint64_t host_bytes;
+
+static struct {
+	struct df_mutex lock;
+	struct range *v;
+	size_t nr, cap;
+	size_t seen; /* atomic: nr, for a look without the lock */
+} ranges = {.lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA ranges")};
+
+int df_hmem_init(void)
+{
+	int i;
+
+	arenas = calloc((size_t)df_h.nr_devices + 1, sizeof(*arenas));
+	if (!arenas)
+		return -ENOMEM;
+	host_bytes = df_h.device_bytes * (uint64_t)df_h.nr_devices;
+	for (i = 0; i <= df_h.nr_devices; i++) {
+		df_mutex_init(&arenas[i].lock, DF_RANK_HOSTCUDA, "host CUDA arena");
+		arenas[i].size = i < df_h.nr_devices ? df_h.device_bytes : host_bytes;
+		arenas[i].fd = -1;
+	}
+	return 0;
+}
+
+static char *arena_base(const struct arena *a)
+{
+	/* ACQUIRE pairs with the RELEASE in arena_open(): a base that is seen comes with its fd. */
+	return __atomic_load_n(&a->base, __ATOMIC_ACQUIRE);
+}
+
+/* Lock held. */
+static int arena_open(struct arena *a, int is_host)
+{
+	char name[32] = "dfshim-device";
+	void *base;
+	int fd;
+
+	if (is_host)
+		strcpy(name, "dfshim-pinned");
+	fd = memfd_create(name, MFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)a->size)) {
+		close(fd);
+		return -ENOMEM;
+	}
+	base = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (base == MAP_FAILED) {
+		close(fd);
+		return -ENOMEM;
+	}
+	madvise(base, a->size, MADV_DONTDUMP);
+	a->fd = fd;
+	/* RELEASE pairs with the ACQUIRE in arena_base(). */
+	__atomic_store_n(&a->base, base, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int arena_grow(struct arena *a)
+{
+	struct block *blocks;
+	size_t cap = a->cap ? a->cap * 2 : 64;
+
+	if (a->nr < a->cap)
+		return 0;
+	blocks = realloc(a->blocks, cap * sizeof(*blocks));
+	if (!blocks)
+		return -ENOMEM;
+	a->blocks = blocks;
+	a->cap = cap;
+	return 0;
+}
+
+int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t bytes, int internal,
+		  void **out)
+{
+	struct arena *a = &arenas[device < 0 ? df_h.nr_devices : device];
+	uint64_t room, gap = 0;
+	struct block *b;
+	size_t i;
+	int err = 0;
+
+	if (bytes > a->size)
+		return -ENOMEM;
+	room = (bytes + REDZONE + DF_H_ALIGN - 1) & ~(uint64_t)(DF_H_ALIGN - 1);
+	df_mutex_lock(&a->lock);
+	if (!a->base)
+		err = arena_open(a, device < 0);
+	if (!err)
+		err = arena_grow(a);
+	if (err)
+		goto out;
+	/* First fit: the first gap that holds it. */
+	for (i = 0; i < a->nr; i++) {
+		if (a->blocks[i].off - gap >= room)
+			break;
+		gap = a->blocks[i].off + a->blocks[i].room;
+	}
+	if (i == a->nr && a->size - gap < room) {
+		err = -ENOMEM;
+		goto out;
+	}
+	memmove(&a->blocks[i + 1], &a->blocks[i], (a->nr - i) * sizeof(*b));
+	b = &a->blocks[i];
+	*b = (struct block){gap, bytes, room, kind, flags, internal};
+	a->nr++;
+	a->used += room;
+	UNPOISON(a->base + gap, bytes);
+	POISON(a->base + gap + bytes, room - bytes);
+	*out = a->base + gap;
+out:
+	df_mutex_unlock(&a->lock);
+	return err;
+}
+
+/* The block that holds the offset, or NULL. Lock held. */
+static struct block *find(struct arena *a, uint64_t off)
+{
+	size_t lo = 0, hi = a->nr, mid;
+
+	while (lo < hi) {
+		mid = (lo + hi) / 2;
+		if (a->blocks[mid].off <= off)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || off - a->blocks[lo - 1].off >= DF_MAX(a->blocks[lo - 1].bytes, 1))
+		return NULL;
+	return &a->blocks[lo - 1];
+}
+
+/* Lock held. */
+static void drop(struct arena *a, struct block *b)
+{
+	uint64_t page = 4095, from = (b->off + page) & ~page, to = (b->off + b->room) & ~page;
+
+	a->used -= b->room;
+	if (to > from && to - from >= PUNCH_BYTES)
+		(void)!fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
+				 (off_t)(to - from));
+	POISON(a->base + b->off, b->room);
+	memmove(b, b + 1, (size_t)(a->blocks + a->nr - (b + 1)) * sizeof(*b));
+	a->nr--;
+}
+
+static struct arena *arena_of(const void *ptr, int *device)
+{
+	int i;
+
+	for (i = 0; i <= df_h.nr_devices; i++) {
+		char *base = arena_base(&arenas[i]);
+
+		if (base && (uintptr_t)ptr - (uintptr_t)base < arenas[i].size) {
+			*device = i < df_h.nr_devices ? i : -1;
+			return &arenas[i];
+		}
+	}
+	return NULL;
+}
+
+int df_hmem_free(void *ptr, enum df_mem_kind kind)
+{
+	int device, err = -EINVAL;
+	struct arena *a = arena_of(ptr, &device);
+	struct block *b;
+
+	if (!a)
+		return -EINVAL;
+	df_mutex_lock(&a->lock);
+	b = find(a, (uint64_t)((char *)ptr - a->base));
+	if (b && a->base + b->off == (char *)ptr && (kind == DF_MEM_UNKNOWN || kind == b->kind)) {
+		drop(a, b);
+		err = 0;
+	}
+	df_mutex_unlock(&a->lock);
+	return err;
+}
+
+void df_hmem_reset(int device)
+{
+	struct arena *a = &arenas[device];
+	size_t i;
+
+	df_mutex_lock(&a->lock);
+	for (i = a->nr; i > 0; i--)
+		if (!a->blocks[i - 1].internal)
+			drop(a, &a->blocks[i - 1]);
+	df_mutex_unlock(&a->lock);
+}
+
+/* Lock of ranges held. */
+static struct range *range_find(const void *ptr)
+{
+	size_t i;
+
+	for (i = 0; i < ranges.nr; i++)
+		if ((uintptr_t)ptr - (uintptr_t)ranges.v[i].ptr < ranges.v[i].bytes)
+			return &ranges.v[i];
+	return NULL;
+}
+
+void df_hmem_info(const void *ptr, struct df_mem_info *out, unsigned *flags)
+{
+	struct arena *a;
+	struct block *b;
+	struct range *r;
+	int device;
+
+	*out = (struct df_mem_info){.kind = DF_MEM_UNKNOWN, .device = -1, .fd = -1};
+	a = arena_of(ptr, &device);
+	if (a) {
+		df_mutex_lock(&a->lock);
+		b = find(a, (uint64_t)((const char *)ptr - a->base));
+		if (b) {
+			*out = (struct df_mem_info){b->kind,  device, a->base + b->off,
+						    b->bytes, a->fd,  b->off};
+			if (flags)
+				*flags = b->flags;
+		}
+		df_mutex_unlock(&a->lock);
+		return;
+	}
+	/* RELAXED: a range that is being added now is not part of this question. */
+	if (!__atomic_load_n(&ranges.seen, __ATOMIC_RELAXED))
+		return;
+	df_mutex_lock(&ranges.lock);
+	r = range_find(ptr);
+	if (r) {
+		*out = (struct df_mem_info){r->kind, r->device, r->ptr, r->bytes, r->fd, r->offset};
+		if (flags)
+			*flags = r->flags;
+	}
+	df_mutex_unlock(&ranges.lock);
+}
+
+/* Lock of ranges held. */
+static int range_add(const struct range *r)
+{
+	struct range *v;
+	size_t cap = ranges.cap ? ranges.cap * 2 : 16;
+
+	if (ranges.nr == ranges.cap) {
+		v = realloc(ranges.v, cap * sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		ranges.v = v;
+		ranges.cap = cap;
+	}
+	ranges.v[ranges.nr++] = *r;
+	__atomic_store_n(&ranges.seen, ranges.nr, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* Lock of ranges held. */
+static void range_del(struct range *r)
+{
+	*r = ranges.v[--ranges.nr];
+	__atomic_store_n(&ranges.seen, ranges.nr, __ATOMIC_RELAXED);
+}
+
+int df_hmem_register(void *ptr, size_t bytes, unsigned flags)
+{
+	struct range r = {.ptr = ptr, .bytes = bytes, .kind = DF_MEM_HOST, .device = -1, .fd = -1};
+	struct df_mem_info info;
+	size_t i;
+	int err = 0;
+
+	df_hmem_info(ptr, &info, NULL);
+	if (info.kind != DF_MEM_UNKNOWN)
+		return -EEXIST;
+	r.flags = flags;
+	df_mutex_lock(&ranges.lock);
+	for (i = 0; i < ranges.nr && !err; i++)
+		if (ranges.v[i].ptr < r.ptr + bytes && r.ptr < ranges.v[i].ptr + ranges.v[i].bytes)
+			err = -EEXIST;
+	if (!err)
+		err = range_add(&r);
+	df_mutex_unlock(&ranges.lock);
+	return err;
+}
+
+int df_hmem_unregister(void *ptr)
+{
+	struct range *r;
+	int err = -ENOENT;
+
+	df_mutex_lock(&ranges.lock);
+	r = range_find(ptr);
+	if (r && r->ptr == (char *)ptr && r->kind == DF_MEM_HOST) {
+		range_del(r);
+		err = 0;
+	}
+	df_mutex_unlock(&ranges.lock);
+	return err;
+}
+
+void *df_hmem_import(int fd, uint64_t offset, size_t bytes, int device, uint64_t key)
+{
+	uint64_t pad = offset & 4095;
+	struct range r = {.bytes = bytes,
+			  .kind = DF_MEM_DEVICE,
+			  .device = device,
+			  .fd = fd,
+			  .refs = 1,
+			  .offset = offset,
+			  .key = key};
+	struct range *old;
+	void *map = NULL;
+	size_t i;
+
+	df_mutex_lock(&ranges.lock);
+	for (i = 0; i < ranges.nr; i++) {
+		old = &ranges.v[i];
+		if (old->refs && old->key == key && old->offset == offset && old->bytes == bytes) {
+			old->refs++;
+			map = old->ptr;
+			close(fd);
+			goto out;
+		}
+	}
+	map = mmap(NULL, bytes + pad, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+		   (off_t)(offset - pad));
+	if (map == MAP_FAILED) {
+		map = NULL;
+		goto out;
+	}
+	r.ptr = (char *)map + pad;
+	if (range_add(&r)) {
+		munmap(map, bytes + pad);
+		map = NULL;
+		goto out;
+	}
+	map = r.ptr;
+out:
+	df_mutex_unlock(&ranges.lock);
+	return map;
+}
+
+int df_hmem_unimport(void *ptr)
+{
+	struct range *r;
+	int err = -EINVAL;
+
+	df_mutex_lock(&ranges.lock);
+	r = range_find(ptr);
+	if (r && r->ptr == (char *)ptr && r->refs) {
+		err = 0;
+		if (--r->refs == 0) {
+			munmap((char *)ptr - (r->offset & 4095), r->bytes + (r->offset & 4095));
+			close(r->fd);
+			range_del(r);
+		}
+	}
+	df_mutex_unlock(&ranges.lock);
+	return err;
+}
+
+void df_hmem_usage(int device, size_t *free_bytes, size_t *total_bytes)
+{
+	struct arena *a = &arenas[device];
+
+	df_mutex_lock(&a->lock);
+	*free_bytes = a->size - a->used;
+	*total_bytes = a->size;
+	df_mutex_unlock(&a->lock);
+}

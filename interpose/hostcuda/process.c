@@ -1,0 +1,149 @@
+/*
+ * The CUDA runtime of this process: its start, its devices as objects, fork, and the table for
+ * libdfshim.so. A device's object is made when the device is first used, under the process lock, and
+ * lives as long as the process. After a fork the child may not use CUDA if the parent did, as with
+ * real CUDA: it gets cudaErrorInitializationError instead of threads that do not exist.
+ */
+#include "interpose/hostcuda/internal.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct df_hrt df_h;
+__thread struct df_htls df_htls __attribute__((tls_model("initial-exec")));
+
+static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA process");
+
+cudaError_t df_herr(int err)
+{
+	switch (err) {
+	case 0:
+		return cudaSuccess;
+	case -ENOMEM:
+	case -EAGAIN:
+		return cudaErrorMemoryAllocation;
+	case -EINVAL:
+		return cudaErrorInvalidValue;
+	case -EOPNOTSUPP:
+		return cudaErrorNotSupported;
+	case -ECANCELED:
+		return cudaErrorIllegalState;
+	default:
+		return cudaErrorUnknown;
+	}
+}
+
+/* What all devices share: three quarters of what this process may use. */
+static uint64_t machine_bytes(void)
+{
+	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
+	unsigned long long limit;
+	FILE *f = fopen("/sys/fs/cgroup/memory.max", "re");
+
+	if (f) {
+		if (fscanf(f, "%llu", &limit) == 1 && limit && limit < bytes)
+			bytes = limit;
+		fclose(f);
+	}
+	return bytes / 4 * 3;
+}
+
+static void in_child(void)
+{
+	/* RELAXED: the child has one thread. */
+	if (__atomic_load_n(&df_h.state, __ATOMIC_RELAXED) == DF_H_READY)
+		__atomic_store_n(&df_h.state, DF_H_FORKED, __ATOMIC_RELAXED);
+}
+
+static int start(void)
+{
+	const struct df_env *env = df_env();
+	int err;
+
+	df_h.nr_devices = (int)DF_MIN(env->host_devices, DF_H_MAX_DEVICES);
+	df_h.nccl_rules = env->rules == DF_RULES_NCCL;
+	df_h.stub = env->host_stub;
+	df_h.device_bytes = DF_MAX(machine_bytes() / (uint64_t)df_h.nr_devices, 64ull << 20);
+	df_h.device_bytes &= ~((2ull << 20) - 1);
+	df_h.dev = calloc((size_t)df_h.nr_devices, sizeof(*df_h.dev));
+	if (!df_h.dev)
+		return -ENOMEM;
+	err = df_hslab_init(&df_h.streams, "streams", sizeof(struct df_hstream), 1 << 16);
+	if (!err)
+		err = df_hslab_init(&df_h.events, "events", sizeof(struct df_hevent), 1 << 20);
+	if (!err)
+		err = df_hgraph_init();
+	if (!err)
+		err = df_hpool_init();
+	if (!err)
+		err = df_hmem_init();
+	if (!err)
+		err = -pthread_atfork(NULL, NULL, in_child);
+	return err;
+}
+
+cudaError_t df_hinit(void)
+{
+	int err;
+
+	df_mutex_lock(&lock);
+	/* RELAXED: under the lock. */
+	if (__atomic_load_n(&df_h.state, __ATOMIC_RELAXED) == DF_H_NEW) {
+		err = start();
+		if (err)
+			df_warn("host CUDA: can't start: %s", strerror(-err));
+		/* RELEASE pairs with the ACQUIRE in df_henter(): the tables come before the state. */
+		__atomic_store_n(&df_h.state, err ? DF_H_FAILED : DF_H_READY, __ATOMIC_RELEASE);
+	}
+	df_mutex_unlock(&lock);
+	if (__atomic_load_n(&df_h.state, __ATOMIC_RELAXED) == DF_H_READY)
+		return cudaSuccess;
+	return cudaErrorInitializationError;
+}
+
+static struct df_hdev *dev_create(int index)
+{
+	struct df_hdev *dev = calloc(1, sizeof(*dev));
+
+	if (!dev)
+		return NULL;
+	dev->index = index;
+	df_mutex_init(&dev->lock, DF_RANK_HOSTCUDA, "host CUDA device");
+	df_list_init(&dev->streams);
+	df_list_init(&dev->active);
+	if (df_h.nccl_rules)
+		dev->queues = calloc((size_t)df_env()->host_queues, sizeof(*dev->queues));
+	/* The legacy stream is the first stream of the device. */
+	if ((df_h.nccl_rules && !dev->queues) || df_hstream_new(dev, 0, 0, 0, &dev->legacy)) {
+		free(dev->queues);
+		free(dev);
+		return NULL;
+	}
+	dev->legacy->legacy = 1;
+	return dev;
+}
+
+struct df_hdev *df_hdev_get(int index)
+{
+	struct df_hdev *dev = df_hdev(index);
+
+	if (df_likely(dev != NULL))
+		return dev;
+	df_mutex_lock(&lock);
+	dev = df_hdev(index);
+	if (!dev) {
+		dev = dev_create(index);
+		/* RELEASE pairs with the ACQUIRE in df_hdev(): the members come before the pointer. */
+		__atomic_store_n(&df_h.dev[index], dev, __ATOMIC_RELEASE);
+	}
+	df_mutex_unlock(&lock);
+	return dev;
+}
+
+struct df_hdev *df_hdev_current(void)
+{
+	return df_hdev_get(df_htls.device);
+}

@@ -1,0 +1,57 @@
+/*
+ * Slabs of handles: every cudaStream_t, cudaEvent_t, graph and pool is a slot in reserved memory, so a
+ * handle is checked with arithmetic and one load, and garbage is refused instead of followed. Slots
+ * are never unmapped. Any thread; the lock guards the list of free slots only.
+ */
+#include "interpose/hostcuda/internal.h"
+
+#include <sys/mman.h>
+
+int df_hslab_init(struct df_hslab *slab, const char *name, size_t object_bytes, size_t nr_slots)
+{
+	size_t slot = 64;
+	void *base;
+
+	while (slot < object_bytes)
+		slot *= 2;
+	base = mmap(NULL, slot * nr_slots, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (base == MAP_FAILED)
+		return -ENOMEM;
+	slab->name = name;
+	slab->slot_bytes = slot;
+	slab->nr_slots = nr_slots;
+	slab->base = base;
+	slab->nr_used = 0;
+	slab->free = NULL;
+	df_mutex_init(&slab->lock, DF_RANK_LEAF, name);
+	return 0;
+}
+
+void *df_hslab_get(struct df_hslab *slab)
+{
+	struct df_hslot *slot;
+
+	df_mutex_lock(&slab->lock);
+	slot = slab->free;
+	if (slot) {
+		slab->free = slot->next_free;
+	} else if (slab->nr_used < slab->nr_slots) {
+		slot = df_hslab_at(slab, (uint32_t)slab->nr_used);
+		slot->index = (uint32_t)slab->nr_used++;
+	}
+	df_mutex_unlock(&slab->lock);
+	if (!slot)
+		df_warn_once("host CUDA: all %zu %s are in use", slab->nr_slots, slab->name);
+	return slot;
+}
+
+void df_hslab_put(struct df_hslab *slab, void *object)
+{
+	struct df_hslot *slot = object;
+
+	df_mutex_lock(&slab->lock);
+	slot->next_free = slab->free;
+	slab->free = slot;
+	df_mutex_unlock(&slab->lock);
+}

@@ -1,0 +1,210 @@
+/*
+ * The border to libdfshim.so, see hostcuda.h: the table it calls, and the hooks it gives. Any thread.
+ */
+#include "interpose/hostcuda/internal.h"
+
+#include <stdlib.h>
+
+static void set_hooks(const struct df_stream_hooks *hooks)
+{
+	/* RELEASE pairs with the ACQUIRE in df_hhooks(): the table is filled before it is seen. */
+	__atomic_store_n(&df_h.hooks, hooks, __ATOMIC_RELEASE);
+}
+
+static int device_count(void)
+{
+	return df_henter() ? 0 : df_h.nr_devices;
+}
+
+static int get_device(void)
+{
+	return df_htls.device;
+}
+
+static int set_device(int device)
+{
+	if (df_henter() || !df_hdevice_ok(device))
+		return -EINVAL;
+	df_htls.device = device;
+	return 0;
+}
+
+static int stream_info(const void *stream, struct df_stream_info *out)
+{
+	struct df_hstream *s;
+
+	if (df_henter())
+		return -EINVAL;
+	s = df_hstream_find((cudaStream_t)(uintptr_t)stream);
+	if (!s)
+		return -EINVAL;
+	df_hstream_describe(s, out);
+	return 0;
+}
+
+static int stream_new(int device, struct df_stream_info *out)
+{
+	struct df_hdev *dev;
+	struct df_hstream *s;
+
+	if (df_henter() || !df_hdevice_ok(device))
+		return -EINVAL;
+	dev = df_hdev_get(device);
+	if (!dev || df_hstream_new(dev, 0, 0, 1, &s))
+		return -ENOMEM;
+	df_hstream_describe(s, out);
+	return 0;
+}
+
+static int put(struct df_hstream *s, const struct df_hop *op)
+{
+	int captured = df_hcapture_add(s, op);
+
+	return captured ? DF_MIN(captured, 0) : df_hstream_put(s, op, NULL);
+}
+
+static int stream_write(struct df_hstream *s, uint64_t *addr, uint64_t value)
+{
+	struct df_hop op = {.kind = DF_HOP_WRITE, .word = {addr, value}};
+
+	return put(s, &op);
+}
+
+static int stream_wait(struct df_hstream *s, const uint64_t *addr, uint64_t value)
+{
+	struct df_hop op = {.kind = DF_HOP_WAIT, .word = {(uint64_t *)(uintptr_t)addr, value}};
+
+	return put(s, &op);
+}
+
+static int event_record(void *event, struct df_hstream *s)
+{
+	struct df_hevent *e = df_hevent_find(event);
+
+	return e ? df_hevent_record(e, s) : -EINVAL;
+}
+
+static int event_wait(struct df_hstream *s, void *event)
+{
+	struct df_hevent *e = df_hevent_find(event);
+
+	return e ? df_hevent_wait(s, e) : -EINVAL;
+}
+
+static void stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
+			void *arg)
+{
+	struct df_stream_info few[64], *infos = few;
+	struct df_hdev *dev;
+	struct df_hstream *s;
+	size_t nr = 0, cap, i;
+
+	if (df_henter() || !df_hdevice_ok(device) || !(dev = df_hdev(device)))
+		return;
+	/* fn runs without the lock, on a copy; streams may come while we ask for memory. */
+	for (cap = DF_ARRAY_LEN(few);; cap = nr * 2) {
+		if (cap > DF_ARRAY_LEN(few)) {
+			infos = malloc(cap * sizeof(*infos));
+			if (!infos) {
+				df_warn_once("host CUDA: no memory to list %zu streams", nr);
+				return;
+			}
+		}
+		nr = 0;
+		df_mutex_lock(&dev->lock);
+		df_list_each(s, &dev->streams, all)
+		{
+			if (s->internal || s->dying)
+				continue;
+			if (nr < cap)
+				df_hstream_describe(s, &infos[nr]);
+			nr++;
+		}
+		df_mutex_unlock(&dev->lock);
+		if (nr <= cap)
+			break;
+		if (infos != few)
+			free(infos);
+		infos = few;
+	}
+	for (i = 0; i < nr; i++)
+		fn(&infos[i], arg);
+	if (infos != few)
+		free(infos);
+}
+
+static void kick(int device)
+{
+	struct df_hdev *dev;
+
+	if (df_henter() || !df_hdevice_ok(device))
+		return;
+	dev = df_hdev(device);
+	if (dev)
+		df_hdev_kick(dev);
+}
+
+static int mem_alloc(int device, size_t bytes, void **out)
+{
+	if (df_henter() || !df_hdevice_ok(device) || !bytes)
+		return -EINVAL;
+	return df_hmem_alloc(device, DF_MEM_DEVICE, 0, bytes, 1, out);
+}
+
+static int mem_free(void *ptr)
+{
+	return df_henter() ? -EINVAL : df_hmem_free(ptr, DF_MEM_UNKNOWN);
+}
+
+static int mem_info(const void *ptr, struct df_mem_info *out)
+{
+	if (df_henter())
+		return -EINVAL;
+	df_hmem_info(ptr, out, NULL);
+	return 0;
+}
+
+static int stream_idle(struct df_hstream *s)
+{
+	struct df_hdev *dev = df_hdev(s->device);
+	int free_queue;
+
+	if (df_hstream_capturing(s) || !df_hstream_idle(s))
+		return 0;
+	if (s->blocking && !df_hpoint_done(df_hstream_tail(dev->legacy)))
+		return 0;
+	if (!s->queue)
+		return 1;
+	df_mutex_lock(&dev->lock);
+	free_queue = s->queue->next == s->queue->started;
+	df_mutex_unlock(&dev->lock);
+	return free_queue;
+}
+
+static const struct df_hostcuda_api api = {
+	.version = DF_HOSTCUDA_VERSION,
+	.set_hooks = set_hooks,
+	.device_count = device_count,
+	.get_device = get_device,
+	.set_device = set_device,
+	.stream_info = stream_info,
+	.stream_new = stream_new,
+	.stream_delete = df_hstream_delete,
+	.stream_write = stream_write,
+	.stream_wait = stream_wait,
+	/* Stricter than cudaStreamQuery: the next operation could start at once. */
+	.stream_idle = stream_idle,
+	.event_record = event_record,
+	.event_wait = event_wait,
+	.stream_each = stream_each,
+	.capture_node = df_hcapture_coll,
+	.kick = kick,
+	.mem_alloc = mem_alloc,
+	.mem_free = mem_free,
+	.mem_info = mem_info,
+};
+
+DF_H_API const struct df_hostcuda_api *df_hostcuda(void)
+{
+	return &api;
+}
