@@ -192,8 +192,13 @@ void df_dev_retire(struct df_dev *dev)
 		 * a slot could be read before it is written.
 		 */
 		tail = __atomic_load_n(&cq->tail, __ATOMIC_ACQUIRE);
-		while (head != tail)
+		while (head != tail) {
+			uint64_t t = head % 64 ? 0 : df_now_ns();
+
 			cqe_take(dev, &slots[head++ & cq->mask]);
+			if (t)
+				df_stats_sample(DF_SAMPLE_CQE, df_now_ns() - t);
+		}
 		/*
 		 * RELEASE pairs with the ACQUIRE of head in dfk_cq_push(): our reads are over before the
 		 * slots are written again.

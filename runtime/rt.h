@@ -194,7 +194,6 @@ struct df_rt {
 	int strict;		/* stream order */
 	int nr_cores;
 	uint32_t blocked;	/* host threads inside a blocking call of ours */
-	uint64_t sqe_ns, cqe_ns; /* median cost of a submission and of a completion; see DFSHIM_STATS */
 	uint32_t slots;		/* of a connector */
 	uint32_t slot_bytes;
 };
@@ -263,7 +262,9 @@ void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t 
 void df_comm_end(struct df_comm *comm, int error, int why);	/* abort with a reason */
 void df_comm_death(uint64_t proc, int in_order);
 
-/* stats.c */
+/* stats.c: counters, and sampled costs of which the median is reported. Any thread. */
+enum df_sample { DF_SAMPLE_SQE, DF_SAMPLE_CQE, DF_SAMPLE_NR };
+void df_stats_sample(enum df_sample what, uint64_t ns);
 void df_stats_write(void);
 
 /* bell.c */

@@ -8,7 +8,38 @@
 #include <unistd.h>
 #include "runtime/rt.h"
 
-/* Median cost of a submission and of taking note of a completion, sampled by submit.c and daemon.c. */
+#define NR_SAMPLES 1024
+
+static struct {
+	uint32_t next;
+	uint32_t ns[NR_SAMPLES];
+} samples[DF_SAMPLE_NR];
+
+void df_stats_sample(enum df_sample what, uint64_t ns)
+{
+	uint32_t at = __atomic_fetch_add(&samples[what].next, 1, __ATOMIC_RELAXED) % NR_SAMPLES;
+
+	__atomic_store_n(&samples[what].ns[at], (uint32_t)DF_MIN(ns, UINT32_MAX), __ATOMIC_RELAXED);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static unsigned long long median(enum df_sample what)
+{
+	uint32_t nr = DF_MIN(__atomic_load_n(&samples[what].next, __ATOMIC_RELAXED), NR_SAMPLES);
+	uint32_t v[NR_SAMPLES], i;
+
+	for (i = 0; i < nr; i++)
+		v[i] = __atomic_load_n(&samples[what].ns[i], __ATOMIC_RELAXED);
+	qsort(v, nr, sizeof(v[0]), by_size);
+	return nr ? v[nr / 2] : 0;
+}
+
 void df_stats_write(void)
 {
 	const char *to = df_env()->stats;
@@ -53,7 +84,7 @@ void df_stats_write(void)
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
 		     (unsigned long long)quits, (unsigned long long)df_engine_launches(),
 		     (unsigned long long)released, (unsigned long long)reordered,
-		     (unsigned long long)df_rt.sqe_ns, (unsigned long long)df_rt.cqe_ns,
+		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
 		     (unsigned long long)sum.max_queue);
 	if (strcmp(to, "1") != 0) {
 		fd = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

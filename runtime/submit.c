@@ -18,6 +18,7 @@
 #include "trace/writer.h"
 
 #define NR_STACK 16
+#define SAMPLE	 64	/* every so many submissions are timed, for DFSHIM_STATS */
 
 struct prep {
 	struct df_stream_info si;
@@ -270,9 +271,10 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	memset(f, 0, sizeof(*f));
 	ranges(op, f);
 	for (;;) {
-		nr = conflicts(&comm->pending, f, coll, deps, max);
-		if (s && s->info.id != comm->stream)
-			nr += conflicts(&s->pending, f, coll, deps + DF_MIN(nr, max),
+		nr = s ? conflicts(&s->pending, f, coll, deps, max) : 0;
+		/* What the communicator has on this stream alone is among the stream's. */
+		if (!s || s->info.id != comm->stream)
+			nr += conflicts(&comm->pending, f, coll, deps + DF_MIN(nr, max),
 					max - DF_MIN(nr, max));
 		if (nr <= max)
 			break;
@@ -302,6 +304,10 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op,
 			 deps[i].value, (uintptr_t)deps[i].addr, 0, 0);
 	}
+	if (s && !strict && s->pending.nr) {
+		df_flights_prune(&s->pending);
+		dev->reordered += s->pending.nr > nr;
+	}
 	if (replay) {
 		ready = *replay;
 	} else if (!df_rt.cu->stream_idle(s->info.stream)) {
@@ -322,7 +328,14 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		if (ret)
 			goto out;
 	}
-	launch(coll, inst);
+	if (dev->issued % SAMPLE == 0) {
+		uint64_t t = df_now_ns();
+
+		launch(coll, inst);
+		df_stats_sample(DF_SAMPLE_SQE, df_now_ns() - t);
+	} else {
+		launch(coll, inst);
+	}
 	df_flights_add(&comm->pending, f);
 	if (s && strict) {
 		ret = df_rt.cu->stream_wait(s->info.stream, f->done, f->value);
