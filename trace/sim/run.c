@@ -465,7 +465,11 @@ int df_sim_run(const struct df_sim_config *cfg, const struct df_sim_options *opt
 	res.seconds = seconds_since(&r.began);
 	res.ratio = res.rounds ? (double)res.deadlocks / (double)res.rounds : 0;
 	res.rounds_per_second = res.seconds > 0 ? (double)res.rounds / res.seconds : 0;
-	df_sim_wilson(res.deadlocks, res.rounds, res.ci95);
+	/* Replayed rounds are no new evidence. */
+	if (r.replay && res.rounds > r.replay)
+		df_sim_wilson((int64_t)llround(res.ratio * (double)r.replay), r.replay, res.ci95);
+	else
+		df_sim_wilson(res.deadlocks, res.rounds, res.ci95);
 	*result = res;
 	rc = 0;
 out:
