@@ -597,4 +597,120 @@ static inline int client_device(const struct client_job *job, int i)
 	return (job->local_proc * job->nr_local_ranks + i) % nr;
 }
 
+/* ---- the whole of a simple client --------------------------------------------------------------------- */
+
+#define CLIENT_IDS 8
+
+static struct client_job client_job;
+static ncclUniqueId client_ids[CLIENT_IDS];	   /* made by rank 0, the same in all processes */
+static struct client_barrier client_ranks_barrier; /* the ranks of this process */
+static uint64_t client_seed_value = 1;
+
+struct client_rank {
+	int index; /* in this process */
+	int rank, nr_ranks, device;
+	int (*run)(struct client_rank *me);
+	ncclComm_t comms[CLIENT_IDS]; /* those that are set when run() fails are aborted */
+	pthread_t thread;
+};
+
+/* A check of the client itself: reports and returns -1 from the function. */
+#define EXPECT(cond, ...)                                                                          \
+	do {                                                                                       \
+		if (!(cond)) {                                                                     \
+			char text_[256];                                                           \
+			snprintf(text_, sizeof(text_), __VA_ARGS__);                               \
+			client_fail(EXIT_WRONG, "%s:%d %s: %s", __FILE__, __LINE__, #cond, text_); \
+			return -1;                                                                 \
+		}                                                                                  \
+	} while (0)
+
+static inline void *client_rank_thread(void *arg)
+{
+	struct client_rank *me = arg;
+	int i;
+
+	if (me->run(me))
+		for (i = 0; i < CLIENT_IDS; i++)
+			if (me->comms[i])
+				ncclCommAbort(me->comms[i]);
+	return NULL;
+}
+
+/*
+ * main() of a client whose ranks all do run(): --ranks --procs --seed --timeout --help. min_ranks: fewer
+ * are skipped (77).
+ */
+static inline int client_main(int argc, char **argv, int def_ranks, int min_ranks,
+			      const char *about, int (*run)(struct client_rank *me))
+{
+	const char *name = program_invocation_short_name;
+	struct client_result result = {0};
+	struct client_rank *ranks;
+	int nr_ranks = 0, procs = 0, i;
+	double timeout = 0, start;
+
+	for (i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--help")) {
+			printf("usage: %s [--ranks N] [--procs N] [--seed N] [--timeout S]\n\n%s\n"
+			       "Exit status: 0 right, 1 wrong, 2 usage, 3 NCCL or CUDA error, 4 no progress, "
+			       "77 can't be checked here.\n",
+			       name, about);
+			return 0;
+		}
+		if (i + 1 == argc || strncmp(argv[i], "--", 2)) {
+			fprintf(stderr, "%s: unknown argument '%s'\n", name, argv[i]);
+			return EXIT_USAGE;
+		}
+		if (!strcmp(argv[i], "--ranks"))
+			nr_ranks = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--procs"))
+			procs = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--seed"))
+			client_seed_value = strtoull(argv[++i], NULL, 0);
+		else if (!strcmp(argv[i], "--timeout"))
+			timeout = atof(argv[++i]);
+		else {
+			fprintf(stderr, "%s: unknown argument '%s'\n", name, argv[i]);
+			return EXIT_USAGE;
+		}
+	}
+	if (!nr_ranks && !getenv("WORLD_SIZE") && !getenv("OMPI_COMM_WORLD_SIZE"))
+		nr_ranks = procs ? procs : def_ranks;
+	client_timeout(timeout);
+	start = client_now();
+	if (!client_job_open(&client_job, nr_ranks, procs, argv)) {
+		if (client_job.nr_ranks < min_ranks) {
+			printf("%s: needs at least %d ranks\n", name, min_ranks);
+			return EXIT_SKIP;
+		}
+		ranks = calloc((size_t)client_job.nr_local_ranks, sizeof(*ranks));
+		client_barrier_init(&client_ranks_barrier, client_job.nr_local_ranks);
+		for (i = 0; i < CLIENT_IDS && !client_job.proc; i++)
+			if (ncclGetUniqueId(&client_ids[i]) != ncclSuccess)
+				client_fail(EXIT_NCCL, "ncclGetUniqueId: %s",
+					    ncclGetLastError(NULL));
+		client_broadcast(&client_job, client_ids, sizeof(client_ids));
+		for (i = 0; i < client_job.nr_local_ranks && !client_failed(); i++) {
+			ranks[i].index = i;
+			ranks[i].rank = client_job.first_rank + i;
+			ranks[i].nr_ranks = client_job.nr_ranks;
+			ranks[i].device = client_device(&client_job, i);
+			ranks[i].run = run;
+			pthread_create(&ranks[i].thread, NULL, client_rank_thread, &ranks[i]);
+		}
+		while (i-- > 0)
+			pthread_join(ranks[i].thread, NULL);
+	}
+	result.status = client_status;
+	result.seconds = client_now() - start;
+	memcpy(result.text, client_text, sizeof(result.text));
+	if (client_job.peers ? client_collect(&client_job, &result) : 1)
+		printf("%s: %s: %d ranks in %d process%s, seed %llu, %.2f s%s%s\n", name,
+		       result.status ? "FAILED" : "OK", client_job.nr_ranks, client_job.nr_procs,
+		       client_job.nr_procs > 1 ? "es" : "", (unsigned long long)client_seed_value,
+		       result.seconds, *result.text ? ": " : "", result.text);
+	return result.status;
+}
+
 #endif

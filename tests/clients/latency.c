@@ -1,0 +1,83 @@
+/*
+ * Times of AllReduce: medians per size, each rank a process or a thread; and what the call itself costs
+ * the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us.
+ */
+#include "client.h"
+
+#include <getopt.h>
+
+static size_t min_bytes = 8, max_bytes = 64 << 20;
+static int rounds = 11;
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t bytes)
+{
+	int inner = bytes <= 65536 ? 200 : bytes <= (1 << 20) ? 20 : 4, r, i, n = me->nr_ranks;
+	double times[101], calls[101], t0, t1, t2;
+	size_t count = bytes / sizeof(float);
+
+	for (r = -1; r < rounds; r++) {
+		t0 = client_now();
+		t1 = 0;
+		for (i = 0; i < inner; i++) {
+			t2 = client_now();
+			NCCL(ncclAllReduce(buf, buf, count, ncclFloat, ncclSum, me->comms[0], s));
+			t1 += client_now() - t2;
+			CUDA(cudaStreamSynchronize(s));
+		}
+		if (r >= 0) {
+			times[r] = (client_now() - t0) / inner;
+			calls[r] = t1 / inner;
+		}
+		client_tick();
+	}
+	qsort(times, (size_t)rounds, sizeof(*times), by_value);
+	qsort(calls, (size_t)rounds, sizeof(*calls), by_value);
+	if (!me->rank) {
+		printf("latency: %zu bytes %.3f us %.4f GB/s call %.3f us\n", bytes,
+		       times[rounds / 2] * 1e6,
+		       (double)bytes / times[rounds / 2] * 1e-9 * 2 * (n - 1) / n,
+		       calls[rounds / 2] * 1e6);
+		fflush(stdout);
+	}
+	return 0;
+}
+
+static int run(struct client_rank *me)
+{
+	cudaStream_t s;
+	size_t bytes;
+	float *buf;
+
+	CUDA(cudaSetDevice(me->device));
+	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&buf, max_bytes));
+	CUDA(cudaMemset(buf, 0, max_bytes));
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	for (bytes = min_bytes; bytes <= max_bytes; bytes = bytes < (1 << 20) ? 1 << 20 : bytes * 4)
+		if (measure(me, s, buf, bytes))
+			return -1;
+	NCCL(ncclCommDestroy(me->comms[0]));
+	me->comms[0] = NULL;
+	CUDA(cudaFree(buf));
+	CUDA(cudaStreamDestroy(s));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (getenv("LATENCY_MAX"))
+		max_bytes = strtoull(getenv("LATENCY_MAX"), NULL, 0);
+	if (getenv("LATENCY_ROUNDS"))
+		rounds = atoi(getenv("LATENCY_ROUNDS"));
+	if (rounds < 1 || rounds > 101 || max_bytes < min_bytes)
+		return EXIT_USAGE;
+	return client_main(argc, argv, 2, 1,
+			   "Times AllReduce: 8 bytes, then 1 MiB to LATENCY_MAX (64 MiB).", run);
+}
