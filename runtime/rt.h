@@ -129,6 +129,12 @@ struct df_dev {
 	struct df_list held;	/* struct df_unit: launches under the nccl rules */
 	uint32_t nr_held, slots_used;
 	uint64_t released, reordered; /* counters for DFSHIM_STATS */
+	/*
+	 * What a released wait promised and did not keep: whatever could see the difference waits for it.
+	 * nr_debt is read without the lock.
+	 */
+	struct df_flights debt;
+	uint32_t nr_debt;
 };
 
 /* A stream that has carried a collective; hangs on df_stream_info.user. */
@@ -254,7 +260,28 @@ void df_rules_drop(struct df_comm *comm);	/* dev->lock */
 int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t ready_value,
 		     const uint64_t **done, uint64_t *done_value);
 
+/* release.c: waits of the host, and letting them go when they are part of a proved deadlock. */
+struct df_host_wait {
+	struct df_list node;
+	struct df_dev *dev;
+	int (*ready)(void *arg);
+	void *arg;
+	uint64_t call;		/* serial of its CALL_ENTER */
+	uint32_t what;		/* enum df_call */
+	uint32_t released;
+	uint64_t since;
+	int told;		/* the watchdog knows */
+};
+/* As df_engine_wait(); returns 1 if the wait was released before it was ready. */
+int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg), void *arg);
+/* Host waits that have lasted suspiciously long; read by the watchdog. */
+uint32_t df_release_suspects(void);
+struct df_check_result;
+/* Releases those of our waits that the verdict's cycle goes through and the policy allows; how many. */
+unsigned df_release_by(const struct df_check_result *r);
+
 /* watchdog.c */
+void df_watchdog_wake(void);
 void df_watchdog_start(void);
 void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 

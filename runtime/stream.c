@@ -136,6 +136,21 @@ static void fence_blocking(struct df_dev *dev)
 	} while (found);
 }
 
+/* Whatever comes after a released wait must not run ahead of what it should have waited for. */
+static struct df_stream *pay(struct df_dev *dev, const struct df_stream_info *info)
+{
+	struct df_stream *s;
+
+	df_mutex_lock(&dev->lock);
+	s = df_stream_get(dev, info);
+	df_flights_prune(&dev->debt);
+	if (s)
+		df_flights_join(&s->pending, &dev->debt);
+	__atomic_store_n(&dev->nr_debt, dev->debt.nr, __ATOMIC_RELAXED);
+	df_mutex_unlock(&dev->lock);
+	return s;
+}
+
 static void hook_before_work(const struct df_stream_info *info, enum df_work kind)
 {
 	struct df_stream *s = stream_of(info);
@@ -143,6 +158,9 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 
 	if (!dev)
 		return;
+	/* ACQUIRE pairs with the RELEASE in owe() (runtime/release.c): the debt is seen whole. */
+	if (__atomic_load_n(&dev->nr_debt, __ATOMIC_ACQUIRE) && !info->capturing)
+		s = pay(dev, info);
 	if (s && !info->capturing)
 		fence(s);
 	if (info->legacy)
@@ -251,7 +269,7 @@ static void wait_for(struct df_dev *dev, const struct df_flights *from)
 	ret = df_flights_join(&set, from);
 	df_mutex_unlock(&dev->lock);
 	if (!ret)
-		df_engine_wait(dev, flights_ready, &set);
+		df_host_wait(dev, waiting.call, waiting.serial, flights_ready, &set);
 	df_flights_free(&set);
 }
 
@@ -323,7 +341,7 @@ static void hook_stream_sync(const struct df_stream_info *info)
 	if (info->legacy)
 		fence_blocking(dev);
 	if (s)
-		df_engine_wait(dev, stream_ready, s);
+		df_host_wait(dev, DF_CALL_STREAM_SYNC, waiting.serial, stream_ready, s);
 }
 
 static int hook_stream_query(const struct df_stream_info *info)
@@ -399,7 +417,7 @@ static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	};
 	struct df_dev *dev = dev_of(device);
 	struct df_flights set = { 0 };
-	int implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET && kind != DF_SYNC_MEMCPY;
+	int released, implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET && kind != DF_SYNC_MEMCPY;
 
 	if (!dev)
 		return 0;
@@ -418,9 +436,11 @@ static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	device_flights(dev, &set);
 	df_mutex_unlock(&dev->lock);
 	sync_enter(calls[kind], device, (uintptr_t)ptr);
-	df_engine_wait(dev, flights_ready, &set);
+	released = df_host_wait(dev, calls[kind], waiting.serial, flights_ready, &set);
 	df_flights_free(&set);
-	return 0;
+	if (released)
+		hook_sync_done(device);
+	return released;
 }
 
 static int hook_free(void *ptr, const struct df_mem_info *info)

@@ -276,6 +276,9 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		if (!s || s->info.id != comm->stream)
 			nr += conflicts(&comm->pending, f, coll, deps + DF_MIN(nr, max),
 					max - DF_MIN(nr, max));
+		if (dev->debt.nr)
+			nr += conflicts(&dev->debt, f, coll, deps + DF_MIN(nr, max),
+					max - DF_MIN(nr, max));
 		if (nr <= max)
 			break;
 		if (deps != few)

@@ -15,6 +15,8 @@
 #include "trace/check.h"
 #include "trace/writer.h"
 
+#define SUSPECT_MIN_NS (2 * DF_NS_PER_MS) /* no progress for so long, and a device sync waits: look */
+#define SUSPECT_MAX_NS DF_NS_PER_S	  /* looks that found nothing become this rare */
 #define GATHER_NS (2 * DF_NS_PER_S)	/* how long the others have to answer */
 
 struct snapshot {
@@ -35,7 +37,7 @@ static struct {
 } dog = { .lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog"),
 	  .snapshots = DF_LIST_INIT(dog.snapshots) };
 
-static void wake(void)
+void df_watchdog_wake(void)
 {
 	__atomic_add_fetch(&dog.wake, 1, __ATOMIC_RELAXED);
 	df_futex_wake(&dog.wake, 1, 0);
@@ -48,7 +50,7 @@ void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t 
 
 	if (kind == DF_MSG_SNAPSHOT_ASK) {
 		__atomic_add_fetch(&dog.asks, 1, __ATOMIC_RELAXED);
-		wake();
+		df_watchdog_wake();
 	} else if (kind == DF_MSG_SNAPSHOT) {
 		s = malloc(sizeof(*s));
 		if (!s)
@@ -64,7 +66,7 @@ void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t 
 		df_mutex_lock(&dog.lock);
 		df_list_add_tail(&dog.snapshots, &s->node);
 		df_mutex_unlock(&dog.lock);
-		wake();
+		df_watchdog_wake();
 	}
 }
 
@@ -330,10 +332,30 @@ static int somebody_left(void)
 	return left;
 }
 
+/*
+ * A synchronising call has waited for some milliseconds with nothing moving: is it part of a deadlock? Two
+ * judgements with the same progress are the proof; then it may be released.
+ */
+static int try_release(void)
+{
+	uint64_t before = progress();
+	struct df_check_result *r = judge();
+	unsigned done = 0;
+
+	if (r && df_check_verdict(r) == DF_V_SYNC && progress() == before) {
+		df_check_result_free(r);
+		r = judge();
+		if (r && df_check_verdict(r) == DF_V_SYNC && progress() == before)
+			done = df_release_by(r);
+	}
+	df_check_result_free(r);
+	return done != 0;
+}
+
 static void *watch(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
-	uint64_t last = progress(), since = df_now_ns(), ops;
+	uint64_t last = progress(), since = df_now_ns(), ops, again = 0, pause = SUSPECT_MIN_NS;
 
 	(void)arg;
 	for (;;) {
@@ -346,10 +368,23 @@ static void *watch(void *arg)
 			peers_that_left();
 			nap = DF_MIN(nap, 100 * (int64_t)DF_NS_PER_MS);
 		}
+		if (df_release_suspects())
+			nap = DF_MIN(nap, (int64_t)SUSPECT_MIN_NS);
 		df_futex_wait(&dog.wake, seen, nap, 0);
 		if (progress() != last || !unfinished(&ops)) {
 			last = progress();
 			since = df_now_ns();
+			pause = SUSPECT_MIN_NS;
+			again = 0;
+			continue;
+		}
+		if (df_release_suspects() && df_now_ns() - since >= SUSPECT_MIN_NS &&
+		    df_now_ns() >= again) {
+			if (try_release())
+				since = df_now_ns();
+			else
+				pause = DF_MIN(pause * 2, SUSPECT_MAX_NS);
+			again = df_now_ns() + pause;
 			continue;
 		}
 		if (df_now_ns() - since >= timeout && dog.reported != last)
