@@ -1,6 +1,5 @@
 /*
- * Configurations: the JSON of the published simulator plus a few keys of ours. One table says what
- * keys there are and what they may hold; the checks, their messages and the JSON schema follow it.
+ * Reads configurations, by the table of keys, and says precisely what is wrong with one.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -13,176 +12,7 @@
 
 #include "runtime/base/err.h"
 #include "trace/sim/engine.h"
-
-enum key_kind { INT, PROB, WORD, GROUPS, COUNTS, TEXT };
-enum key_need { OPTIONAL, ALWAYS, MEGATRON, ARBITRARY };
-
-struct key {
-	const char *name;
-	enum key_kind kind;
-	enum key_need need; /* when it must be there */
-	int64_t min, max;   /* INT */
-	const char *words[4];
-	const char *help;
-};
-
-static const struct key keys[] = {
-	{"model",
-	 WORD,
-	 ALWAYS,
-	 0,
-	 0,
-	 {"Single", "StreamWithSync"},
-	 "Single: collectives wait in queues. StreamWithSync: any number execute, but GPUs "
-	 "synchronise."},
-	{"grouping_policy",
-	 WORD,
-	 ALWAYS,
-	 0,
-	 0,
-	 {"Megatron", "Arbitrary"},
-	 "Megatron: tensor, data and pipeline parallel groups. Arbitrary: groups are listed."},
-	{"disorder_prob",
-	 PROB,
-	 ALWAYS,
-	 0,
-	 0,
-	 {0},
-	 "Probability that a GPU passes over the collective that is next."},
-	{"sync_prob",
-	 PROB,
-	 OPTIONAL,
-	 0,
-	 0,
-	 {0},
-	 "Probability that a GPU spends its turn on a synchronisation. Below 1, and needed, for "
-	 "StreamWithSync; ignored for Single."},
-	{"semantics",
-	 WORD,
-	 OPTIONAL,
-	 0,
-	 0,
-	 {"exact", "artifact", "fifo"},
-	 "exact (default): a deadlock is a real cycle. artifact: as the published program decides. "
-	 "fifo: a strict queue per GPU."},
-	{"dispatch",
-	 WORD,
-	 OPTIONAL,
-	 0,
-	 0,
-	 {"interleave", "concatenate"},
-	 "How a GPU's list is made of its groups' lists: one of each in turn (default), or one list "
-	 "after the other."},
-	{"resource_limit",
-	 INT,
-	 OPTIONAL,
-	 -1,
-	 1000000,
-	 {0},
-	 "StreamWithSync: collectives a GPU can execute at once; -1 or 0: no limit."},
-	{"total_rounds", INT, OPTIONAL, 1, 1000000000000, {0}, "Rounds of each process."},
-	{"num_process",
-	 INT,
-	 OPTIONAL,
-	 1,
-	 10000,
-	 {0},
-	 "Processes of the published program; total_rounds is multiplied by it."},
-	{"fix_seed",
-	 INT,
-	 OPTIONAL,
-	 0,
-	 1,
-	 {0},
-	 "1: seed 2023, in the artifact semantics with the random numbers of CPython."},
-	{"tp_group_size",
-	 INT,
-	 MEGATRON,
-	 1,
-	 DF_SIM_MAX_GPUS,
-	 {0},
-	 "GPUs of a tensor parallel group."},
-	{"dp_group_size", INT, MEGATRON, 1, DF_SIM_MAX_GPUS, {0}, "GPUs of a data parallel group."},
-	{"pp_group_size", INT, MEGATRON, 1, DF_SIM_MAX_GPUS, {0}, "Pipeline stages."},
-	{"coll_cnt_per_tp_group",
-	 INT,
-	 MEGATRON,
-	 0,
-	 DF_SIM_MAX_EVENTS,
-	 {0},
-	 "Collectives of each tensor parallel group."},
-	{"coll_cnt_per_dp_group",
-	 INT,
-	 MEGATRON,
-	 0,
-	 DF_SIM_MAX_EVENTS,
-	 {0},
-	 "Collectives of each data parallel group."},
-	{"gpu_num",
-	 INT,
-	 OPTIONAL,
-	 1,
-	 DF_SIM_MAX_GPUS,
-	 {0},
-	 "Arbitrary: number of GPUs; must fit gpu_per_group."},
-	{"group_num",
-	 INT,
-	 OPTIONAL,
-	 1,
-	 DF_SIM_MAX_GPUS,
-	 {0},
-	 "Arbitrary: number of groups; must fit gpu_per_group."},
-	{"gpu_per_group",
-	 GROUPS,
-	 ARBITRARY,
-	 0,
-	 DF_SIM_MAX_GPUS - 1,
-	 {0},
-	 "The GPUs of each group. All groups together hold every GPU from 0 on."},
-	{"coll_cnt_per_group",
-	 COUNTS,
-	 ARBITRARY,
-	 0,
-	 DF_SIM_MAX_EVENTS,
-	 {0},
-	 "The number of collectives of each group."},
-	{"comment", TEXT, OPTIONAL, 0, 0, {0}, "Ignored."},
-	{"$schema", TEXT, OPTIONAL, 0, 0, {0}, "Ignored."},
-};
-
-static const struct key *find_key(const char *name)
-{
-	for (size_t i = 0; i < DF_ARRAY_LEN(keys); i++)
-		if (!strcmp(keys[i].name, name))
-			return &keys[i];
-	return NULL;
-}
-
-enum df_sim_key_type df_sim_key_type(const char *name)
-{
-	const struct key *k = find_key(name);
-
-	if (!k)
-		return DF_SIM_KEY_UNKNOWN;
-	return k->kind == INT	 ? DF_SIM_KEY_INT
-	       : k->kind == PROB ? DF_SIM_KEY_REAL
-				 : DF_SIM_KEY_OTHER;
-}
-
-const char *df_sim_model_name(enum df_sim_model model)
-{
-	return find_key("model")->words[model];
-}
-
-const char *df_sim_semantics_name(enum df_sim_semantics semantics)
-{
-	return semantics == DF_SIM_EXACT ? "exact" : semantics == DF_SIM_FIFO ? "fifo" : "artifact";
-}
-
-const char *df_sim_dispatch_name(enum df_sim_dispatch dispatch)
-{
-	return find_key("dispatch")->words[dispatch];
-}
+#include "trace/sim/keys.h"
 
 /* -- messages -------------------------------------------------------------------------------------- */
 
@@ -216,7 +46,7 @@ static const char *shown(const json_t *v, char *buf, size_t size)
 	return buf;
 }
 
-static void allowed(const struct key *k, char *buf, size_t size)
+static void allowed(const struct df_sim_key *k, char *buf, size_t size)
 {
 	size_t n = 0;
 
@@ -244,7 +74,7 @@ static void allowed(const struct key *k, char *buf, size_t size)
 	}
 }
 
-static int refuse(struct complaint *c, const struct key *k, const json_t *v)
+static int refuse(struct complaint *c, const struct df_sim_key *k, const json_t *v)
 {
 	char value[80], what[160];
 
@@ -282,13 +112,13 @@ static int unknown_key(struct complaint *c, const char *name, const json_t *v)
 	int d = 4;
 	size_t n = 0;
 
-	for (size_t i = 0; i < DF_ARRAY_LEN(keys); i++) {
-		if (distance(name, keys[i].name) < d) {
-			d = distance(name, keys[i].name);
-			best = keys[i].name;
+	for (size_t i = 0; i < (size_t)df_sim_nr_keys; i++) {
+		if (distance(name, df_sim_keys[i].name) < d) {
+			d = distance(name, df_sim_keys[i].name);
+			best = df_sim_keys[i].name;
 		}
 		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", i ? ", " : "",
-				      keys[i].name);
+				      df_sim_keys[i].name);
 	}
 	shown(v, value, sizeof(value));
 	if (best)
@@ -300,7 +130,7 @@ static int unknown_key(struct complaint *c, const char *name, const json_t *v)
 
 /* -- reading --------------------------------------------------------------------------------------- */
 
-static int check_shape(struct complaint *c, const struct key *k, const json_t *v)
+static int check_shape(struct complaint *c, const struct df_sim_key *k, const json_t *v)
 {
 	const json_t *g, *x;
 	size_t i, j;
@@ -356,7 +186,7 @@ static int check_shape(struct complaint *c, const struct key *k, const json_t *v
 static int word(const json_t *root, const char *name, int otherwise)
 {
 	const json_t *v = json_object_get(root, name);
-	const struct key *k = find_key(name);
+	const struct df_sim_key *k = df_sim_find_key(name);
 
 	for (int i = 0; v && k->words[i]; i++)
 		if (!strcmp(json_string_value(v), k->words[i]))
@@ -524,7 +354,7 @@ int df_sim_config_from_json(struct df_sim_config *cfg, const json_t *root, char 
 				"the file holds no JSON object; allowed: { \"key\": value, ... }");
 	json_object_foreach((json_t *)root, name, v)
 	{
-		const struct key *k = find_key(name);
+		const struct df_sim_key *k = df_sim_find_key(name);
 
 		rc = k ? check_shape(&c, k, v) : unknown_key(&c, name, v);
 		if (rc)
@@ -532,8 +362,8 @@ int df_sim_config_from_json(struct df_sim_config *cfg, const json_t *root, char 
 	}
 	arbitrary = word(root, "grouping_policy", 0);
 	out.model = (enum df_sim_model)word(root, "model", 0);
-	for (size_t i = 0; i < DF_ARRAY_LEN(keys); i++) {
-		const struct key *k = &keys[i];
+	for (size_t i = 0; i < (size_t)df_sim_nr_keys; i++) {
+		const struct df_sim_key *k = &df_sim_keys[i];
 		int need = k->need == ALWAYS || k->need == (arbitrary ? ARBITRARY : MEGATRON) ||
 			   (!strcmp(k->name, "sync_prob") && out.model == DF_SIM_SYNC);
 
@@ -595,7 +425,7 @@ int df_sim_json_load(json_t **root, const char *path, char *err, size_t err_size
 
 int df_sim_json_set(json_t *root, const char *key, const char *value, char *err, size_t err_size)
 {
-	const struct key *k = find_key(key);
+	const struct df_sim_key *k = df_sim_find_key(key);
 	struct complaint c = {err, err_size};
 	json_error_t e;
 	json_t *v;
@@ -616,71 +446,6 @@ int df_sim_json_set(json_t *root, const char *key, const char *value, char *err,
 		return -ENOMEM;
 	}
 	return 0;
-}
-
-static json_t *schema_of(const struct key *k)
-{
-	json_t *o = NULL, *words = json_array();
-
-	switch (k->kind) {
-	case INT:
-		o = json_pack("{s:s, s:I, s:I}", "type", "integer", "minimum", (json_int_t)k->min,
-			      "maximum", (json_int_t)k->max);
-		break;
-	case PROB:
-		o = json_pack("{s:s, s:i, s:i}", "type", "number", "minimum", 0, "maximum", 1);
-		break;
-	case WORD:
-		for (int i = 0; i < 4 && k->words[i]; i++)
-			json_array_append_new(words, json_string(k->words[i]));
-		o = json_pack("{s:O}", "enum", words);
-		break;
-	case GROUPS:
-		o = json_pack("{s:s, s:i, s:{s:s, s:i, s:b, s:{s:s, s:i, s:I}}}", "type", "array",
-			      "minItems", 1, "items", "type", "array", "minItems", 1, "uniqueItems",
-			      1, "items", "type", "integer", "minimum", 0, "maximum",
-			      (json_int_t)k->max);
-		break;
-	case COUNTS:
-		o = json_pack("{s:s, s:i, s:{s:s, s:i, s:I}}", "type", "array", "minItems", 1,
-			      "items", "type", "integer", "minimum", 0, "maximum",
-			      (json_int_t)k->max);
-		break;
-	case TEXT:
-		o = json_pack("{s:s}", "type", "string");
-	}
-	json_decref(words);
-	if (o)
-		json_object_set_new(o, "description", json_string(k->help));
-	return o;
-}
-
-/* "if key is value then these keys must be there" */
-static json_t *condition(const char *key, const char *value, json_t *required)
-{
-	return json_pack("{s:{s:{s:{s:s}}}, s:{s:o}}", "if", "properties", key, "const", value,
-			 "then", "required", required);
-}
-
-json_t *df_sim_schema(void)
-{
-	json_t *props = json_object(), *need[4], *all;
-
-	for (int i = 0; i < 4; i++)
-		need[i] = json_array();
-	for (size_t i = 0; i < DF_ARRAY_LEN(keys); i++) {
-		json_object_set_new(props, keys[i].name, schema_of(&keys[i]));
-		if (keys[i].need != OPTIONAL)
-			json_array_append_new(need[keys[i].need], json_string(keys[i].name));
-	}
-	json_decref(need[OPTIONAL]);
-	all = json_pack("[o, o, o]", condition("grouping_policy", "Megatron", need[MEGATRON]),
-			condition("grouping_policy", "Arbitrary", need[ARBITRARY]),
-			condition("model", "StreamWithSync", json_pack("[s]", "sync_prob")));
-	return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "$schema",
-			 "https://json-schema.org/draft/2020-12/schema", "title",
-			 "Configuration of dfshim sim", "type", "object", "additionalProperties", 0,
-			 "properties", props, "required", need[ALWAYS], "allOf", all);
 }
 
 json_t *df_sim_workload_json(const struct df_sim_workload *load, const char *model,
