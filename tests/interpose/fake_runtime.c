@@ -1,0 +1,343 @@
+/*
+ * The fake runtime. One mutex for everything; joins wait on one condition.
+ */
+#include "tests/interpose/fake_runtime.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "interpose/dl_hook.h"
+#include "runtime/base/err.h"
+#include "runtime/base/hash.h"
+
+struct fake fake = { .join_err_rank = -1, .nr_devices = 8 };
+
+struct clique {
+	struct clique *next;
+	uint64_t hash;
+	int nranks, arrived;
+	int color[64], key[64]; /* by rank of the parent: of a split in progress */
+	unsigned char there[64];
+};
+
+struct df_comm {
+	int device, nranks, rank;
+	uint64_t hash;
+	int aborted, revoked, finalized, joined;
+	int children;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static struct clique *cliques;
+static __thread int device;
+static uint64_t nr_ids;
+
+int fake_wait(const int *counter, int value)
+{
+	int i;
+
+	for (i = 0; i < 20000; i++) {
+		if (__atomic_load_n(counter, __ATOMIC_ACQUIRE) == value)
+			return 1;
+		nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+	}
+	return 0;
+}
+
+void *df_dlsym(void *handle, const char *name)
+{
+	return dlsym(handle, name);
+}
+
+int df_start(void)
+{
+	return fake.start_err;
+}
+
+const char *df_start_reason(void)
+{
+	return "the test wants it so";
+}
+
+int df_on_host(void)
+{
+	return 1;
+}
+
+int df_device_get(void)
+{
+	return device;
+}
+
+int df_device_set(int dev)
+{
+	if (dev < 0 || dev >= fake.nr_devices)
+		return -EINVAL;
+	device = dev;
+	return 0;
+}
+
+int df_device_count(void)
+{
+	return fake.nr_devices;
+}
+
+int df_id_create(unsigned char id[DF_ID_BYTES])
+{
+	memset(id, 0, DF_ID_BYTES);
+	memcpy(id + 64, "ours", 4);
+	pthread_mutex_lock(&lock);
+	nr_ids++;
+	memcpy(id + 72, &nr_ids, sizeof(nr_ids));
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+int df_id_from_address(const char *host_port, unsigned char id[DF_ID_BYTES])
+{
+	memset(id, 0, DF_ID_BYTES);
+	memcpy(id + 64, "ours", 4);
+	strncpy((char *)id + 72, host_port, 40);
+	return strchr(host_port, ':') ? 0 : -EINVAL;
+}
+
+int df_id_is_ours(const unsigned char id[DF_ID_BYTES])
+{
+	return !memcmp(id + 64, "ours", 4);
+}
+
+uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES])
+{
+	return df_hash_bytes(id, DF_ID_BYTES, 0);
+}
+
+int df_comm_create(int dev, const struct df_comm_config *config, struct df_comm **out)
+{
+	struct df_comm *c = calloc(1, sizeof(*c));
+
+	(void)config;
+	if (!c)
+		return -ENOMEM;
+	c->device = dev;
+	*out = c;
+	__atomic_add_fetch(&fake.nr_live, 1, __ATOMIC_ACQ_REL);
+	return 0;
+}
+
+static struct clique *clique_of(uint64_t hash, int nranks)
+{
+	struct clique *q;
+
+	for (q = cliques; q; q = q->next)
+		if (q->hash == hash)
+			return q;
+	q = calloc(1, sizeof(*q));
+	q->hash = hash;
+	q->nranks = nranks;
+	q->next = cliques;
+	cliques = q;
+	return q;
+}
+
+/* Waits until all have come, or the communicator (or its parent) is aborted. The lock is held. */
+static int meet(struct clique *q, int rank, const struct df_comm *c, const struct df_comm *parent)
+{
+	int err = 0;
+
+	if (q->nranks > 64 || rank >= q->nranks || q->there[rank])
+		return -EPROTO;
+	q->there[rank] = 1;
+	q->arrived++;
+	__atomic_add_fetch(&fake.nr_joining, 1, __ATOMIC_ACQ_REL);
+	pthread_cond_broadcast(&cond);
+	while (q->arrived < q->nranks && !(c && c->aborted) && !(parent && parent->aborted))
+		pthread_cond_wait(&cond, &lock);
+	if (q->arrived < q->nranks)
+		err = -ECANCELED;
+	__atomic_sub_fetch(&fake.nr_joining, 1, __ATOMIC_ACQ_REL);
+	return err;
+}
+
+int df_comm_join(struct df_comm *c, int nr, const unsigned char (*ids)[DF_ID_BYTES], int nranks,
+		 int rank)
+{
+	struct clique *q;
+	int err;
+
+	(void)nr;
+	if (rank == fake.join_err_rank)
+		return -EPROTO;
+	pthread_mutex_lock(&lock);
+	q = clique_of(df_id_hash(ids[0]), nranks);
+	err = q->nranks != nranks ? -EPROTO : meet(q, rank, c, NULL);
+	if (!err) {
+		c->nranks = nranks;
+		c->rank = rank;
+		c->hash = q->hash;
+		c->joined = 1;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+int df_comm_join_split(struct df_comm *c, struct df_comm *parent, int color, int key)
+{
+	struct clique *q;
+	int err, r, rank = 0, nranks = 0;
+
+	pthread_mutex_lock(&lock);
+	q = clique_of(df_hash_u64(parent->hash, (uint64_t)++parent->children), parent->nranks);
+	q->color[parent->rank] = color;
+	q->key[parent->rank] = key;
+	err = meet(q, parent->rank, c, parent);
+	if (!err && c) {
+		for (r = 0; r < parent->nranks; r++) {
+			if (q->color[r] != color)
+				continue;
+			nranks++;
+			rank += q->key[r] < key || (q->key[r] == key && r < parent->rank);
+		}
+		c->nranks = nranks;
+		c->rank = rank;
+		c->hash = df_hash_u64(q->hash, (uint64_t)color);
+		c->joined = 1;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+int df_comm_join_shrink(struct df_comm *c, struct df_comm *parent, const int *exclude, int nr_exclude,
+			int abort)
+{
+	struct clique *q;
+	int err, i, before = 0;
+
+	(void)abort;
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < nr_exclude; i++)
+		before += exclude[i] < parent->rank;
+	q = clique_of(df_hash_u64(parent->hash, (uint64_t)++parent->children),
+		      parent->nranks - nr_exclude);
+	err = meet(q, parent->rank - before, c, parent);
+	if (!err) {
+		c->nranks = q->nranks;
+		c->rank = parent->rank - before;
+		c->hash = q->hash;
+		c->joined = 1;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+int df_comm_finalize(struct df_comm *c)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	fake.nr_finalized++;
+	pthread_cond_broadcast(&cond);
+	while (fake.finalize_blocks && !c->aborted)
+		pthread_cond_wait(&cond, &lock);
+	c->finalized = 1;
+	err = c->aborted ? -ECANCELED : 0;
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+void df_comm_destroy(struct df_comm *c)
+{
+	memset(c, 0xdb, sizeof(*c)); /* a use after it is then noticed */
+	free(c);
+	__atomic_sub_fetch(&fake.nr_live, 1, __ATOMIC_ACQ_REL);
+}
+
+void df_comm_abort(struct df_comm *c)
+{
+	pthread_mutex_lock(&lock);
+	c->aborted = 1;
+	fake.nr_aborts++;
+	pthread_cond_broadcast(&cond);
+	pthread_mutex_unlock(&lock);
+}
+
+int df_comm_revoke(struct df_comm *c)
+{
+	pthread_mutex_lock(&lock);
+	c->revoked = 1;
+	fake.nr_revokes++;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+int df_comm_nranks(const struct df_comm *c)
+{
+	return c->nranks;
+}
+
+int df_comm_rank(const struct df_comm *c)
+{
+	return c->rank;
+}
+
+int df_comm_device(const struct df_comm *c)
+{
+	return c->device;
+}
+
+uint64_t df_comm_hash(const struct df_comm *c)
+{
+	return c->hash;
+}
+
+enum df_comm_state df_comm_state(const struct df_comm *c)
+{
+	return c->aborted ? DF_COMM_ABORTED : c->joined ? DF_COMM_READY : DF_COMM_NEW;
+}
+
+int df_comm_error(const struct df_comm *c)
+{
+	(void)c;
+	return __atomic_load_n(&fake.comm_err, __ATOMIC_RELAXED);
+}
+
+int df_submit(const struct df_op *ops, size_t nr_ops)
+{
+	size_t i;
+
+	if (fake.submit_err)
+		return fake.submit_err;
+	pthread_mutex_lock(&lock);
+	fake.nr_submits++;
+	for (i = 0; i < nr_ops; i++)
+		fake.ops[fake.nr_ops++ % FAKE_OPS] = ops[i];
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+uint64_t df_comm_pending(const struct df_comm *c)
+{
+	(void)c;
+	return 0;
+}
+
+int df_mem_alloc(size_t bytes, void **out)
+{
+	*out = malloc(bytes);
+	return *out ? 0 : -ENOMEM;
+}
+
+int df_mem_free(void *ptr)
+{
+	free(ptr);
+	return 0;
+}
+
+int df_mem_known(const void *ptr)
+{
+	(void)ptr;
+	return !fake.mem_unknown;
+}
