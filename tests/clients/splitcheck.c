@@ -114,7 +114,7 @@ static int abort_waiting(struct client_rank *me, cudaStream_t s)
 }
 
 /* Revoke: what waits ends, new operations are refused, a shrunk communicator goes on. */
-static int revoke(struct client_rank *me, cudaStream_t s)
+static int revoke_and_shrink(struct client_rank *me, cudaStream_t s)
 {
 	int gone[1] = {me->nr_ranks - 1};
 	ncclResult_t ret;
@@ -152,7 +152,7 @@ static int run(struct client_rank *me)
 	CUDA(cudaSetDevice(me->device));
 	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
-	if (split(me, s) || shrink(me, s) || abort_waiting(me, s) || revoke(me, s))
+	if (split(me, s) || shrink(me, s) || abort_waiting(me, s) || revoke_and_shrink(me, s))
 		return -1;
 	NCCL(ncclCommDestroy(me->comms[0]));
 	me->comms[0] = NULL;
