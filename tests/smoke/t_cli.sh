@@ -1,0 +1,45 @@
+#!/bin/bash
+# Description: the CLI's common manners: usage, exit codes, the table of variables as text, JSON and man.
+set -u
+fail() { echo "FAILED: $*"; exit 1; }
+D=$B/dfshim
+cd "$T" || exit 1
+unset DFSHIM_TRACE
+
+"$D" >out 2>err && fail "no subcommand is accepted"
+[ $? = 2 ] || fail "no subcommand: status"
+"$D" nonsense >out 2>err; [ $? = 2 ] || fail "unknown subcommand: status"
+grep -q "no subcommand 'nonsense'" err || fail "unknown subcommand is not named"
+"$D" --help >out || fail "--help"
+"$D" --version | grep -Eq '^dfshim [0-9]+\.[0-9]+\.[0-9]+$' || fail "--version"
+
+# Every subcommand has --help and says 2 to an option that does not exist.
+for s in $("$D" --list); do
+	grep -q "^  $s " out || fail "$s is not in the usage"
+	timeout 20 "$D" "$s" --help >help 2>&1 || fail "$s --help: status $?"
+	grep -qi usage help || fail "$s --help has no usage"
+	timeout 20 "$D" "$s" --no-such-option x >o 2>e; rc=$?
+	[ $rc = 2 ] || fail "$s --no-such-option: status $rc"
+	[ -s e ] || fail "$s --no-such-option says nothing on standard error"
+done
+
+# The table: every row in each form, the same names, valid JSON.
+rows=$(grep -c '^DF_ENV_' "$SRC/runtime/base/env.def")
+[ "$("$D" env --json | jq length)" = "$rows" ] || fail "env --json: rows"
+[ "$("$D" env --json | jq -r '.[].name' | sort -u | wc -l)" = "$rows" ] || fail "env --json: names"
+"$D" env --json | jq -e 'all(.[]; .name and .type and (.help|length > 10) and has("default") and has("value"))' \
+	>/dev/null || fail "env --json: keys"
+for n in $("$D" env --json | jq -r '.[].name'); do
+	"$D" env | grep -q "^$n " || fail "$n is not in the text"
+	"$D" env --man | grep -q "^\.B $n\$" || fail "$n is not in the man rows"
+done
+v=$(DFSHIM_MODE=trace DFSHIM_TRACE_MB=33 "$D" env --json |
+	jq -r '.[]|select(.name=="DFSHIM_MODE" or .name=="DFSHIM_TRACE_MB")|"\(.value) \(.set)"' | tr '\n' ',')
+[ "$v" = "trace true,33 true," ] || fail "values: $v"
+
+# What can't be used: one warning with variable, value, what is allowed; an error only under strict.
+DFSHIM_RELEASE=maybe "$D" env >out 2>err || fail "a bad value is an error without strict"
+[ "$(grep -c 'DFSHIM WARN DFSHIM_RELEASE=maybe.*safe|none|device|all' err)" = 1 ] || fail "warning: $(cat err)"
+DFSHIM_STRICT=1 DFSHIM_RELEASE=maybe "$D" env >out 2>err && fail "strict accepts a bad value"
+DFSHIM_RELAESE=safe "$D" env 2>&1 >/dev/null | grep -q "DFSHIM_RELAESE is not a variable" || fail "misspelt name"
+exit 0

@@ -1,0 +1,66 @@
+#!/bin/bash
+# Description: dfshim run: environment, statuses, signals, the end of the others, tagged output.
+set -u
+fail() { echo "FAILED: $*"; exit 1; }
+D=$B/dfshim
+cd "$T" || exit 1
+unset DFSHIM_TRACE RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT LD_PRELOAD
+export DFSHIM_MODE=off
+[ -f "$B/libdfshim.so" ] || { echo "no libdfshim.so here"; exit 77; }
+
+# Ranks as torchrun gives them; without -n none.
+"$D" run --host -n 3 -- sh -c 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR"' | sort >out
+printf '%s\n' "0 0 3 3 127.0.0.1" "1 1 3 3 127.0.0.1" "2 2 3 3 127.0.0.1" | diff - out || fail "ranks"
+[ "$("$D" run --host -n 2 -- sh -c 'echo $MASTER_PORT' | sort -u | grep -Ec '^[0-9]+$')" = 1 ] || fail "port"
+[ "$(MASTER_PORT=1234 MASTER_ADDR=a "$D" run --host -n 1 -- sh -c 'echo $MASTER_PORT$MASTER_ADDR')" = 1234a ] ||
+	fail "the user's port is replaced"
+[ -z "$("$D" run --host -- sh -c 'echo $RANK$WORLD_SIZE')" ] || fail "a rank without -n"
+
+# Options become variables; the preload holds both libraries, and what was there.
+"$D" run --host=4 --rules nccl --mode trace --timeout 2.5 --trace a/b --dry-run -- x >out || fail "dry run"
+for w in DFSHIM_HOST_DEVICES=4 DFSHIM_RULES=nccl DFSHIM_MODE=trace DFSHIM_TIMEOUT_MS=2500 \
+	DFSHIM_TIMEOUT_ACTION=abort DFSHIM_BACKEND=host "DFSHIM_TRACE=$(pwd -P)/a/b"; do
+	grep -qx "$w" out || fail "$w is not in: $(cat out)"
+done
+[ -d a/b ] || fail "the trace folder was not made"
+grep -q "^LD_PRELOAD=.*libdfshim.so .*libdfhost.so" out || fail "preload: $(cat out)"
+LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6 "$D" run --host --dry-run -- x 2>/dev/null |
+	grep -q '^LD_PRELOAD=.*libdfhost.so /lib/x86_64-linux-gnu/libm.so.6$' || fail "preload of the user"
+
+# Statuses.
+"$D" run --host -- true || fail "status of true"
+"$D" run --host -- sh -c 'exit 9'; [ $? = 9 ] || fail "status 9"
+"$D" run --host -- sh -c 'kill -KILL $$'; [ $? = 137 ] || fail "128 + signal"
+"$D" run --host -- ./no-such-program 2>err; [ $? = 127 ] || fail "status of a missing program"
+grep -q no-such-program err || fail "a missing program is not named"
+touch plain; "$D" run --host -- ./plain 2>/dev/null; [ $? = 126 ] || fail "status of a file without x"
+for bad in "--rules sometimes" "-n 0" "-n x" "--mode" "--timeout -1" "--bogus" ""; do
+	# shellcheck disable=SC2086 # words
+	"$D" run --host $bad >/dev/null 2>err; [ $? = 2 ] || fail "'$bad' is accepted"
+	[ -s err ] || fail "'$bad': no message"
+done
+
+# One fails: the others are ended after the grace, and its status is the job's.
+start=$(date +%s)
+"$D" run --host --grace 0.2 -n 3 -- sh -c 'if [ $RANK = 1 ]; then exit 5; fi; sleep 300' 2>err
+[ $? = 5 ] || fail "first failing status"
+[ $(($(date +%s) - start)) -lt 60 ] || fail "the others were not ended"
+grep -q "rank 1 ended with status 5" err || fail "who failed: $(cat err)"
+# ... also one that ignores SIGTERM, and they get time to finish by themselves.
+"$D" run --host --grace 30 -n 2 -- sh -c 'if [ $RANK = 1 ]; then exit 5; fi; sleep 0.5; echo done >late'
+[ -f late ] || fail "no grace"
+
+# A signal reaches the processes.
+"$D" run --host -n 2 -- sh -c 'trap "echo got >sig.$RANK; exit 3" TERM; echo up >up.$RANK; while :; do sleep 0.05; done' &
+pid=$!
+for _ in $(seq 200); do [ -f up.0 ] && [ -f up.1 ] && break; sleep 0.05; done
+kill -TERM $pid
+wait $pid; [ $? = 3 ] || fail "status after a signal"
+[ -f sig.0 ] && [ -f sig.1 ] || fail "the signal did not arrive"
+
+# Tagged lines are whole, also without a newline at the end.
+"$D" run --host --tag -n 2 -- sh -c 'echo a; printf b; echo e >&2' >out 2>err
+sort out >sorted
+printf '%s\n' "[0] a" "[0] b" "[1] a" "[1] b" | diff - sorted || fail "tags"
+[ "$(grep -c '^\[[01]\] e$' err)" = 2 ] || fail "tags of standard error"
+exit 0
