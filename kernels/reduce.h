@@ -20,7 +20,7 @@
  *              infinity, becomes the largest finite value (NCCL and CUDA's conversions do the same)
  *   max, min   the operand that is a number wins over NaN; -0 < +0
  *   NaN        an operation whose result is NaN gives the NaN with a positive sign and all mantissa bits
- *              set (on a GPU fp64 keeps what the hardware gives)
+ *              set
  *
  * A copy moves bits. The calling thread's rounding mode, flush-to-zero and trap bits play no role.
  */

@@ -1,0 +1,43 @@
+# The daemon's GPU code, when there is an nvcc: one fatbin with machine code for the named targets and PTX
+# for what comes after them. The sanitizer variants test the host and leave it out.
+#
+#   make check-budget   registers, shared memory, spills per target -> $(B)/kernels/budget.txt
+
+GPU_TARGETS ?= 80 90 100
+GPU_PTX ?= 80
+GPU_TEST_TARGET ?= 90
+GPU_FLAGS := -std=c++17 -I. -O3
+GPU_GENCODE = $(foreach t,$(GPU_TARGETS),-gencode arch=compute_$(t),code=sm_$(t)) \
+	$(foreach t,$(GPU_PTX),-gencode arch=compute_$(t),code=compute_$(t))
+
+.PHONY: check-budget
+ifneq ($(and $(NVCC),$(if $(SAN),,1)),)
+
+all: $(B)/kernels/daemon.fatbin
+
+# What the assembler says about resources is kept beside it, for check-budget.
+$(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(GPU_FLAGS) $(GPU_GENCODE) -Xptxas -v -MD -MF $(@:.fatbin=.d) -MT $@ \
+		-fatbin -o $@.tmp kernels/daemon_cuda.cu >$(@:.fatbin=.log) 2>&1 || \
+		{ grep -v '^ptxas info' $(@:.fatbin=.log) >&2; exit 1; }
+	$(Q)mv $@.tmp $@
+
+# The code differs between generations, so each one's PTX is looked at.
+$(B)/kernels/daemon.%.ptx: kernels/daemon_cuda.cu $(B)/kernels/daemon.fatbin
+	$(Q)$(NVCC) $(GPU_FLAGS) -arch=compute_$* -ptx -o $@ $<
+
+check-budget: $(B)/kernels/daemon.fatbin $(foreach t,$(GPU_TARGETS),$(B)/kernels/daemon.$(t).ptx)
+	$(Q)sh scripts/check_budget.sh $(B)/kernels "$(GPU_TARGETS)" $(CUDA_HOME)/bin
+
+# The same source on the host and, where there is a GPU, on it.
+$(B)/tests/kernels/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a kernels/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -I. -O1 -arch=sm_$(GPU_TEST_TARGET) -MD -MF $@.d -MT $@ -o $@ $< $(B)/libdfrt.a
+
+tests: $(B)/tests/kernels/reduce_cuda
+
+else
+check-budget:
+	@echo "check-budget: left out: no nvcc"
+endif

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Is the daemon's GPU code within its budget? check_budget.sh DIR "TARGETS" CUDA_BIN, called by
+# `make check-budget`. DIR holds daemon.log (the assembler's report), daemon.fatbin and daemon.T.ptx.
+# Writes DIR/budget.txt, a line per target; exit 1 if any is over.
+#
+#   spills  none: a spilled register is a round trip to memory in the middle of the data path
+#   shared  at most 13,312 bytes a block
+#   regs    at most 65,536 / 512, so that blocks of 512 threads fit
+#   loads   no ld.global.nc: its cache does not see what peers and streams write while the kernel runs
+set -eu
+
+dir=$1 targets=$2 bin=$3
+max_smem=13312 max_regs=128
+out=$dir/budget.txt
+bad=0
+
+complain() {
+	echo "check-budget: $1" >&2
+	bad=1
+}
+
+awk '
+	/Compiling entry function/ { split($0, part, "\047"); entry = part[2]; target = part[4]; next }
+	/bytes spill stores/ {
+		for (i = 1; i <= NF; i++) {
+			if ($i == "stack" || $i == "stack,") stack[target] += $(i - 2)
+			if ($(i + 1) == "spill") spill[target] += $(i - 1)
+		}
+		next
+	}
+	/Used [0-9]+ registers/ {
+		smem = 0
+		for (i = 1; i <= NF; i++) {
+			if ($i == "registers,") regs = $(i - 1)
+			if ($i ~ /^smem/) smem = $(i - 2)
+		}
+		printf "%s entry %s regs %d smem %d stack %d spill %d\n", target, entry, regs, smem, \
+			stack[target], spill[target]
+	}' "$dir/daemon.log" >"$out"
+
+for t in $targets; do
+	line=$(grep "^sm_$t entry dfk_daemon " "$out") || {
+		complain "no report on dfk_daemon for sm_$t in $dir/daemon.log"
+		continue
+	}
+	# shellcheck disable=SC2086
+	set -- $line
+	[ "$5" -le $max_regs ] || complain "sm_$t uses $5 registers, more than $max_regs"
+	[ "$7" -le $max_smem ] || complain "sm_$t uses $7 bytes of shared memory, more than $max_smem"
+	[ "${11}" -eq 0 ] || complain "sm_$t spills ${11} bytes"
+	if grep -n 'ld\.global[^ ]*\.nc' "$dir/daemon.$t.ptx" >&2; then
+		complain "non-coherent loads in $dir/daemon.$t.ptx"
+	fi
+done
+# Where the toolkit has a disassembler, the machine code itself.
+if [ -x "$bin/cuobjdump" ] && [ -x "$bin/nvdisasm" ]; then
+	if "$bin/cuobjdump" -sass "$dir/daemon.fatbin" | grep -n 'LDG[^ ]*\.CONSTANT' >&2; then
+		complain "non-coherent loads in the machine code"
+	fi
+	echo "sass checked" >>"$out"
+else
+	echo "sass not checked: no cuobjdump and nvdisasm in $bin" >>"$out"
+fi
+cat "$out"
+exit $bad
