@@ -263,8 +263,9 @@ struct prop12 {
 
 _Static_assert(sizeof(struct prop12) == 1032, "size of cudaDeviceProp in CUDA 12");
 
-DF_H_API cudaError_t cudaGetDeviceProperties_v2(struct prop12 *prop, int device);
-DF_H_API cudaError_t cudaGetDeviceProperties_v2(struct prop12 *prop, int device)
+DF_H_VERSION_12(cudaGetDeviceProperties_v2)
+DF_H_API cudaError_t df12_cudaGetDeviceProperties_v2(struct prop12 *prop, int device);
+DF_H_API cudaError_t df12_cudaGetDeviceProperties_v2(struct prop12 *prop, int device)
 {
 	cudaError_t err = device_arg(device);
 
@@ -554,4 +555,10 @@ DF_H_API cudaError_t cudaProfilerStop(void);
 DF_H_API cudaError_t cudaProfilerStop(void)
 {
 	return df_hret(df_henter());
+}
+
+DF_H_API struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+							    enum cudaChannelFormatKind f)
+{
+	return (struct cudaChannelFormatDesc){x, y, z, w, f};
 }

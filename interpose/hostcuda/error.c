@@ -101,3 +101,13 @@ DF_H_API cudaError_t cudaPeekAtLastError(void)
 {
 	return df_htls.last_error;
 }
+
+/* A function that the table api.def refuses. */
+int df_hrefuse(int *warned, const char *name);
+int df_hrefuse(int *warned, const char *name)
+{
+	/* RELAXED: at worst two threads warn. */
+	if (!__atomic_exchange_n(warned, 1, __ATOMIC_RELAXED))
+		df_warn("host CUDA: %s is not served; it returns cudaErrorNotSupported", name);
+	return (int)df_hret(cudaErrorNotSupported);
+}

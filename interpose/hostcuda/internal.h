@@ -25,8 +25,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
-#define DF_H_API	 __attribute__((visibility("default")))
-#define DF_H_MAX_DEVICES 1024
+#define DF_H_API __attribute__((visibility("default")))
+/* Exports df12_<name>() under CUDA 12's name; in the file that defines it. */
+#define DF_H_VERSION_12(name) __asm__(".symver df12_" #name "," #name "@libcudart.so.12,remove");
+#define DF_H_MAX_DEVICES      1024
 /* Operations up to this size are done by the thread that enqueues them when their stream is idle. */
 #define DF_H_INLINE_BYTES (64u << 10)
 /* A waiting thread does not do larger operations of streams that are not its own. */
