@@ -85,28 +85,41 @@ static int chores(struct df_dev *dev)
 	return retired != 0;
 }
 
-static int block_work(struct df_dev *dev, struct df_kblock *blk)
+/* What a look at one or all blocks came to; the larger wins. */
+enum look {
+	LOOK_STUCK,	/* every task of every block has been tried since anything moved */
+	LOOK_SPINS,	/* nothing moved, but there are tasks whose turn has not come yet */
+	LOOK_MOVED,
+};
+
+static enum look block_work(struct df_dev *dev, struct df_kblock *blk)
 {
 	struct df_trylock *lock = (struct df_trylock *)&blk->lock;
-	int i, moved = 0;
+	enum look look = LOOK_STUCK;
+	int i;
 
+	/* Whoever owns it drives it. */
 	if (!df_trylock_try(lock))
-		return 0;
+		return LOOK_STUCK;
 	for (i = 0; i < BURST; i++) {
+		const struct df_kctx *task = blk->task;
 		enum df_turn turn = df_block_turn(&dev->d, blk);
 
 		if (turn == DF_TURN_PROGRESS)
-			moved = 1;
-		else
-			break;
+			look = LOOK_MOVED;
+		else if (turn == DF_TURN_EMPTY || blk->task == task)
+			break;	/* waits below its threshold: other blocks may be what it waits for */
 	}
+	if (look == LOOK_STUCK && blk->first && blk->idle < 2)
+		look = LOOK_SPINS;
 	df_trylock_release(lock);
-	return moved;
+	return look;
 }
 
-int df_engine_pass(const struct df_dev *first)
+static enum look pass(const struct df_dev *first)
 {
-	int i, at = first ? first->index : 0, moved = 0;
+	int i, at = first ? first->index : 0;
+	enum look look = LOOK_STUCK;
 
 	for (i = 0; i < df_rt.nr_devs; i++) {
 		struct df_dev *dev = &df_rt.devs[(at + i) % df_rt.nr_devs];
@@ -116,11 +129,20 @@ int df_engine_pass(const struct df_dev *first)
 		    __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) ==
 			    __atomic_load_n(&dev->retired, __ATOMIC_RELAXED))
 			continue;
-		for (b = 0; b < dev->d.nr_blocks; b++)
-			moved |= block_work(dev, &dev->blocks[b]);
-		moved |= chores(dev);
+		for (b = 0; b < dev->d.nr_blocks; b++) {
+			enum look l = block_work(dev, &dev->blocks[b]);
+
+			look = DF_MAX(look, l);
+		}
+		if (chores(dev))
+			look = LOOK_MOVED;
 	}
-	return moved;
+	return look;
+}
+
+int df_engine_pass(const struct df_dev *first)
+{
+	return pass(first) == LOOK_MOVED;
 }
 
 uint64_t df_engine_progress(void)
@@ -191,7 +213,8 @@ static void note_progress(struct backoff *b)
  * After a pass without progress: pause, yield, or sleep on the bell. ready: what the caller waits for;
  * looked at once more after the bell is armed.
  */
-static void back_off(struct backoff *b, struct df_dev *dev, int (*ready)(void *arg), void *arg)
+static void back_off(struct backoff *b, enum look look, struct df_dev *dev, int (*ready)(void *arg),
+		     void *arg)
 {
 	struct df_bell *bell = df_tl_bell();
 	uint32_t seen;
@@ -201,7 +224,7 @@ static void back_off(struct backoff *b, struct df_dev *dev, int (*ready)(void *a
 		relax();
 		return;
 	}
-	if (b->idle < SPIN_PASSES + YIELD_PASSES) {
+	if (b->idle < SPIN_PASSES + YIELD_PASSES || look == LOOK_SPINS) {
 		sched_yield();
 		return;
 	}
@@ -209,7 +232,7 @@ static void back_off(struct backoff *b, struct df_dev *dev, int (*ready)(void *a
 	if (!b->sleep_ns)
 		b->sleep_ns = SLEEP_MIN_NS;
 	seen = df_bell_arm(bell);
-	if (!(ready && ready(arg)) && !df_engine_pass(dev))
+	if (!(ready && ready(arg)) && pass(dev) == LOOK_STUCK)
 		df_bell_sleep(bell, seen, b->sleep_ns);
 	df_bell_disarm(bell);
 	b->sleep_ns = DF_MIN(b->sleep_ns * 2, (int64_t)SLEEP_MAX_NS);
@@ -223,10 +246,12 @@ void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 		return;
 	__atomic_add_fetch(&eng.helpers, 1, __ATOMIC_RELAXED);
 	do {
-		if (df_engine_pass(dev))
+		enum look look = pass(dev);
+
+		if (look == LOOK_MOVED)
 			note_progress(&b);
 		else
-			back_off(&b, dev, ready, arg);
+			back_off(&b, look, dev, ready, arg);
 	} while (!ready(arg));
 	if (__atomic_sub_fetch(&eng.helpers, 1, __ATOMIC_RELAXED) == 0)
 		df_engine_submitted();
@@ -261,12 +286,15 @@ static void *worker(void *arg)
 	uint64_t last = df_now_ns();
 
 	for (;;) {
+		enum look look;
+
 		if (!outstanding()) {
 			worker_rest(last);
 			continue;
 		}
 		last = df_now_ns();
-		if (df_engine_pass(home)) {
+		look = pass(home);
+		if (look == LOOK_MOVED) {
 			note_progress(&b);
 			continue;
 		}
@@ -274,7 +302,7 @@ static void *worker(void *arg)
 		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED))
 			worker_rest(last);
 		else
-			back_off(&b, home, NULL, NULL);
+			back_off(&b, look, home, NULL, NULL);
 	}
 	return NULL;
 }

@@ -120,12 +120,21 @@ const char *df_start_reason(void)
 
 void df_stop(void)
 {
-	if (__atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) != 1)
+	static int stopped;
+
+	if (__atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) != 1 ||
+	    __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
 	df_stats_write();
 	df_trace(DF_REC_PROC_EXIT, -1, 0, -1, 0, 0, 0, 0, 0);
 	df_trace_close();
 	df_ctl_goodbye();
+}
+
+/* Threads of the application may still run: nothing is freed here. */
+__attribute__((destructor)) static void at_exit(void)
+{
+	df_stop();
 }
 
 int df_on_host(void)
