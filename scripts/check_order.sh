@@ -1,0 +1,19 @@
+#!/bin/bash
+# Memory order: every acquire, release and fence has a comment with "pairs with" in the six lines above it.
+# No volatile. (The table in docs/memory-model.md is made from these comments: scripts/gen_docs.sh.)
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+mapfile -t files < <(git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|cu|inl)$')
+bad=0
+while IFS=$'\t' read -r file line _ order text; do
+	[ -n "$text" ] && continue
+	echo "$file:$line: $order without 'pairs with' in the six lines above"
+	bad=1
+done < <(awk -f scripts/list_orders.awk "${files[@]}")
+if grep -nE '\bvolatile\b' "${files[@]}" |
+	grep -vE '(__asm__|asm)[[:space:]]+volatile|:[[:space:]]*(/?\*|//)|/\*.*volatile.*\*/'; then
+	echo "volatile is not a memory order"
+	bad=1
+fi
+exit $bad

@@ -1,0 +1,74 @@
+#!/bin/bash
+# Writes the parts of the documents that come from tables: between the lines "begin generated" and "end
+# generated".
+#
+#   scripts/gen_docs.sh            rewrite them
+#   scripts/gen_docs.sh --check    say which are out of step; status 1
+#
+# Needs the CLI (B, default build).
+set -u
+cd "$(dirname "$0")/.." || exit 1
+B=${B:-build}
+check=${1-}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+
+# splice FILE NAME: standard input becomes the part NAME of FILE.
+splice() {
+	cat >"$tmp/part"
+	awk -v name="$2" -v part="$tmp/part" '
+	$0 ~ "begin generated " name {
+		print
+		while ((getline l < part) > 0)
+			print l
+		skip = 1
+		found = 1
+		next
+	}
+	$0 ~ "end generated " name { skip = 0 }
+	!skip { print }
+	END { exit !found }' "$1" >"$tmp/new" || {
+		echo "$1: no part '$2'"
+		bad=1
+		return
+	}
+	if ! cmp -s "$1" "$tmp/new"; then
+		if [ -n "$check" ]; then
+			echo "$1: '$2' is out of step with its table: run scripts/gen_docs.sh"
+			diff "$1" "$tmp/new" | head -10
+			bad=1
+		else
+			cp "$tmp/new" "$1"
+			echo "$1: $2 rewritten"
+		fi
+	fi
+}
+
+"$B/dfshim" env --man | splice docs/man/libdfshim.7 variables
+
+sed -n 's/^DF_CMD(\([a-z_]*\), "\([^"]*\)", "\([^"]*\)", "\([^"]*\)").*/\2\t\3\t\4/p' trace/cli/subcommands.def |
+	while IFS=$'\t' read -r name args summary; do
+		printf '.TP\n.BR "dfshim %s" " %s"\n%s.\n' "$name" "${args//-/\\-}" "${summary//-/\\-}"
+	done | splice docs/man/dfshim.1 subcommands
+
+git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|cu|inl)$' | sort |
+	xargs awk -f scripts/list_orders.awk |
+	awk -F'\t' '
+	{
+		t = $5
+		sub(/^.*[Pp][Aa][Ii][Rr][Ss] [Ww][Ii][Tt][Hh]/, "pairs with", t)
+		gsub(/\|/, "\\|", t)
+		row = "| `" $1 "` | " ($3 == "" ? "" : "`" $3 "`") " | " $4 " | " t " |"
+		if (!(row in seen))
+			print row
+		seen[row] = 1
+	}' | (
+	echo
+	echo '| file | function | order | pair, and what would be seen without it |'
+	echo '|---|---|---|---|'
+	cat
+	echo
+) | splice docs/memory-model.md pairs
+
+exit $bad

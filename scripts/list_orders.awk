@@ -1,0 +1,57 @@
+# Prints every acquire, release and fence of the C files named: file, line, function, the access, and the text
+# of the comment in the six lines above that says "pairs with"; empty if there is none. Tab-separated.
+FNR == 1 { open = 0; text = ""; pair = ""; pair_end = -100; fn = "" }
+{
+	line = $0
+	comment = ""
+	if (open) {
+		comment = line
+		if (line ~ /\*\//) {
+			sub(/\*\/.*/, "", comment)
+			sub(/^.*\*\//, "", line)
+			open = 0
+		} else
+			line = ""
+	}
+	while (match(line, /\/\*([^*]|\*[^\/])*\*\//)) {
+		comment = comment " " substr(line, RSTART + 2, RLENGTH - 4)
+		line = substr(line, 1, RSTART - 1) substr(line, RSTART + RLENGTH)
+	}
+	if (line ~ /\/\*/) {
+		comment = comment " " substr(line, index(line, "/*") + 2)
+		sub(/\/\*.*/, "", line)
+		open = 1
+		text = ""
+	}
+	gsub(/^[ \t]*\*?[ \t]*/, "", comment)
+	if (comment != "")
+		text = text " " comment
+	if (tolower(text) ~ /pairs with/) {
+		pair = text
+		pair_end = FNR
+	}
+	if (!open && comment == "")
+		text = ""
+	if (line ~ /^[A-Za-z_].*\(/ && line !~ /;[ \t]*$/) {
+		fn = line
+		sub(/\(.*/, "", fn)
+		sub(/^.*[ \t*]/, "", fn)
+	}
+	if (line ~ /^#[ \t]*define[ \t]+[A-Za-z_0-9]+\(/) {
+		fn = line
+		sub(/^#[ \t]*define[ \t]+/, "", fn)
+		sub(/\(.*/, "", fn)
+	}
+	if (FILENAME != "kernels/port.h" &&
+	    line ~ /__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)|memory_order_(acquire|release|acq_rel|seq_cst)|dfk_[a-z_]*(acquire|release|acq_rel)[a-z_]*\(|__threadfence|atomic_thread_fence/) {
+		order = line
+		if (order ~ /SEQ_CST|seq_cst/) order = "full"
+		else if (order ~ /ACQ_REL|acq_rel/) order = "acquire-release"
+		else if (order ~ /ACQUIRE|acquire/) order = "acquire"
+		else if (order ~ /RELEASE|release/) order = "release"
+		else order = "fence"
+		shown = FNR - pair_end <= 7 ? pair : ""
+		gsub(/[ \t]+/, " ", shown)
+		print FILENAME "\t" FNR "\t" fn "\t" order "\t" shown
+	}
+}
