@@ -34,7 +34,7 @@ struct df_member {
 	char unix_name[48];	/* abstract unix socket of its control thread */
 	char tcp[64];		/* host:port of it, "" none */
 	char hostname[64];
-	uint8_t pad[32];
+	uint8_t pad[24];
 };
 
 _Static_assert(sizeof(struct df_member) == 256, "part of the protocol");
@@ -53,6 +53,13 @@ struct df_ctl_comm;
  */
 int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const struct df_member *me,
 		const uint32_t *stop, struct df_ctl_comm **out);
+
+/*
+ * Who has not come to the rendezvous of the id with this hash (df_id_hash()), as far as this process knows:
+ * it serves it, or the server told it (every half second while that changes). Ranks written, at most max,
+ * or -ENOENT: no such rendezvous is under way here. Does not block.
+ */
+int df_ctl_missing(uint64_t id_hash, int *ranks, int max);
 
 /*
  * A communicator of some members of `parent`, which all call this with the same list (parent's ranks in the

@@ -1,0 +1,335 @@
+/*
+ * Floods: messages that reach every process of the overlay once. A process passes a flood on over all its
+ * links but the one it came from, unless it has seen (origin, number) before. As each passes on in the order
+ * of arrival and links keep order, floods of one origin arrive in order; only a repair can make a gap.
+ * The last messages of df_ctl_send() are kept and repeated after a repair, with a number of their own by which
+ * receivers drop what they have. Callbacks are queued and run by the control thread under no lock.
+ */
+#include "runtime/ctl/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/time.h"
+#include "runtime/ctl/link.h"
+#include "runtime/ctl/rdv.h"
+
+#define SENT_MAX       256
+#define SENT_MAX_BYTES (4u << 20)
+
+struct flood {
+	uint64_t origin, seq, to;
+	uint32_t type, pad;
+};
+
+struct msg {
+	uint64_t to, hash, mid;
+	uint32_t kind, bytes;
+};
+
+/* What we have seen of an origin: the highest number, and a bit for each of the 64 below it. */
+struct seen {
+	uint64_t max, bits;
+};
+
+struct origin {
+	UT_hash_handle hh;
+	uint64_t proc;
+	struct seen floods, msgs;
+};
+
+struct item {
+	struct df_list node;
+	uint64_t proc;
+	uint32_t kind;
+	int death, in_order, member;
+	size_t bytes;
+	uint64_t data[];
+};
+
+struct sent {
+	struct df_list node;
+	size_t bytes;
+	uint64_t data[];
+};
+
+static struct origin *origins;
+static uint64_t last_seq, last_mid;
+static struct df_list queue = DF_LIST_INIT(queue), sent_list = DF_LIST_INIT(sent_list);
+static size_t nr_sent, sent_bytes;
+
+/* 1: new. Too old to know counts as seen. */
+static int see(struct seen *s, uint64_t seq)
+{
+	uint64_t shift, bit;
+
+	if (seq > s->max) {
+		shift = seq - s->max;
+		s->bits = shift >= 64 ? 0 : s->bits << shift;
+		if (s->max && shift <= 64)
+			s->bits |= 1ull << (shift - 1);
+		s->max = seq;
+		return 1;
+	}
+	if (seq == s->max || s->max - seq > 64)
+		return 0;
+	bit = 1ull << (s->max - seq - 1);
+	if (s->bits & bit)
+		return 0;
+	s->bits |= bit;
+	return 1;
+}
+
+static struct origin *origin_get(uint64_t proc)
+{
+	struct origin *o;
+
+	HASH_FIND(hh, origins, &proc, sizeof(proc), o);
+	if (o)
+		return o;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return NULL;
+	o->proc = proc;
+	HASH_ADD(hh, origins, proc, sizeof(proc), o);
+	return o;
+}
+
+int df_flood_send(enum df_flood_type type, uint64_t to, const void *a, size_t a_bytes,
+		  const void *b, size_t b_bytes)
+{
+	struct flood *f = malloc(sizeof(*f) + a_bytes);
+
+	if (!f)
+		return -ENOMEM;
+	f->origin = df_ctl.self.proc;
+	f->seq = ++last_seq;
+	f->to = to;
+	f->type = type;
+	f->pad = 0;
+	if (a_bytes)
+		memcpy(f + 1, a, a_bytes);
+	df_tree_send_all(NULL, DF_FRAME_FLOOD, f, sizeof(*f) + a_bytes, b, b_bytes);
+	free(f);
+	return 0;
+}
+
+/* ---- callbacks ---------------------------------------------------------------------------------------- */
+
+static void queue_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
+{
+	struct item *i = malloc(sizeof(*i) + bytes);
+
+	if (!i)
+		return;
+	memset(i, 0, sizeof(*i));
+	i->proc = from;
+	i->kind = kind;
+	i->bytes = bytes;
+	if (bytes)
+		memcpy(i->data, data, bytes);
+	df_list_add_tail(&queue, &i->node);
+	df_ctl_poke();
+}
+
+void df_flood_queue_death(uint64_t proc, int in_order, int member)
+{
+	struct item *i = calloc(1, sizeof(*i));
+
+	if (!i)
+		return;
+	i->proc = proc;
+	i->death = 1;
+	i->in_order = in_order;
+	i->member = member;
+	df_list_add_tail(&queue, &i->node);
+	df_ctl_poke();
+}
+
+void df_flood_deliver(void)
+{
+	const struct df_ctl_events *ev;
+	struct df_list todo;
+	struct item *i, *tmp;
+
+	df_list_init(&todo);
+	df_ctl_lock();
+	df_list_splice_tail(&todo, &queue);
+	ev = df_ctl.events;
+	df_ctl_unlock();
+	df_list_each_safe(i, tmp, &todo, node)
+	{
+		if (i->death) {
+			df_tree_tell_death(i->proc);
+			if (ev && ev->death && i->member)
+				ev->death(i->proc, i->in_order);
+		} else if (ev && ev->message) {
+			ev->message(i->proc, i->kind, i->data, i->bytes);
+		}
+		df_list_del(&i->node);
+		free(i);
+	}
+}
+
+void df_ctl_set_events(const struct df_ctl_events *events)
+{
+	df_ctl_lock();
+	df_ctl.events = events;
+	df_ctl_unlock();
+}
+
+/* ---- messages ----------------------------------------------------------------------------------------- */
+
+static int msg_input(struct origin *o, const void *data, size_t bytes)
+{
+	const struct msg *m = data;
+
+	if (bytes < sizeof(*m) || bytes != sizeof(*m) + m->bytes)
+		return -EPROTO;
+	if (!see(&o->msgs, m->mid))
+		return 0;
+	if (m->to == df_ctl.self.proc || (!m->to && df_group_find(m->hash)))
+		queue_message(o->proc, m->kind, m + 1, m->bytes);
+	return 0;
+}
+
+static void keep_sent(const void *data, size_t bytes)
+{
+	struct sent *s = malloc(sizeof(*s) + bytes);
+
+	if (!s)
+		return;
+	s->bytes = bytes;
+	memcpy(s->data, data, bytes);
+	df_list_add_tail(&sent_list, &s->node);
+	nr_sent++;
+	sent_bytes += bytes;
+	while (nr_sent > SENT_MAX || sent_bytes > SENT_MAX_BYTES) {
+		s = df_list_first(&sent_list, struct sent, node);
+		df_list_del(&s->node);
+		nr_sent--;
+		sent_bytes -= s->bytes;
+		free(s);
+	}
+}
+
+void df_flood_repeat(void)
+{
+	struct sent *s;
+
+	df_list_each(s, &sent_list, node)
+		df_flood_send(DF_FLOOD_MSG, 0, s->data, s->bytes, NULL, 0);
+}
+
+int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data, size_t bytes)
+{
+	struct df_group *g = c->group;
+	struct msg *m;
+	int ret = 0;
+
+	if (bytes > DF_FRAME_MAX / 2)
+		return -EINVAL;
+	m = malloc(sizeof(*m) + bytes);
+	if (!m)
+		return -ENOMEM;
+	*m = (struct msg){.to = proc, .hash = g->hash, .kind = kind, .bytes = (uint32_t)bytes};
+	if (bytes)
+		memcpy(m + 1, data, bytes);
+	df_ctl_lock();
+	if (!df_group_alive(g)) {
+		ret = -ESHUTDOWN;
+	} else if (proc && !df_group_has(g, proc)) {
+		ret = -EINVAL;
+	} else if (proc && df_tree_is_dead(proc)) {
+		ret = -ECONNRESET;
+	} else if (proc == df_ctl.self.proc) {
+		queue_message(proc, kind, data, bytes);
+	} else if (g->nr_procs > 1) {
+		m->mid = ++last_mid;
+		keep_sent(m, sizeof(*m) + bytes);
+		ret = df_flood_send(DF_FLOOD_MSG, 0, m, sizeof(*m) + bytes, NULL, 0);
+	}
+	df_ctl_unlock();
+	free(m);
+	return ret;
+}
+
+/* ---- input -------------------------------------------------------------------------------------------- */
+
+static int act(struct origin *o, const struct flood *f, const void *body, size_t bytes)
+{
+	const uint64_t *word = body;
+
+	switch (f->type) {
+	case DF_FLOOD_SHARE:
+		return df_gather_input(body, bytes);
+	case DF_FLOOD_NEED:
+		return df_gather_need(body, bytes);
+	case DF_FLOOD_MSG:
+		return msg_input(o, body, bytes);
+	case DF_FLOOD_DEATH:
+		if (bytes != 8)
+			return -EPROTO;
+		df_tree_death(*word, 0);
+		return 0;
+	case DF_FLOOD_EXIT:
+		df_tree_death(o->proc, 1);
+		return 0;
+	case DF_FLOOD_MERGED:
+	case DF_FLOOD_CUT:
+		if (bytes != 8)
+			return -EPROTO;
+		if (f->to != df_ctl.self.proc)
+			return 0;
+		if (f->type == DF_FLOOD_CUT)
+			df_tree_cut(*word);
+		else
+			df_join_merged(*word);
+		return 0;
+	case DF_FLOOD_REPAIR:
+		df_gather_ask(df_now_ns(), 1);
+		df_flood_repeat();
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
+int df_flood_input(struct df_link *from, const void *data, size_t bytes)
+{
+	const struct flood *f = data;
+	struct origin *o;
+
+	if (bytes < sizeof(*f))
+		return -EPROTO;
+	if (f->origin == df_ctl.self.proc)
+		return 0;
+	o = origin_get(f->origin);
+	if (!o)
+		return 0;
+	if (!see(&o->floods, f->seq))
+		return 0;
+	df_tree_send_all(from, DF_FRAME_FLOOD, data, bytes, NULL, 0);
+	return act(o, f, f + 1, bytes - sizeof(*f));
+}
+
+void df_ctl_goodbye(void)
+{
+	df_ctl_lock();
+	if (df_ctl.started && !df_ctl.leaving) {
+		df_flood_send(DF_FLOOD_EXIT, 0, NULL, 0, NULL, 0);
+		df_ctl.leaving = 1;
+		df_link_drain(200 * DF_NS_PER_MS);
+	}
+	df_ctl_unlock();
+}
+
+void df_flood_forget_all(void)
+{
+	/* After fork: what the parent had seen and sent means nothing to a new process. */
+	origins = NULL;
+	last_seq = last_mid = 0;
+	df_list_init(&queue);
+	df_list_init(&sent_list);
+	nr_sent = sent_bytes = 0;
+}

@@ -1,0 +1,667 @@
+/*
+ * Sockets and frames. All sockets are non-blocking. What comes in is trusted only as far as it
+ * has been checked: magic, version, nonce, length. A connection that was accepted is a stranger until its
+ * first frame says what it wants and knows the right nonce; it has a few seconds and little memory
+ * for that. Invariant: a link that was closed is freed by the control thread at the end of its turn, so that
+ * events already taken from epoll never meet freed memory.
+ */
+#define _GNU_SOURCE
+#include "runtime/ctl/link.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/time.h"
+
+#define CONNECT_NS (10 * DF_NS_PER_S)
+#define IN_FIRST   4096
+#define PAD8(n)	   (((n) + 7) & ~(size_t)7)
+
+static int stranger_input(struct df_link *link, unsigned type, const void *data, size_t bytes);
+static const struct df_link_ops finish_ops = {.name = "finishing"};
+static const struct df_link_ops stranger_ops = {.name = "stranger", .input = stranger_input};
+
+static void arm(struct df_link *l)
+{
+	struct epoll_event e = {.data.ptr = l};
+
+	if (l->fd < 0)
+		return;
+	e.events = EPOLLIN | (l->connecting || l->out_bytes ? EPOLLOUT : 0);
+	if (e.events == l->armed)
+		return;
+	epoll_ctl(df_ctl.epoll_fd, l->armed ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, l->fd, &e);
+	l->armed = e.events;
+}
+
+static struct df_link *link_new(int fd, const struct df_link_ops *ops, void *owner)
+{
+	struct df_link *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->fd = fd;
+	l->ops = ops;
+	l->owner = owner;
+	l->frame_max = DF_FRAME_MAX;
+	df_list_add_tail(&df_ctl.links, &l->node);
+	return l;
+}
+
+void df_link_close(struct df_link *l)
+{
+	if (l->dead)
+		return;
+	l->dead = 1;
+	if (l->ops == &stranger_ops)
+		df_ctl.nr_strangers--;
+	l->ops = NULL;
+	l->owner = NULL;
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
+	while (l->nr_fds)
+		close(l->fds[--l->nr_fds]);
+	df_list_del(&l->node);
+	df_list_add_tail(&df_ctl.dead_links, &l->node);
+	df_ctl_poke(); /* the loop frees it */
+}
+
+void df_link_finish(struct df_link *l)
+{
+	if (l->dead)
+		return;
+	if (l->ops == &stranger_ops)
+		df_ctl.nr_strangers--;
+	l->ops = &finish_ops;
+	l->owner = NULL;
+	l->deadline_ns = df_now_ns() + DF_LINK_HELLO_NS;
+	df_ctl_timer(l->deadline_ns);
+	if (!l->out_bytes && !l->connecting)
+		shutdown(l->fd, SHUT_WR);
+}
+
+/*
+ * Closing a socket with unread input would take back what is on its way to the other side: after
+ * the last byte we only say that no more will come, and read until the other side has closed.
+ */
+static void finish_events(struct df_link *l)
+{
+	char sink[4096];
+	ssize_t n;
+
+	do {
+		n = recv(l->fd, sink, sizeof(sink), MSG_DONTWAIT);
+	} while (n > 0 || (n < 0 && errno == EINTR));
+	if (!n || (errno != EAGAIN && errno != EWOULDBLOCK))
+		df_link_close(l);
+}
+
+static void link_end(struct df_link *l, int error)
+{
+	const struct df_link_ops *ops = l->ops;
+
+	if (l->dead)
+		return;
+	if (ops == &stranger_ops)
+		df_ctl_note("dropped a connection from %s: %s", l->who,
+			    error == -ETIMEDOUT ? "it said nothing in time"
+			    : error		? "it does not know what a rank of this job knows"
+						: "it closed without a word");
+	/* The callback may still read who it was; it must not send. */
+	l->out_bytes = 0;
+	if (ops && ops->closed)
+		ops->closed(l, error);
+	df_link_close(l);
+}
+
+/* ---- sending ---------------------------------------------------------------------------------------- */
+
+static int flush(struct df_link *l)
+{
+	ssize_t n;
+
+	while (l->out_bytes && !l->connecting && l->fd >= 0) {
+		n = send(l->fd, l->out + l->out_at, l->out_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+		l->out_at += (size_t)n;
+		l->out_bytes -= (size_t)n;
+	}
+	if (!l->out_bytes)
+		l->out_at = 0;
+	return 0;
+}
+
+static int reserve(struct df_link *l, size_t bytes)
+{
+	size_t size = l->out_size ? l->out_size : 1024;
+	uint8_t *p;
+
+	if (l->out_at && l->out_at + l->out_bytes + bytes > l->out_size) {
+		memmove(l->out, l->out + l->out_at, l->out_bytes);
+		l->out_at = 0;
+	}
+	while (size < l->out_bytes + bytes)
+		size *= 2;
+	if (size == l->out_size)
+		return 0;
+	p = realloc(l->out, size);
+	if (!p)
+		return -ENOMEM;
+	l->out = p;
+	l->out_size = size;
+	return 0;
+}
+
+static void append(struct df_link *l, const void *data, size_t bytes)
+{
+	if (bytes)
+		memcpy(l->out + l->out_at + l->out_bytes, data, bytes);
+	l->out_bytes += bytes;
+}
+
+int df_link_send(struct df_link *l, unsigned type, const void *a, size_t a_bytes, const void *b,
+		 size_t b_bytes)
+{
+	struct df_frame f = {.magic = DF_FRAME_MAGIC,
+			     .version = DF_CTL_VERSION,
+			     .type = (uint16_t)type,
+			     .bytes = (uint32_t)(a_bytes + b_bytes),
+			     .nonce = l->tx_nonce};
+	static const uint8_t zero[8];
+
+	if (l->dead || l->ops == &finish_ops)
+		return -ECONNRESET;
+	if (a_bytes + b_bytes > DF_FRAME_MAX)
+		return -EINVAL;
+	if (reserve(l, sizeof(f) + PAD8(a_bytes + b_bytes)))
+		return -ENOMEM;
+	append(l, &f, sizeof(f));
+	append(l, a, a_bytes);
+	append(l, b, b_bytes);
+	append(l, zero, PAD8(a_bytes + b_bytes) - (a_bytes + b_bytes));
+	/* A failure shows as an event too, on the thread that handles it. */
+	if (flush(l))
+		shutdown(l->fd, SHUT_RDWR);
+	arm(l);
+	return 0;
+}
+
+int df_link_send_fds(struct df_link *l, unsigned type, const void *a, size_t a_bytes,
+		     const int *fds, int nr_fds)
+{
+	struct df_frame f = {.magic = DF_FRAME_MAGIC,
+			     .version = DF_CTL_VERSION,
+			     .type = (uint16_t)type,
+			     .bytes = (uint32_t)a_bytes,
+			     .nonce = l->tx_nonce};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(l->fds))];
+	} control;
+	uint8_t pad[8] = {0};
+	struct iovec iov[3] = {
+		{&f, sizeof(f)}, {(void *)(uintptr_t)a, a_bytes}, {pad, PAD8(a_bytes) - a_bytes}};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 3};
+	struct cmsghdr *c;
+	ssize_t n;
+
+	if (l->dead || l->out_bytes || nr_fds > (int)DF_ARRAY_LEN(l->fds))
+		return -EINVAL;
+	if (nr_fds) {
+		memset(&control, 0, sizeof(control));
+		m.msg_control = control.bytes;
+		m.msg_controllen = CMSG_SPACE((size_t)nr_fds * sizeof(int));
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)nr_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)nr_fds * sizeof(int));
+	}
+	n = sendmsg(l->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n < 0)
+		return -errno;
+	return n == (ssize_t)(sizeof(f) + PAD8(a_bytes)) ? 0 : -EIO;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------- */
+
+static void take_fds(struct df_link *l, struct msghdr *m)
+{
+	struct cmsghdr *c;
+	int *fds, i, nr;
+
+	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		fds = (int *)(void *)CMSG_DATA(c);
+		nr = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		for (i = 0; i < nr; i++) {
+			if (l->nr_fds < (int)DF_ARRAY_LEN(l->fds))
+				l->fds[l->nr_fds++] = fds[i];
+			else
+				close(fds[i]);
+		}
+	}
+}
+
+static ssize_t receive(struct df_link *l, void *to, size_t bytes)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(l->fds))];
+	} control;
+	struct iovec iov = {to, bytes};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n;
+
+	if (!l->wants_fds)
+		return recv(l->fd, to, bytes, MSG_DONTWAIT);
+	m.msg_control = control.bytes;
+	m.msg_controllen = sizeof(control.bytes);
+	n = recvmsg(l->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n >= 0)
+		take_fds(l, &m);
+	return n;
+}
+
+/* Handles the whole frames in the buffer. Bytes wanted for the next one, or -errno. */
+static long frames(struct df_link *l)
+{
+	struct df_frame f;
+	size_t at = 0, whole;
+	long ret = sizeof(f);
+
+	while (!l->dead && l->in_bytes - at >= sizeof(f)) {
+		memcpy(&f, l->in + at, sizeof(f));
+		if (f.magic != DF_FRAME_MAGIC) {
+			/* NCCL's sockets begin with the magic of the id. */
+			memcpy(&f.nonce, l->in + at, 8);
+			if (l->ops == &stranger_ops)
+				df_rdv_unshimmed(f.nonce);
+			return -EPROTO;
+		}
+		if (f.version != DF_CTL_VERSION || f.bytes > l->frame_max)
+			return -EPROTO;
+		if (l->ops == &stranger_ops)
+			l->rx_nonce = f.nonce;
+		else if (f.nonce != l->rx_nonce)
+			return -EPROTO;
+		whole = sizeof(f) + PAD8((size_t)f.bytes);
+		if (l->in_bytes - at < whole) {
+			ret = (long)whole;
+			break;
+		}
+		if (!l->ops || !l->ops->input)
+			return -EPROTO;
+		if (l->ops->input(l, f.type, l->in + at + sizeof(f), f.bytes) < 0)
+			return -EPROTO;
+		at += whole;
+	}
+	if (l->dead)
+		return 0;
+	l->in_bytes -= at;
+	if (at && l->in_bytes)
+		memmove(l->in, l->in + at, l->in_bytes);
+	return ret;
+}
+
+static void input(struct df_link *l)
+{
+	size_t want = IN_FIRST, size;
+	uint8_t *p;
+	ssize_t n;
+	long ret;
+	int turns;
+
+	/* Not for ever: others want their turn. */
+	for (turns = 0; turns < 64; turns++) {
+		size = DF_MAX(want, (size_t)IN_FIRST);
+		if (size > l->in_size) {
+			p = realloc(l->in, size);
+			if (!p) {
+				link_end(l, -ENOMEM);
+				return;
+			}
+			l->in = p;
+			l->in_size = size;
+		}
+		n = receive(l, l->in + l->in_bytes, l->in_size - l->in_bytes);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return;
+		if (n <= 0) {
+			link_end(l, n ? -errno : 0);
+			return;
+		}
+		l->in_bytes += (size_t)n;
+		ret = frames(l);
+		if (l->dead)
+			return;
+		if (ret < 0) {
+			link_end(l, (int)ret);
+			return;
+		}
+		want = (size_t)ret;
+	}
+}
+
+static int stranger_input(struct df_link *l, unsigned type, const void *data, size_t bytes)
+{
+	int ret;
+
+	switch (type) {
+	case DF_FRAME_RDV_HELLO:
+		ret = df_rdv_introduce(l, data, bytes, l->rx_nonce);
+		break;
+	case DF_FRAME_TREE_HELLO:
+		ret = l->rx_nonce == df_ctl.self.proc ? df_tree_introduce(l, data, bytes) : -EPROTO;
+		break;
+	case DF_FRAME_FETCH:
+		ret = l->rx_nonce == df_ctl.self.proc && l->is_unix
+			      ? df_fetch_introduce(l, data, bytes)
+			      : -EPROTO;
+		break;
+	default:
+		ret = -EPROTO;
+	}
+	/* Who has been introduced has another table of callbacks now. */
+	if (!ret && !l->dead && l->ops != &stranger_ops && l->ops != &finish_ops) {
+		l->deadline_ns = 0;
+		l->frame_max = DF_FRAME_MAX;
+	}
+	return ret;
+}
+
+/* ---- connecting, accepting ----------------------------------------------------------------------------- */
+
+static void tune_tcp(int fd)
+{
+	int one = 1, idle = 10, interval = 5, count = 6;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	/* A node that loses power says nothing: the kernel finds out. */
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
+			     const struct df_link_ops *ops, void *owner, int *error)
+{
+	struct df_link *l;
+	int fd, ret = 0;
+
+	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0) {
+		*error = -errno;
+		return NULL;
+	}
+	if (addr->sa.sa_family != AF_UNIX)
+		tune_tcp(fd);
+	if (connect(fd, &addr->sa, len))
+		ret = -errno;
+	if (ret && ret != -EINPROGRESS) {
+		close(fd);
+		*error = ret;
+		return NULL;
+	}
+	l = link_new(fd, ops, owner);
+	if (!l) {
+		close(fd);
+		*error = -ENOMEM;
+		return NULL;
+	}
+	l->is_unix = addr->sa.sa_family == AF_UNIX;
+	l->connecting = ret == -EINPROGRESS;
+	if (l->connecting) {
+		l->deadline_ns = df_now_ns() + CONNECT_NS;
+		df_ctl_timer(l->deadline_ns);
+	}
+	arm(l);
+	return l;
+}
+
+struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
+				    void *owner, int *error)
+{
+	union df_sockaddr addr;
+	socklen_t len;
+
+	if (m->host == df_ctl.self.host && m->unix_name[0]) {
+		len = df_addr_unix(m->unix_name, &addr);
+	} else if (m->tcp[0] && !df_addr_parse(m->tcp, &addr, 1)) {
+		len = df_addr_len(&addr);
+	} else {
+		*error = -EADDRNOTAVAIL;
+		return NULL;
+	}
+	return df_link_open(&addr, len, ops, owner, error);
+}
+
+int df_link_listen(const union df_sockaddr *addr, socklen_t len)
+{
+	int fd, one = 1, ret;
+
+	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (addr->sa.sa_family != AF_UNIX)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, &addr->sa, len) || listen(fd, 4096)) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static void drop_oldest_stranger(void)
+{
+	struct df_link *l;
+
+	df_list_each(l, &df_ctl.links, node)
+	{
+		if (l->ops != &stranger_ops)
+			continue;
+		link_end(l, -ETIMEDOUT);
+		return;
+	}
+}
+
+static int trusted(int fd, int is_unix)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (!is_unix)
+		return 1;
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) &&
+	       (cred.uid == geteuid() || cred.uid == getuid());
+}
+
+void df_link_accept(int listener, int is_unix)
+{
+	union df_sockaddr addr;
+	struct df_link *l;
+	socklen_t len;
+	int fd, turns;
+
+	for (turns = 0; turns < 64; turns++) {
+		len = sizeof(addr.storage);
+		memset(&addr, 0, sizeof(addr));
+		fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE) && df_ctl.spare_fd >= 0) {
+			/* Out of descriptors: the caller learns it instead of waiting. */
+			close(df_ctl.spare_fd);
+			fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+			if (fd >= 0)
+				close(fd);
+			df_ctl.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+			df_ctl_note("refused a connection: no file descriptor is left");
+			return;
+		}
+		if (fd < 0)
+			return;
+		if (!trusted(fd, is_unix)) {
+			close(fd);
+			df_ctl_note("dropped a connection of another user");
+			continue;
+		}
+		l = link_new(fd, &stranger_ops, NULL);
+		if (!l) {
+			close(fd);
+			return;
+		}
+		l->is_unix = is_unix;
+		l->frame_max = DF_FRAME_STRANGER;
+		l->deadline_ns = df_now_ns() + DF_LINK_HELLO_NS;
+		if (is_unix) {
+			snprintf(l->who, sizeof(l->who), "this node");
+		} else {
+			tune_tcp(fd);
+			df_addr_format(&addr, l->who, sizeof(l->who));
+		}
+		if (++df_ctl.nr_strangers > DF_LINK_STRANGERS)
+			drop_oldest_stranger();
+		df_ctl_timer(l->deadline_ns);
+		arm(l);
+	}
+}
+
+void df_link_adopt(struct df_link *l, const struct df_link_ops *ops, void *owner)
+{
+	if (l->ops == &stranger_ops)
+		df_ctl.nr_strangers--;
+	l->ops = ops;
+	l->owner = owner;
+	l->deadline_ns = 0;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------- */
+
+void df_link_events(struct df_link *l, uint32_t events)
+{
+	int error = 0, ret;
+	socklen_t len = sizeof(error);
+	size_t had;
+
+	if (l->dead)
+		return;
+	if (l->connecting && events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) {
+		getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+		if (error) {
+			link_end(l, -error);
+			return;
+		}
+		l->connecting = 0;
+		l->deadline_ns = 0;
+		if (l->ops && l->ops->connected)
+			l->ops->connected(l);
+		if (l->dead)
+			return;
+	}
+	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP) && !l->connecting && l->ops != &finish_ops)
+		input(l);
+	if (l->dead)
+		return;
+	had = l->out_bytes;
+	ret = flush(l);
+	if (ret) {
+		link_end(l, ret);
+		return;
+	}
+	if (l->ops == &finish_ops) {
+		if (had && !l->out_bytes)
+			shutdown(l->fd, SHUT_WR);
+		finish_events(l);
+	}
+	arm(l);
+}
+
+static void link_free(struct df_link *l)
+{
+	df_list_del(&l->node);
+	free(l->in);
+	free(l->out);
+	free(l);
+}
+
+void df_link_reap(void)
+{
+	struct df_link *l, *tmp;
+
+	df_list_each_safe(l, tmp, &df_ctl.dead_links, node) link_free(l);
+}
+
+uint64_t df_link_timers(uint64_t now)
+{
+	struct df_link *l, *tmp;
+	uint64_t next = 0;
+	int again;
+
+	/* A callback may close other links: start over after each. */
+	do {
+		again = 0;
+		df_list_each_safe(l, tmp, &df_ctl.links, node)
+		{
+			if (!l->deadline_ns || l->deadline_ns > now)
+				continue;
+			l->deadline_ns = 0;
+			if (l->ops == &finish_ops)
+				df_link_close(l);
+			else
+				link_end(l, -ETIMEDOUT);
+			again = 1;
+			break;
+		}
+	} while (again);
+	df_list_each(l, &df_ctl.links, node) if (l->deadline_ns) next =
+		next ? DF_MIN(next, l->deadline_ns) : l->deadline_ns;
+	return next;
+}
+
+void df_link_drain(uint64_t bound_ns)
+{
+	uint64_t end = df_now_ns() + bound_ns, now;
+	struct df_link *l;
+	struct pollfd p;
+
+	df_list_each(l, &df_ctl.links, node)
+	{
+		while (l->out_bytes && !l->connecting && l->fd >= 0 && !flush(l) && l->out_bytes) {
+			now = df_now_ns();
+			if (now >= end)
+				return;
+			p = (struct pollfd){.fd = l->fd, .events = POLLOUT};
+			poll(&p, 1, (int)((end - now) / DF_NS_PER_MS) + 1);
+		}
+	}
+}
+
+void df_link_forget_all(void)
+{
+	struct df_link *l, *tmp;
+
+	df_list_each_safe(l, tmp, &df_ctl.links, node)
+	{
+		if (l->fd >= 0)
+			close(l->fd);
+		link_free(l);
+	}
+	df_link_reap();
+	df_ctl.nr_strangers = 0;
+}

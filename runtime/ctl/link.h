@@ -1,0 +1,115 @@
+/*
+ * Connections and frames. Every frame carries the nonce that its receiver expects: that of the id at
+ * the rendezvous, that of the receiving process elsewhere. All functions: under the lock of the control plane.
+ * Callbacks run on the control thread under the lock.
+ */
+#ifndef DF_CTL_LINK_H
+#define DF_CTL_LINK_H
+
+#include "runtime/ctl/internal.h"
+#include "runtime/base/time.h"
+
+#define DF_FRAME_MAGIC	  0x31434644u /* "DFC1" */
+#define DF_FRAME_MAX	  (64u << 20)
+#define DF_FRAME_STRANGER 4096u
+#define DF_LINK_STRANGERS 128
+#define DF_LINK_HELLO_NS  (5 * DF_NS_PER_S)
+
+enum df_frame_type {
+	/* First frames of a connection. */
+	DF_FRAME_RDV_HELLO = 1, /* struct df_rdv_hello */
+	DF_FRAME_TREE_HELLO,	/* struct df_tree_hello */
+	DF_FRAME_FETCH,		/* struct df_fetch_ask */
+	/* Rendezvous. */
+	DF_FRAME_RDV_CHECKIN = 16, /* struct df_checkin */
+	DF_FRAME_RDV_TABLE,	   /* struct df_rdv_table */
+	DF_FRAME_RDV_ACK,
+	DF_FRAME_RDV_GO,
+	DF_FRAME_RDV_STATUS, /* int32 ranks that are missing */
+	DF_FRAME_RDV_ERROR,  /* struct df_rdv_error */
+	/* Tree links. */
+	DF_FRAME_TREE_REPLY = 32, /* struct df_tree_reply */
+	DF_FRAME_TREE_PATH,	  /* struct df_tree_path */
+	DF_FRAME_TREE_MERGE,	  /* struct df_tree_merge */
+	DF_FRAME_TREE_DEAD,	  /* processes known to be dead */
+	DF_FRAME_TREE_UNLINK,	  /* this link ends, nobody died */
+	DF_FRAME_FLOOD,		  /* struct df_flood, then its body */
+	/* Descriptors. */
+	DF_FRAME_FETCHED = 48, /* struct df_fetch_reply, with descriptors */
+};
+
+struct df_frame {
+	uint32_t magic;
+	uint16_t version, type;
+	uint32_t bytes; /* that follow */
+	uint32_t pad;
+	uint64_t nonce;
+};
+
+struct df_link_ops {
+	const char *name;
+	/* A whole frame. < 0: hang up, closed() follows. */
+	int (*input)(struct df_link *link, unsigned type, const void *data, size_t bytes);
+	/* The connection stands; NULL allowed. */
+	void (*connected)(struct df_link *link);
+	/* It ended: 0 by the other side, else -errno. Not called after df_link_close(). */
+	void (*closed)(struct df_link *link, int error);
+};
+
+struct df_link {
+	struct df_list node;
+	int fd;
+	int connecting, is_unix, dead;
+	const struct df_link_ops *ops;
+	void *owner;
+	uint64_t tx_nonce, rx_nonce;
+	uint64_t tx_proc;     /* the process at the other end, once it has said so */
+	uint64_t deadline_ns; /* of a stranger's introduction, or of connecting; 0 none */
+	uint32_t frame_max;
+	uint32_t armed; /* epoll events */
+	uint8_t *in, *out;
+	size_t in_bytes, in_size, out_at, out_bytes, out_size;
+	int fds[64], nr_fds; /* received with the last frame, the callback takes them */
+	int wants_fds;
+	char who[64];
+};
+
+/* Connects; bytes may be sent at once. NULL: out of memory or descriptors, or refused at once. */
+struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
+			     const struct df_link_ops *ops, void *owner, int *error);
+/* To a process by the addresses in its member row: unix on our node, else TCP. */
+struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
+				    void *owner, int *error);
+/* Queues one frame of two parts; sends what the socket takes. */
+int df_link_send(struct df_link *link, unsigned type, const void *a, size_t a_bytes, const void *b,
+		 size_t b_bytes);
+/* Sends a frame with descriptors; nothing else may be queued. -EAGAIN: try again. */
+int df_link_send_fds(struct df_link *link, unsigned type, const void *a, size_t a_bytes,
+		     const int *fds, int nr_fds);
+/* Gives it to another owner. A stranger stops being one. */
+void df_link_adopt(struct df_link *link, const struct df_link_ops *ops, void *owner);
+/* Ends it without a callback. Safe in callbacks. */
+void df_link_close(struct df_link *link);
+/* As df_link_close(), but sends what is queued first. */
+void df_link_finish(struct df_link *link);
+
+/* For the loop. */
+void df_link_accept(int listener, int is_unix);
+void df_link_events(struct df_link *link, uint32_t events);
+void df_link_reap(void);
+uint64_t df_link_timers(uint64_t now);
+/* Tries to empty all queues, at most so long; for the end of the process. */
+void df_link_drain(uint64_t bound_ns);
+/* A listener on addr (port 0: any); -errno. Not registered with the loop. */
+int df_link_listen(const union df_sockaddr *addr, socklen_t len);
+/* Child after fork: forgets everything, closes descriptors, calls nobody. */
+void df_link_forget_all(void);
+
+/* A frame of a process that has just connected; decides what the link is. < 0: a stranger. */
+int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes, uint64_t nonce);
+int df_tree_introduce(struct df_link *link, const void *data, size_t bytes);
+int df_fetch_introduce(struct df_link *link, const void *data, size_t bytes);
+/* Somebody spoke NCCL's own bootstrap to us, with this magic. */
+void df_rdv_unshimmed(uint64_t magic);
+
+#endif

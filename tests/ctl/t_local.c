@@ -1,0 +1,384 @@
+/* Description: rendezvous, allgather, derived communicators, errors, among threads of one process. */
+#include "tests/ctl/ctl_test.h"
+
+#include "runtime/base/hash.h"
+
+static unsigned char ids[8][128];
+
+static void *use_thread(void *arg)
+{
+	struct ct_rank *r = arg;
+	int i;
+
+	ct_join(r);
+	ck_assert_int_eq(r->ret, 0);
+	for (i = 0; i < 20; i++)
+		ck_assert_int_eq(
+			ct_gather(r->comm, r->rank, r->nranks, (uint64_t)i, (size_t)i % 5, NULL),
+			0);
+	for (i = 0; i < r->nranks; i++)
+		ck_assert_int_eq(df_ctl_members(r->comm)[i].rank, i);
+	df_ctl_leave(r->comm);
+	return NULL;
+}
+
+START_TEST(t_sizes)
+{
+	static const int sizes[] = {1, 2, 3, 8, 17, 64};
+	struct ct_rank r[64];
+	int n = sizes[_i], i;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ck_assert_int_eq(df_id_is_ours(ids[0]), 1);
+	for (i = 0; i < n; i++) {
+		r[i] = (struct ct_rank){.ids = ids, .nranks = n, .rank = i};
+		ck_assert_int_eq(pthread_create(&r[i].thread, NULL, use_thread, &r[i]), 0);
+	}
+	for (i = 0; i < n; i++)
+		pthread_join(r[i].thread, NULL);
+	ck_assert_ptr_null(df_ctl.groups);
+	ck_assert_ptr_null(df_ctl.joins);
+}
+END_TEST
+
+/* Ranks spread over ids as NCCL spreads them. */
+START_TEST(t_scalable)
+{
+	struct ct_rank r[13];
+	int n, i;
+
+	for (i = 0; i < 5; i++)
+		ck_assert_int_eq(df_id_create(ids[i]), 0);
+	ct_join_all(r, ids, 5, 13, 0, 1);
+	for (n = 0; n < 13; n++) {
+		ck_assert_int_eq(r[n].ret, 0);
+		ck_assert_uint_eq(df_ctl_hash(r[n].comm), df_id_hash(ids[0]));
+		df_ctl_leave(r[n].comm);
+	}
+}
+END_TEST
+
+#define NR_ORDERS 6
+
+static void *orders_thread(void *arg)
+{
+	struct ct_rank *r = arg, one[NR_ORDERS];
+	int i;
+
+	/* Several joins of one rank at once, begun in an order of its own. */
+	for (i = 0; i < NR_ORDERS; i++) {
+		int k = (i * (r->rank % 2 ? 1 : 5) + r->rank) % NR_ORDERS;
+
+		one[i] = (struct ct_rank){.ids = &ids[k], .nranks = 4, .rank = r->rank};
+		pthread_create(&one[i].thread, NULL, ct_join_thread, &one[i]);
+	}
+	for (i = 0; i < NR_ORDERS; i++) {
+		pthread_join(one[i].thread, NULL);
+		ck_assert_int_eq(one[i].ret, 0);
+		df_ctl_leave(one[i].comm);
+	}
+	return NULL;
+}
+
+START_TEST(t_orders)
+{
+	struct ct_rank r[4];
+	int i;
+
+	for (i = 0; i < NR_ORDERS; i++)
+		ck_assert_int_eq(df_id_create(ids[i]), 0);
+	for (i = 0; i < 4; i++) {
+		r[i].rank = i;
+		pthread_create(&r[i].thread, NULL, orders_thread, &r[i]);
+	}
+	for (i = 0; i < 4; i++)
+		pthread_join(r[i].thread, NULL);
+}
+END_TEST
+
+static void *derive_thread(void *arg)
+{
+	struct ct_rank *r = arg;
+	struct df_ctl_comm *c;
+	int odd[8], n = 0, i, me = 0;
+
+	/* Ranks of the same parity, in reverse order. */
+	for (i = r->nranks - 1; i >= 0; i--) {
+		if (i % 2 != r->rank % 2)
+			continue;
+		if (i == r->rank)
+			me = n;
+		odd[n++] = i;
+	}
+	ck_assert_int_eq(df_ctl_derive(r->comm, 77 + (uint64_t)(r->rank % 2), odd, n, me, &c), 0);
+	ck_assert_int_eq(ct_gather(c, me, n, 5, 3, NULL), 0);
+	ck_assert_uint_eq(df_ctl_members(c)[me].settings, (uint64_t)9);
+	df_ctl_leave(r->comm);
+	ck_assert_int_eq(ct_gather(c, me, n, 6, 1, NULL), 0);
+	df_ctl_leave(c);
+	return NULL;
+}
+
+START_TEST(t_derive)
+{
+	struct ct_rank r[8];
+	int i;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	for (i = 0; i < 8; i++) {
+		r[i] = (struct ct_rank){.ids = ids, .nranks = 8, .rank = i, .settings = 9};
+		pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
+	}
+	for (i = 0; i < 8; i++)
+		pthread_join(r[i].thread, NULL);
+	for (i = 0; i < 8; i++)
+		pthread_create(&r[i].thread, NULL, derive_thread, &r[i]);
+	for (i = 0; i < 8; i++)
+		pthread_join(r[i].thread, NULL);
+	ck_assert_ptr_null(df_ctl.groups);
+}
+END_TEST
+
+/* Whatever one rank says wrong, all who wait get -EPROTO, and so does who comes later. */
+START_TEST(t_refused)
+{
+	struct ct_rank r[4];
+	int i;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	for (i = 0; i < 3; i++) {
+		r[i] = (struct ct_rank){.ids = ids, .nranks = 3, .rank = i};
+		switch (_i) {
+		case 0:
+			r[i].rank = i == 2 ? 0 : i; /* twice */
+			break;
+		case 1:
+			r[i].nranks = i == 2 ? 4 : 3;
+			break;
+		case 2:
+			r[i].settings = i == 2;
+			break;
+		}
+		pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
+	}
+	for (i = 0; i < 3; i++) {
+		pthread_join(r[i].thread, NULL);
+		ck_assert_int_eq(r[i].ret, -EPROTO);
+	}
+	r[3] = (struct ct_rank){.ids = ids, .nranks = 3, .rank = 2};
+	ck_assert_int_eq(ct_join(&r[3]), -EPROTO);
+}
+END_TEST
+
+START_TEST(t_id_twice)
+{
+	struct ct_rank r[3];
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ct_join_all(r, ids, 1, 2, 0, 1);
+	ck_assert_int_eq(r[0].ret | r[1].ret, 0);
+	r[2] = (struct ct_rank){.ids = ids, .nranks = 2, .rank = 0};
+	ck_assert_int_eq(ct_join(&r[2]), -EPROTO);
+	df_ctl_leave(r[0].comm);
+	df_ctl_leave(r[1].comm);
+}
+END_TEST
+
+START_TEST(t_bad_arguments)
+{
+	struct ct_rank r = {.ids = ids, .nranks = 2, .rank = 2};
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ck_assert_int_eq(ct_join(&r), -EINVAL);
+	r.rank = -1;
+	ck_assert_int_eq(ct_join(&r), -EINVAL);
+	r.rank = 0;
+	r.nr_ids = 3;
+	ck_assert_int_eq(ct_join(&r), -EINVAL);
+	memset(ids[0] + 64, 0, 64);
+	r.nr_ids = 1;
+	ck_assert_int_eq(df_id_is_ours(ids[0]), 0);
+	ck_assert_int_eq(ct_join(&r), -EPROTO);
+}
+END_TEST
+
+/* A rank is missing: everybody can say which, and a stop ends the wait of all. */
+START_TEST(t_missing)
+{
+	struct ct_rank r[4];
+	uint32_t stop = 0;
+	int ranks[8], i, turns;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	for (i = 0; i < 4; i++) {
+		if (i == 2)
+			continue;
+		r[i] = (struct ct_rank){.ids = ids, .nranks = 4, .rank = i, .stop = &stop};
+		pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
+	}
+	for (turns = 0; turns < 20000; turns++) {
+		if (df_ctl_missing(df_id_hash(ids[0]), ranks, 8) == 1)
+			break;
+		usleep(500);
+	}
+	ck_assert_int_eq(df_ctl_missing(df_id_hash(ids[0]), ranks, 8), 1);
+	ck_assert_int_eq(ranks[0], 2);
+	ck_assert_int_eq(df_ctl_missing(123, ranks, 8), -ENOENT);
+	__atomic_store_n(&stop, 1,
+			 __ATOMIC_RELEASE); /* pairs with the ACQUIRE of the waiting call */
+	df_ctl_poke();
+	for (i = 0; i < 4; i++) {
+		if (i == 2)
+			continue;
+		pthread_join(r[i].thread, NULL);
+		/* The first to see it gave up; for the others a rank has gone. */
+		ck_assert(r[i].ret == -ECANCELED || r[i].ret == -ECONNRESET);
+	}
+}
+END_TEST
+
+static void *gather_alone(void *arg)
+{
+	struct ct_rank *r = arg;
+
+	r->ret = ct_gather(r->comm, r->rank, r->nranks, 1, 1, r->stop);
+	return NULL;
+}
+
+START_TEST(t_gather_stop)
+{
+	struct ct_rank r[2];
+	uint32_t stop = 0;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ct_join_all(r, ids, 1, 2, 0, 1);
+	r[0].stop = &stop;
+	pthread_create(&r[0].thread, NULL, gather_alone, &r[0]);
+	usleep(20000);
+	__atomic_store_n(&stop, 1,
+			 __ATOMIC_RELEASE); /* pairs with the ACQUIRE of the waiting call */
+	df_ctl_poke();
+	pthread_join(r[0].thread, NULL);
+	ck_assert_int_eq(r[0].ret, -ECANCELED);
+	df_ctl_leave(r[0].comm);
+	df_ctl_leave(r[1].comm);
+}
+END_TEST
+
+static void *gather_bytes(void *arg)
+{
+	struct ct_rank *r = arg;
+	char in[16] = "", out[32];
+
+	r->ret = df_ctl_allgather(r->comm, in, r->rank ? 16 : 8, out, NULL);
+	return NULL;
+}
+
+START_TEST(t_gather_mismatch)
+{
+	struct ct_rank r[2];
+	int i;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ct_join_all(r, ids, 1, 2, 0, 1);
+	for (i = 0; i < 2; i++)
+		pthread_create(&r[i].thread, NULL, gather_bytes, &r[i]);
+	for (i = 0; i < 2; i++) {
+		pthread_join(r[i].thread, NULL);
+		ck_assert_int_eq(r[i].ret, -EPROTO);
+		df_ctl_leave(r[i].comm);
+	}
+}
+END_TEST
+
+static void *many_thread(void *arg)
+{
+	struct ct_rank *r = arg, one;
+	struct df_ctl_comm **comms = calloc(1000, sizeof(*comms));
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		one = (struct ct_rank){.ids = r->ids + i, .nranks = 2, .rank = r->rank};
+		ck_assert_int_eq(ct_join(&one), 0);
+		comms[i] = one.comm;
+	}
+	for (i = 0; i < 1000; i++)
+		ck_assert_int_eq(ct_gather(comms[i], r->rank, 2, (uint64_t)i, 2, NULL), 0);
+	for (i = 0; i < 1000; i++)
+		df_ctl_leave(comms[i]);
+	free(comms);
+	return NULL;
+}
+
+START_TEST(t_many)
+{
+	unsigned char(*many)[128] = malloc(1000 * 128);
+	struct ct_rank r[2];
+	int i;
+
+	for (i = 0; i < 1000; i++)
+		ck_assert_int_eq(df_id_create(many[i]), 0);
+	for (i = 0; i < 2; i++) {
+		r[i] = (struct ct_rank){.ids = (const unsigned char(*)[128])many, .rank = i};
+		pthread_create(&r[i].thread, NULL, many_thread, &r[i]);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_join(r[i].thread, NULL);
+	free(many);
+}
+END_TEST
+
+/* NCCL_COMM_ID: the same id on every rank, rank 0 may come last, and the address serves again. */
+START_TEST(t_address)
+{
+	unsigned char again[128];
+	struct ct_rank r[3];
+	uint64_t hash = 0;
+	char text[64];
+	int turn, i;
+
+	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)(df_test_seed() % 20000));
+	ck_assert_int_eq(df_id_from_address("nonsense", ids[0]), -EINVAL);
+	ck_assert_int_eq(df_id_from_address("localhost:", ids[0]), -EINVAL);
+	ck_assert_int_eq(df_id_from_address(text, ids[0]), 0);
+	ck_assert_int_eq(df_id_from_address(text, again), 0);
+	ck_assert_int_eq(memcmp(ids[0], again, 128), 0);
+	for (turn = 0; turn < 3; turn++) {
+		for (i = 2; i >= 0; i--) {
+			r[i] = (struct ct_rank){.ids = ids, .nranks = 3, .rank = i};
+			pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
+			usleep(30000);
+		}
+		for (i = 0; i < 3; i++) {
+			pthread_join(r[i].thread, NULL);
+			ck_assert_int_eq(r[i].ret, 0);
+		}
+		ck_assert_uint_ne(df_ctl_hash(r[0].comm), hash);
+		hash = df_ctl_hash(r[0].comm);
+		for (i = 0; i < 3; i++)
+			df_ctl_leave(r[i].comm);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ctl local");
+	TCase *tc = tcase_create("all");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, t_sizes, 0, 6);
+	tcase_add_test(tc, t_scalable);
+	tcase_add_test(tc, t_orders);
+	tcase_add_test(tc, t_derive);
+	tcase_add_loop_test(tc, t_refused, 0, 3);
+	tcase_add_test(tc, t_id_twice);
+	tcase_add_test(tc, t_bad_arguments);
+	tcase_add_test(tc, t_missing);
+	tcase_add_test(tc, t_gather_stop);
+	tcase_add_test(tc, t_gather_mismatch);
+	tcase_add_test(tc, t_many);
+	tcase_add_test(tc, t_address);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
