@@ -16,8 +16,9 @@
  *   integers   modulo 2^bits; division truncates toward zero
  *   fp32 fp64  IEEE, to nearest even, denormals kept, a multiplication and an addition never fused
  *   fp16 bf16  in float, rounded to nearest even after each operation
- *   fp8        in float, rounded to half and then to the type after each operation; what is too large, and
- *              infinity, becomes the largest finite value (NCCL and CUDA's conversions do the same)
+ *   fp8        likewise; what is too large, and infinity, becomes the largest finite value, as with CUDA's
+ *              conversions. NCCL goes through half, which gives the same: sums and products of these
+ *              formats are exact there wherever that could be seen
  *   max, min   the operand that is a number wins over NaN; -0 < +0
  *   NaN        an operation whose result is NaN gives the NaN with a positive sign and all mantissa bits
  *              set

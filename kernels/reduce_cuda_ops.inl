@@ -143,16 +143,16 @@ DFK float dfk_float_fn(int fn, float x, float y)
 /* Mantissa bits, exponent of the smallest normal number, greatest pattern, width. */
 template <int TYPE> struct dfk_format;
 template <> struct dfk_format<DF_FLOAT16> {
-	enum { man = 10, emin = -14, max = 0x7c00, special = 0x7c00, width = 16, half = 0 };
+	enum { man = 10, emin = -14, max = 0x7c00, special = 0x7c00, width = 16 };
 };
 template <> struct dfk_format<DF_BFLOAT16> {
-	enum { man = 7, emin = -126, max = 0x7f80, special = 0x7f80, width = 16, half = 0 };
+	enum { man = 7, emin = -126, max = 0x7f80, special = 0x7f80, width = 16 };
 };
 template <> struct dfk_format<DF_FLOAT8E4M3> {
-	enum { man = 3, emin = -6, max = 0x7e, special = 0x7f, width = 8, half = 1 };
+	enum { man = 3, emin = -6, max = 0x7e, special = 0x7f, width = 8 };
 };
 template <> struct dfk_format<DF_FLOAT8E5M2> {
-	enum { man = 2, emin = -14, max = 0x7b, special = 0x7c, width = 8, half = 1 };
+	enum { man = 2, emin = -14, max = 0x7b, special = 0x7c, width = 8 };
 };
 
 DFK uint32_t dfk_pow2(int e)
@@ -196,10 +196,6 @@ template <int TYPE> DFK uint32_t dfk_shrink(float x)
 
 	if (x != x)
 		return (1u << (f::width - 1)) - 1;
-	if (f::half) {
-		r = dfk_narrow(a, 10, -14);
-		a = r >= 0x7c00 ? 0x7f800000u : dfk_float_bits(dfk_widen<DF_FLOAT16>(r));
-	}
 	r = dfk_narrow(a, f::man, f::emin);
 	if (r > (uint32_t)f::max)
 		r = f::max;

@@ -249,11 +249,6 @@ INL vu8 f16_pack(const vf32 x[2])
 
 	return (vu8)_mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
 }
-/* To the nearest half, as a float; NaN stays NaN, beyond the range anything beyond it. */
-INL vf32 round_half(vf32 x)
-{
-	return (vf32)_mm512_cvtph_ps(_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
-}
 #elif VB == 32
 INL void f16_unpack(vu8 v, vf32 x[2])
 {
@@ -266,10 +261,6 @@ INL vu8 f16_pack(const vf32 x[2])
 	__m128i hi = _mm256_cvtps_ph((__m256)canon32(x[1]), _MM_FROUND_TO_NEAREST_INT);
 
 	return (vu8)_mm256_inserti128_si256(_mm256_castsi128_si256(lo), hi, 1);
-}
-INL vf32 round_half(vf32 x)
-{
-	return (vf32)_mm256_cvtph_ps(_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
 }
 #else
 INL void f16_unpack(vu8 v, vf32 x[2])
@@ -293,15 +284,6 @@ INL vu8 f16_pack(const vf32 x[2])
 	}
 	return (vu8)narrow32(w);
 }
-INL vf32 round_half(vf32 x)
-{
-	vu32 u = (vu32)x, a = u & ~SIGN;
-	vu32 m = (vu32)((vi32)a < (int32_t)EXP32(-14));
-	vu32 small = (vu32)((vf32)a + splat32(EXP32(-1)) - splat32(EXP32(-1)));
-	vu32 big = (a + 0xfff + ((a >> 13) & 1)) & ~0x1fffu;
-
-	return (vf32)(SELECT(m, small, big) | (u & SIGN));
-}
 #endif
 
 INL void fp8_widen(vu8 v, vu32 w[4])
@@ -320,7 +302,7 @@ INL vu8 fp8_pack(const vf32 x[4], int man, int emin, int32_t max)
 
 	UNROLL
 	for (int k = 0; k < 4; k++) {
-		vu32 m = nan32(x[k]), r = min32(narrow_format(round_half(x[k]), man, emin), max);
+		vu32 m = nan32(x[k]), r = min32(narrow_format(x[k], man, emin), max);
 
 		w[k] = SELECT(m, 0x7fu, r | (((vu32)x[k] & SIGN) >> 24));
 	}

@@ -72,13 +72,13 @@ static inline double ref_round(int man, int emin, double v)
 	return ldexp(nearbyint(ldexp(v, man - e)), e - man);
 }
 
-/* v as a value of f after rounding, saturation or overflow. */
-static inline double ref_fit(const struct ref_format *f, double v)
+/* v as a value of f after rounding, saturation or overflow; half: by way of fp16, as NCCL does it. */
+static inline double ref_fit(const struct ref_format *f, double v, bool half)
 {
 	if (isnan(v))
 		return v;
 	if (f->saturates) {
-		v = ref_round(10, -14, v);
+		v = half ? ref_round(10, -14, v) : v;
 		v = ref_round(f->man, f->emin, v);
 		return fabs(v) > f->max ? copysign(f->max, v) : v;
 	}
@@ -149,7 +149,8 @@ static inline uint64_t ref_op(enum ref_op op, uint32_t type, uint64_t x, uint64_
 		double u = ref_decode(f, (uint32_t)x, width);
 		double v = op == REF_DIV ? (double)(float)y : ref_decode(f, (uint32_t)y, width);
 
-		return ref_encode(f, ref_fit(f, ref_float_op(op, (float)u, (float)v)), width);
+		return ref_encode(
+			f, ref_fit(f, ref_float_op(op, (float)u, (float)v), op != REF_DIV), width);
 	}
 	if (type == DF_FLOAT32) {
 		uint32_t bx = (uint32_t)x, by = (uint32_t)y, br;

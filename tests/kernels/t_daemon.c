@@ -185,9 +185,9 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 			rc->k.elem_bytes = 4;
 			rc->k.priority = (int32_t)below(r, 3);
 			rc->k.count = w->count[c];
-			rc->k.chunk_elems =
-				(rc->k.count + rc->prog->chunks - 1) / rc->prog->chunks;
-			rc->k.scratch = malloc(rc->prog->scratch_chunks * rc->k.chunk_elems * 4 + 64);
+			rc->k.chunk_elems = (rc->k.count + rc->prog->chunks - 1) / rc->prog->chunks;
+			rc->k.scratch =
+				malloc(rc->prog->scratch_chunks * rc->k.chunk_elems * 4 + 64);
 			rc->k.done = &rc->done;
 			rc->k.ctx = calloc(rc->prog->nr_blocks, sizeof(*rc->k.ctx));
 			for (m = 0; m < ni; m++) {
@@ -224,7 +224,8 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 				for (i = 0; i < pb->nr_send; i++) {
 					const struct df_conn_spec *s =
 						df_prog_conn(rc->prog, pb->first_send + i);
-					uint32_t slots = (uint32_t)below(r, 3) + rc->prog->min_slots;
+					uint32_t slots =
+						(uint32_t)below(r, 3) + rc->prog->min_slots;
 					uint32_t sb = (uint32_t)(rc->k.tile_elems * 4 *
 								 w->rc[c][s->peer].prog->max_cnt);
 					struct df_conn_hdr *h;
@@ -232,13 +233,15 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 
 					if (!slots)
 						slots = 1;
-					sb = rc->prog->max_cnt * (uint32_t)rc->k.tile_elems * 4 > sb ?
-						     rc->prog->max_cnt * (uint32_t)rc->k.tile_elems * 4 :
-						     sb;
+					sb = rc->prog->max_cnt * (uint32_t)rc->k.tile_elems * 4 > sb
+						     ? rc->prog->max_cnt *
+							       (uint32_t)rc->k.tile_elems * 4
+						     : sb;
 					h = calloc(1, DF_CONN_SLOTS + (size_t)slots * sb);
 					w->hdrs[w->nr_hdrs++] = h;
 					rx = receiver(w, c, k, s->peer, s->channel);
-					ck_assert_msg(rx != NULL, "no receiver for %d->%d", k, s->peer);
+					ck_assert_msg(rx != NULL, "no receiver for %d->%d", k,
+						      s->peer);
 					tx->per_loop = s->per_loop;
 					tx->nr_slots = slots;
 					tx->slot_bytes = sb;
@@ -254,7 +257,8 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 
 				for (i = 0; i < pb->nr_recv; i++)
 					rc->conns[pb->first_recv + i].per_loop =
-						df_prog_conn(rc->prog, pb->first_recv + i)->per_loop;
+						df_prog_conn(rc->prog, pb->first_recv + i)
+							->per_loop;
 			}
 		}
 	}
@@ -276,7 +280,7 @@ static void submit(struct world *w, int k, int c, int m)
 		rc->inst[m - 1].next = in;
 	for (b = 0; b < rc->prog->nr_blocks; b++) {
 		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
-		struct df_sqe e = { &rc->k.ctx[b], in };
+		struct df_sqe e = {&rc->k.ctx[b], in};
 
 		if (!rc->k.ctx[b].nr_inst)
 			continue;
@@ -291,7 +295,7 @@ static void run(uint64_t seed, int n, int nb, int nc, int ni)
 {
 	static struct world w;
 	struct df_rng r;
-	int order[MAX_RANKS][MAX_COLLS * MAX_INST], at[MAX_RANKS] = { 0 };
+	int order[MAX_RANKS][MAX_COLLS * MAX_INST], at[MAX_RANKS] = {0};
 	int k, c, m, i, left;
 	uint64_t turns = 0, e;
 

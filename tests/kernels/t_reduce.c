@@ -270,7 +270,7 @@ START_TEST(reference_formats)
 			if (!isnan(v))
 				ck_assert_uint_eq(ref_encode(f, v, width), i);
 			if (isfinite(v))
-				ck_assert(ref_fit(f, v) == v);
+				ck_assert(ref_fit(f, v, true) == v);
 		}
 	}
 	ck_assert(ref_decode(ref_format(DF_FLOAT16), 0x3c00, 16) == 1);
