@@ -21,7 +21,7 @@ struct stream {
 	uint32_t flags;
 	struct place at;
 	uint32_t group; /* of the last operation, with where that group began */
-	uint32_t group_comm;
+	int joined;	/* it waited for events */
 	struct place before_group;
 };
 
@@ -56,16 +56,11 @@ struct walk {
 	size_t nr_streams, cap_streams;
 	struct event *events;
 	size_t events_size, events_used;
-	struct {
-		uint64_t serial;
-		uint32_t node;
-	} * works;
+	struct work *works;
 	size_t nr_works, cap_works;
 	struct queue *queues;
 	size_t nr_queues, cap_queues;
-	struct {
-		uint32_t comm, done, group;
-	} * comms;
+	struct last *comms;
 	size_t nr_comms, cap_comms;
 	uint32_t slots[64]; /* OR nodes by device */
 	size_t last_stream;
@@ -258,6 +253,86 @@ static void behind_comm(struct walk *w, struct df_uop *u)
 		w->g->failed = 1;
 }
 
+#define HAZARD_WINDOW 256
+
+struct range {
+	uint64_t from, to;
+};
+
+static struct range range_of(uint64_t base, uint64_t bytes)
+{
+	return (struct range){base, base && base + bytes > base ? base + bytes : base};
+}
+
+static int overlap(struct range a, struct range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
+
+/* What an operation reads and writes on its own rank. */
+static void buffers(const struct df_check_set *set, const struct df_uop *u, struct range *reads,
+		    struct range *writes)
+{
+	uint64_t n = (uint64_t)set->gcomms[u->gcomm].nranks, in = u->bytes, out = u->bytes;
+	int root = u->l.peer == u->l.rank;
+
+	switch (u->l.kind) {
+	case DF_KIND_ALLGATHER:
+		out *= n;
+		break;
+	case DF_KIND_REDUCESCATTER:
+		in *= n;
+		break;
+	case DF_KIND_ALLTOALL:
+		in *= n;
+		out *= n;
+		break;
+	case DF_KIND_GATHER:
+		out = root ? out * n : 0;
+		break;
+	case DF_KIND_SCATTER:
+		in = root ? in * n : 0;
+		break;
+	case DF_KIND_BROADCAST:
+		in = root ? in : 0;
+		break;
+	case DF_KIND_REDUCE:
+		out = root ? out : 0;
+		break;
+	case DF_KIND_SEND:
+		out = 0;
+		break;
+	case DF_KIND_RECV:
+		in = 0;
+		break;
+	default:
+		break;
+	}
+	*reads = range_of(u->l.send, in);
+	*writes = range_of(u->l.recv, out);
+}
+
+/* What keeps two operations in order even where issue order does not. */
+static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
+{
+	struct df_check_set *set = w->g->set;
+	struct df_uop *first = &set->ops[w->t->first_op], *o = u;
+	struct range r, wr, ro, wo;
+
+	buffers(set, u, &r, &wr);
+	if (r.from == r.to && wr.from == wr.to)
+		return;
+	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
+		if (o->done == DF_NONE || (o->l.stream != u->l.stream && !s->joined) ||
+		    (u->l.group && o->l.group == u->l.group))
+			continue;
+		buffers(set, o, &ro, &wo);
+		if (overlap(r, wo) || overlap(wr, ro) || overlap(wr, wo))
+			df_graph_edge(w->g, u->start, o->done, DF_E_HAZARD,
+				      DF_W_P | DF_W_SI | DF_W_SE, u->l.rec);
+	}
+}
+
 static int legacy_blocks(const struct stream *s)
 {
 	return (s->flags & 1) && !(s->flags & 2);
@@ -283,6 +358,8 @@ static void op_item(struct walk *w, uint32_t ref)
 	s->group = u->l.group;
 	if (u->l.state == DF_OP_ISSUED) {
 		behind_stream(w, u, before, DF_E_STREAM);
+		if (w->nccl)
+			hazards(w, u, s);
 		if (s->flags & 2) {
 			for (size_t i = 0; i < w->nr_streams; i++)
 				if (w->streams[i].device == s->device &&
@@ -398,6 +475,7 @@ static void wait_item(struct walk *w, const struct df_litem *it)
 	if (!s || !e)
 		return;
 	s->group = 0;
+	s->joined = 1;
 	s->at.all = join(w, s->at.all, e->at.all, DF_E_EVENT, DF_W_ALL, it->rec);
 	s->at.other = join(w, s->at.other, e->at.other, DF_E_EVENT, DF_W_ALL, it->rec);
 }

@@ -143,8 +143,14 @@ int df_graph_match(struct df_graph *g);
  */
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale);
 
+/* Stuck by itself, whatever it waits for. */
+static inline int df_node_marked(const struct df_node *n, int stale)
+{
+	return n->mark || (stale && n->stale);
+}
+
 /* Component of each stuck node (DF_NONE for others); returns how many. Root components wait for none. */
-size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32_t *comp,
+size_t df_graph_components(const struct df_graph *g, enum df_world world, int stale, uint32_t *comp,
 			   uint8_t **is_root);
 
 /*

@@ -23,7 +23,7 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 	for (size_t i = 0; i < g->nr_nodes; i++) {
 		const struct df_node *n = &g->nodes[i];
 
-		if (!n->mark && !(stale && n->stale) && !left[i])
+		if (!df_node_marked(n, stale) && !left[i])
 			work[nr_work++] = (uint32_t)i;
 	}
 	while (nr_work) {
@@ -50,7 +50,7 @@ out:
 	return g->nr_stuck;
 }
 
-size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32_t *comp,
+size_t df_graph_components(const struct df_graph *g, enum df_world world, int stale, uint32_t *comp,
 			   uint8_t **is_root)
 {
 	size_t n = g->nr_nodes, nr_comp = 0, nr_stack = 0, nr_path = 0;
@@ -74,7 +74,7 @@ size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32
 		while (nr_path) {
 			uint32_t v = path[nr_path - 1];
 
-			if (pos[v] < g->out_first[v + 1]) {
+			if (pos[v] < g->out_first[v + 1] && !df_node_marked(&g->nodes[v], stale)) {
 				const struct df_edge *e = &g->edges[g->out[pos[v]++]];
 				uint32_t w = e->to;
 
@@ -113,7 +113,7 @@ size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32
 		const struct df_edge *e = &g->edges[i];
 
 		if (df_edge_on(e, world) && g->stuck[e->from] && g->stuck[e->to] &&
-		    comp[e->from] != comp[e->to] && !g->nodes[e->from].mark)
+		    comp[e->from] != comp[e->to] && !df_node_marked(&g->nodes[e->from], stale))
 			root[comp[e->from]] = 0;
 	}
 out:

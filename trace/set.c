@@ -363,6 +363,7 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		t->stall_rec = n->index;
 		return 0;
 	case DF_REC_COMM_INIT:
+	case DF_REC_SITE:
 		break;
 	default:
 		return 0;

@@ -383,15 +383,42 @@ out:
 	return rc ? 1 : 0;
 }
 
+/* Every point of a sweep must be possible before the first is run. */
+static int check_sweep(const struct df_sim_args *a, json_t *root)
+{
+	const struct df_sim_sweep *x = &a->sweep[0], *y = a->nr_sweeps > 1 ? &a->sweep[1] : NULL;
+	char err[1024];
+
+	for (int i = 0; i < x->nr * (y ? y->nr : 1); i++) {
+		struct df_sim_config cfg;
+		int rc = df_sim_json_set(root, x->key, x->text[i % x->nr], err, sizeof(err));
+
+		if (!rc && y)
+			rc = df_sim_json_set(root, y->key, y->text[i / x->nr], err, sizeof(err));
+		if (!rc)
+			rc = df_sim_config_from_json(&cfg, root, err, sizeof(err));
+		if (rc)
+			return df_cli_usage_error(NAME, "--sweep: %s", err);
+		df_sim_config_fini(&cfg);
+	}
+	return 0;
+}
+
 static int run_sweep(const struct df_sim_args *a, json_t *root, struct show *show)
 {
 	const struct df_sim_sweep *x = &a->sweep[0], *y = a->nr_sweeps > 1 ? &a->sweep[1] : NULL;
 	int nr = x->nr * (y ? y->nr : 1), rc = 0, done = 0, stopped = 0;
 	struct df_sim_result *res = calloc((size_t)nr, sizeof(*res));
 	struct df_sim_config cfg = {0};
-	json_t *points = json_array();
+	json_t *points;
 	char err[1024], b[2][56];
 
+	rc = check_sweep(a, root);
+	if (rc) {
+		free(res);
+		return rc;
+	}
+	points = json_array();
 	if (!res)
 		return df_cli_input_error(NAME, a->config, "out of memory");
 	show->nr_steps = nr;

@@ -85,8 +85,8 @@ static void put_ticks(FILE *f, const struct axis *a, int vertical)
 		return;
 	}
 	{
-		double step = pow(10, floor(log10((a->hi - a->lo) / 4)));
-		double rough = (a->hi - a->lo) / 4 / step;
+		double step = pow(10, floor(log10((a->hi - a->lo) / 5)));
+		double rough = (a->hi - a->lo) / 5 / step;
 
 		step *= rough > 5 ? 10 : rough > 2 ? 5 : rough > 1 ? 2 : 1;
 		for (double v = ceil(a->lo / step - 1e-9) * step; v <= a->hi + step * 1e-6;
@@ -101,7 +101,7 @@ static void put_curve(FILE *f, const struct df_sim_sweep *sw, const struct df_si
 		      const struct axis *ax, const struct axis *ay, const char *colour,
 		      double shift)
 {
-	fprintf(f, "<g style=\"--c:%s\">\n<path class=\"line\" d=\"", colour);
+	fprintf(f, "<g fill=\"%s\" stroke=\"%s\">\n<path class=\"line\" d=\"", colour, colour);
 	for (int i = 0; i < c->nr; i++)
 		fprintf(f, "%c%.1f %.1f", i ? 'L' : 'M', place(ax, sw->x[i]) + shift,
 			place(ay, 100 * c->ratio[i]));
@@ -173,14 +173,14 @@ int df_sim_plot(FILE *f, const struct df_sim_sweep *sw, const struct df_sim_curv
 		"height=\"%d\" role=\"img\">\n<title>",
 		WIDTH, HEIGHT, WIDTH, HEIGHT);
 	put_text(f, title);
-	fputs("</title>\n<style>svg{--ink:#222;--paper:#fff;--rule:#ddd;font:12px sans-serif}"
-	      "@media(prefers-color-scheme:dark){svg{--ink:#ddd;--paper:#181818;--rule:#3a3a3a}}"
-	      "text{fill:var(--ink)}.grid{stroke:var(--rule)}.frame{fill:none;stroke:var(--ink)}"
-	      ".line{fill:none;stroke:var(--c);stroke-width:1.8}.bar{fill:none;stroke:var(--c)}"
-	      "circle{fill:var(--c)}.h{font-size:15px;font-weight:600}</style>\n",
+	/* No CSS variables: not every viewer knows them. */
+	fputs("</title>\n<style>svg{font:12px sans-serif}text{fill:#222;stroke:none}"
+	      ".paper{fill:#fff}.grid{stroke:#ddd}.frame{fill:none;stroke:#222}"
+	      ".line{fill:none;stroke-width:1.8}.bar{fill:none}.h{font-size:15px;font-weight:600}"
+	      "@media(prefers-color-scheme:dark){text{fill:#ddd}.paper{fill:#181818}"
+	      ".grid{stroke:#3a3a3a}.frame{stroke:#ddd}}</style>\n",
 	      f);
-	fprintf(f, "<rect width=\"%d\" height=\"%d\" style=\"fill:var(--paper)\"/>\n", WIDTH,
-		HEIGHT);
+	fprintf(f, "<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n", WIDTH, HEIGHT);
 	fprintf(f, "<text class=\"h\" x=\"%d\" y=\"24\">", LEFT);
 	put_text(f, title);
 	fputs("</text>\n", f);
@@ -209,7 +209,7 @@ int df_sim_plot(FILE *f, const struct df_sim_sweep *sw, const struct df_sim_curv
 		if (!*curves[k].name || k > 11)
 			continue;
 		fprintf(f,
-			"<g style=\"--c:%s\"><circle cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" "
+			"<g fill=\"%s\"><circle cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" "
 			"y=\"%d\">",
 			colour, LEFT + 14, TOP + 12 + 17 * k, LEFT + 24, TOP + 16 + 17 * k);
 		put_text(f, curves[k].name);

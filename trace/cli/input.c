@@ -1,0 +1,151 @@
+/*
+ * Folders and files of traces as the subcommands get them. Errors are said here, once.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "trace/cli/cli.h"
+#include "trace/cli/input.h"
+#include "trace/hash.h"
+#include "trace/vec.h"
+
+static uint64_t this_boot(void)
+{
+	char buf[128];
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, buf, sizeof(buf));
+	close(fd);
+	return n > 0 ? df_hash64(buf, (size_t)n) : 0;
+}
+
+int df_cli_alive(const struct df_trace_header *h)
+{
+	static uint64_t boot;
+	char path[64], exe[128];
+	ssize_t n;
+
+	if (!boot)
+		boot = this_boot();
+	if (!boot || h->boot_hash != boot)
+		return -1;
+	if (kill((pid_t)h->pid, 0) && errno == ESRCH)
+		return 0;
+	/* The number may be somebody else's by now: then its program is another one. */
+	snprintf(path, sizeof(path), "/proc/%u/exe", h->pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0)
+		return -1;
+	exe[n] = 0;
+	return !strncmp(exe, h->exe, sizeof(h->exe) - 1) ? 1 : 0;
+}
+
+static int push(char ***list, size_t *nr, size_t *cap, const char *path)
+{
+	char **slot = df_vec_grow((void **)list, *nr, cap, sizeof(**list)) ? NULL : &(*list)[(*nr)];
+
+	if (!slot || !(*slot = strdup(path)))
+		return -ENOMEM;
+	++*nr;
+	return 0;
+}
+
+static int by_version(const void *a, const void *b)
+{
+	return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int walk(char ***list, size_t *nr, size_t *cap, const char *dir, int depth)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	char path[PATH_MAX];
+	struct stat st;
+	int rc = 0;
+
+	if (!d)
+		return -errno;
+	while (!rc && (e = readdir(d))) {
+		size_t n = strlen(e->d_name);
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		if (stat(path, &st))
+			continue;
+		if (S_ISDIR(st.st_mode) && depth)
+			rc = walk(list, nr, cap, path, depth - 1);
+		else if (S_ISREG(st.st_mode) && n > 4 && !strcmp(e->d_name + n - 4, ".dft"))
+			rc = push(list, nr, cap, path);
+	}
+	closedir(d);
+	return rc;
+}
+
+char **df_cli_trace_paths(const char *sub, int nr, char **paths, size_t *nr_out)
+{
+	size_t cap = 0, n = 0;
+	char **list = NULL;
+	struct stat st;
+
+	for (int i = 0; i < nr; i++) {
+		size_t before = n;
+		int rc = stat(paths[i], &st)   ? -errno
+			 : S_ISDIR(st.st_mode) ? walk(&list, &n, &cap, paths[i], 3)
+					       : push(&list, &n, &cap, paths[i]);
+
+		if (!rc && n == before)
+			df_cli_input_error(sub, paths[i], "no trace files (*.dft) in it");
+		else if (rc)
+			df_cli_input_error(sub, paths[i], "%s", strerror(-rc));
+		if (rc || n == before) {
+			for (size_t k = 0; k < n; k++)
+				free(list[k]);
+			free(list);
+			return NULL;
+		}
+	}
+	qsort(list, n, sizeof(*list), by_version);
+	*nr_out = n;
+	return list;
+}
+
+struct df_check_set *df_cli_load(const char *sub, int nr, char **paths)
+{
+	struct df_check_set *set;
+	size_t n, failed = 0;
+	char **list = df_cli_trace_paths(sub, nr, paths, &n);
+	int rc;
+
+	if (!list)
+		return NULL;
+	set = df_check_set_new();
+	for (size_t i = 0; set && i < n; i++) {
+		rc = df_check_add_file(set, list[i]);
+		if (rc) {
+			failed++;
+			fprintf(stderr, "dfshim %s: %s\n", sub, df_check_error(set));
+		}
+		df_cli_progress("reading traces", i + 1, n);
+	}
+	for (size_t i = 0; i < n; i++)
+		free(list[i]);
+	free(list);
+	/* One bad file of many is a rank without a trace; nothing readable at all is an error. */
+	if (set && failed == n) {
+		df_check_set_free(set);
+		return NULL;
+	}
+	return set;
+}

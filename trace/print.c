@@ -1,0 +1,221 @@
+/*
+ * A verdict on paper: for people, and as JSON with stable keys for programs.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "trace/json.h"
+#include "trace/names.h"
+#include "trace/result.h"
+
+#define MAX_PENDING 32
+
+static const char *const confidence_names[] = {"proved", "likely", "possible"};
+
+static const char *trace_label(const struct df_check_result *r, uint32_t trace)
+{
+	return trace == DF_NONE ? "?" : r->set->traces[trace].label;
+}
+
+static void print_pending(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	char op[96], rank[48], sig[96];
+	size_t shown = 0, nr = 0;
+
+	for (size_t i = 0; i < set->nr_ops; i++)
+		nr += set->ops[i].start != DF_NONE;
+	if (!nr)
+		return;
+	fprintf(out, "\nUnfinished operations (%zu):\n", nr);
+	for (size_t i = 0; i < set->nr_ops && shown < MAX_PENDING; i++) {
+		const struct df_uop *u = &set->ops[i];
+
+		if (u->start == DF_NONE)
+			continue;
+		shown++;
+		fprintf(out, "  %-5s %-16s %-44s %s, issued %.1f s ago\n",
+			df_say_rank(set, u, rank, sizeof(rank)), df_say_op(set, u, op, sizeof(op)),
+			df_say_sig(&u->l, sig, sizeof(sig)),
+			u->l.state == DF_OP_STARTED ? "running" : "not started",
+			df_say_ago(set, u->trace, u->l.issue_ns));
+	}
+	if (nr > shown)
+		fprintf(out, "  and %zu more\n", nr - shown);
+}
+
+static void print_comms(const struct df_check_result *r, FILE *out)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < r->set->nr_gcomms; i++) {
+		const struct df_gcomm *g = &r->set->gcomms[i];
+
+		if (!shown++)
+			fprintf(out, "\nCommunicators:\n");
+		if (shown > MAX_PENDING)
+			break;
+		fprintf(out, "  %-8s commHash 0x%" PRIx64 ", %d ranks, %u with a trace\n", g->label,
+			g->hash, g->nranks, g->nr_entries);
+	}
+	if (r->set->nr_gcomms > MAX_PENDING)
+		fprintf(out, "  and %zu more\n", r->set->nr_gcomms - MAX_PENDING);
+}
+
+void df_check_print(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+
+	fprintf(out, "%s\n", df_check_line(r));
+	if (r->nr_steps) {
+		fprintf(out, "\n%s\n", r->is_cycle ? "Shortest cycle:" : "Who waits for whom:");
+		for (size_t i = 0; i < r->nr_steps; i++) {
+			fprintf(out, "  %zu. %s", i + 1, r->steps[i].text);
+			if (r->steps[i].rec != DF_NO_REC)
+				fprintf(out, "   [%s record %" PRIu64 "]",
+					trace_label(r, r->steps[i].trace), r->steps[i].rec);
+			fprintf(out, "%s\n", r->steps[i].cut ? "   <-- can be cut here" : "");
+		}
+	}
+	if (r->verdict != DF_V_OK)
+		fputc('\n', out);
+	if (r->divergence)
+		fprintf(out, "First divergence: %s.\n", r->divergence);
+	if (r->remedy_text && r->remedy_text[0])
+		fprintf(out, "Remedy: %s.\n", r->remedy_text);
+	if (r->fix && r->fix[0])
+		fprintf(out, "Fix: %s.\n", r->fix);
+	if (r->verdict != DF_V_OK)
+		fprintf(out, "Confidence: %s.\n", confidence_names[r->confidence]);
+	for (size_t i = 0; i < r->nr_notes; i++)
+		fprintf(out, "Note: %s.\n", r->notes[i]);
+	if (r->verdict != DF_V_OK) {
+		print_pending(r, out);
+		print_comms(r, out);
+	}
+	fprintf(out,
+		"\n%zu traces, %" PRIu64 " records, %" PRIu64 " operations (%" PRIu64
+		" finished).\n",
+		set->nr_traces, set->nr_recs, set->nr_issued, set->nr_finished);
+}
+
+static void json_key(FILE *out, const char *key, const char *value)
+{
+	fprintf(out, ",\"%s\":", key);
+	if (value && value[0])
+		df_json_string(out, value);
+	else
+		fputs("null", out);
+}
+
+static void json_evidence(const struct df_check_result *r, FILE *out, uint32_t trace, uint64_t rec)
+{
+	if (trace == DF_NONE || rec == DF_NO_REC) {
+		fputs("null", out);
+		return;
+	}
+	fputs("{\"rank\":", out);
+	df_json_string(out, r->set->traces[trace].label);
+	fputs(",\"trace\":", out);
+	df_json_string(out, r->set->traces[trace].name);
+	fprintf(out, ",\"record\":%" PRIu64 "}", rec);
+}
+
+static void json_ops(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	char text[128];
+	int any = 0;
+
+	fputs(",\"pending\":[", out);
+	for (size_t i = 0; i < set->nr_ops; i++) {
+		const struct df_uop *u = &set->ops[i];
+
+		if (u->start == DF_NONE)
+			continue;
+		fputs(any++ ? ",{\"op\":" : "{\"op\":", out);
+		df_json_string(out, df_say_op(set, u, text, sizeof(text)));
+		fputs(",\"rank\":", out);
+		df_json_string(out, df_say_rank(set, u, text, sizeof(text)));
+		fputs(",\"communicator\":", out);
+		df_json_string(out, set->gcomms[u->gcomm].label);
+		fprintf(out,
+			",\"index\":%" PRIu64 ",\"kind\":\"%s\",\"count\":%" PRIu64
+			",\"type\":\"%s\"",
+			u->l.index + 1, df_kind_name(u->l.kind), u->l.count,
+			df_dtype_name(u->l.type));
+		fprintf(out,
+			",\"stream\":%" PRIu64
+			",\"device\":%d,\"started\":%s,\"stuck\":%s,\"age_s\":%.3f",
+			u->l.stream, u->l.device, u->l.state == DF_OP_STARTED ? "true" : "false",
+			r->g.stuck[u->done] ? "true" : "false",
+			df_say_ago(set, u->trace, u->l.issue_ns));
+		fputs(",\"evidence\":", out);
+		json_evidence(r, out, u->trace, u->l.rec);
+		fputc('}', out);
+	}
+	fputc(']', out);
+}
+
+void df_check_print_json(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	char text[256];
+
+	fputs("{\"verdict\":", out);
+	df_json_string(out, df_verdict_word(r->verdict));
+	json_key(out, "qualifier", r->qualifier);
+	json_key(out, "line", df_check_line(r));
+	fprintf(out, ",\"exit\":%d,\"confidence\":\"%s\"", df_verdict_exit(r->verdict),
+		confidence_names[r->confidence]);
+	fprintf(out, ",\"preventable\":%s",
+		!r->is_cycle				      ? "null"
+		: r->remedy == DF_W_P || r->remedy == DF_W_SI ? "true"
+							      : "false");
+	json_key(out, "remedy", r->remedy_text);
+	json_key(out, "fix", r->fix);
+	fprintf(out, ",\"%s\":[", r->is_cycle ? "cycle" : "chain");
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		fputs(i ? ",{\"text\":" : "{\"text\":", out);
+		df_json_string(out, r->steps[i].text);
+		fputs(",\"from\":", out);
+		df_json_string(out, df_say_node(&r->g, r->steps[i].from, text, sizeof(text)));
+		fputs(",\"to\":", out);
+		df_json_string(out, df_say_node(&r->g, r->steps[i].to, text, sizeof(text)));
+		fprintf(out, ",\"cut\":%s,\"evidence\":", r->steps[i].cut ? "true" : "false");
+		json_evidence(r, out, r->steps[i].trace, r->steps[i].rec);
+		fputc('}', out);
+	}
+	fputs("],\"first_divergence\":", out);
+	if (r->divergence) {
+		fputs("{\"text\":", out);
+		df_json_string(out, r->divergence);
+		fputs(",\"evidence\":[", out);
+		json_evidence(r, out, r->div_trace[0], r->div_rec[0]);
+		fputc(',', out);
+		json_evidence(r, out, r->div_trace[1], r->div_rec[1]);
+		fputs("]}", out);
+	} else {
+		fputs("null", out);
+	}
+	json_ops(r, out);
+	fputs(",\"communicators\":[", out);
+	for (size_t i = 0; i < set->nr_gcomms; i++) {
+		fputs(i ? ",{\"name\":" : "{\"name\":", out);
+		df_json_string(out, set->gcomms[i].label);
+		fprintf(out, ",\"hash\":\"0x%" PRIx64 "\",\"ranks\":%d,\"traces\":%u}",
+			set->gcomms[i].hash, set->gcomms[i].nranks, set->gcomms[i].nr_entries);
+	}
+	fputs("],\"notes\":[", out);
+	for (size_t i = 0; i < r->nr_notes; i++) {
+		if (i)
+			fputc(',', out);
+		df_json_string(out, r->notes[i]);
+	}
+	fprintf(out, "],\"stuck_operations\":%zu,\"quiet_s\":%.3f", r->stuck_ops,
+		(double)r->quiet_ns / 1e9);
+	fprintf(out,
+		",\"traces\":%zu,\"records\":%" PRIu64 ",\"issued\":%" PRIu64
+		",\"finished\":%" PRIu64 "}\n",
+		set->nr_traces, set->nr_recs, set->nr_issued, set->nr_finished);
+}

@@ -1,0 +1,77 @@
+/*
+ * A verdict with its reasons, as plain data and text: what df_check_run() makes, what print.c and the
+ * tools show. Private to the judge and the tools. It lives as long as its set.
+ */
+#ifndef DF_TRACE_RESULT_H
+#define DF_TRACE_RESULT_H
+
+#include "trace/graph.h"
+
+enum df_confidence { DF_C_PROVED, DF_C_LIKELY, DF_C_POSSIBLE };
+
+/* One "who waits for whom" of the cycle or the chain. */
+struct df_step {
+	uint32_t from, to; /* nodes */
+	uint32_t kinds;	   /* bits of enum df_edge_kind between them */
+	uint32_t trace;	   /* evidence; DF_NONE */
+	uint64_t rec;	   /* its record; DF_NO_REC */
+	int cut;	   /* what the named remedy would take away */
+	char *text;
+};
+
+struct df_check_result {
+	struct df_check_set *set;
+	struct df_graph g;
+	enum df_verdict verdict;
+	char qualifier[32]; /* "explicit", "init", "hazard" ...; may be empty */
+	enum df_confidence confidence;
+	enum df_world remedy; /* the mildest world in which the job goes on; 0 none */
+	enum df_world world;  /* of the residue */
+	int stale;
+	uint64_t quiet_ns; /* since the last progress */
+	uint64_t since_ns; /* the oldest stuck operation's time */
+	uint32_t *comp;	   /* of stuck nodes */
+	uint32_t root;	   /* node of the root cause, or DF_NONE */
+	uint32_t root_comp;
+	size_t nr_roots;
+	struct df_step *steps;
+	size_t nr_steps;
+	int is_cycle;
+	uint32_t *involved; /* operations of the cycle, without repetition */
+	size_t nr_involved;
+	size_t stuck_ops, stuck_insts, stuck_comms, stuck_ranks;
+	char *line, *remedy_text, *fix, *divergence;
+	uint32_t div_trace[2];
+	uint64_t div_rec[2];
+	char **notes;
+	size_t nr_notes, cap_notes;
+};
+
+/* explain.c: fills steps, line, fix, divergence, notes. 0 or -ENOMEM. */
+int df_explain(struct df_check_result *r);
+/* The compacted steps of a cycle given as edges. */
+int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr, int closed);
+/* evidence.c: first divergence, other observations. */
+void df_explain_divergence(struct df_check_result *r);
+
+/* say.c: short texts into buf, which is returned. */
+const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, char *buf,
+		      size_t size);
+const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, char *buf,
+			size_t size);
+const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size);
+const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
+			  size_t size);
+const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
+const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,
+			size_t size);
+const char *df_say_sig(const struct df_lop *op, char *buf, size_t size);
+const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,
+			  size_t size);
+double df_say_ago(const struct df_check_set *set, uint32_t trace, uint64_t time_ns);
+
+/* printf into malloc'ed memory; NULL without memory. */
+char *df_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void df_note(struct df_check_result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
