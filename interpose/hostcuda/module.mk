@@ -1,0 +1,16 @@
+# Tests of libdfhost.so: tests/hostcuda/p_*.c are plain programs of the CUDA runtime API, linked with
+# NVIDIA's libcudart where there is one and with libdfhost.so itself otherwise; the t_*.sh beside them
+# run them with libdfhost.so preloaded.
+ifneq ($(HAVE_CUDA),)
+
+HOSTCUDA_PROGS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hostcuda/p_*.c))
+
+tests: $(HOSTCUDA_PROGS)
+
+$(B)/tests/hostcuda/p_%: tests/hostcuda/p_%.c tests/hostcuda/cu.h interpose/hostcuda/hostcuda.h $(B)/libdfhost.so
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) -D_GNU_SOURCE $(SANFLAGS) $(CFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< \
+		$(if $(CUDA_LIB),-L$(CUDA_LIB) -Wl$(comma)-rpath$(comma)$(CUDA_LIB) -lcudart,$(B)/libdfhost.so \
+		-Wl$(comma)-rpath$(comma)$(abspath $(B))) -pthread -ldl
+
+endif
