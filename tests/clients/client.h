@@ -448,7 +448,7 @@ static inline int client_broadcast(struct client_job *job, void *data, size_t le
 
 struct client_result {
 	int status;
-	uint64_t nr_wrong;
+	uint64_t nr_wrong, nr_done;
 	double seconds; /* the longest */
 	char text[512];
 };
@@ -476,6 +476,7 @@ static inline int client_collect(struct client_job *job, struct client_result *r
 			memcpy(r->text, other.text, sizeof(r->text));
 		}
 		r->nr_wrong += other.nr_wrong;
+		r->nr_done += other.nr_done;
 		if (other.seconds > r->seconds)
 			r->seconds = other.seconds;
 	}

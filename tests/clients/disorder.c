@@ -44,7 +44,7 @@ struct rank {
 	float *host;
 	int *order;
 	unsigned char *sync_after;
-	uint64_t nr_wrong;
+	uint64_t nr_wrong, nr_done; /* elements, collectives */
 	pthread_t thread;
 };
 
@@ -274,6 +274,7 @@ static int verify(struct rank *me, int iter)
 				(unsigned long long)wrong);
 		me->nr_wrong += wrong;
 	}
+	me->nr_done += (uint64_t)opt.colls;
 	return 0;
 }
 
@@ -545,18 +546,21 @@ static void summary(const struct client_result *r)
 	if (opt.json)
 		printf("{\"client\":\"disorder\",\"result\":\"%s\",\"ranks\":%d,\"processes\":%d,"
 		       "\"collectives\":%ld,\"comms\":%d,\"streams\":%d,\"sync\":%d,\"order\":\"%s\","
-		       "\"seed\":%llu,\"wrong\":%llu,\"seconds\":%.6f,\"error\":\"%s\"}\n",
+		       "\"seed\":%llu,\"done\":%llu,\"wrong\":%llu,\"seconds\":%.6f,\"error\":\"%s\"}\n",
 		       word, job.nr_ranks, job.nr_procs, done, opt.comms, opt.streams,
 		       opt.sync != 0, order, (unsigned long long)opt.seed,
-		       (unsigned long long)r->nr_wrong, r->seconds, text);
+		       (unsigned long long)r->nr_done, (unsigned long long)r->nr_wrong, r->seconds,
+		       text);
 	else
 		printf("disorder: %s: %d ranks in %d process%s, %d collectives x %d iterations, %d "
-		       "communicators, %d stream%s%s, %s order, seed %llu: %llu wrong values, %.3f s%s%s\n",
+		       "communicators, %d stream%s%s, %s order, seed %llu: %llu of %llu done, %llu wrong "
+		       "values, %.3f s%s%s\n",
 		       word, job.nr_ranks, job.nr_procs, job.nr_procs > 1 ? "es" : "", opt.colls,
 		       opt.iters, opt.comms, opt.streams, opt.streams > 1 ? "s" : "",
 		       opt.sync ? ", device synchronisation" : "", order,
-		       (unsigned long long)opt.seed, (unsigned long long)r->nr_wrong, r->seconds,
-		       *text ? ": " : "", text);
+		       (unsigned long long)opt.seed, (unsigned long long)r->nr_done,
+		       (unsigned long long)done * (unsigned)job.nr_ranks,
+		       (unsigned long long)r->nr_wrong, r->seconds, *text ? ": " : "", text);
 	fflush(stdout);
 }
 
@@ -576,8 +580,10 @@ int main(int argc, char **argv)
 		run_all();
 	}
 	result.seconds = seconds;
-	for (i = 0; ranks && i < job.nr_local_ranks; i++)
+	for (i = 0; ranks && i < job.nr_local_ranks; i++) {
 		result.nr_wrong += ranks[i].nr_wrong;
+		result.nr_done += ranks[i].nr_done;
+	}
 	if (result.nr_wrong)
 		client_fail(EXIT_WRONG, "wrong results");
 	result.status = client_status;

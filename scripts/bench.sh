@@ -1,0 +1,33 @@
+#!/bin/bash
+# Runs benchmarks: build/tests/bench/b_* and tests/bench/b_*.sh whose name (without b_) matches the pattern.
+# A line for each figure:
+#   BENCH <name> <value> <unit> [peer <name> <value> ratio <r>] target <op><t> ok|MISS|UNMEASURED
+# Never part of `make check`: the figures depend on the machine. Status 1 if one could not run.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export SRC=$PWD B=${B:-build}
+case $B in /*) ;; *) B=$PWD/$B ;; esac
+pattern=${1:-*}
+bad=0
+echo "# $(nproc) processors, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(date -u +%F)"
+for f in tests/bench/b_*.c tests/bench/b_*.sh; do
+	[ -e "$f" ] || continue
+	name=$(basename "${f%.*}")
+	# shellcheck disable=SC2053 # a pattern
+	[[ ${name#b_} == $pattern || $name == $pattern ]] || continue
+	export T=$B/bench-out/$name
+	mkdir -p "$T"
+	if [ "${f##*.}" = sh ]; then
+		command=("$f")
+	else
+		command=("$B/tests/bench/$name")
+	fi
+	timeout 900 "${command[@]}" 2>"$T/errors" | tee "$T/log"
+	rc=${PIPESTATUS[0]}
+	[ "$rc" = 0 ] || [ "$rc" = 77 ] || {
+		echo "# $name: status $rc"
+		tail -5 "$T/errors" | sed 's/^/# /'
+		bad=1
+	}
+done
+exit $bad

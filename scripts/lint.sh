@@ -1,0 +1,125 @@
+#!/bin/bash
+# `make lint`: form, layers, memory order, exports, scripts, manual pages, documents in step, words.
+# Runs everything, then fails if anything failed. B: the build folder (default build), already built.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+B=${B:-build}
+bad=0
+
+# step NAME COMMAND...: quiet when fine.
+step() {
+	local name=$1 out
+	shift
+	if out=$("$@" 2>&1); then
+		echo "lint: $name: ok"
+	else
+		echo "lint: $name: FAILED"
+		printf '%s\n' "$out" | head -60 | sed 's/^/    /'
+		bad=1
+	fi
+}
+
+sources() {
+	git ls-files | grep -E "$1"
+}
+
+format() {
+	# .def, .cu and .inl files have layouts of their own.
+	sources '\.(c|h)$' | xargs clang-format --dry-run -Werror
+}
+
+# What the libraries export is what the tables say, and nothing else.
+exports() {
+	local lib=$B/libdfshim.so ok=0
+	[ -f "$lib" ] || {
+		echo "$lib is not built"
+		return 1
+	}
+	{
+		sed -nE 's/^(DF_)?NCCL[A-Z_]*\(([a-z]*[A-Za-z0-9]+).*/\2/p' interpose/nccl_api.def
+		# Names beyond NCCL's, one by one in the export map.
+		sed -nE '/global:/,/local:/s/^[[:space:]]*([A-Za-z_][A-Za-z0-9_]*);.*/\1/p' interpose/export.map
+	} | sort -u >"$B/exports.want"
+	nm -D --defined-only "$lib" | awk '$2 ~ /[TtWVDBRi]/ {sub(/@.*/, "", $3); print $3}' | sort -u >"$B/exports.have"
+	# The linker writes a version node as an absolute symbol (A), which is none of these.
+	if ! diff "$B/exports.want" "$B/exports.have"; then
+		echo "< in the tables only, > exported only"
+		ok=1
+	fi
+	if readelf -d "$lib" | grep NEEDED | grep -vE '\[(libc|libpthread|libdl|librt|ld-linux[^]]*)\.so' |
+		grep -vE 'lib(a|t|ub)san'; then
+		echo "$lib needs more than libc"
+		ok=1
+	fi
+	return $ok
+}
+
+# Each line of the tables that is documented elsewhere by hand.
+in_step() {
+	local ok=0
+	B=$B scripts/gen_docs.sh --check || ok=1
+	[ "$(grep -c 'DF_VERSION "' runtime/base/version.h)" = 1 ] || ok=1
+	grep -q "^## $(sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)" CHANGELOG.md || {
+		echo "CHANGELOG.md has no section for this version"
+		ok=1
+	}
+	# Files and targets that the documents name exist.
+	local f
+	for f in $(git ls-files '*.md' | xargs grep -ohE '`(interpose|runtime|kernels|trace|tests|scripts|docs)/[A-Za-z0-9_/.-]+`' | tr -d '`' | sort -u); do
+		[ -e "$f" ] || {
+			echo "the documents name $f, which does not exist"
+			ok=1
+		}
+	done
+	for f in $(git ls-files '*.md' | xargs grep -ohE '`make [a-z-]+' | sed 's/`make //' | sort -u); do
+		grep -qE "^([a-z -]+ )?${f}[ :]" Makefile || {
+			echo "the documents name 'make $f', which does not exist"
+			ok=1
+		}
+	done
+	return $ok
+}
+
+# Every source says at its top what it is.
+openings() {
+	local f ok=0
+	while read -r f; do
+		head -3 "$f" | grep -qE '^(/\*|//|#)' || {
+			echo "$f: does not open with a comment"
+			ok=1
+		}
+	done < <(sources '\.(c|h|cu|inl|def|sh|awk|map)$')
+	return $ok
+}
+
+# Comments that put work off.
+words() {
+	! sources '\.(c|h|cu|inl|def|sh|awk|md|map|mk)$|Makefile' | grep -v '^scripts/lint.sh$' |
+		xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\bplaceholder\b|not (yet )?implemented'
+}
+
+sizes() {
+	sources '^(interpose|runtime|kernels|trace)/.*\.(c|h|cu|inl)$' | xargs wc -l |
+		awk '$2 != "total" && $1 > 1000 {print $2 ": " $1 " lines"; bad = 1} END {exit bad}'
+}
+
+scripts_ok() {
+	sources '\.sh$|^\.ci/run$' | xargs shellcheck -S warning -e SC1007
+}
+
+man_ok() {
+	# shellcheck disable=SC2046 # names without spaces
+	mandoc -T lint -W warning $(sources '^docs/man/')
+}
+
+step "form (clang-format)" format
+step "layers" scripts/check_layers.sh
+step "memory order" scripts/check_order.sh
+step "exports" exports
+step "opening comments" openings
+step "shell scripts" scripts_ok
+step "manual pages" man_ok
+step "documents in step" in_step
+step "words" words
+step "sizes" sizes
+exit $bad
