@@ -1,0 +1,30 @@
+#!/bin/bash
+# Measures Table 1 of the DFCCL paper under each semantics and dispatch; one JSON line a run, for
+# docs/simulator.md. The configurations are those of docs/sim/.
+#
+#   tests/bench/sim_table1.sh [--rounds N] [--jobs N] [--seed N] [FILTER]
+set -eu
+cd "$(dirname "$0")/../.."
+SIM=${SIM:-build/dfshim}
+rounds=32000 jobs=$(nproc) seed=1 filter=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--rounds) rounds=$2; shift 2 ;;
+	--jobs) jobs=$2; shift 2 ;;
+	--seed) seed=$2; shift 2 ;;
+	-*) echo "usage: $0 [--rounds N] [--jobs N] [--seed N] [FILTER]" >&2; exit 2 ;;
+	*) filter=$1; shift ;;
+	esac
+done
+for file in docs/sim/*.json; do
+	name=$(basename "$file" .json)
+	case $name in *"$filter"*) ;; *) continue ;; esac
+	case $name in single_*) semantics="artifact exact fifo" ;; *) semantics="artifact exact" ;; esac
+	for s in $semantics; do
+		for d in interleave concatenate; do
+			"$SIM" sim "$file" --semantics "$s" --dispatch "$d" --rounds "$rounds" --seed "$seed" \
+				--jobs "$jobs" --json | tr -d '\n' | tr -s ' ' | sed "s/^{/{\"name\": \"$name\",/"
+			echo
+		done
+	done
+done
