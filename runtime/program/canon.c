@@ -44,16 +44,20 @@ static int is_wide_in(enum df_coll_kind k)
 	return k == DF_COLL_REDUCESCATTER || k == DF_COLL_SCATTER;
 }
 
-/* The location that (buf, chunk) names. */
-static uint32_t unify(const struct df_plan *p, int rank, int buf, uint32_t chunk)
+uint32_t df_canon_unify(enum df_coll_kind kind, uint32_t chunks, int rank, int buf, uint32_t chunk)
 {
-	uint32_t own = (uint32_t)rank * p->chunks;
+	uint32_t own = (uint32_t)rank * chunks;
 
-	if (is_wide_out(p->kind) && buf == DF_BUF_IN)
+	if (is_wide_out(kind) && buf == DF_BUF_IN)
 		return own + chunk;
-	if (is_wide_in(p->kind) && buf == DF_BUF_OUT)
+	if (is_wide_in(kind) && buf == DF_BUF_OUT)
 		return own + chunk;
 	return chunk;
+}
+
+static uint32_t unify(const struct df_plan *p, int rank, int buf, uint32_t chunk)
+{
+	return df_canon_unify(p->kind, p->chunks, rank, buf, chunk);
 }
 
 /* Where the location is in the output of this rank; 0 if it is not. */

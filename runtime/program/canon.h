@@ -14,6 +14,9 @@
 int df_canon(struct df_plan *plan, struct df_program *const *progs, uint32_t *split,
 	     struct df_perr *err);
 
+/* The location that an input or output chunk of a rank names in place, in chunks of the larger buffer. */
+uint32_t df_canon_unify(enum df_coll_kind kind, uint32_t chunks, int rank, int buf, uint32_t chunk);
+
 /*
  * Blocks that share scratch with others of their rank get a last step that waits until those are done
  * with it, so that no instance begins while the one before still uses the scratch.
