@@ -228,7 +228,7 @@ struct df_kctx {
 	uint32_t lead;		/* 1: reports START for its collective */
 	uint32_t ready;		/* the waits of `cur` have been seen true */
 	uint32_t loaded;	/* an attempt is in progress */
-	uint32_t preempted;	/* the last attempt ended by its threshold */
+	uint32_t preempted;	/* another task has moved since this one did */
 	int64_t spin;		/* threshold of the attempt in progress */
 	int64_t polls;		/* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
@@ -307,6 +307,7 @@ struct df_kblock {
 	/* The task queue is a list through the contexts: it can't overflow, and growing costs nothing. */
 	struct df_kctx *first, *last;
 	struct df_kctx *task;	/* whose turn it is */
+	struct df_kctx *running; /* the unfinished task that moved last; NULL none */
 	uint32_t pos;		/* its position */
 	uint32_t nr_tasks;
 	uint32_t moved;		/* progress in the current traversal */

@@ -53,6 +53,8 @@ DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kc
 
 DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *ctx)
 {
+	if (blk->running == ctx)
+		blk->running = NULL;
 	if (blk->task == ctx)
 		blk->task = ctx->next;	/* the position is now that of the next task */
 	if (ctx->prev)
@@ -365,6 +367,7 @@ DFK void dfk_finish(struct df_kblock *blk, struct df_kctx *ctx)
 	}
 	ctx->finished++;
 	ctx->ready = 0;
+	blk->running = NULL;
 	if (ctx->finished == ctx->announced)
 		dfk_queue_remove(blk, ctx);
 }
@@ -414,6 +417,30 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 
 /* ---- the turn --------------------------------------------------------------------------------------- */
 
+/*
+ * The block turns from one collective to another. A preemption is counted where it happens: when another
+ * collective moves while the one that moved last is unfinished. Looking at tasks in vain costs nothing.
+ */
+DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	struct df_kctx *last = blk->running;
+
+	if (last) {
+		last->preempted = 1;
+		blk->stats.preemptions++;
+		blk->stats.context_saves++;
+		if (d->policy.events)
+			dfk_cq_push(blk, DF_CQE_PREEMPT, last);
+	}
+	blk->stats.context_loads++;
+	if (ctx->preempted) {
+		ctx->preempted = 0;
+		if (d->policy.events)
+			dfk_cq_push(blk, DF_CQE_RESUME, ctx);
+	}
+	blk->running = ctx;
+}
+
 /* Thread 0: what is to be done in this turn. */
 DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh)
 {
@@ -441,15 +468,11 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		ctx->loaded = 1;
 		ctx->polls = 0;
 		ctx->spin = dfk_threshold(&d->policy, blk->pos);
-		blk->stats.context_loads++;
 	}
 	got = dfk_task_poll(ctx, sh);
 	if (got > 0) {
-		if (ctx->preempted) {
-			ctx->preempted = 0;
-			if (d->policy.events)
-				dfk_cq_push(blk, DF_CQE_RESUME, ctx);
-		}
+		if (blk->running != ctx)
+			dfk_switch(d, blk, ctx);
 		if (d->policy.events && ctx->lead &&
 		    ctx->k == ctx->finished * ctx->coll->loops * ctx->nr_inst)
 			dfk_cq_push(blk, DF_CQE_START, ctx);
@@ -462,13 +485,6 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		return;
 	/* Past its threshold, or not able to start: the next task gets its turn. */
 	ctx->loaded = 0;
-	if (got == 0 && blk->nr_tasks > 1) {
-		blk->stats.preemptions++;
-		blk->stats.context_saves += ctx->preempted == 0;
-		if (d->policy.events && !ctx->preempted)
-			dfk_cq_push(blk, DF_CQE_PREEMPT, ctx);
-		ctx->preempted = 1;
-	}
 	dfk_queue_advance(blk);
 	if (blk->pos == 0 && blk->idle > d->policy.quit) {
 		blk->idle = 0;
