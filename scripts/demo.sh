@@ -73,7 +73,7 @@ EOT
 row() { printf '      %-18s  %-23s  %s\n' "$1" "$2" "$3"; }
 row "the job" "$nccl_word" "$ours_word"
 row "verdict" "${verdict:--}" "-"
-row "collectives done" "$(value done "$out/nccl.json") of $total" "$(value done "$out/ours.json") of $total, ${wrong:-?} wrong values"
+row "collectives done" "$(value "done" "$out/nccl.json") of $total" "$(value "done" "$out/ours.json") of $total, ${wrong:-?} wrong values"
 row "time" "stopped at $wait s" "${seconds:-?} s"
 row "preemptions" "-" "$(sum preemptions)"
 row "daemon quits" "-" "$(sum quits)"
