@@ -200,7 +200,8 @@ static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *o
 	if (s->head)
 		return;
 	df_list_del(&s->active);
-	__atomic_fetch_sub(&dev->nr_active, 1, __ATOMIC_RELAXED);
+	/* RELEASE pairs with the ACQUIRE in df_hwait_device(), for the same reason. */
+	__atomic_fetch_sub(&dev->nr_active, 1, __ATOMIC_RELEASE);
 	if (s->dying)
 		df_hstream_retire(dev, s);
 }
@@ -572,7 +573,10 @@ void df_hwait_stream(struct df_hstream *s)
 
 void df_hwait_device(struct df_hdev *dev)
 {
-	/* RELAXED: the caller's own operations are counted already. */
-	if (__atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
+	/*
+	 * ACQUIRE pairs with the RELEASE in complete(): without it a thread that finds the device idle
+	 * might not see what the last operations wrote.
+	 */
+	if (__atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE))
 		wait_streams(dev, 0);
 }

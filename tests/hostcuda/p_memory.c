@@ -37,8 +37,8 @@ static void model(uint64_t *rng)
 		b[i].n = 1 + next(rng) % (next(rng) % 4 ? 3000 : 1 << 20);
 		b[i].v = (unsigned char)next(rng);
 		b[i].host = next(rng) % 4 == 0;
-		CU(b[i].host ? cudaMallocHost((void **)&b[i].p, b[i].n) :
-			       cudaMalloc((void **)&b[i].p, b[i].n));
+		CU(b[i].host ? cudaMallocHost((void **)&b[i].p, b[i].n)
+			     : cudaMalloc((void **)&b[i].p, b[i].n));
 		CHECK((uintptr_t)b[i].p % 512 == 0);
 		CU(cudaMemset(b[i].p, b[i].v, b[i].n));
 	}
@@ -99,7 +99,8 @@ static void boxes(void)
 	CU(cudaMemcpy2DAsync(back, 9, flat, pitch, 9, 42, cudaMemcpyDeviceToHost, NULL));
 	CU(cudaStreamSynchronize(NULL));
 	CHECK(!memcmp(host, back, sizeof(host)));
-	GIVES(cudaErrorInvalidPitchValue, cudaMemcpy2D(flat, 4, host, 9, 9, 2, cudaMemcpyHostToDevice));
+	GIVES(cudaErrorInvalidPitchValue,
+	      cudaMemcpy2D(flat, 4, host, 9, 9, 2, cudaMemcpyHostToDevice));
 	CU(cudaFree(flat));
 
 	CU(cudaMalloc3D(&d, (struct cudaExtent){9, 7, 6}));
@@ -160,8 +161,8 @@ static void attributes(void)
 	GIVES(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(registered));
 	GIVES(cudaErrorInvalidValue, cudaHostGetDevicePointer(&p, &plain, 0));
 	managed[999] = 1;
-	CU(cudaMemPrefetchAsync(managed, 1000, (struct cudaMemLocation){cudaMemLocationTypeDevice, 0},
-				0, NULL));
+	CU(cudaMemPrefetchAsync(managed, 1000,
+				(struct cudaMemLocation){cudaMemLocationTypeDevice, 0}, 0, NULL));
 	CU(cudaFree(dev));
 	CU(cudaFree(managed));
 	CU(cudaFreeHost(pinned));

@@ -1,0 +1,238 @@
+/* The hooks of libdfshim.so: each is called when hostcuda.h says so, and its answer counts. */
+#include "tests/hostcuda/cu.h"
+
+static int calls[16], work[DF_WORK_NR], syncs[DF_SYNC_NR];
+static int skip_record, not_ready, defer, release;
+static uint64_t *word;
+static void *deferred;
+static const struct df_hostcuda_api *api;
+
+enum { WORK, RECORD, WAIT, EQUERY, ESYNC, EDESTROY, CREATE, SSYNC, SQUERY, SDESTROY, HELP, DONE };
+
+static void before_work(const struct df_stream_info *s, enum df_work kind)
+{
+	CHECK(s->id && s->user);
+	calls[WORK]++;
+	work[kind]++;
+}
+
+static int event_record(const struct df_event_info *e, const struct df_stream_info *s)
+{
+	calls[RECORD]++;
+	if (skip_record)
+		CHECK(!api->event_record(e->event, s->stream));
+	return skip_record;
+}
+
+static void event_wait(const struct df_stream_info *s, const struct df_event_info *e)
+{
+	CHECK(s->id != e->id);
+	calls[WAIT]++;
+}
+
+static int event_query(const struct df_event_info *e)
+{
+	CHECK(e->timing == 0 || e->timing == 1);
+	calls[EQUERY]++;
+	return not_ready;
+}
+
+static void event_sync(const struct df_event_info *e)
+{
+	CHECK(e->event);
+	calls[ESYNC]++;
+}
+
+static void event_destroy(const struct df_event_info *e)
+{
+	CHECK(*e->user == e->event);
+	calls[EDESTROY]++;
+}
+
+static void stream_create(const struct df_stream_info *s)
+{
+	CHECK(!*s->user);
+	*s->user = s->stream;
+	calls[CREATE]++;
+}
+
+static void stream_sync(const struct df_stream_info *s)
+{
+	CHECK(s->legacy || s->per_thread || *s->user == s->stream);
+	calls[SSYNC]++;
+}
+
+static int stream_query(const struct df_stream_info *s)
+{
+	(void)s;
+	calls[SQUERY]++;
+	return not_ready;
+}
+
+static void stream_destroy(const struct df_stream_info *s)
+{
+	CHECK(*s->user == s->stream);
+	calls[SDESTROY]++;
+}
+
+static int device_sync(int device, enum df_sync_kind kind, const void *ptr)
+{
+	CHECK(device == 0 && (kind != DF_SYNC_FREE || ptr));
+	syncs[kind]++;
+	return release;
+}
+
+static int free_hook(void *ptr, const struct df_mem_info *info)
+{
+	CHECK(info->base == ptr);
+	if (defer)
+		deferred = ptr;
+	return defer;
+}
+
+/* The daemon: after a while the word that the stream waits for is there. */
+static int help(void)
+{
+	if (++calls[HELP] == 20) {
+		__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+		return 1;
+	}
+	return 0;
+}
+
+static void sync_done(int device)
+{
+	CHECK(device == 0);
+	calls[DONE]++;
+}
+
+static const struct df_stream_hooks hooks = {
+	before_work,   event_record,  event_wait,  event_query,	 event_sync,
+	event_destroy, stream_create, stream_sync, stream_query, stream_destroy,
+	device_sync,   free_hook,     help,	   sync_done};
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+static void count_stream(const struct df_stream_info *s, void *arg)
+{
+	CHECK(s->device == 0);
+	++*(int *)arg;
+}
+
+int main(void)
+{
+	struct df_stream_info own, info;
+	cudaGraphExec_t exec;
+	cudaGraph_t graph;
+	cudaStream_t s;
+	cudaEvent_t e;
+	char *p, *pinned, *q;
+	int before, n = 0;
+
+	api = hostcuda();
+	CU(cudaMallocHost((void **)&word, 8));
+	*word = 0;
+	api->set_hooks(&hooks);
+
+	CU(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	CHECK(calls[CREATE] == 1);
+	CU(cudaEventCreate(&e));
+	CU(cudaMalloc((void **)&p, 4096));
+	CU(cudaMallocHost((void **)&pinned, 4096));
+	CHECK(syncs[DF_SYNC_HOST_ALLOC] == 1);
+	CU(cudaMemsetAsync(p, 1, 10, s));
+	CU(cudaMemcpyAsync(pinned, p, 10, cudaMemcpyDeviceToHost, s));
+	CU(cudaLaunchHostFunc(s, nothing, NULL));
+	CHECK(work[DF_WORK_MEMSET] == 1 && work[DF_WORK_MEMCPY] == 1 && work[DF_WORK_HOSTFN] == 1);
+	CU(cudaMallocAsync((void **)&q, 100, s));
+	CU(cudaFreeAsync(q, s));
+	CHECK(work[DF_WORK_ALLOC] == 1 && work[DF_WORK_FREE] == 1);
+	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
+	CHECK(work[DF_WORK_MEMCPY] == 2 && syncs[DF_SYNC_MEMCPY] == 1 && calls[DONE] == 1);
+
+	CU(cudaEventRecord(e, s));
+	skip_record = 1;
+	CU(cudaEventRecord(e, s));
+	CHECK(calls[RECORD] == 2);
+	CU(cudaStreamWaitEvent(NULL, e, 0));
+	CHECK(calls[WAIT] == 1);
+	CU(cudaEventSynchronize(e));
+	CU(cudaEventQuery(e));
+	CU(cudaStreamSynchronize(s));
+	CU(cudaStreamQuery(s));
+	not_ready = 1;
+	GIVES(cudaErrorNotReady, cudaEventQuery(e));
+	GIVES(cudaErrorNotReady, cudaStreamQuery(s));
+	not_ready = 0;
+	CHECK(calls[EQUERY] == 2 && calls[SQUERY] == 2 && calls[ESYNC] == 1 && calls[SSYNC] == 1);
+
+	/* Captured work is put on no stream. */
+	before = calls[WORK];
+	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+	CU(cudaMemsetAsync(p, 1, 10, s));
+	CU(cudaStreamEndCapture(s, &graph));
+	CHECK(calls[WORK] == before);
+	CU(cudaGraphInstantiate(&exec, graph, 0));
+	CU(cudaGraphLaunch(exec, s));
+	CHECK(work[DF_WORK_GRAPH] == 1);
+	CU(cudaGraphExecDestroy(exec));
+	CU(cudaGraphDestroy(graph));
+
+	/* A waiting host thread drives the daemon. */
+	CHECK(!api->stream_info(s, &info));
+	CU(cudaStreamSynchronize(s));
+	calls[HELP] = 0;
+	CHECK(!api->stream_wait(info.stream, word, 1));
+	CU(cudaStreamSynchronize(s));
+	CHECK(calls[HELP] >= 20);
+
+	/* Streams of the shim are not announced, nor listed, and the device's sync waits for them. */
+	before = calls[CREATE];
+	CHECK(!api->stream_new(0, &own));
+	api->stream_each(0, count_stream, &n);
+	CHECK(calls[CREATE] == before && n == 2);
+	CHECK(!api->stream_wait(own.stream, word, 2));
+	before = syncs[DF_SYNC_DEVICE];
+	release = 1;
+	CU(cudaDeviceSynchronize()); /* would not return without */
+	release = 0;
+	__atomic_store_n(word, 2, __ATOMIC_RELEASE);
+	CU(cudaDeviceSynchronize());
+	CHECK(syncs[DF_SYNC_DEVICE] == before + 2);
+	CHECK(api->stream_idle(own.stream));
+	CHECK(!api->event_record(e, own.stream) && !api->event_wait(info.stream, e));
+	api->stream_delete(own.stream);
+
+	/* Freeing may be put off. */
+	defer = 1;
+	CU(cudaFree(p));
+	CHECK(deferred == p && !syncs[DF_SYNC_FREE]);
+	CHECK(!api->mem_free(p));
+	CU(cudaFreeHost(pinned));
+	CHECK(deferred == pinned && !api->mem_free(pinned));
+	defer = 0;
+	CU(cudaMalloc((void **)&p, 10));
+	CU(cudaFree(p));
+	CHECK(syncs[DF_SYNC_FREE] == 1);
+
+	/* The shim's device is the thread's. */
+	CHECK(!api->set_device(3) && api->get_device() == 3 && api->set_device(99) == -EINVAL);
+	CHECK(!api->set_device(0) && api->device_count() == 8);
+
+	CHECK(!calls[EDESTROY]);
+	api->set_hooks(NULL);
+	before = calls[CREATE];
+	CU(cudaEventDestroy(e));
+	CU(cudaStreamDestroy(s));
+	CHECK(calls[CREATE] == before && !calls[SDESTROY]);
+	api->set_hooks(&hooks);
+	CU(cudaStreamCreate(&s));
+	CU(cudaStreamDestroy(s));
+	CHECK(calls[SDESTROY] == 1);
+	CU(cudaDeviceReset());
+	CHECK(syncs[DF_SYNC_RESET] == 1);
+	return 0;
+}
