@@ -25,6 +25,7 @@ struct df_job {
 	struct df_handle *on; /* whose state shows that it runs: the communicator, or the parent */
 	struct df_handle *made; /* INIT, SPLIT, SHRINK: the new one (NULL: no color) */
 	ncclComm_t *out;	/* where the new one goes */
+	int inside;		/* counted in on->users, from the call to the end of the job */
 	const char *func;
 	uint32_t site;
 	int nranks, rank; /* INIT */

@@ -38,11 +38,23 @@ struct df_job *df_job_new(enum df_job_kind kind, struct df_handle *on, const cha
 	job->on = on;
 	job->func = func;
 	job->site = site;
+	if (kind != DF_JOB_DESTROY && kind != DF_JOB_ABORT) {
+		df_handle_enter(on);
+		job->inside = 1;
+	}
 	return job;
+}
+
+static void leave(struct df_job *job)
+{
+	if (job->inside)
+		df_handle_leave(job->on);
+	job->inside = 0;
 }
 
 void df_job_free(struct df_job *job)
 {
+	leave(job);
 	free(job->ids);
 	free(job->exclude);
 	free(job);
@@ -154,7 +166,7 @@ static ncclResult_t run_end(struct df_job *job)
  * Shows the result: what was not made goes, and a non-blocking communicator is busy to the last line (after
  * that it may be freed by its owner). A non-blocking one that could not be made stays, to be aborted.
  */
-static void settle(struct df_job *job, int inside)
+static void settle(struct df_job *job)
 {
 	struct df_handle *on = job->on;
 	int blocking = on->config.blocking, init = job->kind == DF_JOB_INIT;
@@ -164,8 +176,7 @@ static void settle(struct df_job *job, int inside)
 		df_handle_free(job->made);
 	if (!blocking)
 		df_handle_set(on, 0, DF_H_BUSY, job->result);
-	if (inside)
-		df_handle_leave(on);
+	leave(job);
 	if (drop && init && blocking) {
 		*job->out = NULL;
 		df_handle_free(on);
@@ -177,7 +188,6 @@ void df_job_run(struct df_job *job)
 	struct df_handle *on = job->on;
 	uint64_t serial = df_trace_serial();
 	int device = on->device, old = df_device_get();
-	int stays = job->kind != DF_JOB_DESTROY && job->kind != DF_JOB_ABORT;
 	ncclResult_t res;
 
 	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, kinds[job->kind].call, (uintptr_t)on,
@@ -185,8 +195,6 @@ void df_job_run(struct df_job *job)
 	if (old != device)
 		df_device_set(device);
 	df_log_set_device(device);
-	if (stays)
-		df_handle_enter(on);
 	switch (job->kind) {
 	case DF_JOB_INIT:
 		res = run_init(job);
@@ -206,14 +214,14 @@ void df_job_run(struct df_job *job)
 	df_trace(DF_REC_CALL_EXIT, device, 0, -1, serial, kinds[job->kind].call, (uint64_t)res, 0,
 		 job->site);
 	job->result = res;
-	if (stays)
-		settle(job, 1);
+	if (job->inside)
+		settle(job);
 }
 
 void df_job_cancel(struct df_job *job)
 {
 	job->result = ncclInternalError;
-	settle(job, 0);
+	settle(job);
 }
 
 void df_job_undo(struct df_job *job)
@@ -221,6 +229,7 @@ void df_job_undo(struct df_job *job)
 	switch (job->kind) {
 	case DF_JOB_INIT:
 		*job->out = NULL;
+		leave(job);
 		df_handle_free(job->made);
 		break;
 	case DF_JOB_SPLIT:

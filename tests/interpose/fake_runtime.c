@@ -13,7 +13,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 
-struct fake fake = { .join_err_rank = -1, .nr_devices = 8 };
+struct fake fake = {.join_err_rank = -1, .nr_devices = 8};
 
 struct clique {
 	struct clique *next;
@@ -43,7 +43,7 @@ int fake_wait(const int *counter, int value)
 	for (i = 0; i < 20000; i++) {
 		if (__atomic_load_n(counter, __ATOMIC_ACQUIRE) == value)
 			return 1;
-		nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
 	return 0;
 }
@@ -210,8 +210,8 @@ int df_comm_join_split(struct df_comm *c, struct df_comm *parent, int color, int
 	return err;
 }
 
-int df_comm_join_shrink(struct df_comm *c, struct df_comm *parent, const int *exclude, int nr_exclude,
-			int abort)
+int df_comm_join_shrink(struct df_comm *c, struct df_comm *parent, const int *exclude,
+			int nr_exclude, int abort)
 {
 	struct clique *q;
 	int err, i, before = 0;
@@ -238,7 +238,7 @@ int df_comm_finalize(struct df_comm *c)
 	int err;
 
 	pthread_mutex_lock(&lock);
-	fake.nr_finalized++;
+	__atomic_add_fetch(&fake.nr_finalized, 1, __ATOMIC_ACQ_REL);
 	pthread_cond_broadcast(&cond);
 	while (fake.finalize_blocks && !c->aborted)
 		pthread_cond_wait(&cond, &lock);

@@ -13,18 +13,18 @@
 struct fake {
 	/* knobs */
 	int start_err;
-	int submit_err;		/* returned by df_submit(), nothing is recorded */
-	int join_err_rank;	/* this rank's join fails with -EPROTO; -1 none */
-	int comm_err;		/* df_comm_error() of every communicator */
-	int finalize_blocks;	/* df_comm_finalize() waits until the communicator is aborted */
+	int submit_err;	     /* returned by df_submit(), nothing is recorded */
+	int join_err_rank;   /* this rank's join fails with -EPROTO; -1 none */
+	int comm_err;	     /* df_comm_error() of every communicator */
+	int finalize_blocks; /* df_comm_finalize() waits until the communicator is aborted */
 	int nr_devices;
-	int mem_unknown;	/* df_mem_known() says no */
+	int mem_unknown; /* df_mem_known() says no */
 	/* what happened */
-	int nr_submits;		/* calls of df_submit() */
+	int nr_submits; /* calls of df_submit() */
 	int nr_ops;
 	struct df_op ops[FAKE_OPS];
-	int nr_live;		/* communicators created and not destroyed */
-	int nr_joining;		/* threads inside a join */
+	int nr_live;	/* communicators created and not destroyed */
+	int nr_joining; /* threads inside a join */
 	int nr_aborts, nr_revokes, nr_finalized;
 	int device_calls;
 };

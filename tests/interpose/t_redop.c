@@ -82,7 +82,8 @@ START_TEST(t_user)
 	ncclRedOp_t op, op2;
 	char buf[8];
 
-	ck_assert_int_eq(ncclRedOpCreatePreMulSum(&op, &two, ncclFloat32, ncclScalarHostImmediate, a), 0);
+	ck_assert_int_eq(
+		ncclRedOpCreatePreMulSum(&op, &two, ncclFloat32, ncclScalarHostImmediate, a), 0);
 	ck_assert_int_eq(ncclRedOpCreatePreMulSum(&op2, &dev, ncclFloat32, ncclScalarDevice, a), 0);
 	ck_assert_int_ge(op, ncclNumOps);
 	ck_assert_int_ne(op, op2);
@@ -110,9 +111,9 @@ START_TEST(t_user)
 	ck_assert_ptr_nonnull(strstr(ncclGetLastError(NULL), "builtin"));
 	ck_assert_int_eq(ncclRedOpDestroy((ncclRedOp_t)-1, a), ncclInvalidArgument);
 	ck_assert_int_eq(ncclRedOpDestroy(op2, NULL), ncclInvalidArgument);
-	ck_assert_int_eq(ncclRedOpCreatePreMulSum(&op, &two, (ncclDataType_t)99, ncclScalarHostImmediate,
-						  a),
-			 ncclInternalError);
+	ck_assert_int_eq(
+		ncclRedOpCreatePreMulSum(&op, &two, (ncclDataType_t)99, ncclScalarHostImmediate, a),
+		ncclInternalError);
 	ck_assert_int_eq(ncclCommDestroy(a), ncclSuccess);
 	ck_assert_int_eq(ncclCommDestroy(b), ncclSuccess);
 }

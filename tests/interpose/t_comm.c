@@ -1,0 +1,623 @@
+/* Description: communicators come up, divide and go as NCCL's do: groups, threads, non-blocking, aborts. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "interpose/nccl_api.h"
+#include "runtime/base/rng.h"
+#include "tests/interpose/fake_runtime.h"
+
+#define OK(call) ck_assert_int_eq(call, ncclSuccess)
+#define SAYS(text)                                                                                 \
+	ck_assert_msg(strstr(ncclGetLastError(NULL), text) != NULL, "last error is: %s",           \
+		      ncclGetLastError(NULL))
+
+static ncclConfig_t nonblocking(void)
+{
+	ncclConfig_t c;
+	int *p;
+
+	for (p = (int *)&c; p < (int *)(&c + 1); p++)
+		*p = NCCL_CONFIG_UNDEF_INT;
+	c.size = sizeof(c);
+	c.magic = DF_NCCL_API_MAGIC;
+	c.version = 22809;
+	c.netName = c.commName = NULL;
+	c.blocking = 0;
+	return c;
+}
+
+/* Polls as applications do. */
+static ncclResult_t poll_until_done(ncclComm_t comm)
+{
+	ncclResult_t state = ncclInProgress;
+	int i;
+
+	for (i = 0; i < 20000 && state == ncclInProgress; i++) {
+		OK(ncclCommGetAsyncError(comm, &state));
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	}
+	return state;
+}
+
+static void init_group(ncclComm_t *comms, int n)
+{
+	ncclUniqueId id;
+	int i;
+
+	OK(ncclGetUniqueId(&id));
+	OK(ncclGroupStart());
+	for (i = 0; i < n; i++)
+		OK(ncclCommInitRank(&comms[i], n, id, i));
+	OK(ncclGroupEnd());
+}
+
+START_TEST(t_init_group)
+{
+	ncclComm_t comms[6];
+	int i, v;
+
+	init_group(comms, 6);
+	for (i = 0; i < 6; i++) {
+		OK(ncclCommCount(comms[i], &v));
+		ck_assert_int_eq(v, 6);
+		OK(ncclCommUserRank(comms[i], &v));
+		ck_assert_int_eq(v, i);
+		/* The real library must never take one of ours for its own. */
+		ck_assert_uint_ne(*(uint64_t *)comms[i], DF_NCCL_COMM_MAGIC);
+	}
+	for (i = 0; i < 6; i++)
+		OK(ncclCommDestroy(comms[i]));
+	ck_assert_int_eq(fake.nr_live, 0);
+	ck_assert_int_eq(fake.nr_finalized, 6);
+}
+END_TEST
+
+START_TEST(t_init_all)
+{
+	ncclComm_t comms[4];
+	int list[4] = {5, 2, 7, 0}, twice[2] = {1, 1}, far[1] = {99}, i, v;
+
+	OK(ncclCommInitAll(comms, 4, list));
+	for (i = 0; i < 4; i++) {
+		OK(ncclCommCuDevice(comms[i], &v));
+		ck_assert_int_eq(v, list[i]);
+		OK(ncclCommUserRank(comms[i], &v));
+		ck_assert_int_eq(v, i);
+	}
+	ck_assert_int_eq(df_device_get(), 0);
+	/* Destroyed in one group by one thread. */
+	OK(ncclGroupStart());
+	for (i = 0; i < 4; i++)
+		OK(ncclCommDestroy(comms[i]));
+	OK(ncclGroupEnd());
+	ck_assert_int_eq(fake.nr_live, 0);
+	ck_assert_int_eq(ncclCommInitAll(comms, 2, twice), ncclInvalidUsage);
+	ck_assert_int_eq(ncclCommInitAll(comms, 1, far), ncclInvalidArgument);
+	SAYS("Invalid device 99 (totalnDev=8)");
+	ck_assert_int_eq(ncclCommInitAll(comms, -1, NULL), ncclInvalidArgument);
+	SAYS("Invalid device count requested : -1");
+	ck_assert_int_eq(ncclCommInitAll(NULL, 1, NULL), ncclInvalidArgument);
+	SAYS("CommInitAll : comms argument is NULL");
+}
+END_TEST
+
+START_TEST(t_init_errors)
+{
+	ncclConfig_t bad = nonblocking();
+	ncclComm_t comm = (ncclComm_t)1;
+	ncclUniqueId id, foreign;
+
+	memset(&foreign, 7, sizeof(foreign));
+	OK(ncclGetUniqueId(&id));
+	ck_assert_int_eq(ncclGetUniqueId(NULL), ncclInvalidArgument);
+	SAYS("GetUniqueId : out argument is NULL");
+	ck_assert_int_eq(ncclCommInitRank(NULL, 1, id, 0), ncclInvalidArgument);
+	SAYS("CommInitRank : newcomm argument is NULL");
+	ck_assert_int_eq(ncclCommInitRank(&comm, 2, id, 2), ncclInvalidArgument);
+	SAYS("Invalid rank requested : 2/2");
+	ck_assert_ptr_null(comm);
+	ck_assert_int_eq(ncclCommInitRankScalable(&comm, 2, 0, 3, &id, NULL), ncclInvalidArgument);
+	SAYS("improper usage of ncclCommInitRank: nId = 3, nranks=2");
+	ck_assert_int_eq(ncclCommInitRank(&comm, 1, foreign, 0), ncclInvalidUsage);
+	SAYS("not made under dfshim");
+	bad.magic++;
+	ck_assert_int_eq(ncclCommInitRankConfig(&comm, 1, id, 0, &bad), ncclInvalidArgument);
+	SAYS("NCCL_CONFIG_INITIALIZER");
+	ck_assert_int_eq(fake.nr_live, 0);
+	/* The runtime refuses: no communicator is left behind. */
+	fake.join_err_rank = 0;
+	ck_assert_int_eq(ncclCommInitRank(&comm, 1, id, 0), ncclInvalidUsage);
+	ck_assert_ptr_null(comm);
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+/* One rank of a group fails: the others must not wait for it for ever, and nothing is left. */
+START_TEST(t_group_init_fails)
+{
+	ncclComm_t comms[5];
+	ncclUniqueId id;
+	int i;
+
+	fake.join_err_rank = 3;
+	OK(ncclGetUniqueId(&id));
+	OK(ncclGroupStart());
+	for (i = 0; i < 5; i++)
+		OK(ncclCommInitRank(&comms[i], 5, id, i));
+	ck_assert_int_ne(ncclGroupEnd(), ncclSuccess);
+	for (i = 0; i < 5; i++)
+		ck_assert_ptr_null(comms[i]);
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+/* An error inside a group discards all of it, the inits too. */
+START_TEST(t_group_discard)
+{
+	ncclComm_t comms[2], one;
+	ncclUniqueId id;
+
+	init_group(&one, 1);
+	OK(ncclGetUniqueId(&id));
+	OK(ncclGroupStart());
+	OK(ncclCommInitRank(&comms[0], 2, id, 0));
+	ck_assert_ptr_nonnull(comms[0]);
+	ck_assert_int_eq(ncclCommInitRank(&comms[1], 2, id, 5), ncclInvalidArgument);
+	OK(ncclCommDestroy(one));
+	ck_assert_int_eq(ncclGroupEnd(), ncclInvalidArgument);
+	ck_assert_ptr_null(comms[0]);
+	ck_assert_int_eq(fake.nr_live, 1);
+	/* It was not destroyed, so it can be. */
+	OK(ncclCommDestroy(one));
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+START_TEST(t_tombstones)
+{
+	struct df_rng rng;
+	ncclComm_t comms[50];
+	ncclResult_t state;
+	char buf[8];
+	int i, v, k;
+
+	df_rng_init(&rng, df_test_seed());
+	for (i = 0; i < 50; i++)
+		init_group(&comms[i], 1);
+	for (i = 0; i < 50; i++) {
+		if (df_rng_below(&rng, 2))
+			OK(ncclCommDestroy(comms[i]));
+		else
+			OK(ncclCommAbort(comms[i]));
+	}
+	for (i = 0; i < 200; i++) {
+		k = (int)df_rng_below(&rng, 50);
+		ck_assert_int_eq(ncclCommDestroy(comms[k]), ncclInvalidArgument);
+		SAYS("has already been destroyed");
+		ck_assert_int_eq(ncclCommAbort(comms[k]), ncclInvalidArgument);
+		ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comms[k], NULL),
+				 ncclInvalidArgument);
+		SAYS("corrupted comm object");
+		ck_assert_int_eq(ncclCommCount(comms[k], &v), ncclInvalidArgument);
+		ck_assert_int_eq(ncclCommGetAsyncError(comms[k], &state), ncclInvalidArgument);
+		ck_assert_int_eq(ncclCommFinalize(comms[k]), ncclInvalidArgument);
+		ck_assert_int_eq(ncclCommSplit(comms[k], 0, 0, &comms[k], NULL),
+				 ncclInvalidArgument);
+	}
+	ck_assert_int_eq(fake.nr_submits, 0);
+	ck_assert_int_eq(fake.nr_live, 0);
+	OK(ncclCommDestroy(NULL));
+	OK(ncclCommAbort(NULL));
+	OK(ncclCommFinalize(NULL));
+	OK(ncclCommRevoke(NULL, 0));
+}
+END_TEST
+
+START_TEST(t_finalize)
+{
+	ncclComm_t comm;
+	char buf[8];
+
+	init_group(&comm, 1);
+	OK(ncclCommFinalize(comm));
+	ck_assert_int_eq(ncclCommFinalize(comm), ncclInvalidArgument);
+	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comm, NULL),
+			 ncclInvalidUsage);
+	ck_assert_int_eq(ncclCommRevoke(comm, 0), ncclInvalidArgument);
+	OK(ncclCommDestroy(comm));
+	ck_assert_int_eq(fake.nr_finalized, 1);
+}
+END_TEST
+
+struct arg {
+	ncclComm_t *comm;
+	ncclUniqueId id;
+	int nranks, rank;
+	ncclResult_t res;
+};
+
+static void *init_thread(void *p)
+{
+	struct arg *a = p;
+
+	a->res = ncclCommInitRank(a->comm, a->nranks, a->id, a->rank);
+	return NULL;
+}
+
+static void *finalize_thread(void *p)
+{
+	struct arg *a = p;
+
+	a->res = a->rank ? ncclCommDestroy(*a->comm) : ncclCommFinalize(*a->comm);
+	return NULL;
+}
+
+/* Abort from another thread while one is stuck in init: both calls return, it is freed once. */
+START_TEST(t_abort_init)
+{
+	ncclComm_t comm = NULL, mine;
+	struct arg a = {&comm, {{0}}, 2, 0, 0};
+	pthread_t thread;
+
+	OK(ncclGetUniqueId(&a.id));
+	pthread_create(&thread, NULL, init_thread, &a);
+	ck_assert(fake_wait(&fake.nr_joining, 1));
+	mine = __atomic_load_n(&comm, __ATOMIC_ACQUIRE);
+	OK(ncclCommAbort(mine));
+	pthread_join(thread, NULL);
+	ck_assert_int_ne(a.res, ncclSuccess);
+	ck_assert_int_eq(fake.nr_live, 0);
+	ck_assert_int_eq(ncclCommAbort(mine), ncclInvalidArgument);
+}
+END_TEST
+
+/* The same in Finalize (loop 0) and in Destroy (loop 1). */
+START_TEST(t_abort_finalize)
+{
+	ncclComm_t comm;
+	struct arg a = {&comm, {{0}}, 1, _i, 0};
+	pthread_t thread;
+
+	init_group(&comm, 1);
+	fake.finalize_blocks = 1;
+	pthread_create(&thread, NULL, finalize_thread, &a);
+	ck_assert(fake_wait(&fake.nr_finalized, 1));
+	OK(ncclCommAbort(comm));
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+START_TEST(t_nonblocking)
+{
+	ncclConfig_t config = nonblocking();
+	ncclComm_t comms[3], children[3];
+	ncclUniqueId id;
+	char buf[8];
+	int i, v;
+
+	OK(ncclGetUniqueId(&id));
+	/* Alone, it would wait for ever: the call returns and the state says so. */
+	ck_assert_int_eq(ncclCommInitRankConfig(&comms[0], 3, id, 0, &config), ncclInProgress);
+	ck_assert(fake_wait(&fake.nr_joining, 1));
+	ck_assert_int_eq(ncclCommCount(comms[0], &v), ncclInvalidArgument);
+	SAYS("before the previous operation returned ncclSuccess");
+	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comms[0], NULL),
+			 ncclInvalidArgument);
+	ck_assert_int_eq(ncclCommDestroy(comms[0]), ncclInvalidArgument);
+	OK(ncclGroupStart());
+	for (i = 1; i < 3; i++)
+		ncclCommInitRankConfig(&comms[i], 3, id, i, &config);
+	ck_assert_int_eq(ncclGroupEnd(), ncclInProgress);
+	for (i = 0; i < 3; i++)
+		OK(poll_until_done(comms[i]));
+	/* Split: NULL until it is complete; the parent is polled; no color takes part and gets nothing. */
+	for (i = 0; i < 3; i++) {
+		children[i] = (ncclComm_t)1;
+		ck_assert_int_eq(ncclCommSplit(comms[i], i == 1 ? NCCL_SPLIT_NOCOLOR : 4, -i,
+					       &children[i], NULL),
+				 ncclInProgress);
+		if (i < 2)
+			ck_assert_ptr_null(children[i]);
+	}
+	for (i = 0; i < 3; i++)
+		OK(poll_until_done(comms[i]));
+	ck_assert_ptr_null(children[1]);
+	OK(ncclCommCount(children[0], &v));
+	ck_assert_int_eq(v, 2);
+	OK(ncclCommUserRank(children[2], &v));
+	ck_assert_int_eq(v, 0); /* key -2 comes before key 0 */
+	/* Operations are enqueued at once. */
+	OK(ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comms[0], NULL));
+	ck_assert_int_eq(fake.nr_submits, 1);
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(ncclCommFinalize(comms[i]), ncclInProgress);
+		OK(poll_until_done(comms[i]));
+		OK(ncclCommDestroy(comms[i]));
+	}
+	OK(ncclCommDestroy(children[0]));
+	OK(ncclCommDestroy(children[2]));
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+START_TEST(t_nonblocking_abort)
+{
+	ncclConfig_t config = nonblocking();
+	ncclComm_t comm;
+	ncclUniqueId id;
+
+	OK(ncclGetUniqueId(&id));
+	ck_assert_int_eq(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+	if (_i)
+		ck_assert(fake_wait(&fake.nr_joining, 1));
+	OK(ncclCommAbort(comm));
+	ck_assert_int_eq(fake.nr_live, 0);
+	/* One that fails stays, with its error, until it is aborted. */
+	fake.join_err_rank = 1;
+	OK(ncclGetUniqueId(&id));
+	ck_assert_int_eq(ncclCommInitRankConfig(&comm, 2, id, 1, &config), ncclInProgress);
+	ck_assert_int_eq(poll_until_done(comm), ncclInvalidUsage);
+	OK(ncclCommAbort(comm));
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+START_TEST(t_mixed_group)
+{
+	ncclConfig_t config = nonblocking();
+	ncclComm_t a, b;
+	ncclUniqueId id;
+
+	OK(ncclGetUniqueId(&id));
+	OK(ncclGroupStart());
+	ncclCommInitRankConfig(&a, 2, id, 0, &config);
+	ncclCommInitRankConfig(&b, 2, id, 1, NULL);
+	ck_assert_int_eq(ncclGroupEnd(), ncclInvalidArgument);
+	SAYS("Blocking and nonblocking communicators are not allowed in the same group.");
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+/* Several splits of one parent in one group, random colors and keys, against a model. */
+START_TEST(t_split)
+{
+	enum { N = 6, ROUNDS = 2 };
+	ncclComm_t comms[N], children[ROUNDS][N];
+	int color[ROUNDS][N], key[ROUNDS][N], i, j, r, v, want, size;
+	struct df_rng rng;
+
+	df_rng_init(&rng, df_test_seed() + 1);
+	init_group(comms, N);
+	for (r = 0; r < ROUNDS; r++)
+		for (i = 0; i < N; i++) {
+			color[r][i] = (int)df_rng_range(&rng, -1, 2);
+			key[r][i] = (int)df_rng_range(&rng, -2, 2);
+		}
+	OK(ncclGroupStart());
+	for (r = 0; r < ROUNDS; r++)
+		for (i = 0; i < N; i++)
+			OK(ncclCommSplit(comms[i], color[r][i], key[r][i], &children[r][i], NULL));
+	OK(ncclGroupEnd());
+	for (r = 0; r < ROUNDS; r++)
+		for (i = 0; i < N; i++) {
+			if (color[r][i] < 0) {
+				ck_assert_ptr_null(children[r][i]);
+				continue;
+			}
+			want = size = 0;
+			for (j = 0; j < N; j++) {
+				if (color[r][j] != color[r][i])
+					continue;
+				size++;
+				want += key[r][j] < key[r][i] || (key[r][j] == key[r][i] && j < i);
+			}
+			OK(ncclCommUserRank(children[r][i], &v));
+			ck_assert_int_eq(v, want);
+			OK(ncclCommCount(children[r][i], &v));
+			ck_assert_int_eq(v, size);
+			OK(ncclCommDestroy(children[r][i]));
+		}
+	for (i = 0; i < N; i++)
+		OK(ncclCommDestroy(comms[i]));
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+static void *split_thread(void *p)
+{
+	struct arg *a = p;
+	ncclComm_t child;
+
+	a->res = ncclCommSplit(*a->comm, 0, 0, &child, NULL);
+	return NULL;
+}
+
+/* Abort of the parent while its split waits for a rank that never comes. */
+START_TEST(t_abort_split)
+{
+	ncclComm_t comms[2];
+	struct arg a = {&comms[0], {{0}}, 0, 0, 0};
+	pthread_t thread;
+
+	init_group(comms, 2);
+	pthread_create(&thread, NULL, split_thread, &a);
+	ck_assert(fake_wait(&fake.nr_joining, 1));
+	OK(ncclCommAbort(comms[0]));
+	pthread_join(thread, NULL);
+	ck_assert_int_ne(a.res, ncclSuccess);
+	OK(ncclCommDestroy(comms[1]));
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+START_TEST(t_shrink)
+{
+	ncclComm_t comms[4], children[4];
+	int list[2] = {3, 1}, i, v;
+
+	init_group(comms, 4);
+	ck_assert_int_eq(ncclCommShrink(comms[1], list, 2, &children[1], NULL, 0),
+			 ncclInvalidArgument);
+	ck_assert_int_eq(list[0], 1); /* sorted in place */
+	ck_assert_int_eq(ncclCommShrink(comms[0], list, 0, &children[1], NULL, 0),
+			 ncclInvalidArgument);
+	ck_assert_int_eq(ncclCommShrink(comms[0], NULL, 1, &children[1], NULL, 0),
+			 ncclInvalidArgument);
+	SAYS("excludeRanksList argument is NULL");
+	OK(ncclGroupStart());
+	for (i = 0; i < 4; i += 2)
+		OK(ncclCommShrink(comms[i], list, 2, &children[i], NULL, NCCL_SHRINK_ABORT));
+	OK(ncclGroupEnd());
+	OK(ncclCommUserRank(children[2], &v));
+	ck_assert_int_eq(v, 1);
+	OK(ncclCommDestroy(children[0]));
+	OK(ncclCommDestroy(children[2]));
+	for (i = 0; i < 4; i++)
+		OK(ncclCommDestroy(comms[i]));
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+START_TEST(t_revoke)
+{
+	ncclComm_t comms[2], children[2];
+	char buf[8];
+	int i;
+
+	init_group(comms, 2);
+	ck_assert_int_eq(ncclCommRevoke(comms[0], 1), ncclInvalidArgument);
+	OK(ncclCommRevoke(comms[0], 0));
+	OK(ncclCommRevoke(comms[1], 0));
+	ck_assert_int_eq(fake.nr_revokes, 2);
+	ck_assert_int_eq(ncclCommRevoke(comms[0], 0), ncclInvalidArgument);
+	ck_assert_int_eq(ncclCommFinalize(comms[0]), ncclInvalidArgument);
+	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comms[0], NULL),
+			 ncclInvalidUsage);
+	SAYS("AllReduce: communicator was revoked");
+	OK(ncclGroupStart());
+	for (i = 0; i < 2; i++)
+		OK(ncclCommSplit(comms[i], 0, i, &children[i], NULL));
+	OK(ncclGroupEnd());
+	for (i = 0; i < 2; i++) {
+		OK(ncclCommDestroy(children[i]));
+		OK(ncclCommDestroy(comms[i]));
+	}
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+START_TEST(t_async)
+{
+	ncclComm_t comm;
+	ncclResult_t state;
+	int v;
+
+	init_group(&comm, 1);
+	OK(ncclCommGetAsyncError(comm, &state));
+	OK(state);
+	fake.comm_err = -ECONNRESET;
+	OK(ncclCommGetAsyncError(comm, &state));
+	ck_assert_int_eq(state, ncclRemoteError);
+	ck_assert_int_eq(ncclCommCount(comm, &v), ncclRemoteError);
+	ck_assert_int_eq(ncclCommGetAsyncError(NULL, &state), ncclInvalidArgument);
+	ck_assert_int_eq(ncclCommGetAsyncError(comm, NULL), ncclInvalidArgument);
+	OK(ncclCommAbort(comm));
+	ck_assert_int_eq(fake.nr_live, 0);
+}
+END_TEST
+
+static void *watchdog(void *p)
+{
+	ncclComm_t comm = p;
+	ncclResult_t state, res;
+	int i;
+
+	for (i = 0; i < 2000; i++) {
+		res = ncclCommGetAsyncError(comm, &state);
+		if (res != ncclSuccess)
+			break;
+	}
+	return NULL;
+}
+
+static void *issuer(void *p)
+{
+	char buf[8];
+
+	while (ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, (ncclComm_t)p, NULL) == ncclSuccess)
+		;
+	return NULL;
+}
+
+/* Aborts beside threads that poll and issue: nobody touches it after it is freed (the fake poisons it). */
+START_TEST(t_abort_race)
+{
+	pthread_t threads[2];
+	ncclComm_t comm;
+	int i;
+
+	for (i = 0; i < 50; i++) {
+		init_group(&comm, 1);
+		pthread_create(&threads[0], NULL, watchdog, comm);
+		pthread_create(&threads[1], NULL, issuer, comm);
+		nanosleep(&(struct timespec){0, 200000}, NULL);
+		OK(ncclCommAbort(comm));
+		pthread_join(threads[0], NULL);
+		pthread_join(threads[1], NULL);
+		ck_assert_int_eq(fake.nr_live, 0);
+	}
+}
+END_TEST
+
+START_TEST(t_start_fails)
+{
+	ncclComm_t comm;
+	ncclUniqueId id;
+	void *p;
+
+	fake.start_err = -EOPNOTSUPP;
+	setenv("DFSHIM_STRICT", "1", 1);
+	ck_assert_int_eq(ncclGetUniqueId(&id), ncclSystemError);
+	SAYS("the test wants it so");
+	memset(&id, 0, sizeof(id));
+	ck_assert_int_eq(ncclCommInitRank(&comm, 1, id, 0), ncclSystemError);
+	ck_assert_int_eq(ncclCommInitAll(&comm, 1, NULL), ncclSystemError);
+	ck_assert_int_eq(ncclMemAlloc(&p, 8), ncclSystemError);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("comm");
+	TCase *t = tcase_create("all");
+
+	tcase_add_test(t, t_init_group);
+	tcase_add_test(t, t_init_all);
+	tcase_add_test(t, t_init_errors);
+	tcase_add_test(t, t_group_init_fails);
+	tcase_add_test(t, t_group_discard);
+	tcase_add_test(t, t_tombstones);
+	tcase_add_test(t, t_finalize);
+	tcase_add_test(t, t_abort_init);
+	tcase_add_loop_test(t, t_abort_finalize, 0, 2);
+	tcase_add_test(t, t_nonblocking);
+	tcase_add_loop_test(t, t_nonblocking_abort, 0, 2);
+	tcase_add_test(t, t_mixed_group);
+	tcase_add_test(t, t_split);
+	tcase_add_test(t, t_abort_split);
+	tcase_add_test(t, t_shrink);
+	tcase_add_test(t, t_revoke);
+	tcase_add_test(t, t_async);
+	tcase_add_test(t, t_abort_race);
+	tcase_add_test(t, t_start_fails);
+	tcase_set_timeout(t, 60);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
