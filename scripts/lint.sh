@@ -25,7 +25,14 @@ sources() {
 
 format() {
 	# .def, .cu and .inl files have layouts of their own.
-	sources '\.(c|h)$' | xargs clang-format --dry-run -Werror
+	local f ok=0
+	while read -r f; do
+		clang-format --dry-run -Werror "$f" 2>/dev/null || {
+			echo "$f: run clang-format -i"
+			ok=1
+		}
+	done < <(sources '\.(c|h)$')
+	return $ok
 }
 
 # What the libraries export is what the tables say, and nothing else.
@@ -72,7 +79,7 @@ in_step() {
 		}
 	done
 	for f in $(git ls-files '*.md' | xargs grep -ohE '`make [a-z-]+' | sed 's/`make //' | sort -u); do
-		grep -qE "^([a-z -]+ )?${f}[ :]" Makefile || {
+		grep -qE "^([a-z -]+ )?${f}[ :]" Makefile */module.mk || {
 			echo "the documents name 'make $f', which does not exist"
 			ok=1
 		}
