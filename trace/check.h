@@ -18,15 +18,25 @@
 
 /* Verdict words with their exit codes (contract: see interface of `dfshim check`). */
 enum df_verdict {
-	DF_V_OK = 0, DF_V_SLOW = 1,
-	DF_V_ORDER = 10, DF_V_RESOURCE = 11, DF_V_SYNC = 12, DF_V_DATA = 13,
-	DF_V_MISSING = 20, DF_V_MISMATCH = 21, DF_V_INIT = 22,
-	DF_V_CRASH = 30, DF_V_GPU_STUCK = 31, DF_V_NET_STALL = 32, DF_V_NCCL_INTERNAL = 33,
-	DF_V_HOST = 40, DF_V_UNKNOWN = 50
+	DF_V_OK = 0,
+	DF_V_SLOW = 1,
+	DF_V_ORDER = 10,
+	DF_V_RESOURCE = 11,
+	DF_V_SYNC = 12,
+	DF_V_DATA = 13,
+	DF_V_MISSING = 20,
+	DF_V_MISMATCH = 21,
+	DF_V_INIT = 22,
+	DF_V_CRASH = 30,
+	DF_V_GPU_STUCK = 31,
+	DF_V_NET_STALL = 32,
+	DF_V_NCCL_INTERNAL = 33,
+	DF_V_HOST = 40,
+	DF_V_UNKNOWN = 50
 };
 
 const char *df_verdict_word(enum df_verdict v);
-int df_verdict_exit(enum df_verdict v);	/* 0 for OK and SLOW */
+int df_verdict_exit(enum df_verdict v); /* 0 for OK and SLOW */
 
 struct df_check_set;
 struct df_check_result;
@@ -43,9 +53,9 @@ int df_check_add_dir(struct df_check_set *set, const char *dir);
 const char *df_check_error(const struct df_check_set *set);
 
 struct df_check_opts {
-	uint64_t now_ns;	/* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
-	int live;		/* the processes still run: unfinished is not yet stuck by itself */
-	uint64_t stale_ns;	/* silence from which on waiting is suspicious; 0: 5 s */
+	uint64_t now_ns;   /* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
+	int live;	   /* the processes still run: unfinished is not yet stuck by itself */
+	uint64_t stale_ns; /* silence from which on waiting is suspicious; 0: 5 s */
 	/* 1 the process is alive, 0 it is gone, -1 can't tell. May be NULL. */
 	int (*alive)(const struct df_trace_header *h);
 };
@@ -65,7 +75,7 @@ void df_check_print_json(const struct df_check_result *r, FILE *out);
 struct df_check_sync {
 	uint32_t pid;
 	uint64_t host_hash;
-	uint64_t call;		/* serial of CALL_ENTER */
+	uint64_t call; /* serial of CALL_ENTER */
 	enum df_call what;
 	uint64_t object;
 	int device;

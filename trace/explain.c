@@ -313,7 +313,7 @@ static void gpu_line(struct df_check_result *r, struct buf *b)
 	const struct df_node *n = &r->g.nodes[r->root];
 	const struct df_uop *u = &r->set->ops[n->ref];
 	const struct df_trc *t = &r->set->traces[u->trace];
-	const struct df_litem *work = NULL;
+	const struct df_litem *work = t->before.type == DF_ITEM_WORK ? &t->before : NULL;
 	char op[96], rank[48];
 
 	for (size_t i = 0; i < t->nr_items; i++)

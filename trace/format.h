@@ -32,15 +32,15 @@ enum df_call {
 };
 
 struct df_rec {
-	uint64_t time_ns;	/* CLOCK_MONOTONIC */
-	uint16_t type;		/* enum df_rec_type */
-	uint16_t device;	/* 0xffff none */
-	uint32_t thread;	/* tid */
-	uint32_t comm;		/* index in the communicator table + 1; 0 none */
-	int32_t rank;		/* in that communicator; -1 none */
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint16_t type;	  /* enum df_rec_type */
+	uint16_t device;  /* 0xffff none */
+	uint32_t thread;  /* tid */
+	uint32_t comm;	  /* index in the communicator table + 1; 0 none */
+	int32_t rank;	  /* in that communicator; -1 none */
 	uint64_t op;
 	uint64_t a, b, c;
-	uint32_t site;		/* call site hash; 0 none */
+	uint32_t site; /* call site hash; 0 none */
 	uint32_t commit;
 };
 
@@ -51,23 +51,23 @@ _Static_assert(sizeof(struct df_rec) == 64, "a record is 64 bytes");
  * (in MARK records) is its offset in the table plus one; SITE records name it by hash.
  */
 struct df_trace_string {
-	uint64_t hash;		/* df_hash64() of the text */
+	uint64_t hash; /* df_hash64() of the text */
 	uint32_t bytes;
-	uint32_t used;		/* stored last: 1 */
+	uint32_t used; /* stored last: 1 */
 };
 
 _Static_assert(sizeof(struct df_trace_string) == 16, "fixed size");
 
 /* One communicator and local rank; several local ranks of one communicator have an entry each. */
 struct df_trace_comm {
-	uint64_t hash;		/* commHash */
+	uint64_t hash; /* commHash */
 	int32_t nranks, rank;
 	int32_t device;
-	uint32_t used;		/* stored last: 1 */
-	uint64_t parent;	/* commHash of the parent, 0 */
-	uint64_t drops;		/* records of it overwritten in the ring */
-	uint64_t last_dropped;	/* highest issue index among them */
-	uint64_t issued, done;	/* operations, kept exact whatever the ring drops */
+	uint32_t used;	       /* stored last: 1 */
+	uint64_t parent;       /* commHash of the parent, 0 */
+	uint64_t drops;	       /* records of it overwritten in the ring */
+	uint64_t last_dropped; /* highest issue index among them */
+	uint64_t issued, done; /* operations, kept exact whatever the ring drops */
 	char name[32];
 	uint8_t pad[32];
 };
@@ -78,21 +78,21 @@ struct df_trace_header {
 	uint64_t magic;
 	uint32_t version, header_bytes;
 	uint32_t rec_bytes, comm_bytes;
-	uint64_t nr_recs;	/* capacity of the ring, a power of two */
+	uint64_t nr_recs; /* capacity of the ring, a power of two */
 	uint32_t nr_comms, nr_string_bytes;
 	uint64_t off_comms, off_strings, off_recs;
-	uint64_t next;		/* index of the next record: appended with one atomic add */
+	uint64_t next; /* index of the next record: appended with one atomic add */
 	uint32_t comms_used, strings_used;
 	uint32_t pid;
-	int32_t rank;		/* of the job, from the environment; -1 unknown */
+	int32_t rank; /* of the job, from the environment; -1 unknown */
 	uint64_t host_hash;
 	uint64_t boot_hash;
 	uint64_t mono_ns, real_ns; /* a pair of clocks, taken together */
-	uint32_t rules, mode;	/* as DFSHIM_RULES, DFSHIM_MODE */
-	uint32_t slots, queues;	/* resources under the nccl rules; 0 unlimited */
-	uint32_t closed;	/* 1: the process ended in order */
-	uint32_t world;		/* ranks of the job, 0 unknown */
-	uint64_t lost;		/* records given up: their slot was still being written by another thread */
+	uint32_t rules, mode;	   /* as DFSHIM_RULES, DFSHIM_MODE */
+	uint32_t slots, queues;	   /* resources under the nccl rules; 0 unlimited */
+	uint32_t closed;	   /* 1: the process ended in order */
+	uint32_t world;		   /* ranks of the job, 0 unknown */
+	uint64_t lost; /* records given up: their slot was still being written by another thread */
 	char host[64];
 	char exe[128];
 	char version_text[64];

@@ -745,7 +745,7 @@ static void walk_trace(struct df_graph *g, uint32_t trace)
 int df_graph_local(struct df_graph *g)
 {
 	for (uint32_t i = 0; i < g->set->nr_traces && !g->failed; i++)
-		if (!g->set->traces[i].dropped)
+		if (!g->set->traces[i].dropped && g->set->traces[i].fate == DF_ALIVE)
 			walk_trace(g, i);
 	return g->failed ? -ENOMEM : 0;
 }
@@ -760,7 +760,8 @@ static int index_edges(struct df_graph *g)
 	g->out = malloc((m + 1) * sizeof(uint32_t));
 	g->in = malloc((m + 1) * sizeof(uint32_t));
 	g->stuck = calloc(n + 1, 1);
-	if (!g->out_first || !g->in_first || !g->out || !g->in || !g->stuck)
+	g->self = calloc(n + 1, 1);
+	if (!g->out_first || !g->in_first || !g->out || !g->in || !g->stuck || !g->self)
 		return -ENOMEM;
 	for (size_t i = 0; i < m; i++) {
 		g->out_first[g->edges[i].from + 1]++;
@@ -810,5 +811,6 @@ void df_graph_fini(struct df_graph *g)
 	free(g->in_first);
 	free(g->in);
 	free(g->stuck);
+	free(g->self);
 	memset(g, 0, sizeof(*g));
 }

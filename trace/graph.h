@@ -77,6 +77,7 @@ struct df_node {
 	uint8_t or_;	/* 1: one of its edges is enough */
 	uint8_t mark;	/* enum df_mark: stuck by itself */
 	uint8_t stale;	/* enum df_mark: stuck by itself if nothing moves */
+	uint8_t idle;	/* threads without a recorded wait could do it, unless nothing moves */
 	uint32_t trace; /* DF_NONE: none */
 	uint32_t ref;
 	int32_t rank;	 /* NEXT: rank in the communicator */
@@ -122,6 +123,7 @@ struct df_graph {
 	uint32_t *out_first, *out; /* edges by from */
 	uint32_t *in_first, *in;   /* edges by to */
 	uint8_t *stuck;		   /* of the last df_graph_reduce() */
+	uint8_t *self;		   /* stuck by themselves, not by what they wait for */
 	size_t nr_stuck;
 	int failed; /* out of memory while building */
 };
@@ -143,14 +145,8 @@ int df_graph_match(struct df_graph *g);
  */
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale);
 
-/* Stuck by itself, whatever it waits for. */
-static inline int df_node_marked(const struct df_node *n, int stale)
-{
-	return n->mark || (stale && n->stale);
-}
-
 /* Component of each stuck node (DF_NONE for others); returns how many. Root components wait for none. */
-size_t df_graph_components(const struct df_graph *g, enum df_world world, int stale, uint32_t *comp,
+size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32_t *comp,
 			   uint8_t **is_root);
 
 /*

@@ -48,9 +48,9 @@ static enum df_mark mark_of(const struct df_check_result *r, uint32_t n)
 {
 	const struct df_node *node = &r->g.nodes[n];
 
-	return node->mark ? (enum df_mark)node->mark
-	       : r->stale ? (enum df_mark)node->stale
-			  : DF_M_NONE;
+	return node->mark     ? (enum df_mark)node->mark
+	       : r->g.self[n] ? (enum df_mark)node->stale
+			      : DF_M_NONE;
 }
 
 static uint64_t op_time(const struct df_check_set *set, const struct df_uop *u)
@@ -106,7 +106,7 @@ static int choose_root(struct df_check_result *r)
 	r->comp = malloc((g->nr_nodes + 1) * sizeof(*r->comp));
 	if (!r->comp)
 		return -ENOMEM;
-	nr = df_graph_components(g, r->world, r->stale, r->comp, &is_root);
+	nr = df_graph_components(g, r->world, r->comp, &is_root);
 	if (!is_root)
 		return -ENOMEM;
 	size = calloc(nr + 1, sizeof(*size));
@@ -168,26 +168,42 @@ static int cycle_has_call(const struct df_check_result *r, uint32_t call)
 	return 0;
 }
 
-/* Two ranks of the cycle hold the same two operations in opposite order. */
+static int same_rank(const struct df_uop *a, const struct df_uop *b)
+{
+	return a->trace == b->trace && a->l.device == b->l.device;
+}
+
+static int same_inst(const struct df_uop *a, const struct df_uop *b)
+{
+	return a->gcomm == b->gcomm && a->l.index == b->l.index &&
+	       (a->l.kind == DF_KIND_SEND || a->l.kind == DF_KIND_RECV) ==
+		       (b->l.kind == DF_KIND_SEND || b->l.kind == DF_KIND_RECV);
+}
+
+/* Two ranks of the cycle hold the same two operations, then in opposite order. */
 static int has_inversion(const struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
 
 	for (size_t i = 0; i < r->nr_involved; i++) {
-		for (size_t k = 0; k < i; k++) {
+		for (size_t k = 0; k < r->nr_involved; k++) {
 			const struct df_uop *a = &set->ops[r->involved[i]],
 					    *b = &set->ops[r->involved[k]];
+			size_t both = 0;
 
-			if (a->gcomm == b->gcomm || a->entry == b->entry)
+			if (same_rank(a, b))
 				continue;
 			for (size_t j = 0; j < r->nr_involved; j++) {
-				const struct df_uop *c = &set->ops[r->involved[j]];
+				const struct df_uop *x = &set->ops[r->involved[j]];
 
-				/* c: the same collective as a, on b's rank. */
-				if (c->gcomm == a->gcomm && c->l.index == a->l.index &&
-				    c->trace == b->trace && c->l.device == b->l.device)
-					return 1;
+				for (size_t q = 0; same_rank(x, a) && q < r->nr_involved; q++) {
+					const struct df_uop *y = &set->ops[r->involved[q]];
+
+					both += same_rank(y, b) && same_inst(x, y);
+				}
 			}
+			if (both >= 2)
+				return 1;
 		}
 	}
 	return 0;

@@ -66,7 +66,7 @@ static int map_grow(struct match *m)
 	return 0;
 }
 
-static uint32_t inst_of(struct match *m, uint32_t ref)
+static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 {
 	struct df_graph *g = m->g;
 	struct df_uop *u = &g->set->ops[ref];
@@ -81,6 +81,8 @@ static uint32_t inst_of(struct match *m, uint32_t ref)
 		at = (at + 1) & (m->map_size - 1);
 	if (m->map[at] != DF_NONE)
 		return m->map[at];
+	if (!create)
+		return DF_NONE;
 	if (df_vec_grow((void **)&m->keys, g->nr_insts, &m->cap_keys, sizeof(*m->keys)))
 		return DF_NONE;
 	in = DF_VEC_PUSH(g->insts, g->nr_insts, g->cap_insts);
@@ -138,39 +140,56 @@ static int map_threads(struct match *m)
 	return 0;
 }
 
-/* The rank goes on if one of these threads does. A thread in no call is free: then there is no edge. */
+/*
+ * The rank goes on if one of these threads does. A thread in no call is free to; only when nothing has
+ * moved for long is it taken for one that never will.
+ */
 static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
 		     const uint32_t *tids, uint32_t nr)
 {
 	struct df_graph *g = m->g;
-	int free_thread = 0;
+	uint32_t blocked = 0;
 
+	g->nodes[node].or_ = 1;
 	for (uint32_t i = 0; i < nr; i++) {
 		int at = thread_index(t, tids[i]);
 
 		if (at < 0 || m->threads[trace][at] == DF_NONE)
-			free_thread = 1;
+			continue;
+		blocked++;
+		df_graph_edge(g, node, m->threads[trace][at], DF_E_HOST, DF_W_ALL, DF_NO_REC);
 	}
-	g->nodes[node].or_ = 1;
-	if (free_thread || !nr) {
-		g->nodes[node].stale = DF_M_SILENT;
-		return;
-	}
-	for (uint32_t i = 0; i < nr; i++)
-		df_graph_edge(g, node, m->threads[trace][thread_index(t, tids[i])], DF_E_HOST,
-			      DF_W_ALL, DF_NO_REC);
+	g->nodes[node].idle |= blocked < nr || !nr;
 }
 
-/* Threads that use NCCL or CUDA in this process; all if none issued anything. */
+/* Without any thread in a call the node has nothing to wait for. */
+static void settle(struct df_graph *g, uint32_t node, enum df_mark stale)
+{
+	for (size_t i = g->nr_edges; i-- > 0 && g->edges[i].from == node;)
+		return;
+	g->nodes[node].stale = stale;
+}
+
+static uint32_t add_tid(uint32_t *tids, uint32_t nr, uint32_t max, uint32_t tid)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		if (tids[i] == tid)
+			return nr;
+	if (nr < max)
+		tids[nr++] = tid;
+	return nr;
+}
+
+/* Threads that use NCCL or CUDA in this process: who issued something, who is in a call. */
 static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t max)
 {
 	uint32_t nr = 0;
 
-	for (size_t i = 0; i < t->nr_threads && nr < max; i++)
+	for (size_t i = 0; i < t->nr_threads; i++)
 		if (t->threads[i].nr_issued)
-			tids[nr++] = t->threads[i].tid;
-	for (size_t i = 0; !nr && i < t->nr_calls; i++)
-		tids[nr++] = t->calls[i].thread;
+			nr = add_tid(tids, nr, max, t->threads[i].tid);
+	for (size_t i = 0; i < t->nr_calls; i++)
+		nr = add_tid(tids, nr, max, t->calls[i].thread);
 	if (!nr && t->nr_threads)
 		tids[nr++] = t->threads[0].tid;
 	return nr;
@@ -228,6 +247,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	if (!nr)
 		nr = busy_threads(t, tids, 64);
 	hosts_of(m, node, t, e->trace, tids, nr);
+	settle(g, node, DF_M_SILENT);
 	return node;
 }
 
@@ -275,6 +295,10 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 		const struct df_uop *u = &g->set->ops[i];
 		int32_t at = in->p2p ? u->l.kind == DF_KIND_RECV : u->l.rank;
 
+		/* A rank that is gone will not go on with what it had issued. */
+		if (u->start == DF_NONE)
+			df_graph_edge(g, in->node, next_node(m, in->gcomm, u->l.rank),
+				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 		df_graph_edge(g, u->done, in->node, DF_E_MATCH, DF_W_ALL, u->l.rec);
 		df_graph_edge(g, in->node, u->start, DF_E_PEER, DF_W_ALL, u->l.rec);
 		if (at >= 0 && at < nranks) {
@@ -351,7 +375,7 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 	struct df_graph *g = m->g;
 	uint8_t *here = calloc(g->set->nr_traces + 1, 1);
 	uint32_t node, tids[64];
-	int any_free = 0, any = 0;
+	int any = 0;
 
 	if (!here) {
 		g->failed = 1;
@@ -370,23 +394,9 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 			continue;
 		any = 1;
 		nr = busy_threads(t, tids, 64);
-		for (uint32_t k = 0; k < nr; k++) {
-			int at = thread_index(t, tids[k]);
-
-			if (at < 0 || m->threads[i][at] == DF_NONE)
-				any_free = 1;
-			else
-				df_graph_edge(g, node, m->threads[i][at], DF_E_HOST, DF_W_ALL,
-					      DF_NO_REC);
-		}
-		any_free |= !nr;
+		hosts_of(m, node, t, i, tids, nr);
 	}
-	if (any_free || !any) {
-		/* Free hosts may come: no edge may bind the node, it is only suspicious. */
-		while (g->nr_edges && g->edges[g->nr_edges - 1].from == node)
-			g->nr_edges--;
-		g->nodes[node].stale = any ? DF_M_ABSENT : DF_M_NO_TRACE;
-	}
+	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
 	df_graph_edge(g, b->node, node, DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	free(here);
 }
@@ -403,18 +413,28 @@ int df_graph_match(struct df_graph *g)
 		rc = -ENOMEM;
 	else
 		memset(m.next, 0xff, (set->nr_entries + 1) * sizeof(*m.next));
-	for (size_t i = 0; !rc && i < set->nr_ops; i++) {
-		uint32_t in;
+	/* Those that live make the instances; what a rank that is gone had issued is added to them. */
+	for (size_t pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; !rc && i < set->nr_ops; i++) {
+			struct df_uop *u = &set->ops[i];
+			uint32_t in;
 
-		if (set->ops[i].start == DF_NONE)
-			continue;
-		in = inst_of(&m, (uint32_t)i);
-		if (in == DF_NONE) {
-			rc = -ENOMEM;
-			break;
+			if ((u->start == DF_NONE) != pass || set->traces[u->trace].dropped)
+				continue;
+			in = inst_of(&m, (uint32_t)i, !pass);
+			if (in == DF_NONE) {
+				rc = pass ? 0 : -ENOMEM;
+				continue;
+			}
+			/* The first of the chain stays one that lives. */
+			if (pass) {
+				u->next = set->ops[g->insts[in].first].next;
+				set->ops[g->insts[in].first].next = (uint32_t)i;
+			} else {
+				u->next = g->insts[in].first;
+				g->insts[in].first = (uint32_t)i;
+			}
 		}
-		set->ops[i].next = g->insts[in].first;
-		g->insts[in].first = (uint32_t)i;
 	}
 	for (size_t i = 0; !rc && i < g->nr_insts; i++) {
 		struct df_inst *in = &g->insts[i];

@@ -14,6 +14,7 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 	size_t nr_work = 0, removed = 0;
 
 	memset(g->stuck, 1, g->nr_nodes);
+	memset(g->self, 0, g->nr_nodes);
 	g->nr_stuck = g->nr_nodes;
 	if (!left || !work)
 		goto out;
@@ -23,7 +24,10 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 	for (size_t i = 0; i < g->nr_nodes; i++) {
 		const struct df_node *n = &g->nodes[i];
 
-		if (!df_node_marked(n, stale) && !left[i])
+		if (n->idle && !stale)
+			left[i] = 0;
+		g->self[i] = n->mark || (!left[i] && stale && n->stale);
+		if (!left[i] && !g->self[i])
 			work[nr_work++] = (uint32_t)i;
 	}
 	while (nr_work) {
@@ -35,11 +39,14 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 			const struct df_edge *e = &g->edges[g->in[k]];
 			const struct df_node *from = &g->nodes[e->from];
 
-			if (!df_edge_on(e, world) || !left[e->from] || from->mark ||
-			    (stale && from->stale))
+			if (!df_edge_on(e, world) || !left[e->from] || from->mark)
 				continue;
 			left[e->from] = from->or_ ? 0 : left[e->from] - 1;
-			if (!left[e->from])
+			if (left[e->from])
+				continue;
+			/* Nothing is in its way: if nothing moves for long, that itself is the trouble. */
+			g->self[e->from] = stale && from->stale;
+			if (!g->self[e->from])
 				work[nr_work++] = e->from;
 		}
 	}
@@ -50,7 +57,7 @@ out:
 	return g->nr_stuck;
 }
 
-size_t df_graph_components(const struct df_graph *g, enum df_world world, int stale, uint32_t *comp,
+size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32_t *comp,
 			   uint8_t **is_root)
 {
 	size_t n = g->nr_nodes, nr_comp = 0, nr_stack = 0, nr_path = 0;
@@ -74,7 +81,7 @@ size_t df_graph_components(const struct df_graph *g, enum df_world world, int st
 		while (nr_path) {
 			uint32_t v = path[nr_path - 1];
 
-			if (pos[v] < g->out_first[v + 1] && !df_node_marked(&g->nodes[v], stale)) {
+			if (pos[v] < g->out_first[v + 1] && !g->self[v]) {
 				const struct df_edge *e = &g->edges[g->out[pos[v]++]];
 				uint32_t w = e->to;
 
@@ -113,7 +120,7 @@ size_t df_graph_components(const struct df_graph *g, enum df_world world, int st
 		const struct df_edge *e = &g->edges[i];
 
 		if (df_edge_on(e, world) && g->stuck[e->from] && g->stuck[e->to] &&
-		    comp[e->from] != comp[e->to] && !df_node_marked(&g->nodes[e->from], stale))
+		    comp[e->from] != comp[e->to] && !g->self[e->from])
 			root[comp[e->from]] = 0;
 	}
 out:

@@ -395,6 +395,14 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 	t->items = malloc((l->nr_items - first + 1) * sizeof(*t->items));
 	if (!t->items)
 		return -ENOMEM;
+	/* The last work before: what may occupy a stream that does not move on. */
+	t->before.type = DF_ITEM_OP;
+	for (size_t i = first; i-- > 0 && first < l->nr_items;) {
+		if (l->items[i].type == DF_ITEM_WORK) {
+			t->before = l->items[i];
+			break;
+		}
+	}
 	for (size_t i = first; i < l->nr_items; i++) {
 		struct df_litem it = l->items[i];
 

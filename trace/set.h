@@ -92,6 +92,7 @@ struct df_trc {
 	struct df_litem
 		*items; /* from the first unfinished operation on; OP: index in df_check_set.ops */
 	size_t nr_items;
+	struct df_litem before; /* the last WORK before them; type OP: none */
 	struct df_lnote
 		*notes; /* OP_DEP, OP_BEHIND of unfinished operations; COMM_INIT; failures */
 	size_t nr_notes, cap_notes;

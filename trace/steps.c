@@ -138,13 +138,19 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 	const struct df_graph *g = &r->g;
 	size_t begin = 0, cap = 0, cap_steps = 0;
 	struct df_step *s = NULL;
+	int lowest = INT32_MAX;
 
-	/* Begin where an operation asks for a peer: that reads best. */
+	/* Begin where an operation of the lowest rank asks for a peer: that reads best. */
 	for (size_t i = 0; closed && i < nr; i++) {
-		if (g->nodes[g->edges[edges[i]].from].kind == DF_N_DONE &&
-		    g->edges[edges[i]].kind == DF_E_MATCH) {
+		const struct df_node *n = &g->nodes[g->edges[edges[i]].from];
+		const struct df_uop *u;
+
+		if (n->kind != DF_N_DONE || g->edges[edges[i]].kind != DF_E_MATCH)
+			continue;
+		u = &r->set->ops[n->ref];
+		if (r->set->entries[u->entry].world < lowest) {
+			lowest = r->set->entries[u->entry].world;
 			begin = i;
-			break;
 		}
 	}
 	while (closed && nr && !is_actor(g, g->edges[edges[begin]].from) && begin + 1 < nr)

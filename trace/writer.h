@@ -15,9 +15,9 @@
 #include "trace/format.h"
 
 struct df_trace_config {
-	const char *dir;	/* NULL: memory only */
+	const char *dir; /* NULL: memory only */
 	long mb;
-	int rank, world;	/* of the job; -1 and 0 unknown */
+	int rank, world; /* of the job; -1 and 0 unknown */
 	uint32_t rules, mode, slots, queues;
 };
 

@@ -14,9 +14,7 @@
 #include "trace/sim/engine.h"
 
 struct gpu {
-	int pos;    /* first place of the list that was never reached */
-	int passed; /* places below pos that are passed over: the first of skipped[] */
-	int left;   /* not issued yet */
+	int passed; /* places below the next that are passed over: the first of skipped[] */
 	int nr_out; /* issued and not complete; kept where a method counts them */
 	int hung;   /* suspended by a synchronisation while something is outstanding */
 	int low;    /* no outstanding place below */
@@ -25,19 +23,32 @@ struct gpu {
 	int rare;
 };
 
+/* A list entry for the methods that look at groups. */
+struct entry {
+	int coll, group;
+	int member; /* index into the part's members[] */
+};
+
+/* BY_GROUP_STATE: what is pending in a group. A generation ends when all members have submitted. */
+struct group {
+	int size, nr_in, current, generation;
+};
+
 struct df_sim_plain {
 	const struct df_sim_part *part;
 	struct gpu *gpu;
-	int *skipped; /* places, at list_start[] of each GPU */
+	int *next;		/* by GPU: the first list entry that was never reached */
+	unsigned char *special; /* by GPU: suspended, finished, or something is passed over */
+	int *skipped;		/* places, at list_start[] of each GPU */
 	int *missing; /* by collective: members that have not issued it (BY_SLOTS: not begun it) */
 	int *missing_init;
 	int *stack;
 	unsigned char *seen;
-	int *slot; /* by list entry: the GPU's index among the members of the group */
+	struct entry *entry; /* by list entry */
 
 	/* BY_GROUP_STATE */
-	int *current, *nr_in; /* by group */
-	unsigned char *in;    /* by member */
+	struct group *group;
+	int *in; /* by member: the last generation of its group that it submitted to */
 
 	/* BY_GROUP_ORDER */
 	int *nr_issued;	   /* by member: collectives of that group issued */
@@ -65,15 +76,16 @@ struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *p)
 		return NULL;
 	pl->part = p;
 	pl->gpu = calloc(ng, sizeof(*pl->gpu));
+	pl->next = calloc(ng, sizeof(int));
+	pl->special = calloc(ng, 1);
 	pl->skipped = calloc(ne, sizeof(int));
 	pl->missing = calloc(nc, sizeof(int));
 	pl->missing_init = calloc(nc, sizeof(int));
 	pl->stack = calloc(ng, sizeof(int));
 	pl->seen = calloc(ng, 1);
-	pl->slot = calloc(ne, sizeof(int));
-	pl->current = calloc(gr, sizeof(int));
-	pl->nr_in = calloc(gr, sizeof(int));
-	pl->in = calloc(nm, 1);
+	pl->entry = calloc(ne, sizeof(*pl->entry));
+	pl->group = calloc(gr, sizeof(*pl->group));
+	pl->in = calloc(nm, sizeof(int));
 	pl->nr_issued = calloc(nm, sizeof(int));
 	pl->seq = calloc(nc, sizeof(int));
 	pl->seq_at = calloc(gr, sizeof(int));
@@ -82,10 +94,10 @@ struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *p)
 	pl->next_begin = calloc(ng, sizeof(int));
 	pl->nr_exec = calloc(ng, sizeof(int));
 	pl->work = calloc(ne, sizeof(int));
-	if (!pl->gpu || !pl->skipped || !pl->missing || !pl->missing_init || !pl->stack ||
-	    !pl->seen || !pl->slot || !pl->current || !pl->nr_in || !pl->in || !pl->nr_issued ||
-	    !pl->seq || !pl->seq_at || !pl->queue || !pl->tail || !pl->next_begin || !pl->nr_exec ||
-	    !pl->work) {
+	if (!pl->gpu || !pl->next || !pl->special || !pl->skipped || !pl->missing ||
+	    !pl->missing_init || !pl->stack || !pl->seen || !pl->entry || !pl->group || !pl->in ||
+	    !pl->nr_issued || !pl->seq || !pl->seq_at || !pl->queue || !pl->tail ||
+	    !pl->next_begin || !pl->nr_exec || !pl->work) {
 		df_sim_plain_destroy(pl);
 		return NULL;
 	}
@@ -93,13 +105,18 @@ struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *p)
 		int grp = p->coll_group[c], n = df_sim_group_size(p, grp);
 
 		pl->missing_init[c] = n;
-		for (int i = 0; i < n; i++)
-			pl->slot[p->list_start[p->members[p->group_start[grp] + i]] +
-				 p->at[p->at_start[c] + i]] = i;
+		for (int i = 0; i < n; i++) {
+			int m = p->group_start[grp] + i;
+
+			pl->entry[p->list_start[p->members[m]] + p->at[p->at_start[c] + i]] =
+				(struct entry){c, grp, m};
+		}
 		pl->seq_at[grp + 1]++;
 	}
-	for (int grp = 0; grp < p->nr_groups; grp++)
+	for (int grp = 0; grp < p->nr_groups; grp++) {
 		pl->seq_at[grp + 1] += pl->seq_at[grp];
+		pl->group[grp].size = df_sim_group_size(p, grp);
+	}
 	return pl;
 }
 
@@ -108,14 +125,15 @@ void df_sim_plain_destroy(struct df_sim_plain *pl)
 	if (!pl)
 		return;
 	free(pl->gpu);
+	free(pl->next);
+	free(pl->special);
 	free(pl->skipped);
 	free(pl->missing);
 	free(pl->missing_init);
 	free(pl->stack);
 	free(pl->seen);
-	free(pl->slot);
-	free(pl->current);
-	free(pl->nr_in);
+	free(pl->entry);
+	free(pl->group);
 	free(pl->in);
 	free(pl->nr_issued);
 	free(pl->seq);
@@ -128,11 +146,22 @@ void df_sim_plain_destroy(struct df_sim_plain *pl)
 	free(pl);
 }
 
+static inline int position(const struct df_sim_plain *pl, int x)
+{
+	return pl->next[x] - pl->part->list_start[x];
+}
+
+/* Collectives that x has not issued. */
+static inline int remaining(const struct df_sim_plain *pl, int x)
+{
+	return pl->part->list_start[x + 1] - pl->next[x] + pl->gpu[x].passed;
+}
+
 static int is_issued(const struct df_sim_plain *pl, int x, int place)
 {
 	const int *sk = pl->skipped + pl->part->list_start[x];
 
-	if (place >= pl->gpu[x].pos)
+	if (place >= position(pl, x))
 		return 0;
 	for (int i = 0; i < pl->gpu[x].passed; i++)
 		if (sk[i] == place)
@@ -145,10 +174,11 @@ static int next_outstanding(struct df_sim_plain *pl, int x, int place)
 {
 	struct gpu *g = &pl->gpu[x];
 	const int *list = pl->part->list + pl->part->list_start[x];
+	int pos = position(pl, x);
 
-	while (g->low < g->pos && !pl->missing[list[g->low]])
+	while (g->low < pos && !pl->missing[list[g->low]])
 		g->low++;
-	for (int i = list_max(place, g->low); i < g->pos; i++)
+	for (int i = list_max(place, g->low); i < pos; i++)
 		if (pl->missing[list[i]] && is_issued(pl, x, i))
 			return i;
 	return -1;
@@ -255,8 +285,9 @@ static void begin(struct df_sim_plain *pl, int slots, int x)
 }
 
 /* Issues what stands k-th among what remains of x; returns the list entry. */
-static int take(struct df_sim_plain *pl, struct gpu *g, int x, int k)
+static int take(struct df_sim_plain *pl, int x, int k)
 {
+	struct gpu *g = &pl->gpu[x];
 	int base = pl->part->list_start[x], *sk = pl->skipped + base, place;
 
 	if (k < g->passed) {
@@ -265,10 +296,9 @@ static int take(struct df_sim_plain *pl, struct gpu *g, int x, int k)
 		memmove(sk + k, sk + k + 1, (size_t)(g->passed - k) * sizeof(*sk));
 	} else {
 		while (g->passed < k)
-			sk[g->passed++] = g->pos++;
-		place = g->pos++;
+			sk[g->passed++] = pl->next[x]++ - base;
+		place = pl->next[x]++ - base;
 	}
-	g->left--;
 	return base + place;
 }
 
@@ -278,11 +308,13 @@ static int take(struct df_sim_plain *pl, struct gpu *g, int x, int k)
 #define ALWAYS static inline __attribute__((always_inline))
 
 /* What one issue does; 1 if it is a deadlock. */
-ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int x, int entry,
+ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int x, int at,
 		  const int method)
 {
 	const struct df_sim_part *p = pl->part;
-	int c = p->list[entry], grp, m, k;
+	const struct entry *e = &pl->entry[at];
+	int c = p->list[at], grp, m, k;
+	struct group *g;
 
 	switch (method) {
 	case DF_SIM_BY_INTERSECTION:
@@ -303,25 +335,23 @@ ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int
 		begin(pl, setup->slots, x);
 		return 0;
 	case DF_SIM_BY_GROUP_STATE:
-		grp = p->coll_group[c];
-		m = p->group_start[grp] + pl->slot[entry];
-		if (pl->in[m])
+		g = &pl->group[e->group];
+		if (pl->in[e->member] == g->generation)
 			return 0; /* as published: dropped without a trace */
-		pl->in[m] = 1;
-		if (pl->nr_in[grp] && pl->current[grp] != c)
+		pl->in[e->member] = g->generation;
+		if (g->nr_in && g->current != e->coll)
 			return 1;
-		pl->current[grp] = c;
-		if (++pl->nr_in[grp] == df_sim_group_size(p, grp)) {
-			pl->nr_in[grp] = 0;
-			memset(pl->in + p->group_start[grp], 0, (size_t)df_sim_group_size(p, grp));
+		g->current = e->coll;
+		if (++g->nr_in == g->size) {
+			g->nr_in = 0;
+			g->generation++;
 		}
 		return 0;
 	case DF_SIM_BY_GROUP_ORDER:
-		grp = p->coll_group[c];
-		k = pl->seq_at[grp] + pl->nr_issued[p->group_start[grp] + pl->slot[entry]]++;
+		k = pl->seq_at[e->group] + pl->nr_issued[e->member]++;
 		if (pl->seq[k] < 0)
-			pl->seq[k] = c;
-		return pl->seq[k] != c;
+			pl->seq[k] = e->coll;
+		return pl->seq[k] != e->coll;
 	}
 	return 0;
 }
@@ -354,7 +384,7 @@ ALWAYS int rare_turn(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 		if (!sync) {
 			uint64_t d = df_mt_threshold(setup->odds.disorder);
 
-			while (df_mt_draw(mt) < d && skip < g->left - 1)
+			while (df_mt_draw(mt) < d && skip < remaining(pl, x) - 1)
 				skip++;
 		}
 	} else {
@@ -364,7 +394,7 @@ ALWAYS int rare_turn(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 		g->rare_turn = g->rare < prog->start[x + 1] ? prog->rare[g->rare].turn : -1;
 	}
 	if (!sync)
-		return submit(pl, setup, x, take(pl, g, x, skip), method);
+		return submit(pl, setup, x, take(pl, x, skip), method);
 	if (!has_outstanding(pl, x, method))
 		return 0;
 	g->hung = 1;
@@ -384,6 +414,7 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 		 const int method, const int with_sync, const int use_mt)
 {
 	const struct df_sim_part *p = pl->part;
+	unsigned char *const special = pl->special;
 	struct gpu *const gpu = pl->gpu;
 	int total = p->nr_events, n = p->nr_gpus;
 
@@ -392,35 +423,42 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 
 		for (int x = 0; x < n; x++) {
 			struct gpu *g = &gpu[x];
-			int left = g->left, dead;
+			int dead, ordinary, left;
 
+			/* By far the most turns: the next of the list, nothing else going on. */
+			if (df_likely(!special[x]) &&
+			    df_likely(turn_is_ordinary(g, mt, with_sync, use_mt))) {
+				int at = pl->next[x]++;
+
+				total--;
+				special[x] = at + 1 == p->list_start[x + 1];
+				if (submit(pl, setup, x, at, method)) {
+					out->deadlock = 1;
+					return;
+				}
+				continue;
+			}
 			if (with_sync && g->hung) {
 				if (has_outstanding(pl, x, method))
 					continue;
 				g->hung = 0;
 			}
+			left = remaining(pl, x);
 			if (!left)
 				continue;
-			if (turn_is_ordinary(g, mt, with_sync, use_mt)) {
-				int entry;
-
-				if (df_likely(!g->passed)) {
-					entry = p->list_start[x] + g->pos++;
-					g->left = left - 1;
-				} else {
-					entry = take(pl, g, x, 0);
-				}
-				dead = submit(pl, setup, x, entry, method);
-			} else {
+			ordinary = special[x] && turn_is_ordinary(g, mt, with_sync, use_mt);
+			if (ordinary)
+				dead = submit(pl, setup, x, take(pl, x, 0), method);
+			else
 				dead = rare_turn(pl, setup, prog, mt, x, out, method, with_sync,
 						 use_mt);
-			}
 			if (dead) {
 				out->deadlock = 1;
 				return;
 			}
-			total -= left - g->left;
-			synced |= left == g->left;
+			special[x] = g->hung || g->passed || remaining(pl, x) == 0;
+			total -= left - remaining(pl, x);
+			synced |= left == remaining(pl, x);
 		}
 		/* Nobody issued and nobody could have: all that is left is suspended for ever. */
 		if (with_sync && total == before && !synced) {
@@ -443,7 +481,9 @@ static void reset(struct df_sim_plain *pl, const struct df_sim_program *prog,
 	for (int x = 0; x < p->nr_gpus; x++) {
 		struct gpu *g = &pl->gpu[x];
 
-		*g = (struct gpu){.left = df_sim_list_len(p, x), .rare_turn = -1};
+		*g = (struct gpu){.rare_turn = -1};
+		pl->next[x] = p->list_start[x];
+		pl->special[x] = df_sim_list_len(p, x) == 0;
 		if (prog) {
 			g->rare = prog->start[x];
 			if (g->rare < prog->start[x + 1])
@@ -452,8 +492,11 @@ static void reset(struct df_sim_plain *pl, const struct df_sim_program *prog,
 	}
 	switch (method) {
 	case DF_SIM_BY_GROUP_STATE:
-		memset(pl->nr_in, 0, (size_t)p->nr_groups * sizeof(int));
-		memset(pl->in, 0, nm);
+		for (int grp = 0; grp < p->nr_groups; grp++) {
+			pl->group[grp].nr_in = 0;
+			pl->group[grp].generation = 1;
+		}
+		memset(pl->in, 0, nm * sizeof(int));
 		break;
 	case DF_SIM_BY_GROUP_ORDER:
 		memset(pl->nr_issued, 0, nm * sizeof(int));

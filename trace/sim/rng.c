@@ -74,36 +74,59 @@ static inline __attribute__((always_inline)) void generate(uint32_t *restrict s,
 	}
 }
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target("avx2"), optimize("O3"))) static void generate_avx2(uint32_t *s,
-									  uint32_t *out)
-{
-	generate(s, out);
-}
-#define HAVE_AVX2() __builtin_cpu_supports("avx2")
-#else
-#define generate_avx2 generate_base
-#define HAVE_AVX2()   0
-#endif
+#define CHUNK 24 /* draws; divides DF_MT_DRAWS */
 
-__attribute__((optimize("O3"))) static void generate_base(uint32_t *s, uint32_t *out)
-{
-	generate(s, out);
-}
-
-void df_mt_refill(struct df_mt *mt)
+/* The draws whose first word does not exceed `bound`; few, so whole chunks are ruled out at a time. */
+static inline __attribute__((always_inline)) int find_low(const uint32_t *restrict out,
+							  uint32_t bound, uint16_t *restrict low)
 {
 	int nr = 0;
 
-	if (HAVE_AVX2())
-		generate_avx2(mt->state, mt->out);
-	else
-		generate_base(mt->state, mt->out);
-	for (int i = 0; i < DF_MT_DRAWS; i++) {
-		mt->low[nr] = (uint16_t)i;
-		nr += mt->out[2 * i] <= mt->low_word;
+	for (int c = 0; c < DF_MT_DRAWS; c += CHUNK) {
+		uint32_t least = UINT32_MAX;
+
+		/* Second words only add chunks to look at, and leave the loop without a stride. */
+		for (int i = 2 * c; i < 2 * (c + CHUNK); i++)
+			least = out[i] < least ? out[i] : least;
+		if (least > bound)
+			continue;
+		for (int i = c; i < c + CHUNK; i++) {
+			low[nr] = (uint16_t)i;
+			nr += out[2 * i] <= bound;
+		}
 	}
-	mt->low[nr] = DF_MT_DRAWS;
+	return nr;
+}
+
+static inline __attribute__((always_inline)) void refill(struct df_mt *mt)
+{
+	generate(mt->state, mt->out);
+	mt->nr_low_seen = find_low(mt->out, mt->low_word, mt->low);
+}
+
+__attribute__((optimize("O3"))) static void refill_base(struct df_mt *mt)
+{
+	refill(mt);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target("avx2"), optimize("O3"))) static void refill_avx2(struct df_mt *mt)
+{
+	refill(mt);
+}
+#define HAVE_AVX2() __builtin_cpu_supports("avx2")
+#else
+#define refill_avx2 refill_base
+#define HAVE_AVX2() 0
+#endif
+
+void df_mt_refill(struct df_mt *mt)
+{
+	if (HAVE_AVX2())
+		refill_avx2(mt);
+	else
+		refill_base(mt);
+	mt->low[mt->nr_low_seen] = DF_MT_DRAWS;
 	mt->nr_low_seen = 0;
 	mt->next_low = mt->low[0];
 	mt->next = 0;

@@ -41,6 +41,8 @@ struct df_sim_sparse {
 	int *next;		 /* by GPU: the sweep at which it must be visited */
 	int *skipped;		 /* places, at list_start[] of each GPU */
 	int *groups, *groups_at; /* by GPU: the groups it is in, groups[groups_at[x]..] */
+	int *slots;		 /* beside groups[]: which member it is */
+	int *colls, *colls_at;	 /* by group: its collectives, ascending */
 	int *stack;
 	unsigned char *seen;
 	int sweep, turn_of; /* now: this GPU's turn of this sweep */
@@ -63,8 +65,11 @@ struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *p)
 	sp->seen = calloc(n, 1);
 	sp->groups_at = calloc(n + 1, sizeof(*sp->groups_at));
 	sp->groups = calloc((size_t)p->group_start[p->nr_groups] + 1, sizeof(*sp->groups));
+	sp->slots = calloc((size_t)p->group_start[p->nr_groups] + 1, sizeof(*sp->slots));
+	sp->colls = calloc((size_t)p->nr_colls + 1, sizeof(*sp->colls));
+	sp->colls_at = calloc((size_t)p->nr_groups + 2, sizeof(*sp->colls_at));
 	if (!sp->gpu || !sp->next || !sp->skipped || !sp->stack || !sp->seen || !sp->groups_at ||
-	    !sp->groups) {
+	    !sp->groups || !sp->slots || !sp->colls || !sp->colls_at) {
 		df_sim_sparse_destroy(sp);
 		return NULL;
 	}
@@ -73,8 +78,18 @@ struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *p)
 	for (int x = 0; x < p->nr_gpus; x++)
 		sp->groups_at[x + 2] += sp->groups_at[x + 1];
 	for (int grp = 0; grp < p->nr_groups; grp++)
-		for (int m = p->group_start[grp]; m < p->group_start[grp + 1]; m++)
-			sp->groups[sp->groups_at[p->members[m] + 1]++] = grp;
+		for (int m = p->group_start[grp]; m < p->group_start[grp + 1]; m++) {
+			int i = sp->groups_at[p->members[m] + 1]++;
+
+			sp->groups[i] = grp;
+			sp->slots[i] = m - p->group_start[grp];
+		}
+	for (int c = 0; c < p->nr_colls; c++)
+		sp->colls_at[p->coll_group[c] + 2]++;
+	for (int grp = 0; grp < p->nr_groups; grp++)
+		sp->colls_at[grp + 2] += sp->colls_at[grp + 1];
+	for (int c = 0; c < p->nr_colls; c++)
+		sp->colls[sp->colls_at[p->coll_group[c] + 1]++] = c;
 	return sp;
 }
 
@@ -89,6 +104,9 @@ void df_sim_sparse_destroy(struct df_sim_sparse *sp)
 	free(sp->seen);
 	free(sp->groups_at);
 	free(sp->groups);
+	free(sp->slots);
+	free(sp->colls);
+	free(sp->colls_at);
 	free(sp);
 }
 
@@ -139,19 +157,36 @@ static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
 	return -1;
 }
 
+/* The place in the list of the GPU that groups[i] belongs to of that group's first collective >= c. */
+static int first_place(const struct df_sim_sparse *sp, int i, int c)
+{
+	int lo = sp->colls_at[sp->groups[i]], hi = sp->colls_at[sp->groups[i] + 1], end = hi;
+
+	while (lo < hi) {
+		int mid = lo + (hi - lo) / 2;
+
+		if (sp->colls[mid] < c)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo == end ? INT_MAX : sp->part->at[sp->part->at_start[sp->colls[lo]] + sp->slots[i]];
+}
+
 /*
  * Raises the mark below which everything GPU x issued is complete. A GPU has issued all its
- * collectives below the first it lacks, so what is below the lowest of these among x's peers is
- * complete: no need to walk there place by place.
+ * collectives below the first it lacks, so those of a group that are below what any other member
+ * lacks first are complete: no need to walk there place by place.
  */
 static void raise_low(struct df_sim_sparse *sp, int x)
 {
 	const struct df_sim_part *p = sp->part;
-	const int *list = p->list + p->list_start[x];
-	int lacking = INT_MAX, lo = sp->gpu[x].low, hi = sp->gpu[x].pos;
+	int low = sp->gpu[x].pos;
 
+	if (sp->gpu[x].passed && sp->skipped[p->list_start[x]] < low)
+		low = sp->skipped[p->list_start[x]];
 	for (int i = sp->groups_at[x]; i < sp->groups_at[x + 1]; i++) {
-		int grp = sp->groups[i];
+		int grp = sp->groups[i], lacking = INT_MAX, place;
 
 		for (int m = p->group_start[grp]; m < p->group_start[grp + 1]; m++) {
 			int y = p->members[m], at;
@@ -162,18 +197,11 @@ static void raise_low(struct df_sim_sparse *sp, int x)
 			if (at < df_sim_list_len(p, y) && p->list[p->list_start[y] + at] < lacking)
 				lacking = p->list[p->list_start[y] + at];
 		}
+		place = first_place(sp, i, lacking);
+		low = place < low ? place : low;
 	}
-	if (sp->gpu[x].passed && sp->skipped[p->list_start[x]] < hi)
-		hi = sp->skipped[p->list_start[x]];
-	while (lo < hi) {
-		int mid = lo + (hi - lo) / 2;
-
-		if (list[mid] < lacking)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	sp->gpu[x].low = lo;
+	if (low > sp->gpu[x].low)
+		sp->gpu[x].low = low;
 }
 
 /* Sets the witness of suspended GPU x at or behind its present one; 0 when nothing is outstanding. */
