@@ -1,0 +1,250 @@
+/*
+ * The directory: hash tables in the shared segments of the owner, which alone writes them (under the
+ * arena's lock); everybody on the node reads without a lock. A table is never moved: when the keys' places
+ * are taken, another one of twice the size follows. An entry, once part of a table, is an entry for ever, and
+ * its gate's generation grows with each use: that is what makes stale pointers harmless.
+ */
+#include "runtime/transport/arena.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/hash.h"
+#include "runtime/transport/arena_int.h"
+
+#define FIRST_ENTRIES 1024ull
+#define PROBES	      32u
+
+static uint64_t load(const uint64_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+static void store(uint64_t *p, uint64_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+
+/* The entries of table t, or NULL if its segment is not in the view. */
+static struct df_entry *table_at(const struct df_view *v, const struct df_table *t, uint64_t *mask)
+{
+	uint64_t where = load(&t->where), offset = DF_WHERE_OFFSET(where);
+	char *base = df_view_base(v, DF_WHERE_SEG(where));
+
+	*mask = load(&t->mask);
+	if (!base || *mask >= 1ull << 32 ||
+	    offset + (*mask + 1) * sizeof(struct df_entry) > v->bytes[DF_WHERE_SEG(where)])
+		return NULL;
+	return (struct df_entry *)(void *)(base + offset);
+}
+
+/* ---- the owner ---------------------------------------------------------------------------------------- */
+
+static int add_table(struct df_seg0 *s)
+{
+	uint32_t n = s->nr_tables;
+	uint64_t entries = FIRST_ENTRIES << n;
+	struct df_block b;
+	int ret, fresh;
+
+	if (n == DF_TABLES_MAX)
+		return -ENOMEM;
+	ret = df_arena_take_locked(entries * sizeof(struct df_entry), &b, &fresh);
+	if (ret)
+		return ret;
+	/* Rare, and bounded: the lock is kept. */
+	ret = df_arena_back(&b);
+	if (ret)
+		return ret;
+	/* Blocks are used again: what is left in them must not look like an entry. */
+	memset(b.ptr, 0, entries * sizeof(struct df_entry));
+	store(&s->tables[n].where, DF_WHERE(b.seg, b.offset));
+	store(&s->tables[n].mask, entries - 1);
+	/* RELEASE pairs with the ACQUIRE in df_dir_find(): without it a reader could probe garbage. */
+	__atomic_store_n(&s->nr_tables, n + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* A free entry for the key, or NULL; *exists: it is announced already. */
+static struct df_entry *find_free(struct df_seg0 *s, uint64_t key, int *exists)
+{
+	struct df_entry *free_entry = NULL, *e, *entries;
+	uint64_t mask, at = df_mix64(key);
+	uint32_t t, i;
+	unsigned state;
+
+	*exists = 0;
+	for (t = 0; t < s->nr_tables; t++) {
+		entries = table_at(&df_arena.view, &s->tables[t], &mask);
+		for (i = 0; i < PROBES; i++) {
+			e = &entries[(at + i) & mask];
+			state = DF_GATE_STATE(load(&e->gate));
+			if (state <= DF_GATE_FREE) {
+				if (!free_entry)
+					free_entry = e;
+				if (state == DF_GATE_NEVER)
+					break;
+			} else if (load(&e->key) == key) {
+				*exists = 1;
+				return NULL;
+			}
+		}
+	}
+	return free_entry;
+}
+
+int df_dir_insert(uint64_t key, const struct df_block *b, uint32_t nr_slots, uint32_t slot_bytes,
+		  struct df_entry **entry, uint64_t *gen)
+{
+	struct df_seg0 *s = df_arena.seg0;
+	struct df_entry *e;
+	uint64_t g;
+	int exists, ret = 0;
+
+	df_mutex_lock(&df_arena.lock);
+	while (!(e = find_free(s, key, &exists)) && !exists && !ret)
+		ret = add_table(s);
+	if (exists)
+		ret = -EEXIST;
+	if (ret)
+		goto out;
+	g = DF_GATE_GEN(load(&e->gate)) + 1;
+	store(&e->gate, DF_GATE_WORD(g, DF_GATE_WRITING));
+	/*
+	 * RELEASE fence pairs with the ACQUIRE fence in look(): who reads one of the fields below as
+	 * we write it also sees that the gate has changed, and drops what it read.
+	 */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	store(&e->key, key);
+	store(&e->where, DF_WHERE(b->seg, b->offset));
+	store(&e->bytes, b->bytes);
+	__atomic_store_n(&e->nr_slots, nr_slots, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->slot_bytes, slot_bytes, __ATOMIC_RELAXED);
+	/*
+	 * RELEASE pairs with the ACQUIRE in look() and df_gate_use(): who sees the gate open sees the
+	 * entry and the connector's header as written.
+	 */
+	__atomic_store_n(&e->gate, DF_GATE_WORD(g, DF_GATE_OPEN), __ATOMIC_RELEASE);
+	*entry = e;
+	*gen = g;
+out:
+	df_mutex_unlock(&df_arena.lock);
+	return ret;
+}
+
+int df_dir_remove(struct df_entry *e, uint64_t gen, int force)
+{
+	uint64_t word = DF_GATE_WORD(gen, DF_GATE_OPEN), gone = DF_GATE_WORD(gen, DF_GATE_FREE);
+
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_gate_unuse(): all that the other side did to the memory
+	 * comes before we give it to somebody else.
+	 */
+	if (__atomic_compare_exchange_n(&e->gate, &word, gone, 0, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		return 0;
+	if (!force || word != DF_GATE_WORD(gen, DF_GATE_USED))
+		return -EBUSY;
+	return __atomic_compare_exchange_n(&e->gate, &word, gone, 0, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE)
+		       ? 0
+		       : -EBUSY;
+}
+
+/* ---- readers ------------------------------------------------------------------------------------------ */
+
+/* -ENOENT: not this one. -EAGAIN: its segment is not in the view. */
+static int look(const struct df_view *v, struct df_entry *e, uint64_t key, struct df_found *out)
+{
+	uint64_t gate, where, offset, bytes, again;
+	uint32_t nr_slots, slot_bytes;
+	char *base;
+
+	/* ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert(): the fields belong to this gate. */
+	gate = __atomic_load_n(&e->gate, __ATOMIC_ACQUIRE);
+	if (DF_GATE_STATE(gate) < DF_GATE_OPEN || load(&e->key) != key)
+		return -ENOENT;
+	where = load(&e->where);
+	bytes = load(&e->bytes);
+	nr_slots = __atomic_load_n(&e->nr_slots, __ATOMIC_RELAXED);
+	slot_bytes = __atomic_load_n(&e->slot_bytes, __ATOMIC_RELAXED);
+	/*
+	 * ACQUIRE fence pairs with the RELEASE fence in df_dir_insert(): had one of the fields been from a
+	 * later use of the entry, we would now see a later gate.
+	 */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	again = load(&e->gate);
+	if (DF_GATE_GEN(again) != DF_GATE_GEN(gate))
+		return -ENOENT;
+	offset = DF_WHERE_OFFSET(where);
+	base = df_view_base(v, DF_WHERE_SEG(where));
+	if (!base)
+		return -EAGAIN;
+	/* The other process is not believed blindly: nothing outside its segments. */
+	if (offset + bytes > v->bytes[DF_WHERE_SEG(where)] || offset % 64 ||
+	    DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes > bytes || !nr_slots)
+		return -ENOENT;
+	out->entry = e;
+	out->gen = DF_GATE_GEN(gate);
+	out->hdr = (struct df_conn_hdr *)(void *)(base + offset);
+	out->bytes = bytes;
+	out->nr_slots = nr_slots;
+	out->slot_bytes = slot_bytes;
+	return 0;
+}
+
+int df_dir_find(const struct df_view *v, uint64_t key, struct df_found *out)
+{
+	const struct df_seg0 *s = df_view_base(v, 0);
+	uint64_t mask, at = df_mix64(key);
+	struct df_entry *entries, *e;
+	uint32_t t, nr, i;
+	int ret, missing = 0;
+
+	if (!s)
+		return -EAGAIN;
+	/* ACQUIRE pairs with the RELEASE in add_table(): tables below nr are initialised. */
+	nr = __atomic_load_n(&s->nr_tables, __ATOMIC_ACQUIRE);
+	for (t = 0; t < nr && t < DF_TABLES_MAX; t++) {
+		entries = table_at(v, &s->tables[t], &mask);
+		if (!entries) {
+			missing = 1;
+			continue;
+		}
+		for (i = 0; i < PROBES; i++) {
+			e = &entries[(at + i) & mask];
+			if (DF_GATE_STATE(load(&e->gate)) == DF_GATE_NEVER)
+				break;
+			ret = look(v, e, key, out);
+			if (ret != -ENOENT)
+				return ret;
+		}
+	}
+	return missing ? -EAGAIN : -ENOENT;
+}
+
+int df_gate_use(struct df_entry *e, uint64_t gen)
+{
+	uint64_t word = DF_GATE_WORD(gen, DF_GATE_OPEN);
+
+	/*
+	 * ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert() and df_gate_unuse(): the header and
+	 * positions are as the owner, or our own last use, left them.
+	 */
+	return __atomic_compare_exchange_n(&e->gate, &word, DF_GATE_WORD(gen, DF_GATE_USED), 0,
+					   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)
+		       ? 0
+		       : -EAGAIN;
+}
+
+void df_gate_unuse(struct df_entry *e, uint64_t gen)
+{
+	uint64_t word = DF_GATE_WORD(gen, DF_GATE_USED);
+
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_dir_remove(): our last access comes before the owner's
+	 * reuse. It fails only when the owner took us for dead.
+	 */
+	__atomic_compare_exchange_n(&e->gate, &word, DF_GATE_WORD(gen, DF_GATE_OPEN), 0,
+				    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,169 @@
+/*
+ * Connectors in shared memory: what "self" and "shm" do alike. Any thread; the gate and the directory
+ * carry the synchronisation, no lock of this file.
+ */
+#include "runtime/transport/node.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/err.h"
+
+static int peer_dead(const struct df_peer *p)
+{
+	/* ACQUIRE pairs with the RELEASE in shm.c's death(): what it wrote before it died is visible. */
+	return __atomic_load_n(&p->dead, __ATOMIC_ACQUIRE) != 0;
+}
+
+static void hold(struct df_peer *p)
+{
+	__atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAXED);
+}
+
+static void drop(struct df_peer *p)
+{
+	/* RELEASE pairs with the ACQUIRE in shm.c's sweep(): our last use of the peer comes first. */
+	__atomic_sub_fetch(&p->refs, 1, __ATOMIC_RELEASE);
+}
+
+int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
+		   uint32_t nr_slots, uint32_t slot_bytes, uint64_t base, struct df_bell *bell,
+		   struct df_conn **out)
+{
+	uint64_t bytes = DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes;
+	struct df_node_conn *c;
+	struct df_conn_hdr *h;
+	int ret;
+
+	if (!nr_slots)
+		return -EINVAL;
+	if (peer_dead(peer))
+		return -ECONNRESET;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	ret = df_arena_alloc(bytes, &c->block);
+	if (ret)
+		goto err_free;
+	h = c->block.ptr;
+	memset(h, 0, sizeof(*h));
+	h->key = key;
+	h->nr_slots = nr_slots;
+	h->slot_bytes = slot_bytes;
+	/* RELAXED: nobody looks before the gate is released open. */
+	__atomic_store_n(&h->tail, base, __ATOMIC_RELAXED);
+	__atomic_store_n(&h->head, base, __ATOMIC_RELAXED);
+	ret = df_dir_insert(key, &c->block, nr_slots, slot_bytes, &c->entry, &c->gen);
+	if (ret)
+		goto err_block;
+	c->conn = (struct df_conn){
+		.hdr = h, .peer = peer, .tl = tl, .key = key, .bytes = bytes, .owner = 1};
+	c->nr_slots = nr_slots;
+	c->slot_bytes = slot_bytes;
+	c->bell = bell;
+	hold(peer);
+	__atomic_add_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	*out = &c->conn;
+	return 0;
+
+err_block:
+	df_arena_free(&c->block);
+err_free:
+	free(c);
+	return ret;
+}
+
+int df_node_found(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
+		  const struct df_found *f, struct df_bell *bell, struct df_conn **out)
+{
+	struct df_node_conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->conn = (struct df_conn){.hdr = f->hdr,
+				   .peer = peer,
+				   .tl = tl,
+				   .key = key,
+				   .bytes = DF_CONN_SLOTS + (uint64_t)f->nr_slots * f->slot_bytes};
+	c->entry = f->entry;
+	c->gen = f->gen;
+	c->nr_slots = f->nr_slots;
+	c->slot_bytes = f->slot_bytes;
+	c->bell = bell;
+	hold(peer);
+	*out = &c->conn;
+	return 0;
+}
+
+int df_node_use(struct df_conn *conn)
+{
+	struct df_node_conn *c = (struct df_node_conn *)conn;
+	int ret;
+
+	if (peer_dead(conn->peer))
+		return -ECONNRESET;
+	ret = df_gate_use(c->entry, c->gen);
+	if (!ret)
+		conn->used = 1;
+	return ret;
+}
+
+void df_node_unuse(struct df_conn *conn)
+{
+	struct df_node_conn *c = (struct df_node_conn *)conn;
+
+	if (!conn->used)
+		return;
+	conn->used = 0;
+	df_gate_unuse(c->entry, c->gen);
+}
+
+int df_node_close(struct df_conn *conn)
+{
+	struct df_node_conn *c = (struct df_node_conn *)conn;
+	int dead = peer_dead(conn->peer), used = 0, ret;
+
+	ret = df_dir_remove(c->entry, c->gen, 0);
+	if (ret && dead) {
+		used = 1;
+		ret = df_dir_remove(c->entry, c->gen, 1);
+	}
+	if (ret)
+		return ret;
+	__atomic_sub_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	/*
+	 * It held the gate when it died. Is it really dead, not only cut off from those who said so?
+	 * Then nothing can write any more; else this memory is not used again.
+	 */
+	if (!used || (kill((pid_t)conn->peer->member.pid, 0) && errno == ESRCH))
+		df_arena_free(&c->block);
+	drop(conn->peer);
+	free(c);
+	return 0;
+}
+
+void df_node_forget(struct df_conn *conn)
+{
+	df_node_unuse(conn);
+	drop(conn->peer);
+	free(df_container_of(conn, struct df_node_conn, conn));
+}
+
+void df_node_end(const struct df_conn *conn, struct df_kconn *out)
+{
+	const struct df_node_conn *c = (const struct df_node_conn *)conn;
+
+	out->nr_slots = c->nr_slots;
+	out->slot_bytes = c->slot_bytes;
+	out->tail = &conn->hdr->tail;
+	out->head = &conn->hdr->head;
+	out->slots = (uint8_t *)conn->hdr + DF_CONN_SLOTS;
+	out->bell = c->bell;
+}
+
+int df_node_progress(void)
+{
+	return 0;
+}

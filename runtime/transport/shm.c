@@ -1,0 +1,282 @@
+/*
+ * Transport "shm": the other process on this node. Its segments are mapped here when they are first needed: the
+ * control thread fetches their descriptors in the background, until then nothing is found. Peers are kept
+ * by process and shared between communicators; those that have died and are not referenced any more are
+ * unmapped when the next one is looked for.
+ *
+ * A connector of ours needs the peer's bell at once, its first segment may come later: room for that is
+ * reserved when the peer is made, so the bell's address is known. What is rung before the segment is there
+ * goes nowhere, and is made good by one ring when it is.
+ *
+ * Lock: DF_RANK_TRANSPORT for the list of peers.
+ */
+#define _GNU_SOURCE
+#include "runtime/transport/node.h"
+#include "runtime/transport/arena_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/ctl/fetch.h"
+#include "runtime/ctl/tree.h"
+
+static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "shm peers");
+static struct df_peer *peers;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void mark_dead(struct df_peer *p)
+{
+	/* RELEASE pairs with the ACQUIRE in peer_dead() (node.c). */
+	__atomic_store_n(&p->dead, 1, __ATOMIC_RELEASE);
+}
+
+static void death(uint64_t proc)
+{
+	struct df_peer *p;
+
+	df_mutex_lock(&lock);
+	for (p = peers; p; p = p->next)
+		if (p->member.proc == proc)
+			mark_dead(p);
+	df_mutex_unlock(&lock);
+}
+
+static void after_fork_child(void)
+{
+	df_mutex_init(&lock, DF_RANK_TRANSPORT, "shm peers");
+	peers = NULL;
+}
+
+static void install(void)
+{
+	pthread_atfork(NULL, NULL, after_fork_child);
+}
+
+static void peer_free(struct df_peer *p)
+{
+	uint32_t i;
+
+	for (i = 1; i < p->view.nr; i++)
+		munmap(p->view.base[i], p->view.bytes[i]);
+	munmap(p->room, DF_SEG_FIRST_BYTES);
+	free(p);
+}
+
+/* Dead and unreferenced peers go; under the lock. */
+static void sweep(void)
+{
+	struct df_peer **at = &peers, *p;
+
+	while ((p = *at)) {
+		/*
+		 * ACQUIRE pairs with the RELEASE in drop() (node.c) and in fetched(): nobody touches the
+		 * peer's memory any more.
+		 */
+		if (__atomic_load_n(&p->dead, __ATOMIC_ACQUIRE) &&
+		    !__atomic_load_n(&p->refs, __ATOMIC_ACQUIRE) &&
+		    !__atomic_load_n(&p->fetching, __ATOMIC_ACQUIRE)) {
+			*at = p->next;
+			peer_free(p);
+		} else {
+			at = &p->next;
+		}
+	}
+}
+
+static struct df_peer *peer_new(const struct df_member *m)
+{
+	struct df_peer *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->room = mmap(NULL, DF_SEG_FIRST_BYTES, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->room == MAP_FAILED) {
+		free(p);
+		return NULL;
+	}
+	p->member = *m;
+	p->next = peers;
+	peers = p;
+	return p;
+}
+
+static int shm_reachable(const struct df_member *self, const struct df_member *peer)
+{
+	return self->proc != peer->proc && self->host == peer->host && peer->unix_name[0];
+}
+
+static int shm_peer_get(const struct df_member *m, struct df_peer **out)
+{
+	struct df_peer *p;
+	int dead, ret;
+
+	ret = df_arena_start();
+	if (ret)
+		return ret;
+	pthread_once(&once, install);
+	df_ctl_on_death(death);
+	df_ctl_lock();
+	dead = df_tree_is_dead(m->proc);
+	df_ctl_unlock();
+	df_mutex_lock(&lock);
+	sweep();
+	for (p = peers; p; p = p->next)
+		if (p->member.proc == m->proc)
+			break;
+	if (!p)
+		p = peer_new(m);
+	if (p) {
+		__atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAXED);
+		if (dead)
+			mark_dead(p);
+		*out = p;
+	}
+	df_mutex_unlock(&lock);
+	return p ? 0 : -ENOMEM;
+}
+
+static void shm_peer_put(struct df_peer *p)
+{
+	/* RELEASE pairs with the ACQUIRE in sweep(): our last use of the peer comes first. */
+	__atomic_sub_fetch(&p->refs, 1, __ATOMIC_RELEASE);
+}
+
+/* Does the descriptor hold the first segment of this process? */
+static int is_ours(const struct df_peer *p, int fd, uint64_t bytes)
+{
+	void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	int ret;
+
+	if (base == MAP_FAILED)
+		return 0;
+	ret = df_arena_check(base, bytes, p->member.proc);
+	munmap(base, bytes);
+	return ret;
+}
+
+static int map_segment(struct df_peer *p, int fd, uint64_t bytes)
+{
+	uint32_t n = p->view.nr;
+	int seals = fcntl(fd, F_GET_SEALS);
+	off_t size = lseek(fd, 0, SEEK_END);
+	void *base;
+
+	/* Unsealed, its owner could cut it short and we would die of SIGBUS. */
+	if (n == DF_SEGS_MAX || seals < 0 || !(seals & F_SEAL_SHRINK) || size < 0 ||
+	    (uint64_t)size < bytes || !bytes)
+		return -EPROTO;
+	if (!n && (bytes != DF_SEG_FIRST_BYTES || !is_ours(p, fd, bytes)))
+		return -EPROTO;
+	base = mmap(n ? NULL : p->room, bytes, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_NORESERVE | (n ? 0 : MAP_FIXED), fd, 0);
+	if (base == MAP_FAILED)
+		return -ENOMEM;
+	p->view.bytes[n] = bytes;
+	/* RELEASE pairs with the ACQUIRE in df_view_base(): size and mapping come first. */
+	__atomic_store_n(&p->view.base[n], base, __ATOMIC_RELEASE);
+	__atomic_store_n(&p->view.nr, n + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void ring(struct df_bell *bell)
+{
+	__atomic_add_fetch(&bell->seq, 1, __ATOMIC_SEQ_CST);
+	df_futex_wake(&bell->seq, INT_MAX, 1);
+}
+
+/* On the control thread. */
+static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes, int nr)
+{
+	struct df_peer *p = arg;
+	int i, ret = 0;
+
+	for (i = 0; i < nr; i++) {
+		if (!ret)
+			ret = map_segment(p, fds[i], bytes[i]);
+		close(fds[i]);
+	}
+	if (ret)
+		df_warn_once("shared memory of process %u can't be mapped: %s", p->member.pid,
+			     strerror(-ret));
+	if (error == -ECONNRESET || ret == -EPROTO)
+		mark_dead(p);
+	/* RELEASE pairs with the ACQUIRE in sweep() and fetch(): the fetch is over. */
+	__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
+	/* For the peer: what we published while its bell was not there. For us: find() can go on. */
+	if (p->view.nr)
+		ring(df_arena_bell(p->room));
+	ring(df_tl_bell());
+}
+
+static void fetch(struct df_peer *p)
+{
+	int ret;
+
+	/* ACQUIRE pairs with the RELEASE in fetched(): we ask for what comes after what it mapped. */
+	if (__atomic_exchange_n(&p->fetching, 1, __ATOMIC_ACQUIRE))
+		return;
+	ret = df_fetch_start(&p->member, p->view.nr, fetched, p);
+	if (!ret)
+		return;
+	if (ret == -ECONNRESET)
+		mark_dead(p);
+	/* RELEASE as in fetched(). */
+	__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
+}
+
+static struct df_bell *peer_bell(const struct df_peer *p)
+{
+	return df_arena_bell(p->room);
+}
+
+static int shm_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
+		      uint64_t base, struct df_conn **out)
+{
+	/* So that we can ring its bell. */
+	if (!df_view_base(&p->view, 0))
+		fetch(p);
+	return df_node_create(&df_tl_shm_ops, p, key, nr_slots, slot_bytes, base, peer_bell(p),
+			      out);
+}
+
+static int shm_find(struct df_peer *p, uint64_t key, struct df_conn **out)
+{
+	struct df_found f;
+	int ret;
+
+	/* ACQUIRE pairs with the RELEASE in mark_dead(). */
+	if (__atomic_load_n(&p->dead, __ATOMIC_ACQUIRE))
+		return -ECONNRESET;
+	ret = df_dir_find(&p->view, key, &f);
+	if (!ret)
+		return df_node_found(&df_tl_shm_ops, p, key, &f, peer_bell(p), out);
+	if (ret == -EAGAIN)
+		fetch(p);
+	return -EAGAIN;
+}
+
+const struct df_tl_ops df_tl_shm_ops = {
+	.name = "shm",
+	.caps = DF_TL_SAME_NODE | DF_TL_DIRECT | DF_TL_BELL,
+	.reachable = shm_reachable,
+	.peer_get = shm_peer_get,
+	.peer_put = shm_peer_put,
+	.create = shm_create,
+	.find = shm_find,
+	.use = df_node_use,
+	.unuse = df_node_unuse,
+	.close = df_node_close,
+	.forget = df_node_forget,
+	.end = df_node_end,
+	.progress = df_node_progress,
+};

@@ -1,0 +1,578 @@
+/* Description: every transport, by one suite: connectors, gates, data, death. */
+#include "tests/ctl/ctl_test.h"
+
+#include <sched.h>
+
+#include "runtime/transport/arena.h"
+#include "runtime/transport/transport.h"
+
+/*
+ * Two sides, 0 and 1, run the same scenario: as threads where the transport stays in the process, as forked
+ * processes else. Both know each other from a communicator of two ranks.
+ */
+struct world {
+	struct ct_share share;
+	uint64_t seed;
+	const struct df_tl_ops *tl;
+	int (*scenario)(struct world *w, int side, const struct df_member *peer);
+	int failed[2];
+	pid_t pid[2];
+	uint32_t turn;
+	uint64_t value[8];
+};
+
+static const struct df_tl_ops *tl_now;
+
+static int death(struct world *w, int side, const struct df_member *peer);
+
+static void step(struct world *w, int which)
+{
+	ct_arrive(&w->share, which, 2);
+}
+
+static int run_side(int side, void *arg)
+{
+	struct world *w = arg;
+	struct ct_rank r = {
+		.ids = (const unsigned char(*)[128])w->share.ids, .nranks = 2, .rank = side};
+	struct df_member self;
+	int ret;
+
+	if (ct_join(&r))
+		return 3;
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	if (!w->tl->reachable(&self, &df_ctl_members(r.comm)[!side]))
+		return 4;
+	ck_assert_ptr_eq(df_tl_select(&self, &df_ctl_members(r.comm)[!side]), w->tl);
+	ret = w->scenario(w, side, &df_ctl_members(r.comm)[!side]);
+	if (w->scenario != death)
+		step(w, 63); /* who leaves first would be dead to the other */
+	df_ctl_leave(r.comm);
+	return ret;
+}
+
+static int first_side(int side, void *arg)
+{
+	struct world *w = arg;
+
+	/* The id comes from one of the two processes. */
+	if (!side)
+		ck_assert_int_eq(df_id_create(w->share.ids[0]), 0);
+	ct_arrive(&w->share, 0, 2);
+	return run_side(side, arg);
+}
+
+struct side_arg {
+	struct world *w;
+	int side, ret;
+};
+
+static void *side_thread(void *arg)
+{
+	struct side_arg *a = arg;
+
+	a->ret = first_side(a->side, a->w);
+	return NULL;
+}
+
+static void play(int (*scenario)(struct world *w, int side, const struct df_member *peer))
+{
+	struct world *w = ct_shared(sizeof(*w));
+	struct side_arg a[2];
+	pthread_t t[2];
+	int i;
+
+	w->seed = df_test_seed();
+	w->tl = tl_now;
+	w->scenario = scenario;
+	if (tl_now->caps & DF_TL_SAME_PROCESS) {
+		for (i = 0; i < 2; i++) {
+			a[i] = (struct side_arg){.w = w, .side = i};
+			pthread_create(&t[i], NULL, side_thread, &a[i]);
+		}
+		for (i = 0; i < 2; i++) {
+			pthread_join(t[i], NULL);
+			ck_assert_int_eq(a[i].ret, 0);
+		}
+	} else {
+		for (i = 0; i < 2; i++)
+			w->pid[i] = ct_fork(first_side, i, w);
+		for (i = 0; i < 2; i++)
+			ck_assert_int_eq(ct_wait(w->pid[i]), 0);
+	}
+	munmap(w, sizeof(*w));
+}
+
+static struct df_conn *find(const struct df_tl_ops *tl, struct df_peer *p, uint64_t key)
+{
+	struct df_conn *c;
+	int ret;
+
+	while ((ret = tl->find(p, key, &c)) == -EAGAIN) {
+		tl->progress();
+		sched_yield();
+	}
+	ck_assert_int_eq(ret, 0);
+	return c;
+}
+
+/* ---- data ------------------------------------------------------------------------------------------- */
+
+static uint64_t get(const uint64_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE); /* pairs with put(): the slot's bytes */
+}
+
+static void put(uint64_t *p, uint64_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELEASE); /* pairs with get() */
+}
+
+static uint8_t byte_of(uint64_t key, uint64_t pos, uint32_t i)
+{
+	return (uint8_t)(key * 31 + pos * 7 + i * 13 + (i >> 8));
+}
+
+static int send_slice(struct df_kconn *k, uint64_t key, uint32_t bytes)
+{
+	uint64_t tail = get(k->tail);
+	uint8_t *slot;
+	uint32_t i;
+
+	if (tail - get(k->head) >= k->nr_slots)
+		return 0;
+	slot = k->slots + (size_t)(tail % k->nr_slots) * k->slot_bytes;
+	for (i = 0; i < bytes; i++)
+		slot[i] = byte_of(key, tail, i);
+	put(k->tail, tail + 1);
+	return 1;
+}
+
+static int recv_slice(struct df_kconn *k, uint64_t key, uint32_t bytes)
+{
+	uint64_t head = get(k->head);
+	const uint8_t *slot;
+	uint32_t i;
+
+	if (get(k->tail) == head)
+		return 0;
+	slot = k->slots + (size_t)(head % k->nr_slots) * k->slot_bytes;
+	for (i = 0; i < bytes; i++)
+		ck_assert_uint_eq(slot[i], byte_of(key, head, i));
+	put(k->head, head + 1);
+	return 1;
+}
+
+#define NR_STREAMS 12
+
+/* Random geometry, base and amounts; either side owns; slices of all connectors interleave at random. */
+static int streams(struct world *w, int side, const struct df_member *peer)
+{
+	struct df_conn *conn[NR_STREAMS];
+	struct df_kconn k[NR_STREAMS];
+	uint64_t key[NR_STREAMS], left[NR_STREAMS], base;
+	uint32_t slots[NR_STREAMS], bytes[NR_STREAMS];
+	int sends[NR_STREAMS], owner, i, open;
+	struct df_peer *p;
+	struct df_rng both, mine;
+
+	df_rng_init(&both, w->seed);
+	df_rng_init(&mine, w->seed + 1 + (uint64_t)side);
+	ck_assert_int_eq(w->tl->peer_get(peer, &p), 0);
+	for (i = 0; i < NR_STREAMS; i++) {
+		key[i] = df_rng_u64(&both);
+		slots[i] = (uint32_t)df_rng_range(&both, 1, 9);
+		bytes[i] = (uint32_t)(df_rng_below(&both, 2) ? df_rng_range(&both, 0, 200)
+							     : df_rng_range(&both, 1, 100000));
+		base = df_rng_below(&both, 2) ? 0 : df_rng_u64(&both) >> 8;
+		left[i] = df_rng_below(&both, bytes[i] > 1000 ? 200 : 3000);
+		owner = (int)df_rng_below(&both, 2);
+		sends[i] = (int)df_rng_below(&both, 2) == side;
+		if (owner == side) {
+			ck_assert_int_eq(
+				w->tl->create(p, key[i], slots[i], bytes[i], base, &conn[i]), 0);
+			ck_assert_int_eq(conn[i]->owner, 1);
+			ck_assert_uint_eq(get(&conn[i]->hdr->tail), base);
+		} else {
+			conn[i] = find(w->tl, p, key[i]);
+			ck_assert_int_eq(w->tl->use(conn[i]), 0);
+			ck_assert_uint_eq(conn[i]->hdr->key, key[i]);
+		}
+		memset(&k[i], 0, sizeof(k[i]));
+		w->tl->end(conn[i], &k[i]);
+		ck_assert_uint_eq(k[i].nr_slots, slots[i]);
+		ck_assert_uint_eq(k[i].slot_bytes, bytes[i]);
+		ck_assert_ptr_nonnull(k[i].bell);
+	}
+	do {
+		for (i = 0, open = 0; i < NR_STREAMS; i++)
+			open += left[i] > 0;
+		i = (int)df_rng_below(&mine, NR_STREAMS);
+		if (left[i])
+			left[i] -= (uint64_t)(sends[i] ? send_slice(&k[i], key[i], bytes[i])
+						       : recv_slice(&k[i], key[i], bytes[i]));
+		if (!df_rng_below(&mine, 64))
+			sched_yield();
+	} while (open);
+	for (i = 0; i < NR_STREAMS; i++) {
+		if (conn[i]->owner)
+			continue;
+		w->tl->unuse(conn[i]);
+		w->tl->forget(conn[i]);
+	}
+	step(w, 1);
+	for (i = 0; i < NR_STREAMS; i++)
+		if (conn[i]->owner)
+			ck_assert_int_eq(w->tl->close(conn[i]), 0);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_streams)
+{
+	play(streams);
+}
+END_TEST
+
+/* ---- the gate ---------------------------------------------------------------------------------------- */
+
+#define NR_KEYS	  6
+#define NR_ROUNDS 4000
+
+/*
+ * Side 0 creates, closes and recycles a few keys at random; memory it got back is given to connectors
+ * that nobody looks for, filled with a pattern. Side 1 finds, uses, writes and lets go at random, holding
+ * stale finds as long as it likes. No write may ever land in the pattern.
+ */
+static void gate_owner(struct world *w, struct df_peer *p)
+{
+	struct df_conn *live[NR_KEYS] = {NULL}, *canary = NULL;
+	uint32_t canary_bytes = 0, i, j;
+	struct df_rng r;
+	int n, ret, closed = 0, busy = 0;
+
+	df_rng_init(&r, w->seed + 7);
+	for (n = 0; n < NR_ROUNDS || !closed || (!busy && n < 50 * NR_ROUNDS); n++) {
+		i = (uint32_t)df_rng_below(&r, NR_KEYS);
+		if (!live[i]) {
+			ck_assert_int_eq(w->tl->create(p, 100 + i, (uint32_t)df_rng_range(&r, 1, 4),
+						       (uint32_t)df_rng_range(&r, 8, 300), 0,
+						       &live[i]),
+					 0);
+			continue;
+		}
+		ret = w->tl->close(live[i]);
+		if (ret) {
+			ck_assert_int_eq(ret, -EBUSY);
+			busy++;
+			if (!(n % 16))
+				sched_yield();
+			continue;
+		}
+		live[i] = NULL;
+		closed++;
+		/* Most likely the same memory. */
+		canary_bytes = (uint32_t)df_rng_range(&r, 8, 300);
+		ck_assert_int_eq(
+			w->tl->create(p, 1000000 + (uint64_t)n, 4, canary_bytes, 0, &canary), 0);
+		memset((char *)canary->hdr + DF_CONN_SLOTS, 0x5a, 4 * canary_bytes);
+		if (!(n % 4))
+			sched_yield();
+		for (j = 0; j < 4 * canary_bytes; j++)
+			ck_assert_uint_eq(((uint8_t *)canary->hdr + DF_CONN_SLOTS)[j], 0x5a);
+		ck_assert_uint_eq(get(&canary->hdr->tail), 0);
+		ck_assert_int_eq(w->tl->close(canary), 0);
+	}
+	__atomic_store_n(&w->turn, 1, __ATOMIC_RELEASE); /* pairs with gate_user() */
+	step(w, 2);
+	for (i = 0; i < NR_KEYS; i++)
+		if (live[i])
+			ck_assert_int_eq(w->tl->close(live[i]), 0);
+	ck_assert_int_gt(closed, 0);
+}
+
+static void gate_user(struct world *w, struct df_peer *p)
+{
+	struct df_conn *c[NR_KEYS] = {NULL};
+	struct df_kconn k;
+	struct df_rng r;
+	uint32_t i;
+	int ret;
+
+	df_rng_init(&r, w->seed + 8);
+	while (!__atomic_load_n(&w->turn, __ATOMIC_ACQUIRE)) { /* pairs with gate_owner() */
+		i = (uint32_t)df_rng_below(&r, NR_KEYS);
+		if (!c[i]) {
+			ret = w->tl->find(p, 100 + i, &c[i]);
+			ck_assert(ret == 0 || ret == -EAGAIN);
+			if (ret)
+				c[i] = NULL;
+			continue;
+		}
+		if (!c[i]->used) {
+			ret = w->tl->use(c[i]);
+			if (ret) {
+				ck_assert_int_eq(ret, -EAGAIN);
+				w->tl->forget(c[i]);
+				c[i] = NULL;
+			}
+			continue;
+		}
+		/* Ours for now: nobody else's bytes are here. */
+		memset(&k, 0, sizeof(k));
+		w->tl->end(c[i], &k);
+		ck_assert_uint_eq(c[i]->hdr->key, 100 + i);
+		ck_assert_uint_eq(c[i]->hdr->nr_slots, k.nr_slots);
+		memset(k.slots, 0xee, (size_t)k.nr_slots * k.slot_bytes);
+		put(k.tail, get(k.tail) + 1);
+		if (df_rng_below(&r, 3))
+			w->tl->unuse(c[i]);
+		if (!df_rng_below(&r, 8))
+			sched_yield();
+	}
+	for (i = 0; i < NR_KEYS; i++) {
+		if (!c[i])
+			continue;
+		w->tl->unuse(c[i]);
+		w->tl->forget(c[i]);
+	}
+	step(w, 2);
+}
+
+static int gate(struct world *w, int side, const struct df_member *peer)
+{
+	struct df_peer *p;
+
+	ck_assert_int_eq(w->tl->peer_get(peer, &p), 0);
+	if (side)
+		gate_user(w, p);
+	else
+		gate_owner(w, p);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_gate)
+{
+	play(gate);
+}
+END_TEST
+
+/* ---- many --------------------------------------------------------------------------------------------- */
+
+#define NR_MANY 5000
+
+static uint64_t many_key(uint64_t seed, int i)
+{
+	return seed * 0x9e3779b97f4a7c15ull + (uint64_t)i * 77;
+}
+
+static void many_owner(struct world *w, struct df_peer *p)
+{
+	struct df_conn **c = calloc(NR_MANY, sizeof(struct df_conn *)), *other;
+	uint64_t before;
+	int round, i;
+
+	before = df_tl_bytes();
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < NR_MANY; i++)
+			ck_assert_int_eq(w->tl->create(p, many_key(w->seed, i), 2,
+						       i % 100 ? 64 : 70000, 3, &c[i]),
+					 0);
+		ck_assert_int_eq(w->tl->create(p, many_key(w->seed, 5), 2, 64, 0, &other), -EEXIST);
+		ck_assert_uint_ge(df_tl_bytes() - before, NR_MANY * 128);
+		step(w, 10 + round * 4);
+		/* Side 1 holds all of them. */
+		step(w, 11 + round * 4);
+		for (i = 0; i < NR_MANY; i++) {
+			ck_assert_uint_eq(get(&c[i]->hdr->tail), 4 + (uint64_t)i);
+			ck_assert_int_eq(w->tl->close(c[i]), -EBUSY);
+		}
+		step(w, 12 + round * 4);
+		/* Side 1 has let go. */
+		step(w, 13 + round * 4);
+		for (i = 0; i < NR_MANY; i++)
+			ck_assert_int_eq(w->tl->close(c[i]), 0);
+		ck_assert_uint_eq(df_tl_bytes(), before);
+	}
+	step(w, 30);
+	free(c);
+}
+
+static void many_user(struct world *w, struct df_peer *p)
+{
+	struct df_conn **c = calloc(NR_MANY, sizeof(struct df_conn *)), *none;
+	struct df_kconn k;
+	int round, i;
+
+	for (round = 0; round < 2; round++) {
+		step(w, 10 + round * 4);
+		for (i = 0; i < NR_MANY; i++) {
+			c[i] = find(w->tl, p, many_key(w->seed, i));
+			ck_assert_int_eq(w->tl->use(c[i]), 0);
+			w->tl->end(c[i], &k);
+			ck_assert_uint_eq(get(k.head), 3);
+			put(k.tail, 4 + (uint64_t)i);
+		}
+		step(w, 11 + round * 4);
+		step(w, 12 + round * 4);
+		for (i = 0; i < NR_MANY; i++) {
+			w->tl->unuse(c[i]);
+			w->tl->forget(c[i]);
+		}
+		step(w, 13 + round * 4);
+	}
+	step(w, 30);
+	for (i = 0; i < NR_MANY; i++)
+		ck_assert_int_eq(w->tl->find(p, many_key(w->seed, i), &none), -EAGAIN);
+	free(c);
+}
+
+static int many(struct world *w, int side, const struct df_member *peer)
+{
+	struct df_peer *p;
+
+	ck_assert_int_eq(w->tl->peer_get(peer, &p), 0);
+	if (side)
+		many_user(w, p);
+	else
+		many_owner(w, p);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_many)
+{
+	play(many);
+}
+END_TEST
+
+/* ---- memory ------------------------------------------------------------------------------------------- */
+
+/* Memory runs out: an error at create, nothing else; what is freed can be had again. */
+static int memory(struct world *w, int side, const struct df_member *peer)
+{
+	struct df_conn *c[64], *big;
+	struct df_peer *p;
+	int n, ret;
+
+	ck_assert_int_eq(w->tl->peer_get(peer, &p), 0);
+	if (side) {
+		w->tl->peer_put(p);
+		return 0;
+	}
+	/* Larger than a segment. */
+	ck_assert_int_eq(w->tl->create(p, 1, 4, 40u << 20, 0, &big), 0);
+	memset((char *)big->hdr + DF_CONN_SLOTS, 1, 4ull * (40u << 20));
+	ck_assert_int_eq(w->tl->close(big), 0);
+	df_arena_limit(24 << 20);
+	ck_assert_int_eq(w->tl->create(p, 1, 4, 40u << 20, 0, &big), -ENOMEM);
+	for (n = 0; n < 64; n++) {
+		ret = w->tl->create(p, 100 + (uint64_t)n, 2, 1 << 20, 0, &c[n]);
+		if (ret)
+			break;
+		memset((char *)c[n]->hdr + DF_CONN_SLOTS, 2, 2 << 20);
+	}
+	ck_assert_int_eq(ret, -ENOMEM);
+	ck_assert_int_gt(n, 4);
+	ck_assert_int_eq(w->tl->close(c[0]), 0);
+	ck_assert_int_eq(w->tl->create(p, 99, 2, 1 << 20, 0, &c[0]), 0);
+	ck_assert_int_eq(w->tl->create(p, 98, 0, 8, 0, &big), -EINVAL);
+	while (n--)
+		ck_assert_int_eq(w->tl->close(c[n]), 0);
+	df_arena_limit(0);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_memory)
+{
+	play(memory);
+}
+END_TEST
+
+/* ---- death -------------------------------------------------------------------------------------------- */
+
+static int death(struct world *w, int side, const struct df_member *peer)
+{
+	struct df_conn *mine, *theirs;
+	struct df_peer *p;
+	int ret;
+
+	ck_assert_int_eq(w->tl->peer_get(peer, &p), 0);
+	ck_assert_int_eq(w->tl->create(p, 10 + (uint64_t)side, 2, 64, 0, &mine), 0);
+	theirs = find(w->tl, p, 10 + (uint64_t)!side);
+	ck_assert_int_eq(w->tl->use(theirs), 0);
+	step(w, 1);
+	if (side)
+		raise(SIGKILL);
+	/* It dies with our gate in its hand. */
+	while ((ret = w->tl->find(p, 77, &theirs)) == -EAGAIN)
+		usleep(1000);
+	ck_assert_int_eq(ret, -ECONNRESET);
+	ck_assert_int_eq(w->tl->close(mine), 0);
+	ck_assert_int_eq(w->tl->create(p, 12, 2, 64, 0, &mine), -ECONNRESET);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_death)
+{
+	struct world *w;
+
+	if (tl_now->caps & DF_TL_SAME_PROCESS)
+		return; /* both ends live and die together */
+	w = ct_shared(sizeof(*w));
+	w->tl = tl_now;
+	w->seed = df_test_seed();
+	w->scenario = death;
+	w->pid[0] = ct_fork(first_side, 0, w);
+	w->pid[1] = ct_fork(first_side, 1, w);
+	ck_assert_int_eq(ct_wait(w->pid[1]), 256 + SIGKILL);
+	ck_assert_int_eq(ct_wait(w->pid[0]), 0);
+}
+END_TEST
+
+/* The others' gaps are filled from a table that refuses. */
+START_TEST(t_none)
+{
+	struct df_member a = {.proc = 1}, b = {.proc = 2};
+
+	ck_assert_int_eq(df_tl_none_ops.reachable(&a, &b), 0);
+	ck_assert_ptr_null(df_tl_select(&a, &b));
+	ck_assert_int_eq(df_tl_none_ops.peer_get(&a, NULL), -EOPNOTSUPP);
+	ck_assert_int_eq(df_tl_none_ops.create(NULL, 0, 0, 0, 0, NULL), -EOPNOTSUPP);
+}
+END_TEST
+
+static unsigned which;
+
+static void choose(void)
+{
+	tl_now = df_tl_all[which];
+}
+
+int main(int argc, char **argv)
+{
+	unsigned only = argc > 1 ? (unsigned)atoi(argv[1]) : df_tl_nr;
+	int failed = 0;
+
+	for (which = 0; which < df_tl_nr; which++) {
+		Suite *s = suite_create(df_tl_all[which]->name);
+		TCase *tc = tcase_create("all");
+
+		if (only < df_tl_nr && which != only)
+			continue;
+		tcase_set_timeout(tc, 120);
+		tcase_add_checked_fixture(tc, choose, NULL);
+		tcase_add_test(tc, t_streams);
+		tcase_add_test(tc, t_gate);
+		tcase_add_test(tc, t_many);
+		tcase_add_test(tc, t_memory);
+		tcase_add_test(tc, t_death);
+		tcase_add_test(tc, t_none);
+		suite_add_tcase(s, tc);
+		failed |= df_test_run(s);
+	}
+	return failed;
+}
