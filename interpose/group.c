@@ -97,10 +97,8 @@ void df_group_forked(void)
 	}
 }
 
-ncclResult_t df_group_add(struct df_handle *h, const struct df_op *op)
+static ncclResult_t append(struct df_group *g, struct df_handle *h, const struct df_op *op)
 {
-	struct df_group *g = df_group_cur;
-
 	if (g->nr_ops == g->cap_ops) {
 		size_t cap = g->cap_ops ? 2 * g->cap_ops : 64;
 		struct df_op *ops = realloc(g->ops, cap * sizeof(*ops));
@@ -121,18 +119,24 @@ ncclResult_t df_group_add(struct df_handle *h, const struct df_op *op)
 	return ncclSuccess;
 }
 
+ncclResult_t df_group_add(struct df_handle *h, const struct df_op *op)
+{
+	return append(df_group_cur, h, op);
+}
+
 /* ---- operations --------------------------------------------------------------------------------- */
 
-/* Puts `op` in place of the k-th operation and drops nothing else. */
-static ncclResult_t insert(struct df_group *g, size_t at, const struct df_op *op)
+/* Puts `op` before the operation at `at` (which may be the end). */
+static ncclResult_t insert(struct df_group *g, size_t at, struct df_handle *h,
+			   const struct df_op *op)
 {
-	struct df_handle *h = g->handles[at];
-	ncclResult_t res = df_group_add(h, op);
+	ncclResult_t res = append(g, h, op);
+	size_t nr = g->nr_ops - 1 - at;
 
 	if (res != ncclSuccess)
 		return res;
-	memmove(&g->ops[at + 1], &g->ops[at], (g->nr_ops - 1 - at) * sizeof(g->ops[0]));
-	memmove(&g->handles[at + 1], &g->handles[at], (g->nr_ops - 1 - at) * sizeof(g->handles[0]));
+	memmove(&g->ops[at + 1], &g->ops[at], nr * sizeof(g->ops[0]));
+	memmove(&g->handles[at + 1], &g->handles[at], nr * sizeof(g->handles[0]));
 	g->ops[at] = *op;
 	g->handles[at] = h;
 	return ncclSuccess;
@@ -200,10 +204,7 @@ static ncclResult_t match_self(struct df_group *g)
 			g->ops[r] = touch;
 			r = s;
 		}
-		if (r + 1 < g->nr_ops)
-			res = insert(g, r + 1, &touch);
-		else
-			res = df_group_add(g->handles[r], &touch);
+		res = insert(g, r + 1, g->handles[r], &touch);
 		if (res != ncclSuccess)
 			return res;
 	}
