@@ -24,9 +24,9 @@ static void implicit_sync(int device, enum df_sync_kind kind, const void *ptr, i
 	if (!dev)
 		return;
 	if (DF_H_HOOK(device_sync)) {
-		if (df_hhooks()->device_sync(device, kind, ptr))
-			return;
-		df_hwait_device(dev);
+		if (!df_hhooks()->device_sync(device, kind, ptr))
+			df_hwait_device(dev);
+		df_hsync_done(device);
 	} else if (always || df_h.nccl_rules) {
 		df_hwait_device(dev);
 	}
@@ -39,7 +39,8 @@ static cudaError_t alloc(int device, enum df_mem_kind kind, unsigned flags, size
 
 	if (!out)
 		return cudaErrorInvalidValue;
-	if (bytes && df_hmem_alloc(device, kind, flags, bytes, 0, &ptr))
+	if (bytes && df_hmem_alloc(device, kind, flags, bytes, 0, &ptr) &&
+	    (!df_hreap_flush(device) || df_hmem_alloc(device, kind, flags, bytes, 0, &ptr)))
 		return cudaErrorMemoryAllocation;
 	*out = ptr;
 	return cudaSuccess;
@@ -141,10 +142,12 @@ static cudaError_t release(void *ptr, int host)
 	df_hmem_info(ptr, &info, NULL);
 	if (info.kind == DF_MEM_UNKNOWN || info.base != ptr || (info.kind == DF_MEM_HOST) != host)
 		return cudaErrorInvalidValue;
+	if (df_hmem_retire(ptr))
+		return cudaErrorInvalidValue;
 	if (DF_H_HOOK(free) && df_hhooks()->free(ptr, &info))
 		return cudaSuccess;
 	implicit_sync(info.device < 0 ? df_htls.device : info.device, DF_SYNC_FREE, ptr, 1);
-	return df_hmem_free(ptr, info.kind) ? cudaErrorInvalidValue : cudaSuccess;
+	return df_herr(df_hreap(ptr, info.device));
 }
 
 DF_H_API cudaError_t cudaFree(void *ptr)

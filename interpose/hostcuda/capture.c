@@ -157,8 +157,7 @@ cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_wo
 	cudaError_t err;
 
 	if (df_unlikely(df_hstream_capturing(s))) {
-		/* Freeing at once what a replay will use again would be wrong. */
-		err = op->kind == DF_HOP_FREE ? cudaErrorStreamCaptureUnsupported : add_op(s, op);
+		err = add_op(s, op);
 		if (err != cudaErrorIllegalState)
 			return err;
 	}

@@ -96,8 +96,7 @@ static cudaError_t submit_sync(struct df_hstream *s, struct df_hop *op, enum df_
 		return err;
 	if (!released)
 		df_hwait_point(end);
-	if (DF_H_HOOK(sync_done))
-		df_hhooks()->sync_done(s->device);
+	df_hsync_done(s->device);
 	return cudaSuccess;
 }
 
@@ -161,6 +160,7 @@ static cudaError_t copy(struct df_hop *op, enum cudaMemcpyKind kind, cudaStream_
 			df_hhooks()->stream_sync(&info);
 		}
 		df_hwait_point(df_hstream_tail(s));
+		df_hsync_done(s->device);
 	}
 	return cudaSuccess;
 }

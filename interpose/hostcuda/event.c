@@ -265,8 +265,7 @@ DF_H_API cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	p = point(e);
 	if (p)
 		df_hwait_point(p);
-	if (DF_H_HOOK(sync_done))
-		df_hhooks()->sync_done(e->device);
+	df_hsync_done(e->device);
 	return cudaSuccess;
 }
 

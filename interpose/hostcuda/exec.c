@@ -247,7 +247,7 @@ static int announce(struct plan *p)
 	for (i--; i-- > 0;) {
 		st = &p->steps[i];
 		if (st->coll && !st->disabled)
-			/* RELEASE: as the stream's own write of the word, in run_one(). */
+			/* RELEASE pairs with the daemon's ACQUIRE, as the stream's own write in run_one(). */
 			__atomic_store_n(&st->ready, p->nr_launches, __ATOMIC_RELEASE);
 	}
 	return err;

@@ -85,7 +85,7 @@ void df_hcoll_put(struct df_hcoll *coll)
 
 void df_hobject_put(struct df_hobject *object, unsigned count)
 {
-	/* ACQ_REL: as in df_hcoll_put(). */
+	/* ACQ_REL pairs with the decrements of others, as in df_hcoll_put(). */
 	if (__atomic_sub_fetch(&object->refs, count, __ATOMIC_ACQ_REL))
 		return;
 	if (!df_hslot_retire(&object->slot))

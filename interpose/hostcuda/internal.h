@@ -230,6 +230,7 @@ struct df_hdev {
 	struct df_hstream
 		*free; /* slots that belonged to streams of this device, by slot.next_free */
 	struct df_hstream *legacy;
+	struct df_hstream *reaper; /* atomic; see reap.c */
 	struct df_hqueue *queues;
 	uint64_t nr_created;	/* streams, for the mapping onto hardware queues */
 	uint64_t nr_blocking;	/* atomic: unfinished operations of blocking streams */
@@ -316,6 +317,13 @@ static inline const struct df_stream_hooks *df_hhooks(void)
 }
 
 #define DF_H_HOOK(name) (df_hhooks() && df_hhooks()->name)
+
+/* Every wait of the host that a hook saw begin ends with this. */
+static inline void df_hsync_done(int device)
+{
+	if (DF_H_HOOK(sync_done))
+		df_hhooks()->sync_done(device);
+}
 
 /* -errno of the layers below as CUDA says it. */
 cudaError_t df_herr(int err);
@@ -419,7 +427,14 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 		  void **out);
 /* -EINVAL: not the start of an allocation. kind UNKNOWN: any. */
 int df_hmem_free(void *ptr, enum df_mem_kind kind);
-void df_hmem_info(const void *ptr, struct df_mem_info *out, unsigned *flags);
+/* The application has freed it: unknown to the API from now on, memory until df_hmem_free(). -EINVAL. */
+int df_hmem_retire(void *ptr);
+/* dying_too: also what df_hmem_retire() was called for. */
+void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsigned *flags);
+static inline void df_hmem_info(const void *ptr, struct df_mem_info *out, unsigned *flags)
+{
+	df_hmem_look(ptr, 0, out, flags);
+}
 int df_hmem_register(void *ptr, size_t bytes, unsigned flags);
 int df_hmem_unregister(void *ptr);
 void df_hmem_usage(int device, size_t *free_bytes, size_t *total_bytes);
@@ -428,6 +443,13 @@ void df_hmem_reset(int device);
 /* Shared memory of other processes that is mapped here. */
 void *df_hmem_import(int fd, uint64_t offset, size_t bytes, int device, uint64_t key);
 int df_hmem_unimport(void *ptr);
+
+/* -- reap.c --------------------------------------------------------------------------------------- */
+
+/* Frees memory when everything enqueued so far that could touch it is done; at once if that is now. */
+int df_hreap(void *ptr, int device);
+/* Waits for what df_hreap() has put off; 0 if that was nothing. */
+int df_hreap_flush(int device);
 
 /* -- copy.c --------------------------------------------------------------------------------------- */
 

@@ -36,6 +36,7 @@ struct block {
 	enum df_mem_kind kind;
 	unsigned flags;
 	int internal;
+	int dying; /* the application has freed it; work in flight may still touch it */
 };
 
 struct arena {
@@ -162,7 +163,7 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 	}
 	memmove(&a->blocks[i + 1], &a->blocks[i], (a->nr - i) * sizeof(*b));
 	b = &a->blocks[i];
-	*b = (struct block){gap, bytes, room, kind, flags, internal};
+	*b = (struct block){gap, bytes, room, kind, flags, internal, 0};
 	a->nr++;
 	a->used += room;
 	UNPOISON(a->base + gap, bytes);
@@ -237,6 +238,24 @@ int df_hmem_free(void *ptr, enum df_mem_kind kind)
 	return err;
 }
 
+int df_hmem_retire(void *ptr)
+{
+	int device, err = -EINVAL;
+	struct arena *a = arena_of(ptr, &device);
+	struct block *b;
+
+	if (!a)
+		return -EINVAL;
+	df_mutex_lock(&a->lock);
+	b = find(a, (uint64_t)((char *)ptr - a->base));
+	if (b && a->base + b->off == (char *)ptr && !b->dying) {
+		b->dying = 1;
+		err = 0;
+	}
+	df_mutex_unlock(&a->lock);
+	return err;
+}
+
 void df_hmem_reset(int device)
 {
 	struct arena *a = &arenas[device];
@@ -260,7 +279,7 @@ static struct range *range_find(const void *ptr)
 	return NULL;
 }
 
-void df_hmem_info(const void *ptr, struct df_mem_info *out, unsigned *flags)
+void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsigned *flags)
 {
 	struct arena *a;
 	struct block *b;
@@ -272,7 +291,7 @@ void df_hmem_info(const void *ptr, struct df_mem_info *out, unsigned *flags)
 	if (a) {
 		df_mutex_lock(&a->lock);
 		b = find(a, (uint64_t)((const char *)ptr - a->base));
-		if (b) {
+		if (b && (dying_too || !b->dying)) {
 			*out = (struct df_mem_info){b->kind,  device, a->base + b->off,
 						    b->bytes, a->fd,  b->off};
 			if (flags)

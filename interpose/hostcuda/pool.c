@@ -268,6 +268,10 @@ DF_H_API cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
 	df_hmem_info(ptr, &info, NULL);
 	if (info.kind != DF_MEM_DEVICE || info.base != ptr)
 		return df_hret(cudaErrorInvalidValue);
+	if (df_hstream_capturing(s))
+		return df_hret(cudaErrorStreamCaptureUnsupported);
+	if (df_hmem_retire(ptr))
+		return df_hret(cudaErrorInvalidValue);
 	return df_hret(df_hsubmit(s, &op, DF_WORK_FREE));
 }
 

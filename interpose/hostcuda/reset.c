@@ -63,9 +63,11 @@ DF_H_API cudaError_t cudaDeviceReset(void)
 		return cudaSuccess;
 	if (DF_H_HOOK(device_sync))
 		released = df_hhooks()->device_sync(dev->index, DF_SYNC_RESET, NULL);
+	if (!released)
+		df_hwait_device(dev);
+	df_hsync_done(dev->index);
 	if (released)
 		return cudaSuccess;
-	df_hwait_device(dev);
 	end_streams(dev);
 	end_events(dev->index);
 	df_hmem_reset(dev->index);

@@ -252,12 +252,6 @@ DF_H_API cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 /* -- waiting -------------------------------------------------------------------------------------- */
 
-static void sync_done(int device)
-{
-	if (DF_H_HOOK(sync_done))
-		df_hhooks()->sync_done(device);
-}
-
 DF_H_API cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	struct df_stream_info info;
@@ -274,7 +268,7 @@ DF_H_API cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	}
 	if (!df_hstream_idle(s))
 		df_hwait_stream(s);
-	sync_done(s->device);
+	df_hsync_done(s->device);
 	return cudaSuccess;
 }
 
@@ -315,7 +309,7 @@ DF_H_API cudaError_t cudaDeviceSynchronize(void)
 		released = df_hhooks()->device_sync(dev->index, DF_SYNC_DEVICE, NULL);
 	if (!released)
 		df_hwait_device(dev);
-	sync_done(dev->index);
+	df_hsync_done(dev->index);
 	return cudaSuccess;
 }
 

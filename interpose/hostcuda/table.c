@@ -151,16 +151,24 @@ static int mem_alloc(int device, size_t bytes, void **out)
 	return df_hmem_alloc(device, DF_MEM_DEVICE, 0, bytes, 1, out);
 }
 
+/* Native work that was enqueued before may still touch the memory, which the caller need not know. */
 static int mem_free(void *ptr)
 {
-	return df_henter() ? -EINVAL : df_hmem_free(ptr, DF_MEM_UNKNOWN);
+	struct df_mem_info info;
+
+	if (df_henter())
+		return -EINVAL;
+	df_hmem_look(ptr, 1, &info, NULL);
+	if (info.kind == DF_MEM_UNKNOWN || info.base != ptr)
+		return -EINVAL;
+	return df_hreap(ptr, info.device);
 }
 
 static int mem_info(const void *ptr, struct df_mem_info *out)
 {
 	if (df_henter())
 		return -EINVAL;
-	df_hmem_info(ptr, out, NULL);
+	df_hmem_look(ptr, 1, out, NULL);
 	return 0;
 }
 

@@ -151,7 +151,7 @@ int main(void)
 	CU(cudaFreeAsync(q, s));
 	CHECK(work[DF_WORK_ALLOC] == 1 && work[DF_WORK_FREE] == 1);
 	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
-	CHECK(work[DF_WORK_MEMCPY] == 2 && syncs[DF_SYNC_MEMCPY] == 1 && calls[DONE] == 1);
+	CHECK(work[DF_WORK_MEMCPY] == 2 && syncs[DF_SYNC_MEMCPY] == 1 && calls[DONE] == 2);
 
 	CU(cudaEventRecord(e, s));
 	skip_record = 1;
@@ -217,6 +217,31 @@ int main(void)
 	CU(cudaMalloc((void **)&p, 10));
 	CU(cudaFree(p));
 	CHECK(syncs[DF_SYNC_FREE] == 1);
+
+	/*
+	 * A free that neither waits nor is put off: work in flight keeps the memory, the API forgets it
+	 * at once, and an allocation that needs the room gets it.
+	 */
+	{
+		size_t unused, total, left;
+
+		release = 1;
+		CU(cudaMemGetInfo(&unused, &total));
+		CU(cudaMalloc((void **)&p, unused / 2 + 4096));
+		CHECK(!api->stream_wait(info.stream, word, 3));
+		CU(cudaMemsetAsync(p, 1, 100, s));
+		CU(cudaFree(p));
+		GIVES(cudaErrorInvalidValue, cudaFree(p));
+		GIVES(cudaErrorInvalidValue, cudaMemsetAsync(p, 1, 100, s));
+		CU(cudaMemGetInfo(&left, &total));
+		CHECK(left < unused / 2);
+		release = 0;
+		__atomic_store_n(word, 3, __ATOMIC_RELEASE);
+		CU(cudaMalloc((void **)&q, unused / 2 + 4096));
+		CU(cudaFree(q));
+		CU(cudaMemGetInfo(&left, &total));
+		CHECK(left == unused);
+	}
 
 	/* The shim's device is the thread's. */
 	CHECK(!api->set_device(3) && api->get_device() == 3 && api->set_device(99) == -EINVAL);

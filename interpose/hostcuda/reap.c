@@ -1,0 +1,101 @@
+/*
+ * Memory that the application frees while operations in flight may still touch it, and that nobody
+ * waits for, because the hooks decided so. One stream of our own per device waits for the ends of the
+ * device's streams and then frees. Entered by threads that free; no lock of its own.
+ */
+#include "interpose/hostcuda/internal.h"
+
+#include <stdlib.h>
+
+static struct df_hstream *reaper_of(struct df_hdev *dev)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE of the exchange below: without it the stream could be used
+	 * before its members are seen.
+	 */
+	struct df_hstream *s = __atomic_load_n(&dev->reaper, __ATOMIC_ACQUIRE), *mine;
+
+	if (s || df_hstream_new(dev, 0, 0, 1, &mine))
+		return s;
+	/* It is no stream of the application: it takes no part in hardware queues. */
+	mine->queue = NULL;
+	/* ACQ_REL pairs with the ACQUIRE above, and with another thread's exchange. */
+	if (__atomic_compare_exchange_n(&dev->reaper, &s, mine, 0, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		return mine;
+	df_hstream_delete(mine);
+	return s;
+}
+
+/* Makes the reaper wait for the present ends of all streams of the device. */
+static int wait_for_all(struct df_hstream *reaper, struct df_hdev *dev)
+{
+	struct df_hop op = {.kind = DF_HOP_POINT};
+	size_t nr = 0, i = 0;
+	df_hpoint *points;
+	struct df_hstream *s;
+	int err = 0;
+
+	df_mutex_lock(&dev->lock);
+	df_list_each(s, &dev->active, active) nr++;
+	points = malloc((nr ? nr : 1) * sizeof(*points));
+	if (points) {
+		df_list_each(s, &dev->active, active)
+		{
+			if (s != reaper)
+				points[i++] = df_hstream_tail(s);
+		}
+	}
+	df_mutex_unlock(&dev->lock);
+	if (!points)
+		return -ENOMEM;
+	for (nr = i, i = 0; i < nr && !err; i++) {
+		op.point = points[i];
+		if (!df_hpoint_done(op.point))
+			err = df_hstream_put(reaper, &op, NULL);
+	}
+	free(points);
+	return err;
+}
+
+static int busy(struct df_hdev *dev)
+{
+	/* ACQUIRE pairs with the RELEASE in complete(): what the operations wrote comes before the free. */
+	return dev && __atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE);
+}
+
+int df_hreap(void *ptr, int device)
+{
+	struct df_hop op = {.kind = DF_HOP_FREE, .ptr = ptr};
+	int from = device < 0 ? 0 : device, to = device < 0 ? df_h.nr_devices - 1 : device, i;
+	struct df_hstream *reaper;
+	int any = 0, err = 0;
+
+	for (i = from; i <= to; i++)
+		any |= busy(df_hdev(i));
+	if (!any)
+		return df_hmem_free(ptr, DF_MEM_UNKNOWN);
+	reaper = df_hdev_get(from) ? reaper_of(df_hdev(from)) : NULL;
+	for (i = from; i <= to && reaper && !err; i++)
+		if (busy(df_hdev(i)))
+			err = wait_for_all(reaper, df_hdev(i));
+	if (reaper && !err && !df_hstream_put(reaper, &op, NULL))
+		return 0;
+	/* No memory to put it off: wait as CUDA does. */
+	for (i = from; i <= to; i++)
+		if (df_hdev(i))
+			df_hwait_device(df_hdev(i));
+	return df_hmem_free(ptr, DF_MEM_UNKNOWN);
+}
+
+int df_hreap_flush(int device)
+{
+	struct df_hdev *dev = df_hdev(DF_MAX(device, 0));
+	/* ACQUIRE pairs with reaper_of(). */
+	struct df_hstream *reaper = dev ? __atomic_load_n(&dev->reaper, __ATOMIC_ACQUIRE) : NULL;
+
+	if (!reaper || df_hpoint_done(df_hstream_tail(reaper)))
+		return 0;
+	df_hwait_point(df_hstream_tail(reaper));
+	return 1;
+}
