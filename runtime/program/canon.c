@@ -22,7 +22,7 @@ struct place {
 
 struct canon {
 	struct df_plan *plan;
-	const struct df_graph *g;
+	const struct df_pgraph *g;
 	uint32_t *order, nr_order;
 	uint32_t *cnt;	    /* by slice: chunks sent */
 	uint8_t **touched;  /* by rank and location */
@@ -196,7 +196,8 @@ static int copy_own(struct canon *c, struct df_prank *to, int rank, uint32_t *en
 				      .dst_buf = DF_BUF_OUT,
 				      .dst = o,
 				      .send_peer = -1,
-				      .recv_peer = -1};
+				      .recv_peer = -1,
+				      .line = p->rank[rank].line};
 		uint32_t u = unify(p, rank, DF_BUF_OUT, o);
 
 		if (c->touched[rank][u] || !in_input(p, rank, u, &in.src)) {
@@ -219,7 +220,7 @@ static int copy_own(struct canon *c, struct df_prank *to, int rank, uint32_t *en
 
 static int convert(struct canon *c)
 {
-	const struct df_graph *g = c->g;
+	const struct df_pgraph *g = c->g;
 	struct df_plan *p = c->plan;
 	struct df_prank *to = calloc((size_t)p->nranks, sizeof(*to));
 	uint32_t **first = calloc(g->nr_threads + 1ull, sizeof(*first)), *pc, *copied, end;
@@ -290,6 +291,7 @@ static int convert(struct canon *c)
 		rc = c->copy_first ? 0 : copy_own(c, &to[r], r, &end);
 	for (int r = 0; !rc && r < p->nranks; r++) {
 		to[r].scratch_chunks = c->scr_base[r] + (c->scr_used[r] ? c->width : 0);
+		to[r].line = p->rank[r].line;
 		rc = to[r].err;
 	}
 	if (rc)
@@ -329,7 +331,7 @@ static int full_order(struct canon *c, uint32_t steps)
 	return 0;
 }
 
-static int canon_in_place(struct df_plan *plan, const struct df_graph *g, uint32_t *split,
+static int canon_in_place(struct df_plan *plan, const struct df_pgraph *g, uint32_t *split,
 			  struct df_perr *err)
 {
 	struct canon c = {.plan = plan, .g = g, .err = err};
@@ -367,7 +369,7 @@ static int canon_in_place(struct df_plan *plan, const struct df_graph *g, uint32
 			goto out;
 		c.scr_base[r] = plan->rank[r].scratch_chunks;
 	}
-	rc = df_graph_order(g, c.order, &c.nr_order);
+	rc = df_pgraph_order(g, c.order, &c.nr_order);
 	if (rc >= 0)
 		rc = full_order(&c, steps);
 	if (rc)
@@ -397,8 +399,8 @@ out:
 int df_canon(struct df_plan *plan, struct df_program *const *progs, uint32_t *split,
 	     struct df_perr *err)
 {
-	struct df_graph g;
-	int rc = df_graph_init(&g, progs, plan->nranks, plan, err);
+	struct df_pgraph g;
+	int rc = df_pgraph_init(&g, progs, plan->nranks, plan, err);
 
 	if (rc)
 		return rc;
@@ -408,7 +410,7 @@ int df_canon(struct df_plan *plan, struct df_program *const *progs, uint32_t *sp
 		rc = df_perr_set(err, -1, -1, -1, -1, "AlltoAll in place does not exist in NCCL");
 	else if (plan->in_place == 1 && plan->kind != DF_COLL_CUSTOM)
 		rc = canon_in_place(plan, &g, split, err);
-	df_graph_fini(&g);
+	df_pgraph_fini(&g);
 	for (int r = 0; !rc && plan->kind != DF_COLL_CUSTOM && r < plan->nranks; r++) {
 		uint32_t in =
 			df_coll_chunks(plan->kind, plan->nranks, plan->root, r, plan->chunks, 0);

@@ -1,12 +1,16 @@
 /*
- * The reference executor. One thread; every context is a slice counter, exactly as in the daemon: instance,
- * loop, instruction and both FIFO positions follow from it.
+ * The reference executor. Every context is a slice counter, exactly as in the daemon: instance, loop,
+ * instruction and both FIFO positions follow from it. df_exec_run has one thread; df_exec_run_threads one
+ * for each rank, which is the only one that executes that rank's blocks.
  */
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/err.h"
 #include "runtime/base/rng.h"
+#include "runtime/base/time.h"
 #include "runtime/program/exec.h"
 #include "runtime/program/graph.h"
 
@@ -17,7 +21,7 @@ union elem {
 
 struct run {
 	struct df_exec *x;
-	struct df_graph g;
+	struct df_pgraph g;
 	struct df_rng rng;
 	uint64_t chunk_elems, tile, loops;
 	uint64_t *k; /* by thread */
@@ -116,6 +120,35 @@ static union elem apply(const struct df_exec *x, int rank, union elem a, union e
 	return v;
 }
 
+/* Copies, and sums without pre- or postprocessing: loops that the compiler can vectorise. */
+static int plain(const struct df_exec *x, const struct df_inst *in, const struct df_op_info *op)
+{
+	return (!op->reduces || x->redop == DF_SUM) &&
+	       (!in->flags || (x->redop != DF_PREMULSUM && x->redop != DF_SUMPOSTDIV));
+}
+
+static int move_plain(const struct df_exec *x, const struct df_op_info *op, const union elem *src,
+		      const union elem *got, union elem *dst, union elem *tx, int local, uint64_t n)
+{
+	const union elem *b = local ? dst : got;
+	union elem *to = dst ? dst : tx;
+
+	if (!n || !to)
+		return !n;
+	if (!op->reduces) {
+		memmove(to, src ? src : got, n * sizeof(*to));
+	} else if (x->type == DF_FLOAT32) {
+		for (uint64_t i = 0; i < n; i++)
+			to[i].f = src[i].f + b[i].f;
+	} else {
+		for (uint64_t i = 0; i < n; i++)
+			to[i].u = src[i].u + b[i].u;
+	}
+	if (dst && tx)
+		memcpy(tx, dst, n * sizeof(*tx));
+	return 1;
+}
+
 static void move(struct run *r, const struct df_gthread *th, const struct df_inst *in,
 		 uint64_t inst, uint64_t loop, const union elem *rx, union elem *tx)
 {
@@ -134,6 +167,10 @@ static void move(struct run *r, const struct df_gthread *th, const struct df_ins
 			dst = piece(r, th->rank, inst, in->dst_buf, in->dst + c, loop, &m);
 			n = min64(n, m);
 		}
+		if (plain(r->x, in, op) &&
+		    move_plain(r->x, op, src, got, dst, tx ? tx + c * r->tile : NULL,
+			       in->op == DF_OP_REDUCE, n))
+			continue;
 		for (uint64_t i = 0; i < n; i++) {
 			union elem a = src ? src[i] : got[i], b = {0}, v;
 
@@ -166,6 +203,7 @@ static int step(struct run *r, uint32_t t)
 		const struct df_dep *dep = df_prog_dep(p, in->first_dep + d);
 		uint32_t o = r->g.first_thread[th->rank] + dep->block;
 
+		/* Blocks of one rank share a thread: program order suffices. */
 		if (r->k[o] <= serial * r->g.thread[o].nr_inst + dep->inst)
 			return 0;
 	}
@@ -174,7 +212,8 @@ static int step(struct run *r, uint32_t t)
 
 		rc = th->recv[in->recv_conn];
 		pos = serial * r->g.conn[rc].per_loop + in->recv_ord;
-		if (r->tail[rc] <= pos)
+		/* Pairs with the release of tail below: without it the slot's old bytes could be read. */
+		if (__atomic_load_n(&r->tail[rc], __ATOMIC_ACQUIRE) <= pos)
 			return 0;
 		rx = r->slots[rc] + pos % r->x->slots * r->width[rc] * r->tile;
 	}
@@ -183,17 +222,19 @@ static int step(struct run *r, uint32_t t)
 
 		sc = th->send[in->send_conn];
 		pos = serial * r->g.conn[sc].per_loop + in->send_ord;
-		if (pos - r->head[sc] >= r->x->slots)
+		/* Pairs with the release of head below: else the slot could be filled while it is read. */
+		if (pos - __atomic_load_n(&r->head[sc], __ATOMIC_ACQUIRE) >= r->x->slots)
 			return 0;
 		tx = r->slots[sc] + pos % r->x->slots * r->width[sc] * r->tile;
 	}
 	move(r, th, in, inst, loop, rx, tx);
+	/* Pairs with the sender's acquire of head: the slot is free only after we have read it. */
 	if (rx)
-		r->head[rc]++;
+		__atomic_store_n(&r->head[rc], r->head[rc] + 1, __ATOMIC_RELEASE);
+	/* Pairs with the receiver's acquire of tail: the slot counts only after we have filled it. */
 	if (tx)
-		r->tail[sc]++;
+		__atomic_store_n(&r->tail[sc], r->tail[sc] + 1, __ATOMIC_RELEASE);
 	r->k[t]++;
-	r->x->slices++;
 	return 1;
 }
 
@@ -219,6 +260,7 @@ static int run_all(struct run *r, struct df_perr *err)
 
 		while (moved < burst && r->k[t] < end && step(r, t))
 			moved++;
+		r->x->slices += moved;
 		if (r->k[t] == end)
 			live[i] = live[--nr];
 		else
@@ -249,11 +291,91 @@ static int run_all(struct run *r, struct df_perr *err)
 	return 0;
 }
 
-int df_exec_run(struct df_exec *x, struct df_perr *err)
+/* ---- one thread per rank ----------------------------------------------------------------------------- */
+
+struct worker {
+	struct run *r;
+	int rank;
+	uint64_t slices, passes;
+	int rc;
+	pthread_t id;
+};
+
+/* Nothing moved anywhere for this long: it never will. */
+#define STUCK_NS (2 * DF_NS_PER_S)
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct run *r = w->r;
+	uint32_t first = r->g.first_thread[w->rank], end = r->g.first_thread[w->rank + 1], left = 0;
+	uint64_t instances = r->x->instances ? r->x->instances : 1, idle_since = 0;
+
+	for (uint32_t t = first; t < end; t++)
+		left += r->g.thread[t].nr_inst > 0;
+	while (left) {
+		uint64_t moved = 0;
+
+		for (uint32_t t = first; t < end; t++) {
+			uint64_t last = (uint64_t)r->g.thread[t].nr_inst * r->loops * instances,
+				 n = 0;
+
+			if (r->k[t] == last)
+				continue;
+			while (r->k[t] < last && step(r, t))
+				n++;
+			moved += n;
+			left -= r->k[t] == last;
+		}
+		w->slices += moved;
+		w->passes++;
+		if (moved) {
+			idle_since = 0;
+			continue;
+		}
+		sched_yield();
+		if (!idle_since)
+			idle_since = df_now_ns();
+		else if (w->passes % 1024 == 0 && df_now_ns() - idle_since > STUCK_NS) {
+			w->rc = -EDEADLK;
+			return NULL;
+		}
+	}
+	return NULL;
+}
+
+static int run_threads(struct run *r, struct df_perr *err)
+{
+	struct worker *w = calloc((size_t)r->x->nranks, sizeof(*w));
+	int rc = 0, n;
+
+	if (!w)
+		return -ENOMEM;
+	for (n = 0; n < r->x->nranks; n++) {
+		w[n] = (struct worker){.r = r, .rank = n};
+		rc = -pthread_create(&w[n].id, NULL, work, &w[n]);
+		if (rc)
+			break;
+	}
+	/* Those that did start give up by themselves if their peers are missing. */
+	while (n-- > 0) {
+		pthread_join(w[n].id, NULL);
+		r->x->slices += w[n].slices;
+		if (w[n].rc && !rc) {
+			rc = w[n].rc;
+			df_perr_set(err, -1, n, -1, -1, "deadlock with %u slots", r->x->slots);
+		}
+	}
+	free(w);
+	return rc;
+}
+
+static int run_with(struct df_exec *x, struct df_perr *err,
+		    int (*drive)(struct run *r, struct df_perr *err))
 {
 	struct run r = {.x = x};
-	int rc = df_graph_init(&r.g, x->progs, x->nranks, NULL, err);
-	uint64_t chunks;
+	int rc = df_pgraph_init(&r.g, x->progs, x->nranks, NULL, err);
+	uint64_t chunks, begin;
 
 	if (rc)
 		return rc;
@@ -302,7 +424,9 @@ int df_exec_run(struct df_exec *x, struct df_perr *err)
 		if (!r.scratch[k])
 			goto out;
 	}
-	rc = run_all(&r, err);
+	begin = df_now_ns();
+	rc = drive(&r, err);
+	x->ns = df_now_ns() - begin;
 out:
 	for (uint32_t c = 0; r.slots && c < r.g.nr_conns; c++)
 		free(r.slots[c]);
@@ -314,6 +438,16 @@ out:
 	free(r.slots);
 	free(r.width);
 	free(r.scratch);
-	df_graph_fini(&r.g);
+	df_pgraph_fini(&r.g);
 	return rc;
+}
+
+int df_exec_run(struct df_exec *x, struct df_perr *err)
+{
+	return run_with(x, err, run_all);
+}
+
+int df_exec_run_threads(struct df_exec *x, struct df_perr *err)
+{
+	return run_with(x, err, run_threads);
 }

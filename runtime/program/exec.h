@@ -22,7 +22,7 @@ struct df_exec {
 	void **in,
 		**out; /* by instance * nranks + rank; where they alias, the caller says so by equal memory */
 	/* results */
-	uint64_t slices, preemptions;
+	uint64_t slices, preemptions, ns; /* ns: of the execution alone */
 };
 
 /*
@@ -30,6 +30,9 @@ struct df_exec {
  * -EPROTO programs that do not fit together.
  */
 int df_exec_run(struct df_exec *x, struct df_perr *err);
+
+/* The same with a thread for each rank instead of a seeded schedule: for `dfshim algo bench`. */
+int df_exec_run_threads(struct df_exec *x, struct df_perr *err);
 
 /*
  * Runs with random data and checks every output against the definition of the collective (or `expect`).
@@ -42,8 +45,9 @@ struct df_exec_check {
 	const struct df_expects *expect;
 	uint64_t count, tile_elems, in_place, seed;
 	uint32_t type, redop, slots, instances;
+	int threads; /* df_exec_run_threads */
 	/* results */
-	uint64_t slices, preemptions, bytes;
+	uint64_t slices, preemptions, bytes, ns;
 };
 int df_exec_check(struct df_exec_check *c, struct df_perr *err);
 

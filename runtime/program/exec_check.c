@@ -296,7 +296,8 @@ int df_exec_check(struct df_exec_check *c, struct df_perr *err)
 			     .seed = c->seed,
 			     .in = (void **)k.in,
 			     .out = (void **)k.out};
-	rc = df_exec_run(&x, err);
+	rc = c->threads ? df_exec_run_threads(&x, err) : df_exec_run(&x, err);
+	c->ns = x.ns;
 	c->slices = x.slices;
 	c->preemptions = x.preemptions;
 	c->bytes = (k.in_elems > k.out_elems ? k.in_elems : k.out_elems) * 4;

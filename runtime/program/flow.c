@@ -11,7 +11,7 @@
 #define NONE UINT32_MAX
 
 struct flow {
-	const struct df_graph *g;
+	const struct df_pgraph *g;
 	uint32_t per_transfer, slots;
 	uint32_t *pc, *part;		 /* by thread */
 	uint32_t *fill;			 /* by connection */
@@ -41,7 +41,7 @@ static void wake(struct flow *f, uint32_t *waiter)
 /* Executes thread t as far as it gets. */
 static void run(struct flow *f, uint32_t t)
 {
-	const struct df_graph *g = f->g;
+	const struct df_pgraph *g = f->g;
 	const struct df_gthread *th = &g->thread[t];
 	const struct df_program *p = g->progs[th->rank];
 
@@ -88,7 +88,7 @@ static void run(struct flow *f, uint32_t t)
 	f->done++;
 }
 
-static int flow_run(const struct df_graph *g, uint32_t per_transfer, uint32_t slots,
+static int flow_run(const struct df_pgraph *g, uint32_t per_transfer, uint32_t slots,
 		    uint32_t *order, uint32_t *nr_order)
 {
 	uint32_t n = g->nr_threads, c = g->nr_conns;
@@ -125,40 +125,40 @@ static int flow_run(const struct df_graph *g, uint32_t per_transfer, uint32_t sl
 	return ok;
 }
 
-static int flow_graph_ok(const struct df_graph *g, uint32_t per_transfer, uint32_t slots)
+static int flow_graph_ok(const struct df_pgraph *g, uint32_t per_transfer, uint32_t slots)
 {
 	return flow_run(g, per_transfer, slots, NULL, NULL);
 }
 
-int df_graph_order(const struct df_graph *g, uint32_t *order, uint32_t *nr_order)
+int df_pgraph_order(const struct df_pgraph *g, uint32_t *order, uint32_t *nr_order)
 {
 	return flow_run(g, 0, UINT32_MAX, order, nr_order);
 }
 
 int df_flow_ok(struct df_program *const *progs, int nranks, uint32_t per_transfer, uint32_t slots)
 {
-	struct df_graph g;
-	int rc = df_graph_init(&g, progs, nranks, NULL, NULL);
+	struct df_pgraph g;
+	int rc = df_pgraph_init(&g, progs, nranks, NULL, NULL);
 
 	if (rc)
 		return rc;
 	rc = flow_graph_ok(&g, per_transfer, slots);
-	df_graph_fini(&g);
+	df_pgraph_fini(&g);
 	return rc;
 }
 
 int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer)
 {
 	uint32_t lo = 0, hi = 1; /* lo fails, hi is to be shown */
-	struct df_graph g;
-	int rc = df_graph_init(&g, progs, nranks, NULL, NULL);
+	struct df_pgraph g;
+	int rc = df_pgraph_init(&g, progs, nranks, NULL, NULL);
 
 	if (rc)
 		return rc;
 	for (; (rc = flow_graph_ok(&g, per_transfer, hi)) == 0; hi *= 2) {
 		lo = hi;
 		if (hi >= DF_MAX_SLOTS) {
-			df_graph_fini(&g);
+			df_pgraph_fini(&g);
 			return 0;
 		}
 	}
@@ -171,7 +171,7 @@ int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t 
 		else
 			lo = mid;
 	}
-	df_graph_fini(&g);
+	df_pgraph_fini(&g);
 	return rc < 0 ? rc : (int64_t)hi;
 }
 
@@ -189,18 +189,18 @@ uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, ui
 				 enum df_proto proto)
 {
 	uint32_t lo = 0, hi = 71; /* lo fails, hi is the largest count MSCCL packs */
-	struct df_graph g;
+	struct df_pgraph g;
 	int ok;
 
-	if (df_graph_init(&g, progs, nranks, NULL, NULL))
+	if (df_pgraph_init(&g, progs, nranks, NULL, NULL))
 		return UINT64_MAX;
 	if (flow_graph_ok(&g, 1, protos[proto].slots) > 0) {
-		df_graph_fini(&g);
+		df_pgraph_fini(&g);
 		return 0;
 	}
 	lo = 1;
 	if (flow_graph_ok(&g, hi, protos[proto].slots) <= 0) {
-		df_graph_fini(&g);
+		df_pgraph_fini(&g);
 		return UINT64_MAX;
 	}
 	/* Not monotone in theory (ceil), but a safe answer: the smallest count above which all complete. */
@@ -210,6 +210,6 @@ uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, ui
 			break;
 		hi = m;
 	}
-	df_graph_fini(&g);
+	df_pgraph_fini(&g);
 	return (uint64_t)total_chunks * (protos[proto].bytes / hi);
 }

@@ -9,6 +9,11 @@
 #include "runtime/base/err.h"
 #include "runtime/program/graph.h"
 
+int df_rank_line(const struct df_plan *plan, int rank)
+{
+	return plan && plan->rank[rank].line ? (int)plan->rank[rank].line : -1;
+}
+
 int df_plan_line(const struct df_plan *plan, int rank, uint32_t block, uint32_t step)
 {
 	uint32_t line;
@@ -136,7 +141,7 @@ static int end_cmp(const void *x, const void *y)
 	return a->thread < b->thread ? -1 : a->thread > b->thread;
 }
 
-static int end_bad(const struct df_graph *g, const struct end *e, const struct df_plan *plan,
+static int end_bad(const struct df_pgraph *g, const struct end *e, const struct df_plan *plan,
 		   struct df_perr *err, const char *what)
 {
 	const struct df_gthread *t = &g->thread[e->thread];
@@ -148,7 +153,7 @@ static int end_bad(const struct df_graph *g, const struct end *e, const struct d
 			   e->src, e->dst, e->channel, what);
 }
 
-static int pair(struct df_graph *g, struct end *end, uint32_t nr, const struct df_plan *plan,
+static int pair(struct df_pgraph *g, struct end *end, uint32_t nr, const struct df_plan *plan,
 		struct df_perr *err)
 {
 	uint32_t *store = g->ends;
@@ -193,14 +198,14 @@ static int pair(struct df_graph *g, struct end *end, uint32_t nr, const struct d
 	return 0;
 }
 
-int df_graph_init(struct df_graph *g, struct df_program *const *progs, int nranks,
-		  const struct df_plan *plan, struct df_perr *err)
+int df_pgraph_init(struct df_pgraph *g, struct df_program *const *progs, int nranks,
+		   const struct df_plan *plan, struct df_perr *err)
 {
 	uint32_t nr_ends = 0, at = 0, e = 0;
 	struct end *end = NULL;
 	int rc;
 
-	*g = (struct df_graph){.progs = progs, .nranks = nranks};
+	*g = (struct df_pgraph){.progs = progs, .nranks = nranks};
 	for (int r = 0; r < nranks; r++) {
 		rc = check_program(progs[r], nranks, r, plan, err);
 		if (rc)
@@ -249,11 +254,11 @@ int df_graph_init(struct df_graph *g, struct df_program *const *progs, int nrank
 out:
 	free(end);
 	if (rc)
-		df_graph_fini(g);
+		df_pgraph_fini(g);
 	return rc;
 }
 
-void df_graph_fini(struct df_graph *g)
+void df_pgraph_fini(struct df_pgraph *g)
 {
 	free(g->first_thread);
 	free(g->thread);

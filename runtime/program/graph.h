@@ -22,7 +22,7 @@ struct df_gthread {
 	const uint32_t *send, *recv; /* global connection by the block's index */
 };
 
-struct df_graph {
+struct df_pgraph {
 	struct df_program *const *progs;
 	int nranks;
 	uint32_t nr_threads, nr_conns, nr_slices;
@@ -33,16 +33,17 @@ struct df_graph {
 };
 
 /* Checks tables and pairs the connections. -EPROTO with *err; plan (may be NULL) gives lines. */
-int df_graph_init(struct df_graph *g, struct df_program *const *progs, int nranks,
-		  const struct df_plan *plan, struct df_perr *err);
-void df_graph_fini(struct df_graph *g);
+int df_pgraph_init(struct df_pgraph *g, struct df_program *const *progs, int nranks,
+		   const struct df_plan *plan, struct df_perr *err);
+void df_pgraph_fini(struct df_pgraph *g);
 
 /*
  * A legal order of all steps with unbounded connections: order[i] is the thread that executes its next
  * step (room for all steps). 1 complete, 0 it deadlocks after *nr_order steps, -errno.
  */
-int df_graph_order(const struct df_graph *g, uint32_t *order, uint32_t *nr_order);
+int df_pgraph_order(const struct df_pgraph *g, uint32_t *order, uint32_t *nr_order);
 
+int df_rank_line(const struct df_plan *plan, int rank);
 int df_plan_line(const struct df_plan *plan, int rank, uint32_t block, uint32_t step);
 
 #endif

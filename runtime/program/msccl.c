@@ -512,6 +512,7 @@ int df_msccl_parse(const char *text, size_t size, struct df_plan **out, struct d
 	for (uint32_t r = 0; r < f.nr; r++) {
 		struct gpu *g = &f.gpu[r];
 
+		plan->rank[r].line = (uint32_t)g->line;
 		plan->rank[r].in_chunks = (uint32_t)g->chunks[DF_BUF_IN];
 		plan->rank[r].out_chunks = (uint32_t)g->chunks[DF_BUF_OUT];
 		plan->rank[r].scratch_chunks = (uint32_t)g->chunks[DF_BUF_SCRATCH];

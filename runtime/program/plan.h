@@ -52,7 +52,8 @@ struct df_prank {
 	struct df_pdep *dep;
 	uint32_t nr_deps, cap_deps;
 	uint32_t in_chunks, out_chunks, scratch_chunks;
-	int err; /* first failure of an allocation, or 0 */
+	uint32_t line; /* where the rank begins in its file; 0 unknown */
+	int err;       /* first failure of an allocation, or 0 */
 };
 
 enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_PROTO_NR };

@@ -256,8 +256,9 @@ static int read_rank(struct reader *r)
 		return rc;
 	r->rank = v;
 	k = &r->plan->rank[v];
-	if (k->nr_blocks)
+	if (k->line)
 		return bad(r, "is defined twice");
+	k->line = (uint32_t)r->line;
 	for (int i = 0; i < 3; i++) {
 		rc = word(r, w, sizeof(w));
 		if (!rc && strcmp(w, keys[i]))

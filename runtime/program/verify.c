@@ -37,7 +37,7 @@ struct slice {
 
 struct sim {
 	const struct df_verify_in *in;
-	const struct df_graph *g;
+	const struct df_pgraph *g;
 	struct df_sym *sym;
 	struct df_verify_out *out;
 	struct df_perr *err;
@@ -374,7 +374,7 @@ static int exec(struct sim *s, uint32_t t, uint32_t step, uint32_t round)
 
 static int run_thread(struct sim *s, uint32_t t)
 {
-	const struct df_graph *g = s->g;
+	const struct df_pgraph *g = s->g;
 	const struct df_gthread *th = &g->thread[t];
 	const struct df_program *p = g->progs[th->rank];
 	int rc;
@@ -459,7 +459,7 @@ static int report_deadlock(struct sim *s)
 
 static int sim_init(struct sim *s)
 {
-	const struct df_graph *g = s->g;
+	const struct df_pgraph *g = s->g;
 	uint32_t n = g->nr_threads, busy;
 
 	s->base = calloc((size_t)g->nranks + 1, sizeof(*s->base));
@@ -577,7 +577,8 @@ static int check_chunk(struct sim *s, int rank, uint32_t chunk, uint32_t want)
 	snprintf(text, sizeof(text), "output chunk %u ends as %s, must be %s", chunk, a,
 		 have == want ? "finished" : b);
 	if (!l->w_epoch)
-		return df_perr_set(s->err, -1, rank, -1, -1, "%s; nothing writes it", text);
+		return df_perr_set(s->err, df_rank_line(s->in->plan, rank), rank, -1, -1,
+				   "%s; nothing writes it", text);
 	return fail(s, t, (l->w_epoch - 1) % s->g->thread[t].nr_inst, text);
 }
 
@@ -677,7 +678,7 @@ static int has_alias(enum df_coll_kind k)
 
 int df_verify(const struct df_verify_in *in, struct df_verify_out *out)
 {
-	struct df_graph g;
+	struct df_pgraph g;
 	struct df_sym sym;
 	struct sim a = {.in = in, .g = &g, .sym = &sym, .out = out, .err = &out->err, .rounds = 1};
 	struct sim b = a;
@@ -688,7 +689,7 @@ int df_verify(const struct df_verify_in *in, struct df_verify_out *out)
 	df_perr_clear(&out->err);
 	df_perr_clear(&out->note);
 	out->same_order = 1;
-	rc = df_graph_init(&g, in->progs, in->nranks, in->plan, &out->err);
+	rc = df_pgraph_init(&g, in->progs, in->nranks, in->plan, &out->err);
 	if (rc)
 		return rc;
 	rc = df_sym_init(&sym, (uint32_t)in->nranks, g.progs[0]->chunks);
@@ -751,7 +752,7 @@ err_sim:
 	sim_fini(&a);
 	df_sym_fini(&sym);
 err_graph:
-	df_graph_fini(&g);
+	df_pgraph_fini(&g);
 	return rc;
 }
 

@@ -69,6 +69,7 @@ static void execute(const struct df_prog_req *q, struct df_program **p, struct d
 	char text[512];
 	int rc;
 
+	c.threads = q->nranks <= 8 && df_rng_below(rng, 32) == 0;
 	if (q->kind == DF_COLL_ALLTOALL)
 		c.in_place = 0;
 	c.redop = ops[df_rng_below(rng, c.type == DF_FLOAT32 ? 5 : 6)];

@@ -1,0 +1,593 @@
+/*
+ * `dfshim algo`: programs of collectives: the library, the built-in ones, files. Looks, translates, proves,
+ * runs on the reference executor, measures. The work is done in runtime/program; here is the talking.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/err.h"
+#include "runtime/base/json.h"
+#include "runtime/program/algofile.h"
+#include "runtime/program/canon.h"
+#include "runtime/program/exec.h"
+#include "runtime/program/library.h"
+#include "runtime/program/text.h"
+#include "runtime/program/tuner.h"
+#include "trace/cli/algo.h"
+#include "trace/cli/cli.h"
+
+static const char help[] =
+	"usage: dfshim algo ls [FILE|DIR...]          the library and built-in programs; verdicts of files\n"
+	"       dfshim algo show FILE|NAME            a program in readable form\n"
+	"       dfshim algo compile FILE|NAME         translate: library or file to text or MSCCL XML\n"
+	"       dfshim algo verify FILE|NAME...       prove: exit 0 valid, 3 refused\n"
+	"       dfshim algo run FILE|NAME             execute on random data under random preemption\n"
+	"       dfshim algo bench                     time the built-in algorithms, write a tuner file\n\n"
+	"NAME is a program of the library (allreduce-ring) or a built-in one (AllReduce/ring).\n\n"
+	"The program:\n"
+	"  --ranks N, --nodes N, --gpus N   shape: ranks = nodes * gpus (8 ranks on 1 node)\n"
+	"  --root R                         of rooted collectives (0)\n"
+	"  --channels N                     rings of the library's rings (1)\n"
+	"  --instances N                    copies over parts of the chunks (1)\n"
+	"  --blocks channel|peer            one block per channel, or one peer per block as in MSCCL\n"
+	"  --no-fuse                        leave sends and receives apart\n"
+	"  --bytes N, --max-blocks N        of the call, for built-in programs (1048576, 1)\n\n"
+	"Output:\n"
+	"  --format text|msccl|rccl         of show and compile (text)\n"
+	"  -o FILE                          instead of standard output\n"
+	"  --json                           results as JSON\n\n"
+	"run and bench:\n"
+	"  --count N --slots N --tile N     elements (1000), slots (fewest), elements of a slice (64)\n"
+	"  --op sum|prod|max|min|premulsum|sumpostdiv, --type uint32|float32\n"
+	"  --rounds N --seed N              schedules to try (20), the first one's seed\n"
+	"  --kind K --sizes A,B,...         what bench measures (AllReduce; 1K to 16M)\n";
+
+static int opt_u64(const char *name, const char *s, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char *end;
+	uint64_t v;
+
+	errno = 0;
+	v = strtoull(s, &end, 0);
+	if (end != s && (*end == 'K' || *end == 'M' || *end == 'G') && !end[1]) {
+		v <<= *end == 'K' ? 10 : *end == 'M' ? 20 : 30;
+		end++;
+	}
+	if (*s == '-' || end == s || *end || errno || v < min || v > max)
+		return df_cli_usage_error("algo", "%s: '%s' is not a number from %llu to %llu",
+					  name, s, (unsigned long long)min,
+					  (unsigned long long)max);
+	*out = v;
+	return 0;
+}
+
+static int opt_choice(const char *name, const char *s, const char *const *choices, int nr, int *out)
+{
+	for (*out = 0; *out < nr; ++*out) {
+		if (!strcmp(s, choices[*out]))
+			return 0;
+	}
+	return df_cli_usage_error("algo", "%s: unknown '%s'", name, s);
+}
+
+static int parse(struct df_algo_args *a, int argc, char **argv)
+{
+	static const char *const blocks[] = {"channel", "peer"};
+	static const char *const formats[] = {"text", "msccl", "rccl"};
+	static const char *const ops[] = {"sum", "prod", "max", "min", "premulsum", "sumpostdiv"};
+	static const char *const types[] = {"uint32", "float32"};
+	uint64_t v = 0;
+	int c, rc = 0;
+
+	*a = (struct df_algo_args){.bytes = 1 << 20,
+				   .max_blocks = 1,
+				   .count = 1000,
+				   .tile = 64,
+				   .rounds = 20,
+				   .seed = 1};
+	for (int i = 1; i < argc && !rc; i++) {
+		const char *o = argv[i], *x = i + 1 < argc ? argv[i + 1] : NULL;
+
+		if (!strcmp(o, "--json")) {
+			a->json = 1;
+			continue;
+		}
+		if (!strcmp(o, "--no-fuse")) {
+			a->shape.no_fuse = 1;
+			continue;
+		}
+		if (o[0] != '-' || !o[1]) {
+			if (a->nr_files == DF_ARRAY_LEN(a->file))
+				return df_cli_usage_error("algo", "more than %zu files",
+							  DF_ARRAY_LEN(a->file));
+			a->file[a->nr_files++] = o;
+			continue;
+		}
+		if (!x)
+			return df_cli_usage_error("algo", "%s needs a value, or is unknown", o);
+		i++;
+		c = -1;
+		if (!strcmp(o, "-o"))
+			a->out = x;
+		else if (!strcmp(o, "--blocks"))
+			rc = opt_choice(o, x, blocks, 2, &c),
+			a->shape.blocks = (enum df_block_policy)c;
+		else if (!strcmp(o, "--format"))
+			rc = opt_choice(o, x, formats, 3, &a->format);
+		else if (!strcmp(o, "--op"))
+			rc = opt_choice(o, x, ops, 6, &c), a->redop = (uint32_t)c;
+		else if (!strcmp(o, "--type"))
+			rc = opt_choice(o, x, types, 2, &a->is_float);
+		else if (!strcmp(o, "--kind"))
+			a->kind = x;
+		else if (!strcmp(o, "--sizes"))
+			a->sizes = x;
+		else if (!strcmp(o, "--ranks"))
+			rc = opt_u64(o, x, 1, 4096, &v), a->shape.nranks = (int)v;
+		else if (!strcmp(o, "--nodes"))
+			rc = opt_u64(o, x, 1, 4096, &v), a->shape.nodes = (int)v;
+		else if (!strcmp(o, "--gpus"))
+			rc = opt_u64(o, x, 1, 4096, &v), a->shape.gpus = (int)v;
+		else if (!strcmp(o, "--root"))
+			rc = opt_u64(o, x, 0, 4095, &v), a->shape.root = (int)v;
+		else if (!strcmp(o, "--channels"))
+			rc = opt_u64(o, x, 1, 64, &v), a->shape.channels = (int)v;
+		else if (!strcmp(o, "--instances"))
+			rc = opt_u64(o, x, 1, 64, &v), a->shape.instances = (uint32_t)v;
+		else if (!strcmp(o, "--max-blocks"))
+			rc = opt_u64(o, x, 1, 1024, &v), a->max_blocks = (uint32_t)v;
+		else if (!strcmp(o, "--bytes"))
+			rc = opt_u64(o, x, 0, 1ull << 50, &a->bytes);
+		else if (!strcmp(o, "--count"))
+			rc = opt_u64(o, x, 0, 1 << 28, &a->count);
+		else if (!strcmp(o, "--slots"))
+			rc = opt_u64(o, x, 1, 1 << 16, &v), a->slots = (uint32_t)v;
+		else if (!strcmp(o, "--tile"))
+			rc = opt_u64(o, x, 1, 1 << 28, &a->tile);
+		else if (!strcmp(o, "--rounds"))
+			rc = opt_u64(o, x, 1, 1 << 24, &a->rounds);
+		else if (!strcmp(o, "--seed"))
+			rc = opt_u64(o, x, 0, UINT64_MAX, &a->seed);
+		else
+			return df_cli_usage_error("algo", "unknown option '%s'", o);
+	}
+	if (rc)
+		return rc;
+	if (!a->shape.nodes)
+		a->shape.nodes = 1;
+	if (!a->shape.nranks)
+		a->shape.nranks =
+			a->shape.gpus ? a->shape.nodes * a->shape.gpus : 8 * a->shape.nodes;
+	if (!a->shape.gpus)
+		a->shape.gpus = a->shape.nranks / a->shape.nodes;
+	if (a->shape.nranks != a->shape.nodes * a->shape.gpus)
+		return df_cli_usage_error("algo", "%d ranks are not %d nodes of %d",
+					  a->shape.nranks, a->shape.nodes, a->shape.gpus);
+	if (a->shape.root >= a->shape.nranks)
+		return df_cli_usage_error("algo", "root %d of %d ranks", a->shape.root,
+					  a->shape.nranks);
+	return 0;
+}
+
+/* ---- where programs come from -------------------------------------------------------------------------- */
+
+/* "AllReduce/ring": kind and algorithm of a built-in program; 0 if the name is none. */
+static int parse_builtin(const char *name, enum df_coll_kind *kind, enum df_algo *algo)
+{
+	static const char *const algos[] = {"auto", "ring", "tree", "allpairs"};
+	char text[64];
+	char *slash;
+	int k;
+
+	if (strlen(name) >= sizeof(text))
+		return 0;
+	strcpy(text, name);
+	slash = strchr(text, '/');
+	*algo = DF_ALGO_AUTO;
+	if (slash) {
+		unsigned i;
+
+		*slash = 0;
+		for (i = 0; i < DF_ARRAY_LEN(algos) && strcmp(slash + 1, algos[i]); i++)
+			;
+		if (i == DF_ARRAY_LEN(algos))
+			return 0;
+		*algo = (enum df_algo)i;
+	}
+	k = df_coll_kind_parse(text);
+	*kind = (enum df_coll_kind)k;
+	return k >= 0 && k < DF_COLL_SEND;
+}
+
+static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, enum df_algo algo,
+			struct df_algo_file **out, struct df_perr *err)
+{
+	int n = a->shape.nranks, rc = 0;
+	struct df_prog_req q = {.kind = kind,
+				.algo = algo,
+				.nranks = n,
+				.root = a->shape.root,
+				.elem_bytes = 4,
+				.max_blocks = a->max_blocks};
+	struct df_program **p = calloc((size_t)n, sizeof(*p));
+	struct df_algo_file *f = calloc(1, sizeof(*f));
+
+	if (!p || !f)
+		rc = -ENOMEM;
+	q.count = a->bytes / 4;
+	for (q.rank = 0; !rc && q.rank < n; q.rank++)
+		rc = df_program_build(&q, &p[q.rank]);
+	if (!rc) {
+		f->plan = df_plan_from_programs(p, n, kind, a->shape.root);
+		rc = f->plan ? df_plan_prove(f->plan, NULL, &f->progs, &f->v) : -ENOMEM;
+		if (rc == -EPROTO)
+			*err = f->v.err;
+	}
+	df_programs_free(p, n);
+	if (rc) {
+		df_algo_free(f);
+		return rc;
+	}
+	*out = f;
+	return 0;
+}
+
+static int load_library(const struct df_algo_args *a, const struct df_lib *lib,
+			struct df_algo_file **out, struct df_perr *err)
+{
+	struct df_algo_file *f = calloc(1, sizeof(*f));
+	int rc;
+
+	if (!f)
+		return -ENOMEM;
+	rc = df_library_compile(lib, &a->shape, &f->plan, &f->expect, err);
+	if (!rc) {
+		rc = df_plan_prove(f->plan, &f->expect, &f->progs, &f->v);
+		if (rc == -EPROTO)
+			*err = f->v.err;
+	}
+	if (rc) {
+		df_algo_free(f);
+		return rc;
+	}
+	*out = f;
+	return 0;
+}
+
+int df_algo_load(const struct df_algo_args *a, const char *name, struct df_algo_file **out,
+		 struct df_perr *err)
+{
+	const struct df_lib *lib = df_library_find(name);
+	enum df_coll_kind kind;
+	enum df_algo algo;
+	int rc;
+
+	df_perr_clear(err);
+	if (access(name, F_OK) && lib)
+		rc = load_library(a, lib, out, err);
+	else if (access(name, F_OK) && parse_builtin(name, &kind, &algo))
+		rc = load_builtin(a, kind, algo, out, err);
+	else
+		return df_algo_read(name, out, err);
+	if (!err->file[0])
+		snprintf(err->file, sizeof(err->file), "%s", name);
+	if (rc)
+		df_perr_set(err, -1, -1, -1, -1, "%s", strerror(-rc));
+	return rc;
+}
+
+/* 1: can't be read at all; 3: read and refused. */
+static int refused(const char *name, const struct df_perr *err, int rc)
+{
+	char text[512];
+
+	if (rc != -EPROTO)
+		return df_cli_input_error("algo", name, "%s", err->text);
+	fprintf(stderr, "dfshim algo: %s\n", df_perr_str(err, text, sizeof(text)));
+	return 3;
+}
+
+/* ---- ls ------------------------------------------------------------------------------------------------ */
+
+static void ls_refused(void *arg, const struct df_perr *err)
+{
+	char text[512];
+
+	*(int *)arg = 3;
+	printf("refused  %s\n", df_perr_str(err, text, sizeof(text)));
+}
+
+static int cmd_ls(const struct df_algo_args *a)
+{
+	int rc = 0;
+
+	if (!a->nr_files) {
+		printf("library (dfshim algo show NAME --nodes N --gpus N):\n");
+		for (unsigned i = 0; i < df_library_size; i++)
+			printf("  %-24s %-14s %s\n", df_library[i].name,
+			       df_coll_kind_name(df_library[i].kind), df_library[i].help);
+		printf("built-in (dfshim algo show NAME --ranks N --bytes N):\n");
+		for (int k = 0; k < DF_COLL_SEND; k++) {
+			const char *n = df_coll_kind_name((enum df_coll_kind)k);
+
+			if (k <= DF_COLL_REDUCE)
+				printf("  %s/ring %s/tree %s/allpairs\n", n, n, n);
+			else if (k <= DF_COLL_REDUCESCATTER)
+				printf("  %s/ring %s/allpairs\n", n, n);
+			else
+				printf("  %s\n", n);
+		}
+		return 0;
+	}
+	for (int i = 0; i < a->nr_files; i++) {
+		struct df_algo_table *t;
+
+		if (df_algo_table_load(a->file[i], ls_refused, &rc, &t))
+			return df_cli_input_error("algo", a->file[i], "no memory");
+		for (uint32_t k = 0; k < t->nr; k++) {
+			const struct df_algo_file *f = t->file[k];
+
+			printf("valid    %s: %s, %d ranks, %u chunks, %u slots\n", f->path,
+			       df_coll_kind_name(f->plan->kind), f->plan->nranks, f->plan->chunks,
+			       f->v.min_slots);
+		}
+		df_algo_table_free(t);
+	}
+	return rc;
+}
+
+/* ---- show, compile --------------------------------------------------------------------------------------- */
+
+static int cmd_write(const struct df_algo_args *a)
+{
+	struct df_algo_file *f = NULL;
+	struct df_perr err;
+	FILE *out = stdout;
+	int rc;
+
+	if (a->nr_files != 1)
+		return df_cli_usage_error("algo", "one file or name, please");
+	rc = df_algo_load(a, a->file[0], &f, &err);
+	if (rc)
+		return refused(a->file[0], &err, rc);
+	if (a->out) {
+		out = fopen(a->out, "we");
+		if (!out) {
+			df_algo_free(f);
+			return df_cli_input_error("algo", a->out, "%s", strerror(errno));
+		}
+	}
+	df_perr_clear(&err);
+	if (a->format == 0)
+		rc = df_text_write(out, f->plan, &f->expect);
+	else
+		rc = df_msccl_write(out, f->plan, a->format == 2, f->v.in_place, &err);
+	if (a->out && fclose(out) && !rc)
+		rc = -EIO;
+	df_algo_free(f);
+	if (rc == -EOPNOTSUPP) {
+		char text[512];
+
+		if (a->out)
+			unlink(a->out);
+		return df_cli_input_error("algo", a->file[0], "%s (try --blocks peer)",
+					  df_perr_str(&err, text, sizeof(text)));
+	}
+	return rc ? df_cli_input_error("algo", a->out ? a->out : "output", "can't be written") : 0;
+}
+
+/* ---- verify ---------------------------------------------------------------------------------------------- */
+
+static void say_slots(char *buf, size_t size, int64_t slots)
+{
+	if (slots > 0)
+		snprintf(buf, size, "%lld", (long long)slots);
+	else
+		snprintf(buf, size, "none up to %d", DF_MAX_SLOTS);
+}
+
+static void say_valid(const char *name, const struct df_algo_file *f)
+{
+	const struct df_plan *p = f->plan;
+	uint32_t blocks = 0, insts = 0;
+	char one[32], all[32];
+
+	for (int r = 0; r < p->nranks; r++) {
+		blocks = DF_MAX(blocks, f->progs[r]->nr_blocks);
+		insts = DF_MAX(insts, f->progs[r]->nr_inst);
+	}
+	printf("%s: valid\n", name);
+	printf("  %s, %d ranks, %u chunks, at most %u blocks and %u instructions a rank, hash %016llx\n",
+	       df_coll_kind_name(p->kind), p->nranks, p->chunks, blocks, insts,
+	       (unsigned long long)f->progs[0]->hash);
+	printf("  smallest slot count: %u (a step is one slice: for every size)\n", f->v.min_slots);
+	if (p->max_bytes)
+		printf("  size limits: %llu to %llu bytes per count (declared)\n",
+		       (unsigned long long)p->min_bytes, (unsigned long long)p->max_bytes);
+	else
+		printf("  size limits: %llu bytes per count and up\n",
+		       (unsigned long long)p->min_bytes);
+	if (f->is_msccl) {
+		say_slots(one, sizeof(one), f->msccl.slots_step);
+		say_slots(all, sizeof(all), f->msccl.slots_chunk);
+		printf("  by MSCCL's rules: %s slots with one transfer per step, %s with one per chunk; ",
+		       one, all);
+		if (f->msccl.max_bytes == UINT64_MAX)
+			printf("with %s it deadlocks at every size\n", df_proto_name(p->proto));
+		else if (f->msccl.max_bytes)
+			printf("with %s it deadlocks above %llu bytes\n", df_proto_name(p->proto),
+			       (unsigned long long)f->msccl.max_bytes);
+		else
+			printf("with %s at every size\n", df_proto_name(p->proto));
+		if (f->msccl.split)
+			printf("  steps over several chunks were split: they mixed input with results\n");
+	}
+	printf("  %s\n",
+	       f->v.in_place ? "right in place and out of place" : "right out of place only");
+	if (!f->v.has_post)
+		printf("  custom collective without expectations: checked for deadlock, races and empty chunks only\n");
+	if (!f->v.same_order)
+		printf("  ranks reduce in different orders: floating-point results differ between ranks\n");
+	if (f->v.whole_chunks)
+		printf("  only for counts that are a multiple of %u\n", p->chunks);
+}
+
+static void json_valid(const char *name, const struct df_algo_file *f, const struct df_perr *err,
+		       int rc)
+{
+	char buf[8192];
+	struct df_json j;
+
+	df_json_init(&j, buf, sizeof(buf));
+	df_json_object(&j, NULL);
+	df_json_str(&j, "file", name);
+	df_json_bool(&j, "valid", !rc);
+	if (rc) {
+		const struct {
+			const char *key;
+			int value;
+		} at[] = {{"line", err->line},
+			  {"rank", err->rank},
+			  {"block", err->block},
+			  {"step", err->step}};
+
+		for (unsigned i = 0; i < DF_ARRAY_LEN(at); i++) {
+			if (at[i].value >= 0)
+				df_json_i64(&j, at[i].key, at[i].value);
+		}
+		df_json_str(&j, "reason", err->text);
+	} else {
+		df_json_str(&j, "kind", df_coll_kind_name(f->plan->kind));
+		df_json_i64(&j, "ranks", f->plan->nranks);
+		df_json_u64(&j, "chunks", f->plan->chunks);
+		df_json_u64(&j, "min_slots", f->v.min_slots);
+		df_json_u64(&j, "min_bytes", f->plan->min_bytes);
+		df_json_u64(&j, "max_bytes", f->plan->max_bytes);
+		df_json_bool(&j, "in_place", f->v.in_place);
+		df_json_bool(&j, "postcondition", f->v.has_post);
+		df_json_bool(&j, "same_order", f->v.same_order);
+		df_json_bool(&j, "whole_chunks", f->v.whole_chunks);
+		if (f->is_msccl) {
+			df_json_i64(&j, "msccl_slots_step", f->msccl.slots_step);
+			df_json_i64(&j, "msccl_slots_chunk", f->msccl.slots_chunk);
+			if (f->msccl.max_bytes == UINT64_MAX)
+				df_json_null(&j, "msccl_max_bytes");
+			else
+				df_json_u64(&j, "msccl_max_bytes", f->msccl.max_bytes);
+		}
+	}
+	df_json_end(&j);
+	if (df_json_fini(&j) > 0)
+		puts(buf);
+}
+
+static int cmd_verify(const struct df_algo_args *a)
+{
+	int worst = 0;
+
+	if (!a->nr_files)
+		return df_cli_usage_error("algo", "verify what?");
+	for (int i = 0; i < a->nr_files; i++) {
+		struct df_algo_file *f = NULL;
+		struct df_perr err;
+		int rc = df_algo_load(a, a->file[i], &f, &err), status = 0;
+
+		if (a->json)
+			json_valid(a->file[i], f, &err, rc);
+		if (rc)
+			status = refused(a->file[i], &err, rc);
+		else if (!a->json)
+			say_valid(a->file[i], f);
+		worst = DF_MAX(worst, status);
+		df_algo_free(f);
+	}
+	return worst;
+}
+
+/* ---- run ------------------------------------------------------------------------------------------------- */
+
+static int cmd_run(const struct df_algo_args *a)
+{
+	struct df_algo_file *f = NULL;
+	uint64_t slices = 0, preemptions = 0;
+	struct df_perr err;
+	char text[512];
+	int rc;
+
+	if (a->nr_files != 1)
+		return df_cli_usage_error("algo", "run which program?");
+	if (a->redop == DF_SUMPOSTDIV && a->is_float)
+		return df_cli_usage_error("algo", "sumpostdiv is for integers");
+	rc = df_algo_load(a, a->file[0], &f, &err);
+	if (rc)
+		return refused(a->file[0], &err, rc);
+	for (uint64_t i = 0; !rc && i < a->rounds; i++) {
+		struct df_exec_check c = {.progs = f->progs,
+					  .kind = f->plan->kind,
+					  .nranks = f->plan->nranks,
+					  .root = f->plan->root,
+					  .expect = &f->expect,
+					  .count = a->count,
+					  .tile_elems = a->tile,
+					  .in_place = f->v.in_place ? a->seed + i : 0,
+					  .seed = a->seed + i,
+					  .type = a->is_float ? DF_FLOAT32 : DF_UINT32,
+					  .redop = a->redop,
+					  .slots = a->slots ? a->slots : f->v.min_slots,
+					  .instances = 1 + (uint32_t)(i % 3)};
+
+		if (f->v.whole_chunks)
+			c.count -= c.count % f->plan->chunks;
+		df_cli_progress("algo run", i, a->rounds);
+		df_perr_clear(&err);
+		rc = df_exec_check(&c, &err);
+		slices += c.slices;
+		preemptions += c.preemptions;
+		if (rc)
+			fprintf(stderr, "dfshim algo: %s: seed %llu: %s\n", a->file[0],
+				(unsigned long long)(a->seed + i),
+				err.text[0] ? df_perr_str(&err, text, sizeof(text))
+					    : strerror(-rc));
+	}
+	df_cli_progress("algo run", a->rounds, a->rounds);
+	if (!rc && a->json)
+		printf("{\"rounds\":%llu,\"slices\":%llu,\"preemptions\":%llu,\"ok\":true}\n",
+		       (unsigned long long)a->rounds, (unsigned long long)slices,
+		       (unsigned long long)preemptions);
+	else if (!rc)
+		printf("%s: %llu runs right, %llu slices, %llu preemptions\n", a->file[0],
+		       (unsigned long long)a->rounds, (unsigned long long)slices,
+		       (unsigned long long)preemptions);
+	df_algo_free(f);
+	return rc ? 3 : 0;
+}
+
+int df_cmd_algo(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*run)(const struct df_algo_args *a);
+	} cmds[] = {{"ls", cmd_ls},	    {"show", cmd_write}, {"compile", cmd_write},
+		    {"verify", cmd_verify}, {"run", cmd_run},	 {"bench", df_algo_bench}};
+	struct df_algo_args a;
+	int rc;
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			fputs(help, stdout);
+			return 0;
+		}
+	}
+	if (argc < 2)
+		return df_cli_usage_error("algo", "what? ls, show, compile, verify, run or bench");
+	for (unsigned i = 0; i < DF_ARRAY_LEN(cmds); i++) {
+		if (strcmp(argv[1], cmds[i].name))
+			continue;
+		rc = parse(&a, argc - 1, argv + 1);
+		return rc ? rc : cmds[i].run(&a);
+	}
+	return df_cli_usage_error("algo", "unknown action '%s'", argv[1]);
+}

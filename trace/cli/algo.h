@@ -1,0 +1,25 @@
+/* What the files of `dfshim algo` share: the parsed command line, and where programs come from. */
+#ifndef DF_CLI_ALGO_H
+#define DF_CLI_ALGO_H
+
+#include "runtime/program/algofile.h"
+#include "runtime/program/library.h"
+
+struct df_algo_args {
+	const char *file[64];
+	int nr_files;
+	const char *out, *kind, *sizes;
+	struct df_shape shape;
+	uint64_t bytes, count, tile, rounds, seed;
+	uint32_t max_blocks, slots, redop;
+	int format, is_float, json;
+};
+
+/* A file, a program of the library, or a built-in one, proved. -EPROTO: refused, *err says why. */
+int df_algo_load(const struct df_algo_args *a, const char *name, struct df_algo_file **out,
+		 struct df_perr *err);
+
+/* `dfshim algo bench`; the exit status. */
+int df_algo_bench(const struct df_algo_args *a);
+
+#endif
