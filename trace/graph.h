@@ -141,7 +141,8 @@ int df_graph_match(struct df_graph *g);
 
 /*
  * Removes what can proceed until nothing more can. The residue is in g->stuck; returns its size.
- * `stale`: also count on what only seems stuck. Linear in nodes and edges.
+ * `stale`: 0 what is idle may still come; 1 nothing has moved for long: it will not, and what only seems
+ * stuck is; 2 idle hosts will not come, all else may. Linear in nodes and edges.
  */
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale);
 

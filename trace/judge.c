@@ -26,7 +26,7 @@ static int mark_priority(enum df_mark m)
 	case DF_M_EXITED:
 		return 55;
 	case DF_M_GPU:
-		return 50;
+		return 18;
 	case DF_M_IN_CALL:
 		return 45;
 	case DF_M_SILENT:
@@ -34,7 +34,7 @@ static int mark_priority(enum df_mark m)
 	case DF_M_ABSENT:
 		return 35;
 	case DF_M_STALLED:
-		return 30;
+		return 16;
 	case DF_M_NO_TRACE:
 		return 20;
 	default:
@@ -142,7 +142,8 @@ static int choose_root(struct df_check_result *r)
 
 static int comp_dissolves(struct df_check_result *r, enum df_world w)
 {
-	df_graph_reduce(&r->g, w, 0);
+	/* Free hosts are still taken for silent ones where the verdict rests on that. */
+	df_graph_reduce(&r->g, w, r->stale ? 2 : 0);
 	for (size_t i = 0; i < r->g.nr_nodes; i++)
 		if (r->comp[i] == r->root_comp && r->g.stuck[i])
 			return 0;
@@ -368,7 +369,7 @@ static int judge_residue(struct df_check_result *r)
 	if (rc || r->root == DF_NONE)
 		return rc;
 	count_stuck(r);
-	r->confidence = r->set->nr_traces > 1 || r->set->nr_gcomms ? DF_C_PROVED : DF_C_LIKELY;
+	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
 	if (mark_of(r, r->root)) {
 		classify_root(r);
 		if (r->verdict != DF_V_CRASH && ours_mismatch(r))

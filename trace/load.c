@@ -95,6 +95,13 @@ struct df_lop *df_load_op(const struct df_load *l, uint64_t serial)
 	return i == NO_OP ? NULL : &l->ops[i];
 }
 
+struct df_lcall *df_load_call(const struct df_load *l, uint64_t serial)
+{
+	uint32_t i = map_get(l, serial, 1);
+
+	return i == NO_OP ? NULL : &l->calls[i];
+}
+
 struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid)
 {
 	for (size_t i = 0; i < l->nr_threads; i++)

@@ -115,6 +115,9 @@ int df_load_trace(struct df_load *l, struct df_reader *r);
 /* The operation with this serial, or NULL. */
 struct df_lop *df_load_op(const struct df_load *l, uint64_t serial);
 
+/* The call with this serial, or NULL. */
+struct df_lcall *df_load_call(const struct df_load *l, uint64_t serial);
+
 /* A thread of the trace, or NULL. */
 struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid);
 

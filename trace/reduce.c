@@ -26,7 +26,7 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 
 		if (n->idle && !stale)
 			left[i] = 0;
-		g->self[i] = n->mark || (!left[i] && stale && n->stale);
+		g->self[i] = n->mark || (!left[i] && stale == 1 && n->stale);
 		if (!left[i] && !g->self[i])
 			work[nr_work++] = (uint32_t)i;
 	}
@@ -45,7 +45,7 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 			if (left[e->from])
 				continue;
 			/* Nothing is in its way: if nothing moves for long, that itself is the trouble. */
-			g->self[e->from] = stale && from->stale;
+			g->self[e->from] = stale == 1 && from->stale;
 			if (!g->self[e->from])
 				work[nr_work++] = e->from;
 		}

@@ -109,6 +109,11 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 			       : s->kinds & BIT(DF_E_SYNC_DEVICE)
 				       ? " (and everything else on the device)"
 				       : "");
+	if (from->kind == DF_N_THREAD && to->kind == DF_N_BARRIER &&
+	    r->g.bars[to->ref].call == DF_CALL_HOST_WAIT)
+		return df_text("it waits for a signal");
+	if (from->kind == DF_N_BARRIER && to->kind == DF_N_NEXT && to->gcomm == DF_NONE)
+		return df_text("only a process that is not there can bring that");
 	if (from->kind == DF_N_THREAD && to->kind == DF_N_BARRIER)
 		return df_text("that call needs %s", df_say_node(&r->g, s->to, buf, sizeof(buf)));
 	if (from->kind == DF_N_BARRIER && to->kind == DF_N_NEXT)

@@ -16,6 +16,7 @@
 #include "runtime/base/err.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/sim.h"
+#include "trace/sim/observe.h"
 
 static const char help[] =
 	"usage: dfshim sim CONFIG.json [OPTIONS]\n"
@@ -238,12 +239,66 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 	return 0;
 }
 
-static json_t *load(const struct df_sim_args *a, int *status)
+/* A configuration from a recorded job; says on standard error what was seen. */
+static json_t *load_trace(struct df_sim_args *a, int *status)
+{
+	struct df_sim_observed o;
+	char err[1024];
+	double d, s, ci[2];
+	json_t *root;
+
+	if (df_sim_observe(&o, a->from_trace, err, sizeof(err))) {
+		fprintf(stderr, "dfshim " NAME ": %s\n", err);
+		*status = 1;
+		return NULL;
+	}
+	d = (double)o.nr_disorder / (double)o.nr_issued;
+	s = (double)o.nr_sync / (double)(o.nr_sync + o.nr_issued);
+	df_sim_wilson(o.nr_disorder, o.nr_issued, ci);
+	fprintf(stderr,
+		"observed    %d GPUs, %d communicators, %lld collectives issued: %lld out of order, "
+		"%lld device-wide synchronisations\n",
+		o.load.nr_gpus, o.load.nr_groups, (long long)o.nr_issued, (long long)o.nr_disorder,
+		(long long)o.nr_sync);
+	fprintf(stderr,
+		"            disorder_prob %g (95 %% interval %.3g to %.3g), sync_prob %g\n", d,
+		ci[0], ci[1], s);
+	if (!o.nr_disorder)
+		fprintf(stderr,
+			"note        no disorder was recorded; --set disorder_prob=%.2g asks for the worst "
+			"that fits\n",
+			ci[1]);
+	if (o.nr_incomplete)
+		fprintf(stderr,
+			"note        %d communicators have ranks without a trace: the job was larger\n",
+			o.nr_incomplete);
+	if (o.nr_dropped)
+		fprintf(stderr,
+			"note        the rings had overwritten %lld records (DFSHIM_TRACE_MB): this is "
+			"the end of the job\n",
+			(long long)o.nr_dropped);
+	a->observed = json_pack(
+		"{s:i, s:i, s:I, s:I, s:I, s:I, s:i}", "gpus", o.load.nr_gpus, "communicators",
+		o.load.nr_groups, "issued", (json_int_t)o.nr_issued, "disordered",
+		(json_int_t)o.nr_disorder, "device_syncs", (json_int_t)o.nr_sync, "records_dropped",
+		(json_int_t)o.nr_dropped, "communicators_incomplete", o.nr_incomplete);
+	root = df_sim_workload_json(&o.load, s > 0 ? "StreamWithSync" : "Single", d, s);
+	df_sim_workload_fini(&o.load);
+	if (!root)
+		*status = df_cli_input_error(NAME, a->from_trace, "out of memory");
+	return root;
+}
+
+static json_t *load(struct df_sim_args *a, int *status)
 {
 	char err[1024];
 	json_t *root = NULL;
 
-	if (df_sim_json_load(&root, a->config, err, sizeof(err))) {
+	if (a->from_trace) {
+		root = load_trace(a, status);
+		if (!root)
+			return NULL;
+	} else if (df_sim_json_load(&root, a->config, err, sizeof(err))) {
 		*status = df_cli_input_error(NAME, a->config, "%s", err);
 		return NULL;
 	}
@@ -282,6 +337,7 @@ int df_cmd_sim(int argc, char **argv)
 		return rc;
 	rc = df_sim_cli_run(&a, root);
 	json_decref(root);
+	json_decref(a.observed);
 	for (int i = 0; i < a.nr_sweeps; i++)
 		df_sim_sweep_fini(&a.sweep[i]);
 	for (int i = 0; i < a.nr_set; i++)

@@ -19,6 +19,7 @@ struct df_sim_args {
 	char **set;
 	int nr_set, have_seed;
 	struct df_sim_options opt;
+	json_t *observed; /* with --from-trace: what was counted, for the output; else NULL */
 };
 
 /* Runs what is asked for and prints it; an exit status. root is changed by tables and sweeps. */

@@ -191,6 +191,8 @@ static json_t *result_json(const struct df_sim_args *a, const struct df_sim_conf
 		"releases", (json_int_t)r->releases, "released_rounds",
 		(json_int_t)r->released_rounds, "interrupted", r->stopped);
 
+	if (a->observed)
+		json_object_set(o, "observed", a->observed);
 	return o;
 }
 

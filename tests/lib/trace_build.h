@@ -1,0 +1,48 @@
+/*
+ * Makes traces for tests: runs a program of the model and records it as the runtime would, one image per
+ * rank; and reads programs from text.
+ *
+ * Text: "prog NAME LABEL [VERDICT] [cap=n] [one_queue] [launchq=n] [buffered]", "comm R,R,...",
+ * "op RANK THREAD STEP ...", "end".
+ */
+#ifndef DF_TEST_TRACE_BUILD_H
+#define DF_TEST_TRACE_BUILD_H
+
+#include <stdio.h>
+#include "trace/check.h"
+#include "trace/model.h"
+
+struct tb_prog {
+	char name[64], label[8], verdict[32];
+	struct df_mprog p;
+};
+
+/* 1 read, 0 end of file; a syntax error ends the test. */
+int tb_read(FILE *in, struct tb_prog *out);
+
+struct tb_image {
+	struct df_trace_header *h;
+	size_t bytes, cap_recs;
+	uint64_t clock;
+};
+
+/* An empty trace; records can be added while there is room. */
+void tb_image_init(struct tb_image *im, int rank, int world, size_t nr_recs);
+void tb_image_fini(struct tb_image *im);
+struct df_rec *tb_rec(struct tb_image *im, enum df_rec_type type, uint64_t op, uint64_t a,
+		      uint64_t b, uint64_t c);
+uint32_t tb_comm(struct tb_image *im, uint64_t hash, int nranks, int rank, int device);
+
+struct tb_opts {
+	uint32_t rules; /* header.rules; 0 gives 1 */
+	int crash;	/* EXIT is a crash that the peers noticed */
+	int quiet_ms;	/* silence at the end, recorded as STALL; 0: 60,000, -1: none */
+};
+
+/* Runs the program by NCCL's rules and fills images[0..nr_ranks). Returns 1 if it hung. */
+int tb_run(const struct df_mprog *p, const struct tb_opts *opts, struct tb_image *images);
+
+/* All images of a program judged. The result must be freed before the set. */
+struct df_check_result *tb_check(const struct tb_image *images, int nr, struct df_check_set **set);
+
+#endif

@@ -1,0 +1,450 @@
+/*
+ * The judge against the catalogue: each scenario is run by the model, recorded, judged; the verdict word
+ * must be the catalogue's and the model's label that of the independent model. Then what every report
+ * must have, and the verdicts that need traces of another form.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/names.h"
+
+static FILE *open_data(const char *name)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/tests/trace/%s", getenv("DF_SRC") ? getenv("DF_SRC") : ".",
+		 name);
+	f = fopen(path, "r");
+	ck_assert_msg(f != NULL, "%s: not found; run from the root of the source, or set DF_SRC",
+		      path);
+	return f;
+}
+
+static void free_images(struct tb_image *im, int nr)
+{
+	for (int i = 0; i < nr; i++)
+		tb_image_fini(&im[i]);
+}
+
+static char *printed(const struct df_check_result *r, int json)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *f = open_memstream(&text, &n);
+
+	if (json)
+		df_check_print_json(r, f);
+	else
+		df_check_print(r, f);
+	fclose(f);
+	return text;
+}
+
+START_TEST(test_scenarios)
+{
+	struct tb_image im[DF_MODEL_RANKS];
+	FILE *f = open_data("scenarios.txt");
+	struct tb_prog p;
+	int nr = 0;
+
+	for (; tb_read(f, &p); nr++) {
+		struct tb_opts opts = {.crash = !strcmp(p.verdict, "CRASH")};
+		struct df_check_set *set;
+		struct df_check_result *r;
+		char *text;
+
+		ck_assert_msg(!strcmp(df_model_classify(&p.p), p.label),
+			      "%s: model says %s, expected %s", p.name, df_model_classify(&p.p),
+			      p.label);
+		tb_run(&p.p, &opts, im);
+		r = tb_check(im, p.p.nr_ranks, &set);
+		ck_assert_msg(!strcmp(df_verdict_word(df_check_verdict(r)), p.verdict),
+			      "%s: expected %s, got %s", p.name, p.verdict, df_check_line(r));
+		/* What prevention could do is said, and is what the model found. */
+		text = printed(r, 0);
+		if (!strcmp(p.label, "P") || !strcmp(p.label, "Si"))
+			ck_assert_msg(strstr(text, "preventable") != NULL, "%s:\n%s", p.name, text);
+		if (!strcmp(p.label, "Se"))
+			ck_assert_msg(strstr(text, "can be released") != NULL, "%s:\n%s", p.name,
+				      text);
+		if (!strcmp(p.label, "D"))
+			ck_assert_msg(strstr(text, "Remedy: preventable") == NULL, "%s:\n%s",
+				      p.name, text);
+		free(text);
+		df_check_result_free(r);
+		df_check_set_free(set);
+		free_images(im, p.p.nr_ranks);
+		df_mprog_fini(&p.p);
+	}
+	fclose(f);
+	ck_assert_int_ge(nr, 60);
+}
+END_TEST
+
+/* The judge must say the same of compacted rings: that is what the watchdog collects. */
+START_TEST(test_compact)
+{
+	struct tb_image im[DF_MODEL_RANKS];
+	FILE *f = open_data("scenarios.txt");
+	struct tb_prog p;
+
+	while (tb_read(f, &p)) {
+		struct tb_opts opts = {.crash = !strcmp(p.verdict, "CRASH")};
+		struct df_check_set *set = df_check_set_new();
+		struct df_check_result *r;
+
+		tb_run(&p.p, &opts, im);
+		for (int i = 0; i < p.p.nr_ranks; i++) {
+			void *image;
+			size_t bytes;
+
+			ck_assert_int_eq(df_trace_compact(im[i].h, &image, &bytes), 0);
+			ck_assert_uint_lt(bytes, im[i].bytes);
+			ck_assert_int_eq(df_check_add_image(set, image, bytes, "compact"), 0);
+			free(image);
+		}
+		ck_assert_int_eq(df_check_run(set, NULL, &r), 0);
+		ck_assert_msg(!strcmp(df_verdict_word(df_check_verdict(r)), p.verdict),
+			      "%s: expected %s, got %s", p.name, p.verdict, df_check_line(r));
+		df_check_result_free(r);
+		df_check_set_free(set);
+		free_images(im, p.p.nr_ranks);
+		df_mprog_fini(&p.p);
+	}
+	fclose(f);
+}
+END_TEST
+
+/* Every cycle of a report is closed and each of its edges names the record that proves it. */
+START_TEST(test_evidence)
+{
+	struct tb_image im[DF_MODEL_RANKS];
+	FILE *f = open_data("scenarios.txt");
+	struct tb_prog p;
+
+	while (tb_read(f, &p)) {
+		struct df_check_set *set;
+		struct df_check_result *r;
+		char *json;
+
+		tb_run(&p.p, NULL, im);
+		r = tb_check(im, p.p.nr_ranks, &set);
+		json = printed(r, 1);
+		if (!strcmp(p.verdict, "ORDER") || !strcmp(p.verdict, "RESOURCE") ||
+		    !strcmp(p.verdict, "SYNC")) {
+			ck_assert_msg(strstr(json, "\"cycle\":[{") != NULL, "%s: %s", p.name, json);
+			ck_assert_msg(strstr(json, "\"record\":") != NULL, "%s: %s", p.name, json);
+		}
+		if (!strcmp(p.verdict, "SYNC") && !strstr(json, "legacy")) {
+			struct df_check_sync syncs[8];
+			size_t nr = df_check_syncs(r, syncs, 8);
+
+			ck_assert_msg(nr >= 1, "%s: no synchronising call named", p.name);
+			for (size_t i = 0; i < nr; i++)
+				ck_assert_uint_ne(syncs[i].call, 0);
+		}
+		free(json);
+		df_check_result_free(r);
+		df_check_set_free(set);
+		free_images(im, p.p.nr_ranks);
+		df_mprog_fini(&p.p);
+	}
+	fclose(f);
+}
+END_TEST
+
+/* ---- traces of other forms -------------------------------------------------------------------------- */
+
+static uint64_t issue(struct tb_image *im, uint32_t comm, int rank, int kind, uint64_t count,
+		      int peer, uint64_t index)
+{
+	static uint64_t serial;
+	struct df_rec *r = tb_rec(im, DF_REC_OP_ISSUE, ++serial, (uint64_t)kind | 7 << 8, count, 1);
+
+	r->comm = comm;
+	r->rank = rank;
+	r = tb_rec(im, DF_REC_OP_ARGS, serial, 0, 0, (uint64_t)(uint32_t)(peer + 1));
+	r->comm = comm;
+	r->rank = rank;
+	r = tb_rec(im, DF_REC_OP_MATCH, serial, (uint64_t)kind * 31 + count, 0, index);
+	r->comm = comm;
+	r->rank = rank;
+	return serial;
+}
+
+static void op(struct tb_image *im, enum df_rec_type type, uint64_t serial)
+{
+	tb_rec(im, type, serial, 0, 0, 0)->comm = 1;
+}
+
+static void pair(struct tb_image im[2], uint32_t rules)
+{
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 256);
+		im[i].h->rules = rules;
+		tb_rec(&im[i], DF_REC_PROC_START, 0, 0, 0, 0);
+		tb_comm(&im[i], 0xabc, 2, i, 0);
+	}
+}
+
+static void quiet(struct tb_image *im, uint64_t ms)
+{
+	im->clock += ms * 1000000;
+	tb_rec(im, DF_REC_STALL, 0, ms, 1, 0);
+}
+
+static void expect(struct tb_image *im, int nr, const char *word, const char *has)
+{
+	struct df_check_set *set;
+	struct df_check_result *r = tb_check(im, nr, &set);
+
+	ck_assert_msg(!strcmp(df_verdict_word(df_check_verdict(r)), word), "expected %s, got %s",
+		      word, df_check_line(r));
+	ck_assert_msg(!has || strstr(df_check_line(r), has), "'%s' not in: %s", has,
+		      df_check_line(r));
+	df_check_result_free(r);
+	df_check_set_free(set);
+	free_images(im, nr);
+}
+
+START_TEST(test_net_stall)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	for (int i = 0; i < 2; i++) {
+		op(&im[i], DF_REC_OP_START, issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0));
+		quiet(&im[i], 60000);
+	}
+	expect(im, 2, "NET_STALL", "A#1 runs on all of its 2 ranks");
+}
+END_TEST
+
+START_TEST(test_in_flight_is_ok)
+{
+	struct tb_image im[2];
+
+	/* Count skew of a healthy job: one rank is ahead. */
+	pair(im, 1);
+	for (uint64_t k = 0; k < 5; k++)
+		issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, k);
+	issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 8, -1, 0);
+	expect(im, 2, "OK", "in flight");
+}
+END_TEST
+
+START_TEST(test_live_straggler_is_slow)
+{
+	struct df_check_opts opts = {.live = 1};
+	struct tb_image im[2];
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r;
+
+	pair(im, 1);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
+	quiet(&im[0], 40000);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(df_check_add_image(set, im[i].h, im[i].bytes, "x"), 0);
+	ck_assert_int_eq(df_check_run(set, &opts, &r), 0);
+	ck_assert_msg(df_check_verdict(r) == DF_V_SLOW, "%s", df_check_line(r));
+	ck_assert_int_eq(df_verdict_exit(df_check_verdict(r)), 0);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	free_images(im, 2);
+}
+END_TEST
+
+START_TEST(test_silent_mismatch)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	for (int i = 0; i < 2; i++) {
+		uint64_t s = issue(&im[i], 1, i, DF_KIND_ALLREDUCE, i ? 20 : 10, -1, 0);
+
+		op(&im[i], DF_REC_OP_START, s);
+		op(&im[i], DF_REC_OP_DONE, s);
+	}
+	expect(im, 2, "MISMATCH", "it completed");
+}
+END_TEST
+
+START_TEST(test_ours_disorder_is_ok)
+{
+	struct tb_image im[2];
+
+	/* By our rules matching is by signature: disorder on one communicator finishes. */
+	pair(im, 0);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 16, -1, 1);
+	issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 16, -1, 0);
+	issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 8, -1, 1);
+	expect(im, 2, "OK", NULL);
+}
+END_TEST
+
+START_TEST(test_ours_mismatch)
+{
+	struct tb_image im[2];
+
+	pair(im, 0);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 20, -1, 0);
+	quiet(&im[0], 60000);
+	quiet(&im[1], 60000);
+	expect(im, 2, "MISMATCH", "count");
+}
+END_TEST
+
+START_TEST(test_ours_missing)
+{
+	struct tb_image im[2];
+
+	pair(im, 0);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	quiet(&im[0], 60000);
+	im[1].h->closed = 1;
+	expect(im, 2, "MISSING", "ended in order");
+}
+END_TEST
+
+START_TEST(test_missing_trace)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	quiet(&im[0], 60000);
+	tb_image_fini(&im[1]);
+	expect(im, 1, "UNKNOWN", "no trace");
+}
+END_TEST
+
+START_TEST(test_destroyed)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_rec(&im[1], DF_REC_COMM_DESTROY, 0, 0, 0, 0)->comm = 1;
+	quiet(&im[0], 60000);
+	expect(im, 2, "MISSING", "has left communicator A");
+}
+END_TEST
+
+START_TEST(test_failed_call)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_rec(&im[1], DF_REC_OP_FAILED, 0, DF_KIND_ALLREDUCE, 5, 0)->comm = 1;
+	quiet(&im[0], 60000);
+	expect(im, 2, "MISSING", "returned an error");
+}
+END_TEST
+
+START_TEST(test_init)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 2);
+	quiet(&im[0], 60000);
+	quiet(&im[1], 60000);
+	expect(im, 2, "INIT", "1 of 2 ranks");
+}
+END_TEST
+
+START_TEST(test_nccl_internal)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_rec(&im[1], DF_REC_CALL_ENTER, 78, DF_CALL_GROUP_END, 0, 0);
+	issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 10, -1, 0);
+	im[1].h->next -= 3;
+	quiet(&im[0], 60000);
+	quiet(&im[1], 60000);
+	expect(im, 2, "NCCL_INTERNAL", "ncclGroupEnd");
+}
+END_TEST
+
+/* Cut off anywhere, or with any byte changed, a trace is refused or judged; nothing worse. */
+START_TEST(test_damage)
+{
+	uint64_t x = df_test_seed() + (uint64_t)_i * 7919;
+	struct tb_image im[DF_MODEL_RANKS];
+	FILE *f = open_data("scenarios.txt");
+	struct tb_prog p;
+
+	while (tb_read(f, &p)) {
+		struct df_check_set *set = df_check_set_new();
+		struct df_check_result *r;
+
+		tb_run(&p.p, NULL, im);
+		for (int i = 0; i < p.p.nr_ranks; i++) {
+			size_t bytes = im[i].bytes, nr;
+
+			x = x * 6364136223846793005ULL + 1442695040888963407ULL;
+			nr = (x >> 33) % 40;
+			for (size_t k = 0; k < nr; k++) {
+				size_t at;
+
+				x = x * 6364136223846793005ULL + 1442695040888963407ULL;
+				/* Mostly in what is used: header and records. */
+				at = (x >> 20) % 3
+					     ? im[i].h->off_recs +
+						       (x >> 33) % (im[i].bytes - im[i].h->off_recs)
+					     : 48 + (x >> 33) % 200;
+				if (at >= im[i].bytes)
+					continue;
+				((unsigned char *)im[i].h)[at] = (unsigned char)(x >> 56);
+				if (im[i].h->off_recs >= im[i].bytes)
+					im[i].h->off_recs = 4096;
+			}
+			if (x >> 60 & 1)
+				bytes = (x >> 30) % im[i].bytes;
+			df_check_add_image(set, im[i].h, bytes, "damaged");
+		}
+		if (!df_check_run(set, NULL, &r)) {
+			free(printed(r, 0));
+			free(printed(r, 1));
+			df_check_result_free(r);
+		}
+		df_check_set_free(set);
+		free_images(im, p.p.nr_ranks);
+		df_mprog_fini(&p.p);
+	}
+	fclose(f);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("check");
+	TCase *t = tcase_create("check");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, test_scenarios);
+	tcase_add_test(t, test_compact);
+	tcase_add_test(t, test_evidence);
+	tcase_add_test(t, test_net_stall);
+	tcase_add_test(t, test_in_flight_is_ok);
+	tcase_add_test(t, test_live_straggler_is_slow);
+	tcase_add_test(t, test_silent_mismatch);
+	tcase_add_test(t, test_ours_disorder_is_ok);
+	tcase_add_test(t, test_ours_mismatch);
+	tcase_add_test(t, test_ours_missing);
+	tcase_add_test(t, test_missing_trace);
+	tcase_add_test(t, test_destroyed);
+	tcase_add_test(t, test_failed_call);
+	tcase_add_test(t, test_init);
+	tcase_add_test(t, test_nccl_internal);
+	tcase_add_loop_test(t, test_damage, 0, 20);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
