@@ -11,7 +11,6 @@
 #include "interpose/hostcuda/internal.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -477,6 +476,15 @@ int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end
 	return 0;
 }
 
+static inline void df_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* -- waiting ------------------------------------------------------------------------------------ */
 
 static int help(void)
@@ -509,8 +517,9 @@ void df_hwait_point(df_hpoint p)
 			sleep_ns = SLEEP_MIN_NS;
 			continue;
 		}
+		/* Yielding could cost a whole time slice of somebody who only spins; sleeping does not. */
 		if (spins++ < SPINS) {
-			sched_yield();
+			df_relax();
 			continue;
 		}
 		/* SEQ_CST: pairs with wake_waiters(), as in engine(). */

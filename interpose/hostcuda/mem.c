@@ -263,7 +263,8 @@ void df_hmem_reset(int device)
 
 	df_mutex_lock(&a->lock);
 	for (i = a->nr; i > 0; i--)
-		if (!a->blocks[i - 1].internal)
+		/* What is dying is freed by whoever put the free off. */
+		if (!a->blocks[i - 1].internal && !a->blocks[i - 1].dying)
 			drop(a, &a->blocks[i - 1]);
 	df_mutex_unlock(&a->lock);
 }

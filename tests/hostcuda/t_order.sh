@@ -1,4 +1,6 @@
 #!/bin/sh
-# See p_order.c.
+# See p_order.c. Sharing hardware queues adds order, and never stops a program whose waits are for what
+# was enqueued before.
 set -eu
-exec tests/hostcuda/preload.sh p_order
+tests/hostcuda/preload.sh p_order
+DFSHIM_RULES=nccl DFSHIM_HOST_QUEUES=2 tests/hostcuda/preload.sh p_order 30
