@@ -1,6 +1,6 @@
 #!/bin/bash
 # Measures Table 1 of the DFCCL paper under each semantics and dispatch; one JSON line a run, for
-# docs/simulator.md. The configurations are those of docs/sim/.
+# docs/simulator.md, with the processor time it took. The configurations are those of docs/sim/.
 #
 #   tests/bench/sim_table1.sh [--rounds N] [--jobs N] [--seed N] [FILTER]
 set -eu
@@ -16,14 +16,18 @@ while [ $# -gt 0 ]; do
 	*) filter=$1; shift ;;
 	esac
 done
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
 for file in docs/sim/*.json; do
 	name=$(basename "$file" .json)
 	case $name in *"$filter"*) ;; *) continue ;; esac
 	case $name in single_*) semantics="artifact exact fifo" ;; *) semantics="artifact exact" ;; esac
 	for s in $semantics; do
 		for d in interleave concatenate; do
-			"$SIM" sim "$file" --semantics "$s" --dispatch "$d" --rounds "$rounds" --seed "$seed" \
-				--jobs "$jobs" --json | tr -d '\n' | tr -s ' ' | sed "s/^{/{\"name\": \"$name\",/"
+			TIMEFORMAT=%U
+			{ cpu=$({ time "$SIM" sim "$file" --semantics "$s" --dispatch "$d" --rounds "$rounds" \
+				--seed "$seed" --jobs "$jobs" --json >&3; } 2>&1); } 3>"$out"
+			tr -d '\n' <"$out" | tr -s ' ' | sed "s/^{/{\"name\": \"$name\", \"cpu_seconds\": $cpu,/"
 			echo
 		done
 	done
