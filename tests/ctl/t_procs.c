@@ -1,0 +1,537 @@
+/* Description: the control plane between processes: joins, gathers, messages, bounds, fork. */
+#include "tests/ctl/ctl_test.h"
+
+#include <dirent.h>
+
+#include "runtime/ctl/tree.h"
+
+#define NR_PROCS_MAX 8
+
+struct job {
+	struct ct_share share;
+	uint64_t seed;
+	int nr_procs, nr_threads, nr_ids, nr_comms;
+	int reverse;
+};
+
+static struct job *job;
+
+static int links(void)
+{
+	int n;
+
+	df_ctl_lock();
+	n = df_tree_links();
+	df_ctl_unlock();
+	return n;
+}
+
+static int descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Forks the processes; each runs fn. All have to return 0. */
+static void run(int (*fn)(int index, void *arg))
+{
+	pid_t pid[NR_PROCS_MAX];
+	int i;
+
+	for (i = 0; i < job->nr_procs; i++)
+		pid[i] = ct_fork(fn, i, job);
+	for (i = 0; i < job->nr_procs; i++)
+		ck_assert_int_eq(ct_wait(pid[i]), 0);
+}
+
+static void setup(void)
+{
+	job = ct_shared(sizeof(*job));
+	job->seed = df_test_seed();
+}
+
+/* The last process makes the ids: it need not be the one of rank 0. */
+static void make_ids(int index)
+{
+	int i;
+
+	if (index == job->nr_procs - 1)
+		for (i = 0; i < job->nr_ids; i++)
+			ck_assert_int_eq(df_id_create(job->share.ids[i]), 0);
+	ct_arrive(&job->share, 0, (uint32_t)job->nr_procs);
+}
+
+/* ---- processes times threads --------------------------------------------------------------------------- */
+
+static void *use_thread(void *arg)
+{
+	struct ct_rank *r = arg;
+	int i;
+
+	ct_join(r);
+	ck_assert_int_eq(r->ret, 0);
+	for (i = 0; i < 30; i++)
+		ck_assert_int_eq(ct_gather(r->comm, r->rank, r->nranks, (uint64_t)i,
+					   (size_t)(i * 37) % 300, NULL),
+				 0);
+	return NULL;
+}
+
+/* Ranks are dealt to processes like cards, so that no two neighbours share one. */
+static int mix(int index, void *arg)
+{
+	struct ct_rank r[64];
+	int i, nranks = job->nr_procs * job->nr_threads;
+
+	(void)arg;
+	make_ids(index);
+	for (i = 0; i < job->nr_threads; i++) {
+		r[i] = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
+					.nr_ids = job->nr_ids,
+					.nranks = nranks,
+					.rank = i * job->nr_procs + index};
+		pthread_create(&r[i].thread, NULL, use_thread, &r[i]);
+	}
+	for (i = 0; i < job->nr_threads; i++)
+		pthread_join(r[i].thread, NULL);
+	ck_assert_int_le(links(), DF_TREE_K + 1);
+	ct_arrive(&job->share, 1, (uint32_t)job->nr_procs);
+	for (i = 0; i < job->nr_threads; i++)
+		df_ctl_leave(r[i].comm);
+	return 0;
+}
+
+START_TEST(t_mix)
+{
+	static const int shapes[][3] = {{2, 1, 1}, {3, 1, 1}, {8, 1, 1}, {2, 8, 1},
+					{8, 8, 1}, {4, 3, 5}, {5, 2, 10}};
+
+	job->nr_procs = shapes[_i][0];
+	job->nr_threads = shapes[_i][1];
+	job->nr_ids = shapes[_i][2];
+	run(mix);
+}
+END_TEST
+
+/* Ids made by different processes serve one communicator. */
+static int scattered(int index, void *arg)
+{
+	struct ct_rank r;
+
+	(void)arg;
+	ck_assert_int_eq(df_id_create(job->share.ids[index]), 0);
+	ct_arrive(&job->share, 0, (uint32_t)job->nr_procs);
+	r = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
+			     .nr_ids = job->nr_procs - 1,
+			     .nranks = job->nr_procs,
+			     .rank = job->nr_procs - 1 - index};
+	ck_assert_int_eq(ct_join(&r), 0);
+	ck_assert_int_eq(ct_gather(r.comm, r.rank, r.nranks, 1, 3, NULL), 0);
+	ct_arrive(&job->share, 1, (uint32_t)job->nr_procs);
+	df_ctl_leave(r.comm);
+	return 0;
+}
+
+START_TEST(t_scattered)
+{
+	job->nr_procs = 6;
+	run(scattered);
+}
+END_TEST
+
+/* ---- many communicators --------------------------------------------------------------------------------- */
+
+/* Each process joins in an order of its own, all at once by threads: parts of the overlay meet in circles. */
+static int orders(int index, void *arg)
+{
+	struct ct_rank r[16];
+	int i, k;
+
+	(void)arg;
+	make_ids(index);
+	for (i = 0; i < job->nr_ids; i++) {
+		k = (i * (index % 2 ? 5 : 1) + index) % job->nr_ids;
+		r[i] = (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[k],
+					.nranks = job->nr_procs,
+					.rank = (index + k) % job->nr_procs};
+		pthread_create(&r[i].thread, NULL, use_thread, &r[i]);
+	}
+	for (i = 0; i < job->nr_ids; i++)
+		pthread_join(r[i].thread, NULL);
+	ct_arrive(&job->share, 1, (uint32_t)job->nr_procs);
+	ck_assert_int_le(links(), DF_TREE_K + 1);
+	for (i = 0; i < job->nr_ids; i++)
+		df_ctl_leave(r[i].comm);
+	return 0;
+}
+
+START_TEST(t_orders)
+{
+	job->nr_procs = 6;
+	job->nr_ids = 11;
+	run(orders);
+}
+END_TEST
+
+/*
+ * Pairs that meet in random order make the overlay out of many parts; then everybody meets. Every process must
+ * hear from every other over it.
+ */
+static int pairs(int index, void *arg)
+{
+	struct ct_rank r[NR_PROCS_MAX], all;
+	int i, k, n = job->nr_procs, at = 0, nr = 0;
+
+	(void)arg;
+	make_ids(index);
+	for (i = 0; i < n; i++) {
+		for (k = i + 1; k < n; k++, at++) {
+			if (i != index && k != index)
+				continue;
+			r[nr] = (struct ct_rank){.ids = (const unsigned char(*)[128]) &
+							job->share.ids[at],
+						 .nranks = 2,
+						 .rank = (at & 1) ^ (k == index)};
+			pthread_create(&r[nr].thread, NULL, use_thread, &r[nr]);
+			nr++;
+		}
+	}
+	for (i = 0; i < nr; i++)
+		pthread_join(r[i].thread, NULL);
+	all = (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[at],
+			       .nranks = n,
+			       .rank = index};
+	use_thread(&all);
+	ct_arrive(&job->share, 1, (uint32_t)n);
+	ck_assert_int_le(links(), DF_TREE_K + 1);
+	for (i = 0; i < nr; i++)
+		df_ctl_leave(r[i].comm);
+	df_ctl_leave(all.comm);
+	return 0;
+}
+
+START_TEST(t_pairs)
+{
+	job->nr_procs = 7;
+	job->nr_ids = 22;
+	run(pairs);
+}
+END_TEST
+
+/* 1,000 communicators: no socket of their own, and each works. */
+static int thousand(int index, void *arg)
+{
+	struct df_ctl_comm **c = calloc(1000, sizeof(*c));
+	int i, n = job->nr_procs, ranks[NR_PROCS_MAX], before;
+	struct ct_rank r;
+
+	(void)arg;
+	make_ids(index);
+	r = (struct ct_rank){
+		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = n, .rank = index};
+	ck_assert_int_eq(ct_join(&r), 0);
+	before = descriptors();
+	for (i = 0; i < 1000; i++) {
+		int k, me = (index + i) % n;
+
+		for (k = 0; k < n; k++)
+			ranks[(k + i) % n] = k;
+		ck_assert_int_eq(df_ctl_derive(r.comm, 1000 + (uint64_t)i, ranks, n, me, &c[i]), 0);
+		ck_assert_int_eq(df_ctl_members(c[i])[me].proc == df_ctl.self.proc, 1);
+	}
+	for (i = 0; i < 1000; i += 7)
+		ck_assert_int_eq(ct_gather(c[i], (index + i) % n, n, (uint64_t)i, 1, NULL), 0);
+	ck_assert_int_le(descriptors(), before + 2);
+	ct_arrive(&job->share, 1, (uint32_t)n);
+	for (i = 0; i < 1000; i++)
+		df_ctl_leave(c[i]);
+	df_ctl_leave(r.comm);
+	free(c);
+	return 0;
+}
+
+START_TEST(t_thousand)
+{
+	job->nr_procs = _i ? 8 : 2;
+	job->nr_ids = 1;
+	run(thousand);
+}
+END_TEST
+
+/* 60 joins in a row by ids of all processes: descriptors do not add up. */
+static int joins(int index, void *arg)
+{
+	struct ct_rank r;
+	int i, at_first = 0;
+
+	(void)arg;
+	for (i = 0; i < 60; i++)
+		if (i % job->nr_procs == index)
+			ck_assert_int_eq(df_id_create(job->share.ids[i]), 0);
+	ct_arrive(&job->share, 0, (uint32_t)job->nr_procs);
+	for (i = 0; i < 60; i++) {
+		r = (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[i],
+				     .nranks = job->nr_procs,
+				     .rank = (index + i) % job->nr_procs};
+		ck_assert_int_eq(ct_join(&r), 0);
+		df_ctl_leave(r.comm);
+		ct_arrive(&job->share, 1, (uint32_t)(job->nr_procs * (i + 1)));
+		if (i == 10)
+			at_first = descriptors();
+	}
+	ck_assert_int_le(descriptors(), at_first + 10);
+	return 0;
+}
+
+START_TEST(t_joins)
+{
+	job->nr_procs = 3;
+	run(joins);
+}
+END_TEST
+
+/* ---- messages ------------------------------------------------------------------------------------------- */
+
+static uint64_t got_from[64], got_sum;
+static uint32_t nr_got;
+
+static void on_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
+{
+	uint64_t word = 0;
+
+	ck_assert_uint_eq(kind, DF_MSG_USER + 1);
+	ck_assert_uint_ge(bytes, 8);
+	memcpy(&word, data, 8);
+	got_from[nr_got % 64] = from;
+	got_sum += word;
+	__atomic_add_fetch(&nr_got, 1, __ATOMIC_RELEASE); /* pairs with messages() */
+}
+
+static const struct df_ctl_events message_events = {.message = on_message};
+
+static int messages(int index, void *arg)
+{
+	struct ct_rank r;
+	const struct df_member *m;
+	uint64_t word[200];
+	uint32_t want;
+	int i, k, n = job->nr_procs;
+
+	(void)arg;
+	df_ctl_set_events(&message_events);
+	make_ids(index);
+	r = (struct ct_rank){
+		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = n, .rank = index};
+	ck_assert_int_eq(ct_join(&r), 0);
+	m = df_ctl_members(r.comm);
+	ct_arrive(&job->share, 1, (uint32_t)n);
+	memset(word, 0, sizeof(word));
+	for (i = 0; i < 50; i++) {
+		word[0] = 1;
+		ck_assert_int_eq(df_ctl_send(r.comm, 0, DF_MSG_USER + 1, word, sizeof(word)), 0);
+		word[0] = 1000;
+		for (k = 0; k < n; k++)
+			ck_assert_int_eq(df_ctl_send(r.comm, m[k].proc, DF_MSG_USER + 1, word, 8),
+					 0);
+	}
+	ck_assert_int_eq(df_ctl_send(r.comm, 12345, DF_MSG_USER + 1, word, 8), -EINVAL);
+	/* Each of the others to all, and everybody to me. */
+	want = (uint32_t)(50 * (n - 1) + 50 * n);
+	while (__atomic_load_n(&nr_got, __ATOMIC_ACQUIRE) < want) /* pairs with on_message() */
+		usleep(1000);
+	ck_assert_uint_eq(got_sum, 50ull * (uint64_t)(n - 1) + 50000ull * (uint64_t)n);
+	ct_arrive(&job->share, 2, (uint32_t)n);
+	usleep(20000);
+	ck_assert_uint_eq(__atomic_load_n(&nr_got, __ATOMIC_ACQUIRE), want); /* none twice */
+	ct_arrive(&job->share, 3, (uint32_t)n);
+	df_ctl_leave(r.comm);
+	return 0;
+}
+
+START_TEST(t_messages)
+{
+	job->nr_procs = 5;
+	job->nr_ids = 1;
+	run(messages);
+}
+END_TEST
+
+/* ---- missing -------------------------------------------------------------------------------------------- */
+
+static int missing(int index, void *arg)
+{
+	struct ct_rank r;
+	uint32_t stop = 0;
+	int ranks[8], n = 0, i;
+
+	(void)arg;
+	make_ids(index);
+	if (index == 1) {
+		ct_arrive(&job->share, 1, 3);
+		return 0; /* its rank never comes */
+	}
+	r = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
+			     .nranks = 3,
+			     .rank = index,
+			     .stop = &stop};
+	pthread_create(&r.thread, NULL, ct_join_thread, &r);
+	for (i = 0; i < 20000; i++) {
+		n = df_ctl_missing(df_id_hash(job->share.ids[0]), ranks, 8);
+		if (n == 1)
+			break;
+		usleep(1000);
+	}
+	ck_assert_int_eq(n, 1);
+	ck_assert_int_eq(ranks[0], 1);
+	ct_arrive(&job->share, 1, 3);
+	ct_arrive(&job->share, 2, 2);
+	if (index == 0) {
+		__atomic_store_n(&stop, 1, __ATOMIC_RELEASE); /* pairs with the waiting call */
+		df_ctl_poke();
+	}
+	pthread_join(r.thread, NULL);
+	/* One gives up; the other is told so. */
+	ck_assert_int_eq(r.ret, index == 0 ? -ECANCELED : -ECONNRESET);
+	ct_arrive(&job->share, 3, 2);
+	return 0;
+}
+
+START_TEST(t_missing)
+{
+	job->nr_procs = 3;
+	job->nr_ids = 1;
+	run(missing);
+}
+END_TEST
+
+/* Wrong in one process: all learn it. */
+static int refused(int index, void *arg)
+{
+	struct ct_rank r;
+
+	(void)arg;
+	make_ids(index);
+	r = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
+			     .nranks = 4,
+			     .rank = index == 2 ? 1 : index};
+	ck_assert_int_eq(ct_join(&r), -EPROTO);
+	ct_arrive(&job->share, 1, 3);
+	return 0;
+}
+
+START_TEST(t_refused)
+{
+	job->nr_procs = 3;
+	job->nr_ids = 1;
+	run(refused);
+}
+END_TEST
+
+/* ---- address --------------------------------------------------------------------------------------------- */
+
+static int address(int index, void *arg)
+{
+	unsigned char id[1][128];
+	struct ct_rank r;
+	char text[64];
+	int turn;
+
+	(void)arg;
+	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)(job->seed % 20000));
+	ck_assert_int_eq(df_id_from_address(text, id[0]), 0);
+	for (turn = 0; turn < 5; turn++) {
+		/* Rank 0 is another process each time. */
+		r = (struct ct_rank){.ids = (const unsigned char(*)[128])id,
+				     .nranks = 3,
+				     .rank = (index + turn) % 3};
+		ck_assert_int_eq(ct_join(&r), 0);
+		ck_assert_int_eq(ct_gather(r.comm, r.rank, 3, 1, 1, NULL), 0);
+		df_ctl_leave(r.comm);
+	}
+	ct_arrive(&job->share, 1, 3);
+	return 0;
+}
+
+START_TEST(t_address)
+{
+	job->nr_procs = 3;
+	run(address);
+}
+END_TEST
+
+/* ---- fork ------------------------------------------------------------------------------------------------ */
+
+/* A child of a member neither keeps its links alive nor disturbs them, and may have a life of its own. */
+static int forks(int index, void *arg)
+{
+	struct ct_rank r, own;
+	unsigned char id[1][128];
+	uint64_t proc;
+	pid_t pid;
+	int i;
+
+	(void)arg;
+	make_ids(index);
+	r = (struct ct_rank){
+		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = 2, .rank = index};
+	ck_assert_int_eq(ct_join(&r), 0);
+	proc = df_ctl.self.proc;
+	for (i = 0; i < 5; i++) {
+		pid = fork();
+		if (!pid) {
+			struct df_member self;
+
+			if (df_ctl_allgather(r.comm, "", 0, &self, NULL) != -ESHUTDOWN)
+				_exit(1);
+			df_ctl_leave(r.comm);
+			if (df_ctl_self(&self) || self.proc == proc || df_id_create(id[0]))
+				_exit(2);
+			own = (struct ct_rank){.ids = (const unsigned char(*)[128])id, .nranks = 1};
+			if (ct_join(&own))
+				_exit(3);
+			df_ctl_leave(own.comm);
+			_exit(0);
+		}
+		ck_assert_int_eq(ct_gather(r.comm, index, 2, (uint64_t)i, 4, NULL), 0);
+		ck_assert_int_eq(ct_wait(pid), 0);
+	}
+	ck_assert_int_eq(ct_gather(r.comm, index, 2, 9, 4, NULL), 0);
+	ct_arrive(&job->share, 1, 2);
+	df_ctl_leave(r.comm);
+	return 0;
+}
+
+START_TEST(t_fork)
+{
+	job->nr_procs = 2;
+	job->nr_ids = 1;
+	run(forks);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ctl processes");
+	TCase *tc = tcase_create("all");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_loop_test(tc, t_mix, 0, 7);
+	tcase_add_test(tc, t_scattered);
+	tcase_add_test(tc, t_orders);
+	tcase_add_test(tc, t_pairs);
+	tcase_add_loop_test(tc, t_thousand, 0, 2);
+	tcase_add_test(tc, t_joins);
+	tcase_add_test(tc, t_messages);
+	tcase_add_test(tc, t_missing);
+	tcase_add_test(tc, t_refused);
+	tcase_add_test(tc, t_address);
+	tcase_add_test(tc, t_fork);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
