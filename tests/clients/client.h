@@ -171,8 +171,9 @@ static inline int client_wait(cudaStream_t stream, ncclComm_t *comms, int nr_com
 	for (;;) {
 		err = cudaStreamQuery(stream);
 		if (err == cudaSuccess) {
+			/* The end of an aborted communicator also makes the stream runnable. */
 			client_tick();
-			return 0;
+			return client_async_error(comms, nr_comms);
 		}
 		if (err != cudaErrorNotReady)
 			CUDA(err);
