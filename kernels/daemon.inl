@@ -357,13 +357,17 @@ DFK void dfk_finish(struct df_kblock *blk, struct df_kctx *ctx)
 	 */
 	if (dfk_sub_acq_rel_dev(&in->blocks_left, 1u) == 0) {
 		blk->stats.operations++;
-		dfk_cq_push(blk, DF_CQE_DONE, ctx);
 		/*
 		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, host
 		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the
-		 * result before it is there. Nothing of the instance may be touched after this.
+		 * result before it is there.
 		 */
 		dfk_store_release_sys(ctx->coll->done, in->done_value);
+		/*
+		 * After the word: the host takes note of what the word says when it reads the completion.
+		 * The instance is still there, because we have not finished a later one.
+		 */
+		dfk_cq_push(blk, DF_CQE_DONE, ctx);
 	}
 	ctx->finished++;
 	ctx->ready = 0;

@@ -311,9 +311,11 @@ void df_comm_destroy(struct df_comm *comm)
 	df_mutex_lock(&df_rt.lock);
 	df_list_del(&comm->node);
 	df_mutex_unlock(&df_rt.lock);
+	/* No block is in the middle of a turn on one of its collectives, and no completion names one. */
+	df_engine_purge(dev);
 	df_mutex_lock(&dev->lock);
+	df_dev_retire(dev);
 	df_stream_forget_comm(comm);
-	/* Blocks remember the last instance of a task that is not queued: nothing of it is touched again. */
 	HASH_ITER(hh, comm->colls, coll, tmp) {
 		HASH_DEL(comm->colls, coll);
 		df_coll_destroy(coll);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include "runtime/rt.h"
 
+#define CONNECT_BUDGET 16	/* collectives tried in one look, so that many cost no more than few */
+
 /* Connectors of ours that a peer still used when we left; closed when it lets go. */
 static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_CONNECTOR, "connectors to close");
 static struct df_conn **reap;
@@ -118,18 +120,21 @@ err_ends:
 
 void df_dev_connect(struct df_dev *dev)
 {
-	struct df_coll *coll, *tmp;
-	uint32_t i;
+	uint32_t i, budget = DF_MIN(dev->nr_connecting, CONNECT_BUDGET);
 
-	df_list_each_safe(coll, tmp, &dev->connecting, waiting) {
+	while (budget--) {
+		struct df_coll *coll = df_list_first(&dev->connecting, struct df_coll, waiting);
+
 		for (i = 0; i < coll->nr_ends && coll->nr_open; i++) {
 			struct df_cend *end = &coll->ends[i];
 
 			if (!end->owner && end->k->state == 0 && find_end(end) == 0)
 				coll->nr_open--;
 		}
-		if (coll->nr_open == 0) {
-			df_list_del(&coll->waiting);
+		df_list_del(&coll->waiting);
+		if (coll->nr_open) {
+			df_list_add_tail(&dev->connecting, &coll->waiting);
+		} else {
 			__atomic_store_n(&dev->nr_connecting, dev->nr_connecting - 1,
 					 __ATOMIC_RELAXED);
 		}
