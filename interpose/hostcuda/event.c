@@ -328,25 +328,3 @@ DF_H_API cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHand
 	(void)handle;
 	return df_hret(event ? cudaErrorNotSupported : cudaErrorInvalidValue);
 }
-
-/* -- variants for programs whose default stream is the per-thread one ------------------------------ */
-
-DF_H_API __typeof__(cudaEventRecord) cudaEventRecord_ptsz;
-DF_H_API cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream)
-{
-	return cudaEventRecord(event, df_hpt(stream));
-}
-
-DF_H_API __typeof__(cudaEventRecordWithFlags) cudaEventRecordWithFlags_ptsz;
-DF_H_API cudaError_t cudaEventRecordWithFlags_ptsz(cudaEvent_t event, cudaStream_t stream,
-						   unsigned flags)
-{
-	return cudaEventRecordWithFlags(event, df_hpt(stream), flags);
-}
-
-DF_H_API __typeof__(cudaStreamWaitEvent) cudaStreamWaitEvent_ptsz;
-DF_H_API cudaError_t cudaStreamWaitEvent_ptsz(cudaStream_t stream, cudaEvent_t event,
-					      unsigned flags)
-{
-	return cudaStreamWaitEvent(df_hpt(stream), event, flags);
-}
