@@ -7,11 +7,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "runtime/base/rng.h"
 #include "runtime/program/exec.h"
+#include "tests/lib/test.h"
 
 static uint64_t seed;
 
@@ -204,23 +203,15 @@ END_TEST
 
 int main(void)
 {
-	const char *env = getenv("SEED");
 	Suite *s = suite_create("builtin programs");
 	TCase *tc = tcase_create("all");
-	SRunner *r;
-	int failed;
 
-	seed = env ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) ^ (uint64_t)getpid() << 32;
-	printf("SEED=%llu\n", (unsigned long long)seed);
+	seed = df_test_seed();
 	tcase_set_timeout(tc, 300);
 	tcase_add_loop_test(tc, t_all, 0, DF_COLL_SCATTER + 1);
 	tcase_add_loop_test(tc, t_all, DF_COLL_SENDRECV_SELF, DF_COLL_SENDRECV_SELF + 1);
 	tcase_add_test(tc, t_p2p);
 	tcase_add_test(tc, t_bad_requests);
 	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return df_test_run(s);
 }

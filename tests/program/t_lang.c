@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "runtime/base/rng.h"
 #include "runtime/program/canon.h"
@@ -17,6 +15,7 @@
 #include "runtime/program/library.h"
 #include "runtime/program/msccl.h"
 #include "runtime/program/text.h"
+#include "tests/lib/test.h"
 
 static uint64_t seed;
 
@@ -311,14 +310,10 @@ END_TEST
 
 int main(void)
 {
-	const char *env = getenv("SEED");
 	Suite *s = suite_create("language");
 	TCase *tc = tcase_create("all");
-	SRunner *r;
-	int failed;
 
-	seed = env ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) ^ (uint64_t)getpid() << 32;
-	printf("SEED=%llu\n", (unsigned long long)seed);
+	seed = df_test_seed();
 	tcase_set_timeout(tc, 300);
 	tcase_add_loop_test(tc, t_library, 0, (int)df_library_size);
 	tcase_add_test(tc, t_ring_is_tight);
@@ -326,9 +321,5 @@ int main(void)
 	tcase_add_test(tc, t_wrong_text);
 	tcase_add_test(tc, t_overtaking);
 	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return df_test_run(s);
 }

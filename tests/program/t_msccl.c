@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/rng.h"
 #include "runtime/program/canon.h"
 #include "runtime/program/exec.h"
 #include "runtime/program/msccl.h"
+#include "tests/lib/test.h"
 
 #define DIR "../shared/data/msccl/"
 
@@ -226,24 +226,16 @@ END_TEST
 
 int main(void)
 {
-	const char *env = getenv("SEED");
 	Suite *s = suite_create("msccl files");
 	TCase *tc = tcase_create("all");
-	SRunner *r;
-	int failed;
 
 	if (access(DIR "MANIFEST.md", R_OK)) {
 		printf("skipped: no " DIR "\n");
 		return 77;
 	}
-	seed = env ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) ^ (uint64_t)getpid() << 32;
-	printf("SEED=%llu\n", (unsigned long long)seed);
+	seed = df_test_seed();
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, t_manifest);
 	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return df_test_run(s);
 }
