@@ -150,8 +150,12 @@ struct df_hostcuda_api {
 	/* Words that streams of this device wait for may have changed: look again. Cheap, any thread. */
 	void (*kick)(int device);
 
-	int (*mem_alloc)(int device, size_t bytes, void **out);	/* device memory */
-	int (*mem_free)(void *ptr);		/* device or pinned memory, at once, no hook; -EINVAL */
+	int (*mem_alloc)(int device, size_t bytes, void **out);	/* device memory, at a page's start */
+	/*
+	 * Device or pinned memory; no hook, never waits. Native work that was enqueued before may still
+	 * touch it: the memory is used again only after that. -EINVAL.
+	 */
+	int (*mem_free)(void *ptr);
 	int (*mem_info)(const void *ptr, struct df_mem_info *out);	/* 0, kind UNKNOWN if not ours */
 };
 

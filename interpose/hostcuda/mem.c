@@ -136,7 +136,8 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 		  void **out)
 {
 	struct arena *a = &arenas[device < 0 ? df_h.nr_devices : device];
-	uint64_t room, gap = 0;
+	/* What libdfshim.so hands out as ncclMemAlloc() must be fit for windows. */
+	uint64_t align = internal ? 4096 : DF_H_ALIGN, room, gap = 0;
 	struct block *b;
 	size_t i;
 	int err = 0;
@@ -153,11 +154,11 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 		goto out;
 	/* First fit: the first gap that holds it. */
 	for (i = 0; i < a->nr; i++) {
-		if (a->blocks[i].off - gap >= room)
+		if (a->blocks[i].off >= gap && a->blocks[i].off - gap >= room)
 			break;
-		gap = a->blocks[i].off + a->blocks[i].room;
+		gap = (a->blocks[i].off + a->blocks[i].room + align - 1) & ~(align - 1);
 	}
-	if (i == a->nr && a->size - gap < room) {
+	if (i == a->nr && (gap > a->size || a->size - gap < room)) {
 		err = -ENOMEM;
 		goto out;
 	}
