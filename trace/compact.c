@@ -45,15 +45,14 @@ static void *snapshot(const struct df_trace_header *h)
 		uint32_t commit = atomic_load_explicit(
 			(_Atomic(uint32_t) *)(uintptr_t)&from[i].commit, memory_order_acquire);
 
+		/*
+		 * Acquire of each field pairs with the writer's releases after it cleared the word: without it
+		 * the second look at the word could be taken before the fields were read.
+		 */
 		for (size_t k = 0; k < sizeof(struct df_rec) / 8; k++)
 			((uint64_t *)&to[i])[k] = atomic_load_explicit(
 				(_Atomic(uint64_t) *)((uintptr_t)&from[i] + k * 8),
-				memory_order_relaxed);
-		/*
-		 * Acquire fence pairs with the writer's release fence after it cleared the word: without it
-		 * the second look at the word could be taken before the fields were read.
-		 */
-		atomic_thread_fence(memory_order_acquire);
+				memory_order_acquire);
 		if (atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&from[i].commit,
 					 memory_order_relaxed) != commit)
 			commit = 0;

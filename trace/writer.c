@@ -113,21 +113,20 @@ static inline void append(struct df_trace_header *h, uint32_t tid, enum df_rec_t
 		count_drop(h, r);
 	}
 	/*
-	 * Release fence pairs with the acquire fence in the reader's copy: without it a reader could
-	 * see new fields below the old commit word.
+	 * Release of each field pairs with the acquire loads in the copy that compact.c takes: without it a
+	 * reader could see a new field and then, looking again, still the old commit word.
 	 */
-	atomic_thread_fence(memory_order_release);
-	PUT(&r->time_ns, clock_ns(CLOCK_MONOTONIC));
-	PUT(&r->type, (uint16_t)type);
-	PUT(&r->device, (uint16_t)device);
-	PUT(&r->thread, tid);
-	PUT(&r->comm, comm);
-	PUT(&r->rank, rank);
-	PUT(&r->op, op);
-	PUT(&r->a, a);
-	PUT(&r->b, b);
-	PUT(&r->c, c);
-	PUT(&r->site, site);
+	PUT_REL(&r->time_ns, clock_ns(CLOCK_MONOTONIC));
+	PUT_REL(&r->type, (uint16_t)type);
+	PUT_REL(&r->device, (uint16_t)device);
+	PUT_REL(&r->thread, tid);
+	PUT_REL(&r->comm, comm);
+	PUT_REL(&r->rank, rank);
+	PUT_REL(&r->op, op);
+	PUT_REL(&r->a, a);
+	PUT_REL(&r->b, b);
+	PUT_REL(&r->c, c);
+	PUT_REL(&r->site, site);
 	/*
 	 * Release pairs with the reader's acquire of the commit word: without it a process killed here
 	 * could leave a record that looks whole with fields of the lap before.

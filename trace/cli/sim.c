@@ -328,15 +328,16 @@ int df_cmd_sim(int argc, char **argv)
 		a.opt.seed = (uint64_t)getpid();
 	a.opt.seed &= UINT32_MAX; /* short enough to type again */
 	rc = parse_args(&a, argc, argv);
-	if (rc)
-		return rc;
-	if (a.schema)
-		return df_sim_cli_json(df_sim_schema());
-	root = load(&a, &rc);
-	if (!root)
-		return rc;
-	rc = df_sim_cli_run(&a, root);
-	json_decref(root);
+	if (rc) {
+		/* said already */
+	} else if (a.schema) {
+		rc = df_sim_cli_json(df_sim_schema());
+	} else {
+		root = load(&a, &rc);
+		if (root)
+			rc = df_sim_cli_run(&a, root);
+		json_decref(root);
+	}
 	json_decref(a.observed);
 	for (int i = 0; i < a.nr_sweeps; i++)
 		df_sim_sweep_fini(&a.sweep[i]);

@@ -1,0 +1,306 @@
+/*
+ * The writer: what is appended can be read back, whoever writes, however the ring wraps, and whenever
+ * the process is killed. Records carry a checksum of themselves, so a torn one can't hide.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "tests/lib/test.h"
+#include "trace/check.h"
+#include "trace/hash.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+static char dir[64];
+
+static void make_dir(void)
+{
+	snprintf(dir, sizeof(dir), "/tmp/dfshim-t-writer-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void drop_dir(void)
+{
+	char cmd[128];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+	ck_assert_int_eq(system(cmd), 0);
+}
+
+/* a, b, c and op of one record belong together. */
+static void append(uint64_t x, uint32_t comm)
+{
+	df_trace(DF_REC_OP_ISSUE, (int)(x & 7), comm, (int)(x & 1023), x, df_mix64(x),
+		 df_mix64(x + 1), df_mix64(x + 2), (uint32_t)df_mix64(x + 3));
+}
+
+static int whole(const struct df_rec *r)
+{
+	uint64_t x = r->op;
+
+	return r->a == df_mix64(x) && r->b == df_mix64(x + 1) && r->c == df_mix64(x + 2) &&
+	       r->site == (uint32_t)df_mix64(x + 3) && r->device == (x & 7) &&
+	       r->rank == (int32_t)(x & 1023);
+}
+
+static uint64_t check_reader(struct df_reader *r)
+{
+	const struct df_rec *rec;
+	uint64_t index, nr = 0;
+
+	while ((rec = df_reader_next(r, &index))) {
+		if (rec->type != DF_REC_OP_ISSUE)
+			continue;
+		ck_assert_msg(whole(rec), "record %llu is torn", (unsigned long long)index);
+		nr++;
+	}
+	return nr;
+}
+
+static void open_trace(const char *where, long mb)
+{
+	struct df_trace_config cfg = {
+		.dir = where, .mb = mb, .rank = 3, .world = 8, .rules = 1, .slots = 4, .queues = 8};
+
+	ck_assert_int_eq(df_trace_open(&cfg), 0);
+}
+
+START_TEST(test_round_trip)
+{
+	struct df_reader r;
+	struct df_rec rec;
+	const char *why;
+	char path[4096];
+	uint32_t comm;
+
+	make_dir();
+	open_trace(dir, 1);
+	snprintf(path, sizeof(path), "%s", df_trace_path());
+	comm = df_trace_comm(0x1234, 8, 3, 1, 0x99, "world");
+	ck_assert_uint_ne(comm, 0);
+	for (uint64_t i = 0; i < 1000; i++) {
+		append(i, comm);
+		df_trace_comm_issued(comm);
+	}
+	df_trace_comm_done(comm);
+	ck_assert_uint_eq(df_trace_text("hello"), df_trace_text("hello"));
+	ck_assert_uint_ne(df_trace_text("hello"), df_trace_text("world"));
+	df_trace_close();
+	append(1, comm); /* goes nowhere */
+	ck_assert_int_eq(df_reader_open(&r, path, &why), 0);
+	ck_assert_uint_eq(check_reader(&r), 1000);
+	ck_assert_uint_eq(r.nr_torn, 0);
+	ck_assert_int_eq(r.h.rank, 3);
+	ck_assert_uint_eq(r.h.closed, 1);
+	ck_assert_uint_eq(r.h.slots, 4);
+	ck_assert_str_eq(df_reader_comm(&r, comm)->name, "world");
+	ck_assert_uint_eq(df_reader_comm(&r, comm)->issued, 1000);
+	ck_assert_uint_eq(df_reader_comm(&r, comm)->done, 1);
+	ck_assert_ptr_null(df_reader_comm(&r, comm + 1));
+	ck_assert_int_eq(df_reader_get(&r, 5, &rec), 0);
+	ck_assert_int_lt(df_reader_get(&r, 1u << 20, &rec), 0);
+	df_reader_close(&r);
+	drop_dir();
+}
+END_TEST
+
+START_TEST(test_wraps_and_counts_drops)
+{
+	const struct df_trace_comm *c;
+	struct df_reader r;
+	const char *why;
+	uint32_t comm;
+
+	open_trace(NULL, 1); /* 16,384 records */
+	comm = df_trace_comm(1, 2, 0, 0, 0, NULL);
+	for (uint64_t i = 0; i < 50000; i++)
+		append(i, comm);
+	for (uint64_t i = 0; i < 20000; i++)
+		df_trace(DF_REC_OP_MATCH, 0, comm, 0, i, 0, 0, i, 0);
+	ck_assert_int_eq(df_reader_open_image(&r, df_trace_ring(), df_trace_ring_bytes(), &why), 0);
+	c = df_reader_comm(&r, comm);
+	check_reader(&r);
+	ck_assert_uint_eq(r.nr_valid, 16384);
+	ck_assert_uint_eq(r.nr_torn, 0);
+	ck_assert_uint_eq(c->drops, 50000 + 20000 - 16384);
+	ck_assert_uint_eq(c->last_dropped, 20000 - 16384 - 1);
+	df_reader_close(&r);
+	df_trace_close();
+}
+END_TEST
+
+static _Atomic int go_on;
+
+static void *writer_main(void *arg)
+{
+	uint64_t x = (uint64_t)(uintptr_t)arg << 40;
+
+	while (atomic_load(&go_on))
+		append(x++, 1);
+	return (void *)(uintptr_t)(x & 0xffffffffff);
+}
+
+/* Four writers overtake each other in a small ring while a reader copies it. */
+START_TEST(test_many_writers)
+{
+	pthread_t id[4];
+	uint64_t total = 0;
+
+	open_trace(NULL, 1);
+	df_trace_comm(1, 2, 0, 0, 0, NULL);
+	atomic_store(&go_on, 1);
+	for (uintptr_t i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&id[i], NULL, writer_main, (void *)(i + 1)), 0);
+	for (int i = 0; i < 20; i++) {
+		struct df_reader r;
+		const char *why;
+		void *image;
+		size_t bytes;
+
+		ck_assert_int_eq(df_trace_compact(df_trace_ring(), &image, &bytes), 0);
+		ck_assert_int_eq(df_reader_open_image(&r, image, bytes, &why), 0);
+		check_reader(&r);
+		df_reader_close(&r);
+		free(image);
+	}
+	atomic_store(&go_on, 0);
+	for (int i = 0; i < 4; i++) {
+		void *n;
+
+		pthread_join(id[i], &n);
+		total += (uint64_t)(uintptr_t)n;
+	}
+	ck_assert_uint_eq(df_trace_ring()->next,
+			  total + 4 + 2 + 1); /* + THREAD of each, start, clock */
+	df_trace_close();
+}
+END_TEST
+
+/* Killed at any instant: all that is left is whole, and hardly anything is lost. */
+START_TEST(test_killed)
+{
+	uint64_t x = df_test_seed() + (uint64_t)_i * 12345;
+	struct timespec ts = {0, (long)(df_mix64(x) % 20000000)};
+	struct df_reader r;
+	const char *why = "";
+	char path[4096];
+	int to_parent[2], status;
+	pid_t pid;
+	ssize_t n;
+
+	make_dir();
+	ck_assert_int_eq(pipe(to_parent), 0);
+	pid = fork();
+	if (!pid) {
+		pthread_t id;
+
+		open_trace(dir, 1);
+		df_trace_comm(1, 2, 0, 0, 0, NULL);
+		n = write(to_parent[1], df_trace_path(), strlen(df_trace_path()) + 1);
+		atomic_store(&go_on, n > 0);
+		pthread_create(&id, NULL, writer_main, (void *)1);
+		writer_main((void *)2);
+		_exit(0);
+	}
+	close(to_parent[1]);
+	n = read(to_parent[0], path, sizeof(path));
+	ck_assert_int_gt(n, 0);
+	close(to_parent[0]);
+	nanosleep(&ts, NULL);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	ck_assert(WIFSIGNALED(status));
+	ck_assert_msg(!df_reader_open(&r, path, &why), "%s", why);
+	check_reader(&r);
+	ck_assert_uint_le(r.nr_torn, 2);
+	ck_assert_uint_eq(r.h.closed, 0);
+	df_reader_close(&r);
+	drop_dir();
+}
+END_TEST
+
+START_TEST(test_child_is_silent)
+{
+	uint64_t before;
+	int status;
+	pid_t pid;
+
+	open_trace(NULL, 1);
+	append(1, 0);
+	before = df_trace_ring()->next;
+	pid = fork();
+	if (!pid) {
+		append(2, 0);
+		_exit(df_trace_ring() ? 1 : 0);
+	}
+	waitpid(pid, &status, 0);
+	ck_assert_int_eq(status, 0);
+	ck_assert_uint_eq(df_trace_ring()->next, before);
+	df_trace_close();
+}
+END_TEST
+
+START_TEST(test_site)
+{
+	uint32_t a, b;
+	struct df_reader r;
+	const struct df_rec *rec;
+	const char *why;
+	uint64_t index;
+	int frames = 0;
+	uint32_t bytes;
+
+	open_trace(NULL, 1);
+	a = df_trace_site(__builtin_return_address(0));
+	b = df_trace_site(__builtin_return_address(0));
+	ck_assert_uint_ne(a, 0);
+	ck_assert_uint_eq(a, b);
+	ck_assert_uint_ne(a, df_trace_site((void *)(uintptr_t)printf));
+	ck_assert_int_eq(df_reader_open_image(&r, df_trace_ring(), df_trace_ring_bytes(), &why), 0);
+	while ((rec = df_reader_next(&r, &index))) {
+		if (rec->type != DF_REC_SITE || rec->op != a)
+			continue;
+		ck_assert_ptr_nonnull(df_reader_string(&r, rec->c, &bytes));
+		frames++;
+	}
+	ck_assert_int_ge(frames, 1);
+	df_reader_close(&r);
+	df_trace_close();
+}
+END_TEST
+
+START_TEST(test_bad_folder)
+{
+	struct df_trace_config cfg = {.dir = "/proc/nowhere", .mb = 1, .rank = -1};
+
+	ck_assert_int_lt(df_trace_open(&cfg), 0);
+	append(1, 0);
+	ck_assert_ptr_null(df_trace_ring());
+	ck_assert_str_eq(df_trace_path(), "");
+	ck_assert_uint_eq(df_trace_comm(1, 2, 0, 0, 0, NULL), 0);
+	df_trace_close();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("writer");
+	TCase *t = tcase_create("writer");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, test_round_trip);
+	tcase_add_test(t, test_wraps_and_counts_drops);
+	tcase_add_test(t, test_many_writers);
+	tcase_add_loop_test(t, test_killed, 0, 25);
+	tcase_add_test(t, test_child_is_silent);
+	tcase_add_test(t, test_site);
+	tcase_add_test(t, test_bad_folder);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
