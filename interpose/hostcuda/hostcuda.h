@@ -24,38 +24,45 @@ struct df_hstream;
 
 struct df_stream_info {
 	struct df_hstream *stream;
-	uint64_t id;		/* unique in the process, never reused, never 0 */
+	uint64_t id; /* unique in the process, never reused, never 0 */
 	int device;
 	int priority;
-	uint8_t legacy;		/* the legacy default stream of its device */
-	uint8_t blocking;	/* synchronises with the legacy default stream */
+	uint8_t legacy;	  /* the legacy default stream of its device */
+	uint8_t blocking; /* synchronises with the legacy default stream */
 	uint8_t per_thread;
-	uint8_t capturing;	/* part of a capture in progress */
-	void **user;		/* a word that belongs to the hooks; NULL at first */
+	uint8_t capturing; /* part of a capture in progress */
+	void **user;	   /* a word that belongs to the hooks; NULL at first */
 };
 
 struct df_event_info {
-	uint64_t id;		/* unique in the process, never reused, never 0 */
+	uint64_t id; /* unique in the process, never reused, never 0 */
 	int device;
-	uint8_t timing;		/* cudaEventElapsedTime may be asked of it */
-	uint8_t ipc;		/* other processes may wait for it */
-	void **user;		/* a word that belongs to the hooks; NULL at first */
-	void *event;		/* the cudaEvent_t */
+	uint8_t timing; /* cudaEventElapsedTime may be asked of it */
+	uint8_t ipc;	/* other processes may wait for it */
+	void **user;	/* a word that belongs to the hooks; NULL at first */
+	void *event;	/* the cudaEvent_t */
 };
 
 enum df_work {
-	DF_WORK_KERNEL, DF_WORK_MEMCPY, DF_WORK_MEMSET, DF_WORK_HOSTFN, DF_WORK_GRAPH, DF_WORK_MEMOP,
-	DF_WORK_ALLOC, DF_WORK_FREE, DF_WORK_NR
+	DF_WORK_KERNEL,
+	DF_WORK_MEMCPY,
+	DF_WORK_MEMSET,
+	DF_WORK_HOSTFN,
+	DF_WORK_GRAPH,
+	DF_WORK_MEMOP,
+	DF_WORK_ALLOC,
+	DF_WORK_FREE,
+	DF_WORK_NR
 };
 
 /* What a device-wide wait is called for. */
 enum df_sync_kind {
-	DF_SYNC_DEVICE,		/* cudaDeviceSynchronize: promised to the application */
-	DF_SYNC_FREE,		/* cudaFree, cudaFreeHost: implicit */
-	DF_SYNC_HOST_ALLOC,	/* cudaHostAlloc, cudaMallocHost: implicit */
-	DF_SYNC_HOST_REGISTER,	/* cudaHostRegister, Unregister: implicit */
-	DF_SYNC_MEMCPY,		/* synchronous copies and memsets on the legacy stream */
-	DF_SYNC_RESET,		/* cudaDeviceReset */
+	DF_SYNC_DEVICE,	       /* cudaDeviceSynchronize: promised to the application */
+	DF_SYNC_FREE,	       /* cudaFree, cudaFreeHost: implicit */
+	DF_SYNC_HOST_ALLOC,    /* cudaHostAlloc, cudaMallocHost: implicit */
+	DF_SYNC_HOST_REGISTER, /* cudaHostRegister, Unregister: implicit */
+	DF_SYNC_MEMCPY,	       /* synchronous copies and memsets on the legacy stream */
+	DF_SYNC_RESET,	       /* cudaDeviceReset */
 	DF_SYNC_NR
 };
 
@@ -64,10 +71,10 @@ enum df_mem_kind { DF_MEM_UNKNOWN, DF_MEM_DEVICE, DF_MEM_HOST, DF_MEM_MANAGED };
 struct df_mem_info {
 	enum df_mem_kind kind;
 	int device;
-	void *base;		/* of the allocation */
+	void *base; /* of the allocation */
 	size_t bytes;
-	int fd;			/* the shared file it lives in, or -1; owned by libdfhost.so */
-	uint64_t offset;	/* of base in that file */
+	int fd;		 /* the shared file it lives in, or -1; owned by libdfhost.so */
+	uint64_t offset; /* of base in that file */
 };
 
 struct df_stream_hooks {
@@ -119,12 +126,12 @@ struct df_capture_ops {
 };
 
 struct df_hostcuda_api {
-	uint32_t version;	/* DF_HOSTCUDA_VERSION */
+	uint32_t version; /* DF_HOSTCUDA_VERSION */
 
 	void (*set_hooks)(const struct df_stream_hooks *hooks);
 	int (*device_count)(void);
-	int (*get_device)(void);		/* of the calling thread */
-	int (*set_device)(int device);		/* 0 or -EINVAL */
+	int (*get_device)(void);       /* of the calling thread */
+	int (*set_device)(int device); /* 0 or -EINVAL */
 
 	/* Looks up a cudaStream_t (0, 1, 2 included) as the calling thread means it. -EINVAL. */
 	int (*stream_info)(const void *stream, struct df_stream_info *out);
@@ -142,7 +149,8 @@ struct df_hostcuda_api {
 	/* The native wait of a stream for an event, without hooks. */
 	int (*event_wait)(struct df_hstream *s, void *event);
 	/* All live streams of a device, for the legacy stream's rules; calls fn for each. */
-	void (*stream_each)(int device, void (*fn)(const struct df_stream_info *s, void *arg), void *arg);
+	void (*stream_each)(int device, void (*fn)(const struct df_stream_info *s, void *arg),
+			    void *arg);
 
 	/* Adds a node to the capture that the stream is part of. -EINVAL: it is not capturing. */
 	int (*capture_node)(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
@@ -150,13 +158,14 @@ struct df_hostcuda_api {
 	/* Words that streams of this device wait for may have changed: look again. Cheap, any thread. */
 	void (*kick)(int device);
 
-	int (*mem_alloc)(int device, size_t bytes, void **out);	/* device memory, at a page's start */
+	int (*mem_alloc)(int device, size_t bytes,
+			 void **out); /* device memory, at a page's start */
 	/*
 	 * Device or pinned memory; no hook, never waits. Native work that was enqueued before may still
 	 * touch it: the memory is used again only after that. -EINVAL.
 	 */
 	int (*mem_free)(void *ptr);
-	int (*mem_info)(const void *ptr, struct df_mem_info *out);	/* 0, kind UNKNOWN if not ours */
+	int (*mem_info)(const void *ptr, struct df_mem_info *out); /* 0, kind UNKNOWN if not ours */
 };
 
 /* The only name that libdfhost.so exports beyond CUDA's. */
