@@ -1,0 +1,63 @@
+#!/bin/bash
+# Description: our own declarations of NCCL's types and functions agree with the installed headers.
+set -u
+SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
+T=${T:-$(mktemp -d)}
+cuda=${CUDA_HOME:-/usr/local/cuda}
+CC=${CC:-gcc}
+CXX=${CXX:-g++}
+[ -e "$cuda/include/nccl.h" ] || { echo "no nccl.h below $cuda" && exit 77; }
+
+# Every prototype once more behind the header's own: a difference is an error of the compiler.
+cat >"$T/again.c" <<'END'
+#define DF_USE_NCCL_H
+#include "interpose/nccl_types.h"
+#define NCCL_FN(since, kind, result, name, params, args) result name params; result p##name params;
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "interpose/nccl_api.def"
+#ifdef __cplusplus
+}
+#endif
+END
+"$CC" -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/again.c" || exit 1
+sed 's/, ncclResult_t, ncclAllReduce, (const void \*sendbuff/, ncclResult_t, ncclAllReduce, (void *sendbuff/' \
+	"$SRC/interpose/nccl_api.def" >"$T/wrong.def"
+sed "s#interpose/nccl_api.def#$T/wrong.def#" "$T/again.c" >"$T/wrong.c"
+"$CC" -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/wrong.c" 2>/dev/null &&
+	{ echo "a wrong row is not noticed" && exit 1; }
+if command -v "$CXX" >/dev/null; then # the device headers are C++
+	cp "$T/again.c" "$T/again.cc"
+	"$CXX" -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/again.cc" || exit 1
+fi
+
+# Values, sizes and offsets, printed from both sides.
+cat >"$T/values.c" <<'END'
+#include <stdio.h>
+#include "interpose/nccl_types.h"
+#define V(x) printf("%s %lld\n", #x, (long long)(x));
+#define O(f) printf("config.%s %zu\n", #f, offsetof(ncclConfig_t, f));
+int main(void)
+{
+	V(ncclSuccess) V(ncclUnhandledCudaError) V(ncclSystemError) V(ncclInternalError)
+	V(ncclInvalidArgument) V(ncclInvalidUsage) V(ncclRemoteError) V(ncclInProgress)
+	V(ncclInt8) V(ncclUint8) V(ncclInt32) V(ncclUint32) V(ncclInt64) V(ncclUint64) V(ncclFloat16)
+	V(ncclFloat32) V(ncclFloat64) V(ncclBfloat16) V(ncclFloat8e4m3) V(ncclFloat8e5m2) V(ncclNumTypes)
+	V(ncclSum) V(ncclProd) V(ncclMax) V(ncclMin) V(ncclAvg) V(ncclNumOps) V(ncclMaxRedOp)
+	V(ncclScalarDevice) V(ncclScalarHostImmediate) V(NCCL_CONFIG_UNDEF_INT) V(NCCL_SPLIT_NOCOLOR)
+	V(NCCL_WIN_COLL_SYMMETRIC) V(NCCL_WIN_REQUIRED_ALIGNMENT) V(NCCL_SHRINK_ABORT)
+	V(sizeof(ncclUniqueId)) V(sizeof(ncclSimInfo_t)) V(offsetof(ncclSimInfo_t, estimatedTime))
+	V(sizeof(ncclResult_t)) V(sizeof(ncclRedOp_t)) V(sizeof(ncclDataType_t))
+	O(size) O(magic) O(version) O(blocking) O(cgaClusterSize) O(minCTAs) O(maxCTAs) O(netName)
+	O(splitShare) O(trafficClass) O(commName) O(collnetEnable) O(CTAPolicy) O(shrinkShare)
+	O(nvlsCTAs) O(nChannelsPerNetPeer) O(nvlinkCentricSched)
+	return 0;
+}
+END
+"$CC" -std=gnu11 -w -I"$SRC" -o "$T/own" "$T/values.c" || exit 1
+"$CC" -std=gnu11 -w -DDF_USE_NCCL_H -I"$SRC" -isystem "$cuda/include" -o "$T/theirs" "$T/values.c" || exit 1
+"$T/own" >"$T/own.txt"
+"$T/theirs" >"$T/theirs.txt"
+diff "$T/own.txt" "$T/theirs.txt" || exit 1
+echo "agrees with $cuda/include/nccl.h: $(wc -l <"$T/own.txt") values, $(grep -c ^NCCL_FN "$SRC/interpose/nccl_api.def") prototypes"

@@ -1,0 +1,45 @@
+#!/bin/bash
+# Description: the library exports the table's names, which are all of the installed NCCL's, and no others.
+set -u
+SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
+B=${B:-$SRC/build}
+T=${T:-$(mktemp -d)}
+shim=$B/libdfshim.so
+cuda=${CUDA_HOME:-/usr/local/cuda}
+fails=0
+
+"$SRC/scripts/gen_api.sh" names | sort >"$T/table"
+[ "$(wc -l <"$T/table")" -ge 53 ] || { echo "the table is not read" && exit 1; }
+[ "$(uniq -d "$T/table")" = "" ] || { echo "twice in the table: $(uniq -d "$T/table")" && fails=1; }
+nm -D --defined-only "$shim" | awk '{print $3}' | sed 's/@.*//' | sort >"$T/exported"
+
+# compare WHAT: lines of stdin are mistakes.
+none() {
+	local found
+	found=$(cat)
+	[ -z "$found" ] || { echo "$1:" $found && fails=1; }
+}
+{ cat "$T/table" && sed 's/^/p/' "$T/table"; } | sort | comm -23 - "$T/exported" | none "not exported"
+grep -E '^p?nccl' "$T/exported" | sed 's/^p//' | sort -u | comm -23 - "$T/table" |
+	none "exported, but not in the table"
+# Beyond NCCL: what the export map names, nothing by accident.
+grep -vE '^p?nccl|^dfccl' "$T/exported" | while read -r name; do
+	grep -qE "^[[:space:]]*$name;" "$SRC/interpose/export.map" || echo "$name"
+done | none "exported, but not named in export.map"
+
+lib=$(ls "$cuda"/lib64/libnccl.so.2 "$cuda"/lib/libnccl.so.2 2>/dev/null | head -1)
+if [ -n "$lib" ]; then
+	nm -D --defined-only "$lib" | awk '{print $3}' | sed 's/@.*//' | grep -E '^p?nccl' | sort |
+		comm -23 - "$T/exported" | none "in $lib, but not exported"
+	echo "compared with $lib"
+fi
+if [ -e "$cuda/include/nccl.h" ]; then
+	"$SRC/scripts/gen_api.sh" header "$cuda/include" | sort | comm -23 - "$T/table" |
+		none "in the headers below $cuda, but not in the table"
+	echo "compared with $cuda/include/nccl.h"
+fi
+# Nothing but the C library is needed to load it.
+readelf -d "$shim" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |
+	grep -vE '^(libc\.so|ld-linux|libpthread\.so|libdl\.so|librt\.so|lib(t|a|ub)san\.so|libm\.so|libgcc_s\.so|libstdc)' |
+	none "needed by libdfshim.so"
+exit $fails
