@@ -14,8 +14,8 @@
 enum kind { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, NR_KINDS };
 
 static struct options {
-	int ranks, colls, iters, comms, streams, procs, sync, inorder, mix, single, plain_wait,
-		json;
+	int warmup, ranks, colls, iters, comms, streams, procs, sync, inorder, mix, single,
+		plain_wait, json;
 	int no_check;
 	size_t min, max;
 	uint64_t seed;
@@ -68,6 +68,7 @@ static const char help[] =
 	"  --sync[=N]       cudaDeviceSynchronize between the collectives: everywhere, or N times\n"
 	"  --mix            all kinds of collectives instead of AllReduce alone\n"
 	"  --inorder        the same order on all ranks: the control\n"
+	"  --warmup         one iteration in the same order first, so that NCCL is connected\n"
 	"  --procs N        processes; started here unless torchrun, mpirun or dfshim run did it\n"
 	"  --single-thread  one thread for all ranks: ncclCommInitAll and groups\n"
 	"  --wait poll|sync how the host waits: as PyTorch does (poll), or cudaStreamSynchronize\n"
@@ -181,10 +182,15 @@ static int setup(struct rank *me)
 	return 0;
 }
 
+static int same_order(int iter)
+{
+	return opt.inorder || (opt.warmup && !iter);
+}
+
 static int load(struct rank *me, int iter)
 {
-	uint64_t state =
-		client_seed(opt.seed, opt.inorder ? 0 : (uint64_t)me->rank + 1, (uint64_t)iter);
+	uint64_t state = client_seed(opt.seed, same_order(iter) ? 0 : (uint64_t)me->rank + 1,
+				     (uint64_t)iter);
 	int i, left;
 
 	for (i = 0; i < opt.colls; i++) {
@@ -198,7 +204,7 @@ static int load(struct rank *me, int iter)
 		me->sync_after[i] = 0;
 	}
 	client_shuffle(me->order, opt.colls, &state);
-	left = opt.sync < opt.colls - 1 ? opt.sync : opt.colls - 1;
+	left = opt.warmup && !iter ? 0 : opt.sync < opt.colls - 1 ? opt.sync : opt.colls - 1;
 	while (left > 0) {
 		i = (int)(client_random(&state) % (uint64_t)(opt.colls - 1));
 		left -= !me->sync_after[i];
@@ -440,13 +446,13 @@ static long number(const char *name, const char *text, long min, long max)
 static void parse(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"ranks", 1, 0, 'r'}, {"colls", 1, 0, 'c'},   {"iters", 1, 0, 'i'},
-		{"min", 1, 0, 'm'},   {"max", 1, 0, 'M'},     {"seed", 1, 0, 's'},
-		{"comms", 1, 0, 'C'}, {"streams", 1, 0, 'S'}, {"sync", 2, 0, 'y'},
-		{"procs", 1, 0, 'p'}, {"inorder", 0, 0, 'o'}, {"mix", 0, 0, 'x'},
-		{"wait", 1, 0, 'w'},  {"timeout", 1, 0, 't'}, {"single-thread", 0, 0, '1'},
-		{"json", 0, 0, 'j'},  {"help", 0, 0, 'h'},    {"no-check", 0, 0, 'n'},
-		{0, 0, 0, 0},
+		{"ranks", 1, 0, 'r'},	      {"colls", 1, 0, 'c'},   {"iters", 1, 0, 'i'},
+		{"min", 1, 0, 'm'},	      {"max", 1, 0, 'M'},     {"seed", 1, 0, 's'},
+		{"comms", 1, 0, 'C'},	      {"streams", 1, 0, 'S'}, {"sync", 2, 0, 'y'},
+		{"procs", 1, 0, 'p'},	      {"inorder", 0, 0, 'o'}, {"warmup", 0, 0, 'u'},
+		{"mix", 0, 0, 'x'},	      {"wait", 1, 0, 'w'},    {"timeout", 1, 0, 't'},
+		{"single-thread", 0, 0, '1'}, {"json", 0, 0, 'j'},    {"help", 0, 0, 'h'},
+		{"no-check", 0, 0, 'n'},      {0, 0, 0, 0},
 	};
 	int o, i = 0;
 
@@ -489,6 +495,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'o':
 			opt.inorder = 1;
+			break;
+		case 'u':
+			opt.warmup = 1;
 			break;
 		case 'x':
 			opt.mix = 1;
