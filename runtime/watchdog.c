@@ -150,21 +150,34 @@ static unsigned nr_snapshots(void)
 	return nr;
 }
 
-static struct df_check_result *judge(void)
+/* A result speaks of its set: they live and go together. */
+struct judgement {
+	struct df_check_set *set;
+	struct df_check_result *r;
+};
+
+static void judgement_free(struct judgement *j)
+{
+	df_check_result_free(j->r);
+	df_check_set_free(j->set);
+	j->r = NULL;
+	j->set = NULL;
+}
+
+static void judge(struct judgement *j)
 {
 	struct df_check_opts opts = { .now_ns = df_now_ns(), .live = 1 };
 	struct df_check_set *set = df_check_set_new();
-	struct df_check_result *r = NULL;
 	struct snapshot *s, *o;
 	uint64_t leader, until;
 	unsigned want;
 	size_t bytes;
 	void *image;
 
-	if (!set || !df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes)) {
-		df_check_set_free(set);
-		return NULL;
-	}
+	j->r = NULL;
+	j->set = set;
+	if (!set || !df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes))
+		return;
 	df_check_add_image(set, image, bytes, "this process");
 	free(image);
 	drop_snapshots();
@@ -193,10 +206,8 @@ static struct df_check_result *judge(void)
 			df_check_add_image(set, s->image, s->bytes, "peer");
 	}
 	df_mutex_unlock(&dog.lock);
-	if (df_check_run(set, &opts, &r))
-		r = NULL;
-	df_check_set_free(set);
-	return r;
+	if (df_check_run(set, &opts, &j->r))
+		j->r = NULL;
 }
 
 static void print(const struct df_check_result *r)
@@ -259,27 +270,27 @@ static void stalled(uint64_t ms, uint64_t ops)
 {
 	const struct df_env *env = df_env();
 	uint64_t before = progress(), leader;
-	struct df_check_result *r;
+	struct judgement j;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
-	r = judge();
-	df_check_result_free(r);
-	r = judge();
+	judge(&j);
+	judgement_free(&j);
+	judge(&j);
 	if (progress() != before) {
-		df_check_result_free(r);
+		judgement_free(&j);
 		return; /* it moved meanwhile: no deadlock */
 	}
 	dog.reported = before;
 	ask(&leader);
-	if (!r)
+	if (!j.r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
 			"by",
 			(unsigned long long)ms, (unsigned long long)ops);
 	else if (leader == df_rt.self.proc)
-		print(r);
-	df_check_result_free(r);
+		print(j.r);
+	judgement_free(&j);
 	if (abort) {
 		/* The others judge by our answers: let them do so before we end what they look at. */
 		uint64_t until = df_now_ns() + GATHER_NS / 2;
@@ -339,16 +350,17 @@ static int somebody_left(void)
 static int try_release(void)
 {
 	uint64_t before = progress();
-	struct df_check_result *r = judge();
+	struct judgement j;
 	unsigned done = 0;
 
-	if (r && df_check_verdict(r) == DF_V_SYNC && progress() == before) {
-		df_check_result_free(r);
-		r = judge();
-		if (r && df_check_verdict(r) == DF_V_SYNC && progress() == before)
-			done = df_release_by(r);
+	judge(&j);
+	if (j.r && df_check_verdict(j.r) == DF_V_SYNC && progress() == before) {
+		judgement_free(&j);
+		judge(&j);
+		if (j.r && df_check_verdict(j.r) == DF_V_SYNC && progress() == before)
+			done = df_release_by(j.r);
 	}
-	df_check_result_free(r);
+	judgement_free(&j);
 	return done != 0;
 }
 
