@@ -86,6 +86,9 @@ $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DF_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
+# A sanitizer's start looks symbols up through our dlsym before it is ready to be called itself.
+$(B)/obj/interpose/dl_hook.o $(B)/obj/interpose/elf.o: DF_CFLAGS += -fno-sanitize=all
+
 define static_lib
 $(1): $(2)
 	@rm -f $$@; mkdir -p $$(@D)
