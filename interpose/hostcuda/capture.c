@@ -215,7 +215,8 @@ cudaError_t df_hunsafe(void)
 	return hit ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
-cudaError_t df_hcapture_check_legacy(struct df_hstream *s)
+/* spoil: the call would have disturbed them, not only asked. */
+static cudaError_t check_legacy(struct df_hstream *s, int spoil)
 {
 	struct df_hcapture *c;
 	struct df_hstream *t;
@@ -228,12 +229,19 @@ cudaError_t df_hcapture_check_legacy(struct df_hstream *s)
 	{
 		df_list_each(t, &c->members, members)
 		{
-			if (t->blocking && t->device == s->device)
-				hit = c->spoiled = 1;
+			if (!t->blocking || t->device != s->device)
+				continue;
+			hit = 1;
+			c->spoiled |= spoil;
 		}
 	}
 	df_mutex_unlock(&lock);
 	return hit ? cudaErrorStreamCaptureImplicit : cudaSuccess;
+}
+
+cudaError_t df_hcapture_check_legacy(struct df_hstream *s)
+{
+	return check_legacy(s, 1);
 }
 
 cudaError_t df_hcapture_check_sync(struct df_hstream *s)
@@ -580,7 +588,7 @@ DF_H_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
 	if (!err && !status)
 		err = cudaErrorInvalidValue;
 	if (!err && s->legacy)
-		err = df_hcapture_check_legacy(s);
+		err = check_legacy(s, 0);
 	if (err)
 		return df_hret(err);
 	df_mutex_lock(&lock);

@@ -17,8 +17,6 @@ static struct df_hstream *reaper_of(struct df_hdev *dev)
 
 	if (s || df_hstream_new(dev, 0, 0, 1, &mine))
 		return s;
-	/* It is no stream of the application: it takes no part in hardware queues. */
-	mine->queue = NULL;
 	/* ACQ_REL pairs with the ACQUIRE above, and with another thread's exchange. */
 	if (__atomic_compare_exchange_n(&dev->reaper, &s, mine, 0, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))

@@ -37,8 +37,10 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	if (!s)
 		return -ENOMEM;
 	df_mutex_lock(&dev->lock);
+	/* A slot stays with its device, and who waits for an old point of it may read this. */
+	if (!s->id)
+		s->device = dev->index;
 	s->id = df_hid();
-	s->device = dev->index;
 	s->priority = priority;
 	s->legacy = s->per_thread = 0;
 	s->blocking = (uint8_t)blocking;
@@ -47,8 +49,10 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	s->head = s->tail = NULL;
 	s->busy = s->dying = 0;
 	s->legacy_seen = 0;
-	s->queue = dev->queues ? &dev->queues[dev->nr_created++ % (uint64_t)df_env()->host_queues]
-			       : NULL;
+	/* What we make for ourselves takes no part in hardware queues. */
+	s->queue = NULL;
+	if (dev->queues && !internal)
+		s->queue = &dev->queues[dev->nr_created++ % (uint64_t)df_env()->host_queues];
 	/* RELAXED: nobody knows the stream yet. */
 	__atomic_store_n(&s->capture, NULL, __ATOMIC_RELAXED);
 	s->frontier.nr = 0;

@@ -399,6 +399,9 @@ static void forbidden(void)
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(a, &graph));
 	/* the legacy stream */
 	CU(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeRelaxed));
+	GIVES(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(NULL, &status));
+	CU(cudaStreamIsCapturing(blocking, &status));
+	CHECK(status == cudaStreamCaptureStatusActive);
 	GIVES(cudaErrorStreamCaptureImplicit, cudaLaunchHostFunc(NULL, set, &graph));
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(blocking, &graph));
 	/* unsafe calls: here, elsewhere, elsewhere under the relaxed mode */
