@@ -200,7 +200,8 @@ int df_rules_connect(const struct df_op *ops, size_t nr_ops)
 		if (m[i].ret != -EAGAIN)
 			pthread_join(m[i].thread, NULL);
 	for (i = 0; i < nr && !ret; i++)
-		ret = m[i].ret;
+		ret = m[i].ret == -ECANCELED && df_comm_error(m[i].comm) ? df_comm_error(m[i].comm) :
+									   m[i].ret;
 	df_call_exit(call, DF_CALL_CONNECT, m[0].comm->dev->index, (uint64_t)-ret);
 	free(m);
 	return ret;

@@ -35,7 +35,8 @@ static struct {
 	uint64_t reported;		/* progress at the last report: one report per hang */
 	int ended;
 } dog = { .lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog"),
-	  .snapshots = DF_LIST_INIT(dog.snapshots) };
+	  .snapshots = DF_LIST_INIT(dog.snapshots),
+	  .reported = UINT64_MAX };
 
 void df_watchdog_wake(void)
 {
