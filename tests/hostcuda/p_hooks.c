@@ -185,6 +185,7 @@ int main(void)
 	CHECK(!api->stream_info(s, &info));
 	CU(cudaStreamSynchronize(s));
 	calls[HELP] = 0;
+	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 	CHECK(!api->stream_wait(info.stream, word, 1));
 	CU(cudaStreamSynchronize(s));
 	CHECK(calls[HELP] >= 20);
