@@ -462,7 +462,8 @@ static int known_custom(const struct file *f, struct df_expects *x)
 {
 	int forward = strstr(f->name, "forward") != NULL;
 
-	if (f->kind != DF_COLL_CUSTOM || !strstr(f->name, "alltonext") || !x)
+	if (f->kind != DF_COLL_CUSTOM || !strstr(f->name, "alltonext") || !x ||
+	    (!forward && !strstr(f->name, "backward")))
 		return 0;
 	for (int r = 0; r < f->n; r++) {
 		int from = forward ? r - 1 : r + 1;

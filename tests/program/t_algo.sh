@@ -1,0 +1,80 @@
+#!/bin/bash
+# `dfshim algo` as users call it: exit statuses, verdicts, translations there and back, bench and its file.
+set -u
+B=${B:-build}
+case $B in /*) ;; *) B=$PWD/$B ;; esac
+T=${T:-$(mktemp -d)}
+D="$B/dfshim algo"
+bad=0
+fail() {
+	echo "FAILED: $*"
+	bad=1
+}
+# status WANTED COMMAND...
+status() {
+	local want=$1 have
+	shift
+	"$@" >"$T/out" 2>"$T/err"
+	have=$?
+	[ $have -eq "$want" ] || fail "$* gave $have, not $want: $(cat "$T/out" "$T/err")"
+}
+says() { grep -qF -- "$1" "$T/out" "$T/err" || fail "does not say \"$1\": $(cat "$T/out" "$T/err")"; }
+
+status 0 $D --help
+status 2 $D
+status 2 $D frobnicate
+status 2 $D verify
+status 2 $D run --rounds 0 allreduce-ring
+status 2 $D show --ranks 5 --nodes 2 allreduce-ring
+status 0 $D ls
+says allreduce-hierarchical
+says AlltoAll
+
+status 1 $D verify "$T/missing.xml"
+says "No such file"
+printf '<algo name="x"\n' >"$T/cut.xml"
+status 3 $D verify "$T/cut.xml"
+says "$T/cut.xml:"
+status 0 $D verify allreduce-ring
+says "smallest slot count: 2"
+
+for name in allreduce-ring allreduce-hierarchical alltonext reducescatter-ring alltoall-two-step; do
+	status 0 $D compile $name --nodes 2 --gpus 3 -o "$T/a.dfp"
+	status 0 $D verify "$T/a.dfp"
+	says ": valid"
+	status 0 $D compile $name --nodes 2 --gpus 3 --blocks peer --format rccl -o "$T/a.xml"
+	status 0 $D verify --json "$T/a.xml"
+	says '"valid":true'
+	status 0 $D compile "$T/a.xml" -o "$T/b.dfp"
+	status 0 $D compile "$T/b.dfp" -o "$T/c.dfp"
+	cmp -s "$T/b.dfp" "$T/c.dfp" || fail "$name: the text form changes when it is read and written"
+	status 0 $D run "$T/b.dfp" --rounds 5 --count 37 --seed 7
+	says "5 runs right"
+done
+status 0 $D run AllReduce/tree --ranks 5 --bytes 2M --op premulsum --rounds 3 --json
+says '"ok":true'
+
+# A step that is missing: line, rank, block, step and reason; exit 3 and nothing else changes.
+status 0 $D compile allreduce-ring --ranks 3 -o "$T/ring.dfp"
+sed '0,/recvReduceCopySend/s/recvReduceCopySend i0 o0/recvReduceCopySend i1 o0/' "$T/ring.dfp" >"$T/wrong.dfp"
+cmp -s "$T/ring.dfp" "$T/wrong.dfp" && fail "nothing was damaged"
+status 3 $D verify "$T/wrong.dfp"
+says "$T/wrong.dfp:"
+says "rank "
+says "step "
+status 3 $D ls "$T/wrong.dfp"
+says refused
+status 3 $D run "$T/wrong.dfp"
+status 1 $D compile allreduce-allpairs --ranks 4 --format msccl
+says "try --blocks peer"
+
+# Fewer slots than it needs: the executor finds what the verifier said.
+status 3 $D run allreduce-ring --ranks 4 --slots 1 --rounds 1
+says "deadlock with 1 slots"
+
+status 0 $D bench --kind AllGather --ranks 2 --sizes 1K,64K --rounds 3 -o "$T/tune"
+says fastest
+grep -q '^dftune 1$' "$T/tune" || fail "no tuner file"
+grep -q '^AllGather ranks 2 from 0 use ' "$T/tune" || fail "no row in the tuner file"
+status 2 $D bench --kind AlltoAll
+exit $bad
