@@ -6,7 +6,8 @@
  * execution graph and the wait-for graph, reduces it, and explains the residue. A set may lack ranks,
  * hold truncated or overwritten rings: the verdict then says with what confidence it stands.
  *
- * Thread-safety: a set belongs to one thread at a time.
+ * Thread-safety: a set and its results belong to one thread at a time. A result stays valid after its set
+ * was freed.
  */
 #ifndef DF_TRACE_CHECK_H
 #define DF_TRACE_CHECK_H

@@ -329,7 +329,7 @@ static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
 		buffers(set, o, &ro, &wo);
 		if (overlap(r, wo) || overlap(wr, ro) || overlap(wr, wo))
 			df_graph_edge(w->g, u->start, o->done, DF_E_HAZARD,
-				      DF_W_P | DF_W_SI | DF_W_SE, u->l.rec);
+				      w->nccl ? DF_W_P | DF_W_SI | DF_W_SE : DF_W_ALL, u->l.rec);
 	}
 }
 
@@ -358,8 +358,7 @@ static void op_item(struct walk *w, uint32_t ref)
 	s->group = u->l.group;
 	if (u->l.state == DF_OP_ISSUED) {
 		behind_stream(w, u, before, DF_E_STREAM);
-		if (w->nccl)
-			hazards(w, u, s);
+		hazards(w, u, s);
 		if (s->flags & 2) {
 			for (size_t i = 0; i < w->nr_streams; i++)
 				if (w->streams[i].device == s->device &&
@@ -375,7 +374,8 @@ static void op_item(struct walk *w, uint32_t ref)
 			df_graph_edge(w->g, u->start, w->slots[dev], DF_E_SLOT, DF_W_BASE,
 				      u->l.rec_slot);
 		}
-		w->g->nodes[u->start].stale = DF_M_GPU;
+		if (w->t->h.mode != 1)
+			w->g->nodes[u->start].stale = DF_M_GPU;
 	}
 	if (w->nccl) {
 		behind_comm(w, u);
@@ -680,7 +680,10 @@ static void dependencies(struct walk *w)
 		if (n->rec.type != DF_REC_OP_DEP && n->rec.type != DF_REC_OP_BEHIND)
 			continue;
 		u = df_trc_op(w->g->set, w->t, n->rec.op);
-		dep = n->rec.type == DF_REC_OP_DEP ? df_trc_op(w->g->set, w->t, n->rec.a) : NULL;
+		/* Only the serial of an operation is of use here; b says that a is something else. */
+		dep = n->rec.type == DF_REC_OP_DEP && !n->rec.b
+			      ? df_trc_op(w->g->set, w->t, n->rec.a)
+			      : NULL;
 		if (!u || u->start == DF_NONE || u->l.state != DF_OP_ISSUED)
 			continue;
 		if (dep && dep->done != DF_NONE) {

@@ -426,6 +426,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 	if (!r)
 		return -ENOMEM;
 	r->set = set;
+	set->refs++;
 	r->root = DF_NONE;
 	r->verdict = DF_V_OK;
 	r->world = DF_W_BASE;
@@ -484,6 +485,7 @@ void df_check_result_free(struct df_check_result *r)
 	free(r->fix);
 	free(r->divergence);
 	df_graph_fini(&r->g);
+	df_check_set_free(r->set);
 	free(r);
 }
 

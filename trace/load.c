@@ -221,6 +221,29 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	return push_item(l, rec, index, DF_ITEM_OP, op->stream, l->nr_ops - 1, 0);
 }
 
+/*
+ * Where NCCL itself executes, no record says that an operation ended; but a wait that came back does, for
+ * all that was there before it.
+ */
+static void synced(struct df_load *l, const struct df_lcall *c)
+{
+	int stream = c->call == DF_CALL_STREAM_SYNC;
+
+	if (!stream && c->call != DF_CALL_DEVICE_SYNC)
+		return;
+	for (size_t i = l->nr_ops; i-- > 0;) {
+		struct df_lop *op = &l->ops[i];
+
+		if (op->rec > c->rec || (stream && op->stream != c->object) ||
+		    (!stream && c->device >= 0 && op->device != c->device))
+			continue;
+		if (op->state >= DF_OP_FINISHED)
+			break;
+		op->state = DF_OP_FINISHED;
+		op->done_ns = c->exit_ns;
+	}
+}
+
 static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
 {
 	struct df_lcall *c;
@@ -237,6 +260,8 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
 			c->open = 0;
 			c->exit_ns = rec->time_ns;
 			c->result = rec->b;
+			if (l->h.mode == 1)
+				synced(l, c);
 		}
 		return 0;
 	}

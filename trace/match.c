@@ -100,7 +100,9 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 		in->dst = u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank;
 	}
 	in->node = df_graph_node(g, DF_N_MATCH, DF_NONE, (uint32_t)(g->nr_insts - 1));
-	g->nodes[in->node].stale = DF_M_STALLED;
+	/* Where NCCL runs, its ends are not seen. */
+	if (g->set->traces[u->trace].h.mode != 1)
+		g->nodes[in->node].stale = DF_M_STALLED;
 	return m->map[at];
 }
 
@@ -195,20 +197,19 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 	return nr;
 }
 
-static int is_dead_member(const struct df_check_set *set, const struct df_gcomm *gc, int rank)
+/* What the peers saw of a rank whose trace may be missing. */
+static enum df_mark fate_of(const struct df_check_set *set, const struct df_gcomm *gc, int rank)
 {
-	const struct df_member *m;
+	const struct df_member *m = set->nr_dead ? df_set_member(set, gc->hash, rank) : NULL;
 
-	for (size_t i = 0; i < set->nr_dead; i++)
-		if (set->dead[i].comm_hash == gc->hash && set->dead[i].rank == rank)
-			return 1;
-	if (!set->nr_dead)
-		return 0;
-	m = df_set_member(set, gc->hash, rank);
-	for (size_t i = 0; m && i < set->nr_dead; i++)
-		if (set->dead[i].host_hash == m->host_hash && set->dead[i].pid == m->pid && m->pid)
-			return 1;
-	return 0;
+	for (size_t i = 0; i < set->nr_dead; i++) {
+		const struct df_dead *d = &set->dead[i];
+
+		if ((d->comm_hash == gc->hash && d->rank == rank) ||
+		    (m && m->pid && d->host_hash == m->host_hash && d->pid == m->pid))
+			return d->in_order ? DF_M_EXITED : DF_M_DEAD;
+	}
+	return DF_M_NONE;
 }
 
 static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
@@ -228,13 +229,12 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	g->nodes[node].gcomm = gcomm;
 	if (!e) {
 		g->nodes[node].stale = DF_M_NO_TRACE;
-		if (is_dead_member(set, gc, rank))
-			g->nodes[node].mark = DF_M_DEAD;
+		g->nodes[node].mark = (uint8_t)fate_of(set, gc, rank);
 		return node;
 	}
 	m->next[e - set->entries] = node;
 	t = &set->traces[e->trace];
-	if (t->fate == DF_DEAD || is_dead_member(set, gc, rank))
+	if (t->fate == DF_DEAD || fate_of(set, gc, rank) == DF_M_DEAD)
 		g->nodes[node].mark = DF_M_DEAD;
 	else if (e->destroyed_rec != DF_NO_REC)
 		g->nodes[node].mark = DF_M_DESTROYED;

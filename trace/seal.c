@@ -161,13 +161,21 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 	int some_alive = 0;
 
 	for (size_t i = 0; i < set->nr_dead; i++) {
+		const struct df_dead *d = &set->dead[i];
+
 		for (size_t k = 0; k < set->nr_traces; k++) {
 			struct df_trc *t = &set->traces[k];
+			int it = t->h.host_hash == d->host_hash && t->h.pid == d->pid;
 
-			if (t->h.host_hash == set->dead[i].host_hash &&
-			    t->h.pid == set->dead[i].pid && t->fate == DF_ALIVE) {
-				t->fate = DF_DEAD;
-				t->dead_ns = set->dead[i].time_ns;
+			for (uint32_t j = 0; j < t->nr_entries && !it; j++) {
+				const struct df_entry *e = &set->entries[t->first_entry + j];
+
+				it = e->gcomm != DF_NONE && e->rank == d->rank && d->comm_hash &&
+				     set->gcomms[e->gcomm].hash == d->comm_hash;
+			}
+			if (it && t->fate == DF_ALIVE) {
+				t->fate = d->in_order ? DF_EXITED : DF_DEAD;
+				t->dead_ns = d->time_ns;
 			}
 		}
 	}

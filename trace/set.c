@@ -22,8 +22,10 @@ struct df_check_set *df_check_set_new(void)
 {
 	struct df_check_set *set = calloc(1, sizeof(*set));
 
-	if (set)
+	if (set) {
 		df_load_init(&set->load);
+		set->refs = 1;
+	}
 	return set;
 }
 
@@ -42,7 +44,7 @@ static void trc_fini(struct df_trc *t)
 
 void df_check_set_free(struct df_check_set *set)
 {
-	if (!set)
+	if (!set || --set->refs)
 		return;
 	for (size_t i = 0; i < set->nr_traces; i++)
 		trc_fini(&set->traces[i]);
@@ -349,13 +351,16 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 
 		if (!d)
 			return -ENOMEM;
-		*d = (struct df_dead){e && e->gcomm != DF_NONE ? set->gcomms[e->gcomm].hash : 0,
-				      rec->b,
-				      rec->time_ns,
-				      n->index,
-				      (uint32_t)rec->c,
-				      trace,
-				      (int32_t)rec->a};
+		*d = (struct df_dead){
+			.comm_hash = e && e->gcomm != DF_NONE ? set->gcomms[e->gcomm].hash : 0,
+			.host_hash = rec->a,
+			.time_ns = rec->time_ns,
+			.rec = n->index,
+			.pid = (uint32_t)rec->b,
+			.trace = trace,
+			.rank = (int32_t)rec->op,
+			.in_order = rec->c != 0,
+		};
 		return 0;
 	}
 	case DF_REC_STALL:

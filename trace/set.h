@@ -63,6 +63,7 @@ struct df_dead {
 	uint64_t comm_hash, host_hash, time_ns, rec;
 	uint32_t pid, trace;
 	int32_t rank;
+	int in_order; /* it ended by itself */
 };
 
 struct df_seen_key {
@@ -135,6 +136,7 @@ struct df_check_set {
 	char error[256];
 	uint64_t now_ns; /* of the analysis */
 	int sealed;
+	int refs; /* the caller's and each result's */
 };
 
 /* Executes by NCCL's rules: issue order per stream and communicator. */

@@ -341,11 +341,10 @@ int tb_run(const struct df_mprog *p, const struct tb_opts *opts, struct tb_image
 
 				if (!w.comm[k][c] || !w.comm[d][c])
 					continue;
-				r = put(&w, k, 0, DF_REC_PEER_DEAD, 0,
-					(uint64_t)rank_in(p->comms[c], d), 7, images[d].h->pid);
+				r = put(&w, k, 0, DF_REC_PEER_DEAD,
+					(uint64_t)rank_in(p->comms[c], d), 7, images[d].h->pid, 0);
 				r->comm = w.comm[k][c];
 				r->rank = rank_in(p->comms[c], k);
-				r->op = 0;
 			}
 		}
 	}

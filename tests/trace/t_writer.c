@@ -218,7 +218,8 @@ START_TEST(test_killed)
 	ck_assert(WIFSIGNALED(status));
 	ck_assert_msg(!df_reader_open(&r, path, &why), "%s", why);
 	check_reader(&r);
-	ck_assert_uint_le(r.nr_torn, 2);
+	/* Each writer may be inside one record; those given up to a slow writer are counted. */
+	ck_assert_uint_le(r.nr_torn, 2 + r.h.lost);
 	ck_assert_uint_eq(r.h.closed, 0);
 	df_reader_close(&r);
 	drop_dir();

@@ -356,11 +356,18 @@ ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int
 	return 0;
 }
 
-ALWAYS int turn_is_ordinary(struct gpu *g, struct df_mt *mt, const int with_sync, const int use_mt)
+/*
+ * Whether the next turn of a GPU is ordinary, and if so takes its draws. *safe: draws of mt that are
+ * known to be ordinary and not taken yet; mt itself lags behind until the next rare turn.
+ */
+ALWAYS int turn_is_ordinary(struct gpu *g, int *safe, const int with_sync, const int use_mt)
 {
-	if (use_mt)
-		return df_mt_skip(mt, 1 + with_sync);
-	return g->turn++ != g->rare_turn;
+	if (!use_mt)
+		return g->turn++ != g->rare_turn;
+	if (*safe < 1 + with_sync)
+		return 0;
+	*safe -= 1 + with_sync;
+	return 1;
 }
 
 ALWAYS int has_outstanding(struct df_sim_plain *pl, int x, const int method)
@@ -415,8 +422,10 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 {
 	const struct df_sim_part *p = pl->part;
 	unsigned char *const special = pl->special;
+	const int *const list_start = p->list_start;
 	struct gpu *const gpu = pl->gpu;
-	int total = p->nr_events, n = p->nr_gpus;
+	int *const next = pl->next;
+	int total = p->nr_events, n = p->nr_gpus, safe = use_mt ? mt->next_low - mt->next : 0;
 
 	while (total) {
 		int before = total, synced = 0;
@@ -427,14 +436,15 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 
 			/* By far the most turns: the next of the list, nothing else going on. */
 			if (df_likely(!special[x]) &&
-			    df_likely(turn_is_ordinary(g, mt, with_sync, use_mt))) {
-				int at = pl->next[x]++;
+			    df_likely(turn_is_ordinary(g, &safe, with_sync, use_mt))) {
+				int at = next[x]++;
 
 				total--;
-				special[x] = at + 1 == p->list_start[x + 1];
-				if (submit(pl, setup, x, at, method)) {
+				if (df_unlikely(at + 1 == list_start[x + 1]))
+					special[x] = 1;
+				if (df_unlikely(submit(pl, setup, x, at, method))) {
 					out->deadlock = 1;
-					return;
+					break;
 				}
 				continue;
 			}
@@ -446,26 +456,33 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			left = remaining(pl, x);
 			if (!left)
 				continue;
-			ordinary = special[x] && turn_is_ordinary(g, mt, with_sync, use_mt);
-			if (ordinary)
+			ordinary = special[x] && turn_is_ordinary(g, &safe, with_sync, use_mt);
+			if (ordinary) {
 				dead = submit(pl, setup, x, take(pl, x, 0), method);
-			else
+			} else {
+				if (use_mt)
+					mt->next = mt->next_low - safe;
 				dead = rare_turn(pl, setup, prog, mt, x, out, method, with_sync,
 						 use_mt);
+				if (use_mt)
+					safe = mt->next_low - mt->next;
+			}
 			if (dead) {
 				out->deadlock = 1;
-				return;
+				break;
 			}
 			special[x] = g->hung || g->passed || remaining(pl, x) == 0;
 			total -= left - remaining(pl, x);
 			synced |= left == remaining(pl, x);
 		}
 		/* Nobody issued and nobody could have: all that is left is suspended for ever. */
-		if (with_sync && total == before && !synced) {
+		if (with_sync && total == before && !synced)
 			out->deadlock = 1;
-			return;
-		}
+		if (out->deadlock)
+			break;
 	}
+	if (use_mt)
+		mt->next = mt->next_low - safe;
 	if (method == DF_SIM_BY_SLOTS)
 		for (int x = 0; x < n; x++)
 			if (gpu[x].nr_out)
