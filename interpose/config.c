@@ -58,7 +58,6 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 	int *value;
 
 	memset(&c, 0, sizeof(c));
-	c.netName = c.commName = NULL;
 	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		*(int *)((char *)&c + fields[i].offset) = UNDEF;
 	memcpy(&size, config, sizeof(size));
@@ -69,9 +68,7 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 		DF_NCCL_WARN("ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
 		return ncclInvalidArgument;
 	}
-	if (c.version < V(17, 0))
-		c.netName = NULL;
-	if (c.version < V(27, 0))
+	if (c.version < V(27, 0) || size < offsetof(ncclConfig_t, commName) + sizeof(c.commName))
 		c.commName = NULL;
 	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		const struct field *f = &fields[i];

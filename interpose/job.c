@@ -74,10 +74,10 @@ static ncclResult_t run_init(struct df_job *job)
 	int err;
 
 	df_nccl_info(DF_SUBSYS_INIT,
-		     "[Rank %d] %s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %x commId "
+		     "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %x commId "
 		     "0x%llx - Init START",
-		     job->rank, job->func, (void *)h, job->rank, job->nranks, h->device, h->device,
-		     0, (unsigned long long)df_id_hash(job->ids[0]));
+		     job->func, (void *)h, job->rank, job->nranks, h->device, h->device, 0,
+		     (unsigned long long)df_id_hash(job->ids[0]));
 	err = df_comm_join(h->comm, job->nr_ids, (const unsigned char(*)[DF_ID_BYTES])job->ids,
 			   job->nranks, job->rank);
 	if (err)
@@ -101,7 +101,7 @@ static ncclResult_t run_child(struct df_job *job)
 	if (h)
 		df_nccl_info(
 			DF_SUBSYS_INIT,
-			"%s comm %p cudaDev %d parent %p childCount %d color %d key %d - Init START",
+			"%s comm %p cudaDev %d parent %p splitCount %d color %d key %d- Init START",
 			job->func, (void *)h, h->device, (void *)parent, parent->child_count,
 			job->color, job->key);
 	pthread_mutex_lock(&parent->lock);
@@ -122,7 +122,7 @@ static ncclResult_t run_child(struct df_job *job)
 	made(h);
 	df_nccl_info(
 		DF_SUBSYS_INIT,
-		"%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %x parent %p childCount %d "
+		"%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %x parent %p splitCount %d "
 		"color %d key %d - Init COMPLETE",
 		job->func, (void *)h, h->rank, h->nranks, h->device, h->device, 0, (void *)parent,
 		parent->child_count, job->color, job->key);

@@ -31,7 +31,7 @@ static int without_comm(void)
 	NCCL(ncclGetUniqueId(&id));
 	FAILS(ncclCommInitRank(NULL, 1, id, 0), ncclInvalidArgument, "");
 	FAILS(ncclCommInitRank(&comm, 0, id, 0), ncclInvalidArgument,
-	      "Invalid rank requested : 0/0");
+	      "improper usage of ncclCommInitRank: nId = 1, nranks=0");
 	FAILS(ncclCommInitRank(&comm, 2, id, 2), ncclInvalidArgument,
 	      "Invalid rank requested : 2/2");
 	FAILS(ncclCommInitRank(&comm, 2, id, -1), ncclInvalidArgument,

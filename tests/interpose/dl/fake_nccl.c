@@ -26,7 +26,7 @@ __attribute__((visibility("hidden"))) void fake_nccl_called(const char *name)
 	close(fd);
 }
 
-#define EXPORT __attribute__((visibility("default"), weak))
+#define EXPORT						 __attribute__((visibility("default"), weak))
 #define NCCL_FN(since, kind, result, name, params, args) FN_IF_##since(result, name, params, args)
 #define FN(result, name, params, args)                                                             \
 	EXPORT result p##name params                                                               \
