@@ -446,14 +446,12 @@ static int reap(int *code)
 		procs[i].pid = 0;
 		if (WIFEXITED(status) && !WEXITSTATUS(status))
 			continue;
-		if (!*code && opt.nr_procs > 1) {
-			if (WIFEXITED(status))
-				fprintf(stderr, "dfshim run: rank %d ended with status %d\n", i,
-					WEXITSTATUS(status));
-			else
-				fprintf(stderr, "dfshim run: rank %d ended by signal %d (%s)\n", i,
-					WTERMSIG(status), strsignal(WTERMSIG(status)));
-		}
+		if (!*code && !WIFEXITED(status))
+			fprintf(stderr, "dfshim run: rank %d ended by signal %d (%s)\n", i,
+				WTERMSIG(status), strsignal(WTERMSIG(status)));
+		else if (!*code && opt.nr_procs > 1)
+			fprintf(stderr, "dfshim run: rank %d ended with status %d\n", i,
+				WEXITSTATUS(status));
 		if (!*code)
 			*code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	}

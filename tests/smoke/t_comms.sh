@@ -1,0 +1,10 @@
+#!/bin/bash
+# Description: split, shrink, revoke, abort, finalize; non-blocking communicators; in threads and processes.
+set -u
+. "$SRC/tests/lib/clients.sh"
+host splitcheck --ranks 2
+host splitcheck --ranks 5
+host splitcheck --procs 4
+host nbcheck --ranks 4
+host nbcheck --procs 3
+exit 0

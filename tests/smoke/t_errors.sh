@@ -1,0 +1,7 @@
+#!/bin/bash
+# Description: NCCL's argument errors: codes and texts.
+set -u
+. "$SRC/tests/lib/clients.sh"
+host errcheck --ranks 1
+host errcheck --ranks 2 --procs 2
+exit 0
