@@ -116,7 +116,9 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.blocks = comm->dev->d.nr_blocks;
 	me.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
 	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
-			     (uint64_t)(uint32_t)rank | (uint64_t)(uint32_t)nranks << 32);
+			     (uint64_t)nranks);
+	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),
+		 (uint64_t)nranks, (uint64_t)comm->dev->index, 0);
 	ret = df_ctl_join(nr_ids, ids, nranks, &me, &comm->stop, &comm->ctl);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, (uint64_t)-ret);
 	if (!ret)
@@ -156,8 +158,7 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 		goto out;
 	/* Every rank's count is the same: the call is collective. */
 	salt = ++parent->splits;
-	call = df_call_enter(DF_CALL_COMM_SPLIT, parent->dev->index, parent->hash,
-			     (uint64_t)(uint32_t)color);
+	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color);
 	ret = df_ctl_allgather(parent->ctl, &mine, sizeof(mine), all, &parent->stop);
 	df_call_exit(call, DF_CALL_COMM_SPLIT, parent->dev->index, (uint64_t)-ret);
 	if (ret || color < 0 || !comm)
@@ -225,7 +226,7 @@ int df_comm_finalize(struct df_comm *comm)
 	uint64_t call;
 
 	df_trace(DF_REC_COMM_FINALIZE, comm->dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
-	call = df_call_enter(DF_CALL_COMM_FINALIZE, comm->dev->index, comm->hash, 0);
+	call = df_call_enter_comm(DF_CALL_COMM_FINALIZE, comm, 0);
 	df_engine_wait(comm->dev, all_retired, comm);
 	df_call_exit(call, DF_CALL_COMM_FINALIZE, comm->dev->index, 0);
 	if (df_comm_error(comm))
@@ -305,7 +306,7 @@ void df_comm_destroy(struct df_comm *comm)
 	uint64_t call;
 	int i;
 
-	call = df_call_enter(DF_CALL_COMM_DESTROY, dev->index, comm->hash, 0);
+	call = df_call_enter_comm(DF_CALL_COMM_DESTROY, comm, 0);
 	df_engine_wait(dev, all_retired, comm);
 	df_call_exit(call, DF_CALL_COMM_DESTROY, dev->index, 0);
 	df_mutex_lock(&df_rt.lock);

@@ -70,6 +70,8 @@ struct df_sig {
 	uint64_t count;
 	uint32_t kind, type, redop;
 	int32_t root;		/* root or peer; -1 none */
+	uint32_t id;		/* of the native API */
+	uint32_t zero;
 };
 
 /* One end of a connector of a collective. */
@@ -306,6 +308,8 @@ void df_word_put(uint64_t *word);
 
 /* Blocking host calls, for trace and watchdog: enter returns the serial that exit takes. */
 uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail);
+/* As df_call_enter(), for a call that is collective over a communicator. */
+uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail);
 void df_call_exit(uint64_t serial, uint32_t call, int device, uint64_t result);
 
 #endif

@@ -190,8 +190,7 @@ int df_rules_connect(const struct df_op *ops, size_t nr_ops)
 	if (!nr)
 		return 0;
 	/* All communicators of the group at once, as NCCL's jobs: one after the other could deadlock. */
-	call = df_call_enter(DF_CALL_CONNECT, m[0].comm->dev->index, m[0].comm->hash,
-			     (uint64_t)m[0].comm->rank);
+	call = df_call_enter_comm(DF_CALL_CONNECT, m[0].comm, nr);
 	for (i = 1; i < nr; i++)
 		if (pthread_create(&m[i].thread, NULL, meet, &m[i]))
 			m[i].ret = -EAGAIN;

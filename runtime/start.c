@@ -196,6 +196,16 @@ uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t deta
 	return serial;
 }
 
+uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail)
+{
+	uint64_t serial = df_trace_serial();
+
+	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+	df_trace(DF_REC_CALL_ENTER, comm->dev->index, comm->trace, comm->rank, serial, call, comm->hash,
+		 detail, 0);
+	return serial;
+}
+
 void df_call_exit(uint64_t serial, uint32_t call, int device, uint64_t result)
 {
 	df_trace(DF_REC_CALL_EXIT, device, 0, -1, serial, call, result, 0, 0);
