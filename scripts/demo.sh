@@ -23,12 +23,12 @@ if [ "$gpus" -ge "$ranks" ]; then
 	host=
 	where="$ranks GPUs"
 fi
-job="clients/disorder --ranks $ranks --colls $colls --iters $iters --min 256 --max 1048576"
+job="clients/disorder --ranks $ranks --colls $colls --iters $iters --min 256 --max 1048576 --warmup"
 
 cat <<EOT
 
-  $ranks ranks, $colls all-reduces of 256 B to 1 MiB, $iters times. Every rank issues them in its own
-  random order, on one stream:
+  $ranks ranks, $colls all-reduces of 256 B to 1 MiB, $iters times. After a warm-up in the same order, every
+  rank issues them in its own random order, on one stream:
 
       rank 0:  A  B  C  D ...        rank 0 runs A and waits for rank 1;
       rank 1:  B  A  D  C ...        rank 1 runs B and waits for rank 0: a circle.
@@ -39,7 +39,7 @@ EOT
 env -u DFSHIM_TRACE timeout -k 5 120 "$B/dfshim" run --host="$ranks" --rules nccl --timeout "$wait" -- \
 	"$B"/$job --json >"$out/nccl.json" 2>"$out/nccl.err"
 nccl_rc=$?
-grep -vE 'no GPU here' "$out/nccl.err" | head -40 | cut -c1-160 | sed 's/^/      /'
+grep -vE 'no GPU here' "$out/nccl.err" | sed '/^Unfinished operations/,$d' | head -30 | cut -c1-150 | sed 's/^/      /'
 echo
 echo "  2. The same program, the same orders, under libdfshim.so:"
 echo
