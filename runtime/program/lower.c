@@ -11,68 +11,15 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/canon.h"
-#include "runtime/program/lang_int.h"
+#include "runtime/program/lower_int.h"
 
 #define NONE UINT32_MAX
 
-struct edge {
-	uint32_t node, next; /* next: 1 + index */
-};
-
-struct node {
-	uint8_t op, dead, store; /* store: somebody needs what a rrc leaves behind */
-	int rank, src_buf, dst_buf, channel;
-	uint32_t src, dst, cnt, line;
-	uint32_t preds;		 /* local: 1 + index of an edge */
-	uint32_t send_x, recv_x; /* transfer = number of the operation */
-	uint32_t depth, height, waits;
-	uint32_t into; /* fused into this one */
-	uint32_t block, at;
-	uint8_t ready, done;
-};
-
-struct place {
-	uint32_t writer, readers, nr_readers; /* since the last write */
-};
-
-/* One direction of a pair of ranks on a channel. */
-struct conn {
-	int src, dst, channel;
-	uint32_t head,
-		tail; /* transfers sent and not yet received: 1 + index, linked by xfer.next */
-	uint32_t mate_in,
-		mate_out; /* DF_BLOCKS_PEER: what shares its block, at the source and destination */
-	uint32_t block_src, block_dst;
-};
-
-struct xfer {
-	uint32_t from, to, conn, next;
-};
-
-struct lower {
-	struct df_lang *l;
-	struct df_plan *plan;
-	struct node *node;
-	uint32_t nr;
-	struct edge *edge;
-	uint32_t nr_edges, cap_edges;
-	struct place *place;  /* of all buffers */
-	uint32_t *place_base; /* by rank * DF_LANG_BUFS + buffer */
-	struct xfer *xfer;    /* by operation */
-	struct conn *conn;
-	uint32_t nr_conns, cap_conns, *conn_map, conn_mask;
-	uint32_t *heap, nr_heap;
-	uint32_t *succ; /* by node: 1 + index of an edge: who depends on it */
-	int next_channel;
-	struct df_perr *err;
-	int rc;
-};
-
-static uint32_t push_edge(struct lower *w, uint32_t node, uint32_t next)
+static uint32_t push_edge(struct df_lower *w, uint32_t node, uint32_t next)
 {
 	if (w->nr_edges == w->cap_edges) {
 		uint32_t cap = w->cap_edges ? 2 * w->cap_edges : 1024;
-		struct edge *e = realloc(w->edge, (size_t)cap * sizeof(*e));
+		struct df_ledge *e = realloc(w->edge, (size_t)cap * sizeof(*e));
 
 		if (!e) {
 			w->rc = -ENOMEM;
@@ -81,21 +28,21 @@ static uint32_t push_edge(struct lower *w, uint32_t node, uint32_t next)
 		w->edge = e;
 		w->cap_edges = cap;
 	}
-	w->edge[w->nr_edges] = (struct edge){node, next};
+	w->edge[w->nr_edges] = (struct df_ledge){node, next};
 	return ++w->nr_edges;
 }
 
 /* ---- instructions and what they depend on ------------------------------------------------------------ */
 
-static struct place *place(struct lower *w, int rank, int buf, uint32_t index)
+static struct df_lplace *place(struct df_lower *w, int rank, int buf, uint32_t index)
 {
 	df_lang_place(w->l, rank, &buf, &index);
 	return &w->place[w->place_base[rank * DF_LANG_BUFS + buf] + index];
 }
 
-static void depend(struct lower *w, uint32_t n, uint32_t on)
+static void depend(struct df_lower *w, uint32_t n, uint32_t on)
 {
-	struct node *x = &w->node[n];
+	struct df_lnode *x = &w->node[n];
 
 	if (on == NONE || on == n)
 		return;
@@ -106,12 +53,12 @@ static void depend(struct lower *w, uint32_t n, uint32_t on)
 	x->preds = push_edge(w, on, x->preds);
 }
 
-static void reads(struct lower *w, uint32_t n, int buf, uint32_t index)
+static void reads(struct df_lower *w, uint32_t n, int buf, uint32_t index)
 {
-	struct node *x = &w->node[n];
+	struct df_lnode *x = &w->node[n];
 
 	for (uint32_t i = 0; i < x->cnt; i++) {
-		struct place *p = place(w, x->rank, buf, index + i);
+		struct df_lplace *p = place(w, x->rank, buf, index + i);
 
 		depend(w, n, p->writer);
 		p->readers = push_edge(w, n, p->readers);
@@ -120,18 +67,18 @@ static void reads(struct lower *w, uint32_t n, int buf, uint32_t index)
 }
 
 /* The value that `p` holds is about to go: was it read by anybody but one instruction? */
-static void forget(struct lower *w, struct place *p)
+static void forget(struct df_lower *w, struct df_lplace *p)
 {
 	if (p->writer != NONE && p->nr_readers != 1)
 		w->node[p->writer].store = 1;
 }
 
-static void writes(struct lower *w, uint32_t n, int buf, uint32_t index)
+static void writes(struct df_lower *w, uint32_t n, int buf, uint32_t index)
 {
-	struct node *x = &w->node[n];
+	struct df_lnode *x = &w->node[n];
 
 	for (uint32_t i = 0; i < x->cnt; i++) {
-		struct place *p = place(w, x->rank, buf, index + i);
+		struct df_lplace *p = place(w, x->rank, buf, index + i);
 
 		forget(w, p);
 		for (uint32_t e = p->readers; e; e = w->edge[e - 1].next)
@@ -142,20 +89,20 @@ static void writes(struct lower *w, uint32_t n, int buf, uint32_t index)
 	}
 }
 
-static uint32_t add(struct lower *w, int op, const struct df_lang_op *o, int rank)
+static uint32_t add(struct df_lower *w, int op, const struct df_lang_op *o, int rank)
 {
-	w->node[w->nr] = (struct node){.op = (uint8_t)op,
-				       .rank = rank,
-				       .channel = o->channel,
-				       .cnt = o->cnt,
-				       .line = (uint32_t)o->line,
-				       .send_x = NONE,
-				       .recv_x = NONE,
-				       .into = NONE};
+	w->node[w->nr] = (struct df_lnode){.op = (uint8_t)op,
+					   .rank = rank,
+					   .channel = o->channel,
+					   .cnt = o->cnt,
+					   .line = (uint32_t)o->line,
+					   .send_x = NONE,
+					   .recv_x = NONE,
+					   .into = NONE};
 	return w->nr++;
 }
 
-static void make_nodes(struct lower *w)
+static void make_nodes(struct df_lower *w)
 {
 	for (uint32_t k = 0; k < w->l->nr_ops && !w->rc; k++) {
 		const struct df_lang_op *o = &w->l->op[k];
@@ -166,7 +113,7 @@ static void make_nodes(struct lower *w)
 			s = add(w, DF_OP_SEND, o, o->src_rank);
 			d = add(w, o->reduce ? DF_OP_RECV_REDUCE_COPY : DF_OP_RECV, o, o->dst_rank);
 			w->node[s].send_x = w->node[d].recv_x = k;
-			w->xfer[k] = (struct xfer){s, d, NONE, 0};
+			w->xfer[k] = (struct df_lxfer){s, d, NONE, 0};
 		} else {
 			s = d = add(w, o->reduce ? DF_OP_REDUCE : DF_OP_COPY, o, o->dst_rank);
 		}
@@ -190,7 +137,7 @@ static void make_nodes(struct lower *w)
 			uint32_t at = w->place_base[r * DF_LANG_BUFS + b];
 
 			for (uint32_t i = 0; i < w->l->places[r * DF_LANG_BUFS + b].nr; i++) {
-				struct place *p = &w->place[at + i];
+				struct df_lplace *p = &w->place[at + i];
 
 				if (b <= DF_OUT && p->writer != NONE)
 					w->node[p->writer].store = 1;
@@ -202,40 +149,40 @@ static void make_nodes(struct lower *w)
 
 /* ---- fusion ------------------------------------------------------------------------------------------ */
 
-static struct conn *find_conn(struct lower *w, int src, int dst, int channel)
+struct df_lconn *df_lower_find_conn(struct df_lower *w, int src, int dst, int channel)
 {
 	uint64_t key = (uint64_t)(uint32_t)src << 32 | (uint32_t)dst;
 	uint32_t i = (uint32_t)df_mix64(key, (uint64_t)channel) & w->conn_mask;
 
 	for (; w->conn_map[i]; i = (i + 1) & w->conn_mask) {
-		struct conn *c = &w->conn[w->conn_map[i] - 1];
+		struct df_lconn *c = &w->conn[w->conn_map[i] - 1];
 
 		if (c->src == src && c->dst == dst && c->channel == channel)
 			return c;
 	}
-	w->conn[w->nr_conns] =
-		(struct conn){src, dst, channel, 0, 0, NONE, NONE, NONE, NONE}; /* room: see init */
+	w->conn[w->nr_conns] = (struct df_lconn){src,  dst,  channel, 0,   0,
+						 NONE, NONE, NONE,    NONE}; /* room: see init */
 	w->conn_map[i] = ++w->nr_conns;
 	return &w->conn[w->nr_conns - 1];
 }
 
-static uint32_t conn_of(struct lower *w, uint32_t x)
+uint32_t df_lower_conn_of(struct df_lower *w, uint32_t x)
 {
-	const struct node *s = &w->node[w->xfer[x].from], *d = &w->node[w->xfer[x].to];
-	struct conn *c = find_conn(w, s->rank, d->rank, s->channel);
+	const struct df_lnode *s = &w->node[w->xfer[x].from], *d = &w->node[w->xfer[x].to];
+	struct df_lconn *c = df_lower_find_conn(w, s->rank, d->rank, s->channel);
 
 	return (uint32_t)(c - w->conn);
 }
 
 /* One peer per direction: may this receive and this send share a block? Then they do from now on. */
-static int may_pair(struct lower *w, uint32_t in_x, uint32_t out_x)
+static int may_pair(struct df_lower *w, uint32_t in_x, uint32_t out_x)
 {
 	uint32_t in, out;
 
 	if (w->l->o.blocks == DF_BLOCKS_CHANNEL)
 		return 1;
-	in = conn_of(w, in_x);
-	out = conn_of(w, out_x);
+	in = df_lower_conn_of(w, in_x);
+	out = df_lower_conn_of(w, out_x);
 	if (w->conn[in].mate_in == out)
 		return 1;
 	if (w->conn[in].mate_in != NONE || w->conn[out].mate_out != NONE)
@@ -245,11 +192,11 @@ static int may_pair(struct lower *w, uint32_t in_x, uint32_t out_x)
 	return 1;
 }
 
-static void fuse(struct lower *w, uint32_t *best)
+static void fuse(struct df_lower *w, uint32_t *best)
 {
 	/* The candidate of a receive: the send on the longest way to the end that reads just this. */
 	for (uint32_t s = 0; s < w->nr; s++) {
-		struct node *x = &w->node[s], *b;
+		struct df_lnode *x = &w->node[s], *b;
 		uint32_t r;
 
 		if (x->op != DF_OP_SEND || !x->preds || w->edge[x->preds - 1].next)
@@ -263,7 +210,7 @@ static void fuse(struct lower *w, uint32_t *best)
 			best[r] = s;
 	}
 	for (uint32_t r = 0; r < w->nr; r++) {
-		struct node *b = &w->node[r], *x;
+		struct df_lnode *b = &w->node[r], *x;
 
 		if (best[r] == NONE)
 			continue;
@@ -280,295 +227,48 @@ static void fuse(struct lower *w, uint32_t *best)
 	}
 }
 
-static uint32_t rep(const struct lower *w, uint32_t n)
+uint32_t df_lower_rep(const struct df_lower *w, uint32_t n)
 {
 	return w->node[n].into == NONE ? n : w->node[n].into;
 }
 
 /* Everything that must come before n, fused ones by their name now; f(w, n, before). */
-static void each_pred(struct lower *w, uint32_t n,
-		      void (*f)(struct lower *w, uint32_t n, uint32_t before))
+static void each_pred(struct df_lower *w, uint32_t n,
+		      void (*f)(struct df_lower *w, uint32_t n, uint32_t before))
 {
-	const struct node *x = &w->node[n];
+	const struct df_lnode *x = &w->node[n];
 
 	for (uint32_t e = x->preds; e; e = w->edge[e - 1].next) {
-		uint32_t p = rep(w, w->edge[e - 1].node);
+		uint32_t p = df_lower_rep(w, w->edge[e - 1].node);
 
 		if (p != n)
 			f(w, n, p);
 	}
 	if (x->recv_x != NONE)
-		f(w, n, rep(w, w->xfer[x->recv_x].from));
+		f(w, n, df_lower_rep(w, w->xfer[x->recv_x].from));
 }
 
-static void raise_height(struct lower *w, uint32_t n, uint32_t before)
+static void raise_height(struct df_lower *w, uint32_t n, uint32_t before)
 {
 	if (w->node[before].height < w->node[n].height + 1)
 		w->node[before].height = w->node[n].height + 1;
 }
 
-static void raise_depth(struct lower *w, uint32_t n, uint32_t before)
+static void raise_depth(struct df_lower *w, uint32_t n, uint32_t before)
 {
 	if (w->node[n].depth < w->node[before].depth + 1)
 		w->node[n].depth = w->node[before].depth + 1;
 }
 
-static void add_succ(struct lower *w, uint32_t n, uint32_t before)
+static void add_succ(struct df_lower *w, uint32_t n, uint32_t before)
 {
 	w->succ[before] = push_edge(w, n, w->succ[before]);
 	w->node[n].waits++;
 }
 
-/* ---- schedule ---------------------------------------------------------------------------------------- */
-
-static int sooner(const struct lower *w, uint32_t a, uint32_t b)
-{
-	const struct node *x = &w->node[a], *y = &w->node[b];
-
-	if (x->depth != y->depth)
-		return x->depth < y->depth;
-	if (x->height != y->height)
-		return x->height > y->height;
-	return a < b;
-}
-
-static void heap_push(struct lower *w, uint32_t n)
-{
-	uint32_t i = w->nr_heap++;
-
-	while (i && sooner(w, n, w->heap[(i - 1) / 2])) {
-		w->heap[i] = w->heap[(i - 1) / 2];
-		i = (i - 1) / 2;
-	}
-	w->heap[i] = n;
-}
-
-static uint32_t heap_pop(struct lower *w)
-{
-	uint32_t top = w->heap[0], n = w->heap[--w->nr_heap], i = 0;
-
-	for (;;) {
-		uint32_t k = 2 * i + 1;
-
-		if (k >= w->nr_heap)
-			break;
-		if (k + 1 < w->nr_heap && sooner(w, w->heap[k + 1], w->heap[k]))
-			k++;
-		if (!sooner(w, w->heap[k], n))
-			break;
-		w->heap[i] = w->heap[k];
-		i = k;
-	}
-	if (w->nr_heap)
-		w->heap[i] = n;
-	return top;
-}
-
-/* n's dependencies are met; it runs when its transfer is the next one on its connection. */
-static void offer(struct lower *w, uint32_t n)
-{
-	struct node *x = &w->node[n];
-
-	x->ready = 1;
-	if (x->recv_x == NONE || w->conn[w->xfer[x->recv_x].conn].head == x->recv_x + 1)
-		heap_push(w, n);
-}
-
-static void sent(struct lower *w, uint32_t x, uint32_t c)
-{
-	w->xfer[x].conn = c;
-	w->xfer[x].next = 0;
-	if (w->conn[c].tail)
-		w->xfer[w->conn[c].tail - 1].next = x + 1;
-	else
-		w->conn[c].head = x + 1;
-	w->conn[c].tail = x + 1;
-}
-
-static void received(struct lower *w, uint32_t x)
-{
-	struct conn *c = &w->conn[w->xfer[x].conn];
-	uint32_t head;
-
-	c->head = head = w->xfer[x].next;
-	if (!head)
-		c->tail = 0;
-	else if (w->node[w->xfer[head - 1].to].ready)
-		heap_push(w, w->xfer[head - 1].to);
-}
-
-/* Every ready receive stands behind one that is not: give the first of them a channel of its own. */
-static int overtake(struct lower *w)
-{
-	uint32_t best = NONE, x, c, prev = 0;
-
-	for (uint32_t n = 0; n < w->nr; n++) {
-		if (!w->node[n].dead && w->node[n].ready && !w->node[n].done &&
-		    (best == NONE || sooner(w, n, best)))
-			best = n;
-	}
-	if (best == NONE)
-		return -EPROTO;
-	x = w->node[best].recv_x;
-	c = w->xfer[x].conn;
-	if (w->l->o.blocks == DF_BLOCKS_PEER)
-		return df_perr_set(
-			w->err, (int)w->node[best].line, w->node[best].rank, -1, -1,
-			"must overtake an earlier transfer from rank %d; give it a channel of its own",
-			w->conn[c].src);
-	for (uint32_t k = w->conn[c].head; k != x + 1; k = w->xfer[k - 1].next)
-		prev = k;
-	w->xfer[prev - 1].next = w->xfer[x].next;
-	if (w->conn[c].tail == x + 1)
-		w->conn[c].tail = prev;
-	sent(w, x,
-	     (uint32_t)(find_conn(w, w->conn[c].src, w->conn[c].dst, w->next_channel++) - w->conn));
-	heap_push(w, best);
-	return 0;
-}
-
-static int schedule(struct lower *w, uint32_t *order, uint32_t *nr_order)
-{
-	uint32_t left = 0, n;
-	int rc;
-
-	for (n = 0; n < w->nr; n++)
-		left += !w->node[n].dead;
-	for (n = 0; n < w->nr; n++) {
-		if (!w->node[n].dead && !w->node[n].waits)
-			offer(w, n);
-	}
-	while (left) {
-		struct node *x;
-
-		if (!w->nr_heap) {
-			rc = overtake(w);
-			if (rc)
-				return rc;
-		}
-		n = heap_pop(w);
-		x = &w->node[n];
-		x->done = 1;
-		left--;
-		order[(*nr_order)++] = n;
-		if (x->recv_x != NONE)
-			received(w, x->recv_x);
-		if (x->send_x != NONE)
-			sent(w, x->send_x, conn_of(w, x->send_x));
-		for (uint32_t e = w->succ[n]; e; e = w->edge[e - 1].next) {
-			if (!--w->node[w->edge[e - 1].node].waits)
-				offer(w, w->edge[e - 1].node);
-		}
-	}
-	return 0;
-}
-
-/* ---- blocks ------------------------------------------------------------------------------------------ */
-
-/* The k-th channel in use on the rank is block k. */
-static int blocks_by_channel(struct lower *w, uint32_t *order, uint32_t nr)
-{
-	int max = 0;
-	uint32_t *index;
-
-	for (uint32_t i = 0; i < nr; i++)
-		max = w->node[order[i]].channel > max ? w->node[order[i]].channel : max;
-	index = malloc(((size_t)max + 1) * (size_t)w->l->o.nranks * sizeof(*index));
-	if (!index)
-		return -ENOMEM;
-	memset(index, 0, ((size_t)max + 1) * (size_t)w->l->o.nranks * sizeof(*index));
-	for (uint32_t i = 0; i < nr; i++)
-		index[w->node[order[i]].rank * (max + 1) + w->node[order[i]].channel] = 1;
-	for (int r = 0; r < w->l->o.nranks; r++) {
-		uint32_t at = 0;
-
-		for (int c = 0; c <= max; c++) {
-			uint32_t used = index[r * (max + 1) + c];
-
-			index[r * (max + 1) + c] = at;
-			at += used;
-		}
-	}
-	for (uint32_t i = 0; i < nr; i++) {
-		struct node *x = &w->node[order[i]];
-
-		x->block = index[x->rank * (max + 1) + x->channel];
-	}
-	free(index);
-	return 0;
-}
-
-/* Pairs of connections get blocks in the order of their first use; local steps follow their data. */
-static int blocks_by_peer(struct lower *w, uint32_t *order, uint32_t nr)
-{
-	uint32_t *next = calloc((size_t)w->l->o.nranks, sizeof(*next));
-
-	if (!next)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < nr; i++) {
-		struct node *x = &w->node[order[i]];
-		uint32_t in = x->recv_x == NONE ? NONE : w->xfer[x->recv_x].conn;
-		uint32_t out = x->send_x == NONE ? NONE : w->xfer[x->send_x].conn;
-		uint32_t *b = NULL;
-
-		if (in != NONE)
-			b = &w->conn[in].block_dst;
-		else if (out != NONE)
-			b = &w->conn[out].block_src;
-		if (!b) {
-			x->block = 0;
-			for (uint32_t e = x->preds; e; e = w->edge[e - 1].next) {
-				struct node *p = &w->node[rep(w, w->edge[e - 1].node)];
-
-				if (p->done == 2) {
-					x->block = p->block;
-					break;
-				}
-			}
-			if (!next[x->rank])
-				next[x->rank] = 1;
-			x->done = 2;
-			continue;
-		}
-		if (*b == NONE) {
-			uint32_t mate = in != NONE ? w->conn[in].mate_in : w->conn[out].mate_out;
-
-			*b = next[x->rank]++;
-			if (mate != NONE)
-				*(in != NONE ? &w->conn[mate].block_src
-					     : &w->conn[mate].block_dst) = *b;
-		}
-		x->block = *b;
-		x->done = 2;
-	}
-	free(next);
-	return 0;
-}
-
-/* In a block with one peer each way, a send and a receive with the same peer may share it too. */
-static void pair_rest(struct lower *w)
-{
-	for (uint32_t i = 0; i < w->nr_conns; i++) {
-		struct conn *in = &w->conn[i];
-
-		if (in->mate_in != NONE)
-			continue;
-		for (uint32_t o = 0; o < w->nr_conns; o++) {
-			struct conn *out = &w->conn[o];
-
-			if (out->mate_out == NONE && out->src == in->dst && out->dst == in->src &&
-			    out->channel == in->channel) {
-				in->mate_in = o;
-				out->mate_out = i;
-				break;
-			}
-		}
-	}
-}
-
 /* ---- emission ---------------------------------------------------------------------------------------- */
 
-static int emit(struct lower *w, const uint32_t *order, uint32_t nr)
+static int emit(struct df_lower *w, const uint32_t *order, uint32_t nr)
 {
 	struct df_lang *l = w->l;
 	uint32_t *base = calloc((size_t)l->o.nranks * DF_LANG_BUFS, sizeof(*base));
@@ -585,7 +285,7 @@ static int emit(struct lower *w, const uint32_t *order, uint32_t nr)
 		w->plan->rank[r].scratch_chunks = at;
 	}
 	for (uint32_t i = 0; i < nr; i++) {
-		struct node *x = &w->node[order[i]];
+		struct df_lnode *x = &w->node[order[i]];
 		struct df_prank *r = &w->plan->rank[x->rank];
 		const struct df_op_info *op = &df_op_info[x->op];
 		struct df_pinst in = {.op = x->op,
@@ -603,13 +303,13 @@ static int emit(struct lower *w, const uint32_t *order, uint32_t nr)
 			in.dst = x->dst + base[x->rank * DF_LANG_BUFS + x->dst_buf];
 		}
 		if (x->send_x != NONE) {
-			const struct conn *c = &w->conn[w->xfer[x->send_x].conn];
+			const struct df_lconn *c = &w->conn[w->xfer[x->send_x].conn];
 
 			in.send_peer = c->dst;
 			in.send_chan = (uint32_t)c->channel;
 		}
 		if (x->recv_x != NONE) {
-			const struct conn *c = &w->conn[w->xfer[x->recv_x].conn];
+			const struct df_lconn *c = &w->conn[w->xfer[x->recv_x].conn];
 
 			in.recv_peer = c->src;
 			in.recv_chan = (uint32_t)c->channel;
@@ -620,10 +320,10 @@ static int emit(struct lower *w, const uint32_t *order, uint32_t nr)
 	}
 	free(base);
 	for (uint32_t i = 0; i < nr; i++) {
-		struct node *x = &w->node[order[i]];
+		struct df_lnode *x = &w->node[order[i]];
 
 		for (uint32_t e = x->preds; e; e = w->edge[e - 1].next) {
-			const struct node *p = &w->node[rep(w, w->edge[e - 1].node)];
+			const struct df_lnode *p = &w->node[df_lower_rep(w, w->edge[e - 1].node)];
 
 			if (p->block != x->block)
 				df_prank_dep(&w->plan->rank[x->rank], x->block, x->at, p->block,
@@ -641,7 +341,7 @@ static int emit(struct lower *w, const uint32_t *order, uint32_t nr)
 
 /* ---- all together -------------------------------------------------------------------------------------- */
 
-static int lower_init(struct lower *w)
+static int lower_init(struct df_lower *w)
 {
 	struct df_lang *l = w->l;
 	uint32_t places = 0;
@@ -673,7 +373,7 @@ static int lower_init(struct lower *w)
 	return 0;
 }
 
-static int lower_all(struct lower *w)
+static int lower_all(struct df_lower *w)
 {
 	uint32_t *order = NULL, *best, nr = 0;
 	int rc = lower_init(w);
@@ -695,23 +395,23 @@ static int lower_all(struct lower *w)
 		each_pred(w, n, raise_height);
 	for (uint32_t k = 0; k < w->l->nr_ops; k++) {
 		if (w->l->op[k].src_rank != w->l->op[k].dst_rank)
-			conn_of(w, k);
+			df_lower_conn_of(w, k);
 	}
 	if (!w->l->o.no_fuse)
 		fuse(w, best);
 	free(best);
 	if (w->l->o.blocks == DF_BLOCKS_PEER)
-		pair_rest(w);
+		df_lower_pair_rest(w);
 	for (uint32_t n = 0; n < w->nr; n++) {
 		if (w->node[n].dead)
 			continue;
 		each_pred(w, n, raise_depth);
 		each_pred(w, n, add_succ);
 	}
-	rc = w->rc ? w->rc : schedule(w, order, &nr);
+	rc = w->rc ? w->rc : df_lower_schedule(w, order, &nr);
 	if (!rc)
-		rc = (w->l->o.blocks == DF_BLOCKS_PEER ? blocks_by_peer
-						       : blocks_by_channel)(w, order, nr);
+		rc = (w->l->o.blocks == DF_BLOCKS_PEER ? df_lower_blocks_by_peer
+						       : df_lower_blocks_by_channel)(w, order, nr);
 	if (!rc)
 		rc = emit(w, order, nr);
 	free(order);
@@ -721,7 +421,7 @@ static int lower_all(struct lower *w)
 int df_lang_compile(struct df_lang *l, struct df_plan **out, struct df_expects *expect,
 		    struct df_perr *err)
 {
-	struct lower w = {.l = l, .err = err};
+	struct df_lower w = {.l = l, .err = err};
 	struct df_program **raw = NULL;
 	struct df_plan *plan;
 	int rc = l->rc;

@@ -12,6 +12,13 @@
 #include "runtime/program/exec.h"
 #include "tests/lib/test.h"
 
+/* Sanitizers make it slow: fewer ranks there. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define MAX_RANKS 8
+#else
+#define MAX_RANKS 16
+#endif
+
 static uint64_t seed;
 
 static struct df_program **build(struct df_prog_req q)
@@ -89,7 +96,7 @@ START_TEST(t_all)
 	char what[128];
 
 	df_rng_init(&rng, seed + (uint64_t)_i);
-	for (q.nranks = 1; q.nranks <= 16; q.nranks++) {
+	for (q.nranks = 1; q.nranks <= MAX_RANKS; q.nranks++) {
 		for (int a = 0; a < DF_ALGO_NR; a++) {
 			for (q.max_blocks = 1; q.max_blocks <= 4; q.max_blocks++) {
 				for (unsigned s = 0; s < sizeof(counts) / sizeof(counts[0]); s++) {
