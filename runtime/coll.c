@@ -103,7 +103,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	};
 	struct df_coll *coll = calloc(1, sizeof(*coll));
 	struct df_kcoll *k;
-	uint64_t name[4];
+	uint64_t name[5];
 	int ret;
 
 	if (!coll)
@@ -124,6 +124,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	name[3] = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV ?
 			  0 :
 			  (uint64_t)sig->redop << 32 | (uint32_t)sig->root;
+	name[4] = sig->id;
 	coll->key = df_hash_bytes(name, sizeof(name), 0);
 	k->prog = coll->prog;
 	k->type = sig->type;

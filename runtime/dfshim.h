@@ -110,6 +110,18 @@ int df_comm_error(const struct df_comm *comm);
 
 /* ---- operations ------------------------------------------------------------------------------------ */
 
+/*
+ * How to see that an operation is done (or ended with its communicator): *done >= value, with an acquire
+ * that pairs with the daemon's release of the results. The word stays valid for ever.
+ */
+struct df_ticket {
+	const uint64_t *done;
+	uint64_t value;
+};
+
+/* As a stream: ordered with nothing but operations of the communicator whose buffers overlap. */
+#define DF_NO_STREAM ((const void *)~(uintptr_t)0)
+
 struct df_op {
 	enum df_coll_kind kind;
 	struct df_comm *comm;
@@ -123,6 +135,9 @@ struct df_op {
 	int root;		/* root, or the peer of SEND and RECV */
 	const void *stream;	/* cudaStream_t as the application gave it */
 	uint32_t site;		/* df_trace_site() */
+	uint32_t id;		/* tells collectives of equal arguments apart (native API); 0 otherwise */
+	int priority;		/* under DFSHIM_ORDER=priority; counts when the collective is registered */
+	struct df_ticket *ticket; /* NULL, or filled in; not for a capturing stream */
 };
 
 /*

@@ -39,6 +39,7 @@ static void sig_of(const struct df_op *op, struct df_sig *sig)
 	sig->kind = op->kind;
 	sig->root = -1;
 	sig->count = op->count;
+	sig->id = op->id;
 	switch (op->kind) {
 	case DF_COLL_ALLREDUCE:
 	case DF_COLL_REDUCESCATTER:
@@ -168,10 +169,13 @@ static int prepare(const struct df_op *op, struct prep *p)
 		return ret;
 	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
 		return -ECANCELED;
-	ret = stream_of(op, &p->si);
+	if (op->stream == DF_NO_STREAM)
+		memset(&p->si, 0, sizeof(p->si));
+	else
+		ret = stream_of(op, &p->si);
 	if (ret)
 		return ret;
-	if (p->si.device != comm->dev->index)
+	if (op->stream != DF_NO_STREAM && p->si.device != comm->dev->index)
 		return -EINVAL;
 	sig_of(op, &p->sig);
 	p->in_place = op->send == op->recv;
@@ -263,7 +267,9 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	ret = df_coll_get(comm, &p->sig, p->in_place, &coll);
 	if (ret)
 		return ret;
-	if (!replay) {
+	if (op->priority && !coll->issued)
+		coll->k.priority = op->priority;
+	if (!replay && p->si.stream) {
 		s = df_stream_get(dev, &p->si);
 		if (!s)
 			return -ENOMEM;
@@ -313,7 +319,7 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	}
 	if (replay) {
 		ready = *replay;
-	} else if (!df_rt.cu->stream_idle(s->info.stream)) {
+	} else if (s && !df_rt.cu->stream_idle(s->info.stream)) {
 		ret = df_rt.cu->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
 		if (ret)
 			goto out; /* an unused instance is freed with its collective's others */
@@ -340,6 +346,12 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		launch(coll, inst);
 	}
 	df_flights_add(&comm->pending, f);
+	if (op->ticket && !replay) {
+		op->ticket->done = f->done;
+		op->ticket->value = f->value;
+	}
+	if (!s)
+		comm->stream = 0; /* what it has in flight is not all on one stream */
 	if (s && strict) {
 		ret = df_rt.cu->stream_wait(s->info.stream, f->done, f->value);
 		df_trace(DF_REC_STREAM_FENCE, dev->index, 0, -1, f->op, 0, 0, s->info.id, 0);
