@@ -121,6 +121,9 @@ static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const
 	op.root = c->root;
 	op.stream = c->stream;
 	op.site = df_trace_site(pc);
+	op.id = 0;
+	op.priority = 0;
+	op.ticket = NULL;
 	h->op_count++;
 	if (df_unlikely(df_group_cur != NULL))
 		return df_group_add(h, &op);

@@ -313,6 +313,11 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 	pthread_mutex_lock(&lock);
 	fake.nr_submits++;
 	for (i = 0; i < nr_ops; i++)
+		if (ops[i].ticket) {
+			ops[i].ticket->done = &fake.done;
+			ops[i].ticket->value = (uint64_t)fake.nr_ops + i + 1;
+		}
+	for (i = 0; i < nr_ops; i++)
 		fake.ops[fake.nr_ops++ % FAKE_OPS] = ops[i];
 	pthread_mutex_unlock(&lock);
 	return 0;

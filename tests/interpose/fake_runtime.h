@@ -26,7 +26,7 @@ struct fake {
 	int nr_live;	/* communicators created and not destroyed */
 	int nr_joining; /* threads inside a join */
 	int nr_aborts, nr_revokes, nr_finalized;
-	int device_calls;
+	uint64_t done; /* tickets: operations up to this one are done */
 };
 
 extern struct fake fake;

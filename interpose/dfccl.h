@@ -1,0 +1,117 @@
+/*
+ * dfccl: the native interface of dfshim, after the DFCCL paper: collectives are registered once under a
+ * number, then run as often as one likes, in any order, from any thread; completion is told by a callback.
+ * Deadlock among them is impossible whatever the order on each rank.
+ *
+ * Link with libdfshim.so, or load it with LD_PRELOAD. It needs no NCCL. Results: 0 or a negative errno
+ * value; dfcclErrorString() has words for them.
+ *
+ *   -EINVAL      an argument is wrong: an unknown number, root, type, or operation
+ *   -EEXIST      the number is taken
+ *   -EPROTO      the ranks do not agree about the job
+ *   -ECONNRESET  a rank is gone
+ *   -EOPNOTSUPP  there is no device that dfshim can use
+ */
+#ifndef DFCCL_H
+#define DFCCL_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dfcclContext *dfcclContext_t;
+
+#define DFCCL_UNIQUE_ID_BYTES 128
+typedef struct {
+	char internal[DFCCL_UNIQUE_ID_BYTES];
+} dfcclUniqueId;
+
+/* The values are NCCL's. */
+typedef enum {
+	dfcclInt8 = 0,
+	dfcclUint8 = 1,
+	dfcclInt32 = 2,
+	dfcclUint32 = 3,
+	dfcclInt64 = 4,
+	dfcclUint64 = 5,
+	dfcclFloat16 = 6,
+	dfcclFloat32 = 7,
+	dfcclFloat64 = 8,
+	dfcclBfloat16 = 9,
+	dfcclFloat8e4m3 = 10,
+	dfcclFloat8e5m2 = 11,
+	dfcclNumTypes = 12
+} dfcclDataType_t;
+
+typedef enum {
+	dfcclSum = 0,
+	dfcclProd = 1,
+	dfcclMax = 2,
+	dfcclMin = 3,
+	dfcclAvg = 4,
+	dfcclNumOps = 5
+} dfcclRedOp_t;
+
+/*
+ * A run is over: result 0, or what ended it; the data is then undefined. Called once for each run on a
+ * thread of the context's own. It may start further runs, but neither wait for the context nor destroy it, and
+ * should be brief: other callbacks wait.
+ */
+typedef void (*dfcclCallback_t)(int collId, int result, void *arg);
+
+/* One rank makes an id and gives it to the others by its own means. */
+int dfcclGetUniqueId(dfcclUniqueId *id);
+
+/* Joins; blocks until all ranks have come. device: the CUDA device of this rank. */
+int dfcclInit(dfcclContext_t *context, int nranks, dfcclUniqueId id, int rank, int device);
+
+/*
+ * Registers a collective under a number, the same on all ranks; the order does not matter. count is as in
+ * NCCL's call of that name. priority: under DFSHIM_ORDER=priority the higher goes first. Never blocks.
+ */
+int dfcclRegisterAllReduce(dfcclContext_t context, int collId, size_t count, dfcclDataType_t type,
+			   dfcclRedOp_t op, int priority);
+int dfcclRegisterReduce(dfcclContext_t context, int collId, size_t count, dfcclDataType_t type,
+			dfcclRedOp_t op, int root, int priority);
+int dfcclRegisterBroadcast(dfcclContext_t context, int collId, size_t count, dfcclDataType_t type,
+			   int root, int priority);
+int dfcclRegisterAllGather(dfcclContext_t context, int collId, size_t sendcount,
+			   dfcclDataType_t type, int priority);
+int dfcclRegisterReduceScatter(dfcclContext_t context, int collId, size_t recvcount,
+			       dfcclDataType_t type, dfcclRedOp_t op, int priority);
+
+/*
+ * Starts a run of a registered collective and returns at once. The input must be ready: no stream is
+ * involved. The k-th run of a number matches the k-th of the other ranks; runs of one number go in
+ * order, runs of different numbers in any, except that runs whose buffers overlap wait for each other.
+ * callback may be NULL. Any thread.
+ */
+int dfcclRunAllReduce(dfcclContext_t context, int collId, const void *sendbuff, void *recvbuff,
+		      dfcclCallback_t callback, void *arg);
+int dfcclRunReduce(dfcclContext_t context, int collId, const void *sendbuff, void *recvbuff,
+		   dfcclCallback_t callback, void *arg);
+int dfcclRunBroadcast(dfcclContext_t context, int collId, const void *sendbuff, void *recvbuff,
+		      dfcclCallback_t callback, void *arg);
+int dfcclRunAllGather(dfcclContext_t context, int collId, const void *sendbuff, void *recvbuff,
+		      dfcclCallback_t callback, void *arg);
+int dfcclRunReduceScatter(dfcclContext_t context, int collId, const void *sendbuff, void *recvbuff,
+			  dfcclCallback_t callback, void *arg);
+
+/* Blocks until all runs are over and their callbacks have returned. */
+int dfcclWait(dfcclContext_t context);
+
+/* dfcclWait(), then frees everything. */
+int dfcclDestroy(dfcclContext_t context);
+
+/* Ends all runs at once, with undefined data; only dfcclDestroy() may follow. Any thread. */
+int dfcclAbort(dfcclContext_t context);
+
+const char *dfcclErrorString(int result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
