@@ -111,6 +111,8 @@ static int arena_open(struct arena *a, int is_host)
 		return -ENOMEM;
 	}
 	madvise(base, a->size, MADV_DONTDUMP);
+	/* First use of memory is what large copies spend their time on; heeded where shmem_enabled allows. */
+	madvise(base, a->size, MADV_HUGEPAGE);
 	a->fd = fd;
 	/* RELEASE pairs with the ACQUIRE in arena_base(). */
 	__atomic_store_n(&a->base, base, __ATOMIC_RELEASE);
