@@ -106,7 +106,7 @@ static void coverage(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
 	uint64_t drops = 0;
-	size_t missing = 0, old = 0;
+	size_t missing = 0, old = 0, cut = 0;
 
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		const struct df_gcomm *g = &set->gcomms[i];
@@ -118,6 +118,7 @@ static void coverage(struct df_check_result *r)
 	}
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		old += set->traces[i].dropped;
+		cut += set->traces[i].cut;
 		if (set->traces[i].h.next > set->traces[i].h.nr_recs)
 			drops += set->traces[i].h.next - set->traces[i].h.nr_recs;
 	}
@@ -129,6 +130,9 @@ static void coverage(struct df_check_result *r)
 			"%" PRIu64
 			" older records were overwritten (a larger DFSHIM_TRACE_MB keeps more)",
 			drops);
+	if (cut)
+		df_note(r, "judged as it was when the communicators were aborted (%zu traces)",
+			cut);
 	if (old)
 		df_note(r, "%zu traces of an earlier run were left out", old);
 	if (set->nr_torn)

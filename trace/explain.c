@@ -31,6 +31,9 @@ static void put(struct buf *b, const char *fmt, ...)
 		b->n = b->n + (size_t)n < sizeof(b->s) ? b->n + (size_t)n : sizeof(b->s) - 1;
 }
 
+static const char *host_of(struct df_check_result *r, const struct df_node *n, char *buf,
+			   size_t size);
+
 /* "r0 -> r5 -> r0" over the ranks of the cycle. */
 static void put_path(struct df_check_result *r, struct buf *b)
 {
@@ -41,7 +44,9 @@ static void put_path(struct df_check_result *r, struct buf *b)
 
 		if (n->kind == DF_N_DONE || n->kind == DF_N_START)
 			df_say_rank(r->set, &r->set->ops[n->ref], name, sizeof(name));
-		else if (n->kind == DF_N_THREAD || n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
+		else if (n->kind == DF_N_THREAD)
+			host_of(r, n, name, sizeof(name));
+		else if (n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
 			snprintf(name, sizeof(name), "%s", r->set->traces[n->trace].label);
 		else
 			continue;
@@ -109,17 +114,34 @@ static const struct df_node *cycle_thread(struct df_check_result *r, size_t whic
 	return NULL;
 }
 
+static const char *host_of(struct df_check_result *r, const struct df_node *n, char *buf,
+			   size_t size)
+{
+	return df_say_host(&r->g, (uint32_t)(n - r->g.nodes), buf, size);
+}
+
 static void order_line(struct df_check_result *r, struct buf *b)
 {
 	const struct df_node *t = cycle_thread(r, 0), *t2 = cycle_thread(r, 1);
 
+	if (t && !strcmp(r->qualifier, "connect")) {
+		char h1[48], h2[48];
+
+		put(b,
+		    "%s and %s use different communicators first, and each waits inside that first call for the "
+		    "other to connect",
+		    host_of(r, t, h1, sizeof(h1)),
+		    t2 ? host_of(r, t2, h2, sizeof(h2)) : "another rank");
+		return;
+	}
 	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
 		  !strcmp(r->qualifier, "connect"))) {
 		const struct df_lcall *c = &r->set->traces[t->trace].calls[t->ref];
+		char h1[48], h2[48];
 
-		put(b, "%s and %s are in different %s calls, each waiting for the other",
-		    r->set->traces[t->trace].label,
-		    t2 ? r->set->traces[t2->trace].label : "another rank", df_call_text(c->call));
+		put(b, "%s and %s are in different calls of %s, each waiting for the other",
+		    host_of(r, t, h1, sizeof(h1)),
+		    t2 ? host_of(r, t2, h2, sizeof(h2)) : "another rank", df_call_text(c->call));
 		return;
 	}
 	if (only_p2p(r))
@@ -142,6 +164,7 @@ static void order_line(struct df_check_result *r, struct buf *b)
 
 static void sync_line(struct df_check_result *r, struct buf *b)
 {
+	char h[48];
 	const struct df_node *t = cycle_thread(r, 0);
 
 	for (size_t i = 0; t && i < r->nr_steps; i++) {
@@ -159,7 +182,7 @@ static void sync_line(struct df_check_result *r, struct buf *b)
 		put_ops(r, b);
 		return;
 	}
-	put(b, "%s is in %s, which %s ", r->set->traces[t->trace].label,
+	put(b, "%s is in %s, which %s ", host_of(r, t, h, sizeof(h)),
 	    df_call_text(r->set->traces[t->trace].calls[t->ref].call),
 	    !strcmp(r->qualifier, "implicit") ? "waits, without promising it, for" : "waits for");
 	put_ops(r, b);
@@ -169,14 +192,15 @@ static void sync_line(struct df_check_result *r, struct buf *b)
 
 static void data_line(struct df_check_result *r, struct buf *b)
 {
+	char h[48];
 	const struct df_node *t = cycle_thread(r, 0);
 
 	if (t) {
 		put(b,
 		    "%s waits in %s for a result that needs another rank, which in turn waits for %s: cycle ",
-		    r->set->traces[t->trace].label,
+		    host_of(r, t, h, sizeof(h)),
 		    df_call_text(r->set->traces[t->trace].calls[t->ref].call),
-		    r->set->traces[t->trace].label);
+		    host_of(r, t, h, sizeof(h)));
 	} else {
 		put(b, "the operations need each other's results: cycle ");
 	}
@@ -269,7 +293,7 @@ static void missing_line(struct df_check_result *r, struct buf *b)
 		    e->next_coll);
 }
 
-static void crash_line(struct df_check_result *r, struct buf *b)
+static void crash_waited(struct df_check_result *r, struct buf *b)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
 	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
@@ -290,6 +314,23 @@ static void crash_line(struct df_check_result *r, struct buf *b)
 		put(b, " (pid %u)", m->pid);
 	}
 	put(b, "; %zu operations wait for it directly, %zu ranks in all", direct, all);
+}
+
+static void crash_line(struct df_check_result *r, struct buf *b)
+{
+	if (!strcmp(r->qualifier, "ended")) {
+		const struct df_dead *d = r->set->dead;
+		char who[48] = "a process";
+
+		while (d->in_order)
+			d++;
+		for (uint32_t g = 0; g < r->set->nr_gcomms; g++)
+			if (r->set->gcomms[g].hash == d->comm_hash)
+				df_say_member(r->set, g, d->rank, who, sizeof(who));
+		put(b, "%s is gone (pid %u); its communicators were ended", who, d->pid);
+		return;
+	}
+	crash_waited(r, b);
 }
 
 static void init_line(struct df_check_result *r, struct buf *b)
@@ -345,17 +386,17 @@ static void stall_line(struct df_check_result *r, struct buf *b)
 static void host_line(struct df_check_result *r, struct buf *b)
 {
 	const struct df_node *n;
-	char thread[64];
+	char thread[64], h[48];
 
 	if (r->is_cycle) {
 		const struct df_node *t = cycle_thread(r, 0), *t2 = cycle_thread(r, 1);
 
 		if (t)
-			put(b, "%s is in %s", r->set->traces[t->trace].label,
+			put(b, "%s is in %s", host_of(r, t, h, sizeof(h)),
 			    df_call_text(r->set->traces[t->trace].calls[t->ref].call));
 		if (t2)
 			put(b, ", %s is in %s, each waiting for the other",
-			    r->set->traces[t2->trace].label,
+			    host_of(r, t2, h, sizeof(h)),
 			    df_call_text(r->set->traces[t2->trace].calls[t2->ref].call));
 		put(b, ": cycle ");
 		put_path(r, b);

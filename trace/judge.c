@@ -457,6 +457,13 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		r->confidence = DF_C_PROVED;
 		snprintf(r->qualifier, sizeof(r->qualifier), "completed");
 	}
+	for (size_t i = 0; !rc && r->verdict == DF_V_OK && i < set->nr_dead; i++) {
+		/* Nobody waits any more, because everything with the dead was ended. */
+		if (!set->dead[i].in_order) {
+			r->verdict = DF_V_CRASH;
+			snprintf(r->qualifier, sizeof(r->qualifier), "ended");
+		}
+	}
 	if (!rc)
 		rc = df_explain(r);
 	if (rc)

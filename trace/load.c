@@ -211,6 +211,7 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	op->thread = rec->thread;
 	op->site = rec->site;
 	t->nr_issued++;
+	l->nr_open++;
 	comm_thread(c, rec->thread);
 	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
 		op->cindex = c->nr_coll + c->nr_p2p++;
@@ -240,6 +241,7 @@ static void synced(struct df_load *l, const struct df_lcall *c)
 		if (op->state >= DF_OP_FINISHED)
 			break;
 		op->state = DF_OP_FINISHED;
+		l->nr_open--;
 		op->done_ns = c->exit_ns;
 	}
 }
@@ -257,6 +259,7 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		if (rec->type == DF_REC_RELEASE) {
 			c->released = 1;
 		} else {
+			l->nr_open -= c->open;
 			c->open = 0;
 			c->exit_ns = rec->time_ns;
 			c->result = rec->b;
@@ -282,6 +285,7 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	c->rank = rec->rank;
 	c->device = rec->device == 0xffff ? -1 : rec->device;
 	c->open = 1;
+	l->nr_open++;
 	return map_put(l, c->serial, (uint32_t)(l->nr_calls - 1) << 1 | 1) ? -ENOMEM : 0;
 }
 
@@ -321,6 +325,7 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		break;
 	case DF_REC_OP_DONE:
 		op->done_ns = rec->time_ns;
+		l->nr_open -= op->state < DF_OP_FINISHED;
 		op->state = rec->a ? DF_OP_ABORTED : DF_OP_FINISHED;
 		break;
 	default:
@@ -495,12 +500,14 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 	const struct df_rec *rec;
 	struct df_lthread *t = NULL;
 	uint64_t index;
-	int rc = 0;
+	int rc = 0, stalled = 0;
 
 	l->h = r->h;
 	l->nr_ops = l->nr_calls = l->nr_items = l->nr_threads = l->nr_streams = l->nr_notes =
 		l->nr_comms = 0;
 	l->first_ns = l->last_ns = l->last_rec = l->last_progress_ns = 0;
+	l->cut_rec = DF_NO_REC;
+	l->nr_open = 0;
 	l->map_used = 0;
 	if (l->map)
 		memset(l->map, 0xff, l->map_size * sizeof(*l->map));
@@ -528,6 +535,13 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 				c->last_ns = rec->time_ns;
 			}
 		}
+		/* A hang that was broken off: what follows are its consequences. */
+		if (l->nr_open && (rec->type == DF_REC_COMM_ABORT ||
+				   (rec->type == DF_REC_PEER_DEAD && stalled))) {
+			l->cut_rec = index;
+			break;
+		}
+		stalled = rec->type == DF_REC_STALL || (stalled && !is_progress(rec->type));
 		rc = on_record(l, r, rec, index, t);
 	}
 	l->nr_recs = r->nr_valid;

@@ -349,8 +349,11 @@ static void bar_on_comm(struct match *m, struct df_bar *b)
 		t = &g->set->traces[from->trace];
 		for (uint32_t k = 0; k < t->nr_entries; k++) {
 			const struct df_entry *e = &g->set->entries[t->first_entry + k];
+			int device = t->calls[from->ref].device;
 
-			if (e->gcomm == b->gcomm && e->rank >= 0 && e->rank < gc->nranks)
+			/* Of several ranks in one process the call is that of its device. */
+			if (e->gcomm == b->gcomm && e->rank >= 0 && e->rank < gc->nranks &&
+			    (device < 0 || e->device == device))
 				here[e->rank] = 1;
 		}
 	}

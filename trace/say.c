@@ -62,6 +62,27 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 	return df_say_entry(set, u->entry, buf, size);
 }
 
+const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size)
+{
+	const struct df_node *n = &g->nodes[node];
+	const struct df_trc *t = &g->set->traces[n->trace];
+	int device = n->kind == DF_N_THREAD ? t->calls[n->ref].device : -1, world = -1, same = 1;
+
+	for (uint32_t i = 0; i < t->nr_entries && device >= 0; i++) {
+		const struct df_entry *e = &g->set->entries[t->first_entry + i];
+
+		if (e->gcomm == DF_NONE || e->device != device)
+			continue;
+		same &= world < 0 || world == e->world;
+		world = e->world;
+	}
+	if (world >= 0 && same)
+		snprintf(buf, size, "r%d", world);
+	else
+		snprintf(buf, size, "%s", t->label);
+	return buf;
+}
+
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size)
 {
@@ -194,7 +215,7 @@ const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size
 			 set->traces[n->trace].label);
 		break;
 	case DF_N_THREAD:
-		snprintf(buf, size, "%s: %s in %s", set->traces[n->trace].label,
+		snprintf(buf, size, "%s: %s in %s", df_say_host(g, node, rank, sizeof(rank)),
 			 df_say_thread(set, n->trace, n->thread, thread, sizeof(thread)),
 			 df_call_text(set->traces[n->trace].calls[n->ref].call));
 		break;

@@ -182,10 +182,11 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 	if (!opts || !opts->alive)
 		return;
 	for (size_t k = 0; k < set->nr_traces; k++)
-		some_alive |= opts->alive(&set->traces[k].h) == 1;
+		some_alive |= !set->traces[k].cut && opts->alive(&set->traces[k].h) == 1;
 	/* When all are gone, somebody ended the job; who went first is then another question. */
 	for (size_t k = 0; k < set->nr_traces && some_alive; k++)
-		if (set->traces[k].fate == DF_ALIVE && !opts->alive(&set->traces[k].h))
+		if (set->traces[k].fate == DF_ALIVE && !set->traces[k].cut &&
+		    !opts->alive(&set->traces[k].h))
 			set->traces[k].fate = DF_DEAD;
 }
 

@@ -436,7 +436,8 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	t->last_progress_ns = l->last_progress_ns;
 	t->nr_recs = l->nr_recs;
 	t->nr_torn = l->nr_torn;
-	t->fate = l->h.closed ? DF_EXITED : DF_ALIVE;
+	t->fate = l->h.closed && l->cut_rec == DF_NO_REC ? DF_EXITED : DF_ALIVE;
+	t->cut = l->cut_rec != DF_NO_REC;
 	set->nr_recs += l->nr_recs;
 	set->nr_torn += l->nr_torn;
 	rc = add_entries(set, t, trace, r);

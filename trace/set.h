@@ -101,6 +101,7 @@ struct df_trc {
 	size_t seen_size, seen_used;
 	uint64_t stall_ms, stall_rec;
 	uint8_t dropped; /* ignored: an older run */
+	uint8_t cut;	 /* judged as it was when its communicators were aborted */
 };
 
 struct df_uop {

@@ -26,10 +26,10 @@ static void say_thread_state(struct df_check_result *r, uint32_t node, char *buf
 {
 	const struct df_node *n = &r->g.nodes[node];
 	const struct df_lcall *c = &r->set->traces[n->trace].calls[n->ref];
-	char thread[64];
+	char thread[64], rank[48];
 
 	snprintf(buf, size, "the host of %s (%s) has been in %s for %.1f s",
-		 r->set->traces[n->trace].label,
+		 df_say_host(&r->g, node, rank, sizeof(rank)),
 		 df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
 		 df_call_text(c->call), df_say_ago(r->set, n->trace, c->enter_ns));
 }
@@ -144,6 +144,7 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 	size_t begin = 0, cap = 0, cap_steps = 0;
 	struct df_step *s = NULL;
 	int lowest = INT32_MAX;
+	uint32_t first = DF_NONE;
 
 	/* Begin where an operation of the lowest rank asks for a peer: that reads best. */
 	for (size_t i = 0; closed && i < nr; i++) {
@@ -155,6 +156,15 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 		u = &r->set->ops[n->ref];
 		if (r->set->entries[u->entry].world < lowest) {
 			lowest = r->set->entries[u->entry].world;
+			begin = i;
+		}
+	}
+	for (size_t i = 0; closed && lowest == INT32_MAX && i < nr; i++) {
+		const struct df_node *n = &g->nodes[g->edges[edges[i]].from];
+
+		/* Hosts alone: from the thread whose trace comes first. */
+		if (n->kind == DF_N_THREAD && (first == DF_NONE || n->trace < first)) {
+			first = n->trace;
 			begin = i;
 		}
 	}
