@@ -82,7 +82,7 @@ static int check_program(const struct df_program *p, int nranks, int rank,
 	if (p->nranks != nranks || p->rank != rank)
 		return df_perr_set(err, -1, rank, -1, -1, "is the program of rank %d of %d",
 				   p->rank, p->nranks);
-	if (!p->chunks)
+	if (!p->chunks || !p->max_cnt)
 		return df_perr_set(err, -1, rank, -1, -1, "divides the buffer into 0 chunks");
 	for (uint32_t b = 0; b < p->nr_blocks; b++) {
 		const struct df_prog_block *blk = df_prog_block(p, b);
@@ -210,6 +210,12 @@ int df_pgraph_init(struct df_pgraph *g, struct df_program *const *progs, int nra
 		rc = check_program(progs[r], nranks, r, plan, err);
 		if (rc)
 			return rc;
+		/* Tiles follow from these: they must come out equal on all ranks. */
+		if (progs[r]->chunks != progs[0]->chunks || progs[r]->max_cnt != progs[0]->max_cnt)
+			return df_perr_set(err, df_rank_line(plan, r), r, -1, -1,
+					   "has %u chunks and steps of up to %u, rank 0 %u and %u",
+					   progs[r]->chunks, progs[r]->max_cnt, progs[0]->chunks,
+					   progs[0]->max_cnt);
 		g->nr_threads += progs[r]->nr_blocks;
 		for (uint32_t b = 0; b < progs[r]->nr_blocks; b++)
 			nr_ends += df_prog_block(progs[r], b)->nr_send +

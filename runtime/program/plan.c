@@ -172,6 +172,7 @@ int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struc
 		free(map.slot);
 		return -ENOMEM;
 	}
+	p->max_cnt = 1;
 	deps = (struct df_dep *)((char *)p + off_deps);
 	conns = (struct df_conn_spec *)((char *)p + off_conns);
 	for (uint32_t b = 0; b < r->nr_blocks; b++) {
@@ -359,6 +360,7 @@ int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_pro
 				.min_slots = min_slots,
 				.max_bytes = plan->max_bytes,
 				.hash = plan_hash(plan)};
+	uint32_t max_cnt = 1;
 
 	if (!progs)
 		return -ENOMEM;
@@ -372,6 +374,11 @@ int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_pro
 			return rc;
 		}
 	}
+	/* The tile follows from it, and all ranks must have the same. */
+	for (int r = 0; r < plan->nranks; r++)
+		max_cnt = DF_MAX(max_cnt, progs[r]->max_cnt);
+	for (int r = 0; r < plan->nranks; r++)
+		progs[r]->max_cnt = max_cnt;
 	*out = progs;
 	return 0;
 }

@@ -124,6 +124,12 @@ static void one(const struct df_lib *lib, const struct df_shape *s, struct df_rn
 		      df_perr_str(&v.note, why, sizeof(why)));
 	ck_assert_msg(v.in_place == lib->in_place, "%s: %s", what,
 		      df_perr_str(&v.note, why, sizeof(why)));
+	/* Geometry that the runtime derives must come out equal on all ranks. */
+	for (int r = 1; r < s->nranks; r++)
+		ck_assert_msg(p[r]->max_cnt == p[0]->max_cnt && p[r]->chunks == p[0]->chunks &&
+				      p[r]->min_slots == p[0]->min_slots &&
+				      p[r]->hash == p[0]->hash,
+			      "%s", what);
 	ck_assert_int_eq(df_library_compile(lib, s, &twin, &y, &err), 0);
 	ck_assert_int_eq(df_plan_prove(twin, &y, &q, &w), 0);
 	ck_assert_msg(p[0]->hash == q[0]->hash, "%s: compiles to different programs", what);
