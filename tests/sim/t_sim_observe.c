@@ -117,6 +117,53 @@ START_TEST(counts_what_was_recorded)
 }
 END_TEST
 
+/* A communicator for each collective: the ranks' orders differ only between communicators. */
+static void crossed_main(int rank)
+{
+	struct df_trace_config cfg = {.dir = dir, .mb = 1, .rank = rank, .world = NR_RANKS};
+	uint32_t comm[8];
+
+	if (df_trace_open(&cfg))
+		_exit(3);
+	for (int c = 0; c < 8; c++)
+		comm[c] = df_trace_comm(0x3333 + (uint64_t)c, NR_RANKS, rank, 0, 0, "one");
+	for (int i = 0; i < 10; i++)
+		for (int c = 0; c < 8; c++) {
+			/* Rank 2 swaps two neighbours in each of its ten iterations. */
+			int k = rank == 2 && (c == 3 || c == 4) ? 7 - c : c;
+
+			issue(comm[k], rank, k);
+		}
+	df_trace_close();
+	_exit(0);
+}
+
+START_TEST(disorder_between_communicators)
+{
+	struct df_sim_observed o;
+	char err[256] = "";
+
+	snprintf(dir, sizeof(dir), "/tmp/t_sim_observe.XXXXXX");
+	ck_assert(mkdtemp(dir) != NULL);
+	for (int r = 0; r < NR_RANKS; r++) {
+		int status;
+		pid_t pid = fork();
+
+		ck_assert_int_ge(pid, 0);
+		if (!pid)
+			crossed_main(r);
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert_int_eq(status, 0);
+	}
+	ck_assert_msg(!df_sim_observe(&o, dir, err, sizeof(err)), "%s", err);
+	ck_assert_int_eq(o.load.nr_groups, 8);
+	ck_assert_int_eq(o.nr_issued, 4 * 80);
+	ck_assert_int_eq(o.nr_disorder, 10);
+	df_sim_workload_fini(&o.load);
+	forget();
+}
+END_TEST
+
 START_TEST(order_alone_is_no_disorder)
 {
 	struct df_sim_observed o;
@@ -200,6 +247,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, counts_what_was_recorded);
+	tcase_add_test(tc, disorder_between_communicators);
 	tcase_add_test(tc, order_alone_is_no_disorder);
 	tcase_add_test(tc, missing_ranks_are_noticed);
 	tcase_add_test(tc, bad_input_is_named);

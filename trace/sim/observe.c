@@ -3,11 +3,13 @@
  * collective is told from others of its communicator by kind, type, operator, count, and by being the
  * k-th such one of its rank: the way dfshim matches them.
  *
- * Disorder is counted inside each communicator, the only place where ranks have an order in common:
- * against the order of the member that makes the fewest others look disordered, an issue is out of
- * order when an earlier one of that order is still to come. This is the simulator's own notion of a
- * draw that passes over what is next.
+ * Disorder can be counted where GPUs have an order in common: inside each communicator, and, over all
+ * their communicators together, among GPUs that are in the same ones. Against the order of the member
+ * that makes the fewest others look disordered, an issue is out of order when an earlier one of that
+ * order is still to come: the simulator's own notion of a draw that passes over what is next. Of the two
+ * counts of a GPU the larger holds.
  */
+#define _GNU_SOURCE /* qsort_r */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -32,6 +34,8 @@ struct issue {
 
 struct gpu {
 	int rank, trace, device, number;
+	uint64_t class;	       /* the same for GPUs in the same communicators */
+	int64_t inside, among; /* issues out of order, in communicators and in its class */
 };
 
 struct group {
@@ -70,6 +74,7 @@ struct work {
 	int nr_gpus, gpus_size;
 	struct group **groups; /* by number */
 	int *nr_looks;	       /* by group */
+	int *base;	       /* by group: its first number among all collectives */
 	int nr_groups, groups_size;
 	struct group *by_hash;
 	struct look *looks;
@@ -118,7 +123,7 @@ static int gpu_of(struct work *w, int trace, int device, int rank)
 			return i;
 	if (room((void **)&w->gpus, &w->gpus_size, w->nr_gpus + 1, sizeof(*w->gpus)))
 		return -ENOMEM;
-	w->gpus[w->nr_gpus] = (struct gpu){rank, trace, device, 0};
+	w->gpus[w->nr_gpus] = (struct gpu){.rank = rank, .trace = trace, .device = device};
 	return w->nr_gpus++;
 }
 
@@ -270,9 +275,38 @@ static int by_gpu_in_group(const void *a, const void *b)
 	return (x > y) - (x < y); /* as recorded */
 }
 
-/* Issues of v[0..n-1] that come before one that stands earlier in the order `place`. */
-static int64_t count_disorder(struct issue **v, int n, const int *place, unsigned char *taken,
-			      int len)
+static int by_gpu_in_class(const void *a, const void *b, void *arg)
+{
+	const struct issue *x = *(const struct issue *const *)a,
+			   *y = *(const struct issue *const *)b;
+	const struct work *w = arg;
+	uint64_t cx = w->gpus[x->gpu].class, cy = w->gpus[y->gpu].class;
+
+	if (cx != cy)
+		return cx < cy ? -1 : 1;
+	if (x->gpu != y->gpu)
+		return x->gpu < y->gpu ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+/* The end of the issues of v[i]'s GPU. */
+static int gpu_end(struct issue **v, int i, int n)
+{
+	int j = i;
+
+	while (j < n && v[j]->gpu == v[i]->gpu)
+		j++;
+	return j;
+}
+
+static int number_in(const struct work *w, const struct issue *i, int whole)
+{
+	return i->what + (whole ? w->base[i->group] : 0);
+}
+
+/* Issues of v[0..n-1] that come before one that stands earlier in the order `place` of `len`. */
+static int64_t count_disorder(const struct work *w, struct issue **v, int n, int whole,
+			      const int *place, unsigned char *taken, int len)
 {
 	int64_t nr = 0;
 	int first = 0;
@@ -280,10 +314,10 @@ static int64_t count_disorder(struct issue **v, int n, const int *place, unsigne
 	/* What this member never issues is not in front of anything. */
 	memset(taken, 1, (size_t)len);
 	for (int i = 0; i < n; i++)
-		if (place[v[i]->what] >= 0)
-			taken[place[v[i]->what]] = 0;
+		if (place[number_in(w, v[i], whole)] >= 0)
+			taken[place[number_in(w, v[i], whole)]] = 0;
 	for (int i = 0; i < n; i++) {
-		int p = place[v[i]->what];
+		int p = place[number_in(w, v[i], whole)];
 
 		if (p < 0)
 			continue;
@@ -295,52 +329,73 @@ static int64_t count_disorder(struct issue **v, int n, const int *place, unsigne
 	return nr;
 }
 
+/*
+ * v[0..n-1] are the issues, by GPU, of those that have an order in common: of one communicator, or of one
+ * class (whole). Adds each GPU's disorder to its `inside` or `among`. `len` numbers are in use.
+ */
+static int compare_orders(struct work *w, struct issue **v, int n, int whole, int len)
+{
+	int *place = malloc(((size_t)len + 1) * sizeof(*place)), longest = 0, nr_tried = 0,
+	    chosen = -1;
+	unsigned char *taken = malloc((size_t)n + 1);
+	int64_t best = 0;
+	int rc = place && taken ? 0 : -ENOMEM;
+
+	for (int i = 0, j; i < n; i = j) {
+		j = gpu_end(v, i, n);
+		longest = DF_MAX(longest, j - i);
+	}
+	/* A first pass over candidates, and a second with the best to keep its counts. */
+	for (int pass = 0; pass < 2 && !rc; pass++)
+		for (int i = 0, j; i < n; i = j) {
+			int64_t total = 0;
+
+			j = gpu_end(v, i, n);
+			if (pass ? i != chosen : j - i < longest || nr_tried == MAX_REFERENCES)
+				continue;
+			nr_tried++;
+			memset(place, -1, (size_t)len * sizeof(*place));
+			for (int k = i; k < j; k++)
+				place[number_in(w, v[k], whole)] = k - i;
+			for (int a = 0, b; a < n; a = b) {
+				struct gpu *g = &w->gpus[v[a]->gpu];
+				int64_t nr;
+
+				b = gpu_end(v, a, n);
+				nr = count_disorder(w, v + a, b - a, whole, place, taken, j - i);
+				total += nr;
+				if (pass)
+					*(whole ? &g->among : &g->inside) += nr;
+			}
+			if (!pass && (chosen < 0 || total < best)) {
+				best = total;
+				chosen = i;
+			}
+		}
+	free(place);
+	free(taken);
+	return rc;
+}
+
 /* One communicator: v[0..n-1] are its issues by GPU; the members into the workload. */
 static int count_group(struct work *w, struct issue **v, int n, int group)
 {
 	struct df_sim_workload *load = &w->out->load;
-	int len = w->nr_looks[group], m = load->start[group], longest = 0, nr_tried = 0;
-	int *place = malloc(((size_t)len + 1) * sizeof(*place));
-	unsigned char *taken = malloc((size_t)len + 1);
-	int64_t best = -1;
+	int m = load->start[group], longest = 0;
 
-	if (!place || !taken) {
-		free(place);
-		free(taken);
-		return -ENOMEM;
-	}
 	for (int i = 0, j; i < n; i = j) {
-		for (j = i; j < n && v[j]->gpu == v[i]->gpu; j++)
-			;
-		load->members[m++] = w->gpus[v[i]->gpu].number;
+		struct gpu *g = &w->gpus[v[i]->gpu];
+		uint64_t x = (uint64_t)group;
+
+		j = gpu_end(v, i, n);
+		load->members[m++] = g->number;
 		longest = DF_MAX(longest, j - i);
+		g->class += df_splitmix(&x);
 	}
 	load->start[group + 1] = m;
 	load->nr_colls[group] = longest;
 	w->out->nr_incomplete += m - load->start[group] < w->groups[group]->nranks;
-	for (int i = 0, j; i < n && nr_tried < MAX_REFERENCES; i = j) {
-		int64_t total = 0;
-
-		for (j = i; j < n && v[j]->gpu == v[i]->gpu; j++)
-			;
-		if (j - i < longest)
-			continue;
-		nr_tried++;
-		memset(place, -1, (size_t)len * sizeof(*place));
-		for (int k = i; k < j; k++)
-			place[v[k]->what] = k - i;
-		for (int a = 0, b; a < n; a = b) {
-			for (b = a; b < n && v[b]->gpu == v[a]->gpu; b++)
-				;
-			total += count_disorder(v + a, b - a, place, taken, j - i);
-		}
-		if (best < 0 || total < best)
-			best = total;
-	}
-	w->out->nr_disorder += DF_MAX(best, 0);
-	free(place);
-	free(taken);
-	return 0;
+	return compare_orders(w, v, n, 0, w->nr_looks[group]);
 }
 
 static int by_number(const void *a, const void *b)
@@ -364,11 +419,16 @@ static int count(struct work *w)
 	struct df_sim_workload *load = &w->out->load;
 	struct issue **v = malloc((size_t)w->nr_issues * sizeof(*v));
 	struct gpu **order = malloc((size_t)w->nr_gpus * sizeof(*order));
-	int rc = -ENOMEM;
+	int rc = -ENOMEM, nr_looks = 0;
 
-	if (!v || !order || df_sim_workload_init(load, w->nr_groups, w->nr_issues))
+	w->base = malloc((size_t)w->nr_groups * sizeof(*w->base));
+	if (!v || !order || !w->base || df_sim_workload_init(load, w->nr_groups, w->nr_issues))
 		goto out;
 	load->nr_gpus = w->nr_gpus;
+	for (int g = 0; g < w->nr_groups; g++) {
+		w->base[g] = nr_looks;
+		nr_looks += w->nr_looks[g];
+	}
 	for (int i = 0; i < w->nr_gpus; i++)
 		order[i] = &w->gpus[i];
 	qsort(order, (size_t)w->nr_gpus, sizeof(*order), by_rank);
@@ -389,6 +449,18 @@ static int count(struct work *w)
 			      (size_t)(load->start[g + 1] - load->start[g]), sizeof(int),
 			      by_number);
 	}
+	/* Now that all classes are known. */
+	qsort_r(v, (size_t)w->nr_issues, sizeof(*v), by_gpu_in_class, w);
+	for (int i = 0, j; i < w->nr_issues && !rc; i = j) {
+		uint64_t class = w->gpus[v[i]->gpu].class;
+
+		for (j = i; j < w->nr_issues && w->gpus[v[j]->gpu].class == class; j++)
+			;
+		if (gpu_end(v, i, j) < j)
+			rc = compare_orders(w, v + i, j - i, 1, nr_looks);
+	}
+	for (int i = 0; i < w->nr_gpus; i++)
+		w->out->nr_disorder += DF_MAX(w->gpus[i].inside, w->gpus[i].among);
 	w->out->nr_issued = w->nr_issues;
 out:
 	free(v);
@@ -431,6 +503,7 @@ int df_sim_observe(struct df_sim_observed *out, const char *dir, char *err, size
 	}
 	free(w.groups);
 	free(w.nr_looks);
+	free(w.base);
 	free(w.issues);
 	free(w.gpus);
 	if (rc)
