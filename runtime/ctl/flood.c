@@ -287,6 +287,7 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 			df_join_merged(*word);
 		return 0;
 	case DF_FLOOD_REPAIR:
+		df_ctl.nr_repairs++;
 		df_gather_ask(df_now_ns(), 1);
 		df_flood_repeat();
 		return 0;

@@ -12,6 +12,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/ctl/probe.h"
 #include "runtime/ctl/tree.h"
 
 #define GATHER_MAX_BYTES (4u << 20)
@@ -125,6 +126,11 @@ static void gather_check(struct df_group *g, struct df_gather *op)
 
 	if ((!g->error && !g->gone) || op->nr_in == g->nranks || op->error)
 		return;
+	/*
+	 * After a death some of the living have failed already and will not come. Who left in order is
+	 * needed only where its share is missing.
+	 */
+	op->error = g->error;
 	for (i = 0; i < g->nranks; i++)
 		if (!op->got[i] && df_tree_is_dead(g->members[i].proc))
 			op->error = -ECONNRESET;
@@ -269,6 +275,8 @@ uint64_t df_gather_ask(uint64_t now, int all)
 				continue;
 			if (all || op->need_at <= now) {
 				ask(g, op);
+				/* Or has who should send it gone without a word? */
+				df_probe_soon();
 				op->need_ns = DF_MIN(op->need_ns * 2, NEED_LAST_NS);
 				op->need_at = now + op->need_ns;
 			}
@@ -359,17 +367,22 @@ int df_ctl_allgather(struct df_ctl_comm *c, const void *in, size_t bytes, void *
 		df_waiters_wake(&g->waiters);
 	if (++op->nr_local_in == g->nr_local && g->nr_procs > 1 && !op->error) {
 		op->need_ns = NEED_FIRST_NS;
+		op->nr_repairs = df_ctl.nr_repairs;
 		op->need_at = df_now_ns() + op->need_ns;
 		df_ctl_timer(op->need_at);
 		ret = send_share(g, op);
 		if (ret)
 			op->error = ret;
+		/* What was sent while the overlay was broken may not have come. */
+		if (g->nr_repairs != df_ctl.nr_repairs && op->nr_in < g->nranks)
+			ask(g, op);
 	}
 	gather_check(g, op);
 	arg.op = op;
 	ret = df_wait_for(&g->waiters, finished, &arg, stop);
 	if (op->nr_in == g->nranks && !op->error) {
 		memcpy(out, op->data, (size_t)g->nranks * bytes);
+		g->nr_repairs = op->nr_repairs;
 		ret = 0;
 	} else if (op->error) {
 		ret = op->error;

@@ -98,6 +98,7 @@ struct df_gather {
 		nr_left; /* ranks that gave, local ones, local ones that still come */
 	int error;
 	int sent;		   /* our share went out to the other processes */
+	uint64_t nr_repairs;	   /* of the overlay when our share went out */
 	uint64_t need_at, need_ns; /* when to ask for what is missing */
 	uint8_t *got;		   /* by rank */
 	uint8_t *data;		   /* nranks * bytes */
@@ -122,7 +123,8 @@ struct df_group {
 	int error; /* -ECONNRESET once a member has died */
 	int gone;  /* members that ended in order */
 	struct df_list gathers;
-	uint64_t nr_done; /* gathers that all local ranks have left */
+	uint64_t nr_repairs; /* of the overlay that the last gather has survived */
+	uint64_t nr_done;    /* gathers that all local ranks have left */
 	struct df_list waiters;
 	struct df_share shares[2];
 };
@@ -174,8 +176,9 @@ struct df_ctl {
 	uint64_t timer_ns; /* when the loop wakes by itself; 0 never */
 	const struct df_ctl_events *events;
 	int leaving;
-	int nr_strangers;   /* accepted, not yet introduced */
-	char notes[8][256]; /* log lines, written once the lock is released */
+	uint64_t nr_repairs; /* of the overlay, seen so far */
+	int nr_strangers;    /* accepted, not yet introduced */
+	char notes[8][256];  /* log lines, written once the lock is released */
 	int nr_notes;
 };
 

@@ -306,7 +306,7 @@ static void join_merge(struct df_join *j, const struct df_member *members, const
 		HASH_ADD(hh, known, part, sizeof(uint64_t), &table[n]);
 		if (n && members[i].proc == df_ctl.self.proc && at < 0) {
 			at = n;
-			j->merge_with = members[first[(n - 1) / DF_TREE_K]];
+			j->merge_with = members[first[(n - 1) / df_tree_k]];
 		}
 		first[n++] = i;
 	}

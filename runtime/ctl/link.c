@@ -374,6 +374,11 @@ static int stranger_input(struct df_link *l, unsigned type, const void *data, si
 			      ? df_fetch_introduce(l, data, bytes)
 			      : -EPROTO;
 		break;
+	case DF_FRAME_PING:
+		ret = l->rx_nonce == df_ctl.self.proc ? 0 : -EPROTO;
+		if (!ret)
+			df_link_finish(l);
+		break;
 	default:
 		ret = -EPROTO;
 	}

@@ -20,6 +20,7 @@ enum df_frame_type {
 	DF_FRAME_RDV_HELLO = 1, /* struct df_rdv_hello */
 	DF_FRAME_TREE_HELLO,	/* struct df_tree_hello */
 	DF_FRAME_FETCH,		/* struct df_fetch_ask */
+	DF_FRAME_PING,		/* nothing: only to see whether somebody is there */
 	/* Rendezvous. */
 	DF_FRAME_RDV_CHECKIN = 16, /* struct df_checkin */
 	DF_FRAME_RDV_TABLE,	   /* struct df_rdv_table */

@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
+#include "runtime/ctl/probe.h"
 #include "runtime/ctl/rdv.h"
 #include "runtime/ctl/tree.h"
 
@@ -151,6 +152,7 @@ static void run_timers(uint64_t now)
 	next = sooner(next, df_rdv_timers(now));
 	next = sooner(next, df_join_timers(now));
 	next = sooner(next, df_tree_timers(now));
+	next = sooner(next, df_probe_timers(now));
 	next = sooner(next, df_gather_ask(now, 0));
 	df_ctl.timer_ns = sooner(df_ctl.timer_ns, next);
 }
@@ -233,6 +235,7 @@ static void after_fork_child(void)
 		df_link_forget_all();
 		df_rdv_forget_all();
 		df_tree_forget_all();
+		df_probe_forget_all();
 		close_fd(&df_ctl.epoll_fd);
 		close_fd(&df_ctl.event_fd);
 		close_fd(&df_ctl.unix_fd);

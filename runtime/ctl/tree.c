@@ -19,6 +19,7 @@
 
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
+#include "runtime/ctl/probe.h"
 #include "runtime/ctl/rdv.h"
 
 #define PATH_MAX_HOPS  64
@@ -27,6 +28,8 @@
 #define REPLY_NS       (5 * DF_NS_PER_S)
 #define VERIFY_NS      (100 * DF_NS_PER_MS)
 #define MERGE_TTL      128
+#define AGAIN_NS       (5 * DF_NS_PER_MS)
+#define ROUNDS_MAX     9
 
 /* A process and how to reach it. */
 struct hop {
@@ -86,6 +89,9 @@ static struct {
 	struct merge *merge; /* what it is for; NULL: repair */
 	struct hop *candidates;
 	int nr_candidates, next_candidate;
+	/* Somebody lives but named a child that does not: it will notice, we ask again. */
+	int misled, rounds;
+	uint64_t again_at;
 	struct df_list merges; /* waiting */
 	/* After a circle was cut: look whether we are still one part. */
 	struct hop verify;
@@ -93,6 +99,8 @@ static struct {
 	struct corpse *corpses;
 	void (*on_death[8])(uint64_t proc);
 } tree;
+
+int df_tree_k = DF_TREE_K;
 
 static void attach_next(void);
 static void repair(void);
@@ -110,7 +118,7 @@ void df_tree_forget_all(void)
 	tree.merge = NULL;
 	tree.candidates = NULL;
 	tree.nr_candidates = tree.next_candidate = 0;
-	tree.verify_at = 0;
+	tree.verify_at = tree.again_at = 0;
 	tree.corpses = NULL;
 	df_tree_init();
 	df_flood_forget_all();
@@ -382,9 +390,9 @@ int df_tree_introduce(struct df_link *link, const void *data, size_t bytes)
 			if (tree.down[i].who.proc == h->from.proc)
 				r.verdict = ONE_ALREADY;
 	}
-	if (r.verdict == TAKEN && tree.nr_down == DF_TREE_K) {
+	if (r.verdict == TAKEN && tree.nr_down >= df_tree_k) {
 		r.verdict = GO_THERE;
-		tree.next_down = (tree.next_down + 1) % DF_TREE_K;
+		tree.next_down = (tree.next_down + 1) % tree.nr_down;
 		r.there = tree.down[tree.next_down].who;
 	}
 	df_link_send(link, DF_FRAME_TREE_REPLY, &r, sizeof(r), NULL, 0);
@@ -415,6 +423,8 @@ static void attach_over(int one)
 	int repaired = tree.repairing && tree.up.link;
 
 	tree.attach = NULL;
+	if (!one && tree.redirects)
+		tree.misled = 1;
 	if (m) {
 		tree.merge = NULL;
 		if (one)
@@ -425,6 +435,7 @@ static void attach_over(int one)
 		tree.repairing = 0;
 		tree.nr_candidates = tree.next_candidate = 0;
 		df_flood_send(DF_FLOOD_REPAIR, 0, NULL, 0, NULL, 0);
+		df_ctl.nr_repairs++;
 		df_gather_ask(df_now_ns(), 1);
 		df_flood_repeat();
 	}
@@ -516,6 +527,11 @@ static void attach_next(void)
 				continue;
 			tree.redirects = 0;
 			attach_to(to);
+			return;
+		}
+		if (tree.misled && tree.rounds < ROUNDS_MAX) {
+			tree.again_at = df_now_ns() + (AGAIN_NS << tree.rounds++);
+			df_ctl_timer(tree.again_at);
 			return;
 		}
 		tree.repairing = 0;
@@ -612,6 +628,7 @@ static void repair(void)
 	if (tree.up.link || df_ctl.leaving)
 		return;
 	tree.repairing = 1;
+	tree.misled = tree.rounds = 0;
 	attach_next();
 }
 
@@ -662,8 +679,10 @@ void df_tree_death(uint64_t proc, int in_order)
 			HASH_ADD(hh, tree.corpses, proc, sizeof(proc), c);
 		}
 		/* An exit has been flooded by who exits. */
-		if (!in_order)
+		if (!in_order) {
 			df_flood_send(DF_FLOOD_DEATH, 0, &proc, 8, NULL, 0);
+			df_probe_soon();
+		}
 		member = df_group_death(proc, in_order);
 		df_flood_queue_death(proc, in_order, member);
 	}
@@ -688,17 +707,31 @@ void df_tree_death(uint64_t proc, int in_order)
 	}
 }
 
+static void look_after_cut(void)
+{
+	tree.verify_at = 0;
+	if (tree.up.link || tree.repairing)
+		return;
+	tree.nr_candidates = tree.next_candidate = 0;
+	add_candidate(&tree.verify);
+	repair();
+}
+
 uint64_t df_tree_timers(uint64_t now)
 {
-	if (!tree.verify_at)
-		return 0;
-	if (tree.verify_at > now)
-		return tree.verify_at;
-	tree.verify_at = 0;
-	if (!tree.up.link) {
-		tree.nr_candidates = tree.next_candidate = 0;
-		add_candidate(&tree.verify);
-		repair();
+	uint64_t next = 0;
+
+	if (tree.verify_at && tree.verify_at <= now)
+		look_after_cut();
+	if (tree.again_at && tree.again_at <= now) {
+		tree.again_at = 0;
+		tree.misled = 0;
+		tree.next_candidate = 0;
+		attach_next();
 	}
-	return 0;
+	if (tree.verify_at)
+		next = tree.verify_at;
+	if (tree.again_at)
+		next = next ? DF_MIN(next, tree.again_at) : tree.again_at;
+	return next;
 }

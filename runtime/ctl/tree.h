@@ -11,6 +11,9 @@
 
 #define DF_TREE_K 8
 
+/* Links down in use: DF_TREE_K, less in tests that want deep trees. */
+extern int df_tree_k;
+
 void df_tree_init(void);
 void df_tree_forget_all(void);
 uint64_t df_tree_timers(uint64_t now);

@@ -1,0 +1,148 @@
+/*
+ * Deaths that nobody saw. A process is seen to die by its neighbours in the overlay; when all of them die with it,
+ * nobody is left to tell. So after each death every process makes sure that somebody looks after each of
+ * its communicators: it tries to connect to the first member that it believes to be alive; and if that is
+ * itself, to all the others. Whoever refuses has gone. Each find starts another round. Guarded by the
+ * control plane's lock; at most PROBES_MAX connections at a time.
+ */
+#include "runtime/ctl/probe.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/time.h"
+#include "runtime/ctl/link.h"
+#include "runtime/ctl/tree.h"
+
+#define DELAY_NS   (30 * DF_NS_PER_MS)
+#define PROBES_MAX 64
+
+struct target {
+	UT_hash_handle hh;
+	struct df_member member;
+};
+
+static struct target *targets;
+static int nr_probes;
+static uint64_t start_at;
+
+static void next_probes(void);
+
+static void over(uint64_t proc, int refused)
+{
+	nr_probes--;
+	if (refused)
+		df_tree_death(proc, 0);
+	next_probes();
+}
+
+static void probe_connected(struct df_link *link)
+{
+	uint64_t proc = link->tx_proc;
+
+	df_link_finish(link);
+	over(proc, 0);
+}
+
+static void probe_closed(struct df_link *link, int error)
+{
+	over(link->tx_proc, error == -ECONNREFUSED);
+}
+
+static const struct df_link_ops probe_ops = {
+	.name = "probe", .connected = probe_connected, .closed = probe_closed};
+
+static void probe(const struct df_member *m)
+{
+	struct df_link *link;
+	int error = 0;
+
+	nr_probes++;
+	link = df_link_open_member(m, &probe_ops, NULL, &error);
+	if (!link) {
+		over(m->proc, error == -ECONNREFUSED);
+		return;
+	}
+	link->tx_proc = link->tx_nonce = m->proc;
+	df_link_send(link, DF_FRAME_PING, NULL, 0, NULL, 0);
+	if (!link->connecting)
+		probe_connected(link);
+}
+
+static void next_probes(void)
+{
+	static int going;
+	struct target *t;
+	struct df_member m;
+
+	/* One that is over at once calls us again: only the outermost call goes on. */
+	if (going)
+		return;
+	going = 1;
+	while (nr_probes < PROBES_MAX && targets) {
+		t = targets;
+		HASH_DEL(targets, t);
+		m = t->member;
+		free(t);
+		if (!df_tree_is_dead(m.proc))
+			probe(&m);
+	}
+	going = 0;
+}
+
+static void want(const struct df_member *m)
+{
+	struct target *t;
+
+	HASH_FIND(hh, targets, &m->proc, sizeof(m->proc), t);
+	if (t || m->proc == df_ctl.self.proc || df_tree_is_dead(m->proc))
+		return;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return;
+	t->member = *m;
+	HASH_ADD(hh, targets, member.proc, sizeof(m->proc), t);
+}
+
+static void start_round(void)
+{
+	struct df_group *g, *tmp;
+	int i, n;
+
+	HASH_ITER(hh, df_ctl.groups, g, tmp)
+	{
+		if (g->nr_procs < 2)
+			continue;
+		for (i = 0; i < g->nranks && df_tree_is_dead(g->members[i].proc); i++)
+			;
+		if (i == g->nranks)
+			continue;
+		n = g->members[i].proc == df_ctl.self.proc ? g->nranks : i + 1;
+		for (; i < n; i++)
+			want(&g->members[i]);
+	}
+	next_probes();
+}
+
+void df_probe_soon(void)
+{
+	if (start_at || df_ctl.leaving)
+		return;
+	start_at = df_now_ns() + DELAY_NS;
+	df_ctl_timer(start_at);
+}
+
+uint64_t df_probe_timers(uint64_t now)
+{
+	if (start_at && start_at <= now) {
+		start_at = 0;
+		start_round();
+	}
+	return start_at;
+}
+
+void df_probe_forget_all(void)
+{
+	targets = NULL;
+	nr_probes = 0;
+	start_at = 0;
+}

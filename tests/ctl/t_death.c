@@ -1,0 +1,327 @@
+/* Description: processes killed at random moments: everybody learns it, survivors go on. */
+#include "tests/ctl/ctl_test.h"
+
+#include "runtime/ctl/tree.h"
+
+#define NR_MAX 12
+
+struct job {
+	struct ct_share share;
+	uint64_t seed;
+	int n, k, tcp;
+	int nr_victims, victims[4];
+	uint64_t killed_at[NR_MAX];
+	uint64_t worst_ns;
+	pid_t pid[NR_MAX];
+	uint32_t go;
+};
+
+static struct job *job;
+static uint64_t procs[NR_MAX];
+static uint32_t deaths[NR_MAX], orderly[NR_MAX];
+static int my_index;
+
+static void setup(void)
+{
+	job = ct_shared(sizeof(*job));
+	job->seed = df_test_seed();
+}
+
+static int is_victim(int index)
+{
+	int i;
+
+	for (i = 0; i < job->nr_victims; i++)
+		if (job->victims[i] == index)
+			return 1;
+	return 0;
+}
+
+static void on_death(uint64_t proc, int in_order)
+{
+	uint64_t ns, worst;
+	int i;
+
+	for (i = 0; i < job->n; i++) {
+		if (procs[i] != proc)
+			continue;
+		orderly[i] = (uint32_t)in_order;
+		ns = __atomic_load_n(&job->killed_at[i], __ATOMIC_RELAXED);
+		ns = ns ? df_now_ns() - ns : 0;
+		worst = __atomic_load_n(&job->worst_ns, __ATOMIC_RELAXED);
+		while (ns > worst &&
+		       !__atomic_compare_exchange_n(&job->worst_ns, &worst, ns, 0, __ATOMIC_RELAXED,
+						    __ATOMIC_RELAXED))
+			;
+		__atomic_add_fetch(&deaths[i], 1, __ATOMIC_RELEASE); /* pairs with wait_death() */
+	}
+}
+
+static const struct df_ctl_events events = {.death = on_death};
+
+static void wait_death(int victim)
+{
+	while (!__atomic_load_n(&deaths[victim], __ATOMIC_ACQUIRE)) /* pairs with on_death() */
+		usleep(500);
+}
+
+/* Everybody in one communicator; on tcp, everybody on a node of its own. */
+static struct df_ctl_comm *begin(int index)
+{
+	struct ct_rank r;
+	int i;
+
+	my_index = index;
+	df_tree_k = job->k;
+	df_ctl_set_events(&events);
+	ck_assert_int_eq(df_ctl_start(), 0);
+	if (job->tcp) {
+		df_ctl_lock();
+		df_ctl.self.host = (uint64_t)index + 1;
+		df_ctl_unlock();
+	}
+	if (index == job->n - 1)
+		ck_assert_int_eq(df_id_create(job->share.ids[0]), 0);
+	ct_arrive(&job->share, 0, (uint32_t)job->n);
+	r = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
+			     .nranks = job->n,
+			     .rank = index};
+	ck_assert_int_eq(ct_join(&r), 0);
+	for (i = 0; i < job->n; i++)
+		procs[i] = df_ctl_members(r.comm)[i].proc;
+	return r.comm;
+}
+
+static void kill_victims(void)
+{
+	int i;
+
+	for (i = 0; i < job->nr_victims; i++) {
+		__atomic_store_n(&job->killed_at[job->victims[i]], df_now_ns(), __ATOMIC_RELAXED);
+		kill(job->pid[job->victims[i]], SIGKILL);
+	}
+}
+
+static void reap(void)
+{
+	int i;
+
+	for (i = 0; i < job->n; i++)
+		ck_assert_int_eq(ct_wait(job->pid[i]), is_victim(i) ? 256 + SIGKILL : 0);
+	printf("# noticed by all after %.1f ms\n", (double)job->worst_ns / 1e6);
+}
+
+/* ---- a kill in the midst of gathers ------------------------------------------------------------------- */
+
+/*
+ * The world gathers for ever; so do communicators of survivors that were derived before, whose messages may pass
+ * through a victim. The world's gathers end with -ECONNRESET, the survivors' never notice.
+ */
+static int gathers(int index, void *arg)
+{
+	struct df_ctl_comm *world = begin(index), *rest = NULL;
+	int i, n = 0, me = 0, ret = 0, ranks[NR_MAX];
+
+	(void)arg;
+	for (i = 0; i < job->n; i++) {
+		if (is_victim(i))
+			continue;
+		if (i == index)
+			me = n;
+		ranks[n++] = i;
+	}
+	if (!is_victim(index))
+		ck_assert_int_eq(df_ctl_derive(world, 4711, ranks, n, me, &rest), 0);
+	ct_arrive(&job->share, 1, (uint32_t)job->n + 1);
+	for (i = 0; !ret; i++)
+		ret = ct_gather(world, index, job->n, (uint64_t)i, 5, NULL);
+	ck_assert_int_eq(ret, -ECONNRESET);
+	ck_assert_int_eq(ct_gather(world, index, job->n, 0, 1, NULL), -ECONNRESET);
+	for (i = 0; i < 20; i++)
+		ck_assert_int_eq(ct_gather(rest, me, n, (uint64_t)i, 3, NULL), 0);
+	for (i = 0; i < job->nr_victims; i++)
+		wait_death(job->victims[i]);
+	for (i = 0; i < 20; i++)
+		ck_assert_int_eq(ct_gather(rest, me, n, (uint64_t)i, 3, NULL), 0);
+	df_ctl_lock();
+	ck_assert_int_le(df_tree_links(), job->k + 1);
+	df_ctl_unlock();
+	ct_arrive(&job->share, 2, (uint32_t)n);
+	for (i = 0; i < job->n; i++)
+		ck_assert_uint_eq(deaths[i], is_victim(i)); /* once each */
+	ct_arrive(&job->share, 3, (uint32_t)n);
+	df_ctl_leave(world);
+	df_ctl_leave(rest);
+	return 0;
+}
+
+static void play_gathers(struct df_rng *r)
+{
+	int i;
+
+	for (i = 0; i < job->n; i++)
+		job->pid[i] = ct_fork(gathers, i, job);
+	ct_arrive(&job->share, 1, (uint32_t)job->n + 1);
+	usleep((useconds_t)df_rng_below(r, 20000));
+	kill_victims();
+	reap();
+}
+
+START_TEST(t_gathers)
+{
+	static const int shapes[][3] = {{2, 8, 0}, {8, 8, 0}, {8, 2, 0}, {11, 2, 0},
+					{6, 1, 0}, {8, 2, 1}, {5, 8, 1}};
+	struct df_rng r;
+	int i, v, turn;
+
+	for (turn = 0; turn < 3; turn++) {
+		memset(job, 0, sizeof(*job));
+		df_rng_init(&r, df_test_seed() + (uint64_t)(_i * 100 + turn));
+		job->n = shapes[_i][0];
+		job->k = shapes[_i][1];
+		job->tcp = shapes[_i][2];
+		v = job->n > 4 ? (int)df_rng_range(&r, 1, 3) : 1;
+		for (i = 0; i < v; i++) {
+			int victim;
+
+			do {
+				victim = (int)df_rng_below(&r, (uint64_t)job->n);
+			} while (is_victim(victim));
+			job->victims[job->nr_victims++] = victim;
+		}
+		play_gathers(&r);
+	}
+}
+END_TEST
+
+/* ---- one after the other ------------------------------------------------------------------------------ */
+
+/* A pair at the far ends of the overlay keeps talking and learning while all others die one by one. */
+static int chain(int index, void *arg)
+{
+	struct df_ctl_comm *world = begin(index), *pair = NULL;
+	const int ranks[2] = {1, job->n - 1};
+	int i, me = index == 1 ? 0 : 1, order;
+
+	(void)arg;
+	if (index != 1 && index != job->n - 1) {
+		ct_arrive(&job->share, 1, (uint32_t)job->n);
+		pause();
+	}
+	ck_assert_int_eq(df_ctl_derive(world, 99, ranks, 2, me, &pair), 0);
+	ct_arrive(&job->share, 1, (uint32_t)job->n);
+	for (i = 0; i < job->n - 1; i++) {
+		if (i == 1)
+			continue;
+		order = i;
+		if (me == 0) {
+			__atomic_store_n(&job->killed_at[order], df_now_ns(), __ATOMIC_RELAXED);
+			kill(job->pid[order], SIGKILL);
+		}
+		ck_assert_int_eq(ct_gather(pair, me, 2, (uint64_t)i, 2, NULL), 0);
+		wait_death(order);
+	}
+	ck_assert_int_eq(ct_gather(pair, me, 2, 1, 2, NULL), 0);
+	ct_arrive(&job->share, 2, 2);
+	df_ctl_leave(pair);
+	df_ctl_leave(world);
+	return 0;
+}
+
+START_TEST(t_chain)
+{
+	int i;
+
+	job->n = 8;
+	job->k = _i ? 2 : 1;
+	job->tcp = 0;
+	for (i = 0; i < job->n; i++)
+		job->pid[i] = ct_fork(chain, i, job);
+	for (i = 0; i < job->n; i++)
+		ck_assert_int_eq(ct_wait(job->pid[i]),
+				 i == 1 || i == job->n - 1 ? 0 : 256 + SIGKILL);
+	printf("# noticed by both after %.1f ms\n", (double)job->worst_ns / 1e6);
+}
+END_TEST
+
+/* ---- orderly ------------------------------------------------------------------------------------------- */
+
+static int leaves(int index, void *arg)
+{
+	struct df_ctl_comm *world = begin(index);
+	int i;
+
+	(void)arg;
+	ct_arrive(&job->share, 1, (uint32_t)job->n);
+	if (index == 0) {
+		df_ctl_goodbye();
+		return 0;
+	}
+	wait_death(0);
+	ck_assert_uint_eq(orderly[0], 1);
+	ck_assert_uint_eq(deaths[0], 1);
+	ck_assert_int_eq(ct_gather(world, index, job->n, 1, 1, NULL), -ECONNRESET);
+	for (i = 1; i < job->n; i++)
+		ck_assert_uint_eq(deaths[i], 0);
+	ct_arrive(&job->share, 2, (uint32_t)job->n - 1);
+	return 0;
+}
+
+START_TEST(t_leaves)
+{
+	int i;
+
+	job->n = 5;
+	job->k = 2;
+	for (i = 0; i < job->n; i++)
+		job->pid[i] = ct_fork(leaves, i, job);
+	for (i = 0; i < job->n; i++)
+		ck_assert_int_eq(ct_wait(job->pid[i]), 0);
+}
+END_TEST
+
+/* ---- in the rendezvous --------------------------------------------------------------------------------- */
+
+static int dies_early(int index, void *arg)
+{
+	struct ct_rank r;
+
+	(void)arg;
+	if (index == 1)
+		ck_assert_int_eq(df_id_create(job->share.ids[0]), 0);
+	ct_arrive(&job->share, 0, 3);
+	r = (struct ct_rank){
+		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = 4, .rank = index};
+	ck_assert_int_eq(ct_join(&r), -ECONNRESET);
+	return 0;
+}
+
+/* A rank, or whoever serves the id, dies while others wait. */
+START_TEST(t_rendezvous)
+{
+	int i;
+
+	for (i = 0; i < 3; i++)
+		job->pid[i] = ct_fork(dies_early, i, job);
+	usleep(100000);
+	kill(job->pid[_i], SIGKILL);
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(ct_wait(job->pid[i]), i == _i ? 256 + SIGKILL : 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ctl death");
+	TCase *tc = tcase_create("all");
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	tcase_set_timeout(tc, 120);
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_loop_test(tc, t_gathers, 0, 7);
+	tcase_add_loop_test(tc, t_chain, 0, 2);
+	tcase_add_test(tc, t_leaves);
+	tcase_add_loop_test(tc, t_rendezvous, 0, 2);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
