@@ -2,18 +2,37 @@
  * Reading a symbol's address from the tables of a loaded library, without dlsym: the dlsym hook needs the
  * C library's own dlsym and dlvsym, and every other way to ask for them leads back to the hook.
  *
- * Threads: any; dl_iterate_phdr holds the loader's lock meanwhile. No state.
+ * The loader's list is walked as a debugger would (_r_debug): dl_iterate_phdr is replaced by sanitizers, which
+ * ask for symbols before theirs can be called. It is walked once, early; only libraries that the program
+ * was started with are looked for, and those never leave the list.
+ *
+ * Threads: any. No state.
  */
 #define _GNU_SOURCE
 #include <link.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include "interpose/dl_hook.h"
 
-struct query {
-	const char *library, *name;
-	void *found;
-};
+/* NOTE: deliberately not strcmp and strrchr: a sanitizer's own are not ready when it asks us for theirs. */
+static int same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *base = path;
+
+	for (; *path; path++)
+		if (*path == '/')
+			base = path + 1;
+	return base;
+}
 
 static uint32_t gnu_hash(const char *s)
 {
@@ -42,7 +61,7 @@ static void *lookup(const struct tables *t, ElfW(Addr) base, const char *name)
 		uint32_t c = chain[i - first];
 
 		/* The top bit of a version says that it is not the default one. */
-		if ((c | 1) == (h | 1) && !strcmp(t->strings + t->syms[i].st_name, name) &&
+		if ((c | 1) == (h | 1) && same(t->strings + t->syms[i].st_name, name) &&
 		    t->syms[i].st_shndx != SHN_UNDEF &&
 		    (!t->versions || !(t->versions[i] & 0x8000)))
 			return (void *)(base + t->syms[i].st_value);
@@ -52,24 +71,15 @@ static void *lookup(const struct tables *t, ElfW(Addr) base, const char *name)
 	return NULL;
 }
 
-static int visit(struct dl_phdr_info *info, size_t size, void *arg)
+static void *find_in(const struct link_map *l, const char *name)
 {
-	struct query *q = arg;
-	const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
 	struct tables t = {0};
-	const ElfW(Dyn) *d = NULL;
-	int i;
+	const ElfW(Dyn) * d;
 
-	(void)size;
-	if (strcmp(slash ? slash + 1 : "", q->library))
-		return 0;
-	for (i = 0; i < info->dlpi_phnum; i++)
-		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			d = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-	for (; d && d->d_tag != DT_NULL; d++) {
+	for (d = l->l_ld; d && d->d_tag != DT_NULL; d++) {
 		/* The loader has added the base to these, except on machines where it does not. */
-		ElfW(Addr) p = d->d_un.d_ptr < info->dlpi_addr ? info->dlpi_addr + d->d_un.d_ptr
-							       : d->d_un.d_ptr;
+		ElfW(Addr) p =
+			d->d_un.d_ptr < l->l_addr ? l->l_addr + d->d_un.d_ptr : d->d_un.d_ptr;
 
 		switch (d->d_tag) {
 		case DT_SYMTAB:
@@ -86,15 +96,17 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 			break;
 		}
 	}
-	if (t.syms && t.strings && t.hash && t.hash[0])
-		q->found = lookup(&t, info->dlpi_addr, q->name);
-	return q->found != NULL;
+	if (!t.syms || !t.strings || !t.hash || !t.hash[0])
+		return NULL;
+	return lookup(&t, l->l_addr, name);
 }
 
 void *df_elf_find(const char *library, const char *name)
 {
-	struct query q = {library, name, NULL};
+	const struct link_map *l;
 
-	dl_iterate_phdr(visit, &q);
-	return q.found;
+	for (l = _r_debug.r_map; l; l = l->l_next)
+		if (l->l_name && same(base_name(l->l_name), library))
+			return find_in(l, name);
+	return NULL;
 }

@@ -24,7 +24,7 @@
 
 #define BURST	     64		/* turns of one block before the thread looks elsewhere */
 #define SPIN_PASSES  64		/* passes without progress before yielding the core */
-#define YIELD_PASSES 256	/* before sleeping */
+#define YIELD_PASSES 16	/* before sleeping */
 #define DOZE_NS	     200000
 #define LINGER_NS    5000000	/* how long a worker dozes after the last work */
 #define SLEEP_MIN_NS 50000
@@ -336,13 +336,15 @@ void df_engine_start(void)
 	uint32_t active = 0;
 
 	df_mutex_lock(&eng.lock);
-	eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) * DF_NS_PER_US;
+	if (!eng.quit_ns)
+		eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) *
+			      DF_NS_PER_US;
 	for (i = 0; i < df_rt.nr_devs; i++)
-		active += df_rt.devs[i].used != 0;
+		active += __atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED) != 0;
 	for (i = 0; i < df_rt.nr_devs && eng.nr_workers < active &&
 		    eng.nr_workers < (uint32_t)df_rt.nr_cores;
 	     i++)
-		if (df_rt.devs[i].used)
+		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
 			worker_start(&df_rt.devs[i]);
 	df_mutex_unlock(&eng.lock);
 }

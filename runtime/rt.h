@@ -37,6 +37,7 @@ struct df_flight {
 	uint64_t value;
 	uint64_t op;		/* serial */
 	struct df_coll *coll;	/* identity only: may be gone once done */
+	uint64_t group;		/* serial of the NCCL group it was submitted with */
 	uintptr_t in, in_end, out, out_end;
 };
 

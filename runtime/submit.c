@@ -193,8 +193,11 @@ static uint32_t conflicts(const struct df_flights *s, const struct df_flight *f,
 	for (i = 0; i < s->nr; i++) {
 		const struct df_flight *e = &s->v[i];
 
-		/* One block runs the instances of its collective in order anyway. */
-		if ((e->coll == coll && coll->k.nr_blocks <= 1) || !overlap(e, f) ||
+		/*
+		 * One block runs the instances of its collective in order anyway; operations of one
+		 * group have no order among them, whatever they touch.
+		 */
+		if (e->group == f->group || (e->coll == coll && coll->k.nr_blocks <= 1) || !overlap(e, f) ||
 		    df_flight_done(e))
 			continue;
 		if (n < max) {
@@ -207,7 +210,7 @@ static uint32_t conflicts(const struct df_flights *s, const struct df_flight *f,
 }
 
 static void trace_op(const struct df_op *op, const struct df_coll *coll, uint64_t serial,
-		     uint64_t instance, uint64_t stream)
+		     uint64_t instance, uint64_t stream, uint64_t group)
 {
 	struct df_comm *comm = op->comm;
 	int dev = comm->dev->index;
@@ -216,7 +219,7 @@ static void trace_op(const struct df_op *op, const struct df_coll *coll, uint64_
 		 (uint64_t)op->kind | (uint64_t)op->type << 8 | (uint64_t)op->redop << 16,
 		 op->count, stream, op->site);
 	df_trace(DF_REC_OP_ARGS, dev, comm->trace, comm->rank, serial, (uintptr_t)op->send,
-		 (uintptr_t)op->recv, (uint32_t)(op->root + 1), op->site);
+		 (uintptr_t)op->recv, (uint32_t)(op->root + 1) | group << 32, op->site);
 	df_trace(DF_REC_OP_MATCH, dev, comm->trace, comm->rank, serial, coll->key, instance,
 		 comm->index, op->site);
 	df_trace_comm_issued(comm->trace);
@@ -247,7 +250,7 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 
 /* ready: an extra word to wait for (graph replays), or NULL. dev->lock held. */
 static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *replay,
-		 struct df_flight *f)
+		 uint64_t group, struct df_flight *f)
 {
 	struct df_comm *comm = op->comm;
 	struct df_dev *dev = comm->dev;
@@ -275,6 +278,7 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 			return -ENOMEM;
 	}
 	memset(f, 0, sizeof(*f));
+	f->group = group;
 	ranges(op, f);
 	for (;;) {
 		nr = s ? conflicts(&s->pending, f, coll, deps, max) : 0;
@@ -307,7 +311,7 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	inst->redop_arg = op->redop_arg;
 	inst->redop_ptr = op->redop_ptr;
 	inst->op = f->op;
-	trace_op(op, coll, f->op, coll->issued, p->si.id);
+	trace_op(op, coll, f->op, coll->issued, p->si.id, group);
 	for (i = 0; i < nr; i++) {
 		inst->waits[inst->nr_waits++] = deps[i];
 		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op,
@@ -422,7 +426,7 @@ int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t rea
 	sig_of(op, &p.sig);
 	p.in_place = op->send == op->recv;
 	df_mutex_lock(&dev->lock);
-	ret = issue(op, &p, &w, &f);
+	ret = issue(op, &p, &w, df_trace_serial(), &f);
 	if (df_rt.rules == DF_RULES_NCCL)
 		df_rules_close(op->comm);
 	df_mutex_unlock(&dev->lock);
@@ -452,6 +456,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 {
 	struct prep few[NR_STACK], *p = few;
 	struct df_dev *locked = NULL;
+	uint64_t group = df_trace_serial();
 	int ret = 0;
 	size_t i;
 
@@ -477,7 +482,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 			locked = ops[i].comm->dev;
 			df_mutex_lock(&locked->lock);
 		}
-		ret = issue(&ops[i], &p[i], NULL, &f);
+		ret = issue(&ops[i], &p[i], NULL, group, &f);
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);

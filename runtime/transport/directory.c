@@ -111,15 +111,14 @@ int df_dir_insert(uint64_t key, const struct df_block *b, uint32_t nr_slots, uin
 	g = DF_GATE_GEN(load(&e->gate)) + 1;
 	store(&e->gate, DF_GATE_WORD(g, DF_GATE_WRITING));
 	/*
-	 * RELEASE fence pairs with the ACQUIRE fence in look(): who reads one of the fields below as
-	 * we write it also sees that the gate has changed, and drops what it read.
+	 * RELEASE of each field pairs with the ACQUIRE in look(): who reads one of them as we write it
+	 * also sees that the gate has changed, and drops what it read.
 	 */
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	store(&e->key, key);
-	store(&e->where, DF_WHERE(b->seg, b->offset));
-	store(&e->bytes, b->bytes);
-	__atomic_store_n(&e->nr_slots, nr_slots, __ATOMIC_RELAXED);
-	__atomic_store_n(&e->slot_bytes, slot_bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->key, key, __ATOMIC_RELEASE);
+	__atomic_store_n(&e->where, DF_WHERE(b->seg, b->offset), __ATOMIC_RELEASE);
+	__atomic_store_n(&e->bytes, b->bytes, __ATOMIC_RELEASE);
+	__atomic_store_n(&e->nr_slots, nr_slots, __ATOMIC_RELEASE);
+	__atomic_store_n(&e->slot_bytes, slot_bytes, __ATOMIC_RELEASE);
 	/*
 	 * RELEASE pairs with the ACQUIRE in look() and df_gate_use(): who sees the gate open sees the
 	 * entry and the connector's header as written.
@@ -162,17 +161,17 @@ static int look(const struct df_view *v, struct df_entry *e, uint64_t key, struc
 
 	/* ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert(): the fields belong to this gate. */
 	gate = __atomic_load_n(&e->gate, __ATOMIC_ACQUIRE);
-	if (DF_GATE_STATE(gate) < DF_GATE_OPEN || load(&e->key) != key)
+	if (DF_GATE_STATE(gate) < DF_GATE_OPEN ||
+	    __atomic_load_n(&e->key, __ATOMIC_ACQUIRE) != key) /* pairs as the other fields do */
 		return -ENOENT;
-	where = load(&e->where);
-	bytes = load(&e->bytes);
-	nr_slots = __atomic_load_n(&e->nr_slots, __ATOMIC_RELAXED);
-	slot_bytes = __atomic_load_n(&e->slot_bytes, __ATOMIC_RELAXED);
 	/*
-	 * ACQUIRE fence pairs with the RELEASE fence in df_dir_insert(): had one of the fields been from a
-	 * later use of the entry, we would now see a later gate.
+	 * ACQUIRE of each field pairs with its RELEASE in df_dir_insert(): had one of them been from a
+	 * later use of the entry, the second look at the gate would show a later generation.
 	 */
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	where = __atomic_load_n(&e->where, __ATOMIC_ACQUIRE);
+	bytes = __atomic_load_n(&e->bytes, __ATOMIC_ACQUIRE);
+	nr_slots = __atomic_load_n(&e->nr_slots, __ATOMIC_ACQUIRE);
+	slot_bytes = __atomic_load_n(&e->slot_bytes, __ATOMIC_ACQUIRE);
 	again = load(&e->gate);
 	if (DF_GATE_GEN(again) != DF_GATE_GEN(gate))
 		return -ENOENT;
