@@ -43,7 +43,7 @@ exports() {
 		return 1
 	}
 	{
-		sed -nE 's/^(DF_)?NCCL[A-Z_]*\(([a-z]*[A-Za-z0-9]+).*/\2/p' interpose/nccl_api.def
+		scripts/gen_api.sh names | sed 'p;s/^/p/'
 		# Names beyond NCCL's, one by one in the export map.
 		sed -nE '/global:/,/local:/s/^[[:space:]]*([A-Za-z_][A-Za-z0-9_]*);.*/\1/p' interpose/export.map
 	} | sort -u >"$B/exports.want"

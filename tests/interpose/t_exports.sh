@@ -23,7 +23,7 @@ none() {
 grep -E '^p?nccl' "$T/exported" | sed 's/^p//' | sort -u | comm -23 - "$T/table" |
 	none "exported, but not in the table"
 # Beyond NCCL: what the export map names, nothing by accident.
-grep -vE '^p?nccl|^dfccl' "$T/exported" | while read -r name; do
+grep -vE "^p?nccl" "$T/exported" | while read -r name; do
 	grep -qE "^[[:space:]]*$name;" "$SRC/interpose/export.map" || echo "$name"
 done | none "exported, but not named in export.map"
 
