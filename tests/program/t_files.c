@@ -31,6 +31,10 @@
 #define REST	GPU1 TB_R RECV END_GPU "</algo>\n"
 #define GOOD	ALGO GPU0 TB_S SEND END_GPU REST
 
+#define SIZED(coll, sizes)                                                                            \
+	"<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" coll=\"" coll \
+	"\" inplace=\"1\" " sizes ">\n" GPU0 TB_S SEND END_GPU REST
+
 static int parse(const char *text, struct df_algo_file **a, struct df_perr *err)
 {
 	df_perr_clear(err);
@@ -67,6 +71,26 @@ START_TEST(t_xml_form)
 		"%s", err.text);
 	ck_assert_str_eq(a->plan->name, "t & u");
 	df_algo_free(a);
+
+	/* Size ranges: half open in MSCCL's dialect, closed in RCCL's, of the whole buffer. */
+	ck_assert_int_eq(parse(SIZED("broadcast", "minBytes=\"10\" maxBytes=\"1024\""), &a, &err),
+			 0);
+	ck_assert_uint_eq(a->plan->min_bytes, 10);
+	ck_assert_uint_eq(a->plan->max_bytes, 1023);
+	df_algo_free(a);
+	ck_assert_int_eq(
+		parse(SIZED("broadcast", "outofplace=\"0\" minBytes=\"0\" maxBytes=\"1024\""), &a,
+		      &err),
+		0);
+	ck_assert_uint_eq(a->plan->max_bytes, 1024);
+	df_algo_free(a);
+	ck_assert_int_eq(parse(SIZED("broadcast", "outofplace=\"1\" minBytes=\"0\" maxBytes=\"0\""),
+			       &a, &err),
+			 -EPROTO);
+	refuse(SIZED("broadcast", "minBytes=\"0\" maxBytes=\"0\""),
+	       "f.xml:1: maxBytes=0 excludes every size");
+	refuse(SIZED("broadcast", "minBytes=\"9\" maxBytes=\"9\""),
+	       "f.xml:1: maxBytes is below minBytes");
 
 	refuse("", "f.xml:0: is empty");
 	refuse("  <", "f.xml:1: expected the name of an element");

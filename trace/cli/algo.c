@@ -373,8 +373,9 @@ static int cmd_write(const struct df_algo_args *a)
 
 		if (a->out)
 			unlink(a->out);
-		return df_cli_input_error("algo", a->file[0], "%s (try --blocks peer)",
-					  df_perr_str(&err, text, sizeof(text)));
+		return df_cli_input_error(
+			"algo", a->file[0], "%s%s", df_perr_str(&err, text, sizeof(text)),
+			df_library_find(a->file[0]) ? " (try --blocks peer)" : "");
 	}
 	return rc ? df_cli_input_error("algo", a->out ? a->out : "output", "can't be written") : 0;
 }
@@ -558,9 +559,10 @@ static int cmd_run(const struct df_algo_args *a)
 		       (unsigned long long)a->rounds, (unsigned long long)slices,
 		       (unsigned long long)preemptions);
 	else if (!rc)
-		printf("%s: %llu runs right, %llu slices, %llu preemptions\n", a->file[0],
-		       (unsigned long long)a->rounds, (unsigned long long)slices,
-		       (unsigned long long)preemptions);
+		printf("%s: %llu runs %s, %llu slices, %llu preemptions\n", a->file[0],
+		       (unsigned long long)a->rounds,
+		       f->v.has_post ? "right" : "complete (nothing says what is right)",
+		       (unsigned long long)slices, (unsigned long long)preemptions);
 	df_algo_free(f);
 	return rc ? 3 : 0;
 }
