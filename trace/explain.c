@@ -604,6 +604,8 @@ static const char *remedy_of(struct df_check_result *r)
 {
 	switch ((int)r->remedy) {
 	case DF_W_P:
+		if (!strcmp(r->qualifier, "connect"))
+			return "preventable: connections can be made in the background instead of by waiting hosts";
 		return "preventable: preempting the marked wait lets everything finish, with stream order kept";
 	case DF_W_SI:
 		return "preventable: the marked call was never promised to wait for this operation";

@@ -559,7 +559,9 @@ static void call_on_comm(struct walk *w, const struct df_lcall *c, uint32_t node
 	if (b == DF_NONE)
 		return;
 	g->bars[b].nr_here++;
-	df_graph_edge(g, node, g->bars[b].node, DF_E_BARRIER, DF_W_ALL, c->rec);
+	/* Connections need no host: they can be made in the background. */
+	df_graph_edge(g, node, g->bars[b].node, DF_E_BARRIER,
+		      c->call == DF_CALL_CONNECT ? DF_W_BASE | DF_W_NORES : DF_W_ALL, c->rec);
 }
 
 static void call_init(struct walk *w, const struct df_lcall *c, uint32_t node)

@@ -230,6 +230,7 @@ static void classify_cycle(struct df_check_result *r)
 		break;
 	case DF_W_P:
 		r->verdict = DF_V_ORDER;
+		qual = cycle_has_call(r, DF_CALL_CONNECT) ? "connect" : "";
 		break;
 	case DF_W_SI:
 		r->verdict = DF_V_SYNC;
@@ -391,7 +392,7 @@ static int judge_residue(struct df_check_result *r)
 		switch ((int)r->remedy) {
 		case DF_W_P:
 			cut = BIT(DF_E_STREAM) | BIT(DF_E_EVENT) | BIT(DF_E_SLOT) |
-			      BIT(DF_E_QUEUE) | BIT(DF_E_COMM);
+			      BIT(DF_E_QUEUE) | BIT(DF_E_COMM) | BIT(DF_E_BARRIER);
 			break;
 		case DF_W_SI:
 			cut = BIT(DF_E_SYNC_IMPLICIT);

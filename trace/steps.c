@@ -160,7 +160,7 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 		}
 	}
 	for (size_t i = 0; closed && lowest == INT32_MAX && i < nr; i++) {
-		const struct df_node *n = &g->nodes[g->edges[edges[i]].from];
+		const struct df_node *n = &g->nodes[g->edges[edges[i]].to];
 
 		/* Hosts alone: from the thread whose trace comes first. */
 		if (n->kind == DF_N_THREAD && (first == DF_NONE || n->trace < first)) {
