@@ -14,17 +14,11 @@
 #include "runtime/base/log.h"
 #include "trace/writer.h"
 
-static const struct {
-	enum df_call call;
-	const char *what;
-} kinds[] = {
-	[DF_JOB_INIT] = {DF_CALL_COMM_INIT, "CommInitRank"},
-	[DF_JOB_SPLIT] = {DF_CALL_COMM_SPLIT, "CommSplit"},
-	[DF_JOB_SHRINK] = {DF_CALL_COMM_SHRINK, "CommShrink"},
-	[DF_JOB_REVOKE] = {DF_CALL_COMM_ABORT, "CommRevoke"},
-	[DF_JOB_FINALIZE] = {DF_CALL_COMM_FINALIZE, "CommFinalize"},
-	[DF_JOB_DESTROY] = {DF_CALL_COMM_DESTROY, "CommDestroy"},
-	[DF_JOB_ABORT] = {DF_CALL_COMM_ABORT, "CommAbort"},
+/* The calls that the runtime does not record itself. */
+static const enum df_call calls[] = {
+	[DF_JOB_SHRINK] = DF_CALL_COMM_SHRINK,
+	[DF_JOB_REVOKE] = DF_CALL_COMM_ABORT,
+	[DF_JOB_ABORT] = DF_CALL_COMM_ABORT,
 };
 
 struct df_job *df_job_new(enum df_job_kind kind, struct df_handle *on, const char *func,
@@ -186,12 +180,14 @@ static void settle(struct df_job *job)
 void df_job_run(struct df_job *job)
 {
 	struct df_handle *on = job->on;
-	uint64_t serial = df_trace_serial();
+	enum df_call call = calls[job->kind];
+	uint64_t serial = call ? df_trace_serial() : 0;
 	int device = on->device, old = df_device_get();
 	ncclResult_t res;
 
-	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, kinds[job->kind].call, (uintptr_t)on,
-		 (uint64_t)job->nranks, job->site);
+	if (call)
+		df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, on->hash, 0, job->site);
+	df_call_site(job->site);
 	if (old != device)
 		df_device_set(device);
 	df_log_set_device(device);
@@ -211,8 +207,10 @@ void df_job_run(struct df_job *job)
 		df_device_set(old);
 		df_log_set_device(old);
 	}
-	df_trace(DF_REC_CALL_EXIT, device, 0, -1, serial, kinds[job->kind].call, (uint64_t)res, 0,
-		 job->site);
+	df_call_site(0);
+	if (call)
+		df_trace(DF_REC_CALL_EXIT, device, 0, -1, serial, call, (uint64_t)res, 0,
+			 job->site);
 	job->result = res;
 	if (job->inside)
 		settle(job);

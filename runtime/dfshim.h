@@ -148,6 +148,9 @@ struct df_op {
  */
 int df_submit(const struct df_op *ops, size_t nr_ops);
 
+/* The call site (df_trace_site()) of the blocking call that this thread is about to make; 0: none. */
+void df_call_site(uint32_t site);
+
 /* Operations of the communicator not yet finished. Any thread. */
 uint64_t df_comm_pending(const struct df_comm *comm);
 

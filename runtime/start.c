@@ -187,12 +187,20 @@ int df_mem_known(const void *ptr)
 
 /* ---- blocking calls ---------------------------------------------------------------------------------------- */
 
+static __thread uint32_t call_site;
+
+void df_call_site(uint32_t site)
+{
+	call_site = site;
+}
+
 uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail)
 {
 	uint64_t serial = df_trace_serial();
 
 	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
-	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail, 0);
+	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail,
+		 call_site);
 	return serial;
 }
 
@@ -202,7 +210,7 @@ uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t 
 
 	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
 	df_trace(DF_REC_CALL_ENTER, comm->dev->index, comm->trace, comm->rank, serial, call, comm->hash,
-		 detail, 0);
+		 detail, call_site);
 	return serial;
 }
 
