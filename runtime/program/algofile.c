@@ -279,12 +279,6 @@ static const char *unfit(const struct df_algo_file *a, const struct df_algo_quer
 		return "its ranks reduce in different orders: floating-point results would differ";
 	if (q->max_slots && a->v.min_slots > q->max_slots)
 		return "it needs more slots than there may be";
-	if (r->max_blocks) {
-		for (int k = 0; k < a->plan->nranks; k++) {
-			if (a->progs[k]->nr_blocks > r->max_blocks)
-				return "it has more blocks than the daemon";
-		}
-	}
 	return NULL;
 }
 
