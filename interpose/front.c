@@ -10,8 +10,10 @@
  * NCCL) and published with a release.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 #include "interpose/front.h"
 #include "interpose/real.h"
 #include "runtime/base/env.h"
@@ -24,6 +26,7 @@
 static struct df_mutex front_lock = DF_MUTEX_INIT(DF_RANK_PROCESS, "front");
 static enum df_front front;
 static char reason[256];
+static pid_t trace_pid; /* the process that opened the trace of mode trace */
 
 static enum df_front refuse(const char *why)
 {
@@ -31,15 +34,37 @@ static enum df_front refuse(const char *why)
 	return DF_FRONT_REFUSE;
 }
 
+static int number(const char *a, const char *b, int none)
+{
+	const char *text = getenv(a) ? getenv(a) : getenv(b);
+
+	return text ? atoi(text) : none;
+}
+
 static void open_trace(void)
 {
 	const struct df_env *env = df_env();
 	struct df_trace_config config = {
-		.dir = env->trace, .mb = env->trace_mb, .rank = -1, .mode = (uint32_t)env->mode};
+		.dir = env->trace,
+		.mb = env->trace_mb,
+		.rank = number("RANK", "OMPI_COMM_WORLD_RANK", -1),
+		.world = number("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", 0),
+		.mode = (uint32_t)env->mode,
+	};
 
-	if (df_trace_open(&config))
+	if (df_trace_open(&config)) {
 		df_warn("DFSHIM_TRACE=%s: the trace can't be written there, the job goes on without",
 			env->trace ? env->trace : "");
+		return;
+	}
+	trace_pid = getpid();
+}
+
+void df_front_unload(void)
+{
+	/* A forked child shares the parent's file, which is not the child's to close. */
+	if (trace_pid && trace_pid == getpid())
+		df_trace_close();
 }
 
 static enum df_front decide(void)

@@ -17,3 +17,8 @@ __attribute__((constructor)) static void loaded(void)
 {
 	pthread_atfork(NULL, NULL, child);
 }
+
+__attribute__((destructor)) static void unloaded(void)
+{
+	df_front_unload();
+}

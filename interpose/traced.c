@@ -67,7 +67,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 	const struct df_nccl_real *real = df_real();
 	ncclResult_t state = ncclSuccess;
 	struct traced *t;
-	int device;
+	int device = -1;
 
 	if (df_front_now() != DF_FRONT_TRACE || inside)
 		return;
