@@ -53,15 +53,20 @@ static void on_death(uint64_t proc, int in_order)
 		       !__atomic_compare_exchange_n(&job->worst_ns, &worst, ns, 0, __ATOMIC_RELAXED,
 						    __ATOMIC_RELAXED))
 			;
-		__atomic_add_fetch(&deaths[i], 1, __ATOMIC_RELEASE); /* pairs with wait_death() */
+		__atomic_add_fetch(&deaths[i], 1, __ATOMIC_RELEASE); /* pairs with nr_deaths() */
 	}
 }
 
 static const struct df_ctl_events events = {.death = on_death};
 
+static uint32_t nr_deaths(int index)
+{
+	return __atomic_load_n(&deaths[index], __ATOMIC_ACQUIRE); /* pairs with on_death() */
+}
+
 static void wait_death(int victim)
 {
-	while (!__atomic_load_n(&deaths[victim], __ATOMIC_ACQUIRE)) /* pairs with on_death() */
+	while (!nr_deaths(victim))
 		usleep(500);
 }
 
@@ -148,7 +153,7 @@ static int gathers(int index, void *arg)
 	df_ctl_unlock();
 	ct_arrive(&job->share, 2, (uint32_t)n);
 	for (i = 0; i < job->n; i++)
-		ck_assert_uint_eq(deaths[i], is_victim(i)); /* once each */
+		ck_assert_uint_eq(nr_deaths(i), is_victim(i)); /* once each */
 	ct_arrive(&job->share, 3, (uint32_t)n);
 	df_ctl_leave(world);
 	df_ctl_leave(rest);
@@ -259,10 +264,10 @@ static int leaves(int index, void *arg)
 	}
 	wait_death(0);
 	ck_assert_uint_eq(orderly[0], 1);
-	ck_assert_uint_eq(deaths[0], 1);
+	ck_assert_uint_eq(nr_deaths(0), 1);
 	ck_assert_int_eq(ct_gather(world, index, job->n, 1, 1, NULL), -ECONNRESET);
 	for (i = 1; i < job->n; i++)
-		ck_assert_uint_eq(deaths[i], 0);
+		ck_assert_uint_eq(nr_deaths(i), 0);
 	ct_arrive(&job->share, 2, (uint32_t)job->n - 1);
 	return 0;
 }

@@ -222,10 +222,11 @@ static int streams(struct world *w, int side, const struct df_member *peer)
 			continue;
 		w->tl->unuse(conn[i]);
 		w->tl->forget(conn[i]);
+		conn[i] = NULL;
 	}
 	step(w, 1);
 	for (i = 0; i < NR_STREAMS; i++)
-		if (conn[i]->owner)
+		if (conn[i])
 			ck_assert_int_eq(w->tl->close(conn[i]), 0);
 	w->tl->peer_put(p);
 	return 0;
