@@ -49,9 +49,19 @@ static int start(void)
 		.slots = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_slots : 0,
 		.queues = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_queues : 0,
 	};
+	const char *bad;
 	uint32_t blocks;
 	int i, ret;
 
+	if (df_priority_check(env->priority, &bad)) {
+		df_warn("DFSHIM_PRIORITY=%s: \"%s\" is no rule; allowed are comm=NAME:NUMBER and "
+			"op=NAME:NUMBER, separated by commas",
+			env->priority, bad);
+		if (env->strict) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_PRIORITY can't be used");
+			return -EINVAL;
+		}
+	}
 	if (env->strict && env->nr_errors) {
 		snprintf(df_rt.reason, sizeof(df_rt.reason),
 			 "%d variables have values that can't be used", env->nr_errors);

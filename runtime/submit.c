@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "runtime/rt.h"
+#include "runtime/sched.h"
 #include "trace/writer.h"
 
 #define NR_STACK 16
@@ -270,8 +271,11 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	ret = df_coll_get(comm, &p->sig, p->in_place, &coll);
 	if (ret)
 		return ret;
-	if (op->priority && !coll->issued)
-		coll->k.priority = op->priority;
+	if (dev->d.policy.order && !coll->issued)
+		/* CUDA's priorities are better the lower they are. */
+		coll->k.priority = op->priority - p->si.priority +
+				   df_priority_of(df_env()->priority, comm->config.name,
+						  df_coll_kind_name(op->kind));
 	if (!replay && p->si.stream) {
 		s = df_stream_get(dev, &p->si);
 		if (!s)
@@ -457,8 +461,8 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 	struct prep few[NR_STACK], *p = few;
 	struct df_dev *locked = NULL;
 	uint64_t group = df_trace_serial();
+	size_t i, issued = 0;
 	int ret = 0;
-	size_t i;
 
 	if (nr_ops > NR_STACK) {
 		p = malloc(nr_ops * sizeof(*p));
@@ -469,7 +473,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 		ret = prepare(&ops[i], &p[i]);
 	if (!ret && df_rt.rules == DF_RULES_NCCL)
 		ret = df_rules_connect(ops, nr_ops);
-	for (i = 0; i < nr_ops && !ret; i++) {
+	for (i = 0; i < nr_ops && !ret; i++, issued += !ret) {
 		struct df_flight f;
 
 		if (p[i].si.capturing) {
@@ -488,9 +492,10 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 		df_mutex_unlock(&locked->lock);
 	if (df_rt.rules == DF_RULES_NCCL)
 		close_units(ops, nr_ops);
-	if (ret && i > 1)
-		/* Some of the group are on their way: the communicator can't be trusted to match any more. */
-		df_comm_end(ops[i - 1].comm, ret, 1);
+	if (ret && issued)
+		/* Some of the group are on their way: its communicators can't be trusted to match any more. */
+		for (i = 0; i < nr_ops; i++)
+			df_comm_end(ops[i].comm, ret, 1);
 	if (p != few)
 		free(p);
 	df_engine_submitted();
