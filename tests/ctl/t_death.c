@@ -18,8 +18,9 @@ struct job {
 
 static struct job *job;
 static uint64_t procs[NR_MAX];
-static uint32_t deaths[NR_MAX], orderly[NR_MAX];
-static int my_index;
+static uint64_t dead[NR_MAX * 2], dead_ns[NR_MAX * 2];
+static int orderly[NR_MAX * 2];
+static uint32_t nr_dead;
 
 static void setup(void)
 {
@@ -39,35 +40,46 @@ static int is_victim(int index)
 
 static void on_death(uint64_t proc, int in_order)
 {
-	uint64_t ns, worst;
-	int i;
+	uint32_t n = __atomic_load_n(&nr_dead, __ATOMIC_RELAXED);
 
-	for (i = 0; i < job->n; i++) {
-		if (procs[i] != proc)
-			continue;
-		orderly[i] = (uint32_t)in_order;
-		ns = __atomic_load_n(&job->killed_at[i], __ATOMIC_RELAXED);
-		ns = ns ? df_now_ns() - ns : 0;
-		worst = __atomic_load_n(&job->worst_ns, __ATOMIC_RELAXED);
-		while (ns > worst &&
-		       !__atomic_compare_exchange_n(&job->worst_ns, &worst, ns, 0, __ATOMIC_RELAXED,
-						    __ATOMIC_RELAXED))
-			;
-		__atomic_add_fetch(&deaths[i], 1, __ATOMIC_RELEASE); /* pairs with nr_deaths() */
-	}
+	ck_assert_uint_lt(n, NR_MAX * 2);
+	dead[n] = proc;
+	dead_ns[n] = df_now_ns();
+	orderly[n] = in_order;
+	__atomic_store_n(&nr_dead, n + 1, __ATOMIC_RELEASE); /* pairs with nr_deaths() */
 }
 
 static const struct df_ctl_events events = {.death = on_death};
 
-static uint32_t nr_deaths(int index)
+/* How often we were told; *at: the last of it. */
+static uint32_t nr_deaths(int index, uint32_t *at)
 {
-	return __atomic_load_n(&deaths[index], __ATOMIC_ACQUIRE); /* pairs with on_death() */
+	uint32_t i, nr = 0,
+		    n = __atomic_load_n(&nr_dead, __ATOMIC_ACQUIRE); /* pairs with on_death() */
+
+	for (i = 0; i < n; i++) {
+		if (dead[i] != procs[index])
+			continue;
+		nr++;
+		*at = i;
+	}
+	return nr;
 }
 
-static void wait_death(int victim)
+static uint32_t wait_death(int victim)
 {
-	while (!nr_deaths(victim))
+	uint64_t ns, worst;
+	uint32_t at = 0;
+
+	while (!nr_deaths(victim, &at))
 		usleep(500);
+	ns = __atomic_load_n(&job->killed_at[victim], __ATOMIC_RELAXED);
+	ns = ns && dead_ns[at] > ns ? dead_ns[at] - ns : 0;
+	worst = __atomic_load_n(&job->worst_ns, __ATOMIC_RELAXED);
+	while (ns > worst && !__atomic_compare_exchange_n(&job->worst_ns, &worst, ns, 0,
+							  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	return at;
 }
 
 /* Everybody in one communicator; on tcp, everybody on a node of its own. */
@@ -76,7 +88,6 @@ static struct df_ctl_comm *begin(int index)
 	struct ct_rank r;
 	int i;
 
-	my_index = index;
 	df_tree_k = job->k;
 	df_ctl_set_events(&events);
 	ck_assert_int_eq(df_ctl_start(), 0);
@@ -126,6 +137,7 @@ static int gathers(int index, void *arg)
 {
 	struct df_ctl_comm *world = begin(index), *rest = NULL;
 	int i, n = 0, me = 0, ret = 0, ranks[NR_MAX];
+	uint32_t at;
 
 	(void)arg;
 	for (i = 0; i < job->n; i++) {
@@ -153,7 +165,7 @@ static int gathers(int index, void *arg)
 	df_ctl_unlock();
 	ct_arrive(&job->share, 2, (uint32_t)n);
 	for (i = 0; i < job->n; i++)
-		ck_assert_uint_eq(nr_deaths(i), is_victim(i)); /* once each */
+		ck_assert_uint_eq(nr_deaths(i, &at), is_victim(i)); /* once each */
 	ct_arrive(&job->share, 3, (uint32_t)n);
 	df_ctl_leave(world);
 	df_ctl_leave(rest);
@@ -254,6 +266,7 @@ END_TEST
 static int leaves(int index, void *arg)
 {
 	struct df_ctl_comm *world = begin(index);
+	uint32_t at;
 	int i;
 
 	(void)arg;
@@ -262,12 +275,11 @@ static int leaves(int index, void *arg)
 		df_ctl_goodbye();
 		return 0;
 	}
-	wait_death(0);
-	ck_assert_uint_eq(orderly[0], 1);
-	ck_assert_uint_eq(nr_deaths(0), 1);
+	ck_assert_int_eq(orderly[wait_death(0)], 1);
+	ck_assert_uint_eq(nr_deaths(0, &at), 1);
 	ck_assert_int_eq(ct_gather(world, index, job->n, 1, 1, NULL), -ECONNRESET);
 	for (i = 1; i < job->n; i++)
-		ck_assert_uint_eq(nr_deaths(i), 0);
+		ck_assert_uint_eq(nr_deaths(i, &at), 0);
 	ct_arrive(&job->share, 2, (uint32_t)job->n - 1);
 	return 0;
 }
