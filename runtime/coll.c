@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/hash.h"
+#include "runtime/program/algofile.h"
 #include "runtime/rt.h"
 #include "trace/writer.h"
 
@@ -114,7 +115,11 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	coll->dev = comm->dev;
 	df_list_init(&coll->node);
 	df_list_init(&coll->waiting);
-	ret = df_program_build(&req, &coll->prog);
+	ret = df_program_select(df_rt.algos, df_rt.tuner,
+				&(struct df_algo_query){ .req = &req,
+							 .type = sig->type,
+							 .redop = sig->redop },
+				&coll->prog);
 	if (ret)
 		goto err_coll;
 	/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
@@ -156,6 +161,9 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		if (ret)
 			goto err_ctx;
 	}
+	df_log(DF_LOG_INFO, "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block",
+	       df_coll_kind_name(req.kind), (unsigned long long)sig->count, comm->nranks,
+	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops);
 	df_list_add_tail(&coll->dev->colls, &coll->node);
 	HASH_ADD(hh, comm->colls, sig, sizeof(coll->sig), coll);
 	*out = coll;

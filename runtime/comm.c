@@ -114,7 +114,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
 	me.rules = (uint32_t)df_rt.rules;
 	me.blocks = comm->dev->d.nr_blocks;
-	me.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
+	me.settings = df_rt.settings;
 	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
 			     (uint64_t)nranks);
 	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),

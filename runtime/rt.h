@@ -203,6 +203,9 @@ struct df_rt {
 	int strict;		/* stream order */
 	int nr_cores;
 	uint32_t blocked;	/* host threads inside a blocking call of ours */
+	struct df_algo_table *algos; /* DFSHIM_ALGO; NULL none */
+	struct df_tuner *tuner;	/* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
+	uint64_t settings;	/* hash of what all ranks must have alike */
 	uint32_t slots;		/* of a connector */
 	uint32_t slot_bytes;
 };

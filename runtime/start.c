@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "runtime/base/hash.h"
 #include "runtime/device/device.h"
+#include "runtime/program/algofile.h"
+#include "runtime/program/tuner.h"
 #include "runtime/rt.h"
 #include "runtime/sched.h"
 #include "trace/writer.h"
@@ -34,6 +37,45 @@ static int cores(void)
 	if (sched_getaffinity(0, sizeof(set), &set))
 		return 1;
 	return DF_MAX(CPU_COUNT(&set), 1);
+}
+
+static void algo_refused(void *arg, const struct df_perr *err)
+{
+	char text[512];
+
+	(void)arg;
+	df_warn("DFSHIM_ALGO: %s; the built-in program is used", df_perr_str(err, text, sizeof(text)));
+}
+
+/* Programs and choices that the user brings. What they come to must be the same on all ranks. */
+static void algorithms(const struct df_env *env)
+{
+	struct df_perr err;
+	char text[512], *file;
+	size_t bytes;
+
+	df_rt.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
+	if (env->algo && df_algo_table_load(env->algo, algo_refused, NULL, &df_rt.algos) == 0)
+		df_rt.settings = df_hash_u64(df_rt.settings, df_rt.algos->hash);
+	if (env->tuner) {
+		file = df_algo_slurp(env->tuner, &bytes, &err);
+		if (!file || df_tuner_parse(file, bytes, &df_rt.tuner, &err)) {
+			df_warn("DFSHIM_TUNER=%s: %s; not used", env->tuner,
+				df_perr_str(&err, text, sizeof(text)));
+			df_rt.tuner = NULL;
+		}
+		free(file);
+	}
+	if (env->nccl_algo || env->nccl_proto) {
+		text[0] = 0;
+		if (!df_rt.tuner && df_tuner_create(&df_cost_host, &df_rt.tuner))
+			return;
+		df_tuner_env(df_rt.tuner, env->nccl_algo, env->nccl_proto, text, sizeof(text));
+		if (text[0])
+			df_info("NCCL_ALGO, NCCL_PROTO: ignored: %s", text);
+	}
+	if (df_rt.tuner)
+		df_rt.settings = df_hash_u64(df_rt.settings, df_rt.tuner->hash);
 }
 
 static int start(void)
@@ -75,6 +117,7 @@ static int start(void)
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots == DF_AUTO ? 4 : (uint32_t)env->slots;
 	df_rt.slot_bytes = (env->slot_kb == DF_AUTO ? 128 : (uint32_t)env->slot_kb) * 1024;
+	algorithms(env);
 	/* One block per rank uses one core; more pay only where there are cores for them. */
 	blocks = env->blocks == DF_AUTO ? 1 : (uint32_t)env->blocks;
 	df_rt.nr_devs = df_rt.cu->device_count();

@@ -180,8 +180,8 @@ static void load_file(struct loading *l, const char *path)
 	}
 	l->t->file = more;
 	more[l->t->nr++] = a;
-	l->t->hash = df_mix64(l->t->hash, a->progs[0]->hash);
-	l->t->hash = df_mix64(l->t->hash, a->plan->min_bytes);
+	l->t->hash = df_hash_u64(l->t->hash, a->progs[0]->hash);
+	l->t->hash = df_hash_u64(l->t->hash, a->plan->min_bytes);
 }
 
 static int is_program(const struct dirent *d)

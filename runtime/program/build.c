@@ -194,16 +194,16 @@ static void choose(const struct df_prog_req *q, struct df_choice *c)
 static uint64_t choice_hash(const struct df_prog_req *q, const struct df_choice *c)
 {
 	enum df_coll_kind kind = q->kind == DF_COLL_RECV ? DF_COLL_SEND : q->kind;
-	uint64_t h = df_mix64(DF_ABI_VERSION, 0x6275696c74ull ^ (uint64_t)kind << 48);
+	uint64_t h = df_hash_u64(DF_ABI_VERSION, 0x6275696c74ull ^ (uint64_t)kind << 48);
 	int split = c->algo == DF_ALGO_TREE && q->max_blocks > 1;
 	int root = kind == DF_COLL_BROADCAST || kind == DF_COLL_REDUCE || kind == DF_COLL_GATHER ||
 				   kind == DF_COLL_SCATTER
 			   ? q->root
 			   : 0;
 
-	h = df_mix64(h, (uint64_t)q->nranks << 32 | (uint32_t)root);
-	h = df_mix64(h, (uint64_t)c->algo << 32 | (uint32_t)c->one_step << 1 | (uint32_t)split);
-	return df_mix64(h, (uint64_t)c->nb << 32 | c->chunks);
+	h = df_hash_u64(h, (uint64_t)q->nranks << 32 | (uint32_t)root);
+	h = df_hash_u64(h, (uint64_t)c->algo << 32 | (uint32_t)c->one_step << 1 | (uint32_t)split);
+	return df_hash_u64(h, (uint64_t)c->nb << 32 | c->chunks);
 }
 
 /* ---- build ------------------------------------------------------------------------------------- */

@@ -223,7 +223,7 @@ static uint64_t stamp(struct df_lang *l, int rank, int buf, uint32_t index, uint
 			*hole = index + i;
 			return 0;
 		}
-		h = df_mix64(h, *v);
+		h = df_hash_u64(h, *v);
 	}
 	return h | 1;
 }

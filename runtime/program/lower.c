@@ -152,7 +152,7 @@ static void make_nodes(struct df_lower *w)
 struct df_lconn *df_lower_find_conn(struct df_lower *w, int src, int dst, int channel)
 {
 	uint64_t key = (uint64_t)(uint32_t)src << 32 | (uint32_t)dst;
-	uint32_t i = (uint32_t)df_mix64(key, (uint64_t)channel) & w->conn_mask;
+	uint32_t i = (uint32_t)df_hash_u64(key, (uint64_t)channel) & w->conn_mask;
 
 	for (; w->conn_map[i]; i = (i + 1) & w->conn_mask) {
 		struct df_lconn *c = &w->conn[w->conn_map[i] - 1];

@@ -155,16 +155,6 @@ int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, ui
 	}
 }
 
-uint64_t df_mix64(uint64_t h, uint64_t v)
-{
-	h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-	h ^= h >> 30;
-	h *= 0xbf58476d1ce4e5b9ull;
-	h ^= h >> 27;
-	h *= 0x94d049bb133111ebull;
-	return h ^ (h >> 31);
-}
-
 void df_perr_clear(struct df_perr *e)
 {
 	*e = (struct df_perr){.line = -1, .rank = -1, .block = -1, .step = -1};

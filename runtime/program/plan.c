@@ -102,7 +102,7 @@ static uint32_t *map_find(struct conn_map *m, uint32_t stamp, int dir, int32_t p
 			  int *fresh)
 {
 	uint64_t key = (uint64_t)(uint32_t)peer << 32 | chan;
-	uint32_t i = (uint32_t)df_mix64((uint64_t)dir, key) & m->mask;
+	uint32_t i = (uint32_t)df_hash_u64((uint64_t)dir, key) & m->mask;
 
 	stamp = stamp * 2 + (uint32_t)dir + 1;
 	for (;; i = (i + 1) & m->mask) {
@@ -321,29 +321,29 @@ void df_plan_destroy(struct df_plan *plan)
 /* Everything that decides what travels and what comes out; not the name, not source lines. */
 static uint64_t plan_hash(const struct df_plan *plan)
 {
-	uint64_t h = df_mix64(DF_ABI_VERSION, (uint64_t)plan->kind);
+	uint64_t h = df_hash_u64(DF_ABI_VERSION, (uint64_t)plan->kind);
 
-	h = df_mix64(h, (uint64_t)plan->nranks << 32 | (uint32_t)plan->root);
-	h = df_mix64(h, plan->chunks);
-	h = df_mix64(h, plan->max_bytes);
+	h = df_hash_u64(h, (uint64_t)plan->nranks << 32 | (uint32_t)plan->root);
+	h = df_hash_u64(h, plan->chunks);
+	h = df_hash_u64(h, plan->max_bytes);
 	for (int k = 0; k < plan->nranks; k++) {
 		const struct df_prank *r = &plan->rank[k];
 
-		h = df_mix64(h, (uint64_t)r->nr_blocks << 32 | r->scratch_chunks);
-		h = df_mix64(h, (uint64_t)r->in_chunks << 32 | r->out_chunks);
+		h = df_hash_u64(h, (uint64_t)r->nr_blocks << 32 | r->scratch_chunks);
+		h = df_hash_u64(h, (uint64_t)r->in_chunks << 32 | r->out_chunks);
 		for (uint32_t b = 0; b < r->nr_blocks; b++) {
-			h = df_mix64(h, r->block[b].nr);
+			h = df_hash_u64(h, r->block[b].nr);
 			for (uint32_t i = 0; i < r->block[b].nr; i++) {
 				const struct df_pinst *pi = &r->block[b].inst[i];
 
-				h = df_mix64(h, (uint64_t)pi->op << 32 | pi->src_buf << 24 |
+				h = df_hash_u64(h, (uint64_t)pi->op << 32 | pi->src_buf << 24 |
 							pi->dst_buf << 16 | pi->cnt);
-				h = df_mix64(h, (uint64_t)pi->src << 32 | pi->dst);
-				h = df_mix64(h, (uint64_t)(uint32_t)pi->send_peer << 32 |
+				h = df_hash_u64(h, (uint64_t)pi->src << 32 | pi->dst);
+				h = df_hash_u64(h, (uint64_t)(uint32_t)pi->send_peer << 32 |
 							(uint32_t)pi->recv_peer);
-				h = df_mix64(h, (uint64_t)pi->send_chan << 32 | pi->recv_chan);
+				h = df_hash_u64(h, (uint64_t)pi->send_chan << 32 | pi->recv_chan);
 				for (uint32_t d = pi->deps; d; d = r->dep[d - 1].next)
-					h = df_mix64(h, (uint64_t)r->dep[d - 1].block << 32 |
+					h = df_hash_u64(h, (uint64_t)r->dep[d - 1].block << 32 |
 								r->dep[d - 1].inst);
 			}
 		}

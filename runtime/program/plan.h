@@ -10,6 +10,7 @@
 #ifndef DF_PROGRAM_PLAN_H
 #define DF_PROGRAM_PLAN_H
 
+#include "runtime/base/hash.h"
 #include "runtime/program/program.h"
 
 /* Where and why a program was refused; -1 for what does not apply. */
@@ -111,8 +112,6 @@ int df_coll_reduces(enum df_coll_kind kind);
 int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
 		      uint32_t out);
 const char *df_proto_name(enum df_proto proto);
-
-uint64_t df_mix64(uint64_t h, uint64_t v);
 
 /* Facts of the opcodes, from kernels/opcodes.def. */
 struct df_op_info {

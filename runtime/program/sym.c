@@ -56,7 +56,7 @@ void df_sym_fini(struct df_sym *s)
 
 static uint64_t expr_hash(const struct df_sym_expr *e)
 {
-	return e->a ? df_mix64(e->a, e->b) : df_mix64(~0ull, e->set);
+	return e->a ? df_hash_u64(e->a, e->b) : df_hash_u64(~0ull, e->set);
 }
 
 static int rehash(uint32_t **map, uint32_t *mask, uint32_t nr,
@@ -123,7 +123,7 @@ static uint32_t add_set(struct df_sym *s, uint32_t nr)
 	for (uint32_t i = 0; i < nr; i++) {
 		uint32_t part = (uint32_t)e[i] % s->chunks;
 
-		set.hash = df_mix64(set.hash, e[i]);
+		set.hash = df_hash_u64(set.hash, e[i]);
 		if (part < set.low)
 			set.low = part;
 		if (i && e[i] == e[i - 1])

@@ -37,7 +37,7 @@ int df_tuner_create(const struct df_cost *cost, struct df_tuner **out)
 		uint64_t bits;
 
 		memcpy(&bits, (const char *)cost + 8 * i, 8);
-		t->hash = df_mix64(t->hash, bits);
+		t->hash = df_hash_u64(t->hash, bits);
 	}
 	*out = t;
 	return 0;
@@ -58,9 +58,9 @@ int df_tuner_add(struct df_tuner *t, struct df_tune_row row)
 		return -ENOMEM;
 	t->row = more;
 	more[t->nr_rows++] = row;
-	t->hash = df_mix64(t->hash, (uint64_t)row.kind << 32 | (uint32_t)row.nranks);
-	t->hash = df_mix64(t->hash, row.from_bytes);
-	t->hash = df_mix64(t->hash, (uint64_t)row.algo << 32 | row.blocks);
+	t->hash = df_hash_u64(t->hash, (uint64_t)row.kind << 32 | (uint32_t)row.nranks);
+	t->hash = df_hash_u64(t->hash, row.from_bytes);
+	t->hash = df_hash_u64(t->hash, (uint64_t)row.algo << 32 | row.blocks);
 	return 0;
 }
 
@@ -116,7 +116,7 @@ void df_tuner_env(struct df_tuner *t, const char *nccl_algo, const char *nccl_pr
 	if (nccl_proto && !strchr(nccl_proto, ':'))
 		t->proto_mask = parse_list(nccl_proto, strlen(nccl_proto), protos, DF_PROTO_NR,
 					   ignored, size);
-	t->hash = df_mix64(t->hash, (uint64_t)t->algo_mask << 32 | t->proto_mask);
+	t->hash = df_hash_u64(t->hash, (uint64_t)t->algo_mask << 32 | t->proto_mask);
 }
 
 /* ---- the model --------------------------------------------------------------------------------------- */

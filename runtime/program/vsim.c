@@ -253,7 +253,7 @@ static int exec(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round)
 		    df_vsim_locate(s, th->rank, in->src_buf, in->src + i, round) ==
 			    df_vsim_locate(s, th->rank, in->dst_buf, in->dst + i, round)) {
 			if (s->trace)
-				s->trace[global] = df_mix64(
+				s->trace[global] = df_hash_u64(
 					s->trace[global],
 					df_vsim_locate(s, th->rank, in->src_buf, in->src + i, round)
 						->v.expr);
@@ -292,7 +292,7 @@ static int exec(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round)
 				"mixes untouched or complete chunks with others; split the step");
 		first_flags = flags;
 		if (s->trace)
-			s->trace[global] = df_mix64(s->trace[global], v.expr);
+			s->trace[global] = df_hash_u64(s->trace[global], v.expr);
 		if (op->writes) {
 			rc = store(s, t, step, round, in->dst_buf, in->dst + i, v);
 			if (rc)
