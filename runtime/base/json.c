@@ -196,6 +196,8 @@ void df_json_double(struct df_json *j, const char *key, double value)
 	for (p = num; *p; p++)
 		if (*p == ',')
 			*p = '.'; /* the application's locale */
+	if (!strpbrk(num, ".e"))
+		strcat(num, ".0"); /* so that readers keep it a real number */
 	put_str(j, num);
 }
 
