@@ -21,18 +21,18 @@
 
 /* What every rank tells all others at the rendezvous: 256 bytes. */
 struct df_member {
-	uint64_t proc;		/* nonce of its process */
-	uint64_t host;		/* hash of host and boot id: equal means one node, shared memory works */
+	uint64_t proc; /* nonce of its process */
+	uint64_t host; /* hash of host and boot id: equal means one node, shared memory works */
 	uint32_t pid;
-	int32_t rank;		/* in this communicator */
-	int32_t device;		/* ordinal in its process */
-	uint32_t version;	/* DF_CTL_VERSION and ABI, must be equal */
-	uint64_t device_id;	/* equal for two ranks on one physical device */
-	uint32_t rules;		/* DFSHIM_RULES of the process; must be equal */
-	uint32_t blocks;	/* blocks of its daemon; the communicator uses the smallest */
-	uint64_t settings;	/* hash of what must agree (slots, slot size, programs loaded) */
-	char unix_name[48];	/* abstract unix socket of its control thread */
-	char tcp[64];		/* host:port of it, "" none */
+	int32_t rank;	    /* in this communicator */
+	int32_t device;	    /* ordinal in its process */
+	uint32_t version;   /* DF_CTL_VERSION and ABI, must be equal */
+	uint64_t device_id; /* equal for two ranks on one physical device */
+	uint32_t rules;	    /* DFSHIM_RULES of the process; must be equal */
+	uint32_t blocks;    /* blocks of its daemon; the communicator uses the smallest */
+	uint64_t settings;  /* hash of what must agree (slots, slot size, programs loaded) */
+	char unix_name[48]; /* abstract unix socket of its control thread */
+	char tcp[64];	    /* host:port of it, "" none */
 	char hostname[64];
 	uint8_t pad[24];
 };
@@ -88,10 +88,10 @@ void df_ctl_poke(void);
 /* ---- messages between processes -------------------------------------------------------------------- */
 
 enum df_ctl_kind {
-	DF_MSG_SNAPSHOT_ASK = 1,	/* the checker wants to know what is unfinished */
-	DF_MSG_SNAPSHOT,		/* the answer */
-	DF_MSG_VERDICT,			/* what came of it */
-	DF_MSG_RELEASE,			/* let this wait return */
+	DF_MSG_SNAPSHOT_ASK = 1, /* the checker wants to know what is unfinished */
+	DF_MSG_SNAPSHOT,	 /* the answer */
+	DF_MSG_VERDICT,		 /* what came of it */
+	DF_MSG_RELEASE,		 /* let this wait return */
 	DF_MSG_USER = 64
 };
 
@@ -104,9 +104,36 @@ struct df_ctl_events {
 void df_ctl_set_events(const struct df_ctl_events *events);
 
 /* Sends to one process of the communicator, or to all others (proc 0). Queued; never blocks. */
-int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data, size_t bytes);
+int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data,
+		size_t bytes);
+
+/* 1: the process has died or left, as far as we know. */
+int df_ctl_is_dead(uint64_t proc);
 
 /* The process ends in order: say good-bye on all links, so that it is no death. For the destructor. */
 void df_ctl_goodbye(void);
+
+/* ---- for the node-local transport ---------------------------------------------------------------------- */
+
+/* fn is called on the control thread, under no lock, for every process that has gone. At most 8. */
+void df_ctl_on_death(void (*fn)(uint64_t proc));
+
+#define DF_FETCH_MAX 60
+
+/*
+ * Shared memory of this process, handed out on request by the control thread: segments from number `first`
+ * on; fills at most max descriptors and sizes, returns how many. Must not block.
+ */
+typedef int (*df_fetch_serve_fn)(uint32_t first, int *fds, uint64_t *bytes, int max);
+void df_fetch_set_server(df_fetch_serve_fn fn);
+
+/*
+ * Asks a process on this node for its segments from `first` on; never blocks. 0: done() is called once, on the
+ * control thread under its lock, and owns the descriptors; error -ECONNRESET: the process is gone.
+ * -ECONNRESET at once: likewise, without done(). -EAGAIN, -ENOMEM: not now.
+ */
+typedef void (*df_fetch_done_fn)(void *arg, int error, const int *fds, const uint64_t *bytes,
+				 int nr);
+int df_fetch_start(const struct df_member *peer, uint32_t first, df_fetch_done_fn done, void *arg);
 
 #endif

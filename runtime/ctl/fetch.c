@@ -2,12 +2,11 @@
  * Descriptors of shared memory over unix sockets: one connection per request, which the owner answers at once
  * and closes. Guarded by the control plane's lock.
  */
-#include "runtime/ctl/fetch.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/ctl/ctl.h"
 #include "runtime/ctl/link.h"
 
 struct fetch_ask {

@@ -634,6 +634,16 @@ static void repair(void)
 
 /* ---- death ------------------------------------------------------------------------------------------------ */
 
+int df_ctl_is_dead(uint64_t proc)
+{
+	int ret;
+
+	df_ctl_lock();
+	ret = df_tree_is_dead(proc);
+	df_ctl_unlock();
+	return ret;
+}
+
 void df_ctl_on_death(void (*fn)(uint64_t proc))
 {
 	size_t i;

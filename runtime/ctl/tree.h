@@ -69,9 +69,4 @@ void df_tree_tell_death(uint64_t proc);
 void df_tree_send_all(const struct df_link *except, unsigned type, const void *a, size_t a_bytes,
 		      const void *b, size_t b_bytes);
 
-/* ---- hooks for the node-local transport ------------------------------------------------------------ */
-
-/* Called on the control thread, no lock held, for every process that has gone. */
-void df_ctl_on_death(void (*fn)(uint64_t proc));
-
 #endif

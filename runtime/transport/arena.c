@@ -20,7 +20,6 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/ctl/fetch.h"
 #include "runtime/transport/arena_int.h"
 
 #define PAGE	    4096ull

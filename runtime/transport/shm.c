@@ -26,8 +26,7 @@
 #include "runtime/base/futex.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
-#include "runtime/ctl/fetch.h"
-#include "runtime/ctl/tree.h"
+#include "runtime/ctl/ctl.h"
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "shm peers");
 static struct df_peer *peers;
@@ -125,9 +124,7 @@ static int shm_peer_get(const struct df_member *m, struct df_peer **out)
 		return ret;
 	pthread_once(&once, install);
 	df_ctl_on_death(death);
-	df_ctl_lock();
-	dead = df_tree_is_dead(m->proc);
-	df_ctl_unlock();
+	dead = df_ctl_is_dead(m->proc);
 	df_mutex_lock(&lock);
 	sweep();
 	for (p = peers; p; p = p->next)
@@ -230,7 +227,7 @@ static void fetch(struct df_peer *p)
 		return;
 	if (ret == -ECONNRESET)
 		mark_dead(p);
-	/* RELEASE as in fetched(). */
+	/* RELEASE pairs with the ACQUIRE above and in sweep(), as in fetched(). */
 	__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 }
 

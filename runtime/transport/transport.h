@@ -26,8 +26,8 @@ enum df_tl_cap {
 	DF_TL_SAME_PROCESS = 1,
 	DF_TL_SAME_NODE = 2,
 	DF_TL_NETWORK = 4,
-	DF_TL_DIRECT = 8,	/* the peer's slots are plain memory here: the daemon moves data itself */
-	DF_TL_BELL = 16,	/* a sleeping peer is woken by df_kconn.bell */
+	DF_TL_DIRECT = 8, /* the peer's slots are plain memory here: the daemon moves data itself */
+	DF_TL_BELL = 16,  /* a sleeping peer is woken by df_kconn.bell */
 };
 
 /* A process that we talk to, by one transport. Reference-counted; shared between communicators. */
@@ -39,15 +39,15 @@ struct df_conn {
 	struct df_peer *peer;
 	const struct df_tl_ops *tl;
 	uint64_t key;
-	size_t bytes;		/* header and slots */
-	uint8_t owner;		/* 1: we allocated it */
-	uint8_t used;		/* 1: the gate is held by us */
-	void *priv;		/* the transport's */
+	size_t bytes;  /* header and slots */
+	uint8_t owner; /* 1: we allocated it */
+	uint8_t used;  /* 1: the gate is held by us */
+	void *priv;    /* the transport's */
 };
 
 struct df_tl_ops {
 	const char *name;
-	unsigned caps;		/* enum df_tl_cap */
+	unsigned caps; /* enum df_tl_cap */
 	/* 1 if this transport gets from here to the member. Cheap. */
 	int (*reachable)(const struct df_member *self, const struct df_member *peer);
 	int (*peer_get)(const struct df_member *peer, struct df_peer **out);

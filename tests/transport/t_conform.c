@@ -324,7 +324,7 @@ static void gate_user(struct world *w, struct df_peer *p)
 			}
 			continue;
 		}
-		/* Ours for now: nobody else's bytes are here. */
+		/* Ours until we let go: nobody else's bytes are here. */
 		memset(&k, 0, sizeof(k));
 		w->tl->end(c[i], &k);
 		ck_assert_uint_eq(c[i]->hdr->key, 100 + i);
