@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* A bijection that spreads every bit over the whole word. */
-static inline uint64_t df_hash_mix64(uint64_t x)
+static inline uint64_t df_mix64(uint64_t x)
 {
 	x ^= x >> 30;
 	x *= 0xbf58476d1ce4e5b9ull;
@@ -21,7 +21,7 @@ static inline uint64_t df_hash_mix64(uint64_t x)
 /* Chains: the order of the values counts. */
 static inline uint64_t df_hash_u64(uint64_t hash, uint64_t value)
 {
-	return df_hash_mix64(hash * 0x9e3779b97f4a7c15ull + value + 1);
+	return df_mix64(hash * 0x9e3779b97f4a7c15ull + value + 1);
 }
 
 /* FNV-1a over the bytes, then mixed; chain by giving the last result as seed. */
@@ -33,7 +33,7 @@ static inline uint64_t df_hash_bytes(const void *data, size_t len, uint64_t seed
 
 	for (i = 0; i < len; i++)
 		h = (h ^ p[i]) * 0x100000001b3ull;
-	return df_hash_mix64(h ^ len);
+	return df_mix64(h ^ len);
 }
 
 #endif
