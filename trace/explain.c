@@ -230,11 +230,17 @@ static void resource_line(struct df_check_result *r, struct buf *b)
 /* How many ranks' operations wait for the root: directly, and in all. */
 static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all)
 {
+	const struct df_node *root = &r->g.nodes[r->root];
+
 	*direct = 0;
 	for (size_t i = 0; i < r->g.nr_edges; i++) {
 		const struct df_edge *e = &r->g.edges[i];
+		const struct df_node *to = &r->g.nodes[e->to];
 
-		if (e->to == r->root && r->g.nodes[e->from].kind == DF_N_MATCH)
+		/* Each communicator has a node of its own for the same process. */
+		if (r->g.nodes[e->from].kind == DF_N_MATCH && to->kind == root->kind &&
+		    to->mark == root->mark && to->trace == root->trace &&
+		    (to->trace != DF_NONE || e->to == r->root))
 			*direct += r->g.insts[r->g.nodes[e->from].ref].nr_here;
 	}
 	*all = r->stuck_ranks;

@@ -120,11 +120,16 @@ static int choose_root(struct df_check_result *r)
 		rep[r->comp[i]] = (uint32_t)i;
 	}
 	for (size_t c = 0; c < nr && size && rep; c++) {
-		int prio;
+		int prio, seen;
 
 		if (!is_root[c])
 			continue;
-		r->nr_roots++;
+		/* A process that is gone is one cause, however many communicators miss it. */
+		seen = 0;
+		for (size_t d = 0; d < c && mark_of(r, rep[c]); d++)
+			seen |= is_root[d] && mark_of(r, rep[d]) == mark_of(r, rep[c]) &&
+				r->g.nodes[rep[d]].trace == r->g.nodes[rep[c]].trace;
+		r->nr_roots += !seen;
 		prio = mark_of(r, rep[c]) ? mark_priority(mark_of(r, rep[c])) : CYCLE_PRIORITY;
 		if (prio > best || (prio == best && size[c] > size[r->root_comp])) {
 			best = prio;

@@ -173,7 +173,8 @@ static void place(struct df_picture *p, uint32_t *box_of, size_t nr_nodes)
 		p->boxes[i].column = column_of(p, p->boxes[i].where);
 		p->boxes[i].row = (int)i;
 	}
-	qsort(p->boxes, p->nr_boxes, sizeof(*p->boxes), by_place);
+	if (p->nr_boxes)
+		qsort(p->boxes, p->nr_boxes, sizeof(*p->boxes), by_place);
 	for (size_t i = 0; i < p->nr_boxes; i++) {
 		row = i && p->boxes[i].column == p->boxes[i - 1].column ? row + 1 : 0;
 		if (moved)

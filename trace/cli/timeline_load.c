@@ -114,7 +114,8 @@ static void lanes(struct df_timeline *t)
 {
 	uint64_t busy[MAX_LANES];
 
-	qsort(t->bars, t->nr_bars, sizeof(*t->bars), by_time);
+	if (t->nr_bars)
+		qsort(t->bars, t->nr_bars, sizeof(*t->bars), by_time);
 	for (size_t i = 0; i < t->nr_bars; i++) {
 		struct df_bar_item *b = &t->bars[i];
 
