@@ -48,7 +48,7 @@ CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Werror $(if $(SAN),-Wno-error -DDF_DEBUG)
 INCLUDES := -I. -I$(B)/gen $(if $(HAVE_CUDA),-isystem $(CUDA_INC)) \
 	$(if $(HAVE_NCCL),$(if $(filter /usr $(CUDA_HOME),$(NCCL_HOME)),,-isystem $(NCCL_HOME)/include))
-DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -pthread \
+DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -ftls-model=initial-exec -pthread \
 	$(INCLUDES) $(if $(HAVE_VERBS),-DHAVE_VERBS) $(if $(HAVE_NCCL),-DHAVE_NCCL) $(SANFLAGS) $(CFLAGS)
 DEPFLAGS = -MMD -MP
 

@@ -182,6 +182,7 @@ void df_dev_retire(struct df_dev *dev)
 {
 	uint32_t b;
 
+	df_trace_hold_time();
 	for (b = 0; b < dev->d.nr_blocks; b++) {
 		struct df_ring *cq = &dev->blocks[b].cq;
 		const struct df_cqe *slots = cq->slots;
@@ -211,6 +212,7 @@ void df_dev_retire(struct df_dev *dev)
 				df_coll_retire(coll);
 		}
 	}
+	df_trace_let_time();
 	if (dev->nr_overflow)
 		df_sq_flush(dev);
 }

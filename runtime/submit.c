@@ -473,6 +473,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 		ret = prepare(&ops[i], &p[i]);
 	if (!ret && df_rt.rules == DF_RULES_NCCL)
 		ret = df_rules_connect(ops, nr_ops);
+	df_trace_hold_time();
 	for (i = 0; i < nr_ops && !ret; i++, issued += !ret) {
 		struct df_flight f;
 
@@ -490,6 +491,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);
+	df_trace_let_time();
 	if (df_rt.rules == DF_RULES_NCCL)
 		close_units(ops, nr_ops);
 	if (ret && issued)

@@ -88,6 +88,19 @@ static void count_drop(struct df_trace_header *h, struct df_rec *old)
 
 static uint32_t thread_enter(struct df_trace_header *h);
 
+/* The time of this thread's records while it is held; 0: each has its own. */
+static __thread uint64_t held_ns __attribute__((tls_model("initial-exec")));
+
+void df_trace_hold_time(void)
+{
+	held_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+void df_trace_let_time(void)
+{
+	held_ns = 0;
+}
+
 static inline void append(struct df_trace_header *h, uint32_t tid, enum df_rec_type type,
 			  int device, uint32_t comm, int rank, uint64_t op, uint64_t a, uint64_t b,
 			  uint64_t c, uint32_t site)
@@ -116,7 +129,7 @@ static inline void append(struct df_trace_header *h, uint32_t tid, enum df_rec_t
 	 * Release of each field pairs with the acquire loads in the copy that compact.c takes: without it a
 	 * reader could see a new field and then, looking again, still the old commit word.
 	 */
-	PUT_REL(&r->time_ns, clock_ns(CLOCK_MONOTONIC));
+	PUT_REL(&r->time_ns, held_ns ? held_ns : clock_ns(CLOCK_MONOTONIC));
 	PUT_REL(&r->type, (uint16_t)type);
 	PUT_REL(&r->device, (uint16_t)device);
 	PUT_REL(&r->thread, tid);

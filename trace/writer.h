@@ -30,6 +30,13 @@ void df_trace_close(void);
 void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op, uint64_t a,
 	      uint64_t b, uint64_t c, uint32_t site);
 
+/*
+ * Between these two all records of the calling thread have one time: for the several records of one event,
+ * because reading the clock costs as much as appending. Not nested.
+ */
+void df_trace_hold_time(void);
+void df_trace_let_time(void);
+
 /* Enters a communicator of this process; returns its number for df_trace(), 0 if the table is full. */
 uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t parent,
 		       const char *name);
