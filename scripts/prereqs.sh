@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 CUDART_VERSION=13.0.96
 CRT_VERSION=13.0.88
+CCCL_VERSION=13.0.85
 NCCL_VERSION=2.28.9
 
 [ $# -gt 0 ] || set -- build check
@@ -85,7 +86,7 @@ if ! has_header cuda_runtime_api.h || ! has_header nccl.h; then
 	python3 -m pip --version >/dev/null 2>&1 ||
 		as_root apt-get install -y -qq --no-install-recommends python3-pip >/dev/null
 	if ! python3 -m pip download -q --no-deps --only-binary :all: -d build/wheels \
-		"nvidia-cuda-runtime==$CUDART_VERSION" "nvidia-cuda-crt==$CRT_VERSION" \
+		"nvidia-cuda-runtime==$CUDART_VERSION" "nvidia-cuda-crt==$CRT_VERSION" "nvidia-cuda-cccl==$CCCL_VERSION" \
 		"nvidia-nccl-cu13==$NCCL_VERSION"; then
 		echo "prereqs: no CUDA and NCCL headers; clients and interception are left out" >&2
 		exit 1
@@ -96,6 +97,8 @@ if ! has_header cuda_runtime_api.h || ! has_header nccl.h; then
 	done
 	cp -r build/wheels/x/nvidia/cu13/. build/cuda/
 	cp -r build/wheels/x/nvidia/nccl/. build/cuda/
+	# cuda_fp16.h wants <nv/target>, which some versions of the wheel keep one folder deeper.
+	[ -e build/cuda/include/nv ] || cp -r build/cuda/include/cccl/nv build/cuda/include/nv
 	ln -sf libcudart.so.13 build/cuda/lib/libcudart.so
 	ln -sf libnccl.so.2 build/cuda/lib/libnccl.so
 	rm -rf build/wheels
