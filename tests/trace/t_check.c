@@ -14,10 +14,10 @@ static FILE *open_data(const char *name)
 	char path[512];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/tests/trace/%s", getenv("DF_SRC") ? getenv("DF_SRC") : ".",
+	snprintf(path, sizeof(path), "%s/tests/trace/%s", getenv("SRC") ? getenv("SRC") : ".",
 		 name);
 	f = fopen(path, "r");
-	ck_assert_msg(f != NULL, "%s: not found; run from the root of the source, or set DF_SRC",
+	ck_assert_msg(f != NULL, "%s: not found; run from the root of the source, or set SRC",
 		      path);
 	return f;
 }

@@ -1,0 +1,103 @@
+#!/bin/bash
+# The trace subcommands: help, wrong usage, unreadable input, and what they make of Flight Recorder dumps.
+set -u
+src=$(cd "$(dirname "$0")/../.." && pwd)
+B=${B:-$src/build}
+df=$B/dfshim
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+
+fail() {
+	echo "FAIL: $*"
+	bad=1
+}
+
+want() { # status, command ...
+	local status=$1
+	shift
+	"$@" >"$tmp/out" 2>"$tmp/err"
+	local got=$?
+	[ $got -eq "$status" ] || fail "$* gave $got, wanted $status: $(head -2 "$tmp/err")"
+}
+
+[ -x "$df" ] || { echo "no $df"; exit 77; }
+for sub in check ls show graph timeline report predict export-fr import-fr; do
+	want 0 "$df" $sub --help
+	grep -q "^Usage: dfshim $sub" "$tmp/out" || fail "$sub --help does not begin with its usage"
+	want 2 "$df" $sub
+	want 2 "$df" $sub --no-such-option "$tmp"
+	want 1 "$df" $sub "$tmp/nowhere_0"
+	grep -q "nowhere_0" "$tmp/err" || fail "$sub: the error does not name the file"
+done
+mkdir "$tmp/empty"
+want 1 "$df" check "$tmp/empty"
+grep -q "no trace files" "$tmp/err" || fail "check: an empty folder is not explained"
+echo nonsense >"$tmp/x.dft"
+want 1 "$df" check "$tmp/x.dft"
+grep -q "x.dft" "$tmp/err" || fail "check: the bad file is not named"
+
+# Two ranks' dumps, the second without the last operation: protocol 2 written by hand.
+if command -v python3 >/dev/null; then
+	python3 - "$tmp" <<'PY'
+import os, pickle, sys
+
+def entry(seq, name, n, state):
+    return {"frames": [], "record_id": seq, "pg_id": 0, "process_group": ("0", "default_pg"),
+            "collective_seq_id": seq, "p2p_seq_id": 0, "op_id": seq, "profiling_name": name,
+            "time_created_ns": 1_000_000_000 + seq, "input_sizes": [[n]], "input_dtypes": ["Float"],
+            "output_sizes": [[n]], "output_dtypes": ["Float"], "state": state,
+            "time_discovered_started_ns": None, "time_discovered_completed_ns": None,
+            "retired": state == "completed", "timeout_ms": 600000, "is_p2p": False}
+
+def dump(rank, entries, proto):
+    d = {"version": "2.10", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+         "entries": entries}
+    with open(f"{sys.argv[1]}/trace_{rank}", "wb") as f:
+        pickle.dump(d, f, protocol=proto)
+    os.utime(f"{sys.argv[1]}/trace_{rank}", (100, 100))
+
+dump(0, [entry(1, "nccl:all_reduce", 8, "completed"), entry(2, "nccl:all_reduce", 8, "scheduled")], 2)
+dump(1, [entry(1, "nccl:all_reduce", 8, "completed")], 5)
+
+class Evil:
+    def __reduce__(self):
+        return os.system, (f"touch {sys.argv[1]}/pwned",)
+
+pickle.dump({"version": "2.10", "entries": [Evil()]}, open(f"{sys.argv[1]}/evil_0", "wb"))
+PY
+	want 0 "$df" import-fr -o "$tmp/fr" "$tmp/trace_0" "$tmp/trace_1"
+	want 20 "$df" check "$tmp/fr"
+	head -1 "$tmp/out" | grep -q "^MISSING: pg0#2 waits for r1" || fail "imported dumps: $(head -1 "$tmp/out")"
+	want 20 "$df" check --json "$tmp/fr"
+	python3 -m json.tool <"$tmp/out" >/dev/null || fail "check --json is not JSON"
+	want 1 "$df" import-fr -o "$tmp/fr2" "$tmp/evil_0"
+	grep -q "refused" "$tmp/err" || fail "a pickle with code was not refused"
+	[ ! -e "$tmp/pwned" ] || fail "a pickle ran its code"
+	want 0 "$df" export-fr -o "$tmp/again_" "$tmp/fr"
+	python3 -c "
+import pickle, sys
+d = pickle.load(open('$tmp/again_0', 'rb'))
+e = d['entries']
+assert len(e) == 2 and e[1]['state'] == 'scheduled' and e[0]['profiling_name'] == 'nccl:all_reduce', e
+assert d['pg_config']['0']['ranks'] == '[0, 1]', d['pg_config']" || fail "exported dump"
+	want 0 "$df" timeline -o "$tmp/t.json" "$tmp/fr"
+	python3 -m json.tool <"$tmp/t.json" >/dev/null || fail "timeline is not JSON"
+	grep -q "never" "$tmp/t.json" || fail "timeline: the open operation is not marked"
+	want 0 "$df" graph -o "$tmp/g.svg" "$tmp/fr"
+	python3 -c "import xml.dom.minidom as m; m.parse('$tmp/g.svg')" || fail "graph: SVG is not XML"
+	want 0 "$df" graph --json "$tmp/fr"
+	python3 -m json.tool <"$tmp/out" >/dev/null || fail "graph --json is not JSON"
+	want 0 "$df" report -o "$tmp/r.html" "$tmp/fr"
+	grep -q "MISSING: pg0#2" "$tmp/r.html" || fail "report without verdict"
+	grep -Eq "(src|href)=.?https?:" "$tmp/r.html" && fail "report loads something from the network"
+	want 0 "$df" show --json --type op "$tmp/fr"
+	[ "$(wc -l <"$tmp/out")" -eq 3 ] || fail "show --type op: $(wc -l <"$tmp/out") lines"
+	python3 -c "
+import json, sys
+for l in open('$tmp/out'):
+    json.loads(l)" || fail "show --json is not NDJSON"
+	want 0 "$df" ls --json "$tmp/fr"
+	python3 -m json.tool <"$tmp/out" >/dev/null || fail "ls --json is not JSON"
+fi
+exit $bad

@@ -1,0 +1,94 @@
+/*
+ * Random programs: the model's label against the judge's verdict on the trace of the run, and, where
+ * python3 is there, against the independent model in tests/model/model.py.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+
+#define PROGRAMS 1500
+
+static int plausible(const char *label, enum df_verdict v)
+{
+	if (!strcmp(label, "OK"))
+		return v == DF_V_OK;
+	if (!strcmp(label, "P"))
+		return v == DF_V_ORDER || v == DF_V_RESOURCE;
+	if (label[0] == 'S')
+		return v == DF_V_SYNC;
+	/* Not preventable as a whole; the first knot that is found may be. */
+	return v != DF_V_OK;
+}
+
+static int has_exit(const struct df_mprog *p)
+{
+	for (int r = 0; r < p->nr_ranks; r++)
+		for (int t = 0; t < p->nr_threads[r]; t++)
+			for (size_t i = 0; i < p->threads[r][t].nr_ops; i++)
+				if (p->threads[r][t].ops[i].kind == DF_MOP_EXIT)
+					return 1;
+	return 0;
+}
+
+START_TEST(test_random)
+{
+	struct tb_image im[DF_MODEL_RANKS];
+	struct tb_prog p;
+	char cmd[512];
+	FILE *f;
+	int nr = 0, off = 0;
+
+	snprintf(cmd, sizeof(cmd),
+		 "cd '%s' && python3 tests/trace/programs.py random tests/model %llu %d",
+		 getenv("SRC") ? getenv("SRC") : ".",
+		 (unsigned long long)(df_test_seed() % 1000000007), PROGRAMS);
+	f = popen(cmd, "r");
+	ck_assert_ptr_nonnull(f);
+	for (; tb_read(f, &p); nr++) {
+		struct df_check_set *set;
+		struct df_check_result *r;
+		int hung;
+
+		ck_assert_msg(!strcmp(df_model_classify(&p.p), p.label),
+			      "%s: model %s, expected %s", p.name, df_model_classify(&p.p),
+			      p.label);
+		hung = tb_run(&p.p, NULL, im);
+		r = tb_check(im, p.p.nr_ranks, &set);
+		/* No false alarm and no silence; a rank that ends first makes the model's question moot. */
+		if (!has_exit(&p.p)) {
+			ck_assert_msg((df_check_verdict(r) == DF_V_OK) == !hung ||
+					      df_check_verdict(r) == DF_V_MISMATCH,
+				      "%s (%s): %s", p.name, p.label, df_check_line(r));
+			off += !plausible(p.label, df_check_verdict(r));
+		}
+		df_check_result_free(r);
+		df_check_set_free(set);
+		for (int i = 0; i < p.p.nr_ranks; i++)
+			tb_image_fini(&im[i]);
+		df_mprog_fini(&p.p);
+	}
+	pclose(f);
+	ck_assert_int_eq(nr, PROGRAMS);
+	/* Programs with two knots of different kinds may be told by the other one. */
+	ck_assert_int_le(off, PROGRAMS / 100);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("random");
+	TCase *t = tcase_create("random");
+
+	if (system("python3 -c 1 2>/dev/null")) {
+		printf("no python3 to make random programs and label them\n");
+		suite_add_tcase(s, t);
+		srunner_free(srunner_create(s));
+		return 77;
+	}
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, test_random);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
