@@ -443,12 +443,16 @@ struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
 struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
 				    void *owner, int *error)
 {
+	char name[sizeof(m->unix_name) + 1], tcp[sizeof(m->tcp) + 1];
 	union df_sockaddr addr;
 	socklen_t len;
 
-	if (m->host == df_ctl.self.host && m->unix_name[0]) {
-		len = df_addr_unix(m->unix_name, &addr);
-	} else if (m->tcp[0] && !df_addr_parse(m->tcp, &addr, 1)) {
+	/* What others say of themselves need not end. */
+	snprintf(name, sizeof(name), "%.*s", (int)sizeof(m->unix_name), m->unix_name);
+	snprintf(tcp, sizeof(tcp), "%.*s", (int)sizeof(m->tcp), m->tcp);
+	if (m->host == df_ctl.self.host && name[0]) {
+		len = df_addr_unix(name, &addr);
+	} else if (tcp[0] && !df_addr_parse(tcp, &addr, 1)) {
 		len = df_addr_len(&addr);
 	} else {
 		*error = -EADDRNOTAVAIL;

@@ -176,23 +176,21 @@ void df_tree_send_all(const struct df_link *except, unsigned type, const void *a
 
 static void send_path(struct df_link *only)
 {
-	struct {
-		struct tree_path p;
-		struct hop hops[PATH_MAX_HOPS + 1 + DF_TREE_K];
-	} m;
+	struct hop hops[PATH_MAX_HOPS + 1 + DF_TREE_K];
+	struct tree_path p;
 	int i, n = 0;
 
-	m.hops[n++] = self_hop();
+	hops[n++] = self_hop();
 	for (i = 0; i < tree.nr_path && n < PATH_MAX_HOPS; i++)
-		m.hops[n++] = tree.path[i];
-	m.p.nr_hops = (uint32_t)n;
+		hops[n++] = tree.path[i];
+	p.nr_hops = (uint32_t)n;
 	for (i = 0; i < tree.nr_down; i++)
-		m.hops[n++] = tree.down[i].who;
-	m.p.nr_children = (uint32_t)tree.nr_down;
+		hops[n++] = tree.down[i].who;
+	p.nr_children = (uint32_t)tree.nr_down;
 	for (i = 0; i < tree.nr_down; i++)
 		if (!only || tree.down[i].link == only)
-			df_link_send(tree.down[i].link, DF_FRAME_TREE_PATH, &m,
-				     sizeof(m.p) + (size_t)n * sizeof(struct hop), NULL, 0);
+			df_link_send(tree.down[i].link, DF_FRAME_TREE_PATH, &p, sizeof(p), hops,
+				     (size_t)n * sizeof(hops[0]));
 }
 
 /* The link up is gone: we are the root of what hangs below us. */

@@ -1,0 +1,277 @@
+/* Description: connections that do not belong here, on both sockets, disturb nobody. */
+#include "tests/ctl/ctl_test.h"
+
+#include <sys/socket.h>
+
+#include "runtime/ctl/link.h"
+#include "runtime/ctl/rdv.h"
+#include "runtime/ctl/tree.h"
+
+#define NR_RANKS 3
+
+static unsigned char ids[1][128];
+static uint32_t stop_strangers;
+
+static int open_socket(const struct df_member *m, int tcp)
+{
+	union df_sockaddr addr;
+	socklen_t len;
+	int fd;
+
+	if (tcp) {
+		ck_assert_int_eq(df_addr_parse(m->tcp, &addr, 1), 0);
+		len = df_addr_len(&addr);
+	} else {
+		len = df_addr_unix(m->unix_name, &addr);
+	}
+	fd = socket(addr.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_ge(fd, 0);
+	if (connect(fd, &addr.sa, len)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void say(int fd, const void *data, size_t bytes)
+{
+	(void)!send(fd, data, bytes, MSG_NOSIGNAL);
+}
+
+/* 1: the other side hangs up. */
+static int hung_up(int fd)
+{
+	char c[256];
+	ssize_t n;
+
+	do {
+		n = recv(fd, c, sizeof(c), 0);
+	} while (n > 0);
+	return 1;
+}
+
+static void frame(int fd, unsigned type, uint64_t nonce, const void *body, size_t bytes,
+		  size_t said_bytes)
+{
+	struct df_frame f = {.magic = DF_FRAME_MAGIC,
+			     .version = DF_CTL_VERSION,
+			     .type = (uint16_t)type,
+			     .bytes = (uint32_t)said_bytes,
+			     .nonce = nonce};
+
+	say(fd, &f, sizeof(f));
+	if (bytes)
+		say(fd, body, bytes);
+}
+
+/* Each of these must be hung up on; the last ones know too much already. */
+static void one_stranger(const struct df_member *m, struct df_rng *r, int tcp)
+{
+	uint64_t word = df_rng_u64(r), body[64];
+	struct df_id_tail tail;
+	char junk[512];
+	size_t i;
+	int fd = open_socket(m, tcp);
+
+	if (fd < 0)
+		return;
+	for (i = 0; i < sizeof(junk); i++)
+		junk[i] = (char)df_rng_u64(r);
+	for (i = 0; i < 64; i++)
+		body[i] = df_rng_u64(r);
+	ck_assert_int_eq(df_id_open(ids[0], &tail), 0);
+	switch (df_rng_below(r, 10)) {
+	case 0: /* nothing */
+		close(fd);
+		return;
+	case 1: /* garbage */
+		say(fd, junk, sizeof(junk));
+		break;
+	case 2: /* half a header, then gone */
+		say(fd, &(uint32_t){DF_FRAME_MAGIC}, 4);
+		close(fd);
+		return;
+	case 3: /* a frame that is too long */
+		frame(fd, DF_FRAME_RDV_HELLO, word, NULL, 0, 1u << 30);
+		break;
+	case 4: /* the nonce of nobody */
+		frame(fd, DF_FRAME_RDV_HELLO, word, body, 16, 16);
+		break;
+	case 5: /* first frames that are none */
+		frame(fd, (unsigned)df_rng_below(r, 65536), m->proc, body, 64, 64);
+		break;
+	case 6: /* the right process, nonsense about who asks */
+		frame(fd, DF_FRAME_TREE_HELLO, m->proc, body, 96, 96);
+		break;
+	case 7:
+		frame(fd, DF_FRAME_FETCH, m->proc, body, 24, 24);
+		break;
+	case 8: /* the right id, then nonsense */
+		body[0] = tail.nonce;
+		frame(fd, DF_FRAME_RDV_HELLO, tail.nonce, body, 16, 16);
+		frame(fd, DF_FRAME_RDV_TABLE, tail.nonce, junk, sizeof(junk), sizeof(junk));
+		break;
+	default: /* another version */
+		junk[0] = 0;
+		say(fd,
+		    &(struct df_frame){.magic = DF_FRAME_MAGIC, .version = 99, .nonce = m->proc},
+		    sizeof(struct df_frame));
+		break;
+	}
+	ck_assert_int_eq(hung_up(fd), 1);
+	close(fd);
+}
+
+static void *strangers(void *arg)
+{
+	const struct df_member *m = arg;
+	struct df_rng r;
+	int n;
+
+	df_rng_init(&r, df_test_seed());
+	for (n = 0; !__atomic_load_n(&stop_strangers, __ATOMIC_ACQUIRE);
+	     n++) /* pairs with the test */
+		one_stranger(m, &r, m->tcp[0] && n % 2);
+	return NULL;
+}
+
+/* Ranks come one by one and gather while strangers knock all the time. */
+START_TEST(t_noise)
+{
+	struct ct_rank r[NR_RANKS];
+	struct df_member self;
+	pthread_t thread;
+	int i, turn;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	pthread_create(&thread, NULL, strangers, &self);
+	for (i = 0; i < NR_RANKS; i++) {
+		r[i] = (struct ct_rank){
+			.ids = (const unsigned char(*)[128])ids, .nranks = NR_RANKS, .rank = i};
+		usleep(100000);
+		pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
+	}
+	for (i = 0; i < NR_RANKS; i++) {
+		pthread_join(r[i].thread, NULL);
+		ck_assert_int_eq(r[i].ret, 0);
+	}
+	usleep(200000);
+	__atomic_store_n(&stop_strangers, 1, __ATOMIC_RELEASE); /* pairs with strangers() */
+	pthread_join(thread, NULL);
+	for (turn = 0; turn < NR_RANKS; turn++)
+		df_ctl_leave(r[turn].comm);
+}
+END_TEST
+
+/* The same when members are in processes of their own: the one that is knocked at is a relay. */
+static struct ct_share *share;
+
+static int member(int index, void *arg)
+{
+	struct ct_rank r;
+	struct df_member self;
+	pthread_t thread;
+	int i;
+
+	(void)arg;
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	if (index == 0)
+		ck_assert_int_eq(df_id_create(share->ids[0]), 0);
+	ct_arrive(share, 0, NR_RANKS);
+	memcpy(ids[0], share->ids[0], 128);
+	pthread_create(&thread, NULL, strangers, &self);
+	r = (struct ct_rank){
+		.ids = (const unsigned char(*)[128])ids, .nranks = NR_RANKS, .rank = index};
+	ck_assert_int_eq(ct_join(&r), 0);
+	for (i = 0; i < 300; i++)
+		ck_assert_int_eq(ct_gather(r.comm, index, NR_RANKS, (uint64_t)i, 3, NULL), 0);
+	__atomic_store_n(&stop_strangers, 1, __ATOMIC_RELEASE); /* pairs with strangers() */
+	pthread_join(thread, NULL);
+	ct_arrive(share, 1, NR_RANKS);
+	return 0;
+}
+
+START_TEST(t_noise_processes)
+{
+	pid_t pid[NR_RANKS];
+	int i;
+
+	share = ct_shared(sizeof(*share));
+	for (i = 0; i < NR_RANKS; i++)
+		pid[i] = ct_fork(member, i, NULL);
+	for (i = 0; i < NR_RANKS; i++)
+		ck_assert_int_eq(ct_wait(pid[i]), 0);
+}
+END_TEST
+
+/* More silent connections than we keep: the oldest go, and ranks still get in. */
+START_TEST(t_silent)
+{
+	struct ct_rank r[2];
+	struct df_member self;
+	int fd[400], i, n;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	for (i = 0; i < 400; i++)
+		fd[i] = open_socket(&self, self.tcp[0] && i % 2);
+	for (i = 0; i < 20000; i++) {
+		df_ctl_lock();
+		n = df_ctl.nr_strangers;
+		df_ctl_unlock();
+		if (n == DF_LINK_STRANGERS)
+			break;
+		usleep(500);
+	}
+	ck_assert_int_eq(n, DF_LINK_STRANGERS);
+	ck_assert_int_eq(hung_up(fd[0]), 1);
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ct_join_all(r, (const unsigned char(*)[128])ids, 1, 2, 0, 1);
+	ck_assert_int_eq(r[0].ret | r[1].ret, 0);
+	for (i = 0; i < 400; i++)
+		close(fd[i]);
+	for (i = 0; i < 20000 && n; i++) {
+		df_ctl_lock();
+		n = df_ctl.nr_strangers;
+		df_ctl_unlock();
+		usleep(500);
+	}
+	ck_assert_int_eq(n, 0);
+}
+END_TEST
+
+/* A rank without dfshim speaks NCCL's bootstrap to the address in the id: all ranks learn why it fails. */
+START_TEST(t_unshimmed)
+{
+	struct ct_rank r = {.ids = (const unsigned char(*)[128])ids, .nranks = 2};
+	struct df_member self;
+	int fd;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	pthread_create(&r.thread, NULL, ct_join_thread, &r);
+	fd = open_socket(&self, self.tcp[0] != 0);
+	ck_assert_int_ge(fd, 0);
+	/* Magic and type, then what a rank says of itself. */
+	say(fd, ids[0], 8);
+	say(fd, &(uint32_t){1}, 4);
+	say(fd, ids, 128);
+	pthread_join(r.thread, NULL);
+	ck_assert_int_eq(r.ret, -EPROTO);
+	close(fd);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ctl strangers");
+	TCase *tc = tcase_create("all");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, t_noise);
+	tcase_add_test(tc, t_noise_processes);
+	tcase_add_test(tc, t_silent);
+	tcase_add_test(tc, t_unshimmed);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
