@@ -44,6 +44,45 @@ static void print_pending(const struct df_check_result *r, FILE *out)
 		fprintf(out, "  and %zu more\n", nr - shown);
 }
 
+#define MAX_ORDERS 16
+
+/* Of each rank of the verdict: in which order it issued what is unfinished. */
+static void print_orders(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	uint32_t shown[MAX_ORDERS];
+	size_t nr = 0;
+	char text[96];
+
+	if ((r->verdict != DF_V_ORDER && r->verdict != DF_V_RESOURCE) || r->stuck_insts < 3)
+		return;
+	fprintf(out, "\nOrders of issue:\n");
+	for (size_t i = 0; i < set->nr_ops && nr < MAX_ORDERS; i++) {
+		const struct df_uop *first = &set->ops[i];
+		size_t k = 0, ops = 0;
+
+		while (k < nr && (set->ops[shown[k]].trace != first->trace ||
+				  set->ops[shown[k]].l.device != first->l.device))
+			k++;
+		if (k < nr || first->start == DF_NONE)
+			continue;
+		shown[nr++] = (uint32_t)i;
+		fprintf(out, "  %-5s", df_say_rank(set, first, text, sizeof(text)));
+		for (size_t j = i; j < set->nr_ops && ops < MAX_ORDERS; j++) {
+			const struct df_uop *u = &set->ops[j];
+
+			if (u->trace != first->trace)
+				break;
+			if (u->l.device != first->l.device || u->start == DF_NONE)
+				continue;
+			fprintf(out, "%s %s%s", ops++ ? "," : "",
+				df_say_op(set, u, text, sizeof(text)),
+				u->l.state == DF_OP_STARTED ? " (runs)" : "");
+		}
+		fputs(ops == MAX_ORDERS ? " ...\n" : "\n", out);
+	}
+}
+
 static void print_comms(const struct df_check_result *r, FILE *out)
 {
 	size_t shown = 0;
@@ -90,6 +129,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 	for (size_t i = 0; i < r->nr_notes; i++)
 		fprintf(out, "Note: %s.\n", r->notes[i]);
 	if (r->verdict != DF_V_OK) {
+		print_orders(r, out);
 		print_pending(r, out);
 		print_comms(r, out);
 	}

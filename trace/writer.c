@@ -135,6 +135,7 @@ static inline void append(struct df_trace_header *h, uint32_t tid, enum df_rec_t
 	PUT_REL(&r->thread, tid);
 	PUT_REL(&r->comm, comm);
 	PUT_REL(&r->rank, rank);
+	/* Likewise: each pairs with compact.c's acquire of the field, or a mixed record could look whole. */
 	PUT_REL(&r->op, op);
 	PUT_REL(&r->a, a);
 	PUT_REL(&r->b, b);
