@@ -140,20 +140,22 @@ RESULTS ?= build/results
 BENCH ?= *
 SECONDS ?= 60
 RUN := B=$(B) tests/run.sh
+# As many jobs as processors unless make was called with -j.
+SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check:
 	@scripts/prereqs.sh build check
-	@$(MAKE) --no-print-directory tests
+	@$(SUBMAKE) tests
 	@$(RUN) $(TESTFILTER)
 
 demo:
 	@scripts/prereqs.sh build
-	@$(MAKE) --no-print-directory all
+	@$(SUBMAKE) all
 	@B=$(B) scripts/demo.sh
 
 tsan asan: %san:
 	@scripts/prereqs.sh build check
-	@$(MAKE) --no-print-directory SAN=$(if $(filter t,$*),thread,address) tests
+	@$(SUBMAKE) SAN=$(if $(filter t,$*),thread,address) tests
 	@B=build/$(if $(filter t,$*),thread,address) scripts/sanitized.sh tests/run.sh $(TESTFILTER)
 
 stress: all
@@ -161,7 +163,7 @@ stress: all
 
 check-gpu:
 	@scripts/prereqs.sh build check
-	@$(MAKE) --no-print-directory tests
+	@$(SUBMAKE) tests
 	@B=$(B) scripts/gpu.sh check $(RESULTS)
 
 bench-gpu: all $(BENCHES)
@@ -169,7 +171,7 @@ bench-gpu: all $(BENCHES)
 
 bench:
 	@scripts/prereqs.sh build check bench
-	@$(MAKE) --no-print-directory all $(BENCHES)
+	@$(SUBMAKE) all $(BENCHES)
 	@B=$(B) scripts/bench.sh '$(BENCH)'
 
 fuzz:
@@ -185,7 +187,7 @@ endif
 
 lint:
 	@scripts/prereqs.sh build lint
-	@$(MAKE) --no-print-directory all
+	@$(SUBMAKE) all
 	@B=$(B) scripts/lint.sh
 
 # -- installation ---------------------------------------------------------------------------------------
@@ -208,7 +210,7 @@ uninstall:
 		$(INST)/share/man/man1/dfshim.1 $(INST)/share/man/man7/libdfshim.7 \
 		$(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
 
--include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk interpose/hostcuda/module.mk)
+-include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk interpose/hostcuda/module.mk)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 clean:
