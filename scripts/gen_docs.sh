@@ -57,7 +57,7 @@ git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|c
 	awk -F'\t' '
 	{
 		t = $5
-		sub(/^.*[Pp][Aa][Ii][Rr][Ss] [Ww][Ii][Tt][Hh]/, "pairs with", t)
+		sub(/^.*[Pp][Aa][Ii][Rr][Ss]? [Ww][Ii][Tt][Hh]/, "pairs with", t)
 		gsub(/\|/, "\\|", t)
 		row = "| `" $1 "` | " ($3 == "" ? "" : "`" $3 "`") " | " $4 " | " t " |"
 		if (!(row in seen))

@@ -26,7 +26,7 @@ FNR == 1 { open = 0; text = ""; pair = ""; pair_end = -100; fn = "" }
 	gsub(/^[ \t]*\*?[ \t]*/, "", comment)
 	if (comment != "")
 		text = text " " comment
-	if (tolower(text) ~ /pairs with/) {
+	if (tolower(text) ~ /pairs? with/) {
 		pair = text
 		pair_end = FNR
 	}
@@ -42,13 +42,14 @@ FNR == 1 { open = 0; text = ""; pair = ""; pair_end = -100; fn = "" }
 		sub(/^#[ \t]*define[ \t]+/, "", fn)
 		sub(/\(.*/, "", fn)
 	}
-	if (FILENAME != "kernels/port.h" &&
-	    line ~ /__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)|memory_order_(acquire|release|acq_rel|seq_cst)|dfk_[a-z_]*(acquire|release|acq_rel)[a-z_]*\(|__threadfence|atomic_thread_fence/) {
+	# A macro that hides an order (named ..._REL or ..._ACQ) counts where it is used.
+	if (FILENAME != "kernels/port.h" && line !~ /^#[ \t]*define/ &&
+	    line ~ /[A-Z]_(REL|ACQ)\(|__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)|memory_order_(acquire|release|acq_rel|seq_cst)|dfk_[a-z_]*(acquire|release|acq_rel)[a-z_]*\(|__threadfence|atomic_thread_fence/) {
 		order = line
 		if (order ~ /SEQ_CST|seq_cst/) order = "full"
 		else if (order ~ /ACQ_REL|acq_rel/) order = "acquire-release"
-		else if (order ~ /ACQUIRE|acquire/) order = "acquire"
-		else if (order ~ /RELEASE|release/) order = "release"
+		else if (order ~ /ACQUIRE|acquire|_ACQ\(/) order = "acquire"
+		else if (order ~ /RELEASE|release|_REL\(/) order = "release"
 		else order = "fence"
 		shown = FNR - pair_end <= 7 ? pair : ""
 		gsub(/[ \t]+/, " ", shown)
