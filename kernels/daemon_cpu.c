@@ -10,7 +10,7 @@
 
 enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk)
 {
-	struct dfk_shared sh = { 0 };
+	struct dfk_shared sh = {0};
 
 	return dfk_block_turn(d, blk, &sh);
 }

@@ -67,16 +67,18 @@ static int contexts(struct df_coll *coll)
 			struct df_cend *end = &coll->ends[nr++];
 			int src = sends ? coll->comm->rank : spec->peer;
 			int dst = sends ? spec->peer : coll->comm->rank;
-			uint64_t name[3] = { coll->key, (uint64_t)(uint32_t)src << 32 | (uint32_t)dst,
-					     spec->channel };
+			uint64_t name[3] = {coll->key,
+					    (uint64_t)(uint32_t)src << 32 | (uint32_t)dst,
+					    spec->channel};
 
 			end->k = &kc[at];
 			end->k->per_loop = spec->per_loop;
 			end->key = df_hash_bytes(name, sizeof(name), 0);
 			/* Whose slots: see runtime/transport/transport.h. */
-			end->owner = (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV) ?
-					     sends :
-					     !sends;
+			end->owner =
+				(coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
+					? sends
+					: !sends;
 			end->nr_slots = DF_MAX(df_rt.slots, prog->min_slots);
 			if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
 				end->nr_slots = DF_MAX(end->nr_slots, 8);
@@ -115,20 +117,20 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	coll->dev = comm->dev;
 	df_list_init(&coll->node);
 	df_list_init(&coll->waiting);
-	ret = df_program_select(df_rt.algos, df_rt.tuner,
-				&(struct df_algo_query){ .req = &req,
-							 .type = sig->type,
-							 .redop = sig->redop },
-				&coll->prog);
+	ret = df_program_select(
+		df_rt.algos, df_rt.tuner,
+		&(struct df_algo_query){.req = &req, .type = sig->type, .redop = sig->redop},
+		&coll->prog);
 	if (ret)
 		goto err_coll;
 	/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
 	name[0] = comm->hash;
 	name[1] = sig->count;
-	name[2] = (uint64_t)(sig->kind == DF_COLL_RECV ? DF_COLL_SEND : sig->kind) << 32 | sig->type;
-	name[3] = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV ?
-			  0 :
-			  (uint64_t)sig->redop << 32 | (uint32_t)sig->root;
+	name[2] =
+		(uint64_t)(sig->kind == DF_COLL_RECV ? DF_COLL_SEND : sig->kind) << 32 | sig->type;
+	name[3] = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV
+			  ? 0
+			  : (uint64_t)sig->redop << 32 | (uint32_t)sig->root;
 	name[4] = sig->id;
 	coll->key = df_hash_bytes(name, sizeof(name), 0);
 	k->prog = coll->prog;
@@ -161,7 +163,8 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		if (ret)
 			goto err_ctx;
 	}
-	df_log(DF_LOG_INFO, "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block",
+	df_log(DF_LOG_INFO,
+	       "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block",
 	       df_coll_kind_name(req.kind), (unsigned long long)sig->count, comm->nranks,
 	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops);
 	df_list_add_tail(&coll->dev->colls, &coll->node);

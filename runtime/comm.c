@@ -84,7 +84,8 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
 				return -ENODEV;
 			}
 	}
-	comm->trace = df_trace_comm(comm->hash, nranks, rank, dev->index, parent, comm->config.name);
+	comm->trace =
+		df_trace_comm(comm->hash, nranks, rank, dev->index, parent, comm->config.name);
 	df_trace(DF_REC_COMM_READY, dev->index, comm->trace, rank, 0, comm->hash, (uint64_t)nranks,
 		 (uint64_t)dev->index, 0);
 	for (i = 0; i < nranks; i++)
@@ -145,7 +146,7 @@ static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, c
 
 int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, int key)
 {
-	struct split_row mine = { color, key }, *all;
+	struct split_row mine = {color, key}, *all;
 	int *ranks, i, j, nr = 0, ret;
 	uint64_t call, salt;
 
@@ -243,13 +244,14 @@ static void end_operations(struct df_comm *comm)
 
 	df_mutex_lock(&dev->lock);
 	HASH_ITER(hh, comm->colls, coll, tmp)
-		df_coll_abort(coll);
+	df_coll_abort(coll);
 	df_sq_drop(dev);
 	df_rules_drop(comm);
 	df_mutex_unlock(&dev->lock);
 	df_engine_purge(dev);
 	df_mutex_lock(&dev->lock);
-	HASH_ITER(hh, comm->colls, coll, tmp) {
+	HASH_ITER(hh, comm->colls, coll, tmp)
+	{
 		/*
 		 * RELEASE pairs with df_flight_done() and the streams' waits: they go on, with undefined
 		 * data. No block writes the word any more.
@@ -275,8 +277,8 @@ void df_comm_end(struct df_comm *comm, int error, int why)
 	__atomic_store_n(&comm->stop, 1, __ATOMIC_SEQ_CST);
 	df_mutex_unlock(&comm->dev->lock);
 	df_ctl_poke();
-	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, (uint64_t)why, 0, 0,
-		 0);
+	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, (uint64_t)why, 0,
+		 0, 0);
 	end_operations(comm);
 }
 
@@ -317,7 +319,8 @@ void df_comm_destroy(struct df_comm *comm)
 	df_mutex_lock(&dev->lock);
 	df_dev_retire(dev);
 	df_stream_forget_comm(comm);
-	HASH_ITER(hh, comm->colls, coll, tmp) {
+	HASH_ITER(hh, comm->colls, coll, tmp)
+	{
 		HASH_DEL(comm->colls, coll);
 		df_coll_destroy(coll);
 	}
@@ -344,7 +347,8 @@ void df_comm_death(uint64_t proc, int in_order)
 	do {
 		again = 0;
 		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node) {
+		df_list_each(comm, &df_rt.comms, node)
+		{
 			uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
 
 			if (state != DF_COMM_READY && state != DF_COMM_REVOKED)

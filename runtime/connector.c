@@ -7,7 +7,7 @@
 #include <string.h>
 #include "runtime/rt.h"
 
-#define CONNECT_BUDGET 16	/* collectives tried in one look, so that many cost no more than few */
+#define CONNECT_BUDGET 16 /* collectives tried in one look, so that many cost no more than few */
 
 /* Connectors of ours that a peer still used when we left; closed when it lets go. */
 static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_CONNECTOR, "connectors to close");
@@ -97,8 +97,8 @@ int df_coll_connect(struct df_coll *coll)
 		ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, 0,
 				      &end->conn);
 		if (ret) {
-			df_warn("no connector of %u slots of %u bytes could be made: %s", end->nr_slots,
-				end->slot_bytes, strerror(-ret));
+			df_warn("no connector of %u slots of %u bytes could be made: %s",
+				end->nr_slots, end->slot_bytes, strerror(-ret));
 			goto err_ends;
 		}
 		connect_end(end);
@@ -141,8 +141,13 @@ void df_dev_connect(struct df_dev *dev)
 	}
 }
 
-static void reap_later(struct df_conn *conn)
+static void reap_later(const struct df_coll *coll, const struct df_cend *end)
 {
+	struct df_peer *peer;
+
+	/* The communicator gives its reference back; without one of our own the memory stays for good. */
+	if (end->tl->peer_get(&coll->comm->members[end_rank(coll, end)], &peer))
+		return;
 	df_mutex_lock(&reap_lock);
 	if (nr_reap == cap_reap) {
 		uint32_t cap = cap_reap ? cap_reap * 2 : 64;
@@ -155,12 +160,21 @@ static void reap_later(struct df_conn *conn)
 	}
 	/* Without room the connector's memory stays until the process ends. */
 	if (nr_reap < cap_reap)
-		reap[nr_reap++] = conn;
+		reap[nr_reap++] = end->conn;
 	df_mutex_unlock(&reap_lock);
+}
+
+/* A buffered send whose receiver has not taken everything yet: the slots must outlive the communicator. */
+static int unconsumed(const struct df_conn *conn)
+{
+	/* Relaxed: only a difference counts, and it can only disappear. */
+	return __atomic_load_n(&conn->hdr->tail, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&conn->hdr->head, __ATOMIC_RELAXED);
 }
 
 void df_coll_disconnect(struct df_coll *coll)
 {
+	int keep = coll->sig.kind == DF_COLL_SEND && !coll->k.aborted;
 	uint32_t i;
 
 	for (i = 0; i < coll->nr_ends; i++) {
@@ -172,11 +186,26 @@ void df_coll_disconnect(struct df_coll *coll)
 			if (end->k->state == 1)
 				end->tl->unuse(end->conn);
 			end->tl->forget(end->conn);
-		} else if (end->tl->close(end->conn) == -EBUSY) {
-			reap_later(end->conn);
+		} else if ((keep && unconsumed(end->conn)) || end->tl->close(end->conn) == -EBUSY) {
+			reap_later(coll, end);
 		}
 		end->conn = NULL;
 	}
+}
+
+static int reap_one(struct df_conn *conn)
+{
+	struct df_peer *peer = conn->peer;
+	const struct df_tl_ops *tl = conn->tl;
+	struct df_conn *none;
+
+	/* Without the peer's process nobody will ever take it. */
+	if (unconsumed(conn) && tl->find(peer, 0, &none) != -ECONNRESET)
+		return -EBUSY;
+	if (tl->close(conn) == -EBUSY)
+		return -EBUSY;
+	tl->peer_put(peer);
+	return 0;
 }
 
 void df_conn_reap(void)
@@ -185,8 +214,38 @@ void df_conn_reap(void)
 
 	df_mutex_lock(&reap_lock);
 	for (i = 0; i < nr_reap; i++)
-		if (reap[i]->tl->close(reap[i]) == -EBUSY)
+		if (reap_one(reap[i]) == -EBUSY)
 			reap[n++] = reap[i];
 	nr_reap = n;
 	df_mutex_unlock(&reap_lock);
+}
+
+/* Sends to other processes that these have not taken yet. */
+static uint32_t nr_unconsumed(void)
+{
+	uint32_t i, n = 0;
+
+	df_mutex_lock(&reap_lock);
+	for (i = 0; i < nr_reap; i++)
+		n += !(reap[i]->tl->caps & DF_TL_SAME_PROCESS) && unconsumed(reap[i]);
+	df_mutex_unlock(&reap_lock);
+	return n;
+}
+
+void df_conn_linger(void)
+{
+	uint64_t start = df_now_ns(), bound = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
+	int told = 0;
+
+	df_conn_reap();
+	while (nr_unconsumed() && df_now_ns() - start < bound) {
+		if (!told && df_now_ns() - start > DF_NS_PER_S) {
+			df_warn("this process has ended, but %u sends have not been received yet: "
+				"waiting for their receivers",
+				nr_unconsumed());
+			told = 1;
+		}
+		df_sleep_ns(DF_NS_PER_MS / 4);
+		df_conn_reap();
+	}
 }

@@ -159,8 +159,8 @@ int df_dev_cq_pending(const struct df_dev *dev)
 
 static void cqe_take(struct df_dev *dev, const struct df_cqe *e)
 {
-	struct df_coll *coll = df_container_of((struct df_kcoll *)(uintptr_t)e->coll,
-					       struct df_coll, k);
+	struct df_coll *coll =
+		df_container_of((struct df_kcoll *)(uintptr_t)e->coll, struct df_coll, k);
 	struct df_comm *comm = coll->comm;
 
 	switch (e->kind) {
@@ -208,8 +208,7 @@ void df_dev_retire(struct df_dev *dev)
 		if (__atomic_exchange_n(&cq->lost, 0, __ATOMIC_RELAXED)) {
 			struct df_coll *coll;
 
-			df_list_each(coll, &dev->colls, node)
-				df_coll_retire(coll);
+			df_list_each(coll, &dev->colls, node) df_coll_retire(coll);
 		}
 	}
 	df_trace_let_time();

@@ -14,7 +14,7 @@
 #include "kernels/abi.h"
 #include "runtime/program/program.h"
 
-#define DF_ID_BYTES 128
+#define DF_ID_BYTES   128
 #define DF_NAME_BYTES 64
 
 /* ---- life of the library ------------------------------------------------------------------------ */
@@ -53,19 +53,19 @@ int df_id_is_ours(const unsigned char id[DF_ID_BYTES]);
 uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES]);
 
 struct df_comm_config {
-	char name[DF_NAME_BYTES];	/* commName, or "" */
-	int share;			/* splitShare, shrinkShare: abort of one aborts the family */
-	int max_blocks;			/* maxCTAs; 0 no limit */
+	char name[DF_NAME_BYTES]; /* commName, or "" */
+	int share;		  /* splitShare, shrinkShare: abort of one aborts the family */
+	int max_blocks;		  /* maxCTAs; 0 no limit */
 };
 
 enum df_comm_state {
-	DF_COMM_NEW,		/* created, not joined */
-	DF_COMM_JOINING,	/* in rendezvous */
+	DF_COMM_NEW,	 /* created, not joined */
+	DF_COMM_JOINING, /* in rendezvous */
 	DF_COMM_READY,
 	DF_COMM_REVOKED,
 	DF_COMM_FINALIZED,
 	DF_COMM_ABORTED,
-	DF_COMM_FAILED,		/* see df_comm_error() */
+	DF_COMM_FAILED, /* see df_comm_error() */
 };
 
 /* A communicator object on a device of this process; not yet joined. */
@@ -127,16 +127,17 @@ struct df_op {
 	struct df_comm *comm;
 	const void *send;
 	void *recv;
-	uint64_t count;		/* as the NCCL call counts (struct df_prog_req) */
-	uint32_t type;		/* enum df_type */
-	uint32_t redop;		/* enum df_redop; AVG lowered by the caller, see kernels/abi.h */
+	uint64_t count; /* as the NCCL call counts (struct df_prog_req) */
+	uint32_t type;	/* enum df_type */
+	uint32_t redop; /* enum df_redop; AVG lowered by the caller, see kernels/abi.h */
 	uint64_t redop_arg;
-	const void *redop_ptr;	/* the scalar on the device, read when the operation starts, or NULL */
-	int root;		/* root, or the peer of SEND and RECV */
-	const void *stream;	/* cudaStream_t as the application gave it */
-	uint32_t site;		/* df_trace_site() */
-	uint32_t id;		/* tells collectives of equal arguments apart (native API); 0 otherwise */
-	int priority;		/* under DFSHIM_ORDER=priority; counts when the collective is registered */
+	const void
+		*redop_ptr; /* the scalar on the device, read when the operation starts, or NULL */
+	int root;	    /* root, or the peer of SEND and RECV */
+	const void *stream; /* cudaStream_t as the application gave it */
+	uint32_t site;	    /* df_trace_site() */
+	uint32_t id;  /* tells collectives of equal arguments apart (native API); 0 otherwise */
+	int priority; /* under DFSHIM_ORDER=priority; counts when the collective is registered */
 	struct df_ticket *ticket; /* NULL, or filled in; not for a capturing stream */
 };
 

@@ -22,23 +22,23 @@
 #include "runtime/rt.h"
 #include "trace/writer.h"
 
-#define BURST	     64		/* turns of one block before the thread looks elsewhere */
-#define SPIN_PASSES  64		/* passes without progress before yielding the core */
-#define YIELD_PASSES 16	/* before sleeping */
+#define BURST	     64 /* turns of one block before the thread looks elsewhere */
+#define SPIN_PASSES  64 /* passes without progress before yielding the core */
+#define YIELD_PASSES 16 /* before sleeping */
 #define DOZE_NS	     200000
-#define LINGER_NS    5000000	/* how long a worker dozes after the last work */
+#define LINGER_NS    5000000 /* how long a worker dozes after the last work */
 #define SLEEP_MIN_NS 50000
 #define SLEEP_MAX_NS 10000000
 
 static struct {
 	struct df_mutex lock;
 	uint32_t nr_workers;
-	uint32_t helpers;	/* host threads that wait and help */
-	uint32_t deep;		/* workers that sleep without a time-out */
-	uint32_t work_seq;	/* futex word of dozing and sleeping workers */
-	uint64_t quit_ns;	/* idle time that counts as a quit */
+	uint32_t helpers;  /* host threads that wait and help */
+	uint32_t deep;	   /* workers that sleep without a time-out */
+	uint32_t work_seq; /* futex word of dozing and sleeping workers */
+	uint64_t quit_ns;  /* idle time that counts as a quit */
 	uint64_t launches;
-} eng = { .lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine") };
+} eng = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine")};
 
 /* Operations are in flight on some device. */
 static int outstanding(void)
@@ -48,6 +48,7 @@ static int outstanding(void)
 	for (i = 0; i < df_rt.nr_devs; i++) {
 		struct df_dev *dev = &df_rt.devs[i];
 
+		/* SEQ_CST pairs with df_engine_submitted(): not before our being asleep is visible. */
 		if (__atomic_load_n(&dev->issued, __ATOMIC_SEQ_CST) !=
 		    __atomic_load_n(&dev->retired, __ATOMIC_RELAXED))
 			return 1;
@@ -87,8 +88,8 @@ static int chores(struct df_dev *dev)
 
 /* What a look at one or all blocks came to; the larger wins. */
 enum look {
-	LOOK_STUCK,	/* every task of every block has been tried since anything moved */
-	LOOK_SPINS,	/* nothing moved, but there are tasks whose turn has not come yet */
+	LOOK_STUCK, /* every task of every block has been tried since anything moved */
+	LOOK_SPINS, /* nothing moved, but there are tasks whose turn has not come yet */
 	LOOK_MOVED,
 };
 
@@ -108,7 +109,7 @@ static enum look block_work(struct df_dev *dev, struct df_kblock *blk)
 		if (turn == DF_TURN_PROGRESS)
 			look = LOOK_MOVED;
 		else if (turn == DF_TURN_EMPTY || blk->task == task)
-			break;	/* waits below its threshold: other blocks may be what it waits for */
+			break; /* waits below its threshold: other blocks may be what it waits for */
 	}
 	if (look == LOOK_STUCK && blk->first && blk->idle < 2)
 		look = LOOK_SPINS;
@@ -174,8 +175,8 @@ static void relax(void)
 }
 
 struct backoff {
-	uint32_t idle;		/* passes without progress */
-	uint32_t quit;		/* the idle time has become a voluntary quit */
+	uint32_t idle; /* passes without progress */
+	uint32_t quit; /* the idle time has become a voluntary quit */
 	int64_t sleep_ns;
 	uint64_t since;
 };
@@ -240,7 +241,7 @@ static void back_off(struct backoff *b, enum look look, struct df_dev *dev, int 
 
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 {
-	struct backoff b = { 0 };
+	struct backoff b = {0};
 
 	if (ready(arg))
 		return;
@@ -264,8 +265,7 @@ static void worker_rest(uint64_t last)
 {
 	uint32_t seen = __atomic_load_n(&eng.work_seq, __ATOMIC_RELAXED);
 
-	if (df_now_ns() - last < LINGER_NS ||
-	    __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED)) {
+	if (df_now_ns() - last < LINGER_NS || __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED)) {
 		df_futex_wait(&eng.work_seq, seen, DOZE_NS, 0);
 		return;
 	}
@@ -282,7 +282,7 @@ static void worker_rest(uint64_t last)
 static void *worker(void *arg)
 {
 	struct df_dev *home = arg;
-	struct backoff b = { 0 };
+	struct backoff b = {0};
 	uint64_t last = df_now_ns();
 
 	for (;;) {
@@ -320,7 +320,8 @@ static void worker_start(struct df_dev *home)
 		pthread_setname_np(t, "dfshim-daemon");
 		eng.nr_workers++;
 	} else {
-		df_warn_once("no thread could be started for the daemon: host threads that wait drive it");
+		df_warn_once(
+			"no thread could be started for the daemon: host threads that wait drive it");
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

@@ -21,7 +21,7 @@ static struct {
 	struct df_mutex lock;
 	struct df_list waits;
 	uint32_t suspects;
-} rel = { .lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host waits"), .waits = DF_LIST_INIT(rel.waits) };
+} rel = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host waits"), .waits = DF_LIST_INIT(rel.waits)};
 
 uint32_t df_release_suspects(void)
 {
@@ -45,9 +45,11 @@ static int wait_over(void *arg)
 	return 0;
 }
 
-int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg), void *arg)
+int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
+		 void *arg)
 {
-	struct df_host_wait w = { .dev = dev, .ready = ready, .arg = arg, .call = call, .what = what };
+	struct df_host_wait w = {
+		.dev = dev, .ready = ready, .arg = arg, .call = call, .what = what};
 	int policy = df_env()->release;
 
 	if (ready(arg))
@@ -95,7 +97,8 @@ static int observable(struct df_dev *dev)
 
 	df_rt.cu->stream_each(dev->index, look, &busy);
 	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node) {
+	df_list_each(comm, &df_rt.comms, node)
+	{
 		if (comm->dev != dev)
 			continue;
 		df_mutex_lock(&dev->lock);
@@ -114,7 +117,8 @@ static void owe(struct df_dev *dev)
 	struct df_comm *comm;
 
 	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node) {
+	df_list_each(comm, &df_rt.comms, node)
+	{
 		if (comm->dev != dev)
 			continue;
 		df_mutex_lock(&dev->lock);
@@ -133,9 +137,7 @@ static struct df_dev *eligible(const struct df_check_sync *s)
 	struct df_dev *dev = NULL;
 
 	df_mutex_lock(&rel.lock);
-	df_list_each(w, &rel.waits, node)
-		if (w->call == s->call && !w->released)
-			dev = w->dev;
+	df_list_each(w, &rel.waits, node) if (w->call == s->call && !w->released) dev = w->dev;
 	df_mutex_unlock(&rel.lock);
 	if (!dev || (df_env()->release == DF_RELEASE_SAFE && observable(dev)))
 		return NULL;
@@ -148,7 +150,8 @@ static int release(uint64_t call)
 	int done = 0;
 
 	df_mutex_lock(&rel.lock);
-	df_list_each(w, &rel.waits, node) {
+	df_list_each(w, &rel.waits, node)
+	{
 		if (w->call != call || w->released)
 			continue;
 		df_trace(DF_REC_RELEASE, w->dev->index, 0, -1, call, w->what, 0, 0, 0);
@@ -179,10 +182,11 @@ unsigned df_release_by(const struct df_check_result *r)
 		if (!release(s[i].call))
 			continue;
 		done++;
-		df_warn_once("released a device synchronisation that was part of a deadlock; its "
-			     "operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
-			     "this; further releases are counted, not logged): %s",
-			     df_check_line(r));
+		df_warn_once(
+			"released a device synchronisation that was part of a deadlock; its "
+			"operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
+			"this; further releases are counted, not logged): %s",
+			df_check_line(r));
 	}
 	if (done)
 		df_bell_ring(df_tl_bell());

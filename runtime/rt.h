@@ -33,11 +33,11 @@
 /* ---- operations in flight -------------------------------------------------------------------------- */
 
 struct df_flight {
-	const uint64_t *done;	/* done when *done >= value */
+	const uint64_t *done; /* done when *done >= value */
 	uint64_t value;
-	uint64_t op;		/* serial */
-	struct df_coll *coll;	/* identity only: may be gone once done */
-	uint64_t group;		/* serial of the NCCL group it was submitted with */
+	uint64_t op;	      /* serial */
+	struct df_coll *coll; /* identity only: may be gone once done */
+	uint64_t group;	      /* serial of the NCCL group it was submitted with */
 	uintptr_t in, in_end, out, out_end;
 };
 
@@ -70,8 +70,8 @@ int df_flights_done(const struct df_flights *s);
 struct df_sig {
 	uint64_t count;
 	uint32_t kind, type, redop;
-	int32_t root;		/* root or peer; -1 none */
-	uint32_t id;		/* of the native API */
+	int32_t root; /* root or peer; -1 none */
+	uint32_t id;  /* of the native API */
 	uint32_t zero;
 };
 
@@ -79,7 +79,7 @@ struct df_sig {
 struct df_cend {
 	struct df_kconn *k;
 	struct df_conn *conn;
-	struct df_peer *peer;	/* owned by the communicator */
+	struct df_peer *peer; /* owned by the communicator */
 	const struct df_tl_ops *tl;
 	uint64_t key;
 	uint32_t nr_slots, slot_bytes;
@@ -93,12 +93,12 @@ struct df_coll {
 	struct df_comm *comm;
 	struct df_dev *dev;
 	struct df_list node;	/* dev->colls */
-	struct df_list waiting;	/* dev->connecting */
+	struct df_list waiting; /* dev->connecting */
 	struct df_program *prog;
-	uint64_t key;		/* hash of communicator and signature: what connectors are named by */
-	uint64_t base;		/* of the completion word when the collective was registered */
-	uint64_t issued;	/* instances */
-	uint64_t retired;	/* instances whose completion the host has taken note of */
+	uint64_t key;	  /* hash of communicator and signature: what connectors are named by */
+	uint64_t base;	  /* of the completion word when the collective was registered */
+	uint64_t issued;  /* instances */
+	uint64_t retired; /* instances whose completion the host has taken note of */
 	struct df_kinst *oldest, *newest, *unretired;
 	struct df_cend *ends;
 	uint32_t nr_ends, nr_open;
@@ -115,21 +115,21 @@ struct df_overflow {
 
 struct df_dev {
 	int index;
-	int used;		/* some communicator lives here */
+	int used; /* some communicator lives here */
 	struct df_mutex lock;
 	struct df_kdaemon d;
 	struct df_kblock *blocks;
 	struct df_overflow *overflow; /* one a block */
-	uint32_t nr_overflow;	/* blocks with entries in theirs; read without the lock */
-	struct df_list streams;	/* struct df_stream */
-	struct df_list events;	/* struct df_event */
+	uint32_t nr_overflow;	      /* blocks with entries in theirs; read without the lock */
+	struct df_list streams;	      /* struct df_stream */
+	struct df_list events;	      /* struct df_event */
 	struct df_list colls;
 	struct df_list connecting; /* collectives with ends that are not connected */
-	uint32_t nr_connecting;	/* read without the lock */
-	uint64_t issued, retired; /* operations; written under the lock, read without */
+	uint32_t nr_connecting;	   /* read without the lock */
+	uint64_t issued, retired;  /* operations; written under the lock, read without */
 	uint64_t launches, quits;
-	struct df_list frees;	/* struct df_free: memory whose release was deferred */
-	struct df_list held;	/* struct df_unit: launches under the nccl rules */
+	struct df_list frees; /* struct df_free: memory whose release was deferred */
+	struct df_list held;  /* struct df_unit: launches under the nccl rules */
 	uint32_t nr_held, slots_used;
 	uint64_t released, reordered; /* counters for DFSHIM_STATS */
 	/*
@@ -145,9 +145,10 @@ struct df_stream {
 	struct df_list node;
 	struct df_dev *dev;
 	struct df_stream_info info;
-	struct df_flights pending; /* what the stream must not run ahead of, and does not wait for yet */
-	uint64_t *ready;	/* the word that the stream writes when it has got somewhere */
-	uint64_t ready_seq;	/* its last value */
+	struct df_flights
+		pending;    /* what the stream must not run ahead of, and does not wait for yet */
+	uint64_t *ready;    /* the word that the stream writes when it has got somewhere */
+	uint64_t ready_seq; /* its last value */
 };
 
 /* An event recorded behind operations in flight; hangs on df_event_info.user. */
@@ -155,58 +156,58 @@ struct df_event {
 	struct df_list node;
 	struct df_dev *dev;
 	struct df_flights pending;
-	uint64_t record;	/* serial of the last record */
+	uint64_t record; /* serial of the last record */
 };
 
 /* ---- communicators ------------------------------------------------------------------------------------ */
 
 struct df_comm {
-	struct df_list node;	/* rt.comms */
+	struct df_list node; /* rt.comms */
 	struct df_dev *dev;
 	struct df_comm_config config;
 	struct df_ctl_comm *ctl;
 	const struct df_member *members;
 	int nranks, rank;
 	uint64_t hash;
-	uint32_t stop;		/* ends blocking calls */
-	uint32_t state;		/* enum df_comm_state */
+	uint32_t stop;	/* ends blocking calls */
+	uint32_t state; /* enum df_comm_state */
 	int error;
-	uint32_t trace;		/* number in the trace's table */
+	uint32_t trace; /* number in the trace's table */
 	uint32_t blocks;
-	uint32_t splits;	/* children made of it */
+	uint32_t splits;	  /* children made of it */
 	uint64_t issued, retired; /* operations; under dev->lock, read without */
-	uint64_t index;		/* issue index of the next operation */
-	struct df_coll *colls;	/* uthash by sig */
-	struct df_coll *last;	/* the one looked up last */
-	struct df_peer **peers;	/* by rank; NULL until needed */
+	uint64_t index;		  /* issue index of the next operation */
+	struct df_coll *colls;	  /* uthash by sig */
+	struct df_coll *last;	  /* the one looked up last */
+	struct df_peer **peers;	  /* by rank; NULL until needed */
 	const struct df_tl_ops **tls;
 	struct df_flights pending; /* for the implicit order of one communicator over streams */
-	uint64_t stream;	/* id of the stream that carries all of them; 0 several */
-	uint32_t graphs;	/* captured operations that may be replayed */
-	uint64_t peer_left;	/* when a member's process ended in order; 0 none */
-	uint32_t connected;	/* nccl rules: the host-blocking set-up has been done */
-	struct df_unit *unit;	/* nccl rules: the last launch, NULL when it has finished */
+	uint64_t stream;	   /* id of the stream that carries all of them; 0 several */
+	uint32_t graphs;	   /* captured operations that may be replayed */
+	uint64_t peer_left;	   /* when a member's process ended in order; 0 none */
+	uint32_t connected;	   /* nccl rules: the host-blocking set-up has been done */
+	struct df_unit *unit;	   /* nccl rules: the last launch, NULL when it has finished */
 };
 
 /* ---- the process ---------------------------------------------------------------------------------------- */
 
 struct df_rt {
-	int started;		/* 0 no, 1 yes, -errno */
+	int started; /* 0 no, 1 yes, -errno */
 	char reason[256];
 	const struct df_hostcuda_api *cu;
 	struct df_member self;
 	int nr_devs;
 	struct df_dev *devs;
-	struct df_mutex lock;	/* comms */
+	struct df_mutex lock; /* comms */
 	struct df_list comms;
-	int rules;		/* DF_RULES_* */
-	int strict;		/* stream order */
+	int rules;  /* DF_RULES_* */
+	int strict; /* stream order */
 	int nr_cores;
-	uint32_t blocked;	/* host threads inside a blocking call of ours */
+	uint32_t blocked;	     /* host threads inside a blocking call of ours */
 	struct df_algo_table *algos; /* DFSHIM_ALGO; NULL none */
-	struct df_tuner *tuner;	/* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
-	uint64_t settings;	/* hash of what all ranks must have alike */
-	uint32_t slots;		/* of a connector */
+	struct df_tuner *tuner;	     /* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
+	uint64_t settings;	     /* hash of what all ranks must have alike */
+	uint32_t slots;		     /* of a connector */
 	uint32_t slot_bytes;
 };
 
@@ -216,51 +217,53 @@ extern struct df_rt df_rt;
 
 /* daemon.c: blocks and rings of a device. */
 int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks);
-void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e);	/* dev->lock */
-void df_sq_flush(struct df_dev *dev);		/* moves overflow into rings; dev->lock */
-void df_sq_drop(struct df_dev *dev);		/* forgets overflow of aborted ones; dev->lock */
-void df_dev_retire(struct df_dev *dev);		/* takes note of completions; dev->lock */
+void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */
+void df_sq_flush(struct df_dev *dev);	/* moves overflow into rings; dev->lock */
+void df_sq_drop(struct df_dev *dev);	/* forgets overflow of aborted ones; dev->lock */
+void df_dev_retire(struct df_dev *dev); /* takes note of completions; dev->lock */
 int df_dev_cq_pending(const struct df_dev *dev);
 
 /* engine.c: who executes the blocks. */
 void df_engine_start(void);
 void df_engine_submitted(void);			/* after a submission: makes sure somebody works */
-int df_engine_pass(const struct df_dev *first);	/* one look at all blocks; 1 if something moved */
+int df_engine_pass(const struct df_dev *first); /* one look at all blocks; 1 if something moved */
 /* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
 /* Returns when no thread executes an aborted collective of the device any more. */
 void df_engine_purge(struct df_dev *dev);
-uint64_t df_engine_launches(void);		/* resumed after a quit */
-uint64_t df_engine_progress(void);		/* a number that changes when anything moves */
+uint64_t df_engine_launches(void); /* resumed after a quit */
+uint64_t df_engine_progress(void); /* a number that changes when anything moves */
 
 /* coll.c: the registry. All under dev->lock. */
 int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out);
 struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits);
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
 void df_coll_retire(struct df_coll *coll);
-void df_coll_abort(struct df_coll *coll);	/* marks it; see df_engine_purge() */
+void df_coll_abort(struct df_coll *coll); /* marks it; see df_engine_purge() */
 void df_coll_destroy(struct df_coll *coll);
 
 /* connector.c */
-int df_coll_connect(struct df_coll *coll);	/* at registration; dev->lock */
-void df_dev_connect(struct df_dev *dev);	/* tries again what is missing; dev->lock */
+int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
+void df_dev_connect(struct df_dev *dev);   /* tries again what is missing; dev->lock */
 void df_coll_disconnect(struct df_coll *coll);
-void df_conn_reap(void);			/* closes what a peer still used when we left */
+void df_conn_reap(void);   /* closes what a peer still used when we left */
+void df_conn_linger(void); /* at the end: until sends have been received; bounded */
 
 /* stream.c: what the streams know; the hooks. */
 extern const struct df_stream_hooks df_stream_hooks;
-struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info *info); /* dev->lock */
+struct df_stream *df_stream_get(struct df_dev *dev,
+				const struct df_stream_info *info); /* dev->lock */
 void df_stream_forget_comm(struct df_comm *comm);
-void df_dev_frees(struct df_dev *dev);		/* frees what is not in use any more */
+void df_dev_frees(struct df_dev *dev); /* frees what is not in use any more */
 
 /* rules.c: NCCL's rules. A unit is what NCCL launches as one kernel: a group's part on one communicator. */
-int df_rules_connect(const struct df_op *ops, size_t nr_ops);	/* blocks */
+int df_rules_connect(const struct df_op *ops, size_t nr_ops); /* blocks */
 /* Adds an operation to its communicator's open unit; it starts when gate is 1. dev->lock */
 int df_rules_hold(struct df_comm *comm, struct df_kinst *inst, const struct df_kwait *ready,
 		  const struct df_flight *f);
-void df_rules_close(struct df_comm *comm);	/* the group is complete; dev->lock */
-void df_rules_progress(struct df_dev *dev);	/* dev->lock */
-void df_rules_drop(struct df_comm *comm);	/* dev->lock */
+void df_rules_close(struct df_comm *comm);  /* the group is complete; dev->lock */
+void df_rules_progress(struct df_dev *dev); /* dev->lock */
+void df_rules_drop(struct df_comm *comm);   /* dev->lock */
 
 /* submit.c */
 int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t ready_value,
@@ -272,14 +275,15 @@ struct df_host_wait {
 	struct df_dev *dev;
 	int (*ready)(void *arg);
 	void *arg;
-	uint64_t call;		/* serial of its CALL_ENTER */
-	uint32_t what;		/* enum df_call */
+	uint64_t call; /* serial of its CALL_ENTER */
+	uint32_t what; /* enum df_call */
 	uint32_t released;
 	uint64_t since;
-	int told;		/* the watchdog knows */
+	int told; /* the watchdog knows */
 };
 /* As df_engine_wait(); returns 1 if the wait was released before it was ready. */
-int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg), void *arg);
+int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
+		 void *arg);
 /* Host waits that have lasted suspiciously long; read by the watchdog. */
 uint32_t df_release_suspects(void);
 struct df_check_result;
@@ -292,7 +296,7 @@ void df_watchdog_start(void);
 void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 
 /* comm.c */
-void df_comm_end(struct df_comm *comm, int error, int why);	/* abort with a reason */
+void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
 void df_comm_death(uint64_t proc, int in_order);
 
 /* stats.c: counters, and sampled costs of which the median is reported. Any thread. */

@@ -16,16 +16,17 @@
 enum unit_state { UNIT_OPEN, UNIT_QUEUED, UNIT_SLOT, UNIT_RUNS };
 
 struct df_unit {
-	struct df_list node;	/* dev->held, in order of issue */
+	struct df_list node; /* dev->held, in order of issue */
 	struct df_comm *comm;
-	struct df_unit *after;	/* the communicator's launch before this one; NULL when it has finished */
+	struct df_unit
+		*after; /* the communicator's launch before this one; NULL when it has finished */
 	enum unit_state state;
 	uint32_t nr, cap;
 	struct unit_op {
 		struct df_kinst *inst;
 		struct df_kwait ready;
 		struct df_flight flight;
-	} *ops;
+	} * ops;
 };
 
 int df_rules_hold(struct df_comm *comm, struct df_kinst *inst, const struct df_kwait *ready,
@@ -94,9 +95,7 @@ static void unit_end(struct df_dev *dev, struct df_unit *u)
 
 	if (u->state == UNIT_RUNS)
 		dev->slots_used--;
-	df_list_each(other, &dev->held, node)
-		if (other->after == u)
-			other->after = NULL;
+	df_list_each(other, &dev->held, node) if (other->after == u) other->after = NULL;
 	if (u->comm->unit == u)
 		u->comm->unit = NULL;
 	df_list_del(&u->node);
@@ -110,7 +109,8 @@ void df_rules_progress(struct df_dev *dev)
 	struct df_unit *u, *tmp;
 	uint32_t i;
 
-	df_list_each_safe(u, tmp, &dev->held, node) {
+	df_list_each_safe(u, tmp, &dev->held, node)
+	{
 		if (u->state == UNIT_RUNS) {
 			for (i = 0; i < u->nr && df_flight_done(&u->ops[i].flight); i++)
 				;
@@ -118,7 +118,8 @@ void df_rules_progress(struct df_dev *dev)
 				unit_end(dev, u);
 		}
 	}
-	df_list_each_safe(u, tmp, &dev->held, node) {
+	df_list_each_safe(u, tmp, &dev->held, node)
+	{
 		if (u->state == UNIT_QUEUED && reached(u)) {
 			u->state = UNIT_SLOT;
 			note_slot(u, 0);
@@ -141,9 +142,8 @@ void df_rules_drop(struct df_comm *comm)
 {
 	struct df_unit *u, *tmp;
 
-	df_list_each_safe(u, tmp, &comm->dev->held, node)
-		if (u->comm == comm)
-			unit_end(comm->dev, u);
+	df_list_each_safe(u, tmp, &comm->dev->held, node) if (u->comm == comm)
+		unit_end(comm->dev, u);
 }
 
 /* ---- connection set-up ----------------------------------------------------------------------------------- */
@@ -199,8 +199,8 @@ int df_rules_connect(const struct df_op *ops, size_t nr_ops)
 		if (m[i].ret != -EAGAIN)
 			pthread_join(m[i].thread, NULL);
 	for (i = 0; i < nr && !ret; i++)
-		ret = m[i].ret == -ECANCELED && df_comm_error(m[i].comm) ? df_comm_error(m[i].comm) :
-									   m[i].ret;
+		ret = m[i].ret == -ECANCELED && df_comm_error(m[i].comm) ? df_comm_error(m[i].comm)
+									 : m[i].ret;
 	df_call_exit(call, DF_CALL_CONNECT, m[0].comm->dev->index, (uint64_t)-ret);
 	free(m);
 	return ret;

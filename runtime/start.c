@@ -16,12 +16,12 @@
 #include "runtime/sched.h"
 #include "trace/writer.h"
 
-struct df_rt df_rt = { .lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
-		       .comms = DF_LIST_INIT(df_rt.comms) };
+struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
+		      .comms = DF_LIST_INIT(df_rt.comms)};
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct df_ctl_events ctl_events = { df_watchdog_message, df_comm_death };
+static const struct df_ctl_events ctl_events = {df_watchdog_message, df_comm_death};
 
 static int env_int(const char *name, int none)
 {
@@ -44,7 +44,8 @@ static void algo_refused(void *arg, const struct df_perr *err)
 	char text[512];
 
 	(void)arg;
-	df_warn("DFSHIM_ALGO: %s; the built-in program is used", df_perr_str(err, text, sizeof(text)));
+	df_warn("DFSHIM_ALGO: %s; the built-in program is used",
+		df_perr_str(err, text, sizeof(text)));
 }
 
 /* Programs and choices that the user brings. What they come to must be the same on all ranks. */
@@ -100,7 +101,8 @@ static int start(void)
 			"op=NAME:NUMBER, separated by commas",
 			env->priority, bad);
 		if (env->strict) {
-			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_PRIORITY can't be used");
+			snprintf(df_rt.reason, sizeof(df_rt.reason),
+				 "DFSHIM_PRIORITY can't be used");
 			return -EINVAL;
 		}
 	}
@@ -134,8 +136,8 @@ static int start(void)
 	}
 	ret = df_trace_open(&trace);
 	if (ret)
-		df_warn("DFSHIM_TRACE=%s: %s; nothing will be recorded", env->trace ? env->trace : "",
-			strerror(-ret));
+		df_warn("DFSHIM_TRACE=%s: %s; nothing will be recorded",
+			env->trace ? env->trace : "", strerror(-ret));
 	ret = df_ctl_self(&df_rt.self);
 	if (ret) {
 		snprintf(df_rt.reason, sizeof(df_rt.reason), "control plane: %s", strerror(-ret));
@@ -178,6 +180,7 @@ void df_stop(void)
 	if (__atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) != 1 ||
 	    __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
+	df_conn_linger();
 	df_stats_write();
 	df_trace(DF_REC_PROC_EXIT, -1, 0, -1, 0, 0, 0, 0, 0);
 	df_trace_close();
@@ -252,8 +255,7 @@ uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t deta
 	uint64_t serial = df_trace_serial();
 
 	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
-	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail,
-		 call_site);
+	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail, call_site);
 	return serial;
 }
 
@@ -262,8 +264,8 @@ uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t 
 	uint64_t serial = df_trace_serial();
 
 	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
-	df_trace(DF_REC_CALL_ENTER, comm->dev->index, comm->trace, comm->rank, serial, call, comm->hash,
-		 detail, call_site);
+	df_trace(DF_REC_CALL_ENTER, comm->dev->index, comm->trace, comm->rank, serial, call,
+		 comm->hash, detail, call_site);
 	return serial;
 }
 

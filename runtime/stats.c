@@ -43,7 +43,7 @@ static unsigned long long median(enum df_sample what)
 void df_stats_write(void)
 {
 	const char *to = df_env()->stats;
-	struct df_kstats sum = { 0 };
+	struct df_kstats sum = {0};
 	uint64_t released = 0, reordered = 0, quits = 0;
 	uint32_t ranks = 0, b;
 	char line[1024];

@@ -19,8 +19,8 @@ struct df_free {
 
 static struct df_dev *dev_of(int device)
 {
-	if (device < 0 || device >= df_rt.nr_devs || !__atomic_load_n(&df_rt.devs[device].used,
-								     __ATOMIC_RELAXED))
+	if (device < 0 || device >= df_rt.nr_devs ||
+	    !__atomic_load_n(&df_rt.devs[device].used, __ATOMIC_RELAXED))
 		return NULL;
 	return &df_rt.devs[device];
 }
@@ -55,13 +55,15 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 static struct df_stream *stream_of(const struct df_stream_info *info)
 {
 	/* ACQUIRE pairs with the RELEASE in df_stream_get(): the stream is filled. */
-	return info->user ? __atomic_load_n((struct df_stream **)info->user, __ATOMIC_ACQUIRE) : NULL;
+	return info->user ? __atomic_load_n((struct df_stream **)info->user, __ATOMIC_ACQUIRE)
+			  : NULL;
 }
 
 static struct df_event *event_of(const struct df_event_info *info)
 {
 	/* ACQUIRE pairs with the RELEASE in event_get(): the event is filled. */
-	return info->user ? __atomic_load_n((struct df_event **)info->user, __ATOMIC_ACQUIRE) : NULL;
+	return info->user ? __atomic_load_n((struct df_event **)info->user, __ATOMIC_ACQUIRE)
+			  : NULL;
 }
 
 /* ---- waits of the host -------------------------------------------------------------------------------------- */
@@ -123,7 +125,8 @@ static void fence_blocking(struct df_dev *dev)
 	do {
 		found = NULL;
 		df_mutex_lock(&dev->lock);
-		df_list_each(s, &dev->streams, node) {
+		df_list_each(s, &dev->streams, node)
+		{
 			df_flights_prune(&s->pending);
 			if (s->info.blocking && s->pending.nr) {
 				found = s;
@@ -227,7 +230,7 @@ static void hook_event_wait(const struct df_stream_info *si, const struct df_eve
 {
 	struct df_event *e = event_of(info);
 	struct df_dev *dev = dev_of(si->device);
-	struct df_flights set = { 0 };
+	struct df_flights set = {0};
 	struct df_stream *s;
 	int ret = 0;
 
@@ -262,7 +265,7 @@ static int flights_ready(void *arg)
 /* Waits for a copy of a set, with the daemon's help; the lock is not held. */
 static void wait_for(struct df_dev *dev, const struct df_flights *from)
 {
-	struct df_flights set = { 0 };
+	struct df_flights set = {0};
 	int ret;
 
 	df_mutex_lock(&dev->lock);
@@ -362,7 +365,8 @@ static void hook_stream_create(const struct df_stream_info *info)
 {
 	df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
 		 (uint64_t)info->device |
-			 (uint64_t)(info->blocking | info->legacy << 1 | info->per_thread << 2) << 32,
+			 (uint64_t)(info->blocking | info->legacy << 1 | info->per_thread << 2)
+				 << 32,
 		 (uint64_t)(int64_t)info->priority, 0);
 }
 
@@ -391,8 +395,9 @@ static int device_flights(struct df_dev *dev, struct df_flights *set)
 	struct df_coll *coll;
 	int ret = 0;
 
-	df_list_each(coll, &dev->colls, node) {
-		struct df_flight f = { 0 };
+	df_list_each(coll, &dev->colls, node)
+	{
+		struct df_flight f = {0};
 
 		if (!coll->issued)
 			continue;
@@ -416,8 +421,9 @@ static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 		[DF_SYNC_RESET] = DF_CALL_DEVICE_RESET,
 	};
 	struct df_dev *dev = dev_of(device);
-	struct df_flights set = { 0 };
-	int released, implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET && kind != DF_SYNC_MEMCPY;
+	struct df_flights set = {0};
+	int released, implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET &&
+				 kind != DF_SYNC_MEMCPY;
 
 	if (!dev)
 		return 0;
@@ -468,7 +474,8 @@ static int hook_free(void *ptr, const struct df_mem_info *info)
 	}
 	df_list_add_tail(&dev->frees, &f->node);
 	df_mutex_unlock(&dev->lock);
-	df_trace(DF_REC_MEM_FREE, info->device, 0, -1, 0, (uintptr_t)ptr, 1, (uint64_t)info->device, 0);
+	df_trace(DF_REC_MEM_FREE, info->device, 0, -1, 0, (uintptr_t)ptr, 1, (uint64_t)info->device,
+		 0);
 	return 1;
 }
 
@@ -479,12 +486,12 @@ void df_dev_frees(struct df_dev *dev)
 	do {
 		found = NULL;
 		df_mutex_lock(&dev->lock);
-		df_list_each(f, &dev->frees, node)
-			if (df_flights_done(&f->pending)) {
-				found = f;
-				df_list_del(&f->node);
-				break;
-			}
+		df_list_each(f, &dev->frees, node) if (df_flights_done(&f->pending))
+		{
+			found = f;
+			df_list_del(&f->node);
+			break;
+		}
 		df_mutex_unlock(&dev->lock);
 		if (found) {
 			df_rt.cu->mem_free(found->ptr);
@@ -516,10 +523,8 @@ void df_stream_forget_comm(struct df_comm *comm)
 	struct df_stream *s;
 	struct df_event *e;
 
-	df_list_each(s, &comm->dev->streams, node)
-		forget(&s->pending, comm);
-	df_list_each(e, &comm->dev->events, node)
-		forget(&e->pending, comm);
+	df_list_each(s, &comm->dev->streams, node) forget(&s->pending, comm);
+	df_list_each(e, &comm->dev->events, node) forget(&e->pending, comm);
 }
 
 const struct df_stream_hooks df_stream_hooks = {

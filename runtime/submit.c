@@ -19,7 +19,7 @@
 #include "trace/writer.h"
 
 #define NR_STACK 16
-#define SAMPLE	 64	/* every so many submissions are timed, for DFSHIM_STATS */
+#define SAMPLE	 64 /* every so many submissions are timed, for DFSHIM_STATS */
 
 struct prep {
 	struct df_stream_info si;
@@ -32,8 +32,8 @@ struct prep {
 /* Data that is only moved matches by width, point-to-point by bytes, as in NCCL. */
 static void sig_of(const struct df_op *op, struct df_sig *sig)
 {
-	static const uint32_t by_width[9] = { [1] = DF_INT8, [2] = DF_FLOAT16, [4] = DF_INT32,
-					      [8] = DF_INT64 };
+	static const uint32_t by_width[9] = {
+		[1] = DF_INT8, [2] = DF_FLOAT16, [4] = DF_INT32, [8] = DF_INT64};
 	uint32_t eb = df_type_bytes(op->type);
 
 	memset(sig, 0, sizeof(*sig));
@@ -58,8 +58,8 @@ static void sig_of(const struct df_op *op, struct df_sig *sig)
 		sig->type = by_width[eb];
 	}
 	if (op->kind == DF_COLL_BROADCAST || op->kind == DF_COLL_REDUCE ||
-	    op->kind == DF_COLL_GATHER || op->kind == DF_COLL_SCATTER ||
-	    op->kind == DF_COLL_SEND || op->kind == DF_COLL_RECV)
+	    op->kind == DF_COLL_GATHER || op->kind == DF_COLL_SCATTER || op->kind == DF_COLL_SEND ||
+	    op->kind == DF_COLL_RECV)
 		sig->root = op->root;
 }
 
@@ -125,7 +125,8 @@ static void fault(const struct df_comm *comm)
 	static int parsed, rank = -1;
 	static unsigned long at;
 
-	if (!__atomic_load_n(&parsed, __ATOMIC_ACQUIRE)) { /* pairs with the RELEASE below: rank, at set */
+	if (!__atomic_load_n(&parsed,
+			     __ATOMIC_ACQUIRE)) { /* pairs with the RELEASE below: rank, at set */
 		const char *f = df_env()->host_fault;
 		int r;
 		unsigned long n;
@@ -134,7 +135,8 @@ static void fault(const struct df_comm *comm)
 			at = n;
 			rank = r;
 		} else if (f) {
-			df_warn("DFSHIM_HOST_FAULT=%s: can't be used; known is kill:rank=R,op=N", f);
+			df_warn("DFSHIM_HOST_FAULT=%s: can't be used; known is kill:rank=R,op=N",
+				f);
 		}
 		/* RELEASE pairs with the ACQUIRE above: rank and at are seen set. */
 		__atomic_store_n(&parsed, 1, __ATOMIC_RELEASE);
@@ -198,8 +200,8 @@ static uint32_t conflicts(const struct df_flights *s, const struct df_flight *f,
 		 * One block runs the instances of its collective in order anyway; operations of one
 		 * group have no order among them, whatever they touch.
 		 */
-		if (e->group == f->group || (e->coll == coll && coll->k.nr_blocks <= 1) || !overlap(e, f) ||
-		    df_flight_done(e))
+		if (e->group == f->group || (e->coll == coll && coll->k.nr_blocks <= 1) ||
+		    !overlap(e, f) || df_flight_done(e))
 			continue;
 		if (n < max) {
 			out[n].addr = e->done;
@@ -237,7 +239,7 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->issued, dev->issued + 1, __ATOMIC_RELAXED);
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
-		struct df_sqe e = { &coll->k.ctx[b], inst };
+		struct df_sqe e = {&coll->k.ctx[b], inst};
 
 		if (coll->k.ctx[b].nr_inst)
 			df_sq_push(dev, b % dev->d.nr_blocks, &e);
@@ -255,7 +257,7 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 {
 	struct df_comm *comm = op->comm;
 	struct df_dev *dev = comm->dev;
-	struct df_kwait few[NR_STACK], *deps = few, ready = { NULL, 0 };
+	struct df_kwait few[NR_STACK], *deps = few, ready = {NULL, 0};
 	int nccl = df_rt.rules == DF_RULES_NCCL;
 	int strict = df_rt.strict || nccl || p->si.legacy;
 	uint32_t nr, i, max = NR_STACK;
@@ -318,8 +320,8 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	trace_op(op, coll, f->op, coll->issued, p->si.id, group);
 	for (i = 0; i < nr; i++) {
 		inst->waits[inst->nr_waits++] = deps[i];
-		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op,
-			 deps[i].value, (uintptr_t)deps[i].addr, 0, 0);
+		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op, deps[i].value,
+			 (uintptr_t)deps[i].addr, 0, 0);
 	}
 	if (s && !strict && s->pending.nr) {
 		df_flights_prune(&s->pending);
@@ -397,7 +399,7 @@ static void replay_destroy(void *arg)
 	free(op);
 }
 
-static const struct df_capture_ops capture_ops = { replay_launch, replay_destroy };
+static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy};
 
 static int capture(const struct df_op *op, const struct prep *p)
 {
@@ -419,7 +421,7 @@ int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t rea
 		     const uint64_t **done, uint64_t *done_value)
 {
 	struct df_dev *dev = op->comm->dev;
-	struct df_kwait w = { ready, ready_value };
+	struct df_kwait w = {ready, ready_value};
 	struct prep p;
 	struct df_flight f;
 	int ret = df_comm_error(op->comm);

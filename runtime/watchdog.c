@@ -15,9 +15,10 @@
 #include "trace/check.h"
 #include "trace/writer.h"
 
-#define SUSPECT_MIN_NS (2 * DF_NS_PER_MS) /* no progress for so long, and a device sync waits: look */
-#define SUSPECT_MAX_NS DF_NS_PER_S	  /* looks that found nothing become this rare */
-#define GATHER_NS (2 * DF_NS_PER_S)	/* how long the others have to answer */
+#define SUSPECT_MIN_NS                                                                             \
+	(2 * DF_NS_PER_MS)	   /* no progress for so long, and a device sync waits: look */
+#define SUSPECT_MAX_NS DF_NS_PER_S /* looks that found nothing become this rare */
+#define GATHER_NS      (2 * DF_NS_PER_S) /* how long the others have to answer */
 
 struct snapshot {
 	struct df_list node;
@@ -29,14 +30,14 @@ struct snapshot {
 static struct {
 	struct df_mutex lock;
 	int started;
-	uint32_t asks;			/* processes that want our snapshot: see message() */
-	uint32_t wake;			/* futex word */
+	uint32_t asks; /* processes that want our snapshot: see message() */
+	uint32_t wake; /* futex word */
 	struct df_list snapshots;
-	uint64_t reported;		/* progress at the last report: one report per hang */
+	uint64_t reported; /* progress at the last report: one report per hang */
 	int ended;
-} dog = { .lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog"),
-	  .snapshots = DF_LIST_INIT(dog.snapshots),
-	  .reported = UINT64_MAX };
+} dog = {.lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog"),
+	 .snapshots = DF_LIST_INIT(dog.snapshots),
+	 .reported = UINT64_MAX};
 
 void df_watchdog_wake(void)
 {
@@ -81,9 +82,8 @@ static void answer(void)
 	if (!df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes))
 		return;
 	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-		if (comm->ctl)
-			df_ctl_send(comm->ctl, 0, DF_MSG_SNAPSHOT, image, bytes);
+	df_list_each(comm, &df_rt.comms, node) if (comm->ctl)
+		df_ctl_send(comm->ctl, 0, DF_MSG_SNAPSHOT, image, bytes);
 	df_mutex_unlock(&df_rt.lock);
 	free(image);
 }
@@ -93,7 +93,8 @@ static void drop_snapshots(void)
 	struct snapshot *s, *tmp;
 
 	df_mutex_lock(&dog.lock);
-	df_list_each_safe(s, tmp, &dog.snapshots, node) {
+	df_list_each_safe(s, tmp, &dog.snapshots, node)
+	{
 		df_list_del(&s->node);
 		free(s->image);
 		free(s);
@@ -111,7 +112,8 @@ static unsigned ask(uint64_t *leader)
 
 	*leader = df_rt.self.proc;
 	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node) {
+	df_list_each(comm, &df_rt.comms, node)
+	{
 		if (!comm->members || !comm->ctl)
 			continue;
 		for (i = 0; i < comm->nranks; i++) {
@@ -137,10 +139,12 @@ static unsigned nr_snapshots(void)
 	unsigned nr = 0;
 
 	df_mutex_lock(&dog.lock);
-	df_list_each(s, &dog.snapshots, node) {
+	df_list_each(s, &dog.snapshots, node)
+	{
 		int dup = 0;
 
-		df_list_each(o, &dog.snapshots, node) {
+		df_list_each(o, &dog.snapshots, node)
+		{
 			if (o == s)
 				break;
 			dup |= o->proc == s->proc;
@@ -167,7 +171,7 @@ static void judgement_free(struct judgement *j)
 
 static void judge(struct judgement *j)
 {
-	struct df_check_opts opts = { .now_ns = df_now_ns(), .live = 1 };
+	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1};
 	struct df_check_set *set = df_check_set_new();
 	struct snapshot *s, *o;
 	uint64_t leader, until;
@@ -194,7 +198,8 @@ static void judge(struct judgement *j)
 			df_futex_wait(&dog.wake, seen, 20 * (int64_t)DF_NS_PER_MS, 0);
 	}
 	df_mutex_lock(&dog.lock);
-	df_list_each(s, &dog.snapshots, node) {
+	df_list_each(s, &dog.snapshots, node)
+	{
 		int last = 1;
 		struct df_list *n;
 
@@ -246,13 +251,14 @@ static void end_stuck(void)
 	do {
 		again = 0;
 		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node) {
+		df_list_each(comm, &df_rt.comms, node)
+		{
 			uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
 
 			if (state == DF_COMM_JOINING ||
 			    (state == DF_COMM_READY &&
-			     (df_comm_pending(comm) || __atomic_load_n(&df_rt.blocked,
-								       __ATOMIC_RELAXED)))) {
+			     (df_comm_pending(comm) ||
+			      __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)))) {
 				again = 1;
 				df_comm_end(comm, -ETIMEDOUT, 1);
 				break;
@@ -314,7 +320,8 @@ static void peers_that_left(void)
 	do {
 		again = 0;
 		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node) {
+		df_list_each(comm, &df_rt.comms, node)
+		{
 			uint64_t left = __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
 
 			if (left && df_now_ns() - left > 500 * DF_NS_PER_MS &&
@@ -337,9 +344,8 @@ static int somebody_left(void)
 	int left = 0;
 
 	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-		left |= __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED) != 0 &&
-			df_comm_pending(comm);
+	df_list_each(comm, &df_rt.comms, node) left |=
+		__atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED) != 0 && df_comm_pending(comm);
 	df_mutex_unlock(&df_rt.lock);
 	return left;
 }

@@ -1,0 +1,66 @@
+/*
+ * What the hook in front of the CUDA driver (interpose/cuda_hook.c) tells the backend behind it
+ * (runtime/device/cuda_front.c), one function for each class of interpose/cuda_api.def. Handles are the driver's
+ * (CUstream, CUevent, ...) as void *, so that neither side needs the other's headers.
+ *
+ * All functions run on the thread that called the driver, before the driver's own function unless said
+ * otherwise, with no lock held. ptds: a NULL stream means the thread's own default stream. They may block
+ * where the driver's function may.
+ */
+#ifndef DF_DEVICE_CUDA_FRONT_H
+#define DF_DEVICE_CUDA_FRONT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "interpose/hostcuda/hostcuda.h"
+
+struct df_cuda_front {
+	void (*work)(void *stream, int ptds, enum df_work kind);
+	/* A copy on the default stream for which the host may wait; finish with sync_done(). */
+	void (*sync_copy)(int ptds);
+	void (*stream_sync)(void *stream, int ptds);
+	void (*event_sync)(void *event);
+	/* ctx NULL: the current one. 1: do not call the driver, the wait is over. */
+	int (*device_sync)(void *ctx);
+	void (*sync_done)(void);
+	/* 1: not ready; 0: the driver decides. */
+	int (*stream_query)(void *stream, int ptds);
+	int (*event_query)(void *event);
+	/* 1: recorded by the hooks; 0: the driver's record follows. */
+	int (*event_record)(void *event, void *stream, int ptds);
+	void (*event_record_ctx)(void *event, void *ctx);
+	void (*event_wait)(void *event, void *stream, int ptds);
+	void (*event_wait_ctx)(void *event, void *ctx);
+	/* 1: deferred, the driver's function must not be called. */
+	int (*free)(void *ptr);
+	/*
+	 * Around a function of the driver that may wait for the whole device: the daemon is asked to leave,
+	 * and is launched again while work is left if the function takes long. Returns what leave takes.
+	 */
+	int (*quiet_enter)(void);
+	void (*quiet_leave)(int token);
+	void (*capture)(int begin);		     /* after a capture began (1) or ended (0) */
+	void (*graph_made)(void *exec, void *graph); /* after it was instantiated or updated */
+	void (*graph_gone)(void *exec);
+	/* Before cuGraphLaunch: fences the stream, starts one instance of every captured collective. -errno. */
+	int (*graph_launch)(void *exec, void *stream, int ptds);
+	void (*event_made)(void *event, unsigned int flags); /* after */
+	void (*event_gone)(void *event);
+	void (*stream_made)(void *stream); /* after */
+	void (*stream_gone)(void *stream);
+	/* A context ends. ctx NULL: the primary one of the device is about to be reset; a negative device: ~device was
+	   released by one of its users. */
+	void (*context_gone)(void *ctx, int device);
+};
+
+/*
+ * Puts the backend behind the hook; NULL takes it away. In interpose/; a weak reference, because the
+ * runtime is also linked without interpose/ (NULL: no hook in this process, so nothing can be relaxed).
+ * Returns 1 if the hook has been handed out to somebody, that is, the application's calls are seen.
+ */
+int df_cuda_front_set(const struct df_cuda_front *front) __attribute__((weak));
+
+/* The driver behind the hook: dlsym as the C library has it. In interpose/, weak as above. */
+void *df_dlsym(void *handle, const char *name) __attribute__((weak));
+
+#endif
