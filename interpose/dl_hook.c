@@ -4,8 +4,8 @@
  * goes to the C library by a jump, not a call: RTLD_NEXT and RTLD_DEFAULT depend on the caller's address,
  * which must stay the application's.
  *
- * The functions of the CUDA driver are to be hooked here too: pick() is the place where a name is
- * turned into a function of ours.
+ * The functions of the CUDA driver are answered likewise (interpose/cuda_hook.c), by wrappers that need to know
+ * what they stand in front of.
  *
  * Threads: any, from the first instruction of the process on: other libraries' constructors come by
  * before ours. No lock, no allocation.
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "interpose/cuda_hook.h"
 #include "interpose/dl_hook.h"
 #include "interpose/nccl_api.h"
 #include "runtime/base/err.h"
@@ -58,24 +59,22 @@ void *df_dlsym(void *handle, const char *name)
 	return df_real_dlsym(handle, name);
 }
 
-/* Our function for the name, or NULL. */
-static void *pick(const char *name)
-{
-	return df_nccl_find(name);
-}
-
 /*
  * Called by the entries below before they jump on: the answer, or NULL to go on. Only a name that exists
  * in the handle is ours to replace, so that asking for a function the library lacks still fails.
  */
 __attribute__((visibility("hidden"), used)) void *df_dl_answer(void *handle, const char *name)
 {
-	void *ours;
+	void *ours, *real;
 
 	resolve();
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
 		return NULL;
-	ours = pick(name);
+	if (df_unlikely(df_cuda_is_name(name))) {
+		real = df_real_dlsym(handle, name);
+		return real ? df_cuda_answer(name, real) : NULL;
+	}
+	ours = df_nccl_find(name);
 	return ours && df_real_dlsym(handle, name) ? ours : NULL;
 }
 

@@ -123,6 +123,7 @@ step "form (clang-format)" format
 step "layers" scripts/check_layers.sh
 step "memory order" scripts/check_order.sh
 step "exports" exports
+step "CUDA driver functions" scripts/check_cuda_api.sh
 step "opening comments" openings
 step "shell scripts" scripts_ok
 step "manual pages" man_ok
