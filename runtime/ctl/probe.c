@@ -14,6 +14,7 @@
 #include "runtime/ctl/tree.h"
 
 #define DELAY_NS   (30 * DF_NS_PER_MS)
+#define AGAIN_NS   (300 * DF_NS_PER_MS)
 #define PROBES_MAX 64
 
 struct target {
@@ -24,6 +25,7 @@ struct target {
 static struct target *targets;
 static int nr_probes;
 static uint64_t start_at;
+static int once_more;
 
 static void next_probes(void);
 
@@ -125,7 +127,10 @@ static void start_round(void)
 
 void df_probe_soon(void)
 {
-	if (start_at || df_ctl.leaving)
+	if (df_ctl.leaving)
+		return;
+	once_more = 1;
+	if (start_at && start_at <= df_now_ns() + DELAY_NS)
 		return;
 	start_at = df_now_ns() + DELAY_NS;
 	df_ctl_timer(start_at);
@@ -134,7 +139,9 @@ void df_probe_soon(void)
 uint64_t df_probe_timers(uint64_t now)
 {
 	if (start_at && start_at <= now) {
-		start_at = 0;
+		/* Once more for who died on its way to a new place in the overlay. */
+		start_at = once_more ? now + AGAIN_NS : 0;
+		once_more = 0;
 		start_round();
 	}
 	return start_at;
@@ -145,4 +152,5 @@ void df_probe_forget_all(void)
 	targets = NULL;
 	nr_probes = 0;
 	start_at = 0;
+	once_more = 0;
 }

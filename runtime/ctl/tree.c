@@ -30,6 +30,7 @@
 #define MERGE_TTL      128
 #define AGAIN_NS       (5 * DF_NS_PER_MS)
 #define ROUNDS_MAX     9
+#define HEIR_NS	       (50 * DF_NS_PER_MS)
 
 /* A process and how to reach it. */
 struct hop {
@@ -515,7 +516,7 @@ static void attach_next(void)
 {
 	struct merge *m;
 
-	if (tree.attach || df_ctl.leaving)
+	if (tree.attach || tree.again_at || df_ctl.leaving)
 		return;
 	if (!tree.up.link && tree.repairing) {
 		while (tree.next_candidate < tree.nr_candidates) {
@@ -587,7 +588,8 @@ static void add_candidate(const struct hop *h)
 
 	if (!tree.candidates)
 		tree.candidates = malloc(CANDIDATES_MAX * sizeof(*tree.candidates));
-	if (!tree.candidates || tree.nr_candidates == CANDIDATES_MAX)
+	if (!tree.candidates || tree.nr_candidates == CANDIDATES_MAX || df_tree_is_dead(h->proc) ||
+	    h->proc == df_ctl.self.proc)
 		return;
 	for (i = 0; i < tree.nr_candidates; i++)
 		if (tree.candidates[i].proc == h->proc)
@@ -610,7 +612,12 @@ static void collect_candidates(const struct hop *path, int nr_path, const struct
 		/* It was the root. The eldest of its children that lives follows it. */
 		for (i = 0; i < nr_siblings && siblings[i].proc != df_ctl.self.proc; i++)
 			add_candidate(&siblings[i]);
-		return;
+		/*
+		 * Or it had only just lost its own parent, and there is more of the overlay. The heir looks
+		 * for that when the others have had the time to come.
+		 */
+		if (!tree.nr_candidates)
+			tree.again_at = df_now_ns() + HEIR_NS;
 	}
 	HASH_ITER(hh, df_ctl.groups, g, tmp)
 	{
@@ -627,7 +634,10 @@ static void repair(void)
 		return;
 	tree.repairing = 1;
 	tree.misled = tree.rounds = 0;
-	attach_next();
+	if (tree.again_at)
+		df_ctl_timer(tree.again_at);
+	else
+		attach_next();
 }
 
 /* ---- death ------------------------------------------------------------------------------------------------ */

@@ -1,0 +1,41 @@
+#!/bin/bash
+# Description: ring, gate of a connector, double snapshot as Promela models: free of errors, controls not.
+set -u
+command -v spin >/dev/null || { echo "no spin here"; exit 77; }
+cd "$T" || exit 1
+fail() { echo "FAILED: $*"; exit 1; }
+
+# check ok|error MODEL DEFINES
+check() {
+	local want=$1 model=$2 defs=$3 out errors
+	rm -f pan pan.* ./*.trail
+	# shellcheck disable=SC2086 # a list of options
+	spin $defs -a "$SRC/tests/model/$model" >spin.log 2>&1 || fail "$model $defs: $(cat spin.log)"
+	gcc -O1 -w -DSAFETY -o pan pan.c || fail "$model $defs: pan does not compile"
+	out=$(timeout 60 ./pan -m200000 2>&1) || fail "$model $defs: $out"
+	case $out in
+	*"max search depth too small"* | *"out of memory"*) fail "$model $defs: not exhaustive: $out" ;;
+	esac
+	errors=$(echo "$out" | sed -n 's/.*errors: \([0-9]*\).*/\1/p')
+	case $want-$errors in
+	ok-0 | error-[1-9]*) echo "$want $model $defs" ;;
+	error-0) fail "$model $defs: the control has no error" ;;
+	*) fail "$model $defs: $out" ;;
+	esac
+}
+
+check ok ring.pml ""
+check ok ring.pml "-DSLOTS=1"
+check ok ring.pml "-DSLOTS=3"
+check error ring.pml "-DPUBLISH_FIRST"
+check error ring.pml "-DNO_CHECK"
+check error ring.pml "-DHEAD_FIRST"
+check ok gate.pml ""
+check error gate.pml "-DNO_GENERATION"
+check error gate.pml "-DNO_GATE"
+check error gate.pml "-DCLOSE_USED"
+check ok snapshot.pml ""
+check error snapshot.pml "-DONCE"
+check error snapshot.pml "-DNO_COUNTERS"
+check error snapshot.pml "-DCOUNT_LATE"
+exit 0
