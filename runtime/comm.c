@@ -54,6 +54,23 @@ static int fail(struct df_comm *comm, int ret)
 	return ret;
 }
 
+/* How many processes share this node's cores, for the engine's way of waiting. */
+static void note_neighbours(const struct df_comm *comm)
+{
+	uint32_t nr = 0, most = __atomic_load_n(&df_rt.nr_local_procs, __ATOMIC_RELAXED);
+	int i, j;
+
+	for (i = 0; i < comm->nranks; i++) {
+		if (comm->members[i].host != df_rt.self.host)
+			continue;
+		for (j = 0; j < i && comm->members[j].proc != comm->members[i].proc; j++)
+			;
+		nr += j == i;
+	}
+	if (nr > most)
+		__atomic_store_n(&df_rt.nr_local_procs, nr, __ATOMIC_RELAXED);
+}
+
 /* The member table is there: checks it and opens the communicator for operations. */
 static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
 {
@@ -120,7 +137,10 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 			     (uint64_t)nranks);
 	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),
 		 (uint64_t)nranks, (uint64_t)comm->dev->index, 0);
+	df_joining(comm, df_id_hash(ids[0]), nranks, rank);
+	df_watchdog_start();
 	ret = df_ctl_join(nr_ids, ids, nranks, &me, &comm->stop, &comm->ctl);
+	df_joining(comm, 0, 0, 0);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, (uint64_t)-ret);
 	if (!ret)
 		ret = ready(comm, nranks, rank, 0);

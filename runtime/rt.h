@@ -169,6 +169,10 @@ struct df_comm {
 	const struct df_member *members;
 	int nranks, rank;
 	uint64_t hash;
+	struct {
+		uint64_t id, since; /* hash of the id; when this rank came */
+		int nranks, rank;
+	} join; /* while it joins by an id; under df_rt.lock */
 	uint32_t stop;	/* ends blocking calls */
 	uint32_t state; /* enum df_comm_state */
 	int error;
@@ -203,6 +207,7 @@ struct df_rt {
 	int rules;  /* DF_RULES_* */
 	int strict; /* stream order */
 	int nr_cores;
+	uint32_t nr_local_procs; /* the most processes of one communicator on this node */
 	uint32_t blocked;	     /* host threads inside a blocking call of ours */
 	struct df_algo_table *algos; /* DFSHIM_ALGO; NULL none */
 	struct df_tuner *tuner;	     /* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
@@ -292,6 +297,17 @@ unsigned df_release_by(const struct df_check_result *r);
 
 /* watchdog.c */
 void df_watchdog_wake(void);
+/* joining.c: communicators whose rendezvous is not complete. */
+void df_joining(struct df_comm *comm, uint64_t id, int nranks, int rank);
+/* How many ranks are missing at all of them. Changes when one arrives, or a rendezvous ends. */
+uint64_t df_joining_missing(void);
+/*
+ * Says which ranks are missing: INIT and a sentence, for the first communicator that lacks some. 0: none
+ * does. Every process of the communicator comes to the same text; only the one with the lowest rank that has
+ * arrived prints it.
+ */
+int df_joining_explain(void);
+
 void df_watchdog_start(void);
 void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 

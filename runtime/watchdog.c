@@ -273,10 +273,16 @@ static uint64_t progress(void)
 	return df_engine_progress() + __atomic_load_n(&dog.ended, __ATOMIC_RELAXED);
 }
 
+/* The traces explain it, without what the rendezvous knows. */
+static int about_operations(enum df_verdict v)
+{
+	return v != DF_V_OK && v != DF_V_SLOW && v != DF_V_INIT && v != DF_V_HOST && v != DF_V_UNKNOWN;
+}
+
 static void stalled(uint64_t ms, uint64_t ops)
 {
 	const struct df_env *env = df_env();
-	uint64_t before = progress(), leader;
+	uint64_t before = progress(), missing = df_joining_missing(), leader;
 	struct judgement j;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
@@ -285,13 +291,15 @@ static void stalled(uint64_t ms, uint64_t ops)
 	judge(&j);
 	judgement_free(&j);
 	judge(&j);
-	if (progress() != before) {
+	if (progress() != before || df_joining_missing() != missing) {
 		judgement_free(&j);
 		return; /* it moved meanwhile: no deadlock */
 	}
 	dog.reported = before;
 	ask(&leader);
-	if (!j.r)
+	if (missing && (!j.r || !about_operations(df_check_verdict(j.r))) && df_joining_explain())
+		;
+	else if (!j.r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
 			"by",
 			(unsigned long long)ms, (unsigned long long)ops);
@@ -375,6 +383,7 @@ static void *watch(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	uint64_t last = progress(), since = df_now_ns(), ops, again = 0, pause = SUSPECT_MIN_NS;
+	uint64_t missing = 0, now_missing;
 
 	(void)arg;
 	for (;;) {
@@ -390,6 +399,13 @@ static void *watch(void *arg)
 		if (df_release_suspects())
 			nap = DF_MIN(nap, (int64_t)SUSPECT_MIN_NS);
 		df_futex_wait(&dog.wake, seen, nap, 0);
+		now_missing = df_joining_missing();
+		if (now_missing != missing) {
+			/* A hang after this one is another. */
+			missing = now_missing;
+			dog.reported = UINT64_MAX;
+			last = UINT64_MAX;
+		}
 		if (progress() != last || !unfinished(&ops)) {
 			last = progress();
 			since = df_now_ns();
