@@ -210,6 +210,8 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	op->device = rec->device == 0xffff ? -1 : rec->device;
 	op->thread = rec->thread;
 	op->site = rec->site;
+	/* What an outermost ncclGroupEnd issues is one group. */
+	op->group = (uint32_t)t->in_group;
 	t->nr_issued++;
 	l->nr_open++;
 	comm_thread(c, rec->thread);
@@ -302,7 +304,8 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		op->send = rec->a;
 		op->recv = rec->b;
 		op->peer = (int32_t)(uint32_t)rec->c - 1;
-		op->group = (uint32_t)(rec->c >> 32);
+		if (rec->c >> 32)
+			op->group = (uint32_t)(rec->c >> 32);
 		break;
 	case DF_REC_OP_MATCH:
 		op->sig = rec->a;
@@ -369,6 +372,9 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		return 0;
 	case DF_REC_CALL_ENTER:
 	case DF_REC_CALL_EXIT:
+		if (rec->a == DF_CALL_GROUP_END)
+			t->in_group = rec->type == DF_REC_CALL_ENTER ? rec->op : 0;
+		return on_call(l, rec, index);
 	case DF_REC_RELEASE:
 		return on_call(l, rec, index);
 	case DF_REC_STREAM_WORK:

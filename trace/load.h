@@ -55,6 +55,7 @@ struct df_lthread {
 	uint32_t tid;
 	uint32_t nr_issued;
 	uint64_t first_ns, last_ns, last_rec;
+	uint64_t in_group; /* serial of the ncclGroupEnd that it is in; 0 none */
 	char name[16];
 };
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
+#include "trace/cli/program.h"
 #include "trace/hash.h"
 #include "trace/json.h"
 #include "trace/model.h"
@@ -34,249 +35,7 @@ static const char help[] =
 	"\n"
 	"Exit: 0 nothing found, 14 found; 1 unreadable input, 2 wrong usage.\n";
 
-/* One host step of one thread of one rank, and where it comes from. */
-struct step {
-	struct df_mop op;
-	uint64_t rec;
-	uint32_t comm; /* global, of COLL and P2P */
-	uint64_t index;
-	int dropped;
-};
-
-struct rank {
-	struct step *steps[DF_MODEL_THREADS];
-	size_t nr[DF_MODEL_THREADS], cap[DF_MODEL_THREADS];
-	uint32_t tid[DF_MODEL_THREADS];
-	int nr_threads;
-	uint32_t trace;
-	int32_t device;
-	char name[32];
-};
-
-struct gcomm {
-	uint64_t hash;
-	uint64_t members; /* set of ranks here */
-	int32_t nranks;
-	int rank_of[DF_MODEL_RANKS]; /* by rank here */
-};
-
-struct predict {
-	struct rank ranks[DF_MODEL_RANKS];
-	int nr_ranks;
-	struct gcomm *comms;
-	size_t nr_comms, cap_comms;
-	uint64_t *ids[2]; /* streams and events seen, to small numbers */
-	size_t nr_ids[2], cap_ids[2];
-	uint32_t slots;
-	size_t left_out;
-};
-
-static int small(struct predict *p, int what, uint64_t id)
-{
-	uint64_t *slot;
-
-	for (size_t i = 0; i < p->nr_ids[what]; i++)
-		if (p->ids[what][i] == id)
-			return (int)i;
-	slot = DF_VEC_PUSH(p->ids[what], p->nr_ids[what], p->cap_ids[what]);
-	if (!slot)
-		return 0;
-	*slot = id;
-	return (int)p->nr_ids[what] - 1;
-}
-
-static int comm_of(struct predict *p, const struct df_trace_comm *c)
-{
-	struct gcomm *g;
-
-	for (size_t i = 0; i < p->nr_comms; i++)
-		if (p->comms[i].hash == c->hash)
-			return (int)i;
-	g = DF_VEC_PUSH(p->comms, p->nr_comms, p->cap_comms);
-	if (!g)
-		return -1;
-	memset(g, 0, sizeof(*g));
-	g->hash = c->hash;
-	g->nranks = c->nranks;
-	return (int)p->nr_comms - 1;
-}
-
-static int rank_of(struct predict *p, uint32_t trace, int32_t device,
-		   const struct df_trace_header *h)
-{
-	struct rank *r;
-
-	for (int i = 0; i < p->nr_ranks; i++)
-		if (p->ranks[i].trace == trace && p->ranks[i].device == device)
-			return i;
-	if (p->nr_ranks == DF_MODEL_RANKS)
-		return -1;
-	r = &p->ranks[p->nr_ranks];
-	r->trace = trace;
-	r->device = device;
-	if (h->rank >= 0 && h->world > 1)
-		snprintf(r->name, sizeof(r->name), "r%d", h->rank);
-	else
-		snprintf(r->name, sizeof(r->name), "pid %u device %d", h->pid, device);
-	return p->nr_ranks++;
-}
-
-static int push_step(struct predict *p, int rank, uint32_t tid, const struct step *s)
-{
-	struct rank *r = &p->ranks[rank];
-	struct step *slot;
-	int t = 0;
-
-	while (t < r->nr_threads && r->tid[t] != tid)
-		t++;
-	if (t == r->nr_threads) {
-		if (t == DF_MODEL_THREADS) {
-			p->left_out++;
-			return 0;
-		}
-		r->tid[r->nr_threads++] = tid;
-	}
-	slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
-	if (!slot)
-		return -ENOMEM;
-	*slot = *s;
-	return 0;
-}
-
-/* Buffers become sets: two operations that share a bit overlap. */
-static uint64_t buffer_bit(uint64_t address)
-{
-	return address ? 1ULL << (df_mix64(address) & 63) : 0;
-}
-
-static int add_op(struct predict *p, const struct df_load *l, struct df_reader *rd, size_t at,
-		  int rank, struct step *open)
-{
-	const struct df_lop *op = &l->ops[at];
-	const struct df_trace_comm *c = df_reader_comm(rd, op->comm);
-	int comm = c ? comm_of(p, c) : -1,
-	    p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
-	struct step s = {.rec = op->rec, .comm = (uint32_t)comm, .index = op->index};
-
-	if (comm < 0)
-		return 0;
-	p->comms[comm].members |= 1ULL << rank;
-	p->comms[comm].rank_of[rank] = c->rank;
-	s.op.stream = small(p, 0, op->stream);
-	if (!p2p) {
-		s.op.kind = DF_MOP_COLL;
-		s.op.comm = comm;
-		s.op.sig = op->kind | op->count << 8;
-		s.op.reads = buffer_bit(op->send);
-		s.op.writes = buffer_bit(op->recv);
-		return push_step(p, rank, op->thread, &s);
-	}
-	s.op.kind = DF_MOP_P2P;
-	s.op.nr_p2p = 1;
-	s.op.p2p[0] = (struct df_mp2p){op->kind == DF_KIND_SEND, comm, op->peer, op->count};
-	/* Messages of one group are one step. */
-	if (op->group && open->op.nr_p2p && open->rec == op->group &&
-	    open->op.nr_p2p < DF_MOP_MAX_P2P) {
-		struct rank *r = &p->ranks[rank];
-
-		for (int t = 0; t < r->nr_threads; t++) {
-			if (r->tid[t] == op->thread && r->nr[t]) {
-				struct df_mop *m = &r->steps[t][r->nr[t] - 1].op;
-
-				if (m->kind == DF_MOP_P2P && m->nr_p2p < DF_MOP_MAX_P2P) {
-					m->p2p[m->nr_p2p++] = s.op.p2p[0];
-					return 0;
-				}
-			}
-		}
-	}
-	*open = s;
-	open->rec = op->group;
-	return push_step(p, rank, op->thread, &s);
-}
-
-static int add_trace(struct predict *p, const struct df_load *l, struct df_reader *rd,
-		     uint32_t trace)
-{
-	struct step open[DF_MODEL_RANKS];
-	size_t call = 0;
-	int rc = 0;
-
-	memset(open, 0, sizeof(open));
-	if (l->h.slots && (!p->slots || l->h.slots < p->slots))
-		p->slots = l->h.slots;
-	for (size_t i = 0; i <= l->nr_items && !rc; i++) {
-		const struct df_litem *it = &l->items[i];
-		struct step s = {0};
-		int rank;
-
-		/* Host calls between the items, in their place. */
-		for (; call < l->nr_calls && (i == l->nr_items || l->calls[call].rec < it->rec) &&
-		       !rc;
-		     call++) {
-			const struct df_lcall *c = &l->calls[call];
-			struct step y = {.rec = c->rec};
-
-			rank = rank_of(p, trace, c->device, &l->h);
-			switch (df_call_class(c->call)) {
-			case DF_CLASS_STREAM:
-				y.op.kind = c->call == DF_CALL_STREAM_SYNC ? DF_MOP_SSYNC
-									   : DF_MOP_ESYNC;
-				if (c->call == DF_CALL_STREAM_SYNC)
-					y.op.stream = small(p, 0, c->object);
-				else
-					y.op.object = small(p, 1, c->object);
-				break;
-			case DF_CLASS_DEVICE:
-				y.op.kind = DF_MOP_DSYNC;
-				break;
-			case DF_CLASS_IMPLICIT:
-				y.op.kind = DF_MOP_ISYNC;
-				break;
-			default:
-				continue;
-			}
-			if (rank >= 0 && c->device >= 0)
-				rc = push_step(p, rank, c->thread, &y);
-		}
-		if (i == l->nr_items || rc)
-			break;
-		if (it->type == DF_ITEM_OP) {
-			rank = rank_of(p, trace, l->ops[it->a].device, &l->h);
-			if (rank >= 0)
-				rc = add_op(p, l, rd, it->a, rank, &open[rank]);
-			continue;
-		}
-		rank = rank_of(p, trace, it->device, &l->h);
-		if (rank < 0 || it->device < 0)
-			continue;
-		s.rec = it->rec;
-		s.op.stream = small(p, 0, it->stream);
-		if (it->type == DF_ITEM_WORK)
-			s.op.kind = DF_MOP_KERNEL;
-		else if (it->type == DF_ITEM_RECORD)
-			s.op.kind = DF_MOP_RECORD;
-		else if (it->type == DF_ITEM_WAIT)
-			s.op.kind = DF_MOP_WAIT;
-		else
-			continue;
-		if (it->type != DF_ITEM_WORK)
-			s.op.object = small(p, 1, it->a);
-		rc = push_step(p, rank, it->thread, &s);
-	}
-	return rc;
-}
-
 /* ---- windows ----------------------------------------------------------------------------------------- */
-
-/* From a peer's number in its communicator to our number of the rank; -1 not here. */
-static int peer_here(const struct predict *p, int comm, int peer)
-{
-	for (int r = 0; r < p->nr_ranks; r++)
-		if (p->comms[comm].members >> r & 1 && p->comms[comm].rank_of[r] == peer)
-			return r;
-	return -1;
-}
 
 /* How often each thing that needs partners occurs in the window, per rank. */
 struct tally {
@@ -303,7 +62,7 @@ static struct tally *tally_of(struct tally **list, size_t *nr, size_t *cap, uint
  * A window is closed when each operation in it has all its partners in it; what has not is left out on
  * all ranks, from the end. Returns how many operations are in it.
  */
-static size_t close_window(struct predict *p, size_t from[][DF_MODEL_THREADS],
+static size_t close_window(struct df_program_steps *p, size_t from[][DF_MODEL_THREADS],
 			   size_t to[][DF_MODEL_THREADS])
 {
 	size_t nr_ops = 0;
@@ -318,7 +77,7 @@ static size_t close_window(struct predict *p, size_t from[][DF_MODEL_THREADS],
 		for (int r = 0; r < p->nr_ranks; r++) {
 			for (int t = 0; t < p->ranks[r].nr_threads; t++) {
 				for (size_t i = from[r][t]; i < to[r][t]; i++) {
-					const struct step *s = &p->ranks[r].steps[t][i];
+					const struct df_step_of *s = &p->ranks[r].steps[t][i];
 					struct tally *y;
 
 					if (s->dropped || s->op.kind != DF_MOP_COLL)
@@ -334,15 +93,15 @@ static size_t close_window(struct predict *p, size_t from[][DF_MODEL_THREADS],
 		for (int r = 0; r < p->nr_ranks; r++) {
 			for (int t = 0; t < p->ranks[r].nr_threads; t++) {
 				for (size_t i = from[r][t]; i < to[r][t]; i++) {
-					struct step *s = &p->ranks[r].steps[t][i];
+					struct df_step_of *s = &p->ranks[r].steps[t][i];
 					struct tally *y;
 
 					if (s->dropped)
 						continue;
 					if (s->op.kind == DF_MOP_P2P) {
 						for (int k = 0; k < s->op.nr_p2p; k++)
-							if (peer_here(p, s->op.p2p[k].comm,
-								      s->op.p2p[k].peer) < 0)
+							if (df_steps_peer(p, s->op.p2p[k].comm,
+									  s->op.p2p[k].peer) < 0)
 								s->dropped = 1;
 						nr_ops += !s->dropped;
 						continue;
@@ -366,7 +125,7 @@ static size_t close_window(struct predict *p, size_t from[][DF_MODEL_THREADS],
 	return nr_ops;
 }
 
-static int make_program(struct predict *p, size_t from[][DF_MODEL_THREADS],
+static int make_program(struct df_program_steps *p, size_t from[][DF_MODEL_THREADS],
 			size_t to[][DF_MODEL_THREADS], struct df_mprog *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -378,14 +137,14 @@ static int make_program(struct predict *p, size_t from[][DF_MODEL_THREADS],
 		out->nr_threads[r] = p->ranks[r].nr_threads;
 		for (int t = 0; t < p->ranks[r].nr_threads; t++) {
 			for (size_t i = from[r][t]; i < to[r][t]; i++) {
-				const struct step *s = &p->ranks[r].steps[t][i];
+				const struct df_step_of *s = &p->ranks[r].steps[t][i];
 				struct df_mop op = s->op;
 
 				if (s->dropped)
 					continue;
 				for (int k = 0; op.kind == DF_MOP_P2P && k < op.nr_p2p; k++)
 					op.p2p[k].peer =
-						peer_here(p, op.p2p[k].comm, op.p2p[k].peer);
+						df_steps_peer(p, op.p2p[k].comm, op.p2p[k].peer);
 				if (df_mprog_add(out, r, t, &op))
 					return -ENOMEM;
 			}
@@ -415,7 +174,7 @@ struct finding {
 	struct df_model_result res;
 };
 
-static int search(struct df_mprog *prog, const struct predict *p, long tries, long slots,
+static int search(struct df_mprog *prog, const struct df_program_steps *p, long tries, long slots,
 		  int queues, struct finding *f, size_t *need_slots)
 {
 	struct df_model_result res;
@@ -468,7 +227,7 @@ static int search(struct df_mprog *prog, const struct predict *p, long tries, lo
 }
 
 /* Where the threads stand in the deadlock, in words. */
-static void print_witness(FILE *out, const struct df_mprog *prog, const struct predict *p,
+static void print_witness(FILE *out, const struct df_mprog *prog, const struct df_program_steps *p,
 			  const struct finding *f)
 {
 	static const char *const names[] = {
@@ -502,7 +261,7 @@ static void print_witness(FILE *out, const struct df_mprog *prog, const struct p
 	}
 }
 
-static int run(struct predict *p, long slots, int queues, long tries, size_t window,
+static int run(struct df_program_steps *p, long slots, int queues, long tries, size_t window,
 	       const char *witness, int json)
 {
 	size_t from[DF_MODEL_RANKS][DF_MODEL_THREADS], to[DF_MODEL_RANKS][DF_MODEL_THREADS],
@@ -580,8 +339,7 @@ int df_cmd_predict(int argc, char **argv)
 		{"tries", required_argument, NULL, 't'},   {"window", required_argument, NULL, 'w'},
 		{"witness", required_argument, NULL, 'f'}, {NULL, 0, NULL, 0}};
 	long slots = -1, queues = 0, tries = 100, window = 64, *number;
-	struct predict *p;
-	struct df_load l;
+	struct df_program_steps *p;
 	const char *witness = NULL;
 	char **paths, *end;
 	size_t nr;
@@ -632,33 +390,15 @@ int df_cmd_predict(int argc, char **argv)
 	if (!paths)
 		return 1;
 	p = calloc(1, sizeof(*p));
-	df_load_init(&l);
-	for (size_t i = 0; i < nr; i++) {
-		const char *why = "out of memory";
-		struct df_reader rd;
-
-		if (!p || df_reader_open(&rd, paths[i], &why)) {
-			rc = df_cli_input_error("predict", paths[i], "%s", why);
-		} else {
-			if (df_load_trace(&l, &rd) || add_trace(p, &l, &rd, (uint32_t)i))
-				rc = df_cli_input_error("predict", paths[i], "out of memory");
-			df_reader_close(&rd);
-		}
+	rc = p ? df_steps_load(p, "predict", paths, nr, 1) : 1;
+	for (size_t i = 0; i < nr; i++)
 		free(paths[i]);
-	}
 	free(paths);
-	df_load_fini(&l);
 	if (!rc)
 		rc = run(p, slots >= 0 ? slots : (long)p->slots, (int)queues, tries, (size_t)window,
 			 witness, json);
-	for (int r = 0; p && r < p->nr_ranks; r++)
-		for (int t = 0; t < DF_MODEL_THREADS; t++)
-			free(p->ranks[r].steps[t]);
-	if (p) {
-		free(p->ids[0]);
-		free(p->ids[1]);
-		free(p->comms);
-	}
+	if (p)
+		df_steps_free(p);
 	free(p);
 	return rc;
 }

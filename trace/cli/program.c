@@ -1,0 +1,261 @@
+/*
+ * From traces to steps, in the order in which each thread's calls were recorded. See program.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/cli/cli.h"
+#include "trace/cli/program.h"
+#include "trace/hash.h"
+#include "trace/names.h"
+#include "trace/vec.h"
+
+static int small(struct df_program_steps *p, int what, uint64_t id)
+{
+	uint64_t *slot;
+
+	for (size_t i = 0; i < p->nr_ids[what]; i++)
+		if (p->ids[what][i] == id)
+			return (int)i;
+	slot = DF_VEC_PUSH(p->ids[what], p->nr_ids[what], p->cap_ids[what]);
+	if (!slot)
+		return 0;
+	*slot = id;
+	return (int)p->nr_ids[what] - 1;
+}
+
+static int comm_of(struct df_program_steps *p, const struct df_trace_comm *c)
+{
+	struct df_comm_of *g;
+
+	for (size_t i = 0; i < p->nr_comms; i++)
+		if (p->comms[i].hash == c->hash)
+			return (int)i;
+	g = DF_VEC_PUSH(p->comms, p->nr_comms, p->cap_comms);
+	if (!g)
+		return -1;
+	memset(g, 0, sizeof(*g));
+	g->hash = c->hash;
+	g->nranks = c->nranks;
+	return (int)p->nr_comms - 1;
+}
+
+static int rank_of(struct df_program_steps *p, uint32_t trace, int32_t device,
+		   const struct df_trace_header *h)
+{
+	struct df_rank_of *r;
+
+	for (int i = 0; i < p->nr_ranks; i++)
+		if (p->ranks[i].trace == trace && p->ranks[i].device == device)
+			return i;
+	if (p->nr_ranks == DF_MODEL_RANKS)
+		return -1;
+	r = &p->ranks[p->nr_ranks];
+	r->trace = trace;
+	r->device = device;
+	if (h->rank >= 0 && h->world > 1)
+		snprintf(r->name, sizeof(r->name), "r%d", h->rank);
+	else
+		snprintf(r->name, sizeof(r->name), "pid %u device %d", h->pid, device);
+	return p->nr_ranks++;
+}
+
+static int push_step(struct df_program_steps *p, int rank, uint32_t tid, const struct df_step_of *s)
+{
+	struct df_rank_of *r = &p->ranks[rank];
+	struct df_step_of *slot;
+	int t = 0;
+
+	while (t < r->nr_threads && r->tid[t] != tid)
+		t++;
+	if (t == r->nr_threads) {
+		if (t == DF_MODEL_THREADS) {
+			p->left_out++;
+			return 0;
+		}
+		r->tid[r->nr_threads++] = tid;
+	}
+	slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
+	if (!slot)
+		return -ENOMEM;
+	*slot = *s;
+	return 0;
+}
+
+/* Buffers become sets: two operations that share a bit overlap. */
+static uint64_t buffer_bit(uint64_t address)
+{
+	return address ? 1ULL << (df_mix64(address) & 63) : 0;
+}
+
+static int add_op(struct df_program_steps *p, const struct df_load *l, struct df_reader *rd,
+		  size_t at, int rank, struct df_step_of *open)
+{
+	const struct df_lop *op = &l->ops[at];
+	const struct df_trace_comm *c = df_reader_comm(rd, op->comm);
+	int comm = c ? comm_of(p, c) : -1,
+	    p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
+	struct df_step_of s = {.rec = op->rec,
+			       .comm = (uint32_t)comm,
+			       .index = op->index,
+			       .send = op->send,
+			       .recv = op->recv,
+			       .count = op->count,
+			       .kind = op->kind,
+			       .type = op->type,
+			       .redop = op->redop,
+			       .peer = op->peer,
+			       .group = op->group};
+
+	if (comm < 0)
+		return 0;
+	p->comms[comm].members |= 1ULL << rank;
+	p->comms[comm].rank_of[rank] = c->rank;
+	s.op.stream = small(p, 0, op->stream);
+	if (!p2p) {
+		s.op.kind = DF_MOP_COLL;
+		s.op.comm = comm;
+		s.op.sig = op->kind | op->count << 8;
+		s.op.reads = buffer_bit(op->send);
+		s.op.writes = buffer_bit(op->recv);
+		return push_step(p, rank, op->thread, &s);
+	}
+	s.op.kind = DF_MOP_P2P;
+	s.op.nr_p2p = 1;
+	s.op.p2p[0] = (struct df_mp2p){op->kind == DF_KIND_SEND, comm, op->peer, op->count};
+	/* Messages of one group are one step. */
+	if (p->merge && op->group && open->op.nr_p2p && open->rec == op->group &&
+	    open->op.nr_p2p < DF_MOP_MAX_P2P) {
+		struct df_rank_of *r = &p->ranks[rank];
+
+		for (int t = 0; t < r->nr_threads; t++) {
+			if (r->tid[t] == op->thread && r->nr[t]) {
+				struct df_mop *m = &r->steps[t][r->nr[t] - 1].op;
+
+				if (m->kind == DF_MOP_P2P && m->nr_p2p < DF_MOP_MAX_P2P) {
+					m->p2p[m->nr_p2p++] = s.op.p2p[0];
+					return 0;
+				}
+			}
+		}
+	}
+	*open = s;
+	open->rec = op->group;
+	return push_step(p, rank, op->thread, &s);
+}
+
+static int add_trace(struct df_program_steps *p, const struct df_load *l, struct df_reader *rd,
+		     uint32_t trace)
+{
+	struct df_step_of open[DF_MODEL_RANKS];
+	size_t call = 0;
+	int rc = 0;
+
+	memset(open, 0, sizeof(open));
+	if (l->h.slots && (!p->slots || l->h.slots < p->slots))
+		p->slots = l->h.slots;
+	for (size_t i = 0; i <= l->nr_items && !rc; i++) {
+		const struct df_litem *it = &l->items[i];
+		struct df_step_of s = {0};
+		int rank;
+
+		/* Host calls between the items, in their place. */
+		for (; call < l->nr_calls && (i == l->nr_items || l->calls[call].rec < it->rec) &&
+		       !rc;
+		     call++) {
+			const struct df_lcall *c = &l->calls[call];
+			struct df_step_of y = {.rec = c->rec};
+
+			rank = rank_of(p, trace, c->device, &l->h);
+			switch (df_call_class(c->call)) {
+			case DF_CLASS_STREAM:
+				y.op.kind = c->call == DF_CALL_STREAM_SYNC ? DF_MOP_SSYNC
+									   : DF_MOP_ESYNC;
+				if (c->call == DF_CALL_STREAM_SYNC)
+					y.op.stream = small(p, 0, c->object);
+				else
+					y.op.object = small(p, 1, c->object);
+				break;
+			case DF_CLASS_DEVICE:
+				y.op.kind = DF_MOP_DSYNC;
+				break;
+			case DF_CLASS_IMPLICIT:
+				y.op.kind = DF_MOP_ISYNC;
+				break;
+			default:
+				continue;
+			}
+			if (rank >= 0 && c->device >= 0)
+				rc = push_step(p, rank, c->thread, &y);
+		}
+		if (i == l->nr_items || rc)
+			break;
+		if (it->type == DF_ITEM_OP) {
+			rank = rank_of(p, trace, l->ops[it->a].device, &l->h);
+			if (rank >= 0)
+				rc = add_op(p, l, rd, it->a, rank, &open[rank]);
+			continue;
+		}
+		rank = rank_of(p, trace, it->device, &l->h);
+		if (rank < 0 || it->device < 0)
+			continue;
+		s.rec = it->rec;
+		s.op.stream = small(p, 0, it->stream);
+		if (it->type == DF_ITEM_WORK)
+			s.op.kind = DF_MOP_KERNEL;
+		else if (it->type == DF_ITEM_RECORD)
+			s.op.kind = DF_MOP_RECORD;
+		else if (it->type == DF_ITEM_WAIT)
+			s.op.kind = DF_MOP_WAIT;
+		else
+			continue;
+		if (it->type != DF_ITEM_WORK)
+			s.op.object = small(p, 1, it->a);
+		rc = push_step(p, rank, it->thread, &s);
+	}
+	return rc;
+}
+
+int df_steps_peer(const struct df_program_steps *p, int comm, int peer)
+{
+	for (int r = 0; r < p->nr_ranks; r++)
+		if (p->comms[comm].members >> r & 1 && p->comms[comm].rank_of[r] == peer)
+			return r;
+	return -1;
+}
+
+int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int merge)
+{
+	struct df_load l;
+	int rc = 0;
+
+	memset(p, 0, sizeof(*p));
+	p->merge = merge;
+	df_load_init(&l);
+	for (size_t i = 0; i < nr && !rc; i++) {
+		const char *why = "out of memory";
+		struct df_reader rd;
+
+		if (df_reader_open(&rd, paths[i], &why)) {
+			rc = df_cli_input_error(sub, paths[i], "%s", why);
+			break;
+		}
+		if (df_load_trace(&l, &rd) || add_trace(p, &l, &rd, (uint32_t)i))
+			rc = df_cli_input_error(sub, paths[i], "out of memory");
+		df_reader_close(&rd);
+	}
+	df_load_fini(&l);
+	return rc;
+}
+
+void df_steps_free(struct df_program_steps *p)
+{
+	for (int r = 0; r < p->nr_ranks; r++)
+		for (int t = 0; t < DF_MODEL_THREADS; t++)
+			free(p->ranks[r].steps[t]);
+	free(p->ids[0]);
+	free(p->ids[1]);
+	free(p->comms);
+	memset(p, 0, sizeof(*p));
+}

@@ -1,0 +1,580 @@
+/*
+ * `dfshim replay`: runs the recorded communication again, from the traces alone, on mock buffers: one
+ * process a rank, started by `dfshim run`; then the verdict over the new traces. The worker knows NCCL and
+ * CUDA only by the names of their functions, so nothing of them is needed to build it.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "trace/cli/cli.h"
+#include "trace/cli/input.h"
+#include "trace/cli/program.h"
+#include "trace/names.h"
+
+static const char help[] =
+	"Usage: dfshim replay [OPTIONS] DIR|FILE...\n"
+	"\n"
+	"Runs the recorded communication again: the same calls in the same order in each thread, on buffers\n"
+	"of the same sizes, then judges the traces of the new run.\n"
+	"\n"
+	"  --rules nccl|dfshim  on CPU threads: by NCCL's rules, which may deadlock, or ours (default)\n"
+	"  --host               on CPU threads even where there is a GPU\n"
+	"  --timeout S          no progress for S seconds ends it (default 5)\n"
+	"  --trace DIR          keep the new traces there\n"
+	"  --witness FILE       replays are in recorded order, which is the witness of `predict` for the order itself;\n"
+	"                       a witness with a schedule of threads is refused\n"
+	"\n"
+	"Exit: as dfshim check; 1 unreadable input or a rank that can't be replayed, 2 wrong usage.\n";
+
+/* ---- the worker: one rank ----------------------------------------------------------------------------- */
+
+struct unique_id {
+	char bytes[128];
+};
+
+static struct {
+	int (*set_device)(int);
+	int (*malloc)(void **, size_t);
+	int (*free)(void *);
+	int (*stream_create)(void **, unsigned);
+	int (*stream_sync)(void *);
+	int (*device_sync)(void);
+	int (*memset_async)(void *, int, size_t, void *);
+	int (*event_create)(void **, unsigned);
+	int (*event_record)(void *, void *);
+	int (*event_sync)(void *);
+	int (*stream_wait)(void *, void *, unsigned);
+	int (*get_id)(struct unique_id *);
+	int (*init)(void **, int, struct unique_id, int);
+	int (*destroy)(void *);
+	int (*group_start)(void);
+	int (*group_end)(void);
+	int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
+	int (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
+	int (*reduce)(const void *, void *, size_t, int, int, int, void *, void *);
+	int (*all_gather)(const void *, void *, size_t, int, void *, void *);
+	int (*reduce_scatter)(const void *, void *, size_t, int, int, void *, void *);
+	int (*all_to_all)(const void *, void *, size_t, int, void *, void *);
+	int (*send)(const void *, size_t, int, int, void *, void *);
+	int (*recv)(void *, size_t, int, int, void *, void *);
+} api;
+
+static const struct {
+	const char *name;
+	size_t at;
+	int optional;
+} names[] = {
+#define FN(name, field)                                                                            \
+	{                                                                                          \
+		name, offsetof(typeof(api), field), 0                                              \
+	}
+	FN("cudaSetDevice", set_device),
+	FN("cudaMalloc", malloc),
+	FN("cudaFree", free),
+	FN("cudaStreamCreateWithFlags", stream_create),
+	FN("cudaStreamSynchronize", stream_sync),
+	FN("cudaDeviceSynchronize", device_sync),
+	FN("cudaMemsetAsync", memset_async),
+	FN("cudaEventCreateWithFlags", event_create),
+	FN("cudaEventRecord", event_record),
+	FN("cudaEventSynchronize", event_sync),
+	FN("cudaStreamWaitEvent", stream_wait),
+	FN("ncclGetUniqueId", get_id),
+	FN("ncclCommInitRank", init),
+	FN("ncclCommDestroy", destroy),
+	FN("ncclGroupStart", group_start),
+	FN("ncclGroupEnd", group_end),
+	FN("ncclAllReduce", all_reduce),
+	FN("ncclBroadcast", broadcast),
+	FN("ncclReduce", reduce),
+	FN("ncclAllGather", all_gather),
+	FN("ncclReduceScatter", reduce_scatter),
+	FN("ncclSend", send),
+	FN("ncclRecv", recv),
+#undef FN
+	{"ncclAlltoAll", offsetof(typeof(api), all_to_all), 1},
+};
+
+struct buffer {
+	uint64_t address;
+	size_t bytes;
+	void *at;
+};
+
+static struct worker {
+	struct df_program_steps p;
+	int rank;
+	void **comms, **streams, **events;
+	struct buffer *buffers;
+	size_t nr_buffers, cap_buffers;
+	void *scratch;
+} w;
+
+static void die(const char *what, int code)
+{
+	fprintf(stderr, "dfshim replay: rank %d: %s failed (%d)\n", w.rank, what, code);
+	_exit(3);
+}
+
+static void check(int code, const char *what)
+{
+	if (code)
+		die(what, code);
+}
+
+static int load_api(void)
+{
+	static const char *const libs[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so",
+					   "libnccl.so.2"};
+
+	for (size_t pass = 0; pass < 2; pass++) {
+		int lacking = 0;
+
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			void *fn = dlsym(RTLD_DEFAULT, names[i].name);
+
+			memcpy((char *)&api + names[i].at, &fn, sizeof(fn));
+			lacking |= !fn && !names[i].optional;
+			if (pass && !fn && !names[i].optional)
+				fprintf(stderr, "dfshim replay: no function %s here\n",
+					names[i].name);
+		}
+		if (!lacking)
+			return 0;
+		for (size_t i = 0; i < sizeof(libs) / sizeof(libs[0]); i++)
+			dlopen(libs[i], RTLD_NOW | RTLD_GLOBAL);
+	}
+	return -ENOENT;
+}
+
+/* How many elements of `count` a buffer of this operation has. */
+static uint64_t times(const struct df_step_of *s, int receives)
+{
+	uint64_t n = (uint64_t)__builtin_popcountll(w.p.comms[s->comm].members);
+
+	switch (s->kind) {
+	case DF_KIND_ALLGATHER:
+	case DF_KIND_GATHER:
+		return receives ? n : 1;
+	case DF_KIND_REDUCESCATTER:
+	case DF_KIND_SCATTER:
+		return receives ? 1 : n;
+	case DF_KIND_ALLTOALL:
+		return n;
+	default:
+		return 1;
+	}
+}
+
+static void want_buffer(uint64_t address, size_t bytes)
+{
+	struct buffer *b;
+
+	for (size_t i = 0; i < w.nr_buffers; i++) {
+		if (w.buffers[i].address == address) {
+			if (bytes > w.buffers[i].bytes)
+				w.buffers[i].bytes = bytes;
+			return;
+		}
+	}
+	if (w.nr_buffers == w.cap_buffers) {
+		w.cap_buffers = w.cap_buffers ? w.cap_buffers * 2 : 64;
+		w.buffers = realloc(w.buffers, w.cap_buffers * sizeof(*w.buffers));
+		if (!w.buffers)
+			die("malloc", ENOMEM);
+	}
+	b = &w.buffers[w.nr_buffers++];
+	*b = (struct buffer){address, bytes, NULL};
+}
+
+static void *buffer(uint64_t address)
+{
+	for (size_t i = 0; i < w.nr_buffers; i++)
+		if (w.buffers[i].address == address)
+			return w.buffers[i].at;
+	return w.scratch;
+}
+
+/* Which place a rank has among the members that are here. */
+static int place(int comm, int rank)
+{
+	return __builtin_popcountll(w.p.comms[comm].members & ((1ULL << rank) - 1));
+}
+
+static int peer_place(int comm, int peer)
+{
+	int here = df_steps_peer(&w.p, comm, peer);
+
+	return here < 0 ? 0 : place(comm, here);
+}
+
+/* Rank 0 of a communicator leaves the id in a file; the others wait for it. */
+static void make_comm(int comm, const char *dir)
+{
+	char path[PATH_MAX], tmp[PATH_MAX + 8];
+	struct unique_id id;
+	int me = place(comm, w.rank), n = __builtin_popcountll(w.p.comms[comm].members);
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/comm%d", dir, comm);
+	snprintf(tmp, sizeof(tmp), "%s.tmp", path);
+	if (!me) {
+		check(api.get_id(&id), "ncclGetUniqueId");
+		f = fopen(tmp, "wb");
+		if (!f || fwrite(&id, sizeof(id), 1, f) != 1 || fclose(f) || rename(tmp, path))
+			die(path, errno);
+	} else {
+		for (int i = 0; access(path, R_OK) && i < 6000; i++)
+			usleep(10000);
+		f = fopen(path, "rb");
+		if (!f || fread(&id, sizeof(id), 1, f) != 1)
+			die(path, errno);
+		fclose(f);
+	}
+	check(api.init(&w.comms[comm], n, id, me), "ncclCommInitRank");
+}
+
+static void run_op(const struct df_step_of *s)
+{
+	void *comm = w.comms[s->comm], *stream = w.streams[s->op.stream], *in = buffer(s->send),
+	     *out = buffer(s->recv);
+	int redop = s->redop < 4 ? s->redop : 4,
+	    root = s->peer >= 0 ? peer_place((int)s->comm, s->peer) : 0;
+
+	switch (s->kind) {
+	case DF_KIND_ALLREDUCE:
+		check(api.all_reduce(in, out, s->count, s->type, redop, comm, stream),
+		      "ncclAllReduce");
+		break;
+	case DF_KIND_BROADCAST:
+		check(api.broadcast(in, out, s->count, s->type, root, comm, stream),
+		      "ncclBroadcast");
+		break;
+	case DF_KIND_REDUCE:
+		check(api.reduce(in, out, s->count, s->type, redop, root, comm, stream),
+		      "ncclReduce");
+		break;
+	case DF_KIND_ALLGATHER:
+		check(api.all_gather(in, out, s->count, s->type, comm, stream), "ncclAllGather");
+		break;
+	case DF_KIND_REDUCESCATTER:
+		check(api.reduce_scatter(in, out, s->count, s->type, redop, comm, stream),
+		      "ncclReduceScatter");
+		break;
+	case DF_KIND_ALLTOALL:
+		if (!api.all_to_all)
+			die("ncclAlltoAll: not in this NCCL, it", 0);
+		check(api.all_to_all(in, out, s->count, s->type, comm, stream), "ncclAlltoAll");
+		break;
+	case DF_KIND_SEND:
+		check(api.send(in, s->count, s->type, root, comm, stream), "ncclSend");
+		break;
+	case DF_KIND_RECV:
+		check(api.recv(out, s->count, s->type, root, comm, stream), "ncclRecv");
+		break;
+	default:
+		die("an operation that can't be replayed", s->kind);
+	}
+}
+
+static void run_step(const struct df_step_of *s)
+{
+	void *p = NULL;
+
+	switch (s->op.kind) {
+	case DF_MOP_COLL:
+	case DF_MOP_P2P:
+		run_op(s);
+		break;
+	case DF_MOP_KERNEL:
+		check(api.memset_async(w.scratch, 0, 256, w.streams[s->op.stream]),
+		      "cudaMemsetAsync");
+		break;
+	case DF_MOP_RECORD:
+		check(api.event_record(w.events[s->op.object], w.streams[s->op.stream]),
+		      "cudaEventRecord");
+		break;
+	case DF_MOP_WAIT:
+		check(api.stream_wait(w.streams[s->op.stream], w.events[s->op.object], 0),
+		      "cudaStreamWaitEvent");
+		break;
+	case DF_MOP_SSYNC:
+		check(api.stream_sync(w.streams[s->op.stream]), "cudaStreamSynchronize");
+		break;
+	case DF_MOP_ESYNC:
+		check(api.event_sync(w.events[s->op.object]), "cudaEventSynchronize");
+		break;
+	case DF_MOP_DSYNC:
+		check(api.device_sync(), "cudaDeviceSynchronize");
+		break;
+	case DF_MOP_ISYNC:
+		check(api.malloc(&p, 256), "cudaMalloc");
+		check(api.free(p), "cudaFree");
+		break;
+	default:
+		break;
+	}
+}
+
+static void *thread_main(void *arg)
+{
+	const struct df_rank_of *r = &w.p.ranks[w.rank];
+	size_t t = (size_t)(uintptr_t)arg;
+	uint32_t group = 0;
+
+	check(api.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
+	for (size_t i = 0; i < r->nr[t]; i++) {
+		const struct df_step_of *s = &r->steps[t][i];
+		int op = s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P;
+
+		if (group && (!op || s->group != group)) {
+			check(api.group_end(), "ncclGroupEnd");
+			group = 0;
+		}
+		if (op && s->group && !group) {
+			check(api.group_start(), "ncclGroupStart");
+			group = s->group;
+		}
+		run_step(s);
+	}
+	if (group)
+		check(api.group_end(), "ncclGroupEnd");
+	return NULL;
+}
+
+static int worker(int argc, char **argv)
+{
+	const char *dir = getenv("REPLAY_IDS"), *rank = getenv("RANK");
+	pthread_t id[DF_MODEL_THREADS];
+	struct df_rank_of *r;
+	size_t nr;
+	char **paths = df_cli_trace_paths("replay", argc, argv, &nr);
+
+	if (!paths || !dir || !rank || df_steps_load(&w.p, "replay", paths, nr, 0))
+		return 1;
+	w.rank = atoi(rank);
+	if (w.rank < 0 || w.rank >= w.p.nr_ranks || load_api())
+		return 1;
+	r = &w.p.ranks[w.rank];
+	check(api.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
+	check(api.malloc(&w.scratch, 4096), "cudaMalloc");
+	w.comms = calloc(w.p.nr_comms + 1, sizeof(void *));
+	w.streams = calloc(w.p.nr_ids[0] + 1, sizeof(void *));
+	w.events = calloc(w.p.nr_ids[1] + 1, sizeof(void *));
+	for (int t = 0; t < r->nr_threads; t++) {
+		for (size_t i = 0; i < r->nr[t]; i++) {
+			const struct df_step_of *s = &r->steps[t][i];
+			uint64_t bytes = s->count * df_dtype_bytes(s->type);
+
+			if (s->op.kind != DF_MOP_COLL && s->op.kind != DF_MOP_P2P)
+				continue;
+			want_buffer(s->send, bytes * times(s, 0));
+			want_buffer(s->recv, bytes * times(s, 1));
+		}
+	}
+	for (size_t i = 0; i < w.nr_buffers; i++)
+		check(api.malloc(&w.buffers[i].at, w.buffers[i].bytes + 256), "cudaMalloc");
+	for (size_t i = 0; i < w.p.nr_ids[0]; i++)
+		check(api.stream_create(&w.streams[i], 1), "cudaStreamCreateWithFlags");
+	for (size_t i = 0; i < w.p.nr_ids[1]; i++)
+		check(api.event_create(&w.events[i], 2), "cudaEventCreateWithFlags");
+	for (size_t c = 0; c < w.p.nr_comms; c++)
+		if (w.p.comms[c].members >> w.rank & 1)
+			make_comm((int)c, dir);
+	for (int t = 0; t < r->nr_threads; t++)
+		if (pthread_create(&id[t], NULL, thread_main, (void *)(uintptr_t)t))
+			die("pthread_create", errno);
+	for (int t = 0; t < r->nr_threads; t++)
+		pthread_join(id[t], NULL);
+	check(api.device_sync(), "cudaDeviceSynchronize");
+	for (size_t c = 0; c < w.p.nr_comms; c++)
+		if (w.comms[c])
+			check(api.destroy(w.comms[c]), "ncclCommDestroy");
+	return 0;
+}
+
+/* ---- the parent ------------------------------------------------------------------------------------------ */
+
+static void remove_tree(const char *dir)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		execlp("rm", "rm", "-rf", "--", dir, (char *)NULL);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+static int judge(const char *dir, int json)
+{
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r;
+	int rc = set ? df_check_add_dir(set, dir) : -ENOMEM;
+
+	if (rc) {
+		df_cli_input_error("replay", dir, "the replay left no trace: %s",
+				   set ? df_check_error(set) : "no memory");
+		df_check_set_free(set);
+		return 1;
+	}
+	rc = df_check_run(set, NULL, &r);
+	df_check_set_free(set);
+	if (rc)
+		return df_cli_input_error("replay", dir, "%s", strerror(-rc));
+	if (json)
+		df_check_print_json(r, stdout);
+	else
+		df_check_print(r, stdout);
+	rc = df_verdict_exit(df_check_verdict(r));
+	df_check_result_free(r);
+	return rc;
+}
+
+static int replay(const char *rules, int host, const char *timeout, const char *keep, int json,
+		  int argc, char **argv)
+{
+	char dir[] = "/tmp/dfshim-replay-XXXXXX", traces[PATH_MAX], ranks[16], devices[32],
+	     self[PATH_MAX];
+	struct df_program_steps p;
+	size_t nr, n = 0;
+	char **paths = df_cli_trace_paths("replay", argc, argv, &nr), **args;
+	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int rc, status = 0;
+	pid_t pid;
+
+	if (!paths || df_steps_load(&p, "replay", paths, nr, 0))
+		return 1;
+	if (!p.nr_ranks || p.left_out || len <= 0)
+		return df_cli_input_error("replay", argv[0],
+					  p.nr_ranks ? "more threads in a rank than can be replayed"
+						     : "no operations in it");
+	self[len] = 0;
+	snprintf(ranks, sizeof(ranks), "%d", p.nr_ranks);
+	snprintf(devices, sizeof(devices), "--host=%d", p.nr_ranks);
+	df_steps_free(&p);
+	if (!mkdtemp(dir))
+		return df_cli_input_error("replay", dir, "%s", strerror(errno));
+	snprintf(traces, sizeof(traces), "%s/traces", dir);
+	args = calloc((size_t)argc + 24, sizeof(*args));
+	if (!args)
+		return df_cli_input_error("replay", dir, "out of memory");
+	args[n++] = self;
+	args[n++] = (char *)"run";
+	args[n++] = (char *)"-n";
+	args[n++] = ranks;
+	if (host || rules)
+		args[n++] = devices;
+	if (rules) {
+		args[n++] = (char *)"--rules";
+		args[n++] = (char *)rules;
+	}
+	args[n++] = (char *)"--timeout";
+	args[n++] = (char *)timeout;
+	args[n++] = (char *)"--trace";
+	args[n++] = (char *)(keep ? keep : traces);
+	args[n++] = (char *)"--";
+	args[n++] = self;
+	args[n++] = (char *)"replay";
+	args[n++] = (char *)"--worker";
+	for (int i = 0; i < argc; i++)
+		args[n++] = realpath(argv[i], NULL) ?: argv[i];
+	setenv("REPLAY_IDS", dir, 1);
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		/* What the run says is not the result. */
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		execv(self, args);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	free(args);
+	rc = pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) != 127
+		     ? judge(keep ? keep : traces, json)
+		     : df_cli_input_error("replay", self, "can't be started");
+	if (!rc && WEXITSTATUS(status))
+		rc = 1;
+	remove_tree(dir);
+	return rc;
+}
+
+int df_cmd_replay(int argc, char **argv)
+{
+	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
+						{"json", no_argument, NULL, 'j'},
+						{"rules", required_argument, NULL, 'r'},
+						{"host", no_argument, NULL, 'o'},
+						{"timeout", required_argument, NULL, 't'},
+						{"trace", required_argument, NULL, 'd'},
+						{"witness", required_argument, NULL, 'w'},
+						{"worker", no_argument, NULL, 'W'},
+						{NULL, 0, NULL, 0}};
+	const char *rules = NULL, *timeout = "5", *keep = NULL;
+	int c, host = 0, json = 0;
+	char line[256];
+	char *end;
+	FILE *f;
+
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'j':
+			json = 1;
+			break;
+		case 'r':
+			rules = optarg;
+			if (strcmp(rules, "nccl") && strcmp(rules, "dfshim"))
+				return df_cli_usage_error("replay", "--rules %s: nccl or dfshim",
+							  rules);
+			break;
+		case 'o':
+			host = 1;
+			break;
+		case 't':
+			timeout = optarg;
+			if (!(strtod(optarg, &end) > 0) || *end)
+				return df_cli_usage_error(
+					"replay", "--timeout %s: not a number of seconds", optarg);
+			break;
+		case 'd':
+			keep = optarg;
+			break;
+		case 'w':
+			f = fopen(optarg, "r");
+			if (!f || !fgets(line, sizeof(line), f))
+				return df_cli_input_error("replay", optarg, "%s",
+							  f ? "empty" : strerror(errno));
+			fclose(f);
+			if (!strstr(line, "schedule 0)"))
+				return df_cli_input_error(
+					"replay", optarg,
+					"this witness needs a schedule of threads, which "
+					"can't be forced");
+			break;
+		case 'W':
+			return worker(argc - optind, argv + optind);
+		default:
+			return df_cli_usage_error("replay", "unknown or incomplete option '%s'",
+						  argv[optind - 1]);
+		}
+	}
+	if (optind == argc)
+		return df_cli_usage_error("replay", "no trace folder given");
+	return replay(rules, host, timeout, keep, json, argc - optind, argv + optind);
+}
