@@ -101,6 +101,7 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
 				return -ENODEV;
 			}
 	}
+	note_neighbours(comm);
 	comm->trace =
 		df_trace_comm(comm->hash, nranks, rank, dev->index, parent, comm->config.name);
 	df_trace(DF_REC_COMM_READY, dev->index, comm->trace, rank, 0, comm->hash, (uint64_t)nranks,
@@ -133,6 +134,8 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.rules = (uint32_t)df_rt.rules;
 	me.blocks = comm->dev->d.nr_blocks;
 	me.settings = df_rt.settings;
+	/* Before the rendezvous: it may be the first thing of the job that hangs. */
+	df_watchdog_start();
 	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
 			     (uint64_t)nranks);
 	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),

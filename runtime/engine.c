@@ -22,9 +22,11 @@
 #include "runtime/rt.h"
 #include "trace/writer.h"
 
-#define BURST	     64 /* turns of one block before the thread looks elsewhere */
-#define SPIN_PASSES  64 /* passes without progress before yielding the core */
-#define YIELD_PASSES 16 /* before sleeping */
+#define BURST 64 /* turns of one block before the thread looks elsewhere */
+#define SPIN_PASSES                                                                                \
+	800 /* passes without progress before yielding the core, when each thread has one */
+#define CROWD_PASSES 4	/* the same when threads outnumber the cores */
+#define YIELD_PASSES 64 /* before sleeping */
 #define DOZE_NS	     200000
 #define LINGER_NS    5000000 /* how long a worker dozes after the last work */
 #define SLEEP_MIN_NS 50000
@@ -38,6 +40,7 @@ static struct {
 	uint32_t work_seq; /* futex word of dozing and sleeping workers */
 	uint64_t quit_ns;  /* idle time that counts as a quit */
 	uint64_t launches;
+	uint32_t nr_blocks; /* of all devices in use */
 } eng = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine")};
 
 /* Operations are in flight on some device. */
@@ -210,6 +213,15 @@ static void note_progress(struct backoff *b)
 	memset(b, 0, sizeof(*b));
 }
 
+/* Are there more threads that wait for each other on this node than cores to run them? */
+static int crowded(void)
+{
+	uint32_t here = __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED);
+
+	return DF_MAX(here, 1) * __atomic_load_n(&df_rt.nr_local_procs, __ATOMIC_RELAXED) >
+	       (uint32_t)df_rt.nr_cores;
+}
+
 /*
  * After a pass without progress: pause, yield, or sleep on the bell. ready: what the caller waits for;
  * looked at once more after the bell is armed.
@@ -220,12 +232,13 @@ static void back_off(struct backoff *b, enum look look, struct df_dev *dev, int 
 	struct df_bell *bell = df_tl_bell();
 	uint32_t seen;
 
-	b->idle++;
-	if (b->idle < SPIN_PASSES && df_rt.nr_cores > 1) {
+	uint32_t spins = crowded() ? CROWD_PASSES : SPIN_PASSES;
+
+	if (++b->idle < spins) {
 		relax();
 		return;
 	}
-	if (b->idle < SPIN_PASSES + YIELD_PASSES || look == LOOK_SPINS) {
+	if (b->idle < spins + YIELD_PASSES || look == LOOK_SPINS) {
 		sched_yield();
 		return;
 	}
@@ -266,7 +279,9 @@ static void worker_rest(uint64_t last)
 	uint32_t seen = __atomic_load_n(&eng.work_seq, __ATOMIC_RELAXED);
 
 	if (df_now_ns() - last < LINGER_NS || __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED)) {
-		df_futex_wait(&eng.work_seq, seen, DOZE_NS, 0);
+		df_futex_wait(
+			&eng.work_seq, seen,
+			__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) ? 5 * DOZE_NS : DOZE_NS, 0);
 		return;
 	}
 	/*
@@ -293,6 +308,15 @@ static void *worker(void *arg)
 			continue;
 		}
 		last = df_now_ns();
+		/*
+		 * Helpers enough for every block: stay away. A worker that loses its core while it owns a
+		 * block would only keep them from it.
+		 */
+		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) >=
+		    __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED)) {
+			worker_rest(last);
+			continue;
+		}
 		look = pass(home);
 		if (look == LOOK_MOVED) {
 			note_progress(&b);
@@ -342,6 +366,7 @@ void df_engine_start(void)
 			      DF_NS_PER_US;
 	for (i = 0; i < df_rt.nr_devs; i++)
 		active += __atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED) != 0;
+	__atomic_store_n(&eng.nr_blocks, active * df_rt.devs[0].d.nr_blocks, __ATOMIC_RELAXED);
 	for (i = 0; i < df_rt.nr_devs && eng.nr_workers < active &&
 		    eng.nr_workers < (uint32_t)df_rt.nr_cores;
 	     i++)

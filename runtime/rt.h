@@ -188,6 +188,7 @@ struct df_comm {
 	struct df_flights pending; /* for the implicit order of one communicator over streams */
 	uint64_t stream;	   /* id of the stream that carries all of them; 0 several */
 	uint32_t graphs;	   /* captured operations that may be replayed */
+	uint64_t left_retired;	   /* operations retired when that was looked at; the watchdog's */
 	uint64_t peer_left;	   /* when a member's process ended in order; 0 none */
 	uint32_t connected;	   /* nccl rules: the host-blocking set-up has been done */
 	struct df_unit *unit;	   /* nccl rules: the last launch, NULL when it has finished */
