@@ -4,11 +4,13 @@
  * waiting threads sleep on a futex of their own with the lock released. The control thread alone frees
  * connections; other threads only queue bytes on them.
  *
- *   thread.c   start, epoll loop, timers, waiting, fork      rdv.c     rendezvous: the serving side
- *   link.c     sockets, frames, strangers                    join.c    rendezvous: the joining side
- *   tree.c     the overlay of links: adoption, paths         group.c   communicators
- *   flood.c    messages over it, deaths                      gather.c  allgather
- *   addr.c     addresses and interfaces                      fetch.c   descriptors of shared memory
+ *   thread.c  start, epoll loop, timers, waiting, fork    rdv.c     rendezvous: the serving side
+ *   link.c    sockets, frames                             join.c    rendezvous: the joining side
+ *   accept.c  connections begin, strangers                up.c      the way from a join to a session
+ *   tree.c    the overlay of links, paths, deaths         group.c   communicators
+ *   attach.c  getting a link up: merges, repairs          gather.c  allgather
+ *   flood.c   messages over the overlay                   fetch.c   descriptors of shared memory
+ *   probe.c   deaths that nobody saw                      addr.c, id.c
  */
 #ifndef DF_CTL_INTERNAL_H
 #define DF_CTL_INTERNAL_H

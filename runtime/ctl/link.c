@@ -1,16 +1,11 @@
 /*
  * Sockets and frames. All sockets are non-blocking. What comes in is trusted only as far as it
- * has been checked: magic, version, nonce, length. A connection that was accepted is a stranger until its
- * first frame says what it wants and knows the right nonce; it has a few seconds and little memory
- * for that. Invariant: a link that was closed is freed by the control thread at the end of its turn, so that
+ * has been checked: magic, version, nonce, length. Invariant: a link that was closed is freed by the control thread at the end of its turn, so that
  * events already taken from epoll never meet freed memory.
  */
 #define _GNU_SOURCE
 #include "runtime/ctl/link.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +16,12 @@
 
 #include "runtime/base/time.h"
 
-#define CONNECT_NS (10 * DF_NS_PER_S)
-#define IN_FIRST   4096
-#define PAD8(n)	   (((n) + 7) & ~(size_t)7)
+#define IN_FIRST 4096
+#define PAD8(n)	 (((n) + 7) & ~(size_t)7)
 
-static int stranger_input(struct df_link *link, unsigned type, const void *data, size_t bytes);
-static const struct df_link_ops finish_ops = {.name = "finishing"};
-static const struct df_link_ops stranger_ops = {.name = "stranger", .input = stranger_input};
+const struct df_link_ops df_finish_ops = {.name = "finishing"};
 
-static void arm(struct df_link *l)
+void df_link_arm(struct df_link *l)
 {
 	struct epoll_event e = {.data.ptr = l};
 
@@ -42,7 +34,7 @@ static void arm(struct df_link *l)
 	l->armed = e.events;
 }
 
-static struct df_link *link_new(int fd, const struct df_link_ops *ops, void *owner)
+struct df_link *df_link_new(int fd, const struct df_link_ops *ops, void *owner)
 {
 	struct df_link *l = calloc(1, sizeof(*l));
 
@@ -61,12 +53,16 @@ void df_link_close(struct df_link *l)
 	if (l->dead)
 		return;
 	l->dead = 1;
-	if (l->ops == &stranger_ops)
+	if (l->ops == &df_stranger_ops)
 		df_ctl.nr_strangers--;
 	l->ops = NULL;
 	l->owner = NULL;
-	if (l->fd >= 0)
+	if (l->fd >= 0) {
+		/* A child that is just being forked may hold the socket: closing alone does not end events. */
+		if (l->armed)
+			epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
 		close(l->fd);
+	}
 	l->fd = -1;
 	while (l->nr_fds)
 		close(l->fds[--l->nr_fds]);
@@ -79,9 +75,9 @@ void df_link_finish(struct df_link *l)
 {
 	if (l->dead)
 		return;
-	if (l->ops == &stranger_ops)
+	if (l->ops == &df_stranger_ops)
 		df_ctl.nr_strangers--;
-	l->ops = &finish_ops;
+	l->ops = &df_finish_ops;
 	l->owner = NULL;
 	l->deadline_ns = df_now_ns() + DF_LINK_HELLO_NS;
 	df_ctl_timer(l->deadline_ns);
@@ -105,13 +101,13 @@ static void finish_events(struct df_link *l)
 		df_link_close(l);
 }
 
-static void link_end(struct df_link *l, int error)
+void df_link_end(struct df_link *l, int error)
 {
 	const struct df_link_ops *ops = l->ops;
 
 	if (l->dead)
 		return;
-	if (ops == &stranger_ops)
+	if (ops == &df_stranger_ops)
 		df_ctl_note("dropped a connection from %s: %s", l->who,
 			    error == -ETIMEDOUT ? "it said nothing in time"
 			    : error		? "it does not know what a rank of this job knows"
@@ -181,7 +177,7 @@ int df_link_send(struct df_link *l, unsigned type, const void *a, size_t a_bytes
 			     .nonce = l->tx_nonce};
 	static const uint8_t zero[8];
 
-	if (l->dead || l->ops == &finish_ops)
+	if (l->dead || l->ops == &df_finish_ops)
 		return -ECONNRESET;
 	if (a_bytes + b_bytes > DF_FRAME_MAX)
 		return -EINVAL;
@@ -194,7 +190,7 @@ int df_link_send(struct df_link *l, unsigned type, const void *a, size_t a_bytes
 	/* A failure shows as an event too, on the thread that handles it. */
 	if (flush(l))
 		shutdown(l->fd, SHUT_RDWR);
-	arm(l);
+	df_link_arm(l);
 	return 0;
 }
 
@@ -288,13 +284,13 @@ static long frames(struct df_link *l)
 		if (f.magic != DF_FRAME_MAGIC) {
 			/* NCCL's sockets begin with the magic of the id. */
 			memcpy(&f.nonce, l->in + at, 8);
-			if (l->ops == &stranger_ops)
+			if (l->ops == &df_stranger_ops)
 				df_rdv_unshimmed(f.nonce);
 			return -EPROTO;
 		}
 		if (f.version != DF_CTL_VERSION || f.bytes > l->frame_max)
 			return -EPROTO;
-		if (l->ops == &stranger_ops)
+		if (l->ops == &df_stranger_ops)
 			l->rx_nonce = f.nonce;
 		else if (f.nonce != l->rx_nonce)
 			return -EPROTO;
@@ -331,7 +327,7 @@ static void input(struct df_link *l)
 		if (size > l->in_size) {
 			p = realloc(l->in, size);
 			if (!p) {
-				link_end(l, -ENOMEM);
+				df_link_end(l, -ENOMEM);
 				return;
 			}
 			l->in = p;
@@ -343,7 +339,7 @@ static void input(struct df_link *l)
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
 		if (n <= 0) {
-			link_end(l, n ? -errno : 0);
+			df_link_end(l, n ? -errno : 0);
 			return;
 		}
 		l->in_bytes += (size_t)n;
@@ -351,209 +347,16 @@ static void input(struct df_link *l)
 		if (l->dead)
 			return;
 		if (ret < 0) {
-			link_end(l, (int)ret);
+			df_link_end(l, (int)ret);
 			return;
 		}
 		want = (size_t)ret;
 	}
 }
 
-static int stranger_input(struct df_link *l, unsigned type, const void *data, size_t bytes)
-{
-	int ret;
-
-	switch (type) {
-	case DF_FRAME_RDV_HELLO:
-		ret = df_rdv_introduce(l, data, bytes, l->rx_nonce);
-		break;
-	case DF_FRAME_TREE_HELLO:
-		ret = l->rx_nonce == df_ctl.self.proc ? df_tree_introduce(l, data, bytes) : -EPROTO;
-		break;
-	case DF_FRAME_FETCH:
-		ret = l->rx_nonce == df_ctl.self.proc && l->is_unix
-			      ? df_fetch_introduce(l, data, bytes)
-			      : -EPROTO;
-		break;
-	case DF_FRAME_PING:
-		ret = l->rx_nonce == df_ctl.self.proc ? 0 : -EPROTO;
-		if (!ret)
-			df_link_finish(l);
-		break;
-	default:
-		ret = -EPROTO;
-	}
-	/* Who has been introduced has another table of callbacks now. */
-	if (!ret && !l->dead && l->ops != &stranger_ops && l->ops != &finish_ops) {
-		l->deadline_ns = 0;
-		l->frame_max = DF_FRAME_MAX;
-	}
-	return ret;
-}
-
-/* ---- connecting, accepting ----------------------------------------------------------------------------- */
-
-static void tune_tcp(int fd)
-{
-	int one = 1, idle = 10, interval = 5, count = 6;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	/* A node that loses power says nothing: the kernel finds out. */
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-}
-
-struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
-			     const struct df_link_ops *ops, void *owner, int *error)
-{
-	struct df_link *l;
-	int fd, ret = 0;
-
-	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0) {
-		*error = -errno;
-		return NULL;
-	}
-	if (addr->sa.sa_family != AF_UNIX)
-		tune_tcp(fd);
-	if (connect(fd, &addr->sa, len))
-		ret = -errno;
-	if (ret && ret != -EINPROGRESS) {
-		close(fd);
-		*error = ret;
-		return NULL;
-	}
-	l = link_new(fd, ops, owner);
-	if (!l) {
-		close(fd);
-		*error = -ENOMEM;
-		return NULL;
-	}
-	l->is_unix = addr->sa.sa_family == AF_UNIX;
-	l->connecting = ret == -EINPROGRESS;
-	if (l->connecting) {
-		l->deadline_ns = df_now_ns() + CONNECT_NS;
-		df_ctl_timer(l->deadline_ns);
-	}
-	arm(l);
-	return l;
-}
-
-struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
-				    void *owner, int *error)
-{
-	char name[sizeof(m->unix_name) + 1], tcp[sizeof(m->tcp) + 1];
-	union df_sockaddr addr;
-	socklen_t len;
-
-	/* What others say of themselves need not end. */
-	snprintf(name, sizeof(name), "%.*s", (int)sizeof(m->unix_name), m->unix_name);
-	snprintf(tcp, sizeof(tcp), "%.*s", (int)sizeof(m->tcp), m->tcp);
-	if (m->host == df_ctl.self.host && name[0]) {
-		len = df_addr_unix(name, &addr);
-	} else if (tcp[0] && !df_addr_parse(tcp, &addr, 1)) {
-		len = df_addr_len(&addr);
-	} else {
-		*error = -EADDRNOTAVAIL;
-		return NULL;
-	}
-	return df_link_open(&addr, len, ops, owner, error);
-}
-
-int df_link_listen(const union df_sockaddr *addr, socklen_t len)
-{
-	int fd, one = 1, ret;
-
-	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	if (addr->sa.sa_family != AF_UNIX)
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, &addr->sa, len) || listen(fd, 4096)) {
-		ret = -errno;
-		close(fd);
-		return ret;
-	}
-	return fd;
-}
-
-static void drop_oldest_stranger(void)
-{
-	struct df_link *l;
-
-	df_list_each(l, &df_ctl.links, node)
-	{
-		if (l->ops != &stranger_ops)
-			continue;
-		link_end(l, -ETIMEDOUT);
-		return;
-	}
-}
-
-static int trusted(int fd, int is_unix)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (!is_unix)
-		return 1;
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) &&
-	       (cred.uid == geteuid() || cred.uid == getuid());
-}
-
-void df_link_accept(int listener, int is_unix)
-{
-	union df_sockaddr addr;
-	struct df_link *l;
-	socklen_t len;
-	int fd, turns;
-
-	for (turns = 0; turns < 64; turns++) {
-		len = sizeof(addr.storage);
-		memset(&addr, 0, sizeof(addr));
-		fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE) && df_ctl.spare_fd >= 0) {
-			/* Out of descriptors: the caller learns it instead of waiting. */
-			close(df_ctl.spare_fd);
-			fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-			if (fd >= 0)
-				close(fd);
-			df_ctl.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-			df_ctl_note("refused a connection: no file descriptor is left");
-			return;
-		}
-		if (fd < 0)
-			return;
-		if (!trusted(fd, is_unix)) {
-			close(fd);
-			df_ctl_note("dropped a connection of another user");
-			continue;
-		}
-		l = link_new(fd, &stranger_ops, NULL);
-		if (!l) {
-			close(fd);
-			return;
-		}
-		l->is_unix = is_unix;
-		l->frame_max = DF_FRAME_STRANGER;
-		l->deadline_ns = df_now_ns() + DF_LINK_HELLO_NS;
-		if (is_unix) {
-			snprintf(l->who, sizeof(l->who), "this node");
-		} else {
-			tune_tcp(fd);
-			df_addr_format(&addr, l->who, sizeof(l->who));
-		}
-		if (++df_ctl.nr_strangers > DF_LINK_STRANGERS)
-			drop_oldest_stranger();
-		df_ctl_timer(l->deadline_ns);
-		arm(l);
-	}
-}
-
 void df_link_adopt(struct df_link *l, const struct df_link_ops *ops, void *owner)
 {
-	if (l->ops == &stranger_ops)
+	if (l->ops == &df_stranger_ops)
 		df_ctl.nr_strangers--;
 	l->ops = ops;
 	l->owner = owner;
@@ -573,7 +376,7 @@ void df_link_events(struct df_link *l, uint32_t events)
 	if (l->connecting && events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) {
 		getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 		if (error) {
-			link_end(l, -error);
+			df_link_end(l, -error);
 			return;
 		}
 		l->connecting = 0;
@@ -583,22 +386,22 @@ void df_link_events(struct df_link *l, uint32_t events)
 		if (l->dead)
 			return;
 	}
-	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP) && !l->connecting && l->ops != &finish_ops)
+	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP) && !l->connecting && l->ops != &df_finish_ops)
 		input(l);
 	if (l->dead)
 		return;
 	had = l->out_bytes;
 	ret = flush(l);
 	if (ret) {
-		link_end(l, ret);
+		df_link_end(l, ret);
 		return;
 	}
-	if (l->ops == &finish_ops) {
+	if (l->ops == &df_finish_ops) {
 		if (had && !l->out_bytes)
 			shutdown(l->fd, SHUT_WR);
 		finish_events(l);
 	}
-	arm(l);
+	df_link_arm(l);
 }
 
 static void link_free(struct df_link *l)
@@ -630,10 +433,10 @@ uint64_t df_link_timers(uint64_t now)
 			if (!l->deadline_ns || l->deadline_ns > now)
 				continue;
 			l->deadline_ns = 0;
-			if (l->ops == &finish_ops)
+			if (l->ops == &df_finish_ops)
 				df_link_close(l);
 			else
-				link_end(l, -ETIMEDOUT);
+				df_link_end(l, -ETIMEDOUT);
 			again = 1;
 			break;
 		}

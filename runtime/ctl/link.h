@@ -106,6 +106,16 @@ int df_link_listen(const union df_sockaddr *addr, socklen_t len);
 /* Child after fork: forgets everything, closes descriptors, calls nobody. */
 void df_link_forget_all(void);
 
+/* ---- between link.c and accept.c ---- */
+
+/* The callbacks of who has not introduced itself, and of who only has to be sent the rest. */
+extern const struct df_link_ops df_stranger_ops, df_finish_ops;
+struct df_link *df_link_new(int fd, const struct df_link_ops *ops, void *owner);
+/* Tells epoll what we wait for. */
+void df_link_arm(struct df_link *link);
+/* It is over: tells the owner, closes. */
+void df_link_end(struct df_link *link, int error);
+
 /* A frame of a process that has just connected; decides what the link is. < 0: a stranger. */
 int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes, uint64_t nonce);
 int df_tree_introduce(struct df_link *link, const void *data, size_t bytes);

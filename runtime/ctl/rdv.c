@@ -106,6 +106,7 @@ static void finish(struct df_rdv *r, enum rdv_state state, unsigned type, const 
 
 	r->state = state;
 	if (r->listen_fd >= 0) {
+		epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_DEL, r->listen_fd, NULL);
 		close(r->listen_fd);
 		r->listen_fd = -1;
 	}
@@ -548,7 +549,7 @@ int df_rdv_open_address(const struct df_id_tail *id)
 		close(fd);
 		return -ENOMEM;
 	}
-	e.data.ptr = r;
+	e.data.ptr = (char *)r + 1; /* not a link */
 	r->listen_fd = fd;
 	if (epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
 		HASH_DEL(df_ctl.rdvs, r);
@@ -563,15 +564,15 @@ int df_rdv_accept(void *ptr)
 {
 	struct df_rdv *r, *tmp;
 
+	if (!((uintptr_t)ptr & 1))
+		return 0;
+	/* It may have been closed by an event of the same turn. */
 	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
 	{
-		if ((void *)r != ptr)
-			continue;
-		if (r->listen_fd >= 0)
+		if ((char *)r + 1 == (char *)ptr && r->listen_fd >= 0)
 			df_link_accept(r->listen_fd, 0);
-		return 1;
 	}
-	return 0;
+	return 1;
 }
 
 static int missing_of(const struct df_rdv *r, int *ranks, int max)

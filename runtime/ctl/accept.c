@@ -1,0 +1,211 @@
+/*
+ * Connections begin here: ours to others, and those of others to us. A connection that was accepted is a stranger
+ * until its first frame says what it wants and knows the right nonce; it has a few seconds and little memory
+ * for that, and when there are too many strangers the oldest goes. Guarded by the control plane's lock.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/time.h"
+#include "runtime/ctl/link.h"
+
+#define CONNECT_NS (10 * DF_NS_PER_S)
+
+static int stranger_input(struct df_link *l, unsigned type, const void *data, size_t bytes)
+{
+	int ret;
+
+	switch (type) {
+	case DF_FRAME_RDV_HELLO:
+		ret = df_rdv_introduce(l, data, bytes, l->rx_nonce);
+		break;
+	case DF_FRAME_TREE_HELLO:
+		ret = l->rx_nonce == df_ctl.self.proc ? df_tree_introduce(l, data, bytes) : -EPROTO;
+		break;
+	case DF_FRAME_FETCH:
+		ret = l->rx_nonce == df_ctl.self.proc && l->is_unix
+			      ? df_fetch_introduce(l, data, bytes)
+			      : -EPROTO;
+		break;
+	case DF_FRAME_PING:
+		ret = l->rx_nonce == df_ctl.self.proc ? 0 : -EPROTO;
+		if (!ret)
+			df_link_finish(l);
+		break;
+	default:
+		ret = -EPROTO;
+	}
+	/* Who has been introduced has another table of callbacks now. */
+	if (!ret && !l->dead && l->ops != &df_stranger_ops && l->ops != &df_finish_ops) {
+		l->deadline_ns = 0;
+		l->frame_max = DF_FRAME_MAX;
+	}
+	return ret;
+}
+
+const struct df_link_ops df_stranger_ops = {.name = "stranger", .input = stranger_input};
+
+static void tune_tcp(int fd)
+{
+	int one = 1, idle = 10, interval = 5, count = 6;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	/* A node that loses power says nothing: the kernel finds out. */
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
+			     const struct df_link_ops *ops, void *owner, int *error)
+{
+	struct df_link *l;
+	int fd, ret = 0;
+
+	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0) {
+		*error = -errno;
+		return NULL;
+	}
+	if (addr->sa.sa_family != AF_UNIX)
+		tune_tcp(fd);
+	if (connect(fd, &addr->sa, len))
+		ret = -errno;
+	if (ret && ret != -EINPROGRESS) {
+		close(fd);
+		*error = ret;
+		return NULL;
+	}
+	l = df_link_new(fd, ops, owner);
+	if (!l) {
+		close(fd);
+		*error = -ENOMEM;
+		return NULL;
+	}
+	l->is_unix = addr->sa.sa_family == AF_UNIX;
+	l->connecting = ret == -EINPROGRESS;
+	if (l->connecting) {
+		l->deadline_ns = df_now_ns() + CONNECT_NS;
+		df_ctl_timer(l->deadline_ns);
+	}
+	df_link_arm(l);
+	return l;
+}
+
+struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
+				    void *owner, int *error)
+{
+	char name[sizeof(m->unix_name) + 1], tcp[sizeof(m->tcp) + 1];
+	union df_sockaddr addr;
+	socklen_t len;
+
+	/* What others say of themselves need not end. */
+	snprintf(name, sizeof(name), "%.*s", (int)sizeof(m->unix_name), m->unix_name);
+	snprintf(tcp, sizeof(tcp), "%.*s", (int)sizeof(m->tcp), m->tcp);
+	if (m->host == df_ctl.self.host && name[0]) {
+		len = df_addr_unix(name, &addr);
+	} else if (tcp[0] && !df_addr_parse(tcp, &addr, 1)) {
+		len = df_addr_len(&addr);
+	} else {
+		*error = -EADDRNOTAVAIL;
+		return NULL;
+	}
+	return df_link_open(&addr, len, ops, owner, error);
+}
+
+int df_link_listen(const union df_sockaddr *addr, socklen_t len)
+{
+	int fd, one = 1, ret;
+
+	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (addr->sa.sa_family != AF_UNIX)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, &addr->sa, len) || listen(fd, 4096)) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static void drop_oldest_stranger(void)
+{
+	struct df_link *l;
+
+	df_list_each(l, &df_ctl.links, node)
+	{
+		if (l->ops != &df_stranger_ops)
+			continue;
+		df_link_end(l, -ETIMEDOUT);
+		return;
+	}
+}
+
+static int trusted(int fd, int is_unix)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (!is_unix)
+		return 1;
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) &&
+	       (cred.uid == geteuid() || cred.uid == getuid());
+}
+
+void df_link_accept(int listener, int is_unix)
+{
+	union df_sockaddr addr;
+	struct df_link *l;
+	socklen_t len;
+	int fd, turns;
+
+	for (turns = 0; turns < 64; turns++) {
+		len = sizeof(addr.storage);
+		memset(&addr, 0, sizeof(addr));
+		fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE) && df_ctl.spare_fd >= 0) {
+			/* Out of descriptors: the caller learns it instead of waiting. */
+			close(df_ctl.spare_fd);
+			fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+			if (fd >= 0)
+				close(fd);
+			df_ctl.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+			df_ctl_note("refused a connection: no file descriptor is left");
+			return;
+		}
+		if (fd < 0)
+			return;
+		if (!trusted(fd, is_unix)) {
+			close(fd);
+			df_ctl_note("dropped a connection of another user");
+			continue;
+		}
+		l = df_link_new(fd, &df_stranger_ops, NULL);
+		if (!l) {
+			close(fd);
+			return;
+		}
+		l->is_unix = is_unix;
+		l->frame_max = DF_FRAME_STRANGER;
+		l->deadline_ns = df_now_ns() + DF_LINK_HELLO_NS;
+		if (is_unix) {
+			snprintf(l->who, sizeof(l->who), "this node");
+		} else {
+			tune_tcp(fd);
+			df_addr_format(&addr, l->who, sizeof(l->who));
+		}
+		if (++df_ctl.nr_strangers > DF_LINK_STRANGERS)
+			drop_oldest_stranger();
+		df_ctl_timer(l->deadline_ns);
+		df_link_arm(l);
+	}
+}

@@ -1,0 +1,98 @@
+/* What tree.c and attach.c share: the state of the overlay in this process, and its frames. */
+#ifndef DF_CTL_TREE_INT_H
+#define DF_CTL_TREE_INT_H
+
+#include <uthash.h>
+
+#include "runtime/ctl/link.h"
+#include "runtime/ctl/tree.h"
+
+#define PATH_MAX_HOPS 64
+
+/* A process and how to reach it. */
+struct hop {
+	uint64_t proc, host;
+	char tcp[64];
+};
+
+struct tree_hello {
+	struct hop from;
+	uint64_t to;
+};
+
+enum verdict { TAKEN, GO_THERE, ONE_ALREADY, NOT_ME };
+
+struct tree_reply {
+	uint32_t verdict, pad;
+	struct hop there;
+};
+
+struct tree_path {
+	uint32_t nr_hops,
+		nr_children; /* parent first, root last; then all children of the parent */
+	struct hop hops[];
+};
+
+struct tree_merge {
+	struct hop target;
+	uint64_t asker, token;
+	uint64_t ttl;
+};
+
+struct peer {
+	struct df_link *link;
+	struct hop who;
+};
+
+struct merge {
+	struct df_list node;
+	struct tree_merge m;
+};
+
+struct corpse {
+	UT_hash_handle hh;
+	uint64_t proc;
+	int in_order;
+};
+
+struct df_tree {
+	struct peer up, down[DF_TREE_K];
+	int nr_down, next_down;
+	struct hop path[PATH_MAX_HOPS], siblings[DF_TREE_K];
+	int nr_path, nr_siblings;
+	/* The attempt to get a link up. */
+	struct df_link *attach;
+	struct hop target;
+	int redirects, repairing;
+	struct merge *merge; /* what it is for; NULL: repair */
+	struct hop *candidates;
+	int nr_candidates, next_candidate;
+	/* Somebody lives but named a child that does not: it will notice, we ask again. */
+	int misled, rounds;
+	uint64_t again_at;
+	struct df_list merges; /* waiting */
+	/* After a circle was cut: look whether we are still one part. */
+	struct hop verify;
+	uint64_t verify_at;
+	struct corpse *corpses;
+	void (*on_death[8])(uint64_t proc);
+};
+
+extern struct df_tree df_tree;
+
+struct hop df_tree_self(void);
+struct hop df_tree_hop(const struct df_member *m);
+/* Tells our children (or one of them) the path to the root. */
+void df_tree_send_path(struct df_link *only);
+/* The connection becomes a link of the tree. */
+void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who);
+
+/* Starts what is waiting for a link up, if nothing is on its way. */
+void df_attach_next(void);
+void df_attach_merge(const struct tree_merge *m);
+/* We have lost our parent: whom to ask, by what it had told us; then df_attach_repair(). */
+void df_attach_candidates(const struct hop *path, int nr_path, const struct hop *siblings,
+			  int nr_siblings);
+void df_attach_repair(void);
+
+#endif
