@@ -161,7 +161,7 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 	int some_alive = 0;
 
 	for (size_t i = 0; i < set->nr_dead; i++) {
-		const struct df_dead *d = &set->dead[i];
+		struct df_dead *d = &set->dead[i];
 
 		for (size_t k = 0; k < set->nr_traces; k++) {
 			struct df_trc *t = &set->traces[k];
@@ -173,6 +173,9 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 				it = e->gcomm != DF_NONE && e->rank == d->rank && d->comm_hash &&
 				     set->gcomms[e->gcomm].hash == d->comm_hash;
 			}
+			/* Its own trace knows best: it ended in order, and its peers saw only the connection go. */
+			if (it && t->fate == DF_EXITED && !t->dropped)
+				d->in_order = 1;
 			if (it && t->fate == DF_ALIVE) {
 				t->fate = d->in_order ? DF_EXITED : DF_DEAD;
 				t->dead_ns = d->time_ns;
