@@ -210,7 +210,7 @@ uninstall:
 		$(INST)/share/man/man1/dfshim.1 $(INST)/share/man/man7/libdfshim.7 \
 		$(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
 
--include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk interpose/hostcuda/module.mk)
+-include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk interpose/hostcuda/module.mk)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 clean:

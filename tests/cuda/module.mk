@@ -1,0 +1,30 @@
+# Tests of the GPU backend that need no GPU: a stand-in for libcuda.so.1 whose streams are threads, and the
+# litmus programs of tests/gpu, which only `make check-gpu` builds.
+
+ifneq ($(HAVE_CUDA),)
+FAKE_CUDA := $(B)/tests/cuda/fake/libcuda.so.1
+
+$(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/fake/*.c))
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread
+
+# Plain programs of the CUDA driver and runtime: nothing of ours in them.
+$(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/fake/fake.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< -pthread -ldl
+
+$(B)/tests/cuda/use_cudart: tests/cuda/use_cudart.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) -isystem $(CUDA_INC) -o $@ $< -L$(CUDA_LIB) \
+		-Wl,-rpath,$(CUDA_LIB) -lcudart
+
+tests: $(FAKE_CUDA) $(B)/tests/cuda/use_driver $(B)/tests/cuda/use_cudart
+
+ifneq ($(wildcard $(CUDA_LIB)/libcudart_static.a),)
+$(B)/tests/cuda/use_cudart_static: tests/cuda/use_cudart.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) -isystem $(CUDA_INC) -o $@ $< $(CUDA_LIB)/libcudart_static.a \
+		-pthread -ldl -lrt -lstdc++
+tests: $(B)/tests/cuda/use_cudart_static
+endif
+endif

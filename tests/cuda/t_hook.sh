@@ -1,0 +1,65 @@
+#!/bin/bash
+# The hook in front of the CUDA driver, with a stand-in for libcuda: who gets which wrapper, that it calls the
+# function it stands for, that unknown forms are left alone, and that it is off where nobody wants it.
+set -u
+fake=$B/tests/cuda/fake
+[ -f "$fake/libcuda.so.1" ] || {
+	echo "skipped: no CUDA headers"
+	exit 77
+}
+[ -f "$B/libdfshim.so" ] || {
+	echo "skipped: no libdfshim.so"
+	exit 77
+}
+bad=0
+preload=$B/libdfshim.so
+case $B in */thread) preload="$(gcc -print-file-name=libtsan.so) $preload" ;; */address)
+	preload="$(gcc -print-file-name=libasan.so) $preload"
+	export ASAN_OPTIONS=detect_leaks=0
+	;;
+esac
+
+run() { # VARIABLE=VALUE...
+	env LD_LIBRARY_PATH="$fake" "$@" timeout 60 "$B/tests/cuda/use_driver"
+}
+want() { # FILE LINE
+	grep -qxF "$2" "$1" || {
+		echo "$1 lacks: $2"
+		bad=1
+	}
+}
+
+run X=1 >"$T/plain" || exit 1
+run LD_PRELOAD="$preload" >"$T/hooked" 2>"$T/hooked.err" || {
+	cat "$T/hooked" "$T/hooked.err"
+	exit 1
+}
+# Counts and verdicts are the same with and without us; only where the functions lie differs.
+strip() { sed -E 's/(libcuda\.so\.1|libdfshim\.so)$/lib/' "$1"; }
+diff <(strip "$T/plain") <(strip "$T/hooked") || bad=1
+! grep -q libdfshim "$T/plain" || bad=1
+for l in "dlsym cuGetProcAddress_v2 libdfshim.so" "dlsym cuGetErrorName libcuda.so.1" "dlsym cuNoSuchThing none" \
+	"self 1" "proc cuLaunchKernel 12000 0 libdfshim.so" "proc cuLaunchKernel 12000 2 libdfshim.so" \
+	"proc cuGetErrorString 12000 0 libcuda.so.1" "proc cuStreamWaitEvent 13010 0 libdfshim.so" \
+	"proc cuStreamWaitValue64 9000 0 libdfshim.so" "versions differ 1" "calls cuStreamWaitValue64 1" \
+	"calls cuStreamWaitValue64_v2 0" "same 1" "dlsym same 1" "alloc 1" "calls cuMemAlloc_v2 1" "calls cuMemAlloc 0"; do
+	want "$T/hooked" "$l"
+done
+# A form that we do not know stays the driver's, and that is said.
+run LD_PRELOAD="$preload" FAKE_CUDA_NEWER=cuStreamWaitEvent >"$T/newer" 2>"$T/newer.err" || bad=1
+want "$T/newer" "proc cuStreamWaitEvent 13010 0 libcuda.so.1"
+want "$T/newer" "proc cuStreamWaitEvent 13000 0 libdfshim.so"
+grep -q "cuStreamWaitEvent (version 13010)" "$T/newer.err" || {
+	echo "no word about the unknown form"
+	bad=1
+}
+# Off.
+for off in DFSHIM_MODE=off DFSHIM_BACKEND=host; do
+	run LD_PRELOAD="$preload" "$off" >"$T/off" || bad=1
+	diff "$T/plain" "$T/off" || bad=1
+done
+if [ -f "$B/libdfhost.so" ]; then
+	run LD_PRELOAD="$preload $B/libdfhost.so" >"$T/host" || bad=1
+	diff "$T/plain" "$T/host" || bad=1
+fi
+exit $bad
