@@ -18,6 +18,7 @@
 #define SUSPECT_MIN_NS                                                                             \
 	(2 * DF_NS_PER_MS)	   /* no progress for so long, and a device sync waits: look */
 #define SUSPECT_MAX_NS DF_NS_PER_S /* looks that found nothing become this rare */
+#define STALE_NS       (5 * DF_NS_PER_S) /* the checker's own idea of a suspicious silence */
 #define GATHER_NS      (2 * DF_NS_PER_S) /* how long the others have to answer */
 
 struct snapshot {
@@ -169,7 +170,8 @@ static void judgement_free(struct judgement *j)
 	j->set = NULL;
 }
 
-static void judge(struct judgement *j)
+/* stale: for how long nothing has moved. */
+static void judge(struct judgement *j, uint64_t stale)
 {
 	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1};
 	struct df_check_set *set = df_check_set_new();
@@ -212,6 +214,8 @@ static void judge(struct judgement *j)
 			df_check_add_image(set, s->image, s->bytes, "peer");
 	}
 	df_mutex_unlock(&dog.lock);
+	/* Who asks for an analysis after a shorter silence than the checker's own takes that for suspicious. */
+	opts.stale_ns = DF_MIN(stale, STALE_NS);
 	if (df_check_run(set, &opts, &j->r))
 		j->r = NULL;
 }
@@ -283,20 +287,21 @@ static void stalled(uint64_t ms, uint64_t ops)
 {
 	const struct df_env *env = df_env();
 	uint64_t before = progress(), missing = df_joining_missing(), leader;
+	unsigned others;
 	struct judgement j;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
-	judge(&j);
+	judge(&j, ms * DF_NS_PER_MS);
 	judgement_free(&j);
-	judge(&j);
+	judge(&j, ms * DF_NS_PER_MS);
 	if (progress() != before || df_joining_missing() != missing) {
 		judgement_free(&j);
 		return; /* it moved meanwhile: no deadlock */
 	}
 	dog.reported = before;
-	ask(&leader);
+	others = ask(&leader);
 	if (missing && (!j.r || !about_operations(df_check_verdict(j.r))) && df_joining_explain())
 		;
 	else if (!j.r)
@@ -310,7 +315,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 		/* The others judge by our answers: let them do so before we end what they look at. */
 		uint64_t until = df_now_ns() + GATHER_NS / 2;
 
-		while (df_now_ns() < until) {
+		while (others && df_now_ns() < until) {
 			if (__atomic_exchange_n(&dog.asks, 0, __ATOMIC_RELAXED))
 				answer();
 			df_sleep_ns(20 * DF_NS_PER_MS);
@@ -331,7 +336,14 @@ static void peers_that_left(void)
 		df_list_each(comm, &df_rt.comms, node)
 		{
 			uint64_t left = __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
+			uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
 
+			/* The others may go on without it for as long as they can. */
+			if (left && comm->left_retired != retired) {
+				comm->left_retired = retired;
+				left = df_now_ns();
+				__atomic_store_n(&comm->peer_left, left, __ATOMIC_RELAXED);
+			}
 			if (left && df_now_ns() - left > 500 * DF_NS_PER_MS &&
 			    df_comm_pending(comm) && df_comm_state(comm) == DF_COMM_READY) {
 				df_warn("a rank of communicator %llx has ended with operations "
@@ -368,10 +380,10 @@ static int try_release(void)
 	struct judgement j;
 	unsigned done = 0;
 
-	judge(&j);
+	judge(&j, SUSPECT_MIN_NS);
 	if (j.r && df_check_verdict(j.r) == DF_V_SYNC && progress() == before) {
 		judgement_free(&j);
-		judge(&j);
+		judge(&j, SUSPECT_MIN_NS);
 		if (j.r && df_check_verdict(j.r) == DF_V_SYNC && progress() == before)
 			done = df_release_by(j.r);
 	}
