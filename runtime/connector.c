@@ -97,8 +97,12 @@ int df_coll_connect(struct df_coll *coll)
 		ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, 0,
 				      &end->conn);
 		if (ret) {
-			df_warn("no connector of %u slots of %u bytes could be made: %s",
-				end->nr_slots, end->slot_bytes, strerror(-ret));
+			if (ret == -ECONNRESET)
+				df_warn("rank %d, which this operation needs, has ended",
+					end_rank(coll, end));
+			else
+				df_warn("no connector of %u slots of %u bytes could be made: %s",
+					end->nr_slots, end->slot_bytes, strerror(-ret));
 			goto err_ends;
 		}
 		connect_end(end);

@@ -496,6 +496,9 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 	df_trace_let_time();
 	if (df_rt.rules == DF_RULES_NCCL)
 		close_units(ops, nr_ops);
+	if (ret == -ECONNRESET && i)
+		/* A member's process is gone: whoever asks for the asynchronous error has to see it too. */
+		df_comm_end(ops[i - 1].comm, ret, 2);
 	if (ret && issued)
 		/* Some of the group are on their way: its communicators can't be trusted to match any more. */
 		for (i = 0; i < nr_ops; i++)
