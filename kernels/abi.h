@@ -33,8 +33,18 @@ enum df_buf { DF_BUF_IN = 0, DF_BUF_OUT = 1, DF_BUF_SCRATCH = 2 };
 
 /* NCCL's values (nccl.h, ncclDataType_t and ncclRedOp_t). */
 enum df_type {
-	DF_INT8, DF_UINT8, DF_INT32, DF_UINT32, DF_INT64, DF_UINT64,
-	DF_FLOAT16, DF_FLOAT32, DF_FLOAT64, DF_BFLOAT16, DF_FLOAT8E4M3, DF_FLOAT8E5M2,
+	DF_INT8,
+	DF_UINT8,
+	DF_INT32,
+	DF_UINT32,
+	DF_INT64,
+	DF_UINT64,
+	DF_FLOAT16,
+	DF_FLOAT32,
+	DF_FLOAT64,
+	DF_BFLOAT16,
+	DF_FLOAT8E4M3,
+	DF_FLOAT8E5M2,
 	DF_NR_TYPES
 };
 /*
@@ -48,15 +58,15 @@ enum df_redop { DF_SUM, DF_PROD, DF_MAX, DF_MIN, DF_PREMULSUM, DF_SUMPOSTDIV, DF
 #define DF_NO_CONN 0xffffu
 
 enum df_inst_flag {
-	DF_INST_RAW_SRC = 1,	/* the source operand is this rank's untouched input: premultiply it */
-	DF_INST_RAW_DST = 2,	/* likewise the destination as second operand (REDUCE) */
-	DF_INST_FINAL = 4,	/* the value produced is the whole reduction: postprocess it */
+	DF_INST_RAW_SRC = 1, /* the source operand is this rank's untouched input: premultiply it */
+	DF_INST_RAW_DST = 2, /* likewise the destination as second operand (REDUCE) */
+	DF_INST_FINAL = 4,   /* the value produced is the whole reduction: postprocess it */
 };
 
 /* Another block of the same rank must have finished an instruction of the same loop. */
 struct df_dep {
-	uint32_t block;		/* program block of this rank */
-	uint32_t inst;		/* instruction of that block */
+	uint32_t block; /* program block of this rank */
+	uint32_t inst;	/* instruction of that block */
 };
 
 /*
@@ -64,29 +74,29 @@ struct df_dep {
  * slice. REDUCE: destination = source op destination. RECV_REDUCE_*: received op source.
  */
 struct df_inst {
-	uint8_t op;		/* enum df_opcode */
+	uint8_t op;		  /* enum df_opcode */
 	uint8_t src_buf, dst_buf; /* enum df_buf */
-	uint8_t flags;		/* enum df_inst_flag */
-	uint16_t send_conn;	/* index into the block's send connections, DF_NO_CONN */
+	uint8_t flags;		  /* enum df_inst_flag */
+	uint16_t send_conn;	  /* index into the block's send connections, DF_NO_CONN */
 	uint16_t recv_conn;
-	uint32_t src, dst;	/* first chunk */
-	uint16_t cnt;		/* chunks, >= 1 */
+	uint32_t src, dst; /* first chunk */
+	uint16_t cnt;	   /* chunks, >= 1 */
 	uint16_t nr_deps;
-	uint32_t first_dep;	/* index into the program's dependencies */
-	uint32_t send_ord;	/* how many slices this loop sent on that connection before this one */
+	uint32_t first_dep; /* index into the program's dependencies */
+	uint32_t send_ord;  /* how many slices this loop sent on that connection before this one */
 	uint32_t recv_ord;
 };
 
 /* A connection is (source rank, destination rank, channel), used by one block on either side. */
 struct df_conn_spec {
-	int32_t peer;		/* rank in the communicator */
-	uint32_t channel;	/* distinguishes connections of one pair in one direction */
-	uint32_t per_loop;	/* slices on it in one loop */
+	int32_t peer;	   /* rank in the communicator */
+	uint32_t channel;  /* distinguishes connections of one pair in one direction */
+	uint32_t per_loop; /* slices on it in one loop */
 };
 
 struct df_prog_block {
 	uint32_t first_inst, nr_inst;
-	uint32_t first_send, nr_send;	/* into the program's connections */
+	uint32_t first_send, nr_send; /* into the program's connections */
 	uint32_t first_recv, nr_recv;
 };
 
@@ -98,49 +108,53 @@ struct df_prog_block {
  * Scratch chunks all have the full length.
  */
 struct df_program {
-	uint32_t version;	/* DF_ABI_VERSION */
+	uint32_t version; /* DF_ABI_VERSION */
 	uint32_t bytes;
 	int32_t nranks, rank;
-	uint32_t chunks;	/* per count */
+	uint32_t chunks; /* per count */
 	uint32_t in_chunks, out_chunks, scratch_chunks;
-	uint32_t max_cnt;	/* largest cnt of any instruction */
-	uint32_t min_slots;	/* fewest slots with which it can't deadlock by itself; 0 unknown */
-	uint64_t max_bytes;	/* largest count * size it may be used for; 0 no limit */
+	uint32_t max_cnt;   /* largest cnt of any instruction */
+	uint32_t min_slots; /* fewest slots with which it can't deadlock by itself; 0 unknown */
+	uint64_t max_bytes; /* largest count * size it may be used for; 0 no limit */
 	uint32_t nr_blocks, nr_inst, nr_deps, nr_conns;
 	uint32_t off_blocks, off_inst, off_deps, off_conns;
-	uint64_t hash;		/* of the program of all ranks; equal on every rank */
+	uint64_t hash; /* of the program of all ranks; equal on every rank */
 	char name[48];
 };
 
 static inline
 #ifdef __CUDACC__
-__host__ __device__
+	__host__ __device__
 #endif
-const struct df_prog_block *df_prog_block(const struct df_program *p, uint32_t b)
+	const struct df_prog_block *
+	df_prog_block(const struct df_program *p, uint32_t b)
 {
 	return (const struct df_prog_block *)((const char *)p + p->off_blocks) + b;
 }
 static inline
 #ifdef __CUDACC__
-__host__ __device__
+	__host__ __device__
 #endif
-const struct df_inst *df_prog_inst(const struct df_program *p, uint32_t i)
+	const struct df_inst *
+	df_prog_inst(const struct df_program *p, uint32_t i)
 {
 	return (const struct df_inst *)((const char *)p + p->off_inst) + i;
 }
 static inline
 #ifdef __CUDACC__
-__host__ __device__
+	__host__ __device__
 #endif
-const struct df_dep *df_prog_dep(const struct df_program *p, uint32_t i)
+	const struct df_dep *
+	df_prog_dep(const struct df_program *p, uint32_t i)
 {
 	return (const struct df_dep *)((const char *)p + p->off_deps) + i;
 }
 static inline
 #ifdef __CUDACC__
-__host__ __device__
+	__host__ __device__
 #endif
-const struct df_conn_spec *df_prog_conn(const struct df_program *p, uint32_t i)
+	const struct df_conn_spec *
+	df_prog_conn(const struct df_program *p, uint32_t i)
 {
 	return (const struct df_conn_spec *)((const char *)p + p->off_conns) + i;
 }
@@ -152,12 +166,12 @@ const struct df_conn_spec *df_prog_conn(const struct df_program *p, uint32_t i)
  * Positions count slices since the connector's collective was registered and never wrap in practice.
  */
 struct df_conn_hdr {
-	uint64_t tail;		/* slices sent: written by the sender only, polled by the receiver */
+	uint64_t tail; /* slices sent: written by the sender only, polled by the receiver */
 	uint64_t pad0[7];
-	uint64_t head;		/* slices consumed: written by the receiver only, polled by the sender */
+	uint64_t head; /* slices consumed: written by the receiver only, polled by the sender */
 	uint64_t pad1[7];
-	uint64_t gate;		/* open, in use, closed: see runtime/connector.h */
-	uint64_t key;		/* whose connector this is */
+	uint64_t gate; /* open, in use, closed: see runtime/connector.h */
+	uint64_t key;  /* whose connector this is */
 	uint32_t nr_slots, slot_bytes;
 	uint64_t pad2[5];
 };
@@ -165,20 +179,20 @@ struct df_conn_hdr {
 
 /* Where a sleeping process is woken: its futex word, in memory that its peers map. */
 struct df_bell {
-	uint32_t sleepers;	/* > 0: somebody sleeps; ring after publishing */
-	uint32_t seq;		/* futex word, bumped by every ring */
+	uint32_t sleepers; /* > 0: somebody sleeps; ring after publishing */
+	uint32_t seq;	   /* futex word, bumped by every ring */
 	uint32_t pad[14];
 };
 
 /* One end of a connector as a block sees it. Filled by the host, then `state` is released. */
 struct df_kconn {
-	uint32_t state;		/* 0 not connected yet, 1 connected, 2 the peer is gone */
+	uint32_t state; /* 0 not connected yet, 1 connected, 2 the peer is gone */
 	uint32_t nr_slots, slot_bytes;
 	uint32_t per_loop;
 	uint64_t *tail, *head;
 	uint8_t *slots;
-	struct df_bell *bell;	/* of the peer's process; NULL where the peer polls */
-	uint64_t seen;		/* the peer's counter when we last looked; the block's own */
+	struct df_bell *bell; /* of the peer's process; NULL where the peer polls */
+	uint64_t seen;	      /* the peer's counter when we last looked; the block's own */
 };
 
 /* ---- collectives, instances, contexts ---------------------------------------------------------- */
@@ -192,19 +206,19 @@ struct df_kwait {
 #define DF_INST_WAITS 4
 
 struct df_kinst {
-	struct df_kinst *next;	/* released by the host when the next instance exists */
+	struct df_kinst *next; /* released by the host when the next instance exists */
 	const void *in;
 	void *out;
-	uint64_t seq;		/* instance number of the collective, from 0 */
-	uint64_t done_value;	/* stored to df_kcoll.done when all blocks have finished it */
+	uint64_t seq;	     /* instance number of the collective, from 0 */
+	uint64_t done_value; /* stored to df_kcoll.done when all blocks have finished it */
 	uint64_t redop_arg;
 	const uint64_t *redop_ptr; /* not NULL: the scalar is read there when the instance starts */
-	uint64_t op;		/* serial of the operation, for completions and the trace */
-	uint32_t blocks_left;	/* decremented by every block that finished */
+	uint64_t op;		   /* serial of the operation, for completions and the trace */
+	uint32_t blocks_left;	   /* decremented by every block that finished */
 	uint32_t cap_waits;
 	uint32_t nr_waits;
 	uint64_t gate;		/* a word that the host writes (nccl rules) */
-	struct df_kwait *waits;	/* own_waits, or longer */
+	struct df_kwait *waits; /* own_waits, or longer */
 	struct df_kwait own_waits[DF_INST_WAITS];
 };
 
@@ -215,22 +229,22 @@ struct df_kcoll;
  * others); the host fills it before the first SQE.
  */
 struct df_kctx {
-	uint64_t k;		/* slices executed; released after each: other blocks and the host read it */
+	uint64_t k; /* slices executed; released after each: other blocks and the host read it */
 	struct df_kcoll *coll;
-	struct df_kinst *cur;	/* the instance in work, or the last one finished; NULL at first */
-	uint64_t announced;	/* instances that SQEs told of */
-	uint64_t finished;	/* instances this block has finished */
+	struct df_kinst *cur; /* the instance in work, or the last one finished; NULL at first */
+	uint64_t announced;   /* instances that SQEs told of */
+	uint64_t finished;    /* instances this block has finished */
 	struct df_kctx *next, *prev; /* task queue */
-	uint64_t redop_arg;	/* of the instance in work */
+	uint64_t redop_arg;	     /* of the instance in work */
 	uint32_t queued;
-	uint32_t block;		/* program block */
+	uint32_t block; /* program block */
 	uint32_t nr_inst, first_inst;
-	uint32_t lead;		/* 1: reports START for its collective */
-	uint32_t ready;		/* the waits of `cur` have been seen true */
-	uint32_t loaded;	/* an attempt is in progress */
-	uint32_t preempted;	/* another task has moved since this one did */
-	int64_t spin;		/* threshold of the attempt in progress */
-	int64_t polls;		/* polls since the last progress in this attempt */
+	uint32_t lead;	    /* 1: reports START for its collective */
+	uint32_t ready;	    /* the waits of `cur` have been seen true */
+	uint32_t loaded;    /* an attempt is in progress */
+	uint32_t preempted; /* another task has moved since this one did */
+	int64_t spin;	    /* threshold of the attempt in progress */
+	int64_t polls;	    /* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
 };
 
@@ -240,43 +254,44 @@ struct df_kcoll {
 	uint32_t type, redop;
 	uint32_t elem_bytes;
 	int32_t priority;
-	uint64_t count;		/* elements, as in the call */
-	uint64_t chunk_elems;	/* ceil(count / chunks) */
-	uint64_t tile_elems;	/* elements of one chunk moved per slice */
-	uint64_t loops;		/* ceil(chunk_elems / tile_elems), at least 1 */
+	uint64_t count;	      /* elements, as in the call */
+	uint64_t chunk_elems; /* ceil(count / chunks) */
+	uint64_t tile_elems;  /* elements of one chunk moved per slice */
+	uint64_t loops;	      /* ceil(chunk_elems / tile_elems), at least 1 */
 	uint8_t *scratch;
-	struct df_kctx *ctx;	/* prog->nr_blocks of them */
-	uint32_t nr_blocks;	/* that have instructions */
-	uint32_t aborted;	/* set by the host: touch nothing any more */
-	uint64_t *done;		/* host-visible completion word; never decreases, even over its users */
-	uint64_t id;		/* for the trace */
+	struct df_kctx *ctx; /* prog->nr_blocks of them */
+	uint32_t nr_blocks;  /* that have instructions */
+	uint32_t aborted;    /* set by the host: touch nothing any more */
+	uint64_t *done; /* host-visible completion word; never decreases, even over its users */
+	uint64_t id;	/* for the trace */
 };
 
 /* ---- rings ------------------------------------------------------------------------------------- */
 
 struct df_sqe {
-	struct df_kctx *ctx;	/* the task */
-	struct df_kinst *inst;	/* its next instance; only the first one is needed to find the others */
+	struct df_kctx *ctx; /* the task */
+	struct df_kinst
+		*inst; /* its next instance; only the first one is needed to find the others */
 };
 
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };
 
 struct df_cqe {
 	uint64_t op;
-	uint64_t coll;		/* df_kcoll.id */
-	uint64_t k;		/* slice counter of the context */
-	uint32_t kind;		/* enum df_cqe_kind */
+	uint64_t coll; /* df_kcoll.id */
+	uint64_t k;    /* slice counter of the context */
+	uint32_t kind; /* enum df_cqe_kind */
 	uint32_t block;
 };
 
 /* Free-running indices: slots are index & mask. Producer and consumer on their own lines. */
 struct df_ring {
-	uint32_t tail;		/* written by the producer only */
+	uint32_t tail; /* written by the producer only */
 	uint32_t pad0[15];
-	uint32_t head;		/* written by the consumer only */
+	uint32_t head; /* written by the consumer only */
 	uint32_t pad1[15];
 	uint32_t mask;
-	uint32_t lost;		/* CQ: completions that found no room; the host then looks at all */
+	uint32_t lost; /* CQ: completions that found no room; the host then looks at all */
 	void *slots;
 	uint64_t pad2[6];
 };
@@ -285,14 +300,14 @@ struct df_ring {
 
 /* Scheduling constants (DFCCL section 4.3, "stickiness"); runtime/sched.c computes them. */
 struct df_policy {
-	int64_t front;		/* threshold at the front of the queue, in polls */
-	int64_t step;		/* decrease per position */
-	int64_t floor;		/* never less than this */
-	int64_t boost;		/* multiple after a successful primitive */
-	int64_t max;		/* cap */
-	int64_t quit;		/* turns without progress before a block leaves */
-	uint32_t order;		/* 0 fifo, 1 priority */
-	uint32_t events;	/* 1: also report START, PREEMPT, RESUME to the CQ */
+	int64_t front;	 /* threshold at the front of the queue, in polls */
+	int64_t step;	 /* decrease per position */
+	int64_t floor;	 /* never less than this */
+	int64_t boost;	 /* multiple after a successful primitive */
+	int64_t max;	 /* cap */
+	int64_t quit;	 /* turns without progress before a block leaves */
+	uint32_t order;	 /* 0 fifo, 1 priority */
+	uint32_t events; /* 1: also report START, PREEMPT, RESUME to the CQ */
 };
 
 struct df_kstats {
@@ -302,24 +317,24 @@ struct df_kstats {
 
 struct df_kblock {
 	struct df_ring sq, cq;
-	uint32_t lock;		/* host backend: 1 while a thread executes this block */
+	uint32_t lock; /* host backend: 1 while a thread executes this block */
 	uint32_t index;
 	/* The task queue is a list through the contexts: it can't overflow, and growing costs nothing. */
 	struct df_kctx *first, *last;
-	struct df_kctx *task;	/* whose turn it is */
+	struct df_kctx *task;	 /* whose turn it is */
 	struct df_kctx *running; /* the unfinished task that moved last; NULL none */
-	uint32_t pos;		/* its position */
+	uint32_t pos;		 /* its position */
 	uint32_t nr_tasks;
-	uint32_t moved;		/* progress in the current traversal */
+	uint32_t moved; /* progress in the current traversal */
 	uint32_t pad;
-	int64_t idle;		/* traversals without progress */
+	int64_t idle; /* traversals without progress */
 	struct df_kstats stats;
 };
 
 struct df_kdaemon {
-	uint32_t abi;		/* DF_ABI_VERSION */
+	uint32_t abi; /* DF_ABI_VERSION */
 	uint32_t nr_blocks;
-	uint32_t quit;		/* host: leave as soon as possible */
+	uint32_t quit; /* host: leave as soon as possible */
 	uint32_t device;
 	struct df_policy policy;
 	struct df_kblock *blocks;
@@ -327,10 +342,10 @@ struct df_kdaemon {
 
 /* What one turn of a block came to. */
 enum df_turn {
-	DF_TURN_PROGRESS,	/* something moved */
-	DF_TURN_SPIN,		/* tasks are queued, none moved at this poll */
-	DF_TURN_EMPTY,		/* no task is queued */
-	DF_TURN_QUIT,		/* the block has been without progress for too long, or was asked to leave */
+	DF_TURN_PROGRESS, /* something moved */
+	DF_TURN_SPIN,	  /* tasks are queued, none moved at this poll */
+	DF_TURN_EMPTY,	  /* no task is queued */
+	DF_TURN_QUIT, /* the block has been without progress for too long, or was asked to leave */
 };
 
 #ifndef __CUDACC__

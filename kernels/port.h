@@ -14,10 +14,10 @@
 #ifdef __CUDACC__
 
 #include <cuda/atomic>
-#define DFK static __device__ __forceinline__
-#define DFK_TID ((int)threadIdx.x)
+#define DFK	     static __device__ __forceinline__
+#define DFK_TID	     ((int)threadIdx.x)
 #define DFK_NTHREADS ((int)blockDim.x)
-#define dfk_sync() __syncthreads()
+#define dfk_sync()   __syncthreads()
 
 template <typename T> DFK T dfk_load_acquire_sys(const T *p)
 {
@@ -40,21 +40,25 @@ template <typename T> DFK void dfk_store_relaxed_sys(T *p, T v)
 template <typename T> DFK T dfk_sub_acq_rel_dev(T *p, T v)
 {
 	return cuda::atomic_ref<T, cuda::thread_scope_device>(*p).fetch_sub(
-		       v, cuda::memory_order_acq_rel) - v;
+		       v, cuda::memory_order_acq_rel) -
+	       v;
 }
-DFK void dfk_ring_bell(struct df_bell *bell) { (void)bell; }
+DFK void dfk_ring_bell(struct df_bell *bell)
+{
+	(void)bell;
+}
 
 #else
 
-#define DFK static inline __attribute__((always_inline))
-#define DFK_TID 0
-#define DFK_NTHREADS 1
-#define dfk_sync() ((void)0)
-#define dfk_load_acquire_sys(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
-#define dfk_load_relaxed_sys(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define DFK			    static inline __attribute__((always_inline))
+#define DFK_TID			    0
+#define DFK_NTHREADS		    1
+#define dfk_sync()		    ((void)0)
+#define dfk_load_acquire_sys(p)	    __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define dfk_load_relaxed_sys(p)	    __atomic_load_n((p), __ATOMIC_RELAXED)
 #define dfk_store_release_sys(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define dfk_store_relaxed_sys(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
-#define dfk_sub_acq_rel_dev(p, v) __atomic_sub_fetch((p), (v), __ATOMIC_ACQ_REL)
+#define dfk_sub_acq_rel_dev(p, v)   __atomic_sub_fetch((p), (v), __ATOMIC_ACQ_REL)
 
 struct df_bell;
 /* Wakes the process that owns the bell if it sleeps; runtime/bell.c. */

@@ -172,7 +172,7 @@ struct df_comm {
 	struct {
 		uint64_t id, since; /* hash of the id; when this rank came */
 		int nranks, rank;
-	} join; /* while it joins by an id; under df_rt.lock */
+	} join;		/* while it joins by an id; under df_rt.lock */
 	uint32_t stop;	/* ends blocking calls */
 	uint32_t state; /* enum df_comm_state */
 	int error;
@@ -208,7 +208,7 @@ struct df_rt {
 	int rules;  /* DF_RULES_* */
 	int strict; /* stream order */
 	int nr_cores;
-	uint32_t nr_local_procs; /* the most processes of one communicator on this node */
+	uint32_t nr_local_procs;     /* the most processes of one communicator on this node */
 	uint32_t blocked;	     /* host threads inside a blocking call of ours */
 	struct df_algo_table *algos; /* DFSHIM_ALGO; NULL none */
 	struct df_tuner *tuner;	     /* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */

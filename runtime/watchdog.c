@@ -280,7 +280,8 @@ static uint64_t progress(void)
 /* The traces explain it, without what the rendezvous knows. */
 static int about_operations(enum df_verdict v)
 {
-	return v != DF_V_OK && v != DF_V_SLOW && v != DF_V_INIT && v != DF_V_HOST && v != DF_V_UNKNOWN;
+	return v != DF_V_OK && v != DF_V_SLOW && v != DF_V_INIT && v != DF_V_HOST &&
+	       v != DF_V_UNKNOWN;
 }
 
 static void stalled(uint64_t ms, uint64_t ops)

@@ -337,14 +337,14 @@ static uint64_t plan_hash(const struct df_plan *plan)
 				const struct df_pinst *pi = &r->block[b].inst[i];
 
 				h = df_hash_u64(h, (uint64_t)pi->op << 32 | pi->src_buf << 24 |
-							pi->dst_buf << 16 | pi->cnt);
+							   pi->dst_buf << 16 | pi->cnt);
 				h = df_hash_u64(h, (uint64_t)pi->src << 32 | pi->dst);
 				h = df_hash_u64(h, (uint64_t)(uint32_t)pi->send_peer << 32 |
-							(uint32_t)pi->recv_peer);
+							   (uint32_t)pi->recv_peer);
 				h = df_hash_u64(h, (uint64_t)pi->send_chan << 32 | pi->recv_chan);
 				for (uint32_t d = pi->deps; d; d = r->dep[d - 1].next)
 					h = df_hash_u64(h, (uint64_t)r->dep[d - 1].block << 32 |
-								r->dep[d - 1].inst);
+								   r->dep[d - 1].inst);
 			}
 		}
 	}
