@@ -1,0 +1,655 @@
+/*
+ * The GPU backend: struct df_hostcuda_api on the CUDA driver. Streams and events belong to the application; what
+ * we know of them hangs in two tables, by handle. A word that a stream writes or waits for lies in pinned
+ * memory and is reached by the driver's stream memory operations.
+ *
+ * The tables' locks are leaves and never held across a call of the driver. Any thread.
+ */
+#if __has_include(<cuda.h>)
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/device/cuda_int.h"
+#include "runtime/device/device.h"
+
+struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
+int df_nr_cudevs;
+int df_cuda_captures = -1;
+const struct df_stream_hooks *df_cuda_hooks;
+
+/* ---- contexts -------------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
+
+CUcontext df_cuda_ctx(int device)
+{
+	CUcontext ctx;
+
+	if (device < 0 || device >= df_nr_cudevs)
+		return NULL;
+	/* ACQUIRE pairs with the RELEASE below: a context that is seen can be used. */
+	ctx = __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_ACQUIRE);
+	if (df_likely(ctx != NULL))
+		return ctx;
+	pthread_mutex_lock(&dev_lock);
+	ctx = df_cudevs[device].ctx;
+	if (!ctx && df_drv.primary_retain(&ctx, df_cudevs[device].device) == CUDA_SUCCESS)
+		/* RELEASE pairs with the ACQUIRE above. */
+		__atomic_store_n(&df_cudevs[device].ctx, ctx, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&dev_lock);
+	return ctx;
+}
+
+/*
+ * While some thread captures in the global mode, calls that might synchronise are refused in every other
+ * thread and spoil its capture: ours are none of that capture's business.
+ */
+#define ENTER_PUSHED  1
+#define ENTER_RELAXED 2
+
+static __thread CUstreamCaptureMode mode_before;
+
+int df_cuda_enter(CUcontext ctx)
+{
+	CUcontext now = NULL;
+	int entered = 0;
+
+	if (!ctx)
+		return -ENODEV;
+	if (df_drv.ctx_current(&now) != CUDA_SUCCESS || now != ctx) {
+		if (df_drv.ctx_push(ctx) != CUDA_SUCCESS)
+			return -ENODEV;
+		entered = ENTER_PUSHED;
+	}
+	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0) {
+		mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
+		if (df_drv.capture_mode(&mode_before) == CUDA_SUCCESS)
+			entered |= ENTER_RELAXED;
+	}
+	return entered;
+}
+
+void df_cuda_leave(int entered)
+{
+	CUcontext ctx;
+
+	if (entered < 0)
+		return;
+	if (entered & ENTER_RELAXED)
+		df_drv.capture_mode(&mode_before);
+	if (entered & ENTER_PUSHED)
+		df_drv.ctx_pop(&ctx);
+}
+
+static int device_of(CUcontext ctx)
+{
+	CUdevice dev = -1;
+	int i, in = df_cuda_enter(ctx);
+
+	if (in < 0)
+		return -1;
+	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+		dev = -1;
+	df_cuda_leave(in);
+	for (i = 0; i < df_nr_cudevs; i++)
+		if (df_cudevs[i].device == dev)
+			return i;
+	return -1;
+}
+
+static int device_count(void)
+{
+	return df_nr_cudevs;
+}
+
+static int get_device(void)
+{
+	CUdevice dev;
+	int i;
+
+	/* Without a context the thread is where the CUDA runtime would put it: on the first device. */
+	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+		return 0;
+	for (i = 0; i < df_nr_cudevs; i++)
+		if (df_cudevs[i].device == dev)
+			return i;
+	return 0;
+}
+
+static int set_device(int device)
+{
+	CUcontext ctx = df_cuda_ctx(device);
+
+	if (!ctx)
+		return -EINVAL;
+	return df_drv_errno(df_drv.ctx_set(ctx));
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------------- */
+
+static pthread_rwlock_t streams_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct df_hstream *streams;
+
+static int is_special(CUstream s)
+{
+	return s == NULL || s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD;
+}
+
+/* The key of a stream; handle: what to give the driver for it. -EINVAL. */
+static int key_of(CUstream s, int ptds, struct df_hstream_key *key, CUstream *handle)
+{
+	unsigned long long id = 0;
+
+	*handle = s ? s : ptds ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	memset(key, 0, sizeof(*key));
+	key->handle = (uintptr_t)*handle;
+	/* One handle, many streams: of the current context, of the calling thread. */
+	if ((is_special(s) || df_cuda_captures < 0) &&
+	    df_drv.stream_id(*handle, &id) != CUDA_SUCCESS)
+		return -EINVAL;
+	key->id = id;
+	return 0;
+}
+
+static struct df_hstream *find(const struct df_hstream_key *key)
+{
+	struct df_hstream *s;
+
+	pthread_rwlock_rdlock(&streams_lock);
+	HASH_FIND(hh, streams, key, sizeof(*key), s);
+	pthread_rwlock_unlock(&streams_lock);
+	return s;
+}
+
+struct df_hstream *df_cuda_stream_known(CUstream handle, int ptds)
+{
+	struct df_hstream_key key;
+	CUstream h;
+
+	return key_of(handle, ptds, &key, &h) ? NULL : find(&key);
+}
+
+struct df_hstream *df_cuda_stream(CUstream handle, int ptds)
+{
+	struct df_hstream_key key;
+	struct df_hstream *s, *other;
+	unsigned long long id;
+	CUstream h;
+
+	if (key_of(handle, ptds, &key, &h))
+		return NULL;
+	s = find(&key);
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->key = key;
+	s->handle = h;
+	if (df_drv.stream_ctx(h, &s->ctx) != CUDA_SUCCESS ||
+	    df_drv.stream_id(h, &id) != CUDA_SUCCESS ||
+	    df_drv.stream_flags(h, &s->flags) != CUDA_SUCCESS ||
+	    df_drv.stream_priority(h, &s->priority) != CUDA_SUCCESS ||
+	    (s->device = device_of(s->ctx)) < 0) {
+		free(s);
+		return NULL;
+	}
+	/* Never 0: the runtime takes that for "none". */
+	s->id = id + 1;
+	pthread_rwlock_wrlock(&streams_lock);
+	HASH_FIND(hh, streams, &key, sizeof(key), other);
+	if (!other)
+		HASH_ADD(hh, streams, key, sizeof(s->key), s);
+	pthread_rwlock_unlock(&streams_lock);
+	if (other) {
+		free(s);
+		return other;
+	}
+	return s;
+}
+
+void df_cuda_stream_forget(struct df_hstream *s)
+{
+	pthread_rwlock_wrlock(&streams_lock);
+	HASH_DEL(streams, s);
+	pthread_rwlock_unlock(&streams_lock);
+	free(s);
+}
+
+void df_cuda_stream_describe(struct df_hstream *s, struct df_stream_info *out)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	memset(out, 0, sizeof(*out));
+	out->stream = s;
+	out->id = s->id;
+	out->device = s->device;
+	out->priority = s->priority;
+	out->legacy = s->handle == CU_STREAM_LEGACY;
+	out->per_thread = s->handle == CU_STREAM_PER_THREAD;
+	out->blocking = !(s->flags & CU_STREAM_NON_BLOCKING);
+	out->user = &s->user;
+	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0 && !out->legacy)
+		df_drv.stream_capturing(s->handle, &status);
+	out->capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static int stream_info(const void *stream, struct df_stream_info *out)
+{
+	struct df_hstream *s = df_cuda_stream((CUstream)stream, 0);
+
+	if (!s)
+		return -EINVAL;
+	df_cuda_stream_describe(s, out);
+	return 0;
+}
+
+void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
+			 void *arg)
+{
+	struct df_hstream *s, **all;
+	unsigned int nr = 0, i;
+
+	pthread_rwlock_rdlock(&streams_lock);
+	all = malloc((HASH_COUNT(streams) + 1) * sizeof(struct df_hstream *));
+	for (s = streams; s && all; s = s->hh.next)
+		if ((device < 0 || s->device == device) && !s->own)
+			all[nr++] = s;
+	pthread_rwlock_unlock(&streams_lock);
+	for (i = 0; i < nr; i++) {
+		struct df_stream_info info;
+
+		df_cuda_stream_describe(all[i], &info);
+		fn(&info, arg);
+	}
+	free(all);
+}
+
+static int stream_new(int device, struct df_stream_info *out)
+{
+	int in = df_cuda_enter(df_cuda_ctx(device));
+	struct df_hstream *s;
+	CUstream h;
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	r = df_drv.stream_create(&h, CU_STREAM_NON_BLOCKING, 0);
+	df_cuda_leave(in);
+	if (r != CUDA_SUCCESS)
+		return df_drv_errno(r);
+	s = df_cuda_stream(h, 0);
+	if (!s) {
+		df_drv.stream_destroy(h);
+		return -ENOMEM;
+	}
+	s->own = 1;
+	df_cuda_stream_describe(s, out);
+	return 0;
+}
+
+static void stream_delete(struct df_hstream *s)
+{
+	df_drv.stream_destroy(s->handle);
+	df_cuda_stream_forget(s);
+}
+
+static int stream_write(struct df_hstream *s, uint64_t *addr, uint64_t value)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	/* The default flags order it after the stream's earlier work, for the whole system. */
+	r = df_drv.stream_write64(s->handle, (CUdeviceptr)(uintptr_t)addr, value,
+				  CU_STREAM_WRITE_VALUE_DEFAULT);
+	df_cuda_leave(in);
+	return df_drv_errno(r);
+}
+
+static int stream_wait(struct df_hstream *s, const uint64_t *addr, uint64_t value)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	r = df_drv.stream_wait64(s->handle, (CUdeviceptr)(uintptr_t)addr, value,
+				 CU_STREAM_WAIT_VALUE_GEQ);
+	df_cuda_leave(in);
+	return df_drv_errno(r);
+}
+
+static int stream_idle(struct df_hstream *s)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return 0;
+	r = df_drv.stream_query(s->handle);
+	df_cuda_leave(in);
+	return r == CUDA_SUCCESS;
+}
+
+static int event_record(void *event, struct df_hstream *s)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	r = df_drv.event_record(event, s->handle);
+	df_cuda_leave(in);
+	return df_drv_errno(r);
+}
+
+static int event_wait(struct df_hstream *s, void *event)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	r = df_drv.stream_wait_event(s->handle, event, 0);
+	df_cuda_leave(in);
+	return df_drv_errno(r);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+struct event {
+	void *handle;
+	UT_hash_handle hh;
+	uint64_t id;
+	unsigned int flags;
+	int device;
+	void *user;
+};
+
+static pthread_rwlock_t events_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct event *events;
+static uint64_t event_ids;
+
+static struct event *event_add(void *handle, unsigned int flags)
+{
+	struct event *e = calloc(1, sizeof(*e)), *other;
+
+	if (!e)
+		return NULL;
+	e->handle = handle;
+	e->flags = flags;
+	e->device = get_device();
+	pthread_rwlock_wrlock(&events_lock);
+	HASH_FIND_PTR(events, &handle, other);
+	if (!other) {
+		e->id = ++event_ids;
+		HASH_ADD_PTR(events, handle, e);
+	}
+	pthread_rwlock_unlock(&events_lock);
+	if (other)
+		free(e);
+	return other ? other : e;
+}
+
+int df_cuda_event(CUevent event, struct df_event_info *out)
+{
+	struct event *e;
+
+	pthread_rwlock_rdlock(&events_lock);
+	HASH_FIND_PTR(events, &event, e);
+	pthread_rwlock_unlock(&events_lock);
+	if (!e)
+		e = event_add(event, CU_EVENT_DEFAULT);
+	if (!e)
+		return -ENOMEM;
+	memset(out, 0, sizeof(*out));
+	out->id = e->id;
+	out->device = e->device;
+	out->timing = !(e->flags & CU_EVENT_DISABLE_TIMING);
+	out->ipc = !!(e->flags & CU_EVENT_INTERPROCESS);
+	out->user = &e->user;
+	out->event = event;
+	return 0;
+}
+
+void df_cuda_event_made(CUevent event, unsigned int flags)
+{
+	event_add(event, flags);
+}
+
+void df_cuda_event_forget(CUevent event)
+{
+	struct event *e;
+
+	pthread_rwlock_wrlock(&events_lock);
+	HASH_FIND_PTR(events, &event, e);
+	if (e)
+		HASH_DEL(events, e);
+	pthread_rwlock_unlock(&events_lock);
+	free(e);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static int mem_info(const void *ptr, struct df_mem_info *out)
+{
+	unsigned int type = 0, managed = 0;
+	int device = -1;
+	CUdeviceptr base = 0;
+	size_t bytes = 0;
+	CUpointer_attribute what[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	};
+	void *data[] = {&type, &managed, &device, &base, &bytes};
+
+	memset(out, 0, sizeof(*out));
+	out->fd = -1;
+	out->kind = DF_MEM_UNKNOWN;
+	if (df_drv.pointer(DF_ARRAY_LEN(what), what, data, (CUdeviceptr)(uintptr_t)ptr) !=
+	    CUDA_SUCCESS)
+		return 0;
+	if (managed)
+		out->kind = DF_MEM_MANAGED;
+	else if (type == CU_MEMORYTYPE_DEVICE)
+		out->kind = DF_MEM_DEVICE;
+	else if (type == CU_MEMORYTYPE_HOST)
+		out->kind = DF_MEM_HOST;
+	out->device = device;
+	out->base = (void *)(uintptr_t)base;
+	out->bytes = bytes;
+	return 0;
+}
+
+static int mem_alloc(int device, size_t bytes, void **out)
+{
+	int in = df_cuda_enter(df_cuda_ctx(device));
+	CUdeviceptr p = 0;
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	df_cuda_quiet(device, 1);
+	r = df_drv.mem_alloc(&p, bytes);
+	df_cuda_quiet(device, 0);
+	df_cuda_leave(in);
+	if (r != CUDA_SUCCESS)
+		return df_drv_errno(r);
+	*out = (void *)(uintptr_t)p;
+	return 0;
+}
+
+/*
+ * The driver's free waits for work that was enqueued before, which may itself wait for us: so a thread of its
+ * own calls it, for whom nobody waits.
+ */
+struct dead {
+	struct dead *next;
+	void *ptr;
+	int device;
+	enum df_mem_kind kind;
+};
+
+static pthread_mutex_t dead_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t dead_more = PTHREAD_COND_INITIALIZER;
+static struct dead *dead_list;
+static int dead_thread;
+
+static void *undertaker(void *arg)
+{
+	pthread_mutex_lock(&dead_lock);
+	for (;;) {
+		struct dead *d = dead_list;
+		int in;
+
+		if (!d) {
+			pthread_cond_wait(&dead_more, &dead_lock);
+			continue;
+		}
+		dead_list = d->next;
+		pthread_mutex_unlock(&dead_lock);
+		in = df_cuda_enter(df_cuda_ctx(d->device));
+		if (in >= 0) {
+			df_cuda_quiet(d->device, 1);
+			if (d->kind == DF_MEM_HOST)
+				df_drv.host_free(d->ptr);
+			else
+				df_drv.mem_free((CUdeviceptr)(uintptr_t)d->ptr);
+			df_cuda_quiet(d->device, 0);
+			df_cuda_leave(in);
+		}
+		free(d);
+		pthread_mutex_lock(&dead_lock);
+	}
+	return arg;
+}
+
+static int mem_free(void *ptr)
+{
+	struct df_mem_info info;
+	struct dead *d;
+	pthread_t t;
+	int ret = 0;
+
+	mem_info(ptr, &info);
+	if (info.kind == DF_MEM_UNKNOWN || info.base != ptr)
+		return -EINVAL;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	d->ptr = ptr;
+	d->device = info.device;
+	d->kind = info.kind;
+	pthread_mutex_lock(&dead_lock);
+	if (!dead_thread) {
+		ret = pthread_create(&t, NULL, undertaker, NULL);
+		if (!ret) {
+			pthread_detach(t);
+			dead_thread = 1;
+		}
+	}
+	if (!ret) {
+		d->next = dead_list;
+		dead_list = d;
+		pthread_cond_signal(&dead_more);
+	}
+	pthread_mutex_unlock(&dead_lock);
+	if (ret)
+		free(d);
+	return ret ? -ENOMEM : 0;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void set_hooks(const struct df_stream_hooks *hooks)
+{
+	df_cuda_hooks = hooks;
+	if (df_cuda_front_set && df_cuda_front_set(hooks ? &df_cuda_front : NULL)) {
+		__atomic_store_n(&df_cuda_captures, 0, __ATOMIC_RELAXED);
+		return;
+	}
+	if (hooks)
+		df_warn_once(
+			"no call of the CUDA driver comes through dfshim's hook: work that follows a "
+			"collective could overtake it, so set DFSHIM_STREAM_ORDER=strict");
+}
+
+static void kick(int device)
+{
+	/* The device looks at its words itself. */
+	(void)device;
+}
+
+const struct df_hostcuda_api df_cuda_api = {
+	.version = DF_HOSTCUDA_VERSION,
+	.set_hooks = set_hooks,
+	.device_count = device_count,
+	.get_device = get_device,
+	.set_device = set_device,
+	.stream_info = stream_info,
+	.stream_new = stream_new,
+	.stream_delete = stream_delete,
+	.stream_write = stream_write,
+	.stream_wait = stream_wait,
+	.stream_idle = stream_idle,
+	.event_record = event_record,
+	.event_wait = event_wait,
+	.stream_each = df_cuda_stream_each,
+	.capture_node = df_cuda_capture_node,
+	.kick = kick,
+	.mem_alloc = mem_alloc,
+	.mem_free = mem_free,
+	.mem_info = mem_info,
+};
+
+/* What the runtime needs of every device; the first one that lacks something is the reason. */
+static int usable(int i, char *reason, size_t bytes)
+{
+	static const struct {
+		CUdevice_attribute what;
+		int least;
+		const char *name;
+	} needs[] = {
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8, "compute capability 8.0"},
+		{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1, "unified addressing"},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1,
+		 "64-bit stream memory operations"},
+	};
+	size_t k;
+	int v = 0;
+
+	for (k = 0; k < DF_ARRAY_LEN(needs); k++)
+		if (df_drv.device_attribute(&v, needs[k].what, df_cudevs[i].device) !=
+			    CUDA_SUCCESS ||
+		    v < needs[k].least) {
+			snprintf(reason, bytes, "GPU %d has no %s", i, needs[k].name);
+			return 0;
+		}
+	return 1;
+}
+
+const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes)
+{
+	int i;
+
+	if (df_drv_open(reason, reason_bytes))
+		return NULL;
+	if (df_drv.device_count(&df_nr_cudevs) != CUDA_SUCCESS || df_nr_cudevs < 1) {
+		snprintf(reason, reason_bytes, "no usable GPU: the driver has no device");
+		return NULL;
+	}
+	df_nr_cudevs = DF_MIN(df_nr_cudevs, DF_CUDA_DEVICES_MAX);
+	for (i = 0; i < df_nr_cudevs; i++)
+		if (df_drv.device_get(&df_cudevs[i].device, i) != CUDA_SUCCESS ||
+		    !usable(i, reason, reason_bytes))
+			return NULL;
+	return &df_cuda_api;
+}
+#endif

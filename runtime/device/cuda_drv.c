@@ -1,0 +1,101 @@
+/*
+ * Opening the CUDA driver: libcuda.so.1 at run time, its functions by version through cuGetProcAddress, found
+ * behind our own hook, so that nothing that we call is seen as the application's. Called once, at the start.
+ */
+#if __has_include(<cuda.h>)
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include "runtime/base/err.h"
+#include "runtime/device/cuda_int.h"
+
+struct df_drv df_drv;
+
+static const struct {
+	const char *name;
+	int version;
+	size_t at;
+} functions[] = {
+#define DF_DRV(member, name, version, params) {name, version, offsetof(struct df_drv, member)},
+#include "runtime/device/cuda_drv.def"
+#undef DF_DRV
+};
+
+static void *find(void *lib, const char *name)
+{
+	return df_dlsym ? df_dlsym(lib, name) : dlsym(lib, name);
+}
+
+int df_drv_open(char *reason, size_t reason_bytes)
+{
+	CUresult (*ask)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+	CUdriverProcAddressQueryResult found;
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	int version = 0;
+	CUresult r;
+	size_t i;
+
+	if (!lib) {
+		snprintf(reason, reason_bytes, "no usable GPU: %s", dlerror());
+		return -ENODEV;
+	}
+	*(void **)&ask = find(lib, "cuGetProcAddress_v2");
+	if (!ask) {
+		snprintf(reason, reason_bytes,
+			 "the CUDA driver is older than 12.0 (it has no cuGetProcAddress_v2)");
+		return -EOPNOTSUPP;
+	}
+	for (i = 0; i < DF_ARRAY_LEN(functions); i++) {
+		void **fn = (void **)((char *)&df_drv + functions[i].at);
+
+		*fn = NULL;
+		if (ask(functions[i].name, fn, functions[i].version,
+			CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found) != CUDA_SUCCESS ||
+		    !*fn) {
+			snprintf(reason, reason_bytes, "the CUDA driver lacks %s (version %d)",
+				 functions[i].name, functions[i].version);
+			return -EOPNOTSUPP;
+		}
+	}
+	r = df_drv.init(0);
+	if (r != CUDA_SUCCESS) {
+		snprintf(reason, reason_bytes, "no usable GPU: cuInit says %s", df_drv_name(r));
+		return -ENODEV;
+	}
+	if (df_drv.driver_version(&version) != CUDA_SUCCESS || version < 12000) {
+		snprintf(reason, reason_bytes, "the CUDA driver is version %d, older than 12.0",
+			 version);
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+const char *df_drv_name(CUresult r)
+{
+	const char *name = NULL;
+
+	return df_drv.error_name(r, &name) == CUDA_SUCCESS && name ? name : "unknown error";
+}
+
+int df_drv_errno(CUresult r)
+{
+	switch (r) {
+	case CUDA_SUCCESS:
+		return 0;
+	case CUDA_ERROR_NOT_READY:
+		return -EAGAIN;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return -ENOMEM;
+	case CUDA_ERROR_INVALID_VALUE:
+	case CUDA_ERROR_INVALID_HANDLE:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+		return -EINVAL;
+	case CUDA_ERROR_NOT_SUPPORTED:
+		return -EOPNOTSUPP;
+	default:
+		return -EIO;
+	}
+}
+#endif

@@ -1,0 +1,307 @@
+/*
+ * What the application's calls of the CUDA driver mean to the runtime: from the hook's functions
+ * (cuda_front.h) to the runtime's hooks (struct df_stream_hooks), with handles turned into what the backend
+ * knows of them. Runs on the application's threads; holds no lock.
+ */
+#if __has_include(<cuda.h>)
+#include "runtime/base/err.h"
+#include "runtime/device/cuda_int.h"
+
+static __thread int sync_device;
+
+static int info_of(void *stream, int ptds, struct df_stream_info *out)
+{
+	struct df_hstream *s = df_cuda_stream(stream, ptds);
+
+	if (!s || s->own)
+		return -1;
+	df_cuda_stream_describe(s, out);
+	return 0;
+}
+
+static void work(void *stream, int ptds, enum df_work kind)
+{
+	struct df_stream_info info;
+
+	if (!info_of(stream, ptds, &info))
+		df_cuda_hooks->before_work(&info, kind);
+}
+
+static void sync_copy(int ptds)
+{
+	struct df_stream_info info;
+
+	if (info_of(NULL, ptds, &info))
+		return;
+	sync_device = info.device;
+	df_cuda_hooks->before_work(&info, DF_WORK_MEMCPY);
+	if (info.legacy)
+		df_cuda_hooks->device_sync(info.device, DF_SYNC_MEMCPY, NULL);
+	else
+		df_cuda_hooks->stream_sync(&info);
+}
+
+static void stream_sync(void *stream, int ptds)
+{
+	struct df_stream_info info;
+
+	if (info_of(stream, ptds, &info))
+		return;
+	sync_device = info.device;
+	df_cuda_hooks->stream_sync(&info);
+}
+
+static void event_sync(void *event)
+{
+	struct df_event_info info;
+
+	if (df_cuda_event(event, &info))
+		return;
+	sync_device = info.device;
+	df_cuda_hooks->event_sync(&info);
+}
+
+static int device_of_ctx(void *ctx)
+{
+	int in, device;
+
+	if (!ctx)
+		return df_cuda_api.get_device();
+	in = df_cuda_enter(ctx);
+	if (in < 0)
+		return -1;
+	device = df_cuda_api.get_device();
+	df_cuda_leave(in);
+	return device;
+}
+
+static int device_sync(void *ctx)
+{
+	int device = device_of_ctx(ctx);
+
+	if (device < 0)
+		return 0;
+	sync_device = device;
+	return df_cuda_hooks->device_sync(device, DF_SYNC_DEVICE, NULL);
+}
+
+static void sync_done(void)
+{
+	df_cuda_hooks->sync_done(sync_device);
+}
+
+static int stream_query(void *stream, int ptds)
+{
+	struct df_stream_info info;
+
+	return info_of(stream, ptds, &info) ? 0 : df_cuda_hooks->stream_query(&info);
+}
+
+static int event_query(void *event)
+{
+	struct df_event_info info;
+
+	return df_cuda_event(event, &info) ? 0 : df_cuda_hooks->event_query(&info);
+}
+
+static int event_record(void *event, void *stream, int ptds)
+{
+	struct df_stream_info s;
+	struct df_event_info e;
+
+	if (info_of(stream, ptds, &s) || df_cuda_event(event, &e))
+		return 0;
+	return df_cuda_hooks->event_record(&e, &s);
+}
+
+static void strict_each(const struct df_stream_info *info, void *arg)
+{
+	(void)arg;
+	df_cuda_hooks->before_work(info, DF_WORK_MEMOP);
+}
+
+/* An event that stands for all streams of a context: all of them in strict order. */
+static void event_record_ctx(void *event, void *ctx)
+{
+	(void)event;
+	df_cuda_stream_each(device_of_ctx(ctx), strict_each, NULL);
+}
+
+static void event_wait(void *event, void *stream, int ptds)
+{
+	struct df_stream_info s;
+	struct df_event_info e;
+
+	if (!info_of(stream, ptds, &s) && !df_cuda_event(event, &e))
+		df_cuda_hooks->event_wait(&s, &e);
+}
+
+static void wait_each(const struct df_stream_info *info, void *arg)
+{
+	df_cuda_hooks->event_wait(info, arg);
+}
+
+static void event_wait_ctx(void *event, void *ctx)
+{
+	struct df_event_info e;
+
+	if (df_cuda_event(event, &e))
+		return;
+	df_cuda_stream_each(device_of_ctx(ctx), wait_each, &e);
+}
+
+static int free_mem(void *ptr)
+{
+	struct df_mem_info info;
+
+	if (!ptr || df_cuda_api.mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN ||
+	    info.base != ptr)
+		return 0;
+	return df_cuda_hooks->free(ptr, &info);
+}
+
+static int quiet_enter(void)
+{
+	CUdevice dev;
+	int device;
+
+	/* A thread without a context asks for nothing that waits. */
+	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+		return -1;
+	device = df_cuda_api.get_device();
+	df_cuda_quiet(device, 1);
+	return device;
+}
+
+static void quiet_leave(int token)
+{
+	if (token >= 0)
+		df_cuda_quiet(token, 0);
+}
+
+static void capture(int begin)
+{
+	__atomic_add_fetch(&df_cuda_captures, begin ? 1 : -1, __ATOMIC_RELAXED);
+}
+
+static void graph_made(void *exec, void *graph)
+{
+	df_cuda_graph_made(exec, graph);
+}
+
+static void graph_gone(void *exec)
+{
+	df_cuda_graph_gone(exec);
+}
+
+static int graph_launch(void *exec, void *stream, int ptds)
+{
+	struct df_hstream *s = df_cuda_stream(stream, ptds);
+	struct df_stream_info info;
+
+	if (!s)
+		return 0;
+	df_cuda_stream_describe(s, &info);
+	df_cuda_hooks->before_work(&info, DF_WORK_GRAPH);
+	return df_cuda_graph_launch(exec, s);
+}
+
+static void event_made(void *event, unsigned int flags)
+{
+	df_cuda_event_made(event, flags);
+}
+
+static void event_gone(void *event)
+{
+	struct df_event_info info;
+
+	if (!df_cuda_event(event, &info))
+		df_cuda_hooks->event_destroy(&info);
+	df_cuda_event_forget(event);
+}
+
+static void stream_made(void *stream)
+{
+	struct df_stream_info info;
+
+	if (!info_of(stream, 0, &info))
+		df_cuda_hooks->stream_create(&info);
+}
+
+static void stream_gone(void *stream)
+{
+	struct df_hstream *s = df_cuda_stream_known(stream, 0);
+	struct df_stream_info info;
+
+	if (!s || s->own)
+		return;
+	df_cuda_stream_describe(s, &info);
+	df_cuda_hooks->stream_destroy(&info);
+	df_cuda_stream_forget(s);
+}
+
+struct ending {
+	CUcontext ctx;
+	struct df_hstream *s[256];
+	unsigned int nr;
+};
+
+static void end_each(const struct df_stream_info *info, void *arg)
+{
+	struct ending *e = arg;
+
+	if (info->stream->ctx == e->ctx && e->nr < DF_ARRAY_LEN(e->s))
+		e->s[e->nr++] = info->stream;
+}
+
+static void context_gone(void *ctx, int device)
+{
+	struct df_stream_info info;
+	struct ending e = {.ctx = ctx};
+	unsigned int i;
+
+	if (!ctx && device < 0)
+		return; /* one of several users; our own reference keeps the primary context */
+	if (!ctx) {
+		df_cuda_hooks->device_sync(device, DF_SYNC_RESET, NULL);
+		df_cuda_hooks->sync_done(device);
+		e.ctx = df_cuda_ctx(device);
+	}
+	do {
+		e.nr = 0;
+		df_cuda_stream_each(-1, end_each, &e);
+		for (i = 0; i < e.nr; i++) {
+			df_cuda_stream_describe(e.s[i], &info);
+			df_cuda_hooks->stream_destroy(&info);
+			df_cuda_stream_forget(e.s[i]);
+		}
+	} while (e.nr);
+}
+
+const struct df_cuda_front df_cuda_front = {
+	.work = work,
+	.sync_copy = sync_copy,
+	.stream_sync = stream_sync,
+	.event_sync = event_sync,
+	.device_sync = device_sync,
+	.sync_done = sync_done,
+	.stream_query = stream_query,
+	.event_query = event_query,
+	.event_record = event_record,
+	.event_record_ctx = event_record_ctx,
+	.event_wait = event_wait,
+	.event_wait_ctx = event_wait_ctx,
+	.free = free_mem,
+	.quiet_enter = quiet_enter,
+	.quiet_leave = quiet_leave,
+	.capture = capture,
+	.graph_made = graph_made,
+	.graph_gone = graph_gone,
+	.graph_launch = graph_launch,
+	.event_made = event_made,
+	.event_gone = event_gone,
+	.stream_made = stream_made,
+	.stream_gone = stream_gone,
+	.context_gone = context_gone,
+};
+#endif

@@ -1,0 +1,339 @@
+/*
+ * Collectives in CUDA graphs. A captured collective is three nodes on its stream: a host function that counts
+ * the node's arrival, a wait for the node's gate word, and a write that closes the gate again. The host
+ * function neither blocks nor calls CUDA. At cuGraphLaunch one instance of every such node is submitted, in the
+ * order of capture; it becomes ready with the arrival, and the poller opens the gate when it is done.
+ *
+ * Which nodes a graph has is read from the graph when it is instantiated (children too), so clones and
+ * updates need no book-keeping. Two executable graphs that hold the same node and run at the same time have
+ * the same buffers, so such a program races with itself already.
+ *
+ * One lock for all; it is not held across the driver or the runtime.
+ */
+#if __has_include(<cuda.h>)
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/device/cuda_int.h"
+
+#define MAX_DEPTH 8
+
+/* In pinned memory: the device reads and writes the gate. */
+struct words {
+	uint64_t gate; /* 1: the collective is done, the graph goes on */
+	uint64_t pad[7];
+	uint64_t arrived; /* replays whose predecessors are done */
+};
+
+struct turn {
+	const uint64_t *done;
+	uint64_t value;
+};
+
+struct node {
+	struct words *w;
+	struct df_capture_ops ops;
+	void *arg;
+	uint64_t serial;    /* of the capture */
+	uint64_t launched;  /* replays */
+	struct turn *turns; /* those whose gate has not been opened */
+	uint32_t first, nr, cap;
+	int busy;	   /* there are such */
+	int refs;	   /* executable graphs, replays, and the driver's user object */
+	struct node *next; /* of the busy ones */
+};
+
+struct exec {
+	void *handle;
+	UT_hash_handle hh;
+	struct node **nodes;
+	size_t nr;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct exec *execs;
+static struct node *busy;
+static uint64_t serials;
+
+static void node_put(struct node *n)
+{
+	int last;
+
+	pthread_mutex_lock(&lock);
+	last = --n->refs == 0;
+	pthread_mutex_unlock(&lock);
+	if (!last)
+		return;
+	if (n->ops.destroy)
+		n->ops.destroy(n->arg);
+	df_cuda_pinned_free(n->w);
+	free(n->turns);
+	free(n);
+}
+
+/* On a thread of the driver: no CUDA call, no wait. */
+static void CUDA_CB arrive(void *arg)
+{
+	struct node *n = arg;
+
+	/* RELEASE pairs with the daemon's ACQUIRE of the ready word: what the graph did before is seen. */
+	__atomic_add_fetch(&n->w->arrived, 1, __ATOMIC_RELEASE);
+}
+
+static void CUDA_CB object_gone(void *arg)
+{
+	node_put(arg);
+}
+
+int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUdeviceptr gate;
+	CUuserObject object;
+	CUgraph graph = NULL;
+	struct node *n;
+	cuuint64_t id;
+	size_t nr;
+	CUresult r;
+
+	if (df_drv.stream_capture_info(s->handle, &status, &id, &graph, NULL, &nr) !=
+		    CUDA_SUCCESS ||
+	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		return -EINVAL;
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		return -ENOMEM;
+	n->w = df_cuda_pinned(sizeof(*n->w));
+	if (!n->w) {
+		free(n);
+		return -ENOMEM;
+	}
+	n->ops = *ops;
+	n->arg = arg;
+	n->refs = 1;
+	n->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
+	gate = (CUdeviceptr)(uintptr_t)&n->w->gate;
+	/* The last reference may end in the destructor, so the user object comes first. */
+	r = df_drv.user_object(&object, n, object_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+	if (r != CUDA_SUCCESS) {
+		df_cuda_pinned_free(n->w);
+		free(n);
+		return df_drv_errno(r);
+	}
+	r = df_drv.graph_retain(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+	if (r == CUDA_SUCCESS)
+		r = df_drv.host_func(s->handle, arrive, n);
+	if (r == CUDA_SUCCESS)
+		r = df_drv.stream_wait64(s->handle, gate, 1, CU_STREAM_WAIT_VALUE_GEQ);
+	if (r == CUDA_SUCCESS)
+		r = df_drv.stream_write64(s->handle, gate, 0, CU_STREAM_WRITE_VALUE_DEFAULT);
+	return df_drv_errno(r);
+}
+
+/* ---- which nodes a graph has ------------------------------------------------------------------------------------- */
+
+static int by_serial(const void *a, const void *b)
+{
+	const struct node *x = *(struct node *const *)a, *y = *(struct node *const *)b;
+
+	return x->serial < y->serial ? -1 : x->serial > y->serial;
+}
+
+static int collect(CUgraph graph, struct exec *e, int depth)
+{
+	CUgraphNode *nodes;
+	size_t nr = 0, i;
+	int ret = 0;
+
+	if (depth > MAX_DEPTH)
+		return -EINVAL;
+	if (df_drv.graph_nodes(graph, NULL, &nr) != CUDA_SUCCESS)
+		return -EIO;
+	nodes = calloc(nr + 1, sizeof(*nodes));
+	if (!nodes)
+		return -ENOMEM;
+	if (df_drv.graph_nodes(graph, nodes, &nr) != CUDA_SUCCESS)
+		ret = -EIO;
+	for (i = 0; i < nr && !ret; i++) {
+		CUDA_HOST_NODE_PARAMS host = {0};
+		CUgraphNodeType type;
+		struct node **v;
+		CUgraph child;
+
+		if (df_drv.node_type(nodes[i], &type) != CUDA_SUCCESS) {
+			ret = -EIO;
+		} else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			ret = df_drv.node_child(nodes[i], &child) == CUDA_SUCCESS
+				      ? collect(child, e, depth + 1)
+				      : -EIO;
+		} else if (type == CU_GRAPH_NODE_TYPE_HOST) {
+			if (df_drv.node_host(nodes[i], &host) != CUDA_SUCCESS) {
+				ret = -EIO;
+			} else if (host.fn == arrive) {
+				v = realloc(e->nodes, (e->nr + 1) * sizeof(struct node *));
+				if (v) {
+					e->nodes = v;
+					v[e->nr++] = host.userData;
+				} else {
+					ret = -ENOMEM;
+				}
+			}
+		}
+	}
+	free(nodes);
+	return ret;
+}
+
+void df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
+{
+	struct exec *e;
+	size_t i;
+	int ret;
+
+	df_cuda_graph_gone(exec);
+	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED))
+		return;
+	e = calloc(1, sizeof(*e));
+	ret = e ? collect(graph, e, 0) : -ENOMEM;
+	if (ret)
+		df_log(DF_LOG_WARN,
+		       "a CUDA graph could not be read (%s): its collectives will not run",
+		       strerror(-ret));
+	if (ret || !e->nr) {
+		if (e)
+			free(e->nodes);
+		free(e);
+		return;
+	}
+	qsort(e->nodes, e->nr, sizeof(struct node *), by_serial);
+	e->handle = exec;
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < e->nr; i++)
+		e->nodes[i]->refs++;
+	HASH_ADD_PTR(execs, handle, e);
+	pthread_mutex_unlock(&lock);
+}
+
+void df_cuda_graph_gone(CUgraphExec exec)
+{
+	struct exec *e;
+	void *handle = exec;
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND_PTR(execs, &handle, e);
+	if (e)
+		HASH_DEL(execs, e);
+	pthread_mutex_unlock(&lock);
+	if (!e)
+		return;
+	for (i = 0; i < e->nr; i++)
+		node_put(e->nodes[i]);
+	free(e->nodes);
+	free(e);
+}
+
+/* ---- replays --------------------------------------------------------------------------------------------------------- */
+
+/* One instance of the node's collective; the graph will come to it as its launched-th arrival. */
+static int replay(struct node *n)
+{
+	struct turn *v, t;
+	uint32_t cap;
+	int ret;
+
+	pthread_mutex_lock(&lock);
+	/* Room first: what has been submitted can't be taken back. */
+	if (n->first + n->nr == n->cap) {
+		memmove(n->turns, n->turns + n->first, n->nr * sizeof(*n->turns));
+		n->first = 0;
+	}
+	cap = n->nr == n->cap ? DF_MAX(n->cap * 2, 8) : n->cap;
+	v = cap == n->cap ? n->turns : realloc(n->turns, cap * sizeof(*v));
+	if (v) {
+		n->turns = v;
+		n->cap = cap;
+	}
+	n->refs++;
+	pthread_mutex_unlock(&lock);
+	if (!v) {
+		node_put(n);
+		return -ENOMEM;
+	}
+	/* Launches of one executable graph are the application's to order, as everywhere in CUDA. */
+	ret = n->ops.launch(n->arg, &n->w->arrived, n->launched + 1, &t.done, &t.value);
+	if (!ret) {
+		pthread_mutex_lock(&lock);
+		n->launched++;
+		n->turns[n->first + n->nr++] = t;
+		if (!n->busy) {
+			n->busy = 1;
+			n->refs++;
+			n->next = busy;
+			busy = n;
+		}
+		pthread_mutex_unlock(&lock);
+	}
+	node_put(n);
+	return ret;
+}
+
+int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s)
+{
+	void *handle = exec;
+	struct exec *e;
+	size_t i;
+	int ret = 0;
+
+	(void)s;
+	pthread_mutex_lock(&lock);
+	HASH_FIND_PTR(execs, &handle, e);
+	pthread_mutex_unlock(&lock);
+	for (i = 0; e && i < e->nr && !ret; i++)
+		ret = replay(e->nodes[i]);
+	return ret;
+}
+
+int df_cuda_graph_poll(void)
+{
+	struct node *n, **p, *over = NULL;
+	int left = 0;
+
+	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED))
+		return 0;
+	pthread_mutex_lock(&lock);
+	for (p = &busy; (n = *p);) {
+		struct turn *t = &n->turns[n->first];
+
+		/*
+		 * ACQUIRE pairs with the daemon's RELEASE of the done word: the results are there before
+		 * the graph goes on. The gate is closed by the graph when it has gone through.
+		 */
+		if (n->nr && __atomic_load_n(t->done, __ATOMIC_ACQUIRE) >= t->value &&
+		    __atomic_load_n(&n->w->gate, __ATOMIC_RELAXED) == 0) {
+			/* RELEASE pairs with the stream's wait for the gate: it orders the results before it. */
+			__atomic_store_n(&n->w->gate, 1, __ATOMIC_RELEASE);
+			n->first++;
+			n->nr--;
+		}
+		left += n->nr;
+		if (n->nr) {
+			p = &n->next;
+			continue;
+		}
+		*p = n->next;
+		n->busy = 0;
+		n->next = over;
+		over = n;
+	}
+	pthread_mutex_unlock(&lock);
+	while ((n = over)) {
+		over = n->next;
+		node_put(n);
+	}
+	return left;
+}
+#endif

@@ -1,0 +1,95 @@
+/*
+ * Between the files of the GPU backend: the driver's functions, streams and devices as it knows them.
+ */
+#ifndef DF_DEVICE_CUDA_INT_H
+#define DF_DEVICE_CUDA_INT_H
+
+#include <cuda.h>
+#include <uthash.h>
+#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/device/cuda_front.h"
+
+struct df_drv {
+#define DF_DRV(member, name, version, params) CUresult(*member) params;
+#include "runtime/device/cuda_drv.def"
+#undef DF_DRV
+};
+
+/* Filled by df_drv_open(), never changed afterwards. */
+extern struct df_drv df_drv;
+
+/* Opens libcuda.so.1 and everything of the table. 0, or -errno with the reason as a sentence. */
+int df_drv_open(char *reason, size_t reason_bytes);
+/* -errno for a result of the driver. */
+int df_drv_errno(CUresult r);
+const char *df_drv_name(CUresult r);
+
+/* A stream by its handle, and for the default streams by its number too. */
+struct df_hstream_key {
+	uint64_t handle, id;
+};
+
+struct df_hstream {
+	struct df_hstream_key key;
+	UT_hash_handle hh;
+	CUstream handle;
+	CUcontext ctx;
+	uint64_t id;
+	int device, priority;
+	unsigned int flags;
+	void *user;
+	uint8_t own; /* ours: no hook sees it */
+};
+
+struct df_cudev {
+	CUdevice device;
+	CUcontext ctx; /* the primary one, retained for good; NULL: not used yet */
+};
+
+#define DF_CUDA_DEVICES_MAX 64
+
+extern struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
+extern int df_nr_cudevs;
+extern const struct df_hostcuda_api df_cuda_api;
+extern const struct df_cuda_front df_cuda_front;
+
+/* The primary context of a device; NULL: the driver refuses. Any thread. */
+CUcontext df_cuda_ctx(int device);
+/* Makes a context current if it is not; returns what df_cuda_leave() takes, or -errno. Does not nest. */
+int df_cuda_enter(CUcontext ctx);
+void df_cuda_leave(int entered);
+
+/* The stream behind a handle; made on first sight. NULL: not a stream of this process, or no memory. */
+struct df_hstream *df_cuda_stream(CUstream handle, int ptds);
+/* As above, but never made. */
+struct df_hstream *df_cuda_stream_known(CUstream handle, int ptds);
+void df_cuda_stream_describe(struct df_hstream *s, struct df_stream_info *out);
+void df_cuda_stream_forget(struct df_hstream *s);
+/* All streams of a device; -1: of every device. fn runs with no lock held. */
+void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
+			 void *arg);
+
+/* Events: what was seen of their creation. An event that was not seen counts as one with timing. */
+int df_cuda_event(CUevent event, struct df_event_info *out);
+void df_cuda_event_made(CUevent event, unsigned int flags);
+void df_cuda_event_forget(CUevent event);
+
+extern int df_cuda_captures; /* captures in progress, as the hook counts them; -1: nobody counts */
+extern const struct df_stream_hooks *df_cuda_hooks;
+
+/* cuda_graph.c */
+int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
+void df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
+void df_cuda_graph_gone(CUgraphExec exec);
+int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s);
+/* Looks at replays in progress and lets graphs go on whose collectives are done. How many are left. */
+int df_cuda_graph_poll(void);
+
+/* cuda_mem.c: memory that host and device see under one address, from large pinned pieces. */
+void *df_cuda_pinned(size_t bytes);
+void df_cuda_pinned_free(void *p);
+
+/* cuda_daemon.c: the driver may wait for the device: asks the daemon to leave, and waits a little until it has. */
+void df_cuda_quiet(int device, int enter);
+
+#endif
