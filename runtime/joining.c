@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "runtime/base/hash.h"
 #include "runtime/rt.h"
 
 #define MISSING_MAX 64
@@ -31,7 +32,7 @@ uint64_t df_joining_missing(void)
 			continue;
 		nr = df_ctl_missing(comm->join.id, ranks, MISSING_MAX);
 		if (nr > 0)
-			sum += (uint64_t)nr;
+			sum += df_hash_u64(comm->join.id, (uint64_t)nr);
 	}
 	df_mutex_unlock(&df_rt.lock);
 	return sum;

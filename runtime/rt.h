@@ -300,7 +300,7 @@ unsigned df_release_by(const struct df_check_result *r);
 void df_watchdog_wake(void);
 /* joining.c: communicators whose rendezvous is not complete. */
 void df_joining(struct df_comm *comm, uint64_t id, int nranks, int rank);
-/* How many ranks are missing at all of them. Changes when one arrives, or a rendezvous ends. */
+/* A number for what is missing at all of them, 0 if nothing. Changes when a rank arrives or a rendezvous ends. */
 uint64_t df_joining_missing(void);
 /*
  * Says which ranks are missing: INIT and a sentence, for the first communicator that lacks some. 0: none

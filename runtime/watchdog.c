@@ -246,8 +246,11 @@ static int unfinished(uint64_t *ops)
 	return *ops || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
 }
 
-/* Ends every communicator with something unfinished, and those that are still being joined. */
-static void end_stuck(void)
+/*
+ * Ends every communicator with something unfinished, and those that are still being joined; but not what the
+ * application begins as soon as its first call returns, after `seen`.
+ */
+static void end_stuck(uint64_t seen)
 {
 	struct df_comm *comm;
 	int again;
@@ -259,6 +262,8 @@ static void end_stuck(void)
 		{
 			uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
 
+			if (comm->join.since > seen)
+				continue;
 			if (state == DF_COMM_JOINING ||
 			    (state == DF_COMM_READY &&
 			     (df_comm_pending(comm) ||
@@ -287,7 +292,7 @@ static int about_operations(enum df_verdict v)
 static void stalled(uint64_t ms, uint64_t ops)
 {
 	const struct df_env *env = df_env();
-	uint64_t before = progress(), missing = df_joining_missing(), leader;
+	uint64_t before = progress(), missing = df_joining_missing(), seen = df_now_ns(), leader;
 	unsigned others;
 	struct judgement j;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
@@ -321,7 +326,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 				answer();
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
-		end_stuck();
+		end_stuck(seen);
 	}
 }
 
