@@ -1,0 +1,27 @@
+#!/bin/bash
+# Description: 1,000 communicators, 10,000 collectives under way, nothing grows, no memory, strangers with garbage.
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+many() {
+	local c=$1
+	shift
+	MANY_CASE=$c host many "$@" --seed "$SEED"
+}
+case $B in */thread | */address) export MANY_AMOUNT=200 ;; esac
+many comms --ranks 2
+many comms --procs 4
+MANY_AMOUNT=${MANY_AMOUNT:-10000} many outstanding --ranks 2
+MANY_AMOUNT=${MANY_AMOUNT:-10000} many outstanding --procs 3
+many garbage --ranks 3
+many garbage --procs 3
+case $B in
+*/thread | */address) ;; # their own memory grows, and needs address space
+*)
+	# The trace's ring is mapped as it fills: a small one is full soon.
+	DFSHIM_TRACE_MB=1 MANY_AMOUNT=600 many cycles --ranks 2
+	many memory --ranks 2
+	many memory --procs 2
+	;;
+esac
+exit 0

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Description: ranks that never come, leave early, come twice; fork, exit, abort in the middle: all ends, with words.
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+export DFSHIM_TIMEOUT_MS=700
+rude() {
+	local c=$1
+	shift
+	RUDE_CASE=$c timeout -k 5 60 "$B/dfshim" run --host -- "$C/rude" "$@" --timeout 40 >"$T/out" 2>"$T/err" ||
+		fail "$c $*: status $?: $(cat "$T/out" "$T/err")"
+}
+for how in "--ranks 3" "--procs 3"; do
+	# shellcheck disable=SC2086 # words
+	{
+		DFSHIM_TIMEOUT_ACTION=abort rude missing $how
+		line=$(grep -m1 . "$T/err")
+		[[ $line == "INIT: rank 3 of 4 has not called ncclCommInitRank"* ]] || fail "missing: begins with '$line'"
+		[ "$(grep -c '^INIT' "$T/err")" = 1 ] || fail "missing: the verdict is not printed once: $(cat "$T/err")"
+		rude late $how
+		[ "$(grep -c '^INIT: rank 2 of 3 has' "$T/err")" = 1 ] || fail "late: $(cat "$T/err")"
+		DFSHIM_TIMEOUT_ACTION=abort rude stuck $how
+		grep -q "^INIT: rank 3 of 4 has" "$T/err" || fail "stuck: $(cat "$T/err")"
+		rude twice $how
+		grep -q "the id has been used by another communicator" "$T/err" || fail "twice: $(cat "$T/err")"
+		rude same-rank $how
+		grep -q "rank 0 came twice" "$T/err" || fail "same rank: $(cat "$T/err")"
+		rude leave $how
+		rude fork $how
+		rude busy $how
+		rude abort $how
+		rude abort-sync $how
+	}
+done
+for _ in 1 2 3; do
+	rude early --procs 3
+	grep -q "has ended" "$T/err" || fail "early: nothing says why: $(cat "$T/err")"
+done
+exit 0

@@ -1,0 +1,335 @@
+/*
+ * Much of everything, and strangers: a thousand communicators with few file descriptors, ten thousand
+ * collectives under way, hundreds of communicators made and destroyed (nothing may grow), no memory left,
+ * connections of others with garbage on them.
+ */
+#include "client.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+
+static const char *wanted;
+static int amount;
+
+static int sum(struct client_rank *me, ncclComm_t comm, cudaStream_t s, float *buf)
+{
+	float in = (float)(me->rank + 1), out = 0;
+	int n = me->nr_ranks;
+
+	CUDA(cudaMemcpyAsync(buf, &in, sizeof(in), cudaMemcpyHostToDevice, s));
+	CUDA(cudaStreamSynchronize(s));
+	NCCL(ncclAllReduce(buf, buf + 1, 1, ncclFloat, ncclSum, comm, s));
+	if (client_wait(s, &comm, 1))
+		return -1;
+	CUDA(cudaMemcpy(&out, buf + 1, sizeof(out), cudaMemcpyDeviceToHost));
+	EXPECT(out == (float)(n * (n + 1) / 2), "%g", out);
+	client_tick();
+	return 0;
+}
+
+/* All split from one, used, and destroyed at the end. */
+static int comms(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	ncclComm_t *c = calloc((size_t)amount, sizeof(*c));
+	struct rlimit few = {1024, 1024};
+	int i;
+
+	EXPECT(c && !setrlimit(RLIMIT_NOFILE, &few), "set-up");
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	for (i = 0; i < amount; i++) {
+		NCCL(ncclCommSplit(me->comms[0], 0, me->rank, &c[i], NULL));
+		if (sum(me, c[i], s, buf))
+			return -1;
+	}
+	for (i = 0; i < amount; i += 37)
+		if (sum(me, c[i], s, buf))
+			return -1;
+	for (i = 0; i < amount; i++)
+		NCCL(ncclCommDestroy(c[i]));
+	free(c);
+	return 0;
+}
+
+/* All of them under way before anything is waited for, on 1 and on 4 communicators and streams. */
+static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	const int places = 16;
+	cudaStream_t streams[4] = {s};
+	float *out, one = 1, *v;
+	int nr, i;
+
+	CUDA(cudaMalloc((void **)&out, (size_t)amount * sizeof(*out)));
+	v = malloc((size_t)amount * sizeof(*v));
+	EXPECT(v, "memory");
+	for (i = 0; i < 4; i++)
+		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
+	for (i = 1; i < 4; i++)
+		CUDA(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+	for (nr = 1; nr <= 4; nr *= 4) {
+		CUDA(cudaMemset(out, 0, (size_t)amount * sizeof(*out)));
+		for (i = 0; i < places; i++)
+			CUDA(cudaMemcpy(buf + i, &one, sizeof(one), cudaMemcpyHostToDevice));
+		for (i = 0; i < amount; i++) {
+			if (!me->rank && !i)
+				usleep(200000); /* nothing can finish before */
+			NCCL(ncclAllReduce(buf + i % places, out + i, 1, ncclFloat, ncclSum,
+					   me->comms[i % nr], streams[i % nr]));
+		}
+		for (i = 0; i < nr; i++)
+			if (client_wait(streams[i], &me->comms[i], 1))
+				return -1;
+		CUDA(cudaMemcpy(v, out, (size_t)amount * sizeof(*v), cudaMemcpyDeviceToHost));
+		for (i = 0; i < amount; i++)
+			EXPECT(v[i] == (float)me->nr_ranks, "%d: %g", i, v[i]);
+	}
+	for (i = 1; i < 4; i++)
+		CUDA(cudaStreamDestroy(streams[i]));
+	free(v);
+	CUDA(cudaFree(out));
+	return 0;
+}
+
+static int nr_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static long resident_kb(void)
+{
+	long pages = 0, ignored;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (!f || fscanf(f, "%ld %ld", &ignored, &pages) != 2)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* What has settled after a third of the cycles does not grow in the rest. */
+static int cycles(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	static ncclUniqueId id;
+	int i, fds = 0, now;
+	ncclComm_t child;
+	long kb = 0;
+
+	EXPECT(client_job.nr_procs == 1, "threads only");
+	for (i = 0; i < amount; i++) {
+		if (i == amount / 3 && !me->index) {
+			fds = nr_fds();
+			kb = resident_kb();
+		}
+		if (!me->index)
+			NCCL(ncclGetUniqueId(&id));
+		if (client_barrier_wait(&client_ranks_barrier))
+			return -1;
+		NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, id, me->rank));
+		NCCL(ncclCommSplit(me->comms[0], 0, 0, &child, NULL));
+		if (sum(me, me->comms[0], s, buf) || sum(me, child, s, buf))
+			return -1;
+		if (i % 3)
+			NCCL(ncclCommDestroy(child));
+		else
+			NCCL(ncclCommAbort(child));
+		NCCL(ncclCommDestroy(me->comms[0]));
+		me->comms[0] = NULL;
+		if (client_barrier_wait(&client_ranks_barrier))
+			return -1;
+	}
+	if (me->index)
+		return 0;
+	now = nr_fds();
+	printf("many: %d cycles: descriptors %d -> %d, resident %ld -> %ld KiB\n", amount, fds, now,
+	       kb, resident_kb());
+	EXPECT(now <= fds + 4, "descriptors grow: %d, then %d", fds, now);
+	/* A leak of a few KiB a cycle is more. */
+	EXPECT(resident_kb() - kb < 2048 + 2L * amount, "memory grows: %ld KiB, then %ld", kb,
+	       resident_kb());
+	return 0;
+}
+
+/* Address space runs out: calls fail with an error, or succeed; nothing hangs or crashes. */
+static int memory(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	struct rlimit old, tight;
+	float *big = NULL;
+	int i, failed = 0;
+	long pages = 0;
+	FILE *f;
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	if (sum(me, me->comms[0], s, buf))
+		return -1;
+	CUDA(cudaMalloc((void **)&big, 64 << 20));
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	getrlimit(RLIMIT_AS, &old);
+	f = fopen("/proc/self/statm", "r");
+	EXPECT(f && fscanf(f, "%ld", &pages) == 1, "statm");
+	fclose(f);
+	if (!me->index) {
+		tight = old;
+		tight.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (1 << 20);
+		EXPECT(!setrlimit(RLIMIT_AS, &tight), "setrlimit");
+	}
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	for (i = 0; i < 200; i++) {
+		ncclResult_t r = ncclAllReduce(big, big, 40000 + 40000 * (size_t)i, ncclFloat,
+					       ncclSum, me->comms[0], s);
+
+		if (r == ncclSuccess)
+			continue;
+		failed++;
+		EXPECT(*ncclGetLastError(NULL), "no text for error %d", (int)r);
+		break;
+	}
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	if (!me->index)
+		setrlimit(RLIMIT_AS, &old);
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	printf("many: rank %d: %d collectives, then %s\n", me->rank, i,
+	       failed ? "an error" : "the end");
+	/* Ranks may have stopped at different places. */
+	NCCL(ncclCommAbort(me->comms[0]));
+	me->comms[0] = NULL;
+	CUDA(cudaStreamSynchronize(s));
+	NCCL(ncclCommInitRank(&me->comms[1], me->nr_ranks, client_ids[1], me->rank));
+	if (sum(me, me->comms[1], s, buf))
+		return -1;
+	CUDA(cudaFree(big));
+	return 0;
+}
+
+/* Connects to every socket on which this process listens. Returns how many. */
+static int strangers(int *fds, int max, uint64_t *seed)
+{
+	int fd, nr = 0, one, i;
+
+	for (fd = 0; fd < 256 && nr < max; fd++) {
+		struct sockaddr_storage addr;
+		socklen_t len = sizeof(addr), one_len = sizeof(one);
+		uint64_t junk[64];
+		int peer;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &one, &one_len) || !one ||
+		    getsockname(fd, (struct sockaddr *)&addr, &len))
+			continue;
+		if (addr.ss_family == AF_INET)
+			((struct sockaddr_in *)&addr)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		if (addr.ss_family == AF_INET6)
+			((struct sockaddr_in6 *)&addr)->sin6_addr = in6addr_loopback;
+		peer = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (peer < 0)
+			continue;
+		if (connect(peer, (struct sockaddr *)&addr, len) && errno != EINPROGRESS) {
+			close(peer);
+			continue;
+		}
+		usleep(2000);
+		for (i = 0; i < 64; i++)
+			junk[i] = client_random(seed);
+		/* Garbage, a part of it, text, or nothing at all. */
+		switch (client_random(seed) % 4) {
+		case 0:
+			(void)!send(peer, junk, sizeof(junk), MSG_NOSIGNAL);
+			break;
+		case 1:
+			(void)!send(peer, junk, 1 + client_random(seed) % 60, MSG_NOSIGNAL);
+			break;
+		case 2:
+			(void)!send(peer, "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+			break;
+		default:
+			break;
+		}
+		fds[nr++] = peer;
+	}
+	return nr;
+}
+
+static int garbage(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	uint64_t seed = client_seed(client_seed_value, (uint64_t)me->rank, 7);
+	int fds[200], nr = 0, i, k;
+
+	/* Before and during the rendezvous, and while work is under way. */
+	for (k = 0; k < CLIENT_IDS; k++) {
+		if (nr < 150)
+			nr += strangers(fds + nr, 40, &seed);
+		NCCL(ncclCommInitRank(&me->comms[k], me->nr_ranks, client_ids[k], me->rank));
+		for (i = 0; i < 10; i++) {
+			if (i == 5 && nr < 150)
+				nr += strangers(fds + nr, 40, &seed);
+			if (sum(me, me->comms[k], s, buf))
+				return -1;
+		}
+	}
+	printf("many: rank %d: %d strangers\n", me->rank, nr);
+	if (!me->index)
+		EXPECT(nr || client_job.proc, "nothing listens");
+	while (nr)
+		close(fds[--nr]);
+	return sum(me, me->comms[0], s, buf);
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct client_rank *me, cudaStream_t s, float *buf);
+} cases[] = {
+	{"comms", comms},   {"outstanding", outstanding}, {"cycles", cycles},
+	{"memory", memory}, {"garbage", garbage},
+};
+
+static int run(struct client_rank *me)
+{
+	cudaStream_t s;
+	unsigned c;
+	float *buf;
+	int i;
+
+	CUDA(cudaSetDevice(me->device));
+	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&buf, 1 << 20));
+	for (c = 0; c < ARRAY_LEN(cases) && strcmp(wanted, cases[c].name); c++)
+		;
+	if (c == ARRAY_LEN(cases)) {
+		client_fail(EXIT_USAGE, "no case '%s'", wanted);
+		return -1;
+	}
+	if (cases[c].run(me, s, buf))
+		return -1;
+	for (i = 0; i < CLIENT_IDS; i++) {
+		if (me->comms[i])
+			NCCL(ncclCommDestroy(me->comms[i]));
+		me->comms[i] = NULL;
+	}
+	CUDA(cudaFree(buf));
+	CUDA(cudaStreamDestroy(s));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *text = getenv("MANY_AMOUNT");
+
+	wanted = getenv("MANY_CASE");
+	if (!wanted)
+		wanted = "";
+	amount = text ? atoi(text) : 1000;
+	return client_main(argc, argv, 2, 1,
+			   "One case of much, named by MANY_CASE: comms, outstanding, cycles "
+			   "(MANY_AMOUNT of them),\nmemory, garbage.",
+			   run);
+}

@@ -1,0 +1,467 @@
+/*
+ * What jobs do that nobody planned for, one case at a time: ranks that never arrive or leave early, an id
+ * used twice, fork, exit in the middle, communicators ended while other threads are busy with them. A case
+ * passes when everything returns, with an error that says so or with right results.
+ */
+#include "client.h"
+
+#include <sys/prctl.h>
+
+static const char *wanted;
+
+struct place {
+	struct client_rank *me;
+	cudaStream_t s;
+	float *buf;
+};
+
+static int place_open(struct place *p, struct client_rank *me)
+{
+	p->me = me;
+	CUDA(cudaSetDevice(me->device));
+	CUDA(cudaStreamCreateWithFlags(&p->s, cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&p->buf, 1 << 20));
+	return 0;
+}
+
+static int place_close(struct place *p)
+{
+	CUDA(cudaFree(p->buf));
+	CUDA(cudaStreamDestroy(p->s));
+	return 0;
+}
+
+static int meet(void)
+{
+	return client_barrier_wait(&client_ranks_barrier);
+}
+
+/* A collective whose result is checked. */
+static int sum(struct place *p, ncclComm_t comm)
+{
+	float in = (float)(p->me->rank + 1), out = 0;
+	int n = p->me->nr_ranks;
+
+	CUDA(cudaMemcpyAsync(p->buf, &in, sizeof(in), cudaMemcpyHostToDevice, p->s));
+	CUDA(cudaStreamSynchronize(p->s));
+	NCCL(ncclAllReduce(p->buf, p->buf + 1, 1, ncclFloat, ncclSum, comm, p->s));
+	if (client_wait(p->s, &comm, 1))
+		return -1;
+	CUDA(cudaMemcpy(&out, p->buf + 1, sizeof(out), cudaMemcpyDeviceToHost));
+	EXPECT(out == (float)(n * (n + 1) / 2), "%g", out);
+	client_tick();
+	return 0;
+}
+
+/* Waits until the communicator has an asynchronous error and its stream runs again. */
+static int wait_ended(struct place *p, ncclComm_t comm, double limit)
+{
+	double since = client_now();
+	ncclResult_t state = ncclSuccess;
+
+	while (client_now() - since < limit) {
+		NCCL(ncclCommGetAsyncError(comm, &state));
+		if (state != ncclSuccess && cudaStreamQuery(p->s) == cudaSuccess)
+			break;
+		usleep(1000);
+	}
+	EXPECT(state == ncclRemoteError, "state %d after %g s", (int)state, client_now() - since);
+	CUDA(cudaStreamQuery(p->s));
+	return 0;
+}
+
+/* ---- ranks that never come, or too often --------------------------------------------------------- */
+
+/* One rank never arrives: the time-out's action ends the others' init. */
+static int missing(struct place *p)
+{
+	struct client_rank *me = p->me;
+	ncclResult_t r = ncclCommInitRank(&me->comms[0], me->nr_ranks + 1, client_ids[0], me->rank);
+
+	EXPECT(r != ncclSuccess && r != ncclInProgress, "init of %d ranks of %d: %d", me->nr_ranks,
+	       me->nr_ranks + 1, (int)r);
+	EXPECT(*ncclGetLastError(NULL), "no text for error %d", (int)r);
+	me->comms[0] = NULL;
+	if (meet())
+		return -1;
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[1], me->rank));
+	return sum(p, me->comms[0]);
+}
+
+/* One rank comes later than the time-out: reported, and then everything goes on. */
+static int late(struct place *p)
+{
+	struct client_rank *me = p->me;
+
+	if (me->rank == me->nr_ranks - 1)
+		usleep(1500000);
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	return sum(p, me->comms[0]);
+}
+
+/* An id belongs to one communicator. */
+static int twice(struct place *p)
+{
+	struct client_rank *me = p->me;
+	ncclResult_t r;
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	if (sum(p, me->comms[0]) || meet())
+		return -1;
+	r = ncclCommInitRank(&me->comms[1], me->nr_ranks, client_ids[0], me->rank);
+	if (r == ncclSuccess)
+		return sum(p, me->comms[1]) || sum(p, me->comms[0]);
+	me->comms[1] = NULL;
+	EXPECT(*ncclGetLastError(NULL), "no text for error %d", (int)r);
+	return sum(p, me->comms[0]);
+}
+
+/* Two processes claim one rank. */
+static int same_rank(struct place *p)
+{
+	struct client_rank *me = p->me;
+	int rank = me->rank == me->nr_ranks - 1 ? 0 : me->rank;
+	ncclResult_t r = ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], rank);
+
+	EXPECT(r != ncclSuccess, "two ranks 0 of %d", me->nr_ranks);
+	EXPECT(*ncclGetLastError(NULL), "no text for error %d", (int)r);
+	me->comms[0] = NULL;
+	return 0;
+}
+
+/* The communicator may end at any moment: then the call says so. */
+static int issue_until_ended(struct place *p, ncclComm_t comm, size_t count)
+{
+	ncclResult_t r = ncclAllReduce(p->buf, p->buf + 1, count, ncclFloat, ncclSum, comm, p->s);
+
+	if (r != ncclRemoteError)
+		NCCL(r);
+	return 0;
+}
+
+/* ---- leaving --------------------------------------------------------------------------------------- */
+
+/* The last process ends in order although the others still need it. */
+static int early(struct place *p)
+{
+	struct client_rank *me = p->me;
+	double since;
+	int i;
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	for (i = 0; i < 5; i++)
+		if (sum(p, me->comms[0]))
+			return -1;
+	if (me->rank == me->nr_ranks - 1) {
+		NCCL(ncclCommDestroy(me->comms[0]));
+		me->comms[0] = NULL;
+		return 0;
+	}
+	since = client_now();
+	for (i = 0; i < 3; i++)
+		if (issue_until_ended(p, me->comms[0], 100))
+			return -1;
+	if (wait_ended(p, me->comms[0], 5))
+		return -1;
+	printf("rude: rank %d: noticed after %.3f s\n", me->rank, client_now() - since);
+	NCCL(ncclCommAbort(me->comms[0]));
+	me->comms[0] = NULL;
+	return 0;
+}
+
+/* The end of the process with everything open and collectives that will never meet. */
+static int leave(struct place *p)
+{
+	struct client_rank *me = p->me;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
+	if (sum(p, me->comms[0]))
+		return -1;
+	for (i = 1; i < 4; i++)
+		if (issue_until_ended(p, me->comms[1 + (i + me->rank) % 2], 1000))
+			return -1;
+	memset(me->comms, 0, sizeof(me->comms));
+	if (meet())
+		return -1;
+	if (!me->index)
+		exit(0);
+	pause();
+	return 0;
+}
+
+/* ---- fork ------------------------------------------------------------------------------------------ */
+
+static int reap(pid_t pid, int want)
+{
+	double since = client_now();
+	int status = 0;
+	pid_t got;
+
+	while (!(got = waitpid(pid, &status, WNOHANG)) && client_now() - since < 10)
+		usleep(1000);
+	if (!got)
+		kill(pid, SIGKILL);
+	EXPECT(got == pid, "the child hangs");
+	EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == want, "the child's status is %#x",
+	       status);
+	return 0;
+}
+
+static int fork_after(struct place *p)
+{
+	struct client_rank *me = p->me;
+	char *const args[] = {"sh", "-c", "exit 7", NULL};
+	ncclUniqueId id;
+	ncclResult_t r;
+	pid_t pid;
+	int i;
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	for (i = 0; i < 3; i++) {
+		if (sum(p, me->comms[0]))
+			return -1;
+		/* Something is under way while the process is copied. */
+		NCCL(ncclAllReduce(p->buf, p->buf, 1000, ncclFloat, ncclSum, me->comms[0], p->s));
+		pid = fork();
+		EXPECT(pid >= 0, "fork: %s", strerror(errno));
+		if (!pid) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (i == 0) {
+				execv("/bin/sh", args);
+				_exit(1);
+			}
+			if (i == 1)
+				exit(7); /* with destructors */
+			/* NCCL can't be used in it, and says so; what was the parent's stays. */
+			r = ncclGetUniqueId(&id);
+			if (r == ncclSuccess)
+				_exit(2);
+			r = ncclAllReduce(p->buf, p->buf + 1, 1, ncclFloat, ncclSum, me->comms[0],
+					  p->s);
+			_exit(r == ncclSuccess ? 3 : 7);
+		}
+		if (reap(pid, 7))
+			return -1;
+		CUDA(cudaStreamSynchronize(p->s));
+	}
+	return sum(p, me->comms[0]);
+}
+
+/* ---- other threads --------------------------------------------------------------------------------- */
+
+struct worker {
+	struct place p;
+	ncclComm_t comm;
+	int stop;
+	ncclResult_t last;
+	pthread_t thread;
+};
+
+/* Issues collectives until the communicator says that it has ended. */
+static void *issue(void *arg)
+{
+	struct worker *w = arg;
+	ncclResult_t r = ncclSuccess;
+
+	cudaSetDevice(w->p.me->device);
+	while (r == ncclSuccess && !__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE)) {
+		ncclGroupStart();
+		r = ncclAllReduce(w->p.buf, w->p.buf + 100, 100, ncclFloat, ncclSum, w->comm,
+				  w->p.s);
+		if (r == ncclSuccess)
+			r = ncclAllReduce(w->p.buf + 200, w->p.buf + 300, 64, ncclFloat, ncclMax,
+					  w->comm, w->p.s);
+		if (ncclGroupEnd() != ncclSuccess && r == ncclSuccess)
+			r = ncclRemoteError;
+		usleep(200);
+	}
+	w->last = r;
+	return NULL;
+}
+
+/* Other communicators come and go while one is busy. */
+static int busy(struct place *p)
+{
+	struct client_rank *me = p->me;
+	struct worker w = {.p = *p};
+	struct place mine;
+	int i;
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	w.comm = me->comms[0];
+	if (place_open(&mine, me) || pthread_create(&w.thread, NULL, issue, &w))
+		return -1;
+	for (i = 1; i < 6; i++) {
+		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
+		if (sum(&mine, me->comms[i]))
+			return -1;
+		NCCL(ncclCommDestroy(me->comms[i]));
+		me->comms[i] = NULL;
+	}
+	__atomic_store_n(&w.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(w.thread, NULL);
+	EXPECT(w.last == ncclSuccess, "the busy one ended with %d", (int)w.last);
+	/* The ranks stopped at different places: what is left can only be aborted. */
+	if (meet())
+		return -1;
+	NCCL(ncclCommAbort(me->comms[0]));
+	me->comms[0] = NULL;
+	CUDA(cudaStreamSynchronize(p->s));
+	return place_close(&mine);
+}
+
+static void *sync_stream(void *arg)
+{
+	struct worker *w = arg;
+
+	cudaSetDevice(w->p.me->device);
+	w->last = cudaStreamSynchronize(w->p.s) == cudaSuccess ? ncclSuccess : ncclSystemError;
+	return NULL;
+}
+
+static void *sync_device(void *arg)
+{
+	struct worker *w = arg;
+
+	cudaSetDevice(w->p.me->device);
+	w->last = cudaDeviceSynchronize() == cudaSuccess ? ncclSuccess : ncclSystemError;
+	return NULL;
+}
+
+static void *init_alone(void *arg)
+{
+	struct worker *w = arg;
+
+	cudaSetDevice(w->p.me->device);
+	w->last = ncclCommInitRank(&w->comm, w->p.me->nr_ranks + 1, client_ids[7], w->p.me->rank);
+	return NULL;
+}
+
+/* Abort from another thread, whatever the first is doing. */
+static int abort_all(struct place *p)
+{
+	static void *(*const doing[])(void *) = {issue, sync_stream, sync_device};
+	struct client_rank *me = p->me;
+	unsigned i;
+
+	for (i = 0; i < ARRAY_LEN(doing); i++) {
+		struct worker w = {.p = *p};
+
+		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
+		w.comm = me->comms[i];
+		if (sum(p, w.comm) || meet())
+			return -1;
+		if (me->rank) /* rank 0 never issues it: nobody's can finish */
+			NCCL(ncclAllReduce(p->buf, p->buf + 1, 5, ncclFloat, ncclSum, w.comm,
+					   p->s));
+		if (pthread_create(&w.thread, NULL, doing[i], &w))
+			return -1;
+		usleep(20000 * (useconds_t)(1 + me->rank % 3));
+		/* As PyTorch does: the handle may still be in use, so the thread is stopped after. */
+		NCCL(ncclCommRevoke(me->comms[i], NCCL_REVOKE_DEFAULT));
+		__atomic_store_n(&w.stop, 1, __ATOMIC_RELEASE);
+		pthread_join(w.thread, NULL);
+		NCCL(ncclCommAbort(me->comms[i]));
+		me->comms[i] = NULL;
+		CUDA(cudaStreamSynchronize(p->s));
+		client_tick();
+	}
+	return 0;
+}
+
+/* As abort_all, with ncclCommAbort itself while a synchronisation waits. */
+static int abort_sync(struct place *p)
+{
+	static void *(*const doing[])(void *) = {sync_stream, sync_device};
+	struct client_rank *me = p->me;
+	unsigned i;
+
+	for (i = 0; i < ARRAY_LEN(doing); i++) {
+		struct worker w = {.p = *p};
+
+		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
+		if (sum(p, me->comms[i]) || meet())
+			return -1;
+		if (me->rank)
+			NCCL(ncclAllReduce(p->buf, p->buf + 1, 5, ncclFloat, ncclSum, me->comms[i],
+					   p->s));
+		if (pthread_create(&w.thread, NULL, doing[i], &w))
+			return -1;
+		usleep(20000 * (useconds_t)(1 + me->rank % 3));
+		NCCL(ncclCommAbort(me->comms[i]));
+		me->comms[i] = NULL;
+		pthread_join(w.thread, NULL);
+		EXPECT(w.last == ncclSuccess, "the synchronisation failed");
+		client_tick();
+	}
+	return 0;
+}
+
+/* A rendezvous that nobody else comes to, in another thread, does not disturb the rest. */
+static int init_stuck(struct place *p)
+{
+	struct client_rank *me = p->me;
+	struct worker w = {.p = *p};
+	int i;
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	if (pthread_create(&w.thread, NULL, init_alone, &w))
+		return -1;
+	for (i = 0; i < 20; i++)
+		if (sum(p, me->comms[0]))
+			return -1;
+	if (meet())
+		return -1;
+	NCCL(ncclCommDestroy(me->comms[0]));
+	me->comms[0] = NULL;
+	pthread_join(w.thread, NULL); /* the time-out ends it */
+	EXPECT(w.last != ncclSuccess, "an init without one rank succeeded");
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *name;
+	int (*run)(struct place *p);
+} cases[] = {
+	{"missing", missing},	    {"late", late},	   {"twice", twice},
+	{"same-rank", same_rank},   {"early", early},	   {"leave", leave},
+	{"fork", fork_after},	    {"busy", busy},	   {"abort", abort_all},
+	{"abort-sync", abort_sync}, {"stuck", init_stuck},
+};
+
+static int run(struct client_rank *me)
+{
+	struct place p;
+	unsigned c;
+	int i;
+
+	for (c = 0; c < ARRAY_LEN(cases); c++) {
+		if (strcmp(wanted, cases[c].name))
+			continue;
+		if (place_open(&p, me) || cases[c].run(&p))
+			return -1;
+		for (i = 0; i < CLIENT_IDS; i++) {
+			if (me->comms[i])
+				NCCL(ncclCommDestroy(me->comms[i]));
+			me->comms[i] = NULL;
+		}
+		return place_close(&p);
+	}
+	client_fail(EXIT_USAGE, "no case '%s'", wanted);
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	wanted = getenv("RUDE_CASE");
+	if (!wanted)
+		wanted = "";
+	return client_main(argc, argv, 3, 1,
+			   "One case of bad manners, named by RUDE_CASE: missing, late, twice, "
+			   "same-rank, early,\nleave, fork, busy, abort, abort-sync, stuck.",
+			   run);
+}
