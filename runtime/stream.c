@@ -234,8 +234,12 @@ static void hook_event_wait(const struct df_stream_info *si, const struct df_eve
 	struct df_stream *s;
 	int ret = 0;
 
-	if (!e)
+	if (!e) {
+		/* Nothing of ours is behind the event itself; what it orders is part of the picture. */
+		if (dev && !si->capturing)
+			df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, 0, si->id, 0);
 		return;
+	}
 	df_mutex_lock(&e->dev->lock);
 	df_flights_prune(&e->pending);
 	ret = df_flights_join(&set, &e->pending);

@@ -25,6 +25,7 @@ struct prep {
 	struct df_stream_info si;
 	struct df_sig sig;
 	int in_place;
+	struct df_flight late; /* what the stream has yet to be made to wait for; done NULL: nothing */
 };
 
 /* ---- what an operation is ------------------------------------------------------------------------------- */
@@ -182,6 +183,7 @@ static int prepare(const struct df_op *op, struct prep *p)
 		return -EINVAL;
 	sig_of(op, &p->sig);
 	p->in_place = op->send == op->recv;
+	p->late.done = NULL;
 	return 0;
 }
 
@@ -363,8 +365,7 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	if (!s)
 		comm->stream = 0; /* what it has in flight is not all on one stream */
 	if (s && strict) {
-		ret = df_rt.cu->stream_wait(s->info.stream, f->done, f->value);
-		df_trace(DF_REC_STREAM_FENCE, dev->index, 0, -1, f->op, 0, 0, s->info.id, 0);
+		p->late = *f;
 	} else if (s) {
 		/* The implicit order of a communicator: this stream's end is the end of those too. */
 		if (comm->stream != s->info.id) {
@@ -456,6 +457,16 @@ static void close_units(const struct df_op *ops, size_t nr_ops)
 	}
 }
 
+/* Strict order: the stream goes on when the operation has finished. */
+static void late_wait(const struct df_op *op, const struct prep *p, int *ret)
+{
+	int err = df_rt.cu->stream_wait(p->si.stream, p->late.done, p->late.value);
+
+	df_trace(DF_REC_STREAM_FENCE, op->comm->dev->index, 0, -1, p->late.op, 0, 0, p->si.id, 0);
+	if (!*ret)
+		*ret = err;
+}
+
 /* ---- the entry ------------------------------------------------------------------------------------------------- */
 
 int df_submit(const struct df_op *ops, size_t nr_ops)
@@ -463,7 +474,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 	struct prep few[NR_STACK], *p = few;
 	struct df_dev *locked = NULL;
 	uint64_t group = df_trace_serial();
-	size_t i, issued = 0;
+	size_t i, j, issued = 0;
 	int ret = 0;
 
 	if (nr_ops > NR_STACK) {
@@ -493,6 +504,10 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);
+	/* Only now: a group's operations start together, so none stands behind the wait for another. */
+	for (j = 0; j < i; j++)
+		if (p[j].late.done)
+			late_wait(&ops[j], &p[j], &ret);
 	df_trace_let_time();
 	if (df_rt.rules == DF_RULES_NCCL)
 		close_units(ops, nr_ops);
