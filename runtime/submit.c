@@ -25,7 +25,8 @@ struct prep {
 	struct df_stream_info si;
 	struct df_sig sig;
 	int in_place;
-	struct df_flight late; /* what the stream has yet to be made to wait for; done NULL: nothing */
+	struct df_flight
+		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
 };
 
 /* ---- what an operation is ------------------------------------------------------------------------------- */
@@ -189,9 +190,14 @@ static int prepare(const struct df_op *op, struct prep *p)
 
 /* ---- second pass ----------------------------------------------------------------------------------------------- */
 
+struct dep {
+	struct df_kwait wait;
+	uint64_t op;
+};
+
 /* The earlier operations that this one must wait for. */
 static uint32_t conflicts(const struct df_flights *s, const struct df_flight *f,
-			  const struct df_coll *coll, struct df_kwait *out, uint32_t max)
+			  const struct df_coll *coll, struct dep *out, uint32_t max)
 {
 	uint32_t i, n = 0;
 
@@ -206,8 +212,9 @@ static uint32_t conflicts(const struct df_flights *s, const struct df_flight *f,
 		    !overlap(e, f) || df_flight_done(e))
 			continue;
 		if (n < max) {
-			out[n].addr = e->done;
-			out[n].value = e->value;
+			out[n].wait.addr = e->done;
+			out[n].wait.value = e->value;
+			out[n].op = e->op;
 		}
 		n++;
 	}
@@ -259,7 +266,8 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 {
 	struct df_comm *comm = op->comm;
 	struct df_dev *dev = comm->dev;
-	struct df_kwait few[NR_STACK], *deps = few, ready = {NULL, 0};
+	struct dep few[NR_STACK], *deps = few;
+	struct df_kwait ready = {NULL, 0};
 	int nccl = df_rt.rules == DF_RULES_NCCL;
 	int strict = df_rt.strict || nccl || p->si.legacy;
 	uint32_t nr, i, max = NR_STACK;
@@ -321,9 +329,9 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	inst->op = f->op;
 	trace_op(op, coll, f->op, coll->issued, p->si.id, group);
 	for (i = 0; i < nr; i++) {
-		inst->waits[inst->nr_waits++] = deps[i];
-		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op, deps[i].value,
-			 (uintptr_t)deps[i].addr, 0, 0);
+		inst->waits[inst->nr_waits++] = deps[i].wait;
+		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op, deps[i].op, 0,
+			 0, 0);
 	}
 	if (s && !strict && s->pending.nr) {
 		df_flights_prune(&s->pending);
