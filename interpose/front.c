@@ -69,9 +69,13 @@ void df_front_unload(void)
 
 static enum df_front decide(void)
 {
-	const struct df_env *env = df_env();
+	const struct df_env *env;
 	int host = df_on_hostcuda();
 	int err;
+
+	if (host)
+		df_env_quiet(); /* libdfhost.so warns */
+	env = df_env();
 
 	if (env->mode == DF_MODE_OFF)
 		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL can't use memory of the CUDA "

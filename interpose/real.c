@@ -23,9 +23,13 @@ int df_on_hostcuda(void)
 {
 	static int known; /* 0 not asked, 1 no, 2 yes */
 	int k = __atomic_load_n(&known, __ATOMIC_RELAXED);
+	const void *(*table)(void);
 
 	if (!k) {
-		k = df_dlsym(RTLD_DEFAULT, "df_hostcuda") ? 2 : 1;
+		*(void **)&table = df_dlsym(RTLD_DEFAULT, "df_hostcuda");
+		if (table)
+			(void)table(); /* it reads the environment and warns, so that we need not */
+		k = table ? 2 : 1;
 		__atomic_store_n(&known, k, __ATOMIC_RELAXED);
 	}
 	return k == 2;

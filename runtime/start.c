@@ -51,7 +51,7 @@ static void algo_refused(void *arg, const struct df_perr *err)
 /* Programs and choices that the user brings. What they come to must be the same on all ranks. */
 static void algorithms(const struct df_env *env)
 {
-	struct df_perr err;
+	struct df_perr err = {0};
 	char text[512], *file;
 	size_t bytes;
 
@@ -110,6 +110,13 @@ static int start(void)
 		snprintf(df_rt.reason, sizeof(df_rt.reason),
 			 "%d variables have values that can't be used", env->nr_errors);
 		return -EINVAL;
+	}
+	if (env->net && df_env_enum_index("tcp|verbs|plugin", env->net) < 0) {
+		df_warn("DFSHIM_NET=%s can't be used: allowed is tcp, verbs or plugin", env->net);
+		if (env->strict) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_NET can't be used");
+			return -EINVAL;
+		}
 	}
 	df_rt.cu = df_device_open(df_rt.reason, sizeof(df_rt.reason));
 	if (!df_rt.cu)

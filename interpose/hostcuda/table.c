@@ -2,6 +2,7 @@
  * The border to libdfshim.so, see hostcuda.h: the table it calls, and the hooks it gives. Any thread.
  */
 #include "interpose/hostcuda/internal.h"
+#include "runtime/base/env.h"
 
 #include <stdlib.h>
 
@@ -214,5 +215,7 @@ static const struct df_hostcuda_api api = {
 
 DF_H_API const struct df_hostcuda_api *df_hostcuda(void)
 {
+	/* libdfshim.so leaves the warnings about the environment to us: they come no later than now. */
+	(void)df_env();
 	return &api;
 }

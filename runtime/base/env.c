@@ -34,6 +34,7 @@ _Static_assert(DF_ENV_NR_ROWS <= DF_ARRAY_LEN(((struct df_env *)0)->set),
 
 static struct df_env settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int quiet; /* another library of this process writes the warnings */
 
 /* NULL if unset; an empty value counts as unset, as `export X=` is how people switch things off. */
 static const char *lookup(char *const *env, const char *name)
@@ -79,7 +80,9 @@ static void parse_enum(struct df_env *env, enum df_env_row row, const char *text
 		return;
 	i = df_env_enum_index(values, text);
 	if (i < 0) {
-		df_warn("%s=%s can't be used: allowed is one of %s", names[row], text, values);
+		if (!quiet)
+			df_warn("%s=%s can't be used: allowed is one of %s", names[row], text,
+				values);
 		env->nr_errors++;
 		return;
 	}
@@ -102,8 +105,9 @@ static void parse_int(struct df_env *env, enum df_env_row row, const char *text,
 	errno = 0;
 	v = strtol(text, &end, 10);
 	if (errno || end == text || *end || v < min || v > max) {
-		df_warn("%s=%s can't be used: allowed is %s%ld to %ld (%s)", names[row], text,
-			has_auto ? "auto or " : "", min, max, unit);
+		if (!quiet)
+			df_warn("%s=%s can't be used: allowed is %s%ld to %ld (%s)", names[row],
+				text, has_auto ? "auto or " : "", min, max, unit);
 		env->nr_errors++;
 		return;
 	}
@@ -177,7 +181,13 @@ static void parse_once(void)
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
-	warn_unknown(environ);
+	if (!quiet)
+		warn_unknown(environ);
+}
+
+void df_env_quiet(void)
+{
+	quiet = 1;
 }
 
 const struct df_env *df_env(void)

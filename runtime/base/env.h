@@ -48,6 +48,9 @@ enum { DF_RULES_DFSHIM, DF_RULES_NCCL };
 /* The settings; never NULL; constant after the first call. */
 const struct df_env *df_env(void);
 
+/* Before the first df_env(): its warnings are left to another library of this process that reads the same. */
+void df_env_quiet(void);
+
 /*
  * Reads one environment into *env by the same rules, warnings included; for tests and `dfshim env`.
  * Strings in *env point into the environment.
