@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +17,15 @@
 #include "runtime/ctl/link.h"
 
 #define CONNECT_NS (10 * DF_NS_PER_S)
+#define YOUNG_NS   DF_NS_PER_S
+#define RESUME_NS  (5 * DF_NS_PER_MS)
+#define NR_PAUSED  8
+
+static struct {
+	void *tag; /* what epoll gives back */
+	int fd;
+} paused[NR_PAUSED];
+static uint64_t resume_at;
 
 static int stranger_input(struct df_link *l, unsigned type, const void *data, size_t bytes)
 {
@@ -34,9 +44,12 @@ static int stranger_input(struct df_link *l, unsigned type, const void *data, si
 			      : -EPROTO;
 		break;
 	case DF_FRAME_PING:
-		ret = l->rx_nonce == df_ctl.self.proc ? 0 : -EPROTO;
-		if (!ret)
-			df_link_finish(l);
+		if (l->rx_nonce != df_ctl.self.proc || bytes != 8)
+			return -EPROTO;
+		memcpy(&l->tx_nonce, data, 8);
+		df_link_send(l, DF_FRAME_PONG, NULL, 0, NULL, 0);
+		df_link_finish(l);
+		ret = 0;
 		break;
 	default:
 		ret = -EPROTO;
@@ -127,7 +140,8 @@ int df_link_listen(const union df_sockaddr *addr, socklen_t len)
 	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	if (addr->sa.sa_family != AF_UNIX)
+	/* For a port that is wanted; a free one must not be given to two that have not called listen() yet. */
+	if (addr->sa.sa_family != AF_UNIX && df_addr_port(addr))
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, &addr->sa, len) || listen(fd, 4096)) {
 		ret = -errno;
@@ -137,17 +151,69 @@ int df_link_listen(const union df_sockaddr *addr, socklen_t len)
 	return fd;
 }
 
-static void drop_oldest_stranger(void)
+/*
+ * Too many strangers: the oldest goes if it has had the time to say something. If not, all of them are young:
+ * a job is starting. Then the listener waits a little, the kernel keeps who is queuing.
+ */
+static int make_room(void)
 {
+	uint64_t now = df_now_ns();
 	struct df_link *l;
 
 	df_list_each(l, &df_ctl.links, node)
 	{
 		if (l->ops != &df_stranger_ops)
 			continue;
+		if (l->deadline_ns > now + DF_LINK_HELLO_NS - YOUNG_NS)
+			return 0;
 		df_link_end(l, -ETIMEDOUT);
+		return 1;
+	}
+	return 1;
+}
+
+static void listen_for(int listener, void *tag, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = tag};
+
+	epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_MOD, listener, &e);
+}
+
+static void pause_listener(int listener, void *tag)
+{
+	int i;
+
+	for (i = 0; i < NR_PAUSED; i++) {
+		if (paused[i].tag)
+			continue;
+		paused[i].tag = tag;
+		paused[i].fd = listener;
+		listen_for(listener, tag, 0);
+		resume_at = df_now_ns() + RESUME_NS;
+		df_ctl_timer(resume_at);
 		return;
 	}
+}
+
+void df_accept_forget_all(void)
+{
+	memset(paused, 0, sizeof(paused));
+	resume_at = 0;
+}
+
+uint64_t df_accept_timers(uint64_t now)
+{
+	int i;
+
+	if (resume_at && resume_at <= now) {
+		resume_at = 0;
+		for (i = 0; i < NR_PAUSED; i++) {
+			if (paused[i].tag)
+				listen_for(paused[i].fd, paused[i].tag, EPOLLIN);
+			paused[i].tag = NULL;
+		}
+	}
+	return resume_at;
 }
 
 static int trusted(int fd, int is_unix)
@@ -161,7 +227,7 @@ static int trusted(int fd, int is_unix)
 	       (cred.uid == geteuid() || cred.uid == getuid());
 }
 
-void df_link_accept(int listener, int is_unix)
+void df_link_accept(int listener, int is_unix, void *tag)
 {
 	union df_sockaddr addr;
 	struct df_link *l;
@@ -169,6 +235,10 @@ void df_link_accept(int listener, int is_unix)
 	int fd, turns;
 
 	for (turns = 0; turns < 64; turns++) {
+		if (df_ctl.nr_strangers >= DF_LINK_STRANGERS && !make_room()) {
+			pause_listener(listener, tag);
+			return;
+		}
 		len = sizeof(addr.storage);
 		memset(&addr, 0, sizeof(addr));
 		fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -203,8 +273,7 @@ void df_link_accept(int listener, int is_unix)
 			tune_tcp(fd);
 			df_addr_format(&addr, l->who, sizeof(l->who));
 		}
-		if (++df_ctl.nr_strangers > DF_LINK_STRANGERS)
-			drop_oldest_stranger();
+		df_ctl.nr_strangers++;
 		df_ctl_timer(l->deadline_ns);
 		df_link_arm(l);
 	}

@@ -100,8 +100,17 @@ static void attach_closed(struct df_link *link, int error)
 		attach_over(0);
 }
 
-static const struct df_link_ops attach_ops = {
-	.name = "attach", .input = attach_input, .closed = attach_closed};
+/* Who has taken the connection has to answer, too: it may be stopped. */
+static void attach_connected(struct df_link *link)
+{
+	link->deadline_ns = df_now_ns() + REPLY_NS;
+	df_ctl_timer(link->deadline_ns);
+}
+
+static const struct df_link_ops attach_ops = {.name = "attach",
+					      .input = attach_input,
+					      .connected = attach_connected,
+					      .closed = attach_closed};
 
 static void attach_to(const struct hop *to)
 {
@@ -121,8 +130,8 @@ static void attach_to(const struct hop *to)
 	df_tree.attach->tx_nonce = to->proc;
 	df_tree.attach->rx_nonce = df_ctl.self.proc;
 	df_link_send(df_tree.attach, DF_FRAME_TREE_HELLO, &h, sizeof(h), NULL, 0);
-	df_tree.attach->deadline_ns = df_now_ns() + REPLY_NS;
-	df_ctl_timer(df_tree.attach->deadline_ns);
+	if (!df_tree.attach->connecting)
+		attach_connected(df_tree.attach);
 }
 
 /* Starts what is waiting, if we are a root and nothing is on its way. */
@@ -211,12 +220,26 @@ static void add_candidate(const struct hop *h)
 	df_tree.candidates[df_tree.nr_candidates++] = *h;
 }
 
+/* Whoever shares a communicator with us. */
+static void add_members(void)
+{
+	struct df_group *g, *tmp;
+	struct hop h;
+	int i;
+
+	HASH_ITER(hh, df_ctl.groups, g, tmp)
+	{
+		for (i = 0; i < g->nranks && df_tree.nr_candidates < CANDIDATES_MAX; i++) {
+			h = df_tree_hop(&g->members[i]);
+			add_candidate(&h);
+		}
+	}
+}
+
 /* We have lost our parent; the path and siblings it told us are still known. */
 void df_attach_candidates(const struct hop *path, int nr_path, const struct hop *siblings,
 			  int nr_siblings)
 {
-	struct df_group *g, *tmp;
-	struct hop h;
 	int i;
 
 	df_tree.nr_candidates = df_tree.next_candidate = 0;
@@ -233,13 +256,7 @@ void df_attach_candidates(const struct hop *path, int nr_path, const struct hop 
 		if (!df_tree.nr_candidates)
 			df_tree.again_at = df_now_ns() + HEIR_NS;
 	}
-	HASH_ITER(hh, df_ctl.groups, g, tmp)
-	{
-		for (i = 0; i < g->nranks && df_tree.nr_candidates < CANDIDATES_MAX; i++) {
-			h = df_tree_hop(&g->members[i]);
-			add_candidate(&h);
-		}
-	}
+	add_members();
 }
 
 void df_attach_repair(void)
@@ -261,6 +278,8 @@ static void look_after_cut(void)
 		return;
 	df_tree.nr_candidates = df_tree.next_candidate = 0;
 	add_candidate(&df_tree.verify);
+	/* Two orphans that took each other in have not found the rest yet. */
+	add_members();
 	df_attach_repair();
 }
 

@@ -35,6 +35,7 @@ enum df_frame_type {
 	DF_FRAME_TREE_DEAD,	  /* processes known to be dead */
 	DF_FRAME_TREE_UNLINK,	  /* this link ends, nobody died */
 	DF_FRAME_FLOOD,		  /* struct df_flood, then its body */
+	DF_FRAME_PONG,
 	/* Descriptors. */
 	DF_FRAME_FETCHED = 48, /* struct df_fetch_reply, with descriptors */
 };
@@ -95,7 +96,7 @@ void df_link_close(struct df_link *link);
 void df_link_finish(struct df_link *link);
 
 /* For the loop. */
-void df_link_accept(int listener, int is_unix);
+void df_link_accept(int listener, int is_unix, void *tag);
 void df_link_events(struct df_link *link, uint32_t events);
 void df_link_reap(void);
 uint64_t df_link_timers(uint64_t now);
@@ -103,6 +104,9 @@ uint64_t df_link_timers(uint64_t now);
 void df_link_drain(uint64_t bound_ns);
 /* A listener on addr (port 0: any); -errno. Not registered with the loop. */
 int df_link_listen(const union df_sockaddr *addr, socklen_t len);
+/* Listeners that had to pause are heard again. */
+uint64_t df_accept_timers(uint64_t now);
+void df_accept_forget_all(void);
 /* Child after fork: forgets everything, closes descriptors, calls nobody. */
 void df_link_forget_all(void);
 

@@ -15,6 +15,7 @@
 
 #define DELAY_NS   (30 * DF_NS_PER_MS)
 #define AGAIN_NS   (300 * DF_NS_PER_MS)
+#define ANSWER_NS  (10 * DF_NS_PER_S)
 #define PROBES_MAX 64
 
 struct target {
@@ -32,26 +33,44 @@ static void next_probes(void);
 static void over(uint64_t proc, int refused)
 {
 	nr_probes--;
-	if (refused)
+	if (refused && !df_tree_is_dead(proc)) {
+		df_ctl_note("process %016llx has gone, nobody saw it: it does not answer",
+			    (unsigned long long)proc);
 		df_tree_death(proc, 0);
+	}
 	next_probes();
 }
 
+/* A stopped process is not dead: the kernel connects, the answer just takes long. */
 static void probe_connected(struct df_link *link)
+{
+	link->deadline_ns = df_now_ns() + ANSWER_NS;
+	df_ctl_timer(link->deadline_ns);
+}
+
+static int probe_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
 {
 	uint64_t proc = link->tx_proc;
 
+	(void)data;
+	(void)bytes;
+	if (type != DF_FRAME_PONG)
+		return -EPROTO;
 	df_link_finish(link);
 	over(proc, 0);
+	return 0;
 }
 
+/* Hung up on: the port belongs to another process by now. */
 static void probe_closed(struct df_link *link, int error)
 {
-	over(link->tx_proc, error == -ECONNREFUSED);
+	over(link->tx_proc, !error || error == -ECONNREFUSED || error == -ECONNRESET);
 }
 
-static const struct df_link_ops probe_ops = {
-	.name = "probe", .connected = probe_connected, .closed = probe_closed};
+static const struct df_link_ops probe_ops = {.name = "probe",
+					     .input = probe_input,
+					     .connected = probe_connected,
+					     .closed = probe_closed};
 
 static void probe(const struct df_member *m)
 {
@@ -65,7 +84,8 @@ static void probe(const struct df_member *m)
 		return;
 	}
 	link->tx_proc = link->tx_nonce = m->proc;
-	df_link_send(link, DF_FRAME_PING, NULL, 0, NULL, 0);
+	link->rx_nonce = df_ctl.self.proc;
+	df_link_send(link, DF_FRAME_PING, &df_ctl.self.proc, 8, NULL, 0);
 	if (!link->connecting)
 		probe_connected(link);
 }

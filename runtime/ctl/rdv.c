@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/base/hash.h"
@@ -521,10 +522,22 @@ static struct df_rdv *rdv_new(const struct df_id_tail *id, uint64_t front)
 	return r;
 }
 
+/* Every process of the job connects to us for a moment; NCCL's root raises the limit as well. */
+static void raise_files_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= l.rlim_max)
+		return;
+	l.rlim_cur = l.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &l);
+}
+
 int df_rdv_open(const struct df_id_tail *id, uint64_t front)
 {
 	struct df_rdv *r;
 
+	raise_files_limit();
 	df_ctl_lock();
 	r = rdv_new(id, front);
 	df_ctl_unlock();
@@ -541,6 +554,7 @@ int df_rdv_open_address(const struct df_id_tail *id)
 	if (df_rdv_find(id->nonce))
 		return 0;
 	df_id_address(id, &addr);
+	raise_files_limit();
 	fd = df_link_listen(&addr, df_addr_len(&addr));
 	if (fd < 0)
 		return fd;
@@ -570,7 +584,7 @@ int df_rdv_accept(void *ptr)
 	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
 	{
 		if ((char *)r + 1 == (char *)ptr && r->listen_fd >= 0)
-			df_link_accept(r->listen_fd, 0);
+			df_link_accept(r->listen_fd, 0, ptr);
 	}
 	return 1;
 }

@@ -149,6 +149,7 @@ static void run_timers(uint64_t now)
 
 	df_ctl.timer_ns = 0;
 	next = df_link_timers(now);
+	next = sooner(next, df_accept_timers(now));
 	next = sooner(next, df_rdv_timers(now));
 	next = sooner(next, df_join_timers(now));
 	next = sooner(next, df_tree_timers(now));
@@ -167,9 +168,9 @@ static void handle(const struct epoll_event *e)
 			return;
 		df_list_each(w, &df_ctl.waiters, all) waiter_wake(w);
 	} else if (e->data.ptr == &df_ctl.unix_fd) {
-		df_link_accept(df_ctl.unix_fd, 1);
+		df_link_accept(df_ctl.unix_fd, 1, e->data.ptr);
 	} else if (e->data.ptr == &df_ctl.tcp_fd) {
-		df_link_accept(df_ctl.tcp_fd, 0);
+		df_link_accept(df_ctl.tcp_fd, 0, e->data.ptr);
 	} else if (!df_rdv_accept(e->data.ptr)) {
 		df_link_events(e->data.ptr, e->events);
 	}
@@ -233,6 +234,7 @@ static void after_fork_child(void)
 	if (df_ctl.started) {
 		__atomic_store_n(&poke_fd, -1, __ATOMIC_RELAXED);
 		df_link_forget_all();
+		df_accept_forget_all();
 		df_rdv_forget_all();
 		df_tree_forget_all();
 		df_probe_forget_all();

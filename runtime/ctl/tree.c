@@ -187,8 +187,8 @@ static void send_dead(struct df_link *link)
 	HASH_ITER(hh, df_tree.corpses, c, tmp)
 	if (!c->in_order && n < DF_ARRAY_LEN(dead))
 		dead[n++] = c->proc;
-	if (n)
-		df_link_send(link, DF_FRAME_TREE_DEAD, dead, n * 8, NULL, 0);
+	/* Empty, too: it tells the other side that we know of the link. */
+	df_link_send(link, DF_FRAME_TREE_DEAD, dead, n * 8, NULL, 0);
 }
 
 static int dead_input(const void *data, size_t bytes)
@@ -233,6 +233,7 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 
 	if (!p)
 		return -EPROTO;
+	p->sure = 1;
 	switch (type) {
 	case DF_FRAME_TREE_PATH:
 		return p == &df_tree.up ? path_input(data, bytes) : -EPROTO;
@@ -264,10 +265,18 @@ static void tree_closed(struct df_link *link, int error)
 	struct peer *p = peer_of(link);
 	uint64_t proc;
 
-	(void)error;
 	if (!p)
 		return;
 	proc = p->who.proc;
+	if (!p->sure && p != &df_tree.up) {
+		/* It gave up waiting for our answer, or it died: who is there will see. */
+		drop_down(p);
+		df_probe_soon();
+		return;
+	}
+	if (!df_ctl.leaving && !df_tree_is_dead(proc))
+		df_ctl_note("process %016llx has gone without a word: %s", (unsigned long long)proc,
+			    error ? strerror(-error) : "its connection was closed");
 	df_tree_death(proc, 0);
 }
 
@@ -278,6 +287,7 @@ void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who)
 {
 	p->link = link;
 	p->who = *who;
+	p->sure = 0;
 	link->tx_nonce = who->proc;
 	link->rx_nonce = df_ctl.self.proc;
 	link->tx_proc = who->proc;

@@ -42,6 +42,7 @@ struct tree_merge {
 struct peer {
 	struct df_link *link;
 	struct hop who;
+	int sure; /* it has said something: both sides know that this is a link */
 };
 
 struct merge {

@@ -210,10 +210,10 @@ START_TEST(t_silent)
 {
 	struct ct_rank r[2];
 	struct df_member self;
-	int fd[400], i, n;
+	int fd[DF_LINK_STRANGERS + 150], i, n = 0;
 
 	ck_assert_int_eq(df_ctl_self(&self), 0);
-	for (i = 0; i < 400; i++)
+	for (i = 0; i < DF_LINK_STRANGERS + 150; i++)
 		fd[i] = open_socket(&self, self.tcp[0] && i % 2);
 	for (i = 0; i < 20000; i++) {
 		df_ctl_lock();
@@ -228,7 +228,7 @@ START_TEST(t_silent)
 	ck_assert_int_eq(df_id_create(ids[0]), 0);
 	ct_join_all(r, (const unsigned char(*)[128])ids, 1, 2, 0, 1);
 	ck_assert_int_eq(r[0].ret | r[1].ret, 0);
-	for (i = 0; i < 400; i++)
+	for (i = 0; i < DF_LINK_STRANGERS + 150; i++)
 		close(fd[i]);
 	for (i = 0; i < 20000 && n; i++) {
 		df_ctl_lock();
