@@ -266,18 +266,46 @@ static int flights_ready(void *arg)
 	return df_flights_done(arg);
 }
 
-/* Waits for a copy of a set, with the daemon's help; the lock is not held. */
-static void wait_for(struct df_dev *dev, const struct df_flights *from)
+struct shared_set {
+	struct df_dev *dev;
+	struct df_flights *set;
+};
+
+static int shared_ready(void *arg)
 {
-	struct df_flights set = {0};
-	int ret;
+	const struct shared_set *w = arg;
+	int ready;
+
+	df_mutex_lock(&w->dev->lock);
+	ready = df_flights_done(w->set);
+	df_mutex_unlock(&w->dev->lock);
+	return ready;
+}
+
+/*
+ * Waits for what is in the set now, with the daemon's help; the lock is not held meanwhile. It polls a copy:
+ * the lock in every look would cost more than the look.
+ */
+static void wait_for(struct df_dev *dev, struct df_flights *from)
+{
+	struct df_flight few[8];
+	struct df_flights copy = {.v = few};
+	struct shared_set shared = {dev, from};
 
 	df_mutex_lock(&dev->lock);
-	ret = df_flights_join(&set, from);
+	df_flights_prune(from);
+	copy.nr = from->nr;
+	if (copy.nr > DF_ARRAY_LEN(few))
+		copy.v = malloc(copy.nr * sizeof(*copy.v));
+	if (copy.v)
+		memcpy(copy.v, from->v, copy.nr * sizeof(*copy.v));
 	df_mutex_unlock(&dev->lock);
-	if (!ret)
-		df_host_wait(dev, waiting.call, waiting.serial, flights_ready, &set);
-	df_flights_free(&set);
+	if (copy.v)
+		df_host_wait(dev, waiting.call, waiting.serial, flights_ready, &copy);
+	else
+		df_host_wait(dev, waiting.call, waiting.serial, shared_ready, &shared);
+	if (copy.v != few)
+		free(copy.v);
 }
 
 static int hook_event_query(const struct df_event_info *info)
@@ -323,20 +351,6 @@ static void hook_event_destroy(const struct df_event_info *info)
 
 /* ---- streams -------------------------------------------------------------------------------------------------- */
 
-/* Everything of ours that the stream does not wait for itself; the rest is CUDA's to wait for. */
-static int stream_ready(void *arg)
-{
-	struct df_stream *s = arg;
-	int ready;
-
-	df_mutex_lock(&s->dev->lock);
-	ready = df_flights_done(&s->pending);
-	if (ready)
-		s->pending.nr = 0;
-	df_mutex_unlock(&s->dev->lock);
-	return ready;
-}
-
 static void hook_stream_sync(const struct df_stream_info *info)
 {
 	struct df_stream *s = stream_of(info);
@@ -348,7 +362,8 @@ static void hook_stream_sync(const struct df_stream_info *info)
 	if (info->legacy)
 		fence_blocking(dev);
 	if (s)
-		df_host_wait(dev, DF_CALL_STREAM_SYNC, waiting.serial, stream_ready, s);
+		/* What the stream waits for itself is CUDA's to wait for. */
+		wait_for(dev, &s->pending);
 }
 
 static int hook_stream_query(const struct df_stream_info *info)
