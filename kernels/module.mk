@@ -23,6 +23,10 @@ $(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
 		{ grep -v '^ptxas info' $(@:.fatbin=.log) >&2; exit 1; }
 	$(Q)mv $@.tmp $@
 
+# In the library, so that it can't be lost or be another build's.
+$(B)/obj/runtime/device/fatbin.o: $(B)/kernels/daemon.fatbin
+$(B)/obj/runtime/device/fatbin.o: DF_CFLAGS += -DDF_FATBIN='"$(B)/kernels/daemon.fatbin"'
+
 # The code differs between generations, so each one's PTX is looked at.
 $(B)/kernels/daemon.%.ptx: kernels/daemon_cuda.cu $(B)/kernels/daemon.fatbin
 	$(Q)$(NVCC) $(GPU_FLAGS) -arch=compute_$* -ptx -o $@ $<

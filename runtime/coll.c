@@ -36,12 +36,12 @@ static int contexts(struct df_coll *coll)
 	struct df_kconn *kc;
 	uint32_t b, i, nr = 0, lead = 1;
 
-	k->ctx = calloc(prog->nr_blocks, sizeof(*k->ctx));
-	kc = calloc(prog->nr_conns + 1, sizeof(*kc));
+	k->ctx = df_kalloc(prog->nr_blocks * sizeof(*k->ctx));
+	kc = df_kalloc((prog->nr_conns + 1) * sizeof(*kc));
 	coll->ends = calloc(prog->nr_conns + 1, sizeof(*coll->ends));
 	if (!k->ctx || !kc || !coll->ends) {
-		free(k->ctx);
-		free(kc);
+		df_kfree(k->ctx);
+		df_kfree(kc);
 		free(coll->ends);
 		return -ENOMEM;
 	}
@@ -104,7 +104,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		.max_blocks = comm->blocks,
 		.in_place = in_place,
 	};
-	struct df_coll *coll = calloc(1, sizeof(*coll));
+	struct df_coll *coll = df_kalloc(sizeof(*coll));
 	struct df_kcoll *k;
 	uint64_t name[5];
 	int ret;
@@ -134,6 +134,14 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	name[4] = sig->id;
 	coll->key = df_hash_bytes(name, sizeof(name), 0);
 	k->prog = coll->prog;
+	if (df_rt.machine) {
+		struct df_program *p = df_kalloc_raw(coll->prog->bytes);
+
+		ret = -ENOMEM;
+		if (!p)
+			goto err_prog;
+		k->prog = memcpy(p, coll->prog, coll->prog->bytes);
+	}
 	k->type = sig->type;
 	k->redop = sig->redop;
 	k->elem_bytes = req.elem_bytes;
@@ -146,7 +154,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	if (coll->prog->scratch_chunks) {
 		uint64_t bytes = coll->prog->scratch_chunks * k->chunk_elems * k->elem_bytes;
 
-		k->scratch = aligned_alloc(64, align_up(bytes + 1, 64));
+		k->scratch = df_kalloc_raw(bytes + 1);
 		if (!k->scratch)
 			goto err_prog;
 	}
@@ -174,16 +182,18 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 
 err_ctx:
 	free(coll->ends);
-	free(k->ctx->send);
-	free(k->ctx);
+	df_kfree(k->ctx->send);
+	df_kfree(k->ctx);
 err_word:
 	df_word_put(k->done);
 err_scratch:
-	free(k->scratch);
+	df_kfree(k->scratch);
 err_prog:
+	if (k->prog != coll->prog)
+		df_kfree((void *)k->prog);
 	df_program_free(coll->prog);
 err_coll:
-	free(coll);
+	df_kfree(coll);
 	return ret;
 }
 
@@ -225,23 +235,23 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 	struct df_kinst *inst = reuse(coll);
 
 	if (!inst) {
-		inst = calloc(1, sizeof(*inst));
+		inst = df_kalloc(sizeof(*inst));
 		if (!inst)
 			return NULL;
 		inst->waits = inst->own_waits;
 		inst->cap_waits = DF_INST_WAITS;
 	}
 	if (nr_waits > inst->cap_waits) {
-		struct df_kwait *w = malloc(nr_waits * sizeof(*w));
+		struct df_kwait *w = df_kalloc(nr_waits * sizeof(*w));
 
 		if (!w) {
 			if (inst->waits != inst->own_waits)
-				free(inst->waits);
-			free(inst);
+				df_kfree(inst->waits);
+			df_kfree(inst);
 			return NULL;
 		}
 		if (inst->waits != inst->own_waits)
-			free(inst->waits);
+			df_kfree(inst->waits);
 		inst->waits = w;
 		inst->cap_waits = nr_waits;
 	}
@@ -316,14 +326,16 @@ void df_coll_destroy(struct df_coll *coll)
 	for (inst = coll->oldest; inst; inst = next) {
 		next = inst->next;
 		if (inst->waits != inst->own_waits)
-			free(inst->waits);
-		free(inst);
+			df_kfree(inst->waits);
+		df_kfree(inst);
 	}
 	df_word_put(coll->k.done);
-	free(coll->k.ctx->send);
-	free(coll->k.ctx);
+	df_kfree(coll->k.ctx->send);
+	df_kfree(coll->k.ctx);
 	free(coll->ends);
-	free(coll->k.scratch);
+	df_kfree(coll->k.scratch);
+	if (coll->k.prog != coll->prog)
+		df_kfree((void *)coll->k.prog);
 	df_program_free(coll->prog);
-	free(coll);
+	df_kfree(coll);
 }

@@ -25,11 +25,10 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 	dev->d.abi = DF_ABI_VERSION;
 	dev->d.nr_blocks = nr_blocks;
 	dev->d.device = (uint32_t)index;
-	dev->blocks = aligned_alloc(64, (nr_blocks * sizeof(*dev->blocks) + 63) / 64 * 64);
+	dev->blocks = df_kalloc(nr_blocks * sizeof(*dev->blocks));
 	dev->overflow = calloc(nr_blocks, sizeof(*dev->overflow));
 	if (!dev->blocks || !dev->overflow)
 		return -ENOMEM;
-	memset(dev->blocks, 0, nr_blocks * sizeof(*dev->blocks));
 	dev->d.blocks = dev->blocks;
 	for (b = 0; b < nr_blocks; b++) {
 		struct df_kblock *blk = &dev->blocks[b];
@@ -37,8 +36,8 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 		blk->index = b;
 		blk->sq.mask = SQ_SLOTS - 1;
 		blk->cq.mask = CQ_SLOTS - 1;
-		blk->sq.slots = calloc(SQ_SLOTS, sizeof(struct df_sqe));
-		blk->cq.slots = calloc(CQ_SLOTS, sizeof(struct df_cqe));
+		blk->sq.slots = df_kalloc(SQ_SLOTS * sizeof(struct df_sqe));
+		blk->cq.slots = df_kalloc(CQ_SLOTS * sizeof(struct df_cqe));
 		if (!blk->sq.slots || !blk->cq.slots)
 			return -ENOMEM;
 	}

@@ -60,7 +60,7 @@ static int outstanding(void)
 }
 
 /* Everything about a device that is not a block's turn, when somebody asked for it. */
-static int chores(struct df_dev *dev)
+int df_engine_chores(struct df_dev *dev)
 {
 	uint64_t retired = __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
 	int frees;
@@ -138,7 +138,7 @@ static enum look pass(const struct df_dev *first)
 
 			look = DF_MAX(look, l);
 		}
-		if (chores(dev))
+		if (df_engine_chores(dev))
 			look = LOOK_MOVED;
 	}
 	return look;
@@ -146,6 +146,8 @@ static enum look pass(const struct df_dev *first)
 
 int df_engine_pass(const struct df_dev *first)
 {
+	if (df_unlikely(df_rt.machine != NULL))
+		return df_rt.machine->pass();
 	return pass(first) == LOOK_MOVED;
 }
 
@@ -258,6 +260,10 @@ void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 
 	if (ready(arg))
 		return;
+	if (df_unlikely(df_rt.machine != NULL)) {
+		df_rt.machine->wait(ready, arg);
+		return;
+	}
 	__atomic_add_fetch(&eng.helpers, 1, __ATOMIC_RELAXED);
 	do {
 		enum look look = pass(dev);
@@ -352,6 +358,8 @@ static void worker_start(struct df_dev *home)
 
 uint64_t df_engine_launches(void)
 {
+	if (df_rt.machine)
+		return df_rt.machine->launches();
 	return __atomic_load_n(&eng.launches, __ATOMIC_RELAXED);
 }
 
@@ -360,6 +368,11 @@ void df_engine_start(void)
 	int i;
 	uint32_t active = 0;
 
+	if (df_rt.machine) {
+		if (df_rt.machine->start())
+			df_warn_once("no thread could be started to look after the daemon");
+		return;
+	}
 	df_mutex_lock(&eng.lock);
 	if (!eng.quit_ns)
 		eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) *
@@ -377,6 +390,10 @@ void df_engine_start(void)
 
 void df_engine_submitted(void)
 {
+	if (df_unlikely(df_rt.machine != NULL)) {
+		df_rt.machine->submitted();
+		return;
+	}
 	/* SEQ_CST pairs with worker_rest(): our submission is ordered before the look at the sleepers. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&eng.deep, __ATOMIC_RELAXED) && outstanding()) {
@@ -389,6 +406,8 @@ void df_engine_purge(struct df_dev *dev)
 {
 	uint32_t b;
 
+	if (df_rt.machine)
+		df_rt.machine->stop(dev);
 	for (b = 0; b < dev->d.nr_blocks; b++) {
 		struct df_kblock *blk = &dev->blocks[b];
 		struct df_trylock *lock = (struct df_trylock *)&blk->lock;
@@ -399,4 +418,6 @@ void df_engine_purge(struct df_dev *dev)
 		df_block_purge(&dev->d, blk);
 		df_trylock_release(lock);
 	}
+	if (df_rt.machine)
+		df_rt.machine->resume(dev);
 }

@@ -17,6 +17,8 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <uthash.h>
 #include "kernels/abi.h"
 #include "runtime/base/env.h"
@@ -194,12 +196,33 @@ struct df_comm {
 	struct df_unit *unit;	   /* nccl rules: the last launch, NULL when it has finished */
 };
 
+/* ---- the machine under the runtime ------------------------------------------------------------------ */
+
+/*
+ * Who executes the blocks and where what they look at lies, where that is not the engine's threads and plain
+ * memory (df_rt.machine NULL): a GPU. Filled before the first device is.
+ */
+struct df_machine {
+	/* Zeroed, on a line of its own, seen by host and devices under one address; NULL: no memory. */
+	void *(*alloc)(size_t bytes);
+	void (*free)(void *p);
+	int (*start)(void); /* after a device came into use; idempotent */
+	void (*submitted)(void);
+	int (*pass)(void);
+	void (*wait)(int (*ready)(void *arg), void *arg);
+	/* df_engine_purge(): the blocks are nobody's until resume. */
+	void (*stop)(struct df_dev *dev);
+	void (*resume)(struct df_dev *dev);
+	uint64_t (*launches)(void);
+};
+
 /* ---- the process ---------------------------------------------------------------------------------------- */
 
 struct df_rt {
 	int started; /* 0 no, 1 yes, -errno */
 	char reason[256];
 	const struct df_hostcuda_api *cu;
+	const struct df_machine *machine;
 	struct df_member self;
 	int nr_devs;
 	struct df_dev *devs;
@@ -219,6 +242,34 @@ struct df_rt {
 
 extern struct df_rt df_rt;
 
+/* What the daemon looks at. */
+static inline void *df_kalloc(size_t bytes)
+{
+	void *p;
+
+	if (df_unlikely(df_rt.machine != NULL))
+		return df_rt.machine->alloc(bytes);
+	bytes = (bytes + 63) / 64 * 64;
+	p = aligned_alloc(64, DF_MAX(bytes, 64));
+	return p ? memset(p, 0, bytes) : NULL;
+}
+
+/* The same, not zeroed. */
+static inline void *df_kalloc_raw(size_t bytes)
+{
+	if (df_unlikely(df_rt.machine != NULL))
+		return df_rt.machine->alloc(bytes);
+	return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static inline void df_kfree(void *p)
+{
+	if (df_unlikely(df_rt.machine != NULL))
+		df_rt.machine->free(p);
+	else
+		free(p);
+}
+
 /* ---- between the files of runtime/ ------------------------------------------------------------------------ */
 
 /* daemon.c: blocks and rings of a device. */
@@ -232,6 +283,7 @@ int df_dev_cq_pending(const struct df_dev *dev);
 /* engine.c: who executes the blocks. */
 void df_engine_start(void);
 void df_engine_submitted(void);			/* after a submission: makes sure somebody works */
+int df_engine_chores(struct df_dev *dev);	/* completions, connections, frees; 1 if something moved */
 int df_engine_pass(const struct df_dev *first); /* one look at all blocks; 1 if something moved */
 /* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);

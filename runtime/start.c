@@ -121,6 +121,7 @@ static int start(void)
 	df_rt.cu = df_device_open(df_rt.reason, sizeof(df_rt.reason));
 	if (!df_rt.cu)
 		return -EOPNOTSUPP;
+	df_rt.machine = df_device_machine();
 	df_rt.nr_cores = cores();
 	df_rt.rules = env->rules;
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
@@ -130,7 +131,7 @@ static int start(void)
 	/* One block per rank uses one core; more pay only where there are cores for them. */
 	blocks = env->blocks == DF_AUTO ? 1 : (uint32_t)env->blocks;
 	df_rt.nr_devs = df_rt.cu->device_count();
-	df_rt.devs = calloc((size_t)DF_MAX(df_rt.nr_devs, 1), sizeof(*df_rt.devs));
+	df_rt.devs = df_kalloc((size_t)DF_MAX(df_rt.nr_devs, 1) * sizeof(*df_rt.devs));
 	if (!df_rt.devs)
 		return -ENOMEM;
 	for (i = 0; i < df_rt.nr_devs; i++) {
@@ -202,7 +203,7 @@ __attribute__((destructor)) static void at_exit(void)
 
 int df_on_host(void)
 {
-	return 1;
+	return !df_rt.machine;
 }
 
 int df_device_get(void)

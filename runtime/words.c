@@ -25,7 +25,7 @@ uint64_t *df_word_get(void)
 
 	df_mutex_lock(&words_lock);
 	if (!words_free) {
-		struct line *slab = aligned_alloc(64, WORDS_PER_SLAB * sizeof(*slab));
+		struct line *slab = df_kalloc(WORDS_PER_SLAB * sizeof(*slab));
 
 		for (i = 0; slab && i < WORDS_PER_SLAB; i++) {
 			slab[i].value = 0;

@@ -14,6 +14,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/device/cuda_int.h"
+#include "runtime/device/cuda_daemon.h"
 #include "runtime/device/device.h"
 
 struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
@@ -639,7 +640,7 @@ const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes)
 {
 	int i;
 
-	if (df_drv_open(reason, reason_bytes))
+	if (df_cuda_daemon_check(reason, reason_bytes) || df_drv_open(reason, reason_bytes))
 		return NULL;
 	if (df_drv.device_count(&df_nr_cudevs) != CUDA_SUCCESS || df_nr_cudevs < 1) {
 		snprintf(reason, reason_bytes, "no usable GPU: the driver has no device");

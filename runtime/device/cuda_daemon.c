@@ -31,8 +31,6 @@
 #define NAP_NS	     20000
 #define IDLE_WAIT_NS 200000000
 
-extern const unsigned char df_fatbin[] __attribute__((weak, visibility("hidden")));
-
 struct daemon {
 	CUstream stream;
 	CUfunction fn;
@@ -54,7 +52,7 @@ static uint64_t rounds; /* of the poller */
 
 int df_cuda_daemon_check(char *reason, unsigned long reason_bytes)
 {
-	if (df_fatbin)
+	if (df_cuda_fatbin())
 		return 0;
 	snprintf(reason, reason_bytes,
 		 "this libdfshim.so was built without nvcc and has no GPU code");
@@ -87,7 +85,7 @@ static CUresult prepare(struct daemon *d)
 	if (r == CUDA_SUCCESS && !d->stream)
 		r = df_drv.stream_create(&d->stream, CU_STREAM_NON_BLOCKING, greatest);
 	if (r == CUDA_SUCCESS)
-		r = df_drv.module_load(&module, df_fatbin);
+		r = df_drv.module_load(&module, df_cuda_fatbin());
 	if (r == CUDA_SUCCESS)
 		r = df_drv.module_function(&d->fn, module, KERNEL);
 	d->ready = r == CUDA_SUCCESS;

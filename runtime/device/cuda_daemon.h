@@ -20,6 +20,8 @@ struct df_daemon_ops {
 	void (*failed)(int device, const char *why); /* the device is given up */
 };
 
+/* fatbin.c: the kernel's code; NULL: this build has none. */
+const void *df_cuda_fatbin(void);
 /* 0, or -errno with the reason: no kernel in this build. */
 int df_cuda_daemon_check(char *reason, unsigned long reason_bytes);
 /* Starts the poller; idempotent. -ENOMEM. */

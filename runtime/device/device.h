@@ -1,6 +1,6 @@
 /*
  * The machine below the runtime, as one table of functions (struct df_hostcuda_api): streams, events, memory,
- * the current device. The host backend's table comes from libdfhost.so.
+ * the current device. The host backend's table comes from libdfhost.so, the GPU's from cuda.c.
  */
 #ifndef DF_DEVICE_H
 #define DF_DEVICE_H
@@ -10,5 +10,13 @@
 
 /* The table of the backend that DFSHIM_BACKEND and the machine ask for; NULL with the reason. */
 const struct df_hostcuda_api *df_device_open(char *reason, size_t reason_bytes);
+
+/* Who executes the blocks, after df_device_open(); NULL: the engine's threads. */
+struct df_machine;
+const struct df_machine *df_device_machine(void);
+
+/* cuda.c, cuda_engine.c: the GPU's; NULL with the reason. */
+const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes);
+const struct df_machine *df_cuda_machine(void);
 
 #endif

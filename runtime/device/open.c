@@ -1,5 +1,6 @@
 /*
- * Which backend this process has. libdfhost.so, where it is preloaded, says so by its one extra export.
+ * Which backend this process has. libdfhost.so, where it is preloaded, says so by its one extra export; otherwise
+ * the GPU's is tried.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -8,20 +9,50 @@
 #include "runtime/base/log.h"
 #include "runtime/device/device.h"
 
+static int on_gpu;
+
+static const struct df_hostcuda_api *open_gpu(char *reason, size_t reason_bytes)
+{
+#if __has_include(<cuda.h>)
+	const struct df_hostcuda_api *api = df_cuda_open(reason, reason_bytes);
+
+	on_gpu = api != NULL;
+	return api;
+#else
+	snprintf(reason, reason_bytes,
+		 "this dfshim was built without cuda.h and has no GPU backend");
+	return NULL;
+#endif
+}
+
+const struct df_machine *df_device_machine(void)
+{
+#if __has_include(<cuda.h>)
+	return on_gpu ? df_cuda_machine() : NULL;
+#else
+	return NULL;
+#endif
+}
+
 const struct df_hostcuda_api *df_device_open(char *reason, size_t reason_bytes)
 {
-	const struct df_hostcuda_api *(*get)(void);
+	const struct df_hostcuda_api *(*get)(void) = NULL;
 	const struct df_hostcuda_api *api;
+	char why[160];
 
-	if (df_env()->backend == DF_BACKEND_CUDA) {
-		snprintf(reason, reason_bytes,
-			 "DFSHIM_BACKEND=cuda: this build of dfshim has no GPU backend");
-		return NULL;
+	if (df_env()->backend != DF_BACKEND_CUDA)
+		*(void **)&get = dlsym(RTLD_DEFAULT, "df_hostcuda");
+	if (!get && df_env()->backend != DF_BACKEND_HOST) {
+		api = open_gpu(why, sizeof(why));
+		if (!api)
+			snprintf(reason, reason_bytes,
+				 "%s (LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)",
+				 why);
+		return api;
 	}
-	*(void **)&get = dlsym(RTLD_DEFAULT, "df_hostcuda");
 	if (!get) {
 		snprintf(reason, reason_bytes,
-			 "no usable GPU, and libdfhost.so is not preloaded "
+			 "DFSHIM_BACKEND=host, and libdfhost.so is not preloaded "
 			 "(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)");
 		return NULL;
 	}

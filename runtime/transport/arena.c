@@ -77,6 +77,8 @@ static void install_fork(void)
 	pthread_atfork(NULL, NULL, after_fork_child);
 }
 
+int (*df_arena_mapped)(void *base, uint64_t bytes);
+
 static int seg_add(uint64_t min_bytes)
 {
 	uint32_t n = df_arena.view.nr;
@@ -99,6 +101,11 @@ static int seg_add(uint64_t min_bytes)
 	}
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (base == MAP_FAILED) {
+		ret = -ENOMEM;
+		goto err_close;
+	}
+	if (df_arena_mapped && df_arena_mapped(base, bytes)) {
+		munmap(base, bytes);
 		ret = -ENOMEM;
 		goto err_close;
 	}

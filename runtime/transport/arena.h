@@ -60,6 +60,12 @@ struct df_found {
 	uint32_t nr_slots, slot_bytes;
 };
 
+/*
+ * Called for every segment, our own and our peers', as soon as it is mapped: a GPU must be told of memory that
+ * it is to see. Not 0: the segment can't be used. NULL: nothing to be told. Set before the arena starts.
+ */
+extern int (*df_arena_mapped)(void *base, uint64_t bytes);
+
 /* Starts the arena of this process; -ENOMEM. Idempotent. */
 int df_arena_start(void);
 /* Our own segments. */

@@ -183,6 +183,8 @@ static int map_segment(struct df_peer *p, int fd, uint64_t bytes)
 			       MAP_SHARED | MAP_NORESERVE | (n ? 0 : MAP_FIXED), fd, 0L);
 	if (base == MAP_FAILED)
 		return -ENOMEM;
+	if (df_arena_mapped && df_arena_mapped(base, bytes))
+		return -ENOMEM;
 	p->view.bytes[n] = bytes;
 	/* RELEASE pairs with the ACQUIRE in df_view_base(): size and mapping come first. */
 	__atomic_store_n(&p->view.base[n], base, __ATOMIC_RELEASE);

@@ -1,0 +1,175 @@
+/*
+ * The runtime on a GPU (struct df_machine): what the daemon looks at lies in pinned memory, the kernel executes
+ * the blocks, the poller takes note of what they did, and host threads that wait only wait. Any thread.
+ */
+#if __has_include(<cuda.h>)
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+#include "runtime/device/cuda_daemon.h"
+#include "runtime/device/cuda_int.h"
+#include "runtime/device/device.h"
+#include "runtime/rt.h"
+#include "runtime/transport/arena.h"
+
+#define SPINS	   2000
+#define NAP_MIN_NS 10000
+#define NAP_MAX_NS 200000
+
+/* ---- for the poller ---------------------------------------------------------------------------------------------- */
+
+static int nr_devices(void)
+{
+	return df_rt.nr_devs;
+}
+
+static struct df_kdaemon *daemon_of(int device)
+{
+	struct df_dev *dev = &df_rt.devs[device];
+
+	return __atomic_load_n(&dev->used, __ATOMIC_RELAXED) ? &dev->d : NULL;
+}
+
+static int outstanding(int device)
+{
+	struct df_dev *dev = &df_rt.devs[device];
+
+	return __atomic_load_n(&dev->issued, __ATOMIC_SEQ_CST) !=
+	       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
+}
+
+static uint64_t progress(int device)
+{
+	struct df_dev *dev = &df_rt.devs[device];
+	uint64_t sum = __atomic_load_n(&dev->issued, __ATOMIC_RELAXED);
+	uint32_t b;
+
+	for (b = 0; b < dev->d.nr_blocks; b++)
+		sum += __atomic_load_n(&dev->blocks[b].stats.slices, __ATOMIC_RELAXED);
+	return sum;
+}
+
+static int chores(int device)
+{
+	return df_engine_chores(&df_rt.devs[device]);
+}
+
+/* The device is lost: its communicators end, on a thread of their own, because ending waits for the poller. */
+static void *end_all(void *arg)
+{
+	struct df_dev *dev = arg;
+	struct df_comm *comm, *found;
+
+	do {
+		found = NULL;
+		df_mutex_lock(&df_rt.lock);
+		df_list_each(comm, &df_rt.comms,
+			     node) if (comm->dev == dev &&
+				       __atomic_load_n(&comm->state, __ATOMIC_RELAXED) !=
+					       DF_COMM_ABORTED) found = comm;
+		/* Under the lock, so that it can't be destroyed meanwhile; as df_comm_death(). */
+		if (found)
+			df_comm_end(found, -EIO, 1);
+		df_mutex_unlock(&df_rt.lock);
+	} while (found);
+	return NULL;
+}
+
+static void failed(int device, const char *why)
+{
+	pthread_t t;
+
+	(void)why; /* has been logged */
+	if (pthread_create(&t, NULL, end_all, &df_rt.devs[device]) == 0)
+		pthread_detach(t);
+}
+
+static const struct df_daemon_ops daemon_ops = {
+	.nr_devices = nr_devices,
+	.daemon = daemon_of,
+	.outstanding = outstanding,
+	.progress = progress,
+	.chores = chores,
+	.failed = failed,
+};
+
+/* ---- for the runtime --------------------------------------------------------------------------------------------- */
+
+static int start(void)
+{
+	return df_cuda_daemon_start(&daemon_ops);
+}
+
+/* The poller does it; the caller lends it the core. */
+static int pass(void)
+{
+	df_cuda_daemon_wake();
+	sched_yield();
+	return 0;
+}
+
+static void wait(int (*ready)(void *arg), void *arg)
+{
+	struct timespec nap = {0, NAP_MIN_NS};
+	uint32_t n = 0;
+
+	df_cuda_daemon_wake();
+	while (!ready(arg)) {
+		if (n++ < SPINS) {
+			if (n % 16 == 0)
+				sched_yield();
+			continue;
+		}
+		nanosleep(&nap, NULL);
+		nap.tv_nsec = DF_MIN(nap.tv_nsec * 2, NAP_MAX_NS);
+	}
+}
+
+static void stop(struct df_dev *dev)
+{
+	df_cuda_daemon_stop(dev->index);
+}
+
+static void resume(struct df_dev *dev)
+{
+	df_cuda_daemon_resume(dev->index);
+}
+
+static int mapped(void *base, uint64_t bytes)
+{
+	int in = df_cuda_enter(df_cuda_ctx(0));
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	df_cuda_quiet(-1, 1);
+	r = df_drv.host_register(base, bytes,
+				 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	df_cuda_quiet(-1, 0);
+	df_cuda_leave(in);
+	if (r != CUDA_SUCCESS)
+		df_warn_once("%llu MiB of connectors can't be shown to the GPU: %s",
+			     (unsigned long long)(bytes >> 20), df_drv_name(r));
+	return df_drv_errno(r);
+}
+
+static const struct df_machine machine = {
+	.alloc = df_cuda_pinned,
+	.free = df_cuda_pinned_free,
+	.start = start,
+	.submitted = df_cuda_daemon_wake,
+	.pass = pass,
+	.wait = wait,
+	.stop = stop,
+	.resume = resume,
+	.launches = df_cuda_daemon_launches,
+};
+
+const struct df_machine *df_cuda_machine(void)
+{
+	df_arena_mapped = mapped;
+	return &machine;
+}
+#endif

@@ -1,0 +1,290 @@
+/*
+ * The runtime on the GPU backend, with a stand-in for libcuda whose streams are threads and whose kernel is the
+ * daemon's own code on CPU threads. Shows that collectives run through launches, stream memory operations, quits
+ * and relaunches, and graphs; nothing about a GPU.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "kernels/daemon.h"
+#include "runtime/device/cuda_int.h"
+#include "runtime/device/cuda_daemon.h"
+#include "runtime/rt.h"
+#include "tests/cuda/fake/fake.h"
+#include "tests/lib/test.h"
+
+#define RANKS 2
+
+static const struct fake_cuda *fake;
+
+/* kernels/daemon_cuda.cu, on one CPU thread a block. */
+static void kernel(void **params, unsigned int block)
+{
+	struct df_kdaemon *d = params[0];
+	struct df_kblock *blk = &d->blocks[block];
+	int64_t empty = 0;
+
+	while (!__atomic_load_n(&d->quit, __ATOMIC_RELAXED)) {
+		enum df_turn turn = df_block_turn(d, blk);
+
+		if (turn == DF_TURN_QUIT)
+			break;
+		empty = turn == DF_TURN_EMPTY ? empty + 1 : 0;
+		if (turn != DF_TURN_PROGRESS)
+			usleep(20);
+		if (empty > 50) {
+			blk->stats.quits++;
+			break;
+		}
+	}
+}
+
+static void start(void)
+{
+	const struct fake_cuda *(*get)(void);
+	char path[512];
+	void *lib;
+
+	snprintf(path, sizeof(path), "%s/tests/cuda/fake/libcuda.so.1",
+		 getenv("B") ? getenv("B") : "build");
+	/* By its path: later opens of libcuda.so.1 find the one that is loaded. */
+	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+	ck_assert_msg(lib != NULL, "%s", dlerror());
+	*(void **)&get = dlsym(lib, "fake_cuda");
+	fake = get();
+	fake->kernel("dfk_daemon", kernel);
+	setenv("FAKE_CUDA_DEVICES", "2", 1);
+	setenv("DFSHIM_BACKEND", "cuda", 1);
+	setenv("DFSHIM_TRACE", "", 1);
+	ck_assert_msg(df_start() == 0, "%s", df_start_reason());
+	ck_assert(!df_on_host());
+	ck_assert_int_eq(df_device_count(), 2);
+}
+
+struct rank {
+	pthread_t thread;
+	int rank, rounds, graph;
+	unsigned char id[DF_ID_BYTES];
+	float *in, *out;
+	size_t count;
+	int bad, ret;
+};
+
+static struct df_op all_reduce(struct df_comm *comm, const struct rank *r, CUstream s)
+{
+	return (struct df_op){
+		.kind = DF_COLL_ALLREDUCE,
+		.comm = comm,
+		.send = r->in,
+		.recv = r->out,
+		.count = r->count,
+		.type = DF_FLOAT32,
+		.redop = DF_SUM,
+		.root = -1,
+		.stream = s,
+	};
+}
+
+static void check(struct rank *r, int round)
+{
+	size_t i;
+
+	for (i = 0; i < r->count; i++)
+		if (r->out[i] !=
+		    (float)((RANKS * (RANKS + 1) / 2) * (round + 1)) + (float)(i % 7) * RANKS)
+			r->bad++;
+}
+
+static void fill(struct rank *r, int round)
+{
+	size_t i;
+
+	for (i = 0; i < r->count; i++)
+		r->in[i] = (float)((r->rank + 1) * (round + 1)) + (float)(i % 7);
+}
+
+static void *run(void *arg)
+{
+	struct rank *r = arg;
+	struct df_comm_config config = {.name = "test"};
+	const unsigned char(*ids)[DF_ID_BYTES] = (const void *)r->id;
+	struct df_stream_info info;
+	struct df_comm *comm;
+	CUgraph graph = NULL;
+	CUgraphExec exec = NULL;
+	struct df_op op;
+	int i;
+
+	r->ret = df_device_set(r->rank);
+	if (!r->ret)
+		r->ret = df_comm_create(r->rank, &config, &comm);
+	if (!r->ret)
+		r->ret = df_comm_join(comm, 1, ids, RANKS, r->rank);
+	if (!r->ret)
+		r->ret = df_cuda_api.stream_new(r->rank, &info);
+	if (r->ret)
+		return NULL;
+	op = all_reduce(comm, r, (CUstream)info.stream->handle);
+	if (r->graph) {
+		CUresult (*begin)(CUstream, CUstreamCaptureMode);
+		CUresult (*end)(CUstream, CUgraph *);
+		CUresult (*make)(CUgraphExec *, CUgraph, unsigned long long);
+
+		*(void **)&begin = dlsym(RTLD_DEFAULT, "cuStreamBeginCapture_v2");
+		*(void **)&end = dlsym(RTLD_DEFAULT, "cuStreamEndCapture");
+		*(void **)&make = dlsym(RTLD_DEFAULT, "cuGraphInstantiateWithFlags");
+		begin(info.stream->handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
+		r->ret = df_submit(&op, 1);
+		end(info.stream->handle, &graph);
+		make(&exec, graph, 0);
+		df_cuda_graph_made(exec, graph);
+	}
+	for (i = 0; i < r->rounds && !r->ret; i++) {
+		CUresult (*launch)(CUgraphExec, CUstream);
+
+		fill(r, i);
+		if (r->graph) {
+			*(void **)&launch = dlsym(RTLD_DEFAULT, "cuGraphLaunch");
+			r->ret = df_cuda_graph_launch(exec, info.stream);
+			launch(exec, info.stream->handle);
+		} else {
+			r->ret = df_submit(&op, 1);
+			/* As the hook before work: the stream waits for the collective. */
+			df_stream_hooks.before_work(&info, DF_WORK_KERNEL);
+		}
+		while (!df_cuda_api.stream_idle(info.stream))
+			usleep(50);
+		check(r, i);
+		/* Long enough for the kernel to leave at times. */
+		if (i % 5 == 4)
+			usleep(20000);
+	}
+	df_comm_destroy(comm);
+	return NULL;
+}
+
+static void job(size_t count, int rounds, int graph)
+{
+	struct rank r[RANKS];
+	unsigned char id[DF_ID_BYTES];
+	int i;
+
+	ck_assert_int_eq(df_id_create(id), 0);
+	for (i = 0; i < RANKS; i++) {
+		r[i] = (struct rank){.rank = i, .rounds = rounds, .count = count, .graph = graph};
+		memcpy(r[i].id, id, sizeof(id));
+		r[i].in = malloc(count * sizeof(float));
+		r[i].out = malloc(count * sizeof(float));
+		pthread_create(&r[i].thread, NULL, run, &r[i]);
+	}
+	for (i = 0; i < RANKS; i++) {
+		pthread_join(r[i].thread, NULL);
+		ck_assert_int_eq(r[i].ret, 0);
+		ck_assert_int_eq(r[i].bad, 0);
+		free(r[i].in);
+		free(r[i].out);
+	}
+}
+
+START_TEST(collectives)
+{
+	start();
+	job(1000, 20, 0);
+	job(300000, 3, 0);
+	/* The kernel left in the pauses and came back. */
+	ck_assert_uint_gt(df_engine_launches(), 2 * RANKS);
+	ck_assert_uint_gt(fake->calls("cuStreamWaitValue64_v2"), 0);
+}
+END_TEST
+
+START_TEST(graphs)
+{
+	start();
+	job(1000, 12, 1);
+	ck_assert_uint_eq(fake->calls("cuGraphLaunch"), 12 * RANKS);
+}
+END_TEST
+
+static void *alloc_thread(void *arg)
+{
+	int *stop = arg;
+	void *p;
+
+	df_device_set(0);
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
+		if (df_mem_alloc(4096, &p) == 0)
+			df_mem_free(p);
+		usleep(3000);
+	}
+	return NULL;
+}
+
+/* A driver whose memory functions wait for everything that runs, kernels and blocked streams too. */
+START_TEST(quiet_times)
+{
+	int stop = 0;
+	pthread_t t;
+
+	start();
+	fake->sync_alloc(1);
+	pthread_create(&t, NULL, alloc_thread, &stop);
+	job(1000, 20, 0);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+/* Launching fails for good: the communicators end, nobody hangs. */
+static void *doomed(void *arg)
+{
+	run(arg);
+	return NULL;
+}
+
+START_TEST(lost_device)
+{
+	struct rank r[RANKS];
+	unsigned char id[DF_ID_BYTES];
+	int i;
+
+	start();
+	fake->fail_launch(CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_int_eq(df_id_create(id), 0);
+	for (i = 0; i < RANKS; i++) {
+		r[i] = (struct rank){.rank = i, .rounds = 3, .count = 100};
+		memcpy(r[i].id, id, sizeof(id));
+		r[i].in = malloc(100 * sizeof(float));
+		r[i].out = malloc(100 * sizeof(float));
+		pthread_create(&r[i].thread, NULL, doomed, &r[i]);
+	}
+	for (i = 0; i < RANKS; i++) {
+		pthread_join(r[i].thread, NULL);
+		ck_assert_int_gt(r[i].bad, 0);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("backend");
+	TCase *t = tcase_create("fake");
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/tests/cuda/fake/libcuda.so.1",
+		 getenv("B") ? getenv("B") : "build");
+	if (access(path, R_OK) || !df_cuda_fatbin()) {
+		printf("skipped: built without CUDA headers or without nvcc\n");
+		return 77;
+	}
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, collectives);
+	tcase_add_test(t, graphs);
+	tcase_add_test(t, quiet_times);
+	tcase_add_test(t, lost_device);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
