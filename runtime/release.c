@@ -15,7 +15,7 @@
 #include "trace/check.h"
 #include "trace/writer.h"
 
-#define SUSPECT_NS (2 * DF_NS_PER_MS)
+#define SUSPECT_NS (DF_NS_PER_MS / 2)
 
 static struct {
 	struct df_mutex lock;

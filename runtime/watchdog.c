@@ -16,7 +16,7 @@
 #include "trace/writer.h"
 
 #define SUSPECT_MIN_NS                                                                             \
-	(2 * DF_NS_PER_MS)	   /* no progress for so long, and a device sync waits: look */
+	(DF_NS_PER_MS / 2)	   /* no progress for so long, and a device sync waits: look */
 #define SUSPECT_MAX_NS DF_NS_PER_S /* looks that found nothing become this rare */
 #define STALE_NS       (5 * DF_NS_PER_S) /* the checker's own idea of a suspicious silence */
 #define GATHER_NS      (2 * DF_NS_PER_S) /* how long the others have to answer */
