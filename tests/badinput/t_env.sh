@@ -23,6 +23,10 @@ while read -r n; do
 	grep -q "dfshim can.t start: .* can.t be used" out || fail "strict $n: $(cat out)"
 	[ "$(grep -cF "$n=nonsense can't be used: allowed is" err)" = 1 ] || fail "strict $n: $(cat err)"
 done <names
+# A job of processes ends too.
+timeout 60 env LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" DFSHIM_STRICT=1 DFSHIM_BLOCKS=none "$C/disorder" --procs 3 \
+	--timeout 40 >out 2>err
+[ $? = 3 ] || fail "three processes: $(cat out err)"
 # Texts.
 for nv in DFSHIM_PRIORITY=nonsense:: DFSHIM_ALGO=/no/such/file DFSHIM_TUNER=/no/such/file DFSHIM_NET=carrier-pigeon \
 	DFSHIM_STATS=/no/such/folder/x DFSHIM_TRACE=/proc/no DFSHIM_HOST_FAULT=nonsense NCCL_SOCKET_IFNAME=nonsense0 \

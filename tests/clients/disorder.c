@@ -405,7 +405,13 @@ static int run_all(void)
 		ranks[i].comms = calloc((size_t)opt.comms, sizeof(ncclComm_t));
 	}
 	for (i = 0; i < opt.comms && !job.proc && !opt.single; i++)
-		NCCL(ncclGetUniqueId(&ids[i]));
+		if (ncclGetUniqueId(&ids[i]) != ncclSuccess) {
+			client_fail(EXIT_NCCL, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
+			/* The others wait for what will not come. */
+			for (i = 1; i < job.nr_procs; i++)
+				shutdown(job.peers[i], SHUT_RDWR);
+			return -1;
+		}
 	if (client_broadcast(&job, ids, (size_t)opt.comms * sizeof(*ids)))
 		return -1;
 	start = client_now();
