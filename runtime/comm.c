@@ -113,6 +113,11 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
 	__atomic_store_n(&dev->used, 1, __ATOMIC_RELAXED);
 	df_engine_start();
 	df_watchdog_start();
+	/*
+	 * RELEASE pairs with the ACQUIRE in is_open() (watchdog.c): without it the watchdog could walk
+	 * members that are not there yet.
+	 */
+	__atomic_store_n(&comm->open, 1, __ATOMIC_RELEASE);
 	set_state(comm, DF_COMM_READY);
 	return comm->state == DF_COMM_READY ? 0 : -ECANCELED;
 }

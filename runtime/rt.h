@@ -171,6 +171,7 @@ struct df_comm {
 	const struct df_member *members;
 	int nranks, rank;
 	uint64_t hash;
+	uint32_t open; /* all the above is set for good: for threads that are not the owner's */
 	struct {
 		uint64_t id, since; /* hash of the id; when this rank came */
 		int nranks, rank;

@@ -73,6 +73,13 @@ void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t 
 	}
 }
 
+/* Its members and its way to them may be looked at. */
+static int is_open(const struct df_comm *comm)
+{
+	/* ACQUIRE pairs with the RELEASE in ready() (comm.c): the members come first. */
+	return __atomic_load_n(&comm->open, __ATOMIC_ACQUIRE);
+}
+
 /* Sends what this process knows to all others of every communicator; duplicates are dropped there. */
 static void answer(void)
 {
@@ -83,7 +90,7 @@ static void answer(void)
 	if (!df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes))
 		return;
 	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node) if (comm->ctl)
+	df_list_each(comm, &df_rt.comms, node) if (is_open(comm))
 		df_ctl_send(comm->ctl, 0, DF_MSG_SNAPSHOT, image, bytes);
 	df_mutex_unlock(&df_rt.lock);
 	free(image);
@@ -115,7 +122,7 @@ static unsigned ask(uint64_t *leader)
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{
-		if (!comm->members || !comm->ctl)
+		if (!is_open(comm))
 			continue;
 		for (i = 0; i < comm->nranks; i++) {
 			uint64_t proc = comm->members[i].proc;
