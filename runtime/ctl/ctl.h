@@ -74,12 +74,12 @@ uint64_t df_ctl_hash(const struct df_ctl_comm *c);
 
 /*
  * Every rank gives `bytes` bytes and gets those of all, in rank order. The n-th call on one rank meets the n-th
- * call on the others. Blocks. out: nranks * bytes.
+ * call on the others. Blocks. -ECONNRESET also when a rank left before its turn. out: nranks * bytes.
  */
 int df_ctl_allgather(struct df_ctl_comm *c, const void *in, size_t bytes, void *out,
 		     const uint32_t *stop);
 
-/* Leaves: the local rank is done with it. Never blocks on peers. */
+/* Leaves: the local rank is done with it; gathers of others that need it end. Never blocks on peers. */
 void df_ctl_leave(struct df_ctl_comm *c);
 
 /* Wakes blocking calls so that they look at their `stop`. Async-signal-safe. */

@@ -265,6 +265,8 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 		return df_gather_input(body, bytes);
 	case DF_FLOOD_NEED:
 		return df_gather_need(body, bytes);
+	case DF_FLOOD_LEFT:
+		return df_gather_left(body, bytes);
 	case DF_FLOOD_MSG:
 		return msg_input(o, body, bytes);
 	case DF_FLOOD_DEATH:

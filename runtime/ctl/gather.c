@@ -28,6 +28,10 @@ struct share_msg {
 	uint32_t ranks[]; /* nr, padded to an even number; then nr * bytes */
 };
 
+struct left_msg {
+	uint64_t hash, seq;
+};
+
 struct need_msg {
 	uint64_t hash, seq, nr;
 	uint64_t procs[NEED_PROCS];
@@ -68,7 +72,8 @@ static void kept_add(struct kept_list *l, uint64_t hash, uint64_t seq, const voi
 	k->hash = hash;
 	k->seq = seq;
 	k->bytes = bytes;
-	memcpy(k->data, data, bytes);
+	if (bytes)
+		memcpy(k->data, data, bytes);
 	df_list_add_tail(&l->head, &k->node);
 	l->nr++;
 	l->bytes += bytes;
@@ -124,13 +129,18 @@ static void gather_check(struct df_group *g, struct df_gather *op)
 {
 	int i;
 
-	if ((!g->error && !g->gone) || op->nr_in == g->nranks || op->error)
+	if (op->nr_in == g->nranks || op->error)
+		return;
+	if (op->seq >= g->end)
+		op->error = -ECONNRESET;
+	if (!g->error && !g->gone)
 		return;
 	/*
 	 * After a death some of the living have failed already and will not come. Who left in order is
 	 * needed only where its share is missing.
 	 */
-	op->error = g->error;
+	if (g->error)
+		op->error = g->error;
 	for (i = 0; i < g->nranks; i++)
 		if (!op->got[i] && df_tree_is_dead(g->members[i].proc))
 			op->error = -ECONNRESET;
@@ -141,6 +151,41 @@ void df_gather_recheck(struct df_group *g)
 	struct df_gather *op;
 
 	df_list_each(op, &g->gathers, node) gather_check(g, op);
+}
+
+static void end_at(struct df_group *g, uint64_t seq)
+{
+	if (seq >= g->end)
+		return;
+	g->end = seq;
+	df_gather_recheck(g);
+	df_waiters_wake(&g->waiters);
+}
+
+void df_gather_leave(struct df_group *g, uint64_t seq)
+{
+	struct left_msg m = {.hash = g->hash, .seq = seq};
+
+	if (seq >= g->end)
+		return;
+	end_at(g, seq);
+	if (g->nr_procs > 1)
+		df_flood_send(DF_FLOOD_LEFT, 0, &m, sizeof(m), NULL, 0);
+}
+
+int df_gather_left(const void *data, size_t bytes)
+{
+	const struct left_msg *m = data;
+	struct df_group *g;
+
+	if (bytes != sizeof(*m))
+		return -EPROTO;
+	g = df_group_find(m->hash);
+	if (g)
+		end_at(g, m->seq);
+	else
+		kept_add(&stash, m->hash, m->seq, NULL, 0);
+	return 0;
 }
 
 void df_gather_drop(struct df_group *g)
@@ -237,7 +282,10 @@ void df_gather_unstash(struct df_group *g)
 	{
 		if (k->hash != g->hash)
 			continue;
-		share_input(g, (const struct share_msg *)k->data, k->bytes);
+		if (k->bytes)
+			share_input(g, (const struct share_msg *)k->data, k->bytes);
+		else
+			end_at(g, k->seq);
 		kept_free(&stash, k);
 	}
 }

@@ -85,6 +85,7 @@ int df_group_get(uint64_t hash, const struct df_member *members, int nranks, str
 	g->hash = hash;
 	g->nranks = nranks;
 	g->refs = 1;
+	g->end = UINT64_MAX;
 	g->proc = df_ctl.self.proc;
 	collect_procs(g);
 	df_list_init(&g->gathers);
@@ -186,8 +187,10 @@ uint64_t df_ctl_hash(const struct df_ctl_comm *c)
 void df_ctl_leave(struct df_ctl_comm *c)
 {
 	df_ctl_lock();
-	if (df_group_alive(c->group))
+	if (df_group_alive(c->group)) {
+		df_gather_leave(c->group, c->nr_gathers);
 		df_group_put(c->group);
+	}
 	df_ctl_unlock();
 	free(c);
 }

@@ -135,7 +135,7 @@ int df_id_is_ours(const unsigned char id[DF_ID_BYTES])
 }
 
 /*
- * The hash by which NCCL's logs name a communicator (since 2.19: two accumulators that absorb eight
+ * The hash by which NCCL's logs name a communicator (since 2.23: two accumulators that absorb eight
  * bytes at a time; before, it was a DJB2a over the bytes). Little-endian words, as on every machine NCCL runs on.
  */
 uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES])

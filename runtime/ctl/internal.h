@@ -126,6 +126,7 @@ struct df_group {
 	int gone;  /* members that ended in order */
 	struct df_list gathers;
 	uint64_t nr_repairs; /* of the overlay that the last gather has survived */
+	uint64_t end;	     /* gathers from this one on never complete: somebody has left */
 	uint64_t nr_done;    /* gathers that all local ranks have left */
 	struct df_list waiters;
 	struct df_share shares[2];
@@ -154,6 +155,9 @@ int df_gather_need(const void *data, size_t bytes);
 /* Asks for what is missing in pending gathers; all: at once, else those that are due. Next time or 0. */
 uint64_t df_gather_ask(uint64_t now, int all);
 void df_gather_recheck(struct df_group *g);
+/* A rank leaves after so many gathers: those that come can't complete. Told to the others. */
+void df_gather_leave(struct df_group *g, uint64_t seq);
+int df_gather_left(const void *data, size_t bytes);
 void df_gather_drop(struct df_group *g);
 /* Takes what came before the group was there. */
 void df_gather_unstash(struct df_group *g);

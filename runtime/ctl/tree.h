@@ -38,6 +38,7 @@ void df_tree_death(uint64_t proc, int in_order);
 enum df_flood_type {
 	DF_FLOOD_SHARE = 1, /* of an allgather */
 	DF_FLOOD_NEED,	    /* a share is missing */
+	DF_FLOOD_LEFT,	    /* a rank has left a communicator */
 	DF_FLOOD_MSG,	    /* df_ctl_send() */
 	DF_FLOOD_DEATH,	    /* body: process */
 	DF_FLOOD_EXIT,	    /* the origin ends in order */

@@ -1,6 +1,8 @@
 /* Description: rendezvous, allgather, derived communicators, errors, among threads of one process. */
 #include "tests/ctl/ctl_test.h"
 
+#include <dirent.h>
+
 #include "runtime/base/hash.h"
 
 static unsigned char ids[8][128];
@@ -184,6 +186,22 @@ START_TEST(t_id_twice)
 }
 END_TEST
 
+/* Values of NCCL 2.28.9's getHash() over 128 bytes. */
+START_TEST(t_hash)
+{
+	unsigned char b[128];
+	int i;
+
+	for (i = 0; i < 128; i++)
+		b[i] = (unsigned char)(i * 7 + 1);
+	ck_assert_uint_eq(df_id_hash(b), 0x90e3297ca6f903d2ull);
+	memset(b, 0, sizeof(b));
+	ck_assert_uint_eq(df_id_hash(b), 0xcc976ec6c24bb53cull);
+	memset(b, 255, sizeof(b));
+	ck_assert_uint_eq(df_id_hash(b), 0xb291227e082bb663ull);
+}
+END_TEST
+
 START_TEST(t_bad_arguments)
 {
 	struct ct_rank r = {.ids = ids, .nranks = 2, .rank = 2};
@@ -260,6 +278,76 @@ START_TEST(t_gather_stop)
 	df_ctl_poke();
 	pthread_join(r[0].thread, NULL);
 	ck_assert_int_eq(r[0].ret, -ECANCELED);
+	df_ctl_leave(r[0].comm);
+	df_ctl_leave(r[1].comm);
+}
+END_TEST
+
+/* Who has left is not waited for. */
+START_TEST(t_gather_left)
+{
+	struct ct_rank r[3];
+	int i;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ct_join_all(r, (const unsigned char(*)[128])ids, 1, 3, 0, 1);
+	for (i = 0; i < 2; i++)
+		pthread_create(&r[i].thread, NULL, gather_alone, &r[i]);
+	df_ctl_leave(r[2].comm);
+	for (i = 0; i < 2; i++) {
+		pthread_join(r[i].thread, NULL);
+		ck_assert_int_eq(r[i].ret, -ECONNRESET);
+		df_ctl_leave(r[i].comm);
+	}
+}
+END_TEST
+
+/* Turns of the control thread so far. */
+static long turns(void)
+{
+	char path[300], name[64], line[256];
+	struct dirent *e;
+	DIR *d = opendir("/proc/self/task");
+	long n = -1;
+	FILE *f;
+
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		name[0] = '\0';
+		if (!fgets(name, sizeof(name), f))
+			name[0] = '\0';
+		fclose(f);
+		if (strcmp(name, "dfshim-ctl\n"))
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
+		f = fopen(path, "r");
+		while (f && fgets(line, sizeof(line), f))
+			sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+		if (f)
+			fclose(f);
+	}
+	closedir(d);
+	return n;
+}
+
+/* Nothing to do, nothing done: however long we look, the control thread sleeps. */
+START_TEST(t_idle)
+{
+	struct ct_rank r[2];
+	long before;
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ct_join_all(r, (const unsigned char(*)[128])ids, 1, 2, 0, 1);
+	do {
+		before = turns();
+		usleep(600000);
+	} while (turns() != before); /* what is left of the start */
+	ck_assert_int_ge(before, 0);
+	usleep(600000);
+	ck_assert_int_eq(turns(), before);
 	df_ctl_leave(r[0].comm);
 	df_ctl_leave(r[1].comm);
 }
@@ -373,9 +461,12 @@ int main(void)
 	tcase_add_test(tc, t_derive);
 	tcase_add_loop_test(tc, t_refused, 0, 3);
 	tcase_add_test(tc, t_id_twice);
+	tcase_add_test(tc, t_hash);
 	tcase_add_test(tc, t_bad_arguments);
 	tcase_add_test(tc, t_missing);
 	tcase_add_test(tc, t_gather_stop);
+	tcase_add_test(tc, t_gather_left);
+	tcase_add_test(tc, t_idle);
 	tcase_add_test(tc, t_gather_mismatch);
 	tcase_add_test(tc, t_many);
 	tcase_add_test(tc, t_address);

@@ -409,6 +409,32 @@ START_TEST(t_missing)
 }
 END_TEST
 
+/* Who left the communicator is not waited for, in whatever process. */
+static int left(int index, void *arg)
+{
+	struct ct_rank r;
+
+	(void)arg;
+	make_ids(index);
+	r = (struct ct_rank){
+		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = 3, .rank = index};
+	ck_assert_int_eq(ct_join(&r), 0);
+	ck_assert_int_eq(ct_gather(r.comm, index, 3, 1, 1, NULL), 0);
+	if (index != 1)
+		ck_assert_int_eq(ct_gather(r.comm, index, 3, 2, 1, NULL), -ECONNRESET);
+	df_ctl_leave(r.comm);
+	ct_arrive(&job->share, 1, 3);
+	return 0;
+}
+
+START_TEST(t_left)
+{
+	job->nr_procs = 3;
+	job->nr_ids = 1;
+	run(left);
+}
+END_TEST
+
 /* Wrong in one process: all learn it. */
 static int refused(int index, void *arg)
 {
@@ -532,6 +558,7 @@ int main(void)
 	tcase_add_test(tc, t_joins);
 	tcase_add_test(tc, t_messages);
 	tcase_add_test(tc, t_missing);
+	tcase_add_test(tc, t_left);
 	tcase_add_test(tc, t_refused);
 	tcase_add_test(tc, t_address);
 	tcase_add_test(tc, t_fork);
