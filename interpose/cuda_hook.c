@@ -321,6 +321,14 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 			*pfn = hand_out(i, *pfn);
 			return;
 		}
+	/* One function under two names: cuGraphInstantiate has meant cuGraphInstantiateWithFlags since 12.0. */
+	for (i = 0; i < NR_ROWS; i++)
+		if (strncmp(rows[i].base, symbol, strlen(symbol)) == 0 &&
+		    strcmp(rows[i].base, symbol) != 0 &&
+		    *pfn == proc_ask(rows[i].base, rows[i].since, flags)) {
+			*pfn = hand_out(i, *pfn);
+			return;
+		}
 	if (known_base(symbol))
 		df_warn_once(
 			"the CUDA driver has a form of %s (version %d) that this dfshim does not "

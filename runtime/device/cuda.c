@@ -622,6 +622,8 @@ static int usable(int i, char *reason, size_t bytes)
 		{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1, "unified addressing"},
 		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1,
 		 "64-bit stream memory operations"},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1,
+		 "one address for registered memory"},
 	};
 	size_t k;
 	int v = 0;

@@ -20,6 +20,15 @@ $(B)/tests/cuda/use_cudart: tests/cuda/use_cudart.c
 
 tests: $(FAKE_CUDA) $(B)/tests/cuda/use_driver $(B)/tests/cuda/use_cudart
 
+# Its "kernel" is the daemon on CPU threads, out of our library; the rest of it knows NCCL and the driver only.
+ifneq ($(HAVE_NCCL),)
+$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/fake/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
+		$(filter %.a,$^) -Wl,--end-group -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
+tests: $(B)/tests/cuda/use_nccl
+endif
+
 ifneq ($(wildcard $(CUDA_LIB)/libcudart_static.a),)
 $(B)/tests/cuda/use_cudart_static: tests/cuda/use_cudart.c
 	@mkdir -p $(@D)

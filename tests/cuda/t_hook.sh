@@ -42,7 +42,7 @@ for l in "dlsym cuGetProcAddress_v2 libdfshim.so" "dlsym cuGetErrorName libcuda.
 	"self 1" "proc cuLaunchKernel 12000 0 libdfshim.so" "proc cuLaunchKernel 12000 2 libdfshim.so" \
 	"proc cuGetErrorString 12000 0 libcuda.so.1" "proc cuStreamWaitEvent 13010 0 libdfshim.so" \
 	"proc cuStreamWaitValue64 9000 0 libdfshim.so" "versions differ 1" "calls cuStreamWaitValue64 1" \
-	"calls cuStreamWaitValue64_v2 0" "same 1" "dlsym same 1" "alloc 1" "calls cuMemAlloc_v2 1" "calls cuMemAlloc 0"; do
+	"calls cuStreamWaitValue64_v2 0" "proc cuGraphInstantiate 12000 0 libdfshim.so" "alias 1" "same 1" "dlsym same 1" "alloc 1" "calls cuMemAlloc_v2 1" "calls cuMemAlloc 0"; do
 	want "$T/hooked" "$l"
 done
 # A form that we do not know stays the driver's, and that is said.

@@ -74,6 +74,9 @@ int main(void)
 	need(ask, "cuStreamWaitEvent", 13010, 0);
 	need(ask, "cuStreamWaitEvent", 13000, 0);
 	need(ask, "cuNoSuchThing", 13000, 0);
+	/* One function that has two names. */
+	fn = need(ask, "cuGraphInstantiate", 12000, 0);
+	printf("alias %d\n", fn == need(ask, "cuGraphInstantiateWithFlags", 12000, 0));
 	/* Two versions of one function are two wrappers, and each calls its own. */
 	*(void **)&wait1 = need(ask, "cuStreamWaitValue64", 9000, 0);
 	fn = need(ask, "cuStreamWaitValue64", 12000, 0);

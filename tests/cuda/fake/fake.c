@@ -926,6 +926,8 @@ API CUresult cuGetProcAddress_v2(const char *base, void **out, int version, cuui
 				since = s[i].since;
 			}
 	*out = NULL;
+	if (strcmp(base, "cuGraphInstantiate") == 0 && version >= 12000)
+		best = (void *)cuGraphInstantiateWithFlags;
 	if (best && newer && strcmp(newer, base) == 0 && version >= 13010)
 		*out = (void *)newer_form;
 	else if (best)

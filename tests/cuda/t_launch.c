@@ -1,0 +1,166 @@
+/*
+ * When the daemon's kernel is launched and asked to leave (runtime/device/launch.c), against a device and a host that
+ * do random things: what must always hold, and the cases with a name.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "runtime/base/rng.h"
+#include "runtime/device/launch.h"
+#include "tests/lib/test.h"
+
+static enum df_launch_act step(struct df_launch *l, struct df_launch_in in)
+{
+	uint64_t sleep_ns;
+
+	return df_launch_step(l, &in, &sleep_ns);
+}
+
+START_TEST(named)
+{
+	struct df_launch l = {0};
+
+	/* Nothing to do, nothing happens; work brings the kernel, and only one. */
+	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 1}), DF_LAUNCH_NOTHING);
+	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 2, .outstanding = 1}),
+			 DF_LAUNCH_LAUNCH);
+	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 3, .outstanding = 1}),
+			 DF_LAUNCH_NOTHING);
+	/* It left without having moved anything: it comes back, but not at once. */
+	ck_assert_int_eq(
+		step(&l, (struct df_launch_in){.now_ns = 4, .outstanding = 1, .exited = 1}),
+		DF_LAUNCH_NOTHING);
+	/* Something has moved since: at once. */
+	ck_assert_int_eq(
+		step(&l, (struct df_launch_in){.now_ns = 5, .outstanding = 1, .progress = 1}),
+		DF_LAUNCH_LAUNCH);
+	/* A quiet time: asked to leave; withdrawn when it is over. */
+	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 6, .outstanding = 1, .quiet = 1}),
+			 DF_LAUNCH_ASK);
+	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 7, .outstanding = 1}),
+			 DF_LAUNCH_WITHDRAW);
+}
+END_TEST
+
+/* A quiet time that never ends: the kernel comes back all the same, and is not asked to leave again. */
+START_TEST(quiet_is_bounded)
+{
+	struct df_launch l = {0};
+	uint64_t now;
+	int launched = 0, asked = 0;
+
+	for (now = 1; now < 3 * DF_LAUNCH_QUIET_NS; now += 10000) {
+		enum df_launch_act a = step(
+			&l, (struct df_launch_in){.now_ns = now, .outstanding = 1, .quiet = 1});
+
+		launched += a == DF_LAUNCH_LAUNCH;
+		asked += a == DF_LAUNCH_ASK;
+		if (now < DF_LAUNCH_QUIET_NS)
+			ck_assert_int_eq(launched, 0);
+	}
+	ck_assert_int_eq(launched, 1);
+	ck_assert_int_eq(asked, 0);
+}
+END_TEST
+
+START_TEST(failures)
+{
+	struct df_launch l = {0};
+	uint64_t now = 1, tries = 0;
+
+	while (l.state != DF_LAUNCH_DEAD && now < 100000000000ull) {
+		/* Progress elsewhere does not make it try faster. */
+		if (step(&l,
+			 (struct df_launch_in){.now_ns = now, .outstanding = 1, .progress = now}) ==
+		    DF_LAUNCH_LAUNCH) {
+			df_launch_failed(&l, now, 0);
+			tries++;
+		}
+		now += 10000;
+	}
+	ck_assert_uint_eq(tries, DF_LAUNCH_FAILURES);
+	ck_assert_uint_gt(now, 100000000);
+	ck_assert_uint_eq(l.launches, 0);
+}
+END_TEST
+
+/*
+ * A device that runs a kernel after a launch until it is asked to leave or leaves by itself, and a host at random.
+ * Always: at most one kernel; none launched without work; and at the end, left alone with work, it runs.
+ */
+START_TEST(random_device)
+{
+	struct df_rng rng;
+	int i, run;
+
+	df_rng_init(&rng, df_test_seed());
+	for (run = 0; run < 200; run++) {
+		struct df_launch l = {0};
+		uint64_t now = 1, progress = 0;
+		int on = 0, quit = 0, quiet = 0, outstanding = 0;
+
+		for (i = 0; i < 2000; i++) {
+			int last = i > 1500;
+			struct df_launch_in in;
+
+			now += df_rng_below(&rng, 200000);
+			if (last) {
+				quiet = 0;
+				outstanding = 1;
+			} else {
+				if (!df_rng_below(&rng, 10))
+					quiet = !quiet;
+				if (!df_rng_below(&rng, 10))
+					outstanding = !outstanding;
+			}
+			if (on && (quit || !df_rng_below(&rng, last ? 50 : 5)))
+				on = 0;
+			if (on)
+				progress += df_rng_below(&rng, 2);
+			in = (struct df_launch_in){.now_ns = now,
+						   .progress = progress,
+						   .outstanding = outstanding,
+						   .exited = !on,
+						   .quiet = quiet};
+			switch (step(&l, in)) {
+			case DF_LAUNCH_LAUNCH:
+				ck_assert(!on);
+				ck_assert(outstanding);
+				on = 1;
+				quit = 0;
+				break;
+			case DF_LAUNCH_ASK:
+				ck_assert(quiet);
+				quit = 1;
+				break;
+			case DF_LAUNCH_WITHDRAW:
+				quit = 0;
+				break;
+			default:
+				break;
+			}
+		}
+		/* At the latest after the longest back-off. */
+		for (i = 0; i < 1000 && !on; i++) {
+			now += 100000;
+			on = step(&l, (struct df_launch_in){.now_ns = now,
+							    .progress = progress,
+							    .outstanding = 1,
+							    .exited = 1}) == DF_LAUNCH_LAUNCH;
+		}
+		ck_assert(on);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("launch");
+	TCase *t = tcase_create("launch");
+
+	tcase_add_test(t, named);
+	tcase_add_test(t, quiet_is_bounded);
+	tcase_add_test(t, failures);
+	tcase_add_test(t, random_device);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}

@@ -1,0 +1,26 @@
+#!/bin/bash
+# An NCCL program on the GPU backend over the stand-in for libcuda, with every call of the driver coming through
+# the hook: two communicators in opposite orders on one stream, events, copies, device-wide waits, graphs.
+set -u
+fake=$B/tests/cuda/fake
+if [ ! -x "$B/tests/cuda/use_nccl" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
+	echo "skipped: built without NCCL's header or without nvcc"
+	exit 77
+fi
+bad=0
+# The second is the control: in strict order two ranks that call in opposite orders hang, as with NCCL.
+for order in relaxed strict; do
+	limit=60
+	[ $order = relaxed ] || limit=3
+	LD_LIBRARY_PATH=$fake LD_PRELOAD=$B/libdfshim.so FAKE_CUDA_DEVICES=2 DFSHIM_STRICT=1 DFSHIM_BACKEND=cuda \
+		DFSHIM_STREAM_ORDER=$order timeout $limit "$B/tests/cuda/use_nccl" >"$T/$order" 2>"$T/$order.err"
+	rc=$?
+	echo "$order: status $rc"
+	want=0
+	[ $order = relaxed ] || want=124
+	[ $rc = $want ] || bad=1
+	cat "$T/$order" "$T/$order.err"
+done
+grep -qE '^kernels [1-9]' "$T/relaxed" || bad=1
+! grep -q "no call of the CUDA driver comes through" "$T/relaxed.err" || bad=1
+exit $bad

@@ -1,0 +1,195 @@
+/*
+ * An NCCL program that finds the CUDA driver by cuGetProcAddress, one thread a rank, each on a device of its own:
+ * collectives behind streams, events, copies, graphs, in different orders on the ranks. The kernel of the
+ * stand-in driver is the daemon's code on CPU threads. Exit 0: all results are right.
+ */
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <dlfcn.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "kernels/daemon.h"
+#include "tests/cuda/fake/fake.h"
+
+#define RANKS 2
+#define COUNT 5000
+
+static const struct fake_cuda *fake;
+static CUresult (*get_proc)(const char *, void **, int, cuuint64_t,
+			    CUdriverProcAddressQueryResult *);
+
+static void kernel(void **params, unsigned int block)
+{
+	struct df_kdaemon *d = params[0];
+	struct df_kblock *blk = &d->blocks[block];
+	int empty = 0;
+
+	while (!__atomic_load_n(&d->quit, __ATOMIC_RELAXED) && empty < 50) {
+		enum df_turn turn = df_block_turn(d, blk);
+
+		if (turn == DF_TURN_QUIT)
+			break;
+		empty = turn == DF_TURN_EMPTY ? empty + 1 : 0;
+		if (turn != DF_TURN_PROGRESS)
+			usleep(20);
+	}
+}
+
+static void *need(const char *name)
+{
+	CUdriverProcAddressQueryResult status;
+	void *fn = NULL;
+
+	if (get_proc(name, &fn, 12000, 0, &status) != CUDA_SUCCESS) {
+		fprintf(stderr, "no %s\n", name);
+		exit(1);
+	}
+	return fn;
+}
+
+static void must(int ok, const char *what, int line)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "line %d: %s\n", line, what);
+	exit(1);
+}
+#define CU(name, ...)                                                                              \
+	must(((CUresult(*)(__VA_TYPES_##name))need(#name))(__VA_ARGS__) == CUDA_SUCCESS, #name,    \
+	     __LINE__)
+#define __VA_TYPES_cuDevicePrimaryCtxRetain CUcontext *, CUdevice
+#define __VA_TYPES_cuCtxSetCurrent	    CUcontext
+#define __VA_TYPES_cuStreamCreate	    CUstream *, unsigned int
+#define __VA_TYPES_cuStreamDestroy	    CUstream
+#define __VA_TYPES_cuEventCreate	    CUevent *, unsigned int
+#define __VA_TYPES_cuEventRecord	    CUevent, CUstream
+#define __VA_TYPES_cuEventSynchronize	    CUevent
+#define __VA_TYPES_cuEventDestroy	    CUevent
+#define __VA_TYPES_cuStreamWaitEvent	    CUstream, CUevent, unsigned int
+#define __VA_TYPES_cuStreamSynchronize	    CUstream
+#define __VA_TYPES_cuCtxSynchronize	    void
+#define __VA_TYPES_cuMemAlloc		    CUdeviceptr *, size_t
+#define __VA_TYPES_cuMemFree		    CUdeviceptr
+#define __VA_TYPES_cuMemcpyAsync	    CUdeviceptr, CUdeviceptr, size_t, CUstream
+#define __VA_TYPES_cuStreamBeginCapture	    CUstream, CUstreamCaptureMode
+#define __VA_TYPES_cuStreamEndCapture	    CUstream, CUgraph *
+#define __VA_TYPES_cuGraphInstantiate	    CUgraphExec *, CUgraph, unsigned long long
+#define __VA_TYPES_cuGraphLaunch	    CUgraphExec, CUstream
+#define __VA_TYPES_cuGraphExecDestroy	    CUgraphExec
+#define NCCL(call)			    must((call) == ncclSuccess, #call, __LINE__)
+
+static ncclUniqueId id[2];
+
+static void fill(float *p, float v)
+{
+	for (int i = 0; i < COUNT; i++)
+		p[i] = v;
+}
+static void expect(const float *p, float v, int line)
+{
+	for (int i = 0; i < COUNT; i++)
+		if (p[i] != v) {
+			fprintf(stderr, "line %d: element %d is %g, not %g\n", line, i,
+				(double)p[i], (double)v);
+			exit(1);
+		}
+}
+
+static void *run(void *arg)
+{
+	int rank = (int)(intptr_t)arg, i;
+	CUcontext ctx;
+	CUstream a, b;
+	CUevent e;
+	CUdeviceptr in, out, out2;
+	CUgraph graph;
+	CUgraphExec exec;
+	ncclComm_t comm[2];
+	float *host = malloc(COUNT * sizeof(float));
+
+	CU(cuDevicePrimaryCtxRetain, &ctx, rank);
+	CU(cuCtxSetCurrent, ctx);
+	CU(cuStreamCreate, &a, CU_STREAM_NON_BLOCKING);
+	CU(cuStreamCreate, &b, CU_STREAM_NON_BLOCKING);
+	CU(cuEventCreate, &e, CU_EVENT_DISABLE_TIMING);
+	CU(cuMemAlloc, &in, COUNT * sizeof(float));
+	CU(cuMemAlloc, &out, COUNT * sizeof(float));
+	CU(cuMemAlloc, &out2, COUNT * sizeof(float));
+	for (i = 0; i < 2; i++)
+		NCCL(ncclCommInitRank(&comm[i], RANKS, id[i], rank));
+	for (i = 0; i < 10; i++) {
+		int first = (rank + i) % 2;
+
+		fill((float *)in, (float)(rank + i));
+		/* The two communicators in opposite orders on one stream: with NCCL's rules this can hang. */
+		NCCL(ncclAllReduce((void *)in, first ? (void *)out2 : (void *)out, COUNT, ncclFloat,
+				   ncclSum, comm[first], a));
+		NCCL(ncclAllReduce((void *)in, first ? (void *)out : (void *)out2, COUNT, ncclFloat,
+				   ncclSum, comm[!first], a));
+		/* What follows on another stream behind an event sees the results. */
+		CU(cuEventRecord, e, a);
+		CU(cuStreamWaitEvent, b, e, 0);
+		CU(cuMemcpyAsync, (CUdeviceptr)host, out, COUNT * sizeof(float), b);
+		CU(cuStreamSynchronize, b);
+		expect(host, (float)(2 * i + 1), __LINE__);
+		CU(cuEventSynchronize, e);
+		expect((float *)out2, (float)(2 * i + 1), __LINE__);
+	}
+	/* A device-wide wait covers them too. */
+	fill((float *)in, 3);
+	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
+	((CUresult(*)(void))need("cuCtxSynchronize"))();
+	expect((float *)out, 6, __LINE__);
+	/* Captured through the driver as anybody would. */
+	CU(cuStreamBeginCapture, a, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
+	CU(cuMemcpyAsync, (CUdeviceptr)host, out, COUNT * sizeof(float), a);
+	CU(cuStreamEndCapture, a, &graph);
+	CU(cuGraphInstantiate, &exec, graph, 0);
+	for (i = 0; i < 5; i++) {
+		fill((float *)in, (float)(i + 10));
+		CU(cuGraphLaunch, exec, a);
+		CU(cuGraphLaunch, exec, a);
+		CU(cuStreamSynchronize, a);
+		expect(host, (float)(2 * i + 20), __LINE__);
+	}
+	CU(cuGraphExecDestroy, exec);
+	CU(cuMemFree, out2);
+	for (i = 0; i < 2; i++)
+		NCCL(ncclCommDestroy(comm[i]));
+	CU(cuEventDestroy, e);
+	CU(cuStreamDestroy, a);
+	CU(cuStreamDestroy, b);
+	return NULL;
+}
+
+int main(void)
+{
+	const struct fake_cuda *(*get)(void);
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	pthread_t t[RANKS];
+	intptr_t i;
+
+	if (!lib) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+	*(void **)&get_proc = dlsym(lib, "cuGetProcAddress_v2");
+	*(void **)&get = dlsym(lib, "fake_cuda");
+	fake = get();
+	fake->kernel("dfk_daemon", kernel);
+	NCCL(ncclGetUniqueId(&id[0]));
+	NCCL(ncclGetUniqueId(&id[1]));
+	for (i = 0; i < RANKS; i++)
+		pthread_create(&t[i], NULL, run, (void *)i);
+	for (i = 0; i < RANKS; i++)
+		pthread_join(t[i], NULL);
+	printf("kernels %d waits %d writes %d records %d\n", (int)fake->calls("cuLaunchKernel"),
+	       (int)fake->calls("cuStreamWaitValue64_v2"),
+	       (int)fake->calls("cuStreamWriteValue64_v2"), (int)fake->calls("cuEventRecord"));
+	return 0;
+}
