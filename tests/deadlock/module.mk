@@ -1,0 +1,12 @@
+# The interpreter of the deadlock suite: a plain NCCL and CUDA program, nothing of ours in it.
+ifneq ($(HAVE_NCCL),)
+tests: $(B)/tests/deadlock/script
+$(B)/tests/deadlock/script: tests/deadlock/script.c $(wildcard tests/deadlock/*.h) tests/clients/client.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $< \
+		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
+		-lnccl -lcudart -pthread -lm
+endif
+
+# The generator of programs; labels them by the model.
+tests: $(B)/tests/deadlock/random

@@ -1,0 +1,83 @@
+#!/bin/bash
+# Description: the catalogue of deadlocks by NCCL's rules, by ours, and by ours with strict order and no release.
+#
+# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part; RULES=ours: one
+# of the three.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+
+# expected FILE RULES: the word.
+expected() {
+	awk -v rules="$2" '
+	$1 == "class" { class = $2 }
+	$1 == "nccl" { nccl = $2 }
+	$1 == "ours" { ours = $2 }
+	$1 == "strict" { strict = $2 }
+	END {
+		if (nccl == "") nccl = class == "OK" ? "OK" : "?"
+		if (ours == "") ours = class == "D" ? nccl : "OK"
+		if (strict == "") {
+			if (class == "D" || class == "OK") strict = ours
+			else if (class == "S-i") strict = "OK"
+			else if (class == "S-e") strict = "SYNC"
+			else strict = nccl == "RESOURCE" ? "OK" : nccl
+		}
+		print rules == "nccl" ? nccl : rules == "ours" ? ours : strict
+	}' "$1"
+}
+
+value() { awk -v k="$2" -v d="$3" '$1 == k { d = $2 } END { print d }' "$1"; }
+
+# one FILE RULES: a line, and what was seen when it is wrong.
+one() {
+	local f=$1 rules=$2 id want have rc ms
+	id=$(basename "$f" .txt)
+	want=$(expected "$f" "$rules")
+	# What must finish gets time; what must hang is soon seen to.
+	ms=400
+	[ "$want" != OK ] || ms=60000
+	local e=(DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so")
+	case $rules in
+	nccl) e+=(DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
+	ours) e+=("DFSHIM_RELEASE=$(value "$f" release safe)") ;;
+	strict) e+=(DFSHIM_RELEASE=none DFSHIM_STREAM_ORDER=strict) ;;
+	esac
+	mkdir -p "$T/trace.$id.$rules"
+	env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 100 "$S" --timeout "$((ms > 1000 ? 80 : 8))" "$f" >"$T/$id.$rules" 2>&1
+	rc=$?
+	have=$(grep -oE '^(OK|SLOW|ORDER|RESOURCE|SYNC|DATA|MISSING|MISMATCH|INIT|CRASH|GPU_STUCK|NET_STALL|NCCL_INTERNAL|HOST|UNKNOWN)\b' "$T/$id.$rules" | head -1)
+	# While the job lives, who is missing may only be late: what remains when it has been broken off counts.
+	if [ "$rc" != 0 ] && { [ -z "$have" ] || [ "$have" = SLOW ]; }; then
+		have=$("$B/dfshim" check "$T/trace.$id.$rules" 2>&1 | tee -a "$T/$id.$rules" | head -1 | cut -d: -f1)
+	fi
+	rm -rf "$T/trace.$id.$rules"
+	[ "$rc" = 0 ] && have=OK
+	[ "$rc" != 1 ] || have=WRONG
+	if [ "$have" = "$want" ]; then
+		echo "ok   $id $rules $want"
+	elif grep -qE "^differs $rules( .*)? $have( |\$)" "$f"; then
+		echo "ok   $id $rules $have, not $want: $(grep -E "^differs $rules( .*)? $have( |\$)" "$f" | sed 's/.*# //')"
+	else
+		echo "BAD  $id $rules: ${have:-status $rc}, expected $want"
+		sed 's/^/     | /' "$T/$id.$rules" | cut -c1-160 | head -40
+	fi
+}
+
+if [ "${1-}" = --one ]; then
+	one "$2" "$3"
+	exit 0
+fi
+
+for f in "$SRC"/tests/deadlock/catalogue/*.txt; do
+	id=$(basename "$f" .txt)
+	[ -z "${ONLY-}" ] || [[ " $ONLY " == *" $id "* ]] || continue
+	for rules in ${RULES-nccl ours strict}; do
+		printf '%s\0%s\0' "$f" "$rules"
+	done
+done | xargs -0 -n 2 -P 6 "$0" --one >"$T/lines"
+sort "$T/lines" | grep '^ok' | awk '{ n[$3]++; d[$3] += NF > 4 } END {
+	for (r in n) printf "%s: %d end as the catalogue says, %d otherwise, as their files say\n", r, n[r] - d[r], d[r] }'
+grep -vE '^(ok|SEED)' "$T/lines" && fail "$(grep -c '^BAD' "$T/lines") of $(grep -c '^[oB][kA]' "$T/lines") do not end as the catalogue says"
+exit 0
