@@ -216,7 +216,7 @@ static struct peer *peer_of(const struct df_link *link)
 	return NULL;
 }
 
-static void drop_down(struct peer *p)
+static void forget_down(struct peer *p)
 {
 	int i = (int)(p - df_tree.down);
 
@@ -224,6 +224,11 @@ static void drop_down(struct peer *p)
 	memmove(&df_tree.down[i], &df_tree.down[i + 1],
 		(size_t)(df_tree.nr_down - i - 1) * sizeof(df_tree.down[0]));
 	df_tree.nr_down--;
+}
+
+static void drop_down(struct peer *p)
+{
+	forget_down(p);
 	df_tree_send_path(NULL);
 }
 
@@ -267,6 +272,14 @@ static void tree_closed(struct df_link *link, int error)
 
 	if (!p)
 		return;
+	if (df_ctl.leaving) {
+		/* Nothing is repaired any more, but other threads may still send: not on this one. */
+		if (p == &df_tree.up)
+			p->link = NULL;
+		else
+			forget_down(p);
+		return;
+	}
 	proc = p->who.proc;
 	if (!p->sure && p != &df_tree.up) {
 		/* It gave up waiting for our answer, or it died: who is there will see. */
