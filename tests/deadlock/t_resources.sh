@@ -1,0 +1,82 @@
+#!/bin/bash
+# Description: 512 communicators and 4,096 operations in flight in random orders; threads; graphs among plain calls.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+
+# by_ours FILE: completes, and is right.
+by_ours() {
+	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=8 DFSHIM_TIMEOUT_MS=60000 \
+		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 100 "$S" --timeout 60 "$1" >"$1.log" 2>&1 ||
+		fail "$(basename "$1"): $(tail -5 "$1.log")"
+	tail -1 "$1.log"
+}
+
+# Every rank gives out one operation of each of 512 communicators, in an order of its own, on three streams.
+awk -v seed="$SEED" 'BEGIN {
+	srand(seed)
+	print "prog communicators\nranks 8\ncold"
+	for (c = 0; c < 512; c++) print "comm c" c " 0 1 2 3 4 5 6 7"
+	for (r = 0; r < 8; r++) {
+		for (c = 0; c < 512; c++) o[c] = c
+		for (c = 511; c > 0; c--) { k = int(rand() * (c + 1)); t = o[c]; o[c] = o[k]; o[k] = t }
+		printf "%d:", r
+		for (c = 0; c < 512; c++) printf " AR c%d nb%d n=%d;", o[c], o[c] % 3, 1 + o[c] % 64
+		print ""
+	}
+}' >"$T/communicators"
+by_ours "$T/communicators"
+
+# 4,096 on four communicators in random orders: 64 signatures of each, four times; the k-th meets the k-th.
+awk -v seed="$SEED" 'BEGIN {
+	srand(seed + 1)
+	print "prog operations\nranks 4"
+	for (c = 0; c < 4; c++) print "comm c" c " 0 1 2 3"
+	for (r = 0; r < 4; r++) {
+		for (i = 0; i < 1024; i++) o[i] = i
+		for (i = 1023; i > 0; i--) { k = int(rand() * (i + 1)); t = o[i]; o[i] = o[k]; o[k] = t }
+		printf "%d:", r
+		for (i = 0; i < 1024; i++) printf " AR c%d nb n=%d;", o[i] % 4, 1 + int(o[i] / 4) % 64
+		print ""
+	}
+}' >"$T/operations"
+by_ours "$T/operations"
+
+# Four threads a rank, each with two communicators of its own, on streams that two threads share.
+awk -v seed="$SEED" 'BEGIN {
+	srand(seed + 2)
+	print "prog threads\nranks 4"
+	for (c = 0; c < 8; c++) print "comm c" c " 0 1 2 3"
+	for (r = 0; r < 4; r++) for (t = 0; t < 4; t++) {
+		printf "%d.%d:", r, t
+		for (i = 0; i < 40; i++) {
+			f = rand() < 0.5
+			printf " AR c%d nb%d n=%d; AR c%d nb%d n=%d;", 2 * t + f, t % 2, 5 + i, 2 * t + !f, t % 2, 5 + i
+		}
+		print ""
+	}
+}' >"$T/threads"
+by_ours "$T/threads"
+
+# Replays in a different order on each rank, on a stream each, and plain calls of the same communicators between them.
+awk -v seed="$SEED" 'BEGIN {
+	srand(seed + 3)
+	print "prog graphs\nranks 4"
+	for (c = 0; c < 6; c++) print "comm c" c " 0 1 2 3"
+	for (r = 0; r < 4; r++) {
+		printf "%d:", r
+		for (c = 0; c < 6; c++) printf " cap nbc g%d; AR c%d nbc n=%d; endcap nbc g%d;", c, c, 10 + c, c
+		for (i = 0; i < 10; i++) {
+			for (c = 0; c < 6; c++) o[c] = c
+			for (c = 5; c > 0; c--) { k = int(rand() * (c + 1)); t = o[c]; o[c] = o[k]; o[k] = t }
+			for (c = 0; c < 6; c++) {
+				if (rand() < 0.5) printf " launch g%d nb%d; AR c%d nbx n=%d;", o[c], o[c], o[c], 100 + o[c]
+				else printf " AR c%d nbx n=%d; launch g%d nb%d;", o[c], 100 + o[c], o[c], o[c]
+			}
+		}
+		print ""
+	}
+}' >"$T/graphs"
+by_ours "$T/graphs"
+exit 0
