@@ -283,8 +283,9 @@ int df_dev_cq_pending(const struct df_dev *dev);
 
 /* engine.c: who executes the blocks. */
 void df_engine_start(void);
-void df_engine_submitted(void);			/* after a submission: makes sure somebody works */
-int df_engine_chores(struct df_dev *dev);	/* completions, connections, frees; 1 if something moved */
+void df_engine_submitted(void); /* after a submission: makes sure somebody works */
+int df_engine_chores(
+	struct df_dev *dev); /* completions, connections, frees; 1 if something moved */
 int df_engine_pass(const struct df_dev *first); /* one look at all blocks; 1 if something moved */
 /* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
@@ -323,10 +324,6 @@ int df_rules_hold(struct df_comm *comm, struct df_kinst *inst, const struct df_k
 void df_rules_close(struct df_comm *comm);  /* the group is complete; dev->lock */
 void df_rules_progress(struct df_dev *dev); /* dev->lock */
 void df_rules_drop(struct df_comm *comm);   /* dev->lock */
-
-/* submit.c */
-int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t ready_value,
-		     const uint64_t **done, uint64_t *done_value);
 
 /* release.c: waits of the host, and letting them go when they are part of a proved deadlock. */
 struct df_host_wait {

@@ -25,6 +25,7 @@ struct prep {
 	struct df_stream_info si;
 	struct df_sig sig;
 	int in_place;
+	int captured; /* it is a node of a graph already */
 	struct df_flight
 		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
 };
@@ -185,6 +186,7 @@ static int prepare(const struct df_op *op, struct prep *p)
 	sig_of(op, &p->sig);
 	p->in_place = op->send == op->recv;
 	p->late.done = NULL;
+	p->captured = 0;
 	return 0;
 }
 
@@ -392,67 +394,6 @@ out:
 	return ret;
 }
 
-/* ---- captured operations ------------------------------------------------------------------------------------ */
-
-static int replay_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
-			 const uint64_t **done, uint64_t *done_value)
-{
-	return df_submit_replay(arg, ready, ready_value, done, done_value);
-}
-
-static void replay_destroy(void *arg)
-{
-	struct df_op *op = arg;
-
-	__atomic_sub_fetch(&op->comm->graphs, 1, __ATOMIC_RELAXED);
-	free(op);
-}
-
-static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy};
-
-static int capture(const struct df_op *op, const struct prep *p)
-{
-	struct df_op *copy = malloc(sizeof(*copy));
-	int ret;
-
-	if (!copy)
-		return -ENOMEM;
-	*copy = *op;
-	ret = df_rt.cu->capture_node(p->si.stream, &capture_ops, copy);
-	if (ret)
-		free(copy);
-	else
-		__atomic_add_fetch(&op->comm->graphs, 1, __ATOMIC_RELAXED);
-	return ret;
-}
-
-int df_submit_replay(const struct df_op *op, const uint64_t *ready, uint64_t ready_value,
-		     const uint64_t **done, uint64_t *done_value)
-{
-	struct df_dev *dev = op->comm->dev;
-	struct df_kwait w = {ready, ready_value};
-	struct prep p;
-	struct df_flight f;
-	int ret = df_comm_error(op->comm);
-
-	if (ret)
-		return ret;
-	memset(&p, 0, sizeof(p));
-	sig_of(op, &p.sig);
-	p.in_place = op->send == op->recv;
-	df_mutex_lock(&dev->lock);
-	ret = issue(op, &p, &w, df_trace_serial(), &f);
-	if (df_rt.rules == DF_RULES_NCCL)
-		df_rules_close(op->comm);
-	df_mutex_unlock(&dev->lock);
-	if (ret)
-		return ret;
-	*done = f.done;
-	*done_value = f.value;
-	df_engine_submitted();
-	return 0;
-}
-
 /* Under NCCL's rules the group's launches may start only when it is complete. */
 static void close_units(const struct df_op *ops, size_t nr_ops)
 {
@@ -463,6 +404,144 @@ static void close_units(const struct df_op *ops, size_t nr_ops)
 		df_rules_close(ops[i].comm);
 		df_mutex_unlock(&ops[i].comm->dev->lock);
 	}
+}
+
+/* ---- captured operations ------------------------------------------------------------------------------------ */
+
+/*
+ * What a group puts on one capturing stream: a node for each operation, one after the other as the stream
+ * has them, but a replay of the first node issues them all, because operations of one group wait for each
+ * other's peers. The later nodes only stand for their ends.
+ */
+struct captured {
+	struct cap_group *group;
+	uint32_t at;
+};
+
+struct cap_group {
+	uint32_t nr, refs;
+	struct captured *node;
+	struct df_op *op;
+};
+
+/* The replay that this thread's cudaGraphLaunch is in: its nodes are launched in order of capture. */
+static __thread struct {
+	const struct cap_group *group;
+	struct df_flight *flight;
+} replaying;
+
+static void cap_put(struct cap_group *g)
+{
+	if (__atomic_sub_fetch(&g->refs, 1, __ATOMIC_RELAXED))
+		return;
+	free(g->node);
+	free(g->op);
+	free(g);
+}
+
+static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
+			struct df_flight *flight)
+{
+	uint64_t group = df_trace_serial();
+	struct prep p;
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < g->nr && !ret; i++) {
+		struct df_dev *dev = g->op[i].comm->dev;
+
+		ret = df_comm_error(g->op[i].comm);
+		if (ret)
+			break;
+		memset(&p, 0, sizeof(p));
+		sig_of(&g->op[i], &p.sig);
+		p.in_place = g->op[i].send == g->op[i].recv;
+		df_mutex_lock(&dev->lock);
+		ret = issue(&g->op[i], &p, ready, group, &flight[i]);
+		df_mutex_unlock(&dev->lock);
+	}
+	if (df_rt.rules == DF_RULES_NCCL)
+		close_units(g->op, g->nr);
+	if (ret && i > 1)
+		for (i = 0; i < g->nr; i++)
+			df_comm_end(g->op[i].comm, ret, 1);
+	df_engine_submitted();
+	return ret;
+}
+
+static int replay_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
+			 const uint64_t **done, uint64_t *done_value)
+{
+	const struct captured *c = arg;
+	const struct cap_group *g = c->group;
+	struct df_kwait w = {ready, ready_value};
+	int ret = 0;
+
+	if (c->at == 0) {
+		free(replaying.flight);
+		replaying.group = g;
+		replaying.flight = calloc(g->nr, sizeof(*replaying.flight));
+		ret = replaying.flight ? replay_issue(g, &w, replaying.flight) : -ENOMEM;
+	} else if (replaying.group != g) {
+		ret = -EINVAL; /* its first node failed, or was taken out of the graph */
+	}
+	if (!ret) {
+		*done = replaying.flight[c->at].done;
+		*done_value = replaying.flight[c->at].value;
+	}
+	if (ret || c->at + 1 == g->nr) {
+		free(replaying.flight);
+		replaying.flight = NULL;
+		replaying.group = NULL;
+	}
+	return ret;
+}
+
+static void replay_destroy(void *arg)
+{
+	struct captured *c = arg;
+
+	__atomic_sub_fetch(&c->group->op[c->at].comm->graphs, 1, __ATOMIC_RELAXED);
+	cap_put(c->group);
+}
+
+static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy};
+
+/* Captures ops[at] and all later operations of the group on the same stream. */
+static int capture(const struct df_op *ops, struct prep *p, size_t at, size_t nr_ops)
+{
+	struct cap_group *g = calloc(1, sizeof(*g));
+	uint32_t n = 0;
+	size_t i;
+	int ret = 0;
+
+	if (!g)
+		return -ENOMEM;
+	g->refs = 1;
+	g->node = calloc(nr_ops - at, sizeof(*g->node));
+	g->op = calloc(nr_ops - at, sizeof(*g->op));
+	if (!g->node || !g->op) {
+		cap_put(g);
+		return -ENOMEM;
+	}
+	for (i = at; i < nr_ops; i++) {
+		if (p[i].captured || p[i].si.stream != p[at].si.stream)
+			continue;
+		p[i].captured = 1;
+		g->node[n].group = g;
+		g->node[n].at = n;
+		g->op[n++] = ops[i];
+	}
+	g->nr = n;
+	for (n = 0; n < g->nr && !ret; n++) {
+		__atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&g->op[n].comm->graphs, 1, __ATOMIC_RELAXED);
+		ret = df_rt.cu->capture_node(p[at].si.stream, &capture_ops, &g->node[n]);
+		if (ret)
+			replay_destroy(&g->node[n]);
+	}
+	cap_put(g);
+	return ret;
 }
 
 /* Strict order: the stream goes on when the operation has finished. */
@@ -499,7 +578,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 		struct df_flight f;
 
 		if (p[i].si.capturing) {
-			ret = capture(&ops[i], &p[i]);
+			ret = p[i].captured ? 0 : capture(ops, p, i, nr_ops);
 			continue;
 		}
 		if (locked != ops[i].comm->dev) {
