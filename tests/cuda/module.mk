@@ -37,3 +37,17 @@ $(B)/tests/cuda/use_cudart_static: tests/cuda/use_cudart.c
 tests: $(B)/tests/cuda/use_cudart_static
 endif
 endif
+
+# The litmus programs take nvcc a while, so `make` leaves them alone.
+ifneq ($(and $(NVCC),$(if $(SAN),,1)),)
+LITMUS := $(patsubst tests/gpu/%.cu,$(B)/tests/gpu/%,$(wildcard tests/gpu/litmus_*.cu))
+
+$(B)/tests/gpu/litmus_%: tests/gpu/litmus_%.cu tests/gpu/litmus.h tests/cuda/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -I. -O2 -gencode arch=compute_80,code=compute_80 \
+		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -o $@ $<
+
+.PHONY: litmus
+litmus: $(LITMUS)
+check-gpu: litmus
+endif

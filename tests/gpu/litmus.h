@@ -1,0 +1,156 @@
+/*
+ * What the litmus programs share: a GPU or status 77, bounded spins on both sides, results as JSON lines in
+ * $RESULTS/litmus.jsonl and on stdout. A program states facts about the machine; it fails only if something that
+ * the design relies on without an alternative does not hold.
+ */
+#ifndef DF_TESTS_GPU_LITMUS_H
+#define DF_TESTS_GPU_LITMUS_H
+
+#include <algorithm>
+#include <atomic>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <cuda.h>
+#include <cuda/atomic>
+#include <cuda_runtime.h>
+#include <functional>
+#include <pthread.h>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#define LIMIT_NS 5000000000ull /* no spin of a kernel lasts longer */
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static inline void must_(cudaError_t e, const char *what, int line)
+{
+	if (e == cudaSuccess)
+		return;
+	printf("line %d: %s: %s\n", line, what, cudaGetErrorName(e));
+	exit(1);
+}
+#define MUST(call) must_(call, #call, __LINE__)
+
+/* A driver function by its name and version, as our backend finds it. */
+template <typename F> static inline F driver(const char *name, unsigned version)
+{
+	cudaDriverEntryPointQueryResult found;
+	void *fn = nullptr;
+
+	if (cudaGetDriverEntryPointByVersion(name, &fn, version, cudaEnableDefault, &found) != cudaSuccess)
+		return nullptr;
+	return (F)fn;
+}
+typedef CUresult (*value64_fn)(CUstream, CUdeviceptr, cuuint64_t, unsigned int);
+
+static inline value64_fn stream_wait64(void) { return driver<value64_fn>("cuStreamWaitValue64", 11070); }
+static inline value64_fn stream_write64(void) { return driver<value64_fn>("cuStreamWriteValue64", 11070); }
+
+/* Skips without a GPU; ends the process after so many seconds whatever happens. */
+static inline void litmus_start(const char *name, unsigned seconds)
+{
+	int nr = 0;
+
+	if (cudaGetDeviceCount(&nr) != cudaSuccess || nr < 1) {
+		printf("skipped: no GPU\n");
+		exit(77);
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	alarm(seconds);
+	MUST(cudaSetDevice(0));
+	MUST(cudaFree(0));
+	(void)name;
+}
+
+static inline void result(const char *format, ...)
+{
+	const char *dir = getenv("RESULTS");
+	char line[1024];
+	va_list ap;
+	FILE *f;
+
+	va_start(ap, format);
+	vsnprintf(line, sizeof(line), format, ap);
+	va_end(ap);
+	printf("{%s}\n", line);
+	if (!dir)
+		return;
+	f = fopen((std::string(dir) + "/litmus.jsonl").c_str(), "a");
+	if (!f)
+		return;
+	fprintf(f, "{%s}\n", line);
+	fclose(f);
+}
+
+/* Pinned words that both sides see; each on its own line. */
+struct word {
+	uint64_t v;
+	uint64_t pad[15];
+};
+
+static inline struct word *words(size_t nr)
+{
+	void *p;
+
+	MUST(cudaHostAlloc(&p, nr * sizeof(struct word), cudaHostAllocPortable | cudaHostAllocMapped));
+	memset(p, 0, nr * sizeof(struct word));
+	return (struct word *)p;
+}
+static inline uint64_t get(const struct word *w) { return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE); }
+static inline void put(struct word *w, uint64_t v) { __atomic_store_n(&w->v, v, __ATOMIC_RELEASE); }
+
+/* 1: the word reached the value in time. */
+static inline int until(const struct word *w, uint64_t v, uint64_t limit_ns)
+{
+	uint64_t end = now_ns() + limit_ns;
+
+	while (get(w) < v)
+		if (now_ns() > end)
+			return 0;
+	return 1;
+}
+
+static __device__ inline uint64_t dev_now(void)
+{
+	uint64_t t;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+	return t;
+}
+static __device__ inline uint64_t dev_get(uint64_t *p)
+{
+	return cuda::atomic_ref<uint64_t, cuda::thread_scope_system>(*p).load(cuda::memory_order_acquire);
+}
+static __device__ inline void dev_put(uint64_t *p, uint64_t v)
+{
+	cuda::atomic_ref<uint64_t, cuda::thread_scope_system>(*p).store(v, cuda::memory_order_release);
+}
+static __device__ inline int dev_until(uint64_t *p, uint64_t v)
+{
+	uint64_t end = dev_now() + LIMIT_NS;
+
+	while (dev_get(p) < v)
+		if (dev_now() > end)
+			return 0;
+	return 1;
+}
+
+static inline double median(std::vector<double> v)
+{
+	std::sort(v.begin(), v.end());
+	return v.empty() ? -1 : v[v.size() / 2];
+}
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * Streams that wait for a word hold a hardware queue: does a kernel still start when k streams wait? On a stream
+ * like theirs, on one of the highest priority, in a green context; with 1, 8 and 32 connections.
+ */
+#include "tests/gpu/litmus.h"
+
+__global__ void started(uint64_t *up)
+{
+	dev_put(up, 1);
+}
+
+static int green_stream(CUstream *out)
+{
+	auto get = driver<CUresult (*)(CUdevice, CUdevResource *, CUdevResourceType)>("cuDeviceGetDevResource", 12040);
+	auto split = driver<CUresult (*)(CUdevResource *, unsigned int *, const CUdevResource *, CUdevResource *,
+					 unsigned int, unsigned int)>("cuDevSmResourceSplitByCount", 12040);
+	auto desc = driver<CUresult (*)(CUdevResourceDesc *, CUdevResource *, unsigned int)>("cuDevResourceGenerateDesc",
+											    12040);
+	auto create = driver<CUresult (*)(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int)>("cuGreenCtxCreate",
+												    12040);
+	auto stream = driver<CUresult (*)(CUstream *, CUgreenCtx, unsigned int, int)>("cuGreenCtxStreamCreate", 12050);
+	CUdevResource all, part, rest;
+	CUdevResourceDesc d;
+	CUgreenCtx ctx;
+	unsigned int nr = 1;
+
+	if (!get || !split || !desc || !create || !stream)
+		return 0;
+	return get(0, &all, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS &&
+	       split(&part, &nr, &all, &rest, 0, 8) == CUDA_SUCCESS && desc(&d, &part, 1) == CUDA_SUCCESS &&
+	       create(&ctx, d, 0, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS &&
+	       stream(out, ctx, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS;
+}
+
+static void one(const char *connections, const char *kind, int waits)
+{
+	value64_fn wait64 = stream_wait64();
+	struct word *w = words(2);
+	std::vector<cudaStream_t> users(waits);
+	cudaStream_t daemon = nullptr;
+	int least, greatest, ok;
+	uint64_t t;
+
+	MUST(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+	if (!strcmp(kind, "green")) {
+		if (!green_stream((CUstream *)&daemon)) {
+			result("\"test\":\"queues\",\"connections\":%s,\"daemon\":\"green\",\"available\":false",
+			       connections);
+			return;
+		}
+	} else {
+		MUST(cudaStreamCreateWithPriority(&daemon, cudaStreamNonBlocking,
+						  !strcmp(kind, "priority") ? greatest : least));
+	}
+	/* The kernel is loaded before anything waits. */
+	started<<<1, 1, 0, daemon>>>(&w[0].v);
+	MUST(cudaStreamSynchronize(daemon));
+	put(&w[0], 0);
+	for (auto &s : users) {
+		MUST(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, least));
+		wait64((CUstream)s, (CUdeviceptr)&w[1].v, 1, CU_STREAM_WAIT_VALUE_GEQ);
+	}
+	usleep(20000);
+	t = now_ns();
+	/* The launch itself may block: another thread lets go after two seconds. */
+	std::thread rescue([&] {
+		until(&w[0], 1, 2000000000ull);
+		put(&w[1], 1);
+	});
+	started<<<1, 1, 0, daemon>>>(&w[0].v);
+	ok = until(&w[0], 1, 1500000000ull);
+	t = now_ns() - t;
+	rescue.join();
+	MUST(cudaDeviceSynchronize());
+	result("\"test\":\"queues\",\"connections\":%s,\"daemon\":\"%s\",\"waits\":%d,\"started\":%s,\"ns\":%llu",
+	       connections, kind, waits, ok ? "true" : "false", (unsigned long long)t);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *connections[] = {"1", "8", "32"}, *kinds[] = {"same", "priority", "green"};
+	static const int waits[] = {1, 7, 8, 31, 40, 130};
+	int bad = 0;
+
+	litmus_start("queues", 200);
+	if (argc == 4) {
+		one(argv[1], argv[2], atoi(argv[3]));
+		return 0;
+	}
+	/* The number of connections is fixed when the context is made: a process each. */
+	for (auto c : connections)
+		for (auto k : kinds)
+			for (auto n : waits) {
+				char cmd[512];
+
+				snprintf(cmd, sizeof(cmd), "CUDA_DEVICE_MAX_CONNECTIONS=%s timeout 20 '%s' %s %s %d", c,
+					 argv[0], c, k, n);
+				if (system(cmd)) {
+					result("\"test\":\"queues\",\"connections\":%s,\"daemon\":\"%s\",\"waits\":%d,"
+					       "\"started\":null",
+					       c, k, n);
+					bad = 1;
+				}
+			}
+	return bad;
+}

@@ -1,0 +1,132 @@
+/*
+ * Which calls wait for a running kernel, or for a stream that waits for a word? Each is made on a thread of its own
+ * while the main thread watches; after a second what it may wait for is let go. Meanwhile another thread launches a
+ * small kernel: does it start although somebody is inside the call (relaunch)?
+ */
+#include "tests/gpu/litmus.h"
+
+__global__ void resident(uint64_t *up, uint64_t *leave)
+{
+	dev_put(up, 1);
+	dev_until(leave, 1);
+}
+__global__ void small(uint64_t *up)
+{
+	dev_put(up, 1);
+}
+/* First launched inside a case: loading it may synchronise. */
+__global__ void lazy(uint64_t *up)
+{
+	dev_put(up, 2);
+}
+
+static char pageable[1 << 20], registered[1 << 20];
+
+int main()
+{
+	struct word *w;
+	cudaStream_t user, daemon, relaunch, other;
+	value64_fn wait64;
+	void *dev, *host, *tofree, *pool;
+	cudaGraph_t graph;
+	cudaStream_t idle;
+
+	litmus_start("sync", 280);
+	wait64 = stream_wait64();
+	w = words(8);
+	MUST(cudaStreamCreateWithFlags(&user, cudaStreamNonBlocking));
+	MUST(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+	MUST(cudaStreamCreateWithPriority(&daemon, cudaStreamNonBlocking, -5));
+	MUST(cudaStreamCreateWithPriority(&relaunch, cudaStreamNonBlocking, -4));
+	MUST(cudaMalloc(&dev, 1 << 20));
+	small<<<1, 1, 0, relaunch>>>(&w[0].v);
+	resident<<<1, 1, 0, daemon>>>(&w[0].v, &w[0].v);
+	MUST(cudaDeviceSynchronize());
+
+	struct call {
+		const char *name;
+		std::function<void()> before, act;
+	};
+	std::vector<call> calls = {
+		{"cudaMalloc", [] {}, [&] { cudaMalloc(&tofree, 1 << 20); }},
+		{"cudaFree", [&] { MUST(cudaMalloc(&tofree, 1 << 20)); }, [&] { cudaFree(tofree); }},
+		{"cudaMalloc 1 GiB", [] {}, [&] { cudaMalloc(&tofree, 1ull << 30); }},
+		{"cudaHostAlloc", [] {}, [&] { cudaHostAlloc(&host, 1 << 20, 0); }},
+		{"cudaFreeHost", [&] { MUST(cudaHostAlloc(&host, 1 << 20, 0)); }, [&] { cudaFreeHost(host); }},
+		{"cudaHostRegister", [] {}, [] { cudaHostRegister(registered, sizeof(registered), 0); }},
+		{"cudaHostUnregister", [] {}, [] { cudaHostUnregister(registered); }},
+		{"cudaMallocAsync", [] {}, [&] { cudaMallocAsync(&pool, 1 << 20, other); }},
+		{"cudaFreeAsync", [] {}, [&] { cudaFreeAsync(pool, other); }},
+		{"cudaStreamCreate", [] {}, [&] { cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking); }},
+		{"cudaStreamDestroy idle", [] {}, [&] { cudaStreamDestroy(idle); }},
+		{"cudaEventCreate+Destroy", [] {},
+		 [] {
+			 cudaEvent_t e;
+			 cudaEventCreate(&e);
+			 cudaEventDestroy(e);
+		 }},
+		{"cudaMemcpy pageable", [] {}, [&] { cudaMemcpy(dev, pageable, 4096, cudaMemcpyHostToDevice); }},
+		{"cudaMemcpyAsync pageable other stream", [] {},
+		 [&] { cudaMemcpyAsync(dev, pageable, 1 << 20, cudaMemcpyHostToDevice, other); }},
+		{"cudaMemset legacy", [] {}, [&] { cudaMemset(dev, 0, 4096); }},
+		{"cudaMemGetInfo", [] {},
+		 [] {
+			 size_t a, b;
+			 cudaMemGetInfo(&a, &b);
+		 }},
+		{"cudaStreamQuery other", [] {}, [&] { cudaStreamQuery(other); }},
+		{"first launch of a kernel", [] {}, [&] { lazy<<<1, 1, 0, other>>>(&w[4].v); }},
+		{"cudaGraphInstantiate",
+		 [&] {
+			 MUST(cudaStreamBeginCapture(other, cudaStreamCaptureModeRelaxed));
+			 small<<<1, 1, 0, other>>>(&w[5].v);
+			 MUST(cudaStreamEndCapture(other, &graph));
+		 },
+		 [&] {
+			 cudaGraphExec_t exec;
+			 cudaGraphInstantiate(&exec, graph, 0);
+		 }},
+	};
+	for (int blocked = 0; blocked < 2; blocked++)
+		for (auto &c : calls) {
+			std::atomic<int> done{0};
+			uint64_t t, took;
+			int relaunched, waits;
+
+			c.before();
+			MUST(cudaDeviceSynchronize());
+			for (int i = 0; i < 4; i++)
+				put(&w[i], 0);
+			if (blocked)
+				wait64((CUstream)user, (CUdeviceptr)&w[1].v, 1, CU_STREAM_WAIT_VALUE_GEQ);
+			else
+				resident<<<1, 1, 0, daemon>>>(&w[0].v, &w[1].v);
+			if (!blocked && !until(&w[0], 1, 2000000000ull)) {
+				printf("the resident kernel does not start\n");
+				return 1;
+			}
+			usleep(2000);
+			t = now_ns();
+			std::thread caller([&] {
+				c.act();
+				done = 1;
+			});
+			usleep(2000);
+			/* May block in turn, so it has its own thread. */
+			std::thread launcher([&] { small<<<1, 1, 0, relaunch>>>(&w[2].v); });
+			relaunched = until(&w[2], 1, 500000000ull);
+			while (!done && now_ns() - t < 1000000000ull)
+				usleep(100);
+			waits = !done;
+			put(&w[1], 1);
+			caller.join();
+			took = now_ns() - t;
+			launcher.join();
+			cudaDeviceSynchronize();
+			cudaGetLastError();
+			result("\"test\":\"sync\",\"call\":\"%s\",\"beside\":\"%s\",\"waits\":%s,\"relaunch\":%s,\"ns\":%llu",
+			       c.name, blocked ? "blocked stream" : "running kernel", waits ? "true" : "false",
+			       relaunched ? "true" : "false", (unsigned long long)took);
+		}
+	return 0;
+}
