@@ -19,7 +19,49 @@ static size_t image_bytes(const struct df_trace_header *h)
 	return (size_t)(h->off_recs + h->nr_recs * sizeof(struct df_rec));
 }
 
-/* A copy in which every record is either whole or invalid. */
+static void copy_words(void *to, const void *from, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += 8)
+		*(uint64_t *)((char *)to + at) = atomic_load_explicit(
+			(_Atomic(uint64_t) *)((uintptr_t)from + at), memory_order_relaxed);
+}
+
+static uint32_t used_word(const uint32_t *used)
+{
+	/*
+	 * Acquire pairs with the writer's release of `used`: without it the fields copied after this could
+	 * be older than the word that says they are there.
+	 */
+	return atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)used, memory_order_acquire);
+}
+
+/* Entries that are whole; what is being written is left out, and of strings what lies behind it. */
+static void copy_tables(const struct df_trace_header *h, struct df_trace_header *copy)
+{
+	const char *comms = (const char *)h + h->off_comms,
+		   *strings = (const char *)h + h->off_strings;
+	uint64_t end = copy->strings_used, bytes;
+
+	for (uint32_t i = 0; i < copy->comms_used && i < h->nr_comms; i++) {
+		uint64_t at = i * sizeof(struct df_trace_comm);
+		const struct df_trace_comm *c = (const struct df_trace_comm *)(comms + at);
+
+		if (used_word(&c->used))
+			copy_words((char *)copy + h->off_comms + at, c, sizeof(*c));
+	}
+	if (end > h->nr_string_bytes)
+		end = h->nr_string_bytes;
+	for (uint64_t at = 0; at + sizeof(struct df_trace_string) <= end; at += bytes) {
+		const struct df_trace_string *s = (const struct df_trace_string *)(strings + at);
+
+		if (!used_word(&s->used))
+			break;
+		bytes = sizeof(*s) + ((s->bytes + 7) & ~7u);
+		copy_words((char *)copy + h->off_strings + at, s, bytes);
+	}
+}
+
+/* A copy in which every entry and every record is either whole or invalid. */
 static void *snapshot(const struct df_trace_header *h)
 {
 	size_t bytes = image_bytes(h);
@@ -29,12 +71,11 @@ static void *snapshot(const struct df_trace_header *h)
 
 	if (bytes > MAX_BYTES)
 		return NULL;
-	copy = malloc(bytes);
+	copy = calloc(1, bytes);
 	if (!copy)
 		return NULL;
-	for (size_t i = 0; i < h->off_recs / 8; i++)
-		((uint64_t *)copy)[i] = atomic_load_explicit(
-			(_Atomic(uint64_t) *)((uintptr_t)h + i * 8), memory_order_relaxed);
+	copy_words(copy, h, h->header_bytes);
+	copy_tables(h, copy);
 	to = (struct df_rec *)((char *)copy + h->off_recs);
 	from = (const struct df_rec *)((const char *)h + h->off_recs);
 	for (uint64_t i = 0; i < h->nr_recs; i++) {

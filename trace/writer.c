@@ -61,6 +61,17 @@ static inline struct df_trace_header *ring_get(void)
 #define ADD(p, v)     atomic_fetch_add_explicit(WORD(p), (v), memory_order_relaxed)
 #define PUT_REL(p, v) atomic_store_explicit(WORD(p), (v), memory_order_release)
 
+/* Text into a table, in whole words: `bytes` rounded up to 8 is room, and the rest of it becomes 0. */
+static void put_text(void *to, const char *text, uint32_t bytes)
+{
+	for (uint32_t at = 0; at < bytes; at += 8) {
+		uint64_t word = 0;
+
+		memcpy(&word, text + at, bytes - at < 8 ? bytes - at : 8);
+		PUT((uint64_t *)((char *)to + at), word);
+	}
+}
+
 static inline struct df_trace_comm *comm_at(struct df_trace_header *h, uint32_t comm)
 {
 	return (struct df_trace_comm *)((char *)h + h->off_comms) + (comm - 1);
@@ -196,13 +207,13 @@ uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t
 	} while (!atomic_compare_exchange_weak_explicit(
 		WORD(&h->comms_used), &i, i + 1, memory_order_relaxed, memory_order_relaxed));
 	c = comm_at(h, i + 1);
-	c->hash = hash;
-	c->nranks = nranks;
-	c->rank = rank;
-	c->device = device;
-	c->parent = parent;
+	PUT(&c->hash, hash);
+	PUT(&c->nranks, nranks);
+	PUT(&c->rank, rank);
+	PUT(&c->device, device);
+	PUT(&c->parent, parent);
 	if (name)
-		snprintf(c->name, sizeof(c->name), "%s", name);
+		put_text(c->name, name, (uint32_t)strnlen(name, sizeof(c->name) - 1));
 	/*
 	 * Release pairs with the reader's acquire of `used`: without it a live reader could take a half
 	 * filled entry for a communicator.
@@ -258,9 +269,9 @@ uint32_t df_trace_text(const char *text)
 							memory_order_relaxed,
 							memory_order_relaxed));
 	s = (struct df_trace_string *)((char *)h + h->off_strings + at);
-	s->hash = hash;
-	s->bytes = bytes;
-	memcpy(s + 1, text, bytes);
+	PUT(&s->hash, hash);
+	PUT(&s->bytes, bytes);
+	put_text(s + 1, text, bytes);
 	/*
 	 * Release pairs with the acquire above and in the reader: without it half a string could be read.
 	 */
