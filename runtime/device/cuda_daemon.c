@@ -116,11 +116,13 @@ static int fatal(CUresult r)
 static uint64_t look(int device, struct df_kdaemon *k)
 {
 	struct daemon *d = &daemons[device];
+	/* SEQ_CST, as quiet below, pairs with those who add to them and then look at the state. */
 	uint32_t stops = __atomic_load_n(&d->stops, __ATOMIC_SEQ_CST);
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
 		.progress = ops->progress(device),
 		.outstanding = !stops && ops->outstanding(device),
+		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
 	};
 	uint64_t sleep_ns = 0;
@@ -194,6 +196,7 @@ static void *poller(void *arg)
 
 	df_drv.capture_mode(&mode);
 	for (;;) {
+		/* SEQ_CST pairs with df_cuda_daemon_wake(): what is submitted after this look changes the word. */
 		uint32_t seen = __atomic_load_n(&work_seq, __ATOMIC_SEQ_CST);
 		int i, active = 0, moved = 0;
 
@@ -293,11 +296,13 @@ void df_cuda_daemon_stop(int device)
 {
 	uint64_t from;
 
+	/* SEQ_CST pairs with look(): a round that begins after this sees the request. */
 	__atomic_add_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
 	from = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);
 	/*
-	 * A round that had begun may still launch; the one after it sees our request. A block looks at
-	 * it every few turns, none of which waits, so this ends; where the device is lost, the state says so.
+	 * SEQ_CST pairs with poller(). A round that had begun may still launch; the one after it sees our
+	 * request. A block looks at it every few turns, none of which waits, so this ends; where the
+	 * device is lost, the state says so.
 	 */
 	while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) < from + 2 || on_device(device)) {
 		df_cuda_daemon_wake();
@@ -307,6 +312,7 @@ void df_cuda_daemon_stop(int device)
 
 void df_cuda_daemon_resume(int device)
 {
+	/* SEQ_CST pairs with look(): what the host did to the queues comes before the next launch. */
 	__atomic_sub_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
 	df_cuda_daemon_wake();
 }
