@@ -117,12 +117,14 @@ static uint64_t look(int device, struct df_kdaemon *k)
 {
 	struct daemon *d = &daemons[device];
 	/* SEQ_CST, as quiet below, pairs with those who add to them and then look at the state. */
+	/* SEQ_CST pairs with df_cuda_daemon_stop(): a round that begins after the request sees it. */
 	uint32_t stops = __atomic_load_n(&d->stops, __ATOMIC_SEQ_CST);
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
 		.progress = ops->progress(device),
 		.outstanding = !stops && ops->outstanding(device),
 		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
+		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
 	};
 	uint64_t sleep_ns = 0;
@@ -197,6 +199,7 @@ static void *poller(void *arg)
 	df_drv.capture_mode(&mode);
 	for (;;) {
 		/* SEQ_CST pairs with df_cuda_daemon_wake(): what is submitted after this look changes the word. */
+		/* SEQ_CST pairs with the add to work_seq by whoever brings work: a wake-up is not missed. */
 		uint32_t seen = __atomic_load_n(&work_seq, __ATOMIC_SEQ_CST);
 		int i, active = 0, moved = 0;
 
@@ -297,6 +300,7 @@ void df_cuda_daemon_stop(int device)
 	uint64_t from;
 
 	/* SEQ_CST pairs with look(): a round that begins after this sees the request. */
+	/* SEQ_CST pairs with look() and the count of rounds: the request is out before rounds are counted. */
 	__atomic_add_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
 	from = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);
 	/*

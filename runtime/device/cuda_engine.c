@@ -37,6 +37,7 @@ static int outstanding(int device)
 	struct df_dev *dev = &df_rt.devs[device];
 
 	/* SEQ_CST pairs with df_cuda_daemon_wake(), which comes after the submission counted here. */
+	/* SEQ_CST pairs with the submission that bumps it before it looks whether the daemon is asleep. */
 	return __atomic_load_n(&dev->issued, __ATOMIC_SEQ_CST) !=
 	       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
 }

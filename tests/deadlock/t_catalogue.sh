@@ -38,7 +38,7 @@ one() {
 	# What must finish gets time; what must hang is soon seen to.
 	ms=400
 	[ "$want" != OK ] || ms=60000
-	local e=(DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so")
+	local e=(DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS="$ms" DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so")
 	case $rules in
 	nccl) e+=(DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	ours) e+=("DFSHIM_RELEASE=$(value "$f" release safe)") ;;
