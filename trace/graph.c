@@ -23,6 +23,7 @@ struct stream {
 	uint32_t group; /* of the last operation, with where that group began */
 	int joined;	/* it waited for events */
 	struct place before_group;
+	uint32_t fenced; /* operations for whose end the stream itself waits; DF_NONE: none */
 };
 
 struct event {
@@ -119,7 +120,7 @@ static struct stream *stream_of(struct walk *w, uint64_t id, int device)
 	memset(s, 0, sizeof(*s));
 	s->id = id;
 	s->device = device;
-	s->at.all = s->at.other = s->before_group.all = s->before_group.other = DF_NONE;
+	s->at.all = s->at.other = s->before_group.all = s->before_group.other = s->fenced = DF_NONE;
 	for (size_t i = 0; i < w->t->nr_streams; i++) {
 		if (w->t->streams[i].id == id) {
 			s->flags = w->t->streams[i].flags;
@@ -358,6 +359,9 @@ static void op_item(struct walk *w, uint32_t ref)
 	s->group = u->l.group;
 	if (u->l.state == DF_OP_ISSUED) {
 		behind_stream(w, u, before, DF_E_STREAM);
+		/* A stream that waits for an operation holds back the next one: strict order. */
+		df_graph_edge(w->g, u->start, s->fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
+			      u->l.rec);
 		hazards(w, u, s);
 		if (s->flags & 2) {
 			for (size_t i = 0; i < w->nr_streams; i++)
@@ -483,18 +487,16 @@ static void wait_item(struct walk *w, const struct df_litem *it)
 static void fence_item(struct walk *w, const struct df_litem *it)
 {
 	struct stream *s = stream_of(w, it->stream, it->device);
+	const struct df_uop *u;
 
 	if (!s || w->nccl)
 		return;
-	for (size_t i = 0; i < w->g->set->nr_ops; i++) {
-		const struct df_uop *u = &w->g->set->ops[i];
-
-		if (u->trace == w->trace && u->l.serial == it->a && u->done != DF_NONE &&
-		    u->l.stream != s->id) {
-			s->at.all = join(w, s->at.all, u->done, DF_E_EVENT, DF_W_ALL, it->rec);
-			return;
-		}
-	}
+	u = df_trc_op(w->g->set, w->t, it->a);
+	if (!u || u->done == DF_NONE)
+		return;
+	if (u->l.stream != s->id)
+		s->at.all = join(w, s->at.all, u->done, DF_E_EVENT, DF_W_ALL, it->rec);
+	s->fenced = join(w, s->fenced, u->done, DF_E_PART, DF_W_ALL, it->rec);
 }
 
 /* ---- host calls ------------------------------------------------------------------------------------ */
