@@ -35,6 +35,7 @@ enum {
 static void *real_fn[NR_ROWS];
 static const struct df_cuda_front *front;
 static int handed_out;
+static int blind; /* a function was asked for in a form that we do not know */
 static __thread int inside;
 
 static const struct df_cuda_front *enter(void)
@@ -302,6 +303,7 @@ static int known_base(const char *base)
 
 static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t flags)
 {
+	const struct df_cuda_front *f;
 	int at = -1, i;
 
 	if (!df_cuda_is_name(symbol) || !wanted())
@@ -329,18 +331,24 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 			*pfn = hand_out(i, *pfn);
 			return;
 		}
-	if (known_base(symbol))
-		df_warn_once(
-			"the CUDA driver has a form of %s (version %d) that this dfshim does not "
-			"know: calls of it are not seen, so set DFSHIM_STREAM_ORDER=strict",
-			symbol, version);
+	if (!known_base(symbol))
+		return;
+	__atomic_store_n(&blind, 1, __ATOMIC_RELAXED);
+	/* ACQUIRE pairs with the RELEASE in df_cuda_front_set(), as in enter(). */
+	f = __atomic_load_n(&front, __ATOMIC_ACQUIRE);
+	if (f)
+		f->blind();
+	df_warn_once("the CUDA driver has a form of %s (version %d) that this dfshim does not "
+		     "know: calls of it are not seen, so collectives keep strict order",
+		     symbol, version);
 }
 
 int df_cuda_front_set(const struct df_cuda_front *f)
 {
 	/* RELEASE pairs with the ACQUIRE in enter(): see there. */
 	__atomic_store_n(&front, f, __ATOMIC_RELEASE);
-	return __atomic_load_n(&handed_out, __ATOMIC_RELAXED);
+	return __atomic_load_n(&handed_out, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&blind, __ATOMIC_RELAXED);
 }
 
 /* The driver can't be used in the child of a fork; its calls go straight to its errors. */

@@ -576,10 +576,12 @@ static void set_hooks(const struct df_stream_hooks *hooks)
 		__atomic_store_n(&df_cuda_captures, 0, __ATOMIC_RELAXED);
 		return;
 	}
-	if (hooks)
-		df_warn_once(
-			"no call of the CUDA driver comes through dfshim's hook: work that follows a "
-			"collective could overtake it, so set DFSHIM_STREAM_ORDER=strict");
+	if (!hooks)
+		return;
+	df_cuda_strict();
+	df_warn_once(
+		"not every call of the CUDA driver comes through dfshim's hook: collectives keep "
+		"strict order");
 }
 
 static void kick(int device)

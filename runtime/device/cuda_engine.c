@@ -97,6 +97,11 @@ static const struct df_daemon_ops daemon_ops = {
 	.failed = failed,
 };
 
+void df_cuda_strict(void)
+{
+	df_rt.strict = 1;
+}
+
 /* ---- for the runtime --------------------------------------------------------------------------------------------- */
 
 static int start(void)

@@ -279,6 +279,7 @@ static void context_gone(void *ctx, int device)
 }
 
 const struct df_cuda_front df_cuda_front = {
+	.blind = df_cuda_strict,
 	.work = work,
 	.sync_copy = sync_copy,
 	.stream_sync = stream_sync,

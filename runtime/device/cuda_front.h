@@ -48,6 +48,8 @@ struct df_cuda_front {
 	void (*event_gone)(void *event);
 	void (*stream_made)(void *stream); /* after */
 	void (*stream_gone)(void *stream);
+	/* Some calls will not be seen (a form of a function that the hook does not know): strict order from now on. */
+	void (*blind)(void);
 	/* A context ends. ctx NULL: the primary one of the device is about to be reset; a negative device: ~device was
 	   released by one of its users. */
 	void (*context_gone)(void *ctx, int device);
@@ -56,7 +58,8 @@ struct df_cuda_front {
 /*
  * Puts the backend behind the hook; NULL takes it away. In interpose/; a weak reference, because the
  * runtime is also linked without interpose/ (NULL: no hook in this process, so nothing can be relaxed).
- * Returns 1 if the hook has been handed out to somebody, that is, the application's calls are seen.
+ * Returns 1 if the hook has been handed out and knows every function it was asked for, that is, the
+ * application's calls are seen.
  */
 int df_cuda_front_set(const struct df_cuda_front *front) __attribute__((weak));
 

@@ -85,6 +85,9 @@ int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s);
 /* Looks at replays in progress and lets graphs go on whose collectives are done. How many are left. */
 int df_cuda_graph_poll(void);
 
+/* cuda_engine.c: relaxes no order from now on. */
+void df_cuda_strict(void);
+
 /* cuda_mem.c: memory that host and device see under one address, from large pinned pieces. */
 void *df_cuda_pinned(size_t bytes);
 void df_cuda_pinned_free(void *p);
