@@ -501,8 +501,39 @@ static int set_indices(struct df_load *l, const struct df_reader *r)
 	return 0;
 }
 
+/* The last time that a communicator was made: a hang that was broken off before it is over. */
+static uint64_t last_new_comm(struct df_reader *r)
+{
+	const struct df_rec *rec;
+	uint64_t index, last = DF_NO_REC;
+
+	df_reader_rewind(r);
+	while ((rec = df_reader_next(r, &index)))
+		if (rec->type == DF_REC_COMM_INIT || rec->type == DF_REC_COMM_READY)
+			last = index;
+	return last;
+}
+
+/* What was unfinished when communicators ended and new ones were made later will not go on. */
+static void over(struct df_load *l, const struct df_rec *rec)
+{
+	for (size_t i = 0; i < l->nr_ops; i++) {
+		struct df_lop *op = &l->ops[i];
+
+		if (op->state >= DF_OP_FINISHED || op->comm != rec->comm)
+			continue;
+		op->state = DF_OP_ABORTED;
+		op->done_ns = rec->time_ns;
+		l->nr_open--;
+	}
+	for (size_t i = 0; i < l->nr_notes; i++)
+		if (l->notes[i].rec.type == DF_REC_STALL)
+			l->notes[i].rec.type = DF_REC_NONE;
+}
+
 int df_load_trace(struct df_load *l, struct df_reader *r)
 {
+	uint64_t new_comm = last_new_comm(r);
 	const struct df_rec *rec;
 	struct df_lthread *t = NULL;
 	uint64_t index;
@@ -542,8 +573,11 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 			}
 		}
 		/* A hang that was broken off: what follows are its consequences. */
-		if (l->nr_open && (rec->type == DF_REC_COMM_ABORT ||
-				   (rec->type == DF_REC_PEER_DEAD && stalled))) {
+		if (new_comm != DF_NO_REC && index < new_comm) {
+			if (rec->type == DF_REC_COMM_ABORT)
+				over(l, rec);
+		} else if (l->nr_open && (rec->type == DF_REC_COMM_ABORT ||
+					  (rec->type == DF_REC_PEER_DEAD && stalled))) {
 			l->cut_rec = index;
 			break;
 		}

@@ -87,8 +87,8 @@ struct df_load {
 	uint64_t last_progress_ns; /* last start, end, issue or return */
 	uint64_t nr_recs, nr_torn;
 	/*
-	 * COMM_ABORT that ended what was unfinished: a hang was broken off there. What came before is the
-	 * evidence and is all that is loaded. DF_NO_REC: none.
+	 * COMM_ABORT that ended what was unfinished, no communicator being made after it: a hang was broken
+	 * off there. What came before is the evidence and is all that is loaded. DF_NO_REC: none.
 	 */
 	uint64_t cut_rec;
 	uint64_t nr_open; /* unfinished operations and open calls */
