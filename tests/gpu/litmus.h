@@ -49,14 +49,21 @@ template <typename F> static inline F driver(const char *name, unsigned version)
 	cudaDriverEntryPointQueryResult found;
 	void *fn = nullptr;
 
-	if (cudaGetDriverEntryPointByVersion(name, &fn, version, cudaEnableDefault, &found) != cudaSuccess)
+	if (cudaGetDriverEntryPointByVersion(name, &fn, version, cudaEnableDefault, &found) !=
+	    cudaSuccess)
 		return nullptr;
 	return (F)fn;
 }
 typedef CUresult (*value64_fn)(CUstream, CUdeviceptr, cuuint64_t, unsigned int);
 
-static inline value64_fn stream_wait64(void) { return driver<value64_fn>("cuStreamWaitValue64", 11070); }
-static inline value64_fn stream_write64(void) { return driver<value64_fn>("cuStreamWriteValue64", 11070); }
+static inline value64_fn stream_wait64(void)
+{
+	return driver<value64_fn>("cuStreamWaitValue64", 11070);
+}
+static inline value64_fn stream_write64(void)
+{
+	return driver<value64_fn>("cuStreamWriteValue64", 11070);
+}
 
 /* Skips without a GPU; ends the process after so many seconds whatever happens. */
 static inline void litmus_start(const char *name, unsigned seconds)
@@ -104,12 +111,19 @@ static inline struct word *words(size_t nr)
 {
 	void *p;
 
-	MUST(cudaHostAlloc(&p, nr * sizeof(struct word), cudaHostAllocPortable | cudaHostAllocMapped));
+	MUST(cudaHostAlloc(&p, nr * sizeof(struct word),
+			   cudaHostAllocPortable | cudaHostAllocMapped));
 	memset(p, 0, nr * sizeof(struct word));
 	return (struct word *)p;
 }
-static inline uint64_t get(const struct word *w) { return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE); }
-static inline void put(struct word *w, uint64_t v) { __atomic_store_n(&w->v, v, __ATOMIC_RELEASE); }
+static inline uint64_t get(const struct word *w)
+{
+	return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
+}
+static inline void put(struct word *w, uint64_t v)
+{
+	__atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
+}
 
 /* 1: the word reached the value in time. */
 static inline int until(const struct word *w, uint64_t v, uint64_t limit_ns)
@@ -131,11 +145,13 @@ static __device__ inline uint64_t dev_now(void)
 }
 static __device__ inline uint64_t dev_get(uint64_t *p)
 {
-	return cuda::atomic_ref<uint64_t, cuda::thread_scope_system>(*p).load(cuda::memory_order_acquire);
+	return cuda::atomic_ref<uint64_t, cuda::thread_scope_system>(*p).load(
+		cuda::memory_order_acquire);
 }
 static __device__ inline void dev_put(uint64_t *p, uint64_t v)
 {
-	cuda::atomic_ref<uint64_t, cuda::thread_scope_system>(*p).store(v, cuda::memory_order_release);
+	cuda::atomic_ref<uint64_t, cuda::thread_scope_system>(*p).store(v,
+									cuda::memory_order_release);
 }
 static __device__ inline int dev_until(uint64_t *p, uint64_t v)
 {
