@@ -10,3 +10,9 @@ endif
 
 # The generator of programs; labels them by the model.
 tests: $(B)/tests/deadlock/random
+
+# Random programs for SECONDS, beside the main job of tests/stress.sh; alone: make stress-programs SECONDS=n.
+.PHONY: stress-programs
+stress: stress-programs
+stress-programs: all $(B)/tests/deadlock/random $(B)/tests/deadlock/script
+	$(Q)T=$(abspath $(B)) B=$(abspath $(B)) $(B)/tests/deadlock/random --programs 0 --seconds $(SECONDS)
