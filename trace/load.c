@@ -501,6 +501,13 @@ static int set_indices(struct df_load *l, const struct df_reader *r)
 	return 0;
 }
 
+/* After a standstill: the peers have gone, because they gave up first. */
+static int broken_off(const struct df_rec *rec)
+{
+	return rec->type == DF_REC_PEER_DEAD || (rec->type == DF_REC_CALL_EXIT && rec->b &&
+						 df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
+}
+
 /* The last time that a communicator was made: a hang that was broken off before it is over. */
 static uint64_t last_new_comm(struct df_reader *r)
 {
@@ -576,8 +583,8 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		if (new_comm != DF_NO_REC && index < new_comm) {
 			if (rec->type == DF_REC_COMM_ABORT)
 				over(l, rec);
-		} else if (l->nr_open && (rec->type == DF_REC_COMM_ABORT ||
-					  (rec->type == DF_REC_PEER_DEAD && stalled))) {
+		} else if (l->nr_open &&
+			   (rec->type == DF_REC_COMM_ABORT || (stalled && broken_off(rec)))) {
 			l->cut_rec = index;
 			break;
 		}
