@@ -1,6 +1,7 @@
 /*
- * Which backend this process has. libdfhost.so, where it is preloaded, says so by its one extra export; otherwise
- * the GPU's is tried.
+ * Which backend this process has. libdfhost.so, where it is preloaded, says so by its one extra export. The
+ * GPU's has not run on hardware yet: it is taken only when it is asked for by name, so that nobody's job finds
+ * out by accident (docs/gpu-results lists what is to be shown first).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -42,7 +43,14 @@ const struct df_hostcuda_api *df_device_open(char *reason, size_t reason_bytes)
 
 	if (df_env()->backend != DF_BACKEND_CUDA)
 		*(void **)&get = dlsym(RTLD_DEFAULT, "df_hostcuda");
-	if (!get && df_env()->backend != DF_BACKEND_HOST) {
+	if (!get && df_env()->backend == DF_BACKEND_AUTO) {
+		snprintf(reason, reason_bytes,
+			 "the GPU backend is unproven and runs only with DFSHIM_BACKEND=cuda; "
+			 "libdfhost.so is not preloaded either "
+			 "(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)");
+		return NULL;
+	}
+	if (!get && df_env()->backend == DF_BACKEND_CUDA) {
 		api = open_gpu(why, sizeof(why));
 		if (!api)
 			snprintf(reason, reason_bytes,
