@@ -1,8 +1,8 @@
 #!/bin/bash
-# Description: the catalogue of deadlocks by NCCL's rules, by ours, and by ours with strict order and no release.
+# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict; all without). Called by t_catalogue_*.sh.
 #
-# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part; RULES=ours: one
-# of the three.
+# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part.
+#
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/script
@@ -76,7 +76,7 @@ for f in "$SRC"/tests/deadlock/catalogue/*.txt; do
 	for rules in ${RULES-nccl ours strict}; do
 		printf '%s\0%s\0' "$f" "$rules"
 	done
-done | xargs -0 -n 2 -P 6 "$0" --one >"$T/lines"
+done | xargs -0 -n 2 -P 8 "$0" --one >"$T/lines"
 sort "$T/lines" | grep '^ok' | awk '{ n[$3]++; d[$3] += NF > 4 } END {
 	for (r in n) printf "%s: %d end as the catalogue says, %d otherwise, as their files say\n", r, n[r] - d[r], d[r] }'
 grep -vE '^(ok|SEED)' "$T/lines" && fail "$(grep -c '^BAD' "$T/lines") of $(grep -c '^[oB][kA]' "$T/lines") do not end as the catalogue says"
