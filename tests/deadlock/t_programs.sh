@@ -6,7 +6,7 @@ R=$B/tests/deadlock/random
 # The same programs in every check; `make stress-programs` goes on from a new seed each time.
 SEED=${DF_TEST_SEED:-1}
 [ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
-"$R" --programs 20000 --seconds "${SECONDS_EACH:-40}" --seed "$SEED" || fail "random programs"
+"$R" --programs 20000 --seconds "${SECONDS_EACH:-8}" --seed "$SEED" || fail "random programs"
 # What a released synchronisation leaves behind is never seen: reads after it are compared as all others are.
-"$R" --programs 0 --seconds "$((${SECONDS_EACH:-40} / 4))" --seed "$((SEED + 1000000))" --release device || fail "with release"
+"$R" --programs 0 --seconds "$((${SECONDS_EACH:-8} / 2))" --seed "$((SEED + 1000000))" --release device || fail "with release"
 exit 0
