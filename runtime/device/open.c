@@ -44,10 +44,11 @@ const struct df_hostcuda_api *df_device_open(char *reason, size_t reason_bytes)
 	if (df_env()->backend != DF_BACKEND_CUDA)
 		*(void **)&get = dlsym(RTLD_DEFAULT, "df_hostcuda");
 	if (!get && df_env()->backend == DF_BACKEND_AUTO) {
-		snprintf(reason, reason_bytes,
-			 "the GPU backend is unproven and runs only with DFSHIM_BACKEND=cuda; "
-			 "libdfhost.so is not preloaded either "
-			 "(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)");
+		snprintf(
+			reason, reason_bytes,
+			"no usable GPU (that backend is unproven and runs only with DFSHIM_BACKEND=cuda); "
+			"libdfhost.so is not preloaded either "
+			"(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)");
 		return NULL;
 	}
 	if (!get && df_env()->backend == DF_BACKEND_CUDA) {
