@@ -21,10 +21,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "script.h"
-#include "trace/model.h"
+#include "label.h"
+#include "make.h"
 
-#define LARGE	 1000000 /* elements: more than a connector buffers */
 #define NR_BATCH 40
 #define NR_JOBS	 8
 
@@ -50,18 +49,6 @@ struct item {
 	int p2p, comm, stream, coll, from, to, hazard;
 	uint64_t count;
 };
-
-static struct sc_step *put(struct script *s, int r, int t, enum sc_kind kind, int stream)
-{
-	struct sc_step *st = sc_add(s, r, t);
-
-	st->kind = kind;
-	st->stream = stream;
-	st->in = st->out = -1;
-	st->comm2 = -1;
-	st->count = 4;
-	return st;
-}
 
 static void put_item(struct script *s, int r, int t, const struct item *x)
 {
@@ -255,237 +242,7 @@ static void generate(struct script *s, uint64_t seed)
 	}
 }
 
-static void print_step(const struct script *s, const struct sc_step *st, FILE *f)
-{
-	const struct sc_word *w = NULL;
-	size_t i;
-
-	for (i = 0; i < sizeof(sc_words) / sizeof(*sc_words); i++)
-		if (sc_words[i].kind == st->kind && sc_words[i].coll == st->coll)
-			w = &sc_words[i];
-	fprintf(f, "%s", w->name);
-	switch (st->kind) {
-	case SC_COLL:
-		fprintf(f, " %s %s n=%llu", s->comm.v[st->comm], s->stream.v[st->stream],
-			(unsigned long long)st->count);
-		if (s->buf.v[st->in][0] != '.')
-			fprintf(f, " in=%s", s->buf.v[st->in]);
-		if (s->buf.v[st->out][0] != '.')
-			fprintf(f, " out=%s", s->buf.v[st->out]);
-		break;
-	case SC_SEND:
-	case SC_RECV:
-		fprintf(f, " %s %d %s n=%llu", s->comm.v[st->comm], st->peer,
-			s->stream.v[st->stream], (unsigned long long)st->count);
-		break;
-	case SC_WORK:
-	case SC_FN:
-	case SC_SSYNC:
-		fprintf(f, " %s", s->stream.v[st->stream]);
-		break;
-	case SC_REC:
-	case SC_WAIT:
-		fprintf(f, " %s %s", s->event.v[st->object], s->stream.v[st->stream]);
-		break;
-	case SC_ESYNC:
-		fprintf(f, " %s", s->event.v[st->object]);
-		break;
-	case SC_HS:
-	case SC_HW:
-		fprintf(f, " %s", s->flag.v[st->object]);
-		break;
-	case SC_READ:
-		fprintf(f, " %s", s->buf.v[st->in]);
-		break;
-	default:
-		break;
-	}
-}
-
-static void print_script(const struct script *s, FILE *f)
-{
-	int i, r, t;
-
-	fprintf(f, "prog %s\nranks %d\nslots %d\nqueues %d\n", s->name, s->nr_ranks, s->slots,
-		s->queues);
-	for (i = 0; i < s->comm.nr; i++) {
-		fprintf(f, "comm %s", s->comm.v[i]);
-		for (r = 0; r < s->comms[i].nr; r++)
-			fprintf(f, " %d", s->comms[i].ranks[r]);
-		fputc('\n', f);
-	}
-	for (r = 0; r < s->nr_ranks; r++)
-		for (t = 0; t < s->nr_threads[r]; t++) {
-			fprintf(f, "%d.%d:", r, t);
-			for (i = 0; i < s->threads[r][t].nr; i++) {
-				fputs(i ? "; " : " ", f);
-				print_step(s, &s->threads[r][t].v[i], f);
-			}
-			fputc('\n', f);
-		}
-	fprintf(f, "end\n");
-}
-
 /* ---- labels ------------------------------------------------------------------------------------------------ */
-
-static void model_add(struct df_mprog *p, int r, int t, const struct df_mop *op)
-{
-	if (df_mprog_add(p, r, t, op))
-		abort();
-}
-
-/* A set of ranks for each signature of a communicator: what our matching makes of it. */
-struct sigs {
-	struct {
-		int comm;
-		uint64_t sig;
-		int number;
-	} v[128];
-	int nr;
-};
-
-static int virtual_comm(struct df_mprog *p, struct sigs *g, const struct script *s, int comm,
-			uint64_t sig)
-{
-	int i;
-
-	for (i = 0; i < g->nr; i++)
-		if (g->v[i].comm == comm && g->v[i].sig == sig)
-			return g->v[i].number;
-	if (g->nr == 128)
-		abort();
-	g->v[g->nr].comm = comm;
-	g->v[g->nr].sig = sig;
-	return g->v[g->nr++].number = df_mprog_comm(p, s->comms[comm].members);
-}
-
-/*
- * ours: collectives match by signature. Otherwise by their order of issue in the communicator, which is also an
- * order over streams: it is written as an event that each operation records, and the next on another stream
- * waits for.
- */
-static void to_model(const struct script *s, int ours, struct df_mprog *p)
-{
-	struct sigs sigs = {.nr = 0};
-	int r, t, i, last[64];
-
-	memset(p, 0, sizeof(*p));
-	p->nr_ranks = s->nr_ranks;
-	p->buffered = 1;
-	p->cap = s->slots >= 64 || ours ? 0 : s->slots;
-	p->one_queue = s->queues == 1 && !ours;
-	for (i = 0; i < s->comm.nr; i++)
-		df_mprog_comm(p, s->comms[i].members);
-	for (r = 0; r < s->nr_ranks; r++) {
-		p->nr_threads[r] = s->nr_threads[r];
-		for (i = 0; i < 64; i++)
-			last[i] = -1;
-		for (t = 0; t < s->nr_threads[r]; t++) {
-			struct df_mop group = {.kind = DF_MOP_P2P};
-			int open = 0;
-
-			for (i = 0; i < s->threads[r][t].nr; i++) {
-				const struct sc_step *st = &s->threads[r][t].v[i];
-				struct df_mop op = {.stream = st->stream,
-						    .object = st->object,
-						    .comm = st->comm};
-				struct df_mop ev = {.stream = st->stream,
-						    .object = 1000 + st->comm};
-
-				switch (st->kind) {
-				case SC_COLL:
-					op.kind = DF_MOP_COLL;
-					op.sig = (uint64_t)st->coll | st->count << 8;
-					if (s->buf.v[st->in][0] != '.') {
-						op.reads = 1ULL << st->stream;
-						op.writes = 1ULL << st->stream;
-					}
-					if (ours)
-						op.comm =
-							virtual_comm(p, &sigs, s, st->comm, op.sig);
-					break;
-				case SC_SEND:
-				case SC_RECV:
-					op = open ? group : (struct df_mop){.kind = DF_MOP_P2P};
-					op.stream = st->stream;
-					op.comm = st->comm;
-					op.p2p[op.nr_p2p].send = st->kind == SC_SEND;
-					op.p2p[op.nr_p2p].comm =
-						ours ? virtual_comm(p, &sigs, s, st->comm,
-								    255 | st->count << 8)
-						     : st->comm;
-					op.p2p[op.nr_p2p].peer = st->peer;
-					op.p2p[op.nr_p2p++].count = st->count;
-					if (st->count == LARGE)
-						p->buffered = 0;
-					if (open) {
-						group = op;
-						continue;
-					}
-					break;
-				case SC_OPEN:
-					open = 1;
-					memset(&group, 0, sizeof(group));
-					group.kind = DF_MOP_P2P;
-					continue;
-				case SC_CLOSE:
-					open = 0;
-					op = group;
-					ev.object = 1000 + op.comm;
-					ev.stream = op.stream;
-					break;
-				case SC_WORK:
-				case SC_FN:
-					op.kind = DF_MOP_KERNEL;
-					break;
-				case SC_REC:
-					op.kind = DF_MOP_RECORD;
-					break;
-				case SC_WAIT:
-					op.kind = DF_MOP_WAIT;
-					break;
-				case SC_ESYNC:
-					op.kind = DF_MOP_ESYNC;
-					break;
-				case SC_SSYNC:
-					op.kind = DF_MOP_SSYNC;
-					break;
-				case SC_DSYNC:
-					op.kind = DF_MOP_DSYNC;
-					break;
-				case SC_FREE:
-				case SC_HALLOC:
-				case SC_HREG:
-					op.kind = DF_MOP_ISYNC;
-					break;
-				case SC_HS:
-					op.kind = DF_MOP_HSIGNAL;
-					break;
-				case SC_HW:
-					op.kind = DF_MOP_HWAIT;
-					break;
-				default:
-					continue;
-				}
-				if (op.kind == DF_MOP_COLL || op.kind == DF_MOP_P2P) {
-					int c = ev.object - 1000;
-
-					if (!ours && last[c] >= 0 && last[c] != op.stream) {
-						ev.kind = DF_MOP_WAIT;
-						model_add(p, r, t, &ev);
-					}
-					model_add(p, r, t, &op);
-					ev.kind = DF_MOP_RECORD;
-					if (!ours)
-						model_add(p, r, t, &ev);
-					last[c] = op.stream;
-					continue;
-				}
-				model_add(p, r, t, &op);
-			}
-		}
-	}
-}
 
 enum want { W_DONE, W_HUNG, W_EITHER };
 
@@ -493,25 +250,6 @@ struct label {
 	char cls[4]; /* by NCCL's matching */
 	enum want nccl, ours;
 };
-
-static int finishes(const struct script *s, int ours, enum df_model_mode mode, int buffered,
-		    int roomy)
-{
-	struct df_model_result res;
-	struct df_mprog p;
-	int ret;
-
-	to_model(s, ours, &p);
-	if (buffered >= 0)
-		p.buffered = buffered;
-	if (roomy)
-		p.cap = p.one_queue = 0;
-	ret = df_model_run(&p, mode, NULL, NULL, NULL, &res);
-	df_mprog_fini(&p);
-	if (ret)
-		abort();
-	return !res.hung;
-}
 
 /*
  * The model forgets an unfinished collective that stands before one that finished out of order. Without shared
@@ -759,23 +497,6 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
-static void copy(struct script *to, const struct script *from)
-{
-	char *text = NULL;
-	size_t len = 0;
-	FILE *f = open_memstream(&text, &len);
-
-	print_script(from, f);
-	fclose(f);
-	f = fmemopen(text, len, "r");
-	if (sc_read(f, to) != 1) {
-		fprintf(stderr, "%s\n%s", to->error, text);
-		abort();
-	}
-	fclose(f);
-	free(text);
 }
 
 /* Takes away steps (a group as a whole) for as long as the program is still judged wrong. */

@@ -1,0 +1,188 @@
+/*
+ * A script (script.h) as a program of the model (trace/model.h), which says how it ends.
+ */
+#ifndef DEADLOCK_LABEL_H
+#define DEADLOCK_LABEL_H
+
+#include "make.h"
+#include "trace/model.h"
+
+static inline void model_add(struct df_mprog *p, int r, int t, const struct df_mop *op)
+{
+	if (df_mprog_add(p, r, t, op))
+		abort();
+}
+
+/* A set of ranks for each signature of a communicator: what our matching makes of it. */
+struct sigs {
+	struct {
+		int comm;
+		uint64_t sig;
+		int number;
+	} v[128];
+	int nr;
+};
+
+static inline int virtual_comm(struct df_mprog *p, struct sigs *g, const struct script *s, int comm,
+			       uint64_t sig)
+{
+	int i;
+
+	for (i = 0; i < g->nr; i++)
+		if (g->v[i].comm == comm && g->v[i].sig == sig)
+			return g->v[i].number;
+	if (g->nr == 128)
+		abort();
+	g->v[g->nr].comm = comm;
+	g->v[g->nr].sig = sig;
+	return g->v[g->nr++].number = df_mprog_comm(p, s->comms[comm].members);
+}
+
+/*
+ * ours: collectives match by signature. Otherwise by their order of issue in the communicator, which is also an
+ * order over streams: it is written as an event that each operation records, and the next on another stream
+ * waits for.
+ */
+static inline void to_model(const struct script *s, int ours, struct df_mprog *p)
+{
+	struct sigs sigs = {.nr = 0};
+	int r, t, i, last[64];
+
+	memset(p, 0, sizeof(*p));
+	p->nr_ranks = s->nr_ranks;
+	p->buffered = 1;
+	p->cap = s->slots >= 64 || ours ? 0 : s->slots;
+	p->one_queue = s->queues == 1 && !ours;
+	for (i = 0; i < s->comm.nr; i++)
+		df_mprog_comm(p, s->comms[i].members);
+	for (r = 0; r < s->nr_ranks; r++) {
+		p->nr_threads[r] = s->nr_threads[r];
+		for (i = 0; i < 64; i++)
+			last[i] = -1;
+		for (t = 0; t < s->nr_threads[r]; t++) {
+			struct df_mop group = {.kind = DF_MOP_P2P};
+			int open = 0;
+
+			for (i = 0; i < s->threads[r][t].nr; i++) {
+				const struct sc_step *st = &s->threads[r][t].v[i];
+				struct df_mop op = {.stream = st->stream,
+						    .object = st->object,
+						    .comm = st->comm};
+				struct df_mop ev = {.stream = st->stream,
+						    .object = 1000 + st->comm};
+
+				switch (st->kind) {
+				case SC_COLL:
+					op.kind = DF_MOP_COLL;
+					op.sig = (uint64_t)st->coll | st->count << 8;
+					if (s->buf.v[st->in][0] != '.') {
+						op.reads = 1ULL << st->stream;
+						op.writes = 1ULL << st->stream;
+					}
+					if (ours)
+						op.comm =
+							virtual_comm(p, &sigs, s, st->comm, op.sig);
+					break;
+				case SC_SEND:
+				case SC_RECV:
+					op = open ? group : (struct df_mop){.kind = DF_MOP_P2P};
+					op.stream = st->stream;
+					op.comm = st->comm;
+					op.p2p[op.nr_p2p].send = st->kind == SC_SEND;
+					op.p2p[op.nr_p2p].comm =
+						ours ? virtual_comm(p, &sigs, s, st->comm,
+								    255 | st->count << 8)
+						     : st->comm;
+					op.p2p[op.nr_p2p].peer = st->peer;
+					op.p2p[op.nr_p2p++].count = st->count;
+					if (st->count == LARGE)
+						p->buffered = 0;
+					if (open) {
+						group = op;
+						continue;
+					}
+					break;
+				case SC_OPEN:
+					open = 1;
+					memset(&group, 0, sizeof(group));
+					group.kind = DF_MOP_P2P;
+					continue;
+				case SC_CLOSE:
+					open = 0;
+					op = group;
+					ev.object = 1000 + op.comm;
+					ev.stream = op.stream;
+					break;
+				case SC_WORK:
+				case SC_FN:
+					op.kind = DF_MOP_KERNEL;
+					break;
+				case SC_REC:
+					op.kind = DF_MOP_RECORD;
+					break;
+				case SC_WAIT:
+					op.kind = DF_MOP_WAIT;
+					break;
+				case SC_ESYNC:
+					op.kind = DF_MOP_ESYNC;
+					break;
+				case SC_SSYNC:
+					op.kind = DF_MOP_SSYNC;
+					break;
+				case SC_DSYNC:
+					op.kind = DF_MOP_DSYNC;
+					break;
+				case SC_FREE:
+				case SC_HALLOC:
+				case SC_HREG:
+					op.kind = DF_MOP_ISYNC;
+					break;
+				case SC_HS:
+					op.kind = DF_MOP_HSIGNAL;
+					break;
+				case SC_HW:
+					op.kind = DF_MOP_HWAIT;
+					break;
+				default:
+					continue;
+				}
+				if (op.kind == DF_MOP_COLL || op.kind == DF_MOP_P2P) {
+					int c = ev.object - 1000;
+
+					if (!ours && last[c] >= 0 && last[c] != op.stream) {
+						ev.kind = DF_MOP_WAIT;
+						model_add(p, r, t, &ev);
+					}
+					model_add(p, r, t, &op);
+					ev.kind = DF_MOP_RECORD;
+					if (!ours)
+						model_add(p, r, t, &ev);
+					last[c] = op.stream;
+					continue;
+				}
+				model_add(p, r, t, &op);
+			}
+		}
+	}
+}
+
+static inline int finishes(const struct script *s, int ours, enum df_model_mode mode, int buffered,
+			   int roomy)
+{
+	struct df_model_result res;
+	struct df_mprog p;
+	int ret;
+
+	to_model(s, ours, &p);
+	if (buffered >= 0)
+		p.buffered = buffered;
+	if (roomy)
+		p.cap = p.one_queue = 0;
+	ret = df_model_run(&p, mode, NULL, NULL, NULL, &res);
+	df_mprog_fini(&p);
+	if (ret)
+		abort();
+	return !res.hung;
+}
+
+#endif
