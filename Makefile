@@ -75,7 +75,7 @@ CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_C
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfrt.a
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(CLIENTS)
 
-.PHONY: all tests check check-gpu demo bench bench-gpu lint tsan asan fuzz stress install uninstall clean
+.PHONY: all tests check check-gpu demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -168,6 +168,10 @@ check-gpu:
 
 bench-gpu: all $(BENCHES)
 	@B=$(B) scripts/gpu.sh bench $(RESULTS) '$(BENCH)'
+
+# What the two need, for a machine that has a GPU and no build tools: see scripts/gpu.sh.
+gpu-bundle: tests
+	@B=$(B) scripts/gpu.sh bundle
 
 bench:
 	@scripts/prereqs.sh build check bench

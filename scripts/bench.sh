@@ -1,5 +1,8 @@
 #!/bin/bash
-# Runs benchmarks: build/tests/bench/b_* and tests/bench/b_*.sh whose name (without b_) matches the pattern.
+# Runs benchmarks: build/tests/AREA/b_* and tests/AREA/b_*.sh whose name (without b_) matches the pattern.
+#
+#   scripts/bench.sh [PATTERN [AREA]]      (AREA: bench, or gpu)
+#
 # A line for each figure:
 #   BENCH <name> <value> <unit> [peer <name> <value> ratio <r>] target <op><t> ok|MISS|UNMEASURED
 # Never part of `make check`: the figures depend on the machine. Status 1 if one could not run.
@@ -7,10 +10,10 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 export SRC=$PWD B=${B:-build}
 case $B in /*) ;; *) B=$PWD/$B ;; esac
-pattern=${1:-*}
+pattern=${1:-*} area=${2:-bench}
 bad=0
 echo "# $(nproc) processors, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(date -u +%F)"
-for f in tests/bench/b_*.c tests/bench/b_*.sh; do
+for f in "tests/$area"/b_*.c "tests/$area"/b_*.sh; do
 	[ -e "$f" ] || continue
 	name=$(basename "${f%.*}")
 	# shellcheck disable=SC2053 # a pattern
@@ -20,7 +23,7 @@ for f in tests/bench/b_*.c tests/bench/b_*.sh; do
 	if [ "${f##*.}" = sh ]; then
 		command=("$f")
 	else
-		command=("$B/tests/bench/$name")
+		command=("$B/tests/$area/$name")
 	fi
 	timeout 900 "${command[@]}" 2>"$T/errors" | tee "$T/log"
 	rc=${PIPESTATUS[0]}

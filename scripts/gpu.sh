@@ -1,55 +1,97 @@
 #!/bin/bash
-# `make check-gpu`, `make bench-gpu`: what needs a GPU; skips with a reason where there is none. The results
-# are one JSON file in the folder given.
+# `make check-gpu`, `make bench-gpu`, `make gpu-bundle`: what needs a GPU; skips with a reason where there is none.
+# The results are one JSON file in the folder given.
 #
 #   scripts/gpu.sh check|bench RESULTS [PATTERN]
+#   scripts/gpu.sh bundle                 # fills $B/gpu with what those need, built here
+#
+# A machine with a GPU often lacks what building needs. There: B=build/gpu scripts/gpu.sh check RESULTS, with the
+# checkout and the folder build/gpu of a machine that has it.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 what=${1-} results=${2:-build/results} pattern=${3:-*}
 export SRC=$PWD B=${B:-build}
-mkdir -p "$results"
-file=$results/$what-gpu.json
+case $B in /*) ;; *) B=$PWD/$B ;; esac
 
+# bundle: the files the tests start, their libraries beside them; no objects, no debug information.
+if [ "$what" = bundle ]; then
+	to=$B/gpu
+	rm -rf "$to"
+	mkdir -p "$to/lib"
+	(cd "$B" && find libdfshim.so libdfhost.so dfshim clients tests/gpu tests/deadlock/script tests/cuda/use_* \
+		tests/kernels/reduce_cuda -type f -perm /111 2>/dev/null) | while read -r f; do
+		mkdir -p "$to/$(dirname "$f")"
+		strip -o "$to/$f" "$B/$f" 2>/dev/null || cp "$B/$f" "$to/$f"
+	done
+	ldd "$B/dfshim" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | grep -vE '/(libc|libm|libpthread|libdl|librt)\.so' |
+		xargs -r cp -Lt "$to/lib"
+	du -sh "$to" | sed 's/\s.*/ in build\/gpu/'
+	exit 0
+fi
+
+mkdir -p "$results"
+results=$(cd "$results" && pwd)
+export RESULTS=$results
+file=$results/$what-gpu.json
 reason=
 if [ ! -e /dev/nvidiactl ]; then
 	reason="no GPU: /dev/nvidiactl does not exist"
-elif ! ldconfig -p | grep -q libcuda.so.1 && [ -z "$(find /usr/lib* -name 'libcuda.so.1' 2>/dev/null | head -1)" ]; then
+elif ! ldconfig -p | grep -q libcuda.so.1 && [ -z "$(find /usr -name 'libcuda.so.1' 2>/dev/null | head -1)" ]; then
 	reason="no driver: libcuda.so.1 was not found"
 fi
 if [ -n "$reason" ]; then
 	echo "$what-gpu skipped: $reason"
-	if [ "$what" = check ]; then
-		n=$(tests/run.sh --gpu --list 2>/dev/null | wc -l)
-		jq -n --arg r "$reason" --argjson n "$n" \
-			'{passed: 0, failed: 0, skipped: $n, reason: $r, tests: []}' >"$file"
-		echo "0 passed, 0 failed, $n skipped"
-	else
-		jq -n --arg r "$reason" '{reason: $r, figures: []}' >"$file"
-	fi
+	n=0
+	[ "$what" != check ] || n=$(tests/run.sh --gpu --list 2>/dev/null | wc -l)
+	python3 -c '
+import json, sys
+
+what, reason, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+json.dump({"passed": 0, "failed": 0, "skipped": n, "reason": reason, "tests": []} if what == "check" else
+          {"reason": reason, "figures": []}, sys.stdout)' "$what" "$reason" "$n" >"$file"
+	[ "$what" != check ] || echo "0 passed, 0 failed, $n skipped"
 	exit 0
 fi
+
+# The clients link the runtime and NCCL; where these are not installed, Python packages often bring them.
+libs=$(python3 -c '
+import importlib.util, glob, os
+
+spec = importlib.util.find_spec("nvidia")
+for p in spec.submodule_search_locations if spec else []:
+    for f in glob.glob(p + "/*/lib/libnccl.so.2") + glob.glob(p + "/*/lib/libcudart.so.13"):
+        print(os.path.dirname(f), end=":")' 2>/dev/null)
+export LD_LIBRARY_PATH=$B/lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64:$libs
 gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c)
 case $what in
 check)
-	tests/run.sh --gpu --jobs 1 --timeout 300 --json "$file.tmp"
+	tests/run.sh --gpu --jobs 1 --timeout 300 --json "$file.tmp" "${3:-gpu/}"
 	rc=$?
-	[ -f "$file.tmp" ] || exit 1
-	jq --arg g "$gpus" '. + {gpus: $g}' "$file.tmp" >"$file"
+	[ -s "$file.tmp" ] || exit 1
+	python3 -c '
+import json, sys
+
+r = json.load(open(sys.argv[1]))
+r["gpus"] = sys.argv[2]
+json.dump(r, sys.stdout, indent=1)' "$file.tmp" "$gpus" >"$file"
 	rm -f "$file.tmp"
 	exit $rc
 	;;
 bench)
-	log=$results/bench-gpu.log
-	: >"$log"
-	for f in tests/gpu/b_*.sh; do
-		[ -e "$f" ] || continue
-		name=$(basename "$f" .sh)
-		# shellcheck disable=SC2053 # a pattern
-		[[ ${name#b_} == $pattern ]] || continue
-		timeout 900 "$f" 2>&1 | tee -a "$log"
-	done
-	grep '^BENCH ' "$log" | jq -R -s --arg g "$gpus" '{gpus: $g, figures: (split("\n") | map(select(length > 0) |
-		split(" ") | {name: .[1], value: (.[2] | tonumber? // .), unit: .[3], verdict: .[-1]}))}' >"$file"
+	scripts/bench.sh "$pattern" gpu 2>&1 | tee "$results/bench-gpu.log"
+	rc=${PIPESTATUS[0]}
+	python3 -c '
+import json, re, sys
+
+figures = []
+for line in open(sys.argv[1]):
+    if line.startswith("BENCH "):
+        w = line.split()
+        peer = re.search(r" peer (\S+) (\S+) ratio (\S+)", line)
+        figures.append({"name": w[1], "value": w[2], "unit": w[3], "verdict": w[-1],
+                        "peer": peer and {"name": peer[1], "value": peer[2], "ratio": peer[3]}})
+json.dump({"gpus": sys.argv[2], "figures": figures}, sys.stdout, indent=1)' "$results/bench-gpu.log" "$gpus" >"$file"
+	exit "$rc"
 	;;
-*) echo "gpu.sh: check or bench" >&2 && exit 2 ;;
+*) echo "gpu.sh: check, bench or bundle" >&2 && exit 2 ;;
 esac

@@ -135,12 +135,18 @@ done
 if [ -n "$json" ]; then
 	mkdir -p "$(dirname "$json")"
 	for name in "${names[@]}"; do
-		IFS=$'\t' read -r rc _ secs <"$B/test-out/$name/result"
-		jq -n --arg n "$name" --argjson rc "$rc" --argjson s "$secs" \
-			--arg out "$(tail -c 4000 "$B/test-out/$name/log")" \
-			'{test: $n, status: $rc, seconds: $s, output: $out}'
-	done | jq -s --argjson p $passed --argjson f $failed --argjson k $skipped \
-		'{passed: $p, failed: $f, skipped: $k, tests: .}' >"$json"
+		cat "$B/test-out/$name/result"
+	done | python3 -c '
+import json, sys
+
+tests = []
+for line in sys.stdin:
+    status, name, seconds = line.rstrip("\n").split("\t")
+    with open(f"{sys.argv[1]}/{name}/log", errors="replace") as log:
+        tests.append({"test": name, "status": int(status), "seconds": float(seconds), "output": log.read()[-4000:]})
+passed, failed, skipped = map(int, sys.argv[2:])
+json.dump({"passed": passed, "failed": failed, "skipped": skipped, "tests": tests}, sys.stdout, indent=1)
+' "$B/test-out" $passed $failed $skipped >"$json"
 fi
 for name in "${failures[@]-}"; do
 	[ -z "$name" ] || echo "failed: $name"

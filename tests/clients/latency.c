@@ -7,7 +7,7 @@
 #include <getopt.h>
 
 static size_t min_bytes = 8, max_bytes = 64 << 20;
-static int rounds = 11;
+static int rounds = 11, small;
 
 static int by_value(const void *a, const void *b)
 {
@@ -49,6 +49,14 @@ static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t by
 	return 0;
 }
 
+/* 8 bytes, then 1 MiB and up; with LATENCY_SMALL also what lies between. */
+static size_t next_size(size_t bytes)
+{
+	if (bytes >= 1 << 20)
+		return bytes * 4;
+	return small && bytes < 65536 ? bytes * 8 : 1 << 20;
+}
+
 static int run(struct client_rank *me)
 {
 	cudaStream_t s;
@@ -60,7 +68,7 @@ static int run(struct client_rank *me)
 	CUDA(cudaMalloc((void **)&buf, max_bytes));
 	CUDA(cudaMemset(buf, 0, max_bytes));
 	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
-	for (bytes = min_bytes; bytes <= max_bytes; bytes = bytes < (1 << 20) ? 1 << 20 : bytes * 4)
+	for (bytes = min_bytes; bytes <= max_bytes; bytes = next_size(bytes))
 		if (measure(me, s, buf, bytes))
 			return -1;
 	NCCL(ncclCommDestroy(me->comms[0]));
@@ -74,10 +82,13 @@ int main(int argc, char **argv)
 {
 	if (getenv("LATENCY_MAX"))
 		max_bytes = strtoull(getenv("LATENCY_MAX"), NULL, 0);
+	small = getenv("LATENCY_SMALL") != NULL;
 	if (getenv("LATENCY_ROUNDS"))
 		rounds = atoi(getenv("LATENCY_ROUNDS"));
 	if (rounds < 1 || rounds > 101 || max_bytes < min_bytes)
 		return EXIT_USAGE;
 	return client_main(argc, argv, 2, 1,
-			   "Times AllReduce: 8 bytes, then 1 MiB to LATENCY_MAX (64 MiB).", run);
+			   "Times AllReduce: 8 bytes (to 64 KiB with LATENCY_SMALL), then 1 MiB to "
+			   "LATENCY_MAX (64 MiB).",
+			   run);
 }

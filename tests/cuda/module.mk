@@ -47,7 +47,17 @@ $(B)/tests/gpu/litmus_%: tests/gpu/litmus_%.cu tests/gpu/litmus.h tests/cuda/mod
 	$(Q)$(NVCC) -std=c++17 -I. -O2 -gencode arch=compute_80,code=compute_80 \
 		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -o $@ $<
 
+# A program with kernels of its own, for tests/gpu/b_beside.sh.
+ifneq ($(HAVE_NCCL),)
+$(B)/tests/gpu/beside: tests/gpu/beside.cu tests/cuda/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -cudart shared -O2 -gencode arch=compute_80,code=compute_80 \
+		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -I$(NCCL_HOME)/include -o $@ $< \
+		$(addprefix -L,$(NCCL_LIB)) -lnccl
+litmus: $(B)/tests/gpu/beside
+endif
+
 .PHONY: litmus
 litmus: $(LITMUS)
-check-gpu: litmus
+check-gpu bench-gpu gpu-bundle: litmus
 endif

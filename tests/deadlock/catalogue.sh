@@ -5,6 +5,9 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/script
+# BACKEND=cuda: on the GPUs that there are.
+preload=$B/libdfshim.so
+[ "${BACKEND:-host}" = cuda ] || preload="$preload $B/libdfhost.so"
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # expected FILE RULES: the word.
@@ -38,7 +41,7 @@ one() {
 	ms=400
 	[ "$want" != OK ] || ms=60000
 	grep -q "^differs $rules " "$f" && [ $ms = 60000 ] && ms=3000
-	local e=(DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS="$ms" DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so")
+	local e=("DFSHIM_BACKEND=${BACKEND:-host}" DFSHIM_TIMEOUT_MS="$ms" DFSHIM_TIMEOUT_ACTION=abort "LD_PRELOAD=$preload")
 	case $rules in
 	nccl) e+=(DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	ours) e+=("DFSHIM_RELEASE=$(value "$f" release safe)") ;;

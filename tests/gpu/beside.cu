@@ -1,0 +1,82 @@
+/*
+ * How fast a program's own kernels run: one bound by arithmetic and one by memory, medians. With BESIDE_NCCL it
+ * first makes a communicator, uses it once and keeps it, so that under the preload an idle dfshim is beside them.
+ * A plain CUDA and NCCL program. Prints "beside: NAME MICROSECONDS".
+ */
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#define MUST(call)                                                                                           \
+	do {                                                                                                 \
+		int e_ = (int)(call);                                                                        \
+		if (e_) {                                                                                    \
+			fprintf(stderr, "%s:%d %s: error %d\n", __FILE__, __LINE__, #call, e_);              \
+			exit(3);                                                                             \
+		}                                                                                            \
+	} while (0)
+
+__global__ void arithmetic(float *out, int rounds)
+{
+	float x = threadIdx.x, y = 1.0001f;
+
+	for (int i = 0; i < rounds; i++)
+		x = x * y + 0.5f;
+	out[blockIdx.x * blockDim.x + threadIdx.x] = x;
+}
+
+__global__ void copy(float4 *to, const float4 *from, size_t n)
+{
+	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+		to[i] = from[i];
+}
+
+int main()
+{
+	size_t bytes = 1ull << 30;
+	cudaEvent_t from, to;
+	cudaStream_t s;
+	float *a, *b;
+	int sms;
+
+	MUST(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
+	MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	MUST(cudaMalloc(&a, bytes));
+	MUST(cudaMalloc(&b, bytes));
+	MUST(cudaMemset(a, 1, bytes));
+	MUST(cudaEventCreate(&from));
+	MUST(cudaEventCreate(&to));
+	if (getenv("BESIDE_NCCL")) {
+		ncclUniqueId id;
+		ncclComm_t comm;
+
+		MUST(ncclGetUniqueId(&id));
+		MUST(ncclCommInitRank(&comm, 1, id, 0));
+		MUST(ncclAllReduce(a, b, 1024, ncclFloat, ncclSum, comm, s));
+		MUST(cudaStreamSynchronize(s));
+	}
+	for (int which = 0; which < 2; which++) {
+		std::vector<float> times;
+
+		for (int i = 0; i < 43; i++) {
+			float ms;
+
+			MUST(cudaEventRecord(from, s));
+			if (which)
+				copy<<<sms * 8, 256, 0, s>>>((float4 *)b, (const float4 *)a, bytes / 16);
+			else
+				arithmetic<<<sms * 8, 256, 0, s>>>(b, 200000);
+			MUST(cudaEventRecord(to, s));
+			MUST(cudaStreamSynchronize(s));
+			MUST(cudaEventElapsedTime(&ms, from, to));
+			if (i >= 3)
+				times.push_back(ms);
+		}
+		std::sort(times.begin(), times.end());
+		printf("beside: %s %.2f\n", which ? "memory" : "arithmetic", times[times.size() / 2] * 1000);
+	}
+	return 0;
+}

@@ -1,0 +1,22 @@
+#!/bin/bash
+# PyTorch, unmodified, four ranks on one GPU: training jobs against the same job on one process, point-to-point,
+# graphs, the end of groups, and two groups in opposite orders with device synchronisations.
+set -u
+. "$SRC/tests/gpu/lib.sh"
+python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null || skip "no PyTorch that sees a GPU"
+bad=0
+for case in ${CASES-ddp fsdp2 tensor_parallel pipeline ring graphs groups end}; do
+	timeout -k 5 100 env "${card_env[@]}" "DFSHIM_STATS=$T/stats.$case" "DFSHIM_TRACE=$T/trace/$case" \
+		python3 -m torch.distributed.run --nproc-per-node 4 --master-port $((20000 + RANDOM % 10000)) \
+		"$SRC/tests/gpu/torch_jobs.py" "$case" >"$T/$case.log" 2>&1
+	rc=$?
+	if [ $rc = 0 ] && grep -q '"operations": [1-9]' "$T/stats.$case"; then
+		echo "ok   $case"
+	else
+		echo "BAD  $case: status $rc"
+		tail -25 "$T/$case.log" | sed 's/^/     | /'
+		"$B/dfshim" check "$T/trace/$case" 2>&1 | head -12 | sed 's/^/     > /'
+		bad=1
+	fi
+done
+exit $bad
