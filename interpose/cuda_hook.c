@@ -1,7 +1,8 @@
 /*
  * The hook in front of the CUDA driver. Whoever uses the driver (both forms of libcudart, libraries that open
  * libcuda themselves) finds its functions by dlsym or by cuGetProcAddress; both answer with the wrappers
- * below, one for each DF_CU row of interpose/cuda_api.def. A wrapper tells the backend what is about to
+ * below, one for each DF_CU row of interpose/cuda_api.def. Who is linked with libcuda gets them from the
+ * loader, since they are exported under the driver's names. A wrapper tells the backend what is about to
  * happen (runtime/device/cuda_front.h) and calls the driver; as long as there is no backend, it only calls
  * the driver.
  *
@@ -53,6 +54,7 @@ static const struct df_cuda_front *enter(void)
 }
 
 static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t flags);
+static void *driver_fn(int at);
 
 /* ---- what each class does ------------------------------------------------------------------------------------- */
 
@@ -201,8 +203,14 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 		CUresult(*df_real_call) params;                                                    \
 		*(void **)&df_real_call =                                                          \
 			__atomic_load_n(&real_fn[AT_##symbol], __ATOMIC_RELAXED);                  \
+		if (df_unlikely(!df_real_call))                                                    \
+			*(void **)&df_real_call = driver_fn(AT_##symbol);                          \
+		if (df_unlikely(!df_real_call))                                                    \
+			return CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;                          \
 		PICK_##class(kind, ptds, object, df_real_call args);                               \
-	}
+	}                                                                                          \
+	extern CUresult symbol params                                                              \
+		__attribute__((alias("wrap_" #symbol), visibility("default")));
 #include "interpose/cuda_api.def"
 #undef DF_CU
 
@@ -249,6 +257,24 @@ static void *hand_out(int at, void *real)
 				    __ATOMIC_RELAXED);
 	__atomic_store_n(&handed_out, 1, __ATOMIC_RELAXED);
 	return rows[at].wrap;
+}
+
+/*
+ * The driver's function for a wrapper that the loader handed out, which needs no question: NULL if there is no
+ * driver, or none with that function. The program's own libcuda comes first; one that only a library of
+ * the program is linked with, in a scope of its own, is found by its name.
+ */
+static void *driver_fn(int at)
+{
+	void *fn = df_dlsym(RTLD_NEXT, rows[at].symbol);
+	void *lib = fn ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (lib)
+		fn = df_dlsym(lib, rows[at].symbol);
+	if (!fn || fn == rows[at].wrap)
+		return NULL;
+	hand_out(at, fn);
+	return fn;
 }
 
 void *df_cuda_answer(const char *symbol, void *real)

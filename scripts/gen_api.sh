@@ -1,8 +1,9 @@
 #!/bin/bash
-# What the table of NCCL's functions (interpose/nccl_api.def) says, and what it lacks.
+# What the tables of functions (interpose/nccl_api.def, interpose/cuda_api.def) say, and what the first lacks.
 #
 #   scripts/gen_api.sh names              all names, one a line
 #   scripts/gen_api.sh kinds              name and kind
+#   scripts/gen_api.sh driver [INCLUDE]   functions of the CUDA driver that have a wrapper
 #   scripts/gen_api.sh header [INCLUDE]   names that nccl.h and nccl_device/*.h there declare for the host
 #   scripts/gen_api.sh missing [INCLUDE]  rows to add for a newer NCCL: its declarations
 set -eu
@@ -32,11 +33,17 @@ of() {
 case ${1-} in
 names) names ;;
 kinds) sed -n 's/^NCCL_FN([0-9]*, \([A-Z_]*\), [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\2 \1/p' "$def" ;;
+driver)
+	# What the installed cuda.h has of it.
+	printf '#include <cuda.h>\n#define DF_CU(symbol, ...) @symbol\n#define DF_CU_NONE(...)\n#include "%s"\n' \
+		"$src/interpose/cuda_api.def" |
+		${CC:-gcc} -E -P -D__CUDA_API_VERSION_INTERNAL -I"$include" - | grep -oE '@cu[A-Za-z0-9_]+' | tr -d @
+	;;
 header) declarations | of | sort -u ;;
 missing)
 	declarations | while read -r line; do
 		names | grep -qx "$(of <<<"$line")" || echo "$line"
 	done
 	;;
-*) sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

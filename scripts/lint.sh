@@ -44,6 +44,7 @@ exports() {
 	}
 	{
 		scripts/gen_api.sh names | sed 'p;s/^/p/'
+		scripts/gen_api.sh driver
 		# Names beyond NCCL's, one by one in the export map.
 		sed -nE '/global:/,/local:/s/^[[:space:]]*([A-Za-z_][A-Za-z0-9_]*);.*/\1/p' interpose/export.map
 	} | sort -u >"$B/exports.want"

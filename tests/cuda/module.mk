@@ -13,12 +13,16 @@ $(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/fake/fake.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< -pthread -ldl
 
+$(B)/tests/cuda/use_linked: tests/cuda/use_linked.c tests/cuda/fake/fake.h $(FAKE_CUDA)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< $(FAKE_CUDA) -ldl
+
 $(B)/tests/cuda/use_cudart: tests/cuda/use_cudart.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) -isystem $(CUDA_INC) -o $@ $< -L$(CUDA_LIB) \
 		-Wl,-rpath,$(CUDA_LIB) -lcudart
 
-tests: $(FAKE_CUDA) $(B)/tests/cuda/use_driver $(B)/tests/cuda/use_cudart
+tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudart)
 
 # Its "kernel" is the daemon on CPU threads, out of our library; the rest of it knows NCCL and the driver only.
 ifneq ($(HAVE_NCCL),)

@@ -19,8 +19,9 @@ case $B in */thread) preload="$(gcc -print-file-name=libtsan.so) $preload" ;; */
 	;;
 esac
 
+prog=use_driver
 run() { # VARIABLE=VALUE...
-	env LD_LIBRARY_PATH="$fake" "$@" timeout 60 "$B/tests/cuda/use_driver"
+	env LD_LIBRARY_PATH="$fake" "$@" timeout 60 "$B/tests/cuda/$prog"
 }
 want() { # FILE LINE
 	grep -qxF "$2" "$1" || {
@@ -62,4 +63,22 @@ if [ -f "$B/libdfhost.so" ]; then
 	run LD_PRELOAD="$preload $B/libdfhost.so" >"$T/host" || bad=1
 	diff "$T/plain" "$T/host" || bad=1
 fi
+# Linked with the driver: the loader hands out the wrappers, which find the driver behind us.
+prog=use_linked
+run X=1 >"$T/plain" || exit 1
+run LD_PRELOAD="$preload" >"$T/linked" || {
+	cat "$T/linked"
+	exit 1
+}
+diff <(strip "$T/plain") <(strip "$T/linked") || bad=1
+! grep -q libdfshim "$T/plain" || bad=1
+for l in "linked cuMemAlloc_v2 libdfshim.so" "linked cuGetProcAddress_v2 libdfshim.so" \
+	"linked cuStreamSynchronize_ptsz libdfshim.so" "linked cuInit libcuda.so.1" "alloc 1" "asked same 1" \
+	"default same 1" "asked cuGetErrorString libcuda.so.1" "sync 0 0" "calls cuMemAlloc_v2 1" "calls cuMemFree_v2 1" \
+	"calls cuStreamSynchronize 1" "calls cuStreamSynchronize_ptsz 1"; do
+	want "$T/linked" "$l"
+done
+# Off: what is asked for is the driver's again; what the loader hands out goes straight on to it.
+run LD_PRELOAD="$preload" DFSHIM_MODE=off >"$T/off" || bad=1
+diff <(strip "$T/plain" | grep -v "^asked same") <(strip "$T/off" | grep -v "^asked same") || bad=1
 exit $bad
