@@ -153,6 +153,14 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
 const struct df_member *df_set_member(const struct df_check_set *set, uint64_t comm_hash, int rank);
 
+/* While traces are added (tally.c). The communicator's number, DF_NONE without memory. */
+uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
+/* One operation against what other ranks put in the same place; finished ones too. 0 or -ENOMEM. */
+int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
+		   const struct df_lop *op);
+/* `next` operations with this key have been issued. 0 or -ENOMEM. */
+int df_trc_saw(struct df_trc *t, uint64_t key, uint64_t next);
+
 /* What is compared between ranks of one operation. */
 uint64_t df_op_signature(const struct df_lop *op);
 /* How many operations with this key a trace has issued. */

@@ -1,0 +1,345 @@
+/*
+ * Verdicts with one culprit: who is missing, gone, silent or stuck, and calls that do not agree.
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/lines.h"
+#include "trace/names.h"
+
+/* How many ranks' operations wait for the root: directly, and in all. */
+static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all)
+{
+	const struct df_node *root = &r->g.nodes[r->root];
+
+	*direct = 0;
+	for (size_t i = 0; i < r->g.nr_edges; i++) {
+		const struct df_edge *e = &r->g.edges[i];
+		const struct df_node *to = &r->g.nodes[e->to];
+
+		/* Each communicator has a node of its own for the same process. */
+		if (r->g.nodes[e->from].kind == DF_N_MATCH && to->kind == root->kind &&
+		    to->mark == root->mark && to->trace == root->trace &&
+		    (to->trace != DF_NONE || e->to == r->root))
+			*direct += r->g.insts[r->g.nodes[e->from].ref].nr_here;
+	}
+	*all = r->stuck_ranks;
+}
+
+/* An operation that waits for the root. */
+static const struct df_uop *a_waiter(struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->g.nr_edges; i++) {
+		const struct df_edge *e = &r->g.edges[i];
+
+		if (e->to == r->root && r->g.nodes[e->from].kind == DF_N_MATCH)
+			return &r->set->ops[r->g.insts[r->g.nodes[e->from].ref].first];
+	}
+	return NULL;
+}
+
+static void last_record(struct df_check_result *r, const struct df_entry *e, struct df_line *b)
+{
+	const struct df_trc *t = &r->set->traces[e->trace];
+
+	df_line_put(b, "%.1f s ago", df_say_ago(r->set, e->trace, t->last_ns));
+}
+
+void df_line_missing(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	const struct df_uop *u = a_waiter(r);
+	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	char op[96] = "an operation", who[48];
+
+	if (u)
+		df_say_op(r->set, u, op, sizeof(op));
+	df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who));
+	df_line_put(b, "%s waits for %s, ", op, who);
+	if (!strcmp(r->qualifier, "exited") && e) {
+		df_line_put(b, "whose process ended in order ");
+		last_record(r, e, b);
+	} else if (!strcmp(r->qualifier, "destroyed") && e) {
+		df_line_put(b, "which has left communicator %s", r->set->gcomms[n->gcomm].label);
+	} else if (e && e->failed_rec != DF_NO_REC) {
+		df_line_put(b, "whose call on %s returned an error and was not repeated",
+			    r->set->gcomms[n->gcomm].label);
+		snprintf(r->qualifier, sizeof(r->qualifier), "failed");
+	} else if (e) {
+		uint64_t last = 0;
+
+		for (size_t i = 0; i < r->set->traces[e->trace].nr_threads; i++)
+			if (r->set->traces[e->trace].threads[i].last_ns > last)
+				last = r->set->traces[e->trace].threads[i].last_ns;
+		df_line_put(
+			b,
+			"which has not issued it: its host has made no NCCL or CUDA call for %.1f s",
+			df_say_ago(r->set, e->trace, r->set->traces[e->trace].last_progress_ns));
+	}
+	if (e && e->next_coll && strcmp(r->qualifier, "destroyed"))
+		df_line_put(b, " (its last on %s is #%" PRIu64 ")", r->set->gcomms[n->gcomm].label,
+			    e->next_coll);
+}
+
+static void crash_waited(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	const struct df_member *m =
+		n->gcomm != DF_NONE ? df_set_member(r->set, r->set->gcomms[n->gcomm].hash, n->rank)
+				    : NULL;
+	size_t direct, all;
+	char who[48];
+
+	count_waiters(r, &direct, &all);
+	df_line_put(b, "%s is gone", df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
+	if (e) {
+		df_line_put(b, " (pid %u on %.64s, last record ", r->set->traces[e->trace].h.pid,
+			    r->set->traces[e->trace].h.host);
+		last_record(r, e, b);
+		df_line_put(b, ")");
+	} else if (m) {
+		df_line_put(b, " (pid %u)", m->pid);
+	}
+	df_line_put(b, "; %zu operations wait for it directly, %zu ranks in all", direct, all);
+}
+
+void df_line_crash(struct df_check_result *r, struct df_line *b)
+{
+	if (!strcmp(r->qualifier, "ended")) {
+		const struct df_dead *d = r->set->dead;
+		char who[48] = "a process";
+
+		while (d->in_order)
+			d++;
+		for (uint32_t g = 0; g < r->set->nr_gcomms; g++)
+			if (r->set->gcomms[g].hash == d->comm_hash)
+				df_say_member(r->set, g, d->rank, who, sizeof(who));
+		df_line_put(b, "%s is gone (pid %u); its communicators were ended", who, d->pid);
+		return;
+	}
+	crash_waited(r, b);
+}
+
+void df_line_init(struct df_check_result *r, struct df_line *b)
+{
+	for (size_t i = 0; i < r->g.nr_bars; i++) {
+		const struct df_bar *bar = &r->g.bars[i];
+
+		if (bar->call != DF_CALL_COMM_INIT || !r->g.stuck[bar->node])
+			continue;
+		df_line_put(b,
+			    "communicator with unique id %016" PRIx64
+			    ": %u of %u ranks are in ncclCommInitRank, %u missing",
+			    bar->object, bar->nr_here, bar->expect, bar->expect - bar->nr_here);
+		return;
+	}
+	df_line_put(b, "communicator set-up is not complete");
+}
+
+void df_line_gpu(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	const struct df_uop *u = &r->set->ops[n->ref];
+	const struct df_trc *t = &r->set->traces[u->trace];
+	const struct df_litem *work = t->before.type == DF_ITEM_WORK ? &t->before : NULL;
+	char op[96], rank[48];
+
+	for (size_t i = 0; i < t->nr_items; i++)
+		if (t->items[i].type == DF_ITEM_WORK && t->items[i].rec < u->l.rec &&
+		    (!work || t->items[i].stream == u->l.stream))
+			work = &t->items[i];
+	df_line_put(
+		b,
+		"%s never started on %s although nothing of the program is in its way (issued %.1f s ago)",
+		df_say_op(r->set, u, op, sizeof(op)), df_say_rank(r->set, u, rank, sizeof(rank)),
+		df_say_ago(r->set, u->trace, u->l.issue_ns));
+	if (work)
+		df_line_put(b,
+			    "; a %s on stream %" PRIu64 " was put there before and may never end",
+			    df_work_name((uint32_t)work->b), work->stream);
+	else
+		df_line_put(b, "; something that is not recorded occupies device %d", u->l.device);
+}
+
+void df_line_stall(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+	const struct df_uop *u = &r->set->ops[in->first];
+	char op[96];
+
+	df_line_put(b, "%s runs on all of its %u ranks, yet nothing has moved for %.1f s",
+		    df_say_op(r->set, u, op, sizeof(op)), in->nr_here + in->nr_done,
+		    (double)r->quiet_ns / 1e9);
+}
+
+void df_line_hosts(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n;
+	char thread[64], h[48];
+
+	if (r->is_cycle) {
+		const struct df_node *t = df_line_thread(r, 0), *t2 = df_line_thread(r, 1);
+
+		if (t)
+			df_line_put(b, "%s is in %s", df_line_host(r, t, h, sizeof(h)),
+				    df_call_text(r->set->traces[t->trace].calls[t->ref].call));
+		if (t2)
+			df_line_put(b, ", %s is in %s, each waiting for the other",
+				    df_line_host(r, t2, h, sizeof(h)),
+				    df_call_text(r->set->traces[t2->trace].calls[t2->ref].call));
+		df_line_put(b, ": cycle ");
+		df_line_path(r, b);
+		return;
+	}
+	n = &r->g.nodes[r->root];
+	if (n->kind == DF_N_THREAD) {
+		const struct df_lcall *c = &r->set->traces[n->trace].calls[n->ref];
+
+		df_line_put(
+			b,
+			"%s of %s has been in %s for %.1f s, waiting for something that is not recorded",
+			df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
+			r->set->traces[n->trace].label, df_call_text(c->call),
+			df_say_ago(r->set, n->trace, c->enter_ns));
+	} else {
+		df_line_put(b, "hosts wait in a barrier to which not all come");
+	}
+}
+
+void df_line_unknown(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = r->root == DF_NONE ? NULL : &r->g.nodes[r->root];
+	char who[48], op[96];
+	const struct df_uop *u = n ? a_waiter(r) : NULL;
+
+	if (n && n->kind == DF_N_NEXT && u)
+		df_line_put(b, "%s waits for %s, of which there is no trace",
+			    df_say_op(r->set, u, op, sizeof(op)),
+			    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
+	else
+		df_line_put(b, "operations wait, and the records do not show for what");
+}
+
+/* ---- mismatches -------------------------------------------------------------------------------------- */
+
+static const char *difference(const struct df_lop *a, const struct df_lop *b)
+{
+	if (a->kind != b->kind && !((a->kind == DF_KIND_SEND && b->kind == DF_KIND_RECV) ||
+				    (a->kind == DF_KIND_RECV && b->kind == DF_KIND_SEND)))
+		return "operation";
+	if (a->count != b->count)
+		return a->kind == DF_KIND_SEND || a->kind == DF_KIND_RECV ? "size" : "count";
+	if (a->type != b->type)
+		return "data type";
+	if (a->peer != b->peer && a->kind == b->kind)
+		return "root";
+	return "reduction";
+}
+
+/* Groups equal signatures, names the minority. */
+static void put_sides(struct df_check_result *r, struct df_line *b, const struct df_lop *ops,
+		      const int *ranks, size_t nr)
+{
+	char sig[96], first[96], where[256] = "";
+	size_t best = 0, best_nr = 0, other = nr, n = 0;
+	(void)r;
+
+	for (size_t i = 0; i < nr; i++) {
+		size_t same = 0;
+
+		for (size_t k = 0; k < nr; k++)
+			same += df_op_signature(&ops[k]) == df_op_signature(&ops[i]);
+		if (same > best_nr) {
+			best_nr = same;
+			best = i;
+		}
+	}
+	for (size_t i = 0; i < nr && other == nr; i++)
+		if (df_op_signature(&ops[i]) != df_op_signature(&ops[best]))
+			other = i;
+	if (other == nr)
+		return;
+	for (size_t i = 0; i < nr && n + 16 < sizeof(where); i++)
+		if (df_op_signature(&ops[i]) == df_op_signature(&ops[other]))
+			n += (size_t)snprintf(where + n, sizeof(where) - n, "%sr%d", n ? ", " : "",
+					      ranks[i]);
+	df_say_sig(&ops[best], first, sizeof(first));
+	df_say_sig(&ops[other], sig, sizeof(sig));
+	df_line_put(b, " %s: %s on %s", difference(&ops[best], &ops[other]), sig, where);
+	if (best_nr == 1 && nr == 2)
+		df_line_put(b, ", %s on r%d", first, ranks[best]);
+	else
+		df_line_put(b, ", %s on the %zu others%s", first, best_nr,
+			    best_nr > nr - best_nr ? " (majority)" : "");
+}
+
+#define MAX_SIDES 4096
+
+void df_line_mismatch(struct df_check_result *r, struct df_line *b)
+{
+	struct df_lop *ops = malloc(MAX_SIDES * sizeof(*ops));
+	int *ranks = malloc(MAX_SIDES * sizeof(*ranks));
+	struct df_check_set *set = r->set;
+	size_t nr = 0;
+
+	if (!ops || !ranks)
+		goto out;
+	if (!strcmp(r->qualifier, "completed")) {
+		const struct df_mismatch *m = &set->mismatches[0];
+		const struct df_gcomm *g = &set->gcomms[m->gcomm];
+
+		for (size_t i = 0; i < set->nr_mismatches; i++)
+			if (set->mismatches[i].index < m->index &&
+			    set->mismatches[i].gcomm == m->gcomm)
+				m = &set->mismatches[i];
+		if (!df_set_op(set, m->first_trace, m->first_rec, &ops[nr])) {
+			ranks[nr] = ops[nr].comm && ops[nr].comm <=
+							    set->traces[m->first_trace].nr_entries
+					    ? set->entries[set->traces[m->first_trace].first_entry +
+							   ops[nr].comm - 1]
+						      .world
+					    : 0;
+			nr++;
+		}
+		for (size_t i = 0; i < set->nr_mismatches && nr < MAX_SIDES; i++) {
+			const struct df_mismatch *x = &set->mismatches[i];
+
+			if (x->gcomm != m->gcomm || x->index != m->index ||
+			    df_set_op(set, x->trace, x->rec, &ops[nr]))
+				continue;
+			ranks[nr] = ops[nr].comm && ops[nr].comm <= set->traces[x->trace].nr_entries
+					    ? set->entries[set->traces[x->trace].first_entry +
+							   ops[nr].comm - 1]
+						      .world
+					    : 0;
+			nr++;
+		}
+		df_line_put(b, "%s#%" PRIu64, g->label, m->index + 1);
+		put_sides(r, b, ops, ranks, nr);
+		df_line_put(b, "; it completed, so data may be wrong without an error");
+		goto out;
+	}
+	for (uint32_t i = r->g.insts[r->g.nodes[r->root].ref].first; i != DF_NONE && nr < MAX_SIDES;
+	     i = set->ops[i].next) {
+		ops[nr] = set->ops[i].l;
+		ranks[nr++] = set->entries[set->ops[i].entry].world;
+	}
+	if (nr) {
+		char op[96];
+		const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+		const struct df_uop *u = &set->ops[in->first];
+
+		if (in->p2p)
+			df_line_put(b, "%s %d->%d #%" PRIu64, set->gcomms[u->gcomm].label, in->src,
+				    in->dst, in->index + 1);
+		else
+			df_line_put(b, "%s", df_say_op(set, u, op, sizeof(op)));
+		put_sides(r, b, ops, ranks, nr);
+	}
+out:
+	free(ops);
+	free(ranks);
+}

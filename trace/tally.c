@@ -1,0 +1,177 @@
+/*
+ * What is kept of finished operations: communicators over all traces, the signature that ranks put in each
+ * place of them, and how many of each signature or pair were issued.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/hash.h"
+#include "trace/names.h"
+#include "trace/set.h"
+#include "trace/vec.h"
+
+#define MAX_SEEN_WINDOW (1ULL << 24)
+#define MAX_MISMATCHES	4096
+
+uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
+{
+	struct df_gcomm *g;
+	size_t at;
+
+	if (set->nr_gcomms * 2 >= set->gcomm_map_size) {
+		size_t size = set->gcomm_map_size ? set->gcomm_map_size * 2 : 256;
+		uint32_t *map = malloc(size * sizeof(*map));
+
+		if (!map)
+			return DF_NONE;
+		memset(map, 0xff, size * sizeof(*map));
+		for (size_t i = 0; i < set->nr_gcomms; i++) {
+			at = (size_t)df_mix64(set->gcomms[i].hash) & (size - 1);
+			while (map[at] != DF_NONE)
+				at = (at + 1) & (size - 1);
+			map[at] = (uint32_t)i;
+		}
+		free(set->gcomm_map);
+		set->gcomm_map = map;
+		set->gcomm_map_size = size;
+	}
+	at = (size_t)df_mix64(c->hash) & (set->gcomm_map_size - 1);
+	while (set->gcomm_map[at] != DF_NONE) {
+		g = &set->gcomms[set->gcomm_map[at]];
+		if (g->hash == c->hash)
+			return set->gcomm_map[at];
+		at = (at + 1) & (set->gcomm_map_size - 1);
+	}
+	g = DF_VEC_PUSH(set->gcomms, set->nr_gcomms, set->cap_gcomms);
+	if (!g)
+		return DF_NONE;
+	memset(g, 0, sizeof(*g));
+	g->hash = c->hash;
+	g->parent = c->parent;
+	g->nranks = c->nranks > 0 && c->nranks <= 1 << 20 ? c->nranks : 1;
+	if (c->name[0])
+		snprintf(g->label, sizeof(g->label), "%s", c->name);
+	set->gcomm_map[at] = (uint32_t)(set->nr_gcomms - 1);
+	return set->gcomm_map[at];
+}
+
+uint64_t df_op_signature(const struct df_lop *op)
+{
+	int reduces = op->kind == DF_KIND_ALLREDUCE || op->kind == DF_KIND_REDUCE ||
+		      op->kind == DF_KIND_REDUCESCATTER;
+	int rooted = op->kind == DF_KIND_BROADCAST || op->kind == DF_KIND_REDUCE ||
+		     op->kind == DF_KIND_GATHER || op->kind == DF_KIND_SCATTER;
+	uint64_t h;
+
+	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
+		return df_mix64(op->count *
+				(df_dtype_bytes(op->type) ? df_dtype_bytes(op->type) : 1));
+	h = op->kind | (uint64_t)op->type << 8 | (uint64_t)(reduces ? op->redop : 0) << 16 |
+	    (uint64_t)(uint32_t)(rooted ? op->peer : -1) << 24;
+	return df_mix64(df_mix64(h) ^ op->count);
+}
+
+int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
+		   const struct df_lop *op)
+{
+	struct df_gcomm *g = &set->gcomms[gcomm];
+	struct df_inst_seen *s;
+	uint64_t at, sig = df_op_signature(op);
+
+	if (!g->nr_seen)
+		g->base = op->index > 4096 ? op->index - 4096 : 0;
+	if (op->index < g->base || op->index - g->base >= MAX_SEEN_WINDOW)
+		return 0;
+	at = op->index - g->base;
+	if (at >= g->cap_seen) {
+		uint64_t cap = g->cap_seen ? g->cap_seen : 64;
+		struct df_inst_seen *fresh;
+
+		while (cap <= at)
+			cap *= 2;
+		fresh = realloc(g->seen, cap * sizeof(*fresh));
+		if (!fresh)
+			return -ENOMEM;
+		memset(fresh + g->cap_seen, 0, (cap - g->cap_seen) * sizeof(*fresh));
+		g->seen = fresh;
+		g->cap_seen = cap;
+	}
+	if (at >= g->nr_seen)
+		g->nr_seen = at + 1;
+	s = &g->seen[at];
+	if (!s->nr++) {
+		s->sig = sig;
+		s->rec = op->rec;
+		s->trace = trace;
+		return 0;
+	}
+	if (s->sig == sig)
+		return 0;
+	set->total_mismatches++;
+	if (set->nr_mismatches < MAX_MISMATCHES) {
+		struct df_mismatch *m =
+			DF_VEC_PUSH(set->mismatches, set->nr_mismatches, set->cap_mismatches);
+
+		if (!m)
+			return -ENOMEM;
+		*m = (struct df_mismatch){gcomm, trace, op->index, op->rec, s->rec, s->trace};
+	}
+	return 0;
+}
+
+/* ---- how many of each kind were issued -------------------------------------------------------------- */
+
+uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl)
+{
+	uint64_t k = (uint64_t)local << 32;
+
+	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
+		k ^= df_mix64((uint64_t)(uint32_t)op->peer << 1 | (op->kind == DF_KIND_SEND)) ^
+		     (nccl ? 0 : df_op_signature(op));
+	else if (!nccl)
+		k ^= df_mix64(op->has_match ? op->sig : df_op_signature(op));
+	return k | 1;
+}
+
+static struct df_seen_key *seen_slot(const struct df_trc *t, uint64_t key)
+{
+	size_t at = (size_t)df_mix64(key) & (t->seen_size - 1);
+
+	while (t->seen[at].key && t->seen[at].key != key)
+		at = (at + 1) & (t->seen_size - 1);
+	return &t->seen[at];
+}
+
+uint64_t df_trc_seen(const struct df_trc *t, uint64_t key)
+{
+	return t->seen_size ? seen_slot(t, key)->next : 0;
+}
+
+int df_trc_saw(struct df_trc *t, uint64_t key, uint64_t next)
+{
+	struct df_seen_key *s;
+
+	if (t->seen_used * 2 >= t->seen_size) {
+		struct df_trc old = *t;
+
+		t->seen_size = t->seen_size ? t->seen_size * 2 : 64;
+		t->seen = calloc(t->seen_size, sizeof(*t->seen));
+		if (!t->seen) {
+			*t = old;
+			return -ENOMEM;
+		}
+		for (size_t i = 0; i < old.seen_size; i++)
+			if (old.seen[i].key)
+				*seen_slot(t, old.seen[i].key) = old.seen[i];
+		free(old.seen);
+	}
+	s = seen_slot(t, key);
+	if (!s->key) {
+		s->key = key;
+		t->seen_used++;
+	}
+	if (next > s->next)
+		s->next = next;
+	return 0;
+}

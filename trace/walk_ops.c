@@ -1,0 +1,209 @@
+/*
+ * Operations on their streams: what each waits for by the rules of its process before it may start, and
+ * who holds what it needs.
+ */
+#include <string.h>
+#include "trace/names.h"
+#include "trace/vec.h"
+#include "trace/walk.h"
+
+static void behind_stream(struct walk *w, struct df_uop *u, struct place before,
+			  enum df_edge_kind kind)
+{
+	/* By NCCL's rules a stream is a queue; by ours only what is not a collective holds one back. */
+	if (w->nccl) {
+		df_graph_edge(w->g, u->start, before.all, kind, DF_W_BASE | DF_W_NORES, u->l.rec);
+		df_graph_edge(w->g, u->start, before.other, DF_E_WORK, DF_W_P | DF_W_SI | DF_W_SE,
+			      u->l.rec);
+	} else {
+		df_graph_edge(w->g, u->start, before.other, DF_E_WORK, DF_W_ALL, u->l.rec);
+	}
+}
+
+static void behind_queue(struct walk *w, struct df_uop *u)
+{
+	uint64_t key = (uint64_t)(uint32_t)u->l.device << 32 | (u->l.stream % w->t->h.queues);
+	struct queue *q = NULL;
+
+	for (size_t i = 0; i < w->nr_queues; i++)
+		if (w->queues[i].key == key)
+			q = &w->queues[i];
+	if (!q) {
+		q = DF_VEC_PUSH(w->queues, w->nr_queues, w->cap_queues);
+		if (!q) {
+			w->g->failed = 1;
+			return;
+		}
+		q->key = key;
+	} else if (u->l.state == DF_OP_ISSUED && q->stream != u->l.stream &&
+		   !(u->l.group && q->group == u->l.group)) {
+		df_graph_edge(w->g, u->start, q->done, DF_E_QUEUE, DF_W_BASE, u->l.rec);
+	}
+	q->done = u->done;
+	q->group = u->l.group;
+	q->stream = u->l.stream;
+}
+
+static void behind_comm(struct walk *w, struct df_uop *u)
+{
+	struct last *last;
+
+	for (size_t i = 0; i < w->nr_comms; i++) {
+		if (w->comms[i].comm != u->l.comm)
+			continue;
+		if (u->l.state == DF_OP_ISSUED && !(u->l.group && w->comms[i].group == u->l.group))
+			df_graph_edge(w->g, u->start, w->comms[i].done, DF_E_COMM,
+				      DF_W_BASE | DF_W_NORES, u->l.rec);
+		w->comms[i].done = u->done;
+		w->comms[i].group = u->l.group;
+		return;
+	}
+	last = DF_VEC_PUSH(w->comms, w->nr_comms, w->cap_comms);
+	if (last)
+		*last = (struct last){u->l.comm, u->done, u->l.group};
+	else
+		w->g->failed = 1;
+}
+
+#define HAZARD_WINDOW 256
+
+struct range {
+	uint64_t from, to;
+};
+
+static struct range range_of(uint64_t base, uint64_t bytes)
+{
+	return (struct range){base, base && base + bytes > base ? base + bytes : base};
+}
+
+static int overlap(struct range a, struct range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
+
+/* What an operation reads and writes on its own rank. */
+static void buffers(const struct df_check_set *set, const struct df_uop *u, struct range *reads,
+		    struct range *writes)
+{
+	uint64_t n = (uint64_t)set->gcomms[u->gcomm].nranks, in = u->bytes, out = u->bytes;
+	int root = u->l.peer == u->l.rank;
+
+	switch (u->l.kind) {
+	case DF_KIND_ALLGATHER:
+		out *= n;
+		break;
+	case DF_KIND_REDUCESCATTER:
+		in *= n;
+		break;
+	case DF_KIND_ALLTOALL:
+		in *= n;
+		out *= n;
+		break;
+	case DF_KIND_GATHER:
+		out = root ? out * n : 0;
+		break;
+	case DF_KIND_SCATTER:
+		in = root ? in * n : 0;
+		break;
+	case DF_KIND_BROADCAST:
+		in = root ? in : 0;
+		break;
+	case DF_KIND_REDUCE:
+		out = root ? out : 0;
+		break;
+	case DF_KIND_SEND:
+		out = 0;
+		break;
+	case DF_KIND_RECV:
+		in = 0;
+		break;
+	default:
+		break;
+	}
+	*reads = range_of(u->l.send, in);
+	*writes = range_of(u->l.recv, out);
+}
+
+/* What keeps two operations in order even where issue order does not. */
+static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
+{
+	struct df_check_set *set = w->g->set;
+	struct df_uop *first = &set->ops[w->t->first_op], *o = u;
+	struct range r, wr, ro, wo;
+
+	buffers(set, u, &r, &wr);
+	if (r.from == r.to && wr.from == wr.to)
+		return;
+	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
+		if (o->done == DF_NONE || (o->l.stream != u->l.stream && !s->joined) ||
+		    (u->l.group && o->l.group == u->l.group))
+			continue;
+		buffers(set, o, &ro, &wo);
+		if (overlap(r, wo) || overlap(wr, ro) || overlap(wr, wo))
+			df_graph_edge(w->g, u->start, o->done, DF_E_HAZARD,
+				      w->nccl ? DF_W_P | DF_W_SI | DF_W_SE : DF_W_ALL, u->l.rec);
+	}
+}
+
+void df_walk_op(struct walk *w, uint32_t ref)
+{
+	struct df_uop *u = &w->g->set->ops[ref];
+	struct stream *s = df_walk_stream(w, u->l.stream, u->l.device);
+	unsigned dev = (unsigned)u->l.device & 63;
+	struct place before;
+
+	if (!s)
+		return;
+	u->start = df_graph_node(w->g, DF_N_START, w->trace, ref);
+	u->done = df_graph_node(w->g, DF_N_DONE, w->trace, ref);
+	df_graph_edge(w->g, u->done, u->start, DF_E_SELF, DF_W_ALL, u->l.rec);
+	before = s->at;
+	if (u->l.group && s->group == u->l.group)
+		before = s->before_group;
+	else
+		s->before_group = s->at;
+	s->group = u->l.group;
+	if (u->l.state == DF_OP_ISSUED) {
+		behind_stream(w, u, before, DF_E_STREAM);
+		/* A stream that waits for an operation holds back the next one: strict order. */
+		df_graph_edge(w->g, u->start, s->fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
+			      u->l.rec);
+		hazards(w, u, s);
+		if (s->flags & 2) {
+			for (size_t i = 0; i < w->nr_streams; i++)
+				if (w->streams[i].device == s->device &&
+				    df_walk_legacy_blocks(&w->streams[i]))
+					df_graph_edge(w->g, u->start, w->streams[i].at.all,
+						      DF_E_LEGACY, DF_W_ALL & ~DF_W_SE, u->l.rec);
+		}
+		if (w->nccl && u->l.slot == 1) {
+			if (w->slots[dev] == DF_NONE) {
+				w->slots[dev] = df_graph_node(w->g, DF_N_SLOT, w->trace, dev);
+				w->g->nodes[w->slots[dev]].or_ = 1;
+			}
+			df_graph_edge(w->g, u->start, w->slots[dev], DF_E_SLOT, DF_W_BASE,
+				      u->l.rec_slot);
+		}
+		if (w->t->h.mode != 1)
+			w->g->nodes[u->start].stale = DF_M_GPU;
+	}
+	if (w->nccl) {
+		behind_comm(w, u);
+		if (w->t->h.queues)
+			behind_queue(w, u);
+	}
+	s->at.all = df_walk_join(w, u->done, s->at.all, DF_E_PART, DF_W_ALL, DF_NO_REC);
+}
+
+void df_walk_holders(struct walk *w)
+{
+	for (size_t i = 0; i < w->t->nr_uops; i++) {
+		const struct df_uop *u = &w->g->set->ops[w->t->first_op + i];
+		unsigned dev = (unsigned)u->l.device & 63;
+
+		if (u->done != DF_NONE && w->slots[dev] != DF_NONE &&
+		    (u->l.slot == 2 || u->l.state == DF_OP_STARTED))
+			df_graph_edge(w->g, w->slots[dev], u->done, DF_E_HOLDS, DF_W_BASE,
+				      u->l.rec_start);
+	}
+}
