@@ -146,6 +146,14 @@ static void wake_waiters(struct df_hdev *dev)
 
 void df_hdev_kick(struct df_hdev *dev)
 {
+	/*
+	 * SEQ_CST pairs with append(): either we see the wait for a word, or whoever put it there sees the
+	 * word as it is now. Without it the stream would sleep although its word has come. Waking threads
+	 * that wait for no word costs more than a small collective.
+	 */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&dev->nr_words, __ATOMIC_RELAXED))
+		return;
 	wake_engine(dev);
 	wake_waiters(dev);
 }
@@ -159,8 +167,10 @@ static void kick_active(struct df_hdev *but)
 		struct df_hdev *dev = df_hdev(i);
 
 		/* RELAXED: a device that gets work a moment later looks at the words itself. */
-		if (dev && dev != but && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
-			df_hdev_kick(dev);
+		if (dev && dev != but && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED)) {
+			wake_engine(dev);
+			wake_waiters(dev);
+		}
 	}
 }
 
@@ -196,6 +206,8 @@ static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *o
 	 */
 	if (s->blocking || s->legacy)
 		__atomic_fetch_sub(&dev->nr_blocking, 1, __ATOMIC_RELEASE);
+	if (op->kind == DF_HOP_WAIT)
+		__atomic_fetch_sub(&dev->nr_words, 1, __ATOMIC_RELAXED);
 	if (s->head)
 		return;
 	df_list_del(&s->active);
@@ -398,6 +410,11 @@ static int append(struct df_hdev *dev, struct df_hstream *s, const struct df_hop
 	op->next = NULL;
 	if (s->queue)
 		op->ticket = s->queue->next++;
+	if (op->kind == DF_HOP_WAIT) {
+		__atomic_fetch_add(&dev->nr_words, 1, __ATOMIC_RELAXED);
+		/* SEQ_CST pairs with df_hdev_kick(): the word is looked at only after this. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	}
 	if (s->tail)
 		s->tail->next = op;
 	else

@@ -235,6 +235,7 @@ struct df_hdev {
 	uint64_t nr_created;	/* streams, for the mapping onto hardware queues */
 	uint64_t nr_blocking;	/* atomic: unfinished operations of blocking streams */
 	uint32_t nr_active;	/* atomic: length of active */
+	uint32_t nr_words;	/* atomic: operations enqueued that wait for a word */
 	uint32_t work, done;	/* atomic: futex words of the engine, and of waiting threads */
 	uint32_t engine_sleeps; /* atomic */
 	uint32_t sleepers;	/* atomic: waiting threads that sleep */
