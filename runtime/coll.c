@@ -74,6 +74,7 @@ static int contexts(struct df_coll *coll)
 			end->k = &kc[at];
 			end->k->per_loop = spec->per_loop;
 			end->key = df_hash_bytes(name, sizeof(name), 0);
+			end->sends = (uint8_t)sends;
 			/* Whose slots: see runtime/transport/transport.h. */
 			end->owner =
 				(coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
@@ -97,6 +98,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		.kind = (enum df_coll_kind)sig->kind,
 		.nranks = comm->nranks,
 		.rank = comm->rank,
+		.nodes = comm->nodes,
 		.root = sig->root,
 		.peer = sig->root,
 		.count = sig->count,

@@ -71,6 +71,26 @@ static void note_neighbours(const struct df_comm *comm)
 		__atomic_store_n(&df_rt.nr_local_procs, nr, __ATOMIC_RELAXED);
 }
 
+/* How many nodes, if all have the same number of ranks, in a row; else 1. Equal on all ranks. */
+static int count_nodes(const struct df_comm *comm)
+{
+	const struct df_member *m = comm->members;
+	int per = 1, i, j, n = comm->nranks;
+
+	while (per < n && m[per].node == m[0].node)
+		per++;
+	if (n % per)
+		return 1;
+	for (i = 0; i < n; i++)
+		if (m[i].node != m[i / per * per].node)
+			return 1;
+	for (i = per; i < n; i += per)
+		for (j = 0; j < i; j += per)
+			if (m[i].node == m[j].node)
+				return 1;
+	return n / per;
+}
+
 /* The member table is there: checks it and opens the communicator for operations. */
 static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
 {
@@ -81,6 +101,7 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
 	comm->rank = rank;
 	comm->members = df_ctl_members(comm->ctl);
 	comm->hash = df_ctl_hash(comm->ctl);
+	comm->nodes = count_nodes(comm);
 	comm->blocks = dev->d.nr_blocks;
 	for (i = 0; i < nranks; i++)
 		comm->blocks = DF_MIN(comm->blocks, comm->members[i].blocks);
@@ -136,6 +157,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.rank = rank;
 	me.device = comm->dev->index;
 	me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
+	me.node = df_wire_node(me.host, comm->dev->index);
 	me.rules = (uint32_t)df_rt.rules;
 	me.blocks = comm->dev->d.nr_blocks;
 	me.settings = df_rt.settings;

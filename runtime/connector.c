@@ -35,14 +35,54 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 	return 0;
 }
 
-/* The block may use it from now on. */
-static void connect_end(struct df_cend *end)
+/* Where an end stands in its program's table of connections. The first block's sends are the first in it. */
+static uint32_t end_index(const struct df_coll *coll, const struct df_cend *end)
 {
+	return (uint32_t)(end->k - coll->k.ctx->send) + df_prog_block(coll->prog, 0)->first_send;
+}
+
+/* Which rank an end leads to. */
+static int end_rank(const struct df_coll *coll, const struct df_cend *end)
+{
+	return df_prog_conn(coll->prog, end_index(coll, end))->peer;
+}
+
+/* Bytes of a slice that this end sends, on average over an instance. */
+static uint64_t mean_slice(const struct df_coll *coll, const struct df_cend *end)
+{
+	uint32_t at = end_index(coll, end), b, i, slices = 0;
+	uint64_t chunks = 0;
+
+	for (b = 0; b < coll->prog->nr_blocks; b++) {
+		const struct df_prog_block *pb = df_prog_block(coll->prog, b);
+
+		for (i = 0; i < pb->nr_inst; i++) {
+			const struct df_inst *in = df_prog_inst(coll->prog, pb->first_inst + i);
+
+			if (in->send_conn == DF_NO_CONN || pb->first_send + in->send_conn != at)
+				continue;
+			chunks += in->cnt;
+			slices++;
+		}
+	}
+	return slices ? chunks * coll->k.chunk_elems * coll->k.elem_bytes / (slices * coll->k.loops)
+		      : 0;
+}
+
+/* The block may use it from now on. */
+static void connect_end(const struct df_coll *coll, struct df_cend *end)
+{
+	const struct df_comm *comm = coll->comm;
+	const struct df_member *me = &comm->members[comm->rank],
+			       *peer = &comm->members[end_rank(coll, end)];
 	uint32_t per_loop = end->k->per_loop;
 
 	end->tl->end(end->conn, end->k);
 	end->k->per_loop = per_loop;
 	end->k->seen = 0;
+	if (end->sends && peer->host == me->host && peer->node != me->node &&
+	    df_wire_splice(end, comm->dev->index, mean_slice(coll, end)))
+		df_warn_once("no memory for an emulated link: it is as fast as shared memory");
 	/*
 	 * RELEASE pairs with the ACQUIRE of state in dfk_task_poll() (kernels/daemon.inl): all the fields
 	 * above are set before the block looks at them.
@@ -50,7 +90,7 @@ static void connect_end(struct df_cend *end)
 	__atomic_store_n(&end->k->state, 1, __ATOMIC_RELEASE);
 }
 
-static int find_end(struct df_cend *end)
+static int find_end(const struct df_coll *coll, struct df_cend *end)
 {
 	int ret;
 
@@ -66,17 +106,8 @@ static int find_end(struct df_cend *end)
 		end->conn = NULL;
 		return ret;
 	}
-	connect_end(end);
+	connect_end(coll, end);
 	return 0;
-}
-
-/* Which rank an end leads to. */
-static int end_rank(const struct df_coll *coll, const struct df_cend *end)
-{
-	uint32_t at = (uint32_t)(end->k - coll->k.ctx->send);
-
-	/* The first block's send connections are the first in the table. */
-	return df_prog_conn(coll->prog, at + df_prog_block(coll->prog, 0)->first_send)->peer;
 }
 
 int df_coll_connect(struct df_coll *coll)
@@ -105,7 +136,7 @@ int df_coll_connect(struct df_coll *coll)
 					end->nr_slots, end->slot_bytes, strerror(-ret));
 			goto err_ends;
 		}
-		connect_end(end);
+		connect_end(coll, end);
 		if (end->k->bell)
 			df_bell_ring(end->k->bell);
 	}
@@ -132,7 +163,7 @@ void df_dev_connect(struct df_dev *dev)
 		for (i = 0; i < coll->nr_ends && coll->nr_open; i++) {
 			struct df_cend *end = &coll->ends[i];
 
-			if (!end->owner && end->k->state == 0 && find_end(end) == 0)
+			if (!end->owner && end->k->state == 0 && find_end(coll, end) == 0)
 				coll->nr_open--;
 		}
 		df_list_del(&coll->waiting);
@@ -186,6 +217,7 @@ void df_coll_disconnect(struct df_coll *coll)
 
 		if (!end->conn)
 			continue;
+		df_wire_unsplice(end);
 		if (!end->owner) {
 			if (end->k->state == 1)
 				end->tl->unuse(end->conn);
@@ -241,6 +273,7 @@ void df_conn_linger(void)
 	uint64_t start = df_now_ns(), bound = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	int told = 0;
 
+	df_wire_flush();
 	df_conn_reap();
 	while (nr_unconsumed() && df_now_ns() - start < bound) {
 		if (!told && df_now_ns() - start > DF_NS_PER_S) {

@@ -56,7 +56,7 @@ static int outstanding(void)
 		    __atomic_load_n(&dev->retired, __ATOMIC_RELAXED))
 			return 1;
 	}
-	return 0;
+	return df_wire_busy();
 }
 
 /* Everything about a device that is not a block's turn, when somebody asked for it. */
@@ -141,6 +141,10 @@ static enum look pass(const struct df_dev *first)
 		if (df_engine_chores(dev))
 			look = LOOK_MOVED;
 	}
+	if (df_wire_pass())
+		look = LOOK_MOVED;
+	else if (look == LOOK_STUCK && df_wire_busy())
+		look = LOOK_SPINS;
 	return look;
 }
 

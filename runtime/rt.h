@@ -84,8 +84,9 @@ struct df_cend {
 	struct df_peer *peer; /* owned by the communicator */
 	const struct df_tl_ops *tl;
 	uint64_t key;
+	struct df_wire *wire; /* the emulated link it goes through, NULL none */
 	uint32_t nr_slots, slot_bytes;
-	uint8_t owner;
+	uint8_t owner, sends;
 };
 
 struct df_coll {
@@ -170,6 +171,7 @@ struct df_comm {
 	struct df_ctl_comm *ctl;
 	const struct df_member *members;
 	int nranks, rank;
+	int nodes; /* of equal size, their ranks in a row; 1 where that is not so */
 	uint64_t hash;
 	uint32_t open; /* all the above is set for good: for threads that are not the owner's */
 	struct {
@@ -308,6 +310,15 @@ void df_dev_connect(struct df_dev *dev);   /* tries again what is missing; dev->
 void df_coll_disconnect(struct df_coll *coll);
 void df_conn_reap(void);   /* closes what a peer still used when we left */
 void df_conn_linger(void); /* at the end: until sends have been received; bounded */
+
+/* wire.c: links between the emulated nodes of the host backend. */
+uint64_t df_wire_node(uint64_t host, int device); /* which node a device belongs to */
+/* device: whose link out; slice_bytes: of a slice on average */
+int df_wire_splice(struct df_cend *end, int device, uint64_t slice_bytes);
+void df_wire_unsplice(struct df_cend *end); /* delivers what is under way; no-op without a wire */
+int df_wire_pass(void);			    /* 1 if something arrived */
+int df_wire_busy(void);			    /* something is under way */
+void df_wire_flush(void);		    /* delivers everything now */
 
 /* stream.c: what the streams know; the hooks. */
 extern const struct df_stream_hooks df_stream_hooks;

@@ -56,6 +56,12 @@ static void algorithms(const struct df_env *env)
 	size_t bytes;
 
 	df_rt.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
+	if (env->host_node_devices != DF_AUTO) {
+		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_node_devices);
+		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_link_us << 32 |
+								     (uint32_t)env->host_link_mb);
+		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_link_message_us);
+	}
 	if (env->algo && df_algo_table_load(env->algo, algo_refused, NULL, &df_rt.algos) == 0)
 		df_rt.settings = df_hash_u64(df_rt.settings, df_rt.algos->hash);
 	if (env->tuner) {

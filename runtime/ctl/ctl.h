@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_CTL_VERSION 1
+#define DF_CTL_VERSION 2
 
 /* What every rank tells all others at the rendezvous: 256 bytes. */
 struct df_member {
@@ -34,7 +34,8 @@ struct df_member {
 	char unix_name[48]; /* abstract unix socket of its control thread */
 	char tcp[64];	    /* host:port of it, "" none */
 	char hostname[64];
-	uint8_t pad[24];
+	uint64_t node; /* equal: no network in between; host, unless nodes are emulated */
+	uint8_t pad[16];
 };
 
 _Static_assert(sizeof(struct df_member) == 256, "part of the protocol");

@@ -25,7 +25,7 @@ static void emit(struct df_emit *e, int op, const struct df_at *src, const struc
 		 int from, int to, int flags)
 {
 	struct df_pinst inst = {.op = (uint8_t)op,
-				.cnt = 1,
+				.cnt = (uint16_t)e->cnt,
 				.send_peer = to,
 				.recv_peer = from,
 				.send_chan = e->chan,
@@ -34,8 +34,9 @@ static void emit(struct df_emit *e, int op, const struct df_at *src, const struc
 	const struct df_at *at[2] = {src, dst};
 
 	for (int k = 0; k < 2; k++) {
-		if (at[k] && at[k]->buf == DF_BUF_SCRATCH && at[k]->chunk >= e->r->scratch_chunks)
-			e->r->scratch_chunks = at[k]->chunk + 1;
+		if (at[k] && at[k]->buf == DF_BUF_SCRATCH &&
+		    at[k]->chunk + e->cnt > e->r->scratch_chunks)
+			e->r->scratch_chunks = at[k]->chunk + e->cnt;
 	}
 	if (src) {
 		inst.src_buf = src->buf;
@@ -119,6 +120,8 @@ static enum df_algo auto_algo(const struct df_prog_req *q, uint64_t s)
 	uint64_t peers = (uint64_t)q->nranks - 1;
 	int n = q->nranks;
 
+	if (df_algo_has(q, DF_ALGO_HIER))
+		return DF_ALGO_HIER;
 	switch (q->kind) {
 	case DF_COLL_ALLREDUCE:
 		if (n > 16)
@@ -144,13 +147,12 @@ static void choose(const struct df_prog_req *q, struct df_choice *c)
 	uint64_t parts = s / PART_BYTES;
 
 	c->algo = q->algo;
-	if (c->algo == DF_ALGO_AUTO || c->algo >= DF_ALGO_NR ||
-	    (c->algo == DF_ALGO_TREE && q->kind != DF_COLL_ALLREDUCE &&
-	     q->kind != DF_COLL_BROADCAST && q->kind != DF_COLL_REDUCE))
+	if (c->algo == DF_ALGO_AUTO || !df_algo_has(q, c->algo))
 		c->algo = auto_algo(q, s);
 	c->one_step = q->kind == DF_COLL_ALLREDUCE && c->algo == DF_ALGO_ALLPAIRS &&
 		      (s * (n - 1) <= 256 * KIB || q->count < n);
-	if (c->one_step || q->kind >= DF_COLL_SEND)
+	if (c->one_step || q->kind >= DF_COLL_SEND ||
+	    (q->kind == DF_COLL_ALLTOALL && c->algo == DF_ALGO_HIER))
 		parts = 1;
 	if (q->kind == DF_COLL_ALLREDUCE && c->algo == DF_ALGO_TREE && blocks > 1)
 		blocks /= 2; /* up and down have blocks of their own */
@@ -159,8 +161,11 @@ static void choose(const struct df_prog_req *q, struct df_choice *c)
 	c->nb = parts ? (uint32_t)parts : 1;
 	c->chunks = c->nb;
 	if (q->kind == DF_COLL_ALLREDUCE && n > 1 &&
-	    (c->algo == DF_ALGO_RING || (c->algo == DF_ALGO_ALLPAIRS && !c->one_step)))
+	    (c->algo == DF_ALGO_RING || c->algo == DF_ALGO_HIER ||
+	     (c->algo == DF_ALGO_ALLPAIRS && !c->one_step)))
 		c->chunks *= n;
+	if (c->algo == DF_ALGO_HIER && (q->kind == DF_COLL_BROADCAST || q->kind == DF_COLL_REDUCE))
+		c->chunks *= n / (uint32_t)q->nodes;
 	c->min_slots = 1;
 	if (c->algo == DF_ALGO_RING &&
 	    ((q->kind == DF_COLL_ALLREDUCE && n > 1) ||
@@ -187,6 +192,8 @@ static void choose(const struct df_prog_req *q, struct df_choice *c)
 		c->name = "direct";
 		break;
 	}
+	if (c->algo == DF_ALGO_HIER)
+		c->name = q->kind == DF_COLL_ALLTOALL ? "two-step" : "hierarchical";
 	if (n == 1)
 		c->name = "copy";
 }
@@ -202,6 +209,8 @@ static uint64_t choice_hash(const struct df_prog_req *q, const struct df_choice 
 			   : 0;
 
 	h = df_hash_u64(h, (uint64_t)q->nranks << 32 | (uint32_t)root);
+	if (c->algo == DF_ALGO_HIER)
+		h = df_hash_u64(h, (uint64_t)q->nodes);
 	h = df_hash_u64(h, (uint64_t)c->algo << 32 | (uint32_t)c->one_step << 1 | (uint32_t)split);
 	return df_hash_u64(h, (uint64_t)c->nb << 32 | c->chunks);
 }
@@ -232,7 +241,8 @@ static int req_check(const struct df_prog_req *q)
 static void build_part(struct df_emit *e, const struct df_prog_req *q, const struct df_choice *c,
 		       uint32_t p)
 {
-	int ring = c->algo == DF_ALGO_RING, tree = c->algo == DF_ALGO_TREE;
+	int ring = c->algo == DF_ALGO_RING, tree = c->algo == DF_ALGO_TREE,
+	    hier = c->algo == DF_ALGO_HIER;
 
 	switch (q->kind) {
 	case DF_COLL_ALLREDUCE:
@@ -241,6 +251,8 @@ static void build_part(struct df_emit *e, const struct df_prog_req *q, const str
 
 			e->block = split ? 2 * p : p;
 			df_build_ar_tree(e, p, p & 1, split);
+		} else if (hier) {
+			df_build_ar_hier(e, p);
 		} else if (ring) {
 			df_build_ar_ring(e, p);
 		} else if (c->one_step) {
@@ -251,22 +263,24 @@ static void build_part(struct df_emit *e, const struct df_prog_req *q, const str
 		break;
 	case DF_COLL_BROADCAST:
 		(ring	? df_build_bcast_chain
+		 : hier ? df_build_bcast_hier
 		 : tree ? df_build_bcast_tree
 			: df_build_bcast_direct)(e, p);
 		break;
 	case DF_COLL_REDUCE:
 		(ring	? df_build_reduce_chain
+		 : hier ? df_build_reduce_hier
 		 : tree ? df_build_reduce_tree
 			: df_build_reduce_direct)(e, p);
 		break;
 	case DF_COLL_ALLGATHER:
-		(ring ? df_build_ag_ring : df_build_ag_allpairs)(e, p);
+		(ring ? df_build_ag_ring : hier ? df_build_ag_hier : df_build_ag_allpairs)(e, p);
 		break;
 	case DF_COLL_REDUCESCATTER:
-		(ring ? df_build_rs_ring : df_build_rs_allpairs)(e, p);
+		(ring ? df_build_rs_ring : hier ? df_build_rs_hier : df_build_rs_allpairs)(e, p);
 		break;
 	case DF_COLL_ALLTOALL:
-		df_build_alltoall(e, p);
+		(hier ? df_build_alltoall_hier : df_build_alltoall)(e, p);
 		break;
 	case DF_COLL_GATHER:
 		df_build_gather(e, p);
@@ -306,7 +320,9 @@ int df_program_build(const struct df_prog_req *req, struct df_program **out)
 			     .n = req->nranks,
 			     .rank = req->rank,
 			     .root = req->root,
+			     .nodes = req->nodes,
 			     .nb = c.nb,
+			     .cnt = 1,
 			     .reduces = df_coll_reduces(req->kind)};
 	for (uint32_t p = 0; p < c.nb; p++) {
 		e.block = e.chan = p;

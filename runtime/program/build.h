@@ -25,11 +25,12 @@ struct df_choice {
 
 struct df_emit {
 	struct df_prank *r;
-	int n, rank, root;
+	int n, rank, root, nodes;
 	uint32_t nb;	/* chunks of one part */
 	uint32_t block; /* where the next instruction goes */
 	uint32_t chan;
-	int reduces; /* IN is a contribution: premultiply where it is read */
+	uint32_t cnt; /* chunks that the next instruction moves */
+	int reduces;  /* IN is a contribution: premultiply where it is read */
 };
 
 /* A location. */
@@ -71,6 +72,13 @@ void df_build_ag_allpairs(struct df_emit *e, uint32_t part);
 void df_build_rs_ring(struct df_emit *e, uint32_t part);
 void df_build_rs_allpairs(struct df_emit *e, uint32_t part);
 void df_build_alltoall(struct df_emit *e, uint32_t part);
+/* Over nodes; see build_hier.c. AlltoAll: one part only. */
+void df_build_ar_hier(struct df_emit *e, uint32_t part);
+void df_build_ag_hier(struct df_emit *e, uint32_t part);
+void df_build_rs_hier(struct df_emit *e, uint32_t part);
+void df_build_bcast_hier(struct df_emit *e, uint32_t part);
+void df_build_reduce_hier(struct df_emit *e, uint32_t part);
+void df_build_alltoall_hier(struct df_emit *e, uint32_t part);
 void df_build_gather(struct df_emit *e, uint32_t part);
 void df_build_scatter(struct df_emit *e, uint32_t part);
 

@@ -69,6 +69,42 @@ int df_coll_kind_parse(const char *name)
 	return -1;
 }
 
+static const char *const algo_names[DF_ALGO_NR] = {
+	[DF_ALGO_AUTO] = "auto",	 [DF_ALGO_RING] = "ring", [DF_ALGO_TREE] = "tree",
+	[DF_ALGO_ALLPAIRS] = "allpairs", [DF_ALGO_HIER] = "hier",
+};
+
+const char *df_algo_name(enum df_algo algo)
+{
+	return (unsigned)algo < DF_ALGO_NR ? algo_names[algo] : "?";
+}
+
+int df_algo_find_name(const char *name, size_t len)
+{
+	for (int a = 0; a < DF_ALGO_NR; a++) {
+		if (strlen(algo_names[a]) == len && !strncasecmp(algo_names[a], name, len))
+			return a;
+	}
+	return -1;
+}
+
+int df_algo_has(const struct df_prog_req *q, enum df_algo algo)
+{
+	switch (algo) {
+	case DF_ALGO_RING:
+		return q->kind <= DF_COLL_REDUCESCATTER;
+	case DF_ALGO_TREE:
+		return q->kind <= DF_COLL_REDUCE;
+	case DF_ALGO_ALLPAIRS:
+		return q->kind <= DF_COLL_SCATTER;
+	case DF_ALGO_HIER:
+		return q->kind <= DF_COLL_ALLTOALL && q->nodes > 1 && q->nranks > 1 &&
+		       q->nranks % q->nodes == 0;
+	default:
+		return 0;
+	}
+}
+
 uint32_t df_type_bytes(uint32_t type)
 {
 	return type < DF_NR_TYPES ? types[type].bytes : 0;

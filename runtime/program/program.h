@@ -29,13 +29,21 @@ enum df_coll_kind {
 	DF_COLL_NR
 };
 
-enum df_algo { DF_ALGO_AUTO, DF_ALGO_RING, DF_ALGO_TREE, DF_ALGO_ALLPAIRS, DF_ALGO_NR };
+enum df_algo {
+	DF_ALGO_AUTO,
+	DF_ALGO_RING,
+	DF_ALGO_TREE,
+	DF_ALGO_ALLPAIRS,
+	DF_ALGO_HIER, /* over nodes */
+	DF_ALGO_NR
+};
 
 /* What is asked for. Equal on all ranks but for `rank` and, for SEND/RECV, `peer`. */
 struct df_prog_req {
 	enum df_coll_kind kind;
 	enum df_algo algo;
 	int nranks, rank;
+	int nodes;	/* of equal size, their ranks in a row; 0 and 1: not known, or one */
 	int root;	/* BROADCAST, REDUCE, GATHER, SCATTER */
 	int peer;	/* SEND, RECV */
 	uint64_t count; /* elements of the call */
@@ -51,6 +59,12 @@ struct df_prog_req {
  */
 int df_program_build(const struct df_prog_req *req, struct df_program **out);
 void df_program_free(struct df_program *prog);
+
+/* 1 if there is a built-in program of this algorithm for the request (not of AUTO). */
+int df_algo_has(const struct df_prog_req *req, enum df_algo algo);
+/* "auto", "ring", ...; and back, in any case (-1 unknown). */
+const char *df_algo_name(enum df_algo algo);
+int df_algo_find_name(const char *name, size_t len);
 
 /* "AllReduce", "Send", ...; and back (-1 unknown). */
 const char *df_coll_kind_name(enum df_coll_kind kind);

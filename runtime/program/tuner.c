@@ -23,8 +23,6 @@ const struct df_cost df_cost_gpu = {.inst_ns = 350,
 				    .cores = 0,
 				    .tile_bytes = 512 << 10};
 
-static const char *const algo_names[DF_ALGO_NR] = {"auto", "ring", "tree", "allpairs"};
-
 int df_tuner_create(const struct df_cost *cost, struct df_tuner **out)
 {
 	struct df_tuner *t = calloc(1, sizeof(*t));
@@ -110,8 +108,10 @@ void df_tuner_env(struct df_tuner *t, const char *nccl_algo, const char *nccl_pr
 			s = colon + strlen("allreduce:");
 		end = strchr(s, ';');
 		if (colon || !strchr(s, ':'))
-			t->algo_mask = parse_list(s, end ? (size_t)(end - s) : strlen(s),
-						  algo_names, DF_ALGO_NR, ignored, size);
+			t->algo_mask = parse_list(
+				s, end ? (size_t)(end - s) : strlen(s),
+				(const char *const[]){"auto", "ring", "tree", "allpairs", "hier"},
+				DF_ALGO_NR, ignored, size);
 	}
 	if (nccl_proto && !strchr(nccl_proto, ':'))
 		t->proto_mask = parse_list(nccl_proto, strlen(nccl_proto), protos, DF_PROTO_NR,
@@ -217,7 +217,7 @@ enum df_algo df_tuner_choose(const struct df_tuner *t, const struct df_prog_req 
 	for (int a = DF_ALGO_RING; a < DF_ALGO_NR; a++) {
 		if (t->algo_mask && !(t->algo_mask >> a & 1))
 			continue;
-		if (a == DF_ALGO_TREE && q->kind >= DF_COLL_ALLGATHER)
+		if (!df_algo_has(q, (enum df_algo)a))
 			continue;
 		for (uint32_t b = 1; b <= most; b *= 2) {
 			double cost = df_tuner_cost(&t->cost, q, (enum df_algo)a, b);
@@ -247,8 +247,8 @@ int df_tuner_write(const struct df_tuner *t, FILE *f)
 	for (uint32_t i = 0; i < t->nr_rows; i++)
 		fprintf(f, "%s ranks %d from %llu use %s blocks %u\n",
 			df_coll_kind_name((enum df_coll_kind)t->row[i].kind), t->row[i].nranks,
-			(unsigned long long)t->row[i].from_bytes, algo_names[t->row[i].algo],
-			t->row[i].blocks);
+			(unsigned long long)t->row[i].from_bytes,
+			df_algo_name((enum df_algo)t->row[i].algo), t->row[i].blocks);
 	return ferror(f) ? -EIO : 0;
 }
 
@@ -294,10 +294,8 @@ static int parse_line(struct df_tuner **t, const char *line, int nr, struct df_p
 		return df_perr_set(err, nr, -1, -1, -1, "is no row: \"%.60s\"", line);
 	row.kind = df_coll_kind_parse(kind);
 	row.from_bytes = bytes;
-	for (row.algo = 0; row.algo < DF_ALGO_NR && strcasecmp(algo, algo_names[row.algo]);
-	     row.algo++)
-		;
-	if (row.kind < 0 || row.algo == DF_ALGO_NR || row.nranks < 1)
+	row.algo = df_algo_find_name(algo, strlen(algo));
+	if (row.kind < 0 || row.algo < 0 || row.nranks < 1)
 		return df_perr_set(err, nr, -1, -1, -1, "unknown %s",
 				   row.kind < 0	    ? kind
 				   : row.nranks < 1 ? "number of ranks"

@@ -88,35 +88,60 @@ static void execute(const struct df_prog_req *q, struct df_program **p, struct d
 		      df_perr_str(&err, text, sizeof(text)), (unsigned long long)seed);
 }
 
-START_TEST(t_all)
+static void all_sizes(struct df_prog_req q, struct df_rng *rng)
 {
 	static const uint64_t counts[] = {1, 7, 1000, 300000, 9000000};
+	char what[128];
+
+	for (q.max_blocks = 1; q.max_blocks <= 4; q.max_blocks++) {
+		for (unsigned s = 0; s < sizeof(counts) / sizeof(counts[0]); s++) {
+			struct df_prog_req small;
+			struct df_program **p;
+
+			q.root = (int)df_rng_below(rng, (uint64_t)q.nranks);
+			q.count = counts[s];
+			p = build(q);
+			snprintf(what, sizeof(what),
+				 "%s n %d nodes %d root %d blocks %u count %llu", p[0]->name,
+				 q.nranks, q.nodes, q.root, q.max_blocks,
+				 (unsigned long long)q.count);
+			prove(&q, p, what);
+			/* The same structure over little data keeps the test short. */
+			small = q;
+			small.count = df_rng_below(rng, 200);
+			execute(&small, p, rng, what);
+			df_programs_free(p, q.nranks);
+		}
+	}
+}
+
+START_TEST(t_all)
+{
 	struct df_prog_req q = {.kind = (enum df_coll_kind)_i, .elem_bytes = 4};
 	struct df_rng rng;
-	char what[128];
 
 	df_rng_init(&rng, seed + (uint64_t)_i);
 	for (q.nranks = 1; q.nranks <= MAX_RANKS; q.nranks++) {
 		for (int a = 0; a < DF_ALGO_NR; a++) {
-			for (q.max_blocks = 1; q.max_blocks <= 4; q.max_blocks++) {
-				for (unsigned s = 0; s < sizeof(counts) / sizeof(counts[0]); s++) {
-					struct df_program **p;
+			q.algo = (enum df_algo)a;
+			all_sizes(q, &rng);
+		}
+	}
+}
+END_TEST
 
-					q.algo = (enum df_algo)a;
-					q.root = (int)df_rng_below(&rng, (uint64_t)q.nranks);
-					q.count = counts[s];
-					p = build(q);
-					snprintf(what, sizeof(what),
-						 "%s n %d root %d blocks %u count %llu", p[0]->name,
-						 q.nranks, q.root, q.max_blocks,
-						 (unsigned long long)q.count);
-					prove(&q, p, what);
-					/* The same structure over little data keeps the test short. */
-					q.count = df_rng_below(&rng, 200);
-					execute(&q, p, &rng, what);
-					df_programs_free(p, q.nranks);
-				}
-			}
+/* Over nodes: every way to cut 2 to 16 ranks into equal nodes, and what does not divide them. */
+START_TEST(t_nodes)
+{
+	struct df_prog_req q = {
+		.kind = (enum df_coll_kind)_i, .elem_bytes = 4, .algo = DF_ALGO_HIER};
+	struct df_rng rng;
+
+	df_rng_init(&rng, seed + 100 + (uint64_t)_i);
+	for (q.nranks = 2; q.nranks <= MAX_RANKS; q.nranks++) {
+		for (q.nodes = 2; q.nodes <= q.nranks; q.nodes++) {
+			ck_assert_int_eq(df_algo_has(&q, DF_ALGO_HIER), q.nranks % q.nodes == 0);
+			all_sizes(q, &rng);
 		}
 	}
 }
@@ -216,6 +241,7 @@ int main(void)
 	seed = df_test_seed();
 	tcase_set_timeout(tc, 300);
 	tcase_add_loop_test(tc, t_all, 0, DF_COLL_SCATTER + 1);
+	tcase_add_loop_test(tc, t_nodes, 0, DF_COLL_ALLTOALL + 1);
 	tcase_add_loop_test(tc, t_all, DF_COLL_SENDRECV_SELF, DF_COLL_SENDRECV_SELF + 1);
 	tcase_add_test(tc, t_p2p);
 	tcase_add_test(tc, t_bad_requests);

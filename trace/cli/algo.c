@@ -177,7 +177,6 @@ static int parse(struct df_algo_args *a, int argc, char **argv)
 /* "AllReduce/ring": kind and algorithm of a built-in program; 0 if the name is none. */
 static int parse_builtin(const char *name, enum df_coll_kind *kind, enum df_algo *algo)
 {
-	static const char *const algos[] = {"auto", "ring", "tree", "allpairs"};
 	char text[64];
 	char *slash;
 	int k;
@@ -188,12 +187,10 @@ static int parse_builtin(const char *name, enum df_coll_kind *kind, enum df_algo
 	slash = strchr(text, '/');
 	*algo = DF_ALGO_AUTO;
 	if (slash) {
-		unsigned i;
+		int i = df_algo_find_name(slash + 1, strlen(slash + 1));
 
 		*slash = 0;
-		for (i = 0; i < DF_ARRAY_LEN(algos) && strcmp(slash + 1, algos[i]); i++)
-			;
-		if (i == DF_ARRAY_LEN(algos))
+		if (i < 0)
 			return 0;
 		*algo = (enum df_algo)i;
 	}
@@ -209,6 +206,7 @@ static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, en
 	struct df_prog_req q = {.kind = kind,
 				.algo = algo,
 				.nranks = n,
+				.nodes = a->shape.nodes,
 				.root = a->shape.root,
 				.elem_bytes = 4,
 				.max_blocks = a->max_blocks};
@@ -309,16 +307,18 @@ static int cmd_ls(const struct df_algo_args *a)
 		for (unsigned i = 0; i < df_library_size; i++)
 			printf("  %-24s %-14s %s\n", df_library[i].name,
 			       df_coll_kind_name(df_library[i].kind), df_library[i].help);
-		printf("built-in (dfshim algo show NAME --ranks N --bytes N):\n");
+		printf("built-in (dfshim algo show NAME --nodes N --gpus N --bytes N):\n");
 		for (int k = 0; k < DF_COLL_SEND; k++) {
-			const char *n = df_coll_kind_name((enum df_coll_kind)k);
+			struct df_prog_req q = {
+				.kind = (enum df_coll_kind)k, .nranks = 4, .nodes = 2};
 
-			if (k <= DF_COLL_REDUCE)
-				printf("  %s/ring %s/tree %s/allpairs\n", n, n, n);
-			else if (k <= DF_COLL_REDUCESCATTER)
-				printf("  %s/ring %s/allpairs\n", n, n);
-			else
-				printf("  %s\n", n);
+			printf(" ");
+			for (int g = DF_ALGO_RING; g < DF_ALGO_NR; g++) {
+				if (df_algo_has(&q, (enum df_algo)g))
+					printf(" %s/%s", df_coll_kind_name(q.kind),
+					       df_algo_name((enum df_algo)g));
+			}
+			puts("");
 		}
 		return 0;
 	}

@@ -15,13 +15,6 @@
 
 #define MAX_SIZES 64
 
-static const char *const names[DF_ALGO_NR] = {"auto", "ring", "tree", "allpairs"};
-
-static int has(enum df_coll_kind kind, int algo)
-{
-	return algo != DF_ALGO_TREE || kind <= DF_COLL_REDUCE;
-}
-
 static int parse_sizes(const char *s, uint64_t *size, int *nr)
 {
 	*nr = 0;
@@ -143,7 +136,7 @@ int df_algo_bench(const struct df_algo_args *a)
 		for (int g = DF_ALGO_RING; g < DF_ALGO_NR; g++) {
 			uint64_t ns;
 
-			if (!has(q.kind, g)) {
+			if (!df_algo_has(&q, (enum df_algo)g)) {
 				if (!a->json)
 					printf(" %18s", "-");
 				continue;
@@ -153,14 +146,15 @@ int df_algo_bench(const struct df_algo_args *a)
 			ns = measure(&q, a->rounds, a->slots, &err);
 			if (!ns) {
 				df_tuner_free(t);
-				return df_cli_input_error("algo", names[g], "%s",
+				return df_cli_input_error("algo", df_algo_name((enum df_algo)g),
+							  "%s",
 							  err.text[0] ? err.text : "no memory");
 			}
 			if (a->json)
 				printf("{\"kind\":\"%s\",\"ranks\":%d,\"bytes\":%llu,\"algo\":\"%s\",\"ns\":%llu,"
 				       "\"model_ns\":%.0f}\n",
 				       df_coll_kind_name(q.kind), q.nranks,
-				       (unsigned long long)size[i], names[g],
+				       (unsigned long long)size[i], df_algo_name((enum df_algo)g),
 				       (unsigned long long)ns,
 				       df_tuner_cost(&t->cost, &q, q.algo, q.max_blocks));
 			else
@@ -173,7 +167,7 @@ int df_algo_bench(const struct df_algo_args *a)
 			}
 		}
 		if (!a->json)
-			printf("  %s\n", names[best]);
+			printf("  %s\n", df_algo_name((enum df_algo)best));
 		if (best != last)
 			df_tuner_add(t, (struct df_tune_row){kind, a->shape.nranks, i ? size[i] : 0,
 							     best, a->max_blocks});
