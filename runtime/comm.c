@@ -321,14 +321,15 @@ void df_comm_end(struct df_comm *comm, int error, int why)
 		df_mutex_unlock(&comm->dev->lock);
 		return;
 	}
+	/* First the record: what the application does when it sees the state is a consequence. */
+	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, (uint64_t)why, 0,
+		 0, 0);
 	__atomic_store_n(&comm->error, error, __ATOMIC_RELAXED);
 	__atomic_store_n(&comm->state, DF_COMM_ABORTED, __ATOMIC_RELAXED);
 	/* SEQ_CST pairs with the readers of `stop` in the control plane: seen after the poke at the latest. */
 	__atomic_store_n(&comm->stop, 1, __ATOMIC_SEQ_CST);
 	df_mutex_unlock(&comm->dev->lock);
 	df_ctl_poke();
-	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, (uint64_t)why, 0,
-		 0, 0);
 	end_operations(comm);
 }
 

@@ -326,44 +326,24 @@ static void classify_root(struct df_check_result *r)
 	}
 }
 
-/*
- * Under our own rules operations are matched by signature, so a mismatch shows as two that lack each
- * other: one rank waits with X, another with Y, in the same place of the same communicator.
- */
-static int ours_mismatch(struct df_check_result *r)
+/* Calls that do not agree explain it better than who is missing. 1 if they do, 0, or -ENOMEM. */
+static int judge_mismatch(struct df_check_result *r)
 {
-	struct df_graph *g = &r->g;
+	int rc = df_mismatch_find(r);
 
-	for (size_t i = 0; i < g->nr_insts; i++) {
-		const struct df_inst *a = &g->insts[i];
-		const struct df_uop *ua = &r->set->ops[a->first];
+	if (rc <= 0)
+		return rc;
+	r->verdict = DF_V_MISMATCH;
+	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
+	r->qualifier[0] = 0;
+	r->is_cycle = 0;
+	return 1;
+}
 
-		if (!g->stuck[a->node] || !a->nr_missing || df_trc_nccl(&r->set->traces[ua->trace]))
-			continue;
-		for (size_t k = i + 1; k < g->nr_insts && k < i + 512; k++) {
-			const struct df_inst *b = &g->insts[k];
-			const struct df_uop *ub = &r->set->ops[b->first];
-
-			if (b->gcomm != a->gcomm || b->p2p != a->p2p || !g->stuck[b->node] ||
-			    !b->nr_missing || ua->sig == ub->sig || ua->trace == ub->trace)
-				continue;
-			if (a->p2p ? a->src != b->src || a->dst != b->dst
-				   : ua->l.cindex != ub->l.cindex)
-				continue;
-			r->root = a->node;
-			r->verdict = DF_V_MISMATCH;
-			r->confidence = DF_C_PROVED;
-			/* One chain for both, so that the explanation sees all sides. */
-			for (uint32_t o = a->first;; o = r->set->ops[o].next) {
-				if (r->set->ops[o].next == DF_NONE) {
-					r->set->ops[o].next = b->first;
-					break;
-				}
-			}
-			return 1;
-		}
-	}
-	return 0;
+/* A crash is a crash, and who has left will not disagree. */
+static int may_be_mismatch(enum df_mark m)
+{
+	return m != DF_M_DEAD && m != DF_M_MISMATCH && m != DF_M_EXITED && m != DF_M_DESTROYED;
 }
 
 static int judge_residue(struct df_check_result *r)
@@ -378,12 +358,9 @@ static int judge_residue(struct df_check_result *r)
 	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
 	if (mark_of(r, r->root)) {
 		classify_root(r);
-		if (r->verdict != DF_V_CRASH && ours_mismatch(r))
-			return 0;
-		return 0;
+		rc = may_be_mismatch(mark_of(r, r->root)) ? judge_mismatch(r) : 0;
+		return rc < 0 ? rc : 0;
 	}
-	if (ours_mismatch(r))
-		return 0;
 	nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, &edges);
 	rc = df_explain_steps(r, edges, nr, 1);
 	free(edges);
@@ -391,6 +368,10 @@ static int judge_residue(struct df_check_result *r)
 		return rc;
 	r->is_cycle = 1;
 	classify_cycle(r);
+	/* Two orders that something could reconcile are no mismatch where signatures meet. */
+	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ? judge_mismatch(r) : 0;
+	if (rc)
+		return rc < 0 ? rc : 0;
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		unsigned cut = 0;
 
@@ -491,6 +472,7 @@ void df_check_result_free(struct df_check_result *r)
 		free(r->notes[i]);
 	free(r->steps);
 	free(r->involved);
+	free(r->sides);
 	free(r->notes);
 	free(r->comp);
 	free(r->line);

@@ -501,11 +501,13 @@ static int set_indices(struct df_load *l, const struct df_reader *r)
 	return 0;
 }
 
-/* After a standstill: the peers have gone, because they gave up first. */
+/* After a standstill: somebody gave up, here or among the peers. */
 static int broken_off(const struct df_rec *rec)
 {
-	return rec->type == DF_REC_PEER_DEAD || (rec->type == DF_REC_CALL_EXIT && rec->b &&
-						 df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
+	return rec->type == DF_REC_PEER_DEAD ||
+	       (rec->type == DF_REC_CALL_ENTER && rec->a == DF_CALL_COMM_ABORT) ||
+	       (rec->type == DF_REC_CALL_EXIT && rec->b &&
+		df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
 }
 
 /* The last time that a communicator was made: a hang that was broken off before it is over. */

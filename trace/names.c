@@ -92,6 +92,22 @@ const char *df_kind_name(uint32_t k)
 	return k < LEN(kinds) ? kinds[k].name : "?";
 }
 
+int df_kind_reduces(uint32_t kind)
+{
+	return kind == DF_KIND_ALLREDUCE || kind == DF_KIND_REDUCE || kind == DF_KIND_REDUCESCATTER;
+}
+
+int df_kind_rooted(uint32_t kind)
+{
+	return kind == DF_KIND_BROADCAST || kind == DF_KIND_REDUCE || kind == DF_KIND_GATHER ||
+	       kind == DF_KIND_SCATTER;
+}
+
+int df_kind_is_p2p(uint32_t kind)
+{
+	return kind == DF_KIND_SEND || kind == DF_KIND_RECV;
+}
+
 const char *df_kind_abbr(uint32_t k)
 {
 	return k < LEN(kinds) ? kinds[k].abbr : "?";

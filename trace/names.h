@@ -24,6 +24,9 @@ enum df_call_class {
 };
 
 const char *df_kind_name(uint32_t kind);   /* "AllReduce" */
+int df_kind_reduces(uint32_t kind);	   /* its reduction operator counts */
+int df_kind_rooted(uint32_t kind);	   /* its root counts */
+int df_kind_is_p2p(uint32_t kind);	   /* SEND, RECV: has a peer */
 const char *df_kind_abbr(uint32_t kind);   /* "AR" */
 const char *df_kind_fr(uint32_t kind);	   /* "all_reduce" */
 const char *df_dtype_name(uint32_t type);  /* "float32" */

@@ -83,6 +83,30 @@ static void print_orders(const struct df_check_result *r, FILE *out)
 	}
 }
 
+#define MAX_SIDES 16
+
+/* The calls that do not agree, with their arguments side by side. */
+static void print_sides(const struct df_check_result *r, FILE *out)
+{
+	char root[16], site[160];
+
+	for (size_t i = 0; i < r->nr_sides && i < MAX_SIDES; i++) {
+		const struct df_side *s = &r->sides[i];
+
+		if (!i)
+			fprintf(out, "\n  %-5s %-14s %12s %-6s %-6s %-4s  %s\n", "rank",
+				"operation", "count", "type", "redop", "root", "call site");
+		snprintf(root, sizeof(root), "%d", s->op.peer);
+		fprintf(out, "  r%-4d %-14s %12" PRIu64 " %-6s %-6s %-4s  %s\n", s->rank,
+			df_kind_name(s->op.kind), s->op.count, df_dtype_name(s->op.type),
+			df_kind_reduces(s->op.kind) ? df_redop_name(s->op.redop) : "-",
+			df_kind_rooted(s->op.kind) ? root : "-",
+			df_say_site(r->set, s->trace, s->op.site, site, sizeof(site)));
+	}
+	if (r->nr_sides > MAX_SIDES)
+		fprintf(out, "  and %zu more\n", r->nr_sides - MAX_SIDES);
+}
+
 static void print_comms(const struct df_check_result *r, FILE *out)
 {
 	size_t shown = 0;
@@ -116,6 +140,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 			fprintf(out, "%s\n", r->steps[i].cut ? "   <-- can be cut here" : "");
 		}
 	}
+	print_sides(r, out);
 	if (r->verdict != DF_V_OK)
 		fputc('\n', out);
 	if (r->divergence)
@@ -159,6 +184,31 @@ static void json_evidence(const struct df_check_result *r, FILE *out, uint32_t t
 	fputs(",\"trace\":", out);
 	df_json_string(out, r->set->traces[trace].name);
 	fprintf(out, ",\"record\":%" PRIu64 "}", rec);
+}
+
+static void json_sides(const struct df_check_result *r, FILE *out)
+{
+	fputs(",\"sides\":[", out);
+	for (size_t i = 0; i < r->nr_sides; i++) {
+		const struct df_lop *op = &r->sides[i].op;
+
+		fprintf(out,
+			"%s{\"rank\":%d,\"kind\":\"%s\",\"count\":%" PRIu64
+			",\"type\":\"%s\",\"redop\":",
+			i ? "," : "", r->sides[i].rank, df_kind_name(op->kind), op->count,
+			df_dtype_name(op->type));
+		if (df_kind_reduces(op->kind))
+			df_json_string(out, df_redop_name(op->redop));
+		else
+			fputs("null", out);
+		if (df_kind_rooted(op->kind) || df_kind_is_p2p(op->kind))
+			fprintf(out, ",\"%s\":%d", df_kind_is_p2p(op->kind) ? "peer" : "root",
+				op->peer);
+		fputs(",\"evidence\":", out);
+		json_evidence(r, out, r->sides[i].trace, op->rec);
+		fputc('}', out);
+	}
+	fputc(']', out);
 }
 
 static void json_ops(const struct df_check_result *r, FILE *out)
@@ -238,6 +288,7 @@ void df_check_print_json(const struct df_check_result *r, FILE *out)
 	} else {
 		fputs("null", out);
 	}
+	json_sides(r, out);
 	json_ops(r, out);
 	fputs(",\"communicators\":[", out);
 	for (size_t i = 0; i < set->nr_gcomms; i++) {

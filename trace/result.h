@@ -19,6 +19,14 @@ struct df_step {
 	char *text;
 };
 
+/* One rank's call where calls do not agree. */
+struct df_side {
+	struct df_lop op;
+	uint64_t sig;
+	uint32_t trace;
+	int rank; /* as people know it */
+};
+
 struct df_check_result {
 	struct df_check_set *set;
 	struct df_graph g;
@@ -39,6 +47,10 @@ struct df_check_result {
 	int is_cycle;
 	uint32_t *involved; /* operations of the cycle, without repetition */
 	size_t nr_involved;
+	struct df_side *sides; /* MISMATCH */
+	size_t nr_sides, cap_sides;
+	uint32_t completed_gcomm; /* MISMATCH without a root: it completed */
+	uint64_t completed_index;
 	size_t stuck_ops, stuck_insts, stuck_comms, stuck_ranks;
 	char *line, *remedy_text, *fix, *divergence;
 	uint32_t div_trace[2];
@@ -53,6 +65,13 @@ int df_explain(struct df_check_result *r);
 int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr, int closed);
 /* evidence.c: first divergence, other observations. */
 void df_explain_divergence(struct df_check_result *r);
+
+/*
+ * mismatch.c: of what is stuck, calls that do not agree. 1 found: root is the instance, sides are filled;
+ * 0 none, or -ENOMEM. df_mismatch_sides() fills the sides of any MISMATCH.
+ */
+int df_mismatch_find(struct df_check_result *r);
+int df_mismatch_sides(struct df_check_result *r);
 
 /* say.c: short texts into buf, which is returned. */
 const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, char *buf,

@@ -129,16 +129,12 @@ double df_say_ago(const struct df_check_set *set, uint32_t trace, uint64_t time_
 
 const char *df_say_sig(const struct df_lop *op, char *buf, size_t size)
 {
-	int reduces = op->kind == DF_KIND_ALLREDUCE || op->kind == DF_KIND_REDUCE ||
-		      op->kind == DF_KIND_REDUCESCATTER;
 	int n = snprintf(buf, size, "%s(%llu x %s", df_kind_name(op->kind),
 			 (unsigned long long)op->count, df_dtype_name(op->type));
 
-	if (reduces && n > 0 && (size_t)n < size)
+	if (df_kind_reduces(op->kind) && n > 0 && (size_t)n < size)
 		n += snprintf(buf + n, size - (size_t)n, ", %s", df_redop_name(op->redop));
-	if ((op->kind == DF_KIND_BROADCAST || op->kind == DF_KIND_REDUCE ||
-	     op->kind == DF_KIND_GATHER || op->kind == DF_KIND_SCATTER) &&
-	    n > 0 && (size_t)n < size)
+	if (df_kind_rooted(op->kind) && n > 0 && (size_t)n < size)
 		n += snprintf(buf + n, size - (size_t)n, ", root %d", op->peer);
 	if (n > 0 && (size_t)n < size)
 		snprintf(buf + n, size - (size_t)n, ")");

@@ -58,10 +58,7 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 
 uint64_t df_op_signature(const struct df_lop *op)
 {
-	int reduces = op->kind == DF_KIND_ALLREDUCE || op->kind == DF_KIND_REDUCE ||
-		      op->kind == DF_KIND_REDUCESCATTER;
-	int rooted = op->kind == DF_KIND_BROADCAST || op->kind == DF_KIND_REDUCE ||
-		     op->kind == DF_KIND_GATHER || op->kind == DF_KIND_SCATTER;
+	int reduces = df_kind_reduces(op->kind), rooted = df_kind_rooted(op->kind);
 	uint64_t h;
 
 	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
