@@ -153,176 +153,106 @@ static inline ncclResult_t enqueue(ncclComm_t comm, const struct call *c, const 
 	return df_group_error(res);
 }
 
-#define FOREIGN(comm) df_unlikely(!df_is_ours(comm) && df_is_foreign(comm))
+/*
+ * A call of the API: as a `struct call` (kind, name, send, recv, count, type, operator, root) for our
+ * communicators; the real library's get theirs, recorded where they are not left alone.
+ */
+#define COLL(fn, params, args, ...)                                                                \
+	ncclResult_t fn params                                                                     \
+	{                                                                                          \
+		struct call c_ = {__VA_ARGS__, stream};                                            \
+		const void *pc_ = __builtin_return_address(0);                                     \
+		if (DF_FOREIGN(comm)) {                                                            \
+			if (!df_real()->fn)                                                        \
+				return df_real_missing(#fn);                                       \
+			record(&c_, comm, pc_);                                                    \
+			return df_group_error(df_real()->fn args);                                 \
+		}                                                                                  \
+		return enqueue(comm, &c_, pc_);                                                    \
+	}                                                                                          \
+	DF_NCCL_EXPORT(fn);
 
-/* The real library's communicator: its function, recorded in mode trace. */
-#define FORWARD(fn, call, comm, ...)                                                               \
-	do {                                                                                       \
-		__typeof__(fn) *real_ = df_real()->fn;                                             \
-		if (!real_)                                                                        \
-			return df_real_missing(#fn);                                               \
-		if (df_front_now() == DF_FRONT_TRACE)                                              \
-			df_traced_op(&(struct df_traced_call){(call).kind, (call).send,            \
-							      (call).recv, (call).count,           \
-							      (int)(call).type, (call).redop,      \
-							      (call).root, (call).stream},         \
-				     comm, __builtin_return_address(0));                           \
-		return real_(__VA_ARGS__);                                                         \
-	} while (0)
-
-ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
-			   ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-			   cudaStream_t stream)
+static void record(const struct call *c, ncclComm_t comm, const void *pc)
 {
-	struct call c = {DF_COLL_ALLREDUCE, "AllReduce", sendbuff, recvbuff, count,
-			 datatype,	    (int)op,	 0,	   stream};
-
-	if (FOREIGN(comm))
-		FORWARD(ncclAllReduce, c, comm, sendbuff, recvbuff, count, datatype, op, comm,
-			stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
+	df_traced_op(&(struct df_traced_call){c->kind, c->send, c->recv, c->count, (int)c->type,
+					      c->redop, c->root, c->stream},
+		     comm, pc);
 }
-DF_NCCL_EXPORT(ncclAllReduce);
 
-ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-			ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_REDUCE, "Reduce", sendbuff, recvbuff, count,
-			 datatype,	 (int)op,  root,     stream};
+/* clang-format off */
+COLL(ncclAllReduce,
+     (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+      ncclComm_t comm, cudaStream_t stream),
+     (sendbuff, recvbuff, count, datatype, op, comm, stream),
+     DF_COLL_ALLREDUCE, "AllReduce", sendbuff, recvbuff, count, datatype, (int)op, 0)
 
-	if (FOREIGN(comm))
-		FORWARD(ncclReduce, c, comm, sendbuff, recvbuff, count, datatype, op, root, comm,
-			stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclReduce);
+COLL(ncclReduce,
+     (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+      int root, ncclComm_t comm, cudaStream_t stream),
+     (sendbuff, recvbuff, count, datatype, op, root, comm, stream),
+     DF_COLL_REDUCE, "Reduce", sendbuff, recvbuff, count, datatype, (int)op, root)
 
-ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
-			   ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_BROADCAST, "Broadcast", sendbuff, recvbuff, count,
-			 datatype,	    0,		 root,	   stream};
+COLL(ncclBroadcast,
+     (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+      ncclComm_t comm, cudaStream_t stream),
+     (sendbuff, recvbuff, count, datatype, root, comm, stream),
+     DF_COLL_BROADCAST, "Broadcast", sendbuff, recvbuff, count, datatype, 0, root)
 
-	if (FOREIGN(comm))
-		FORWARD(ncclBroadcast, c, comm, sendbuff, recvbuff, count, datatype, root, comm,
-			stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclBroadcast);
+COLL(ncclBcast,
+     (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+      cudaStream_t stream),
+     (buff, count, datatype, root, comm, stream),
+     DF_COLL_BROADCAST, "Broadcast", buff, buff, count, datatype, 0, root)
 
-ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-		       cudaStream_t stream)
-{
-	struct call c = {DF_COLL_BROADCAST, "Broadcast", buff, buff,  count,
-			 datatype,	    0,		 root, stream};
+COLL(ncclReduceScatter,
+     (const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype,
+      ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream),
+     (sendbuff, recvbuff, recvcount, datatype, op, comm, stream),
+     DF_COLL_REDUCESCATTER, "ReduceScatter", sendbuff, recvbuff, recvcount, datatype, (int)op, 0)
 
-	if (FOREIGN(comm))
-		FORWARD(ncclBcast, c, comm, buff, count, datatype, root, comm, stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclBcast);
+COLL(ncclAllGather,
+     (const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,
+      ncclComm_t comm, cudaStream_t stream),
+     (sendbuff, recvbuff, sendcount, datatype, comm, stream),
+     DF_COLL_ALLGATHER, "AllGather", sendbuff, recvbuff, sendcount, datatype, 0, 0)
 
-ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
-			       ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-			       cudaStream_t stream)
-{
-	struct call c = {DF_COLL_REDUCESCATTER,
-			 "ReduceScatter",
-			 sendbuff,
-			 recvbuff,
-			 recvcount,
-			 datatype,
-			 (int)op,
-			 0,
-			 stream};
+COLL(ncclAlltoAll,
+     (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+      cudaStream_t stream),
+     (sendbuff, recvbuff, count, datatype, comm, stream),
+     DF_COLL_ALLTOALL, "AlltoAll", sendbuff, recvbuff, count, datatype, 0, 0)
 
-	if (FOREIGN(comm))
-		FORWARD(ncclReduceScatter, c, comm, sendbuff, recvbuff, recvcount, datatype, op,
-			comm, stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclReduceScatter);
+COLL(ncclGather,
+     (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+      ncclComm_t comm, cudaStream_t stream),
+     (sendbuff, recvbuff, count, datatype, root, comm, stream),
+     DF_COLL_GATHER, "Gather", sendbuff, recvbuff, count, datatype, 0, root)
 
-ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
-			   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_ALLGATHER, "AllGather", sendbuff, recvbuff, sendcount,
-			 datatype,	    0,		 0,	   stream};
+COLL(ncclScatter,
+     (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+      ncclComm_t comm, cudaStream_t stream),
+     (sendbuff, recvbuff, count, datatype, root, comm, stream),
+     DF_COLL_SCATTER, "Scatter", sendbuff, recvbuff, count, datatype, 0, root)
 
-	if (FOREIGN(comm))
-		FORWARD(ncclAllGather, c, comm, sendbuff, recvbuff, sendcount, datatype, comm,
-			stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclAllGather);
+COLL(ncclSend,
+     (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+      cudaStream_t stream),
+     (sendbuff, count, datatype, peer, comm, stream),
+     DF_COLL_SEND, "Send", sendbuff, NULL, count, datatype, 0, peer)
 
-ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
-			  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_ALLTOALL, "AlltoAll", sendbuff, recvbuff, count,
-			 datatype,	   0,	       0,	 stream};
-
-	if (FOREIGN(comm))
-		FORWARD(ncclAlltoAll, c, comm, sendbuff, recvbuff, count, datatype, comm, stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclAlltoAll);
-
-ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-			int root, ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_GATHER, "Gather", sendbuff, recvbuff, count,
-			 datatype,	 0,	   root,     stream};
-
-	if (FOREIGN(comm))
-		FORWARD(ncclGather, c, comm, sendbuff, recvbuff, count, datatype, root, comm,
-			stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclGather);
-
-ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
-			 ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_SCATTER, "Scatter", sendbuff, recvbuff, count,
-			 datatype,	  0,	     root,     stream};
-
-	if (FOREIGN(comm))
-		FORWARD(ncclScatter, c, comm, sendbuff, recvbuff, count, datatype, root, comm,
-			stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclScatter);
-
-ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
-		      ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_SEND, "Send", sendbuff, NULL, count, datatype, 0, peer, stream};
-
-	if (FOREIGN(comm))
-		FORWARD(ncclSend, c, comm, sendbuff, count, datatype, peer, comm, stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclSend);
-
-ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
-		      ncclComm_t comm, cudaStream_t stream)
-{
-	struct call c = {DF_COLL_RECV, "Recv", NULL, recvbuff, count, datatype, 0, peer, stream};
-
-	if (FOREIGN(comm))
-		FORWARD(ncclRecv, c, comm, recvbuff, count, datatype, peer, comm, stream);
-	return enqueue(comm, &c, __builtin_return_address(0));
-}
-DF_NCCL_EXPORT(ncclRecv);
+COLL(ncclRecv,
+     (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+      cudaStream_t stream),
+     (recvbuff, count, datatype, peer, comm, stream),
+     DF_COLL_RECV, "Recv", NULL, recvbuff, count, datatype, 0, peer)
+/* clang-format on */
 
 ncclResult_t ncclGroupStart(void)
 {
 	enum df_front front = df_front();
 
-	if (df_unlikely(front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE))
-		return df_real()->ncclGroupStart ? df_real()->ncclGroupStart()
-						 : df_real_missing(__func__);
+	if (df_unlikely(df_real_makes(front)))
+		return DF_REAL(ncclGroupStart);
 	return df_group_start();
 }
 DF_NCCL_EXPORT(ncclGroupStart);
@@ -331,7 +261,7 @@ ncclResult_t ncclGroupEnd(void)
 {
 	enum df_front front = df_front();
 
-	if (df_unlikely(front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE)) {
+	if (df_unlikely(df_real_makes(front))) {
 		if (!df_real()->ncclGroupEnd)
 			return df_real_missing(__func__);
 		return front == DF_FRONT_TRACE ? df_traced_group_end(__builtin_return_address(0))
@@ -345,9 +275,8 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
 	enum df_front front = df_front();
 
-	if (front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE)
-		return df_real()->ncclGroupSimulateEnd ? df_real()->ncclGroupSimulateEnd(simInfo)
-						       : df_real_missing(__func__);
+	if (df_real_makes(front))
+		return DF_REAL(ncclGroupSimulateEnd, simInfo);
 	return df_group_simulate_end(simInfo);
 }
 DF_NCCL_EXPORT(ncclGroupSimulateEnd);

@@ -1,5 +1,5 @@
 /*
- * Mode trace: what is recorded around calls that the real library executes (traced.c).
+ * What is recorded around calls that the real library executes (traced.c).
  */
 #ifndef DF_INTERPOSE_COLL_H
 #define DF_INTERPOSE_COLL_H

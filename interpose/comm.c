@@ -1,6 +1,6 @@
 /*
  * The life of a communicator as the application sees it: ids, init, split, shrink, finalize, destroy,
- * abort, revoke, and the questions about it. What waits for peers is a job (job.c).
+ * abort, revoke. What waits for peers is a job (job.c), the questions about it are in query.c.
  *
  * Threads: any; ncclCommAbort and ncclCommGetAsyncError while another call on the same communicator is
  * running.
@@ -17,23 +17,7 @@
 #include "runtime/base/log.h"
 #include "trace/writer.h"
 
-#define SITE()	      df_trace_site(__builtin_return_address(0))
-#define FOREIGN(comm) (!df_is_ours(comm) && df_is_foreign(comm))
-
-/* 1: the real library makes communicators in this process. */
-static int real_makes(enum df_front front)
-{
-	return front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE;
-}
-
-ncclResult_t ncclGetVersion(int *version)
-{
-	if (!version)
-		return ncclInvalidArgument;
-	*version = df_real_version();
-	return ncclSuccess;
-}
-DF_NCCL_EXPORT(ncclGetVersion);
+#define SITE() df_trace_site(__builtin_return_address(0))
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 {
@@ -41,9 +25,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 	const char *address;
 	int err;
 
-	if (real_makes(front))
-		return df_real()->ncclGetUniqueId ? df_real()->ncclGetUniqueId(uniqueId)
-						  : df_real_missing(__func__);
+	if (df_real_makes(front))
+		return DF_REAL(ncclGetUniqueId, uniqueId);
 	if (front == DF_FRONT_REFUSE)
 		return df_front_refused("GetUniqueId");
 	if (df_ptr_check(uniqueId, "GetUniqueId", "out") != ncclSuccess)
@@ -165,7 +148,31 @@ static ncclResult_t check_real_id(const ncclUniqueId *id)
 	return ncclInvalidUsage;
 }
 
-/* An init by the real library, recorded in mode trace; `call` is the call of it. */
+/*
+ * 1: the real library makes the communicator: it makes all, or its ids are those of a rank that runs on plain
+ * NCCL. All ranks have the same ids, so all of them decide alike.
+ */
+static int real_init(int nr_ids, const ncclUniqueId *ids)
+{
+	enum df_front front = df_front();
+	int i;
+
+	if (df_real_makes(front))
+		return 1;
+	if (front != DF_FRONT_OWN || df_on_host() || df_env()->strict || df_env()->nccl_comm_id ||
+	    !df_real()->ncclCommInitRank || nr_ids < 1 || !ids)
+		return 0;
+	for (i = 0; i < nr_ids; i++)
+		if (df_id_is_ours((const unsigned char *)ids[i].internal))
+			return 0;
+	df_warn("communicator %016llx: its unique id was made on plain NCCL, so NCCL executes it; it is "
+		"recorded, and can hang as NCCL can",
+		(unsigned long long)df_id_hash((const unsigned char *)ids[0].internal));
+	df_group_real();
+	return 1;
+}
+
+/* An init by the real library, recorded; `call` is the call of it. */
 #define REAL_INIT(fn, comm, nranks, id, rank, call)                                                \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \
@@ -182,13 +189,13 @@ static ncclResult_t check_real_id(const ncclUniqueId *id)
 		if ((res_ == ncclSuccess || res_ == ncclInProgress) && (comm) && *(comm))          \
 			df_traced_comm_add(*(comm), df_id_hash((const unsigned char *)(id)),       \
 					   nranks, rank, 0);                                       \
-		return res_;                                                                       \
+		return df_group_error(res_);                                                       \
 	} while (0)
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
 				    ncclConfig_t *config)
 {
-	if (real_makes(df_front()))
+	if (real_init(1, &commId))
 		REAL_INIT(ncclCommInitRankConfig, comm, nranks, &commId, rank,
 			  (comm, nranks, commId, rank, config));
 	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, config, __func__, SITE()));
@@ -197,7 +204,7 @@ DF_NCCL_EXPORT(ncclCommInitRankConfig);
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
-	if (real_makes(df_front()))
+	if (real_init(1, &commId))
 		REAL_INIT(ncclCommInitRank, comm, nranks, &commId, rank,
 			  (comm, nranks, commId, rank));
 	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, NULL, __func__, SITE()));
@@ -207,12 +214,10 @@ DF_NCCL_EXPORT(ncclCommInitRank);
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId,
 				      ncclUniqueId *commIds, ncclConfig_t *config)
 {
-	if (real_makes(df_front()) && !commIds)
-		return df_real()->ncclCommInitRankScalable
-			       ? df_real()->ncclCommInitRankScalable(newcomm, nranks, myrank, nId,
-								     commIds, config)
-			       : df_real_missing(__func__);
-	if (real_makes(df_front()))
+	if (df_real_makes(df_front()) && !commIds)
+		return DF_REAL(ncclCommInitRankScalable, newcomm, nranks, myrank, nId, commIds,
+			       config);
+	if (real_init(nId, commIds))
 		REAL_INIT(ncclCommInitRankScalable, newcomm, nranks, commIds, myrank,
 			  (newcomm, nranks, myrank, nId, commIds, config));
 	if (nId > 0 && df_ptr_check(commIds, "CommInitRank", "commIds") != ncclSuccess)
@@ -280,7 +285,7 @@ static ncclResult_t init_all(ncclComm_t *comms, int ndev, const int *devlist, ui
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 {
-	if (real_makes(df_front())) {
+	if (df_real_makes(df_front())) {
 		__typeof__(ncclCommInitAll) *real = df_real()->ncclCommInitAll;
 		uint64_t serial, hash;
 		ncclResult_t res;
@@ -389,7 +394,7 @@ err:
 	return res;
 }
 
-/* A child that the real library made, recorded in mode trace. */
+/* A child that the real library made, recorded. */
 #define REAL_CHILD(fn, enum_call, comm, newcomm, salt, call)                                       \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \
@@ -403,13 +408,13 @@ err:
 		df_traced_leave(serial_, enum_call, res_);                                         \
 		if (res_ == ncclSuccess && (newcomm) && *(newcomm))                                \
 			df_traced_comm_add(*(newcomm), hash_, 0, 0, df_traced_hash(comm));         \
-		return res_;                                                                       \
+		return df_group_error(res_);                                                       \
 	} while (0)
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
 			   ncclConfig_t *config)
 {
-	if (FOREIGN(comm))
+	if (DF_FOREIGN(comm))
 		REAL_CHILD(ncclCommSplit, DF_CALL_COMM_SPLIT, comm, newcomm, (uint64_t)color,
 			   (comm, color, key, newcomm, config));
 	return df_group_error(
@@ -420,7 +425,7 @@ DF_NCCL_EXPORT(ncclCommSplit);
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
 			    ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
 {
-	if (FOREIGN(comm))
+	if (DF_FOREIGN(comm))
 		REAL_CHILD(
 			ncclCommShrink, DF_CALL_COMM_SHRINK, comm, newcomm, 1ull << 40,
 			(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
@@ -431,20 +436,16 @@ DF_NCCL_EXPORT(ncclCommShrink);
 
 /* ---- ending one ------------------------------------------------------------------------------------ */
 
-/* A call of the real library that ends something, recorded in mode trace. */
-#define REAL_END(fn, enum_call, comm, call)                                                        \
-	do {                                                                                       \
-		__typeof__(fn) *real_ = df_real()->fn;                                             \
-		uint64_t serial_;                                                                  \
-		ncclResult_t res_;                                                                 \
-		if (!real_)                                                                        \
-			return df_real_missing(#fn);                                               \
-		serial_ = df_traced_enter(enum_call, comm, 0, __builtin_return_address(0));        \
-		res_ = real_ call;                                                                 \
+/* A call of the real library that ends something, recorded; its result. */
+#define REAL_END(fn, enum_call, comm, ...)                                                         \
+	({                                                                                         \
+		uint64_t serial_ =                                                                 \
+			df_traced_enter(enum_call, comm, 0, __builtin_return_address(0));          \
+		ncclResult_t res_ = DF_REAL(fn, __VA_ARGS__);                                      \
 		df_traced_leave(serial_, enum_call, res_);                                         \
 		df_traced_comm_gone(comm, enum_call);                                              \
-		return res_;                                                                       \
-	} while (0)
+		df_group_error(res_);                                                              \
+	})
 
 /* A job on an existing communicator; marks it before. */
 static ncclResult_t end_job(enum df_job_kind kind, struct df_handle *h, uint32_t mark,
@@ -468,8 +469,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 	struct df_handle *h = (struct df_handle *)comm;
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		REAL_END(ncclCommFinalize, DF_CALL_COMM_FINALIZE, comm, (comm));
+	if (DF_FOREIGN(comm))
+		return REAL_END(ncclCommFinalize, DF_CALL_COMM_FINALIZE, comm, comm);
 	if (!comm)
 		return ncclSuccess;
 	res = df_comm_check(comm, "CommFinalize", "comm");
@@ -483,6 +484,18 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 	return df_group_error(res);
 }
 DF_NCCL_EXPORT(ncclCommFinalize);
+
+/*
+ * The real library's communicator behind a handle of ours is gone: what is left of ours goes its own way, and a
+ * second call on it gets our error. 0: there was no handle of ours in front of it.
+ */
+static int take_back(struct df_handle *h)
+{
+	if (!df_is_ours(h))
+		return 0;
+	__atomic_store_n(&h->real, NULL, __ATOMIC_RELAXED);
+	return 1;
+}
 
 /* A tombstone, or one that another call is destroying. */
 static int is_gone(struct df_handle *h)
@@ -498,8 +511,12 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 	struct df_handle *h = (struct df_handle *)comm;
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		REAL_END(ncclCommDestroy, DF_CALL_COMM_DESTROY, comm, (comm));
+	if (DF_FOREIGN(comm)) {
+		res = REAL_END(ncclCommDestroy, DF_CALL_COMM_DESTROY, comm, comm);
+		if (!take_back(h) || res != ncclSuccess)
+			return res;
+		comm = (ncclComm_t)h;
+	}
 	if (!comm)
 		return ncclSuccess;
 	if (df_is_ours(comm))
@@ -518,10 +535,15 @@ DF_NCCL_EXPORT(ncclCommDestroy);
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
 	struct df_handle *h = (struct df_handle *)comm;
+	ncclResult_t res;
 	uint32_t old;
 
-	if (FOREIGN(comm))
-		REAL_END(ncclCommAbort, DF_CALL_COMM_ABORT, comm, (comm));
+	if (DF_FOREIGN(comm)) {
+		res = REAL_END(ncclCommAbort, DF_CALL_COMM_ABORT, comm, comm);
+		if (!take_back(h) || res != ncclSuccess)
+			return res;
+		comm = (ncclComm_t)h;
+	}
 	if (!comm)
 		return ncclSuccess;
 	if (!df_is_ours(comm))
@@ -553,8 +575,8 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
 	struct df_handle *h = (struct df_handle *)comm;
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		REAL_END(ncclCommRevoke, DF_CALL_COMM_ABORT, comm, (comm, revokeFlags));
+	if (DF_FOREIGN(comm))
+		return REAL_END(ncclCommRevoke, DF_CALL_COMM_ABORT, comm, comm, revokeFlags);
 	if (!comm)
 		return ncclSuccess;
 	if (revokeFlags)
@@ -569,125 +591,3 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
 	return df_group_error(end_job(DF_JOB_REVOKE, h, DF_H_REVOKED, __func__, SITE()));
 }
 DF_NCCL_EXPORT(ncclCommRevoke);
-
-/* ---- questions ------------------------------------------------------------------------------------- */
-
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
-{
-	ncclResult_t res;
-
-	if (FOREIGN(comm))
-		return df_real()->ncclCommGetAsyncError
-			       ? df_real()->ncclCommGetAsyncError(comm, asyncError)
-			       : df_real_missing(__func__);
-	res = df_comm_check(comm, "ncclGetAsyncError", "comm");
-	if (res == ncclSuccess)
-		res = df_ptr_check(asyncError, "ncclGetAsyncError", "asyncError");
-	if (res == ncclSuccess)
-		*asyncError = df_handle_async((struct df_handle *)comm);
-	return res;
-}
-DF_NCCL_EXPORT(ncclCommGetAsyncError);
-
-static ncclResult_t ask(const void *comm, const char *op, const int *out, const char *arg)
-{
-	ncclResult_t res = df_comm_check(comm, op, "comm");
-
-	if (res == ncclSuccess)
-		res = df_ptr_check(out, op, arg);
-	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
-}
-
-ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
-{
-	ncclResult_t res;
-
-	if (FOREIGN(comm))
-		return df_real()->ncclCommCount ? df_real()->ncclCommCount(comm, count)
-						: df_real_missing(__func__);
-	res = ask(comm, "CommCount", count, "count");
-	if (res == ncclSuccess)
-		*count = ((struct df_handle *)comm)->nranks;
-	return res;
-}
-DF_NCCL_EXPORT(ncclCommCount);
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
-{
-	ncclResult_t res;
-
-	if (FOREIGN(comm))
-		return df_real()->ncclCommCuDevice ? df_real()->ncclCommCuDevice(comm, device)
-						   : df_real_missing(__func__);
-	res = ask(comm, "CommCuDevice", device, "device");
-	if (res == ncclSuccess)
-		*device = ((struct df_handle *)comm)->device;
-	return res;
-}
-DF_NCCL_EXPORT(ncclCommCuDevice);
-
-ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
-{
-	ncclResult_t res;
-
-	if (FOREIGN(comm))
-		return df_real()->ncclCommUserRank ? df_real()->ncclCommUserRank(comm, rank)
-						   : df_real_missing(__func__);
-	res = ask(comm, "CommUserRank", rank, "rank");
-	if (res == ncclSuccess)
-		*rank = ((struct df_handle *)comm)->rank;
-	return res;
-}
-DF_NCCL_EXPORT(ncclCommUserRank);
-
-const char *ncclGetErrorString(ncclResult_t result)
-{
-	switch ((int)result) {
-	case ncclSuccess:
-		return "no error";
-	case ncclUnhandledCudaError:
-		return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
-	case ncclSystemError:
-		return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
-	case ncclInternalError:
-		return "internal error - please report this issue to the NCCL developers";
-	case ncclInvalidArgument:
-		return "invalid argument (run with NCCL_DEBUG=WARN for details)";
-	case ncclInvalidUsage:
-		return "invalid usage (run with NCCL_DEBUG=WARN for details)";
-	case ncclRemoteError:
-		return "remote process exited or there was a network error";
-	case ncclInProgress:
-		return "NCCL operation in progress";
-	default:
-		return "unknown result code";
-	}
-}
-DF_NCCL_EXPORT(ncclGetErrorString);
-
-const char *ncclGetLastError(ncclComm_t comm)
-{
-	/* What this library had to say comes first: a failure to load NCCL, for one. */
-	const char *text = df_nccl_last_error();
-
-	if (!*text && real_makes(df_front_now()) && df_real()->ncclGetLastError)
-		return df_real()->ncclGetLastError(comm);
-	return text;
-}
-DF_NCCL_EXPORT(ncclGetLastError);
-
-void ncclResetDebugInit(void)
-{
-	df_log_reset();
-	if (real_makes(df_front_now()) && df_real()->ncclResetDebugInit)
-		df_real()->ncclResetDebugInit();
-}
-DF_NCCL_EXPORT(ncclResetDebugInit);
-
-void ncclResetDebugInitInternal(void)
-{
-	df_log_reset();
-	if (real_makes(df_front_now()) && df_real()->ncclResetDebugInitInternal)
-		df_real()->ncclResetDebugInitInternal();
-}
-DF_NCCL_EXPORT(ncclResetDebugInitInternal);

@@ -98,6 +98,9 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 		out->min_ctas = c.minCTAs;
 	if (c.maxCTAs != UNDEF)
 		out->max_ctas = c.maxCTAs;
+	out->raw = c;
+	out->raw.size = size;
+	out->raw.netName = out->raw.commName = NULL; /* the caller's memory */
 	if (c.commName)
 		snprintf(out->name, sizeof(out->name), "%s", c.commName);
 	return ncclSuccess;

@@ -12,6 +12,7 @@ struct df_config {
 	int split_share, shrink_share;
 	int min_ctas, max_ctas; /* max_ctas 0: no limit */
 	char name[64];
+	ncclConfig_t raw; /* what the caller gave, without its strings; size 0: nothing */
 };
 
 /* The defaults, as the environment overrides them. */

@@ -20,6 +20,12 @@ enum df_front df_front(void);
 /* The decision so far, without making it. */
 enum df_front df_front_now(void);
 
+/* 1: the real library makes communicators in this process. */
+static inline int df_real_makes(enum df_front front)
+{
+	return front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE;
+}
+
 /* Under DF_FRONT_REFUSE: says why `what` can't run; returns the error. */
 ncclResult_t df_front_refused(const char *what);
 

@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/group.h"
+#include "interpose/coll.h"
 #include "interpose/nccl_api.h"
+#include "interpose/real.h"
 #include "interpose/status.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -25,6 +27,7 @@ struct df_group {
 	struct df_op *ops;
 	struct df_handle **handles; /* of the operations */
 	int has_self;
+	int real; /* a group of the real library is open too, for calls on its communicators */
 	struct df_job *jobs, **jobs_end;
 };
 
@@ -81,12 +84,41 @@ ncclResult_t df_group_start(void)
 		g->error = ncclSuccess;
 		g->nr_ops = 0;
 		g->has_self = 0;
+		g->real = 0;
 		g->jobs = NULL;
 		g->jobs_end = &g->jobs;
 		df_group_cur = g;
 	}
 	g->depth++;
 	return ncclSuccess;
+}
+
+void df_group_real(void)
+{
+	struct df_group *g = df_group_cur;
+
+	if (!g || g->real || !df_real()->ncclGroupStart || !df_real()->ncclGroupEnd)
+		return;
+	if (df_real()->ncclGroupStart() == ncclSuccess)
+		g->real = 1;
+}
+
+/* The real library's part of the group ends; it drops everything if ours does. */
+static ncclResult_t end_real(struct df_group *g)
+{
+	ncclResult_t res;
+	uint64_t serial;
+
+	if (!g->real)
+		return g->error;
+	g->real = 0;
+	/* A call that fails spoils a group: the only way to have one dropped. */
+	if (g->error != ncclSuccess)
+		(void)df_real()->ncclAllReduce(NULL, NULL, 0, ncclInt8, ncclSum, NULL, NULL);
+	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, NULL);
+	res = df_real()->ncclGroupEnd();
+	df_traced_leave(serial, DF_CALL_GROUP_END, res);
+	return g->error != ncclSuccess ? g->error : res;
 }
 
 void df_group_forked(void)
@@ -464,16 +496,16 @@ ncclResult_t df_group_end(uint32_t site)
 {
 	struct df_group *g = df_group_cur;
 	uint64_t serial;
-	ncclResult_t res, ops;
+	ncclResult_t res, ops, real;
 
 	if (!close_level(&res))
 		return res;
 	if (g->error != ncclSuccess) {
 		discard(g->jobs);
-		return g->error;
+		return end_real(g);
 	}
 	if (!g->jobs && !g->nr_ops)
-		return ncclSuccess;
+		return end_real(g);
 	serial = df_trace_serial();
 	df_trace(DF_REC_CALL_ENTER, -1, 0, -1, serial, DF_CALL_GROUP_END, 0, g->nr_ops, site);
 	res = g->jobs ? launch(g->jobs) : ncclSuccess;
@@ -482,6 +514,12 @@ ncclResult_t df_group_end(uint32_t site)
 		if (ops != ncclSuccess)
 			res = ops;
 	}
+	/* Ours are submitted and wait for nobody by now; the real library's may block here. */
+	if (res != ncclSuccess && res != ncclInProgress)
+		g->error = res;
+	real = end_real(g);
+	if (res == ncclSuccess)
+		res = real;
 	df_trace(DF_REC_CALL_EXIT, -1, 0, -1, serial, DF_CALL_GROUP_END, (uint64_t)res, 0, site);
 	return res;
 }
@@ -513,5 +551,8 @@ ncclResult_t df_group_simulate_end(ncclSimInfo_t *info)
 		}
 	}
 	discard(g->jobs);
+	/* The group ends without running, and so does the real library's. */
+	if (g->real && df_real()->ncclGroupSimulateEnd)
+		(void)df_real()->ncclGroupSimulateEnd(NULL);
 	return res;
 }

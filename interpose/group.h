@@ -16,6 +16,7 @@ enum df_job_kind {
 	DF_JOB_FINALIZE,
 	DF_JOB_DESTROY,
 	DF_JOB_ABORT,
+	DF_JOB_HAND_OVER,
 };
 
 /* Something that may take long: one communicator's coming, going, or dividing. */
@@ -34,6 +35,12 @@ struct df_job {
 	int color, key;	       /* SPLIT */
 	int nr_exclude, abort; /* SHRINK */
 	int *exclude;
+	ncclResult_t (*then)(
+		struct df_job *); /* HAND_OVER: the call that the real library now gets */
+	const void *in;		  /* its arguments: what it reads, */
+	void *out2;		  /* and what it writes */
+	size_t bytes;
+	int flags;
 	ncclResult_t result;
 	struct df_run *run;
 	pthread_t thread;
@@ -67,6 +74,9 @@ ncclResult_t df_group_job(struct df_job *job);
 ncclResult_t df_group_start(void);
 ncclResult_t df_group_end(uint32_t site);
 ncclResult_t df_group_simulate_end(ncclSimInfo_t *info);
+
+/* A call for the real library is about to be made: inside a group of ours, its group is opened too. */
+void df_group_real(void);
 
 /* In the child of a fork: the thread is in no group. */
 void df_group_forked(void);

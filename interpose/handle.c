@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 #include "interpose/front.h"
+#include "interpose/group.h"
 #include "interpose/handle.h"
 #include "interpose/mem.h"
 #include "interpose/real.h"
@@ -21,7 +22,7 @@ static struct df_mutex graves_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "graveyard");
 static struct df_handle *oldest, *newest;
 static unsigned nr_graves, nr_handles;
 
-int df_is_foreign(const void *comm)
+static int is_foreign(const void *comm)
 {
 	switch (df_front_now()) {
 	case DF_FRONT_PLAIN:
@@ -34,6 +35,24 @@ int df_is_foreign(const void *comm)
 		break;
 	}
 	return 0;
+}
+
+int df_foreign_slow(void **comm)
+{
+	void *real = NULL;
+
+	/*
+	 * The acquire pairs with the release in df_hand_over(): without it the real library's communicator could
+	 * be used before it is seen whole.
+	 */
+	if (df_is_ours(*comm))
+		real = __atomic_load_n(&((struct df_handle *)*comm)->real, __ATOMIC_ACQUIRE);
+	if (real)
+		*comm = real;
+	else if (!is_foreign(*comm))
+		return 0;
+	df_group_real();
+	return 1;
 }
 
 struct df_handle *df_handle_new(const struct df_config *config, int device)

@@ -61,6 +61,7 @@ struct df_handle {
 	uint64_t magic; /* stays; see above */
 	uint32_t flags; /* enum df_handle_flag; atomic */
 	uint32_t users; /* calls inside; atomic */
+	void *real; /* the real library's communicator that took over, or NULL; atomic, set once */
 	struct df_comm *comm;
 	int nranks, rank, device;
 	int child_count;
@@ -82,8 +83,25 @@ static inline int df_is_ours(const void *comm)
 	return df_likely(comm != NULL) && df_likely(*(const uint64_t *)comm == DF_HANDLE_MAGIC);
 }
 
-/* 1: not ours, and the real library shall have it (its own communicator, or all are). */
-int df_is_foreign(const void *comm);
+/*
+ * DF_FOREIGN(comm): 1 if the real library shall have the call: the communicator is its own, or all are, or one
+ * of ours was handed over to it (handover.c); `comm`, a variable, is then the real library's. Inside a
+ * group of ours its own is open from then on.
+ */
+#define DF_FOREIGN(comm) df_unlikely(df_foreign((void **)&(comm)))
+int df_foreign_slow(void **comm);
+
+static inline int df_foreign(void **comm)
+{
+	/*
+	 * The relaxed load is read again, with an acquire, in df_foreign_slow(); one that misses a hand-over
+	 * by another thread is a call at the same time as ncclDevCommCreate on one communicator.
+	 */
+	if (df_is_ours(*comm) &&
+	    df_likely(!__atomic_load_n(&((struct df_handle *)*comm)->real, __ATOMIC_RELAXED)))
+		return 0;
+	return df_foreign_slow(comm);
+}
 
 /* A new handle, or NULL. */
 struct df_handle *df_handle_new(const struct df_config *config, int device);

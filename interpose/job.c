@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/group.h"
+#include "interpose/handover.h"
 #include "interpose/nccl_api.h"
 #include "interpose/status.h"
 #include "runtime/base/err.h"
@@ -199,6 +200,11 @@ void df_job_run(struct df_job *job)
 	case DF_JOB_SHRINK:
 		res = run_child(job);
 		break;
+	case DF_JOB_HAND_OVER:
+		res = df_hand_over(on, job->func);
+		if (res == ncclSuccess)
+			res = job->then(job);
+		break;
 	default:
 		res = run_end(job);
 		break;
@@ -240,6 +246,8 @@ void df_job_undo(struct df_job *job)
 		df_handle_set(job->on, 0,
 			      job->kind == DF_JOB_FINALIZE ? DF_H_FINALIZED : DF_H_DESTROYED,
 			      df_handle_async(job->on));
+		break;
+	case DF_JOB_HAND_OVER:
 		break;
 	case DF_JOB_REVOKE:
 	case DF_JOB_ABORT:

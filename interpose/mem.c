@@ -3,7 +3,7 @@
  *
  * The runtime needs no registration, so both kinds are only book-keeping with NCCL's errors. A window of
  * ours is a host object: it can be registered, passed to host calls and deregistered; device code can't
- * use it, and the calls that device code needs first (ncclDevCommCreate) are refused.
+ * use it. A communicator that is to have windows for device code is handed to NCCL before (handover.c).
  *
  * Locks: a communicator's, for its lists.
  */
@@ -12,13 +12,13 @@
 #include "interpose/handle.h"
 #include "interpose/nccl_api.h"
 #include "interpose/group.h"
+#include "interpose/handover.h"
 #include "interpose/mem.h"
 #include "interpose/real.h"
 #include "interpose/status.h"
+#include "runtime/base/env.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
-
-#define FOREIGN(comm) (!df_is_ours(comm) && df_is_foreign(comm))
 
 /* All windows of the process, so that a pointer can be told without reading what it points to. */
 static struct df_mutex windows_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "windows");
@@ -30,9 +30,8 @@ ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 	void *mem;
 	int err;
 
-	if (front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE)
-		return df_real()->ncclMemAlloc ? df_real()->ncclMemAlloc(ptr, size)
-					       : df_real_missing(__func__);
+	if (df_real_makes(front))
+		return DF_REAL(ncclMemAlloc, ptr, size);
 	if (front == DF_FRONT_REFUSE)
 		return df_front_refused("MemAlloc");
 	if (!ptr) {
@@ -56,9 +55,8 @@ ncclResult_t ncclMemFree(void *ptr)
 {
 	enum df_front front = df_front();
 
-	if (front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE)
-		return df_real()->ncclMemFree ? df_real()->ncclMemFree(ptr)
-					      : df_real_missing(__func__);
+	if (df_real_makes(front))
+		return DF_REAL(ncclMemFree, ptr);
 	if (!ptr)
 		return ncclSuccess;
 	if (front == DF_FRONT_REFUSE)
@@ -70,16 +68,14 @@ ncclResult_t ncclMemFree(void *ptr)
 }
 DF_NCCL_EXPORT(ncclMemFree);
 
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+ncclResult_t ncclCommRegister(ncclComm_t comm, void *buff, size_t size, void **handle)
 {
 	struct df_handle *h = (struct df_handle *)comm;
 	struct df_range *r;
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclCommRegister
-			       ? df_real()->ncclCommRegister(comm, buff, size, handle)
-			       : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommRegister, comm, buff, size, handle);
 	res = df_comm_check(comm, "ncclCommRegister", "comm");
 	if (res == ncclSuccess)
 		res = df_ptr_check(handle, "ncclCommRegister", "handle");
@@ -108,16 +104,15 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, vo
 }
 DF_NCCL_EXPORT(ncclCommRegister);
 
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle)
 {
 	struct df_handle *h = (struct df_handle *)comm;
 	struct df_range **at, *r;
 	ncclResult_t res;
 	int found = 0;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclCommDeregister ? df_real()->ncclCommDeregister(comm, handle)
-						     : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommDeregister, comm, handle);
 	res = df_comm_check(comm, "ncclCommDeregister", "comm");
 	if (res != ncclSuccess || !handle)
 		return res;
@@ -150,6 +145,17 @@ int df_window_is_ours(const void *window)
 	for (w = windows; w; w = w->next)
 		if (w == window)
 			break;
+	df_mutex_unlock(&windows_lock);
+	return w != NULL;
+}
+
+int df_window_any(const struct df_handle *owner)
+{
+	const struct df_window *w;
+
+	df_mutex_lock(&windows_lock);
+	for (w = windows; w && w->owner != owner; w = w->next)
+		;
 	df_mutex_unlock(&windows_lock);
 	return w != NULL;
 }
@@ -218,10 +224,10 @@ static ncclResult_t window_register(ncclComm_t comm, void *buff, size_t size, nc
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
 				    int winFlags)
 {
-	if (FOREIGN(comm))
-		return df_real()->ncclCommWindowRegister
-			       ? df_real()->ncclCommWindowRegister(comm, buff, size, win, winFlags)
-			       : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommWindowRegister, comm, buff, size, win, winFlags);
+	if (winFlags & NCCL_WIN_COLL_SYMMETRIC && df_env()->handover == DF_HANDOVER_WINDOW)
+		return df_window_hand_over(comm, buff, size, win, winFlags, __func__);
 	return df_group_error(window_register(comm, buff, size, win, winFlags));
 }
 DF_NCCL_EXPORT(ncclCommWindowRegister);
@@ -231,10 +237,8 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 	struct df_window *w;
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclCommWindowDeregister
-			       ? df_real()->ncclCommWindowDeregister(comm, win)
-			       : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommWindowDeregister, comm, win);
 	res = df_comm_check(comm, "ncclCommWindowDeregister", "comm");
 	if (res != ncclSuccess || !win)
 		return res;
@@ -254,10 +258,8 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUser
 	const struct df_window *w;
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclWinGetUserPtr
-			       ? df_real()->ncclWinGetUserPtr(comm, win, outUserPtr)
-			       : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclWinGetUserPtr, comm, win, outUserPtr);
 	res = df_comm_check(comm, "ncclWinGetUserPtr", "comm");
 	if (res == ncclSuccess)
 		res = df_ptr_check(outUserPtr, "ncclWinGetUserPtr", "outUserPtr");

@@ -11,8 +11,6 @@
 #include "interpose/real.h"
 #include "runtime/base/log.h"
 
-#define FOREIGN(comm) (!df_is_ours(comm) && df_is_foreign(comm))
-
 /* What a function of this result type returns when there is nobody to ask. */
 #define MISSING_ncclResult_t(name) return df_real_missing(name)
 #define MISSING_int(name)                                                                          \
@@ -33,7 +31,7 @@ static ncclResult_t refuse(const void *comm, enum df_nccl_fn fn, const char *nam
 
 	if (res != ncclSuccess)
 		return res;
-	if (fn == DF_FN_ncclDevCommCreate || fn == DF_FN_ncclDevCommDestroy)
+	if (fn == DF_FN_ncclDevCommDestroy)
 		DF_NCCL_WARN("Communicator does not support symmetric memory!");
 	else
 		DF_NCCL_WARN("%s : not supported by this communicator, which dfshim executes",
@@ -59,7 +57,7 @@ static ncclResult_t refuse_window(const char *name)
 #define BODY_REFUSE(result, name, params, args)                                                    \
 	result name params                                                                         \
 	{                                                                                          \
-		if (!FOREIGN(comm))                                                                \
+		if (!DF_FOREIGN(comm))                                                             \
 			return refuse(comm, DF_FN_##name, #name);                                  \
 		if (!df_real()->name)                                                              \
 			MISSING_##result(#name);                                                   \
@@ -126,7 +124,7 @@ static ncclTeam_t team(const void *comm, const char *name, int alone)
 #define TEAM(fn, alone)                                                                            \
 	ncclTeam_t fn(ncclComm_t comm)                                                             \
 	{                                                                                          \
-		if (FOREIGN(comm) && df_real()->fn)                                                \
+		if (DF_FOREIGN(comm) && df_real()->fn)                                             \
 			return df_real()->fn(comm);                                                \
 		return team(comm, #fn, alone);                                                     \
 	}                                                                                          \
@@ -137,7 +135,7 @@ TEAM(ncclTeamRail, 0)
 
 int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank)
 {
-	if (FOREIGN(comm) && df_real()->ncclTeamRankToWorld)
+	if (DF_FOREIGN(comm) && df_real()->ncclTeamRankToWorld)
 		return df_real()->ncclTeamRankToWorld(comm, team, rank);
 	if (df_comm_check(comm, __func__, "comm") != ncclSuccess)
 		return -1;
@@ -147,7 +145,7 @@ DF_NCCL_EXPORT(ncclTeamRankToWorld);
 
 int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank)
 {
-	if (FOREIGN(comm) && df_real()->ncclTeamRankToLsa)
+	if (DF_FOREIGN(comm) && df_real()->ncclTeamRankToLsa)
 		return df_real()->ncclTeamRankToLsa(comm, team, rank);
 	if (df_comm_check(comm, __func__, "comm") != ncclSuccess)
 		return -1;
@@ -162,10 +160,8 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *prop
 	const struct df_handle *h = (struct df_handle *)comm;
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclCommQueryProperties
-			       ? df_real()->ncclCommQueryProperties(comm, props)
-			       : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommQueryProperties, comm, props);
 	res = df_comm_check(comm, __func__, "comm");
 	if (res == ncclSuccess)
 		res = df_ptr_check(props, __func__, "props");
@@ -200,9 +196,8 @@ ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
 {
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclCommSuspend ? df_real()->ncclCommSuspend(comm, flags)
-						  : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommSuspend, comm, flags);
 	res = df_comm_check(comm, __func__, "comm");
 	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
 }
@@ -212,9 +207,8 @@ ncclResult_t ncclCommResume(ncclComm_t comm)
 {
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclCommResume ? df_real()->ncclCommResume(comm)
-						 : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommResume, comm);
 	res = df_comm_check(comm, __func__, "comm");
 	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
 }
@@ -224,9 +218,8 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
 {
 	ncclResult_t res;
 
-	if (FOREIGN(comm))
-		return df_real()->ncclCommMemStats ? df_real()->ncclCommMemStats(comm, stat, value)
-						   : df_real_missing(__func__);
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclCommMemStats, comm, stat, value);
 	res = df_comm_check(comm, __func__, "comm");
 	if (res == ncclSuccess)
 		res = df_ptr_check(value, __func__, "value");

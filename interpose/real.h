@@ -13,6 +13,9 @@
  */
 const struct df_nccl_real *df_real(void);
 
+/* Calls the real library's function, or says that it has none. */
+#define DF_REAL(fn, ...) (df_real()->fn ? df_real()->fn(__VA_ARGS__) : df_real_missing(#fn))
+
 /* Says once per function that the real library is missing or too old; returns ncclSystemError. */
 ncclResult_t df_real_missing(const char *name);
 

@@ -142,11 +142,8 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 	ncclResult_t res;
 	int i;
 
-	if (!df_is_ours(comm) && df_is_foreign(comm)) {
-		if (!df_real()->ncclRedOpCreatePreMulSum)
-			return df_real_missing(__func__);
-		return df_real()->ncclRedOpCreatePreMulSum(op, scalar, datatype, residence, comm);
-	}
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclRedOpCreatePreMulSum, op, scalar, datatype, residence, comm);
 	res = df_comm_check(comm, __func__, "comm");
 	if (res == ncclSuccess)
 		res = df_handle_ready(h);
@@ -187,11 +184,8 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 	struct df_handle *h = (struct df_handle *)comm;
 	int i, known = 0;
 
-	if (!df_is_ours(comm) && df_is_foreign(comm)) {
-		if (!df_real()->ncclRedOpDestroy)
-			return df_real_missing(__func__);
-		return df_real()->ncclRedOpDestroy(op, comm);
-	}
+	if (DF_FOREIGN(comm))
+		return DF_REAL(ncclRedOpDestroy, op, comm);
 	if ((int)op >= 0 && (int)op < ncclNumOps) {
 		DF_NCCL_WARN("ncclRedOpDestroy : operator is a NCCL builtin.");
 		return ncclInvalidArgument;

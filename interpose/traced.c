@@ -1,6 +1,7 @@
 /*
- * Mode trace: NCCL executes everything, we write down what was asked of it: calls that can block, operations
- * as they are issued, communicators as they come and go. When an operation finishes is not seen here.
+ * What NCCL executes, written down: in mode trace everything, else the communicators that were given to it.
+ * Calls that can block, operations as they are issued, communicators as they come and go. When an operation
+ * finishes is not seen here.
  *
  * NCCL calls some of its own functions by their exported names; those calls come by here too and are
  * not recorded: `inside` counts the depth.
@@ -33,6 +34,14 @@ static struct df_mutex table_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "traced co
 static struct traced *table;
 static uint64_t nr_local;
 static __thread int inside __attribute__((tls_model("initial-exec")));
+
+/* 1: what goes to NCCL is recorded, and this is a call of the application. */
+static int recording(void)
+{
+	enum df_front front = df_front_now();
+
+	return (front == DF_FRONT_TRACE || front == DF_FRONT_OWN) && !inside;
+}
 
 static struct traced *slot_of(const void *comm, int add)
 {
@@ -69,7 +78,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 	struct traced *t;
 	int device = -1;
 
-	if (df_front_now() != DF_FRONT_TRACE || inside)
+	if (!recording())
 		return;
 	if (!nranks &&
 	    (!real->ncclCommCount || real->ncclCommCount(comm, &nranks) != ncclSuccess ||
@@ -104,7 +113,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 
 void df_traced_comm_gone(ncclComm_t comm, enum df_call call)
 {
-	struct traced *t = df_front_now() == DF_FRONT_TRACE && !inside ? slot_of(comm, 0) : NULL;
+	struct traced *t = recording() ? slot_of(comm, 0) : NULL;
 	enum df_rec_type type = call == DF_CALL_COMM_FINALIZE  ? DF_REC_COMM_FINALIZE
 				: call == DF_CALL_COMM_DESTROY ? DF_REC_COMM_DESTROY
 							       : DF_REC_COMM_ABORT;
@@ -122,7 +131,7 @@ uint64_t df_traced_hash(ncclComm_t comm)
 
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt)
 {
-	struct traced *t = df_front_now() == DF_FRONT_TRACE ? slot_of(comm, 0) : NULL;
+	struct traced *t = slot_of(comm, 0);
 
 	return t ? df_hash_u64(df_hash_u64(t->hash, ++t->children), salt) : 0;
 }
@@ -137,7 +146,7 @@ uint64_t df_traced_enter(enum df_call call, const void *object, uint64_t detail,
 {
 	uint64_t serial = 0;
 
-	if (df_front_now() == DF_FRONT_TRACE && !inside) {
+	if (recording()) {
 		serial = df_trace_serial();
 		df_trace(DF_REC_CALL_ENTER, -1, 0, -1, serial, call, (uintptr_t)object, detail,
 			 df_trace_site(pc));
@@ -164,7 +173,7 @@ ncclResult_t df_traced_group_end(const void *pc)
 
 void df_traced_op(const struct df_traced_call *c, ncclComm_t comm, const void *pc)
 {
-	struct traced *t = inside ? NULL : slot_of(comm, 0);
+	struct traced *t = recording() ? slot_of(comm, 0) : NULL;
 	int peers = c->kind == DF_COLL_SEND || c->kind == DF_COLL_RECV ||
 		    c->kind == DF_COLL_BROADCAST || c->kind == DF_COLL_REDUCE ||
 		    c->kind == DF_COLL_GATHER || c->kind == DF_COLL_SCATTER;
@@ -177,7 +186,7 @@ void df_traced_op(const struct df_traced_call *c, ncclComm_t comm, const void *p
 	site = df_trace_site(pc);
 	df_trace(DF_REC_OP_ISSUE, t->device, t->comm, t->rank, op,
 		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
-			 (uint64_t)(c->redop & 0xff) << 16,
+			 (uint64_t)(c->redop & 0xff) << 16 | (uint64_t)DF_OP_BY_NCCL << 24,
 		 c->count, (uintptr_t)c->stream, site);
 	df_trace(DF_REC_OP_ARGS, t->device, t->comm, t->rank, op, (uintptr_t)c->send,
 		 (uintptr_t)c->recv, peers ? (uint32_t)c->root + 1u : 0, site);

@@ -255,6 +255,11 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 	return ret ? fail(comm, ret) : 0;
 }
 
+int df_comm_allgather(struct df_comm *comm, const void *in, size_t bytes, void *out)
+{
+	return df_ctl_allgather(comm->ctl, in, bytes, out, &comm->stop);
+}
+
 /* ---- the end ---------------------------------------------------------------------------------------------- */
 
 static int all_retired(void *arg)

@@ -87,6 +87,12 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int *exclude,
 			int nr_exclude, int abort);
 
+/*
+ * Gives `bytes` bytes to every rank, gets those of all in rank order: out has nranks * bytes. Collective over the
+ * communicator, as split is; blocks. 0, -ECONNRESET, -ECANCELED.
+ */
+int df_comm_allgather(struct df_comm *comm, const void *in, size_t bytes, void *out);
+
 /* Waits until everything submitted has finished. Blocks. 0, -ECANCELED, -ECONNRESET. */
 int df_comm_finalize(struct df_comm *comm);
 /* Frees it; waits for its operations unless it was aborted or failed. Blocks. */

@@ -58,9 +58,10 @@ void df_stats_write(void)
 			continue;
 		ranks++;
 		blocks = (int)dev->d.nr_blocks;
-		released += dev->released;
-		reordered += dev->reordered;
-		quits += dev->quits;
+		/* The process ends, its threads may not have: figures, not order. */
+		released += __atomic_load_n(&dev->released, __ATOMIC_RELAXED);
+		reordered += __atomic_load_n(&dev->reordered, __ATOMIC_RELAXED);
+		quits += __atomic_load_n(&dev->quits, __ATOMIC_RELAXED);
 		for (b = 0; b < dev->d.nr_blocks; b++) {
 			const struct df_kstats *s = &dev->blocks[b].stats;
 

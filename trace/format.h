@@ -23,6 +23,9 @@ enum df_rec_type {
 	DF_REC_NR
 };
 
+/* Flags of an operation (OP_ISSUE): NCCL executes it, so neither its start nor its end is seen. */
+#define DF_OP_BY_NCCL 1u
+
 enum df_call {
 	DF_CALL_NONE = 0,
 #define DF_CALL(id, name, class) DF_CALL_##id,

@@ -199,6 +199,9 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	op->type = (uint8_t)(rec->a >> 8);
 	op->redop = (uint8_t)(rec->a >> 16);
 	op->flags = (uint8_t)(rec->a >> 24);
+	if (l->h.mode == 1)
+		op->flags |= DF_OP_BY_NCCL;
+	l->nr_by_nccl += op->flags & DF_OP_BY_NCCL;
 	op->count = rec->b;
 	op->stream = rec->c;
 	op->issue_ns = rec->time_ns;
@@ -232,12 +235,13 @@ static void synced(struct df_load *l, const struct df_lcall *c)
 {
 	int stream = c->call == DF_CALL_STREAM_SYNC;
 
-	if (!stream && c->call != DF_CALL_DEVICE_SYNC)
+	if (!l->nr_by_nccl || (!stream && c->call != DF_CALL_DEVICE_SYNC))
 		return;
 	for (size_t i = l->nr_ops; i-- > 0;) {
 		struct df_lop *op = &l->ops[i];
 
-		if (op->rec > c->rec || (stream && op->stream != c->object) ||
+		if (!(op->flags & DF_OP_BY_NCCL) || op->rec > c->rec ||
+		    (stream && op->stream != c->object) ||
 		    (!stream && c->device >= 0 && op->device != c->device))
 			continue;
 		if (op->state >= DF_OP_FINISHED)
@@ -265,8 +269,7 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
 			c->open = 0;
 			c->exit_ns = rec->time_ns;
 			c->result = rec->b;
-			if (l->h.mode == 1)
-				synced(l, c);
+			synced(l, c);
 		}
 		return 0;
 	}

@@ -94,7 +94,7 @@ struct df_load {
 	uint64_t nr_open; /* unfinished operations and open calls */
 
 	struct df_lop *ops;
-	size_t nr_ops, cap_ops;
+	size_t nr_ops, cap_ops, nr_by_nccl;
 	struct df_lcall *calls;
 	size_t nr_calls, cap_calls;
 	struct df_litem *items;

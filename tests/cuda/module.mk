@@ -24,13 +24,25 @@ $(B)/tests/cuda/use_cudart: tests/cuda/use_cudart.c
 
 tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudart)
 
+# NCCL as it looks from outside; calls are written down.
+FAKE_NCCL := $(B)/tests/cuda/fake/libnccl.so.2
+$(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl_api.def interpose/nccl_types.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -w -fPIC -shared $(SANFLAGS) -I. -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^)
+
 # Its "kernel" is the daemon on CPU threads, out of our library; the rest of it knows NCCL and the driver only.
 ifneq ($(HAVE_NCCL),)
-$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/fake/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
-tests: $(B)/tests/cuda/use_nccl
+
+$(B)/tests/cuda/use_handover: tests/cuda/use_handover.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(FAKE_CUDA) $(FAKE_NCCL) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
+		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) $(FAKE_NCCL) -pthread -ldl -lm
+
+tests: $(B)/tests/cuda/use_nccl $(B)/tests/cuda/use_handover
 endif
 
 ifneq ($(wildcard $(CUDA_LIB)/libcudart_static.a),)

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "kernels/daemon.h"
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/daemon_kernel.h"
 
 #define RANKS 2
 #define COUNT 5000
@@ -21,23 +20,6 @@
 static const struct fake_cuda *fake;
 static CUresult (*get_proc)(const char *, void **, int, cuuint64_t,
 			    CUdriverProcAddressQueryResult *);
-
-static void kernel(void **params, unsigned int block)
-{
-	struct df_kdaemon *d = params[0];
-	struct df_kblock *blk = &d->blocks[block];
-	int empty = 0;
-
-	while (!__atomic_load_n(&d->quit, __ATOMIC_RELAXED) && empty < 50) {
-		enum df_turn turn = df_block_turn(d, blk);
-
-		if (turn == DF_TURN_QUIT)
-			break;
-		empty = turn == DF_TURN_EMPTY ? empty + 1 : 0;
-		if (turn != DF_TURN_PROGRESS)
-			usleep(20);
-	}
-}
 
 static void *need(const char *name)
 {
@@ -181,7 +163,7 @@ int main(void)
 	*(void **)&get_proc = dlsym(lib, "cuGetProcAddress_v2");
 	*(void **)&get = dlsym(lib, "fake_cuda");
 	fake = get();
-	fake->kernel("dfk_daemon", kernel);
+	fake->kernel("dfk_daemon", daemon_kernel);
 	NCCL(ncclGetUniqueId(&id[0]));
 	NCCL(ncclGetUniqueId(&id[1]));
 	for (i = 0; i < RANKS; i++)

@@ -233,6 +233,15 @@ int df_comm_join_shrink(struct df_comm *c, struct df_comm *parent, const int *ex
 	return err;
 }
 
+int df_comm_allgather(struct df_comm *c, const void *in, size_t bytes, void *out)
+{
+	(void)c;
+	(void)in;
+	(void)bytes;
+	(void)out;
+	return -EOPNOTSUPP;
+}
+
 int df_comm_finalize(struct df_comm *c)
 {
 	int err;

@@ -10,6 +10,8 @@ struct fake_comm {
 	int nranks, rank;
 };
 
+static int nr_ids;
+
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 
 ncclResult_t pncclGetVersion(int *version)
@@ -23,6 +25,8 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
 {
 	fake_nccl_called("ncclGetUniqueId");
 	memset(id, 0x11, sizeof(*id));
+	nr_ids++;
+	memcpy(id->internal + 8, &nr_ids, sizeof(nr_ids));
 	return ncclSuccess;
 }
 
@@ -37,6 +41,14 @@ ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, in
 	c->rank = rank;
 	*comm = (ncclComm_t)c;
 	return ncclSuccess;
+}
+
+ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
+				     ncclConfig_t *config)
+{
+	(void)config;
+	fake_nccl_called("ncclCommInitRankConfig");
+	return pncclCommInitRank(comm, nranks, id, rank);
 }
 
 /* As the real one, it calls another function of its own by the exported name. */

@@ -1,0 +1,20 @@
+/*
+ * Giving a communicator of ours to the real library as a whole (handover.c).
+ */
+#ifndef DF_INTERPOSE_HANDOVER_H
+#define DF_INTERPOSE_HANDOVER_H
+
+#include "interpose/handle.h"
+
+/*
+ * Makes the real library's communicator of the same ranks; from then on every call on the handle is the real
+ * library's. Collective; blocks. ncclSuccess at once if that has happened; ncclInvalidUsage on all ranks if
+ * one of them can't.
+ */
+ncclResult_t df_hand_over(struct df_handle *h, const char *func);
+
+/* ncclCommWindowRegister for a communicator that is handed over first. */
+ncclResult_t df_window_hand_over(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+				 int flags, const char *func);
+
+#endif

@@ -1,0 +1,90 @@
+#!/bin/bash
+# Description: communicators that use the device API, or come from a plain rank, are NCCL's as a whole, and traced.
+set -u
+fake=$B/tests/cuda/fake
+if [ ! -x "$B/tests/cuda/use_handover" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
+	echo "skipped: built without NCCL's header or without nvcc"
+	exit 77
+fi
+bad=0
+preload=$B/libdfshim.so
+run() { # NAME VARIABLE=VALUE...: output in $T/NAME, log in $T/NAME.err, NCCL's calls in $T/NAME.calls
+	local name=$1
+	shift
+	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$preload" FAKE_CUDA_DEVICES=2 DFSHIM_BACKEND=cuda \
+		FAKE_NCCL_LOG="$T/$name.calls" DFSHIM_TRACE="$T/$name.trace" "$@" timeout 60 \
+		"$B/tests/cuda/use_handover" >"$T/$name" 2>"$T/$name.err" || {
+		echo "$name: status $?"
+		cat "$T/$name" "$T/$name.err"
+		bad=1
+	}
+}
+want() { # FILE LINE...
+	local f=$1 l
+	shift
+	for l; do
+		grep -qxF -- "$l" "$f" || {
+			echo "$f lacks: $l"
+			bad=1
+		}
+	done
+}
+called() { # NAME FUNCTION TIMES
+	local n
+	n=$(grep -cx "$2" "$T/$1.calls")
+	[ "$n" = "$3" ] || {
+		echo "$1: NCCL's $2 was called $n times, not $3"
+		bad=1
+	}
+}
+
+run device
+want "$T/device" "init 0 0" "ours before 1 1" "foreign id 0 0" "device communicator 0 0" "ours after 0 0" "count 2 2" \
+	"another 1 1" "group 0 0" "group with an error 4 4" "another still 1 1" "window 0 0" \
+	"device communicator, windows 5 5" "ours with windows 1 1" "grouped 0 0" "ours grouped 0 0" "destroy 0 0" \
+	"destroy again 4 4" "abort 0 0" "abort again 4 4" "destroy ours 0 0" "destroy foreign 0 0"
+[ "$(grep -c "ours before 1 1" "$T/device")" = 3 ] || bad=1
+# Two communicators of two ranks are handed over, one was NCCL's from the start.
+called device ncclGetUniqueId 2
+called device ncclCommInitRankConfig 4
+called device ncclDevCommCreate 4
+# Once by the foreign id, once after, once in a group, once and the spoiling call in the bad group, once grouped.
+called device ncclAllReduce 12
+called device ncclGroupStart 4
+called device ncclGroupEnd 4
+called device ncclCommDestroy 4
+called device ncclCommAbort 2
+[ "$(grep -c 'is handed to NCCL as a whole' "$T/device.err")" = 4 ] || {
+	echo "the log does not say what was handed over"
+	bad=1
+}
+grep -q "its unique id was made on plain NCCL" "$T/device.err" || bad=1
+grep -q "rank 1: windows were registered before" "$T/device.err" || bad=1
+# It is in the trace, as what it is.
+"$B/dfshim" show --json "$T/device.trace" >"$T/show" 2>&1 || bad=1
+[ "$(grep -c '"type": *"op"' "$T/show")" -ge 20 ] || {
+	echo "the trace lacks operations"
+	bad=1
+}
+timeout 60 "$B/dfshim" check "$T/device.trace" >"$T/verdict" 2>&1
+rc=$?
+[ $rc = 0 ] || {
+	echo "check: status $rc"
+	cat "$T/verdict"
+	bad=1
+}
+
+# Windows for device code have to be NCCL's from the first.
+run window DFSHIM_HANDOVER=window
+want "$T/window" "window 0 0" "device communicator, windows 0 0" "ours with windows 0 0"
+called window ncclCommWindowRegister 2
+
+# Not wanted: refused as NCCL does where there is no symmetric memory.
+run off DFSHIM_HANDOVER=off
+want "$T/off" "device communicator 5 5" "ours after 1 1" "grouped 5 0" "ours grouped 1 1" "destroy 0 0"
+called off ncclDevCommCreate 0
+
+# DFSHIM_STRICT=1: an id of a plain rank is an error.
+run strict DFSHIM_STRICT=1
+want "$T/strict" "init 5 5" "foreign id -1 -1"
+exit $bad
