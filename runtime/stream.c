@@ -235,9 +235,16 @@ static void hook_event_wait(const struct df_stream_info *si, const struct df_eve
 	int ret = 0;
 
 	if (!e) {
-		/* Nothing of ours is behind the event itself; what it orders is part of the picture. */
-		if (dev && !si->capturing)
+		/*
+		 * Nothing of ours is behind the event itself; what it orders is part of the picture, and so is what the
+		 * stream carries from here on: it may hand the order on to the next one.
+		 */
+		if (dev && !si->capturing) {
+			df_mutex_lock(&dev->lock);
+			df_stream_get(dev, si);
+			df_mutex_unlock(&dev->lock);
 			df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, 0, si->id, 0);
+		}
 		return;
 	}
 	df_mutex_lock(&e->dev->lock);

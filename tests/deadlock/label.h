@@ -95,7 +95,7 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 						     : st->comm;
 					op.p2p[op.nr_p2p].peer = st->peer;
 					op.p2p[op.nr_p2p++].count = st->count;
-					if (st->count == LARGE)
+					if (st->count >= UNBUFFERED)
 						p->buffered = 0;
 					if (open) {
 						group = op;

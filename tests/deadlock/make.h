@@ -4,9 +4,12 @@
 #ifndef DEADLOCK_MAKE_H
 #define DEADLOCK_MAKE_H
 
+#include <stdarg.h>
+#include <time.h>
 #include "script.h"
 
-#define LARGE 1000000 /* elements: more than a connector buffers */
+#define LARGE	   1000000 /* elements: more than a connector buffers */
+#define UNBUFFERED 300000  /* as much as that is not */
 
 static inline struct sc_step *put(struct script *s, int r, int t, enum sc_kind kind, int stream)
 {
@@ -42,6 +45,8 @@ static inline void print_step(const struct script *s, const struct sc_step *st, 
 	case SC_RECV:
 		fprintf(f, " %s %d %s n=%llu", s->comm.v[st->comm], st->peer,
 			s->stream.v[st->stream], (unsigned long long)st->count);
+		if (s->buf.v[st->in][0] != '.')
+			fprintf(f, " buf=%s", s->buf.v[st->in]);
 		break;
 	case SC_WORK:
 	case SC_FN:
@@ -106,6 +111,28 @@ static inline void copy(struct script *to, const struct script *from)
 	}
 	fclose(f);
 	free(text);
+}
+
+static inline void set(const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* An environment variable for the client. */
+static inline void set(const char *name, const char *fmt, ...)
+{
+	char text[1000];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	setenv(name, text, 1);
+}
+
+static inline double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
 #endif

@@ -8,11 +8,16 @@ $(B)/tests/deadlock/script: tests/deadlock/script.c $(wildcard tests/deadlock/*.
 		-lnccl -lcudart -pthread -lm
 endif
 
-# The generator of programs; labels them by the model.
-tests: $(B)/tests/deadlock/random
+# The generator of programs, which labels them by the model; the evaluation of the checker.
+tests: $(B)/tests/deadlock/random $(B)/tests/deadlock/eval
 
 # Random programs for SECONDS, beside the main job of tests/stress.sh; alone: make stress-programs SECONDS=n.
 .PHONY: stress-programs
 stress: stress-programs
 stress-programs: all $(B)/tests/deadlock/random $(B)/tests/deadlock/script
 	$(Q)T=$(abspath $(B)) B=$(abspath $(B)) $(B)/tests/deadlock/random --programs 0 --seconds $(SECONDS)
+
+# The whole evaluation of the checker: about two minutes; its tables go into docs/evaluation.md.
+.PHONY: eval-dl2
+eval-dl2: all $(B)/tests/deadlock/eval $(B)/tests/deadlock/script
+	@B=$(abspath $(B)) scripts/eval.sh

@@ -16,10 +16,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include "label.h"
 #include "make.h"
@@ -314,17 +312,6 @@ static const char *const verdicts[] = {
 	"OK",	"SLOW",	 "ORDER",     "RESOURCE",  "SYNC",	    "DATA", "MISSING", "MISMATCH",
 	"INIT", "CRASH", "GPU_STUCK", "NET_STALL", "NCCL_INTERNAL", "HOST", "UNKNOWN"};
 
-static void set(const char *name, const char *fmt, ...)
-{
-	char text[1000];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	setenv(name, text, 1);
-}
-
 struct batch {
 	struct script *s[NR_BATCH];
 	struct outcome *out[NR_BATCH];
@@ -489,14 +476,6 @@ static void run_one(struct script *s, const struct label *l, int nccl, struct ou
 	b.ms = w == W_DONE ? 3000 : 300;
 	batch_start(&b, 999);
 	batch_end(&b);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
 /* Takes away steps (a group as a whole) for as long as the program is still judged wrong. */

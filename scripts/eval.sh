@@ -1,0 +1,24 @@
+#!/bin/bash
+# The whole evaluation of the checker; its tables go into docs/evaluation.md, between the markers.
+# SEED: other jobs (default 1).
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export B=${B:-$PWD/build}
+case $B in /*) ;; *) B=$PWD/$B ;; esac
+T=$(mktemp -d) || exit 1
+export T
+trap 'rm -rf "$T"' EXIT
+"$B/tests/deadlock/eval" --seed "${SEED:-1}" --markdown "$T/table" | tee "$T/log"
+rc=${PIPESTATUS[0]}
+[ -s "$T/table" ] || exit 1
+{
+	echo "Measured $(date -u +%F) at $(git rev-parse --short HEAD 2>/dev/null || echo unknown), host backend on $(nproc) processors" \
+		"($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), seed ${SEED:-1}: $(tail -1 "$T/log")."
+	echo
+	cat "$T/table"
+} >"$T/text"
+awk -v text="$T/text" '
+	/^<!-- eval-dl2 -->$/ { print; print ""; while ((getline line < text) > 0) print line; skip = 1; next }
+	/^<!-- end -->$/ { skip = 0 }
+	!skip' docs/evaluation.md >"$T/doc" && cat "$T/doc" >docs/evaluation.md
+exit "$rc"

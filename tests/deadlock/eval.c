@@ -1,0 +1,415 @@
+/*
+ * The evaluation of the checker: 640 jobs of five kinds of training and 320 collectives that are put together
+ * from smaller ones (eval_jobs.h), four fifths of them with a random change. Each is executed by NCCL's rules on
+ * the host backend, with a trace; what does not move for --quiet milliseconds is broken off: that is the truth
+ * about whether it hangs. Then the judge is asked about the trace alone.
+ *
+ * The class of a job that hangs follows from its program, not from its trace (eval_class.h).
+ *
+ *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--markdown FILE] [--keep] [-v]
+ *
+ * Status 1: precision or recall below 100 %, or fewer than 95 % of the classes right.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "eval_class.h"
+#include "eval_jobs.h"
+#include "trace/check.h"
+#include "trace/result.h"
+
+#define NR_SHAPES   (EV_MODELS + EV_COLLECTIVES)
+#define MAX_RUNNING 32
+
+struct run {
+	pid_t pid;
+	int shape, number, ranks, nr_steps;
+	enum ev_change change;
+	uint64_t want; /* set of verdicts */
+	char dir[500], name[40];
+};
+
+static struct tally {
+	unsigned long total, tp, tn, fp, fn, class_right, live_right;
+} tallies[NR_SHAPES];
+
+static struct {
+	unsigned long hangs, right;
+	unsigned long told[DF_V_UNKNOWN + 1];
+} classes[DF_V_UNKNOWN + 1];
+
+static struct {
+	unsigned long total, hangs;
+} changes[EV_NR];
+
+static char build[400], scratch[400];
+static long quiet_ms = 1500;
+static int verbose, keep;
+static unsigned long nr_broken, nr_model_differs, nr_operations, most_records, nr_judged;
+static double check_seconds, slowest_check;
+
+/* ---- execution --------------------------------------------------------------------------------------------- */
+
+static void start(struct run *x, uint64_t seed)
+{
+	char file[540], log[540];
+	struct ev_job *j = calloc(1, sizeof(*j));
+	FILE *f;
+	int fd;
+
+	ev_make(j, x->shape, x->number, seed);
+	snprintf(x->name, sizeof(x->name), "%.39s", j->s.name);
+	x->change = j->change;
+	x->ranks = j->ranks;
+	x->want = ec_class(&j->s);
+	snprintf(x->dir, sizeof(x->dir), "%s/eval.%d.%s", scratch, (int)getpid(), x->name);
+	mkdir(x->dir, 0700);
+	snprintf(file, sizeof(file), "%s/script", x->dir);
+	snprintf(log, sizeof(log), "%s/log", x->dir);
+	f = fopen(file, "w");
+	if (!f) {
+		perror(file);
+		exit(2);
+	}
+	print_script(&j->s, f);
+	fclose(f);
+	ev_free(j);
+	free(j);
+	x->pid = fork();
+	if (x->pid < 0) {
+		perror("fork");
+		exit(2);
+	}
+	if (x->pid)
+		return;
+	fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	dup2(fd, 1);
+	dup2(fd, 2);
+	set("DFSHIM_TRACE", "%s", x->dir);
+	set("DFSHIM_TRACE_MB", "4");
+	set("DFSHIM_BACKEND", "host");
+	set("DFSHIM_HOST_DEVICES", "%d", EV_RANKS);
+	set("DFSHIM_TIMEOUT_MS", "%ld", quiet_ms);
+	set("DFSHIM_TIMEOUT_ACTION", "abort");
+	set("DFSHIM_RULES", "nccl");
+	set("DFSHIM_HOST_SLOTS", "4");
+	set("DFSHIM_HOST_QUEUES", "8");
+	set("LD_PRELOAD", "%s/libdfshim.so %s/libdfhost.so", build, build);
+	set("CLIENT", "%s/tests/deadlock/script", build);
+	execl(getenv("CLIENT"), "script", "--timeout", "60", file, NULL);
+	_exit(127);
+}
+
+static void remove_tree(const char *dir)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		execlp("rm", "rm", "-rf", "--", dir, (char *)NULL);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+/* The verdict that a line begins with; OK if with none. */
+static enum df_verdict word(const char *line)
+{
+	size_t n = strcspn(line, ":");
+
+	for (int v = 1; v <= DF_V_UNKNOWN; v++) {
+		const char *w = df_verdict_word((enum df_verdict)v);
+
+		if (w && strlen(w) == n && !strncmp(line, w, n))
+			return (enum df_verdict)v;
+	}
+	return DF_V_OK;
+}
+
+/* The first verdict in the job's own log. */
+static void live_line(const struct run *x, char *line, size_t size)
+{
+	char path[540];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/log", x->dir);
+	f = fopen(path, "r");
+	*line = 0;
+	while (f && fgets(line, (int)size, f) && word(line) == DF_V_OK)
+		*line = 0;
+	if (f)
+		fclose(f);
+}
+
+/* Asks the judge about a job that has ended. */
+static void judge(const struct run *x, int status)
+{
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r = NULL;
+	struct tally *t = &tallies[x->shape];
+	char live[400];
+	double begin = now();
+	enum df_verdict v;
+	int right, model_ok = x->want == ec_bit(DF_V_OK);
+	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, hung = code == 3 || code == 4,
+	    told, rc;
+
+	if (!hung && code) {
+		printf("%s: the client ended with status %#x: %s/log\n", x->name, status, x->dir);
+		nr_broken++;
+		keep = 1;
+		return;
+	}
+	rc = df_check_add_dir(set, x->dir);
+	if (!rc)
+		rc = df_check_run(set, NULL, &r);
+	if (rc) {
+		printf("%s: no verdict: %s\n", x->name, df_check_error(set));
+		nr_broken++;
+		df_check_set_free(set);
+		return;
+	}
+	begin = now() - begin;
+	nr_judged++;
+	check_seconds += begin;
+	slowest_check = begin > slowest_check ? begin : slowest_check;
+	nr_operations += set->nr_issued;
+	most_records = set->nr_recs > most_records ? set->nr_recs : most_records;
+	v = df_check_verdict(r);
+	/* A mismatch of something that finished is no deadlock. */
+	told = v != DF_V_OK && v != DF_V_SLOW && strcmp(r->qualifier, "completed") != 0;
+	right = (int)(x->want >> v & 1);
+	live_line(x, live, sizeof(live));
+	t->total++;
+	t->tp += hung && told;
+	t->tn += !hung && !told;
+	t->fp += !hung && told;
+	t->fn += hung && !told;
+	changes[x->change].total++;
+	changes[x->change].hangs += (unsigned long)hung;
+	if (hung) {
+		enum df_verdict want = DF_V_OK;
+
+		while (!(x->want >> want & 1))
+			want++;
+		t->class_right += right;
+		t->live_right += x->want >> word(live) & 1;
+		classes[want].hangs++;
+		classes[want].right += right;
+		classes[want].told[v]++;
+	}
+	nr_model_differs += (unsigned long)(hung == model_ok);
+	if (verbose || hung != told || (hung && !right)) {
+		printf("%-18s %d ranks, %s: %s, by the model", x->name, x->ranks,
+		       ev_changes[x->change], hung ? "hangs" : "completes");
+		for (int w = 0; w <= DF_V_UNKNOWN; w++)
+			if (x->want >> w & 1)
+				printf(" %s", df_verdict_word((enum df_verdict)w));
+		printf("; %s\n", df_check_line(r));
+	}
+	df_check_result_free(r);
+	df_check_set_free(set);
+	if (!keep)
+		remove_tree(x->dir);
+}
+
+/* ---- the result ---------------------------------------------------------------------------------------------- */
+
+static void percent(FILE *f, unsigned long a, unsigned long b)
+{
+	if (b)
+		fprintf(f, " %.1f %% |", 100.0 * (double)a / (double)b);
+	else
+		fprintf(f, " - |");
+}
+
+static void table(FILE *f, int from, int nr)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} rows[] = {{"jobs", offsetof(struct tally, total)},
+		    {"hang, and are told as hanging", offsetof(struct tally, tp)},
+		    {"complete, and are told as complete", offsetof(struct tally, tn)},
+		    {"complete, told as hanging", offsetof(struct tally, fp)},
+		    {"hang, told as complete", offsetof(struct tally, fn)},
+		    {"class right", offsetof(struct tally, class_right)},
+		    {"class right in the job's log", offsetof(struct tally, live_right)}};
+
+	fprintf(f, "|  |");
+	for (int k = from; k < from + nr; k++)
+		fprintf(f, " %s |", ev_shapes[k]);
+	fprintf(f, " all |\n|---|");
+	for (int k = 0; k <= nr; k++)
+		fprintf(f, "---|");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		unsigned long sum = 0;
+
+		fprintf(f, "\n| %s |", rows[i].name);
+		for (int k = from; k < from + nr; k++) {
+			unsigned long v;
+
+			memcpy(&v, (const char *)&tallies[k] + rows[i].at, sizeof(v));
+			sum += v;
+			fprintf(f, " %lu |", v);
+		}
+		fprintf(f, " %lu |", sum);
+	}
+	for (int what = 0; what < 3; what++) {
+		struct tally all = {0};
+
+		fprintf(f, "\n| %s |",
+			what == 0   ? "precision"
+			: what == 1 ? "recall"
+				    : "class right");
+		for (int k = from; k < from + nr; k++) {
+			const struct tally *t = &tallies[k];
+
+			all.tp += t->tp;
+			all.fp += t->fp;
+			all.fn += t->fn;
+			all.class_right += t->class_right;
+			percent(f, what == 2 ? t->class_right : t->tp,
+				what == 0 ? t->tp + t->fp : t->tp + t->fn);
+		}
+		percent(f, what == 2 ? all.class_right : all.tp,
+			what == 0 ? all.tp + all.fp : all.tp + all.fn);
+	}
+	fprintf(f, "\n\n");
+}
+
+static void result(FILE *f)
+{
+	fprintf(f, "Jobs of training:\n\n");
+	table(f, 0, EV_MODELS);
+	fprintf(f, "Collectives that are put together from smaller ones:\n\n");
+	table(f, EV_MODELS, EV_COLLECTIVES);
+	fprintf(f, "What was changed in them, and what they are told as:\n\n"
+		   "| change | jobs | hang |\n|---|---|---|\n");
+	for (int c = 0; c < EV_NR; c++)
+		fprintf(f, "| %s | %lu | %lu |\n", ev_changes[c], changes[c].total,
+			changes[c].hangs);
+	fprintf(f,
+		"\n| class, the first if more are right | hang | told rightly | told as |\n|---|---|---|---|\n");
+	for (int v = 0; v <= DF_V_UNKNOWN; v++) {
+		if (!classes[v].hangs)
+			continue;
+		fprintf(f, "| %s | %lu | %lu |", df_verdict_word((enum df_verdict)v),
+			classes[v].hangs, classes[v].right);
+		for (int k = 0; k <= DF_V_UNKNOWN; k++)
+			if (classes[v].told[k])
+				fprintf(f, " %s %lu", df_verdict_word((enum df_verdict)k),
+					classes[v].told[k]);
+		fprintf(f, " |\n");
+	}
+	fprintf(f,
+		"\nThe model expected another end in %lu jobs. %lu operations in all; the judge took %.1f ms a job, "
+		"%.1f ms at most (%lu records at most).\n",
+		nr_model_differs, nr_operations, 1e3 * check_seconds / (double)nr_judged,
+		1e3 * slowest_check, most_records);
+}
+
+static int wait_for_one(struct run *runs, int nr)
+{
+	int status, i;
+	pid_t pid = waitpid(-1, &status, 0);
+
+	for (i = 0; i < nr && runs[i].pid != pid; i++)
+		;
+	if (i == nr)
+		return nr;
+	judge(&runs[i], status);
+	runs[i] = runs[nr - 1];
+	return nr - 1;
+}
+
+int main(int argc, char **argv)
+{
+	const char *b = getenv("B"), *t = getenv("T"), *only = NULL, *markdown = NULL;
+	int every = 1, jobs = 10, nr = 0, number, per;
+	static struct run runs[MAX_RUNNING];
+	uint64_t seed = 1;
+	struct tally all = {0};
+	double begin = now();
+	FILE *f;
+
+	for (int i = 1; i < argc; i++) {
+		if (i + 1 < argc && !strcmp(argv[i], "--every"))
+			every = atoi(argv[++i]);
+		else if (i + 1 < argc && !strcmp(argv[i], "--only"))
+			only = argv[++i];
+		else if (i + 1 < argc && !strcmp(argv[i], "--seed"))
+			seed = strtoull(argv[++i], NULL, 0);
+		else if (i + 1 < argc && !strcmp(argv[i], "--jobs"))
+			jobs = atoi(argv[++i]);
+		else if (i + 1 < argc && !strcmp(argv[i], "--quiet"))
+			quiet_ms = atol(argv[++i]);
+		else if (i + 1 < argc && !strcmp(argv[i], "--markdown"))
+			markdown = argv[++i];
+		else if (!strcmp(argv[i], "--keep"))
+			keep = 1;
+		else if (!strcmp(argv[i], "-v"))
+			verbose = 1;
+		else {
+			fprintf(stderr,
+				"usage: eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS]\n"
+				"            [--markdown FILE] [--keep] [-v]\n");
+			return 2;
+		}
+	}
+	if (every < 1 || jobs < 1 || jobs > MAX_RUNNING || quiet_ms < 1) {
+		fprintf(stderr, "eval: a number that can't be used\n");
+		return 2;
+	}
+	snprintf(build, sizeof(build), "%s", b ? b : "build");
+	snprintf(scratch, sizeof(scratch), "%s", t ? t : "/tmp");
+	printf("SEED=%llu\n", (unsigned long long)seed);
+	fflush(stdout);
+	for (int shape = 0, at = 0; shape < NR_SHAPES; shape++) {
+		per = shape < EV_MODELS ? 128 : 64;
+		for (number = 0; number < per; number++, at++) {
+			struct run *x;
+			char name[40];
+
+			snprintf(name, sizeof(name), "%s.%d", ev_shapes[shape], number);
+			if (only ? strcmp(only, name) : at % every != 0)
+				continue;
+			while (nr >= jobs)
+				nr = wait_for_one(runs, nr);
+			x = &runs[nr++];
+			memset(x, 0, sizeof(*x));
+			x->shape = shape;
+			x->number = number;
+			start(x, seed);
+		}
+	}
+	while (nr)
+		nr = wait_for_one(runs, nr);
+	f = markdown ? fopen(markdown, "w") : stdout;
+	if (!f) {
+		perror(markdown);
+		return 2;
+	}
+	result(f);
+	if (markdown && fclose(f)) {
+		perror(markdown);
+		return 2;
+	}
+	for (int k = 0; k < NR_SHAPES; k++) {
+		all.total += tallies[k].total;
+		all.tp += tallies[k].tp;
+		all.fp += tallies[k].fp;
+		all.fn += tallies[k].fn;
+		all.class_right += tallies[k].class_right;
+	}
+	printf("%lu jobs in %.0f s: %lu hang; %lu told as hanging that do not, %lu not told that do, class right %lu; "
+	       "%lu could not be judged\n",
+	       all.total, now() - begin, all.tp + all.fn, all.fp, all.fn, all.class_right,
+	       nr_broken);
+	return all.fp || all.fn || nr_broken || !all.total ||
+	       100 * all.class_right < 95 * (all.tp + all.fn);
+}

@@ -1,0 +1,206 @@
+/*
+ * What a program hangs of, from the program alone: the model runs it to its standstill, and what stands there
+ * says the class. More than one word can be right.
+ *
+ *   MISMATCH  ranks that issue different things for the same place of a communicator (or of a pair), and one of
+ *             them runs
+ *   MISSING   one runs it, and another has come to its end without it
+ *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more room would
+ *             help. Where other work stands between them on every rank DATA is right too.
+ *   SYNC      they would not, but hosts are in waits for the whole device
+ *   DATA      the same for waits for a stream or an event
+ */
+#ifndef DEADLOCK_EVAL_CLASS_H
+#define DEADLOCK_EVAL_CLASS_H
+
+#include "label.h"
+#include "trace/check.h"
+
+#define EC_OPS	  8192
+#define EC_BEHIND (1ULL << 63) /* MISSING, if nothing else is found: nobody runs it yet */
+
+/* One collective, or one message of a group, of one rank. */
+struct ec_op {
+	uint64_t sig;
+	size_t step;
+	int message;
+};
+
+struct ec_state {
+	struct df_mprog p;
+	struct df_model_result res;
+	uint8_t *at[DF_MODEL_RANKS]; /* by step: 1 issued, 2 started, 3 done */
+};
+
+static inline uint64_t ec_bit(enum df_verdict v)
+{
+	return 1ULL << v;
+}
+
+static inline void ec_event(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
+			    const struct df_mop *mop, int task)
+{
+	struct ec_state *x = arg;
+
+	(void)thread, (void)mop, (void)task;
+	if (ev == DF_ME_ISSUE || ev == DF_ME_START || ev == DF_ME_DONE)
+		x->at[rank][op] = ev == DF_ME_ISSUE ? 1 : ev == DF_ME_START ? 2 : 3;
+}
+
+/* What a rank does in a communicator (peer < 0), or sends to or receives from a peer there, in order. */
+static inline size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer, int send,
+				 struct ec_op *out)
+{
+	const struct df_mthread *t = &x->p.threads[rank][0];
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->nr_ops && n < EC_OPS; i++) {
+		const struct df_mop *op = &t->ops[i];
+
+		if (peer < 0 && op->kind == DF_MOP_COLL && op->comm == comm)
+			out[n++] = (struct ec_op){op->sig, i, 0};
+		for (int k = 0; peer >= 0 && op->kind == DF_MOP_P2P && k < op->nr_p2p; k++)
+			if (op->p2p[k].comm == comm && op->p2p[k].peer == peer &&
+			    op->p2p[k].send == send)
+				out[n++] = (struct ec_op){op->p2p[k].count, i, k};
+	}
+	return n;
+}
+
+/*
+ * Two ranks that have to agree: what their sequences say about the standstill. What is not whole, or differs,
+ * is marked in `out`: it is no part of a circle.
+ */
+static inline uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, size_t na,
+				  int rb, const struct ec_op *b, size_t nb, uint8_t (*out)[EC_OPS])
+{
+	uint64_t set = 0;
+
+	for (size_t k = 0; k < na || k < nb; k++) {
+		int sa = k < na ? x->at[ra][a[k].step] : 0, sb = k < nb ? x->at[rb][b[k].step] : 0;
+
+		int differs = sa && sb && a[k].sig != b[k].sig;
+
+		if (differs && (sa == 2 || sb == 2))
+			set |= ec_bit(DF_V_MISMATCH);
+		if ((sa && k >= nb && x->res.pc[rb][0] == x->p.threads[rb][0].nr_ops) ||
+		    (sb && k >= na && x->res.pc[ra][0] == x->p.threads[ra][0].nr_ops))
+			set |= sa == 2 || sb == 2 ? ec_bit(DF_V_MISSING) : EC_BEHIND;
+		if (sa && sb && !(differs && sa == 2 && sb == 2))
+			continue;
+		if (k < na)
+			out[ra][a[k].step] |= (uint8_t)(1u << a[k].message);
+		if (k < nb)
+			out[rb][b[k].step] |= (uint8_t)(1u << b[k].message);
+	}
+	return set;
+}
+
+/* What has been issued by all its ranks, without what hosts wait for. */
+static inline void ec_issued(const struct ec_state *x, uint8_t (*out)[EC_OPS], struct df_mprog *q)
+{
+	memset(q, 0, sizeof(*q));
+	q->nr_ranks = x->p.nr_ranks;
+	q->cap = x->p.cap;
+	q->one_queue = x->p.one_queue;
+	q->buffered = x->p.buffered;
+	for (int c = 0; c < x->p.nr_comms; c++)
+		df_mprog_comm(q, x->p.comms[c]);
+	for (int r = 0; r < q->nr_ranks; r++) {
+		q->nr_threads[r] = 1;
+		for (size_t i = 0; i < x->res.pc[r][0]; i++) {
+			struct df_mop op = x->p.threads[r][0].ops[i];
+			int n = 0;
+
+			/* Whether they agree has been looked at. */
+			op.sig = 0;
+			if (op.kind == DF_MOP_SSYNC || op.kind == DF_MOP_ESYNC ||
+			    op.kind == DF_MOP_DSYNC || op.kind == DF_MOP_ISYNC ||
+			    (op.kind == DF_MOP_COLL && out[r][i]))
+				continue;
+			for (int k = 0; op.kind == DF_MOP_P2P && k < op.nr_p2p; k++)
+				if (!(out[r][i] >> k & 1)) {
+					op.p2p[n] = op.p2p[k];
+					op.p2p[n++].count = 1;
+				}
+			if (op.kind == DF_MOP_P2P && !(op.nr_p2p = n))
+				continue;
+			model_add(q, r, 0, &op);
+		}
+	}
+}
+
+/* A set of verdicts; that of OK alone if it does not hang. */
+static inline uint64_t ec_class(const struct script *s)
+{
+	static struct ec_op a[EC_OPS], b[EC_OPS];
+	static uint8_t out[DF_MODEL_RANKS][EC_OPS];
+	struct df_model_result res;
+	struct ec_state x;
+	struct df_mprog q;
+	uint64_t set = 0;
+
+	memset(&x, 0, sizeof(x));
+	memset(out, 0, sizeof(out));
+	to_model(s, 0, &x.p);
+	for (int r = 0; r < s->nr_ranks; r++)
+		x.at[r] = calloc(EC_OPS, 1);
+	if (df_model_run(&x.p, DF_MODEL_BASE, NULL, ec_event, &x, &x.res))
+		abort();
+	for (int c = 0; x.res.hung && c < s->comm.nr; c++) {
+		const struct sc_comm *m = &s->comms[c];
+		size_t na = ec_sequence(&x, m->ranks[0], c, -1, 0, a), nb;
+
+		/* Twice: what one pair lacks is no part of a circle between others. */
+		for (int again = 0; again < 2; again++)
+			for (int k = 0; k < m->nr; k++)
+				for (int l = 0; l < m->nr; l++) {
+					na = ec_sequence(&x, m->ranks[k], c, -1, 0, a);
+					nb = ec_sequence(&x, m->ranks[l], c, -1, 0, b);
+					set |= ec_compare(&x, m->ranks[k], a, na, m->ranks[l], b,
+							  nb, out);
+				}
+		for (int k = 0; k < m->nr; k++)
+			for (int l = 0; l < m->nr; l++) {
+				na = ec_sequence(&x, m->ranks[k], c, m->ranks[l], 1, a);
+				nb = ec_sequence(&x, m->ranks[l], c, m->ranks[k], 0, b);
+				set |= ec_compare(&x, m->ranks[k], a, na, m->ranks[l], b, nb, out);
+			}
+	}
+	if (!x.res.hung) {
+		set = ec_bit(DF_V_OK);
+	} else {
+		ec_issued(&x, out, &q);
+		if (df_model_run(&q, DF_MODEL_BASE, NULL, NULL, NULL, &res))
+			abort();
+		if (res.hung) {
+			int d = *df_model_classify(&q) == 'D';
+
+			q.cap = q.one_queue = 0;
+			if (df_model_run(&q, DF_MODEL_BASE, NULL, NULL, NULL, &res))
+				abort();
+			set |= res.hung ? ec_bit(DF_V_ORDER) | (d ? ec_bit(DF_V_DATA) : 0)
+					: ec_bit(DF_V_RESOURCE);
+		} else if (set == EC_BEHIND) {
+			set = ec_bit(DF_V_MISSING);
+		} else if (!set) {
+			set = ec_bit(DF_V_DATA);
+			for (int r = 0; r < x.p.nr_ranks; r++) {
+				const struct df_mthread *t = &x.p.threads[r][0];
+				size_t pc = x.res.pc[r][0];
+
+				if (pc < t->nr_ops && (t->ops[pc].kind == DF_MOP_DSYNC ||
+						       t->ops[pc].kind == DF_MOP_ISYNC))
+					set = ec_bit(DF_V_SYNC);
+			}
+		}
+		df_mprog_fini(&q);
+	}
+	set &= ~EC_BEHIND;
+	for (int r = 0; r < s->nr_ranks; r++)
+		free(x.at[r]);
+	df_mprog_fini(&x.p);
+	return set;
+}
+
+#endif

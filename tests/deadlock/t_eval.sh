@@ -1,0 +1,7 @@
+#!/bin/bash
+# Description: a part of the evaluation of the checker (make eval-dl2): every 32nd job.
+set -u
+. "$SRC/tests/lib/clients.sh"
+[ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
+"$B/tests/deadlock/eval" --every "${EVERY:-32}" --seed "${DF_TEST_SEED:-1}" || fail "the evaluation"
+exit 0
