@@ -155,22 +155,25 @@ int df_engine_pass(const struct df_dev *first)
 	return pass(first) == LOOK_MOVED;
 }
 
+uint64_t df_dev_progress(const struct df_dev *dev)
+{
+	uint64_t sum = __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) +
+		       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
+	uint32_t b;
+
+	for (b = 0; b < dev->d.nr_blocks; b++)
+		sum += __atomic_load_n(&dev->blocks[b].stats.slices, __ATOMIC_RELAXED);
+	return sum;
+}
+
 uint64_t df_engine_progress(void)
 {
 	uint64_t sum = 0;
 	int i;
 
-	for (i = 0; i < df_rt.nr_devs; i++) {
-		struct df_dev *dev = &df_rt.devs[i];
-		uint32_t b;
-
-		if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED))
-			continue;
-		sum += __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) +
-		       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
-		for (b = 0; b < dev->d.nr_blocks; b++)
-			sum += __atomic_load_n(&dev->blocks[b].stats.slices, __ATOMIC_RELAXED);
-	}
+	for (i = 0; i < df_rt.nr_devs; i++)
+		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
+			sum += df_dev_progress(&df_rt.devs[i]);
 	return sum;
 }
 

@@ -12,20 +12,55 @@
  */
 #include <stdlib.h>
 #include "runtime/rt.h"
-#include "trace/check.h"
 #include "trace/writer.h"
 
-#define SUSPECT_NS (DF_NS_PER_MS / 2)
+#define SUSPECT_NS  (DF_NS_PER_MS / 2)	 /* its device has not moved for so long: look */
+#define PAUSE_MAX   (128 * DF_NS_PER_MS) /* looks that found nothing become this rare */
+#define RESTLESS_NS (64 * DF_NS_PER_MS)	 /* looked at although something moves on its device */
 
 static struct {
 	struct df_mutex lock;
 	struct df_list waits;
-	uint32_t suspects;
 } rel = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host waits"), .waits = DF_LIST_INIT(rel.waits)};
 
-uint32_t df_release_suspects(void)
+/*
+ * A wait is looked at when its device has not moved for a while; then again and again at growing intervals. Who
+ * completes a circle is new in it, so that the last look, which finds it, comes soon. A device on
+ * which other operations move all the time may still have a wait that is stuck for ever: it is looked at as well,
+ * but rarely.
+ */
+int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 {
-	return __atomic_load_n(&rel.suspects, __ATOMIC_RELAXED);
+	struct df_host_wait *w;
+	int due = 0;
+
+	*next = UINT64_MAX;
+	*age = 0;
+	df_mutex_lock(&rel.lock);
+	df_list_each(w, &rel.waits, node)
+	{
+		uint64_t moved;
+
+		if (!w->told || w->released)
+			continue;
+		moved = df_dev_progress(w->dev);
+		if (moved != w->moved) {
+			w->moved = moved;
+			w->quiet = now;
+			w->pause = SUSPECT_NS;
+			w->look = DF_MIN(now + SUSPECT_NS, w->last_look + RESTLESS_NS);
+		}
+		*age = DF_MAX(*age, now - w->quiet);
+		if (now >= w->look) {
+			due = 1;
+			w->last_look = now;
+			w->look = now + w->pause;
+			w->pause = DF_MIN(w->pause * 2, PAUSE_MAX);
+		}
+		*next = DF_MIN(*next, w->look);
+	}
+	df_mutex_unlock(&rel.lock);
+	return due;
 }
 
 static int wait_over(void *arg)
@@ -37,9 +72,8 @@ static int wait_over(void *arg)
 	/* ACQUIRE pairs with the RELEASE in release(): the debt is there before we return. */
 	if (__atomic_load_n(&w->released, __ATOMIC_ACQUIRE))
 		return 1;
-	if (!w->told && df_now_ns() - w->since > SUSPECT_NS) {
-		w->told = 1;
-		__atomic_add_fetch(&rel.suspects, 1, __ATOMIC_RELAXED);
+	if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) && df_now_ns() - w->since > SUSPECT_NS) {
+		__atomic_store_n(&w->told, 1, __ATOMIC_RELAXED);
 		df_watchdog_wake();
 	}
 	return 0;
@@ -59,7 +93,10 @@ int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(
 		df_engine_wait(dev, ready, arg);
 		return 0;
 	}
-	w.since = df_now_ns();
+	w.since = w.quiet = w.last_look = df_now_ns();
+	w.look = w.since + SUSPECT_NS;
+	w.pause = SUSPECT_NS;
+	w.moved = df_dev_progress(dev);
 	df_mutex_lock(&rel.lock);
 	df_list_add_tail(&rel.waits, &w.node);
 	df_mutex_unlock(&rel.lock);
@@ -67,8 +104,6 @@ int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(
 	df_mutex_lock(&rel.lock);
 	df_list_del(&w.node);
 	df_mutex_unlock(&rel.lock);
-	if (w.told)
-		__atomic_sub_fetch(&rel.suspects, 1, __ATOMIC_RELAXED);
 	return w.released && !ready(arg);
 }
 
@@ -130,18 +165,39 @@ static void owe(struct df_dev *dev)
 	df_mutex_unlock(&df_rt.lock);
 }
 
-/* The device of one of our waits that is on the list and may be released; NULL none. */
-static struct df_dev *eligible(const struct df_check_sync *s)
+/* May the operations of this device be left behind, as far as the policy is concerned? */
+static int allowed(struct df_dev *dev)
+{
+	return df_env()->release != DF_RELEASE_SAFE || !observable(dev);
+}
+
+/* The device of a wait that is on the list and not released; NULL none. */
+static struct df_dev *device_of(uint64_t call)
 {
 	struct df_host_wait *w;
 	struct df_dev *dev = NULL;
 
 	df_mutex_lock(&rel.lock);
-	df_list_each(w, &rel.waits, node) if (w->call == s->call && !w->released) dev = w->dev;
+	df_list_each(w, &rel.waits, node) if (w->call == call && !w->released) dev = w->dev;
 	df_mutex_unlock(&rel.lock);
-	if (!dev || (df_env()->release == DF_RELEASE_SAFE && observable(dev)))
-		return NULL;
 	return dev;
+}
+
+uint32_t df_release_may(uint64_t *calls, uint32_t max)
+{
+	struct df_host_wait *w;
+	uint32_t i, n = 0, nr = 0;
+
+	df_mutex_lock(&rel.lock);
+	df_list_each(w, &rel.waits, node) if (!w->released && nr < max) calls[nr++] = w->call;
+	df_mutex_unlock(&rel.lock);
+	for (i = 0; i < nr; i++) {
+		struct df_dev *dev = device_of(calls[i]);
+
+		if (dev && allowed(dev))
+			calls[n++] = calls[i];
+	}
+	return n;
 }
 
 static int release(uint64_t call)
@@ -164,31 +220,26 @@ static int release(uint64_t call)
 	return done;
 }
 
-unsigned df_release_by(const struct df_check_result *r)
+unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line)
 {
-	struct df_check_sync s[256];
-	size_t i, nr = df_check_syncs(r, s, DF_ARRAY_LEN(s));
 	unsigned done = 0;
+	uint32_t i;
 
-	for (i = 0; i < nr && i < DF_ARRAY_LEN(s); i++) {
-		struct df_dev *dev;
+	for (i = 0; i < nr; i++) {
+		struct df_dev *dev = device_of(calls[i]);
 
-		if (s[i].pid != df_rt.self.pid)
-			continue;
-		dev = eligible(&s[i]);
-		if (!dev)
+		/* What could be seen may have changed since it was asked about. */
+		if (!dev || !allowed(dev))
 			continue;
 		owe(dev);
-		if (!release(s[i].call))
-			continue;
-		done++;
-		df_warn_once(
-			"released a device synchronisation that was part of a deadlock; its "
-			"operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
-			"this; further releases are counted, not logged): %s",
-			df_check_line(r));
+		done += (unsigned)release(calls[i]);
 	}
-	if (done)
-		df_bell_ring(df_tl_bell());
+	if (!done)
+		return 0;
+	df_warn_once("released a device synchronisation that was part of a deadlock; its "
+		     "operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
+		     "this; further releases are counted, not logged)%s%s",
+		     line ? ": " : "", line ? line : "");
+	df_bell_ring(df_tl_bell());
 	return done;
 }

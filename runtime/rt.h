@@ -293,8 +293,9 @@ int df_engine_pass(const struct df_dev *first); /* one look at all blocks; 1 if 
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
 /* Returns when no thread executes an aborted collective of the device any more. */
 void df_engine_purge(struct df_dev *dev);
-uint64_t df_engine_launches(void); /* resumed after a quit */
-uint64_t df_engine_progress(void); /* a number that changes when anything moves */
+uint64_t df_engine_launches(void);		    /* resumed after a quit */
+uint64_t df_engine_progress(void);		    /* a number that changes when anything moves */
+uint64_t df_dev_progress(const struct df_dev *dev); /* the same, of one device */
 
 /* coll.c: the registry. All under dev->lock. */
 int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out);
@@ -345,20 +346,28 @@ struct df_host_wait {
 	uint64_t call; /* serial of its CALL_ENTER */
 	uint32_t what; /* enum df_call */
 	uint32_t released;
+	uint32_t told; /* the watchdog looks at it */
 	uint64_t since;
-	int told; /* the watchdog knows */
+	/* the watchdog's: what it saw of the device, since when that is so; its looks */
+	uint64_t moved, quiet, look, last_look, pause;
 };
 /* As df_engine_wait(); returns 1 if the wait was released before it was ready. */
 int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
 		 void *arg);
-/* Host waits that have lasted suspiciously long; read by the watchdog. */
-uint32_t df_release_suspects(void);
-struct df_check_result;
-/* Releases those of our waits that the verdict's cycle goes through and the policy allows; how many. */
-unsigned df_release_by(const struct df_check_result *r);
+/*
+ * 1: a wait has lasted suspiciously long since it was last looked at. *next: when to ask again; *age: for how long
+ * nothing has moved around the oldest.
+ */
+int df_release_due(uint64_t now, uint64_t *next, uint64_t *age);
+/* The waits that the policy allows to be released now: serials of their calls. */
+uint32_t df_release_may(uint64_t *calls, uint32_t max);
+/* Releases those of them that are still there and allowed; how many. line: what the checker says; may be NULL. */
+unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line);
 
-/* watchdog.c */
+/* snapshot.c */
 void df_watchdog_wake(void);
+void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
+
 /* joining.c: communicators whose rendezvous is not complete. */
 void df_joining(struct df_comm *comm, uint64_t id, int nranks, int rank);
 /* A number for what is missing at all of them, 0 if nothing. Changes when a rank arrives or a rendezvous ends. */
@@ -370,8 +379,8 @@ uint64_t df_joining_missing(void);
  */
 int df_joining_explain(void);
 
+/* watchdog.c */
 void df_watchdog_start(void);
-void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 
 /* comm.c */
 void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */

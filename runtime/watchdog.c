@@ -1,8 +1,9 @@
 /*
- * The watchdog: one thread a process, asleep except for a look every quarter of DFSHIM_TIMEOUT_MS. When something
- * is unfinished and nothing has moved for the whole time, it gathers what every process knows, lets the checker
- * judge, and prints the verdict once per job. It judges twice with unchanged progress before it believes
- * (deadlock is stable). With DFSHIM_TIMEOUT_ACTION=abort it then ends the stuck communicators.
+ * The watchdog: one thread a process, asleep except for a look every quarter of DFSHIM_TIMEOUT_MS, and when a wait
+ * that might be released lasts (proof.c). When something is unfinished and nothing has moved for the whole time,
+ * it gathers what every process knows (snapshot.c), lets the checker judge, and prints the verdict once per job. It
+ * judges twice with unchanged progress before it believes (deadlock is stable). With DFSHIM_TIMEOUT_ACTION=abort
+ * it then ends the stuck communicators.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -10,221 +11,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/base/futex.h"
 #include "runtime/rt.h"
+#include "runtime/snapshot.h"
 #include "trace/check.h"
 #include "trace/writer.h"
 
-#define SUSPECT_MIN_NS                                                                             \
-	(DF_NS_PER_MS / 2)	   /* no progress for so long, and a device sync waits: look */
-#define SUSPECT_MAX_NS DF_NS_PER_S /* looks that found nothing become this rare */
-#define STALE_NS       (5 * DF_NS_PER_S) /* the checker's own idea of a suspicious silence */
-#define GATHER_NS      (2 * DF_NS_PER_S) /* how long the others have to answer */
-
-struct snapshot {
-	struct df_list node;
-	uint64_t proc;
-	void *image;
-	size_t bytes;
-};
+#define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own idea of a suspicious silence */
+#define PATIENCE_NS (300 * DF_NS_PER_MS) /* for whose task it is to look for circles */
+#define LOOK_MIN_NS (DF_NS_PER_MS / 2)	 /* looks that find nothing are so far apart at least */
+#define LOOK_MAX_NS (32 * DF_NS_PER_MS)	 /* and at most, while they are asked for */
 
 static struct {
-	struct df_mutex lock;
 	int started;
-	uint32_t asks; /* processes that want our snapshot: see message() */
-	uint32_t wake; /* futex word */
-	struct df_list snapshots;
 	uint64_t reported; /* progress at the last report: one report per hang */
-	int ended;
-} dog = {.lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog"),
-	 .snapshots = DF_LIST_INIT(dog.snapshots),
-	 .reported = UINT64_MAX};
+	/* Circles: somebody asked to look; not before then; the pause after a look that found none. */
+	int asked;
+	uint64_t not_before, pause;
+} dog = {.reported = UINT64_MAX};
 
-void df_watchdog_wake(void)
+/* What all processes know, judged. stale: for how long nothing has moved. NULL: nothing to judge by. */
+static struct df_check_result *judge(uint64_t stale, unsigned *others)
 {
-	__atomic_add_fetch(&dog.wake, 1, __ATOMIC_RELAXED);
-	df_futex_wake(&dog.wake, 1, 0);
-}
-
-/* On the control thread: only takes note. */
-void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
-{
-	struct snapshot *s;
-
-	if (kind == DF_MSG_SNAPSHOT_ASK) {
-		__atomic_add_fetch(&dog.asks, 1, __ATOMIC_RELAXED);
-		df_watchdog_wake();
-	} else if (kind == DF_MSG_SNAPSHOT) {
-		s = malloc(sizeof(*s));
-		if (!s)
-			return;
-		s->proc = from;
-		s->bytes = bytes;
-		s->image = malloc(bytes + 1);
-		if (!s->image) {
-			free(s);
-			return;
-		}
-		memcpy(s->image, data, bytes);
-		df_mutex_lock(&dog.lock);
-		df_list_add_tail(&dog.snapshots, &s->node);
-		df_mutex_unlock(&dog.lock);
-		df_watchdog_wake();
-	}
-}
-
-/* Its members and its way to them may be looked at. */
-static int is_open(const struct df_comm *comm)
-{
-	/* ACQUIRE pairs with the RELEASE in ready() (comm.c): the members come first. */
-	return __atomic_load_n(&comm->open, __ATOMIC_ACQUIRE);
-}
-
-/* Sends what this process knows to all others of every communicator; duplicates are dropped there. */
-static void answer(void)
-{
-	struct df_comm *comm;
-	size_t bytes;
-	void *image;
-
-	if (!df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes))
-		return;
-	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node) if (is_open(comm))
-		df_ctl_send(comm->ctl, 0, DF_MSG_SNAPSHOT, image, bytes);
-	df_mutex_unlock(&df_rt.lock);
-	free(image);
-}
-
-static void drop_snapshots(void)
-{
-	struct snapshot *s, *tmp;
-
-	df_mutex_lock(&dog.lock);
-	df_list_each_safe(s, tmp, &dog.snapshots, node)
-	{
-		df_list_del(&s->node);
-		free(s->image);
-		free(s);
-	}
-	df_mutex_unlock(&dog.lock);
-}
-
-/* Asks all processes that share a communicator with us. Returns how many there are. */
-static unsigned ask(uint64_t *leader)
-{
-	uint64_t seen[1024];
-	struct df_comm *comm;
-	unsigned nr = 0, j;
-	int i;
-
-	*leader = df_rt.self.proc;
-	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		if (!is_open(comm))
-			continue;
-		for (i = 0; i < comm->nranks; i++) {
-			uint64_t proc = comm->members[i].proc;
-
-			for (j = 0; j < nr && seen[j] != proc; j++)
-				;
-			if (proc == df_rt.self.proc || j < nr || nr == DF_ARRAY_LEN(seen))
-				continue;
-			seen[nr++] = proc;
-			if (df_ctl_send(comm->ctl, proc, DF_MSG_SNAPSHOT_ASK, "", 0) == 0 &&
-			    proc < *leader)
-				*leader = proc;
-		}
-	}
-	df_mutex_unlock(&df_rt.lock);
-	return nr;
-}
-
-static unsigned nr_snapshots(void)
-{
-	struct snapshot *s, *o;
-	unsigned nr = 0;
-
-	df_mutex_lock(&dog.lock);
-	df_list_each(s, &dog.snapshots, node)
-	{
-		int dup = 0;
-
-		df_list_each(o, &dog.snapshots, node)
-		{
-			if (o == s)
-				break;
-			dup |= o->proc == s->proc;
-		}
-		nr += !dup;
-	}
-	df_mutex_unlock(&dog.lock);
-	return nr;
-}
-
-/* A result speaks of its set: they live and go together. */
-struct judgement {
-	struct df_check_set *set;
-	struct df_check_result *r;
-};
-
-static void judgement_free(struct judgement *j)
-{
-	df_check_result_free(j->r);
-	df_check_set_free(j->set);
-	j->r = NULL;
-	j->set = NULL;
-}
-
-/* stale: for how long nothing has moved. */
-static void judge(struct judgement *j, uint64_t stale)
-{
-	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1};
-	struct df_check_set *set = df_check_set_new();
-	struct snapshot *s, *o;
-	uint64_t leader, until;
-	unsigned want;
-	size_t bytes;
-	void *image;
-
-	j->r = NULL;
-	j->set = set;
-	if (!set || !df_trace_ring() || df_trace_compact(df_trace_ring(), &image, &bytes))
-		return;
-	df_check_add_image(set, image, bytes, "this process");
-	free(image);
-	drop_snapshots();
-	want = ask(&leader);
-	until = df_now_ns() + GATHER_NS;
-	while (nr_snapshots() < want && df_now_ns() < until) {
-		uint32_t seen = __atomic_load_n(&dog.wake, __ATOMIC_RELAXED);
-
-		/* The others may be asking us at the same time. */
-		if (__atomic_exchange_n(&dog.asks, 0, __ATOMIC_RELAXED))
-			answer();
-		if (nr_snapshots() < want)
-			df_futex_wait(&dog.wake, seen, 20 * (int64_t)DF_NS_PER_MS, 0);
-	}
-	df_mutex_lock(&dog.lock);
-	df_list_each(s, &dog.snapshots, node)
-	{
-		int last = 1;
-		struct df_list *n;
-
-		/* A process that answered twice: its last word counts. */
-		for (n = s->node.next; n != &dog.snapshots; n = n->next) {
-			o = df_list_entry(n, struct snapshot, node);
-			last &= o->proc != s->proc;
-		}
-		if (last)
-			df_check_add_image(set, s->image, s->bytes, "peer");
-	}
-	df_mutex_unlock(&dog.lock);
 	/* Who asks for an analysis after a shorter silence than the checker's own takes that for suspicious. */
-	opts.stale_ns = DF_MIN(stale, STALE_NS);
-	if (df_check_run(set, &opts, &j->r))
-		j->r = NULL;
+	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, STALE_NS)};
+	struct df_gather g = {.answers = DF_LIST_INIT(g.answers)};
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r = NULL;
+	struct df_snapshot *s;
+
+	opts.now_ns = df_now_ns();
+	*others = 0;
+	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
+		df_list_each(s, &g.answers, node) if (s->image)
+			df_check_add_image(set, s->image, s->bytes,
+					   s->proc == df_rt.self.proc ? "this process" : "peer");
+		*others = g.nr_procs - 1;
+		if (df_check_run(set, &opts, &r))
+			r = NULL;
+	}
+	df_snapshot_done(&g);
+	df_check_set_free(set);
+	return r;
 }
 
 static void print(const struct df_check_result *r)
@@ -284,11 +111,6 @@ static void end_stuck(uint64_t seen)
 	} while (again);
 }
 
-static uint64_t progress(void)
-{
-	return df_engine_progress() + __atomic_load_n(&dog.ended, __ATOMIC_RELAXED);
-}
-
 /* The traces explain it, without what the rendezvous knows. */
 static int about_operations(enum df_verdict v)
 {
@@ -299,38 +121,35 @@ static int about_operations(enum df_verdict v)
 static void stalled(uint64_t ms, uint64_t ops)
 {
 	const struct df_env *env = df_env();
-	uint64_t before = progress(), missing = df_joining_missing(), seen = df_now_ns(), leader;
+	uint64_t before = df_engine_progress(), missing = df_joining_missing(), seen = df_now_ns();
+	struct df_check_result *r;
 	unsigned others;
-	struct judgement j;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
-	judge(&j, ms * DF_NS_PER_MS);
-	judgement_free(&j);
-	judge(&j, ms * DF_NS_PER_MS);
-	if (progress() != before || df_joining_missing() != missing) {
-		judgement_free(&j);
+	df_check_result_free(judge(ms * DF_NS_PER_MS, &others));
+	r = judge(ms * DF_NS_PER_MS, &others);
+	if (df_engine_progress() != before || df_joining_missing() != missing) {
+		df_check_result_free(r);
 		return; /* it moved meanwhile: no deadlock */
 	}
 	dog.reported = before;
-	others = ask(&leader);
-	if (missing && (!j.r || !about_operations(df_check_verdict(j.r))) && df_joining_explain())
+	if (missing && (!r || !about_operations(df_check_verdict(r))) && df_joining_explain())
 		;
-	else if (!j.r)
+	else if (!r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
 			"by",
 			(unsigned long long)ms, (unsigned long long)ops);
-	else if (leader == df_rt.self.proc)
-		print(j.r);
-	judgement_free(&j);
+	else if (df_snapshot_leader() == df_rt.self.proc)
+		print(r);
+	df_check_result_free(r);
 	if (abort) {
 		/* The others judge by our answers: let them do so before we end what they look at. */
-		uint64_t until = df_now_ns() + GATHER_NS / 2;
+		uint64_t until = df_now_ns() + DF_GATHER_NS / 2;
 
 		while (others && df_now_ns() < until) {
-			if (__atomic_exchange_n(&dog.asks, 0, __ATOMIC_RELAXED))
-				answer();
+			df_snapshot_serve();
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
 		end_stuck(seen);
@@ -384,46 +203,58 @@ static int somebody_left(void)
 }
 
 /*
- * A synchronising call has waited for some milliseconds with nothing moving: is it part of a deadlock? Two
- * judgements with the same progress are the proof; then it may be released.
+ * Waits that have lasted long, here or elsewhere: are they part of a circle? One process looks for all (proof.c);
+ * the others tell it, and do it themselves only if nothing comes of that. Returns how long to sleep at most.
  */
-static int try_release(void)
+static uint64_t circles(void)
 {
-	uint64_t before = progress();
-	struct judgement j;
-	unsigned done = 0;
+	uint64_t now = df_now_ns(), next, age, leader;
+	int due = df_release_due(now, &next, &age), told = df_snapshot_suspected();
 
-	judge(&j, SUSPECT_MIN_NS);
-	if (j.r && df_check_verdict(j.r) == DF_V_SYNC && progress() == before) {
-		judgement_free(&j);
-		judge(&j, SUSPECT_MIN_NS);
-		if (j.r && df_check_verdict(j.r) == DF_V_SYNC && progress() == before)
-			done = df_release_by(j.r);
+	dog.asked |= due || told;
+	if (dog.asked) {
+		leader = df_snapshot_leader();
+		if (leader != df_rt.self.proc && due)
+			df_snapshot_suspect(leader);
+		if (leader != df_rt.self.proc && !(due && age > PATIENCE_NS))
+			dog.asked = 0;
 	}
-	judgement_free(&j);
-	return done != 0;
+	if (dog.asked && now >= dog.not_before) {
+		int ret = df_prove_and_release();
+		now = df_now_ns();
+		dog.asked = ret == -EAGAIN;
+		if (ret > 0)
+			dog.pause = 0;
+		else
+			dog.pause = DF_MAX(DF_MIN(dog.pause * 2, LOOK_MAX_NS), LOOK_MIN_NS);
+		/* Two that disturb each other must not do so in step. */
+		dog.not_before = now + dog.pause / 2 + now / 1024 % (dog.pause / 2 + 1);
+	}
+	if (dog.asked)
+		next = DF_MIN(next, dog.not_before);
+	return next > now ? next - now : 0;
 }
 
 static void *watch(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
-	uint64_t last = progress(), since = df_now_ns(), ops, again = 0, pause = SUSPECT_MIN_NS;
+	uint64_t last = df_engine_progress(), since = df_now_ns(), ops;
 	uint64_t missing = 0, now_missing;
 
 	(void)arg;
 	for (;;) {
-		uint32_t seen = __atomic_load_n(&dog.wake, __ATOMIC_RELAXED);
-		int64_t nap = (int64_t)DF_MAX(timeout / 4, DF_NS_PER_MS);
+		uint32_t seen = df_snapshot_seen();
+		uint64_t nap = DF_MAX(timeout / 4, DF_NS_PER_MS), rest;
 
-		if (__atomic_exchange_n(&dog.asks, 0, __ATOMIC_RELAXED))
-			answer();
+		df_snapshot_serve();
 		if (somebody_left()) {
 			peers_that_left();
-			nap = DF_MIN(nap, 100 * (int64_t)DF_NS_PER_MS);
+			nap = DF_MIN(nap, 100 * DF_NS_PER_MS);
 		}
-		if (df_release_suspects())
-			nap = DF_MIN(nap, (int64_t)SUSPECT_MIN_NS);
-		df_futex_wait(&dog.wake, seen, nap, 0);
+		rest = circles();
+		nap = DF_MIN(nap, rest);
+		if (nap)
+			df_snapshot_wait(seen, (int64_t)nap);
 		now_missing = df_joining_missing();
 		if (now_missing != missing) {
 			/* A hang after this one is another. */
@@ -431,20 +262,9 @@ static void *watch(void *arg)
 			dog.reported = UINT64_MAX;
 			last = UINT64_MAX;
 		}
-		if (progress() != last || !unfinished(&ops)) {
-			last = progress();
+		if (df_engine_progress() != last || !unfinished(&ops)) {
+			last = df_engine_progress();
 			since = df_now_ns();
-			pause = SUSPECT_MIN_NS;
-			again = 0;
-			continue;
-		}
-		if (df_release_suspects() && df_now_ns() - since >= SUSPECT_MIN_NS &&
-		    df_now_ns() >= again) {
-			if (try_release())
-				since = df_now_ns();
-			else
-				pause = DF_MIN(pause * 2, SUSPECT_MAX_NS);
-			again = df_now_ns() + pause;
 			continue;
 		}
 		if (df_now_ns() - since >= timeout && dog.reported != last)

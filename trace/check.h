@@ -72,22 +72,43 @@ const char *df_check_line(const struct df_check_result *r);
 void df_check_print(const struct df_check_result *r, FILE *out);
 void df_check_print_json(const struct df_check_result *r, FILE *out);
 
-/* A wait of the application that the verdict's cycle goes through, for the release policy. */
-struct df_check_sync {
+/*
+ * Which waits have to be let go so that what is stuck goes on. `may`: the waits that may be let go: calls in
+ * progress, or operations that need not wait for their turn on their stream.
+ *
+ * Only what is stuck by proof counts: of a host that is in no call, anything is expected, and so it is of one
+ * that is let go. Each wait that is chosen is part of a circle that stays one whatever the others do
+ * once they are let go, and all that is stuck behind the chosen ones goes on; what would stay stuck in any
+ * case is not touched. Returns how many, with their places in `may`, or -ENOMEM.
+ *
+ * *core names the facts that the choice rests on. All of these facts are stable but for the chosen waits: a
+ * set of traces that was collected after this one and has the same core proves that they held together.
+ */
+struct df_check_hold {
 	uint32_t pid;
 	uint64_t host_hash;
-	uint64_t call; /* serial of CALL_ENTER */
-	enum df_call what;
-	uint64_t object;
-	int device;
+	uint64_t serial; /* of the call, or of the operation */
 };
-/* All of them; returns how many, writes at most max. */
-size_t df_check_syncs(const struct df_check_result *r, struct df_check_sync *out, size_t max);
+int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
+		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core);
 
 /*
  * Reduces a ring to what an analysis needs (unfinished operations, calls in progress, streams, tables),
  * as an image for df_check_add_image, to be sent to another process. malloc'ed; -errno.
  */
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes);
+
+/*
+ * The same for who looks again and again: each step costs what the ring has got since the last, and
+ * the image lacks what only people need (call sites, texts). Zeroed at first; image, bytes and next (how many
+ * records it knows of) are the caller's to read. -EAGAIN: a record is just being written, nothing changed.
+ */
+struct df_compact {
+	void *image;
+	size_t bytes;
+	uint64_t next;
+};
+int df_trace_compact_step(struct df_compact *c, const struct df_trace_header *ring);
+void df_trace_compact_fini(struct df_compact *c);
 
 #endif

@@ -1,6 +1,10 @@
 /*
  * A ring reduced to what an analysis needs: the watchdog sends this to its peers instead of megabytes.
  * The copy is taken while writers go on; a record that changes meanwhile is left out.
+ *
+ * Reducing can be repeated: what was kept together with the records since then, reduced again, is what the whole
+ * would have been reduced to. So a process that is looked at often (struct df_compact) pays for what is new,
+ * not for its ring.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -36,13 +40,14 @@ static uint32_t used_word(const uint32_t *used)
 }
 
 /* Entries that are whole; what is being written is left out, and of strings what lies behind it. */
-static void copy_tables(const struct df_trace_header *h, struct df_trace_header *copy)
+static void copy_tables(const struct df_trace_header *h, struct df_trace_header *copy,
+			uint32_t nr_comms, uint64_t end)
 {
 	const char *comms = (const char *)h + h->off_comms,
 		   *strings = (const char *)h + h->off_strings;
-	uint64_t end = copy->strings_used, bytes;
+	uint64_t bytes;
 
-	for (uint32_t i = 0; i < copy->comms_used && i < h->nr_comms; i++) {
+	for (uint32_t i = 0; i < nr_comms && i < h->nr_comms; i++) {
 		uint64_t at = i * sizeof(struct df_trace_comm);
 		const struct df_trace_comm *c = (const struct df_trace_comm *)(comms + at);
 
@@ -61,6 +66,34 @@ static void copy_tables(const struct df_trace_header *h, struct df_trace_header 
 	}
 }
 
+#define ANY_LAP UINT64_MAX
+
+/* 1: the copy is whole, and the record of this index if one is asked for. */
+static int copy_record(struct df_rec *to, const struct df_rec *from, uint64_t index)
+{
+	/*
+	 * Acquire pairs with the writer's release of the commit word: without it fields older than
+	 * the word could be read.
+	 */
+	uint32_t commit = atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&from->commit,
+					       memory_order_acquire);
+
+	if (index != ANY_LAP && commit != (uint32_t)(index + 1))
+		return 0;
+	/*
+	 * Acquire of each field pairs with the writer's releases after it cleared the word: without it
+	 * the second look at the word could be taken before the fields were read.
+	 */
+	for (size_t k = 0; k < sizeof(struct df_rec) / 8; k++)
+		((uint64_t *)to)[k] = atomic_load_explicit(
+			(_Atomic(uint64_t) *)((uintptr_t)from + k * 8), memory_order_acquire);
+	if (atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&from->commit,
+				 memory_order_relaxed) != commit)
+		commit = 0;
+	to->commit = commit;
+	return commit != 0;
+}
+
 /* A copy in which every entry and every record is either whole or invalid. */
 static void *snapshot(const struct df_trace_header *h)
 {
@@ -75,61 +108,56 @@ static void *snapshot(const struct df_trace_header *h)
 	if (!copy)
 		return NULL;
 	copy_words(copy, h, h->header_bytes);
-	copy_tables(h, copy);
+	copy_tables(h, copy, copy->comms_used, copy->strings_used);
 	to = (struct df_rec *)((char *)copy + h->off_recs);
 	from = (const struct df_rec *)((const char *)h + h->off_recs);
-	for (uint64_t i = 0; i < h->nr_recs; i++) {
-		/*
-		 * Acquire pairs with the writer's release of the commit word: without it fields older than
-		 * the word could be read.
-		 */
-		uint32_t commit = atomic_load_explicit(
-			(_Atomic(uint32_t) *)(uintptr_t)&from[i].commit, memory_order_acquire);
-
-		/*
-		 * Acquire of each field pairs with the writer's releases after it cleared the word: without it
-		 * the second look at the word could be taken before the fields were read.
-		 */
-		for (size_t k = 0; k < sizeof(struct df_rec) / 8; k++)
-			((uint64_t *)&to[i])[k] = atomic_load_explicit(
-				(_Atomic(uint64_t) *)((uintptr_t)&from[i] + k * 8),
-				memory_order_acquire);
-		if (atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&from[i].commit,
-					 memory_order_relaxed) != commit)
-			commit = 0;
-		to[i].commit = commit;
-	}
+	for (uint64_t i = 0; i < h->nr_recs; i++)
+		copy_record(&to[i], &from[i], ANY_LAP);
 	return copy;
 }
 
 struct keep {
 	struct df_load l;
 	uint64_t first_item; /* record of the first unfinished operation */
-	uint64_t *keys;	     /* last operations by what they match with */
+	uint64_t *keys;	     /* last operations by what they match with, and by who issued them */
 	size_t size;
 	uint8_t *op; /* operations to keep */
+	int lean;    /* for a proof, not for people: without texts and call sites */
 };
 
-/* Of each signature and pair the last operation, so that a peer sees how far this rank came. */
+/* 1: the key is new. */
+static int key_put(struct keep *k, uint64_t key)
+{
+	size_t at = (size_t)df_mix64(key) & (k->size - 1);
+
+	while (k->keys[at] && k->keys[at] != key)
+		at = (at + 1) & (k->size - 1);
+	if (k->keys[at])
+		return 0;
+	k->keys[at] = key;
+	return 1;
+}
+
+/*
+ * Of each signature and pair the last operation, so that a peer sees how far this rank came; and the last
+ * that each thread issued on a communicator, because it may issue another.
+ */
 static int mark_last(struct keep *k, int nccl)
 {
-	size_t size = 64;
-
-	while (size < k->l.nr_ops * 2)
-		size *= 2;
-	k->keys = calloc(size, sizeof(*k->keys));
+	k->size = 64;
+	while (k->size < k->l.nr_ops * 4)
+		k->size *= 2;
+	k->keys = calloc(k->size, sizeof(*k->keys));
 	if (!k->keys)
 		return -ENOMEM;
 	for (size_t i = k->l.nr_ops; i-- > 0;) {
-		uint64_t key = df_seen_key(k->l.ops[i].comm, &k->l.ops[i], nccl);
-		size_t at = (size_t)df_mix64(key) & (size - 1);
+		const struct df_lop *op = &k->l.ops[i];
+		int first = key_put(k, df_seen_key(op->comm, op, nccl));
 
-		while (k->keys[at] && k->keys[at] != key)
-			at = (at + 1) & (size - 1);
-		if (k->keys[at])
-			continue;
-		k->keys[at] = key;
-		k->op[i] = 1;
+		/* Keys of signatures are odd. */
+		if (key_put(k, df_mix64((uint64_t)op->comm << 32 | op->thread) << 1 | 1ull << 63) ||
+		    first)
+			k->op[i] = 1;
 	}
 	return 0;
 }
@@ -139,9 +167,15 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 	const struct df_lcall *call;
 	const struct df_lop *op;
 
-	if (index + LAST_RECORDS > k->l.last_rec)
+	if (index + LAST_RECORDS > k->l.last_rec && !k->lean)
 		return 1;
 	switch (r->type) {
+	case DF_REC_SITE:
+	case DF_REC_MARK:
+	case DF_REC_CLOCK:
+	case DF_REC_STALL:
+	case DF_REC_STREAM_DESTROY:
+		return !k->lean;
 	case DF_REC_OP_ISSUE:
 	case DF_REC_OP_ARGS:
 	case DF_REC_OP_MATCH:
@@ -179,7 +213,7 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 {
 	const struct df_trace_header *h = &r->h;
 	uint64_t nr = 0, cap = 64, index,
-		 strings = h->strings_used < h->nr_string_bytes ? h->strings_used : 0;
+		 strings = h->strings_used < h->nr_string_bytes && !k->lean ? h->strings_used : 0;
 	struct df_trace_header *out;
 	const struct df_rec *rec;
 	struct df_rec *to;
@@ -200,6 +234,8 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 	out->nr_recs = cap;
 	out->nr_comms = out->comms_used = r->nr_comms;
 	out->nr_string_bytes = (uint32_t)strings;
+	if (k->lean)
+		out->strings_used = 0;
 	out->off_comms = 4096;
 	out->off_strings = 4096 + r->nr_comms * sizeof(struct df_trace_comm);
 	out->off_recs = out->off_strings + strings;
@@ -233,23 +269,15 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 	return 0;
 }
 
-int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes)
+/* What is left of a trace that is as large as its source. */
+static int reduce(const void *source, int lean, void **image, size_t *bytes)
 {
-	struct keep k = {.first_item = UINT64_MAX};
+	struct keep k = {.first_item = UINT64_MAX, .lean = lean};
 	struct df_reader r;
-	void *copy;
-	int rc;
+	int rc = df_reader_open_image(&r, source, image_bytes(source), NULL);
 
-	if (!ring)
-		return -EINVAL;
-	copy = snapshot(ring);
-	if (!copy)
-		return -ENOMEM;
-	rc = df_reader_open_image(&r, copy, image_bytes(ring), NULL);
-	if (rc) {
-		free(copy);
+	if (rc)
 		return rc;
-	}
 	df_load_init(&k.l);
 	rc = df_load_trace(&k.l, &r);
 	if (!rc) {
@@ -271,6 +299,117 @@ int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *b
 	free(k.op);
 	df_load_fini(&k.l);
 	df_reader_close(&r);
+	return rc;
+}
+
+int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes)
+{
+	void *copy;
+	int rc;
+
+	if (!ring)
+		return -EINVAL;
+	copy = snapshot(ring);
+	if (!copy)
+		return -ENOMEM;
+	rc = reduce(copy, 0, image, bytes);
 	free(copy);
 	return rc;
+}
+
+/* ---- again and again -------------------------------------------------------------------------------- */
+
+#define TABLE 4096 /* where the communicators of a source begin */
+
+/* The end of a communicator is no end of the job here: what came after it counts. */
+static void plain_end(struct df_rec *rec)
+{
+	if (rec->type == DF_REC_COMM_ABORT)
+		rec->type = DF_REC_COMM_DESTROY;
+}
+
+/* Records [from, to) of the ring behind nr_old others, as a trace of their own. -EAGAIN: one is not whole. */
+static int source(const struct df_trace_header *ring, const struct df_trace_header *old,
+		  uint64_t from, uint64_t to, struct df_trace_header **out)
+{
+	uint64_t nr_old = old ? old->next : 0, nr = nr_old + (to - from), cap = 64;
+	const struct df_rec *recs = (const struct df_rec *)((const char *)ring + ring->off_recs);
+	uint32_t nr_comms = atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&ring->comms_used,
+						 memory_order_relaxed);
+	struct df_trace_header *h;
+	struct df_rec *rec;
+
+	if (nr_comms > ring->nr_comms)
+		nr_comms = ring->nr_comms;
+	while (cap < nr)
+		cap *= 2;
+	h = calloc(1, TABLE + nr_comms * sizeof(struct df_trace_comm) + cap * sizeof(*rec));
+	if (!h)
+		return -ENOMEM;
+	copy_words(h, ring, sizeof(*h) / 8 * 8);
+	copy_tables(ring, h, nr_comms, 0);
+	h->nr_recs = cap;
+	h->nr_comms = h->comms_used = nr_comms;
+	h->nr_string_bytes = h->strings_used = 0;
+	h->off_recs = h->off_strings = TABLE + nr_comms * sizeof(struct df_trace_comm);
+	h->next = nr;
+	/* Its first records are missing: what is left carries the index that matching needs. */
+	for (uint32_t i = 0; i < nr_comms && (old || from); i++)
+		((struct df_trace_comm *)((char *)h + h->off_comms))[i].drops |= 1;
+	rec = (struct df_rec *)((char *)h + h->off_recs);
+	if (nr_old)
+		memcpy(rec, (const char *)old + old->off_recs, nr_old * sizeof(*rec));
+	for (uint64_t i = from; i < to; i++) {
+		struct df_rec *copy = &rec[nr_old + (i - from)];
+
+		if (!copy_record(copy, &recs[i & (ring->nr_recs - 1)], i)) {
+			/* Given up by its writer, long ago: it will never be whole. */
+			if (h->lost && to - i > 64)
+				continue;
+			free(h);
+			return -EAGAIN;
+		}
+		copy->commit = (uint32_t)(nr_old + (i - from) + 1);
+		plain_end(copy);
+	}
+	*out = h;
+	return 0;
+}
+
+int df_trace_compact_step(struct df_compact *c, const struct df_trace_header *ring)
+{
+	uint64_t to = atomic_load_explicit((_Atomic(uint64_t) *)(uintptr_t)&ring->next,
+					   memory_order_relaxed),
+		 from = c->next;
+	const struct df_trace_header *old = c->image;
+	struct df_trace_header *h;
+	void *image = NULL;
+	size_t bytes = 0;
+	int rc;
+
+	if (old && to == from)
+		return 0;
+	/* Room for what is written while we look. */
+	if (!old || to - from > ring->nr_recs / 2) {
+		old = NULL;
+		from = to > ring->nr_recs / 2 ? to - ring->nr_recs / 2 : 0;
+	}
+	rc = source(ring, old, from, to, &h);
+	if (rc)
+		return rc;
+	rc = reduce(h, 1, &image, &bytes);
+	free(h);
+	if (rc)
+		return rc;
+	free(c->image);
+	c->image = image;
+	c->bytes = bytes;
+	c->next = to;
+	return 0;
+}
+
+void df_trace_compact_fini(struct df_compact *c)
+{
+	free(c->image);
+	memset(c, 0, sizeof(*c));
 }

@@ -493,33 +493,3 @@ const char *df_check_line(const struct df_check_result *r)
 {
 	return r->line ? r->line : "UNKNOWN: out of memory";
 }
-
-size_t df_check_syncs(const struct df_check_result *r, struct df_check_sync *out, size_t max)
-{
-	size_t nr = 0;
-
-	if (!r->is_cycle)
-		return 0;
-	for (size_t i = 0; i < r->nr_steps; i++) {
-		const struct df_node *n = &r->g.nodes[r->steps[i].from];
-		const struct df_lcall *c;
-
-		if (n->kind != DF_N_THREAD)
-			continue;
-		c = &r->set->traces[n->trace].calls[n->ref];
-		if (df_call_class(c->call) == DF_CLASS_NCCL ||
-		    df_call_class(c->call) == DF_CLASS_HOST)
-			continue;
-		if (nr < max)
-			out[nr] = (struct df_check_sync){
-				.pid = r->set->traces[n->trace].h.pid,
-				.host_hash = r->set->traces[n->trace].h.host_hash,
-				.call = c->serial,
-				.what = (enum df_call)c->call,
-				.object = c->object,
-				.device = c->device,
-			};
-		nr++;
-	}
-	return nr;
-}

@@ -45,7 +45,7 @@ static int map_put(struct df_load *l, uint64_t serial, uint32_t e)
 	size_t at;
 
 	if (l->map_used * 2 >= l->map_size) {
-		size_t old_size = l->map_size, size = old_size ? old_size * 2 : 1u << 16;
+		size_t old_size = l->map_size, size = old_size ? old_size * 2 : 1u << 10;
 		uint32_t *old = l->map, *fresh = malloc(size * sizeof(*fresh));
 
 		if (!fresh)

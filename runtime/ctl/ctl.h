@@ -91,8 +91,8 @@ void df_ctl_poke(void);
 enum df_ctl_kind {
 	DF_MSG_SNAPSHOT_ASK = 1, /* the checker wants to know what is unfinished */
 	DF_MSG_SNAPSHOT,	 /* the answer */
-	DF_MSG_VERDICT,		 /* what came of it */
-	DF_MSG_RELEASE,		 /* let this wait return */
+	DF_MSG_SUSPECT,		 /* something here may be stuck: look */
+	DF_MSG_RELEASE,		 /* let these waits return; ends what the asking began */
 	DF_MSG_USER = 64
 };
 
@@ -104,7 +104,10 @@ struct df_ctl_events {
 };
 void df_ctl_set_events(const struct df_ctl_events *events);
 
-/* Sends to one process of the communicator, or to all others (proc 0). Queued; never blocks. */
+/*
+ * Sends to one process of the communicator, or to all others (proc 0). c NULL: to any process of the overlay,
+ * which is one that shares a communicator with us, or with one that does, and so on. Queued; never blocks.
+ */
 int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data,
 		size_t bytes);
 

@@ -223,28 +223,29 @@ void df_flood_repeat(void)
 
 int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data, size_t bytes)
 {
-	struct df_group *g = c->group;
+	struct df_group *g = c ? c->group : NULL;
 	struct msg *m;
 	int ret = 0;
 
-	if (bytes > DF_FRAME_MAX / 2)
+	if (bytes > DF_FRAME_MAX / 2 || (!g && !proc))
 		return -EINVAL;
 	m = malloc(sizeof(*m) + bytes);
 	if (!m)
 		return -ENOMEM;
-	*m = (struct msg){.to = proc, .hash = g->hash, .kind = kind, .bytes = (uint32_t)bytes};
+	*m = (struct msg){
+		.to = proc, .hash = g ? g->hash : 0, .kind = kind, .bytes = (uint32_t)bytes};
 	if (bytes)
 		memcpy(m + 1, data, bytes);
 	df_ctl_lock();
-	if (!df_group_alive(g)) {
+	if (g && !df_group_alive(g)) {
 		ret = -ESHUTDOWN;
-	} else if (proc && !df_group_has(g, proc)) {
+	} else if (g && proc && !df_group_has(g, proc)) {
 		ret = -EINVAL;
 	} else if (proc && df_tree_is_dead(proc)) {
 		ret = -ECONNRESET;
 	} else if (proc == df_ctl.self.proc) {
 		queue_message(proc, kind, data, bytes);
-	} else if (g->nr_procs > 1) {
+	} else if (!g || g->nr_procs > 1) {
 		m->mid = ++last_mid;
 		keep_sent(m, sizeof(*m) + bytes);
 		ret = df_flood_send(DF_FLOOD_MSG, 0, m, sizeof(*m) + bytes, NULL, 0);

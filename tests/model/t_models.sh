@@ -39,4 +39,7 @@ check error bell.pml "-DEARLY" "" "-DSAFETY"
 check error bell.pml "-DLATE_SEEN" "" "-DSAFETY"
 check ok release.pml "" "" "-DSAFETY"
 check error release.pml "-DNONE" "" "-DSAFETY"
+check ok proof.pml "" "" "-DSAFETY"
+check error proof.pml "-DNO_HOLD" "" "-DSAFETY -DBFS"
+check error proof.pml "-DNO_JUDGE" "" "-DSAFETY"
 exit 0
