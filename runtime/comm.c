@@ -23,6 +23,7 @@ int df_comm_create(int device, const struct df_comm_config *config, struct df_co
 	comm->dev = &df_rt.devs[device];
 	if (config)
 		comm->config = *config;
+	comm->refs = 1;
 	comm->state = DF_COMM_NEW;
 	df_list_init(&comm->node);
 	df_mutex_lock(&df_rt.lock);
@@ -357,6 +358,18 @@ int df_comm_revoke(struct df_comm *comm)
 	return 0;
 }
 
+void df_comm_get(struct df_comm *comm)
+{
+	__atomic_add_fetch(&comm->refs, 1, __ATOMIC_RELAXED);
+}
+
+void df_comm_put(struct df_comm *comm)
+{
+	/* ACQ_REL pairs with itself: without it the last one could free under another's last accesses. */
+	if (!__atomic_sub_fetch(&comm->refs, 1, __ATOMIC_ACQ_REL))
+		free(comm);
+}
+
 void df_comm_destroy(struct df_comm *comm)
 {
 	struct df_dev *dev = comm->dev;
@@ -391,7 +404,16 @@ void df_comm_destroy(struct df_comm *comm)
 	free(comm->peers);
 	free(comm->tls);
 	df_flights_free(&comm->pending);
-	free(comm);
+	comm->peers = NULL;
+	comm->tls = NULL;
+	comm->ctl = NULL;
+	memset(&comm->pending, 0, sizeof(comm->pending));
+	/* For a graph that is launched all the same. */
+	df_mutex_lock(&dev->lock);
+	__atomic_store_n(&comm->error, -ECANCELED, __ATOMIC_RELAXED);
+	__atomic_store_n(&comm->state, DF_COMM_ABORTED, __ATOMIC_RELAXED);
+	df_mutex_unlock(&dev->lock);
+	df_comm_put(comm);
 }
 
 void df_comm_death(uint64_t proc, int in_order)

@@ -11,7 +11,10 @@
 
 /* Connectors of ours that a peer still used when we left; closed when it lets go. */
 static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_CONNECTOR, "connectors to close");
-static struct df_conn **reap;
+static struct reap {
+	struct df_conn *conn;
+	int wanted; /* a send that the peer may still take; else what an ended communicator left in it */
+} * reap;
 static uint32_t nr_reap, cap_reap;
 
 static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
@@ -176,7 +179,7 @@ void df_dev_connect(struct df_dev *dev)
 	}
 }
 
-static void reap_later(const struct df_coll *coll, const struct df_cend *end)
+static void reap_later(const struct df_coll *coll, const struct df_cend *end, int wanted)
 {
 	struct df_peer *peer;
 
@@ -186,7 +189,7 @@ static void reap_later(const struct df_coll *coll, const struct df_cend *end)
 	df_mutex_lock(&reap_lock);
 	if (nr_reap == cap_reap) {
 		uint32_t cap = cap_reap ? cap_reap * 2 : 64;
-		struct df_conn **v = realloc(reap, cap * sizeof(struct df_conn *));
+		struct reap *v = realloc(reap, cap * sizeof(*v));
 
 		if (v) {
 			reap = v;
@@ -195,7 +198,7 @@ static void reap_later(const struct df_coll *coll, const struct df_cend *end)
 	}
 	/* Without room the connector's memory stays until the process ends. */
 	if (nr_reap < cap_reap)
-		reap[nr_reap++] = end->conn;
+		reap[nr_reap++] = (struct reap){end->conn, wanted};
 	df_mutex_unlock(&reap_lock);
 }
 
@@ -222,21 +225,24 @@ void df_coll_disconnect(struct df_coll *coll)
 			if (end->k->state == 1)
 				end->tl->unuse(end->conn);
 			end->tl->forget(end->conn);
-		} else if ((keep && unconsumed(end->conn)) || end->tl->close(end->conn) == -EBUSY) {
-			reap_later(coll, end);
+		} else if (keep && unconsumed(end->conn)) {
+			reap_later(coll, end, 1);
+		} else if (end->tl->close(end->conn) == -EBUSY) {
+			reap_later(coll, end, 0);
 		}
 		end->conn = NULL;
 	}
 }
 
-static int reap_one(struct df_conn *conn)
+static int reap_one(const struct reap *r)
 {
+	struct df_conn *conn = r->conn;
 	struct df_peer *peer = conn->peer;
 	const struct df_tl_ops *tl = conn->tl;
 	struct df_conn *none;
 
 	/* Without the peer's process nobody will ever take it. */
-	if (unconsumed(conn) && tl->find(peer, 0, &none) != -ECONNRESET)
+	if (r->wanted && unconsumed(conn) && tl->find(peer, 0, &none) != -ECONNRESET)
 		return -EBUSY;
 	if (tl->close(conn) == -EBUSY)
 		return -EBUSY;
@@ -250,7 +256,7 @@ void df_conn_reap(void)
 
 	df_mutex_lock(&reap_lock);
 	for (i = 0; i < nr_reap; i++)
-		if (reap_one(reap[i]) == -EBUSY)
+		if (reap_one(&reap[i]) == -EBUSY)
 			reap[n++] = reap[i];
 	nr_reap = n;
 	df_mutex_unlock(&reap_lock);
@@ -263,7 +269,8 @@ static uint32_t nr_unconsumed(void)
 
 	df_mutex_lock(&reap_lock);
 	for (i = 0; i < nr_reap; i++)
-		n += !(reap[i]->tl->caps & DF_TL_SAME_PROCESS) && unconsumed(reap[i]);
+		n += reap[i].wanted && !(reap[i].conn->tl->caps & DF_TL_SAME_PROCESS) &&
+		     unconsumed(reap[i].conn);
 	df_mutex_unlock(&reap_lock);
 	return n;
 }

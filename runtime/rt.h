@@ -192,11 +192,12 @@ struct df_comm {
 	const struct df_tl_ops **tls;
 	struct df_flights pending; /* for the implicit order of one communicator over streams */
 	uint64_t stream;	   /* id of the stream that carries all of them; 0 several */
-	uint32_t graphs;	   /* captured operations that may be replayed */
-	uint64_t left_retired;	   /* operations retired when that was looked at; the watchdog's */
-	uint64_t peer_left;	   /* when a member's process ended in order; 0 none */
-	uint32_t connected;	   /* nccl rules: the host-blocking set-up has been done */
-	struct df_unit *unit;	   /* nccl rules: the last launch, NULL when it has finished */
+	uint32_t
+		refs; /* its owner, and operations in graphs, which may be there longer: keep the memory */
+	uint64_t left_retired; /* operations retired when that was looked at; the watchdog's */
+	uint64_t peer_left;    /* when a member's process ended in order; 0 none */
+	uint32_t connected;    /* nccl rules: the host-blocking set-up has been done */
+	struct df_unit *unit;  /* nccl rules: the last launch, NULL when it has finished */
 };
 
 /* ---- the machine under the runtime ------------------------------------------------------------------ */
@@ -384,6 +385,8 @@ void df_watchdog_start(void);
 
 /* comm.c */
 void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
+void df_comm_get(struct df_comm *comm);
+void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 void df_comm_death(uint64_t proc, int in_order);
 
 /* stats.c: counters, and sampled costs of which the median is reported. Any thread. */

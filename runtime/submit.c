@@ -432,8 +432,13 @@ static __thread struct {
 
 static void cap_put(struct cap_group *g)
 {
-	if (__atomic_sub_fetch(&g->refs, 1, __ATOMIC_RELAXED))
+	uint32_t i;
+
+	/* ACQ_REL pairs with itself: without it the last one could free under another's last accesses. */
+	if (__atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL))
 		return;
+	for (i = 0; i < g->nr; i++)
+		df_comm_put(g->op[i].comm);
 	free(g->node);
 	free(g->op);
 	free(g);
@@ -501,7 +506,6 @@ static void replay_destroy(void *arg)
 {
 	struct captured *c = arg;
 
-	__atomic_sub_fetch(&c->group->op[c->at].comm->graphs, 1, __ATOMIC_RELAXED);
 	cap_put(c->group);
 }
 
@@ -530,12 +534,12 @@ static int capture(const struct df_op *ops, struct prep *p, size_t at, size_t nr
 		p[i].captured = 1;
 		g->node[n].group = g;
 		g->node[n].at = n;
+		df_comm_get(ops[i].comm);
 		g->op[n++] = ops[i];
 	}
 	g->nr = n;
 	for (n = 0; n < g->nr && !ret; n++) {
 		__atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
-		__atomic_add_fetch(&g->op[n].comm->graphs, 1, __ATOMIC_RELAXED);
 		ret = df_rt.cu->capture_node(p[at].si.stream, &capture_ops, &g->node[n]);
 		if (ret)
 			replay_destroy(&g->node[n]);

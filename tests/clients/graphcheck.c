@@ -85,9 +85,17 @@ static int run(struct client_rank *me)
 		}
 	}
 	for (g = 0; g < 2; g++) {
-		CUDA(cudaGraphExecDestroy(exec[g]));
+		if (!g)
+			CUDA(cudaGraphExecDestroy(exec[g]));
 		NCCL(ncclCommDestroy(me->comms[g]));
 		me->comms[g] = NULL;
+		/* A graph that outlives its communicator can be launched in vain, and destroyed. */
+		if (g) {
+			EXPECT(cudaGraphLaunch(exec[g], s[g]) != cudaSuccess,
+			       "a graph was launched without its communicator");
+			(void)cudaGetLastError();
+			CUDA(cudaGraphExecDestroy(exec[g]));
+		}
 		CUDA(cudaFree(buf[g]));
 		CUDA(cudaStreamDestroy(s[g]));
 	}
