@@ -204,7 +204,8 @@ void df_dev_retire(struct df_dev *dev)
 		 * slots are written again.
 		 */
 		__atomic_store_n(&cq->head, head, __ATOMIC_RELEASE);
-		if (__atomic_exchange_n(&cq->lost, 0, __ATOMIC_RELAXED)) {
+		if (__atomic_load_n(&cq->lost, __ATOMIC_RELAXED) &&
+		    __atomic_exchange_n(&cq->lost, 0, __ATOMIC_RELAXED)) {
 			struct df_coll *coll;
 
 			df_list_each(coll, &dev->colls, node) df_coll_retire(coll);

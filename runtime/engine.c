@@ -26,6 +26,8 @@
 #define SPIN_PASSES                                                                                \
 	800 /* passes without progress before yielding the core, when each thread has one */
 #define CROWD_PASSES 4	/* the same when threads outnumber the cores */
+#define SHORT_PASSES 32 /* passes of a waiting thread before it counts as a helper */
+#define FIRST_TURNS  2	/* of a small operation, by the thread that submits it */
 #define YIELD_PASSES 64 /* before sleeping */
 #define DOZE_NS	     200000
 #define LINGER_NS    5000000 /* how long a worker dozes after the last work */
@@ -89,6 +91,15 @@ int df_engine_chores(struct df_dev *dev)
 	return retired != 0;
 }
 
+/* Are there more threads that wait for each other on this node than cores to run them? */
+static int crowded(void)
+{
+	uint32_t here = __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED);
+
+	return DF_MAX(here, 1) * __atomic_load_n(&df_rt.nr_local_procs, __ATOMIC_RELAXED) >
+	       (uint32_t)df_rt.nr_cores;
+}
+
 /* What a look at one or all blocks came to; the larger wins. */
 enum look {
 	LOOK_STUCK, /* every task of every block has been tried since anything moved */
@@ -100,6 +111,8 @@ static enum look block_work(struct df_dev *dev, struct df_kblock *blk)
 {
 	struct df_trylock *lock = (struct df_trylock *)&blk->lock;
 	enum look look = LOOK_STUCK;
+	/* With a core for each process and one block, nothing here can be what its task waits for. */
+	int alone = __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) == 1 && !crowded();
 	int i;
 
 	/* Whoever owns it drives it. */
@@ -111,13 +124,34 @@ static enum look block_work(struct df_dev *dev, struct df_kblock *blk)
 
 		if (turn == DF_TURN_PROGRESS)
 			look = LOOK_MOVED;
-		else if (turn == DF_TURN_EMPTY || blk->task == task)
+		else if (turn == DF_TURN_EMPTY || (blk->task == task && !alone))
 			break; /* waits below its threshold: other blocks may be what it waits for */
 	}
 	if (look == LOOK_STUCK && blk->first && blk->idle < 2)
 		look = LOOK_SPINS;
 	df_trylock_release(lock);
 	return look;
+}
+
+void df_engine_first_turns(struct df_dev *dev)
+{
+	uint32_t b;
+
+	if (df_rt.machine)
+		return;
+	for (b = 0; b < dev->d.nr_blocks; b++) {
+		struct df_kblock *blk = &dev->blocks[b];
+		struct df_trylock *lock = (struct df_trylock *)&blk->lock;
+		int i;
+
+		if (!df_trylock_try(lock))
+			continue;
+		/* Only what has just been submitted: other tasks may have much to move. */
+		for (i = blk->first ? FIRST_TURNS : 0; i < FIRST_TURNS; i++)
+			if (df_block_turn(&dev->d, blk) != DF_TURN_PROGRESS)
+				break;
+		df_trylock_release(lock);
+	}
 }
 
 static enum look pass(const struct df_dev *first)
@@ -222,15 +256,6 @@ static void note_progress(struct backoff *b)
 	memset(b, 0, sizeof(*b));
 }
 
-/* Are there more threads that wait for each other on this node than cores to run them? */
-static int crowded(void)
-{
-	uint32_t here = __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED);
-
-	return DF_MAX(here, 1) * __atomic_load_n(&df_rt.nr_local_procs, __ATOMIC_RELAXED) >
-	       (uint32_t)df_rt.nr_cores;
-}
-
 /*
  * After a pass without progress: pause, yield, or sleep on the bell. ready: what the caller waits for;
  * looked at once more after the bell is armed.
@@ -264,12 +289,19 @@ static void back_off(struct backoff *b, enum look look, struct df_dev *dev, int 
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 {
 	struct backoff b = {0};
+	int i;
 
 	if (ready(arg))
 		return;
 	if (df_unlikely(df_rt.machine != NULL)) {
 		df_rt.machine->wait(ready, arg);
 		return;
+	}
+	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
+	for (i = crowded() ? 0 : SHORT_PASSES; i; i--) {
+		pass(dev);
+		if (ready(arg))
+			return;
 	}
 	__atomic_add_fetch(&eng.helpers, 1, __ATOMIC_RELAXED);
 	do {

@@ -287,6 +287,12 @@ int df_dev_cq_pending(const struct df_dev *dev);
 /* engine.c: who executes the blocks. */
 void df_engine_start(void);
 void df_engine_submitted(void); /* after a submission: makes sure somebody works */
+/*
+ * The submitting thread sends what an operation of few bytes begins with, if the blocks have nothing else to
+ * do: the data are on their way while the call returns. Bounded; no lock is held.
+ */
+void df_engine_first_turns(struct df_dev *dev);
+#define DF_FIRST_TURNS_BYTES 4096
 int df_engine_chores(
 	struct df_dev *dev); /* completions, connections, frees; 1 if something moved */
 int df_engine_pass(const struct df_dev *first); /* one look at all blocks; 1 if something moved */

@@ -262,9 +262,9 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 	}
 }
 
-/* ready: an extra word to wait for (graph replays), or NULL. dev->lock held. */
+/* replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held. */
 static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *replay,
-		 uint64_t group, struct df_flight *f)
+		 uint64_t group, int alone, struct df_flight *f)
 {
 	struct df_comm *comm = op->comm;
 	struct df_dev *dev = comm->dev;
@@ -321,7 +321,8 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		ret = -ENOMEM;
 		goto out;
 	}
-	f->op = df_trace_serial();
+	/* A group of one has one serial: counting costs as much as a record. */
+	f->op = alone ? group : df_trace_serial();
 	f->coll = coll;
 	f->done = coll->k.done;
 	inst->in = op->send ? op->send : op->recv;
@@ -462,7 +463,7 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 		sig_of(&g->op[i], &p.sig);
 		p.in_place = g->op[i].send == g->op[i].recv;
 		df_mutex_lock(&dev->lock);
-		ret = issue(&g->op[i], &p, ready, group, &flight[i]);
+		ret = issue(&g->op[i], &p, ready, group, g->nr == 1, &flight[i]);
 		df_mutex_unlock(&dev->lock);
 	}
 	if (df_rt.rules == DF_RULES_NCCL)
@@ -591,10 +592,13 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 			locked = ops[i].comm->dev;
 			df_mutex_lock(&locked->lock);
 		}
-		ret = issue(&ops[i], &p[i], NULL, group, &f);
+		ret = issue(&ops[i], &p[i], NULL, group, nr_ops == 1, &f);
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);
+	if (nr_ops == 1 && issued &&
+	    ops[0].count * df_type_bytes(ops[0].type) <= DF_FIRST_TURNS_BYTES && locked)
+		df_engine_first_turns(locked);
 	/* Only now: a group's operations start together, so none stands behind the wait for another. */
 	for (j = 0; j < i; j++)
 		if (p[j].late.done)

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "trace/clock.h"
 #include "trace/hash.h"
 #include "trace/site.h"
 #include "trace/writer.h"
@@ -104,7 +105,7 @@ static __thread uint64_t held_ns __attribute__((tls_model("initial-exec")));
 
 void df_trace_hold_time(void)
 {
-	held_ns = clock_ns(CLOCK_MONOTONIC);
+	held_ns = df_trace_clock();
 }
 
 void df_trace_let_time(void)
@@ -140,7 +141,7 @@ static inline void append(struct df_trace_header *h, uint32_t tid, enum df_rec_t
 	 * Release of each field pairs with the acquire loads in the copy that compact.c takes: without it a
 	 * reader could see a new field and then, looking again, still the old commit word.
 	 */
-	PUT_REL(&r->time_ns, held_ns ? held_ns : clock_ns(CLOCK_MONOTONIC));
+	PUT_REL(&r->time_ns, held_ns ? held_ns : df_trace_clock());
 	PUT_REL(&r->type, (uint16_t)type);
 	PUT_REL(&r->device, (uint16_t)device);
 	PUT_REL(&r->thread, tid);
@@ -377,6 +378,9 @@ static int map_ring(const struct df_trace_config *cfg, const char *host, uint64_
 		 fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		rc = -errno;
+	else if (fd < 0)
+		/* A page fault every 64 records would cost more than the records. */
+		madvise(p, bytes, MADV_HUGEPAGE);
 	if (fd >= 0) {
 		close(fd);
 		if (rc)
@@ -443,6 +447,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	snprintf(h->version_text, sizeof(h->version_text), "dfshim trace format %d",
 		 DF_TRACE_VERSION);
 	ring_bytes = bytes;
+	df_trace_clock_start();
 	df_site_preload();
 	if (!forks_watched) {
 		pthread_atfork(NULL, NULL, fork_child);
