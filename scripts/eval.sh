@@ -17,8 +17,5 @@ rc=${PIPESTATUS[0]}
 	echo
 	cat "$T/table"
 } >"$T/text"
-awk -v text="$T/text" '
-	/^<!-- eval-dl2 -->$/ { print; print ""; while ((getline line < text) > 0) print line; skip = 1; next }
-	/^<!-- end -->$/ { skip = 0 }
-	!skip' docs/evaluation.md >"$T/doc" && cat "$T/doc" >docs/evaluation.md
+scripts/insert.sh docs/evaluation.md eval-dl2 "$T/text"
 exit "$rc"

@@ -21,3 +21,10 @@ stress-programs: all $(B)/tests/deadlock/random $(B)/tests/deadlock/script
 .PHONY: eval-dl2
 eval-dl2: all $(B)/tests/deadlock/eval $(B)/tests/deadlock/script
 	@B=$(abspath $(B)) scripts/eval.sh
+
+# What we and torchfrtrace say of the same hangs (docs/comparison.md). TORCH_PYTHON: a Python that has it.
+.PHONY: compare
+compare: all $(B)/tests/deadlock/script
+	@B=$(abspath $(B)) scripts/bench.sh frtrace
+	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/comparison.md frtrace $(B)/bench-out/b_frtrace/table
+bench: $(B)/tests/deadlock/script

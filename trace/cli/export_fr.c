@@ -164,13 +164,16 @@ static void time_of(FILE *out, const char *key, uint64_t mono, int64_t to_real)
 		df_pickle_put_none(out);
 }
 
+/*
+ * p2p: the message's number, 0 for a collective; its operation and those with the same number are one group. end:
+ * the entry that closes a group of messages.
+ */
 static void entry(const struct export *x, const struct df_entry *e, const struct df_lop *op,
-		  int64_t id, int64_t to_real, FILE *out)
+		  int64_t id, int64_t to_real, int64_t p2p, int end, FILE *out)
 {
 	static const char *const states[] = {"scheduled", "started", "completed", "completed"};
 	const struct df_gcomm *g = &x->set->gcomms[e->gcomm];
 	uint32_t place = place_of(x, e->gcomm);
-	int p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
 	uint64_t in = op->count, n = op->count;
 	char name[16], text[96];
 
@@ -181,7 +184,9 @@ static void entry(const struct export *x, const struct df_entry *e, const struct
 	if (op->kind == DF_KIND_ALLTOALL)
 		in = n = op->count * (uint64_t)g->nranks;
 	snprintf(name, sizeof(name), "%u", place);
-	if (op->kind == DF_KIND_SEND)
+	if (end)
+		snprintf(text, sizeof(text), "nccl:coalesced");
+	else if (op->kind == DF_KIND_SEND)
 		snprintf(text, sizeof(text), "nccl:send %d->%d", op->rank, op->peer);
 	else if (op->kind == DF_KIND_RECV)
 		snprintf(text, sizeof(text), "nccl:recv %d<-%d", op->rank, op->peer);
@@ -199,7 +204,7 @@ static void entry(const struct export *x, const struct df_entry *e, const struct
 	df_pickle_put_string(out, place ? g->label : "default_pg");
 	df_pickle_tuple_end(out);
 	key_int(out, "collective_seq_id", p2p ? 0 : (int64_t)op->index + 1);
-	key_int(out, "p2p_seq_id", p2p ? (int64_t)op->index + 1 : 0);
+	key_int(out, "p2p_seq_id", p2p);
 	key_int(out, "op_id", (int64_t)op->cindex + 1);
 	key_text(out, "profiling_name", text);
 	key_text(out, "thread_name", "");
@@ -211,9 +216,9 @@ static void entry(const struct export *x, const struct df_entry *e, const struct
 		df_pickle_put_string(out, "duration_ms");
 		df_pickle_put_float(out, (double)(op->done_ns - op->start_ns) / 1e6);
 	}
-	sizes(out, "input_sizes", in, op->kind == DF_KIND_RECV);
+	sizes(out, "input_sizes", in, op->kind == DF_KIND_RECV || end);
 	types(out, "input_dtypes", df_dtype_torch(op->type));
-	sizes(out, "output_sizes", n, op->kind == DF_KIND_SEND);
+	sizes(out, "output_sizes", n, op->kind == DF_KIND_SEND || end);
 	types(out, "output_dtypes", df_dtype_torch(op->type));
 	key_text(out, "state", states[op->state < 4 ? op->state : 0]);
 	time_of(out, "time_discovered_started_ns", op->start_ns, to_real);
@@ -222,18 +227,64 @@ static void entry(const struct export *x, const struct df_entry *e, const struct
 	df_pickle_put_bool(out, op->state >= DF_OP_FINISHED);
 	key_int(out, "timeout_ms", 600000);
 	df_pickle_put_string(out, "is_p2p");
-	df_pickle_put_bool(out, p2p);
+	df_pickle_put_bool(out, p2p != 0);
 	df_pickle_dict_end(out);
+}
+
+static int is_message(const struct df_lop *op)
+{
+	return op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
+}
+
+/* The numbers of messages, by communicator of the trace. */
+struct numbers {
+	int64_t last;
+	uint32_t group;
+};
+
+/*
+ * Messages count on behind the collectives of their communicator: readers take two neighbours with one number for
+ * a group, whatever they are numbers of.
+ */
+static int number_messages(const struct export *x, const struct df_trc *t, struct numbers **out)
+{
+	struct numbers *n = calloc((size_t)t->nr_entries + 1, sizeof(*n));
+
+	for (size_t i = 0; n && i < x->load.nr_ops; i++)
+		if (x->load.ops[i].comm <= t->nr_entries && !is_message(&x->load.ops[i]) &&
+		    n[x->load.ops[i].comm].last <= (int64_t)x->load.ops[i].index)
+			n[x->load.ops[i].comm].last = (int64_t)x->load.ops[i].index + 1;
+	*out = n;
+	return n ? 0 : -ENOMEM;
+}
+
+/* Does the group of messages that operation i belongs to go on after it? */
+static int goes_on(const struct export *x, size_t i)
+{
+	const struct df_lop *op = &x->load.ops[i];
+
+	for (size_t k = i + 1; k < x->load.nr_ops; k++) {
+		const struct df_lop *o = &x->load.ops[k];
+
+		if (o->comm == op->comm)
+			return is_message(o) && o->group == op->group;
+	}
+	return 0;
 }
 
 static int export_rank(struct export *x, const struct df_trc *t, int32_t device, int world)
 {
 	int64_t to_real = (int64_t)(t->h.real_ns - t->h.mono_ns), id = 0;
+	struct numbers *numbers;
 	char path[PATH_MAX];
 	FILE *out;
 
 	snprintf(path, sizeof(path), "%s%d", x->prefix, world);
+	if (number_messages(x, t, &numbers))
+		return df_cli_input_error("export-fr", path, "out of memory");
 	out = fopen(path, "wb");
+	if (!out)
+		free(numbers);
 	if (!out)
 		return df_cli_input_error("export-fr", path, "%s", strerror(errno));
 	df_pickle_begin(out);
@@ -254,9 +305,22 @@ static int export_rank(struct export *x, const struct df_trc *t, int32_t device,
 		if (op->comm > t->nr_entries)
 			continue;
 		e = &x->set->entries[t->first_entry + op->comm - 1];
-		if (e->gcomm != DF_NONE && e->device == device)
-			entry(x, e, op, id++, to_real, out);
+		if (e->gcomm == DF_NONE || e->device != device)
+			continue;
+		if (is_message(op)) {
+			struct numbers *n = &numbers[op->comm];
+			int grouped = op->group && n->group == op->group;
+
+			n->last += !grouped;
+			n->group = op->group;
+			entry(x, e, op, id++, to_real, n->last, 0, out);
+			if (grouped && !goes_on(x, i))
+				entry(x, e, op, id++, to_real, n->last, 1, out);
+		} else {
+			entry(x, e, op, id++, to_real, 0, 0, out);
+		}
 	}
+	free(numbers);
 	df_pickle_list_end(out);
 	df_pickle_dict_end(out);
 	df_pickle_end(out);

@@ -180,6 +180,8 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 	} else if (sscanf(what, "recv %d<-%d", &a, &b) == 2) {
 		kind = DF_KIND_RECV;
 		peer = b;
+	} else if (!strcmp(what, "coalesced")) {
+		return; /* only closes a group */
 	} else {
 		kind = df_kind_parse_fr(what);
 	}
