@@ -371,6 +371,9 @@ uint32_t df_release_may(uint64_t *calls, uint32_t max);
 /* Releases those of them that are still there and allowed; how many. line: what the checker says; may be NULL. */
 unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line);
 
+/* hosts.c: records where the application's host threads are (HOST_AT); takes some milliseconds. */
+void df_hosts_note(void);
+
 /* snapshot.c */
 void df_watchdog_wake(void);
 void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);

@@ -217,8 +217,10 @@ static int say(struct df_snapshot *s, enum df_ask what)
 	if (!ring)
 		return -ENOENT;
 	s->lent = what != DF_ASK_LOOK;
-	if (!s->lent)
+	if (!s->lent) {
+		df_hosts_note();
 		return df_trace_compact(ring, &s->image, &s->bytes);
+	}
 	/* Before the image is taken, so that it shows what they have to be judged by. */
 	s->waits = malloc(MAX_WAITS * sizeof(*s->waits));
 	if (s->waits)

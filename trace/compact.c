@@ -167,7 +167,7 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 	const struct df_lcall *call;
 	const struct df_lop *op;
 
-	if (index + LAST_RECORDS > k->l.last_rec && !k->lean)
+	if (index + LAST_RECORDS > k->l.last_rec && !k->lean && r->type != DF_REC_HOST_AT)
 		return 1;
 	switch (r->type) {
 	case DF_REC_SITE:
@@ -190,6 +190,12 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 	case DF_REC_RELEASE:
 		call = df_load_call(&k->l, r->op);
 		return call && call->open;
+	case DF_REC_HOST_AT: {
+		/* Not one that the thread's later records have overtaken: they may be left out. */
+		const struct df_lthread *t = df_load_thread(&k->l, (uint32_t)r->a);
+
+		return !k->lean && t && t->at && t->at_rec == index;
+	}
 	case DF_REC_STREAM_WORK:
 	case DF_REC_STREAM_FENCE:
 	case DF_REC_EVENT_RECORD:

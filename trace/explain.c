@@ -125,12 +125,18 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
 		  !strcmp(r->qualifier, "connect"))) {
 		const struct df_lcall *c = &r->set->traces[t->trace].calls[t->ref];
-		char h1[48], h2[48];
+		char h1[64], h2[64] = "another rank";
 
+		df_line_host(r, t, h1, sizeof(h1));
+		if (t2)
+			df_line_host(r, t2, h2, sizeof(h2));
+		/* Threads of one process, of ranks that have no name yet. */
+		if (t2 && !strcmp(h1, h2)) {
+			df_say_thread(r->set, t->trace, t->thread, h1, sizeof(h1));
+			df_say_thread(r->set, t2->trace, t2->thread, h2, sizeof(h2));
+		}
 		df_line_put(b, "%s and %s are in different calls of %s, each waiting for the other",
-			    df_line_host(r, t, h1, sizeof(h1)),
-			    t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank",
-			    df_call_text(c->call));
+			    h1, h2, df_call_text(c->call));
 		return;
 	}
 	if (only_p2p(r))
@@ -291,59 +297,64 @@ static const char *remedy_of(struct df_check_result *r)
 	}
 }
 
-int df_explain(struct df_check_result *r)
+static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdict v)
 {
-	struct df_line b = {.n = 0};
-
-	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
-	switch (r->verdict) {
+	switch (v) {
 	case DF_V_OK:
 		if (r->set->nr_issued > r->set->nr_finished)
-			df_line_put(&b, "%" PRIu64 " operations in flight, none of them stuck",
+			df_line_put(b, "%" PRIu64 " operations in flight, none of them stuck",
 				    r->set->nr_issued - r->set->nr_finished);
 		else
-			df_line_put(&b, "all %" PRIu64 " operations finished", r->set->nr_finished);
+			df_line_put(b, "all %" PRIu64 " operations finished", r->set->nr_finished);
 		break;
 	case DF_V_ORDER:
-		order_line(r, &b);
+		order_line(r, b);
 		break;
 	case DF_V_RESOURCE:
-		resource_line(r, &b);
+		resource_line(r, b);
 		break;
 	case DF_V_SYNC:
-		sync_line(r, &b);
+		sync_line(r, b);
 		break;
 	case DF_V_DATA:
-		data_line(r, &b);
+		data_line(r, b);
 		break;
-	case DF_V_SLOW:
 	case DF_V_MISSING:
-		df_line_missing(r, &b);
-		if (r->verdict == DF_V_SLOW)
-			df_line_put(&b, "; it may only be slow");
+		df_line_missing(r, b);
 		break;
 	case DF_V_MISMATCH:
-		df_line_mismatch(r, &b);
+		df_line_mismatch(r, b);
 		break;
 	case DF_V_INIT:
-		df_line_init(r, &b);
+		df_line_init(r, b);
 		break;
 	case DF_V_CRASH:
-		df_line_crash(r, &b);
+		df_line_crash(r, b);
 		break;
 	case DF_V_GPU_STUCK:
-		df_line_gpu(r, &b);
+		df_line_gpu(r, b);
 		break;
 	case DF_V_NET_STALL:
-		df_line_stall(r, &b);
+		df_line_stall(r, b);
 		break;
 	case DF_V_NCCL_INTERNAL:
 	case DF_V_HOST:
-		df_line_hosts(r, &b);
+		df_line_hosts(r, b);
 		break;
 	default:
-		df_line_unknown(r, &b);
+		df_line_unknown(r, b);
 	}
+}
+
+int df_explain(struct df_check_result *r)
+{
+	struct df_line b = {.n = 0};
+	int slow = r->verdict == DF_V_SLOW;
+
+	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
+	sentence(r, &b, slow ? r->otherwise : r->verdict);
+	if (slow)
+		df_line_put(&b, "; it may only be slow");
 	r->line = strdup(b.s);
 	r->fix = strdup(fix_text(r));
 	r->remedy_text = strdup(remedy_of(r));

@@ -34,6 +34,20 @@ enum df_call {
 	DF_CALL_NR
 };
 
+/* Where a host thread is that is in no call of NCCL or CUDA, from HOST_AT records. 0: not known. */
+enum df_host_at {
+	DF_AT_UNKNOWN,
+	DF_AT_RUNS,
+	DF_AT_SLEEPS, /* for a time */
+	DF_AT_LOCK,   /* for another thread of its process */
+	DF_AT_SHARED, /* for memory that processes share */
+	DF_AT_IO,     /* for a socket, pipe or file */
+	DF_AT_CHILD,  /* for the end of a child */
+	DF_AT_OTHER,
+	DF_AT_GONE, /* it has ended */
+	DF_AT_NR
+};
+
 struct df_rec {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	uint16_t type;	  /* enum df_rec_type */

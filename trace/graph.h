@@ -50,6 +50,7 @@ enum df_edge_kind {
 	DF_E_SYNC_STREAM,   /* thread in cudaStreamSynchronize, cudaEventSynchronize */
 	DF_E_SYNC_DEVICE,   /* in cudaDeviceSynchronize */
 	DF_E_SYNC_IMPLICIT, /* in a call that waits for the device without promising it */
+	DF_E_OUTSIDE,	    /* thread in a wait that is not recorded: somebody else ends it */
 	DF_E_BARRIER,	    /* thread in a call that all members have to make */
 	DF_E_PART,	    /* part of a join */
 	DF_E_NR

@@ -256,7 +256,8 @@ static void classify_cycle(struct df_check_result *r)
 			r->verdict = DF_V_ORDER;
 			qual = "destroy";
 		} else if (cycle_has_call(r, DF_CALL_HOST_BARRIER) ||
-			   cycle_has_call(r, DF_CALL_HOST_WAIT)) {
+			   cycle_has_call(r, DF_CALL_HOST_WAIT) ||
+			   cycle_has_call(r, DF_CALL_OUTSIDE)) {
 			r->verdict = DF_V_HOST;
 		} else if (cycle_has(r, BIT(DF_E_SYNC_STREAM))) {
 			r->verdict = DF_V_DATA;
@@ -271,6 +272,19 @@ static void classify_cycle(struct df_check_result *r)
 		}
 	}
 	snprintf(r->qualifier, sizeof(r->qualifier), "%s", qual);
+}
+
+/* Somebody waits for the root in ncclCommInitRank. */
+static int root_is_init(const struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->g.nr_edges; i++) {
+		const struct df_node *b = &r->g.nodes[r->g.edges[i].from];
+
+		if (r->g.edges[i].to == r->root && b->kind == DF_N_BARRIER &&
+		    r->g.bars[b->ref].call == DF_CALL_COMM_INIT)
+			return 1;
+	}
+	return 0;
 }
 
 static void classify_root(struct df_check_result *r)
@@ -298,14 +312,7 @@ static void classify_root(struct df_check_result *r)
 		r->confidence = DF_C_POSSIBLE;
 		break;
 	case DF_M_ABSENT:
-		r->verdict = DF_V_HOST;
-		for (size_t i = 0; i < r->g.nr_edges; i++) {
-			const struct df_node *b = &r->g.nodes[r->g.edges[i].from];
-
-			if (r->g.edges[i].to == r->root && b->kind == DF_N_BARRIER &&
-			    r->g.bars[b->ref].call == DF_CALL_COMM_INIT)
-				r->verdict = DF_V_INIT;
-		}
+		r->verdict = root_is_init(r) ? DF_V_INIT : DF_V_HOST;
 		break;
 	case DF_M_GPU:
 		r->verdict = DF_V_GPU_STUCK;
@@ -321,7 +328,7 @@ static void classify_root(struct df_check_result *r)
 				     : DF_V_HOST;
 		break;
 	default:
-		r->verdict = DF_V_UNKNOWN;
+		r->verdict = root_is_init(r) ? DF_V_INIT : DF_V_UNKNOWN;
 		r->confidence = DF_C_POSSIBLE;
 	}
 }
@@ -436,9 +443,12 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		r->stale = 1;
 		if (df_graph_reduce(&r->g, DF_W_BASE, 1))
 			rc = judge_residue(r);
-		if (r->verdict == DF_V_MISSING && opts && opts->live &&
-		    r->quiet_ns < LIVE_PATIENCE_NS)
+		/* Who may still come: a host that is silent, or that waits for something unknown. */
+		if (opts && opts->live && r->quiet_ns < LIVE_PATIENCE_NS &&
+		    (r->verdict == DF_V_MISSING || cycle_has_call(r, DF_CALL_OUTSIDE))) {
+			r->otherwise = r->verdict;
 			r->verdict = DF_V_SLOW;
+		}
 	} else if (set->nr_mismatches) {
 		r->verdict = DF_V_MISMATCH;
 		r->confidence = DF_C_PROVED;

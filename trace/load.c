@@ -124,6 +124,7 @@ static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec)
 	memset(t, 0, sizeof(*t));
 	t->tid = rec->thread;
 	t->first_ns = rec->time_ns;
+	t->device = -1;
 	return t;
 }
 
@@ -390,6 +391,14 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		return push_item(l, rec, index, DF_ITEM_WAIT, rec->c, rec->a, rec->b);
 	case DF_REC_STREAM_CREATE:
 		return on_stream(l, rec);
+	case DF_REC_HOST_AT:
+		t = df_load_thread(l, (uint32_t)rec->a);
+		if (t && rec->b < DF_AT_NR) {
+			t->at = (uint32_t)rec->b;
+			t->at_syscall = (uint32_t)rec->c;
+			t->at_rec = index;
+		}
+		return 0;
 	case DF_REC_THREAD:
 		memcpy(t->name, &rec->b, 16);
 		t->name[15] = 0;
@@ -574,6 +583,9 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		}
 		t->last_ns = rec->time_ns;
 		t->last_rec = index;
+		t->at = DF_AT_UNKNOWN;
+		if (rec->device != 0xffff)
+			t->device = rec->device;
 		if (is_progress(rec->type))
 			l->last_progress_ns = rec->time_ns;
 		if (rec->comm && df_rec_has_comm(rec->type)) {

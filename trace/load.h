@@ -54,8 +54,12 @@ struct df_litem {
 struct df_lthread {
 	uint32_t tid;
 	uint32_t nr_issued;
+	int32_t device; /* that it used last; -1 */
 	uint64_t first_ns, last_ns, last_rec;
 	uint64_t in_group; /* serial of the ncclGroupEnd that it is in; 0 none */
+	uint64_t at_rec;   /* HOST_AT; what came from the thread itself was before it */
+	uint32_t at;	   /* enum df_host_at */
+	uint32_t at_syscall;
 	char name[16];
 };
 

@@ -116,6 +116,54 @@ static int thread_index(const struct df_trc *t, uint32_t tid)
 	return -1;
 }
 
+/*
+ * A host that waits outside NCCL and CUDA waits for another: one of its process where that is a lock of the
+ * process, anyone where it is not. Only a host that is in a call is a candidate: whoever is in no call is free,
+ * and the wait may end, unless nothing moves; and of those that wait alike none can begin. Without a candidate
+ * nothing can be said, and the host is taken for free too.
+ */
+static void outside(struct df_graph *g)
+{
+	uint32_t *inside = malloc((g->set->nr_traces + 1) * sizeof(*inside)), all = DF_NONE;
+	size_t nr = g->nr_nodes;
+
+	if (!inside) {
+		g->failed = 1;
+		return;
+	}
+	memset(inside, 0xff, (g->set->nr_traces + 1) * sizeof(*inside));
+	for (uint32_t n = 0; n < nr; n++) {
+		uint32_t *own;
+
+		if (g->nodes[n].kind != DF_N_THREAD)
+			continue;
+		own = &inside[g->nodes[n].trace];
+		if (*own == DF_NONE)
+			*own = df_graph_node(g, DF_N_JOIN, g->nodes[n].trace, 0);
+		if (all == DF_NONE)
+			all = df_graph_node(g, DF_N_JOIN, g->nodes[n].trace, 0);
+		g->nodes[*own].or_ = g->nodes[all].or_ = 1;
+		df_graph_edge(g, *own, n, DF_E_HOST, DF_W_ALL, DF_NO_REC);
+		df_graph_edge(g, all, n, DF_E_HOST, DF_W_ALL, DF_NO_REC);
+	}
+	for (uint32_t i = 0; i < g->set->nr_traces; i++) {
+		const struct df_trc *t = &g->set->traces[i];
+
+		for (size_t k = 0; k < t->nr_calls && !t->dropped && t->fate == DF_ALIVE; k++) {
+			const struct df_lcall *c = &t->calls[k];
+			uint32_t whom = c->object == DF_AT_LOCK ? inside[i] : all, node;
+
+			if (c->call != DF_CALL_OUTSIDE || whom == DF_NONE)
+				continue;
+			node = df_graph_node(g, DF_N_THREAD, i, (uint32_t)k);
+			g->nodes[node].thread = c->thread;
+			g->nodes[node].idle = 1;
+			df_graph_edge(g, node, whom, DF_E_OUTSIDE, DF_W_ALL, c->rec);
+		}
+	}
+	free(inside);
+}
+
 static int map_threads(struct match *m)
 {
 	struct df_graph *g = m->g;
@@ -191,7 +239,8 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 		if (t->threads[i].nr_issued)
 			nr = add_tid(tids, nr, max, t->threads[i].tid);
 	for (size_t i = 0; i < t->nr_calls; i++)
-		nr = add_tid(tids, nr, max, t->calls[i].thread);
+		if (t->calls[i].call != DF_CALL_OUTSIDE)
+			nr = add_tid(tids, nr, max, t->calls[i].thread);
 	if (!nr && t->nr_threads)
 		tids[nr++] = t->threads[0].tid;
 	return nr;
@@ -325,6 +374,10 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 			df_graph_edge(g, in->node, next_node(m, in->gcomm, rank), DF_E_NOT_ISSUED,
 				      DF_W_ALL, DF_NO_REC);
 	}
+	/* While a rank lacks it is no wonder that it runs nowhere. */
+	for (uint32_t i = in->first; i != DF_NONE && in->nr_missing; i = g->set->ops[i].next)
+		if (g->set->ops[i].start != DF_NONE)
+			g->nodes[g->set->ops[i].start].stale = DF_M_NONE;
 	free(here);
 }
 
@@ -370,13 +423,14 @@ static void bar_on_comm(struct match *m, struct df_bar *b)
 }
 
 /*
- * Who is missing is not known by name: one of the processes that are not there has to come. A
- * process that is known to be gone or that is in this barrier already is no candidate.
+ * Who is missing is not known by name: one of the threads that are not there has to come. A process that
+ * is known to be gone is no candidate.
  */
 static void bar_of_hosts(struct match *m, struct df_bar *b)
 {
 	struct df_graph *g = m->g;
-	uint8_t *here = calloc(g->set->nr_traces + 1, 1);
+	size_t nr_nodes = g->nr_nodes;
+	uint8_t *here = calloc(nr_nodes + 1, 1);
 	uint32_t node, tids[64];
 	int any = 0;
 
@@ -386,17 +440,25 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 	}
 	for (size_t i = 0; i < g->nr_edges; i++)
 		if (g->edges[i].to == b->node && g->nodes[g->edges[i].from].kind == DF_N_THREAD)
-			here[g->nodes[g->edges[i].from].trace] = 1;
+			here[g->edges[i].from] = 1;
 	node = df_graph_node(g, DF_N_NEXT, DF_NONE, DF_NONE);
 	g->nodes[node].or_ = 1;
 	for (uint32_t i = 0; i < g->set->nr_traces; i++) {
 		const struct df_trc *t = &g->set->traces[i];
-		uint32_t nr;
+		uint32_t nr = 0, all;
 
-		if (here[i] || t->dropped || t->fate != DF_ALIVE)
+		if (t->dropped || t->fate != DF_ALIVE)
+			continue;
+		all = busy_threads(t, tids, 64);
+		for (uint32_t k = 0; k < all; k++) {
+			int at = thread_index(t, tids[k]);
+
+			if (at < 0 || m->threads[i][at] == DF_NONE || !here[m->threads[i][at]])
+				tids[nr++] = tids[k];
+		}
+		if (!nr)
 			continue;
 		any = 1;
-		nr = busy_threads(t, tids, 64);
 		hosts_of(m, node, t, i, tids, nr);
 	}
 	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
@@ -409,7 +471,10 @@ int df_graph_match(struct df_graph *g)
 	struct df_check_set *set = g->set;
 	struct match m = {.g = g, .budget = 1LL << 31};
 	uint32_t *lacking = calloc(set->nr_gcomms + 1, sizeof(*lacking));
-	int rc = map_threads(&m);
+	int rc;
+
+	outside(g);
+	rc = map_threads(&m);
 
 	m.next = malloc((set->nr_entries + 1) * sizeof(*m.next));
 	if (!m.next || !lacking)

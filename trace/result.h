@@ -31,7 +31,8 @@ struct df_check_result {
 	struct df_check_set *set;
 	struct df_graph g;
 	enum df_verdict verdict;
-	char qualifier[32]; /* "explicit", "init", "hazard" ...; may be empty */
+	enum df_verdict otherwise; /* of SLOW: what it is if it is not only slow */
+	char qualifier[32];	   /* "explicit", "init", "hazard" ...; may be empty */
 	enum df_confidence confidence;
 	enum df_world remedy; /* the mildest world in which the job goes on; 0 none */
 	enum df_world world;  /* of the residue */

@@ -255,6 +255,37 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 	return 0;
 }
 
+static int is_in_call(const struct df_trc *t, uint32_t tid)
+{
+	for (size_t i = 0; i < t->nr_calls; i++)
+		if (t->calls[i].thread == tid)
+			return 1;
+	return 0;
+}
+
+/* Threads that were seen waiting outside all calls that are recorded: as if that were a call. */
+static void keep_outside(struct df_trc *t)
+{
+	size_t nr = t->nr_calls;
+
+	for (size_t i = 0; i < t->nr_threads; i++) {
+		const struct df_lthread *th = &t->threads[i];
+
+		if (th->at < DF_AT_LOCK || th->at > DF_AT_IO || is_in_call(t, th->tid))
+			continue;
+		memset(&t->calls[nr], 0, sizeof(t->calls[nr]));
+		t->calls[nr].call = DF_CALL_OUTSIDE;
+		t->calls[nr].thread = th->tid;
+		t->calls[nr].object = th->at;
+		t->calls[nr].rec = th->at_rec;
+		t->calls[nr].enter_ns = th->last_ns;
+		t->calls[nr].device = th->device;
+		t->calls[nr].rank = -1;
+		t->calls[nr++].open = 1;
+	}
+	t->nr_calls = nr;
+}
+
 static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, struct df_reader *r)
 {
 	struct df_load *l = &set->load;
@@ -296,7 +327,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	t->nr_threads = l->nr_threads;
 	t->streams = copy_of(l->streams, l->nr_streams * sizeof(*l->streams));
 	t->nr_streams = l->nr_streams;
-	nr = 0;
+	nr = l->nr_threads;
 	for (size_t i = 0; i < l->nr_calls; i++)
 		nr += l->calls[i].open;
 	t->calls = malloc((nr + 1) * sizeof(*t->calls));
@@ -305,6 +336,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	for (size_t i = 0; i < l->nr_calls; i++)
 		if (l->calls[i].open)
 			t->calls[t->nr_calls++] = l->calls[i];
+	keep_outside(t);
 	return 0;
 }
 

@@ -100,7 +100,10 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 	}
 	if (to->kind == DF_N_THREAD) {
 		say_thread_state(r, s->to, buf, sizeof(buf));
-		return df_text("%s", buf);
+		return df_text("%s%s",
+			       s->kinds & BIT(DF_E_OUTSIDE) ? "only another host can end that; "
+							    : "",
+			       buf);
 	}
 	if (from->kind == DF_N_THREAD && ub)
 		return df_text("that %s waits for %s on %s%s",

@@ -123,7 +123,8 @@ void df_walk_call(struct walk *w, size_t at)
 	struct stream *s;
 	uint32_t node, b;
 
-	if (!is_innermost(w->t, at))
+	/* For whom a host waits outside is a question for all traces: match.c. */
+	if (!is_innermost(w->t, at) || c->call == DF_CALL_OUTSIDE)
 		return;
 	node = df_graph_node(w->g, DF_N_THREAD, w->trace, (uint32_t)at);
 	w->g->nodes[node].thread = c->thread;

@@ -38,6 +38,11 @@ static uint64_t ring_bytes;
 static char ring_path[PATH_MAX];
 static _Thread_local uint32_t my_tid;
 
+#define NR_TIDS	    256
+#define OUR_THREADS "dfshim-"
+static _Atomic(uint32_t)
+	tids[NR_TIDS]; /* threads of the application that have recorded something */
+
 static inline uint64_t clock_ns(clockid_t id)
 {
 	struct timespec ts;
@@ -169,6 +174,14 @@ static uint32_t thread_enter(struct df_trace_header *h)
 	my_tid = (uint32_t)syscall(SYS_gettid);
 	prctl(PR_GET_NAME, name);
 	errno = saved;
+	for (int i = 0;
+	     i < NR_TIDS && strncmp((const char *)name, OUR_THREADS, strlen(OUR_THREADS)); i++) {
+		uint32_t none = 0;
+
+		if (atomic_compare_exchange_strong_explicit(
+			    &tids[i], &none, my_tid, memory_order_relaxed, memory_order_relaxed))
+			break;
+	}
 	append(h, my_tid, DF_REC_THREAD, -1, 0, -1, 0, my_tid, name[0], name[1], 0);
 	return my_tid;
 }
@@ -185,6 +198,28 @@ void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64
 	if (!tid)
 		tid = thread_enter(h);
 	append(h, tid, type, device, comm, rank, op, a, b, c, site);
+}
+
+size_t df_trace_threads(uint32_t *out, size_t max)
+{
+	size_t nr = 0;
+
+	for (int i = 0; i < NR_TIDS && nr < max; i++) {
+		out[nr] = atomic_load_explicit(&tids[i], memory_order_relaxed);
+		nr += out[nr] != 0;
+	}
+	return nr;
+}
+
+void df_trace_thread_gone(uint32_t tid)
+{
+	for (int i = 0; i < NR_TIDS; i++) {
+		uint32_t it = tid;
+
+		if (atomic_compare_exchange_strong_explicit(&tids[i], &it, 0, memory_order_relaxed,
+							    memory_order_relaxed))
+			return;
+	}
 }
 
 uint64_t df_trace_serial(void)

@@ -44,6 +44,10 @@ uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t
 void df_trace_comm_issued(uint32_t comm);
 void df_trace_comm_done(uint32_t comm);
 
+/* Threads of the application that have recorded something and not been told gone. */
+size_t df_trace_threads(uint32_t *tids, size_t max);
+void df_trace_thread_gone(uint32_t tid);
+
 /* A process-unique serial, from 1: for calls, operations, works, event records. */
 uint64_t df_trace_serial(void);
 

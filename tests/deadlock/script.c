@@ -4,7 +4,7 @@
  * buffers are a rank's own. A file may hold many programs; they are executed one after the other.
  *
  * What is not a wait in the script is not one here: the end of the program polls the streams and the
- * communicators' asynchronous errors, `hw` and `hbar` poll memory. Those that are waits there are the real calls.
+ * communicators' asynchronous errors; `hw` and `hbar` are locks between processes. Those that are waits there are the real calls.
  *
  * On standard error: "=== NAME" before a program and "--- NAME completes|hung|wrong|error TEXT" after it.
  * Exit status: that of the worst program (0 completes, 1 wrong, 2 usage, 3 NCCL or CUDA error: what a hang
@@ -13,7 +13,9 @@
 #define _GNU_SOURCE
 #include "../clients/client.h"
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include "oracle.h"
 
 #define NR_WORDS 256
@@ -21,6 +23,7 @@
 struct shared {
 	uint32_t failed, arrived[4];
 	uint32_t flags[NR_WORDS];
+	uint32_t turn; /* futex word: flags or bars have changed */
 	uint64_t bars[NR_WORDS];
 };
 
@@ -284,30 +287,51 @@ static int implicit_sync(struct rank *me, const struct sc_step *st)
 	return async_errors(me);
 }
 
+/* A wait for another host, as a lock between processes is: the kernel knows that we wait, nobody what for. */
+static void host_wait(uint32_t seen)
+{
+	struct timespec pause = {0, 200000000};
+
+	syscall(SYS_futex, &shared->turn, FUTEX_WAIT, seen, &pause, NULL, 0);
+}
+
+static void host_wake(void)
+{
+	__atomic_add_fetch(&shared->turn, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &shared->turn, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
 static int host_step(struct rank *me, const struct sc_step *st)
 {
 	uint64_t want = st->members;
+	uint32_t turn;
 
 	switch (st->kind) {
 	case SC_HS:
 		__atomic_store_n(&shared->flags[st->object], 1, __ATOMIC_RELEASE);
+		host_wake();
 		return 0;
 	case SC_HBAR:
 		__atomic_or_fetch(&shared->bars[st->object], 1ULL << me->rank, __ATOMIC_ACQ_REL);
-		while ((__atomic_load_n(&shared->bars[st->object], __ATOMIC_ACQUIRE) & want) !=
-		       want) {
+		host_wake();
+		for (;;) {
+			turn = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST);
+			if ((__atomic_load_n(&shared->bars[st->object], __ATOMIC_ACQUIRE) & want) ==
+			    want)
+				return 0;
 			if (failed() || async_errors(me))
 				return -1;
-			nap();
+			host_wait(turn);
 		}
-		return 0;
 	case SC_HW:
-		while (!__atomic_load_n(&shared->flags[st->object], __ATOMIC_ACQUIRE)) {
+		for (;;) {
+			turn = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST);
+			if (__atomic_load_n(&shared->flags[st->object], __ATOMIC_ACQUIRE))
+				return 0;
 			if (failed() || async_errors(me))
 				return -1;
-			nap();
+			host_wait(turn);
 		}
-		return 0;
 	case SC_SLEEP:
 		usleep((useconds_t)st->count * 1000);
 		return 0;
