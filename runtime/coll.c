@@ -13,6 +13,11 @@
 #include "runtime/rt.h"
 #include "trace/writer.h"
 
+/* Which instances are timed, how many at most, and how many make a measurement. */
+#define PROBE_EVERY 32
+#define PROBE_MAX   64
+#define PROBE_NOTE  8
+
 /* Elements moved per slice: as many as fit a slot, in whole vectors, the same on every rank. */
 static uint64_t tile(const struct df_program *prog, uint64_t chunk_elems, uint32_t eb)
 {
@@ -121,8 +126,9 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	df_list_init(&coll->waiting);
 	ret = df_program_select(
 		df_rt.algos, df_rt.tuner,
-		&(struct df_algo_query){.req = &req, .type = sig->type, .redop = sig->redop},
-		&coll->prog);
+		&(struct df_algo_query){
+			.req = &req, .type = sig->type, .redop = sig->redop, .cost = &comm->cost},
+		&coll->prog, &coll->pick);
 	if (ret)
 		goto err_coll;
 	/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
@@ -264,10 +270,38 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 	return inst;
 }
 
+/*
+ * Now and then an operation that waits for nothing is timed. The least of some, compared with what the model
+ * expects, goes into the costs of the next communicator (runtime/calibrate.c).
+ */
+static void probe(struct df_coll *coll, const struct df_kinst *inst)
+{
+	if (df_likely(inst->seq % PROBE_EVERY != PROBE_EVERY / 2) || coll->probe.since ||
+	    inst->nr_waits || coll->pick.ns <= 0 || coll->probe.nr >= PROBE_MAX)
+		return;
+	coll->probe.seq = inst->seq;
+	coll->probe.since = df_now_ns();
+}
+
+static void probed(struct df_coll *coll)
+{
+	uint64_t ns = df_now_ns() - coll->probe.since;
+	double factor = coll->comm->cost.factor[coll->pick.algo];
+
+	coll->probe.since = 0;
+	if (!coll->probe.nr || ns < coll->probe.least)
+		coll->probe.least = ns;
+	/* What was expected had an earlier factor in it. */
+	if (++coll->probe.nr % PROBE_NOTE == 0)
+		df_cal_note(coll->pick.algo,
+			    (double)coll->probe.least / coll->pick.ns * (factor > 0 ? factor : 1));
+}
+
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst)
 {
 	inst->seq = coll->issued++;
 	inst->done_value = coll->base + coll->issued;
+	probe(coll, inst);
 	if (!coll->oldest)
 		coll->oldest = inst;
 	if (!coll->unretired)
@@ -297,6 +331,8 @@ void df_coll_retire(struct df_coll *coll)
 		df_trace(DF_REC_OP_DONE, dev->index, comm->trace, comm->rank, inst->op,
 			 coll->k.aborted, 0, 0, 0);
 		df_trace_comm_done(comm->trace);
+		if (df_unlikely(coll->probe.since) && inst->seq == coll->probe.seq)
+			probed(coll);
 		coll->unretired = inst->next;
 		coll->retired++;
 		/* Relaxed: readers want to know whether something is in flight, nothing else. */

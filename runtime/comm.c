@@ -93,7 +93,8 @@ static int count_nodes(const struct df_comm *comm)
 }
 
 /* The member table is there: checks it and opens the communicator for operations. */
-static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
+static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
+		 const struct df_cal *rows)
 {
 	struct df_dev *dev = comm->dev;
 	int i;
@@ -110,7 +111,7 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent)
 		comm->blocks = DF_MIN(comm->blocks, (uint32_t)comm->config.max_blocks);
 	comm->peers = calloc((size_t)nranks, sizeof(struct df_peer *));
 	comm->tls = calloc((size_t)nranks, sizeof(struct df_tl_ops *));
-	if (!comm->peers || !comm->tls)
+	if (!comm->peers || !comm->tls || df_cal_members(comm, rows))
 		return -ENOMEM;
 	for (i = 0; i < nranks; i++) {
 		int j;
@@ -158,6 +159,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.rank = rank;
 	me.device = comm->dev->index;
 	me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
+	df_cal_mine((struct df_cal *)me.cal, nranks);
 	me.node = df_wire_node(me.host, comm->dev->index);
 	me.rules = (uint32_t)df_rt.rules;
 	me.blocks = comm->dev->d.nr_blocks;
@@ -174,16 +176,18 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	df_joining(comm, 0, 0, 0);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, (uint64_t)-ret);
 	if (!ret)
-		ret = ready(comm, nranks, rank, 0);
+		ret = ready(comm, nranks, rank, 0, NULL);
 	return ret ? fail(comm, ret) : 0;
 }
 
 struct split_row {
 	int32_t color, key;
+	struct df_cal cal;
 };
 
+/* rows: of the new ranks, or NULL for those of the parent. */
 static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, const int *ranks,
-		  int nr)
+		  int nr, const struct df_cal *rows)
 {
 	int me, ret;
 
@@ -192,12 +196,13 @@ static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, c
 	ret = df_ctl_derive(parent->ctl, hash, ranks, nr, me, &comm->ctl);
 	if (ret)
 		return ret;
-	return ready(comm, nr, me, parent->hash);
+	return ready(comm, nr, me, parent->hash, rows);
 }
 
 int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, int key)
 {
-	struct split_row mine = {color, key}, *all;
+	struct split_row mine = {.color = color, .key = key}, *all;
+	struct df_cal *rows;
 	int *ranks, i, j, nr = 0, ret;
 	uint64_t call, salt;
 
@@ -205,9 +210,11 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 		set_state(comm, DF_COMM_JOINING);
 	all = malloc((size_t)parent->nranks * sizeof(*all));
 	ranks = malloc((size_t)parent->nranks * sizeof(*ranks));
+	rows = malloc((size_t)parent->nranks * sizeof(*rows));
 	ret = -ENOMEM;
-	if (!all || !ranks)
+	if (!all || !ranks || !rows)
 		goto out;
+	df_cal_mine(&mine.cal, parent->nranks);
 	/* Every rank's count is the same: the call is collective. */
 	salt = ++parent->splits;
 	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color);
@@ -222,9 +229,12 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 			ranks[j] = ranks[j - 1];
 		ranks[j] = i;
 	}
+	for (i = 0; i < nr; i++)
+		rows[i] = all[ranks[i]].cal;
 	ret = derive(comm, parent, df_hash_u64(df_hash_u64(parent->hash, salt), (uint64_t)color),
-		     ranks, nr);
+		     ranks, nr, rows);
 out:
+	free(rows);
 	free(all);
 	free(ranks);
 	return ret && comm ? fail(comm, ret) : ret;
@@ -251,7 +261,7 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 		else
 			ranks[nr++] = i;
 	}
-	ret = derive(comm, parent, hash, ranks, nr);
+	ret = derive(comm, parent, hash, ranks, nr, NULL);
 	free(ranks);
 	return ret ? fail(comm, ret) : 0;
 }

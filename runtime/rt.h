@@ -29,6 +29,8 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
+#include "runtime/program/algofile.h"
+#include "runtime/program/cost.h"
 #include "runtime/transport/transport.h"
 #include "interpose/hostcuda/hostcuda.h"
 
@@ -106,6 +108,12 @@ struct df_coll {
 	struct df_cend *ends;
 	uint32_t nr_ends, nr_open;
 	uint64_t in_bytes, out_bytes;
+	struct df_algo_pick pick; /* algorithm, and what it was expected to take */
+	struct {
+		uint64_t seq, since; /* instance being timed; since 0: none */
+		uint64_t least;	     /* the shortest of those timed */
+		uint32_t nr;
+	} probe;
 };
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
@@ -171,7 +179,8 @@ struct df_comm {
 	struct df_ctl_comm *ctl;
 	const struct df_member *members;
 	int nranks, rank;
-	int nodes; /* of equal size, their ranks in a row; 1 where that is not so */
+	struct df_cost cost; /* what all ranks choose programs by */
+	int nodes;	     /* of equal size, their ranks in a row; 1 where that is not so */
 	uint64_t hash;
 	uint32_t open; /* all the above is set for good: for threads that are not the owner's */
 	struct {
@@ -373,6 +382,14 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line);
 
 /* hosts.c: records where the application's host threads are (HOST_AT); takes some milliseconds. */
 void df_hosts_note(void);
+
+/* calibrate.c: what things cost. Any thread. */
+/* What this process knows, to be told to the others; measures at first. */
+void df_cal_mine(struct df_cal *out, int nranks);
+/* An operation by this algorithm took so many times what had been expected. */
+void df_cal_note(uint32_t algo, double ratio);
+/* Sets comm->cost from all ranks' rows; NULL: those of the member table. -ENOMEM. */
+int df_cal_members(struct df_comm *comm, const struct df_cal *rows);
 
 /* snapshot.c */
 void df_watchdog_wake(void);

@@ -48,12 +48,34 @@ static void algo_refused(void *arg, const struct df_perr *err)
 		df_perr_str(err, text, sizeof(text)));
 }
 
+/* NCCL_ALGO, NCCL_PROTO. -EINVAL: it can't be used, and that is an error. */
+static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df_env_row row,
+			 const char *value)
+{
+	char bad[64], ignored[128];
+
+	if (!value || !*value)
+		return 0;
+	if (df_tuner_env(df_rt.tuner, var, value, bad, ignored, sizeof(bad))) {
+		df_warn("%s=%s: \"%s\" is not known; allowed are %s", df_env_name(row), value, bad,
+			df_tuner_env_allowed(var));
+		if (!env->strict)
+			return 0;
+		snprintf(df_rt.reason, sizeof(df_rt.reason), "%s can't be used", df_env_name(row));
+		return -EINVAL;
+	}
+	if (*ignored)
+		df_info("%s=%s: nothing here for %s", df_env_name(row), value, ignored);
+	return 0;
+}
+
 /* Programs and choices that the user brings. What they come to must be the same on all ranks. */
-static void algorithms(const struct df_env *env)
+static int algorithms(const struct df_env *env)
 {
 	struct df_perr err = {0};
 	char text[512], *file;
 	size_t bytes;
+	int ret;
 
 	df_rt.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
 	if (env->host_node_devices != DF_AUTO) {
@@ -73,16 +95,14 @@ static void algorithms(const struct df_env *env)
 		}
 		free(file);
 	}
-	if (env->nccl_algo || env->nccl_proto) {
-		text[0] = 0;
-		if (!df_rt.tuner && df_tuner_create(&df_cost_host, &df_rt.tuner))
-			return;
-		df_tuner_env(df_rt.tuner, env->nccl_algo, env->nccl_proto, text, sizeof(text));
-		if (text[0])
-			df_info("NCCL_ALGO, NCCL_PROTO: ignored: %s", text);
-	}
-	if (df_rt.tuner)
-		df_rt.settings = df_hash_u64(df_rt.settings, df_rt.tuner->hash);
+	if (!df_rt.tuner &&
+	    df_tuner_create(df_rt.machine ? &df_cost_gpu : &df_cost_host, &df_rt.tuner))
+		return -ENOMEM;
+	ret = nccl_variable(env, DF_NCCL_ALGO, DF_ENV_ROW_nccl_algo, env->nccl_algo);
+	if (!ret)
+		ret = nccl_variable(env, DF_NCCL_PROTO, DF_ENV_ROW_nccl_proto, env->nccl_proto);
+	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.tuner->hash);
+	return ret;
 }
 
 static int start(void)
@@ -133,7 +153,9 @@ static int start(void)
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots == DF_AUTO ? 4 : (uint32_t)env->slots;
 	df_rt.slot_bytes = (env->slot_kb == DF_AUTO ? 128 : (uint32_t)env->slot_kb) * 1024;
-	algorithms(env);
+	ret = algorithms(env);
+	if (ret)
+		return ret;
 	/* One block per rank uses one core; more pay only where there are cores for them. */
 	blocks = env->blocks == DF_AUTO ? 1 : (uint32_t)env->blocks;
 	df_rt.nr_devs = df_rt.cu->device_count();

@@ -34,8 +34,8 @@ struct df_member {
 	char unix_name[48]; /* abstract unix socket of its control thread */
 	char tcp[64];	    /* host:port of it, "" none */
 	char hostname[64];
-	uint64_t node; /* equal: no network in between; host, unless nodes are emulated */
-	uint8_t pad[16];
+	uint64_t node;	 /* equal: no network in between; host, unless nodes are emulated */
+	uint8_t cal[16]; /* struct df_cal: what it measured of its machine; opaque here */
 };
 
 _Static_assert(sizeof(struct df_member) == 256, "part of the protocol");

@@ -299,11 +299,15 @@ const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 }
 
 int df_program_select(const struct df_algo_table *t, const struct df_tuner *tuner,
-		      const struct df_algo_query *q, struct df_program **out)
+		      const struct df_algo_query *q, struct df_program **out,
+		      struct df_algo_pick *pick)
 {
 	const struct df_algo_file *a = df_algo_find(t, q, NULL, 0);
 	struct df_prog_req r = *q->req;
+	double ns = 0;
 
+	if (pick)
+		*pick = (struct df_algo_pick){DF_ALGO_AUTO, 0};
 	if (r.rank < 0 || r.rank >= r.nranks)
 		return -EINVAL;
 	if (a) {
@@ -317,6 +321,8 @@ int df_program_select(const struct df_algo_table *t, const struct df_tuner *tune
 		return 0;
 	}
 	if (tuner && r.algo == DF_ALGO_AUTO)
-		r.algo = df_tuner_choose(tuner, &r, &r.max_blocks);
+		r.algo = df_tuner_choose(tuner, q->cost, &r, &r.max_blocks, &ns);
+	if (pick)
+		*pick = (struct df_algo_pick){r.algo, ns};
 	return df_program_build(&r, out);
 }

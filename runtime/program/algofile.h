@@ -34,6 +34,7 @@ void df_algo_free(struct df_algo_file *a);
 char *df_algo_slurp(const char *path, size_t *size, struct df_perr *err);
 
 struct df_tuner;
+struct df_cost;
 
 struct df_algo_table {
 	struct df_algo_file **file;
@@ -52,8 +53,15 @@ void df_algo_table_free(struct df_algo_table *t);
 
 struct df_algo_query {
 	const struct df_prog_req *req;
-	uint32_t type, redop; /* enum df_type, enum df_redop */
-	uint32_t max_slots;   /* slots that connectors can have; 0 any number */
+	uint32_t type, redop;	    /* enum df_type, enum df_redop */
+	uint32_t max_slots;	    /* slots that connectors can have; 0 any number */
+	const struct df_cost *cost; /* what the ranks agreed on; NULL: the tuner's */
+};
+
+/* What was chosen, for those who compare it with what it took. */
+struct df_algo_pick {
+	enum df_algo algo; /* AUTO: a file, or nobody's choice */
+	double ns;	   /* expected; 0 unknown */
 };
 
 /*
@@ -66,9 +74,10 @@ const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 
 /*
  * What the runtime asks for a program: the table's first, then the tuner's choice, then the built-in choice.
- * table and tuner may be NULL. The result is the caller's (df_program_free).
+ * table, tuner and pick may be NULL. The result is the caller's (df_program_free).
  */
 int df_program_select(const struct df_algo_table *t, const struct df_tuner *tuner,
-		      const struct df_algo_query *q, struct df_program **out);
+		      const struct df_algo_query *q, struct df_program **out,
+		      struct df_algo_pick *pick);
 
 #endif

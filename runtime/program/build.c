@@ -93,23 +93,6 @@ void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at ds
 
 /* ---- choice ------------------------------------------------------------------------------------ */
 
-/* Bytes of the larger buffer of the call. */
-static uint64_t total_bytes(const struct df_prog_req *q)
-{
-	uint64_t s = q->count * q->elem_bytes;
-
-	switch (q->kind) {
-	case DF_COLL_ALLGATHER:
-	case DF_COLL_REDUCESCATTER:
-	case DF_COLL_ALLTOALL:
-	case DF_COLL_GATHER:
-	case DF_COLL_SCATTER:
-		return s * (uint64_t)q->nranks;
-	default:
-		return s;
-	}
-}
-
 /*
  * Where ranks share few cores, an instruction costs more than its bytes up to a point, and every hop of
  * a chain waits for another thread to be scheduled: few steps win. Above it, the fused ring moves the fewest
@@ -142,7 +125,7 @@ static enum df_algo auto_algo(const struct df_prog_req *q, uint64_t s)
 
 static void choose(const struct df_prog_req *q, struct df_choice *c)
 {
-	uint64_t s = total_bytes(q);
+	uint64_t s = df_coll_bytes(q);
 	uint32_t blocks = q->max_blocks ? q->max_blocks : 1, n = (uint32_t)q->nranks;
 	uint64_t parts = s / PART_BYTES;
 

@@ -105,6 +105,22 @@ int df_algo_has(const struct df_prog_req *q, enum df_algo algo)
 	}
 }
 
+uint64_t df_coll_bytes(const struct df_prog_req *q)
+{
+	uint64_t s = q->count * q->elem_bytes;
+
+	switch (q->kind) {
+	case DF_COLL_ALLGATHER:
+	case DF_COLL_REDUCESCATTER:
+	case DF_COLL_ALLTOALL:
+	case DF_COLL_GATHER:
+	case DF_COLL_SCATTER:
+		return s * (uint64_t)q->nranks;
+	default:
+		return s;
+	}
+}
+
 uint32_t df_type_bytes(uint32_t type)
 {
 	return type < DF_NR_TYPES ? types[type].bytes : 0;

@@ -60,6 +60,9 @@ struct df_prog_req {
 int df_program_build(const struct df_prog_req *req, struct df_program **out);
 void df_program_free(struct df_program *prog);
 
+/* Bytes of the larger buffer of a call: what thresholds mean. */
+uint64_t df_coll_bytes(const struct df_prog_req *req);
+
 /* 1 if there is a built-in program of this algorithm for the request (not of AUTO). */
 int df_algo_has(const struct df_prog_req *req, enum df_algo algo);
 /* "auto", "ring", ...; and back, in any case (-1 unknown). */

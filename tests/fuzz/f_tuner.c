@@ -23,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	for (q.kind = DF_COLL_ALLREDUCE; q.kind < DF_COLL_SEND; q.kind++) {
-		if (df_tuner_choose(t, &q, &blocks) >= DF_ALGO_NR || !blocks || blocks > 4)
+		if (df_tuner_choose(t, NULL, &q, &blocks, NULL) >= DF_ALGO_NR || !blocks ||
+		    blocks > 4)
 			abort();
 	}
 	f = open_memstream(&text, &n);

@@ -73,9 +73,7 @@ says "try --blocks peer"
 status 3 $D run allreduce-ring --ranks 4 --slots 1 --rounds 1
 says "deadlock with 1 slots"
 
-status 0 $D bench --kind AllGather --ranks 2 --sizes 1K,64K --rounds 3 -o "$T/tune"
-says fastest
-grep -q '^dftune 1$' "$T/tune" || fail "no tuner file"
-grep -q '^AllGather ranks 2 from 0 use ' "$T/tune" || fail "no row in the tuner file"
-status 2 $D bench --kind AlltoAll
+status 2 $D bench --kind Send
+status 2 $D bench --kind AllReduce,
+status 2 $D bench --sizes 4,2
 exit $bad

@@ -242,7 +242,7 @@ START_TEST(t_table)
 	ck_assert_str_eq(df_algo_find(t, &query, why, sizeof(why))->plan->name, "t");
 	q.count = 8;
 	ck_assert_str_eq(df_algo_find(t, &query, why, sizeof(why))->plan->name, "small");
-	ck_assert_int_eq(df_program_select(t, NULL, &query, &p), 0);
+	ck_assert_int_eq(df_program_select(t, NULL, &query, &p, NULL), 0);
 	ck_assert_str_eq(p->name, "small");
 	df_program_free(p);
 #define NOT(reason)                                                                                \
@@ -253,7 +253,7 @@ START_TEST(t_table)
 	q.root = 1;
 	NOT("is for another root");
 	/* The built-in program serves what no file does. */
-	ck_assert_int_eq(df_program_select(t, NULL, &query, &p), 0);
+	ck_assert_int_eq(df_program_select(t, NULL, &query, &p, NULL), 0);
 	ck_assert_str_eq(p->name, "Broadcast direct");
 	df_program_free(p);
 	q.root = 0;
@@ -284,8 +284,10 @@ END_TEST
 START_TEST(t_tuner)
 {
 	static const char text[] =
-		"dftune 1\ncost inst_ns 100 byte_ns 0.1 hop_ns 5000 block_ns 100 cores 2 tile_bytes 65536\n"
-		"AllReduce ranks 8 from 0 use tree blocks 2\nAllReduce ranks 8 from 4096 use ring blocks 4\n";
+		"dftune 2\ncost inst_ns 100 byte_ns 0.1 reduce_ns 0.2 hop_ns 300 switch_ns 5000 "
+		"block_ns 100 far_ns 1e4 far_inst_ns 1e3 far_byte_ns 1 cores 2 tile_bytes 65536\n"
+		"AllReduce ranks 8 nodes 1 from 0 use tree blocks 2\n"
+		"AllReduce ranks 8 nodes 1 from 4096 use ring blocks 4\n";
 	struct df_prog_req q = {.kind = DF_COLL_ALLREDUCE,
 				.nranks = 8,
 				.count = 100,
@@ -294,31 +296,59 @@ START_TEST(t_tuner)
 	struct df_tuner *t;
 	struct df_perr err;
 	uint32_t blocks = 8;
-	char ignored[64];
+	char bad[64], ignored[64];
 
 	df_perr_clear(&err);
 	ck_assert_msg(df_tuner_parse(text, strlen(text), &t, &err) == 0, "%s", err.text);
-	ck_assert_int_eq(df_tuner_choose(t, &q, &blocks), DF_ALGO_TREE);
+	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_TREE);
 	ck_assert_uint_eq(blocks, 2);
 	q.count = 1024;
 	blocks = 3;
-	ck_assert_int_eq(df_tuner_choose(t, &q, &blocks), DF_ALGO_RING);
+	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_RING);
 	ck_assert_uint_eq(blocks, 3);
-	df_tuner_env(t, "^Ring,CollNet", "Simple,LL", ignored, sizeof(ignored));
-	ck_assert_str_eq(ignored, "CollNet");
+#define ENV(var, value) df_tuner_env(t, var, value, bad, ignored, sizeof(bad))
+	ck_assert_int_eq(ENV(DF_NCCL_ALGO, "^Ring,CollNetDirect"), 0);
+	ck_assert_str_eq(ignored, "collnetdirect");
+	ck_assert_int_eq(ENV(DF_NCCL_PROTO, "Simple,LL"), 0);
 	blocks = 8;
-	ck_assert_int_eq(df_tuner_choose(t, &q, &blocks), DF_ALGO_TREE);
+	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_TREE);
 	df_tuner_free(t);
 
 	/* The model alone: few steps for little data, little data for few bytes each. */
 	ck_assert_int_eq(df_tuner_create(&df_cost_host, &t), 0);
 	q.count = 64;
 	blocks = 1;
-	ck_assert_int_ne(df_tuner_choose(t, &q, &blocks), DF_ALGO_RING);
+	ck_assert_int_ne(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_RING);
 	q.count = 64 << 20;
-	ck_assert_int_eq(df_tuner_choose(t, &q, &blocks), DF_ALGO_RING);
-	df_tuner_env(t, "allreduce:tree;broadcast:ring", NULL, NULL, 0);
-	ck_assert_int_eq(df_tuner_choose(t, &q, &blocks), DF_ALGO_TREE);
+	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_RING);
+	ck_assert_int_eq(ENV(DF_NCCL_ALGO, "tree;broadcast:ring"), 0);
+	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_TREE);
+	q.kind = DF_COLL_BROADCAST;
+	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_RING);
+	/* A tree of what has none: no restriction. */
+	q.kind = DF_COLL_ALLGATHER;
+	ck_assert_int_ne(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_AUTO);
+	q.kind = DF_COLL_ALLREDUCE;
+	/* What is neither ours nor NCCL's is named, and changes nothing. */
+	static const struct {
+		enum df_nccl_var var;
+		const char *value, *bad;
+	} no[] = {{DF_NCCL_ALGO, "stars", "stars"},
+		  {DF_NCCL_ALGO, "ring,", ""},
+		  {DF_NCCL_ALGO, "^", "^"},
+		  {DF_NCCL_ALGO, "ring;allreduce:Simple", "Simple"},
+		  {DF_NCCL_ALGO, "sendrecv:ring", "sendrecv"},
+		  {DF_NCCL_PROTO, "LL,LL256", "LL256"},
+		  {DF_NCCL_PROTO, "nonsense:LL", "nonsense"}};
+
+	for (unsigned i = 0; i < sizeof(no) / sizeof(no[0]); i++) {
+		uint64_t hash = t->hash;
+
+		ck_assert_int_eq(ENV(no[i].var, no[i].value), -EINVAL);
+		ck_assert_str_eq(bad, no[i].bad);
+		ck_assert_uint_eq(t->hash, hash);
+	}
+	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_TREE);
 	df_tuner_free(t);
 
 #define BAD(content, at, reason)                                                                   \
@@ -330,8 +360,11 @@ START_TEST(t_tuner)
 	} while (0)
 	BAD("", 0, "is empty");
 	BAD("dftune 9\n", 1, "version 9");
-	BAD("dftune 1\nAllReduce ranks 8 from 0 use stars blocks 2\n", 2, "unknown stars");
-	BAD("dftune 1\nrubbish\n", 2, "is no row");
+	BAD("dftune 2\nAllReduce ranks 8 nodes 1 from 0 use stars blocks 2\n", 2, "unknown stars");
+	BAD("dftune 2\nrubbish\n", 2, "is no row");
+	BAD("dftune 2\nAllReduce ranks 8 nodes 0 from 0 use ring blocks 1\n", 2, "number of nodes");
+	BAD("dftune 2\ncost inst_ns 1 byte_ns 2\n", 2, "reduce_ns is missing");
+	BAD("dftune 2\ncost inst_ns -1 byte_ns 2\n", 2, "inst_ns is no cost");
 }
 END_TEST
 

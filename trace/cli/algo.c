@@ -25,7 +25,8 @@ static const char help[] =
 	"       dfshim algo compile FILE|NAME         translate: library or file to text or MSCCL XML\n"
 	"       dfshim algo verify FILE|NAME...       prove: exit 0 valid, 3 refused\n"
 	"       dfshim algo run FILE|NAME             execute on random data under random preemption\n"
-	"       dfshim algo bench                     time the built-in algorithms, write a tuner file\n\n"
+	"       dfshim algo bench [-o FILE]           time the built-in algorithms on the daemon (CPU threads,\n"
+	"                                             a process a rank), write a tuner file (DFSHIM_TUNER)\n\n"
 	"NAME is a program of the library (allreduce-ring) or a built-in one (AllReduce/ring).\n\n"
 	"The program:\n"
 	"  --ranks N, --nodes N, --gpus N   shape: ranks = nodes * gpus (8 ranks on 1 node)\n"
@@ -43,7 +44,9 @@ static const char help[] =
 	"  --count N --slots N --tile N     elements (1000), slots (fewest), elements of a slice (64)\n"
 	"  --op sum|prod|max|min|premulsum|sumpostdiv, --type uint32|float32\n"
 	"  --rounds N --seed N              schedules to try (20), the first one's seed\n"
-	"  --kind K --sizes A,B,...         what bench measures (AllReduce; 1K to 16M)\n";
+	"  --kind K,...|all --sizes A,B,... what bench measures (AllReduce; 1K to 16M)\n"
+	"  --turns N                        how often bench starts over; it takes the least (3)\n"
+	"  --tuner FILE                     of the job whose column is \"auto\": the runtime's own choice\n";
 
 static int opt_u64(const char *name, const char *s, uint64_t min, uint64_t max, uint64_t *out)
 {
@@ -87,6 +90,7 @@ static int parse(struct df_algo_args *a, int argc, char **argv)
 				   .count = 1000,
 				   .tile = 64,
 				   .rounds = 20,
+				   .turns = 3,
 				   .seed = 1};
 	for (int i = 1; i < argc && !rc; i++) {
 		const char *o = argv[i], *x = i + 1 < argc ? argv[i + 1] : NULL;
@@ -123,6 +127,12 @@ static int parse(struct df_algo_args *a, int argc, char **argv)
 			rc = opt_choice(o, x, types, 2, &a->is_float);
 		else if (!strcmp(o, "--kind"))
 			a->kind = x;
+		else if (!strcmp(o, "--tuner"))
+			a->tuner = x;
+		else if (!strcmp(o, "--worker"))
+			a->worker = x;
+		else if (!strcmp(o, "--turns"))
+			rc = opt_u64(o, x, 1, 1000, &v), a->turns = (int)v;
 		else if (!strcmp(o, "--sizes"))
 			a->sizes = x;
 		else if (!strcmp(o, "--ranks"))

@@ -8,11 +8,11 @@
 struct df_algo_args {
 	const char *file[64];
 	int nr_files;
-	const char *out, *kind, *sizes;
+	const char *out, *kind, *sizes, *tuner, *worker;
 	struct df_shape shape;
 	uint64_t bytes, count, tile, rounds, seed;
 	uint32_t max_blocks, slots, redop;
-	int format, is_float, json;
+	int format, is_float, json, turns;
 };
 
 /* A file, a program of the library, or a built-in one, proved. -EPROTO: refused, *err says why. */

@@ -4,7 +4,6 @@
  * CUDA only by the names of their functions, so nothing of them is needed to build it.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
+#include "trace/cli/nccl_fn.h"
 #include "trace/cli/program.h"
 #include "trace/names.h"
 
@@ -36,73 +36,6 @@ static const char help[] =
 	"Exit: as dfshim check; 1 unreadable input or a rank that can't be replayed, 2 wrong usage.\n";
 
 /* ---- the worker: one rank ----------------------------------------------------------------------------- */
-
-struct unique_id {
-	char bytes[128];
-};
-
-static struct {
-	int (*set_device)(int);
-	int (*malloc)(void **, size_t);
-	int (*free)(void *);
-	int (*stream_create)(void **, unsigned);
-	int (*stream_sync)(void *);
-	int (*device_sync)(void);
-	int (*memset_async)(void *, int, size_t, void *);
-	int (*event_create)(void **, unsigned);
-	int (*event_record)(void *, void *);
-	int (*event_sync)(void *);
-	int (*stream_wait)(void *, void *, unsigned);
-	int (*get_id)(struct unique_id *);
-	int (*init)(void **, int, struct unique_id, int);
-	int (*destroy)(void *);
-	int (*group_start)(void);
-	int (*group_end)(void);
-	int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
-	int (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
-	int (*reduce)(const void *, void *, size_t, int, int, int, void *, void *);
-	int (*all_gather)(const void *, void *, size_t, int, void *, void *);
-	int (*reduce_scatter)(const void *, void *, size_t, int, int, void *, void *);
-	int (*all_to_all)(const void *, void *, size_t, int, void *, void *);
-	int (*send)(const void *, size_t, int, int, void *, void *);
-	int (*recv)(void *, size_t, int, int, void *, void *);
-} api;
-
-static const struct {
-	const char *name;
-	size_t at;
-	int optional;
-} names[] = {
-#define FN(name, field)                                                                            \
-	{                                                                                          \
-		name, offsetof(typeof(api), field), 0                                              \
-	}
-	FN("cudaSetDevice", set_device),
-	FN("cudaMalloc", malloc),
-	FN("cudaFree", free),
-	FN("cudaStreamCreateWithFlags", stream_create),
-	FN("cudaStreamSynchronize", stream_sync),
-	FN("cudaDeviceSynchronize", device_sync),
-	FN("cudaMemsetAsync", memset_async),
-	FN("cudaEventCreateWithFlags", event_create),
-	FN("cudaEventRecord", event_record),
-	FN("cudaEventSynchronize", event_sync),
-	FN("cudaStreamWaitEvent", stream_wait),
-	FN("ncclGetUniqueId", get_id),
-	FN("ncclCommInitRank", init),
-	FN("ncclCommDestroy", destroy),
-	FN("ncclGroupStart", group_start),
-	FN("ncclGroupEnd", group_end),
-	FN("ncclAllReduce", all_reduce),
-	FN("ncclBroadcast", broadcast),
-	FN("ncclReduce", reduce),
-	FN("ncclAllGather", all_gather),
-	FN("ncclReduceScatter", reduce_scatter),
-	FN("ncclSend", send),
-	FN("ncclRecv", recv),
-#undef FN
-	{"ncclAlltoAll", offsetof(typeof(api), all_to_all), 1},
-};
 
 struct buffer {
 	uint64_t address;
@@ -129,31 +62,6 @@ static void check(int code, const char *what)
 {
 	if (code)
 		die(what, code);
-}
-
-static int load_api(void)
-{
-	static const char *const libs[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so",
-					   "libnccl.so.2"};
-
-	for (size_t pass = 0; pass < 2; pass++) {
-		int lacking = 0;
-
-		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-			void *fn = dlsym(RTLD_DEFAULT, names[i].name);
-
-			memcpy((char *)&api + names[i].at, &fn, sizeof(fn));
-			lacking |= !fn && !names[i].optional;
-			if (pass && !fn && !names[i].optional)
-				fprintf(stderr, "dfshim replay: no function %s here\n",
-					names[i].name);
-		}
-		if (!lacking)
-			return 0;
-		for (size_t i = 0; i < sizeof(libs) / sizeof(libs[0]); i++)
-			dlopen(libs[i], RTLD_NOW | RTLD_GLOBAL);
-	}
-	return -ENOENT;
 }
 
 /* How many elements of `count` a buffer of this operation has. */
@@ -220,27 +128,15 @@ static int peer_place(int comm, int peer)
 /* Rank 0 of a communicator leaves the id in a file; the others wait for it. */
 static void make_comm(int comm, const char *dir)
 {
-	char path[PATH_MAX], tmp[PATH_MAX + 8];
-	struct unique_id id;
-	int me = place(comm, w.rank), n = __builtin_popcountll(w.p.comms[comm].members);
-	FILE *f;
+	char path[PATH_MAX];
+	struct df_nccl_id id;
+	int me = place(comm, w.rank), n = __builtin_popcountll(w.p.comms[comm].members), ret;
 
 	snprintf(path, sizeof(path), "%s/comm%d", dir, comm);
-	snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-	if (!me) {
-		check(api.get_id(&id), "ncclGetUniqueId");
-		f = fopen(tmp, "wb");
-		if (!f || fwrite(&id, sizeof(id), 1, f) != 1 || fclose(f) || rename(tmp, path))
-			die(path, errno);
-	} else {
-		for (int i = 0; access(path, R_OK) && i < 6000; i++)
-			usleep(10000);
-		f = fopen(path, "rb");
-		if (!f || fread(&id, sizeof(id), 1, f) != 1)
-			die(path, errno);
-		fclose(f);
-	}
-	check(api.init(&w.comms[comm], n, id, me), "ncclCommInitRank");
+	ret = df_nccl_share_id(path, me, &id);
+	if (ret)
+		die(ret > 0 ? "ncclGetUniqueId" : path, ret);
+	check(df_nccl.init(&w.comms[comm], n, id, me), "ncclCommInitRank");
 }
 
 static void run_op(const struct df_step_of *s)
@@ -252,34 +148,35 @@ static void run_op(const struct df_step_of *s)
 
 	switch (s->kind) {
 	case DF_KIND_ALLREDUCE:
-		check(api.all_reduce(in, out, s->count, s->type, redop, comm, stream),
+		check(df_nccl.all_reduce(in, out, s->count, s->type, redop, comm, stream),
 		      "ncclAllReduce");
 		break;
 	case DF_KIND_BROADCAST:
-		check(api.broadcast(in, out, s->count, s->type, root, comm, stream),
+		check(df_nccl.broadcast(in, out, s->count, s->type, root, comm, stream),
 		      "ncclBroadcast");
 		break;
 	case DF_KIND_REDUCE:
-		check(api.reduce(in, out, s->count, s->type, redop, root, comm, stream),
+		check(df_nccl.reduce(in, out, s->count, s->type, redop, root, comm, stream),
 		      "ncclReduce");
 		break;
 	case DF_KIND_ALLGATHER:
-		check(api.all_gather(in, out, s->count, s->type, comm, stream), "ncclAllGather");
+		check(df_nccl.all_gather(in, out, s->count, s->type, comm, stream),
+		      "ncclAllGather");
 		break;
 	case DF_KIND_REDUCESCATTER:
-		check(api.reduce_scatter(in, out, s->count, s->type, redop, comm, stream),
+		check(df_nccl.reduce_scatter(in, out, s->count, s->type, redop, comm, stream),
 		      "ncclReduceScatter");
 		break;
 	case DF_KIND_ALLTOALL:
-		if (!api.all_to_all)
+		if (!df_nccl.all_to_all)
 			die("ncclAlltoAll: not in this NCCL, it", 0);
-		check(api.all_to_all(in, out, s->count, s->type, comm, stream), "ncclAlltoAll");
+		check(df_nccl.all_to_all(in, out, s->count, s->type, comm, stream), "ncclAlltoAll");
 		break;
 	case DF_KIND_SEND:
-		check(api.send(in, s->count, s->type, root, comm, stream), "ncclSend");
+		check(df_nccl.send(in, s->count, s->type, root, comm, stream), "ncclSend");
 		break;
 	case DF_KIND_RECV:
-		check(api.recv(out, s->count, s->type, root, comm, stream), "ncclRecv");
+		check(df_nccl.recv(out, s->count, s->type, root, comm, stream), "ncclRecv");
 		break;
 	default:
 		die("an operation that can't be replayed", s->kind);
@@ -296,29 +193,29 @@ static void run_step(const struct df_step_of *s)
 		run_op(s);
 		break;
 	case DF_MOP_KERNEL:
-		check(api.memset_async(w.scratch, 0, 256, w.streams[s->op.stream]),
+		check(df_nccl.memset_async(w.scratch, 0, 256, w.streams[s->op.stream]),
 		      "cudaMemsetAsync");
 		break;
 	case DF_MOP_RECORD:
-		check(api.event_record(w.events[s->op.object], w.streams[s->op.stream]),
+		check(df_nccl.event_record(w.events[s->op.object], w.streams[s->op.stream]),
 		      "cudaEventRecord");
 		break;
 	case DF_MOP_WAIT:
-		check(api.stream_wait(w.streams[s->op.stream], w.events[s->op.object], 0),
+		check(df_nccl.stream_wait(w.streams[s->op.stream], w.events[s->op.object], 0),
 		      "cudaStreamWaitEvent");
 		break;
 	case DF_MOP_SSYNC:
-		check(api.stream_sync(w.streams[s->op.stream]), "cudaStreamSynchronize");
+		check(df_nccl.stream_sync(w.streams[s->op.stream]), "cudaStreamSynchronize");
 		break;
 	case DF_MOP_ESYNC:
-		check(api.event_sync(w.events[s->op.object]), "cudaEventSynchronize");
+		check(df_nccl.event_sync(w.events[s->op.object]), "cudaEventSynchronize");
 		break;
 	case DF_MOP_DSYNC:
-		check(api.device_sync(), "cudaDeviceSynchronize");
+		check(df_nccl.device_sync(), "cudaDeviceSynchronize");
 		break;
 	case DF_MOP_ISYNC:
-		check(api.malloc(&p, 256), "cudaMalloc");
-		check(api.free(p), "cudaFree");
+		check(df_nccl.malloc(&p, 256), "cudaMalloc");
+		check(df_nccl.free(p), "cudaFree");
 		break;
 	default:
 		break;
@@ -331,23 +228,23 @@ static void *thread_main(void *arg)
 	size_t t = (size_t)(uintptr_t)arg;
 	uint32_t group = 0;
 
-	check(api.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
+	check(df_nccl.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
 	for (size_t i = 0; i < r->nr[t]; i++) {
 		const struct df_step_of *s = &r->steps[t][i];
 		int op = s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P;
 
 		if (group && (!op || s->group != group)) {
-			check(api.group_end(), "ncclGroupEnd");
+			check(df_nccl.group_end(), "ncclGroupEnd");
 			group = 0;
 		}
 		if (op && s->group && !group) {
-			check(api.group_start(), "ncclGroupStart");
+			check(df_nccl.group_start(), "ncclGroupStart");
 			group = s->group;
 		}
 		run_step(s);
 	}
 	if (group)
-		check(api.group_end(), "ncclGroupEnd");
+		check(df_nccl.group_end(), "ncclGroupEnd");
 	return NULL;
 }
 
@@ -362,11 +259,11 @@ static int worker(int argc, char **argv)
 	if (!paths || !dir || !rank || df_steps_load(&w.p, "replay", paths, nr, 0))
 		return 1;
 	w.rank = atoi(rank);
-	if (w.rank < 0 || w.rank >= w.p.nr_ranks || load_api())
+	if (w.rank < 0 || w.rank >= w.p.nr_ranks || df_nccl_load("replay"))
 		return 1;
 	r = &w.p.ranks[w.rank];
-	check(api.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
-	check(api.malloc(&w.scratch, 4096), "cudaMalloc");
+	check(df_nccl.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
+	check(df_nccl.malloc(&w.scratch, 4096), "cudaMalloc");
 	w.comms = calloc(w.p.nr_comms + 1, sizeof(void *));
 	w.streams = calloc(w.p.nr_ids[0] + 1, sizeof(void *));
 	w.events = calloc(w.p.nr_ids[1] + 1, sizeof(void *));
@@ -382,11 +279,11 @@ static int worker(int argc, char **argv)
 		}
 	}
 	for (size_t i = 0; i < w.nr_buffers; i++)
-		check(api.malloc(&w.buffers[i].at, w.buffers[i].bytes + 256), "cudaMalloc");
+		check(df_nccl.malloc(&w.buffers[i].at, w.buffers[i].bytes + 256), "cudaMalloc");
 	for (size_t i = 0; i < w.p.nr_ids[0]; i++)
-		check(api.stream_create(&w.streams[i], 1), "cudaStreamCreateWithFlags");
+		check(df_nccl.stream_create(&w.streams[i], 1), "cudaStreamCreateWithFlags");
 	for (size_t i = 0; i < w.p.nr_ids[1]; i++)
-		check(api.event_create(&w.events[i], 2), "cudaEventCreateWithFlags");
+		check(df_nccl.event_create(&w.events[i], 2), "cudaEventCreateWithFlags");
 	for (size_t c = 0; c < w.p.nr_comms; c++)
 		if (w.p.comms[c].members >> w.rank & 1)
 			make_comm((int)c, dir);
@@ -395,10 +292,10 @@ static int worker(int argc, char **argv)
 			die("pthread_create", errno);
 	for (int t = 0; t < r->nr_threads; t++)
 		pthread_join(id[t], NULL);
-	check(api.device_sync(), "cudaDeviceSynchronize");
+	check(df_nccl.device_sync(), "cudaDeviceSynchronize");
 	for (size_t c = 0; c < w.p.nr_comms; c++)
 		if (w.comms[c])
-			check(api.destroy(w.comms[c]), "ncclCommDestroy");
+			check(df_nccl.destroy(w.comms[c]), "ncclCommDestroy");
 	return 0;
 }
 

@@ -1,0 +1,76 @@
+#!/bin/bash
+# Description: which program is chosen: NCCL_ALGO, a tuner file, the measured model; all ranks alike; bench on the daemon.
+set -u
+. "$SRC/tests/lib/clients.sh"
+export LATENCY_MAX=8 LATENCY_ROUNDS=1 DFSHIM_DEBUG=info
+unset DFSHIM_TRACE
+# job N: output in $T/out, status in rc.
+job() {
+	rc=0
+	timeout -k 5 100 "$B/dfshim" run --host -n "$1" -- "$C/latency" --timeout 60 >"$T/out" 2>&1 || rc=$?
+}
+# chose PROGRAM RANKS: every rank has chosen it
+chose() {
+	[ "$(grep -c "program AllReduce $1," "$T/out")" = "$2" ] || fail "not $1 on $2 ranks: $(cat "$T/out")"
+}
+for a in ring tree; do
+	NCCL_ALGO=$a job 3
+	[ $rc = 0 ] || fail "NCCL_ALGO=$a: status $rc: $(cat "$T/out")"
+	chose $a 3
+done
+NCCL_ALGO='ring;allreduce:^ring,allpairs,hier' job 2
+chose tree 2
+# What it measured is said once a process; whatever it chose, all chose the same.
+job 3
+[ "$(grep -c 'measured in' "$T/out")" = 3 ] || fail "not measured once: $(cat "$T/out")"
+[ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] || fail "ranks differ: $(cat "$T/out")"
+
+# Values that mean nothing: one warning that says variable, value and what is allowed; an error if strict.
+for v in NCCL_ALGO=stars NCCL_PROTO=LL129; do
+	export "${v%%=*}=${v#*=}"
+	job 1
+	[ $rc = 0 ] || fail "$v: status $rc: $(cat "$T/out")"
+	[ "$(grep -c "WARN $v: .*allowed are " "$T/out")" = 1 ] || fail "$v: $(cat "$T/out")"
+	DFSHIM_STRICT=1 job 1
+	[ $rc != 0 ] || fail "$v is taken under DFSHIM_STRICT=1"
+	unset "${v%%=*}"
+done
+NCCL_ALGO=nvls,ring job 2
+grep -q 'nothing here for nvls' "$T/out" || fail "nvls: $(cat "$T/out")"
+chose ring 2
+
+# A file's rows decide; ranks with different files do not join.
+printf 'dftune 2\nAllReduce ranks 2 nodes 1 from 0 use tree blocks 1\n' >"$T/tree"
+printf 'dftune 2\nAllReduce ranks 2 nodes 1 from 0 use ring blocks 1\n' >"$T/ring"
+DFSHIM_TUNER=$T/tree job 2
+chose tree 2
+cat >"$T/differ" <<'END'
+#!/bin/sh
+[ "$RANK" = 0 ] && DFSHIM_TUNER=$T/tree || DFSHIM_TUNER=$T/ring
+export DFSHIM_TUNER
+exec "$@"
+END
+chmod +x "$T/differ"
+export T
+timeout -k 5 100 "$B/dfshim" run --host -n 2 -- "$T/differ" "$C/latency" --timeout 20 >"$T/out" 2>&1 &&
+	fail "two tuner files in one job: $(cat "$T/out")"
+grep -q 'different settings' "$T/out" || fail "two tuner files: $(cat "$T/out")"
+printf 'dftune 1\n' >"$T/old"
+DFSHIM_TUNER=$T/old job 1
+grep -q "DFSHIM_TUNER=$T/old: .*version 1" "$T/out" || fail "an old file: $(cat "$T/out")"
+
+# Bench: every algorithm and the own choice, on the daemon; the file that it writes is read again.
+unset DFSHIM_DEBUG
+"$B/dfshim" algo bench --kind AllReduce,AlltoAll --nodes 2 --gpus 2 --sizes 1K,64K --rounds 2 --turns 1 --json \
+	-o "$T/tune" >"$T/json" || fail "bench: status $?"
+for a in ring tree allpairs hier auto; do
+	[ "$(grep -c "\"kind\":\"AllReduce\",\"ranks\":4,\"nodes\":2,.*\"algo\":\"$a\"" "$T/json")" = 2 ] ||
+		fail "bench of $a: $(cat "$T/json")"
+done
+[ "$(grep -c '"kind":"AlltoAll"' "$T/json")" = 6 ] || fail "bench of AlltoAll: $(cat "$T/json")"
+grep -q '^AllReduce ranks 4 nodes 2 from 0 use ' "$T/tune" || fail "no row: $(cat "$T/tune")"
+best=$(sed -n 's/^AllReduce ranks 4 nodes 2 from 0 use \([a-z]*\) .*/\1/p' "$T/tune")
+case $best in allpairs) best='one-step' ;; hier) best=hierarchical ;; esac
+DFSHIM_DEBUG=info DFSHIM_TUNER=$T/tune DFSHIM_HOST_NODE_DEVICES=2 job 4
+chose "$best" 4
+exit 0
