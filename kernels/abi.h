@@ -177,6 +177,21 @@ struct df_conn_hdr {
 };
 #define DF_CONN_SLOTS 256
 
+/*
+ * A connector whose slots and counters lie in the memory of a GPU: this follows its header instead of the slots.
+ * The header's own counters then only follow what instances the host has taken note of; no block uses them.
+ * There, tail is at 0 and head at DF_CONN_HEAD of `offset`, the slots at DF_CONN_SLOTS.
+ */
+struct df_conn_far {
+	uint64_t
+		ready; /* released by the owner's block when the counters are set; nothing is announced before */
+	uint64_t chunk; /* which piece of the owner's GPU memory, counted in its process */
+	uint64_t chunk_bytes, offset;
+	uint64_t addr;	    /* of the connector in the owner's process */
+	uint8_t handle[64]; /* opens the chunk in another process (CUipcMemHandle) */
+};
+#define DF_CONN_HEAD 64
+
 /* Where a sleeping process is woken: its futex word, in memory that its peers map. */
 struct df_bell {
 	uint32_t sleepers; /* > 0: somebody sleeps; ring after publishing */
@@ -193,6 +208,9 @@ struct df_kconn {
 	uint8_t *slots;
 	struct df_bell *bell; /* of the peer's process; NULL where the peer polls */
 	uint64_t seen;	      /* the peer's counter when we last looked; the block's own */
+	/* Not NULL: the host can't reach the counters; the block sets them to base, then state, then releases 1 here. */
+	uint64_t *fresh;
+	uint64_t base;
 };
 
 /* ---- collectives, instances, contexts ---------------------------------------------------------- */
@@ -243,6 +261,7 @@ struct df_kctx {
 	uint32_t ready;	    /* the waits of `cur` have been seen true */
 	uint32_t loaded;    /* an attempt is in progress */
 	uint32_t preempted; /* another task has moved since this one did */
+	uint32_t fresh;	    /* some of its connectors are, see df_kconn */
 	int64_t spin;	    /* threshold of the attempt in progress */
 	int64_t polls;	    /* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
@@ -270,8 +289,8 @@ struct df_kcoll {
 
 struct df_sqe {
 	struct df_kctx *ctx; /* the task */
-	struct df_kinst
-		*inst; /* its next instance; only the first one is needed to find the others */
+	/* Its next instance; only the first one is needed to find the others. NULL: it has fresh connectors. */
+	struct df_kinst *inst;
 };
 
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };
@@ -351,6 +370,7 @@ enum df_turn {
 #ifndef __CUDACC__
 _Static_assert(sizeof(struct df_inst) == 32, "instruction size is part of the ABI");
 _Static_assert(sizeof(struct df_conn_hdr) <= DF_CONN_SLOTS, "header overlaps the slots");
+_Static_assert(sizeof(struct df_conn_far) <= 128, "a far connector's part is small");
 _Static_assert(sizeof(struct df_bell) == 64, "a bell has its own line");
 _Static_assert(sizeof(struct df_cqe) == 32, "CQE size is part of the ABI");
 #endif

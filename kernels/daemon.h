@@ -14,6 +14,9 @@
  */
 enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk);
 
+/* What a block does to a fresh connector (df_kconn.fresh); for tests that take a block's place. */
+void df_conn_begin(struct df_kconn *c);
+
 /*
  * Takes in all submissions and drops every task whose collective is aborted. The caller owns the block.
  * Afterwards the block holds no reference to those collectives.

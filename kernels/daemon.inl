@@ -90,7 +90,43 @@ DFK void dfk_queue_advance(struct df_kblock *blk)
 
 /* ---- rings --------------------------------------------------------------------------------------- */
 
-DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk)
+/* Thread 0: counters that lie in our GPU's memory begin; see df_kconn.fresh. */
+DFK void dfk_conn_begin(struct df_kconn *c)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE of fresh in connect_end() (runtime/connector.c): without it the
+	 * connector's pointers could be read before they are set.
+	 */
+	uint64_t *fresh = dfk_load_acquire_sys(&c->fresh);
+
+	if (!fresh)
+		return;
+	c->fresh = NULL;
+	dfk_store_relaxed_sys(c->tail, c->base);
+	dfk_store_relaxed_sys(c->head, c->base);
+	c->seen = 0;
+	dfk_store_relaxed_sys(&c->state, 1u);
+	/*
+	 * RELEASE pairs with the ACQUIRE of ready in reach_far() (runtime/transport/p2p.c): without it the
+	 * other side could take what was in this memory before for the counters.
+	 */
+	dfk_store_release_sys(fresh, (uint64_t)1);
+}
+
+DFK void dfk_begin(struct df_kctx *ctx)
+{
+	const struct df_prog_block *pb = df_prog_block(ctx->coll->prog, ctx->block);
+	uint32_t i;
+
+	ctx->fresh = 0;
+	for (i = 0; i < pb->nr_send; i++)
+		dfk_conn_begin(&ctx->send[i]);
+	for (i = 0; i < pb->nr_recv; i++)
+		dfk_conn_begin(&ctx->recv[i]);
+}
+
+/* far: we can reach the GPU's memory; the host, when it cleans queues, leaves that to the block's next turn. */
+DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 {
 	struct df_ring *sq = &blk->sq;
 	const struct df_sqe *slots = (const struct df_sqe *)sq->slots;
@@ -105,14 +141,20 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk)
 	if (tail == head)
 		return;
 	while (head != tail) {
-		struct df_sqe e = slots[head & sq->mask];
+		struct df_sqe e = slots[head++ & sq->mask];
 
+		if (!e.inst) {
+			e.ctx->fresh = 1;
+			e.ctx->loaded = 0;
+			if (far)
+				dfk_begin(e.ctx);
+			continue;
+		}
 		if (!e.ctx->cur)
 			e.ctx->cur = e.inst;
 		e.ctx->announced++;
 		if (!e.ctx->queued)
 			dfk_queue_add(d, blk, e.ctx);
-		head++;
 	}
 	blk->idle = 0;
 	/*
@@ -452,7 +494,7 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	int got;
 
 	sh->move = 0;
-	dfk_sq_drain(d, blk);
+	dfk_sq_drain(d, blk, 1);
 	ctx = blk->task;
 	if (!ctx) {
 		sh->turn = DF_TURN_EMPTY;
@@ -469,6 +511,8 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		return;
 	}
 	if (!ctx->loaded) {
+		if (ctx->fresh)
+			dfk_begin(ctx);
 		ctx->loaded = 1;
 		ctx->polls = 0;
 		ctx->spin = dfk_threshold(&d->policy, blk->pos);

@@ -15,11 +15,16 @@ enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk)
 	return dfk_block_turn(d, blk, &sh);
 }
 
+void df_conn_begin(struct df_kconn *c)
+{
+	dfk_conn_begin(c);
+}
+
 void df_block_purge(struct df_kdaemon *d, struct df_kblock *blk)
 {
 	struct df_kctx *ctx, *next;
 
-	dfk_sq_drain(d, blk);
+	dfk_sq_drain(d, blk, 0);
 	for (ctx = blk->first; ctx; ctx = next) {
 		next = ctx->next;
 		if (__atomic_load_n(&ctx->coll->aborted, __ATOMIC_RELAXED)) {

@@ -77,6 +77,7 @@ static int contexts(struct df_coll *coll)
 					    spec->channel};
 
 			end->k = &kc[at];
+			end->ctx = ctx;
 			end->k->per_loop = spec->per_loop;
 			end->key = df_hash_bytes(name, sizeof(name), 0);
 			end->sends = (uint8_t)sends;
@@ -339,6 +340,9 @@ void df_coll_retire(struct df_coll *coll)
 		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&dev->retired, dev->retired + 1, __ATOMIC_RELAXED);
 	}
+	/* A buffered send outlives its communicator until its receiver has it (connector.c). */
+	if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
+		df_coll_note(coll);
 }
 
 void df_coll_abort(struct df_coll *coll)

@@ -158,11 +158,14 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		return fail(comm, ret);
 	me.rank = rank;
 	me.device = comm->dev->index;
-	me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
+	me.device_id = df_rt.machine ? df_rt.machine->device_id(comm->dev->index) : 0;
+	if (!me.device_id)
+		me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
 	df_cal_mine((struct df_cal *)me.cal, nranks);
 	me.node = df_wire_node(me.host, comm->dev->index);
+	me.gpu = df_rt.machine != NULL;
 	me.rules = (uint32_t)df_rt.rules;
-	me.blocks = comm->dev->d.nr_blocks;
+	me.blocks = (uint16_t)comm->dev->d.nr_blocks;
 	me.settings = df_rt.settings;
 	/* Before the rendezvous: it may be the first thing of the job that hangs. */
 	df_watchdog_start();
@@ -174,6 +177,8 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	df_watchdog_start();
 	ret = df_ctl_join(nr_ids, ids, nranks, &me, &comm->stop, &comm->ctl);
 	df_joining(comm, 0, 0, 0);
+	if (!ret && df_rt.machine)
+		ret = df_rt.machine->meet(comm->ctl, nranks, rank, &comm->stop);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, (uint64_t)-ret);
 	if (!ret)
 		ret = ready(comm, nranks, rank, 0, NULL);

@@ -20,7 +20,8 @@ static uint32_t nr_reap, cap_reap;
 static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 {
 	if (!comm->peers[rank]) {
-		const struct df_tl_ops *tl = df_tl_select(&df_rt.self, &comm->members[rank]);
+		const struct df_tl_ops *tl =
+			df_tl_select(&comm->members[comm->rank], &comm->members[rank]);
 		int ret;
 
 		if (!tl) {
@@ -28,7 +29,8 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 				comm->members[rank].hostname);
 			return -EOPNOTSUPP;
 		}
-		ret = tl->peer_get(&comm->members[rank], &comm->peers[rank]);
+		ret = tl->peer_get(&comm->members[comm->rank], &comm->members[rank],
+				   &comm->peers[rank]);
 		if (ret)
 			return ret;
 		comm->tls[rank] = tl;
@@ -78,19 +80,52 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	const struct df_comm *comm = coll->comm;
 	const struct df_member *me = &comm->members[comm->rank],
 			       *peer = &comm->members[end_rank(coll, end)];
-	uint32_t per_loop = end->k->per_loop;
+	struct df_kconn now = {0}, *k = end->k;
 
-	end->tl->end(end->conn, end->k);
-	end->k->per_loop = per_loop;
-	end->k->seen = 0;
+	end->tl->end(end->conn, &now);
+	k->nr_slots = now.nr_slots;
+	k->slot_bytes = now.slot_bytes;
+	k->tail = now.tail;
+	k->head = now.head;
+	k->slots = now.slots;
+	k->bell = now.bell;
+	k->base = now.base;
+	k->seen = 0;
 	if (end->sends && peer->host == me->host && peer->node != me->node &&
 	    df_wire_splice(end, comm->dev->index, mean_slice(coll, end)))
 		df_warn_once("no memory for an emulated link: it is as fast as shared memory");
 	/*
-	 * RELEASE pairs with the ACQUIRE of state in dfk_task_poll() (kernels/daemon.inl): all the fields
-	 * above are set before the block looks at them.
+	 * RELEASE pairs with the ACQUIRE of fresh in dfk_conn_begin() and of state in dfk_task_poll()
+	 * (kernels/daemon.inl): all the fields above are set before the block looks at them. A fresh
+	 * connector's state is the block's own to set.
 	 */
-	__atomic_store_n(&end->k->state, 1, __ATOMIC_RELEASE);
+	if (now.fresh)
+		__atomic_store_n(&k->fresh, now.fresh, __ATOMIC_RELEASE);
+	else
+		__atomic_store_n(&k->state, 1, __ATOMIC_RELEASE); /* pairs as above */
+}
+
+/* The block is to set the counters, which the host can't reach. */
+static void tell_block(struct df_coll *coll, const struct df_cend *end)
+{
+	struct df_sqe e = {end->ctx, NULL};
+
+	if (end->conn && end->owner && end->conn->noted)
+		df_sq_push(coll->dev, end->ctx->block % coll->dev->d.nr_blocks, &e);
+}
+
+/* -EAGAIN: its memory is on its way. */
+static int make_end(const struct df_coll *coll, struct df_cend *end)
+{
+	int ret =
+		end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, 0, &end->conn);
+
+	if (ret)
+		return ret;
+	connect_end(coll, end);
+	if (end->k->bell)
+		df_bell_ring(end->k->bell);
+	return 0;
 }
 
 static int find_end(const struct df_coll *coll, struct df_cend *end)
@@ -128,9 +163,10 @@ int df_coll_connect(struct df_coll *coll)
 			coll->nr_open++;
 			continue;
 		}
-		ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, 0,
-				      &end->conn);
-		if (ret) {
+		ret = make_end(coll, end);
+		if (ret == -EAGAIN) {
+			coll->nr_open++;
+		} else if (ret) {
 			if (ret == -ECONNRESET)
 				df_warn("rank %d, which this operation needs, has ended",
 					end_rank(coll, end));
@@ -139,10 +175,10 @@ int df_coll_connect(struct df_coll *coll)
 					end->nr_slots, end->slot_bytes, strerror(-ret));
 			goto err_ends;
 		}
-		connect_end(coll, end);
-		if (end->k->bell)
-			df_bell_ring(end->k->bell);
 	}
+	/* Not before nothing can fail: the ring holds on to the contexts. */
+	for (i = 0; i < coll->nr_ends; i++)
+		tell_block(coll, &coll->ends[i]);
 	if (coll->nr_open) {
 		df_list_add_tail(&coll->dev->connecting, &coll->waiting);
 		__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting + 1,
@@ -156,6 +192,18 @@ err_ends:
 	return ret;
 }
 
+static int make_late(struct df_coll *coll, struct df_cend *end)
+{
+	int ret = make_end(coll, end);
+
+	if (!ret)
+		tell_block(coll, end);
+	else if (ret != -EAGAIN && ret != -ECONNRESET)
+		df_warn_once("no connector of %u slots of %u bytes can be made: %s; trying again",
+			     end->nr_slots, end->slot_bytes, strerror(-ret));
+	return ret;
+}
+
 void df_dev_connect(struct df_dev *dev)
 {
 	uint32_t i, budget = DF_MIN(dev->nr_connecting, CONNECT_BUDGET);
@@ -166,7 +214,8 @@ void df_dev_connect(struct df_dev *dev)
 		for (i = 0; i < coll->nr_ends && coll->nr_open; i++) {
 			struct df_cend *end = &coll->ends[i];
 
-			if (!end->owner && end->k->state == 0 && find_end(coll, end) == 0)
+			if (end->owner ? end->conn == NULL && make_late(coll, end) == 0
+				       : end->k->state == 0 && find_end(coll, end) == 0)
 				coll->nr_open--;
 		}
 		df_list_del(&coll->waiting);
@@ -184,7 +233,8 @@ static void reap_later(const struct df_coll *coll, const struct df_cend *end, in
 	struct df_peer *peer;
 
 	/* The communicator gives its reference back; without one of our own the memory stays for good. */
-	if (end->tl->peer_get(&coll->comm->members[end_rank(coll, end)], &peer))
+	if (end->tl->peer_get(&coll->comm->members[coll->comm->rank],
+			      &coll->comm->members[end_rank(coll, end)], &peer))
 		return;
 	df_mutex_lock(&reap_lock);
 	if (nr_reap == cap_reap) {
@@ -232,6 +282,16 @@ void df_coll_disconnect(struct df_coll *coll)
 		}
 		end->conn = NULL;
 	}
+}
+
+void df_coll_note(struct df_coll *coll)
+{
+	uint32_t i;
+
+	for (i = 0; i < coll->nr_ends; i++)
+		if (coll->ends[i].conn)
+			df_conn_note(coll->ends[i].conn,
+				     coll->retired * coll->k.loops * coll->ends[i].k->per_loop);
 }
 
 static int reap_one(const struct reap *r)

@@ -82,6 +82,7 @@ struct df_sig {
 /* One end of a connector of a collective. */
 struct df_cend {
 	struct df_kconn *k;
+	struct df_kctx *ctx; /* whose it is */
 	struct df_conn *conn;
 	struct df_peer *peer; /* owned by the communicator */
 	const struct df_tl_ops *tl;
@@ -227,6 +228,12 @@ struct df_machine {
 	void (*stop)(struct df_dev *dev);
 	void (*resume)(struct df_dev *dev);
 	uint64_t (*launches)(void);
+	uint64_t (*device_id)(int device); /* the same for all processes that use it; 0 unknown */
+	/* All members of a new communicator call it, with no lock held; blocks. */
+	int (*meet)(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
+	/* Memory for a program that only blocks of that device touch. Never blocks; -EAGAIN: not now. */
+	int (*scratch)(int device, uint64_t bytes, void **out);
+	void (*scratch_free)(void *p);
 };
 
 /* ---- the process ---------------------------------------------------------------------------------------- */
@@ -325,6 +332,8 @@ void df_coll_destroy(struct df_coll *coll);
 int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
 void df_dev_connect(struct df_dev *dev);   /* tries again what is missing; dev->lock */
 void df_coll_disconnect(struct df_coll *coll);
+/* Instances have been retired: how far they got on connectors whose counters the host can't see. */
+void df_coll_note(struct df_coll *coll);
 void df_conn_reap(void);   /* closes what a peer still used when we left */
 void df_conn_linger(void); /* at the end: until sends have been received; bounded */
 

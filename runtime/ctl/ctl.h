@@ -29,7 +29,8 @@ struct df_member {
 	uint32_t version;   /* DF_CTL_VERSION and ABI, must be equal */
 	uint64_t device_id; /* equal for two ranks on one physical device */
 	uint32_t rules;	    /* DFSHIM_RULES of the process; must be equal */
-	uint32_t blocks;    /* blocks of its daemon; the communicator uses the smallest */
+	uint16_t blocks;    /* blocks of its daemon; the communicator uses the smallest */
+	uint16_t gpu;	    /* 1: its daemon runs on a GPU */
 	uint64_t settings;  /* hash of what must agree (slots, slot size, programs loaded) */
 	char unix_name[48]; /* abstract unix socket of its control thread */
 	char tcp[64];	    /* host:port of it, "" none */

@@ -642,9 +642,16 @@ static int usable(int i, char *reason, size_t bytes)
 
 const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes)
 {
+	return df_cuda_daemon_check(reason, reason_bytes)
+		       ? NULL
+		       : df_cuda_open_driver(reason, reason_bytes);
+}
+
+const struct df_hostcuda_api *df_cuda_open_driver(char *reason, size_t reason_bytes)
+{
 	int i;
 
-	if (df_cuda_daemon_check(reason, reason_bytes) || df_drv_open(reason, reason_bytes))
+	if (df_drv_open(reason, reason_bytes))
 		return NULL;
 	if (df_drv.device_count(&df_nr_cudevs) != CUDA_SUCCESS || df_nr_cudevs < 1) {
 		snprintf(reason, reason_bytes, "no usable GPU: the driver has no device");

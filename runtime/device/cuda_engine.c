@@ -8,7 +8,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
+#include "runtime/base/hash.h"
 #include "runtime/device/cuda_daemon.h"
+#include "runtime/device/cuda_far.h"
 #include "runtime/device/cuda_int.h"
 #include "runtime/device/device.h"
 #include "runtime/rt.h"
@@ -144,22 +146,14 @@ static void resume(struct df_dev *dev)
 	df_cuda_daemon_resume(dev->index);
 }
 
-static int mapped(void *base, uint64_t bytes)
+static uint64_t device_id(int device)
 {
-	int in = df_cuda_enter(df_cuda_ctx(0));
-	CUresult r;
+	CUuuid uuid = {{0}};
 
-	if (in < 0)
-		return in;
-	df_cuda_quiet(-1, 1);
-	r = df_drv.host_register(base, bytes,
-				 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-	df_cuda_quiet(-1, 0);
-	df_cuda_leave(in);
-	if (r != CUDA_SUCCESS)
-		df_warn_once("%llu MiB of connectors can't be shown to the GPU: %s",
-			     (unsigned long long)(bytes >> 20), df_drv_name(r));
-	return df_drv_errno(r);
+	/* Not by number: which GPU that is differs between processes (CUDA_VISIBLE_DEVICES). */
+	if (df_drv.device_uuid(&uuid, df_cudevs[device].device) != CUDA_SUCCESS)
+		return 0;
+	return df_hash_bytes(&uuid, sizeof(uuid), 0);
 }
 
 static const struct df_machine machine = {
@@ -172,11 +166,16 @@ static const struct df_machine machine = {
 	.stop = stop,
 	.resume = resume,
 	.launches = df_cuda_daemon_launches,
+	.device_id = device_id,
+	.meet = df_cuda_meet,
+	.scratch = df_cuda_scratch,
+	.scratch_free = df_cuda_scratch_free,
 };
 
 const struct df_machine *df_cuda_machine(void)
 {
-	df_arena_mapped = mapped;
+	df_arena_device = &df_cuda_arena_device;
+	df_far = &df_cuda_far_ops;
 	return &machine;
 }
 #endif

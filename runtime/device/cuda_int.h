@@ -8,6 +8,7 @@
 #include <uthash.h>
 #include "interpose/hostcuda/hostcuda.h"
 #include "runtime/device/cuda_front.h"
+#include "runtime/transport/arena.h"
 
 struct df_drv {
 #define DF_DRV(member, name, version, params) CUresult(*member) params;
@@ -91,6 +92,13 @@ void df_cuda_strict(void);
 /* cuda_mem.c: memory that host and device see under one address, from large pinned pieces. */
 void *df_cuda_pinned(size_t bytes);
 void df_cuda_pinned_free(void *p);
+
+/*
+ * cuda_aside.c: runs fn on a thread of its own, for calls of the driver that may take long. -ENOMEM. Nobody who holds a
+ * lock makes such calls himself.
+ */
+int df_cuda_aside(void (*fn)(void *arg), void *arg);
+extern const struct df_arena_device df_cuda_arena_device;
 
 /* cuda_daemon.c: the driver may wait for the device: asks the daemon to leave, and waits a little until it has. */
 void df_cuda_quiet(int device, int enter);

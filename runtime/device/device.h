@@ -18,5 +18,7 @@ const struct df_machine *df_device_machine(void);
 /* cuda.c, cuda_engine.c: the GPU's; NULL with the reason. */
 const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes);
 const struct df_machine *df_cuda_machine(void);
+/* The same without the daemon's code; for tests of what needs the driver only. */
+const struct df_hostcuda_api *df_cuda_open_driver(char *reason, size_t reason_bytes);
 
 #endif

@@ -1,9 +1,12 @@
 /*
  * Segments and allocation. A segment is a memfd, sparse, sealed against shrinking; it is mapped once and
- * stays. Blocks come in sizes of four steps per doubling, from free lists or the end of the last segment;
- * their pages are allocated before they are handed out (fallocate), and large ones are given back to
- * the system when they are freed. One lock (DF_RANK_ARENA) for allocator and directory; nothing is
- * called under it that waits. After fork the child starts with an arena of its own.
+ * stays. Blocks are cut by pool.c; their pages are allocated before they are handed out (fallocate), and
+ * large ones are given back to the system when they are freed. One lock (DF_RANK_ARENA) for allocator and
+ * directory; nothing is called under it that waits. After fork the child starts with an arena of its own.
+ *
+ * Where a GPU must be told of memory (df_arena_device), which can take long, that is done aside, by a thread that
+ * holds no lock; the next segment is begun when the last one is half used. Until it is there, who wants memory
+ * gets -EAGAIN.
  */
 #define _GNU_SOURCE
 #include "runtime/transport/arena.h"
@@ -21,41 +24,21 @@
 #include "runtime/base/log.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/transport/arena_int.h"
+#include "runtime/transport/pool.h"
 
 #define PAGE	    4096ull
 #define PUNCH_BYTES (64ull << 10)
-#define NR_CLASSES  256
-
-struct free_block {
-	struct free_block *next;
-	uint32_t seg;
-	uint64_t offset;
-};
 
 struct df_arena df_arena = {.lock = DF_MUTEX_INIT(DF_RANK_ARENA, "arena")};
 uint64_t df_arena_bytes;
 
 static int seg_fds[DF_SEGS_MAX];
-static struct free_block *free_lists[NR_CLASSES];
-static uint64_t seg_used; /* of the last segment */
-static uint64_t backed, limit;
+static struct df_pool pool;
+static uint64_t limit;
+static int growing;    /* a segment is being made aside */
+static int grow_error; /* the last attempt failed so; reported once */
+static int shown;      /* the first segment: 1 the GPUs know it, -1 they refuse */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-/* Sizes: 512, 640, 768, 896, 1024, 1280, ... */
-static unsigned class_of(uint64_t bytes, uint64_t *size)
-{
-	unsigned log;
-	uint64_t step;
-
-	if (bytes < 512)
-		bytes = 512;
-	log = 63 - (unsigned)__builtin_clzll(bytes);
-	step = 1ull << (log - 2);
-	bytes = (bytes + step - 1) & ~(step - 1);
-	log = 63 - (unsigned)__builtin_clzll(bytes);
-	*size = bytes;
-	return (log - 9) * 4 + (unsigned)((bytes >> (log - 2)) & 3);
-}
 
 static void after_fork_child(void)
 {
@@ -66,8 +49,8 @@ static void after_fork_child(void)
 		close(seg_fds[i]);
 	memset(&df_arena.view, 0, sizeof(df_arena.view));
 	df_arena.seg0 = NULL;
-	memset(free_lists, 0, sizeof(free_lists));
-	seg_used = backed = 0;
+	memset(&pool, 0, sizeof(pool));
+	growing = grow_error = shown = 0;
 	df_arena_bytes = 0;
 	df_mutex_init(&df_arena.lock, DF_RANK_ARENA, "arena");
 }
@@ -77,14 +60,20 @@ static void install_fork(void)
 	pthread_atfork(NULL, NULL, after_fork_child);
 }
 
-int (*df_arena_mapped)(void *base, uint64_t bytes);
+const struct df_arena_device *df_arena_device;
 
-static int seg_add(uint64_t min_bytes)
+struct seg {
+	void *base;
+	uint64_t bytes;
+	int fd;
+};
+
+/* Memory for the n-th segment; nobody knows it yet. */
+static int seg_make(uint32_t n, uint64_t min_bytes, struct seg *out)
 {
-	uint32_t n = df_arena.view.nr;
 	uint64_t bytes = DF_SEG_FIRST_BYTES << DF_MIN(n, 6u);
 	void *base;
-	int fd, ret;
+	int fd;
 
 	if (n == DF_SEGS_MAX)
 		return -ENOMEM;
@@ -95,34 +84,86 @@ static int seg_add(uint64_t min_bytes)
 	if (fd < 0)
 		return -ENOMEM;
 	if (ftruncate(fd, (off_t)bytes) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		ret = -ENOMEM;
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		goto err_close;
-	}
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	if (base == MAP_FAILED) {
-		ret = -ENOMEM;
+	if (base == MAP_FAILED)
 		goto err_close;
-	}
-	if (df_arena_mapped && df_arena_mapped(base, bytes)) {
-		munmap(base, bytes);
-		ret = -ENOMEM;
-		goto err_close;
-	}
-	seg_fds[n] = fd;
-	df_arena.view.bytes[n] = bytes;
-	seg_used = 0;
-	/*
-	 * RELEASE pairs with the ACQUIRE in df_view_base() and df_arena_serve(): who sees the segment
-	 * sees its size and descriptor.
-	 */
-	__atomic_store_n(&df_arena.view.base[n], base, __ATOMIC_RELEASE);
-	__atomic_store_n(&df_arena.view.nr, n + 1, __ATOMIC_RELEASE);
+	*out = (struct seg){base, bytes, fd};
 	return 0;
 
 err_close:
 	close(fd);
-	return ret;
+	return -ENOMEM;
+}
+
+/* Under the lock. */
+static void seg_publish(const struct seg *s)
+{
+	uint32_t n = df_arena.view.nr;
+
+	seg_fds[n] = s->fd;
+	df_arena.view.bytes[n] = s->bytes;
+	df_pool_seg(&pool, s->bytes);
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_view_base() and df_arena_serve(): who sees the segment
+	 * sees its size and descriptor.
+	 */
+	__atomic_store_n(&df_arena.view.base[n], s->base, __ATOMIC_RELEASE);
+	__atomic_store_n(&df_arena.view.nr, n + 1, __ATOMIC_RELEASE);
+}
+
+/* On a thread of its own: the first segment has been published already, later ones are when the GPUs know them. */
+static void show_first(void *arg)
+{
+	int ret = df_arena_device->show(arg, DF_SEG_FIRST_BYTES);
+
+	df_mutex_lock(&df_arena.lock);
+	shown = ret ? -1 : 1;
+	df_mutex_unlock(&df_arena.lock);
+}
+
+static void grow(void *arg)
+{
+	struct seg s;
+	/* Nobody else adds segments while `growing` is set. */
+	int ret = seg_make(df_arena.view.nr, (uint64_t)(uintptr_t)arg, &s);
+
+	if (!ret) {
+		ret = df_arena_device->show(s.base, s.bytes);
+		if (ret) {
+			munmap(s.base, s.bytes);
+			close(s.fd);
+		}
+	}
+	df_mutex_lock(&df_arena.lock);
+	if (!ret)
+		seg_publish(&s);
+	grow_error = ret;
+	growing = 0;
+	df_mutex_unlock(&df_arena.lock);
+}
+
+/* Room for so many bytes will come, or has come (0). Under the lock. */
+static int grow_locked(uint64_t bytes)
+{
+	struct seg s;
+	int ret;
+
+	if (!df_arena_device || !df_arena.view.nr) {
+		ret = seg_make(df_arena.view.nr, bytes, &s);
+		if (!ret)
+			seg_publish(&s);
+		return ret;
+	}
+	if (grow_error) {
+		ret = grow_error;
+		grow_error = 0;
+		return ret;
+	}
+	if (!growing && df_arena.view.nr < DF_SEGS_MAX)
+		growing = df_arena_device->aside(grow, (void *)(uintptr_t)bytes) == 0;
+	return growing ? -EAGAIN : -ENOMEM;
 }
 
 /* Backs a range with pages. 0, -ENOMEM. */
@@ -144,53 +185,32 @@ static void *seg_at(uint32_t seg, uint64_t offset)
 
 int df_arena_take_locked(uint64_t bytes, struct df_block *out, int *fresh)
 {
-	uint64_t size, align;
-	unsigned class = class_of(bytes, &size);
-	struct free_block *f;
+	struct df_pool_piece piece;
 	int ret;
 
-	if (bytes > 1ull << 40 || class >= NR_CLASSES)
+	if (limit && pool.out + bytes > limit)
 		return -ENOMEM;
-	if (limit && backed + size > limit)
-		return -ENOMEM;
-	f = free_lists[class];
-	*fresh = !f || size >= PUNCH_BYTES;
-	if (f) {
-		free_lists[class] = f->next;
-		out->seg = f->seg;
-		out->offset = f->offset;
-		free(f);
-	} else {
-		align = size >= PAGE ? PAGE : 256;
-		seg_used = (seg_used + align - 1) & ~(align - 1);
-		if (!df_arena.view.nr ||
-		    seg_used + size > df_arena.view.bytes[df_arena.view.nr - 1]) {
-			ret = seg_add(size);
-			if (ret)
-				return ret;
-		}
-		out->seg = df_arena.view.nr - 1;
-		out->offset = seg_used;
-		seg_used += size;
+	while ((ret = df_pool_take(&pool, bytes, &piece)) == -ENOSPC) {
+		ret = grow_locked(piece.bytes);
+		if (ret)
+			return ret;
 	}
-	backed += size;
-	out->bytes = size;
-	out->ptr = seg_at(out->seg, out->offset);
+	if (ret < 0)
+		return ret;
+	/* Ahead of need: it takes a while. */
+	if (df_arena_device && !grow_error && df_pool_left(&pool) < pool.seg_bytes / 2)
+		(void)grow_locked(0);
+	*fresh = ret || piece.bytes >= PUNCH_BYTES;
+	*out = (struct df_block){.seg = piece.seg,
+				 .offset = piece.offset,
+				 .bytes = piece.bytes,
+				 .ptr = seg_at(piece.seg, piece.offset)};
 	return 0;
 }
 
 static void give_locked(const struct df_block *b)
 {
-	struct free_block *f = malloc(sizeof(*f));
-	uint64_t size;
-
-	backed -= b->bytes;
-	if (!f)
-		return; /* this memory is not used again */
-	f->seg = b->seg;
-	f->offset = b->offset;
-	f->next = free_lists[class_of(b->bytes, &size)];
-	free_lists[class_of(b->bytes, &size)] = f;
+	df_pool_give(&pool, &(struct df_pool_piece){b->seg, b->offset, b->bytes});
 }
 
 int df_arena_alloc(size_t bytes, struct df_block *out)
@@ -202,7 +222,10 @@ int df_arena_alloc(size_t bytes, struct df_block *out)
 	if (ret)
 		return ret;
 	df_mutex_lock(&df_arena.lock);
-	ret = df_arena_take_locked(bytes, &b, &fresh);
+	if (df_arena_device && shown <= 0)
+		ret = shown ? -ENOMEM : -EAGAIN;
+	else
+		ret = df_arena_take_locked(bytes, &b, &fresh);
 	df_mutex_unlock(&df_arena.lock);
 	if (ret)
 		return ret;
@@ -270,7 +293,7 @@ static int start_locked(uint64_t process)
 int df_arena_start(void)
 {
 	struct df_member self;
-	int ret;
+	int ret, first;
 
 	/* ACQUIRE pairs with the RELEASE in start_locked(): else the header could look empty. */
 	if (__atomic_load_n(&df_arena.seg0, __ATOMIC_ACQUIRE))
@@ -280,7 +303,11 @@ int df_arena_start(void)
 	if (ret)
 		return ret;
 	df_mutex_lock(&df_arena.lock);
-	ret = df_arena.seg0 ? 0 : start_locked(self.proc);
+	first = !df_arena.seg0;
+	ret = first ? start_locked(self.proc) : 0;
+	if (!ret && first && df_arena_device &&
+	    df_arena_device->aside(show_first, df_arena.view.base[0]))
+		shown = -1;
 	df_mutex_unlock(&df_arena.lock);
 	if (ret)
 		df_warn("no shared memory for connectors: %s", strerror(-ret));

@@ -35,7 +35,8 @@ struct df_entry {
 	uint64_t where; /* segment << 48 | offset */
 	uint64_t bytes;
 	uint32_t nr_slots, slot_bytes;
-	uint64_t pad[3];
+	uint32_t far, pad0; /* 1: struct df_conn_far follows the header, not the slots */
+	uint64_t pad[2];
 };
 
 /* Where a segment lies here; bases appear one after the other and stay. */
@@ -57,14 +58,20 @@ struct df_found {
 	uint64_t gen;
 	struct df_conn_hdr *hdr;
 	uint64_t bytes;
-	uint32_t nr_slots, slot_bytes;
+	uint32_t nr_slots, slot_bytes, far;
 };
 
 /*
- * Called for every segment, our own and our peers', as soon as it is mapped: a GPU must be told of memory that
- * it is to see. Not 0: the segment can't be used. NULL: nothing to be told. Set before the arena starts.
+ * What a machine does whose GPUs must be told of memory that they are to see. Set before the arena starts; NULL:
+ * nothing to be told. show() and hide() may take as long as the driver likes: they are called with no lock held, on
+ * a thread that aside() started. show: not 0, the segment can't be used. aside: -ENOMEM.
  */
-extern int (*df_arena_mapped)(void *base, uint64_t bytes);
+struct df_arena_device {
+	int (*show)(void *base, uint64_t bytes);
+	void (*hide)(void *base);
+	int (*aside)(void (*fn)(void *arg), void *arg);
+};
+extern const struct df_arena_device *df_arena_device;
 
 /* Starts the arena of this process; -ENOMEM. Idempotent. */
 int df_arena_start(void);
@@ -74,7 +81,8 @@ const struct df_view *df_arena_view(void);
 int df_arena_serve(uint32_t first, int *fds, uint64_t *bytes, int max);
 
 /*
- * Memory for a connector, backed by pages: later accesses never fail for want of memory. -ENOMEM.
+ * Memory for a connector, backed by pages: later accesses never fail for want of memory. -ENOMEM; -EAGAIN: it is
+ * being made.
  */
 int df_arena_alloc(size_t bytes, struct df_block *out);
 void df_arena_free(const struct df_block *block);
@@ -83,7 +91,7 @@ void df_arena_limit(uint64_t bytes);
 
 /* Announces a connector. -EEXIST, -ENOMEM. The header is complete. */
 int df_dir_insert(uint64_t key, const struct df_block *block, uint32_t nr_slots,
-		  uint32_t slot_bytes, struct df_entry **entry, uint64_t *gen);
+		  uint32_t slot_bytes, uint32_t far, struct df_entry **entry, uint64_t *gen);
 /* Takes it out if nobody uses it (force: even then). -EBUSY. */
 int df_dir_remove(struct df_entry *entry, uint64_t gen, int force);
 /*

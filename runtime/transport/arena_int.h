@@ -41,7 +41,7 @@ static inline void *df_view_base(const struct df_view *v, uint32_t seg)
 	if (seg >= DF_SEGS_MAX)
 		return NULL;
 	/*
-	 * ACQUIRE pairs with the RELEASE in seg_add() (arena.c) and map_segments() (shm.c): the size is
+	 * ACQUIRE pairs with the RELEASE in seg_publish() (arena.c) and publish() (shm.c): the size is
 	 * known and the memory mapped.
 	 */
 	return __atomic_load_n(&v->base[seg], __ATOMIC_ACQUIRE);

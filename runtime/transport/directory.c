@@ -94,7 +94,7 @@ static struct df_entry *find_free(struct df_seg0 *s, uint64_t key, int *exists)
 }
 
 int df_dir_insert(uint64_t key, const struct df_block *b, uint32_t nr_slots, uint32_t slot_bytes,
-		  struct df_entry **entry, uint64_t *gen)
+		  uint32_t far, struct df_entry **entry, uint64_t *gen)
 {
 	struct df_seg0 *s = df_arena.seg0;
 	struct df_entry *e;
@@ -119,6 +119,7 @@ int df_dir_insert(uint64_t key, const struct df_block *b, uint32_t nr_slots, uin
 	__atomic_store_n(&e->bytes, b->bytes, __ATOMIC_RELEASE);
 	__atomic_store_n(&e->nr_slots, nr_slots, __ATOMIC_RELEASE);
 	__atomic_store_n(&e->slot_bytes, slot_bytes, __ATOMIC_RELEASE);
+	__atomic_store_n(&e->far, far, __ATOMIC_RELEASE);
 	/*
 	 * RELEASE pairs with the ACQUIRE in look() and df_gate_use(): who sees the gate open sees the
 	 * entry and the connector's header as written.
@@ -156,7 +157,7 @@ int df_dir_remove(struct df_entry *e, uint64_t gen, int force)
 static int look(const struct df_view *v, struct df_entry *e, uint64_t key, struct df_found *out)
 {
 	uint64_t gate, where, offset, bytes, again;
-	uint32_t nr_slots, slot_bytes;
+	uint32_t nr_slots, slot_bytes, far;
 	char *base;
 
 	/* ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert(): the fields belong to this gate. */
@@ -172,6 +173,7 @@ static int look(const struct df_view *v, struct df_entry *e, uint64_t key, struc
 	bytes = __atomic_load_n(&e->bytes, __ATOMIC_ACQUIRE);
 	nr_slots = __atomic_load_n(&e->nr_slots, __ATOMIC_ACQUIRE);
 	slot_bytes = __atomic_load_n(&e->slot_bytes, __ATOMIC_ACQUIRE);
+	far = __atomic_load_n(&e->far, __ATOMIC_ACQUIRE);
 	again = load(&e->gate);
 	if (DF_GATE_GEN(again) != DF_GATE_GEN(gate))
 		return -ENOENT;
@@ -181,7 +183,9 @@ static int look(const struct df_view *v, struct df_entry *e, uint64_t key, struc
 		return -EAGAIN;
 	/* The other process is not believed blindly: nothing outside its segments. */
 	if (offset + bytes > v->bytes[DF_WHERE_SEG(where)] || offset % 64 ||
-	    DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes > bytes || !nr_slots)
+	    DF_CONN_SLOTS + (far ? sizeof(struct df_conn_far) : (uint64_t)nr_slots * slot_bytes) >
+		    bytes ||
+	    !nr_slots)
 		return -ENOENT;
 	out->entry = e;
 	out->gen = DF_GATE_GEN(gate);
@@ -189,6 +193,7 @@ static int look(const struct df_view *v, struct df_entry *e, uint64_t key, struc
 	out->bytes = bytes;
 	out->nr_slots = nr_slots;
 	out->slot_bytes = slot_bytes;
+	out->far = far;
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Connectors in shared memory: what "self" and "shm" do alike. Any thread; the gate and the directory
+ * Connectors in shared memory: what "self", "shm" and "p2p" do alike. Any thread; the gate and the directory
  * carry the synchronisation, no lock of this file.
  */
 #include "runtime/transport/node.h"
@@ -11,8 +11,9 @@
 
 #include "runtime/base/err.h"
 
-static int peer_dead(const struct df_peer *p)
+int df_peer_dead(const struct df_peer *p)
 {
+	p = p->via ? p->via : p;
 	/* ACQUIRE pairs with the RELEASE in shm.c's death(): what it wrote before it died is visible. */
 	return __atomic_load_n(&p->dead, __ATOMIC_ACQUIRE) != 0;
 }
@@ -24,22 +25,44 @@ static void hold(struct df_peer *p)
 
 static void drop(struct df_peer *p)
 {
-	/* RELEASE pairs with the ACQUIRE in shm.c's sweep(): our last use of the peer comes first. */
+	/* RELEASE pairs with the ACQUIRE in sweep() (shm.c, p2p.c): our last use of the peer comes first. */
 	__atomic_sub_fetch(&p->refs, 1, __ATOMIC_RELEASE);
+}
+
+static uint64_t owned(const struct df_node_conn *c)
+{
+	return c->block.bytes + (c->far ? c->far_block.piece.bytes : 0);
+}
+
+/* Tells the other side where the slots are. */
+static void describe(struct df_node_conn *c, const struct df_far_block *far)
+{
+	struct df_conn_far *f = df_node_far(c);
+
+	memset(f, 0, sizeof(*f));
+	f->chunk = far->piece.seg;
+	f->chunk_bytes = far->chunk_bytes;
+	f->offset = far->piece.offset;
+	f->addr = far->addr;
+	memcpy(f->handle, far->handle, sizeof(f->handle));
+	c->far = 1;
+	c->addr = far->addr;
+	c->far_block = *far;
 }
 
 int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
 		   uint32_t nr_slots, uint32_t slot_bytes, uint64_t base, struct df_bell *bell,
-		   struct df_conn **out)
+		   const struct df_far_block *far, struct df_conn **out)
 {
-	uint64_t bytes = DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes;
+	uint64_t bytes = DF_CONN_SLOTS +
+			 (far ? sizeof(struct df_conn_far) : (uint64_t)nr_slots * slot_bytes);
 	struct df_node_conn *c;
 	struct df_conn_hdr *h;
 	int ret;
 
 	if (!nr_slots)
 		return -EINVAL;
-	if (peer_dead(peer))
+	if (df_peer_dead(peer))
 		return -ECONNRESET;
 	c = calloc(1, sizeof(*c));
 	if (!c)
@@ -55,16 +78,21 @@ int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t ke
 	/* RELAXED: nobody looks before the gate is released open. */
 	__atomic_store_n(&h->tail, base, __ATOMIC_RELAXED);
 	__atomic_store_n(&h->head, base, __ATOMIC_RELAXED);
-	ret = df_dir_insert(key, &c->block, nr_slots, slot_bytes, &c->entry, &c->gen);
+	c->conn.hdr = h;
+	if (far)
+		describe(c, far);
+	ret = df_dir_insert(key, &c->block, nr_slots, slot_bytes, far != NULL, &c->entry, &c->gen);
 	if (ret)
 		goto err_block;
 	c->conn = (struct df_conn){
 		.hdr = h, .peer = peer, .tl = tl, .key = key, .bytes = bytes, .owner = 1};
+	c->conn.noted = far != NULL;
 	c->nr_slots = nr_slots;
 	c->slot_bytes = slot_bytes;
 	c->bell = bell;
+	c->base = base;
 	hold(peer);
-	__atomic_add_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&df_arena_bytes, owned(c), __ATOMIC_RELAXED);
 	*out = &c->conn;
 	return 0;
 
@@ -91,6 +119,8 @@ int df_node_found(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key
 	c->gen = f->gen;
 	c->nr_slots = f->nr_slots;
 	c->slot_bytes = f->slot_bytes;
+	c->far = f->far;
+	c->conn.noted = f->far != 0;
 	c->bell = bell;
 	hold(peer);
 	*out = &c->conn;
@@ -102,7 +132,7 @@ int df_node_use(struct df_conn *conn)
 	struct df_node_conn *c = (struct df_node_conn *)conn;
 	int ret;
 
-	if (peer_dead(conn->peer))
+	if (df_peer_dead(conn->peer))
 		return -ECONNRESET;
 	ret = df_gate_use(c->entry, c->gen);
 	if (!ret)
@@ -123,7 +153,7 @@ void df_node_unuse(struct df_conn *conn)
 int df_node_close(struct df_conn *conn)
 {
 	struct df_node_conn *c = (struct df_node_conn *)conn;
-	int dead = peer_dead(conn->peer), used = 0, ret;
+	int dead = df_peer_dead(conn->peer), used = 0, ret;
 
 	ret = df_dir_remove(c->entry, c->gen, 0);
 	if (ret && dead) {
@@ -132,13 +162,16 @@ int df_node_close(struct df_conn *conn)
 	}
 	if (ret)
 		return ret;
-	__atomic_sub_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&df_arena_bytes, owned(c), __ATOMIC_RELAXED);
 	/*
 	 * It held the gate when it died. Is it really dead, not only cut off from those who said so?
 	 * Then nothing can write any more; else this memory is not used again.
 	 */
-	if (!used || (kill((pid_t)conn->peer->member.pid, 0) && errno == ESRCH))
+	if (!used || (kill((pid_t)conn->peer->member.pid, 0) && errno == ESRCH)) {
 		df_arena_free(&c->block);
+		if (c->far)
+			df_far->free(&c->far_block);
+	}
 	drop(conn->peer);
 	free(c);
 	return 0;
@@ -157,10 +190,31 @@ void df_node_end(const struct df_conn *conn, struct df_kconn *out)
 
 	out->nr_slots = c->nr_slots;
 	out->slot_bytes = c->slot_bytes;
+	out->bell = c->bell;
+	out->fresh = NULL;
+	if (c->far) {
+		out->tail = (uint64_t *)(uintptr_t)c->addr;
+		out->head = (uint64_t *)(uintptr_t)(c->addr + DF_CONN_HEAD);
+		out->slots = (uint8_t *)(uintptr_t)(c->addr + DF_CONN_SLOTS);
+		if (conn->owner) {
+			out->base = c->base;
+			out->fresh = &df_node_far(c)->ready;
+		}
+		return;
+	}
 	out->tail = &conn->hdr->tail;
 	out->head = &conn->hdr->head;
 	out->slots = (uint8_t *)conn->hdr + DF_CONN_SLOTS;
-	out->bell = c->bell;
+}
+
+void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_peer *peer)
+{
+	struct df_peer *before = conn->peer;
+
+	hold(peer);
+	conn->tl = tl;
+	conn->peer = peer;
+	drop(before);
 }
 
 int df_node_progress(void)

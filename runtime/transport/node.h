@@ -1,8 +1,9 @@
-/* What the node-local transports ("self" and "shm") share: connectors in the arena of their owner. */
+/* What the node-local transports ("self" and "shm", and "p2p" upon them) share: connectors in the arena of their owner. */
 #ifndef DF_TRANSPORT_NODE_H
 #define DF_TRANSPORT_NODE_H
 
 #include "runtime/transport/arena.h"
+#include "runtime/transport/far.h"
 #include "runtime/transport/transport.h"
 
 struct df_peer {
@@ -13,6 +14,9 @@ struct df_peer {
 	struct df_member member;
 	struct df_view view;
 	void *room; /* shm: where the first segment lies or will lie */
+	/* p2p: the same process as the transport below knows it, our device, and whether it is this process. */
+	struct df_peer *via;
+	int device, local;
 };
 
 struct df_node_conn {
@@ -21,12 +25,16 @@ struct df_node_conn {
 	uint64_t gen;
 	uint32_t nr_slots, slot_bytes;
 	struct df_block block; /* owner */
+	uint64_t base;	       /* owner */
+	uint32_t far;	       /* slots and counters are a GPU's, at addr */
+	uint64_t addr;
+	struct df_far_block far_block; /* owner */
 	struct df_bell *bell;
 };
 
 int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
 		   uint32_t nr_slots, uint32_t slot_bytes, uint64_t base, struct df_bell *bell,
-		   struct df_conn **out);
+		   const struct df_far_block *far, struct df_conn **out);
 int df_node_found(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
 		  const struct df_found *found, struct df_bell *bell, struct df_conn **out);
 int df_node_use(struct df_conn *conn);
@@ -35,7 +43,18 @@ int df_node_close(struct df_conn *conn);
 void df_node_forget(struct df_conn *conn);
 void df_node_end(const struct df_conn *conn, struct df_kconn *out);
 int df_node_progress(void);
+/* A connector that the transport below found becomes one of tl and its peer. */
+void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_peer *peer);
+int df_peer_dead(const struct df_peer *p);
+/* shm.c: the bell of the other process, which need not be mapped yet. */
+struct df_bell *df_shm_bell(struct df_peer *p);
 
+static inline struct df_conn_far *df_node_far(const struct df_node_conn *c)
+{
+	return (struct df_conn_far *)(void *)((char *)c->conn.hdr + DF_CONN_SLOTS);
+}
+
+extern const struct df_tl_ops df_tl_p2p_ops;
 extern const struct df_tl_ops df_tl_self_ops;
 extern const struct df_tl_ops df_tl_shm_ops;
 

@@ -17,8 +17,10 @@ static int none_reachable(const struct df_member *self, const struct df_member *
 	return 0;
 }
 
-static int none_peer_get(const struct df_member *peer, struct df_peer **out)
+static int none_peer_get(const struct df_member *self, const struct df_member *peer,
+			 struct df_peer **out)
 {
+	(void)self;
 	(void)peer;
 	(void)out;
 	return -EOPNOTSUPP;
@@ -93,6 +95,7 @@ const struct df_tl_ops df_tl_none_ops = {
 };
 
 const struct df_tl_ops *const df_tl_all[] = {
+	&df_tl_p2p_ops,
 	&df_tl_self_ops,
 	&df_tl_shm_ops,
 };
@@ -121,7 +124,7 @@ struct df_bell *df_tl_bell(void)
 
 	if (df_arena_start())
 		return &alone;
-	/* ACQUIRE pairs with the RELEASE in seg_add(): the header is mapped. */
+	/* ACQUIRE pairs with the RELEASE in seg_publish(): the header is mapped. */
 	base = __atomic_load_n(&df_arena_view()->base[0], __ATOMIC_ACQUIRE);
 	return df_arena_bell(base);
 }

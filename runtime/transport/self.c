@@ -13,10 +13,12 @@ static int self_reachable(const struct df_member *self, const struct df_member *
 	return self->proc == peer->proc;
 }
 
-static int self_peer_get(const struct df_member *peer, struct df_peer **out)
+static int self_peer_get(const struct df_member *self, const struct df_member *peer,
+			 struct df_peer **out)
 {
 	int ret = df_arena_start();
 
+	(void)self;
 	(void)peer;
 	if (!ret)
 		*out = &us;
@@ -32,7 +34,7 @@ static int self_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, ui
 		       uint64_t base, struct df_conn **out)
 {
 	return df_node_create(&df_tl_self_ops, peer, key, nr_slots, slot_bytes, base, df_tl_bell(),
-			      out);
+			      NULL, out);
 }
 
 static int self_find(struct df_peer *peer, uint64_t key, struct df_conn **out)

@@ -61,10 +61,14 @@ static void install(void)
 	pthread_atfork(NULL, NULL, after_fork_child);
 }
 
-static void peer_free(struct df_peer *p)
+/* No lock is held where a GPU must be told first: its driver may take long. */
+static void peer_free(void *arg)
 {
+	struct df_peer *p = arg;
 	uint32_t i;
 
+	for (i = 0; i < p->view.nr && df_arena_device; i++)
+		df_arena_device->hide(p->view.base[i]);
 	for (i = 1; i < p->view.nr; i++)
 		munmap(p->view.base[i], p->view.bytes[i]);
 	munmap(p->room, DF_SEG_FIRST_BYTES);
@@ -78,14 +82,18 @@ static void sweep(void)
 
 	while ((p = *at)) {
 		/*
-		 * ACQUIRE pairs with the RELEASE in drop() (node.c) and in fetched(): nobody touches the
+		 * ACQUIRE pairs with the RELEASE in drop() (node.c) and in publish(): nobody touches the
 		 * peer's memory any more.
 		 */
 		if (__atomic_load_n(&p->dead, __ATOMIC_ACQUIRE) &&
 		    !__atomic_load_n(&p->refs, __ATOMIC_ACQUIRE) &&
 		    !__atomic_load_n(&p->fetching, __ATOMIC_ACQUIRE)) {
 			*at = p->next;
-			peer_free(p);
+			/* Without a thread its memory stays mapped. */
+			if (!df_arena_device)
+				peer_free(p);
+			else
+				df_arena_device->aside(peer_free, p);
 		} else {
 			at = &p->next;
 		}
@@ -115,11 +123,13 @@ static int shm_reachable(const struct df_member *self, const struct df_member *p
 	return self->proc != peer->proc && self->host == peer->host && peer->unix_name[0];
 }
 
-static int shm_peer_get(const struct df_member *m, struct df_peer **out)
+static int shm_peer_get(const struct df_member *self, const struct df_member *m,
+			struct df_peer **out)
 {
 	struct df_peer *p;
 	int dead, ret;
 
+	(void)self;
 	ret = df_arena_start();
 	if (ret)
 		return ret;
@@ -162,16 +172,25 @@ static int is_ours(const struct df_peer *p, int fd, uint64_t bytes)
 	return ret;
 }
 
-static int map_segment(struct df_peer *p, int fd, uint64_t bytes)
+/* The next segments of a peer, mapped here; view.nr tells how many were known before. */
+struct news {
+	struct df_peer *peer;
+	int nr, ret;
+	void *base[DF_FETCH_MAX];
+	uint64_t bytes[DF_FETCH_MAX];
+};
+
+static int map_segment(struct news *news, int fd, uint64_t bytes)
 {
-	uint32_t n = p->view.nr;
+	struct df_peer *p = news->peer;
+	uint32_t n = p->view.nr + (uint32_t)news->nr;
 	int seals = fcntl(fd, F_GET_SEALS);
 	off_t size = lseek(fd, 0, SEEK_END);
 	void *base;
 
 	/* Unsealed, its owner could cut it short and we would die of SIGBUS. */
-	if (n == DF_SEGS_MAX || seals < 0 || !(seals & F_SEAL_SHRINK) || size < 0 ||
-	    (uint64_t)size < bytes || !bytes)
+	if (n >= DF_SEGS_MAX || news->nr == DF_FETCH_MAX || seals < 0 || !(seals & F_SEAL_SHRINK) ||
+	    size < 0 || (uint64_t)size < bytes || !bytes)
 		return -EPROTO;
 	if (!n && (bytes != DF_SEG_FIRST_BYTES || !is_ours(p, fd, bytes)))
 		return -EPROTO;
@@ -183,50 +202,93 @@ static int map_segment(struct df_peer *p, int fd, uint64_t bytes)
 			       MAP_SHARED | MAP_NORESERVE | (n ? 0 : MAP_FIXED), fd, 0L);
 	if (base == MAP_FAILED)
 		return -ENOMEM;
-	if (df_arena_mapped && df_arena_mapped(base, bytes))
-		return -ENOMEM;
-	p->view.bytes[n] = bytes;
-	/* RELEASE pairs with the ACQUIRE in df_view_base(): size and mapping come first. */
-	__atomic_store_n(&p->view.base[n], base, __ATOMIC_RELEASE);
-	__atomic_store_n(&p->view.nr, n + 1, __ATOMIC_RELEASE);
+	news->base[news->nr] = base;
+	news->bytes[news->nr++] = bytes;
 	return 0;
 }
 
 static void ring(struct df_bell *bell)
 {
+	/* SEQ_CST pairs with df_bell_arm() (runtime/bell.c): who goes to sleep sees the new number or is woken. */
 	__atomic_add_fetch(&bell->seq, 1, __ATOMIC_SEQ_CST);
 	df_futex_wake(&bell->seq, INT_MAX, 1);
 }
 
-/* On the control thread. */
-static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes, int nr)
+/* Segments that can't be used, and all after them, are as if they had not come. */
+static void publish(void *arg)
 {
-	struct df_peer *p = arg;
-	int i, ret = 0;
+	struct news *news = arg;
+	struct df_peer *p = news->peer;
+	int i, ret = news->ret;
 
-	for (i = 0; i < nr; i++) {
-		if (!ret)
-			ret = map_segment(p, fds[i], bytes[i]);
-		close(fds[i]);
+	for (i = 0; i < news->nr; i++) {
+		uint32_t n = p->view.nr;
+
+		if (df_arena_device && df_arena_device->show(news->base[i], news->bytes[i])) {
+			ret = -ENOMEM;
+			break;
+		}
+		p->view.bytes[n] = news->bytes[i];
+		/* RELEASE pairs with the ACQUIRE in df_view_base(): size and mapping come first. */
+		__atomic_store_n(&p->view.base[n], news->base[i], __ATOMIC_RELEASE);
+		__atomic_store_n(&p->view.nr, n + 1, __ATOMIC_RELEASE);
 	}
+	for (; i < news->nr; i++)
+		if (news->base[i] != p->room)
+			munmap(news->base[i], news->bytes[i]);
 	if (ret)
 		df_warn_once("shared memory of process %u can't be mapped: %s", p->member.pid,
 			     strerror(-ret));
-	if (error == -ECONNRESET || ret == -EPROTO)
+	if (ret == -EPROTO)
 		mark_dead(p);
-	/* RELEASE pairs with the ACQUIRE in sweep() and fetch(): the fetch is over. */
-	__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 	/* For the peer: what we published while its bell was not there. For us: find() can go on. */
 	if (p->view.nr)
 		ring(df_arena_bell(p->room));
+	/* RELEASE pairs with the ACQUIRE in sweep() and fetch(): the fetch is over. */
+	__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 	ring(df_tl_bell());
+	free(news);
+}
+
+/* On the control thread, under its lock. */
+static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes, int nr)
+{
+	struct df_peer *p = arg;
+	struct news *news = calloc(1, sizeof(*news));
+	int i;
+
+	if (news)
+		news->peer = p;
+	for (i = 0; i < nr; i++) {
+		if (news && !news->ret)
+			news->ret = map_segment(news, fds[i], bytes[i]);
+		close(fds[i]);
+	}
+	if (error == -ECONNRESET)
+		mark_dead(p);
+	if (!news) {
+		/* RELEASE pairs with the ACQUIRE in fetch(): it will be asked for again. */
+		__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
+		return;
+	}
+	if (!df_arena_device) {
+		publish(news);
+	} else if (df_arena_device->aside(publish, news)) {
+		/* No thread: the next look asks again. */
+		for (i = 0; i < news->nr; i++)
+			if (news->base[i] != p->room)
+				munmap(news->base[i], news->bytes[i]);
+		free(news);
+		/* RELEASE pairs with the ACQUIRE in sweep() and fetch(). */
+		__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
+	}
 }
 
 static void fetch(struct df_peer *p)
 {
 	int ret;
 
-	/* ACQUIRE pairs with the RELEASE in fetched(): we ask for what comes after what it mapped. */
+	/* ACQUIRE pairs with the RELEASE in publish(): we ask for what comes after what it mapped. */
 	if (__atomic_exchange_n(&p->fetching, 1, __ATOMIC_ACQUIRE))
 		return;
 	ret = df_fetch_start(&p->member, p->view.nr, fetched, p);
@@ -234,7 +296,7 @@ static void fetch(struct df_peer *p)
 		return;
 	if (ret == -ECONNRESET)
 		mark_dead(p);
-	/* RELEASE pairs with the ACQUIRE above and in sweep(), as in fetched(). */
+	/* RELEASE pairs with the ACQUIRE above and in sweep(), as in publish(). */
 	__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 }
 
@@ -243,14 +305,19 @@ static struct df_bell *peer_bell(const struct df_peer *p)
 	return df_arena_bell(p->room);
 }
 
+struct df_bell *df_shm_bell(struct df_peer *p)
+{
+	/* So that we can ring it. */
+	if (!df_view_base(&p->view, 0))
+		fetch(p);
+	return peer_bell(p);
+}
+
 static int shm_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
 		      uint64_t base, struct df_conn **out)
 {
-	/* So that we can ring its bell. */
-	if (!df_view_base(&p->view, 0))
-		fetch(p);
-	return df_node_create(&df_tl_shm_ops, p, key, nr_slots, slot_bytes, base, peer_bell(p),
-			      out);
+	return df_node_create(&df_tl_shm_ops, p, key, nr_slots, slot_bytes, base, df_shm_bell(p),
+			      NULL, out);
 }
 
 static int shm_find(struct df_peer *p, uint64_t key, struct df_conn **out)

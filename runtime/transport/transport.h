@@ -28,6 +28,8 @@ enum df_tl_cap {
 	DF_TL_NETWORK = 4,
 	DF_TL_DIRECT = 8, /* the peer's slots are plain memory here: the daemon moves data itself */
 	DF_TL_BELL = 16,  /* a sleeping peer is woken by df_kconn.bell */
+	DF_TL_FAR =
+		32, /* the host may not touch the peer's slots and counters: they may be a GPU's */
 };
 
 /* A process that we talk to, by one transport. Reference-counted; shared between communicators. */
@@ -42,7 +44,9 @@ struct df_conn {
 	size_t bytes;  /* header and slots */
 	uint8_t owner; /* 1: we allocated it */
 	uint8_t used;  /* 1: the gate is held by us */
-	void *priv;    /* the transport's */
+	/* 1: the counters are where the host can't look; those of the header are what df_conn_note() was told. */
+	uint8_t noted;
+	void *priv; /* the transport's */
 };
 
 struct df_tl_ops {
@@ -50,11 +54,13 @@ struct df_tl_ops {
 	unsigned caps; /* enum df_tl_cap */
 	/* 1 if this transport gets from here to the member. Cheap. */
 	int (*reachable)(const struct df_member *self, const struct df_member *peer);
-	int (*peer_get)(const struct df_member *peer, struct df_peer **out);
+	/* self: our rank, which names the device that will use it. */
+	int (*peer_get)(const struct df_member *self, const struct df_member *peer,
+			struct df_peer **out);
 	void (*peer_put)(struct df_peer *peer);
 	/*
 	 * Owner: allocates a connector with positions starting at `base` and announces it. -ENOMEM,
-	 * -EEXIST: the key is announced already.
+	 * -EEXIST: the key is announced already; -EAGAIN: there is no memory yet, but there will be.
 	 */
 	int (*create)(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
 		      uint64_t base, struct df_conn **out);
@@ -72,6 +78,15 @@ struct df_tl_ops {
 	/* Background work; > 0 if it did something. */
 	int (*progress)(void);
 };
+
+/* One side's progress on a connector, for which the host vouches; matters where the counters are out of reach. */
+static inline void df_conn_note(struct df_conn *conn, uint64_t pos)
+{
+	/* Relaxed: only a difference counts, as in unconsumed() (runtime/connector.c). */
+	if (conn->noted)
+		__atomic_store_n(conn->owner ? &conn->hdr->tail : &conn->hdr->head, pos,
+				 __ATOMIC_RELAXED);
+}
 
 /* A table whose every function refuses; the others' gaps are filled from it at start. */
 extern const struct df_tl_ops df_tl_none_ops;

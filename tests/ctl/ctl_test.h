@@ -27,6 +27,8 @@ struct ct_rank {
 	int nr_ids, nranks, rank;
 	uint32_t *stop;
 	uint64_t settings;
+	uint32_t gpu;
+	int device;
 	struct df_ctl_comm *comm;
 	int ret;
 };
@@ -38,6 +40,8 @@ static inline int ct_join(struct ct_rank *r)
 	ck_assert_int_eq(df_ctl_self(&me), 0);
 	me.rank = r->rank;
 	me.settings = r->settings;
+	me.gpu = r->gpu;
+	me.device = r->device;
 	r->ret = df_ctl_join(r->nr_ids ? r->nr_ids : 1, r->ids, r->nranks, &me, r->stop, &r->comm);
 	return r->ret;
 }

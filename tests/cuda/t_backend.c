@@ -198,6 +198,20 @@ START_TEST(collectives)
 	/* The kernel left in the pauses and came back. */
 	ck_assert_uint_gt(df_engine_launches(), 2 * RANKS);
 	ck_assert_uint_gt(fake->calls("cuStreamWaitValue64_v2"), 0);
+	/* Connectors lay in the devices' memory. */
+	ck_assert_uint_ge(fake->calls("cuMemAlloc_v2"), 2);
+	ck_assert_uint_eq(fake->calls("cuCtxEnablePeerAccess"), 2);
+}
+END_TEST
+
+/* What a machine may refuse: connectors then lie in host memory, and everything works. */
+START_TEST(refused)
+{
+	setenv(_i ? "DFSHIM_P2P" : "FAKE_CUDA_NO_P2P", "0", 1);
+	start();
+	job(1000, 10, 0);
+	job(300000, 2, 0);
+	ck_assert_uint_eq(fake->calls("cuCtxEnablePeerAccess"), 0);
 }
 END_TEST
 
@@ -282,6 +296,7 @@ int main(void)
 	}
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, collectives);
+	tcase_add_loop_test(t, refused, 0, 2);
 	tcase_add_test(t, graphs);
 	tcase_add_test(t, quiet_times);
 	tcase_add_test(t, lost_device);

@@ -4,7 +4,7 @@
  * registered by name. One lock for everything but the words and the kernels themselves.
  *
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
- * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1.
+ * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. What processes share is in share.c.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -84,6 +84,7 @@ struct mem {
 	uintptr_t at;
 	size_t bytes;
 	int host, device;
+	int fd; /* device memory: a file that other processes can map; -1 none */
 	struct mem *next;
 };
 
@@ -528,20 +529,52 @@ API CUresult cuEventSynchronize(CUevent e)
 
 static void *mem_new(size_t bytes, int host)
 {
+	int fd = -1;
+	void *p = host ? aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : fake_pages(bytes, &fd);
+
+	fake_mem_add(p, bytes, host, fd);
+	return p;
+}
+void fake_mem_add(void *p, size_t bytes, int host, int fd)
+{
 	struct mem *m = calloc(1, sizeof(*m));
-	void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
 
 	m->at = (uintptr_t)p;
 	m->bytes = bytes;
 	m->host = host;
+	m->fd = fd;
 	m->device = ctx_now() ? ctx_now()->device : 0;
 	pthread_mutex_lock(&lock);
 	m->next = mems;
 	mems = m;
 	pthread_mutex_unlock(&lock);
-	return p;
 }
-static void mem_gone(uintptr_t at)
+int fake_mem_fd(uintptr_t at, size_t *bytes)
+{
+	struct mem *m;
+	int fd = -1;
+
+	pthread_mutex_lock(&lock);
+	for (m = mems; m && m->at != at; m = m->next)
+		;
+	if (m && !m->host) {
+		fd = m->fd;
+		*bytes = m->bytes;
+	}
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+void fake_mem_each(void (*fn)(void *at, size_t bytes, int arg), int arg)
+{
+	struct mem *m;
+
+	pthread_mutex_lock(&lock);
+	for (m = mems; m; m = m->next)
+		if (!m->host)
+			fn((void *)m->at, m->bytes, arg);
+	pthread_mutex_unlock(&lock);
+}
+void fake_mem_gone(uintptr_t at)
 {
 	struct mem **p, *m;
 
@@ -552,8 +585,10 @@ static void mem_gone(uintptr_t at)
 	if (m)
 		*p = m->next;
 	pthread_mutex_unlock(&lock);
-	if (m)
+	if (m && m->host)
 		free((void *)at);
+	else if (m)
+		fake_unmap((void *)at, m->bytes, m->fd);
 	free(m);
 }
 API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
@@ -567,7 +602,7 @@ API CUresult cuMemFree_v2(CUdeviceptr p)
 {
 	SEEN();
 	alloc_wait();
-	mem_gone(p);
+	fake_mem_gone(p);
 	return CUDA_SUCCESS;
 }
 API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
@@ -582,7 +617,7 @@ API CUresult cuMemFreeHost(void *p)
 {
 	SEEN();
 	alloc_wait();
-	mem_gone((uintptr_t)p);
+	fake_mem_gone((uintptr_t)p);
 	return CUDA_SUCCESS;
 }
 API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, void **data,
@@ -985,7 +1020,8 @@ static void sync_alloc(int on)
 
 API const struct fake_cuda *fake_cuda(void)
 {
-	static const struct fake_cuda f = {calls, set_kernel, pending, fail_launch, sync_alloc};
+	static const struct fake_cuda f = {calls,	set_kernel, pending,
+					   fail_launch, sync_alloc, fake_hide};
 
 	return &f;
 }

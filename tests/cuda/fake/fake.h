@@ -21,6 +21,8 @@ struct fake_cuda {
 	void (*fail_launch)(int result);
 	/* 1: memory functions wait for all streams and kernels, as a driver may. */
 	void (*sync_alloc)(int on);
+	/* 1: this process may not touch the memory of the devices any more, as on a GPU the host may not; 0: it may. */
+	void (*hide)(int on);
 };
 
 const struct fake_cuda *fake_cuda(void);
