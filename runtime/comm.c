@@ -198,6 +198,15 @@ static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, c
 
 	for (me = 0; me < nr && ranks[me] != parent->rank; me++)
 		;
+	if (comm->config.share) {
+		static uint64_t nr_families;
+
+		df_mutex_lock(&df_rt.lock);
+		if (!parent->family)
+			parent->family = ++nr_families;
+		comm->family = parent->family;
+		df_mutex_unlock(&df_rt.lock);
+	}
 	ret = df_ctl_derive(parent->ctl, hash, ranks, nr, me, &comm->ctl);
 	if (ret)
 		return ret;
@@ -354,9 +363,34 @@ void df_comm_end(struct df_comm *comm, int error, int why)
 	end_operations(comm);
 }
 
+/* One of the family that has not ended yet, with a reference; NULL: none. */
+static struct df_comm *relative(uint64_t family)
+{
+	struct df_comm *comm, *found = NULL;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (comm->family != family ||
+		    __atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_ABORTED)
+			continue;
+		found = comm;
+		df_comm_get(found);
+		break;
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return found;
+}
+
 void df_comm_abort(struct df_comm *comm)
 {
+	struct df_comm *other;
+
 	df_comm_end(comm, -ECANCELED, 0);
+	while (comm->family && (other = relative(comm->family))) {
+		df_comm_end(other, -ECANCELED, 0);
+		df_comm_put(other);
+	}
 }
 
 int df_comm_revoke(struct df_comm *comm)

@@ -193,7 +193,8 @@ struct df_comm {
 	int error;
 	uint32_t trace; /* number in the trace's table */
 	uint32_t blocks;
-	uint32_t splits;	  /* children made of it */
+	uint32_t splits; /* children made of it */
+	uint64_t family; /* of config.share: those with the same number end together; 0 none */
 	uint64_t issued, retired; /* operations; under dev->lock, read without */
 	uint64_t index;		  /* issue index of the next operation */
 	struct df_coll *colls;	  /* uthash by sig */

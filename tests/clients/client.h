@@ -703,6 +703,7 @@ static inline int client_main(int argc, char **argv, int def_ranks, int min_rank
 		}
 		while (i-- > 0)
 			pthread_join(ranks[i].thread, NULL);
+		free(ranks);
 	}
 	result.status = client_status;
 	result.seconds = client_now() - start;
