@@ -304,7 +304,7 @@ static void wait_for(struct df_dev *dev, struct df_flights *from)
 	copy.nr = from->nr;
 	if (copy.nr > DF_ARRAY_LEN(few))
 		copy.v = malloc(copy.nr * sizeof(*copy.v));
-	if (copy.v)
+	if (copy.v && copy.nr)
 		memcpy(copy.v, from->v, copy.nr * sizeof(*copy.v));
 	df_mutex_unlock(&dev->lock);
 	if (copy.v)
