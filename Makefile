@@ -3,7 +3,7 @@
 #   make            libraries, CLI, clients            make check      all tests that need no GPU
 #   make demo       the main job, explained            make lint       form, layers, tables
 #   make bench      figures                            make tsan asan  the tests under sanitizers
-#   make eval-dl2   precision and recall of the checker
+#   make eval-dl2   precision and recall of the checker  make compare   beside torchfrtrace
 #
 # Sources are found by folder, so a new file needs no line here. SAN=thread|address builds a variant
 # into its own folder.

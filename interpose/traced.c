@@ -190,5 +190,5 @@ void df_traced_op(const struct df_traced_call *c, ncclComm_t comm, const void *p
 		 c->count, (uintptr_t)c->stream, site);
 	df_trace(DF_REC_OP_ARGS, t->device, t->comm, t->rank, op, (uintptr_t)c->send,
 		 (uintptr_t)c->recv, peers ? (uint32_t)c->root + 1u : 0, site);
-	df_trace_comm_issued(t->comm);
+	df_trace_comm_issued(t->comm, (unsigned)c->kind);
 }

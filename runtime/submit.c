@@ -236,7 +236,7 @@ static void trace_op(const struct df_op *op, const struct df_coll *coll, uint64_
 		 (uintptr_t)op->recv, (uint32_t)(op->root + 1) | group << 32, op->site);
 	df_trace(DF_REC_OP_MATCH, dev, comm->trace, comm->rank, serial, coll->key, instance,
 		 comm->index, op->site);
-	df_trace_comm_issued(comm->trace);
+	df_trace_comm_issued(comm->trace, (unsigned)op->kind);
 }
 
 /* Gives the instance to the blocks. dev->lock. */

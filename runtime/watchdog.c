@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/ras.h"
 #include "runtime/rt.h"
 #include "runtime/snapshot.h"
 #include "trace/check.h"
@@ -66,6 +67,30 @@ static void print(const struct df_check_result *r)
 	fclose(f);
 	df_log_raw(text, len);
 	free(text);
+}
+
+/* Somebody has asked over NCCL's RAS protocol how the job is (ras.c). */
+static void answer_ras(void)
+{
+	uint64_t since = df_now_ns();
+	struct df_check_result *r = NULL;
+	char *text = NULL;
+	unsigned others;
+	size_t len = 0;
+	FILE *f = NULL;
+	int json;
+
+	if (!df_ras_asked(&json))
+		return;
+	r = judge(STALE_NS, &others);
+	f = r ? open_memstream(&text, &len) : NULL;
+	if (f) {
+		df_check_print_ras(r, f, json, others + 1,
+				   (double)(df_now_ns() - since) / (double)DF_NS_PER_S);
+		fclose(f);
+	}
+	df_check_result_free(r);
+	df_ras_answer(text);
 }
 
 /* Something is in flight or a host thread is inside a call of ours. */
@@ -247,6 +272,7 @@ static void *watch(void *arg)
 		uint64_t nap = DF_MAX(timeout / 4, DF_NS_PER_MS), rest;
 
 		df_snapshot_serve();
+		answer_ras();
 		if (somebody_left()) {
 			peers_that_left();
 			nap = DF_MIN(nap, 100 * DF_NS_PER_MS);
@@ -285,6 +311,7 @@ void df_watchdog_start(void)
 	if (pthread_create(&t, NULL, watch, NULL) == 0) {
 		pthread_setname_np(t, "dfshim-watchdog");
 		pthread_detach(t);
+		df_ras_start();
 	} else {
 		df_warn("no thread for the watchdog could be started: hangs will not be explained");
 	}

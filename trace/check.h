@@ -71,6 +71,12 @@ const char *df_check_line(const struct df_check_result *r);
 /* Whole text for people (first line as above), and JSON with stable keys. */
 void df_check_print(const struct df_check_result *r, FILE *out);
 void df_check_print_json(const struct df_check_result *r, FILE *out);
+/*
+ * What the set knows of its communicators, as NCCL's RAS reports it, in text or JSON, with the verdict at the end;
+ * `asked` processes had `seconds` to answer. The traces have to be images.
+ */
+void df_check_print_ras(const struct df_check_result *r, FILE *out, int json, unsigned asked,
+			double seconds);
 
 /*
  * Which waits have to be let go so that what is stuck goes on. `may`: the waits that may be let go: calls in

@@ -86,7 +86,7 @@ struct df_trace_comm {
 	uint64_t last_dropped; /* highest issue index among them */
 	uint64_t issued, done; /* operations, kept exact whatever the ring drops */
 	char name[32];
-	uint8_t pad[32];
+	uint32_t kinds[8]; /* issued collectives by kind (kinds.def) */
 };
 
 _Static_assert(sizeof(struct df_trace_comm) == 128, "fixed size");

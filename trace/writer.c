@@ -258,12 +258,16 @@ uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t
 	return i + 1;
 }
 
-void df_trace_comm_issued(uint32_t comm)
+void df_trace_comm_issued(uint32_t comm, unsigned kind)
 {
 	struct df_trace_header *h = ring_get();
+	struct df_trace_comm *c = h && comm && comm <= h->nr_comms ? comm_at(h, comm) : NULL;
 
-	if (h && comm && comm <= h->nr_comms)
-		ADD(&comm_at(h, comm)->issued, 1);
+	if (!c)
+		return;
+	ADD(&c->issued, 1);
+	if (kind < sizeof(c->kinds) / sizeof(c->kinds[0]))
+		ADD(&c->kinds[kind], 1);
 }
 
 void df_trace_comm_done(uint32_t comm)

@@ -41,7 +41,7 @@ void df_trace_let_time(void);
 uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t parent,
 		       const char *name);
 /* Counts that stay exact: operations issued and finished on it. */
-void df_trace_comm_issued(uint32_t comm);
+void df_trace_comm_issued(uint32_t comm, unsigned kind);
 void df_trace_comm_done(uint32_t comm);
 
 /* Threads of the application that have recorded something and not been told gone. */

@@ -86,7 +86,7 @@ START_TEST(test_round_trip)
 	ck_assert_uint_ne(comm, 0);
 	for (uint64_t i = 0; i < 1000; i++) {
 		append(i, comm);
-		df_trace_comm_issued(comm);
+		df_trace_comm_issued(comm, 0);
 	}
 	df_trace_comm_done(comm);
 	ck_assert_uint_eq(df_trace_text("hello"), df_trace_text("hello"));

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Description: NCCL's RAS protocol over a plain socket: what a client is told, in text and JSON; two jobs and one port; the other answers when the first has ended.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+port=$((20000 + $$ % 20000))
+
+# ask COMMANDS...: what the server says, until it closes the connection.
+ask() {
+	python3 - "$port" "$@" <<'PY'
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20)
+s.sendall("".join(c + "\r\n" for c in sys.argv[2:]).encode())
+while True:
+    d = s.recv(65536)
+    if not d:
+        break
+    sys.stdout.write(d.decode())
+PY
+}
+# job SECONDS NAME: two processes, of which one is an all-reduce ahead of the other.
+job() {
+	cat >"$T/$2.txt" <<-END
+		ranks 2
+		procs
+		comm A 0 1
+		0: AR A s; spoll s; AR A s; sleep ${1}000
+		1: AR A s; spoll s; sleep ${1}000; AR A s
+	END
+	NCCL_RAS_ADDR=127.0.0.1:$port DFSHIM_TIMEOUT_MS=600000 LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		DFSHIM_BACKEND=host timeout -k 2 60 "$S" --timeout 50 "$T/$2.txt" >"$T/$2.log" 2>&1 &
+}
+# Waits until somebody answers.
+up() {
+	for _ in $(seq 200); do
+		ask "client protocol 2" "status" 2>/dev/null | grep -q "^ *0 .*MISMATCH" && return
+		sleep 0.1
+	done
+	fail "nobody answers at port $port: $(ask "client protocol 2" status 2>&1 | tail -20; cat "$T"/*.log)"
+}
+
+job 5 first
+first=$!
+up
+ask "CLIENT PROTOCOL 2" "TIMEOUT 5" "TIMEOUT x" "set format pictures" "nonsense" "verbose status" >"$T/text" || fail "text: $(cat "$T/text")"
+for want in "^SERVER PROTOCOL 2$" "^OK$" "^ERROR: Invalid timeout value x$" "^ERROR: Invalid format pictures$" \
+	"^ERROR: Unknown command nonsense$" "^ *1  *2  *1  *2  *2$" "^ *0  *1  *1  *2  *2  *2  *RUNNING  MISMATCH$" \
+	"ranks have different AllReduce operation counts" "1 rank has launched up to operation 3$" \
+	"Rank 1 -- GPU 1 managed by process [0-9]* on node" "^Verdict$"; do
+	grep -Eq "$want" "$T/text" || fail "no \"$want\" in: $(cat "$T/text")"
+done
+ask "SET FORMAT json" "STATUS" | sed 1d >"$T/json"
+jq -e '.communicators_count == 1 and .communicators[0].size == 2 and .communicators[0].missing_ranks == [] and
+	([.communicators[0].ranks[].collective_counts.AllReduce] | sort) == [2, 3] and .ras.timeouts_count == 0 and
+	(.verdict | length) > 0' "$T/json" >/dev/null || fail "JSON: $(cat "$T/json")"
+
+# Another job on the same port goes without, and answers when the first has ended.
+job 11 second
+second=$!
+wait "$first" || fail "the first job: status $?: $(cat "$T/first.log")"
+up
+kill -0 "$second" 2>/dev/null || fail "it was not the second job that answered: $(cat "$T/second.log")"
+wait "$second" || fail "the second job: status $?: $(cat "$T/second.log")"
+exit 0
