@@ -166,7 +166,8 @@ static int stream_of(const struct df_op *op, struct df_stream_info *si)
 	return ret;
 }
 
-static int prepare(const struct df_op *op, struct prep *p)
+/* si: the stream, NULL: the one that the operation names. */
+static int prepare_on(const struct df_op *op, struct prep *p, const struct df_stream_info *si)
 {
 	struct df_comm *comm = op->comm;
 	int ret = df_comm_error(comm);
@@ -175,19 +176,26 @@ static int prepare(const struct df_op *op, struct prep *p)
 		return ret;
 	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
 		return -ECANCELED;
-	if (op->stream == DF_NO_STREAM)
+	if (si)
+		p->si = *si;
+	else if (op->stream == DF_NO_STREAM)
 		memset(&p->si, 0, sizeof(p->si));
 	else
 		ret = stream_of(op, &p->si);
 	if (ret)
 		return ret;
-	if (op->stream != DF_NO_STREAM && p->si.device != comm->dev->index)
+	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
 	sig_of(op, &p->sig);
 	p->in_place = op->send == op->recv;
 	p->late.done = NULL;
 	p->captured = 0;
 	return 0;
+}
+
+static int prepare(const struct df_op *op, struct prep *p)
+{
+	return prepare_on(op, p, NULL);
 }
 
 /* ---- second pass ----------------------------------------------------------------------------------------------- */
@@ -510,7 +518,9 @@ static void replay_destroy(void *arg)
 	cap_put(c->group);
 }
 
-static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy};
+static int replay_plain(void *arg, const struct df_stream_info *si, int chain);
+
+static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy, replay_plain};
 
 /* Captures ops[at] and all later operations of the group on the same stream. */
 static int capture(const struct df_op *ops, struct prep *p, size_t at, size_t nr_ops)
@@ -536,7 +546,8 @@ static int capture(const struct df_op *ops, struct prep *p, size_t at, size_t nr
 		g->node[n].group = g;
 		g->node[n].at = n;
 		df_comm_get(ops[i].comm);
-		g->op[n++] = ops[i];
+		g->op[n] = ops[i];
+		g->op[n++].ticket = NULL; /* it speaks of one instance */
 	}
 	g->nr = n;
 	for (n = 0; n < g->nr && !ret; n++) {
@@ -561,23 +572,13 @@ static void late_wait(const struct df_op *op, const struct prep *p, int *ret)
 
 /* ---- the entry ------------------------------------------------------------------------------------------------- */
 
-int df_submit(const struct df_op *ops, size_t nr_ops)
+/* All operations of a group that are not captured, each prepared. */
+static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int ret)
 {
-	struct prep few[NR_STACK], *p = few;
 	struct df_dev *locked = NULL;
 	uint64_t group = df_trace_serial();
 	size_t i, j, issued = 0;
-	int ret = 0;
 
-	if (nr_ops > NR_STACK) {
-		p = malloc(nr_ops * sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-	}
-	for (i = 0; i < nr_ops && !ret; i++)
-		ret = prepare(&ops[i], &p[i]);
-	if (!ret && df_rt.rules == DF_RULES_NCCL)
-		ret = df_rules_connect(ops, nr_ops);
 	df_trace_hold_time();
 	for (i = 0; i < nr_ops && !ret; i++, issued += !ret) {
 		struct df_flight f;
@@ -613,8 +614,53 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 		/* Some of the group are on their way: its communicators can't be trusted to match any more. */
 		for (i = 0; i < nr_ops; i++)
 			df_comm_end(ops[i].comm, ret, 1);
+	df_engine_submitted();
+	return ret;
+}
+
+static struct prep *prep_alloc(struct prep *few, size_t nr_ops)
+{
+	return nr_ops > NR_STACK ? malloc(nr_ops * sizeof(*few)) : few;
+}
+
+int df_submit(const struct df_op *ops, size_t nr_ops)
+{
+	struct prep few[NR_STACK], *p = prep_alloc(few, nr_ops);
+	size_t i;
+	int ret = 0;
+
+	if (!p)
+		return -ENOMEM;
+	for (i = 0; i < nr_ops && !ret; i++)
+		ret = prepare(&ops[i], &p[i]);
+	if (!ret && df_rt.rules == DF_RULES_NCCL)
+		ret = df_rules_connect(ops, nr_ops);
+	ret = submit(ops, p, ret ? 0 : nr_ops, ret);
 	if (p != few)
 		free(p);
-	df_engine_submitted();
+	return ret;
+}
+
+/* A captured group, called again on a stream: nothing of the graph is left to be ordered. */
+static int replay_plain(void *arg, const struct df_stream_info *si, int chain)
+{
+	const struct captured *c = arg;
+	const struct cap_group *g = c->group;
+	struct prep few[NR_STACK], *p;
+	uint32_t i;
+	int ret = 0;
+
+	if (df_rt.rules == DF_RULES_NCCL || (df_rt.strict && !chain))
+		return 1;
+	if (c->at)
+		return 0; /* with the first of its group */
+	p = prep_alloc(few, g->nr);
+	if (!p)
+		return -ENOMEM;
+	for (i = 0; i < g->nr && !ret; i++)
+		ret = prepare_on(&g->op[i], &p[i], si);
+	ret = submit(g->op, p, ret ? 0 : g->nr, ret);
+	if (p != few)
+		free(p);
 	return ret;
 }

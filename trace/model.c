@@ -442,6 +442,8 @@ static int hosts(struct run *r, const struct df_model_schedule *s)
 			return moved;
 		at = s->pick(s->arg, nr) % nr;
 		if (host_step(r, list[at][0], list[at][1])) {
+			if (s->device)
+				return 1;
 			moved = 1;
 			memset(blocked, 0, sizeof(blocked));
 		} else {
@@ -459,37 +461,66 @@ static void finish(struct run *r, size_t i)
 	tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, (int)i);
 }
 
-static int starts(struct run *r)
+/* 1: nothing keeps the task from starting. */
+static int may_start(struct run *r, size_t i)
 {
+	struct task *t = &r->tasks[i];
+
+	if (t->done || t->started || r->dead >> t->rank & 1 || !ready(r, t))
+		return 0;
+	if (t->coll && r->mode == DF_MODEL_BASE && r->p->cap &&
+	    resident(r, t->rank) >= (size_t)r->p->cap) {
+		if (!t->told)
+			tell(r, DF_ME_NO_SLOT, t->rank, t->thread, t->step, t->op, (int)i);
+		t->told = 1;
+		return 0;
+	}
+	return t->op->kind != DF_MOP_STUCK;
+}
+
+static void start(struct run *r, size_t i)
+{
+	struct task *t = &r->tasks[i];
+	size_t nr;
+
+	t->started = 1;
+	tell(r, DF_ME_START, t->rank, t->thread, t->step, t->op, (int)i);
+	if (!t->coll) {
+		finish(r, i);
+		return;
+	}
+	nr = resident(r, t->rank);
+	if (nr > r->max_resident)
+		r->max_resident = nr;
+}
+
+/* All that may start; or by a schedule one, or none if something else moves. */
+static int starts(struct run *r, const struct df_model_schedule *s, int others_move)
+{
+	size_t nr = 0, at;
 	int moved = 0;
 
-	for (size_t i = 0; i < r->nr_tasks; i++) {
-		struct task *t = &r->tasks[i];
-
-		if (t->done || t->started || r->dead >> t->rank & 1 || !ready(r, t))
-			continue;
-		if (t->coll && r->mode == DF_MODEL_BASE && r->p->cap &&
-		    resident(r, t->rank) >= (size_t)r->p->cap) {
-			if (!t->told)
-				tell(r, DF_ME_NO_SLOT, t->rank, t->thread, t->step, t->op, (int)i);
-			t->told = 1;
-			continue;
+	if (!s || !s->device) {
+		for (size_t i = 0; i < r->nr_tasks; i++) {
+			if (!may_start(r, i))
+				continue;
+			start(r, i);
+			moved = 1;
 		}
-		if (t->op->kind == DF_MOP_STUCK)
-			continue;
-		t->started = 1;
-		moved = 1;
-		tell(r, DF_ME_START, t->rank, t->thread, t->step, t->op, (int)i);
-		if (!t->coll) {
-			finish(r, i);
-		} else {
-			size_t nr = resident(r, t->rank);
-
-			if (nr > r->max_resident)
-				r->max_resident = nr;
-		}
+		return moved;
 	}
-	return moved;
+	for (size_t i = 0; i < r->nr_tasks; i++)
+		nr += (size_t)may_start(r, i);
+	if (!nr)
+		return 0;
+	at = s->device(s->arg, nr + (others_move != 0));
+	for (size_t i = 0; i < r->nr_tasks; i++) {
+		if (!may_start(r, i) || at--)
+			continue;
+		start(r, i);
+		return 1;
+	}
+	return 0;
 }
 
 /* Collectives whose members all run with one signature. */
@@ -592,7 +623,9 @@ int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 		r->legacy[k] = r->last[k] = NOBODY;
 	do {
 		moved = hosts(r, schedule);
-		moved |= starts(r);
+		moved |= starts(r, schedule, moved);
+		if (moved && schedule && schedule->device && schedule->device(schedule->arg, 2))
+			continue;
 		moved |= collectives(r);
 		moved |= messages(r);
 	} while (moved && !r->failed);

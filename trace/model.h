@@ -106,6 +106,11 @@ struct df_model_result {
 struct df_model_schedule {
 	size_t (*pick)(void *arg, size_t nr);
 	void *arg;
+	/*
+	 * If not NULL, also decides what goes on next on the devices, while hosts go on step by step: returns a number
+	 * below nr. Where room is short, who gets it depends on that.
+	 */
+	size_t (*device)(void *arg, size_t nr);
 };
 int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 		 const struct df_model_schedule *schedule, df_model_event_fn fn, void *arg,

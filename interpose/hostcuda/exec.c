@@ -37,6 +37,7 @@ struct plan {
 	size_t nr_held;
 	uint32_t refs; /* atomic: the handle's, and one for each launch in progress */
 	uint64_t nr_launches;
+	int bare; /* nothing but collectives in it, and nobody waits for its end */
 };
 
 struct df_hexec {
@@ -185,6 +186,22 @@ static void make_lanes(struct plan *p)
 	}
 }
 
+/* Empty nodes only order what is there. */
+static int is_bare(const struct plan *p)
+{
+	size_t i, nr = 0;
+
+	for (i = 0; i < p->nr; i++) {
+		const struct step *st = &p->steps[i];
+
+		nr += st->coll != NULL;
+		if (st->coll ? !st->coll->ops->issue
+			     : st->op.kind != DF_HOP_MARK || st->event || st->disabled)
+			return 0;
+	}
+	return nr && !p->nr_held;
+}
+
 static int plan_make(struct df_hgraph *g, struct plan **out)
 {
 	struct plan *p = calloc(1, sizeof(*p));
@@ -210,6 +227,7 @@ static int plan_make(struct df_hgraph *g, struct plan **out)
 	}
 	if (err)
 		goto err_put;
+	p->bare = is_bare(p);
 	*out = p;
 	return 0;
 err_put:
@@ -323,11 +341,38 @@ static cudaError_t launch(struct df_hexec *x, struct df_hstream *s)
 	return df_herr(err);
 }
 
+/*
+ * A graph of collectives alone is on its stream what the same calls would be: they have the order that their
+ * buffers ask for, and graphs launched in different orders on different ranks do not hold each other up.
+ * 1: not so, launch as usual; else 0 or -errno.
+ */
+static int issue_bare(const struct plan *p, struct df_hstream *s)
+{
+	struct df_stream_info info;
+	size_t i;
+	int ret = 1;
+
+	if (!p->bare)
+		return 1;
+	df_hstream_describe(s, &info);
+	for (i = 0; i < p->nr; i++) {
+		const struct df_hcoll *c = p->steps[i].coll;
+
+		if (!c)
+			continue;
+		ret = c->ops->issue(c->arg, &info, p->nr_lanes == 1);
+		if (ret)
+			break;
+	}
+	return ret;
+}
+
 DF_H_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
 	struct df_hstream *s;
 	struct df_hexec *x;
 	cudaError_t err = df_hstream_enter(stream, &s);
+	int ret;
 
 	if (err)
 		return df_hret(err);
@@ -339,6 +384,9 @@ DF_H_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 	err = df_hcapture_check_legacy(s);
 	if (err)
 		return df_hret(err);
+	ret = issue_bare(x->plan, s);
+	if (ret <= 0)
+		return df_hret(df_herr(ret));
 	df_hbefore_work(s, DF_WORK_GRAPH);
 	return df_hret(launch(x, s));
 }

@@ -123,6 +123,13 @@ struct df_capture_ops {
 		      uint64_t *done_value);
 	/* The last graph or executable graph that holds the node is gone. May not call CUDA. */
 	void (*destroy)(void *arg);
+	/*
+	 * Instead of launch, for a graph that holds nothing but collectives: each is put on the stream as if it were
+	 * called there now, in capture order, and the graph itself is no work on the stream. 1: not this one, launch
+	 * as usual (said of all or none). chain: each of them
+	 * comes after the one before it in the graph too. May be NULL.
+	 */
+	int (*issue)(void *arg, const struct df_stream_info *s, int chain);
 };
 
 struct df_hostcuda_api {

@@ -154,9 +154,13 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 						model_add(p, r, t, &ev);
 					}
 					model_add(p, r, t, &op);
-					ev.kind = DF_MOP_RECORD;
-					if (!ours)
+					/* By ours it starts out of order, but what follows it does not. */
+					if (ours && last[c] >= 0 && last[c] != op.stream) {
+						ev.kind = DF_MOP_WAIT;
 						model_add(p, r, t, &ev);
+					}
+					ev.kind = DF_MOP_RECORD;
+					model_add(p, r, t, &ev);
 					last[c] = op.stream;
 					continue;
 				}
@@ -164,6 +168,43 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 			}
 		}
 	}
+}
+
+struct dice {
+	uint64_t state;
+};
+
+static inline size_t dice_throw(void *arg, size_t nr)
+{
+	struct dice *d = arg;
+
+	d->state = d->state * 6364136223846793005u + 1442695040888963407u;
+	return (size_t)(d->state >> 33) % nr;
+}
+
+/*
+ * Where slots are short, who gets them first is a matter of time: how many of so many schedules finish by NCCL's
+ * rules.
+ */
+static inline int finish_by_chance(const struct script *s, int schedules)
+{
+	int i, nr = 0;
+
+	for (i = 0; i < schedules; i++) {
+		struct dice dice = {.state = (uint64_t)i * 0x9e3779b97f4a7c15u};
+		struct df_model_schedule order = {dice_throw, &dice, dice_throw};
+		struct df_model_result res;
+		struct df_mprog p;
+
+		to_model(s, 0, &p);
+		/* Beside large messages small ones are buffered all the same. */
+		p.buffered |= i & 1;
+		if (df_model_run(&p, DF_MODEL_BASE, &order, NULL, NULL, &res))
+			abort();
+		df_mprog_fini(&p);
+		nr += !res.hung;
+	}
+	return nr;
 }
 
 static inline int finishes(const struct script *s, int ours, enum df_model_mode mode, int buffered,

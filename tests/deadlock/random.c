@@ -22,8 +22,9 @@
 #include "label.h"
 #include "make.h"
 
-#define NR_BATCH 40
-#define NR_JOBS	 8
+#define NR_BATCH     40
+#define NR_JOBS	     8
+#define NR_SCHEDULES 64 /* that a program which is short of slots is labelled by */
 
 static uint64_t rng;
 
@@ -288,8 +289,12 @@ static void label(const struct script *s, struct label *l)
 	b = finishes(s, 0, DF_MODEL_BASE, 1, 1);
 	if (!large)
 		a = finishes(s, 0, DF_MODEL_BASE, 1, 0);
-	if (s->slots < 64 && a == b && finishes(s, 0, DF_MODEL_BASE, 0, 0) != a)
-		a = !b;
+	if (s->slots < 64 && a == b) {
+		int nr = finish_by_chance(s, NR_SCHEDULES);
+
+		if (nr != (b ? NR_SCHEDULES : 0))
+			a = !b;
+	}
 	l->nccl = a == b ? (a ? W_DONE : W_HUNG) : W_EITHER;
 	a = finishes(s, 1, DF_MODEL_SI, large ? 0 : 1, 0);
 	b = finishes(s, 1, DF_MODEL_SE, 1, 0);
@@ -457,6 +462,9 @@ static const char *judge(const struct script *s, const struct label *l, int nccl
 	if (nccl && w == W_HUNG && !strcmp(c, "P") && strcmp(o->word, "ORDER") &&
 	    strcmp(o->word, "RESOURCE"))
 		return snprintf(text, sizeof(text), "class %s with verdict %s", c, o->line), text;
+	/* Of two causes either may be told. */
+	if (nccl && s->slots < 64 && !strcmp(o->word, "RESOURCE"))
+		return NULL;
 	if (nccl && w == W_HUNG && *c == 'S' && strcmp(o->word, "SYNC") && strcmp(o->word, "ORDER"))
 		return snprintf(text, sizeof(text), "class %s with verdict %s", c, o->line), text;
 	if (nccl && w == W_HUNG && *c == 'D' &&

@@ -191,7 +191,7 @@ static void coll_destroy(void *arg)
 	((struct coll *)arg)->destroyed++;
 }
 
-static const struct df_capture_ops coll_ops = {coll_launch, coll_destroy};
+static const struct df_capture_ops coll_ops = {coll_launch, coll_destroy, NULL};
 
 static void collectives(void)
 {

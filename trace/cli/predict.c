@@ -212,7 +212,7 @@ static int search(struct df_mprog *prog, const struct df_program_steps *p, long 
 		threads |= p->ranks[r].nr_threads > 1;
 	for (long i = 0; (threads || slots) && i < tries; i++) {
 		struct choice c = {.seed = (uint64_t)i + 1};
-		struct df_model_schedule s = {pick, &c};
+		struct df_model_schedule s = {pick, &c, NULL};
 
 		rc = df_model_run(prog, DF_MODEL_BASE, &s, NULL, NULL, &f->res);
 		if (rc)
