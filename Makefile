@@ -34,10 +34,14 @@ lib_of = $(patsubst %/,%,$(dir $(call first,$(foreach d,lib64 lib lib/x86_64-lin
 CUDA_LIB := $(call lib_of,$(CUDA_HOME),libcudart.so)
 NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 
-# A missing prerequisite of the whole is said before the compiler says it a hundred times.
-PREREQS := $(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h /usr/include/uthash.h)
+# What nothing can be built without is said in one line, before the compiler says it in many. Targets that begin
+# with scripts/prereqs.sh install it.
+PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
+	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
-$(info missing: $(PREREQS); scripts/prereqs.sh installs what is needed)
+ifneq ($(filter-out check check-gpu demo bench lint tsan asan uninstall clean,$(or $(MAKECMDGOALS),all)),)
+$(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
+endif
 endif
 
 # SAN=thread|address|fuzz: into a folder of its own; warnings that sanitizers make gcc invent are no errors.
@@ -199,21 +203,24 @@ lint:
 VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 INST := $(DESTDIR)$(PREFIX)
 
+# file:folder below PREFIX; what is here is installed, and uninstalled.
+INSTALLED := $(B)/dfshim:bin $(B)/libdfshim.so:lib $(B)/libdfhost.so:lib interpose/dfccl.h:include \
+	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \
+	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json))
+
 install: all
-	install -d $(INST)/bin $(INST)/lib/pkgconfig $(INST)/include $(INST)/share/man/man1 $(INST)/share/man/man7 \
-		$(INST)/share/bash-completion/completions
-	install -m 755 $(B)/dfshim $(INST)/bin/
-	install -m 755 $(wildcard $(B)/libdfshim.so $(B)/libdfhost.so) $(INST)/lib/
-	install -m 644 $(wildcard interpose/dfccl.h) $(INST)/include/
-	install -m 644 docs/man/dfshim.1 $(INST)/share/man/man1/
-	install -m 644 docs/man/libdfshim.7 $(INST)/share/man/man7/
-	install -m 644 scripts/dfshim.bash $(INST)/share/bash-completion/completions/dfshim
+	@set -e; for f in $(INSTALLED); do \
+		case $$f in *dfshim:bin | *.so:*) mode=755 ;; *) mode=644 ;; esac; \
+		[ ! -f "$${f%%:*}" ] || install -D -m $$mode -t "$(INST)/$${f#*:}" "$${f%%:*}"; \
+	done
+	install -D -m 644 scripts/dfshim.bash $(INST)/share/bash-completion/completions/dfshim
+	install -d $(INST)/lib/pkgconfig
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' scripts/dfshim.pc.in >$(INST)/lib/pkgconfig/dfshim.pc
 
 uninstall:
-	rm -f $(INST)/bin/dfshim $(INST)/lib/libdfshim.so $(INST)/lib/libdfhost.so $(INST)/include/dfccl.h \
-		$(INST)/share/man/man1/dfshim.1 $(INST)/share/man/man7/libdfshim.7 \
-		$(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
+	@for f in $(INSTALLED); do p=$${f%%:*}; rm -f "$(INST)/$${f#*:}/$${p##*/}"; done
+	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
+	-rmdir $(INST)/share/dfshim/sim $(INST)/share/dfshim 2>/dev/null
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk interpose/hostcuda/module.mk)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,43 @@
+#!/bin/bash
+# Description: what `make install` puts somewhere else works there and goes again; a bare machine gets one line.
+set -u
+. "$SRC/tests/lib/clients.sh"
+case $B in "$SRC"/*) ;; *) skip "the build folder is not below the sources" ;; esac
+root=$T/root
+cd "$SRC" || exit 1
+mk() { make --no-print-directory -s B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
+mk install >"$T/install" 2>&1 || fail "make install: $(tail -5 "$T/install")"
+at=$root/opt/df
+for f in bin/dfshim lib/libdfshim.so lib/libdfhost.so include/dfccl.h share/man/man1/dfshim.1 share/man/man7/libdfshim.7 \
+	share/bash-completion/completions/dfshim lib/pkgconfig/dfshim.pc share/dfshim/sim.schema.json; do
+	[ -s "$at/$f" ] || fail "$f is not installed"
+done
+for f in docs/man/*.1; do
+	[ -s "$at/share/man/man1/$(basename "$f")" ] || fail "$f is not installed"
+done
+# Nothing in it knows where it was built.
+! grep -rIl "$SRC" "$at" || fail "text files that name the sources' folder"
+
+# The installed tool finds the installed libraries, and a job runs on them.
+cd "$T" || exit 1
+env -u SRC -u B PATH="$at/bin:$PATH" dfshim run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 ||
+	fail "the installed copy: $(tail -5 "$T/out")"
+grep -q OK "$T/out" || fail "the installed copy: $(cat "$T/out")"
+# shellcheck disable=SC2016 # for the shell below
+"$at/bin/dfshim" run --host -- sh -c 'for f in $LD_PRELOAD; do realpath $f; done' | grep -qx "$(realpath "$at")/lib/libdfshim.so" ||
+	fail "another libdfshim.so than the installed one is preloaded"
+"$at/bin/dfshim" sim "$at/share/dfshim/sim/single_free_32_64_d1e-5.json" --rounds 50 --seed 1 >"$T/sim" 2>&1 ||
+	fail "sim: $(tail -3 "$T/sim")"
+jq -e . "$at/share/dfshim/sim.schema.json" >/dev/null || fail "the schema is no JSON"
+[ "$(PKG_CONFIG_PATH=$at/lib/pkgconfig pkg-config --variable=preload dfshim)" = /opt/df/lib/libdfshim.so ] ||
+	fail "pkg-config: $(PKG_CONFIG_PATH=$at/lib/pkgconfig pkg-config --variable=preload dfshim)"
+
+cd "$SRC" || exit 1
+mk uninstall >"$T/uninstall" 2>&1
+left=$(find "$root" -type f)
+[ -z "$left" ] || fail "make uninstall leaves $left"
+
+# Without the prerequisites: one line that says what is missing, and how to get it.
+make -s PREREQS=jansson.h all >"$T/bare" 2>&1 && fail "make goes on without jansson.h"
+[ "$(wc -l <"$T/bare")" = 1 ] && grep -q "missing: jansson.h.*scripts/prereqs.sh" "$T/bare" || fail "bare: $(cat "$T/bare")"
+exit 0
