@@ -41,7 +41,8 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 	{
 		uint64_t moved;
 
-		if (!w->told || w->released)
+		/* Set by the thread that waits; only when it is seen matters, and it rings the bell then. */
+		if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) || w->released)
 			continue;
 		moved = df_dev_progress(w->dev);
 		if (moved != w->moved) {

@@ -7,7 +7,8 @@ export DFSHIM_TIMEOUT_MS=700
 rude() {
 	local c=$1
 	shift
-	RUDE_CASE=$c timeout -k 5 60 "$B/dfshim" run --host -- "$C/rude" "$@" --timeout 40 >"$T/out" 2>"$T/err" ||
+	: >"$T/err"
+	RUDE_UNTIL=$T/err RUDE_CASE=$c timeout -k 5 60 "$B/dfshim" run --host -- "$C/rude" "$@" --timeout 40 >"$T/out" 2>"$T/err" ||
 		fail "$c $*: status $?: $(cat "$T/out" "$T/err")"
 }
 for how in "--ranks 3" "--procs 3"; do
