@@ -465,11 +465,40 @@ void df_comm_destroy(struct df_comm *comm)
 	df_comm_put(comm);
 }
 
+/* Records it for every communicator with that process. 1: this rank is the lowest that is left of one of them. */
+static int note_death(uint64_t proc, int in_order)
+{
+	struct df_comm *comm;
+	int i, lowest, ret = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
+
+		if (state != DF_COMM_READY && state != DF_COMM_REVOKED)
+			continue;
+		for (i = 0, lowest = -1; i < comm->nranks; i++) {
+			if (comm->members[i].proc == proc)
+				df_trace(DF_REC_PEER_DEAD, comm->dev->index, comm->trace,
+					 comm->rank, (uint64_t)i, comm->members[i].host,
+					 comm->members[i].pid, (uint64_t)in_order, 0);
+			else if (lowest < 0 && !df_ctl_is_dead(comm->members[i].proc))
+				lowest = i;
+		}
+		ret |= lowest == comm->rank;
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return ret;
+}
+
 void df_comm_death(uint64_t proc, int in_order)
 {
 	struct df_comm *comm;
 	int i, again;
 
+	if (note_death(proc, in_order) && !in_order)
+		df_watchdog_tell_death();
 	/* df_comm_end() sets the state, so that every turn of the outer loop ends another one. */
 	do {
 		again = 0;
@@ -484,9 +513,6 @@ void df_comm_death(uint64_t proc, int in_order)
 				;
 			if (i == comm->nranks)
 				continue;
-			df_trace(DF_REC_PEER_DEAD, comm->dev->index, comm->trace, comm->rank,
-				 (uint64_t)i, comm->members[i].host, comm->members[i].pid,
-				 (uint64_t)in_order, 0);
 			if (in_order) {
 				__atomic_store_n(&comm->peer_left, df_now_ns(), __ATOMIC_RELAXED);
 				continue;

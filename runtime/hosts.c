@@ -15,8 +15,8 @@
 #include "trace/writer.h"
 
 #define THREADS_MAX 256
-#define SAMPLES	    5 /* one alone could catch a waiting thread just when it looks up */
-#define SAMPLE_NS   (4 * DF_NS_PER_MS)
+#define SAMPLES	    9 /* one alone could catch a waiting thread just when it looks up */
+#define SAMPLE_NS   (6 * DF_NS_PER_MS)
 
 static const struct {
 	long nr;
@@ -79,18 +79,21 @@ void df_hosts_note(void)
 	for (k = 0; k < SAMPLES; k++) {
 		for (i = 0; i < nr; i++) {
 			at = where(tids[i], &call);
-			if (!seen[i][at]++ || at != DF_AT_RUNS)
-				last[i] = call;
+			seen[i][at]++;
+			if (call >= 0 || !k)
+				last[i] = call >= 0 ? call : 0;
 		}
 		if (k + 1 < SAMPLES && nr)
 			df_sleep_ns(SAMPLE_NS);
 	}
 	for (i = 0; i < nr; i++) {
-		/* What it mostly was; a thread that is now here and now there is busy. */
-		for (at = DF_AT_NR - 1; at > DF_AT_UNKNOWN && seen[i][at] <= SAMPLES / 2; at--)
-			;
-		if (at == DF_AT_UNKNOWN)
-			at = seen[i][DF_AT_UNKNOWN] ? DF_AT_UNKNOWN : DF_AT_RUNS;
+		/* What it mostly was. Running counts less: whoever waits and looks up now and then, runs then. */
+		for (at = DF_AT_RUNS, k = DF_AT_SLEEPS; k < DF_AT_NR; k++)
+			if (seen[i][k] * 3 >= SAMPLES &&
+			    (at == DF_AT_RUNS || seen[i][k] > seen[i][at]))
+				at = k;
+		if (at == DF_AT_RUNS && !seen[i][at])
+			at = DF_AT_UNKNOWN;
 		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at, (uint64_t)last[i], 0);
 		if (at == DF_AT_GONE)
 			df_trace_thread_gone(tids[i]);

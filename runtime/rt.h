@@ -349,6 +349,8 @@ void df_wire_flush(void);		    /* delivers everything now */
 
 /* stream.c: what the streams know; the hooks. */
 extern const struct df_stream_hooks df_stream_hooks;
+/* The graph launch that the calling thread is in: its stream, and a serial that all its operations share. */
+void df_stream_launching(uint64_t *stream, uint64_t *launch);
 struct df_stream *df_stream_get(struct df_dev *dev,
 				const struct df_stream_info *info); /* dev->lock */
 void df_stream_forget_comm(struct df_comm *comm);
@@ -403,6 +405,8 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows);
 
 /* snapshot.c */
 void df_watchdog_wake(void);
+/* watchdog.c: a verdict from what this process alone knows, now: a peer has just died. Any thread, nothing locked. */
+void df_watchdog_tell_death(void);
 void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 
 /* joining.c: communicators whose rendezvous is not complete. */

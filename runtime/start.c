@@ -218,7 +218,6 @@ void df_stop(void)
 		return;
 	df_conn_linger();
 	df_stats_write();
-	df_trace(DF_REC_PROC_EXIT, -1, 0, -1, 0, 0, 0, 0, 0);
 	df_trace_close();
 	df_ctl_goodbye();
 }

@@ -154,6 +154,30 @@ static struct df_stream *pay(struct df_dev *dev, const struct df_stream_info *in
 	return s;
 }
 
+/* The graph launch that this thread is in: its collectives are issued one by one. */
+static _Thread_local struct launching {
+	uint64_t stream, group;
+} launching;
+
+void df_stream_launching(uint64_t *stream, uint64_t *group)
+{
+	*stream = launching.stream;
+	*group = launching.group;
+}
+
+/* Something is in flight on the device. */
+static int is_busy(const struct df_dev *dev)
+{
+	return __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
+}
+
+/* As in STREAM_CREATE records: also with work, for a ring that has lost them, and for the legacy stream. */
+static uint32_t stream_flags(const struct df_stream_info *info)
+{
+	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
+}
+
 static void hook_before_work(const struct df_stream_info *info, enum df_work kind)
 {
 	struct df_stream *s = stream_of(info);
@@ -168,9 +192,12 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 		fence(s);
 	if (info->legacy)
 		fence_blocking(dev);
-	if (s)
+	/* Of other streams nothing waits, but what a graph replays and what the legacy stream orders does. */
+	if (kind == DF_WORK_GRAPH)
+		launching = (struct launching){info->id, df_trace_serial()};
+	if (s || kind == DF_WORK_GRAPH || (info->legacy && is_busy(dev)))
 		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
-			 (uint64_t)info->device, info->id, 0);
+			 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32, info->id, 0);
 }
 
 /* ---- events --------------------------------------------------------------------------------------------------- */
@@ -390,9 +417,7 @@ static int hook_stream_query(const struct df_stream_info *info)
 static void hook_stream_create(const struct df_stream_info *info)
 {
 	df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
-		 (uint64_t)info->device |
-			 (uint64_t)(info->blocking | info->legacy << 1 | info->per_thread << 2)
-				 << 32,
+		 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32,
 		 (uint64_t)(int64_t)info->priority, 0);
 }
 

@@ -25,7 +25,8 @@ struct prep {
 	struct df_stream_info si;
 	struct df_sig sig;
 	int in_place;
-	int captured; /* it is a node of a graph already */
+	int captured;	 /* it is a node of a graph already */
+	uint64_t launch; /* of a graph, that replays it; 0 none */
 	struct df_flight
 		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
 };
@@ -187,6 +188,7 @@ static int prepare_on(const struct df_op *op, struct prep *p, const struct df_st
 	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
 	sig_of(op, &p->sig);
+	p->launch = 0;
 	p->in_place = op->send == op->recv;
 	p->late.done = NULL;
 	p->captured = 0;
@@ -338,7 +340,7 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	inst->redop_arg = op->redop_arg;
 	inst->redop_ptr = op->redop_ptr;
 	inst->op = f->op;
-	trace_op(op, coll, f->op, coll->issued, p->si.id, group);
+	trace_op(op, coll, f->op, coll->issued, p->si.id, p->launch ? p->launch : group);
 	for (i = 0; i < nr; i++) {
 		inst->waits[inst->nr_waits++] = deps[i].wait;
 		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op, deps[i].op, 0,
@@ -456,11 +458,12 @@ static void cap_put(struct cap_group *g)
 static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 			struct df_flight *flight)
 {
-	uint64_t group = df_trace_serial();
+	uint64_t group = df_trace_serial(), stream, launch;
 	struct prep p;
 	uint32_t i;
 	int ret = 0;
 
+	df_stream_launching(&stream, &launch);
 	for (i = 0; i < g->nr && !ret; i++) {
 		struct df_dev *dev = g->op[i].comm->dev;
 
@@ -468,6 +471,8 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 		if (ret)
 			break;
 		memset(&p, 0, sizeof(p));
+		p.si.id = stream;
+		p.launch = launch;
 		sig_of(&g->op[i], &p.sig);
 		p.in_place = g->op[i].send == g->op[i].recv;
 		df_mutex_lock(&dev->lock);

@@ -19,8 +19,10 @@
 
 #define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own idea of a suspicious silence */
 #define PATIENCE_NS (300 * DF_NS_PER_MS) /* for whose task it is to look for circles */
-#define LOOK_MIN_NS (DF_NS_PER_MS / 2)	 /* looks that find nothing are so far apart at least */
-#define LOOK_MAX_NS (32 * DF_NS_PER_MS)	 /* and at most, while they are asked for */
+#define LEFT_NS                                                                                    \
+	(500 * DF_NS_PER_MS) /* for so long the others may go on without a rank that has left */
+#define LOOK_MIN_NS (DF_NS_PER_MS / 2)	/* looks that find nothing are so far apart at least */
+#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* and at most, while they are asked for */
 
 static struct {
 	int started;
@@ -91,6 +93,23 @@ static void answer_ras(void)
 	}
 	df_check_result_free(r);
 	df_ras_answer(text);
+}
+
+void df_watchdog_tell_death(void)
+{
+	const struct df_check_opts opts = {.live = 1, .now_ns = df_now_ns()};
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r = NULL;
+	void *image = NULL;
+	size_t bytes;
+
+	if (set && df_trace_ring() && !df_trace_compact(df_trace_ring(), &image, &bytes) &&
+	    !df_check_add_image(set, image, bytes, "this process") &&
+	    !df_check_run(set, &opts, &r) && df_check_verdict(r) == DF_V_CRASH)
+		print(r);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	free(image);
 }
 
 /* Something is in flight or a host thread is inside a call of ours. */
@@ -181,11 +200,23 @@ static void stalled(uint64_t ms, uint64_t ops)
 	}
 }
 
+/* Says once for all that a member has left, before its communicators end. */
+static void tell_left(void)
+{
+	struct df_check_result *r;
+	unsigned others;
+
+	r = judge(LEFT_NS, &others);
+	if (r && df_check_verdict(r) != DF_V_OK && df_snapshot_leader() == df_rt.self.proc)
+		print(r);
+	df_check_result_free(r);
+}
+
 /* A member's process has ended in order while operations with it are unfinished: they never will. */
 static void peers_that_left(void)
 {
 	struct df_comm *comm;
-	int again;
+	int again, told = 0;
 
 	do {
 		again = 0;
@@ -201,17 +232,21 @@ static void peers_that_left(void)
 				left = df_now_ns();
 				__atomic_store_n(&comm->peer_left, left, __ATOMIC_RELAXED);
 			}
-			if (left && df_now_ns() - left > 500 * DF_NS_PER_MS &&
-			    df_comm_pending(comm) && df_comm_state(comm) == DF_COMM_READY) {
+			if (left && df_now_ns() - left > LEFT_NS && df_comm_pending(comm) &&
+			    df_comm_state(comm) == DF_COMM_READY) {
+				again = 1;
+				if (!told)
+					break;
 				df_warn("a rank of communicator %llx has ended with operations "
 					"unfinished",
 					(unsigned long long)comm->hash);
 				df_comm_end(comm, -ECONNRESET, 2);
-				again = 1;
 				break;
 			}
 		}
 		df_mutex_unlock(&df_rt.lock);
+		if (again && !told++)
+			tell_left();
 	} while (again);
 }
 

@@ -58,21 +58,17 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 		df_say_op(r->set, u, op, sizeof(op));
 	df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who));
 	df_line_put(b, "%s waits for %s, ", op, who);
-	if (!strcmp(r->qualifier, "exited") && e) {
-		df_line_put(b, "whose process ended in order ");
-		last_record(r, e, b);
-	} else if (!strcmp(r->qualifier, "destroyed") && e) {
+	if (!strcmp(r->qualifier, "exited")) {
+		df_line_put(b, "whose process ended in order%s", e ? " " : "");
+		if (e)
+			last_record(r, e, b);
+	} else if (!strcmp(r->qualifier, "destroyed")) {
 		df_line_put(b, "which has left communicator %s", r->set->gcomms[n->gcomm].label);
 	} else if (e && e->failed_rec != DF_NO_REC) {
 		df_line_put(b, "whose call on %s returned an error and was not repeated",
 			    r->set->gcomms[n->gcomm].label);
 		snprintf(r->qualifier, sizeof(r->qualifier), "failed");
 	} else if (e) {
-		uint64_t last = 0;
-
-		for (size_t i = 0; i < r->set->traces[e->trace].nr_threads; i++)
-			if (r->set->traces[e->trace].threads[i].last_ns > last)
-				last = r->set->traces[e->trace].threads[i].last_ns;
 		df_line_put(
 			b,
 			"which has not issued it: its host has made no NCCL or CUDA call for %.1f s",

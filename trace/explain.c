@@ -33,10 +33,8 @@ void df_line_path(struct df_check_result *r, struct df_line *b)
 
 		if (n->kind == DF_N_DONE || n->kind == DF_N_START)
 			df_say_rank(r->set, &r->set->ops[n->ref], name, sizeof(name));
-		else if (n->kind == DF_N_THREAD)
+		else if (n->kind == DF_N_THREAD || n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
 			df_line_host(r, n, name, sizeof(name));
-		else if (n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
-			snprintf(name, sizeof(name), "%s", r->set->traces[n->trace].label);
 		else
 			continue;
 		if (!strcmp(name, last))

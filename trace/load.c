@@ -340,21 +340,21 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	}
 }
 
-static int on_stream(struct df_load *l, const struct df_rec *rec)
+static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
 {
 	struct df_lstream *s;
 
 	for (size_t i = 0; i < l->nr_streams; i++)
-		if (l->streams[i].id == rec->a)
+		if (l->streams[i].id == id)
 			return 0;
 	if (l->nr_streams >= 1u << 14)
 		return 0;
 	s = DF_VEC_PUSH(l->streams, l->nr_streams, l->cap_streams);
 	if (!s)
 		return -ENOMEM;
-	s->id = rec->a;
-	s->device = (int32_t)(uint32_t)rec->b;
-	s->flags = (uint32_t)(rec->b >> 32);
+	s->id = id;
+	s->device = (int32_t)(uint32_t)device_flags;
+	s->flags = (uint32_t)(device_flags >> 32);
 	return 0;
 }
 
@@ -382,7 +382,9 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_RELEASE:
 		return on_call(l, rec, index);
 	case DF_REC_STREAM_WORK:
-		return push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op, rec->a);
+		/* Streams that are not known: the legacy stream, or one that the ring has lost. */
+		return on_stream(l, rec->c, rec->b)
+			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op, rec->a);
 	case DF_REC_STREAM_FENCE:
 		return push_item(l, rec, index, DF_ITEM_FENCE, rec->c, rec->op, 0);
 	case DF_REC_EVENT_RECORD:
@@ -390,7 +392,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_EVENT_WAIT:
 		return push_item(l, rec, index, DF_ITEM_WAIT, rec->c, rec->a, rec->b);
 	case DF_REC_STREAM_CREATE:
-		return on_stream(l, rec);
+		return on_stream(l, rec->a, rec->b);
 	case DF_REC_HOST_AT:
 		t = df_load_thread(l, (uint32_t)rec->a);
 		if (t && rec->b < DF_AT_NR) {
@@ -603,6 +605,9 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		} else if (l->nr_open &&
 			   (rec->type == DF_REC_COMM_ABORT || (stalled && broken_off(rec)))) {
 			l->cut_rec = index;
+			/* Unless it died before and was only found late: that is seen when all traces are there. */
+			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
+				rc = push_note(l, rec, index);
 			break;
 		}
 		stalled = rec->type == DF_REC_STALL || (stalled && !is_progress(rec->type));

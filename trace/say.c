@@ -66,7 +66,11 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 {
 	const struct df_node *n = &g->nodes[node];
 	const struct df_trc *t = &g->set->traces[n->trace];
-	int device = n->kind == DF_N_THREAD ? t->calls[n->ref].device : -1, world = -1, same = 1;
+	int device = n->kind == DF_N_THREAD ? t->calls[n->ref].device
+		     : n->kind == DF_N_WORK ? t->items[n->ref].device
+		     : n->kind == DF_N_SLOT ? (int)n->ref
+					    : -1;
+	int world = -1, same = 1;
 
 	for (uint32_t i = 0; i < t->nr_entries && device >= 0; i++) {
 		const struct df_entry *e = &g->set->entries[t->first_entry + i];
@@ -208,7 +212,7 @@ const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size
 		snprintf(buf, size, "%s on stream %llu of %s",
 			 df_work_name((uint32_t)set->traces[n->trace].items[n->ref].b),
 			 (unsigned long long)set->traces[n->trace].items[n->ref].stream,
-			 set->traces[n->trace].label);
+			 df_say_host(g, node, rank, sizeof(rank)));
 		break;
 	case DF_N_THREAD:
 		snprintf(buf, size, "%s: %s in %s", df_say_host(g, node, rank, sizeof(rank)),
@@ -217,7 +221,7 @@ const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size
 		break;
 	case DF_N_SLOT:
 		snprintf(buf, size, "a free slot of device %u of %s", n->ref,
-			 set->traces[n->trace].label);
+			 df_say_host(g, node, rank, sizeof(rank)));
 		break;
 	case DF_N_BARRIER:
 		snprintf(buf, size, "all in %s%s%s", df_call_text(g->bars[n->ref].call),

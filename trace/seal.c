@@ -156,10 +156,30 @@ static void name_comms(struct df_check_set *set)
 	}
 }
 
+/* Somebody of whom there are records from after the standstill lived through it: its end is a consequence. */
+static int was_ended(const struct df_check_set *set, const struct df_dead *d)
+{
+	const struct df_trc *by = &set->traces[d->trace];
+
+	for (size_t k = 0; k < set->nr_traces && d->late; k++) {
+		const struct df_trc *t = &set->traces[k];
+
+		if (t->h.host_hash == d->host_hash && t->h.pid == d->pid &&
+		    t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns)
+			return 1;
+	}
+	return 0;
+}
+
 static void find_fates(struct df_check_set *set, const struct df_check_opts *opts)
 {
 	int some_alive = 0;
+	size_t nr = 0;
 
+	for (size_t i = 0; i < set->nr_dead; i++)
+		if (!was_ended(set, &set->dead[i]))
+			set->dead[nr++] = set->dead[i];
+	set->nr_dead = nr;
 	for (size_t i = 0; i < set->nr_dead; i++) {
 		struct df_dead *d = &set->dead[i];
 

@@ -193,12 +193,14 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 			.trace = trace,
 			.rank = (int32_t)rec->op,
 			.in_order = rec->c != 0,
+			.late = t->stall_ms && set->load.cut_rec == n->index,
 		};
 		return 0;
 	}
 	case DF_REC_STALL:
 		t->stall_ms = rec->a;
 		t->stall_rec = n->index;
+		t->stall_ns = rec->time_ns;
 		return 0;
 	case DF_REC_COMM_INIT:
 	case DF_REC_SITE:

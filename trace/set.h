@@ -64,6 +64,7 @@ struct df_dead {
 	uint32_t pid, trace;
 	int32_t rank;
 	int in_order; /* it ended by itself */
+	int late;     /* seen after a standstill: it may have been ended because of that */
 };
 
 struct df_seen_key {
@@ -99,7 +100,7 @@ struct df_trc {
 	size_t nr_notes, cap_notes;
 	struct df_seen_key *seen; /* how many of each signature or pair were issued */
 	size_t seen_size, seen_used;
-	uint64_t stall_ms, stall_rec;
+	uint64_t stall_ms, stall_rec, stall_ns;
 	uint8_t dropped; /* ignored: an older run */
 	uint8_t cut;	 /* judged as it was when its communicators were aborted */
 };

@@ -30,7 +30,7 @@ struct stream *df_walk_stream(struct walk *w, uint64_t id, int device)
 	memset(s, 0, sizeof(*s));
 	s->id = id;
 	s->device = device;
-	s->at.all = s->at.other = s->before_group.all = s->before_group.other = s->fenced = DF_NONE;
+	s->at = s->before_group = NOWHERE;
 	for (size_t i = 0; i < w->t->nr_streams; i++) {
 		if (w->t->streams[i].id == id) {
 			s->flags = w->t->streams[i].flags;
@@ -86,7 +86,7 @@ struct event *df_walk_event(struct walk *w, uint64_t key)
 		at = (at + 1) & (w->events_size - 1);
 	if (!w->events[at].key) {
 		w->events[at].key = key;
-		w->events[at].at.all = w->events[at].at.other = DF_NONE;
+		w->events[at].at = NOWHERE;
 		w->events_used++;
 	}
 	return &w->events[at];
@@ -173,6 +173,7 @@ static void wait_item(struct walk *w, const struct df_litem *it)
 	s->joined = 1;
 	s->at.all = df_walk_join(w, s->at.all, e->at.all, DF_E_EVENT, DF_W_ALL, it->rec);
 	s->at.other = df_walk_join(w, s->at.other, e->at.other, DF_E_EVENT, DF_W_ALL, it->rec);
+	s->at.fenced = df_walk_join(w, s->at.fenced, e->at.fenced, DF_E_EVENT, DF_W_ALL, it->rec);
 }
 
 static void fence_item(struct walk *w, const struct df_litem *it)
@@ -187,7 +188,7 @@ static void fence_item(struct walk *w, const struct df_litem *it)
 		return;
 	if (u->l.stream != s->id)
 		s->at.all = df_walk_join(w, s->at.all, u->done, DF_E_EVENT, DF_W_ALL, it->rec);
-	s->fenced = df_walk_join(w, s->fenced, u->done, DF_E_PART, DF_W_ALL, it->rec);
+	s->at.fenced = df_walk_join(w, s->at.fenced, u->done, DF_E_PART, DF_W_ALL, it->rec);
 }
 
 /* ---- one trace ------------------------------------------------------------------------------------- */

@@ -7,8 +7,11 @@
 
 #include "trace/graph.h"
 
+#define NOWHERE ((struct place){DF_NONE, DF_NONE, DF_NONE})
+
 struct place {
 	uint32_t all, other; /* nodes; DF_NONE: nothing unfinished */
+	uint32_t fenced;     /* operations for whose end the stream itself waits; DF_NONE: none */
 };
 
 struct stream {
@@ -19,7 +22,6 @@ struct stream {
 	uint32_t group; /* of the last operation, with where that group began */
 	int joined;	/* it waited for events */
 	struct place before_group;
-	uint32_t fenced; /* operations for whose end the stream itself waits; DF_NONE: none */
 };
 
 struct event {

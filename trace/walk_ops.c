@@ -166,7 +166,7 @@ void df_walk_op(struct walk *w, uint32_t ref)
 	if (u->l.state == DF_OP_ISSUED) {
 		behind_stream(w, u, before, DF_E_STREAM);
 		/* A stream that waits for an operation holds back the next one: strict order. */
-		df_graph_edge(w->g, u->start, s->fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
+		df_graph_edge(w->g, u->start, before.fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
 			      u->l.rec);
 		hazards(w, u, s);
 		if (s->flags & 2) {

@@ -50,15 +50,28 @@ one() {
 	mkdir -p "$T/trace.$id.$rules"
 	env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 100 "$S" --timeout "$((ms > 1000 ? 80 : 8))" "$f" >"$T/$id.$rules" 2>&1
 	rc=$?
-	have=$(grep -oE '^(OK|SLOW|ORDER|RESOURCE|SYNC|DATA|MISSING|MISMATCH|INIT|CRASH|GPU_STUCK|NET_STALL|NCCL_INTERNAL|HOST|UNKNOWN)\b' "$T/$id.$rules" | head -1)
-	# While the job lives, who is missing may only be late: what remains when it has been broken off counts.
-	if [ "$rc" != 0 ] && { [ -z "$have" ] || [ "$have" = SLOW ]; }; then
-		have=$("$B/dfshim" check "$T/trace.$id.$rules" 2>&1 | tee -a "$T/$id.$rules" | head -1 | cut -d: -f1)
+	local words live=() said="" twice=""
+	words='^(OK|SLOW|ORDER|RESOURCE|SYNC|DATA|MISSING|MISMATCH|INIT|CRASH|GPU_STUCK|NET_STALL|NCCL_INTERNAL|HOST|UNKNOWN)\b'
+	mapfile -t live < <(grep -oE "$words" "$T/$id.$rules")
+	have=${live[0]-}
+	if [ "$rc" != 0 ] && [ "$rc" != 1 ]; then
+		said=$("$B/dfshim" check "$T/trace.$id.$rules" 2>&1 | tee -a "$T/$id.$rules" | head -1 | cut -d: -f1)
+		# The job has one verdict, and the traces afterwards give the same. While it lives, whoever is missing
+		# may only be late.
+		[ ${#live[@]} = 1 ] || twice="${#live[@]} verdicts while it lived (${live[*]-})"
+		if [ "$have" = SLOW ] && [[ " MISSING HOST SYNC " == *" $said "* ]]; then
+			have=$said
+		elif [ -n "$have" ] && [ "$have" != "$said" ]; then
+			twice="$have while it lived, $said from the traces"
+		fi
 	fi
 	rm -rf "$T/trace.$id.$rules"
 	[ "$rc" = 0 ] && have=OK
 	[ "$rc" != 1 ] || have=WRONG
-	if [ "$have" = "$want" ]; then
+	if [ -n "$twice" ]; then
+		echo "BAD  $id $rules: $twice"
+		sed 's/^/     | /' "$T/$id.$rules" | cut -c1-160 | head -40
+	elif [ "$have" = "$want" ]; then
 		echo "ok   $id $rules $want"
 	elif grep -qE "^differs $rules( .*)? $have( |\$)" "$f"; then
 		echo "ok   $id $rules $have, not $want: $(grep -E "^differs $rules( .*)? $have( |\$)" "$f" | sed 's/.*# //')"

@@ -440,7 +440,7 @@ static int execute(struct rank *me, int thread, int step)
 		return comm_step(me, st);
 	case SC_EXIT:
 		if (me->s->procs)
-			_exit(0);
+			exit(0);
 		me->gone = 1;
 		return 1;
 	case SC_KILL:
