@@ -10,6 +10,12 @@
 #include "trace/vec.h"
 #include "trace/walk.h"
 
+enum {
+#define DF_WORKKIND(id, name) WORK_##id,
+#include "trace/kinds.def"
+	WORK_NR
+};
+
 struct stream *df_walk_stream(struct walk *w, uint64_t id, int device)
 {
 	struct stream *s;
@@ -99,6 +105,7 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 	struct stream *s = df_walk_stream(w, it->stream, it->device);
 	struct work *k;
 	uint32_t n;
+	int graph;
 
 	if (!s)
 		return;
@@ -130,7 +137,13 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 		if (s->at.all == DF_NONE)
 			return;
 		n = df_graph_node(w->g, DF_N_WORK, w->trace, ref);
-		df_graph_edge(w->g, n, s->at.all, DF_E_STREAM, DF_W_ALL, it->rec);
+		/* A graph of collectives alone is what the same calls would be. */
+		graph = w->nccl && it->b == WORK_GRAPH;
+		df_graph_edge(w->g, n, s->at.all, DF_E_STREAM,
+			      graph ? DF_W_BASE | DF_W_NORES : DF_W_ALL, it->rec);
+		if (graph)
+			df_graph_edge(w->g, n, s->at.other, DF_E_WORK, DF_W_P | DF_W_SI | DF_W_SE,
+				      it->rec);
 	}
 	s->at.all = s->at.other = n;
 	if (!it->a)
