@@ -97,6 +97,57 @@ static int contexts(struct df_coll *coll)
 	return 0;
 }
 
+int df_coll_scratch(struct df_coll *coll)
+{
+	void *p;
+	int ret = df_rt.machine->scratch(coll->dev->index, coll->scratch_bytes, &p);
+
+	if (ret)
+		return ret;
+	coll->k.scratch = p;
+	coll->no_scratch = 0;
+	/*
+	 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/daemon.inl): the pointer is set before
+	 * an instance that waited for it starts.
+	 */
+	__atomic_store_n(coll->scratch_word, coll->scratch_from + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int scratch(struct df_coll *coll, uint64_t bytes)
+{
+	int ret;
+
+	if (!df_rt.machine) {
+		coll->k.scratch = df_kalloc_raw(bytes);
+		return coll->k.scratch ? 0 : -ENOMEM;
+	}
+	coll->scratch_bytes = bytes;
+	coll->scratch_word = df_word_get();
+	if (!coll->scratch_word)
+		return -ENOMEM;
+	coll->scratch_from = __atomic_load_n(coll->scratch_word, __ATOMIC_RELAXED);
+	ret = df_coll_scratch(coll);
+	if (ret == -EAGAIN) {
+		coll->no_scratch = 1;
+		coll->nr_open++; /* df_dev_connect() asks again */
+		ret = 0;
+	}
+	if (ret)
+		df_word_put(coll->scratch_word);
+	return ret;
+}
+
+static void scratch_free(struct df_coll *coll)
+{
+	if (!df_rt.machine) {
+		df_kfree(coll->k.scratch);
+	} else if (coll->scratch_word) {
+		df_rt.machine->scratch_free(coll->k.scratch);
+		df_word_put(coll->scratch_word);
+	}
+}
+
 static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_place,
 		       struct df_coll **out)
 {
@@ -159,14 +210,14 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	k->tile_elems = tile(coll->prog, k->chunk_elems, k->elem_bytes);
 	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
 	k->id = coll->key;
-	ret = -ENOMEM;
 	if (coll->prog->scratch_chunks) {
 		uint64_t bytes = coll->prog->scratch_chunks * k->chunk_elems * k->elem_bytes;
 
-		k->scratch = df_kalloc_raw(bytes + 1);
-		if (!k->scratch)
+		ret = scratch(coll, bytes + 1);
+		if (ret)
 			goto err_prog;
 	}
+	ret = -ENOMEM;
 	k->done = df_word_get();
 	if (!k->done)
 		goto err_scratch;
@@ -175,7 +226,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	ret = contexts(coll);
 	if (ret)
 		goto err_word;
-	if (coll->nr_ends) {
+	if (coll->nr_ends || coll->nr_open) {
 		ret = df_coll_connect(coll);
 		if (ret)
 			goto err_ctx;
@@ -196,7 +247,7 @@ err_ctx:
 err_word:
 	df_word_put(k->done);
 err_scratch:
-	df_kfree(k->scratch);
+	scratch_free(coll);
 err_prog:
 	if (k->prog != coll->prog)
 		df_kfree((void *)k->prog);
@@ -375,7 +426,7 @@ void df_coll_destroy(struct df_coll *coll)
 	df_kfree(coll->k.ctx->send);
 	df_kfree(coll->k.ctx);
 	free(coll->ends);
-	df_kfree(coll->k.scratch);
+	scratch_free(coll);
 	if (coll->k.prog != coll->prog)
 		df_kfree((void *)coll->k.prog);
 	df_program_free(coll->prog);

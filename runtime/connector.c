@@ -211,6 +211,8 @@ void df_dev_connect(struct df_dev *dev)
 	while (budget--) {
 		struct df_coll *coll = df_list_first(&dev->connecting, struct df_coll, waiting);
 
+		if (coll->no_scratch && df_coll_scratch(coll) == 0)
+			coll->nr_open--;
 		for (i = 0; i < coll->nr_ends && coll->nr_open; i++) {
 			struct df_cend *end = &coll->ends[i];
 

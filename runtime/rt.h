@@ -109,6 +109,10 @@ struct df_coll {
 	struct df_cend *ends;
 	uint32_t nr_ends, nr_open;
 	uint64_t in_bytes, out_bytes;
+	/* Scratch that the machine does not have yet: no instance starts before the word has gone up. */
+	uint64_t scratch_bytes;
+	uint64_t *scratch_word, scratch_from;
+	int no_scratch;
 	struct df_algo_pick pick; /* algorithm, and what it was expected to take */
 	struct {
 		uint64_t seq, since; /* instance being timed; since 0: none */
@@ -235,6 +239,11 @@ struct df_machine {
 	/* Memory for a program that only blocks of that device touch. Never blocks; -EAGAIN: not now. */
 	int (*scratch)(int device, uint64_t bytes, void **out);
 	void (*scratch_free)(void *p);
+	/*
+	 * Before a device's lock is taken to submit: alloc() must not call the driver under it, so this waits, for a
+	 * bounded time, until it need not.
+	 */
+	void (*reserve)(void);
 };
 
 /* ---- the process ---------------------------------------------------------------------------------------- */
@@ -328,6 +337,8 @@ void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
 void df_coll_retire(struct df_coll *coll);
 void df_coll_abort(struct df_coll *coll); /* marks it; see df_engine_purge() */
 void df_coll_destroy(struct df_coll *coll);
+/* Asks the machine for a program's scratch; -EAGAIN: not now. */
+int df_coll_scratch(struct df_coll *coll);
 
 /* connector.c */
 int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */

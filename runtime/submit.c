@@ -326,7 +326,7 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		if (!deps)
 			return -ENOMEM;
 	}
-	inst = df_coll_instance(coll, nr + 2);
+	inst = df_coll_instance(coll, nr + 3);
 	if (!inst) {
 		ret = -ENOMEM;
 		goto out;
@@ -361,6 +361,9 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	}
 	if (ready.addr)
 		inst->waits[inst->nr_waits++] = ready;
+	if (coll->no_scratch)
+		inst->waits[inst->nr_waits++] =
+			(struct df_kwait){coll->scratch_word, coll->scratch_from + 1};
 	df_coll_append(coll, inst);
 	f->value = inst->done_value;
 	if (nccl) {
@@ -463,6 +466,8 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 	uint32_t i;
 	int ret = 0;
 
+	if (df_rt.machine)
+		df_rt.machine->reserve();
 	df_stream_launching(&stream, &launch);
 	for (i = 0; i < g->nr && !ret; i++) {
 		struct df_dev *dev = g->op[i].comm->dev;
@@ -584,6 +589,8 @@ static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int re
 	uint64_t group = df_trace_serial();
 	size_t i, j, issued = 0;
 
+	if (df_unlikely(df_rt.machine != NULL))
+		df_rt.machine->reserve();
 	df_trace_hold_time();
 	for (i = 0; i < nr_ops && !ret; i++, issued += !ret) {
 		struct df_flight f;

@@ -248,6 +248,11 @@ int df_cuda_daemon_start(const struct df_daemon_ops *o)
 	return ret ? -ENOMEM : 0;
 }
 
+int df_cuda_daemon_started(void)
+{
+	return __atomic_load_n(&ops, __ATOMIC_RELAXED) != NULL;
+}
+
 void df_cuda_daemon_wake(void)
 {
 	/* SEQ_CST pairs with rest(): see there. */

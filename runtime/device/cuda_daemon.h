@@ -26,6 +26,8 @@ const void *df_cuda_fatbin(void);
 int df_cuda_daemon_check(char *reason, unsigned long reason_bytes);
 /* Starts the poller; idempotent. -ENOMEM. */
 int df_cuda_daemon_start(const struct df_daemon_ops *ops);
+/* 1 after df_cuda_daemon_start(). */
+int df_cuda_daemon_started(void);
 /* There may be work: any thread, cheap. */
 void df_cuda_daemon_wake(void);
 /* Returns when no kernel is on the device; none comes until resume. Blocks for as long as a block takes to leave. */

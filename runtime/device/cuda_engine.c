@@ -170,6 +170,7 @@ static const struct df_machine machine = {
 	.meet = df_cuda_meet,
 	.scratch = df_cuda_scratch,
 	.scratch_free = df_cuda_scratch_free,
+	.reserve = df_cuda_reserve,
 };
 
 const struct df_machine *df_cuda_machine(void)

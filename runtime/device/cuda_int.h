@@ -92,6 +92,8 @@ void df_cuda_strict(void);
 /* cuda_mem.c: memory that host and device see under one address, from large pinned pieces. */
 void *df_cuda_pinned(size_t bytes);
 void df_cuda_pinned_free(void *p);
+/* With no lock held: waits, for a bounded time, until there is enough for what the next submission allocates. */
+void df_cuda_reserve(void);
 
 /*
  * cuda_aside.c: runs fn on a thread of its own, for calls of the driver that may take long. -ENOMEM. Nobody who holds a

@@ -63,6 +63,14 @@ $(B)/tests/gpu/litmus_%: tests/gpu/litmus_%.cu tests/gpu/litmus.h tests/cuda/mod
 	$(Q)$(NVCC) -std=c++17 -I. -O2 -gencode arch=compute_80,code=compute_80 \
 		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -o $@ $<
 
+# The daemon's own functions, timed by tests/gpu/b_daemon.sh.
+$(B)/tests/gpu/daemon: tests/gpu/daemon.cu tests/gpu/litmus.h $(wildcard kernels/*.h kernels/*.inl kernels/*.def) \
+		tests/cuda/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -I. -O3 -gencode arch=compute_80,code=compute_80 \
+		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -o $@ $<
+litmus: $(B)/tests/gpu/daemon
+
 # A program with kernels of its own, for tests/gpu/b_beside.sh.
 ifneq ($(HAVE_NCCL),)
 $(B)/tests/gpu/beside: tests/gpu/beside.cu tests/cuda/module.mk

@@ -13,6 +13,7 @@
 #include "kernels/daemon.h"
 #include "runtime/device/cuda_int.h"
 #include "runtime/device/cuda_daemon.h"
+#include "runtime/device/cuda_far.h"
 #include "runtime/rt.h"
 #include "tests/cuda/fake/fake.h"
 #include "tests/lib/test.h"
@@ -20,6 +21,7 @@
 #define RANKS 2
 
 static const struct fake_cuda *fake;
+static int in_place;
 
 /* kernels/daemon_cuda.cu, on one CPU thread a block. */
 static void kernel(void **params, unsigned int block)
@@ -79,7 +81,7 @@ static struct df_op all_reduce(struct df_comm *comm, const struct rank *r, CUstr
 	return (struct df_op){
 		.kind = DF_COLL_ALLREDUCE,
 		.comm = comm,
-		.send = r->in,
+		.send = in_place ? r->out : r->in,
 		.recv = r->out,
 		.count = r->count,
 		.type = DF_FLOAT32,
@@ -104,7 +106,8 @@ static void fill(struct rank *r, int round)
 	size_t i;
 
 	for (i = 0; i < r->count; i++)
-		r->in[i] = (float)((r->rank + 1) * (round + 1)) + (float)(i % 7);
+		(in_place ? r->out : r->in)[i] =
+			(float)((r->rank + 1) * (round + 1)) + (float)(i % 7);
 }
 
 static void *run(void *arg)
@@ -215,6 +218,30 @@ START_TEST(refused)
 }
 END_TEST
 
+/* Scratch of programs lies in the devices' memory; there is none until the driver gives it. */
+START_TEST(scratch)
+{
+	void *p, *q;
+
+	start();
+	fake->fail_alloc(_i);
+	in_place = 1;
+	job(1000, 10, 0);
+	job(300000, 2, 0);
+	while (df_cuda_scratch(0, 1000, &p) == -EAGAIN)
+		usleep(1000);
+	ck_assert_int_eq(df_cuda_scratch(0, 1000, &q), 0);
+	ck_assert_ptr_ne(p, q);
+	ck_assert_int_eq(df_cuda_api.mem_info(p, &(struct df_mem_info){0}), 0);
+	df_cuda_scratch_free(p);
+	df_cuda_scratch_free(q);
+	/* Used again. */
+	ck_assert_int_eq(df_cuda_scratch(0, 1000, &p), 0);
+	ck_assert_ptr_eq(p, q);
+	df_cuda_scratch_free(p);
+}
+END_TEST
+
 START_TEST(graphs)
 {
 	start();
@@ -297,6 +324,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, collectives);
 	tcase_add_loop_test(t, refused, 0, 2);
+	tcase_add_loop_test(t, scratch, 0, 2);
 	tcase_add_test(t, graphs);
 	tcase_add_test(t, quiet_times);
 	tcase_add_test(t, lost_device);

@@ -94,7 +94,7 @@ static struct CUctx_st primary[MAX_DEVICES];
 static struct CUstream_st *streams;
 static struct mem *mems;
 static uint64_t next_id = 1;
-static int launch_error, alloc_waits;
+static int launch_error, alloc_waits, alloc_fails;
 static struct {
 	const char *symbol;
 	uint64_t n;
@@ -595,6 +595,9 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
 	SEEN();
 	alloc_wait();
+	if (__atomic_fetch_sub(&alloc_fails, 1, __ATOMIC_RELAXED) > 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	__atomic_store_n(&alloc_fails, 0, __ATOMIC_RELAXED);
 	*out = (CUdeviceptr)mem_new(bytes, 0);
 	return CUDA_SUCCESS;
 }
@@ -1017,11 +1020,15 @@ static void sync_alloc(int on)
 {
 	alloc_waits = on;
 }
+static void fail_alloc(int nr)
+{
+	alloc_fails = nr;
+}
 
 API const struct fake_cuda *fake_cuda(void)
 {
-	static const struct fake_cuda f = {calls,	set_kernel, pending,
-					   fail_launch, sync_alloc, fake_hide};
+	static const struct fake_cuda f = {calls,      set_kernel, pending,  fail_launch,
+					   sync_alloc, fail_alloc, fake_hide};
 
 	return &f;
 }

@@ -21,6 +21,8 @@ struct fake_cuda {
 	void (*fail_launch)(int result);
 	/* 1: memory functions wait for all streams and kernels, as a driver may. */
 	void (*sync_alloc)(int on);
+	/* So many allocations of device memory fail for want of it. */
+	void (*fail_alloc)(int nr);
 	/* 1: this process may not touch the memory of the devices any more, as on a GPU the host may not; 0: it may. */
 	void (*hide)(int on);
 };
