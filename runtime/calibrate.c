@@ -22,9 +22,9 @@
 #include "runtime/rt.h"
 
 #define BUDGET_NS     (10 * DF_NS_PER_MS) /* then what is not measured keeps its constant */
-#define BYTES	      (256 << 10) /* of one rank's share: as a whole more than a core's own cache */
-#define NR_SMALL      64	  /* instances for the cost of instructions */
-#define ROUNDS	      4
+#define BYTES	      (1 << 20) /* of one rank's share: as a whole more than a core's own cache */
+#define NR_SMALL      64	/* instances for the cost of instructions */
+#define ROUNDS	      3
 #define PING_ROUNDS   40
 #define SWITCH_ROUNDS 8
 

@@ -372,7 +372,9 @@ int df_algo_bench(const struct df_algo_args *a)
 	if (rc || a->worker)
 		goto out;
 	for (int turn = 0; turn < a->turns && !rc; turn++) {
-		for (int g = 0; g < DF_ALGO_NR && !rc; g++) {
+		for (int i = 0; i < DF_ALGO_NR && !rc; i++) {
+			/* Back and forth, so that none always follows the same one. */
+			int g = turn & 1 ? DF_ALGO_NR - 1 - i : i;
 			char list[256] = "";
 
 			for (int k = 0; k < NR_KINDS; k++) {
@@ -383,7 +385,7 @@ int df_algo_bench(const struct df_algo_args *a)
 						 "%s%s", *list ? "," : "",
 						 df_coll_kind_name(q.kind));
 			}
-			df_cli_progress("algo bench", (uint64_t)(turn * DF_ALGO_NR + g),
+			df_cli_progress("algo bench", (uint64_t)(turn * DF_ALGO_NR + i),
 					(uint64_t)(a->turns * DF_ALGO_NR));
 			if (*list)
 				rc = job(a, g, list, a->sizes, t);

@@ -14,6 +14,14 @@ void df_lib_alltoall_direct(struct df_lang *l, const struct df_shape *s)
 	}
 }
 
+static int named(struct df_lang *l, const char *what, int node)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%s %d", what, node);
+	return df_lang_buffer(l, name);
+}
+
 /*
  * What the ranks of a node have for remote rank (m, i) is collected at local rank i, which sends it across
  * in one message.
@@ -24,11 +32,8 @@ void df_lib_alltoall_two_step(struct df_lang *l, const struct df_shape *s)
 
 	for (int a = 0; a < n; a++) {
 		for (int b = 0; b < n; b++) {
-			char name[32];
-			int buf;
+			int buf = a == b ? DF_OUT : named(l, "to", b);
 
-			snprintf(name, sizeof(name), "to %d", b);
-			buf = a == b ? DF_OUT : df_lang_buffer(l, name);
 			for (int i = 0; i < g; i++) {
 				df_lang_channel(l, 0);
 				for (int j = 0; j < g; j++)
@@ -54,31 +59,22 @@ void df_lib_alltoall_three_step(struct df_lang *l, const struct df_shape *s)
 	for (int a = 0; a < n; a++) {
 		for (int b = 0; b < n; b++) {
 			int from = a * g + b % g, to = b * g + a % g;
-			char name[32];
-			int buf, far;
+			int buf = a == b ? DF_OUT : named(l, "to", b);
 
-			snprintf(name, sizeof(name), "to %d", b);
-			buf = df_lang_buffer(l, name);
-			snprintf(name, sizeof(name), "from %d", a);
-			far = a == b ? buf : df_lang_buffer(l, name);
 			df_lang_channel(l, 0);
-			for (int i = 0; i < g; i++) {
-				struct df_ref c =
-					CHUNK(l, a * g + i, DF_IN, (uint32_t)(b * g), (uint32_t)g);
-
-				for (int j = 0; j < g; j++)
-					COPY(PART(c, (uint32_t)j, 1), a == b ? b * g + j : from,
-					     a == b ? DF_OUT : buf,
-					     (uint32_t)(a == b ? a * g + i : j * g + i));
-			}
+			for (int i = 0, j = 0; i < g; i += ++j == g, j %= g)
+				COPY(CHUNK(l, a * g + i, DF_IN, (uint32_t)(b * g + j), 1),
+				     a == b ? b * g + j : from, buf,
+				     (uint32_t)(a == b ? a * g + i : j * g + i));
 			if (a == b)
 				continue;
 			df_lang_channel(l, 1);
-			COPY(CHUNK(l, from, buf, 0, (uint32_t)(g * g)), to, far, 0);
+			COPY(CHUNK(l, from, buf, 0, (uint32_t)(g * g)), to, named(l, "from", a), 0);
 			df_lang_channel(l, 2);
 			for (int j = 0; j < g; j++)
-				COPY(CHUNK(l, to, far, (uint32_t)(j * g), (uint32_t)g), b * g + j,
-				     DF_OUT, (uint32_t)(a * g));
+				COPY(CHUNK(l, to, named(l, "from", a), (uint32_t)(j * g),
+					   (uint32_t)g),
+				     b * g + j, DF_OUT, (uint32_t)(a * g));
 		}
 	}
 }

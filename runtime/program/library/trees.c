@@ -109,31 +109,22 @@ void df_lib_allreduce_hierarchical(struct df_lang *l, const struct df_shape *s)
 {
 	int g = s->gpus, n = s->nodes;
 
-	for (int node = 0; node < n; node++) {
-		for (int k = 0; k < g; k++) {
-			int base = node * g, at = k * n;
+	for (int r = 0; r < n * g; r++) {
+		int base = r / g * g, k = r % g;
 
-			ring(l, CHUNK(l, base + (k + 1) % g, DF_IN, (uint32_t)at, (uint32_t)n),
-			     base, 1, g, k + 1, g - 1, 1);
-		}
+		ring(l, CHUNK(l, base + (k + 1) % g, DF_IN, (uint32_t)(k * n), (uint32_t)n), base,
+		     1, g, k + 1, g - 1, 1);
 	}
-	for (int k = 0; k < g; k++) {
-		for (int c = 0; c < n; c++) {
-			struct df_ref x;
+	df_lang_channel(l, 1);
+	for (int i = 0; i < g * n; i++) {
+		int k = i / n, c = i % n;
+		struct df_ref x = CHUNK(l, (c + 1) % n * g + k, DF_IN, (uint32_t)i, 1);
 
-			df_lang_channel(l, 1);
-			x = CHUNK(l, (c + 1) % n * g + k, DF_IN, (uint32_t)(k * n + c), 1);
-			x = ring(l, x, k, g, n, c + 1, n - 1, 1);
-			ring(l, x, k, g, n, c, n - 1, 0);
-		}
+		x = ring(l, x, k, g, n, c + 1, n - 1, 1);
+		ring(l, x, k, g, n, c, n - 1, 0);
 	}
 	df_lang_channel(l, 2);
-	for (int node = 0; node < n; node++) {
-		for (int k = 0; k < g; k++) {
-			int base = node * g;
-
-			ring(l, CHUNK(l, base + k, DF_OUT, (uint32_t)(k * n), (uint32_t)n), base, 1,
-			     g, k, g - 1, 0);
-		}
-	}
+	for (int r = 0; r < n * g; r++)
+		ring(l, CHUNK(l, r, DF_OUT, (uint32_t)(r % g * n), (uint32_t)n), r / g * g, 1, g,
+		     r % g, g - 1, 0);
 }

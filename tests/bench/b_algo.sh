@@ -1,0 +1,70 @@
+#!/bin/bash
+# Algorithms against each other on the daemon, a process a rank, as in GC3's figures: all-pairs against ring for
+# AllReduce; two-step against direct AlltoAll over emulated nodes; and the tuned choice against the best fixed
+# one. Each figure is the least of several jobs' medians, jobs of all algorithms taking turns. BENCH_PART: only
+# `pairs`, `steps`, `tuned`; BENCH_TURNS: how many jobs of each.
+set -u
+cd "$SRC" || exit 1
+part=${BENCH_PART:-all} turns=${BENCH_TURNS:-8}
+# The links that are emulated: as much slower than this memory as a network is than NVLink. The curves cross, as
+# those of GC3 do: what is a MISS at the upper end is what the tuner does not choose there.
+export DFSHIM_HOST_LINK_US=20 DFSHIM_HOST_LINK_MESSAGE_US=10 DFSHIM_HOST_LINK_MB=200
+
+# bench OUT ARGS...: figures of `dfshim algo bench` as JSON lines
+bench() {
+	local out=$1
+	shift
+	"$B/dfshim" algo bench --json --turns "$turns" "$@" >"$out" || : >"$out"
+}
+# value FILE KIND BYTES ALGO: microseconds
+value() {
+	awk -F'[:,"}]+' -v k="$2" -v b="$3" -v a="$4" '{
+		for (i = 2; i < NF; i += 2) v[$i] = $(i + 1)
+		if (v["kind"] == k && v["bytes"] == b && v["algo"] == a) print v["ns"] / 1000
+	}' "$1"
+}
+human() { [ "$1" -ge 1048576 ] && echo "$(($1 >> 20))MiB" || echo "$(($1 >> 10))KiB"; }
+# figure NAME VALUE PEERNAME PEER TARGET: the ratio is the value over the peer's
+figure() {
+	awk -v n="$1" -v v="$2" -v p="$3" -v pv="$4" -v t="$5" 'BEGIN {
+		if (v == "" || pv == "") { printf "BENCH %s - us target <=%s UNMEASURED\n", n, t; exit }
+		printf "BENCH %s %.1f us peer %s %.1f ratio %.3f target <=%s %s\n", n, v, p, pv, v / pv, t,
+			v / pv <= t ? "ok" : "MISS"
+	}'
+}
+
+sizes="1K,4K,16K,64K,256K,1M" bytes="1024 4096 16384 65536 262144 1048576"
+if [ "$part" = all ] || [ "$part" = pairs ]; then
+	bench "$T/pairs" --kind AllReduce --ranks 8 --sizes $sizes
+	for b in $bytes; do
+		figure "algo.allreduce.8.allpairs.$(human $b)" "$(value "$T/pairs" AllReduce $b allpairs)" \
+			ring "$(value "$T/pairs" AllReduce $b ring)" 1.0
+	done
+fi
+if [ "$part" = all ] || [ "$part" = steps ]; then
+	bench "$T/steps" --kind AlltoAll --nodes 2 --gpus 4 --sizes $sizes
+	for b in $bytes; do
+		figure "algo.alltoall.2x4.twostep.$(human $b)" "$(value "$T/steps" AlltoAll $b hier)" \
+			direct "$(value "$T/steps" AlltoAll $b allpairs)" 1.0
+	done
+fi
+# tuned NAME KIND ARGS...: tunes, then measures the tuned choice beside each fixed one
+tuned() {
+	local name=$1 kind=$2 b a v best
+	shift 2
+	bench "$T/$name.first" --kind "$kind" --sizes $sizes -o "$T/$name.tune" "$@"
+	bench "$T/$name" --kind "$kind" --sizes $sizes --tuner "$T/$name.tune" "$@"
+	for b in $bytes; do
+		best=
+		for a in ring tree allpairs hier; do
+			v=$(value "$T/$name" "$kind" "$b" $a)
+			best=$(awk -v v="$v" -v b="$best" 'BEGIN { print v != "" && (b == "" || v < b) ? v : b }')
+		done
+		figure "algo.$name.tuned.$(human "$b")" "$(value "$T/$name" "$kind" "$b" auto)" best "$best" 1.1
+	done
+}
+if [ "$part" = all ] || [ "$part" = tuned ]; then
+	tuned allreduce.8 AllReduce --ranks 8
+	tuned allreduce.2x4 AllReduce --nodes 2 --gpus 4
+	tuned alltoall.2x4 AlltoAll --nodes 2 --gpus 4
+fi
