@@ -163,9 +163,12 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		.max_blocks = comm->blocks,
 		.in_place = in_place,
 	};
+	const struct df_algo_query query = {
+		.req = &req, .type = sig->type, .redop = sig->redop, .cost = &comm->cost};
 	struct df_coll *coll = df_kalloc(sizeof(*coll));
 	struct df_kcoll *k;
 	uint64_t name[5];
+	char why[256];
 	int ret;
 
 	if (!coll)
@@ -176,13 +179,12 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	coll->dev = comm->dev;
 	df_list_init(&coll->node);
 	df_list_init(&coll->waiting);
-	ret = df_program_select(
-		df_rt.algos, df_rt.tuner,
-		&(struct df_algo_query){
-			.req = &req, .type = sig->type, .redop = sig->redop, .cost = &comm->cost},
-		&coll->prog, &coll->pick);
+	ret = df_program_select(df_rt.algos, df_rt.tuner, &query, &coll->prog, &coll->pick);
 	if (ret)
 		goto err_coll;
+	if (df_rt.algos && df_rt.algos->nr && !df_algo_find(df_rt.algos, &query, why, sizeof(why)))
+		df_info("DFSHIM_ALGO: no file for %s of %llu elements: %s",
+			df_coll_kind_name(req.kind), (unsigned long long)sig->count, why);
 	/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
 	name[0] = comm->hash;
 	name[1] = sig->count;

@@ -175,9 +175,10 @@ static enum look pass(const struct df_dev *first)
 		if (df_engine_chores(dev))
 			look = LOOK_MOVED;
 	}
+	/* With emulated links nobody sleeps: what they time would be the waking. */
 	if (df_wire_pass())
 		look = LOOK_MOVED;
-	else if (look == LOOK_STUCK && df_wire_busy())
+	else if (look == LOOK_STUCK && df_wire_any())
 		look = LOOK_SPINS;
 	return look;
 }

@@ -355,6 +355,7 @@ uint64_t df_wire_node(uint64_t host, int device); /* which node a device belongs
 int df_wire_splice(struct df_cend *end, int device, uint64_t slice_bytes);
 void df_wire_unsplice(struct df_cend *end); /* delivers what is under way; no-op without a wire */
 int df_wire_pass(void);			    /* 1 if something arrived */
+int df_wire_any(void);			    /* there are some */
 int df_wire_busy(void);			    /* something is under way */
 void df_wire_flush(void);		    /* delivers everything now */
 

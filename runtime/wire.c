@@ -149,10 +149,14 @@ int df_wire_pass(void)
 	return moved;
 }
 
+int df_wire_any(void)
+{
+	return __atomic_load_n(&nr_wires, __ATOMIC_RELAXED) != 0;
+}
+
 int df_wire_busy(void)
 {
-	return __atomic_load_n(&nr_wires, __ATOMIC_RELAXED) &&
-	       __atomic_load_n(&under_way, __ATOMIC_RELAXED);
+	return df_wire_any() && __atomic_load_n(&under_way, __ATOMIC_RELAXED);
 }
 
 void df_wire_flush(void)

@@ -113,6 +113,8 @@ int df_algo_parse(const char *path, const char *text, size_t size, struct df_alg
 		memcpy(file, err->file, sizeof(file));
 		if (rc == -EPROTO)
 			*err = a->v.err;
+		if (rc == -EPROTO && a->is_msccl)
+			df_msccl_blame(a->plan, err);
 		memcpy(err->file, file, sizeof(file));
 		df_algo_free(a);
 		return rc;
@@ -285,6 +287,8 @@ static const char *unfit(const struct df_algo_file *a, const struct df_algo_quer
 const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 					const struct df_algo_query *q, char *why, size_t size)
 {
+	int close = 0;
+
 	if (why && size)
 		snprintf(why, size, "no program is loaded");
 	for (uint32_t i = 0; t && i < t->nr; i++) {
@@ -292,8 +296,10 @@ const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 
 		if (!reason)
 			return t->file[i];
-		if (why && size)
+		/* Of those for this collective, if there are any, the last one's. */
+		if (why && size && (!close || t->file[i]->plan->kind == q->req->kind))
 			snprintf(why, size, "%s: %s", t->file[i]->path, reason);
+		close |= t->file[i]->plan->kind == q->req->kind;
 	}
 	return NULL;
 }

@@ -32,6 +32,12 @@ int df_msccl_parse(const char *text, size_t size, struct df_plan **plan, struct 
 		   struct df_msccl_facts *facts, struct df_perr *err);
 
 /*
+ * *err says why the plan was refused: if a step shows the public compiler's known defect, it says that step
+ * instead, with what came of it.
+ */
+void df_msccl_blame(const struct df_plan *plan, struct df_perr *err);
+
+/*
  * Writes a plan. -EOPNOTSUPP with *err where MSCCL cannot express it (a block with two peers in one
  * direction); rccl: that dialect, in_place: the program is right in place too.
  */

@@ -1,20 +1,20 @@
 #!/bin/bash
 # Algorithms against each other on the daemon, a process a rank, as in GC3's figures: all-pairs against ring for
 # AllReduce; two-step against direct AlltoAll over emulated nodes; and the tuned choice against the best fixed
-# one. Each figure is the least of several jobs' medians, jobs of all algorithms taking turns. BENCH_PART: only
-# `pairs`, `steps`, `tuned`; BENCH_TURNS: how many jobs of each.
+# one. Each figure is the least of several jobs' quartiles, jobs of all algorithms taking turns. BENCH_PART: only
+# `pairs`, `steps`, or what is tuned (`allreduce.8`, ...); BENCH_TURNS: how many jobs of each.
 set -u
 cd "$SRC" || exit 1
 part=${BENCH_PART:-all} turns=${BENCH_TURNS:-8}
 # The links that are emulated: as much slower than this memory as a network is than NVLink. The curves cross, as
 # those of GC3 do: what is a MISS at the upper end is what the tuner does not choose there.
-export DFSHIM_HOST_LINK_US=20 DFSHIM_HOST_LINK_MESSAGE_US=10 DFSHIM_HOST_LINK_MB=200
+export DFSHIM_HOST_LINK_US=20 DFSHIM_HOST_LINK_MESSAGE_US=10 DFSHIM_HOST_LINK_MB=500
 
 # bench OUT ARGS...: figures of `dfshim algo bench` as JSON lines
 bench() {
 	local out=$1
 	shift
-	"$B/dfshim" algo bench --json --turns "$turns" "$@" >"$out" || : >"$out"
+	"$B/dfshim" algo bench --json --turns "$turns" --rounds 10 "$@" >"$out" || : >"$out"
 }
 # value FILE KIND BYTES ALGO: microseconds
 value() {
@@ -37,21 +37,22 @@ sizes="1K,4K,16K,64K,256K,1M" bytes="1024 4096 16384 65536 262144 1048576"
 if [ "$part" = all ] || [ "$part" = pairs ]; then
 	bench "$T/pairs" --kind AllReduce --ranks 8 --sizes $sizes
 	for b in $bytes; do
-		figure "algo.allreduce.8.allpairs.$(human $b)" "$(value "$T/pairs" AllReduce $b allpairs)" \
-			ring "$(value "$T/pairs" AllReduce $b ring)" 1.0
+		figure "algo.allreduce.8.allpairs.$(human "$b")" "$(value "$T/pairs" AllReduce "$b" allpairs)" \
+			ring "$(value "$T/pairs" AllReduce "$b" ring)" 1.0
 	done
 fi
 if [ "$part" = all ] || [ "$part" = steps ]; then
 	bench "$T/steps" --kind AlltoAll --nodes 2 --gpus 4 --sizes $sizes
 	for b in $bytes; do
-		figure "algo.alltoall.2x4.twostep.$(human $b)" "$(value "$T/steps" AlltoAll $b hier)" \
-			direct "$(value "$T/steps" AlltoAll $b allpairs)" 1.0
+		figure "algo.alltoall.2x4.twostep.$(human "$b")" "$(value "$T/steps" AlltoAll "$b" hier)" \
+			direct "$(value "$T/steps" AlltoAll "$b" allpairs)" 1.0
 	done
 fi
 # tuned NAME KIND ARGS...: tunes, then measures the tuned choice beside each fixed one
 tuned() {
 	local name=$1 kind=$2 b a v best
 	shift 2
+	[ "$part" = all ] || [ "$part" = "$name" ] || return
 	bench "$T/$name.first" --kind "$kind" --sizes $sizes -o "$T/$name.tune" "$@"
 	bench "$T/$name" --kind "$kind" --sizes $sizes --tuner "$T/$name.tune" "$@"
 	for b in $bytes; do
@@ -63,8 +64,6 @@ tuned() {
 		figure "algo.$name.tuned.$(human "$b")" "$(value "$T/$name" "$kind" "$b" auto)" best "$best" 1.1
 	done
 }
-if [ "$part" = all ] || [ "$part" = tuned ]; then
-	tuned allreduce.8 AllReduce --ranks 8
-	tuned allreduce.2x4 AllReduce --nodes 2 --gpus 4
-	tuned alltoall.2x4 AlltoAll --nodes 2 --gpus 4
-fi
+tuned allreduce.8 AllReduce --ranks 8
+tuned allreduce.2x4 AllReduce --nodes 2 --gpus 4
+tuned alltoall.2x4 AlltoAll --nodes 2 --gpus 4

@@ -3,7 +3,7 @@
  * algorithm (NCCL_ALGO makes it the only one), one process a rank, and one with the runtime's own choice. It
  * prints a table and writes the tuner file that makes the fastest one the choice.
  *
- * Jobs of all algorithms take turns, and each figure is the least of its turns' medians: other load of the
+ * Jobs of all algorithms take turns, and each figure is the least of its turns' quartiles: other load of the
  * machine disturbs one turn, not one algorithm.
  */
 #define _GNU_SOURCE
@@ -117,7 +117,7 @@ static int call(const struct df_prog_req *q, void *in, void *out, void *comm, vo
 	}
 }
 
-/* Median nanoseconds of one operation; negative: NCCL's or CUDA's error. */
+/* Nanoseconds of one operation, the lower quartile of all rounds; negative: NCCL's or CUDA's error. */
 static int64_t time_one(const struct df_prog_req *q, uint64_t rounds, void *comm, void *stream)
 {
 	uint64_t bytes = DF_MAX(df_coll_bytes(q), 4u), ns[101], nr = DF_MIN(rounds, 101u);
@@ -151,7 +151,7 @@ static int64_t time_one(const struct df_prog_req *q, uint64_t rounds, void *comm
 	if (ret)
 		return -ret;
 	qsort(ns, nr, sizeof(*ns), by_value);
-	return (int64_t)ns[nr / 2];
+	return (int64_t)ns[nr / 4];
 }
 
 /* dir: where the id is left, and rank 0's results: "KIND BYTES NS" a line. */

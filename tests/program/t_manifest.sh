@@ -1,0 +1,60 @@
+#!/bin/bash
+# Description: the data set of MSCCL programs through the CLI, beside an independent checker; defects of the public compiler.
+set -u
+B=${B:-build}
+case $B in /*) ;; *) B=$PWD/$B ;; esac
+T=${T:-$(mktemp -d)}
+bad=0
+fail() {
+	echo "FAILED: $*"
+	bad=1
+}
+
+# What the public compiler gets wrong: refused, and the step that is wrong is named.
+# defect FILE TEXT
+defect() {
+	"$B/dfshim" algo verify "tests/program/defects/$1" >"$T/out" 2>"$T/err"
+	rc=$?
+	[ $rc = 3 ] || fail "$1: status $rc"
+	grep -qF -- "$2" "$T/err" || fail "$1 does not say \"$2\": $(cat "$T/err")"
+}
+defect rrc-source.xml "rrc-source.xml:10: rank 1 block 0 step 0: its source is where the sender has the operand"
+defect rcs-scratch.xml "rcs-scratch.xml:15: rank 1 block 1 step 0: race: writes scratch chunk 0, which block 0 step 0 writes"
+
+D=../shared/data/msccl
+[ -r $D/MANIFEST.md ] || {
+	[ $bad = 0 ] || exit 1
+	echo "skipped after the defects: no $D"
+	exit 77
+}
+# The manifest's verdict is our exit status; a refusal names rank, block and step.
+rows=0
+while IFS='|' read -r _ file _ _ _ _ _ _ _ _ _ _ _ check _; do
+	file=${file// /}
+	case $file in *.xml) ;; *) continue ;; esac
+	case $check in " OK"* | " RAN"*) want=0 ;; *) want=3 ;; esac
+	"$B/dfshim" algo verify "$D/$file" >"$T/out" 2>"$T/err"
+	rc=$?
+	[ $rc = $want ] || fail "$file gives $rc, the manifest says $want: $(cat "$T/err")"
+	if [ $want = 0 ]; then
+		grep -q 'smallest slot count: [0-9]' "$T/out" || fail "$file: no slot count"
+		grep -q 'size limits: ' "$T/out" || fail "$file: no size limits"
+		echo "$file valid" >>"$T/ours"
+	else
+		grep -q "$file:[0-9]*: rank [0-9]* block [0-9]* step [0-9]*: " "$T/err" || fail "$file: $(cat "$T/err")"
+		echo "$file refused" >>"$T/ours"
+	fi
+	rows=$((rows + 1))
+done <$D/MANIFEST.md
+[ $rows -ge 90 ] || fail "only $rows rows in the manifest"
+# A program that would hang MSCCL itself with large messages: the size is said (it needs more slots there).
+"$B/dfshim" algo verify $D/allgather_recdbl_n8.xml >"$T/out"
+grep -q 'with Simple it deadlocks above [0-9]* bytes' "$T/out" || fail "no size limit: $(cat "$T/out")"
+
+# The independent checker comes to the same verdicts.
+if command -v python3 >/dev/null && [ -r ../shared/model/mscclcheck.py ]; then
+	(cd $D && python3 "$OLDPWD/../shared/model/mscclcheck.py" ./*.xml) >"$T/other" 2>&1
+	awk '{sub(".*/", "", $1); print $1, $2 == "OK" || $2 == "RAN" ? "valid" : "refused"}' "$T/other" | sort >"$T/other.sorted"
+	sort "$T/ours" | diff - "$T/other.sorted" >"$T/diff" || fail "the checkers differ: $(cat "$T/diff")"
+fi
+exit $bad

@@ -1,0 +1,52 @@
+#!/bin/bash
+# Description: DFSHIM_ALGO on the real runtime: text and XML are executed and right; why a file is not used is said; lists must agree.
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+D="$B/dfshim algo"
+$D compile allreduce-hierarchical --nodes 2 --gpus 2 -o "$T/a.dfp" || fail "compile a"
+$D compile allgather-ring --ranks 4 --blocks peer --format rccl -o "$T/b.xml" || fail "compile b"
+$D compile reducescatter-ring --ranks 4 --blocks peer --format msccl -o "$T/c.xml" || fail "compile c"
+$D compile alltoall-three-step --nodes 2 --gpus 2 -o "$T/d.dfp" || fail "compile d"
+$D compile alltonext --nodes 2 --gpus 2 -o "$T/next.dfp" || fail "compile next"
+$D run "$T/next.dfp" --rounds 10 --seed "$SEED" | grep -q '10 runs right' || fail "AllToNext does not run"
+
+# run ONLY ARGS...: collcheck with the list, output in $T/out
+run() {
+	local only=$1
+	shift
+	DFSHIM_DEBUG=info timeout -k 5 100 "$B/dfshim" run --host -- "$C/collcheck" --only "$only" --sample 150 \
+		--seed "$SEED" --timeout 60 "$@" >"$T/out" 2>&1 || fail "$only $*: $(tail -5 "$T/out")"
+}
+used() { grep -q "program $1" "$T/out" || fail "$1 is not used: $(grep -m3 program "$T/out")"; }
+export DFSHIM_ALGO=$T/a.dfp:$T/b.xml:$T/c.xml:$T/d.dfp
+run AllReduce --ranks 4
+used "allreduce-hierarchical"
+run AllGather --ranks 4 --procs 4
+used "allgather-ring"
+run ReduceScatter --ranks 4
+used "reducescatter-ring"
+run AlltoAll --ranks 4
+used "alltoall-three-step"
+# Others than it is for: the built-in program, and the reason.
+run AllReduce --ranks 3
+grep -q 'no file for AllReduce .*another number of ranks' "$T/out" || fail "no reason: $(head -5 "$T/out")"
+used "AllReduce "
+# What is not right is named and not used; the rest of the list is.
+sed '0,/recvReduceCopySend/s/recvReduceCopySend i\([0-9]*\) /recvReduceCopySend i3 /' "$T/a.dfp" >"$T/wrong.dfp"
+cmp -s "$T/a.dfp" "$T/wrong.dfp" && fail "nothing was damaged"
+DFSHIM_ALGO=$T/wrong.dfp:$T/next.dfp:$T/a.dfp run AllReduce --ranks 4
+grep -q "DFSHIM_ALGO: $T/wrong.dfp:[0-9]*: rank [0-9]* block [0-9]* step [0-9]*: " "$T/out" || fail "not named: $(head -5 "$T/out")"
+grep -q "DFSHIM_ALGO: $T/next.dfp.*custom collective" "$T/out" || fail "custom: $(head -5 "$T/out")"
+used "allreduce-hierarchical"
+# Ranks with different lists do not join: an error on all of them, no hang.
+cat >"$T/differ" <<'END'
+#!/bin/sh
+[ "$RANK" = 0 ] || unset DFSHIM_ALGO
+exec "$@"
+END
+chmod +x "$T/differ"
+timeout -k 5 100 "$B/dfshim" run --host -n 2 -- "$T/differ" "$C/latency" --timeout 20 >"$T/out" 2>&1 &&
+	fail "two lists in one job: $(cat "$T/out")"
+grep -q 'different settings' "$T/out" || fail "two lists: $(cat "$T/out")"
+exit 0
