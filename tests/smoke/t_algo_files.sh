@@ -33,7 +33,7 @@ run AllReduce --ranks 3
 grep -q 'no file for AllReduce .*another number of ranks' "$T/out" || fail "no reason: $(head -5 "$T/out")"
 used "AllReduce "
 # What is not right is named and not used; the rest of the list is.
-sed '0,/recvReduceCopySend/s/recvReduceCopySend i\([0-9]*\) /recvReduceCopySend i3 /' "$T/a.dfp" >"$T/wrong.dfp"
+sed '0,/recvReduceCopySend o0 o0/s/recvReduceCopySend o0 o0/recvReduceCopySend o1 o0/' "$T/a.dfp" >"$T/wrong.dfp"
 cmp -s "$T/a.dfp" "$T/wrong.dfp" && fail "nothing was damaged"
 DFSHIM_ALGO=$T/wrong.dfp:$T/next.dfp:$T/a.dfp run AllReduce --ranks 4
 grep -q "DFSHIM_ALGO: $T/wrong.dfp:[0-9]*: rank [0-9]* block [0-9]* step [0-9]*: " "$T/out" || fail "not named: $(head -5 "$T/out")"
