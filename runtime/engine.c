@@ -152,6 +152,8 @@ void df_engine_first_turns(struct df_dev *dev)
 				break;
 		df_trylock_release(lock);
 	}
+	/* What went onto an emulated link is seen to be outstanding by whoever looks next. */
+	df_wire_pass();
 }
 
 static enum look pass(const struct df_dev *first)
