@@ -18,6 +18,7 @@ struct task {
 	int *deps;
 	size_t nr_deps, cap_deps;
 	uint8_t started, done, coll, legacy, told;
+	uint8_t settled; /* and so is everything before it */
 	uint32_t stamp;
 };
 
@@ -200,7 +201,10 @@ static int hazard(const struct task *a, const struct task *b)
 	return (wa & rb) || (ra & wb) || (wa & wb);
 }
 
-/* All unfinished things before t, through everything; tokens themselves do not count. */
+/*
+ * All unfinished things before t, through everything; tokens themselves do not count. What has finished out of
+ * order is passed through too: what it stood behind is before t all the same. (model.py stops there.)
+ */
 static size_t blockers(struct run *r, struct task *t, int *out)
 {
 	size_t nr = 0, at = 0, nr_stack = 0;
@@ -214,7 +218,7 @@ static size_t blockers(struct run *r, struct task *t, int *out)
 	for (size_t i = 0; i < t->nr_deps; i++) {
 		struct task *d = &r->tasks[t->deps[i]];
 
-		if (!d->done && d->stamp != r->stamp) {
+		if ((!d->done || !d->settled) && d->stamp != r->stamp) {
 			d->stamp = r->stamp;
 			stack[nr_stack++] = t->deps[i];
 		}
@@ -222,12 +226,12 @@ static size_t blockers(struct run *r, struct task *t, int *out)
 	for (; at < nr_stack; at++) {
 		struct task *d = &r->tasks[stack[at]];
 
-		if (!is_token(d))
+		if (!d->done && !is_token(d))
 			out[nr++] = stack[at];
 		for (size_t i = 0; i < d->nr_deps; i++) {
 			struct task *x = &r->tasks[d->deps[i]];
 
-			if (!x->done && x->stamp != r->stamp) {
+			if ((!x->done || !x->settled) && x->stamp != r->stamp) {
 				x->stamp = r->stamp;
 				stack[nr_stack++] = d->deps[i];
 			}
@@ -242,11 +246,12 @@ static int ready(struct run *r, struct task *t)
 	int *bl, ok = 1;
 	size_t nr, i;
 
-	for (i = 0; i < t->nr_deps && r->tasks[t->deps[i]].done; i++)
+	for (i = 0; i < t->nr_deps && r->tasks[t->deps[i]].done && r->tasks[t->deps[i]].settled;
+	     i++)
 		;
 	if (i == t->nr_deps)
 		return 1;
-	if (r->mode == DF_MODEL_BASE || (!t->coll && !(r->mode == DF_MODEL_SE && t->legacy)))
+	if (r->mode == DF_MODEL_BASE)
 		return 0;
 	bl = malloc((r->nr_tasks + 1) * sizeof(*bl));
 	if (!bl) {
@@ -254,6 +259,8 @@ static int ready(struct run *r, struct task *t)
 		return 0;
 	}
 	nr = blockers(r, t, bl);
+	if (nr && !t->coll && !(r->mode == DF_MODEL_SE && t->legacy))
+		ok = 0;
 	if (t->coll && r->mode == DF_MODEL_SE) {
 		size_t kept = 0;
 		int all = 1;
@@ -458,6 +465,9 @@ static void finish(struct run *r, size_t i)
 	struct task *t = &r->tasks[i];
 
 	t->done = 1;
+	t->settled = 1;
+	for (size_t k = 0; k < t->nr_deps && !r->p->as_reference; k++)
+		t->settled &= r->tasks[t->deps[k]].done && r->tasks[t->deps[k]].settled;
 	tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, (int)i);
 }
 

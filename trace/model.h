@@ -76,6 +76,11 @@ struct df_mprog {
 	int one_queue;	  /* all streams of a rank share one hardware queue */
 	int launch_queue; /* unfinished things a rank may have; 0 unlimited */
 	int buffered;	  /* sends end without their receive */
+	/*
+	 * As the reference's model.py: what is unfinished before a thing that finished out of order is forgotten, so
+	 * modes P, SI and SE call some programs preventable that are not. For comparisons only.
+	 */
+	int as_reference;
 };
 
 /* What a run tells while it goes on. task: number of the thing put on a stream, -1 for host steps. */
