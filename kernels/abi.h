@@ -170,8 +170,8 @@ struct df_conn_hdr {
 	uint64_t pad0[7];
 	uint64_t head; /* slices consumed: written by the receiver only, polled by the sender */
 	uint64_t pad1[7];
-	uint64_t gate; /* open, in use, closed: see runtime/connector.h */
-	uint64_t key;  /* whose connector this is */
+	uint64_t wanted; /* the owner would like it back: see runtime/recycle.c */
+	uint64_t key;	 /* whose connector this is */
 	uint32_t nr_slots, slot_bytes;
 	uint64_t pad2[5];
 };
@@ -196,7 +196,8 @@ struct df_conn_far {
 struct df_bell {
 	uint32_t sleepers; /* > 0: somebody sleeps; ring after publishing */
 	uint32_t seq;	   /* futex word, bumped by every ring */
-	uint32_t pad[14];
+	uint32_t asked;	   /* connectors that peers would like back; counts up */
+	uint32_t pad[13];
 };
 
 /* One end of a connector as a block sees it. Filled by the host, then `state` is released. */

@@ -396,6 +396,8 @@ void df_coll_retire(struct df_coll *coll)
 	/* A buffered send outlives its communicator until its receiver has it (connector.c). */
 	if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
 		df_coll_note(coll);
+	if (df_unlikely(coll->asked))
+		df_coll_let_go(coll);
 }
 
 void df_coll_abort(struct df_coll *coll)

@@ -114,20 +114,6 @@ static void tell_block(struct df_coll *coll, const struct df_cend *end)
 		df_sq_push(coll->dev, end->ctx->block % coll->dev->d.nr_blocks, &e);
 }
 
-/* -EAGAIN: its memory is on its way. */
-static int make_end(const struct df_coll *coll, struct df_cend *end)
-{
-	int ret =
-		end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, 0, &end->conn);
-
-	if (ret)
-		return ret;
-	connect_end(coll, end);
-	if (end->k->bell)
-		df_bell_ring(end->k->bell);
-	return 0;
-}
-
 static int find_end(const struct df_coll *coll, struct df_cend *end)
 {
 	int ret;
@@ -148,6 +134,72 @@ static int find_end(const struct df_coll *coll, struct df_cend *end)
 	return 0;
 }
 
+/* The owner's side: a new connector, or the successor of a recycled one. -EAGAIN: its memory is on its way. */
+static int make_end(const struct df_coll *coll, struct df_cend *end)
+{
+	int ret;
+
+	df_conn_make_room(coll, DF_CONN_SLOTS + (uint64_t)end->nr_slots * end->slot_bytes);
+	ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, end->base,
+			      &end->conn);
+	if (ret)
+		return ret;
+	connect_end(coll, end);
+	if (end->k->bell)
+		df_bell_ring(end->k->bell);
+	return 0;
+}
+
+/* As make_end() while the application waits for the answer: what fails is told. */
+static int make_now(struct df_coll *coll, struct df_cend *end)
+{
+	int ret = make_end(coll, end);
+
+	if (ret == -EAGAIN) {
+		coll->nr_open++;
+		return 0;
+	}
+	if (ret == -ECONNRESET)
+		df_warn("rank %d, which this operation needs, has ended", end_rank(coll, end));
+	else if (ret)
+		df_warn("no connector of %u slots of %u bytes could be made: %s", end->nr_slots,
+			end->slot_bytes, strerror(-ret));
+	return ret;
+}
+
+/* From now on every look of the engine tries to find or make what is missing. */
+static void await_ends(struct df_coll *coll)
+{
+	if (!coll->nr_open)
+		return;
+	df_list_add_tail(&coll->dev->connecting, &coll->waiting);
+	__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting + 1, __ATOMIC_RELAXED);
+	df_dev_connect(coll->dev);
+}
+
+int df_coll_reconnect(struct df_coll *coll)
+{
+	uint32_t i;
+	int ret;
+
+	coll->nr_open = 0;
+	for (i = 0; i < coll->nr_ends; i++) {
+		struct df_cend *end = &coll->ends[i];
+
+		if (!end->owner) {
+			coll->nr_open += end->k->state == 0;
+		} else if (!end->conn) {
+			ret = make_now(coll, end);
+			if (ret)
+				return ret;
+			tell_block(coll, end);
+		}
+	}
+	coll->parked = 0;
+	await_ends(coll);
+	return 0;
+}
+
 int df_coll_connect(struct df_coll *coll)
 {
 	uint32_t i;
@@ -163,28 +215,14 @@ int df_coll_connect(struct df_coll *coll)
 			coll->nr_open++;
 			continue;
 		}
-		ret = make_end(coll, end);
-		if (ret == -EAGAIN) {
-			coll->nr_open++;
-		} else if (ret) {
-			if (ret == -ECONNRESET)
-				df_warn("rank %d, which this operation needs, has ended",
-					end_rank(coll, end));
-			else
-				df_warn("no connector of %u slots of %u bytes could be made: %s",
-					end->nr_slots, end->slot_bytes, strerror(-ret));
+		ret = make_now(coll, end);
+		if (ret)
 			goto err_ends;
-		}
 	}
 	/* Not before nothing can fail: the ring holds on to the contexts. */
 	for (i = 0; i < coll->nr_ends; i++)
 		tell_block(coll, &coll->ends[i]);
-	if (coll->nr_open) {
-		df_list_add_tail(&coll->dev->connecting, &coll->waiting);
-		__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting + 1,
-				 __ATOMIC_RELAXED);
-		df_dev_connect(coll->dev);
-	}
+	await_ends(coll);
 	return 0;
 
 err_ends:

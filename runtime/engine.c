@@ -42,7 +42,8 @@ static struct {
 	uint32_t work_seq; /* futex word of dozing and sleeping workers */
 	uint64_t quit_ns;  /* idle time that counts as a quit */
 	uint64_t launches;
-	uint32_t nr_blocks; /* of all devices in use */
+	uint32_t nr_blocks;   /* of all devices in use */
+	struct df_bell *bell; /* of this process */
 } eng = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine")};
 
 /* Operations are in flight on some device. */
@@ -61,6 +62,16 @@ static int outstanding(void)
 	return df_wire_busy();
 }
 
+/* Peers have asked for connectors since the device last looked. */
+static int asked(const struct df_dev *dev)
+{
+	/* ACQUIRE pairs with the RELEASE in df_engine_start(): the bell has been set up. */
+	const struct df_bell *bell = __atomic_load_n(&eng.bell, __ATOMIC_ACQUIRE);
+
+	return bell && __atomic_load_n(&bell->asked, __ATOMIC_RELAXED) !=
+			       __atomic_load_n(&dev->asked, __ATOMIC_RELAXED);
+}
+
 /* Everything about a device that is not a block's turn, when somebody asked for it. */
 int df_engine_chores(struct df_dev *dev)
 {
@@ -68,7 +79,7 @@ int df_engine_chores(struct df_dev *dev)
 	int frees;
 
 	if (!df_dev_cq_pending(dev) && !__atomic_load_n(&dev->nr_connecting, __ATOMIC_RELAXED) &&
-	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) &&
+	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !asked(dev) &&
 	    !__atomic_load_n(&dev->nr_held, __ATOMIC_RELAXED))
 		return 0;
 	if (!df_mutex_trylock(&dev->lock))
@@ -78,6 +89,8 @@ int df_engine_chores(struct df_dev *dev)
 		df_dev_connect(dev);
 	if (dev->nr_held)
 		df_rules_progress(dev);
+	if (asked(dev))
+		df_dev_asked(dev);
 	frees = !df_list_empty(&dev->frees);
 	retired = __atomic_load_n(&dev->retired, __ATOMIC_RELAXED) - retired;
 	df_mutex_unlock(&dev->lock);
@@ -166,8 +179,9 @@ static enum look pass(const struct df_dev *first)
 		uint32_t b;
 
 		if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED) ||
-		    __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) ==
-			    __atomic_load_n(&dev->retired, __ATOMIC_RELAXED))
+		    (__atomic_load_n(&dev->issued, __ATOMIC_RELAXED) ==
+			     __atomic_load_n(&dev->retired, __ATOMIC_RELAXED) &&
+		     !asked(dev)))
 			continue;
 		for (b = 0; b < dev->d.nr_blocks; b++) {
 			enum look l = block_work(dev, &dev->blocks[b]);
@@ -410,6 +424,8 @@ void df_engine_start(void)
 	int i;
 	uint32_t active = 0;
 
+	/* RELEASE pairs with the ACQUIRE in asked(). */
+	__atomic_store_n(&eng.bell, df_tl_bell(), __ATOMIC_RELEASE);
 	if (df_rt.machine) {
 		if (df_rt.machine->start())
 			df_warn_once("no thread could be started to look after the daemon");

@@ -88,6 +88,7 @@ struct df_cend {
 	const struct df_tl_ops *tl;
 	uint64_t key;
 	struct df_wire *wire; /* the emulated link it goes through, NULL none */
+	uint64_t base; /* owner: the position at which the connector begins when it is made again */
 	uint32_t nr_slots, slot_bytes;
 	uint8_t owner, sends;
 };
@@ -108,6 +109,8 @@ struct df_coll {
 	struct df_kinst *oldest, *newest, *unretired;
 	struct df_cend *ends;
 	uint32_t nr_ends, nr_open;
+	uint32_t parked; /* ends that were recycled or let go: connect before the next instance */
+	uint32_t asked;	 /* a peer would like connectors back: when nothing is in flight */
 	uint64_t in_bytes, out_bytes;
 	/* Scratch that the machine does not have yet: no instance starts before the word has gone up. */
 	uint64_t scratch_bytes;
@@ -139,15 +142,16 @@ struct df_dev {
 	uint32_t nr_overflow;	      /* blocks with entries in theirs; read without the lock */
 	struct df_list streams;	      /* struct df_stream */
 	struct df_list events;	      /* struct df_event */
-	struct df_list colls;
-	struct df_list connecting; /* collectives with ends that are not connected */
-	uint32_t nr_connecting;	   /* read without the lock */
-	uint64_t issued, retired;  /* operations; written under the lock, read without */
+	struct df_list colls;	      /* the one used last at the end */
+	struct df_list connecting;    /* collectives with ends that are not connected */
+	uint32_t nr_connecting;	      /* read without the lock */
+	uint64_t issued, retired;     /* operations; written under the lock, read without */
 	uint64_t launches, quits;
 	struct df_list frees; /* struct df_free: memory whose release was deferred */
 	struct df_list held;  /* struct df_unit: launches under the nccl rules */
 	uint32_t nr_held, slots_used;
-	uint64_t released, reordered; /* counters for DFSHIM_STATS */
+	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
+	uint32_t asked;				/* df_bell.asked when we last looked */
 	/*
 	 * What a released wait promised and did not keep: whatever could see the difference waits for it.
 	 * nr_debt is read without the lock.
@@ -267,6 +271,7 @@ struct df_rt {
 	struct df_tuner *tuner;	     /* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
 	uint64_t settings;	     /* hash of what all ranks must have alike */
 	uint32_t slots;		     /* of a connector */
+	uint64_t conn_budget;	     /* DFSHIM_CONNECTOR_MB in bytes */
 	uint32_t slot_bytes;
 };
 
@@ -341,8 +346,9 @@ void df_coll_destroy(struct df_coll *coll);
 int df_coll_scratch(struct df_coll *coll);
 
 /* connector.c */
-int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
-void df_dev_connect(struct df_dev *dev);   /* tries again what is missing; dev->lock */
+int df_coll_connect(struct df_coll *coll);   /* at registration; dev->lock */
+int df_coll_reconnect(struct df_coll *coll); /* what has been parked; dev->lock */
+void df_dev_connect(struct df_dev *dev);     /* tries again what is missing; dev->lock */
 void df_coll_disconnect(struct df_coll *coll);
 /* Instances have been retired: how far they got on connectors whose counters the host can't see. */
 void df_coll_note(struct df_coll *coll);
@@ -358,6 +364,11 @@ int df_wire_pass(void);			    /* 1 if something arrived */
 int df_wire_any(void);			    /* there are some */
 int df_wire_busy(void);			    /* something is under way */
 void df_wire_flush(void);		    /* delivers everything now */
+
+/* recycle.c: connectors of idle collectives, under a budget. All under dev->lock. */
+void df_conn_make_room(const struct df_coll *coll, uint64_t bytes); /* before it makes one */
+void df_dev_asked(struct df_dev *dev);	   /* peers would like connectors back */
+void df_coll_let_go(struct df_coll *coll); /* gives what is wanted, if it is idle */
 
 /* stream.c: what the streams know; the hooks. */
 extern const struct df_stream_hooks df_stream_hooks;

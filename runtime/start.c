@@ -153,6 +153,11 @@ static int start(void)
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots == DF_AUTO ? 4 : (uint32_t)env->slots;
 	df_rt.slot_bytes = (env->slot_kb == DF_AUTO ? 128 : (uint32_t)env->slot_kb) * 1024;
+	/* A sixteenth of the memory is more than most jobs register, and leaves room for eight ranks. */
+	df_rt.conn_budget =
+		env->connector_mb == DF_AUTO
+			? (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 16
+			: (uint64_t)env->connector_mb << 20;
 	ret = algorithms(env);
 	if (ret)
 		return ret;

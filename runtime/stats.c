@@ -44,7 +44,7 @@ void df_stats_write(void)
 {
 	const char *to = df_env()->stats;
 	struct df_kstats sum = {0};
-	uint64_t released = 0, reordered = 0, quits = 0;
+	uint64_t released = 0, reordered = 0, recycled = 0, quits = 0;
 	uint32_t ranks = 0, b;
 	char line[1024];
 	int i, n, fd = 2, blocks = 0;
@@ -61,6 +61,7 @@ void df_stats_write(void)
 		/* The process ends, its threads may not have: figures, not order. */
 		released += __atomic_load_n(&dev->released, __ATOMIC_RELAXED);
 		reordered += __atomic_load_n(&dev->reordered, __ATOMIC_RELAXED);
+		recycled += __atomic_load_n(&dev->recycled, __ATOMIC_RELAXED);
 		quits += __atomic_load_n(&dev->quits, __ATOMIC_RELAXED);
 		for (b = 0; b < dev->d.nr_blocks; b++) {
 			const struct df_kstats *s = &dev->blocks[b].stats;
@@ -79,14 +80,14 @@ void df_stats_write(void)
 		     "\"slices\": %llu, \"preemptions\": %llu, \"context_loads\": %llu, "
 		     "\"context_saves\": %llu, \"quits\": %llu, \"launches\": %llu, "
 		     "\"releases\": %llu, \"reordered\": %llu, \"sqe_ns\": %llu, \"cqe_ns\": %llu, "
-		     "\"max_queue\": %llu}\n",
+		     "\"max_queue\": %llu, \"recycled\": %llu}\n",
 		     (int)getpid(), ranks, blocks, (unsigned long long)sum.operations,
 		     (unsigned long long)sum.slices, (unsigned long long)sum.preemptions,
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
 		     (unsigned long long)quits, (unsigned long long)df_engine_launches(),
 		     (unsigned long long)released, (unsigned long long)reordered,
 		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
-		     (unsigned long long)sum.max_queue);
+		     (unsigned long long)sum.max_queue, (unsigned long long)recycled);
 	if (strcmp(to, "1") != 0) {
 		fd = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 		if (fd < 0) {

@@ -295,6 +295,16 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	ret = df_coll_get(comm, &p->sig, p->in_place, &coll);
 	if (ret)
 		return ret;
+	if (df_unlikely(coll->parked)) {
+		ret = df_coll_reconnect(coll);
+		if (ret)
+			return ret;
+	}
+	if (coll->node.next != &dev->colls) {
+		/* Used last: the last to be recycled. */
+		df_list_del(&coll->node);
+		df_list_add_tail(&dev->colls, &coll->node);
+	}
 	if (dev->d.policy.order && !coll->issued)
 		/* CUDA's priorities are better the lower they are. */
 		coll->k.priority = op->priority - p->si.priority +

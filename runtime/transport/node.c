@@ -150,6 +150,19 @@ void df_node_unuse(struct df_conn *conn)
 	df_gate_unuse(c->entry, c->gen);
 }
 
+/* The connector is out of the directory. reuse: nobody can write into its memory any more. */
+static void gone(struct df_node_conn *c, int reuse)
+{
+	__atomic_sub_fetch(&df_arena_bytes, owned(c), __ATOMIC_RELAXED);
+	if (reuse) {
+		df_arena_free(&c->block);
+		if (c->far)
+			df_far->free(&c->far_block);
+	}
+	drop(c->conn.peer);
+	free(c);
+}
+
 int df_node_close(struct df_conn *conn)
 {
 	struct df_node_conn *c = (struct df_node_conn *)conn;
@@ -162,18 +175,36 @@ int df_node_close(struct df_conn *conn)
 	}
 	if (ret)
 		return ret;
-	__atomic_sub_fetch(&df_arena_bytes, owned(c), __ATOMIC_RELAXED);
 	/*
 	 * It held the gate when it died. Is it really dead, not only cut off from those who said so?
 	 * Then nothing can write any more; else this memory is not used again.
 	 */
-	if (!used || (kill((pid_t)conn->peer->member.pid, 0) && errno == ESRCH)) {
-		df_arena_free(&c->block);
-		if (c->far)
-			df_far->free(&c->far_block);
+	gone(c, !used || (kill((pid_t)conn->peer->member.pid, 0) && errno == ESRCH));
+	return 0;
+}
+
+int df_node_recycle(struct df_conn *conn, uint64_t *base)
+{
+	struct df_node_conn *c = (struct df_node_conn *)conn;
+	uint64_t tail;
+
+	/* Its positions lie where the host can't look. */
+	if (conn->noted)
+		return -EOPNOTSUPP;
+	/*
+	 * We take the gate ourselves: the other side could otherwise send between our look at the positions
+	 * and the closing. Its ACQUIRE pairs with the RELEASE in df_gate_unuse(): we see all it has sent.
+	 */
+	if (df_gate_use(c->entry, c->gen))
+		return -EBUSY;
+	tail = __atomic_load_n(&conn->hdr->tail, __ATOMIC_RELAXED);
+	if (tail != __atomic_load_n(&conn->hdr->head, __ATOMIC_RELAXED)) {
+		df_gate_unuse(c->entry, c->gen);
+		return -EBUSY;
 	}
-	drop(conn->peer);
-	free(c);
+	*base = tail;
+	df_dir_remove(c->entry, c->gen, 1);
+	gone(c, 1);
 	return 0;
 }
 

@@ -40,6 +40,7 @@ int df_node_found(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key
 int df_node_use(struct df_conn *conn);
 void df_node_unuse(struct df_conn *conn);
 int df_node_close(struct df_conn *conn);
+int df_node_recycle(struct df_conn *conn, uint64_t *base);
 void df_node_forget(struct df_conn *conn);
 void df_node_end(const struct df_conn *conn, struct df_kconn *out);
 int df_node_progress(void);

@@ -220,6 +220,7 @@ const struct df_tl_ops df_tl_p2p_ops = {
 	.use = df_node_use,
 	.unuse = df_node_unuse,
 	.close = df_node_close,
+	.recycle = df_node_recycle,
 	.forget = df_node_forget,
 	.end = df_node_end,
 	.progress = df_node_progress,

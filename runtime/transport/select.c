@@ -68,6 +68,13 @@ static int none_close(struct df_conn *conn)
 	return -EOPNOTSUPP;
 }
 
+static int none_recycle(struct df_conn *conn, uint64_t *base)
+{
+	(void)conn;
+	(void)base;
+	return -EOPNOTSUPP;
+}
+
 static void none_end(const struct df_conn *conn, struct df_kconn *out)
 {
 	(void)conn;
@@ -89,6 +96,7 @@ const struct df_tl_ops df_tl_none_ops = {
 	.use = none_use,
 	.unuse = none_conn,
 	.close = none_close,
+	.recycle = none_recycle,
 	.forget = none_conn,
 	.end = none_end,
 	.progress = none_progress,

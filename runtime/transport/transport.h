@@ -12,6 +12,8 @@
  *     OPEN ──use()──▶ USED ──unuse()──▶ OPEN        by the other side, around an instance
  *     OPEN ──close()─▶ CLOSED                       by the owner; fails with -EBUSY while USED
  *
+ *     OPEN ──recycle()─▶ CLOSED                     by the owner; -EBUSY while USED or while anything is in it
+ *
  * A closed connector is removed from the directory; its memory is reused only after close() succeeded.
  */
 #ifndef DF_TRANSPORT_H
@@ -71,6 +73,11 @@ struct df_tl_ops {
 	void (*unuse)(struct df_conn *conn);
 	/* Owner: -EBUSY while used. After 0 the connector is gone. */
 	int (*close)(struct df_conn *conn);
+	/*
+	 * Owner: closes it if nobody uses it and everything sent has been received; *base is where its
+	 * successor begins. Else -EBUSY, and nothing has changed.
+	 */
+	int (*recycle)(struct df_conn *conn, uint64_t *base);
 	/* Other side: forgets it (not used). */
 	void (*forget)(struct df_conn *conn);
 	/* What a block needs to drive it: pointers, geometry, bell. */

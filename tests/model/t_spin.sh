@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, double snapshot as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector and its recycling, double snapshot as Promela models: free of errors, controls not.
 set -u
 command -v spin >/dev/null || { echo "no spin here"; exit 77; }
 cd "$T" || exit 1
@@ -34,6 +34,11 @@ check ok gate.pml ""
 check error gate.pml "-DNO_GENERATION"
 check error gate.pml "-DNO_GATE"
 check error gate.pml "-DCLOSE_USED"
+check ok recycle.pml ""
+check error recycle.pml "-DNO_DRAIN"
+check error recycle.pml "-DLOOK_FIRST"
+check error recycle.pml "-DFROM_ZERO"
+check error recycle.pml "-DIN_FLIGHT"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"

@@ -555,6 +555,90 @@ START_TEST(t_many)
 }
 END_TEST
 
+/* ---- recycling ---------------------------------------------------------------------------------------- */
+
+#define NR_LIVES 5
+
+/* A connector is closed only when nobody uses it and nothing is in it; its successor begins where it stood. */
+static void lives_owner(struct world *w, struct df_peer *p)
+{
+	uint64_t base = 7, bytes = df_tl_bytes(), next;
+	struct df_conn *c;
+	struct df_kconn k;
+	int life, no;
+
+	for (life = 0; life < NR_LIVES; life++) {
+		ck_assert_int_eq(make(w->tl, p, many_key(w->seed, 1), 2, 64, base, &c, &k), 0);
+		/* The host does not see the positions of one in GPU memory: that one stays. */
+		no = c->noted ? -EOPNOTSUPP : -EBUSY;
+		step(w, 10 + life * 5);
+		/* Side 1 uses it and has sent a slice. */
+		step(w, 11 + life * 5);
+		ck_assert_int_eq(w->tl->recycle(c, &next), no);
+		step(w, 12 + life * 5);
+		/* Side 1 has let go, but the slice has not been received. */
+		step(w, 13 + life * 5);
+		ck_assert_int_eq(w->tl->recycle(c, &next), no);
+		ck_assert_int_eq(recv_slice(&k, many_key(w->seed, 1), 64), 1);
+		base++;
+		if (c->noted) {
+			ck_assert_int_eq(w->tl->recycle(c, &next), no);
+			ck_assert_int_eq(w->tl->close(c), 0);
+		} else {
+			ck_assert_int_eq(w->tl->recycle(c, &next), 0);
+			ck_assert_uint_eq(next, base);
+		}
+		ck_assert_uint_eq(df_tl_bytes(), bytes);
+		step(w, 14 + life * 5);
+	}
+	step(w, 10 + life * 5);
+}
+
+static void lives_user(struct world *w, struct df_peer *p)
+{
+	struct df_conn *c;
+	struct df_kconn k;
+	int life;
+
+	for (life = 0; life < NR_LIVES; life++) {
+		step(w, 10 + life * 5);
+		c = find(w->tl, p, many_key(w->seed, 1));
+		ck_assert_int_eq(HOST(int, w->tl->use(c)), 0);
+		memset(&k, 0, sizeof(k));
+		w->tl->end(c, &k);
+		ck_assert_uint_eq(get(k.tail), 7 + (uint64_t)life);
+		ck_assert_int_eq(send_slice(&k, many_key(w->seed, 1), 64), 1);
+		step(w, 11 + life * 5);
+		step(w, 12 + life * 5);
+		w->tl->unuse(c);
+		step(w, 13 + life * 5);
+		step(w, 14 + life * 5);
+		/* What was found is closed: the successor has to be looked for. */
+		ck_assert_int_eq(HOST(int, w->tl->use(c)), -EAGAIN);
+		w->tl->forget(c);
+	}
+	step(w, 10 + life * 5);
+}
+
+static int lives(struct world *w, int side, const struct df_member *peer)
+{
+	struct df_peer *p;
+
+	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
+	if (side)
+		lives_user(w, p);
+	else
+		lives_owner(w, p);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_recycle)
+{
+	play(lives);
+}
+END_TEST
+
 /* ---- memory ------------------------------------------------------------------------------------------- */
 
 /* Memory runs out: an error at create, nothing else; what is freed can be had again. */
@@ -689,6 +773,7 @@ int main(int argc, char **argv)
 		tcase_add_test(tc, t_streams);
 		tcase_add_test(tc, t_gate);
 		tcase_add_test(tc, t_many);
+		tcase_add_test(tc, t_recycle);
 		tcase_add_test(tc, t_memory);
 		tcase_add_test(tc, t_death);
 		tcase_add_test(tc, t_none);

@@ -1,0 +1,142 @@
+/*
+ * Recycling connectors: when those of this process take more than DFSHIM_CONNECTOR_MB, the collectives that have
+ * been idle for longest give theirs back. The budget is no limit: what is in use stays, and what is needed is
+ * made (law L1).
+ *
+ * An owner may close a connector only when the other side does not hold its gate and has nothing in it. So the
+ * owner *asks*: it marks the connector as wanted and counts the request in the peer's bell. The peer lets go of
+ * what is wanted as soon as it has nothing of that collective in flight, and takes the gate again before it
+ * issues the next; if the owner has closed it by then, it looks for the successor, which the owner makes when
+ * it issues in its turn. Positions go on where they stood, so both sides agree about them without a word.
+ * tests/model/recycle.pml is this protocol.
+ *
+ * Everything under the device's lock.
+ */
+#include "runtime/rt.h"
+
+#define VISITS                                                                                     \
+	256 /* collectives looked at for one new connector, so that many cost no more than few */
+
+/* Nothing of it is in flight on this rank, and no block looks at its connectors. */
+static int idle(const struct df_coll *coll)
+{
+	return coll->issued == coll->retired && df_list_empty(&coll->waiting) &&
+	       !__atomic_load_n(&coll->k.aborted, __ATOMIC_RELAXED);
+}
+
+/* Over an emulated link slices may still be under way, and of GPU memory the host does not see the positions. */
+static int movable(const struct df_cend *end)
+{
+	return end->conn && !end->wire && !end->conn->noted;
+}
+
+static int wanted(const struct df_cend *end)
+{
+	/* Relaxed: the request has been counted, and df_dev_asked() acquired the count. */
+	return !end->owner && movable(end) && end->k->state == 1 &&
+	       __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED);
+}
+
+void df_coll_let_go(struct df_coll *coll)
+{
+	uint32_t i;
+
+	if (!idle(coll))
+		return;
+	coll->asked = 0;
+	for (i = 0; i < coll->nr_ends; i++) {
+		struct df_cend *end = &coll->ends[i];
+
+		if (!wanted(end))
+			continue;
+		/* Relaxed: no block has a task of it; the next submission orders what follows. */
+		__atomic_store_n(&end->k->state, 0, __ATOMIC_RELAXED);
+		end->tl->unuse(end->conn);
+		coll->parked = 1;
+	}
+}
+
+void df_dev_asked(struct df_dev *dev)
+{
+	struct df_coll *coll;
+	uint32_t i;
+
+	/* ACQUIRE pairs with the RELEASE in ask(): the marks that were counted are seen. */
+	__atomic_store_n(&dev->asked, __atomic_load_n(&df_tl_bell()->asked, __ATOMIC_ACQUIRE),
+			 __ATOMIC_RELAXED);
+	df_list_each(coll, &dev->colls, node)
+	{
+		for (i = 0; i < coll->nr_ends && !coll->asked; i++)
+			coll->asked = wanted(&coll->ends[i]) != 0;
+		if (coll->asked)
+			df_coll_let_go(coll);
+	}
+}
+
+static void ask(const struct df_cend *end)
+{
+	struct df_bell *bell = end->k->bell;
+
+	if (!bell || __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED))
+		return;
+	__atomic_store_n(&end->conn->hdr->wanted, 1, __ATOMIC_RELAXED);
+	/* RELEASE pairs with the ACQUIRE in df_dev_asked(): who sees the count sees the mark. */
+	__atomic_add_fetch(&bell->asked, 1, __ATOMIC_RELEASE);
+	df_bell_ring(bell);
+}
+
+static void recycle(struct df_coll *coll)
+{
+	uint32_t i;
+
+	for (i = 0; i < coll->nr_ends; i++) {
+		struct df_cend *end = &coll->ends[i];
+
+		if (!end->owner || !movable(end))
+			continue;
+		if (end->tl->recycle(end->conn, &end->base) == 0) {
+			/* Relaxed as in df_coll_let_go(). */
+			__atomic_store_n(&end->k->state, 0, __ATOMIC_RELAXED);
+			end->conn = NULL;
+			coll->parked = 1;
+			__atomic_add_fetch(&coll->dev->recycled, 1, __ATOMIC_RELAXED);
+		} else {
+			ask(end);
+		}
+	}
+}
+
+static void shrink(struct df_dev *dev, const struct df_coll *but, uint64_t to)
+{
+	struct df_coll *coll;
+	int visits = VISITS;
+
+	/* In order of use: the one idle for longest comes first. */
+	df_list_each(coll, &dev->colls, node)
+	{
+		if (df_tl_bytes() <= to || !visits--)
+			return;
+		if (coll != but && idle(coll))
+			recycle(coll);
+	}
+}
+
+void df_conn_make_room(const struct df_coll *coll, uint64_t bytes)
+{
+	uint64_t budget = df_rt.conn_budget, to = budget > bytes ? budget - bytes : 0;
+	int i;
+
+	if (!budget || df_tl_bytes() <= to)
+		return;
+	shrink(coll->dev, coll, to);
+	for (i = 0; i < df_rt.nr_devs && df_tl_bytes() > to; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+
+		/* Whoever holds it now may be waiting for ours. */
+		if (dev == coll->dev || !__atomic_load_n(&dev->used, __ATOMIC_RELAXED) ||
+		    !df_mutex_trylock(&dev->lock))
+			continue;
+		shrink(dev, coll, to);
+		df_mutex_unlock(&dev->lock);
+	}
+}

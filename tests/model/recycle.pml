@@ -1,0 +1,138 @@
+/*
+ * Recycling a connector that both sides will need again (runtime/recycle.c, df_node_recycle()). The owner receives,
+ * the user sends, one slice for each of ROUNDS instances. The owner asks for the connector back when it is
+ * idle; the user lets go when it is idle and takes the gate again for its next instance; the owner closes what
+ * nobody holds and nothing is in, and makes the successor, at the position where the old one stood, when it
+ * comes to its next instance.
+ *
+ * Checked: every slice arrives, once, in order; nothing is written to memory that is another connector's; nobody
+ * waits for ever (invalid end states).
+ *
+ * -DNO_DRAIN: the owner does not look whether something is in it.
+ * -DLOOK_FIRST: it looks before it takes the gate.
+ * -DFROM_ZERO: the successor begins at zero.
+ * -DIN_FLIGHT: the user lets go in the middle of an instance, and goes on writing.
+ */
+#define FREE 0
+#define OPEN 1
+#define USED 2
+#define OWNED 3		/* USED, by the owner itself */
+#ifndef ROUNDS
+#define ROUNDS 4
+#endif
+#define SLOTS 2
+
+byte state = FREE, gen = 0;	/* the gate word: changed in one step */
+byte tail, head, slot[SLOTS];	/* the connector's memory */
+bool wanted = false;
+
+active proctype owner()
+{
+	byte i = 0, base = 0;
+	bool have = false, drained;
+
+	do
+	:: i < ROUNDS ->
+		/* Issue: make what is missing. */
+		if
+		:: !have ->
+			atomic {
+				tail = base;
+				head = base;
+				slot[0] = 255;
+				slot[1] = 255;
+				wanted = false;
+				gen++;
+				state = OPEN;
+				have = true
+			}
+		:: else
+		fi;
+		/* Run. */
+		tail > i;
+		assert(slot[i % SLOTS] == i);
+		head = i + 1;
+		i++;
+		/* Idle: under pressure or not. */
+		if
+		:: true
+		:: wanted = true
+		:: true ->
+#ifdef LOOK_FIRST
+			drained = (tail == head);
+#endif
+			if
+			:: atomic { state == OPEN -> state = OWNED };
+#ifdef NO_DRAIN
+				drained = true;
+#else
+#ifndef LOOK_FIRST
+				drained = (tail == head);
+#endif
+#endif
+				if
+				:: drained ->
+#ifdef FROM_ZERO
+					base = 0;
+#else
+					base = tail;
+#endif
+					have = false;
+					atomic {
+						state = FREE;
+						/* Somebody else's memory now. */
+						tail = 0;
+						head = 0;
+						slot[0] = 254;
+						slot[1] = 254
+					}
+				:: else -> state = OPEN
+				fi
+			:: atomic { state != OPEN -> wanted = true }
+			fi
+		fi
+	:: else -> break
+	od
+}
+
+active proctype user()
+{
+	byte i = 0, found = 0;
+	bool using = false;
+
+	do
+	:: i < ROUNDS ->
+		/* Issue: find what is missing, and take the gate. */
+		do
+		:: using -> break
+		:: !using && found == 0 -> atomic { state != FREE -> found = gen }
+		:: !using && found != 0 ->
+			if
+			:: atomic { state == OPEN && gen == found -> state = USED; using = true }
+			:: atomic { gen != found || state == FREE -> found = 0 }
+			/* The owner looks just now. */
+			:: atomic { gen == found && state == OWNED -> found = 0 }
+			fi
+		od;
+		/* Run. */
+		tail - head < SLOTS;
+#ifdef IN_FLIGHT
+		if
+		:: wanted -> atomic { state = OPEN; using = false }
+		:: true
+		fi;
+#endif
+		assert(gen == found && state != FREE);
+		assert(tail == i);
+		slot[i % SLOTS] = i;
+		assert(gen == found && state != FREE);
+		tail = i + 1;
+		i++;
+		/* Idle: it may see the request now, or later. */
+		if
+		:: wanted && using -> atomic { state = OPEN; using = false }
+		:: true
+		fi
+	:: else -> break
+	od
+}

@@ -1,0 +1,25 @@
+#!/bin/bash
+# Description: connectors of idle collectives are recycled under DFSHIM_CONNECTOR_MB, and made again when needed.
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+# run NAME ENV...: the client in the ways it can be started; the sum of what was recycled
+run() {
+	local how
+	rm -f "$T/stats"
+	for how in "--ranks 4" "--ranks 4 --procs 4" "--ranks 6 --procs 3"; do
+		# shellcheck disable=SC2086 # a list of options
+		timeout -k 5 60 env DFSHIM_STATS="$T/stats" "$@" "$B/dfshim" run --host -- "$C/cycle" $how --timeout 40 \
+			>"$T/out" 2>&1 || fail "$* $how: status $?: $(cat "$T/out")"
+	done
+	recycled=$(jq -s 'map(.recycled) | add' "$T/stats")
+}
+run DFSHIM_CONNECTOR_MB=1024
+[ "$recycled" = 0 ] || fail "$recycled connectors recycled although there is room for all"
+run DFSHIM_CONNECTOR_MB=1
+[ "$recycled" -gt 500 ] || fail "$recycled connectors recycled in 1 MiB"
+run DFSHIM_CONNECTOR_MB=1 DFSHIM_BLOCKS=2 DFSHIM_SLOTS=2
+[ "$recycled" -gt 500 ] || fail "$recycled connectors recycled with two blocks"
+run DFSHIM_CONNECTOR_MB=1 DFSHIM_STREAM_ORDER=strict
+[ "$recycled" -gt 500 ] || fail "$recycled connectors recycled in strict order"
+exit 0
