@@ -1,5 +1,5 @@
 /*
- * Hashes that appear in traces and so must never change: FNV-1a over bytes, and a mixer for numbers.
+ * Hashes that appear in traces and so must never change: FNV-1a over bytes here, numbers by df_mix64().
  * Leaf header; no state.
  */
 #ifndef DF_TRACE_HASH_H
@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "runtime/base/hash.h"
 
 static inline uint64_t df_hash64_more(uint64_t h, const void *data, size_t bytes)
 {
@@ -20,16 +21,6 @@ static inline uint64_t df_hash64_more(uint64_t h, const void *data, size_t bytes
 static inline uint64_t df_hash64(const void *data, size_t bytes)
 {
 	return df_hash64_more(0xcbf29ce484222325ULL, data, bytes);
-}
-
-/* A bijection that spreads neighbouring numbers. */
-static inline uint64_t df_mix64(uint64_t x)
-{
-	x ^= x >> 33;
-	x *= 0xff51afd7ed558ccdULL;
-	x ^= x >> 33;
-	x *= 0xc4ceb9fe1a85ec53ULL;
-	return x ^ (x >> 33);
 }
 
 #endif

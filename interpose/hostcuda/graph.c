@@ -367,18 +367,26 @@ static void finish(struct list_out *out, size_t *nr, cudaGraphEdgeData *edges)
 		memset(edges, 0, *nr * sizeof(*edges));
 }
 
-DF_H_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *nr)
+/* What the questions for a list begin with: err is that of their object. */
+static cudaError_t list_begin(struct list_out *out, cudaError_t err, const size_t *nr)
 {
-	struct list_out out = {.a = nodes};
-	struct df_hgraph *g;
-	cudaError_t err = graph_arg(graph, &g);
-	size_t i;
-
 	if (!err && !nr)
 		err = cudaErrorInvalidValue;
 	if (err)
 		return df_hret(err);
-	out.room = nodes ? *nr : 0;
+	out->room = out->a || out->b ? *nr : 0;
+	return cudaSuccess;
+}
+
+DF_H_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *nr)
+{
+	struct list_out out = {.a = nodes};
+	struct df_hgraph *g;
+	cudaError_t err = list_begin(&out, graph_arg(graph, &g), nr);
+	size_t i;
+
+	if (err)
+		return err;
 	for (i = 0; i < g->nodes.nr; i++)
 		put(&out, g->nodes.v[i], NULL);
 	finish(&out, nr, NULL);
@@ -389,14 +397,11 @@ DF_H_API cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *n
 {
 	struct list_out out = {.a = nodes};
 	struct df_hgraph *g;
-	cudaError_t err = graph_arg(graph, &g);
+	cudaError_t err = list_begin(&out, graph_arg(graph, &g), nr);
 	size_t i;
 
-	if (!err && !nr)
-		err = cudaErrorInvalidValue;
 	if (err)
-		return df_hret(err);
-	out.room = nodes ? *nr : 0;
+		return err;
 	for (i = 0; i < g->nodes.nr; i++)
 		if (!g->nodes.v[i]->deps.nr)
 			put(&out, g->nodes.v[i], NULL);
@@ -409,14 +414,11 @@ DF_H_API cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from,
 {
 	struct list_out out = {.a = from, .b = to};
 	struct df_hgraph *g;
-	cudaError_t err = graph_arg(graph, &g);
+	cudaError_t err = list_begin(&out, graph_arg(graph, &g), nr);
 	size_t i, j;
 
-	if (!err && !nr)
-		err = cudaErrorInvalidValue;
 	if (err)
-		return df_hret(err);
-	out.room = from || to ? *nr : 0;
+		return err;
 	for (i = 0; i < g->nodes.nr; i++)
 		for (j = 0; j < g->nodes.v[i]->deps.nr; j++)
 			put(&out, g->nodes.v[i]->deps.v[j], g->nodes.v[i]);
@@ -429,14 +431,11 @@ DF_H_API cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t handle, cudaGr
 {
 	struct list_out out = {.a = deps};
 	struct df_hnode *node;
-	cudaError_t err = node_arg(handle, &node);
+	cudaError_t err = list_begin(&out, node_arg(handle, &node), nr);
 	size_t i;
 
-	if (!err && !nr)
-		err = cudaErrorInvalidValue;
 	if (err)
-		return df_hret(err);
-	out.room = deps ? *nr : 0;
+		return err;
 	for (i = 0; i < node->deps.nr; i++)
 		put(&out, node->deps.v[i], NULL);
 	finish(&out, nr, edges);
@@ -448,14 +447,11 @@ DF_H_API cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t handle, cuda
 {
 	struct list_out out = {.a = nodes};
 	struct df_hnode *node, *other;
-	cudaError_t err = node_arg(handle, &node);
+	cudaError_t err = list_begin(&out, node_arg(handle, &node), nr);
 	size_t i, j;
 
-	if (!err && !nr)
-		err = cudaErrorInvalidValue;
 	if (err)
-		return df_hret(err);
-	out.room = nodes ? *nr : 0;
+		return err;
 	for (i = 0; i < node->graph->nodes.nr; i++) {
 		other = node->graph->nodes.v[i];
 		for (j = 0; j < other->deps.nr; j++)
