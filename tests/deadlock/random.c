@@ -250,28 +250,6 @@ struct label {
 	enum want nccl, ours;
 };
 
-/*
- * The model forgets an unfinished collective that stands before one that finished out of order. Without shared
- * buffers, other work and events nothing depends on that.
- */
-static int plain(const struct script *s)
-{
-	int r, t, i;
-
-	for (r = 0; r < s->nr_ranks; r++)
-		for (t = 0; t < s->nr_threads[r]; t++)
-			for (i = 0; i < s->threads[r][t].nr; i++) {
-				const struct sc_step *st = &s->threads[r][t].v[i];
-
-				if (st->kind == SC_WORK || st->kind == SC_FN ||
-				    st->kind == SC_REC || st->kind == SC_WAIT ||
-				    st->kind == SC_ESYNC ||
-				    (st->kind == SC_COLL && s->buf.v[st->in][0] != '.'))
-					return 0;
-			}
-	return 1;
-}
-
 static void label(const struct script *s, struct label *l)
 {
 	struct df_mprog p;
@@ -298,8 +276,6 @@ static void label(const struct script *s, struct label *l)
 	l->nccl = a == b ? (a ? W_DONE : W_HUNG) : W_EITHER;
 	a = finishes(s, 1, DF_MODEL_SI, large ? 0 : 1, 0);
 	b = finishes(s, 1, DF_MODEL_SE, 1, 0);
-	if (a && !plain(s))
-		a = finishes(s, 1, DF_MODEL_BASE, large ? 0 : 1, 0);
 	l->ours = a ? W_DONE : b ? W_EITHER : W_HUNG;
 }
 

@@ -1,0 +1,290 @@
+/*
+ * Golden reports: for every verdict word a small set of traces, made here, written to files, and judged by the
+ * library and by `dfshim check`; text and JSON must be those in tests/trace/golden. After a wanted change
+ * UPDATE=1 build/tests/trace/t_golden writes them anew, and the difference is there to be read.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/names.h"
+
+static uint64_t serial;
+
+static uint64_t issue(struct tb_image *im, int rank, int kind, uint64_t count, int peer)
+{
+	static const enum df_rec_type types[] = {DF_REC_OP_ISSUE, DF_REC_OP_ARGS, DF_REC_OP_MATCH};
+	uint64_t fields[][3] = {{(uint64_t)kind | 7 << 8, count, 1},
+				{0, 0, (uint64_t)(uint32_t)(peer + 1)},
+				{(uint64_t)kind * 31 + count, 0, 0}};
+
+	serial++;
+	for (int i = 0; i < 3; i++) {
+		struct df_rec *r =
+			tb_rec(im, types[i], serial, fields[i][0], fields[i][1], fields[i][2]);
+
+		r->comm = 1;
+		r->rank = rank;
+	}
+	return serial;
+}
+
+static void quiet(struct tb_image *im, uint64_t ms)
+{
+	im->clock += ms * 1000000;
+	tb_rec(im, DF_REC_STALL, 0, ms, 1, 0)->thread = 1;
+}
+
+static void net_stall(struct tb_image im[2])
+{
+	for (int i = 0; i < 2; i++)
+		tb_rec(&im[i], DF_REC_OP_START, issue(&im[i], i, DF_KIND_ALLREDUCE, 8, -1), 0, 0, 0)
+			->comm = 1;
+}
+
+static void missing(struct tb_image im[2])
+{
+	issue(&im[0], 0, DF_KIND_BROADCAST, 8, 0);
+}
+
+static void left(struct tb_image im[2])
+{
+	issue(&im[0], 0, DF_KIND_ALLREDUCE, 8, -1);
+	im[1].h->closed = 1;
+}
+
+static void init(struct tb_image im[2])
+{
+	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 2);
+}
+
+static void internal(struct tb_image im[2])
+{
+	issue(&im[0], 0, DF_KIND_ALLREDUCE, 10, -1);
+	tb_rec(&im[1], DF_REC_CALL_ENTER, 78, DF_CALL_GROUP_END, 0, 0);
+}
+
+static void counts(struct tb_image im[2])
+{
+	issue(&im[0], 0, DF_KIND_ALLREDUCE, 10, -1);
+	issue(&im[1], 1, DF_KIND_ALLREDUCE, 20, -1);
+}
+
+static void sizes(struct tb_image im[2])
+{
+	uint64_t s = issue(&im[0], 0, DF_KIND_SEND, 1, 1);
+
+	tb_rec(&im[0], DF_REC_OP_START, s, 0, 0, 0)->comm = 1;
+	tb_rec(&im[0], DF_REC_OP_DONE, s, 0, 0, 0)->comm = 1;
+	issue(&im[1], 1, DF_KIND_RECV, 3, 0);
+}
+
+static void silent(struct tb_image im[2])
+{
+	for (int i = 0; i < 2; i++) {
+		uint64_t s = issue(&im[i], i, DF_KIND_ALLREDUCE, i ? 20 : 10, -1);
+
+		tb_rec(&im[i], DF_REC_OP_START, s, 0, 0, 0)->comm = 1;
+		tb_rec(&im[i], DF_REC_OP_DONE, s, 0, 0, 0)->comm = 1;
+	}
+}
+
+/* Rank 1's host waits in a socket, rank 0's for an operation that rank 1 has not issued. */
+static void outside(struct tb_image im[2])
+{
+	issue(&im[0], 0, DF_KIND_ALLREDUCE, 8, -1);
+	tb_rec(&im[0], DF_REC_CALL_ENTER, 79, DF_CALL_STREAM_SYNC, 1, 0);
+	tb_rec(&im[1], DF_REC_THREAD, 0, im[1].h->pid, 0, 0);
+	im[1].clock += 1000000;
+	/* As the watchdog's thread writes it. */
+	tb_rec(&im[1], DF_REC_HOST_AT, 0, im[1].h->pid, DF_AT_IO, 45)->thread = 1;
+}
+
+static const struct golden {
+	const char *name;
+	enum df_verdict word;
+	const char *scenario; /* of scenarios.txt, or by hand: */
+	void (*make)(struct tb_image im[2]);
+	uint32_t rules;
+	int nr, live;
+	uint64_t quiet_ms;
+} goldens[] = {
+	{"OK", DF_V_OK, "GS-08", NULL, 1, 0, 0, 0},
+	{"ORDER", DF_V_ORDER, "SQ-01", NULL, 1, 0, 0, 0},
+	{"ORDER-hazard", DF_V_ORDER, "SQ-02", NULL, 1, 0, 0, 0},
+	{"RESOURCE", DF_V_RESOURCE, "PD-03", NULL, 1, 0, 0, 0},
+	{"SYNC", DF_V_SYNC, "GS-01", NULL, 1, 0, 0, 0},
+	{"DATA", DF_V_DATA, "GS-02", NULL, 1, 0, 0, 0},
+	{"CRASH", DF_V_CRASH, "CR-01", NULL, 1, 0, 0, 0},
+	{"GPU_STUCK", DF_V_GPU_STUCK, "OL-04", NULL, 1, 0, 0, 0},
+	{"MISMATCH", DF_V_MISMATCH, "CB-02", NULL, 1, 0, 0, 0},
+	{"MISMATCH-signatures", DF_V_MISMATCH, NULL, counts, 0, 2, 0, 60000},
+	{"MISMATCH-sizes", DF_V_MISMATCH, NULL, sizes, 1, 2, 0, 60000},
+	{"MISMATCH-completed", DF_V_MISMATCH, NULL, silent, 1, 2, 0, 0},
+	{"MISSING", DF_V_MISSING, NULL, missing, 1, 2, 0, 60000},
+	{"MISSING-exited", DF_V_MISSING, NULL, left, 1, 2, 0, 60000},
+	{"SLOW", DF_V_SLOW, NULL, missing, 1, 2, 1, 40000},
+	{"INIT", DF_V_INIT, NULL, init, 1, 2, 0, 60000},
+	{"HOST", DF_V_HOST, "CB-04", NULL, 1, 0, 0, 0},
+	{"HOST-outside", DF_V_HOST, NULL, outside, 1, 2, 0, 60000},
+	{"NET_STALL", DF_V_NET_STALL, NULL, net_stall, 1, 2, 0, 60000},
+	{"NCCL_INTERNAL", DF_V_NCCL_INTERNAL, NULL, internal, 1, 2, 0, 60000},
+	{"UNKNOWN", DF_V_UNKNOWN, NULL, missing, 1, 1, 0, 60000},
+};
+
+static int from_scenario(const char *name, struct tb_image *im)
+{
+	struct tb_opts opts = {.crash = !strncmp(name, "CR-", 3)};
+	char path[512];
+	struct tb_prog p;
+	int nr = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/tests/trace/scenarios.txt",
+		 getenv("SRC") ? getenv("SRC") : ".");
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	while (tb_read(f, &p)) {
+		if (!nr && !strcmp(p.name, name)) {
+			tb_run(&p.p, &opts, im);
+			nr = p.p.nr_ranks;
+		}
+		df_mprog_fini(&p.p);
+	}
+	fclose(f);
+	ck_assert_msg(nr > 0, "%s is not in %s", name, path);
+	return nr;
+}
+
+static int by_hand(const struct golden *g, struct tb_image *im)
+{
+	serial = 0;
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 64);
+		im[i].h->rules = g->rules;
+		tb_rec(&im[i], DF_REC_PROC_START, 0, 0, 0, 0);
+		tb_comm(&im[i], 0xabc, 2, i, 0);
+	}
+	g->make(im);
+	for (int i = 0; i < 2 && g->quiet_ms; i++)
+		if (!im[i].h->closed)
+			quiet(&im[i], g->quiet_ms);
+	if (g->nr < 2)
+		tb_image_fini(&im[1]);
+	return g->nr;
+}
+
+static void put_file(const char *path, const void *data, size_t bytes)
+{
+	FILE *f = fopen(path, "w");
+
+	ck_assert_msg(f && fwrite(data, 1, bytes, f) == bytes && !fclose(f), "%s: %s", path,
+		      strerror(errno));
+}
+
+static char *get_file(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	char *text = calloc(1, 1 << 18);
+	size_t n;
+
+	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
+	n = fread(text, 1, (1 << 18) - 1, f);
+	text[n] = 0;
+	fclose(f);
+	return text;
+}
+
+static void compare(const struct golden *g, const char *ending, const char *text)
+{
+	char path[512], *want;
+
+	snprintf(path, sizeof(path), "%s/tests/trace/golden/%s.%s",
+		 getenv("SRC") ? getenv("SRC") : ".", g->name, ending);
+	if (getenv("UPDATE"))
+		put_file(path, text, strlen(text));
+	want = get_file(path);
+	ck_assert_msg(!strcmp(want, text), "%s differs; wanted:\n%s\ngot:\n%s", path, want, text);
+	free(want);
+}
+
+START_TEST(test_golden)
+{
+	const struct golden *g = &goldens[_i];
+	const struct df_check_opts opts = {.live = g->live};
+	struct tb_image im[DF_MODEL_RANKS];
+	struct df_check_set *set = df_check_set_new();
+	char dir[256], path[400], command[1200], *text = NULL;
+	struct df_check_result *r;
+	size_t n;
+	int nr, rc;
+	FILE *f;
+
+	snprintf(dir, sizeof(dir), "%s/golden-%s", getenv("T") ? getenv("T") : "/tmp", g->name);
+	ck_assert(!mkdir(dir, 0777) || errno == EEXIST);
+	nr = g->scenario ? from_scenario(g->scenario, im) : by_hand(g, im);
+	for (int i = 0; i < nr; i++) {
+		snprintf(path, sizeof(path), "%s/r%d.dft", dir, i);
+		put_file(path, im[i].h, im[i].bytes);
+		tb_image_fini(&im[i]);
+	}
+	ck_assert_int_eq(df_check_add_dir(set, dir), 0);
+	ck_assert_int_eq(df_check_run(set, &opts, &r), 0);
+	ck_assert_msg(df_check_verdict(r) == g->word, "%s: %s", g->name, df_check_line(r));
+	for (int json = 0; json < 2; json++) {
+		f = open_memstream(&text, &n);
+		if (json)
+			df_check_print_json(r, f);
+		else
+			df_check_print(r, f);
+		fclose(f);
+		compare(g, json ? "json" : "txt", text);
+		free(text);
+	}
+	/* The command says the same, and its status is the word's; but it never judges a living job. */
+	if (getenv("B") && !g->live) {
+		snprintf(command, sizeof(command),
+			 "%s/dfshim check '%s' >'%s/out' 2>&1; rc=$?; cmp -s '%s/out' "
+			 "'%s/tests/trace/golden/%s.txt' || exit 99; exit $rc",
+			 getenv("B"), dir, dir, dir, getenv("SRC") ? getenv("SRC") : ".", g->name);
+		rc = system(command);
+		ck_assert_msg(WIFEXITED(rc) && WEXITSTATUS(rc) == df_verdict_exit(g->word),
+			      "%s: dfshim check ends with %d", g->name, WEXITSTATUS(rc));
+	}
+	df_check_result_free(r);
+	df_check_set_free(set);
+}
+END_TEST
+
+/* Each word that there is has its report. */
+START_TEST(test_all_words)
+{
+	for (int v = 0; v <= DF_V_UNKNOWN; v++) {
+		size_t i = 0;
+
+		while (i < sizeof(goldens) / sizeof(*goldens) && (int)goldens[i].word != v)
+			i++;
+		ck_assert_msg(i < sizeof(goldens) / sizeof(*goldens) ||
+				      !strcmp(df_verdict_word((enum df_verdict)v), "?") ||
+				      (v != DF_V_UNKNOWN &&
+				       !strcmp(df_verdict_word((enum df_verdict)v), "UNKNOWN")),
+			      "%s has no golden report", df_verdict_word((enum df_verdict)v));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("golden");
+	TCase *t = tcase_create("golden");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_loop_test(t, test_golden, 0, sizeof(goldens) / sizeof(*goldens));
+	tcase_add_test(t, test_all_words);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
