@@ -125,10 +125,38 @@ static size_t close_window(struct df_program_steps *p, size_t from[][DF_MODEL_TH
 	return nr_ops;
 }
 
-static int make_program(struct df_program_steps *p, size_t from[][DF_MODEL_THREADS],
-			size_t to[][DF_MODEL_THREADS], struct df_mprog *out)
+/* The model's program of a window, and the record of each of its steps. */
+struct window {
+	struct df_mprog prog;
+	uint64_t *rec[DF_MODEL_RANKS][DF_MODEL_THREADS];
+};
+
+static void window_fini(struct window *w)
 {
-	memset(out, 0, sizeof(*out));
+	for (int r = 0; r < w->prog.nr_ranks; r++)
+		for (int t = 0; t < w->prog.nr_threads[r]; t++)
+			free(w->rec[r][t]);
+	df_mprog_fini(&w->prog);
+}
+
+/* Is there somebody in the window who signals? What was signalled before it needs no wait. */
+static int is_signalled(const struct df_program_steps *p, int r, int flag,
+			size_t from[][DF_MODEL_THREADS], size_t to[][DF_MODEL_THREADS])
+{
+	for (int t = 0; t < p->ranks[r].nr_threads; t++)
+		for (size_t i = from[r][t]; i < to[r][t]; i++)
+			if (p->ranks[r].steps[t][i].op.kind == DF_MOP_HSIGNAL &&
+			    p->ranks[r].steps[t][i].op.object == flag)
+				return 1;
+	return 0;
+}
+
+static int make_program(struct df_program_steps *p, size_t from[][DF_MODEL_THREADS],
+			size_t to[][DF_MODEL_THREADS], struct window *w)
+{
+	struct df_mprog *out = &w->prog;
+
+	memset(w, 0, sizeof(*w));
 	for (size_t c = 0; c < p->nr_comms; c++)
 		if (df_mprog_comm(out, p->comms[c].members) < 0)
 			return -ENOMEM;
@@ -136,15 +164,20 @@ static int make_program(struct df_program_steps *p, size_t from[][DF_MODEL_THREA
 	for (int r = 0; r < p->nr_ranks; r++) {
 		out->nr_threads[r] = p->ranks[r].nr_threads;
 		for (int t = 0; t < p->ranks[r].nr_threads; t++) {
+			w->rec[r][t] = calloc(to[r][t] - from[r][t] + 1, sizeof(uint64_t));
+			if (!w->rec[r][t])
+				return -ENOMEM;
 			for (size_t i = from[r][t]; i < to[r][t]; i++) {
 				const struct df_step_of *s = &p->ranks[r].steps[t][i];
 				struct df_mop op = s->op;
 
-				if (s->dropped)
+				if (s->dropped || (op.kind == DF_MOP_HWAIT &&
+						   !is_signalled(p, r, op.object, from, to)))
 					continue;
 				for (int k = 0; op.kind == DF_MOP_P2P && k < op.nr_p2p; k++)
 					op.p2p[k].peer =
 						df_steps_peer(p, op.p2p[k].comm, op.p2p[k].peer);
+				w->rec[r][t][out->threads[r][t].nr_ops] = s->rec;
 				if (df_mprog_add(out, r, t, &op))
 					return -ENOMEM;
 			}
@@ -171,6 +204,7 @@ struct finding {
 	const char *what;
 	uint64_t seed;
 	size_t window;
+	int unbuffered, slots, queues; /* what it takes; 0: nothing */
 	struct df_model_result res;
 };
 
@@ -191,6 +225,7 @@ static int search(struct df_mprog *prog, const struct df_program_steps *p, long 
 		prog->buffered = 1;
 		rc = df_model_run(prog, DF_MODEL_BASE, NULL, NULL, NULL, &res);
 		prog->buffered = 0;
+		f->unbuffered = !rc && !res.hung;
 		f->what = !rc && !res.hung
 				  ? "the recorded order deadlocks when messages are not buffered"
 				  : "the recorded order deadlocks by NCCL's rules";
@@ -198,6 +233,8 @@ static int search(struct df_mprog *prog, const struct df_program_steps *p, long 
 	}
 	prog->one_queue = queues == 1;
 	prog->cap = (int)slots;
+	f->slots = (int)slots;
+	f->queues = queues == 1;
 	if (slots || prog->one_queue) {
 		rc = df_model_run(prog, DF_MODEL_BASE, NULL, NULL, NULL, &f->res);
 		if (rc)
@@ -224,6 +261,37 @@ static int search(struct df_mprog *prog, const struct df_program_steps *p, long 
 		}
 	}
 	return 0;
+}
+
+struct order {
+	FILE *out;
+	const struct window *w;
+};
+
+static void print_step(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
+		       const struct df_mop *mop, int task)
+{
+	struct order *o = arg;
+
+	(void)mop, (void)task;
+	if (ev == DF_ME_ISSUE && o->w->prog.nr_threads[rank] > 1)
+		fprintf(o->out, "@ %d %" PRIu64 "\n", rank, o->w->rec[rank][thread][op]);
+}
+
+/*
+ * What `dfshim replay --witness` needs: the circumstances, and for ranks with several threads the order in which
+ * they issue: rank and record.
+ */
+static void print_order(FILE *out, const struct window *w, const struct finding *f)
+{
+	struct choice c = {.seed = f->seed};
+	struct df_model_schedule s = {.pick = pick, .arg = &c};
+	struct df_model_result res;
+	struct order o = {out, w};
+
+	fprintf(out, "@slots %d\n@queues %d\n@unbuffered %d\n", f->slots, f->queues, f->unbuffered);
+	if (!df_model_run(&w->prog, DF_MODEL_BASE, f->seed ? &s : NULL, print_step, &o, &res))
+		fflush(out);
 }
 
 /* Where the threads stand in the deadlock, in words. */
@@ -271,7 +339,7 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 
 	memset(to, 0, sizeof(to));
 	while (more && !found && !rc) {
-		struct df_mprog prog;
+		struct window w;
 
 		more = 0;
 		memcpy(from, to, sizeof(from));
@@ -291,25 +359,27 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 		f.window = nr_windows++;
 		if (!close_window(p, from, to))
 			continue;
-		rc = make_program(p, from, to, &prog);
+		rc = make_program(p, from, to, &w);
 		if (!rc) {
-			found = search(&prog, p, tries, slots, queues, &f, &need);
+			found = search(&w.prog, p, tries, slots, queues, &f, &need);
 			if (found < 0)
 				rc = found;
 		}
 		if (found > 0 && !json)
 			printf("POTENTIAL DEADLOCK: %s\n\n", f.what);
 		if (found > 0 && !json)
-			print_witness(stdout, &prog, p, &f);
+			print_witness(stdout, &w.prog, p, &f);
 		if (found > 0 && witness) {
 			FILE *out = fopen(witness, "w");
 
-			if (out)
-				print_witness(out, &prog, p, &f);
+			if (out) {
+				print_witness(out, &w.prog, p, &f);
+				print_order(out, &w, &f);
+			}
 			if (!out || fclose(out))
 				df_cli_input_error("predict", witness, "%s", strerror(errno));
 		}
-		df_mprog_fini(&prog);
+		window_fini(&w);
 		df_cli_progress("searching", nr_windows, 0);
 	}
 	df_cli_progress("searching", 1, 1);

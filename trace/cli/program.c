@@ -145,6 +145,69 @@ static int add_op(struct df_program_steps *p, const struct df_load *l, struct df
 	return push_step(p, rank, op->thread, &s);
 }
 
+/* Before item `at`. */
+static int was_recorded(const struct df_load *l, size_t at, uint64_t event)
+{
+	while (at-- > 0)
+		if (l->items[at].type == DF_ITEM_RECORD && l->items[at].a == event)
+			return 1;
+	return 0;
+}
+
+/* Puts a step without a record of its own at a place of a thread. */
+static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind kind, int flag)
+{
+	struct df_step_of s = {.rec = DF_NO_REC}, *slot;
+
+	s.op.kind = kind;
+	s.op.object = flag;
+	slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
+	if (!slot)
+		return -ENOMEM;
+	memmove(&r->steps[t][at + 1], &r->steps[t][at], (r->nr[t] - 1 - at) * sizeof(s));
+	r->steps[t][at] = s;
+	return 0;
+}
+
+/*
+ * Nothing tells which thread made which, nor who waits for whose end. Of what another thread did before the first
+ * or after the last thing that this one did, no other order is assumed: as if it had been created, or joined, in
+ * between.
+ */
+static int lifetimes(struct df_program_steps *p, struct df_rank_of *r)
+{
+	for (int b = 0; b < r->nr_threads; b++) {
+		uint64_t first = DF_NO_REC, last = 0;
+
+		for (size_t i = 0; i < r->nr[b]; i++) {
+			if (r->steps[b][i].rec == DF_NO_REC)
+				continue;
+			first = first == DF_NO_REC ? r->steps[b][i].rec : first;
+			last = r->steps[b][i].rec;
+		}
+		for (int a = 0; a < r->nr_threads && first != DF_NO_REC; a++) {
+			size_t before = 0, after = 0;
+
+			if (a == b)
+				continue;
+			for (size_t i = 0; i < r->nr[a]; i++)
+				if (r->steps[a][i].rec != DF_NO_REC && r->steps[a][i].rec < first)
+					before = i + 1;
+			if (before && (insert_step(r, a, before, DF_MOP_HSIGNAL, p->nr_flags) ||
+				       insert_step(r, b, 0, DF_MOP_HWAIT, p->nr_flags++)))
+				return -ENOMEM;
+			while (after < r->nr[a] && (r->steps[a][after].rec == DF_NO_REC ||
+						    r->steps[a][after].rec < last))
+				after++;
+			if (after < r->nr[a] &&
+			    (insert_step(r, a, after, DF_MOP_HWAIT, p->nr_flags) ||
+			     insert_step(r, b, r->nr[b], DF_MOP_HSIGNAL, p->nr_flags++)))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
 static int add_trace(struct df_program_steps *p, const struct df_load *l, struct df_reader *rd,
 		     uint32_t trace)
 {
@@ -172,10 +235,14 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 			case DF_CLASS_STREAM:
 				y.op.kind = c->call == DF_CALL_STREAM_SYNC ? DF_MOP_SSYNC
 									   : DF_MOP_ESYNC;
-				if (c->call == DF_CALL_STREAM_SYNC)
+				if (c->call == DF_CALL_STREAM_SYNC) {
 					y.op.stream = small(p, 0, c->object);
-				else
-					y.op.object = small(p, 1, c->object);
+					break;
+				}
+				/* Of an event that nothing of interest was recorded in there is no wait. */
+				y.op.object = small(p, 1, c->object);
+				if (!was_recorded(l, i, c->object))
+					continue;
 				break;
 			case DF_CLASS_DEVICE:
 				y.op.kind = DF_MOP_DSYNC;
@@ -246,6 +313,9 @@ int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, siz
 		df_reader_close(&rd);
 	}
 	df_load_fini(&l);
+	for (int r = 0; r < p->nr_ranks && !rc; r++)
+		if (lifetimes(p, &p->ranks[r]))
+			rc = df_cli_input_error(sub, paths[p->ranks[r].trace], "out of memory");
 	return rc;
 }
 

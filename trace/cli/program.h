@@ -48,6 +48,7 @@ struct df_program_steps {
 	uint32_t slots;
 	size_t left_out;
 	int merge;
+	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: what threads are taken to wait for */
 };
 
 /* Reads all traces. 0, or 1 after an error was said. Messages of one group become one step if merge. */

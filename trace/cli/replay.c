@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,6 +20,9 @@
 #include "trace/cli/nccl_fn.h"
 #include "trace/cli/program.h"
 #include "trace/names.h"
+#include "trace/vec.h"
+
+#define UNBUFFERED (2 << 20) /* bytes: more than a connector holds */
 
 static const char help[] =
 	"Usage: dfshim replay [OPTIONS] DIR|FILE...\n"
@@ -30,8 +34,8 @@ static const char help[] =
 	"  --host               on CPU threads even where there is a GPU\n"
 	"  --timeout S          no progress for S seconds ends it (default 5)\n"
 	"  --trace DIR          keep the new traces there\n"
-	"  --witness FILE       replays are in recorded order, which is the witness of `predict` for the order itself;\n"
-	"                       a witness with a schedule of threads is refused\n"
+	"  --witness FILE       the execution that `predict` found: by NCCL's rules, with its slots and queues, its\n"
+	"                       threads issuing in its order, and messages too large for buffers if that is its point\n"
 	"\n"
 	"Exit: as dfshim check; 1 unreadable input or a rank that can't be replayed, 2 wrong usage.\n";
 
@@ -50,7 +54,15 @@ static struct worker {
 	struct buffer *buffers;
 	size_t nr_buffers, cap_buffers;
 	void *scratch;
-} w;
+	int unbuffered; /* no message may be buffered */
+	/* The witness: records of this rank's steps in the order in which its threads issue them. */
+	uint64_t *turns;
+	size_t nr_turns, cap_turns;
+	size_t turn;	/* the next */
+	uint8_t *flags; /* what threads of this rank have signalled */
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+} w = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
 
 static void die(const char *what, int code)
 {
@@ -139,6 +151,77 @@ static void make_comm(int comm, const char *dir)
 	check(df_nccl.init(&w.comms[comm], n, id, me), "ncclCommInitRank");
 }
 
+/* Elements of an operation: those of a message that must not be buffered are more than any buffer holds. */
+static uint64_t elements(const struct df_step_of *s)
+{
+	uint64_t least = UNBUFFERED / (df_dtype_bytes(s->type) ? df_dtype_bytes(s->type) : 1);
+
+	return w.unbuffered && s->op.kind == DF_MOP_P2P && s->count && s->count < least ? least
+											: s->count;
+}
+
+/* Position of a step among the turns that are left; nr_turns: it may run at any time. */
+static size_t turn_of(const struct df_step_of *s)
+{
+	size_t i = w.turn;
+
+	while (i < w.nr_turns && w.turns[i] != s->rec)
+		i++;
+	return i;
+}
+
+/* Waits until all steps that come before this one have been issued. 1: it has a turn, to be ended. */
+static int wait_turn(const struct df_step_of *s)
+{
+	size_t at;
+
+	if (!w.nr_turns)
+		return 0;
+	pthread_mutex_lock(&w.lock);
+	at = turn_of(s);
+	while (at < w.nr_turns && w.turn < at)
+		pthread_cond_wait(&w.moved, &w.lock);
+	pthread_mutex_unlock(&w.lock);
+	return at < w.nr_turns;
+}
+
+static void end_turn(void)
+{
+	pthread_mutex_lock(&w.lock);
+	w.turn++;
+	pthread_cond_broadcast(&w.moved);
+	pthread_mutex_unlock(&w.lock);
+}
+
+/* The lines of a witness that begin with '@'. */
+struct witness {
+	int slots, queues, unbuffered, found;
+};
+
+/* With the turns of a rank (-1: none). 0, or -EINVAL. */
+static int read_witness(const char *path, int rank, struct witness *x)
+{
+	FILE *f = fopen(path, "r");
+	char line[256];
+	uint64_t *slot, rec;
+	int r;
+
+	memset(x, 0, sizeof(*x));
+	while (f && fgets(line, sizeof(line), f)) {
+		x->found |= sscanf(line, "@slots %d", &x->slots) == 1;
+		sscanf(line, "@queues %d", &x->queues);
+		sscanf(line, "@unbuffered %d", &x->unbuffered);
+		if (sscanf(line, "@ %d %" SCNu64, &r, &rec) != 2 || r != rank)
+			continue;
+		slot = DF_VEC_PUSH(w.turns, w.nr_turns, w.cap_turns);
+		if (slot)
+			*slot = rec;
+	}
+	if (f)
+		fclose(f);
+	return x->found ? 0 : -EINVAL;
+}
+
 static void run_op(const struct df_step_of *s)
 {
 	void *comm = w.comms[s->comm], *stream = w.streams[s->op.stream], *in = buffer(s->send),
@@ -173,10 +256,10 @@ static void run_op(const struct df_step_of *s)
 		check(df_nccl.all_to_all(in, out, s->count, s->type, comm, stream), "ncclAlltoAll");
 		break;
 	case DF_KIND_SEND:
-		check(df_nccl.send(in, s->count, s->type, root, comm, stream), "ncclSend");
+		check(df_nccl.send(in, elements(s), s->type, root, comm, stream), "ncclSend");
 		break;
 	case DF_KIND_RECV:
-		check(df_nccl.recv(out, s->count, s->type, root, comm, stream), "ncclRecv");
+		check(df_nccl.recv(out, elements(s), s->type, root, comm, stream), "ncclRecv");
 		break;
 	default:
 		die("an operation that can't be replayed", s->kind);
@@ -217,6 +300,18 @@ static void run_step(const struct df_step_of *s)
 		check(df_nccl.malloc(&p, 256), "cudaMalloc");
 		check(df_nccl.free(p), "cudaFree");
 		break;
+	case DF_MOP_HSIGNAL:
+		pthread_mutex_lock(&w.lock);
+		w.flags[s->op.object] = 1;
+		pthread_cond_broadcast(&w.moved);
+		pthread_mutex_unlock(&w.lock);
+		break;
+	case DF_MOP_HWAIT:
+		pthread_mutex_lock(&w.lock);
+		while (!w.flags[s->op.object])
+			pthread_cond_wait(&w.moved, &w.lock);
+		pthread_mutex_unlock(&w.lock);
+		break;
 	default:
 		break;
 	}
@@ -241,7 +336,10 @@ static void *thread_main(void *arg)
 			check(df_nccl.group_start(), "ncclGroupStart");
 			group = s->group;
 		}
+		op = wait_turn(s);
 		run_step(s);
+		if (op)
+			end_turn();
 	}
 	if (group)
 		check(df_nccl.group_end(), "ncclGroupEnd");
@@ -252,6 +350,7 @@ static int worker(int argc, char **argv)
 {
 	const char *dir = getenv("REPLAY_IDS"), *rank = getenv("RANK");
 	pthread_t id[DF_MODEL_THREADS];
+	struct witness x = {0};
 	struct df_rank_of *r;
 	size_t nr;
 	char **paths = df_cli_trace_paths("replay", argc, argv, &nr);
@@ -261,16 +360,20 @@ static int worker(int argc, char **argv)
 	w.rank = atoi(rank);
 	if (w.rank < 0 || w.rank >= w.p.nr_ranks || df_nccl_load("replay"))
 		return 1;
+	if (getenv("REPLAY_WITNESS") && read_witness(getenv("REPLAY_WITNESS"), w.rank, &x))
+		return 1;
+	w.unbuffered = x.unbuffered;
 	r = &w.p.ranks[w.rank];
 	check(df_nccl.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
 	check(df_nccl.malloc(&w.scratch, 4096), "cudaMalloc");
 	w.comms = calloc(w.p.nr_comms + 1, sizeof(void *));
 	w.streams = calloc(w.p.nr_ids[0] + 1, sizeof(void *));
+	w.flags = calloc((size_t)w.p.nr_flags + 1, 1);
 	w.events = calloc(w.p.nr_ids[1] + 1, sizeof(void *));
 	for (int t = 0; t < r->nr_threads; t++) {
 		for (size_t i = 0; i < r->nr[t]; i++) {
 			const struct df_step_of *s = &r->steps[t][i];
-			uint64_t bytes = s->count * df_dtype_bytes(s->type);
+			uint64_t bytes = elements(s) * df_dtype_bytes(s->type);
 
 			if (s->op.kind != DF_MOP_COLL && s->op.kind != DF_MOP_P2P)
 				continue;
@@ -407,6 +510,16 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 	return rc;
 }
 
+#define ROOM 1024 /* slots and queues enough for all */
+
+static void set_number(const char *name, int v)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", v);
+	setenv(name, text, 1);
+}
+
 int df_cmd_replay(int argc, char **argv)
 {
 	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
@@ -420,9 +533,8 @@ int df_cmd_replay(int argc, char **argv)
 						{NULL, 0, NULL, 0}};
 	const char *rules = NULL, *timeout = "5", *keep = NULL;
 	int c, host = 0, json = 0;
-	char line[256];
-	char *end;
-	FILE *f;
+	char *end, *witness;
+	struct witness x;
 
 	opterr = 0;
 	optind = 1;
@@ -453,16 +565,18 @@ int df_cmd_replay(int argc, char **argv)
 			keep = optarg;
 			break;
 		case 'w':
-			f = fopen(optarg, "r");
-			if (!f || !fgets(line, sizeof(line), f))
-				return df_cli_input_error("replay", optarg, "%s",
-							  f ? "empty" : strerror(errno));
-			fclose(f);
-			if (!strstr(line, "schedule 0)"))
-				return df_cli_input_error(
-					"replay", optarg,
-					"this witness needs a schedule of threads, which "
-					"can't be forced");
+			witness = realpath(optarg, NULL);
+			if (!witness)
+				return df_cli_input_error("replay", optarg, "%s", strerror(errno));
+			if (read_witness(witness, -1, &x))
+				return df_cli_input_error("replay", optarg,
+							  "not a witness of dfshim predict");
+			setenv("REPLAY_WITNESS", witness, 1);
+			free(witness);
+			set_number("DFSHIM_HOST_SLOTS", x.slots ? x.slots : ROOM);
+			set_number("DFSHIM_HOST_QUEUES", x.queues ? x.queues : ROOM);
+			if (!rules)
+				rules = "nccl";
 			break;
 		case 'W':
 			return worker(argc - optind, argv + optind);

@@ -1,0 +1,55 @@
+#!/bin/bash
+# Description: random programs that finish by our rules: what `dfshim predict` says of their traces comes true when its witness is replayed by NCCL's rules, and what it does not say does not happen.
+set -u
+. "$SRC/tests/lib/clients.sh"
+R=$B/tests/deadlock/random
+[ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
+unset DFSHIM_TRACE
+
+# one SEED: a line with what predict found ("none" too), or "BAD".
+one() {
+	local d=$T/$1 rc
+	rm -rf "$d"
+	mkdir -p "$d/tr"
+	"$R" --print "$1" >"$d/prog"
+	# Programs that finish by our rules, with room for all: what is recorded is not what NCCL would do.
+	head -1 "$d/prog" | grep -q "ours 0" || return 0
+	DFSHIM_TRACE=$d/tr DFSHIM_TRACE_MB=4 DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		timeout 60 "$B/tests/deadlock/script" --timeout 50 "$d/prog" >"$d/log" 2>&1 || {
+		echo "BAD $1: did not finish by our rules: $(tail -1 "$d/log")"
+		return 0
+	}
+	timeout 60 "$B/dfshim" predict --witness "$d/witness" "$d/tr" >"$d/predict" 2>&1
+	rc=$?
+	if [ $rc = 14 ]; then
+		timeout 60 "$B/dfshim" replay --timeout 1.5 --witness "$d/witness" "$d/tr" >"$d/replay" 2>&1
+		rc=$?
+		if [ $rc -lt 10 ] || [ $rc -ge 60 ]; then
+			echo "BAD $1: replay does not confirm (status $rc): $(head -1 "$d/predict"); $(head -1 "$d/replay")"
+			return 0
+		fi
+		echo "found $1: $(head -1 "$d/predict" | cut -d: -f2-)"
+	elif [ $rc = 0 ]; then
+		DFSHIM_HOST_SLOTS=1024 DFSHIM_HOST_QUEUES=1024 timeout 60 "$B/dfshim" replay --timeout 5 --rules nccl "$d/tr" >"$d/replay" 2>&1
+		rc=$?
+		if [ $rc != 0 ]; then
+			echo "BAD $1: nothing predicted, but by NCCL's rules (status $rc): $(head -1 "$d/replay")"
+			return 0
+		fi
+		echo "none $1"
+	else
+		echo "BAD $1: predict ended with status $rc: $(tail -1 "$d/predict")"
+		return 0
+	fi
+	rm -rf "$d"
+}
+if [ "${1-}" = --one ]; then
+	one "$2"
+	exit 0
+fi
+from=${DF_TEST_SEED:-1}
+seq "$from" $((from + ${PROGRAMS:-24} - 1)) | xargs -P 4 -I{} "$0" --one {} >"$T/lines"
+echo "seeds from $from: $(grep -c ^found "$T/lines") predicted and confirmed, $(grep -c ^none "$T/lines") without"
+grep ^BAD "$T/lines" && fail "$(grep -c ^BAD "$T/lines") programs"
+grep -q ^found "$T/lines" || fail "nothing was predicted"
+exit 0
