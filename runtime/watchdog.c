@@ -68,6 +68,7 @@ static void print(const struct df_check_result *r)
 	df_check_print(r, f);
 	fclose(f);
 	df_log_raw(text, len);
+	df_trace_told(df_check_verdict(r));
 	free(text);
 }
 

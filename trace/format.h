@@ -113,6 +113,7 @@ struct df_trace_header {
 	char host[64];
 	char exe[128];
 	char version_text[64];
+	uint32_t told; /* the verdict that the process has printed, plus one; 0 none */
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");

@@ -517,6 +517,14 @@ void df_trace_close(void)
 	pthread_mutex_unlock(&open_lock);
 }
 
+void df_trace_told(uint32_t verdict)
+{
+	struct df_trace_header *h = ring_get();
+
+	if (h)
+		PUT(&h->told, verdict + 1);
+}
+
 const struct df_trace_header *df_trace_ring(void)
 {
 	return ring_get();

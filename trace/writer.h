@@ -60,6 +60,9 @@ uint32_t df_trace_site(const void *pc);
 /* Enters a string (for MARK records); returns its number, 0 if the table is full or not open. */
 uint32_t df_trace_text(const char *text);
 
+/* This process has printed a verdict (enum df_verdict). */
+void df_trace_told(uint32_t verdict);
+
 /* The ring in this process, for the live checker: header in place; NULL when not open. */
 const struct df_trace_header *df_trace_ring(void);
 uint64_t df_trace_ring_bytes(void);

@@ -4,6 +4,7 @@
  * through one poll() over a signalfd and, with --tag, the processes' outputs.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,9 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
+#include "trace/check.h"
 #include "trace/cli/cli.h"
+#include "trace/reader.h"
 
 #define NR_PROCS_MAX 4096
 #define TERM_NS	     (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
@@ -37,7 +40,7 @@ static const char help[] =
 	"                       LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them\n"
 	"  --mode MODE          prevent, trace or off (DFSHIM_MODE)\n"
 	"  --rules nccl|dfshim  on CPU threads: by NCCL's rules, which may deadlock (DFSHIM_RULES)\n"
-	"  --trace DIR          write traces there; after a failure the verdict is printed\n"
+	"  --trace DIR          write traces there; after a failure the verdict is printed, once\n"
 	"  --timeout S          no progress for S seconds ends the job (DFSHIM_TIMEOUT_MS, abort)\n"
 	"  --grace S            how long the others may go on when one has failed (10)\n"
 	"  --tag                prefix every line of output with the rank\n"
@@ -523,6 +526,27 @@ static int wait_all(int signals)
 	return code;
 }
 
+/* A process of the job has printed a verdict, and it is not that somebody may only be slow. */
+static int has_told(void)
+{
+	struct df_reader r;
+	struct dirent *d;
+	char path[2 * PATH_MAX];
+	DIR *dir = opendir(opt.trace);
+	int told = 0;
+
+	while (dir && !told && (d = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/%s", opt.trace, d->d_name);
+		if (!strstr(d->d_name, ".dft") || df_reader_open(&r, path, NULL))
+			continue;
+		told = r.h.told && r.h.told - 1 != DF_V_SLOW;
+		df_reader_close(&r);
+	}
+	if (dir)
+		closedir(dir);
+	return told;
+}
+
 /* What the traces say about a job that failed. In a process of its own: a bad trace ends only that. */
 static void print_verdict(void)
 {
@@ -531,6 +555,11 @@ static void print_verdict(void)
 
 	if (!df_cmd_check || strchr(opt.trace, '%'))
 		return;
+	if (has_told()) {
+		fprintf(stderr, "dfshim run: the verdict is above; the traces are in %s\n",
+			opt.trace);
+		return;
+	}
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {

@@ -1,0 +1,20 @@
+#!/bin/bash
+# Description: a job under `dfshim run --trace` that hangs has one verdict, its own; who may only be slow is looked at again.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+
+# verdicts FILE: the words that are printed.
+verdicts() {
+	env -u DFSHIM_TRACE DFSHIM_TIMEOUT_MS=800 timeout 60 "$B/dfshim" run --host -n 1 --rules nccl --trace "$T/$1" -- \
+		"$S" --timeout 12 "$SRC/tests/deadlock/catalogue/$1.txt" >"$T/$1.log" 2>&1
+	grep -oE '^(ORDER|SLOW|MISSING|UNKNOWN|OK):' "$T/$1.log" | tr -d '\n'
+}
+
+have=$(verdicts SQ-01)
+[ "$have" = ORDER: ] || fail "SQ-01: $have: $(head -40 "$T/SQ-01.log")"
+grep -q "the verdict is above" "$T/SQ-01.log" || fail "SQ-01: run does not say where the verdict is"
+have=$(verdicts MP-06)
+[ "$have" = SLOW:MISSING: ] || fail "MP-06: $have: $(head -40 "$T/MP-06.log")"
+exit 0
