@@ -113,6 +113,12 @@ static int crowded(void)
 	       (uint32_t)df_rt.nr_cores;
 }
 
+/* With one block, and a core for each process, nothing in this process can be what its task waits for. */
+static int alone(void)
+{
+	return __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) == 1 && !crowded();
+}
+
 /* What a look at one or all blocks came to; the larger wins. */
 enum look {
 	LOOK_STUCK, /* every task of every block has been tried since anything moved */
@@ -124,9 +130,7 @@ static enum look block_work(struct df_dev *dev, struct df_kblock *blk)
 {
 	struct df_trylock *lock = (struct df_trylock *)&blk->lock;
 	enum look look = LOOK_STUCK;
-	/* With a core for each process and one block, nothing here can be what its task waits for. */
-	int alone = __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) == 1 && !crowded();
-	int i;
+	int only = alone(), i;
 
 	/* Whoever owns it drives it. */
 	if (!df_trylock_try(lock))
@@ -137,7 +141,7 @@ static enum look block_work(struct df_dev *dev, struct df_kblock *blk)
 
 		if (turn == DF_TURN_PROGRESS)
 			look = LOOK_MOVED;
-		else if (turn == DF_TURN_EMPTY || (blk->task == task && !alone))
+		else if (turn == DF_TURN_EMPTY || (blk->task == task && !only))
 			break; /* waits below its threshold: other blocks may be what it waits for */
 	}
 	if (look == LOOK_STUCK && blk->first && blk->idle < 2)
@@ -150,7 +154,8 @@ void df_engine_first_turns(struct df_dev *dev)
 {
 	uint32_t b;
 
-	if (df_rt.machine)
+	/* Ranks of one process drift into one order sooner if none runs ahead. */
+	if (df_rt.machine || __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) != 1)
 		return;
 	for (b = 0; b < dev->d.nr_blocks; b++) {
 		struct df_kblock *blk = &dev->blocks[b];
@@ -315,7 +320,7 @@ void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 		return;
 	}
 	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
-	for (i = crowded() ? 0 : SHORT_PASSES; i; i--) {
+	for (i = alone() ? SHORT_PASSES : 0; i; i--) {
 		pass(dev);
 		if (ready(arg))
 			return;
