@@ -21,9 +21,9 @@
 #include "runtime/program/tuner.h"
 #include "runtime/rt.h"
 
-#define BUDGET_NS     (10 * DF_NS_PER_MS) /* then what is not measured keeps its constant */
-#define BYTES	      (1 << 20) /* of one rank's share: as a whole more than a core's own cache */
-#define NR_SMALL      64	/* instances for the cost of instructions */
+#define BUDGET_NS     (20 * DF_NS_PER_MS) /* then what is not measured keeps its constant */
+#define BYTES	      (512 << 10) /* of one rank's share: as a whole more than a core's own cache */
+#define NR_SMALL      64	  /* instances for the cost of instructions */
 #define ROUNDS	      3
 #define PING_ROUNDS   40
 #define SWITCH_ROUNDS 8
@@ -162,13 +162,13 @@ static uint64_t bench_run(struct bench *b, uint32_t nr)
 	return cpu_ns() - t;
 }
 
-/* One instance, in ns: the least of several runs of nr; 0: no memory, or no time. */
+/* One instance, in ns: the least of several runs of nr, of which the first touches the memory; 0: no memory. */
 static double bench_least(enum df_coll_kind kind, uint64_t bytes, uint32_t nr, uint64_t end)
 {
 	struct bench *b = bench_new(kind, bytes);
 	uint64_t least = 0;
 
-	for (int i = 0; b && i < ROUNDS && cpu_ns() < end; i++) {
+	for (int i = 0; b && i < ROUNDS && (i < 2 || cpu_ns() < end); i++) {
 		uint64_t t = bench_run(b, nr);
 
 		if (!least || t < least)
@@ -378,5 +378,13 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 	}
 	ret = df_cal_agree(c, comm->nranks, all);
 	free(all);
+	if (comm->nranks > 1)
+		df_log(DF_LOG_INFO,
+		       "agreed costs: instruction %.0f ns, copying %.3f ns/B, reducing %.3f ns/B, hop %.0f "
+		       "ns, waking %.0f ns, %.1f cores; factors ring %.2f tree %.2f allpairs %.2f hier "
+		       "%.2f",
+		       c->inst_ns, c->byte_ns, c->reduce_ns, c->hop_ns, c->switch_ns, c->cores,
+		       c->factor[DF_ALGO_RING], c->factor[DF_ALGO_TREE],
+		       c->factor[DF_ALGO_ALLPAIRS], c->factor[DF_ALGO_HIER]);
 	return ret;
 }

@@ -16,7 +16,7 @@
 /* Which instances are timed, how many at most, and how many make a measurement. */
 #define PROBE_EVERY 32
 #define PROBE_MAX   64
-#define PROBE_NOTE  8
+#define PROBE_NOTE  DF_PROBES
 
 /* Elements moved per slice: as many as fit a slot, in whole vectors, the same on every rank. */
 static uint64_t tile(const struct df_program *prog, uint64_t chunk_elems, uint32_t eb)
@@ -325,7 +325,7 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 }
 
 /*
- * Now and then an operation that waits for nothing is timed. The least of some, compared with what the model
+ * Now and then an operation that waits for nothing is timed. The median of some, compared with what the model
  * expects, goes into the costs of the next communicator (runtime/calibrate.c).
  */
 static void probe(struct df_coll *coll, const struct df_kinst *inst)
@@ -341,14 +341,17 @@ static void probed(struct df_coll *coll)
 {
 	uint64_t ns = df_now_ns() - coll->probe.since;
 	double factor = coll->comm->cost.factor[coll->pick.algo];
+	uint32_t i = coll->probe.nr++ % PROBE_NOTE;
 
 	coll->probe.since = 0;
-	if (!coll->probe.nr || ns < coll->probe.least)
-		coll->probe.least = ns;
+	/* Sorted as they come; the rank that comes last sees a time of nothing, the first one the others' delay. */
+	for (; i && coll->probe.ns[i - 1] > ns; i--)
+		coll->probe.ns[i] = coll->probe.ns[i - 1];
+	coll->probe.ns[i] = ns;
 	/* What was expected had an earlier factor in it. */
-	if (++coll->probe.nr % PROBE_NOTE == 0)
-		df_cal_note(coll->pick.algo,
-			    (double)coll->probe.least / coll->pick.ns * (factor > 0 ? factor : 1));
+	if (coll->probe.nr % PROBE_NOTE == 0)
+		df_cal_note(coll->pick.algo, (double)coll->probe.ns[PROBE_NOTE / 2] /
+						     coll->pick.ns * (factor > 0 ? factor : 1));
 }
 
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst)

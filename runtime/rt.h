@@ -93,6 +93,7 @@ struct df_cend {
 	uint8_t owner, sends;
 };
 
+#define DF_PROBES 8
 struct df_coll {
 	struct df_kcoll k;
 	struct df_sig sig;
@@ -118,8 +119,8 @@ struct df_coll {
 	int no_scratch;
 	struct df_algo_pick pick; /* algorithm, and what it was expected to take */
 	struct {
-		uint64_t seq, since; /* instance being timed; since 0: none */
-		uint64_t least;	     /* the shortest of those timed */
+		uint64_t seq, since;	/* instance being timed; since 0: none */
+		uint64_t ns[DF_PROBES]; /* the last ones, in order of size */
 		uint32_t nr;
 	} probe;
 };

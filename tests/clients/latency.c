@@ -76,6 +76,16 @@ static int run(struct client_rank *me)
 	for (bytes = min_bytes; bytes <= max_bytes; bytes = next_size(bytes))
 		if (measure(me, s, buf, bytes))
 			return -1;
+	if (getenv("LATENCY_AGAIN")) {
+		/* On a communicator that is made after what has been measured. */
+		ncclComm_t again;
+
+		NCCL(ncclCommSplit(me->comms[0], 0, me->rank, &again, NULL));
+		NCCL(ncclCommDestroy(me->comms[0]));
+		me->comms[0] = again;
+		if (measure(me, s, buf, min_bytes))
+			return -1;
+	}
 	NCCL(ncclCommDestroy(me->comms[0]));
 	me->comms[0] = NULL;
 	CUDA(cudaFree(buf));

@@ -25,6 +25,14 @@ job 3
 [ "$(grep -c 'measured in' "$T/out")" = 3 ] || fail "not measured once: $(cat "$T/out")"
 [ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] || fail "ranks differ: $(cat "$T/out")"
 
+# Each communicator has one set of costs, the same on all ranks; what is made after some work knows how long it took.
+LATENCY_AGAIN=1 job 3
+[ $rc = 0 ] || fail "split: status $rc: $(cat "$T/out")"
+grep -o 'agreed costs:.*' "$T/out" | sort | uniq -c | sort -k3 >"$T/costs"
+[ "$(awk '{print $1}' "$T/costs" | tr '\n' ' ')" = "3 3 " ] || fail "ranks have different costs: $(cat "$T/costs")"
+[ "$(grep -c 'factors ring 0.00 tree 0.00 allpairs 0.00 hier 0.00' "$T/costs")" = 1 ] ||
+	fail "the second communicator has no factors, or the first has: $(cat "$T/costs")"
+
 # Values that mean nothing: one warning that says variable, value and what is allowed; an error if strict.
 for v in NCCL_ALGO=stars NCCL_PROTO=LL129; do
 	export "${v%%=*}=${v#*=}"
