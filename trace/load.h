@@ -123,6 +123,12 @@ void df_load_fini(struct df_load *l);
 /* Reads all records. 0 or -ENOMEM. */
 int df_load_trace(struct df_load *l, struct df_reader *r);
 
+/*
+ * Part of df_load_trace(). Indices among operations that can match each other. Where the ring lost records of a
+ * communicator the recorded index is the only truth; otherwise counting is exact whatever the recorded one counts.
+ */
+int df_load_indices(struct df_load *l, const struct df_reader *r);
+
 /* The operation with this serial, or NULL. */
 struct df_lop *df_load_op(const struct df_load *l, uint64_t serial);
 

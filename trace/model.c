@@ -4,313 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/model.h"
+#include "trace/model_run.h"
 #include "trace/vec.h"
-
-#define NOBODY (-1)
-
-struct task {
-	int rank, thread, stream;
-	size_t step;
-	const struct df_mop *op;
-	uint64_t index; /* COLL: in its communicator */
-	uint64_t p2p_index[DF_MOP_MAX_P2P];
-	int *deps;
-	size_t nr_deps, cap_deps;
-	uint8_t started, done, coll, legacy, told;
-	uint8_t settled; /* and so is everything before it */
-	uint32_t stamp;
-};
-
-struct run {
-	const struct df_mprog *p;
-	enum df_model_mode mode;
-	df_model_event_fn fn;
-	void *arg;
-	struct task *tasks;
-	size_t nr_tasks, cap_tasks;
-	struct {
-		int rank, stream, task;
-	} * tails;
-	size_t nr_tails, cap_tails;
-	struct {
-		int rank, event, task;
-	} * events;
-	size_t nr_events, cap_events;
-	struct {
-		uint64_t a, b;
-		uint64_t nr;
-	} * seqs;
-	size_t nr_seqs, cap_seqs;
-	struct {
-		int kind, object;
-		uint64_t here;
-	} * bars;
-	size_t nr_bars, cap_bars;
-	int *flags;
-	size_t nr_flags, cap_flags;
-	int legacy[DF_MODEL_RANKS], last[DF_MODEL_RANKS];
-	uint64_t dead;
-	size_t pc[DF_MODEL_RANKS][DF_MODEL_THREADS];
-	uint8_t entered[DF_MODEL_RANKS][DF_MODEL_THREADS];
-	uint32_t stamp;
-	size_t max_resident;
-	int failed;
-};
-
-static void tell(struct run *r, enum df_model_event ev, int rank, int thread, size_t op,
-		 const struct df_mop *m, int task)
-{
-	if (r->fn)
-		r->fn(r->arg, ev, rank, thread, op, m, task);
-}
-
-static void dep(struct run *r, struct task *t, int on)
-{
-	int *slot;
-
-	if (on < 0)
-		return;
-	slot = DF_VEC_PUSH(t->deps, t->nr_deps, t->cap_deps);
-	if (slot)
-		*slot = on;
-	else
-		r->failed = 1;
-}
-
-static int *tail_of(struct run *r, int rank, int stream)
-{
-	for (size_t i = 0; i < r->nr_tails; i++)
-		if (r->tails[i].rank == rank && r->tails[i].stream == stream)
-			return &r->tails[i].task;
-	if (df_vec_grow((void **)&r->tails, r->nr_tails, &r->cap_tails, sizeof(*r->tails))) {
-		r->failed = 1;
-		return NULL;
-	}
-	r->tails[r->nr_tails].rank = rank;
-	r->tails[r->nr_tails].stream = stream;
-	r->tails[r->nr_tails].task = NOBODY;
-	return &r->tails[r->nr_tails++].task;
-}
-
-static uint64_t next_index(struct run *r, uint64_t a, uint64_t b)
-{
-	for (size_t i = 0; i < r->nr_seqs; i++)
-		if (r->seqs[i].a == a && r->seqs[i].b == b)
-			return r->seqs[i].nr++;
-	if (df_vec_grow((void **)&r->seqs, r->nr_seqs, &r->cap_seqs, sizeof(*r->seqs))) {
-		r->failed = 1;
-		return 0;
-	}
-	r->seqs[r->nr_seqs].a = a;
-	r->seqs[r->nr_seqs].b = b;
-	r->seqs[r->nr_seqs++].nr = 1;
-	return 0;
-}
-
-static int event_task(struct run *r, int rank, int event)
-{
-	for (size_t i = r->nr_events; i-- > 0;)
-		if (r->events[i].rank == rank && r->events[i].event == event)
-			return r->events[i].task;
-	return NOBODY;
-}
-
-/* Puts a thing on its stream. */
-static void make(struct run *r, int rank, int thread, size_t step, const struct df_mop *op)
-{
-	int ooo = r->mode != DF_MODEL_BASE, id = (int)r->nr_tasks, *tail;
-	struct task *t = DF_VEC_PUSH(r->tasks, r->nr_tasks, r->cap_tasks);
-
-	if (!t) {
-		r->failed = 1;
-		return;
-	}
-	memset(t, 0, sizeof(*t));
-	t->rank = rank;
-	t->thread = thread;
-	t->step = step;
-	t->op = op;
-	t->stream = op->stream;
-	t->coll = op->kind == DF_MOP_COLL || op->kind == DF_MOP_P2P;
-	if (op->kind == DF_MOP_LEGACY) {
-		t->legacy = 1;
-		t->stream = -1;
-		for (size_t i = 0; i < r->nr_tails; i++)
-			if (r->tails[i].rank == rank)
-				dep(r, t, r->tails[i].task);
-		dep(r, t, r->legacy[rank]);
-		r->legacy[rank] = id;
-		tell(r, DF_ME_ISSUE, rank, thread, step, op, id);
-		return;
-	}
-	tail = tail_of(r, rank, op->stream);
-	if (!tail)
-		return;
-	if (r->p->one_queue && !ooo)
-		dep(r, t, r->last[rank]);
-	dep(r, t, *tail);
-	dep(r, t, r->legacy[rank]);
-	*tail = id;
-	r->last[rank] = id;
-	switch (op->kind) {
-	case DF_MOP_COLL:
-		t->index = next_index(r, (uint64_t)op->comm << 8, (uint64_t)rank);
-		break;
-	case DF_MOP_P2P:
-		for (int i = 0; i < op->nr_p2p; i++) {
-			const struct df_mp2p *m = &op->p2p[i];
-			int src = m->send ? rank : m->peer, dst = m->send ? m->peer : rank;
-
-			t->p2p_index[i] =
-				next_index(r, (uint64_t)m->comm << 8 | 1 | (uint64_t)m->send << 1,
-					   (uint64_t)src << 32 | (uint64_t)dst);
-		}
-		break;
-	case DF_MOP_RECORD:
-		if (df_vec_grow((void **)&r->events, r->nr_events, &r->cap_events,
-				sizeof(*r->events))) {
-			r->failed = 1;
-			return;
-		}
-		r->events[r->nr_events].rank = rank;
-		r->events[r->nr_events].event = op->object;
-		r->events[r->nr_events++].task = id;
-		break;
-	case DF_MOP_WAIT:
-		dep(r, t, event_task(r, rank, op->object));
-		break;
-	default:
-		break;
-	}
-	tell(r, DF_ME_ISSUE, rank, thread, step, op, id);
-}
-
-static int is_token(const struct task *t)
-{
-	return t->op->kind == DF_MOP_RECORD || t->op->kind == DF_MOP_WAIT;
-}
-
-static int hazard(const struct task *a, const struct task *b)
-{
-	uint64_t ra = a->op->kind == DF_MOP_COLL ? a->op->reads : 0,
-		 wa = a->op->kind == DF_MOP_COLL ? a->op->writes : 0;
-	uint64_t rb = b->op->kind == DF_MOP_COLL ? b->op->reads : 0,
-		 wb = b->op->kind == DF_MOP_COLL ? b->op->writes : 0;
-
-	return (wa & rb) || (ra & wb) || (wa & wb);
-}
-
-/*
- * All unfinished things before t, through everything; tokens themselves do not count. What has finished out of
- * order is passed through too: what it stood behind is before t all the same. (model.py stops there.)
- */
-static size_t blockers(struct run *r, struct task *t, int *out)
-{
-	size_t nr = 0, at = 0, nr_stack = 0;
-	int *stack = malloc((r->nr_tasks + 1) * sizeof(*stack));
-
-	if (!stack) {
-		r->failed = 1;
-		return 0;
-	}
-	r->stamp++;
-	for (size_t i = 0; i < t->nr_deps; i++) {
-		struct task *d = &r->tasks[t->deps[i]];
-
-		if ((!d->done || !d->settled) && d->stamp != r->stamp) {
-			d->stamp = r->stamp;
-			stack[nr_stack++] = t->deps[i];
-		}
-	}
-	for (; at < nr_stack; at++) {
-		struct task *d = &r->tasks[stack[at]];
-
-		if (!d->done && !is_token(d))
-			out[nr++] = stack[at];
-		for (size_t i = 0; i < d->nr_deps; i++) {
-			struct task *x = &r->tasks[d->deps[i]];
-
-			if ((!x->done || !x->settled) && x->stamp != r->stamp) {
-				x->stamp = r->stamp;
-				stack[nr_stack++] = d->deps[i];
-			}
-		}
-	}
-	free(stack);
-	return nr;
-}
-
-static int ready(struct run *r, struct task *t)
-{
-	int *bl, ok = 1;
-	size_t nr, i;
-
-	for (i = 0; i < t->nr_deps && r->tasks[t->deps[i]].done && r->tasks[t->deps[i]].settled;
-	     i++)
-		;
-	if (i == t->nr_deps)
-		return 1;
-	if (r->mode == DF_MODEL_BASE)
-		return 0;
-	bl = malloc((r->nr_tasks + 1) * sizeof(*bl));
-	if (!bl) {
-		r->failed = 1;
-		return 0;
-	}
-	nr = blockers(r, t, bl);
-	if (nr && !t->coll && !(r->mode == DF_MODEL_SE && t->legacy))
-		ok = 0;
-	if (t->coll && r->mode == DF_MODEL_SE) {
-		size_t kept = 0;
-		int all = 1;
-
-		for (i = 0; i < nr; i++)
-			all &= r->tasks[bl[i]].coll || r->tasks[bl[i]].legacy;
-		for (i = 0; i < nr && all; i++)
-			if (!r->tasks[bl[i]].legacy)
-				bl[kept++] = bl[i];
-		if (all)
-			nr = kept;
-	}
-	for (i = 0; i < nr; i++)
-		ok &= r->tasks[bl[i]].coll && (!t->coll || !hazard(&r->tasks[bl[i]], t));
-	free(bl);
-	return ok;
-}
-
-static size_t resident(const struct run *r, int rank)
-{
-	size_t nr = 0;
-
-	for (size_t i = 0; i < r->nr_tasks; i++)
-		nr += r->tasks[i].rank == rank && r->tasks[i].coll && r->tasks[i].started &&
-		      !r->tasks[i].done;
-	return nr;
-}
-
-/* Only collectives, or what is queued behind them, are unfinished on this rank. */
-static int only_collectives(struct run *r, int rank)
-{
-	int *bl = malloc((r->nr_tasks + 1) * sizeof(*bl)), ok = 1;
-
-	for (size_t i = 0; bl && i < r->nr_tasks && ok; i++) {
-		struct task *t = &r->tasks[i];
-		size_t nr;
-		int behind = 0;
-
-		if (t->rank != rank || t->done || t->coll)
-			continue;
-		nr = blockers(r, t, bl);
-		for (size_t k = 0; k < nr; k++)
-			behind |= r->tasks[bl[k]].coll;
-		ok = behind;
-	}
-	if (!bl)
-		r->failed = 1;
-	free(bl);
-	return ok;
-}
 
 static int barrier(struct run *r, int rank, const struct df_mop *op)
 {
@@ -354,7 +49,7 @@ static int host_step(struct run *r, int rank, int thread)
 
 	if (!r->entered[rank][thread]) {
 		r->entered[rank][thread] = 1;
-		tell(r, DF_ME_ENTER, rank, thread, step, op, -1);
+		df_mrun_tell(r, DF_ME_ENTER, rank, thread, step, op, -1);
 	}
 	for (size_t i = 0; i < r->nr_tasks; i++)
 		open += r->tasks[i].rank == rank && !r->tasks[i].done;
@@ -366,7 +61,7 @@ static int host_step(struct run *r, int rank, int thread)
 				ok &= r->tasks[i].done;
 		break;
 	case DF_MOP_ESYNC:
-		ev = event_task(r, rank, op->object);
+		ev = df_mrun_event(r, rank, op->object);
 		ok = ev >= 0 && r->tasks[ev].done;
 		break;
 	case DF_MOP_DSYNC:
@@ -374,7 +69,7 @@ static int host_step(struct run *r, int rank, int thread)
 		ok = !open;
 		if (!ok && (r->mode == DF_MODEL_SE ||
 			    (r->mode == DF_MODEL_SI && op->kind == DF_MOP_ISYNC)))
-			ok = only_collectives(r, rank);
+			ok = df_mrun_only_collectives(r, rank);
 		break;
 	case DF_MOP_HBAR:
 	case DF_MOP_CONN:
@@ -400,16 +95,16 @@ static int host_step(struct run *r, int rank, int thread)
 	case DF_MOP_RECORD:
 	case DF_MOP_WAIT:
 	case DF_MOP_LEGACY:
-		make(r, rank, thread, step, op);
+		df_mrun_make(r, rank, thread, step, op);
 		break;
 	default:
 		ok = !r->p->launch_queue || open < (size_t)r->p->launch_queue;
 		if (ok)
-			make(r, rank, thread, step, op);
+			df_mrun_make(r, rank, thread, step, op);
 	}
 	if (!ok)
 		return 0;
-	tell(r, DF_ME_LEAVE, rank, thread, step, op, -1);
+	df_mrun_tell(r, DF_ME_LEAVE, rank, thread, step, op, -1);
 	r->entered[rank][thread] = 0;
 	r->pc[rank][thread]++;
 	return 1;
@@ -468,7 +163,7 @@ static void finish(struct run *r, size_t i)
 	t->settled = 1;
 	for (size_t k = 0; k < t->nr_deps && !r->p->as_reference; k++)
 		t->settled &= r->tasks[t->deps[k]].done && r->tasks[t->deps[k]].settled;
-	tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, (int)i);
+	df_mrun_tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, (int)i);
 }
 
 /* 1: nothing keeps the task from starting. */
@@ -476,12 +171,12 @@ static int may_start(struct run *r, size_t i)
 {
 	struct task *t = &r->tasks[i];
 
-	if (t->done || t->started || r->dead >> t->rank & 1 || !ready(r, t))
+	if (t->done || t->started || r->dead >> t->rank & 1 || !df_mrun_ready(r, t))
 		return 0;
 	if (t->coll && r->mode == DF_MODEL_BASE && r->p->cap &&
-	    resident(r, t->rank) >= (size_t)r->p->cap) {
+	    df_mrun_resident(r, t->rank) >= (size_t)r->p->cap) {
 		if (!t->told)
-			tell(r, DF_ME_NO_SLOT, t->rank, t->thread, t->step, t->op, (int)i);
+			df_mrun_tell(r, DF_ME_NO_SLOT, t->rank, t->thread, t->step, t->op, (int)i);
 		t->told = 1;
 		return 0;
 	}
@@ -494,12 +189,12 @@ static void start(struct run *r, size_t i)
 	size_t nr;
 
 	t->started = 1;
-	tell(r, DF_ME_START, t->rank, t->thread, t->step, t->op, (int)i);
+	df_mrun_tell(r, DF_ME_START, t->rank, t->thread, t->step, t->op, (int)i);
 	if (!t->coll) {
 		finish(r, i);
 		return;
 	}
-	nr = resident(r, t->rank);
+	nr = df_mrun_resident(r, t->rank);
 	if (nr > r->max_resident)
 		r->max_resident = nr;
 }
