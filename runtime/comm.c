@@ -465,7 +465,7 @@ void df_comm_destroy(struct df_comm *comm)
 	df_comm_put(comm);
 }
 
-/* Records it for every communicator with that process. 1: this rank is the lowest that is left of one of them. */
+/* Records it for every communicator with that process. 1: of one that it is the first to leave, our rank is the lowest left. */
 static int note_death(uint64_t proc, int in_order)
 {
 	struct df_comm *comm;
@@ -486,7 +486,7 @@ static int note_death(uint64_t proc, int in_order)
 			else if (lowest < 0 && !df_ctl_is_dead(comm->members[i].proc))
 				lowest = i;
 		}
-		ret |= lowest == comm->rank;
+		ret |= lowest == comm->rank && !__atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
 	}
 	df_mutex_unlock(&df_rt.lock);
 	return ret;
@@ -497,8 +497,8 @@ void df_comm_death(uint64_t proc, int in_order)
 	struct df_comm *comm;
 	int i, again;
 
-	if (note_death(proc, in_order) && !in_order)
-		df_watchdog_tell_death();
+	if (note_death(proc, in_order))
+		df_watchdog_tell_death(in_order);
 	/* df_comm_end() sets the state, so that every turn of the outer loop ends another one. */
 	do {
 		again = 0;

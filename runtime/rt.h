@@ -429,8 +429,11 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows);
 
 /* snapshot.c */
 void df_watchdog_wake(void);
-/* watchdog.c: a verdict from what this process alone knows, now: a peer has just died. Any thread, nothing locked. */
-void df_watchdog_tell_death(void);
+/*
+ * watchdog.c: it is for us to say that a peer has died: now, from what this process alone knows; or that it has left
+ * in order: when that turns out to matter. Any thread, nothing locked.
+ */
+void df_watchdog_tell_death(int in_order);
 void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 
 /* joining.c: communicators whose rendezvous is not complete. */

@@ -26,6 +26,7 @@
 
 static struct {
 	int started;
+	int speaker;	   /* it is for us to say what a rank that has left means */
 	uint64_t reported; /* progress at the last report: one report per hang */
 	/* Circles: somebody asked to look; not before then; the pause after a look that found none. */
 	int asked;
@@ -96,7 +97,7 @@ static void answer_ras(void)
 	df_ras_answer(text);
 }
 
-void df_watchdog_tell_death(void)
+void df_watchdog_tell_death(int in_order)
 {
 	const struct df_check_opts opts = {.live = 1, .now_ns = df_now_ns()};
 	struct df_check_set *set = df_check_set_new();
@@ -104,9 +105,11 @@ void df_watchdog_tell_death(void)
 	void *image = NULL;
 	size_t bytes;
 
-	if (set && df_trace_ring() && !df_trace_compact(df_trace_ring(), &image, &bytes) &&
-	    !df_check_add_image(set, image, bytes, "this process") &&
-	    !df_check_run(set, &opts, &r) && df_check_verdict(r) == DF_V_CRASH)
+	if (in_order)
+		__atomic_store_n(&dog.speaker, 1, __ATOMIC_RELAXED);
+	else if (set && df_trace_ring() && !df_trace_compact(df_trace_ring(), &image, &bytes) &&
+		 !df_check_add_image(set, image, bytes, "this process") &&
+		 !df_check_run(set, &opts, &r) && df_check_verdict(r) == DF_V_CRASH)
 		print(r);
 	df_check_result_free(r);
 	df_check_set_free(set);
@@ -207,8 +210,10 @@ static void tell_left(void)
 	struct df_check_result *r;
 	unsigned others;
 
+	if (!__atomic_exchange_n(&dog.speaker, 0, __ATOMIC_RELAXED))
+		return;
 	r = judge(LEFT_NS, &others);
-	if (r && df_check_verdict(r) != DF_V_OK && df_snapshot_leader() == df_rt.self.proc)
+	if (r && df_check_verdict(r) != DF_V_OK)
 		print(r);
 	df_check_result_free(r);
 }
