@@ -169,5 +169,14 @@ int main(int argc, char **argv)
 		printf("BENCH check_1024x10000_in_flight %.2f s target <=6 %s\n", large,
 		       large <= 6 ? "ok" : "MISS");
 	}
+	if (wanted("check_16384x1000*")) {
+		fill(h, 1000, 0);
+		large = run(h, path, 16384, DF_V_OK);
+		getrusage(RUSAGE_SELF, &ru);
+		printf("BENCH check_16384x1000_seconds %.2f s target <=20 %s\n", large,
+		       large <= 20 ? "ok" : "MISS");
+		printf("BENCH check_16384x1000_memory %.0f MiB target <=4096 %s\n",
+		       (double)ru.ru_maxrss / 1024, ru.ru_maxrss / 1024 <= 4096 ? "ok" : "MISS");
+	}
 	return 0;
 }

@@ -27,7 +27,8 @@ static const char head[] =
 	"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>dfshim report</title><style>"
 	"body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1200px;padding:16px;color:#222;background:#fff}"
 	"h1{font-size:20px;padding:12px 16px;border-radius:6px;color:#fff}h2{font-size:17px;margin-top:28px}"
-	".good{background:#2e7d32}.bad{background:#c62828}pre{background:#f5f5f5;padding:12px;overflow:auto;font-size:13px}"
+	"dl{font-size:16px}dt{font-weight:600;float:left;clear:left;width:190px}dd{margin:0 0 6px 200px}"
+	".good{background:#2e7d32}.bad{background:#c62828}pre{background:#f5f5f5;padding:12px;white-space:pre-wrap;font-size:13px}"
 	"table{border-collapse:collapse;width:100%;font-size:13px}td,th{border:1px solid #ddd;padding:3px 8px;text-align:left}"
 	"th{background:#f5f5f5}.box{border:1px solid #ddd;overflow:auto;max-height:620px}canvas{width:100%;border:1px solid #ddd;"
 	"touch-action:none;cursor:grab}#tip{min-height:1.5em;font-size:13px;color:#555}svg{min-width:700px;width:100%}"
@@ -57,7 +58,7 @@ static const char script[] =
 	"draw();return}const i=Math.floor((e.offsetY-20)/H),t=a+(e.offsetX-L)/(c.clientWidth-L)*(z-a);tip.textContent='';"
 	"for(const b of D.bars)if(at.get(b[0]+'/'+b[1])===i&&t>=b[2]&&t<=b[3])tip.textContent=b[4]+': '+((b[3]-b[2])/1e6)"
 	".toFixed(3)+' ms'+(b[5]?', not finished':'')};\n"
-	"c.ondblclick=()=>{a=0;z=D.end||1;draw()};window.onresize=size;size();\n"
+	"c.dataset.rows=rows.length;c.ondblclick=()=>{a=0;z=D.end||1;draw()};window.onresize=size;size();\n"
 	"</script>\n";
 
 static void html(FILE *out, const char *s)
@@ -114,7 +115,11 @@ static void timeline(FILE *out, const struct df_timeline *t)
 
 		snprintf(name, sizeof(name), "rank %d", t->procs[i].rank);
 		fputs(i ? "," : "", out);
-		df_json_string(out, t->procs[i].rank >= 0 ? name : t->procs[i].name);
+		/* Of a process with several ranks, its streams and threads tell whose they are. */
+		df_json_string(out, t->procs[i].rank >= 0 ? name
+				    : !strncmp(t->procs[i].name, "rank -1 ", 8)
+					    ? t->procs[i].name + 8
+					    : t->procs[i].name);
 	}
 	fprintf(out, "],end:%" PRIu64 ",bars:[", t->end_ns - t->first_ns);
 	for (size_t i = 0; i < t->nr_bars; i++) {
@@ -143,6 +148,14 @@ static void timeline(FILE *out, const struct df_timeline *t)
 		fprintf(out, "<p>%zu older events are not drawn.</p>\n", t->left_out);
 }
 
+static void said(FILE *out, const char *term, const char *text)
+{
+	if (!text || !*text)
+		return;
+	fprintf(out, "<dt>%s<dd>", term);
+	html(out, text);
+}
+
 static int write_report(FILE *out, const struct df_check_result *r, const struct df_timeline *t)
 {
 	struct df_picture p;
@@ -163,9 +176,11 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	fputs(head, out);
 	fprintf(out, "<h1 class=\"%s\">", df_verdict_exit(r->verdict) ? "bad" : "good");
 	html(out, df_check_line(r));
-	fputs("</h1>\n<pre>", out);
-	html(out, text);
-	fputs("</pre>\n", out);
+	fputs("</h1>\n<dl>", out);
+	said(out, "What to do", r->fix);
+	said(out, "What dfshim can do", r->remedy_text);
+	said(out, "Where the ranks part", r->divergence);
+	fputs("</dl>\n", out);
 	if (p.nr_boxes) {
 		fputs("<h2>Who waits for whom</h2><div class=\"box\">", out);
 		df_picture_svg(&p, "", out);
@@ -173,7 +188,9 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	}
 	timeline(out, t);
 	ranks_table(out, r);
-	fputs("</body></html>\n", out);
+	fputs("<h2>Evidence</h2>\n<pre>", out);
+	html(out, text);
+	fputs("</pre>\n</body></html>\n", out);
 	df_picture_fini(&p);
 	free(text);
 	return 0;

@@ -1,0 +1,24 @@
+#!/bin/bash
+# Description: the report in a browser without a screen: what its DOM holds after its script has run, and that it paints something.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+browser=""
+for b in chromium-headless-shell chromium chromium-browser google-chrome; do
+	[ -n "$browser" ] || browser=$(command -v "$b")
+done
+[ -n "$browser" ] || skip "no chromium here (apt-get install chromium-headless-shell)"
+unset DFSHIM_TRACE
+DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_RULES=nccl DFSHIM_TIMEOUT_MS=400 DFSHIM_TIMEOUT_ACTION=abort \
+	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout 60 "$S" --timeout 20 "$SRC/tests/deadlock/catalogue/SQ-01.txt" >"$T/log" 2>&1
+"$B/dfshim" report -o "$T/r.html" "$T/tr" >"$T/said" || fail "report: $(cat "$T/said")"
+page() { timeout 100 "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" "file://$T/r.html" 2>"$T/errors"; }
+page --dump-dom >"$T/dom" || fail "the browser: $(tail -3 "$T/errors")"
+for want in '<h1 class="bad">ORDER: ' '<dt>What to do' '<dt>Where the ranks part' '<svg' 'A#2 AllReduce' '<canvas id="tl" [^>]*data-rows="[1-9]' \
+	'<td>r0-r1' '<h2>Evidence' 'can be cut here'; do
+	grep -q "$want" "$T/dom" || fail "no $want in the DOM: $(head -c 3000 "$T/dom")"
+done
+page --screenshot="$T/r.png" >/dev/null || fail "no screenshot: $(tail -3 "$T/errors")"
+[ "$(stat -c %s "$T/r.png")" -gt 20000 ] || fail "the screenshot is empty"
+exit 0
