@@ -75,19 +75,11 @@ static void give_up(int device, const char *what, CUresult r)
 /* Stream and kernel of a device, on first use. The context is current. */
 static CUresult prepare(struct daemon *d)
 {
-	int least = 0, greatest = 0;
-	CUmodule module;
 	CUresult r;
 
 	if (d->ready)
 		return CUDA_SUCCESS;
-	r = df_drv.ctx_priorities(&least, &greatest);
-	if (r == CUDA_SUCCESS && !d->stream)
-		r = df_drv.stream_create(&d->stream, CU_STREAM_NON_BLOCKING, greatest);
-	if (r == CUDA_SUCCESS)
-		r = df_drv.module_load(&module, df_cuda_fatbin());
-	if (r == CUDA_SUCCESS)
-		r = df_drv.module_function(&d->fn, module, KERNEL);
+	r = df_cuda_queue((int)(d - daemons), &d->stream, &d->fn, KERNEL, df_cuda_fatbin());
 	d->ready = r == CUDA_SUCCESS;
 	return r;
 }

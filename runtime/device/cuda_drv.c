@@ -27,9 +27,20 @@ static void *find(void *lib, const char *name)
 	return df_dlsym ? df_dlsym(lib, name) : dlsym(lib, name);
 }
 
+static CUresult (*ask)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+
+void *df_drv_find(const char *name, int version)
+{
+	CUdriverProcAddressQueryResult found;
+	void *fn = NULL;
+
+	return ask(name, &fn, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found) == CUDA_SUCCESS
+		       ? fn
+		       : NULL;
+}
+
 int df_drv_open(char *reason, size_t reason_bytes)
 {
-	CUresult (*ask)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 	CUdriverProcAddressQueryResult found;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 	int version = 0;

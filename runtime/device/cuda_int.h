@@ -21,6 +21,8 @@ extern struct df_drv df_drv;
 
 /* Opens libcuda.so.1 and everything of the table. 0, or -errno with the reason as a sentence. */
 int df_drv_open(char *reason, size_t reason_bytes);
+/* A function that not every driver has; NULL: this one has not. */
+void *df_drv_find(const char *name, int version);
 /* -errno for a result of the driver. */
 int df_drv_errno(CUresult r);
 const char *df_drv_name(CUresult r);
@@ -101,6 +103,10 @@ void df_cuda_reserve(void);
  */
 int df_cuda_aside(void (*fn)(void *arg), void *arg);
 extern const struct df_arena_device df_cuda_arena_device;
+
+/* cuda_queue.c: the stream and the kernel of a device's daemon. */
+CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char *kernel,
+		       const void *image);
 
 /* cuda_daemon.c: the driver may wait for the device: asks the daemon to leave, and waits a little until it has. */
 void df_cuda_quiet(int device, int enter);

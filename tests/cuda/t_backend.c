@@ -210,11 +210,17 @@ END_TEST
 /* What a machine may refuse: connectors then lie in host memory, and everything works. */
 START_TEST(refused)
 {
-	setenv(_i ? "DFSHIM_P2P" : "FAKE_CUDA_NO_P2P", "0", 1);
+	static const char *const set[][2] = {
+		{"FAKE_CUDA_NO_P2P", "1"}, {"DFSHIM_P2P", "0"}, {"DFSHIM_GPU_QUEUE", "green"}};
+
+	/* The stand-in is a driver of 13.0: no work queues; the daemon's stream has the highest priority. */
+	setenv(set[_i][0], set[_i][1], 1);
 	start();
 	job(1000, 10, 0);
 	job(300000, 2, 0);
-	ck_assert_uint_eq(fake->calls("cuCtxEnablePeerAccess"), 0);
+	ck_assert_uint_eq(fake->calls("cuCtxEnablePeerAccess"), _i < 2 ? 0 : 2);
+	ck_assert_uint_eq(fake->calls("cuStreamCreateWithPriority") >= 2, 1);
+	ck_assert_uint_eq(fake->calls("cuGreenCtxCreate"), 0);
 }
 END_TEST
 
@@ -323,7 +329,7 @@ int main(void)
 	}
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, collectives);
-	tcase_add_loop_test(t, refused, 0, 2);
+	tcase_add_loop_test(t, refused, 0, 3);
 	tcase_add_loop_test(t, scratch, 0, 2);
 	tcase_add_test(t, graphs);
 	tcase_add_test(t, quiet_times);
