@@ -460,8 +460,10 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 			procs_add(&asked, s->proc);
 	}
 	self = answer_new(g, df_rt.self.proc);
-	if (!self)
+	if (!self) {
+		free(asked.v);
 		return -ENOMEM;
+	}
 	if (take_hold(df_rt.self.proc, g->epoch, what)) {
 		g->busy = 1;
 		return 0;

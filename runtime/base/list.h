@@ -66,21 +66,25 @@ static inline void df_list_splice_tail(struct df_list *dst, struct df_list *src)
 
 #define df_list_entry(node, type, member) df_container_of(node, type, member)
 
+/* The node of an entry, without a look at the entry: at the end of a list it is the head, which is none. */
+#define df_list_node(pos, member)                                                                  \
+	((struct df_list *)((char *)(pos) + offsetof(__typeof__(*(pos)), member)))
+
 /* NULL if the list is empty. */
 #define df_list_first(head, type, member)                                                          \
 	(df_list_empty(head) ? (type *)0 : df_list_entry((head)->next, type, member))
 #define df_list_last(head, type, member)                                                           \
 	(df_list_empty(head) ? (type *)0 : df_list_entry((head)->prev, type, member))
-
 #define df_list_each(pos, head, member)                                                            \
-	for (pos = df_list_entry((head)->next, __typeof__(*pos), member); &pos->member != (head);  \
-	     pos = df_list_entry(pos->member.next, __typeof__(*pos), member))
+	for (pos = df_list_entry((head)->next, __typeof__(*pos), member);                          \
+	     df_list_node(pos, member) != (head);                                                  \
+	     pos = df_list_entry(df_list_node(pos, member)->next, __typeof__(*pos), member))
 
 /* As df_list_each, but pos may be removed (only pos). */
 #define df_list_each_safe(pos, tmp, head, member)                                                  \
 	for (pos = df_list_entry((head)->next, __typeof__(*pos), member),                          \
-	    tmp = df_list_entry(pos->member.next, __typeof__(*pos), member);                       \
-	     &pos->member != (head);                                                               \
-	     pos = tmp, tmp = df_list_entry(tmp->member.next, __typeof__(*pos), member))
+	    tmp = df_list_entry(df_list_node(pos, member)->next, __typeof__(*pos), member);        \
+	     df_list_node(pos, member) != (head); pos = tmp,                                       \
+	    tmp = df_list_entry(df_list_node(tmp, member)->next, __typeof__(*pos), member))
 
 #endif
