@@ -210,8 +210,11 @@ static void tell_left(void)
 	struct df_check_result *r;
 	unsigned others;
 
-	if (!__atomic_exchange_n(&dog.speaker, 0, __ATOMIC_RELAXED))
+	if (!__atomic_exchange_n(&dog.speaker, 0, __ATOMIC_RELAXED) ||
+	    dog.reported == df_engine_progress())
 		return;
+	/* One report per hang: this one. */
+	dog.reported = df_engine_progress();
 	r = judge(LEFT_NS, &others);
 	if (r && df_check_verdict(r) != DF_V_OK)
 		print(r);
