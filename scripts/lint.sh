@@ -80,7 +80,7 @@ in_step() {
 		}
 	done
 	for f in $(git ls-files '*.md' | xargs grep -ohE '`make [a-z-]+' | sed 's/`make //' | sort -u); do
-		grep -qE "^([a-z -]+ )?${f}[ :]" Makefile $(git ls-files "*module.mk") || {
+		grep -qE "^([a-z -]+ )?${f}[ :]" Makefile ./*/module.mk tests/*/module.mk || {
 			echo "the documents name 'make $f', which does not exist"
 			ok=1
 		}
