@@ -8,7 +8,8 @@
  * operations: no work on any stream of the device, no destination in memory that the host can read. The
  * operations become a *debt* of the device: whatever is put on any of its streams later, and every later
  * operation that touches their buffers, waits for them first. So no program can tell the difference except by
- * the return itself.
+ * the return itself. A copy from or to the host through the legacy stream waits for all blocking streams; it is released
+ * under the same conditions, if it touches nothing that a pending operation touches.
  */
 #include <stdlib.h>
 #include "runtime/rt.h"
@@ -80,32 +81,51 @@ static int wait_over(void *arg)
 	return 0;
 }
 
+static int host_wait(struct df_host_wait *w)
+{
+	int policy = df_env()->release;
+
+	if (w->ready(w->arg))
+		return 0;
+	if (df_rt.rules == DF_RULES_NCCL || policy == DF_RELEASE_NONE ||
+	    (w->what != DF_CALL_DEVICE_SYNC && !w->touch && policy != DF_RELEASE_ALL)) {
+		df_engine_wait(w->dev, w->ready, w->arg);
+		return 0;
+	}
+	w->since = w->quiet = w->last_look = df_now_ns();
+	w->look = w->since + SUSPECT_NS;
+	w->pause = SUSPECT_NS;
+	w->moved = df_dev_progress(w->dev);
+	df_mutex_lock(&rel.lock);
+	df_list_add_tail(&rel.waits, &w->node);
+	df_mutex_unlock(&rel.lock);
+	df_engine_wait(w->dev, wait_over, w);
+	df_mutex_lock(&rel.lock);
+	df_list_del(&w->node);
+	df_mutex_unlock(&rel.lock);
+	return w->released && !w->ready(w->arg);
+}
+
 int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
 		 void *arg)
 {
 	struct df_host_wait w = {
 		.dev = dev, .ready = ready, .arg = arg, .call = call, .what = what};
-	int policy = df_env()->release;
 
-	if (ready(arg))
-		return 0;
-	if (df_rt.rules == DF_RULES_NCCL || policy == DF_RELEASE_NONE ||
-	    (what != DF_CALL_DEVICE_SYNC && policy != DF_RELEASE_ALL)) {
-		df_engine_wait(dev, ready, arg);
-		return 0;
-	}
-	w.since = w.quiet = w.last_look = df_now_ns();
-	w.look = w.since + SUSPECT_NS;
-	w.pause = SUSPECT_NS;
-	w.moved = df_dev_progress(dev);
-	df_mutex_lock(&rel.lock);
-	df_list_add_tail(&rel.waits, &w.node);
-	df_mutex_unlock(&rel.lock);
-	df_engine_wait(dev, wait_over, &w);
-	df_mutex_lock(&rel.lock);
-	df_list_del(&w.node);
-	df_mutex_unlock(&rel.lock);
-	return w.released && !ready(arg);
+	return host_wait(&w);
+}
+
+int df_host_wait_copy(struct df_dev *dev, uint64_t call, const struct df_touch *touch,
+		      int (*ready)(void *arg), void *arg)
+{
+	struct df_host_wait w = {.dev = dev,
+				 .ready = ready,
+				 .arg = arg,
+				 .call = call,
+				 .what = DF_CALL_MEMCPY,
+				 .touch = touch};
+
+	return host_wait(&w);
 }
 
 static void look(const struct df_stream_info *s, void *arg)
@@ -125,7 +145,20 @@ static int host_visible(uintptr_t at, uintptr_t end)
 	return df_rt.cu->mem_info((const void *)at, &info) || info.kind != DF_MEM_DEVICE;
 }
 
-static int observable(struct df_dev *dev)
+static int meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+{
+	return a < b_end && b < a_end;
+}
+
+/* A copy that touches what the operation touches can't come before it. */
+static int concerns(const struct df_touch *t, const struct df_flight *f)
+{
+	return meet(t->in, t->in_end, f->out, f->out_end) ||
+	       meet(t->out, t->out_end, f->in, f->in_end) ||
+	       meet(t->out, t->out_end, f->out, f->out_end);
+}
+
+static int observable(struct df_dev *dev, const struct df_touch *touch)
 {
 	struct df_comm *comm;
 	uint32_t i;
@@ -140,7 +173,8 @@ static int observable(struct df_dev *dev)
 		df_mutex_lock(&dev->lock);
 		df_flights_prune(&comm->pending);
 		for (i = 0; i < comm->pending.nr && !busy; i++)
-			busy |= host_visible(comm->pending.v[i].out, comm->pending.v[i].out_end);
+			busy |= host_visible(comm->pending.v[i].out, comm->pending.v[i].out_end) ||
+				(touch && concerns(touch, &comm->pending.v[i]));
 		df_mutex_unlock(&dev->lock);
 	}
 	df_mutex_unlock(&df_rt.lock);
@@ -166,38 +200,49 @@ static void owe(struct df_dev *dev)
 	df_mutex_unlock(&df_rt.lock);
 }
 
-/* May the operations of this device be left behind, as far as the policy is concerned? */
-static int allowed(struct df_dev *dev)
+/*
+ * May the operations of this device be left behind, as far as the policy is concerned? A copy under any policy only
+ * where nobody can tell: it is not worth a wrong value.
+ */
+static int allowed(const struct df_host_wait *w)
 {
-	return df_env()->release != DF_RELEASE_SAFE || !observable(dev);
+	return (!w->touch && df_env()->release != DF_RELEASE_SAFE) || !observable(w->dev, w->touch);
 }
 
-/* The device of a wait that is on the list and not released; NULL none. */
-static struct df_dev *device_of(uint64_t call)
+/* A wait that is on the list and not released. touch: room for what it points at. */
+static int find(uint64_t call, struct df_host_wait *out, struct df_touch *touch)
 {
 	struct df_host_wait *w;
-	struct df_dev *dev = NULL;
+	int found = 0;
 
 	df_mutex_lock(&rel.lock);
-	df_list_each(w, &rel.waits, node) if (w->call == call && !w->released) dev = w->dev;
+	df_list_each(w, &rel.waits, node)
+	{
+		if (w->call != call || w->released || found)
+			continue;
+		found = 1;
+		*out = *w;
+		if (w->touch) {
+			*touch = *w->touch;
+			out->touch = touch;
+		}
+	}
 	df_mutex_unlock(&rel.lock);
-	return dev;
+	return found;
 }
 
 uint32_t df_release_may(uint64_t *calls, uint32_t max)
 {
-	struct df_host_wait *w;
+	struct df_host_wait *w, one;
+	struct df_touch touch;
 	uint32_t i, n = 0, nr = 0;
 
 	df_mutex_lock(&rel.lock);
 	df_list_each(w, &rel.waits, node) if (!w->released && nr < max) calls[nr++] = w->call;
 	df_mutex_unlock(&rel.lock);
-	for (i = 0; i < nr; i++) {
-		struct df_dev *dev = device_of(calls[i]);
-
-		if (dev && allowed(dev))
+	for (i = 0; i < nr; i++)
+		if (find(calls[i], &one, &touch) && allowed(&one))
 			calls[n++] = calls[i];
-	}
 	return n;
 }
 
@@ -227,17 +272,18 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line)
 	uint32_t i;
 
 	for (i = 0; i < nr; i++) {
-		struct df_dev *dev = device_of(calls[i]);
+		struct df_host_wait one;
+		struct df_touch touch;
 
 		/* What could be seen may have changed since it was asked about. */
-		if (!dev || !allowed(dev))
+		if (!find(calls[i], &one, &touch) || !allowed(&one))
 			continue;
-		owe(dev);
+		owe(one.dev);
 		done += (unsigned)release(calls[i]);
 	}
 	if (!done)
 		return 0;
-	df_warn_once("released a device synchronisation that was part of a deadlock; its "
+	df_warn_once("released a device-wide wait that was part of a deadlock; its "
 		     "operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
 		     "this; further releases are counted, not logged)%s%s",
 		     line ? ": " : "", line ? line : "");

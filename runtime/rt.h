@@ -378,6 +378,8 @@ void df_stream_launching(uint64_t *stream, uint64_t *launch);
 struct df_stream *df_stream_get(struct df_dev *dev,
 				const struct df_stream_info *info); /* dev->lock */
 void df_stream_forget_comm(struct df_comm *comm);
+/* What the legacy stream is given next comes after what all blocking streams have been given. */
+void df_stream_fence_blocking(struct df_dev *dev);
 void df_dev_frees(struct df_dev *dev); /* frees what is not in use any more */
 
 /* rules.c: NCCL's rules. A unit is what NCCL launches as one kernel: a group's part on one communicator. */
@@ -395,8 +397,9 @@ struct df_host_wait {
 	struct df_dev *dev;
 	int (*ready)(void *arg);
 	void *arg;
-	uint64_t call; /* serial of its CALL_ENTER */
-	uint32_t what; /* enum df_call */
+	uint64_t call;		      /* serial of its CALL_ENTER */
+	uint32_t what;		      /* enum df_call */
+	const struct df_touch *touch; /* of a copy: what it touches; NULL: no copy, or not known */
 	uint32_t released;
 	uint32_t told; /* the watchdog looks at it */
 	uint64_t since;
@@ -406,6 +409,9 @@ struct df_host_wait {
 /* As df_engine_wait(); returns 1 if the wait was released before it was ready. */
 int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
 		 void *arg);
+/* The same before a copy for which the host waits; touch NULL: never released. */
+int df_host_wait_copy(struct df_dev *dev, uint64_t call, const struct df_touch *touch,
+		      int (*ready)(void *arg), void *arg);
 /*
  * 1: a wait has lasted suspiciously long since it was last looked at. *next: when to ask again; *age: for how long
  * nothing has moved around the oldest.

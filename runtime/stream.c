@@ -118,7 +118,7 @@ static void fence(struct df_stream *s)
 }
 
 /* The legacy default stream waits for all blocking streams, so they must hold their waits before it does. */
-static void fence_blocking(struct df_dev *dev)
+void df_stream_fence_blocking(struct df_dev *dev)
 {
 	struct df_stream *s, *found;
 
@@ -191,7 +191,7 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 	if (s && !info->capturing)
 		fence(s);
 	if (info->legacy)
-		fence_blocking(dev);
+		df_stream_fence_blocking(dev);
 	/* Of other streams nothing waits, but what a graph replays and what the legacy stream orders does. */
 	if (kind == DF_WORK_GRAPH)
 		launching = (struct launching){info->id, df_trace_serial()};
@@ -394,7 +394,7 @@ static void hook_stream_sync(const struct df_stream_info *info)
 		return;
 	sync_enter(DF_CALL_STREAM_SYNC, info->device, info->id);
 	if (info->legacy)
-		fence_blocking(dev);
+		df_stream_fence_blocking(dev);
 	if (s)
 		/* What the stream waits for itself is CUDA's to wait for. */
 		wait_for(dev, &s->pending);
@@ -485,8 +485,9 @@ static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	if (implicit && df_rt.rules != DF_RULES_NCCL)
 		return 1;
 	if (kind == DF_SYNC_MEMCPY) {
-		fence_blocking(dev);
-		sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr);
+		/* Unless hook_sync_copy() has begun it. */
+		if (!waiting.serial)
+			sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr);
 		return 0;
 	}
 	df_mutex_lock(&dev->lock);
@@ -497,6 +498,36 @@ static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	df_flights_free(&set);
 	if (released)
 		hook_sync_done(device);
+	return released;
+}
+
+/*
+ * A copy for which the host waits, on the legacy stream: it waits for all blocking streams. What of that is ours is
+ * waited for here, and not by the streams, so that it can be released (runtime/release.c).
+ */
+static int hook_sync_copy(const struct df_stream_info *info, const struct df_touch *t)
+{
+	struct df_dev *dev = dev_of(info->device);
+	struct df_flights set = {0};
+	struct df_stream *s;
+	int ret = 0, released = 0;
+
+	if (!dev || df_rt.rules == DF_RULES_NCCL)
+		return 0;
+	df_mutex_lock(&dev->lock);
+	df_list_each(s, &dev->streams, node)
+	{
+		if (!s->info.blocking && !s->info.legacy)
+			continue;
+		df_flights_prune(&s->pending);
+		ret |= df_flights_join(&set, &s->pending);
+	}
+	df_mutex_unlock(&dev->lock);
+	if (!ret && set.nr) {
+		sync_enter(DF_CALL_MEMCPY, info->device, t ? t->out : 0);
+		released = df_host_wait_copy(dev, waiting.serial, t, flights_ready, &set);
+	}
+	df_flights_free(&set);
 	return released;
 }
 
@@ -590,6 +621,7 @@ const struct df_stream_hooks df_stream_hooks = {
 	.stream_query = hook_stream_query,
 	.stream_destroy = hook_stream_destroy,
 	.device_sync = hook_device_sync,
+	.sync_copy = hook_sync_copy,
 	.free = hook_free,
 	.help = hook_help,
 	.sync_done = hook_sync_done,

@@ -187,6 +187,8 @@ static int prepare_on(const struct df_op *op, struct prep *p, const struct df_st
 		return ret;
 	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
+	if (p->si.legacy && !p->si.capturing)
+		df_stream_fence_blocking(comm->dev);
 	sig_of(op, &p->sig);
 	p->launch = 0;
 	p->in_place = op->send == op->recv;

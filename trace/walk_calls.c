@@ -107,6 +107,15 @@ static void whole_device(struct walk *w, const struct df_lcall *c, uint32_t node
 			df_graph_edge(w->g, node, w->streams[i].at.all, kind, mask, c->rec);
 }
 
+/* The legacy stream and those that it waits for. */
+static void legacy_streams(struct walk *w, const struct df_lcall *c, uint32_t node,
+			   enum df_edge_kind kind, unsigned mask)
+{
+	for (size_t i = 0; i < w->nr_streams; i++)
+		if (w->streams[i].flags & 3 && (c->device < 0 || w->streams[i].device == c->device))
+			df_graph_edge(w->g, node, w->streams[i].at.all, kind, mask, c->rec);
+}
+
 /* A thread is in the innermost of its open calls. */
 static int is_innermost(const struct df_trc *t, size_t at)
 {
@@ -134,7 +143,7 @@ void df_walk_call(struct walk *w, size_t at)
 	case DF_CALL_STREAM_SYNC:
 		s = df_walk_stream(w, c->object, c->device);
 		if (s && s->flags & 2)
-			whole_device(w, c, node, DF_E_SYNC_STREAM, DF_W_ALL);
+			legacy_streams(w, c, node, DF_E_SYNC_STREAM, DF_W_ALL);
 		else if (s)
 			df_graph_edge(w->g, node, s->at.all, DF_E_SYNC_STREAM, DF_W_ALL, c->rec);
 		return;
@@ -170,6 +179,10 @@ void df_walk_call(struct walk *w, size_t at)
 		return;
 	default:
 		break;
+	}
+	if (c->call == DF_CALL_MEMCPY) {
+		legacy_streams(w, c, node, DF_E_SYNC_IMPLICIT, DF_W_BASE | DF_W_NORES | DF_W_P);
+		return;
 	}
 	switch (df_call_class(c->call)) {
 	case DF_CLASS_DEVICE:

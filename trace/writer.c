@@ -28,7 +28,7 @@
 #include "trace/site.h"
 #include "trace/writer.h"
 
-#define NR_COMMS     1024u
+#define NR_COMMS     8192u
 #define STRING_BYTES (512u << 10)
 
 static _Atomic(struct df_trace_header *) ring;

@@ -77,6 +77,11 @@ struct df_mem_info {
 	uint64_t offset; /* of base in that file */
 };
 
+/* The bytes that a copy reads and writes. */
+struct df_touch {
+	uintptr_t in, in_end, out, out_end;
+};
+
 struct df_stream_hooks {
 	/* Something other than a collective is about to be enqueued. */
 	void (*before_work)(const struct df_stream_info *s, enum df_work kind);
@@ -104,6 +109,12 @@ struct df_stream_hooks {
 	 * application without the native wait (released, or nothing that it could wait for is left).
 	 */
 	int (*device_sync)(int device, enum df_sync_kind kind, const void *ptr);
+	/*
+	 * A synchronous copy on the legacy stream, before before_work: blocks until what the hooks know of, and the
+	 * copy would wait for, is finished. t: what it touches, NULL unknown. 1: released: put it on the stream without
+	 * before_work. May be NULL.
+	 */
+	int (*sync_copy)(const struct df_stream_info *s, const struct df_touch *t);
 	/* cudaFree/cudaFreeHost: 1 = deferred, the hook will call mem_free() of the table later. */
 	int (*free)(void *ptr, const struct df_mem_info *info);
 	/* Called in the loops in which libdfhost.so waits: drives the daemon a little. 1 if it moved. */

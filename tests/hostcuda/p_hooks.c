@@ -82,6 +82,15 @@ static int device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	return release;
 }
 
+static int nr_sync_copies, let_copy;
+
+static int sync_copy(const struct df_stream_info *s, const struct df_touch *t)
+{
+	CHECK(s->legacy && t && t->in_end - t->in == 10 && t->out_end - t->out == 10);
+	nr_sync_copies++;
+	return let_copy;
+}
+
 static int free_hook(void *ptr, const struct df_mem_info *info)
 {
 	CHECK(info->base == ptr);
@@ -109,7 +118,7 @@ static void sync_done(int device)
 static const struct df_stream_hooks hooks = {
 	before_work,   event_record,  event_wait,  event_query,	 event_sync,
 	event_destroy, stream_create, stream_sync, stream_query, stream_destroy,
-	device_sync,   free_hook,     help,	   sync_done};
+	device_sync,   sync_copy,     free_hook,   help,	 sync_done};
 
 static void nothing(void *arg)
 {
@@ -152,6 +161,12 @@ int main(void)
 	CHECK(work[DF_WORK_ALLOC] == 1 && work[DF_WORK_FREE] == 1);
 	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
 	CHECK(work[DF_WORK_MEMCPY] == 2 && syncs[DF_SYNC_MEMCPY] == 1 && calls[DONE] == 2);
+	CHECK(nr_sync_copies == 1);
+	/* A copy that was released comes before what the streams hold. */
+	let_copy = 1;
+	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
+	CHECK(work[DF_WORK_MEMCPY] == 2 && nr_sync_copies == 2);
+	let_copy = 0;
 
 	CU(cudaEventRecord(e, s));
 	skip_record = 1;
