@@ -76,7 +76,6 @@ static int asked(const struct df_dev *dev)
 int df_engine_chores(struct df_dev *dev)
 {
 	uint64_t retired = __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
-	int frees;
 
 	if (!df_dev_cq_pending(dev) && !__atomic_load_n(&dev->nr_connecting, __ATOMIC_RELAXED) &&
 	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !asked(dev) &&
@@ -91,15 +90,13 @@ int df_engine_chores(struct df_dev *dev)
 		df_rules_progress(dev);
 	if (asked(dev))
 		df_dev_asked(dev);
-	frees = !df_list_empty(&dev->frees);
 	retired = __atomic_load_n(&dev->retired, __ATOMIC_RELAXED) - retired;
 	df_mutex_unlock(&dev->lock);
 	if (retired) {
 		/* Streams of this device may wait for what has just completed, and host threads too. */
 		df_rt.cu->kick(dev->index);
 		df_bell_ring(df_tl_bell());
-		if (frees)
-			df_dev_frees(dev);
+		df_frees_look();
 	}
 	return retired != 0;
 }

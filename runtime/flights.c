@@ -35,30 +35,98 @@ int df_flights_add(struct df_flights *s, const struct df_flight *f)
 		df_flights_prune(s);
 	if (s->nr == s->cap && grow(s))
 		return -ENOMEM;
-	s->v[s->nr++] = *f;
+	s->v[s->nr] = *f;
+	s->v[s->nr++].at = ++s->added;
 	return 0;
+}
+
+#define FEW 64 /* comparisons for which no table is made */
+
+/* Which operations a set holds: a table of places + 1, open addressing. */
+struct index {
+	uint32_t *v, mask;
+};
+
+static uint32_t hash(const struct df_flight *f)
+{
+	uint64_t h =
+		((uintptr_t)f->done ^ f->value * 0x9e3779b97f4a7c15ull) * 0xd1342543de82ef95ull;
+
+	return (uint32_t)(h >> 32);
+}
+
+static int same(const struct df_flight *a, const struct df_flight *b)
+{
+	return a->done == b->done && a->value == b->value;
+}
+
+static void index_put(struct index *x, const struct df_flights *s, uint32_t i)
+{
+	uint32_t at = hash(&s->v[i]) & x->mask;
+
+	while (x->v[at])
+		at = (at + 1) & x->mask;
+	x->v[at] = i + 1;
+}
+
+static int index_has(const struct index *x, const struct df_flights *s, const struct df_flight *f)
+{
+	uint32_t at;
+
+	for (at = hash(f) & x->mask; x->v[at]; at = (at + 1) & x->mask)
+		if (same(&s->v[x->v[at] - 1], f))
+			return 1;
+	return 0;
+}
+
+static int has(const struct df_flights *s, const struct df_flight *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->nr; i++)
+		if (same(&s->v[i], f))
+			return 1;
+	return 0;
+}
+
+int df_flights_join_part(struct df_flights *s, const struct df_flights *from, uint64_t after,
+			 uint64_t upto)
+{
+	struct index x = {NULL, 0};
+	uint32_t i;
+	int ret = 0;
+
+	/* With many on both sides, comparing each with each would take longer than the operations. */
+	if (s->nr > FEW / 4 && from->nr > FEW / s->nr) {
+		df_flights_prune(s);
+		x.mask = 15;
+		while (x.mask < 2 * (s->nr + from->nr))
+			x.mask = x.mask * 2 + 1;
+		x.v = calloc((size_t)x.mask + 1, sizeof(*x.v));
+		if (!x.v)
+			return -ENOMEM;
+		for (i = 0; i < s->nr; i++)
+			index_put(&x, s, i);
+		/* Places in the table hold only while nothing is pruned. */
+		s->prune_at = s->nr + from->nr + 1;
+	}
+	for (i = 0; i < from->nr && !ret; i++) {
+		const struct df_flight *f = &from->v[i];
+
+		if (f->at <= after || f->at > upto || df_flight_done(f) ||
+		    (x.v ? index_has(&x, s, f) : has(s, f)))
+			continue;
+		ret = df_flights_add(s, f);
+		if (!ret && x.v)
+			index_put(&x, s, s->nr - 1);
+	}
+	free(x.v);
+	return ret;
 }
 
 int df_flights_join(struct df_flights *s, const struct df_flights *from)
 {
-	uint32_t i, j;
-	int ret;
-
-	for (i = 0; i < from->nr; i++) {
-		const struct df_flight *f = &from->v[i];
-
-		if (df_flight_done(f))
-			continue;
-		for (j = 0; j < s->nr; j++)
-			if (s->v[j].done == f->done && s->v[j].value == f->value)
-				break;
-		if (j < s->nr)
-			continue;
-		ret = df_flights_add(s, f);
-		if (ret)
-			return ret;
-	}
-	return 0;
+	return df_flights_join_part(s, from, 0, UINT64_MAX);
 }
 
 int df_flights_done(const struct df_flights *s)

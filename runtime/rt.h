@@ -42,6 +42,7 @@ struct df_flight {
 	uint64_t op;	      /* serial */
 	struct df_coll *coll; /* identity only: may be gone once done */
 	uint64_t group;	      /* serial of the NCCL group it was submitted with */
+	uint64_t at;	      /* when it came into the set that it is in: counts up */
 	uintptr_t in, in_end, out, out_end;
 };
 
@@ -50,6 +51,7 @@ struct df_flights {
 	struct df_flight *v;
 	uint32_t nr, cap;
 	uint32_t prune_at;
+	uint64_t added; /* df_flight.at of the latest */
 };
 
 static inline int df_flight_done(const struct df_flight *f)
@@ -63,6 +65,9 @@ static inline int df_flight_done(const struct df_flight *f)
 
 int df_flights_add(struct df_flights *s, const struct df_flight *f);
 int df_flights_join(struct df_flights *s, const struct df_flights *from);
+/* Those of them that came into `from` after `after` and not after `upto`. */
+int df_flights_join_part(struct df_flights *s, const struct df_flights *from, uint64_t after,
+			 uint64_t upto);
 void df_flights_prune(struct df_flights *s);
 void df_flights_free(struct df_flights *s);
 /* 1 when all are done. */
@@ -148,8 +153,7 @@ struct df_dev {
 	uint32_t nr_connecting;	      /* read without the lock */
 	uint64_t issued, retired;     /* operations; written under the lock, read without */
 	uint64_t launches, quits;
-	struct df_list frees; /* struct df_free: memory whose release was deferred */
-	struct df_list held;  /* struct df_unit: launches under the nccl rules */
+	struct df_list held; /* struct df_unit: launches under the nccl rules */
 	uint32_t nr_held, slots_used;
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
@@ -166,10 +170,11 @@ struct df_stream {
 	struct df_list node;
 	struct df_dev *dev;
 	struct df_stream_info info;
-	struct df_flights
-		pending;    /* what the stream must not run ahead of, and does not wait for yet */
-	uint64_t *ready;    /* the word that the stream writes when it has got somewhere */
-	uint64_t ready_seq; /* its last value */
+	struct df_flights pending; /* what the stream must not run ahead of */
+	uint64_t fenced;	   /* those up to here (df_flight.at) it waits for already */
+	uint64_t *ready;	   /* the word that the stream writes when it has got somewhere */
+	uint64_t ready_seq;	   /* its last value */
+	uint32_t users;		   /* other threads that enqueue waits on it */
 };
 
 /* An event recorded behind operations in flight; hangs on df_event_info.user. */
@@ -211,9 +216,19 @@ struct df_comm {
 	struct df_peer **peers;	  /* by rank; NULL until needed */
 	const struct df_tl_ops **tls;
 	struct df_flights pending; /* for the implicit order of one communicator over streams */
-	uint64_t stream;	   /* id of the stream that carries all of them; 0 several */
 	uint32_t
 		refs; /* its owner, and operations in graphs, which may be there longer: keep the memory */
+	/*
+	 * Where its latest operation was put: what that one came after, the next one comes after too,
+	 * whatever its stream. See order.c.
+	 */
+	struct {
+		struct df_stream *stream; /* NULL: none yet, or it is gone */
+		uint64_t at;		  /* that was the end of stream->pending */
+		uint64_t *ready;	  /* the stream's work before it is done when this word */
+		uint64_t value;		  /* has this value */
+		uint8_t replayed;	  /* replays of graphs since */
+	} latest;
 	uint64_t left_retired; /* operations retired when that was looked at; the watchdog's */
 	uint64_t peer_left;    /* when a member's process ended in order; 0 none */
 	uint32_t connected;    /* nccl rules: the host-blocking set-up has been done */
@@ -377,10 +392,41 @@ extern const struct df_stream_hooks df_stream_hooks;
 void df_stream_launching(uint64_t *stream, uint64_t *launch);
 struct df_stream *df_stream_get(struct df_dev *dev,
 				const struct df_stream_info *info); /* dev->lock */
-void df_stream_forget_comm(struct df_comm *comm);
-/* What the legacy stream is given next comes after what all blocking streams have been given. */
+/* Makes the stream wait now for everything it must not run ahead of. Takes dev->lock. */
+void df_stream_fence(struct df_stream *s);
+/* The same for all streams that the legacy default stream waits for. */
 void df_stream_fence_blocking(struct df_dev *dev);
-void df_dev_frees(struct df_dev *dev); /* frees what is not in use any more */
+void df_stream_forget_comm(struct df_comm *comm);
+
+/* frees.c: memory whose release is deferred. */
+int df_free_defer(void *ptr, const struct df_mem_info *info); /* the hook: 1 deferred */
+/* Waits, as long as anything moves, for what has been deferred; 0: that is nothing. Any device. */
+int df_free_flush(int device);
+void df_frees_look(void); /* gives back what is not in use any more */
+int df_dev_flights(struct df_dev *dev, struct df_flights *set); /* all in flight; dev->lock */
+
+/* order.c: what an operation must come after. */
+struct df_before {
+	struct df_kwait wait;
+	uint64_t op;
+};
+/* The bytes an operation reads and writes on this rank. */
+void df_order_ranges(const struct df_op *op, struct df_flight *f);
+/*
+ * The earlier operations of the set, up to `upto`, that f must wait for. Returns how many there are; max of them
+ * are stored.
+ */
+uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
+			    struct df_before *out, uint32_t max);
+/* Puts a stream behind what its next operation of the communicator comes after. dev->lock */
+int df_order_inherit(struct df_comm *comm, struct df_stream *s);
+/* The operation f has been put there; ready: the word that was written for it, if any. dev->lock */
+void df_order_issued(struct df_comm *comm, struct df_stream *s, const struct df_kwait *ready);
+/* The stream goes: communicators keep what it knows. */
+void df_order_stream_gone(struct df_stream *s);
+/* Streams of one group and communicator wait for each other: before the group, and after it. dev->lock */
+int df_order_meet(struct df_stream *main, struct df_stream *other);
+int df_order_part(struct df_comm *comm, struct df_stream *main, struct df_stream *other);
 
 /* rules.c: NCCL's rules. A unit is what NCCL launches as one kernel: a group's part on one communicator. */
 int df_rules_connect(const struct df_op *ops, size_t nr_ops); /* blocks */

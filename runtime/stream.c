@@ -6,16 +6,11 @@
  *
  * All state hangs on df_stream_info.user and df_event_info.user and is guarded by the device's lock.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/rt.h"
 #include "trace/writer.h"
-
-struct df_free {
-	struct df_list node;
-	void *ptr;
-	struct df_flights pending;
-};
 
 static struct df_dev *dev_of(int device)
 {
@@ -90,34 +85,69 @@ static void hook_sync_done(int device)
 
 /* ---- fences --------------------------------------------------------------------------------------------------- */
 
-/*
- * Makes the stream wait for everything it must not run ahead of. The set is taken out under the lock and the
- * waits are enqueued without it, because enqueueing may block on a full stream.
- */
-static void fence(struct df_stream *s)
+/* There are operations that the stream does not wait for yet. dev->lock held. */
+static int unfenced(struct df_stream *s)
 {
-	struct df_flights set;
-	uint32_t i, j;
-
-	df_mutex_lock(&s->dev->lock);
 	df_flights_prune(&s->pending);
-	set = s->pending;
-	memset(&s->pending, 0, sizeof(s->pending));
-	df_mutex_unlock(&s->dev->lock);
-	for (i = 0; i < set.nr; i++) {
-		/* Instances of one collective finish in order: the last one stands for all. */
-		for (j = i + 1; j < set.nr; j++)
-			if (set.v[j].done == set.v[i].done && set.v[j].value >= set.v[i].value)
-				break;
-		df_trace(DF_REC_STREAM_FENCE, s->dev->index, 0, -1, set.v[i].op, 0, 0, s->info.id,
-			 0);
-		if (j == set.nr)
-			df_rt.cu->stream_wait(s->info.stream, set.v[i].done, set.v[i].value);
-	}
-	free(set.v);
+	return s->pending.nr && s->pending.v[s->pending.nr - 1].at > s->fenced;
 }
 
-/* The legacy default stream waits for all blocking streams, so they must hold their waits before it does. */
+#define FENCE_AT_ONCE 32
+
+/*
+ * Up to FENCE_AT_ONCE of the operations behind *at that the stream has to wait for, in out; *at moves on.
+ * Instances of one collective finish in order: the last one stands for all. dev->lock held.
+ */
+static uint32_t next_waits(const struct df_stream *s, uint64_t *at, uint64_t upto,
+			   struct df_flight *out)
+{
+	const struct df_flights *set = &s->pending;
+	uint32_t i, j, n = 0;
+
+	for (i = 0; i < set->nr && set->v[i].at <= upto && n < FENCE_AT_ONCE; i++) {
+		const struct df_flight *f = &set->v[i];
+
+		if (f->at <= *at)
+			continue;
+		*at = f->at;
+		df_trace(DF_REC_STREAM_FENCE, s->dev->index, 0, -1, f->op, 0, 0, s->info.id, 0);
+		for (j = i + 1; j < set->nr && set->v[j].at <= upto; j++)
+			if (set->v[j].done == f->done && set->v[j].value >= f->value)
+				break;
+		if (j == set->nr || set->v[j].at > upto)
+			out[n++] = *f;
+	}
+	if (n < FENCE_AT_ONCE)
+		*at = upto;
+	return n;
+}
+
+/*
+ * The waits are enqueued without the lock, because enqueueing may block on a full stream. The operations stay in
+ * the set until they are done: another thread may put something on the stream, or ask for it, while this one (for
+ * the legacy stream's sake) is still enqueueing. Then both enqueue the waits, which does no harm.
+ */
+void df_stream_fence(struct df_stream *s)
+{
+	struct df_flight some[FENCE_AT_ONCE];
+	uint64_t at, upto;
+	uint32_t i, n;
+
+	df_mutex_lock(&s->dev->lock);
+	upto = unfenced(s) ? s->pending.added : 0;
+	at = s->fenced;
+	while (at < upto) {
+		n = next_waits(s, &at, upto, some);
+		df_mutex_unlock(&s->dev->lock);
+		for (i = 0; i < n; i++)
+			df_rt.cu->stream_wait(s->info.stream, some[i].done, some[i].value);
+		df_mutex_lock(&s->dev->lock);
+	}
+	s->fenced = DF_MAX(s->fenced, upto);
+	df_mutex_unlock(&s->dev->lock);
+}
+
+/* They must hold their waits before the legacy stream waits for them. */
 void df_stream_fence_blocking(struct df_dev *dev)
 {
 	struct df_stream *s, *found;
@@ -127,16 +157,20 @@ void df_stream_fence_blocking(struct df_dev *dev)
 		df_mutex_lock(&dev->lock);
 		df_list_each(s, &dev->streams, node)
 		{
-			df_flights_prune(&s->pending);
-			if (s->info.blocking && s->pending.nr) {
+			if (s->info.blocking && unfenced(s)) {
 				found = s;
+				s->users++;
 				break;
 			}
 		}
 		df_mutex_unlock(&dev->lock);
-		if (found)
-			fence(found);
-	} while (found);
+		if (!found)
+			break;
+		df_stream_fence(found);
+		df_mutex_lock(&dev->lock);
+		found->users--;
+		df_mutex_unlock(&dev->lock);
+	} while (1);
 }
 
 /* Whatever comes after a released wait must not run ahead of what it should have waited for. */
@@ -185,11 +219,14 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 
 	if (!dev)
 		return;
+	/* An allocation gives out memory that nothing uses: it sees nothing of what is pending. */
+	if (kind == DF_WORK_ALLOC)
+		return;
 	/* ACQUIRE pairs with the RELEASE in owe() (runtime/release.c): the debt is seen whole. */
 	if (__atomic_load_n(&dev->nr_debt, __ATOMIC_ACQUIRE) && !info->capturing)
 		s = pay(dev, info);
 	if (s && !info->capturing)
-		fence(s);
+		df_stream_fence(s);
 	if (info->legacy)
 		df_stream_fence_blocking(dev);
 	/* Of other streams nothing waits, but what a graph replays and what the legacy stream orders does. */
@@ -223,32 +260,30 @@ static int hook_event_record(const struct df_event_info *info, const struct df_s
 	struct df_stream *s = stream_of(si);
 	struct df_event *e = event_of(info);
 	struct df_dev *dev = dev_of(si->device);
-	int ret = 0, fenced = 0;
+	int strict = 0;
 
-	if (!dev || si->capturing || (!s && !e))
+	if (!dev || si->capturing)
 		return 0;
-	if (s && (info->timing || info->ipc)) {
+	if (si->legacy)
+		/* An event of the legacy stream comes after all blocking streams. */
+		df_stream_fence_blocking(dev);
+	if (!s && !e)
+		return 0;
+	if (s && (info->timing || info->ipc || si->legacy))
 		/* Its time, or its meaning elsewhere, is that of the real end: order it strictly. */
-		fence(s);
-		fenced = 1;
-	}
+		df_stream_fence(s);
 	df_mutex_lock(&dev->lock);
-	if (s)
-		df_flights_prune(&s->pending);
-	if (s && s->pending.nr && !fenced) {
-		e = event_get(dev, info);
-		if (e) {
-			e->pending.nr = 0;
-			ret = df_flights_join(&e->pending, &s->pending);
-		}
-		if (!e || ret)
-			fenced = -1;
-	} else if (e) {
+	if (e)
 		e->pending.nr = 0;
+	if (s && unfenced(s)) {
+		e = event_get(dev, info);
+		strict =
+			!e || df_flights_join_part(&e->pending, &s->pending, s->fenced, UINT64_MAX);
 	}
 	df_mutex_unlock(&dev->lock);
-	if (fenced < 0)
-		fence(s); /* no memory to remember the set: strict order is always right */
+	if (strict)
+		df_stream_fence(
+			s); /* no memory to remember the set: strict order is always right */
 	df_trace(DF_REC_EVENT_RECORD, si->device, 0, -1, 0, info->id, df_trace_serial(), si->id, 0);
 	return 0;
 }
@@ -258,7 +293,7 @@ static void hook_event_wait(const struct df_stream_info *si, const struct df_eve
 	struct df_event *e = event_of(info);
 	struct df_dev *dev = dev_of(si->device);
 	struct df_flights set = {0};
-	struct df_stream *s;
+	struct df_stream *s = NULL;
 	int ret = 0;
 
 	if (!e) {
@@ -290,6 +325,9 @@ static void hook_event_wait(const struct df_stream_info *si, const struct df_eve
 
 		for (i = 0; i < set.nr; i++)
 			df_rt.cu->stream_wait(si->stream, set.v[i].done, set.v[i].value);
+	} else if (si->legacy) {
+		/* The blocking streams wait for it from now on. */
+		df_stream_fence(s);
 	}
 	df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, e->record, si->id, 0);
 	df_flights_free(&set);
@@ -403,14 +441,20 @@ static void hook_stream_sync(const struct df_stream_info *info)
 static int hook_stream_query(const struct df_stream_info *info)
 {
 	struct df_stream *s = stream_of(info);
-	int ready;
+	struct df_dev *dev = dev_of(info->device);
+	int ready = 1;
 
-	if (!s)
+	if (!dev || (!s && !info->legacy))
 		return 0;
-	df_engine_pass(s->dev);
-	df_mutex_lock(&s->dev->lock);
-	ready = df_flights_done(&s->pending);
-	df_mutex_unlock(&s->dev->lock);
+	df_engine_pass(dev);
+	df_mutex_lock(&dev->lock);
+	if (s)
+		ready = df_flights_done(&s->pending);
+	/* The legacy stream's end is the end of the blocking ones. */
+	if (info->legacy)
+		df_list_each(s, &dev->streams, node) ready &=
+			!s->info.blocking || df_flights_done(&s->pending);
+	df_mutex_unlock(&dev->lock);
 	return !ready;
 }
 
@@ -427,9 +471,16 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 
 	if (!s)
 		return;
-	fence(s);
+	df_stream_fence(s);
+	df_order_stream_gone(s);
 	df_mutex_lock(&s->dev->lock);
 	df_list_del(&s->node);
+	/* Bounded: another thread that is about to use the legacy stream enqueues a few waits here. */
+	while (s->users) {
+		df_mutex_unlock(&s->dev->lock);
+		sched_yield();
+		df_mutex_lock(&s->dev->lock);
+	}
 	df_mutex_unlock(&s->dev->lock);
 	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
 	/* Its ready word stays out of use: the stream may still have to write it. */
@@ -439,27 +490,6 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 }
 
 /* ---- the whole device ------------------------------------------------------------------------------------------ */
-
-/* All operations in flight on a device. dev->lock held. */
-static int device_flights(struct df_dev *dev, struct df_flights *set)
-{
-	struct df_coll *coll;
-	int ret = 0;
-
-	df_list_each(coll, &dev->colls, node)
-	{
-		struct df_flight f = {0};
-
-		if (!coll->issued)
-			continue;
-		f.done = coll->k.done;
-		f.value = coll->base + coll->issued;
-		f.coll = coll;
-		if (!df_flight_done(&f))
-			ret |= df_flights_add(set, &f);
-	}
-	return ret;
-}
 
 static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 {
@@ -485,13 +515,15 @@ static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	if (implicit && df_rt.rules != DF_RULES_NCCL)
 		return 1;
 	if (kind == DF_SYNC_MEMCPY) {
-		/* Unless hook_sync_copy() has begun it. */
-		if (!waiting.serial)
+		/* Unless hook_sync_copy() has begun it: then what is ours has been waited for, or released. */
+		if (!waiting.serial) {
+			df_stream_fence_blocking(dev);
 			sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr);
+		}
 		return 0;
 	}
 	df_mutex_lock(&dev->lock);
-	device_flights(dev, &set);
+	df_dev_flights(dev, &set);
 	df_mutex_unlock(&dev->lock);
 	sync_enter(calls[kind], device, (uintptr_t)ptr);
 	released = df_host_wait(dev, calls[kind], waiting.serial, flights_ready, &set);
@@ -529,58 +561,6 @@ static int hook_sync_copy(const struct df_stream_info *info, const struct df_tou
 	}
 	df_flights_free(&set);
 	return released;
-}
-
-static int hook_free(void *ptr, const struct df_mem_info *info)
-{
-	struct df_dev *dev;
-	struct df_free *f;
-	int ret;
-
-	if (!info || df_rt.rules == DF_RULES_NCCL)
-		return 0;
-	dev = dev_of(info->device);
-	if (!dev)
-		return 0;
-	f = calloc(1, sizeof(*f));
-	if (!f)
-		return 0;
-	f->ptr = ptr;
-	df_mutex_lock(&dev->lock);
-	ret = device_flights(dev, &f->pending);
-	if (ret || !f->pending.nr) {
-		df_mutex_unlock(&dev->lock);
-		df_flights_free(&f->pending);
-		free(f);
-		return 0;
-	}
-	df_list_add_tail(&dev->frees, &f->node);
-	df_mutex_unlock(&dev->lock);
-	df_trace(DF_REC_MEM_FREE, info->device, 0, -1, 0, (uintptr_t)ptr, 1, (uint64_t)info->device,
-		 0);
-	return 1;
-}
-
-void df_dev_frees(struct df_dev *dev)
-{
-	struct df_free *f, *found;
-
-	do {
-		found = NULL;
-		df_mutex_lock(&dev->lock);
-		df_list_each(f, &dev->frees, node) if (df_flights_done(&f->pending))
-		{
-			found = f;
-			df_list_del(&f->node);
-			break;
-		}
-		df_mutex_unlock(&dev->lock);
-		if (found) {
-			df_rt.cu->mem_free(found->ptr);
-			df_flights_free(&found->pending);
-			free(found);
-		}
-	} while (found);
 }
 
 static int hook_help(void)
@@ -622,7 +602,8 @@ const struct df_stream_hooks df_stream_hooks = {
 	.stream_destroy = hook_stream_destroy,
 	.device_sync = hook_device_sync,
 	.sync_copy = hook_sync_copy,
-	.free = hook_free,
+	.free = df_free_defer,
 	.help = hook_help,
 	.sync_done = hook_sync_done,
+	.flush = df_free_flush,
 };

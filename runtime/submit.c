@@ -27,6 +27,9 @@ struct prep {
 	int in_place;
 	int captured;	 /* it is a node of a graph already */
 	uint64_t launch; /* of a graph, that replays it; 0 none */
+	int approached;	 /* order.c has been asked for its group */
+	struct df_stream
+		*other; /* the stream that was asked for, when the group's launch is on another */
 	struct df_flight
 		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
 };
@@ -65,62 +68,6 @@ static void sig_of(const struct df_op *op, struct df_sig *sig)
 	    op->kind == DF_COLL_GATHER || op->kind == DF_COLL_SCATTER || op->kind == DF_COLL_SEND ||
 	    op->kind == DF_COLL_RECV)
 		sig->root = op->root;
-}
-
-/* The bytes an operation reads and writes on this rank. */
-static void ranges(const struct df_op *op, struct df_flight *f)
-{
-	uint64_t one = op->count * df_type_bytes(op->type);
-	uint64_t all = one * (uint64_t)op->comm->nranks, in = one, out = one;
-	int root = op->comm->rank == op->root;
-
-	switch (op->kind) {
-	case DF_COLL_BROADCAST:
-		in = root ? one : 0;
-		break;
-	case DF_COLL_REDUCE:
-		out = root ? one : 0;
-		break;
-	case DF_COLL_ALLGATHER:
-		out = all;
-		break;
-	case DF_COLL_REDUCESCATTER:
-		in = all;
-		break;
-	case DF_COLL_ALLTOALL:
-		in = out = all;
-		break;
-	case DF_COLL_GATHER:
-		out = root ? all : 0;
-		break;
-	case DF_COLL_SCATTER:
-		in = root ? all : 0;
-		break;
-	case DF_COLL_SEND:
-		out = 0;
-		break;
-	case DF_COLL_RECV:
-		in = 0;
-		break;
-	default:
-		break;
-	}
-	f->in = (uintptr_t)op->send;
-	f->in_end = f->in + in;
-	f->out = (uintptr_t)op->recv;
-	f->out_end = f->out + out;
-}
-
-static int touch(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
-{
-	return a < b_end && b < a_end;
-}
-
-static int overlap(const struct df_flight *a, const struct df_flight *b)
-{
-	return touch(a->in, a->in_end, b->out, b->out_end) ||
-	       touch(a->out, a->out_end, b->in, b->in_end) ||
-	       touch(a->out, a->out_end, b->out, b->out_end);
 }
 
 /* DFSHIM_HOST_FAULT=kill:rank=R,op=N: ends the process at the N-th operation of a rank. */
@@ -187,13 +134,13 @@ static int prepare_on(const struct df_op *op, struct prep *p, const struct df_st
 		return ret;
 	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
-	if (p->si.legacy && !p->si.capturing)
-		df_stream_fence_blocking(comm->dev);
 	sig_of(op, &p->sig);
 	p->launch = 0;
 	p->in_place = op->send == op->recv;
 	p->late.done = NULL;
 	p->captured = 0;
+	p->approached = 0;
+	p->other = NULL;
 	return 0;
 }
 
@@ -203,37 +150,6 @@ static int prepare(const struct df_op *op, struct prep *p)
 }
 
 /* ---- second pass ----------------------------------------------------------------------------------------------- */
-
-struct dep {
-	struct df_kwait wait;
-	uint64_t op;
-};
-
-/* The earlier operations that this one must wait for. */
-static uint32_t conflicts(const struct df_flights *s, const struct df_flight *f,
-			  const struct df_coll *coll, struct dep *out, uint32_t max)
-{
-	uint32_t i, n = 0;
-
-	for (i = 0; i < s->nr; i++) {
-		const struct df_flight *e = &s->v[i];
-
-		/*
-		 * One block runs the instances of its collective in order anyway; operations of one
-		 * group have no order among them, whatever they touch.
-		 */
-		if (e->group == f->group || (e->coll == coll && coll->k.nr_blocks <= 1) ||
-		    !overlap(e, f) || df_flight_done(e))
-			continue;
-		if (n < max) {
-			out[n].wait.addr = e->done;
-			out[n].wait.value = e->value;
-			out[n].op = e->op;
-		}
-		n++;
-	}
-	return n;
-}
 
 static void trace_op(const struct df_op *op, const struct df_coll *coll, uint64_t serial,
 		     uint64_t instance, uint64_t stream, uint64_t group)
@@ -274,16 +190,44 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 	}
 }
 
+/* Strict order, NCCL's rules and the legacy default stream wait at once. */
+static int is_strict(const struct prep *p)
+{
+	return df_rt.strict || df_rt.rules == DF_RULES_NCCL || p->si.legacy;
+}
+
+/* The earlier operations that this one must wait for. s: its stream, NULL for a replay. */
+static uint32_t all_conflicts(const struct df_comm *comm, const struct df_stream *s,
+			      const struct df_flight *f, struct df_before *deps, uint32_t max)
+{
+	const struct df_stream *last = comm->latest.stream;
+	uint32_t nr = 0;
+
+	if (s) {
+		/* The communicator's other operations are among the stream's: df_order_inherit(). */
+		nr = df_order_conflicts(&s->pending, UINT64_MAX, f, deps, max);
+	} else {
+		nr = df_order_conflicts(&comm->pending, UINT64_MAX, f, deps, max);
+		if (last)
+			nr += df_order_conflicts(&last->pending, comm->latest.at, f,
+						 deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
+	}
+	if (comm->dev->debt.nr)
+		nr += df_order_conflicts(&comm->dev->debt, UINT64_MAX, f, deps + DF_MIN(nr, max),
+					 max - DF_MIN(nr, max));
+	return nr;
+}
+
 /* replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held. */
 static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *replay,
 		 uint64_t group, int alone, struct df_flight *f)
 {
 	struct df_comm *comm = op->comm;
 	struct df_dev *dev = comm->dev;
-	struct dep few[NR_STACK], *deps = few;
+	struct df_before few[NR_STACK], *deps = few;
 	struct df_kwait ready = {NULL, 0};
 	int nccl = df_rt.rules == DF_RULES_NCCL;
-	int strict = df_rt.strict || nccl || p->si.legacy;
+	int strict = is_strict(p);
 	uint32_t nr, i, max = NR_STACK;
 	struct df_stream *s = NULL;
 	struct df_kinst *inst;
@@ -316,19 +260,18 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		s = df_stream_get(dev, &p->si);
 		if (!s)
 			return -ENOMEM;
+		if (!p->approached && !nccl) {
+			ret = df_order_inherit(comm, s);
+			if (ret)
+				return ret;
+		}
 	}
 	memset(f, 0, sizeof(*f));
 	f->group = group;
-	ranges(op, f);
+	f->coll = coll;
+	df_order_ranges(op, f);
 	for (;;) {
-		nr = s ? conflicts(&s->pending, f, coll, deps, max) : 0;
-		/* What the communicator has on this stream alone is among the stream's. */
-		if (!s || s->info.id != comm->stream)
-			nr += conflicts(&comm->pending, f, coll, deps + DF_MIN(nr, max),
-					max - DF_MIN(nr, max));
-		if (dev->debt.nr)
-			nr += conflicts(&dev->debt, f, coll, deps + DF_MIN(nr, max),
-					max - DF_MIN(nr, max));
+		nr = all_conflicts(comm, s, f, deps, max);
 		if (nr <= max)
 			break;
 		if (deps != few)
@@ -345,7 +288,6 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	}
 	/* A group of one has one serial: counting costs as much as a record. */
 	f->op = alone ? group : df_trace_serial();
-	f->coll = coll;
 	f->done = coll->k.done;
 	inst->in = op->send ? op->send : op->recv;
 	inst->out = op->recv ? op->recv : (void *)(uintptr_t)op->send;
@@ -360,10 +302,16 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	}
 	if (s && !strict && s->pending.nr) {
 		df_flights_prune(&s->pending);
-		dev->reordered += s->pending.nr > nr;
+		dev->reordered +=
+			s->pending.nr > nr && s->pending.v[s->pending.nr - 1].at > s->fenced;
 	}
 	if (replay) {
 		ready = *replay;
+		/* What the communicator's latest operation came after, the replay does too. */
+		if (comm->latest.ready) {
+			inst->waits[inst->nr_waits].addr = comm->latest.ready;
+			inst->waits[inst->nr_waits++].value = comm->latest.value;
+		}
 	} else if (s && !df_rt.cu->stream_idle(s->info.stream)) {
 		ret = df_rt.cu->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
 		if (ret)
@@ -398,22 +346,11 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		op->ticket->done = f->done;
 		op->ticket->value = f->value;
 	}
-	if (!s)
-		comm->stream = 0; /* what it has in flight is not all on one stream */
-	if (s && strict) {
+	if (s && strict)
 		p->late = *f;
-	} else if (s) {
-		/* The implicit order of a communicator: this stream's end is the end of those too. */
-		if (comm->stream != s->info.id) {
-			if (comm->pending.nr > 1)
-				ret = df_flights_join(&s->pending, &comm->pending);
-			else
-				ret = df_flights_add(&s->pending, f);
-			comm->stream = comm->pending.nr > 1 ? 0 : s->info.id;
-		} else {
-			ret = df_flights_add(&s->pending, f);
-		}
-	}
+	else if (s)
+		ret = df_flights_add(&s->pending, f);
+	df_order_issued(comm, s, &ready);
 out:
 	if (deps != few)
 		free(deps);
@@ -592,6 +529,76 @@ static void late_wait(const struct df_op *op, const struct prep *p, int *ret)
 		*ret = err;
 }
 
+/* ---- before and after a group ------------------------------------------------------------------------------- */
+
+/* The first operation of the group on the same communicator: its stream is where the launch is. */
+static size_t main_of(const struct df_op *ops, const struct prep *p, size_t i)
+{
+	size_t j;
+
+	for (j = 0; j < i; j++)
+		if (ops[j].comm == ops[i].comm && p[j].si.stream && !p[j].si.capturing)
+			break;
+	return j;
+}
+
+/* The streams come behind what the group comes after. Under NCCL's rules rules.c does that. */
+static int approach(const struct df_op *ops, struct prep *p, size_t nr_ops)
+{
+	size_t i, m;
+	int ret = 0;
+
+	/* The common case does it when it has the lock anyway. */
+	if (df_rt.rules == DF_RULES_NCCL || (nr_ops == 1 && !is_strict(&p[0])))
+		return 0;
+	for (i = 0; i < nr_ops && !ret; i++) {
+		struct df_dev *dev = ops[i].comm->dev;
+		struct df_stream *s;
+
+		if (!p[i].si.stream || p[i].si.capturing)
+			continue;
+		p[i].approached = 1;
+		if (p[i].si.legacy)
+			df_stream_fence_blocking(dev);
+		m = main_of(ops, p, i);
+		df_mutex_lock(&dev->lock);
+		s = df_stream_get(dev, &p[i].si);
+		if (!s)
+			ret = -ENOMEM;
+		else if (m == i)
+			ret = df_order_inherit(ops[i].comm, s);
+		else if (p[m].si.stream != p[i].si.stream) {
+			ret = df_order_meet(df_stream_get(dev, &p[m].si), s);
+			p[i].si = p[m].si;
+			p[i].other = s;
+		}
+		df_mutex_unlock(&dev->lock);
+		if (!ret && p[m].si.legacy)
+			df_stream_fence(df_stream_get(dev, &p[m].si));
+	}
+	return ret;
+}
+
+/* ... and what is put on any of them later comes after the group. */
+static int part(const struct df_op *ops, const struct prep *p, size_t nr_ops)
+{
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; i < nr_ops && !ret; i++) {
+		struct df_dev *dev = ops[i].comm->dev;
+
+		if (!p[i].other)
+			continue;
+		df_mutex_lock(&dev->lock);
+		ret = df_order_part(ops[i].comm, df_stream_get(dev, &p[i].si), p[i].other);
+		df_mutex_unlock(&dev->lock);
+		if (!ret && (p[i].si.legacy || p[i].other->info.legacy))
+			df_stream_fence(p[i].other);
+	}
+	return ret;
+}
+
 /* ---- the entry ------------------------------------------------------------------------------------------------- */
 
 /* All operations of a group that are not captured, each prepared. */
@@ -603,6 +610,8 @@ static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int re
 
 	if (df_unlikely(df_rt.machine != NULL))
 		df_rt.machine->reserve();
+	if (!ret)
+		ret = approach(ops, p, nr_ops);
 	df_trace_hold_time();
 	for (i = 0; i < nr_ops && !ret; i++, issued += !ret) {
 		struct df_flight f;
@@ -628,6 +637,8 @@ static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int re
 	for (j = 0; j < i; j++)
 		if (p[j].late.done)
 			late_wait(&ops[j], &p[j], &ret);
+	if (!ret)
+		ret = part(ops, p, nr_ops);
 	df_trace_let_time();
 	if (df_rt.rules == DF_RULES_NCCL)
 		close_units(ops, nr_ops);

@@ -39,8 +39,7 @@ static cudaError_t alloc(int device, enum df_mem_kind kind, unsigned flags, size
 
 	if (!out)
 		return cudaErrorInvalidValue;
-	if (bytes && df_hmem_alloc(device, kind, flags, bytes, 0, &ptr) &&
-	    (!df_hreap_flush(device) || df_hmem_alloc(device, kind, flags, bytes, 0, &ptr)))
+	if (bytes && df_hmem_alloc_patient(device, kind, flags, bytes, &ptr))
 		return cudaErrorMemoryAllocation;
 	*out = ptr;
 	return cudaSuccess;

@@ -552,6 +552,21 @@ void df_hwait_point(df_hpoint p)
 		wake_engine(dev);
 }
 
+void df_hwait_slice(struct df_hdev *dev)
+{
+	/* ACQUIRE pairs with wake_waiters(), as in df_hwait_point(). */
+	uint32_t gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
+	int word;
+
+	if (run_device(dev, SIZE_MAX, 0, &word) || help())
+		return;
+	/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
+	__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen)
+		df_futex_wait(&dev->done, gen, SLEEP_MIN_NS, 0);
+	__atomic_fetch_sub(&dev->sleepers, 1, __ATOMIC_RELAXED);
+}
+
 /*
  * Waits for the ends, as they are now, of the device's streams; blocking_only: those that synchronise
  * with the legacy stream, and itself.
@@ -576,6 +591,9 @@ static void wait_streams(struct df_hdev *dev, int blocking_only)
 		df_list_each(s, &dev->streams, all)
 		{
 			if (blocking_only && !s->blocking && !s->legacy)
+				continue;
+			/* Freeing is nobody's work: for pinned memory it waits for other devices. */
+			if (s == __atomic_load_n(&dev->reaper, __ATOMIC_RELAXED))
 				continue;
 			if (nr < cap && !df_hpoint_done(df_hstream_tail(s)))
 				points[nr++] = df_hstream_tail(s);

@@ -121,6 +121,11 @@ struct df_stream_hooks {
 	int (*help)(void);
 	/* After the host finished waiting for anything (the trace wants it): what, id of the object. */
 	void (*sync_done)(int device);
+	/*
+	 * An allocation found no memory (device -1: pinned): waits for what the free hook has put off, as
+	 * long as anything moves. 1: try again, 0: nothing was put off. May be NULL.
+	 */
+	int (*flush)(int device);
 };
 
 /* A collective captured into a graph. */

@@ -398,6 +398,8 @@ void df_hwait_point(df_hpoint p);
 /* Waits for everything the stream's synchronisation means. */
 void df_hwait_stream(struct df_hstream *s);
 void df_hwait_device(struct df_hdev *dev);
+/* Helps once, or sleeps a moment. */
+void df_hwait_slice(struct df_hdev *dev);
 void df_hdev_kick(struct df_hdev *dev);
 /* What a finished operation releases apart from itself (staging memory). */
 void df_hop_exec(struct df_hop *op);
@@ -449,8 +451,9 @@ int df_hmem_unimport(void *ptr);
 
 /* Frees memory when everything enqueued so far that could touch it is done; at once if that is now. */
 int df_hreap(void *ptr, int device);
-/* Waits for what df_hreap() has put off; 0 if that was nothing. */
-int df_hreap_flush(int device);
+/* df_hmem_alloc(), and once more after waiting for all memory that is about to be free. */
+int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, size_t bytes,
+			  void **out);
 
 /* -- copy.c --------------------------------------------------------------------------------------- */
 

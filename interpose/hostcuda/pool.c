@@ -236,7 +236,7 @@ static cudaError_t alloc_async(void **out, size_t bytes, int device, cudaStream_
 		return err;
 	df_hbefore_work(s, DF_WORK_ALLOC);
 	if (bytes &&
-	    df_hmem_alloc(device < 0 ? s->device : device, DF_MEM_DEVICE, 0, bytes, 0, &ptr))
+	    df_hmem_alloc_patient(device < 0 ? s->device : device, DF_MEM_DEVICE, 0, bytes, &ptr))
 		return cudaErrorMemoryAllocation;
 	*out = ptr;
 	return cudaSuccess;

@@ -86,14 +86,35 @@ int df_hreap(void *ptr, int device)
 	return df_hmem_free(ptr, DF_MEM_UNKNOWN);
 }
 
-int df_hreap_flush(int device)
-{
-	struct df_hdev *dev = df_hdev(DF_MAX(device, 0));
-	/* ACQUIRE pairs with reaper_of(). */
-	struct df_hstream *reaper = dev ? __atomic_load_n(&dev->reaper, __ATOMIC_ACQUIRE) : NULL;
+#define PATIENCE_NS (2 * DF_NS_PER_S)
 
-	if (!reaper || df_hpoint_done(df_hstream_tail(reaper)))
-		return 0;
-	df_hwait_point(df_hstream_tail(reaper));
-	return 1;
+int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, size_t bytes,
+			  void **out)
+{
+	struct df_hdev *dev = df_hdev_get(DF_MAX(device, 0));
+	uint64_t since = 0, now;
+	uint32_t seen = 0, done;
+	int err;
+
+	err = df_hmem_alloc(device, kind, flags, bytes, 0, out);
+	if (!err || !dev)
+		return err;
+	if (DF_H_HOOK(flush))
+		df_hhooks()->flush(device);
+	/* Frees that are in order of a stream, or of all: as long as streams move. */
+	for (;;) {
+		int any = busy(dev);
+
+		err = df_hmem_alloc(device, kind, flags, bytes, 0, out);
+		if (!err || !any)
+			return err;
+		now = df_now_ns();
+		done = __atomic_load_n(&dev->done, __ATOMIC_RELAXED);
+		if (!since || done != seen)
+			since = now;
+		else if (now - since > PATIENCE_NS)
+			return err;
+		seen = done;
+		df_hwait_slice(dev);
+	}
 }

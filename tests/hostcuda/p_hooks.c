@@ -2,7 +2,7 @@
 #include "tests/hostcuda/cu.h"
 
 static int calls[16], work[DF_WORK_NR], syncs[DF_SYNC_NR];
-static int skip_record, not_ready, defer, release;
+static int skip_record, not_ready, defer, release, flushes;
 static uint64_t *word;
 static void *deferred;
 static const struct df_hostcuda_api *api;
@@ -115,10 +115,21 @@ static void sync_done(int device)
 	calls[DONE]++;
 }
 
+/* Somebody else's memory is given back when an allocation finds none. */
+static int flush(int device)
+{
+	CHECK(device == 0);
+	flushes++;
+	if (deferred)
+		CHECK(!api->mem_free(deferred));
+	deferred = NULL;
+	return 1;
+}
+
 static const struct df_stream_hooks hooks = {
-	before_work,   event_record,  event_wait,  event_query,	 event_sync,
-	event_destroy, stream_create, stream_sync, stream_query, stream_destroy,
-	device_sync,   sync_copy,     free_hook,   help,	 sync_done};
+	before_work,   event_record, event_wait,   event_query,	   event_sync,	event_destroy,
+	stream_create, stream_sync,  stream_query, stream_destroy, device_sync, sync_copy,
+	free_hook,     help,	     sync_done,	   flush};
 
 static void nothing(void *arg)
 {
@@ -229,6 +240,7 @@ int main(void)
 	CHECK(!api->mem_free(p));
 	CU(cudaFreeHost(pinned));
 	CHECK(deferred == pinned && !api->mem_free(pinned));
+	deferred = NULL;
 	defer = 0;
 	CU(cudaMalloc((void **)&p, 10));
 	CU(cudaFree(p));
@@ -257,6 +269,35 @@ int main(void)
 		CU(cudaFree(q));
 		CU(cudaMemGetInfo(&left, &total));
 		CHECK(left == unused);
+	}
+
+	/* Memory that was freed and put off comes back when an allocation needs it, of both kinds. */
+	{
+		size_t unused, total;
+
+		CU(cudaMemGetInfo(&unused, &total));
+		flushes = 0;
+		for (n = 0; n < 2; n++) {
+			CU(cudaMalloc((void **)&p, unused / 2 + 4096));
+			defer = 1;
+			CU(cudaFree(p));
+			defer = 0;
+			CHECK(deferred == p && flushes == n);
+			if (n)
+				CU(cudaMallocAsync((void **)&q, unused / 2 + 4096, s));
+			else
+				CU(cudaMalloc((void **)&q, unused / 2 + 4096));
+			CHECK(flushes == n + 1 && !deferred);
+			CU(cudaFree(q));
+			/* What is freed in a stream's order comes back without being asked for. */
+			CU(cudaMallocAsync((void **)&p, unused / 2 + 4096, s));
+			CU(cudaMemsetAsync(p, 1, 1 << 20, s));
+			CU(cudaFreeAsync(p, s));
+			CU(cudaMallocAsync((void **)&p, unused / 2 + 4096, s));
+			CU(cudaFree(p));
+			flushes = n + 1;
+		}
+		GIVES(cudaErrorMemoryAllocation, cudaMalloc((void **)&p, total + 1));
 	}
 
 	/* The shim's device is the thread's. */
