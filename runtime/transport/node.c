@@ -37,14 +37,13 @@ static uint64_t owned(const struct df_node_conn *c)
 /* Tells the other side where the slots are. */
 static void describe(struct df_node_conn *c, const struct df_far_block *far)
 {
-	struct df_conn_far *f = df_node_far(c);
+	struct df_conn_far f = {.chunk = far->piece.seg,
+				.chunk_bytes = far->chunk_bytes,
+				.offset = far->piece.offset,
+				.addr = far->addr};
 
-	memset(f, 0, sizeof(*f));
-	f->chunk = far->piece.seg;
-	f->chunk_bytes = far->chunk_bytes;
-	f->offset = far->piece.offset;
-	f->addr = far->addr;
-	memcpy(f->handle, far->handle, sizeof(f->handle));
+	memcpy(f.handle, far->handle, sizeof(f.handle));
+	df_node_far_copy(df_node_far(c), &f);
 	c->far = 1;
 	c->addr = far->addr;
 	c->far_block = *far;

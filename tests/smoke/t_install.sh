@@ -5,7 +5,7 @@ set -u
 case $B in "$SRC"/*) ;; *) skip "the build folder is not below the sources" ;; esac
 root=$T/root
 cd "$SRC" || exit 1
-mk() { make --no-print-directory -s B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
+mk() { env -u MAKEFLAGS make --no-print-directory -s B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
 mk install >"$T/install" 2>&1 || fail "make install: $(tail -5 "$T/install")"
 at=$root/opt/df
 for f in bin/dfshim lib/libdfshim.so lib/libdfhost.so include/dfccl.h share/man/man1/dfshim.1 share/man/man7/libdfshim.7 \
@@ -38,6 +38,6 @@ left=$(find "$root" -type f)
 [ -z "$left" ] || fail "make uninstall leaves $left"
 
 # Without the prerequisites: one line that says what is missing, and how to get it.
-make -s PREREQS=jansson.h all >"$T/bare" 2>&1 && fail "make goes on without jansson.h"
+env -u MAKEFLAGS make -s PREREQS=jansson.h all >"$T/bare" 2>&1 && fail "make goes on without jansson.h"
 [ "$(wc -l <"$T/bare")" = 1 ] && grep -q "missing: jansson.h.*scripts/prereqs.sh" "$T/bare" || fail "bare: $(cat "$T/bare")"
 exit 0
