@@ -401,6 +401,25 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 	return found ? 14 : 0;
 }
 
+/* A run that did not finish is no prediction: it is said, so that nobody takes "none found" for "fine". */
+static void say_recorded(int argc, char **argv)
+{
+	struct df_check_opts opts = {.alive = df_cli_alive};
+	struct df_check_set *set = df_cli_load("predict", argc, argv);
+	struct df_check_result *r;
+
+	if (!set)
+		return;
+	if (!df_check_run(set, &opts, &r)) {
+		if (df_verdict_exit(df_check_verdict(r)))
+			fprintf(stderr,
+				"the recorded run itself did not finish (dfshim check): %s\n",
+				df_check_line(r));
+		df_check_result_free(r);
+	}
+	df_check_set_free(set);
+}
+
 int df_cmd_predict(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -464,6 +483,8 @@ int df_cmd_predict(int argc, char **argv)
 	for (size_t i = 0; i < nr; i++)
 		free(paths[i]);
 	free(paths);
+	if (!rc)
+		say_recorded(argc - optind, argv + optind);
 	if (!rc)
 		rc = run(p, slots >= 0 ? slots : (long)p->slots, (int)queues, tries, (size_t)window,
 			 witness, json);

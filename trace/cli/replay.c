@@ -441,6 +441,20 @@ static int judge(const char *dir, int json)
 	return rc;
 }
 
+/* A host that still waited in its first call, for others to connect, has issued nothing yet. */
+static size_t nr_operations(const struct df_program_steps *p)
+{
+	size_t n = 0, i;
+	int r, t;
+
+	for (r = 0; r < p->nr_ranks; r++)
+		for (t = 0; t < p->ranks[r].nr_threads; t++)
+			for (i = 0; i < p->ranks[r].nr[t]; i++)
+				n += p->ranks[r].steps[t][i].op.kind == DF_MOP_COLL ||
+				     p->ranks[r].steps[t][i].op.kind == DF_MOP_P2P;
+	return n;
+}
+
 static int replay(const char *rules, int host, const char *timeout, const char *keep, int json,
 		  int argc, char **argv)
 {
@@ -455,9 +469,9 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 
 	if (!paths || df_steps_load(&p, "replay", paths, nr, 0))
 		return 1;
-	if (!p.nr_ranks || p.left_out || len <= 0)
+	if (!p.nr_ranks || p.left_out || len <= 0 || !nr_operations(&p))
 		return df_cli_input_error("replay", argv[0],
-					  p.nr_ranks ? "more threads in a rank than can be replayed"
+					  p.left_out ? "more threads in a rank than can be replayed"
 						     : "no operations in it");
 	self[len] = 0;
 	snprintf(ranks, sizeof(ranks), "%d", p.nr_ranks);
