@@ -209,7 +209,10 @@ static int allowed(const struct df_host_wait *w)
 	return (!w->touch && df_env()->release != DF_RELEASE_SAFE) || !observable(w->dev, w->touch);
 }
 
-/* A wait that is on the list and not released. touch: room for what it points at. */
+/*
+ * A wait that is on the list and not released: its device and what it touches, which no longer change. touch: room
+ * for what it points at.
+ */
 static int find(uint64_t call, struct df_host_wait *out, struct df_touch *touch)
 {
 	struct df_host_wait *w;
@@ -221,7 +224,7 @@ static int find(uint64_t call, struct df_host_wait *out, struct df_touch *touch)
 		if (w->call != call || w->released || found)
 			continue;
 		found = 1;
-		*out = *w;
+		*out = (struct df_host_wait){.dev = w->dev};
 		if (w->touch) {
 			*touch = *w->touch;
 			out->touch = touch;
