@@ -13,7 +13,7 @@ fi
 for f in tests/fuzz/f_*.c; do
 	[ -e "$f" ] || continue
 	name=$(basename "$f" .c)
-	make --no-print-directory SAN=fuzz CC=clang "build/fuzz/tests/fuzz/$name" || exit 1
+	make -j"$(nproc)" --no-print-directory SAN=fuzz CC=clang "build/fuzz/tests/fuzz/$name" || exit 1
 	corpus=build/fuzz/corpus/$name found=build/fuzz/found/$name
 	mkdir -p "$corpus" "$found"
 	seeds=()
