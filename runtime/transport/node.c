@@ -34,16 +34,16 @@ static uint64_t owned(const struct df_node_conn *c)
 	return c->block.bytes + (c->far ? c->far_block.piece.bytes : 0);
 }
 
-/* Tells the other side where the slots are. */
+/* Tells the other side where the slots are: it reads this when it holds the gate, which is not open yet. */
 static void describe(struct df_node_conn *c, const struct df_far_block *far)
 {
-	struct df_conn_far f = {.chunk = far->piece.seg,
-				.chunk_bytes = far->chunk_bytes,
-				.offset = far->piece.offset,
-				.addr = far->addr};
+	struct df_conn_far *f = df_node_far(c);
 
-	memcpy(f.handle, far->handle, sizeof(f.handle));
-	df_node_far_copy(df_node_far(c), &f);
+	*f = (struct df_conn_far){.chunk = far->piece.seg,
+				  .chunk_bytes = far->chunk_bytes,
+				  .offset = far->piece.offset,
+				  .addr = far->addr};
+	memcpy(f->handle, far->handle, sizeof(f->handle));
 	c->far = 1;
 	c->addr = far->addr;
 	c->far_block = *far;

@@ -55,23 +55,6 @@ static inline struct df_conn_far *df_node_far(const struct df_node_conn *c)
 	return (struct df_conn_far *)(void *)((char *)c->conn.hdr + DF_CONN_SLOTS);
 }
 
-_Static_assert(sizeof(struct df_conn_far) % sizeof(uint64_t) == 0, "it is copied word by word");
-
-/*
- * Who finds a connector reads its description before it holds the gate, and the memory may be another connector's
- * by then. So the words are read and written atomically, and what was read counts only after use() has said that the
- * connector is the one that was found.
- */
-static inline void df_node_far_copy(struct df_conn_far *to, const struct df_conn_far *from)
-{
-	uint64_t *t = (uint64_t *)(void *)to;
-	const uint64_t *f = (const uint64_t *)(const void *)from;
-	size_t i;
-
-	for (i = 0; i < sizeof(*to) / sizeof(*t); i++)
-		__atomic_store_n(&t[i], __atomic_load_n(&f[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
-}
-
 extern const struct df_tl_ops df_tl_p2p_ops;
 extern const struct df_tl_ops df_tl_self_ops;
 extern const struct df_tl_ops df_tl_shm_ops;

@@ -159,11 +159,15 @@ static int p2p_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32
 	return ret;
 }
 
-/* The other side's way to it: -EAGAIN as long as there is none. */
+/*
+ * The other side's way to it: -EAGAIN as long as there is none. With the gate in our hand: the description lies in
+ * memory that is another connector's when this one has been closed, and opening what is no handle would be remembered
+ * as refused.
+ */
 static int reach_far(struct df_peer *p, struct df_node_conn *c)
 {
 	uint64_t bytes = DF_CONN_SLOTS + (uint64_t)c->nr_slots * c->slot_bytes;
-	struct df_conn_far far;
+	const struct df_conn_far *far = df_node_far(c);
 	uint64_t addr;
 	int ret;
 
@@ -171,20 +175,20 @@ static int reach_far(struct df_peer *p, struct df_node_conn *c)
 	 * ACQUIRE pairs with the RELEASE in dfk_conn_begin() (kernels/daemon.inl): the counters are set before
 	 * our block looks at them.
 	 */
-	if (!__atomic_load_n(&df_node_far(c)->ready, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&far->ready, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
-	df_node_far_copy(&far, df_node_far(c));
 	if (p->local) {
-		c->addr = far.addr;
+		c->addr = far->addr;
 		return 0;
 	}
-	ret = df_far->open(p->device, p->member.proc, &far, &addr);
+	ret = df_far->open(p->device, p->member.proc, far, &addr);
 	if (ret)
 		return ret;
 	/* The other process is not believed blindly: open() has checked chunk_bytes. */
-	if (far.offset % 64 || far.offset > far.chunk_bytes || bytes > far.chunk_bytes - far.offset)
+	if (far->offset % 64 || far->offset > far->chunk_bytes ||
+	    bytes > far->chunk_bytes - far->offset)
 		return -EAGAIN;
-	c->addr = addr + far.offset;
+	c->addr = addr + far->offset;
 	return 0;
 }
 
@@ -198,7 +202,10 @@ static int p2p_find(struct df_peer *p, uint64_t key, struct df_conn **out)
 		return ret;
 	c = (struct df_node_conn *)conn;
 	if (c->far) {
-		ret = reach_far(p, c);
+		ret = df_node_use(conn);
+		if (!ret)
+			ret = reach_far(p, c);
+		df_node_unuse(conn);
 		if (ret) {
 			df_node_forget(conn);
 			return ret;

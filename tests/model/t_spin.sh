@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector and its recycling, double snapshot as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, one in GPU memory, double snapshot as Promela models: free of errors, controls not.
 set -u
 command -v spin >/dev/null || { echo "no spin here"; exit 77; }
 cd "$T" || exit 1
@@ -39,6 +39,11 @@ check error recycle.pml "-DNO_DRAIN"
 check error recycle.pml "-DLOOK_FIRST"
 check error recycle.pml "-DFROM_ZERO"
 check error recycle.pml "-DIN_FLIGHT"
+check ok p2p.pml ""
+check error p2p.pml "-DNO_READY"
+check error p2p.pml "-DREADY_FIRST"
+check error p2p.pml "-DNO_GATE"
+check error p2p.pml "-DCLOSE_EARLY"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"
