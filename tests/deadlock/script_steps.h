@@ -1,0 +1,476 @@
+/*
+ * The steps of a script as calls of NCCL and of the CUDA runtime: one rank's objects, and what each step does with
+ * them. Part of the interpreter (script.c).
+ */
+#ifndef DEADLOCK_SCRIPT_STEPS_H
+#define DEADLOCK_SCRIPT_STEPS_H
+
+#include "../clients/client.h"
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include "oracle.h"
+
+#define NR_WORDS 256
+
+struct shared {
+	uint32_t failed, arrived[4];
+	uint32_t flags[NR_WORDS];
+	uint32_t turn; /* futex word: flags or bars have changed */
+	uint64_t bars[NR_WORDS];
+};
+
+struct rank {
+	struct script *s;
+	struct oracle *o;
+	int rank, device;
+	ncclComm_t *comms;
+	cudaStream_t *streams, warm;
+	cudaEvent_t *events;
+	cudaGraph_t *graphs;
+	cudaGraphExec_t *execs;
+	uint32_t **bufs;
+	size_t *sizes; /* elements */
+	void *scratch[2], *pinned[16], *registered;
+	int nr_pinned, gone;
+	pthread_t thread;
+};
+
+struct thread_arg {
+	struct rank *me;
+	int thread;
+	pthread_t id;
+};
+
+static struct shared *shared;
+static struct client_job job;
+static ncclUniqueId *ids;
+static uint32_t over; /* the program is over: what was stuck ends */
+static int max_status;
+static pthread_mutex_t oracle_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int failed(void)
+{
+	if (client_failed())
+		__atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
+	else if (__atomic_load_n(&shared->failed, __ATOMIC_RELAXED))
+		client_fail(EXIT_NCCL, "another process has failed");
+	return client_failed();
+}
+
+static void nap(void)
+{
+	struct timespec pause = {0, 100000};
+
+	nanosleep(&pause, NULL);
+}
+
+/* All ranks; leaves when the job has failed. */
+static int meet(struct rank *me, int which, int wait)
+{
+	__atomic_add_fetch(&shared->arrived[which], 1, __ATOMIC_ACQ_REL);
+	while (wait && __atomic_load_n(&shared->arrived[which], __ATOMIC_ACQUIRE) <
+			       (uint32_t)me->s->nr_ranks) {
+		if (failed())
+			return -1;
+		sched_yield();
+		nap();
+	}
+	client_tick();
+	return 0;
+}
+
+static int async_errors(struct rank *me)
+{
+	ncclResult_t state;
+	int i;
+
+	for (i = 0; i < me->s->comm.nr; i++) {
+		ncclComm_t comm = __atomic_load_n(&me->comms[i], __ATOMIC_ACQUIRE);
+
+		if (!comm)
+			continue;
+		NCCL(ncclCommGetAsyncError(comm, &state));
+		if (state != ncclSuccess && state != ncclInProgress) {
+			client_fail(EXIT_NCCL,
+				    "rank %d communicator %s: asynchronous NCCL error %d: %s",
+				    me->rank, me->s->comm.v[i], (int)state,
+				    ncclGetErrorString(state));
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static int poll_stream(struct rank *me, cudaStream_t stream)
+{
+	double next = client_now() + 0.01;
+	cudaError_t err;
+	int spins = 0;
+
+	while ((err = cudaStreamQuery(stream)) == cudaErrorNotReady) {
+		if (failed())
+			return -1;
+		if (++spins < 64) {
+			sched_yield();
+			continue;
+		}
+		nap();
+		if (client_now() >= next) {
+			if (async_errors(me))
+				return -1;
+			next = client_now() + 0.01;
+		}
+	}
+	CUDA(err);
+	client_tick();
+	return async_errors(me);
+}
+
+static int poll_event(struct rank *me, cudaEvent_t event)
+{
+	cudaError_t err;
+
+	while ((err = cudaEventQuery(event)) == cudaErrorNotReady) {
+		if (failed() || async_errors(me))
+			return -1;
+		nap();
+	}
+	CUDA(err);
+	client_tick();
+	return async_errors(me);
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------- */
+
+static const ncclDataType_t types[] = {ncclInt32, ncclFloat32, ncclBfloat16, ncclInt8};
+static const ncclRedOp_t redops[] = {ncclSum, ncclMax, ncclAvg};
+
+static int collective(struct rank *me, const struct sc_step *st)
+{
+	void *in = me->bufs[st->in], *out = me->bufs[st->out];
+	ncclComm_t comm = me->comms[st->comm];
+	cudaStream_t stream = me->streams[st->stream];
+	ncclDataType_t type = types[st->type];
+	ncclRedOp_t op = redops[st->redop];
+
+	switch (st->coll) {
+	case SC_AR:
+		NCCL(ncclAllReduce(in, out, st->count, type, op, comm, stream));
+		break;
+	case SC_BC:
+		NCCL(ncclBroadcast(in, out, st->count, type, 0, comm, stream));
+		break;
+	case SC_RED:
+		NCCL(ncclReduce(in, out, st->count, type, op, 0, comm, stream));
+		break;
+	case SC_AG:
+		NCCL(ncclAllGather(in, out, st->count, type, comm, stream));
+		break;
+	case SC_RS:
+		NCCL(ncclReduceScatter(in, out, st->count, type, op, comm, stream));
+		break;
+	default:
+		NCCL(ncclAlltoAll(in, out, st->count, type, comm, stream));
+	}
+	return 0;
+}
+
+static int point_to_point(struct rank *me, const struct sc_step *st)
+{
+	int peer = sc_comm_rank(&me->s->comms[st->comm], st->peer);
+
+	if (st->kind == SC_SEND)
+		NCCL(ncclSend(me->bufs[st->in], st->count, types[st->type], peer,
+			      me->comms[st->comm], me->streams[st->stream]));
+	else
+		NCCL(ncclRecv(me->bufs[st->in], st->count, types[st->type], peer,
+			      me->comms[st->comm], me->streams[st->stream]));
+	return 0;
+}
+
+static void CUDART_CB host_nothing(void *arg)
+{
+	(void)arg;
+}
+
+static void CUDART_CB host_stuck(void *arg)
+{
+	(void)arg;
+	while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE) && !client_failed())
+		nap();
+}
+
+static int work(struct rank *me, const struct sc_step *st)
+{
+	if (st->out >= 0)
+		CUDA(cudaMemcpyAsync(me->bufs[st->out], me->bufs[st->in], st->count * 4,
+				     cudaMemcpyDefault, me->streams[st->stream]));
+	else
+		CUDA(cudaMemcpyAsync(me->scratch[1], me->scratch[0], 64, cudaMemcpyDeviceToDevice,
+				     me->streams[st->stream]));
+	return 0;
+}
+
+static int compare(struct rank *me, int thread, int step, int buf, const uint32_t *have, size_t n,
+		   const char *what)
+{
+	uint32_t *want = malloc((n + 1) * 4);
+	size_t i;
+	int known;
+
+	pthread_mutex_lock(&oracle_lock);
+	known = !or_before(me->o, me->rank, thread, step, buf, n, want);
+	pthread_mutex_unlock(&oracle_lock);
+	for (i = 0; known && i < n && have[i] == want[i]; i++)
+		;
+	if (known && i < n)
+		client_fail(
+			EXIT_WRONG,
+			"rank %d thread %d step %d, %s of buffer %s: element %zu of %zu is %#x, not %#x",
+			me->rank, thread, step, what, me->s->buf.v[buf], i, n, have[i], want[i]);
+	free(want);
+	return known && i < n ? -1 : 0;
+}
+
+static int look(struct rank *me, int thread, int step)
+{
+	const struct sc_step *st = &me->s->threads[me->rank][thread].v[step];
+	size_t n = st->count;
+	uint32_t *host = malloc(n * 4);
+	int ret;
+
+	if (st->kind == SC_PEEK)
+		memcpy(host, me->bufs[st->in], n * 4);
+	else
+		CUDA(cudaMemcpy(host, me->bufs[st->in], n * 4, cudaMemcpyDeviceToHost));
+	/* What an ended communicator leaves behind is not compared. */
+	ret = async_errors(me);
+	if (!ret)
+		ret = compare(me, thread, step, st->in, host, n,
+			      st->kind == SC_PEEK ? "peek" : "read");
+	free(host);
+	return ret;
+}
+
+static int implicit_sync(struct rank *me, const struct sc_step *st)
+{
+	static _Thread_local char page[4096];
+	void *p;
+
+	switch (st->kind) {
+	case SC_FREE:
+		CUDA(cudaMalloc(&p, 4096));
+		CUDA(cudaFree(p));
+		break;
+	case SC_HALLOC:
+		CUDA(cudaHostAlloc(&p, 4096, 0));
+		if (me->nr_pinned < 16)
+			me->pinned[me->nr_pinned++] = p;
+		break;
+	case SC_HREG:
+		if (!me->registered) {
+			me->registered = aligned_alloc(4096, 8192);
+			CUDA(cudaHostRegister(me->registered, 8192, 0));
+		}
+		break;
+	default:
+		CUDA(cudaMemcpy(me->scratch[0], page, sizeof(page), cudaMemcpyHostToDevice));
+	}
+	return async_errors(me);
+}
+
+/* A wait for another host, as a lock between processes is: the kernel knows that we wait, nobody what for. */
+static void host_wait(uint32_t seen)
+{
+	struct timespec pause = {0, 200000000};
+
+	syscall(SYS_futex, &shared->turn, FUTEX_WAIT, seen, &pause, NULL, 0);
+}
+
+static void host_wake(void)
+{
+	__atomic_add_fetch(&shared->turn, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &shared->turn, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static int host_step(struct rank *me, const struct sc_step *st)
+{
+	uint64_t want = st->members;
+	uint32_t turn;
+
+	switch (st->kind) {
+	case SC_HS:
+		__atomic_store_n(&shared->flags[st->object], 1, __ATOMIC_RELEASE);
+		host_wake();
+		return 0;
+	case SC_HBAR:
+		__atomic_or_fetch(&shared->bars[st->object], 1ULL << me->rank, __ATOMIC_ACQ_REL);
+		host_wake();
+		for (;;) {
+			turn = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST);
+			if ((__atomic_load_n(&shared->bars[st->object], __ATOMIC_ACQUIRE) & want) ==
+			    want)
+				return 0;
+			if (failed() || async_errors(me))
+				return -1;
+			host_wait(turn);
+		}
+	case SC_HW:
+		for (;;) {
+			turn = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST);
+			if (__atomic_load_n(&shared->flags[st->object], __ATOMIC_ACQUIRE))
+				return 0;
+			if (failed() || async_errors(me))
+				return -1;
+			host_wait(turn);
+		}
+	case SC_SLEEP:
+		usleep((useconds_t)st->count * 1000);
+		return 0;
+	default: /* spin */
+		while (!failed() && !async_errors(me))
+			nap();
+		return -1;
+	}
+}
+
+static int comm_init(struct rank *me, int c)
+{
+	ncclComm_t comm = NULL;
+
+	NCCL(ncclCommInitRank(&comm, me->s->comms[c].nr, ids[c],
+			      sc_comm_rank(&me->s->comms[c], me->rank)));
+	__atomic_store_n(&me->comms[c], comm, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int comm_step(struct rank *me, const struct sc_step *st)
+{
+	ncclComm_t comm = me->comms[st->comm];
+
+	switch (st->kind) {
+	case SC_INIT:
+		return comm_init(me, st->comm);
+	case SC_SPLIT:
+		NCCL(ncclCommSplit(comm,
+				   sc_comm_rank(&me->s->comms[st->comm2], me->rank) < 0
+					   ? NCCL_SPLIT_NOCOLOR
+					   : 0,
+				   me->rank, &comm, NULL));
+		__atomic_store_n(&me->comms[st->comm2], comm, __ATOMIC_RELEASE);
+		return 0;
+	default:
+		__atomic_store_n(&me->comms[st->comm], NULL, __ATOMIC_RELEASE);
+		NCCL(ncclCommDestroy(comm));
+		return 0;
+	}
+}
+
+/* 0, -1 failed, 1 the thread ends here. */
+static int execute(struct rank *me, int thread, int step)
+{
+	const struct sc_step *st = &me->s->threads[me->rank][thread].v[step];
+	cudaStream_t stream = me->streams[st->stream];
+
+	switch (st->kind) {
+	case SC_COLL:
+		return collective(me, st);
+	case SC_SEND:
+	case SC_RECV:
+		return point_to_point(me, st);
+	case SC_OPEN:
+		NCCL(ncclGroupStart());
+		return 0;
+	case SC_CLOSE:
+		NCCL(ncclGroupEnd());
+		return 0;
+	case SC_WORK:
+		return work(me, st);
+	case SC_FN:
+		CUDA(cudaLaunchHostFunc(stream, host_nothing, NULL));
+		return 0;
+	case SC_STUCK:
+		CUDA(cudaLaunchHostFunc(stream, host_stuck, NULL));
+		return 0;
+	case SC_LEGACY:
+		CUDA(cudaMemcpyAsync(me->scratch[1], me->scratch[0], 64, cudaMemcpyDeviceToDevice,
+				     NULL));
+		return 0;
+	case SC_REC:
+		CUDA(cudaEventRecord(me->events[st->object], stream));
+		return 0;
+	case SC_WAIT:
+		CUDA(cudaStreamWaitEvent(stream, me->events[st->object], 0));
+		return 0;
+	case SC_ESYNC:
+		CUDA(cudaEventSynchronize(me->events[st->object]));
+		return async_errors(me);
+	case SC_EPOLL:
+		return poll_event(me, me->events[st->object]);
+	case SC_SSYNC:
+		CUDA(cudaStreamSynchronize(stream));
+		return async_errors(me);
+	case SC_SPOLL:
+		return poll_stream(me, stream);
+	case SC_DSYNC:
+		CUDA(cudaDeviceSynchronize());
+		return async_errors(me);
+	case SC_FREE:
+	case SC_HALLOC:
+	case SC_HREG:
+	case SC_HCOPY:
+		return implicit_sync(me, st);
+	case SC_HS:
+	case SC_HW:
+	case SC_HBAR:
+	case SC_SPIN:
+	case SC_SLEEP:
+		return host_step(me, st);
+	case SC_INIT:
+	case SC_SPLIT:
+	case SC_DESTROY:
+		return comm_step(me, st);
+	case SC_EXIT:
+		if (me->s->procs)
+			exit(0);
+		me->gone = 1;
+		return 1;
+	case SC_KILL:
+		kill(getpid(), SIGKILL);
+		return -1;
+	case SC_CAP:
+		CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+		return 0;
+	case SC_ENDCAP:
+		CUDA(cudaStreamEndCapture(stream, &me->graphs[st->object]));
+		CUDA(cudaGraphInstantiate(&me->execs[st->object], me->graphs[st->object], 0));
+		return 0;
+	case SC_LAUNCH:
+		CUDA(cudaGraphLaunch(me->execs[st->object], stream));
+		return 0;
+	case SC_READ:
+	case SC_PEEK:
+		return look(me, thread, step);
+	}
+	return -1;
+}
+
+static void *run_thread(void *arg)
+{
+	struct thread_arg *a = arg;
+	const struct sc_thread *t = &a->me->s->threads[a->me->rank][a->thread];
+	int i;
+
+	if (cudaSetDevice(a->me->device) != cudaSuccess)
+		client_fail(EXIT_NCCL, "cudaSetDevice(%d)", a->me->device);
+	for (i = 0; i < t->nr && !failed(); i++) {
+		if (execute(a->me, a->thread, i))
+			break;
+		client_tick();
+	}
+	return NULL;
+}
+
+#endif
