@@ -27,6 +27,7 @@ static const char *const why[] = {
 	[DF_E_SYNC_STREAM] = "waits for result",
 	[DF_E_SYNC_DEVICE] = "device sync",
 	[DF_E_SYNC_IMPLICIT] = "implicit sync",
+	[DF_E_OUTSIDE] = "somebody else ends it",
 	[DF_E_BARRIER] = "all must come",
 	[DF_E_PART] = "",
 };

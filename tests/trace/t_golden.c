@@ -221,7 +221,7 @@ START_TEST(test_golden)
 	const struct df_check_opts opts = {.live = g->live};
 	struct tb_image im[DF_MODEL_RANKS];
 	struct df_check_set *set = df_check_set_new();
-	char dir[256], path[400], command[1200], *text = NULL;
+	char dir[256], path[400], command[2000], *text = NULL;
 	struct df_check_result *r;
 	size_t n;
 	int nr, rc;
@@ -261,6 +261,16 @@ START_TEST(test_golden)
 		rc = system(command);
 		ck_assert_msg(WIFEXITED(rc) && WEXITSTATUS(rc) == df_verdict_exit(g->word),
 			      "%s: dfshim check ends with %d", g->name, WEXITSTATUS(rc));
+		snprintf(
+			command, sizeof(command),
+			"{ %s/dfshim graph '%s' -o '%s/x.svg' && %s/dfshim report '%s' -o '%s/x.html' && "
+			"grep -q '^</svg>' '%s/x.svg'; } >'%s/out' 2>&1",
+			getenv("B"), dir, dir, getenv("B"), dir, dir, dir, dir);
+		rc = system(command);
+		snprintf(path, sizeof(path), "%s/out", dir);
+		text = get_file(path);
+		ck_assert_msg(!rc, "%s: no picture or report: %s", g->name, text);
+		free(text);
 	}
 	df_check_result_free(r);
 	df_check_set_free(set);
