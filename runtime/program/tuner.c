@@ -184,12 +184,13 @@ enum df_algo df_tuner_choose(const struct df_tuner *t, const struct df_cost *cos
 		const struct df_tune_row *r = &t->row[i];
 
 		if (r->kind == (int)q->kind && r->nranks == q->nranks && r->nodes == nodes &&
-		    r->from_bytes <= s && (!mask || mask >> r->algo & 1) &&
-		    df_algo_has(q, (enum df_algo)r->algo) &&
+		    r->from_bytes <= s &&
+		    (!mask || r->algo == DF_ALGO_AUTO || mask >> r->algo & 1) &&
+		    (r->algo == DF_ALGO_AUTO || df_algo_has(q, (enum df_algo)r->algo)) &&
 		    (!best || r->from_bytes >= best->from_bytes))
 			best = r;
 	}
-	if (!best)
+	if (!best || best->algo == DF_ALGO_AUTO)
 		return df_cost_choose(cost, q, mask, blocks, ns);
 	*blocks = best->blocks && best->blocks < most ? best->blocks : most;
 	if (ns)
@@ -300,7 +301,7 @@ static int parse_line(struct df_tuner **t, const char *line, int nr, struct df_p
 	row.kind = df_coll_kind_parse(kind);
 	row.from_bytes = bytes;
 	row.algo = df_algo_find_name(algo, strlen(algo));
-	if (row.kind < 0 || row.algo < DF_ALGO_RING || row.nranks < 1 || row.nodes < 1)
+	if (row.kind < 0 || row.algo < DF_ALGO_AUTO || row.nranks < 1 || row.nodes < 1)
 		return df_perr_set(err, nr, -1, -1, -1, "unknown %s",
 				   row.kind < 0	    ? kind
 				   : row.nranks < 1 ? "number of ranks"

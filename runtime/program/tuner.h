@@ -13,7 +13,7 @@
 #include "runtime/program/cost.h"
 #include "runtime/program/plan.h"
 
-/* A measured row: from these bytes (of the call's larger buffer) on, use this. */
+/* A measured row: from these bytes (of the call's larger buffer) on, use this; AUTO: what the model says. */
 struct df_tune_row {
 	int kind, nranks, nodes;
 	uint64_t from_bytes;

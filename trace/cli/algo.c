@@ -45,7 +45,7 @@ static const char help[] =
 	"  --op sum|prod|max|min|premulsum|sumpostdiv, --type uint32|float32\n"
 	"  --rounds N --seed N              schedules to try (20), the first one's seed\n"
 	"  --kind K,...|all --sizes A,B,... what bench measures (AllReduce; 1K to 16M)\n"
-	"  --turns N                        how often bench starts over; it takes the least (3)\n"
+	"  --turns N                        jobs that bench runs, of --rounds measurements each (3)\n"
 	"  --tuner FILE                     of the job whose column is \"auto\": the runtime's own choice\n";
 
 static int opt_u64(const char *name, const char *s, uint64_t min, uint64_t max, uint64_t *out)

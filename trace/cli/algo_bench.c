@@ -1,10 +1,10 @@
 /*
- * `dfshim algo bench`: times the built-in algorithms on the daemon itself: a job of `dfshim run` for each
- * algorithm (NCCL_ALGO makes it the only one), one process a rank, and one with the runtime's own choice. It
- * prints a table and writes the tuner file that makes the fastest one the choice.
+ * `dfshim algo bench`: times the built-in algorithms on the daemon itself, in jobs of `dfshim run` with one
+ * process a rank, prints a table and writes the tuner file that makes the fastest one the choice.
  *
- * Jobs of all algorithms take turns, and each figure is the least of its turns' quartiles: other load of the
- * machine disturbs one turn, not one algorithm.
+ * In a job all candidates take turns, operation by operation. What is compared is the median of the ratios of
+ * neighbouring measurements: other load of the machine comes to all of them alike. The runtime's own choice is
+ * measured twice; by how much these two differ is the noise, and is said.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,15 +16,14 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
-#include "runtime/base/time.h"
 #include "runtime/program/tuner.h"
-#include "trace/cli/algo.h"
+#include "trace/cli/algo_bench.h"
 #include "trace/cli/cli.h"
-#include "trace/cli/nccl_fn.h"
+#include "trace/cli/jobdir.h"
 
-#define MAX_SIZES 64
-#define NR_KINDS  (DF_COLL_ALLTOALL + 1)
-#define NR_FLOAT  7 /* ncclFloat */
+#define MAX_CHOSEN 1.03 /* how much slower the choice for the size below may be and still be kept */
+
+/* ---- what is measured ------------------------------------------------------------------------------------- */
 
 static int parse_sizes(const char *s, uint64_t *size, int *nr)
 {
@@ -43,7 +42,7 @@ static int parse_sizes(const char *s, uint64_t *size, int *nr)
 		if (end != s && (*end == 'K' || *end == 'M'))
 			v <<= *end++ == 'K' ? 10 : 20;
 		if (end == s || (*end && *end != ',') || errno || v < 4 || v > 1ull << 30 ||
-		    *nr == MAX_SIZES || (*nr && v <= size[*nr - 1]))
+		    *nr == DF_BENCH_SIZES || (*nr && v <= size[*nr - 1]))
 			return df_cli_usage_error(
 				"algo", "--sizes: growing sizes from 4 to 1024M, not '%s'", s);
 		size[(*nr)++] = v;
@@ -58,14 +57,14 @@ static int parse_kinds(const char *s, uint32_t *kinds)
 {
 	char name[32];
 
-	*kinds = s && !strcmp(s, "all") ? (1u << NR_KINDS) - 1 : 0;
+	*kinds = s && !strcmp(s, "all") ? (1u << DF_BENCH_KINDS) - 1 : 0;
 	for (s = s ? s : "AllReduce"; !*kinds || *s == ',';) {
 		size_t n = strcspn(s += *s == ',', ",");
 		int k;
 
 		snprintf(name, sizeof(name), "%.*s", (int)n, s);
 		k = df_coll_kind_parse(name);
-		if (k < 0 || k >= NR_KINDS)
+		if (k < 0 || k >= DF_BENCH_KINDS)
 			return df_cli_usage_error("algo",
 						  "--kind: all, or a list of AllReduce, Broadcast, "
 						  "Reduce, AllGather, ReduceScatter, AlltoAll");
@@ -75,9 +74,16 @@ static int parse_kinds(const char *s, uint32_t *kinds)
 	return 0;
 }
 
-/* The request that a size of the larger buffer makes, of floats. */
-static struct df_prog_req request(const struct df_algo_args *a, int kind, uint64_t bytes)
+int df_bench_parse(struct df_bench *b)
 {
+	int rc = parse_kinds(b->args->kind, &b->kinds);
+
+	return rc ? rc : parse_sizes(b->args->sizes, b->size, &b->nr_sizes);
+}
+
+static struct df_prog_req request(const struct df_bench *b, int kind, uint64_t bytes)
+{
+	const struct df_algo_args *a = b->args;
 	struct df_prog_req q = {.kind = (enum df_coll_kind)kind,
 				.nranks = a->shape.nranks,
 				.nodes = a->shape.nodes,
@@ -90,139 +96,100 @@ static struct df_prog_req request(const struct df_algo_args *a, int kind, uint64
 	return q;
 }
 
-/* ---- one rank of a job ------------------------------------------------------------------------------------ */
-
-static int by_value(const void *a, const void *b)
+struct df_prog_req df_bench_request(const struct df_bench *b, int kind, int size, int c, int nr,
+				    uint64_t turn)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	struct df_prog_req q = request(b, kind, b->size[size]);
+	/* Apart by a little, in whole vectors where that is little. */
+	uint64_t step = q.count / 256;
 
-	return x < y ? -1 : x > y;
+	step = DF_MAX(step >= 16 ? step & ~15ull : step, 1u);
+	q.count += step * (((uint64_t)c + turn) % (uint64_t)nr);
+	return q;
 }
 
-static int call(const struct df_prog_req *q, void *in, void *out, void *comm, void *stream)
+int df_bench_cands(const struct df_bench *b, int kind, struct df_bench_cand *cand)
 {
-	switch (q->kind) {
-	case DF_COLL_ALLREDUCE:
-		return df_nccl.all_reduce(in, out, q->count, NR_FLOAT, 0, comm, stream);
-	case DF_COLL_BROADCAST:
-		return df_nccl.broadcast(in, out, q->count, NR_FLOAT, q->root, comm, stream);
-	case DF_COLL_REDUCE:
-		return df_nccl.reduce(in, out, q->count, NR_FLOAT, 0, q->root, comm, stream);
-	case DF_COLL_ALLGATHER:
-		return df_nccl.all_gather(in, out, q->count, NR_FLOAT, comm, stream);
-	case DF_COLL_REDUCESCATTER:
-		return df_nccl.reduce_scatter(in, out, q->count, NR_FLOAT, 0, comm, stream);
-	default:
-		return df_nccl.all_to_all(in, out, q->count, NR_FLOAT, comm, stream);
-	}
-}
+	struct df_prog_req q = request(b, kind, 4);
+	uint32_t most = b->args->max_blocks;
+	int nr = 0;
 
-/* Nanoseconds of one operation, the lower quartile of all rounds; negative: NCCL's or CUDA's error. */
-static int64_t time_one(const struct df_prog_req *q, uint64_t rounds, void *comm, void *stream)
-{
-	uint64_t bytes = DF_MAX(df_coll_bytes(q), 4u), ns[101], nr = DF_MIN(rounds, 101u);
-	/* Equal on all ranks. */
-	int inner = bytes <= 64 << 10 ? 20 : bytes <= 1 << 20 ? 5 : 1, ret;
-	void *in = NULL, *out = NULL;
-
-	ret = df_nccl.malloc(&in, bytes);
-	if (!ret)
-		ret = df_nccl.malloc(&out, bytes);
-	if (!ret)
-		ret = df_nccl.memset_async(in, 0, bytes, stream);
-	/* The first ones set up connections and touch memory. */
-	for (int i = 0; i < 3 && !ret; i++) {
-		ret = call(q, in, out, comm, stream);
-		if (!ret)
-			ret = df_nccl.stream_sync(stream);
-	}
-	for (uint64_t r = 0; r < nr && !ret; r++) {
-		uint64_t t = df_now_ns();
-
-		for (int i = 0; i < inner && !ret; i++) {
-			ret = call(q, in, out, comm, stream);
-			if (!ret)
-				ret = df_nccl.stream_sync(stream);
-		}
-		ns[r] = (df_now_ns() - t) / (uint64_t)inner;
-	}
-	df_nccl.free(in);
-	df_nccl.free(out);
-	if (ret)
-		return -ret;
-	qsort(ns, nr, sizeof(*ns), by_value);
-	return (int64_t)ns[nr / 4];
-}
-
-/* dir: where the id is left, and rank 0's results: "KIND BYTES NS" a line. */
-static int worker(const struct df_algo_args *a, const char *dir, uint32_t kinds,
-		  const uint64_t *size, int nr)
-{
-	int rank = atoi(getenv("RANK") ?: "0"), device = atoi(getenv("LOCAL_RANK") ?: "0"), ret;
-	void *comm = NULL, *stream = NULL;
-	struct df_nccl_id id;
-	char path[PATH_MAX];
-	FILE *f = NULL;
-
-	if (df_nccl_load("algo"))
-		return 1;
-	if (kinds >> DF_COLL_ALLTOALL & 1 && !df_nccl.all_to_all)
-		return df_cli_input_error("algo", "ncclAlltoAll", "is not in this NCCL");
-	snprintf(path, sizeof(path), "%s/id", dir);
-	ret = df_nccl.set_device(device);
-	if (!ret)
-		ret = df_nccl_share_id(path, rank, &id);
-	if (!ret)
-		ret = df_nccl.init(&comm, a->shape.nranks, id, rank);
-	if (!ret)
-		ret = df_nccl.stream_create(&stream, 1);
-	snprintf(path, sizeof(path), "%s/times", dir);
-	if (!ret && !rank && !(f = fopen(path, "we")))
-		ret = errno;
-	for (int k = 0; k < NR_KINDS && !ret; k++) {
-		for (int i = 0; i < nr && !ret; i++) {
-			struct df_prog_req q = request(a, k, size[i]);
-			int64_t ns;
-
-			if (!(kinds >> k & 1))
-				continue;
-			ns = time_one(&q, a->rounds, comm, stream);
-			ret = ns < 0 ? (int)-ns : 0;
-			if (f && !ret)
-				fprintf(f, "%d %llu %lld\n", k, (unsigned long long)size[i],
-					(long long)ns);
-		}
-	}
-	if (!ret)
-		ret = df_nccl.destroy(comm);
-	if (f)
-		fclose(f);
-	return ret ? df_cli_input_error("algo", "a rank of the job", "error %d of NCCL or CUDA",
-					ret)
-		   : 0;
+	for (int g = DF_ALGO_RING; g < DF_ALGO_NR; g++)
+		for (uint32_t blocks = 1; blocks <= most && df_algo_has(&q, (enum df_algo)g);
+		     blocks *= 2)
+			cand[nr++] = (struct df_bench_cand){(enum df_algo)g, blocks, 0};
+	cand[nr++] = (struct df_bench_cand){DF_ALGO_AUTO, most, 0};
+	cand[nr++] = (struct df_bench_cand){DF_ALGO_AUTO, most, 1};
+	return nr;
 }
 
 /* ---- the jobs --------------------------------------------------------------------------------------------- */
 
-struct table {
-	uint64_t size[MAX_SIZES];
-	int nr;
-	uint64_t ns[DF_ALGO_NR][NR_KINDS]
-		   [MAX_SIZES]; /* [0]: the runtime's own choice; 0: not measured */
+struct bench {
+	struct df_bench b;
+	const struct df_tuner *tuner; /* --tuner: the own choice is this one's */
+	uint64_t nr_samples;	      /* of a candidate, in all turns */
+	double *ns;		      /* by kind, size, candidate, turn and round */
+	char dir[PATH_MAX];
 };
 
-static void environment(const struct df_algo_args *a, int algo)
+static double *samples(struct bench *t, int kind, int size, int c)
 {
-	static const char *const none[] = {"DFSHIM_ALGO",  "DFSHIM_TUNER", "DFSHIM_TRACE",
-					   "DFSHIM_STATS", "NCCL_PROTO",   "NCCL_ALGO"};
-	char text[32];
+	return t->ns +
+	       (((size_t)kind * DF_BENCH_SIZES + (size_t)size) * DF_BENCH_CANDS + (size_t)c) *
+		       t->nr_samples;
+}
+
+/* A row for each candidate of each size: which program serves its calls. */
+static int write_rows(struct bench *t, uint64_t turn, const char *path)
+{
+	struct df_bench_cand cand[DF_BENCH_CANDS];
+	struct df_tuner *rows = NULL;
+	FILE *f = fopen(path, "we");
+	int rc = f ? df_tuner_create(t->tuner ? &t->tuner->cost : &df_cost_host, &rows) : -errno;
+
+	if (!rc)
+		rows->has_cost = t->tuner && t->tuner->has_cost;
+	for (int k = 0; k < DF_BENCH_KINDS; k++) {
+		int nr = t->b.kinds >> k & 1 ? df_bench_cands(&t->b, k, cand) : 0;
+
+		for (int i = 0; i < t->b.nr_sizes; i++) {
+			for (int c = 0; c < nr && !rc; c++) {
+				struct df_prog_req q = df_bench_request(&t->b, k, i, c, nr, turn);
+				struct df_tune_row row = {k,
+							  q.nranks,
+							  DF_MAX(q.nodes, 1),
+							  df_coll_bytes(&q),
+							  (int)cand[c].algo,
+							  cand[c].blocks};
+
+				if (cand[c].algo == DF_ALGO_AUTO && t->tuner)
+					row.algo = (int)df_tuner_choose(t->tuner, NULL, &q,
+									&row.blocks, NULL);
+				rc = df_tuner_add(rows, row);
+			}
+		}
+	}
+	if (!rc)
+		rc = df_tuner_write(rows, f);
+	if (f && fclose(f) && !rc)
+		rc = -EIO;
+	df_tuner_free(rows);
+	return rc;
+}
+
+static void environment(void *arg)
+{
+	static const char *const none[] = {"DFSHIM_ALGO", "DFSHIM_TRACE", "DFSHIM_STATS",
+					   "NCCL_PROTO", "NCCL_ALGO"};
+	const struct bench *t = arg;
+	const struct df_algo_args *a = t->b.args;
+	char text[PATH_MAX + 8];
 
 	for (unsigned i = 0; i < DF_ARRAY_LEN(none); i++)
 		unsetenv(none[i]);
-	if (algo)
-		setenv("NCCL_ALGO", df_algo_name((enum df_algo)algo), 1);
-	else if (a->tuner)
-		setenv("DFSHIM_TUNER", a->tuner, 1);
+	snprintf(text, sizeof(text), "%s/rows", t->dir);
+	setenv("DFSHIM_TUNER", text, 1);
 	if (a->shape.nodes > 1) {
 		snprintf(text, sizeof(text), "%d", a->shape.gpus);
 		setenv("DFSHIM_HOST_NODE_DEVICES", text, 1);
@@ -231,130 +198,224 @@ static void environment(const struct df_algo_args *a, int algo)
 	setenv("DFSHIM_BLOCKS", text, 1);
 }
 
-/* Runs a job and takes in what rank 0 left; the exit status. */
-static int job(const struct df_algo_args *a, int algo, const char *kinds, const char *sizes,
-	       struct table *t)
+/* What rank `rank` measured. A root is done when its data is on its way: of those the slowest rank counts. */
+static void read_times(struct bench *t, uint64_t turn, int rank)
 {
-	char dir[] = "/tmp/dfshim-bench-XXXXXX", self[PATH_MAX], path[PATH_MAX + 8], num[4][24];
-	char *args[40];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int n = 0, status = -1, kind;
-	unsigned long long bytes, ns;
-	pid_t pid;
+	unsigned long long round, ns;
+	char path[PATH_MAX + 32];
+	int kind, size, c;
 	FILE *f;
 
-	if (len <= 0 || !mkdtemp(dir))
-		return df_cli_input_error("algo", dir, "%s", strerror(errno));
+	snprintf(path, sizeof(path), "%s/times.%d", t->dir, rank);
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d %d %d %llu %llu", &kind, &size, &c, &round, &ns) == 5) {
+		double *at = samples(t, kind, size, c) + turn * t->b.args->rounds + round;
+
+		if (kind == DF_COLL_BROADCAST || kind == DF_COLL_REDUCE)
+			*at = DF_MAX(*at, (double)ns);
+		else
+			*at += (double)ns / t->b.args->shape.nranks;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* Runs a job and takes in what its ranks left; the exit status. */
+static int job(struct bench *t, uint64_t turn)
+{
+	const struct df_algo_args *a = t->b.args;
+	char self[PATH_MAX], path[PATH_MAX + 8], num[6][24];
+	char *args[40];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	struct df_jobdir dir;
+	int n = 0, status;
+
+	if (len <= 0)
+		return df_cli_input_error("algo", "/proc/self/exe", "%s", strerror(errno));
 	self[len] = 0;
+	if (df_jobdir_create(&dir, "bench"))
+		return 1;
+	snprintf(t->dir, sizeof(t->dir), "%s", dir.path);
+	snprintf(path, sizeof(path), "%s/rows", dir.path);
+	status = write_rows(t, turn, path);
+	if (status) {
+		df_jobdir_remove(&dir);
+		return df_cli_input_error("algo", path, "%s", strerror(-status));
+	}
 #define NUM(i, v) (snprintf(num[i], sizeof(num[i]), "%llu", (unsigned long long)(v)), num[i])
 #define ARG(s)	  (args[n++] = (char *)(s))
 	ARG(self), ARG("run"), ARG("-n"), ARG(NUM(0, a->shape.nranks));
 	snprintf(path, sizeof(path), "--host=%d", a->shape.nranks);
 	ARG(path), ARG("--timeout"), ARG("60"), ARG("--"), ARG(self), ARG("algo"), ARG("bench");
-	ARG("--worker"), ARG(dir), ARG("--nodes"), ARG(NUM(1, a->shape.nodes)), ARG("--gpus");
-	ARG(NUM(2, a->shape.gpus)), ARG("--rounds"), ARG(NUM(3, a->rounds)), ARG("--kind");
-	ARG(kinds);
-	if (sizes)
-		ARG("--sizes"), ARG(sizes);
+	ARG("--worker"), ARG(dir.path), ARG("--nodes"), ARG(NUM(1, a->shape.nodes)), ARG("--gpus");
+	ARG(NUM(2, a->shape.gpus)), ARG("--rounds"), ARG(NUM(3, a->rounds)), ARG("--seed");
+	ARG(NUM(4, turn));
+	if (a->kind)
+		ARG("--kind"), ARG(a->kind);
+	if (a->sizes)
+		ARG("--sizes"), ARG(a->sizes);
+	ARG("--max-blocks"), ARG(NUM(5, a->max_blocks));
 	args[n] = NULL;
 #undef NUM
 #undef ARG
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		environment(a, algo);
-		/* What the job says is not the result. */
-		dup2(STDERR_FILENO, STDOUT_FILENO);
-		execv(self, args);
-		_exit(127);
-	}
-	if (pid > 0)
-		waitpid(pid, &status, 0);
-	snprintf(path, sizeof(path), "%s/times", dir);
-	f = fopen(path, "re");
-	while (f && !status && fscanf(f, "%d %llu %llu", &kind, &bytes, &ns) == 3) {
-		for (int i = 0; i < t->nr; i++) {
-			uint64_t *least = &t->ns[algo][kind][i];
-
-			if (t->size[i] == bytes && (!*least || ns < *least))
-				*least = DF_MAX(ns, 1u);
-		}
-	}
-	if (f)
-		fclose(f);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/id", dir);
-	unlink(path);
-	rmdir(dir);
+	status = df_jobdir_run(&dir, args, environment, t);
+	for (int r = 0; r < a->shape.nranks && !status; r++)
+		read_times(t, turn, r);
+	df_jobdir_remove(&dir);
 	return status ? df_cli_input_error(
 				"algo", "dfshim run", "the job of %d ranks ended with status %d",
-				a->shape.nranks, WIFEXITED(status) ? WEXITSTATUS(status) : 128)
+				a->shape.nranks,
+				status > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 128)
 		      : 0;
 }
 
 /* ---- the results ------------------------------------------------------------------------------------------ */
 
-static void print_row(const struct df_algo_args *a, const struct table *t, int kind, int i,
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The median of x[i] / of[i], or of x where `of` is NULL. */
+static double median(const double *x, const double *of, uint64_t nr)
+{
+	double *v = malloc(nr * sizeof(*v)), m;
+
+	if (!v)
+		return 0;
+	for (uint64_t i = 0; i < nr; i++)
+		v[i] = of ? x[i] / of[i] : x[i];
+	qsort(v, nr, sizeof(*v), by_value);
+	m = nr & 1 ? v[nr / 2] : (v[nr / 2 - 1] + v[nr / 2]) / 2;
+	free(v);
+	return m;
+}
+
+static const char *cand_name(const struct df_bench_cand *c, uint32_t most, char *buf, size_t size)
+{
+	if (most > 1 && c->algo != DF_ALGO_AUTO)
+		snprintf(buf, size, "%s/%u", df_algo_name(c->algo), c->blocks);
+	else
+		snprintf(buf, size, "%s", df_algo_name(c->algo));
+	return buf;
+}
+
+/*
+ * The fastest candidate: a first one by medians, then whichever most often beats the one so far in neighbouring
+ * measurements. The own choice does not take part.
+ */
+static int fastest(struct bench *t, int kind, int size, int nr)
+{
+	uint64_t n = t->nr_samples;
+	int best = 0;
+
+	for (int c = 1; c < nr; c++)
+		if (median(samples(t, kind, size, c), NULL, n) <
+		    median(samples(t, kind, size, best), NULL, n))
+			best = c;
+	for (int c = 0; c < nr; c++)
+		if (median(samples(t, kind, size, c), samples(t, kind, size, best), n) < 1)
+			best = c;
+	return best;
+}
+
+static void print_row(struct bench *t, int kind, int size, const struct df_bench_cand *cand, int nr,
 		      int best)
 {
-	if (!a->json)
-		printf("%12llu", (unsigned long long)t->size[i]);
-	for (int g = 1; g <= DF_ALGO_NR; g++) {
-		int algo = g % DF_ALGO_NR; /* the own choice comes last */
-		uint64_t ns = t->ns[algo][kind][i];
+	const struct df_algo_args *a = t->b.args;
+	const double *own = samples(t, kind, size, nr - 2), *of = samples(t, kind, size, best);
+	double ratio = median(own, of, t->nr_samples), noise;
+	char name[32];
 
-		if (a->json && ns)
+	noise = median(samples(t, kind, size, nr - 1), own, t->nr_samples) - 1;
+	noise = noise < 0 ? -noise : noise;
+	if (!a->json)
+		printf("%12llu", (unsigned long long)t->b.size[size]);
+	for (int c = 0; c < nr - 1; c++) {
+		const double *x = samples(t, kind, size, c);
+		double us = median(x, NULL, t->nr_samples) / 1e3;
+
+		if (a->json)
 			printf("{\"kind\":\"%s\",\"ranks\":%d,\"nodes\":%d,\"bytes\":%llu,\"algo\":\"%s\","
-			       "\"ns\":%llu}\n",
+			       "\"blocks\":%u,\"ns\":%.0f,\"ratio\":%.4f,\"noise\":%.4f}\n",
 			       df_coll_kind_name((enum df_coll_kind)kind), a->shape.nranks,
-			       a->shape.nodes, (unsigned long long)t->size[i],
-			       df_algo_name((enum df_algo)algo), (unsigned long long)ns);
-		else if (!a->json && ns)
-			printf(" %10.1f", (double)ns / 1e3);
-		else if (!a->json)
-			printf(" %10s", "-");
+			       a->shape.nodes, (unsigned long long)t->b.size[size],
+			       df_algo_name(cand[c].algo), cand[c].blocks, us * 1e3,
+			       median(x, of, t->nr_samples), noise);
+		else
+			printf(" %10.1f", us);
 	}
 	if (!a->json)
-		printf("  %s\n", df_algo_name((enum df_algo)best));
+		printf(" %9.3f %6.1f %%  %s\n", ratio, noise * 100,
+		       cand_name(&cand[best], a->max_blocks, name, sizeof(name)));
 }
 
 /* Prints the table of a collective and gives the tuner its rows. */
-static int results(const struct df_algo_args *a, const struct table *t, int kind,
-		   struct df_tuner *out)
+static int results(struct bench *t, int kind, struct df_tuner *out)
 {
-	int last = -1, rc = 0;
+	const struct df_algo_args *a = t->b.args;
+	struct df_bench_cand cand[DF_BENCH_CANDS];
+	int last = -1, rc = 0, nr = df_bench_cands(&t->b, kind, cand);
+	char name[32];
 
 	if (!a->json) {
 		printf("%s, %d ranks on %d node%s, microseconds\n%12s",
 		       df_coll_kind_name((enum df_coll_kind)kind), a->shape.nranks, a->shape.nodes,
 		       a->shape.nodes > 1 ? "s" : "", "bytes");
-		for (int g = 1; g <= DF_ALGO_NR; g++)
-			printf(" %10s", df_algo_name((enum df_algo)(g % DF_ALGO_NR)));
-		puts("  fastest");
+		for (int c = 0; c < nr - 1; c++)
+			printf(" %10s", cand_name(&cand[c], a->max_blocks, name, sizeof(name)));
+		puts("  auto/best    noise  fastest");
 	}
-	for (int i = 0; i < t->nr && !rc; i++) {
-		int best = 0;
+	for (int i = 0; i < t->b.nr_sizes && !rc; i++) {
+		int best = fastest(t, kind, i, nr - 2);
 
-		for (int g = DF_ALGO_RING; g < DF_ALGO_NR; g++)
-			if (t->ns[g][kind][i] &&
-			    (!best || t->ns[g][kind][i] < t->ns[best][kind][i]))
-				best = g;
-		print_row(a, t, kind, i, best);
-		if (best && best != last)
+		print_row(t, kind, i, cand, nr, best);
+		/* What is as good as can be told apart stays. */
+		if (last >= 0 && median(samples(t, kind, i, last), samples(t, kind, i, best),
+					t->nr_samples) <= MAX_CHOSEN)
+			best = last;
+		if (best != last)
 			rc = df_tuner_add(
 				out, (struct df_tune_row){kind, a->shape.nranks, a->shape.nodes,
-							  i ? t->size[i] : 0, best, a->max_blocks});
+							  i ? t->b.size[i] : 0,
+							  (int)cand[best].algo, cand[best].blocks});
 		last = best;
 	}
 	return rc;
 }
 
+static int write_tuner(const struct df_tuner *tuner, const char *path)
+{
+	FILE *f = fopen(path, "we");
+	int rc = f ? df_tuner_write(tuner, f) : -errno;
+
+	if (f && fclose(f) && !rc)
+		rc = -EIO;
+	return rc ? df_cli_input_error("algo", path, "%s", strerror(-rc)) : 0;
+}
+
+static int read_tuner(const char *path, struct df_tuner **out)
+{
+	struct df_perr err;
+	size_t size = 0;
+	char *text, why[512];
+	int rc;
+
+	df_perr_clear(&err);
+	snprintf(err.file, sizeof(err.file), "%s", path);
+	text = df_algo_slurp(path, &size, &err);
+	rc = text ? df_tuner_parse(text, size, out, &err) : -EIO;
+	free(text);
+	return rc ? df_cli_input_error("algo", "--tuner", "%s", df_perr_str(&err, why, sizeof(why)))
+		  : 0;
+}
+
 int df_algo_bench(const struct df_algo_args *a)
 {
-	const char *kind = a->kind ? a->kind : "AllReduce";
-	struct df_tuner *out = NULL;
-	struct table *t;
-	uint32_t kinds;
+	struct df_tuner *out = NULL, *in = NULL;
+	struct bench *t;
 	int rc;
 
 	if (a->nr_files)
@@ -364,50 +425,34 @@ int df_algo_bench(const struct df_algo_args *a)
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return df_cli_input_error("algo", "bench", "no memory");
-	rc = parse_kinds(kind, &kinds);
-	if (!rc)
-		rc = parse_sizes(a->sizes, t->size, &t->nr);
+	t->b.args = a;
+	rc = df_bench_parse(&t->b);
 	if (!rc && a->worker)
-		rc = worker(a, a->worker, kinds, t->size, t->nr);
+		rc = df_bench_worker(&t->b, a->worker);
 	if (rc || a->worker)
 		goto out;
+	t->nr_samples = (uint64_t)a->turns * a->rounds;
+	t->ns = calloc((size_t)DF_BENCH_KINDS * DF_BENCH_SIZES * DF_BENCH_CANDS,
+		       t->nr_samples * sizeof(*t->ns));
+	if (!t->ns || df_tuner_create(&df_cost_host, &out))
+		rc = df_cli_input_error("algo", "bench", "no memory");
+	if (!rc && a->tuner)
+		rc = read_tuner(a->tuner, &in);
+	t->tuner = in;
 	for (int turn = 0; turn < a->turns && !rc; turn++) {
-		for (int i = 0; i < DF_ALGO_NR && !rc; i++) {
-			/* Back and forth, so that none always follows the same one. */
-			int g = turn & 1 ? DF_ALGO_NR - 1 - i : i;
-			char list[256] = "";
-
-			for (int k = 0; k < NR_KINDS; k++) {
-				struct df_prog_req q = request(a, k, 4);
-
-				if (kinds >> k & 1 && (!g || df_algo_has(&q, (enum df_algo)g)))
-					snprintf(list + strlen(list), sizeof(list) - strlen(list),
-						 "%s%s", *list ? "," : "",
-						 df_coll_kind_name(q.kind));
-			}
-			df_cli_progress("algo bench", (uint64_t)(turn * DF_ALGO_NR + i),
-					(uint64_t)(a->turns * DF_ALGO_NR));
-			if (*list)
-				rc = job(a, g, list, a->sizes, t);
-		}
+		df_cli_progress("algo bench", (uint64_t)turn, (uint64_t)a->turns);
+		rc = job(t, (uint64_t)turn);
 	}
 	df_cli_progress("algo bench", 1, 1);
-	if (!rc && df_tuner_create(&df_cost_host, &out))
-		rc = df_cli_input_error("algo", "bench", "no memory");
-	for (int k = 0; k < NR_KINDS && !rc; k++)
-		if (kinds >> k & 1)
-			rc = results(a, t, k, out);
-	if (!rc && a->out) {
-		FILE *f = fopen(a->out, "we");
-
-		rc = f ? df_tuner_write(out, f) : -errno;
-		if (f && fclose(f) && !rc)
-			rc = -EIO;
-		if (rc)
-			rc = df_cli_input_error("algo", a->out, "%s", strerror(-rc));
-	}
+	for (int k = 0; k < DF_BENCH_KINDS && !rc; k++)
+		if (t->b.kinds >> k & 1)
+			rc = results(t, k, out);
+	if (!rc && a->out)
+		rc = write_tuner(out, a->out);
 out:
 	df_tuner_free(out);
+	df_tuner_free(in);
+	free(t->ns);
 	free(t);
 	return rc;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
+#include "trace/cli/jobdir.h"
 #include "trace/cli/nccl_fn.h"
 #include "trace/cli/program.h"
 #include "trace/names.h"
@@ -404,18 +405,6 @@ static int worker(int argc, char **argv)
 
 /* ---- the parent ------------------------------------------------------------------------------------------ */
 
-static void remove_tree(const char *dir)
-{
-	pid_t pid = fork();
-
-	if (!pid) {
-		execlp("rm", "rm", "-rf", "--", dir, (char *)NULL);
-		_exit(127);
-	}
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
-}
-
 static int judge(const char *dir, int json)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -458,14 +447,13 @@ static size_t nr_operations(const struct df_program_steps *p)
 static int replay(const char *rules, int host, const char *timeout, const char *keep, int json,
 		  int argc, char **argv)
 {
-	char dir[] = "/tmp/dfshim-replay-XXXXXX", traces[PATH_MAX], ranks[16], devices[32],
-	     self[PATH_MAX];
+	char traces[PATH_MAX], ranks[16], devices[32], self[PATH_MAX];
+	struct df_jobdir dir;
 	struct df_program_steps p;
 	size_t nr, n = 0;
 	char **paths = df_cli_trace_paths("replay", argc, argv, &nr), **args;
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int rc, status = 0;
-	pid_t pid;
+	int rc, status;
 
 	if (!paths || df_steps_load(&p, "replay", paths, nr, 0))
 		return 1;
@@ -477,12 +465,14 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 	snprintf(ranks, sizeof(ranks), "%d", p.nr_ranks);
 	snprintf(devices, sizeof(devices), "--host=%d", p.nr_ranks);
 	df_steps_free(&p);
-	if (!mkdtemp(dir))
-		return df_cli_input_error("replay", dir, "%s", strerror(errno));
-	snprintf(traces, sizeof(traces), "%s/traces", dir);
 	args = calloc((size_t)argc + 24, sizeof(*args));
 	if (!args)
-		return df_cli_input_error("replay", dir, "out of memory");
+		return df_cli_input_error("replay", argv[0], "out of memory");
+	if (df_jobdir_create(&dir, "replay")) {
+		free(args);
+		return 1;
+	}
+	snprintf(traces, sizeof(traces), "%s/traces", dir.path);
 	args[n++] = self;
 	args[n++] = (char *)"run";
 	args[n++] = (char *)"-n";
@@ -503,24 +493,15 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 	args[n++] = (char *)"--worker";
 	for (int i = 0; i < argc; i++)
 		args[n++] = realpath(argv[i], NULL) ?: argv[i];
-	setenv("REPLAY_IDS", dir, 1);
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		/* What the run says is not the result. */
-		dup2(STDERR_FILENO, STDOUT_FILENO);
-		execv(self, args);
-		_exit(127);
-	}
-	if (pid > 0)
-		waitpid(pid, &status, 0);
+	setenv("REPLAY_IDS", dir.path, 1);
+	status = df_jobdir_run(&dir, args, NULL, NULL);
 	free(args);
-	rc = pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) != 127
+	rc = status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) != 127
 		     ? judge(keep ? keep : traces, json)
 		     : df_cli_input_error("replay", self, "can't be started");
 	if (!rc && WEXITSTATUS(status))
 		rc = 1;
-	remove_tree(dir);
+	df_jobdir_remove(&dir);
 	return rc;
 }
 
