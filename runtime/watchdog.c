@@ -166,6 +166,20 @@ static int about_operations(enum df_verdict v)
 	       v != DF_V_UNKNOWN;
 }
 
+/* A rank that has left is waited for; peers_that_left() deals with it. */
+static int somebody_left(void)
+{
+	struct df_comm *comm;
+	int left = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node) left |=
+		__atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED) && df_comm_pending(comm) &&
+		df_comm_state(comm) == DF_COMM_READY;
+	df_mutex_unlock(&df_rt.lock);
+	return left;
+}
+
 static void stalled(uint64_t ms, uint64_t ops)
 {
 	const struct df_env *env = df_env();
@@ -181,6 +195,14 @@ static void stalled(uint64_t ms, uint64_t ops)
 	if (df_engine_progress() != before || df_joining_missing() != missing) {
 		df_check_result_free(r);
 		return; /* it moved meanwhile: no deadlock */
+	}
+	/*
+	 * One process says what that means (tell_left()), and it may have gone since, so that it would fall to us
+	 * to lead. News of it can have come while we gathered.
+	 */
+	if (somebody_left()) {
+		df_check_result_free(r);
+		return;
 	}
 	dog.reported = before;
 	if (missing && (!r || !about_operations(df_check_verdict(r))) && df_joining_explain())
@@ -257,18 +279,6 @@ static void peers_that_left(void)
 		if (again && !told++)
 			tell_left();
 	} while (again);
-}
-
-static int somebody_left(void)
-{
-	struct df_comm *comm;
-	int left = 0;
-
-	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node) left |=
-		__atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED) != 0 && df_comm_pending(comm);
-	df_mutex_unlock(&df_rt.lock);
-	return left;
 }
 
 /*

@@ -9,7 +9,12 @@
 # not run here; tests/gpu only with --gpu.
 #
 # A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
-# folder of its own), DFSHIM_TRACE (a folder below T). Last line: "N passed, N failed, N skipped".
+# folder of its own), DFSHIM_TRACE (a folder below T), SLOW (1; in a sanitizer's build the factor by which
+# samples shrink and limits of time grow), SAN_RUNTIME (what has to be preloaded in front of such a build's
+# libraries, with a blank behind it; else empty). Last line: "N passed, N failed, N skipped".
+#
+# What a sanitizer reports in any process of a test makes it fail, whatever the test makes of that
+# process's status.
 set -u
 SRC=$(cd "$(dirname "$0")/.." && pwd)
 B=${B:-build}
@@ -23,6 +28,10 @@ run_one() {
 	rm -rf "$T"
 	mkdir -p "$T/trace"
 	export DFSHIM_TRACE=$T/trace
+	local san
+	for san in TSAN ASAN UBSAN LSAN; do
+		export "${san}_OPTIONS=$(printenv ${san}_OPTIONS) log_path=$T/sanitizer"
+	done
 	local command=("$B/tests/$name")
 	if [ -f "$SRC/tests/$name.sh" ]; then
 		command=("$SRC/tests/$name.sh")
@@ -35,6 +44,13 @@ run_one() {
 	rc=$?
 	secs=$((($(date +%s%N) - start) / 10000000))
 	secs=$((secs / 100)).$(printf %02d $((secs % 100)))
+	if compgen -G "$T/sanitizer.*" >/dev/null; then
+		{
+			echo "sanitizers report (status $rc otherwise):"
+			head -n 50 "$T"/sanitizer.*
+		} >>"$T/log"
+		rc=66
+	fi
 	case $rc in
 	0) words="ok  " ;;
 	77) words="skip" ;;
@@ -73,7 +89,17 @@ fi
 # -- all ------------------------------------------------------------------------------------------------
 jobs=2 limit=120 list="" gpu="" json=""
 filters=()
-case $B in */thread | */address) limit=600 ;; esac
+case $B in
+*/thread | */address)
+	limit=600
+	SLOW=${SLOW:-8}
+	;;
+esac
+case $B in
+*/thread) SAN_RUNTIME="$(gcc -print-file-name=libtsan.so) " ;;
+*/address) SAN_RUNTIME="$(gcc -print-file-name=libasan.so) " ;;
+esac
+export SLOW="${SLOW:-1}" SAN_RUNTIME="${SAN_RUNTIME-}"
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list) list=1 ;;
@@ -81,7 +107,7 @@ while [ $# -gt 0 ]; do
 	--jobs) jobs=$2 && shift ;;
 	--timeout) limit=$2 && shift ;;
 	--json) json=$2 && shift ;;
-	--help | -h) sed -n '2,14s/^# \{0,1\}//p' "$0" && exit 0 ;;
+	--help | -h) sed -n '2,/^set -u/s/^# \{0,1\}//p' "$0" && exit 0 ;;
 	-*) echo "run.sh: unknown option $1" >&2 && exit 2 ;;
 	*) filters+=("$1") ;;
 	esac

@@ -2,18 +2,18 @@
  * What can only be said when all traces are there: who is who, who still lives, whose clock is ahead.
  * Runs once per set, before the graph is built.
  */
+#define _GNU_SOURCE /* qsort_r */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "trace/set.h"
 
-static const struct df_check_set *sorting;
-
-static int by_rank(const void *pa, const void *pb)
+static int by_rank(const void *pa, const void *pb, void *arg)
 {
-	const struct df_entry *a = &sorting->entries[*(const uint32_t *)pa];
-	const struct df_entry *b = &sorting->entries[*(const uint32_t *)pb];
+	const struct df_check_set *set = arg;
+	const struct df_entry *a = &set->entries[*(const uint32_t *)pa];
+	const struct df_entry *b = &set->entries[*(const uint32_t *)pb];
 
 	if (a->gcomm != b->gcomm)
 		return a->gcomm < b->gcomm ? -1 : 1;
@@ -85,8 +85,8 @@ static int sort_entries(struct df_check_set *set)
 	for (size_t i = 0; i < set->nr_entries; i++)
 		if (set->entries[i].gcomm != DF_NONE && !set->traces[set->entries[i].trace].dropped)
 			set->sorted[nr++] = (uint32_t)i;
-	sorting = set;
-	qsort(set->sorted, nr, sizeof(*set->sorted), by_rank);
+	/* Several threads of a process judge: nothing here is static. */
+	qsort_r(set->sorted, nr, sizeof(*set->sorted), by_rank, set);
 	for (uint32_t i = 0; i < nr; i++) {
 		struct df_gcomm *g = &set->gcomms[set->entries[set->sorted[i]].gcomm];
 

@@ -5,10 +5,9 @@ set -u
 unset DFSHIM_TRACE
 cd "$T" || exit 1
 job() {
-	timeout -k 5 60 env LD_PRELOAD="${PRELOAD_FIRST-}$B/libdfshim.so $B/libdfhost.so" "$@" "$C/disorder" --ranks 2 \
+	timeout -k 5 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" "$@" "$C/disorder" --ranks 2 \
 		--colls 2 --iters 2 --timeout 30 >out 2>err
 }
-case $B in */thread | */address) skip "the preload needs the sanitizer's runtime first; covered by the plain build" ;; esac
 # Numbers and lists can be wrong; texts are looked at where they are used.
 "$B/dfshim" env --json | jq -r '.[] | select(.type != "text" and .type != "string") | .name' | grep DFSHIM_ >names
 [ "$(wc -l <names)" -ge 20 ] || fail "only $(wc -l <names) variables with a range"
@@ -24,7 +23,7 @@ while read -r n; do
 	[ "$(grep -cF "$n=nonsense can't be used: allowed is" err)" = 1 ] || fail "strict $n: $(cat err)"
 done <names
 # A job of processes ends too.
-timeout 60 env LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" DFSHIM_STRICT=1 DFSHIM_BLOCKS=none "$C/disorder" --procs 3 \
+timeout 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" DFSHIM_STRICT=1 DFSHIM_BLOCKS=none "$C/disorder" --procs 3 \
 	--timeout 40 >out 2>err
 [ $? = 3 ] || fail "three processes: $(cat out err)"
 # Texts.

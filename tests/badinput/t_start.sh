@@ -3,7 +3,6 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-case $B in */thread | */address) skip "the preload needs the sanitizer's runtime first; covered by the plain build" ;; esac
 cd "$T" || exit 1
 # A client that asks NCCL before CUDA.
 cat >plain.c <<'EOF'
@@ -23,17 +22,17 @@ gcc plain.c -o plain -isystem "$cuda/include" -L"$cuda/lib64" -lnccl -Wl,-rpath,
 	skip "no NCCL to link with: $(tail -1 gcc.log)"
 if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
 	# One warning, and then what NCCL does without us.
-	timeout 60 env LD_PRELOAD="$B/libdfshim.so" ./plain >out 2>err
+	timeout 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err
 	rc=$?
 	timeout 60 ./plain >out.plain 2>/dev/null
 	[ $rc = $? ] || fail "status $rc: $(cat out err)"
 	[ "$(grep -c "can't start: no usable GPU.*the job runs on plain NCCL" err)" = 1 ] || fail "fallback: $(cat err)"
-	DFSHIM_STRICT=1 timeout 60 env LD_PRELOAD="$B/libdfshim.so" ./plain >out 2>err && fail "strict falls back"
+	DFSHIM_STRICT=1 timeout 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err && fail "strict falls back"
 	grep -q "can't start: no usable GPU" out || fail "strict does not say why: $(cat out err)"
-	DFSHIM_MODE=off timeout 60 env LD_PRELOAD="$B/libdfshim.so" ./plain >out 2>err
+	DFSHIM_MODE=off timeout 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err
 	[ ! -s err ] || fail "mode off speaks: $(cat err)"
 fi
-timeout 60 env DFSHIM_MODE=off LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" ./plain >out 2>&1 && fail "off on the CPU"
+timeout 60 env DFSHIM_MODE=off LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" ./plain >out 2>&1 && fail "off on the CPU"
 grep -q "DFSHIM_MODE=off under libdfhost.so" out || fail "off on the CPU: $(cat out)"
 
 # Without libnccl.so.2 only those who open it at run time start at all; we name what is missing.
@@ -58,13 +57,13 @@ unshare -m true 2>/dev/null || skip "no rights for a mount namespace: libnccl an
 hide='for f in $(ldconfig -p | sed -n "s/.*libnccl\.so[^>]*=> //p" | xargs -r -n1 readlink -f | sort -u); do
 	mount --bind /dev/null "$f" || exit 9; done; exec "$@"'
 if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
-	timeout 60 unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="$B/libdfshim.so" ./open >out 2>err
+	timeout 60 unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./open >out 2>err
 	rc=$?
 	[ $rc = 2 ] || fail "without libnccl: status $rc: $(cat out err)"
 	grep -q "no libnccl.so.2 found" out || fail "without libnccl: $(cat out err)"
 fi
 # On CPU threads nothing of NCCL's is needed.
-timeout 60 unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" ./open \
+timeout 60 unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" ./open \
 	>out 2>&1 || fail "on the CPU without libnccl: $(cat out)"
 
 # A full /dev/shm: shared memory does not live there.

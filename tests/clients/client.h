@@ -533,7 +533,8 @@ static inline int client_start_copies(int nr, char **argv)
 	}
 	close(fd);
 	for (left = nr; left;) {
-		pid = waitpid(-1, &status, code ? WNOHANG : 0);
+		client_tick(); /* whether they move they watch themselves */
+		pid = waitpid(-1, &status, WNOHANG);
 		if (pid > 0) {
 			left--;
 			for (i = 0; i < nr; i++)
@@ -549,7 +550,7 @@ static inline int client_start_copies(int nr, char **argv)
 		if (pid < 0 && errno != EINTR)
 			break;
 		/* One has failed: the others get time to notice, then they are ended. */
-		for (i = 0; i < nr && client_now() - since > 10; i++)
+		for (i = 0; code && i < nr && client_now() - since > 10; i++)
 			if (pids[i])
 				kill(pids[i], SIGKILL);
 		usleep(20000);

@@ -478,7 +478,7 @@ int main(int argc, char **argv)
 		{"largest", 1, 0, 'l'}, {"help", 0, 0, 'h'},  {0, 0, 0, 0},
 	};
 	struct client_result result = {0};
-	struct rank *ranks;
+	struct rank *ranks = NULL;
 	double start;
 	int o, i;
 
@@ -534,6 +534,8 @@ int main(int argc, char **argv)
 		while (i-- > 0)
 			pthread_join(ranks[i].thread, NULL);
 	}
+	free(ranks);
+	free(digests);
 	if (nr_wrong)
 		client_fail(EXIT_WRONG, "wrong results");
 	result.status = client_status;

@@ -12,12 +12,7 @@ fake=$B/tests/cuda/fake
 	exit 77
 }
 bad=0
-preload=$B/libdfshim.so
-case $B in */thread) preload="$(gcc -print-file-name=libtsan.so) $preload" ;; */address)
-	preload="$(gcc -print-file-name=libasan.so) $preload"
-	export ASAN_OPTIONS=detect_leaks=0
-	;;
-esac
+preload=${SAN_RUNTIME-}$B/libdfshim.so
 
 prog=use_driver
 run() { # VARIABLE=VALUE...

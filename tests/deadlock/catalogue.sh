@@ -38,9 +38,9 @@ one() {
 	id=$(basename "$f" .txt)
 	want=$(expected "$f" "$rules")
 	# What must finish gets time; what must hang is soon seen to.
-	ms=800
+	ms=$((800 * SLOW))
 	[ "$want" != OK ] || ms=60000
-	grep -q "^differs $rules " "$f" && [ $ms = 60000 ] && ms=3000
+	grep -q "^differs $rules " "$f" && [ $ms = 60000 ] && ms=$((3000 * SLOW))
 	local e=("DFSHIM_BACKEND=${BACKEND:-host}" DFSHIM_TIMEOUT_MS="$ms" DFSHIM_TIMEOUT_ACTION=abort "LD_PRELOAD=$preload")
 	case $rules in
 	nccl) e+=(DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
@@ -48,7 +48,7 @@ one() {
 	strict) e+=(DFSHIM_RELEASE=none DFSHIM_STREAM_ORDER=strict) ;;
 	esac
 	mkdir -p "$T/trace.$id.$rules"
-	env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 100 "$S" --timeout "$((ms > 1000 ? 80 : 12))" "$f" >"$T/$id.$rules" 2>&1
+	env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 "${LIMIT:-100}" "$S" --timeout "$((ms == 60000 ? 80 : 12 * SLOW))" "$f" >"$T/$id.$rules" 2>&1
 	rc=$?
 	local words live=() said="" twice=""
 	words='^(OK|SLOW|ORDER|RESOURCE|SYNC|DATA|MISSING|MISMATCH|INIT|CRASH|GPU_STUCK|NET_STALL|NCCL_INTERNAL|HOST|UNKNOWN)\b'

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include "eval_class.h"
 #include "eval_jobs.h"
+#include "tests/lib/test.h"
 #include "trace/check.h"
 #include "trace/result.h"
 
@@ -93,7 +94,7 @@ static void start(struct run *x, uint64_t seed)
 	set("DFSHIM_TRACE_MB", "4");
 	set("DFSHIM_BACKEND", "host");
 	set("DFSHIM_HOST_DEVICES", "%d", EV_RANKS);
-	set("DFSHIM_TIMEOUT_MS", "%ld", quiet_ms);
+	set("DFSHIM_TIMEOUT_MS", "%ld", quiet_ms * df_test_slow());
 	set("DFSHIM_TIMEOUT_ACTION", "abort");
 	set("DFSHIM_RULES", "nccl");
 	set("DFSHIM_HOST_SLOTS", "4");

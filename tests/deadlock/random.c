@@ -106,7 +106,7 @@ static void launch(const struct entry *entries, int nr, int nccl, int hangs, int
 	x->b.nccl = nccl;
 	x->b.slots = room ? room : 64;
 	x->b.queues = 64;
-	x->b.ms = hangs ? 300 : 60000;
+	x->b.ms = hangs ? HANG_MS * df_test_slow() : FINISH_MS;
 	batch_start(&x->b, number++);
 }
 

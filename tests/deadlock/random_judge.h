@@ -107,7 +107,7 @@ static void run_one(struct script *s, const struct label *l, int nccl, struct ou
 	memset(o, 0, sizeof(*o));
 	b.s[0] = s;
 	b.out[0] = o;
-	b.ms = w == W_DONE ? 3000 : 300;
+	b.ms = (w == W_DONE ? 3000 : HANG_MS) * df_test_slow();
 	batch_start(&b, 999);
 	batch_end(&b);
 }

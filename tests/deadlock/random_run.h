@@ -9,6 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "make.h"
+#include "tests/lib/test.h"
+
+#define FINISH_MS 60000
+#define HANG_MS	  300 /* without progress, times df_test_slow() */
 
 #define NR_BATCH 40
 
@@ -35,6 +39,7 @@ struct batch {
 /* Starts the client on a batch of programs. */
 static void batch_start(struct batch *b, int number)
 {
+	char quiet[16];
 	FILE *f;
 	int i, fd;
 
@@ -65,7 +70,8 @@ static void batch_start(struct batch *b, int number)
 	set("DFSHIM_HOST_QUEUES", "%d", b->queues);
 	set("LD_PRELOAD", "%s/libdfshim.so %s/libdfhost.so", build, build);
 	set("CLIENT", "%s/tests/deadlock/script", build);
-	execl(getenv("CLIENT"), "script", "--timeout", b->ms > 5000 ? "60" : "5", b->file, NULL);
+	snprintf(quiet, sizeof(quiet), "%d", b->ms == FINISH_MS ? 60 : 5 * df_test_slow());
+	execl(getenv("CLIENT"), "script", "--timeout", quiet, b->file, NULL);
 	_exit(127);
 }
 

@@ -15,14 +15,14 @@ one() {
 	# Programs that finish by our rules, with room for all: what is recorded is not what NCCL would do.
 	head -1 "$d/prog" | grep -q "ours 0" || return 0
 	DFSHIM_TRACE=$d/tr DFSHIM_TRACE_MB=4 DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-		timeout 60 "$B/tests/deadlock/script" --timeout 50 "$d/prog" >"$d/log" 2>&1 || {
+		timeout "${LIMIT:-60}" "$B/tests/deadlock/script" --timeout 50 "$d/prog" >"$d/log" 2>&1 || {
 		echo "BAD $1: did not finish by our rules: $(tail -1 "$d/log")"
 		return 0
 	}
-	timeout 60 "$B/dfshim" predict --witness "$d/witness" "$d/tr" >"$d/predict" 2>&1
+	timeout "${LIMIT:-60}" "$B/dfshim" predict --witness "$d/witness" "$d/tr" >"$d/predict" 2>&1
 	rc=$?
 	if [ $rc = 14 ]; then
-		timeout 60 "$B/dfshim" replay --timeout 1.5 --witness "$d/witness" "$d/tr" >"$d/replay" 2>&1
+		timeout "${LIMIT:-60}" "$B/dfshim" replay --timeout "$(seconds 15)" --witness "$d/witness" "$d/tr" >"$d/replay" 2>&1
 		rc=$?
 		if [ $rc -lt 10 ] || [ $rc -ge 60 ]; then
 			echo "BAD $1: replay does not confirm (status $rc): $(head -1 "$d/predict"); $(head -1 "$d/replay")"
@@ -30,7 +30,7 @@ one() {
 		fi
 		echo "found $1: $(head -1 "$d/predict" | cut -d: -f2-)"
 	elif [ $rc = 0 ]; then
-		DFSHIM_HOST_SLOTS=1024 DFSHIM_HOST_QUEUES=1024 timeout 60 "$B/dfshim" replay --timeout 5 --rules nccl "$d/tr" >"$d/replay" 2>&1
+		DFSHIM_HOST_SLOTS=1024 DFSHIM_HOST_QUEUES=1024 timeout "${LIMIT:-60}" "$B/dfshim" replay --timeout "$(seconds 50)" --rules nccl "$d/tr" >"$d/replay" 2>&1
 		rc=$?
 		if [ $rc != 0 ]; then
 			echo "BAD $1: nothing predicted, but by NCCL's rules (status $rc): $(head -1 "$d/replay")"

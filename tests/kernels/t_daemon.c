@@ -12,13 +12,9 @@
 #include "kernels/daemon.h"
 #include "runtime/base/rng.h"
 #include "runtime/program/program.h"
+#include "tests/lib/test.h"
 
-/* Sanitizers make it ten times slower. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define NR_WORLDS 20
-#else
-#define NR_WORLDS 150
-#endif
+#define NR_WORLDS 150 /* in a sanitizer's build fewer */
 #define MAX_RANKS 9
 #define MAX_COLLS 6
 #define MAX_INST  3
@@ -407,7 +403,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	tcase_add_loop_test(t, test_random, 0, NR_WORLDS);
+	tcase_add_loop_test(t, test_random, 0, NR_WORLDS / df_test_slow());
 	tcase_set_timeout(t, 120);
 	suite_add_tcase(s, t);
 	sr = srunner_create(s);

@@ -22,6 +22,14 @@ uint64_t df_test_seed(void)
 	return seed;
 }
 
+int df_test_slow(void)
+{
+	const char *text = getenv("SLOW");
+	int slow = text ? atoi(text) : 1;
+
+	return slow > 1 ? slow : 1;
+}
+
 int df_test_run(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);

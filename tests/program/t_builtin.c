@@ -12,12 +12,8 @@
 #include "runtime/program/exec.h"
 #include "tests/lib/test.h"
 
-/* Sanitizers make it slow: fewer ranks there. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define MAX_RANKS 8
-#else
-#define MAX_RANKS 16
-#endif
+/* Fewer where everything is slow: time grows with the square. */
+#define MAX_RANKS (df_test_slow() > 1 ? 8 : 16)
 
 static uint64_t seed;
 

@@ -7,7 +7,6 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -x "${NCCL_TESTS:-}/all_reduce_perf" ] || skip "NCCL_TESTS does not name a folder with all_reduce_perf"
-case $B in */thread | */address) skip "programs without the sanitizer" ;; esac
 
 go() { # PROGRAM ARGS...: no kernel is launched without checks (-c 0)
 	local p=$1

@@ -31,7 +31,8 @@ static const char *where(void *fn)
 
 static void run(void)
 {
-	ncclComm_t comm = NULL, two[2];
+	static ncclComm_t two[2]; /* kept until the process ends */
+	ncclComm_t comm = NULL;
 	ncclUniqueId id;
 	int version = 0, rank = -1;
 	char buf[8];
