@@ -5,9 +5,8 @@
  * although operations are pending (design section 8, law L3b).
  *
  * safe: only a device-wide wait, and only if nothing that the host could observe is queued behind the pending
- * operations: no work on any stream of the device, no destination in memory that the host can read. The
- * operations become a *debt* of the device: whatever is put on any of its streams later, and every later
- * operation that touches their buffers, waits for them first. So no program can tell the difference except by
+ * operations: no work on any stream of the device, no buffer in memory that the host can read or write. The
+ * operations become a *debt* of the device (debt.c): whatever could see that they are late waits for them first. So no program can tell the difference except by
  * the return itself. A copy from or to the host through the legacy stream waits for all blocking streams; it is released
  * under the same conditions, if it touches nothing that a pending operation touches.
  */
@@ -145,17 +144,14 @@ static int host_visible(uintptr_t at, uintptr_t end)
 	return df_rt.cu->mem_info((const void *)at, &info) || info.kind != DF_MEM_DEVICE;
 }
 
-static int meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+/*
+ * Can anybody tell that they are still pending? A destination that the host reads, a source that it writes again; for
+ * a copy also what it touches itself, of whatever device's operations.
+ */
+static int tells(const struct df_flight *f, int own, const struct df_touch *touch)
 {
-	return a < b_end && b < a_end;
-}
-
-/* A copy that touches what the operation touches can't come before it. */
-static int concerns(const struct df_touch *t, const struct df_flight *f)
-{
-	return meet(t->in, t->in_end, f->out, f->out_end) ||
-	       meet(t->out, t->out_end, f->in, f->in_end) ||
-	       meet(t->out, t->out_end, f->out, f->out_end);
+	return (own && (host_visible(f->in, f->in_end) || host_visible(f->out, f->out_end))) ||
+	       (touch && df_touch_concerns(touch, f));
 }
 
 static int observable(struct df_dev *dev, const struct df_touch *touch)
@@ -168,23 +164,21 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{
-		if (comm->dev != dev)
-			continue;
-		df_mutex_lock(&dev->lock);
+		df_mutex_lock(&comm->dev->lock);
 		df_flights_prune(&comm->pending);
 		for (i = 0; i < comm->pending.nr && !busy; i++)
-			busy |= host_visible(comm->pending.v[i].out, comm->pending.v[i].out_end) ||
-				(touch && concerns(touch, &comm->pending.v[i]));
-		df_mutex_unlock(&dev->lock);
+			busy |= tells(&comm->pending.v[i], comm->dev == dev, touch);
+		df_mutex_unlock(&comm->dev->lock);
 	}
 	df_mutex_unlock(&df_rt.lock);
 	return busy;
 }
 
 /* Everything in flight on the device becomes its debt. */
-static void owe(struct df_dev *dev)
+static int owe(struct df_dev *dev)
 {
 	struct df_comm *comm;
+	int ret = 0;
 
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
@@ -192,12 +186,11 @@ static void owe(struct df_dev *dev)
 		if (comm->dev != dev)
 			continue;
 		df_mutex_lock(&dev->lock);
-		df_flights_join(&dev->debt, &comm->pending);
-		/* RELEASE pairs with the ACQUIRE in hook_before_work() (runtime/stream.c). */
-		__atomic_store_n(&dev->nr_debt, dev->debt.nr, __ATOMIC_RELEASE);
+		ret |= df_debt_owe(dev, &comm->pending);
 		df_mutex_unlock(&dev->lock);
 	}
 	df_mutex_unlock(&df_rt.lock);
+	return ret;
 }
 
 /*
@@ -279,9 +272,8 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line)
 		struct df_touch touch;
 
 		/* What could be seen may have changed since it was asked about. */
-		if (!find(calls[i], &one, &touch) || !allowed(&one))
+		if (!find(calls[i], &one, &touch) || !allowed(&one) || owe(one.dev))
 			continue;
-		owe(one.dev);
 		done += (unsigned)release(calls[i]);
 	}
 	if (!done)

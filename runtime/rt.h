@@ -157,12 +157,6 @@ struct df_dev {
 	uint32_t nr_held, slots_used;
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
-	/*
-	 * What a released wait promised and did not keep: whatever could see the difference waits for it.
-	 * nr_debt is read without the lock.
-	 */
-	struct df_flights debt;
-	uint32_t nr_debt;
 };
 
 /* A stream that has carried a collective; hangs on df_stream_info.user. */
@@ -467,6 +461,27 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age);
 uint32_t df_release_may(uint64_t *calls, uint32_t max);
 /* Releases those of them that are still there and allowed; how many. line: what the checker says; may be NULL. */
 unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line);
+
+/*
+ * debt.c: operations that a released wait did not wait for, until they are done: the *debt* of their device. Whatever
+ * could see the difference comes after them. Any thread; the devices' locks may be held.
+ */
+struct df_payer {
+	int device;
+	enum df_work kind;
+	const struct df_touch *touch; /* NULL: not known */
+};
+int df_debt_any(void);
+int df_debt_owe(struct df_dev *dev, const struct df_flights *set); /* -ENOMEM */
+/* Adds to a set what such work has to come after; -ENOMEM. */
+int df_debt_join(struct df_flights *set, const struct df_payer *who);
+/* Up to max of them behind *at, which is 0 at first and moves on; 0: no more. */
+uint32_t df_debt_next(uint64_t *at, const struct df_payer *who, struct df_flight *out,
+		      uint32_t max);
+/* As df_order_conflicts(), with the debts of all devices. */
+uint32_t df_debt_conflicts(const struct df_flight *f, struct df_before *out, uint32_t max);
+/* A copy that touches what an operation touches can't come before it. */
+int df_touch_concerns(const struct df_touch *t, const struct df_flight *f);
 
 /* hosts.c: records where the application's host threads are (HOST_AT); takes some milliseconds. */
 void df_hosts_note(void);

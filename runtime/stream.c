@@ -173,19 +173,38 @@ void df_stream_fence_blocking(struct df_dev *dev)
 	} while (1);
 }
 
-/* Whatever comes after a released wait must not run ahead of what it should have waited for. */
-static struct df_stream *pay(struct df_dev *dev, const struct df_stream_info *info)
+/*
+ * What comes after a released wait must not run ahead of what it can tell from finished operations (debt.c). 1: the
+ * stream waits for some.
+ */
+static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_work kind,
+	       const struct df_touch *touch)
 {
+	const struct df_payer who = {info->device, kind, touch};
+	struct df_flight some[FENCE_AT_ONCE];
 	struct df_stream *s;
+	uint64_t at = 0;
+	uint32_t i, n;
+	int ret = -ENODEV, paid = 0;
 
-	df_mutex_lock(&dev->lock);
-	s = df_stream_get(dev, info);
-	df_flights_prune(&dev->debt);
-	if (s)
-		df_flights_join(&s->pending, &dev->debt);
-	__atomic_store_n(&dev->nr_debt, dev->debt.nr, __ATOMIC_RELAXED);
-	df_mutex_unlock(&dev->lock);
-	return s;
+	n = df_debt_next(&at, &who, some, 1);
+	if (!n)
+		return 0;
+	if (dev) {
+		df_mutex_lock(&dev->lock);
+		s = df_stream_get(dev, info);
+		ret = s ? df_debt_join(&s->pending, &who) : -ENOMEM;
+		paid = s != NULL;
+		df_mutex_unlock(&dev->lock);
+	}
+	/* A device that has none of our streams, or no memory to remember them: wait at once. */
+	for (at = 0; ret && (n = df_debt_next(&at, &who, some, DF_ARRAY_LEN(some))); paid = 1)
+		for (i = 0; i < n; i++) {
+			df_rt.cu->stream_wait(info->stream, some[i].done, some[i].value);
+			df_trace(DF_REC_STREAM_FENCE, info->device, 0, -1, some[i].op, 0, 0,
+				 info->id, 0);
+		}
+	return paid;
 }
 
 /* The graph launch that this thread is in: its collectives are issued one by one. */
@@ -212,27 +231,27 @@ static uint32_t stream_flags(const struct df_stream_info *info)
 	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
 }
 
-static void hook_before_work(const struct df_stream_info *info, enum df_work kind)
+static void hook_before_work(const struct df_stream_info *info, enum df_work kind,
+			     const struct df_touch *touch)
 {
-	struct df_stream *s = stream_of(info);
 	struct df_dev *dev = dev_of(info->device);
+	struct df_stream *s;
+	int paid = 0;
 
-	if (!dev)
-		return;
 	/* An allocation gives out memory that nothing uses: it sees nothing of what is pending. */
 	if (kind == DF_WORK_ALLOC)
 		return;
-	/* ACQUIRE pairs with the RELEASE in owe() (runtime/release.c): the debt is seen whole. */
-	if (__atomic_load_n(&dev->nr_debt, __ATOMIC_ACQUIRE) && !info->capturing)
-		s = pay(dev, info);
+	if (df_debt_any() && !info->capturing)
+		paid = pay(dev, info, kind, touch);
+	s = stream_of(info);
 	if (s && !info->capturing)
 		df_stream_fence(s);
-	if (info->legacy)
+	if (info->legacy && dev)
 		df_stream_fence_blocking(dev);
 	/* Of other streams nothing waits, but what a graph replays and what the legacy stream orders does. */
-	if (kind == DF_WORK_GRAPH)
+	if (kind == DF_WORK_GRAPH && dev)
 		launching = (struct launching){info->id, df_trace_serial()};
-	if (s || kind == DF_WORK_GRAPH || (info->legacy && is_busy(dev)))
+	if (s || paid || (dev && (kind == DF_WORK_GRAPH || (info->legacy && is_busy(dev)))))
 		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
 			 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32, info->id, 0);
 }
@@ -428,10 +447,11 @@ static void hook_stream_sync(const struct df_stream_info *info)
 	struct df_stream *s = stream_of(info);
 	struct df_dev *dev = dev_of(info->device);
 
-	if (!dev || (!s && !info->legacy))
+	/* With a debt any stream may wait for operations. */
+	if ((!dev || (!s && !info->legacy)) && !df_debt_any())
 		return;
 	sync_enter(DF_CALL_STREAM_SYNC, info->device, info->id);
-	if (info->legacy)
+	if (info->legacy && dev)
 		df_stream_fence_blocking(dev);
 	if (s)
 		/* What the stream waits for itself is CUDA's to wait for. */
@@ -506,8 +526,11 @@ static int hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	int released, implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET &&
 				 kind != DF_SYNC_MEMCPY;
 
-	if (!dev)
+	if (!dev) {
+		if (kind == DF_SYNC_DEVICE && df_debt_any())
+			sync_enter(calls[kind], device, 0);
 		return 0;
+	}
 	/*
 	 * Implicit synchronisation was never promised: the host backend's memory calls need no idle device.
 	 * Under NCCL's rules they wait, as the driver does.

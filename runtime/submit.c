@@ -212,9 +212,8 @@ static uint32_t all_conflicts(const struct df_comm *comm, const struct df_stream
 			nr += df_order_conflicts(&last->pending, comm->latest.at, f,
 						 deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
 	}
-	if (comm->dev->debt.nr)
-		nr += df_order_conflicts(&comm->dev->debt, UINT64_MAX, f, deps + DF_MIN(nr, max),
-					 max - DF_MIN(nr, max));
+	if (df_debt_any())
+		nr += df_debt_conflicts(f, deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
 	return nr;
 }
 

@@ -154,6 +154,7 @@ int df_hcapture_add(struct df_hstream *s, const struct df_hop *op)
 
 cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_work kind)
 {
+	struct df_touch t;
 	cudaError_t err;
 
 	if (df_unlikely(df_hstream_capturing(s))) {
@@ -164,7 +165,7 @@ cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_wo
 	err = df_hcapture_check_legacy(s);
 	if (err)
 		return err;
-	df_hbefore_work(s, kind);
+	df_hbefore_work(s, kind, df_hop_touch(op, &t));
 	return df_herr(df_hstream_put(s, op, NULL));
 }
 

@@ -387,7 +387,7 @@ DF_H_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 	ret = issue_bare(x->plan, s);
 	if (ret <= 0)
 		return df_hret(df_herr(ret));
-	df_hbefore_work(s, DF_WORK_GRAPH);
+	df_hbefore_work(s, DF_WORK_GRAPH, NULL);
 	return df_hret(launch(x, s));
 }
 

@@ -83,8 +83,9 @@ struct df_touch {
 };
 
 struct df_stream_hooks {
-	/* Something other than a collective is about to be enqueued. */
-	void (*before_work)(const struct df_stream_info *s, enum df_work kind);
+	/* Something other than a collective is about to be enqueued. t: what it touches, NULL unknown. */
+	void (*before_work)(const struct df_stream_info *s, enum df_work kind,
+			    const struct df_touch *t);
 	/*
 	 * cudaEventRecord: called before the native record. 1: the hook has recorded the event itself
 	 * (through the table), the native record is skipped. 0: go on.

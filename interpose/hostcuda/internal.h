@@ -353,7 +353,9 @@ struct df_hstream *df_hstream_find(cudaStream_t stream);
 cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out);
 void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out);
 /* The hook before other work; not while capturing. */
-void df_hbefore_work(struct df_hstream *s, enum df_work kind);
+void df_hbefore_work(struct df_hstream *s, enum df_work kind, const struct df_touch *touch);
+/* The bytes that a copy touches: out, or NULL for other work. */
+const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *out);
 
 static inline cudaStream_t df_hpt(cudaStream_t stream)
 {

@@ -234,7 +234,7 @@ static cudaError_t alloc_async(void **out, size_t bytes, int device, cudaStream_
 		err = cudaErrorStreamCaptureUnsupported;
 	if (err)
 		return err;
-	df_hbefore_work(s, DF_WORK_ALLOC);
+	df_hbefore_work(s, DF_WORK_ALLOC, NULL);
 	if (bytes &&
 	    df_hmem_alloc_patient(device < 0 ? s->device : device, DF_MEM_DEVICE, 0, bytes, &ptr))
 		return cudaErrorMemoryAllocation;

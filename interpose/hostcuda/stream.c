@@ -173,14 +173,14 @@ void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out)
 	out->user = &s->user;
 }
 
-void df_hbefore_work(struct df_hstream *s, enum df_work kind)
+void df_hbefore_work(struct df_hstream *s, enum df_work kind, const struct df_touch *touch)
 {
 	struct df_stream_info info;
 
 	if (!DF_H_HOOK(before_work) || s->internal)
 		return;
 	df_hstream_describe(s, &info);
-	df_hhooks()->before_work(&info, kind);
+	df_hhooks()->before_work(&info, kind, touch);
 }
 
 int df_hstream_idle(struct df_hstream *s)

@@ -24,7 +24,7 @@ static void work(void *stream, int ptds, enum df_work kind)
 	struct df_stream_info info;
 
 	if (!info_of(stream, ptds, &info))
-		df_cuda_hooks->before_work(&info, kind);
+		df_cuda_hooks->before_work(&info, kind, NULL);
 }
 
 static void sync_copy(int ptds)
@@ -34,7 +34,7 @@ static void sync_copy(int ptds)
 	if (info_of(NULL, ptds, &info))
 		return;
 	sync_device = info.device;
-	df_cuda_hooks->before_work(&info, DF_WORK_MEMCPY);
+	df_cuda_hooks->before_work(&info, DF_WORK_MEMCPY, NULL);
 	if (info.legacy)
 		df_cuda_hooks->device_sync(info.device, DF_SYNC_MEMCPY, NULL);
 	else
@@ -117,7 +117,7 @@ static int event_record(void *event, void *stream, int ptds)
 static void strict_each(const struct df_stream_info *info, void *arg)
 {
 	(void)arg;
-	df_cuda_hooks->before_work(info, DF_WORK_MEMOP);
+	df_cuda_hooks->before_work(info, DF_WORK_MEMOP, NULL);
 }
 
 /* An event that stands for all streams of a context: all of them in strict order. */
@@ -202,7 +202,7 @@ static int graph_launch(void *exec, void *stream, int ptds)
 	if (!s)
 		return 0;
 	df_cuda_stream_describe(s, &info);
-	df_cuda_hooks->before_work(&info, DF_WORK_GRAPH);
+	df_cuda_hooks->before_work(&info, DF_WORK_GRAPH, NULL);
 	return df_cuda_graph_launch(exec, s);
 }
 

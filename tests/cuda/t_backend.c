@@ -157,7 +157,7 @@ static void *run(void *arg)
 		} else {
 			r->ret = df_submit(&op, 1);
 			/* As the hook before work: the stream waits for the collective. */
-			df_stream_hooks.before_work(&info, DF_WORK_KERNEL);
+			df_stream_hooks.before_work(&info, DF_WORK_KERNEL, NULL);
 		}
 		while (!df_cuda_api.stream_idle(info.stream))
 			usleep(50);

@@ -35,6 +35,12 @@ static inline uint32_t or_init(int rank, int buf, size_t i)
 	return (uint32_t)(rank + 1) * 1000003u + (uint32_t)(buf + 1) * 7919u + (uint32_t)i * 31u;
 }
 
+/* What `poke` writes. */
+static inline uint32_t or_poked(int rank, int buf, int step, size_t i)
+{
+	return or_init(rank, buf, i) ^ (uint32_t)(step + 1) * 0x9e3779b9u;
+}
+
 static inline uint64_t or_mix(uint64_t h, uint64_t v)
 {
 	h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
@@ -81,9 +87,11 @@ static inline size_t or_reads(const struct script *s, const struct sc_step *st)
 					    : 1);
 	case SC_SEND:
 	case SC_READ:
+	case SC_TREAD:
 	case SC_PEEK:
 		return st->count;
 	case SC_WORK:
+	case SC_FAR:
 		return st->out >= 0 ? st->count : 0;
 	default:
 		return 0;
@@ -100,8 +108,10 @@ static inline size_t or_writes(const struct script *s, const struct sc_step *st,
 					    ? (size_t)s->comms[st->comm].nr
 					    : 1);
 	case SC_RECV:
+	case SC_POKE:
 		return st->count;
 	case SC_WORK:
+	case SC_FAR:
 		return st->out >= 0 ? st->count : 0;
 	default:
 		return 0;
@@ -271,8 +281,12 @@ static inline const struct or_val *or_step(struct oracle *o, int rank, int threa
 	v->v = calloc(v->n + 1, sizeof(*v->v));
 	if (st->type || st->redop) {
 		;
-	} else if (st->kind == SC_WORK) {
+	} else if (st->kind == SC_WORK || st->kind == SC_FAR) {
 		ret = or_before(o, rank, thread, step, st->in, v->n, v->v);
+	} else if (st->kind == SC_POKE) {
+		for (size_t k = 0; k < v->n; k++)
+			v->v[k] = or_poked(rank, st->out, step, k);
+		ret = 0;
 	} else if (st->kind == SC_RECV) {
 		const struct or_key *p =
 			or_partner(o, st->peer, or_sig(st, rank) ^ 1, o->inst[rank][thread][step]);

@@ -10,7 +10,7 @@
  *	ranks N, procs, cold		ranks; a process each; no first operation before the program
  *	comm NAME RANK...		a communicator that is there from the start
  *	late NAME RANK...		one that `init` or `split` makes
- *	pin BUFFER			the buffer is pinned host memory
+ *	pin BUFFER, managed BUFFER	the buffer is pinned host memory, or managed memory
  *	0: STEP; STEP ...		what rank 0 does; 0.1: its second thread; lines are joined
  *	end				ends a program when others follow
  *
@@ -25,7 +25,9 @@
  *	hs FLAG, hw FLAG, hbar NAME RANK...	signal, wait, barrier of hosts
  *	init COMM, split COMM NEW, destroy COMM, exit, kill, spin, sleep MS
  *	cap s GRAPH, endcap s GRAPH, launch GRAPH s
- *	read BUF (cudaMemcpy to the host, compared), peek BUF (pinned, read by the host, compared)
+ *	read BUF [n=COUNT] (cudaMemcpy to the host, compared), tread BUF [n=COUNT] (by a thread of its own)
+ *	peek BUF [n=COUNT] (pinned or managed, read by the host, compared), poke BUF [n=COUNT] (written by the host)
+ *	far FROM TO [n=COUNT]	a copy on a stream of another device, for which the host waits
  *
  * Buffers that are not named belong to their step alone. Elements are 32-bit integers unless t= says
  * otherwise; then nothing is compared.
@@ -74,13 +76,18 @@ enum sc_kind {
 	SC_ENDCAP,
 	SC_LAUNCH,
 	SC_READ,
-	SC_PEEK
+	SC_TREAD,
+	SC_PEEK,
+	SC_POKE,
+	SC_FAR
 };
+
+enum sc_memory { SC_DEVICE, SC_PINNED, SC_MANAGED };
 
 enum sc_coll { SC_AR, SC_BC, SC_RED, SC_AG, SC_RS, SC_A2A };
 
 /* What the words after a step's name are: c communicator, s stream, p peer, e event, f flag, b barrier with
- * ranks, g graph, B buffer, n number, v options */
+ * ranks, g graph, B buffer, T buffer that is written, n number, v options */
 static const struct sc_word {
 	const char *name;
 	enum sc_kind kind;
@@ -106,7 +113,9 @@ static const struct sc_word {
 	{"kill", SC_KILL, 0, ""},	 {"spin", SC_SPIN, 0, ""},
 	{"sleep", SC_SLEEP, 0, "n"},	 {"cap", SC_CAP, 0, "sg"},
 	{"endcap", SC_ENDCAP, 0, "sg"},	 {"launch", SC_LAUNCH, 0, "gs"},
-	{"read", SC_READ, 0, "B"},	 {"peek", SC_PEEK, 0, "B"},
+	{"read", SC_READ, 0, "Bv"},	 {"tread", SC_TREAD, 0, "Bv"},
+	{"peek", SC_PEEK, 0, "Bv"},	 {"poke", SC_POKE, 0, "Bv"},
+	{"far", SC_FAR, 0, "BTv"},
 };
 
 struct sc_step {
@@ -140,7 +149,7 @@ struct script {
 	struct sc_thread threads[SC_RANKS][SC_THREADS];
 	struct sc_names comm, stream, event, flag, bar, graph, buf;
 	struct sc_comm *comms; /* by number of comm */
-	uint8_t *pinned;       /* by number of buf */
+	uint8_t *kinds;	       /* by number of buf: enum sc_memory */
 	char error[200];
 };
 
@@ -175,8 +184,8 @@ static inline int sc_buf(struct script *s, const char *name, int rank)
 		id = sc_name(&s->buf, name);
 	}
 	if (id == nr) {
-		s->pinned = realloc(s->pinned, (size_t)s->buf.nr);
-		s->pinned[id] = 0;
+		s->kinds = realloc(s->kinds, (size_t)s->buf.nr);
+		s->kinds[id] = 0;
 	}
 	return id;
 }
@@ -326,6 +335,9 @@ static inline int sc_parse_step(struct script *s, int rank, int thread, char *te
 		case 'B':
 			st.in = sc_buf(s, w, rank);
 			break;
+		case 'T':
+			st.out = sc_buf(s, w, rank);
+			break;
 		default:
 			st.object = sc_name(&s->bar, w);
 			while ((w = strtok_r(NULL, " \t\n", &save)))
@@ -338,6 +350,10 @@ static inline int sc_parse_step(struct script *s, int rank, int thread, char *te
 		st.in = sc_buf(s, NULL, rank);
 	if (st.kind == SC_COLL && st.out < 0)
 		st.out = sc_buf(s, NULL, rank);
+	if (st.kind == SC_POKE) {
+		st.out = st.in;
+		st.in = -1;
+	}
 	if ((st.kind == SC_SEND || st.kind == SC_RECV) && st.in < 0)
 		st.in = st.out = sc_buf(s, NULL, rank);
 	if ((st.kind == SC_COLL || st.kind == SC_SEND || st.kind == SC_RECV) &&
@@ -393,9 +409,10 @@ static inline int sc_line(struct script *s, char *line)
 		s->procs = 1;
 	else if (!strcmp(word, "cold"))
 		s->cold = 1;
-	else if (!strcmp(word, "pin") && w)
-		s->pinned[id = sc_buf(s, w, 0)] = 1;
-	else if (!strcmp(word, "ranks") && w && atoi(w) > 0 && atoi(w) <= SC_RANKS)
+	else if ((!strcmp(word, "pin") || !strcmp(word, "managed")) && w) {
+		id = sc_buf(s, w, 0);
+		s->kinds[id] = *word == 'p' ? SC_PINNED : SC_MANAGED;
+	} else if (!strcmp(word, "ranks") && w && atoi(w) > 0 && atoi(w) <= SC_RANKS)
 		s->nr_ranks = atoi(w);
 	else if ((!strcmp(word, "comm") || !strcmp(word, "late")) && w) {
 		id = sc_comm_add(s, w, *word == 'l');
@@ -438,7 +455,7 @@ static inline void sc_free(struct script *s)
 	for (r = 0; r < s->comm.nr; r++)
 		free(s->comms[r].ranks);
 	free(s->comms);
-	free(s->pinned);
+	free(s->kinds);
 	free(s->comm.v);
 	free(s->stream.v);
 	free(s->event.v);

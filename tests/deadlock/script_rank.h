@@ -42,8 +42,12 @@ static int buffers(struct rank *me)
 			continue;
 		for (k = 0; k < me->sizes[i]; k++)
 			host[k] = or_init(me->rank, i, k);
-		if (s->pinned[i]) {
-			CUDA(cudaHostAlloc((void **)&me->bufs[i], me->sizes[i] * 4, 0));
+		if (s->kinds[i]) {
+			if (s->kinds[i] == SC_PINNED)
+				CUDA(cudaHostAlloc((void **)&me->bufs[i], me->sizes[i] * 4, 0));
+			else
+				CUDA(cudaMallocManaged((void **)&me->bufs[i], me->sizes[i] * 4,
+						       cudaMemAttachGlobal));
 			memcpy(me->bufs[i], host, me->sizes[i] * 4);
 		} else {
 			CUDA(cudaMalloc((void **)&me->bufs[i], me->sizes[i] * 4));
@@ -186,12 +190,15 @@ static int teardown(struct rank *me)
 			CUDA(cudaStreamDestroy(me->streams[i]));
 	if (me->warm)
 		CUDA(cudaStreamDestroy(me->warm));
+	if (me->far)
+		CUDA(cudaStreamDestroy(me->far));
 	for (i = 0; i < s->event.nr; i++)
 		if (me->events[i])
 			CUDA(cudaEventDestroy(me->events[i]));
 	for (i = 0; i < s->buf.nr; i++)
 		if (me->bufs[i])
-			CUDA(s->pinned[i] ? cudaFreeHost(me->bufs[i]) : cudaFree(me->bufs[i]));
+			CUDA(s->kinds[i] == SC_PINNED ? cudaFreeHost(me->bufs[i])
+						      : cudaFree(me->bufs[i]));
 	for (i = 0; i < me->nr_pinned; i++)
 		CUDA(cudaFreeHost(me->pinned[i]));
 	if (me->registered)

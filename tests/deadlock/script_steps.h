@@ -26,7 +26,7 @@ struct rank {
 	struct oracle *o;
 	int rank, device;
 	ncclComm_t *comms;
-	cudaStream_t *streams, warm;
+	cudaStream_t *streams, warm, far;
 	cudaEvent_t *events;
 	cudaGraph_t *graphs;
 	cudaGraphExec_t *execs;
@@ -254,6 +254,58 @@ static int look(struct rank *me, int thread, int step)
 	return ret;
 }
 
+struct look_arg {
+	struct rank *me;
+	int thread, step, ret;
+};
+
+static void *look_thread(void *arg)
+{
+	struct look_arg *a = arg;
+
+	if (cudaSetDevice(a->me->device) != cudaSuccess)
+		client_fail(EXIT_NCCL, "cudaSetDevice(%d)", a->me->device);
+	a->ret = look(a->me, a->thread, a->step);
+	return NULL;
+}
+
+/* The same by another host thread, which begins when this one has come so far. */
+static int look_elsewhere(struct rank *me, int thread, int step)
+{
+	struct look_arg a = {me, thread, step, 0};
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, look_thread, &a))
+		return -1;
+	pthread_join(id, NULL);
+	return a.ret;
+}
+
+/* The host writes what nobody has to notice who was issued before, and has been synchronised with. */
+static int poke(struct rank *me, const struct sc_step *st, int step)
+{
+	for (size_t k = 0; k < st->count; k++)
+		me->bufs[st->out][k] = or_poked(me->rank, st->out, step, k);
+	return 0;
+}
+
+/* A copy by another device, the last one, so that it is one that no rank uses where there are enough. */
+static int far_copy(struct rank *me, const struct sc_step *st)
+{
+	int nr = 0, ret;
+
+	CUDA(cudaGetDeviceCount(&nr));
+	CUDA(cudaSetDevice(nr - 1));
+	if (!me->far)
+		CUDA(cudaStreamCreateWithFlags(&me->far, cudaStreamNonBlocking));
+	CUDA(cudaMemcpyAsync(me->bufs[st->out], me->bufs[st->in], st->count * 4, cudaMemcpyDefault,
+			     me->far));
+	CUDA(cudaStreamSynchronize(me->far));
+	ret = async_errors(me);
+	CUDA(cudaSetDevice(me->device));
+	return ret;
+}
+
 static int implicit_sync(struct rank *me, const struct sc_step *st)
 {
 	static _Thread_local char page[4096];
@@ -453,6 +505,12 @@ static int execute(struct rank *me, int thread, int step)
 	case SC_READ:
 	case SC_PEEK:
 		return look(me, thread, step);
+	case SC_TREAD:
+		return look_elsewhere(me, thread, step);
+	case SC_POKE:
+		return poke(me, st, step);
+	case SC_FAR:
+		return far_copy(me, st);
 	}
 	return -1;
 }

@@ -3,28 +3,39 @@
 #
 # Random programs: every rank issues the same all-reduces in an order of its own, each followed by a device
 # synchronisation (so that some have to be released), and then looks at the results in every way that a program can
-# that relies on the synchronisations alone: a copy to the host, a copy on another stream, a collective on another
-# communicator that reads the result. All values are compared with those that program order gives.
+# that relies on the synchronisations alone: a copy to the host, by this thread or another one, a copy on another stream
+# or by another device, an event behind such a copy, a collective on another communicator that reads the result, a
+# source that the host writes again, a destination that the host reads as it lies there. All values are compared with
+# those that program order gives. Ranks are threads of one process, and processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
+PROGRAMS=${PROGRAMS:-64}
 S=$B/tests/deadlock/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# programs POLICY: with other work between the synchronisations, which only the policy `device` leaves behind.
+# programs POLICY COUNT FROM: with other work between the synchronisations, which only the policy `device` leaves behind.
 programs() {
-	awk -v seed="$SEED" -v nr="$((64 / SLOW))" -v policy="$1" '
+	awk -v seed="$SEED" -v policy="$1" -v nr="$2" -v from="$3" -v procs="${4-}" '
 	function rnd(n) { return int(rand() * n) }
 	BEGIN {
-		srand(seed)
-		for (p = 0; p < nr; p++) {
-			ranks = 2 + rnd(3)
-			colls = 2 + rnd(3)
-			printf "prog %d\nclass OK\nranks %d\n", p, ranks
+		srand(seed + from)
+		for (p = from; p < from + nr; p++) {
+			# Orders of three that are all the same are rare.
+			ranks = (procs == "" ? 2 : 3) + rnd(2)
+			colls = (procs == "" ? 2 : 3) + rnd(2)
+			printf "prog %d\nclass OK\nranks %d\n%s", p, ranks, procs
 			for (c = 0; c <= colls; c++) {
 				printf "comm c%d", c
 				for (r = 0; r < ranks; r++)
 					printf " %d", r
 				printf "\n"
+			}
+			# Where the host sees the memory itself a wait can only be kept: some of these hang.
+			for (c = 0; c < colls && policy == "visible"; c++) {
+				kind[c] = rnd(4)
+				if (kind[c] == 1) printf "pin i%d\n", c
+				if (kind[c] == 2) printf "pin o%d\n", c
+				if (kind[c] == 3) printf "managed o%d\n", c
 			}
 			for (r = 0; r < ranks; r++) {
 				for (c = 0; c < colls; c++)
@@ -37,8 +48,13 @@ programs() {
 				for (k = 0; k < colls; k++) {
 					c = order[k]
 					line = line sprintf("AR c%d nb%d n=%d in=i%d out=o%d; ", c, rnd(2), c % 2 ? 4 : 5000, c, c)
-					if (k < colls - 1 || rnd(2))
+					if (k < colls - 1 || rnd(2)) {
 						line = line "dsync; "
+						if (policy == "visible" && kind[c] == 1)
+							line = line sprintf("poke i%d n=%d; ", c, c % 2 ? 4 : 5000)
+						if (policy == "visible" && kind[c] > 1)
+							line = line sprintf("peek o%d n=%d; ", c, c % 2 ? 4 : 5000)
+					}
 					if (policy == "device" && rnd(3) == 0 && k < colls - 1)
 						line = line sprintf("K nb2 o%d y%d; ", c, c)
 				}
@@ -48,7 +64,11 @@ programs() {
 					if (rnd(2))
 						line = line sprintf("K nb2 o%d z%d; ssync nb2; read z%d; ", c, c, c)
 					if (rnd(2))
-						line = line sprintf("read o%d; ", c)
+						line = line sprintf("%sread o%d n=%d; ", rnd(2) ? "t" : "", c, c % 2 ? 4 : 5000)
+					if (rnd(3) == 0)
+						line = line sprintf("far o%d f%d n=%d; read f%d n=%d; ", c, c, c % 2 ? 4 : 5000, c, c % 2 ? 4 : 5000)
+					if (rnd(3) == 0)
+						line = line sprintf("K nb4 o%d w%d; rec e%d nb4; esync e%d; read w%d; ", c, c, c, c, c)
 				}
 				# The same collective everywhere, of what some rank has only by a synchronisation.
 				line = line sprintf("AR c%d nb3 n=4 in=o%d out=last; ssync nb3; read last", colls, order[0])
@@ -59,14 +79,40 @@ programs() {
 	}'
 }
 
+# run NAME POLICY MS: the programs in $T/programs.
+run() {
+	DFSHIM_STATS=$T/stats.$1 DFSHIM_BACKEND=host DFSHIM_RELEASE=$2 DFSHIM_HOST_DEVICES=5 DFSHIM_TIMEOUT_MS=$3 \
+		DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" \
+		"$S" --timeout 60 "$T/programs" >"$T/out" 2>&1
+}
+# released NAME LEAST: how many there were.
+released() {
+	local nr
+	nr=$(cat "$T/stats.$1"* | sed -n 's/.*"releases": \([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n + 0 }')
+	[ "$nr" -ge "$2" ] || fail "$1: only $nr releases, so nothing was shown"
+	echo "$1: $nr releases"
+}
+
+nr=$((PROGRAMS / SLOW))
 for policy in safe device; do
-	programs $policy >"$T/programs"
-	DFSHIM_STATS=$T/stats.$policy DFSHIM_BACKEND=host DFSHIM_RELEASE=$policy DFSHIM_HOST_DEVICES=4 \
-		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$S" --timeout 60 "$T/programs" \
-		>"$T/out" 2>&1 || fail "policy $policy: status $?: $(grep -vE ' completes$|^===' "$T/out" | head -20)"
-	[ "$(grep -c ' completes' "$T/out")" = $((64 / SLOW)) ] || fail "policy $policy: $(tail -5 "$T/out")"
-	released=$(sed -n 's/.*"releases": \([0-9]*\).*/\1/p' "$T/stats.$policy")
-	[ "${released:-0}" -ge $((20 / SLOW)) ] || fail "policy $policy: only ${released:-no} releases, so nothing was shown"
-	echo "$policy: $released releases"
+	programs $policy "$nr" 0 >"$T/programs"
+	run $policy $policy 60000 || fail "policy $policy: status $?: $(grep -vE ' completes|^===' "$T/out" | head -20)"
+	[ "$(grep -c ' completes' "$T/out")" = "$nr" ] || fail "policy $policy: $(tail -5 "$T/out")"
+	released $policy $((nr / 4))
 done
+
+# Where it hangs it says so, and nobody has seen a wrong value.
+programs visible $((nr / 4)) 1000 >"$T/programs"
+run visible safe 400
+grep -E '^--- [0-9]+ (wrong|error)' "$T/out" && fail "memory that the host sees: $(head -40 "$T/out")"
+[ "$(grep -cE '^--- [0-9]+ (completes|hung)' "$T/out")" = $((nr / 4)) ] || fail "memory that the host sees: $(tail -20 "$T/out")"
+released visible $((1 / SLOW))
+echo "visible: $(grep -c '^--- .* hung' "$T/out") can't be released"
+
+# A process for each rank: what is released there is proved between them.
+for ((p = 0; p < (nr + 15) / 16; p++)); do
+	programs safe 1 $((2000 + p)) 'procs\n' >"$T/programs"
+	run procs.$p safe 60000 || fail "processes, program $((2000 + p)): status $?: $(grep -vE ' completes|^===' "$T/out" | head -20)"
+done
+released procs 1
 exit 0

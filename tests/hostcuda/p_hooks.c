@@ -9,9 +9,11 @@ static const struct df_hostcuda_api *api;
 
 enum { WORK, RECORD, WAIT, EQUERY, ESYNC, EDESTROY, CREATE, SSYNC, SQUERY, SDESTROY, HELP, DONE };
 
-static void before_work(const struct df_stream_info *s, enum df_work kind)
+static void before_work(const struct df_stream_info *s, enum df_work kind, const struct df_touch *t)
 {
 	CHECK(s->id && s->user);
+	/* Only of copies it is known. */
+	CHECK(kind == DF_WORK_MEMCPY && t ? t->in < t->in_end && t->out < t->out_end : 1);
 	calls[WORK]++;
 	work[kind]++;
 }

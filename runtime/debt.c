@@ -1,0 +1,125 @@
+/*
+ * What released waits promised and did not keep (release.c): the operations that were in flight on a device become its
+ * *debt*, until they are done. Work that is issued later must come after those of them that it could tell from
+ * finished ones:
+ *
+ *   a copy		touches known bytes: after the operations that touch them too, of whatever device, since
+ *			devices can read one another's memory
+ *   collectives	the same (df_debt_conflicts())
+ *   host functions,	see no device memory; what the host may learn by them is that the stream has come so
+ *   memory operations	far: after all of their own device's
+ *   anything else	may touch anything: after all, of all devices
+ *
+ * Filled by the watchdog's thread, asked by whoever puts work on a stream.
+ */
+#include "runtime/rt.h"
+
+static struct {
+	struct df_mutex lock;
+	struct df_flights *of; /* by device; NULL: there was no debt yet */
+	uint32_t nr;	       /* of all together; read without the lock */
+} debt = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "debt")};
+
+#define AT_BITS 48 /* of a position in df_debt_next(): the device is above */
+
+int df_debt_any(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_debt_owe(): who knows of the release sees the debt whole. */
+	return df_unlikely(__atomic_load_n(&debt.nr, __ATOMIC_ACQUIRE) != 0);
+}
+
+/* Drops what is done. debt.lock held. */
+static void prune(void)
+{
+	uint32_t nr = 0;
+
+	for (int d = 0; debt.of && d < df_rt.nr_devs; d++) {
+		df_flights_prune(&debt.of[d]);
+		nr += debt.of[d].nr;
+	}
+	/* RELEASE pairs with the ACQUIRE in df_debt_any(). */
+	__atomic_store_n(&debt.nr, nr, __ATOMIC_RELEASE);
+}
+
+int df_debt_owe(struct df_dev *dev, const struct df_flights *set)
+{
+	int ret = 0;
+
+	df_mutex_lock(&debt.lock);
+	if (!debt.of)
+		debt.of = calloc((size_t)df_rt.nr_devs, sizeof(*debt.of));
+	ret = debt.of ? df_flights_join(&debt.of[dev->index], set) : -ENOMEM;
+	prune();
+	df_mutex_unlock(&debt.lock);
+	return ret;
+}
+
+static int meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+{
+	return a < b_end && b < a_end;
+}
+
+int df_touch_concerns(const struct df_touch *t, const struct df_flight *f)
+{
+	return meet(t->in, t->in_end, f->out, f->out_end) ||
+	       meet(t->out, t->out_end, f->in, f->in_end) ||
+	       meet(t->out, t->out_end, f->out, f->out_end);
+}
+
+static int can_tell(const struct df_payer *who, int device, const struct df_flight *f)
+{
+	/* Other policies leave work behind that nobody knows the bytes of. */
+	if (who->touch && (device != who->device || df_env()->release == DF_RELEASE_SAFE))
+		return df_touch_concerns(who->touch, f);
+	return device == who->device || (who->kind != DF_WORK_HOSTFN && who->kind != DF_WORK_MEMOP);
+}
+
+uint32_t df_debt_next(uint64_t *at, const struct df_payer *who, struct df_flight *out, uint32_t max)
+{
+	uint32_t n = 0;
+
+	df_mutex_lock(&debt.lock);
+	for (uint64_t d = *at >> AT_BITS; debt.of && d < (uint64_t)df_rt.nr_devs; d++) {
+		const struct df_flights *set = &debt.of[d];
+
+		*at = DF_MAX(*at, d << AT_BITS);
+		for (uint32_t i = 0; i < set->nr && n < max; i++) {
+			if ((d << AT_BITS) + set->v[i].at <= *at)
+				continue;
+			*at = (d << AT_BITS) + set->v[i].at;
+			if (can_tell(who, (int)d, &set->v[i]) && !df_flight_done(&set->v[i]))
+				out[n++] = set->v[i];
+		}
+		if (n == max)
+			break;
+	}
+	df_mutex_unlock(&debt.lock);
+	return n;
+}
+
+int df_debt_join(struct df_flights *set, const struct df_payer *who)
+{
+	struct df_flight some[16];
+	struct df_flights found = {.v = some};
+	uint64_t at = 0;
+	int ret = 0;
+
+	df_mutex_lock(&debt.lock);
+	prune();
+	df_mutex_unlock(&debt.lock);
+	while (!ret && (found.nr = df_debt_next(&at, who, some, DF_ARRAY_LEN(some))))
+		ret = df_flights_join(set, &found);
+	return ret;
+}
+
+uint32_t df_debt_conflicts(const struct df_flight *f, struct df_before *out, uint32_t max)
+{
+	uint32_t nr = 0;
+
+	df_mutex_lock(&debt.lock);
+	for (int d = 0; debt.of && d < df_rt.nr_devs; d++)
+		nr += df_order_conflicts(&debt.of[d], UINT64_MAX, f, out + DF_MIN(nr, max),
+					 max - DF_MIN(nr, max));
+	df_mutex_unlock(&debt.lock);
+	return nr;
+}
