@@ -165,18 +165,23 @@ static inline ncclResult_t enqueue(ncclComm_t comm, const struct call *c, const 
 		if (DF_FOREIGN(comm)) {                                                            \
 			if (!df_real()->fn)                                                        \
 				return df_real_missing(#fn);                                       \
-			record(&c_, comm, pc_);                                                    \
-			return df_group_error(df_real()->fn args);                                 \
+			struct df_traced_op o_;                                                    \
+			ncclResult_t res_;                                                         \
+			begin(&o_, &c_, comm, pc_);                                                \
+			res_ = df_real()->fn args;                                                 \
+			df_traced_end(&o_, res_);                                                  \
+			return df_group_error(res_);                                               \
 		}                                                                                  \
 		return enqueue(comm, &c_, pc_);                                                    \
 	}                                                                                          \
 	DF_NCCL_EXPORT(fn);
 
-static void record(const struct call *c, ncclComm_t comm, const void *pc)
+static void begin(struct df_traced_op *o, const struct call *c, ncclComm_t comm, const void *pc)
 {
-	df_traced_op(&(struct df_traced_call){c->kind, c->send, c->recv, c->count, (int)c->type,
-					      c->redop, c->root, c->stream},
-		     comm, pc);
+	df_traced_begin(o,
+			&(struct df_traced_call){c->kind, c->send, c->recv, c->count, (int)c->type,
+						 c->redop, c->root, c->stream},
+			comm, pc);
 }
 
 /* clang-format off */
@@ -251,8 +256,11 @@ ncclResult_t ncclGroupStart(void)
 {
 	enum df_front front = df_front();
 
-	if (df_unlikely(df_real_makes(front)))
+	if (df_unlikely(df_real_makes(front))) {
+		if (front == DF_FRONT_TRACE)
+			df_traced_group_start();
 		return DF_REAL(ncclGroupStart);
+	}
 	return df_group_start();
 }
 DF_NCCL_EXPORT(ncclGroupStart);

@@ -17,15 +17,29 @@ struct df_traced_call {
 	cudaStream_t stream;
 };
 
-/* An operation is about to be handed to NCCL. Not recorded when NCCL itself makes the call. */
-void df_traced_op(const struct df_traced_call *c, ncclComm_t comm, const void *pc);
+/* Around the real library's call that issues an operation. Not recorded when NCCL itself makes the call. */
+struct df_traced_op {
+	void *t; /* NULL: nothing is left to do at the end */
+	uint64_t serial;
+	enum df_call call;
+	struct df_record_op op;
+};
+void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
+		     const void *pc);
+void df_traced_end(struct df_traced_op *o, ncclResult_t result);
 
-/* The real ncclGroupEnd, which may block, between two records. */
+/* The thread opens a group of the real library; the real ncclGroupEnd, which may block, between two records. */
+void df_traced_group_start(void);
 ncclResult_t df_traced_group_end(const void *pc);
 
-/* A call that can block begins; the result goes to df_traced_leave(). */
-uint64_t df_traced_enter(enum df_call call, const void *object, uint64_t detail, const void *pc);
+/* A call that can block begins; the result goes to df_traced_leave(). comm NULL: object says on what. */
+uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
+			 const void *pc);
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
+
+/* A communicator is about to be made, rank -1: all its ranks; for df_traced_leave(); then whether it was. */
+uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, ncclResult_t result);
 
 /* A communicator of the real library appears; nranks 0: it is asked for its size and rank. */
 void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent);

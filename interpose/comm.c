@@ -176,19 +176,17 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 #define REAL_INIT(fn, comm, nranks, id, rank, call)                                                \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \
-		uint64_t serial_;                                                                  \
+		uint64_t serial_, hash_;                                                           \
 		ncclResult_t res_;                                                                 \
 		if (!real_)                                                                        \
 			return df_real_missing(#fn);                                               \
 		if (check_real_id(id) != ncclSuccess)                                              \
 			return ncclInvalidUsage;                                                   \
-		serial_ = df_traced_enter(DF_CALL_COMM_INIT, comm, (uint64_t)(nranks),             \
-					  __builtin_return_address(0));                            \
+		hash_ = df_id_hash((const unsigned char *)(id));                                   \
+		serial_ = df_traced_init(comm, hash_, nranks, rank, __builtin_return_address(0));  \
 		res_ = real_ call;                                                                 \
 		df_traced_leave(serial_, DF_CALL_COMM_INIT, res_);                                 \
-		if ((res_ == ncclSuccess || res_ == ncclInProgress) && (comm) && *(comm))          \
-			df_traced_comm_add(*(comm), df_id_hash((const unsigned char *)(id)),       \
-					   nranks, rank, 0);                                       \
+		df_traced_made(comm, hash_, nranks, rank, res_);                                   \
 		return df_group_error(res_);                                                       \
 	} while (0)
 
@@ -293,11 +291,10 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 
 		if (!real)
 			return df_real_missing(__func__);
-		serial = df_traced_enter(DF_CALL_COMM_INIT, comm, (uint64_t)ndev,
-					 __builtin_return_address(0));
+		hash = df_traced_local_hash();
+		serial = df_traced_init(comm, hash, ndev, -1, __builtin_return_address(0));
 		res = real(comm, ndev, devlist);
 		df_traced_leave(serial, DF_CALL_COMM_INIT, res);
-		hash = df_traced_local_hash();
 		for (i = 0; res == ncclSuccess && i < ndev; i++)
 			df_traced_comm_add(comm[i], hash, ndev, i, 0);
 		return res;
@@ -403,7 +400,7 @@ err:
 		if (!real_)                                                                        \
 			return df_real_missing(#fn);                                               \
 		hash_ = df_traced_child_hash(comm, salt);                                          \
-		serial_ = df_traced_enter(enum_call, comm, 0, __builtin_return_address(0));        \
+		serial_ = df_traced_enter(enum_call, comm, 0, 0, __builtin_return_address(0));     \
 		res_ = real_ call;                                                                 \
 		df_traced_leave(serial_, enum_call, res_);                                         \
 		if (res_ == ncclSuccess && (newcomm) && *(newcomm))                                \
@@ -440,7 +437,7 @@ DF_NCCL_EXPORT(ncclCommShrink);
 #define REAL_END(fn, enum_call, comm, ...)                                                         \
 	({                                                                                         \
 		uint64_t serial_ =                                                                 \
-			df_traced_enter(enum_call, comm, 0, __builtin_return_address(0));          \
+			df_traced_enter(enum_call, comm, 0, 0, __builtin_return_address(0));       \
 		ncclResult_t res_ = DF_REAL(fn, __VA_ARGS__);                                      \
 		df_traced_leave(serial_, enum_call, res_);                                         \
 		df_traced_comm_gone(comm, enum_call);                                              \

@@ -105,12 +105,12 @@ static void *driver_fn(int at);
 	if (df_f->free(object)) {                                                                  \
 		df_ret = CUDA_SUCCESS;                                                             \
 	} else {                                                                                   \
-		int df_token = df_f->quiet_enter();                                                \
+		int df_token = df_f->quiet_enter(DF_SYNC_FREE);                                    \
 		df_ret = call;                                                                     \
 		df_f->quiet_leave(df_token);                                                       \
 	}
 #define DO_ALLOC_SYNC(kind, ptds, object, call)                                                    \
-	int df_token = df_f->quiet_enter();                                                        \
+	int df_token = df_f->quiet_enter(DF_SYNC_##kind);                                          \
 	df_ret = call;                                                                             \
 	df_f->quiet_leave(df_token)
 #define CAPTURE_BEGIN 1
@@ -128,7 +128,7 @@ static void *driver_fn(int at);
 /* Instantiating allocates, which may wait for the device. */
 #define DO_GRAPH(kind, ptds, object, call)                                                         \
 	BEFORE_##kind(FIRST object);                                                               \
-	int df_token = df_f->quiet_enter();                                                        \
+	int df_token = df_f->quiet_enter(DF_SYNC_DRIVER);                                          \
 	df_ret = call;                                                                             \
 	df_f->quiet_leave(df_token);                                                               \
 	if (df_ret == CUDA_SUCCESS)                                                                \

@@ -4,7 +4,8 @@
  *
  * On the CUDA runtime on the CPU there is no plain NCCL: the real library would talk to a GPU about
  * memory that is none. So the modes off and trace mean there: our runtime (whose rules DFSHIM_RULES
- * sets) with its own trace, or a refusal.
+ * sets) with its own trace, or a refusal. A library that can use that memory says so (df_real_on_cpu()); it is
+ * then the real one.
  *
  * Threads: any. The decision is made under a mutex (which is why df_start() may be slow but may not call
  * NCCL) and published with a release.
@@ -26,38 +27,12 @@
 static struct df_mutex front_lock = DF_MUTEX_INIT(DF_RANK_PROCESS, "front");
 static enum df_front front;
 static char reason[256];
-static pid_t trace_pid; /* the process that opened the trace of mode trace */
+static pid_t trace_pid; /* the process that began to record in mode trace */
 
 static enum df_front refuse(const char *why)
 {
 	snprintf(reason, sizeof(reason), "%s", why);
 	return DF_FRONT_REFUSE;
-}
-
-static int number(const char *a, const char *b, int none)
-{
-	const char *text = getenv(a) ? getenv(a) : getenv(b);
-
-	return text ? atoi(text) : none;
-}
-
-static void open_trace(void)
-{
-	const struct df_env *env = df_env();
-	struct df_trace_config config = {
-		.dir = env->trace,
-		.mb = env->trace_mb,
-		.rank = number("RANK", "OMPI_COMM_WORLD_RANK", -1),
-		.world = number("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", 0),
-		.mode = (uint32_t)env->mode,
-	};
-
-	if (df_trace_open(&config)) {
-		df_warn("DFSHIM_TRACE=%s: the trace can't be written there, the job goes on without",
-			env->trace ? env->trace : "");
-		return;
-	}
-	trace_pid = getpid();
 }
 
 void df_front_unload(void)
@@ -81,8 +56,9 @@ static enum df_front decide(void)
 		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL can't use memory of the CUDA "
 				     "runtime on the CPU")
 			    : DF_FRONT_PLAIN;
-	if (env->mode == DF_MODE_TRACE && !host) {
-		open_trace();
+	if (env->mode == DF_MODE_TRACE && (!host || df_real_on_cpu())) {
+		if (!df_record_start())
+			trace_pid = getpid();
 		return DF_FRONT_TRACE;
 	}
 	err = df_start();

@@ -115,7 +115,7 @@ static ncclResult_t end_real(struct df_group *g)
 	/* A call that fails spoils a group: the only way to have one dropped. */
 	if (g->error != ncclSuccess)
 		(void)df_real()->ncclAllReduce(NULL, NULL, 0, ncclInt8, ncclSum, NULL, NULL);
-	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, NULL);
+	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, 0, NULL);
 	res = df_real()->ncclGroupEnd();
 	df_traced_leave(serial, DF_CALL_GROUP_END, res);
 	return g->error != ncclSuccess ? g->error : res;

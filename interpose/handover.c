@@ -89,7 +89,8 @@ static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclC
 		config.blocking = 1;
 		config.commName = h->config.name[0] ? h->config.name : NULL;
 	}
-	serial = df_traced_enter(DF_CALL_COMM_INIT, h, (uint64_t)h->nranks, NULL);
+	serial = df_traced_init(out, df_id_hash((const unsigned char *)id->internal), h->nranks,
+				h->rank, NULL);
 	res = df_real()->ncclCommInitRankConfig(out, h->nranks, *id, h->rank,
 						config.size ? &config : NULL);
 	df_traced_leave(serial, DF_CALL_COMM_INIT, res);

@@ -35,6 +35,11 @@ int df_on_hostcuda(void)
 	return k == 2;
 }
 
+int df_real_on_cpu(void)
+{
+	return df_dlsym(RTLD_DEFAULT, "dfshim_nccl_on_cpu") != NULL;
+}
+
 /* 1 if the address lies in this library. */
 static int is_ours(const void *addr)
 {

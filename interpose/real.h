@@ -25,4 +25,7 @@ int df_real_version(void);
 /* 1 in a process that runs on the CUDA runtime on the CPU (libdfhost.so is preloaded). */
 int df_on_hostcuda(void);
 
+/* 1: the real library can use the memory of libdfhost.so: it exports dfshim_nccl_on_cpu. For tests. */
+int df_real_on_cpu(void);
+
 #endif

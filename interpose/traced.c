@@ -1,16 +1,18 @@
 /*
  * What NCCL executes, written down: in mode trace everything, else the communicators that were given to it.
- * Calls that can block, operations as they are issued, communicators as they come and go. When an operation
- * finishes is not seen here.
+ * Calls that can block, operations as they are issued, communicators as they come and go. In mode trace
+ * the runtime also sees operations begin and end (runtime/record.c); a group's are put between their marks when
+ * it ends, because that is when NCCL puts them on their streams.
  *
  * NCCL calls some of its own functions by their exported names; those calls come by here too and are
- * not recorded: `inside` counts the depth.
+ * not recorded: df_record_inside counts the depth.
  *
  * Threads: any. Communicators are in a table with open addressing: entries are added under a mutex,
  * found without one, and keep their place for ever (a dead one's place is taken by the next with the same
- * address, which is common: the allocator gives it out again).
+ * address, which is common: the allocator gives it out again). What a group has collected is its thread's own.
  */
 #include <stdlib.h>
+#include <string.h>
 #include "interpose/coll.h"
 #include "interpose/front.h"
 #include "interpose/nccl_api.h"
@@ -27,20 +29,38 @@ struct traced {
 	uint64_t hash;
 	uint32_t comm; /* of df_trace_comm() */
 	int nranks, rank, device;
-	uint64_t children, issued;
+	uint64_t children;
+	int connected; /* its first operation has come back from NCCL */
+};
+
+/* What a thread's open group of NCCL's has collected. */
+struct made {
+	ncclComm_t *comm;
+	uint64_t hash;
+	int nranks, rank;
+};
+
+struct batch {
+	int depth;
+	uint64_t serial; /* of the group */
+	struct df_record_op *ops;
+	size_t nr_ops, cap_ops;
+	struct made *made;
+	size_t nr_made, cap_made;
+	struct traced *first; /* a communicator that is used for the first time */
 };
 
 static struct df_mutex table_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "traced communicators");
 static struct traced *table;
 static uint64_t nr_local;
-static __thread int inside __attribute__((tls_model("initial-exec")));
+static __thread struct batch batch __attribute__((tls_model("initial-exec")));
 
 /* 1: what goes to NCCL is recorded, and this is a call of the application. */
 static int recording(void)
 {
 	enum df_front front = df_front_now();
 
-	return (front == DF_FRONT_TRACE || front == DF_FRONT_OWN) && !inside;
+	return (front == DF_FRONT_TRACE || front == DF_FRONT_OWN) && !df_record_inside;
 }
 
 static struct traced *slot_of(const void *comm, int add)
@@ -80,15 +100,22 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 
 	if (!recording())
 		return;
+	/* Its questions are ours, not the application's. */
+	df_record_inside++;
 	if (!nranks &&
 	    (!real->ncclCommCount || real->ncclCommCount(comm, &nranks) != ncclSuccess ||
-	     !real->ncclCommUserRank || real->ncclCommUserRank(comm, &rank) != ncclSuccess))
+	     !real->ncclCommUserRank || real->ncclCommUserRank(comm, &rank) != ncclSuccess)) {
+		df_record_inside--;
 		return;
+	}
 	/* Asking one that is not ready would be an error of its own. */
 	if (!real->ncclCommGetAsyncError ||
 	    real->ncclCommGetAsyncError(comm, &state) != ncclSuccess || state != ncclSuccess ||
 	    !real->ncclCommCuDevice || real->ncclCommCuDevice(comm, &device) != ncclSuccess)
 		device = -1;
+	if (device < 0)
+		device = df_record_device();
+	df_record_inside--;
 	df_mutex_lock(&table_lock);
 	if (!table) {
 		t = calloc(NR_SLOTS, sizeof(*t));
@@ -101,7 +128,8 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 		t->nranks = nranks;
 		t->rank = rank;
 		t->device = device;
-		t->children = t->issued = 0;
+		t->children = 0;
+		t->connected = 0;
 		t->comm = df_trace_comm(hash, nranks, rank, device, parent, "");
 		/* The release pairs with the acquire in slot_of(): see there. */
 		__atomic_store_n(&t->key, comm, __ATOMIC_RELEASE);
@@ -142,53 +170,235 @@ uint64_t df_traced_local_hash(void)
 			   __atomic_add_fetch(&nr_local, 1, __ATOMIC_RELAXED));
 }
 
-uint64_t df_traced_enter(enum df_call call, const void *object, uint64_t detail, const void *pc)
+uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
+			 const void *pc)
 {
+	struct traced *t = comm ? slot_of(comm, 0) : NULL;
 	uint64_t serial = 0;
 
-	if (recording()) {
-		serial = df_trace_serial();
-		df_trace(DF_REC_CALL_ENTER, -1, 0, -1, serial, call, (uintptr_t)object, detail,
-			 df_trace_site(pc));
-	}
-	inside++;
+	if (recording())
+		serial = df_record_enter(call, t ? t->comm : 0, t ? t->rank : -1,
+					 t ? t->device : df_record_device(), t ? t->hash : object,
+					 detail, df_trace_site(pc));
+	df_record_inside++;
 	return serial;
 }
 
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result)
 {
-	inside--;
+	df_record_inside--;
 	if (serial)
-		df_trace(DF_REC_CALL_EXIT, -1, 0, -1, serial, call, (uint64_t)result, 0, 0);
+		df_record_leave(serial, call, result == ncclInProgress ? 0 : (uint64_t)result);
+}
+
+/* ---- communicators being made ------------------------------------------------------------------------ */
+
+static void note_init(uint64_t serial, uint64_t hash, int nranks, int rank)
+{
+	df_trace(DF_REC_COMM_INIT, df_record_device(), 0, rank, serial, hash, (uint64_t)nranks,
+		 (uint64_t)(int64_t)df_record_device(), 0);
+}
+
+uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc)
+{
+	uint64_t serial = df_traced_enter(DF_CALL_COMM_INIT, NULL, hash, (uint64_t)nranks, pc);
+	int i;
+
+	/* rank -1: all ranks at once. */
+	for (i = rank < 0 ? 0 : rank; serial && i < (rank < 0 ? nranks : rank + 1); i++)
+		note_init(serial, hash, nranks, i);
+	(void)comm;
+	return serial;
+}
+
+/* In a group it is made when the group ends. */
+static int made_later(ncclComm_t *comm, uint64_t hash, int nranks, int rank)
+{
+	struct batch *b = &batch;
+
+	if (!b->depth || df_front_now() != DF_FRONT_TRACE)
+		return 0;
+	if (b->nr_made == b->cap_made) {
+		size_t cap = b->cap_made ? b->cap_made * 2 : 8;
+		struct made *v = realloc(b->made, cap * sizeof(*v));
+
+		if (!v)
+			return 0;
+		b->made = v;
+		b->cap_made = cap;
+	}
+	b->made[b->nr_made++] = (struct made){comm, hash, nranks, rank};
+	return 1;
+}
+
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, ncclResult_t result)
+{
+	if ((result == ncclSuccess || result == ncclInProgress) && comm && recording() &&
+	    !made_later(comm, hash, nranks, rank) && *comm)
+		df_traced_comm_add(*comm, hash, nranks, rank, 0);
+}
+
+/* ---- groups --------------------------------------------------------------------------------------------- */
+
+void df_traced_group_start(void)
+{
+	if (df_record_inside)
+		return;
+	if (!batch.depth++)
+		batch.serial = df_trace_serial() & UINT32_MAX;
+}
+
+/*
+ * What the group waits for at its end, innermost last: other ranks of the communicators that it makes, and of those
+ * that it uses for the first time.
+ */
+static uint64_t enter_inner(enum df_call *call)
+{
+	struct batch *b = &batch;
+	uint64_t serial = 0;
+	size_t i;
+
+	if (b->nr_made) {
+		*call = DF_CALL_COMM_INIT;
+		serial = df_record_enter(*call, 0, -1, df_record_device(), b->made[0].hash,
+					 (uint64_t)b->made[0].nranks, 0);
+		for (i = 0; i < b->nr_made; i++)
+			note_init(serial, b->made[i].hash, b->made[i].nranks, b->made[i].rank);
+	} else if (b->first) {
+		*call = DF_CALL_CONNECT;
+		serial = df_record_enter(*call, b->first->comm, b->first->rank, b->first->device,
+					 b->first->hash, 1, 0);
+	}
+	return serial;
 }
 
 ncclResult_t df_traced_group_end(const void *pc)
 {
-	uint64_t serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, pc);
-	ncclResult_t res = df_real()->ncclGroupEnd();
+	struct batch *b = &batch;
+	uint64_t serial, inner = 0;
+	enum df_call call = DF_CALL_NONE;
+	ncclResult_t res;
+	size_t i;
 
+	if (!recording() || b->depth > 1) {
+		b->depth -= recording() && b->depth > 0;
+		df_record_inside++;
+		res = df_real()->ncclGroupEnd();
+		df_record_inside--;
+		return res;
+	}
+	b->depth = 0;
+	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, b->nr_ops, pc);
+	inner = enter_inner(&call);
+	df_record_before(b->ops, b->nr_ops);
+	res = df_real()->ncclGroupEnd();
+	df_record_after(b->ops, b->nr_ops, res == ncclSuccess);
+	if (inner)
+		df_record_leave(inner, call, res == ncclInProgress ? 0 : (uint64_t)res);
+	if (b->first)
+		b->first->connected = 1;
 	df_traced_leave(serial, DF_CALL_GROUP_END, res);
+	for (i = 0; i < b->nr_made; i++)
+		if ((res == ncclSuccess || res == ncclInProgress) && *b->made[i].comm)
+			df_traced_comm_add(*b->made[i].comm, b->made[i].hash, b->made[i].nranks,
+					   b->made[i].rank, 0);
+	b->nr_ops = b->nr_made = 0;
+	b->first = NULL;
 	return res;
 }
 
-void df_traced_op(const struct df_traced_call *c, ncclComm_t comm, const void *pc)
+/* ---- operations ------------------------------------------------------------------------------------------ */
+
+/* The operation as it is issued; 0: it is not recorded. */
+static int issue(const struct df_traced_call *c, struct traced *t, struct df_record_op *op,
+		 uint32_t site)
 {
-	struct traced *t = recording() ? slot_of(comm, 0) : NULL;
 	int peers = c->kind == DF_COLL_SEND || c->kind == DF_COLL_RECV ||
 		    c->kind == DF_COLL_BROADCAST || c->kind == DF_COLL_REDUCE ||
 		    c->kind == DF_COLL_GATHER || c->kind == DF_COLL_SCATTER;
-	uint64_t op;
+	int capturing;
+	uint64_t id, flags;
+
+	memset(op, 0, sizeof(*op));
+	op->seen = df_record_stream(c->stream, &id, &capturing);
+	if (capturing)
+		return 0;
+	flags = DF_OP_BY_NCCL | (op->seen ? DF_OP_END_SEEN : 0);
+	op->op = df_trace_serial();
+	op->comm = t->comm;
+	op->rank = t->rank;
+	op->device = t->device;
+	op->stream = c->stream;
+	op->group = batch.depth ? batch.serial : 0;
+	df_trace(DF_REC_OP_ISSUE, t->device, t->comm, t->rank, op->op,
+		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
+			 (uint64_t)(c->redop & 0xff) << 16 | flags << 24,
+		 c->count, id, site);
+	df_trace(DF_REC_OP_ARGS, t->device, t->comm, t->rank, op->op, (uintptr_t)c->send,
+		 (uintptr_t)c->recv, (peers ? (uint32_t)c->root + 1u : 0) | op->group << 32, site);
+	df_trace_comm_issued(t->comm, (unsigned)c->kind);
+	return 1;
+}
+
+/* In a group: kept until it ends. */
+static int later(const struct df_record_op *op)
+{
+	struct batch *b = &batch;
+
+	if (b->nr_ops == b->cap_ops) {
+		size_t cap = b->cap_ops ? b->cap_ops * 2 : 64;
+		struct df_record_op *v = realloc(b->ops, cap * sizeof(*v));
+
+		if (!v)
+			return 0;
+		b->ops = v;
+		b->cap_ops = cap;
+	}
+	b->ops[b->nr_ops++] = *op;
+	return 1;
+}
+
+/* Once only: another thread that sees it too says the same. */
+static int is_first(struct traced *t)
+{
+	return !t->connected && t->nranks > 1;
+}
+
+void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
+		     const void *pc)
+{
+	struct traced *t = recording() ? slot_of(comm, 0) : NULL;
 	uint32_t site;
 
+	o->t = NULL;
+	o->serial = 0;
+	df_record_inside++;
 	if (!t)
 		return;
-	op = df_trace_serial();
 	site = df_trace_site(pc);
-	df_trace(DF_REC_OP_ISSUE, t->device, t->comm, t->rank, op,
-		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
-			 (uint64_t)(c->redop & 0xff) << 16 | (uint64_t)DF_OP_BY_NCCL << 24,
-		 c->count, (uintptr_t)c->stream, site);
-	df_trace(DF_REC_OP_ARGS, t->device, t->comm, t->rank, op, (uintptr_t)c->send,
-		 (uintptr_t)c->recv, peers ? (uint32_t)c->root + 1u : 0, site);
-	df_trace_comm_issued(t->comm, (unsigned)c->kind);
+	if (!issue(c, t, &o->op, site))
+		return;
+	if (batch.depth) {
+		if (is_first(t) && !batch.first)
+			batch.first = t;
+		if (later(&o->op))
+			return;
+	}
+	o->t = t;
+	o->call = is_first(t) ? DF_CALL_CONNECT : DF_CALL_NCCL_OP;
+	o->serial = df_record_enter(o->call, t->comm, t->rank, t->device, t->hash, 1, site);
+	df_record_before(&o->op, 1);
+}
+
+void df_traced_end(struct df_traced_op *o, ncclResult_t result)
+{
+	df_record_inside--;
+	if (!o->t)
+		return;
+	df_record_after(&o->op, 1, result == ncclSuccess);
+	df_record_leave(o->serial, o->call, result == ncclInProgress ? 0 : (uint64_t)result);
+	((struct traced *)o->t)->connected = 1;
+	if (result != ncclSuccess && result != ncclInProgress)
+		df_trace(DF_REC_OP_FAILED, o->op.device, o->op.comm, o->op.rank, 0, 0,
+			 (uint64_t)result, 0, 0);
 }

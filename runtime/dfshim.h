@@ -161,6 +161,40 @@ void df_call_site(uint32_t site);
 /* Operations of the communicator not yet finished. Any thread. */
 uint64_t df_comm_pending(const struct df_comm *comm);
 
+/* ---- what NCCL executes, recorded (mode trace) ------------------------------------------------------ */
+
+/*
+ * Opens the trace, puts hooks behind CUDA that only write down, and starts the thread that sees operations end and
+ * explains it when nothing does. 0, or -errno: the job goes on without.
+ */
+int df_record_start(void);
+/* This thread is inside NCCL, so many calls deep: what it does with CUDA is NCCL's doing. */
+extern __thread int df_record_inside __attribute__((tls_model("initial-exec")));
+
+/* An operation between df_record_before() and df_record_after(). */
+struct df_record_op {
+	uint64_t op; /* serial */
+	uint32_t comm;
+	int32_t rank, device;
+	const void *stream;
+	uint64_t group; /* serial, 0 none */
+	int seen;	/* of df_record_stream(): its end will be seen */
+	uint64_t from, to;
+};
+
+/* An operation is about to be put on the stream. *id: as the records name the stream. 1: its end can be seen. */
+int df_record_stream(const void *stream, uint64_t *id, int *capturing);
+/* Around the call of NCCL that puts them on their streams. begun 0: it did not, or not yet. */
+void df_record_before(struct df_record_op *ops, size_t nr);
+void df_record_after(struct df_record_op *ops, size_t nr, int begun);
+
+/* A call of NCCL that can block: the result goes to df_record_leave(). call: enum df_call. */
+uint64_t df_record_enter(uint32_t call, uint32_t comm, int rank, int device, uint64_t object,
+			 uint64_t detail, uint32_t site);
+void df_record_leave(uint64_t serial, uint32_t call, uint64_t result);
+/* The device of this thread, -1 unknown. */
+int df_record_device(void);
+
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
 /* ncclMemAlloc: device memory of the current device that peers can map. */

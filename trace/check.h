@@ -45,10 +45,28 @@ struct df_check_result;
 struct df_check_set *df_check_set_new(void);
 void df_check_set_free(struct df_check_set *set);
 
-/* Adds one trace: an image in memory (copied), a file, or all trace files below a folder. -errno. */
+/*
+ * Adds one trace: an image in memory (copied), a file, or all trace files below a folder, of which those that can't be
+ * read are left out if there are others. -errno.
+ */
 int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes, const char *name);
 int df_check_add_file(struct df_check_set *set, const char *path);
 int df_check_add_dir(struct df_check_set *set, const char *dir);
+
+/* The trace's process lives: 1, it is gone: 0, or nobody can tell: -1. For df_check_opts.alive. */
+int df_check_alive(const struct df_trace_header *h);
+/*
+ * How many living processes of the set come before this one, so that one of several speaks first. *told_ns: when any
+ * of them last printed a verdict (CLOCK_REALTIME), 0 never.
+ */
+unsigned df_check_before(const struct df_check_set *set, const struct df_trace_header *me,
+			 uint64_t *told_ns);
+/*
+ * Processes of the set that ended without saying so, of those whose records end after since_ns: their headers' host
+ * and pid. Returns how many of at most `max`.
+ */
+size_t df_check_gone(const struct df_check_set *set, uint64_t since_ns, uint64_t *hosts,
+		     uint32_t *pids, size_t max);
 
 /* What the last failed df_check_add_* says: file and reason. */
 const char *df_check_error(const struct df_check_set *set);

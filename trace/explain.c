@@ -211,6 +211,16 @@ static void data_line(struct df_check_result *r, struct df_line *b)
 
 static void resource_line(struct df_check_result *r, struct df_line *b)
 {
+	if (!r->is_cycle) {
+		df_line_put(b, "all ranks have come to ");
+		put_ops(r, b);
+		df_line_put(
+			b,
+			", some in one order and some in the other, and none ends for %.1f s: the "
+			"devices have no room for all that was issued",
+			(double)r->quiet_ns / 1e9);
+		return;
+	}
 	if (!strcmp(r->qualifier, "queue")) {
 		df_line_put(
 			b,
@@ -283,6 +293,8 @@ static const char *remedy_of(struct df_check_result *r)
 	case DF_W_P:
 		if (!strcmp(r->qualifier, "connect"))
 			return "preventable: connections can be made in the background instead of by waiting hosts";
+		if (!r->is_cycle)
+			return "preventable: operations that are preempted give their room to others";
 		return "preventable: preempting the marked wait lets everything finish, with stream order kept";
 	case DF_W_SI:
 		return "preventable: the marked call was never promised to wait for this operation";

@@ -23,8 +23,9 @@ enum df_rec_type {
 	DF_REC_NR
 };
 
-/* Flags of an operation (OP_ISSUE): NCCL executes it, so neither its start nor its end is seen. */
-#define DF_OP_BY_NCCL 1u
+/* Flags of an operation (OP_ISSUE): NCCL executes it; whether its start and its end are seen all the same. */
+#define DF_OP_BY_NCCL  1u
+#define DF_OP_END_SEEN 2u
 
 enum df_call {
 	DF_CALL_NONE = 0,
@@ -113,7 +114,8 @@ struct df_trace_header {
 	char host[64];
 	char exe[128];
 	char version_text[64];
-	uint32_t told; /* the verdict that the process has printed, plus one; 0 none */
+	uint32_t told;	  /* the verdict that the process has printed, plus one; 0 none */
+	uint64_t told_ns; /* when: CLOCK_REALTIME */
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");

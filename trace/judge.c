@@ -287,9 +287,60 @@ static int root_is_init(const struct df_check_result *r)
 	return 0;
 }
 
-static void classify_root(struct df_check_result *r)
+#define MAX_ROOM 64 /* stuck operations that are compared with one another */
+
+/* Two operations that some ranks hold in one order and others in the other, as the records go: 1 found. */
+static int opposite(const struct df_check_set *set, const struct df_inst *a,
+		    const struct df_inst *b)
+{
+	int before = 0, after = 0;
+
+	for (uint32_t i = a->first; i != DF_NONE; i = set->ops[i].next)
+		for (uint32_t k = b->first; k != DF_NONE; k = set->ops[k].next) {
+			const struct df_uop *x = &set->ops[i], *y = &set->ops[k];
+
+			if (!same_rank(x, y) || !(x->l.flags & DF_OP_BY_NCCL))
+				continue;
+			before += x->l.rec < y->l.rec;
+			after += x->l.rec > y->l.rec;
+		}
+	return before && after;
+}
+
+/*
+ * NCCL does not say which of its kernels got room on the device. When all ranks have come to two operations in
+ * opposite orders, on streams that are independent, and neither ends, then too few fit. 1: so it is.
+ */
+static int no_room(struct df_check_result *r)
+{
+	const struct df_graph *g = &r->g;
+	uint32_t stuck[MAX_ROOM], nr = 0;
+
+	for (uint32_t i = 0; i < g->nr_insts && nr < MAX_ROOM; i++)
+		if (g->stuck[g->insts[i].node] && !g->insts[i].nr_missing && !g->insts[i].p2p)
+			stuck[nr++] = i;
+	for (uint32_t i = 0; i < nr; i++)
+		for (uint32_t k = 0; k < i; k++) {
+			const struct df_inst *a = &g->insts[stuck[k]], *b = &g->insts[stuck[i]];
+
+			if (a->gcomm == b->gcomm || !opposite(r->set, a, b))
+				continue;
+			free(r->involved);
+			r->involved = malloc(2 * sizeof(*r->involved));
+			if (!r->involved)
+				return -ENOMEM;
+			r->involved[0] = a->first;
+			r->involved[1] = b->first;
+			r->nr_involved = 2;
+			return 1;
+		}
+	return 0;
+}
+
+static int classify_root(struct df_check_result *r)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
+	int room = 0;
 
 	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
 	switch (mark_of(r, r->root)) {
@@ -318,19 +369,21 @@ static void classify_root(struct df_check_result *r)
 		r->verdict = DF_V_GPU_STUCK;
 		break;
 	case DF_M_STALLED:
-		r->verdict = DF_V_NET_STALL;
+		room = no_room(r);
+		r->verdict = room ? DF_V_RESOURCE : DF_V_NET_STALL;
+		r->remedy = room ? DF_W_P : r->remedy;
 		break;
 	case DF_M_IN_CALL:
-		r->verdict = r->set->traces[n->trace].calls[n->ref].call == DF_CALL_GROUP_END ||
-					     r->set->traces[n->trace].calls[n->ref].call ==
-						     DF_CALL_COMM_ABORT
-				     ? DF_V_NCCL_INTERNAL
-				     : DF_V_HOST;
+		r->verdict =
+			df_call_class(r->set->traces[n->trace].calls[n->ref].call) == DF_CLASS_NCCL
+				? DF_V_NCCL_INTERNAL
+				: DF_V_HOST;
 		break;
 	default:
 		r->verdict = root_is_init(r) ? DF_V_INIT : DF_V_UNKNOWN;
 		r->confidence = DF_C_POSSIBLE;
 	}
+	return room < 0 ? room : 0;
 }
 
 /* Calls that do not agree explain it better than who is missing. 1 if they do, 0, or -ENOMEM. */
@@ -364,7 +417,9 @@ static int judge_residue(struct df_check_result *r)
 	count_stuck(r);
 	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
 	if (mark_of(r, r->root)) {
-		classify_root(r);
+		rc = classify_root(r);
+		if (rc)
+			return rc;
 		rc = may_be_mismatch(mark_of(r, r->root)) ? judge_mismatch(r) : 0;
 		return rc < 0 ? rc : 0;
 	}

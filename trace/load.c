@@ -331,6 +331,10 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		op->nr_preempt++;
 		break;
 	case DF_REC_OP_DONE:
+		if (rec->a == 2) {
+			op->flags &= (uint8_t)~DF_OP_END_SEEN;
+			break;
+		}
 		op->done_ns = rec->time_ns;
 		l->nr_open -= op->state < DF_OP_FINISHED;
 		op->state = rec->a ? DF_OP_ABORTED : DF_OP_FINISHED;

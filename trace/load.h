@@ -33,6 +33,12 @@ struct df_lop {
 	uint8_t has_match;
 };
 
+/* NCCL executes it and nobody sees when it begins and ends. */
+static inline int df_lop_blind(const struct df_lop *op)
+{
+	return (op->flags & (DF_OP_BY_NCCL | DF_OP_END_SEEN)) == DF_OP_BY_NCCL;
+}
+
 struct df_lcall {
 	uint64_t serial, object, detail, rec, enter_ns, exit_ns, result;
 	uint32_t call, thread, comm;

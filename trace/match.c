@@ -101,7 +101,7 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 	}
 	in->node = df_graph_node(g, DF_N_MATCH, DF_NONE, (uint32_t)(g->nr_insts - 1));
 	/* Where NCCL runs, its ends are not seen. */
-	if (!(u->l.flags & DF_OP_BY_NCCL))
+	if (!df_lop_blind(&u->l))
 		g->nodes[in->node].stale = DF_M_STALLED;
 	return m->map[at];
 }

@@ -418,44 +418,44 @@ static int is_other(const struct dirent *d)
 	return d->d_name[0] != '.';
 }
 
-static int add_dir(struct df_check_set *set, const char *dir, int depth)
+/* How many were added; the last that could not be read is in *bad. */
+static int add_dir(struct df_check_set *set, const char *dir, int depth, int *bad)
 {
 	struct dirent **list;
 	struct stat st;
 	char path[PATH_MAX];
-	int n, rc = 0, found = 0;
+	int n, rc, found = 0;
 
 	n = scandir(dir, &list, depth ? is_other : is_trace, by_name);
 	if (n < 0) {
-		rc = -errno;
-		snprintf(set->error, sizeof(set->error), "%s: %s", dir, strerror(-rc));
-		return rc;
+		*bad = -errno;
+		snprintf(set->error, sizeof(set->error), "%s: %s", dir, strerror(-*bad));
+		return 0;
 	}
 	for (int i = 0; i < n; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
-		if (rc >= 0 && !stat(path, &st)) {
-			if (S_ISDIR(st.st_mode) && depth)
-				rc = add_dir(set, path, depth - 1);
-			else if (S_ISREG(st.st_mode) && is_trace(list[i]))
-				rc = df_check_add_file(set, path) ?: 1;
-			if (rc > 0)
-				found += rc;
+		if (!stat(path, &st) && S_ISDIR(st.st_mode) && depth) {
+			found += add_dir(set, path, depth - 1, bad);
+		} else if (!stat(path, &st) && S_ISREG(st.st_mode) && is_trace(list[i])) {
+			rc = df_check_add_file(set, path);
+			found += !rc;
+			*bad = rc ? rc : *bad;
 		}
 		free(list[i]);
 	}
 	free(list);
-	return rc < 0 ? rc : found;
+	return found;
 }
 
 int df_check_add_dir(struct df_check_set *set, const char *dir)
 {
-	int rc = add_dir(set, dir, 3);
+	int bad = 0, found = add_dir(set, dir, 3, &bad);
 
-	if (!rc) {
+	if (found)
+		return 0;
+	if (!bad)
 		snprintf(set->error, sizeof(set->error), "%s: no trace files (*.dft) in it", dir);
-		return -ENOENT;
-	}
-	return rc < 0 ? rc : 0;
+	return bad ? bad : -ENOENT;
 }
 
 struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t, uint64_t serial)

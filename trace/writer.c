@@ -521,8 +521,10 @@ void df_trace_told(uint32_t verdict)
 {
 	struct df_trace_header *h = ring_get();
 
-	if (h)
-		PUT(&h->told, verdict + 1);
+	if (!h)
+		return;
+	PUT(&h->told_ns, clock_ns(CLOCK_REALTIME));
+	PUT(&h->told, verdict + 1);
 }
 
 const struct df_trace_header *df_trace_ring(void)

@@ -63,6 +63,7 @@ enum df_sync_kind {
 	DF_SYNC_HOST_REGISTER, /* cudaHostRegister, Unregister: implicit */
 	DF_SYNC_MEMCPY,	       /* synchronous copies and memsets on the legacy stream */
 	DF_SYNC_RESET,	       /* cudaDeviceReset */
+	DF_SYNC_DRIVER,	       /* another call that may wait for the device: implicit */
 	DF_SYNC_NR
 };
 

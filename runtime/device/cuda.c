@@ -21,6 +21,7 @@ struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
 int df_nr_cudevs;
 int df_cuda_captures = -1;
 const struct df_stream_hooks *df_cuda_hooks;
+int df_cuda_recording;
 
 /* ---- contexts -------------------------------------------------------------------------------------------------- */
 
@@ -578,6 +579,11 @@ static void set_hooks(const struct df_stream_hooks *hooks)
 	}
 	if (!hooks)
 		return;
+	if (df_cuda_recording) {
+		df_warn_once("not every call of the CUDA driver comes through dfshim's hook: the "
+			     "trace has gaps");
+		return;
+	}
 	df_cuda_strict();
 	df_warn_once(
 		"not every call of the CUDA driver comes through dfshim's hook: collectives keep "
@@ -645,6 +651,14 @@ const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes)
 	return df_cuda_daemon_check(reason, reason_bytes)
 		       ? NULL
 		       : df_cuda_open_driver(reason, reason_bytes);
+}
+
+const struct df_hostcuda_api *df_cuda_open_recording(char *reason, size_t reason_bytes)
+{
+	const struct df_hostcuda_api *api = df_cuda_open_driver(reason, reason_bytes);
+
+	df_cuda_recording = api != NULL;
+	return api;
 }
 
 const struct df_hostcuda_api *df_cuda_open_driver(char *reason, size_t reason_bytes)

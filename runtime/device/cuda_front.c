@@ -160,7 +160,7 @@ static int free_mem(void *ptr)
 	return df_cuda_hooks->free(ptr, &info);
 }
 
-static int quiet_enter(void)
+static int quiet_enter(enum df_sync_kind kind)
 {
 	CUdevice dev;
 	int device;
@@ -169,13 +169,18 @@ static int quiet_enter(void)
 	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
 		return -1;
 	device = df_cuda_api.get_device();
-	df_cuda_quiet(device, 1);
+	if (df_cuda_recording)
+		df_cuda_hooks->device_sync(device, kind, NULL);
+	else
+		df_cuda_quiet(device, 1);
 	return device;
 }
 
 static void quiet_leave(int token)
 {
-	if (token >= 0)
+	if (token >= 0 && df_cuda_recording)
+		df_cuda_hooks->sync_done(token);
+	else if (token >= 0)
 		df_cuda_quiet(token, 0);
 }
 
@@ -186,12 +191,14 @@ static void capture(int begin)
 
 static void graph_made(void *exec, void *graph)
 {
-	df_cuda_graph_made(exec, graph);
+	if (!df_cuda_recording)
+		df_cuda_graph_made(exec, graph);
 }
 
 static void graph_gone(void *exec)
 {
-	df_cuda_graph_gone(exec);
+	if (!df_cuda_recording)
+		df_cuda_graph_gone(exec);
 }
 
 static int graph_launch(void *exec, void *stream, int ptds)
@@ -203,7 +210,7 @@ static int graph_launch(void *exec, void *stream, int ptds)
 		return 0;
 	df_cuda_stream_describe(s, &info);
 	df_cuda_hooks->before_work(&info, DF_WORK_GRAPH, NULL);
-	return df_cuda_graph_launch(exec, s);
+	return df_cuda_recording ? 0 : df_cuda_graph_launch(exec, s);
 }
 
 static void event_made(void *event, unsigned int flags)

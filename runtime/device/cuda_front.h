@@ -35,9 +35,10 @@ struct df_cuda_front {
 	int (*free)(void *ptr);
 	/*
 	 * Around a function of the driver that may wait for the whole device: the daemon is asked to leave,
-	 * and is launched again while work is left if the function takes long. Returns what leave takes.
+	 * and is launched again while work is left if the function takes long. Returns what leave takes. kind: for
+	 * the record, where nothing of ours runs (mode trace).
 	 */
-	int (*quiet_enter)(void);
+	int (*quiet_enter)(enum df_sync_kind kind);
 	void (*quiet_leave)(int token);
 	void (*capture)(int begin);		     /* after a capture began (1) or ended (0) */
 	void (*graph_made)(void *exec, void *graph); /* after it was instantiated or updated */

@@ -79,6 +79,8 @@ void df_cuda_event_forget(CUevent event);
 
 extern int df_cuda_captures; /* captures in progress, as the hook counts them; -1: nobody counts */
 extern const struct df_stream_hooks *df_cuda_hooks;
+/* 1: opened by df_device_open_any() only to look on: there is no daemon that could be in the way. */
+extern int df_cuda_recording;
 
 /* cuda_graph.c */
 int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);

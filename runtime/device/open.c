@@ -12,6 +12,32 @@
 
 static int on_gpu;
 
+static const struct df_hostcuda_api *host_api(void)
+{
+	const struct df_hostcuda_api *(*get)(void) = NULL;
+
+	*(void **)&get = dlsym(RTLD_DEFAULT, "df_hostcuda");
+	return get ? get() : NULL;
+}
+
+const struct df_hostcuda_api *df_device_open_any(char *reason, size_t reason_bytes)
+{
+	const struct df_hostcuda_api *api =
+		df_env()->backend == DF_BACKEND_CUDA ? NULL : host_api();
+
+	if (api && api->version == DF_HOSTCUDA_VERSION)
+		return api;
+#if __has_include(<cuda.h>)
+	if (df_env()->backend != DF_BACKEND_HOST) {
+		api = df_cuda_open_recording(reason, reason_bytes);
+		on_gpu = api != NULL;
+		return api;
+	}
+#endif
+	snprintf(reason, reason_bytes, "there is no GPU backend, nor libdfhost.so");
+	return NULL;
+}
+
 static const struct df_hostcuda_api *open_gpu(char *reason, size_t reason_bytes)
 {
 #if __has_include(<cuda.h>)

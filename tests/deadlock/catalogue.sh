@@ -1,5 +1,6 @@
 #!/bin/bash
 # The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict; all without). Called by t_catalogue_*.sh.
+# trace: mode trace in front of a stand-in for NCCL that executes (fake/nccl.c) and hangs where the real one would.
 #
 # Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part.
 set -u
@@ -26,7 +27,7 @@ expected() {
 			else if (class == "S-e") strict = "SYNC"
 			else strict = nccl == "RESOURCE" ? "OK" : nccl
 		}
-		print rules == "nccl" ? nccl : rules == "ours" ? ours : strict
+		print rules == "nccl" || rules == "trace" ? nccl : rules == "ours" ? ours : strict
 	}' "$1"
 }
 
@@ -46,12 +47,25 @@ one() {
 	nccl) e+=(DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	ours) e+=("DFSHIM_RELEASE=$(value "$f" release safe)") ;;
 	strict) e+=(DFSHIM_RELEASE=none DFSHIM_STREAM_ORDER=strict) ;;
+	trace) e+=(DFSHIM_MODE=trace DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)"
+		"LD_PRELOAD=$preload $B/tests/deadlock/fake/libnccl.so.2") ;;
 	esac
 	mkdir -p "$T/trace.$id.$rules"
-	env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 "${LIMIT:-100}" "$S" --timeout "$((ms == 60000 ? 80 : 12 * SLOW))" "$f" >"$T/$id.$rules" 2>&1
-	rc=$?
 	local words live=() said="" twice=""
 	words='^(OK|SLOW|ORDER|RESOURCE|SYNC|DATA|MISSING|MISMATCH|INIT|CRASH|GPU_STUCK|NET_STALL|NCCL_INTERNAL|HOST|UNKNOWN)\b'
+	if [ "$rules" = trace ]; then
+		# NCCL's hang is not ended by us: as a user would, once the reason is printed.
+		setsid env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$f" >"$T/$id.$rules" 2>&1 &
+		local pid=$!
+		while kill -0 $pid 2>/dev/null && ! grep -q '^Confidence' "$T/$id.$rules" 2>/dev/null; do sleep 0.1; done
+		! kill -0 $pid 2>/dev/null || sleep 1.5
+		kill -TERM -- -$pid 2>/dev/null
+		wait $pid
+		rc=$?
+	else
+		env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 "${LIMIT:-100}" "$S" --timeout "$((ms == 60000 ? 80 : 12 * SLOW))" "$f" >"$T/$id.$rules" 2>&1
+		rc=$?
+	fi
 	mapfile -t live < <(grep -oE "$words" "$T/$id.$rules")
 	have=${live[0]-}
 	if [ "$rc" != 0 ] && [ "$rc" != 1 ]; then

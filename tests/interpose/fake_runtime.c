@@ -360,3 +360,57 @@ int df_mem_known(const void *ptr)
 	(void)ptr;
 	return !fake.mem_unknown;
 }
+
+/* ---- recording: nothing is recorded here ------------------------------------------------------------------ */
+
+__thread int df_record_inside __attribute__((tls_model("initial-exec")));
+
+int df_record_start(void)
+{
+	return -EOPNOTSUPP;
+}
+
+int df_record_stream(const void *stream, uint64_t *id, int *capturing)
+{
+	*id = (uintptr_t)stream;
+	*capturing = 0;
+	return 0;
+}
+
+void df_record_before(struct df_record_op *ops, size_t nr)
+{
+	(void)ops;
+	(void)nr;
+}
+
+void df_record_after(struct df_record_op *ops, size_t nr, int begun)
+{
+	(void)ops;
+	(void)nr;
+	(void)begun;
+}
+
+uint64_t df_record_enter(uint32_t call, uint32_t comm, int rank, int dev, uint64_t object,
+			 uint64_t detail, uint32_t site)
+{
+	(void)call;
+	(void)comm;
+	(void)rank;
+	(void)dev;
+	(void)object;
+	(void)detail;
+	(void)site;
+	return 0;
+}
+
+void df_record_leave(uint64_t serial, uint32_t call, uint64_t result)
+{
+	(void)serial;
+	(void)call;
+	(void)result;
+}
+
+int df_record_device(void)
+{
+	return -1;
+}

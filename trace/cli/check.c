@@ -36,7 +36,7 @@ int df_cmd_check(int argc, char **argv)
 						{"live", no_argument, NULL, 'l'},
 						{"stale", required_argument, NULL, 's'},
 						{NULL, 0, NULL, 0}};
-	struct df_check_opts opts = {.alive = df_cli_alive};
+	struct df_check_opts opts = {.alive = df_check_alive};
 	struct df_check_set *set;
 	struct df_check_result *r;
 	int json = 0, c, rc;

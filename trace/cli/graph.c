@@ -34,7 +34,7 @@ int df_cmd_graph(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},	  {"json", no_argument, NULL, 'j'},
 		{"exec", no_argument, NULL, 'e'},	  {"max", required_argument, NULL, 'm'},
 		{"output", required_argument, NULL, 'o'}, {NULL, 0, NULL, 0}};
-	struct df_check_opts opts = {.alive = df_cli_alive};
+	struct df_check_opts opts = {.alive = df_check_alive};
 	struct df_check_set *set;
 	struct df_check_result *r;
 	struct df_picture p;

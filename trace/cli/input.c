@@ -17,40 +17,6 @@
 #include "trace/hash.h"
 #include "trace/vec.h"
 
-static uint64_t this_boot(void)
-{
-	char buf[128];
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return 0;
-	n = read(fd, buf, sizeof(buf));
-	close(fd);
-	return n > 0 ? df_hash64(buf, (size_t)n) : 0;
-}
-
-int df_cli_alive(const struct df_trace_header *h)
-{
-	static uint64_t boot;
-	char path[64], exe[128];
-	ssize_t n;
-
-	if (!boot)
-		boot = this_boot();
-	if (!boot || h->boot_hash != boot)
-		return -1;
-	if (kill((pid_t)h->pid, 0) && errno == ESRCH)
-		return 0;
-	/* The number may be somebody else's by now: then its program is another one. */
-	snprintf(path, sizeof(path), "/proc/%u/exe", h->pid);
-	n = readlink(path, exe, sizeof(exe) - 1);
-	if (n <= 0)
-		return -1;
-	exe[n] = 0;
-	return !strncmp(exe, h->exe, sizeof(h->exe) - 1) ? 1 : 0;
-}
-
 static int push(char ***list, size_t *nr, size_t *cap, const char *path)
 {
 	char **slot = df_vec_grow((void **)list, *nr, cap, sizeof(**list)) ? NULL : &(*list)[(*nr)];

@@ -9,9 +9,6 @@
 /* All of them in one set; on failure says which and why, and returns NULL. */
 struct df_check_set *df_cli_load(const char *sub, int nr, char **paths);
 
-/* Is the process of this trace alive? As df_check_opts.alive; only knows processes of this boot. */
-int df_cli_alive(const struct df_trace_header *h);
-
 /* Paths of all traces in the folders and files; malloc'ed, each too. NULL after an error was said. */
 char **df_cli_trace_paths(const char *sub, int nr, char **paths, size_t *nr_out);
 

@@ -404,7 +404,7 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 /* A run that did not finish is no prediction: it is said, so that nobody takes "none found" for "fine". */
 static void say_recorded(int argc, char **argv)
 {
-	struct df_check_opts opts = {.alive = df_cli_alive};
+	struct df_check_opts opts = {.alive = df_check_alive};
 	struct df_check_set *set = df_cli_load("predict", argc, argv);
 	struct df_check_result *r;
 

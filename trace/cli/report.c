@@ -201,7 +201,7 @@ int df_cmd_report(int argc, char **argv)
 	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
 						{"output", required_argument, NULL, 'o'},
 						{NULL, 0, NULL, 0}};
-	struct df_check_opts opts = {.alive = df_cli_alive};
+	struct df_check_opts opts = {.alive = df_check_alive};
 	struct df_check_result *r = NULL;
 	struct df_check_set *set;
 	struct df_timeline t;

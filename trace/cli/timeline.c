@@ -158,7 +158,7 @@ int df_cmd_timeline(int argc, char **argv)
 						{"max", required_argument, NULL, 'm'},
 						{"json", no_argument, NULL, 'j'},
 						{NULL, 0, NULL, 0}};
-	struct df_check_opts opts = {.alive = df_cli_alive};
+	struct df_check_opts opts = {.alive = df_check_alive};
 	struct df_check_result *r = NULL;
 	struct df_check_set *set;
 	struct df_timeline t;

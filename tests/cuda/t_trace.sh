@@ -1,0 +1,35 @@
+#!/bin/bash
+# Description: mode trace on the driver: begin and end of what NCCL executes, hosts that block in the driver, and off.
+set -u
+fake=$B/tests/cuda/fake
+[ -x "$B/tests/cuda/use_handover" ] || { echo "skipped: built without NCCL's header" && exit 77; }
+bad=0
+run() { # NAME VARIABLE=VALUE...
+	local name=$1
+	shift
+	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$B/libdfshim.so" FAKE_CUDA_DEVICES=2 DFSHIM_MODE=trace \
+		DFSHIM_TRACE="$T/$name.trace" "$@" timeout 60 "$B/tests/cuda/use_handover" >"$T/$name" 2>&1 || {
+		echo "$name: status $?"
+		cat "$T/$name"
+		bad=1
+	}
+	"$B/dfshim" show "$T/$name.trace" >"$T/$name.show" || bad=1
+}
+count() { awk -v t="$2" '$4 == t' "$T/$1.show" | wc -l; }
+
+run on
+ops=$(count on op)
+[ "$ops" -ge 20 ] || { echo "only $ops operations" && bad=1; }
+for t in op_start op_done; do
+	[ "$(count on $t)" = "$ops" ] || { echo "$ops operations, $(count on $t) records $t" && bad=1; }
+done
+[ "$(count on comm_init)" = "$(count on comm_ready)" ] || { echo "a communicator without its beginning" && bad=1; }
+"$B/dfshim" check "$T/on.trace" | grep -q "^OK: all $ops operations finished" || {
+	echo "check: $("$B/dfshim" check "$T/on.trace" | head -1)"
+	bad=1
+}
+# Nothing of ours on the streams, so no end is seen; the calls of NCCL are all the same.
+run off DFSHIM_TRACE_CUDA=0
+[ "$(count off op)" = "$ops" ] || { echo "off: $(count off op) operations" && bad=1; }
+[ "$(count off op_start)" = 0 ] || { echo "off: operations are marked" && bad=1; }
+exit $bad

@@ -1,0 +1,650 @@
+/*
+ * A stand-in for NCCL that really executes, on the memory of libdfhost.so, by NCCL's rules: operations of one
+ * communicator in their order of issue, one of DFSHIM_HOST_SLOTS slots of the device held from start to end, a
+ * first use and a set-up that block the host until all ranks have come, implicit synchronisation of the device in the
+ * set-up. It knows nothing of dfshim and knows of CUDA only what a program may: an operation is a host function
+ * on its stream, so it waits there for its peers as a kernel of NCCL's waits on a GPU.
+ *
+ * Ranks are threads or processes: what they share lies in a file of /dev/shm that the unique id names. Sums and
+ * maxima of 32-bit integers are right; of other types only the waiting is. Where ranks do not agree on an operation
+ * it waits for ever.
+ *
+ * Everything else that NCCL exports comes from tests/interpose/dl/fake_nccl.c.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "interpose/nccl_types.h"
+
+typedef int cudaError_t;
+typedef struct CUevent_st *cudaEvent_t;
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*fn)(void *), void *arg);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *status);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaMalloc(void **ptr, size_t bytes);
+cudaError_t cudaFree(void *ptr);
+
+#define MAX_RANKS 8
+#define DATA	  (8u << 20)  /* of one rank in one operation, or one message */
+#define SMALL	  (64u << 10) /* messages that need not wait for their receive */
+#define BUFFERS	  8
+#define DEPTH	  4 /* operations whose data is kept */
+#define COLLS	  64
+
+/* dfshim's question whether we can use the memory of the CUDA runtime on the CPU. */
+__attribute__((visibility("default"))) const int dfshim_nccl_on_cpu = 1;
+
+struct pair {
+	uint64_t posted, taken;
+	uint64_t bytes[BUFFERS];
+	char small[BUFFERS][SMALL];
+	char large[DATA];
+};
+
+/* What the ranks of a communicator share. */
+struct region {
+	uint32_t arrived, connected, left;
+	uint64_t split[COLLS][MAX_RANKS]; /* round, colour, key */
+	uint64_t here[COLLS][MAX_RANKS];  /* index + 1, signature */
+	uint64_t done[COLLS][MAX_RANKS];  /* index + 1 */
+	struct pair pairs[MAX_RANKS][MAX_RANKS];
+	char data[DEPTH][MAX_RANKS][DATA];
+};
+
+struct comm {
+	uint64_t magic;
+	int nranks, rank, device;
+	int aborted, connected;
+	struct region *r;
+	char name[64];
+	uint64_t next, turn; /* launches: given, finished */
+	uint64_t nr_coll, sent[MAX_RANKS], got[MAX_RANKS], nr_split;
+};
+
+enum kind { AR, RED, BC, AG, RS, A2A, GA, SC, SEND, RECV };
+
+struct op {
+	enum kind kind;
+	const void *in;
+	void *out;
+	size_t count, bytes; /* bytes: of `count` elements */
+	int type, redop, root;
+	struct comm *comm;
+	cudaStream_t stream;
+	uint64_t index;
+	int step; /* 0 not begun, 1 posted, 2 done */
+};
+
+struct launch {
+	struct comm *comm;
+	uint64_t ticket; /* UINT64_MAX: captured, drawn at each run */
+	uint64_t issued;
+	struct launch *next_waiting;
+	int nr;
+	struct op ops[];
+};
+
+static __thread struct {
+	int depth, nr, cap, nr_inits;
+	struct op *ops;
+	struct comm *inits[64];
+} group;
+
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t slots_used[64];
+static struct launch *waiting[64];
+static uint64_t nr_issued;
+static uint32_t nr_ids;
+
+static void nap(void)
+{
+	struct timespec t = {0, 50000};
+
+	nanosleep(&t, NULL);
+}
+
+static int aborted(const struct comm *c)
+{
+	return __atomic_load_n(&c->aborted, __ATOMIC_ACQUIRE);
+}
+
+#define GET(p)	  __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+
+/* ---- one operation, a step at a time ------------------------------------------------------------------------ */
+
+static uint64_t signature(const struct op *o)
+{
+	return (uint64_t)o->kind ^ (uint64_t)o->type << 8 ^ (uint64_t)o->redop << 16 ^
+	       (uint64_t)(uint32_t)o->root << 24 ^ (uint64_t)o->count * 2654435761u;
+}
+
+/* What a rank brings: so many times its count. */
+static size_t brings(const struct op *o)
+{
+	int n = o->comm->nranks, root = o->comm->rank == o->root;
+
+	switch (o->kind) {
+	case RS:
+	case A2A:
+		return o->bytes * (size_t)n;
+	case SC:
+		return root ? o->bytes * (size_t)n : 0;
+	case BC:
+		return root ? o->bytes : 0;
+	default:
+		return o->bytes;
+	}
+}
+
+static void combine(const struct op *o, char *out, size_t from, size_t bytes)
+{
+	struct comm *c = o->comm;
+	char(*data)[DATA] = c->r->data[o->index % DEPTH];
+	size_t i;
+	int k;
+
+	memcpy(out, data[0] + from, bytes);
+	for (k = 1; o->type == ncclInt32 && k < c->nranks; k++)
+		for (i = 0; i + 4 <= bytes; i += 4) {
+			int32_t a, b;
+
+			memcpy(&a, out + i, 4);
+			memcpy(&b, data[k] + from + i, 4);
+			a = o->redop == ncclMax ? (a > b ? a : b)
+						: (int32_t)((uint32_t)a + (uint32_t)b);
+			memcpy(out + i, &a, 4);
+		}
+}
+
+static void finish_coll(const struct op *o)
+{
+	struct comm *c = o->comm;
+	char(*data)[DATA] = c->r->data[o->index % DEPTH];
+	size_t b = o->bytes;
+	int k;
+
+	if (brings(o) > DATA || b * (size_t)c->nranks > DATA * MAX_RANKS)
+		return;
+	switch (o->kind) {
+	case AR:
+		combine(o, o->out, 0, b);
+		break;
+	case RED:
+		if (c->rank == o->root)
+			combine(o, o->out, 0, b);
+		break;
+	case BC:
+		memmove(o->out, data[o->root], b);
+		break;
+	case AG:
+		for (k = 0; k < c->nranks; k++)
+			memcpy((char *)o->out + (size_t)k * b, data[k], b);
+		break;
+	case RS:
+		combine(o, o->out, (size_t)c->rank * b, b);
+		break;
+	case A2A:
+		for (k = 0; k < c->nranks; k++)
+			memcpy((char *)o->out + (size_t)k * b, data[k] + (size_t)c->rank * b, b);
+		break;
+	case GA:
+		for (k = 0; k < c->nranks && c->rank == o->root; k++)
+			memcpy((char *)o->out + (size_t)k * b, data[k], b);
+		break;
+	default:
+		memcpy(o->out, data[o->root] + (size_t)c->rank * b, b);
+	}
+}
+
+static void step_coll(struct op *o)
+{
+	struct comm *c = o->comm;
+	uint64_t at = o->index % COLLS, tag = (o->index + 1) << 32 | (uint32_t)signature(o);
+	int k, same = 1;
+
+	if (o->step == 0) {
+		/* The place is used again when all have left it. */
+		for (k = 0; o->index >= DEPTH && k < c->nranks; k++)
+			if (GET(&c->r->done[(o->index - DEPTH) % COLLS][k]) < o->index - DEPTH + 1)
+				return;
+		if (brings(o) && brings(o) <= DATA)
+			memcpy(c->r->data[o->index % DEPTH][c->rank], o->in, brings(o));
+		PUT(&c->r->here[at][c->rank], tag);
+		o->step = 1;
+	}
+	for (k = 0; k < c->nranks; k++) {
+		uint64_t it = GET(&c->r->here[at][k]);
+
+		if (it >> 32 != o->index + 1)
+			return;
+		same &= it == tag;
+	}
+	if (!same)
+		return;
+	finish_coll(o);
+	PUT(&c->r->done[at][c->rank], o->index + 1);
+	o->step = 2;
+}
+
+static void step_send(struct op *o)
+{
+	struct pair *p = &o->comm->r->pairs[o->comm->rank][o->root];
+
+	if (o->step == 0) {
+		if (GET(&p->posted) - GET(&p->taken) >= (o->bytes > SMALL ? 1 : BUFFERS))
+			return;
+		p->bytes[o->index % BUFFERS] = o->bytes;
+		if (o->bytes <= SMALL)
+			memcpy(p->small[o->index % BUFFERS], o->in, o->bytes);
+		else if (o->bytes <= DATA)
+			memcpy(p->large, o->in, o->bytes);
+		PUT(&p->posted, o->index + 1);
+		o->step = 1;
+	}
+	if (o->bytes <= SMALL || GET(&p->taken) > o->index)
+		o->step = 2;
+}
+
+static void step_recv(struct op *o)
+{
+	struct pair *p = &o->comm->r->pairs[o->root][o->comm->rank];
+
+	if (GET(&p->posted) <= o->index || p->bytes[o->index % BUFFERS] != o->bytes)
+		return;
+	if (o->bytes <= SMALL)
+		memcpy(o->out, p->small[o->index % BUFFERS], o->bytes);
+	else if (o->bytes <= DATA)
+		memcpy(o->out, p->large, o->bytes);
+	PUT(&p->taken, o->index + 1);
+	o->step = 2;
+}
+
+static void step(struct op *o)
+{
+	if (o->kind == SEND)
+		step_send(o);
+	else if (o->kind == RECV)
+		step_recv(o);
+	else
+		step_coll(o);
+}
+
+/* ---- a launch on its stream ---------------------------------------------------------------------------------- */
+
+static uint32_t max_slots(void)
+{
+	const char *v = getenv("DFSHIM_HOST_SLOTS");
+
+	return v && atoi(v) > 0 ? (uint32_t)atoi(v) : 4;
+}
+
+/*
+ * Of the launches that wait for a slot of the device the one that was issued first gets it; a little is waited
+ * for others that come at the same time, because threads start them here.
+ */
+static void take_slot(struct launch *l)
+{
+	struct comm *c = l->comm;
+	int d = c->device & 63, first = 0;
+	struct launch *w;
+
+	pthread_mutex_lock(&slots_lock);
+	l->next_waiting = waiting[d];
+	waiting[d] = l;
+	pthread_mutex_unlock(&slots_lock);
+	usleep(10000);
+	while (!first && !aborted(c)) {
+		pthread_mutex_lock(&slots_lock);
+		first = slots_used[d] < max_slots();
+		for (w = waiting[d]; w; w = w->next_waiting)
+			first &= w->issued >= l->issued;
+		slots_used[d] += first ? 1 : 0;
+		pthread_mutex_unlock(&slots_lock);
+		if (!first)
+			nap();
+	}
+	pthread_mutex_lock(&slots_lock);
+	for (struct launch **p = &waiting[d]; *p; p = &(*p)->next_waiting)
+		if (*p == l) {
+			*p = l->next_waiting;
+			break;
+		}
+	pthread_mutex_unlock(&slots_lock);
+}
+
+static void execute(void *arg)
+{
+	struct launch *l = arg;
+	struct comm *c = l->comm;
+	uint64_t ticket = l->ticket;
+	int i, left = 1;
+
+	if (ticket == UINT64_MAX)
+		ticket = __atomic_fetch_add(&c->next, 1, __ATOMIC_ACQ_REL);
+	while (GET(&c->turn) != ticket && !aborted(c))
+		nap();
+	take_slot(l);
+	if (aborted(c))
+		return;
+	for (i = 0; i < l->nr; i++) {
+		struct op *o = &l->ops[i];
+
+		o->step = 0;
+		o->index = o->kind == SEND   ? c->sent[o->root]++
+			   : o->kind == RECV ? c->got[o->root]++
+					     : c->nr_coll++;
+	}
+	while (left && !aborted(c)) {
+		for (left = 0, i = 0; i < l->nr; i++) {
+			if (l->ops[i].step != 2)
+				step(&l->ops[i]);
+			left += l->ops[i].step != 2;
+		}
+		if (left)
+			nap();
+	}
+	pthread_mutex_lock(&slots_lock);
+	slots_used[c->device & 63]--;
+	pthread_mutex_unlock(&slots_lock);
+	PUT(&c->turn, ticket + 1);
+}
+
+/* All that the group puts on this communicator: one kernel, for which all its streams wait. */
+static void put(struct comm *c, struct op *ops, int nr)
+{
+	struct launch *l = malloc(sizeof(*l) + (size_t)nr * sizeof(*ops));
+	cudaEvent_t e;
+	int i, n = 0, capturing = 0;
+
+	for (i = 0; i < nr; i++)
+		if (ops[i].comm == c)
+			l->ops[n++] = ops[i];
+	l->comm = c;
+	l->nr = n;
+	l->issued = __atomic_add_fetch(&nr_issued, 1, __ATOMIC_RELAXED);
+	cudaStreamIsCapturing(l->ops[0].stream, &capturing);
+	l->ticket = capturing ? UINT64_MAX : __atomic_fetch_add(&c->next, 1, __ATOMIC_ACQ_REL);
+	for (i = 1; i < n; i++) {
+		if (l->ops[i].stream == l->ops[0].stream)
+			continue;
+		cudaEventCreateWithFlags(&e, 2);
+		cudaEventRecord(e, l->ops[i].stream);
+		cudaStreamWaitEvent(l->ops[0].stream, e, 0);
+	}
+	cudaLaunchHostFunc(l->ops[0].stream, execute, l);
+	for (i = 1; i < n; i++) {
+		if (l->ops[i].stream == l->ops[0].stream)
+			continue;
+		cudaEventCreateWithFlags(&e, 2);
+		cudaEventRecord(e, l->ops[0].stream);
+		cudaStreamWaitEvent(l->ops[i].stream, e, 0);
+	}
+}
+
+static void put_all(struct op *ops, int nr)
+{
+	int i, k;
+
+	/* The first use of a communicator waits for its ranks, of all communicators of the group at once. */
+	for (i = 0; i < nr; i++)
+		if (!ops[i].comm->connected++)
+			__atomic_fetch_add(&ops[i].comm->r->connected, 1, __ATOMIC_ACQ_REL);
+	for (i = 0; i < nr; i++)
+		while (GET(&ops[i].comm->r->connected) < (uint32_t)ops[i].comm->nranks &&
+		       !aborted(ops[i].comm))
+			nap();
+	for (i = 0; i < nr; i++) {
+		for (k = 0; k < i && ops[k].comm != ops[i].comm; k++)
+			;
+		if (k == i)
+			put(ops[i].comm, ops, nr);
+	}
+}
+
+static const unsigned char type_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
+static ncclResult_t enqueue(struct op o)
+{
+	o.bytes = o.count * type_bytes[o.type % 12];
+	if (!group.depth) {
+		put_all(&o, 1);
+		return ncclSuccess;
+	}
+	if (group.nr == group.cap)
+		group.ops = realloc(group.ops, (size_t)(group.cap += 64) * sizeof(o));
+	group.ops[group.nr++] = o;
+	return ncclSuccess;
+}
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT ncclResult_t pncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t,
+				   ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+{
+	return enqueue((struct op){AR, in, out, n, 0, t, op, 0, (struct comm *)c, s, 0, 0});
+}
+EXPORT ncclResult_t pncclReduce(const void *in, void *out, size_t n, ncclDataType_t t,
+				ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t s)
+{
+	return enqueue((struct op){RED, in, out, n, 0, t, op, root, (struct comm *)c, s, 0, 0});
+}
+EXPORT ncclResult_t pncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t t, int root,
+				   ncclComm_t c, cudaStream_t s)
+{
+	return enqueue((struct op){BC, in, out, n, 0, t, 0, root, (struct comm *)c, s, 0, 0});
+}
+EXPORT ncclResult_t pncclAllGather(const void *in, void *out, size_t n, ncclDataType_t t,
+				   ncclComm_t c, cudaStream_t s)
+{
+	return enqueue((struct op){AG, in, out, n, 0, t, 0, 0, (struct comm *)c, s, 0, 0});
+}
+EXPORT ncclResult_t pncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t t,
+				       ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+{
+	return enqueue((struct op){RS, in, out, n, 0, t, op, 0, (struct comm *)c, s, 0, 0});
+}
+EXPORT ncclResult_t pncclAlltoAll(const void *in, void *out, size_t n, ncclDataType_t t,
+				  ncclComm_t c, cudaStream_t s)
+{
+	return enqueue((struct op){A2A, in, out, n, 0, t, 0, 0, (struct comm *)c, s, 0, 0});
+}
+EXPORT ncclResult_t pncclSend(const void *in, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
+			      cudaStream_t s)
+{
+	return enqueue((struct op){SEND, in, NULL, n, 0, t, 0, peer, (struct comm *)c, s, 0, 0});
+}
+EXPORT ncclResult_t pncclRecv(void *out, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
+			      cudaStream_t s)
+{
+	return enqueue((struct op){RECV, NULL, out, n, 0, t, 0, peer, (struct comm *)c, s, 0, 0});
+}
+
+EXPORT ncclResult_t pncclGroupStart(void)
+{
+	group.depth++;
+	return ncclSuccess;
+}
+
+/* ---- communicators ------------------------------------------------------------------------------------------- */
+
+static struct comm *open_comm(const char *name, int nranks, int rank)
+{
+	struct comm *c = calloc(1, sizeof(*c));
+	int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
+
+	if (fd < 0 || ftruncate(fd, sizeof(struct region)))
+		abort();
+	c->r = mmap(NULL, sizeof(struct region), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	c->magic = DF_NCCL_COMM_MAGIC;
+	c->nranks = nranks;
+	c->rank = rank;
+	snprintf(c->name, sizeof(c->name), "%s", name);
+	cudaGetDevice(&c->device);
+	__atomic_fetch_add(&c->r->arrived, 1, __ATOMIC_ACQ_REL);
+	return c;
+}
+
+static void wait_all(struct comm *c)
+{
+	while (GET(&c->r->arrived) < (uint32_t)c->nranks && !aborted(c))
+		nap();
+	shm_unlink(c->name);
+}
+
+/* NCCL allocates when it sets up, and that waits for the device. */
+static void allocate(void)
+{
+	void *p;
+
+	if (!cudaMalloc(&p, 4096))
+		cudaFree(p);
+}
+
+EXPORT ncclResult_t pncclGetVersion(int *version)
+{
+	*version = 22809;
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
+{
+	memset(id, 0, sizeof(*id));
+	snprintf(id->internal, 64, "/fakenccl.%d.%u", (int)getpid(),
+		 __atomic_add_fetch(&nr_ids, 1, __ATOMIC_RELAXED));
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+{
+	struct comm *c;
+
+	if (nranks > MAX_RANKS)
+		return ncclInvalidArgument;
+	allocate();
+	c = open_comm(id.internal, nranks, rank);
+	if (group.depth && group.nr_inits < 64)
+		group.inits[group.nr_inits++] = c;
+	else
+		wait_all(c);
+	*comm = (ncclComm_t)c;
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
+					    ncclConfig_t *config)
+{
+	(void)config;
+	return pncclCommInitRank(comm, nranks, id, rank);
+}
+
+EXPORT ncclResult_t pncclGroupEnd(void)
+{
+	int i, nr = group.nr;
+
+	if (--group.depth)
+		return ncclSuccess;
+	for (i = 0; i < group.nr_inits; i++)
+		wait_all(group.inits[i]);
+	group.nr_inits = group.nr = 0;
+	if (nr)
+		put_all(group.ops, nr);
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
+				   ncclConfig_t *config)
+{
+	struct comm *c = (struct comm *)comm;
+	uint64_t round = c->nr_split++, mine, it;
+	int k, n = 0, rank = 0;
+	char name[96];
+
+	(void)config;
+	allocate();
+	mine = (round + 1) << 40 | (uint64_t)(color & 0xffff) << 16 | (uint64_t)(key & 0xffff);
+	PUT(&c->r->split[round % COLLS][c->rank], mine);
+	for (k = 0; k < c->nranks; k++) {
+		while ((it = GET(&c->r->split[round % COLLS][k])) >> 40 != round + 1)
+			if (aborted(c))
+				return ncclInternalError;
+			else
+				nap();
+		if ((it >> 16 & 0xffff) != (mine >> 16 & 0xffff))
+			continue;
+		n++;
+		rank += (it & 0xffff) < (mine & 0xffff) ||
+			((it & 0xffff) == (mine & 0xffff) && k < c->rank);
+	}
+	*out = NULL;
+	if (color < 0)
+		return ncclSuccess;
+	snprintf(name, sizeof(name), "%.60s.%u.%d", c->name, (unsigned)round, color);
+	c = open_comm(name, n, rank);
+	wait_all(c);
+	*out = (ncclComm_t)c;
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
+{
+	/* Streams may still be in it: it is never freed. */
+	PUT(&((struct comm *)comm)->aborted, 1);
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
+{
+	struct comm *c = (struct comm *)comm;
+
+	while (GET(&c->turn) != GET(&c->next) && !aborted(c))
+		nap();
+	return pncclCommAbort(comm);
+}
+
+EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+	(void)comm;
+	*error = ncclSuccess;
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
+{
+	*count = ((const struct comm *)comm)->nranks;
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+	*rank = ((const struct comm *)comm)->rank;
+	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+	*device = ((const struct comm *)comm)->device;
+	return ncclSuccess;
+}
+
+EXPORT const char *pncclGetErrorString(ncclResult_t result)
+{
+	return result == ncclSuccess ? "no error" : "an error";
+}
+
+EXPORT const char *pncclGetLastError(ncclComm_t comm)
+{
+	(void)comm;
+	return "";
+}
