@@ -228,6 +228,8 @@ START_TEST(t_silent)
 	ck_assert_int_eq(df_id_create(ids[0]), 0);
 	ct_join_all(r, (const unsigned char(*)[128])ids, 1, 2, 0, 1);
 	ck_assert_int_eq(r[0].ret | r[1].ret, 0);
+	df_ctl_leave(r[0].comm);
+	df_ctl_leave(r[1].comm);
 	for (i = 0; i < DF_LINK_STRANGERS + 150; i++)
 		close(fd[i]);
 	for (i = 0; i < 20000 && n; i++) {

@@ -317,9 +317,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("backend");
-	TCase *t = tcase_create("fake");
 	char path[512];
+	TCase *t;
+	Suite *s;
 
 	snprintf(path, sizeof(path), "%s/tests/cuda/fake/libcuda.so.1",
 		 getenv("B") ? getenv("B") : "build");
@@ -327,6 +327,8 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
+	s = suite_create("backend");
+	t = tcase_create("fake");
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, collectives);
 	tcase_add_loop_test(t, refused, 0, 3);

@@ -145,6 +145,7 @@ static int print_one(uint64_t seed)
 	printf("# class %s nccl %d ours %d (0 completes, 1 hangs, 2 either)\n", l.cls, l.nccl,
 	       l.ours);
 	print_script(&s, stdout);
+	sc_free(&s);
 	return 0;
 }
 
