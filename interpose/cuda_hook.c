@@ -65,6 +65,15 @@ static void *driver_fn(int at);
 #define DO_WORK(kind, ptds, object, call)                                                          \
 	df_f->work(object, ptds, DF_WORK_##kind);                                                  \
 	df_ret = call
+#define RANGES(stream, out, nr_out, in, nr_in)                                                     \
+	(stream), (struct df_touch)                                                                \
+	{                                                                                          \
+		(uintptr_t)(in), (uintptr_t)(in) + (nr_in), (uintptr_t)(out),                      \
+			(uintptr_t)(out) + (nr_out)                                                \
+	}
+#define DO_WORK_RANGE(kind, ptds, object, call)                                                    \
+	df_f->work_range(RANGES object, ptds, DF_WORK_##kind);                                     \
+	df_ret = call
 #define DO_WORK_MULTI(kind, ptds, object, call)                                                    \
 	for (unsigned int df_i = 0; df_i < SECOND object; df_i++)                                  \
 		df_f->work((FIRST object)[df_i].hStream, ptds, DF_WORK_##kind);                    \
@@ -92,6 +101,11 @@ static void *driver_fn(int at);
 #define QUERY_STREAM(object, ptds) df_f->stream_query(object, ptds)
 #define DO_QUERY(kind, ptds, object, call)                                                         \
 	df_ret = QUERY_##kind(object, ptds) ? CUDA_ERROR_NOT_READY : (call)
+#define DO_EVENT_TIME(kind, ptds, object, call)                                                    \
+	df_ret = df_f->event_time((void **)&FIRST object) ||                                       \
+				 df_f->event_time((void **)&SECOND object)                         \
+			 ? CUDA_ERROR_NOT_READY                                                    \
+			 : (call)
 #define RECORD_STREAM(object, ptds)  df_f->event_record(PAIR object, ptds)
 #define RECORD_CONTEXT(object, ptds) (df_f->event_record_ctx(PAIR object), 0)
 #define DO_EVENT_RECORD(kind, ptds, object, call)                                                  \
@@ -171,6 +185,8 @@ static void *driver_fn(int at);
 
 #define PICK_PROC(kind, ptds, object, call)	    BODY_PROC(call)
 #define PICK_WORK(kind, ptds, object, call)	    BODY(WORK, kind, ptds, object, call)
+#define PICK_WORK_RANGE(kind, ptds, object, call)   BODY(WORK_RANGE, kind, ptds, object, call)
+#define PICK_EVENT_TIME(kind, ptds, object, call)   BODY(EVENT_TIME, kind, ptds, object, call)
 #define PICK_WORK_MULTI(kind, ptds, object, call)   BODY(WORK_MULTI, kind, ptds, object, call)
 #define PICK_SYNC_COPY(kind, ptds, object, call)    BODY(SYNC_COPY, kind, ptds, object, call)
 #define PICK_SYNC_STREAM(kind, ptds, object, call)  BODY(SYNC_STREAM, kind, ptds, object, call)

@@ -236,6 +236,7 @@ struct df_kinst {
 	uint32_t blocks_left;	   /* decremented by every block that finished */
 	uint32_t cap_waits;
 	uint32_t nr_waits;
+	int32_t priority;	/* under df_policy.order; higher goes first */
 	uint64_t gate;		/* a word that the host writes (nccl rules) */
 	struct df_kwait *waits; /* own_waits, or longer */
 	struct df_kwait own_waits[DF_INST_WAITS];
@@ -256,7 +257,8 @@ struct df_kctx {
 	struct df_kctx *next, *prev; /* task queue */
 	uint64_t redop_arg;	     /* of the instance in work */
 	uint32_t queued;
-	uint32_t block; /* program block */
+	int32_t priority; /* the highest of the instances announced: they finish in order */
+	uint32_t block;	  /* program block */
 	uint32_t nr_inst, first_inst;
 	uint32_t lead;	    /* 1: reports START for its collective */
 	uint32_t ready;	    /* the waits of `cur` have been seen true */
@@ -273,7 +275,6 @@ struct df_kcoll {
 	const struct df_program *prog;
 	uint32_t type, redop;
 	uint32_t elem_bytes;
-	int32_t priority;
 	uint64_t count;	      /* elements, as in the call */
 	uint64_t chunk_elems; /* ceil(count / chunks) */
 	uint64_t tile_elems;  /* elements of one chunk moved per slice */

@@ -28,7 +28,7 @@ DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kc
 	struct df_kctx *after = blk->last;
 
 	if (d->policy.order)
-		while (after && after->coll->priority < ctx->coll->priority)
+		while (after && after->priority < ctx->priority)
 			after = after->prev;
 	ctx->prev = after;
 	ctx->next = after ? after->next : blk->first;
@@ -73,6 +73,16 @@ DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *ctx)
 		blk->task = blk->first;
 		blk->pos = 0;
 	}
+}
+
+/* Its priority has changed. */
+DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	struct df_kctx *running = blk->running;
+
+	dfk_queue_remove(blk, ctx);
+	dfk_queue_add(d, blk, ctx);
+	blk->running = running;
 }
 
 /* The end of a traversal is where a block notices that nothing moves. */
@@ -153,8 +163,14 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 		if (!e.ctx->cur)
 			e.ctx->cur = e.inst;
 		e.ctx->announced++;
-		if (!e.ctx->queued)
+		if (!e.ctx->queued) {
+			e.ctx->priority = e.inst->priority;
 			dfk_queue_add(d, blk, e.ctx);
+		} else if (d->policy.order && e.inst->priority > e.ctx->priority) {
+			/* It can't overtake its own collective's earlier instances: they hurry too. */
+			e.ctx->priority = e.inst->priority;
+			dfk_queue_move(d, blk, e.ctx);
+		}
 	}
 	blk->idle = 0;
 	/*
@@ -388,8 +404,28 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
+/* An instance has left: those behind it may be less urgent. */
+DFK void dfk_calm(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	const struct df_kinst *in = ctx->cur;
+	uint64_t nr = ctx->announced - ctx->finished;
+	int32_t most = 0;
+	uint64_t i;
+
+	for (i = 0; i < nr; i++) {
+		/* ACQUIRE pairs with the RELEASE of next in df_coll_instance(), as in dfk_task_poll(). */
+		in = dfk_load_acquire_sys(&in->next);
+		if (!i || in->priority > most)
+			most = in->priority;
+		if (most == ctx->priority)
+			return;
+	}
+	ctx->priority = most;
+	dfk_queue_move(d, blk, ctx);
+}
+
 /* The block's part of an instance is done; the last block tells the world. */
-DFK void dfk_finish(struct df_kblock *blk, struct df_kctx *ctx)
+DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
 	struct df_kinst *in = ctx->cur;
 
@@ -416,6 +452,14 @@ DFK void dfk_finish(struct df_kblock *blk, struct df_kctx *ctx)
 	blk->running = NULL;
 	if (ctx->finished == ctx->announced)
 		dfk_queue_remove(blk, ctx);
+	else if (d->policy.order)
+		dfk_calm(d, blk, ctx);
+	if (d->policy.order) {
+		/* What is more urgent may have become ready meanwhile. */
+		ctx->loaded = 0;
+		blk->task = blk->first;
+		blk->pos = 0;
+	}
 }
 
 /* Thread 0, after the data has moved: publishes the slice. */
@@ -458,7 +502,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	else
 		ctx->spin = d->policy.max;
 	if (ctx->k == (ctx->finished + 1) * c->loops * ctx->nr_inst)
-		dfk_finish(blk, ctx);
+		dfk_finish(d, blk, ctx);
 }
 
 /* ---- the turn --------------------------------------------------------------------------------------- */

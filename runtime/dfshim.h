@@ -143,7 +143,7 @@ struct df_op {
 	const void *stream; /* cudaStream_t as the application gave it */
 	uint32_t site;	    /* df_trace_site() */
 	uint32_t id;  /* tells collectives of equal arguments apart (native API); 0 otherwise */
-	int priority; /* under DFSHIM_ORDER=priority; counts when the collective is registered */
+	int priority; /* under DFSHIM_ORDER=priority: added to that of the stream */
 	struct df_ticket *ticket; /* NULL, or filled in; not for a capturing stream */
 };
 

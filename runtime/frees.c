@@ -6,6 +6,7 @@
  *
  * Entered by threads that free, that allocate and find no memory, and by whoever retires operations.
  */
+#include <sched.h>
 #include "runtime/rt.h"
 #include "trace/writer.h"
 
@@ -18,7 +19,8 @@ struct df_free {
 static struct {
 	struct df_mutex lock;
 	struct df_list list;
-	uint32_t nr; /* read without the lock */
+	uint32_t nr;	  /* on the list or being given back; read without the lock */
+	uint32_t leaving; /* off the list and not given back yet; read without the lock */
 } frees = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "frees"), .list = DF_LIST_INIT(frees.list)};
 
 int df_dev_flights(struct df_dev *dev, struct df_flights *set)
@@ -98,7 +100,7 @@ static struct df_free *take(void)
 			continue;
 		found = f;
 		df_list_del(&f->node);
-		__atomic_sub_fetch(&frees.nr, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&frees.leaving, 1, __ATOMIC_RELAXED);
 		break;
 	}
 	df_mutex_unlock(&frees.lock);
@@ -116,6 +118,9 @@ void df_frees_look(void)
 		df_rt.cu->mem_free(f->ptr);
 		df_flights_free(&f->pending);
 		free(f);
+		/* RELEASE pairs with the ACQUIRE in df_free_flush(): the memory is there when the count has gone down. */
+		__atomic_sub_fetch(&frees.leaving, 1, __ATOMIC_RELEASE);
+		__atomic_sub_fetch(&frees.nr, 1, __ATOMIC_RELEASE);
 	}
 }
 
@@ -166,5 +171,11 @@ int df_free_flush(int device)
 	}
 	df_flights_free(&w.set);
 	df_frees_look();
+	/*
+	 * Another thread may just be giving some back, which waits for nothing. ACQUIRE pairs with the RELEASE in
+	 * df_frees_look(): without it the allocation could still find no room.
+	 */
+	while (__atomic_load_n(&frees.leaving, __ATOMIC_ACQUIRE))
+		sched_yield();
 	return 1;
 }

@@ -134,8 +134,7 @@ static void look(const struct df_stream_info *s, void *arg)
 	*busy |= !df_rt.cu->stream_idle(s->stream);
 }
 
-/* The host can see memory of this kind without a CUDA call that we would notice. */
-static int host_visible(uintptr_t at, uintptr_t end)
+int df_host_visible(uintptr_t at, uintptr_t end)
 {
 	struct df_mem_info info;
 
@@ -150,7 +149,8 @@ static int host_visible(uintptr_t at, uintptr_t end)
  */
 static int tells(const struct df_flight *f, int own, const struct df_touch *touch)
 {
-	return (own && (host_visible(f->in, f->in_end) || host_visible(f->out, f->out_end))) ||
+	return (own &&
+		(df_host_visible(f->in, f->in_end) || df_host_visible(f->out, f->out_end))) ||
 	       (touch && df_touch_concerns(touch, f));
 }
 

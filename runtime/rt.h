@@ -157,6 +157,13 @@ struct df_dev {
 	uint32_t nr_held, slots_used;
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
+	/*
+	 * The legacy default stream, once something has been put on it. What it must not run ahead of, later work of
+	 * blocking streams must not either: they take it over when something is put on them. legacy_added:
+	 * how far its set goes, 0 while it is empty; read without the lock.
+	 */
+	struct df_stream *legacy;
+	uint64_t legacy_added;
 };
 
 /* A stream that has carried a collective; hangs on df_stream_info.user. */
@@ -166,9 +173,16 @@ struct df_stream {
 	struct df_stream_info info;
 	struct df_flights pending; /* what the stream must not run ahead of */
 	uint64_t fenced;	   /* those up to here (df_flight.at) it waits for already */
-	uint64_t *ready;	   /* the word that the stream writes when it has got somewhere */
-	uint64_t ready_seq;	   /* its last value */
-	uint32_t users;		   /* other threads that enqueue waits on it */
+	uint64_t met;		   /* the legacy stream has taken over those up to here */
+	uint64_t
+		legacy_seen; /* of the legacy stream's it has taken over those up to here; also read without the lock */
+	uint64_t *ready;    /* the word that the stream writes when it has got somewhere */
+	uint64_t ready_seq; /* its last value */
+	uint32_t users;	    /* other threads that enqueue waits on it */
+	/* A stream of our own that is behind this one and what it must not run ahead of: for times of events. */
+	struct df_hstream *aside;
+	uint64_t *aside_word; /* written behind each event */
+	uint64_t aside_seq;
 };
 
 /* An event recorded behind operations in flight; hangs on df_event_info.user. */
@@ -177,6 +191,12 @@ struct df_event {
 	struct df_dev *dev;
 	struct df_flights pending;
 	uint64_t record; /* serial of the last record */
+	/*
+	 * An event of our own that is recorded when the operations are done, for its time; that has happened when the
+	 * word has the value. word NULL: the application's event has the time.
+	 */
+	void *timed;
+	uint64_t *word, value;
 };
 
 /* ---- communicators ------------------------------------------------------------------------------------ */
@@ -388,7 +408,16 @@ struct df_stream *df_stream_get(struct df_dev *dev,
 				const struct df_stream_info *info); /* dev->lock */
 /* Makes the stream wait now for everything it must not run ahead of. Takes dev->lock. */
 void df_stream_fence(struct df_stream *s);
-/* The same for all streams that the legacy default stream waits for. */
+/*
+ * Something is about to be put on the legacy default stream s: it takes over what the blocking streams must not
+ * run ahead of. A second legacy stream of the device (of another context): -EINVAL. dev->lock
+ */
+int df_stream_meet(struct df_stream *s);
+/* It is the one of its device that df_stream_meet() serves. Takes dev->lock. */
+int df_stream_is_legacy(struct df_dev *dev, const struct df_stream_info *info);
+/* The legacy stream's set has changed. dev->lock */
+void df_stream_legacy_note(struct df_stream *s);
+/* Under strict order instead: all streams that the legacy stream waits for are made to wait. Takes dev->lock. */
 void df_stream_fence_blocking(struct df_dev *dev);
 void df_stream_forget_comm(struct df_comm *comm);
 
@@ -457,6 +486,8 @@ int df_host_wait_copy(struct df_dev *dev, uint64_t call, const struct df_touch *
  * nothing has moved around the oldest.
  */
 int df_release_due(uint64_t now, uint64_t *next, uint64_t *age);
+/* The host can see memory of this kind without a CUDA call that we would notice. */
+int df_host_visible(uintptr_t at, uintptr_t end);
 /* The waits that the policy allows to be released now: serials of their calls. */
 uint32_t df_release_may(uint64_t *calls, uint32_t max);
 /* Releases those of them that are still there and allowed; how many. line: what the checker says; may be NULL. */

@@ -6,7 +6,7 @@
  *     operations in flight: of those it waits only for the ones whose buffers overlap its own;
  *   - the same between the operations of one communicator on different streams;
  *   - the stream is not made to wait for the operation now, but when something else is put on it
- *     (runtime/stream.c). Under strict order, NCCL's rules and on the legacy stream it waits at once.
+ *     (runtime/stream.c). Under strict order and NCCL's rules it waits at once.
  *
  * Nothing here waits for a peer.
  */
@@ -14,30 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "runtime/rt.h"
 #include "runtime/sched.h"
+#include "runtime/submit.h"
 #include "trace/writer.h"
 
-#define NR_STACK 16
-#define SAMPLE	 64 /* every so many submissions are timed, for DFSHIM_STATS */
-
-struct prep {
-	struct df_stream_info si;
-	struct df_sig sig;
-	int in_place;
-	int captured;	 /* it is a node of a graph already */
-	uint64_t launch; /* of a graph, that replays it; 0 none */
-	int approached;	 /* order.c has been asked for its group */
-	struct df_stream
-		*other; /* the stream that was asked for, when the group's launch is on another */
-	struct df_flight
-		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
-};
+#define SAMPLE 64 /* every so many submissions are timed, for DFSHIM_STATS */
 
 /* ---- what an operation is ------------------------------------------------------------------------------- */
 
 /* Data that is only moved matches by width, point-to-point by bytes, as in NCCL. */
-static void sig_of(const struct df_op *op, struct df_sig *sig)
+void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 {
 	static const uint32_t by_width[9] = {
 		[1] = DF_INT8, [2] = DF_FLOAT16, [4] = DF_INT32, [8] = DF_INT64};
@@ -115,7 +101,7 @@ static int stream_of(const struct df_op *op, struct df_stream_info *si)
 }
 
 /* si: the stream, NULL: the one that the operation names. */
-static int prepare_on(const struct df_op *op, struct prep *p, const struct df_stream_info *si)
+int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df_stream_info *si)
 {
 	struct df_comm *comm = op->comm;
 	int ret = df_comm_error(comm);
@@ -134,7 +120,9 @@ static int prepare_on(const struct df_op *op, struct prep *p, const struct df_st
 		return ret;
 	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
-	sig_of(op, &p->sig);
+	df_submit_sig(op, &p->sig);
+	p->strict = df_rt.strict || df_rt.rules == DF_RULES_NCCL ||
+		    (p->si.legacy && !df_stream_is_legacy(comm->dev, &p->si));
 	p->launch = 0;
 	p->in_place = op->send == op->recv;
 	p->late.done = NULL;
@@ -144,9 +132,9 @@ static int prepare_on(const struct df_op *op, struct prep *p, const struct df_st
 	return 0;
 }
 
-static int prepare(const struct df_op *op, struct prep *p)
+static int prepare(const struct df_op *op, struct df_prep *p)
 {
-	return prepare_on(op, p, NULL);
+	return df_submit_prepare(op, p, NULL);
 }
 
 /* ---- second pass ----------------------------------------------------------------------------------------------- */
@@ -190,12 +178,6 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 	}
 }
 
-/* Strict order, NCCL's rules and the legacy default stream wait at once. */
-static int is_strict(const struct prep *p)
-{
-	return df_rt.strict || df_rt.rules == DF_RULES_NCCL || p->si.legacy;
-}
-
 /* The earlier operations that this one must wait for. s: its stream, NULL for a replay. */
 static uint32_t all_conflicts(const struct df_comm *comm, const struct df_stream *s,
 			      const struct df_flight *f, struct df_before *deps, uint32_t max)
@@ -218,16 +200,16 @@ static uint32_t all_conflicts(const struct df_comm *comm, const struct df_stream
 }
 
 /* replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held. */
-static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *replay,
-		 uint64_t group, int alone, struct df_flight *f)
+int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_kwait *replay,
+		    uint64_t group, int alone, struct df_flight *f)
 {
 	struct df_comm *comm = op->comm;
 	struct df_dev *dev = comm->dev;
-	struct df_before few[NR_STACK], *deps = few;
+	struct df_before few[DF_PREP_FEW], *deps = few;
 	struct df_kwait ready = {NULL, 0};
 	int nccl = df_rt.rules == DF_RULES_NCCL;
-	int strict = is_strict(p);
-	uint32_t nr, i, max = NR_STACK;
+	int strict = p->strict;
+	uint32_t nr, i, max = DF_PREP_FEW;
 	struct df_stream *s = NULL;
 	struct df_kinst *inst;
 	struct df_coll *coll;
@@ -250,20 +232,16 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		df_list_del(&coll->node);
 		df_list_add_tail(&dev->colls, &coll->node);
 	}
-	if (dev->d.policy.order && !coll->issued)
-		/* CUDA's priorities are better the lower they are. */
-		coll->k.priority = op->priority - p->si.priority +
-				   df_priority_of(df_env()->priority, comm->config.name,
-						  df_coll_kind_name(op->kind));
 	if (!replay && p->si.stream) {
 		s = df_stream_get(dev, &p->si);
 		if (!s)
 			return -ENOMEM;
-		if (!p->approached && !nccl) {
+		if (!p->approached && !nccl)
 			ret = df_order_inherit(comm, s);
-			if (ret)
-				return ret;
-		}
+		if (!ret && p->si.legacy && !strict)
+			ret = df_stream_meet(s);
+		if (ret)
+			return ret;
 	}
 	memset(f, 0, sizeof(*f));
 	f->group = group;
@@ -290,6 +268,11 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 	f->done = coll->k.done;
 	inst->in = op->send ? op->send : op->recv;
 	inst->out = op->recv ? op->recv : (void *)(uintptr_t)op->send;
+	if (dev->d.policy.order)
+		/* CUDA's priorities are better the lower they are. */
+		inst->priority = op->priority - p->si.priority +
+				 df_priority_of(df_env()->priority, comm->config.name,
+						df_coll_kind_name(op->kind));
 	inst->redop_arg = op->redop_arg;
 	inst->redop_ptr = op->redop_ptr;
 	inst->op = f->op;
@@ -349,6 +332,8 @@ static int issue(const struct df_op *op, struct prep *p, const struct df_kwait *
 		p->late = *f;
 	else if (s)
 		ret = df_flights_add(&s->pending, f);
+	if (s)
+		df_stream_legacy_note(s);
 	df_order_issued(comm, s, &ready);
 out:
 	if (deps != few)
@@ -357,7 +342,7 @@ out:
 }
 
 /* Under NCCL's rules the group's launches may start only when it is complete. */
-static void close_units(const struct df_op *ops, size_t nr_ops)
+void df_submit_close(const struct df_op *ops, size_t nr_ops)
 {
 	size_t i;
 
@@ -368,158 +353,8 @@ static void close_units(const struct df_op *ops, size_t nr_ops)
 	}
 }
 
-/* ---- captured operations ------------------------------------------------------------------------------------ */
-
-/*
- * What a group puts on one capturing stream: a node for each operation, one after the other as the stream
- * has them, but a replay of the first node issues them all, because operations of one group wait for each
- * other's peers. The later nodes only stand for their ends.
- */
-struct captured {
-	struct cap_group *group;
-	uint32_t at;
-};
-
-struct cap_group {
-	uint32_t nr, refs;
-	struct captured *node;
-	struct df_op *op;
-};
-
-/* The replay that this thread's cudaGraphLaunch is in: its nodes are launched in order of capture. */
-static __thread struct {
-	const struct cap_group *group;
-	struct df_flight *flight;
-} replaying;
-
-static void cap_put(struct cap_group *g)
-{
-	uint32_t i;
-
-	/* ACQ_REL pairs with itself: without it the last one could free under another's last accesses. */
-	if (__atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL))
-		return;
-	for (i = 0; i < g->nr; i++)
-		df_comm_put(g->op[i].comm);
-	free(g->node);
-	free(g->op);
-	free(g);
-}
-
-static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
-			struct df_flight *flight)
-{
-	uint64_t group = df_trace_serial(), stream, launch;
-	struct prep p;
-	uint32_t i;
-	int ret = 0;
-
-	if (df_rt.machine)
-		df_rt.machine->reserve();
-	df_stream_launching(&stream, &launch);
-	for (i = 0; i < g->nr && !ret; i++) {
-		struct df_dev *dev = g->op[i].comm->dev;
-
-		ret = df_comm_error(g->op[i].comm);
-		if (ret)
-			break;
-		memset(&p, 0, sizeof(p));
-		p.si.id = stream;
-		p.launch = launch;
-		sig_of(&g->op[i], &p.sig);
-		p.in_place = g->op[i].send == g->op[i].recv;
-		df_mutex_lock(&dev->lock);
-		ret = issue(&g->op[i], &p, ready, group, g->nr == 1, &flight[i]);
-		df_mutex_unlock(&dev->lock);
-	}
-	if (df_rt.rules == DF_RULES_NCCL)
-		close_units(g->op, g->nr);
-	if (ret && i > 1)
-		for (i = 0; i < g->nr; i++)
-			df_comm_end(g->op[i].comm, ret, 1);
-	df_engine_submitted();
-	return ret;
-}
-
-static int replay_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
-			 const uint64_t **done, uint64_t *done_value)
-{
-	const struct captured *c = arg;
-	const struct cap_group *g = c->group;
-	struct df_kwait w = {ready, ready_value};
-	int ret = 0;
-
-	if (c->at == 0) {
-		free(replaying.flight);
-		replaying.group = g;
-		replaying.flight = calloc(g->nr, sizeof(*replaying.flight));
-		ret = replaying.flight ? replay_issue(g, &w, replaying.flight) : -ENOMEM;
-	} else if (replaying.group != g) {
-		ret = -EINVAL; /* its first node failed, or was taken out of the graph */
-	}
-	if (!ret) {
-		*done = replaying.flight[c->at].done;
-		*done_value = replaying.flight[c->at].value;
-	}
-	if (ret || c->at + 1 == g->nr) {
-		free(replaying.flight);
-		replaying.flight = NULL;
-		replaying.group = NULL;
-	}
-	return ret;
-}
-
-static void replay_destroy(void *arg)
-{
-	struct captured *c = arg;
-
-	cap_put(c->group);
-}
-
-static int replay_plain(void *arg, const struct df_stream_info *si, int chain);
-
-static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy, replay_plain};
-
-/* Captures ops[at] and all later operations of the group on the same stream. */
-static int capture(const struct df_op *ops, struct prep *p, size_t at, size_t nr_ops)
-{
-	struct cap_group *g = calloc(1, sizeof(*g));
-	uint32_t n = 0;
-	size_t i;
-	int ret = 0;
-
-	if (!g)
-		return -ENOMEM;
-	g->refs = 1;
-	g->node = calloc(nr_ops - at, sizeof(*g->node));
-	g->op = calloc(nr_ops - at, sizeof(*g->op));
-	if (!g->node || !g->op) {
-		cap_put(g);
-		return -ENOMEM;
-	}
-	for (i = at; i < nr_ops; i++) {
-		if (p[i].captured || p[i].si.stream != p[at].si.stream)
-			continue;
-		p[i].captured = 1;
-		g->node[n].group = g;
-		g->node[n].at = n;
-		df_comm_get(ops[i].comm);
-		g->op[n] = ops[i];
-		g->op[n++].ticket = NULL; /* it speaks of one instance */
-	}
-	g->nr = n;
-	for (n = 0; n < g->nr && !ret; n++) {
-		__atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
-		ret = df_rt.cu->capture_node(p[at].si.stream, &capture_ops, &g->node[n]);
-		if (ret)
-			replay_destroy(&g->node[n]);
-	}
-	cap_put(g);
-	return ret;
-}
-
 /* Strict order: the stream goes on when the operation has finished. */
-static void late_wait(const struct df_op *op, const struct prep *p, int *ret)
+static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 {
 	int err = df_rt.cu->stream_wait(p->si.stream, p->late.done, p->late.value);
 
@@ -531,7 +366,7 @@ static void late_wait(const struct df_op *op, const struct prep *p, int *ret)
 /* ---- before and after a group ------------------------------------------------------------------------------- */
 
 /* The first operation of the group on the same communicator: its stream is where the launch is. */
-static size_t main_of(const struct df_op *ops, const struct prep *p, size_t i)
+static size_t main_of(const struct df_op *ops, const struct df_prep *p, size_t i)
 {
 	size_t j;
 
@@ -542,13 +377,13 @@ static size_t main_of(const struct df_op *ops, const struct prep *p, size_t i)
 }
 
 /* The streams come behind what the group comes after. Under NCCL's rules rules.c does that. */
-static int approach(const struct df_op *ops, struct prep *p, size_t nr_ops)
+static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 {
 	size_t i, m;
 	int ret = 0;
 
 	/* The common case does it when it has the lock anyway. */
-	if (df_rt.rules == DF_RULES_NCCL || (nr_ops == 1 && !is_strict(&p[0])))
+	if (df_rt.rules == DF_RULES_NCCL || (nr_ops == 1 && !p[0].strict))
 		return 0;
 	for (i = 0; i < nr_ops && !ret; i++) {
 		struct df_dev *dev = ops[i].comm->dev;
@@ -557,13 +392,17 @@ static int approach(const struct df_op *ops, struct prep *p, size_t nr_ops)
 		if (!p[i].si.stream || p[i].si.capturing)
 			continue;
 		p[i].approached = 1;
-		if (p[i].si.legacy)
+		if (p[i].si.legacy && p[i].strict)
 			df_stream_fence_blocking(dev);
 		m = main_of(ops, p, i);
 		df_mutex_lock(&dev->lock);
 		s = df_stream_get(dev, &p[i].si);
 		if (!s)
 			ret = -ENOMEM;
+		else if (p[i].si.legacy && !p[i].strict)
+			ret = df_stream_meet(s);
+		if (ret)
+			;
 		else if (m == i)
 			ret = df_order_inherit(ops[i].comm, s);
 		else if (p[m].si.stream != p[i].si.stream) {
@@ -572,14 +411,14 @@ static int approach(const struct df_op *ops, struct prep *p, size_t nr_ops)
 			p[i].other = s;
 		}
 		df_mutex_unlock(&dev->lock);
-		if (!ret && p[m].si.legacy)
+		if (!ret && p[m].si.legacy && p[m].strict)
 			df_stream_fence(df_stream_get(dev, &p[m].si));
 	}
 	return ret;
 }
 
 /* ... and what is put on any of them later comes after the group. */
-static int part(const struct df_op *ops, const struct prep *p, size_t nr_ops)
+static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 {
 	size_t i;
 	int ret = 0;
@@ -591,8 +430,9 @@ static int part(const struct df_op *ops, const struct prep *p, size_t nr_ops)
 			continue;
 		df_mutex_lock(&dev->lock);
 		ret = df_order_part(ops[i].comm, df_stream_get(dev, &p[i].si), p[i].other);
+		df_stream_legacy_note(p[i].other);
 		df_mutex_unlock(&dev->lock);
-		if (!ret && (p[i].si.legacy || p[i].other->info.legacy))
+		if (!ret && p[i].strict && (p[i].si.legacy || p[i].other->info.legacy))
 			df_stream_fence(p[i].other);
 	}
 	return ret;
@@ -601,7 +441,7 @@ static int part(const struct df_op *ops, const struct prep *p, size_t nr_ops)
 /* ---- the entry ------------------------------------------------------------------------------------------------- */
 
 /* All operations of a group that are not captured, each prepared. */
-static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int ret)
+int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret)
 {
 	struct df_dev *locked = NULL;
 	uint64_t group = df_trace_serial();
@@ -616,7 +456,7 @@ static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int re
 		struct df_flight f;
 
 		if (p[i].si.capturing) {
-			ret = p[i].captured ? 0 : capture(ops, p, i, nr_ops);
+			ret = p[i].captured ? 0 : df_submit_capture(ops, p, i, nr_ops);
 			continue;
 		}
 		if (locked != ops[i].comm->dev) {
@@ -625,7 +465,7 @@ static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int re
 			locked = ops[i].comm->dev;
 			df_mutex_lock(&locked->lock);
 		}
-		ret = issue(&ops[i], &p[i], NULL, group, nr_ops == 1, &f);
+		ret = df_submit_issue(&ops[i], &p[i], NULL, group, nr_ops == 1, &f);
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);
@@ -640,7 +480,7 @@ static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int re
 		ret = part(ops, p, nr_ops);
 	df_trace_let_time();
 	if (df_rt.rules == DF_RULES_NCCL)
-		close_units(ops, nr_ops);
+		df_submit_close(ops, nr_ops);
 	if (ret == -ECONNRESET && i)
 		/* A member's process is gone: whoever asks for the asynchronous error has to see it too. */
 		df_comm_end(ops[i - 1].comm, ret, 2);
@@ -652,14 +492,14 @@ static int submit(const struct df_op *ops, struct prep *p, size_t nr_ops, int re
 	return ret;
 }
 
-static struct prep *prep_alloc(struct prep *few, size_t nr_ops)
+struct df_prep *df_prep_alloc(struct df_prep *few, size_t nr_ops)
 {
-	return nr_ops > NR_STACK ? malloc(nr_ops * sizeof(*few)) : few;
+	return nr_ops > DF_PREP_FEW ? malloc(nr_ops * sizeof(*few)) : few;
 }
 
 int df_submit(const struct df_op *ops, size_t nr_ops)
 {
-	struct prep few[NR_STACK], *p = prep_alloc(few, nr_ops);
+	struct df_prep few[DF_PREP_FEW], *p = df_prep_alloc(few, nr_ops);
 	size_t i;
 	int ret = 0;
 
@@ -669,31 +509,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 		ret = prepare(&ops[i], &p[i]);
 	if (!ret && df_rt.rules == DF_RULES_NCCL)
 		ret = df_rules_connect(ops, nr_ops);
-	ret = submit(ops, p, ret ? 0 : nr_ops, ret);
-	if (p != few)
-		free(p);
-	return ret;
-}
-
-/* A captured group, called again on a stream: nothing of the graph is left to be ordered. */
-static int replay_plain(void *arg, const struct df_stream_info *si, int chain)
-{
-	const struct captured *c = arg;
-	const struct cap_group *g = c->group;
-	struct prep few[NR_STACK], *p;
-	uint32_t i;
-	int ret = 0;
-
-	if (df_rt.rules == DF_RULES_NCCL || (df_rt.strict && !chain))
-		return 1;
-	if (c->at)
-		return 0; /* with the first of its group */
-	p = prep_alloc(few, g->nr);
-	if (!p)
-		return -ENOMEM;
-	for (i = 0; i < g->nr && !ret; i++)
-		ret = prepare_on(&g->op[i], &p[i], si);
-	ret = submit(g->op, p, ret ? 0 : g->nr, ret);
+	ret = df_submit_all(ops, p, ret ? 0 : nr_ops, ret);
 	if (p != few)
 		free(p);
 	return ret;

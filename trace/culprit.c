@@ -155,7 +155,7 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b)
 	if (work)
 		df_line_put(b,
 			    "; a %s on stream %" PRIu64 " was put there before and may never end",
-			    df_work_name((uint32_t)work->b), work->stream);
+			    df_work_name((uint32_t)work->b & 0xff), work->stream);
 	else
 		df_line_put(b, "; something that is not recorded occupies device %d", u->l.device);
 }

@@ -358,7 +358,7 @@ static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
 		return -ENOMEM;
 	s->id = id;
 	s->device = (int32_t)(uint32_t)device_flags;
-	s->flags = (uint32_t)(device_flags >> 32);
+	s->flags = (uint32_t)(device_flags >> 32) & 7;
 	return 0;
 }
 
@@ -388,7 +388,8 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_STREAM_WORK:
 		/* Streams that are not known: the legacy stream, or one that the ring has lost. */
 		return on_stream(l, rec->c, rec->b)
-			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op, rec->a);
+			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op,
+					    rec->a | (rec->b >> 35 & 1) * DF_WORK_EXACT);
 	case DF_REC_STREAM_FENCE:
 		return push_item(l, rec, index, DF_ITEM_FENCE, rec->c, rec->op, 0);
 	case DF_REC_EVENT_RECORD:

@@ -48,6 +48,9 @@ struct df_lcall {
 
 enum df_item_type { DF_ITEM_OP, DF_ITEM_WORK, DF_ITEM_FENCE, DF_ITEM_RECORD, DF_ITEM_WAIT };
 
+/* WORK, with its kind: it waits only for what touches its bytes. */
+#define DF_WORK_EXACT 0x100
+
 struct df_litem {
 	uint64_t rec, stream, time_ns;
 	uint64_t a;    /* OP: index of the operation; WORK: serial; FENCE: op; else event */

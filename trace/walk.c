@@ -111,7 +111,9 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 		return;
 	s->group = 0;
 	if (s->flags & 2) {
-		int any = s->at.all != DF_NONE;
+		int any = s->at.all != DF_NONE, exact = !w->nccl && it->b & DF_WORK_EXACT;
+		uint32_t behind =
+			s->at.all; /* what it came after, whether it waits for that or not */
 
 		for (size_t i = 0; i < w->nr_streams; i++)
 			any |= w->streams[i].device == s->device &&
@@ -120,18 +122,32 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 		if (!any)
 			return;
 		n = df_graph_node(w->g, DF_N_WORK, w->trace, ref);
-		df_graph_edge(w->g, n, s->at.all, DF_E_STREAM, DF_W_ALL, it->rec);
+		df_graph_edge(w->g, n, exact ? s->at.other : s->at.all, DF_E_STREAM, DF_W_ALL,
+			      it->rec);
+		if (exact)
+			df_graph_edge(w->g, n, s->at.fenced, DF_E_STREAM, DF_W_ALL, it->rec);
 		for (size_t i = 0; i < w->nr_streams; i++) {
 			struct stream *b = &w->streams[i];
 
 			if (b->device != s->device || !df_walk_legacy_blocks(b))
 				continue;
-			df_graph_edge(w->g, n, b->at.all, DF_E_LEGACY, DF_W_ALL & ~DF_W_SE,
-				      it->rec);
+			df_graph_edge(w->g, n, exact ? b->at.other : b->at.all, DF_E_LEGACY,
+				      DF_W_ALL & ~DF_W_SE, it->rec);
+			if (exact) {
+				df_graph_edge(w->g, n, b->at.fenced, DF_E_LEGACY,
+					      DF_W_BASE | DF_W_NORES, it->rec);
+				behind = df_walk_join(w, behind, b->at.all, DF_E_LEGACY,
+						      DF_W_ALL & ~DF_W_SE, it->rec);
+			}
 			b->at.all = df_walk_join(w, b->at.all, n, DF_E_LEGACY, DF_W_ALL & ~DF_W_SE,
 						 it->rec);
 			b->at.other = df_walk_join(w, b->at.other, n, DF_E_LEGACY,
 						   DF_W_ALL & ~DF_W_SE, it->rec);
+		}
+		if (exact) {
+			s->at.all = df_walk_join(w, behind, n, DF_E_PART, DF_W_ALL, it->rec);
+			s->at.other = n;
+			goto listed;
 		}
 	} else {
 		if (s->at.all == DF_NONE)
@@ -146,6 +162,7 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 				      it->rec);
 	}
 	s->at.all = s->at.other = n;
+listed:
 	if (!it->a)
 		return;
 	k = DF_VEC_PUSH(w->works, w->nr_works, w->cap_works);

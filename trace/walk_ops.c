@@ -172,9 +172,16 @@ void df_walk_op(struct walk *w, uint32_t ref)
 		if (s->flags & 2) {
 			for (size_t i = 0; i < w->nr_streams; i++)
 				if (w->streams[i].device == s->device &&
-				    df_walk_legacy_blocks(&w->streams[i]))
-					df_graph_edge(w->g, u->start, w->streams[i].at.all,
+				    df_walk_legacy_blocks(&w->streams[i])) {
+					struct place *b = &w->streams[i].at;
+
+					df_graph_edge(w->g, u->start, w->nccl ? b->all : b->other,
 						      DF_E_LEGACY, DF_W_ALL & ~DF_W_SE, u->l.rec);
+					if (!w->nccl)
+						df_graph_edge(w->g, u->start, b->fenced,
+							      DF_E_LEGACY, DF_W_BASE | DF_W_NORES,
+							      u->l.rec);
+				}
 		}
 		if (w->nccl && u->l.slot == 1) {
 			if (w->slots[dev] == DF_NONE) {

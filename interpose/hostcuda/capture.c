@@ -6,33 +6,21 @@
  * One lock guards all captures; streams and events are looked at without it first, so programs that
  * capture nothing pay one load.
  */
-#include "interpose/hostcuda/graph.h"
+#include "interpose/hostcuda/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct df_hcapture {
-	struct df_list node; /* of captures */
-	uint64_t id;
-	enum cudaStreamCaptureMode mode;
-	struct df_htls *thread; /* that began it */
-	struct df_hgraph *graph;
-	struct df_hstream *origin;
-	struct df_list members; /* streams */
-	int own_graph;		/* made by the capture, not given to it */
-	int spoiled;
-};
-
-static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA captures");
-static struct df_list captures = DF_LIST_INIT(captures);
-static unsigned nr_captures; /* atomic: length of the list */
+struct df_hcaptures df_hcaptures = {
+	.lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA captures"),
+	.list = DF_LIST_INIT(df_hcaptures.list)};
 
 /* Lock held. */
-static struct df_hcapture *capture_by_id(uint64_t id)
+struct df_hcapture *df_hcapture_by_id(uint64_t id)
 {
 	struct df_hcapture *c;
 
-	df_list_each(c, &captures, node)
+	df_list_each(c, &df_hcaptures.list, node)
 	{
 		if (c->id == id)
 			return c;
@@ -40,14 +28,14 @@ static struct df_hcapture *capture_by_id(uint64_t id)
 	return NULL;
 }
 
-static int any_capture(void)
+int df_hcapture_any(void)
 {
 	/* RELAXED: a capture that begins at the same time is not ordered with this call. */
-	return __atomic_load_n(&nr_captures, __ATOMIC_RELAXED) != 0;
+	return __atomic_load_n(&df_hcaptures.nr, __ATOMIC_RELAXED) != 0;
 }
 
 /* Lock held. */
-static void join(struct df_hcapture *c, struct df_hstream *s)
+void df_hcapture_join(struct df_hcapture *c, struct df_hstream *s)
 {
 	s->frontier.nr = 0;
 	df_list_add_tail(&c->members, &s->members);
@@ -56,15 +44,26 @@ static void join(struct df_hcapture *c, struct df_hstream *s)
 }
 
 /* Lock held. */
-static void leave(struct df_hstream *s)
+void df_hcapture_leave(struct df_hstream *s)
 {
 	df_list_del(&s->members);
 	s->frontier.nr = 0;
 	__atomic_store_n(&s->capture, NULL, __ATOMIC_RELAXED);
 }
 
+int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from)
+{
+	size_t i;
+
+	for (i = 0; i < from->nr; i++)
+		if (df_hnodes_add(to, from->v[i]))
+			return -ENOMEM;
+	return 0;
+}
+
 /* Lock held. Adds a node behind what the stream has captured so far. */
-static cudaError_t add(struct df_hstream *s, enum cudaGraphNodeType type, struct df_hnode **out)
+cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
+			     struct df_hnode **out)
 {
 	struct df_hcapture *c = s->capture;
 	struct df_hnode *node;
@@ -129,14 +128,14 @@ static cudaError_t add_op(struct df_hstream *s, const struct df_hop *op)
 	struct df_hnode *node;
 	cudaError_t err = cudaErrorIllegalState;
 
-	df_mutex_lock(&lock);
+	df_mutex_lock(&df_hcaptures.lock);
 	if (s->capture)
-		err = add(s, type_of(op), &node);
+		err = df_hcapture_node(s, type_of(op), &node);
 	if (!err) {
 		node->op = *op;
 		params_of(node, op);
 	}
-	df_mutex_unlock(&lock);
+	df_mutex_unlock(&df_hcaptures.lock);
 	return err;
 }
 
@@ -154,7 +153,7 @@ int df_hcapture_add(struct df_hstream *s, const struct df_hop *op)
 
 cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_work kind)
 {
-	struct df_touch t;
+	struct df_touch touch;
 	cudaError_t err;
 
 	if (df_unlikely(df_hstream_capturing(s))) {
@@ -165,7 +164,7 @@ cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_wo
 	err = df_hcapture_check_legacy(s);
 	if (err)
 		return err;
-	df_hbefore_work(s, kind, df_hop_touch(op, &t));
+	df_hbefore_work(s, kind, df_hop_touch(op, &touch));
 	return df_herr(df_hstream_put(s, op, NULL));
 }
 
@@ -181,224 +180,15 @@ int df_hcapture_coll(struct df_hstream *s, const struct df_capture_ops *ops, voi
 	if (!coll)
 		return -ENOMEM;
 	*coll = (struct df_hcoll){ops, arg, 1};
-	df_mutex_lock(&lock);
+	df_mutex_lock(&df_hcaptures.lock);
 	if (s->capture)
-		err = add(s, cudaGraphNodeTypeKernel, &node);
+		err = df_hcapture_node(s, cudaGraphNodeTypeKernel, &node);
 	if (!err)
 		node->coll = coll;
-	df_mutex_unlock(&lock);
+	df_mutex_unlock(&df_hcaptures.lock);
 	if (err)
 		free(coll);
 	return err ? (err == cudaErrorMemoryAllocation ? -ENOMEM : -EINVAL) : 0;
-}
-
-/* -- what is forbidden meanwhile ------------------------------------------------------------------ */
-
-cudaError_t df_hunsafe(void)
-{
-	struct df_hcapture *c;
-	int hit = 0;
-
-	if (df_likely(!any_capture()) || df_htls.capture_mode == cudaStreamCaptureModeRelaxed)
-		return cudaSuccess;
-	df_mutex_lock(&lock);
-	df_list_each(c, &captures, node)
-	{
-		if (c->mode == cudaStreamCaptureModeRelaxed)
-			continue;
-		if (c->thread != &df_htls && (c->mode != cudaStreamCaptureModeGlobal ||
-					      df_htls.capture_mode != cudaStreamCaptureModeGlobal))
-			continue;
-		c->spoiled = 1;
-		hit = 1;
-	}
-	df_mutex_unlock(&lock);
-	return hit ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
-}
-
-/* spoil: the call would have disturbed them, not only asked. */
-static cudaError_t check_legacy(struct df_hstream *s, int spoil)
-{
-	struct df_hcapture *c;
-	struct df_hstream *t;
-	int hit = 0;
-
-	if (df_likely(!s->legacy || !any_capture()))
-		return cudaSuccess;
-	df_mutex_lock(&lock);
-	df_list_each(c, &captures, node)
-	{
-		df_list_each(t, &c->members, members)
-		{
-			if (!t->blocking || t->device != s->device)
-				continue;
-			hit = 1;
-			c->spoiled |= spoil;
-		}
-	}
-	df_mutex_unlock(&lock);
-	return hit ? cudaErrorStreamCaptureImplicit : cudaSuccess;
-}
-
-cudaError_t df_hcapture_check_legacy(struct df_hstream *s)
-{
-	return check_legacy(s, 1);
-}
-
-cudaError_t df_hcapture_check_sync(struct df_hstream *s)
-{
-	cudaError_t err = cudaSuccess;
-
-	if (df_likely(!df_hstream_capturing(s)))
-		return df_hcapture_check_legacy(s);
-	df_mutex_lock(&lock);
-	if (s->capture) {
-		s->capture->spoiled = 1;
-		err = cudaErrorStreamCaptureUnsupported;
-	}
-	df_mutex_unlock(&lock);
-	return err;
-}
-
-void df_hcapture_stream_gone(struct df_hstream *s)
-{
-	struct df_hcapture *c;
-
-	if (df_hstream_capturing(s)) {
-		df_mutex_lock(&lock);
-		c = s->capture;
-		if (c) {
-			c->spoiled = 1;
-			leave(s);
-			if (c->origin == s) {
-				/* Nobody can end it any more. */
-				while (!df_list_empty(&c->members))
-					leave(df_list_first(&c->members, struct df_hstream,
-							    members));
-				df_list_del(&c->node);
-				__atomic_fetch_sub(&nr_captures, 1, __ATOMIC_RELAXED);
-			} else {
-				c = NULL;
-			}
-		}
-		df_mutex_unlock(&lock);
-		if (c && c->own_graph)
-			df_hgraph_delete(c->graph);
-		free(c);
-	}
-	df_hnodes_fini(&s->frontier);
-}
-
-/* -- events --------------------------------------------------------------------------------------- */
-
-static int copy_set(struct df_hnodes *to, const struct df_hnodes *from)
-{
-	size_t i;
-
-	for (i = 0; i < from->nr; i++)
-		if (df_hnodes_add(to, from->v[i]))
-			return -ENOMEM;
-	return 0;
-}
-
-/* Lock held. An event as a node of its own, for events that streams outside see. */
-static cudaError_t add_event(struct df_hstream *s, struct df_hevent *e, enum cudaGraphNodeType type)
-{
-	struct df_hnode *node;
-	cudaError_t err = add(s, type, &node);
-
-	if (!err) {
-		node->event = e;
-		node->event_id = e->id;
-	}
-	return err;
-}
-
-cudaError_t df_hcapture_record(struct df_hevent *e, struct df_hstream *s, int external)
-{
-	cudaError_t err = cudaSuccess;
-
-	df_mutex_lock(&lock);
-	if (!s->capture) {
-		err = cudaErrorStreamCaptureInvalidated;
-	} else if (external) {
-		err = add_event(s, e, cudaGraphNodeTypeEventRecord);
-	} else if (s->capture->spoiled) {
-		err = cudaErrorStreamCaptureInvalidated;
-	} else {
-		e->frontier.nr = 0;
-		/* RELAXED: see record(). */
-		__atomic_store_n(&e->capture_id, s->capture->id, __ATOMIC_RELAXED);
-		if (copy_set(&e->frontier, &s->frontier))
-			err = cudaErrorMemoryAllocation;
-	}
-	df_mutex_unlock(&lock);
-	return err;
-}
-
-int df_hcapture_wait(struct df_hstream *s, struct df_hevent *e, int external)
-{
-	struct df_hcapture *c, *mine;
-	int ret = 1;
-
-	df_mutex_lock(&lock);
-	mine = s->capture;
-	c = e->capture_id ? capture_by_id(e->capture_id) : NULL;
-	if (mine && mine->spoiled) {
-		ret = -(int)cudaErrorStreamCaptureInvalidated;
-	} else if (mine && external) {
-		ret = -(int)add_event(s, e, cudaGraphNodeTypeWaitEvent);
-		ret = ret ? ret : 1;
-	} else if (e->capture_id && !c) {
-		ret = -(int)cudaErrorCapturedEvent;
-	} else if (!c && !mine) {
-		ret = 0;
-	} else if (!c) {
-		/* RELAXED: an event that was never recorded is finished. */
-		if (__atomic_load_n(&e->point, __ATOMIC_RELAXED)) {
-			mine->spoiled = 1;
-			ret = -(int)cudaErrorStreamCaptureIsolation;
-		}
-	} else if (mine && mine != c) {
-		mine->spoiled = c->spoiled = 1;
-		ret = -(int)cudaErrorStreamCaptureMerge;
-	} else if (s->legacy) {
-		c->spoiled = 1;
-		ret = -(int)cudaErrorStreamCaptureImplicit;
-	} else {
-		if (!mine)
-			join(c, s);
-		if (copy_set(&s->frontier, &e->frontier))
-			ret = -(int)cudaErrorMemoryAllocation;
-	}
-	df_mutex_unlock(&lock);
-	return ret;
-}
-
-cudaError_t df_hcapture_event_check(struct df_hevent *e)
-{
-	struct df_hcapture *c;
-
-	/* RELAXED: as in record(). */
-	if (df_likely(!__atomic_load_n(&e->capture_id, __ATOMIC_RELAXED)))
-		return cudaSuccess;
-	df_mutex_lock(&lock);
-	c = capture_by_id(e->capture_id);
-	if (c)
-		c->spoiled = 1;
-	df_mutex_unlock(&lock);
-	return cudaErrorCapturedEvent;
-}
-
-void df_hcapture_event_gone(struct df_hevent *e)
-{
-	/* RELAXED: the caller is the only one who still uses the event. */
-	if (df_likely(!__atomic_load_n(&e->capture_id, __ATOMIC_RELAXED)))
-		return;
-	df_mutex_lock(&lock);
-	__atomic_store_n(&e->capture_id, 0, __ATOMIC_RELAXED);
-	df_hnodes_fini(&e->frontier);
-	df_mutex_unlock(&lock);
 }
 
 /* -- begin, end ----------------------------------------------------------------------------------- */
@@ -430,17 +220,17 @@ static cudaError_t begin(cudaStream_t stream, struct df_hgraph *graph, const str
 		return cudaErrorMemoryAllocation;
 	}
 	df_list_init(&c->members);
-	df_mutex_lock(&lock);
+	df_mutex_lock(&df_hcaptures.lock);
 	if (s->capture) {
 		err = cudaErrorIllegalState;
 	} else {
-		join(c, s);
-		if (deps && copy_set(&s->frontier, deps))
+		df_hcapture_join(c, s);
+		if (deps && df_hnodes_copy(&s->frontier, deps))
 			c->spoiled = 1;
-		df_list_add_tail(&captures, &c->node);
-		__atomic_fetch_add(&nr_captures, 1, __ATOMIC_RELAXED);
+		df_list_add_tail(&df_hcaptures.list, &c->node);
+		__atomic_fetch_add(&df_hcaptures.nr, 1, __ATOMIC_RELAXED);
 	}
-	df_mutex_unlock(&lock);
+	df_mutex_unlock(&df_hcaptures.lock);
 	if (err) {
 		if (c->own_graph)
 			df_hgraph_delete(c->graph);
@@ -500,7 +290,7 @@ static cudaError_t end(cudaStream_t stream, cudaGraph_t *out)
 		err = cudaErrorInvalidValue;
 	if (err)
 		return err;
-	df_mutex_lock(&lock);
+	df_mutex_lock(&df_hcaptures.lock);
 	c = s->capture;
 	if (!c)
 		err = cudaErrorIllegalState;
@@ -509,7 +299,7 @@ static cudaError_t end(cudaStream_t stream, cudaGraph_t *out)
 	else if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != &df_htls)
 		err = cudaErrorStreamCaptureWrongThread;
 	if (err) {
-		df_mutex_unlock(&lock);
+		df_mutex_unlock(&df_hcaptures.lock);
 		return err;
 	}
 	if (c->spoiled)
@@ -517,10 +307,10 @@ static cudaError_t end(cudaStream_t stream, cudaGraph_t *out)
 	else if (!joined(c))
 		err = cudaErrorStreamCaptureUnjoined;
 	while (!df_list_empty(&c->members))
-		leave(df_list_first(&c->members, struct df_hstream, members));
+		df_hcapture_leave(df_list_first(&c->members, struct df_hstream, members));
 	df_list_del(&c->node);
-	__atomic_fetch_sub(&nr_captures, 1, __ATOMIC_RELAXED);
-	df_mutex_unlock(&lock);
+	__atomic_fetch_sub(&df_hcaptures.nr, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&df_hcaptures.lock);
 	*out = err ? NULL : (cudaGraph_t)c->graph;
 	if (err && c->own_graph)
 		df_hgraph_delete(c->graph);
@@ -589,10 +379,10 @@ DF_H_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
 	if (!err && !status)
 		err = cudaErrorInvalidValue;
 	if (!err && s->legacy)
-		err = check_legacy(s, 0);
+		err = df_hcapture_legacy(s, 0);
 	if (err)
 		return df_hret(err);
-	df_mutex_lock(&lock);
+	df_mutex_lock(&df_hcaptures.lock);
 	*status = !s->capture		? cudaStreamCaptureStatusNone
 		  : s->capture->spoiled ? cudaStreamCaptureStatusInvalidated
 					: cudaStreamCaptureStatusActive;
@@ -608,7 +398,7 @@ DF_H_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
 		if (edges)
 			*edges = NULL;
 	}
-	df_mutex_unlock(&lock);
+	df_mutex_unlock(&df_hcaptures.lock);
 	return cudaSuccess;
 }
 
@@ -634,7 +424,7 @@ DF_H_API cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cu
 			err = cudaErrorInvalidValue;
 	if (err)
 		return df_hret(err);
-	df_mutex_lock(&lock);
+	df_mutex_lock(&df_hcaptures.lock);
 	if (!s->capture)
 		err = cudaErrorIllegalState;
 	else if (flags == cudaStreamSetCaptureDependencies)
@@ -642,6 +432,6 @@ DF_H_API cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cu
 	for (i = 0; !err && i < nr; i++)
 		if (df_hnodes_add(&s->frontier, df_hnode_find(deps[i])))
 			err = cudaErrorMemoryAllocation;
-	df_mutex_unlock(&lock);
+	df_mutex_unlock(&df_hcaptures.lock);
 	return df_hret(err);
 }

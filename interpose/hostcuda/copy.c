@@ -75,35 +75,42 @@ static int sync_hook(struct df_hstream *s, const void *ptr)
 	return 0;
 }
 
-const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *out)
+const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *t)
 {
-	if (op->kind != DF_HOP_COPY)
+	memset(t, 0, sizeof(*t));
+	if (op->kind == DF_HOP_COPY) {
+		t->in = (uintptr_t)op->copy.src;
+		t->in_end = t->in + span(op->copy.src_pitch, op->copy.src_slice, op->copy.width,
+					 op->copy.height, op->copy.depth);
+		t->out = (uintptr_t)op->copy.dst;
+		t->out_end = t->out + span(op->copy.dst_pitch, op->copy.dst_slice, op->copy.width,
+					   op->copy.height, op->copy.depth);
+		return t;
+	}
+	if (op->kind != DF_HOP_FILL)
 		return NULL;
-	out->in = (uintptr_t)op->copy.src;
-	out->in_end = out->in + span(op->copy.src_pitch, op->copy.src_slice, op->copy.width,
-				     op->copy.height, op->copy.depth);
-	out->out = (uintptr_t)op->copy.dst;
-	out->out_end = out->out + span(op->copy.dst_pitch, op->copy.dst_slice, op->copy.width,
-				       op->copy.height, op->copy.depth);
-	return out;
+	t->out = (uintptr_t)op->fill.dst;
+	t->out_end = t->out + span(op->fill.pitch, op->fill.slice, op->fill.width, op->fill.height,
+				   op->fill.depth);
+	return t;
 }
 
 /* Before it is put on the legacy stream. 1: released, nothing has to be put before it. */
-static int sync_copy_hook(struct df_hstream *s, const struct df_touch *t)
+static int sync_copy_hook(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_stream_info info;
+	struct df_touch t;
 
 	if (!s->legacy || !DF_H_HOOK(sync_copy))
 		return 0;
 	df_hstream_describe(s, &info);
-	return df_hhooks()->sync_copy(&info, t);
+	return df_hhooks()->sync_copy(&info, op->kind == DF_HOP_COPY ? df_hop_touch(op, &t) : NULL);
 }
 
 static cudaError_t submit_sync(struct df_hstream *s, struct df_hop *op, enum df_work kind,
 			       const void *ptr)
 {
-	const struct df_touch *touch;
-	struct df_touch t;
+	struct df_touch touch;
 	df_hpoint end;
 	cudaError_t err;
 	int released;
@@ -115,9 +122,8 @@ static cudaError_t submit_sync(struct df_hstream *s, struct df_hop *op, enum df_
 		err = df_hcapture_check_legacy(s);
 	if (err)
 		return err;
-	touch = df_hop_touch(op, &t);
-	if (!sync_copy_hook(s, touch))
-		df_hbefore_work(s, kind, touch);
+	if (!sync_copy_hook(s, op))
+		df_hbefore_work(s, kind, df_hop_touch(op, &touch));
 	released = sync_hook(s, ptr);
 	err = df_herr(df_hstream_put(s, op, &end));
 	if (err)

@@ -43,6 +43,55 @@ static df_hpoint point(struct df_hevent *e)
 	return __atomic_load_n(&e->point, __ATOMIC_ACQUIRE);
 }
 
+static int make(int device, unsigned flags, int internal, struct df_hevent **out)
+{
+	struct df_hevent *e = df_hslab_get(&df_h.events);
+
+	if (!e)
+		return -ENOMEM;
+	e->id = df_hid();
+	e->device = device;
+	e->timing = !(flags & cudaEventDisableTiming);
+	e->ipc = 0;
+	e->internal = (uint8_t)internal;
+	e->user = NULL;
+	e->frontier.nr = 0;
+	/* RELAXED, all: a stamp of the slot's last event may still be on its way, and changes nothing. */
+	__atomic_store_n(&e->capture_id, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->point, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
+	df_hslot_publish(&e->slot);
+	*out = e;
+	return 0;
+}
+
+/* 1: it was the last one who used it. */
+static int end(struct df_hevent *e)
+{
+	if (!df_hslot_retire(&e->slot))
+		return 0;
+	df_hcapture_event_gone(e);
+	/* RELAXED: numbers of records are never used twice, a late stamp finds no match. */
+	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
+	df_hslab_put(&df_h.events, e);
+	return 1;
+}
+
+int df_hevent_new(int device, void **event)
+{
+	struct df_hevent *e;
+	int ret = make(device, 0, 1, &e);
+
+	if (!ret)
+		*event = e;
+	return ret;
+}
+
+void df_hevent_delete(void *event)
+{
+	end(event);
+}
+
 static cudaError_t create(cudaEvent_t *out, unsigned flags)
 {
 	const unsigned known =
@@ -59,20 +108,8 @@ static cudaError_t create(cudaEvent_t *out, unsigned flags)
 		return cudaErrorNotPermitted;
 	if (!df_hdev_current())
 		return cudaErrorMemoryAllocation;
-	e = df_hslab_get(&df_h.events);
-	if (!e)
+	if (make(df_htls.device, flags, 0, &e))
 		return cudaErrorMemoryAllocation;
-	e->id = df_hid();
-	e->device = df_htls.device;
-	e->timing = !(flags & cudaEventDisableTiming);
-	e->ipc = 0;
-	e->user = NULL;
-	e->frontier.nr = 0;
-	/* RELAXED, all: a stamp of the slot's last event may still be on its way, and changes nothing. */
-	__atomic_store_n(&e->capture_id, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&e->point, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
-	df_hslot_publish(&e->slot);
 	*out = (cudaEvent_t)e;
 	return cudaSuccess;
 }
@@ -99,13 +136,7 @@ DF_H_API cudaError_t cudaEventDestroy(cudaEvent_t event)
 		df_hevent_describe(e, &info);
 		df_hhooks()->event_destroy(&info);
 	}
-	if (!df_hslot_retire(&e->slot))
-		return df_hret(cudaErrorInvalidResourceHandle);
-	df_hcapture_event_gone(e);
-	/* RELAXED: numbers of records are never used twice, a late stamp finds no match. */
-	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
-	df_hslab_put(&df_h.events, e);
-	return cudaSuccess;
+	return end(e) ? cudaSuccess : df_hret(cudaErrorInvalidResourceHandle);
 }
 
 /* Called when the stream arrives at the record; the device's lock is held. */
@@ -286,6 +317,7 @@ DF_H_API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEven
 	struct df_hevent *e[2];
 	struct df_event_info info;
 	uint64_t t[2];
+	void *native;
 	cudaError_t err = enter(start, &e[0]);
 	int i;
 
@@ -300,9 +332,11 @@ DF_H_API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEven
 	}
 	for (i = 0; !err && i < 2; i++) {
 		df_hevent_describe(e[i], &info);
+		native = e[i];
 		if (!df_hpoint_done(point(e[i])) ||
-		    (DF_H_HOOK(event_query) && df_hhooks()->event_query(&info)))
+		    (DF_H_HOOK(event_time) && df_hhooks()->event_time(&info, &native)))
 			err = cudaErrorNotReady;
+		e[i] = native;
 		t[i] = err ? 0 : stamp_of(e[i]);
 		if (!err && !t[i])
 			err = cudaErrorNotReady;

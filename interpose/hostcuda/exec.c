@@ -1,60 +1,22 @@
 /*
- * Executable graphs. Instantiating unfolds a graph into a list of steps with lanes; launching enqueues
- * the steps: the first lane on the launching stream, the others on streams of the executable, with
- * waits where a step depends on another lane. Launches of one executable follow one another.
+ * Executable graphs: instantiating unfolds a graph into a list of steps with lanes. Launches: launch.c.
  *
  * A launch in progress holds a reference, so destroying or updating an executable is safe at any time.
  * Launching, updating and destroying one executable is for one thread at a time, as CUDA demands.
  */
-#include "interpose/hostcuda/graph.h"
+#include "interpose/hostcuda/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct step {
-	struct df_hop op;
-	struct df_hcoll *coll;
-	struct df_hevent *event;
-	uint64_t event_id;
-	int event_wait;
-	struct df_hnode *node; /* it came from, ... */
-	uint64_t node_id;      /* ... if this is still its number */
-	enum cudaGraphNodeType type;
-	int device, disabled, has_next;
-	size_t *deps, nr_deps, lane;
-	df_hpoint end;	/* of the current launch */
-	uint64_t ready; /* atomic: launches whose predecessors are done */
-	const uint64_t *done;
-	uint64_t done_value;
-};
-
-struct plan {
-	struct step *steps;
-	size_t nr, cap;
-	struct df_hstream **lanes; /* [0] is not used: the launching stream */
-	size_t nr_lanes;
-	struct df_hheld *held;
-	size_t nr_held;
-	uint32_t refs; /* atomic: the handle's, and one for each launch in progress */
-	uint64_t nr_launches;
-	int bare; /* nothing but collectives in it, and nobody waits for its end */
-};
-
-struct df_hexec {
-	struct df_hslot slot;
-	struct plan *plan;
-	df_hpoint last; /* end of the latest launch */
-	unsigned long long flags;
-};
 
 int df_hexec_init(void)
 {
 	return df_hslab_init(&df_h.execs, "executable graphs", sizeof(struct df_hexec), 1 << 18);
 }
 
-static void plan_put(void *arg)
+void df_hplan_put(void *arg)
 {
-	struct plan *p = arg;
+	struct df_hplan *p = arg;
 	size_t i;
 
 	/*
@@ -78,9 +40,9 @@ static void plan_put(void *arg)
 	free(p);
 }
 
-static struct step *step_new(struct plan *p, const struct df_hnode *node, size_t nr_deps)
+static struct df_hstep *step_new(struct df_hplan *p, const struct df_hnode *node, size_t nr_deps)
 {
-	struct step *steps;
+	struct df_hstep *steps;
 	size_t cap = p->cap ? p->cap * 2 : 32;
 
 	if (p->nr == p->cap) {
@@ -101,7 +63,7 @@ static struct step *step_new(struct plan *p, const struct df_hnode *node, size_t
 	return steps;
 }
 
-static void step_fill(struct step *st, struct df_hnode *node)
+static void step_fill(struct df_hstep *st, struct df_hnode *node)
 {
 	st->op = node->op;
 	st->node = node;
@@ -117,10 +79,10 @@ static void step_fill(struct step *st, struct df_hnode *node)
 }
 
 /* Unfolds the graph; its roots depend on step `entry` (SIZE_MAX: none). */
-static int unfold(struct plan *p, struct df_hgraph *g, size_t entry)
+static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 {
 	struct df_hnode **v, *node;
-	struct step *st;
+	struct df_hstep *st;
 	size_t *last, i, j, first;
 	int err = df_hgraph_order(g, &v);
 
@@ -165,9 +127,9 @@ static int unfold(struct plan *p, struct df_hgraph *g, size_t entry)
 }
 
 /* A step continues the lane of the first dependency that nothing continues yet. */
-static void make_lanes(struct plan *p)
+static void make_lanes(struct df_hplan *p)
 {
-	struct step *st, *dep;
+	struct df_hstep *st, *dep;
 	size_t i, j;
 
 	for (i = 0; i < p->nr; i++) {
@@ -187,24 +149,23 @@ static void make_lanes(struct plan *p)
 }
 
 /* Empty nodes only order what is there. */
-static int is_bare(const struct plan *p)
+static int is_bare(const struct df_hplan *p)
 {
 	size_t i, nr = 0;
 
 	for (i = 0; i < p->nr; i++) {
-		const struct step *st = &p->steps[i];
+		const struct df_hstep *st = &p->steps[i];
 
 		nr += st->coll != NULL;
-		if (st->coll ? !st->coll->ops->issue
-			     : st->op.kind != DF_HOP_MARK || st->event || st->disabled)
+		if (st->coll ? !st->coll->ops->issue : st->op.kind != DF_HOP_MARK || st->event)
 			return 0;
 	}
 	return nr && !p->nr_held;
 }
 
-static int plan_make(struct df_hgraph *g, struct plan **out)
+static int plan_make(struct df_hgraph *g, struct df_hplan **out)
 {
-	struct plan *p = calloc(1, sizeof(*p));
+	struct df_hplan *p = calloc(1, sizeof(*p));
 	size_t i;
 	int err;
 
@@ -231,170 +192,8 @@ static int plan_make(struct df_hgraph *g, struct plan **out)
 	*out = p;
 	return 0;
 err_put:
-	plan_put(p);
+	df_hplan_put(p);
 	return err;
-}
-
-/* -- launching ------------------------------------------------------------------------------------- */
-
-static int wait_for(struct df_hstream *s, df_hpoint point)
-{
-	struct df_hop op = {.kind = DF_HOP_POINT, .point = point};
-
-	if (df_hpoint_done(point) || df_hpoint_stream(point) == s)
-		return 0;
-	return df_hstream_put(s, &op, NULL);
-}
-
-/* Tells the collectives of the graph that they are launched. Nothing is enqueued yet. */
-static int announce(struct plan *p)
-{
-	struct step *st;
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < p->nr && !err; i++) {
-		st = &p->steps[i];
-		if (st->coll && !st->disabled)
-			err = st->coll->ops->launch(st->coll->arg, &st->ready, p->nr_launches,
-						    &st->done, &st->done_value);
-	}
-	if (!err)
-		return 0;
-	/* Those that were told already must not wait for a launch that does not come. */
-	for (i--; i-- > 0;) {
-		st = &p->steps[i];
-		if (st->coll && !st->disabled)
-			/* RELEASE pairs with the daemon's ACQUIRE, as the stream's own write in run_one(). */
-			__atomic_store_n(&st->ready, p->nr_launches, __ATOMIC_RELEASE);
-	}
-	return err;
-}
-
-static int put_step(struct step *st, struct df_hstream *s, uint64_t launch)
-{
-	struct df_hop op = st->op;
-	int err;
-
-	if (st->disabled)
-		op.kind = DF_HOP_MARK, op.mark.event = NULL;
-	else if (st->coll) {
-		op = (struct df_hop){.kind = DF_HOP_WRITE, .word = {&st->ready, launch}};
-		err = df_hstream_put(s, &op, NULL);
-		if (err)
-			return err;
-		op = (struct df_hop){.kind = DF_HOP_WAIT,
-				     .word = {(uint64_t *)(uintptr_t)st->done, st->done_value}};
-	} else if (st->event && df_hevent_find((cudaEvent_t)st->event) &&
-		   st->event->id == st->event_id) {
-		err = st->event_wait ? df_hevent_wait(s, st->event)
-				     : df_hevent_record(st->event, s);
-		if (err)
-			return err;
-	}
-	return df_hstream_put(s, &op, &st->end);
-}
-
-static cudaError_t launch(struct df_hexec *x, struct df_hstream *s)
-{
-	struct df_hop mark = {.kind = DF_HOP_MARK}, call = {.kind = DF_HOP_CALL};
-	struct plan *p = x->plan;
-	struct df_hstream *lane;
-	df_hpoint start = 0;
-	struct step *st;
-	size_t i, j;
-	int err;
-
-	for (i = 1; i < p->nr_lanes; i++) {
-		if (p->lanes[i])
-			continue;
-		if (df_hstream_new(df_hdev(s->device), s->priority, 0, 1, &p->lanes[i]))
-			return cudaErrorMemoryAllocation;
-	}
-	p->nr_launches++;
-	err = announce(p);
-	if (err)
-		return df_herr(err);
-	/* RELAXED: the handle keeps the plan alive until the engine has the reference. */
-	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
-	err = wait_for(s, x->last);
-	if (!err)
-		err = df_hstream_put(s, &mark, &start);
-	for (i = 0; i < p->nr && !err; i++) {
-		st = &p->steps[i];
-		lane = st->lane ? p->lanes[st->lane] : s;
-		if (!st->nr_deps && st->lane)
-			err = wait_for(lane, start);
-		for (j = 0; j < st->nr_deps && !err; j++)
-			err = wait_for(lane, p->steps[st->deps[j]].end);
-		if (!err)
-			err = put_step(st, lane, p->nr_launches);
-	}
-	for (i = 0; i < p->nr && !err; i++)
-		if (!p->steps[i].has_next)
-			err = wait_for(s, p->steps[i].end);
-	call.call.fn = plan_put;
-	call.call.arg = p;
-	if (!err)
-		err = df_hstream_put(s, &call, &x->last);
-	/* Without memory in the middle the reference is never given back: what runs stays valid. */
-	return df_herr(err);
-}
-
-/*
- * A graph of collectives alone is on its stream what the same calls would be: they have the order that their
- * buffers ask for, and graphs launched in different orders on different ranks do not hold each other up.
- * 1: not so, launch as usual; else 0 or -errno.
- */
-static int issue_bare(const struct plan *p, struct df_hstream *s)
-{
-	struct df_stream_info info;
-	size_t i;
-	int ret = 1;
-
-	if (!p->bare)
-		return 1;
-	df_hstream_describe(s, &info);
-	for (i = 0; i < p->nr; i++) {
-		const struct df_hcoll *c = p->steps[i].coll;
-
-		if (!c)
-			continue;
-		ret = c->ops->issue(c->arg, &info, p->nr_lanes == 1);
-		if (ret)
-			break;
-	}
-	return ret;
-}
-
-DF_H_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
-{
-	struct df_hstream *s;
-	struct df_hexec *x;
-	cudaError_t err = df_hstream_enter(stream, &s);
-	int ret;
-
-	if (err)
-		return df_hret(err);
-	x = df_hslab_find(&df_h.execs, exec);
-	if (!x)
-		return df_hret(cudaErrorInvalidValue);
-	if (df_hstream_capturing(s))
-		return df_hret(cudaErrorStreamCaptureUnsupported);
-	err = df_hcapture_check_legacy(s);
-	if (err)
-		return df_hret(err);
-	ret = issue_bare(x->plan, s);
-	if (ret <= 0)
-		return df_hret(df_herr(ret));
-	df_hbefore_work(s, DF_WORK_GRAPH, NULL);
-	return df_hret(launch(x, s));
-}
-
-DF_H_API __typeof__(cudaGraphLaunch) cudaGraphLaunch_ptsz;
-DF_H_API cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec, cudaStream_t stream)
-{
-	return cudaGraphLaunch(exec, df_hpt(stream));
 }
 
 /* -- life ------------------------------------------------------------------------------------------- */
@@ -477,7 +276,7 @@ DF_H_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 		err = cudaErrorInvalidValue;
 	if (err)
 		return df_hret(err);
-	plan_put(x->plan);
+	df_hplan_put(x->plan);
 	df_hslab_put(&df_h.execs, x);
 	return cudaSuccess;
 }
@@ -515,7 +314,7 @@ DF_H_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph
 {
 	struct df_hgraph *g = NULL;
 	struct df_hexec *x;
-	struct plan *p;
+	struct df_hplan *p;
 	cudaError_t err = exec_arg(exec, &x);
 	size_t i, j;
 	int same;
@@ -536,24 +335,26 @@ DF_H_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph
 		       p->steps[i].nr_deps == x->plan->steps[i].nr_deps;
 		for (j = 0; same && j < p->steps[i].nr_deps; j++)
 			same = p->steps[i].deps[j] == x->plan->steps[i].deps[j];
-		if (same)
+		if (same) {
 			p->steps[i].disabled = x->plan->steps[i].disabled;
+			p->nr_disabled += p->steps[i].disabled != 0;
+		}
 	}
 	if (!same) {
-		plan_put(p);
+		df_hplan_put(p);
 		if (info)
 			info->result = cudaGraphExecUpdateErrorTopologyChanged;
 		return df_hret(cudaErrorGraphExecUpdateFailure);
 	}
 	/* Launches in progress keep the old plan. */
-	plan_put(x->plan);
+	df_hplan_put(x->plan);
 	x->plan = p;
 	return cudaSuccess;
 }
 
 /* -- single nodes ----------------------------------------------------------------------------------- */
 
-static struct step *step_of(struct df_hexec *x, struct df_hnode *node)
+static struct df_hstep *step_of(struct df_hexec *x, struct df_hnode *node)
 {
 	size_t i;
 
@@ -566,12 +367,16 @@ static struct step *step_of(struct df_hexec *x, struct df_hnode *node)
 cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle, const struct df_hop *op)
 {
 	struct df_hexec *x;
-	struct step *st;
+	struct df_hstep *st;
 	cudaError_t err = exec_arg(exec, &x);
 
 	if (err)
 		return err;
 	st = step_of(x, df_hnode_find(handle));
+	if (st && st->coll)
+		df_warn_once(
+			"host CUDA: a captured collective's parameters can't be changed; capture "
+			"it again and update the executable graph");
 	if (!st || st->coll || st->op.kind != op->kind)
 		return cudaErrorInvalidValue;
 	st->op = *op;
@@ -582,7 +387,7 @@ DF_H_API cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode
 					     unsigned enabled)
 {
 	struct df_hexec *x;
-	struct step *st = NULL;
+	struct df_hstep *st = NULL;
 	cudaError_t err = exec_arg(exec, &x);
 
 	if (!err)
@@ -591,8 +396,11 @@ DF_H_API cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode
 	    (!st || (st->type != cudaGraphNodeTypeKernel && st->type != cudaGraphNodeTypeMemset &&
 		     st->type != cudaGraphNodeTypeMemcpy)))
 		err = cudaErrorInvalidValue;
-	if (!err)
+	if (!err) {
+		x->plan->nr_disabled -= st->disabled != 0;
 		st->disabled = !enabled;
+		x->plan->nr_disabled += st->disabled != 0;
+	}
 	return df_hret(err);
 }
 
@@ -600,7 +408,7 @@ DF_H_API cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode
 					     unsigned *enabled)
 {
 	struct df_hexec *x;
-	struct step *st = NULL;
+	struct df_hstep *st = NULL;
 	cudaError_t err = exec_arg(exec, &x);
 
 	if (!err)

@@ -84,7 +84,7 @@ struct df_touch {
 };
 
 struct df_stream_hooks {
-	/* Something other than a collective is about to be enqueued. t: what it touches, NULL unknown. */
+	/* Something other than a collective is about to be enqueued. t: what it touches and nothing else; NULL unknown. */
 	void (*before_work)(const struct df_stream_info *s, enum df_work kind,
 			    const struct df_touch *t);
 	/*
@@ -96,6 +96,10 @@ struct df_stream_hooks {
 	void (*event_wait)(const struct df_stream_info *s, const struct df_event_info *e);
 	/* cudaEventQuery: 0 the hook sees nothing unfinished (the native query decides), 1 not ready. */
 	int (*event_query)(const struct df_event_info *e);
+	/*
+	 * cudaEventElapsedTime, of each event: 0, and *event the one whose native time counts; 1 not ready.
+	 */
+	int (*event_time)(const struct df_event_info *e, void **event);
 	/* cudaEventSynchronize: blocks until what the hooks know of is finished. */
 	void (*event_sync)(const struct df_event_info *e);
 	void (*event_destroy)(const struct df_event_info *e);
@@ -171,6 +175,9 @@ struct df_hostcuda_api {
 	int (*stream_idle)(struct df_hstream *s);
 	/* The native record of an event on a stream, without hooks. */
 	int (*event_record)(void *event, struct df_hstream *s);
+	/* An event of the shim's own, with timing, seen by no hook. -ENOMEM. */
+	int (*event_new)(int device, void **event);
+	void (*event_delete)(void *event);
 	/* The native wait of a stream for an event, without hooks. */
 	int (*event_wait)(struct df_hstream *s, void *event);
 	/* All live streams of a device, for the legacy stream's rules; calls fn for each. */

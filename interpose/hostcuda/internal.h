@@ -210,7 +210,7 @@ struct df_hevent {
 	struct df_hslot slot;
 	uint64_t id;
 	int device;
-	uint8_t timing, ipc;
+	uint8_t timing, ipc, internal;
 	void *user;
 	df_hpoint point;    /* atomic: position recorded last */
 	uint64_t record;    /* atomic: number of that record, 0 never */
@@ -354,8 +354,6 @@ cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out);
 void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out);
 /* The hook before other work; not while capturing. */
 void df_hbefore_work(struct df_hstream *s, enum df_work kind, const struct df_touch *touch);
-/* The bytes that a copy touches: out, or NULL for other work. */
-const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *out);
 
 static inline cudaStream_t df_hpt(cudaStream_t stream)
 {
@@ -417,6 +415,9 @@ void df_hstream_host_done(struct df_hstream *s, struct df_hop *op);
 /* -- event.c -------------------------------------------------------------------------------------- */
 
 struct df_hevent *df_hevent_find(cudaEvent_t event);
+/* For the table: with timing. */
+int df_hevent_new(int device, void **event);
+void df_hevent_delete(void *event);
 void df_hevent_describe(struct df_hevent *e, struct df_event_info *out);
 int df_hevent_record(struct df_hevent *e, struct df_hstream *s);
 int df_hevent_wait(struct df_hstream *s, struct df_hevent *e);
@@ -464,6 +465,8 @@ cudaError_t df_hcopy_check(const struct df_hop *op, enum cudaMemcpyKind kind, in
 			   int *to_pageable);
 cudaError_t df_hcopy_box(const struct cudaMemcpy3DParms *p, struct df_hop *op);
 cudaError_t df_hfill_check(const struct df_hop *op);
+/* The bytes that a copy or a fill touches; NULL: another operation. */
+const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *t);
 
 /* -- pool.c --------------------------------------------------------------------------------------- */
 

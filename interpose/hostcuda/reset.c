@@ -41,7 +41,7 @@ static void end_events(int device)
 	df_mutex_unlock(&df_h.events.lock);
 	for (i = 0; i < nr; i++) {
 		e = df_hslab_at(&df_h.events, (uint32_t)i);
-		if (df_hslab_find(&df_h.events, e) && e->device == device)
+		if (df_hslab_find(&df_h.events, e) && e->device == device && !e->internal)
 			cudaEventDestroy((cudaEvent_t)e);
 	}
 }

@@ -1,9 +1,9 @@
 /*
- * The GPU backend: struct df_hostcuda_api on the CUDA driver. Streams and events belong to the application; what
- * we know of them hangs in two tables, by handle. A word that a stream writes or waits for lies in pinned
+ * The GPU backend: struct df_hostcuda_api on the CUDA driver. Streams belong to the application; what we know of
+ * them hangs in a table, by handle (of events: cuda_event.c). A word that a stream writes or waits for lies in pinned
  * memory and is reached by the driver's stream memory operations.
  *
- * The tables' locks are leaves and never held across a call of the driver. Any thread.
+ * The table's lock is a leaf and never held across a call of the driver. Any thread.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
@@ -335,106 +335,12 @@ static int stream_idle(struct df_hstream *s)
 	if (in < 0)
 		return 0;
 	r = df_drv.stream_query(s->handle);
+	/* What is put on it next waits for the legacy stream. */
+	if (r == CUDA_SUCCESS && s->handle != CU_STREAM_LEGACY &&
+	    !(s->flags & CU_STREAM_NON_BLOCKING))
+		r = df_drv.stream_query(CU_STREAM_LEGACY);
 	df_cuda_leave(in);
 	return r == CUDA_SUCCESS;
-}
-
-static int event_record(void *event, struct df_hstream *s)
-{
-	int in = df_cuda_enter(s->ctx);
-	CUresult r;
-
-	if (in < 0)
-		return in;
-	r = df_drv.event_record(event, s->handle);
-	df_cuda_leave(in);
-	return df_drv_errno(r);
-}
-
-static int event_wait(struct df_hstream *s, void *event)
-{
-	int in = df_cuda_enter(s->ctx);
-	CUresult r;
-
-	if (in < 0)
-		return in;
-	r = df_drv.stream_wait_event(s->handle, event, 0);
-	df_cuda_leave(in);
-	return df_drv_errno(r);
-}
-
-/* ---- events ------------------------------------------------------------------------------------------------------ */
-
-struct event {
-	void *handle;
-	UT_hash_handle hh;
-	uint64_t id;
-	unsigned int flags;
-	int device;
-	void *user;
-};
-
-static pthread_rwlock_t events_lock = PTHREAD_RWLOCK_INITIALIZER;
-static struct event *events;
-static uint64_t event_ids;
-
-static struct event *event_add(void *handle, unsigned int flags)
-{
-	struct event *e = calloc(1, sizeof(*e)), *other;
-
-	if (!e)
-		return NULL;
-	e->handle = handle;
-	e->flags = flags;
-	e->device = get_device();
-	pthread_rwlock_wrlock(&events_lock);
-	HASH_FIND_PTR(events, &handle, other);
-	if (!other) {
-		e->id = ++event_ids;
-		HASH_ADD_PTR(events, handle, e);
-	}
-	pthread_rwlock_unlock(&events_lock);
-	if (other)
-		free(e);
-	return other ? other : e;
-}
-
-int df_cuda_event(CUevent event, struct df_event_info *out)
-{
-	struct event *e;
-
-	pthread_rwlock_rdlock(&events_lock);
-	HASH_FIND_PTR(events, &event, e);
-	pthread_rwlock_unlock(&events_lock);
-	if (!e)
-		e = event_add(event, CU_EVENT_DEFAULT);
-	if (!e)
-		return -ENOMEM;
-	memset(out, 0, sizeof(*out));
-	out->id = e->id;
-	out->device = e->device;
-	out->timing = !(e->flags & CU_EVENT_DISABLE_TIMING);
-	out->ipc = !!(e->flags & CU_EVENT_INTERPROCESS);
-	out->user = &e->user;
-	out->event = event;
-	return 0;
-}
-
-void df_cuda_event_made(CUevent event, unsigned int flags)
-{
-	event_add(event, flags);
-}
-
-void df_cuda_event_forget(CUevent event)
-{
-	struct event *e;
-
-	pthread_rwlock_wrlock(&events_lock);
-	HASH_FIND_PTR(events, &event, e);
-	if (e)
-		HASH_DEL(events, e);
-	pthread_rwlock_unlock(&events_lock);
-	free(e);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -608,8 +514,10 @@ const struct df_hostcuda_api df_cuda_api = {
 	.stream_write = stream_write,
 	.stream_wait = stream_wait,
 	.stream_idle = stream_idle,
-	.event_record = event_record,
-	.event_wait = event_wait,
+	.event_record = df_cuda_event_record,
+	.event_wait = df_cuda_event_wait,
+	.event_new = df_cuda_event_new,
+	.event_delete = df_cuda_event_delete,
 	.stream_each = df_cuda_stream_each,
 	.capture_node = df_cuda_capture_node,
 	.kick = kick,

@@ -27,6 +27,14 @@ static void work(void *stream, int ptds, enum df_work kind)
 		df_cuda_hooks->before_work(&info, kind, NULL);
 }
 
+static void work_range(void *stream, struct df_touch touch, int ptds, enum df_work kind)
+{
+	struct df_stream_info info;
+
+	if (!info_of(stream, ptds, &info))
+		df_cuda_hooks->before_work(&info, kind, &touch);
+}
+
 static void sync_copy(int ptds)
 {
 	struct df_stream_info info;
@@ -102,6 +110,13 @@ static int event_query(void *event)
 	struct df_event_info info;
 
 	return df_cuda_event(event, &info) ? 0 : df_cuda_hooks->event_query(&info);
+}
+
+static int event_time(void **event)
+{
+	struct df_event_info info;
+
+	return df_cuda_event(*event, &info) ? 0 : df_cuda_hooks->event_time(&info, event);
 }
 
 static int event_record(void *event, void *stream, int ptds)
@@ -288,6 +303,7 @@ static void context_gone(void *ctx, int device)
 const struct df_cuda_front df_cuda_front = {
 	.blind = df_cuda_strict,
 	.work = work,
+	.work_range = work_range,
 	.sync_copy = sync_copy,
 	.stream_sync = stream_sync,
 	.event_sync = event_sync,
@@ -295,6 +311,7 @@ const struct df_cuda_front df_cuda_front = {
 	.sync_done = sync_done,
 	.stream_query = stream_query,
 	.event_query = event_query,
+	.event_time = event_time,
 	.event_record = event_record,
 	.event_record_ctx = event_record_ctx,
 	.event_wait = event_wait,

@@ -16,6 +16,8 @@
 
 struct df_cuda_front {
 	void (*work)(void *stream, int ptds, enum df_work kind);
+	/* The same, of work that touches nothing else. */
+	void (*work_range)(void *stream, struct df_touch touch, int ptds, enum df_work kind);
 	/* A copy on the default stream for which the host may wait; finish with sync_done(). */
 	void (*sync_copy)(int ptds);
 	void (*stream_sync)(void *stream, int ptds);
@@ -26,6 +28,8 @@ struct df_cuda_front {
 	/* 1: not ready; 0: the driver decides. */
 	int (*stream_query)(void *stream, int ptds);
 	int (*event_query)(void *event);
+	/* Before its time is asked for: *event becomes the one that has it. 1: not ready. */
+	int (*event_time)(void **event);
 	/* 1: recorded by the hooks; 0: the driver's record follows. */
 	int (*event_record)(void *event, void *stream, int ptds);
 	void (*event_record_ctx)(void *event, void *ctx);

@@ -72,10 +72,15 @@ void df_cuda_stream_forget(struct df_hstream *s);
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg);
 
-/* Events: what was seen of their creation. An event that was not seen counts as one with timing. */
+/* cuda_event.c: what was seen of their creation. An event that was not seen counts as one with timing. */
 int df_cuda_event(CUevent event, struct df_event_info *out);
 void df_cuda_event_made(CUevent event, unsigned int flags);
 void df_cuda_event_forget(CUevent event);
+/* For struct df_hostcuda_api. */
+int df_cuda_event_record(void *event, struct df_hstream *s);
+int df_cuda_event_wait(struct df_hstream *s, void *event);
+int df_cuda_event_new(int device, void **event);
+void df_cuda_event_delete(void *event);
 
 extern int df_cuda_captures; /* captures in progress, as the hook counts them; -1: nobody counts */
 extern const struct df_stream_hooks *df_cuda_hooks;

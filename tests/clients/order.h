@@ -571,8 +571,9 @@ static int same_signature(const struct step *a, const struct step *b)
 /* May this rank give out the two the other way round? */
 static int independent(const struct plan *p, const struct step *a, const struct step *b)
 {
-	if (a->what != COLL || b->what != COLL || same_signature(a, b) || a->stream == LEGACY ||
-	    b->stream == LEGACY || (a->comm == b->comm && a->stream != b->stream))
+	if (a->what != COLL || b->what != COLL || same_signature(a, b) ||
+	    (a->stream == LEGACY) != (b->stream == LEGACY) ||
+	    (a->comm == b->comm && a->stream != b->stream))
 		return 0;
 	if (a->stream == b->stream && a->comm != b->comm && !p->loose)
 		return 0;

@@ -51,6 +51,7 @@ static void must(int ok, const char *what, int line)
 #define __VA_TYPES_cuEventRecord	    CUevent, CUstream
 #define __VA_TYPES_cuEventSynchronize	    CUevent
 #define __VA_TYPES_cuEventDestroy	    CUevent
+#define __VA_TYPES_cuEventElapsedTime	    float *, CUevent, CUevent
 #define __VA_TYPES_cuStreamWaitEvent	    CUstream, CUevent, unsigned int
 #define __VA_TYPES_cuStreamSynchronize	    CUstream
 #define __VA_TYPES_cuCtxSynchronize	    void
@@ -86,8 +87,9 @@ static void *run(void *arg)
 	int rank = (int)(intptr_t)arg, i;
 	CUcontext ctx;
 	CUstream a, b;
-	CUevent e;
-	CUdeviceptr in, out, out2;
+	CUevent e, timed[3];
+	float ms;
+	CUdeviceptr in, out, out2, spare;
 	CUgraph graph;
 	CUgraphExec exec;
 	ncclComm_t comm[2];
@@ -98,6 +100,9 @@ static void *run(void *arg)
 	CU(cuStreamCreate, &a, CU_STREAM_NON_BLOCKING);
 	CU(cuStreamCreate, &b, CU_STREAM_NON_BLOCKING);
 	CU(cuEventCreate, &e, CU_EVENT_DISABLE_TIMING);
+	for (i = 0; i < 3; i++)
+		CU(cuEventCreate, &timed[i], CU_EVENT_DEFAULT);
+	CU(cuMemAlloc, &spare, 128);
 	CU(cuMemAlloc, &in, COUNT * sizeof(float));
 	CU(cuMemAlloc, &out, COUNT * sizeof(float));
 	CU(cuMemAlloc, &out2, COUNT * sizeof(float));
@@ -108,15 +113,25 @@ static void *run(void *arg)
 
 		fill((float *)in, (float)(rank + i));
 		/* The two communicators in opposite orders on one stream: with NCCL's rules this can hang. */
+		CU(cuEventRecord, timed[0], a);
 		NCCL(ncclAllReduce((void *)in, first ? (void *)out2 : (void *)out, COUNT, ncclFloat,
 				   ncclSum, comm[first], a));
+		/* Nor does an event with a time between them order them, or a copy on the default stream. */
+		CU(cuEventRecord, timed[1], a);
+		CU(cuMemcpyAsync, spare, spare + 64, 64, NULL);
 		NCCL(ncclAllReduce((void *)in, first ? (void *)out : (void *)out2, COUNT, ncclFloat,
 				   ncclSum, comm[!first], a));
+		CU(cuEventRecord, timed[2], a);
 		/* What follows on another stream behind an event sees the results. */
 		CU(cuEventRecord, e, a);
 		CU(cuStreamWaitEvent, b, e, 0);
 		CU(cuMemcpyAsync, (CUdeviceptr)host, out, COUNT * sizeof(float), b);
 		CU(cuStreamSynchronize, b);
+		CU(cuEventSynchronize, timed[2]);
+		CU(cuEventElapsedTime, &ms, timed[0], timed[1]);
+		must(ms >= 0, "the second event is not before the first", __LINE__);
+		CU(cuEventElapsedTime, &ms, timed[1], timed[2]);
+		must(ms >= 0, "the third event is not before the second", __LINE__);
 		expect(host, (float)(2 * i + 1), __LINE__);
 		CU(cuEventSynchronize, e);
 		expect((float *)out2, (float)(2 * i + 1), __LINE__);
@@ -141,9 +156,12 @@ static void *run(void *arg)
 	}
 	CU(cuGraphExecDestroy, exec);
 	CU(cuMemFree, out2);
+	CU(cuMemFree, spare);
 	for (i = 0; i < 2; i++)
 		NCCL(ncclCommDestroy(comm[i]));
 	CU(cuEventDestroy, e);
+	for (i = 0; i < 3; i++)
+		CU(cuEventDestroy, timed[i]);
 	CU(cuStreamDestroy, a);
 	CU(cuStreamDestroy, b);
 	return NULL;

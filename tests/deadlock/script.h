@@ -14,7 +14,8 @@
  *	0: STEP; STEP ...		what rank 0 does; 0.1: its second thread; lines are joined
  *	end				ends a program when others follow
  *
- * Steps (s: stream; those whose name begins with "nb" are non-blocking):
+ * Steps (s: stream; those whose name begins with "nb" are non-blocking, "legacy" is the legacy default stream;
+ * events have timing if their name begins with "timed" or their number is odd):
  *	AR|BC|RED|AG|RS|A2A COMM s [n=COUNT] [in=BUF] [out=BUF] [t=f32|bf16|i8|i32] [op=sum|max|avg]
  *	send|recv COMM PEER s [n=COUNT] [buf=BUF]		PEER is a rank of the job
  *	{ and }			a group		K s [FROM TO]	other work: a copy on the device

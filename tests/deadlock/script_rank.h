@@ -102,13 +102,21 @@ static int setup(struct rank *me)
 
 			if (!uses_stream(st) || me->streams[st->stream])
 				continue;
+			if (!strcmp(s->stream.v[st->stream], "legacy")) {
+				me->streams[st->stream] = cudaStreamLegacy;
+				continue;
+			}
 			CUDA(cudaStreamCreateWithFlags(&me->streams[st->stream],
 						       strncmp(s->stream.v[st->stream], "nb", 2)
 							       ? cudaStreamDefault
 							       : cudaStreamNonBlocking));
 		}
+	/* Times are never asked for, but whether they could be must make no difference. */
 	for (i = 0; i < s->event.nr; i++)
-		CUDA(cudaEventCreateWithFlags(&me->events[i], cudaEventDisableTiming));
+		CUDA(cudaEventCreateWithFlags(&me->events[i],
+					      i % 2 || !strncmp(s->event.v[i], "timed", 5)
+						      ? cudaEventDefault
+						      : cudaEventDisableTiming));
 	if (buffers(me))
 		return -1;
 	for (i = 0; i < s->comm.nr; i++)
@@ -186,7 +194,7 @@ static int teardown(struct rank *me)
 			CUDA(cudaGraphDestroy(me->graphs[i]));
 	}
 	for (i = 0; i < s->stream.nr; i++)
-		if (me->streams[i])
+		if (me->streams[i] > cudaStreamPerThread)
 			CUDA(cudaStreamDestroy(me->streams[i]));
 	if (me->warm)
 		CUDA(cudaStreamDestroy(me->warm));

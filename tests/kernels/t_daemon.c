@@ -5,6 +5,7 @@
  * every counter must end where it should. The seed is printed on failure.
  */
 #include <check.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +186,6 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 			rc->k.prog = rc->prog;
 			rc->k.type = DF_INT32;
 			rc->k.elem_bytes = 4;
-			rc->k.priority = (int32_t)below(r, 3);
 			rc->k.count = w->count[c];
 			rc->k.chunk_elems = (rc->k.count + rc->prog->chunks - 1) / rc->prog->chunks;
 			rc->k.scratch =
@@ -278,6 +278,8 @@ static void submit(struct world *w, int k, int c, int m)
 	in->done_value = (uint64_t)m + 1;
 	in->blocks_left = rc->k.nr_blocks;
 	in->waits = in->own_waits;
+	/* Not the same on all ranks. */
+	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
 	if (m)
 		rc->inst[m - 1].next = in;
 	for (b = 0; b < rc->prog->nr_blocks; b++) {
@@ -291,6 +293,28 @@ static void submit(struct world *w, int k, int c, int m)
 	}
 	if (!rc->k.nr_blocks)
 		rc->done = in->done_value;
+}
+
+/* By priority the queue is in order, and each task as urgent as the most urgent instance it still has. */
+static void check_order(const struct df_kblock *blk, uint64_t seed)
+{
+	const struct df_kctx *ctx;
+
+	for (ctx = blk->first; ctx; ctx = ctx->next) {
+		const struct rank_coll *rc =
+			(const void *)((const char *)ctx->coll - offsetof(struct rank_coll, k));
+		int32_t most = rc->inst[ctx->finished].priority;
+		uint64_t m;
+
+		for (m = ctx->finished; m < ctx->announced; m++)
+			if (rc->inst[m].priority > most)
+				most = rc->inst[m].priority;
+		ck_assert_msg(
+			ctx->priority == most && (!ctx->next || ctx->next->priority <= most),
+			"seed %llu: a task of priority %d (its instances: %d) before one of %d",
+			(unsigned long long)seed, ctx->priority, most,
+			ctx->next ? ctx->next->priority : 0);
+	}
 }
 
 static void run(uint64_t seed, int n, int nb, int nc, int ni)
@@ -322,7 +346,10 @@ static void run(uint64_t seed, int n, int nb, int nc, int ni)
 			submit(&w, k, c, m);
 			at[k]++;
 		}
-		df_block_turn(&w.d[k], &w.blk[k][below(&r, (uint64_t)nb)]);
+		i = (int)below(&r, (uint64_t)nb);
+		df_block_turn(&w.d[k], &w.blk[k][i]);
+		if (w.d[k].policy.order && turns % 8 == 0)
+			check_order(&w.blk[k][i], seed);
 		left = 0;
 		if (++turns % 256 == 0)
 			for (k = 0; k < n; k++)

@@ -5,4 +5,7 @@ set -u
 host graphcheck --ranks 4
 host graphcheck --ranks 1
 host graphcheck --procs 2
+host graphforms --ranks 2 --seed "$SEED"
+host graphforms --ranks 3 --seed "$SEED"
+host graphforms --procs 2 --seed "$SEED"
 exit 0

@@ -55,6 +55,7 @@ struct CUstream_st {
 struct CUevent_st {
 	unsigned int flags;
 	uint64_t recorded, reached;
+	struct timespec when; /* it was reached */
 };
 
 struct CUctx_st {
@@ -182,6 +183,7 @@ static void run_op(struct CUstream_st *s, struct op *op)
 		pthread_mutex_lock(&lock);
 		if (op->event->reached < op->point)
 			op->event->reached = op->point;
+		clock_gettime(CLOCK_MONOTONIC, &op->event->when);
 		pthread_mutex_unlock(&lock);
 		break;
 	case OP_AFTER:
@@ -512,6 +514,22 @@ API CUresult cuEventQuery(CUevent e)
 	SEEN();
 	pthread_mutex_lock(&lock);
 	ret = e->reached < e->recorded ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
+{
+	CUresult ret = CUDA_ERROR_NOT_READY;
+
+	SEEN();
+	pthread_mutex_lock(&lock);
+	if (!a->recorded || !b->recorded || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)
+		ret = CUDA_ERROR_INVALID_HANDLE;
+	else if (a->reached == a->recorded && b->reached == b->recorded)
+		ret = CUDA_SUCCESS;
+	if (ret == CUDA_SUCCESS)
+		*ms = (float)((double)(b->when.tv_sec - a->when.tv_sec) * 1e3 +
+			      (double)(b->when.tv_nsec - a->when.tv_nsec) / 1e6);
 	pthread_mutex_unlock(&lock);
 	return ret;
 }

@@ -1,0 +1,455 @@
+/*
+ * What a program sees of streams and events around collectives that its peers begin late: times of events, calls
+ * that must or must not wait for what is pending, threads that share a communicator, priorities. Two
+ * ranks in one process, so that one can tell the other how far it has got.
+ *
+ * STREAM_ONLY=NAME: one part. The part "priority" needs DFSHIM_ORDER=priority and runs only when it is named, and so
+ * does "reset", after which the device is no longer usable.
+ */
+#include "client.h"
+
+#define N	1024
+#define TURNS	8
+#define NR_LOWS 20
+#define BIG	((size_t)20000)
+
+static int flags[16]; /* one rank tells the other */
+
+static void tell(int flag)
+{
+	__atomic_store_n(&flags[flag], 1, __ATOMIC_RELEASE);
+}
+
+static int told(int flag)
+{
+	return __atomic_load_n(&flags[flag], __ATOMIC_ACQUIRE);
+}
+
+static int await(int flag)
+{
+	while (!told(flag)) {
+		if (client_failed())
+			return -1;
+		usleep(200);
+	}
+	return 0;
+}
+
+struct bench {
+	struct client_rank *me;
+	cudaStream_t s, t;
+	ncclComm_t a, b;
+	float *x, *y, *z, *w; /* N elements each */
+};
+
+/* Both ranks are here, and nothing is told. */
+static int begin(void)
+{
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	memset(flags, 0, sizeof(flags));
+	return client_barrier_wait(&client_ranks_barrier);
+}
+
+static int put(float *to, float value)
+{
+	float host[N];
+	int i;
+
+	for (i = 0; i < N; i++)
+		host[i] = value;
+	CUDA(cudaMemcpy(to, host, sizeof(host), cudaMemcpyHostToDevice));
+	return 0;
+}
+
+static int holds(const float *at, float value, const char *what)
+{
+	float host[N];
+	int i;
+
+	CUDA(cudaMemcpy(host, at, sizeof(host), cudaMemcpyDeviceToHost));
+	for (i = 0; i < N; i++)
+		EXPECT(host[i] == value, "%s: element %d is %g, not %g", what, i, host[i], value);
+	return 0;
+}
+
+static int sum(const float *in, float *out, ncclComm_t comm, cudaStream_t s)
+{
+	NCCL(ncclAllReduce(in, out, N, ncclFloat, ncclSum, comm, s));
+	return 0;
+}
+
+/* Opposite orders around an event of the default kind: it orders nothing that no program can see. */
+static int opposite(struct bench *b)
+{
+	cudaEvent_t e[3];
+	float ms;
+	int i, k;
+
+	for (i = 0; i < 3; i++)
+		CUDA(cudaEventCreate(&e[i]));
+	for (i = 0; i < TURNS; i++) {
+		cudaStream_t s = i % 2 ? b->s : NULL; /* the legacy stream too */
+
+		if (put(b->x, 1) || put(b->z, 2))
+			return -1;
+		for (k = 0; k < 2; k++) {
+			CUDA(cudaEventRecord(e[k], s));
+			if (k == b->me->rank ? sum(b->x, b->y, b->a, s) : sum(b->z, b->w, b->b, s))
+				return -1;
+		}
+		CUDA(cudaEventRecord(e[2], s));
+		CUDA(cudaStreamSynchronize(s));
+		for (k = 0; k < 3; k++)
+			CUDA(cudaEventQuery(e[k]));
+		for (k = 0; k < 2; k++) {
+			CUDA(cudaEventElapsedTime(&ms, e[k], e[k + 1]));
+			EXPECT(ms >= 0, "turn %d: %g ms from event %d to the next", i, ms, k);
+		}
+		if (holds(b->y, 2, "first") || holds(b->w, 4, "second"))
+			return -1;
+	}
+	for (i = 0; i < 3; i++)
+		CUDA(cudaEventDestroy(e[i]));
+	return 0;
+}
+
+/* An event behind a collective is not there before the collective is, and has its time. */
+static int elapsed(struct bench *b)
+{
+	enum { BEFORE, AFTER, ON_T, AGAIN, NR };
+	cudaEvent_t e[NR];
+	float ms;
+	int i;
+
+	for (i = 0; i < NR; i++)
+		CUDA(cudaEventCreate(&e[i]));
+	for (i = 0; i < TURNS; i++) {
+		if (begin())
+			return -1;
+		if (b->me->rank) {
+			if (await(0))
+				return -1;
+			usleep(20000);
+			tell(1);
+			if (sum(b->x, b->y, b->a, b->s))
+				return -1;
+			CUDA(cudaStreamSynchronize(b->s));
+			continue;
+		}
+		CUDA(cudaEventRecord(e[BEFORE], b->s));
+		if (sum(b->x, b->y, b->a, b->s))
+			return -1;
+		CUDA(cudaEventRecord(e[AFTER], b->s));
+		EXPECT(cudaEventQuery(e[AFTER]) == cudaErrorNotReady, "turn %d: too early", i);
+		EXPECT(cudaEventElapsedTime(&ms, e[BEFORE], e[AFTER]) == cudaErrorNotReady,
+		       "turn %d: a time too early", i);
+		(void)cudaGetLastError();
+		/* By what another stream waits for, too. */
+		CUDA(cudaStreamWaitEvent(b->t, e[AFTER], 0));
+		CUDA(cudaEventRecord(e[ON_T], b->t));
+		if (i % 2)
+			CUDA(cudaMemcpyAsync(b->z, b->y, sizeof(float), cudaMemcpyDeviceToDevice,
+					     b->s));
+		CUDA(cudaEventRecord(e[AGAIN], b->s));
+		tell(0);
+		switch (i % 4) {
+		case 0:
+			CUDA(cudaEventSynchronize(e[ON_T]));
+			break;
+		case 1:
+			CUDA(cudaDeviceSynchronize());
+			break;
+		case 2:
+			CUDA(cudaStreamSynchronize(b->t));
+			break;
+		default:
+			while (cudaEventQuery(e[ON_T]) == cudaErrorNotReady)
+				if (client_failed())
+					return -1;
+			(void)cudaGetLastError();
+		}
+		EXPECT(told(1), "turn %d: over before the peer began", i);
+		CUDA(cudaEventElapsedTime(&ms, e[BEFORE], e[AFTER]));
+		EXPECT(ms >= 19.9f, "turn %d: %g ms, but the peer came after 20", i, ms);
+		CUDA(cudaEventElapsedTime(&ms, e[AFTER], e[ON_T]));
+		EXPECT(ms >= 0, "turn %d: %g ms to the event that waited for it", i, ms);
+		CUDA(cudaEventSynchronize(e[AGAIN]));
+		CUDA(cudaEventElapsedTime(&ms, e[AFTER], e[AGAIN]));
+		EXPECT(ms >= 0, "turn %d: %g ms to the next event of the stream", i, ms);
+	}
+	/* Recorded again where nothing is pending: the new time counts. */
+	if (!b->me->rank) {
+		CUDA(cudaEventRecord(e[AFTER], b->t));
+		CUDA(cudaEventSynchronize(e[AFTER]));
+		CUDA(cudaEventElapsedTime(&ms, e[AGAIN], e[AFTER]));
+		EXPECT(ms >= 0, "%g ms to an event that is recorded again", ms);
+	}
+	for (i = 0; i < NR; i++)
+		CUDA(cudaEventDestroy(e[i]));
+	return 0;
+}
+
+/* Calls that never promised to wait return although a collective is pending; memory is where it was. */
+static int pending(struct bench *b)
+{
+	float *p, *q, *host = aligned_alloc(4096, 1 << 16);
+
+	if (begin() || put(b->x, 1))
+		return -1;
+	if (b->me->rank) {
+		if (await(0) || sum(b->x, b->y, b->a, b->s))
+			return -1;
+	} else {
+		CUDA(cudaMalloc((void **)&p, N * sizeof(float)));
+		if (put(p, 5) || sum(p, b->y, b->a, b->s))
+			return -1;
+		CUDA(cudaHostRegister(host, 1 << 16, cudaHostRegisterDefault));
+		CUDA(cudaHostUnregister(host));
+		CUDA(cudaMallocHost((void **)&q, 1 << 16));
+		CUDA(cudaFreeHost(q));
+		CUDA(cudaFree(p)); /* what the collective reads */
+		CUDA(cudaMalloc((void **)&q, N * sizeof(float)));
+		if (put(q, 9)) /* on the legacy stream, which b->s does not wait for */
+			return -1;
+		EXPECT(cudaStreamQuery(b->s) == cudaErrorNotReady, "not pending any more");
+		(void)cudaGetLastError();
+		tell(0);
+		CUDA(cudaStreamSynchronize(b->s));
+		if (holds(b->y, 6, "of freed memory"))
+			return -1;
+		CUDA(cudaFree(q));
+	}
+	free(host);
+	CUDA(cudaStreamSynchronize(b->s));
+	return 0;
+}
+
+/* An allocation that has room only when what was freed is no longer in use waits for that. */
+static int pressure(struct bench *b)
+{
+	size_t room, all;
+	char *most, *again;
+
+	if (begin() || put(b->x, 1))
+		return -1;
+	if (b->me->rank) {
+		if (await(0))
+			return -1;
+		usleep(20000);
+		tell(1);
+		if (sum(b->x, b->y, b->a, b->s))
+			return -1;
+		CUDA(cudaStreamSynchronize(b->s));
+		return 0;
+	}
+	CUDA(cudaMemGetInfo(&room, &all));
+	room = room / 4 * 3;
+	CUDA(cudaMalloc((void **)&most, room));
+	if (sum(b->x, (float *)most, b->a, b->s))
+		return -1;
+	CUDA(cudaFree(most));
+	EXPECT(cudaStreamQuery(b->s) == cudaErrorNotReady, "cudaFree waited");
+	(void)cudaGetLastError();
+	tell(0);
+	CUDA(cudaMalloc((void **)&again, room));
+	EXPECT(told(1), "there is room for memory that is in use");
+	CUDA(cudaStreamSynchronize(b->s));
+	CUDA(cudaFree(again));
+	return 0;
+}
+
+/* Host threads that give out collectives of one communicator at the same time. */
+#define THREADS 3
+
+struct sharer {
+	struct bench *b;
+	pthread_t thread;
+	int nr, failed;
+};
+
+static int share(const struct sharer *h)
+{
+	size_t n = (size_t)(N * (h->nr + 1)), k;
+	float *buf, *host = malloc(n * sizeof(float));
+	cudaStream_t s;
+	int i;
+
+	CUDA(cudaSetDevice(h->b->me->device));
+	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&buf, n * sizeof(float)));
+	for (k = 0; k < n; k++)
+		host[k] = 1;
+	CUDA(cudaMemcpyAsync(buf, host, n * sizeof(float), cudaMemcpyHostToDevice, s));
+	/* Each doubles what the one before it left. */
+	for (i = 0; i < 20; i++)
+		NCCL(ncclAllReduce(buf, buf, n, ncclFloat, ncclSum, h->b->a, s));
+	CUDA(cudaMemcpyAsync(host, buf, n * sizeof(float), cudaMemcpyDeviceToHost, s));
+	CUDA(cudaStreamSynchronize(s));
+	for (k = 0; k < n; k++)
+		EXPECT(host[k] == (float)(1 << 20), "thread %d: %g", h->nr, host[k]);
+	CUDA(cudaFree(buf));
+	CUDA(cudaStreamDestroy(s));
+	free(host);
+	return 0;
+}
+
+static void *sharing(void *arg)
+{
+	struct sharer *h = arg;
+
+	h->failed = share(h);
+	return NULL;
+}
+
+static int threads(struct bench *b)
+{
+	struct sharer h[THREADS] = {0};
+	int i, failed = 0;
+
+	for (i = 0; i < THREADS; i++) {
+		h[i].b = b;
+		h[i].nr = i;
+		pthread_create(&h[i].thread, NULL, sharing, &h[i]);
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(h[i].thread, NULL);
+		failed |= h[i].failed;
+	}
+	return failed;
+}
+
+/*
+ * On rank 0 many collectives of low priority, and at last one of high priority, wait for one whose peer is late.
+ * Each is a communicator of one rank, so nothing holds it up once that one is done: in which order they are
+ * executed then is the scheduler's to say, and the trace's to tell (tests/smoke/t_streams.sh). The signature of
+ * the urgent one was first used on the stream of low priority.
+ */
+static int priority(struct bench *b)
+{
+	ncclComm_t one[2] = {NULL, NULL};
+	cudaStream_t low, high;
+	cudaEvent_t e;
+	float *data;
+	int i;
+
+	for (i = 0; i < 2; i++)
+		NCCL(ncclCommSplit(b->me->comms[i], b->me->rank, 0, &one[i], NULL));
+	if (begin())
+		return -1;
+	if (b->me->rank) {
+		if (await(0) || sum(b->x, b->y, b->a, b->s))
+			return -1;
+		CUDA(cudaStreamSynchronize(b->s));
+		goto out;
+	}
+	CUDA(cudaStreamCreateWithPriority(&low, cudaStreamNonBlocking, 0));
+	CUDA(cudaStreamCreateWithPriority(&high, cudaStreamNonBlocking, -5));
+	CUDA(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+	CUDA(cudaMalloc((void **)&data, (NR_LOWS + 2) * BIG * sizeof(float)));
+	NCCL(ncclAllReduce(data, data + BIG, BIG - 1, ncclFloat, ncclSum, one[1], low));
+	CUDA(cudaStreamSynchronize(low));
+	/* All the others read what this one writes. */
+	if (sum(b->x, data, b->a, low))
+		return -1;
+	CUDA(cudaEventRecord(e, low));
+	for (i = 0; i < NR_LOWS; i++)
+		NCCL(ncclAllReduce(data, data + (size_t)(i + 1) * BIG, BIG - 2 - (size_t)i,
+				   ncclFloat, ncclSum, one[0], low));
+	CUDA(cudaStreamWaitEvent(high, e, 0));
+	NCCL(ncclAllReduce(data, data + (size_t)(NR_LOWS + 1) * BIG, BIG - 1, ncclFloat, ncclSum,
+			   one[1], high));
+	tell(0);
+	CUDA(cudaDeviceSynchronize());
+	CUDA(cudaFree(data));
+	CUDA(cudaEventDestroy(e));
+	CUDA(cudaStreamDestroy(low));
+	CUDA(cudaStreamDestroy(high));
+out:
+	for (i = 0; i < 2; i++)
+		NCCL(ncclCommDestroy(one[i]));
+	return 0;
+}
+
+/* cudaDeviceReset waits for what is pending. */
+static int reset(struct bench *b)
+{
+	if (begin() || put(b->x, 1))
+		return -1;
+	if (b->me->rank) {
+		if (await(0))
+			return -1;
+		usleep(20000);
+		tell(1);
+		if (sum(b->x, b->y, b->a, b->s))
+			return -1;
+		CUDA(cudaStreamSynchronize(b->s));
+		return holds(b->y, 2, "of a device that was reset");
+	}
+	if (sum(b->x, b->y, b->a, b->s))
+		return -1;
+	tell(0);
+	CUDA(cudaDeviceReset());
+	EXPECT(told(1), "it did not wait");
+	EXPECT(cudaStreamQuery(b->s) != cudaSuccess, "the stream is still there");
+	(void)cudaGetLastError();
+	return 0;
+}
+
+static const struct part {
+	const char *name;
+	int (*run)(struct bench *b);
+	int named; /* only when it is asked for */
+} parts[] = {
+	{"opposite", opposite, 0}, {"elapsed", elapsed, 0}, {"pending", pending, 0},
+	{"pressure", pressure, 0}, {"threads", threads, 0}, {"priority", priority, 1},
+	{"reset", reset, 1},
+};
+
+static int run(struct client_rank *me)
+{
+	const char *only = getenv("STREAM_ONLY");
+	struct bench b = {.me = me};
+	float *all;
+	size_t i;
+
+	CUDA(cudaSetDevice(me->device));
+	CUDA(cudaStreamCreateWithFlags(&b.s, cudaStreamNonBlocking));
+	CUDA(cudaStreamCreateWithFlags(&b.t, cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&all, 4 * N * sizeof(float)));
+	b.x = all;
+	b.y = all + N;
+	b.z = all + 2 * N;
+	b.w = all + 3 * N;
+	for (i = 0; i < 2; i++)
+		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
+	b.a = me->comms[0];
+	b.b = me->comms[1];
+	for (i = 0; i < ARRAY_LEN(parts); i++) {
+		if (only ? strcmp(only, parts[i].name) : parts[i].named)
+			continue;
+		if (parts[i].run(&b)) {
+			/* The other rank may now wait for this one for ever. */
+			fprintf(stderr, "streamcheck: rank %d: %s failed: %s\n", me->rank,
+				parts[i].name, client_text);
+			return -1;
+		}
+		client_tick();
+	}
+	if (only && !strcmp(only, "reset"))
+		return 0;
+	for (i = 0; i < 2; i++) {
+		NCCL(ncclCommDestroy(me->comms[i]));
+		me->comms[i] = NULL;
+	}
+	CUDA(cudaFree(all));
+	CUDA(cudaStreamDestroy(b.s));
+	CUDA(cudaStreamDestroy(b.t));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	return client_main(argc, argv, 2, 2, "Checks streams and events around late collectives.",
+			   run);
+}
