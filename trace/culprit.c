@@ -210,8 +210,18 @@ void df_line_unknown(struct df_check_result *r, struct df_line *b)
 	const struct df_node *n = r->root == DF_NONE ? NULL : &r->g.nodes[r->root];
 	char who[48], op[96];
 	const struct df_uop *u = n ? a_waiter(r) : NULL;
+	const struct df_entry *e = n && n->kind == DF_N_NEXT && n->gcomm != DF_NONE
+					   ? df_set_entry(r->set, n->gcomm, n->rank)
+					   : NULL;
 
-	if (n && n->kind == DF_N_NEXT && u)
+	if (e && e->lost_open && u)
+		df_line_put(
+			b,
+			"%s waits for %s, which may have issued it: its ring has overwritten %" PRIu64
+			" of its unfinished operations (DFSHIM_TRACE_MB is its size)",
+			df_say_op(r->set, u, op, sizeof(op)),
+			df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)), e->lost_open);
+	else if (n && n->kind == DF_N_NEXT && u)
 		df_line_put(b, "%s waits for %s, of which there is no trace",
 			    df_say_op(r->set, u, op, sizeof(op)),
 			    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));

@@ -359,7 +359,7 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 int df_explain(struct df_check_result *r)
 {
 	struct df_line b = {.n = 0};
-	int slow = r->verdict == DF_V_SLOW;
+	int slow = r->verdict == DF_V_SLOW, lost = 0;
 
 	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
 	sentence(r, &b, slow ? r->otherwise : r->verdict);
@@ -370,7 +370,10 @@ int df_explain(struct df_check_result *r)
 	r->remedy_text = strdup(remedy_of(r));
 	if (!r->line || !r->fix || !r->remedy_text)
 		return -ENOMEM;
-	if (r->verdict != DF_V_OK)
+	/* Where the ring has lost what a rank did, its records end too early: that is no divergence. */
+	for (size_t i = 0; i < r->set->nr_entries; i++)
+		lost |= r->set->entries[i].lost_open != 0;
+	if (r->verdict != DF_V_OK && !(lost && r->verdict == DF_V_UNKNOWN))
 		df_explain_divergence(r);
 	return 0;
 }

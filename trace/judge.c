@@ -509,6 +509,14 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		r->confidence = DF_C_PROVED;
 		snprintf(r->qualifier, sizeof(r->qualifier), "completed");
 	}
+	if (!rc && r->verdict == DF_V_OK && r->g.nr_nodes) {
+		rc = df_mismatch_unseen(r);
+		if (rc > 0) {
+			r->verdict = DF_V_MISMATCH;
+			r->confidence = DF_C_PROVED;
+			rc = 0;
+		}
+	}
 	for (size_t i = 0; !rc && r->verdict == DF_V_OK && i < set->nr_dead; i++) {
 		/* Nobody waits any more, because everything with the dead was ended. */
 		if (!set->dead[i].in_order) {

@@ -322,6 +322,17 @@ static int ended_there(struct match *m, const struct df_inst *in, const struct d
 	return df_trc_seen(t, df_seen_key(e->local, &op, nccl)) > want;
 }
 
+/* It may have issued it: nobody is to blame for what its ring has lost. */
+static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
+{
+	uint32_t node = df_graph_node(m->g, DF_N_NEXT, DF_NONE, DF_NONE);
+
+	m->g->nodes[node].rank = rank;
+	m->g->nodes[node].gcomm = gcomm;
+	m->g->nodes[node].stale = DF_M_NO_TRACE;
+	return node;
+}
+
 static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 {
 	struct df_graph *g = m->g;
@@ -371,8 +382,11 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 			continue;
 		}
 		if (!in->nr_missing++ || nr_lacking < MAX_LACKING)
-			df_graph_edge(g, in->node, next_node(m, in->gcomm, rank), DF_E_NOT_ISSUED,
-				      DF_W_ALL, DF_NO_REC);
+			df_graph_edge(g, in->node,
+				      e && e->lost_open && g->set->traces[e->trace].fate == DF_ALIVE
+					      ? lost_node(m, in->gcomm, rank)
+					      : next_node(m, in->gcomm, rank),
+				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	}
 	/* While a rank lacks it is no wonder that it runs nowhere. */
 	for (uint32_t i = in->first; i != DF_NONE && in->nr_missing; i = g->set->ops[i].next)

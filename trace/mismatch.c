@@ -245,8 +245,11 @@ static int other_end(struct df_check_result *r, const struct df_inst *in, const 
 	return rc;
 }
 
-/* A small send is over before its receive is there, so only one side is stuck. */
-static int find_sizes(struct df_check_result *r)
+/*
+ * A small send is over before its receive is there, so only one side is stuck. unseen: also where nobody sees what
+ * gets stuck, because ends are not recorded (NCCL's own operations, imported dumps).
+ */
+static int find_sizes(struct df_check_result *r, int unseen)
 {
 	int left = 16, rc;
 
@@ -257,7 +260,8 @@ static int find_sizes(struct df_check_result *r)
 		struct df_lop other;
 		int nccl = df_trc_nccl(&r->set->traces[u->trace]);
 
-		if (!in->p2p || !r->g.stuck[in->node] || in->nr_here != 1 ||
+		if (!in->p2p || in->nr_here != 1 ||
+		    !(r->g.stuck[in->node] || (unseen && df_lop_blind(&u->l))) ||
 		    (nccl ? !in->nr_done : !in->nr_missing))
 			continue;
 		left--;
@@ -281,7 +285,12 @@ int df_mismatch_find(struct df_check_result *r)
 {
 	int rc = find_crossed(r);
 
-	return rc ? rc : find_sizes(r);
+	return rc ? rc : find_sizes(r, 0);
+}
+
+int df_mismatch_unseen(struct df_check_result *r)
+{
+	return find_sizes(r, 1);
 }
 
 static uint32_t entry_of(const struct df_check_set *set, uint32_t trace, const struct df_lop *op)

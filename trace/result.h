@@ -72,6 +72,8 @@ void df_explain_divergence(struct df_check_result *r);
  * 0 none, or -ENOMEM. df_mismatch_sides() fills the sides of any MISMATCH.
  */
 int df_mismatch_find(struct df_check_result *r);
+/* Where nothing is stuck as far as can be seen: a message whose ends disagree, one of which is over. */
+int df_mismatch_unseen(struct df_check_result *r);
 int df_mismatch_sides(struct df_check_result *r);
 
 /* say.c: short texts into buf, which is returned. */

@@ -288,6 +288,31 @@ static void keep_outside(struct df_trc *t)
 	t->nr_calls = nr;
 }
 
+/*
+ * What is unfinished by the counters, which are exact, and in no record any more: the ring has lost it. Where nobody
+ * sees ends there is no telling.
+ */
+static void find_lost(struct df_check_set *set, const struct df_trc *t, const struct df_reader *r)
+{
+	const struct df_load *l = &set->load;
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		struct df_entry *e = &set->entries[t->first_entry + i];
+		const struct df_trace_comm *c = df_reader_comm(r, i + 1);
+		uint64_t open = c && c->drops && c->issued > c->done ? c->issued - c->done : 0;
+
+		for (size_t k = 0; open && k < l->nr_ops; k++) {
+			if (l->ops[k].comm != i + 1)
+				continue;
+			if (df_lop_blind(&l->ops[k]))
+				open = 0;
+			else if (l->ops[k].state < DF_OP_FINISHED)
+				open--;
+		}
+		e->lost_open = open;
+	}
+}
+
 static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, struct df_reader *r)
 {
 	struct df_load *l = &set->load;
@@ -319,6 +344,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 		l->ops[i].done_ns = set->nr_ops > mark ? set->nr_ops : 0;
 	}
 	t->nr_uops = set->nr_ops - t->first_op;
+	find_lost(set, t, r);
 	for (size_t i = 0; !rc && i < l->nr_notes; i++)
 		rc = keep_note(set, t, trace, &l->notes[i]);
 	if (!rc)

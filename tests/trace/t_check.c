@@ -314,6 +314,44 @@ START_TEST(test_missing_trace)
 }
 END_TEST
 
+/* The ring of r1 has lost what it issued: nobody can say that it did not. */
+START_TEST(test_lost_record)
+{
+	struct df_trace_comm *c;
+	struct tb_image im[2];
+
+	for (int lost = 0; lost < 2; lost++) {
+		pair(im, 1);
+		issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+		c = (struct df_trace_comm *)((char *)im[1].h + im[1].h->off_comms);
+		c->drops = 3;
+		c->issued = 5;
+		c->done = lost ? 4 : 5;
+		quiet(&im[0], 60000);
+		quiet(&im[1], 60000);
+		expect(im, 2, lost ? "UNKNOWN" : "MISSING",
+		       lost ? "its ring has overwritten 1" : "has not issued it");
+	}
+}
+END_TEST
+
+/* A small message that its sender has got rid of, and a receive that waits for more, as other tools record it. */
+START_TEST(test_unseen_sizes)
+{
+	struct tb_image im[2];
+
+	for (int same = 0; same < 2; same++) {
+		pair(im, 0);
+		im[0].h->mode = im[1].h->mode = 1;
+		op(&im[0], DF_REC_OP_DONE, issue(&im[0], 1, 0, DF_KIND_SEND, 1, 1, 0));
+		issue(&im[1], 1, 1, DF_KIND_RECV, same ? 1 : 3, 0, 0);
+		quiet(&im[1], 60000);
+		expect(im, 2, same ? "OK" : "MISMATCH",
+		       same ? NULL : "r1 expects 12 bytes (3 x float32), r0 sends 4 bytes");
+	}
+}
+END_TEST
+
 START_TEST(test_destroyed)
 {
 	struct tb_image im[2];
@@ -432,6 +470,8 @@ int main(void)
 	tcase_add_test(t, test_ours_mismatch);
 	tcase_add_test(t, test_ours_missing);
 	tcase_add_test(t, test_missing_trace);
+	tcase_add_test(t, test_lost_record);
+	tcase_add_test(t, test_unseen_sizes);
 	tcase_add_test(t, test_destroyed);
 	tcase_add_test(t, test_failed_call);
 	tcase_add_test(t, test_init);
