@@ -156,6 +156,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		.nranks = comm->nranks,
 		.rank = comm->rank,
 		.nodes = comm->nodes,
+		.layout = comm->layout,
 		.root = sig->root,
 		.peer = sig->root,
 		.count = sig->count,

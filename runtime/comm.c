@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/hash.h"
+#include "runtime/program/layout.h"
 #include "runtime/rt.h"
 #include "trace/writer.h"
 
@@ -72,24 +73,25 @@ static void note_neighbours(const struct df_comm *comm)
 		__atomic_store_n(&df_rt.nr_local_procs, nr, __ATOMIC_RELAXED);
 }
 
-/* How many nodes, if all have the same number of ranks, in a row; else 1. Equal on all ranks. */
-static int count_nodes(const struct df_comm *comm)
+/* Who is where. Equal on all ranks. */
+static int look_at_nodes(struct df_comm *comm)
 {
-	const struct df_member *m = comm->members;
-	int per = 1, i, j, n = comm->nranks;
+	uint64_t *node = malloc((size_t)comm->nranks * sizeof(*node));
+	int i, ret = -ENOMEM;
 
-	while (per < n && m[per].node == m[0].node)
-		per++;
-	if (n % per)
-		return 1;
-	for (i = 0; i < n; i++)
-		if (m[i].node != m[i / per * per].node)
-			return 1;
-	for (i = per; i < n; i += per)
-		for (j = 0; j < i; j += per)
-			if (m[i].node == m[j].node)
-				return 1;
-	return n / per;
+	for (i = 0; node && i < comm->nranks; i++)
+		node[i] = comm->members[i].node;
+	if (node)
+		ret = df_layout_create(comm->nranks, node, &comm->layout);
+	free(node);
+	if (ret)
+		return ret;
+	comm->nodes = comm->layout->nodes;
+	if (comm->nodes == 1 || (comm->layout->rows && comm->layout->equal)) {
+		df_layout_free(comm->layout);
+		comm->layout = NULL;
+	}
+	return 0;
 }
 
 /* The member table is there: checks it and opens the communicator for operations. */
@@ -103,7 +105,6 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	comm->rank = rank;
 	comm->members = df_ctl_members(comm->ctl);
 	comm->hash = df_ctl_hash(comm->ctl);
-	comm->nodes = count_nodes(comm);
 	comm->blocks = dev->d.nr_blocks;
 	for (i = 0; i < nranks; i++)
 		comm->blocks = DF_MIN(comm->blocks, comm->members[i].blocks);
@@ -111,7 +112,7 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 		comm->blocks = DF_MIN(comm->blocks, (uint32_t)comm->config.max_blocks);
 	comm->peers = calloc((size_t)nranks, sizeof(struct df_peer *));
 	comm->tls = calloc((size_t)nranks, sizeof(struct df_tl_ops *));
-	if (!comm->peers || !comm->tls || df_cal_members(comm, rows))
+	if (!comm->peers || !comm->tls || df_cal_members(comm, rows) || look_at_nodes(comm))
 		return -ENOMEM;
 	for (i = 0; i < nranks; i++) {
 		int j;
@@ -452,6 +453,7 @@ void df_comm_destroy(struct df_comm *comm)
 		df_ctl_leave(comm->ctl);
 	free(comm->peers);
 	free(comm->tls);
+	df_layout_free(comm->layout);
 	df_flights_free(&comm->pending);
 	comm->peers = NULL;
 	comm->tls = NULL;

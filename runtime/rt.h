@@ -209,7 +209,8 @@ struct df_comm {
 	const struct df_member *members;
 	int nranks, rank;
 	struct df_cost cost; /* what all ranks choose programs by */
-	int nodes;	     /* of equal size, their ranks in a row; 1 where that is not so */
+	int nodes;
+	struct df_layout *layout; /* of the ranks over them; NULL: one node, or equal ones in rows */
 	uint64_t hash;
 	uint32_t open; /* all the above is set for good: for threads that are not the owner's */
 	struct {

@@ -123,7 +123,22 @@ static enum df_algo auto_algo(const struct df_prog_req *q, uint64_t s)
 	}
 }
 
-static void choose(const struct df_prog_req *q, struct df_choice *c)
+/* Of the programs over nodes: chunks of a part, and of the widest step of any rank. */
+static void choose_hier(const struct df_prog_req *q, const struct df_layout *l, struct df_choice *c)
+{
+	if (q->kind == DF_COLL_ALLREDUCE)
+		c->chunks *= (uint32_t)l->nodes * l->lanes;
+	if (q->kind == DF_COLL_BROADCAST || q->kind == DF_COLL_REDUCE)
+		c->chunks *= l->lanes;
+	if (q->kind == DF_COLL_ALLTOALL)
+		c->max_cnt = (uint32_t)l->most_ranks;
+	else if (q->kind == DF_COLL_ALLREDUCE && l->most_lanes == 1 && l->most_ranks > 1)
+		c->max_cnt = (uint32_t)l->nodes;
+	else if (q->kind <= DF_COLL_REDUCE)
+		c->max_cnt = l->most_lanes;
+}
+
+static void choose(const struct df_prog_req *q, const struct df_layout *layout, struct df_choice *c)
 {
 	uint64_t s = df_coll_bytes(q);
 	uint32_t blocks = q->max_blocks ? q->max_blocks : 1, n = (uint32_t)q->nranks;
@@ -144,11 +159,11 @@ static void choose(const struct df_prog_req *q, struct df_choice *c)
 	c->nb = parts ? (uint32_t)parts : 1;
 	c->chunks = c->nb;
 	if (q->kind == DF_COLL_ALLREDUCE && n > 1 &&
-	    (c->algo == DF_ALGO_RING || c->algo == DF_ALGO_HIER ||
-	     (c->algo == DF_ALGO_ALLPAIRS && !c->one_step)))
+	    (c->algo == DF_ALGO_RING || (c->algo == DF_ALGO_ALLPAIRS && !c->one_step)))
 		c->chunks *= n;
-	if (c->algo == DF_ALGO_HIER && (q->kind == DF_COLL_BROADCAST || q->kind == DF_COLL_REDUCE))
-		c->chunks *= n / (uint32_t)q->nodes;
+	c->max_cnt = 0;
+	if (c->algo == DF_ALGO_HIER && layout)
+		choose_hier(q, layout, c);
 	c->min_slots = 1;
 	if (c->algo == DF_ALGO_RING &&
 	    ((q->kind == DF_COLL_ALLREDUCE && n > 1) ||
@@ -193,7 +208,7 @@ static uint64_t choice_hash(const struct df_prog_req *q, const struct df_choice 
 
 	h = df_hash_u64(h, (uint64_t)q->nranks << 32 | (uint32_t)root);
 	if (c->algo == DF_ALGO_HIER)
-		h = df_hash_u64(h, (uint64_t)q->nodes);
+		h = df_hash_u64(h, q->layout ? q->layout->hash : (uint64_t)q->nodes);
 	h = df_hash_u64(h, (uint64_t)c->algo << 32 | (uint32_t)c->one_step << 1 | (uint32_t)split);
 	return df_hash_u64(h, (uint64_t)c->nb << 32 | c->chunks);
 }
@@ -206,6 +221,8 @@ static int req_check(const struct df_prog_req *q)
 	    q->rank >= q->nranks || !q->elem_bytes || (unsigned)q->algo >= DF_ALGO_NR)
 		return -EINVAL;
 	if (q->count > UINT64_MAX / q->elem_bytes / (uint64_t)q->nranks)
+		return -EINVAL;
+	if (q->layout && (q->layout->nranks != q->nranks || q->layout->nodes != q->nodes))
 		return -EINVAL;
 	switch (q->kind) {
 	case DF_COLL_BROADCAST:
@@ -290,12 +307,20 @@ int df_program_build(const struct df_prog_req *req, struct df_program **out)
 	struct df_prank r;
 	struct df_phead head = {.nranks = 0};
 	struct df_emit e = {.n = 0};
+	const struct df_layout *layout = req->layout;
+	struct df_layout *equal = NULL;
 	char name[48];
 	int rc = req_check(req);
 
 	if (rc)
 		return rc;
-	choose(req, &c);
+	if (!layout && df_algo_has(req, DF_ALGO_HIER)) {
+		rc = df_layout_create_equal(req->nranks, req->nodes, &equal);
+		if (rc)
+			return rc;
+		layout = equal;
+	}
+	choose(req, layout, &c);
 	df_prank_init(&r);
 	r.in_chunks = df_coll_chunks(req->kind, req->nranks, req->root, req->rank, c.chunks, 0);
 	r.out_chunks = df_coll_chunks(req->kind, req->nranks, req->root, req->rank, c.chunks, 1);
@@ -303,7 +328,7 @@ int df_program_build(const struct df_prog_req *req, struct df_program **out)
 			     .n = req->nranks,
 			     .rank = req->rank,
 			     .root = req->root,
-			     .nodes = req->nodes,
+			     .layout = layout,
 			     .nb = c.nb,
 			     .cnt = 1,
 			     .reduces = df_coll_reduces(req->kind)};
@@ -322,8 +347,10 @@ int df_program_build(const struct df_prog_req *req, struct df_program **out)
 				 .rank = req->rank,
 				 .chunks = c.chunks,
 				 .min_slots = c.min_slots,
+				 .max_cnt = c.max_cnt,
 				 .hash = choice_hash(req, &c)};
 	rc = df_prank_finish(&r, &head, out);
 	df_prank_fini(&r);
+	df_layout_free(equal);
 	return rc;
 }

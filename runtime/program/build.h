@@ -11,6 +11,7 @@
 #ifndef DF_PROGRAM_BUILD_H
 #define DF_PROGRAM_BUILD_H
 
+#include "runtime/program/layout.h"
 #include "runtime/program/plan.h"
 
 /* What a request came to: a pure function of it without `rank`. */
@@ -21,11 +22,14 @@ struct df_choice {
 	uint32_t nb;	    /* replicas over channels */
 	uint32_t chunks;    /* per count */
 	uint32_t min_slots; /* smallest number of slots that can't deadlock */
+	uint32_t
+		max_cnt; /* of an instruction of any rank, where the own program does not show it; 0 */
 };
 
 struct df_emit {
 	struct df_prank *r;
-	int n, rank, root, nodes;
+	const struct df_layout *layout; /* HIER */
+	int n, rank, root;
 	uint32_t nb;	/* chunks of one part */
 	uint32_t block; /* where the next instruction goes */
 	uint32_t chan;

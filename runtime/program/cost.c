@@ -4,6 +4,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/cost.h"
+#include "runtime/program/layout.h"
 #include "runtime/program/plan.h"
 
 /* Used as they stand where nobody has measured; the ratios matter. */
@@ -42,11 +43,17 @@ struct work {
 	double slice_ns; /* one slice through */
 };
 
+static int node_of(const struct df_prog_req *q, int rank)
+{
+	if (q->layout)
+		return q->layout->node[rank];
+	return q->nodes > 1 && q->nranks % q->nodes == 0 ? rank / (q->nranks / q->nodes) : 0;
+}
+
 static int count(const struct df_cost *c, const struct df_prog_req *req, int rank, struct work *w)
 {
 	struct df_prog_req q = *req;
 	struct df_program *p;
-	int g = q.nodes > 1 && q.nranks % q.nodes == 0 ? q.nranks / q.nodes : q.nranks;
 	uint64_t chunk, fit, tile, loops;
 	double bytes;
 
@@ -75,7 +82,8 @@ static int count(const struct df_cost *c, const struct df_prog_req *req, int ran
 				t += n * c->byte_ns /
 				     2; /* what is in the cache is written once more */
 			if (op->sends &&
-			    df_prog_conn(p, pb->first_send + in->send_conn)->peer / g != rank / g)
+			    node_of(&q, df_prog_conn(p, pb->first_send + in->send_conn)->peer) !=
+				    node_of(&q, rank))
 				w->nic += (double)loops * c->far_inst_ns + n * c->far_byte_ns;
 		}
 		w->busy += t;
@@ -111,7 +119,9 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 	case DF_ALGO_RING:
 		/* Around once, or twice: over each border as often. */
 		all = (reduced ? 2 : 1) * (n - 1);
-		far = nodes > 1 ? DF_MIN(all, (reduced ? 2 : 1) * nodes) : 0;
+		far = nodes > 1 ? DF_MIN(all, (reduced ? 2 : 1) *
+						      (q->layout ? q->layout->borders : nodes))
+				: 0;
 		return (struct hops){all - far, far, rooted ? n - 1 : 0};
 	case DF_ALGO_TREE:
 		all = (reduced ? 2 : 1) * depth;

@@ -99,7 +99,7 @@ int df_algo_has(const struct df_prog_req *q, enum df_algo algo)
 		return q->kind <= DF_COLL_SCATTER;
 	case DF_ALGO_HIER:
 		return q->kind <= DF_COLL_ALLTOALL && q->nodes > 1 && q->nranks > 1 &&
-		       q->nranks % q->nodes == 0;
+		       (q->layout || q->nranks % q->nodes == 0);
 	default:
 		return 0;
 	}

@@ -252,6 +252,7 @@ int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struc
 	p->out_chunks = r->out_chunks;
 	p->scratch_chunks = r->scratch_chunks;
 	p->min_slots = head->min_slots;
+	p->max_cnt = DF_MAX(p->max_cnt, head->max_cnt);
 	p->max_bytes = head->max_bytes;
 	p->nr_blocks = r->nr_blocks;
 	p->nr_inst = nr_inst;

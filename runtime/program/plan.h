@@ -88,7 +88,8 @@ int df_prank_prune(struct df_prank *r);
 struct df_phead {
 	const char *name;
 	int nranks, rank;
-	uint32_t chunks, min_slots;
+	uint32_t chunks, min_slots,
+		max_cnt; /* max_cnt: at least this; 0: as the instructions have it */
 	uint64_t max_bytes, hash;
 };
 int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struct df_program **out);

@@ -38,15 +38,18 @@ enum df_algo {
 	DF_ALGO_NR
 };
 
+struct df_layout;
+
 /* What is asked for. Equal on all ranks but for `rank` and, for SEND/RECV, `peer`. */
 struct df_prog_req {
 	enum df_coll_kind kind;
 	enum df_algo algo;
 	int nranks, rank;
-	int nodes;	/* of equal size, their ranks in a row; 0 and 1: not known, or one */
-	int root;	/* BROADCAST, REDUCE, GATHER, SCATTER */
-	int peer;	/* SEND, RECV */
-	uint64_t count; /* elements of the call */
+	int nodes;			/* 0 and 1: not known, or one */
+	const struct df_layout *layout; /* of them; NULL: equal in size, their ranks in a row */
+	int root;			/* BROADCAST, REDUCE, GATHER, SCATTER */
+	int peer;			/* SEND, RECV */
+	uint64_t count;			/* elements of the call */
 	uint32_t elem_bytes;
 	uint32_t max_blocks; /* blocks of the daemon; equal on all ranks */
 	int in_place;

@@ -26,6 +26,19 @@ status 2 $D frobnicate
 status 2 $D verify
 status 2 $D run --rounds 0 allreduce-ring
 status 2 $D show --ranks 5 --nodes 2 allreduce-ring
+status 2 $D show --layout 3+ AllReduce/hier
+status 2 $D show --layout 3+5 --ranks 8 AllReduce/hier
+status 2 $D bench --layout 3+5
+for k in AllReduce Broadcast Reduce AllGather ReduceScatter AlltoAll; do
+	status 0 $D verify --layout 8+8+4 $k/hier
+	says ": valid"
+	status 0 $D run --layout 3+5+1 $k/hier --rounds 3
+	says "3 runs right"
+done
+status 0 $D show --layout 3+5 AllReduce/hier
+says "AllReduce hierarchical"
+status 3 $D verify --layout 3+5 allreduce-hierarchical
+says "equal size"
 status 0 $D ls
 says allreduce-hierarchical
 says AlltoAll

@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/rng.h"
 #include "runtime/program/exec.h"
+#include "runtime/program/layout.h"
 #include "tests/lib/test.h"
 
 /* Fewer where everything is slow: time grows with the square. */
@@ -97,6 +99,8 @@ static void all_sizes(struct df_prog_req q, uint32_t max_blocks, struct df_rng *
 			q.root = (int)df_rng_below(rng, (uint64_t)q.nranks);
 			q.count = counts[s];
 			p = build(q);
+			for (int r = 1; r < q.nranks; r++) /* the tile follows from it */
+				ck_assert_uint_eq(p[r]->max_cnt, p[0]->max_cnt);
 			snprintf(what, sizeof(what),
 				 "%s n %d nodes %d root %d blocks %u count %llu", p[0]->name,
 				 q.nranks, q.nodes, q.root, q.max_blocks,
@@ -140,6 +144,38 @@ START_TEST(t_nodes)
 			if (df_algo_has(&q, DF_ALGO_HIER))
 				all_sizes(q, 2, &rng);
 		}
+	}
+}
+END_TEST
+
+/* Any layout: nodes of any size, their ranks in any order, as few and as many as there may be. */
+START_TEST(t_layouts)
+{
+	static const char *const some[] = {"00011111",	  "0000000011111111222",
+					   "01111111",	  "0101010",
+					   "00000111111", "010",
+					   "0112220",	  "01234566"};
+	struct df_prog_req q = {
+		.kind = (enum df_coll_kind)_i, .elem_bytes = 4, .algo = DF_ALGO_HIER};
+	struct df_rng rng;
+
+	df_rng_init(&rng, seed + 200 + (uint64_t)_i);
+	for (unsigned k = 0; k < 8 + (MAX_RANKS == 16 ? 40 : 8); k++) {
+		uint64_t node[20];
+		struct df_layout *l;
+
+		q.nranks = k < 8 ? (int)strlen(some[k])
+				 : 2 + (int)df_rng_below(&rng, (uint64_t)MAX_RANKS - 1);
+		for (int r = 0; r < q.nranks; r++)
+			node[r] = k < 8 ? (uint64_t)some[k][r]
+					: df_rng_below(&rng, 2 + df_rng_below(&rng, 3));
+		ck_assert_int_eq(df_layout_create(q.nranks, node, &l), 0);
+		q.layout = l;
+		q.nodes = l->nodes;
+		ck_assert_int_eq(df_algo_has(&q, DF_ALGO_HIER), l->nodes > 1);
+		if (l->nodes > 1)
+			all_sizes(q, 2, &rng);
+		df_layout_free(l);
 	}
 }
 END_TEST
@@ -239,6 +275,7 @@ int main(void)
 	tcase_set_timeout(tc, 300);
 	tcase_add_loop_test(tc, t_all, 0, DF_COLL_SCATTER + 1);
 	tcase_add_loop_test(tc, t_nodes, 0, DF_COLL_ALLTOALL + 1);
+	tcase_add_loop_test(tc, t_layouts, 0, DF_COLL_ALLTOALL + 1);
 	tcase_add_loop_test(tc, t_all, DF_COLL_SENDRECV_SELF, DF_COLL_SENDRECV_SELF + 1);
 	tcase_add_test(tc, t_p2p);
 	tcase_add_test(tc, t_bad_requests);

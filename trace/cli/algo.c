@@ -30,6 +30,7 @@ static const char help[] =
 	"NAME is a program of the library (allreduce-ring) or a built-in one (AllReduce/ring).\n\n"
 	"The program:\n"
 	"  --ranks N, --nodes N, --gpus N   shape: ranks = nodes * gpus (8 ranks on 1 node)\n"
+	"  --layout A+B+...                 nodes of these sizes, for built-in programs\n"
 	"  --root R                         of rooted collectives (0)\n"
 	"  --channels N                     rings of the library's rings (1)\n"
 	"  --instances N                    copies over parts of the chunks (1)\n"
@@ -74,6 +75,33 @@ static int opt_choice(const char *name, const char *s, const char *const *choice
 			return 0;
 	}
 	return df_cli_usage_error("algo", "%s: unknown '%s'", name, s);
+}
+
+/* "3+5": nodes of 3 and 5 ranks. */
+static int opt_layout(const char *s, struct df_algo_args *a)
+{
+	uint64_t node[4096];
+	const char *at = s;
+	char *end;
+	int n = 0;
+
+	for (uint64_t k = 0;; k++) {
+		unsigned long g = strtoul(at, &end, 10);
+
+		if (end == at || *at == '-' || !g || g > 4096u - (unsigned)n ||
+		    (*end && *end != '+'))
+			return df_cli_usage_error("algo",
+						  "--layout: sizes of nodes as 3+5, not '%s'", s);
+		while (g--)
+			node[n++] = k;
+		if (!*end)
+			break;
+		at = end + 1;
+	}
+	df_layout_free(a->layout);
+	return df_layout_create(n, node, &a->layout)
+		       ? df_cli_input_error("algo", "--layout", "no memory")
+		       : 0;
 }
 
 static int parse(struct df_algo_args *a, int argc, char **argv)
@@ -141,6 +169,8 @@ static int parse(struct df_algo_args *a, int argc, char **argv)
 			rc = opt_u64(o, x, 1, 4096, &v), a->shape.nodes = (int)v;
 		else if (!strcmp(o, "--gpus"))
 			rc = opt_u64(o, x, 1, 4096, &v), a->shape.gpus = (int)v;
+		else if (!strcmp(o, "--layout"))
+			rc = opt_layout(x, a), a->layout_text = x;
 		else if (!strcmp(o, "--root"))
 			rc = opt_u64(o, x, 0, 4095, &v), a->shape.root = (int)v;
 		else if (!strcmp(o, "--channels"))
@@ -166,6 +196,14 @@ static int parse(struct df_algo_args *a, int argc, char **argv)
 	}
 	if (rc)
 		return rc;
+	if (a->layout) {
+		if (a->shape.nranks || a->shape.nodes || a->shape.gpus)
+			return df_cli_usage_error("algo", "--layout says how many ranks and nodes");
+		a->shape.nranks = a->layout->nranks;
+		a->shape.nodes = a->layout->nodes;
+		a->shape.gpus = df_layout_size(a->layout, 0);
+		goto shaped;
+	}
 	if (!a->shape.nodes)
 		a->shape.nodes = 1;
 	if (!a->shape.nranks)
@@ -176,6 +214,7 @@ static int parse(struct df_algo_args *a, int argc, char **argv)
 	if (a->shape.nranks != a->shape.nodes * a->shape.gpus)
 		return df_cli_usage_error("algo", "%d ranks are not %d nodes of %d",
 					  a->shape.nranks, a->shape.nodes, a->shape.gpus);
+shaped:
 	if (a->shape.root >= a->shape.nranks)
 		return df_cli_usage_error("algo", "root %d of %d ranks", a->shape.root,
 					  a->shape.nranks);
@@ -217,6 +256,7 @@ static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, en
 				.algo = algo,
 				.nranks = n,
 				.nodes = a->shape.nodes,
+				.layout = a->layout,
 				.root = a->shape.root,
 				.elem_bytes = 4,
 				.max_blocks = a->max_blocks};
@@ -246,9 +286,13 @@ static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, en
 static int load_library(const struct df_algo_args *a, const struct df_lib *lib,
 			struct df_algo_file **out, struct df_perr *err)
 {
-	struct df_algo_file *f = calloc(1, sizeof(*f));
+	struct df_algo_file *f;
 	int rc;
 
+	if (a->layout && !a->layout->equal)
+		return df_perr_set(err, -1, -1, -1, -1,
+				   "the library's programs are for nodes of equal size");
+	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
 	rc = df_library_compile(lib, &a->shape, &f->plan, &f->expect, err);
@@ -599,7 +643,9 @@ int df_cmd_algo(int argc, char **argv)
 		if (strcmp(argv[1], cmds[i].name))
 			continue;
 		rc = parse(&a, argc - 1, argv + 1);
-		return rc ? rc : cmds[i].run(&a);
+		rc = rc ? rc : cmds[i].run(&a);
+		df_layout_free(a.layout);
+		return rc;
 	}
 	return df_cli_usage_error("algo", "unknown action '%s'", argv[1]);
 }

@@ -3,13 +3,15 @@
 #define DF_CLI_ALGO_H
 
 #include "runtime/program/algofile.h"
+#include "runtime/program/layout.h"
 #include "runtime/program/library.h"
 
 struct df_algo_args {
 	const char *file[64];
 	int nr_files;
-	const char *out, *kind, *sizes, *tuner, *worker;
+	const char *layout_text, *out, *kind, *sizes, *tuner, *worker;
 	struct df_shape shape;
+	struct df_layout *layout; /* --layout: nodes of unequal size, for built-in programs */
 	uint64_t bytes, count, tile, rounds, seed;
 	uint32_t max_blocks, slots, redop;
 	int format, is_float, json, turns;

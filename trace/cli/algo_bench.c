@@ -74,9 +74,26 @@ static int parse_kinds(const char *s, uint32_t *kinds)
 	return 0;
 }
 
+/* Emulated nodes have as many devices each, but for the last. */
+static int emulated(const struct df_layout *l)
+{
+	for (int v = 1; l && v < l->nodes; v++) {
+		int size = df_layout_size(l, v), like = df_layout_size(l, 0);
+
+		if (size > like || (size < like && v < l->nodes - 1))
+			return df_cli_usage_error(
+				"algo",
+				"--layout: the last node only may be smaller than others here");
+	}
+	return 0;
+}
+
 int df_bench_parse(struct df_bench *b)
 {
-	int rc = parse_kinds(b->args->kind, &b->kinds);
+	int rc = emulated(b->args->layout);
+
+	if (!rc)
+		rc = parse_kinds(b->args->kind, &b->kinds);
 
 	return rc ? rc : parse_sizes(b->args->sizes, b->size, &b->nr_sizes);
 }
@@ -87,6 +104,7 @@ static struct df_prog_req request(const struct df_bench *b, int kind, uint64_t b
 	struct df_prog_req q = {.kind = (enum df_coll_kind)kind,
 				.nranks = a->shape.nranks,
 				.nodes = a->shape.nodes,
+				.layout = a->layout,
 				.root = a->shape.root,
 				.count = 1,
 				.elem_bytes = 4,
@@ -247,9 +265,13 @@ static int job(struct bench *t, uint64_t turn)
 	ARG(self), ARG("run"), ARG("-n"), ARG(NUM(0, a->shape.nranks));
 	snprintf(path, sizeof(path), "--host=%d", a->shape.nranks);
 	ARG(path), ARG("--timeout"), ARG("60"), ARG("--"), ARG(self), ARG("algo"), ARG("bench");
-	ARG("--worker"), ARG(dir.path), ARG("--nodes"), ARG(NUM(1, a->shape.nodes)), ARG("--gpus");
-	ARG(NUM(2, a->shape.gpus)), ARG("--rounds"), ARG(NUM(3, a->rounds)), ARG("--seed");
-	ARG(NUM(4, turn));
+	ARG("--worker"), ARG(dir.path), ARG("--rounds"), ARG(NUM(1, a->rounds)), ARG("--seed");
+	ARG(NUM(2, turn));
+	if (a->layout)
+		ARG("--layout"), ARG(a->layout_text);
+	else
+		ARG("--nodes"), ARG(NUM(3, a->shape.nodes)), ARG("--gpus"),
+			ARG(NUM(4, a->shape.gpus));
 	if (a->kind)
 		ARG("--kind"), ARG(a->kind);
 	if (a->sizes)
