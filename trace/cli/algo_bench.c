@@ -216,7 +216,7 @@ static void environment(void *arg)
 	setenv("DFSHIM_BLOCKS", text, 1);
 }
 
-/* What rank `rank` measured. A root is done when its data is on its way: of those the slowest rank counts. */
+/* What rank `rank` measured; the mean of all ranks counts. */
 static void read_times(struct bench *t, uint64_t turn, int rank)
 {
 	unsigned long long round, ns;
@@ -227,12 +227,9 @@ static void read_times(struct bench *t, uint64_t turn, int rank)
 	snprintf(path, sizeof(path), "%s/times.%d", t->dir, rank);
 	f = fopen(path, "re");
 	while (f && fscanf(f, "%d %d %d %llu %llu", &kind, &size, &c, &round, &ns) == 5) {
-		double *at = samples(t, kind, size, c) + turn * t->b.args->rounds + round;
+		uint64_t at = turn * t->b.args->rounds + round;
 
-		if (kind == DF_COLL_BROADCAST || kind == DF_COLL_REDUCE)
-			*at = DF_MAX(*at, (double)ns);
-		else
-			*at += (double)ns / t->b.args->shape.nranks;
+		samples(t, kind, size, c)[at] += (double)ns / t->b.args->shape.nranks;
 	}
 	if (f)
 		fclose(f);

@@ -15,7 +15,7 @@
 
 struct rank {
 	const struct df_bench *b;
-	void *comm, *stream, *in, *out;
+	void *comm, *stream, *in, *out, *word;
 	FILE *times;
 };
 
@@ -52,6 +52,18 @@ static int calls(const struct rank *r, const struct df_prog_req *q, int nr)
 	return ret;
 }
 
+/* A root is done when its data is on its way: nobody goes on, or stops the clock, before all are done. */
+static int meet(const struct rank *r, int kind)
+{
+	int ret = 0;
+
+	if (kind == DF_COLL_BROADCAST || kind == DF_COLL_REDUCE) {
+		ret = df_nccl.all_reduce(r->word, r->word, 1, NR_FLOAT, 0, r->comm, r->stream);
+		ret = ret ? ret : df_nccl.stream_sync(r->stream);
+	}
+	return ret;
+}
+
 static int one_size(struct rank *r, int kind, int size)
 {
 	const struct df_algo_args *a = r->b->args;
@@ -82,8 +94,10 @@ static int one_size(struct rank *r, int kind, int size)
 
 			/* What the one before left in caches, and ranks that are still in it, are not counted. */
 			ret = calls(r, &q[c], 1);
+			ret = ret ? ret : meet(r, kind);
 			t = df_now_ns();
 			ret = ret ? ret : calls(r, &q[c], inner);
+			ret = ret ? ret : meet(r, kind);
 			fprintf(r->times, "%d %d %d %llu %llu\n", kind, size, c,
 				(unsigned long long)k,
 				(unsigned long long)((df_now_ns() - t) / (uint64_t)inner));
@@ -117,9 +131,14 @@ int df_bench_worker(const struct df_bench *b, const char *dir)
 		ret = df_nccl.init(&r.comm, b->args->shape.nranks, id, rank);
 	if (!ret)
 		ret = df_nccl.stream_create(&r.stream, 1);
+	if (!ret)
+		ret = df_nccl.malloc(&r.word, sizeof(float));
+	if (!ret)
+		ret = df_nccl.memset_async(r.word, 0, sizeof(float), r.stream);
 	for (int k = 0; k < DF_BENCH_KINDS; k++)
 		for (int i = 0; i < b->nr_sizes && b->kinds >> k & 1 && !ret; i++)
 			ret = one_size(&r, k, i);
+	df_nccl.free(r.word);
 	if (!ret)
 		ret = df_nccl.destroy(r.comm);
 	if (fclose(r.times) && !ret)
