@@ -210,7 +210,8 @@ struct df_comm {
 	int nranks, rank;
 	struct df_cost cost; /* what all ranks choose programs by */
 	int nodes;
-	struct df_layout *layout; /* of the ranks over them; NULL: one node, or equal ones in rows */
+	struct df_layout
+		*layout; /* of the ranks over them; NULL: one node, or equal ones in rows */
 	uint64_t hash;
 	uint32_t open; /* all the above is set for good: for threads that are not the owner's */
 	struct {

@@ -97,6 +97,7 @@ static int count(const struct df_cost *c, const struct df_prog_req *req, int ran
 
 struct hops {
 	double near, far, fill; /* fill: how many slices before the last rank has its first */
+	int relayed;		/* messages to other nodes follow each other from rank to rank */
 };
 
 static double depth_of_tree(int n)
@@ -122,18 +123,18 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 		far = nodes > 1 ? DF_MIN(all, (reduced ? 2 : 1) *
 						      (q->layout ? q->layout->borders : nodes))
 				: 0;
-		return (struct hops){all - far, far, rooted ? n - 1 : 0};
+		return (struct hops){all - far, far, rooted ? n - 1 : 0, 1};
 	case DF_ALGO_TREE:
 		all = (reduced ? 2 : 1) * depth;
 		far = all * (1 - 1 / nodes);
-		return (struct hops){all - far, far, all};
+		return (struct hops){all - far, far, all, 1};
 	case DF_ALGO_HIER:
 		if (rooted)
-			return (struct hops){2, nodes - 1, nodes + 1};
-		return (struct hops){reduced ? 2 : 1, reduced ? 2 : 1, 0};
+			return (struct hops){2, nodes - 1, nodes + 1, 1};
+		return (struct hops){reduced ? 2 : 1, reduced ? 2 : 1, 0, 0};
 	default:
 		all = reduced && q->count * q->elem_bytes * (n - 1) > 256 * 1024 ? 2 : 1;
-		return (struct hops){nodes > 1 ? 0 : all, nodes > 1 ? all : 0, 0};
+		return (struct hops){nodes > 1 ? 0 : all, nodes > 1 ? all : 0, 0, 0};
 	}
 }
 
@@ -170,6 +171,9 @@ double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum d
 		if (n > c->cores)
 			hop = c->switch_ns;
 	}
+	/* One rank's messages are in nic, but for the first of a row of ranks. */
+	if (h.relayed && h.far > 1)
+		nic += (h.far - 1) * c->far_inst_ns;
 	factor = c->factor[algo] > 0 ? c->factor[algo] : 1;
 	return factor * (most + nic + h.near * hop + h.far * (hop + c->far_ns) + h.fill * slice +
 			 q.max_blocks * c->block_ns);

@@ -59,7 +59,7 @@ int df_layout_create(int nranks, const uint64_t *node, struct df_layout **out)
 			like++;
 		l->node[r] = like < r ? l->node[like] : l->nodes++;
 		l->local[r] = like < r ? l->first[l->node[r]] : 0;
-		l->first[l->node[r]] = l->local[r] + 1; /* its size, for now */
+		l->first[l->node[r]] = l->local[r] + 1; /* its size, until all are seen */
 		l->hash = df_hash_u64(l->hash, (uint64_t)l->node[r]);
 		if (like < r && node[r - 1] != node[r])
 			l->rows = 0;
