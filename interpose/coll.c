@@ -86,9 +86,9 @@ static void log_call(const struct df_handle *h, const struct call *c)
 		DF_SUBSYS_COLL,
 		"%s: opCount %lx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p "
 		"[nranks=%d] stream %p",
-		c->name, (unsigned long)h->op_count, p2p ? NULL : c->send,
-		c->kind == DF_COLL_SEND ? c->send : c->recv, c->count, (int)c->type, c->redop,
-		c->root, (const void *)h, h->nranks, (void *)c->stream);
+		c->name, (unsigned long)__atomic_load_n(&h->op_count, __ATOMIC_RELAXED),
+		p2p ? NULL : c->send, c->kind == DF_COLL_SEND ? c->send : c->recv, c->count,
+		(int)c->type, c->redop, c->root, (const void *)h, h->nranks, (void *)c->stream);
 }
 
 /* A handle of ours, in whatever state; the caller is inside it. */
@@ -124,7 +124,9 @@ static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const
 	op.id = 0;
 	op.priority = 0;
 	op.ticket = NULL;
-	h->op_count++;
+	/* RELAXED: a number for the log; of threads that share the communicator one may be lost. */
+	__atomic_store_n(&h->op_count, __atomic_load_n(&h->op_count, __ATOMIC_RELAXED) + 1,
+			 __ATOMIC_RELAXED);
 	if (df_unlikely(df_group_cur != NULL))
 		return df_group_add(h, &op);
 	if (df_unlikely(self && c->root == h->rank)) {

@@ -335,10 +335,15 @@ static int stream_idle(struct df_hstream *s)
 	if (in < 0)
 		return 0;
 	r = df_drv.stream_query(s->handle);
-	/* What is put on it next waits for the legacy stream. */
+	/*
+	 * What is put on it next waits for the legacy stream. While somebody captures, asking that one might spoil the
+	 * capture.
+	 */
 	if (r == CUDA_SUCCESS && s->handle != CU_STREAM_LEGACY &&
 	    !(s->flags & CU_STREAM_NON_BLOCKING))
-		r = df_drv.stream_query(CU_STREAM_LEGACY);
+		r = __atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0
+			    ? CUDA_ERROR_NOT_READY
+			    : df_drv.stream_query(CU_STREAM_LEGACY);
 	df_cuda_leave(in);
 	return r == CUDA_SUCCESS;
 }
