@@ -110,9 +110,13 @@ static int host_step(struct run *r, int rank, int thread)
 	return 1;
 }
 
-static int may_try(const struct run *r, int rank, int thread)
+static int may_try(const struct run *r, const struct df_model_schedule *s, int rank, int thread)
 {
-	return !(r->dead >> rank & 1) && r->pc[rank][thread] < r->p->threads[rank][thread].nr_ops;
+	const struct df_mthread *t = &r->p->threads[rank][thread];
+
+	if (r->dead >> rank & 1 || r->pc[rank][thread] >= t->nr_ops)
+		return 0;
+	return !s || !s->hold || !s->hold(s->arg, rank, thread, &t->ops[r->pc[rank][thread]]);
 }
 
 /* All hosts as far as they get; 1 if any moved. */
@@ -120,10 +124,10 @@ static int hosts(struct run *r, const struct df_model_schedule *s)
 {
 	int moved = 0;
 
-	if (!s) {
+	if (!s || !s->pick) {
 		for (int k = 0; k < r->p->nr_ranks; k++)
 			for (int t = 0; t < r->p->nr_threads[k]; t++)
-				while (!r->failed && may_try(r, k, t) && host_step(r, k, t))
+				while (!r->failed && may_try(r, s, k, t) && host_step(r, k, t))
 					moved = 1;
 		return moved;
 	}
@@ -134,7 +138,7 @@ static int hosts(struct run *r, const struct df_model_schedule *s)
 
 		for (int k = 0; k < r->p->nr_ranks; k++) {
 			for (int t = 0; t < r->p->nr_threads[k]; t++) {
-				if (!may_try(r, k, t) || blocked[t] >> k & 1)
+				if (!may_try(r, s, k, t) || blocked[t] >> k & 1)
 					continue;
 				list[nr][0] = k;
 				list[nr++][1] = t;
@@ -333,6 +337,8 @@ int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 			continue;
 		moved |= collectives(r);
 		moved |= messages(r);
+		if (!moved && schedule && schedule->let_go)
+			moved = schedule->let_go(schedule->arg);
 	} while (moved && !r->failed);
 	memset(out, 0, sizeof(*out));
 	out->nr_tasks = r->nr_tasks;

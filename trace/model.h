@@ -38,7 +38,7 @@ enum df_mop_kind {
 	DF_MOP_SPIN
 };
 
-#define DF_MOP_MAX_P2P 8
+#define DF_MOP_MAX_P2P 32
 
 struct df_mp2p {
 	int send;	/* 1 send, 0 receive */
@@ -64,7 +64,7 @@ struct df_mthread {
 };
 
 #define DF_MODEL_RANKS	 64
-#define DF_MODEL_THREADS 4
+#define DF_MODEL_THREADS 16
 
 struct df_mprog {
 	int nr_ranks;
@@ -116,6 +116,12 @@ struct df_model_schedule {
 	 * below nr. Where room is short, who gets it depends on that.
 	 */
 	size_t (*device)(void *arg, size_t nr);
+	/*
+	 * If not NULL: 1 as long as this thread is not to try its next step. When nothing else moves let_go() is asked: 1
+	 * if some thread may now that could not before.
+	 */
+	int (*hold)(void *arg, int rank, int thread, const struct df_mop *next);
+	int (*let_go)(void *arg);
 };
 int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 		 const struct df_model_schedule *schedule, df_model_event_fn fn, void *arg,

@@ -72,7 +72,7 @@ static inline size_t ec_sequence(const struct ec_state *x, int rank, int comm, i
  * is marked in `out`: it is no part of a circle.
  */
 static inline uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, size_t na,
-				  int rb, const struct ec_op *b, size_t nb, uint8_t (*out)[EC_OPS])
+				  int rb, const struct ec_op *b, size_t nb, uint32_t (*out)[EC_OPS])
 {
 	uint64_t set = 0;
 
@@ -89,15 +89,15 @@ static inline uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op
 		if (sa && sb && !(differs && sa == 2 && sb == 2))
 			continue;
 		if (k < na)
-			out[ra][a[k].step] |= (uint8_t)(1u << a[k].message);
+			out[ra][a[k].step] |= 1u << a[k].message;
 		if (k < nb)
-			out[rb][b[k].step] |= (uint8_t)(1u << b[k].message);
+			out[rb][b[k].step] |= 1u << b[k].message;
 	}
 	return set;
 }
 
 /* What has been issued by all its ranks, without what hosts wait for. */
-static inline void ec_issued(const struct ec_state *x, uint8_t (*out)[EC_OPS], struct df_mprog *q)
+static inline void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct df_mprog *q)
 {
 	memset(q, 0, sizeof(*q));
 	q->nr_ranks = x->p.nr_ranks;
@@ -134,7 +134,7 @@ static inline void ec_issued(const struct ec_state *x, uint8_t (*out)[EC_OPS], s
 static inline uint64_t ec_class(const struct script *s)
 {
 	static struct ec_op a[EC_OPS], b[EC_OPS];
-	static uint8_t out[DF_MODEL_RANKS][EC_OPS];
+	static uint32_t out[DF_MODEL_RANKS][EC_OPS];
 	struct df_model_result res;
 	struct ec_state x;
 	struct df_mprog q;

@@ -192,7 +192,8 @@ static inline int finish_by_chance(const struct script *s, int schedules)
 
 	for (i = 0; i < schedules; i++) {
 		struct dice dice = {.state = (uint64_t)i * 0x9e3779b97f4a7c15u};
-		struct df_model_schedule order = {dice_throw, &dice, dice_throw};
+		struct df_model_schedule order = {
+			.pick = dice_throw, .arg = &dice, .device = dice_throw};
 		struct df_model_result res;
 		struct df_mprog p;
 

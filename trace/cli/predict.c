@@ -14,9 +14,9 @@
 #include "trace/cli/program.h"
 #include "trace/hash.h"
 #include "trace/json.h"
-#include "trace/model.h"
 #include "trace/names.h"
 #include "trace/load.h"
+#include "trace/predict.h"
 #include "trace/vec.h"
 
 static const char help[] =
@@ -37,97 +37,190 @@ static const char help[] =
 
 /* ---- windows ----------------------------------------------------------------------------------------- */
 
-/* How often each thing that needs partners occurs in the window, per rank. */
+/* How often each thing that needs partners occurs in the window: a collective per rank, a message by its side. */
 struct tally {
-	uint64_t key;
-	uint32_t nr[DF_MODEL_RANKS];
+	uint64_t key, peers;
+	uint32_t nr[DF_MODEL_RANKS], seen[2];
 };
 
-static struct tally *tally_of(struct tally **list, size_t *nr, size_t *cap, uint64_t key)
+struct tallies {
+	struct tally *list;
+	size_t nr, cap;
+};
+
+static struct tally *tally_of(struct tallies *y, uint64_t key, uint64_t peers)
 {
 	struct tally *t;
 
-	for (size_t i = 0; i < *nr; i++)
-		if ((*list)[i].key == key)
-			return &(*list)[i];
-	t = df_vec_grow((void **)list, *nr, cap, sizeof(**list)) ? NULL : &(*list)[(*nr)++];
+	for (size_t i = 0; i < y->nr; i++)
+		if (y->list[i].key == key && y->list[i].peers == peers)
+			return &y->list[i];
+	t = df_vec_grow((void **)&y->list, y->nr, &y->cap, sizeof(*t)) ? NULL : &y->list[y->nr++];
 	if (t) {
 		memset(t, 0, sizeof(*t));
 		t->key = key;
+		t->peers = peers;
 	}
 	return t;
 }
 
+static struct tally *tally_message(struct tallies *y, const struct df_program_steps *p, int rank,
+				   const struct df_mp2p *m)
+{
+	uint64_t me = (uint64_t)rank + 1, peer = (uint64_t)df_steps_peer(p, m->comm, m->peer) + 1;
+
+	return tally_of(y, (uint64_t)m->comm, m->send ? me << 32 | peer : peer << 32 | me);
+}
+
+static void count_step(struct tallies *y, const struct df_program_steps *p, int rank,
+		       const struct df_step_of *s)
+{
+	struct tally *t;
+
+	if (s->op.kind == DF_MOP_COLL) {
+		t = tally_of(y, (uint64_t)s->comm << 40 | s->index, 0);
+		if (t)
+			t->nr[rank]++;
+	}
+	for (int k = 0; s->op.kind == DF_MOP_P2P && k < s->op.nr_p2p; k++) {
+		t = tally_message(y, p, rank, &s->op.p2p[k]);
+		if (t)
+			t->nr[s->op.p2p[k].send]++;
+	}
+}
+
+/* Are all partners of a step in the window? Asked in order. */
+static int has_partners(struct tallies *y, const struct df_program_steps *p, int rank,
+			const struct df_step_of *s)
+{
+	struct tally *t;
+	int ok = 1;
+
+	if (s->op.kind == DF_MOP_COLL) {
+		t = tally_of(y, (uint64_t)s->comm << 40 | s->index, 0);
+		for (int q = 0; t && q < p->nr_ranks; q++)
+			ok &= !(p->comms[s->comm].members >> q & 1) || t->nr[q];
+	}
+	for (int k = 0; s->op.kind == DF_MOP_P2P && k < s->op.nr_p2p; k++) {
+		const struct df_mp2p *m = &s->op.p2p[k];
+
+		t = tally_message(y, p, rank, m);
+		ok &= t && t->seen[m->send]++ < t->nr[!m->send];
+	}
+	return ok;
+}
+
+typedef size_t ends[DF_MODEL_RANKS][DF_MODEL_THREADS];
+
+/* A rank's window ends before a record, in all its threads. */
+static void end_before(const struct df_program_steps *p, int r, uint64_t rec, ends from, ends to)
+{
+	for (int t = 0; t < p->ranks[r].nr_threads; t++)
+		while (to[r][t] > from[r][t] && p->ranks[r].steps[t][to[r][t] - 1].rec >= rec)
+			to[r][t]--;
+}
+
 /*
- * A window is closed when each operation in it has all its partners in it; what has not is left out on
- * all ranks, from the end. Returns how many operations are in it.
+ * A window is closed when each operation in it has all its partners in it. It ends before the first that has not;
+ * with `drop` those are left out instead. Returns how many operations are in it.
  */
-static size_t close_window(struct df_program_steps *p, size_t from[][DF_MODEL_THREADS],
-			   size_t to[][DF_MODEL_THREADS])
+static size_t close_window(struct df_program_steps *p, ends from, ends to, int drop)
 {
 	size_t nr_ops = 0;
-	int changed = 1;
 
-	for (int round = 0; changed && round < 64; round++) {
-		struct tally *list = NULL;
-		size_t nr = 0, cap = 0;
+	for (int changed = 1; changed;) {
+		struct tallies y = {0};
 
 		changed = 0;
 		nr_ops = 0;
+		for (int r = 0; r < p->nr_ranks; r++)
+			for (int t = 0; t < p->ranks[r].nr_threads; t++)
+				for (size_t i = from[r][t]; i < to[r][t]; i++)
+					if (!p->ranks[r].steps[t][i].dropped)
+						count_step(&y, p, r, &p->ranks[r].steps[t][i]);
 		for (int r = 0; r < p->nr_ranks; r++) {
-			for (int t = 0; t < p->ranks[r].nr_threads; t++) {
-				for (size_t i = from[r][t]; i < to[r][t]; i++) {
-					const struct df_step_of *s = &p->ranks[r].steps[t][i];
-					struct tally *y;
+			uint64_t end = DF_NO_REC;
 
-					if (s->dropped || s->op.kind != DF_MOP_COLL)
-						continue;
-					nr_ops++;
-					y = tally_of(&list, &nr, &cap,
-						     (uint64_t)s->comm << 40 | s->index);
-					if (y)
-						y->nr[r]++;
-				}
-			}
-		}
-		for (int r = 0; r < p->nr_ranks; r++) {
 			for (int t = 0; t < p->ranks[r].nr_threads; t++) {
 				for (size_t i = from[r][t]; i < to[r][t]; i++) {
 					struct df_step_of *s = &p->ranks[r].steps[t][i];
-					struct tally *y;
 
 					if (s->dropped)
 						continue;
-					if (s->op.kind == DF_MOP_P2P) {
-						for (int k = 0; k < s->op.nr_p2p; k++)
-							if (df_steps_peer(p, s->op.p2p[k].comm,
-									  s->op.p2p[k].peer) < 0)
-								s->dropped = 1;
-						nr_ops += !s->dropped;
+					if (has_partners(&y, p, r, s)) {
+						nr_ops += s->op.kind == DF_MOP_COLL ||
+							  s->op.kind == DF_MOP_P2P;
 						continue;
 					}
-					if (s->op.kind != DF_MOP_COLL)
-						continue;
-					y = tally_of(&list, &nr, &cap,
-						     (uint64_t)s->comm << 40 | s->index);
-					for (int q = 0; y && q < p->nr_ranks; q++) {
-						if (p->comms[s->comm].members >> q & 1 &&
-						    !y->nr[q]) {
-							s->dropped = changed = 1;
-							break;
-						}
-					}
+					changed = 1;
+					s->dropped = drop;
+					end = s->rec < end ? s->rec : end;
 				}
 			}
+			if (end != DF_NO_REC && !drop)
+				end_before(p, r, end, from, to);
 		}
-		free(list);
+		free(y.list);
 	}
 	return nr_ops;
 }
 
-/* The model's program of a window, and the record of each of its steps. */
+/* The next steps of a rank, as they were recorded, until there are so many operations. 1: more are left. */
+static int extend(const struct df_rank_of *r, size_t *to, size_t window)
+{
+	for (size_t ops = 0;;) {
+		uint64_t first = DF_NO_REC;
+		int next = -1;
+
+		for (int t = 0; t < r->nr_threads; t++) {
+			/* What stands for a wait of one thread for another has no record. */
+			while (to[t] < r->nr[t] && r->steps[t][to[t]].rec == DF_NO_REC)
+				to[t]++;
+			if (to[t] == r->nr[t] || r->steps[t][to[t]].rec >= first)
+				continue;
+			first = r->steps[t][to[t]].rec;
+			next = t;
+		}
+		if (next < 0)
+			return 0;
+		if (ops == window)
+			return 1;
+		ops += r->steps[next][to[next]].op.kind == DF_MOP_COLL ||
+		       r->steps[next][to[next]].op.kind == DF_MOP_P2P;
+		to[next]++;
+	}
+}
+
+#define WIDER 8 /* times as wide as asked for, if operations have their partners far away */
+
+/* The next window, from where the last ended. 0: there is none; else how many operations are in it, plus one. */
+static size_t next_window(struct df_program_steps *p, size_t window, ends from, ends to)
+{
+	size_t nr_ops = 0;
+	int more = 0, steps = 0;
+
+	memcpy(from, to, sizeof(ends));
+	for (int r = 0; r < p->nr_ranks; r++)
+		for (int t = 0; t < p->ranks[r].nr_threads; t++)
+			steps |= from[r][t] < p->ranks[r].nr[t];
+	if (!steps)
+		return 0;
+	for (size_t wide = 1; wide <= WIDER && !nr_ops; wide *= 2) {
+		memcpy(to, from, sizeof(ends));
+		more = 0;
+		for (int r = 0; r < p->nr_ranks; r++)
+			more |= extend(&p->ranks[r], to[r], wide * window);
+		nr_ops = close_window(p, from, to, !more || (wide == WIDER));
+		if (!more)
+			break;
+	}
+	return nr_ops + 1;
+}
+
+/* The model's program of a window, the record of each of its steps, and in which order they were recorded. */
 struct window {
 	struct df_mprog prog;
+	struct df_predict_order order;
 	uint64_t *rec[DF_MODEL_RANKS][DF_MODEL_THREADS];
 };
 
@@ -136,12 +229,52 @@ static void window_fini(struct window *w)
 	for (int r = 0; r < w->prog.nr_ranks; r++)
 		for (int t = 0; t < w->prog.nr_threads[r]; t++)
 			free(w->rec[r][t]);
+	df_predict_order_fini(&w->order);
 	df_mprog_fini(&w->prog);
 }
 
+/* Whose turn it was: the thread with the earliest record. */
+static int recorded_order(struct window *w, int r)
+{
+	size_t at[DF_MODEL_THREADS] = {0};
+
+	for (int next = 0; next >= 0 && w->prog.nr_threads[r] > 1;) {
+		uint64_t first = DF_NO_REC;
+
+		next = -1;
+		for (int t = 0; t < w->prog.nr_threads[r]; t++) {
+			const struct df_mthread *th = &w->prog.threads[r][t];
+
+			while (at[t] < th->nr_ops && !df_predict_takes_turn(th->ops[at[t]].kind))
+				at[t]++;
+			if (at[t] == th->nr_ops || w->rec[r][t][at[t]] >= first)
+				continue;
+			first = w->rec[r][t][at[t]];
+			next = t;
+		}
+		if (next >= 0 && df_predict_add(&w->order, r, next))
+			return -ENOMEM;
+		if (next >= 0)
+			at[next]++;
+	}
+	return 0;
+}
+
+/* Was the event recorded in the window before this step? What was recorded before the window is over. */
+static int is_recorded(const struct df_program_steps *p, int r, const struct df_step_of *s,
+		       ends from, ends to)
+{
+	for (int t = 0; t < p->ranks[r].nr_threads; t++)
+		for (size_t i = from[r][t]; i < to[r][t]; i++)
+			if (p->ranks[r].steps[t][i].op.kind == DF_MOP_RECORD &&
+			    p->ranks[r].steps[t][i].op.object == s->op.object &&
+			    p->ranks[r].steps[t][i].rec < s->rec)
+				return 1;
+	return 0;
+}
+
 /* Is there somebody in the window who signals? What was signalled before it needs no wait. */
-static int is_signalled(const struct df_program_steps *p, int r, int flag,
-			size_t from[][DF_MODEL_THREADS], size_t to[][DF_MODEL_THREADS])
+static int is_signalled(const struct df_program_steps *p, int r, int flag, ends from, ends to)
 {
 	for (int t = 0; t < p->ranks[r].nr_threads; t++)
 		for (size_t i = from[r][t]; i < to[r][t]; i++)
@@ -151,8 +284,7 @@ static int is_signalled(const struct df_program_steps *p, int r, int flag,
 	return 0;
 }
 
-static int make_program(struct df_program_steps *p, size_t from[][DF_MODEL_THREADS],
-			size_t to[][DF_MODEL_THREADS], struct window *w)
+static int make_program(struct df_program_steps *p, ends from, ends to, struct window *w)
 {
 	struct df_mprog *out = &w->prog;
 
@@ -171,8 +303,10 @@ static int make_program(struct df_program_steps *p, size_t from[][DF_MODEL_THREA
 				const struct df_step_of *s = &p->ranks[r].steps[t][i];
 				struct df_mop op = s->op;
 
-				if (s->dropped || (op.kind == DF_MOP_HWAIT &&
-						   !is_signalled(p, r, op.object, from, to)))
+				if (s->dropped ||
+				    (op.kind == DF_MOP_HWAIT &&
+				     !is_signalled(p, r, op.object, from, to)) ||
+				    (op.kind == DF_MOP_ESYNC && !is_recorded(p, r, s, from, to)))
 					continue;
 				for (int k = 0; op.kind == DF_MOP_P2P && k < op.nr_p2p; k++)
 					op.p2p[k].peer =
@@ -182,128 +316,60 @@ static int make_program(struct df_program_steps *p, size_t from[][DF_MODEL_THREA
 					return -ENOMEM;
 			}
 		}
+		if (recorded_order(w, r))
+			return -ENOMEM;
 	}
 	return 0;
 }
 
-/* ---- the search ---------------------------------------------------------------------------------------- */
-
-struct choice {
-	uint64_t seed;
-};
-
-static size_t pick(void *arg, size_t nr)
-{
-	struct choice *c = arg;
-
-	c->seed = c->seed * 6364136223846793005ULL + 1442695040888963407ULL;
-	return (size_t)(c->seed >> 33) % nr;
-}
-
-struct finding {
-	const char *what;
-	uint64_t seed;
-	size_t window;
-	int unbuffered, slots, queues; /* what it takes; 0: nothing */
-	struct df_model_result res;
-};
-
-static int search(struct df_mprog *prog, const struct df_program_steps *p, long tries, long slots,
-		  int queues, struct finding *f, size_t *need_slots)
-{
-	struct df_model_result res;
-	int threads = 0, rc;
-
-	rc = df_model_run(prog, DF_MODEL_BASE, NULL, NULL, NULL, &res);
-	if (rc)
-		return rc;
-	if (res.max_resident > *need_slots)
-		*need_slots = res.max_resident;
-	f->res = res;
-	if (res.hung) {
-		/* The recorded order itself: what made the difference in the recorded run? */
-		prog->buffered = 1;
-		rc = df_model_run(prog, DF_MODEL_BASE, NULL, NULL, NULL, &res);
-		prog->buffered = 0;
-		f->unbuffered = !rc && !res.hung;
-		f->what = !rc && !res.hung
-				  ? "the recorded order deadlocks when messages are not buffered"
-				  : "the recorded order deadlocks by NCCL's rules";
-		return rc ? rc : 1;
-	}
-	prog->one_queue = queues == 1;
-	prog->cap = (int)slots;
-	f->slots = (int)slots;
-	f->queues = queues == 1;
-	if (slots || prog->one_queue) {
-		rc = df_model_run(prog, DF_MODEL_BASE, NULL, NULL, NULL, &f->res);
-		if (rc)
-			return rc;
-		if (f->res.hung) {
-			f->what = slots ? "deadlocks with the given slots"
-					: "deadlocks when all streams share one hardware queue";
-			return 1;
-		}
-	}
-	for (int r = 0; r < p->nr_ranks; r++)
-		threads |= p->ranks[r].nr_threads > 1;
-	for (long i = 0; (threads || slots) && i < tries; i++) {
-		struct choice c = {.seed = (uint64_t)i + 1};
-		struct df_model_schedule s = {pick, &c, NULL};
-
-		rc = df_model_run(prog, DF_MODEL_BASE, &s, NULL, NULL, &f->res);
-		if (rc)
-			return rc;
-		if (f->res.hung) {
-			f->what = "an interleaving of the threads deadlocks";
-			f->seed = (uint64_t)i + 1;
-			return 1;
-		}
-	}
-	return 0;
-}
+/* ---- what is found -------------------------------------------------------------------------------------- */
 
 struct order {
 	FILE *out;
 	const struct window *w;
 };
 
+static int is_device_wait(enum df_mop_kind kind)
+{
+	return kind == DF_MOP_SSYNC || kind == DF_MOP_ESYNC || kind == DF_MOP_DSYNC ||
+	       kind == DF_MOP_ISYNC;
+}
+
 static void print_step(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
 		       const struct df_mop *mop, int task)
 {
 	struct order *o = arg;
 
-	(void)mop, (void)task;
-	if (ev == DF_ME_ISSUE && o->w->prog.nr_threads[rank] > 1)
+	(void)task;
+	if ((ev == DF_ME_ISSUE || (ev == DF_ME_ENTER && is_device_wait(mop->kind))) &&
+	    o->w->prog.nr_threads[rank] > 1)
 		fprintf(o->out, "@ %d %" PRIu64 "\n", rank, o->w->rec[rank][thread][op]);
 }
 
 /*
  * What `dfshim replay --witness` needs: the circumstances, and for ranks with several threads the order in which
- * they issue: rank and record.
+ * they take their steps (begin, where they wait): rank and record.
  */
-static void print_order(FILE *out, const struct window *w, const struct finding *f)
+static void print_order(FILE *out, struct window *w, const struct df_predict_finding *f)
 {
-	struct choice c = {.seed = f->seed};
-	struct df_model_schedule s = {.pick = pick, .arg = &c};
-	struct df_model_result res;
 	struct order o = {out, w};
 
-	fprintf(out, "@slots %d\n@queues %d\n@unbuffered %d\n", f->slots, f->queues, f->unbuffered);
-	if (!df_model_run(&w->prog, DF_MODEL_BASE, f->seed ? &s : NULL, print_step, &o, &res))
+	fprintf(out, "@slots %d\n@queues %d\n@unbuffered %d\n", f->slots, f->one_queue,
+		f->unbuffered);
+	if (!df_predict_again(&w->prog, &w->order, f, print_step, &o))
 		fflush(out);
 }
 
 /* Where the threads stand in the deadlock, in words. */
 static void print_witness(FILE *out, const struct df_mprog *prog, const struct df_program_steps *p,
-			  const struct finding *f)
+			  const struct df_predict_finding *f, size_t window)
 {
 	static const char *const names[] = {
 		"kernel",  "stuck kernel", "legacy work", "collective",	 "message",	  "record",
 		"wait",	   "stream sync",  "event sync",  "device sync", "implicit sync", "barrier",
 		"connect", "init",	   "host wait",	  "host signal", "exit",	  "spin"};
 
-	fprintf(out, "# %s (window %zu, schedule %" PRIu64 ")\n", f->what, f->window, f->seed);
+	fprintf(out, "# %s (window %zu, schedule %" PRIu64 ")\n", f->what, window, f->schedule);
 	for (int r = 0; r < prog->nr_ranks; r++) {
 		for (int t = 0; t < prog->nr_threads[r]; t++) {
 			const struct df_mthread *th = &prog->threads[r][t];
@@ -332,48 +398,36 @@ static void print_witness(FILE *out, const struct df_mprog *prog, const struct d
 static int run(struct df_program_steps *p, long slots, int queues, long tries, size_t window,
 	       const char *witness, int json)
 {
-	size_t from[DF_MODEL_RANKS][DF_MODEL_THREADS], to[DF_MODEL_RANKS][DF_MODEL_THREADS],
-		need = 0, nr_windows = 0;
-	struct finding f = {0};
-	int found = 0, rc = 0, more = 1;
+	ends from, to;
+	size_t need = 0, nr_windows = 0, nr_ops;
+	struct df_predict_opts opts = {(size_t)tries, (int)slots, queues == 1};
+	struct df_predict_finding f = {0};
+	int found = 0, rc = 0;
 
 	memset(to, 0, sizeof(to));
-	while (more && !found && !rc) {
+	while (!found && !rc && (nr_ops = next_window(p, window, from, to)) > 0) {
 		struct window w;
 
-		more = 0;
-		memcpy(from, to, sizeof(from));
-		for (int r = 0; r < p->nr_ranks; r++) {
-			for (int t = 0; t < p->ranks[r].nr_threads; t++) {
-				size_t ops = 0;
-
-				while (to[r][t] < p->ranks[r].nr[t] && ops < window) {
-					enum df_mop_kind k =
-						p->ranks[r].steps[t][to[r][t]++].op.kind;
-
-					ops += k == DF_MOP_COLL || k == DF_MOP_P2P;
-				}
-				more |= to[r][t] < p->ranks[r].nr[t];
-			}
-		}
-		f.window = nr_windows++;
-		if (!close_window(p, from, to))
+		nr_windows++;
+		if (nr_ops == 1)
 			continue;
 		rc = make_program(p, from, to, &w);
 		if (!rc) {
-			found = search(&w.prog, p, tries, slots, queues, &f, &need);
+			found = df_predict_search(&w.prog, &w.order, &opts, &f);
 			if (found < 0)
 				rc = found;
+			if (f.need_slots > need)
+				need = f.need_slots;
 		}
 		if (found > 0 && !json)
 			printf("POTENTIAL DEADLOCK: %s\n\n", f.what);
 		if (found > 0 && !json)
-			print_witness(stdout, &w.prog, p, &f);
+			print_witness(stdout, &w.prog, p, &f, nr_windows - 1);
 		if (found > 0 && witness) {
 			FILE *out = fopen(witness, "w");
 
 			if (out) {
-				print_witness(out, &w.prog, p, &f);
+				print_witness(out, &w.prog, p, &f, nr_windows - 1);
 				print_order(out, &w, &f);
 			}
 			if (!out || fclose(out))
@@ -390,7 +444,7 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 		df_json_string(stdout, found ? f.what : "");
 		printf(",\"window\":%zu,\"schedule\":%" PRIu64
 		       ",\"windows\":%zu,\"concurrent_collectives\":%zu}\n",
-		       f.window, f.seed, nr_windows, need);
+		       nr_windows - 1, found ? f.schedule : 0, nr_windows, need);
 	} else if (!found) {
 		printf("no potential deadlock found in %zu windows\n", nr_windows);
 		if (need > 1)

@@ -327,7 +327,7 @@ static void *thread_main(void *arg)
 	check(df_nccl.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
 	for (size_t i = 0; i < r->nr[t]; i++) {
 		const struct df_step_of *s = &r->steps[t][i];
-		int op = s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P;
+		int op = s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P, turn;
 
 		if (group && (!op || s->group != group)) {
 			check(df_nccl.group_end(), "ncclGroupEnd");
@@ -337,9 +337,12 @@ static void *thread_main(void *arg)
 			check(df_nccl.group_start(), "ncclGroupStart");
 			group = s->group;
 		}
-		op = wait_turn(s);
+		turn = wait_turn(s);
+		/* A thread that waits for its device keeps nobody from his turn. */
+		if (turn && !op && s->op.kind >= DF_MOP_SSYNC)
+			turn = (end_turn(), 0);
 		run_step(s);
-		if (op)
+		if (turn)
 			end_turn();
 	}
 	if (group)

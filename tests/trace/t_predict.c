@@ -1,0 +1,298 @@
+/*
+ * What `dfshim predict` searches with against brute force: small random programs with two threads a rank, of which
+ * every order of host steps and of device work is tried by an explorer that shares nothing with the model. What
+ * the search finds must be an end that some order has; what some order runs into must be found.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/lib/test.h"
+#include "trace/predict.h"
+
+#define PROGRAMS 400
+#define RANKS	 2
+#define THREADS	 2
+#define STEPS	 3 /* of a thread */
+#define OPS	 (THREADS * STEPS)
+#define COMMS	 3
+#define STREAMS	 2
+#define MEMO	 (1u << 19)
+
+struct prog {
+	struct df_mop op[RANKS][OPS]; /* STEPS of the first thread, then of the second */
+	int nr[RANKS][THREADS];
+};
+
+/* Where an execution stands. What follows from the order of issue is kept with it. */
+struct at {
+	int pc[RANKS][THREADS], nr_issued[RANKS];
+	uint8_t issued[RANKS][OPS]; /* in order */
+	uint8_t done[RANKS];
+	uint8_t pre[RANKS][OPS], index[RANKS][OPS], tail[RANKS][STREAMS], next[RANKS][COMMS];
+	uint8_t event[RANKS], is_event[RANKS];
+};
+
+static uint64_t state;
+
+static unsigned roll(unsigned n)
+{
+	state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (unsigned)((state >> 33) % n);
+}
+
+static void make(struct prog *p)
+{
+	static const enum df_mop_kind kinds[] = {DF_MOP_COLL,	DF_MOP_COLL,  DF_MOP_COLL,
+						 DF_MOP_COLL,	DF_MOP_COLL,  DF_MOP_COLL,
+						 DF_MOP_KERNEL, DF_MOP_WAIT,  DF_MOP_RECORD,
+						 DF_MOP_SSYNC,	DF_MOP_DSYNC, DF_MOP_ESYNC};
+	int same = roll(4) > 0; /* all ranks do the same, as programs do */
+
+	memset(p, 0, sizeof(*p));
+	for (int r = 0; r < RANKS; r++) {
+		if (r && same) {
+			memcpy(p->op[r], p->op[0], sizeof(p->op[0]));
+			memcpy(p->nr[r], p->nr[0], sizeof(p->nr[0]));
+			continue;
+		}
+		for (int t = 0; t < THREADS; t++) {
+			p->nr[r][t] = 1 + (int)roll(STEPS);
+			for (int i = 0; i < p->nr[r][t]; i++) {
+				struct df_mop *o = &p->op[r][t * STEPS + i];
+
+				o->kind = kinds[roll(sizeof(kinds) / sizeof(*kinds))];
+				o->stream = (int)roll(STREAMS);
+				o->comm = (int)roll(COMMS);
+				o->sig = 1 + (o->kind == DF_MOP_COLL && !roll(4));
+			}
+		}
+	}
+}
+
+/* ---- brute force ------------------------------------------------------------------------------------------- */
+
+static uint64_t memo[MEMO];
+static unsigned nr_memo;
+static int ends; /* 1 some order hangs, 2 some finishes */
+
+static int is_new(const struct at *s)
+{
+	uint64_t key = 0;
+	unsigned i;
+
+	for (int r = 0; r < RANKS; r++) {
+		for (int k = 0; k < OPS; k++)
+			key = key * 7 + (k < s->nr_issued[r] ? s->issued[r][k] + 1u : 0);
+		key = key * 64 + s->done[r];
+		key = key * 16 + (unsigned)(s->pc[r][0] * 4 + s->pc[r][1]);
+	}
+	key++;
+	for (i = (unsigned)(key * 0x9e3779b97f4a7c15ULL >> 46); memo[i % MEMO]; i++)
+		if (memo[i % MEMO] == key)
+			return 0;
+	memo[i % MEMO] = key;
+	ck_assert_uint_lt(++nr_memo, MEMO / 2);
+	return 1;
+}
+
+/* One step of a thread; 0 if it has to wait. */
+static int host(const struct prog *p, struct at *s, int r, int t)
+{
+	int id = t * STEPS + s->pc[r][t];
+	const struct df_mop *o = &p->op[r][id];
+	uint8_t all = 0;
+
+	for (int k = 0; k < s->nr_issued[r]; k++)
+		all |= (uint8_t)(1u << s->issued[r][k]);
+	if ((o->kind == DF_MOP_SSYNC && s->tail[r][o->stream] & ~s->done[r]) ||
+	    (o->kind == DF_MOP_DSYNC && all & ~s->done[r]) ||
+	    (o->kind == DF_MOP_ESYNC && (!s->is_event[r] || s->event[r] & ~s->done[r])))
+		return 0;
+	s->pc[r][t]++;
+	if (o->kind > DF_MOP_WAIT)
+		return 1;
+	s->issued[r][s->nr_issued[r]++] = (uint8_t)id;
+	s->pre[r][id] = s->tail[r][o->stream];
+	if (o->kind == DF_MOP_WAIT)
+		s->pre[r][id] |= s->event[r];
+	if (o->kind == DF_MOP_COLL)
+		s->index[r][id] = s->next[r][o->comm]++;
+	s->tail[r][o->stream] |= (uint8_t)(s->pre[r][id] | 1u << id);
+	if (o->kind == DF_MOP_RECORD) {
+		s->event[r] = s->tail[r][o->stream];
+		s->is_event[r] = 1;
+	}
+	return 1;
+}
+
+static int may_run(const struct at *s, int r, int id)
+{
+	int issued = 0;
+
+	for (int k = 0; k < s->nr_issued[r]; k++)
+		issued |= s->issued[r][k] == id;
+	return issued && !(s->done[r] >> id & 1) && !(s->pre[r][id] & ~s->done[r]);
+}
+
+static void explore(const struct prog *p, struct at s)
+{
+	int moved = 0;
+
+	if (!is_new(&s))
+		return;
+	for (int r = 0; r < RANKS; r++) {
+		for (int t = 0; t < THREADS; t++) {
+			struct at n = s;
+
+			if (s.pc[r][t] == p->nr[r][t] || !host(p, &n, r, t))
+				continue;
+			moved = 1;
+			explore(p, n);
+		}
+		for (int id = 0; id < OPS; id++) {
+			struct at n = s;
+
+			if (p->op[r][id].kind == DF_MOP_COLL || !may_run(&s, r, id))
+				continue;
+			n.done[r] |= (uint8_t)(1u << id);
+			moved = 1;
+			explore(p, n);
+		}
+	}
+	for (int a = 0; a < OPS; a++) {
+		for (int b = 0; b < OPS; b++) {
+			struct at n = s;
+
+			if (p->op[0][a].kind != DF_MOP_COLL || p->op[1][b].kind != DF_MOP_COLL ||
+			    !may_run(&s, 0, a) || !may_run(&s, 1, b) ||
+			    p->op[0][a].comm != p->op[1][b].comm ||
+			    p->op[0][a].sig != p->op[1][b].sig || s.index[0][a] != s.index[1][b])
+				continue;
+			n.done[0] |= (uint8_t)(1u << a);
+			n.done[1] |= (uint8_t)(1u << b);
+			moved = 1;
+			explore(p, n);
+		}
+	}
+	if (moved)
+		return;
+	for (int r = 0; r < RANKS; r++) {
+		for (int t = 0; t < THREADS; t++)
+			moved |= s.pc[r][t] < p->nr[r][t];
+		for (int k = 0; k < s.nr_issued[r]; k++)
+			moved |= !(s.done[r] >> s.issued[r][k] & 1);
+	}
+	ends |= moved ? 1 : 2;
+}
+
+/* ---- the search -------------------------------------------------------------------------------------------- */
+
+static void to_model(const struct prog *p, struct df_mprog *m, struct df_predict_order *order)
+{
+	memset(m, 0, sizeof(*m));
+	memset(order, 0, sizeof(*order));
+	for (int c = 0; c < COMMS; c++)
+		ck_assert_int_ge(df_mprog_comm(m, (1 << RANKS) - 1), 0);
+	for (int r = 0; r < RANKS; r++) {
+		int left[THREADS] = {0}, n = 0;
+
+		for (int t = 0; t < THREADS; t++) {
+			for (int i = 0; i < p->nr[r][t]; i++) {
+				const struct df_mop *o = &p->op[r][t * STEPS + i];
+
+				ck_assert_int_eq(df_mprog_add(m, r, t, o), 0);
+				left[t] += df_predict_takes_turn(o->kind);
+			}
+			n += left[t];
+		}
+		/* Recorded in any order. */
+		for (; n > 0; n--) {
+			int t = (int)roll((unsigned)n) >= left[0];
+
+			left[t]--;
+			ck_assert_int_eq(df_predict_add(order, r, t), 0);
+		}
+	}
+}
+
+struct told {
+	size_t issued[RANKS][THREADS];
+	int nr;
+};
+
+static void tell(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
+		 const struct df_mop *mop, int task)
+{
+	struct told *x = arg;
+
+	(void)mop, (void)task;
+	if (ev != DF_ME_ISSUE)
+		return;
+	ck_assert_uint_ge(op, x->issued[rank][thread]);
+	x->issued[rank][thread] = op + 1;
+	x->nr++;
+}
+
+START_TEST(test_brute_force)
+{
+	int can_hang = 0, found_few = 0, differ = 0, nr_memo_max = 0;
+
+	state = df_test_seed();
+	for (int n = 0; n < PROGRAMS; n++) {
+		struct df_predict_opts all = {.tries = 1000}, few = {.tries = 100};
+		struct df_predict_finding f, g;
+		struct df_predict_order order;
+		struct df_mprog m;
+		struct prog p;
+		int rc;
+
+		make(&p);
+		memset(memo, 0, sizeof(memo));
+		nr_memo = 0;
+		ends = 0;
+		explore(&p, (struct at){0});
+		nr_memo_max = (int)nr_memo > nr_memo_max ? (int)nr_memo : nr_memo_max;
+		to_model(&p, &m, &order);
+		rc = df_predict_search(&m, &order, &all, &f);
+		ck_assert_int_ge(rc, 0);
+		ck_assert_int_eq(rc, f.what != NULL);
+		ck_assert_msg(rc == (ends & 1),
+			      "program %d (seed %llu): the search %s, of all orders %s", n,
+			      (unsigned long long)df_test_seed(), rc ? f.what : "finds nothing",
+			      ends & 1 ? "some hang" : "none hangs");
+		ck_assert_msg(rc || f.complete, "program %d was not searched whole", n);
+		can_hang += ends & 1;
+		differ += ends == 3;
+		if (rc) {
+			struct told told = {0};
+
+			/* What was found can be told again, and is the same execution. */
+			ck_assert_int_eq(df_predict_again(&m, &order, &f, tell, &told), 0);
+			ck_assert_uint_eq((size_t)told.nr, f.res.nr_tasks);
+		}
+		rc = df_predict_search(&m, &order, &few, &g);
+		ck_assert_int_ge(rc, 0);
+		ck_assert_msg(!rc || ends & 1, "program %d: found what no order has", n);
+		found_few += rc;
+		df_predict_order_fini(&order);
+		df_mprog_fini(&m);
+	}
+	printf("%d programs: %d can hang, %d of them only in some orders; found with 100 tries %d; at most %d states\n",
+	       PROGRAMS, can_hang, differ, found_few, nr_memo_max);
+	ck_assert_int_gt(differ, PROGRAMS / 50);
+	/* Where the orders are more than the tries. */
+	ck_assert_int_ge(found_few * 100, can_hang * 99);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("predict");
+	TCase *t = tcase_create("brute force");
+
+	df_test_seed();
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, test_brute_force);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
