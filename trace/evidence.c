@@ -106,7 +106,8 @@ static void coverage(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
 	uint64_t drops = 0;
-	size_t missing = 0, old = 0, cut = 0;
+	size_t missing = 0, old = 0, cut = 0, is_short = 0;
+	uint64_t lost = 0;
 
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		const struct df_gcomm *g = &set->gcomms[i];
@@ -119,6 +120,8 @@ static void coverage(struct df_check_result *r)
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		old += set->traces[i].dropped;
 		cut += set->traces[i].cut;
+		is_short += set->traces[i].is_short;
+		lost += set->traces[i].nr_lost;
 		if (set->traces[i].h.next > set->traces[i].h.nr_recs)
 			drops += set->traces[i].h.next - set->traces[i].h.nr_recs;
 	}
@@ -130,6 +133,11 @@ static void coverage(struct df_check_result *r)
 			"%" PRIu64
 			" older records were overwritten (a larger DFSHIM_TRACE_MB keeps more)",
 			drops);
+	if (lost)
+		df_note(r, "of %" PRIu64 " unfinished operations nothing is left but their number",
+			lost);
+	if (is_short)
+		df_note(r, "%zu files end before the last record that was written", is_short);
 	if (cut)
 		df_note(r, "judged as it was when the communicators were aborted (%zu traces)",
 			cut);

@@ -465,6 +465,28 @@ static int stall_seen(const struct df_check_set *set)
 	return 0;
 }
 
+static int overwritten(const struct df_check_set *set)
+{
+	for (size_t i = 0; i < set->nr_traces; i++)
+		if (!set->traces[i].dropped && set->traces[i].h.next > set->traces[i].h.nr_recs)
+			return 1;
+	return 0;
+}
+
+/* Of a part of the data nothing is proved. */
+static void say_how_sure(struct df_check_result *r)
+{
+	r->partial = (uint8_t)df_set_is_partial(r->set);
+	if (r->confidence != DF_C_PROVED)
+		return;
+	/* A death that was recorded is a fact, whatever else is missing. */
+	if (r->partial && r->verdict != DF_V_CRASH)
+		r->confidence = DF_C_LIKELY;
+	/* Where messages were overwritten, which collective meets which is a guess. */
+	if (r->verdict == DF_V_MISMATCH && overwritten(r->set))
+		r->confidence = DF_C_LIKELY;
+}
+
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_result **out)
 {
@@ -524,6 +546,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 			snprintf(r->qualifier, sizeof(r->qualifier), "ended");
 		}
 	}
+	say_how_sure(r);
 	if (!rc)
 		rc = df_explain(r);
 	if (rc)

@@ -149,7 +149,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 		fprintf(out, "Remedy: %s.\n", r->remedy_text);
 	if (r->fix && r->fix[0])
 		fprintf(out, "Fix: %s.\n", r->fix);
-	if (r->verdict != DF_V_OK)
+	if (r->verdict != DF_V_OK || r->partial)
 		fprintf(out, "Confidence: %s.\n", confidence_names[r->confidence]);
 	for (size_t i = 0; i < r->nr_notes; i++)
 		fprintf(out, "Note: %s.\n", r->notes[i]);

@@ -34,6 +34,7 @@ struct df_check_result {
 	enum df_verdict otherwise; /* of SLOW: what it is if it is not only slow */
 	char qualifier[32];	   /* "explicit", "init", "hazard" ...; may be empty */
 	enum df_confidence confidence;
+	uint8_t partial;      /* judged on a part of the data: df_set_is_partial() */
 	enum df_world remedy; /* the mildest world in which the job goes on; 0 none */
 	enum df_world world;  /* of the residue */
 	int stale;

@@ -156,16 +156,37 @@ static void name_comms(struct df_check_set *set)
 	}
 }
 
-/* Somebody of whom there are records from after the standstill lived through it: its end is a consequence. */
+/* Is this the trace of the process, or of a process with the rank, that has died? */
+static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
+		       const struct df_dead *d)
+{
+	int it = t->h.host_hash == d->host_hash && t->h.pid == d->pid;
+
+	for (uint32_t j = 0; j < t->nr_entries && !it; j++) {
+		const struct df_entry *e = &set->entries[t->first_entry + j];
+
+		it = e->gcomm != DF_NONE && e->rank == d->rank && d->comm_hash &&
+		     set->gcomms[e->gcomm].hash == d->comm_hash;
+	}
+	return it;
+}
+
+/*
+ * Somebody of whom there are records from after the standstill lived through it: its end is a consequence. So it is
+ * of who saw the standstill himself and ended his communicators, however early the others saw him go.
+ */
 static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 {
 	const struct df_trc *by = &set->traces[d->trace];
 
-	for (size_t k = 0; k < set->nr_traces && d->late; k++) {
+	for (size_t k = 0; k < set->nr_traces; k++) {
 		const struct df_trc *t = &set->traces[k];
 
-		if (t->h.host_hash == d->host_hash && t->h.pid == d->pid &&
-		    t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns)
+		if (t->dropped || !is_trace_of(set, t, d))
+			continue;
+		if ((t->cut && t->stall_ms) ||
+		    (d->late &&
+		     t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns))
 			return 1;
 	}
 	return 0;
@@ -185,14 +206,8 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 
 		for (size_t k = 0; k < set->nr_traces; k++) {
 			struct df_trc *t = &set->traces[k];
-			int it = t->h.host_hash == d->host_hash && t->h.pid == d->pid;
+			int it = is_trace_of(set, t, d);
 
-			for (uint32_t j = 0; j < t->nr_entries && !it; j++) {
-				const struct df_entry *e = &set->entries[t->first_entry + j];
-
-				it = e->gcomm != DF_NONE && e->rank == d->rank && d->comm_hash &&
-				     set->gcomms[e->gcomm].hash == d->comm_hash;
-			}
 			/* Its own trace knows best: it ended in order, and its peers saw only the connection go. */
 			if (it && t->fate == DF_EXITED && !t->dropped)
 				d->in_order = 1;
@@ -211,6 +226,64 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 		if (set->traces[k].fate == DF_ALIVE && !set->traces[k].cut &&
 		    !opts->alive(&set->traces[k].h))
 			set->traces[k].fate = DF_DEAD;
+}
+
+/* Since when something has been unfinished that the traces still know. */
+static uint64_t first_unfinished(const struct df_check_set *set)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (size_t i = 0; i < set->nr_ops; i++) {
+		const struct df_trc *t = &set->traces[set->ops[i].trace];
+		uint64_t at = set->ops[i].l.issue_ns + (uint64_t)t->skew_ns;
+
+		if (!t->dropped && set->ops[i].l.issue_ns && at < first)
+			first = at;
+	}
+	return first;
+}
+
+/* The legacy stream waits for some streams and not for others; which they are the ring may have lost. */
+static int streams_unknown(const struct df_check_set *set, const struct df_trc *t)
+{
+	int legacy = 0;
+
+	for (size_t k = 0; k < t->nr_streams; k++)
+		legacy |= t->streams[k].flags & 2;
+	for (size_t i = 0; legacy && i < t->nr_uops; i++) {
+		size_t k = 0;
+
+		while (k < t->nr_streams && t->streams[k].id != set->ops[t->first_op + i].l.stream)
+			k++;
+		if (k == t->nr_streams)
+			return 1;
+	}
+	return 0;
+}
+
+int df_set_is_partial(const struct df_check_set *set)
+{
+	uint64_t first = first_unfinished(set);
+	uint32_t world = 0, here = 0;
+
+	for (size_t i = 0; i < set->nr_gcomms; i++)
+		if ((size_t)set->gcomms[i].nranks > set->gcomms[i].nr_entries)
+			return 1;
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		if (t->dropped)
+			continue;
+		if (t->is_short || t->nr_lost)
+			return 1;
+		/* What was overwritten is of no matter if it was before all that is unfinished. */
+		if (t->h.next > t->h.nr_recs &&
+		    (t->first_ns + (uint64_t)t->skew_ns > first || streams_unknown(set, t)))
+			return 1;
+		world = t->h.world > world ? t->h.world : world;
+		here++;
+	}
+	return here < world;
 }
 
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)

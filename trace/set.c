@@ -313,6 +313,16 @@ static void find_lost(struct df_check_set *set, const struct df_trc *t, const st
 	}
 }
 
+/* What the trace itself says that it had and that is not there. */
+static void count_lost(struct df_check_set *set, struct df_trc *t, const struct df_reader *r)
+{
+	uint64_t last = r->h.next < r->h.nr_recs ? r->h.next : r->h.nr_recs;
+
+	t->is_short = r->bytes < r->h.off_recs + last * sizeof(struct df_rec);
+	for (uint32_t i = 0; i < t->nr_entries; i++)
+		t->nr_lost += set->entries[t->first_entry + i].lost_open;
+}
+
 static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, struct df_reader *r)
 {
 	struct df_load *l = &set->load;
@@ -345,6 +355,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	}
 	t->nr_uops = set->nr_ops - t->first_op;
 	find_lost(set, t, r);
+	count_lost(set, t, r);
 	for (size_t i = 0; !rc && i < l->nr_notes; i++)
 		rc = keep_note(set, t, trace, &l->notes[i]);
 	if (!rc)

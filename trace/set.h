@@ -102,8 +102,10 @@ struct df_trc {
 	struct df_seen_key *seen; /* how many of each signature or pair were issued */
 	size_t seen_size, seen_used;
 	uint64_t stall_ms, stall_rec, stall_ns;
-	uint8_t dropped; /* ignored: an older run */
-	uint8_t cut;	 /* judged as it was when its communicators were aborted */
+	uint64_t nr_lost; /* unfinished operations whose records were overwritten */
+	uint8_t is_short; /* the file ends before the last record that was written */
+	uint8_t dropped;  /* ignored: an older run */
+	uint8_t cut;	  /* judged as it was when its communicators were aborted */
 };
 
 struct df_uop {
@@ -147,6 +149,12 @@ static inline int df_trc_nccl(const struct df_trc *t)
 {
 	return t->h.rules == 1 || t->h.mode == 1;
 }
+
+/*
+ * Something is not there that could tell otherwise: ranks without a trace, files that were cut off, unfinished
+ * operations that the ring has lost. Once it is sealed.
+ */
+int df_set_is_partial(const struct df_check_set *set);
 
 /* Sorts entries, names ranks and communicators, finds fates. Once, before the graph. */
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);

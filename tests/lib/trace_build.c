@@ -171,11 +171,11 @@ static void issue(struct recorder *w, int rank, int thread, const struct df_mop 
 		break;
 	case DF_MOP_KERNEL:
 	case DF_MOP_STUCK:
-		put(w, rank, thread, DF_REC_STREAM_WORK, ++w->serial, 0, 0,
+		put(w, rank, thread, DF_REC_STREAM_WORK, ++w->serial, 0, 1ULL << 32,
 		    (uint64_t)op->stream + 1);
 		break;
 	case DF_MOP_LEGACY:
-		put(w, rank, thread, DF_REC_STREAM_WORK, ++w->serial, 0, 0, LEGACY_STREAM);
+		put(w, rank, thread, DF_REC_STREAM_WORK, ++w->serial, 0, 2ULL << 32, LEGACY_STREAM);
 		break;
 	case DF_MOP_RECORD:
 		w->records[rank][op->object] = ++w->serial;

@@ -1,0 +1,214 @@
+/*
+ * Verdicts on a part of the data: traces of random programs and of the catalogue's scenarios, of which a rank's is
+ * not there, is cut off, or has had its oldest records overwritten. Whatever is missing, the judge says what it
+ * says of the whole, or says that it is not sure.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/result.h"
+
+#define PROGRAMS 500
+
+enum damage { DROPPED, CUT, OVERWRITTEN, NR_DAMAGES };
+static const char *const damages[] = {"not there", "cut off", "overwritten"};
+
+static uint64_t state;
+static unsigned long nr_judged[NR_DAMAGES], nr_unsure[NR_DAMAGES], nr_refused, nr_wrong;
+
+static size_t below(size_t n)
+{
+	state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (size_t)((state >> 33) % n);
+}
+
+static struct df_rec *rec_at(const struct tb_image *im, uint64_t i)
+{
+	return (struct df_rec *)((char *)im->h + im->h->off_recs) + (i & (im->h->nr_recs - 1));
+}
+
+static struct df_trace_comm *comm_at(const struct tb_image *im, uint32_t comm)
+{
+	return (struct df_trace_comm *)((char *)im->h + im->h->off_comms) + (comm - 1);
+}
+
+/* The same trace as a ring with room for no more than `keep` records leaves it. */
+static void overwrite(struct tb_image *out, const struct tb_image *in, size_t keep)
+{
+	struct df_trace_header h = *in->h;
+	size_t cap = 1;
+
+	while (cap * 2 <= keep)
+		cap *= 2;
+	tb_image_init(out, h.rank, (int)h.world, cap);
+	h.nr_recs = cap;
+	h.off_recs = out->h->off_recs;
+	*out->h = h;
+	memcpy((char *)out->h + h.off_comms, (char *)in->h + h.off_comms, h.off_recs - h.off_comms);
+	for (uint64_t i = 0; i < h.next; i++) {
+		const struct df_rec *r = rec_at(in, i), *old = rec_at(out, i);
+
+		if (i >= cap && old->comm) {
+			struct df_trace_comm *c = comm_at(out, old->comm);
+
+			c->drops++;
+			if (old->type == DF_REC_OP_MATCH && old->c > c->last_dropped)
+				c->last_dropped = old->c;
+		}
+		if (r->comm) {
+			comm_at(out, r->comm)->issued += r->type == DF_REC_OP_ISSUE;
+			comm_at(out, r->comm)->done += r->type == DF_REC_OP_DONE;
+		}
+		*rec_at(out, i) = *r;
+	}
+}
+
+static const char *judge_damaged(const struct tb_image *im, int nr, const char *name,
+				 const struct df_check_result *whole, enum damage damage)
+{
+	int which = (int)below((size_t)nr), rc = 0, sure;
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r = NULL;
+	struct tb_image ring = {0};
+	static char text[1000];
+
+	for (int i = 0; i < nr; i++) {
+		const struct tb_image *x = &im[i];
+		size_t bytes = x->bytes;
+
+		if (i == which && damage == DROPPED)
+			continue;
+		if (i == which && damage == OVERWRITTEN) {
+			overwrite(&ring, x, 1 + below((size_t)x->h->next));
+			x = &ring;
+			bytes = x->bytes;
+		}
+		if (i == which && damage == CUT) {
+			/* Somewhere in what has been written; a file that ends in its tables is refused. */
+			bytes = x->h->off_recs +
+				below((size_t)x->h->next * sizeof(struct df_rec) + 1);
+			if (!below(20))
+				bytes = below(x->h->off_recs);
+		}
+		rc = df_check_add_image(set, x->h, bytes, "t");
+		if (rc) {
+			ck_assert_ptr_nonnull(df_check_error(set));
+			ck_assert_int_eq((int)damage, (int)CUT);
+			nr_refused++;
+			break;
+		}
+	}
+	if (!rc)
+		rc = df_check_run(set, NULL, &r);
+	tb_image_fini(&ring);
+	if (rc) {
+		df_check_set_free(set);
+		return NULL;
+	}
+	nr_judged[damage]++;
+	sure = r->confidence == DF_C_PROVED && r->verdict != DF_V_UNKNOWN &&
+	       r->verdict != whole->verdict;
+	nr_unsure[damage] += r->verdict != whole->verdict;
+	if (sure)
+		snprintf(text, sizeof(text),
+			 "%s, the trace of rank %d %s: \"%s\"; of the whole \"%s\"", name, which,
+			 damages[damage], df_check_line(r), df_check_line(whole));
+	nr_wrong += (unsigned long)sure;
+	df_check_result_free(r);
+	df_check_set_free(set);
+	return sure ? text : NULL;
+}
+
+static void check_programs(FILE *f, int draws)
+{
+	struct tb_image im[DF_MODEL_RANKS];
+	struct tb_prog p;
+
+	while (tb_read(f, &p)) {
+		struct tb_opts opts = {.crash = !strcmp(p.verdict, "CRASH")};
+		struct df_check_set *set;
+		struct df_check_result *whole;
+
+		tb_run(&p.p, &opts, im);
+		whole = tb_check(im, p.p.nr_ranks, &set);
+		for (int i = 0; i < draws * NR_DAMAGES; i++) {
+			const char *bad = judge_damaged(im, p.p.nr_ranks, p.name, whole,
+							(enum damage)(i % NR_DAMAGES));
+
+			if (bad && nr_wrong <= 20)
+				printf("%s\n", bad);
+		}
+		df_check_result_free(whole);
+		df_check_set_free(set);
+		for (int i = 0; i < p.p.nr_ranks; i++)
+			tb_image_fini(&im[i]);
+		df_mprog_fini(&p.p);
+	}
+}
+
+static void report(void)
+{
+	for (int d = 0; d < NR_DAMAGES; d++)
+		printf("%s: %lu judged, %lu of them otherwise than the whole\n", damages[d],
+		       nr_judged[d], nr_unsure[d]);
+	printf("%lu refused\n", nr_refused);
+	ck_assert_msg(!nr_wrong, "%lu verdicts that are sure and wrong (SEED=%llu)", nr_wrong,
+		      (unsigned long long)df_test_seed());
+	ck_assert_uint_gt(nr_unsure[DROPPED], 0);
+	ck_assert_uint_gt(nr_unsure[OVERWRITTEN], 0);
+}
+
+static const char *source(void)
+{
+	return getenv("SRC") ? getenv("SRC") : ".";
+}
+
+START_TEST(test_scenarios)
+{
+	char path[512];
+	FILE *f;
+
+	state = df_test_seed();
+	snprintf(path, sizeof(path), "%s/tests/trace/scenarios.txt", source());
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	check_programs(f, 8);
+	fclose(f);
+	report();
+}
+END_TEST
+
+START_TEST(test_random)
+{
+	char cmd[600];
+	FILE *f;
+
+	state = df_test_seed();
+	snprintf(cmd, sizeof(cmd),
+		 "cd '%s' && python3 tests/trace/programs.py random tests/model %llu %d", source(),
+		 (unsigned long long)(df_test_seed() % 1000000007), PROGRAMS);
+	f = popen(cmd, "r");
+	ck_assert_ptr_nonnull(f);
+	check_programs(f, 3);
+	ck_assert_int_eq(pclose(f), 0);
+	report();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("partial");
+	TCase *t = tcase_create("partial");
+
+	df_test_seed();
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, test_scenarios);
+	if (system("python3 -c 1 2>/dev/null"))
+		printf("no python3 to make random programs: the scenarios alone\n");
+	else
+		tcase_add_test(t, test_random);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
