@@ -1,7 +1,9 @@
-# The interpreter of the deadlock suite: a plain NCCL and CUDA program, nothing of ours in it.
+# The interpreter of the deadlock suite, and training with fused gradients: plain NCCL and CUDA programs, nothing of
+# ours in them.
 ifneq ($(HAVE_NCCL),)
-tests: $(B)/tests/deadlock/script
-$(B)/tests/deadlock/script: tests/deadlock/script.c $(wildcard tests/deadlock/*.h) tests/clients/client.h
+tests: $(B)/tests/deadlock/script $(B)/tests/deadlock/fusion
+$(B)/tests/deadlock/script $(B)/tests/deadlock/fusion: $(B)/tests/deadlock/%: tests/deadlock/%.c \
+		$(wildcard tests/deadlock/*.h) tests/clients/client.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $< \
 		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
@@ -31,9 +33,15 @@ stress-programs: all $(B)/tests/deadlock/random $(B)/tests/deadlock/script
 eval-dl2: all $(B)/tests/deadlock/eval $(B)/tests/deadlock/script
 	@B=$(abspath $(B)) scripts/eval.sh
 
+# Training with fused gradients in 20 settings (dl2's Table 3), about ten minutes; the table goes there as well.
+.PHONY: eval-fusion
+eval-fusion: all $(B)/tests/deadlock/fusion
+	@B=$(abspath $(B)) scripts/bench.sh fusion
+	@[ ! -s $(B)/bench-out/b_fusion/text ] || scripts/insert.sh docs/evaluation.md fusion $(B)/bench-out/b_fusion/text
+
 # What we and torchfrtrace say of the same hangs (docs/comparison.md). TORCH_PYTHON: a Python that has it.
 .PHONY: compare
 compare: all $(B)/tests/deadlock/script
 	@B=$(abspath $(B)) scripts/bench.sh frtrace
 	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/comparison.md frtrace $(B)/bench-out/b_frtrace/table
-bench: $(B)/tests/deadlock/script
+bench: $(B)/tests/deadlock/script $(B)/tests/deadlock/fusion
