@@ -6,6 +6,14 @@
 #include "trace/load.h"
 #include "trace/names.h"
 
+int df_load_lost_ops(const struct df_load *l, const struct df_reader *r, uint32_t comm)
+{
+	const struct df_trace_comm *c = &r->comms[comm - 1];
+	const struct df_lcomm *here = &l->comms[comm - 1];
+
+	return c->drops && (!c->issued || c->issued > here->nr_coll + here->nr_p2p);
+}
+
 int df_load_indices(struct df_load *l, const struct df_reader *r)
 {
 	uint64_t *coll = calloc(l->nr_comms + 1, sizeof(*coll));
@@ -23,7 +31,7 @@ int df_load_indices(struct df_load *l, const struct df_reader *r)
 		uint64_t key;
 		size_t at;
 
-		if (op->has_match && (r->comms[op->comm - 1].drops || !c->nr_p2p)) {
+		if (op->has_match && (!c->nr_p2p || df_load_lost_ops(l, r, op->comm))) {
 			op->index = op->cindex;
 			continue;
 		}

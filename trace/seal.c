@@ -274,7 +274,7 @@ int df_set_is_partial(const struct df_check_set *set)
 
 		if (t->dropped)
 			continue;
-		if (t->is_short || t->nr_lost)
+		if (t->is_short || t->is_guess || t->nr_lost)
 			return 1;
 		/* What was overwritten is of no matter if it was before all that is unfinished. */
 		if (t->h.next > t->h.nr_recs &&

@@ -319,8 +319,18 @@ static void count_lost(struct df_check_set *set, struct df_trc *t, const struct 
 	uint64_t last = r->h.next < r->h.nr_recs ? r->h.next : r->h.nr_recs;
 
 	t->is_short = r->bytes < r->h.off_recs + last * sizeof(struct df_rec);
-	for (uint32_t i = 0; i < t->nr_entries; i++)
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_trace_comm *c = df_reader_comm(r, i + 1);
+		uint64_t nr_coll = 0;
+
 		t->nr_lost += set->entries[t->first_entry + i].lost_open;
+		for (size_t k = 0; c && k < sizeof(c->kinds) / sizeof(*c->kinds); k++)
+			nr_coll += c->kinds[k];
+		/* Which collective meets which is a guess where messages were among what is lost. */
+		if (c && i < set->load.nr_comms && df_load_lost_ops(&set->load, r, i + 1) &&
+		    nr_coll < c->issued)
+			t->is_guess = 1;
+	}
 }
 
 static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, struct df_reader *r)

@@ -104,6 +104,7 @@ struct df_trc {
 	uint64_t stall_ms, stall_rec, stall_ns;
 	uint64_t nr_lost; /* unfinished operations whose records were overwritten */
 	uint8_t is_short; /* the file ends before the last record that was written */
+	uint8_t is_guess; /* which of its operations meet which is not certain */
 	uint8_t dropped;  /* ignored: an older run */
 	uint8_t cut;	  /* judged as it was when its communicators were aborted */
 };

@@ -253,6 +253,8 @@ static inline int client_barrier_wait(struct client_barrier *b)
 
 /* ---- time-out --------------------------------------------------------------------------------------- */
 
+static void (*client_at_hang)(void); /* says where the program stands, before it is ended */
+
 static inline void *client_watch(void *arg)
 {
 	double limit = *(double *)arg, since = client_now();
@@ -266,6 +268,8 @@ static inline void *client_watch(void *arg)
 			seen = now;
 			since = client_now();
 		} else if (client_now() - since > limit) {
+			if (client_at_hang)
+				client_at_hang();
 			dprintf(STDERR_FILENO, "%s: no progress for %g s: HANG\n",
 				program_invocation_short_name, limit);
 			_exit(EXIT_HANG);

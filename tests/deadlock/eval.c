@@ -6,7 +6,10 @@
  *
  * The class of a job that hangs follows from its program, not from its trace (eval_class.h).
  *
- *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--markdown FILE] [--keep] [-v]
+ * With --truth it follows from further executions of the job instead, in one word (eval_truth.h), beside.
+ *
+ *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--truth] [--markdown FILE] [--keep]
+ *	     [-v]
  *
  * Status 1: precision or recall below 100 %, or fewer than 95 % of the classes right.
  */
@@ -19,6 +22,7 @@
 #include <unistd.h>
 #include "eval_class.h"
 #include "eval_jobs.h"
+#include "eval_truth.h"
 #include "tests/lib/test.h"
 #include "trace/check.h"
 #include "trace/result.h"
@@ -32,10 +36,14 @@ struct run {
 	enum ev_change change;
 	uint64_t want; /* set of verdicts */
 	char dir[500], name[40];
+	/* --truth: of a job that hangs. Phases from 1 on. */
+	int phase;
+	enum df_verdict told;
+	struct et_truth truth;
 };
 
 static struct tally {
-	unsigned long total, tp, tn, fp, fn, class_right, live_right;
+	unsigned long total, tp, tn, fp, fn, class_right, live_right, truth_right;
 } tallies[NR_SHAPES];
 
 static struct {
@@ -43,43 +51,40 @@ static struct {
 	unsigned long told[DF_V_UNKNOWN + 1];
 } classes[DF_V_UNKNOWN + 1];
 
+/* --truth: by the word from executions. */
+static struct {
+	unsigned long hangs;
+	unsigned long told[DF_V_UNKNOWN + 1];
+} truths[DF_V_UNKNOWN + 1];
+
 static struct {
 	unsigned long total, hangs;
 } changes[EV_NR];
 
 static char build[400], scratch[400];
 static long quiet_ms = 1500;
-static int verbose, keep;
+static int verbose, keep, truth;
 static unsigned long nr_broken, nr_model_differs, nr_operations, most_records, nr_judged;
 static double check_seconds, slowest_check;
 
 /* ---- execution --------------------------------------------------------------------------------------------- */
 
-static void start(struct run *x, uint64_t seed)
+static void launch(struct run *x)
 {
-	char file[540], log[540];
-	struct ev_job *j = calloc(1, sizeof(*j));
-	FILE *f;
+	static const char *const circumstances[ET_NR][3] = {
+		[ET_STAND] = {"nccl", "4", "none"},
+		[ET_ROOMY] = {"nccl", "1024", "none"},
+		[ET_OURS] = {"dfshim", "4", "none"},
+		[ET_RELEASED] = {"dfshim", "4", "device"},
+	};
+	const char *const *c = circumstances[x->phase ? x->phase - 1 : ET_STAND];
+	long patience = quiet_ms * df_test_slow();
+	char file[540], log[540], seconds[20];
 	int fd;
 
-	ev_make(j, x->shape, x->number, seed);
-	snprintf(x->name, sizeof(x->name), "%.39s", j->s.name);
-	x->change = j->change;
-	x->ranks = j->ranks;
-	x->want = ec_class(&j->s);
-	snprintf(x->dir, sizeof(x->dir), "%s/eval.%d.%s", scratch, (int)getpid(), x->name);
-	mkdir(x->dir, 0700);
 	snprintf(file, sizeof(file), "%s/script", x->dir);
-	snprintf(log, sizeof(log), "%s/log", x->dir);
-	f = fopen(file, "w");
-	if (!f) {
-		perror(file);
-		exit(2);
-	}
-	print_script(&j->s, f);
-	fclose(f);
-	ev_free(j);
-	free(j);
+	snprintf(log, sizeof(log), "%s/%s", x->dir, x->phase ? "truth" : "log");
+	snprintf(seconds, sizeof(seconds), "%.1f", x->phase ? 2e-3 * (double)patience : 60.0);
 	x->pid = fork();
 	if (x->pid < 0) {
 		perror("fork");
@@ -90,19 +95,48 @@ static void start(struct run *x, uint64_t seed)
 	fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	dup2(fd, 1);
 	dup2(fd, 2);
-	set("DFSHIM_TRACE", "%s", x->dir);
+	if (!x->phase)
+		set("DFSHIM_TRACE", "%s", x->dir);
 	set("DFSHIM_TRACE_MB", "4");
 	set("DFSHIM_BACKEND", "host");
 	set("DFSHIM_HOST_DEVICES", "%d", EV_RANKS);
-	set("DFSHIM_TIMEOUT_MS", "%ld", quiet_ms * df_test_slow());
+	set("DFSHIM_TIMEOUT_MS", "%ld", x->phase ? 600000 : patience);
 	set("DFSHIM_TIMEOUT_ACTION", "abort");
-	set("DFSHIM_RULES", "nccl");
-	set("DFSHIM_HOST_SLOTS", "4");
-	set("DFSHIM_HOST_QUEUES", "8");
+	set("DFSHIM_RULES", "%s", c[0]);
+	set("DFSHIM_HOST_SLOTS", "%s", c[1]);
+	set("DFSHIM_HOST_QUEUES", "%s", x->phase - 1 == ET_ROOMY ? "1024" : "8");
+	if (x->phase)
+		set("DFSHIM_RELEASE", "%s", c[2]);
 	set("LD_PRELOAD", "%s/libdfshim.so %s/libdfhost.so", build, build);
 	set("CLIENT", "%s/tests/deadlock/script", build);
-	execl(getenv("CLIENT"), "script", "--timeout", "60", file, NULL);
+	execl(getenv("CLIENT"), "script", "--timeout", seconds, file, NULL);
 	_exit(127);
+}
+
+static void start(struct run *x, uint64_t seed)
+{
+	char file[540];
+	struct ev_job *j = calloc(1, sizeof(*j));
+	FILE *f;
+
+	ev_make(j, x->shape, x->number, seed);
+	snprintf(x->name, sizeof(x->name), "%.39s", j->s.name);
+	x->change = j->change;
+	x->ranks = j->ranks;
+	x->want = ec_class(&j->s);
+	snprintf(x->dir, sizeof(x->dir), "%s/eval.%d.%s", scratch, (int)getpid(), x->name);
+	mkdir(x->dir, 0700);
+	snprintf(file, sizeof(file), "%s/script", x->dir);
+	f = fopen(file, "w");
+	if (!f) {
+		perror(file);
+		exit(2);
+	}
+	print_script(&j->s, f);
+	fclose(f);
+	ev_free(j);
+	free(j);
+	launch(x);
 }
 
 static void remove_tree(const char *dir)
@@ -146,8 +180,8 @@ static void live_line(const struct run *x, char *line, size_t size)
 		fclose(f);
 }
 
-/* Asks the judge about a job that has ended. */
-static void judge(const struct run *x, int status)
+/* Asks the judge about a job that has ended. 1: it hangs, and is to be executed again. */
+static int judge(struct run *x, int status)
 {
 	struct df_check_set *set = df_check_set_new();
 	struct df_check_result *r = NULL;
@@ -163,7 +197,7 @@ static void judge(const struct run *x, int status)
 		printf("%s: the client ended with status %#x: %s/log\n", x->name, status, x->dir);
 		nr_broken++;
 		keep = 1;
-		return;
+		return 0;
 	}
 	rc = df_check_add_dir(set, x->dir);
 	if (!rc)
@@ -172,7 +206,7 @@ static void judge(const struct run *x, int status)
 		printf("%s: no verdict: %s\n", x->name, df_check_error(set));
 		nr_broken++;
 		df_check_set_free(set);
-		return;
+		return 0;
 	}
 	begin = now() - begin;
 	nr_judged++;
@@ -214,8 +248,56 @@ static void judge(const struct run *x, int status)
 	}
 	df_check_result_free(r);
 	df_check_set_free(set);
+	x->told = v;
+	if (hung && truth)
+		return 1;
 	if (!keep)
 		remove_tree(x->dir);
+	return 0;
+}
+
+/* One of the further executions of a job that hangs has ended. 1: there is another. */
+static int judge_truth(struct run *x, int status)
+{
+	char file[540];
+	enum df_verdict v;
+	struct script s;
+	FILE *f;
+
+	x->truth.completes[x->phase - 1] = WIFEXITED(status) && !WEXITSTATUS(status);
+	if (x->phase - 1 == ET_STAND) {
+		snprintf(file, sizeof(file), "%s/truth", x->dir);
+		et_read(&x->truth, file);
+		if (!x->truth.known) {
+			printf("%s: does not hang again: %s\n", x->name, file);
+			nr_broken++;
+			keep = 1;
+			return 0;
+		}
+	}
+	if (x->phase < ET_NR)
+		return 1;
+	snprintf(file, sizeof(file), "%s/script", x->dir);
+	f = fopen(file, "r");
+	if (!f || sc_read(f, &s) != 1) {
+		fprintf(stderr, "%s: can't be read again\n", file);
+		exit(2);
+	}
+	fclose(f);
+	v = et_label(&s, &x->truth);
+	sc_free(&s);
+	truths[v].hangs++;
+	truths[v].told[x->told]++;
+	tallies[x->shape].truth_right += v == x->told;
+	if (verbose || v != x->told)
+		printf("%-18s told as %s, by executions %s (%s%s%s)\n", x->name,
+		       df_verdict_word(x->told), df_verdict_word(v),
+		       x->truth.completes[ET_ROOMY] ? " with room" : "",
+		       x->truth.completes[ET_OURS] ? " by our rules" : "",
+		       x->truth.completes[ET_RELEASED] ? " released" : "");
+	if (!keep)
+		remove_tree(x->dir);
+	return 0;
 }
 
 /* ---- the result ---------------------------------------------------------------------------------------------- */
@@ -260,27 +342,34 @@ static void table(FILE *f, int from, int nr)
 		}
 		fprintf(f, " %lu |", sum);
 	}
-	for (int what = 0; what < 3; what++) {
-		struct tally all = {0};
+	for (int what = 0; what < 3 + truth; what++) {
+		static const char *const names[] = {"precision", "recall", "class right",
+						    "class right, by executions"};
+		unsigned long a = 0, b = 0;
 
-		fprintf(f, "\n| %s |",
-			what == 0   ? "precision"
-			: what == 1 ? "recall"
-				    : "class right");
+		fprintf(f, "\n| %s |", names[what]);
 		for (int k = from; k < from + nr; k++) {
 			const struct tally *t = &tallies[k];
+			unsigned long part = what == 2	 ? t->class_right
+					     : what == 3 ? t->truth_right
+							 : t->tp,
+				      of = what ? t->tp + t->fn : t->tp + t->fp;
 
-			all.tp += t->tp;
-			all.fp += t->fp;
-			all.fn += t->fn;
-			all.class_right += t->class_right;
-			percent(f, what == 2 ? t->class_right : t->tp,
-				what == 0 ? t->tp + t->fp : t->tp + t->fn);
+			percent(f, part, of);
+			a += part;
+			b += of;
 		}
-		percent(f, what == 2 ? all.class_right : all.tp,
-			what == 0 ? all.tp + all.fp : all.tp + all.fn);
+		percent(f, a, b);
 	}
 	fprintf(f, "\n\n");
+}
+
+static void told_as(FILE *f, const unsigned long *told)
+{
+	for (int k = 0; k <= DF_V_UNKNOWN; k++)
+		if (told[k])
+			fprintf(f, " %s %lu", df_verdict_word((enum df_verdict)k), told[k]);
+	fprintf(f, " |\n");
 }
 
 static void result(FILE *f)
@@ -301,11 +390,15 @@ static void result(FILE *f)
 			continue;
 		fprintf(f, "| %s | %lu | %lu |", df_verdict_word((enum df_verdict)v),
 			classes[v].hangs, classes[v].right);
-		for (int k = 0; k <= DF_V_UNKNOWN; k++)
-			if (classes[v].told[k])
-				fprintf(f, " %s %lu", df_verdict_word((enum df_verdict)k),
-					classes[v].told[k]);
-		fprintf(f, " |\n");
+		told_as(f, classes[v].told);
+	}
+	if (truth)
+		fprintf(f, "\n| class by executions | hang | told as |\n|---|---|---|\n");
+	for (int v = 0; v <= DF_V_UNKNOWN && truth; v++) {
+		if (!truths[v].hangs)
+			continue;
+		fprintf(f, "| %s | %lu |", df_verdict_word((enum df_verdict)v), truths[v].hangs);
+		told_as(f, truths[v].told);
 	}
 	fprintf(f,
 		"\nThe model expected another end in %lu jobs. %lu operations in all; the judge took %.1f ms a job, "
@@ -323,7 +416,11 @@ static int wait_for_one(struct run *runs, int nr)
 		;
 	if (i == nr)
 		return nr;
-	judge(&runs[i], status);
+	if (runs[i].phase ? judge_truth(&runs[i], status) : judge(&runs[i], status)) {
+		runs[i].phase++;
+		launch(&runs[i]);
+		return nr;
+	}
 	runs[i] = runs[nr - 1];
 	return nr - 1;
 }
@@ -351,6 +448,8 @@ int main(int argc, char **argv)
 			quiet_ms = atol(argv[++i]);
 		else if (i + 1 < argc && !strcmp(argv[i], "--markdown"))
 			markdown = argv[++i];
+		else if (!strcmp(argv[i], "--truth"))
+			truth = 1;
 		else if (!strcmp(argv[i], "--keep"))
 			keep = 1;
 		else if (!strcmp(argv[i], "-v"))
@@ -358,7 +457,7 @@ int main(int argc, char **argv)
 		else {
 			fprintf(stderr,
 				"usage: eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS]\n"
-				"            [--markdown FILE] [--keep] [-v]\n");
+				"            [--truth] [--markdown FILE] [--keep] [-v]\n");
 			return 2;
 		}
 	}

@@ -111,6 +111,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: script [--timeout SECONDS] FILE\n");
 		return EXIT_USAGE;
 	}
+	client_at_hang = say_stands;
 	client_timeout(timeout);
 	while ((ret = sc_read(f, &s)) > 0) {
 		if (!*s.name)

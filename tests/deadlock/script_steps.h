@@ -515,6 +515,9 @@ static int execute(struct rank *me, int thread, int step)
 	return -1;
 }
 
+/* The step at which each thread is: said when the program hangs. */
+static int stands[SC_RANKS][SC_THREADS];
+
 static void *run_thread(void *arg)
 {
 	struct thread_arg *a = arg;
@@ -524,11 +527,23 @@ static void *run_thread(void *arg)
 	if (cudaSetDevice(a->me->device) != cudaSuccess)
 		client_fail(EXIT_NCCL, "cudaSetDevice(%d)", a->me->device);
 	for (i = 0; i < t->nr && !failed(); i++) {
+		__atomic_store_n(&stands[a->me->rank][a->thread], i, __ATOMIC_RELAXED);
 		if (execute(a->me, a->thread, i))
 			break;
 		client_tick();
 	}
+	if (i == t->nr)
+		__atomic_store_n(&stands[a->me->rank][a->thread], i, __ATOMIC_RELAXED);
 	return NULL;
+}
+
+/* "@ RANK THREAD STEP", for each: where it stands. */
+static void say_stands(void)
+{
+	for (int r = job.first_rank; r < job.first_rank + job.nr_local_ranks; r++)
+		for (int t = 0; t < SC_THREADS; t++)
+			dprintf(STDERR_FILENO, "@ %d %d %d\n", r, t,
+				__atomic_load_n(&stands[r][t], __ATOMIC_RELAXED));
 }
 
 #endif
