@@ -209,6 +209,7 @@ struct df_kconn {
 	uint8_t *slots;
 	struct df_bell *bell; /* of the peer's process; NULL where the peer polls */
 	uint64_t seen;	      /* the peer's counter when we last looked; the block's own */
+	uint64_t peer;	      /* whose other end it is: equal for the connectors of one daemon */
 	/* Not NULL: the host can't reach the counters; the block sets them to base, then state, then releases 1 here. */
 	uint64_t *fresh;
 	uint64_t base;
@@ -265,6 +266,7 @@ struct df_kctx {
 	uint32_t loaded;    /* an attempt is in progress */
 	uint32_t preempted; /* another task has moved since this one did */
 	uint32_t fresh;	    /* some of its connectors are, see df_kconn */
+	uint32_t since;	    /* when it was queued: df_kblock.queued at that time */
 	int64_t spin;	    /* threshold of the attempt in progress */
 	int64_t polls;	    /* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
@@ -327,6 +329,7 @@ struct df_policy {
 	int64_t boost;	 /* multiple after a successful primitive */
 	int64_t max;	 /* cap */
 	int64_t quit;	 /* turns without progress before a block leaves */
+	uint64_t gang;	 /* a common order ends with each such operation of a collective; 0 none */
 	uint32_t order;	 /* 0 fifo, 1 priority */
 	uint32_t events; /* 1: also report START, PREEMPT, RESUME to the CQ */
 };
@@ -346,7 +349,9 @@ struct df_kblock {
 	struct df_kctx *running; /* the unfinished task that moved last; NULL none */
 	uint32_t pos;		 /* its position */
 	uint32_t nr_tasks;
-	uint32_t moved; /* progress in the current traversal */
+	uint32_t moved;	 /* progress in the current traversal */
+	uint32_t queued; /* tasks ever queued */
+	uint32_t gang;	 /* tasks are taken in the order that is common to all ranks */
 	uint32_t pad;
 	int64_t idle; /* traversals without progress */
 	struct df_kstats stats;

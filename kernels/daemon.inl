@@ -23,13 +23,25 @@ struct dfk_shared {
 
 /* ---- task queue ---------------------------------------------------------------------------------- */
 
+/*
+ * Is a's place before b's, although it came later? Ranks that issue in one order meet by keeping it. Ranks that
+ * don't would each prefer another task; while df_kblock.gang is set they prefer the same one, because the names of
+ * collectives are the same on all of them.
+ */
+DFK int dfk_overtakes(const struct df_kdaemon *d, const struct df_kblock *blk,
+		      const struct df_kctx *a, const struct df_kctx *b)
+{
+	if (d->policy.order && a->priority != b->priority)
+		return a->priority > b->priority;
+	return blk->gang && a->coll->id < b->coll->id;
+}
+
 DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
 	struct df_kctx *after = blk->last;
 
-	if (d->policy.order)
-		while (after && after->priority < ctx->priority)
-			after = after->prev;
+	while (after && dfk_overtakes(d, blk, ctx, after))
+		after = after->prev;
 	ctx->prev = after;
 	ctx->next = after ? after->next : blk->first;
 	if (ctx->next)
@@ -42,10 +54,11 @@ DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kc
 		blk->first = ctx;
 	ctx->queued = 1;
 	ctx->loaded = 0;
+	ctx->since = blk->queued++;
 	blk->nr_tasks++;
 	if (blk->nr_tasks > blk->stats.max_queue)
 		blk->stats.max_queue = blk->nr_tasks;
-	if (d->policy.order || !blk->task) {
+	if (d->policy.order || !blk->task || dfk_overtakes(d, blk, ctx, blk->task)) {
 		blk->task = blk->first;
 		blk->pos = 0;
 	}
@@ -79,9 +92,11 @@ DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *ctx)
 DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
 	struct df_kctx *running = blk->running;
+	uint32_t since = ctx->since;
 
 	dfk_queue_remove(blk, ctx);
 	dfk_queue_add(d, blk, ctx);
+	ctx->since = since;
 	blk->running = running;
 }
 
@@ -448,6 +463,12 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		dfk_cq_push(blk, DF_CQE_DONE, ctx);
 	}
 	ctx->finished++;
+	/*
+	 * Back to our own order, all ranks at the same operation: those that still kept the common one would be
+	 * seen to disagree, and it would never end.
+	 */
+	if (blk->gang && ctx->finished % d->policy.gang == 0)
+		blk->gang = 0;
 	ctx->ready = 0;
 	blk->running = NULL;
 	if (ctx->finished == ctx->announced)
@@ -507,6 +528,42 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 
 /* ---- the turn --------------------------------------------------------------------------------------- */
 
+/* Has the other end sent something for the instance in work? -1: there is none yet, or no more. */
+DFK int dfk_heard(const struct df_kctx *ctx, const struct df_kconn *r)
+{
+	/* ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/connector.c), as in dfk_task_poll(). */
+	if (dfk_load_acquire_sys(&r->state) != 1)
+		return -1;
+	/* ACQUIRE pairs with the RELEASE of tail in dfk_commit(); nothing is read here that it publishes. */
+	return dfk_load_acquire_sys(r->tail) > ctx->finished * ctx->coll->loops * r->per_loop;
+}
+
+/*
+ * Is there a peer that has begun `now`, which we queued after `last`, but has sent nothing for that? Then it has
+ * another order. A peer that is only late has sent nothing for either. One that has our order tries first what it
+ * queued first, and where a program begins with sending that slice waits for nobody; where it does not, this is a
+ * guess. First instances don't count: they begin in the order in which their connectors come.
+ */
+DFK int dfk_disagree(const struct df_kctx *last, const struct df_kctx *now)
+{
+	const struct df_prog_block *l = df_prog_block(last->coll->prog, last->block);
+	const struct df_prog_block *n = df_prog_block(now->coll->prog, now->block);
+	uint32_t i, k;
+
+	if ((int32_t)(now->since - last->since) <= 0 || !last->finished || !now->finished ||
+	    !l->nr_send || !n->nr_send)
+		return 0;
+	for (i = 0; i < l->nr_recv; i++) {
+		if (dfk_heard(last, &last->recv[i]))
+			continue;
+		for (k = 0; k < n->nr_recv; k++)
+			if (dfk_heard(now, &now->recv[k]) > 0 &&
+			    now->recv[k].peer == last->recv[i].peer)
+				return 1;
+	}
+	return 0;
+}
+
 /*
  * The block turns from one collective to another. A preemption is counted where it happens: when another
  * collective moves while the one that moved last is unfinished. Looking at tasks in vain costs nothing.
@@ -519,6 +576,8 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		last->preempted = 1;
 		blk->stats.preemptions++;
 		blk->stats.context_saves++;
+		if (d->policy.gang && !blk->gang && dfk_disagree(last, ctx))
+			blk->gang = 1;
 		if (d->policy.events)
 			dfk_cq_push(blk, DF_CQE_PREEMPT, last);
 	}

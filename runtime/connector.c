@@ -90,6 +90,7 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->slots = now.slots;
 	k->bell = now.bell;
 	k->base = now.base;
+	k->peer = peer->proc + (uint64_t)peer->device;
 	k->seen = 0;
 	if (end->sends && peer->host == me->host && peer->node != me->node &&
 	    df_wire_splice(end, comm->dev->index, mean_slice(coll, end)))

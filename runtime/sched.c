@@ -88,6 +88,7 @@ void df_policy_init(struct df_policy *p, const struct df_env *env, int on_host)
 		p->max = p->front;
 	/* On the host the engine decides when its threads leave (runtime/engine.c). */
 	p->quit = on_host ? INT64_MAX : 10000;
+	p->gang = (uint64_t)env->gang;
 	p->order = env->order == DF_ORDER_PRIORITY;
 	p->events = 1;
 }

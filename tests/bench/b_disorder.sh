@@ -1,34 +1,57 @@
 #!/bin/bash
-# What disorder costs: the main job with random orders against the same job in order; how often it preempts;
-# and what an idle job costs in processor time. Medians of three.
+# What disorder costs: the main job with random orders against the same job in order, with a thread and with a
+# process for each rank; how often it preempts; and what an idle job costs in processor time.
+#
+# The two jobs take turns, PAIRS times (7), each pair with a seed of its own; a figure is the median of the pairs'
+# ratios, and behind it stand the smallest and the largest. ITERS: iterations (200).
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE
+pairs=${PAIRS:-7}
 job=(--ranks 8 --colls 8 --iters "${ITERS:-200}" --min 256 --max 1048576 --no-check --json --timeout 60)
 
-median() { sort -g | awk '{v[NR] = $1} END {if (NR) print v[int((NR + 1) / 2)]}'; }
-seconds() { # of three runs with the options given
-	local i
-	for i in 1 2 3; do
-		timeout 200 "$B/dfshim" run --host -- "$B/clients/disorder" "${job[@]}" --seed $i "$@" 2>/dev/null |
-			jq -r 'select(.result == "OK") | .seconds'
-	done | median
+# seconds OPTIONS...: of one run; adds its counters to $T/stats.
+seconds() {
+	DFSHIM_STATS=$T/stats timeout 100 "$B/dfshim" run --host -- "$B/clients/disorder" "${job[@]}" "$@" 2>/dev/null |
+		jq -r 'select(.result == "OK") | .seconds'
 }
-random=$(DFSHIM_STATS=$T/stats seconds) equal=$(seconds --inorder)
-if [ -n "$random" ] && [ -n "$equal" ]; then
-	awk -v r="$random" -v e="$equal" 'BEGIN {
-		printf "BENCH disorder.time %s s peer inorder %s ratio %.3f target <=1.2 %s\n", r, e, r / e, r / e <= 1.2 ? "ok" : "MISS"
-	}'
-else
-	echo "BENCH disorder.time - s target <=1.2 UNMEASURED"
-fi
+# Smallest, median and largest of the numbers that are read; nothing if there are fewer than asked for.
+spread() {
+	sort -g | awk -v want="$pairs" '{v[NR] = $1} END {if (NR == want) print v[1], v[int((NR + 1) / 2)], v[NR]}'
+}
 # A block preempts on each of its ranks; the papers saw about 18,000 for each block in this job of 200 iterations.
 per_block() {
-	jq -s "(map(.$1 // 0) | add) / (map((.ranks // 1) * (.blocks // 1)) | add)" "$T/stats" 2>/dev/null
+	jq -s "(map(.preemptions // 0) | add) / (map((.ranks // 1) * (.blocks // 1)) | add)" "$T/stats" 2>/dev/null
 }
-v=$(per_block preemptions)
-echo "BENCH disorder.preemptions.per_block ${v:--} count target <=2000 $(awk -v v="$v" 'BEGIN {print v == "" ? "UNMEASURED" : v <= 2000 ? "ok" : "MISS"}')"
-rm -f "$T/stats"
+
+# compare NAME OPTIONS...: the lines of one way to run it.
+compare() {
+	local name=$1 i random equal
+	shift
+	: >"$T/times"
+	: >"$T/counts"
+	for ((i = 1; i <= pairs; i++)); do
+		rm -f "$T/stats"
+		random=$(seconds --seed "$i" "$@")
+		per_block >>"$T/counts"
+		equal=$(seconds --seed "$i" --inorder "$@")
+		[ -z "$random" ] || [ -z "$equal" ] || echo "$random $equal" >>"$T/times"
+	done
+	awk '{print $1 / $2}' "$T/times" | spread | awk -v name="$name" -v times="$(cut -d' ' -f1 "$T/times" | spread)" \
+		-v peer="$(cut -d' ' -f2 "$T/times" | spread)" '{
+		split(times, t)
+		split(peer, p)
+		printf "BENCH disorder.%s.time %.3f s peer inorder %.3f ratio %.3f target <=1.2 %s (%.2f to %.2f)\n",
+			name, t[2], p[2], $2, $2 <= 1.2 ? "ok" : "MISS", $1, $3
+	} END {if (!NR) print "BENCH disorder." name ".time - s target <=1.2 UNMEASURED"}'
+	spread <"$T/counts" | awk -v name="$name" '{
+		printf "BENCH disorder.%s.preemptions.per_block %.0f count target <=2000 %s (%.0f to %.0f)\n",
+			name, $2, $2 <= 2000 ? "ok" : "MISS", $1, $3
+	} END {if (!NR) print "BENCH disorder." name ".preemptions.per_block - count target <=2000 UNMEASURED"}'
+	rm -f "$T/stats" "$T/times" "$T/counts"
+}
+compare threads
+compare processes --procs 8
 
 v=$(IDLE_SECONDS=3 timeout 60 "$B/dfshim" run --host -- "$B/clients/idle" --ranks 4 2>/dev/null |
 	sed -n 's/.*: \([0-9.]*\) %$/\1/p')
