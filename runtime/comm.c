@@ -138,8 +138,8 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	df_engine_start();
 	df_watchdog_start();
 	/*
-	 * RELEASE pairs with the ACQUIRE in is_open() (watchdog.c): without it the watchdog could walk
-	 * members that are not there yet.
+	 * RELEASE pairs with the ACQUIRE in df_comm_is_open(): without it the watchdog and the control thread
+	 * could walk members that are not there yet.
 	 */
 	__atomic_store_n(&comm->open, 1, __ATOMIC_RELEASE);
 	set_state(comm, DF_COMM_READY);
@@ -467,6 +467,20 @@ void df_comm_destroy(struct df_comm *comm)
 	df_comm_put(comm);
 }
 
+int df_comm_is_open(const struct df_comm *comm)
+{
+	/* ACQUIRE pairs with the RELEASE in ready(): the members come first. */
+	return __atomic_load_n(&comm->open, __ATOMIC_ACQUIRE);
+}
+
+/* Open, and not over: a death among its members is its business. */
+static int is_alive(const struct df_comm *comm)
+{
+	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
+
+	return df_comm_is_open(comm) && (state == DF_COMM_READY || state == DF_COMM_REVOKED);
+}
+
 /* Records it for every communicator with that process. 1: of one that it is the first to leave, our rank is the lowest left. */
 static int note_death(uint64_t proc, int in_order)
 {
@@ -476,9 +490,7 @@ static int note_death(uint64_t proc, int in_order)
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{
-		uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
-
-		if (state != DF_COMM_READY && state != DF_COMM_REVOKED)
+		if (!is_alive(comm))
 			continue;
 		for (i = 0, lowest = -1; i < comm->nranks; i++) {
 			if (comm->members[i].proc == proc)
@@ -507,9 +519,7 @@ void df_comm_death(uint64_t proc, int in_order)
 		df_mutex_lock(&df_rt.lock);
 		df_list_each(comm, &df_rt.comms, node)
 		{
-			uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
-
-			if (state != DF_COMM_READY && state != DF_COMM_REVOKED)
+			if (!is_alive(comm))
 				continue;
 			for (i = 0; i < comm->nranks && comm->members[i].proc != proc; i++)
 				;

@@ -554,6 +554,8 @@ void df_watchdog_start(void);
 void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
 void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
+/* Its members and its way to them may be looked at, from any thread. */
+int df_comm_is_open(const struct df_comm *comm);
 void df_comm_death(uint64_t proc, int in_order);
 
 /* stats.c: counters, and sampled costs of which the median is reported. Any thread. */

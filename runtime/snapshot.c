@@ -132,13 +132,6 @@ static int procs_add(struct procs *p, uint64_t proc)
 	return 1;
 }
 
-/* Its members and its way to them may be looked at. */
-static int is_open(const struct df_comm *comm)
-{
-	/* ACQUIRE pairs with the RELEASE in ready() (comm.c): the members come first. */
-	return __atomic_load_n(&comm->open, __ATOMIC_ACQUIRE);
-}
-
 /* All that live and share a communicator with us; not ourselves. */
 static void peers(struct procs *p)
 {
@@ -150,7 +143,7 @@ static void peers(struct procs *p)
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{
-		for (i = 0; is_open(comm) && i < comm->nranks; i++) {
+		for (i = 0; df_comm_is_open(comm) && i < comm->nranks; i++) {
 			uint64_t proc = comm->members[i].proc;
 
 			if (proc != df_rt.self.proc && proc != last)

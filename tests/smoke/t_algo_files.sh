@@ -15,8 +15,8 @@ $D run "$T/next.dfp" --rounds 10 --seed "$SEED" | grep -q '10 runs right' || fai
 run() {
 	local only=$1
 	shift
-	DFSHIM_DEBUG=info timeout -k 5 100 "$B/dfshim" run --host -- "$C/collcheck" --only "$only" --sample 150 \
-		--seed "$SEED" --timeout 60 "$@" >"$T/out" 2>&1 || fail "$only $*: $(tail -5 "$T/out")"
+	DFSHIM_DEBUG=info timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/collcheck" --only "$only" \
+		--sample 150 --seed "$SEED" --timeout 60 "$@" >"$T/out" 2>&1 || fail "$only $*: $(tail -5 "$T/out")"
 }
 used() { grep -q "program $1" "$T/out" || fail "$1 is not used: $(grep -m3 program "$T/out")"; }
 export DFSHIM_ALGO=$T/a.dfp:$T/b.xml:$T/c.xml:$T/d.dfp

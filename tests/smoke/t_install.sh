@@ -5,7 +5,8 @@ set -u
 case $B in "$SRC"/*) ;; *) skip "the build folder is not below the sources" ;; esac
 root=$T/root
 cd "$SRC" || exit 1
-mk() { env -u MAKEFLAGS make --no-print-directory -s B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
+case $B in */thread) san=thread ;; */address) san=address ;; *) san="" ;; esac
+mk() { env -u MAKEFLAGS make --no-print-directory -s SAN="$san" B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
 mk install >"$T/install" 2>&1 || fail "make install: $(tail -5 "$T/install")"
 at=$root/opt/df
 for f in bin/dfshim lib/libdfshim.so lib/libdfhost.so include/dfccl.h share/man/man1/dfshim.1 share/man/man7/libdfshim.7 \
