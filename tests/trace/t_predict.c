@@ -73,6 +73,7 @@ static void make(struct prog *p)
 
 static uint64_t memo[MEMO];
 static unsigned nr_memo;
+static int too_large;
 static int ends; /* 1 some order hangs, 2 some finishes */
 
 static int is_new(const struct at *s)
@@ -90,8 +91,13 @@ static int is_new(const struct at *s)
 	for (i = (unsigned)(key * 0x9e3779b97f4a7c15ULL >> 46); memo[i % MEMO]; i++)
 		if (memo[i % MEMO] == key)
 			return 0;
+	/* More states than there is room for: the program is left out. */
+	if (nr_memo == MEMO / 2) {
+		too_large = 1;
+		return 0;
+	}
 	memo[i % MEMO] = key;
-	ck_assert_uint_lt(++nr_memo, MEMO / 2);
+	nr_memo++;
 	return 1;
 }
 
@@ -235,7 +241,7 @@ static void tell(void *arg, enum df_model_event ev, int rank, int thread, size_t
 
 START_TEST(test_brute_force)
 {
-	int can_hang = 0, found_few = 0, differ = 0, nr_memo_max = 0;
+	int can_hang = 0, found_few = 0, differ = 0, nr_memo_max = 0, left_out = 0;
 
 	state = df_test_seed();
 	for (int n = 0; n < PROGRAMS; n++) {
@@ -250,7 +256,12 @@ START_TEST(test_brute_force)
 		memset(memo, 0, sizeof(memo));
 		nr_memo = 0;
 		ends = 0;
+		too_large = 0;
 		explore(&p, (struct at){0});
+		if (too_large) {
+			left_out++;
+			continue;
+		}
 		nr_memo_max = (int)nr_memo > nr_memo_max ? (int)nr_memo : nr_memo_max;
 		to_model(&p, &m, &order);
 		rc = df_predict_search(&m, &order, &all, &f);
@@ -279,6 +290,7 @@ START_TEST(test_brute_force)
 	}
 	printf("%d programs: %d can hang, %d of them only in some orders; found with 100 tries %d; at most %d states\n",
 	       PROGRAMS, can_hang, differ, found_few, nr_memo_max);
+	ck_assert_int_lt(left_out, PROGRAMS / 50);
 	ck_assert_int_gt(differ, PROGRAMS / 50);
 	/* Where the orders are more than the tries. */
 	ck_assert_int_ge(found_few * 100, can_hang * 99);
