@@ -3,12 +3,12 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-export DFSHIM_TIMEOUT_MS=700
+export DFSHIM_TIMEOUT_MS=$((700 * SLOW))
 rude() {
 	local c=$1
 	shift
 	: >"$T/err"
-	RUDE_UNTIL=$T/err RUDE_CASE=$c timeout -k 5 60 "$B/dfshim" run --host -- "$C/rude" "$@" --timeout 40 >"$T/out" 2>"$T/err" ||
+	RUDE_UNTIL=$T/err RUDE_CASE=$c timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -- "$C/rude" "$@" --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err" ||
 		fail "$c $*: status $?: $(cat "$T/out" "$T/err")"
 }
 for how in "--ranks 3" "--procs 3"; do
