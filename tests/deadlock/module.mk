@@ -28,7 +28,7 @@ stress: stress-programs
 stress-programs: all $(B)/tests/deadlock/random $(B)/tests/deadlock/script
 	$(Q)T=$(abspath $(B)) B=$(abspath $(B)) $(B)/tests/deadlock/random --programs 0 --seconds $(SECONDS)
 
-# The whole evaluation of the checker: about two minutes; its tables go into docs/evaluation.md.
+# The whole evaluation of the checker: about five minutes; its tables go into docs/evaluation.md.
 .PHONY: eval-dl2
 eval-dl2: all $(B)/tests/deadlock/eval $(B)/tests/deadlock/script
 	@B=$(abspath $(B)) scripts/eval.sh
