@@ -3,6 +3,8 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
+pid=
+trap '[ -z "$pid" ] || kill -TERM $pid 2>/dev/null' EXIT # where a check fails
 small="--ranks 2 --sizes 1K --rounds 1 --turns 1"
 # begin: a bench that does not end by itself; its process in pid, its folder in dir
 begin() {
