@@ -45,6 +45,7 @@ void df_stats_write(void)
 	const char *to = df_env()->stats;
 	struct df_kstats sum = {0};
 	uint64_t released = 0, reordered = 0, recycled = 0, quits = 0;
+	uint64_t messages, frames;
 	uint32_t ranks = 0, b;
 	char line[1024];
 	int i, n, fd = 2, blocks = 0;
@@ -75,19 +76,22 @@ void df_stats_write(void)
 			sum.max_queue = DF_MAX(sum.max_queue, s->max_queue);
 		}
 	}
+	df_ctl_counts(&messages, &frames);
 	n = snprintf(line, sizeof(line),
 		     "{\"pid\": %d, \"ranks\": %u, \"blocks\": %d, \"operations\": %llu, "
 		     "\"slices\": %llu, \"preemptions\": %llu, \"context_loads\": %llu, "
 		     "\"context_saves\": %llu, \"quits\": %llu, \"launches\": %llu, "
 		     "\"releases\": %llu, \"reordered\": %llu, \"sqe_ns\": %llu, \"cqe_ns\": %llu, "
-		     "\"max_queue\": %llu, \"recycled\": %llu}\n",
+		     "\"max_queue\": %llu, \"recycled\": %llu, \"messages\": %llu, "
+		     "\"message_frames\": %llu}\n",
 		     (int)getpid(), ranks, blocks, (unsigned long long)sum.operations,
 		     (unsigned long long)sum.slices, (unsigned long long)sum.preemptions,
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
 		     (unsigned long long)quits, (unsigned long long)df_engine_launches(),
 		     (unsigned long long)released, (unsigned long long)reordered,
 		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
-		     (unsigned long long)sum.max_queue, (unsigned long long)recycled);
+		     (unsigned long long)sum.max_queue, (unsigned long long)recycled,
+		     (unsigned long long)messages, (unsigned long long)frames);
 	if (strcmp(to, "1") != 0) {
 		fd = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 		if (fd < 0) {

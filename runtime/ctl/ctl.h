@@ -112,6 +112,9 @@ void df_ctl_set_events(const struct df_ctl_events *events);
 int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data,
 		size_t bytes);
 
+/* Messages sent by this process to others, and frames that it has put on links for messages, its own or others'. */
+void df_ctl_counts(uint64_t *messages, uint64_t *frames);
+
 /* 1: the process has died or left, as far as we know. */
 int df_ctl_is_dead(uint64_t proc);
 

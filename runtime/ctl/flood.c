@@ -2,6 +2,10 @@
  * Floods: messages that reach every process of the overlay once. A process passes a flood on over all its
  * links but the one it came from, unless it has seen (origin, number) before. As each passes on in the order
  * of arrival and links keep order, floods of one origin arrive in order; only a repair can make a gap.
+ *
+ * A message to one process goes one way only: over the link from which its floods come. Where that is not known, or
+ * the link is gone, it is flooded from there on. After a repair all ways are learned anew.
+ *
  * The last messages of df_ctl_send() are kept and repeated after a repair, with a number of their own by which
  * receivers drop what they have. Callbacks are queued and run by the control thread under no lock.
  */
@@ -35,6 +39,7 @@ struct seen {
 struct origin {
 	UT_hash_handle hh;
 	uint64_t proc;
+	uint64_t via; /* the neighbour that its latest flood came from; 0 unknown */
 	struct seen floods, msgs;
 };
 
@@ -57,6 +62,7 @@ static struct origin *origins;
 static uint64_t last_seq, last_mid;
 static struct df_list queue = DF_LIST_INIT(queue), sent_list = DF_LIST_INIT(sent_list);
 static size_t nr_sent, sent_bytes;
+static uint64_t nr_msgs, nr_msg_frames; /* sent here; put on links here, passed on too */
 
 /* 1: new. Too old to know counts as seen. */
 static int see(struct seen *s, uint64_t seq)
@@ -95,6 +101,39 @@ static struct origin *origin_get(uint64_t proc)
 	return o;
 }
 
+/* Over all links but `except`, or only where it leads to the one process that it is for. */
+static void put(const struct flood *f, size_t bytes, const struct df_link *except, const void *b,
+		size_t b_bytes)
+{
+	struct origin *to = NULL;
+	unsigned nr = 0;
+
+	if (f->type == DF_FLOOD_MSG && f->to) {
+		if (f->to == df_ctl.self.proc)
+			return;
+		HASH_FIND(hh, origins, &f->to, sizeof(f->to), to);
+		if (to && to->via)
+			nr = df_tree_send_to(to->via, except, DF_FRAME_FLOOD, f, bytes);
+	}
+	if (!nr)
+		nr = df_tree_send_all(except, DF_FRAME_FLOOD, f, bytes, b, b_bytes);
+	if (f->type == DF_FLOOD_MSG)
+		__atomic_add_fetch(&nr_msg_frames, nr, __ATOMIC_RELAXED);
+}
+
+static void forget_ways(void)
+{
+	struct origin *o, *tmp;
+
+	HASH_ITER(hh, origins, o, tmp) o->via = 0;
+}
+
+void df_ctl_counts(uint64_t *messages, uint64_t *frames)
+{
+	*messages = __atomic_load_n(&nr_msgs, __ATOMIC_RELAXED);
+	*frames = __atomic_load_n(&nr_msg_frames, __ATOMIC_RELAXED);
+}
+
 int df_flood_send(enum df_flood_type type, uint64_t to, const void *a, size_t a_bytes,
 		  const void *b, size_t b_bytes)
 {
@@ -109,7 +148,7 @@ int df_flood_send(enum df_flood_type type, uint64_t to, const void *a, size_t a_
 	f->pad = 0;
 	if (a_bytes)
 		memcpy(f + 1, a, a_bytes);
-	df_tree_send_all(NULL, DF_FRAME_FLOOD, f, sizeof(*f) + a_bytes, b, b_bytes);
+	put(f, sizeof(*f) + a_bytes, NULL, b, b_bytes);
 	free(f);
 	return 0;
 }
@@ -248,7 +287,8 @@ int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void 
 	} else if (!g || g->nr_procs > 1) {
 		m->mid = ++last_mid;
 		keep_sent(m, sizeof(*m) + bytes);
-		ret = df_flood_send(DF_FLOOD_MSG, 0, m, sizeof(*m) + bytes, NULL, 0);
+		__atomic_add_fetch(&nr_msgs, 1, __ATOMIC_RELAXED);
+		ret = df_flood_send(DF_FLOOD_MSG, proc, m, sizeof(*m) + bytes, NULL, 0);
 	}
 	df_ctl_unlock();
 	free(m);
@@ -291,6 +331,7 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 		return 0;
 	case DF_FLOOD_REPAIR:
 		df_ctl.nr_repairs++;
+		forget_ways();
 		df_gather_ask(df_now_ns(), 1);
 		df_flood_repeat();
 		return 0;
@@ -313,7 +354,8 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 		return 0;
 	if (!see(&o->floods, f->seq))
 		return 0;
-	df_tree_send_all(from, DF_FRAME_FLOOD, data, bytes, NULL, 0);
+	o->via = from->tx_proc;
+	put(f, bytes, from, NULL, 0);
 	return act(o, f, f + 1, bytes - sizeof(*f));
 }
 

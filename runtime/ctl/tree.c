@@ -81,16 +81,43 @@ int df_tree_is_dead(uint64_t proc)
 	return c != NULL;
 }
 
-void df_tree_send_all(const struct df_link *except, unsigned type, const void *a, size_t a_bytes,
-		      const void *b, size_t b_bytes)
+unsigned df_tree_send_all(const struct df_link *except, unsigned type, const void *a,
+			  size_t a_bytes, const void *b, size_t b_bytes)
 {
+	unsigned nr = 0;
 	int i;
 
-	if (df_tree.up.link && df_tree.up.link != except)
+	if (df_tree.up.link && df_tree.up.link != except) {
 		df_link_send(df_tree.up.link, type, a, a_bytes, b, b_bytes);
-	for (i = 0; i < df_tree.nr_down; i++)
-		if (df_tree.down[i].link != except)
-			df_link_send(df_tree.down[i].link, type, a, a_bytes, b, b_bytes);
+		nr++;
+	}
+	for (i = 0; i < df_tree.nr_down; i++) {
+		if (df_tree.down[i].link == except)
+			continue;
+		df_link_send(df_tree.down[i].link, type, a, a_bytes, b, b_bytes);
+		nr++;
+	}
+	return nr;
+}
+
+static int leads_to(const struct df_link *link, uint64_t proc, const struct df_link *except)
+{
+	return link && link != except && link->tx_proc == proc;
+}
+
+unsigned df_tree_send_to(uint64_t proc, const struct df_link *except, unsigned type, const void *a,
+			 size_t a_bytes)
+{
+	struct df_link *to = leads_to(df_tree.up.link, proc, except) ? df_tree.up.link : NULL;
+	int i;
+
+	for (i = 0; i < df_tree.nr_down && !to; i++)
+		if (leads_to(df_tree.down[i].link, proc, except))
+			to = df_tree.down[i].link;
+	if (!to)
+		return 0;
+	df_link_send(to, type, a, a_bytes, NULL, 0);
+	return 1;
 }
 
 /* ---- paths ------------------------------------------------------------------------------------------- */

@@ -66,8 +66,11 @@ void df_tree_cut(uint64_t parent);
 /* Tells the transports; under no lock. */
 void df_tree_tell_death(uint64_t proc);
 
-/* Sends on all tree links but one. */
-void df_tree_send_all(const struct df_link *except, unsigned type, const void *a, size_t a_bytes,
-		      const void *b, size_t b_bytes);
+/* Sends on all tree links but one; how many. */
+unsigned df_tree_send_all(const struct df_link *except, unsigned type, const void *a,
+			  size_t a_bytes, const void *b, size_t b_bytes);
+/* Sends on the link to this neighbour, but not on `except`; 0: there is none such. */
+unsigned df_tree_send_to(uint64_t proc, const struct df_link *except, unsigned type, const void *a,
+			 size_t a_bytes);
 
 #endif

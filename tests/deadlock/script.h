@@ -7,6 +7,7 @@
  *	nccl WORD, ours WORD, strict WORD	how it ends by each set of rules: OK, or the verdict's word
  *	differs RULES WORD... # WHY	another word that is accepted there
  *	slots N, queues N, release X	resident collectives, hardware queues, DFSHIM_RELEASE for "ours"
+ *	after COMM...			these are ended with an error; then it is looked at what is left (script_rank.h)
  *	ranks N, procs, cold		ranks; a process each; no first operation before the program
  *	comm NAME RANK...		a communicator that is there from the start
  *	late NAME RANK...		one that `init` or `split` makes
@@ -146,6 +147,7 @@ struct sc_thread {
 struct script {
 	char name[64], cls[8], nccl[16], ours[16], strict[16], release[16];
 	int slots, queues, procs, cold;
+	uint64_t after; /* set of communicators */
 	int nr_ranks, nr_threads[SC_RANKS];
 	struct sc_thread threads[SC_RANKS][SC_THREADS];
 	struct sc_names comm, stream, event, flag, bar, graph, buf;
@@ -408,6 +410,9 @@ static inline int sc_line(struct script *s, char *line)
 		s->queues = atoi(w);
 	else if (!strcmp(word, "procs"))
 		s->procs = 1;
+	else if (!strcmp(word, "after"))
+		for (; w && (id = sc_find_comm(s, w)) >= 0; w = strtok_r(NULL, " \t", &save))
+			s->after |= 1ULL << id;
 	else if (!strcmp(word, "cold"))
 		s->cold = 1;
 	else if ((!strcmp(word, "pin") || !strcmp(word, "managed")) && w) {

@@ -173,12 +173,60 @@ static int verify(struct rank *me)
 	return 0;
 }
 
+/* The rank takes part in it: otherwise nothing of the communicator is stuck there. */
+static int takes_part(const struct rank *me, int comm)
+{
+	const struct sc_thread *t = &me->s->threads[me->rank][0];
+
+	for (int i = 0; i < t->nr; i++)
+		if (t->v[i].kind == SC_COLL && t->v[i].comm == comm)
+			return 1;
+	return 0;
+}
+
+/*
+ * After the library has ended communicators: those that the script names have an error, all streams come to their
+ * end, and go on working. Says so. Waits for it, so who does not get there has made no progress.
+ */
+static int aftermath(struct rank *me)
+{
+	struct script *s = me->s;
+	ncclResult_t state;
+	int i;
+
+	for (i = 0; i < s->comm.nr; i++) {
+		state = ncclSuccess;
+		while (me->comms[i] && takes_part(me, i) && s->after >> i & 1 &&
+		       state == ncclSuccess) {
+			if (ncclCommGetAsyncError(me->comms[i], &state) != ncclSuccess)
+				return -1;
+			nap();
+		}
+		dprintf(2, "after: rank %d communicator %s %s\n", me->rank, s->comm.v[i],
+			state == ncclRemoteError ? "ncclRemoteError" : ncclGetErrorString(state));
+	}
+	for (i = 0; i < s->stream.nr; i++) {
+		if (!me->streams[i])
+			continue;
+		while (cudaStreamQuery(me->streams[i]) == cudaErrorNotReady)
+			nap();
+		if (cudaMemcpyAsync(me->scratch[1], me->scratch[0], 64, cudaMemcpyDeviceToDevice,
+				    me->streams[i]) != cudaSuccess ||
+		    cudaStreamSynchronize(me->streams[i]) != cudaSuccess)
+			return -1;
+		dprintf(2, "after: rank %d stream %s runs\n", me->rank, s->stream.v[i]);
+	}
+	return 0;
+}
+
 static int teardown(struct rank *me)
 {
 	struct script *s = me->s;
 	int i, bad = client_failed() || me->gone;
 
 	__atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+	if (bad && !me->gone && s->after)
+		aftermath(me);
 	for (i = 0; i < s->comm.nr; i++) {
 		if (!me->comms[i])
 			continue;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: 512 communicators and 4,096 operations in flight in random orders; threads; graphs among plain calls.
+# Description: 512 communicators and 4,096 operations in flight on each of 8 ranks in random orders; threads with waits of their own; graphs among plain calls.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/script
@@ -27,6 +27,21 @@ awk -v seed="$SEED" 'BEGIN {
 	}
 }' >"$T/communicators"
 by_ours "$T/communicators"
+
+# Both together: 4,096 on each rank, eight of each of 512 communicators, in an order of its own.
+awk -v seed="$SEED" -v nr=$((4096 / SLOW)) 'BEGIN {
+	srand(seed + 4)
+	print "prog both\nranks 8\ncold"
+	for (c = 0; c < nr / 8; c++) print "comm c" c " 0 1 2 3 4 5 6 7"
+	for (r = 0; r < 8; r++) {
+		for (i = 0; i < nr; i++) o[i] = i
+		for (i = nr - 1; i > 0; i--) { k = int(rand() * (i + 1)); t = o[i]; o[i] = o[k]; o[k] = t }
+		printf "%d:", r
+		for (i = 0; i < nr; i++) printf " AR c%d nb%d n=%d in=i%d;", int(o[i] / 8), o[i] % 3, 1 + o[i] % 8, r
+		print ""
+	}
+}' >"$T/both"
+by_ours "$T/both"
 
 # 4,096 on four communicators in random orders: 64 signatures of each, four times; the k-th meets the k-th.
 awk -v seed="$SEED" 'BEGIN {
@@ -58,6 +73,27 @@ awk -v seed="$SEED" 'BEGIN {
 	}
 }' >"$T/threads"
 by_ours "$T/threads"
+
+# Four threads a rank that wait now and then: for a stream, an event, the device, in the midst of others' operations.
+awk -v seed="$SEED" 'BEGIN {
+	srand(seed + 5)
+	print "prog waits\nranks 4"
+	for (c = 0; c < 8; c++) print "comm c" c " 0 1 2 3"
+	for (t = 0; t < 4; t++) for (i = 0; i < 20; i++) wait[t, i] = int(rand() * 5)
+	for (r = 0; r < 4; r++) for (t = 0; t < 4; t++) {
+		printf "%d.%d:", r, t
+		for (i = 0; i < 20; i++) {
+			f = rand() < 0.5
+			printf " AR c%d nb%d n=%d in=i%d.%d out=a%d.%d.%d;", 2 * t + f, t, 5 + i, t, r, t, f, r
+			printf " AR c%d nb%d n=%d in=i%d.%d out=a%d.%d.%d;", 2 * t + !f, t, 5 + i, t, r, t, !f, r
+			if (wait[t, i] == 0) printf " ssync nb%d; read a%d.0.%d;", t, t, r
+			if (wait[t, i] == 1) printf " rec e%d nb%d; esync e%d; read a%d.1.%d;", t, t, t, t, r
+			if (wait[t, i] == 2) printf " dsync;"
+		}
+		print ""
+	}
+}' >"$T/waits"
+by_ours "$T/waits"
 
 # Replays in a different order on each rank, on a stream each, and plain calls of the same communicators between them.
 awk -v seed="$SEED" 'BEGIN {

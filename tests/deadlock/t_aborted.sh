@@ -1,0 +1,56 @@
+#!/bin/bash
+# Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort: ncclRemoteError on every stuck communicator, streams that run, an end.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+
+# aborted WORD RULES: the program on standard input, as threads and as processes; c0 and c1 are stuck on ranks 0 and 1.
+aborted() {
+	local how n r ms rc
+	cat >"$T/steps"
+	for how in "" procs; do
+		{ printf 'prog %s\nranks 3\n%s\ncomm c0 0 1 2\ncomm c1 0 1 2\nafter c0 c1\n' "$1" "$how" && cat "$T/steps"; } >"$T/program"
+		# A process that starts late must not be what is told of: then again, with more patience.
+		for ms in 500 5000 30000; do
+			rm -rf "$T/tr.$1.$how"
+			mkdir -p "$T/tr.$1.$how"
+			DFSHIM_TRACE=$T/tr.$1.$how DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_RULES=$2 \
+				DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+				timeout -k 5 "${LIMIT:-100}" "$S" --timeout 60 "$T/program" >"$T/out" 2>&1
+			rc=$?
+			grep -q '^INIT:' "$T/out" || break
+		done
+		[ $rc = 3 ] || fail "$1 $how: status $rc: $(cat "$T/out")"
+		# While a job lives, who is missing may only be late: then the traces say so.
+		grep -qE "^$1:" <(cat "$T/out"; [ "$1" != MISSING ] || "$B/dfshim" check "$T/tr.$1.$how") || fail "$1 $how: the verdict is another: $(cat "$T/out")"
+		for r in 0 1; do
+			for n in c0 c1; do
+				grep -q "^after: rank $r communicator $n ncclRemoteError" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
+			done
+			for n in nb0 nb1; do
+				grep -q "^after: rank $r stream $n runs" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
+			done
+		done
+	done
+	echo "$1 by $2"
+}
+
+aborted DATA dfshim <<'END'
+0: AR c0 nb0; ssync nb0; AR c1 nb1; ssync nb1
+1: AR c1 nb1; ssync nb1; AR c0 nb0; ssync nb0
+2: AR c0 nb0; AR c1 nb1; ssync nb1
+END
+aborted MISSING dfshim <<'END'
+0: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
+1: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
+2: spin
+END
+for rules in nccl dfshim; do
+	aborted MISMATCH $rules <<'END'
+0: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
+1: AR c0 nb0 n=9; AR c1 nb1 n=9; ssync nb0; ssync nb1
+2: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
+END
+done
+exit 0
