@@ -165,6 +165,25 @@ static void *meet(void *arg)
 	return NULL;
 }
 
+/* What the host is about to issue, for who reads the trace of a set-up that never ends. */
+static void note_intents(const struct df_op *ops, size_t nr_ops, uint64_t call)
+{
+	struct df_stream_info info;
+	size_t i;
+
+	for (i = 0; i < nr_ops; i++) {
+		const struct df_comm *comm = ops[i].comm;
+
+		if (df_rt.cu->stream_info(ops[i].stream, &info))
+			info.id = 0;
+		df_trace(DF_REC_OP_INTENT, comm->dev->index, comm->trace, comm->rank, call,
+			 (uint64_t)ops[i].kind | (uint64_t)ops[i].type << 8 |
+				 (uint64_t)ops[i].redop << 16 |
+				 (uint64_t)(uint32_t)(ops[i].root + 1) << 32,
+			 ops[i].count, info.id, ops[i].site);
+	}
+}
+
 int df_rules_connect(const struct df_op *ops, size_t nr_ops)
 {
 	struct meeting *m = NULL;
@@ -191,6 +210,7 @@ int df_rules_connect(const struct df_op *ops, size_t nr_ops)
 		return 0;
 	/* All communicators of the group at once, as NCCL's jobs: one after the other could deadlock. */
 	call = df_call_enter_comm(DF_CALL_CONNECT, m[0].comm, nr);
+	note_intents(ops, nr_ops, call);
 	for (i = 1; i < nr; i++)
 		if (pthread_create(&m[i].thread, NULL, meet, &m[i]))
 			m[i].ret = -EAGAIN;

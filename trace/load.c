@@ -344,6 +344,33 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	}
 }
 
+int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out)
+{
+	const struct df_lcall *c =
+		n->rec.type == DF_REC_OP_INTENT ? df_load_call(l, n->rec.op) : NULL;
+
+	if (!c || !c->open)
+		return 0;
+	memset(out, 0, sizeof(*out));
+	out->serial = n->rec.op;
+	out->kind = (uint8_t)n->rec.a;
+	out->type = (uint8_t)(n->rec.a >> 8);
+	out->redop = (uint8_t)(n->rec.a >> 16);
+	out->peer = (int32_t)(uint32_t)(n->rec.a >> 32) - 1;
+	out->count = n->rec.b;
+	out->stream = n->rec.c;
+	out->issue_ns = n->rec.time_ns;
+	out->rec = n->index;
+	out->rec_start = out->rec_slot = DF_NO_REC;
+	out->comm = n->rec.comm;
+	out->rank = n->rec.rank;
+	out->device = n->rec.device == 0xffff ? -1 : n->rec.device;
+	out->thread = n->rec.thread;
+	out->site = n->rec.site;
+	out->group = (uint32_t)n->rec.op;
+	return 1;
+}
+
 static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
 {
 	struct df_lstream *s;
@@ -425,6 +452,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_COMM_ABORT:
 	case DF_REC_COMM_ERROR:
 	case DF_REC_OP_FAILED:
+	case DF_REC_OP_INTENT:
 	case DF_REC_PEER_DEAD:
 	case DF_REC_STALL:
 	case DF_REC_SITE:

@@ -141,6 +141,8 @@ int df_load_lost_ops(const struct df_load *l, const struct df_reader *r, uint32_
 int df_load_indices(struct df_load *l, const struct df_reader *r);
 
 /* The operation with this serial, or NULL. */
+/* An operation that its host could not issue, because it still waits in the call before: 1, and what it is. */
+int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out);
 struct df_lop *df_load_op(const struct df_load *l, uint64_t serial);
 
 /* The call with this serial, or NULL. */

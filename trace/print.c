@@ -44,6 +44,41 @@ static void print_pending(const struct df_check_result *r, FILE *out)
 		fprintf(out, "  and %zu more\n", nr - shown);
 }
 
+/* What hosts were about to issue when they came to wait before it. */
+static void print_intents(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	size_t shown = 0;
+	char sig[96];
+
+	for (size_t t = 0; t < set->nr_traces; t++) {
+		const struct df_trc *trc = &set->traces[t];
+
+		for (size_t i = 0; i < trc->nr_notes && shown < MAX_PENDING; i++) {
+			const struct df_rec *rec = &trc->notes[i].rec;
+			const struct df_entry *e =
+				rec->comm && rec->comm <= trc->nr_entries
+					? &set->entries[trc->first_entry + rec->comm - 1]
+					: NULL;
+			const struct df_lop op = {.kind = (uint8_t)rec->a,
+						  .type = (uint8_t)(rec->a >> 8),
+						  .redop = (uint8_t)(rec->a >> 16),
+						  .peer = (int32_t)(uint32_t)(rec->a >> 32) - 1,
+						  .count = rec->b};
+
+			if (rec->type != DF_REC_OP_INTENT || !e || e->gcomm == DF_NONE)
+				continue;
+			if (!shown++)
+				fputs("\nNot issued yet, because the host waits before it:\n", out);
+			fprintf(out, "  r%-4d %-16s %-44s for %.1f s   [%s record %" PRIu64 "]\n",
+				e->world, set->gcomms[e->gcomm].label,
+				df_say_sig(&op, sig, sizeof(sig)),
+				df_say_ago(set, (uint32_t)t, rec->time_ns), trc->label,
+				trc->notes[i].index);
+		}
+	}
+}
+
 #define MAX_ORDERS 16
 
 /* Of each rank of the verdict: in which order it issued what is unfinished. */
@@ -156,6 +191,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 	if (r->verdict != DF_V_OK) {
 		print_orders(r, out);
 		print_pending(r, out);
+		print_intents(r, out);
 		print_comms(r, out);
 	}
 	fprintf(out,

@@ -147,7 +147,7 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 	const struct df_rec *rec = &n->rec;
 	struct df_entry *e = NULL;
 	struct df_lnote *kept;
-	struct df_lop *op;
+	struct df_lop *op, intent;
 
 	if (rec->comm && rec->comm <= t->nr_entries)
 		e = &set->entries[t->first_entry + rec->comm - 1];
@@ -202,6 +202,10 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		t->stall_rec = n->index;
 		t->stall_ns = rec->time_ns;
 		return 0;
+	case DF_REC_OP_INTENT:
+		if (!df_load_intent(&set->load, n, &intent))
+			return 0;
+		break;
 	case DF_REC_COMM_INIT:
 	case DF_REC_SITE:
 		break;

@@ -89,10 +89,9 @@ static uint64_t buffer_bit(uint64_t address)
 	return address ? 1ULL << (df_mix64(address) & 63) : 0;
 }
 
-static int add_op(struct df_program_steps *p, const struct df_load *l, struct df_reader *rd,
-		  size_t at, int rank, struct df_step_of *open)
+static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct df_lop *op,
+		  int rank, struct df_step_of *open)
 {
-	const struct df_lop *op = &l->ops[at];
 	const struct df_trace_comm *c = df_reader_comm(rd, op->comm);
 	int comm = c ? comm_of(p, c) : -1,
 	    p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
@@ -208,6 +207,28 @@ static int lifetimes(struct df_program_steps *p, struct df_rank_of *r)
 	return 0;
 }
 
+static int alike(const struct df_lop *a, const struct df_lop *b)
+{
+	int p2p = df_kind_is_p2p(a->kind);
+
+	return a->comm == b->comm && p2p == df_kind_is_p2p(b->kind) &&
+	       (!p2p || (a->kind == b->kind && a->peer == b->peer));
+}
+
+/* The index that it would have got: behind what was issued, and behind those intended before it. */
+static uint64_t intent_index(const struct df_load *l, const struct df_lop *op, size_t note)
+{
+	uint64_t index = 0;
+	struct df_lop other;
+
+	for (size_t i = 0; i < l->nr_ops; i++)
+		if (alike(&l->ops[i], op) && l->ops[i].index >= index)
+			index = l->ops[i].index + 1;
+	for (size_t i = 0; i < note; i++)
+		index += df_load_intent(l, &l->notes[i], &other) && alike(&other, op);
+	return index;
+}
+
 static int add_trace(struct df_program_steps *p, const struct df_load *l, struct df_reader *rd,
 		     uint32_t trace)
 {
@@ -261,7 +282,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		if (it->type == DF_ITEM_OP) {
 			rank = rank_of(p, trace, l->ops[it->a].device, &l->h);
 			if (rank >= 0)
-				rc = add_op(p, l, rd, it->a, rank, &open[rank]);
+				rc = add_op(p, rd, &l->ops[it->a], rank, &open[rank]);
 			continue;
 		}
 		rank = rank_of(p, trace, it->device, &l->h);
@@ -280,6 +301,18 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		if (it->type != DF_ITEM_WORK)
 			s.op.object = small(p, 1, it->a);
 		rc = push_step(p, rank, it->thread, &s);
+	}
+	/* What hosts were about to issue when they came to wait before it is a part of the program too. */
+	for (size_t i = 0; i < l->nr_notes && !rc; i++) {
+		struct df_lop op;
+		int rank;
+
+		if (!df_load_intent(l, &l->notes[i], &op))
+			continue;
+		op.index = intent_index(l, &op, i);
+		rank = rank_of(p, trace, op.device, &l->h);
+		if (rank >= 0)
+			rc = add_op(p, rd, &op, rank, &open[rank]);
 	}
 	return rc;
 }

@@ -1,0 +1,33 @@
+#!/bin/bash
+# Description: hosts that block in the set-up of connections: what they were about to issue is in the trace, and replayed.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+cat >"$T/cold.txt" <<'PROGRAM'
+cold
+ranks 2
+comm A 0 1
+comm B 0 1
+0: AR A s1 n=64; AR B s2 n=128
+1: AR B s2 n=128; AR A s1 n=64
+PROGRAM
+rm -rf "$T/trace"
+mkdir -p "$T/trace"
+env LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" DFSHIM_BACKEND=host DFSHIM_RULES=nccl DFSHIM_TIMEOUT_MS=800 \
+	DFSHIM_TRACE="$T/trace" timeout -k 2 100 "$S" --timeout 80 "$T/cold.txt" >"$T/live" 2>&1
+"$B/dfshim" check "$T/trace" >"$T/check"
+rc=$?
+[ $rc = 10 ] || fail "check: status $rc: $(head -1 "$T/check")"
+for out in live check; do
+	grep -q '^ORDER: .*use different communicators first' "$T/$out" || fail "$out: $(grep -m 1 : "$T/$out")"
+	grep -qE 'r0 .*AllReduce\(64 x int32, sum\) .*for [0-9.]+ s' "$T/$out" || fail "$out lacks r0's operation"
+	grep -qE 'r1 .*AllReduce\(128 x int32, sum\) .*for [0-9.]+ s' "$T/$out" || fail "$out lacks r1's operation"
+done
+[ "$("$B/dfshim" show "$T/trace" | grep -c op_intent)" -ge 2 ] || fail "show lacks the records"
+# From the trace alone the program is what it would have been: replay connects first, so nothing is left to hang.
+"$B/dfshim" replay --host --json "$T/trace" >"$T/ours" 2>&1
+rc=$?
+[ $rc = 0 ] || fail "replay: status $rc: $(head -3 "$T/ours")"
+grep -q "no operations" "$T/ours" && fail "replay found no operations"
+exit 0
