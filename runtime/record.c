@@ -432,7 +432,10 @@ unsigned df_record_poll(unsigned *left)
 	df_mutex_lock(&lock);
 	for (i = 0; i < nr_open; i++) {
 		struct open_op *o = &open_ops[i];
-		/* ACQUIRE: what the stream did before its tick comes before what we record of it. */
+		/*
+		 * ACQUIRE pairs with the stream's write of its tick: what it did before comes before what we record of
+		 * it. Without it a record of the end could be older than the end.
+		 */
 		uint64_t now = __atomic_load_n(o->word, __ATOMIC_ACQUIRE);
 		const struct df_record_op *op = &o->op;
 

@@ -172,6 +172,7 @@ static void *run(void *arg)
 
 	(void)arg;
 	for (;;) {
+		/* SEQ_CST pairs with df_record_wake(): what is put on a stream after this wakes us. */
 		uint32_t seen = __atomic_load_n(&watch.wake, __ATOMIC_SEQ_CST);
 		unsigned left, changed = df_record_poll(&left);
 		uint64_t now = df_now_ns(), quiet;
