@@ -162,11 +162,21 @@ static inline
 /* ---- connectors ------------------------------------------------------------------------------- */
 
 /*
+ * How slices travel in a connector, as NCCL calls it: a slot and then a counter (Simple), or slots whose words
+ * tell themselves that they are there (kernels/words.inl). ANY, in a connector, is Simple.
+ */
+enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_PROTO_NR };
+
+/* The largest slice that the low-latency protocols carry: a block has two of them at hand. */
+#define DF_WORDS_BYTES 4096
+
+/*
  * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS.
  * Positions count slices since the connector's collective was registered and never wrap in practice.
  */
 struct df_conn_hdr {
-	uint64_t tail; /* slices sent: written by the sender only, polled by the receiver */
+	uint64_t
+		tail; /* slices sent: written by the sender only, polled by the receiver (Simple) */
 	uint64_t pad0[7];
 	uint64_t head; /* slices consumed: written by the receiver only, polled by the sender */
 	uint64_t pad1[7];
@@ -205,6 +215,9 @@ struct df_kconn {
 	uint32_t state; /* 0 not connected yet, 1 connected, 2 the peer is gone */
 	uint32_t nr_slots, slot_bytes;
 	uint32_t per_loop;
+	uint32_t proto; /* enum df_proto; the same on both ends */
+	uint32_t
+		credit; /* low-latency protocols: head is published every so many slices; at least 1 */
 	uint64_t *tail, *head;
 	uint8_t *slots;
 	struct df_bell *bell; /* of the peer's process; NULL where the peer polls */
@@ -250,7 +263,7 @@ struct df_kcoll;
  * others); the host fills it before the first SQE.
  */
 struct df_kctx {
-	uint64_t k; /* slices executed; released after each: other blocks and the host read it */
+	uint64_t k; /* slices executed; released after each where other blocks depend on it */
 	struct df_kcoll *coll;
 	struct df_kinst *cur; /* the instance in work, or the last one finished; NULL at first */
 	uint64_t announced;   /* instances that SQEs told of */

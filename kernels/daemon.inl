@@ -9,16 +9,20 @@
  * struct dfk_shared.
  */
 
+#include "kernels/words.inl"
+
 /* What thread 0 decided, for the other threads of the block. */
 struct dfk_shared {
-	uint32_t turn;		/* enum df_turn */
-	uint32_t move;		/* 1: a slice is to be moved */
+	uint32_t turn;	      /* enum df_turn */
+	uint32_t move;	      /* 1: a slice is to be moved */
+	uint32_t takes, puts; /* 1: by the words `get` and `put`, through the stage */
 	struct df_kctx *ctx;
 	const struct df_inst *inst;
 	uint64_t loop;
-	const uint8_t *from;	/* slot received from */
-	uint8_t *to;		/* slot sent to */
+	const uint8_t *from; /* slot received from, or the stage */
+	uint8_t *to;	     /* slot sent to, or the stage */
 	uint64_t recv_pos, send_pos;
+	struct dfk_words get, put;
 };
 
 /* ---- task queue ---------------------------------------------------------------------------------- */
@@ -69,7 +73,7 @@ DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *ctx)
 	if (blk->running == ctx)
 		blk->running = NULL;
 	if (blk->task == ctx)
-		blk->task = ctx->next;	/* the position is now that of the next task */
+		blk->task = ctx->next; /* the position is now that of the next task */
 	if (ctx->prev)
 		ctx->prev->next = ctx->next;
 	else
@@ -127,6 +131,13 @@ DFK void dfk_conn_begin(struct df_kconn *c)
 	if (!fresh)
 		return;
 	c->fresh = NULL;
+	if (c->proto >= DF_PROTO_LL) {
+		uint64_t *word = (uint64_t *)(void *)c->slots;
+		uint64_t i;
+
+		for (i = 0; i < (uint64_t)c->nr_slots * c->slot_bytes / 8; i++)
+			dfk_store_relaxed_sys(&word[i], (uint64_t)0);
+	}
 	dfk_store_relaxed_sys(c->tail, c->base);
 	dfk_store_relaxed_sys(c->head, c->base);
 	c->seen = 0;
@@ -155,7 +166,7 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 {
 	struct df_ring *sq = &blk->sq;
 	const struct df_sqe *slots = (const struct df_sqe *)sq->slots;
-	uint32_t head = sq->head;	/* ours: plain load is enough */
+	uint32_t head = sq->head; /* ours: plain load is enough */
 	uint32_t tail;
 
 	/*
@@ -199,7 +210,7 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, const struct df_kctx 
 {
 	struct df_ring *cq = &blk->cq;
 	struct df_cqe *slots = (struct df_cqe *)cq->slots;
-	uint32_t tail = cq->tail;	/* ours: plain load is enough */
+	uint32_t tail = cq->tail; /* ours: plain load is enough */
 	struct df_cqe *e;
 
 	/*
@@ -290,8 +301,11 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 	return 1;
 }
 
-/* Can the next slice of the task move? Fills sh if so. 0: not now, -1: not before somebody else acts. */
-DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh)
+/*
+ * Can the next slice of the task move? Fills sh if so. 0: not now, -1: not before somebody else acts. By words: it
+ * is about to be there, all threads together find out.
+ */
+DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_stage *stage)
 {
 	const struct df_kcoll *c = ctx->coll;
 	const struct df_inst *inst;
@@ -306,7 +320,8 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh)
 		ctx->cur = dfk_load_acquire_sys(&ctx->cur->next);
 	if (!ctx->ready && !dfk_instance_ready(ctx))
 		return -1;
-	round = ctx->k / ctx->nr_inst;	/* instances * loops + loop */
+	sh->takes = sh->puts = 0;
+	round = ctx->k / ctx->nr_inst; /* instances * loops + loop */
 	inst = df_prog_inst(c->prog, ctx->first_inst + (uint32_t)(ctx->k % ctx->nr_inst));
 	sh->loop = round - ctx->finished * c->loops;
 	for (i = 0; i < inst->nr_deps; i++) {
@@ -330,7 +345,14 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh)
 		if (dfk_load_acquire_sys(&r->state) != 1)
 			return -1;
 		sh->recv_pos = round * r->per_loop + inst->recv_ord;
-		if (r->seen <= sh->recv_pos) {
+		sh->takes = r->proto >= DF_PROTO_LL;
+		if (sh->takes) {
+			dfk_words_of(&sh->get, r, sh->recv_pos,
+				     dfk_slice_bytes(c, inst->cnt, sh->loop));
+			if (!dfk_words_look(&sh->get))
+				return 0;
+			sh->from = (const uint8_t *)stage->in;
+		} else if (r->seen <= sh->recv_pos) {
 			/*
 			 * ACQUIRE pairs with the RELEASE of tail in dfk_commit() of the sender. Without
 			 * it the slot could be read before the sender filled it.
@@ -339,7 +361,8 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh)
 			if (r->seen <= sh->recv_pos)
 				return 0;
 		}
-		sh->from = r->slots + sh->recv_pos % r->nr_slots * r->slot_bytes;
+		if (!sh->takes)
+			sh->from = r->slots + sh->recv_pos % r->nr_slots * r->slot_bytes;
 	}
 	if (inst->send_conn != DF_NO_CONN) {
 		struct df_kconn *s = &ctx->send[inst->send_conn];
@@ -357,7 +380,14 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh)
 			if (sh->send_pos - s->seen >= s->nr_slots)
 				return 0;
 		}
-		sh->to = s->slots + sh->send_pos % s->nr_slots * s->slot_bytes;
+		sh->puts = s->proto >= DF_PROTO_LL;
+		if (sh->puts) {
+			dfk_words_of(&sh->put, s, sh->send_pos,
+				     dfk_slice_bytes(c, inst->cnt, sh->loop));
+			sh->to = (uint8_t *)stage->out;
+		} else {
+			sh->to = s->slots + sh->send_pos % s->nr_slots * s->slot_bytes;
+		}
 	}
 	sh->ctx = ctx;
 	sh->inst = inst;
@@ -393,8 +423,8 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 			src = dfk_base(c, ctx->cur, inst->src_buf) + off * eb;
 		}
 		if (has_dst) {
-			uint64_t nd = dfk_tile(c, inst->dst_buf, (uint64_t)inst->dst + q, sh->loop,
-					       &off);
+			uint64_t nd =
+				dfk_tile(c, inst->dst_buf, (uint64_t)inst->dst + q, sh->loop, &off);
 
 			n = nd < n ? nd : n;
 			dst = dfk_base(c, ctx->cur, inst->dst_buf) + off * eb;
@@ -497,24 +527,32 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll() of the sender: our reads of
 		 * the slot are over before it may write there again.
 		 */
-		dfk_store_release_sys(r->head, sh->recv_pos + 1);
-		dfk_ring_bell(r->bell);
+		if (!sh->takes || (sh->recv_pos + 1) % r->credit == 0) {
+			dfk_store_release_sys(r->head, sh->recv_pos + 1);
+			dfk_ring_bell(r->bell);
+		}
 	}
 	if (inst->send_conn != DF_NO_CONN) {
 		struct df_kconn *s = &ctx->send[inst->send_conn];
 
 		/*
 		 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() of the receiver: the slot is
-		 * complete before it can be seen.
+		 * complete before it can be seen. By words nobody looks at it but the host, behind the gate.
 		 */
-		dfk_store_release_sys(s->tail, sh->send_pos + 1);
+		if (sh->puts)
+			dfk_store_relaxed_sys(s->tail, sh->send_pos + 1);
+		else
+			dfk_store_release_sys(s->tail, sh->send_pos + 1);
 		dfk_ring_bell(s->bell);
 	}
 	/*
-	 * RELEASE pairs with the ACQUIRE of k in dfk_task_poll() by blocks that depend on us, and with
-	 * the host's reading of progress.
+	 * RELEASE pairs with the ACQUIRE of k in dfk_task_poll() by blocks that depend on us. Where none can,
+	 * nobody looks, and a GPU is spared a fence.
 	 */
-	dfk_store_release_sys(&ctx->k, ctx->k + 1);
+	if (c->prog->nr_deps)
+		dfk_store_release_sys(&ctx->k, ctx->k + 1);
+	else
+		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
 	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
 	blk->moved = 1;
 	ctx->polls = 0;
@@ -590,8 +628,37 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	blk->running = ctx;
 }
 
+/* Thread 0: the task did not move. able: it could start, it only waits for a peer. */
+DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
+		  struct df_kctx *ctx, int able)
+{
+	blk->stats.polls++;
+	sh->turn = DF_TURN_SPIN;
+	if (able && ++ctx->polls < ctx->spin)
+		return;
+	/* Past its threshold, or not able to start: the next task gets its turn. */
+	ctx->loaded = 0;
+	dfk_queue_advance(blk);
+	if (blk->pos == 0 && blk->idle > d->policy.quit) {
+		blk->idle = 0;
+		blk->stats.quits++;
+		sh->turn = DF_TURN_QUIT;
+	}
+}
+
+/* Thread 0: the slice will move. */
+DFK void dfk_accept(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	if (blk->running != ctx)
+		dfk_switch(d, blk, ctx);
+	if (d->policy.events && ctx->lead &&
+	    ctx->k == ctx->finished * ctx->coll->loops * ctx->nr_inst)
+		dfk_cq_push(blk, DF_CQE_START, ctx);
+}
+
 /* Thread 0: what is to be done in this turn. */
-DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh)
+DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
+		    struct dfk_stage *stage)
 {
 	struct df_kctx *ctx;
 	int got;
@@ -620,38 +687,34 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		ctx->polls = 0;
 		ctx->spin = dfk_threshold(&d->policy, blk->pos);
 	}
-	got = dfk_task_poll(ctx, sh);
-	if (got > 0) {
-		if (blk->running != ctx)
-			dfk_switch(d, blk, ctx);
-		if (d->policy.events && ctx->lead &&
-		    ctx->k == ctx->finished * ctx->coll->loops * ctx->nr_inst)
-			dfk_cq_push(blk, DF_CQE_START, ctx);
+	got = dfk_task_poll(ctx, sh, stage);
+	if (got > 0)
 		sh->turn = DF_TURN_PROGRESS;
-		return;
-	}
-	blk->stats.polls++;
-	sh->turn = DF_TURN_SPIN;
-	if (got == 0 && ++ctx->polls < ctx->spin)
-		return;
-	/* Past its threshold, or not able to start: the next task gets its turn. */
-	ctx->loaded = 0;
-	dfk_queue_advance(blk);
-	if (blk->pos == 0 && blk->idle > d->policy.quit) {
-		blk->idle = 0;
-		blk->stats.quits++;
-		sh->turn = DF_TURN_QUIT;
-	}
+	else
+		dfk_miss(d, blk, sh, ctx, got == 0);
 }
 
-DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh)
+DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
+				struct dfk_stage *stage)
 {
 	if (DFK_TID == 0)
-		dfk_decide(d, blk, sh);
+		dfk_decide(d, blk, sh, stage);
 	dfk_sync();
-	if (sh->move) {
+	if (sh->move && sh->takes && !dfk_sync_and(dfk_words_get(&sh->get, stage->in))) {
+		/* Nothing has happened; thread 0 alone writes what the others have read. */
+		if (DFK_TID == 0)
+			dfk_miss(d, blk, sh, sh->ctx, 1);
+		dfk_sync();
+	} else if (sh->move) {
+		if (DFK_TID == 0)
+			dfk_accept(d, blk, sh->ctx);
 		dfk_execute(sh);
 		dfk_sync();
+		if (sh->puts) {
+			dfk_words_put(&sh->put, stage->out,
+				      sh->ctx->send[sh->inst->send_conn].slot_bytes);
+			dfk_sync();
+		}
 		if (DFK_TID == 0)
 			dfk_commit(d, blk, sh);
 		dfk_sync();

@@ -11,8 +11,9 @@
 enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk)
 {
 	struct dfk_shared sh = {0};
+	struct dfk_stage stage;
 
-	return dfk_block_turn(d, blk, &sh);
+	return dfk_block_turn(d, blk, &sh, &stage);
 }
 
 void df_conn_begin(struct df_kconn *c)

@@ -20,13 +20,14 @@
 extern "C" __global__ void __launch_bounds__(DFK_MAX_THREADS, 1) dfk_daemon(struct df_kdaemon *d)
 {
 	__shared__ struct dfk_shared sh;
+	__shared__ struct dfk_stage stage;
 	__shared__ uint32_t leave;
 	struct df_kblock *blk = &d->blocks[blockIdx.x];
 	uint32_t turns = 0;
 	int64_t empty = 0;
 
 	for (;;) {
-		enum df_turn turn = dfk_block_turn(d, blk, &sh);
+		enum df_turn turn = dfk_block_turn(d, blk, &sh, &stage);
 
 		if (DFK_TID == 0) {
 			leave = turn == DF_TURN_QUIT;

@@ -14,10 +14,12 @@
 #ifdef __CUDACC__
 
 #include <cuda/atomic>
-#define DFK	     static __device__ __forceinline__
-#define DFK_TID	     ((int)threadIdx.x)
-#define DFK_NTHREADS ((int)blockDim.x)
-#define dfk_sync()   __syncthreads()
+#define DFK		static __device__ __forceinline__
+#define DFK_TID		((int)threadIdx.x)
+#define DFK_NTHREADS	((int)blockDim.x)
+#define dfk_sync()	__syncthreads()
+#define dfk_sync_and(x) __syncthreads_and(x)
+#define DFK_LINE	16 /* words of a line of LL128 */
 
 template <typename T> DFK T dfk_load_acquire_sys(const T *p)
 {
@@ -54,6 +56,8 @@ DFK void dfk_ring_bell(struct df_bell *bell)
 #define DFK_TID			    0
 #define DFK_NTHREADS		    1
 #define dfk_sync()		    ((void)0)
+#define dfk_sync_and(x)		    (x)
+#define DFK_LINE		    8 /* a cache line: the flag costs no second one */
 #define dfk_load_acquire_sys(p)	    __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define dfk_load_relaxed_sys(p)	    __atomic_load_n((p), __ATOMIC_RELAXED)
 #define dfk_store_release_sys(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)

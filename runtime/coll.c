@@ -18,27 +18,13 @@
 #define PROBE_MAX   64
 #define PROBE_NOTE  DF_PROBES
 
-/* Elements moved per slice: as many as fit a slot, in whole vectors, the same on every rank. */
-static uint64_t tile(const struct df_program *prog, uint64_t chunk_elems, uint32_t eb)
-{
-	uint64_t fit = df_rt.slot_bytes / ((uint64_t)prog->max_cnt * eb);
-
-	if (fit < 16)
-		fit = 16;
-	fit &= ~15ull;
-	return DF_MAX(DF_MIN(fit, chunk_elems), 1);
-}
-
-static uint64_t align_up(uint64_t v, uint64_t to)
-{
-	return (v + to - 1) / to * to;
-}
-
 static int contexts(struct df_coll *coll)
 {
 	const struct df_program *prog = coll->prog;
 	struct df_kcoll *k = &coll->k;
 	struct df_kconn *kc;
+	int pair = coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV;
+	struct df_slots slots;
 	uint32_t b, i, nr = 0, lead = 1;
 
 	k->ctx = df_kalloc(prog->nr_blocks * sizeof(*k->ctx));
@@ -82,15 +68,19 @@ static int contexts(struct df_coll *coll)
 			end->key = df_hash_bytes(name, sizeof(name), 0);
 			end->sends = (uint8_t)sends;
 			/* Whose slots: see runtime/transport/transport.h. */
-			end->owner =
-				(coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
-					? sends
-					: !sends;
-			end->nr_slots = DF_MAX(df_rt.slots, prog->min_slots);
-			if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
-				end->nr_slots = DF_MAX(end->nr_slots, 8);
-			end->slot_bytes = (uint32_t)align_up(
-				k->tile_elems * k->elem_bytes * prog->max_cnt, 64);
+			end->owner = pair ? sends : !sends;
+			end->k->proto = DF_PROTO_SIMPLE;
+			if (df_proto_words(coll->pick.proto) &&
+			    df_conn_direct(coll->comm, spec->peer))
+				end->k->proto = coll->pick.proto;
+			/* Who is to send more has to know exactly what of it was received. */
+			slots = df_proto_slots((enum df_proto)end->k->proto,
+					       k->tile_elems * k->elem_bytes * prog->max_cnt,
+					       pair ? DF_MAX(df_rt.slots, 8) : df_rt.slots,
+					       prog->min_slots, pair, df_rt.machine ? 16 : 8);
+			end->nr_slots = slots.nr;
+			end->slot_bytes = slots.bytes;
+			end->k->credit = slots.credit;
 		}
 	}
 	coll->nr_ends = nr;
@@ -210,7 +200,13 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	k->elem_bytes = req.elem_bytes;
 	k->count = sig->count;
 	k->chunk_elems = (sig->count + coll->prog->chunks - 1) / coll->prog->chunks;
-	k->tile_elems = tile(coll->prog, k->chunk_elems, k->elem_bytes);
+	k->tile_elems = df_proto_tile(coll->pick.proto, coll->prog, k->chunk_elems, k->elem_bytes,
+				      df_rt.slot_bytes);
+	if (!k->tile_elems) {
+		coll->pick.proto = DF_PROTO_SIMPLE;
+		k->tile_elems = df_proto_tile(DF_PROTO_SIMPLE, coll->prog, k->chunk_elems,
+					      k->elem_bytes, df_rt.slot_bytes);
+	}
 	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
 	k->id = coll->key;
 	if (coll->prog->scratch_chunks) {
@@ -235,9 +231,10 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 			goto err_ctx;
 	}
 	df_log(DF_LOG_INFO,
-	       "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block",
+	       "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block, %s",
 	       df_coll_kind_name(req.kind), (unsigned long long)sig->count, comm->nranks,
-	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops);
+	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops,
+	       df_proto_name(coll->pick.proto));
 	df_list_add_tail(&coll->dev->colls, &coll->node);
 	HASH_ADD(hh, comm->colls, sig, sizeof(coll->sig), coll);
 	*out = coll;

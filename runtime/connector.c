@@ -74,12 +74,27 @@ static uint64_t mean_slice(const struct df_coll *coll, const struct df_cend *end
 		      : 0;
 }
 
+/* An emulated link leads there. */
+static int wired(const struct df_comm *comm, int rank)
+{
+	const struct df_member *me = &comm->members[comm->rank], *peer = &comm->members[rank];
+
+	return peer->host == me->host && peer->node != me->node;
+}
+
+int df_conn_direct(const struct df_comm *comm, int rank)
+{
+	const struct df_tl_ops *tl = df_tl_select(&comm->members[comm->rank], &comm->members[rank]);
+
+	/* A link times slices by their counter. */
+	return tl && (tl->caps & DF_TL_DIRECT) && !wired(comm, rank);
+}
+
 /* The block may use it from now on. */
 static void connect_end(const struct df_coll *coll, struct df_cend *end)
 {
 	const struct df_comm *comm = coll->comm;
-	const struct df_member *me = &comm->members[comm->rank],
-			       *peer = &comm->members[end_rank(coll, end)];
+	const struct df_member *peer = &comm->members[end_rank(coll, end)];
 	struct df_kconn now = {0}, *k = end->k;
 
 	end->tl->end(end->conn, &now);
@@ -92,7 +107,7 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->base = now.base;
 	k->peer = peer->proc + (uint64_t)peer->device;
 	k->seen = 0;
-	if (end->sends && peer->host == me->host && peer->node != me->node &&
+	if (end->sends && wired(comm, end_rank(coll, end)) &&
 	    df_wire_splice(end, comm->dev->index, mean_slice(coll, end)))
 		df_warn_once("no memory for an emulated link: it is as fast as shared memory");
 	/*
@@ -141,8 +156,8 @@ static int make_end(const struct df_coll *coll, struct df_cend *end)
 	int ret;
 
 	df_conn_make_room(coll, DF_CONN_SLOTS + (uint64_t)end->nr_slots * end->slot_bytes);
-	ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes, end->base,
-			      &end->conn);
+	ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes,
+			      df_proto_words((enum df_proto)end->k->proto), end->base, &end->conn);
 	if (ret)
 		return ret;
 	connect_end(coll, end);

@@ -22,6 +22,11 @@ enum {
 	NR_REDOPS
 };
 enum {
+#define DF_PROTO(id, name) PROTO_##id,
+#include "trace/kinds.def"
+	NR_PROTOS
+};
+enum {
 #define DF_WORKKIND(id, name) WORK_##id,
 #include "trace/kinds.def"
 	NR_WORKS
@@ -32,9 +37,11 @@ enum {
 #define DF_KIND(id, name, abbr, fr)	 SAME(KIND_##id, DF_COLL_##id);
 #define DF_DTYPE(id, name, bytes, torch) SAME(DTYPE_##id, DF_##id);
 #define DF_REDOP(id, name)		 SAME(REDOP_##id, DF_##id);
+#define DF_PROTO(id, name)		 SAME(PROTO_##id, DF_PROTO_##id);
 #define DF_WORKKIND(id, name)		 SAME(WORK_##id, DF_WORK_##id);
 #include "trace/kinds.def"
 SAME(NR_KINDS, DF_COLL_NR);
 SAME(NR_DTYPES, DF_NR_TYPES);
 SAME(NR_REDOPS, DF_NR_REDOPS);
+SAME(NR_PROTOS, DF_PROTO_NR);
 SAME(NR_WORKS, DF_WORK_NR);

@@ -94,6 +94,14 @@ static void recycle(struct df_coll *coll)
 
 		if (!end->owner || !movable(end))
 			continue;
+		/*
+		 * Its block has told of what it took only now and then. RELEASE pairs with the ACQUIRE of head
+		 * in dfk_task_poll() (kernels/daemon.inl), as the block's own.
+		 */
+		if (!end->sends)
+			__atomic_store_n(end->k->head,
+					 coll->retired * coll->k.loops * end->k->per_loop,
+					 __ATOMIC_RELEASE);
 		if (end->tl->recycle(end->conn, &end->base) == 0) {
 			/* Relaxed as in df_coll_let_go(). */
 			__atomic_store_n(&end->k->state, 0, __ATOMIC_RELAXED);

@@ -146,7 +146,8 @@ static void trace_op(const struct df_op *op, const struct df_coll *coll, uint64_
 	int dev = comm->dev->index;
 
 	df_trace(DF_REC_OP_ISSUE, dev, comm->trace, comm->rank, serial,
-		 (uint64_t)op->kind | (uint64_t)op->type << 8 | (uint64_t)op->redop << 16,
+		 (uint64_t)op->kind | (uint64_t)op->type << 8 | (uint64_t)op->redop << 16 |
+			 (uint64_t)coll->pick.proto << 32,
 		 op->count, stream, op->site);
 	df_trace(DF_REC_OP_ARGS, dev, comm->trace, comm->rank, serial, (uintptr_t)op->send,
 		 (uintptr_t)op->recv, (uint32_t)(op->root + 1) | group << 32, op->site);

@@ -27,6 +27,11 @@ static const char *const redops[] = {
 #include "trace/kinds.def"
 };
 
+static const char *const protos[] = {
+#define DF_PROTO(id, name) name,
+#include "trace/kinds.def"
+};
+
 static const char *const works[] = {
 #define DF_WORKKIND(id, name) name,
 #include "trace/kinds.def"
@@ -136,6 +141,11 @@ uint32_t df_dtype_bytes(uint32_t t)
 const char *df_redop_name(uint32_t r)
 {
 	return r < LEN(redops) ? redops[r] : "?";
+}
+
+const char *df_trace_proto(uint32_t p)
+{
+	return p < LEN(protos) ? protos[p] : "?";
 }
 
 const char *df_work_name(uint32_t w)

@@ -33,6 +33,7 @@ const char *df_dtype_name(uint32_t type);  /* "float32" */
 const char *df_dtype_torch(uint32_t type); /* "Float" */
 uint32_t df_dtype_bytes(uint32_t type);	   /* 0 unknown */
 const char *df_redop_name(uint32_t redop);
+const char *df_trace_proto(uint32_t proto); /* "LL"; "any" where nobody knew */
 const char *df_work_name(uint32_t work);
 const char *df_call_text(uint32_t call);
 enum df_call_class df_call_class(uint32_t call);

@@ -304,6 +304,20 @@ const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 	return NULL;
 }
 
+/* What NCCL_PROTO leaves; of that what the author wished, else what costs least. */
+static enum df_proto protocol(const struct df_tuner *t, const struct df_algo_query *q,
+			      const struct df_program *p, enum df_proto wish)
+{
+	uint32_t mask = t ? t->proto_mask[q->req->kind] : 0;
+
+	if (wish != DF_PROTO_ANY && (!mask || mask >> wish & 1))
+		mask = 1u << wish;
+	if (!t && !q->cost)
+		return wish == DF_PROTO_ANY ? DF_PROTO_SIMPLE : wish;
+	return df_cost_proto(q->cost ? q->cost : &t->cost, p, q->req->count, q->req->elem_bytes,
+			     mask);
+}
+
 int df_program_select(const struct df_algo_table *t, const struct df_tuner *tuner,
 		      const struct df_algo_query *q, struct df_program **out,
 		      struct df_algo_pick *pick)
@@ -311,9 +325,10 @@ int df_program_select(const struct df_algo_table *t, const struct df_tuner *tune
 	const struct df_algo_file *a = df_algo_find(t, q, NULL, 0);
 	struct df_prog_req r = *q->req;
 	double ns = 0;
+	int rc;
 
 	if (pick)
-		*pick = (struct df_algo_pick){DF_ALGO_AUTO, 0};
+		*pick = (struct df_algo_pick){DF_ALGO_AUTO, DF_PROTO_SIMPLE, 0};
 	if (r.rank < 0 || r.rank >= r.nranks)
 		return -EINVAL;
 	if (a) {
@@ -324,11 +339,16 @@ int df_program_select(const struct df_algo_table *t, const struct df_tuner *tune
 			return -ENOMEM;
 		memcpy(copy, p, p->bytes);
 		*out = copy;
+		if (pick)
+			pick->proto = protocol(tuner, q, p, a->plan->proto);
 		return 0;
 	}
 	if (tuner && r.algo == DF_ALGO_AUTO)
 		r.algo = df_tuner_choose(tuner, q->cost, &r, &r.max_blocks, &ns);
 	if (pick)
-		*pick = (struct df_algo_pick){r.algo, ns};
-	return df_program_build(&r, out);
+		*pick = (struct df_algo_pick){r.algo, DF_PROTO_SIMPLE, ns};
+	rc = df_program_build(&r, out);
+	if (!rc && pick)
+		pick->proto = protocol(tuner, q, *out, DF_PROTO_ANY);
+	return rc;
 }

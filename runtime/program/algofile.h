@@ -9,6 +9,7 @@
 #define DF_PROGRAM_ALGOFILE_H
 
 #include "runtime/program/msccl.h"
+#include "runtime/program/proto.h"
 #include "runtime/program/verify.h"
 
 struct df_algo_file {
@@ -61,6 +62,7 @@ struct df_algo_query {
 /* What was chosen, for those who compare it with what it took. */
 struct df_algo_pick {
 	enum df_algo algo; /* AUTO: a file, or nobody's choice */
+	enum df_proto proto;
 	double ns;	   /* expected; 0 unknown */
 };
 

@@ -18,19 +18,25 @@ const struct df_cost df_cost_host = {.inst_ns = 120,
 				     .far_inst_ns = 3000,
 				     .far_byte_ns = 1,
 				     .cores = 2,
-				     .tile_bytes = 128 << 10};
+				     .tile_bytes = 128 << 10,
+				     .word_gain = 0.1,
+				     .word_byte_ns = {0, 0, 0.46, 0.13}};
 /* One block of an H200 moves about 20 GB/s; a hop is a flag over NVLink. Not measured. */
-const struct df_cost df_cost_gpu = {.inst_ns = 350,
-				    .byte_ns = 0.05,
-				    .reduce_ns = 0.06,
-				    .hop_ns = 1800,
-				    .switch_ns = 1800,
-				    .block_ns = 60,
-				    .far_ns = 5000,
-				    .far_inst_ns = 1000,
-				    .far_byte_ns = 0.03,
-				    .cores = 0,
-				    .tile_bytes = 512 << 10};
+const struct df_cost df_cost_gpu = {
+	.inst_ns = 350,
+	.byte_ns = 0.05,
+	.reduce_ns = 0.06,
+	.hop_ns = 1800,
+	.switch_ns = 1800,
+	.block_ns = 60,
+	.far_ns = 5000,
+	.far_inst_ns = 1000,
+	.far_byte_ns = 0.03,
+	.cores = 0,
+	.tile_bytes = 512 << 10,
+	/* No fence before the counter, nor a look at it. Lines would need one each. */
+	.word_gain = 0.4,
+	.word_byte_ns = {0, 0, 0.08, -1}};
 
 #define LOOK_AT 16 /* ranks that are counted, of larger communicators */
 
@@ -54,16 +60,14 @@ static int count(const struct df_cost *c, const struct df_prog_req *req, int ran
 {
 	struct df_prog_req q = *req;
 	struct df_program *p;
-	uint64_t chunk, fit, tile, loops;
+	uint64_t chunk, tile, loops;
 	double bytes;
 
 	q.rank = rank;
 	if (df_program_build(&q, &p))
 		return -EINVAL;
 	chunk = (q.count + p->chunks - 1) / p->chunks;
-	/* As runtime/coll.c cuts it. */
-	fit = DF_MAX(c->tile_bytes / ((uint64_t)p->max_cnt * q.elem_bytes), 16u) & ~15ull;
-	tile = DF_MAX(DF_MIN(fit, chunk), 1u);
+	tile = df_proto_tile(DF_PROTO_SIMPLE, p, chunk, q.elem_bytes, c->tile_bytes);
 	loops = DF_MAX((chunk + tile - 1) / tile, 1u);
 	bytes = (double)chunk * q.elem_bytes;
 	*w = (struct work){.slice_ns = c->inst_ns + (double)tile * q.elem_bytes * c->byte_ns};
@@ -203,6 +207,43 @@ enum df_algo df_cost_choose(const struct df_cost *c, const struct df_prog_req *r
 	if (ns)
 		*ns = least;
 	return best;
+}
+
+/* ---- the protocol ------------------------------------------------------------------------------------------ */
+
+static uint64_t slices(enum df_proto proto, const struct df_cost *c, const struct df_program *p,
+		       uint64_t chunk, uint32_t elem_bytes)
+{
+	uint64_t tile = df_proto_tile(proto, p, chunk, elem_bytes, c->tile_bytes);
+
+	return tile ? (chunk + tile - 1) / tile : 0;
+}
+
+enum df_proto df_cost_proto(const struct df_cost *c, const struct df_program *p, uint64_t count,
+			    uint32_t elem_bytes, uint32_t mask)
+{
+	uint64_t chunk = (count + p->chunks - 1) / p->chunks;
+	double bytes = (double)chunk * elem_bytes * p->max_cnt, least = 0;
+	double simple = (double)slices(DF_PROTO_SIMPLE, c, p, chunk, elem_bytes);
+	enum df_proto best = DF_PROTO_ANY;
+
+	/* Lines where there are none: words. */
+	if (mask >> DF_PROTO_LL128 & 1 && c->word_byte_ns[DF_PROTO_LL128] < 0)
+		mask |= 1u << DF_PROTO_LL;
+	for (int k = DF_PROTO_SIMPLE; k < DF_PROTO_NR; k++) {
+		double more = 0, nr = (double)slices((enum df_proto)k, c, p, chunk, elem_bytes);
+
+		if ((mask && !(mask >> k & 1)) || c->word_byte_ns[k] < 0 || (nr < 1 && chunk))
+			continue;
+		if (df_proto_words((enum df_proto)k))
+			more = (nr - simple) * c->inst_ns + bytes * c->word_byte_ns[k] -
+			       c->hop_ns * c->word_gain;
+		if (best == DF_PROTO_ANY || more < least) {
+			best = (enum df_proto)k;
+			least = more;
+		}
+	}
+	return best == DF_PROTO_ANY ? DF_PROTO_SIMPLE : best;
 }
 
 /* ---- what processes measure ---------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #ifndef DF_PROGRAM_COST_H
 #define DF_PROGRAM_COST_H
 
-#include "runtime/program/program.h"
+#include "runtime/program/proto.h"
 
 struct df_cost {
 	double inst_ns;	    /* one instruction, without its bytes */
@@ -23,6 +23,11 @@ struct df_cost {
 	double far_byte_ns; /* one byte to another node, through one rank's link */
 	double cores; /* on which all ranks and blocks together run; 0: as many as there are blocks */
 	uint64_t tile_bytes;	   /* of one slice */
+	/*
+	 * Low-latency protocols: how much of hop_ns a slice of words saves, and what a byte costs more, taken and
+	 * put. Negative: not on this machine.
+	 */
+	double word_gain, word_byte_ns[DF_PROTO_NR];
 	double factor[DF_ALGO_NR]; /* measured time / this model's, by algorithm; 0: 1 */
 };
 
@@ -36,6 +41,13 @@ double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum d
 /* The cheapest algorithm of those in `mask` (bits of enum df_algo, 0 all); *blocks in: the most, out: chosen. */
 enum df_algo df_cost_choose(const struct df_cost *c, const struct df_prog_req *req, uint32_t mask,
 			    uint32_t *blocks, double *ns);
+
+/*
+ * The protocol for a program that has no wish of its own: words as long as a slice of them costs less than the
+ * wait that it saves. mask: bits of enum df_proto, 0 all; a mask that leaves nothing is none.
+ */
+enum df_proto df_cost_proto(const struct df_cost *c, const struct df_program *prog, uint64_t count,
+			    uint32_t elem_bytes, uint32_t mask);
 
 /*
  * What a process measured of its machine, in 16 bytes of its row in the member table. df_cal_agree() makes

@@ -136,13 +136,6 @@ const char *df_op_name(uint32_t op)
 	return op < DF_OP_NR ? df_op_info[op].text : "?";
 }
 
-const char *df_proto_name(enum df_proto proto)
-{
-	static const char *const names[] = {"any", "Simple", "LL", "LL128"};
-
-	return (unsigned)proto < DF_PROTO_NR ? names[proto] : "?";
-}
-
 uint32_t df_coll_chunks(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
 			int which)
 {

@@ -12,6 +12,7 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/program/program.h"
+#include "runtime/program/proto.h"
 
 /* Where and why a program was refused; -1 for what does not apply. */
 struct df_perr {
@@ -56,8 +57,6 @@ struct df_prank {
 	uint32_t line; /* where the rank begins in its file; 0 unknown */
 	int err;       /* first failure of an allocation, or 0 */
 };
-
-enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_PROTO_NR };
 
 struct df_plan {
 	char name[64];
@@ -112,7 +111,6 @@ int df_coll_reduces(enum df_coll_kind kind);
  */
 int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
 		      uint32_t out);
-const char *df_proto_name(enum df_proto proto);
 
 /* Facts of the opcodes, from kernels/opcodes.def. */
 struct df_op_info {

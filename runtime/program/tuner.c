@@ -235,7 +235,7 @@ int df_tuner_write(const struct df_tuner *t, FILE *f)
 /* "cost NAME VALUE ...": all fields in this order. 1: it is no such line; else as df_perr_set(). */
 static int parse_cost(struct df_tuner **t, const char *line, int nr, struct df_perr *err)
 {
-	struct df_cost c = {0};
+	struct df_cost c = df_cost_host;
 	unsigned long long tile;
 	int end = 0, rc;
 

@@ -32,12 +32,13 @@ static void none_peer_put(struct df_peer *peer)
 }
 
 static int none_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		       uint64_t base, struct df_conn **out)
+		       int zero, uint64_t base, struct df_conn **out)
 {
 	(void)peer;
 	(void)key;
 	(void)nr_slots;
 	(void)slot_bytes;
+	(void)zero;
 	(void)base;
 	(void)out;
 	return -EOPNOTSUPP;

@@ -31,10 +31,10 @@ static void self_peer_put(struct df_peer *peer)
 }
 
 static int self_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		       uint64_t base, struct df_conn **out)
+		       int zero, uint64_t base, struct df_conn **out)
 {
-	return df_node_create(&df_tl_self_ops, peer, key, nr_slots, slot_bytes, base, df_tl_bell(),
-			      NULL, out);
+	return df_node_create(&df_tl_self_ops, peer, key, nr_slots, slot_bytes, zero, base,
+			      df_tl_bell(), NULL, out);
 }
 
 static int self_find(struct df_peer *peer, uint64_t key, struct df_conn **out)

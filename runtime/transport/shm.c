@@ -314,10 +314,10 @@ struct df_bell *df_shm_bell(struct df_peer *p)
 }
 
 static int shm_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		      uint64_t base, struct df_conn **out)
+		      int zero, uint64_t base, struct df_conn **out)
 {
-	return df_node_create(&df_tl_shm_ops, p, key, nr_slots, slot_bytes, base, df_shm_bell(p),
-			      NULL, out);
+	return df_node_create(&df_tl_shm_ops, p, key, nr_slots, slot_bytes, zero, base,
+			      df_shm_bell(p), NULL, out);
 }
 
 static int shm_find(struct df_peer *p, uint64_t key, struct df_conn **out)

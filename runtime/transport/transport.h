@@ -61,11 +61,12 @@ struct df_tl_ops {
 			struct df_peer **out);
 	void (*peer_put)(struct df_peer *peer);
 	/*
-	 * Owner: allocates a connector with positions starting at `base` and announces it. -ENOMEM,
+	 * Owner: allocates a connector with positions starting at `base` and announces it; zero: its slots
+	 * are zeroed first, by the owner's block where the host can't (df_kconn.proto). -ENOMEM,
 	 * -EEXIST: the key is announced already; -EAGAIN: there is no memory yet, but there will be.
 	 */
 	int (*create)(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		      uint64_t base, struct df_conn **out);
+		      int zero, uint64_t base, struct df_conn **out);
 	/* Other side: finds it. -EAGAIN: not announced yet; -ECONNRESET: the process is gone. */
 	int (*find)(struct df_peer *peer, uint64_t key, struct df_conn **out);
 	/* Other side: takes and gives the gate. use: -EAGAIN when closed (find it again). */

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, one in GPU memory, double snapshot as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, double snapshot as Promela models: free of errors, controls not.
 set -u
 command -v spin >/dev/null || { echo "no spin here"; exit 77; }
 cd "$T" || exit 1
@@ -44,6 +44,16 @@ check error p2p.pml "-DNO_READY"
 check error p2p.pml "-DREADY_FIRST"
 check error p2p.pml "-DNO_GATE"
 check error p2p.pml "-DCLOSE_EARLY"
+check ok words.pml ""
+check ok words.pml "-DSLOTS=1 -DROUNDS=7"
+check ok words.pml "-DSLOTS=3 -DCREDIT=2"
+check error words.pml "-DSLOTS=1 -DROUNDS=7 -DNO_SWEEP"
+check error words.pml "-DNO_ZERO"
+check error words.pml "-DLAST_ONLY"
+check error words.pml "-DEARLY"
+check error words.pml "-DNO_LAP"
+check error words.pml "-DCREDIT=3"
+check error words.pml "-DUNTOLD"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"

@@ -16,6 +16,7 @@
 #include "runtime/program/exec.h"
 #include "runtime/program/graph.h"
 #include "runtime/program/library.h"
+#include "runtime/program/proto.h"
 #include "tests/lib/test.h"
 
 #define INST 3
@@ -98,8 +99,20 @@ static void init_rank(struct world *w, int r, struct df_rng *rng, uint64_t tile)
 	}
 }
 
-static void connect(struct world *w, uint32_t slots)
+static void connect(struct world *w, uint32_t least, enum df_proto proto)
 {
+	uint32_t most = 0;
+	struct df_slots s;
+
+	for (int r = 0; r < w->n; r++)
+		most = w->p[r]->max_cnt > most ? w->p[r]->max_cnt : most;
+	most *= (uint32_t)w->rank[0].k.tile_elems * 4;
+	if (most > DF_WORDS_BYTES)
+		proto = DF_PROTO_SIMPLE;
+	/* The fewest with which it may work. */
+	s = df_proto_slots(proto, most, 1, least, 0, 8);
+	s.nr = least + s.credit - 1;
+	s.nr += !least;
 	w->hdr = calloc(w->g.nr_conns + 1, sizeof(*w->hdr));
 	for (uint32_t t = 0; t < w->g.nr_threads; t++) {
 		const struct df_gthread *th = &w->g.thread[t];
@@ -112,13 +125,14 @@ static void connect(struct world *w, uint32_t slots)
 				i < pb->nr_send ? &w->rank[th->rank].conns[pb->first_send + i]
 						: &w->rank[th->rank]
 							   .conns[pb->first_recv + i - pb->nr_send];
-			uint32_t bytes = p->max_cnt * (uint32_t)w->rank[0].k.tile_elems * 4;
 
 			if (!w->hdr[c])
-				w->hdr[c] = calloc(1, DF_CONN_SLOTS + (size_t)slots * bytes);
+				w->hdr[c] = calloc(1, DF_CONN_SLOTS + (size_t)s.nr * s.bytes);
 			*e = (struct df_kconn){.state = 1,
-					       .nr_slots = slots,
-					       .slot_bytes = bytes,
+					       .nr_slots = s.nr,
+					       .slot_bytes = s.bytes,
+					       .proto = proto,
+					       .credit = s.credit,
 					       .per_loop = w->g.conn[c].per_loop,
 					       .tail = &w->hdr[c]->tail,
 					       .head = &w->hdr[c]->head,
@@ -176,7 +190,7 @@ static void on_daemon(const char *what, const struct df_plan *plan, struct df_pr
 			out[m * w.n + r] = w.rank[r].want[m];
 		}
 	}
-	connect(&w, slots);
+	connect(&w, slots, DF_PROTO_SIMPLE + (enum df_proto)df_rng_below(rng, 3));
 	x = (struct df_exec){.progs = p,
 			     .nranks = w.n,
 			     .count = w.count,

@@ -7,4 +7,9 @@ host collcheck --ranks 2 --sample $((600 / SLOW)) --seed "$SEED"
 host collcheck --ranks 3 --procs 3 --sample $((600 / SLOW)) --seed "$SEED"
 host collcheck --ranks 16 --sample $((100 / SLOW)) --largest 1023 --seed "$SEED"
 host collcheck --ranks 1 --sample $((300 / SLOW)) --seed "$SEED"
+# Words whatever the size, and what their lists leave.
+for p in LL LL128 '^simple;allreduce:^ll,simple'; do
+	NCCL_PROTO=$p host collcheck --ranks 3 --sample $((300 / SLOW)) --seed "$SEED"
+	NCCL_PROTO=$p host collcheck --ranks 2 --procs 2 --sample $((150 / SLOW)) --largest 5000 --seed "$SEED"
+done
 exit 0

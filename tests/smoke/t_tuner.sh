@@ -20,6 +20,20 @@ for a in ring tree; do
 done
 NCCL_ALGO='ring;allreduce:^ring,allpairs,hier' job 2
 chose tree 2
+# The protocol: what the lists leave, told by the log and by the trace.
+while read -r var want; do
+	NCCL_PROTO=$var DFSHIM_TRACE=$T/trace job 2
+	[ $rc = 0 ] || fail "NCCL_PROTO=$var: status $rc: $(cat "$T/out")"
+	[ "$(grep -c "slices a block, $want$" "$T/out")" = 2 ] || fail "NCCL_PROTO=$var is not $want: $(cat "$T/out")"
+	"$B/dfshim" show "$T/trace" | grep AllReduce | grep -qE " by $want( |$)" || fail "NCCL_PROTO=$var: the trace does not say $want"
+	rm -rf "$T/trace"
+done <<'END'
+LL LL
+ll128,ll128 LL128
+^LL,LL128 Simple
+LL;allreduce:Simple Simple
+Simple;allreduce:^Simple,LL128 LL
+END
 # What it measured is said once a process; whatever it chose, all chose the same.
 job 3
 [ "$(grep -c 'measured in' "$T/out")" = 3 ] || fail "not measured once: $(cat "$T/out")"

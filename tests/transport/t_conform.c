@@ -93,19 +93,28 @@ static int host_only(int on)
 #define HOST_VOID(call) (host_only(1), (call), (void)host_only(0))
 
 /* Owner: a connector as its block has it after its first turn. */
-static int make(const struct df_tl_ops *tl, struct df_peer *p, uint64_t key, uint32_t nr_slots,
-		uint32_t slot_bytes, uint64_t base, struct df_conn **out, struct df_kconn *k)
+static int make_for(enum df_proto proto, const struct df_tl_ops *tl, struct df_peer *p,
+		    uint64_t key, uint32_t nr_slots, uint32_t slot_bytes, uint64_t base,
+		    struct df_conn **out, struct df_kconn *k)
 {
-	int ret;
+	int zero = df_proto_words(proto), ret;
 
-	while ((ret = HOST(int, tl->create(p, key, nr_slots, slot_bytes, base, out))) == -EAGAIN)
+	while ((ret = HOST(int, tl->create(p, key, nr_slots, slot_bytes, zero, base, out))) ==
+	       -EAGAIN)
 		usleep(100);
 	if (ret)
 		return ret;
 	memset(k, 0, sizeof(*k));
+	k->proto = proto;
 	HOST_VOID(tl->end(*out, k));
 	df_conn_begin(k);
 	return 0;
+}
+
+static int make(const struct df_tl_ops *tl, struct df_peer *p, uint64_t key, uint32_t nr_slots,
+		uint32_t slot_bytes, uint64_t base, struct df_conn **out, struct df_kconn *k)
+{
+	return make_for(DF_PROTO_SIMPLE, tl, p, key, nr_slots, slot_bytes, base, out, k);
 }
 
 static int peer_get(const struct df_tl_ops *tl, const struct df_member *peer, struct df_peer **out)
@@ -559,7 +568,10 @@ END_TEST
 
 #define NR_LIVES 5
 
-/* A connector is closed only when nobody uses it and nothing is in it; its successor begins where it stood. */
+/*
+ * A connector is closed only when nobody uses it and nothing is in it; its successor begins where it stood, with
+ * zeroed slots where they were asked for.
+ */
 static void lives_owner(struct world *w, struct df_peer *p)
 {
 	uint64_t base = 7, bytes = df_tl_bytes(), next;
@@ -568,7 +580,9 @@ static void lives_owner(struct world *w, struct df_peer *p)
 	int life, no;
 
 	for (life = 0; life < NR_LIVES; life++) {
-		ck_assert_int_eq(make(w->tl, p, many_key(w->seed, 1), 2, 64, base, &c, &k), 0);
+		ck_assert_int_eq(
+			make_for(DF_PROTO_LL, w->tl, p, many_key(w->seed, 1), 2, 64, base, &c, &k),
+			0);
 		/* The host does not see the positions of one in GPU memory: that one stays. */
 		no = c->noted ? -EOPNOTSUPP : -EBUSY;
 		step(w, 10 + life * 5);
@@ -581,6 +595,8 @@ static void lives_owner(struct world *w, struct df_peer *p)
 		ck_assert_int_eq(w->tl->recycle(c, &next), no);
 		ck_assert_int_eq(recv_slice(&k, many_key(w->seed, 1), 64), 1);
 		base++;
+		/* Words that the successor must not be mistaken about. */
+		memset(k.slots, 0xee, 2 * 64);
 		if (c->noted) {
 			ck_assert_int_eq(w->tl->recycle(c, &next), no);
 			ck_assert_int_eq(w->tl->close(c), 0);
@@ -598,7 +614,7 @@ static void lives_user(struct world *w, struct df_peer *p)
 {
 	struct df_conn *c;
 	struct df_kconn k;
-	int life;
+	int life, i;
 
 	for (life = 0; life < NR_LIVES; life++) {
 		step(w, 10 + life * 5);
@@ -607,6 +623,8 @@ static void lives_user(struct world *w, struct df_peer *p)
 		memset(&k, 0, sizeof(k));
 		w->tl->end(c, &k);
 		ck_assert_uint_eq(get(k.tail), 7 + (uint64_t)life);
+		for (i = 0; i < 2 * 64; i++)
+			ck_assert_uint_eq(k.slots[i], 0);
 		ck_assert_int_eq(send_slice(&k, many_key(w->seed, 1), 64), 1);
 		step(w, 11 + life * 5);
 		step(w, 12 + life * 5);
@@ -672,7 +690,7 @@ static int memory(struct world *w, int side, const struct df_member *peer)
 	ck_assert_int_gt(n, 4);
 	ck_assert_int_eq(w->tl->close(c[0]), 0);
 	ck_assert_int_eq(make(w->tl, p, 99, 2, 1 << 20, 0, &c[0], &k), 0);
-	ck_assert_int_eq(w->tl->create(p, 98, 0, 8, 0, &big), -EINVAL);
+	ck_assert_int_eq(w->tl->create(p, 98, 0, 8, 0, 0, &big), -EINVAL);
 	while (n--)
 		ck_assert_int_eq(w->tl->close(c[n]), 0);
 	df_arena_limit(0);
@@ -709,7 +727,7 @@ static int death(struct world *w, int side, const struct df_member *peer)
 		usleep(1000);
 	ck_assert_int_eq(ret, -ECONNRESET);
 	ck_assert_int_eq(w->tl->close(mine), 0);
-	ck_assert_int_eq(w->tl->create(p, 12, 2, 64, 0, &mine), -ECONNRESET);
+	ck_assert_int_eq(w->tl->create(p, 12, 2, 64, 0, 0, &mine), -ECONNRESET);
 	w->tl->peer_put(p);
 	return 0;
 }
@@ -739,7 +757,7 @@ START_TEST(t_none)
 	ck_assert_int_eq(df_tl_none_ops.reachable(&a, &b), 0);
 	ck_assert_ptr_null(df_tl_select(&a, &b));
 	ck_assert_int_eq(df_tl_none_ops.peer_get(&a, &b, NULL), -EOPNOTSUPP);
-	ck_assert_int_eq(df_tl_none_ops.create(NULL, 0, 0, 0, 0, NULL), -EOPNOTSUPP);
+	ck_assert_int_eq(df_tl_none_ops.create(NULL, 0, 0, 0, 0, 0, NULL), -EOPNOTSUPP);
 }
 END_TEST
 

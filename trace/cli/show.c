@@ -84,6 +84,8 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 		printf(" op %" PRIu64 " %s %" PRIu64 " x %s stream %" PRIu64, r->op,
 		       df_kind_name((uint8_t)r->a), r->b, df_dtype_name((uint8_t)(r->a >> 8)),
 		       r->c);
+		if (r->a >> 32)
+			printf(" by %s", df_trace_proto((uint32_t)(r->a >> 32)));
 	} else if (r->type == DF_REC_CALL_ENTER || r->type == DF_REC_CALL_EXIT ||
 		   r->type == DF_REC_RELEASE) {
 		printf(" %s serial %" PRIu64 " %s 0x%" PRIx64 " %" PRIu64,
@@ -121,9 +123,10 @@ static void print_json(const struct df_reader *rd, const struct df_rec *r, uint6
 		printf(",\"rank\":%d", r->rank);
 	}
 	if (r->type == DF_REC_OP_ISSUE)
-		printf(",\"kind\":\"%s\",\"dtype\":\"%s\",\"redop\":\"%s\"",
+		printf(",\"kind\":\"%s\",\"dtype\":\"%s\",\"redop\":\"%s\",\"proto\":\"%s\"",
 		       df_kind_name((uint8_t)r->a), df_dtype_name((uint8_t)(r->a >> 8)),
-		       df_redop_name((uint8_t)(r->a >> 16)));
+		       df_redop_name((uint8_t)(r->a >> 16)),
+		       df_trace_proto((uint32_t)(r->a >> 32)));
 	if (r->type == DF_REC_CALL_ENTER || r->type == DF_REC_CALL_EXIT ||
 	    r->type == DF_REC_RELEASE)
 		printf(",\"call\":\"%s\"", df_call_text((uint32_t)r->a));
