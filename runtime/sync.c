@@ -144,10 +144,14 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 			df_sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr);
 		return 0;
 	}
+	/*
+	 * The record under the lock: what the graph takes it to wait for is what it waits for, although other threads
+	 * put operations on the device all the time.
+	 */
 	df_mutex_lock(&dev->lock);
 	df_dev_flights(dev, &set);
-	df_mutex_unlock(&dev->lock);
 	df_sync_enter(calls[kind], device, (uintptr_t)ptr);
+	df_mutex_unlock(&dev->lock);
 	released = df_host_wait(dev, calls[kind], waiting.serial, df_sync_ready, &set);
 	df_flights_free(&set);
 	if (released)

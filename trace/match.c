@@ -388,7 +388,9 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 					      : next_node(m, in->gcomm, rank),
 				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	}
-	/* While a rank lacks it is no wonder that it runs nowhere. */
+	/* While a rank lacks it is no wonder that it runs nowhere, and does not end. */
+	if (in->nr_missing)
+		g->nodes[in->node].stale = DF_M_NONE;
 	for (uint32_t i = in->first; i != DF_NONE && in->nr_missing; i = g->set->ops[i].next)
 		if (g->set->ops[i].start != DF_NONE)
 			g->nodes[g->set->ops[i].start].stale = DF_M_NONE;

@@ -211,7 +211,7 @@ static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *o
 	if (s->head)
 		return;
 	df_list_del(&s->active);
-	/* RELEASE pairs with the ACQUIRE in df_hwait_device(), for the same reason. */
+	/* RELEASE pairs with the ACQUIRE in has_work(), for the same reason. */
 	__atomic_fetch_sub(&dev->nr_active, 1, __ATOMIC_RELEASE);
 	if (s->dying)
 		df_hstream_retire(dev, s);
@@ -568,43 +568,56 @@ void df_hwait_slice(struct df_hdev *dev)
 }
 
 /*
- * Waits for the ends, as they are now, of the device's streams; blocking_only: those that synchronise
- * with the legacy stream, and itself.
+ * The ends, as they are now, of the device's streams; blocking_only: those that synchronise with the legacy stream, and
+ * itself. -ENOMEM: not all of them.
  */
+static int take_ends(struct df_hdev *dev, int blocking_only, struct df_hends *e)
+{
+	struct df_hstream *s;
+	size_t nr = 0, cap = DF_ARRAY_LEN(e->few);
+
+	e->points = e->few;
+	e->nr = 0;
+	df_mutex_lock(&dev->lock);
+	df_list_each(s, &dev->streams, all) nr++;
+	if (nr > cap) {
+		df_hpoint *more = malloc(nr * sizeof(*more));
+
+		cap = more ? nr : cap;
+		e->points = more ? more : e->few;
+	}
+	df_list_each(s, &dev->streams, all)
+	{
+		if (blocking_only && !s->blocking && !s->legacy)
+			continue;
+		/* Freeing is nobody's work: for pinned memory it waits for other devices. */
+		if (s == __atomic_load_n(&dev->reaper, __ATOMIC_RELAXED))
+			continue;
+		if (e->nr < cap && !df_hpoint_done(df_hstream_tail(s)))
+			e->points[e->nr++] = df_hstream_tail(s);
+	}
+	df_mutex_unlock(&dev->lock);
+	return e->points == e->few && e->nr == cap ? -ENOMEM : 0;
+}
+
+static void wait_ends(struct df_hends *e)
+{
+	for (size_t i = 0; i < e->nr; i++)
+		df_hwait_point(e->points[i]);
+	if (e->points != e->few)
+		free(e->points);
+}
+
 static void wait_streams(struct df_hdev *dev, int blocking_only)
 {
-	df_hpoint few[64], *points = few;
-	struct df_hstream *s;
-	size_t nr, cap, i;
+	struct df_hends e;
+	int ret;
 
 	do {
-		nr = 0;
-		cap = DF_ARRAY_LEN(few);
-		df_mutex_lock(&dev->lock);
-		df_list_each(s, &dev->streams, all) nr++;
-		if (nr > cap) {
-			points = malloc(nr * sizeof(*points));
-			cap = points ? nr : cap;
-			points = points ? points : few;
-		}
-		nr = 0;
-		df_list_each(s, &dev->streams, all)
-		{
-			if (blocking_only && !s->blocking && !s->legacy)
-				continue;
-			/* Freeing is nobody's work: for pinned memory it waits for other devices. */
-			if (s == __atomic_load_n(&dev->reaper, __ATOMIC_RELAXED))
-				continue;
-			if (nr < cap && !df_hpoint_done(df_hstream_tail(s)))
-				points[nr++] = df_hstream_tail(s);
-		}
-		df_mutex_unlock(&dev->lock);
-		for (i = 0; i < nr; i++)
-			df_hwait_point(points[i]);
-		if (points != few)
-			free(points);
+		ret = take_ends(dev, blocking_only, &e);
+		wait_ends(&e);
 		/* Without memory for more: one handful after the other. */
-	} while (points == few && nr == cap);
+	} while (ret);
 }
 
 void df_hwait_stream(struct df_hstream *s)
@@ -615,12 +628,34 @@ void df_hwait_stream(struct df_hstream *s)
 		df_hwait_point(df_hstream_tail(s));
 }
 
-void df_hwait_device(struct df_hdev *dev)
+static int has_work(struct df_hdev *dev)
 {
 	/*
 	 * ACQUIRE pairs with the RELEASE in complete(): without it a thread that finds the device idle
 	 * might not see what the last operations wrote.
 	 */
-	if (__atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE))
+	return __atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE) != 0;
+}
+
+void df_hwait_device(struct df_hdev *dev)
+{
+	if (has_work(dev))
 		wait_streams(dev, 0);
+}
+
+int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind)
+{
+	struct df_hends e = {.points = e.few};
+	int ret = has_work(dev) ? take_ends(dev, 0, &e) : 0, released = 0;
+
+	if (DF_H_HOOK(device_sync))
+		released = df_hhooks()->device_sync(dev->index, kind, NULL);
+	if (released)
+		e.nr = 0;
+	wait_ends(&e);
+	/* A reset ends the streams: nothing may be left on them. */
+	if (!released && (ret || kind == DF_SYNC_RESET))
+		df_hwait_device(dev);
+	df_hsync_done(dev->index);
+	return released;
 }

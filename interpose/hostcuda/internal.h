@@ -398,6 +398,17 @@ void df_hwait_point(df_hpoint p);
 /* Waits for everything the stream's synchronisation means. */
 void df_hwait_stream(struct df_hstream *s);
 void df_hwait_device(struct df_hdev *dev);
+/* The ends of streams at one moment. */
+struct df_hends {
+	size_t nr;
+	df_hpoint *points; /* few, or more */
+	df_hpoint few[64];
+};
+/*
+ * A wait that was promised: for what is on the device's streams at the call. What other threads put there meanwhile, while
+ * the hook waits for what is dfshim's, may need this thread to go on. 1: released.
+ */
+int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind);
 /* Helps once, or sleeps a moment. */
 void df_hwait_slice(struct df_hdev *dev);
 void df_hdev_kick(struct df_hdev *dev);

@@ -50,7 +50,6 @@ DF_H_API cudaError_t cudaDeviceReset(void)
 {
 	cudaError_t err = df_henter();
 	struct df_hdev *dev;
-	int released = 0;
 
 	if (!err && df_htls.in_host_fn)
 		err = cudaErrorNotPermitted;
@@ -61,12 +60,7 @@ DF_H_API cudaError_t cudaDeviceReset(void)
 	dev = df_hdev(df_htls.device);
 	if (!dev)
 		return cudaSuccess;
-	if (DF_H_HOOK(device_sync))
-		released = df_hhooks()->device_sync(dev->index, DF_SYNC_RESET, NULL);
-	if (!released)
-		df_hwait_device(dev);
-	df_hsync_done(dev->index);
-	if (released)
+	if (df_hsync_device(dev, DF_SYNC_RESET))
 		return cudaSuccess;
 	end_streams(dev);
 	end_events(dev->index);

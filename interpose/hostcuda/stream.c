@@ -298,7 +298,6 @@ DF_H_API cudaError_t cudaDeviceSynchronize(void)
 {
 	cudaError_t err = df_henter();
 	struct df_hdev *dev;
-	int released = 0;
 
 	if (!err && df_htls.in_host_fn)
 		err = cudaErrorNotPermitted;
@@ -309,11 +308,7 @@ DF_H_API cudaError_t cudaDeviceSynchronize(void)
 	dev = df_hdev_current();
 	if (!dev)
 		return df_hret(cudaErrorMemoryAllocation);
-	if (DF_H_HOOK(device_sync))
-		released = df_hhooks()->device_sync(dev->index, DF_SYNC_DEVICE, NULL);
-	if (!released)
-		df_hwait_device(dev);
-	df_hsync_done(dev->index);
+	df_hsync_device(dev, DF_SYNC_DEVICE);
 	return cudaSuccess;
 }
 

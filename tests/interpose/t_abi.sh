@@ -21,11 +21,11 @@ extern "C" {
 }
 #endif
 END
-"$CC" -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/again.c" || exit 1
+$CC -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/again.c" || exit 1
 sed 's/, ncclResult_t, ncclAllReduce, (const void \*sendbuff/, ncclResult_t, ncclAllReduce, (void *sendbuff/' \
 	"$SRC/interpose/nccl_api.def" >"$T/wrong.def"
 sed "s#interpose/nccl_api.def#$T/wrong.def#" "$T/again.c" >"$T/wrong.c"
-"$CC" -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/wrong.c" 2>/dev/null &&
+$CC -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/wrong.c" 2>/dev/null &&
 	{ echo "a wrong row is not noticed" && exit 1; }
 if command -v "$CXX" >/dev/null; then # the device headers are C++
 	cp "$T/again.c" "$T/again.cc"
@@ -55,8 +55,8 @@ int main(void)
 	return 0;
 }
 END
-"$CC" -std=gnu11 -w -I"$SRC" -o "$T/own" "$T/values.c" || exit 1
-"$CC" -std=gnu11 -w -DDF_USE_NCCL_H -I"$SRC" -isystem "$cuda/include" -o "$T/theirs" "$T/values.c" || exit 1
+$CC -std=gnu11 -w -I"$SRC" -o "$T/own" "$T/values.c" || exit 1
+$CC -std=gnu11 -w -DDF_USE_NCCL_H -I"$SRC" -isystem "$cuda/include" -o "$T/theirs" "$T/values.c" || exit 1
 "$T/own" >"$T/own.txt"
 "$T/theirs" >"$T/theirs.txt"
 diff "$T/own.txt" "$T/theirs.txt" || exit 1
