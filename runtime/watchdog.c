@@ -128,15 +128,50 @@ static int unfinished(uint64_t *ops)
 	return *ops || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
 }
 
+static int by_value(const void *pa, const void *pb)
+{
+	uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+/* The communicators with something unfinished by their names, sorted; NULL: none, or no memory. df_rt.lock held. */
+static uint64_t *stuck_names(size_t *nr)
+{
+	uint64_t *names;
+	struct df_comm *comm;
+	size_t all = 0;
+
+	*nr = 0;
+	df_list_each(comm, &df_rt.comms, node) all++;
+	names = malloc((all + 1) * sizeof(*names));
+	if (!names)
+		return NULL;
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_READY &&
+		    df_comm_pending(comm))
+			names[(*nr)++] = comm->hash;
+	}
+	qsort(names, *nr, sizeof(*names), by_value);
+	return names;
+}
+
 /*
- * Ends every communicator with something unfinished, and those that are still being joined; but not what the
- * application begins as soon as its first call returns, after `seen`.
+ * Ends every communicator with something unfinished, all its ranks in this process, and those that are still being
+ * joined; but not what the application begins as soon as its first call returns, after `seen`. A rank that has nothing
+ * unfinished would go on, when its other wait ends, with peers that have gone.
  */
 static void end_stuck(uint64_t seen)
 {
 	struct df_comm *comm;
+	uint64_t *names;
+	size_t nr;
 	int again;
 
+	df_mutex_lock(&df_rt.lock);
+	names = stuck_names(&nr);
+	df_mutex_unlock(&df_rt.lock);
 	do {
 		again = 0;
 		df_mutex_lock(&df_rt.lock);
@@ -149,6 +184,8 @@ static void end_stuck(uint64_t seen)
 			if (state == DF_COMM_JOINING ||
 			    (state == DF_COMM_READY &&
 			     (df_comm_pending(comm) ||
+			      (names &&
+			       bsearch(&comm->hash, names, nr, sizeof(*names), by_value)) ||
 			      __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)))) {
 				again = 1;
 				df_comm_end(comm, -ETIMEDOUT, 1);
@@ -157,6 +194,7 @@ static void end_stuck(uint64_t seen)
 		}
 		df_mutex_unlock(&df_rt.lock);
 	} while (again);
+	free(names);
 }
 
 /* The traces explain it, without what the rendezvous knows. */
