@@ -378,7 +378,7 @@ void df_coll_destroy(struct df_coll *coll);
 int df_coll_scratch(struct df_coll *coll);
 
 /* connector.c */
-int df_coll_connect(struct df_coll *coll);   /* at registration; dev->lock */
+int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
 /* 1: the peer sees what our block stores as it is stored; both sides come to the same. */
 int df_conn_direct(const struct df_comm *comm, int rank);
 int df_coll_reconnect(struct df_coll *coll); /* what has been parked; dev->lock */

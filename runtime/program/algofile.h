@@ -63,7 +63,7 @@ struct df_algo_query {
 struct df_algo_pick {
 	enum df_algo algo; /* AUTO: a file, or nobody's choice */
 	enum df_proto proto;
-	double ns;	   /* expected; 0 unknown */
+	double ns; /* expected; 0 unknown */
 };
 
 /*

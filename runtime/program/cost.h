@@ -22,7 +22,7 @@ struct df_cost {
 	double far_inst_ns; /* one message to another node */
 	double far_byte_ns; /* one byte to another node, through one rank's link */
 	double cores; /* on which all ranks and blocks together run; 0: as many as there are blocks */
-	uint64_t tile_bytes;	   /* of one slice */
+	uint64_t tile_bytes; /* of one slice */
 	/*
 	 * Low-latency protocols: how much of hop_ns a slice of words saves, and what a byte costs more, taken and
 	 * put. Negative: not on this machine.

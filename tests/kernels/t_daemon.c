@@ -516,7 +516,7 @@ START_TEST(test_common_order)
 
 	df_rng_init(&r, base_seed() + (uint64_t)_i);
 	for (;;) {
-	young = 1;
+		young = 1;
 		setup(&w, &r, 2, 1, 2, MAX_INST);
 		for (k = 0; k < 4 && begins_with_sending(&w.rc[k / 2][k % 2]); k++)
 			;
