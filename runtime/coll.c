@@ -97,7 +97,7 @@ int df_coll_scratch(struct df_coll *coll)
 	coll->k.scratch = p;
 	coll->no_scratch = 0;
 	/*
-	 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/daemon.inl): the pointer is set before
+	 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/task.inl): the pointer is set before
 	 * an instance that waited for it starts.
 	 */
 	__atomic_store_n(coll->scratch_word, coll->scratch_from + 1, __ATOMIC_RELEASE);
@@ -363,7 +363,7 @@ void df_coll_append(struct df_coll *coll, struct df_kinst *inst)
 		coll->unretired = inst;
 	if (coll->newest)
 		/*
-		 * RELEASE pairs with the ACQUIRE of next in dfk_task_poll() (kernels/daemon.inl): the
+		 * RELEASE pairs with the ACQUIRE of next in dfk_task_poll() (kernels/task.inl): the
 		 * instance is filled before a block can reach it.
 		 */
 		__atomic_store_n(&coll->newest->next, inst, __ATOMIC_RELEASE);

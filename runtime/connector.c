@@ -112,7 +112,7 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 		df_warn_once("no memory for an emulated link: it is as fast as shared memory");
 	/*
 	 * RELEASE pairs with the ACQUIRE of fresh in dfk_conn_begin() and of state in dfk_task_poll()
-	 * (kernels/daemon.inl): all the fields above are set before the block looks at them. A fresh
+	 * (kernels/task.inl): all the fields above are set before the block looks at them. A fresh
 	 * connector's state is the block's own to set.
 	 */
 	if (now.fresh)

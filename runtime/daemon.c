@@ -49,7 +49,7 @@ static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 	uint32_t tail = sq->tail; /* ours: plain load is enough */
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_drain() (kernels/daemon.inl): without it a
+	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_drain() (kernels/rings.inl): without it a
 	 * slot could be overwritten while the block still copies it.
 	 */
 	if (tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) > sq->mask)
@@ -187,7 +187,7 @@ void df_dev_retire(struct df_dev *dev)
 		uint32_t head = cq->head, tail;
 
 		/*
-		 * ACQUIRE pairs with the RELEASE of tail in dfk_cq_push() (kernels/daemon.inl): without it
+		 * ACQUIRE pairs with the RELEASE of tail in dfk_cq_push() (kernels/rings.inl): without it
 		 * a slot could be read before it is written.
 		 */
 		tail = __atomic_load_n(&cq->tail, __ATOMIC_ACQUIRE);

@@ -96,7 +96,7 @@ static void recycle(struct df_coll *coll)
 			continue;
 		/*
 		 * Its block has told of what it took only now and then. RELEASE pairs with the ACQUIRE of head
-		 * in dfk_task_poll() (kernels/daemon.inl), as the block's own.
+		 * in dfk_task_poll() (kernels/task.inl), as the block's own.
 		 */
 		if (!end->sends)
 			__atomic_store_n(end->k->head,

@@ -57,7 +57,7 @@ struct df_flights {
 static inline int df_flight_done(const struct df_flight *f)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE of done in dfk_finish() (kernels/daemon.inl): whoever sees the
+	 * ACQUIRE pairs with the RELEASE of done in dfk_finish() (kernels/task.inl): whoever sees the
 	 * operation done also sees its results.
 	 */
 	return __atomic_load_n(f->done, __ATOMIC_ACQUIRE) >= f->value;

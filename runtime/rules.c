@@ -131,7 +131,7 @@ void df_rules_progress(struct df_dev *dev)
 		note_slot(u, 1);
 		for (i = 0; i < u->nr; i++)
 			/*
-			 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/daemon.inl): what
+			 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/task.inl): what
 			 * the streams did before is passed on with the right to start.
 			 */
 			__atomic_store_n(&u->ops[i].inst->gate, 1, __ATOMIC_RELEASE);

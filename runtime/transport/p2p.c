@@ -173,7 +173,7 @@ static int reach_far(struct df_peer *p, struct df_node_conn *c)
 	int ret;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE in dfk_conn_begin() (kernels/daemon.inl): the counters are set before
+	 * ACQUIRE pairs with the RELEASE in dfk_conn_begin() (kernels/rings.inl): the counters are set before
 	 * our block looks at them.
 	 */
 	if (!__atomic_load_n(&far->ready, __ATOMIC_ACQUIRE))

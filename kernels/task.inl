@@ -1,0 +1,336 @@
+/*
+ * One task of a block: can its next slice move, move it, publish it, and what follows when an instance is finished.
+ */
+
+/* What thread 0 decided, for the other threads of the block. */
+struct dfk_shared {
+	uint32_t turn;	      /* enum df_turn */
+	uint32_t move;	      /* 1: a slice is to be moved */
+	uint32_t takes, puts; /* 1: by the words `get` and `put`, through the stage */
+	struct df_kctx *ctx;
+	const struct df_inst *inst;
+	uint64_t loop;
+	const uint8_t *from; /* slot received from, or the stage */
+	uint8_t *to;	     /* slot sent to, or the stage */
+	uint64_t recv_pos, send_pos;
+	struct dfk_words get, put;
+};
+
+/* Elements of a chunk's tile, and where they lie in the buffer. */
+DFK uint64_t dfk_tile(const struct df_kcoll *c, uint32_t buf, uint64_t chunk, uint64_t loop,
+		      uint64_t *offset)
+{
+	uint64_t start = loop * c->tile_elems, len = c->chunk_elems;
+
+	if (buf == DF_BUF_SCRATCH) {
+		*offset = chunk * c->chunk_elems + start;
+	} else {
+		uint64_t part = chunk % c->prog->chunks;
+		uint64_t at = part * c->chunk_elems;
+
+		*offset = chunk / c->prog->chunks * c->count + at + start;
+		if (at + len > c->count)
+			len = at < c->count ? c->count - at : 0;
+	}
+	if (start >= len)
+		return 0;
+	len -= start;
+	return len < c->tile_elems ? len : c->tile_elems;
+}
+
+DFK uint8_t *dfk_base(const struct df_kcoll *c, const struct df_kinst *in, uint32_t buf)
+{
+	if (buf == DF_BUF_IN)
+		return (uint8_t *)(uintptr_t)in->in;
+	return buf == DF_BUF_OUT ? (uint8_t *)in->out : c->scratch;
+}
+
+/* May the instance touch the user's buffers? */
+DFK int dfk_instance_ready(struct df_kctx *ctx)
+{
+	const struct df_kinst *in = ctx->cur;
+	uint32_t i;
+
+	for (i = 0; i < in->nr_waits; i++)
+		/*
+		 * ACQUIRE pairs with the RELEASE of whoever fulfils the wait: the user's stream (its write
+		 * of the ready word) or dfk_finish() of an earlier operation. Without it the data they
+		 * wrote could be read stale.
+		 */
+		if (dfk_load_acquire_sys(in->waits[i].addr) < in->waits[i].value)
+			return 0;
+	ctx->redop_arg = in->redop_arg;
+	if (in->redop_ptr) {
+		const uint8_t *s = (const uint8_t *)in->redop_ptr;
+		uint64_t v = 0;
+
+		for (i = 0; i < ctx->coll->elem_bytes; i++)
+			v |= (uint64_t)s[i] << (8 * i);
+		ctx->redop_arg = v;
+	}
+	ctx->ready = 1;
+	return 1;
+}
+
+/*
+ * Can the next slice of the task move? Fills sh if so. 0: not now, -1: not before somebody else acts. By words: it
+ * is about to be there, all threads together find out.
+ */
+DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_stage *stage)
+{
+	const struct df_kcoll *c = ctx->coll;
+	const struct df_inst *inst;
+	uint64_t round;
+	uint32_t i;
+
+	if (ctx->cur->seq != ctx->finished)
+		/*
+		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance() (runtime/coll.c): without
+		 * it the instance could be read before it is filled.
+		 */
+		ctx->cur = dfk_load_acquire_sys(&ctx->cur->next);
+	if (!ctx->ready && !dfk_instance_ready(ctx))
+		return -1;
+	sh->takes = sh->puts = 0;
+	round = ctx->k / ctx->nr_inst; /* instances * loops + loop */
+	inst = df_prog_inst(c->prog, ctx->first_inst + (uint32_t)(ctx->k % ctx->nr_inst));
+	sh->loop = round - ctx->finished * c->loops;
+	for (i = 0; i < inst->nr_deps; i++) {
+		const struct df_dep *dep = df_prog_dep(c->prog, inst->first_dep + i);
+		const struct df_kctx *other = &c->ctx[dep->block];
+
+		/*
+		 * ACQUIRE pairs with the RELEASE of k in dfk_commit() by the other block. Without it what
+		 * that block wrote to the common buffers could be missed.
+		 */
+		if (dfk_load_acquire_sys(&other->k) <= round * other->nr_inst + dep->inst)
+			return 0;
+	}
+	if (inst->recv_conn != DF_NO_CONN) {
+		struct df_kconn *r = &ctx->recv[inst->recv_conn];
+
+		/*
+		 * ACQUIRE pairs with the RELEASE of state in df_conn_connect() (runtime/connector.c):
+		 * without it the connector's pointers could be read before they are set.
+		 */
+		if (dfk_load_acquire_sys(&r->state) != 1)
+			return -1;
+		sh->recv_pos = round * r->per_loop + inst->recv_ord;
+		sh->takes = r->proto >= DF_PROTO_LL;
+		if (sh->takes) {
+			dfk_words_of(&sh->get, r, sh->recv_pos,
+				     dfk_slice_bytes(c, inst->cnt, sh->loop));
+			if (!dfk_words_look(&sh->get))
+				return 0;
+			sh->from = (const uint8_t *)stage->in;
+		} else if (r->seen <= sh->recv_pos) {
+			/*
+			 * ACQUIRE pairs with the RELEASE of tail in dfk_commit() of the sender. Without
+			 * it the slot could be read before the sender filled it.
+			 */
+			r->seen = dfk_load_acquire_sys(r->tail);
+			if (r->seen <= sh->recv_pos)
+				return 0;
+		}
+		if (!sh->takes)
+			sh->from = r->slots + sh->recv_pos % r->nr_slots * r->slot_bytes;
+	}
+	if (inst->send_conn != DF_NO_CONN) {
+		struct df_kconn *s = &ctx->send[inst->send_conn];
+
+		/* ACQUIRE pairs with df_conn_connect() as above. */
+		if (dfk_load_acquire_sys(&s->state) != 1)
+			return -1;
+		sh->send_pos = round * s->per_loop + inst->send_ord;
+		if (sh->send_pos - s->seen >= s->nr_slots) {
+			/*
+			 * ACQUIRE pairs with the RELEASE of head in dfk_commit() of the receiver. Without
+			 * it the slot could be overwritten while the receiver still reads it.
+			 */
+			s->seen = dfk_load_acquire_sys(s->head);
+			if (sh->send_pos - s->seen >= s->nr_slots)
+				return 0;
+		}
+		sh->puts = s->proto >= DF_PROTO_LL;
+		if (sh->puts) {
+			dfk_words_of(&sh->put, s, sh->send_pos,
+				     dfk_slice_bytes(c, inst->cnt, sh->loop));
+			sh->to = (uint8_t *)stage->out;
+		} else {
+			sh->to = s->slots + sh->send_pos % s->nr_slots * s->slot_bytes;
+		}
+	}
+	sh->ctx = ctx;
+	sh->inst = inst;
+	sh->move = 1;
+	return 1;
+}
+
+/* All threads: moves the data of one slice. */
+DFK void dfk_execute(const struct dfk_shared *sh)
+{
+	const struct df_kctx *ctx = sh->ctx;
+	const struct df_kcoll *c = ctx->coll;
+	const struct df_inst *inst = sh->inst;
+	uint32_t q, eb = c->elem_bytes;
+	uint32_t op = inst->op;
+	int has_src = op == DF_OP_SEND || op == DF_OP_COPY || op == DF_OP_REDUCE ||
+		      op == DF_OP_RECV_REDUCE_COPY || op == DF_OP_RECV_REDUCE_SEND ||
+		      op == DF_OP_RECV_REDUCE_COPY_SEND;
+	int has_dst = op != DF_OP_SEND && op != DF_OP_RECV_REDUCE_SEND && op != DF_OP_NOP;
+	int recvs = inst->recv_conn != DF_NO_CONN, sends = inst->send_conn != DF_NO_CONN;
+	int premul = c->redop == DF_PREMULSUM;
+
+	if (op == DF_OP_NOP)
+		return;
+	for (q = 0; q < inst->cnt; q++) {
+		uint64_t at = q * c->tile_elems * eb, off, n = UINT64_MAX;
+		const uint8_t *src = NULL;
+		uint8_t *dst = NULL;
+		struct dfk_move m;
+
+		if (has_src) {
+			n = dfk_tile(c, inst->src_buf, (uint64_t)inst->src + q, sh->loop, &off);
+			src = dfk_base(c, ctx->cur, inst->src_buf) + off * eb;
+		}
+		if (has_dst) {
+			uint64_t nd =
+				dfk_tile(c, inst->dst_buf, (uint64_t)inst->dst + q, sh->loop, &off);
+
+			n = nd < n ? nd : n;
+			dst = dfk_base(c, ctx->cur, inst->dst_buf) + off * eb;
+		}
+		if (n == 0)
+			continue;
+		m.dst = dst;
+		m.dst2 = sends ? sh->to + at : NULL;
+		m.a = recvs ? sh->from + at : src;
+		m.b = recvs ? src : (op == DF_OP_REDUCE ? dst : NULL);
+		m.elems = n;
+		m.type = c->type;
+		m.redop = c->redop;
+		m.arg = ctx->redop_arg;
+		m.pre_a = premul && !recvs && (inst->flags & DF_INST_RAW_SRC);
+		m.pre_b = premul && ((recvs && src && (inst->flags & DF_INST_RAW_SRC)) ||
+				     (op == DF_OP_REDUCE && (inst->flags & DF_INST_RAW_DST)));
+		m.post = c->redop == DF_SUMPOSTDIV && (inst->flags & DF_INST_FINAL);
+		if (!m.b && !m.dst2 && m.dst == m.a && !m.pre_a && !m.post)
+			continue;
+		dfk_move(&m);
+	}
+}
+
+/* An instance has left: those behind it may be less urgent. */
+DFK void dfk_calm(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	const struct df_kinst *in = ctx->cur;
+	uint64_t nr = ctx->announced - ctx->finished;
+	int32_t most = 0;
+	uint64_t i;
+
+	for (i = 0; i < nr; i++) {
+		/* ACQUIRE pairs with the RELEASE of next in df_coll_instance(), as in dfk_task_poll(). */
+		in = dfk_load_acquire_sys(&in->next);
+		if (!i || in->priority > most)
+			most = in->priority;
+		if (most == ctx->priority)
+			return;
+	}
+	ctx->priority = most;
+	dfk_queue_move(d, blk, ctx);
+}
+
+/* The block's part of an instance is done; the last block tells the world. */
+DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	struct df_kinst *in = ctx->cur;
+
+	/*
+	 * ACQ_REL pairs with itself in the other blocks: the last one to come here sees, and with the
+	 * RELEASE of done passes on, what all of them wrote to the user's buffers.
+	 */
+	if (dfk_sub_acq_rel_dev(&in->blocks_left, 1u) == 0) {
+		blk->stats.operations++;
+		/*
+		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, host
+		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the
+		 * result before it is there.
+		 */
+		dfk_store_release_sys(ctx->coll->done, in->done_value);
+		/*
+		 * After the word: the host takes note of what the word says when it reads the completion.
+		 * The instance is still there, because we have not finished a later one.
+		 */
+		dfk_cq_push(blk, DF_CQE_DONE, ctx);
+	}
+	ctx->finished++;
+	/*
+	 * Back to our own order, all ranks at the same operation: those that still kept the common one would be
+	 * seen to disagree, and it would never end.
+	 */
+	if (blk->gang && ctx->finished % d->policy.gang == 0)
+		blk->gang = 0;
+	ctx->ready = 0;
+	blk->running = NULL;
+	if (ctx->finished == ctx->announced)
+		dfk_queue_remove(blk, ctx);
+	else if (d->policy.order)
+		dfk_calm(d, blk, ctx);
+	if (d->policy.order) {
+		/* What is more urgent may have become ready meanwhile. */
+		ctx->loaded = 0;
+		blk->task = blk->first;
+		blk->pos = 0;
+	}
+}
+
+/* Thread 0, after the data has moved: publishes the slice. */
+DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh)
+{
+	struct df_kctx *ctx = sh->ctx;
+	const struct df_kcoll *c = ctx->coll;
+	const struct df_inst *inst = sh->inst;
+
+	if (inst->recv_conn != DF_NO_CONN) {
+		struct df_kconn *r = &ctx->recv[inst->recv_conn];
+
+		/*
+		 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll() of the sender: our reads of
+		 * the slot are over before it may write there again.
+		 */
+		if (!sh->takes || (sh->recv_pos + 1) % r->credit == 0) {
+			dfk_store_release_sys(r->head, sh->recv_pos + 1);
+			dfk_ring_bell(r->bell);
+		}
+	}
+	if (inst->send_conn != DF_NO_CONN) {
+		struct df_kconn *s = &ctx->send[inst->send_conn];
+
+		/*
+		 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() of the receiver: the slot is
+		 * complete before it can be seen. By words nobody looks at it but the host, behind the gate.
+		 */
+		if (sh->puts)
+			dfk_store_relaxed_sys(s->tail, sh->send_pos + 1);
+		else
+			dfk_store_release_sys(s->tail, sh->send_pos + 1);
+		dfk_ring_bell(s->bell);
+	}
+	/*
+	 * RELEASE pairs with the ACQUIRE of k in dfk_task_poll() by blocks that depend on us. Where none can,
+	 * nobody looks, and a GPU is spared a fence.
+	 */
+	if (c->prog->nr_deps)
+		dfk_store_release_sys(&ctx->k, ctx->k + 1);
+	else
+		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
+	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
+	blk->moved = 1;
+	ctx->polls = 0;
+	if (ctx->spin < d->policy.max / d->policy.boost)
+		ctx->spin *= d->policy.boost;
+	else
+		ctx->spin = d->policy.max;
+	if (ctx->k == (ctx->finished + 1) * c->loops * ctx->nr_inst)
+		dfk_finish(d, blk, ctx);
+}
