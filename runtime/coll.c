@@ -231,10 +231,11 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 			goto err_ctx;
 	}
 	df_log(DF_LOG_INFO,
-	       "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block, %s",
+	       "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block, %s%s",
 	       df_coll_kind_name(req.kind), (unsigned long long)sig->count, comm->nranks,
 	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops,
-	       df_proto_name(coll->pick.proto));
+	       df_proto_name(coll->pick.proto),
+	       coll->pick.staged ? ", copies its input first (out of place only by itself)" : "");
 	df_list_add_tail(&coll->dev->colls, &coll->node);
 	HASH_ADD(hh, comm->colls, sig, sizeof(coll->sig), coll);
 	*out = coll;

@@ -150,6 +150,26 @@ struct loading {
 	int rc;
 };
 
+/* Makes a program that is right out of place only right in place as well; -EPROTO with *err. */
+static int stage(struct df_algo_file *a, struct df_perr *err)
+{
+	struct df_perr why = a->v.note;
+	int rc;
+
+	df_programs_free(a->progs, a->plan->nranks);
+	a->progs = NULL;
+	rc = df_canon_stage(a->plan);
+	if (!rc)
+		rc = df_plan_prove(a->plan, &a->expect, &a->progs, &a->v);
+	if (rc || !a->v.in_place) {
+		*err = why;
+		snprintf(err->file, sizeof(err->file), "%.127s", a->path);
+		return rc ? rc : -EPROTO;
+	}
+	a->staged = 1;
+	return 0;
+}
+
 static void load_file(struct loading *l, const char *path)
 {
 	struct df_algo_file *a = NULL, **more;
@@ -163,11 +183,9 @@ static void load_file(struct loading *l, const char *path)
 			    "is a custom collective: no NCCL function asks for it");
 		rc = -EPROTO;
 	}
-	if (!rc && !a->v.in_place && a->plan->kind != DF_COLL_ALLTOALL) {
-		err = a->v.note;
-		snprintf(err.file, sizeof(err.file), "%s", path);
-		rc = -EPROTO;
-	}
+	/* Whether a rank calls in place is nobody else's knowledge, so a program must serve both. */
+	if (!rc && !a->v.in_place && a->plan->kind != DF_COLL_ALLTOALL)
+		rc = stage(a, &err);
 	if (rc) {
 		if (l->refused)
 			l->refused(l->arg, &err);
@@ -328,7 +346,7 @@ int df_program_select(const struct df_algo_table *t, const struct df_tuner *tune
 	int rc;
 
 	if (pick)
-		*pick = (struct df_algo_pick){DF_ALGO_AUTO, DF_PROTO_SIMPLE, 0};
+		*pick = (struct df_algo_pick){.algo = DF_ALGO_AUTO, .proto = DF_PROTO_SIMPLE};
 	if (r.rank < 0 || r.rank >= r.nranks)
 		return -EINVAL;
 	if (a) {
@@ -339,14 +357,16 @@ int df_program_select(const struct df_algo_table *t, const struct df_tuner *tune
 			return -ENOMEM;
 		memcpy(copy, p, p->bytes);
 		*out = copy;
-		if (pick)
+		if (pick) {
 			pick->proto = protocol(tuner, q, p, a->plan->proto);
+			pick->staged = a->staged;
+		}
 		return 0;
 	}
 	if (tuner && r.algo == DF_ALGO_AUTO)
 		r.algo = df_tuner_choose(tuner, q->cost, &r, &r.max_blocks, &ns);
 	if (pick)
-		*pick = (struct df_algo_pick){r.algo, DF_PROTO_SIMPLE, ns};
+		*pick = (struct df_algo_pick){.algo = r.algo, .proto = DF_PROTO_SIMPLE, .ns = ns};
 	rc = df_program_build(&r, out);
 	if (!rc && pick)
 		pick->proto = protocol(tuner, q, *out, DF_PROTO_ANY);

@@ -20,6 +20,7 @@ struct df_algo_file {
 	struct df_verify_out v;
 	struct df_msccl_facts msccl;
 	int is_msccl;
+	int staged; /* of a table: copies its input first, since it was right out of place only */
 };
 
 /* -EPROTO with *err (file, line, rank, block, step, reason); -errno of reading, described in *err too. */
@@ -62,14 +63,15 @@ struct df_algo_query {
 /* What was chosen, for those who compare it with what it took. */
 struct df_algo_pick {
 	enum df_algo algo; /* AUTO: a file, or nobody's choice */
+	int staged;	   /* the file's program copies its input first */
 	enum df_proto proto;
 	double ns; /* expected; 0 unknown */
 };
 
 /*
  * The first program that serves the call, or NULL. A pure function of the table and of what is equal on all
- * ranks: in_place is not looked at, programs that are not right in place are only used where NCCL has no
- * in-place form. why (may be NULL): which condition the last candidate failed.
+ * ranks: in_place is not looked at, since all programs of a table are right in place wherever NCCL has an in-place
+ * form: one that was not copies its input first (staged). why (may be NULL): which condition the last candidate failed.
  */
 const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 					const struct df_algo_query *q, char *why, size_t size);

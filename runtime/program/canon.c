@@ -484,6 +484,67 @@ int df_canon_fence(struct df_plan *plan)
 	return 0;
 }
 
+/* A copy of each input chunk at the head of block 0; 0 or -ENOMEM. */
+static int copy_input(struct df_prank *r, uint32_t base)
+{
+	/* One chunk a step: the largest step decides how a message is cut. */
+	struct df_pinst copy = {.op = DF_OP_COPY,
+				.src_buf = DF_BUF_IN,
+				.dst_buf = DF_BUF_SCRATCH,
+				.cnt = 1,
+				.send_peer = -1,
+				.recv_peer = -1};
+	uint32_t n = r->in_chunks;
+	struct df_pblock *first;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!df_prank_add(r, 0, &copy))
+			return r->err;
+	}
+	first = &r->block[0];
+	memmove(first->inst + n, first->inst, (first->nr - n) * sizeof(*first->inst));
+	for (uint32_t i = 0; i < n; i++) {
+		copy.src = i;
+		copy.dst = base + i;
+		first->inst[i] = copy;
+	}
+	return 0;
+}
+
+int df_canon_stage(struct df_plan *plan)
+{
+	for (int k = 0; k < plan->nranks; k++) {
+		struct df_prank *r = &plan->rank[k];
+		uint32_t base = r->scratch_chunks;
+
+		if (!r->nr_blocks || !r->in_chunks)
+			continue;
+		for (uint32_t b = 0; b < r->nr_blocks; b++) {
+			for (uint32_t i = 0; i < r->block[b].nr; i++) {
+				struct df_pinst *in = &r->block[b].inst[i];
+
+				if (!df_op_info[in->op].reads || in->src_buf != DF_BUF_IN)
+					continue;
+				in->src_buf = DF_BUF_SCRATCH;
+				in->src += base;
+			}
+		}
+		for (uint32_t d = 0; d < r->nr_deps; d++)
+			r->dep[d].inst += r->dep[d].block ? 0 : r->in_chunks;
+		if (copy_input(r, base))
+			return r->err;
+		r->scratch_chunks += r->in_chunks;
+		/* Nobody may write the output, which may be the input, before all of it is copied. */
+		for (uint32_t b = 1; b < r->nr_blocks; b++) {
+			if (r->block[b].nr)
+				df_prank_dep(r, b, 0, 0, r->in_chunks - 1);
+		}
+		if (r->err)
+			return r->err;
+	}
+	return 0;
+}
+
 int df_plan_prove(struct df_plan *plan, const struct df_expects *expect, struct df_program ***progs,
 		  struct df_verify_out *out)
 {

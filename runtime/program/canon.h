@@ -24,6 +24,12 @@ uint32_t df_canon_unify(enum df_coll_kind kind, uint32_t chunks, int rank, int b
 int df_canon_fence(struct df_plan *plan);
 
 /*
+ * For a plan that is right out of place only: every rank copies its input to scratch first and reads it there, so that
+ * the program is right in place too. Prove it afterwards. -ENOMEM.
+ */
+int df_canon_stage(struct df_plan *plan);
+
+/*
  * Finishes a plan for use: programs of all ranks, verified, with flags and min_slots, fenced where they
  * need it. *progs is the caller's. -EPROTO with out->err.
  */

@@ -12,6 +12,7 @@
 
 #include "runtime/program/algofile.h"
 #include "runtime/program/canon.h"
+#include "runtime/program/exec.h"
 #include "runtime/program/tuner.h"
 #include "tests/lib/test.h"
 
@@ -281,6 +282,70 @@ START_TEST(t_table)
 }
 END_TEST
 
+/* An all-reduce that overwrites what it has yet to send when it is in place. */
+#define OUT_ONLY                                                                                   \
+	"dfprog 1\nname early\nkind AllReduce\nranks 2\nchunks 1\nin_place no\n"                   \
+	"rank 0 in 1 out 1 scratch 0\nblock 0\nsend i0 to 1\n"                                     \
+	"block 1\nrecvReduceCopy i0 o0 from 1\n"                                                   \
+	"rank 1 in 1 out 1 scratch 0\nblock 0\nsend i0 to 0\nrecvReduceCopy i0 o0 from 0\n"
+
+/* A program that is right out of place only serves calls in place as well: it copies its input first. */
+START_TEST(t_staged)
+{
+	struct df_prog_req q = {.kind = DF_COLL_ALLREDUCE,
+				.nranks = 2,
+				.count = 10,
+				.elem_bytes = 4,
+				.max_blocks = 1};
+	struct df_algo_query query = {.req = &q, .type = DF_INT32, .redop = DF_SUM};
+	char dir[] = "/tmp/df_t_filesXXXXXX", list[400];
+	struct df_algo_file *a;
+	const struct df_algo_file *s;
+	struct df_algo_table *t;
+	struct df_algo_pick pick;
+	struct df_program *p;
+	struct df_perr err;
+
+	df_perr_clear(&err);
+	ck_assert_msg(!df_algo_parse("early", OUT_ONLY, strlen(OUT_ONLY), &a, &err), "%s",
+		      err.text);
+	ck_assert_int_eq(a->v.out_of_place, 1);
+	ck_assert_int_eq(a->v.in_place, 0);
+	df_algo_free(a);
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	put(dir, "early.dfp", OUT_ONLY);
+	nr_refused = 0;
+	ck_assert_int_eq(df_algo_table_load(dir, on_refused, NULL, &t), 0);
+	ck_assert_int_eq(nr_refused, 0);
+	s = df_algo_find(t, &query, NULL, 0);
+	ck_assert_ptr_nonnull(s);
+	ck_assert_int_eq(s->staged, 1);
+	ck_assert_int_eq(s->v.in_place, 1);
+	ck_assert_int_eq(s->v.out_of_place, 1);
+	for (uint64_t i = 0; i < 40; i++) {
+		struct df_exec_check c = {.progs = s->progs,
+					  .kind = DF_COLL_ALLREDUCE,
+					  .nranks = 2,
+					  .count = i % 7,
+					  .tile_elems = 1 + i % 3,
+					  .in_place = i & 3,
+					  .seed = i,
+					  .type = DF_UINT32,
+					  .redop = DF_SUM,
+					  .slots = s->v.min_slots,
+					  .instances = 2};
+
+		ck_assert_msg(!df_exec_check(&c, &err), "%s", err.text);
+	}
+	ck_assert_int_eq(df_program_select(t, NULL, &query, &p, &pick), 0);
+	ck_assert_int_eq(pick.staged, 1);
+	df_program_free(p);
+	df_algo_table_free(t);
+	snprintf(list, sizeof(list), "rm -r %s", dir);
+	ck_assert_int_eq(system(list), 0);
+}
+END_TEST
+
 START_TEST(t_tuner)
 {
 	static const char text[] =
@@ -377,6 +442,7 @@ int main(void)
 	tcase_add_test(tc, t_xml_meaning);
 	tcase_add_test(tc, t_text_form);
 	tcase_add_test(tc, t_table);
+	tcase_add_test(tc, t_staged);
 	tcase_add_test(tc, t_tuner);
 	suite_add_tcase(s, tc);
 	return df_test_run(s);

@@ -134,6 +134,15 @@ static void one(const struct df_lib *lib, const struct df_shape *s, struct df_rn
 	ck_assert_msg(reread(what, plan, &x, 0) == p[0]->hash, "%s: text form", what);
 	if (s->blocks == DF_BLOCKS_PEER)
 		ck_assert_msg(reread(what, plan, &x, 1) == p[0]->hash, "%s: MSCCL form", what);
+	/* Copying the input first changes no result, whatever the program does with it later. */
+	df_programs_free(q, plan->nranks);
+	ck_assert_int_eq(df_canon_stage(twin), 0);
+	rc = df_plan_prove(twin, &y, &q, &w);
+	ck_assert_msg(!rc, "%s staged: %s", what, df_perr_str(&w.err, why, sizeof(why)));
+	ck_assert_msg(w.in_place >= v.in_place && w.same_order && w.min_slots == v.min_slots &&
+			      q[0]->max_cnt == p[0]->max_cnt,
+		      "%s staged: %s", what, df_perr_str(&w.note, why, sizeof(why)));
+	execute(what, twin, q, &y, &w, rng);
 	df_programs_free(p, plan->nranks);
 	df_programs_free(q, plan->nranks);
 	df_plan_destroy(plan);

@@ -39,6 +39,27 @@ DFSHIM_ALGO=$T/wrong.dfp:$T/next.dfp:$T/a.dfp run AllReduce --ranks 4
 grep -q "DFSHIM_ALGO: $T/wrong.dfp:[0-9]*: rank [0-9]* block [0-9]* step [0-9]*: " "$T/out" || fail "not named: $(head -5 "$T/out")"
 grep -q "DFSHIM_ALGO: $T/next.dfp.*custom collective" "$T/out" || fail "custom: $(head -5 "$T/out")"
 used "allreduce-hierarchical"
+# Right out of place only: copies its input first, and is right in place as well.
+cat >"$T/early.dfp" <<'END'
+dfprog 1
+name early
+kind AllReduce
+ranks 2
+chunks 1
+in_place no
+rank 0 in 1 out 1 scratch 0
+block 0
+send i0 to 1
+block 1
+recvReduceCopy i0 o0 from 1
+rank 1 in 1 out 1 scratch 0
+block 0
+send i0 to 0
+recvReduceCopy i0 o0 from 0
+END
+$D verify "$T/early.dfp" | grep -q 'copies its input first' || fail "verify: $($D verify "$T/early.dfp")"
+DFSHIM_ALGO=$T/early.dfp run AllReduce --ranks 2
+used "early.*copies its input first"
 # Ranks with different lists do not join: an error on all of them, no hang.
 cat >"$T/differ" <<'END'
 #!/bin/sh

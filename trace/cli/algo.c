@@ -481,7 +481,10 @@ static void say_valid(const char *name, const struct df_algo_file *f)
 			printf("  steps over several chunks were split: they mixed input with results\n");
 	}
 	printf("  %s\n",
-	       f->v.in_place ? "right in place and out of place" : "right out of place only");
+	       f->v.in_place ? "right in place and out of place"
+	       : f->plan->kind == DF_COLL_ALLTOALL || f->plan->kind == DF_COLL_CUSTOM
+		       ? "right out of place"
+		       : "right out of place only: under DFSHIM_ALGO it copies its input first");
 	if (!f->v.has_post)
 		printf("  custom collective without expectations: checked for deadlock, races and empty chunks only\n");
 	if (!f->v.same_order)
