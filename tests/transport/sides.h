@@ -1,0 +1,218 @@
+/*
+ * Two sides of a connector for the transports' suite: two ranks in threads or processes that play one scenario, with
+ * the stand-in for a driver where the transport keeps data on devices. For t_conform.c alone.
+ */
+#ifndef TESTS_TRANSPORT_SIDES_H
+#define TESTS_TRANSPORT_SIDES_H
+
+#include "tests/ctl/ctl_test.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include "kernels/daemon.h"
+#include "runtime/device/cuda_far.h"
+#include "runtime/device/device.h"
+#include "runtime/rt.h"
+#include "runtime/transport/arena.h"
+#include "runtime/transport/far.h"
+#include "runtime/transport/transport.h"
+#include "tests/cuda/fake/fake.h"
+
+/*
+ * Two sides, 0 and 1, run the same scenario: as threads where the transport stays in the process, as forked
+ * processes else. Both know each other from a communicator of two ranks.
+ */
+struct world {
+	struct ct_share share;
+	uint64_t seed;
+	const struct df_tl_ops *tl;
+	int (*scenario)(struct world *w, int side, const struct df_member *peer);
+	int one_dies; /* the sides do not wait for each other at the end */
+	int failed[2];
+	pid_t pid[2];
+	uint32_t turn;
+	uint64_t value[8];
+};
+
+static const struct df_tl_ops *tl_now;
+static int threads_now;
+static __thread struct df_member self;
+static const struct fake_cuda *fake; /* NULL: no device memory in this variant */
+
+static const char *fake_path(char *path, size_t bytes)
+{
+	snprintf(path, bytes, "%s/tests/cuda/fake/libcuda.so.1",
+		 getenv("B") ? getenv("B") : "build");
+	return path;
+}
+
+/* The stand-in for a driver, whose device memory other processes can map. */
+static void start_gpu(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	const struct fake_cuda *(*get)(void);
+	char text[512];
+	void *lib;
+
+	pthread_mutex_lock(&lock);
+	if (!fake) {
+		setenv("FAKE_CUDA_DEVICES", "2", 1);
+		lib = dlopen(fake_path(text, sizeof(text)), RTLD_NOW | RTLD_GLOBAL);
+		ck_assert_msg(lib != NULL, "%s", dlerror());
+		*(void **)&get = dlsym(lib, "fake_cuda");
+		ck_assert_msg(df_cuda_open_driver(text, sizeof(text)) != NULL, "%s", text);
+		df_cuda_machine();
+		fake = get();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * Around calls of the transport: as on a GPU, the host must not touch the devices' memory. What the test itself does
+ * to counters and slots stands for the blocks. Devices of one process share their memory with the other side.
+ */
+static int host_only(int on)
+{
+	if (fake && !threads_now)
+		fake->hide(on);
+	return 0;
+}
+#define HOST(type, call)                                                                           \
+	({                                                                                         \
+		host_only(1);                                                                      \
+		type ret_ = call;                                                                  \
+		host_only(0);                                                                      \
+		ret_;                                                                              \
+	})
+#define HOST_VOID(call) (host_only(1), (call), (void)host_only(0))
+
+/* Owner: a connector as its block has it after its first turn. */
+static int make_for(enum df_proto proto, const struct df_tl_ops *tl, struct df_peer *p,
+		    uint64_t key, uint32_t nr_slots, uint32_t slot_bytes, uint64_t base,
+		    struct df_conn **out, struct df_kconn *k)
+{
+	int zero = df_proto_words(proto), ret;
+
+	while ((ret = HOST(int, tl->create(p, key, nr_slots, slot_bytes, zero, base, out))) ==
+	       -EAGAIN)
+		usleep(100);
+	if (ret)
+		return ret;
+	memset(k, 0, sizeof(*k));
+	k->proto = proto;
+	HOST_VOID(tl->end(*out, k));
+	df_conn_begin(k);
+	return 0;
+}
+
+static int make(const struct df_tl_ops *tl, struct df_peer *p, uint64_t key, uint32_t nr_slots,
+		uint32_t slot_bytes, uint64_t base, struct df_conn **out, struct df_kconn *k)
+{
+	return make_for(DF_PROTO_SIMPLE, tl, p, key, nr_slots, slot_bytes, base, out, k);
+}
+
+static int peer_get(const struct df_tl_ops *tl, const struct df_member *peer, struct df_peer **out)
+{
+	return tl->peer_get(&self, peer, out);
+}
+
+static void step(struct world *w, int which)
+{
+	ct_arrive(&w->share, which, 2);
+}
+
+static int run_side(int side, void *arg)
+{
+	struct world *w = arg;
+	struct ct_rank r = {
+		.ids = (const unsigned char(*)[128])w->share.ids, .nranks = 2, .rank = side};
+	int ret;
+
+	if (w->tl->caps & DF_TL_FAR) {
+		start_gpu();
+		r.gpu = 1;
+		r.device = side;
+	}
+	if (ct_join(&r))
+		return 3;
+	self = df_ctl_members(r.comm)[side];
+	if (r.gpu)
+		ck_assert_int_eq(df_cuda_meet(r.comm, 2, side, NULL), 0);
+	if (!w->tl->reachable(&self, &df_ctl_members(r.comm)[!side]))
+		return 4;
+	ck_assert_ptr_eq(df_tl_select(&self, &df_ctl_members(r.comm)[!side]), w->tl);
+	ret = w->scenario(w, side, &df_ctl_members(r.comm)[!side]);
+	if (!w->one_dies)
+		step(w, 63); /* who leaves first would be dead to the other */
+	df_ctl_leave(r.comm);
+	return ret;
+}
+
+static int first_side(int side, void *arg)
+{
+	struct world *w = arg;
+
+	/* The id comes from one of the two processes. */
+	if (!side)
+		ck_assert_int_eq(df_id_create(w->share.ids[0]), 0);
+	ct_arrive(&w->share, 0, 2);
+	return run_side(side, arg);
+}
+
+struct side_arg {
+	struct world *w;
+	int side, ret;
+};
+
+static void *side_thread(void *arg)
+{
+	struct side_arg *a = arg;
+
+	a->ret = first_side(a->side, a->w);
+	return NULL;
+}
+
+static void play(int (*scenario)(struct world *w, int side, const struct df_member *peer))
+{
+	struct world *w = ct_shared(sizeof(*w));
+	struct side_arg a[2];
+	pthread_t t[2];
+	int i;
+
+	w->seed = df_test_seed();
+	w->tl = tl_now;
+	w->scenario = scenario;
+	if (threads_now) {
+		for (i = 0; i < 2; i++) {
+			a[i] = (struct side_arg){.w = w, .side = i};
+			pthread_create(&t[i], NULL, side_thread, &a[i]);
+		}
+		for (i = 0; i < 2; i++) {
+			pthread_join(t[i], NULL);
+			ck_assert_int_eq(a[i].ret, 0);
+		}
+	} else {
+		for (i = 0; i < 2; i++)
+			w->pid[i] = ct_fork(first_side, i, w);
+		for (i = 0; i < 2; i++)
+			ck_assert_int_eq(ct_wait(w->pid[i]), 0);
+	}
+	munmap(w, sizeof(*w));
+}
+
+static struct df_conn *find(const struct df_tl_ops *tl, struct df_peer *p, uint64_t key)
+{
+	struct df_conn *c = NULL;
+	int ret;
+
+	while ((ret = HOST(int, tl->find(p, key, &c))) == -EAGAIN) {
+		ck_assert_ptr_null(c);
+		tl->progress();
+		sched_yield();
+	}
+	ck_assert_int_eq(ret, 0);
+	return c;
+}
+
+#endif
