@@ -21,7 +21,10 @@ struct df_algo_args {
 int df_algo_load(const struct df_algo_args *a, const char *name, struct df_algo_file **out,
 		 struct df_perr *err);
 
-/* `dfshim algo bench`; the exit status. */
+/* Says that `name` can't be used and why; the exit status for it. */
+int df_algo_refused(const char *name, const struct df_perr *err, int rc);
+/* `dfshim algo verify`, `dfshim algo bench`; the exit status. */
+int df_algo_verify(const struct df_algo_args *a);
 int df_algo_bench(const struct df_algo_args *a);
 
 #endif
