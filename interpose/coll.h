@@ -32,6 +32,9 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result);
 void df_traced_group_start(void);
 ncclResult_t df_traced_group_end(const void *pc);
 
+/* ncclCommGetAsyncError has said this of it. */
+void df_traced_settled(ncclComm_t comm, ncclResult_t state);
+
 /* A call that can block begins; the result goes to df_traced_leave(). comm NULL: object says on what. */
 uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
 			 const void *pc);

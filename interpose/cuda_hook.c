@@ -148,7 +148,8 @@ static void *driver_fn(int at);
 	if (df_ret == CUDA_SUCCESS)                                                                \
 	AFTER_##kind(FIRST object, SECOND object)
 #define DO_GRAPH_LAUNCH(kind, ptds, object, call)                                                  \
-	df_ret = df_f->graph_launch(PAIR object, ptds) ? CUDA_ERROR_UNKNOWN : (call)
+	df_ret = df_f->graph_launch(PAIR object, ptds) ? CUDA_ERROR_UNKNOWN : (call);              \
+	df_f->graph_launched(SECOND object, ptds, df_ret == CUDA_SUCCESS)
 #define BEFORE_EVENT_CREATE(where, flags)    (void)0
 #define BEFORE_EVENT_DESTROY(where, flags)   df_f->event_gone(*(where))
 #define BEFORE_STREAM_CREATE(where, flags)   (void)0

@@ -3,6 +3,7 @@
  *
  * Threads: any; ncclCommGetAsyncError while another call on the same communicator is running.
  */
+#include "interpose/coll.h"
 #include "interpose/front.h"
 #include "interpose/handle.h"
 #include "interpose/nccl_api.h"
@@ -22,8 +23,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 {
 	ncclResult_t res;
 
-	if (DF_FOREIGN(comm))
-		return DF_REAL(ncclCommGetAsyncError, comm, asyncError);
+	if (DF_FOREIGN(comm)) {
+		res = DF_REAL(ncclCommGetAsyncError, comm, asyncError);
+		if (res == ncclSuccess && asyncError)
+			df_traced_settled(comm, *asyncError);
+		return res;
+	}
 	res = df_comm_check(comm, "ncclGetAsyncError", "comm");
 	if (res == ncclSuccess)
 		res = df_ptr_check(asyncError, "ncclGetAsyncError", "asyncError");

@@ -31,6 +31,9 @@ struct traced {
 	int nranks, rank, device;
 	uint64_t children;
 	int connected; /* its first operation has come back from NCCL */
+	/* Non-blocking: what NCCL has not put on its streams yet; under deferred_lock. */
+	struct df_record_op *deferred;
+	size_t nr_deferred, cap_deferred;
 };
 
 /* What a thread's open group of NCCL's has collected. */
@@ -51,7 +54,9 @@ struct batch {
 };
 
 static struct df_mutex table_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "traced communicators");
+static struct df_mutex deferred_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "deferred operations");
 static struct traced *table;
+static unsigned nr_deferring; /* communicators that have such */
 static uint64_t nr_local;
 static __thread struct batch batch __attribute__((tls_model("initial-exec")));
 
@@ -139,6 +144,73 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 	df_mutex_unlock(&table_lock);
 }
 
+/* NCCL puts it on its stream at a time of its own, before the communicator is said to be ready again. */
+static int defer(const struct df_record_op *op)
+{
+	struct traced *t = op->owner;
+	struct df_record_op *v;
+	size_t cap;
+
+	df_mutex_lock(&deferred_lock);
+	if (t->nr_deferred == t->cap_deferred) {
+		cap = t->cap_deferred ? t->cap_deferred * 2 : 16;
+		v = realloc(t->deferred, cap * sizeof(*v));
+		if (!v) {
+			df_mutex_unlock(&deferred_lock);
+			return 0;
+		}
+		t->deferred = v;
+		t->cap_deferred = cap;
+	}
+	t->deferred[t->nr_deferred++] = *op;
+	if (t->nr_deferred == 1)
+		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+	return 1;
+}
+
+/* It is ready again (begun), or has failed. */
+static void settle(struct traced *t, int begun)
+{
+	struct df_record_op *v;
+	size_t nr;
+
+	df_mutex_lock(&deferred_lock);
+	v = t->deferred;
+	nr = t->nr_deferred;
+	t->deferred = NULL;
+	t->nr_deferred = t->cap_deferred = 0;
+	if (nr)
+		__atomic_sub_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+	df_record_after(v, nr, begun);
+	free(v);
+}
+
+void df_traced_settled(ncclComm_t comm, ncclResult_t state)
+{
+	struct traced *t;
+
+	/* RELAXED: the application has its own call that began them before this one. */
+	if (state == ncclInProgress || !__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED) ||
+	    !recording())
+		return;
+	t = slot_of(comm, 0);
+	if (t)
+		settle(t, state == ncclSuccess);
+}
+
+/* The call of NCCL that was to put them on their streams has returned. */
+static void called(struct df_record_op *ops, size_t nr, ncclResult_t res)
+{
+	size_t i, left = 0;
+
+	for (i = 0; i < nr; i++)
+		if (res != ncclInProgress || !ops[i].seen || !defer(&ops[i]))
+			ops[left++] = ops[i];
+	df_record_after(ops, left, res == ncclSuccess);
+}
+
 void df_traced_comm_gone(ncclComm_t comm, enum df_call call)
 {
 	struct traced *t = recording() ? slot_of(comm, 0) : NULL;
@@ -146,8 +218,10 @@ void df_traced_comm_gone(ncclComm_t comm, enum df_call call)
 				: call == DF_CALL_COMM_DESTROY ? DF_REC_COMM_DESTROY
 							       : DF_REC_COMM_ABORT;
 
-	if (t)
-		df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
+	if (!t)
+		return;
+	settle(t, 0);
+	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
 }
 
 uint64_t df_traced_hash(ncclComm_t comm)
@@ -292,7 +366,7 @@ ncclResult_t df_traced_group_end(const void *pc)
 	inner = enter_inner(&call);
 	df_record_before(b->ops, b->nr_ops);
 	res = df_real()->ncclGroupEnd();
-	df_record_after(b->ops, b->nr_ops, res == ncclSuccess);
+	called(b->ops, b->nr_ops, res);
 	if (inner)
 		df_record_leave(inner, call, res == ncclInProgress ? 0 : (uint64_t)res);
 	if (b->first)
@@ -309,34 +383,30 @@ ncclResult_t df_traced_group_end(const void *pc)
 
 /* ---- operations ------------------------------------------------------------------------------------------ */
 
-/* The operation as it is issued; 0: it is not recorded. */
+/* The operation as it is issued; 0: there is nothing to be done around its call. */
 static int issue(const struct df_traced_call *c, struct traced *t, struct df_record_op *op,
 		 uint32_t site)
 {
 	int peers = c->kind == DF_COLL_SEND || c->kind == DF_COLL_RECV ||
 		    c->kind == DF_COLL_BROADCAST || c->kind == DF_COLL_REDUCE ||
 		    c->kind == DF_COLL_GATHER || c->kind == DF_COLL_SCATTER;
-	int capturing;
-	uint64_t id, flags;
+	struct df_record_call call = {
+		.kind = c->kind,
+		.type = c->type,
+		.redop = c->redop,
+		.peer = peers ? c->root : -1,
+		.count = c->count,
+		.send = c->send,
+		.recv = c->recv,
+		.comm = t->comm,
+		.site = site,
+		.rank = t->rank,
+		.device = t->device,
+	};
 
-	memset(op, 0, sizeof(*op));
-	op->seen = df_record_stream(c->stream, &id, &capturing);
-	if (capturing)
+	if (!df_record_issue(&call, c->stream, batch.depth ? batch.serial : 0, op))
 		return 0;
-	flags = DF_OP_BY_NCCL | (op->seen ? DF_OP_END_SEEN : 0);
-	op->op = df_trace_serial();
-	op->comm = t->comm;
-	op->rank = t->rank;
-	op->device = t->device;
-	op->stream = c->stream;
-	op->group = batch.depth ? batch.serial : 0;
-	df_trace(DF_REC_OP_ISSUE, t->device, t->comm, t->rank, op->op,
-		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
-			 (uint64_t)(c->redop & 0xff) << 16 | flags << 24,
-		 c->count, id, site);
-	df_trace(DF_REC_OP_ARGS, t->device, t->comm, t->rank, op->op, (uintptr_t)c->send,
-		 (uintptr_t)c->recv, (peers ? (uint32_t)c->root + 1u : 0) | op->group << 32, site);
-	df_trace_comm_issued(t->comm, (unsigned)c->kind);
+	op->owner = t;
 	return 1;
 }
 
@@ -369,6 +439,7 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 {
 	struct traced *t = recording() ? slot_of(comm, 0) : NULL;
 	uint32_t site;
+	int issued;
 
 	o->t = NULL;
 	o->serial = 0;
@@ -376,12 +447,11 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 	if (!t)
 		return;
 	site = df_trace_site(pc);
-	if (!issue(c, t, &o->op, site))
-		return;
+	issued = issue(c, t, &o->op, site);
 	if (batch.depth) {
 		if (is_first(t) && !batch.first)
 			batch.first = t;
-		if (later(&o->op))
+		if (!issued || later(&o->op))
 			return;
 	}
 	o->t = t;
@@ -395,7 +465,7 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result)
 	df_record_inside--;
 	if (!o->t)
 		return;
-	df_record_after(&o->op, 1, result == ncclSuccess);
+	called(&o->op, 1, result);
 	df_record_leave(o->serial, o->call, result == ncclInProgress ? 0 : (uint64_t)result);
 	((struct traced *)o->t)->connected = 1;
 	if (result != ncclSuccess && result != ncclInProgress)

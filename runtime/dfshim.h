@@ -171,19 +171,36 @@ int df_record_start(void);
 /* This thread is inside NCCL, so many calls deep: what it does with CUDA is NCCL's doing. */
 extern __thread int df_record_inside __attribute__((tls_model("initial-exec")));
 
+/* A call of NCCL that issues an operation, as it is recorded. */
+struct df_record_call {
+	enum df_coll_kind kind;
+	int type, redop, peer; /* peer: or root; -1 none */
+	uint64_t count;
+	const void *send;
+	void *recv;
+	uint32_t comm, site; /* of df_trace_comm(), df_trace_site() */
+	int32_t rank, device;
+};
+
 /* An operation between df_record_before() and df_record_after(). */
 struct df_record_op {
 	uint64_t op; /* serial */
 	uint32_t comm;
 	int32_t rank, device;
 	const void *stream;
+	void *on;	/* the recorded stream; NULL: `stream` says which */
+	void *owner;	/* the caller's */
 	uint64_t group; /* serial, 0 none */
-	int seen;	/* of df_record_stream(): its end will be seen */
+	int seen;	/* its end will be seen */
 	uint64_t from, to;
 };
 
-/* An operation is about to be put on the stream. *id: as the records name the stream. 1: its end can be seen. */
-int df_record_stream(const void *stream, uint64_t *id, int *capturing);
+/*
+ * An operation is about to be put on the stream: written down, and *op filled for df_record_before(). 0: the stream
+ * captures; then it is written down with each launch of the graph.
+ */
+int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
+		    struct df_record_op *op);
 /* Around the call of NCCL that puts them on their streams. begun 0: it did not, or not yet. */
 void df_record_before(struct df_record_op *ops, size_t nr);
 void df_record_after(struct df_record_op *ops, size_t nr, int begun);

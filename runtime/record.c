@@ -6,9 +6,10 @@
  * for nothing and nothing waits for it; no call of the driver is made to look at it, so looking can neither
  * block nor hold a lock of the driver.
  *
- * No tick is given to a stream that is being captured (it would become part of the graph), nor to the legacy stream
- * (there it would be ordered with all others): ends are then known only from waits that return, as
- * the records say (DF_OP_END_SEEN is missing).
+ * On the legacy stream a tick is ordered with all blocking streams, as NCCL's work beside it is: what another thread
+ * puts on such a stream in between may be ordered with that work then, as it would be had the call come a little
+ * later. A stream that is being captured gets none (it would become part of the graph): what a graph holds is recorded
+ * when it is launched (record_graph.c), with ticks around the launch.
  *
  * Threads: any; streams and open operations under one lock, which is not held across CUDA. Two threads
  * that use one stream at the same time may get their ticks in the other order; then an end is recorded a little early.
@@ -23,6 +24,7 @@
 
 /* Operations that are open at a time; more are not watched. */
 #define MAX_OPEN 65536
+#define FEW_OPEN 256
 
 struct rstream {
 	struct df_hstream *stream;
@@ -32,6 +34,7 @@ struct rstream {
 	uint64_t work_at; /* operations of the device when work was last recorded on it, plus one */
 	uint8_t carries;  /* operations, or it waited for some */
 	uint8_t dirty;	  /* something was put on it after the last tick */
+	uint8_t legacy;	  /* what is put on other streams counts as put on it */
 };
 
 struct open_op {
@@ -78,7 +81,8 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 	s->stream = info->stream;
 	s->id = info->id;
 	s->dirty = 1;
-	s->word = info->legacy ? NULL : df_word_get();
+	s->legacy = info->legacy;
+	s->word = df_word_get();
 	/* A word is used again with the value that it has. */
 	s->ticks = s->word ? __atomic_load_n(s->word, __ATOMIC_RELAXED) : 0;
 	/*
@@ -95,6 +99,18 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 }
 
 /* ---- hooks: what the application does with CUDA ---------------------------------------------------------- */
+
+/*
+ * Who has waited looks what has ended by that, where it is quickly done: so the records of a process that goes on to
+ * its end, or is killed, have it.
+ */
+static void look_few(void)
+{
+	unsigned left, nr = __atomic_load_n(&nr_open, __ATOMIC_RELAXED);
+
+	if (nr && nr <= FEW_OPEN)
+		df_record_poll(&left);
+}
 
 static __thread struct {
 	uint64_t serial;
@@ -115,6 +131,7 @@ static void wait_done(int device)
 {
 	if (!waiting.serial)
 		return;
+	look_few();
 	moved();
 	df_call_exit(waiting.serial, waiting.call, device, 0);
 	waiting.serial = 0;
@@ -141,6 +158,8 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 	uint64_t now;
 
 	(void)t;
+	if (kind == DF_WORK_GRAPH)
+		df_record_graph_begin(info);
 	if (df_record_inside || kind == DF_WORK_ALLOC || info->capturing)
 		return;
 	s = stream_get(info);
@@ -267,6 +286,7 @@ static int help(void)
 
 static const struct df_stream_hooks record_hooks = {
 	.before_work = before_work,
+	.after_graph = df_record_graph_end,
 	.event_record = event_record,
 	.event_wait = event_wait,
 	.event_query = event_query,
@@ -300,58 +320,89 @@ static uint64_t tick(struct rstream *s)
 	return to;
 }
 
-static struct rstream *ticking(const void *stream, struct df_stream_info *info)
-{
-	struct rstream *s;
-
-	if (!hooked || df_rt.cu->stream_info(stream, info))
-		return NULL;
-	s = stream_get(info);
-	return s && s->word && !info->capturing ? s : NULL;
-}
-
-int df_record_stream(const void *stream, uint64_t *id, int *capturing)
+static struct rstream *on_stream(const struct df_record_op *op)
 {
 	struct df_stream_info info;
-	struct rstream *s;
+	struct rstream *s = op->on;
 
-	*id = (uintptr_t)stream;
-	*capturing = 0;
-	if (!hooked || df_rt.cu->stream_info(stream, &info))
-		return 0;
-	*id = info.id;
-	*capturing = info.capturing;
-	if (info.capturing)
-		return 0;
-	s = stream_get(&info);
+	if (!s && (!hooked || df_rt.cu->stream_info(op->stream, &info) || info.capturing))
+		return NULL;
+	if (!s)
+		s = stream_get(&info);
+	return s && s->word ? s : NULL;
+}
+
+struct rstream *df_record_put_on(const struct df_stream_info *info)
+{
+	struct rstream *s = stream_get(info);
+
 	if (s) {
 		s->carries = 1;
 		s->work_at = 0;
 	}
-	__atomic_add_fetch(&nr_issued[info.device & 63], 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&nr_issued[info->device & 63], 1, __ATOMIC_RELAXED);
 	moved();
-	return s && s->word;
+	return s;
+}
+
+void df_record_note(const struct df_record_call *c, uint64_t stream, uint64_t group, int seen,
+		    struct df_record_op *op)
+{
+	uint64_t flags = DF_OP_BY_NCCL | (seen ? DF_OP_END_SEEN : 0);
+
+	op->op = df_trace_serial();
+	op->comm = c->comm;
+	op->rank = c->rank;
+	op->device = c->device;
+	op->group = group;
+	op->seen = seen;
+	df_trace(DF_REC_OP_ISSUE, c->device, c->comm, c->rank, op->op,
+		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
+			 (uint64_t)(c->redop & 0xff) << 16 | flags << 24,
+		 c->count, stream, c->site);
+	df_trace(DF_REC_OP_ARGS, c->device, c->comm, c->rank, op->op, (uintptr_t)c->send,
+		 (uintptr_t)c->recv, (uint32_t)(c->peer + 1) | group << 32, c->site);
+	df_trace_comm_issued(c->comm, (unsigned)c->kind);
+}
+
+int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
+		    struct df_record_op *op)
+{
+	struct df_stream_info info;
+	struct rstream *s = NULL;
+	uint64_t id = (uintptr_t)stream;
+
+	memset(op, 0, sizeof(*op));
+	if (hooked && !df_rt.cu->stream_info(stream, &info)) {
+		if (info.capturing) {
+			df_record_capture(c, &info, group);
+			return 0;
+		}
+		id = info.id;
+		s = df_record_put_on(&info);
+	}
+	op->stream = stream;
+	df_record_note(c, id, group, s && s->word, op);
+	return 1;
+}
+
+/* Behind another operation its end is our beginning. */
+static uint64_t begin(struct rstream *s)
+{
+	uint64_t from = s->dirty ? tick(s) : s->ticks;
+
+	s->dirty = s->legacy;
+	return from;
 }
 
 void df_record_before(struct df_record_op *ops, size_t nr)
 {
-	struct df_stream_info info;
 	struct rstream *s;
 	size_t i;
 
 	for (i = 0; i < nr; i++) {
-		ops[i].from = 0;
-		if (!ops[i].seen)
-			continue;
-		s = ticking(ops[i].stream, &info);
-		if (!s)
-			continue;
-		/* Behind another operation its end is our beginning. */
-		if (s->dirty)
-			ops[i].from = tick(s);
-		else
-			ops[i].from = s->ticks;
-		s->dirty = 0;
+		s = ops[i].seen ? on_stream(&ops[i]) : NULL;
+		ops[i].from = s ? begin(s) : 0;
 	}
 }
 
@@ -370,7 +421,8 @@ static struct open_op *new_open(void)
 		open_ops = v;
 		cap_open = cap;
 	}
-	return &open_ops[nr_open++];
+	__atomic_store_n(&nr_open, nr_open + 1, __ATOMIC_RELAXED);
+	return &open_ops[nr_open - 1];
 }
 
 /* Nobody will see its end: the records say so, or it would look like one that never ends. */
@@ -381,7 +433,6 @@ static void unseen(const struct df_record_op *op)
 
 void df_record_after(struct df_record_op *ops, size_t nr, int begun)
 {
-	struct df_stream_info info;
 	struct rstream *s;
 	struct open_op *o;
 	size_t i, k;
@@ -390,11 +441,12 @@ void df_record_after(struct df_record_op *ops, size_t nr, int begun)
 	for (i = 0; i < nr; i++) {
 		if (!ops[i].seen)
 			continue;
-		s = begun ? ticking(ops[i].stream, &info) : NULL;
+		s = begun ? on_stream(&ops[i]) : NULL;
+		ops[i].on = s;
 		to = 0;
 		/* One tick for all of the group that are on one stream. */
 		for (k = 0; s && k < i && !to; k++)
-			if (ops[k].seen && ops[k].stream == ops[i].stream)
+			if (ops[k].on == s)
 				to = ops[k].to;
 		if (s && !to)
 			to = tick(s);
@@ -456,7 +508,8 @@ unsigned df_record_poll(unsigned *left)
 	for (i = 0; i < nr_open; i++)
 		if (!open_ops[i].over)
 			open_ops[n++] = open_ops[i];
-	nr_open = *left = n;
+	__atomic_store_n(&nr_open, n, __ATOMIC_RELAXED);
+	*left = n;
 	df_mutex_unlock(&lock);
 	if (changed)
 		__atomic_add_fetch(&progress, changed, __ATOMIC_RELAXED);

@@ -87,6 +87,8 @@ struct df_stream_hooks {
 	/* Something other than a collective is about to be enqueued. t: what it touches and nothing else; NULL unknown. */
 	void (*before_work)(const struct df_stream_info *s, enum df_work kind,
 			    const struct df_touch *t);
+	/* A graph was launched, or could not be; before_work has been called for it. May be NULL. */
+	void (*after_graph)(const struct df_stream_info *s, int launched);
 	/*
 	 * cudaEventRecord: called before the native record. 1: the hook has recorded the event itself
 	 * (through the table), the native record is skipped. 0: go on.
@@ -184,7 +186,10 @@ struct df_hostcuda_api {
 	void (*stream_each)(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			    void *arg);
 
-	/* Adds a node to the capture that the stream is part of. -EINVAL: it is not capturing. */
+	/*
+	 * Adds a node to the capture that the stream is part of. -EINVAL: it is not capturing. Where the backend
+	 * was opened to look on (mode trace) nothing may wait for it: *done is ignored.
+	 */
 	int (*capture_node)(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
 
 	/* Words that streams of this device wait for may have changed: look again. Cheap, any thread. */

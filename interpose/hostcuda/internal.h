@@ -354,6 +354,8 @@ cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out);
 void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out);
 /* The hook before other work; not while capturing. */
 void df_hbefore_work(struct df_hstream *s, enum df_work kind, const struct df_touch *touch);
+/* The hook after the launch of a graph. */
+void df_hafter_graph(struct df_hstream *s, int launched);
 
 static inline cudaStream_t df_hpt(cudaStream_t stream)
 {

@@ -156,7 +156,9 @@ DF_H_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 	if (ret <= 0)
 		return df_hret(df_herr(ret));
 	df_hbefore_work(s, DF_WORK_GRAPH, NULL);
-	return df_hret(launch(x, s));
+	err = launch(x, s);
+	df_hafter_graph(s, err == cudaSuccess);
+	return df_hret(err);
 }
 
 DF_H_API __typeof__(cudaGraphLaunch) cudaGraphLaunch_ptsz;

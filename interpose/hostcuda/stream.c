@@ -183,6 +183,16 @@ void df_hbefore_work(struct df_hstream *s, enum df_work kind, const struct df_to
 	df_hhooks()->before_work(&info, kind, touch);
 }
 
+void df_hafter_graph(struct df_hstream *s, int launched)
+{
+	struct df_stream_info info;
+
+	if (!DF_H_HOOK(after_graph) || s->internal)
+		return;
+	df_hstream_describe(s, &info);
+	df_hhooks()->after_graph(&info, launched);
+}
+
 int df_hstream_idle(struct df_hstream *s)
 {
 	if (s->legacy)

@@ -206,14 +206,12 @@ static void capture(int begin)
 
 static void graph_made(void *exec, void *graph)
 {
-	if (!df_cuda_recording)
-		df_cuda_graph_made(exec, graph);
+	df_cuda_graph_made(exec, graph);
 }
 
 static void graph_gone(void *exec)
 {
-	if (!df_cuda_recording)
-		df_cuda_graph_gone(exec);
+	df_cuda_graph_gone(exec);
 }
 
 static int graph_launch(void *exec, void *stream, int ptds)
@@ -225,7 +223,15 @@ static int graph_launch(void *exec, void *stream, int ptds)
 		return 0;
 	df_cuda_stream_describe(s, &info);
 	df_cuda_hooks->before_work(&info, DF_WORK_GRAPH, NULL);
-	return df_cuda_recording ? 0 : df_cuda_graph_launch(exec, s);
+	return df_cuda_graph_launch(exec, s);
+}
+
+static void graph_launched(void *stream, int ptds, int launched)
+{
+	struct df_stream_info info;
+
+	if (df_cuda_hooks->after_graph && !info_of(stream, ptds, &info))
+		df_cuda_hooks->after_graph(&info, launched);
 }
 
 static void event_made(void *event, unsigned int flags)
@@ -323,6 +329,7 @@ const struct df_cuda_front df_cuda_front = {
 	.graph_made = graph_made,
 	.graph_gone = graph_gone,
 	.graph_launch = graph_launch,
+	.graph_launched = graph_launched,
 	.event_made = event_made,
 	.event_gone = event_gone,
 	.stream_made = stream_made,

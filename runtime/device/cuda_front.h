@@ -49,7 +49,8 @@ struct df_cuda_front {
 	void (*graph_gone)(void *exec);
 	/* Before cuGraphLaunch: fences the stream, starts one instance of every captured collective. -errno. */
 	int (*graph_launch)(void *exec, void *stream, int ptds);
-	void (*event_made)(void *event, unsigned int flags); /* after */
+	void (*graph_launched)(void *stream, int ptds, int launched); /* after it */
+	void (*event_made)(void *event, unsigned int flags);	      /* after */
 	void (*event_gone)(void *event);
 	void (*stream_made)(void *stream); /* after */
 	void (*stream_gone)(void *stream);

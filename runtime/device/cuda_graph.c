@@ -8,6 +8,10 @@
  * updates need no book-keeping. Two executable graphs that hold the same node and run at the same time have
  * the same buffers, so such a program races with itself already.
  *
+ * In mode trace nothing of the graph may wait for us, and nothing stands between the application's nodes: all that is
+ * captured into one graph is a list beside it, in a single host function that depends on nothing, on which nothing
+ * depends, and which does nothing. It is there to be found when the graph, or a copy of it, is read.
+ *
  * One lock for all; it is not held across the driver or the runtime.
  */
 #if __has_include(<cuda.h>)
@@ -33,17 +37,26 @@ struct turn {
 	uint64_t value;
 };
 
+/* What is only noted, of one graph. */
+struct note {
+	const struct df_capture_ops *ops;
+	void *arg;
+};
+
 struct node {
-	struct words *w;
+	struct words *w; /* NULL: it only notes */
 	struct df_capture_ops ops;
 	void *arg;
+	struct note *notes;
+	size_t nr_notes;
+	cuuint64_t capture;
 	uint64_t serial;    /* of the capture */
 	uint64_t launched;  /* replays */
 	struct turn *turns; /* those whose gate has not been opened */
 	uint32_t first, nr, cap;
 	int busy;	   /* there are such */
 	int refs;	   /* executable graphs, replays, and the driver's user object */
-	struct node *next; /* of the busy ones */
+	struct node *next; /* of the busy ones, or of those that note */
 };
 
 struct exec {
@@ -55,21 +68,32 @@ struct exec {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct exec *execs;
-static struct node *busy;
+static struct node *busy, *noting;
 static uint64_t serials;
 
 static void node_put(struct node *n)
 {
+	struct node **p;
+	size_t i;
 	int last;
 
 	pthread_mutex_lock(&lock);
 	last = --n->refs == 0;
+	for (p = &noting; last && !n->w && *p; p = &(*p)->next)
+		if (*p == n) {
+			*p = n->next;
+			break;
+		}
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return;
+	for (i = 0; i < n->nr_notes; i++)
+		n->notes[i].ops->destroy(n->notes[i].arg);
+	free(n->notes);
 	if (n->ops.destroy)
 		n->ops.destroy(n->arg);
-	df_cuda_pinned_free(n->w);
+	if (n->w)
+		df_cuda_pinned_free(n->w);
 	free(n->turns);
 	free(n);
 }
@@ -79,6 +103,8 @@ static void CUDA_CB arrive(void *arg)
 {
 	struct node *n = arg;
 
+	if (!n->w)
+		return;
 	/* RELEASE pairs with the daemon's ACQUIRE of the ready word: what the graph did before is seen. */
 	__atomic_add_fetch(&n->w->arrived, 1, __ATOMIC_RELEASE);
 }
@@ -88,11 +114,77 @@ static void CUDA_CB object_gone(void *arg)
 	node_put(arg);
 }
 
+/* The graph has a reference until it, and all that was made of it, is gone. */
+static CUresult retain(CUgraph graph, struct node *n)
+{
+	CUuserObject object;
+	CUresult r =
+		df_drv.user_object(&object, n, object_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return df_drv.graph_retain(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+}
+
+static int note_add(struct node *n, const struct df_capture_ops *ops, void *arg)
+{
+	struct note *v = realloc(n->notes, (n->nr_notes + 1) * sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	n->notes = v;
+	v[n->nr_notes++] = (struct note){ops, arg};
+	return 0;
+}
+
+static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_capture_ops *ops,
+			void *arg)
+{
+	CUDA_HOST_NODE_PARAMS params = {.fn = arrive};
+	struct node *n;
+	CUgraphNode made;
+	CUresult r;
+	int ret = -ENOENT;
+
+	pthread_mutex_lock(&lock);
+	for (n = noting; n && n->capture != capture; n = n->next)
+		;
+	if (n)
+		ret = note_add(n, ops, arg);
+	pthread_mutex_unlock(&lock);
+	if (ret != -ENOENT)
+		return ret;
+	n = calloc(1, sizeof(*n));
+	if (!n || note_add(n, ops, arg)) {
+		free(n);
+		return -ENOMEM;
+	}
+	n->refs = 1;
+	n->capture = capture;
+	n->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
+	r = retain(graph, n);
+	if (r != CUDA_SUCCESS) {
+		free(n->notes);
+		free(n);
+		return df_drv_errno(r);
+	}
+	pthread_mutex_lock(&lock);
+	n->next = noting;
+	noting = n;
+	pthread_mutex_unlock(&lock);
+	params.userData = n;
+	/* Without the node the graph goes unrecorded, and the note ends with it. */
+	r = df_drv.node_add_host(&made, graph, NULL, 0, &params);
+	if (r != CUDA_SUCCESS)
+		df_warn_once("a CUDA graph took no node that says what is in it: its operations "
+			     "are not recorded");
+	return 0;
+}
+
 int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUdeviceptr gate;
-	CUuserObject object;
 	CUgraph graph = NULL;
 	struct node *n;
 	cuuint64_t id;
@@ -103,6 +195,8 @@ int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops,
 		    CUDA_SUCCESS ||
 	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
 		return -EINVAL;
+	if (df_cuda_recording)
+		return capture_note(graph, id, ops, arg);
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return -ENOMEM;
@@ -117,15 +211,13 @@ int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops,
 	n->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
 	gate = (CUdeviceptr)(uintptr_t)&n->w->gate;
 	/* The last reference may end in the destructor, so the user object comes first. */
-	r = df_drv.user_object(&object, n, object_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+	r = retain(graph, n);
 	if (r != CUDA_SUCCESS) {
 		df_cuda_pinned_free(n->w);
 		free(n);
 		return df_drv_errno(r);
 	}
-	r = df_drv.graph_retain(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-	if (r == CUDA_SUCCESS)
-		r = df_drv.host_func(s->handle, arrive, n);
+	r = df_drv.host_func(s->handle, arrive, n);
 	if (r == CUDA_SUCCESS)
 		r = df_drv.stream_wait64(s->handle, gate, 1, CU_STREAM_WAIT_VALUE_GEQ);
 	if (r == CUDA_SUCCESS)
@@ -243,8 +335,14 @@ static int replay(struct node *n)
 {
 	struct turn *v, t;
 	uint32_t cap;
+	size_t i;
 	int ret;
 
+	if (!n->w) {
+		for (i = 0; i < n->nr_notes; i++)
+			n->notes[i].ops->launch(n->notes[i].arg, NULL, 0, &t.done, &t.value);
+		return 0;
+	}
 	pthread_mutex_lock(&lock);
 	/* Room first: what has been submitted can't be taken back. */
 	if (n->first + n->nr == n->cap) {

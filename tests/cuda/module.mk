@@ -42,7 +42,11 @@ $(B)/tests/cuda/use_handover: tests/cuda/use_handover.c tests/cuda/daemon_kernel
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) $(FAKE_NCCL) -pthread -ldl -lm
 
-tests: $(B)/tests/cuda/use_nccl $(B)/tests/cuda/use_handover
+$(B)/tests/cuda/use_captured: tests/cuda/use_captured.c $(FAKE_CUDA) $(FAKE_NCCL)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $^
+
+tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_captured)
 endif
 
 ifneq ($(wildcard $(CUDA_LIB)/libcudart_static.a),)

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Description: mode trace on the driver: begin and end of what NCCL executes, hosts that block in the driver, and off.
+# Description: mode trace on the driver: graphs, begin and end of what NCCL executes, hosts that block in the driver, and off.
 set -u
 fake=$B/tests/cuda/fake
 [ -x "$B/tests/cuda/use_handover" ] || { echo "skipped: built without NCCL's header" && exit 77; }
 bad=0
-run() { # NAME VARIABLE=VALUE...
-	local name=$1
-	shift
+run() { # PROGRAM NAME VARIABLE=VALUE...
+	local program=$1 name=$2
+	shift 2
 	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$B/libdfshim.so" FAKE_CUDA_DEVICES=2 DFSHIM_MODE=trace \
-		DFSHIM_TRACE="$T/$name.trace" "$@" timeout 60 "$B/tests/cuda/use_handover" >"$T/$name" 2>&1 || {
+		DFSHIM_TRACE="$T/$name.trace" "$@" timeout 60 "$B/tests/cuda/$program" >"$T/$name" 2>&1 || {
 		echo "$name: status $?"
 		cat "$T/$name"
 		bad=1
@@ -17,7 +17,7 @@ run() { # NAME VARIABLE=VALUE...
 }
 count() { awk -v t="$2" '$4 == t' "$T/$1.show" | wc -l; }
 
-run on
+run use_handover on
 ops=$(count on op)
 [ "$ops" -ge 20 ] || { echo "only $ops operations" && bad=1; }
 for t in op_start op_done; do
@@ -29,7 +29,13 @@ done
 	bad=1
 }
 # Nothing of ours on the streams, so no end is seen; the calls of NCCL are all the same.
-run off DFSHIM_TRACE_CUDA=0
+run use_handover off DFSHIM_TRACE_CUDA=0
 [ "$(count off op)" = "$ops" ] || { echo "off: $(count off op) operations" && bad=1; }
 [ "$(count off op_start)" = 0 ] || { echo "off: operations are marked" && bad=1; }
+# What a graph holds is recorded at each of its launches.
+run use_captured graph
+ops=$(tail -1 "$T/graph")
+for t in op op_start op_done; do
+	[ "$(count graph $t)" = "$ops" ] || { echo "graph: $ops operations launched, $(count graph $t) records $t" && bad=1; }
+done
 exit $bad

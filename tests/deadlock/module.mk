@@ -1,8 +1,9 @@
 # The interpreter of the deadlock suite, and training with fused gradients: plain NCCL and CUDA programs, nothing of
 # ours in them.
 ifneq ($(HAVE_NCCL),)
-tests: $(B)/tests/deadlock/script $(B)/tests/deadlock/fusion
-$(B)/tests/deadlock/script $(B)/tests/deadlock/fusion: $(B)/tests/deadlock/%: tests/deadlock/%.c \
+PLAIN := $(addprefix $(B)/tests/deadlock/,script fusion recorded)
+tests: $(PLAIN)
+$(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
 		$(wildcard tests/deadlock/*.h) tests/clients/client.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $< \

@@ -138,10 +138,34 @@ static int flush(int device)
 	return 1;
 }
 
+static int launched;
+
+static void after_graph(const struct df_stream_info *s, int done)
+{
+	CHECK(s->stream && done);
+	launched++;
+}
+
 static const struct df_stream_hooks hooks = {
-	before_work,   event_record,  event_wait,  event_query,	 event_time,	 event_sync,
-	event_destroy, stream_create, stream_sync, stream_query, stream_destroy, device_sync,
-	sync_copy,     free_hook,     help,	   sync_done,	 flush};
+	.before_work = before_work,
+	.event_record = event_record,
+	.event_wait = event_wait,
+	.event_query = event_query,
+	.event_time = event_time,
+	.event_sync = event_sync,
+	.event_destroy = event_destroy,
+	.stream_create = stream_create,
+	.stream_sync = stream_sync,
+	.stream_query = stream_query,
+	.stream_destroy = stream_destroy,
+	.device_sync = device_sync,
+	.sync_copy = sync_copy,
+	.free = free_hook,
+	.help = help,
+	.sync_done = sync_done,
+	.flush = flush,
+	.after_graph = after_graph,
+};
 
 static void nothing(void *arg)
 {
@@ -215,6 +239,7 @@ int main(void)
 	CHECK(calls[WORK] == before);
 	CU(cudaGraphInstantiate(&exec, graph, 0));
 	CU(cudaGraphLaunch(exec, s));
+	CHECK(launched == 1);
 	CHECK(work[DF_WORK_GRAPH] == 1);
 	CU(cudaGraphExecDestroy(exec));
 	CU(cudaGraphDestroy(graph));

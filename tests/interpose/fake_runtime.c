@@ -370,11 +370,14 @@ int df_record_start(void)
 	return -EOPNOTSUPP;
 }
 
-int df_record_stream(const void *stream, uint64_t *id, int *capturing)
+int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
+		    struct df_record_op *op)
 {
-	*id = (uintptr_t)stream;
-	*capturing = 0;
-	return 0;
+	(void)c;
+	(void)stream;
+	(void)group;
+	memset(op, 0, sizeof(*op));
+	return 1;
 }
 
 void df_record_before(struct df_record_op *ops, size_t nr)

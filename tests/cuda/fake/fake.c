@@ -742,6 +742,22 @@ API CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *o
 	out->userData = op->data;
 	return CUDA_SUCCESS;
 }
+API CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *deps, size_t nr,
+				const CUDA_HOST_NODE_PARAMS *params)
+{
+	struct op *op = calloc(1, sizeof(*op));
+
+	(void)deps, (void)nr;
+	SEEN();
+	op->kind = OP_HOST;
+	op->fn = params->fn;
+	op->data = params->userData;
+	*graph->tail = op;
+	graph->tail = &op->next;
+	graph->nr++;
+	*out = (CUgraphNode)op;
+	return CUDA_SUCCESS;
+}
 API CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
 {
 	struct op *op, **at;

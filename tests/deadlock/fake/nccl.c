@@ -2,7 +2,8 @@
  * A stand-in for NCCL that really executes, on the memory of libdfhost.so, by NCCL's rules: operations of one
  * communicator in their order of issue, one of DFSHIM_HOST_SLOTS slots of the device held from start to end, a
  * first use and a set-up that block the host until all ranks have come, implicit synchronisation of the device in the
- * set-up. It knows nothing of dfshim and knows of CUDA only what a program may: an operation is a host function
+ * set-up; a communicator that does not block (config.blocking = 0) puts its work on the streams a while after the call.
+ * It knows nothing of dfshim and knows of CUDA only what a program may: an operation is a host function
  * on its stream, so it waits there for its peers as a kernel of NCCL's waits on a GPU.
  *
  * Ranks are threads or processes: what they share lies in a file of /dev/shm that the unique id names. Sums and
@@ -65,6 +66,8 @@ struct comm {
 	uint64_t magic;
 	int nranks, rank, device;
 	int aborted, connected;
+	int nonblocking;
+	unsigned in_progress; /* calls whose work is not on its streams yet */
 	struct region *r;
 	char name[64];
 	uint64_t next, turn; /* launches: given, finished */
@@ -412,15 +415,54 @@ static void put_all(struct op *ops, int nr)
 	}
 }
 
+/* A non-blocking communicator: from a thread of its own, some time later. */
+struct later {
+	int nr;
+	struct op ops[];
+};
+
+static void *put_later(void *arg)
+{
+	struct later *l = arg;
+	int i;
+
+	usleep(30000);
+	put_all(l->ops, l->nr);
+	for (i = 0; i < l->nr; i++)
+		__atomic_sub_fetch(&l->ops[i].comm->in_progress, 1, __ATOMIC_RELEASE);
+	free(l);
+	return NULL;
+}
+
+static ncclResult_t put_now(struct op *ops, int nr)
+{
+	struct later *l;
+	pthread_t t;
+	int i, later = 0;
+
+	for (i = 0; i < nr; i++)
+		later |= ops[i].comm->nonblocking;
+	if (!later) {
+		put_all(ops, nr);
+		return ncclSuccess;
+	}
+	l = malloc(sizeof(*l) + (size_t)nr * sizeof(*ops));
+	l->nr = nr;
+	memcpy(l->ops, ops, (size_t)nr * sizeof(*ops));
+	for (i = 0; i < nr; i++)
+		__atomic_add_fetch(&ops[i].comm->in_progress, 1, __ATOMIC_RELEASE);
+	pthread_create(&t, NULL, put_later, l);
+	pthread_detach(t);
+	return ncclInProgress;
+}
+
 static const unsigned char type_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
 static ncclResult_t enqueue(struct op o)
 {
 	o.bytes = o.count * type_bytes[o.type % 12];
-	if (!group.depth) {
-		put_all(&o, 1);
-		return ncclSuccess;
-	}
+	if (!group.depth)
+		return put_now(&o, 1);
 	if (group.nr == group.cap)
 		group.ops = realloc(group.ops, (size_t)(group.cap += 64) * sizeof(o));
 	group.ops[group.nr++] = o;
@@ -545,8 +587,11 @@ EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId
 EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
 					    ncclConfig_t *config)
 {
-	(void)config;
-	return pncclCommInitRank(comm, nranks, id, rank);
+	ncclResult_t res = pncclCommInitRank(comm, nranks, id, rank);
+
+	if (res == ncclSuccess)
+		((struct comm *)*comm)->nonblocking = config && config->blocking == 0;
+	return res;
 }
 
 EXPORT ncclResult_t pncclGroupEnd(void)
@@ -558,9 +603,7 @@ EXPORT ncclResult_t pncclGroupEnd(void)
 	for (i = 0; i < group.nr_inits; i++)
 		wait_all(group.inits[i]);
 	group.nr_inits = group.nr = 0;
-	if (nr)
-		put_all(group.ops, nr);
-	return ncclSuccess;
+	return nr ? put_now(group.ops, nr) : ncclSuccess;
 }
 
 EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
@@ -615,8 +658,7 @@ EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
 
 EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-	(void)comm;
-	*error = ncclSuccess;
+	*error = GET(&((struct comm *)comm)->in_progress) ? ncclInProgress : ncclSuccess;
 	return ncclSuccess;
 }
 

@@ -1,0 +1,20 @@
+#!/bin/bash
+# Description: mode trace: begin and end of operations on the legacy stream, of non-blocking communicators, in graphs.
+set -u
+case $B in */thread | */address) echo "skipped: the stand-in for NCCL is not built with sanitizers" && exit 77 ;; esac
+. "$SRC/tests/lib/clients.sh"
+C=$B/tests/deadlock/recorded
+[ -x "$C" ] || skip "the program is not built here"
+ops=$(env DFSHIM_MODE=trace DFSHIM_BACKEND=host DFSHIM_TRACE="$T/t" \
+	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/tests/deadlock/fake/libnccl.so.2" timeout 60 "$C" 2>"$T/err") ||
+	fail "status $?: $(cat "$T/err")"
+[ "$ops" = 28 ] || fail "$ops operations, not 28"
+"$B/dfshim" show --json "$T/t" >"$T/show" || fail "show: status $?"
+count() { jq -s "map(select($1)) | length" "$T/show"; }
+[ "$(count '.type == "op"')" = "$ops" ] || fail "$(count '.type == "op"') of $ops operations recorded"
+[ "$(count '.type == "op_start"')" = "$ops" ] || fail "$(count '.type == "op_start"') of $ops operations seen to begin"
+[ "$(count '.type == "op_done" and .a == 0')" = "$ops" ] || fail "$(count '.type == "op_done" and .a == 0') of $ops operations seen to end"
+# Nothing ends before it begins, nor begins before what is before it on its communicator has ended or begun with it.
+"$B/dfshim" check "$T/t" >"$T/check" || fail "check: $(head -1 "$T/check")"
+grep -q "^OK: all $ops operations finished" "$T/check" || fail "check: $(head -1 "$T/check")"
+exit 0
