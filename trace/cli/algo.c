@@ -434,8 +434,6 @@ static int cmd_write(const struct df_algo_args *a)
 	return rc ? df_cli_input_error("algo", a->out ? a->out : "output", "can't be written") : 0;
 }
 
-/* ---- verify ---------------------------------------------------------------------------------------------- */
-
 /* ---- run ------------------------------------------------------------------------------------------------- */
 
 static int cmd_run(const struct df_algo_args *a)
