@@ -120,4 +120,10 @@ struct df_trace_header {
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");
 
+/* A root or peer as records have it: plus one, 0 none. Any value may stand in a file, so it wraps. */
+static inline int32_t df_rec_peer(uint64_t bits)
+{
+	return (int32_t)((uint32_t)bits - 1);
+}
+
 #endif

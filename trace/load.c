@@ -357,7 +357,7 @@ int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_
 	out->kind = (uint8_t)n->rec.a;
 	out->type = (uint8_t)(n->rec.a >> 8);
 	out->redop = (uint8_t)(n->rec.a >> 16);
-	out->peer = (int32_t)(uint32_t)(n->rec.a >> 32) - 1;
+	out->peer = df_rec_peer(n->rec.a >> 32);
 	out->count = n->rec.b;
 	out->stream = n->rec.c;
 	out->issue_ns = n->rec.time_ns;

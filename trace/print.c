@@ -63,7 +63,7 @@ static void print_intents(const struct df_check_result *r, FILE *out)
 			const struct df_lop op = {.kind = (uint8_t)rec->a,
 						  .type = (uint8_t)(rec->a >> 8),
 						  .redop = (uint8_t)(rec->a >> 16),
-						  .peer = (int32_t)(uint32_t)(rec->a >> 32) - 1,
+						  .peer = df_rec_peer(rec->a >> 32),
 						  .count = rec->b};
 
 			if (rec->type != DF_REC_OP_INTENT || !e || e->gcomm == DF_NONE)

@@ -570,7 +570,7 @@ int df_set_op(struct df_check_set *set, uint32_t trace, uint64_t index, struct d
 		    args.op == rec.op) {
 			out->send = args.a;
 			out->recv = args.b;
-			out->peer = (int32_t)(uint32_t)args.c - 1;
+			out->peer = df_rec_peer(args.c);
 			break;
 		}
 	}
