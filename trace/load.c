@@ -307,8 +307,7 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	case DF_REC_OP_ARGS:
 		op->send = rec->a;
 		op->recv = rec->b;
-		op->peer = (int32_t)((uint32_t)rec->c -
-				     1); /* unsigned: any value may stand in a file */
+		op->peer = df_rec_peer(rec->c);
 		if (rec->c >> 32)
 			op->group = (uint32_t)(rec->c >> 32);
 		break;
