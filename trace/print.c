@@ -44,7 +44,24 @@ static void print_pending(const struct df_check_result *r, FILE *out)
 		fprintf(out, "  and %zu more\n", nr - shown);
 }
 
-/* What hosts were about to issue when they came to wait before it. */
+/* What a host was about to issue when it came to wait before it; 0: the note is none such. */
+static int intent_of(const struct df_check_set *set, const struct df_trc *trc, size_t note,
+		     struct df_lop *op, const struct df_entry **entry)
+{
+	const struct df_rec *rec = &trc->notes[note].rec;
+
+	if (rec->type != DF_REC_OP_INTENT || !rec->comm || rec->comm > trc->nr_entries)
+		return 0;
+	*entry = &set->entries[trc->first_entry + rec->comm - 1];
+	*op = (struct df_lop){.kind = (uint8_t)rec->a,
+			      .type = (uint8_t)(rec->a >> 8),
+			      .redop = (uint8_t)(rec->a >> 16),
+			      .peer = df_rec_peer(rec->a >> 32),
+			      .count = rec->b,
+			      .stream = rec->c};
+	return (*entry)->gcomm != DF_NONE;
+}
+
 static void print_intents(const struct df_check_result *r, FILE *out)
 {
 	const struct df_check_set *set = r->set;
@@ -55,25 +72,17 @@ static void print_intents(const struct df_check_result *r, FILE *out)
 		const struct df_trc *trc = &set->traces[t];
 
 		for (size_t i = 0; i < trc->nr_notes && shown < MAX_PENDING; i++) {
-			const struct df_rec *rec = &trc->notes[i].rec;
-			const struct df_entry *e =
-				rec->comm && rec->comm <= trc->nr_entries
-					? &set->entries[trc->first_entry + rec->comm - 1]
-					: NULL;
-			const struct df_lop op = {.kind = (uint8_t)rec->a,
-						  .type = (uint8_t)(rec->a >> 8),
-						  .redop = (uint8_t)(rec->a >> 16),
-						  .peer = df_rec_peer(rec->a >> 32),
-						  .count = rec->b};
+			const struct df_entry *e;
+			struct df_lop op;
 
-			if (rec->type != DF_REC_OP_INTENT || !e || e->gcomm == DF_NONE)
+			if (!intent_of(set, trc, i, &op, &e))
 				continue;
 			if (!shown++)
 				fputs("\nNot issued yet, because the host waits before it:\n", out);
 			fprintf(out, "  r%-4d %-16s %-44s for %.1f s   [%s record %" PRIu64 "]\n",
 				e->world, set->gcomms[e->gcomm].label,
 				df_say_sig(&op, sig, sizeof(sig)),
-				df_say_ago(set, (uint32_t)t, rec->time_ns), trc->label,
+				df_say_ago(set, (uint32_t)t, trc->notes[i].rec.time_ns), trc->label,
 				trc->notes[i].index);
 		}
 	}
@@ -283,6 +292,38 @@ static void json_ops(const struct df_check_result *r, FILE *out)
 	fputc(']', out);
 }
 
+static void json_intents(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_entry *e;
+	struct df_lop op;
+	int any = 0;
+
+	fputs(",\"not_issued\":[", out);
+	for (size_t t = 0; t < set->nr_traces; t++) {
+		const struct df_trc *trc = &set->traces[t];
+
+		for (size_t i = 0; i < trc->nr_notes; i++) {
+			if (!intent_of(set, trc, i, &op, &e))
+				continue;
+			fprintf(out, "%s{\"rank\":\"r%d\",\"communicator\":", any++ ? "," : "",
+				e->world);
+			df_json_string(out, set->gcomms[e->gcomm].label);
+			fprintf(out, ",\"kind\":\"%s\",\"count\":%" PRIu64 ",\"type\":\"%s\"",
+				df_kind_name(op.kind), op.count, df_dtype_name(op.type));
+			if (df_kind_rooted(op.kind) || df_kind_is_p2p(op.kind))
+				fprintf(out, ",\"%s\":%d",
+					df_kind_is_p2p(op.kind) ? "peer" : "root", op.peer);
+			fprintf(out,
+				",\"stream\":%" PRIu64 ",\"age_s\":%.3f,\"evidence\":", op.stream,
+				df_say_ago(set, (uint32_t)t, trc->notes[i].rec.time_ns));
+			json_evidence(r, out, (uint32_t)t, trc->notes[i].index);
+			fputc('}', out);
+		}
+	}
+	fputc(']', out);
+}
+
 void df_check_print_json(const struct df_check_result *r, FILE *out)
 {
 	const struct df_check_set *set = r->set;
@@ -326,6 +367,7 @@ void df_check_print_json(const struct df_check_result *r, FILE *out)
 	}
 	json_sides(r, out);
 	json_ops(r, out);
+	json_intents(r, out);
 	fputs(",\"communicators\":[", out);
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		fputs(i ? ",{\"name\":" : "{\"name\":", out);

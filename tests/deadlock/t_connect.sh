@@ -25,9 +25,21 @@ for out in live check; do
 	grep -qE 'r1 .*AllReduce\(128 x int32, sum\) .*for [0-9.]+ s' "$T/$out" || fail "$out lacks r1's operation"
 done
 [ "$("$B/dfshim" show "$T/trace" | grep -c op_intent)" -ge 2 ] || fail "show lacks the records"
-# From the trace alone the program is what it would have been: replay connects first, so nothing is left to hang.
+# All tools know of it.
+"$B/dfshim" check --json "$T/trace" | jq -e '[.not_issued[] | [.rank, .kind, .count]] | sort == [["r0", "AllReduce", 64], ["r1", "AllReduce", 128]]' >/dev/null ||
+	fail "check --json: $("$B/dfshim" check --json "$T/trace" | jq -c .not_issued)"
+"$B/dfshim" timeline "$T/trace" | jq -e '[.traceEvents[] | select(.ph == "X" and (.name | test("^AllReduce .*never issued")))] | length == 2' >/dev/null ||
+	fail "timeline lacks what was not issued"
+"$B/dfshim" report -o "$T/r.html" "$T/trace" >/dev/null || fail "report: status $?"
+[ "$(grep -o 'AllReduce [^"]*, not issued yet' "$T/r.html" | wc -l)" = 2 ] || fail "report lacks what was not issued"
+# By NCCL's rules it hangs again, for the same reason.
+"$B/dfshim" replay --rules nccl --timeout 2 "$T/trace" >"$T/nccl" 2>&1
+rc=$?
+[ $rc = 10 ] && grep -q '^ORDER: .*use different communicators first' "$T/nccl" || fail "replay by NCCL's rules: status $rc: $(head -3 "$T/nccl")"
+# By ours the hosts do not wait; what they would have issued then is not known, so nobody is taken to be missing.
 "$B/dfshim" replay --host --json "$T/trace" >"$T/ours" 2>&1
 rc=$?
+grep -q "is not in the trace" "$T/ours" || fail "replay does not say what is not there: $(head -3 "$T/ours")"
 [ $rc = 0 ] || fail "replay: status $rc: $(head -3 "$T/ours")"
 grep -q "no operations" "$T/ours" && fail "replay found no operations"
 exit 0

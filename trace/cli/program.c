@@ -124,7 +124,7 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 	s.op.nr_p2p = 1;
 	s.op.p2p[0] = (struct df_mp2p){op->kind == DF_KIND_SEND, comm, op->peer, op->count};
 	/* Messages of one group are one step. */
-	if (p->merge && op->group && open->op.nr_p2p && open->rec == op->group &&
+	if (p->flags & DF_STEPS_MERGE && op->group && open->op.nr_p2p && open->rec == op->group &&
 	    open->op.nr_p2p < DF_MOP_MAX_P2P) {
 		struct df_rank_of *r = &p->ranks[rank];
 
@@ -311,10 +311,30 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 			continue;
 		op.index = intent_index(l, &op, i);
 		rank = rank_of(p, trace, op.device, &l->h);
+		p->nr_intents++;
 		if (rank >= 0)
 			rc = add_op(p, rd, &op, rank, &open[rank]);
 	}
 	return rc;
+}
+
+/* Ranks that have issued nothing on a communicator that others use: that they are missing is a part of the program. */
+static void add_members(struct df_program_steps *p, const struct df_reader *rd, uint32_t trace)
+{
+	const struct df_trace_comm *c;
+
+	for (uint32_t i = 1; (c = df_reader_comm(rd, i)); i++) {
+		size_t k = 0;
+		int rank;
+
+		while (k < p->nr_comms && p->comms[k].hash != c->hash)
+			k++;
+		rank = k < p->nr_comms ? rank_of(p, trace, c->device, &rd->h) : -1;
+		if (rank < 0)
+			continue;
+		p->comms[k].members |= 1ULL << rank;
+		p->comms[k].rank_of[rank] = c->rank;
+	}
 }
 
 int df_steps_peer(const struct df_program_steps *p, int comm, int peer)
@@ -325,24 +345,29 @@ int df_steps_peer(const struct df_program_steps *p, int comm, int peer)
 	return -1;
 }
 
-int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int merge)
+int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags)
 {
 	struct df_load l;
-	int rc = 0;
+	int rc = 0, lost = 0;
 
 	memset(p, 0, sizeof(*p));
-	p->merge = merge;
+	p->flags = flags;
 	df_load_init(&l);
-	for (size_t i = 0; i < nr && !rc; i++) {
-		const char *why = "out of memory";
+	/* Twice: which communicators are used is known when all have been read. */
+	for (size_t i = 0; i < (flags & DF_STEPS_MEMBERS ? 2 * nr : nr) && !rc; i++) {
+		const char *why = "out of memory", *path = paths[i % nr];
 		struct df_reader rd;
 
-		if (df_reader_open(&rd, paths[i], &why)) {
-			rc = df_cli_input_error(sub, paths[i], "%s", why);
+		if (df_reader_open(&rd, path, &why)) {
+			rc = df_cli_input_error(sub, path, "%s", why);
 			break;
 		}
-		if (df_load_trace(&l, &rd) || add_trace(p, &l, &rd, (uint32_t)i))
-			rc = df_cli_input_error(sub, paths[i], "out of memory");
+		/* Of a ring that has lost records nobody knows what was issued. */
+		lost |= rd.first > 0;
+		if (i >= nr && !lost)
+			add_members(p, &rd, (uint32_t)(i - nr));
+		else if (i < nr && (df_load_trace(&l, &rd) || add_trace(p, &l, &rd, (uint32_t)i)))
+			rc = df_cli_input_error(sub, path, "out of memory");
 		df_reader_close(&rd);
 	}
 	df_load_fini(&l);

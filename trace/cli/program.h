@@ -47,12 +47,19 @@ struct df_program_steps {
 	size_t nr_ids[2], cap_ids[2];
 	uint32_t slots;
 	size_t left_out;
-	int merge;
+	int flags;	   /* enum df_steps */
+	size_t nr_intents; /* operations before which their host still waited */
 	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: what threads are taken to wait for */
 };
 
-/* Reads all traces. 0, or 1 after an error was said. Messages of one group become one step if merge. */
-int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int merge);
+enum df_steps {
+	DF_STEPS_MERGE = 1, /* messages of one group become one step */
+	DF_STEPS_MEMBERS =
+		2, /* ranks of a communicator are members also if they issue nothing on it */
+};
+
+/* Reads all traces. 0, or 1 after an error was said. flags: enum df_steps. */
+int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags);
 void df_steps_free(struct df_program_steps *p);
 /* From a peer's number in its communicator to our number of the rank; -1 not here. */
 int df_steps_peer(const struct df_program_steps *p, int comm, int peer);

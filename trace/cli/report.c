@@ -128,6 +128,10 @@ static void timeline(FILE *out, const struct df_timeline *t)
 
 		if (b->is_call)
 			snprintf(text, sizeof(text), "%s", df_call_text(b->call));
+		else if (b->intent)
+			snprintf(text, sizeof(text),
+				 "%s %s, not issued yet: the host waits before it",
+				 df_kind_name(b->kind), b->comm);
 		else
 			snprintf(text, sizeof(text), "%s %s#%" PRIu64, df_kind_name(b->kind),
 				 b->comm, b->index + 1);

@@ -47,10 +47,10 @@ static void op_args(FILE *out, const struct df_bar_item *b)
 		df_dtype_torch(b->type), in, n, b->nranks);
 	fputs(",\"Process Group Name\":", out);
 	df_json_string(out, b->comm);
-	fprintf(out,
-		",\"Rank\":%d,\"Seq\":%" PRIu64 ",\"record\":%" PRIu64 ",\"commHash\":\"0x%" PRIx64
-		"\"",
-		b->comm_rank, b->index + 1, b->rec, b->comm_hash);
+	fprintf(out, ",\"Rank\":%d,\"record\":%" PRIu64 ",\"commHash\":\"0x%" PRIx64 "\"",
+		b->comm_rank, b->rec, b->comm_hash);
+	if (!b->intent)
+		fprintf(out, ",\"Seq\":%" PRIu64, b->index + 1);
 	if (b->kind == DF_KIND_SEND)
 		fprintf(out, ",\"Src Rank\":%d,\"Dst Rank\":%d", b->comm_rank, b->peer);
 	if (b->kind == DF_KIND_RECV)
@@ -60,12 +60,17 @@ static void op_args(FILE *out, const struct df_bar_item *b)
 
 static void event(FILE *out, const struct df_bar_item *b)
 {
-	const char *suffix = !b->open ? "" : b->started ? " (never completed)" : " (never started)";
+	const char *suffix = !b->open	  ? ""
+			     : b->intent  ? " (never issued)"
+			     : b->started ? " (never completed)"
+					  : " (never started)";
 	char name[160];
 
 	if (b->is_call)
 		snprintf(name, sizeof(name), "%s%s", df_call_text(b->call),
 			 b->open ? " (never returned)" : "");
+	else if (b->intent)
+		snprintf(name, sizeof(name), "%s %s%s", df_kind_name(b->kind), b->comm, suffix);
 	else
 		snprintf(name, sizeof(name), "ncclDevKernel_%s %s#%" PRIu64 "%s",
 			 df_kind_name(b->kind), b->comm, b->index + 1, suffix);

@@ -14,6 +14,7 @@ struct df_bar_item {
 	uint64_t track;		   /* stream or thread */
 	uint32_t lane;		   /* overlapping bars of one track lie in different lanes */
 	uint8_t is_call, open, started, kind, type, redop;
+	uint8_t intent; /* not issued: the host waits before it */
 	uint32_t call, trace;
 	uint64_t count, index, serial, rec;
 	int32_t peer;

@@ -30,40 +30,56 @@ static const char *keep_name(struct df_timeline *t, const struct df_trace_comm *
 	return *slot ? *slot : "";
 }
 
+static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op,
+				  const struct df_reader *r, uint32_t trace, int64_t skew)
+{
+	const struct df_trace_comm *c = df_reader_comm(r, op->comm);
+	struct df_bar_item *b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
+
+	if (!b)
+		return NULL;
+	memset(b, 0, sizeof(*b));
+	b->begin_ns = (op->state && op->start_ns ? op->start_ns : op->issue_ns) + (uint64_t)skew;
+	b->open = op->state < DF_OP_FINISHED;
+	b->end_ns = b->open ? UINT64_MAX : op->done_ns + (uint64_t)skew;
+	b->started = op->state != DF_OP_ISSUED;
+	b->rank = (int32_t)trace;
+	b->track = op->stream;
+	b->kind = op->kind;
+	b->type = op->type;
+	b->redop = op->redop;
+	b->count = op->count;
+	b->index = op->index;
+	b->serial = op->serial;
+	b->rec = op->rec;
+	b->peer = op->peer;
+	b->trace = trace;
+	b->comm = keep_name(t, c);
+	b->comm_hash = c ? c->hash : 0;
+	b->comm_rank = c ? c->rank : -1;
+	b->nranks = c ? c->nranks : 0;
+	return b;
+}
+
 static int add_ops(struct df_timeline *t, const struct df_load *l, const struct df_reader *r,
 		   uint32_t trace, int64_t skew, size_t max)
 {
 	size_t first = l->nr_ops > max ? l->nr_ops - max : 0;
 
 	t->left_out += first;
-	for (size_t i = first; i < l->nr_ops; i++) {
-		const struct df_lop *op = &l->ops[i];
-		const struct df_trace_comm *c = df_reader_comm(r, op->comm);
-		struct df_bar_item *b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
+	for (size_t i = first; i < l->nr_ops; i++)
+		if (!add_op(t, &l->ops[i], r, trace, skew))
+			return -ENOMEM;
+	for (size_t i = 0; i < l->nr_notes; i++) {
+		struct df_bar_item *b;
+		struct df_lop op;
 
+		if (!df_load_intent(l, &l->notes[i], &op))
+			continue;
+		b = add_op(t, &op, r, trace, skew);
 		if (!b)
 			return -ENOMEM;
-		memset(b, 0, sizeof(*b));
-		b->begin_ns =
-			(op->state && op->start_ns ? op->start_ns : op->issue_ns) + (uint64_t)skew;
-		b->open = op->state < DF_OP_FINISHED;
-		b->end_ns = b->open ? UINT64_MAX : op->done_ns + (uint64_t)skew;
-		b->started = op->state != DF_OP_ISSUED;
-		b->rank = (int32_t)trace;
-		b->track = op->stream;
-		b->kind = op->kind;
-		b->type = op->type;
-		b->redop = op->redop;
-		b->count = op->count;
-		b->index = op->index;
-		b->serial = op->serial;
-		b->rec = op->rec;
-		b->peer = op->peer;
-		b->trace = trace;
-		b->comm = keep_name(t, c);
-		b->comm_hash = c ? c->hash : 0;
-		b->comm_rank = c ? c->rank : -1;
-		b->nranks = c ? c->nranks : 0;
+		b->intent = 1;
 	}
 	return 0;
 }
