@@ -2,6 +2,7 @@
  * Communicators that are still waiting for ranks. There are no operations to judge by, and not yet a way to
  * ask the other processes; but the rendezvous knows who has come, and tells all that wait.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "runtime/base/hash.h"
@@ -62,7 +63,7 @@ static int say_ranks(char *buf, size_t bytes, const int *ranks, int nr, int nran
 	return count;
 }
 
-int df_joining_explain(void)
+int df_joining_explain(int anyhow)
 {
 	int ranks[MISSING_MAX], nr = 0, lowest, i, absent, here;
 	char gone[256] = "", there[256] = "", text[1024];
@@ -90,8 +91,8 @@ int df_joining_explain(void)
 		return 0;
 	for (lowest = 0, i = 0; i < nr && ranks[i] == lowest; i++)
 		lowest++;
-	if (rank != lowest)
-		return 1;
+	if (rank != lowest && !anyhow)
+		return -EAGAIN;
 	absent = say_ranks(gone, sizeof(gone), ranks, nr, nranks, 0);
 	here = say_ranks(there, sizeof(there), ranks, nr, nranks, 1);
 	len = snprintf(

@@ -224,6 +224,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	uint64_t before = df_engine_progress(), missing = df_joining_missing(), seen = df_now_ns();
 	struct df_check_result *r;
 	unsigned others;
+	int told = 0;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
@@ -242,8 +243,18 @@ static void stalled(uint64_t ms, uint64_t ops)
 		df_check_result_free(r);
 		return;
 	}
+	/*
+	 * Who gives a rendezvous up takes from the others what they would have said of it. So the one whose word it is
+	 * goes first; it may have begun to wait later than we, but not for ever.
+	 */
+	if (missing && (!r || !about_operations(df_check_verdict(r))))
+		told = df_joining_explain(abort && ms / 2 >= (uint64_t)env->timeout_ms);
+	if (told == -EAGAIN && abort) {
+		df_check_result_free(r);
+		return;
+	}
 	dog.reported = before;
-	if (missing && (!r || !about_operations(df_check_verdict(r))) && df_joining_explain())
+	if (told)
 		;
 	else if (!r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
