@@ -153,8 +153,11 @@ struct bench {
 
 static double *samples(struct bench *t, int kind, int size, int c)
 {
+	int k = __builtin_popcount(t->b.kinds &
+				   ((1u << kind) - 1)); /* of those that are measured */
+
 	return t->ns +
-	       (((size_t)kind * DF_BENCH_SIZES + (size_t)size) * DF_BENCH_CANDS + (size_t)c) *
+	       (((size_t)k * (size_t)t->b.nr_sizes + (size_t)size) * DF_BENCH_CANDS + (size_t)c) *
 		       t->nr_samples;
 }
 
@@ -451,7 +454,8 @@ int df_algo_bench(const struct df_algo_args *a)
 	if (rc || a->worker)
 		goto out;
 	t->nr_samples = (uint64_t)a->turns * a->rounds;
-	t->ns = calloc((size_t)DF_BENCH_KINDS * DF_BENCH_SIZES * DF_BENCH_CANDS,
+	t->ns = calloc((size_t)__builtin_popcount(t->b.kinds) * (size_t)t->b.nr_sizes *
+			       DF_BENCH_CANDS,
 		       t->nr_samples * sizeof(*t->ns));
 	if (!t->ns || df_tuner_create(&df_cost_host, &out))
 		rc = df_cli_input_error("algo", "bench", "no memory");
