@@ -74,4 +74,17 @@ void df_bell_ring(struct df_bell *bell);
 	} while (0)
 
 #endif
+
+/*
+ * Words whose order a flag beside them makes. ThreadSanitizer is shown plain accesses: relaxed ones are never a race, so
+ * it would not miss the flag's release or acquire.
+ */
+#ifdef __SANITIZE_THREAD__
+#define dfk_load_flagged_sys(p)	    (*(p))
+#define dfk_store_flagged_sys(p, v) ((void)(*(p) = (v)))
+#else
+#define dfk_load_flagged_sys(p)	    dfk_load_relaxed_sys(p)
+#define dfk_store_flagged_sys(p, v) dfk_store_relaxed_sys(p, v)
+#endif
+
 #endif

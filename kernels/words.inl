@@ -90,7 +90,7 @@ DFK int dfk_words_get(const struct dfk_words *w, uint64_t *stage)
 			if (dfk_load_acquire_sys(&line[DFK_LINE - 1]) != w->lap + 1)
 				return 0;
 			for (j = 0; j < DFK_LINE - 1; j++)
-				to[j] = dfk_load_relaxed_sys(&line[j]);
+				to[j] = dfk_load_flagged_sys(&line[j]);
 		}
 	} else {
 		for (i = (uint32_t)DFK_TID; i < w->nr; i += DFK_NTHREADS) {
@@ -116,7 +116,7 @@ DFK void dfk_words_put(const struct dfk_words *w, const uint64_t *stage, uint32_
 			const dfk_u64 *from = (const dfk_u64 *)stage + (uint64_t)i * (DFK_LINE - 1);
 
 			for (j = 0; j < DFK_LINE - 1; j++)
-				dfk_store_relaxed_sys(&line[j], (uint64_t)from[j]);
+				dfk_store_flagged_sys(&line[j], (uint64_t)from[j]);
 			/*
 			 * RELEASE pairs with the ACQUIRE in dfk_words_get(): whoever sees the flag sees
 			 * the line.

@@ -3,7 +3,8 @@
  * slice's stores are let through one at a time, in any order that the protocol permits, onto slots with a history of
  * other slices and laps: it must not be taken before the last one, and then be what was sent; around the wrap of
  * the flags and around the laps on which all words are written. And a sender and a receiver in threads of their own,
- * with slots and credit as the daemon has them, for ThreadSanitizer.
+ * with slots and credit as the daemon has them, for ThreadSanitizer: to it a line's words are plain, so a race unless
+ * their flag is released and acquired.
  */
 #include <check.h>
 #include <pthread.h>
