@@ -100,6 +100,8 @@ case $B in
 */address) SAN_RUNTIME="$(gcc -print-file-name=libasan.so) " ;;
 esac
 export SLOW="${SLOW:-1}" SAN_RUNTIME="${SAN_RUNTIME-}"
+# Check's own limits for each case.
+export CK_TIMEOUT_MULTIPLIER=$SLOW
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list) list=1 ;;

@@ -104,7 +104,7 @@ static inline pid_t ct_fork(int (*fn)(int index, void *arg), int index, void *ar
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
 		signal(SIGALRM, SIG_DFL); /* of Check: it would kill all of us */
-		alarm(60);
+		alarm(60u * (unsigned)df_test_slow());
 		_exit(fn(index, arg));
 	}
 	return pid;

@@ -302,10 +302,10 @@ START_TEST(t_gather_left)
 }
 END_TEST
 
-/* Turns of the control thread so far. */
+/* Turns of the control thread so far; -1 while it is not asleep. */
 static long turns(void)
 {
-	char path[300], name[64], line[256];
+	char path[300], name[64], line[256], state = 'R';
 	struct dirent *e;
 	DIR *d = opendir("/proc/self/task");
 	long n = -1;
@@ -325,12 +325,29 @@ static long turns(void)
 		snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
 		f = fopen(path, "r");
 		while (f && fgets(line, sizeof(line), f))
-			sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+			if (sscanf(line, "State: %c", &state) != 1)
+				sscanf(line, "voluntary_ctxt_switches: %ld", &n);
 		if (f)
 			fclose(f);
 	}
 	closedir(d);
-	return n;
+	return state == 'S' ? n : -1;
+}
+
+/* What is left of the start is over when no timer is left and nothing more happens. */
+static long settled(void)
+{
+	uint64_t timer;
+	long before;
+
+	do {
+		before = turns();
+		usleep(100000);
+		df_ctl_lock();
+		timer = df_ctl.timer_ns;
+		df_ctl_unlock();
+	} while (timer || before < 0 || turns() != before);
+	return before;
 }
 
 /* Nothing to do, nothing done: however long we look, the control thread sleeps. */
@@ -341,11 +358,7 @@ START_TEST(t_idle)
 
 	ck_assert_int_eq(df_id_create(ids[0]), 0);
 	ct_join_all(r, (const unsigned char(*)[128])ids, 1, 2, 0, 1);
-	do {
-		before = turns();
-		usleep(600000);
-	} while (turns() != before); /* what is left of the start */
-	ck_assert_int_ge(before, 0);
+	before = settled();
 	usleep(600000);
 	ck_assert_int_eq(turns(), before);
 	df_ctl_leave(r[0].comm);

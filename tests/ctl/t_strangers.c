@@ -38,16 +38,23 @@ static void say(int fd, const void *data, size_t bytes)
 	(void)!send(fd, data, bytes, MSG_NOSIGNAL);
 }
 
-/* 1: the other side hangs up. */
-static int hung_up(int fd)
+/* Waits until the other side hangs up. How many bytes it said before. */
+static size_t hung_up(int fd)
 {
+	size_t said = 0;
 	char c[256];
 	ssize_t n;
 
-	do {
-		n = recv(fd, c, sizeof(c), 0);
-	} while (n > 0);
-	return 1;
+	while ((n = recv(fd, c, sizeof(c), 0)) > 0)
+		said += (size_t)n;
+	return said;
+}
+
+static int still_open(int fd)
+{
+	char c;
+
+	return recv(fd, &c, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 static void frame(int fd, unsigned type, uint64_t nonce, const void *body, size_t bytes,
@@ -64,13 +71,15 @@ static void frame(int fd, unsigned type, uint64_t nonce, const void *body, size_
 		say(fd, body, bytes);
 }
 
-/* Each of these must be hung up on; the last ones know too much already. */
-static void one_stranger(const struct df_member *m, struct df_rng *r, int tcp)
+#define NR_KINDS 10
+
+/* Each of these must be hung up on, and learn nothing unless it knows too much already. */
+static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, int tcp)
 {
 	uint64_t word = df_rng_u64(r), body[64];
 	struct df_id_tail tail;
 	char junk[512];
-	size_t i;
+	size_t i, said;
 	int fd = open_socket(m, tcp);
 
 	if (fd < 0)
@@ -80,7 +89,7 @@ static void one_stranger(const struct df_member *m, struct df_rng *r, int tcp)
 	for (i = 0; i < 64; i++)
 		body[i] = df_rng_u64(r);
 	ck_assert_int_eq(df_id_open(ids[0], &tail), 0);
-	switch (df_rng_below(r, 10)) {
+	switch (kind) {
 	case 0: /* nothing */
 		close(fd);
 		return;
@@ -118,7 +127,8 @@ static void one_stranger(const struct df_member *m, struct df_rng *r, int tcp)
 		    sizeof(struct df_frame));
 		break;
 	}
-	ck_assert_int_eq(hung_up(fd), 1);
+	said = hung_up(fd);
+	ck_assert_msg(!said || kind == 8, "a stranger of kind %d was told %zu bytes", kind, said);
 	close(fd);
 }
 
@@ -131,9 +141,35 @@ static void *strangers(void *arg)
 	df_rng_init(&r, df_test_seed());
 	for (n = 0; !__atomic_load_n(&stop_strangers, __ATOMIC_ACQUIRE);
 	     n++) /* pairs with the test */
-		one_stranger(m, &r, m->tcp[0] && n % 2);
+		one_stranger(m, &r, (int)df_rng_below(&r, NR_KINDS), m->tcp[0] && n % 2);
 	return NULL;
 }
+
+/* They go for what they say, not when their time is over: one that is silent since before them is still there. */
+START_TEST(t_at_once)
+{
+	struct df_member self;
+	struct df_rng r;
+	int tcp, kind, turn, before, silent;
+
+	df_rng_init(&r, df_test_seed());
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	for (tcp = 0; tcp < (self.tcp[0] ? 2 : 1); tcp++) {
+		for (kind = 0; kind < NR_KINDS; kind++) {
+			/* Where all is slow both may be over when we look. */
+			for (turn = 0, before = 0; turn < 5 && !before; turn++) {
+				silent = open_socket(&self, tcp);
+				ck_assert_int_ge(silent, 0);
+				one_stranger(&self, &r, kind, tcp);
+				before = still_open(silent);
+				close(silent);
+			}
+			ck_assert_msg(before, "a stranger of kind %d stays", kind);
+		}
+	}
+}
+END_TEST
 
 /* Ranks come one by one and gather while strangers knock all the time. */
 START_TEST(t_noise)
@@ -224,7 +260,7 @@ START_TEST(t_silent)
 		usleep(500);
 	}
 	ck_assert_int_eq(n, DF_LINK_STRANGERS);
-	ck_assert_int_eq(hung_up(fd[0]), 1);
+	ck_assert_uint_eq(hung_up(fd[0]), 0);
 	ck_assert_int_eq(df_id_create(ids[0]), 0);
 	ct_join_all(r, (const unsigned char(*)[128])ids, 1, 2, 0, 1);
 	ck_assert_int_eq(r[0].ret | r[1].ret, 0);
@@ -270,6 +306,7 @@ int main(void)
 	TCase *tc = tcase_create("all");
 
 	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, t_at_once);
 	tcase_add_test(tc, t_noise);
 	tcase_add_test(tc, t_noise_processes);
 	tcase_add_test(tc, t_silent);
