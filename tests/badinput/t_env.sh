@@ -2,6 +2,7 @@
 # Description: values that can't be used, of every variable: one warning and the default; an error when strict.
 set -u
 . "$SRC/tests/lib/clients.sh"
+own_shm
 unset DFSHIM_TRACE
 cd "$T" || exit 1
 job() {

@@ -2,6 +2,7 @@
 # Description: a rank killed in the middle: the others see ncclRemoteError at once, the trace says CRASH.
 set -u
 . "$SRC/tests/lib/clients.sh"
+own_shm
 unset DFSHIM_TRACE
 for rank in 0 1 3; do
 	rm -rf "$T/tr"

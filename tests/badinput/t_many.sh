@@ -2,6 +2,7 @@
 # Description: 1,000 communicators, 10,000 collectives under way, nothing grows, no memory, strangers with garbage.
 set -u
 . "$SRC/tests/lib/clients.sh"
+own_shm
 unset DFSHIM_TRACE
 many() {
 	local c=$1

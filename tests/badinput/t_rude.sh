@@ -2,6 +2,7 @@
 # Description: ranks that never come, leave early, come twice; fork, exit, abort in the middle: all ends, with words.
 set -u
 . "$SRC/tests/lib/clients.sh"
+own_shm
 unset DFSHIM_TRACE
 export DFSHIM_TIMEOUT_MS=$((700 * SLOW))
 rude() {

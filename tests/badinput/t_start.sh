@@ -2,6 +2,7 @@
 # Description: no GPU and no CPU runtime, no libnccl, a full /dev/shm: plain NCCL with a word, or a clear error.
 set -u
 . "$SRC/tests/lib/clients.sh"
+own_shm
 unset DFSHIM_TRACE
 cd "$T" || exit 1
 # A client that asks NCCL before CUDA.

@@ -51,7 +51,10 @@ static int comms(struct client_rank *me, cudaStream_t s, float *buf)
 	return 0;
 }
 
-/* All of them under way before anything is waited for, on 1 and on 4 communicators and streams. */
+/*
+ * All of them under way before anything is waited for, on 1 and on 4 communicators and streams. Rank 0 begins with
+ * the second half: none of the first is complete before it has issued half of them.
+ */
 static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 {
 	const int places = 16;
@@ -59,29 +62,30 @@ static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 	float *out, one = 1, *v;
 	int nr, i;
 
-	CUDA(cudaMalloc((void **)&out, (size_t)amount * sizeof(*out)));
-	v = malloc((size_t)amount * sizeof(*v));
+	CUDA(cudaMalloc((void **)&out, (size_t)amount * 2 * sizeof(*out)));
+	v = malloc((size_t)amount * 2 * sizeof(*v));
 	EXPECT(v, "memory");
 	for (i = 0; i < 4; i++)
 		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
 	for (i = 1; i < 4; i++)
 		CUDA(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
 	for (nr = 1; nr <= 4; nr *= 4) {
-		CUDA(cudaMemset(out, 0, (size_t)amount * sizeof(*out)));
-		for (i = 0; i < places; i++)
+		CUDA(cudaMemset(out, 0, (size_t)amount * 2 * sizeof(*out)));
+		for (i = 0; i <= places; i++)
 			CUDA(cudaMemcpy(buf + i, &one, sizeof(one), cudaMemcpyHostToDevice));
 		for (i = 0; i < amount; i++) {
-			if (!me->rank && !i)
-				usleep(200000); /* nothing can finish before */
-			NCCL(ncclAllReduce(buf + i % places, out + i, 1, ncclFloat, ncclSum,
-					   me->comms[i % nr], streams[i % nr]));
+			int k = me->rank ? i : (i + amount / 2) % amount;
+
+			NCCL(ncclAllReduce(buf + k % places, out + 2 * k, k < amount / 2 ? 1 : 2,
+					   ncclFloat, ncclSum, me->comms[k % nr], streams[k % nr]));
 		}
 		for (i = 0; i < nr; i++)
 			if (client_wait(streams[i], &me->comms[i], 1))
 				return -1;
-		CUDA(cudaMemcpy(v, out, (size_t)amount * sizeof(*v), cudaMemcpyDeviceToHost));
-		for (i = 0; i < amount; i++)
-			EXPECT(v[i] == (float)me->nr_ranks, "%d: %g", i, v[i]);
+		CUDA(cudaMemcpy(v, out, (size_t)amount * 2 * sizeof(*v), cudaMemcpyDeviceToHost));
+		for (i = 0; i < 2 * amount; i++)
+			EXPECT(v[i] == (i < amount && i % 2 ? 0 : (float)me->nr_ranks), "%d: %g", i,
+			       v[i]);
 	}
 	for (i = 1; i < 4; i++)
 		CUDA(cudaStreamDestroy(streams[i]));

@@ -20,6 +20,20 @@ SLOW=${SLOW:-1}
 # seconds TENTHS: so many tenths of a second, SLOW times, in seconds.
 seconds() { echo "$(($1 * SLOW / 10)).$(($1 * SLOW % 10))"; }
 
+# own_shm: the script begins anew with a /dev/shm of its own, and fails if anything is left there at its end, also by
+# processes that were killed.
+own_shm() {
+	if [ -n "${OWN_SHM-}" ]; then
+		trap 'rc=$? left=$(ls -A /dev/shm)
+			[ -z "$left" ] || { echo "FAILED: left in /dev/shm: $left" && rc=1; }
+			exit $rc' EXIT
+	elif unshare -m true 2>/dev/null; then
+		OWN_SHM=1 exec unshare -m bash -c 'mount -t tmpfs none /dev/shm && exec "$0"' "$0"
+	else
+		echo "no rights for a mount namespace: what is left in /dev/shm was not looked at"
+	fi
+}
+
 # host CLIENT ARGS...: on CPU threads by our rules, must be right.
 host() {
 	local c=$1 rc
