@@ -6,7 +6,7 @@
 #include <string.h>
 #include "trace/json.h"
 #include "trace/names.h"
-#include "trace/result.h"
+#include "trace/print.h"
 
 #define MAX_PENDING 32
 
@@ -15,116 +15,6 @@ static const char *const confidence_names[] = {"proved", "likely", "possible"};
 static const char *trace_label(const struct df_check_result *r, uint32_t trace)
 {
 	return trace == DF_NONE ? "?" : r->set->traces[trace].label;
-}
-
-static void print_pending(const struct df_check_result *r, FILE *out)
-{
-	const struct df_check_set *set = r->set;
-	char op[96], rank[48], sig[96];
-	size_t shown = 0, nr = 0;
-
-	for (size_t i = 0; i < set->nr_ops; i++)
-		nr += set->ops[i].start != DF_NONE;
-	if (!nr)
-		return;
-	fprintf(out, "\nUnfinished operations (%zu):\n", nr);
-	for (size_t i = 0; i < set->nr_ops && shown < MAX_PENDING; i++) {
-		const struct df_uop *u = &set->ops[i];
-
-		if (u->start == DF_NONE)
-			continue;
-		shown++;
-		fprintf(out, "  %-5s %-16s %-44s %s, issued %.1f s ago\n",
-			df_say_rank(set, u, rank, sizeof(rank)), df_say_op(set, u, op, sizeof(op)),
-			df_say_sig(&u->l, sig, sizeof(sig)),
-			u->l.state == DF_OP_STARTED ? "running" : "not started",
-			df_say_ago(set, u->trace, u->l.issue_ns));
-	}
-	if (nr > shown)
-		fprintf(out, "  and %zu more\n", nr - shown);
-}
-
-/* What a host was about to issue when it came to wait before it; 0: the note is none such. */
-static int intent_of(const struct df_check_set *set, const struct df_trc *trc, size_t note,
-		     struct df_lop *op, const struct df_entry **entry)
-{
-	const struct df_rec *rec = &trc->notes[note].rec;
-
-	if (rec->type != DF_REC_OP_INTENT || !rec->comm || rec->comm > trc->nr_entries)
-		return 0;
-	*entry = &set->entries[trc->first_entry + rec->comm - 1];
-	*op = (struct df_lop){.kind = (uint8_t)rec->a,
-			      .type = (uint8_t)(rec->a >> 8),
-			      .redop = (uint8_t)(rec->a >> 16),
-			      .peer = df_rec_peer(rec->a >> 32),
-			      .count = rec->b,
-			      .stream = rec->c};
-	return (*entry)->gcomm != DF_NONE;
-}
-
-static void print_intents(const struct df_check_result *r, FILE *out)
-{
-	const struct df_check_set *set = r->set;
-	size_t shown = 0;
-	char sig[96];
-
-	for (size_t t = 0; t < set->nr_traces; t++) {
-		const struct df_trc *trc = &set->traces[t];
-
-		for (size_t i = 0; i < trc->nr_notes && shown < MAX_PENDING; i++) {
-			const struct df_entry *e;
-			struct df_lop op;
-
-			if (!intent_of(set, trc, i, &op, &e))
-				continue;
-			if (!shown++)
-				fputs("\nNot issued yet, because the host waits before it:\n", out);
-			fprintf(out, "  r%-4d %-16s %-44s for %.1f s   [%s record %" PRIu64 "]\n",
-				e->world, set->gcomms[e->gcomm].label,
-				df_say_sig(&op, sig, sizeof(sig)),
-				df_say_ago(set, (uint32_t)t, trc->notes[i].rec.time_ns), trc->label,
-				trc->notes[i].index);
-		}
-	}
-}
-
-#define MAX_ORDERS 16
-
-/* Of each rank of the verdict: in which order it issued what is unfinished. */
-static void print_orders(const struct df_check_result *r, FILE *out)
-{
-	const struct df_check_set *set = r->set;
-	uint32_t shown[MAX_ORDERS];
-	size_t nr = 0;
-	char text[96];
-
-	if ((r->verdict != DF_V_ORDER && r->verdict != DF_V_RESOURCE) || r->stuck_insts < 3)
-		return;
-	fprintf(out, "\nOrders of issue:\n");
-	for (size_t i = 0; i < set->nr_ops && nr < MAX_ORDERS; i++) {
-		const struct df_uop *first = &set->ops[i];
-		size_t k = 0, ops = 0;
-
-		while (k < nr && (set->ops[shown[k]].trace != first->trace ||
-				  set->ops[shown[k]].l.device != first->l.device))
-			k++;
-		if (k < nr || first->start == DF_NONE)
-			continue;
-		shown[nr++] = (uint32_t)i;
-		fprintf(out, "  %-5s", df_say_rank(set, first, text, sizeof(text)));
-		for (size_t j = i; j < set->nr_ops && ops < MAX_ORDERS; j++) {
-			const struct df_uop *u = &set->ops[j];
-
-			if (u->trace != first->trace)
-				break;
-			if (u->l.device != first->l.device || u->start == DF_NONE)
-				continue;
-			fprintf(out, "%s %s%s", ops++ ? "," : "",
-				df_say_op(set, u, text, sizeof(text)),
-				u->l.state == DF_OP_STARTED ? " (runs)" : "");
-		}
-		fputs(ops == MAX_ORDERS ? " ...\n" : "\n", out);
-	}
 }
 
 #define MAX_SIDES 16
@@ -198,9 +88,9 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 	for (size_t i = 0; i < r->nr_notes; i++)
 		fprintf(out, "Note: %s.\n", r->notes[i]);
 	if (r->verdict != DF_V_OK) {
-		print_orders(r, out);
-		print_pending(r, out);
-		print_intents(r, out);
+		df_print_orders(r, out);
+		df_print_pending(r, out);
+		df_print_intents(r, out);
 		print_comms(r, out);
 	}
 	fprintf(out,
@@ -304,7 +194,7 @@ static void json_intents(const struct df_check_result *r, FILE *out)
 		const struct df_trc *trc = &set->traces[t];
 
 		for (size_t i = 0; i < trc->nr_notes; i++) {
-			if (!intent_of(set, trc, i, &op, &e))
+			if (!df_print_intent(set, trc, i, &op, &e))
 				continue;
 			fprintf(out, "%s{\"rank\":\"r%d\",\"communicator\":", any++ ? "," : "",
 				e->world);
