@@ -209,6 +209,9 @@ int df_hook_event_query(const struct df_event_info *info)
 	struct df_event *e = event_of(info);
 	int ready;
 
+	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
+	if (df_stream_dev(info->device))
+		df_polls_note(DF_POLLED_EVENT, info->id);
 	if (!e)
 		return 0;
 	df_mutex_lock(&e->dev->lock);

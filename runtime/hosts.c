@@ -68,6 +68,22 @@ static enum df_host_at where(uint32_t tid, long *nr)
 	return DF_AT_OTHER;
 }
 
+/* A thread that sleeps between its questions is not asked for longer than this. */
+#define POLL_MAX_NS (2 * DF_NS_PER_S)
+
+static int note_polls(uint32_t tid)
+{
+	uint64_t window = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS / 4, now = df_now_ns();
+	uint32_t kinds[DF_POLLS_MAX];
+	uint64_t objects[DF_POLLS_MAX];
+	size_t nr = df_polls_of(tid, now - DF_MIN(window, POLL_MAX_NS), kinds, objects), i;
+
+	for (i = 0; i < nr; i++)
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, i, tid,
+			 (uint64_t)DF_AT_POLLS | (uint64_t)kinds[i] << 8, objects[i], 0);
+	return nr > 0;
+}
+
 void df_hosts_note(void)
 {
 	uint8_t seen[THREADS_MAX][DF_AT_NR] = {{0}};
@@ -87,6 +103,8 @@ void df_hosts_note(void)
 			df_sleep_ns(SAMPLE_NS);
 	}
 	for (i = 0; i < nr; i++) {
+		if (!seen[i][DF_AT_GONE] && note_polls(tids[i]))
+			continue;
 		/* What it mostly was. Running counts less: whoever waits and looks up now and then, runs then. */
 		for (at = DF_AT_RUNS, k = DF_AT_SLEEPS; k < DF_AT_NR; k++)
 			if (seen[i][k] * 3 >= SAMPLES &&
@@ -95,7 +113,9 @@ void df_hosts_note(void)
 		if (at == DF_AT_RUNS && !seen[i][at])
 			at = DF_AT_UNKNOWN;
 		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at, (uint64_t)last[i], 0);
-		if (at == DF_AT_GONE)
+		if (at == DF_AT_GONE) {
 			df_trace_thread_gone(tids[i]);
+			df_polls_gone(tids[i]);
+		}
 	}
 }

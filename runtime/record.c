@@ -207,7 +207,8 @@ static void event_wait(const struct df_stream_info *info, const struct df_event_
 
 static int event_query(const struct df_event_info *e)
 {
-	(void)e;
+	if (!df_record_inside && e->user && *e->user)
+		df_polls_note(DF_POLLED_EVENT, e->id);
 	return 0;
 }
 
@@ -239,7 +240,10 @@ static void stream_sync(const struct df_stream_info *info)
 
 static int stream_query(const struct df_stream_info *info)
 {
-	(void)info;
+	const struct rstream *s = known(info);
+
+	if (!df_record_inside && ((s && s->carries) || info->legacy))
+		df_polls_note(DF_POLLED_STREAM, info->id);
 	return 0;
 }
 

@@ -29,6 +29,7 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
+#include "trace/format.h"
 #include "runtime/program/algofile.h"
 #include "runtime/program/cost.h"
 #include "runtime/transport/transport.h"
@@ -520,6 +521,13 @@ int df_touch_concerns(const struct df_touch *t, const struct df_flight *f);
 
 /* hosts.c: records where the application's host threads are (HOST_AT); takes some milliseconds. */
 void df_hosts_note(void);
+
+/* polls.c: the calling thread has asked whether this is done. */
+void df_polls_note(enum df_polled kind, uint64_t object);
+/* What the thread has asked for since then, at most DF_POLLS_MAX. */
+size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *objects);
+/* The thread has ended. */
+void df_polls_gone(uint32_t tid);
 
 /* calibrate.c: what things cost. Any thread. */
 /* What this process knows, to be told to the others; measures at first. */

@@ -98,6 +98,8 @@ int df_hook_stream_query(const struct df_stream_info *info)
 
 	if (!dev || (!s && !info->legacy))
 		return 0;
+	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
+	df_polls_note(DF_POLLED_STREAM, info->id);
 	df_engine_pass(dev);
 	df_mutex_lock(&dev->lock);
 	if (s)

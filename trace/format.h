@@ -45,9 +45,16 @@ enum df_host_at {
 	DF_AT_IO,     /* for a socket, pipe or file */
 	DF_AT_CHILD,  /* for the end of a child */
 	DF_AT_OTHER,
-	DF_AT_GONE, /* it has ended */
+	DF_AT_GONE,  /* it has ended */
+	DF_AT_POLLS, /* asks again and again whether something is done: enum df_polled */
 	DF_AT_NR
 };
+
+/* What a thread in DF_AT_POLLS asks for: in the record's `b` above the place, `c` being the object. */
+enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_NR };
+
+/* A thread that asks for several in turn has a record for each, numbered by `op`; more are not looked at. */
+#define DF_POLLS_MAX 4
 
 struct df_rec {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */

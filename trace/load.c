@@ -389,6 +389,24 @@ static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
 	return 0;
 }
 
+static void on_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t index)
+{
+	uint32_t at = rec->b & 0xff, kind = (uint32_t)(rec->b >> 8);
+
+	if (at >= DF_AT_NR || (at == DF_AT_POLLS && kind >= DF_POLLED_NR))
+		return;
+	if (at != DF_AT_POLLS || !rec->op || t->at != DF_AT_POLLS) {
+		t->at = at;
+		t->at_syscall = (uint32_t)rec->c;
+		t->at_rec = index;
+		t->nr_polls = 0;
+	}
+	if (at == DF_AT_POLLS && t->nr_polls < DF_POLLS_MAX) {
+		t->poll_kind[t->nr_polls] = kind;
+		t->poll[t->nr_polls++] = rec->c;
+	}
+}
+
 static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec *rec,
 		     uint64_t index, struct df_lthread *t)
 {
@@ -427,11 +445,8 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		return on_stream(l, rec->a, rec->b);
 	case DF_REC_HOST_AT:
 		t = df_load_thread(l, (uint32_t)rec->a);
-		if (t && rec->b < DF_AT_NR) {
-			t->at = (uint32_t)rec->b;
-			t->at_syscall = (uint32_t)rec->c;
-			t->at_rec = index;
-		}
+		if (t)
+			on_host_at(t, rec, index);
 		return 0;
 	case DF_REC_THREAD:
 		memcpy(t->name, &rec->b, 16);

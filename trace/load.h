@@ -69,6 +69,9 @@ struct df_lthread {
 	uint64_t at_rec;   /* HOST_AT; what came from the thread itself was before it */
 	uint32_t at;	   /* enum df_host_at */
 	uint32_t at_syscall;
+	uint32_t nr_polls; /* DF_AT_POLLS */
+	uint32_t poll_kind[DF_POLLS_MAX];
+	uint64_t poll[DF_POLLS_MAX];
 	char name[16];
 };
 

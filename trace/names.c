@@ -158,6 +158,16 @@ const char *df_call_text(uint32_t c)
 	return c < LEN(calls) ? calls[c].name : "?";
 }
 
+int df_call_is_poll(uint32_t call)
+{
+	return call == DF_CALL_POLL_STREAM || call == DF_CALL_POLL_EVENT;
+}
+
+int df_call_is_seen(uint32_t call)
+{
+	return call == DF_CALL_OUTSIDE || df_call_is_poll(call);
+}
+
 enum df_call_class df_call_class(uint32_t c)
 {
 	return c < LEN(calls) ? calls[c].class : DF_CLASS_NCCL;

@@ -37,6 +37,9 @@ const char *df_trace_proto(uint32_t proto); /* "LL"; "any" where nobody knew */
 const char *df_work_name(uint32_t work);
 const char *df_call_text(uint32_t call);
 enum df_call_class df_call_class(uint32_t call);
+/* The thread made no call: it was seen to wait. */
+int df_call_is_seen(uint32_t call);
+int df_call_is_poll(uint32_t call);
 const char *df_rec_name(uint32_t type);
 
 /* Meaning of a record's field: which 0 op, 1 a, 2 b, 3 c; "0" unused. */

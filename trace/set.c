@@ -269,25 +269,38 @@ static int is_in_call(const struct df_trc *t, uint32_t tid)
 	return 0;
 }
 
+static struct df_lcall as_call(const struct df_lthread *th, enum df_call call, uint64_t object,
+			       uint64_t rec)
+{
+	return (struct df_lcall){.call = call,
+				 .thread = th->tid,
+				 .object = object,
+				 .rec = rec,
+				 .enter_ns = th->last_ns,
+				 .device = th->device,
+				 .rank = -1,
+				 .open = 1};
+}
+
 /* Threads that were seen waiting outside all calls that are recorded: as if that were a call. */
 static void keep_outside(struct df_trc *t)
 {
+	static const enum df_call polls[DF_POLLED_NR] = {
+		[DF_POLLED_STREAM] = DF_CALL_POLL_STREAM,
+		[DF_POLLED_EVENT] = DF_CALL_POLL_EVENT,
+	};
 	size_t nr = t->nr_calls;
 
 	for (size_t i = 0; i < t->nr_threads; i++) {
 		const struct df_lthread *th = &t->threads[i];
 
-		if (th->at < DF_AT_LOCK || th->at > DF_AT_IO || is_in_call(t, th->tid))
+		if (is_in_call(t, th->tid))
 			continue;
-		memset(&t->calls[nr], 0, sizeof(t->calls[nr]));
-		t->calls[nr].call = DF_CALL_OUTSIDE;
-		t->calls[nr].thread = th->tid;
-		t->calls[nr].object = th->at;
-		t->calls[nr].rec = th->at_rec;
-		t->calls[nr].enter_ns = th->last_ns;
-		t->calls[nr].device = th->device;
-		t->calls[nr].rank = -1;
-		t->calls[nr++].open = 1;
+		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
+			t->calls[nr++] =
+				as_call(th, polls[th->poll_kind[k]], th->poll[k], th->at_rec + k);
+		if (th->at >= DF_AT_LOCK && th->at <= DF_AT_IO)
+			t->calls[nr++] = as_call(th, DF_CALL_OUTSIDE, th->at, th->at_rec);
 	}
 	t->nr_calls = nr;
 }
@@ -380,7 +393,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	t->nr_threads = l->nr_threads;
 	t->streams = copy_of(l->streams, l->nr_streams * sizeof(*l->streams));
 	t->nr_streams = l->nr_streams;
-	nr = l->nr_threads;
+	nr = l->nr_threads * DF_POLLS_MAX;
 	for (size_t i = 0; i < l->nr_calls; i++)
 		nr += l->calls[i].open;
 	t->calls = malloc((nr + 1) * sizeof(*t->calls));

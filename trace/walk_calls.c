@@ -125,6 +125,42 @@ static int is_innermost(const struct df_trc *t, size_t at)
 	return 1;
 }
 
+/*
+ * A host that asks again and again for something goes on when it is done: when one of several things is. It may also
+ * stop asking, unless nothing moves: no proof rests on it. What is not stuck is no reason.
+ */
+static void walk_poll(struct walk *w, size_t at)
+{
+	const struct df_lcall *c = &w->t->calls[at];
+	uint32_t places[DF_POLLS_MAX], nr = 0, node;
+
+	for (; nr < DF_POLLS_MAX && at + 1 > nr; nr++) {
+		const struct df_lcall *p = &w->t->calls[at - nr];
+		struct stream *s = NULL;
+		struct event *e = NULL;
+
+		if (p->thread != c->thread || !df_call_is_poll(p->call))
+			break;
+		places[nr] = DF_NONE;
+		if (p->call == DF_CALL_POLL_STREAM)
+			s = df_walk_stream(w, p->object, p->device);
+		else if (p->call == DF_CALL_POLL_EVENT)
+			e = df_walk_event(w, df_walk_event_key(p->object));
+		if (s)
+			places[nr] = s->at.all;
+		else if (e)
+			places[nr] = e->at.all;
+		if (places[nr] == DF_NONE)
+			return;
+	}
+	node = df_graph_node(w->g, DF_N_THREAD, w->trace, (uint32_t)at);
+	w->g->nodes[node].thread = c->thread;
+	w->g->nodes[node].idle = 1;
+	w->g->nodes[node].or_ = nr > 1;
+	while (nr--)
+		df_graph_edge(w->g, node, places[nr], DF_E_SYNC_STREAM, DF_W_ALL, c->rec);
+}
+
 void df_walk_call(struct walk *w, size_t at)
 {
 	const struct df_lcall *c = &w->t->calls[at];
@@ -135,6 +171,10 @@ void df_walk_call(struct walk *w, size_t at)
 	/* For whom a host waits outside is a question for all traces: match.c. */
 	if (!is_innermost(w->t, at) || c->call == DF_CALL_OUTSIDE)
 		return;
+	if (df_call_is_poll(c->call)) {
+		walk_poll(w, at);
+		return;
+	}
 	node = df_graph_node(w->g, DF_N_THREAD, w->trace, (uint32_t)at);
 	w->g->nodes[node].thread = c->thread;
 	if (c->released)

@@ -1,0 +1,99 @@
+/*
+ * What threads of the application ask for again and again: is it done? A loop of queries leaves no record (it
+ * would fill the ring); each thread keeps the last few things that it has asked for, and when nothing moves they are
+ * looked at (hosts.c): a host that polls is not a host that does something else.
+ *
+ * Threads: a thread writes its own slot, whoever looks reads it; every word by itself, so a slot that is
+ * just being written gives an object that was polled a moment before.
+ */
+#include <unistd.h>
+#include <sys/syscall.h>
+#include "runtime/rt.h"
+
+#define SLOTS 256 /* threads; more are not looked at */
+
+struct polled {
+	uint64_t object, at_ns;
+	uint32_t kind; /* enum df_polled, plus one */
+};
+
+struct slot {
+	uint32_t tid; /* 0: free */
+	uint32_t next;
+	struct polled v[DF_POLLS_MAX];
+};
+
+static struct slot slots[SLOTS];
+static __thread struct slot *mine __attribute__((tls_model("initial-exec")));
+
+#define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
+#define PUT(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
+
+static struct slot *slot_new(void)
+{
+	uint32_t tid = (uint32_t)syscall(SYS_gettid), none;
+	size_t i;
+
+	for (i = 0; i < SLOTS; i++) {
+		none = 0;
+		if (GET(&slots[i].tid) == tid ||
+		    __atomic_compare_exchange_n(&slots[i].tid, &none, tid, 0, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED))
+			return &slots[i];
+	}
+	return NULL;
+}
+
+void df_polls_note(enum df_polled kind, uint64_t object)
+{
+	struct slot *s = mine;
+	struct polled *p;
+	size_t i;
+
+	if (!s) {
+		s = mine = slot_new();
+		if (!s)
+			return;
+	}
+	for (i = 0; i < DF_POLLS_MAX; i++)
+		if (GET(&s->v[i].object) == object && GET(&s->v[i].kind) == kind + 1u) {
+			PUT(&s->v[i].at_ns, df_now_ns());
+			return;
+		}
+	p = &s->v[s->next++ % DF_POLLS_MAX];
+	PUT(&p->kind, 0);
+	PUT(&p->object, object);
+	PUT(&p->at_ns, df_now_ns());
+	PUT(&p->kind, kind + 1u);
+}
+
+size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *objects)
+{
+	size_t i, k, n = 0;
+
+	for (i = 0; i < SLOTS && GET(&slots[i].tid) != tid; i++)
+		;
+	for (k = 0; i < SLOTS && k < DF_POLLS_MAX; k++) {
+		struct polled *p = &slots[i].v[k];
+		uint32_t kind = GET(&p->kind);
+
+		if (!kind || GET(&p->at_ns) < since_ns)
+			continue;
+		kinds[n] = kind - 1;
+		objects[n++] = GET(&p->object);
+	}
+	return n;
+}
+
+void df_polls_gone(uint32_t tid)
+{
+	size_t i, k;
+
+	for (i = 0; i < SLOTS; i++) {
+		if (GET(&slots[i].tid) != tid)
+			continue;
+		for (k = 0; k < DF_POLLS_MAX; k++)
+			PUT(&slots[i].v[k].kind, 0);
+		PUT(&slots[i].tid, 0);
+	}
+}
