@@ -258,7 +258,7 @@ ncclResult_t ncclGroupStart(void)
 {
 	enum df_front front = df_front();
 
-	if (df_unlikely(df_real_makes(front))) {
+	if (df_unlikely(df_real_groups(front))) {
 		if (front == DF_FRONT_TRACE)
 			df_traced_group_start();
 		return DF_REAL(ncclGroupStart);
@@ -271,7 +271,7 @@ ncclResult_t ncclGroupEnd(void)
 {
 	enum df_front front = df_front();
 
-	if (df_unlikely(df_real_makes(front))) {
+	if (df_unlikely(df_real_groups(front))) {
 		if (!df_real()->ncclGroupEnd)
 			return df_real_missing(__func__);
 		return front == DF_FRONT_TRACE ? df_traced_group_end(__builtin_return_address(0))
@@ -285,7 +285,7 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
 	enum df_front front = df_front();
 
-	if (df_real_makes(front))
+	if (df_real_groups(front))
 		return DF_REAL(ncclGroupSimulateEnd, simInfo);
 	return df_group_simulate_end(simInfo);
 }

@@ -10,6 +10,7 @@
 #include "interpose/coll.h"
 #include "interpose/front.h"
 #include "interpose/group.h"
+#include "interpose/handover.h"
 #include "interpose/nccl_api.h"
 #include "interpose/real.h"
 #include "interpose/status.h"
@@ -44,7 +45,8 @@ DF_NCCL_EXPORT(ncclGetUniqueId);
 
 static int make_comm(struct df_handle *h, int share)
 {
-	struct df_comm_config config = {.share = share, .max_blocks = h->config.max_ctas};
+	struct df_comm_config config = {
+		.share = share, .max_blocks = h->config.max_ctas, .bound = df_front_bound()};
 
 	_Static_assert(sizeof(config.name) == sizeof(h->config.name), "names of one length");
 	memcpy(config.name, h->config.name, sizeof(config.name));
@@ -79,6 +81,17 @@ static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId 
 	return ncclSuccess;
 }
 
+/* 1: there is a rendezvous of ours, which the other ranks come to. */
+static int has_rendezvous(int nr_ids, const ncclUniqueId *ids)
+{
+	int i;
+
+	for (i = 0; ids && i < nr_ids; i++)
+		if (!df_id_is_ours((const unsigned char *)ids[i].internal))
+			break;
+	return df_env()->nccl_comm_id || (ids && nr_ids > 0 && i == nr_ids);
+}
+
 /* NCCL's ncclCommInitRankDev: checks, then a job. config: NULL for the defaults. */
 static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const ncclUniqueId *ids,
 			      int rank, const void *config, const char *func, uint32_t site)
@@ -108,7 +121,8 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const
 		if (res != ncclSuccess)
 			return res;
 	}
-	if (df_front() == DF_FRONT_REFUSE)
+	/* Where we could not start, the other ranks are to know (run_init()). */
+	if (df_front() == DF_FRONT_REFUSE && (!has_rendezvous(nr_ids, ids) || df_start_unable()))
 		return df_front_refused(func);
 	h = df_handle_new(&c, df_device_get());
 	job = h ? df_job_new(DF_JOB_INIT, h, func, site) : NULL;
@@ -126,6 +140,8 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const
 	job->out = newcomm;
 	job->nranks = nranks;
 	job->rank = rank;
+	if (df_front_now() == DF_FRONT_UNABLE)
+		job->context = df_context_get();
 	*newcomm = (ncclComm_t)h;
 	return df_group_job(job);
 
@@ -157,6 +173,12 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 	enum df_front front = df_front();
 	int i;
 
+	if (front == DF_FRONT_UNABLE) {
+		/* The peers that made the id are told, and come over too: init_rank(). */
+		if (has_rendezvous(nr_ids, ids))
+			return 0;
+		df_group_real();
+	}
 	if (df_real_makes(front))
 		return 1;
 	if (front != DF_FRONT_OWN || df_on_host() || df_env()->strict || df_env()->nccl_comm_id ||

@@ -70,7 +70,21 @@ static enum df_front decide(void)
 	if (host || env->strict)
 		return DF_FRONT_REFUSE;
 	df_warn("%s; the job runs on plain NCCL", reason);
-	return DF_FRONT_PLAIN;
+	return df_start_unable() ? DF_FRONT_PLAIN : DF_FRONT_UNABLE;
+}
+
+const char *df_front_bound(void)
+{
+	const struct df_nccl_real *real;
+
+	if (df_on_hostcuda())
+		return "NCCL can't use memory of the CPU";
+	if (df_env()->strict)
+		return "DFSHIM_STRICT=1";
+	if (df_env()->handover == DF_HANDOVER_OFF)
+		return "DFSHIM_HANDOVER=off";
+	real = df_real();
+	return real->ncclGetUniqueId && real->ncclCommInitRankConfig ? NULL : "no libnccl.so.2";
 }
 
 enum df_front df_front_now(void)

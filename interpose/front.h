@@ -8,9 +8,14 @@
 
 enum df_front {
 	DF_FRONT_UNDECIDED,
-	DF_FRONT_OWN,	 /* our runtime executes */
-	DF_FRONT_TRACE,	 /* NCCL executes, we record */
-	DF_FRONT_PLAIN,	 /* NCCL executes, we are not there */
+	DF_FRONT_OWN,	/* our runtime executes */
+	DF_FRONT_TRACE, /* NCCL executes, we record */
+	DF_FRONT_PLAIN, /* NCCL executes, we are not there */
+	/*
+	 * As PLAIN, because we could not start; a communicator whose id comes from a rank that could is met all the
+	 * same, and all its ranks give it to NCCL together.
+	 */
+	DF_FRONT_UNABLE,
 	DF_FRONT_REFUSE, /* nobody can: every call fails with the reason */
 };
 
@@ -23,8 +28,17 @@ enum df_front df_front_now(void);
 /* 1: the real library makes communicators in this process. */
 static inline int df_real_makes(enum df_front front)
 {
+	return front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE || front == DF_FRONT_UNABLE;
+}
+
+/* 1: its groups are the real library's alone; else ours, in which the real library's is opened when it is needed. */
+static inline int df_real_groups(enum df_front front)
+{
 	return front == DF_FRONT_PLAIN || front == DF_FRONT_TRACE;
 }
+
+/* Why communicators of this process can't go over to the real library; NULL: they can. After df_front(). */
+const char *df_front_bound(void);
 
 /* Under DF_FRONT_REFUSE: says why `what` can't run; returns the error. */
 ncclResult_t df_front_refused(const char *what);

@@ -30,6 +30,7 @@ struct df_job {
 	const char *func;
 	uint32_t site;
 	int nranks, rank; /* INIT */
+	void *context;	  /* INIT, where the runtime could not start: df_context_get() */
 	int nr_ids;
 	unsigned char (*ids)[DF_ID_BYTES];
 	int color, key;	       /* SPLIT */

@@ -28,6 +28,8 @@ static int is_foreign(const void *comm)
 	case DF_FRONT_PLAIN:
 	case DF_FRONT_TRACE:
 		return 1;
+	case DF_FRONT_UNABLE:
+		return !df_is_ours(comm);
 	case DF_FRONT_OWN:
 		return comm && *(const uint64_t *)comm == DF_NCCL_COMM_MAGIC && !df_on_hostcuda();
 	case DF_FRONT_UNDECIDED:

@@ -9,11 +9,17 @@
  * was registered before is a host object and nothing for device code: then it is refused, and
  * DFSHIM_HANDOVER=window makes it happen at the first symmetric window instead, which is collective too.
  *
+ * The other occasion is the start: where dfshim can't start on some of the ranks (law L6), all learn of it at the
+ * rendezvous, and the communicator is NCCL's on all of them from its first operation on.
+ *
  * As a job (group.h): it waits for peers, and a thread may call it for several communicators in a group.
  */
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/coll.h"
+#include "interpose/dl_hook.h"
 #include "interpose/front.h"
 #include "interpose/group.h"
 #include "interpose/handover.h"
@@ -32,6 +38,7 @@ struct row {
 	int32_t why_not; /* enum why_not */
 	int32_t version;
 	ncclUniqueId id;
+	char unable[112]; /* why its runtime could not start, or "" */
 };
 
 static const char *const reasons[] = {
@@ -55,7 +62,11 @@ static enum why_not look(const struct df_handle *h)
 
 static ncclResult_t refuse(const struct df_handle *h, const char *func, int rank, const char *why)
 {
-	DF_NCCL_WARN("Communicator does not support symmetric memory!");
+	if (df_handle_flags(h) & DF_H_READY)
+		DF_NCCL_WARN("Communicator does not support symmetric memory!");
+	else
+		DF_NCCL_WARN("%s : the communicator can't be handed to NCCL: rank %d: %s", func,
+			     rank, why);
 	df_warn("%s: communicator %016llx can't be handed to NCCL: rank %d: %s", func,
 		(unsigned long long)h->hash, rank, why);
 	return ncclInvalidUsage;
@@ -100,37 +111,102 @@ static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclC
 	return res;
 }
 
+/* mine: what this rank has to say. *all: what all have said, the caller's to free. */
+static ncclResult_t hand_over(struct df_handle *h, struct row *mine, struct row **all,
+			      const char *func)
+{
+	ncclComm_t comm = NULL;
+	ncclResult_t res;
+
+	*all = malloc((size_t)h->nranks * sizeof(**all));
+	if (!*all)
+		return df_status_warn(-ENOMEM, func);
+	mine->version = df_real_version();
+	res = exchange(h, mine, *all, func);
+	if (res == ncclSuccess) {
+		if (!h->rank && df_real()->ncclGetUniqueId(&mine->id) != ncclSuccess)
+			mine->why_not = NO_ID;
+		res = exchange(h, mine, *all, func);
+	}
+	if (res == ncclSuccess)
+		res = make_real(h, &(*all)[0].id, &comm);
+	if (res == ncclSuccess)
+		/* The release pairs with the acquire in df_foreign_slow(): see there. */
+		__atomic_store_n(&h->real, comm, __ATOMIC_RELEASE);
+	return res;
+}
+
 ncclResult_t df_hand_over(struct df_handle *h, const char *func)
 {
-	struct row mine = {0}, *all;
-	ncclComm_t comm = NULL;
+	struct row mine = {.why_not = (int32_t)look(h)}, *all;
 	ncclResult_t res;
 
 	/* Earlier in the same group, by this thread: jobs of one communicator run in order. */
 	if (__atomic_load_n(&h->real, __ATOMIC_RELAXED))
 		return ncclSuccess;
-	all = malloc((size_t)h->nranks * sizeof(*all));
-	if (!all)
-		return df_status_warn(-ENOMEM, func);
-	mine.version = df_real_version();
-	mine.why_not = (int32_t)look(h);
-	res = exchange(h, &mine, all, func);
-	if (res == ncclSuccess) {
-		if (!h->rank && df_real()->ncclGetUniqueId(&mine.id) != ncclSuccess)
-			mine.why_not = NO_ID;
-		res = exchange(h, &mine, all, func);
-	}
-	if (res == ncclSuccess)
-		res = make_real(h, &all[0].id, &comm);
+	res = hand_over(h, &mine, &all, func);
 	free(all);
-	if (res != ncclSuccess)
-		return res;
-	df_warn("%s: communicator %016llx, rank %d of %d, is handed to NCCL as a whole: dfshim can't execute "
-		"what it uses. It is recorded, and can hang as NCCL can",
-		func, (unsigned long long)h->hash, h->rank, h->nranks);
-	/* The release pairs with the acquire in df_foreign_slow(): see there. */
-	__atomic_store_n(&h->real, comm, __ATOMIC_RELEASE);
-	return ncclSuccess;
+	if (res == ncclSuccess)
+		df_warn("%s: communicator %016llx, rank %d of %d, is handed to NCCL as a whole: dfshim can't "
+			"execute what it uses. It is recorded, and can hang as NCCL can",
+			func, (unsigned long long)h->hash, h->rank, h->nranks);
+	return res;
+}
+
+ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
+{
+	struct row mine = {0}, *all;
+	ncclResult_t res;
+	int i, nr = 0, first = -1;
+
+	if (df_front() == DF_FRONT_UNABLE)
+		snprintf(mine.unable, sizeof(mine.unable), "%s", df_start_reason());
+	res = hand_over(h, &mine, &all, func);
+	for (i = 0; res == ncclSuccess && i < h->nranks; i++) {
+		if (!all[i].unable[0])
+			continue;
+		if (!nr++)
+			first = i;
+	}
+	/* Once in the job: the rank that could not has said so already. */
+	if (nr && !h->rank)
+		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim can't start on rank "
+			"%d%s: %.*s",
+			(unsigned long long)h->hash, h->nranks, first, nr > 1 ? " and others" : "",
+			(int)sizeof(mine.unable) - 1, all[first].unable);
+	free(all);
+	return res;
+}
+
+/* ---- the device of a process whose runtime could not start ------------------------------------------------- */
+
+/* The driver's current context, which NCCL takes the device from: jobs run in threads of their own. */
+static void *driver(const char *name)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *fn = lib ? df_dlsym(lib, name) : NULL;
+
+	if (lib)
+		dlclose(lib);
+	return fn;
+}
+
+void *df_context_get(void)
+{
+	int (*get)(void **ctx);
+	void *ctx = NULL;
+
+	*(void **)&get = driver("cuCtxGetCurrent");
+	return get && !get(&ctx) ? ctx : NULL;
+}
+
+void df_context_set(void *ctx)
+{
+	int (*set)(void *ctx);
+
+	*(void **)&set = ctx ? driver("cuCtxSetCurrent") : NULL;
+	if (set)
+		set(ctx);
 }
 
 /* The call that is to be made after the hand-over, as a job. */

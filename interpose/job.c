@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include "interpose/front.h"
 #include "interpose/group.h"
 #include "interpose/handover.h"
 #include "interpose/nccl_api.h"
@@ -66,6 +67,7 @@ static void made(struct df_handle *h)
 static ncclResult_t run_init(struct df_job *job)
 {
 	struct df_handle *h = job->made;
+	ncclResult_t res;
 	int err;
 
 	df_nccl_info(DF_SUBSYS_INIT,
@@ -75,8 +77,19 @@ static ncclResult_t run_init(struct df_job *job)
 		     (unsigned long long)df_id_hash(job->ids[0]));
 	err = df_comm_join(h->comm, job->nr_ids, (const unsigned char(*)[DF_ID_BYTES])job->ids,
 			   job->nranks, job->rank);
-	if (err)
+	if (err && df_front_now() == DF_FRONT_REFUSE)
+		return df_front_refused(job->func);
+	if (err < 0)
 		return df_status_warn(err, job->func);
+	if (err == DF_JOIN_UNABLE) {
+		h->nranks = job->nranks;
+		h->rank = job->rank;
+		h->hash = df_comm_hash(h->comm);
+		df_context_set(job->context);
+		res = df_hand_over_at_start(h, job->func);
+		if (res != ncclSuccess)
+			return res;
+	}
 	made(h);
 	df_nccl_info(
 		DF_SUBSYS_INIT,

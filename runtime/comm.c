@@ -146,9 +146,39 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	return comm->state == DF_COMM_READY ? 0 : -ECANCELED;
 }
 
+/* Some rank's runtime could not start: the ranks know each other, and that is all. */
+static int meet_unable(struct df_comm *comm, int nranks, int rank)
+{
+	int i;
+
+	for (i = 0; i < nranks && !df_ctl_members(comm->ctl)[i].unable; i++)
+		;
+	if (i == nranks)
+		return 0;
+	comm->nranks = nranks;
+	comm->rank = rank;
+	comm->members = df_ctl_members(comm->ctl);
+	comm->hash = df_ctl_hash(comm->ctl);
+	return DF_JOIN_UNABLE;
+}
+
+/* The same on a rank whose own runtime could not. */
+static int join_unable(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES],
+		       int nranks, struct df_member *me)
+{
+	const struct df_ctl_limits limits = {df_rt.reason, comm->config.bound};
+	int ret;
+
+	me->device_id = df_hash_u64(me->proc, (uint64_t)me->rank + 1);
+	me->node = me->host;
+	ret = df_ctl_join(nr_ids, ids, nranks, me, &limits, &comm->stop, &comm->ctl);
+	return ret ? fail(comm, ret) : meet_unable(comm, nranks, me->rank);
+}
+
 int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES],
 		 int nranks, int rank)
 {
+	const struct df_ctl_limits limits = {NULL, comm->config.bound};
 	struct df_member me;
 	uint64_t call;
 	int ret;
@@ -158,6 +188,8 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	if (ret)
 		return fail(comm, ret);
 	me.rank = rank;
+	if (__atomic_load_n(&df_rt.unable, __ATOMIC_RELAXED))
+		return join_unable(comm, nr_ids, ids, nranks, &me);
 	me.device = comm->dev->index;
 	me.device_id = df_rt.machine ? df_rt.machine->device_id(comm->dev->index) : 0;
 	if (!me.device_id)
@@ -176,11 +208,15 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		 (uint64_t)nranks, (uint64_t)comm->dev->index, 0);
 	df_joining(comm, df_id_hash(ids[0]), nranks, rank);
 	df_watchdog_start();
-	ret = df_ctl_join(nr_ids, ids, nranks, &me, &comm->stop, &comm->ctl);
+	ret = df_ctl_join(nr_ids, ids, nranks, &me, &limits, &comm->stop, &comm->ctl);
 	df_joining(comm, 0, 0, 0);
+	if (!ret)
+		ret = meet_unable(comm, nranks, rank);
 	if (!ret && df_rt.machine)
 		ret = df_rt.machine->meet(comm->ctl, nranks, rank, &comm->stop);
-	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, (uint64_t)-ret);
+	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, ret > 0 ? 0 : (uint64_t)-ret);
+	if (ret > 0)
+		return ret;
 	if (!ret)
 		ret = ready(comm, nranks, rank, 0, NULL);
 	return ret ? fail(comm, ret) : 0;

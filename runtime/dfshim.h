@@ -25,6 +25,11 @@
  */
 int df_start(void);
 const char *df_start_reason(void);
+/*
+ * After df_start() has failed: sets up as much as it takes to join communicators, so that their ranks learn of it
+ * together; df_comm_join() is then all that can be done with them, and df_comm_allgather(). -errno: not even that.
+ */
+int df_start_unable(void);
 /* The end of the process: counters, trace, good-bye to the peers. For the library's destructor; no waiting. */
 void df_stop(void);
 /* 1 when the daemon runs on CPU threads. Valid after df_start(). */
@@ -56,6 +61,8 @@ struct df_comm_config {
 	char name[DF_NAME_BYTES]; /* commName, or "" */
 	int share;		  /* splitShare, shrinkShare: abort of one aborts the family */
 	int max_blocks;		  /* maxCTAs; 0 no limit */
+	const char
+		*bound; /* why it can't go over to the real library, or NULL; stays where it is */
 };
 
 enum df_comm_state {
@@ -74,8 +81,12 @@ int df_comm_create(int device, const struct df_comm_config *config, struct df_co
  * Joins: blocks until all ranks of the id have come (or the communicator is aborted by another thread:
  * -ECANCELED). ids: nr_ids of them (ncclCommInitRankScalable), the first gives the hash. -EPROTO: a
  * rank that is not under dfshim, another version, a rank taken twice, or nranks that differ; -ENODEV:
- * two ranks on one device under the nccl rules. After an error the communicator can only be destroyed.
+ * two ranks on one device under the nccl rules; -EOPNOTSUPP: the runtime of one rank could not start, and one can't
+ * go over to the real library. After an error the communicator can only be destroyed.
+ * DF_JOIN_UNABLE: all ranks have come, and all are told that the runtime of some could not start. Then the
+ * communicator serves for df_comm_allgather() and nothing else, on all of them.
  */
+#define DF_JOIN_UNABLE 1
 int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES],
 		 int nranks, int rank);
 /*

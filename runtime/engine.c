@@ -466,6 +466,9 @@ void df_engine_purge(struct df_dev *dev)
 {
 	uint32_t b;
 
+	/* No communicator has been ready on it: there is no daemon that could answer. */
+	if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED))
+		return;
 	if (df_rt.machine)
 		df_rt.machine->stop(dev);
 	for (b = 0; b < dev->d.nr_blocks; b++) {

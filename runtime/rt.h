@@ -287,6 +287,7 @@ struct df_machine {
 
 struct df_rt {
 	int started; /* 0 no, 1 yes, -errno */
+	int unable;  /* df_start_unable() has been called and did it */
 	char reason[256];
 	const struct df_hostcuda_api *cu;
 	const struct df_machine *machine;

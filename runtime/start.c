@@ -209,6 +209,40 @@ int df_start(void)
 	return ret > 0 ? 0 : ret;
 }
 
+int df_start_unable(void)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&start_lock);
+	if (df_rt.started >= 0)
+		ret = -EINVAL;
+	if (!ret && !df_rt.unable) {
+		struct df_member self;
+		struct df_dev *dev;
+
+		/* What has been opened stays open; a communicator needs a device that nothing is executed on. */
+		df_rt.machine = NULL;
+		dev = df_kalloc(sizeof(*dev));
+		ret = dev ? df_dev_init(dev, 0, 1) : -ENOMEM;
+		if (!ret)
+			ret = df_ctl_self(&self);
+		if (!ret) {
+			df_rt.devs = dev;
+			df_rt.nr_devs = 1;
+			/* RELEASE pairs with the ACQUIRE in is_unable(): the device comes first. */
+			__atomic_store_n(&df_rt.unable, 1, __ATOMIC_RELEASE);
+		}
+	}
+	pthread_mutex_unlock(&start_lock);
+	return ret;
+}
+
+static int is_unable(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_start_unable(). */
+	return __atomic_load_n(&df_rt.unable, __ATOMIC_ACQUIRE);
+}
+
 const char *df_start_reason(void)
 {
 	return df_rt.reason;
@@ -218,6 +252,8 @@ void df_stop(void)
 {
 	static int stopped;
 
+	if (is_unable() && !__atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
+		df_ctl_goodbye();
 	if (__atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) != 1 ||
 	    __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
@@ -240,12 +276,12 @@ int df_on_host(void)
 
 int df_device_get(void)
 {
-	return df_rt.cu->get_device();
+	return is_unable() ? 0 : df_rt.cu->get_device();
 }
 
 int df_device_set(int device)
 {
-	return df_rt.cu->set_device(device);
+	return is_unable() ? 0 : df_rt.cu->set_device(device);
 }
 
 int df_device_count(void)

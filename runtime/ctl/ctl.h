@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_CTL_VERSION 2
+#define DF_CTL_VERSION 3
 
 /* What every rank tells all others at the rendezvous: 256 bytes. */
 struct df_member {
@@ -30,7 +30,8 @@ struct df_member {
 	uint64_t device_id; /* equal for two ranks on one physical device */
 	uint32_t rules;	    /* DFSHIM_RULES of the process; must be equal */
 	uint16_t blocks;    /* blocks of its daemon; the communicator uses the smallest */
-	uint16_t gpu;	    /* 1: its daemon runs on a GPU */
+	uint8_t gpu;	    /* 1: its daemon runs on a GPU */
+	uint8_t unable;	    /* 1: its daemon could not start; see struct df_ctl_limits */
 	uint64_t settings;  /* hash of what must agree (slots, slot size, programs loaded) */
 	char unix_name[48]; /* abstract unix socket of its control thread */
 	char tcp[64];	    /* host:port of it, "" none */
@@ -49,12 +50,21 @@ int df_ctl_self(struct df_member *out);
 struct df_ctl_comm;
 
 /*
- * The rendezvous. me: filled by df_ctl_self() and the caller. Blocks until all nranks have come.
- * -EPROTO: a stranger, other version or settings, rank taken twice, nranks differ (the reason is
- * logged on every rank, none hangs). On success *out holds the member table of all ranks.
+ * What a rank can't do, as a reason, or NULL. A communicator is executed by us or by the real library, on all its
+ * ranks: where one rank can't do the one and one can't do the other, the rendezvous fails, as soon as it knows.
+ */
+struct df_ctl_limits {
+	const char *unable; /* why its daemon can't start */
+	const char *bound;  /* why it can't go over to the real library */
+};
+
+/*
+ * The rendezvous. me: filled by df_ctl_self() and the caller. limits: NULL for none. Blocks until all nranks have
+ * come. -EPROTO: a stranger, other version or settings, rank taken twice, nranks differ; -EOPNOTSUPP: the ranks'
+ * limits (the reason is logged on every rank, none hangs). On success *out holds the member table of all ranks.
  */
 int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const struct df_member *me,
-		const uint32_t *stop, struct df_ctl_comm **out);
+		const struct df_ctl_limits *limits, const uint32_t *stop, struct df_ctl_comm **out);
 
 /*
  * Who has not come to the rendezvous of the id with this hash (df_id_hash()), as far as this process knows:

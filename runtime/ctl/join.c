@@ -328,7 +328,8 @@ static struct df_join *join_new(int nr_ids, const unsigned char (*ids)[128], int
 	return j;
 }
 
-static int join_add(struct df_join *j, const struct df_member *me, int nranks)
+static int join_add(struct df_join *j, const struct df_member *me,
+		    const struct df_ctl_limits *limits, int nranks)
 {
 	struct join_rank *r = calloc(1, sizeof(*r)), **last = &j->ranks;
 	struct df_rdv_up *up;
@@ -341,6 +342,12 @@ static int join_add(struct df_join *j, const struct df_member *me, int nranks)
 	r->checkin.nr_ids = j->nr_ids;
 	r->checkin.part = df_tree_root();
 	r->checkin.member = *me;
+	if (limits && limits->unable) {
+		r->checkin.member.unable = 1;
+		snprintf(r->checkin.unable, sizeof(r->checkin.unable), "%s", limits->unable);
+	}
+	if (limits && limits->bound)
+		snprintf(r->checkin.bound, sizeof(r->checkin.bound), "%s", limits->bound);
 	memcpy(r->checkin.id0, j->ids[0], 128);
 	while (*last)
 		last = &(*last)->next;
@@ -391,8 +398,8 @@ static struct df_join *join_find(uint64_t nonce)
 }
 
 static int join_locked(int nr_ids, const unsigned char (*ids)[128], int nranks,
-		       const struct df_member *me, const uint32_t *stop, struct df_ctl_comm *c,
-		       char reason[240])
+		       const struct df_member *me, const struct df_ctl_limits *limits,
+		       const uint32_t *stop, struct df_ctl_comm *c, char reason[240])
 {
 	struct df_id_tail tail;
 	struct df_join *j;
@@ -412,7 +419,7 @@ static int join_locked(int nr_ids, const unsigned char (*ids)[128], int nranks,
 			 me->rank, me->pid, nranks, nr_ids, j->nranks, j->nr_ids);
 		join_abandon(j, -EPROTO, why);
 	} else {
-		ret = join_add(j, me, nranks);
+		ret = join_add(j, me, limits, nranks);
 		if (ret) {
 			join_put(j);
 			return ret;
@@ -436,7 +443,7 @@ static int join_locked(int nr_ids, const unsigned char (*ids)[128], int nranks,
 }
 
 int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const struct df_member *me,
-		const uint32_t *stop, struct df_ctl_comm **out)
+		const struct df_ctl_limits *limits, const uint32_t *stop, struct df_ctl_comm **out)
 {
 	struct df_ctl_comm *c;
 	struct df_id_tail tail;
@@ -459,7 +466,7 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 	if (!c)
 		return -ENOMEM;
 	df_ctl_lock();
-	ret = join_locked(nr_ids, ids, nranks, me, stop, c, reason);
+	ret = join_locked(nr_ids, ids, nranks, me, limits, stop, c, reason);
 	df_ctl_unlock();
 	if (ret) {
 		if (reason[0])

@@ -31,6 +31,7 @@ struct df_rdv {
 	int nranks, nr_ids, nr_in;
 	struct df_member *members;
 	uint64_t *parts;
+	struct df_checkin *held; /* relay: what it passes on when the way is open */
 	struct df_list ends;
 	int nr_acks, nr_acks_wanted;
 	int busy;	/* the list of ends is being walked: failing and freeing wait */
@@ -40,7 +41,9 @@ struct df_rdv {
 	struct df_rdv_up up; /* relay: the way to the first id's session */
 	int relay;
 	unsigned char id0[128]; /* relay: what its ranks gave as the first id */
-	int32_t *missing;	/* relay: as last heard */
+	/* The first rank that can't run under us, and that can't run under the real library; as texts, or "". */
+	char unable[168], bound[112];
+	int32_t *missing; /* relay: as last heard */
 	int nr_missing;
 };
 
@@ -121,9 +124,11 @@ static void finish(struct df_rdv *r, enum rdv_state state, unsigned type, const 
 		df_rdv_up_stop(&r->up);
 	free(r->members);
 	free(r->parts);
+	free(r->held);
 	free(r->missing);
 	r->members = NULL;
 	r->parts = NULL;
+	r->held = NULL;
 	r->missing = NULL;
 	r->nr_missing = 0;
 	if (r->by_address) {
@@ -180,8 +185,11 @@ static void settle(struct df_rdv *r)
 	    r->nr_in == r->nranks)
 		settle_open(r);
 	if (r->fail_error && r->state < RDV_CLOSED) {
+		/* A first session in this process that has failed itself answers at once. */
+		r->busy++;
 		if (r->relay)
 			df_rdv_up_send(&r->up, DF_FRAME_RDV_ERROR, &r->error, sizeof(r->error));
+		r->busy--;
 		finish(r, RDV_FAILED, DF_FRAME_RDV_ERROR, &r->error, sizeof(r->error));
 		return;
 	}
@@ -206,16 +214,9 @@ static void relay_opened(struct df_rdv_up *up)
 	struct df_rdv *r = up->owner;
 	int i;
 
-	/* Check-ins that came before the way was open were kept in the table. */
-	for (i = 0; i < r->nr_in; i++) {
-		struct df_checkin ci = {.nranks = r->nranks,
-					.nr_ids = r->nr_ids,
-					.part = r->parts[i],
-					.member = r->members[i]};
-
-		memcpy(ci.id0, r->id0, sizeof(ci.id0));
-		df_rdv_up_send(up, DF_FRAME_RDV_CHECKIN, &ci, sizeof(ci));
-	}
+	/* Check-ins that came before the way was open. */
+	for (i = 0; i < r->nr_in; i++)
+		df_rdv_up_send(up, DF_FRAME_RDV_CHECKIN, &r->held[i], sizeof(r->held[i]));
 }
 
 static void relay_input(struct df_rdv_up *up, unsigned type, const void *data, size_t bytes)
@@ -270,6 +271,8 @@ static int take_member(struct df_rdv *r, const struct df_checkin *ci, int at)
 {
 	r->members[at] = ci->member;
 	r->parts[at] = ci->part;
+	if (r->relay)
+		r->held[at] = *ci;
 	r->nr_in++;
 	if (!r->status_at && !r->relay) {
 		r->status_at = df_now_ns() + STATUS_NS;
@@ -297,6 +300,11 @@ static int first_checkin(struct df_rdv *r, const struct df_checkin *ci)
 	memcpy(r->id0, ci->id0, sizeof(r->id0));
 	if (first.nonce == r->nonce)
 		return 0;
+	r->held = calloc((size_t)ci->nranks, sizeof(*r->held));
+	if (!r->held) {
+		fail(r, -ENOMEM, "the rendezvous has no memory for what it passes on");
+		return 0;
+	}
 	r->relay = 1;
 	r->up = (struct df_rdv_up){.id = first,
 				   .opened = relay_opened,
@@ -305,6 +313,39 @@ static int first_checkin(struct df_rdv *r, const struct df_checkin *ci)
 				   .owner = r};
 	df_rdv_up_start(&r->up);
 	return 0;
+}
+
+/*
+ * Is there somebody who can execute the communicator on all ranks, we or the real library? 0, or -EOPNOTSUPP with
+ * the reason, as soon as it is known that there is nobody.
+ */
+static int check_limits(struct df_rdv *r, const struct df_checkin *ci, char *why, size_t bytes)
+{
+	const struct df_member *m = &ci->member;
+
+	/* A rank that can do neither is named for both. */
+	if (ci->unable[0] && (!r->unable[0] || ci->bound[0]))
+		snprintf(r->unable, sizeof(r->unable),
+			 "dfshim can't start on rank %d (%.20s): %.*s", m->rank, m->hostname,
+			 (int)sizeof(ci->unable) - 1, ci->unable);
+	if (ci->bound[0] && (!r->bound[0] || ci->unable[0]))
+		snprintf(r->bound, sizeof(r->bound), "rank %d can't go over to NCCL: %.*s", m->rank,
+			 (int)sizeof(ci->bound) - 1, ci->bound);
+	if (!r->unable[0] || !r->bound[0])
+		return 0;
+	snprintf(why, bytes, "%s; %.70s", r->unable, r->bound);
+	return -EOPNOTSUPP;
+}
+
+/* A rank whose settings count: one that does not run under us has none. NULL: there is none yet. */
+static const struct df_member *able_member(const struct df_rdv *r)
+{
+	int i;
+
+	for (i = 0; i < r->nranks; i++)
+		if (r->members[i].proc && !r->members[i].unable)
+			return &r->members[i];
+	return NULL;
 }
 
 static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
@@ -323,14 +364,7 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 	}
 	if (r->fail_error)
 		return;
-	one = r->relay ? &r->members[0] : m;
-	if (!r->relay && r->nr_in) {
-		int i;
-
-		for (i = 0; i < r->nranks && !r->members[i].proc; i++)
-			;
-		one = &r->members[i];
-	}
+	one = m->unable ? NULL : able_member(r);
 	end->nr_checkins++;
 	if (m->version != DF_CTL_WIRE_VERSION)
 		snprintf(why, sizeof(why),
@@ -352,11 +386,11 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 			 "rank %d came twice: from %.63s (pid %u) and from %.63s (pid %u)", m->rank,
 			 r->members[m->rank].hostname, r->members[m->rank].pid, m->hostname,
 			 m->pid);
-	else if (r->nr_in && one->rules != m->rules)
+	else if (one && one->rules != m->rules)
 		snprintf(why, sizeof(why),
 			 "rank %d and rank %d run under different DFSHIM_RULES (%u and %u)",
 			 one->rank, m->rank, one->rules, m->rules);
-	else if (r->nr_in && one->settings != m->settings)
+	else if (one && one->settings != m->settings)
 		snprintf(why, sizeof(why),
 			 "rank %d and rank %d have different settings of slots or programs "
 			 "(DFSHIM_SLOTS, DFSHIM_SLOT_KB, DFSHIM_ALGO)",
@@ -364,6 +398,8 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 	else if (r->state != RDV_OPEN || r->nr_in >= r->nranks)
 		snprintf(why, sizeof(why), "rank %d came when all %d ranks had come already",
 			 m->rank, r->nranks);
+	else
+		error = check_limits(r, ci, why, sizeof(why));
 	if (why[0]) {
 		fail(r, error, why);
 		return;

@@ -22,6 +22,7 @@ struct df_checkin {
 	int32_t nranks, nr_ids;
 	uint64_t part; /* root of the process's part of the overlay */
 	struct df_member member;
+	char unable[96], bound[64]; /* struct df_ctl_limits; "" where there is none */
 };
 
 /* Followed by nranks members and as many parts. */

@@ -28,6 +28,7 @@ struct ct_rank {
 	uint32_t *stop;
 	uint64_t settings;
 	uint32_t gpu;
+	struct df_ctl_limits limits;
 	int device;
 	struct df_ctl_comm *comm;
 	int ret;
@@ -42,7 +43,9 @@ static inline int ct_join(struct ct_rank *r)
 	me.settings = r->settings;
 	me.gpu = r->gpu;
 	me.device = r->device;
-	r->ret = df_ctl_join(r->nr_ids ? r->nr_ids : 1, r->ids, r->nranks, &me, r->stop, &r->comm);
+	r->ret = df_ctl_join(r->nr_ids ? r->nr_ids : 1, r->ids, r->nranks, &me,
+			     r->limits.unable || r->limits.bound ? &r->limits : NULL, r->stop,
+			     &r->comm);
 	return r->ret;
 }
 

@@ -172,6 +172,57 @@ START_TEST(t_refused)
 }
 END_TEST
 
+/*
+ * A rank that can't run under us: all come together, with settings or without, where all can go over to the real
+ * library; else all are refused, also by one that has not come yet. With a second id, behind a relay.
+ */
+START_TEST(t_limits)
+{
+	const struct df_ctl_limits unable = {.unable = "no GPU"}, bound = {.bound = "strict"},
+				   both = {"no GPU", "strict"};
+	int two = _i >= 4, i, last = _i % 4 == 3 ? 1 : 3;
+	struct ct_rank r[4];
+
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ck_assert_int_eq(df_id_create(ids[1]), 0);
+	for (i = 0; i < 4; i++) {
+		r[i] = (struct ct_rank){
+			.ids = ids, .nr_ids = 1 + two, .nranks = 4, .rank = i, .settings = 9};
+		if (i == last && _i % 4 == 3)
+			r[i].limits = both;
+		else if (i == last)
+			r[i].limits = unable;
+		if (i == last)
+			r[i].settings = 0;
+		if (_i % 4 == 1 && i != last)
+			r[i].limits = bound;
+		if (_i % 4 == 2 && i == 0)
+			r[i].limits = bound;
+	}
+	for (i = 0; i < 4; i++)
+		/* With both limits it does not wait for anybody. */
+		if (_i % 4 != 3 || i == last)
+			pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
+	if (_i % 4 == 3) {
+		pthread_join(r[last].thread, NULL);
+		ck_assert_int_eq(r[last].ret, -EOPNOTSUPP);
+		for (i = 0; i < 4; i++)
+			if (i != last)
+				pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
+	}
+	for (i = 0; i < 4; i++) {
+		if (_i % 4 != 3 || i != last)
+			pthread_join(r[i].thread, NULL);
+		ck_assert_int_eq(r[i].ret, _i % 4 ? -EOPNOTSUPP : 0);
+	}
+	for (i = 0; i < 4 && !(_i % 4); i++) {
+		ck_assert_int_eq(df_ctl_members(r[i].comm)[last].unable, 1);
+		ck_assert_int_eq(df_ctl_members(r[i].comm)[0].unable, 0);
+		df_ctl_leave(r[i].comm);
+	}
+}
+END_TEST
+
 START_TEST(t_id_twice)
 {
 	struct ct_rank r[3];
@@ -473,6 +524,7 @@ int main(void)
 	tcase_add_test(tc, t_orders);
 	tcase_add_test(tc, t_derive);
 	tcase_add_loop_test(tc, t_refused, 0, 3);
+	tcase_add_loop_test(tc, t_limits, 0, 8);
 	tcase_add_test(tc, t_id_twice);
 	tcase_add_test(tc, t_hash);
 	tcase_add_test(tc, t_bad_arguments);

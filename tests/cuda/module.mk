@@ -37,7 +37,7 @@ $(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/daemon_kernel.h tests
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
 
-$(B)/tests/cuda/use_handover: tests/cuda/use_handover.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(FAKE_CUDA) $(FAKE_NCCL) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_handover $(B)/tests/cuda/use_unable: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(FAKE_CUDA) $(FAKE_NCCL) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) $(FAKE_NCCL) -pthread -ldl -lm
@@ -46,7 +46,7 @@ $(B)/tests/cuda/use_captured: tests/cuda/use_captured.c $(FAKE_CUDA) $(FAKE_NCCL
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $^
 
-tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_captured)
+tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured)
 endif
 
 ifneq ($(wildcard $(CUDA_LIB)/libcudart_static.a),)
