@@ -4,6 +4,8 @@
  * Read from /proc/self/task, so no thread is stopped or asked, and it costs nothing until a hang is looked into.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "runtime/rt.h"
+#include "trace/check.h"
 #include "trace/writer.h"
 
 #define THREADS_MAX 256
@@ -37,28 +40,41 @@ static const struct {
 	{SYS_wait4, DF_AT_CHILD},      {SYS_waitid, DF_AT_CHILD},
 };
 
-/* "running", or the number of the system call and its arguments in hexadecimal. */
-static enum df_host_at where(uint32_t tid, long *nr)
+/* A file of /proc about one of our threads as a string: its length, or -errno. */
+static ssize_t read_task(uint32_t tid, const char *name, char *text, size_t size)
 {
-	char path[64], text[256];
-	unsigned long arg[2];
+	char path[64];
 	ssize_t n;
-	unsigned i;
 	int fd;
 
-	*nr = -1;
-	snprintf(path, sizeof(path), "/proc/self/task/%u/syscall", tid);
+	snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return access("/proc/self/task", R_OK) ? DF_AT_UNKNOWN : DF_AT_GONE;
-	n = read(fd, text, sizeof(text) - 1);
+		return -errno;
+	n = read(fd, text, size - 1);
 	close(fd);
+	text[n > 0 ? n : 0] = 0;
+	return n;
+}
+
+#define NR_ARGS 4
+
+/* "running", or the number of the system call and its arguments in hexadecimal. */
+static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
+{
+	char text[256];
+	ssize_t n = read_task(tid, "syscall", text, sizeof(text));
+	unsigned i;
+
+	*nr = -1;
+	if (n == -ENOENT)
+		return access("/proc/self/task", R_OK) ? DF_AT_UNKNOWN : DF_AT_GONE;
 	if (n <= 0)
-		return DF_AT_UNKNOWN;
-	text[n] = 0;
+		return n == -ESRCH ? DF_AT_GONE : DF_AT_UNKNOWN;
 	if (!strncmp(text, "running", 7))
 		return DF_AT_RUNS;
-	if (sscanf(text, "%ld 0x%lx 0x%lx", nr, &arg[0], &arg[1]) != 3)
+	if (sscanf(text, "%ld 0x%lx 0x%lx 0x%lx 0x%lx", nr, &arg[0], &arg[1], &arg[2], &arg[3]) !=
+	    1 + NR_ARGS)
 		return DF_AT_OTHER;
 	if (*nr == SYS_futex)
 		return arg[1] & FUTEX_PRIVATE_FLAG ? DF_AT_LOCK : DF_AT_SHARED;
@@ -89,12 +105,13 @@ void df_hosts_note(void)
 	uint8_t seen[THREADS_MAX][DF_AT_NR] = {{0}};
 	uint32_t tids[THREADS_MAX];
 	size_t nr = df_trace_threads(tids, THREADS_MAX), i;
+	unsigned long arg[NR_ARGS];
 	long call, last[THREADS_MAX];
 	int k, at;
 
 	for (k = 0; k < SAMPLES; k++) {
 		for (i = 0; i < nr; i++) {
-			at = where(tids[i], &call);
+			at = where(tids[i], &call, arg);
 			seen[i][at]++;
 			if (call >= 0 || !k)
 				last[i] = call >= 0 ? call : 0;
@@ -118,4 +135,138 @@ void df_hosts_note(void)
 			df_polls_gone(tids[i]);
 		}
 	}
+}
+
+/* ---- what is certain ----------------------------------------------------------------------------------- */
+
+#define CERTAIN_MAX 1024
+#define SLEEP_TRIES 4
+
+/*
+ * Threads that run nothing of the application; host functions have others. They may hold a lock of libc's for a
+ * moment, for which one of the application's waits.
+ */
+static int is_ours(uint32_t tid)
+{
+	char name[32];
+
+	return read_task(tid, "comm", name, sizeof(name)) > 0 &&
+	       (!strncmp(name, "dfshim", 6) || !strncmp(name, "df-host-engine", 14));
+}
+
+/* Asleep, so that it holds no lock. */
+static int sleeps(uint32_t tid)
+{
+	unsigned long arg[NR_ARGS];
+	enum df_host_at at;
+	long nr;
+
+	for (int i = 0; i < SLEEP_TRIES; i++) {
+		at = where(tid, &nr, arg);
+		if (at >= DF_AT_SLEEPS && at <= DF_AT_IO && nr != SYS_read && nr != SYS_write)
+			return 1;
+		if (at == DF_AT_GONE)
+			return 1;
+		sched_yield();
+	}
+	return 0;
+}
+
+/*
+ * How often it has left the processor. Read after what it waits for: if both are the same later, it has not run between,
+ * because it could only have come to wait again by leaving the processor once more.
+ */
+static uint64_t times_off(uint32_t tid)
+{
+	static const char *const names[] = {"\nvoluntary_ctxt_switches:",
+					    "\nnonvoluntary_ctxt_switches:"};
+	char text[4096];
+	uint64_t sum = 0;
+
+	if (read_task(tid, "status", text, sizeof(text)) <= 0)
+		return 0;
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++) {
+		const char *at = strstr(text, names[i]);
+
+		if (!at)
+			return 0;
+		sum += strtoull(at + strlen(names[i]), NULL, 10);
+	}
+	return sum;
+}
+
+/*
+ * A wait for a futex without a time-out ends when somebody wakes it. For one of the process's own that can only be
+ * another thread of it. The end of a thread is a wake too; pthread_join() gives the thread's number as the value
+ * that it waits for to change.
+ */
+static struct df_check_host certain(uint32_t tid)
+{
+	struct df_check_host h = {.tid = tid, .kind = DF_HOST_FREE};
+	unsigned long arg[NR_ARGS];
+	enum df_host_at at;
+	unsigned op;
+	long nr;
+
+	at = where(tid, &nr, arg);
+	op = nr == SYS_futex ? (unsigned)arg[1] & FUTEX_CMD_MASK : FUTEX_WAKE;
+	if ((op != FUTEX_WAIT && op != FUTEX_WAIT_BITSET) || arg[3])
+		return h;
+	if (arg[2] && df_trace_thread_ends_at((uint32_t)arg[2], arg[0])) {
+		h.kind = DF_HOST_JOIN;
+		h.whom = (uint32_t)arg[2];
+	} else if (at == DF_AT_LOCK && !__atomic_load_n(&df_rt.host_work, __ATOMIC_RELAXED)) {
+		h.kind = DF_HOST_BLOCKED;
+	}
+	if (h.kind != DF_HOST_FREE)
+		h.stamp = times_off(tid);
+	if (!h.stamp)
+		h.kind = DF_HOST_FREE;
+	return h;
+}
+
+static int by_tid(const void *pa, const void *pb)
+{
+	const struct df_check_host *a = pa, *b = pb;
+
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
+}
+
+int df_hosts_certain(struct df_check_host **out, uint32_t *nr)
+{
+	struct df_check_host *all = malloc(CERTAIN_MAX * sizeof(*all));
+	DIR *dir = all ? opendir("/proc/self/task") : NULL;
+	uint32_t ours[THREADS_MAX], nr_ours = 0, n = 0, self = (uint32_t)syscall(SYS_gettid);
+	struct dirent *d;
+	int asleep = 1;
+
+	while (dir && (d = readdir(dir))) {
+		uint32_t tid = (uint32_t)strtoul(d->d_name, NULL, 10);
+
+		if (!tid || tid == self)
+			continue;
+		if (n == CERTAIN_MAX || nr_ours == THREADS_MAX)
+			break;
+		if (is_ours(tid))
+			ours[nr_ours++] = tid;
+		else
+			all[n++] = certain(tid);
+	}
+	/* After that: what one of them may have held then, it holds no more, and who waited for it does not wait. */
+	for (uint32_t i = 0; i < nr_ours; i++)
+		asleep = asleep && sleeps(ours[i]);
+	if (!dir || n == CERTAIN_MAX || nr_ours == THREADS_MAX) {
+		if (dir)
+			closedir(dir);
+		free(all);
+		return dir ? -E2BIG : -ENOENT;
+	}
+	closedir(dir);
+	for (uint32_t i = 0; i < n && !asleep; i++)
+		if (all[i].kind == DF_HOST_BLOCKED)
+			all[i] = (struct df_check_host){.tid = all[i].tid, .kind = DF_HOST_FREE};
+	qsort(all, n, sizeof(*all), by_tid);
+	*out = all;
+	*nr = n;
+	return 0;
 }

@@ -26,6 +26,7 @@ struct choice {
 	size_t *chosen;
 	int nr_chosen; /* or -errno */
 	uint64_t core;
+	int hosts; /* where host threads are would tell more */
 };
 
 static void choice_fini(struct choice *c)
@@ -71,10 +72,17 @@ static int choose(struct choice *c, const struct df_gather *g, char **line)
 	struct df_snapshot *s;
 
 	c->nr_chosen = set ? list_waits(c, g) : -ENOMEM;
-	df_list_each(s, &g->answers, node) if (!c->nr_chosen && s->image)
-		df_check_add_image(set, s->image, s->bytes, "process");
+	df_list_each(s, &g->answers, node)
+	{
+		if (c->nr_chosen || !s->image)
+			continue;
+		c->nr_chosen = df_check_add_image(set, s->image, s->bytes, "process");
+		if (!c->nr_chosen && s->hosts)
+			c->nr_chosen = df_check_add_hosts(set, s->hosts, s->nr_hosts);
+	}
 	if (!c->nr_chosen && c->nr)
-		c->nr_chosen = df_check_cut(set, &opts, c->may, c->nr, c->chosen, &c->core);
+		c->nr_chosen =
+			df_check_cut(set, &opts, c->may, c->nr, c->chosen, &c->core, &c->hosts);
 	if (line && c->nr_chosen > 0 && !df_check_run(set, &opts, &r)) {
 		*line = strdup(df_check_line(r));
 		df_check_result_free(r);
@@ -100,7 +108,7 @@ static void give_orders(const struct df_gather *g, const struct choice *c, const
 	}
 }
 
-int df_prove_and_release(void)
+int df_prove_and_release(int hosts)
 {
 	static int told; /* only the first release is explained */
 	char *line = NULL;
@@ -112,6 +120,15 @@ int df_prove_and_release(void)
 		ret = g.busy ? -EAGAIN : 0;
 	if (!ret)
 		ret = choose(&seen[0], &g, told ? NULL : &line);
+	if (!ret && hosts && seen[0].hosts) {
+		g.hosts = 1;
+		ret = df_snapshot_gather(&g, DF_ASK_AGAIN);
+		if (!ret)
+			ret = g.busy ? -EAGAIN : 0;
+		choice_fini(&seen[0]);
+		if (!ret)
+			ret = choose(&seen[0], &g, told ? NULL : &line);
+	}
 	/* Until two that follow each other agree. */
 	while (ret > 0 && use == &none) {
 		struct choice *was = &seen[round & 1], *is = &seen[++round & 1];

@@ -296,8 +296,9 @@ struct df_rt {
 	struct df_dev *devs;
 	struct df_mutex lock; /* comms */
 	struct df_list comms;
-	int rules;  /* DF_RULES_* */
-	int strict; /* stream order */
+	int rules;     /* DF_RULES_* */
+	int strict;    /* stream order */
+	int host_work; /* host functions, or graphs that may hold some, were put on streams */
 	int nr_cores;
 	uint32_t nr_local_procs;     /* the most processes of one communicator on this node */
 	uint32_t blocked;	     /* host threads inside a blocking call of ours */
@@ -522,6 +523,12 @@ int df_touch_concerns(const struct df_touch *t, const struct df_flight *f);
 
 /* hosts.c: records where the application's host threads are (HOST_AT); takes some milliseconds. */
 void df_hosts_note(void);
+/*
+ * What is certain now of each of the application's threads (struct df_check_host, trace/check.h), sorted; to be freed.
+ * -errno: nothing is.
+ */
+struct df_check_host;
+int df_hosts_certain(struct df_check_host **out, uint32_t *nr);
 
 /* polls.c: the calling thread has asked whether this is done. */
 void df_polls_note(enum df_polled kind, uint64_t object);

@@ -16,16 +16,17 @@
 #define HOLD_NS	   (2 * DF_GATHER_NS)
 #define MAX_WAITS  256
 #define STEP_TRIES 64
+#define NOT_KNOWN  UINT32_MAX
 
 struct ask {
 	uint64_t epoch;
-	uint32_t what, zero;
+	uint32_t what, hosts;
 };
 
 struct answer {
 	uint64_t epoch, image_bytes;
-	uint32_t what, busy, same, nr_waits, nr_peers, zero;
-	/* waits, peers, image */
+	uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts;
+	/* waits, peers, hosts (nr_hosts: NOT_KNOWN none), image */
 };
 
 struct order {
@@ -201,7 +202,7 @@ static void let_hold(uint64_t asker, uint64_t epoch)
 }
 
 /* Fills what this process has to say. The image is lent, but for DF_ASK_LOOK. */
-static int say(struct df_snapshot *s, enum df_ask what)
+static int say(struct df_snapshot *s, enum df_ask what, int hosts)
 {
 	const struct df_trace_header *ring = df_trace_ring();
 	uint64_t before = my.compact.next;
@@ -226,6 +227,9 @@ static int say(struct df_snapshot *s, enum df_ask what)
 	s->same = what == DF_ASK_AGAIN && my.compact.next == before;
 	s->image = my.compact.image;
 	s->bytes = my.compact.bytes;
+	/* After the image: a thread that is in it and not among these has ended. */
+	if (hosts && df_hosts_certain(&s->hosts, &s->nr_hosts))
+		s->hosts = NULL;
 	return 0;
 }
 
@@ -238,14 +242,17 @@ static void answer(uint64_t to, const struct ask *ask)
 	size_t bytes;
 	char *at;
 
-	s.busy = take_hold(to, ask->epoch, what) || say(&s, what);
+	s.busy = take_hold(to, ask->epoch, what) || say(&s, what, ask->hosts != 0);
 	if (s.busy || s.same)
 		s.bytes = 0;
 	if (s.busy)
 		s.nr_waits = 0;
 	else if (what != DF_ASK_AGAIN)
 		peers(&p);
-	bytes = sizeof(*a) + (s.nr_waits + p.nr) * sizeof(uint64_t) + s.bytes;
+	if (s.busy || !s.hosts)
+		s.nr_hosts = 0;
+	bytes = sizeof(*a) + (s.nr_waits + p.nr) * sizeof(uint64_t) +
+		s.nr_hosts * sizeof(*s.hosts) + s.bytes;
 	a = malloc(bytes);
 	if (a) {
 		*a = (struct answer){.epoch = ask->epoch,
@@ -254,7 +261,8 @@ static void answer(uint64_t to, const struct ask *ask)
 				     .busy = (uint32_t)s.busy,
 				     .same = (uint32_t)s.same,
 				     .nr_waits = s.nr_waits,
-				     .nr_peers = p.nr};
+				     .nr_peers = p.nr,
+				     .nr_hosts = s.hosts ? s.nr_hosts : NOT_KNOWN};
 		at = (char *)(a + 1);
 		if (s.nr_waits)
 			memcpy(at, s.waits, s.nr_waits * sizeof(uint64_t));
@@ -262,6 +270,9 @@ static void answer(uint64_t to, const struct ask *ask)
 		if (p.nr)
 			memcpy(at, p.v, p.nr * sizeof(uint64_t));
 		at += p.nr * sizeof(uint64_t);
+		if (s.nr_hosts)
+			memcpy(at, s.hosts, s.nr_hosts * sizeof(*s.hosts));
+		at += s.nr_hosts * sizeof(*s.hosts);
 		if (s.bytes)
 			memcpy(at, s.image, s.bytes);
 		df_ctl_send(NULL, to, DF_MSG_SNAPSHOT, a, bytes);
@@ -269,6 +280,7 @@ static void answer(uint64_t to, const struct ask *ask)
 	}
 	free(p.v);
 	free(s.waits);
+	free(s.hosts);
 	if (!s.lent)
 		free(s.image);
 }
@@ -347,9 +359,11 @@ static void forget_image(struct df_snapshot *s)
 	if (!s->lent)
 		free(s->image);
 	free(s->waits);
+	free(s->hosts);
 	s->image = NULL;
 	s->waits = NULL;
-	s->nr_waits = 0;
+	s->hosts = NULL;
+	s->nr_waits = s->nr_hosts = 0;
 }
 
 static struct df_snapshot *answer_new(struct df_gather *g, uint64_t proc)
@@ -368,9 +382,31 @@ static struct df_snapshot *answer_new(struct df_gather *g, uint64_t proc)
 
 static void ask_one(const struct df_gather *g, uint64_t proc, enum df_ask what)
 {
-	struct ask ask = {.epoch = g->epoch, .what = (uint32_t)what};
+	struct ask ask = {.epoch = g->epoch, .what = (uint32_t)what, .hosts = (uint32_t)g->hosts};
 
 	df_ctl_send(NULL, proc, DF_MSG_SNAPSHOT_ASK, &ask, sizeof(ask));
+}
+
+static int same_hosts(const struct df_snapshot *a, const struct df_snapshot *b)
+{
+	return !a->hosts == !b->hosts && a->nr_hosts == b->nr_hosts &&
+	       (!a->hosts || !memcmp(a->hosts, b->hosts, a->nr_hosts * sizeof(*a->hosts)));
+}
+
+/* What is said of hosts takes the place of what was. 1: it is the same. */
+static int take_hosts(struct df_snapshot *s, const void *hosts, uint32_t nr)
+{
+	size_t bytes = nr == NOT_KNOWN ? 0 : nr * sizeof(*s->hosts);
+	struct df_snapshot was = *s;
+	int same;
+
+	s->hosts = nr == NOT_KNOWN ? NULL : malloc(bytes + 1);
+	s->nr_hosts = s->hosts ? nr : 0;
+	if (s->hosts)
+		memcpy(s->hosts, hosts, bytes);
+	same = same_hosts(s, &was);
+	free(was.hosts);
+	return same;
 }
 
 /* One answer; asks those that it is the first to name. */
@@ -380,10 +416,13 @@ static void take(struct df_gather *g, struct procs *asked, const struct letter *
 	const char *at = (const char *)(a + 1);
 	struct df_snapshot *s;
 	uint64_t proc;
-	uint32_t i;
+	uint32_t i, nr_hosts;
 
-	if (l->bytes < sizeof(*a) || a->epoch != g->epoch || a->what != (uint32_t)what ||
-	    l->bytes != sizeof(*a) + ((size_t)a->nr_waits + a->nr_peers) * 8 + a->image_bytes)
+	if (l->bytes < sizeof(*a) || a->epoch != g->epoch || a->what != (uint32_t)what)
+		return;
+	nr_hosts = a->nr_hosts == NOT_KNOWN ? 0 : a->nr_hosts;
+	if (l->bytes != sizeof(*a) + ((size_t)a->nr_waits + a->nr_peers) * 8 +
+				nr_hosts * sizeof(*s->hosts) + a->image_bytes)
 		return;
 	s = answer_new(g, l->from);
 	if (!s || s->fresh)
@@ -405,9 +444,10 @@ static void take(struct df_gather *g, struct procs *asked, const struct letter *
 		if (proc != df_rt.self.proc && procs_add(asked, proc))
 			ask_one(g, proc, what);
 	}
+	g->all_same &= take_hosts(s, at, a->nr_hosts) & s->same;
+	at += nr_hosts * sizeof(*s->hosts);
 	if (s->same)
 		return;
-	g->all_same = 0;
 	free(s->image);
 	s->bytes = a->image_bytes;
 	s->image = malloc(s->bytes + 1);
@@ -437,7 +477,7 @@ static unsigned nr_living(const struct procs *p)
 int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 {
 	uint64_t until = df_now_ns() + DF_GATHER_NS;
-	struct df_snapshot *s, *self;
+	struct df_snapshot *s, *self, was = {0};
 	struct procs asked = {0};
 	uint32_t i;
 	int ret = 0;
@@ -465,10 +505,14 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 		peers(&asked);
 	for (i = 0; i < asked.nr; i++)
 		ask_one(g, asked.v[i], what);
+	was.hosts = self->hosts;
+	was.nr_hosts = self->nr_hosts;
+	self->hosts = NULL;
 	forget_image(self);
-	ret = say(self, what);
+	ret = say(self, what, g->hosts);
 	self->fresh = 1;
-	g->all_same &= self->same;
+	g->all_same &= self->same & same_hosts(self, &was);
+	free(was.hosts);
 	while (!ret && !g->busy && nr_fresh(g) <= nr_living(&asked) && df_now_ns() < until) {
 		uint32_t seen = df_snapshot_seen();
 		struct letter *l = next_letter();

@@ -33,6 +33,8 @@ struct df_snapshot {
 	size_t bytes;
 	uint64_t *waits; /* serials of calls that may be released there now */
 	uint32_t nr_waits;
+	struct df_check_host *hosts; /* if they were asked for and are known */
+	uint32_t nr_hosts;
 };
 
 /* A collection of them. Zeroed at first but for the list. */
@@ -42,6 +44,7 @@ struct df_gather {
 	unsigned nr_procs;	/* that were asked, this one included */
 	int busy;		/* somebody is held by another */
 	int all_same;		/* of the last round */
+	int hosts;		/* set by the caller: ask also where host threads are */
 };
 
 /*
@@ -69,8 +72,9 @@ void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_
 uint32_t df_snapshot_seen(void);
 void df_snapshot_wait(uint32_t seen, int64_t timeout_ns);
 
-/* proof.c: looks for a circle and releases what has to be. >0 so many waits, 0 there is none to be proved now,
+/* proof.c: looks for a circle and releases what has to be. hosts: also where host threads wait outside all calls, if that
+ * matters. >0 so many waits, 0 there is none to be proved now,
  * -EAGAIN: something moved, or another process is looking. */
-int df_prove_and_release(void);
+int df_prove_and_release(int hosts);
 
 #endif

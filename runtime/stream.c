@@ -366,6 +366,9 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 	/* An allocation gives out memory that nothing uses: it sees nothing of what is pending. */
 	if (kind == DF_WORK_ALLOC)
 		return;
+	if ((kind == DF_WORK_HOSTFN || kind == DF_WORK_GRAPH) &&
+	    !__atomic_load_n(&df_rt.host_work, __ATOMIC_RELAXED))
+		__atomic_store_n(&df_rt.host_work, 1, __ATOMIC_RELAXED);
 	if (df_debt_any() && !info->capturing)
 		paid = pay(dev, info, kind, touch);
 	/* A device that nothing is in flight on has nothing to keep in order. */

@@ -23,6 +23,8 @@
 	(500 * DF_NS_PER_MS) /* for so long the others may go on without a rank that has left */
 #define LOOK_MIN_NS (DF_NS_PER_MS / 2)	/* looks that find nothing are so far apart at least */
 #define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* and at most, while they are asked for */
+#define HOSTS_NS                                                                                   \
+	(4 * DF_NS_PER_MS) /* from such a pause on, where host threads are is looked at too */
 
 static struct {
 	int started;
@@ -348,7 +350,7 @@ static uint64_t circles(void)
 			dog.asked = 0;
 	}
 	if (dog.asked && now >= dog.not_before) {
-		int ret = df_prove_and_release();
+		int ret = df_prove_and_release(dog.pause >= HOSTS_NS);
 		now = df_now_ns();
 		dog.asked = ret == -EAGAIN;
 		if (ret > 0)

@@ -53,6 +53,28 @@ int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes
 int df_check_add_file(struct df_check_set *set, const char *path);
 int df_check_add_dir(struct df_check_set *set, const char *dir);
 
+/*
+ * What a host thread waits for outside all calls that are recorded, where that is certain. It is no record: it holds
+ * as long as the same is seen again (stamp), and files outlive it.
+ */
+enum df_host_kind {
+	DF_HOST_FREE,	 /* nothing is certain: it may do anything */
+	DF_HOST_JOIN,	 /* until thread `whom` of its process ends */
+	DF_HOST_BLOCKED, /* until another thread of its process wakes it */
+};
+
+struct df_check_host {
+	uint32_t tid, whom;
+	uint64_t kind;	/* enum df_host_kind */
+	uint64_t stamp; /* how often it has been off the processor: the same while one wait lasts */
+};
+
+/*
+ * All threads of the process of the trace that was added last, but for those that run nothing of the application. A
+ * thread that is not among them has ended. 0, -EINVAL without a trace, -ENOMEM.
+ */
+int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hosts, size_t nr);
+
 /* The trace's process lives: 1, it is gone: 0, or nobody can tell: -1. For df_check_opts.alive. */
 int df_check_alive(const struct df_trace_header *h);
 /*
@@ -107,6 +129,9 @@ void df_check_print_ras(const struct df_check_result *r, FILE *out, int json, un
  *
  * *core names the facts that the choice rests on. All of these facts are stable but for the chosen waits: a
  * set of traces that was collected after this one and has the same core proves that they held together.
+ *
+ * *hosts (may be NULL): 1 if more might be known with df_check_add_hosts(): one of the waits is stuck unless hosts
+ * that are in no call go on.
  */
 struct df_check_hold {
 	uint32_t pid;
@@ -114,7 +139,8 @@ struct df_check_hold {
 	uint64_t serial; /* of the call, or of the operation */
 };
 int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
-		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core);
+		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core,
+		 int *hosts);
 
 /*
  * Reduces a ring to what an analysis needs (unfinished operations, calls in progress, streams, tables),

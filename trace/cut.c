@@ -63,6 +63,7 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 {
 	const struct df_node *node = &c->g.nodes[n];
 	const struct df_check_set *set = c->g.set;
+	const struct df_check_host *host;
 	uint64_t id = (uint64_t)node->kind + 1;
 
 	switch (node->kind) {
@@ -70,6 +71,12 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 	case DF_N_START:
 		id = df_mix64(id ^ set->traces[node->trace].h.host_hash);
 		id = df_mix64(id ^ set->traces[node->trace].h.pid);
+		host = node->kind == DF_N_THREAD && !serial_of(c, n)
+			       ? df_trc_host(&set->traces[node->trace], node->thread)
+			       : NULL;
+		/* The same wait only while the thread has not run meanwhile. */
+		if (host)
+			id = df_mix64(df_mix64(id ^ host->tid) ^ host->whom) ^ host->stamp;
 		return df_mix64(id ^ serial_of(c, n));
 	case DF_N_NEXT:
 		if (node->gcomm == DF_NONE)
@@ -226,8 +233,22 @@ static int alloc(struct cut *c)
 	return c->may && c->place && c->comp && c->group && c->hopeless && c->node ? 0 : -ENOMEM;
 }
 
+/* Hosts in no call keep the waits from being proved. Spoils the graph. */
+static int hosts_matter(struct cut *c)
+{
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		if (c->g.nodes[n].idle)
+			c->g.nodes[n].mark = DF_M_SILENT;
+	df_graph_reduce(&c->g, DF_W_BASE, 0);
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		if (c->may[n] && c->g.stuck[n])
+			return 1;
+	return 0;
+}
+
 int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
-		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core)
+		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core,
+		 int *hosts)
 {
 	struct cut c = {0};
 	int rc = df_set_seal(set, opts);
@@ -247,6 +268,8 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 			*core += identity(&c, n);
 	for (size_t i = 0; !rc && i < c.nr; i++)
 		chosen[i] = c.place[c.node[i]];
+	if (hosts)
+		*hosts = !rc && !c.nr && hosts_matter(&c);
 	free(c.may);
 	free(c.place);
 	free(c.comp);

@@ -138,6 +138,8 @@ void df_graph_edge(struct df_graph *g, uint32_t from, uint32_t to, enum df_edge_
 		   unsigned mask, uint64_t rec);
 /* Streams, events and host calls of every trace; then what ties the ranks together. */
 int df_graph_local(struct df_graph *g);
+/* Host threads that wait outside all calls that are recorded: for which of the others. */
+void df_graph_outside(struct df_graph *g);
 int df_graph_match(struct df_graph *g);
 
 /*

@@ -149,6 +149,8 @@ static void comm_thread(struct df_lcomm *c, uint32_t tid)
 			return;
 	if (c->nr_threads < DF_LCOMM_THREADS)
 		c->threads[c->nr_threads++] = tid;
+	else
+		c->more_threads = 1;
 }
 
 static int push_note(struct df_load *l, const struct df_rec *rec, uint64_t index)

@@ -94,7 +94,7 @@ struct df_lcomm {
 	uint64_t nr_coll, nr_p2p;
 	uint64_t last_rec, last_ns;
 	uint32_t threads[DF_LCOMM_THREADS]; /* that issued on it, or made it */
-	uint32_t nr_threads;
+	uint32_t nr_threads, more_threads;  /* more: there is no room for one */
 };
 
 struct df_load {

@@ -116,54 +116,6 @@ static int thread_index(const struct df_trc *t, uint32_t tid)
 	return -1;
 }
 
-/*
- * A host that waits outside NCCL and CUDA waits for another: one of its process where that is a lock of the
- * process, anyone where it is not. Only a host that is in a call is a candidate: whoever is in no call is free,
- * and the wait may end, unless nothing moves; and of those that wait alike none can begin. Without a candidate
- * nothing can be said, and the host is taken for free too.
- */
-static void outside(struct df_graph *g)
-{
-	uint32_t *inside = malloc((g->set->nr_traces + 1) * sizeof(*inside)), all = DF_NONE;
-	size_t nr = g->nr_nodes;
-
-	if (!inside) {
-		g->failed = 1;
-		return;
-	}
-	memset(inside, 0xff, (g->set->nr_traces + 1) * sizeof(*inside));
-	for (uint32_t n = 0; n < nr; n++) {
-		uint32_t *own;
-
-		if (g->nodes[n].kind != DF_N_THREAD)
-			continue;
-		own = &inside[g->nodes[n].trace];
-		if (*own == DF_NONE)
-			*own = df_graph_node(g, DF_N_JOIN, g->nodes[n].trace, 0);
-		if (all == DF_NONE)
-			all = df_graph_node(g, DF_N_JOIN, g->nodes[n].trace, 0);
-		g->nodes[*own].or_ = g->nodes[all].or_ = 1;
-		df_graph_edge(g, *own, n, DF_E_HOST, DF_W_ALL, DF_NO_REC);
-		df_graph_edge(g, all, n, DF_E_HOST, DF_W_ALL, DF_NO_REC);
-	}
-	for (uint32_t i = 0; i < g->set->nr_traces; i++) {
-		const struct df_trc *t = &g->set->traces[i];
-
-		for (size_t k = 0; k < t->nr_calls && !t->dropped && t->fate == DF_ALIVE; k++) {
-			const struct df_lcall *c = &t->calls[k];
-			uint32_t whom = c->object == DF_AT_LOCK ? inside[i] : all, node;
-
-			if (c->call != DF_CALL_OUTSIDE || whom == DF_NONE)
-				continue;
-			node = df_graph_node(g, DF_N_THREAD, i, (uint32_t)k);
-			g->nodes[node].thread = c->thread;
-			g->nodes[node].idle = 1;
-			df_graph_edge(g, node, whom, DF_E_OUTSIDE, DF_W_ALL, c->rec);
-		}
-	}
-	free(inside);
-}
-
 static int map_threads(struct match *m)
 {
 	struct df_graph *g = m->g;
@@ -192,24 +144,28 @@ static int map_threads(struct match *m)
 
 /*
  * The rank goes on if one of these threads does. A thread in no call is free to; only when nothing has
- * moved for long is it taken for one that never will.
+ * moved for long is it taken for one that never will. One that has ended may have left that to any other.
  */
 static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
 		     const uint32_t *tids, uint32_t nr)
 {
 	struct df_graph *g = m->g;
-	uint32_t blocked = 0;
+	uint32_t blocked = 0, gone = 0;
 
 	g->nodes[node].or_ = 1;
 	for (uint32_t i = 0; i < nr; i++) {
 		int at = thread_index(t, tids[i]);
 
+		if (t->hosts && !df_trc_host(t, tids[i]))
+			gone++;
 		if (at < 0 || m->threads[trace][at] == DF_NONE)
 			continue;
 		blocked++;
 		df_graph_edge(g, node, m->threads[trace][at], DF_E_HOST, DF_W_ALL, DF_NO_REC);
 	}
-	g->nodes[node].idle |= blocked < nr || !nr;
+	if (gone)
+		df_graph_edge(g, node, t->any_host, DF_E_HOST, DF_W_ALL, DF_NO_REC);
+	g->nodes[node].idle |= blocked + gone < nr || !nr;
 }
 
 /* Without any thread in a call the node has nothing to wait for. */
@@ -296,6 +252,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	if (!nr)
 		nr = busy_threads(t, tids, 64);
 	hosts_of(m, node, t, e->trace, tids, nr);
+	g->nodes[node].idle |= e->more_threads != 0;
 	settle(g, node, DF_M_SILENT);
 	return node;
 }
@@ -489,7 +446,7 @@ int df_graph_match(struct df_graph *g)
 	uint32_t *lacking = calloc(set->nr_gcomms + 1, sizeof(*lacking));
 	int rc;
 
-	outside(g);
+	df_graph_outside(g);
 	rc = map_threads(&m);
 
 	m.next = malloc((set->nr_entries + 1) * sizeof(*m.next));

@@ -34,6 +34,7 @@ static void trc_fini(struct df_trc *t)
 	free(t->image);
 	free(t->threads);
 	free(t->calls);
+	free(t->hosts);
 	free(t->streams);
 	free(t->items);
 	free(t->notes);
@@ -97,6 +98,7 @@ static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trac
 		t->nr_done += c->done;
 		if (i <= l->nr_comms) {
 			e->nr_threads = l->comms[i - 1].nr_threads;
+			e->more_threads = l->comms[i - 1].more_threads;
 			memcpy(e->threads, l->comms[i - 1].threads, sizeof(e->threads));
 			e->last_ns = l->comms[i - 1].last_ns;
 		}
@@ -261,50 +263,6 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 	return 0;
 }
 
-static int is_in_call(const struct df_trc *t, uint32_t tid)
-{
-	for (size_t i = 0; i < t->nr_calls; i++)
-		if (t->calls[i].thread == tid)
-			return 1;
-	return 0;
-}
-
-static struct df_lcall as_call(const struct df_lthread *th, enum df_call call, uint64_t object,
-			       uint64_t rec)
-{
-	return (struct df_lcall){.call = call,
-				 .thread = th->tid,
-				 .object = object,
-				 .rec = rec,
-				 .enter_ns = th->last_ns,
-				 .device = th->device,
-				 .rank = -1,
-				 .open = 1};
-}
-
-/* Threads that were seen waiting outside all calls that are recorded: as if that were a call. */
-static void keep_outside(struct df_trc *t)
-{
-	static const enum df_call polls[DF_POLLED_NR] = {
-		[DF_POLLED_STREAM] = DF_CALL_POLL_STREAM,
-		[DF_POLLED_EVENT] = DF_CALL_POLL_EVENT,
-	};
-	size_t nr = t->nr_calls;
-
-	for (size_t i = 0; i < t->nr_threads; i++) {
-		const struct df_lthread *th = &t->threads[i];
-
-		if (is_in_call(t, th->tid))
-			continue;
-		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
-			t->calls[nr++] =
-				as_call(th, polls[th->poll_kind[k]], th->poll[k], th->at_rec + k);
-		if (th->at >= DF_AT_LOCK && th->at <= DF_AT_IO)
-			t->calls[nr++] = as_call(th, DF_CALL_OUTSIDE, th->at, th->at_rec);
-	}
-	t->nr_calls = nr;
-}
-
 /*
  * What is unfinished by the counters, which are exact, and in no record any more: the ring has lost it. Where nobody
  * sees ends there is no telling.
@@ -402,7 +360,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	for (size_t i = 0; i < l->nr_calls; i++)
 		if (l->calls[i].open)
 			t->calls[t->nr_calls++] = l->calls[i];
-	keep_outside(t);
+	df_trc_keep_outside(t);
 	return 0;
 }
 

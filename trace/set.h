@@ -26,7 +26,7 @@ struct df_entry {
 	uint64_t failed_rec;	/* last OP_FAILED */
 	uint64_t lost_open;	/* unfinished operations whose records the ring has overwritten */
 	uint64_t last_ns;
-	uint32_t threads[DF_LCOMM_THREADS], nr_threads;
+	uint32_t threads[DF_LCOMM_THREADS], nr_threads, more_threads;
 };
 
 struct df_gcomm {
@@ -90,6 +90,9 @@ struct df_trc {
 	size_t nr_threads;
 	struct df_lcall *calls; /* in progress, in order of entering */
 	size_t nr_calls;
+	struct df_check_host *hosts; /* NULL: not known */
+	size_t nr_hosts;
+	uint32_t any_host; /* node: one of them goes on; only where they are known */
 	struct df_lstream *streams;
 	size_t nr_streams;
 	struct df_litem
@@ -171,6 +174,11 @@ int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
 		   const struct df_lop *op);
 /* `next` operations with this key have been issued. 0 or -ENOMEM. */
 int df_trc_saw(struct df_trc *t, uint64_t key, uint64_t next);
+
+/* Threads that were seen waiting outside all calls that are recorded: as if that were a call. Room for them is there. */
+void df_trc_keep_outside(struct df_trc *t);
+/* What is certain of a thread; NULL: it has ended. Only where t->hosts. */
+const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid);
 
 /* What is compared between ranks of one operation. */
 uint64_t df_op_signature(const struct df_lop *op);

@@ -42,6 +42,7 @@ static _Thread_local uint32_t my_tid;
 #define OUR_THREADS "dfshim-"
 static _Atomic(uint32_t)
 	tids[NR_TIDS]; /* threads of the application that have recorded something */
+static _Atomic(uint64_t) tid_words[NR_TIDS]; /* of each, see df_trace_thread_ends_at() */
 
 static inline uint64_t clock_ns(clockid_t id)
 {
@@ -165,6 +166,14 @@ static inline void append(struct df_trace_header *h, uint32_t tid, enum df_rec_t
 	PUT_REL(&r->commit, mine);
 }
 
+/* Where the kernel clears this thread's id when it ends; 0: it does not tell. */
+static uint64_t tid_word(void)
+{
+	int *word = NULL;
+
+	return prctl(PR_GET_TID_ADDRESS, &word) ? 0 : (uint64_t)(uintptr_t)word;
+}
+
 /* First record of this thread: learn the id, leave a THREAD record with its name. */
 static uint32_t thread_enter(struct df_trace_header *h)
 {
@@ -179,8 +188,10 @@ static uint32_t thread_enter(struct df_trace_header *h)
 		uint32_t none = 0;
 
 		if (atomic_compare_exchange_strong_explicit(
-			    &tids[i], &none, my_tid, memory_order_relaxed, memory_order_relaxed))
+			    &tids[i], &none, my_tid, memory_order_relaxed, memory_order_relaxed)) {
+			atomic_store_explicit(&tid_words[i], tid_word(), memory_order_relaxed);
 			break;
+		}
 	}
 	append(h, my_tid, DF_REC_THREAD, -1, 0, -1, 0, my_tid, name[0], name[1], 0);
 	return my_tid;
@@ -211,11 +222,22 @@ size_t df_trace_threads(uint32_t *out, size_t max)
 	return nr;
 }
 
+int df_trace_thread_ends_at(uint32_t tid, uint64_t word)
+{
+	for (int i = 0; i < NR_TIDS; i++)
+		if (atomic_load_explicit(&tids[i], memory_order_relaxed) == tid &&
+		    atomic_load_explicit(&tid_words[i], memory_order_relaxed) == word)
+			return 1;
+	return 0;
+}
+
 void df_trace_thread_gone(uint32_t tid)
 {
 	for (int i = 0; i < NR_TIDS; i++) {
 		uint32_t it = tid;
 
+		if (atomic_load_explicit(&tids[i], memory_order_relaxed) == tid)
+			atomic_store_explicit(&tid_words[i], 0, memory_order_relaxed);
 		if (atomic_compare_exchange_strong_explicit(&tids[i], &it, 0, memory_order_relaxed,
 							    memory_order_relaxed))
 			return;

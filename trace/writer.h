@@ -47,6 +47,8 @@ void df_trace_comm_done(uint32_t comm);
 /* Threads of the application that have recorded something and not been told gone. */
 size_t df_trace_threads(uint32_t *tids, size_t max);
 void df_trace_thread_gone(uint32_t tid);
+/* It is one of them, and its end clears the word at this address and wakes who waits there (pthread_join()). */
+int df_trace_thread_ends_at(uint32_t tid, uint64_t word);
 
 /* A process-unique serial, from 1: for calls, operations, works, event records. */
 uint64_t df_trace_serial(void);

@@ -74,7 +74,8 @@ awk -v seed="$SEED" 'BEGIN {
 }' >"$T/threads"
 by_ours "$T/threads"
 
-# Four threads a rank that wait now and then: for a stream, an event, the device, in the midst of others' operations.
+# Four threads a rank that wait now and then: for a stream, an event, the device, in the midst of others' operations; and
+# the first, which made the communicators, at the end for the others.
 awk -v seed="$SEED" 'BEGIN {
 	srand(seed + 5)
 	print "prog waits\nranks 4"
@@ -85,6 +86,7 @@ awk -v seed="$SEED" 'BEGIN {
 		for (i = 0; i < 20; i++) {
 			f = rand() < 0.5
 			printf " AR c%d nb%d n=%d in=i%d.%d out=a%d.%d.%d;", 2 * t + f, t, 5 + i, t, r, t, f, r
+			printf " dsync;"
 			printf " AR c%d nb%d n=%d in=i%d.%d out=a%d.%d.%d;", 2 * t + !f, t, 5 + i, t, r, t, !f, r
 			if (wait[t, i] == 0) printf " ssync nb%d; read a%d.0.%d;", t, t, r
 			if (wait[t, i] == 1) printf " rec e%d nb%d; esync e%d; read a%d.1.%d;", t, t, t, t, r

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
+#include "trace/hash.h"
 #include "trace/load.h"
 #include "trace/names.h"
 
@@ -50,8 +51,8 @@ static size_t device_syncs(const struct tb_image *im, int nr, struct df_check_ho
 	return n;
 }
 
-static int cut(const struct tb_image *im, int nr, const struct df_check_hold *may, size_t nr_may,
-	       size_t *chosen, uint64_t *core)
+static int cut_hosts(const struct tb_image *im, int nr, const struct df_check_hold *may,
+		     size_t nr_may, size_t *chosen, uint64_t *core, int *hosts)
 {
 	struct df_check_set *set = df_check_set_new();
 	struct df_check_opts opts = {.live = 1};
@@ -59,9 +60,15 @@ static int cut(const struct tb_image *im, int nr, const struct df_check_hold *ma
 
 	for (int i = 0; i < nr; i++)
 		ck_assert_int_eq(df_check_add_image(set, im[i].h, im[i].bytes, "t"), 0);
-	ret = df_check_cut(set, &opts, may, nr_may, chosen, core);
+	ret = df_check_cut(set, &opts, may, nr_may, chosen, core, hosts);
 	df_check_set_free(set);
 	return ret;
+}
+
+static int cut(const struct tb_image *im, int nr, const struct df_check_hold *may, size_t nr_may,
+	       size_t *chosen, uint64_t *core)
+{
+	return cut_hosts(im, nr, may, nr_may, chosen, core, NULL);
 }
 
 START_TEST(test_scenarios)
@@ -197,8 +204,8 @@ START_TEST(test_steps)
 			ck_assert_int_eq(df_check_add_image(one, c.image, c.bytes, "one"), 0);
 			df_trace_compact_fini(&c);
 		}
-		ret[0] = df_check_cut(one, &live, may, nr, chosen[0], &core[0]);
-		ret[1] = df_check_cut(many, &live, may, nr, chosen[1], &core[1]);
+		ret[0] = df_check_cut(one, &live, may, nr, chosen[0], &core[0], NULL);
+		ret[1] = df_check_cut(many, &live, may, nr, chosen[1], &core[1], NULL);
 		ck_assert_msg(ret[0] == ret[1] && core[0] == core[1],
 			      "%s: %d waits at once, %d step by step (seed %llu)", p.name, ret[0],
 			      ret[1], (unsigned long long)df_test_seed());
@@ -209,6 +216,211 @@ START_TEST(test_steps)
 		df_mprog_fini(&p.p);
 	}
 	fclose(f);
+}
+END_TEST
+
+/* ---- hosts outside all calls ---------------------------------------------------------------------------- */
+
+#define HOSTS 6
+#define FIRST 1000 /* thread of the synchronisation: as in tests/lib/trace_build.c */
+
+/*
+ * Two ranks in a process each, in a ring: rank 0's first thread is in a device synchronisation, and so is rank 1's. What
+ * rank 0 lacks is to come from `users` of its threads; of all of them it is known (or not) what they wait for. Threads
+ * join only such as came before them: who wait for one another's end are stuck whatever becomes of the rest.
+ */
+struct hosts {
+	struct df_check_host h[HOSTS];
+	unsigned users; /* bit: this thread has used the communicator */
+	unsigned ended; /* bit: not among the living */
+};
+
+static void random_hosts(struct hosts *x, uint64_t *state)
+{
+	memset(x, 0, sizeof(*x));
+	for (uint32_t i = 0; i < HOSTS; i++) {
+		uint32_t way = (uint32_t)df_mix64(++*state) % 8;
+
+		x->h[i].tid = FIRST + i;
+		x->h[i].stamp = 1 + df_mix64(++*state) % 3;
+		x->h[i].kind = way < 3 ? DF_HOST_JOIN : way < 6 ? DF_HOST_BLOCKED : DF_HOST_FREE;
+		if (x->h[i].kind == DF_HOST_JOIN)
+			x->h[i].whom = FIRST + (i ? (uint32_t)df_mix64(++*state) % i : 1);
+		if (i && df_mix64(++*state) % 5 == 0)
+			x->ended |= 1u << i;
+		if (df_mix64(++*state) % 3 == 0)
+			x->users |= 1u << i;
+	}
+	x->users |= 1;
+}
+
+/* By the meaning of the words: who can come to do something though the synchronisations stay? */
+static int may_come(const struct hosts *x)
+{
+	unsigned moves = 0, was = ~0u;
+
+	for (unsigned i = 1; i < HOSTS; i++)
+		if (x->h[i].kind == DF_HOST_FREE && !(x->ended & 1u << i))
+			moves |= 1u << i;
+	while (moves != was) {
+		was = moves;
+		for (unsigned i = 1; i < HOSTS; i++) {
+			const struct df_check_host *h = &x->h[i];
+			unsigned whom = h->whom ? 1u << (h->whom - FIRST) : 0;
+
+			if (x->ended & 1u << i)
+				continue;
+			if (h->kind == DF_HOST_JOIN && (x->ended | moves) & whom)
+				moves |= 1u << i;
+			if (h->kind == DF_HOST_BLOCKED && moves & ~(1u << i))
+				moves |= 1u << i;
+		}
+	}
+	/* Threads that have ended may have left their part to any. */
+	return x->users & x->ended ? moves != 0 : (moves & x->users) != 0;
+}
+
+/* Records of them, so that the trace knows who used what. */
+static void users(struct tb_image *im, const struct hosts *x)
+{
+	for (uint32_t i = 0; i < HOSTS; i++) {
+		if (!(x->users & 1u << i))
+			continue;
+		tb_rec(im, DF_REC_COMM_READY, 0, 0, 2, 0)->thread = FIRST + i;
+		((struct df_rec *)((char *)im->h + im->h->off_recs))[im->h->next - 1].comm = 2;
+	}
+}
+
+START_TEST(test_hosts)
+{
+	uint64_t state = df_test_seed();
+	int nr_cut = 0, nr_not = 0, nr_asked = 0;
+
+	for (int k = 0; k < 3000; k++) {
+		struct df_check_opts opts = {.live = 1};
+		struct df_check_set *set = df_check_set_new();
+		struct df_check_host living[HOSTS];
+		struct df_check_hold may[4];
+		struct tb_image im[2];
+		struct hosts x;
+		size_t chosen[4], nr = 0, nr_may;
+		uint64_t core[2];
+		int hosts, ret, want;
+
+		random_hosts(&x, &state);
+		ring(im, 2);
+		users(&im[0], &x);
+		nr_may = device_syncs(im, 2, may);
+		for (int i = 0; i < HOSTS; i++)
+			if (!(x.ended & 1u << i))
+				living[nr++] = x.h[i];
+		want = !may_come(&x);
+		for (int again = 0; again < 2; again++) {
+			df_check_set_free(set);
+			set = df_check_set_new();
+			for (int i = 0; i < 2; i++) {
+				ck_assert_int_eq(df_check_add_image(set, im[i].h, im[i].bytes, "t"),
+						 0);
+				if (!i)
+					ck_assert_int_eq(df_check_add_hosts(set, living, nr), 0);
+			}
+			ret = df_check_cut(set, &opts, may, nr_may, chosen, &core[again], &hosts);
+			ck_assert_msg(ret == want,
+				      "program %d: %d waits let go, not %d (seed %llu)", k, ret,
+				      want, (unsigned long long)df_test_seed());
+			/* The same waits, but one of them another time. */
+			for (size_t i = 0; i < nr; i++)
+				living[i].stamp += (uint64_t)(living[i].kind != DF_HOST_FREE);
+		}
+		nr_cut += want;
+		nr_not += !want;
+		/* Without knowledge of them: nothing, and that more could be known, where others have used it. */
+		ret = cut_hosts(im, 2, may, nr_may, chosen, &core[0], &hosts);
+		ck_assert_int_eq(ret, x.users == 1);
+		ck_assert_int_eq(hosts, x.users != 1);
+		nr_asked += hosts;
+		df_check_set_free(set);
+		for (int i = 0; i < 2; i++)
+			tb_image_fini(&im[i]);
+	}
+	ck_assert_int_gt(nr_cut, 100);
+	ck_assert_int_gt(nr_not, 100);
+	ck_assert_int_gt(nr_asked, 100);
+}
+END_TEST
+
+/* A wait that has ended and begun anew between two judgements is not the same fact. */
+START_TEST(test_host_stamps)
+{
+	struct df_check_host h[2] = {
+		{.tid = FIRST, .stamp = 0},
+		{.tid = FIRST + 1, .kind = DF_HOST_JOIN, .whom = FIRST, .stamp = 5}};
+	struct df_check_opts opts = {.live = 1};
+	struct hosts x = {.users = 3};
+	struct df_check_hold may[4];
+	struct tb_image im[2];
+	size_t chosen[4], nr_may;
+	uint64_t core[3];
+
+	ring(im, 2);
+	users(&im[0], &x);
+	nr_may = device_syncs(im, 2, may);
+	for (int k = 0; k < 3; k++) {
+		struct df_check_set *set = df_check_set_new();
+
+		h[1].stamp = k == 2 ? 6 : 5;
+		for (int i = 0; i < 2; i++)
+			ck_assert_int_eq(df_check_add_image(set, im[i].h, im[i].bytes, "t"), 0);
+		/* For the last that was added, once. */
+		ck_assert_int_eq(df_check_add_hosts(set, NULL, 0), 0);
+		ck_assert_int_eq(df_check_add_hosts(set, NULL, 0), -EINVAL);
+		df_check_set_free(set);
+		set = df_check_set_new();
+		ck_assert_int_eq(df_check_add_hosts(set, h, 2), -EINVAL);
+		ck_assert_int_eq(df_check_add_image(set, im[0].h, im[0].bytes, "t"), 0);
+		ck_assert_int_eq(df_check_add_hosts(set, h, 2), 0);
+		ck_assert_int_eq(df_check_add_image(set, im[1].h, im[1].bytes, "t"), 0);
+		ck_assert_int_eq(df_check_cut(set, &opts, may, nr_may, chosen, &core[k], NULL), 1);
+		df_check_set_free(set);
+	}
+	ck_assert_uint_eq(core[0], core[1]);
+	ck_assert_uint_ne(core[0], core[2]);
+	for (int i = 0; i < 2; i++)
+		tb_image_fini(&im[i]);
+}
+END_TEST
+
+/* Of more threads than a communicator's entry has room for none is forgotten: it may still come. */
+START_TEST(test_many_users)
+{
+	for (uint32_t n = DF_LCOMM_THREADS - 1; n <= DF_LCOMM_THREADS + 1; n++) {
+		struct df_check_host h[DF_LCOMM_THREADS + 2];
+		struct df_check_opts opts = {.live = 1};
+		struct df_check_set *set = df_check_set_new();
+		struct df_check_hold may[4];
+		struct tb_image im[2];
+		size_t chosen[4], nr_may;
+		uint64_t core;
+
+		ring(im, 2);
+		nr_may = device_syncs(im, 2, may);
+		for (uint32_t i = 0; i <= n; i++) {
+			h[i] = (struct df_check_host){
+				.tid = FIRST + i, .kind = DF_HOST_JOIN, .whom = FIRST, .stamp = 1};
+			if (i == n) /* it is in no call, and runs */
+				h[i].kind = DF_HOST_FREE;
+			tb_rec(&im[0], DF_REC_COMM_READY, 0, 0, 2, 0)->thread = FIRST + i;
+			((struct df_rec *)((char *)im[0].h + im[0].h->off_recs))[im[0].h->next - 1]
+				.comm = 2;
+		}
+		ck_assert_int_eq(df_check_add_image(set, im[0].h, im[0].bytes, "t"), 0);
+		ck_assert_int_eq(df_check_add_hosts(set, h, n + 1), 0);
+		ck_assert_int_eq(df_check_add_image(set, im[1].h, im[1].bytes, "t"), 0);
+		ck_assert_int_eq(df_check_cut(set, &opts, may, nr_may, chosen, &core, NULL), 0);
+		df_check_set_free(set);
+		for (int i = 0; i < 2; i++)
+			tb_image_fini(&im[i]);
+	}
 }
 END_TEST
 
@@ -246,6 +458,9 @@ int main(void)
 	tcase_add_loop_test(t, test_one_of_a_ring, 0, 8);
 	tcase_add_loop_test(t, test_steps, 0, 5);
 	tcase_add_test(t, test_half_written);
+	tcase_add_test(t, test_hosts);
+	tcase_add_test(t, test_host_stamps);
+	tcase_add_test(t, test_many_users);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
 }

@@ -1,0 +1,32 @@
+#!/bin/bash
+# Description: threads that wait outside CUDA and NCCL: released when nobody can wake them, not when somebody will.
+set -u
+. "$SRC/tests/lib/clients.sh"
+C=$B/clients/hostwaits
+[ -x "$C" ] || skip "the client is not built here"
+
+# one RELEASES HOW...: none or some
+one() {
+	local want=$1 n
+	shift
+	rm -f "$T/stats"
+	env -u DFSHIM_TRACE DFSHIM_STATS="$T/stats" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_TIMEOUT_MS=60000 \
+		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" "$@" >"$T/out" 2>&1 ||
+		fail "$*: status $?: $(cat "$T/out")"
+	n=$(sed -n 's/.*"releases": \([0-9]*\).*/\1/p' "$T/stats")
+	case $want-$n in
+	none-0 | some-[1-9]*) echo "$*: $n released" ;;
+	*) fail "$*: $n released, not $want: $(cat "$T/out")" ;;
+	esac
+}
+
+hows="cond mutex sem"
+# ThreadSanitizer has a thread of its own that could wake others, as far as anybody can tell.
+grep -q libtsan <(ldd "$B/libdfshim.so") && hows=""
+for how in join $hows; do
+	one some "$how"
+done
+for how in join cond mutex sem timed; do
+	one none "$how" late
+done
+exit 0
