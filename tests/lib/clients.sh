@@ -24,6 +24,7 @@ seconds() { echo "$(($1 * SLOW / 10)).$(($1 * SLOW % 10))"; }
 # processes that were killed.
 own_shm() {
 	if [ -n "${OWN_SHM-}" ]; then
+		# shellcheck disable=SC2154 # set in the trap itself
 		trap 'rc=$? left=$(ls -A /dev/shm)
 			[ -z "$left" ] || { echo "FAILED: left in /dev/shm: $left" && rc=1; }
 			exit $rc' EXIT
