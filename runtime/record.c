@@ -63,6 +63,10 @@ static void moved(void)
 	__atomic_add_fetch(&progress, 1, __ATOMIC_RELAXED);
 }
 
+/* What threads that use one stream at the same time change: any of their values is a right one. */
+#define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
+#define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
+
 static struct rstream *known(const struct df_stream_info *info)
 {
 	/* ACQUIRE pairs with the RELEASE in stream_get(): the stream is filled. */
@@ -166,10 +170,10 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 	if (!s)
 		return;
 	now = issued_on(info->device) + 1;
-	s->dirty = 1;
-	if (s->work_at == now && kind != DF_WORK_GRAPH)
+	PUT(&s->dirty, 1);
+	if (GET(&s->work_at) == now && kind != DF_WORK_GRAPH)
 		return;
-	s->work_at = now;
+	PUT(&s->work_at, now);
 	df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
 		 (uint64_t)info->device | (uint64_t)flags_of(info) << 32, info->id, 0);
 }
@@ -181,9 +185,9 @@ static int event_record(const struct df_event_info *e, const struct df_stream_in
 
 	if (df_record_inside || info->capturing || !e->user)
 		return 0;
-	if (!(s && s->carries) && !info->legacy && !*e->user)
+	if (!(s && GET(&s->carries)) && !info->legacy && !*e->user)
 		return 0;
-	*e->user = (void *)(uintptr_t)((s && s->carries) || info->legacy);
+	*e->user = (void *)(uintptr_t)((s && GET(&s->carries)) || info->legacy);
 	df_trace(DF_REC_EVENT_RECORD, info->device, 0, -1, 0, e->id, 0, info->id, 0);
 	return 0;
 }
@@ -197,11 +201,11 @@ static void event_wait(const struct df_stream_info *info, const struct df_event_
 	s = stream_get(info);
 	if (!s)
 		return;
-	s->dirty = 1;
+	PUT(&s->dirty, 1);
 	if (!e->user || !*e->user)
 		return;
-	s->carries = 1;
-	s->work_at = 0;
+	PUT(&s->carries, 1);
+	PUT(&s->work_at, 0);
 	df_trace(DF_REC_EVENT_WAIT, info->device, 0, -1, 0, e->id, 0, info->id, 0);
 }
 
@@ -242,7 +246,7 @@ static int stream_query(const struct df_stream_info *info)
 {
 	const struct rstream *s = known(info);
 
-	if (!df_record_inside && ((s && s->carries) || info->legacy))
+	if (!df_record_inside && ((s && GET(&s->carries)) || info->legacy))
 		df_polls_note(DF_POLLED_STREAM, info->id);
 	return 0;
 }
@@ -314,7 +318,8 @@ static uint64_t tick(struct rstream *s)
 	uint64_t to;
 
 	df_mutex_lock(&lock);
-	to = ++s->ticks;
+	to = s->ticks + 1;
+	PUT(&s->ticks, to);
 	df_mutex_unlock(&lock);
 	if (df_rt.cu->stream_write(s->stream, s->word, to)) {
 		df_warn_once("a stream took no write to memory: ends of operations are seen only "
@@ -341,8 +346,8 @@ struct rstream *df_record_put_on(const struct df_stream_info *info)
 	struct rstream *s = stream_get(info);
 
 	if (s) {
-		s->carries = 1;
-		s->work_at = 0;
+		PUT(&s->carries, 1);
+		PUT(&s->work_at, 0);
 	}
 	__atomic_add_fetch(&nr_issued[info->device & 63], 1, __ATOMIC_RELAXED);
 	moved();
@@ -393,9 +398,9 @@ int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t
 /* Behind another operation its end is our beginning. */
 static uint64_t begin(struct rstream *s)
 {
-	uint64_t from = s->dirty ? tick(s) : s->ticks;
+	uint64_t from = GET(&s->dirty) ? tick(s) : GET(&s->ticks);
 
-	s->dirty = s->legacy;
+	PUT(&s->dirty, s->legacy);
 	return from;
 }
 
@@ -554,6 +559,13 @@ static int number(const char *a, const char *b, int none)
 	return text ? atoi(text) : none;
 }
 
+void df_record_behind(const struct df_hostcuda_api *cu)
+{
+	df_rt.cu = cu;
+	hooked = 1;
+	cu->set_hooks(&record_hooks);
+}
+
 int df_record_start(void)
 {
 	const struct df_env *env = df_env();
@@ -586,8 +598,7 @@ int df_record_start(void)
 		df_info("mode trace: calls of CUDA and ends of operations are not recorded: %s",
 			reason);
 	} else {
-		hooked = 1;
-		df_rt.cu->set_hooks(&record_hooks);
+		df_record_behind(df_rt.cu);
 	}
 	return df_record_watch_start();
 }

@@ -352,10 +352,65 @@ static void ls_refused(void *arg, const struct df_perr *err)
 	printf("refused  %s\n", df_perr_str(err, text, sizeof(text)));
 }
 
+/* JSON has the standard output for itself. */
+static void ls_refused_aside(void *arg, const struct df_perr *err)
+{
+	char text[512];
+
+	*(int *)arg = 3;
+	fprintf(stderr, "dfshim algo: refused: %s\n", df_perr_str(err, text, sizeof(text)));
+}
+
+static void ls_row(int *nr, const char *from, const char *name, const char *kind)
+{
+	char buf[4600];
+	struct df_json j;
+
+	df_json_init(&j, buf, sizeof(buf));
+	df_json_object(&j, NULL);
+	df_json_str(&j, "from", from);
+	df_json_str(&j, "name", name);
+	df_json_str(&j, "kind", kind);
+	df_json_end(&j);
+	if (df_json_fini(&j) > 0)
+		printf("%s%s", (*nr)++ ? ",\n" : "", buf);
+}
+
+static int ls_json(const struct df_algo_args *a)
+{
+	int rc = 0, nr = 0;
+
+	puts("[");
+	for (unsigned i = 0; i < df_library_size && !a->nr_files; i++)
+		ls_row(&nr, "library", df_library[i].name, df_coll_kind_name(df_library[i].kind));
+	for (int k = 0; k < DF_COLL_SEND && !a->nr_files; k++) {
+		struct df_prog_req q = {.kind = (enum df_coll_kind)k, .nranks = 4, .nodes = 2};
+
+		for (int g = DF_ALGO_RING; g < DF_ALGO_NR; g++)
+			if (df_algo_has(&q, (enum df_algo)g))
+				ls_row(&nr, "built-in", df_algo_name((enum df_algo)g),
+				       df_coll_kind_name(q.kind));
+	}
+	for (int i = 0; i < a->nr_files; i++) {
+		struct df_algo_table *t;
+
+		if (df_algo_table_load(a->file[i], ls_refused_aside, &rc, &t))
+			return df_cli_input_error("algo", a->file[i], "no memory");
+		for (uint32_t k = 0; k < t->nr; k++)
+			ls_row(&nr, "file", t->file[k]->path,
+			       df_coll_kind_name(t->file[k]->plan->kind));
+		df_algo_table_free(t);
+	}
+	puts("\n]");
+	return rc;
+}
+
 static int cmd_ls(const struct df_algo_args *a)
 {
 	int rc = 0;
 
+	if (a->json)
+		return ls_json(a);
 	if (!a->nr_files) {
 		printf("library (dfshim algo show NAME --nodes N --gpus N):\n");
 		for (unsigned i = 0; i < df_library_size; i++)

@@ -16,12 +16,13 @@
 #include "trace/picture.h"
 
 static const char help[] =
-	"Usage: dfshim report [-o FILE.html] DIR|FILE...\n"
+	"Usage: dfshim report [-o FILE.html] [--json] DIR|FILE...\n"
 	"\n"
 	"Writes one self-contained HTML file: the verdict with its evidence, the wait-for graph, a timeline\n"
 	"(wheel zooms, dragging moves), and a table of all ranks. It loads nothing from the network.\n"
 	"\n"
-	"  -o FILE.html    where to (default report.html)\n";
+	"  -o FILE.html    where to (default report.html)\n"
+	"  --json          say as JSON what was found and where it was written\n";
 
 static const char head[] =
 	"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>dfshim report</title><style>"
@@ -200,10 +201,22 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	return 0;
 }
 
+static void say_json(const struct df_check_result *r, const char *output)
+{
+	fputs("{\"verdict\":", stdout);
+	df_json_string(stdout, df_verdict_word(r->verdict));
+	fputs(",\"line\":", stdout);
+	df_json_string(stdout, df_check_line(r));
+	fputs(",\"file\":", stdout);
+	df_json_string(stdout, output);
+	fputs("}\n", stdout);
+}
+
 int df_cmd_report(int argc, char **argv)
 {
 	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
 						{"output", required_argument, NULL, 'o'},
+						{"json", no_argument, NULL, 'j'},
 						{NULL, 0, NULL, 0}};
 	struct df_check_opts opts = {.alive = df_check_alive};
 	struct df_check_result *r = NULL;
@@ -213,7 +226,7 @@ int df_cmd_report(int argc, char **argv)
 	char **paths;
 	size_t nr;
 	FILE *out;
-	int c, rc = 0;
+	int c, json = 0, rc = 0;
 
 	opterr = 0;
 	optind = 1;
@@ -224,6 +237,9 @@ int df_cmd_report(int argc, char **argv)
 			return 0;
 		case 'o':
 			output = optarg;
+			break;
+		case 'j':
+			json = 1;
 			break;
 		default:
 			return df_cli_usage_error("report", "unknown or incomplete option '%s'",
@@ -254,6 +270,8 @@ int df_cmd_report(int argc, char **argv)
 	c = write_report(out, r, &t);
 	if (fclose(out) || c)
 		rc = df_cli_input_error("report", output, "%s", strerror(c ? -c : errno));
+	else if (json)
+		say_json(r, output);
 	else
 		printf("%s\n%s\n", df_check_line(r), output);
 out_result:

@@ -1,0 +1,56 @@
+#!/bin/bash
+# Description: every subcommand: 2 on wrong usage, 1 with file and reason on unreadable input, JSON where results are printed.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+D=$B/dfshim
+cd "$T" || exit 1
+unset DFSHIM_TRACE
+printf 'ranks 2\ncomm A 0 1\n0: AR A s; ssync s; AR A s\n1: AR A s; ssync s; AR A s\n' >job.txt
+mkdir traces
+DFSHIM_TRACE=$T/traces DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout 60 "$S" job.txt >log 2>&1 ||
+	fail "the job: status $?: $(cat log)"
+echo nonsense >bad.dft
+echo '{"nodes": ' >bad.json
+seen=""
+
+# row SUBCOMMAND : WRONG-USAGE : UNREADABLE : FILE-IT-NAMES : GOOD-WITH-JSON   (each a list of arguments; - none)
+row() {
+	local sub wrong unread file good rc
+	IFS=: read -r sub wrong unread file good <<<"$1"
+	seen="$seen $sub"
+	read -ra wrong <<<"$wrong"
+	timeout 60 "$D" "$sub" "${wrong[@]}" >o 2>e
+	rc=$?
+	[ $rc = 2 ] && [ -s e ] && [ ! -s o ] || fail "$sub ${wrong[*]}: status $rc, not 2 with a reason: $(cat e o | head -3)"
+	if [ "$unread" != - ]; then
+		read -ra unread <<<"$unread"
+		timeout 60 "$D" "$sub" "${unread[@]}" >o 2>e
+		rc=$?
+		[ $rc = 1 ] && grep -Eq "^dfshim $sub: .*$file.*: ." e || fail "$sub ${unread[*]}: status $rc, wanted 1 with $file and reason: $(head -2 e)"
+	fi
+	if [ "$good" != - ]; then
+		read -ra good <<<"$good"
+		timeout 60 "$D" "$sub" "${good[@]}" >o 2>e
+		rc=$?
+		[ $rc = 0 ] || fail "$sub ${good[*]}: status $rc: $(head -2 e)"
+		jq -se 'length > 0' o >/dev/null || fail "$sub ${good[*]}: no JSON: $(head -2 o)"
+	fi
+}
+for f in nowhere bad.dft; do
+	for sub in ls show check graph timeline; do row "$sub:--nonsense:$f:$f:--json traces"; done
+	row "predict:--witness:$f:$f:--json traces"
+	row "report:-o:-o r.html $f:$f:--json -o r.html traces"
+	row "replay:--rules magic traces:--host $f:$f:--json --host traces"
+	row "export-fr:--nonsense:$f:$f:-"
+	row "import-fr:--nonsense:$f:$f:-"
+done
+row "run:--:-:-:-"
+row "env:extra:-:-:--json"
+for f in nowhere bad.json; do row "sim:--rounds x $f:$f:$f:-"; done
+row "algo:verify:verify nowhere:nowhere:ls --json"
+for s in $("$D" --list); do
+	[[ " $seen " == *" $s "* ]] || fail "$s is not in this table"
+done
+exit 0

@@ -1,0 +1,221 @@
+/*
+ * Mode trace's own threads against each other, for ThreadSanitizer: threads that issue operations on streams they
+ * share (known to nobody before, so that they are all made at once), streams that make their ticks when they like,
+ * threads that wait, and the watcher, which sleeps whenever nothing is open. Each operation's begin and end is
+ * recorded once, in that order; an end that the watcher slept through would never come, and the test with it.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/base/rng.h"
+#include "runtime/record.h"
+#include "runtime/rt.h"
+#include "tests/lib/test.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+#define STREAMS 4
+#define THREADS 4
+#define ROUNDS	200
+#define DEPTH	1024
+
+/* A stream: what is to be written, by a thread of its own. */
+struct df_hstream {
+	pthread_mutex_t lock;
+	struct {
+		uint64_t *at, value;
+	} q[DEPTH];
+	unsigned head, tail;
+	void *user;
+	uint64_t id;
+};
+
+static struct df_hstream streams[STREAMS];
+static const struct df_stream_hooks *hooks;
+static uint64_t seed;
+static uint32_t comm;
+static int over;
+
+static int stream_info(const void *stream, struct df_stream_info *out)
+{
+	struct df_hstream *s = &streams[(uintptr_t)stream];
+
+	memset(out, 0, sizeof(*out));
+	out->stream = s;
+	out->id = s->id;
+	out->legacy = s == &streams[0];
+	out->user = &s->user;
+	return 0;
+}
+
+static int stream_write(struct df_hstream *s, uint64_t *at, uint64_t value)
+{
+	for (int full = 1; full;) {
+		pthread_mutex_lock(&s->lock);
+		full = s->tail - s->head == DEPTH;
+		if (!full) {
+			s->q[s->tail % DEPTH].at = at;
+			s->q[s->tail++ % DEPTH].value = value;
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+	return 0;
+}
+
+static void set_hooks(const struct df_stream_hooks *h)
+{
+	hooks = h;
+}
+
+static int get_device(void)
+{
+	return 0;
+}
+
+static const struct df_hostcuda_api api = {.set_hooks = set_hooks,
+					   .stream_info = stream_info,
+					   .stream_write = stream_write,
+					   .get_device = get_device};
+
+static void *device_main(void *arg)
+{
+	struct df_rng r;
+
+	(void)arg;
+	df_rng_init(&r, seed);
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+		struct df_hstream *s = &streams[df_rng_below(&r, STREAMS)];
+
+		pthread_mutex_lock(&s->lock);
+		if (s->head != s->tail) {
+			/* RELEASE as a stream's write has it: pairs with the watcher's ACQUIRE of the tick. */
+			__atomic_store_n(s->q[s->head % DEPTH].at, s->q[s->head % DEPTH].value,
+					 __ATOMIC_RELEASE);
+			s->head++;
+		}
+		pthread_mutex_unlock(&s->lock);
+		if (!df_rng_below(&r, 8))
+			sched_yield();
+	}
+	return NULL;
+}
+
+static uint64_t nr_done(void)
+{
+	const struct df_trace_comm *c =
+		(const void *)((const char *)df_trace_ring() + df_trace_ring()->off_comms);
+
+	return __atomic_load_n(&c[comm - 1].done, __ATOMIC_RELAXED);
+}
+
+static pthread_barrier_t round_begins, round_ends;
+static uint64_t nr_issued;
+
+static void *issue_main(void *arg)
+{
+	struct df_record_call call = {.kind = DF_COLL_ALLREDUCE, .count = 8, .peer = -1};
+	struct df_record_op op[3];
+	struct df_stream_info info;
+	struct df_rng r;
+
+	df_rng_init(&r, seed + 1 + (uintptr_t)arg);
+	call.comm = comm;
+	for (int i = 0; i < ROUNDS / df_test_slow(); i++) {
+		size_t nr = 1 + df_rng_below(&r, 3), k;
+		uintptr_t s = i ? df_rng_below(&r, STREAMS) : 1;
+
+		pthread_barrier_wait(&round_begins);
+		for (k = 0; k < nr; k++)
+			ck_assert_int_eq(df_record_issue(&call, (void *)s, nr > 1, &op[k]), 1);
+		df_record_before(op, nr);
+		df_record_after(op, nr, 1);
+		stream_info((void *)s, &info);
+		if (!df_rng_below(&r, 4)) {
+			hooks->stream_sync(&info);
+			hooks->sync_done(0);
+		}
+		if (!df_rng_below(&r, 4))
+			hooks->before_work(&info, DF_WORK_KERNEL, NULL);
+		hooks->stream_query(&info);
+		__atomic_add_fetch(&nr_issued, nr, __ATOMIC_RELAXED);
+		pthread_barrier_wait(&round_ends);
+	}
+	return NULL;
+}
+
+START_TEST(test_stress)
+{
+	struct df_trace_config cfg = {
+		.dir = getenv("T") ? getenv("T") : "/tmp", .mb = 16, .rank = 0, .mode = 1};
+	pthread_t t[THREADS], device;
+	unsigned char *state;
+	struct df_reader rd;
+	const struct df_rec *rec;
+	const char *why;
+	uint64_t index;
+
+	seed = df_test_seed();
+	ck_assert_int_eq(df_trace_open(&cfg), 0);
+	comm = df_trace_comm(7, 2, 0, 0, 0, "A");
+	for (int i = 0; i < STREAMS; i++) {
+		pthread_mutex_init(&streams[i].lock, NULL);
+		streams[i].id = (uint64_t)i + 1;
+	}
+	pthread_barrier_init(&round_begins, NULL, THREADS + 1);
+	pthread_barrier_init(&round_ends, NULL, THREADS + 1);
+	df_record_behind(&api);
+	ck_assert_int_eq(df_record_watch_start(), 0);
+	pthread_create(&device, NULL, device_main, NULL);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		pthread_create(&t[i], NULL, issue_main, (void *)i);
+	for (int i = 0; i < ROUNDS / df_test_slow(); i++) {
+		pthread_barrier_wait(&round_begins);
+		pthread_barrier_wait(&round_ends);
+		/* The watcher goes to sleep behind this, and has to be woken by the next round. */
+		while (nr_done() < __atomic_load_n(&nr_issued, __ATOMIC_RELAXED))
+			usleep(20);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+	pthread_join(device, NULL);
+	ck_assert_uint_eq(nr_done(), nr_issued);
+
+	state = calloc(1u << 20, 1);
+	/* From the file: the watcher lives on. */
+	ck_assert_int_eq(df_reader_open(&rd, df_trace_path(), &why), 0);
+	while ((rec = df_reader_next(&rd, &index))) {
+		int want = rec->type == DF_REC_OP_ISSUE	  ? 0
+			   : rec->type == DF_REC_OP_START ? 1
+			   : rec->type == DF_REC_OP_DONE  ? 2
+							  : -1;
+
+		if (want < 0)
+			continue;
+		ck_assert_msg(rec->op < 1u << 20 && state[rec->op] == want,
+			      "operation %llu: record of type %u in state %d",
+			      (unsigned long long)rec->op, rec->type, state[rec->op]);
+		state[rec->op]++;
+	}
+	for (size_t i = 0; i < 1u << 20; i++)
+		ck_assert(state[i] == 0 || state[i] == 3);
+	df_reader_close(&rd);
+	free(state);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("record");
+	TCase *c = tcase_create("record");
+
+	/* The watcher looks by itself only after a quarter of this: whom it forgets is not found. */
+	setenv("DFSHIM_TIMEOUT_MS", "3600000", 1);
+	tcase_set_timeout(c, 60.0 * df_test_slow());
+	tcase_add_test(c, test_stress);
+	suite_add_tcase(s, c);
+	return df_test_run(s);
+}
