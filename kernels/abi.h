@@ -239,7 +239,11 @@ struct df_kwait {
 #define DF_INST_WAITS 4
 
 struct df_kinst {
+	/* These change while the instance is in work; a block may copy what follows them (kernels/hot.inl). */
 	struct df_kinst *next; /* released by the host when the next instance exists */
+	uint64_t gate;	       /* a word that the host writes (nccl rules) */
+	uint32_t blocks_left;  /* decremented by every block that finished */
+	uint32_t cap_waits;
 	const void *in;
 	void *out;
 	uint64_t seq;	     /* instance number of the collective, from 0 */
@@ -247,11 +251,8 @@ struct df_kinst {
 	uint64_t redop_arg;
 	const uint64_t *redop_ptr; /* not NULL: the scalar is read there when the instance starts */
 	uint64_t op;		   /* serial of the operation, for completions and the trace */
-	uint32_t blocks_left;	   /* decremented by every block that finished */
-	uint32_t cap_waits;
 	uint32_t nr_waits;
 	int32_t priority;	/* under df_policy.order; higher goes first */
-	uint64_t gate;		/* a word that the host writes (nccl rules) */
 	struct df_kwait *waits; /* own_waits, or longer */
 	struct df_kwait own_waits[DF_INST_WAITS];
 };
@@ -260,10 +261,12 @@ struct df_kcoll;
 
 /*
  * The task of one block in one collective. Only the block that executes it writes it (k is read by
- * others); the host fills it before the first SQE.
+ * others); the host fills it before the first SQE. While a kernel is on a GPU, its block may work on a copy
+ * (kernels/hot.inl); what lists and rings name is always the original.
  */
 struct df_kctx {
 	uint64_t k; /* slices executed; released after each where other blocks depend on it */
+	struct df_kctx *home; /* in a copy: the original */
 	struct df_kcoll *coll;
 	struct df_kinst *cur; /* the instance in work, or the last one finished; NULL at first */
 	uint64_t announced;   /* instances that SQEs told of */
@@ -273,10 +276,10 @@ struct df_kctx {
 	uint32_t queued;
 	int32_t priority; /* the highest of the instances announced: they finish in order */
 	uint32_t block;	  /* program block */
-	uint32_t nr_inst, first_inst;
-	uint32_t lead;	    /* 1: reports START for its collective */
-	uint32_t ready;	    /* the waits of `cur` have been seen true */
-	uint32_t loaded;    /* an attempt is in progress */
+	uint32_t nr_inst, first_inst, nr_send, nr_recv; /* of the program block */
+	uint32_t lead;					/* 1: reports START for its collective */
+	uint32_t ready;					/* the waits of `cur` have been seen true */
+	uint32_t loaded;				/* an attempt is in progress */
 	uint32_t preempted; /* another task has moved since this one did */
 	uint32_t fresh;	    /* some of its connectors are, see df_kconn */
 	uint32_t since;	    /* when it was queued: df_kblock.queued at that time */
@@ -290,17 +293,44 @@ struct df_kcoll {
 	const struct df_program *prog;
 	uint32_t type, redop;
 	uint32_t elem_bytes;
-	uint64_t count;	      /* elements, as in the call */
-	uint64_t chunk_elems; /* ceil(count / chunks) */
-	uint64_t tile_elems;  /* elements of one chunk moved per slice */
-	uint64_t loops;	      /* ceil(chunk_elems / tile_elems), at least 1 */
-	uint8_t *scratch;
-	struct df_kctx *ctx; /* prog->nr_blocks of them */
-	uint32_t nr_blocks;  /* that have instructions */
-	uint32_t aborted;    /* set by the host: touch nothing any more */
+	uint64_t count;				  /* elements, as in the call */
+	uint64_t chunk_elems;			  /* ceil(count / chunks) */
+	uint64_t tile_elems;			  /* elements of one chunk moved per slice */
+	uint64_t loops;				  /* ceil(chunk_elems / tile_elems), at least 1 */
+	uint32_t chunks, nr_deps, scratch_chunks; /* of prog */
+	uint32_t nr_blocks;			  /* that have instructions */
+	struct df_kctx *ctx;			  /* prog->nr_blocks of them */
 	uint64_t *done; /* host-visible completion word; never decreases, even over its users */
 	uint64_t id;	/* for the trace */
+	/* These change later; a block may copy what comes before them (kernels/hot.inl). */
+	uint8_t *scratch;
+	uint32_t aborted; /* set by the host: touch nothing any more */
 };
+
+/* Sets the program of a collective, and what is copied from it. */
+static inline void df_kcoll_program(struct df_kcoll *c, const struct df_program *prog)
+{
+	c->prog = prog;
+	c->chunks = prog->chunks;
+	c->nr_deps = prog->nr_deps;
+	c->scratch_chunks = prog->scratch_chunks;
+}
+
+/* The task of block b; conns: one for each connection of the program. */
+static inline void df_kctx_init(struct df_kctx *ctx, struct df_kcoll *c, struct df_kconn *conns,
+				uint32_t b)
+{
+	const struct df_prog_block *pb = df_prog_block(c->prog, b);
+
+	ctx->coll = c;
+	ctx->block = b;
+	ctx->first_inst = pb->first_inst;
+	ctx->nr_inst = pb->nr_inst;
+	ctx->nr_send = pb->nr_send;
+	ctx->nr_recv = pb->nr_recv;
+	ctx->send = &conns[pb->first_send];
+	ctx->recv = &conns[pb->first_recv];
+}
 
 /* ---- rings ------------------------------------------------------------------------------------- */
 
@@ -377,7 +407,13 @@ struct df_kdaemon {
 	uint32_t device;
 	struct df_policy policy;
 	struct df_kblock *blocks;
+	/* GPU memory for contexts that are not in shared memory: nr_lines of DF_LINE_BYTES a block; NULL: none. */
+	void *lines;
+	uint32_t nr_lines;
 };
+
+#define DF_LINE_BYTES 2048
+#define DF_LINES      64 /* a power of two */
 
 /* What one turn of a block came to. */
 enum df_turn {

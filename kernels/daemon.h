@@ -23,4 +23,10 @@ void df_conn_begin(struct df_kconn *c);
  */
 void df_block_purge(struct df_kdaemon *d, struct df_kblock *blk);
 
+/*
+ * Forgets all tasks and submissions: the device is lost and the block never wrote its state back. Nothing runs
+ * there any more.
+ */
+void df_block_reset(struct df_kblock *blk);
+
 #endif

@@ -8,15 +8,17 @@
  * Thread 0 of the block decides and commits; all threads move data. What they agree on lies in
  * struct dfk_shared.
  *
+ *   hot.inl     copies of what is in use, where that lies across a bus
  *   queue.inl   the task queue, and whose turn it is
  *   rings.inl   submissions in, completions out
  *   words.inl   slots whose words say themselves that they are full
  *   task.inl    a task's slice: poll, execute, commit
  */
 
+#include "kernels/words.inl"
+#include "kernels/hot.inl"
 #include "kernels/queue.inl"
 #include "kernels/rings.inl"
-#include "kernels/words.inl"
 #include "kernels/task.inl"
 
 /*
@@ -28,6 +30,7 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	struct df_kctx *last = blk->running;
 
 	if (last) {
+		last = dfk_at(blk, last);
 		last->preempted = 1;
 		blk->stats.preemptions++;
 		blk->stats.context_saves++;
@@ -42,7 +45,7 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		if (d->policy.events)
 			dfk_cq_push(blk, DF_CQE_RESUME, ctx);
 	}
-	blk->running = ctx;
+	blk->running = dfk_home(ctx);
 }
 
 /* Thread 0: the task did not move. able: it could start, it only waits for a peer. */
@@ -53,6 +56,7 @@ DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared
 	sh->turn = DF_TURN_SPIN;
 	if (able && ++ctx->polls < ctx->spin)
 		return;
+	dfk_publish(blk);
 	/* Past its threshold, or not able to start: the next task gets its turn. */
 	ctx->loaded = 0;
 	dfk_queue_advance(blk);
@@ -66,7 +70,7 @@ DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared
 /* Thread 0: the slice will move. */
 DFK void dfk_accept(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
-	if (blk->running != ctx)
+	if (blk->running != dfk_home(ctx))
 		dfk_switch(d, blk, ctx);
 	if (d->policy.events && ctx->lead &&
 	    ctx->k == ctx->finished * ctx->coll->loops * ctx->nr_inst)
@@ -81,19 +85,32 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	int got;
 
 	sh->move = 0;
-	dfk_sq_drain(d, blk, 1);
+	sh->fetch.home = NULL;
+	if (dfk_look(blk))
+		dfk_sq_drain(d, blk, 1);
 	ctx = blk->task;
 	if (!ctx) {
+		dfk_publish(blk);
 		sh->turn = DF_TURN_EMPTY;
 		return;
 	}
+#if DFK_WAYS
+	if (!dfk_way(blk, ctx)) {
+		dfk_fetch_begin(blk, ctx, &sh->fetch);
+		sh->turn = DF_TURN_SPIN;
+		return;
+	}
+	ctx = &dfk_way(blk, ctx)->ctx;
+	((struct dfk_hot *)(void *)ctx)->used = dfk_local(blk)->turns;
+#endif
 	/*
 	 * ACQUIRE pairs with the RELEASE of aborted in df_coll_abort() (runtime/coll.c), which then waits
-	 * until this block has dropped the task.
+	 * until this block has dropped the task. On a GPU it does so before it launches us again: a copy
+	 * is not told.
 	 */
 	if (dfk_load_acquire_sys(&ctx->coll->aborted)) {
 		ctx->finished = ctx->announced;
-		dfk_queue_remove(blk, ctx);
+		dfk_queue_remove(blk, dfk_home(ctx));
 		sh->turn = DF_TURN_PROGRESS;
 		return;
 	}
@@ -117,6 +134,13 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	if (DFK_TID == 0)
 		dfk_decide(d, blk, sh, stage);
 	dfk_sync();
+#if DFK_WAYS
+	if (sh->fetch.home) {
+		dfk_fetch(&sh->fetch);
+		dfk_sync();
+		return DF_TURN_SPIN;
+	}
+#endif
 	if (sh->move && sh->takes && !dfk_sync_and(dfk_words_get(&sh->get, stage->in))) {
 		/* Nothing has happened; thread 0 alone writes what the others have read. */
 		if (DFK_TID == 0)

@@ -1,7 +1,7 @@
 /*
  * The daemon on a GPU: one thread block per block of the daemon, each for itself. A block leaves when it is
- * asked to or has been without progress for too long; everything that must survive lies in df_kctx and
- * df_kblock, so the host launches it again and it goes on.
+ * asked to or has been without progress for too long; what must survive is written back to df_kctx and
+ * df_kblock (hot.inl), so the host launches it again and it goes on.
  *
  * Built into a fatbin that runtime/device/ loads with the driver's library API. Launch with at most
  * DFK_MAX_THREADS threads a block, in whole warps, one grid block per entry of df_kdaemon.blocks, no
@@ -14,29 +14,28 @@
 
 #define DFK_MAX_THREADS 512
 
-/* The flag and, on most systems, the submission ring are across the bus: a look costs a microsecond. */
-#define LOOK_EVERY 16
-
 extern "C" __global__ void __launch_bounds__(DFK_MAX_THREADS, 1) dfk_daemon(struct df_kdaemon *d)
 {
+	__shared__ struct dfk_local local;
 	__shared__ struct dfk_shared sh;
 	__shared__ struct dfk_stage stage;
 	__shared__ uint32_t leave;
-	struct df_kblock *blk = &d->blocks[blockIdx.x];
+	struct df_kblock *blk = &local.blk;
 	uint32_t turns = 0;
 	int64_t empty = 0;
 
+	dfk_block_enter(&local, d, blockIdx.x);
 	for (;;) {
-		enum df_turn turn = dfk_block_turn(d, blk, &sh, &stage);
+		enum df_turn turn = dfk_block_turn(&local.d, blk, &sh, &stage);
 
 		if (DFK_TID == 0) {
 			leave = turn == DF_TURN_QUIT;
 			empty = turn == DF_TURN_EMPTY ? empty + 1 : 0;
-			if (empty > d->policy.quit) {
+			if (empty > local.d.policy.quit) {
 				blk->stats.quits++;
 				leave = 1;
 			}
-			if (turns++ % LOOK_EVERY == 0 && dfk_load_relaxed_sys(&d->quit))
+			if (turns++ % DFK_LOOK_EVERY == 0 && dfk_load_relaxed_sys(&d->quit))
 				leave = 1;
 		}
 		/* Also keeps thread 0 from deciding again while others still read this turn's decision. */
@@ -44,4 +43,5 @@ extern "C" __global__ void __launch_bounds__(DFK_MAX_THREADS, 1) dfk_daemon(stru
 		if (leave)
 			break;
 	}
+	dfk_block_leave(&local);
 }

@@ -2,6 +2,8 @@
  * A block's task queue, and the order in which its tasks get their turns: by arrival or priority, for how many polls,
  * and when ranks that disagree change to the order that is common to all of them (docs/kernels.md). Nothing but speed
  * depends on what is decided here. Thread 0 alone calls it.
+ *
+ * `home` is a task as the queue names it, `ctx` where its state is at the moment (hot.inl).
  */
 
 /*
@@ -17,46 +19,48 @@ DFK int dfk_overtakes(const struct df_kdaemon *d, const struct df_kblock *blk,
 	return blk->gang && a->coll->id < b->coll->id;
 }
 
-DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *home)
 {
-	struct df_kctx *after = blk->last;
+	struct df_kctx *ctx = dfk_at(blk, home), *after = blk->last;
 
-	while (after && dfk_overtakes(d, blk, ctx, after))
-		after = after->prev;
+	while (after && dfk_overtakes(d, blk, ctx, dfk_at(blk, after)))
+		after = dfk_at(blk, after)->prev;
 	ctx->prev = after;
-	ctx->next = after ? after->next : blk->first;
+	ctx->next = after ? dfk_at(blk, after)->next : blk->first;
 	if (ctx->next)
-		ctx->next->prev = ctx;
+		dfk_at(blk, ctx->next)->prev = home;
 	else
-		blk->last = ctx;
+		blk->last = home;
 	if (after)
-		after->next = ctx;
+		dfk_at(blk, after)->next = home;
 	else
-		blk->first = ctx;
+		blk->first = home;
 	ctx->queued = 1;
 	ctx->loaded = 0;
 	ctx->since = blk->queued++;
 	blk->nr_tasks++;
 	if (blk->nr_tasks > blk->stats.max_queue)
 		blk->stats.max_queue = blk->nr_tasks;
-	if (d->policy.order || !blk->task || dfk_overtakes(d, blk, ctx, blk->task)) {
+	if (d->policy.order || !blk->task || dfk_overtakes(d, blk, ctx, dfk_at(blk, blk->task))) {
 		blk->task = blk->first;
 		blk->pos = 0;
 	}
 }
 
-DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *ctx)
+DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *home)
 {
-	if (blk->running == ctx)
+	struct df_kctx *ctx = dfk_at(blk, home);
+
+	if (blk->running == home)
 		blk->running = NULL;
-	if (blk->task == ctx)
+	if (blk->task == home)
 		blk->task = ctx->next; /* the position is now that of the next task */
 	if (ctx->prev)
-		ctx->prev->next = ctx->next;
+		dfk_at(blk, ctx->prev)->next = ctx->next;
 	else
 		blk->first = ctx->next;
 	if (ctx->next)
-		ctx->next->prev = ctx->prev;
+		dfk_at(blk, ctx->next)->prev = ctx->prev;
 	else
 		blk->last = ctx->prev;
 	ctx->next = ctx->prev = NULL;
@@ -70,13 +74,13 @@ DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *ctx)
 }
 
 /* Its priority has changed. */
-DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *home)
 {
-	struct df_kctx *running = blk->running;
+	struct df_kctx *running = blk->running, *ctx = dfk_at(blk, home);
 	uint32_t since = ctx->since;
 
-	dfk_queue_remove(blk, ctx);
-	dfk_queue_add(d, blk, ctx);
+	dfk_queue_remove(blk, home);
+	dfk_queue_add(d, blk, home);
 	ctx->since = since;
 	blk->running = running;
 }
@@ -84,7 +88,7 @@ DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_k
 /* The end of a traversal is where a block notices that nothing moves. */
 DFK void dfk_queue_advance(struct df_kblock *blk)
 {
-	blk->task = blk->task->next;
+	blk->task = dfk_at(blk, blk->task)->next;
 	blk->pos++;
 	if (!blk->task) {
 		blk->task = blk->first;
@@ -102,10 +106,9 @@ DFK int64_t dfk_threshold(const struct df_policy *p, uint32_t pos)
 }
 
 /* Has the other end sent something for the instance in work? -1: there is none yet, or no more. */
-DFK int dfk_heard(const struct df_kctx *ctx, const struct df_kconn *r)
+DFK int dfk_heard(const struct df_kctx *ctx, struct df_kconn *r)
 {
-	/* ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/connector.c), as in dfk_task_poll(). */
-	if (dfk_load_acquire_sys(&r->state) != 1)
+	if (!dfk_connected(ctx, r))
 		return -1;
 	/* ACQUIRE pairs with the RELEASE of tail in dfk_commit(); nothing is read here that it publishes. */
 	return dfk_load_acquire_sys(r->tail) > ctx->finished * ctx->coll->loops * r->per_loop;
@@ -119,17 +122,15 @@ DFK int dfk_heard(const struct df_kctx *ctx, const struct df_kconn *r)
  */
 DFK int dfk_disagree(const struct df_kctx *last, const struct df_kctx *now)
 {
-	const struct df_prog_block *l = df_prog_block(last->coll->prog, last->block);
-	const struct df_prog_block *n = df_prog_block(now->coll->prog, now->block);
 	uint32_t i, k;
 
 	if ((int32_t)(now->since - last->since) <= 0 || !last->finished || !now->finished ||
-	    !l->nr_send || !n->nr_send)
+	    !last->nr_send || !now->nr_send)
 		return 0;
-	for (i = 0; i < l->nr_recv; i++) {
+	for (i = 0; i < last->nr_recv; i++) {
 		if (dfk_heard(last, &last->recv[i]))
 			continue;
-		for (k = 0; k < n->nr_recv; k++)
+		for (k = 0; k < now->nr_recv; k++)
 			if (dfk_heard(now, &now->recv[k]) > 0 &&
 			    now->recv[k].peer == last->recv[i].peer)
 				return 1;

@@ -7,7 +7,9 @@ struct dfk_shared {
 	uint32_t turn;	      /* enum df_turn */
 	uint32_t move;	      /* 1: a slice is to be moved */
 	uint32_t takes, puts; /* 1: by the words `get` and `put`, through the stage */
+	struct dfk_fetch fetch;
 	struct df_kctx *ctx;
+	const struct df_kinst *now;
 	const struct df_inst *inst;
 	uint64_t loop;
 	const uint8_t *from; /* slot received from, or the stage */
@@ -25,10 +27,10 @@ DFK uint64_t dfk_tile(const struct df_kcoll *c, uint32_t buf, uint64_t chunk, ui
 	if (buf == DF_BUF_SCRATCH) {
 		*offset = chunk * c->chunk_elems + start;
 	} else {
-		uint64_t part = chunk % c->prog->chunks;
+		uint64_t part = chunk % c->chunks;
 		uint64_t at = part * c->chunk_elems;
 
-		*offset = chunk / c->prog->chunks * c->count + at + start;
+		*offset = chunk / c->chunks * c->count + at + start;
 		if (at + len > c->count)
 			len = at < c->count ? c->count - at : 0;
 	}
@@ -48,7 +50,7 @@ DFK uint8_t *dfk_base(const struct df_kcoll *c, const struct df_kinst *in, uint3
 /* May the instance touch the user's buffers? */
 DFK int dfk_instance_ready(struct df_kctx *ctx)
 {
-	const struct df_kinst *in = ctx->cur;
+	const struct df_kinst *in = dfk_now(ctx);
 	uint32_t i;
 
 	for (i = 0; i < in->nr_waits; i++)
@@ -59,6 +61,7 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 		 */
 		if (dfk_load_acquire_sys(in->waits[i].addr) < in->waits[i].value)
 			return 0;
+	dfk_scratch(ctx);
 	ctx->redop_arg = in->redop_arg;
 	if (in->redop_ptr) {
 		const uint8_t *s = (const uint8_t *)in->redop_ptr;
@@ -83,17 +86,17 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 	uint64_t round;
 	uint32_t i;
 
-	if (ctx->cur->seq != ctx->finished)
+	if (dfk_now(ctx)->seq != ctx->finished)
 		/*
 		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance() (runtime/coll.c): without
 		 * it the instance could be read before it is filled.
 		 */
-		ctx->cur = dfk_load_acquire_sys(&ctx->cur->next);
+		dfk_now_is(ctx, dfk_load_acquire_sys(&ctx->cur->next));
 	if (!ctx->ready && !dfk_instance_ready(ctx))
 		return -1;
 	sh->takes = sh->puts = 0;
 	round = ctx->k / ctx->nr_inst; /* instances * loops + loop */
-	inst = df_prog_inst(c->prog, ctx->first_inst + (uint32_t)(ctx->k % ctx->nr_inst));
+	inst = dfk_inst(ctx, (uint32_t)(ctx->k % ctx->nr_inst));
 	sh->loop = round - ctx->finished * c->loops;
 	for (i = 0; i < inst->nr_deps; i++) {
 		const struct df_dep *dep = df_prog_dep(c->prog, inst->first_dep + i);
@@ -109,11 +112,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 	if (inst->recv_conn != DF_NO_CONN) {
 		struct df_kconn *r = &ctx->recv[inst->recv_conn];
 
-		/*
-		 * ACQUIRE pairs with the RELEASE of state in df_conn_connect() (runtime/connector.c):
-		 * without it the connector's pointers could be read before they are set.
-		 */
-		if (dfk_load_acquire_sys(&r->state) != 1)
+		if (!dfk_connected(ctx, r))
 			return -1;
 		sh->recv_pos = round * r->per_loop + inst->recv_ord;
 		sh->takes = r->proto >= DF_PROTO_LL;
@@ -138,8 +137,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 	if (inst->send_conn != DF_NO_CONN) {
 		struct df_kconn *s = &ctx->send[inst->send_conn];
 
-		/* ACQUIRE pairs with df_conn_connect() as above. */
-		if (dfk_load_acquire_sys(&s->state) != 1)
+		if (!dfk_connected(ctx, s))
 			return -1;
 		sh->send_pos = round * s->per_loop + inst->send_ord;
 		if (sh->send_pos - s->seen >= s->nr_slots) {
@@ -161,6 +159,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 		}
 	}
 	sh->ctx = ctx;
+	sh->now = dfk_now(ctx);
 	sh->inst = inst;
 	sh->move = 1;
 	return 1;
@@ -191,14 +190,14 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 
 		if (has_src) {
 			n = dfk_tile(c, inst->src_buf, (uint64_t)inst->src + q, sh->loop, &off);
-			src = dfk_base(c, ctx->cur, inst->src_buf) + off * eb;
+			src = dfk_base(c, sh->now, inst->src_buf) + off * eb;
 		}
 		if (has_dst) {
 			uint64_t nd =
 				dfk_tile(c, inst->dst_buf, (uint64_t)inst->dst + q, sh->loop, &off);
 
 			n = nd < n ? nd : n;
-			dst = dfk_base(c, ctx->cur, inst->dst_buf) + off * eb;
+			dst = dfk_base(c, sh->now, inst->dst_buf) + off * eb;
 		}
 		if (n == 0)
 			continue;
@@ -237,26 +236,24 @@ DFK void dfk_calm(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *c
 			return;
 	}
 	ctx->priority = most;
-	dfk_queue_move(d, blk, ctx);
+	dfk_queue_move(d, blk, dfk_home(ctx));
 }
 
 /* The block's part of an instance is done; the last block tells the world. */
 DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
-	struct df_kinst *in = ctx->cur;
-
 	/*
 	 * ACQ_REL pairs with itself in the other blocks: the last one to come here sees, and with the
-	 * RELEASE of done passes on, what all of them wrote to the user's buffers.
+	 * RELEASE of done passes on, what all of them wrote to the user's buffers. A single block asks nobody.
 	 */
-	if (dfk_sub_acq_rel_dev(&in->blocks_left, 1u) == 0) {
+	if (ctx->coll->nr_blocks == 1 || dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) == 0) {
 		blk->stats.operations++;
 		/*
 		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, host
 		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the
 		 * result before it is there.
 		 */
-		dfk_store_release_sys(ctx->coll->done, in->done_value);
+		dfk_store_release_sys(ctx->coll->done, dfk_now(ctx)->done_value);
 		/*
 		 * After the word: the host takes note of what the word says when it reads the completion.
 		 * The instance is still there, because we have not finished a later one.
@@ -273,7 +270,7 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	ctx->ready = 0;
 	blk->running = NULL;
 	if (ctx->finished == ctx->announced)
-		dfk_queue_remove(blk, ctx);
+		dfk_queue_remove(blk, dfk_home(ctx));
 	else if (d->policy.order)
 		dfk_calm(d, blk, ctx);
 	if (d->policy.order) {
@@ -320,9 +317,9 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	 * RELEASE pairs with the ACQUIRE of k in dfk_task_poll() by blocks that depend on us. Where none can,
 	 * nobody looks, and a GPU is spared a fence.
 	 */
-	if (c->prog->nr_deps)
-		dfk_store_release_sys(&ctx->k, ctx->k + 1);
-	else
+	if (c->nr_deps)
+		dfk_store_release_sys(&dfk_home(ctx)->k, ctx->k + 1);
+	if (!c->nr_deps || DFK_WAYS)
 		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
 	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
 	blk->moved = 1;

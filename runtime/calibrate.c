@@ -37,7 +37,7 @@ struct side {
 	struct df_cqe cq[4];
 	struct df_kcoll k;
 	struct df_kctx ctx;
-	struct df_kconn send, recv;
+	struct df_kconn conns[2];
 	struct df_kinst inst[2]; /* the block holds on to the last one */
 	uint64_t done;
 	struct df_program *prog;
@@ -92,8 +92,7 @@ static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 		s->blk.sq.mask = s->blk.cq.mask = 3;
 		s->blk.sq.slots = s->sq;
 		s->blk.cq.slots = s->cq;
-		s->k = (struct df_kcoll){.prog = s->prog,
-					 .type = DF_FLOAT32,
+		s->k = (struct df_kcoll){.type = DF_FLOAT32,
 					 .redop = DF_SUM,
 					 .elem_bytes = 4,
 					 .count = q.count,
@@ -103,11 +102,9 @@ static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 					 .ctx = &s->ctx,
 					 .nr_blocks = 1,
 					 .done = &s->done};
-		s->ctx = (struct df_kctx){.coll = &s->k,
-					  .nr_inst = df_prog_block(s->prog, 0)->nr_inst,
-					  .send = &s->send,
-					  .recv = &s->recv,
-					  .lead = 1};
+		df_kcoll_program(&s->k, s->prog);
+		df_kctx_init(&s->ctx, &s->k, s->conns, 0);
+		s->ctx.lead = 1;
 	}
 	for (int i = 0; i < 2; i++) {
 		struct df_kconn end = {.state = 1,
@@ -118,8 +115,8 @@ static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 				       .head = &b->hdr[i]->head,
 				       .slots = (uint8_t *)b->hdr[i] + DF_CONN_SLOTS};
 
-		b->side[i].recv = end;
-		b->side[!i].send = end;
+		*b->side[i].ctx.recv = end;
+		*b->side[!i].ctx.send = end;
 	}
 	return b;
 }

@@ -40,12 +40,7 @@ static int contexts(struct df_coll *coll)
 		const struct df_prog_block *pb = df_prog_block(prog, b);
 		struct df_kctx *ctx = &k->ctx[b];
 
-		ctx->coll = k;
-		ctx->block = b;
-		ctx->first_inst = pb->first_inst;
-		ctx->nr_inst = pb->nr_inst;
-		ctx->send = &kc[pb->first_send];
-		ctx->recv = &kc[pb->first_recv];
+		df_kctx_init(ctx, k, kc, b);
 		if (!pb->nr_inst)
 			continue;
 		ctx->lead = lead;
@@ -186,7 +181,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 			  : (uint64_t)sig->redop << 32 | (uint32_t)sig->root;
 	name[4] = sig->id;
 	coll->key = df_hash_bytes(name, sizeof(name), 0);
-	k->prog = coll->prog;
+	df_kcoll_program(k, coll->prog);
 	if (df_rt.machine) {
 		struct df_program *p = df_kalloc_raw(coll->prog->bytes);
 

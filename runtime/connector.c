@@ -212,6 +212,12 @@ int df_coll_reconnect(struct df_coll *coll)
 		}
 	}
 	coll->parked = 0;
+	/* On a GPU a block may know ends as they were before (dfk_reconnect()). */
+	for (i = 0; df_rt.machine && i < coll->nr_ends; i++) {
+		struct df_sqe e = {coll->ends[i].ctx, NULL};
+
+		df_sq_push(coll->dev, e.ctx->block % coll->dev->d.nr_blocks, &e);
+	}
 	await_ends(coll);
 	return 0;
 }

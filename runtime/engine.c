@@ -464,13 +464,14 @@ void df_engine_submitted(void)
 
 void df_engine_purge(struct df_dev *dev)
 {
+	int lost = 0;
 	uint32_t b;
 
 	/* No communicator has been ready on it: there is no daemon that could answer. */
 	if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED))
 		return;
 	if (df_rt.machine)
-		df_rt.machine->stop(dev);
+		lost = df_rt.machine->stop(dev);
 	for (b = 0; b < dev->d.nr_blocks; b++) {
 		struct df_kblock *blk = &dev->blocks[b];
 		struct df_trylock *lock = (struct df_trylock *)&blk->lock;
@@ -478,7 +479,10 @@ void df_engine_purge(struct df_dev *dev)
 		/* Bounded: whoever owns the block gives it back after a burst of turns, none of which waits. */
 		while (!df_trylock_try(lock))
 			sched_yield();
-		df_block_purge(&dev->d, blk);
+		if (lost)
+			df_block_reset(blk);
+		else
+			df_block_purge(&dev->d, blk);
 		df_trylock_release(lock);
 	}
 	if (df_rt.machine)

@@ -266,8 +266,8 @@ struct df_machine {
 	void (*submitted)(void);
 	int (*pass)(void);
 	void (*wait)(int (*ready)(void *arg), void *arg);
-	/* df_engine_purge(): the blocks are nobody's until resume. */
-	void (*stop)(struct df_dev *dev);
+	/* df_engine_purge(): the blocks are nobody's until resume. 1: the device is lost, and what they had with it. */
+	int (*stop)(struct df_dev *dev);
 	void (*resume)(struct df_dev *dev);
 	uint64_t (*launches)(void);
 	uint64_t (*device_id)(int device); /* the same for all processes that use it; 0 unknown */

@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda_daemon.h"
+#include "runtime/device/cuda_far.h"
 #include "runtime/device/cuda_int.h"
 #include "runtime/device/launch.h"
 
@@ -84,6 +85,18 @@ static CUresult prepare(struct daemon *d)
 	return r;
 }
 
+/* GPU memory for contexts that do not fit in shared memory, before a launch; without it they are used where they are. */
+static void give_lines(int device, struct df_kdaemon *k)
+{
+	void *p;
+
+	if (k->lines ||
+	    df_cuda_scratch(device, (uint64_t)k->nr_blocks * DF_LINES * DF_LINE_BYTES, &p))
+		return;
+	k->lines = p;
+	k->nr_lines = DF_LINES;
+}
+
 static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 {
 	const struct df_env *env = df_env();
@@ -92,6 +105,7 @@ static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 				       : DF_MIN((unsigned int)env->threads / 32 * 32, MAX_THREADS);
 	void *params[] = {&k};
 
+	give_lines((int)(d - daemons), k);
 	/* Relaxed: the launch itself orders it before the kernel. */
 	__atomic_store_n(&k->quit, 0, __ATOMIC_RELAXED);
 	return df_drv.launch(d->fn, k->nr_blocks, 1, 1, threads, 1, 1, 0, d->stream, params, NULL);
@@ -292,7 +306,7 @@ void df_cuda_quiet(int device, int enter)
 			pause_ns(5000);
 }
 
-void df_cuda_daemon_stop(int device)
+int df_cuda_daemon_stop(int device)
 {
 	uint64_t from;
 
@@ -309,6 +323,7 @@ void df_cuda_daemon_stop(int device)
 		df_cuda_daemon_wake();
 		pause_ns(5000);
 	}
+	return __atomic_load_n(&daemons[device].state, __ATOMIC_RELAXED) == DF_LAUNCH_DEAD;
 }
 
 void df_cuda_daemon_resume(int device)

@@ -31,7 +31,7 @@ int df_cuda_daemon_started(void);
 /* There may be work: any thread, cheap. */
 void df_cuda_daemon_wake(void);
 /* Returns when no kernel is on the device; none comes until resume. Blocks for as long as a block takes to leave. */
-void df_cuda_daemon_stop(int device);
+int df_cuda_daemon_stop(int device);
 void df_cuda_daemon_resume(int device);
 uint64_t df_cuda_daemon_launches(void);
 

@@ -136,9 +136,9 @@ static void wait(int (*ready)(void *arg), void *arg)
 	}
 }
 
-static void stop(struct df_dev *dev)
+static int stop(struct df_dev *dev)
 {
-	df_cuda_daemon_stop(dev->index);
+	return df_cuda_daemon_stop(dev->index);
 }
 
 static void resume(struct df_dev *dev)

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "kernels/daemon.h"
 #include "runtime/device/cuda_int.h"
 #include "runtime/device/cuda_daemon.h"
 #include "runtime/device/cuda_far.h"
 #include "runtime/rt.h"
+#include "tests/cuda/daemon_kernel.h"
 #include "tests/cuda/fake/fake.h"
 #include "tests/lib/test.h"
 
@@ -22,28 +22,6 @@
 
 static const struct fake_cuda *fake;
 static int in_place;
-
-/* kernels/daemon_cuda.cu, on one CPU thread a block. */
-static void kernel(void **params, unsigned int block)
-{
-	struct df_kdaemon *d = params[0];
-	struct df_kblock *blk = &d->blocks[block];
-	int64_t empty = 0;
-
-	while (!__atomic_load_n(&d->quit, __ATOMIC_RELAXED)) {
-		enum df_turn turn = df_block_turn(d, blk);
-
-		if (turn == DF_TURN_QUIT)
-			break;
-		empty = turn == DF_TURN_EMPTY ? empty + 1 : 0;
-		if (turn != DF_TURN_PROGRESS)
-			usleep(20);
-		if (empty > 50) {
-			blk->stats.quits++;
-			break;
-		}
-	}
-}
 
 static void start(void)
 {
@@ -58,7 +36,7 @@ static void start(void)
 	ck_assert_msg(lib != NULL, "%s", dlerror());
 	*(void **)&get = dlsym(lib, "fake_cuda");
 	fake = get();
-	fake->kernel("dfk_daemon", kernel);
+	fake->kernel("dfk_daemon", daemon_kernel);
 	setenv("FAKE_CUDA_DEVICES", "2", 1);
 	setenv("DFSHIM_BACKEND", "cuda", 1);
 	setenv("DFSHIM_TRACE", "", 1);

@@ -18,6 +18,7 @@ us() { awk -v a="${1:-}" -v b="${2:-0}" 'BEGIN {if (a != "") print (a + b) / 100
 bench gpu.daemon.sqe_cqe "$(us "$(value sqe)" "$(value cqe)")" us 3
 bench gpu.daemon.context "$(us "$(value context)")" us 0.3
 bench gpu.daemon.relaunch "$(us "$(value relaunch)")" us 10
+echo "# loading a context from pinned memory: $(us "$(value cold)") us"
 echo "# a look at an empty submission ring: $(us "$(value empty)") us"
 
 size=268435456

@@ -1,10 +1,12 @@
 /*
  * What the daemon's own steps cost on this GPU, each timed where it happens: the kernel's functions are included here
- * and called by one thread, over memory placed as the backend places it (pinned). Medians over many rounds, ns.
+ * and called by one block, over memory placed as the backend places it: rings and originals pinned, lines in GPU
+ * memory, the block's state in shared memory. Medians over many rounds, ns.
  *
  *   sqe       taking in one submission (dfk_sq_drain with one entry)      timed on the device
  *   cqe       writing one completion (dfk_cq_push)                        timed on the device
- *   context   turning to another collective and back (dfk_switch)         timed on the device
+ *   context   saving a context to its line and loading another from its   timed on the device
+ *   cold      loading a context from pinned memory                        timed on the device
  *   empty     a turn that finds nothing                                   timed on the device
  *   relaunch  from the host's launch to the kernel's first instruction, seen by the host
  *   copy      what a plain device-to-device copy reaches, GB/s of bytes read and written
@@ -19,15 +21,19 @@
 
 #define ROUNDS 400
 
-enum { SQE, CQE, CONTEXT, EMPTY, NR };
+#define CTXS (DFK_WAYS + 1) /* taken in turn, none is ever found in shared memory */
+
+enum { SQE, CQE, CONTEXT, COLD, EMPTY, NR };
 
 struct setup {
 	struct df_kdaemon d;
 	struct df_kblock blk;
-	struct df_kcoll coll[2];
-	struct df_kctx ctx[2];
-	struct df_kinst inst[2];
-	uint64_t done[2];
+	struct df_kcoll coll[CTXS];
+	struct df_kctx ctx[CTXS];
+	struct df_kinst inst[CTXS];
+	struct df_program prog;
+	struct df_inst insts[1];
+	uint64_t done[CTXS];
 	uint64_t ns[NR][ROUNDS];
 	uint64_t go, ack; /* host: entry n is in the ring; device: it has been taken */
 };
@@ -42,30 +48,54 @@ static __device__ inline uint64_t cycles(void)
 
 __global__ void steps(struct setup *s)
 {
-	struct df_kblock *blk = &s->blk;
+	__shared__ struct dfk_local local;
+	__shared__ struct dfk_fetch fetch;
+	__shared__ int stop;
+	struct df_kblock *blk = &local.blk;
+	uint64_t t = 0;
 
+	dfk_block_enter(&local, &s->d, 0);
 	for (int i = 0; i < ROUNDS; i++) {
-		uint64_t t;
-
-		/* The host has put one submission into the ring. */
-		if (!dev_until(&s->go, (uint64_t)i + 1))
+		/* All threads together, as the daemon does it. Thread 0 looks at the clock. */
+		for (int c = 0; c < CTXS; c++) {
+			if (DFK_TID == 0) {
+				t = cycles();
+				dfk_fetch_begin(blk, &s->ctx[c], &fetch);
+				local.turns++;
+			}
+			dfk_sync();
+			dfk_fetch(&fetch);
+			dfk_sync();
+			if (DFK_TID == 0) {
+				fetch.way->used = local.turns;
+				if (i == 0) /* nothing was to be saved for the first ones */
+					for (int n = 0; n < ROUNDS; n++)
+						s->ns[COLD][n] = cycles() - t;
+				else
+					s->ns[CONTEXT][i] = cycles() - t;
+			}
+			dfk_sync();
+		}
+		if (DFK_TID == 0) {
+			/* The host has put one submission into the ring. */
+			stop = !dev_until(&s->go, (uint64_t)i + 1);
+			t = cycles();
+			dfk_sq_drain(&local.d, blk, 1);
+			s->ns[SQE][i] = cycles() - t;
+			t = cycles();
+			dfk_sq_drain(&local.d, blk, 1);
+			s->ns[EMPTY][i] = cycles() - t;
+			t = cycles();
+			dfk_cq_push(blk, DF_CQE_DONE, dfk_at(blk, &s->ctx[CTXS - 1]));
+			s->ns[CQE][i] = cycles() - t;
+			dfk_queue_remove(blk, &s->ctx[CTXS - 1]);
+			dev_put(&s->ack, (uint64_t)i + 1);
+		}
+		dfk_sync();
+		if (stop)
 			return;
-		t = cycles();
-		dfk_sq_drain(&s->d, blk, 1);
-		s->ns[SQE][i] = cycles() - t;
-		t = cycles();
-		dfk_sq_drain(&s->d, blk, 1);
-		s->ns[EMPTY][i] = cycles() - t;
-		t = cycles();
-		dfk_switch(&s->d, blk, &s->ctx[1]);
-		dfk_switch(&s->d, blk, &s->ctx[0]);
-		s->ns[CONTEXT][i] = (cycles() - t) / 2;
-		t = cycles();
-		dfk_cq_push(blk, DF_CQE_DONE, &s->ctx[0]);
-		s->ns[CQE][i] = cycles() - t;
-		dfk_queue_remove(blk, &s->ctx[0]);
-		dev_put(&s->ack, (uint64_t)i + 1);
 	}
+	dfk_block_leave(&local);
 }
 
 __global__ void hello(uint64_t *up, uint64_t value)
@@ -93,7 +123,7 @@ static double mid(const uint64_t *v, double per_ns)
 
 int main()
 {
-	static const char *const names[NR] = {"sqe", "cqe", "context", "empty"};
+	static const char *const names[NR] = {"sqe", "cqe", "context", "cold", "empty"};
 	struct setup *s;
 	struct df_cqe *cq;
 	struct df_sqe *sq;
@@ -119,16 +149,21 @@ int main()
 	s->blk.sq.mask = 1023;
 	s->blk.cq.slots = cq;
 	s->blk.cq.mask = 4095;
-	for (int i = 0; i < 2; i++) {
+	s->prog.off_inst = offsetof(struct setup, insts) - offsetof(struct setup, prog);
+	for (int i = 0; i < CTXS; i++) {
+		s->coll[i].prog = &s->prog;
+		s->coll[i].nr_blocks = 1;
 		s->coll[i].ctx = &s->ctx[i];
 		s->coll[i].done = &s->done[i];
 		s->ctx[i].coll = &s->coll[i];
 		s->ctx[i].cur = &s->inst[i];
 		s->ctx[i].nr_inst = 1;
 	}
-	steps<<<1, 1, 0, stream>>>(s);
+	MUST(cudaMalloc(&s->d.lines, DF_LINES * DF_LINE_BYTES));
+	s->d.nr_lines = DF_LINES;
+	steps<<<1, 512, 0, stream>>>(s);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
-		sq[i & 1023] = {&s->ctx[0], &s->inst[0]};
+		sq[i & 1023] = {&s->ctx[CTXS - 1], &s->inst[CTXS - 1]};
 		__atomic_store_n(&s->blk.sq.tail, (uint32_t)i + 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&s->go, i + 1, __ATOMIC_RELEASE);
 		for (uint64_t end = now_ns() + LIMIT_NS; __atomic_load_n(&s->ack, __ATOMIC_ACQUIRE) < i + 1;)

@@ -67,28 +67,20 @@ static void init_rank(struct world *w, int r, struct df_rng *rng, uint64_t tile)
 		k->blk[b].cq.slots = calloc(8, sizeof(struct df_cqe));
 	}
 	k->conns = calloc(p->nr_conns + 1, sizeof(*k->conns));
-	k->k = (struct df_kcoll){.prog = p,
-				 .type = DF_UINT32,
+	k->k = (struct df_kcoll){.type = DF_UINT32,
 				 .redop = DF_SUM,
 				 .elem_bytes = 4,
 				 .count = w->count,
 				 .chunk_elems = (w->count + p->chunks - 1) / p->chunks,
 				 .done = &k->done};
+	df_kcoll_program(&k->k, p);
 	k->k.tile_elems = tile < k->k.chunk_elems ? tile : k->k.chunk_elems;
 	k->k.loops = (k->k.chunk_elems + k->k.tile_elems - 1) / k->k.tile_elems;
 	k->k.scratch = malloc(p->scratch_chunks * k->k.chunk_elems * 4 + 64);
 	k->k.ctx = calloc(p->nr_blocks + 1, sizeof(*k->k.ctx));
 	for (uint32_t b = 0; b < p->nr_blocks; b++) {
-		const struct df_prog_block *pb = df_prog_block(p, b);
-		struct df_kctx *c = &k->k.ctx[b];
-
-		c->coll = &k->k;
-		c->block = b;
-		c->first_inst = pb->first_inst;
-		c->nr_inst = pb->nr_inst;
-		c->send = &k->conns[pb->first_send];
-		c->recv = &k->conns[pb->first_recv];
-		k->k.nr_blocks += pb->nr_inst != 0;
+		df_kctx_init(&k->k.ctx[b], &k->k, k->conns, b);
+		k->k.nr_blocks += k->k.ctx[b].nr_inst != 0;
 	}
 	for (int i = 0; i < INST; i++) {
 		k->in[i] = malloc(nr_in * 4 + 4);

@@ -1,0 +1,542 @@
+/*
+ * Hot contexts. On a GPU what the host shares with a block lies in pinned memory, and each look at it crosses the bus.
+ * So a block that is on the device works on copies: its own state, DFK_WAYS contexts with their connectors and
+ * instructions in shared memory, and what does not fit there in *lines* of GPU memory, of which each context has one
+ * that it may use. The state of a context is in one place at a time: a way, its line, or the original.
+ *
+ *   dfk_block_enter()   takes the block's state; no context is hot
+ *   dfk_fetch()         brings a context into a way: from its line, or from the original; what was there goes to its
+ *                       line, and what was in that one back to the original
+ *   dfk_block_leave()   everything goes back to the originals
+ *
+ * So whenever no kernel is on the device the originals are the truth: a quit and a relaunch lose nothing, and the host
+ * may clean the queues. The host frees no context without having taken the kernel off the device, so nothing is ever
+ * written back to memory that has another owner. What it writes while a block is there, a block looks at in the original:
+ * rings, ends of connectors until they are connected, instances' successors, ready words.
+ *
+ * Built with DFK_WAYS 0, for CPU threads, all this is nothing, and blocks work on the originals.
+ */
+
+#ifndef DFK_WAYS
+#ifdef __CUDACC__
+#define DFK_WAYS 2
+#else
+#define DFK_WAYS 0
+#endif
+#endif
+
+/* On how many turns a busy block looks once at what lies across the bus: its submissions, the request to leave. */
+#ifndef DFK_LOOK_EVERY
+#define DFK_LOOK_EVERY 16
+#endif
+
+#if DFK_WAYS
+
+#ifndef DFK_HOT_CONNS
+#define DFK_HOT_CONNS 8
+#define DFK_HOT_INSTS 16
+#endif
+
+/* A copy of a context and of what it refers to. What has no room here is used in the original. */
+struct dfk_hot {
+	struct df_kctx ctx; /* first; home NULL: nobody's */
+	struct df_kcoll coll, *coll_home;
+	struct df_kconn *send_home, *recv_home;
+	const struct df_kinst *inst_of; /* whose copy `inst` is, NULL nobody's */
+	struct df_kinst inst;
+	uint64_t used; /* dfk_local.turns when it was used last */
+	struct df_kconn conn[DFK_HOT_CONNS];
+	struct df_inst prog[DFK_HOT_INSTS];
+};
+
+/* What a block has in shared memory. */
+struct dfk_local {
+	struct df_kblock blk; /* first: its own state; the words of its rings are in the original */
+	struct df_kblock *home;
+	struct df_kdaemon d; /* quit is in the original */
+	struct df_kdaemon *d_home;
+	struct dfk_hot *lines;
+	uint64_t turns, published; /* of stats.slices */
+	uint32_t told;		   /* of sq.head */
+	struct dfk_hot way[DFK_WAYS];
+};
+
+#ifdef __CUDACC__
+static_assert(sizeof(struct dfk_hot) <= DF_LINE_BYTES, "a context has room in its line");
+#else
+_Static_assert(sizeof(struct dfk_hot) <= DF_LINE_BYTES, "a context has room in its line");
+#endif
+
+DFK struct dfk_local *dfk_local(const struct df_kblock *blk)
+{
+	return (struct dfk_local *)(uintptr_t)blk;
+}
+
+/* All threads, each its part. */
+DFK void dfk_copy(void *to, const void *from, uint32_t bytes)
+{
+	dfk_u64 *t = (dfk_u64 *)to;
+	const dfk_u64 *f = (const dfk_u64 *)from;
+	uint32_t i;
+
+	for (i = (uint32_t)DFK_TID; i < bytes / 8; i += DFK_NTHREADS)
+		t[i] = f[i];
+}
+
+/* The line that a context may use; NULL: there are none. */
+DFK struct dfk_hot *dfk_line(const struct df_kblock *blk, const struct df_kctx *home)
+{
+	const struct dfk_local *l = dfk_local(blk);
+	uint64_t h = (uint64_t)(uintptr_t)home >> 6;
+
+	if (!l->lines)
+		return NULL;
+	h ^= h >> 7 ^ h >> 17;
+	return (struct dfk_hot *)(void *)((uint8_t *)(void *)l->lines +
+					  (h & (l->d.nr_lines - 1)) * DF_LINE_BYTES);
+}
+
+DFK struct dfk_hot *dfk_way(const struct df_kblock *blk, const struct df_kctx *home)
+{
+	struct dfk_local *l = dfk_local(blk);
+	uint32_t i;
+
+	for (i = 0; i < DFK_WAYS; i++)
+		if (l->way[i].ctx.home == home)
+			return &l->way[i];
+	return NULL;
+}
+
+/* Where the state of a context is: a copy, or the original itself. */
+DFK struct df_kctx *dfk_at(const struct df_kblock *blk, struct df_kctx *home)
+{
+	struct dfk_hot *h = dfk_way(blk, home);
+
+	if (!h) {
+		h = dfk_line(blk, home);
+		if (!h || h->ctx.home != home)
+			return home;
+	}
+	return &h->ctx;
+}
+
+DFK struct df_kctx *dfk_home(struct df_kctx *ctx)
+{
+	return ctx->home ? ctx->home : ctx;
+}
+
+DFK struct df_kblock *dfk_block_home(struct df_kblock *blk)
+{
+	return dfk_local(blk)->home;
+}
+
+DFK struct df_kcoll *dfk_coll_home(const struct df_kctx *ctx)
+{
+	return ctx->home ? ((const struct dfk_hot *)(const void *)ctx)->coll_home : ctx->coll;
+}
+
+/* Thread 0: a copy refers to what lies beside it. */
+DFK void dfk_point(struct dfk_hot *h)
+{
+	struct df_kctx *c = &h->ctx;
+	int room = c->nr_send + c->nr_recv <= DFK_HOT_CONNS;
+
+	c->coll = &h->coll;
+	c->send = room ? h->conn : h->send_home;
+	c->recv = room ? h->conn + c->nr_send : h->recv_home;
+}
+
+/* Thread 0: back to the original. It may hold on to what it has: nobody looks there before it leaves the queue. */
+DFK void dfk_save(const struct dfk_hot *h)
+{
+	const struct df_kctx *c = &h->ctx;
+	struct df_kctx *o = c->home;
+
+	/* Relaxed: where other blocks look at it, dfk_commit() has released it already. */
+	dfk_store_relaxed_sys(&o->k, c->k);
+	o->cur = c->cur;
+	o->announced = c->announced;
+	o->finished = c->finished;
+	o->next = c->next;
+	o->prev = c->prev;
+	o->redop_arg = c->redop_arg;
+	o->queued = c->queued;
+	o->priority = c->priority;
+	o->ready = c->ready;
+	o->loaded = c->loaded;
+	o->preempted = c->preempted;
+	o->fresh = c->fresh;
+	o->since = c->since;
+	o->spin = c->spin;
+	o->polls = c->polls;
+}
+
+/* Thread 0: the machine's memory for the program is there, since the instance waited for it. */
+DFK void dfk_scratch(struct df_kctx *ctx)
+{
+	if (ctx->home && ctx->coll->scratch_chunks && !ctx->coll->scratch)
+		ctx->coll->scratch = dfk_coll_home(ctx)->scratch;
+}
+
+/* ---- fetching ------------------------------------------------------------------------------------- */
+
+/* What thread 0 decided about the context that is to be fetched. */
+struct dfk_fetch {
+	struct df_kctx *home; /* NULL: none */
+	struct dfk_hot *way, *from, *to;
+};
+
+DFK void dfk_fetch_begin(const struct df_kblock *blk, struct df_kctx *home, struct dfk_fetch *f)
+{
+	struct dfk_local *l = dfk_local(blk);
+	struct dfk_hot *line = dfk_line(blk, home), *old;
+	uint32_t i;
+
+	f->home = home;
+	f->way = &l->way[0];
+	for (i = 1; i < DFK_WAYS; i++)
+		if (!l->way[i].ctx.home || (f->way->ctx.home && l->way[i].used < f->way->used))
+			f->way = &l->way[i];
+	f->from = line && line->ctx.home == home ? line : NULL;
+	f->to = NULL;
+	if (!f->way->ctx.home)
+		return;
+	old = dfk_line(blk, f->way->ctx.home);
+	if (!old || old == f->from) {
+		dfk_save(f->way);
+		return;
+	}
+	if (old->ctx.home)
+		dfk_save(old);
+	f->to = old;
+}
+
+/* All threads. Everybody has seen f, and does so after the last use of the way. */
+DFK void dfk_fetch(const struct dfk_fetch *f)
+{
+	struct dfk_hot *w = f->way;
+	uint32_t i, fits;
+
+	if (f->to)
+		dfk_copy(f->to, w, sizeof(*w));
+	dfk_sync();
+	if (f->from)
+		dfk_copy(w, f->from, sizeof(*w));
+	else
+		dfk_copy(&w->ctx, f->home, sizeof(w->ctx));
+	dfk_sync();
+	if (DFK_TID == 0) {
+		if (f->to)
+			dfk_point(f->to);
+		if (f->from) {
+			f->from->ctx.home = NULL;
+		} else {
+			w->ctx.home = f->home;
+			w->coll_home = w->ctx.coll;
+			w->send_home = w->ctx.send;
+			w->recv_home = w->ctx.recv;
+			w->inst_of = NULL;
+			/* What may change is looked at when it is needed. */
+			w->coll.scratch = NULL;
+			w->coll.aborted = 0;
+			for (i = 0; i < DFK_HOT_CONNS; i++)
+				w->conn[i].state = 0;
+		}
+	}
+	dfk_sync();
+	if (!f->from) {
+		fits = w->ctx.nr_inst <= DFK_HOT_INSTS;
+		dfk_copy(&w->coll, w->coll_home, offsetof(struct df_kcoll, scratch));
+		if (fits)
+			dfk_copy(w->prog, df_prog_inst(w->coll_home->prog, w->ctx.first_inst),
+				 w->ctx.nr_inst * (uint32_t)sizeof(struct df_inst));
+	}
+	dfk_sync();
+	if (DFK_TID == 0) {
+		dfk_point(w);
+		if (w->ctx.ready)
+			dfk_scratch(&w->ctx);
+	}
+}
+
+/* ---- what a context refers to ---------------------------------------------------------------------- */
+
+/* Thread 0: the instance in work, but for what changes in it. */
+DFK const struct df_kinst *dfk_now(struct df_kctx *ctx)
+{
+	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
+	const struct df_kinst *in = ctx->cur;
+	const uint32_t first = offsetof(struct df_kinst, in) / 8;
+	uint32_t i;
+
+	if (!ctx->home)
+		return in;
+	if (h->inst_of != in) {
+		for (i = first; i < sizeof(*in) / 8; i++)
+			((dfk_u64 *)(void *)&h->inst)[i] = ((const dfk_u64 *)(const void *)in)[i];
+		if (h->inst.waits == in->own_waits)
+			h->inst.waits = h->inst.own_waits;
+		h->inst_of = in;
+	}
+	return &h->inst;
+}
+
+/* Thread 0: another instance is in work. */
+DFK void dfk_now_is(struct df_kctx *ctx, struct df_kinst *in)
+{
+	ctx->cur = in;
+	if (ctx->home)
+		((struct dfk_hot *)(void *)ctx)->inst_of = NULL;
+}
+
+DFK const struct df_inst *dfk_inst(const struct df_kctx *ctx, uint32_t i)
+{
+	if (ctx->home && ctx->nr_inst <= DFK_HOT_INSTS)
+		return &((const struct dfk_hot *)(const void *)ctx)->prog[i];
+	return df_prog_inst(ctx->coll->prog, ctx->first_inst + i);
+}
+
+/* Thread 0: is the connector connected? */
+DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
+{
+	const struct dfk_hot *h = (const struct dfk_hot *)(const void *)ctx;
+	const struct df_kconn *o;
+	uint32_t i;
+
+	if (!ctx->home || ctx->send != h->conn)
+		/*
+		 * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/connector.c): without it the
+		 * connector's pointers could be read before they are set.
+		 */
+		return dfk_load_acquire_sys(&k->state) == 1;
+	if (k->state == 1)
+		return 1;
+	i = (uint32_t)(k - h->conn);
+	o = i < ctx->nr_send ? h->send_home + i : h->recv_home + (i - ctx->nr_send);
+	/* ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/connector.c), as above. */
+	if (dfk_load_acquire_sys(&o->state) != 1)
+		return 0;
+	*k = *o;
+	return 1;
+}
+
+/* Thread 0: connectors have changed; what is known of them is forgotten. */
+DFK void dfk_reconnect(struct df_kctx *ctx)
+{
+	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
+	uint32_t i;
+
+	if (ctx->home)
+		for (i = 0; i < DFK_HOT_CONNS; i++)
+			h->conn[i].state = 0;
+}
+
+/* Thread 0: what the counters say, for those who look at them while the block is on the device. */
+DFK void dfk_publish(struct df_kblock *blk)
+{
+	struct dfk_local *l = dfk_local(blk);
+	const uint64_t *from = (const uint64_t *)(const void *)&blk->stats;
+	uint64_t *to = (uint64_t *)(void *)&l->home->stats;
+	uint32_t i;
+
+	if (l->published == blk->stats.slices)
+		return;
+	l->published = blk->stats.slices;
+	for (i = 0; i < sizeof(blk->stats) / 8; i++)
+		dfk_store_relaxed_sys(&to[i], from[i]);
+}
+
+/* Thread 0: a busy block looks across the bus only now and then. */
+DFK int dfk_look(struct df_kblock *blk)
+{
+	uint64_t turn = dfk_local(blk)->turns++;
+
+	/* One that always has something to move must not look stuck. */
+	if (turn % (16 * DFK_LOOK_EVERY) == 0)
+		dfk_publish(blk);
+	return !blk->task || turn % DFK_LOOK_EVERY == 0;
+}
+
+/* Thread 0: submissions up to head have been taken in. The host is told when that is many: telling takes a fence. */
+DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
+{
+	struct dfk_local *l = dfk_local(blk);
+
+	blk->sq.head = head;
+	if (head - l->told <= blk->sq.mask / 4)
+		return;
+	l->told = head;
+	/*
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon.c): the host may overwrite the slots
+	 * only after they have been copied out.
+	 */
+	dfk_store_release_sys(&l->home->sq.head, head);
+}
+
+/* Thread 0: is there room for a completion? The host's counter is looked at only when there may be none. */
+DFK int dfk_cq_room(struct df_kblock *blk)
+{
+	struct df_ring *cq = &blk->cq;
+
+	if (cq->tail - cq->head > cq->mask)
+		/*
+		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon.c): without it we
+		 * could overwrite a completion that is still being read.
+		 */
+		cq->head = dfk_load_acquire_sys(&dfk_local(blk)->home->cq.head);
+	return cq->tail - cq->head <= cq->mask;
+}
+
+DFK void dfk_cq_given(struct df_kblock *blk)
+{
+	blk->cq.tail++;
+	/*
+	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon.c): without it the host could read a
+	 * slot that is not written yet.
+	 */
+	dfk_store_release_sys(&dfk_local(blk)->home->cq.tail, blk->cq.tail);
+}
+
+/* ---- coming and going ------------------------------------------------------------------------------ */
+
+/* All threads. */
+DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t block)
+{
+	uint32_t i;
+
+	if (DFK_TID == 0) {
+		struct df_kblock *o = &d->blocks[block], *b = &l->blk;
+
+		/* One by one: the host writes the others. */
+		l->d_home = d;
+		l->d.policy = d->policy;
+		l->d.nr_lines = d->nr_lines;
+		l->home = o;
+		b->sq.head = l->told = o->sq.head;
+		b->sq.mask = o->sq.mask;
+		b->sq.slots = o->sq.slots;
+		b->cq.tail = o->cq.tail;
+		b->cq.head = b->cq.tail - o->cq.mask - 1; /* looked at when it is needed */
+		b->cq.mask = o->cq.mask;
+		b->cq.slots = o->cq.slots;
+		b->index = o->index;
+		b->first = o->first;
+		b->last = o->last;
+		b->task = o->task;
+		b->running = o->running;
+		b->pos = o->pos;
+		b->nr_tasks = o->nr_tasks;
+		b->moved = o->moved;
+		b->queued = o->queued;
+		b->gang = o->gang;
+		b->idle = o->idle;
+		b->stats = o->stats;
+		l->turns = 0;
+		l->published = b->stats.slices;
+		for (i = 0; i < DFK_WAYS; i++)
+			l->way[i].ctx.home = NULL;
+		l->lines = NULL;
+		if (d->lines)
+			l->lines = (struct dfk_hot *)(void *)((uint8_t *)d->lines +
+							      (size_t)block * d->nr_lines *
+								      DF_LINE_BYTES);
+	}
+	dfk_sync();
+	for (i = (uint32_t)DFK_TID; l->lines && i < l->d.nr_lines; i += DFK_NTHREADS)
+		((struct dfk_hot *)(void *)((uint8_t *)(void *)l->lines +
+					    (size_t)i * DF_LINE_BYTES))
+			->ctx.home = NULL;
+	dfk_sync();
+}
+
+/* All threads. The end of the kernel, which the host waits for, orders it before what the host does then. */
+DFK void dfk_block_leave(struct dfk_local *l)
+{
+	struct df_kblock *o = l->home;
+	uint32_t i;
+
+	for (i = (uint32_t)DFK_TID; l->lines && i < l->d.nr_lines; i += DFK_NTHREADS) {
+		const struct dfk_hot *h =
+			(const struct dfk_hot *)(const void *)((const uint8_t *)(void *)l->lines +
+							       (size_t)i * DF_LINE_BYTES);
+
+		if (h->ctx.home)
+			dfk_save(h);
+	}
+	for (i = (uint32_t)DFK_TID; i < DFK_WAYS; i += DFK_NTHREADS)
+		if (l->way[i].ctx.home)
+			dfk_save(&l->way[i]);
+	if (DFK_TID)
+		return;
+	o->first = l->blk.first;
+	o->last = l->blk.last;
+	o->task = l->blk.task;
+	o->running = l->blk.running;
+	o->pos = l->blk.pos;
+	o->nr_tasks = l->blk.nr_tasks;
+	o->moved = l->blk.moved;
+	o->queued = l->blk.queued;
+	o->gang = l->blk.gang;
+	o->idle = l->blk.idle;
+	l->published = ~(uint64_t)0;
+	dfk_publish(&l->blk);
+	/* RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon.c), as in dfk_sq_drain(). */
+	dfk_store_release_sys(&o->sq.head, l->blk.sq.head);
+}
+
+#else
+
+struct dfk_fetch {
+	struct df_kctx *home;
+};
+
+#define dfk_at(blk, ctx)    ((void)(blk), (ctx))
+#define dfk_home(ctx)	    (ctx)
+#define dfk_block_home(blk) (blk)
+#define dfk_coll_home(ctx)  ((ctx)->coll)
+#define dfk_now(ctx)	    ((const struct df_kinst *)(ctx)->cur)
+#define dfk_now_is(ctx, in) ((ctx)->cur = (in))
+#define dfk_inst(ctx, i)    df_prog_inst((ctx)->coll->prog, (ctx)->first_inst + (i))
+#define dfk_scratch(ctx)    ((void)(ctx))
+#define dfk_reconnect(ctx)  ((void)(ctx))
+#define dfk_look(blk)	    1
+#define dfk_publish(blk)    ((void)(blk))
+
+/*
+ * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/connector.c): without it the connector's pointers
+ * could be read before they are set.
+ */
+DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
+{
+	(void)ctx;
+	return dfk_load_acquire_sys(&k->state) == 1;
+}
+
+DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
+{
+	/*
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon.c): the host may overwrite the slots
+	 * only after they have been copied out.
+	 */
+	dfk_store_release_sys(&blk->sq.head, head);
+}
+
+DFK int dfk_cq_room(struct df_kblock *blk)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon.c): without it we could overwrite a
+	 * completion that is still being read.
+	 */
+	return blk->cq.tail - dfk_load_acquire_sys(&blk->cq.head) <= blk->cq.mask;
+}
+
+DFK void dfk_cq_given(struct df_kblock *blk)
+{
+	/*
+	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon.c): without it the host could read a
+	 * slot that is not written yet.
+	 */
+	dfk_store_release_sys(&blk->cq.tail, blk->cq.tail + 1);
+}
+
+#endif
