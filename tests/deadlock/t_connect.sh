@@ -21,8 +21,8 @@ rc=$?
 [ $rc = 10 ] || fail "check: status $rc: $(head -1 "$T/check")"
 for out in live check; do
 	grep -q '^ORDER: .*use different communicators first' "$T/$out" || fail "$out: $(grep -m 1 : "$T/$out")"
-	grep -qE 'r0 .*AllReduce\(64 x int32, sum\) .*for [0-9.]+ s' "$T/$out" || fail "$out lacks r0's operation"
-	grep -qE 'r1 .*AllReduce\(128 x int32, sum\) .*for [0-9.]+ s' "$T/$out" || fail "$out lacks r1's operation"
+	grep -qE 'AllReduce\(64 x int32, sum\) +on r0; for [0-9.]+ s' "$T/$out" || fail "$out lacks r0's operation"
+	grep -qE 'AllReduce\(128 x int32, sum\) +on r1; for [0-9.]+ s' "$T/$out" || fail "$out lacks r1's operation"
 done
 [ "$("$B/dfshim" show "$T/trace" | grep -c op_intent)" -ge 2 ] || fail "show lacks the records"
 # All tools know of it.
