@@ -10,7 +10,8 @@
 #
 # A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
 # folder of its own), DFSHIM_TRACE (a folder below T), SLOW (1; in a sanitizer's build the factor by which
-# samples shrink and limits of time grow), SAN_RUNTIME (what has to be preloaded in front of such a build's
+# samples shrink and limits of time grow), LIMIT (there the seconds that one command may take, else unset and each
+# test's own), SAN_RUNTIME (what has to be preloaded in front of such a build's
 # libraries, with a blank behind it; else empty). Last line: "N passed, N failed, N skipped".
 #
 # What a sanitizer reports in any process of a test makes it fail, whatever the test makes of that
@@ -93,6 +94,7 @@ case $B in
 */thread | */address)
 	limit=600
 	SLOW=${SLOW:-8}
+	export LIMIT="${LIMIT:-450}"
 	;;
 esac
 case $B in

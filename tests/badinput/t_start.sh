@@ -23,17 +23,17 @@ gcc plain.c -o plain -isystem "$cuda/include" -L"$cuda/lib64" -lnccl -Wl,-rpath,
 	skip "no NCCL to link with: $(tail -1 gcc.log)"
 if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
 	# One warning, and then what NCCL does without us.
-	timeout 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err
+	timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err
 	rc=$?
-	timeout 60 ./plain >out.plain 2>/dev/null
+	timeout "${LIMIT:-60}" ./plain >out.plain 2>/dev/null
 	[ $rc = $? ] || fail "status $rc: $(cat out err)"
 	[ "$(grep -c "can't start: no usable GPU.*the job runs on plain NCCL" err)" = 1 ] || fail "fallback: $(cat err)"
-	DFSHIM_STRICT=1 timeout 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err && fail "strict falls back"
+	DFSHIM_STRICT=1 timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err && fail "strict falls back"
 	grep -q "can't start: no usable GPU" out || fail "strict does not say why: $(cat out err)"
-	DFSHIM_MODE=off timeout 60 env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err
+	DFSHIM_MODE=off timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err
 	[ ! -s err ] || fail "mode off speaks: $(cat err)"
 fi
-timeout 60 env DFSHIM_MODE=off LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" ./plain >out 2>&1 && fail "off on the CPU"
+timeout "${LIMIT:-60}" env DFSHIM_MODE=off LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" ./plain >out 2>&1 && fail "off on the CPU"
 grep -q "DFSHIM_MODE=off under libdfhost.so" out || fail "off on the CPU: $(cat out)"
 
 # Without libnccl.so.2 only those who open it at run time start at all; we name what is missing.
@@ -58,19 +58,19 @@ unshare -m true 2>/dev/null || skip "no rights for a mount namespace: libnccl an
 hide='for f in $(ldconfig -p | sed -n "s/.*libnccl\.so[^>]*=> //p" | xargs -r -n1 readlink -f | sort -u); do
 	mount --bind /dev/null "$f" || exit 9; done; exec "$@"'
 if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
-	timeout 60 unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./open >out 2>err
+	timeout "${LIMIT:-60}" unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./open >out 2>err
 	rc=$?
 	[ $rc = 2 ] || fail "without libnccl: status $rc: $(cat out err)"
 	grep -q "no libnccl.so.2 found" out || fail "without libnccl: $(cat out err)"
 fi
 # On CPU threads nothing of NCCL's is needed.
-timeout 60 unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" ./open \
+timeout "${LIMIT:-60}" unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" ./open \
 	>out 2>&1 || fail "on the CPU without libnccl: $(cat out)"
 
 # A full /dev/shm: shared memory does not live there.
 for how in "--ranks 4" "--procs 4"; do
 	# shellcheck disable=SC2016,SC2086 # expanded inside; words
-	timeout 60 unshare -m bash -c 'mount -t tmpfs -o size=4k none /dev/shm && dd if=/dev/zero of=/dev/shm/x bs=4k \
+	timeout "${LIMIT:-60}" unshare -m bash -c 'mount -t tmpfs -o size=4k none /dev/shm && dd if=/dev/zero of=/dev/shm/x bs=4k \
 		2>/dev/null; "$@"; rc=$?; [ "$(ls /dev/shm)" = x ] || rc=99; exit $rc' - "$B/dfshim" run --host -- \
 		"$C/disorder" $how --colls 4 --iters 5 --timeout 40 >out 2>&1 || fail "full /dev/shm, $how: $? $(cat out)"
 done

@@ -19,7 +19,7 @@ for prog in use_cudart use_cudart_static; do
 	ran=1
 	for preload in "" "$B/libdfshim.so"; do
 		log=$T/$prog.${preload:+hooked}
-		out=$(LD_LIBRARY_PATH=$fake LD_PRELOAD=$preload FAKE_CUDA_LOG=$log DFSHIM_DEBUG=info timeout 60 \
+		out=$(LD_LIBRARY_PATH=$fake LD_PRELOAD=$preload FAKE_CUDA_LOG=$log DFSHIM_DEBUG=info timeout "${LIMIT:-60}" \
 			"$B/tests/cuda/$prog" 2>"$log.err") || bad=1
 		echo "$prog ${preload:+hooked}: $out; $(sort -u "$log" | wc -l) functions called, \
 $(grep -c cuGetProcAddress_v2 "$log") asked for"
@@ -30,7 +30,7 @@ $(grep -c cuGetProcAddress_v2 "$log") asked for"
 	done
 	# The hook asks again to verify versions; nothing else differs, in this order.
 	diff <(grep -v cuGetProcAddress "$T/$prog.") <(grep -v cuGetProcAddress "$T/$prog.hooked") || bad=1
-	LD_LIBRARY_PATH=$fake LD_PRELOAD=$B/libdfshim.so LD_DEBUG=bindings timeout 60 "$B/tests/cuda/$prog" 2>&1 |
+	LD_LIBRARY_PATH=$fake LD_PRELOAD=$B/libdfshim.so LD_DEBUG=bindings timeout "${LIMIT:-60}" "$B/tests/cuda/$prog" 2>&1 |
 		grep -c 'binding file.*to .*libdfshim.so.*dlsym' >/dev/null || {
 		echo "$prog does not find dlsym in our library"
 		bad=1

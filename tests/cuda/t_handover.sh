@@ -12,7 +12,7 @@ run() { # NAME VARIABLE=VALUE...: output in $T/NAME, log in $T/NAME.err, NCCL's 
 	local name=$1
 	shift
 	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$preload" FAKE_CUDA_DEVICES=2 DFSHIM_BACKEND=cuda \
-		FAKE_NCCL_LOG="$T/$name.calls" DFSHIM_TRACE="$T/$name.trace" "$@" timeout 60 \
+		FAKE_NCCL_LOG="$T/$name.calls" DFSHIM_TRACE="$T/$name.trace" "$@" timeout "${LIMIT:-60}" \
 		"$B/tests/cuda/use_handover" >"$T/$name" 2>"$T/$name.err" || {
 		echo "$name: status $?"
 		cat "$T/$name" "$T/$name.err"
@@ -66,7 +66,7 @@ grep -q "rank 1: windows were registered before" "$T/device.err" || bad=1
 	echo "the trace lacks operations"
 	bad=1
 }
-timeout 60 "$B/dfshim" check "$T/device.trace" >"$T/verdict" 2>&1
+timeout "${LIMIT:-60}" "$B/dfshim" check "$T/device.trace" >"$T/verdict" 2>&1
 rc=$?
 [ $rc = 0 ] || {
 	echo "check: status $rc"

@@ -16,7 +16,7 @@ preload=${SAN_RUNTIME-}$B/libdfshim.so
 
 prog=use_driver
 run() { # VARIABLE=VALUE...
-	env LD_LIBRARY_PATH="$fake" "$@" timeout 60 "$B/tests/cuda/$prog"
+	env LD_LIBRARY_PATH="$fake" "$@" timeout "${LIMIT:-60}" "$B/tests/cuda/$prog"
 }
 want() { # FILE LINE
 	grep -qxF "$2" "$1" || {

@@ -8,7 +8,7 @@ run() { # PROGRAM NAME VARIABLE=VALUE...
 	local program=$1 name=$2
 	shift 2
 	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$B/libdfshim.so" FAKE_CUDA_DEVICES=2 DFSHIM_MODE=trace \
-		DFSHIM_TRACE="$T/$name.trace" "$@" timeout 60 "$B/tests/cuda/$program" >"$T/$name" 2>&1 || {
+		DFSHIM_TRACE="$T/$name.trace" "$@" timeout "${LIMIT:-60}" "$B/tests/cuda/$program" >"$T/$name" 2>&1 || {
 		echo "$name: status $?"
 		cat "$T/$name"
 		bad=1

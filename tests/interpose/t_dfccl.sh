@@ -13,5 +13,5 @@ echo "SEED=$seed"
 $CC -std=gnu11 -Wall -Wextra -Werror $san -I"$SRC" -o "$T/client" "$SRC/tests/interpose/dl/dfccl_client.c" \
 	"$B/libdfshim.so" "$B/libdfhost.so" -Wl,-rpath,"$B" -pthread || exit 1
 for ranks in 1 2 5; do
-	LD_LIBRARY_PATH=$B timeout 100 "$T/client" $ranks 6 "$seed" || { echo "status $?" && exit 1; }
+	LD_LIBRARY_PATH=$B timeout "${LIMIT:-100}" "$T/client" $ranks 6 "$seed" || { echo "status $?" && exit 1; }
 done

@@ -17,8 +17,8 @@ $CC -std=gnu11 -fPIC -shared -o "$T/liba.so" "$dir/next.c" -Wl,--no-as-needed -L
 $CC -std=gnu11 -I"$SRC" -o "$T/client" "$dir/client.c" -Wl,--no-as-needed -L"$T" -la -lb \
 	"$T/libnccl.so.2" -Wl,-rpath,"$T" -ldl || exit 1
 
-timeout 60 "$T/client" symbols "$T/libnccl.so.2" >"$T/plain" 2>&1 || { cat "$T/plain" && exit 1; }
-LD_PRELOAD=$san$shim timeout 60 "$T/client" symbols "$T/libnccl.so.2" >"$T/hooked" 2>&1 ||
+timeout "${LIMIT:-60}" "$T/client" symbols "$T/libnccl.so.2" >"$T/plain" 2>&1 || { cat "$T/plain" && exit 1; }
+LD_PRELOAD=$san$shim timeout "${LIMIT:-60}" "$T/client" symbols "$T/libnccl.so.2" >"$T/hooked" 2>&1 ||
 	{ cat "$T/hooked" && exit 1; }
 # The only difference: the two lookups in the handle.
 sed -e 's/^handle ncclAllReduce .*/handle ncclAllReduce libdfshim.so/' \
@@ -28,7 +28,7 @@ grep -q '^next which 71$' "$T/plain" || { echo "the test's libraries are not in 
 
 # The way Python reaches NCCL.
 if command -v python3 >/dev/null; then
-	got=$(LD_PRELOAD=$san$shim DFSHIM_MODE=off timeout 60 python3 -c '
+	got=$(LD_PRELOAD=$san$shim DFSHIM_MODE=off timeout "${LIMIT:-60}" python3 -c '
 import ctypes, sys
 lib = ctypes.CDLL(sys.argv[1])
 v = ctypes.c_int()

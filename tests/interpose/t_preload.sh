@@ -43,7 +43,7 @@ go() { # go VARIABLES... -- program args
 	while [ "$1" != -- ]; do vars+=("$1") && shift; done
 	shift
 	rm -f "$T/calls"
-	env -u DFSHIM_TRACE FAKE_NCCL_LOG="$T/calls" LD_PRELOAD="$san$shim" "${vars[@]}" timeout 60 "$@" \
+	env -u DFSHIM_TRACE FAKE_NCCL_LOG="$T/calls" LD_PRELOAD="$san$shim" "${vars[@]}" timeout "${LIMIT:-60}" "$@" \
 		>"$T/out" 2>&1
 	echo "status $?" >>"$T/out"
 }

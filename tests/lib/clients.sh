@@ -13,10 +13,9 @@ skip() {
 	skip "the libraries or the clients are not built here"
 SEED=${SEED:-$(date +%s)}
 echo "SEED=$SEED"
-# In a sanitizer's build (SLOW, set by tests/run.sh) samples shrink, and what ends a client that hangs is its own
+# In a sanitizer's build (SLOW, LIMIT, set by tests/run.sh) samples shrink, and what ends a client that hangs is its own
 # watch over progress (QUIET), not the clock (LIMIT).
 SLOW=${SLOW:-1}
-[ "$SLOW" = 1 ] || LIMIT=${LIMIT:-450}
 # seconds TENTHS: so many tenths of a second, SLOW times, in seconds.
 seconds() { echo "$(($1 * SLOW / 10)).$(($1 * SLOW % 10))"; }
 

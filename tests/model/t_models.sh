@@ -14,7 +14,7 @@ check() {
 	# shellcheck disable=SC2086
 	gcc -O1 -w $cc -o pan pan.c || fail "$model $defs: pan does not compile"
 	# shellcheck disable=SC2086
-	out=$(timeout 100 ./pan -m200000 $run 2>&1) || fail "$model $defs: $out"
+	out=$(timeout "${LIMIT:-100}" ./pan -m200000 $run 2>&1) || fail "$model $defs: $out"
 	case $out in
 	*"max search depth too small"* | *"out of memory"*) fail "$model $defs: not exhaustive: $out" ;;
 	esac

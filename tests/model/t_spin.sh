@@ -12,7 +12,7 @@ check() {
 	# shellcheck disable=SC2086 # a list of options
 	spin $defs -a "$SRC/tests/model/$model" >spin.log 2>&1 || fail "$model $defs: $(cat spin.log)"
 	gcc -O1 -w -DSAFETY -o pan pan.c || fail "$model $defs: pan does not compile"
-	out=$(timeout 60 ./pan -m200000 2>&1) || fail "$model $defs: $out"
+	out=$(timeout "${LIMIT:-60}" ./pan -m200000 2>&1) || fail "$model $defs: $out"
 	case $out in
 	*"max search depth too small"* | *"out of memory"*) fail "$model $defs: not exhaustive: $out" ;;
 	esac

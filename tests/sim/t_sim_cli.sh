@@ -12,7 +12,7 @@ fail() { echo "FAIL: $*"; fails=$((fails + 1)); }
 expect() {
 	local status=$1 pattern=$2 rc
 	shift 2
-	timeout 60 $SIM "$@" >"$T/out" 2>"$T/err"
+	timeout "${LIMIT:-60}" $SIM "$@" >"$T/out" 2>"$T/err"
 	rc=$?
 	[ $rc = "$status" ] || fail "status $rc, want $status: $*"
 	grep -q -- "$pattern" "$T/err" || fail "no '$pattern' for: $* (got: $(cat "$T/err"))"
@@ -20,7 +20,7 @@ expect() {
 }
 
 for v in val_a val_b val_c limit overlap chatter; do
-	timeout 60 $SIM $D/$v.json --semantics artifact --per-round 2>"$T/err" >"$T/out" || fail "$v: status"
+	timeout "${LIMIT:-60}" $SIM $D/$v.json --semantics artifact --per-round 2>"$T/err" >"$T/out" || fail "$v: status"
 	cmp -s "$T/out" $D/$v.cumulative.txt || fail "$v: differs from the published program"
 	grep -q '^deadlocks ' "$T/err" || fail "$v: no summary on standard error"
 done
@@ -34,7 +34,7 @@ bad() { # PATTERN JSON
 	grep -q "$T/bad.json" "$T/err" || fail "file not named: $2"
 }
 printf '{%s}' "$good" >"$T/good.json"
-timeout 60 $SIM "$T/good.json" >"$T/out" 2>"$T/err" || fail "good configuration refused: $(cat "$T/err")"
+timeout "${LIMIT:-60}" $SIM "$T/good.json" >"$T/out" 2>"$T/err" || fail "good configuration refused: $(cat "$T/err")"
 [ ! -s "$T/err" ] || fail "noise on standard error"
 bad 'unknown key "disorder_prb" (value 0.1); did you mean "disorder_prob"' "$good,\"disorder_prb\":0.1"
 bad 'unknown key "zzzzzzzzz".*allowed: model' "$good,\"zzzzzzzzz\":[1]"
@@ -87,39 +87,39 @@ expect 2 'draws a sweep' "$T/good.json" -o "$T/x.svg"
 # JSON, and no influence of the number of jobs or of the short cuts.
 field() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval("d"+sys.argv[2]))' "$1" "$2"; }
 for o in "--jobs 1" "--jobs 2" "--jobs 7" "--plain"; do
-	timeout 60 $SIM "$T/good.json" --json --rounds 5000 --seed 11 $o >"$T/j.json" || fail "json $o"
+	timeout "${LIMIT:-60}" $SIM "$T/good.json" --json --rounds 5000 --seed 11 $o >"$T/j.json" || fail "json $o"
 	echo "$(field "$T/j.json" '["rounds"]') $(field "$T/j.json" '["deadlocks"]') $(field "$T/j.json" '["ratio"]') $(field "$T/j.json" '["ci95"]')"
 done | sort -u >"$T/results"
 [ "$(wc -l <"$T/results")" = 1 ] || fail "results differ: $(cat "$T/results")"
 grep -q '^5000 [1-9]' "$T/results" || fail "no deadlocks in $(cat "$T/results")"
 field "$T/j.json" '["rounds_per_second"] > 0' | grep -q True || fail "no rate"
-timeout 60 $SIM "$T/good.json" --per-round --rounds 700 --seed 4 --jobs 1 >"$T/a" 2>/dev/null
-timeout 60 $SIM "$T/good.json" --per-round --rounds 700 --seed 4 --jobs 5 --plain >"$T/b" 2>/dev/null
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --per-round --rounds 700 --seed 4 --jobs 1 >"$T/a" 2>/dev/null
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --per-round --rounds 700 --seed 4 --jobs 5 --plain >"$T/b" 2>/dev/null
 cmp -s "$T/a" "$T/b" && [ "$(wc -l <"$T/a")" = 700 ] || fail "--per-round depends on jobs"
-timeout 60 $SIM "$T/good.json" --until-width 0.05 --seed 4 --jobs 1 --json >"$T/a"
-timeout 60 $SIM "$T/good.json" --until-width 0.05 --seed 4 --jobs 3 --json >"$T/b"
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --until-width 0.05 --seed 4 --jobs 1 --json >"$T/a"
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --until-width 0.05 --seed 4 --jobs 3 --json >"$T/b"
 [ "$(field "$T/a" '["rounds"]')" = "$(field "$T/b" '["rounds"]')" ] || fail "--until-width depends on jobs"
 field "$T/a" '["ci95"][1] - d["ci95"][0] <= 0.05' | grep -q True || fail "--until-width not reached"
 
 # The other semantics and limits, and rules side by side.
-timeout 60 $SIM "$T/good.json" --rules --rounds 500 --seed 5 --json --set resource_limit=3 >"$T/r.json" || fail rules
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --rules --rounds 500 --seed 5 --json --set resource_limit=3 >"$T/r.json" || fail rules
 field "$T/r.json" '["rules"][-1]["deadlocks"] == 0 and d["rules"][-1]["releases"] > 0 and len(d["rules"]) == 5' |
 	grep -q True || fail "rules: $(cat "$T/r.json")"
 
 # Sweeps.
-timeout 60 $SIM "$T/good.json" --sweep disorder_prob=1e-3:0.5:log:5 --sweep semantics=exact,artifact --rounds 300 \
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --sweep disorder_prob=1e-3:0.5:log:5 --sweep semantics=exact,artifact --rounds 300 \
 	-o "$T/x.svg" >"$T/out" 2>"$T/err" || fail "sweep: $(cat "$T/err")"
 [ "$(wc -l <"$T/out")" = 11 ] || fail "sweep table: $(cat "$T/out")"
 [ "$(grep -c '<circle' "$T/x.svg")" = 12 ] || fail "points and legend in the picture"
 python3 -c 'import sys,xml.dom.minidom as m; m.parse(sys.argv[1])' "$T/x.svg" || fail "SVG is not XML"
-timeout 60 $SIM "$T/good.json" --sweep pp_group_size=1:4:lin:4 --rounds 200 --json >"$T/s.json" || fail "sweep json"
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --sweep pp_group_size=1:4:lin:4 --rounds 200 --json >"$T/s.json" || fail "sweep json"
 field "$T/s.json" '["points"][3]["pp_group_size"]' | grep -qx 4 || fail "sweep points"
 expect 2 'disorder_prob' "$T/good.json" --sweep disorder_prob=0.1,zz --rounds 10
-timeout 60 $SIM "$T/good.json" --sweep total_rounds=10,20 -o /nonexistent/x.svg >/dev/null 2>"$T/err"
+timeout "${LIMIT:-60}" $SIM "$T/good.json" --sweep total_rounds=10,20 -o /nonexistent/x.svg >/dev/null 2>"$T/err"
 [ $? = 1 ] && grep -q "/nonexistent/x.svg: can't write" "$T/err" || fail "unwritable picture"
 
 # The schema that ships is the one the program means.
-timeout 60 $SIM --schema | cmp -s - docs/sim.schema.json || fail "docs/sim.schema.json is not 'dfshim sim --schema'"
+timeout "${LIMIT:-60}" $SIM --schema | cmp -s - docs/sim.schema.json || fail "docs/sim.schema.json is not 'dfshim sim --schema'"
 if python3 -c 'import jsonschema' 2>/dev/null; then
 	for f in docs/sim/*.json $D/*.json "$T/good.json"; do
 		python3 -c 'import json,sys,jsonschema; jsonschema.validate(json.load(open(sys.argv[1])), json.load(open("docs/sim.schema.json")))' "$f" ||
@@ -127,9 +127,9 @@ if python3 -c 'import jsonschema' 2>/dev/null; then
 	done
 fi
 
-timeout 60 $SIM --help | grep -q '^usage: dfshim sim' || fail "--help"
+timeout "${LIMIT:-60}" $SIM --help | grep -q '^usage: dfshim sim' || fail "--help"
 # Every option of --help is in the manual.
-for o in $(timeout 60 $SIM --help | grep -o -- '--[a-z][a-z-]*' | sort -u); do
+for o in $(timeout "${LIMIT:-60}" $SIM --help | grep -o -- '--[a-z][a-z-]*' | sort -u); do
 	grep -q -- "${o#--}" docs/man/dfshim-sim.1 || fail "$o is not in the manual"
 done
 

@@ -16,7 +16,7 @@ run() {
 	local only=$1
 	shift
 	DFSHIM_DEBUG=info timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/collcheck" --only "$only" \
-		--sample 150 --seed "$SEED" --timeout 60 "$@" >"$T/out" 2>&1 || fail "$only $*: $(tail -5 "$T/out")"
+		--sample $((150 / SLOW)) --seed "$SEED" --timeout 60 "$@" >"$T/out" 2>&1 || fail "$only $*: $(tail -5 "$T/out")"
 }
 used() { grep -q "program $1" "$T/out" || fail "$1 is not used: $(grep -m3 program "$T/out")"; }
 export DFSHIM_ALGO=$T/a.dfp:$T/b.xml:$T/c.xml:$T/d.dfp
@@ -67,7 +67,7 @@ cat >"$T/differ" <<'END'
 exec "$@"
 END
 chmod +x "$T/differ"
-timeout -k 5 100 "$B/dfshim" run --host -n 2 -- "$T/differ" "$C/latency" --timeout 20 >"$T/out" 2>&1 &&
+timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n 2 -- "$T/differ" "$C/latency" --timeout $((20 * SLOW)) >"$T/out" 2>&1 &&
 	fail "two lists in one job: $(cat "$T/out")"
 grep -q 'different settings' "$T/out" || fail "two lists: $(cat "$T/out")"
 exit 0

@@ -16,9 +16,9 @@ grep -q "no subcommand 'nonsense'" err || fail "unknown subcommand is not named"
 # Every subcommand has --help and says 2 to an option that does not exist.
 for s in $("$D" --list); do
 	grep -q "^  $s " out || fail "$s is not in the usage"
-	timeout 20 "$D" "$s" --help >help 2>&1 || fail "$s --help: status $?"
+	timeout "${LIMIT:-20}" "$D" "$s" --help >help 2>&1 || fail "$s --help: status $?"
 	grep -qi usage help || fail "$s --help has no usage"
-	timeout 20 "$D" "$s" --no-such-option x >o 2>e; rc=$?
+	timeout "${LIMIT:-20}" "$D" "$s" --no-such-option x >o 2>e; rc=$?
 	[ $rc = 2 ] || fail "$s --no-such-option: status $rc"
 	[ -s e ] || fail "$s --no-such-option says nothing on standard error"
 done

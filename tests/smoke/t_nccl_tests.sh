@@ -11,7 +11,7 @@ set -u
 go() { # PROGRAM ARGS...: no kernel is launched without checks (-c 0)
 	local p=$1
 	shift
-	timeout -k 5 100 "$B/dfshim" run --host=8 -- "$NCCL_TESTS/$p" -b 8 -e 4K -f 16 -n 2 -w 1 -c 0 "$@" \
+	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host=8 -- "$NCCL_TESTS/$p" -b 8 -e 4K -f 16 -n 2 -w 1 -c 0 "$@" \
 		>"$T/out" 2>&1 || {
 		tail -20 "$T/out"
 		fail "$p $*"

@@ -3,18 +3,18 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 export DFSHIM_HOST_LINK_US=10 DFSHIM_HOST_LINK_MESSAGE_US=1
-DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 4 --sample 150 --seed "$SEED"
-DFSHIM_HOST_NODE_DEVICES=3 host collcheck --ranks 6 --procs 6 --sample 100 --seed "$SEED"
-DFSHIM_HOST_NODE_DEVICES=1 host collcheck --ranks 3 --sample 100 --seed "$SEED"
+DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 4 --sample $((150 / SLOW)) --seed "$SEED"
+DFSHIM_HOST_NODE_DEVICES=3 host collcheck --ranks 6 --procs 6 --sample $((100 / SLOW)) --seed "$SEED"
+DFSHIM_HOST_NODE_DEVICES=1 host collcheck --ranks 3 --sample $((100 / SLOW)) --seed "$SEED"
 # Nodes of unequal size: 2 + 1, 5 + 3, 3 + 3 + 2.
-DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 3 --procs 3 --sample 100 --seed "$SEED"
-DFSHIM_HOST_NODE_DEVICES=5 host collcheck --ranks 8 --sample 100 --seed "$SEED"
+DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 3 --procs 3 --sample $((100 / SLOW)) --seed "$SEED"
+DFSHIM_HOST_NODE_DEVICES=5 host collcheck --ranks 8 --sample $((100 / SLOW)) --seed "$SEED"
 for per in 5 3; do
 	for a in hier auto; do
 		unset NCCL_ALGO
 		[ $a = auto ] || export NCCL_ALGO=$a
 		LATENCY_MAX=8 LATENCY_ROUNDS=2 DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=$per \
-			timeout -k 5 100 "$B/dfshim" run --host -n 8 -- "$C/latency" --timeout 60 >"$T/out" 2>&1 ||
+			timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n 8 -- "$C/latency" --timeout 60 >"$T/out" 2>&1 ||
 			fail "nodes of $per: $(cat "$T/out")"
 		[ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] ||
 			fail "ranks differ: $(cat "$T/out")"

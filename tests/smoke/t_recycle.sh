@@ -9,7 +9,7 @@ run() {
 	rm -f "$T/stats"
 	for how in "--ranks 4" "--ranks 4 --procs 4" "--ranks 6 --procs 3"; do
 		# shellcheck disable=SC2086 # a list of options
-		timeout -k 5 60 env DFSHIM_STATS="$T/stats" "$@" "$B/dfshim" run --host -- "$C/cycle" $how --timeout 40 \
+		timeout -k 5 "${LIMIT:-60}" env DFSHIM_STATS="$T/stats" "$@" "$B/dfshim" run --host -- "$C/cycle" $how --timeout 40 \
 			>"$T/out" 2>&1 || fail "$* $how: status $?: $(cat "$T/out")"
 	done
 	recycled=$(jq -s 'map(.recycled) | add' "$T/stats")

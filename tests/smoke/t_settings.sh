@@ -6,7 +6,7 @@ unset DFSHIM_TRACE
 with() {
 	local set=$1
 	shift
-	timeout -k 5 60 env "$set" "$B/dfshim" run --host -- "$C/disorder" --colls 6 --iters 15 --mix --seed "$SEED" --timeout 40 \
+	timeout -k 5 "${LIMIT:-60}" env "$set" "$B/dfshim" run --host -- "$C/disorder" --colls 6 --iters 15 --mix --seed "$SEED" --timeout 40 \
 		"$@" >"$T/out" 2>&1 || fail "$set $*: status $?: $(cat "$T/out")"
 }
 for s in DFSHIM_BLOCKS=2 DFSHIM_BLOCKS=3 DFSHIM_BLOCKS=4 DFSHIM_ORDER=priority DFSHIM_SLOTS=1 DFSHIM_SLOTS=3 DFSHIM_SLOTS=64 \

@@ -7,7 +7,7 @@ unset DFSHIM_TRACE
 # job N: output in $T/out, status in rc.
 job() {
 	rc=0
-	timeout -k 5 100 "$B/dfshim" run --host -n "$1" -- "$C/latency" --timeout 60 >"$T/out" 2>&1 || rc=$?
+	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n "$1" -- "$C/latency" --timeout 60 >"$T/out" 2>&1 || rc=$?
 }
 # chose PROGRAM RANKS: every rank has chosen it
 chose() {
@@ -74,7 +74,7 @@ exec "$@"
 END
 chmod +x "$T/differ"
 export T
-timeout -k 5 100 "$B/dfshim" run --host -n 2 -- "$T/differ" "$C/latency" --timeout 20 >"$T/out" 2>&1 &&
+timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n 2 -- "$T/differ" "$C/latency" --timeout $((20 * SLOW)) >"$T/out" 2>&1 &&
 	fail "two tuner files in one job: $(cat "$T/out")"
 grep -q 'different settings' "$T/out" || fail "two tuner files: $(cat "$T/out")"
 printf 'dftune 1\n' >"$T/old"

@@ -7,7 +7,7 @@ S=$B/tests/deadlock/script
 
 # verdicts FILE: the words that are printed.
 verdicts() {
-	env -u DFSHIM_TRACE DFSHIM_TIMEOUT_MS=800 timeout 60 "$B/dfshim" run --host -n 1 --rules nccl --trace "$T/$1" -- \
+	env -u DFSHIM_TRACE DFSHIM_TIMEOUT_MS=800 timeout "${LIMIT:-60}" "$B/dfshim" run --host -n 1 --rules nccl --trace "$T/$1" -- \
 		"$S" --timeout 12 "$SRC/tests/deadlock/catalogue/$1.txt" >"$T/$1.log" 2>&1
 	grep -oE '^(ORDER|SLOW|MISSING|UNKNOWN|OK):' "$T/$1.log" | tr -d '\n'
 }

@@ -16,7 +16,7 @@ unset DFSHIM_TRACE
 expect() { # status, first word, command ...
 	local status=$1 word=$2
 	shift 2
-	timeout 60 "$@" >"$tmp/out" 2>"$tmp/err"
+	timeout "${LIMIT:-60}" "$@" >"$tmp/out" 2>"$tmp/err"
 	local got=$?
 	if [ $got -ne "$status" ] || ! head -1 "$tmp/out" | grep -q "^$word"; then
 		echo "FAIL: $*: status $got (wanted $status), first line: $(head -1 "$tmp/out")"
@@ -25,7 +25,7 @@ expect() { # status, first word, command ...
 	fi
 }
 
-timeout 60 "$df" run --host=4 -n 4 --rules nccl --trace "$tmp/nccl" --timeout 2 -- "$app" --warmup --iters 3 \
+timeout "${LIMIT:-60}" "$df" run --host=4 -n 4 --rules nccl --trace "$tmp/nccl" --timeout 2 -- "$app" --warmup --iters 3 \
 	>"$tmp/log" 2>&1 && { echo "FAIL: the disordered job finished by NCCL's rules"; bad=1; }
 expect 10 ORDER: "$df" check "$tmp/nccl"
 grep -q "can be cut here" "$tmp/out" || { echo "FAIL: no wait is marked as one that can be cut"; bad=1; }
@@ -33,12 +33,12 @@ grep -q "First divergence: .* at disorder" "$tmp/out" || { echo "FAIL: no call s
 expect 10 ORDER: "$df" replay --rules nccl --timeout 2 "$tmp/nccl"
 expect 0 OK: "$df" replay --rules dfshim "$tmp/nccl"
 
-timeout 60 "$df" run --host=4 -n 4 --trace "$tmp/ours" -- "$app" --warmup --iters 3 >"$tmp/log" 2>&1 ||
+timeout "${LIMIT:-60}" "$df" run --host=4 -n 4 --trace "$tmp/ours" -- "$app" --warmup --iters 3 >"$tmp/log" 2>&1 ||
 	{ echo "FAIL: the job did not finish by our rules"; cat "$tmp/log"; bad=1; }
 expect 0 OK: "$df" check "$tmp/ours"
 expect 14 "POTENTIAL DEADLOCK" "$df" predict "$tmp/ours"
 
-timeout 60 "$df" run --host=4 -n 4 --trace "$tmp/same" -- "$app" --warmup --iters 3 --inorder >"$tmp/log" 2>&1 ||
+timeout "${LIMIT:-60}" "$df" run --host=4 -n 4 --trace "$tmp/same" -- "$app" --warmup --iters 3 --inorder >"$tmp/log" 2>&1 ||
 	{ echo "FAIL: the control did not finish"; bad=1; }
 expect 0 "no potential deadlock" "$df" predict "$tmp/same"
 expect 0 OK: "$df" replay --rules nccl "$tmp/same"

@@ -11,9 +11,9 @@ done
 [ -n "$browser" ] || skip "no chromium here (apt-get install chromium-headless-shell)"
 unset DFSHIM_TRACE
 DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_RULES=nccl DFSHIM_TIMEOUT_MS=400 DFSHIM_TIMEOUT_ACTION=abort \
-	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout 60 "$S" --timeout 20 "$SRC/tests/deadlock/catalogue/SQ-01.txt" >"$T/log" 2>&1
+	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout "${LIMIT:-60}" "$S" --timeout 20 "$SRC/tests/deadlock/catalogue/SQ-01.txt" >"$T/log" 2>&1
 "$B/dfshim" report -o "$T/r.html" "$T/tr" >"$T/said" || fail "report: $(cat "$T/said")"
-page() { timeout 100 "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" "file://$T/r.html" 2>"$T/errors"; }
+page() { timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" "file://$T/r.html" 2>"$T/errors"; }
 page --dump-dom >"$T/dom" || fail "the browser: $(tail -3 "$T/errors")"
 for want in '<h1 class="bad">ORDER: ' '<dt>What to do' '<dt>Where the ranks part' '<svg' 'A#2 AllReduce' '<canvas id="tl" [^>]*data-rows="[1-9]' \
 	'<td>r0-r1' '<h2>Evidence' 'can be cut here'; do
