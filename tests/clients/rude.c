@@ -202,7 +202,6 @@ static int leave(struct place *p)
 	for (i = 1; i < 4; i++)
 		if (issue_until_ended(p, me->comms[1 + (i + me->rank) % 2], 1000))
 			return -1;
-	memset(me->comms, 0, sizeof(me->comms));
 	if (meet())
 		return -1;
 	if (!me->index)

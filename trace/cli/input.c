@@ -76,15 +76,20 @@ char **df_cli_trace_paths(const char *sub, int nr, char **paths, size_t *nr_out)
 		else if (rc)
 			df_cli_input_error(sub, paths[i], "%s", strerror(-rc));
 		if (rc || n == before) {
-			for (size_t k = 0; k < n; k++)
-				free(list[k]);
-			free(list);
+			df_cli_paths_free(list, n);
 			return NULL;
 		}
 	}
 	qsort(list, n, sizeof(*list), by_version);
 	*nr_out = n;
 	return list;
+}
+
+void df_cli_paths_free(char **paths, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		free(paths[i]);
+	free(paths);
 }
 
 struct df_check_set *df_cli_load(const char *sub, int nr, char **paths)
@@ -105,9 +110,7 @@ struct df_check_set *df_cli_load(const char *sub, int nr, char **paths)
 		}
 		df_cli_progress("reading traces", i + 1, n);
 	}
-	for (size_t i = 0; i < n; i++)
-		free(list[i]);
-	free(list);
+	df_cli_paths_free(list, n);
 	/* One bad file of many is a rank without a trace; nothing readable at all is an error. */
 	if (set && failed == n) {
 		df_check_set_free(set);

@@ -124,11 +124,10 @@ int df_cmd_ls(int argc, char **argv)
 				text(paths[i], &r, &l);
 			df_reader_close(&r);
 		}
-		free(paths[i]);
 	}
 	if (as_json)
 		puts(done ? "]" : "[]");
 	df_load_fini(&l);
-	free(paths);
+	df_cli_paths_free(paths, nr);
 	return rc;
 }

@@ -534,9 +534,7 @@ int df_cmd_predict(int argc, char **argv)
 		return 1;
 	p = calloc(1, sizeof(*p));
 	rc = p ? df_steps_load(p, "predict", paths, nr, DF_STEPS_MERGE) : 1;
-	for (size_t i = 0; i < nr; i++)
-		free(paths[i]);
-	free(paths);
+	df_cli_paths_free(paths, nr);
 	if (!rc)
 		say_recorded(argc - optind, argv + optind);
 	if (!rc)

@@ -350,18 +350,26 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
+static int load_steps(struct df_program_steps *p, int argc, char **argv, int flags)
+{
+	size_t nr;
+	char **paths = df_cli_trace_paths("replay", argc, argv, &nr);
+	int rc = paths ? df_steps_load(p, "replay", paths, nr, flags) : 1;
+
+	if (paths)
+		df_cli_paths_free(paths, nr);
+	return rc;
+}
+
 static int worker(int argc, char **argv)
 {
 	const char *dir = getenv("REPLAY_IDS"), *rank = getenv("RANK");
 	pthread_t id[DF_MODEL_THREADS];
 	struct witness x = {0};
 	struct df_rank_of *r;
-	size_t nr;
-	char **paths = df_cli_trace_paths("replay", argc, argv, &nr);
 
-	if (!paths || !dir || !rank ||
-	    df_steps_load(&w.p, "replay", paths, nr,
-			  getenv("REPLAY_PREFIX") ? 0 : DF_STEPS_MEMBERS))
+	if (!dir || !rank ||
+	    load_steps(&w.p, argc, argv, getenv("REPLAY_PREFIX") ? 0 : DF_STEPS_MEMBERS))
 		return 1;
 	w.rank = atoi(rank);
 	if (w.rank < 0 || w.rank >= w.p.nr_ranks || df_nccl_load("replay"))
@@ -455,12 +463,12 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 	char traces[PATH_MAX], ranks[16], devices[32], self[PATH_MAX];
 	struct df_jobdir dir;
 	struct df_program_steps p;
-	size_t nr, n = 0;
-	char **paths = df_cli_trace_paths("replay", argc, argv, &nr), **args;
+	size_t n = 0;
+	char **args;
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	int rc, status;
 
-	if (!paths || df_steps_load(&p, "replay", paths, nr, DF_STEPS_MEMBERS))
+	if (load_steps(&p, argc, argv, DF_STEPS_MEMBERS))
 		return 1;
 	if (!p.nr_ranks || p.left_out || len <= 0 || !nr_operations(&p))
 		return df_cli_input_error("replay", argv[0],

@@ -279,8 +279,6 @@ out_result:
 out_timeline:
 	df_timeline_fini(&t);
 out_paths:
-	for (size_t i = 0; i < nr; i++)
-		free(paths[i]);
-	free(paths);
+	df_cli_paths_free(paths, nr);
 	return rc;
 }

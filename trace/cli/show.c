@@ -235,8 +235,7 @@ int df_cmd_show(int argc, char **argv)
 			}
 			df_reader_close(&rd);
 		}
-		free(paths[i]);
 	}
-	free(paths);
+	df_cli_paths_free(paths, nr);
 	return rc;
 }
