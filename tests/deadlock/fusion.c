@@ -343,9 +343,18 @@ static int iterate(int iter, uint64_t *rng)
 	return verify(iter);
 }
 
-static int run(void)
+static int iterations(void)
 {
 	uint64_t rng = client_seed(opt.seed, (uint64_t)job.proc, 0);
+
+	for (int i = 0; i < NR_ITERS; i++)
+		if (iterate(i, &rng))
+			return -1;
+	return 0;
+}
+
+static int run(void)
+{
 	pthread_t launcher;
 	ncclUniqueId id;
 	float *warm;
@@ -375,9 +384,14 @@ static int run(void)
 			return -1;
 	if (opt.launch != LAUNCH_OWN && pthread_create(&launcher, NULL, launcher_thread, NULL))
 		return -1;
-	for (int i = 0; i < NR_ITERS; i++)
-		if (iterate(i, &rng))
-			return -1;
+	if (iterations()) {
+		/* They may wait for ever: nobody waits for them. */
+		for (int b = 1; b < opt.buffers; b++)
+			pthread_detach(buffers[b].thread);
+		if (opt.launch != LAUNCH_OWN)
+			pthread_detach(launcher);
+		return -1;
+	}
 	__atomic_store_n(&over, 1, __ATOMIC_RELEASE);
 	for (int b = 1; b < opt.buffers; b++)
 		pthread_join(buffers[b].thread, NULL);

@@ -277,7 +277,9 @@ static void run_step(const struct df_step_of *s)
 		run_op(s);
 		break;
 	case DF_MOP_KERNEL:
-		check(df_nccl.memset_async(w.scratch, 0, 256, w.streams[s->op.stream]),
+		/* Each stream its own: what ran side by side still does. */
+		check(df_nccl.memset_async((char *)w.scratch + 4096 + 256 * (size_t)s->op.stream, 0,
+					   256, w.streams[s->op.stream]),
 		      "cudaMemsetAsync");
 		break;
 	case DF_MOP_RECORD:
@@ -379,7 +381,7 @@ static int worker(int argc, char **argv)
 	w.unbuffered = x.unbuffered;
 	r = &w.p.ranks[w.rank];
 	check(df_nccl.set_device(atoi(getenv("LOCAL_RANK") ?: "0")), "cudaSetDevice");
-	check(df_nccl.malloc(&w.scratch, 4096), "cudaMalloc");
+	check(df_nccl.malloc(&w.scratch, 4096 + 256 * (w.p.nr_ids[0] + 1)), "cudaMalloc");
 	w.comms = calloc(w.p.nr_comms + 1, sizeof(void *));
 	w.streams = calloc(w.p.nr_ids[0] + 1, sizeof(void *));
 	w.flags = calloc((size_t)w.p.nr_flags + 1, 1);
