@@ -1,6 +1,7 @@
 #!/bin/bash
 # `make check-gpu`, `make bench-gpu`, `make gpu-bundle`: what needs a GPU; skips with a reason where there is none.
-# The results are one JSON file in the folder given.
+# The results are one JSON file in the folder given, written after each test; parts chosen one after the other add up.
+# LIMIT: seconds for a test (300).
 #
 #   scripts/gpu.sh check|bench RESULTS [PATTERN]
 #   scripts/gpu.sh bundle                 # fills $B/gpu with what those need, built here
@@ -65,32 +66,49 @@ export LD_LIBRARY_PATH=$B/lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64:$libs
 gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c)
 case $what in
 check)
-	tests/run.sh --gpu --jobs 1 --timeout 300 --json "$file.tmp" "${3:-gpu/}"
-	rc=$?
-	[ -s "$file.tmp" ] || exit 1
+	# One after the other, and what is known is written after each: a machine is lent for a time, and whoever ends us
+	# finds what there is. What earlier calls found of other parts stays.
+	rc=0
+	for t in $(tests/run.sh --gpu --list "${3:-gpu/}" | awk '{print $1}'); do
+		tests/run.sh --gpu --jobs 1 --timeout "${LIMIT:-300}" --json "$file.part" "$t" 2>&1 | tee -a "$results/check-gpu.log"
+		[ "${PIPESTATUS[0]}" = 0 ] || rc=1
+		[ -s "$file.part" ] && python3 -c '
+import json, os, sys
+
+file, part, gpus = sys.argv[1:]
+r = json.load(open(file)) if os.path.exists(file) else {}
+new = json.load(open(part))["tests"]
+names = {t["test"] for t in new}
+tests = [t for t in r.get("tests", []) if t["test"] not in names] + new
+status = [t["status"] for t in tests]
+r = {"passed": status.count(0), "failed": sum(s not in (0, 77) for s in status), "skipped": status.count(77),
+     "gpus": gpus, "tests": tests}
+with open(file + ".new", "w") as f:
+    json.dump(r, f, indent=1)
+os.rename(file + ".new", file)' "$file" "$file.part" "$gpus"
+		rm -f "$file.part"
+	done
+	[ -s "$file" ] || exit 1
 	python3 -c '
 import json, sys
 
-r = json.load(open(sys.argv[1]))
-r["gpus"] = sys.argv[2]
-json.dump(r, sys.stdout, indent=1)' "$file.tmp" "$gpus" >"$file"
-	rm -f "$file.tmp"
+print("{passed} passed, {failed} failed, {skipped} skipped, all parts".format(**json.load(open(sys.argv[1]))))' "$file"
 	exit $rc
 	;;
 bench)
-	scripts/bench.sh "$pattern" gpu 2>&1 | tee "$results/bench-gpu.log"
+	scripts/bench.sh "$pattern" gpu 2>&1 | tee -a "$results/bench-gpu.log"
 	rc=${PIPESTATUS[0]}
 	python3 -c '
 import json, re, sys
 
-figures = []
+figures = {}
 for line in open(sys.argv[1]):
     if line.startswith("BENCH "):
         w = line.split()
         peer = re.search(r" peer (\S+) (\S+) ratio (\S+)", line)
-        figures.append({"name": w[1], "value": w[2], "unit": w[3], "verdict": w[-1],
-                        "peer": peer and {"name": peer[1], "value": peer[2], "ratio": peer[3]}})
-json.dump({"gpus": sys.argv[2], "figures": figures}, sys.stdout, indent=1)' "$results/bench-gpu.log" "$gpus" >"$file"
+        figures[w[1]] = {"name": w[1], "value": w[2], "unit": w[3], "verdict": w[-1],
+                         "peer": peer and {"name": peer[1], "value": peer[2], "ratio": peer[3]}}
+json.dump({"gpus": sys.argv[2], "figures": list(figures.values())}, sys.stdout, indent=1)' "$results/bench-gpu.log" "$gpus" >"$file"
 	exit "$rc"
 	;;
 *) echo "gpu.sh: check, bench or bundle" >&2 && exit 2 ;;
