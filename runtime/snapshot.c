@@ -159,6 +159,15 @@ static void peers(struct procs *p)
 	p->nr = n;
 }
 
+uint64_t *df_snapshot_peers(uint32_t *nr)
+{
+	struct procs p = {0};
+
+	peers(&p);
+	*nr = p.nr;
+	return p.v;
+}
+
 uint64_t df_snapshot_leader(void)
 {
 	uint64_t least = df_rt.self.proc;
@@ -315,6 +324,9 @@ static void serve(const struct letter *l)
 	case DF_MSG_RELEASE:
 		if (l->bytes >= sizeof(struct order))
 			obey(l->from, (const void *)l->data, l->bytes);
+		return;
+	case DF_MSG_END:
+		df_watchdog_ended(l->data, l->bytes);
 		return;
 	default:
 		return; /* an answer to a question that is over */

@@ -68,6 +68,11 @@ void df_snapshot_suspect(uint64_t proc);
 void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_t *calls,
 			 uint32_t nr, const char *line);
 
+/* The living processes that share a communicator with this one; to be freed. */
+uint64_t *df_snapshot_peers(uint32_t *nr);
+/* watchdog.c: a DF_MSG_END. */
+void df_watchdog_ended(const void *data, size_t bytes);
+
 /* A number that changes when somebody should look. */
 uint32_t df_snapshot_seen(void);
 void df_snapshot_wait(uint32_t seen, int64_t timeout_ns);

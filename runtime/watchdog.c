@@ -3,7 +3,7 @@
  * that might be released lasts (proof.c). When something is unfinished and nothing has moved for the whole time,
  * it gathers what every process knows (snapshot.c), lets the checker judge, and prints the verdict once per job. It
  * judges twice with unchanged progress before it believes (deadlock is stable). With DFSHIM_TIMEOUT_ACTION=abort
- * it then ends the stuck communicators.
+ * it then ends the stuck communicators, and tells the processes of their other ranks to do so too.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -60,17 +60,27 @@ static struct df_check_result *judge(uint64_t stale, unsigned *others)
 	return r;
 }
 
-static void print(const struct df_check_result *r)
+/* The verdict for people; malloc'ed. */
+static char *text_of(const struct df_check_result *r)
 {
 	char *text = NULL;
 	size_t len = 0;
-	FILE *f = open_memstream(&text, &len);
+	FILE *f = r ? open_memstream(&text, &len) : NULL;
 
 	if (!f)
-		return;
+		return NULL;
 	df_check_print(r, f);
 	fclose(f);
-	df_log_raw(text, len);
+	return text;
+}
+
+static void print(const struct df_check_result *r)
+{
+	char *text = text_of(r);
+
+	if (!text)
+		return;
+	df_log_raw(text, strlen(text));
 	df_trace_told(df_check_verdict(r));
 	free(text);
 }
@@ -159,44 +169,133 @@ static uint64_t *stuck_names(size_t *nr)
 	return names;
 }
 
-/*
- * Ends every communicator with something unfinished, all its ranks in this process, and those that are still being
- * joined; but not what the application begins as soon as its first call returns, after `seen`. A rank that has nothing
- * unfinished would go on, when its other wait ends, with peers that have gone.
- */
-static void end_stuck(uint64_t seen)
+struct ended {
+	uint64_t nr;
+	uint32_t verdict, text_bytes;
+	/* names, text */
+};
+
+/* All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. */
+static void tell_ended(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
+		       const struct df_check_result *r)
+{
+	char *text = text_of(r);
+	size_t text_bytes = text ? strlen(text) + 1 : 0;
+	size_t bytes = sizeof(struct ended) + nr * sizeof(*names) + text_bytes;
+	struct ended *e = nr ? malloc(bytes) : NULL;
+
+	if (e) {
+		*e = (struct ended){.nr = nr,
+				    .verdict = r ? (uint32_t)df_check_verdict(r) : 0,
+				    .text_bytes = (uint32_t)text_bytes};
+		memcpy(e + 1, names, nr * sizeof(*names));
+		if (text)
+			memcpy((uint64_t *)(e + 1) + nr, text, text_bytes);
+		for (uint32_t i = 0; i < nr_procs; i++)
+			df_ctl_send(NULL, procs[i], DF_MSG_END, e, bytes);
+	}
+	free(e);
+	free(text);
+}
+
+static int is_named(const struct df_comm *comm, const uint64_t *names, size_t nr)
+{
+	return names && bsearch(&comm->hash, names, nr, sizeof(*names), by_value);
+}
+
+/* Ends the next communicator that `wanted` says; 1: there was one. */
+static int end_next(int (*wanted)(const struct df_comm *comm, void *arg), void *arg)
 {
 	struct df_comm *comm;
-	uint64_t *names;
-	size_t nr;
-	int again;
+	int found = 0;
 
 	df_mutex_lock(&df_rt.lock);
-	names = stuck_names(&nr);
-	df_mutex_unlock(&df_rt.lock);
-	do {
-		again = 0;
-		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node)
-		{
-			uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
-
-			if (comm->join.since > seen)
-				continue;
-			if (state == DF_COMM_JOINING ||
-			    (state == DF_COMM_READY &&
-			     (df_comm_pending(comm) ||
-			      (names &&
-			       bsearch(&comm->hash, names, nr, sizeof(*names), by_value)) ||
-			      __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)))) {
-				again = 1;
-				df_comm_end(comm, -ETIMEDOUT, 1);
-				break;
-			}
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		found = wanted(comm, arg);
+		if (found) {
+			df_comm_end(comm, -ETIMEDOUT, 1);
+			break;
 		}
-		df_mutex_unlock(&df_rt.lock);
-	} while (again);
-	free(names);
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return found;
+}
+
+struct names {
+	uint64_t *v;
+	size_t nr;
+	uint64_t seen;
+};
+
+static int is_stuck(const struct df_comm *comm, void *arg)
+{
+	const struct names *n = arg;
+	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
+
+	if (comm->join.since > n->seen)
+		return 0;
+	return state == DF_COMM_JOINING ||
+	       (state == DF_COMM_READY && (df_comm_pending(comm) || is_named(comm, n->v, n->nr) ||
+					   __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)));
+}
+
+static int ended_elsewhere(const struct df_comm *comm, void *arg)
+{
+	const struct names *n = arg;
+
+	return __atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_READY &&
+	       is_named(comm, n->v, n->nr);
+}
+
+/*
+ * Ends every communicator with something unfinished, all its ranks, and those that are still being joined; but not what
+ * the application begins as soon as its first call returns, after `seen`. A rank that has nothing unfinished would go
+ * on, when its other wait ends, with peers that have gone.
+ */
+static void end_stuck(uint64_t seen, const struct df_check_result *r)
+{
+	struct names n = {.seen = seen};
+	uint32_t nr_procs;
+	uint64_t *procs = df_snapshot_peers(&nr_procs);
+
+	df_mutex_lock(&df_rt.lock);
+	n.v = stuck_names(&n.nr);
+	df_mutex_unlock(&df_rt.lock);
+	tell_ended(procs, nr_procs, n.v, n.v ? n.nr : 0, r);
+	while (end_next(is_stuck, &n))
+		;
+	free(n.v);
+	free(procs);
+}
+
+void df_watchdog_ended(const void *data, size_t bytes)
+{
+	const struct ended *e = data;
+	struct names n = {0};
+	const char *text;
+	int here = 0, speaks;
+
+	if (bytes < sizeof(*e) || e->nr > (bytes - sizeof(*e)) / sizeof(*n.v) ||
+	    bytes != sizeof(*e) + e->nr * sizeof(*n.v) + e->text_bytes)
+		return;
+	n.nr = (size_t)e->nr;
+	n.v = malloc((n.nr + 1) * sizeof(*n.v));
+	if (!n.v)
+		return;
+	memcpy(n.v, e + 1, n.nr * sizeof(*n.v));
+	qsort(n.v, n.nr, sizeof(*n.v), by_value);
+	/* Who would have spoken for all may not have come to that. */
+	text = (const char *)((const uint64_t *)(e + 1) + n.nr);
+	speaks = e->text_bytes && !text[e->text_bytes - 1] &&
+		 dog.reported != df_engine_progress() && df_snapshot_leader() == df_rt.self.proc;
+	while (end_next(ended_elsewhere, &n))
+		here++;
+	if (here && speaks) {
+		df_log_raw(text, e->text_bytes - 1);
+		df_trace_told((enum df_verdict)e->verdict);
+	}
+	free(n.v);
 }
 
 /* The traces explain it, without what the rendezvous knows. */
@@ -264,7 +363,6 @@ static void stalled(uint64_t ms, uint64_t ops)
 			(unsigned long long)ms, (unsigned long long)ops);
 	else if (df_snapshot_leader() == df_rt.self.proc)
 		print(r);
-	df_check_result_free(r);
 	if (abort) {
 		/* The others judge by our answers: let them do so before we end what they look at. */
 		uint64_t until = df_now_ns() + DF_GATHER_NS / 2;
@@ -273,8 +371,9 @@ static void stalled(uint64_t ms, uint64_t ops)
 			df_snapshot_serve();
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
-		end_stuck(seen);
+		end_stuck(seen, r);
 	}
+	df_check_result_free(r);
 }
 
 /* Says once for all that a member has left, before its communicators end. */

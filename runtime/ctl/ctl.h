@@ -104,6 +104,7 @@ enum df_ctl_kind {
 	DF_MSG_SNAPSHOT,	 /* the answer */
 	DF_MSG_SUSPECT,		 /* something here may be stuck: look */
 	DF_MSG_RELEASE,		 /* let these waits return; ends what the asking began */
+	DF_MSG_END,		 /* these communicators have ended, by a time-out */
 	DF_MSG_USER = 64
 };
 
