@@ -238,13 +238,14 @@ int df_cuda_daemon_start(const struct df_daemon_ops *o)
 
 	pthread_mutex_lock(&start_lock);
 	if (!ops) {
-		ops = o;
+		/* Relaxed: other threads only want to know whether there is one. */
+		__atomic_store_n(&ops, o, __ATOMIC_RELAXED);
 		sigfillset(&all);
 		pthread_sigmask(SIG_BLOCK, &all, &old);
 		ret = pthread_create(&t, NULL, poller, NULL);
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 		if (ret) {
-			ops = NULL;
+			__atomic_store_n(&ops, NULL, __ATOMIC_RELAXED);
 		} else {
 			pthread_detach(t);
 			pthread_setname_np(t, "dfshim-poller");
