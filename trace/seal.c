@@ -171,6 +171,16 @@ static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
 	return it;
 }
 
+/* This process had seen another one end: what it did then, and its own end, followed from that. */
+static int saw_death(const struct df_check_set *set, size_t trace)
+{
+	for (size_t i = 0; i < set->nr_dead; i++)
+		if (set->dead[i].trace == trace &&
+		    !is_trace_of(set, &set->traces[trace], &set->dead[i]))
+			return 1;
+	return 0;
+}
+
 /*
  * Somebody of whom there are records from after the standstill lived through it: its end is a consequence. So it is
  * of who saw the standstill himself and ended his communicators, however early the others saw him go.
@@ -184,7 +194,7 @@ static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 
 		if (t->dropped || !is_trace_of(set, t, d))
 			continue;
-		if ((t->cut && t->stall_ms) ||
+		if ((t->cut && (t->stall_ms || saw_death(set, k))) ||
 		    (d->late &&
 		     t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns))
 			return 1;
