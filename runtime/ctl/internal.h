@@ -177,6 +177,7 @@ struct df_ctl {
 	struct df_list waiters; /* all of them */
 	struct df_group *groups;
 	struct df_rdv *rdvs;
+	struct df_rdv *inherited; /* in a forked child: its parent's, which stay allocated */
 	struct df_join *joins;
 	struct df_list links, dead_links;
 	uint64_t timer_ns; /* when the loop wakes by itself; 0 never */

@@ -690,6 +690,7 @@ void df_rdv_forget_all(void)
 	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
 	if (r->listen_fd >= 0)
 		close(r->listen_fd);
+	df_ctl.inherited = df_ctl.rdvs;
 	df_ctl.rdvs = NULL;
 	df_ctl.joins = NULL;
 }

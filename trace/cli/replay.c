@@ -520,6 +520,9 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 		args[n++] = realpath(argv[i], NULL) ?: argv[i];
 	setenv("REPLAY_IDS", dir.path, 1);
 	status = df_jobdir_run(&dir, args, NULL, NULL);
+	for (int i = argc - 1; i >= 0; i--)
+		if (args[--n] != argv[i])
+			free(args[n]);
 	free(args);
 	rc = status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) != 127
 		     ? judge(keep ? keep : traces, json)
