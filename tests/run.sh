@@ -45,7 +45,9 @@ run_one() {
 	rc=$?
 	secs=$((($(date +%s%N) - start) / 10000000))
 	secs=$((secs / 100)).$(printf %02d $((secs % 100)))
-	if compgen -G "$T/sanitizer.*" >/dev/null; then
+	# In a forked child LeakSanitizer misses its parent's threads; that alone is no report.
+	if grep -hqvE '^(==[0-9]+==Running thread [0-9]+ was not suspended\. False leaks are possible\.)?$' \
+		"$T"/sanitizer.* 2>/dev/null; then
 		{
 			echo "sanitizers report (status $rc otherwise):"
 			head -n 50 "$T"/sanitizer.*
