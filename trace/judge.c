@@ -487,6 +487,17 @@ static void say_how_sure(struct df_check_result *r)
 		r->confidence = DF_C_LIKELY;
 }
 
+/*
+ * A circle that preemption or a release would cut, and that a polling host closes: what the host issues once it has
+ * what it asks for is not known. As long as the others lack a call of its rank, that it lacks is what can be said; a
+ * circle that nothing cuts is told all the same, since there the poll itself is the fault.
+ */
+static int rests_on_a_poll(const struct df_check_result *r)
+{
+	return r->is_cycle && r->remedy && !r->set->polls_are_free &&
+	       (cycle_has_call(r, DF_CALL_POLL_STREAM) || cycle_has_call(r, DF_CALL_POLL_EVENT));
+}
+
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_result **out)
 {
@@ -530,6 +541,11 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		r->verdict = DF_V_MISMATCH;
 		r->confidence = DF_C_PROVED;
 		snprintf(r->qualifier, sizeof(r->qualifier), "completed");
+	}
+	if (!rc && rests_on_a_poll(r)) {
+		df_check_result_free(r);
+		set->polls_are_free = 1;
+		return df_check_run(set, opts, out);
 	}
 	if (!rc && r->verdict == DF_V_OK && r->g.nr_nodes) {
 		rc = df_mismatch_unseen(r);

@@ -145,6 +145,7 @@ struct df_check_set {
 	char error[256];
 	uint64_t now_ns; /* of the analysis */
 	int sealed;
+	int polls_are_free; /* a host that polls may go on at any time */
 	int refs; /* the caller's and each result's */
 };
 

@@ -172,7 +172,8 @@ void df_walk_call(struct walk *w, size_t at)
 	if (!is_innermost(w->t, at) || c->call == DF_CALL_OUTSIDE)
 		return;
 	if (df_call_is_poll(c->call)) {
-		walk_poll(w, at);
+		if (!w->g->set->polls_are_free)
+			walk_poll(w, at);
 		return;
 	}
 	node = df_graph_node(w->g, DF_N_THREAD, w->trace, (uint32_t)at);
