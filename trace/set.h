@@ -146,7 +146,7 @@ struct df_check_set {
 	uint64_t now_ns; /* of the analysis */
 	int sealed;
 	int polls_are_free; /* a host that polls may go on at any time */
-	int refs; /* the caller's and each result's */
+	int refs;	    /* the caller's and each result's */
 };
 
 /* Executes by NCCL's rules: issue order per stream and communicator. */
