@@ -376,7 +376,13 @@ ncclResult_t df_traced_group_end(const void *pc)
 		if ((res == ncclSuccess || res == ncclInProgress) && *b->made[i].comm)
 			df_traced_comm_add(*b->made[i].comm, b->made[i].hash, b->made[i].nranks,
 					   b->made[i].rank, 0);
-	b->nr_ops = b->nr_made = 0;
+	/* Nothing is kept over the end of a group: nobody would free it when the thread ends. */
+	free(b->ops);
+	free(b->made);
+	b->ops = NULL;
+	b->made = NULL;
+	b->nr_ops = b->cap_ops = 0;
+	b->nr_made = b->cap_made = 0;
 	b->first = NULL;
 	return res;
 }

@@ -804,7 +804,15 @@ API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigne
 	SEEN();
 	graph->destroy_arg[graph->nr_destroy] = o[0];
 	graph->destroy[graph->nr_destroy++] = (CUhostFn)o[1];
+	free(o);
 	return CUDA_SUCCESS;
+}
+static void free_ops(struct op *op)
+{
+	for (struct op *next; op; op = next) {
+		next = op->next;
+		free(op);
+	}
 }
 API CUresult cuGraphDestroy(CUgraph graph)
 {
@@ -813,6 +821,15 @@ API CUresult cuGraphDestroy(CUgraph graph)
 	SEEN();
 	for (i = 0; i < graph->nr_destroy; i++)
 		graph->destroy[i](graph->destroy_arg[i]);
+	free_ops(graph->head);
+	free(graph);
+	return CUDA_SUCCESS;
+}
+API CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	SEEN();
+	free_ops(exec->head);
+	free(exec);
 	return CUDA_SUCCESS;
 }
 
