@@ -25,6 +25,7 @@ struct slot {
 
 static struct slot slots[SLOTS];
 static __thread struct slot *mine __attribute__((tls_model("initial-exec")));
+static __thread int refused __attribute__((tls_model("initial-exec"))); /* there was no room */
 
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define PUT(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
@@ -51,7 +52,11 @@ void df_polls_note(enum df_polled kind, uint64_t object)
 	size_t i;
 
 	if (!s) {
+		/* Once: a query is no place to search for room again and again. */
+		if (refused)
+			return;
 		s = mine = slot_new();
+		refused = !s;
 		if (!s)
 			return;
 	}

@@ -384,7 +384,7 @@ int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t
 	memset(op, 0, sizeof(*op));
 	if (hooked && !df_rt.cu->stream_info(stream, &info)) {
 		if (info.capturing) {
-			df_record_capture(c, &info, group);
+			df_record_capture(c, &info);
 			return 0;
 		}
 		id = info.id;

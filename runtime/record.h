@@ -25,8 +25,7 @@ void df_record_note(const struct df_record_call *c, uint64_t stream, uint64_t gr
 		    struct df_record_op *op);
 
 /* record_graph.c: becomes part of what the stream captures. */
-void df_record_capture(const struct df_record_call *c, const struct df_stream_info *info,
-		       uint64_t group);
+void df_record_capture(const struct df_record_call *c, const struct df_stream_info *info);
 /* Around the launch of a graph; what it holds is issued in between. */
 void df_record_graph_begin(const struct df_stream_info *info);
 void df_record_graph_end(const struct df_stream_info *info, int launched);

@@ -54,12 +54,10 @@ static int note_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
 
 static const struct df_capture_ops note_ops = {.launch = note_launch, .destroy = free};
 
-void df_record_capture(const struct df_record_call *c, const struct df_stream_info *info,
-		       uint64_t group)
+void df_record_capture(const struct df_record_call *c, const struct df_stream_info *info)
 {
 	struct df_record_call *note = malloc(sizeof(*note));
 
-	(void)group; /* the graph is one */
 	if (!note)
 		return;
 	*note = *c;
@@ -84,5 +82,8 @@ void df_record_graph_end(const struct df_stream_info *info, int launched)
 	if (!launch.nr)
 		return;
 	df_record_after(launch.ops, launch.nr, launched);
-	launch.nr = 0;
+	/* Nothing is kept over a launch: nobody would free it when the thread ends. */
+	free(launch.ops);
+	launch.ops = NULL;
+	launch.nr = launch.cap = 0;
 }

@@ -40,7 +40,7 @@ static int by_rank(const void *pa, const void *pb)
 	return (a > b) - (a < b);
 }
 
-/* "running on r0-r3, r6", what: "running on "; empties the crowd for the next call. */
+/* what: "running on "; prints "running on r0-r3, r6" and empties the crowd. parts: printed on this line so far. */
 static void print_ranks(struct crowd *c, const char *what, int *parts, FILE *out)
 {
 	size_t shown = 0, i, end;
@@ -190,25 +190,47 @@ static void print_lacking(const struct df_check_result *r, const struct df_inst 
 			  struct crowd *others, FILE *out)
 {
 	const struct df_check_set *set = r->set;
-	uint32_t known = 0;
-	int parts = 1;
+	int nranks = set->gcomms[in->gcomm].nranks, parts = 1;
+	uint8_t *here = in->nr_done || in->p2p ? NULL : calloc((size_t)nranks, 1);
+	uint32_t known;
 
-	if (in->nr_done || in->p2p) {
+	if (!here) {
 		print_count(in->nr_missing, "not issued on", out);
 		return;
 	}
-	for (int rank = 0; rank < set->gcomms[in->gcomm].nranks; rank++) {
-		const struct df_entry *e = df_set_entry(set, in->gcomm, rank);
-		uint32_t o = in->first;
+	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next)
+		if (set->ops[o].l.rank >= 0 && set->ops[o].l.rank < nranks)
+			here[set->ops[o].l.rank] = 1;
+	for (int rank = 0; rank < nranks; rank++) {
+		const struct df_entry *e = here[rank] ? NULL : df_set_entry(set, in->gcomm, rank);
 
-		while (o != DF_NONE && set->ops[o].l.rank != rank)
-			o = set->ops[o].next;
-		if (e && o == DF_NONE)
+		if (e)
 			join(others, e->world, 0);
 	}
+	free(here);
 	known = others->nr < in->nr_missing ? (uint32_t)others->nr : in->nr_missing;
 	print_ranks(others, "not issued on ", &parts, out);
 	print_count(in->nr_missing - known, "no trace of", out);
+}
+
+/* Its ranks by where they stand; the first of its unfinished operations, NULL: there is none. */
+static const struct df_uop *gather(const struct df_check_set *set, const struct df_inst *in,
+				   struct crowd *runs, struct crowd *waits, int *differ)
+{
+	const struct df_uop *first = NULL;
+
+	*differ = 0;
+	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next) {
+		const struct df_uop *u = &set->ops[o];
+
+		if (u->start == DF_NONE)
+			continue;
+		*differ |= first && u->sig != first->sig;
+		first = first ? first : u;
+		join(u->l.state == DF_OP_STARTED ? runs : waits, set->entries[u->entry].world,
+		     df_say_ago(set, u->trace, u->l.issue_ns));
+	}
+	return first;
 }
 
 void df_print_pending(const struct df_check_result *r, FILE *out)
@@ -220,29 +242,17 @@ void df_print_pending(const struct df_check_result *r, FILE *out)
 
 	for (size_t i = 0; i < set->nr_ops; i++)
 		nr += set->ops[i].start != DF_NONE;
-
 	for (size_t i = 0; i < r->g.nr_insts; i++) {
 		const struct df_inst *in = &r->g.insts[i];
-		const struct df_uop *first = NULL;
-		double least = 0, most = 0;
-		int differ = 0, parts = 0;
+		const struct df_uop *first;
+		double least, most;
+		int differ, parts = 0;
 
-		for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next) {
-			const struct df_uop *u = &set->ops[o];
-
-			if (u->start == DF_NONE)
-				continue;
-			differ |= first && u->sig != first->sig;
-			first = first ? first : u;
-			join(u->l.state == DF_OP_STARTED ? &runs : &waits,
-			     set->entries[u->entry].world,
-			     df_say_ago(set, u->trace, u->l.issue_ns));
-		}
+		runs.nr = waits.nr = 0;
+		first = gather(set, in, &runs, &waits, &differ);
 		calls += first != NULL;
-		if (!first || shown == MAX_LINES) {
-			runs.nr = waits.nr = 0;
+		if (!first || shown == MAX_LINES)
 			continue;
-		}
 		if (!shown++)
 			fprintf(out, "\nUnfinished operations (%zu), by call:\n", nr);
 		least = !waits.nr || (runs.nr && runs.least < waits.least) ? runs.least
