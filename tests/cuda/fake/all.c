@@ -1,9 +1,7 @@
 /*
  * Every function of libcuda, from the table of the hook: counted, and successful or "not supported". Weak:
- * fake.c defines those that do something.
+ * the other files define those that do something.
  */
-#define __CUDA_API_VERSION_INTERNAL
-#include <cuda.h>
 #include "tests/cuda/fake/internal.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

@@ -4,8 +4,6 @@
  * FAKE_CUDA_NO_OPEN: they are given and can't be opened. FAKE_CUDA_NO_P2P: no device reaches another.
  */
 #define _GNU_SOURCE
-#define __CUDA_API_VERSION_INTERNAL
-#include <cuda.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,8 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "tests/cuda/fake/internal.h"
-
-#define API __attribute__((visibility("default")))
 
 struct handle {
 	char magic[8];

@@ -1,0 +1,75 @@
+/* The events of the stand-in driver. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include "tests/cuda/fake/internal.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+API CUresult cuEventCreate(CUevent *out, unsigned int flags)
+{
+	SEEN();
+	*out = calloc(1, sizeof(**out));
+	(*out)->flags = flags;
+	return CUDA_SUCCESS;
+}
+API CUresult cuEventDestroy_v2(CUevent e)
+{
+	SEEN();
+	(void)e; /* operations may still name it */
+	return CUDA_SUCCESS;
+}
+API CUresult cuEventRecord(CUevent e, CUstream s)
+{
+	struct op op = {.kind = OP_RECORD, .event = e};
+
+	SEEN();
+	pthread_mutex_lock(&fake_lock);
+	op.point = ++e->recorded;
+	pthread_mutex_unlock(&fake_lock);
+	fake_put(fake_stream_of(s, 0), &op);
+	return CUDA_SUCCESS;
+}
+API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
+{
+	(void)flags;
+	SEEN();
+	fake_put(fake_stream_of(s, 0),
+		 &(struct op){.kind = OP_AFTER, .event = e, .point = e->recorded});
+	return CUDA_SUCCESS;
+}
+API CUresult cuEventQuery(CUevent e)
+{
+	CUresult ret;
+
+	SEEN();
+	pthread_mutex_lock(&fake_lock);
+	ret = e->reached < e->recorded ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	pthread_mutex_unlock(&fake_lock);
+	return ret;
+}
+API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
+{
+	CUresult ret = CUDA_ERROR_NOT_READY;
+
+	SEEN();
+	pthread_mutex_lock(&fake_lock);
+	if (!a->recorded || !b->recorded || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)
+		ret = CUDA_ERROR_INVALID_HANDLE;
+	else if (a->reached == a->recorded && b->reached == b->recorded)
+		ret = CUDA_SUCCESS;
+	if (ret == CUDA_SUCCESS)
+		*ms = (float)((double)(b->when.tv_sec - a->when.tv_sec) * 1e3 +
+			      (double)(b->when.tv_nsec - a->when.tv_nsec) / 1e6);
+	pthread_mutex_unlock(&fake_lock);
+	return ret;
+}
+API CUresult cuEventSynchronize(CUevent e)
+{
+	SEEN();
+	pthread_mutex_lock(&fake_lock);
+	while (e->reached < e->recorded)
+		pthread_cond_wait(&fake_moved, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,150 @@
+/* The memory of the stand-in driver: a list of what is there. What processes share is in share.c. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include "tests/cuda/fake/internal.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static struct mem *mems;
+int fake_alloc_waits, fake_alloc_fails;
+
+static void alloc_wait(void)
+{
+	pthread_mutex_lock(&fake_lock);
+	while (fake_alloc_waits && fake_all_pending(NULL))
+		pthread_cond_wait(&fake_moved, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
+}
+
+static void *mem_new(size_t bytes, int host)
+{
+	int fd = -1;
+	void *p = host ? aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : fake_pages(bytes, &fd);
+
+	fake_mem_add(p, bytes, host, fd);
+	return p;
+}
+void fake_mem_add(void *p, size_t bytes, int host, int fd)
+{
+	struct mem *m = calloc(1, sizeof(*m));
+
+	m->at = (uintptr_t)p;
+	m->bytes = bytes;
+	m->host = host;
+	m->fd = fd;
+	m->device = fake_ctx_now() ? fake_ctx_now()->device : 0;
+	pthread_mutex_lock(&fake_lock);
+	m->next = mems;
+	mems = m;
+	pthread_mutex_unlock(&fake_lock);
+}
+int fake_mem_fd(uintptr_t at, size_t *bytes)
+{
+	struct mem *m;
+	int fd = -1;
+
+	pthread_mutex_lock(&fake_lock);
+	for (m = mems; m && m->at != at; m = m->next)
+		;
+	if (m && !m->host) {
+		fd = m->fd;
+		*bytes = m->bytes;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return fd;
+}
+void fake_mem_each(void (*fn)(void *at, size_t bytes, int arg), int arg)
+{
+	struct mem *m;
+
+	pthread_mutex_lock(&fake_lock);
+	for (m = mems; m; m = m->next)
+		if (!m->host)
+			fn((void *)m->at, m->bytes, arg);
+	pthread_mutex_unlock(&fake_lock);
+}
+void fake_mem_gone(uintptr_t at)
+{
+	struct mem **p, *m;
+
+	pthread_mutex_lock(&fake_lock);
+	for (p = &mems; *p && (*p)->at != at; p = &(*p)->next)
+		;
+	m = *p;
+	if (m)
+		*p = m->next;
+	pthread_mutex_unlock(&fake_lock);
+	if (m && m->host)
+		free((void *)at);
+	else if (m)
+		fake_unmap((void *)at, m->bytes, m->fd);
+	free(m);
+}
+API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
+{
+	SEEN();
+	alloc_wait();
+	if (__atomic_fetch_sub(&fake_alloc_fails, 1, __ATOMIC_RELAXED) > 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	__atomic_store_n(&fake_alloc_fails, 0, __ATOMIC_RELAXED);
+	*out = (CUdeviceptr)mem_new(bytes, 0);
+	return CUDA_SUCCESS;
+}
+API CUresult cuMemFree_v2(CUdeviceptr p)
+{
+	SEEN();
+	alloc_wait();
+	fake_mem_gone(p);
+	return CUDA_SUCCESS;
+}
+API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
+{
+	(void)flags;
+	SEEN();
+	alloc_wait();
+	*out = mem_new(bytes, 1);
+	return CUDA_SUCCESS;
+}
+API CUresult cuMemFreeHost(void *p)
+{
+	SEEN();
+	alloc_wait();
+	fake_mem_gone((uintptr_t)p);
+	return CUDA_SUCCESS;
+}
+API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, void **data,
+				    CUdeviceptr at)
+{
+	struct mem *m;
+	unsigned int i;
+
+	SEEN();
+	pthread_mutex_lock(&fake_lock);
+	for (m = mems; m && (at < m->at || at >= m->at + m->bytes); m = m->next)
+		;
+	for (i = 0; i < nr; i++)
+		switch (what[i]) {
+		case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+			*(unsigned int *)data[i] = !m	     ? 0
+						   : m->host ? CU_MEMORYTYPE_HOST
+							     : CU_MEMORYTYPE_DEVICE;
+			break;
+		case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+			*(unsigned int *)data[i] = 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+			*(int *)data[i] = m ? m->device : -2;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+			*(CUdeviceptr *)data[i] = m ? m->at : 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+			*(size_t *)data[i] = m ? m->bytes : 0;
+			break;
+		default:
+			break;
+		}
+	pthread_mutex_unlock(&fake_lock);
+	return CUDA_SUCCESS;
+}
