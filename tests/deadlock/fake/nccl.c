@@ -6,7 +6,7 @@
  * It knows nothing of dfshim and knows of CUDA only what a program may: an operation is a host function
  * on its stream, so it waits there for its peers as a kernel of NCCL's waits on a GPU.
  *
- * Ranks are threads or processes: what they share lies in a file of /dev/shm that the unique id names. Sums and
+ * Ranks are threads or processes: what they share lies in a file that the unique id names, in the test's folder (T), which goes with what a killed job left. Sums and
  * maxima of 32-bit integers are right; of other types only the waiting is. Where ranks do not agree on an operation
  * it waits for ever.
  *
@@ -14,6 +14,7 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include "interpose/nccl_types.h"
+#include "fake.h"
 
 typedef int cudaError_t;
 typedef struct CUevent_st *cudaEvent_t;
@@ -35,58 +36,8 @@ cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaMalloc(void **ptr, size_t bytes);
 cudaError_t cudaFree(void *ptr);
 
-#define MAX_RANKS 8
-#define DATA	  (8u << 20)  /* of one rank in one operation, or one message */
-#define SMALL	  (64u << 10) /* messages that need not wait for their receive */
-#define BUFFERS	  8
-#define DEPTH	  4 /* operations whose data is kept */
-#define COLLS	  64
-
 /* dfshim's question whether we can use the memory of the CUDA runtime on the CPU. */
 __attribute__((visibility("default"))) const int dfshim_nccl_on_cpu = 1;
-
-struct pair {
-	uint64_t posted, taken;
-	uint64_t bytes[BUFFERS];
-	char small[BUFFERS][SMALL];
-	char large[DATA];
-};
-
-/* What the ranks of a communicator share. */
-struct region {
-	uint32_t arrived, connected, left;
-	uint64_t split[COLLS][MAX_RANKS]; /* round, colour, key */
-	uint64_t here[COLLS][MAX_RANKS];  /* index + 1, signature */
-	uint64_t done[COLLS][MAX_RANKS];  /* index + 1 */
-	struct pair pairs[MAX_RANKS][MAX_RANKS];
-	char data[DEPTH][MAX_RANKS][DATA];
-};
-
-struct comm {
-	uint64_t magic;
-	int nranks, rank, device;
-	int aborted, connected;
-	int nonblocking;
-	unsigned in_progress; /* calls whose work is not on its streams yet */
-	struct region *r;
-	char name[64];
-	uint64_t next, turn; /* launches: given, finished */
-	uint64_t nr_coll, sent[MAX_RANKS], got[MAX_RANKS], nr_split;
-};
-
-enum kind { AR, RED, BC, AG, RS, A2A, GA, SC, SEND, RECV };
-
-struct op {
-	enum kind kind;
-	const void *in;
-	void *out;
-	size_t count, bytes; /* bytes: of `count` elements */
-	int type, redop, root;
-	struct comm *comm;
-	cudaStream_t stream;
-	uint64_t index;
-	int step; /* 0 not begun, 1 posted, 2 done */
-};
 
 struct launch {
 	struct comm *comm;
@@ -119,168 +70,6 @@ static void nap(void)
 static int aborted(const struct comm *c)
 {
 	return __atomic_load_n(&c->aborted, __ATOMIC_ACQUIRE);
-}
-
-#define GET(p)	  __atomic_load_n(p, __ATOMIC_ACQUIRE)
-#define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
-
-/* ---- one operation, a step at a time ------------------------------------------------------------------------ */
-
-static uint64_t signature(const struct op *o)
-{
-	return (uint64_t)o->kind ^ (uint64_t)o->type << 8 ^ (uint64_t)o->redop << 16 ^
-	       (uint64_t)(uint32_t)o->root << 24 ^ (uint64_t)o->count * 2654435761u;
-}
-
-/* What a rank brings: so many times its count. */
-static size_t brings(const struct op *o)
-{
-	int n = o->comm->nranks, root = o->comm->rank == o->root;
-
-	switch (o->kind) {
-	case RS:
-	case A2A:
-		return o->bytes * (size_t)n;
-	case SC:
-		return root ? o->bytes * (size_t)n : 0;
-	case BC:
-		return root ? o->bytes : 0;
-	default:
-		return o->bytes;
-	}
-}
-
-static void combine(const struct op *o, char *out, size_t from, size_t bytes)
-{
-	struct comm *c = o->comm;
-	char(*data)[DATA] = c->r->data[o->index % DEPTH];
-	size_t i;
-	int k;
-
-	memcpy(out, data[0] + from, bytes);
-	for (k = 1; o->type == ncclInt32 && k < c->nranks; k++)
-		for (i = 0; i + 4 <= bytes; i += 4) {
-			int32_t a, b;
-
-			memcpy(&a, out + i, 4);
-			memcpy(&b, data[k] + from + i, 4);
-			a = o->redop == ncclMax ? (a > b ? a : b)
-						: (int32_t)((uint32_t)a + (uint32_t)b);
-			memcpy(out + i, &a, 4);
-		}
-}
-
-static void finish_coll(const struct op *o)
-{
-	struct comm *c = o->comm;
-	char(*data)[DATA] = c->r->data[o->index % DEPTH];
-	size_t b = o->bytes;
-	int k;
-
-	if (brings(o) > DATA || b * (size_t)c->nranks > DATA * MAX_RANKS)
-		return;
-	switch (o->kind) {
-	case AR:
-		combine(o, o->out, 0, b);
-		break;
-	case RED:
-		if (c->rank == o->root)
-			combine(o, o->out, 0, b);
-		break;
-	case BC:
-		memmove(o->out, data[o->root], b);
-		break;
-	case AG:
-		for (k = 0; k < c->nranks; k++)
-			memcpy((char *)o->out + (size_t)k * b, data[k], b);
-		break;
-	case RS:
-		combine(o, o->out, (size_t)c->rank * b, b);
-		break;
-	case A2A:
-		for (k = 0; k < c->nranks; k++)
-			memcpy((char *)o->out + (size_t)k * b, data[k] + (size_t)c->rank * b, b);
-		break;
-	case GA:
-		for (k = 0; k < c->nranks && c->rank == o->root; k++)
-			memcpy((char *)o->out + (size_t)k * b, data[k], b);
-		break;
-	default:
-		memcpy(o->out, data[o->root] + (size_t)c->rank * b, b);
-	}
-}
-
-static void step_coll(struct op *o)
-{
-	struct comm *c = o->comm;
-	uint64_t at = o->index % COLLS, tag = (o->index + 1) << 32 | (uint32_t)signature(o);
-	int k, same = 1;
-
-	if (o->step == 0) {
-		/* The place is used again when all have left it. */
-		for (k = 0; o->index >= DEPTH && k < c->nranks; k++)
-			if (GET(&c->r->done[(o->index - DEPTH) % COLLS][k]) < o->index - DEPTH + 1)
-				return;
-		if (brings(o) && brings(o) <= DATA)
-			memcpy(c->r->data[o->index % DEPTH][c->rank], o->in, brings(o));
-		PUT(&c->r->here[at][c->rank], tag);
-		o->step = 1;
-	}
-	for (k = 0; k < c->nranks; k++) {
-		uint64_t it = GET(&c->r->here[at][k]);
-
-		if (it >> 32 != o->index + 1)
-			return;
-		same &= it == tag;
-	}
-	if (!same)
-		return;
-	finish_coll(o);
-	PUT(&c->r->done[at][c->rank], o->index + 1);
-	o->step = 2;
-}
-
-static void step_send(struct op *o)
-{
-	struct pair *p = &o->comm->r->pairs[o->comm->rank][o->root];
-
-	if (o->step == 0) {
-		if (GET(&p->posted) - GET(&p->taken) >= (o->bytes > SMALL ? 1 : BUFFERS))
-			return;
-		p->bytes[o->index % BUFFERS] = o->bytes;
-		if (o->bytes <= SMALL)
-			memcpy(p->small[o->index % BUFFERS], o->in, o->bytes);
-		else if (o->bytes <= DATA)
-			memcpy(p->large, o->in, o->bytes);
-		PUT(&p->posted, o->index + 1);
-		o->step = 1;
-	}
-	if (o->bytes <= SMALL || GET(&p->taken) > o->index)
-		o->step = 2;
-}
-
-static void step_recv(struct op *o)
-{
-	struct pair *p = &o->comm->r->pairs[o->root][o->comm->rank];
-
-	if (GET(&p->posted) <= o->index || p->bytes[o->index % BUFFERS] != o->bytes)
-		return;
-	if (o->bytes <= SMALL)
-		memcpy(o->out, p->small[o->index % BUFFERS], o->bytes);
-	else if (o->bytes <= DATA)
-		memcpy(o->out, p->large, o->bytes);
-	PUT(&p->taken, o->index + 1);
-	o->step = 2;
-}
-
-static void step(struct op *o)
-{
-	if (o->kind == SEND)
-		step_send(o);
-	else if (o->kind == RECV)
-		step_recv(o);
-	else
-		step_coll(o);
 }
 
 /* ---- a launch on its stream ---------------------------------------------------------------------------------- */
@@ -351,7 +140,7 @@ static void execute(void *arg)
 	while (left && !aborted(c)) {
 		for (left = 0, i = 0; i < l->nr; i++) {
 			if (l->ops[i].step != 2)
-				step(&l->ops[i]);
+				fake_step(&l->ops[i]);
 			left += l->ops[i].step != 2;
 		}
 		if (left)
@@ -520,11 +309,21 @@ EXPORT ncclResult_t pncclGroupStart(void)
 
 /* ---- communicators ------------------------------------------------------------------------------------------- */
 
+static void file_of(const char *name, char path[PATH_MAX])
+{
+	const char *dir = getenv("T");
+
+	snprintf(path, PATH_MAX, "%s/%s", dir ? dir : "/tmp", name);
+}
+
 static struct comm *open_comm(const char *name, int nranks, int rank)
 {
 	struct comm *c = calloc(1, sizeof(*c));
-	int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
+	char path[PATH_MAX];
+	int fd;
 
+	file_of(name, path);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || ftruncate(fd, sizeof(struct region)))
 		abort();
 	c->r = mmap(NULL, sizeof(struct region), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -540,9 +339,12 @@ static struct comm *open_comm(const char *name, int nranks, int rank)
 
 static void wait_all(struct comm *c)
 {
+	char path[PATH_MAX];
+
 	while (GET(&c->r->arrived) < (uint32_t)c->nranks && !aborted(c))
 		nap();
-	shm_unlink(c->name);
+	file_of(c->name, path);
+	unlink(path);
 }
 
 /* NCCL allocates when it sets up, and that waits for the device. */
@@ -563,7 +365,7 @@ EXPORT ncclResult_t pncclGetVersion(int *version)
 EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
 {
 	memset(id, 0, sizeof(*id));
-	snprintf(id->internal, 64, "/fakenccl.%d.%u", (int)getpid(),
+	snprintf(id->internal, 64, "fakenccl.%d.%u", (int)getpid(),
 		 __atomic_add_fetch(&nr_ids, 1, __ATOMIC_RELAXED));
 	return ncclSuccess;
 }
