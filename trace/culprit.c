@@ -84,8 +84,7 @@ static void crash_waited(struct df_check_result *r, struct df_line *b)
 	const struct df_node *n = &r->g.nodes[r->root];
 	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
 	const struct df_member *m =
-		n->gcomm != DF_NONE ? df_set_member(r->set, r->set->gcomms[n->gcomm].hash, n->rank)
-				    : NULL;
+		n->gcomm != DF_NONE ? df_set_member(r->set, n->gcomm, n->rank) : NULL;
 	size_t direct, all;
 	char who[48];
 

@@ -506,16 +506,20 @@ static int broken_off(const struct df_rec *rec)
 		df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
 }
 
-/* The last time that a communicator was made: a hang that was broken off before it is over. */
-static uint64_t last_new_comm(struct df_reader *r)
+/* The last place from here on where a communicator is made: a hang that was broken off before it is over. 0 none. */
+static uint64_t last_new_comm(const struct df_reader *r)
 {
+	struct df_reader rest = *r;
 	const struct df_rec *rec;
-	uint64_t index, last = DF_NO_REC;
+	uint64_t index, last = 0;
 
-	df_reader_rewind(r);
-	while ((rec = df_reader_next(r, &index)))
+	/* With a buffer of its own: the pass that asks goes on where it was. */
+	rest.own = NULL;
+	rest.buf_first = rest.buf_end = rest.at;
+	while ((rec = df_reader_next(&rest, &index)))
 		if (rec->type == DF_REC_COMM_INIT || rec->type == DF_REC_COMM_READY)
 			last = index;
+	free(rest.own);
 	return last;
 }
 
@@ -538,10 +542,9 @@ static void over(struct df_load *l, const struct df_rec *rec)
 
 int df_load_trace(struct df_load *l, struct df_reader *r)
 {
-	uint64_t new_comm = last_new_comm(r);
+	uint64_t index, new_comm = DF_NO_REC;
 	const struct df_rec *rec;
 	struct df_lthread *t = NULL;
-	uint64_t index;
 	int rc = 0, stalled = 0;
 
 	l->h = r->h;
@@ -580,17 +583,21 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 				c->last_ns = rec->time_ns;
 			}
 		}
-		/* A hang that was broken off: what follows are its consequences. */
-		if (new_comm != DF_NO_REC && index < new_comm) {
-			if (rec->type == DF_REC_COMM_ABORT)
-				over(l, rec);
-		} else if (l->nr_open &&
-			   (rec->type == DF_REC_COMM_ABORT || (stalled && broken_off(rec)))) {
-			l->cut_rec = index;
-			/* Unless it died before and was only found late: that is seen when all traces are there. */
-			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
-				rc = push_note(l, rec, index);
-			break;
+		/* A hang that was broken off: what follows are its consequences, unless the job began anew. */
+		if (rec->type == DF_REC_COMM_ABORT || (l->nr_open && stalled && broken_off(rec))) {
+			/* Only asked where somebody gave up: it costs a pass over the rest. */
+			if (new_comm == DF_NO_REC)
+				new_comm = last_new_comm(r);
+			if (index < new_comm) {
+				if (rec->type == DF_REC_COMM_ABORT)
+					over(l, rec);
+			} else if (l->nr_open) {
+				l->cut_rec = index;
+				/* Unless it died before and was only found late: that is seen when all traces are there. */
+				if (rec->type == DF_REC_PEER_DEAD && !rec->c)
+					rc = push_note(l, rec, index);
+				break;
+			}
 		}
 		stalled = rec->type == DF_REC_STALL || (stalled && !is_progress(rec->type));
 		rc = on_record(l, r, rec, index, t);

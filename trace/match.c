@@ -203,15 +203,15 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 }
 
 /* What the peers saw of a rank whose trace may be missing. */
-static enum df_mark fate_of(const struct df_check_set *set, const struct df_gcomm *gc, int rank)
+static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
-	const struct df_member *m = set->nr_dead ? df_set_member(set, gc->hash, rank) : NULL;
+	const struct df_member *m = df_set_member(set, gcomm, rank);
 
 	for (size_t i = 0; i < set->nr_dead; i++) {
 		const struct df_dead *d = &set->dead[i];
 
-		if ((d->comm_hash == gc->hash && d->rank == rank) ||
-		    (m && m->pid && d->host_hash == m->host_hash && d->pid == m->pid))
+		if ((d->comm_hash == set->gcomms[gcomm].hash && d->rank == rank) ||
+		    (m && d->host_hash == m->host_hash && d->pid == m->pid))
 			return d->in_order ? DF_M_EXITED : DF_M_DEAD;
 	}
 	return DF_M_NONE;
@@ -221,7 +221,6 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 {
 	struct df_graph *g = m->g;
 	struct df_check_set *set = g->set;
-	struct df_gcomm *gc = &set->gcomms[gcomm];
 	struct df_entry *e = df_set_entry(set, gcomm, rank);
 	uint32_t node, tids[64], nr;
 	struct df_trc *t;
@@ -234,12 +233,12 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	g->nodes[node].gcomm = gcomm;
 	if (!e) {
 		g->nodes[node].stale = DF_M_NO_TRACE;
-		g->nodes[node].mark = (uint8_t)fate_of(set, gc, rank);
+		g->nodes[node].mark = (uint8_t)fate_of(set, gcomm, rank);
 		return node;
 	}
 	m->next[e - set->entries] = node;
 	t = &set->traces[e->trace];
-	if (t->fate == DF_DEAD || fate_of(set, gc, rank) == DF_M_DEAD)
+	if (t->fate == DF_DEAD || fate_of(set, gcomm, rank) == DF_M_DEAD)
 		g->nodes[node].mark = DF_M_DEAD;
 	else if (e->destroyed_rec != DF_NO_REC)
 		g->nodes[node].mark = DF_M_DESTROYED;

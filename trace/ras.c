@@ -236,7 +236,7 @@ static void incomplete(FILE *out, const struct view *v, size_t i)
 		if (df_set_entry(set, v[i].gcomm, r))
 			continue;
 		told++;
-		m = df_set_member(set, g->hash, r);
+		m = df_set_member(set, v[i].gcomm, r);
 		if (m)
 			fprintf(out, "  Rank %d -- GPU %d managed by process %u\n", r, m->device,
 				m->pid);
@@ -340,10 +340,10 @@ static void print_rank(FILE *out, const struct df_check_set *set, const struct d
 	fputs("          }\n        }", out);
 }
 
-static void print_missing(FILE *out, const struct df_check_set *set, const struct df_gcomm *g,
-			  int rank)
+static void print_missing(FILE *out, const struct df_check_set *set, uint32_t gcomm, int rank)
 {
-	const struct df_member *m = df_set_member(set, g->hash, rank);
+	const struct df_gcomm *g = &set->gcomms[gcomm];
+	const struct df_member *m = df_set_member(set, gcomm, rank);
 	int dead = 0;
 
 	for (size_t i = 0; i < set->nr_dead; i++)
@@ -398,7 +398,7 @@ static void print_json(const struct df_check_result *r, FILE *out, const struct 
 			if (is_member(df_set_entry(set, v[i].gcomm, k)))
 				continue;
 			fputs(printed++ ? ",\n" : "", out);
-			print_missing(out, set, g, k);
+			print_missing(out, set, v[i].gcomm, k);
 		}
 		fputs("\n      ]\n    }", out);
 	}

@@ -13,7 +13,8 @@
 #include <stdint.h>
 #include "trace/format.h"
 
-#define DF_READER_CHUNK 8192u /* records read at a time */
+#define DF_READER_CHUNK                                                                            \
+	1024u /* records read at a time: they are looked at while they are in the cache */
 
 struct df_reader {
 	struct df_trace_header h;   /* checked; its texts end with 0 */

@@ -40,12 +40,13 @@ struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, in
 	return NULL;
 }
 
-const struct df_member *df_set_member(const struct df_check_set *set, uint64_t comm_hash, int rank)
+const struct df_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
-	for (size_t i = 0; i < set->nr_members; i++)
-		if (set->members[i].comm_hash == comm_hash && set->members[i].rank == rank)
-			return &set->members[i];
-	return NULL;
+	const struct df_gcomm *g = &set->gcomms[gcomm];
+
+	return rank >= 0 && (uint32_t)rank < g->nr_members && g->members[rank].pid
+		       ? &g->members[rank]
+		       : NULL;
 }
 
 /* A folder may hold the traces of an earlier run: of two with one rank, the one that ended first goes. */

@@ -14,8 +14,6 @@
 #include "trace/set.h"
 #include "trace/vec.h"
 
-#define MAX_MEMBERS (1u << 22)
-
 struct df_check_set *df_check_set_new(void)
 {
 	struct df_check_set *set = calloc(1, sizeof(*set));
@@ -47,8 +45,10 @@ void df_check_set_free(struct df_check_set *set)
 		return;
 	for (size_t i = 0; i < set->nr_traces; i++)
 		trc_fini(&set->traces[i]);
-	for (size_t i = 0; i < set->nr_gcomms; i++)
+	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		free(set->gcomms[i].seen);
+		free(set->gcomms[i].members);
+	}
 	free(set->traces);
 	free(set->ops);
 	free(set->entries);
@@ -56,7 +56,6 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->gcomms);
 	free(set->gcomm_map);
 	free(set->mismatches);
-	free(set->members);
 	free(set->dead);
 	df_load_fini(&set->load);
 	free(set);
@@ -170,16 +169,9 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 			e->failed_rec = n->index;
 		break;
 	case DF_REC_COMM_MEMBER: {
-		struct df_member *m;
+		struct df_member m = {rec->a, (uint32_t)rec->b, (int32_t)rec->c};
 
-		if (!e || e->gcomm == DF_NONE || set->nr_members >= MAX_MEMBERS)
-			return 0;
-		m = DF_VEC_PUSH(set->members, set->nr_members, set->cap_members);
-		if (!m)
-			return -ENOMEM;
-		*m = (struct df_member){set->gcomms[e->gcomm].hash, rec->a, (uint32_t)rec->b,
-					(int32_t)rec->op, (int32_t)rec->c};
-		return 0;
+		return e && e->gcomm != DF_NONE ? df_set_put_member(set, e->gcomm, rec->op, &m) : 0;
 	}
 	case DF_REC_PEER_DEAD: {
 		struct df_dead *d = DF_VEC_PUSH(set->dead, set->nr_dead, set->cap_dead);

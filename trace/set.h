@@ -29,6 +29,13 @@ struct df_entry {
 	uint32_t threads[DF_LCOMM_THREADS], nr_threads, more_threads;
 };
 
+/* Host and process of a rank, from COMM_MEMBER: known even where the trace is missing. Each rank tells of all. */
+struct df_member {
+	uint64_t host_hash;
+	uint32_t pid; /* 0: nobody has told */
+	int32_t device;
+};
+
 struct df_gcomm {
 	uint64_t hash, parent;
 	int32_t nranks;
@@ -36,6 +43,8 @@ struct df_gcomm {
 	uint32_t first_entry, nr_entries; /* in df_check_set.sorted, by rank */
 	struct df_inst_seen *seen;	  /* by index - base */
 	uint64_t base, nr_seen, cap_seen;
+	struct df_member *members; /* by rank */
+	uint32_t nr_members;
 };
 
 /* First of the ranks' signatures of one collective, to compare the others with. */
@@ -51,13 +60,6 @@ struct df_mismatch {
 	uint64_t index, rec;
 	uint64_t first_rec;
 	uint32_t first_trace;
-};
-
-/* Host and process of a rank, from COMM_MEMBER: known even where the trace is missing. */
-struct df_member {
-	uint64_t comm_hash, host_hash;
-	uint32_t pid;
-	int32_t rank, device;
 };
 
 struct df_dead {
@@ -136,8 +138,7 @@ struct df_check_set {
 	struct df_mismatch *mismatches;
 	size_t nr_mismatches, cap_mismatches;
 	uint64_t total_mismatches;
-	struct df_member *members;
-	size_t nr_members, cap_members;
+	size_t nr_members; /* of all communicators, places that nobody told of among them */
 	struct df_dead *dead;
 	size_t nr_dead, cap_dead;
 	uint64_t nr_recs, nr_torn, nr_issued, nr_finished;
@@ -166,10 +167,13 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 
 /* The entry of a rank in a communicator, or NULL: no trace of it. */
 struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
-const struct df_member *df_set_member(const struct df_check_set *set, uint64_t comm_hash, int rank);
+const struct df_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
 
 /* While traces are added (tally.c). The communicator's number, DF_NONE without memory. */
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
+/* A rank's process is there. 0 or -ENOMEM. */
+int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
+		      const struct df_member *m);
 /* One operation against what other ranks put in the same place; finished ones too. 0 or -ENOMEM. */
 int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
 		   const struct df_lop *op);

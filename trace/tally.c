@@ -13,6 +13,7 @@
 
 #define MAX_SEEN_WINDOW (1ULL << 24)
 #define MAX_MISMATCHES	4096
+#define MAX_MEMBERS	(1u << 22)
 
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 {
@@ -54,6 +55,32 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 		snprintf(g->label, sizeof(g->label), "%s", c->name);
 	set->gcomm_map[at] = (uint32_t)(set->nr_gcomms - 1);
 	return set->gcomm_map[at];
+}
+
+int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
+		      const struct df_member *m)
+{
+	struct df_gcomm *g = &set->gcomms[gcomm];
+
+	if (rank >= (uint64_t)g->nranks)
+		return 0;
+	if (rank >= g->nr_members) {
+		uint32_t nr = (uint32_t)g->nranks;
+		struct df_member *fresh;
+
+		/* Only forged traces have so many: what is lacking is a pid in a sentence. */
+		if (set->nr_members + nr > MAX_MEMBERS)
+			return 0;
+		fresh = calloc(nr, sizeof(*fresh));
+		if (!fresh)
+			return -ENOMEM;
+		g->members = fresh;
+		g->nr_members = nr;
+		set->nr_members += nr;
+	}
+	if (!g->members[rank].pid)
+		g->members[rank] = *m;
+	return 0;
 }
 
 uint64_t df_op_signature(const struct df_lop *op)
