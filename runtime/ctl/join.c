@@ -333,7 +333,6 @@ static int join_add(struct df_join *j, const struct df_member *me,
 {
 	struct join_rank *r = calloc(1, sizeof(*r)), **last = &j->ranks;
 	struct df_rdv_up *up;
-	int ret;
 
 	if (!r)
 		return -ENOMEM;
@@ -353,24 +352,12 @@ static int join_add(struct df_join *j, const struct df_member *me,
 		last = &(*last)->next;
 	*last = r;
 	up = &j->ups[r->up];
-	if (up->id.flags & DF_ID_BY_ADDR && me->rank == 0) {
-		ret = df_rdv_open_address(&up->id);
-		if (ret) {
-			char at[128], why[240];
-			union df_sockaddr addr;
-
-			df_id_address(&up->id, &addr);
-			df_addr_format(&addr, at, sizeof(at));
-			snprintf(why, sizeof(why), "rank 0 can't serve NCCL_COMM_ID=%s: %s", at,
-				 strerror(-ret));
-			join_abandon(j, -EIO, why);
-			return 0;
-		}
+	if (up->id.flags & DF_ID_BY_ADDR && me->rank == 0 && !up->serves) {
+		up->serves = 1;
 		if (j->started[r->up] && !up->end) {
 			/* It has been looking for another process. */
 			df_rdv_up_stop(up);
-			df_rdv_up_start(up);
-			return 0;
+			j->started[r->up] = 0;
 		}
 	}
 	if (!j->started[r->up]) {

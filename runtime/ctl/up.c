@@ -12,6 +12,8 @@
 #define RETRY_LAST_NS  (500 * DF_NS_PER_MS)
 /* A listener that is known to be there may refuse for a moment when many come at once. */
 #define REFUSED_NS (5 * DF_NS_PER_S)
+/* Who served the address before may just be leaving it: another session, or the real library's root. */
+#define TAKEN_NS (5 * DF_NS_PER_S)
 
 static int up_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
 {
@@ -89,15 +91,40 @@ static void up_connected(struct df_link *link)
 static const struct df_link_ops up_ops = {
 	.name = "rendezvous", .input = up_input, .connected = up_connected, .closed = up_closed};
 
+/* The session of an id by address, which is served here. 0: not yet, or never. */
+static int up_serve(struct df_rdv_up *up)
+{
+	int ret = df_rdv_open_address(&up->id);
+	union df_sockaddr addr;
+	char at[128], why[240];
+
+	if (!ret)
+		return 1;
+	if (!up->give_up_at)
+		up->give_up_at = df_now_ns() + TAKEN_NS;
+	if (ret == -EADDRINUSE && df_now_ns() < up->give_up_at) {
+		up_again(up);
+		return 0;
+	}
+	df_id_address(&up->id, &addr);
+	df_addr_format(&addr, at, sizeof(at));
+	snprintf(why, sizeof(why), "rank 0 can't serve NCCL_COMM_ID=%s: %s", at, strerror(-ret));
+	up->failed(up, ret, why);
+	return 0;
+}
+
 void df_rdv_up_start(struct df_rdv_up *up)
 {
 	struct df_rdv_hello hello = {.nonce = up->id.nonce, .proc = df_ctl.self.proc};
-	struct df_rdv *r = df_rdv_find(up->id.nonce);
 	struct df_member m = {.proc = up->id.proc, .host = up->id.host};
 	union df_sockaddr addr;
+	struct df_rdv *r;
 	int error = 0;
 
 	up->retry_at = 0;
+	if (up->serves && !up_serve(up))
+		return;
+	r = df_rdv_find(up->id.nonce);
 	if (r) {
 		up->end = df_rdv_attach(r, NULL, up);
 		if (!up->end) {

@@ -64,6 +64,28 @@ want strict0.1 "init 5"
 want strict1.1 "init 2" "dfshim can't start: no usable GPU"
 want off.1 "init 5"
 
+# NCCL_COMM_ID: all meet at an address that rank 0 serves for us first and for NCCL then, communicator after
+# communicator; whichever rank can't start.
+for i in 0 1 2; do
+	export NCCL_COMM_ID="127.0.0.1:$((20000 + (RANDOM << 1 | i & 1) % 20000))" TURNS=3
+	how=single n=2
+	[ $i != 2 ] || how=group n=3
+	vars=("" "")
+	[ $i != 0 ] || vars=(DFSHIM_BACKEND=auto DFSHIM_BACKEND=cuda)
+	run address$i $how "${vars[@]}"
+	times address$i.0 "init 0" 3
+	times address$i.1 "init 0" 3
+	times address$i.0 "rank 0 of $n, destroy 0" 3
+	times address$i.calls ncclCommInitRankConfig $((3 * n))
+	times address$i.calls ncclAllReduce $((3 * n))
+	times address$i.0.err "is handed to NCCL on all its $n ranks: dfshim can't start on rank $((i > 0))" 3
+done
+run address-strict single DFSHIM_STRICT=1 ""
+want address-strict.0 "init 5"
+want address-strict.1 "init 5"
+want address-strict.0.err "dfshim can't start on rank 1" "no usable GPU" "can't go over to NCCL: DFSHIM_"
+unset NCCL_COMM_ID TURNS
+
 # On CPU threads there is no NCCL to go over to.
 # shellcheck disable=SC2016 # expanded inside
 timeout $((60 * ${SLOW:-1})) "$B/dfshim" run --host -n 2 -- bash -c \

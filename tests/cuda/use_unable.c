@@ -1,6 +1,7 @@
 /*
  * A program of two processes, RANK of each in the environment; the second has two ranks when it is called with
- * "group". Driver and NCCL are stand-ins; the id goes through the file $ID_FILE. Prints what each call came to.
+ * "group". Driver and NCCL are stand-ins; the id goes through the file $ID_FILE, or with NCCL_COMM_ID each makes it for
+ * itself. Prints what each call came to, TURNS communicators one after the other.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -42,19 +43,25 @@ static int write_id(const ncclUniqueId *id, const char *path)
 	return rename(part, path);
 }
 
-int main(int argc, char **argv)
+static int get_id(ncclUniqueId *id, int rank, const char *path)
 {
-	int rank = atoi(getenv("RANK")), group = argc > 1 && !strcmp(argv[1], "group");
+	if (getenv("NCCL_COMM_ID"))
+		return ncclGetUniqueId(id) != ncclSuccess;
+	if (rank)
+		return read_id(id, path);
+	return ncclGetUniqueId(id) != ncclSuccess || write_id(id, path);
+}
+
+static int turn(int rank, int group)
+{
 	int nranks = group ? 3 : 2, mine = group && rank ? 2 : 1, i, n[2] = {-1, -1},
 	    us[2] = {-1, -1};
-	const char *path = getenv("ID_FILE");
 	ncclResult_t res = ncclSuccess;
 	static float buf[2][64];
 	ncclComm_t comm[2];
 	ncclUniqueId id;
 
-	fake_cuda()->kernel("dfk_daemon", daemon_kernel);
-	if (rank ? read_id(&id, path) : ncclGetUniqueId(&id) != ncclSuccess || write_id(&id, path))
+	if (get_id(&id, rank, getenv("ID_FILE")))
 		return 1;
 	ncclGroupStart();
 	for (i = 0; i < mine; i++)
@@ -75,4 +82,14 @@ int main(int argc, char **argv)
 		printf("rank %d of %d, destroy %d\n", us[i], n[i], ncclCommDestroy(comm[i]));
 	}
 	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int turns = getenv("TURNS") ? atoi(getenv("TURNS")) : 1, ret = 0;
+
+	fake_cuda()->kernel("dfk_daemon", daemon_kernel);
+	while (turns-- > 0 && !ret)
+		ret = turn(atoi(getenv("RANK")), argc > 1 && !strcmp(argv[1], "group"));
+	return ret;
 }

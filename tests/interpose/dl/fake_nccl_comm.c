@@ -1,6 +1,15 @@
-/* The functions of the fake NCCL that have to do something. */
+/*
+ * The functions of the fake NCCL that have to do something. With NCCL_COMM_ID=127.0.0.1:PORT the ranks of a
+ * communicator meet there as the real one's do: rank 0 serves, others try until it does.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include "interpose/nccl_types.h"
 
 void fake_nccl_called(const char *name);
@@ -30,10 +39,104 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
 	return ncclSuccess;
 }
 
+#define HANDLE_MAGIC 0x0280028002800280ull
+
+static int all(ssize_t (*move)(int, void *, size_t), int fd, void *what, size_t bytes)
+{
+	return move(fd, what, bytes) == (ssize_t)bytes ? 0 : -1;
+}
+
+static ssize_t put(int fd, void *what, size_t bytes)
+{
+	return send(fd, what, bytes, MSG_NOSIGNAL);
+}
+
+static ssize_t take(int fd, void *what, size_t bytes)
+{
+	return recv(fd, what, bytes, MSG_WAITALL);
+}
+
+/* The real one's root is a thread of its own, which may be there still when all have got what they want. */
+static void *close_later(void *listener)
+{
+	usleep(200000);
+	close((int)(intptr_t)listener);
+	return NULL;
+}
+
+static int serve(const struct sockaddr_in *at, int nranks)
+{
+	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1, came, fds[16];
+	pthread_t root;
+	uint64_t magic;
+
+	if (nranks > 16)
+		return -1;
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+	if (bind(listener, (const struct sockaddr *)at, sizeof(*at)) || listen(listener, 16))
+		return -1;
+	for (came = 1; came < nranks;) {
+		fds[came] = accept(listener, NULL, NULL);
+		if (fds[came] < 0)
+			return -1;
+		/* Who is not of NCCL's is not answered. */
+		if (!all(take, fds[came], &magic, sizeof(magic)) && magic == HANDLE_MAGIC)
+			came++;
+		else
+			close(fds[came]);
+	}
+	while (--came > 0) {
+		if (all(put, fds[came], &magic, sizeof(magic)))
+			return -1;
+		close(fds[came]);
+	}
+	if (pthread_create(&root, NULL, close_later, (void *)(intptr_t)listener))
+		return -1;
+	return pthread_detach(root);
+}
+
+static int come(const struct sockaddr_in *at)
+{
+	uint64_t magic = HANDLE_MAGIC;
+	int fd, tries;
+
+	for (tries = 0; tries < 3000; tries++) {
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		if (!connect(fd, (const struct sockaddr *)at, sizeof(*at)))
+			return all(put, fd, &magic, sizeof(magic)) ||
+					       all(take, fd, &magic, sizeof(magic)) ||
+					       magic != HANDLE_MAGIC || close(fd)
+				       ? -1
+				       : 0;
+		close(fd);
+		if (errno != ECONNREFUSED)
+			return -1;
+		usleep(10000);
+	}
+	return -1;
+}
+
+static int meet(int nranks, int rank)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const char *address = getenv("NCCL_COMM_ID"), *port;
+
+	if (!address || nranks < 2)
+		return 0;
+	port = strrchr(address, ':');
+	at.sin_port = htons((uint16_t)(port ? atoi(port + 1) : 0));
+	return rank ? come(&at) : serve(&at, nranks);
+}
+
 static ncclResult_t make(ncclComm_t *comm, int nranks, int rank)
 {
 	struct fake_comm *c = calloc(1, 4096);
 
+	if (meet(nranks, rank)) {
+		free(c);
+		return ncclSystemError;
+	}
 	c->magic = DF_NCCL_COMM_MAGIC;
 	c->nranks = nranks;
 	c->rank = rank;
