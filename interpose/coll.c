@@ -5,6 +5,7 @@
  * Threads: any, one per communicator at a time; an abort may come in between, see handle.h.
  */
 #include "interpose/coll.h"
+#include "interpose/collconfig.h"
 #include "interpose/front.h"
 #include "interpose/group.h"
 #include "interpose/nccl_api.h"
@@ -26,6 +27,7 @@ struct call {
 	int redop;
 	int root;
 	cudaStream_t stream;
+	cudaEvent_t event; /* of the launch, or NULL */
 };
 
 /* NCCL_CHECK_POINTERS=1: the buffers that this rank uses must be known to CUDA. */
@@ -110,6 +112,12 @@ static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const
 	if (df_unlikely(df_nccl_info_enabled(DF_SUBSYS_COLL)))
 		log_call(h, c);
 	self = c->kind == DF_COLL_SEND || c->kind == DF_COLL_RECV;
+	if (df_unlikely(c->event != NULL)) {
+		res = df_group_cur ? df_group_launch_event(h, c->event, c->stream)
+				   : df_collconfig_record(c->event, c->stream);
+		if (res != ncclSuccess)
+			return res;
+	}
 	if (!c->count && !self)
 		return ncclSuccess;
 	op.kind = c->kind;
@@ -155,26 +163,36 @@ static inline ncclResult_t enqueue(ncclComm_t comm, const struct call *c, const 
 	return df_group_error(res);
 }
 
+#define UNPAREN(...) __VA_ARGS__
+
 /*
  * A call of the API: as a `struct call` (kind, name, send, recv, count, type, operator, root) for our
- * communicators; the real library's get theirs, recorded where they are not left alone.
+ * communicators; the real library's get theirs, recorded where they are not left alone. COLL also defines the form
+ * with a configuration.
  */
+#define PLAIN(fn, params, args, ...) CALL(fn, params, args, (void)0, __VA_ARGS__)
 #define COLL(fn, params, args, ...)                                                                \
+	CALL(fn, params, args, (void)0, __VA_ARGS__)                                               \
+	CALL(fn##Config, (UNPAREN params, const ncclCollConfig_t *config), (UNPAREN args, config), \
+	     res_ = df_collconfig_parse(config, &c_.event), __VA_ARGS__)
+
+#define CALL(fn, params, args, parse, ...)                                                         \
 	ncclResult_t fn params                                                                     \
 	{                                                                                          \
-		struct call c_ = {__VA_ARGS__, stream};                                            \
+		struct call c_ = {__VA_ARGS__, stream, NULL};                                      \
 		const void *pc_ = __builtin_return_address(0);                                     \
+		ncclResult_t res_ = ncclSuccess;                                                   \
 		if (DF_FOREIGN(comm)) {                                                            \
 			if (!df_real()->fn)                                                        \
 				return df_real_missing(#fn);                                       \
 			struct df_traced_op o_;                                                    \
-			ncclResult_t res_;                                                         \
 			begin(&o_, &c_, comm, pc_);                                                \
 			res_ = df_real()->fn args;                                                 \
 			df_traced_end(&o_, res_);                                                  \
 			return df_group_error(res_);                                               \
 		}                                                                                  \
-		return enqueue(comm, &c_, pc_);                                                    \
+		parse;                                                                             \
+		return res_ == ncclSuccess ? enqueue(comm, &c_, pc_) : df_group_error(res_);       \
 	}                                                                                          \
 	DF_NCCL_EXPORT(fn);
 
@@ -205,7 +223,7 @@ COLL(ncclBroadcast,
      (sendbuff, recvbuff, count, datatype, root, comm, stream),
      DF_COLL_BROADCAST, "Broadcast", sendbuff, recvbuff, count, datatype, 0, root)
 
-COLL(ncclBcast,
+PLAIN(ncclBcast,
      (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
       cudaStream_t stream),
      (buff, count, datatype, root, comm, stream),
@@ -241,13 +259,13 @@ COLL(ncclScatter,
      (sendbuff, recvbuff, count, datatype, root, comm, stream),
      DF_COLL_SCATTER, "Scatter", sendbuff, recvbuff, count, datatype, 0, root)
 
-COLL(ncclSend,
+PLAIN(ncclSend,
      (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
       cudaStream_t stream),
      (sendbuff, count, datatype, peer, comm, stream),
      DF_COLL_SEND, "Send", sendbuff, NULL, count, datatype, 0, peer)
 
-COLL(ncclRecv,
+PLAIN(ncclRecv,
      (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
       cudaStream_t stream),
      (recvbuff, count, datatype, peer, comm, stream),

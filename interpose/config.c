@@ -41,6 +41,12 @@ static const struct field {
 	F(maxP2pPeers, V(30, 0), 1, INT_MAX, "Invalid config maxP2pPeers attribute value %d"),
 	F(graphStreamOrdering, V(30, 5), 0, 1,
 	  "Invalid config graphStreamOrdering attribute value %d"),
+	F(launchOrderImplicit, V(31, 0), 0, 1,
+	  "Invalid config launchOrderImplicit attribute value %d"),
+	F(numRmaSig, V(31, 0), 0, INT_MAX, "Invalid config numRmaSig attribute value %d"),
+	F(rmaEagerInit, V(31, 0), 0, 1, "Invalid config rmaEagerInit attribute value %d"),
+	F(hostCftMode, V(31, 0), 1, 3, "Invalid config hostCftMode attribute value %d"),
+	F(nvlsHostMode, V(32, 0), 0, INT_MAX, "Invalid config nvlsHostMode attribute value %d"),
 #undef F
 };
 

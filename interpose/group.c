@@ -13,6 +13,7 @@
 #include <string.h>
 #include "interpose/group.h"
 #include "interpose/coll.h"
+#include "interpose/collconfig.h"
 #include "interpose/nccl_api.h"
 #include "interpose/real.h"
 #include "interpose/status.h"
@@ -20,12 +21,21 @@
 #include "runtime/base/log.h"
 #include "trace/writer.h"
 
+/* An event that is recorded at the launch. */
+struct launch_event {
+	struct df_handle *handle;
+	cudaEvent_t event;
+	cudaStream_t stream;
+};
+
 struct df_group {
 	int depth;
 	ncclResult_t error;
 	size_t nr_ops, cap_ops;
 	struct df_op *ops;
 	struct df_handle **handles; /* of the operations */
+	size_t nr_events;
+	struct launch_event *events;
 	int has_self;
 	int real; /* a group of the real library is open too, for calls on its communicators */
 	struct df_job *jobs, **jobs_end;
@@ -51,6 +61,7 @@ static void group_delete(void *arg)
 
 	free(g->ops);
 	free(g->handles);
+	free(g->events);
 	free(g);
 }
 
@@ -82,7 +93,7 @@ ncclResult_t df_group_start(void)
 			}
 		}
 		g->error = ncclSuccess;
-		g->nr_ops = 0;
+		g->nr_ops = g->nr_events = 0;
 		g->has_self = 0;
 		g->real = 0;
 		g->jobs = NULL;
@@ -154,6 +165,26 @@ static ncclResult_t append(struct df_group *g, struct df_handle *h, const struct
 ncclResult_t df_group_add(struct df_handle *h, const struct df_op *op)
 {
 	return append(df_group_cur, h, op);
+}
+
+ncclResult_t df_group_launch_event(struct df_handle *h, cudaEvent_t event, cudaStream_t stream)
+{
+	struct df_group *g = df_group_cur;
+	struct launch_event *v;
+	size_t i;
+
+	for (i = 0; i < g->nr_events; i++)
+		if (g->events[i].handle == h) {
+			DF_NCCL_WARN("Only one launch-completion event may be provided in one "
+				     "NCCL group");
+			return ncclInvalidUsage;
+		}
+	v = realloc(g->events, (g->nr_events + 1) * sizeof(*v));
+	if (!v)
+		return df_status_warn(-ENOMEM, "ncclGroupEnd");
+	g->events = v;
+	g->events[g->nr_events++] = (struct launch_event){h, event, stream};
+	return ncclSuccess;
 }
 
 /* ---- operations --------------------------------------------------------------------------------- */
@@ -264,6 +295,8 @@ static ncclResult_t submit(struct df_group *g)
 			break;
 		}
 	}
+	for (i = 0; res == ncclSuccess && i < g->nr_events; i++)
+		res = df_collconfig_record(g->events[i].event, g->events[i].stream);
 	if (res == ncclSuccess && g->nr_ops) {
 		err = df_submit(g->ops, g->nr_ops);
 		if (err) {

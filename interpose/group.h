@@ -60,6 +60,12 @@ ncclResult_t df_group_error(ncclResult_t res);
 /* Adds an operation to the group of this thread (there is one). */
 ncclResult_t df_group_add(struct df_handle *h, const struct df_op *op);
 
+/*
+ * Records the event on the stream when the group's operations are put on theirs. NCCL takes one for each communicator:
+ * ncclInvalidUsage for a second.
+ */
+ncclResult_t df_group_launch_event(struct df_handle *h, cudaEvent_t event, cudaStream_t stream);
+
 /* A zeroed job, or NULL; df_job_free() for one that was never handed over. */
 struct df_job *df_job_new(enum df_job_kind kind, struct df_handle *on, const char *func,
 			  uint32_t site);

@@ -20,6 +20,7 @@
 #else
 
 typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
 typedef struct ncclComm *ncclComm_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
 
@@ -73,7 +74,7 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 #define NCCL_SHRINK_ABORT	    0x01
 
-/* As in 2.30; a caller's may be shorter: `size` says how long it is. */
+/* As in 2.32; a caller's may be shorter: `size` says how long it is. */
 typedef struct {
 	size_t size;
 	unsigned int magic;
@@ -96,6 +97,11 @@ typedef struct {
 	int numRmaCtx;
 	int maxP2pPeers;
 	int graphStreamOrdering;
+	int launchOrderImplicit;
+	int numRmaSig;
+	int rmaEagerInit;
+	int hostCftMode;
+	int nvlsHostMode;
 } ncclConfig_t;
 
 typedef struct {
@@ -107,7 +113,19 @@ typedef struct {
 
 #endif
 
-#if !defined(DF_USE_NCCL_H) || !defined(__cplusplus)
+/* What the headers in use have, by version: of the host's names and of the device API's, which are C++. */
+#ifdef DF_USE_NCCL_H
+#define DF_HEADER NCCL_VERSION_CODE
+#else
+#define DF_HEADER 0
+#endif
+#ifdef __cplusplus
+#define DF_DEVICE_HEADER DF_HEADER
+#else
+#define DF_DEVICE_HEADER 0
+#endif
+
+#if DF_DEVICE_HEADER == 0
 struct ncclTeam {
 	int nRanks, rank, stride;
 };
@@ -123,6 +141,14 @@ typedef struct ncclLsaBarrierHandle ncclLsaBarrierHandle_t;
 typedef struct ncclGinBarrierHandle ncclGinBarrierHandle_t;
 typedef struct ncclLLA2AHandle ncclLLA2AHandle_t;
 #endif
+#if DF_DEVICE_HEADER < 23102
+typedef uint32_t ncclCftLeId_t;
+typedef enum {
+	NCCL_CFT_TEAM_FLAT,
+	NCCL_CFT_TEAM_HIER_MULTIMEM,
+	NCCL_CFT_TEAM_HIER_LSA
+} ncclCftTeamMode_t;
+#endif
 
 #define DF_NCCL_API_MAGIC 0xcafebeefu
 #define DF_NCCL_SIM_MAGIC 0x74685283u
@@ -132,14 +158,15 @@ typedef struct ncclLLA2AHandle ncclLLA2AHandle_t;
 #define DF_NCCL_VERSION 22809
 
 /* Types of names that came after 2.28. */
-#if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 22902
+#if DF_HEADER < 22902
 typedef struct {
 	int opCnt;
 	int peer;
 	int sigIdx;
 	int ctx;
 } ncclWaitSignalDesc_t;
-
+#endif
+#if DF_DEVICE_HEADER < 22902
 typedef struct {
 	size_t size;
 	unsigned int magic;
@@ -156,7 +183,7 @@ typedef struct {
 	int railedGinType;
 } ncclCommProperties_t;
 #endif
-#if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 22907
+#if DF_HEADER < 22907
 typedef enum {
 	ncclStatGpuMemSuspend = 0,
 	ncclStatGpuMemSuspended = 1,
@@ -164,10 +191,37 @@ typedef enum {
 	ncclStatGpuMemTotal = 3
 } ncclCommMemStat_t;
 #endif
-#if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 23004
+#if DF_HEADER < 23102
+/* As in 2.32; a caller's may be shorter, as above. */
+typedef struct {
+	size_t size;
+	unsigned int magic;
+	unsigned int version;
+	void *ext; /* options of vendors, which NCCL itself ignores */
+	int minCTAs;
+	int maxCTAs;
+	int nvlsCTAs;
+	int cgaClusterSize;
+	const char *algSelection;
+	int forceAlgSelection;
+	int CTAPolicy;
+	uint64_t userProfilerTag;
+	cudaEvent_t launchCompletionEvent;
+} ncclCollConfig_t;
+#endif
+#if DF_HEADER < 23203
+typedef struct {
+	size_t size;
+	unsigned int magic;
+	unsigned int version;
+	int mode; /* 0: plain text; 1: a key shared beforehand */
+	const char *psk;
+} ncclEncryptionConfig_t;
+#endif
+#if DF_HEADER < 23004
 typedef struct ncclParamHandle *ncclParamHandle_t;
+#endif
 struct ncclGinOutboxHandle;
 struct ncclGinInboxA2AHandle;
-#endif
 
 #endif

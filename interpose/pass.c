@@ -121,17 +121,19 @@ static ncclTeam_t team(const void *comm, const char *name, int alone)
 	return t;
 }
 
-#define TEAM(fn, alone)                                                                            \
-	ncclTeam_t fn(ncclComm_t comm)                                                             \
+#define TEAM(fn, alone, params, args)                                                              \
+	ncclTeam_t fn params                                                                       \
 	{                                                                                          \
 		if (DF_FOREIGN(comm) && df_real()->fn)                                             \
-			return df_real()->fn(comm);                                                \
+			return df_real()->fn args;                                                 \
 		return team(comm, #fn, alone);                                                     \
 	}                                                                                          \
 	DF_NCCL_EXPORT(fn);
-TEAM(ncclTeamWorld, 0)
-TEAM(ncclTeamLsa, 1)
-TEAM(ncclTeamRail, 0)
+TEAM(ncclTeamWorld, 0, (ncclComm_t comm), (comm))
+TEAM(ncclTeamLsa, 1, (ncclComm_t comm), (comm))
+TEAM(ncclTeamRail, 0, (ncclComm_t comm), (comm))
+TEAM(ncclTeamCft, 1, (ncclComm_t comm, ncclCftTeamMode_t mode), (comm, mode))
+TEAM(ncclTeamCftMultimem, 1, (ncclComm_t comm), (comm))
 
 int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank)
 {
@@ -235,3 +237,31 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
 	return ncclSuccess;
 }
 DF_NCCL_EXPORT(ncclCommMemStats);
+
+/* ---- 2.32 ------------------------------------------------------------------------------------------- */
+
+/* What would travel in plain text between our processes must not look encrypted. */
+ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
+{
+	enum df_front front = df_front();
+	ncclResult_t res;
+
+	if (df_real_makes(front))
+		return DF_REAL(ncclSetEncryption, config);
+	res = df_ptr_check(config, __func__, "config");
+	if (res != ncclSuccess)
+		return res;
+	if (config->magic != DF_NCCL_API_MAGIC || config->size < sizeof(*config)) {
+		DF_NCCL_WARN("ncclSetEncryption: config not initialized via "
+			     "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+		return ncclInvalidArgument;
+	}
+	if (config->mode != 0) {
+		DF_NCCL_WARN(
+			"ncclSetEncryption: dfshim does not encrypt what its processes say to one another; with "
+			"DFSHIM_MODE=trace NCCL does");
+		return ncclInvalidUsage;
+	}
+	return ncclSuccess;
+}
+DF_NCCL_EXPORT(ncclSetEncryption);

@@ -12,6 +12,9 @@ CXX=${CXX:-g++}
 cat >"$T/again.c" <<'END'
 #define DF_USE_NCCL_H
 #include "interpose/nccl_types.h"
+/* Newer headers have macros of these names that do nothing. */
+#undef ncclResetDebugInit
+#undef pncclResetDebugInit
 #define NCCL_FN(since, kind, result, name, params, args) result name params; result p##name params;
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +41,7 @@ cat >"$T/values.c" <<'END'
 #include "interpose/nccl_types.h"
 #define V(x) printf("%s %lld\n", #x, (long long)(x));
 #define O(f) printf("config.%s %zu\n", #f, offsetof(ncclConfig_t, f));
+#define C(f) printf("collconfig.%s %zu\n", #f, offsetof(ncclCollConfig_t, f));
 int main(void)
 {
 	V(ncclSuccess) V(ncclUnhandledCudaError) V(ncclSystemError) V(ncclInternalError)
@@ -52,11 +56,24 @@ int main(void)
 	O(size) O(magic) O(version) O(blocking) O(cgaClusterSize) O(minCTAs) O(maxCTAs) O(netName)
 	O(splitShare) O(trafficClass) O(commName) O(collnetEnable) O(CTAPolicy) O(shrinkShare)
 	O(nvlsCTAs) O(nChannelsPerNetPeer) O(nvlinkCentricSched)
+#if NEWEST >= 23102 /* of the header, on both sides */
+	O(graphUsageMode) O(numRmaCtx) O(maxP2pPeers) O(graphStreamOrdering) O(launchOrderImplicit)
+	O(numRmaSig) O(rmaEagerInit) O(hostCftMode)
+	C(size) C(magic) C(version) C(ext) C(minCTAs) C(maxCTAs) C(nvlsCTAs) C(cgaClusterSize)
+	C(algSelection) C(forceAlgSelection) C(CTAPolicy)
+#endif
+#if NEWEST >= 23203
+	O(nvlsHostMode) V(sizeof(ncclConfig_t)) C(userProfilerTag) C(launchCompletionEvent) V(sizeof(ncclCollConfig_t))
+	V(offsetof(ncclEncryptionConfig_t, mode)) V(offsetof(ncclEncryptionConfig_t, psk))
+	V(sizeof(ncclEncryptionConfig_t))
+#endif
 	return 0;
 }
 END
-$CC -std=gnu11 -w -I"$SRC" -o "$T/own" "$T/values.c" || exit 1
-$CC -std=gnu11 -w -DDF_USE_NCCL_H -I"$SRC" -isystem "$cuda/include" -o "$T/theirs" "$T/values.c" || exit 1
+newest=$(awk '/define NCCL_(MAJOR|MINOR|PATCH) / { v[$2] = $3 }
+	END { print v["NCCL_MAJOR"] * 10000 + v["NCCL_MINOR"] * 100 + v["NCCL_PATCH"] }' "$cuda/include/nccl.h")
+$CC -std=gnu11 -w -DNEWEST="$newest" -I"$SRC" -o "$T/own" "$T/values.c" || exit 1
+$CC -std=gnu11 -w -DNEWEST="$newest" -DDF_USE_NCCL_H -I"$SRC" -isystem "$cuda/include" -o "$T/theirs" "$T/values.c" || exit 1
 "$T/own" >"$T/own.txt"
 "$T/theirs" >"$T/theirs.txt"
 diff "$T/own.txt" "$T/theirs.txt" || exit 1

@@ -22,7 +22,8 @@ static ncclConfig_t fresh(unsigned version)
 		UNDEF;
 	c.collnetEnable = c.CTAPolicy = c.shrinkShare = c.nvlsCTAs = c.nChannelsPerNetPeer = UNDEF;
 	c.nvlinkCentricSched = c.graphUsageMode = c.numRmaCtx = c.maxP2pPeers = UNDEF;
-	c.graphStreamOrdering = UNDEF;
+	c.graphStreamOrdering = c.launchOrderImplicit = c.numRmaSig = c.rmaEagerInit = UNDEF;
+	c.hostCftMode = c.nvlsHostMode = UNDEF;
 	return c;
 }
 
@@ -72,13 +73,20 @@ static const struct {
 	 "Invalid config graphUsageMode attribute value 3"},
 	{offsetof(ncclConfig_t, maxP2pPeers), 23000, 0,
 	 "Invalid config maxP2pPeers attribute value 0"},
+	{offsetof(ncclConfig_t, launchOrderImplicit), 23100, 2,
+	 "Invalid config launchOrderImplicit attribute value 2"},
+	{offsetof(ncclConfig_t, hostCftMode), 23100, 4,
+	 "Invalid config hostCftMode attribute value 4"},
+	{offsetof(ncclConfig_t, nvlsHostMode), 23200, -1,
+	 "Invalid config nvlsHostMode attribute value -1"},
 };
 #define NR_ROWS (int)(sizeof(rows) / sizeof(rows[0]))
 
 /* A bad value counts from the version on that has the field, and only if the caller's struct holds it. */
 START_TEST(t_range)
 {
-	static const unsigned versions[] = {21304, 21400, 21802, 22702, 22809, 22907, 23007, 99999};
+	static const unsigned versions[] = {21304, 21400, 21802, 22702, 22809,
+					    22907, 23007, 23102, 23203, 99999};
 	size_t v, size = rows[_i].offset + sizeof(int);
 	struct df_config out, same;
 

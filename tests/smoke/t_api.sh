@@ -5,6 +5,8 @@ set -u
 host apicheck --ranks 4
 host apicheck --ranks 7
 host apicheck --procs 3
+host newcalls --ranks 3
+host newcalls --procs 2
 # A number of ranks that no other test has.
 host collcheck --ranks $((5 + SEED % 11)) --sample $((200 / SLOW)) --largest 1023 --seed "$SEED"
 

@@ -56,4 +56,6 @@ __attribute__((visibility("hidden"))) void fake_nccl_called(const char *name)
 #define FN_IF_22902(...)
 #define FN_IF_22907(...)
 #define FN_IF_23004(...)
+#define FN_IF_23102(...)
+#define FN_IF_23203(...)
 #include "interpose/nccl_api.def"
