@@ -179,11 +179,10 @@ static int events(struct client_rank *me, cudaStream_t s, float *in, float *out)
 	return 0;
 }
 
-static int bad(struct client_rank *me, cudaStream_t s, float *in, float *out)
+static int refused(struct client_rank *me, cudaStream_t s, float *in, float *out)
 {
 	struct coll_config config;
 	ncclComm_t c = me->comms[0];
-	struct encryption e = {sizeof(e), 0xcafebeefu, 23203, 0, NULL};
 
 #define REFUSED(field, v, what)                                                                    \
 	do {                                                                                       \
@@ -198,6 +197,23 @@ static int bad(struct client_rank *me, cudaStream_t s, float *in, float *out)
 	REFUSED(size, 4, "magic mismatch");
 	REFUSED(force, 2, "forceAlgSelection=2");
 	REFUSED(policy, 9, "CTAPolicy=9");
+	return 0;
+}
+
+static int bad(struct client_rank *me, cudaStream_t s, float *in, float *out)
+{
+	struct coll_config config;
+	ncclComm_t c = me->comms[0];
+	struct encryption e = {sizeof(e), 0xcafebeefu, 23203, 0, NULL};
+	int turn;
+
+	/* The last error's text is the process's: one rank at a time. */
+	for (turn = 0; turn < me->nr_ranks; turn++) {
+		if (client_barrier_wait(&client_ranks_barrier))
+			return -1;
+		if (turn == me->rank && refused(me, s, in, out))
+			return -1;
+	}
 	/* A longer one, of a future version. */
 	config = fresh;
 	config.size = sizeof(config) + 64;
