@@ -45,6 +45,7 @@ static void must(int ok, const char *what, int line)
 	     __LINE__)
 #define __VA_TYPES_cuDevicePrimaryCtxRetain CUcontext *, CUdevice
 #define __VA_TYPES_cuCtxSetCurrent	    CUcontext
+#define __VA_TYPES_cuLaunchHostFunc	    CUstream, CUhostFn, void *
 #define __VA_TYPES_cuStreamCreate	    CUstream *, unsigned int
 #define __VA_TYPES_cuStreamDestroy	    CUstream
 #define __VA_TYPES_cuEventCreate	    CUevent *, unsigned int
@@ -80,6 +81,45 @@ static void expect(const float *p, float v, int line)
 				(double)p[i], (double)v);
 			exit(1);
 		}
+}
+
+/* NCCL 2.32's, as far as the event. */
+struct coll_config {
+	size_t size;
+	unsigned magic, version;
+	void *ext;
+	int ctas[4];
+	const char *algorithms;
+	int force, policy;
+	uint64_t tag;
+	CUevent event;
+};
+
+static void hold(void *flag)
+{
+	while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE))
+		usleep(100);
+}
+
+/* The event of a launch is recorded by the driver behind what is on the stream. */
+static void launch_event(ncclComm_t comm, CUstream s, CUevent e, CUdeviceptr in, CUdeviceptr out)
+{
+	struct coll_config c = {sizeof(c), 0xcafebeef, 23203, NULL, {0}, NULL, 1, 1, 0, e};
+	ncclResult_t (*reduce)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
+			       ncclComm_t, CUstream, const struct coll_config *);
+	int flag = 0;
+
+	*(void **)&reduce = dlsym(RTLD_DEFAULT, "ncclAllReduceConfig");
+	must(reduce != NULL, "no ncclAllReduceConfig", __LINE__);
+	fill((float *)in, 2);
+	CU(cuLaunchHostFunc, s, hold, &flag);
+	NCCL(reduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm, s, &c));
+	must(((CUresult(*)(CUevent))need("cuEventQuery"))(e) == CUDA_ERROR_NOT_READY,
+	     "the event of the launch was not recorded", __LINE__);
+	__atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+	CU(cuEventSynchronize, e);
+	CU(cuStreamSynchronize, s);
+	expect((float *)out, 4, __LINE__);
 }
 
 static void *run(void *arg)
@@ -136,6 +176,7 @@ static void *run(void *arg)
 		CU(cuEventSynchronize, e);
 		expect((float *)out2, (float)(2 * i + 1), __LINE__);
 	}
+	launch_event(comm[0], a, e, in, out);
 	/* A device-wide wait covers them too. */
 	fill((float *)in, 3);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
