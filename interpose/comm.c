@@ -92,6 +92,21 @@ static int has_rendezvous(int nr_ids, const ncclUniqueId *ids)
 	return df_env()->nccl_comm_id || (ids && nr_ids > 0 && i == nr_ids);
 }
 
+/* Tells the others that this rank does not come. */
+static void decline(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
+{
+	const char *absent = df_front_absent(), *address = df_env()->nccl_comm_id;
+	unsigned char id[DF_ID_BYTES];
+
+	if (!absent || !has_rendezvous(nr_ids, ids))
+		return;
+	if (!address)
+		df_id_decline(nr_ids, (const void *)ids, nranks, rank, absent);
+	else if (rank && !df_id_from_address(address, id))
+		/* Without rank 0 nobody has come yet. */
+		df_id_decline(1, &id, nranks, rank, absent);
+}
+
 /* NCCL's ncclCommInitRankDev: checks, then a job. config: NULL for the defaults. */
 static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const ncclUniqueId *ids,
 			      int rank, const void *config, const char *func, uint32_t site)
@@ -122,8 +137,10 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const
 			return res;
 	}
 	/* Where we could not start, the other ranks are to know (run_init()). */
-	if (df_front() == DF_FRONT_REFUSE && (!has_rendezvous(nr_ids, ids) || df_start_unable()))
+	if (df_front() == DF_FRONT_REFUSE && (!has_rendezvous(nr_ids, ids) || df_start_unable())) {
+		decline(nr_ids, ids, nranks, rank);
 		return df_front_refused(func);
+	}
 	h = df_handle_new(&c, df_device_get());
 	job = h ? df_job_new(DF_JOB_INIT, h, func, site) : NULL;
 	if (!job) {
@@ -154,13 +171,17 @@ err_handle:
 }
 
 /* An id that was made by our runtime is nothing for the real library, which would wait for ever. */
-static ncclResult_t check_real_id(const ncclUniqueId *id)
+static ncclResult_t check_real_ids(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 {
-	if (!df_id_is_ours((const unsigned char *)id->internal))
+	const char *absent = df_front_absent();
+
+	if (!df_id_is_ours((const unsigned char *)ids->internal))
 		return ncclSuccess;
 	DF_NCCL_WARN(
-		"CommInitRank : the unique id was made under dfshim, but this rank runs on plain NCCL: "
-		"all ranks of a job must run in the same mode");
+		"CommInitRank : the unique id was made under dfshim, but this rank runs on plain NCCL (%s): "
+		"all ranks of a job must run in the same mode",
+		absent ? absent : "?");
+	decline(nr_ids, ids, nranks, rank);
 	return ncclInvalidUsage;
 }
 
@@ -194,15 +215,15 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 	return 1;
 }
 
-/* An init by the real library, recorded; `call` is the call of it. */
-#define REAL_INIT(fn, comm, nranks, id, rank, call)                                                \
+/* An init by the real library, recorded; `call` is the call of it. The first id tells whose they are. */
+#define REAL_INIT(fn, comm, nranks, nr_ids, id, rank, call)                                        \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \
 		uint64_t serial_, hash_;                                                           \
 		ncclResult_t res_;                                                                 \
 		if (!real_)                                                                        \
 			return df_real_missing(#fn);                                               \
-		if (check_real_id(id) != ncclSuccess)                                              \
+		if (check_real_ids(nr_ids, id, nranks, rank) != ncclSuccess)                       \
 			return ncclInvalidUsage;                                                   \
 		hash_ = df_id_hash((const unsigned char *)(id));                                   \
 		serial_ = df_traced_init(comm, hash_, nranks, rank, __builtin_return_address(0));  \
@@ -216,7 +237,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
 				    ncclConfig_t *config)
 {
 	if (real_init(1, &commId))
-		REAL_INIT(ncclCommInitRankConfig, comm, nranks, &commId, rank,
+		REAL_INIT(ncclCommInitRankConfig, comm, nranks, 1, &commId, rank,
 			  (comm, nranks, commId, rank, config));
 	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, config, __func__, SITE()));
 }
@@ -225,7 +246,7 @@ DF_NCCL_EXPORT(ncclCommInitRankConfig);
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
 	if (real_init(1, &commId))
-		REAL_INIT(ncclCommInitRank, comm, nranks, &commId, rank,
+		REAL_INIT(ncclCommInitRank, comm, nranks, 1, &commId, rank,
 			  (comm, nranks, commId, rank));
 	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, NULL, __func__, SITE()));
 }
@@ -238,7 +259,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
 		return DF_REAL(ncclCommInitRankScalable, newcomm, nranks, myrank, nId, commIds,
 			       config);
 	if (real_init(nId, commIds))
-		REAL_INIT(ncclCommInitRankScalable, newcomm, nranks, commIds, myrank,
+		REAL_INIT(ncclCommInitRankScalable, newcomm, nranks, nId, commIds, myrank,
 			  (newcomm, nranks, myrank, nId, commIds, config));
 	if (nId > 0 && df_ptr_check(commIds, "CommInitRank", "commIds") != ncclSuccess)
 		return df_group_error(ncclInvalidArgument);

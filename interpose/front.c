@@ -87,6 +87,21 @@ const char *df_front_bound(void)
 	return real->ncclGetUniqueId && real->ncclCommInitRankConfig ? NULL : "no libnccl.so.2";
 }
 
+const char *df_front_absent(void)
+{
+	switch (df_front_now()) {
+	case DF_FRONT_TRACE:
+		return "it runs with DFSHIM_MODE=trace";
+	case DF_FRONT_PLAIN:
+		return df_env()->mode == DF_MODE_OFF ? "it runs with DFSHIM_MODE=off"
+						     : df_start_reason();
+	case DF_FRONT_REFUSE:
+		return *df_start_reason() ? df_start_reason() : reason;
+	default:
+		return NULL;
+	}
+}
+
 enum df_front df_front_now(void)
 {
 	/*

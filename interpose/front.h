@@ -40,6 +40,9 @@ static inline int df_real_groups(enum df_front front)
 /* Why communicators of this process can't go over to the real library; NULL: they can. After df_front(). */
 const char *df_front_bound(void);
 
+/* Why this process does not take part in communicators of ours, in few words; NULL: it does. After df_front(). */
+const char *df_front_absent(void);
+
 /* Under DF_FRONT_REFUSE: says why `what` can't run; returns the error. */
 ncclResult_t df_front_refused(const char *what);
 

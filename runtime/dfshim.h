@@ -54,6 +54,12 @@ int df_id_create(unsigned char id[DF_ID_BYTES]);
 int df_id_from_address(const char *host_port, unsigned char id[DF_ID_BYTES]);
 /* 1: the id was made by a process under dfshim. */
 int df_id_is_ours(const unsigned char id[DF_ID_BYTES]);
+/*
+ * This rank can't join, and its process has perhaps no control plane: tells those who wait at the rendezvous, which
+ * fails for all of them with this reason. Blocks, at most some 10 s. 0, or -errno: they were not told.
+ */
+int df_id_decline(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks, int rank,
+		  const char *why);
 /* NCCL's hash of the 128 bytes (getHash), the commHash of its logs. */
 uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES]);
 

@@ -248,7 +248,10 @@ static void *run(void *arg)
 
 	(void)arg;
 	if (df_addr_parse(text && *text ? text : DEFAULT_ADDR, &addr, 0)) {
-		df_warn("NCCL_RAS_ADDR=%s: not host:port; ncclras is not answered", text);
+		if (text && *text)
+			df_warn("NCCL_RAS_ADDR=%s: not host:port; ncclras is not answered", text);
+		else
+			df_info("%s can't be looked up; ncclras is not answered", DEFAULT_ADDR);
 		return NULL;
 	}
 	for (;;) {

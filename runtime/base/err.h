@@ -13,6 +13,7 @@
  *   -EPROTO      a message or file does not have the agreed form
  *   -EIO         CUDA, verbs or the system failed
  *   -ESHUTDOWN   we are on the way out
+ * and, where the control plane can't start or an address can't be served, what the system said (-EMFILE, -EADDRINUSE).
  */
 #ifndef DF_BASE_ERR_H
 #define DF_BASE_ERR_H

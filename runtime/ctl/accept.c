@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,17 +77,48 @@ static void tune_tcp(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
+/* After a failure. 1: it was for want of a descriptor, and now there may be one. Keeps errno. */
+static int no_file(void)
+{
+	static int said;
+	struct rlimit l;
+
+	if (errno != EMFILE && errno != ENFILE)
+		return 0;
+	if (errno == EMFILE && df_addr_raise_files())
+		return 1;
+	if (!df_ctl.no_file_since) {
+		df_ctl.no_file_since = df_now_ns();
+		df_ctl_timer(df_ctl.no_file_since + DF_CTL_NO_FILE_NS);
+	}
+	if (!said++) {
+		int was = errno;
+
+		l.rlim_cur = 0;
+		getrlimit(RLIMIT_NOFILE, &l);
+		df_ctl_warn(
+			"this process has no file descriptor left (%llu are allowed): ranks of other "
+			"processes can't be reached, and can't reach it",
+			(unsigned long long)l.rlim_cur);
+		errno = was;
+	}
+	return 0;
+}
+
 struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
 			     const struct df_link_ops *ops, void *owner, int *error)
 {
 	struct df_link *l;
 	int fd, ret = 0;
 
-	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	do {
+		fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	} while (fd < 0 && no_file());
 	if (fd < 0) {
 		*error = -errno;
 		return NULL;
 	}
+	df_ctl.no_file_since = 0;
 	if (addr->sa.sa_family != AF_UNIX)
 		tune_tcp(fd);
 	if (connect(fd, &addr->sa, len))
@@ -241,7 +273,9 @@ void df_link_accept(int listener, int is_unix, void *tag)
 		}
 		len = sizeof(addr.storage);
 		memset(&addr, 0, sizeof(addr));
-		fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		do {
+			fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		} while (fd < 0 && no_file());
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE) && df_ctl.spare_fd >= 0) {
 			/* Out of descriptors: the caller learns it instead of waiting. */
 			close(df_ctl.spare_fd);
@@ -249,11 +283,11 @@ void df_link_accept(int listener, int is_unix, void *tag)
 			if (fd >= 0)
 				close(fd);
 			df_ctl.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-			df_ctl_note("refused a connection: no file descriptor is left");
 			return;
 		}
 		if (fd < 0)
 			return;
+		df_ctl.no_file_since = 0;
 		if (!trusted(fd, is_unix)) {
 			close(fd);
 			df_ctl_note("dropped a connection of another user");

@@ -110,7 +110,7 @@ int df_id_from_address(const char *host_port, unsigned char id[DF_ID_BYTES])
 	put_address(&t, &addr);
 	t.flags |= DF_ID_BY_ADDR;
 	t.nonce = df_hash_u64(df_hash_bytes(t.ip, sizeof(t.ip), DF_ID_MAGIC), t.port) | 1;
-	put_front(out, 0x0280028002800280ull, &addr);
+	put_front(out, DF_ID_ADDR_MAGIC, &addr);
 	memcpy(out + DF_ID_TAIL, &t, sizeof(t));
 	memcpy(id, out, sizeof(out));
 	return 0;

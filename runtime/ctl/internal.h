@@ -10,7 +10,8 @@
  *   tree.c    the overlay of links, paths, deaths         group.c   communicators
  *   attach.c  getting a link up: merges, repairs          gather.c  allgather
  *   flood.c   messages over the overlay                   fetch.c   descriptors of shared memory
- *   probe.c   deaths that nobody saw                      addr.c, id.c
+ *   probe.c   deaths that nobody saw                      decline.c a rank that can't come
+ *   addr.c, id.c
  */
 #ifndef DF_CTL_INTERNAL_H
 #define DF_CTL_INTERNAL_H
@@ -49,14 +50,18 @@ socklen_t df_addr_unix(const char *name, union df_sockaddr *out);
 /* One node: boot, network namespace and user are the same. */
 uint64_t df_addr_host_hash(void);
 uint64_t df_addr_random(void);
+/* The soft limit of open files as high as it may be, as NCCL's root has it. 1: it was lower. */
+int df_addr_raise_files(void);
 
 /* ---- ids (id.c) ------------------------------------------------------------------------------------ */
 
-#define DF_ID_TAIL     64
-#define DF_ID_MAGIC    0x3144496d68736664ull /* "dfshmID1" */
-#define DF_ID_BY_ADDR  1u
-#define DF_ID_HAS_TCP4 2u
-#define DF_ID_HAS_TCP6 4u
+#define DF_ID_TAIL  64
+#define DF_ID_MAGIC 0x3144496d68736664ull /* "dfshmID1" */
+/* What NCCL's own handle begins with under NCCL_COMM_ID. */
+#define DF_ID_ADDR_MAGIC 0x0280028002800280ull
+#define DF_ID_BY_ADDR	 1u
+#define DF_ID_HAS_TCP4	 2u
+#define DF_ID_HAS_TCP6	 4u
 
 struct df_id_tail {
 	uint64_t magic;
@@ -89,6 +94,15 @@ struct df_waiter {
  */
 int df_wait_for(struct df_list *on, int (*done)(void *arg), void *arg, const uint32_t *stop);
 void df_waiters_wake(struct df_list *on);
+
+/* So long a rendezvous waits for a descriptor. */
+#define DF_CTL_NO_FILE_NS (2 * DF_NS_PER_S)
+
+/* 1: what this process lacks, not the other side. */
+static inline int df_ctl_lacks(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
+}
 
 /* ---- groups: the communicators of this process (group.c, gather.c) ---------------------------------- */
 
@@ -183,9 +197,11 @@ struct df_ctl {
 	uint64_t timer_ns; /* when the loop wakes by itself; 0 never */
 	const struct df_ctl_events *events;
 	int leaving;
-	uint64_t nr_repairs; /* of the overlay, seen so far */
-	int nr_strangers;    /* accepted, not yet introduced */
-	char notes[8][256];  /* log lines, written once the lock is released */
+	uint64_t nr_repairs;	/* of the overlay, seen so far */
+	int nr_strangers;	/* accepted, not yet introduced */
+	uint64_t no_file_since; /* no connection could be made or taken, for want of descriptors */
+	char notes[8][256];	/* log lines, written once the lock is released */
+	int warns;		/* bits: those that are warnings */
 	int nr_notes;
 };
 
@@ -197,6 +213,7 @@ void df_ctl_unlock(void);
 int df_ctl_start(void);
 /* A line for the log at info, written after the lock is released. */
 void df_ctl_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void df_ctl_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Makes the loop look at its timers no later than at `when`; under the lock. */
 void df_ctl_timer(uint64_t when_ns);
 

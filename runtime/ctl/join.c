@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/tree.h"
+#include "runtime/dfshim.h"
 
 #define MERGE_RETRY_NS DF_NS_PER_S
 
@@ -244,18 +245,34 @@ void df_join_merged(uint64_t token)
 		join_ack(j);
 }
 
+static void join_no_file(struct df_join *j)
+{
+	const struct df_member *m = &j->ranks->checkin.member;
+	char why[240];
+
+	snprintf(why, sizeof(why), "rank %d on %.63s (pid %u) has no file descriptor left", m->rank,
+		 m->hostname, m->pid);
+	join_abandon(j, -EMFILE, why);
+}
+
 uint64_t df_join_timers(uint64_t now)
 {
+	uint64_t next = 0, t, give_up = df_ctl.no_file_since + DF_CTL_NO_FILE_NS;
 	struct df_join *j, *tmp;
-	uint64_t next = 0, t;
 	int i;
 
+	if (df_ctl.no_file_since && give_up > now)
+		next = give_up;
 	HASH_ITER(hh, df_ctl.joins, j, tmp)
 	{
 		for (i = 0; i < j->nr_ids && j->hashed; i++) {
 			t = j->started[i] ? df_rdv_up_timer(&j->ups[i], now) : 0;
 			if (t)
 				next = next ? DF_MIN(next, t) : t;
+		}
+		if (j->state == JOIN_TABLE && df_ctl.no_file_since && give_up <= now) {
+			join_no_file(j);
+			continue;
 		}
 		if (j->hashed && j->merging) {
 			if (j->merge_at <= now) {
@@ -447,17 +464,22 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 		return -EPROTO;
 	}
 	ret = df_ctl_start();
-	if (ret)
-		return ret;
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return -ENOMEM;
-	df_ctl_lock();
-	ret = join_locked(nr_ids, ids, nranks, me, limits, stop, c, reason);
-	df_ctl_unlock();
+	c = ret ? NULL : calloc(1, sizeof(*c));
+	if (c) {
+		df_ctl_lock();
+		ret = join_locked(nr_ids, ids, nranks, me, limits, stop, c, reason);
+		df_ctl_unlock();
+	} else if (!ret) {
+		ret = -ENOMEM;
+	}
 	if (ret) {
 		if (reason[0])
 			df_warn("rank %d of %d can't join: %s", me->rank, nranks, reason);
+		/* The others may not know. */
+		if (!c || df_ctl_lacks(ret)) {
+			snprintf(reason, sizeof(reason), "control plane: %s", strerror(-ret));
+			df_id_decline(nr_ids, ids, nranks, me->rank, reason);
+		}
 		free(c);
 		return ret;
 	}

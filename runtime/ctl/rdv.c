@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/base/hash.h"
@@ -558,22 +557,12 @@ static struct df_rdv *rdv_new(const struct df_id_tail *id, uint64_t front)
 	return r;
 }
 
-/* Every process of the job connects to us for a moment; NCCL's root raises the limit as well. */
-static void raise_files_limit(void)
-{
-	struct rlimit l;
-
-	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= l.rlim_max)
-		return;
-	l.rlim_cur = l.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &l);
-}
-
 int df_rdv_open(const struct df_id_tail *id, uint64_t front)
 {
 	struct df_rdv *r;
 
-	raise_files_limit();
+	/* Every process of the job connects to us for a moment. */
+	df_addr_raise_files();
 	df_ctl_lock();
 	r = rdv_new(id, front);
 	df_ctl_unlock();
@@ -590,11 +579,12 @@ int df_rdv_open_address(const struct df_id_tail *id)
 	if (df_rdv_find(id->nonce))
 		return 0;
 	df_id_address(id, &addr);
-	raise_files_limit();
+	/* Every process of the job connects to us for a moment. */
+	df_addr_raise_files();
 	fd = df_link_listen(&addr, df_addr_len(&addr));
 	if (fd < 0)
 		return fd;
-	r = rdv_new(id, 0);
+	r = rdv_new(id, DF_ID_ADDR_MAGIC);
 	if (!r) {
 		close(fd);
 		return -ENOMEM;

@@ -43,7 +43,7 @@ struct df_rdv_up {
 	struct df_id_tail id;
 	struct df_link *link;	/* remote */
 	struct df_rdv_end *end; /* local */
-	uint64_t retry_at, retry_ns, give_up_at;
+	uint64_t retry_at, retry_ns, give_up_at, shut_since;
 	int serves;   /* rank 0 of an id by address is here: so is the session */
 	int open;     /* check-ins may be sent */
 	int answered; /* the session has said something */

@@ -48,23 +48,42 @@ void df_ctl_lock(void)
 void df_ctl_unlock(void)
 {
 	char notes[DF_ARRAY_LEN(df_ctl.notes)][sizeof(df_ctl.notes[0])];
-	int i, nr = df_ctl.nr_notes;
+	int i, nr = df_ctl.nr_notes, warns = df_ctl.warns;
 
 	memcpy(notes, df_ctl.notes, (size_t)nr * sizeof(notes[0]));
-	df_ctl.nr_notes = 0;
+	df_ctl.nr_notes = df_ctl.warns = 0;
 	df_mutex_unlock(&df_ctl.lock);
-	for (i = 0; i < nr; i++)
-		df_info("%s", notes[i]);
+	for (i = 0; i < nr; i++) {
+		if (warns & 1 << i)
+			df_warn("%s", notes[i]);
+		else
+			df_info("%s", notes[i]);
+	}
+}
+
+static void note(int warn, const char *fmt, va_list ap)
+{
+	if (df_ctl.nr_notes == (int)DF_ARRAY_LEN(df_ctl.notes))
+		return;
+	df_ctl.warns |= warn << df_ctl.nr_notes;
+	vsnprintf(df_ctl.notes[df_ctl.nr_notes++], sizeof(df_ctl.notes[0]), fmt, ap);
 }
 
 void df_ctl_note(const char *fmt, ...)
 {
 	va_list ap;
 
-	if (df_ctl.nr_notes == (int)DF_ARRAY_LEN(df_ctl.notes))
-		return;
 	va_start(ap, fmt);
-	vsnprintf(df_ctl.notes[df_ctl.nr_notes++], sizeof(df_ctl.notes[0]), fmt, ap);
+	note(0, fmt, ap);
+	va_end(ap);
+}
+
+void df_ctl_warn(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	note(1, fmt, ap);
 	va_end(ap);
 }
 
@@ -245,7 +264,8 @@ static void after_fork_child(void)
 		close_fd(&df_ctl.spare_fd);
 		df_ctl.groups = NULL;
 		df_ctl.timer_ns = 0;
-		df_ctl.nr_notes = 0;
+		df_ctl.nr_notes = df_ctl.warns = 0;
+		df_ctl.no_file_since = 0;
 		df_ctl.leaving = 0;
 		df_ctl.started = 0;
 	}
@@ -264,7 +284,8 @@ static int watch(int fd, void *ptr)
 	return epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_ADD, fd, &e) ? -EIO : 0;
 }
 
-static void name_sockets(struct df_member *m)
+/* -EMFILE: it has not all the sockets that it could have. Without any, a job of one process still runs. */
+static int name_sockets(struct df_member *m)
 {
 	union df_sockaddr addr;
 	socklen_t len;
@@ -274,20 +295,24 @@ static void name_sockets(struct df_member *m)
 	df_ctl.unix_fd = df_link_listen(&addr, len);
 	if (df_ctl.unix_fd < 0)
 		m->unix_name[0] = '\0';
+	if (df_ctl.unix_fd == -EMFILE)
+		return -EMFILE;
 
 	if (df_addr_local(&addr))
-		return;
+		return 0;
 	df_ctl.tcp_fd = df_link_listen(&addr, df_addr_len(&addr));
 	if (df_ctl.tcp_fd < 0)
-		return;
+		return df_ctl.tcp_fd == -EMFILE ? -EMFILE : 0;
 	len = sizeof(addr.storage);
 	if (getsockname(df_ctl.tcp_fd, &addr.sa, &len))
 		close_fd(&df_ctl.tcp_fd);
 	else
 		df_addr_format(&addr, m->tcp, sizeof(m->tcp));
+	return 0;
 }
 
-static int start_locked(void)
+/* last: a limit that could be raised has been. */
+static int try_start(int last)
 {
 	struct df_member *m = &df_ctl.self;
 	sigset_t all, old;
@@ -312,7 +337,9 @@ static int start_locked(void)
 		ret = -errno;
 		goto err_close;
 	}
-	name_sockets(m);
+	ret = name_sockets(m);
+	if (ret && !last)
+		goto err_close;
 	ret = watch(df_ctl.event_fd, &df_ctl.event_fd);
 	if (!ret && df_ctl.unix_fd >= 0)
 		ret = watch(df_ctl.unix_fd, &df_ctl.unix_fd);
@@ -341,6 +368,17 @@ err_close:
 	close_fd(&df_ctl.unix_fd);
 	close_fd(&df_ctl.tcp_fd);
 	close_fd(&df_ctl.spare_fd);
+	return ret;
+}
+
+static int start_locked(void)
+{
+	int ret = try_start(0);
+
+	if (ret == -EMFILE) {
+		df_addr_raise_files();
+		ret = try_start(1);
+	}
 	return ret;
 }
 

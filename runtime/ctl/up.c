@@ -14,6 +14,8 @@
 #define REFUSED_NS (5 * DF_NS_PER_S)
 /* Who served the address before may just be leaving it: another session, or the real library's root. */
 #define TAKEN_NS (5 * DF_NS_PER_S)
+/* So long somebody may listen there who hangs up on us. */
+#define SHUT_NS (5 * DF_NS_PER_S)
 
 static int up_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
 {
@@ -34,14 +36,19 @@ static void up_again(struct df_rdv_up *up)
 }
 
 /* By address, rank 0 may not have come yet, and the last user of the address may just be leaving. */
-static int up_may_retry(struct df_rdv_up *up, int error)
+static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 {
 	uint64_t now = df_now_ns();
 
-	if (up->answered)
+	if (up->answered || df_ctl_lacks(error))
 		return 0;
-	if (up->id.flags & DF_ID_BY_ADDR)
-		return 1;
+	if (up->id.flags & DF_ID_BY_ADDR) {
+		if (!was_open || error == -ECONNREFUSED)
+			up->shut_since = 0;
+		else if (!up->shut_since)
+			up->shut_since = now;
+		return !up->shut_since || now - up->shut_since < SHUT_NS;
+	}
 	if (error != -ECONNREFUSED && error != -EAGAIN && error != -ETIMEDOUT)
 		return 0;
 	if (error == -ECONNREFUSED && up->id.host == df_ctl.self.host)
@@ -53,15 +60,27 @@ static int up_may_retry(struct df_rdv_up *up, int error)
 
 static void up_lost(struct df_rdv_up *up, int error)
 {
+	int was_open = up->open;
 	char reason[240];
 
 	up->link = NULL;
 	up->open = 0;
-	if (up_may_retry(up, error)) {
+	if (up_may_retry(up, was_open, error)) {
 		up_again(up);
 		return;
 	}
-	if (error)
+	if (df_ctl_lacks(error)) {
+		/* Nothing that the other side could help. */
+		snprintf(reason, sizeof(reason), "no connection can be made: %s", strerror(-error));
+		up->failed(up, error, reason);
+		return;
+	}
+	if (up->shut_since)
+		snprintf(
+			reason, sizeof(reason),
+			"what listens at the address of NCCL_COMM_ID does not know dfshim: perhaps "
+			"rank 0 runs on plain NCCL");
+	else if (error)
 		snprintf(reason, sizeof(reason),
 			 "the process that serves the id (pid %u) can't be reached: %s", up->id.pid,
 			 strerror(-error));

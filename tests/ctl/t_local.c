@@ -513,6 +513,67 @@ START_TEST(t_address)
 }
 END_TEST
 
+static void *hang_up(void *arg)
+{
+	int fd;
+
+	while ((fd = accept(*(int *)arg, NULL, NULL)) >= 0)
+		close(fd);
+	return NULL;
+}
+
+/* Somebody listens there who is not of ours: rank 0 can't serve it, others don't wait for ever. */
+START_TEST(t_address_taken)
+{
+	union df_sockaddr addr;
+	struct ct_rank r = {.ids = ids, .nranks = 2, .rank = _i};
+	pthread_t thread;
+	char text[64];
+	int fd;
+
+	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)((df_test_seed() + 7) % 20000));
+	ck_assert_int_eq(df_id_from_address(text, ids[0]), 0);
+	ck_assert_int_eq(df_addr_parse(text, &addr, 1), 0);
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	ck_assert_int_eq(bind(fd, &addr.sa, df_addr_len(&addr)) | listen(fd, 16), 0);
+	pthread_create(&thread, NULL, hang_up, &fd);
+	ct_join(&r);
+	ck_assert_int_eq(r.ret, _i ? -ECONNRESET : -EADDRINUSE);
+	shutdown(fd, SHUT_RDWR);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+END_TEST
+
+/* A rank on plain NCCL comes to the address: the others end, with the reason. */
+START_TEST(t_address_unshimmed)
+{
+	struct ct_rank r = {.ids = ids, .nranks = 2};
+	uint64_t magic = DF_ID_ADDR_MAGIC;
+	union df_sockaddr addr;
+	char text[64];
+	int fd, i, ret = -1;
+
+	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)((df_test_seed() + 9) % 20000));
+	ck_assert_int_eq(df_id_from_address(text, ids[0]), 0);
+	ck_assert_int_eq(df_addr_parse(text, &addr, 1), 0);
+	pthread_create(&r.thread, NULL, ct_join_thread, &r);
+	for (i = 0, fd = -1; i < 5000 && ret; i++) {
+		usleep(1000);
+		close(fd);
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		ret = connect(fd, &addr.sa, df_addr_len(&addr));
+	}
+	ck_assert_int_eq(ret, 0);
+	/* Magic and type, then what a rank says of itself. */
+	ck_assert_int_eq(send(fd, &magic, 8, MSG_NOSIGNAL), 8);
+	(void)!send(fd, text, sizeof(text), MSG_NOSIGNAL);
+	pthread_join(r.thread, NULL);
+	ck_assert_int_eq(r.ret, -EPROTO);
+	close(fd);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ctl local");
@@ -535,6 +596,8 @@ int main(void)
 	tcase_add_test(tc, t_gather_mismatch);
 	tcase_add_test(tc, t_many);
 	tcase_add_test(tc, t_address);
+	tcase_add_loop_test(tc, t_address_taken, 0, 2);
+	tcase_add_test(tc, t_address_unshimmed);
 	suite_add_tcase(s, tc);
 	return df_test_run(s);
 }

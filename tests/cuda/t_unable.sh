@@ -64,6 +64,14 @@ want strict0.1 "init 5"
 want strict1.1 "init 2" "dfshim can't start: no usable GPU"
 want off.1 "init 5"
 
+# A rank in another mode does not come, and says so.
+for mode in off trace; do
+	run mode-$mode single "" DFSHIM_MODE=$mode
+	want mode-$mode.0 "init 5"
+	want mode-$mode.1 "init 5" "this rank runs on plain NCCL (it runs with DFSHIM_MODE=$mode)"
+	want mode-$mode.0.err "dfshim can't start on rank 1" "it runs with DFSHIM_MODE=$mode"
+done
+
 # NCCL_COMM_ID: all meet at an address that rank 0 serves for us first and for NCCL then, communicator after
 # communicator; whichever rank can't start.
 for i in 0 1 2; do

@@ -56,7 +56,7 @@ static int turn(int rank, int group)
 {
 	int nranks = group ? 3 : 2, mine = group && rank ? 2 : 1, i, n[2] = {-1, -1},
 	    us[2] = {-1, -1};
-	ncclResult_t res = ncclSuccess;
+	ncclResult_t res = ncclSuccess, end;
 	static float buf[2][64];
 	ncclComm_t comm[2];
 	ncclUniqueId id;
@@ -64,9 +64,10 @@ static int turn(int rank, int group)
 	if (get_id(&id, rank, getenv("ID_FILE")))
 		return 1;
 	ncclGroupStart();
-	for (i = 0; i < mine; i++)
-		ncclCommInitRank(&comm[i], nranks, id, rank + i);
-	res = ncclGroupEnd();
+	for (i = 0; i < mine && res == ncclSuccess; i++)
+		res = ncclCommInitRank(&comm[i], nranks, id, rank + i);
+	end = ncclGroupEnd();
+	res = res == ncclSuccess ? end : res;
 	printf("init %d\n", res);
 	if (res != ncclSuccess) {
 		printf("%s\n", ncclGetLastError(NULL));

@@ -116,6 +116,17 @@ int df_id_is_ours(const unsigned char id[DF_ID_BYTES])
 	return !memcmp(id + 64, "ours", 4);
 }
 
+int df_id_decline(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks, int rank,
+		  const char *why)
+{
+	(void)nr_ids;
+	(void)ids;
+	(void)nranks;
+	(void)rank;
+	(void)why;
+	return 0;
+}
+
 uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES])
 {
 	return df_hash_bytes(id, DF_ID_BYTES, 0);
