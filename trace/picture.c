@@ -23,7 +23,7 @@ static const char *const why[] = {
 	[DF_E_WORK] = "work",
 	[DF_E_LEGACY] = "legacy stream",
 	[DF_E_NOT_ISSUED] = "not issued",
-	[DF_E_HOST] = "host",
+	[DF_E_HOST] = "its host",
 	[DF_E_SYNC_STREAM] = "waits for result",
 	[DF_E_SYNC_DEVICE] = "device sync",
 	[DF_E_SYNC_IMPLICIT] = "implicit sync",
@@ -84,7 +84,12 @@ static int box_add(struct df_picture *p, const struct df_check_result *r, uint32
 		df_say_host(&r->g, node, b->where, sizeof(b->where));
 		break;
 	case DF_N_NEXT:
-		snprintf(b->text, sizeof(b->text), "not issued yet");
+		/* Without a communicator: any call at all. */
+		if (n->gcomm == DF_NONE)
+			snprintf(b->text, sizeof(b->text), "not issued yet");
+		else
+			snprintf(b->text, sizeof(b->text), "a call on %s, not issued yet",
+				 set->gcomms[n->gcomm].label);
 		df_say_member(set, n->gcomm, n->rank, b->where, sizeof(b->where));
 		break;
 	default:
@@ -135,6 +140,30 @@ static int follow(struct df_picture *p, const struct df_check_result *r, uint32_
 			rc = follow(p, r, e->to, box_of, from, t, depth + 1);
 	}
 	return rc;
+}
+
+/* The steps one after another, each box once; nothing where they are not one way. */
+static int find_way(struct df_picture *p, const struct df_check_result *r, const uint32_t *box_of)
+{
+	p->way = malloc((r->nr_steps + 1) * sizeof(*p->way));
+	if (!p->way)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		uint32_t from = box_of[r->steps[i].from], to = box_of[r->steps[i].to];
+
+		if (from == DF_NONE || to == DF_NONE ||
+		    (p->nr_way && p->way[p->nr_way - 1] != from)) {
+			p->nr_way = 0;
+			return 0;
+		}
+		if (!p->nr_way)
+			p->way[p->nr_way++] = from;
+		if (to != from)
+			p->way[p->nr_way++] = to;
+	}
+	p->closed = p->nr_way > 1 && p->way[p->nr_way - 1] == p->way[0];
+	p->nr_way -= (size_t)p->closed;
+	return 0;
 }
 
 static int by_place(const void *pa, const void *pb)
@@ -208,7 +237,7 @@ int df_picture_make(struct df_picture *p, const struct df_check_result *r, int e
 			rc = box_add(p, r, ends[k], box_of, 1);
 		}
 	}
-	if (r->root != DF_NONE && !rc && drawn(&r->g.nodes[r->root]))
+	if (!r->nr_steps && r->root != DF_NONE && !rc && drawn(&r->g.nodes[r->root]))
 		rc = box_add(p, r, r->root, box_of, 1);
 	for (size_t i = 0; i < r->g.nr_nodes && !rc; i++) {
 		if (!drawn(&r->g.nodes[i]) || (!exec && !r->g.stuck[i]) ||
@@ -221,6 +250,8 @@ int df_picture_make(struct df_picture *p, const struct df_check_result *r, int e
 	}
 	if (!rc)
 		place(p, box_of, r->g.nr_nodes);
+	if (!rc)
+		rc = find_way(p, r, box_of);
 	for (size_t i = 0; i < r->nr_steps && !rc; i++)
 		for (int k = 0; k < DF_E_NR; k++)
 			if (r->steps[i].kinds >> k & 1 && why[k][0]) {
@@ -252,6 +283,7 @@ void df_picture_fini(struct df_picture *p)
 	free(p->boxes);
 	free(p->arrows);
 	free(p->columns);
+	free(p->way);
 	memset(p, 0, sizeof(*p));
 }
 
@@ -303,112 +335,4 @@ void df_picture_json(const struct df_picture *p, FILE *out)
 			p->arrows[i].in_cycle ? "true" : "false",
 			p->arrows[i].cut ? "true" : "false");
 	fprintf(out, "],\"left_out\":%zu}\n", p->left_out);
-}
-
-/* ---- SVG ----------------------------------------------------------------------------------------------- */
-
-#define BOX_W 250
-#define BOX_H 34
-#define GAP_X 90
-#define GAP_Y 22
-#define TOP   70
-
-static void svg_text(FILE *out, const char *s, size_t max)
-{
-	size_t n = 0;
-
-	for (; *s && n < max; s++, n++) {
-		if (*s == '<' || *s == '>' || *s == '&' || (unsigned char)*s < 32 ||
-		    (unsigned char)*s > 126)
-			fprintf(out, "&#%u;", (unsigned char)*s < 32 ? '?' : (unsigned char)*s);
-		else
-			fputc(*s, out);
-	}
-	if (*s)
-		fputs("...", out);
-}
-
-static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE *out)
-{
-	const struct df_box *f = &p->boxes[a->from], *t = &p->boxes[a->to];
-	int fx = 20 + f->column * (BOX_W + GAP_X), tx = 20 + t->column * (BOX_W + GAP_X);
-	int fy = TOP + f->row * (BOX_H + GAP_Y) + BOX_H / 2,
-	    ty = TOP + t->row * (BOX_H + GAP_Y) + BOX_H / 2, bend;
-	const char *color = a->in_cycle ? "#c62828" : "#9e9e9e";
-
-	/* Out at the side that faces the other; back to the left of its own column within one rank. */
-	if (t->column > f->column) {
-		fx += BOX_W;
-		bend = GAP_X / 2;
-		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy - 5, fx + bend, fy - 5,
-			tx - bend, ty - 5, tx, ty - 5);
-	} else if (t->column < f->column) {
-		tx += BOX_W;
-		bend = GAP_X / 2;
-		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy + 5, fx - bend, fy + 5,
-			tx + bend, ty + 5, tx, ty + 5);
-	} else {
-		fx += BOX_W;
-		tx += BOX_W;
-		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy, fx + 30, fy, tx + 30,
-			ty + 8, tx, ty + 8);
-	}
-	fprintf(out,
-		" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\"%s marker-end=\"url(#%s)\"><title>%s%s</title></path>\n",
-		color, a->in_cycle ? "2.5" : "1", a->cut ? " stroke-dasharray=\"7 4\"" : "",
-		a->in_cycle ? "ar" : "ag", a->why, a->cut ? " (can be cut)" : "");
-	if (a->in_cycle)
-		fprintf(out,
-			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"%s\" text-anchor=\"middle\">%s</text>\n",
-			t->column == f->column ? fx + 28 : (fx + tx) / 2, (fy + ty) / 2 - 8, color,
-			a->why);
-}
-
-void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
-{
-	int rows = 1;
-
-	for (size_t i = 0; i < p->nr_boxes; i++)
-		if (p->boxes[i].row >= rows)
-			rows = p->boxes[i].row + 1;
-	fprintf(out,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %zu %d\" font-family=\"sans-serif\">\n"
-		"<defs><marker id=\"ar\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" "
-		"orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" fill=\"#c62828\"/></marker><marker id=\"ag\" viewBox=\"0 0 10 10\" "
-		"refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" "
-		"fill=\"#9e9e9e\"/></marker></defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n"
-		"<text x=\"20\" y=\"24\" font-size=\"15\" font-weight=\"bold\">",
-		40 + p->nr_columns * (BOX_W + GAP_X), TOP + rows * (BOX_H + GAP_Y) + 30);
-	svg_text(out, title, 160);
-	fputs("</text>\n", out);
-	for (size_t c = 0; c < p->nr_columns; c++) {
-		fprintf(out,
-			"<text x=\"%zu\" y=\"56\" font-size=\"14\" font-weight=\"bold\" text-anchor=\"middle\">",
-			20 + c * (BOX_W + GAP_X) + BOX_W / 2);
-		svg_text(out, p->columns[c], 40);
-		fputs("</text>\n", out);
-	}
-	for (int pass = 0; pass < 2; pass++)
-		for (size_t i = 0; i < p->nr_arrows; i++)
-			if (p->arrows[i].in_cycle == pass)
-				svg_arrow(p, &p->arrows[i], out);
-	for (size_t i = 0; i < p->nr_boxes; i++) {
-		const struct df_box *b = &p->boxes[i];
-		int x = 20 + b->column * (BOX_W + GAP_X), y = TOP + b->row * (BOX_H + GAP_Y);
-
-		fprintf(out,
-			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\" "
-			"stroke-width=\"%d\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
-			x, y, BOX_W, BOX_H, b->started ? "#fff3c4" : "#f5f5f5",
-			b->in_cycle ? "#c62828" : "#757575", b->in_cycle ? 2 : 1, x + BOX_W / 2,
-			y + BOX_H / 2 + 4);
-		svg_text(out, b->text, 200);
-		fputs("</title>", out);
-		svg_text(out, b->text, 38);
-		fputs("</text>\n", out);
-	}
-	if (p->left_out)
-		fprintf(out, "<text x=\"20\" y=\"%d\" font-size=\"12\">and %zu more</text>\n",
-			TOP + rows * (BOX_H + GAP_Y) + 18, p->left_out);
-	fputs("</svg>\n", out);
 }

@@ -30,6 +30,10 @@ struct df_picture {
 	char (*columns)[48];
 	size_t nr_columns, cap_columns;
 	size_t left_out; /* boxes beyond the limit */
+	/* The way that the verdict tells, box after box; closed: from the last to the first again. 0: not one way. */
+	uint32_t *way;
+	size_t nr_way;
+	int closed;
 };
 
 /* What is stuck and why; exec: all unfinished operations in the order of their streams. -ENOMEM. */
@@ -40,5 +44,7 @@ void df_picture_fini(struct df_picture *p);
 void df_picture_dot(const struct df_picture *p, const char *title, FILE *out);
 void df_picture_json(const struct df_picture *p, FILE *out);
 void df_picture_svg(const struct df_picture *p, const char *title, FILE *out);
+/* The way alone, as a ring that is read clockwise (nr_way > 1). */
+void df_picture_way_svg(const struct df_picture *p, FILE *out);
 
 #endif

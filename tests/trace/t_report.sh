@@ -15,7 +15,7 @@ DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_RULES=nccl DFSHIM_TIMEOUT_MS=400 D
 "$B/dfshim" report -o "$T/r.html" "$T/tr" >"$T/said" || fail "report: $(cat "$T/said")"
 page() { timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" "file://$T/r.html" 2>"$T/errors"; }
 page --dump-dom >"$T/dom" || fail "the browser: $(tail -3 "$T/errors")"
-for want in '<h1 class="bad">ORDER: ' '<dt>What to do' '<dt>Where the ranks part' '<svg' 'A#2 AllReduce' '<canvas id="tl" [^>]*data-rows="[1-9]' \
+for want in '<h1 class="bad">ORDER: ' '<dt>What to do' '<dt>Where the ranks part' '<svg' 'A#2 AllReduce' 'id="cycle"><svg' '<canvas id="tl" [^>]*data-rows="[1-9]' \
 	'<td>r0-r1' '<h2>Evidence' 'can be cut here'; do
 	grep -q "$want" "$T/dom" || fail "no $want in the DOM: $(head -c 3000 "$T/dom")"
 done

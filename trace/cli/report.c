@@ -32,7 +32,8 @@ static const char head[] =
 	".good{background:#2e7d32}.bad{background:#c62828}pre{background:#f5f5f5;padding:12px;white-space:pre-wrap;font-size:13px}"
 	"table{border-collapse:collapse;width:100%;font-size:13px}td,th{border:1px solid #ddd;padding:3px 8px;text-align:left}"
 	"th{background:#f5f5f5}.box{border:1px solid #ddd;overflow:auto;max-height:620px}canvas{width:100%;border:1px solid #ddd;"
-	"touch-action:none;cursor:grab}#tip{min-height:1.5em;font-size:13px;color:#555}svg{min-width:700px;width:100%}"
+	"touch-action:none;cursor:grab}#tip{min-height:1.5em;font-size:13px;color:#555}svg{display:block}"
+	"summary{margin:10px 0;cursor:pointer}"
 	"</style></head><body>\n";
 
 static const char script[] =
@@ -106,7 +107,16 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 	fputs("</table>\n", out);
 }
 
-static void timeline(FILE *out, const struct df_timeline *t)
+/* The communicator as the verdict calls it. */
+static const char *comm_label(const struct df_check_set *set, const struct df_bar_item *b)
+{
+	for (size_t i = 0; b->comm_hash && i < set->nr_gcomms; i++)
+		if (set->gcomms[i].hash == b->comm_hash)
+			return set->gcomms[i].label;
+	return b->comm;
+}
+
+static void timeline(FILE *out, const struct df_timeline *t, const struct df_check_set *set)
 {
 	fputs("<h2>Timeline</h2><p>Wheel: zoom. Drag: move. Double click: all. Red: never finished.</p>"
 	      "<canvas id=\"tl\"></canvas><div id=\"tip\"></div>\n<script>const D={procs:[",
@@ -125,17 +135,18 @@ static void timeline(FILE *out, const struct df_timeline *t)
 	fprintf(out, "],end:%" PRIu64 ",bars:[", t->end_ns - t->first_ns);
 	for (size_t i = 0; i < t->nr_bars; i++) {
 		const struct df_bar_item *b = &t->bars[i];
+		const char *comm = b->is_call ? "" : comm_label(set, b);
 		char text[160], track[48];
 
 		if (b->is_call)
 			snprintf(text, sizeof(text), "%s", df_call_text(b->call));
 		else if (b->intent)
 			snprintf(text, sizeof(text),
-				 "%s %s, not issued yet: the host waits before it",
-				 df_kind_name(b->kind), b->comm);
+				 "%s on %s, not issued yet: the host waits before it",
+				 df_kind_name(b->kind), comm);
 		else
-			snprintf(text, sizeof(text), "%s %s#%" PRIu64, df_kind_name(b->kind),
-				 b->comm, b->index + 1);
+			snprintf(text, sizeof(text), "%s#%" PRIu64 " %s", comm, b->index + 1,
+				 df_kind_name(b->kind));
 		if (b->lane)
 			snprintf(track, sizeof(track), "%s %" PRIu64 " (%u)",
 				 b->is_call ? "thread" : "stream", b->track, b->lane + 1);
@@ -161,9 +172,46 @@ static void said(FILE *out, const char *term, const char *text)
 	html(out, text);
 }
 
+/* What keeps itself from moving at a size that can be read; all that is stuck behind a click, where that is more. */
+static int graphs(FILE *out, const struct df_check_result *r)
+{
+	struct df_picture core, all;
+	int rc = df_picture_make(&core, r, 0, 0);
+
+	if (rc)
+		return rc;
+	rc = df_picture_make(&all, r, 0, 120);
+	if (rc) {
+		df_picture_fini(&core);
+		return rc;
+	}
+	core.left_out = 0;
+	if (all.nr_boxes)
+		fputs("<h2>Who waits for whom</h2>\n<p>An arrow goes from what waits to what it waits for. Yellow: has "
+		      "begun. Dashed: where dfshim can cut.</p>\n",
+		      out);
+	if (core.nr_boxes > 1) {
+		fputs("<div class=\"box\" id=\"cycle\">", out);
+		if (core.nr_way > 1)
+			df_picture_way_svg(&core, out);
+		else
+			df_picture_svg(&core, "", out);
+		fputs("</div>\n", out);
+	}
+	if (all.nr_boxes > core.nr_boxes) {
+		fprintf(out, "<details%s><summary>All that is stuck</summary>",
+			core.nr_boxes > 1 ? "" : " open");
+		fputs("<div class=\"box\" id=\"stuck\">", out);
+		df_picture_svg(&all, "", out);
+		fputs("</div></details>\n", out);
+	}
+	df_picture_fini(&core);
+	df_picture_fini(&all);
+	return 0;
+}
+
 static int write_report(FILE *out, const struct df_check_result *r, const struct df_timeline *t)
 {
-	struct df_picture p;
 	char *text = NULL;
 	size_t n;
 	FILE *mem = open_memstream(&text, &n);
@@ -173,11 +221,6 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 		return -ENOMEM;
 	df_check_print(r, mem);
 	fclose(mem);
-	rc = df_picture_make(&p, r, 0, 120);
-	if (rc) {
-		free(text);
-		return rc;
-	}
 	fputs(head, out);
 	fprintf(out, "<h1 class=\"%s\">", df_verdict_exit(r->verdict) ? "bad" : "good");
 	html(out, df_check_line(r));
@@ -186,17 +229,16 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	said(out, "What dfshim can do", r->remedy_text);
 	said(out, "Where the ranks part", r->divergence);
 	fputs("</dl>\n", out);
-	if (p.nr_boxes) {
-		fputs("<h2>Who waits for whom</h2><div class=\"box\">", out);
-		df_picture_svg(&p, "", out);
-		fputs("</div>\n", out);
+	rc = graphs(out, r);
+	if (rc) {
+		free(text);
+		return rc;
 	}
-	timeline(out, t);
+	timeline(out, t, r->set);
 	ranks_table(out, r);
 	fputs("<h2>Evidence</h2>\n<pre>", out);
 	html(out, text);
 	fputs("</pre>\n</body></html>\n", out);
-	df_picture_fini(&p);
 	free(text);
 	return 0;
 }
