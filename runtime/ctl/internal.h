@@ -4,7 +4,7 @@
  * waiting threads sleep on a futex of their own with the lock released. The control thread alone frees
  * connections; other threads only queue bytes on them.
  *
- *   thread.c  start, epoll loop, timers, waiting, fork    rdv.c     rendezvous: the serving side
+ *   thread.c  start, epoll loop, timers, waiting, fork    rdv.c, rdv_open.c  the serving side
  *   link.c    sockets, frames                             join.c    rendezvous: the joining side
  *   accept.c  connections begin, strangers                up.c      the way from a join to a session
  *   tree.c    the overlay of links, paths, deaths         group.c   communicators
