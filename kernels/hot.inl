@@ -44,6 +44,7 @@ struct dfk_hot {
 	struct df_kconn *send_home, *recv_home;
 	const struct df_kinst *inst_of; /* whose copy `inst` is, NULL nobody's */
 	struct df_kinst inst;
+	uint64_t inst_own; /* its waits are its own, and move with it */
 	uint64_t used; /* dfk_local.turns when it was used last */
 	struct df_kconn conn[DFK_HOT_CONNS];
 	struct df_inst prog[DFK_HOT_INSTS];
@@ -144,6 +145,8 @@ DFK void dfk_point(struct dfk_hot *h)
 	c->coll = &h->coll;
 	c->send = room ? h->conn : h->send_home;
 	c->recv = room ? h->conn + c->nr_send : h->recv_home;
+	if (h->inst_of && h->inst_own)
+		h->inst.waits = h->inst.own_waits;
 }
 
 /* Thread 0: back to the original. It may hold on to what it has: nobody looks there before it leaves the queue. */
@@ -274,7 +277,8 @@ DFK const struct df_kinst *dfk_now(struct df_kctx *ctx)
 	if (h->inst_of != in) {
 		for (i = first; i < sizeof(*in) / 8; i++)
 			((dfk_u64 *)(void *)&h->inst)[i] = ((const dfk_u64 *)(const void *)in)[i];
-		if (h->inst.waits == in->own_waits)
+		h->inst_own = h->inst.waits == in->own_waits;
+		if (h->inst_own)
 			h->inst.waits = h->inst.own_waits;
 		h->inst_of = in;
 	}

@@ -37,6 +37,7 @@ struct rank_coll {
 	struct df_kconn *conns;
 	struct df_kinst inst[MAX_INST];
 	uint64_t done, past;
+	uint64_t ready[MAX_INST]; /* 1: its input is there */
 	int32_t *in[MAX_INST], *out[MAX_INST];
 	uint64_t in_elems, out_elems;
 };
@@ -319,7 +320,26 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 	}
 }
 
-static void submit(struct world *w, int k, int c, int m)
+/* What an instance reads is there, or is not any more. */
+static void turn_over(struct rank_coll *rc, int m)
+{
+	uint64_t e;
+
+	for (e = 0; e < rc->in_elems; e++)
+		rc->in[m][e] ^= 0x55555555;
+}
+
+/* As the user's stream does: the input is there, then the word says so. */
+static void ring(struct rank_coll *rc, int m)
+{
+	if (!rc->inst[m].done_value || rc->ready[m])
+		return;
+	turn_over(rc, m);
+	rc->ready[m] = 1;
+}
+
+/* late: its input comes after the call. */
+static void submit(struct world *w, int k, int c, int m, int late)
 {
 	struct rank_coll *rc = &w->rc[c][k];
 	struct df_kinst *in = &rc->inst[m];
@@ -331,6 +351,11 @@ static void submit(struct world *w, int k, int c, int m)
 	in->done_value = (uint64_t)m + 1;
 	in->blocks_left = rc->k.nr_blocks;
 	in->waits = in->own_waits;
+	in->waits[0] = (struct df_kwait){&rc->ready[m], 1};
+	in->nr_waits = 1;
+	rc->ready[m] = !late;
+	if (late)
+		turn_over(rc, m);
 	/* Not the same on all ranks. */
 	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
 	if (m)
@@ -436,9 +461,10 @@ static void run(uint64_t seed, int n, int nb, int nc, int ni)
 			c = order[k][at[k]];
 			for (m = i = 0; i < at[k]; i++)
 				m += order[k][i] == c;
-			submit(&w, k, c, m);
+			submit(&w, k, c, m, below(&r, 2) == 0);
 			at[k]++;
 		}
+		ring(&w.rc[below(&r, (uint64_t)nc)][k], (int)below(&r, (uint64_t)ni));
 		i = (int)below(&r, (uint64_t)nb);
 		df_block_turn(&w.d[k], &w.blk[k][i]);
 		if (w.d[k].policy.order && turns % 8 == 0) {
@@ -539,13 +565,13 @@ START_TEST(test_common_order)
 		/* Rounds 1 and 2 are issued in different orders; in the others one rank is late. */
 		int disagree = m == 1 || m == 2;
 
-		submit(&w, 1, disagree ? low : !low, m);
-		submit(&w, 1, disagree ? !low : low, m);
+		submit(&w, 1, disagree ? low : !low, m, 0);
+		submit(&w, 1, disagree ? !low : low, m, 0);
 		late = m != 1 && below(&r, 2);
 		if (!late)
 			turns(&w, 1, 1); /* has begun its first */
-		submit(&w, 0, !low, m);
-		submit(&w, 0, low, m);
+		submit(&w, 0, !low, m, 0);
+		submit(&w, 0, low, m, 0);
 		turns(&w, 0, 100);
 		SETTLE(w.blk[0]);
 		/*
