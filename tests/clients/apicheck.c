@@ -30,10 +30,10 @@ static int reset(struct client_rank *me, struct parts *p)
 
 	for (i = 0; i < N; i++)
 		p->host[i] = (float)me->rank;
-	CUDA(cudaMemcpy(p->in, p->host, N * sizeof(float), cudaMemcpyHostToDevice));
+	CUDA(client_upload(p->in, p->host, N * sizeof(float)));
 	for (i = 0; i < N; i++)
 		p->host[i] = -1;
-	CUDA(cudaMemcpy(p->out, p->host, N * sizeof(float), cudaMemcpyHostToDevice));
+	CUDA(client_upload(p->out, p->host, N * sizeof(float)));
 	return 0;
 }
 

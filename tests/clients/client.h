@@ -133,6 +133,24 @@ __attribute__((format(printf, 2, 3))) static inline void client_fail(int status,
 		}                                                                                  \
 	} while (0)
 
+/*
+ * A copy to the device that has arrived: cudaMemcpy from pageable memory may return before it has, and a stream that
+ * does not block on the legacy one is not ordered behind it. So is a fill.
+ */
+static inline cudaError_t client_upload(void *to, const void *from, size_t bytes)
+{
+	cudaError_t err = cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
+
+	return err == cudaSuccess ? cudaStreamSynchronize(NULL) : err;
+}
+
+static inline cudaError_t client_clear(void *to, int value, size_t bytes)
+{
+	cudaError_t err = cudaMemset(to, value, bytes);
+
+	return err == cudaSuccess ? cudaStreamSynchronize(NULL) : err;
+}
+
 /* ---- waiting -------------------------------------------------------------------------------------- */
 
 /* 0, or -1 when a communicator has failed (reported). */

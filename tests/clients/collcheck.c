@@ -237,7 +237,7 @@ static int redop(struct rank *me, const struct test *t, ncclRedOp_t *op)
 		return 0;
 	}
 	if (t->op == PREMUL_DEVICE)
-		CUDA(cudaMemcpy(me->scalar, &bits, sizeof(bits), cudaMemcpyHostToDevice));
+		CUDA(client_upload(me->scalar, &bits, sizeof(bits)));
 	NCCL(ncclRedOpCreatePreMulSum(
 		op, t->op == PREMUL_DEVICE ? me->scalar : &bits, t->type->type,
 		t->op == PREMUL_DEVICE ? ncclScalarDevice : ncclScalarHostImmediate, me->comm));
@@ -338,7 +338,7 @@ static int run_test(struct rank *me, size_t nr, size_t bytes)
 	if (t->inplace || bcast)
 		place(t, me->rank, recv, &send, &recv);
 	memset(me->out, fill, bytes);
-	CUDA(cudaMemcpy(me->recv, me->out, bytes, cudaMemcpyHostToDevice));
+	CUDA(client_upload(me->recv, me->out, bytes));
 	n = input_count(t);
 	for (i = 0; i < n; i++) {
 		bits = input_bits(t, nr, me->rank, i);
@@ -346,7 +346,7 @@ static int run_test(struct rank *me, size_t nr, size_t bytes)
 	}
 	/* Bcast: only the root's buffer is input. Scatter in place: others' input is not read. */
 	if (n && !(bcast && me->rank != t->root) && !(t->coll == SCATTER && me->rank != t->root))
-		CUDA(cudaMemcpy(send, me->in, n * size, cudaMemcpyHostToDevice));
+		CUDA(client_upload(send, me->in, n * size));
 	if (call(me, t, send, recv) || client_wait(me->stream, &me->comm, 1))
 		return -1;
 	CUDA(cudaMemcpy(me->out, me->recv, bytes, cudaMemcpyDeviceToHost));

@@ -196,9 +196,9 @@ static int load(struct rank *me, int iter)
 	for (i = 0; i < opt.colls; i++) {
 		if (!opt.no_check || !iter) {
 			fill(me->host, colls[i].nr_send, base_value(me->rank, iter, i));
-			CUDA(cudaMemcpy(me->send[i], me->host, colls[i].nr_send * sizeof(float),
-					cudaMemcpyHostToDevice));
-			CUDA(cudaMemset(me->recv[i], 0xff, colls[i].nr_recv * sizeof(float)));
+			CUDA(client_upload(me->send[i], me->host,
+					   colls[i].nr_send * sizeof(float)));
+			CUDA(client_clear(me->recv[i], 0xff, colls[i].nr_recv * sizeof(float)));
 		}
 		me->order[i] = i;
 		me->sync_after[i] = 0;

@@ -149,7 +149,7 @@ static int with_comm(struct client_rank *me)
 	      "Deregister: Could not find handle");
 	NCCL(ncclCommDeregister(c, NULL));
 
-	CUDA(cudaMemcpy(buf, &in, sizeof(in), cudaMemcpyHostToDevice));
+	CUDA(client_upload(buf, &in, sizeof(in)));
 	NCCL(ncclAllReduce(buf, buf + 1, 1, ncclFloat, ncclSum, c, s));
 	if (client_wait(s, &c, 1))
 		return -1;

@@ -30,7 +30,7 @@ static int set(float *buf, float *host, float value)
 
 	for (i = 0; i < N; i++)
 		host[i] = value + (float)(i % 100);
-	CUDA(cudaMemcpy(buf, host, N * sizeof(float), cudaMemcpyHostToDevice));
+	CUDA(client_upload(buf, host, N * sizeof(float)));
 	return 0;
 }
 

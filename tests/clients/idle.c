@@ -24,7 +24,7 @@ static int work(struct client_rank *me, cudaStream_t s, float *buf)
 	int i;
 
 	for (i = 0; i < 50; i++) {
-		CUDA(cudaMemcpy(buf, &in, sizeof(in), cudaMemcpyHostToDevice));
+		CUDA(client_upload(buf, &in, sizeof(in)));
 		NCCL(ncclAllReduce(buf, buf + 1, 1, ncclFloat, ncclSum, me->comms[0], s));
 		if (client_wait(s, me->comms, 1))
 			return -1;

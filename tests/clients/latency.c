@@ -71,7 +71,7 @@ static int run(struct client_rank *me)
 	CUDA(cudaSetDevice(me->device));
 	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	CUDA(cudaMalloc((void **)&buf, max_bytes));
-	CUDA(cudaMemset(buf, 0, max_bytes));
+	CUDA(client_clear(buf, 0, max_bytes));
 	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
 	for (bytes = min_bytes; bytes <= max_bytes; bytes = next_size(bytes))
 		if (measure(me, s, buf, bytes))

@@ -70,9 +70,9 @@ static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 	for (i = 1; i < 4; i++)
 		CUDA(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
 	for (nr = 1; nr <= 4; nr *= 4) {
-		CUDA(cudaMemset(out, 0, (size_t)amount * 2 * sizeof(*out)));
+		CUDA(client_clear(out, 0, (size_t)amount * 2 * sizeof(*out)));
 		for (i = 0; i <= places; i++)
-			CUDA(cudaMemcpy(buf + i, &one, sizeof(one), cudaMemcpyHostToDevice));
+			CUDA(client_upload(buf + i, &one, sizeof(one)));
 		for (i = 0; i < amount; i++) {
 			int k = me->rank ? i : (i + amount / 2) % amount;
 

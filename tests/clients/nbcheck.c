@@ -46,7 +46,7 @@ static int run(struct client_rank *me)
 	NCCL(ncclCommCount(me->comms[0], &n));
 	EXPECT(n == me->nr_ranks, "%d ranks", n);
 	in = (float)(me->rank + 1);
-	CUDA(cudaMemcpy(buf, &in, sizeof(in), cudaMemcpyHostToDevice));
+	CUDA(client_upload(buf, &in, sizeof(in)));
 	for (i = 0; i < 20; i++) {
 		STARTED(ncclGroupStart());
 		STARTED(ncclAllReduce(buf, buf + 1, 1, ncclFloat, ncclSum, me->comms[0], s));

@@ -27,11 +27,9 @@ static int fill(struct client_rank *me, struct ends *e, int to, int nr, size_t n
 
 	for (i = 0; i < n; i++)
 		e->host[i] = value(me->rank, to, nr, i);
-	CUDA(cudaMemcpy(e->send + (size_t)to * MOST, e->host, n * sizeof(int),
-			cudaMemcpyHostToDevice));
+	CUDA(client_upload(e->send + (size_t)to * MOST, e->host, n * sizeof(int)));
 	memset(e->host, 0xee, MOST * sizeof(int));
-	CUDA(cudaMemcpy(e->recv + (size_t)to * MOST, e->host, MOST * sizeof(int),
-			cudaMemcpyHostToDevice));
+	CUDA(client_upload(e->recv + (size_t)to * MOST, e->host, MOST * sizeof(int)));
 	return 0;
 }
 
@@ -126,8 +124,7 @@ static int in_order(struct client_rank *me, struct ends *e, int grouped)
 			e->host[at + i] = value(me->rank, next, 10 * (2 - grouped) + k, i);
 		at += sizes[k];
 	}
-	CUDA(cudaMemcpy(e->send + (size_t)next * MOST, e->host, at * sizeof(int),
-			cudaMemcpyHostToDevice));
+	CUDA(client_upload(e->send + (size_t)next * MOST, e->host, at * sizeof(int)));
 	if (grouped)
 		NCCL(ncclGroupStart());
 	for (k = 0, at = 0; k < 3; at += sizes[k++])

@@ -10,7 +10,7 @@ static int sum(ncclComm_t comm, cudaStream_t s, float value, float *out)
 	float *buf;
 
 	CUDA(cudaMalloc((void **)&buf, 2 * sizeof(float)));
-	CUDA(cudaMemcpy(buf, &value, sizeof(value), cudaMemcpyHostToDevice));
+	CUDA(client_upload(buf, &value, sizeof(value)));
 	NCCL(ncclAllReduce(buf, buf + 1, 1, ncclFloat, ncclSum, comm, s));
 	if (client_wait(s, &comm, 1))
 		return -1;

@@ -58,7 +58,7 @@ static int put(float *to, float value)
 
 	for (i = 0; i < N; i++)
 		host[i] = value;
-	CUDA(cudaMemcpy(to, host, sizeof(host), cudaMemcpyHostToDevice));
+	CUDA(client_upload(to, host, sizeof(host)));
 	return 0;
 }
 

@@ -24,6 +24,16 @@ $(B)/tests/cuda/use_cudart: tests/cuda/use_cudart.c
 
 tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudart)
 
+# The CUDA runtime for plain NCCL programs on the stand-in, and the kernel it brings: see tests/cuda/runtime/cudart.c.
+DRY_CUDART := $(B)/tests/cuda/runtime/libcudart.so.13
+$(DRY_CUDART): tests/cuda/runtime/cudart.c tests/cuda/runtime/export.map tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h \
+		$(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -fPIC -fvisibility=hidden -shared \
+		-Wl,-soname,libcudart.so.13 -Wl,--version-script=tests/cuda/runtime/export.map -o $@ $< -Wl,--start-group \
+		$(filter %.a,$^) -Wl,--end-group -pthread -ldl -lm
+tests: $(DRY_CUDART)
+
 # NCCL as it looks from outside; calls are written down.
 FAKE_NCCL := $(B)/tests/cuda/fake/libnccl.so.2
 $(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl_api.def interpose/nccl_types.h

@@ -278,8 +278,7 @@ static int fill(int iter)
 
 		for (size_t i = 0; i < plan.room[b]; i++)
 			p[i] = value(job.proc, b, iter) + (float)(i & 1023);
-		CUDA(cudaMemcpy(buffers[b].grads, p, plan.room[b] * sizeof(float),
-				cudaMemcpyHostToDevice));
+		CUDA(client_upload(buffers[b].grads, p, plan.room[b] * sizeof(float)));
 		free(p);
 	}
 	return 0;

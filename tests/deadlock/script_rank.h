@@ -51,8 +51,7 @@ static int buffers(struct rank *me)
 			memcpy(me->bufs[i], host, me->sizes[i] * 4);
 		} else {
 			CUDA(cudaMalloc((void **)&me->bufs[i], me->sizes[i] * 4));
-			CUDA(cudaMemcpy(me->bufs[i], host, me->sizes[i] * 4,
-					cudaMemcpyHostToDevice));
+			CUDA(client_upload(me->bufs[i], host, me->sizes[i] * 4));
 		}
 	}
 	free(host);

@@ -82,7 +82,7 @@ API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
 	(void)dev;
 	SEEN();
-	*bytes = 1ull << 30;
+	*bytes = FAKE_DEVICE_BYTES;
 	return CUDA_SUCCESS;
 }
 API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)

@@ -19,23 +19,52 @@ API CUresult cuEventDestroy_v2(CUevent e)
 	(void)e; /* operations may still name it */
 	return CUDA_SUCCESS;
 }
-API CUresult cuEventRecord(CUevent e, CUstream s)
+API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned int flags)
 {
 	struct op op = {.kind = OP_RECORD, .event = e};
+	int captured;
 
-	SEEN();
+	s = fake_stream_of(s, 0);
 	pthread_mutex_lock(&fake_lock);
-	op.point = ++e->recorded;
+	captured = s->capture && !(flags & CU_EVENT_RECORD_EXTERNAL);
+	e->capture = captured ? s->capture : NULL;
+	e->capture_id = s->capture_id;
+	e->nr_behind = 0;
+	if (captured)
+		fake_nodes_join(&e->behind, &e->nr_behind, s->behind, s->nr_behind);
+	else if (!s->capture)
+		op.point = ++e->recorded;
 	pthread_mutex_unlock(&fake_lock);
-	fake_put(fake_stream_of(s, 0), &op);
+	if (!captured)
+		fake_put(s, &op);
 	return CUDA_SUCCESS;
 }
+API CUresult cuEventRecord(CUevent e, CUstream s)
+{
+	SEEN();
+	return cuEventRecordWithFlags(e, s, 0);
+}
+/* An event that was recorded in a capture takes the stream into it. */
 API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
 {
-	(void)flags;
+	int captured, foreign;
+
 	SEEN();
-	fake_put(fake_stream_of(s, 0),
-		 &(struct op){.kind = OP_AFTER, .event = e, .point = e->recorded});
+	s = fake_stream_of(s, 0);
+	pthread_mutex_lock(&fake_lock);
+	captured = e->capture && !(flags & CU_EVENT_WAIT_EXTERNAL);
+	foreign = s->capture && !(flags & CU_EVENT_WAIT_EXTERNAL) && e->capture != s->capture;
+	if (captured && (!s->capture || !foreign)) {
+		s->capture = e->capture;
+		s->capture_id = e->capture_id;
+		fake_nodes_join(&s->behind, &s->nr_behind, e->behind, e->nr_behind);
+		foreign = 0;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	if (foreign)
+		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+	if (!captured)
+		fake_put(s, &(struct op){.kind = OP_AFTER, .event = e, .point = e->recorded});
 	return CUDA_SUCCESS;
 }
 API CUresult cuEventQuery(CUevent e)
@@ -48,7 +77,7 @@ API CUresult cuEventQuery(CUevent e)
 	pthread_mutex_unlock(&fake_lock);
 	return ret;
 }
-API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
+API CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b)
 {
 	CUresult ret = CUDA_ERROR_NOT_READY;
 
@@ -63,6 +92,11 @@ API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 			      (double)(b->when.tv_nsec - a->when.tv_nsec) / 1e6);
 	pthread_mutex_unlock(&fake_lock);
 	return ret;
+}
+API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
+{
+	SEEN();
+	return cuEventElapsedTime_v2(ms, a, b);
 }
 API CUresult cuEventSynchronize(CUevent e)
 {

@@ -18,12 +18,31 @@
 #define API    __attribute__((visibility("default")))
 #define SEEN() fake_count(__func__)
 
-enum op_kind { OP_WRITE, OP_WAIT, OP_HOST, OP_KERNEL, OP_RECORD, OP_AFTER, OP_COPY };
+enum op_kind {
+	OP_WRITE,
+	OP_WAIT,
+	OP_HOST,
+	OP_CALLBACK,
+	OP_KERNEL,
+	OP_RECORD,
+	OP_AFTER,
+	OP_COPY,
+	OP_FILL,
+	OP_GRAPH,
+	OP_EMPTY,
+};
+
+/* What has to be done before: the first so many operations of a stream. */
+struct mark {
+	struct CUstream_st *s;
+	uint64_t nr;
+};
 
 struct op {
 	enum op_kind kind;
 	uint64_t *addr, value;
 	CUhostFn fn;
+	CUstreamCallback callback;
 	void *data;
 	fake_kernel_fn kernel;
 	void *params[4];
@@ -32,8 +51,23 @@ struct op {
 	uint64_t point; /* of the event */
 	void *to;
 	const void *from;
-	size_t bytes;
+	void *own; /* freed with it */
+	/* Rows of so many bytes, this far apart: copies and fills; value: what is filled in, width bytes each. */
+	size_t bytes, rows, to_pitch, from_pitch, width;
+	struct CUgraph_st *graph; /* a child, or what is launched: ours to drop */
+	struct mark *after;
+	size_t nr_after;
 	struct op *next;
+};
+
+/* A node of a graph: what it does, and the nodes before it. */
+struct CUgraphNode_st {
+	struct op op;
+	struct CUgraph_st *graph;
+	CUgraphNode *before;
+	size_t nr_before;
+	CUgraphNode copy;  /* while its graph is copied */
+	int left, started; /* while its graph runs */
 };
 
 struct CUstream_st {
@@ -41,10 +75,13 @@ struct CUstream_st {
 	uint64_t id;
 	int priority;
 	unsigned int flags;
-	int nr, stop;
+	int nr, stop, gone;
+	uint64_t put, done; /* operations */
 	struct op *head, **tail;
-	CUgraph capture; /* not NULL: operations go there */
+	CUgraph capture; /* not NULL: operations go there, behind these nodes */
 	uint64_t capture_id;
+	CUgraphNode *behind;
+	size_t nr_behind;
 	pthread_t thread;
 	struct CUstream_st *next;
 };
@@ -53,6 +90,10 @@ struct CUevent_st {
 	unsigned int flags;
 	uint64_t recorded, reached;
 	struct timespec when; /* it was reached */
+	CUgraph capture;      /* recorded there, behind these nodes */
+	uint64_t capture_id;
+	CUgraphNode *behind;
+	size_t nr_behind;
 };
 
 struct CUctx_st {
@@ -63,15 +104,22 @@ struct CUctx_st {
 };
 
 struct CUgraph_st {
-	struct op *head, **tail;
-	int nr;
-	CUhostFn destroy[16];
-	void *destroy_arg[16];
-	int nr_destroy;
+	CUgraphNode *nodes;
+	size_t nr;
+	struct CUuserObject_st **objects;
+	size_t nr_objects;
+	int refs; /* of a graph that is only executed: its launches, and the handle */
+	int busy;
 };
 
 struct CUgraphExec_st {
-	struct op *head;
+	CUgraph graph; /* a copy */
+};
+
+struct CUuserObject_st {
+	int refs;
+	CUhostFn destroy;
+	void *arg;
 };
 
 struct CUfunc_st {
@@ -81,7 +129,8 @@ struct CUfunc_st {
 struct mem {
 	uintptr_t at;
 	size_t bytes;
-	int host, device;
+	int host; /* 1: pinned, 2: registered, the program's own */
+	int device, managed;
 	int fd; /* device memory: a file that other processes can map; -1 none */
 	struct mem *next;
 };
@@ -99,9 +148,20 @@ extern uint64_t fake_next_id;
 /* stream.c */
 CUstream fake_stream_of(CUstream s, int ptds); /* the default streams are made on first use */
 void fake_put(CUstream s, const struct op *from);
+void fake_run_op(struct CUstream_st *s, struct op *op);
+/* Until what has been put on it is done; the legacy stream: on the blocking ones of its context too. */
+void fake_stream_drain(CUstream s);
+void fake_stream_leave(CUgraph g);   /* all streams that are captured into it; fake_lock held */
 int fake_all_pending(CUcontext ctx); /* NULL: of all; fake_lock held */
 extern int fake_launch_error;
 void fake_set_kernel(const char *name, fake_kernel_fn fn);
+
+/* graph.c: fake_lock held but for running. */
+CUgraph fake_graph_new(void);
+CUgraphNode fake_graph_add(CUgraph g, const struct op *op, const CUgraphNode *before, size_t nr);
+void fake_graph_run(CUgraph g);
+void fake_graph_put(CUgraph g);
+void fake_nodes_join(CUgraphNode **to, size_t *nr, const CUgraphNode *from, size_t nr_from);
 
 /* device.c */
 CUcontext fake_ctx_now(void);
@@ -113,9 +173,11 @@ void fake_unmap(void *at, size_t bytes, int fd);
 void fake_hide(int on);
 
 /* memory.c: the table of memory. */
+#define FAKE_DEVICE_BYTES (4ull << 30)
 extern int fake_alloc_waits, fake_alloc_fails;
 void fake_mem_add(void *p, size_t bytes, int host, int fd);
 void fake_mem_gone(uintptr_t at);
+int fake_mem_known(uintptr_t at);
 /* -1: not the start of device memory of this process. */
 int fake_mem_fd(uintptr_t at, size_t *bytes);
 void fake_mem_each(void (*fn)(void *at, size_t bytes, int arg), int arg); /* of devices */

@@ -75,20 +75,97 @@ void fake_mem_gone(uintptr_t at)
 	if (m)
 		*p = m->next;
 	pthread_mutex_unlock(&fake_lock);
-	if (m && m->host)
+	if (m && m->host == 1)
 		free((void *)at);
-	else if (m)
+	else if (m && !m->host)
 		fake_unmap((void *)at, m->bytes, m->fd);
 	free(m);
+}
+static size_t used(int device)
+{
+	size_t bytes = 0;
+	struct mem *m;
+
+	for (m = mems; m; m = m->next)
+		bytes += !m->host && m->fd >= 0 && m->device == device ? m->bytes : 0;
+	return bytes;
+}
+static CUresult device_alloc(CUdeviceptr *out, size_t bytes, int managed)
+{
+	int room;
+
+	if (__atomic_fetch_sub(&fake_alloc_fails, 1, __ATOMIC_RELAXED) > 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	__atomic_store_n(&fake_alloc_fails, 0, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&fake_lock);
+	room = used(fake_ctx_now() ? fake_ctx_now()->device : 0) + bytes <= FAKE_DEVICE_BYTES;
+	pthread_mutex_unlock(&fake_lock);
+	if (!room)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*out = (CUdeviceptr)mem_new(bytes, 0);
+	if (managed) {
+		struct mem *m;
+
+		pthread_mutex_lock(&fake_lock);
+		for (m = mems; m->at != *out; m = m->next)
+			;
+		m->managed = 1;
+		pthread_mutex_unlock(&fake_lock);
+	}
+	return CUDA_SUCCESS;
 }
 API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
 	SEEN();
 	alloc_wait();
-	if (__atomic_fetch_sub(&fake_alloc_fails, 1, __ATOMIC_RELAXED) > 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	__atomic_store_n(&fake_alloc_fails, 0, __ATOMIC_RELAXED);
-	*out = (CUdeviceptr)mem_new(bytes, 0);
+	return device_alloc(out, bytes, 0);
+}
+API CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
+{
+	(void)flags;
+	SEEN();
+	alloc_wait();
+	return device_alloc(out, bytes, 1);
+}
+API CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream s)
+{
+	(void)s;
+	SEEN();
+	return device_alloc(out, bytes, 0);
+}
+static void gone(void *at)
+{
+	fake_mem_gone((uintptr_t)at);
+}
+API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
+{
+	SEEN();
+	fake_put(fake_stream_of(s, 0),
+		 &(struct op){.kind = OP_HOST, .fn = gone, .data = (void *)p});
+	return CUDA_SUCCESS;
+}
+API CUresult cuMemGetInfo_v2(size_t *room, size_t *all)
+{
+	SEEN();
+	pthread_mutex_lock(&fake_lock);
+	*all = FAKE_DEVICE_BYTES;
+	*room = *all - used(fake_ctx_now() ? fake_ctx_now()->device : 0);
+	pthread_mutex_unlock(&fake_lock);
+	return CUDA_SUCCESS;
+}
+API CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+{
+	(void)flags;
+	SEEN();
+	alloc_wait();
+	fake_mem_add(p, bytes, 2, -1);
+	return CUDA_SUCCESS;
+}
+API CUresult cuMemHostUnregister(void *p)
+{
+	SEEN();
+	alloc_wait();
+	fake_mem_gone((uintptr_t)p);
 	return CUDA_SUCCESS;
 }
 API CUresult cuMemFree_v2(CUdeviceptr p)
@@ -113,6 +190,24 @@ API CUresult cuMemFreeHost(void *p)
 	fake_mem_gone((uintptr_t)p);
 	return CUDA_SUCCESS;
 }
+/* Memory of the driver's, by any address in it. fake_lock held. */
+static struct mem *mem_of(uintptr_t at)
+{
+	struct mem *m;
+
+	for (m = mems; m && (at < m->at || at >= m->at + m->bytes); m = m->next)
+		;
+	return m;
+}
+int fake_mem_known(uintptr_t at)
+{
+	int known;
+
+	pthread_mutex_lock(&fake_lock);
+	known = mem_of(at) != NULL;
+	pthread_mutex_unlock(&fake_lock);
+	return known;
+}
 API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, void **data,
 				    CUdeviceptr at)
 {
@@ -121,8 +216,7 @@ API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, 
 
 	SEEN();
 	pthread_mutex_lock(&fake_lock);
-	for (m = mems; m && (at < m->at || at >= m->at + m->bytes); m = m->next)
-		;
+	m = mem_of(at);
 	for (i = 0; i < nr; i++)
 		switch (what[i]) {
 		case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -131,7 +225,7 @@ API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, 
 							     : CU_MEMORYTYPE_DEVICE;
 			break;
 		case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-			*(unsigned int *)data[i] = 0;
+			*(unsigned int *)data[i] = m && m->managed;
 			break;
 		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 			*(int *)data[i] = m ? m->device : -2;

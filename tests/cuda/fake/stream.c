@@ -53,7 +53,19 @@ static void run_kernel(struct op *op)
 	free(b);
 }
 
-static void run_op(struct CUstream_st *s, struct op *op)
+static void rows(const struct op *op)
+{
+	for (size_t r = 0; r < op->rows; r++) {
+		char *to = (char *)op->to + r * op->to_pitch;
+
+		if (op->kind == OP_COPY)
+			memmove(to, (const char *)op->from + r * op->from_pitch, op->bytes);
+		for (size_t i = 0; op->kind == OP_FILL && i < op->bytes; i += op->width)
+			memcpy(to + i, &op->value, op->width);
+	}
+}
+
+void fake_run_op(struct CUstream_st *s, struct op *op)
 {
 	switch (op->kind) {
 	case OP_WRITE:
@@ -63,7 +75,7 @@ static void run_op(struct CUstream_st *s, struct op *op)
 	case OP_WAIT:
 		/* ACQUIRE pairs with the writer's release: later operations see what came before it. */
 		while (__atomic_load_n(op->addr, __ATOMIC_ACQUIRE) < op->value &&
-		       !__atomic_load_n(&s->stop, __ATOMIC_RELAXED))
+		       !(s && __atomic_load_n(&s->stop, __ATOMIC_RELAXED)))
 			usleep(50);
 		break;
 	case OP_HOST:
@@ -86,8 +98,17 @@ static void run_op(struct CUstream_st *s, struct op *op)
 			pthread_cond_wait(&fake_moved, &fake_lock);
 		pthread_mutex_unlock(&fake_lock);
 		break;
+	case OP_CALLBACK:
+		op->callback(s, CUDA_SUCCESS, op->data);
+		break;
 	case OP_COPY:
-		memmove(op->to, op->from, op->bytes);
+	case OP_FILL:
+		rows(op);
+		break;
+	case OP_GRAPH:
+		fake_graph_run(op->graph);
+		break;
+	case OP_EMPTY:
 		break;
 	}
 }
@@ -101,18 +122,28 @@ static void *run_stream(void *arg)
 		struct op *op = s->head;
 
 		if (!op) {
-			if (s->stop)
+			if (s->stop) {
+				s->gone = 1;
 				break;
+			}
 			pthread_cond_wait(&fake_moved, &fake_lock);
 			continue;
 		}
+		for (size_t i = 0; i < op->nr_after; i++)
+			while (op->after[i].s->done < op->after[i].nr && !op->after[i].s->gone)
+				pthread_cond_wait(&fake_moved, &fake_lock);
 		pthread_mutex_unlock(&fake_lock);
-		run_op(s, op);
+		fake_run_op(s, op);
 		pthread_mutex_lock(&fake_lock);
+		if (op->kind == OP_GRAPH)
+			fake_graph_put(op->graph);
 		s->head = op->next;
+		s->done++;
 		if (!s->head)
 			s->tail = &s->head;
 		s->nr--;
+		free(op->after);
+		free(op->own);
 		free(op);
 		pthread_cond_broadcast(&fake_moved);
 	}
@@ -154,6 +185,25 @@ CUstream fake_stream_of(CUstream s, int ptds)
 	return s;
 }
 
+static int blocking(const struct CUstream_st *s)
+{
+	return !(s->flags & CU_STREAM_NON_BLOCKING);
+}
+
+/* The legacy stream and the blocking ones of a context wait for one another. */
+static void legacy_order(CUstream s, struct op *op)
+{
+	struct CUstream_st *t;
+
+	for (t = streams; t && blocking(s); t = t->next) {
+		if (t == s || !blocking(t) || t->ctx != s->ctx || t->done == t->put ||
+		    (s != s->ctx->legacy && t != s->ctx->legacy))
+			continue;
+		op->after = realloc(op->after, (op->nr_after + 1) * sizeof(*op->after));
+		op->after[op->nr_after++] = (struct mark){t, t->put};
+	}
+}
+
 void fake_put(CUstream s, const struct op *from)
 {
 	struct op *op = malloc(sizeof(*op));
@@ -162,16 +212,45 @@ void fake_put(CUstream s, const struct op *from)
 	op->next = NULL;
 	pthread_mutex_lock(&fake_lock);
 	if (s->capture) {
-		*s->capture->tail = op;
-		s->capture->tail = &op->next;
-		s->capture->nr++;
+		CUgraphNode n = fake_graph_add(s->capture, op, s->behind, s->nr_behind);
+
+		s->nr_behind = 0;
+		fake_nodes_join(&s->behind, &s->nr_behind, &n, 1);
+		free(op);
 	} else {
+		legacy_order(s, op);
 		*s->tail = op;
 		s->tail = &op->next;
 		s->nr++;
+		s->put++;
 	}
 	pthread_cond_broadcast(&fake_moved);
 	pthread_mutex_unlock(&fake_lock);
+}
+
+static int pending(CUstream s)
+{
+	struct CUstream_st *t;
+	int nr = s->nr;
+
+	for (t = streams; t && s == s->ctx->legacy; t = t->next)
+		nr += t != s && t->ctx == s->ctx && blocking(t) ? t->nr : 0;
+	return nr;
+}
+
+void fake_stream_drain(CUstream s)
+{
+	pthread_mutex_lock(&fake_lock);
+	while (pending(s))
+		pthread_cond_wait(&fake_moved, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void fake_stream_leave(CUgraph g)
+{
+	for (struct CUstream_st *s = streams; s && g; s = s->next)
+		if (s->capture == g)
+			s->capture = NULL;
 }
 
 int fake_all_pending(CUcontext ctx)
@@ -218,7 +297,7 @@ static CUresult query(CUstream s)
 	int nr;
 
 	pthread_mutex_lock(&fake_lock);
-	nr = s->nr;
+	nr = pending(s);
 	pthread_mutex_unlock(&fake_lock);
 	return nr ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
@@ -230,11 +309,7 @@ API CUresult cuStreamQuery(CUstream s)
 API CUresult cuStreamSynchronize(CUstream s)
 {
 	SEEN();
-	s = fake_stream_of(s, 0);
-	pthread_mutex_lock(&fake_lock);
-	while (s->nr)
-		pthread_cond_wait(&fake_moved, &fake_lock);
-	pthread_mutex_unlock(&fake_lock);
+	fake_stream_drain(fake_stream_of(s, 0));
 	return CUDA_SUCCESS;
 }
 API CUresult cuCtxSynchronize(void)
@@ -301,12 +376,12 @@ API CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
 	fake_put(fake_stream_of(s, 0), &(struct op){.kind = OP_HOST, .fn = fn, .data = data});
 	return CUDA_SUCCESS;
 }
-API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback fn, void *data, unsigned int flags)
 {
+	(void)flags;
 	SEEN();
 	fake_put(fake_stream_of(s, 0),
-		 &(struct op){
-			 .kind = OP_COPY, .to = (void *)to, .from = (void *)from, .bytes = bytes});
+		 &(struct op){.kind = OP_CALLBACK, .callback = fn, .data = data});
 	return CUDA_SUCCESS;
 }
 
