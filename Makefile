@@ -24,7 +24,8 @@ CUDA_HOME ?= $(patsubst %/include/cuda_runtime_api.h,%,$(call first,$(foreach d,
 	$(abspath build/cuda),$(d)/include/cuda_runtime_api.h)))
 NCCL_HOME ?= $(patsubst %/include/nccl.h,%,$(call first,$(foreach d,$(CUDA_HOME) /usr \
 	$(abspath build/cuda),$(d)/include/nccl.h)))
-NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+# nvcc runs a host compiler for C++.
+NVCC ?= $(if $(shell command -v g++ 2>/dev/null),$(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
 CUDA_INC := $(CUDA_HOME)/include
 HAVE_CUDA := $(wildcard $(CUDA_INC)/cuda_runtime_api.h)
 HAVE_NCCL := $(wildcard $(NCCL_HOME)/include/nccl.h)
@@ -84,7 +85,7 @@ PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
-	$(Q)$(if $(NVCC),:,echo "left out: GPU code: no nvcc")
+	$(Q)$(if $(NVCC),:,echo "left out: GPU code: no nvcc, or no g++ for it")
 	$(Q)$(if $(HAVE_VERBS),:,echo "left out: verbs transport: no infiniband/verbs.h")
 
 $(B)/obj/%.o: %.c

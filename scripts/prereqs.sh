@@ -15,10 +15,13 @@ CCCL_VERSION=13.0.85
 NCCL_VERSION=2.28.9
 
 [ $# -gt 0 ] || set -- build check
+# nvcc runs a host compiler for C++.
+host_cxx=""
+[ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] && ! command -v nvcc >/dev/null || host_cxx=g++
 need="" optional=""
 for part; do
 	case $part in
-	build) need="$need gcc make pkg-config libjansson-dev uthash-dev" optional="$optional libibverbs-dev" ;;
+	build) need="$need gcc make pkg-config libjansson-dev uthash-dev $host_cxx" optional="$optional libibverbs-dev" ;;
 	check) need="$need check jq python3" optional="$optional spin openmpi-bin libopenmpi-dev" ;;
 	lint) need="$need clang-format shellcheck mandoc" ;;
 	bench) optional="$optional openmpi-bin libopenmpi-dev" ;;
@@ -28,7 +31,7 @@ done
 
 have() {
 	case $1 in
-	gcc | make | pkg-config | jq | spin | clang-format | shellcheck | mandoc | python3) command -v "$1" >/dev/null ;;
+	gcc | g++ | make | pkg-config | jq | spin | clang-format | shellcheck | mandoc | python3) command -v "$1" >/dev/null ;;
 	openmpi-bin) command -v mpirun >/dev/null ;;
 	libopenmpi-dev) command -v mpicc >/dev/null ;;
 	check) [ -f /usr/include/check.h ] ;;
