@@ -78,8 +78,15 @@ static void *driver_fn(int at);
 	for (unsigned int df_i = 0; df_i < SECOND object; df_i++)                                  \
 		df_f->work((FIRST object)[df_i].hStream, ptds, DF_WORK_##kind);                    \
 	df_ret = call
+#define SYNC_RANGES(out, nr_out, in, nr_in)                                                        \
+	(&(struct df_touch){(uintptr_t)(in), (uintptr_t)(in) + (nr_in), (uintptr_t)(out),          \
+			    (uintptr_t)(out) + (nr_out)})
+#define DO_SYNC_COPY_RANGE(kind, ptds, object, call)                                               \
+	df_f->sync_copy(SYNC_RANGES object, ptds);                                                 \
+	df_ret = call;                                                                             \
+	df_f->sync_done()
 #define DO_SYNC_COPY(kind, ptds, object, call)                                                     \
-	df_f->sync_copy(ptds);                                                                     \
+	df_f->sync_copy(NULL, ptds);                                                               \
 	df_ret = call;                                                                             \
 	df_f->sync_done()
 #define DO_SYNC_STREAM(kind, ptds, object, call)                                                   \
@@ -184,12 +191,14 @@ static void *driver_fn(int at);
 		proc_answer(symbol, pfn, cudaVersion, flags);                                      \
 	return df_ret
 
-#define PICK_PROC(kind, ptds, object, call)	    BODY_PROC(call)
-#define PICK_WORK(kind, ptds, object, call)	    BODY(WORK, kind, ptds, object, call)
-#define PICK_WORK_RANGE(kind, ptds, object, call)   BODY(WORK_RANGE, kind, ptds, object, call)
-#define PICK_EVENT_TIME(kind, ptds, object, call)   BODY(EVENT_TIME, kind, ptds, object, call)
-#define PICK_WORK_MULTI(kind, ptds, object, call)   BODY(WORK_MULTI, kind, ptds, object, call)
-#define PICK_SYNC_COPY(kind, ptds, object, call)    BODY(SYNC_COPY, kind, ptds, object, call)
+#define PICK_PROC(kind, ptds, object, call)	  BODY_PROC(call)
+#define PICK_WORK(kind, ptds, object, call)	  BODY(WORK, kind, ptds, object, call)
+#define PICK_WORK_RANGE(kind, ptds, object, call) BODY(WORK_RANGE, kind, ptds, object, call)
+#define PICK_EVENT_TIME(kind, ptds, object, call) BODY(EVENT_TIME, kind, ptds, object, call)
+#define PICK_WORK_MULTI(kind, ptds, object, call) BODY(WORK_MULTI, kind, ptds, object, call)
+#define PICK_SYNC_COPY(kind, ptds, object, call)  BODY(SYNC_COPY, kind, ptds, object, call)
+#define PICK_SYNC_COPY_RANGE(kind, ptds, object, call)                                             \
+	BODY(SYNC_COPY_RANGE, kind, ptds, object, call)
 #define PICK_SYNC_STREAM(kind, ptds, object, call)  BODY(SYNC_STREAM, kind, ptds, object, call)
 #define PICK_SYNC_EVENT(kind, ptds, object, call)   BODY(SYNC_EVENT, kind, ptds, object, call)
 #define PICK_SYNC_DEVICE(kind, ptds, object, call)  BODY(SYNC_DEVICE, kind, ptds, object, call)

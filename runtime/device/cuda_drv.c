@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "runtime/base/err.h"
 #include "runtime/device/cuda_int.h"
 
@@ -80,6 +81,32 @@ int df_drv_open(char *reason, size_t reason_bytes)
 		return -EOPNOTSUPP;
 	}
 	return 0;
+}
+
+/* From 12.3 on an edge may have data (8 bytes, CUgraphEdgeData), and who does not take them is refused. */
+int df_drv_graph_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *nr)
+{
+	CUresult (*plain)(CUgraph, CUgraphNode *, CUgraphNode *, size_t *);
+	CUresult (*with)(CUgraph, CUgraphNode *, CUgraphNode *, void *, size_t *);
+	uint64_t *data = NULL;
+	int version = 0;
+	CUresult r;
+
+	df_drv.driver_version(&version);
+	if (version < 12030) {
+		*(void **)&plain = df_drv_find("cuGraphGetEdges", 10000);
+		return plain ? df_drv_errno(plain(graph, from, to, nr)) : -EOPNOTSUPP;
+	}
+	*(void **)&with = df_drv_find("cuGraphGetEdges", 12030);
+	if (from)
+		data = calloc(*nr + 1, sizeof(*data));
+	if (!with || (from && !data)) {
+		free(data);
+		return with ? -ENOMEM : -EOPNOTSUPP;
+	}
+	r = with(graph, from, to, data, nr);
+	free(data);
+	return df_drv_errno(r);
 }
 
 const char *df_drv_name(CUresult r)

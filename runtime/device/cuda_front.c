@@ -35,18 +35,25 @@ static void work_range(void *stream, struct df_touch touch, int ptds, enum df_wo
 		df_cuda_hooks->before_work(&info, kind, &touch);
 }
 
-static void sync_copy(int ptds)
+/*
+ * On the legacy stream the copy would wait for what the blocking streams have; what of that is ours is waited for by the
+ * host, where it can be released, and not by the stream.
+ */
+static void sync_copy(const struct df_touch *t, int ptds)
 {
 	struct df_stream_info info;
 
 	if (info_of(NULL, ptds, &info))
 		return;
 	sync_device = info.device;
-	df_cuda_hooks->before_work(&info, DF_WORK_MEMCPY, NULL);
-	if (info.legacy)
-		df_cuda_hooks->device_sync(info.device, DF_SYNC_MEMCPY, NULL);
-	else
+	if (!info.legacy) {
+		df_cuda_hooks->before_work(&info, DF_WORK_MEMCPY, t);
 		df_cuda_hooks->stream_sync(&info);
+		return;
+	}
+	if (!df_cuda_hooks->sync_copy || !df_cuda_hooks->sync_copy(&info, t))
+		df_cuda_hooks->before_work(&info, DF_WORK_MEMCPY, t);
+	df_cuda_hooks->device_sync(info.device, DF_SYNC_MEMCPY, NULL);
 }
 
 static void stream_sync(void *stream, int ptds)

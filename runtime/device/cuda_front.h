@@ -18,8 +18,8 @@ struct df_cuda_front {
 	void (*work)(void *stream, int ptds, enum df_work kind);
 	/* The same, of work that touches nothing else. */
 	void (*work_range)(void *stream, struct df_touch touch, int ptds, enum df_work kind);
-	/* A copy on the default stream for which the host may wait; finish with sync_done(). */
-	void (*sync_copy)(int ptds);
+	/* A copy on the default stream for which the host may wait; t: what it touches, NULL unknown. Finish with sync_done(). */
+	void (*sync_copy)(const struct df_touch *t, int ptds);
 	void (*stream_sync)(void *stream, int ptds);
 	void (*event_sync)(void *event);
 	/* ctx NULL: the current one. 1: do not call the driver, the wait is over. */

@@ -23,6 +23,8 @@ extern struct df_drv df_drv;
 int df_drv_open(char *reason, size_t reason_bytes);
 /* A function that not every driver has; NULL: this one has not. */
 void *df_drv_find(const char *name, int version);
+/* The edges of a graph, or with NULL how many; drivers have two forms. 0 or -errno. */
+int df_drv_graph_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *nr);
 /* -errno for a result of the driver. */
 int df_drv_errno(CUresult r);
 const char *df_drv_name(CUresult r);

@@ -244,6 +244,22 @@ API CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *nr)
 	*nr = g->nr;
 	return CUDA_SUCCESS;
 }
+API CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode *from, CUgraphNode *to,
+				CUgraphEdgeData *data, size_t *nr)
+{
+	size_t i, k, n = 0;
+
+	SEEN();
+	for (i = 0; i < g->nr; i++)
+		for (k = 0; k < g->nodes[i]->nr_before; k++, n++)
+			if (from && n < *nr) {
+				from[n] = g->nodes[i]->before[k];
+				to[n] = g->nodes[i];
+				memset(&data[n], 0, sizeof(*data));
+			}
+	*nr = n;
+	return CUDA_SUCCESS;
+}
 API CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType *type)
 {
 	SEEN();
