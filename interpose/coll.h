@@ -40,9 +40,13 @@ uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, ui
 			 const void *pc);
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
 
-/* A communicator is about to be made, rank -1: all its ranks; for df_traced_leave(); then whether it was. */
+/*
+ * A communicator is about to be made, rank -1: all its ranks; for df_traced_leave(), or for df_traced_made(), which also
+ * says whether it was.
+ */
 uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
-void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, ncclResult_t result);
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint64_t serial,
+		    ncclResult_t result);
 
 /* A communicator of the real library appears; nranks 0: it is asked for its size and rank. */
 void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent);

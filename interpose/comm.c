@@ -227,8 +227,7 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 		hash_ = df_id_hash((const unsigned char *)(id));                                   \
 		serial_ = df_traced_init(comm, hash_, nranks, rank, __builtin_return_address(0));  \
 		res_ = real_ call;                                                                 \
-		df_traced_leave(serial_, DF_CALL_COMM_INIT, res_);                                 \
-		df_traced_made(comm, hash_, nranks, rank, res_);                                   \
+		df_traced_made(comm, hash_, nranks, rank, serial_, res_);                          \
 		return df_group_error(res_);                                                       \
 	} while (0)
 

@@ -107,7 +107,8 @@ static void *driver_fn(int at);
 #define QUERY_EVENT(object, ptds)  df_f->event_query(object)
 #define QUERY_STREAM(object, ptds) df_f->stream_query(object, ptds)
 #define DO_QUERY(kind, ptds, object, call)                                                         \
-	df_ret = QUERY_##kind(object, ptds) ? CUDA_ERROR_NOT_READY : (call)
+	df_ret = QUERY_##kind(object, ptds) ? CUDA_ERROR_NOT_READY : (call);                       \
+	df_f->queried(df_ret == CUDA_SUCCESS ? 1 : df_ret == CUDA_ERROR_NOT_READY ? 0 : -1)
 #define DO_EVENT_TIME(kind, ptds, object, call)                                                    \
 	df_ret = df_f->event_time((void **)&FIRST object) ||                                       \
 				 df_f->event_time((void **)&SECOND object)                         \

@@ -65,7 +65,9 @@ struct df_handle {
 	struct df_comm *comm;
 	int nranks, rank, device;
 	int child_count;
-	int async;    /* ncclResult_t for GetAsyncError; atomic */
+	int async; /* ncclResult_t for GetAsyncError; atomic */
+	uint64_t
+		call; /* serial of what runs in the background, as the trace has it; 0 none yet; atomic */
 	uint32_t tag; /* goes into its reduction operators' handles */
 	uint64_t hash;
 	uint64_t op_count;

@@ -196,12 +196,15 @@ void df_job_run(struct df_job *job)
 	struct df_handle *on = job->on;
 	enum df_call call = calls[job->kind];
 	uint64_t serial = call ? df_trace_serial() : 0;
+	uint64_t *shown = on->config.blocking ? NULL : &on->call;
 	int device = on->device, old = df_device_get();
 	ncclResult_t res;
 
 	if (call)
 		df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, on->hash, 0, job->site);
-	df_call_site(job->site);
+	df_call_about(job->site, shown);
+	if (shown)
+		__atomic_store_n(shown, serial, __ATOMIC_RELAXED);
 	if (old != device)
 		df_device_set(device);
 	df_log_set_device(device);
@@ -226,7 +229,7 @@ void df_job_run(struct df_job *job)
 		df_device_set(old);
 		df_log_set_device(old);
 	}
-	df_call_site(0);
+	df_call_about(0, NULL);
 	if (call)
 		df_trace(DF_REC_CALL_EXIT, device, 0, -1, serial, call, (uint64_t)res, 0,
 			 job->site);

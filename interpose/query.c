@@ -21,6 +21,7 @@ DF_NCCL_EXPORT(ncclGetVersion);
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 {
+	struct df_handle *h;
 	ncclResult_t res;
 
 	if (DF_FOREIGN(comm)) {
@@ -32,8 +33,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 	res = df_comm_check(comm, "ncclGetAsyncError", "comm");
 	if (res == ncclSuccess)
 		res = df_ptr_check(asyncError, "ncclGetAsyncError", "asyncError");
-	if (res == ncclSuccess)
-		*asyncError = df_handle_async((struct df_handle *)comm);
+	if (res != ncclSuccess)
+		return res;
+	h = (struct df_handle *)comm;
+	*asyncError = df_handle_async(h);
+	/* Whoever asks again and again waits for it; who is told that all is well only looks for errors. */
+	if (*asyncError == ncclInProgress)
+		df_call_polled(__atomic_load_n(&h->call, __ATOMIC_RELAXED));
 	return res;
 }
 DF_NCCL_EXPORT(ncclCommGetAsyncError);

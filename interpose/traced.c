@@ -24,6 +24,12 @@
 
 #define NR_SLOTS 4096
 
+/* A call that has come back while NCCL goes on with it: set-up, finalization. serial 0: none. */
+struct behind {
+	uint64_t serial;
+	enum df_call call;
+};
+
 struct traced {
 	const void *key; /* stored last */
 	uint64_t hash;
@@ -34,6 +40,7 @@ struct traced {
 	/* Non-blocking: what NCCL has not put on its streams yet; under deferred_lock. */
 	struct df_record_op *deferred;
 	size_t nr_deferred, cap_deferred;
+	struct behind behind; /* under deferred_lock, too */
 };
 
 /* What a thread's open group of NCCL's has collected. */
@@ -56,7 +63,7 @@ struct batch {
 static struct df_mutex table_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "traced communicators");
 static struct df_mutex deferred_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "deferred operations");
 static struct traced *table;
-static unsigned nr_deferring; /* communicators that have such */
+static unsigned nr_deferring; /* communicators that have such, and calls that NCCL goes on with */
 static uint64_t nr_local;
 static __thread struct batch batch __attribute__((tls_model("initial-exec")));
 
@@ -169,10 +176,38 @@ static int defer(const struct df_record_op *op)
 	return 1;
 }
 
+/* NCCL has said that it goes on with the call: whoever polls the communicator waits for it. */
+static void go_on(struct traced *t, struct behind b)
+{
+	struct behind old;
+
+	df_mutex_lock(&deferred_lock);
+	old = t->behind;
+	t->behind = b;
+	if (!old.serial)
+		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+	/* It would have been refused before that one was over. */
+	if (old.serial)
+		df_record_leave(old.serial, old.call, 0);
+}
+
+/* A call that waits for other ranks has come back; t: whom to ask how it goes on. */
+static void returned(struct behind b, struct traced *t, ncclResult_t result)
+{
+	if (result == ncclInProgress && t) {
+		df_record_goes_on(b.serial, b.call);
+		go_on(t, b);
+	} else {
+		df_record_leave(b.serial, b.call, result == ncclInProgress ? 0 : (uint64_t)result);
+	}
+}
+
 /* It is ready again (begun), or has failed. */
-static void settle(struct traced *t, int begun)
+static void settle(struct traced *t, ncclResult_t state)
 {
 	struct df_record_op *v;
+	struct behind behind;
 	size_t nr;
 
 	df_mutex_lock(&deferred_lock);
@@ -180,24 +215,36 @@ static void settle(struct traced *t, int begun)
 	nr = t->nr_deferred;
 	t->deferred = NULL;
 	t->nr_deferred = t->cap_deferred = 0;
-	if (nr)
-		__atomic_sub_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	behind = t->behind;
+	t->behind.serial = 0;
+	if (nr || behind.serial)
+		__atomic_sub_fetch(&nr_deferring, (nr > 0) + (behind.serial > 0), __ATOMIC_RELAXED);
 	df_mutex_unlock(&deferred_lock);
-	df_record_after(v, nr, begun);
+	df_record_after(v, nr, state == ncclSuccess);
 	free(v);
+	if (behind.serial)
+		df_record_leave(behind.serial, behind.call, (uint64_t)state);
 }
 
 void df_traced_settled(ncclComm_t comm, ncclResult_t state)
 {
 	struct traced *t;
+	uint64_t serial;
 
 	/* RELAXED: the application has its own call that began them before this one. */
-	if (state == ncclInProgress || !__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED) ||
-	    !recording())
+	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED) || !recording())
 		return;
 	t = slot_of(comm, 0);
-	if (t)
-		settle(t, state == ncclSuccess);
+	if (!t)
+		return;
+	if (state != ncclInProgress) {
+		settle(t, state);
+		return;
+	}
+	df_mutex_lock(&deferred_lock);
+	serial = t->behind.serial;
+	df_mutex_unlock(&deferred_lock);
+	df_call_polled(serial);
 }
 
 /* The call of NCCL that was to put them on their streams has returned. */
@@ -220,7 +267,7 @@ void df_traced_comm_gone(ncclComm_t comm, enum df_call call)
 
 	if (!t)
 		return;
-	settle(t, 0);
+	settle(t, ncclInternalError);
 	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
 }
 
@@ -305,11 +352,19 @@ static int made_later(ncclComm_t *comm, uint64_t hash, int nranks, int rank)
 	return 1;
 }
 
-void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, ncclResult_t result)
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint64_t serial,
+		    ncclResult_t result)
 {
+	struct traced *t = NULL;
+
+	df_record_inside--;
 	if ((result == ncclSuccess || result == ncclInProgress) && comm && recording() &&
-	    !made_later(comm, hash, nranks, rank) && *comm)
+	    !made_later(comm, hash, nranks, rank) && *comm) {
 		df_traced_comm_add(*comm, hash, nranks, rank, 0);
+		t = slot_of(*comm, 0);
+	}
+	if (serial)
+		returned((struct behind){serial, DF_CALL_COMM_INIT}, t, result);
 }
 
 /* ---- groups --------------------------------------------------------------------------------------------- */
@@ -367,8 +422,10 @@ ncclResult_t df_traced_group_end(const void *pc)
 	df_record_before(b->ops, b->nr_ops);
 	res = df_real()->ncclGroupEnd();
 	called(b->ops, b->nr_ops, res);
-	if (inner)
-		df_record_leave(inner, call, res == ncclInProgress ? 0 : (uint64_t)res);
+	if (inner && b->nr_made && res == ncclInProgress)
+		df_record_goes_on(inner, call);
+	else if (inner)
+		returned((struct behind){inner, call}, b->first, res);
 	if (b->first)
 		b->first->connected = 1;
 	df_traced_leave(serial, DF_CALL_GROUP_END, res);
@@ -376,6 +433,15 @@ ncclResult_t df_traced_group_end(const void *pc)
 		if ((res == ncclSuccess || res == ncclInProgress) && *b->made[i].comm)
 			df_traced_comm_add(*b->made[i].comm, b->made[i].hash, b->made[i].nranks,
 					   b->made[i].rank, 0);
+	if (inner && b->nr_made && res == ncclInProgress) {
+		/* They become ready together. */
+		struct traced *t = slot_of(*b->made[0].comm, 0);
+
+		if (t)
+			go_on(t, (struct behind){inner, call});
+		else
+			df_record_leave(inner, call, 0);
+	}
 	/* Nothing is kept over the end of a group: nobody would free it when the thread ends. */
 	free(b->ops);
 	free(b->made);
@@ -472,7 +538,8 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result)
 	if (!o->t)
 		return;
 	called(&o->op, 1, result);
-	df_record_leave(o->serial, o->call, result == ncclInProgress ? 0 : (uint64_t)result);
+	returned((struct behind){o->serial, o->call}, o->call == DF_CALL_CONNECT ? o->t : NULL,
+		 result);
 	((struct traced *)o->t)->connected = 1;
 	if (result != ncclSuccess && result != ncclInProgress)
 		df_trace(DF_REC_OP_FAILED, o->op.device, o->op.comm, o->op.rank, 0, 0,

@@ -172,8 +172,13 @@ struct df_op {
  */
 int df_submit(const struct df_op *ops, size_t nr_ops);
 
-/* The call site (df_trace_site()) of the blocking call that this thread is about to make; 0: none. */
-void df_call_site(uint32_t site);
+/*
+ * Of the blocking call that this thread is about to make: its call site (df_trace_site()), 0: none; and where its
+ * serial goes, for df_call_polled(): NULL or a word that other threads read.
+ */
+void df_call_about(uint32_t site, uint64_t *serial);
+/* The calling thread has asked whether a call that goes on in the background is over, and it is not. */
+void df_call_polled(uint64_t serial);
 
 /* Operations of the communicator not yet finished. Any thread. */
 uint64_t df_comm_pending(const struct df_comm *comm);
@@ -226,6 +231,8 @@ void df_record_after(struct df_record_op *ops, size_t nr, int begun);
 uint64_t df_record_enter(uint32_t call, uint32_t comm, int rank, int device, uint64_t object,
 			 uint64_t detail, uint32_t site);
 void df_record_leave(uint64_t serial, uint32_t call, uint64_t result);
+/* The call has come back, and NCCL goes on with it until df_record_leave(). */
+void df_record_goes_on(uint64_t serial, uint32_t call);
 /* The device of this thread, -1 unknown. */
 int df_record_device(void);
 

@@ -1,6 +1,6 @@
 /*
  * What threads of the application ask for again and again: is it done? A loop of queries leaves no record (it
- * would fill the ring); each thread keeps the last few things that it has asked for, and when nothing moves they are
+ * would fill the ring) but for its end, which is a wait that is over; each thread keeps the last few things that it has asked for, and when nothing moves they are
  * looked at (hosts.c): a host that polls is not a host that does something else.
  *
  * Threads: a thread writes its own slot, whoever looks reads it; every word by itself, so a slot that is
@@ -9,12 +9,14 @@
 #include <unistd.h>
 #include <sys/syscall.h>
 #include "runtime/rt.h"
+#include "trace/writer.h"
 
 #define SLOTS 256 /* threads; more are not looked at */
 
 struct polled {
 	uint64_t object, at_ns;
 	uint32_t kind; /* enum df_polled, plus one */
+	int waits;     /* it was not done when it was asked for last; the thread's own */
 };
 
 struct slot {
@@ -25,6 +27,7 @@ struct slot {
 
 static struct slot slots[SLOTS];
 static __thread struct slot *mine __attribute__((tls_model("initial-exec")));
+static __thread struct polled *asked __attribute__((tls_model("initial-exec"))); /* just now */
 static __thread int refused __attribute__((tls_model("initial-exec"))); /* there was no room */
 
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
@@ -63,13 +66,35 @@ void df_polls_note(enum df_polled kind, uint64_t object)
 	for (i = 0; i < DF_POLLS_MAX; i++)
 		if (GET(&s->v[i].object) == object && GET(&s->v[i].kind) == kind + 1u) {
 			PUT(&s->v[i].at_ns, df_now_ns());
+			asked = &s->v[i];
 			return;
 		}
 	p = &s->v[s->next++ % DF_POLLS_MAX];
 	PUT(&p->kind, 0);
+	p->waits = 0;
 	PUT(&p->object, object);
 	PUT(&p->at_ns, df_now_ns());
 	PUT(&p->kind, kind + 1u);
+	asked = p;
+}
+
+void df_polls_answer(int done)
+{
+	struct polled *p = asked;
+
+	asked = NULL;
+	if (!p)
+		return;
+	if (done == 1 && p->waits)
+		df_trace(DF_REC_POLLED, -1, 0, -1, 0, p->kind - 1u, p->object, 0, 0);
+	p->waits = done == 0;
+}
+
+void df_call_polled(uint64_t serial)
+{
+	if (serial)
+		df_polls_note(DF_POLLED_CALL, serial);
+	asked = NULL; /* its end is a record of its own */
 }
 
 size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *objects)

@@ -303,6 +303,7 @@ static const struct df_stream_hooks record_hooks = {
 	.stream_create = stream_create,
 	.stream_sync = stream_sync,
 	.stream_query = stream_query,
+	.queried = df_polls_answer,
 	.stream_destroy = stream_destroy,
 	.device_sync = device_sync,
 	.free = free_mem,
@@ -543,6 +544,12 @@ void df_record_leave(uint64_t serial, uint32_t call, uint64_t result)
 	moved();
 	df_trace(DF_REC_CALL_EXIT, -1, 0, -1, serial, call, result, 0, 0);
 	__atomic_sub_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+}
+
+void df_record_goes_on(uint64_t serial, uint32_t call)
+{
+	moved();
+	df_trace(DF_REC_CALL_EXIT, -1, 0, -1, serial, call, DF_RESULT_IN_PROGRESS, 0, 0);
 }
 
 int df_record_device(void)

@@ -530,8 +530,9 @@ void df_hosts_note(void);
 struct df_check_host;
 int df_hosts_certain(struct df_check_host **out, uint32_t *nr);
 
-/* polls.c: the calling thread has asked whether this is done. */
+/* polls.c: the calling thread has asked whether this is done; what it is told: 1 it is, 0 it is not, -1 an error. */
 void df_polls_note(enum df_polled kind, uint64_t object);
+void df_polls_answer(int done);
 /* What the thread has asked for since then, at most DF_POLLS_MAX. */
 size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *objects);
 /* The thread has ended. */

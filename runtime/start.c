@@ -320,26 +320,36 @@ int df_mem_known(const void *ptr)
 /* ---- blocking calls ---------------------------------------------------------------------------------------- */
 
 static __thread uint32_t call_site;
+static __thread uint64_t *call_serial;
 
-void df_call_site(uint32_t site)
+void df_call_about(uint32_t site, uint64_t *serial)
 {
 	call_site = site;
+	call_serial = serial;
 }
 
-uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail)
+static uint64_t new_call(void)
 {
 	uint64_t serial = df_trace_serial();
 
 	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+	if (call_serial)
+		__atomic_store_n(call_serial, serial, __ATOMIC_RELAXED);
+	return serial;
+}
+
+uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail)
+{
+	uint64_t serial = new_call();
+
 	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail, call_site);
 	return serial;
 }
 
 uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail)
 {
-	uint64_t serial = df_trace_serial();
+	uint64_t serial = new_call();
 
-	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
 	df_trace(DF_REC_CALL_ENTER, comm->dev->index, comm->trace, comm->rank, serial, call,
 		 comm->hash, detail, call_site);
 	return serial;

@@ -464,6 +464,7 @@ const struct df_stream_hooks df_stream_hooks = {
 	.stream_create = hook_stream_create,
 	.stream_sync = df_hook_stream_sync,
 	.stream_query = df_hook_stream_query,
+	.queried = df_polls_answer,
 	.stream_destroy = hook_stream_destroy,
 	.device_sync = df_hook_device_sync,
 	.sync_copy = df_hook_sync_copy,

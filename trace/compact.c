@@ -187,6 +187,7 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 		op = df_load_op(&k->l, r->op);
 		return op && k->op[op - k->l.ops];
 	case DF_REC_CALL_ENTER:
+	case DF_REC_CALL_EXIT: /* of one that goes on in the background */
 	case DF_REC_RELEASE:
 		call = df_load_call(&k->l, r->op);
 		return call && call->open;
@@ -204,7 +205,7 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 		return index > k->first_item;
 	case DF_REC_OP_PREEMPT:
 	case DF_REC_OP_RESUME:
-	case DF_REC_CALL_EXIT:
+	case DF_REC_POLLED:
 	case DF_REC_MEM_ALLOC:
 	case DF_REC_MEM_FREE:
 	case DF_REC_DAEMON_LAUNCH:

@@ -94,9 +94,13 @@ static int any_p2p(struct df_check_result *r)
 
 const struct df_node *df_line_thread(struct df_check_result *r, size_t which)
 {
-	for (size_t i = 0; i < r->nr_steps; i++)
-		if (r->g.nodes[r->steps[i].from].kind == DF_N_THREAD && !which--)
-			return &r->g.nodes[r->steps[i].from];
+	/* Who polls for what goes on in the background is the host that waits. */
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		const struct df_node *n = &r->g.nodes[r->steps[i].from];
+
+		if (n->kind == DF_N_THREAD && n->thread && !which--)
+			return n;
+	}
 	return NULL;
 }
 
@@ -122,7 +126,8 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 	}
 	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
 		  !strcmp(r->qualifier, "connect"))) {
-		const struct df_lcall *c = &r->set->traces[t->trace].calls[t->ref];
+		uint32_t c = r->set->traces[t->trace].calls[t->ref].call;
+		uint32_t c2 = t2 ? r->set->traces[t2->trace].calls[t2->ref].call : c;
 		char h1[64], h2[64] = "another rank";
 
 		df_line_host(r, t, h1, sizeof(h1));
@@ -133,8 +138,14 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 			df_say_thread(r->set, t->trace, t->thread, h1, sizeof(h1));
 			df_say_thread(r->set, t2->trace, t2->thread, h2, sizeof(h2));
 		}
-		df_line_put(b, "%s and %s are in different calls of %s, each waiting for the other",
-			    h1, h2, df_call_text(c->call));
+		if (c != c2)
+			df_line_put(b, "%s is in %s and %s in %s, each waiting for the other", h1,
+				    df_call_text(c), h2, df_call_text(c2));
+		else
+			df_line_put(
+				b,
+				"%s and %s are in different calls of %s, each waiting for the other",
+				h1, h2, df_call_text(c));
 		return;
 	}
 	if (only_p2p(r))

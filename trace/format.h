@@ -50,11 +50,20 @@ enum df_host_at {
 	DF_AT_NR
 };
 
-/* What a thread in DF_AT_POLLS asks for: in the record's `b` above the place, `c` being the object. */
-enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_NR };
+/*
+ * What a thread in DF_AT_POLLS asks for: in the record's `b` above the place, `c` being the object. CALL: a call of NCCL
+ * that goes on in the background (non-blocking communicators), by its serial.
+ */
+enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR };
+
+/* A result in CALL_EXIT: the thread is out of the call, which goes on without it until there is another CALL_EXIT. */
+#define DF_RESULT_IN_PROGRESS 7
 
 /* A thread that asks for several in turn has a record for each, numbered by `op`; more are not looked at. */
 #define DF_POLLS_MAX 4
+
+/* Names of threads that run nothing of the application begin so. */
+#define DF_OUR_THREADS "dfshim-"
 
 struct df_rec {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */

@@ -154,11 +154,11 @@ size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32
 			   uint8_t **is_root);
 
 /*
- * The shortest cycle of stuck nodes inside one component, as edge indices in order; *edges is malloc'ed.
- * Returns its length, 0 if there is none.
+ * The shortest cycle of stuck nodes inside one component, as edge indices in order; *edges is malloc'ed. `without`: bits
+ * of edge kinds that it does not use. Returns its length, 0 if there is none.
  */
 size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint32_t *comp,
-		      uint32_t which, uint32_t **edges);
+		      uint32_t which, unsigned without, uint32_t **edges);
 
 static inline int df_edge_on(const struct df_edge *e, enum df_world w)
 {

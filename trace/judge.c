@@ -423,7 +423,10 @@ static int judge_residue(struct df_check_result *r)
 		rc = may_be_mismatch(mark_of(r, r->root)) ? judge_mismatch(r) : 0;
 		return rc < 0 ? rc : 0;
 	}
-	nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, &edges);
+	/* What is known of NCCL and CUDA says more than who else a host may wait for. */
+	nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, BIT(DF_E_OUTSIDE), &edges);
+	if (!nr)
+		nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, 0, &edges);
 	rc = df_explain_steps(r, edges, nr, 1);
 	free(edges);
 	if (rc)
@@ -495,7 +498,8 @@ static void say_how_sure(struct df_check_result *r)
 static int rests_on_a_poll(const struct df_check_result *r)
 {
 	return r->is_cycle && r->remedy && !r->set->polls_are_free &&
-	       (cycle_has_call(r, DF_CALL_POLL_STREAM) || cycle_has_call(r, DF_CALL_POLL_EVENT));
+	       (cycle_has_call(r, DF_CALL_POLL_STREAM) || cycle_has_call(r, DF_CALL_POLL_EVENT) ||
+		cycle_has_call(r, DF_CALL_POLL_CALL));
 }
 
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,

@@ -255,7 +255,8 @@ static void synced(struct df_load *l, const struct df_lcall *c)
 	}
 }
 
-static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
+static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index,
+		   const struct df_lthread *t)
 {
 	struct df_lcall *c;
 	uint32_t i;
@@ -267,6 +268,8 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		c = &l->calls[i];
 		if (rec->type == DF_REC_RELEASE) {
 			c->released = 1;
+		} else if (rec->b == DF_RESULT_IN_PROGRESS && c->open) {
+			c->background = 1;
 		} else {
 			l->nr_open -= c->open;
 			c->open = 0;
@@ -293,8 +296,33 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	c->rank = rec->rank;
 	c->device = rec->device == 0xffff ? -1 : rec->device;
 	c->open = 1;
+	c->background = t->is_ours;
 	l->nr_open++;
 	return map_put(l, c->serial, (uint32_t)(l->nr_calls - 1) << 1 | 1) ? -ENOMEM : 0;
+}
+
+/* A loop of queries that has ended: a wait that is over. */
+static int on_polled(struct df_load *l, const struct df_rec *rec, uint64_t index,
+		     const struct df_lthread *t)
+{
+	struct df_lcall *c;
+
+	if (rec->a > DF_POLLED_EVENT || l->nr_calls >= NO_OP / 2)
+		return 0;
+	c = DF_VEC_PUSH(l->calls, l->nr_calls, l->cap_calls);
+	if (!c)
+		return -ENOMEM;
+	*c = (struct df_lcall){
+		.call = rec->a == DF_POLLED_STREAM ? DF_CALL_POLL_STREAM : DF_CALL_POLL_EVENT,
+		.object = rec->b,
+		.rec = index,
+		.enter_ns = rec->time_ns,
+		.exit_ns = rec->time_ns,
+		.thread = rec->thread,
+		.rank = -1,
+		.device = t->device,
+	};
+	return 0;
 }
 
 static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
@@ -429,9 +457,11 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_CALL_EXIT:
 		if (rec->a == DF_CALL_GROUP_END)
 			t->in_group = rec->type == DF_REC_CALL_ENTER ? rec->op : 0;
-		return on_call(l, rec, index);
+		return on_call(l, rec, index, t);
 	case DF_REC_RELEASE:
-		return on_call(l, rec, index);
+		return on_call(l, rec, index, t);
+	case DF_REC_POLLED:
+		return on_polled(l, rec, index, t);
 	case DF_REC_STREAM_WORK:
 		/* Streams that are not known: the legacy stream, or one that the ring has lost. */
 		return on_stream(l, rec->c, rec->b)
@@ -453,11 +483,12 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_THREAD:
 		memcpy(t->name, &rec->b, 16);
 		t->name[15] = 0;
+		t->is_ours = !strncmp(t->name, DF_OUR_THREADS, strlen(DF_OUR_THREADS));
 		return 0;
 	case DF_REC_COMM_INIT:
 	case DF_REC_COMM_READY:
 		c = comm_of(l, r, rec->comm);
-		if (c)
+		if (c && !t->is_ours)
 			comm_thread(c, rec->thread);
 		return push_note(l, rec, index);
 	case DF_REC_OP_DEP:

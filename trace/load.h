@@ -44,6 +44,7 @@ struct df_lcall {
 	uint32_t call, thread, comm;
 	int32_t device, rank;
 	uint8_t open, released;
+	uint8_t background; /* it goes on without its thread */
 };
 
 enum df_item_type { DF_ITEM_OP, DF_ITEM_WORK, DF_ITEM_FENCE, DF_ITEM_RECORD, DF_ITEM_WAIT };
@@ -69,6 +70,7 @@ struct df_lthread {
 	uint64_t at_rec;   /* HOST_AT; what came from the thread itself was before it */
 	uint32_t at;	   /* enum df_host_at */
 	uint32_t at_syscall;
+	uint8_t is_ours;   /* it runs nothing of the application: its calls are in the background */
 	uint32_t nr_polls; /* DF_AT_POLLS */
 	uint32_t poll_kind[DF_POLLS_MAX];
 	uint64_t poll[DF_POLLS_MAX];

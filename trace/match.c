@@ -195,7 +195,8 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 		if (t->threads[i].nr_issued)
 			nr = add_tid(tids, nr, max, t->threads[i].tid);
 	for (size_t i = 0; i < t->nr_calls; i++)
-		if (!df_call_is_seen(t->calls[i].call))
+		if ((!df_call_is_seen(t->calls[i].call) || t->calls[i].call == DF_CALL_POLL_CALL) &&
+		    !t->calls[i].background)
 			nr = add_tid(tids, nr, max, t->calls[i].thread);
 	if (!nr && t->nr_threads)
 		tids[nr++] = t->threads[0].tid;

@@ -160,7 +160,8 @@ const char *df_call_text(uint32_t c)
 
 int df_call_is_poll(uint32_t call)
 {
-	return call == DF_CALL_POLL_STREAM || call == DF_CALL_POLL_EVENT;
+	return call == DF_CALL_POLL_STREAM || call == DF_CALL_POLL_EVENT ||
+	       call == DF_CALL_POLL_CALL;
 }
 
 int df_call_is_seen(uint32_t call)

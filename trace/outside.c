@@ -12,7 +12,7 @@
 static int is_in_call(const struct df_trc *t, uint32_t tid)
 {
 	for (size_t i = 0; i < t->nr_calls; i++)
-		if (t->calls[i].thread == tid)
+		if (t->calls[i].thread == tid && !t->calls[i].background)
 			return 1;
 	return 0;
 }
@@ -35,6 +35,7 @@ void df_trc_keep_outside(struct df_trc *t)
 	static const enum df_call polls[DF_POLLED_NR] = {
 		[DF_POLLED_STREAM] = DF_CALL_POLL_STREAM,
 		[DF_POLLED_EVENT] = DF_CALL_POLL_EVENT,
+		[DF_POLLED_CALL] = DF_CALL_POLL_CALL,
 	};
 
 	for (size_t i = 0; i < t->nr_threads; i++) {
@@ -126,7 +127,8 @@ static void candidates(struct outside *o)
 	for (uint32_t n = 0; n < nr; n++) {
 		uint32_t *own;
 
-		if (g->nodes[n].kind != DF_N_THREAD)
+		/* What goes on in the background wakes nobody. */
+		if (g->nodes[n].kind != DF_N_THREAD || !g->nodes[n].thread)
 			continue;
 		own = &o->own[g->nodes[n].trace];
 		if (*own == DF_NONE)

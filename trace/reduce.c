@@ -142,7 +142,7 @@ static int edge_cost(const struct df_edge *e)
 }
 
 size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint32_t *comp,
-		      uint32_t which, uint32_t **edges)
+		      uint32_t which, unsigned without, uint32_t **edges)
 {
 	size_t n = g->nr_nodes, best = 0, size = 0, starts = 0, stride;
 	uint32_t *via = malloc((n + 1) * sizeof(*via)), *dist = malloc((n + 1) * sizeof(*dist));
@@ -186,7 +186,8 @@ size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint3
 					const struct df_edge *e = &g->edges[g->out[k]];
 					uint32_t d = depth + (uint32_t)edge_cost(e);
 
-					if (!df_edge_on(e, world) || comp[e->to] != which)
+					if (!df_edge_on(e, world) || comp[e->to] != which ||
+					    without >> e->kind & 1)
 						continue;
 					if (e->to == s) {
 						last = g->out[k];

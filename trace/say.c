@@ -114,6 +114,10 @@ const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32
 {
 	const struct df_trc *t = &set->traces[trace];
 
+	if (!tid) {
+		snprintf(buf, size, "in the background");
+		return buf;
+	}
 	for (size_t i = 0; i < t->nr_threads; i++) {
 		if (t->threads[i].tid == tid && t->threads[i].name[0]) {
 			snprintf(buf, size, "thread %u '%.15s'", tid, t->threads[i].name);

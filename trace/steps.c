@@ -34,6 +34,11 @@ static void say_thread_state(struct df_check_result *r, uint32_t node, char *buf
 		 df_call_text(c->call), df_say_ago(r->set, n->trace, c->enter_ns));
 }
 
+static const char *without_article(const char *name)
+{
+	return strncmp(name, "a ", 2) ? name : name + 2;
+}
+
 static char *sentence(struct df_check_result *r, const struct df_step *s)
 {
 	struct df_check_set *set = r->set;
@@ -107,7 +112,9 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 	}
 	if (from->kind == DF_N_THREAD && ub)
 		return df_text("that %s waits for %s on %s%s",
-			       df_call_text(set->traces[from->trace].calls[from->ref].call), b, rb,
+			       without_article(df_call_text(
+				       set->traces[from->trace].calls[from->ref].call)),
+			       b, rb,
 			       s->kinds & BIT(DF_E_SYNC_IMPLICIT) ? " (without promising it)"
 			       : s->kinds & BIT(DF_E_SYNC_DEVICE)
 				       ? " (and everything else on the device)"

@@ -252,7 +252,8 @@ static void dependencies(struct walk *w)
 static void walk_trace(struct df_graph *g, uint32_t trace)
 {
 	struct df_trc *t = &g->set->traces[trace];
-	struct walk w = {.g = g, .t = t, .trace = trace, .nccl = df_trc_nccl(t)};
+	struct walk w = {
+		.g = g, .t = t, .trace = trace, .nccl = df_trc_nccl(t), .first_node = g->nr_nodes};
 	size_t call = 0;
 
 	memset(w.slots, 0xff, sizeof(w.slots));

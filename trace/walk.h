@@ -50,6 +50,7 @@ struct walk {
 	struct df_graph *g;
 	const struct df_trc *t;
 	uint32_t trace;
+	size_t first_node; /* of this trace */
 	int nccl;
 	struct stream *streams;
 	size_t nr_streams, cap_streams;

@@ -119,10 +119,20 @@ static void legacy_streams(struct walk *w, const struct df_lcall *c, uint32_t no
 /* A thread is in the innermost of its open calls. */
 static int is_innermost(const struct df_trc *t, size_t at)
 {
-	for (size_t i = at + 1; i < t->nr_calls; i++)
-		if (t->calls[i].thread == t->calls[at].thread)
+	for (size_t i = at + 1; i < t->nr_calls && !t->calls[at].background; i++)
+		if (t->calls[i].thread == t->calls[at].thread && !t->calls[i].background)
 			return 0;
 	return 1;
+}
+
+/* The node of a call that is not over; DF_NONE. */
+static uint32_t node_of_call(const struct walk *w, uint64_t serial)
+{
+	for (size_t n = w->first_node; n < w->g->nr_nodes; n++)
+		if (w->g->nodes[n].kind == DF_N_THREAD &&
+		    w->t->calls[w->g->nodes[n].ref].serial == serial)
+			return (uint32_t)n;
+	return DF_NONE;
 }
 
 /*
@@ -146,6 +156,8 @@ static void walk_poll(struct walk *w, size_t at)
 			s = df_walk_stream(w, p->object, p->device);
 		else if (p->call == DF_CALL_POLL_EVENT)
 			e = df_walk_event(w, df_walk_event_key(p->object));
+		else
+			places[nr] = node_of_call(w, p->object);
 		if (s)
 			places[nr] = s->at.all;
 		else if (e)
@@ -157,8 +169,11 @@ static void walk_poll(struct walk *w, size_t at)
 	w->g->nodes[node].thread = c->thread;
 	w->g->nodes[node].idle = 1;
 	w->g->nodes[node].or_ = nr > 1;
-	while (nr--)
-		df_graph_edge(w->g, node, places[nr], DF_E_SYNC_STREAM, DF_W_ALL, c->rec);
+	for (uint32_t k = 0; k < nr; k++)
+		df_graph_edge(w->g, node, places[k],
+			      w->t->calls[at - k].call == DF_CALL_POLL_CALL ? DF_E_HOST
+									    : DF_E_SYNC_STREAM,
+			      DF_W_ALL, c->rec);
 }
 
 void df_walk_call(struct walk *w, size_t at)
@@ -177,7 +192,7 @@ void df_walk_call(struct walk *w, size_t at)
 		return;
 	}
 	node = df_graph_node(w->g, DF_N_THREAD, w->trace, (uint32_t)at);
-	w->g->nodes[node].thread = c->thread;
+	w->g->nodes[node].thread = c->background ? 0 : c->thread;
 	if (c->released)
 		return;
 	switch (c->call) {

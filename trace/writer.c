@@ -38,8 +38,7 @@ static uint64_t ring_bytes;
 static char ring_path[PATH_MAX];
 static _Thread_local uint32_t my_tid;
 
-#define NR_TIDS	    256
-#define OUR_THREADS "dfshim-"
+#define NR_TIDS 256
 static _Atomic(uint32_t)
 	tids[NR_TIDS]; /* threads of the application that have recorded something */
 static _Atomic(uint64_t) tid_words[NR_TIDS]; /* of each, see df_trace_thread_ends_at() */
@@ -184,7 +183,8 @@ static uint32_t thread_enter(struct df_trace_header *h)
 	prctl(PR_GET_NAME, name);
 	errno = saved;
 	for (int i = 0;
-	     i < NR_TIDS && strncmp((const char *)name, OUR_THREADS, strlen(OUR_THREADS)); i++) {
+	     i < NR_TIDS && strncmp((const char *)name, DF_OUR_THREADS, strlen(DF_OUR_THREADS));
+	     i++) {
 		uint32_t none = 0;
 
 		if (atomic_compare_exchange_strong_explicit(

@@ -265,6 +265,7 @@ DF_H_API cudaError_t cudaEventQuery(cudaEvent_t event)
 	struct df_event_info info;
 	struct df_hevent *e;
 	cudaError_t err = enter(event, &e);
+	int done;
 
 	if (!err)
 		err = df_hcapture_event_check(e);
@@ -272,10 +273,12 @@ DF_H_API cudaError_t cudaEventQuery(cudaEvent_t event)
 		return df_hret(err);
 	if (DF_H_HOOK(event_query)) {
 		df_hevent_describe(e, &info);
-		if (df_hhooks()->event_query(&info))
-			return df_hret(cudaErrorNotReady);
+		done = !df_hhooks()->event_query(&info) && df_hpoint_done(point(e));
+		df_hhooks()->queried(done);
+	} else {
+		done = df_hpoint_done(point(e));
 	}
-	return df_hret(df_hpoint_done(point(e)) ? cudaSuccess : cudaErrorNotReady);
+	return df_hret(done ? cudaSuccess : cudaErrorNotReady);
 }
 
 DF_H_API cudaError_t cudaEventSynchronize(cudaEvent_t event)

@@ -110,6 +110,8 @@ struct df_stream_hooks {
 	void (*stream_sync)(const struct df_stream_info *s);
 	/* cudaStreamQuery: as event_query. */
 	int (*stream_query)(const struct df_stream_info *s);
+	/* After either, what the application is told: 1 done, 0 not ready, -1 an error. */
+	void (*queried)(int done);
 	/* cudaStreamDestroy: work continues to its end; the hooks must put their waits on it now. */
 	void (*stream_destroy)(const struct df_stream_info *s);
 	/*

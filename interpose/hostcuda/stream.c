@@ -291,6 +291,7 @@ DF_H_API cudaError_t cudaStreamQuery(cudaStream_t stream)
 	struct df_stream_info info;
 	struct df_hstream *s;
 	cudaError_t err = df_hstream_enter(stream, &s);
+	int done;
 
 	if (!err)
 		err = df_hcapture_check_sync(s);
@@ -298,10 +299,12 @@ DF_H_API cudaError_t cudaStreamQuery(cudaStream_t stream)
 		return df_hret(err);
 	if (DF_H_HOOK(stream_query)) {
 		df_hstream_describe(s, &info);
-		if (df_hhooks()->stream_query(&info))
-			return df_hret(cudaErrorNotReady);
+		done = !df_hhooks()->stream_query(&info) && df_hstream_idle(s);
+		df_hhooks()->queried(done);
+	} else {
+		done = df_hstream_idle(s);
 	}
-	return df_hret(df_hstream_idle(s) ? cudaSuccess : cudaErrorNotReady);
+	return df_hret(done ? cudaSuccess : cudaErrorNotReady);
 }
 
 DF_H_API cudaError_t cudaDeviceSynchronize(void)

@@ -119,6 +119,11 @@ static int event_query(void *event)
 	return df_cuda_event(event, &info) ? 0 : df_cuda_hooks->event_query(&info);
 }
 
+static void queried(int done)
+{
+	df_cuda_hooks->queried(done);
+}
+
 static int event_time(void **event)
 {
 	struct df_event_info info;
@@ -324,6 +329,7 @@ const struct df_cuda_front df_cuda_front = {
 	.sync_done = sync_done,
 	.stream_query = stream_query,
 	.event_query = event_query,
+	.queried = queried,
 	.event_time = event_time,
 	.event_record = event_record,
 	.event_record_ctx = event_record_ctx,

@@ -28,6 +28,8 @@ struct df_cuda_front {
 	/* 1: not ready; 0: the driver decides. */
 	int (*stream_query)(void *stream, int ptds);
 	int (*event_query)(void *event);
+	/* After either, what the application is told: 1 done, 0 not ready, -1 an error. */
+	void (*queried)(int done);
 	/* Before its time is asked for: *event becomes the one that has it. 1: not ready. */
 	int (*event_time)(void **event);
 	/* 1: recorded by the hooks; 0: the driver's record follows. */

@@ -23,8 +23,11 @@
  *	fn s			a host function		stuck s		one that does not end
  *	leg			a copy on the legacy stream
  *	rec EVENT s, wait EVENT s, esync EVENT, epoll EVENT, ssync s, spoll s, dsync
+ *	anypoll s s (asks two streams in turn until one of them is done)
  *	isync (cudaFree), halloc (cudaHostAlloc), hreg (cudaHostRegister), hcopy (cudaMemcpy from the host)
  *	hs FLAG, hw FLAG, hbar NAME RANK...	signal, wait, barrier of hosts
+ *	ninit COMM (begins a non-blocking one), apoll COMM (asks ncclCommGetAsyncError until it is ready)
+ *	awatch COMM (asks that for ever, for errors)
  *	init COMM, split COMM NEW, destroy COMM, exit, kill, spin, sleep MS
  *	cap s GRAPH, endcap s GRAPH, launch GRAPH s
  *	read BUF [n=COUNT] (cudaMemcpy to the host, compared), tread BUF [n=COUNT] (by a thread of its own)
@@ -59,6 +62,7 @@ enum sc_kind {
 	SC_EPOLL,
 	SC_SSYNC,
 	SC_SPOLL,
+	SC_ANYPOLL,
 	SC_DSYNC,
 	SC_FREE,
 	SC_HALLOC,
@@ -68,6 +72,9 @@ enum sc_kind {
 	SC_HW,
 	SC_HBAR,
 	SC_INIT,
+	SC_NINIT,
+	SC_APOLL,
+	SC_AWATCH,
 	SC_SPLIT,
 	SC_DESTROY,
 	SC_EXIT,
@@ -88,7 +95,7 @@ enum sc_memory { SC_DEVICE, SC_PINNED, SC_MANAGED };
 
 enum sc_coll { SC_AR, SC_BC, SC_RED, SC_AG, SC_RS, SC_A2A };
 
-/* What the words after a step's name are: c communicator, s stream, p peer, e event, f flag, b barrier with
+/* What the words after a step's name are: c communicator, s S stream, p peer, e event, f flag, b barrier with
  * ranks, g graph, B buffer, T buffer that is written, n number, v options */
 static const struct sc_word {
 	const char *name;
@@ -96,27 +103,53 @@ static const struct sc_word {
 	int coll;
 	const char *args;
 } sc_words[] = {
-	{"AR", SC_COLL, SC_AR, "csv"},	 {"BC", SC_COLL, SC_BC, "csv"},
-	{"RED", SC_COLL, SC_RED, "csv"}, {"AG", SC_COLL, SC_AG, "csv"},
-	{"RS", SC_COLL, SC_RS, "csv"},	 {"A2A", SC_COLL, SC_A2A, "csv"},
-	{"send", SC_SEND, 0, "cpsv"},	 {"recv", SC_RECV, 0, "cpsv"},
-	{"{", SC_OPEN, 0, ""},		 {"}", SC_CLOSE, 0, ""},
-	{"K", SC_WORK, 0, "sD"},	 {"fn", SC_FN, 0, "s"},
-	{"stuck", SC_STUCK, 0, "s"},	 {"leg", SC_LEGACY, 0, ""},
-	{"rec", SC_REC, 0, "es"},	 {"wait", SC_WAIT, 0, "es"},
-	{"esync", SC_ESYNC, 0, "e"},	 {"epoll", SC_EPOLL, 0, "e"},
-	{"ssync", SC_SSYNC, 0, "s"},	 {"spoll", SC_SPOLL, 0, "s"},
-	{"dsync", SC_DSYNC, 0, ""},	 {"isync", SC_FREE, 0, ""},
-	{"halloc", SC_HALLOC, 0, ""},	 {"hreg", SC_HREG, 0, ""},
-	{"hcopy", SC_HCOPY, 0, ""},	 {"hs", SC_HS, 0, "f"},
-	{"hw", SC_HW, 0, "f"},		 {"hbar", SC_HBAR, 0, "b"},
-	{"init", SC_INIT, 0, "c"},	 {"split", SC_SPLIT, 0, "cC"},
-	{"destroy", SC_DESTROY, 0, "c"}, {"exit", SC_EXIT, 0, ""},
-	{"kill", SC_KILL, 0, ""},	 {"spin", SC_SPIN, 0, ""},
-	{"sleep", SC_SLEEP, 0, "n"},	 {"cap", SC_CAP, 0, "sg"},
-	{"endcap", SC_ENDCAP, 0, "sg"},	 {"launch", SC_LAUNCH, 0, "gs"},
-	{"read", SC_READ, 0, "Bv"},	 {"tread", SC_TREAD, 0, "Bv"},
-	{"peek", SC_PEEK, 0, "Bv"},	 {"poke", SC_POKE, 0, "Bv"},
+	{"AR", SC_COLL, SC_AR, "csv"},
+	{"BC", SC_COLL, SC_BC, "csv"},
+	{"RED", SC_COLL, SC_RED, "csv"},
+	{"AG", SC_COLL, SC_AG, "csv"},
+	{"RS", SC_COLL, SC_RS, "csv"},
+	{"A2A", SC_COLL, SC_A2A, "csv"},
+	{"send", SC_SEND, 0, "cpsv"},
+	{"recv", SC_RECV, 0, "cpsv"},
+	{"{", SC_OPEN, 0, ""},
+	{"}", SC_CLOSE, 0, ""},
+	{"K", SC_WORK, 0, "sD"},
+	{"fn", SC_FN, 0, "s"},
+	{"stuck", SC_STUCK, 0, "s"},
+	{"leg", SC_LEGACY, 0, ""},
+	{"rec", SC_REC, 0, "es"},
+	{"wait", SC_WAIT, 0, "es"},
+	{"esync", SC_ESYNC, 0, "e"},
+	{"epoll", SC_EPOLL, 0, "e"},
+	{"ssync", SC_SSYNC, 0, "s"},
+	{"spoll", SC_SPOLL, 0, "s"},
+	{"anypoll", SC_ANYPOLL, 0, "sS"},
+	{"dsync", SC_DSYNC, 0, ""},
+	{"isync", SC_FREE, 0, ""},
+	{"halloc", SC_HALLOC, 0, ""},
+	{"hreg", SC_HREG, 0, ""},
+	{"hcopy", SC_HCOPY, 0, ""},
+	{"hs", SC_HS, 0, "f"},
+	{"hw", SC_HW, 0, "f"},
+	{"hbar", SC_HBAR, 0, "b"},
+	{"init", SC_INIT, 0, "c"},
+	{"ninit", SC_NINIT, 0, "c"},
+	{"apoll", SC_APOLL, 0, "c"},
+	{"awatch", SC_AWATCH, 0, "c"},
+
+	{"split", SC_SPLIT, 0, "cC"},
+	{"destroy", SC_DESTROY, 0, "c"},
+	{"exit", SC_EXIT, 0, ""},
+	{"kill", SC_KILL, 0, ""},
+	{"spin", SC_SPIN, 0, ""},
+	{"sleep", SC_SLEEP, 0, "n"},
+	{"cap", SC_CAP, 0, "sg"},
+	{"endcap", SC_ENDCAP, 0, "sg"},
+	{"launch", SC_LAUNCH, 0, "gs"},
+	{"read", SC_READ, 0, "Bv"},
+	{"tread", SC_TREAD, 0, "Bv"},
+	{"peek", SC_PEEK, 0, "Bv"},
+	{"poke", SC_POKE, 0, "Bv"},
 	{"far", SC_FAR, 0, "BTv"},
 };
 
@@ -319,6 +352,9 @@ static inline int sc_parse_step(struct script *s, int rank, int thread, char *te
 			break;
 		case 's':
 			st.stream = sc_name(&s->stream, w);
+			break;
+		case 'S':
+			st.object = sc_name(&s->stream, w);
 			break;
 		case 'p':
 			st.peer = atoi(w);

@@ -73,6 +73,7 @@ static int uses_stream(const struct sc_step *st)
 	case SC_WAIT:
 	case SC_SSYNC:
 	case SC_SPOLL:
+	case SC_ANYPOLL:
 	case SC_CAP:
 	case SC_ENDCAP:
 	case SC_LAUNCH:
@@ -120,7 +121,7 @@ static int setup(struct rank *me)
 		return -1;
 	for (i = 0; i < s->comm.nr; i++)
 		if (!s->comms[i].late && sc_comm_rank(&s->comms[i], me->rank) >= 0 &&
-		    comm_init(me, i))
+		    comm_init(me, i, 1))
 			return -1;
 	/* The set-up of connections is no part of the program. */
 	if (!s->cold) {

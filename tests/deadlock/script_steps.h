@@ -128,6 +128,21 @@ static int poll_stream(struct rank *me, cudaStream_t stream)
 	return async_errors(me);
 }
 
+static int poll_any(cudaStream_t a, cudaStream_t b)
+{
+	cudaError_t err;
+
+	while ((err = cudaStreamQuery(a)) == cudaErrorNotReady &&
+	       (err = cudaStreamQuery(b)) == cudaErrorNotReady) {
+		if (failed())
+			return -1;
+		nap();
+	}
+	CUDA(err);
+	client_tick();
+	return 0;
+}
+
 static int poll_event(struct rank *me, cudaEvent_t event)
 {
 	cudaError_t err;
@@ -140,6 +155,21 @@ static int poll_event(struct rank *me, cudaEvent_t event)
 	CUDA(err);
 	client_tick();
 	return async_errors(me);
+}
+
+static int poll_comm(ncclComm_t comm, int for_ever)
+{
+	ncclResult_t state;
+
+	do {
+		if (failed())
+			return -1;
+		nap();
+		NCCL(ncclCommGetAsyncError(comm, &state));
+	} while (state == ncclInProgress || (for_ever && state == ncclSuccess));
+	NCCL(state);
+	client_tick();
+	return 0;
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
@@ -388,12 +418,17 @@ static int host_step(struct rank *me, const struct sc_step *st)
 	}
 }
 
-static int comm_init(struct rank *me, int c)
+static int comm_init(struct rank *me, int c, int blocking)
 {
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t comm = NULL;
+	ncclResult_t res;
 
-	NCCL(ncclCommInitRank(&comm, me->s->comms[c].nr, ids[c],
-			      sc_comm_rank(&me->s->comms[c], me->rank)));
+	config.blocking = blocking;
+	res = ncclCommInitRankConfig(&comm, me->s->comms[c].nr, ids[c],
+				     sc_comm_rank(&me->s->comms[c], me->rank), &config);
+	if (res != ncclInProgress || blocking)
+		NCCL(res);
 	__atomic_store_n(&me->comms[c], comm, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -404,7 +439,11 @@ static int comm_step(struct rank *me, const struct sc_step *st)
 
 	switch (st->kind) {
 	case SC_INIT:
-		return comm_init(me, st->comm);
+	case SC_NINIT:
+		return comm_init(me, st->comm, st->kind == SC_INIT);
+	case SC_APOLL:
+	case SC_AWATCH:
+		return poll_comm(comm, st->kind == SC_AWATCH);
 	case SC_SPLIT:
 		NCCL(ncclCommSplit(comm,
 				   sc_comm_rank(&me->s->comms[st->comm2], me->rank) < 0
@@ -466,6 +505,8 @@ static int execute(struct rank *me, int thread, int step)
 		return async_errors(me);
 	case SC_SPOLL:
 		return poll_stream(me, stream);
+	case SC_ANYPOLL:
+		return poll_any(stream, me->streams[st->object]);
 	case SC_DSYNC:
 		CUDA(cudaDeviceSynchronize());
 		return async_errors(me);
@@ -481,6 +522,9 @@ static int execute(struct rank *me, int thread, int step)
 	case SC_SLEEP:
 		return host_step(me, st);
 	case SC_INIT:
+	case SC_NINIT:
+	case SC_APOLL:
+	case SC_AWATCH:
 	case SC_SPLIT:
 	case SC_DESTROY:
 		return comm_step(me, st);

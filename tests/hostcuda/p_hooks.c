@@ -81,6 +81,13 @@ static int stream_query(const struct df_stream_info *s)
 	return not_ready;
 }
 
+static int told[2];
+
+static void queried(int done)
+{
+	told[done]++;
+}
+
 static void stream_destroy(const struct df_stream_info *s)
 {
 	CHECK(*s->user == s->stream);
@@ -157,6 +164,7 @@ static const struct df_stream_hooks hooks = {
 	.stream_create = stream_create,
 	.stream_sync = stream_sync,
 	.stream_query = stream_query,
+	.queried = queried,
 	.stream_destroy = stream_destroy,
 	.device_sync = device_sync,
 	.sync_copy = sync_copy,
@@ -229,6 +237,7 @@ int main(void)
 	GIVES(cudaErrorNotReady, cudaEventQuery(e));
 	GIVES(cudaErrorNotReady, cudaStreamQuery(s));
 	not_ready = 0;
+	CHECK(told[0] == 2 && told[1] == 2);
 	CHECK(calls[EQUERY] == 2 && calls[SQUERY] == 2 && calls[ESYNC] == 1 && calls[SSYNC] == 1);
 
 	/* Captured work is put on no stream. */

@@ -25,6 +25,7 @@ static const struct {
 	FN("cudaFree", free),
 	FN("cudaStreamCreateWithFlags", stream_create),
 	FN("cudaStreamSynchronize", stream_sync),
+	FN("cudaStreamQuery", stream_query),
 	FN("cudaDeviceSynchronize", device_sync),
 	FN("cudaMemsetAsync", memset_async),
 	FN("cudaEventCreateWithFlags", event_create),

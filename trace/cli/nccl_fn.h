@@ -17,6 +17,7 @@ struct df_nccl_fn {
 	int (*free)(void *);
 	int (*stream_create)(void **, unsigned);
 	int (*stream_sync)(void *);
+	int (*stream_query)(void *);
 	int (*device_sync)(void);
 	int (*memset_async)(void *, int, size_t, void *);
 	int (*event_create)(void **, unsigned);

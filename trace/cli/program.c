@@ -229,6 +229,11 @@ static uint64_t intent_index(const struct df_load *l, const struct df_lop *op, s
 	return index;
 }
 
+static int is_of_stream(uint32_t call)
+{
+	return call == DF_CALL_STREAM_SYNC || call == DF_CALL_POLL_STREAM;
+}
+
 static int add_trace(struct df_program_steps *p, const struct df_load *l, struct df_reader *rd,
 		     uint32_t trace)
 {
@@ -252,11 +257,12 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 			struct df_step_of y = {.rec = c->rec};
 
 			rank = rank_of(p, trace, c->device, &l->h);
-			switch (df_call_class(c->call)) {
+			/* A loop of queries that ended waited as the call does that waits. */
+			switch (df_call_is_poll(c->call) ? DF_CLASS_STREAM
+							 : df_call_class(c->call)) {
 			case DF_CLASS_STREAM:
-				y.op.kind = c->call == DF_CALL_STREAM_SYNC ? DF_MOP_SSYNC
-									   : DF_MOP_ESYNC;
-				if (c->call == DF_CALL_STREAM_SYNC) {
+				y.op.kind = is_of_stream(c->call) ? DF_MOP_SSYNC : DF_MOP_ESYNC;
+				if (is_of_stream(c->call)) {
 					y.op.stream = small(p, 0, c->object);
 					break;
 				}

@@ -92,8 +92,12 @@ static int add_calls(struct df_timeline *t, const struct df_load *l, uint32_t tr
 	t->left_out += first;
 	for (size_t i = first; i < l->nr_calls; i++) {
 		const struct df_lcall *c = &l->calls[i];
-		struct df_bar_item *b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
+		struct df_bar_item *b;
 
+		/* The end of a loop of queries: when it began is not recorded. */
+		if (df_call_is_poll(c->call))
+			continue;
+		b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
 		if (!b)
 			return -ENOMEM;
 		memset(b, 0, sizeof(*b));

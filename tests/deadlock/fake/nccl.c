@@ -370,9 +370,19 @@ EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
 	return ncclSuccess;
 }
 
-EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+static void *wait_behind(void *arg)
+{
+	struct comm *c = arg;
+
+	wait_all(c);
+	__atomic_sub_fetch(&c->in_progress, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static ncclResult_t init(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, int nonblocking)
 {
 	struct comm *c;
+	pthread_t t;
 
 	if (nranks > MAX_RANKS)
 		return ncclInvalidArgument;
@@ -380,20 +390,31 @@ EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId
 	c = open_comm(id.internal, nranks, rank);
 	if (group.depth && group.nr_inits < 64)
 		group.inits[group.nr_inits++] = c;
-	else
+	else if (!nonblocking)
 		wait_all(c);
 	*comm = (ncclComm_t)c;
+	if (nonblocking && !group.depth) {
+		__atomic_add_fetch(&c->in_progress, 1, __ATOMIC_RELEASE);
+		pthread_create(&t, NULL, wait_behind, c);
+		pthread_detach(t);
+	}
 	return ncclSuccess;
+}
+
+EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+{
+	return init(comm, nranks, id, rank, 0);
 }
 
 EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
 					    ncclConfig_t *config)
 {
-	ncclResult_t res = pncclCommInitRank(comm, nranks, id, rank);
+	int nonblocking = config && config->blocking == 0;
+	ncclResult_t res = init(comm, nranks, id, rank, nonblocking);
 
 	if (res == ncclSuccess)
-		((struct comm *)*comm)->nonblocking = config && config->blocking == 0;
-	return res;
+		((struct comm *)*comm)->nonblocking = nonblocking;
+	return res == ncclSuccess && nonblocking && !group.depth ? ncclInProgress : res;
 }
 
 EXPORT ncclResult_t pncclGroupEnd(void)

@@ -1,0 +1,41 @@
+#!/bin/bash
+# Description: hosts that poll, as replay and predict see them: a loop of queries that ended is a wait that is over, one that did not end hangs in the replay as it did in the job.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+
+# run NAME RULES SECONDS: the program, its traces in $T/NAME; its status is of no interest.
+run() {
+	rm -rf "${T:?}/$1"
+	env DFSHIM_TRACE="$T/$1" DFSHIM_RULES="$2" DFSHIM_BACKEND=host DFSHIM_HOST_QUEUES=64 DFSHIM_TIMEOUT_MS=$((800 * SLOW)) \
+		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 2 "${LIMIT:-60}" "$S" --timeout "$3" "$T/$1.txt" >"$T/$1.out" 2>&1
+}
+
+# Two collectives on streams of their own, between which each host polls until the first is over: they never run side by
+# side. Without the polls they may, and with one slot that is one too many.
+for poll in "spoll s1" "rec e s1; epoll e" ""; do
+	cat >"$T/polled.txt" <<-END
+		ranks 2
+		procs
+		comm A 0 1
+		comm B 0 1
+		0: AR A s1 n=500000; ${poll:-K s3}; AR B s2 n=500000
+		1: AR A s1 n=500000; ${poll:-K s3}; AR B s2 n=500000
+	END
+	run polled nccl $((20 * SLOW)) || fail "polled: $(cat "$T/polled.out")"
+	"$B/dfshim" predict "$T/polled" >"$T/said" 2>&1 || fail "$poll: predict ends with $?: $(cat "$T/said")"
+	side=$(grep -c "up to 2 collectives of one rank run at once" "$T/said")
+	[ -z "$poll" ] || "$B/dfshim" show "$T/polled" | grep -q " polled " || fail "$poll: its end is not in the trace"
+	[ "$side" = "$([ -n "$poll" ]; echo $?)" ] || fail "'$poll': predict says: $(cat "$T/said")"
+done
+
+for p in PL-01 PL-02 PL-07; do
+	cp "$SRC/tests/deadlock/catalogue/$p.txt" "$T/$p.txt"
+	run $p nccl $((12 * SLOW))
+	want=$("$B/dfshim" check "$T/$p" | head -1 | cut -d: -f1)
+	have=$(timeout -k 2 "${LIMIT:-60}" "$B/dfshim" replay --rules nccl --timeout $((2 * SLOW)) "$T/$p" 2>"$T/err" | head -1)
+	[ "$want" = DATA ] || fail "$p: recorded as $want"
+	[ "${have%%:*}" = "$want" ] || fail "$p: replayed as: $have $(cat "$T/err")"
+done
+exit 0
