@@ -1,0 +1,74 @@
+/*
+ * Description: a submission queue that nobody drains holds up nobody who submits; what comes out is in order.
+ */
+#include "runtime/base/rng.h"
+#include "runtime/rt.h"
+#include "tests/lib/test.h"
+
+#define NR_BLOCKS 2
+
+/* What a block does with its ring, at most max entries; as dfk_sq_drain(). They must follow *next. */
+static uint32_t drain(struct df_ring *sq, uintptr_t *next, uint32_t max)
+{
+	const struct df_sqe *slots = sq->slots;
+	uint32_t head = sq->head, n = 0;
+
+	/* ACQUIRE pairs with the RELEASE in ring_push(), as the block's does. */
+	while (n < max && head != __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE)) {
+		const struct df_sqe *e = &slots[head & sq->mask];
+
+		ck_assert_uint_eq((uintptr_t)e->inst, (*next)++);
+		n++;
+		__atomic_store_n(&sq->head, ++head, __ATOMIC_RELEASE); /* pairs with ring_push() */
+	}
+	return n;
+}
+
+START_TEST(t_full)
+{
+	uintptr_t given[NR_BLOCKS] = {0}, got[NR_BLOCKS] = {0};
+	struct df_sqe e = {0};
+	struct df_rng r;
+	struct df_dev *dev = calloc(1, sizeof(*dev));
+	uint32_t b, i, n, left;
+	int turn;
+
+	df_rng_init(&r, df_test_seed());
+	ck_assert_int_eq(df_dev_init(dev, 0, NR_BLOCKS), 0);
+	df_mutex_lock(&dev->lock);
+	for (turn = 0; turn < 400; turn++) {
+		b = (uint32_t)df_rng_below(&r, NR_BLOCKS);
+		/* No block runs here: a call that waits for one never returns. */
+		n = turn ? (uint32_t)df_rng_below(&r, 3000) : 10 * dev->blocks[b].sq.mask;
+		for (i = 0; i < n; i++) {
+			e.inst = (void *)given[b]++;
+			df_sq_push(dev, b, &e);
+		}
+		b = (uint32_t)df_rng_below(&r, NR_BLOCKS);
+		n = (uint32_t)df_rng_below(&r, 4000);
+		drain(&dev->blocks[b].sq, &got[b], n);
+		if (df_rng_below(&r, 2))
+			df_sq_flush(dev);
+	}
+	do {
+		for (b = left = 0; b < NR_BLOCKS; b++)
+			left += drain(&dev->blocks[b].sq, &got[b], ~0u);
+		df_sq_flush(dev);
+	} while (left);
+	for (b = 0; b < NR_BLOCKS; b++)
+		ck_assert_uint_eq(got[b], given[b]);
+	ck_assert_uint_eq(dev->nr_overflow, 0);
+	df_mutex_unlock(&dev->lock);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("submission queue");
+	TCase *tc = tcase_create("all");
+
+	tcase_set_timeout(tc, 20);
+	tcase_add_test(tc, t_full);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
