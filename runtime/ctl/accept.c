@@ -185,23 +185,19 @@ int df_link_listen(const union df_sockaddr *addr, socklen_t len)
 
 /*
  * Too many strangers: the oldest goes if it has had the time to say something. If not, all of them are young:
- * a job is starting. Then the listener waits a little, the kernel keeps who is queuing.
+ * a job is starting. Then the listener waits a little, the kernel keeps who is queuing. NULL: nobody is to go.
  */
-static int make_room(void)
+static struct df_link *oldest_stranger(void)
 {
 	uint64_t now = df_now_ns();
 	struct df_link *l;
 
 	df_list_each(l, &df_ctl.links, node)
 	{
-		if (l->ops != &df_stranger_ops)
-			continue;
-		if (l->deadline_ns > now + DF_LINK_HELLO_NS - YOUNG_NS)
-			return 0;
-		df_link_end(l, -ETIMEDOUT);
-		return 1;
+		if (l->ops == &df_stranger_ops)
+			return l->deadline_ns > now + DF_LINK_HELLO_NS - YOUNG_NS ? NULL : l;
 	}
-	return 1;
+	return NULL;
 }
 
 static void listen_for(int listener, void *tag, uint32_t events)
@@ -261,13 +257,15 @@ static int trusted(int fd, int is_unix)
 
 void df_link_accept(int listener, int is_unix, void *tag)
 {
+	struct df_link *l, *oldest;
 	union df_sockaddr addr;
-	struct df_link *l;
+	int fd, turns, full;
 	socklen_t len;
-	int fd, turns;
 
 	for (turns = 0; turns < 64; turns++) {
-		if (df_ctl.nr_strangers >= DF_LINK_STRANGERS && !make_room()) {
+		full = df_ctl.nr_strangers >= DF_LINK_STRANGERS;
+		oldest = full ? oldest_stranger() : NULL;
+		if (full && !oldest) {
 			pause_listener(listener, tag);
 			return;
 		}
@@ -288,6 +286,8 @@ void df_link_accept(int listener, int is_unix, void *tag)
 		if (fd < 0)
 			return;
 		df_ctl.no_file_since = 0;
+		if (oldest)
+			df_link_end(oldest, -ETIMEDOUT);
 		if (!trusted(fd, is_unix)) {
 			close(fd);
 			df_ctl_note("dropped a connection of another user");

@@ -5,7 +5,7 @@
 
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv.h"
-#include "runtime/ctl/tree.h"
+#include "runtime/ctl/tree_int.h"
 
 #define NR_RANKS 3
 
@@ -71,7 +71,7 @@ static void frame(int fd, unsigned type, uint64_t nonce, const void *body, size_
 		say(fd, body, bytes);
 }
 
-#define NR_KINDS 10
+#define NR_KINDS 15
 
 /* Each of these must be hung up on, and learn nothing unless it knows too much already. */
 static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, int tcp)
@@ -119,6 +119,25 @@ static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, 
 		body[0] = tail.nonce;
 		frame(fd, DF_FRAME_RDV_HELLO, tail.nonce, body, 16, 16);
 		frame(fd, DF_FRAME_RDV_TABLE, tail.nonce, junk, sizeof(junk), sizeof(junk));
+		break;
+	case 9: /* everything is right but the length */
+	case 10:
+		body[0] = tail.nonce;
+		frame(fd, DF_FRAME_RDV_HELLO, tail.nonce, body, kind == 9 ? 8 : 24,
+		      kind == 9 ? 8 : 24);
+		break;
+	case 11:
+		body[sizeof(struct tree_hello) / 8 - 1] = m->proc;
+		frame(fd, DF_FRAME_TREE_HELLO, m->proc, body, sizeof(struct tree_hello) + 8,
+		      sizeof(struct tree_hello) + 8);
+		break;
+	case 12:
+		body[1] = m->proc;
+		body[2] = 0;
+		frame(fd, DF_FRAME_FETCH, m->proc, body, 32, 32);
+		break;
+	case 13:
+		frame(fd, DF_FRAME_PING, m->proc, body, 16, 16);
 		break;
 	default: /* another version */
 		junk[0] = 0;
@@ -278,6 +297,51 @@ START_TEST(t_silent)
 }
 END_TEST
 
+/*
+ * All places are taken by who is silent, for long enough: one who says something gets in at once, in the place of the
+ * oldest, and the others stay. If none were made for it, it would get in when the time of all of them is over.
+ */
+START_TEST(t_room)
+{
+	int fd[DF_LINK_STRANGERS], knock, i, turn, n, stayed;
+	struct df_member self;
+	uint64_t nonce;
+	char c;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	nonce = df_addr_random();
+	/* Where all is slow their time may be over by itself. */
+	for (turn = 0, stayed = 0; turn < 5 && !stayed; turn++) {
+		for (i = 0; i < DF_LINK_STRANGERS; i++)
+			fd[i] = open_socket(&self, 0);
+		do {
+			usleep(1000);
+			df_ctl_lock();
+			n = df_ctl.nr_strangers;
+			df_ctl_unlock();
+		} while (n != DF_LINK_STRANGERS);
+		/* As long as a stranger is young, others wait. */
+		usleep(1100000);
+		knock = open_socket(&self, 0);
+		frame(knock, DF_FRAME_PING, self.proc, &nonce, 8, 8);
+		ck_assert_int_eq(recv(knock, &c, 1, 0), 1);
+		ck_assert_msg(!still_open(fd[0]), "nobody went");
+		for (i = 1, stayed = 1; i < DF_LINK_STRANGERS; i++)
+			stayed &= still_open(fd[i]);
+		close(knock);
+		for (i = 0; i < DF_LINK_STRANGERS; i++)
+			close(fd[i]);
+		do {
+			usleep(1000);
+			df_ctl_lock();
+			n = df_ctl.nr_strangers;
+			df_ctl_unlock();
+		} while (n);
+	}
+	ck_assert_msg(stayed, "room was not made for who came");
+}
+END_TEST
+
 /* A rank without dfshim speaks NCCL's bootstrap to the address in the id: all ranks learn why it fails. */
 START_TEST(t_unshimmed)
 {
@@ -310,6 +374,7 @@ int main(void)
 	tcase_add_test(tc, t_noise);
 	tcase_add_test(tc, t_noise_processes);
 	tcase_add_test(tc, t_silent);
+	tcase_add_test(tc, t_room);
 	tcase_add_test(tc, t_unshimmed);
 	suite_add_tcase(s, tc);
 	return df_test_run(s);
