@@ -3,7 +3,8 @@
  * communicators waits for them outside CUDA and NCCL. "hostwaits HOW" ends only if a synchronisation is released;
  * "hostwaits HOW late" looks the same, but there the main thread is woken after a second by a thread that uses
  * neither, and issues what was lacking: nothing need be released. HOW: join, cond, mutex, sem, or timed: late, its
- * time-out wakes it.
+ * time-out wakes it; or func, late: a host function does, which comes when another process has issued its part of a
+ * collective.
  *
  * There is no thread here but these, so none that could wake another.
  */
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cuda_runtime_api.h>
@@ -94,6 +96,68 @@ static void *waker(void *arg)
 	return NULL;
 }
 
+static void CUDART_CB waking_function(void *unused)
+{
+	(void)unused;
+	done();
+	done();
+}
+
+/* A communicator of this process, on its third device, and another, which is late. */
+static struct {
+	int rank, ids[2];
+	pid_t pid;
+	int *buf;
+	ncclComm_t comm;
+	cudaStream_t stream;
+} pair = {.pid = -1};
+
+/* Before anything else is called. */
+static void pair_fork(void)
+{
+	const struct timespec second = {.tv_sec = 1, .tv_nsec = 500000000};
+	ncclUniqueId id;
+
+	MUST(pipe(pair.ids));
+	pair.pid = fork();
+	pair.rank = !pair.pid;
+	if (pair.rank) {
+		unsetenv("DFSHIM_STATS"); /* it would write over the other's */
+		MUST(read(pair.ids[0], &id, sizeof(id)) != sizeof(id));
+	} else {
+		MUST(ncclGetUniqueId(&id));
+		MUST(write(pair.ids[1], &id, sizeof(id)) != sizeof(id));
+	}
+	MUST(cudaSetDevice(2));
+	MUST(ncclCommInitRank(&pair.comm, 2, id, pair.rank));
+	MUST(cudaStreamCreateWithFlags(&pair.stream, cudaStreamNonBlocking));
+	MUST(cudaMalloc((void **)&pair.buf, sizeof(int)));
+	if (!pair.rank)
+		return;
+	nanosleep(&second, NULL);
+	MUST(ncclAllReduce(pair.buf, pair.buf, 1, ncclInt, ncclSum, pair.comm, pair.stream));
+	MUST(cudaStreamSynchronize(pair.stream));
+	MUST(ncclCommDestroy(pair.comm));
+	exit(0);
+}
+
+static void pair_issue(void)
+{
+	MUST(cudaSetDevice(2));
+	MUST(ncclAllReduce(pair.buf, pair.buf, 1, ncclInt, ncclSum, pair.comm, pair.stream));
+	MUST(cudaLaunchHostFunc(pair.stream, waking_function, NULL));
+}
+
+static void pair_end(void)
+{
+	int status;
+
+	MUST(cudaSetDevice(2));
+	MUST(cudaStreamSynchronize(pair.stream));
+	MUST(ncclCommDestroy(pair.comm));
+	MUST(waitpid(pair.pid, &status, 0) != pair.pid || status);
+}
+
 /* Until all workers are done; late: until the waker is. */
 static void wait_for(const char *how, pthread_t *threads)
 {
@@ -114,7 +178,7 @@ static void wait_for(const char *how, pthread_t *threads)
 	} else {
 		pthread_mutex_lock(&lock);
 		while (nr_done < 2) {
-			if (!strcmp(how, "cond")) {
+			if (strcmp(how, "timed")) {
 				pthread_cond_wait(&cond, &lock);
 				continue;
 			}
@@ -130,16 +194,19 @@ static void wait_for(const char *how, pthread_t *threads)
 int main(int argc, char **argv)
 {
 	const int devices[] = {0, 1};
+	int host[COUNT], r, c, i, func;
 	pthread_t threads[3];
-	int host[COUNT], r, c, i;
 
 	late = argc == 3 && !strcmp(argv[2], "late");
 	if (argc < 2 || argc > 2 + late) {
-		fprintf(stderr, "usage: hostwaits join|cond|mutex|sem|timed [late]\n");
+		fprintf(stderr, "usage: hostwaits join|cond|mutex|sem|timed|func [late]\n");
 		return 1;
 	}
-	wakes = late && strcmp(argv[1], "timed");
+	func = late && !strcmp(argv[1], "func");
+	wakes = late && strcmp(argv[1], "timed") && !func;
 	alarm(60);
+	if (func)
+		pair_fork();
 	sem_init(&sem, 0, 0);
 	pthread_barrier_init(&holding, NULL, 3 + (unsigned)wakes);
 	for (c = 0; c < 2; c++)
@@ -161,6 +228,8 @@ int main(int argc, char **argv)
 		pthread_create(&threads[r], NULL, worker, &ranks[r]);
 	if (wakes)
 		pthread_create(&threads[2], NULL, waker, NULL);
+	if (func)
+		pair_issue();
 	pthread_barrier_wait(&holding);
 	wait_for(argv[1], threads);
 	if (late)
@@ -184,6 +253,8 @@ int main(int argc, char **argv)
 			}
 		}
 	}
+	if (func)
+		pair_end();
 	for (c = 0; c < 2; c++)
 		for (r = 0; r < 2; r++)
 			MUST(ncclCommDestroy(comms[c][r]));

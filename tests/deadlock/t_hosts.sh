@@ -10,7 +10,7 @@ one() {
 	local want=$1 n
 	shift
 	rm -f "$T/stats"
-	env -u DFSHIM_TRACE DFSHIM_STATS="$T/stats" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_TIMEOUT_MS=60000 \
+	env -u DFSHIM_TRACE DFSHIM_STATS="$T/stats" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=3 DFSHIM_TIMEOUT_MS=60000 \
 		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" "$@" >"$T/out" 2>&1 ||
 		fail "$*: status $?: $(cat "$T/out")"
 	n=$(sed -n 's/.*"releases": \([0-9]*\).*/\1/p' "$T/stats")
@@ -27,7 +27,7 @@ grep -q libtsan <(ldd "$B/libdfshim.so") && hows=""
 for how in $hows; do
 	one some "$how"
 done
-for how in join cond mutex sem timed; do
+for how in join cond mutex sem timed func; do
 	one none "$how" late
 done
 exit 0
