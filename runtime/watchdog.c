@@ -21,6 +21,7 @@
 #define PATIENCE_NS (300 * DF_NS_PER_MS) /* for whose task it is to look for circles */
 #define LEFT_NS                                                                                    \
 	(500 * DF_NS_PER_MS) /* for so long the others may go on without a rank that has left */
+#define SILENT_MS   10000    /* who does not answer is waited for */
 #define LOOK_MIN_NS (DF_NS_PER_MS / 2)	/* looks that find nothing are so far apart at least */
 #define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* and at most, while they are asked for */
 #define HOSTS_NS                                                                                   \
@@ -35,8 +36,13 @@ static struct {
 	uint64_t not_before, pause;
 } dog = {.reported = UINT64_MAX};
 
+/* Processes that were asked, and those of them that live and have not answered. */
+struct asked {
+	unsigned others, silent;
+};
+
 /* What all processes know, judged. stale: for how long nothing has moved. NULL: nothing to judge by. */
-static struct df_check_result *judge(uint64_t stale, unsigned *others)
+static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 {
 	/* Who asks for an analysis after a shorter silence than the checker's own takes that for suspicious. */
 	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, STALE_NS)};
@@ -46,12 +52,18 @@ static struct df_check_result *judge(uint64_t stale, unsigned *others)
 	struct df_snapshot *s;
 
 	opts.now_ns = df_now_ns();
-	*others = 0;
+	*asked = (struct asked){0};
 	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
-		df_list_each(s, &g.answers, node) if (s->image)
-			df_check_add_image(set, s->image, s->bytes,
-					   s->proc == df_rt.self.proc ? "this process" : "peer");
-		*others = g.nr_procs - 1;
+		df_list_each(s, &g.answers, node)
+		{
+			if (s->image)
+				df_check_add_image(set, s->image, s->bytes,
+						   s->proc == df_rt.self.proc ? "this process"
+									      : "peer");
+			else if (s->proc != df_rt.self.proc)
+				asked->silent += !df_ctl_is_dead(s->proc);
+		}
+		asked->others = g.nr_procs - 1;
 		if (df_check_run(set, &opts, &r))
 			r = NULL;
 	}
@@ -91,17 +103,17 @@ static void answer_ras(void)
 	uint64_t since = df_now_ns();
 	struct df_check_result *r = NULL;
 	char *text = NULL;
-	unsigned others;
+	struct asked asked;
 	size_t len = 0;
 	FILE *f = NULL;
 	int json;
 
 	if (!df_ras_asked(&json))
 		return;
-	r = judge(STALE_NS, &others);
+	r = judge(STALE_NS, &asked);
 	f = r ? open_memstream(&text, &len) : NULL;
 	if (f) {
-		df_check_print_ras(r, f, json, others + 1,
+		df_check_print_ras(r, f, json, asked.others + 1,
 				   (double)(df_now_ns() - since) / (double)DF_NS_PER_S);
 		fclose(f);
 	}
@@ -324,14 +336,14 @@ static void stalled(uint64_t ms, uint64_t ops)
 	const struct df_env *env = df_env();
 	uint64_t before = df_engine_progress(), missing = df_joining_missing(), seen = df_now_ns();
 	struct df_check_result *r;
-	unsigned others;
+	struct asked asked;
 	int told = 0;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
-	df_check_result_free(judge(ms * DF_NS_PER_MS, &others));
-	r = judge(ms * DF_NS_PER_MS, &others);
+	df_check_result_free(judge(ms * DF_NS_PER_MS, &asked));
+	r = judge(ms * DF_NS_PER_MS, &asked);
 	if (df_engine_progress() != before || df_joining_missing() != missing) {
 		df_check_result_free(r);
 		return; /* it moved meanwhile: no deadlock */
@@ -341,6 +353,15 @@ static void stalled(uint64_t ms, uint64_t ops)
 	 * to lead. News of it can have come while we gathered.
 	 */
 	if (somebody_left()) {
+		df_check_result_free(r);
+		return;
+	}
+	/*
+	 * Who lives and does not answer may only be slow, and know what explains it; there is one report for a hang. So
+	 * that is looked for again, but not for ever: it may be stopped.
+	 */
+	if (asked.silent && r && !about_operations(df_check_verdict(r)) &&
+	    ms < (uint64_t)env->timeout_ms + SILENT_MS) {
 		df_check_result_free(r);
 		return;
 	}
@@ -367,7 +388,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 		/* The others judge by our answers: let them do so before we end what they look at. */
 		uint64_t until = df_now_ns() + DF_GATHER_NS / 2;
 
-		while (others && df_now_ns() < until) {
+		while (asked.others && df_now_ns() < until) {
 			df_snapshot_serve();
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
@@ -380,14 +401,14 @@ static void stalled(uint64_t ms, uint64_t ops)
 static void tell_left(void)
 {
 	struct df_check_result *r;
-	unsigned others;
+	struct asked asked;
 
 	if (!__atomic_exchange_n(&dog.speaker, 0, __ATOMIC_RELAXED) ||
 	    dog.reported == df_engine_progress())
 		return;
 	/* One report per hang: this one. */
 	dog.reported = df_engine_progress();
-	r = judge(LEFT_NS, &others);
+	r = judge(LEFT_NS, &asked);
 	if (r && df_check_verdict(r) != DF_V_OK)
 		print(r);
 	df_check_result_free(r);
