@@ -134,7 +134,12 @@ static void *driver_fn(int at);
 #define DO_ALLOC_SYNC(kind, ptds, object, call)                                                    \
 	int df_token = df_f->quiet_enter(DF_SYNC_##kind);                                          \
 	df_ret = call;                                                                             \
-	df_f->quiet_leave(df_token)
+	df_f->quiet_leave(df_token);                                                               \
+	if (df_unlikely(df_ret == CUDA_ERROR_OUT_OF_MEMORY) && df_f->memory_short()) {             \
+		df_token = df_f->quiet_enter(DF_SYNC_##kind);                                      \
+		df_ret = call;                                                                     \
+		df_f->quiet_leave(df_token);                                                       \
+	}
 #define CAPTURE_BEGIN 1
 #define CAPTURE_END   0
 #define DO_CAPTURE(kind, ptds, object, call)                                                       \

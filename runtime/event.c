@@ -113,6 +113,36 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 	return ret;
 }
 
+/*
+ * The stream waits for an event whose time is still to come, on another stream's stream aside: its own follows there, so
+ * that an event behind that wait has no earlier time.
+ */
+static int follow_time(struct df_stream *s, struct df_event *e)
+{
+	struct df_dev *dev = s->dev;
+	uint64_t *word, value;
+	int ret;
+
+	df_mutex_lock(&e->dev->lock);
+	word = e->word;
+	value = e->value;
+	df_mutex_unlock(&e->dev->lock);
+	if (is_past(word, value) || word == s->aside_word)
+		return 0;
+	ret = have_aside(s, e);
+	if (ret)
+		return ret;
+	df_mutex_lock(&dev->lock);
+	ret = df_rt.cu->stream_wait(s->aside, word, value);
+	/* It is behind from here on. */
+	if (!ret)
+		ret = df_rt.cu->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
+	if (!ret)
+		s->aside_seq++;
+	df_mutex_unlock(&dev->lock);
+	return ret;
+}
+
 /* What the event knew of its last record. dev->lock held. */
 static void forget(struct df_event *e)
 {
@@ -199,6 +229,8 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	} else if (si->legacy && (plain || !df_stream_is_legacy(dev, si))) {
 		/* The blocking streams wait for it from now on. */
 		df_stream_fence(s);
+	} else if (!plain && follow_time(s, e)) {
+		df_warn_once("an event's time may be earlier than that of an event it waits for");
 	}
 	df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, e->record, si->id, 0);
 	df_flights_free(&set);

@@ -35,8 +35,12 @@ results=$(cd "$results" && pwd)
 export RESULTS=$results
 file=$results/$what-gpu.json
 reason=
-if [ ! -e /dev/nvidiactl ]; then
-	reason="no GPU: /dev/nvidiactl does not exist"
+# GPU_NODE: see tests/gpu/lib.sh.
+node=${GPU_NODE:-/dev/nvidiactl}
+if [ ! -e "$node" ]; then
+	reason="no GPU: $node does not exist"
+elif [ -n "${GPU_NODE-}" ]; then
+	: # whoever names another brings the driver
 elif ! ldconfig -p | grep -q libcuda.so.1 && [ -z "$(find /usr -name 'libcuda.so.1' 2>/dev/null | head -1)" ]; then
 	reason="no driver: libcuda.so.1 was not found"
 fi
@@ -66,11 +70,14 @@ export LD_LIBRARY_PATH=$B/lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64:$libs
 gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c)
 case $what in
 check)
+	# The tests have limits of their own for each command, by the same name.
+	limit=${LIMIT:-300}
+	unset LIMIT
 	# One after the other, and what is known is written after each: a machine is lent for a time, and whoever ends us
 	# finds what there is. What earlier calls found of other parts stays.
 	rc=0
 	for t in $(tests/run.sh --gpu --list "${3:-gpu/}" | awk '{print $1}'); do
-		tests/run.sh --gpu --jobs 1 --timeout "${LIMIT:-300}" --json "$file.part" "$t" 2>&1 | tee -a "$results/check-gpu.log"
+		tests/run.sh --gpu --jobs 1 --timeout "$limit" --json "$file.part" "$t" 2>&1 | tee -a "$results/check-gpu.log"
 		[ "${PIPESTATUS[0]}" = 0 ] || rc=1
 		[ -s "$file.part" ] && python3 -c '
 import json, os, sys
@@ -96,10 +103,9 @@ print("{passed} passed, {failed} failed, {skipped} skipped, all parts".format(**
 	exit $rc
 	;;
 bench)
-	scripts/bench.sh "$pattern" gpu 2>&1 | tee -a "$results/bench-gpu.log"
-	rc=${PIPESTATUS[0]}
-	python3 -c '
-import json, re, sys
+	figures() {
+		python3 -c '
+import json, os, re, sys
 
 figures = {}
 for line in open(sys.argv[1]):
@@ -108,7 +114,17 @@ for line in open(sys.argv[1]):
         peer = re.search(r" peer (\S+) (\S+) ratio (\S+)", line)
         figures[w[1]] = {"name": w[1], "value": w[2], "unit": w[3], "verdict": w[-1],
                          "peer": peer and {"name": peer[1], "value": peer[2], "ratio": peer[3]}}
-json.dump({"gpus": sys.argv[2], "figures": list(figures.values())}, sys.stdout, indent=1)' "$results/bench-gpu.log" "$gpus" >"$file"
+with open(sys.argv[3] + ".new", "w") as f:
+    json.dump({"gpus": sys.argv[2], "figures": list(figures.values())}, f, indent=1)
+os.rename(sys.argv[3] + ".new", sys.argv[3])' "$results/bench-gpu.log" "$gpus" "$file"
+	}
+	# Written with each figure: whoever ends us finds what there is.
+	scripts/bench.sh "$pattern" gpu 2>&1 | tee -a "$results/bench-gpu.log" | while IFS= read -r line; do
+		printf '%s\n' "$line"
+		case $line in BENCH*) figures ;; esac
+	done
+	rc=${PIPESTATUS[0]}
+	[ -s "$file" ] || figures
 	exit "$rc"
 	;;
 *) echo "gpu.sh: check, bench or bundle" >&2 && exit 2 ;;

@@ -43,6 +43,14 @@ run_one() {
 	start=$(date +%s%N)
 	(cd "$SRC" && exec timeout -k 10 "$limit" "${command[@]}") >>"$T/log" 2>&1 </dev/null
 	rc=$?
+	# Commands that the test bounds by themselves are in no process group of ours: they would go on in the background.
+	if [ $rc = 124 ] || [ $rc = 137 ]; then
+		(
+			mark=T=$T
+			unset T
+			grep -lzxF "$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 | xargs -r kill -9 2>/dev/null
+		)
+	fi
 	secs=$((($(date +%s%N) - start) / 10000000))
 	secs=$((secs / 100)).$(printf %02d $((secs % 100)))
 	# In a forked child LeakSanitizer misses its parent's threads; that alone is no report.

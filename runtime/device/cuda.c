@@ -8,11 +8,13 @@
 #if __has_include(<cuda.h>)
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 #include "runtime/device/cuda_int.h"
 #include "runtime/device/cuda_daemon.h"
 #include "runtime/device/device.h"
@@ -414,6 +416,7 @@ static pthread_mutex_t dead_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t dead_more = PTHREAD_COND_INITIALIZER;
 static struct dead *dead_list;
 static int dead_thread;
+static uint32_t nr_dead; /* not given back yet; read without the lock */
 
 static void *undertaker(void *arg)
 {
@@ -439,6 +442,8 @@ static void *undertaker(void *arg)
 			df_cuda_leave(in);
 		}
 		free(d);
+		/* RELEASE pairs with the ACQUIRE in df_cuda_frees_settle(): the driver has the memory. */
+		__atomic_sub_fetch(&nr_dead, 1, __ATOMIC_RELEASE);
 		pthread_mutex_lock(&dead_lock);
 	}
 	return arg;
@@ -469,6 +474,7 @@ static int mem_free(void *ptr)
 		}
 	}
 	if (!ret) {
+		__atomic_add_fetch(&nr_dead, 1, __ATOMIC_RELAXED);
 		d->next = dead_list;
 		dead_list = d;
 		pthread_cond_signal(&dead_more);
@@ -477,6 +483,17 @@ static int mem_free(void *ptr)
 	if (ret)
 		free(d);
 	return ret ? -ENOMEM : 0;
+}
+
+#define SETTLE_NS (2000 * DF_NS_PER_MS)
+
+void df_cuda_frees_settle(void)
+{
+	uint64_t since = df_now_ns();
+
+	/* ACQUIRE pairs with the RELEASE in undertaker(): without it the allocation could still find no room. */
+	while (__atomic_load_n(&nr_dead, __ATOMIC_ACQUIRE) && df_now_ns() - since < SETTLE_NS)
+		sched_yield();
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */

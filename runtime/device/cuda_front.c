@@ -187,6 +187,14 @@ static int free_mem(void *ptr)
 	return df_cuda_hooks->free(ptr, &info);
 }
 
+static int memory_short(void)
+{
+	if (!df_cuda_hooks->flush || !df_cuda_hooks->flush(df_cuda_api.get_device()))
+		return 0;
+	df_cuda_frees_settle();
+	return 1;
+}
+
 static int quiet_enter(enum df_sync_kind kind)
 {
 	CUdevice dev;
@@ -336,6 +344,7 @@ const struct df_cuda_front df_cuda_front = {
 	.event_wait = event_wait,
 	.event_wait_ctx = event_wait_ctx,
 	.free = free_mem,
+	.memory_short = memory_short,
 	.quiet_enter = quiet_enter,
 	.quiet_leave = quiet_leave,
 	.capture = capture,

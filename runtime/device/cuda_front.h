@@ -39,6 +39,8 @@ struct df_cuda_front {
 	void (*event_wait_ctx)(void *event, void *ctx);
 	/* 1: deferred, the driver's function must not be called. */
 	int (*free)(void *ptr);
+	/* An allocation found no memory: waits for what free() has deferred. 1: try again. */
+	int (*memory_short)(void);
 	/*
 	 * Around a function of the driver that may wait for the whole device: the daemon is asked to leave,
 	 * and is launched again while work is left if the function takes long. Returns what leave takes. kind: for

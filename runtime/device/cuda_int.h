@@ -89,6 +89,9 @@ extern const struct df_stream_hooks *df_cuda_hooks;
 /* 1: opened by df_device_open_any() only to look on: there is no daemon that could be in the way. */
 extern int df_cuda_recording;
 
+/* cuda.c: waits, for a bounded time, until what mem_free() was given is back with the driver. */
+void df_cuda_frees_settle(void);
+
 /* cuda_graph.c */
 int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
 void df_cuda_graph_made(CUgraphExec exec, CUgraph graph);

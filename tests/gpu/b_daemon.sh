@@ -28,5 +28,5 @@ LATENCY_SMALL=1 LATENCY_ROUNDS=5 LATENCY_MAX=$size timeout 100 env "${card_env[@
 busbw=$(awk -v b=$size '$1 == "latency:" && $2 == b {print $6}' "$T/allreduce" | tail -1)
 awk -v v="$busbw" -v c="$(value copy)" 'BEGIN {
 	if (v == "" || c == "") print "BENCH gpu.allreduce.2.copyshare - ratio target >=0.5 UNMEASURED"
-	else printf "BENCH gpu.allreduce.2.copyshare %.3f ratio peer copy %s ratio %.3f target >=0.5 %s\n", 8 * v / c, c, 8 * v / c, 8 * v / c >= 0.5 ? "ok" : "MISS"
+	else printf "BENCH gpu.allreduce.2.copyshare %.3f ratio peer copy %s ratio %.3f target >=0.5 %s\n", 8 * v / c, c, 8 * v / c, (8 * v / c >= 0.5) ? "ok" : "MISS"
 }'

@@ -1,10 +1,13 @@
 # What the tests and benchmarks on a GPU share. Sourced; B, T, SRC and SEED as for every test.
 # shellcheck shell=bash
 . "$SRC/tests/lib/clients.sh"
-[ -e /dev/nvidiactl ] || skip "no GPU: /dev/nvidiactl does not exist"
+# GPU_NODE: the file that says there is a GPU. tests/cuda/dryrun.sh names another, and a stand-in is the driver.
+[ -e "${GPU_NODE:-/dev/nvidiactl}" ] || skip "no GPU: ${GPU_NODE:-/dev/nvidiactl} does not exist"
+# few NR: so many samples or rounds, fewer where the machine is slow (SLOW).
+few() { echo $(($1 / SLOW < 1 ? 1 : $1 / SLOW)); }
 
 # The preload as a user sets it, with the backend asked for by name and no way back to NCCL.
-card_env=("LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1)
+card_env=("LD_PRELOAD=${SAN_RUNTIME-}$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1)
 
 # card CLIENT ARGS...: all ranks on the GPUs that there are; right, and executed by us.
 card() {

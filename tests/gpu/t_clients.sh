@@ -12,6 +12,11 @@ card nbcheck --ranks 4
 card errcheck --ranks 2
 card graphcheck --ranks 4
 card graphcheck --procs 2
-MANY_CASE=comms MANY_AMOUNT=64 card many --ranks 4
-MANY_CASE=outstanding MANY_AMOUNT=1000 card many --ranks 4
+card graphforms --ranks 2
+# Streams with a late peer; "opposite" needs a device for each rank, since two threads would share a legacy stream.
+for part in elapsed pending pressure threads; do
+	STREAM_ONLY=$part card streamcheck
+done
+MANY_CASE=comms MANY_AMOUNT=$(few 64) card many --ranks 4
+MANY_CASE=outstanding MANY_AMOUNT=$(few 1000) card many --ranks 4
 exit 0

@@ -1,0 +1,52 @@
+# For tests/cuda/t_dryrun_*.sh: the tests and benchmarks of a GPU (tests/gpu, scripts/gpu.sh) as far as they run without one: on the
+# stand-in for the driver, with the daemon on CPU threads. What they show of a GPU is nothing; that they start what they
+# mean to start, bound it, and keep what they found is what can be known beforehand.
+#
+# WHOLE=1: everything in full, which takes minutes.
+# Sourced; B, T, SRC as for every test.
+# shellcheck shell=bash
+. "$SRC/tests/lib/clients.sh"
+if [ ! -f "$B/tests/cuda/runtime/libcudart.so.13" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
+	skip "built without NCCL's header or without nvcc"
+fi
+[ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
+unset DFSHIM_TRACE
+# A build folder with the same programs, but with litmus programs that pass, fail, hang, and have no GPU.
+dry=$T/build
+mkdir -p "$dry/tests/gpu"
+for f in libdfshim.so libdfhost.so dfshim clients; do
+	ln -sfn "$B/$f" "$dry/$f"
+done
+for f in deadlock cuda kernels; do
+	ln -sfn "$B/tests/$f" "$dry/tests/$f"
+done
+script() { # NAME BODY
+	printf '#!/bin/bash\n%s\n' "$2" >"$dry/tests/gpu/$1"
+	chmod +x "$dry/tests/gpu/$1"
+}
+script litmus_fine 'echo "{\"test\":\"fine\"}" | tee -a "$RESULTS/litmus.jsonl"'
+script litmus_none 'echo "skipped: no GPU"; exit 77'
+# What a program that times the daemon's steps prints, and one with kernels beside.
+script daemon 'printf "daemon: %s %s\n" sqe 900 cqe 800 context 100 relaunch 4000 cold 500 empty 300 copy 3000'
+script beside 'echo "beside: arithmetic 100"; echo "beside: memory 200"'
+export GPU_NODE=$T/build LD_LIBRARY_PATH=$B/tests/cuda/runtime:$B/tests/cuda/fake
+results=$T/results
+[ -n "${WHOLE-}" ] || export SLOW=100
+gpu() { # WORDS...: scripts/gpu.sh as a person calls it; its status in rc
+	rc=0
+	B=$dry scripts/gpu.sh "$@" >>"$T/gpu.log" 2>&1 || rc=$?
+}
+part() { # NAME: "status seconds output" of a test in the results
+	python3 -c '
+import json, sys
+for t in json.load(open(sys.argv[1]))["tests"]:
+    if t["test"] == sys.argv[2]:
+        print(t["status"], t["seconds"], t["output"])' "$results/check-gpu.json" "gpu/$1"
+}
+passes() {
+	for t; do
+		gpu check "$results" "gpu/$t"
+		[ $rc = 0 ] || fail "gpu/$t: status $rc: $(part "$t" | tail -25)"
+		[[ $(part "$t") == "0 "* ]] || fail "gpu/$t is not in the results as passed: $(part "$t")"
+	done
+}

@@ -1,0 +1,20 @@
+#!/bin/bash
+# Description: the tests of a GPU on the stand-in, in two parts: clients; programs that fail and that hang.
+set -u
+. "$SRC/tests/cuda/dryrun.sh"
+# Each part by itself, as they are called on a machine that is lent for a time; the results add up.
+passes t_clients t_litmus
+grep -q '"fine"' "$results/litmus.jsonl" || fail "the litmus programs' facts are not there"
+# A program that fails, and one that hangs, are said so; what is known of the others stays, and nothing runs on.
+script litmus_bad 'exit 3'
+gpu check "$results" gpu/t_litmus
+[ $rc = 1 ] && part t_litmus | grep -q "litmus_bad: status 3" || fail "a failing program: status $rc: $(part t_litmus)"
+script litmus_bad 'exec timeout 600 sleep 612.25'
+LIMIT=2 gpu check "$results" gpu/t_litmus
+[ $rc = 1 ] && [[ $(part t_litmus) == "124 "* ]] || fail "a program that hangs: status $rc: $(part t_litmus)"
+sleep 0.3
+! pgrep -f 'sleep 612.25' >/dev/null || fail "what hung goes on in the background"
+[[ $(part t_clients) == "0 "* ]] || fail "an earlier part's result is gone"
+rm "$dry/tests/gpu/litmus_bad"
+
+exit 0

@@ -1,0 +1,23 @@
+#!/bin/bash
+# Description: the tests and benchmarks of a GPU on the stand-in, in two parts: jobs, the catalogue of deadlocks, figures.
+set -u
+. "$SRC/tests/cuda/dryrun.sh"
+passes t_disorder t_collectives
+# What must hang is judged after a time that grows with SLOW.
+slow=$SLOW
+SLOW=1
+[ -n "${WHOLE-}" ] || export ONLY=SQ-01
+passes t_deadlock
+unset ONLY
+SLOW=$slow
+
+# The figures are written as they come.
+gpu bench "$results" beside
+python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(cat "$T/gpu.log" | tail -5)"
+import json, sys
+f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
+sys.exit(not (f["gpu.beside.arithmetic"]["verdict"] == "ok" and f["gpu.beside.memory"]["peer"]["ratio"] == "1.0000"))
+P
+LATENCY_MAX=64 LATENCY_ROUNDS=1 BOUND=20 gpu bench "$results" nccl
+grep -q '"gpu.allreduce.4.latency.8B"' "$results/bench-gpu.json" || fail "no figures of nccl: $(tail -5 "$T/gpu.log")"
+exit 0
