@@ -148,6 +148,7 @@ static void stalled(uint64_t quiet, unsigned left)
 	struct df_check_result *r, *again;
 	unsigned turn, i;
 
+	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, quiet / DF_NS_PER_MS, left, 0, 0);
 	df_sleep_ns(NOTES_NS);
 	r = judge(quiet, &turn, &told);

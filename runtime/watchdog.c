@@ -341,6 +341,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
+	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
 	df_check_result_free(judge(ms * DF_NS_PER_MS, &asked));
 	r = judge(ms * DF_NS_PER_MS, &asked);

@@ -485,6 +485,10 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		t->name[15] = 0;
 		t->is_ours = !strncmp(t->name, DF_OUR_THREADS, strlen(DF_OUR_THREADS));
 		return 0;
+	case DF_REC_CLOCK:
+		l->h.real_ns = rec->a;
+		l->h.mono_ns = rec->b;
+		return 0;
 	case DF_REC_COMM_INIT:
 	case DF_REC_COMM_READY:
 		c = comm_of(l, r, rec->comm);

@@ -308,7 +308,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 
 	if (rc)
 		return rc;
-	t->h = r->h;
+	t->h = l->h;
 	t->first_ns = l->first_ns;
 	t->last_ns = l->last_ns;
 	t->last_progress_ns = l->last_progress_ns;

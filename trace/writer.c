@@ -523,6 +523,12 @@ out:
 	return rc;
 }
 
+void df_trace_clocks(void)
+{
+	df_trace(DF_REC_CLOCK, -1, 0, -1, 0, clock_ns(CLOCK_REALTIME), clock_ns(CLOCK_MONOTONIC), 0,
+		 0);
+}
+
 void df_trace_close(void)
 {
 	struct df_trace_header *h;
@@ -530,8 +536,7 @@ void df_trace_close(void)
 	pthread_mutex_lock(&open_lock);
 	h = ring_get();
 	if (h) {
-		df_trace(DF_REC_CLOCK, -1, 0, -1, 0, clock_ns(CLOCK_REALTIME),
-			 clock_ns(CLOCK_MONOTONIC), 0, 0);
+		df_trace_clocks();
 		df_trace(DF_REC_PROC_EXIT, -1, 0, -1, 0, 0, 0, 0, 0);
 		PUT(&h->closed, 1);
 		atomic_store_explicit(&ring, NULL, memory_order_relaxed);

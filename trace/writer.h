@@ -21,6 +21,9 @@ struct df_trace_config {
 	uint32_t rules, mode, slots, queues;
 };
 
+/* A pair of clocks, taken together: the last one of each trace aligns the nodes, whose clocks drift. */
+void df_trace_clocks(void);
+
 /* Maps and starts the ring. 0 or -errno; on failure records go nowhere and the job goes on. */
 int df_trace_open(const struct df_trace_config *config);
 /* Marks the file as ended in order; for the library's destructor. */

@@ -8,6 +8,7 @@
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
 #include "trace/names.h"
+#include "trace/set.h"
 
 static FILE *open_data(const char *name)
 {
@@ -224,6 +225,30 @@ START_TEST(test_in_flight_is_ok)
 		issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, k);
 	issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 8, -1, 0);
 	expect(im, 2, "OK", "in flight");
+}
+END_TEST
+
+/* Another node, whose clock has drifted since its trace began: the last pair of clocks counts. */
+START_TEST(test_drifting_clocks)
+{
+	struct tb_image im[2];
+	struct df_check_set *set;
+	struct df_check_result *r;
+
+	pair(im, 1);
+	im[0].h->boot_hash = 1;
+	im[1].h->boot_hash = 2;
+	im[0].h->mono_ns = im[1].h->mono_ns = 1000;
+	im[0].h->real_ns = im[1].h->real_ns = 5000;
+	tb_rec(&im[0], DF_REC_CLOCK, 0, 8000, 4000, 0);
+	tb_rec(&im[1], DF_REC_CLOCK, 0, 8700, 4000, 0);
+	r = tb_check(im, 2, &set);
+	ck_assert_int_eq((int)set->traces[0].skew_ns, 0);
+	ck_assert_int_eq((int)set->traces[1].skew_ns, 700);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_image_fini(&im[0]);
+	tb_image_fini(&im[1]);
 }
 END_TEST
 
@@ -464,6 +489,7 @@ int main(void)
 	tcase_add_test(t, test_evidence);
 	tcase_add_test(t, test_net_stall);
 	tcase_add_test(t, test_in_flight_is_ok);
+	tcase_add_test(t, test_drifting_clocks);
 	tcase_add_test(t, test_live_straggler_is_slow);
 	tcase_add_test(t, test_silent_mismatch);
 	tcase_add_test(t, test_ours_disorder_is_ok);

@@ -170,9 +170,9 @@ int df_timeline_load(struct df_timeline *t, const char *sub, char **paths, size_
 		/* Machines boot at different times: bring all to the first one's clock. */
 		if (!boot) {
 			boot = r.h.boot_hash;
-			real_minus_mono = r.h.real_ns - r.h.mono_ns;
+			real_minus_mono = l.h.real_ns - l.h.mono_ns;
 		} else if (r.h.boot_hash != boot) {
-			skew = (int64_t)(r.h.real_ns - r.h.mono_ns - real_minus_mono);
+			skew = (int64_t)(l.h.real_ns - l.h.mono_ns - real_minus_mono);
 		}
 		if (!rc &&
 		    df_vec_grow((void **)&t->procs, t->nr_procs, &t->cap_procs, sizeof(*t->procs)))
