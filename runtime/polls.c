@@ -16,7 +16,7 @@
 struct polled {
 	uint64_t object, at_ns;
 	uint32_t kind; /* enum df_polled, plus one */
-	int waits;     /* it was not done when it was asked for last; the thread's own */
+	int waits;     /* it was not done when it was asked for last */
 };
 
 struct slot {
@@ -71,7 +71,7 @@ void df_polls_note(enum df_polled kind, uint64_t object)
 		}
 	p = &s->v[s->next++ % DF_POLLS_MAX];
 	PUT(&p->kind, 0);
-	p->waits = 0;
+	PUT(&p->waits, 0);
 	PUT(&p->object, object);
 	PUT(&p->at_ns, df_now_ns());
 	PUT(&p->kind, kind + 1u);
@@ -85,9 +85,9 @@ void df_polls_answer(int done)
 	asked = NULL;
 	if (!p)
 		return;
-	if (done == 1 && p->waits)
+	if (done == 1 && GET(&p->waits))
 		df_trace(DF_REC_POLLED, -1, 0, -1, 0, p->kind - 1u, p->object, 0, 0);
-	p->waits = done == 0;
+	PUT(&p->waits, done == 0);
 }
 
 void df_call_polled(uint64_t serial)
