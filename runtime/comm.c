@@ -354,7 +354,7 @@ int df_comm_finalize(struct df_comm *comm)
 }
 
 /* Ends what is in flight on the communicator; the state says already why. */
-static void end_operations(struct df_comm *comm)
+void df_comm_end_operations(struct df_comm *comm)
 {
 	struct df_dev *dev = comm->dev;
 	struct df_coll *coll, *tmp;
@@ -381,12 +381,12 @@ static void end_operations(struct df_comm *comm)
 	df_bell_ring(df_tl_bell());
 }
 
-void df_comm_end(struct df_comm *comm, int error, int why)
+int df_comm_condemn(struct df_comm *comm, int error, int why)
 {
 	df_mutex_lock(&comm->dev->lock);
 	if (comm->state == DF_COMM_ABORTED) {
 		df_mutex_unlock(&comm->dev->lock);
-		return;
+		return 0;
 	}
 	/* First the record: what the application does when it sees the state is a consequence. */
 	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, (uint64_t)why, 0,
@@ -397,7 +397,13 @@ void df_comm_end(struct df_comm *comm, int error, int why)
 	__atomic_store_n(&comm->stop, 1, __ATOMIC_SEQ_CST);
 	df_mutex_unlock(&comm->dev->lock);
 	df_ctl_poke();
-	end_operations(comm);
+	return 1;
+}
+
+void df_comm_end(struct df_comm *comm, int error, int why)
+{
+	if (df_comm_condemn(comm, error, why))
+		df_comm_end_operations(comm);
 }
 
 /* One of the family that has not ended yet, with a reference; NULL: none. */
@@ -440,7 +446,7 @@ int df_comm_revoke(struct df_comm *comm)
 	__atomic_store_n(&comm->state, DF_COMM_REVOKED, __ATOMIC_RELAXED);
 	df_mutex_unlock(&comm->dev->lock);
 	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, 3, 0, 0, 0);
-	end_operations(comm);
+	df_comm_end_operations(comm);
 	return 0;
 }
 

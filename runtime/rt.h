@@ -220,6 +220,7 @@ struct df_comm {
 		int nranks, rank;
 	} join;		/* while it joins by an id; under df_rt.lock */
 	uint32_t stop;	/* ends blocking calls */
+	int condemned;	/* to be ended with others: between the halves; guarded by df_rt.lock */
 	uint32_t state; /* enum df_comm_state */
 	int error;
 	uint32_t trace; /* number in the trace's table */
@@ -571,6 +572,9 @@ void df_watchdog_start(void);
 
 /* comm.c */
 void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
+/* Its two halves: everybody can see it (0: it has ended before); then what waits for it goes on. */
+int df_comm_condemn(struct df_comm *comm, int error, int why);
+void df_comm_end_operations(struct df_comm *comm);
 void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 /* Its members and its way to them may be looked at, from any thread. */

@@ -215,23 +215,29 @@ static int is_named(const struct df_comm *comm, const uint64_t *names, size_t nr
 	return names && bsearch(&comm->hash, names, nr, sizeof(*names), by_value);
 }
 
-/* Ends the next communicator that `wanted` says; 1: there was one. */
-static int end_next(int (*wanted)(const struct df_comm *comm, void *arg), void *arg)
+/*
+ * Ends the communicators that `wanted` says; how many. First it is to be seen of all of them: what the end of one lets go
+ * on may finish operations of another, and a host that waited for these must not take them for right.
+ */
+static int end_all(int (*wanted)(const struct df_comm *comm, void *arg), void *arg)
 {
 	struct df_comm *comm;
-	int found = 0;
+	int nr = 0;
 
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{
-		found = wanted(comm, arg);
-		if (found) {
-			df_comm_end(comm, -ETIMEDOUT, 1);
-			break;
-		}
+		comm->condemned = wanted(comm, arg) && df_comm_condemn(comm, -ETIMEDOUT, 1);
+		nr += comm->condemned;
+	}
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (comm->condemned)
+			df_comm_end_operations(comm);
+		comm->condemned = 0;
 	}
 	df_mutex_unlock(&df_rt.lock);
-	return found;
+	return nr;
 }
 
 struct names {
@@ -275,8 +281,7 @@ static void end_stuck(uint64_t seen, const struct df_check_result *r)
 	n.v = stuck_names(&n.nr);
 	df_mutex_unlock(&df_rt.lock);
 	tell_ended(procs, nr_procs, n.v, n.v ? n.nr : 0, r);
-	while (end_next(is_stuck, &n))
-		;
+	end_all(is_stuck, &n);
 	free(n.v);
 	free(procs);
 }
@@ -286,7 +291,7 @@ void df_watchdog_ended(const void *data, size_t bytes)
 	const struct ended *e = data;
 	struct names n = {0};
 	const char *text;
-	int here = 0, speaks;
+	int here, speaks;
 
 	if (bytes < sizeof(*e) || e->nr > (bytes - sizeof(*e)) / sizeof(*n.v) ||
 	    bytes != sizeof(*e) + e->nr * sizeof(*n.v) + e->text_bytes)
@@ -301,8 +306,7 @@ void df_watchdog_ended(const void *data, size_t bytes)
 	text = (const char *)((const uint64_t *)(e + 1) + n.nr);
 	speaks = e->text_bytes && !text[e->text_bytes - 1] &&
 		 dog.reported != df_engine_progress() && df_snapshot_leader() == df_rt.self.proc;
-	while (end_next(ended_elsewhere, &n))
-		here++;
+	here = end_all(ended_elsewhere, &n);
 	if (here && speaks) {
 		df_log_raw(text, e->text_bytes - 1);
 		df_trace_told((enum df_verdict)e->verdict);
