@@ -161,8 +161,11 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	if (!dev || si->capturing)
 		return 0;
 	s = si->legacy && !df_dev_busy(dev) ? df_stream_of(si) : df_stream_behind(dev, si);
-	if (!s && !e)
+	/* By NCCL's rules it may stand behind other streams in their queue. */
+	if (!s && !e && (df_rt.rules != DF_RULES_NCCL || !df_dev_busy(dev)))
 		return 0;
+	if (!s && !e)
+		goto out;
 	if (s && (info->ipc || (info->timing && plain) ||
 		  (si->legacy && (plain || !df_stream_is_legacy(dev, si)))))
 		/* Its meaning elsewhere is that of the real end: order it strictly. */
@@ -183,6 +186,7 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	if (strict)
 		df_stream_fence(
 			s); /* no memory to remember the set: strict order is always right */
+out:
 	df_trace(DF_REC_EVENT_RECORD, si->device, 0, -1, 0, info->id, df_trace_serial(), si->id, 0);
 	return 0;
 }

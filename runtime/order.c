@@ -13,6 +13,7 @@
  * Everything here is guarded by the device's lock.
  */
 #include "runtime/rt.h"
+#include "trace/writer.h"
 
 /* The bytes an operation reads and writes on this rank. */
 void df_order_ranges(const struct df_op *op, struct df_flight *f)
@@ -101,9 +102,22 @@ static int reached(const uint64_t *word, uint64_t value)
 	return !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
 }
 
+/*
+ * What the stream has taken over is recorded: the operation that brings it may be over long before, and then nothing
+ * else shows that what follows on the stream waits for the others.
+ */
+static void taken_over(const struct df_stream *s, uint64_t before)
+{
+	for (uint32_t i = 0; i < s->pending.nr; i++)
+		if (s->pending.v[i].at > before)
+			df_trace(DF_REC_STREAM_FENCE, s->dev->index, 0, -1, s->pending.v[i].op, 1,
+				 0, s->info.id, 0);
+}
+
 int df_order_inherit(struct df_comm *comm, struct df_stream *s)
 {
 	struct df_stream *from = comm->latest.stream;
+	uint64_t before = s->pending.added;
 	int ret;
 
 	if (from == s && !comm->latest.replayed)
@@ -111,6 +125,7 @@ int df_order_inherit(struct df_comm *comm, struct df_stream *s)
 	ret = df_flights_join(&s->pending, &comm->pending);
 	if (!ret && from && from != s)
 		ret = df_flights_join_part(&s->pending, &from->pending, 0, comm->latest.at);
+	taken_over(s, before);
 	if (!ret && from != s && !reached(comm->latest.ready, comm->latest.value))
 		ret = df_rt.cu->stream_wait(s->info.stream, comm->latest.ready, comm->latest.value);
 	return ret;

@@ -375,7 +375,8 @@ int df_explain(struct df_check_result *r)
 	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
 	sentence(r, &b, slow ? r->otherwise : r->verdict);
 	if (slow)
-		df_line_put(&b, "; it may only be slow");
+		df_line_put(&b, "; it may only be slow, or else it is %s",
+			    df_verdict_word(r->otherwise));
 	r->line = strdup(b.s);
 	r->fix = strdup(fix_text(r));
 	r->remedy_text = strdup(remedy_of(r));

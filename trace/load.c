@@ -468,7 +468,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op,
 					    rec->a | (rec->b >> 35 & 1) * DF_WORK_EXACT);
 	case DF_REC_STREAM_FENCE:
-		return push_item(l, rec, index, DF_ITEM_FENCE, rec->c, rec->op, 0);
+		return push_item(l, rec, index, DF_ITEM_FENCE, rec->c, rec->op, rec->a);
 	case DF_REC_EVENT_RECORD:
 		return push_item(l, rec, index, DF_ITEM_RECORD, rec->c, rec->a, rec->b);
 	case DF_REC_EVENT_WAIT:

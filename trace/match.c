@@ -290,6 +290,31 @@ static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
 	return node;
 }
 
+/* The sender, or the root that sends: the others begin with a receive. */
+static int sends_first(const struct df_uop *u)
+{
+	return u->l.kind == DF_KIND_SEND ||
+	       ((u->l.kind == DF_KIND_BROADCAST || u->l.kind == DF_KIND_SCATTER) &&
+		u->l.rank == u->l.peer);
+}
+
+/*
+ * Who begins with a receive runs when something has come: that it does not yet is no wonder as long as the sender has
+ * not begun.
+ */
+static void tie_beginnings(struct df_graph *g, const struct df_inst *in)
+{
+	const struct df_uop *ops = g->set->ops;
+	uint32_t first = in->first;
+
+	while (first != DF_NONE && !sends_first(&ops[first]))
+		first = ops[first].next;
+	for (uint32_t i = in->first; first != DF_NONE && i != DF_NONE; i = ops[i].next)
+		if (i != first && ops[i].l.state == DF_OP_ISSUED && !sends_first(&ops[i]))
+			df_graph_edge(g, ops[i].start, ops[first].start, DF_E_PEER, DF_W_ALL,
+				      ops[i].l.rec);
+}
+
 static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 {
 	struct df_graph *g = m->g;
@@ -325,6 +350,7 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 		if (u->sig != sig && nccl)
 			g->nodes[in->node].mark = DF_M_MISMATCH;
 	}
+	tie_beginnings(g, in);
 	if (in->p2p && in->src == in->dst && in->nr_here)
 		here[0] = here[1] = 1;
 	for (int32_t r = 0; r < nranks; r++) {

@@ -65,6 +65,8 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 	if (from->kind == DF_N_DONE && to->kind == DF_N_NEXT)
 		return df_text("%s on %s needs %s, which has not issued it", a, ra,
 			       df_say_member(set, to->gcomm, to->rank, rb, sizeof(rb)));
+	if (from->kind == DF_N_START && to->kind == DF_N_START)
+		return df_text("%s on %s begins with what %s sends", a, ra, rb);
 	if (from->kind == DF_N_START && ub) {
 		if (s->kinds & BIT(DF_E_HAZARD))
 			return df_text("on %s %s must come after %s: their buffers overlap", ra, a,

@@ -150,6 +150,7 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 			goto listed;
 		}
 	} else {
+		df_walk_queue(w, s, 0, it->rec);
 		if (s->at.all == DF_NONE)
 			return;
 		n = df_graph_node(w->g, DF_N_WORK, w->trace, ref);
@@ -162,6 +163,8 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 				      it->rec);
 	}
 	s->at.all = s->at.other = n;
+	if (!(s->flags & 2))
+		df_walk_queue(w, s, 1, it->rec);
 listed:
 	if (!it->a)
 		return;
@@ -181,6 +184,8 @@ static void record_item(struct walk *w, const struct df_litem *it)
 	if (!s)
 		return;
 	s->group = 0;
+	df_walk_queue(w, s, 0, it->rec);
+	df_walk_queue(w, s, 1, it->rec);
 	if (it->b) {
 		e = df_walk_event(w, df_walk_serial_key(it->b));
 		if (e)
@@ -201,9 +206,11 @@ static void wait_item(struct walk *w, const struct df_litem *it)
 		return;
 	s->group = 0;
 	s->joined = 1;
+	df_walk_queue(w, s, 0, it->rec);
 	s->at.all = df_walk_join(w, s->at.all, e->at.all, DF_E_EVENT, DF_W_ALL, it->rec);
 	s->at.other = df_walk_join(w, s->at.other, e->at.other, DF_E_EVENT, DF_W_ALL, it->rec);
 	s->at.fenced = df_walk_join(w, s->at.fenced, e->at.fenced, DF_E_EVENT, DF_W_ALL, it->rec);
+	df_walk_queue(w, s, 1, it->rec);
 }
 
 static void fence_item(struct walk *w, const struct df_litem *it)
@@ -218,7 +225,8 @@ static void fence_item(struct walk *w, const struct df_litem *it)
 		return;
 	if (u->l.stream != s->id)
 		s->at.all = df_walk_join(w, s->at.all, u->done, DF_E_EVENT, DF_W_ALL, it->rec);
-	s->at.fenced = df_walk_join(w, s->at.fenced, u->done, DF_E_PART, DF_W_ALL, it->rec);
+	if (!it->b)
+		s->at.fenced = df_walk_join(w, s->at.fenced, u->done, DF_E_PART, DF_W_ALL, it->rec);
 }
 
 /* ---- one trace ------------------------------------------------------------------------------------- */

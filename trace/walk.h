@@ -34,15 +34,17 @@ struct work {
 	uint32_t node;
 };
 
-/* What went last to a communicator. */
+/* What went last to a communicator, and to a queue; before: what did before the group that it is in. */
 struct last {
-	uint32_t comm, done, group;
+	uint32_t comm, done, before, group;
+	uint64_t stream;
+	struct place at, at_before; /* of the stream, with the operation */
 };
 
 struct queue {
 	uint64_t key;
-	uint32_t done, group;
-	uint64_t stream;
+	uint32_t done, before, group;
+	uint64_t stream, stream_before;
 };
 
 /* The state of the walk through one trace. */
@@ -92,6 +94,9 @@ struct event *df_walk_event(struct walk *w, uint64_t key);
 
 /* An operation on its stream. */
 void df_walk_op(struct walk *w, uint32_t ref);
+
+/* An item that is no operation in its hardware queue: what it stands behind (after 0), and then the queue behind it. */
+void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec);
 /* Who holds slots is known when the whole trace has been walked. */
 void df_walk_holders(struct walk *w);
 /* A host call in progress (index in the trace's calls). */

@@ -20,49 +20,86 @@ static void behind_stream(struct walk *w, struct df_uop *u, struct place before,
 	}
 }
 
-static void behind_queue(struct walk *w, struct df_uop *u)
+static struct queue *queue_of(struct walk *w, uint64_t stream, int32_t device)
 {
-	uint64_t key = (uint64_t)(uint32_t)u->l.device << 32 | (u->l.stream % w->t->h.queues);
+	uint64_t key = (uint64_t)(uint32_t)device << 32 | (stream % w->t->h.queues);
 	struct queue *q = NULL;
 
 	for (size_t i = 0; i < w->nr_queues; i++)
 		if (w->queues[i].key == key)
-			q = &w->queues[i];
-	if (!q) {
-		q = DF_VEC_PUSH(w->queues, w->nr_queues, w->cap_queues);
-		if (!q) {
-			w->g->failed = 1;
-			return;
-		}
-		q->key = key;
-	} else if (u->l.state == DF_OP_ISSUED && q->stream != u->l.stream &&
-		   !(u->l.group && q->group == u->l.group)) {
-		df_graph_edge(w->g, u->start, q->done, DF_E_QUEUE, DF_W_BASE, u->l.rec);
+			return &w->queues[i];
+	q = DF_VEC_PUSH(w->queues, w->nr_queues, w->cap_queues);
+	if (q)
+		*q = (struct queue){.key = key, .done = DF_NONE, .before = DF_NONE};
+	else
+		w->g->failed = 1;
+	return q;
+}
+
+static void behind_queue(struct walk *w, struct df_uop *u)
+{
+	struct queue *q = queue_of(w, u->l.stream, u->l.device);
+
+	if (!q)
+		return;
+	if (!u->l.group || q->group != u->l.group) {
+		q->before = q->done;
+		q->stream_before = q->stream;
 	}
+	if (u->l.state == DF_OP_ISSUED && q->stream_before != u->l.stream)
+		df_graph_edge(w->g, u->start, q->before, DF_E_QUEUE, DF_W_BASE, u->l.rec);
 	q->done = u->done;
 	q->group = u->l.group;
 	q->stream = u->l.stream;
 }
 
-static void behind_comm(struct walk *w, struct df_uop *u)
+void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec)
 {
-	struct last *last;
+	struct queue *q = w->nccl && w->t->h.queues ? queue_of(w, s->id, s->device) : NULL;
 
-	for (size_t i = 0; i < w->nr_comms; i++) {
-		if (w->comms[i].comm != u->l.comm)
-			continue;
-		if (u->l.state == DF_OP_ISSUED && !(u->l.group && w->comms[i].group == u->l.group))
-			df_graph_edge(w->g, u->start, w->comms[i].done, DF_E_COMM,
-				      DF_W_BASE | DF_W_NORES, u->l.rec);
-		w->comms[i].done = u->done;
-		w->comms[i].group = u->l.group;
+	if (!q)
+		return;
+	if (!after) {
+		if (q->stream != s->id)
+			s->at.all = df_walk_join(w, s->at.all, q->done, DF_E_QUEUE, DF_W_BASE, rec);
 		return;
 	}
-	last = DF_VEC_PUSH(w->comms, w->nr_comms, w->cap_comms);
-	if (last)
-		*last = (struct last){u->l.comm, u->done, u->l.group};
-	else
-		w->g->failed = 1;
+	if (s->at.all == DF_NONE)
+		return;
+	q->done = s->at.all;
+	q->group = 0;
+	q->stream = s->id;
+}
+
+/* The communicator's record, with what was before this operation (or before its group) in `before`. */
+static struct last *last_of(struct walk *w, const struct df_uop *u)
+{
+	struct last *last = NULL;
+
+	for (size_t i = 0; i < w->nr_comms && !last; i++)
+		if (w->comms[i].comm == u->l.comm)
+			last = &w->comms[i];
+	if (!last) {
+		last = DF_VEC_PUSH(w->comms, w->nr_comms, w->cap_comms);
+		if (!last) {
+			w->g->failed = 1;
+			return NULL;
+		}
+		*last = (struct last){.comm = u->l.comm, .done = DF_NONE, .at = NOWHERE};
+	}
+	if (!u->l.group || last->group != u->l.group) {
+		last->before = last->done;
+		last->at_before = last->at;
+	}
+	return last;
+}
+
+static struct place join_places(struct walk *w, struct place a, struct place b, uint64_t rec)
+{
+	return (struct place){
+		.all = df_walk_join(w, a.all, b.all, DF_E_COMM, DF_W_ALL, rec),
+		.other = df_walk_join(w, a.other, b.other, DF_E_COMM, DF_W_ALL, rec),
+		.fenced = df_walk_join(w, a.fenced, b.fenced, DF_E_COMM, DF_W_ALL, rec)};
 }
 
 #define HAZARD_WINDOW 256
@@ -145,14 +182,31 @@ static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
 	}
 }
 
+/* By our rules instances of one signature run one after the other, wherever they are. */
+static void behind_signature(struct walk *w, struct df_uop *u)
+{
+	struct df_uop *first = &w->g->set->ops[w->t->first_op], *o = u;
+
+	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
+		/* A message's signature is that of both its ends. */
+		if (o->done == DF_NONE || o->l.comm != u->l.comm || o->sig != u->sig ||
+		    o->l.kind != u->l.kind || o->l.peer != u->l.peer)
+			continue;
+		df_graph_edge(w->g, u->start, o->done, DF_E_COMM, DF_W_ALL, u->l.rec);
+		return;
+	}
+}
+
 void df_walk_op(struct walk *w, uint32_t ref)
 {
 	struct df_uop *u = &w->g->set->ops[ref];
 	struct stream *s = df_walk_stream(w, u->l.stream, u->l.device);
 	unsigned dev = (unsigned)u->l.device & 63;
+	struct last *last = last_of(w, u);
+	int inherits = last && !w->nccl && last->stream != u->l.stream;
 	struct place before;
 
-	if (!s)
+	if (!s || !last)
 		return;
 	u->start = df_graph_node(w->g, DF_N_START, w->trace, ref);
 	u->done = df_graph_node(w->g, DF_N_DONE, w->trace, ref);
@@ -163,12 +217,23 @@ void df_walk_op(struct walk *w, uint32_t ref)
 	else
 		s->before_group = s->at;
 	s->group = u->l.group;
+	/*
+	 * By our rules the stream takes over what is ordered before the communicator's last operation on another one:
+	 * what follows comes after that too.
+	 */
+	if (inherits) {
+		before = join_places(w, before, last->at_before, u->l.rec);
+		s->at = join_places(w, s->at, last->at_before, u->l.rec);
+		s->joined |= last->at_before.all != DF_NONE;
+	}
 	if (u->l.state == DF_OP_ISSUED) {
 		behind_stream(w, u, before, DF_E_STREAM);
 		/* A stream that waits for an operation holds back the next one: strict order. */
 		df_graph_edge(w->g, u->start, before.fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
 			      u->l.rec);
 		hazards(w, u, s);
+		if (!w->nccl)
+			behind_signature(w, u);
 		if (s->flags & 2) {
 			for (size_t i = 0; i < w->nr_streams; i++)
 				if (w->streams[i].device == s->device &&
@@ -195,11 +260,17 @@ void df_walk_op(struct walk *w, uint32_t ref)
 			w->g->nodes[u->start].stale = DF_M_GPU;
 	}
 	if (w->nccl) {
-		behind_comm(w, u);
+		if (u->l.state == DF_OP_ISSUED)
+			df_graph_edge(w->g, u->start, last->before, DF_E_COMM,
+				      DF_W_BASE | DF_W_NORES, u->l.rec);
 		if (w->t->h.queues)
 			behind_queue(w, u);
 	}
 	s->at.all = df_walk_join(w, u->done, s->at.all, DF_E_PART, DF_W_ALL, DF_NO_REC);
+	last->done = u->done;
+	last->group = u->l.group;
+	last->stream = u->l.stream;
+	last->at = s->at;
 }
 
 void df_walk_holders(struct walk *w)
