@@ -4,7 +4,8 @@
 #   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [FILTER...]
 #
 # FILTER: a part of "area/t_name"; several are alternatives. A test passes with status 0, is skipped
-# with 77 (the last line of its output is the reason), and fails otherwise. A time-out is a failure:
+# with 77 (the last line of its output is the reason), and fails otherwise. A time-out (--timeout, or "# Limit: N s" in
+# the head of its script where that is more) is a failure:
 # the test's traces are kept and our own checker says what it sees in them. tests/bench, tests/fuzz are
 # not run here; tests/gpu only with --gpu.
 #
@@ -24,7 +25,7 @@ export SRC B
 
 # -- one test: prints one line, and its output when it fails -----------------------------------------
 run_one() {
-	local name=$1 limit=$2 start rc secs words
+	local name=$1 limit=$2 own start rc secs words
 	export T=$B/test-out/$name
 	rm -rf "$T"
 	mkdir -p "$T/trace"
@@ -40,6 +41,9 @@ run_one() {
 		echo "not built" >"$T/log"
 		command=(false)
 	fi
+	# A test that needs more time than the others says so in its head.
+	own=$(sed -n '1,5s/^# Limit: \([0-9]*\) s$/\1/p' "$SRC/tests/$name.sh" 2>/dev/null)
+	[ "${own:-0}" -le "$limit" ] || limit=$own
 	start=$(date +%s%N)
 	(cd "$SRC" && exec timeout -k 10 "$limit" "${command[@]}") >>"$T/log" 2>&1 </dev/null
 	rc=$?

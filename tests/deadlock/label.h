@@ -13,6 +13,14 @@ static inline void model_add(struct df_mprog *p, int r, int t, const struct df_m
 		abort();
 }
 
+#define MODEL_STEPS   256
+#define MODEL_THREADS 2
+
+/* The script's steps that the model's are made of. */
+struct model_map {
+	int step[DF_MODEL_RANKS][MODEL_THREADS][MODEL_STEPS], nr[DF_MODEL_RANKS][MODEL_THREADS];
+};
+
 /* A set of ranks for each signature of a communicator: what our matching makes of it. */
 struct sigs {
 	struct {
@@ -38,12 +46,24 @@ static inline int virtual_comm(struct df_mprog *p, struct sigs *g, const struct 
 	return g->v[g->nr++].number = df_mprog_comm(p, s->comms[comm].members);
 }
 
+static inline void map_from(struct model_map *map, const struct df_mprog *p, int r, int t,
+			    size_t from, int step)
+{
+	if (map && (t >= MODEL_THREADS || p->threads[r][t].nr_ops > MODEL_STEPS))
+		abort();
+	for (size_t k = from; map && k < p->threads[r][t].nr_ops; k++)
+		map->step[r][t][k] = step;
+	if (map)
+		map->nr[r][t] = (int)p->threads[r][t].nr_ops;
+}
+
 /*
  * ours: collectives match by signature. Otherwise by their order of issue in the communicator, which is also an
  * order over streams: it is written as an event that each operation records, and the next on another stream
  * waits for.
  */
-static inline void to_model(const struct script *s, int ours, struct df_mprog *p)
+static inline void to_model_mapped(const struct script *s, int ours, struct df_mprog *p,
+				   struct model_map *map)
 {
 	struct sigs sigs = {.nr = 0};
 	int r, t, i, last[64];
@@ -63,6 +83,8 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 			struct df_mop group = {.kind = DF_MOP_P2P};
 			int open = 0;
 
+			map_from(map, p, r, t, 0, 0);
+
 			for (i = 0; i < s->threads[r][t].nr; i++) {
 				const struct sc_step *st = &s->threads[r][t].v[i];
 				struct df_mop op = {.stream = st->stream,
@@ -70,6 +92,7 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 						    .comm = st->comm};
 				struct df_mop ev = {.stream = st->stream,
 						    .object = 1000 + st->comm};
+				size_t from = p->threads[r][t].nr_ops;
 
 				switch (st->kind) {
 				case SC_COLL:
@@ -82,6 +105,10 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 					if (ours)
 						op.comm =
 							virtual_comm(p, &sigs, s, st->comm, op.sig);
+					/* Instances of one signature run one after the other. */
+					if (ours && op.comm >= 56)
+						abort();
+					op.writes |= ours ? 1ULL << (8 + op.comm) : 0;
 					break;
 				case SC_SEND:
 				case SC_RECV:
@@ -137,6 +164,15 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 				case SC_HREG:
 					op.kind = DF_MOP_ISYNC;
 					break;
+				case SC_READ:
+					/* A copy needs its place in the queue, and the host waits for it. */
+					if (!p->one_queue)
+						continue;
+					op.stream = 60;
+					op.kind = DF_MOP_KERNEL;
+					model_add(p, r, t, &op);
+					op.kind = DF_MOP_SSYNC;
+					break;
 				case SC_HS:
 					op.kind = DF_MOP_HSIGNAL;
 					break;
@@ -162,12 +198,18 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 					ev.kind = DF_MOP_RECORD;
 					model_add(p, r, t, &ev);
 					last[c] = op.stream;
-					continue;
+				} else {
+					model_add(p, r, t, &op);
 				}
-				model_add(p, r, t, &op);
+				map_from(map, p, r, t, from, i);
 			}
 		}
 	}
+}
+
+static inline void to_model(const struct script *s, int ours, struct df_mprog *p)
+{
+	to_model_mapped(s, ours, p, NULL);
 }
 
 struct dice {

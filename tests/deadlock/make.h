@@ -8,8 +8,8 @@
 #include <time.h>
 #include "script.h"
 
-#define LARGE	   1000000 /* elements: more than a connector buffers */
-#define UNBUFFERED 300000  /* as much as that is not */
+#define LARGE	   UNBUFFERED /* elements: more than a connector buffers */
+#define UNBUFFERED 300000     /* as much as that is not */
 
 static inline struct sc_step *put(struct script *s, int r, int t, enum sc_kind kind, int stream)
 {

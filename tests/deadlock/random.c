@@ -1,56 +1,77 @@
 /*
  * Random programs of ranks, threads, communicators, streams, events, synchronisations, messages and other work. The
- * model (trace/model.h) says of each how it ends by NCCL's rules and by ours; then as many as there is time for
- * are executed by the plain client (script.c), by both sets of rules, and have to end so, with the right values:
+ * model (trace/model.h) says of each how it ends by NCCL's rules and by ours; then each is executed by the plain
+ * client (script.c), by both sets of rules, and has to end so, with the right values:
  *
  *   OK             completes by both
  *   P, S-i         hangs by NCCL's rules, completes by ours
  *   S-e            hangs by NCCL's; by ours it completes if the release is safe, else it hangs
  *   D              hangs by both, except that disorder inside a communicator is repaired by ours
  *
- * A verdict has to be of the label's kind. A program that ends otherwise is made smaller while it still does,
- * and printed with its seed.
+ * A verdict has to be true of the program, and to come when nothing can move any more: where each thread stands then
+ * follows from the model too. What was broken off earlier (threads that a busy machine did not let run) is executed
+ * once more with more patience, and that is counted. A program that ends otherwise is made smaller while it still
+ * does, and printed with its seed.
  *
- *	random [--programs N] [--seconds S] [--seed N] [--print SEED] [--release safe|device]
+ *	random [--programs N] [--seconds S] [--seed N] [--print SEED] [--release safe|device] [--failures N]
+ *	       [--said FILE]
+ *
+ * N programs, and more until S seconds are over. --failures: so many are made smaller (3). --said: what each that hung
+ * was told as.
  */
 #define _GNU_SOURCE
 #include "random_judge.h"
 #include "random_make.h"
 
-#define NR_JOBS 8
+#define NR_BUSY 2  /* processes of programs that complete: as many as use the processors */
+#define NR_IDLE 16 /* of programs that hang: they mostly sleep */
 
 static struct {
 	const char *cls;
-	unsigned long labelled, executed[2], verdict[2];
+	unsigned long labelled, executed[2];
 } count[] = {{.cls = "OK"}, {.cls = "P"}, {.cls = "Si"}, {.cls = "Se"}, {.cls = "D"}};
-static unsigned long nr_bad, nr_done, nr_hung, nr_released;
+static unsigned long nr_bad, nr_done, nr_hung, nr_released, nr_again;
+static unsigned long most_failures = 3; /* so many are made smaller */
+static FILE *said;
 
 struct entry {
 	struct script s;
 	struct label l;
 	struct outcome o;
-	int nccl;
+	int nccl, patient;
 };
 
-static void tally(struct entry *e)
-{
-	const char *bad = judge(&e->s, &e->l, e->nccl, &e->o);
-	char why[1000];
-	struct script small;
-	size_t c;
+/* What can share a process. */
+enum speed { ENDS, HANGS, HANGS_SILENTLY };
+struct kind {
+	enum speed speed;
+	int nccl, patient, slots, queues;
+};
 
-	for (c = 0; c < 5; c++)
-		if (!strcmp(count[c].cls, e->l.cls))
-			count[c].executed[e->nccl]++;
-	if (e->o.done)
-		nr_done++;
-	else
-		nr_hung++;
-	if (!e->nccl && e->o.done && e->l.ours == W_EITHER)
-		nr_released++;
-	if (!bad)
-		return;
-	if (++nr_bad > 3)
+#define NR_KINDS 32
+
+static struct pool {
+	struct kind k;
+	struct entry *e[NR_BATCH];
+	int nr;
+} pools[NR_KINDS];
+static int nr_pools;
+
+static struct running {
+	struct batch b;
+	struct entry *e[NR_BATCH];
+	int idle;
+} running[NR_BUSY + NR_IDLE];
+static int nr_running[2]; /* [1] those that mostly sleep */
+
+static void put_aside(struct entry *e);
+
+static void failed(struct entry *e, const char *bad)
+{
+	struct script small;
+	char why[1700];
+
+	if (++nr_bad > most_failures)
 		return;
 	printf("\nFAILED: seed %s by %s rules (class %s): %s\n", e->s.name,
 	       e->nccl ? "NCCL's" : "our", e->l.cls, bad);
@@ -64,75 +85,136 @@ static void tally(struct entry *e)
 	sc_free(&small);
 }
 
-/* Programs that can share a process, until there are enough of them: rules, hangs, room. */
-static struct entry waiting[2][2][3][NR_BATCH];
-static int nr_waiting[2][2][3];
-
-static struct running {
-	struct batch b;
-	struct entry *e;
-} running[NR_JOBS]; /* the oldest first */
-static int nr_running;
-
-static void reap_oldest(void)
+/* Takes the entry. */
+static void tally(struct entry *e)
 {
-	struct running *x = &running[0];
+	const struct expect *x = &e->l.by[e->nccl];
+	const char *bad = judge(&e->s, &e->l, e->nccl, &e->o);
 
-	batch_end(&x->b);
-	for (int i = 0; i < x->b.nr; i++) {
-		tally(&x->e[i]);
-		sc_free(&x->e[i].s);
+	/* One before it has ended the process. */
+	if (!e->o.ran && !e->o.last) {
+		put_aside(e);
+		return;
 	}
-	free(x->e);
-	memmove(&running[0], &running[1], sizeof(*x) * (size_t)--nr_running);
+	if (e->o.ran && !e->o.done && !e->patient && x->want != W_DONE &&
+	    (bad || !stands_at_an_end(&e->s, x, &e->o, 0))) {
+		nr_again++;
+		if (said)
+			fprintf(said, "%s again: %s\n", e->s.name, bad ? bad : "not at its end");
+		memset(&e->o, 0, sizeof(e->o));
+		e->patient = 1;
+		put_aside(e);
+		return;
+	}
+	for (size_t c = 0; c < 5; c++)
+		if (!strcmp(count[c].cls, e->l.cls))
+			count[c].executed[e->nccl]++;
+	if (e->o.done)
+		nr_done++;
+	else
+		nr_hung++;
+	nr_released += !e->nccl && e->o.done && x->want == W_EITHER;
+	if (said && !e->o.done)
+		fprintf(said, "%s %s %s [%s] %s%s\n", e->s.name, e->nccl ? "nccl" : "ours",
+			e->l.cls, words_of(x->words), bad ? "BAD " : "", bad ? bad : e->o.line);
+	if (bad)
+		failed(e, bad);
+	sc_free(&e->s);
+	free(e);
 }
 
-static void launch(const struct entry *entries, int nr, int nccl, int hangs, int room)
+/* Waits for a process to end. */
+static void reap(void)
 {
-	static int number;
-	struct running *x;
+	struct entry *e[NR_BATCH];
+	int status, nr;
+	pid_t pid = wait(&status);
 
-	if (nr_running == NR_JOBS)
-		reap_oldest();
-	x = &running[nr_running++];
+	for (size_t i = 0; i < NR_BUSY + NR_IDLE; i++) {
+		struct running *x = &running[i];
+
+		if (!x->b.nr || x->b.pid != pid)
+			continue;
+		batch_end(&x->b, status);
+		nr = x->b.nr;
+		memcpy(e, x->e, sizeof(e));
+		nr_running[x->idle]--;
+		x->b.nr = 0;
+		/* Which may reap others. */
+		for (int k = 0; k < nr; k++)
+			tally(e[k]);
+		return;
+	}
+}
+
+static void launch(struct pool *p)
+{
+	int idle = p->k.speed != ENDS, slow = df_test_slow(), most = idle ? NR_IDLE : NR_BUSY;
+	struct running *x = running;
+
+	while (nr_running[idle] >= most)
+		reap();
+	while (x->b.nr)
+		x++;
 	memset(x, 0, sizeof(*x));
-	x->e = malloc(sizeof(*entries) * (size_t)nr);
-	memcpy(x->e, entries, sizeof(*entries) * (size_t)nr);
-	x->b.nr = nr;
-	for (int i = 0; i < nr; i++) {
-		x->b.s[i] = &x->e[i].s;
-		x->b.out[i] = &x->e[i].o;
+	memcpy(x->e, p->e, sizeof(x->e));
+	for (int i = 0; i < p->nr; i++) {
+		x->b.s[i] = &p->e[i]->s;
+		x->b.out[i] = &p->e[i]->o;
 	}
-	x->b.nccl = nccl;
-	x->b.slots = room ? room : 64;
-	x->b.queues = 64;
-	x->b.ms = hangs ? HANG_MS * df_test_slow() : FINISH_MS;
-	batch_start(&x->b, number++);
+	x->b.nccl = p->k.nccl;
+	x->b.slots = p->k.slots;
+	x->b.queues = p->k.queues;
+	x->b.ms = idle ? (p->k.patient ? PATIENT_MS : HANG_MS) * slow : FINISH_MS;
+	if (p->k.speed == HANGS_SILENTLY)
+		x->b.silent_ms = (p->k.patient ? 3 * PATIENT_MS : SILENT_MS) * slow;
+	x->b.nr = p->nr;
+	x->idle = idle;
+	p->nr = 0;
+	batch_start(&x->b);
+	nr_running[idle]++;
 }
 
-static void execute(const struct script *s, const struct label *l, uint64_t seed, int nccl)
+/* Until there are enough of its kind. */
+static void put_aside(struct entry *e)
 {
-	int hangs = (nccl ? l->nccl : l->ours) != W_DONE;
-	int room = nccl && s->slots < 64 ? s->slots : 0;
-	int *nr = &nr_waiting[nccl][hangs][room];
-	struct entry *e;
+	const struct expect *x = &e->l.by[e->nccl];
+	const struct kind k = {.speed = x->want == W_DONE   ? ENDS
+					: x->words & SILENT ? HANGS_SILENTLY
+							    : HANGS,
+			       .nccl = e->nccl,
+			       .patient = e->patient,
+			       .slots = e->nccl ? e->s.slots : 64,
+			       .queues = e->nccl ? e->s.queues : 64};
+	struct pool *p = pools;
 
-	/* Room for one queue is a process of its own too. */
-	if (nccl && s->queues == 1)
-		return;
-	/* A hang takes a hundred times the time of a program that completes. */
-	if (hangs && seed % 8)
-		return;
-	e = &waiting[nccl][hangs][room][(*nr)++];
-	memset(e, 0, sizeof(*e));
-	copy(&e->s, s);
-	e->l = *l;
-	e->nccl = nccl;
-	/* What hangs has a process of its own. */
-	if (*nr < (hangs ? 1 : NR_BATCH))
-		return;
-	launch(waiting[nccl][hangs][room], *nr, nccl, hangs, room);
-	*nr = 0;
+	while (p < pools + nr_pools && memcmp(&p->k, &k, sizeof(k)))
+		p++;
+	if (p == pools + nr_pools) {
+		if (nr_pools++ == NR_KINDS)
+			abort();
+		p->k = k;
+	}
+	p->e[p->nr++] = e;
+	if (p->nr == (k.speed == HANGS_SILENTLY ? 1 : k.speed == HANGS ? NR_BATCH / 2 : NR_BATCH))
+		launch(p);
+}
+
+static void flush_pools(void)
+{
+	int any;
+
+	do {
+		any = 0;
+		for (int i = 0; i < nr_pools; i++) {
+			if (!pools[i].nr)
+				continue;
+			launch(&pools[i]);
+			any = 1;
+		}
+		while (nr_running[0] + nr_running[1])
+			reap();
+	} while (any);
 }
 
 static int print_one(uint64_t seed)
@@ -142,8 +224,11 @@ static int print_one(uint64_t seed)
 
 	generate(&s, seed);
 	label(&s, &l);
-	printf("# class %s nccl %d ours %d (0 completes, 1 hangs, 2 either)\n", l.cls, l.nccl,
-	       l.ours);
+	printf("# class %s nccl %d ours %d (0 completes, 1 hangs, 2 either)\n", l.cls, l.by[1].want,
+	       l.by[0].want);
+	for (int nccl = 1; nccl >= 0; nccl--)
+		if (l.by[nccl].want != W_DONE)
+			printf("# %s: %s\n", nccl ? "nccl" : "ours", words_of(l.by[nccl].words));
 	print_script(&s, stdout);
 	sc_free(&s);
 	return 0;
@@ -153,7 +238,7 @@ static void report(unsigned long n, double seconds)
 {
 	static const char *const rules[] = {"NCCL's rules", "ours"};
 
-	printf("%lu programs labelled in %.1f s:", n, seconds);
+	printf("%lu programs in %.1f s:", n, seconds);
 	for (size_t c = 0; c < 5; c++)
 		printf(" %s %lu", count[c].cls, count[c].labelled);
 	for (int k = 0; k < 2; k++) {
@@ -161,8 +246,29 @@ static void report(unsigned long n, double seconds)
 		for (size_t c = 0; c < 5; c++)
 			printf(" %s %lu", count[c].cls, count[c].executed[!k]);
 	}
-	printf("\n%lu completed, %lu hung, %lu with a released synchronisation or a race for room, %lu wrong\n",
-	       nr_done, nr_hung, nr_released, nr_bad);
+	printf("\n%lu completed, %lu hung, %lu with a released synchronisation, %lu looked at again with more "
+	       "patience, %lu wrong\n",
+	       nr_done, nr_hung, nr_released, nr_again, nr_bad);
+}
+
+static void take(uint64_t seed, int executing)
+{
+	struct script s;
+	struct label l;
+
+	generate(&s, seed);
+	label(&s, &l);
+	for (size_t c = 0; c < 5; c++)
+		count[c].labelled += !strcmp(count[c].cls, l.cls);
+	for (int nccl = 0; nccl < 2 && executing; nccl++) {
+		struct entry *e = calloc(1, sizeof(*e));
+
+		copy(&e->s, &s);
+		e->l = l;
+		e->nccl = nccl;
+		put_aside(e);
+	}
+	sc_free(&s);
 }
 
 int main(int argc, char **argv)
@@ -171,7 +277,7 @@ int main(int argc, char **argv)
 	uint64_t seed =
 		sd ? strtoull(sd, NULL, 0) : (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
 	unsigned long programs = 20000, n;
-	double seconds = 60, start = now();
+	double seconds = 0, start = now();
 	int executing;
 	char path[600];
 
@@ -184,12 +290,16 @@ int main(int argc, char **argv)
 			seed = strtoull(argv[++i], NULL, 0);
 		else if (i + 1 < argc && !strcmp(argv[i], "--release"))
 			release_policy = argv[++i];
+		else if (i + 1 < argc && !strcmp(argv[i], "--failures"))
+			most_failures = strtoul(argv[++i], NULL, 0);
+		else if (i + 1 < argc && !strcmp(argv[i], "--said"))
+			said = fopen(argv[++i], "w");
 		else if (i + 1 < argc && !strcmp(argv[i], "--print"))
 			return print_one(strtoull(argv[++i], NULL, 0));
 		else {
 			fprintf(stderr,
 				"usage: random [--programs N] [--seconds S] [--seed N] [--print SEED] "
-				"[--release safe|device]\n");
+				"[--release safe|device] [--failures N] [--said FILE]\n");
 			return 2;
 		}
 	}
@@ -198,22 +308,12 @@ int main(int argc, char **argv)
 	printf("SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	snprintf(path, sizeof(path), "%s/tests/deadlock/script", build);
-	executing = !access(path, X_OK) && seconds > 0;
-	for (n = 0; n < programs || (executing && now() - start < seconds); n++) {
-		struct script s;
-		struct label l;
-
-		generate(&s, seed + n);
-		label(&s, &l);
-		for (size_t c = 0; c < 5; c++)
-			count[c].labelled += !strcmp(count[c].cls, l.cls);
-		for (int nccl = 0; nccl < 2; nccl++)
-			if (executing && now() - start < seconds)
-				execute(&s, &l, seed + n, nccl);
-		sc_free(&s);
-	}
-	while (nr_running)
-		reap_oldest();
+	executing = !access(path, X_OK);
+	for (n = 0; n < programs || (executing && now() - start < seconds); n++)
+		take(seed + n, executing);
+	flush_pools();
 	report(n, now() - start);
+	if (said)
+		fclose(said);
 	return nr_bad != 0;
 }

@@ -1,115 +1,118 @@
 /*
- * How a program has to end, by the model (trace/model.h), and whether it did; a program that did not is made smaller.
+ * Whether a program has ended as it has to (random_expect.h); one that did not is made smaller.
  */
 #ifndef DEADLOCK_RANDOM_JUDGE_H
 #define DEADLOCK_RANDOM_JUDGE_H
 
-#include "label.h"
-#include "random_run.h"
+#include "random_expect.h"
 
-#define NR_SCHEDULES 64 /* that a program which is short of slots is labelled by */
-
-enum want { W_DONE, W_HUNG, W_EITHER };
-
-struct label {
-	char cls[4]; /* by NCCL's matching */
-	enum want nccl, ours;
-};
-
-static void label(const struct script *s, struct label *l)
+static const char *words_of(uint64_t set)
 {
-	struct df_mprog p;
-	int large = 0, a, b;
+	static char text[200];
+	size_t n = 0;
 
-	to_model(s, 0, &p);
-	large = !p.buffered;
-	snprintf(l->cls, sizeof(l->cls), "%s", df_model_classify(&p));
-	df_mprog_fini(&p);
-	/*
-	 * With large messages the small ones are buffered all the same; and who gets a slot, or a place in the
-	 * queue, first is a matter of time. Where that decides, both ends are right.
-	 */
-	a = finishes(s, 0, DF_MODEL_BASE, 0, 0);
-	b = finishes(s, 0, DF_MODEL_BASE, 1, 1);
-	if (!large)
-		a = finishes(s, 0, DF_MODEL_BASE, 1, 0);
-	if (s->slots < 64 && a == b) {
-		int nr = finish_by_chance(s, NR_SCHEDULES);
+	*text = 0;
+	for (int v = DF_V_OK; v <= DF_V_UNKNOWN; v++)
+		if (set >> v & 1)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n ? " or " : "",
+					      df_verdict_word((enum df_verdict)v));
+	if (set & SILENT)
+		snprintf(text + n, sizeof(text) - n, "%snone", n ? " or " : "");
+	return text;
+}
 
-		if (nr != (b ? NR_SCHEDULES : 0))
-			a = !b;
+/*
+ * All threads stand where the model says that nothing can move. between: where it is a matter of time who gets room the
+ * model may not have met this end; and by our rules some waits can have been released and others not, so that the end
+ * lies between that without any release and that with all.
+ */
+static int stands_at_an_end(const struct script *s, const struct expect *e, const struct outcome *o,
+			    int between)
+{
+	const struct end *last = e->want == W_HUNG ? &e->ends[e->nr_ends - 1] : NULL;
+	int inside = between && o->at_known;
+
+	if (between && e->is_open)
+		return 1;
+
+	for (int i = 0; i < e->nr_ends; i++) {
+		int same = o->at_known;
+
+		for (int r = 0; r < s->nr_ranks; r++)
+			for (int t = 0; t < s->nr_threads[r]; t++)
+				same &= o->at[r][t] == e->ends[i].at[r][t];
+		if (same)
+			return 1;
 	}
-	l->nccl = a == b ? (a ? W_DONE : W_HUNG) : W_EITHER;
-	a = finishes(s, 1, DF_MODEL_SI, large ? 0 : 1, 0);
-	b = finishes(s, 1, DF_MODEL_SE, 1, 0);
-	l->ours = a ? W_DONE : b ? W_EITHER : W_HUNG;
+	for (int r = 0; inside && r < s->nr_ranks; r++)
+		for (int t = 0; t < s->nr_threads[r]; t++)
+			inside &= o->at[r][t] >= e->ends[0].at[r][t] &&
+				  (!last || o->at[r][t] <= last->at[r][t]);
+	return inside;
+}
+
+static const char *judge_hang(const struct script *s, const struct expect *e,
+			      const struct outcome *o)
+{
+	static char text[1600];
+
+	if (!stands_at_an_end(s, e, o, 1)) {
+		size_t n = (size_t)snprintf(text, sizeof(text), "stands elsewhere than expected: ");
+
+		for (int r = 0; r < s->nr_ranks; r++)
+			for (int t = 0; t < s->nr_threads[r]; t++)
+				n += (size_t)snprintf(text + n, sizeof(text) - n,
+						      " %d.%d at %d, not %d;", r, t, o->at[r][t],
+						      e->ends[0].at[r][t]);
+		snprintf(text + n, sizeof(text) - n, " %s", o->line);
+		return text;
+	}
+	if (o->silent)
+		return e->words & SILENT ? NULL : "hung without a verdict";
+	if (!*o->line)
+		return snprintf(text, sizeof(text), "hung without a verdict: %s", o->text), text;
+	if (e->words >> o->word & 1 && o->word != DF_V_OK)
+		return NULL;
+	return snprintf(text, sizeof(text), "verdict %s where %s is true: %s",
+			df_verdict_word(o->word), words_of(e->words), o->line),
+	       text;
 }
 
 /* NULL: as it should be. */
 static const char *judge(const struct script *s, const struct label *l, int nccl,
 			 const struct outcome *o)
 {
-	static char text[900];
-	enum want w = nccl ? l->nccl : l->ours;
-	const char *c = l->cls;
+	const struct expect *e = &l->by[nccl];
+	static char text[1600];
 
 	if (!o->ran)
 		return snprintf(text, sizeof(text), "crashed or stuck: %s", o->text), text;
-	if (o->wrong && !*o->word)
+	if (o->wrong && !*o->line)
 		return snprintf(text, sizeof(text), "wrong: %s", o->text), text;
-	if (o->done && w == W_HUNG)
-		return "completed, expected to hang";
-	if (!o->done && w == W_DONE)
-		return snprintf(text, sizeof(text), "hung, expected to complete: %s %s", o->word,
+	if (o->done)
+		return e->want == W_HUNG ? "completed, expected to hang" : NULL;
+	if (e->want == W_DONE)
+		return snprintf(text, sizeof(text), "hung, expected to complete: %s %s", o->line,
 				o->text),
 		       text;
-	if (o->done)
-		return NULL;
-	if (!*o->word && o->silent && s->flag.nr)
-		return NULL;
-	if (!*o->word)
-		return snprintf(text, sizeof(text), "hung without a verdict: %s", o->text), text;
-	if (!strcmp(o->word, "OK") || !strcmp(o->word, "UNKNOWN"))
-		return snprintf(text, sizeof(text), "hung with verdict %s", o->word), text;
-	/* A host that waits for another's message makes no call that could be seen: it may be told as missing. */
-	if (s->flag.nr && (!strcmp(o->word, "SLOW") || !strcmp(o->word, "MISSING")))
-		return NULL;
-	/* Who is in a device synchronisation may go on to what the others wait for: nobody knows that it would not. */
-	if (*c == 'D' && !strcmp(o->word, "SYNC"))
-		return NULL;
-	/* Messages that stand between a communicator's collectives are not always found in the graph. */
-	if (!strcmp(o->word, "GPU_STUCK"))
-		for (int r = 0; r < s->nr_ranks; r++)
-			for (int t = 0; t < s->nr_threads[r]; t++)
-				for (int i = 0; i < s->threads[r][t].nr; i++)
-					if (s->threads[r][t].v[i].kind == SC_SEND)
-						return NULL;
-	/* Preventable by order alone is not a matter of data, nor is anybody missing. */
-	if (nccl && w == W_HUNG && !strcmp(c, "P") && strcmp(o->word, "ORDER") &&
-	    strcmp(o->word, "RESOURCE"))
-		return snprintf(text, sizeof(text), "class %s with verdict %s", c, o->line), text;
-	/* Of two causes either may be told. */
-	if (nccl && s->slots < 64 && !strcmp(o->word, "RESOURCE"))
-		return NULL;
-	if (nccl && w == W_HUNG && *c == 'S' && strcmp(o->word, "SYNC") && strcmp(o->word, "ORDER"))
-		return snprintf(text, sizeof(text), "class %s with verdict %s", c, o->line), text;
-	if (nccl && w == W_HUNG && *c == 'D' &&
-	    (!strcmp(o->word, "SYNC") || !strcmp(o->word, "RESOURCE")))
-		return snprintf(text, sizeof(text), "class %s with verdict %s", c, o->line), text;
-	return NULL;
+	return judge_hang(s, e, o);
 }
 
 static void run_one(struct script *s, const struct label *l, int nccl, struct outcome *o)
 {
 	struct batch b = {.nr = 1, .nccl = nccl, .slots = s->slots, .queues = s->queues};
-	enum want w = nccl ? l->nccl : l->ours;
+	const struct expect *e = &l->by[nccl];
+	int status;
 
 	memset(o, 0, sizeof(*o));
 	b.s[0] = s;
 	b.out[0] = o;
-	b.ms = (w == W_DONE ? 3000 : HANG_MS) * df_test_slow();
-	batch_start(&b, 999);
-	batch_end(&b);
+	/* What should complete and hangs is seen to sooner than in the test itself. */
+	b.ms = (e->want == W_DONE ? PATIENT_MS : HANG_MS) * df_test_slow();
+	b.silent_ms = e->words & SILENT ? SILENT_MS * df_test_slow() : 0;
+	batch_start(&b);
+	waitpid(b.pid, &status, 0);
+	batch_end(&b, status);
 }
 
 /* Takes away steps (a group as a whole) for as long as the program is still judged wrong. */

@@ -1,6 +1,7 @@
 /*
  * Batches of programs, executed by the plain client (script.c) under the preload in a process of its own, and what
- * came of each.
+ * came of each. What is to complete gets all the time it wants, what is to hang is soon seen to: the two never share a
+ * process.
  */
 #ifndef DEADLOCK_RANDOM_RUN_H
 #define DEADLOCK_RANDOM_RUN_H
@@ -10,40 +11,48 @@
 #include <unistd.h>
 #include "make.h"
 #include "tests/lib/test.h"
+#include "trace/check.h"
 
 #define FINISH_MS 60000
-#define HANG_MS	  300 /* without progress, times df_test_slow() */
+#define HANG_MS	  150 /* without progress, times df_test_slow() */
+#define SILENT_MS                                                                                  \
+	500 /* the same where nothing is in flight, so that the client itself has to end it */
+#define PATIENT_MS 3000 /* the same, for a second look at what was looked at too soon */
 
-#define NR_BATCH 40
+#define NR_BATCH   32
+#define AT_RANKS   4
+#define AT_THREADS 2
 
 struct outcome {
-	int ran, done, wrong, silent;
-	char word[16], text[300], line[304]; /* the verdict's first line */
+	int ran, done, wrong, silent, at_known;
+	int last; /* the process ended with it: those that were to follow have not been tried */
+	enum df_verdict word;	   /* DF_V_OK and no line: none was given */
+	char text[300], line[800]; /* the verdict's first line */
+	int at[AT_RANKS]
+	      [AT_THREADS]; /* of a program that was broken off: the step at which each thread stood */
 };
 
 static char build[400], scratch[400];
 static const char *release_policy = "safe";
 
-static const char *const verdicts[] = {
-	"OK",	"SLOW",	 "ORDER",     "RESOURCE",  "SYNC",	    "DATA", "MISSING", "MISMATCH",
-	"INIT", "CRASH", "GPU_STUCK", "NET_STALL", "NCCL_INTERNAL", "HOST", "UNKNOWN"};
-
 struct batch {
 	struct script *s[NR_BATCH];
 	struct outcome *out[NR_BATCH];
 	int nr, nccl, slots, queues, ms;
+	int silent_ms; /* the client ends by itself after so long without progress; 0: late */
 	pid_t pid;
 	char file[500], log[520];
 };
 
 /* Starts the client on a batch of programs. */
-static void batch_start(struct batch *b, int number)
+static void batch_start(struct batch *b)
 {
+	static int number;
 	char quiet[16];
 	FILE *f;
 	int i, fd;
 
-	snprintf(b->file, sizeof(b->file), "%s/batch.%d.%d", scratch, (int)getpid(), number);
+	snprintf(b->file, sizeof(b->file), "%s/batch.%d.%d", scratch, (int)getpid(), number++);
 	snprintf(b->log, sizeof(b->log), "%s.log", b->file);
 	f = fopen(b->file, "w");
 	if (!f) {
@@ -53,6 +62,7 @@ static void batch_start(struct batch *b, int number)
 	for (i = 0; i < b->nr; i++)
 		print_script(b->s[i], f);
 	fclose(f);
+	fflush(stdout);
 	b->pid = fork();
 	if (b->pid)
 		return;
@@ -70,65 +80,84 @@ static void batch_start(struct batch *b, int number)
 	set("DFSHIM_HOST_QUEUES", "%d", b->queues);
 	set("LD_PRELOAD", "%s/libdfshim.so %s/libdfhost.so", build, build);
 	set("CLIENT", "%s/tests/deadlock/script", build);
-	/* Only hosts that wait for one another are not broken off by a verdict. */
-	for (i = 0; i < b->nr && !b->s[i]->flag.nr; i++)
-		;
-	snprintf(quiet, sizeof(quiet), "%d",
-		 b->ms == FINISH_MS || i == b->nr ? 60 : 5 * df_test_slow());
+	/* Only hosts that wait for one another, with nothing in flight, are not broken off by a verdict. */
+	snprintf(quiet, sizeof(quiet), "%.2f", b->silent_ms ? b->silent_ms * 1e-3 : 60.0);
 	execl(getenv("CLIENT"), "script", "--timeout", quiet, b->file, NULL);
 	_exit(127);
 }
 
-static void batch_end(struct batch *b)
+static int word_at(const char *p, enum df_verdict *word)
 {
-	char line[300], *p;
-	struct outcome *o = NULL;
-	int status, i;
-	size_t k;
-	FILE *f;
+	for (int v = DF_V_OK; v <= DF_V_UNKNOWN; v++) {
+		const char *w = df_verdict_word((enum df_verdict)v);
+		size_t len = strlen(w);
 
-	waitpid(b->pid, &status, 0);
-	f = fopen(b->log, "r");
+		if (strncmp(w, p, len) || (p[len] && p[len] != ':'))
+			continue;
+		*word = (enum df_verdict)v;
+		return 1;
+	}
+	return 0;
+}
+
+/* The verdict's first line. Who is missing may only be late while the job lives: what it is otherwise counts. */
+static void read_verdict(struct outcome *o, const char *line)
+{
+	const char *otherwise = strstr(line, "; it may only be slow, or else it is ");
+
+	if (!strchr(line, ':') || !word_at(line, &o->word))
+		return;
+	snprintf(o->line, sizeof(o->line), "%s", line);
+	if (o->word == DF_V_SLOW && otherwise)
+		word_at(strrchr(otherwise, ' ') + 1, &o->word);
+}
+
+static void read_end(struct outcome *o, const char *text)
+{
+	o->ran = 1;
+	o->done = !strncmp(text, "completes", 9);
+	o->wrong = !strncmp(text, "wrong", 5) || !strncmp(text, "error", 5);
+	/* An error of ours that no verdict explains is looked at by the caller. */
+	snprintf(o->text, sizeof(o->text), "%s", text);
+}
+
+/* The process has ended. */
+static void batch_end(struct batch *b, int status)
+{
+	struct outcome *o = NULL;
+	int r, t, at, i;
+	char line[800], *p;
+	FILE *f = fopen(b->log, "r");
+
 	while (f && fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = 0;
 		if (!strncmp(line, "=== ", 4)) {
 			for (i = 0, o = NULL; i < b->nr; i++)
 				if (!strcmp(b->s[i]->name, line + 4))
 					o = b->out[i];
-			continue;
-		}
-		if (!o)
-			continue;
-		if (!strncmp(line, "--- ", 4)) {
-			o->ran = 1;
+		} else if (o && !strncmp(line, "--- ", 4)) {
 			p = strchr(line + 4, ' ');
-			o->done = p && !strncmp(p, " completes", 10);
-			o->wrong = p && (!strncmp(p, " wrong", 6) || !strncmp(p, " error", 6));
-			/* An error of ours that no verdict explains is looked at by the caller. */
-			snprintf(o->text, sizeof(o->text), "%s", p ? p + 1 : "");
+			read_end(o, p ? p + 1 : "");
 			o = NULL;
-			continue;
+		} else if (o && sscanf(line, "@ %d %d %d", &r, &t, &at) == 3) {
+			o->at_known = 1;
+			if (r >= 0 && r < AT_RANKS && t >= 0 && t < AT_THREADS)
+				o->at[r][t] = at;
+		} else if (o && !*o->line) {
+			read_verdict(o, line);
 		}
-		p = strchr(line, ':');
-		if (!p || *o->word)
-			continue;
-		for (k = 0; k < sizeof(verdicts) / sizeof(*verdicts); k++)
-			if (!strncmp(line, verdicts[k], (size_t)(p - line)) &&
-			    strlen(verdicts[k]) == (size_t)(p - line))
-				snprintf(o->word, sizeof(o->word), "%s", verdicts[k]),
-					snprintf(o->line, sizeof(o->line), "%s", line);
 	}
 	if (f)
 		fclose(f);
-	for (i = 0; i < b->nr; i++)
-		if (!b->out[i]->ran && b->nr == 1 && WIFEXITED(status) &&
-		    WEXITSTATUS(status) == 4) {
-			/* Hosts that wait for one another, and nothing in flight that could be told about. */
-			b->out[i]->ran = b->out[i]->silent = 1;
-			snprintf(b->out[i]->text, sizeof(b->out[i]->text), "no progress");
-		} else if (!b->out[i]->ran && (!i || b->out[i - 1]->ran))
-			snprintf(b->out[i]->text, sizeof(b->out[i]->text),
-				 "the client ended with status %#x", status);
+	for (i = 0; i < b->nr && b->out[i]->ran; i++)
+		;
+	if (i < b->nr) {
+		o = b->out[i];
+		o->last = 1;
+		snprintf(o->text, sizeof(o->text), "the client ended with status %#x", status);
+		/* Hosts that wait for one another, and nothing in flight that could be told about. */
+		o->ran = o->silent = WIFEXITED(status) && WEXITSTATUS(status) == 4;
+	}
 	unlink(b->file);
 	if (!getenv("KEEP"))
 		unlink(b->log);

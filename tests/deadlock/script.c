@@ -24,6 +24,7 @@ static void run(struct script *s)
 	client_status = 0;
 	client_text[0] = 0;
 	over = 0;
+	memset(stands, 0, sizeof(stands));
 	if (job.nr_procs == 1)
 		memset(shared, 0, sizeof(*shared));
 	or_open(&o, s);
@@ -47,6 +48,8 @@ static void run(struct script *s)
 	or_close(&o);
 	free(ids);
 	free(ranks);
+	if (client_status && job.nr_procs == 1)
+		say_stands();
 	dprintf(2, "--- %s %s %s\n", s->name, words[client_status > 4 ? 2 : client_status],
 		client_text);
 	if (client_status > max_status)
@@ -57,6 +60,7 @@ static void run(struct script *s)
 static void share(void)
 {
 	const char *port = getenv("MASTER_PORT");
+	unsigned turns = 0;
 	char path[64];
 	int fd = -1;
 
@@ -89,7 +93,7 @@ static void share(void)
 	__atomic_add_fetch(&shared->arrived[3], 1, __ATOMIC_ACQ_REL);
 	while (!job.proc &&
 	       __atomic_load_n(&shared->arrived[3], __ATOMIC_ACQUIRE) < (uint32_t)job.nr_procs)
-		nap();
+		nap(&turns);
 	if (!job.proc)
 		unlink(path);
 }

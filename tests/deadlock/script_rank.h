@@ -192,6 +192,7 @@ static int aftermath(struct rank *me)
 {
 	struct script *s = me->s;
 	ncclResult_t state;
+	unsigned turns = 0;
 	int i;
 
 	for (i = 0; i < s->comm.nr; i++) {
@@ -200,7 +201,7 @@ static int aftermath(struct rank *me)
 		       state == ncclSuccess) {
 			if (ncclCommGetAsyncError(me->comms[i], &state) != ncclSuccess)
 				return -1;
-			nap();
+			nap(&turns);
 		}
 		dprintf(2, "after: rank %d communicator %s %s\n", me->rank, s->comm.v[i],
 			state == ncclRemoteError ? "ncclRemoteError" : ncclGetErrorString(state));
@@ -209,7 +210,7 @@ static int aftermath(struct rank *me)
 		if (!me->streams[i])
 			continue;
 		while (cudaStreamQuery(me->streams[i]) == cudaErrorNotReady)
-			nap();
+			nap(&turns);
 		if (cudaMemcpyAsync(me->scratch[1], me->scratch[0], 64, cudaMemcpyDeviceToDevice,
 				    me->streams[i]) != cudaSuccess ||
 		    cudaStreamSynchronize(me->streams[i]) != cudaSuccess)

@@ -59,23 +59,28 @@ static int failed(void)
 	return client_failed();
 }
 
-static void nap(void)
+/* turns: how often this wait has napped. The longer it lasts the longer the naps: a job that hangs uses no processor. */
+static void nap(unsigned *turns)
 {
-	struct timespec pause = {0, 100000};
+	unsigned doubled = *turns < 20 ? 0 : *turns - 20;
+	struct timespec pause = {0, 100000L << (doubled < 6 ? doubled : 6)};
 
+	++*turns;
 	nanosleep(&pause, NULL);
 }
 
 /* All ranks; leaves when the job has failed. */
 static int meet(struct rank *me, int which, int wait)
 {
+	unsigned turns = 0;
+
 	__atomic_add_fetch(&shared->arrived[which], 1, __ATOMIC_ACQ_REL);
 	while (wait && __atomic_load_n(&shared->arrived[which], __ATOMIC_ACQUIRE) <
 			       (uint32_t)me->s->nr_ranks) {
 		if (failed())
 			return -1;
 		sched_yield();
-		nap();
+		nap(&turns);
 	}
 	client_tick();
 	return 0;
@@ -106,6 +111,7 @@ static int async_errors(struct rank *me)
 static int poll_stream(struct rank *me, cudaStream_t stream)
 {
 	double next = client_now() + 0.01;
+	unsigned turns = 0;
 	cudaError_t err;
 	int spins = 0;
 
@@ -116,7 +122,7 @@ static int poll_stream(struct rank *me, cudaStream_t stream)
 			sched_yield();
 			continue;
 		}
-		nap();
+		nap(&turns);
 		if (client_now() >= next) {
 			if (async_errors(me))
 				return -1;
@@ -130,13 +136,14 @@ static int poll_stream(struct rank *me, cudaStream_t stream)
 
 static int poll_any(cudaStream_t a, cudaStream_t b)
 {
+	unsigned turns = 0;
 	cudaError_t err;
 
 	while ((err = cudaStreamQuery(a)) == cudaErrorNotReady &&
 	       (err = cudaStreamQuery(b)) == cudaErrorNotReady) {
 		if (failed())
 			return -1;
-		nap();
+		nap(&turns);
 	}
 	CUDA(err);
 	client_tick();
@@ -145,12 +152,13 @@ static int poll_any(cudaStream_t a, cudaStream_t b)
 
 static int poll_event(struct rank *me, cudaEvent_t event)
 {
+	unsigned turns = 0;
 	cudaError_t err;
 
 	while ((err = cudaEventQuery(event)) == cudaErrorNotReady) {
 		if (failed() || async_errors(me))
 			return -1;
-		nap();
+		nap(&turns);
 	}
 	CUDA(err);
 	client_tick();
@@ -159,12 +167,13 @@ static int poll_event(struct rank *me, cudaEvent_t event)
 
 static int poll_comm(ncclComm_t comm, int for_ever)
 {
+	unsigned turns = 0;
 	ncclResult_t state;
 
 	do {
 		if (failed())
 			return -1;
-		nap();
+		nap(&turns);
 		NCCL(ncclCommGetAsyncError(comm, &state));
 	} while (state == ncclInProgress || (for_ever && state == ncclSuccess));
 	NCCL(state);
@@ -227,9 +236,11 @@ static void CUDART_CB host_nothing(void *arg)
 
 static void CUDART_CB host_stuck(void *arg)
 {
+	unsigned turns = 0;
+
 	(void)arg;
 	while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE) && !client_failed())
-		nap();
+		nap(&turns);
 }
 
 static int work(struct rank *me, const struct sc_step *st)
@@ -352,10 +363,11 @@ static int implicit_sync(struct rank *me, const struct sc_step *st)
 			me->pinned[me->nr_pinned++] = p;
 		break;
 	case SC_HREG:
-		if (!me->registered) {
+		if (me->registered)
+			CUDA(cudaHostUnregister(me->registered));
+		else
 			me->registered = aligned_alloc(4096, 8192);
-			CUDA(cudaHostRegister(me->registered, 8192, 0));
-		}
+		CUDA(cudaHostRegister(me->registered, 8192, 0));
 		break;
 	default:
 		CUDA(cudaMemcpy(me->scratch[0], page, sizeof(page), cudaMemcpyHostToDevice));
@@ -380,6 +392,7 @@ static void host_wake(void)
 static int host_step(struct rank *me, const struct sc_step *st)
 {
 	uint64_t want = st->members;
+	unsigned turns = 0;
 	uint32_t turn;
 
 	switch (st->kind) {
@@ -413,7 +426,7 @@ static int host_step(struct rank *me, const struct sc_step *st)
 		return 0;
 	default: /* spin */
 		while (!failed() && !async_errors(me))
-			nap();
+			nap(&turns);
 		return -1;
 	}
 }
@@ -559,7 +572,7 @@ static int execute(struct rank *me, int thread, int step)
 	return -1;
 }
 
-/* The step at which each thread is: said when the program hangs. */
+/* The step at which each thread is: said when the program hangs, or is broken off. */
 static int stands[SC_RANKS][SC_THREADS];
 
 static void *run_thread(void *arg)
