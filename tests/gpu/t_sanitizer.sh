@@ -9,6 +9,8 @@ for tool in memcheck racecheck; do
 		--timeout 120 >"$T/$tool" 2>&1
 	rc=$?
 	tail -15 "$T/$tool"
+	# Kernels that put themselves between the driver and the GPU (gVisor) leave it nothing to attach to.
+	! grep -q 'Device not supported' "$T/$tool" || skip "compute-sanitizer: device not supported"
 	[ $rc = 0 ] || fail "$tool: status $rc"
 	grep -qE 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' "$T/$tool" || fail "$tool gave no summary"
 done
