@@ -95,7 +95,7 @@ static void take_slot(struct launch *l)
 	l->next_waiting = waiting[d];
 	waiting[d] = l;
 	pthread_mutex_unlock(&slots_lock);
-	usleep(10000);
+	usleep(40000);
 	while (!first && !aborted(c)) {
 		pthread_mutex_lock(&slots_lock);
 		first = slots_used[d] < max_slots();
