@@ -1,0 +1,115 @@
+/*
+ * Description: what other processes say to the watchdog: no message and no wake-up is lost, and what makes no sense is dropped.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime/base/futex.h"
+#include "runtime/base/rng.h"
+#include "runtime/rt.h"
+#include "runtime/snapshot.h"
+#include "tests/lib/test.h"
+
+#define NR_TURNS   20000
+#define NR_FORGERS 3
+
+/* As in watchdog.c. */
+struct ended {
+	uint64_t nr;
+	uint32_t verdict, text_bytes;
+};
+
+static uint32_t turn, heard, stop;
+
+/* The control thread's part: the next one not before the last was heard. */
+static void *suspect(void *unused)
+{
+	uint32_t i, n = (uint32_t)(NR_TURNS / df_test_slow());
+
+	(void)unused;
+	for (i = 1; i <= n; i++) {
+		df_watchdog_message(i, DF_MSG_SUSPECT, NULL, 0);
+		/* Pairs with the release in t_inbox. */
+		while (__atomic_load_n(&heard, __ATOMIC_ACQUIRE) != i)
+			df_futex_wait(&heard, i - 1, 1000000000, 0);
+	}
+	/* RELEASE pairs with the ACQUIRE in t_inbox. */
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	df_watchdog_wake();
+	return NULL;
+}
+
+/* Ends of communicators whose lengths are lies; far more than there is, so that a look behind the end is a fault. */
+static void *forge(void *seed)
+{
+	struct df_rng r;
+	char body[256];
+
+	df_rng_init(&r, df_test_seed() + (uintptr_t)seed);
+	/* Pairs with suspect(). */
+	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+		struct ended e = {.nr = df_rng_below(&r, 3)};
+		size_t bytes = df_rng_below(&r, sizeof(body));
+
+		memset(body, (int)df_rng_below(&r, 256), sizeof(body));
+		switch (df_rng_below(&r, 4)) {
+		case 0:
+			e.nr = (1u << 27) + df_rng_below(&r, 1000);
+			break;
+		case 1:
+			e.nr = ~0ull / 8 - df_rng_below(&r, 8);
+			break;
+		case 2:
+			e.text_bytes = 1u << 31;
+			break;
+		default:
+			e.text_bytes = sizeof(body);
+			break;
+		}
+		memcpy(body, &e, sizeof(e));
+		df_watchdog_message(1, DF_MSG_END, body, bytes);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* Once alone, where nobody else would wake the reader, and once among others. */
+START_TEST(t_inbox)
+{
+	uintptr_t i, nr_forgers = _i ? NR_FORGERS : 0;
+	pthread_t threads[1 + NR_FORGERS];
+
+	pthread_create(&threads[0], NULL, suspect, NULL);
+	for (i = 0; i < nr_forgers; i++)
+		pthread_create(&threads[1 + i], NULL, forge, (void *)i);
+	/* Pairs with suspect(). */
+	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+		uint32_t seen = df_snapshot_seen();
+
+		df_snapshot_serve();
+		if (df_snapshot_suspected()) {
+			/* RELEASE pairs with the ACQUIRE in suspect(). */
+			__atomic_store_n(&heard, ++turn, __ATOMIC_RELEASE);
+			df_futex_wake(&heard, 1, 0);
+		} else if (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) { /* as above */
+			/* Without a bound: who wakes us is what is tested. */
+			df_snapshot_wait(seen, -1);
+		}
+	}
+	for (i = 0; i < 1 + nr_forgers; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(turn, (uint32_t)(NR_TURNS / df_test_slow()));
+	df_snapshot_serve();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("inbox");
+	TCase *tc = tcase_create("all");
+
+	tcase_set_timeout(tc, 30);
+	tcase_add_loop_test(tc, t_inbox, 0, 2);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
