@@ -9,11 +9,12 @@ grep -q '"fine"' "$results/litmus.jsonl" || fail "the litmus programs' facts are
 script litmus_bad 'exit 3'
 gpu check "$results" gpu/t_litmus
 [ $rc = 1 ] && part t_litmus | grep -q "litmus_bad: status 3" || fail "a failing program: status $rc: $(part t_litmus)"
-script litmus_bad 'exec timeout 600 sleep 612.25'
+nap=612.$$ # by which it is known
+script litmus_bad "exec timeout 600 sleep $nap"
 LIMIT=2 gpu check "$results" gpu/t_litmus
 [ $rc = 1 ] && [[ $(part t_litmus) == "124 "* ]] || fail "a program that hangs: status $rc: $(part t_litmus)"
 sleep 0.3
-! pgrep -f 'sleep 612.25' >/dev/null || fail "what hung goes on in the background"
+! pgrep -f "sleep $nap" >/dev/null || fail "what hung goes on in the background"
 [[ $(part t_clients) == "0 "* ]] || fail "an earlier part's result is gone"
 rm "$dry/tests/gpu/litmus_bad"
 
