@@ -34,7 +34,7 @@ for p in PL-01 PL-02 PL-07; do
 	cp "$SRC/tests/deadlock/catalogue/$p.txt" "$T/$p.txt"
 	run $p nccl $((12 * SLOW))
 	want=$("$B/dfshim" check "$T/$p" | head -1 | cut -d: -f1)
-	have=$(timeout -k 2 "${LIMIT:-60}" "$B/dfshim" replay --rules nccl --timeout $((2 * SLOW)) "$T/$p" 2>"$T/err" | head -1)
+	have=$(timeout -k 2 "${LIMIT:-60}" "$B/dfshim" replay --rules nccl --timeout $((2 + SLOW / 2)) "$T/$p" 2>"$T/err" | head -1)
 	[ "$want" = DATA ] || fail "$p: recorded as $want"
 	[ "${have%%:*}" = "$want" ] || fail "$p: replayed as: $have $(cat "$T/err")"
 done
