@@ -47,10 +47,7 @@ static void attach_over(int one)
 	} else if (repaired) {
 		df_tree.repairing = 0;
 		df_tree.nr_candidates = df_tree.next_candidate = 0;
-		df_flood_send(DF_FLOOD_REPAIR, 0, NULL, 0, NULL, 0);
-		df_ctl.nr_repairs++;
-		df_gather_ask(df_now_ns(), 1);
-		df_flood_repeat();
+		df_flood_changed();
 	}
 	df_attach_next();
 }

@@ -4,7 +4,8 @@
  * of arrival and links keep order, floods of one origin arrive in order; only a repair can make a gap.
  *
  * A message to one process goes one way only: over the link from which its floods come. Where that is not known, or
- * the link is gone, it is flooded from there on. After a repair all ways are learned anew.
+ * the link is gone, it is flooded from there on. When the overlay's shape changes all ways are learned anew
+ * (tests/model/route.pml).
  *
  * The last messages of df_ctl_send() are kept and repeated after a repair, with a number of their own by which
  * receivers drop what they have. Callbacks are queued and run by the control thread under no lock.
@@ -252,12 +253,21 @@ static void keep_sent(const void *data, size_t bytes)
 	}
 }
 
-void df_flood_repeat(void)
+static void repeat_sent(void)
 {
 	struct sent *s;
 
 	df_list_each(s, &sent_list, node)
 		df_flood_send(DF_FLOOD_MSG, 0, s->data, s->bytes, NULL, 0);
+}
+
+void df_flood_changed(void)
+{
+	df_flood_send(DF_FLOOD_REPAIR, 0, NULL, 0, NULL, 0);
+	df_ctl.nr_repairs++;
+	forget_ways();
+	df_gather_ask(df_now_ns(), 1);
+	repeat_sent();
 }
 
 int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data, size_t bytes)
@@ -333,7 +343,7 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 		df_ctl.nr_repairs++;
 		forget_ways();
 		df_gather_ask(df_now_ns(), 1);
-		df_flood_repeat();
+		repeat_sent();
 		return 0;
 	default:
 		return -EPROTO;
@@ -354,7 +364,9 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 		return 0;
 	if (!see(&o->floods, f->seq))
 		return 0;
-	o->via = from->tx_proc;
+	/* One that comes late came the way that was. */
+	if (f->seq == o->floods.max)
+		o->via = from->tx_proc;
 	put(f, bytes, from, NULL, 0);
 	return act(o, f, f + 1, bytes - sizeof(*f));
 }

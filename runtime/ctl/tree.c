@@ -160,6 +160,8 @@ static void cut(uint64_t parent)
 	df_link_send(df_tree.up.link, DF_FRAME_TREE_UNLINK, NULL, 0, NULL, 0);
 	df_link_finish(df_tree.up.link);
 	lose_up();
+	/* Who has learned a way over that link would send into a dead end for ever. */
+	df_flood_changed();
 }
 
 void df_tree_cut(uint64_t parent)

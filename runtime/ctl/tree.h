@@ -54,8 +54,8 @@ int df_flood_send(enum df_flood_type type, uint64_t to, const void *a, size_t a_
 		  const void *b, size_t b_bytes);
 /* A flood came in over this link. < 0: not well-formed. */
 int df_flood_input(struct df_link *from, const void *data, size_t bytes);
-/* After a repair: sends the last messages again. */
-void df_flood_repeat(void);
+/* The overlay's shape has changed here: tells all, who learn the ways anew and send their last messages again, as we do. */
+void df_flood_changed(void);
 /* Calls the runtime's callbacks; under no lock. Control thread only. */
 void df_flood_deliver(void);
 void df_flood_forget_all(void);

@@ -136,6 +136,8 @@ int main(int argc, char **argv)
 		job.nr_ranks = s.nr_ranks;
 		job.nr_local_ranks = s.nr_ranks / job.nr_procs;
 		job.first_rank = job.proc * job.nr_local_ranks;
+		__atomic_store_n(&first_stands, job.first_rank, __ATOMIC_RELAXED);
+		__atomic_store_n(&nr_stand, job.nr_local_ranks, __ATOMIC_RELAXED);
 		run(&s);
 		sc_free(&s);
 	}

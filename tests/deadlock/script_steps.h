@@ -574,6 +574,7 @@ static int execute(struct rank *me, int thread, int step)
 
 /* The step at which each thread is: said when the program hangs, or is broken off. */
 static int stands[SC_RANKS][SC_THREADS];
+static int first_stands, nr_stand; /* the ranks of this process: the watch asks at any time */
 
 static void *run_thread(void *arg)
 {
@@ -597,7 +598,10 @@ static void *run_thread(void *arg)
 /* "@ RANK THREAD STEP", for each: where it stands. */
 static void say_stands(void)
 {
-	for (int r = job.first_rank; r < job.first_rank + job.nr_local_ranks; r++)
+	int first = __atomic_load_n(&first_stands, __ATOMIC_RELAXED),
+	    nr = __atomic_load_n(&nr_stand, __ATOMIC_RELAXED);
+
+	for (int r = first; r < first + nr; r++)
 		for (int t = 0; t < SC_THREADS; t++)
 			dprintf(STDERR_FILENO, "@ %d %d %d\n", r, t,
 				__atomic_load_n(&stands[r][t], __ATOMIC_RELAXED));

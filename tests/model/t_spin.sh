@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, double snapshot as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, ways of messages, double snapshot as Promela models: free of errors, controls not.
 set -u
 command -v spin >/dev/null || { echo "no spin here"; exit 77; }
 cd "$T" || exit 1
@@ -54,6 +54,14 @@ check error words.pml "-DEARLY"
 check error words.pml "-DNO_LAP"
 check error words.pml "-DCREDIT=3"
 check error words.pml "-DUNTOLD"
+check ok route.pml "-DMESSAGES=3"
+check ok route.pml "-DMOVE -DMESSAGES=3"
+check error route.pml "-DUNTOLD"
+check error route.pml "-DKEEP_WAYS"
+check error route.pml "-DNO_REPEAT"
+check error route.pml "-DNO_NUMBERS"
+check error route.pml "-DMOVE -DANY_FLOOD"
+check error route.pml "-DMOVE -DUNTOLD"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"
