@@ -1,7 +1,8 @@
 /*
  * What threads of the application ask for again and again: is it done? A loop of queries leaves no record (it
- * would fill the ring) but for its end, which is a wait that is over; each thread keeps the last few things that it has asked for, and when nothing moves they are
- * looked at (hosts.c): a host that polls is not a host that does something else.
+ * would fill the ring) but for its end, which is a wait that is over. Each thread keeps the last few things that
+ * it has asked for, and when nothing moves they are looked at (hosts.c): a host that polls is not a host that
+ * does something else.
  *
  * Threads: a thread writes its own slot, whoever looks reads it; every word by itself, so a slot that is
  * just being written gives an object that was polled a moment before.
@@ -81,12 +82,14 @@ void df_polls_note(enum df_polled kind, uint64_t object)
 void df_polls_answer(int done)
 {
 	struct polled *p = asked;
+	uint32_t kind;
 
 	asked = NULL;
 	if (!p)
 		return;
-	if (done == 1 && GET(&p->waits))
-		df_trace(DF_REC_POLLED, -1, 0, -1, 0, p->kind - 1u, p->object, 0, 0);
+	kind = GET(&p->kind);
+	if (done == 1 && kind && GET(&p->waits))
+		df_trace(DF_REC_POLLED, -1, 0, -1, 0, kind - 1, GET(&p->object), 0, 0);
 	PUT(&p->waits, done == 0);
 }
 
