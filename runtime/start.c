@@ -222,10 +222,11 @@ int df_start_unable(void)
 
 		/* What has been opened stays open; a communicator needs a device that nothing is executed on. */
 		df_rt.machine = NULL;
-		dev = df_kalloc(sizeof(*dev));
-		ret = dev ? df_dev_init(dev, 0, 1) : -ENOMEM;
+		/* The control plane first: a device that was made for nothing could not be given back. */
+		ret = df_ctl_self(&self);
+		dev = ret ? NULL : df_kalloc(sizeof(*dev));
 		if (!ret)
-			ret = df_ctl_self(&self);
+			ret = dev ? df_dev_init(dev, 0, 1) : -ENOMEM;
 		if (!ret) {
 			df_rt.devs = dev;
 			df_rt.nr_devs = 1;

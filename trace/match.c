@@ -19,6 +19,8 @@ struct match {
 	uint32_t *next;	    /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
 	int64_t budget;	    /* steps left to look for lacking ranks; only forged traces use it up */
 	uint32_t **threads; /* per trace: THREAD node by index of thread, DF_NONE free */
+	uint8_t *
+		waits; /* by node: an operation's start that has something of its own rank before it */
 };
 
 static int is_p2p(const struct df_uop *u)
@@ -315,6 +317,22 @@ static void tie_beginnings(struct df_graph *g, const struct df_inst *in)
 				      ops[i].l.rec);
 }
 
+/*
+ * By our rules a rank's part has begun when it has moved something, and by which algorithm, so who moves first, is not
+ * known: as long as the part of one rank waits behind something, it is no wonder that the others' have not begun.
+ */
+static void excuse(struct match *m, const struct df_inst *in)
+{
+	const struct df_uop *ops = m->g->set->ops;
+	int waits = 0;
+
+	for (uint32_t i = in->first; i != DF_NONE; i = ops[i].next)
+		waits |= ops[i].start != DF_NONE && m->waits[ops[i].start];
+	for (uint32_t i = in->first; waits && i != DF_NONE; i = ops[i].next)
+		if (ops[i].start != DF_NONE && !df_trc_nccl(&m->g->set->traces[ops[i].trace]))
+			m->g->nodes[ops[i].start].stale = DF_M_NONE;
+}
+
 static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 {
 	struct df_graph *g = m->g;
@@ -351,6 +369,7 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 			g->nodes[in->node].mark = DF_M_MISMATCH;
 	}
 	tie_beginnings(g, in);
+	excuse(m, in);
 	if (in->p2p && in->src == in->dst && in->nr_here)
 		here[0] = here[1] = 1;
 	for (int32_t r = 0; r < nranks; r++) {
@@ -503,6 +522,11 @@ int df_graph_match(struct df_graph *g)
 			}
 		}
 	}
+	m.waits = calloc(g->nr_nodes + 1, 1);
+	if (!m.waits)
+		rc = -ENOMEM;
+	for (size_t i = 0; !rc && i < g->nr_edges; i++)
+		m.waits[g->edges[i].from] = g->nodes[g->edges[i].from].kind == DF_N_START;
 	for (size_t i = 0; !rc && i < g->nr_insts; i++) {
 		struct df_inst *in = &g->insts[i];
 
@@ -524,5 +548,6 @@ int df_graph_match(struct df_graph *g)
 	free(m.map);
 	free(m.keys);
 	free(lacking);
+	free(m.waits);
 	return rc ? rc : g->failed ? -ENOMEM : 0;
 }
