@@ -87,21 +87,11 @@ static int strings(void)
 	return 0;
 }
 
-/* With a good communicator: nothing of what fails may disturb it, as the last all-reduce shows. */
-static int with_comm(struct client_rank *me)
+static int errors(struct client_rank *me, ncclComm_t c, cudaStream_t s, float *buf)
 {
-	ncclComm_t c = me->comms[0];
 	ncclRedOp_t op, other;
-	cudaStream_t s;
-	float *buf, in = 1, out = 0;
-	int n, r, d;
+	float in = 1;
 
-	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-	CUDA(cudaMalloc((void **)&buf, 4096));
-	NCCL(ncclCommCount(c, &n));
-	NCCL(ncclCommUserRank(c, &r));
-	NCCL(ncclCommCuDevice(c, &d));
-	EXPECT(n == me->nr_ranks && r == me->rank && d == me->device, "%d %d %d", n, r, d);
 	FAILS(ncclCommCount(c, NULL), ncclInvalidArgument, "");
 
 	FAILS(ncclBroadcast(buf, buf, 1, ncclFloat, me->nr_ranks, c, s), ncclInvalidArgument,
@@ -148,7 +138,32 @@ static int with_comm(struct client_rank *me)
 	FAILS(ncclCommDeregister(c, (void *)0x1234), ncclInvalidUsage,
 	      "Deregister: Could not find handle");
 	NCCL(ncclCommDeregister(c, NULL));
+	return 0;
+}
 
+/* With a good communicator: nothing of what fails may disturb it, as the last all-reduce shows. */
+static int with_comm(struct client_rank *me)
+{
+	ncclComm_t c = me->comms[0];
+	cudaStream_t s;
+	float *buf, in = 1, out = 0;
+	int n, r, d, turn;
+
+	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&buf, 4096));
+	NCCL(ncclCommCount(c, &n));
+	NCCL(ncclCommUserRank(c, &r));
+	NCCL(ncclCommCuDevice(c, &d));
+	EXPECT(n == me->nr_ranks && r == me->rank && d == me->device, "%d %d %d", n, r, d);
+	/* The last error is the process's: one rank after the other. */
+	for (turn = 0; turn < client_job.nr_local_ranks; turn++) {
+		if (client_barrier_wait(&client_ranks_barrier))
+			return -1;
+		if (turn == me->index && errors(me, c, s, buf))
+			return -1;
+	}
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
 	CUDA(client_upload(buf, &in, sizeof(in)));
 	NCCL(ncclAllReduce(buf, buf + 1, 1, ncclFloat, ncclSum, c, s));
 	if (client_wait(s, &c, 1))
