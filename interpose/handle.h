@@ -66,8 +66,8 @@ struct df_handle {
 	int nranks, rank, device;
 	int child_count;
 	int async; /* ncclResult_t for GetAsyncError; atomic */
-	uint64_t
-		call; /* serial of what runs in the background, as the trace has it; 0 none yet; atomic */
+	/* What runs in the background: its serial in the trace, 0 none yet; atomic. */
+	uint64_t call;
 	uint32_t tag; /* goes into its reduction operators' handles */
 	uint64_t hash;
 	uint64_t op_count;

@@ -161,11 +161,12 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	if (!dev || si->capturing)
 		return 0;
 	s = si->legacy && !df_dev_busy(dev) ? df_stream_of(si) : df_stream_behind(dev, si);
-	/* By NCCL's rules it may stand behind other streams in their queue. */
-	if (!s && !e && (df_rt.rules != DF_RULES_NCCL || !df_dev_busy(dev)))
+	if (!s && !e) {
+		/* By NCCL's rules it may stand behind other streams in their queue. */
+		if (df_rt.rules == DF_RULES_NCCL && df_dev_busy(dev))
+			goto out;
 		return 0;
-	if (!s && !e)
-		goto out;
+	}
 	if (s && (info->ipc || (info->timing && plain) ||
 		  (si->legacy && (plain || !df_stream_is_legacy(dev, si)))))
 		/* Its meaning elsewhere is that of the real end: order it strictly. */

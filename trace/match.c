@@ -19,8 +19,8 @@ struct match {
 	uint32_t *next;	    /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
 	int64_t budget;	    /* steps left to look for lacking ranks; only forged traces use it up */
 	uint32_t **threads; /* per trace: THREAD node by index of thread, DF_NONE free */
-	uint8_t *
-		waits; /* by node: an operation's start that has something of its own rank before it */
+	/* By node: the start of an operation that has something of its own rank before it. */
+	uint8_t *waits;
 };
 
 static int is_p2p(const struct df_uop *u)
@@ -329,7 +329,8 @@ static void excuse(struct match *m, const struct df_inst *in)
 	for (uint32_t i = in->first; i != DF_NONE; i = ops[i].next)
 		waits |= ops[i].start != DF_NONE && m->waits[ops[i].start];
 	for (uint32_t i = in->first; waits && i != DF_NONE; i = ops[i].next)
-		if (ops[i].start != DF_NONE && !df_trc_nccl(&m->g->set->traces[ops[i].trace]))
+		if (ops[i].start != DF_NONE && !df_trc_nccl(&m->g->set->traces[ops[i].trace]) &&
+		    m->g->nodes[ops[i].start].stale == DF_M_GPU)
 			m->g->nodes[ops[i].start].stale = DF_M_NONE;
 }
 

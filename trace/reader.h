@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include "trace/format.h"
 
-#define DF_READER_CHUNK                                                                            \
-	1024u /* records read at a time: they are looked at while they are in the cache */
+/* Records read at a time: they are looked at while they are in the cache. */
+#define DF_READER_CHUNK 1024u
 
 struct df_reader {
 	struct df_trace_header h;   /* checked; its texts end with 0 */

@@ -261,13 +261,19 @@ static void repeat_sent(void)
 		df_flood_send(DF_FLOOD_MSG, 0, s->data, s->bytes, NULL, 0);
 }
 
-void df_flood_changed(void)
+/* The overlay's shape has changed, here or elsewhere: what was on its way may be lost, and what was learned be wrong. */
+static void repaired(void)
 {
-	df_flood_send(DF_FLOOD_REPAIR, 0, NULL, 0, NULL, 0);
 	df_ctl.nr_repairs++;
 	forget_ways();
 	df_gather_ask(df_now_ns(), 1);
 	repeat_sent();
+}
+
+void df_flood_changed(void)
+{
+	df_flood_send(DF_FLOOD_REPAIR, 0, NULL, 0, NULL, 0);
+	repaired();
 }
 
 int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data, size_t bytes)
@@ -340,10 +346,7 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 			df_join_merged(*word);
 		return 0;
 	case DF_FLOOD_REPAIR:
-		df_ctl.nr_repairs++;
-		forget_ways();
-		df_gather_ask(df_now_ns(), 1);
-		repeat_sent();
+		repaired();
 		return 0;
 	default:
 		return -EPROTO;

@@ -327,6 +327,27 @@ START_TEST(test_ours_missing)
 }
 END_TEST
 
+/* r1 has done its part of the first and may have to receive before it begins the second, for which r0 is not free yet. */
+START_TEST(test_ours_peer_not_free)
+{
+	struct tb_image im[2];
+
+	pair(im, 0);
+	for (int i = 0; i < 2; i++) {
+		uint64_t second, first = issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0);
+
+		op(&im[i], DF_REC_OP_START, first);
+		if (i)
+			op(&im[i], DF_REC_OP_DONE, first);
+		second = issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 16, -1, 1);
+		if (!i)
+			tb_rec(&im[i], DF_REC_OP_DEP, second, first, 0, 0);
+		quiet(&im[i], 60000);
+	}
+	expect(im, 2, "NET_STALL", "A#1");
+}
+END_TEST
+
 START_TEST(test_missing_trace)
 {
 	struct tb_image im[2];
@@ -495,6 +516,7 @@ int main(void)
 	tcase_add_test(t, test_ours_disorder_is_ok);
 	tcase_add_test(t, test_ours_mismatch);
 	tcase_add_test(t, test_ours_missing);
+	tcase_add_test(t, test_ours_peer_not_free);
 	tcase_add_test(t, test_missing_trace);
 	tcase_add_test(t, test_lost_record);
 	tcase_add_test(t, test_unseen_sizes);
