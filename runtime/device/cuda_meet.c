@@ -2,7 +2,8 @@
  * Who reaches whose GPU memory. When a communicator is made, its ranks show one another the first chunk of their GPU
  * memory, each tries to reach those of its node, and all tell what came of it: two ranks use the transport "p2p" only
  * if both can, so both choose alike, and what a driver refuses (a divided GPU, no peer access, CUDA IPC switched
- * off) is known before the first connector. Communicators that are derived later find the answers here.
+ * off) is known before the first connector. What they share of the host's memory is pinned meanwhile. Communicators
+ * that are derived later find the answers here.
  *
  * On the thread that makes the communicator, with no lock held; what the driver may let wait is done aside, and
  * counts as refused past a bound. One lock for the table.
@@ -20,6 +21,8 @@
 #include "runtime/base/time.h"
 #include "runtime/device/cuda_far.h"
 #include "runtime/device/cuda_int.h"
+#include "runtime/transport/arena.h"
+#include "runtime/transport/node.h"
 
 #define CHUNK_NS (500 * DF_NS_PER_MS)
 #define REACH_NS (2 * DF_NS_PER_S)
@@ -189,6 +192,47 @@ static void conclude(const struct df_member *members, int nranks, int rank, cons
 		       rank, far, near);
 }
 
+/* ---- memory of the host that GPUs share --------------------------------------------------------------------------- */
+
+/*
+ * The driver may let the pinning of memory wait for every stream, and the streams may soon wait for the communicator's
+ * first collective: so the segments are there before it is.
+ */
+static void settle_own(void)
+{
+	uint64_t from = df_now_ns();
+
+	while (df_arena_settled() == -EAGAIN && df_now_ns() - from < REACH_NS)
+		df_sleep_ns(100000);
+}
+
+static void settle_peers(const struct df_member *members, int nranks, int rank)
+{
+	const struct df_tl_ops *tl = &df_tl_shm_ops;
+	struct df_peer **peers = calloc((size_t)nranks, sizeof(*peers));
+	uint64_t from = df_now_ns();
+	int i, begin, pending;
+
+	/* Not earlier than needed, then. */
+	if (!peers)
+		return;
+	for (i = 0; i < nranks; i++)
+		if (tl->reachable(&members[rank], &members[i]) &&
+		    tl->peer_get(&members[rank], &members[i], &peers[i]))
+			peers[i] = NULL;
+	for (begin = 1, pending = 1; pending; begin = 0) {
+		for (pending = 0, i = 0; i < nranks; i++)
+			pending += peers[i] && df_shm_settled(peers[i], begin) == -EAGAIN;
+		if (!pending || df_now_ns() - from > REACH_NS)
+			break;
+		df_sleep_ns(100000);
+	}
+	for (i = 0; i < nranks; i++)
+		if (peers[i])
+			tl->peer_put(peers[i]);
+	free(peers);
+}
+
 int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop)
 {
 	const struct df_member *members = df_ctl_members(ctl);
@@ -201,6 +245,7 @@ int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *
 	for (i = 0; i < nranks; i++)
 		if (!members[i].gpu)
 			return 0;
+	settle_own();
 	cards = calloc((size_t)nranks, sizeof(*cards));
 	bits = calloc(1, row);
 	all = calloc((size_t)nranks, row);
@@ -214,6 +259,7 @@ int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *
 	ret = df_ctl_allgather(ctl, &mine, sizeof(mine), cards, stop);
 	if (ret)
 		goto out;
+	settle_peers(members, nranks, rank);
 	reach_all(members, nranks, rank, cards, bits);
 	ret = df_ctl_allgather(ctl, bits, row, all, stop);
 	if (!ret)

@@ -213,6 +213,14 @@ static void give_locked(const struct df_block *b)
 	df_pool_give(&pool, &(struct df_pool_piece){b->seg, b->offset, b->bytes});
 }
 
+/* Do the GPUs, where there are some, know the first segment? -EAGAIN not yet; -ENOMEM they refuse. */
+static int shown_locked(void)
+{
+	if (!df_arena_device || shown > 0)
+		return 0;
+	return shown ? -ENOMEM : -EAGAIN;
+}
+
 int df_arena_alloc(size_t bytes, struct df_block *out)
 {
 	struct df_block b;
@@ -222,9 +230,8 @@ int df_arena_alloc(size_t bytes, struct df_block *out)
 	if (ret)
 		return ret;
 	df_mutex_lock(&df_arena.lock);
-	if (df_arena_device && shown <= 0)
-		ret = shown ? -ENOMEM : -EAGAIN;
-	else
+	ret = shown_locked();
+	if (!ret)
 		ret = df_arena_take_locked(bytes, &b, &fresh);
 	df_mutex_unlock(&df_arena.lock);
 	if (ret)
@@ -313,6 +320,18 @@ int df_arena_start(void)
 		df_warn("no shared memory for connectors: %s", strerror(-ret));
 	else
 		df_fetch_set_server(df_arena_serve);
+	return ret;
+}
+
+int df_arena_settled(void)
+{
+	int ret = df_arena_start();
+
+	if (ret)
+		return ret;
+	df_mutex_lock(&df_arena.lock);
+	ret = shown_locked();
+	df_mutex_unlock(&df_arena.lock);
 	return ret;
 }
 

@@ -75,6 +75,11 @@ extern const struct df_arena_device *df_arena_device;
 
 /* Starts the arena of this process; -ENOMEM. Idempotent. */
 int df_arena_start(void);
+/*
+ * Starts it, and says whether connectors can be had: 0; -EAGAIN: the GPUs are being told, which is begun once; -ENOMEM:
+ * never. Always 0 where there is no df_arena_device and there is memory.
+ */
+int df_arena_settled(void);
 /* Our own segments. */
 const struct df_view *df_arena_view(void);
 /* Descriptors of our segments from `first` on, for peers. Never blocks. */

@@ -49,6 +49,11 @@ void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_p
 int df_peer_dead(const struct df_peer *p);
 /* shm.c: the bell of the other process, which need not be mapped yet. */
 struct df_bell *df_shm_bell(struct df_peer *p);
+/*
+ * shm.c: is the other process's first segment mapped here (and the GPUs know it)? 0; -EAGAIN: that is under way; else
+ * it has failed, or not begun: begin begins it. p as df_tl_shm_ops.peer_get() gave it.
+ */
+int df_shm_settled(struct df_peer *p, int begin);
 
 static inline struct df_conn_far *df_node_far(const struct df_node_conn *c)
 {

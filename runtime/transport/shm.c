@@ -313,6 +313,18 @@ struct df_bell *df_shm_bell(struct df_peer *p)
 	return peer_bell(p);
 }
 
+int df_shm_settled(struct df_peer *p, int begin)
+{
+	if (df_view_base(&p->view, 0))
+		return 0;
+	if (begin)
+		fetch(p);
+	/* ACQUIRE pairs with the RELEASE in publish(): what it mapped is seen below. */
+	if (__atomic_load_n(&p->fetching, __ATOMIC_ACQUIRE))
+		return -EAGAIN;
+	return df_view_base(&p->view, 0) ? 0 : -ENOENT;
+}
+
 static int shm_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
 		      int zero, uint64_t base, struct df_conn **out)
 {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "tests/cuda/fake/internal.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -157,6 +158,9 @@ API CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
 	(void)flags;
 	SEEN();
+	/* It takes a while; whoever does not wait for it has work on streams by then. */
+	if (fake_alloc_waits)
+		usleep(30000);
 	alloc_wait();
 	fake_mem_add(p, bytes, 2, -1);
 	return CUDA_SUCCESS;
