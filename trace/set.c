@@ -46,7 +46,8 @@ void df_check_set_free(struct df_check_set *set)
 	for (size_t i = 0; i < set->nr_traces; i++)
 		trc_fini(&set->traces[i]);
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
-		free(set->gcomms[i].seen);
+		free(set->gcomms[i].rows);
+		free(set->gcomms[i].row_map);
 		free(set->gcomms[i].members);
 	}
 	free(set->traces);

@@ -41,8 +41,10 @@ struct df_gcomm {
 	int32_t nranks;
 	char label[40];
 	uint32_t first_entry, nr_entries; /* in df_check_set.sorted, by rank */
-	struct df_inst_seen *seen;	  /* by index - base */
-	uint64_t base, nr_seen, cap_seen;
+	struct df_seen_row *rows;	  /* what the ranks put in which place, as they appeared */
+	size_t nr_rows, cap_rows;
+	uint32_t *row_map, last_row; /* rows by their numbers; the one that was asked for last */
+	size_t row_map_size;
 	struct df_member *members; /* by rank */
 	uint32_t nr_members;
 };
@@ -53,6 +55,16 @@ struct df_inst_seen {
 	uint64_t rec;
 	uint32_t trace;
 	uint32_t nr;
+};
+
+/*
+ * Collectives next to each other. Only rows that something is in exist: an index is whatever a file says, and
+ * what it costs is the record that says it.
+ */
+#define DF_SEEN_ROW 16
+struct df_seen_row {
+	uint64_t number; /* index / DF_SEEN_ROW */
+	struct df_inst_seen at[DF_SEEN_ROW];
 };
 
 struct df_mismatch {

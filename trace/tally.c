@@ -11,9 +11,8 @@
 #include "trace/set.h"
 #include "trace/vec.h"
 
-#define MAX_SEEN_WINDOW (1ULL << 24)
-#define MAX_MISMATCHES	4096
-#define MAX_MEMBERS	(1u << 22)
+#define MAX_MISMATCHES 4096
+#define MAX_MEMBERS    (1u << 22)
 
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 {
@@ -96,34 +95,70 @@ uint64_t df_op_signature(const struct df_lop *op)
 	return df_mix64(df_mix64(h) ^ op->count);
 }
 
+/* Where a row is, or would be. */
+static uint32_t *row_slot(const struct df_gcomm *g, uint64_t number)
+{
+	size_t at = (size_t)df_mix64(number) & (g->row_map_size - 1);
+
+	while (g->row_map[at] != DF_NONE && g->rows[g->row_map[at]].number != number)
+		at = (at + 1) & (g->row_map_size - 1);
+	return &g->row_map[at];
+}
+
+static int grow_row_map(struct df_gcomm *g)
+{
+	size_t size = g->row_map_size ? g->row_map_size * 2 : 16;
+	uint32_t *map = malloc(size * sizeof(*map));
+
+	if (!map)
+		return -ENOMEM;
+	memset(map, 0xff, size * sizeof(*map));
+	free(g->row_map);
+	g->row_map = map;
+	g->row_map_size = size;
+	for (size_t i = 0; i < g->nr_rows; i++)
+		*row_slot(g, g->rows[i].number) = (uint32_t)i;
+	return 0;
+}
+
+/* Indices mostly ascend, of each trace from about the same place: the row before, or the next one. */
+static struct df_seen_row *row_of(struct df_gcomm *g, uint64_t number)
+{
+	struct df_seen_row *row;
+	uint32_t *slot;
+
+	for (uint32_t i = g->last_row; i < g->nr_rows && i < g->last_row + 2; i++) {
+		if (g->rows[i].number == number) {
+			g->last_row = i;
+			return &g->rows[i];
+		}
+	}
+	if (g->nr_rows * 2 >= g->row_map_size && grow_row_map(g))
+		return NULL;
+	slot = row_slot(g, number);
+	if (*slot == DF_NONE) {
+		row = DF_VEC_PUSH(g->rows, g->nr_rows, g->cap_rows);
+		if (!row)
+			return NULL;
+		memset(row, 0, sizeof(*row));
+		row->number = number;
+		*slot = (uint32_t)(g->nr_rows - 1);
+	}
+	g->last_row = *slot;
+	return &g->rows[*slot];
+}
+
 int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
 		   const struct df_lop *op)
 {
 	struct df_gcomm *g = &set->gcomms[gcomm];
 	struct df_inst_seen *s;
-	uint64_t at, sig = df_op_signature(op);
+	uint64_t sig = df_op_signature(op);
+	struct df_seen_row *row = row_of(g, op->index / DF_SEEN_ROW);
 
-	if (!g->nr_seen)
-		g->base = op->index > 4096 ? op->index - 4096 : 0;
-	if (op->index < g->base || op->index - g->base >= MAX_SEEN_WINDOW)
-		return 0;
-	at = op->index - g->base;
-	if (at >= g->cap_seen) {
-		uint64_t cap = g->cap_seen ? g->cap_seen : 64;
-		struct df_inst_seen *fresh;
-
-		while (cap <= at)
-			cap *= 2;
-		fresh = realloc(g->seen, cap * sizeof(*fresh));
-		if (!fresh)
-			return -ENOMEM;
-		memset(fresh + g->cap_seen, 0, (cap - g->cap_seen) * sizeof(*fresh));
-		g->seen = fresh;
-		g->cap_seen = cap;
-	}
-	if (at >= g->nr_seen)
-		g->nr_seen = at + 1;
-	s = &g->seen[at];
+	if (!row)
+		return -ENOMEM;
+	s = &row->at[op->index % DF_SEEN_ROW];
 	if (!s->nr++) {
 		s->sig = sig;
 		s->rec = op->rec;

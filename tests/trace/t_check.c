@@ -499,6 +499,50 @@ START_TEST(test_damage)
 }
 END_TEST
 
+/*
+ * An index is whatever a file says: as far apart as can be, all around them, and again on the other rank. They are
+ * compared all the same, and what that takes is in proportion to the records.
+ */
+START_TEST(test_forged_indices)
+{
+	enum { OPS = 1000 };
+	struct df_check_set *set;
+	struct df_check_result *r;
+	struct tb_image im[2];
+	size_t held = 0, given = 0;
+
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 8 * OPS);
+		im[i].h->rules = 1;
+		tb_comm(&im[i], 0xabc, 2, i, 0);
+		given += im[i].bytes;
+		for (uint64_t k = 0; k < OPS; k++) {
+			uint64_t at = k % 4 == 0   ? k * ((1u << 24) / OPS)
+				      : k % 4 == 1 ? k << 20
+				      : k % 4 == 2 ? UINT64_MAX - 1 - k * 100
+						   : k << 48;
+			uint64_t s = issue(&im[i], 1, i, DF_KIND_ALLREDUCE,
+					   i && k == OPS - 2 ? 20 : 10, -1, at);
+
+			op(&im[i], DF_REC_OP_START, s);
+			op(&im[i], DF_REC_OP_DONE, s);
+		}
+	}
+	r = tb_check(im, 2, &set);
+	ck_assert_msg(df_check_verdict(r) == DF_V_MISMATCH, "%s", df_check_line(r));
+	ck_assert_uint_eq(set->nr_mismatches, 1);
+	ck_assert_uint_eq(set->mismatches[0].index, UINT64_MAX - 1 - (OPS - 2) * 100);
+	for (size_t i = 0; i < set->nr_gcomms; i++)
+		held += set->gcomms[i].cap_rows * sizeof(*set->gcomms[i].rows) +
+			set->gcomms[i].row_map_size * sizeof(*set->gcomms[i].row_map);
+	ck_assert_uint_gt(held, 0);
+	ck_assert_msg(held < 2 * given, "%zu bytes held for traces of %zu", held, given);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	free_images(im, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("check");
@@ -524,6 +568,7 @@ int main(void)
 	tcase_add_test(t, test_failed_call);
 	tcase_add_test(t, test_init);
 	tcase_add_test(t, test_nccl_internal);
+	tcase_add_test(t, test_forged_indices);
 	tcase_add_loop_test(t, test_damage, 0, 20);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
