@@ -350,6 +350,15 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	case DF_REC_OP_SLOT:
 		op->slot = rec->a ? 2 : 1;
 		op->rec_slot = index;
+		if (!rec->a || op->state != DF_OP_ISSUED)
+			break;
+		/*
+		 * By NCCL's rules who has a slot runs, whether it has moved anything or not: a rank whose algorithm
+		 * begins with a wait for another has not failed to start.
+		 */
+		op->state = DF_OP_STARTED;
+		op->start_ns = rec->time_ns;
+		op->rec_start = index;
 		break;
 	case DF_REC_OP_START:
 		op->start_ns = rec->time_ns;

@@ -8,7 +8,8 @@
  *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more room would
  *             help. Where other work stands between them on every rank DATA is right too.
  *   SYNC      they would not, but hosts are in waits for the whole device
- *   DATA      the same for waits for a stream or an event
+ *   DATA      the same for waits for a stream or an event; also beside MISSING, where the one that lacks it polls
+ *             its streams at its end (script_rank.h) and they do not run dry: that these are its last calls nobody can see
  */
 #ifndef DEADLOCK_EVAL_CLASS_H
 #define DEADLOCK_EVAL_CLASS_H
@@ -18,6 +19,7 @@
 
 #define EC_OPS	  8192
 #define EC_BEHIND (1ULL << 63) /* MISSING, if nothing else is found: nobody runs it yet */
+#define EC_POLLS  (1ULL << 62) /* who lacks it polls: DATA beside MISSING */
 
 /* One collective, or one message of a group, of one rank. */
 struct ec_op {
@@ -67,6 +69,19 @@ static inline size_t ec_sequence(const struct ec_state *x, int rank, int comm, i
 	return n;
 }
 
+/* It has come to its end, where it polls its streams, and something of its own is not done. */
+static inline int ec_polls(const struct ec_state *x, int rank)
+{
+	const struct df_mthread *t = &x->p.threads[rank][0];
+
+	if (x->res.pc[rank][0] < t->nr_ops)
+		return 0;
+	for (size_t i = 0; i < t->nr_ops; i++)
+		if (x->at[rank][i] == 1 || x->at[rank][i] == 2)
+			return 1;
+	return 0;
+}
+
 /*
  * Two ranks that have to agree: what their sequences say about the standstill. What is not whole, or differs,
  * is marked in `out`: it is no part of a circle.
@@ -85,7 +100,8 @@ static inline uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op
 			set |= ec_bit(DF_V_MISMATCH);
 		if ((sa && k >= nb && x->res.pc[rb][0] == x->p.threads[rb][0].nr_ops) ||
 		    (sb && k >= na && x->res.pc[ra][0] == x->p.threads[ra][0].nr_ops))
-			set |= sa == 2 || sb == 2 ? ec_bit(DF_V_MISSING) : EC_BEHIND;
+			set |= (sa == 2 || sb == 2 ? ec_bit(DF_V_MISSING) : EC_BEHIND) |
+			       (ec_polls(x, sa ? rb : ra) ? EC_POLLS : 0);
 		if (sa && sb && !(differs && sa == 2 && sb == 2))
 			continue;
 		if (k < na)
@@ -181,8 +197,8 @@ static inline uint64_t ec_class(const struct script *s)
 				abort();
 			set |= res.hung ? ec_bit(DF_V_ORDER) | (d ? ec_bit(DF_V_DATA) : 0)
 					: ec_bit(DF_V_RESOURCE);
-		} else if (set == EC_BEHIND) {
-			set = ec_bit(DF_V_MISSING);
+		} else if ((set & ~EC_POLLS) == EC_BEHIND) {
+			set |= ec_bit(DF_V_MISSING);
 		} else if (!set) {
 			set = ec_bit(DF_V_DATA);
 			for (int r = 0; r < x.p.nr_ranks; r++) {
@@ -196,7 +212,9 @@ static inline uint64_t ec_class(const struct script *s)
 		}
 		df_mprog_fini(&q);
 	}
-	set &= ~EC_BEHIND;
+	if (set & EC_POLLS && set & ec_bit(DF_V_MISSING))
+		set |= ec_bit(DF_V_DATA);
+	set &= ~(EC_BEHIND | EC_POLLS);
 	for (int r = 0; r < s->nr_ranks; r++)
 		free(x.at[r]);
 	df_mprog_fini(&x.p);

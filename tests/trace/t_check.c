@@ -167,9 +167,12 @@ static uint64_t issue(struct tb_image *im, uint32_t comm, int rank, int kind, ui
 	return serial;
 }
 
-static void op(struct tb_image *im, enum df_rec_type type, uint64_t serial)
+static struct df_rec *op(struct tb_image *im, enum df_rec_type type, uint64_t serial)
 {
-	tb_rec(im, type, serial, 0, 0, 0)->comm = 1;
+	struct df_rec *r = tb_rec(im, type, serial, 0, 0, 0);
+
+	r->comm = 1;
+	return r;
 }
 
 static void pair(struct tb_image im[2], uint32_t rules)
@@ -209,6 +212,25 @@ START_TEST(test_net_stall)
 	pair(im, 1);
 	for (int i = 0; i < 2; i++) {
 		op(&im[i], DF_REC_OP_START, issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0));
+		quiet(&im[i], 60000);
+	}
+	expect(im, 2, "NET_STALL", "A#1 runs on all of its 2 ranks");
+}
+END_TEST
+
+/* By NCCL's rules who has a slot runs, also if nothing has come yet that it could move. */
+START_TEST(test_slot_is_start)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	for (int i = 0; i < 2; i++) {
+		uint64_t s = issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0);
+
+		op(&im[i], DF_REC_OP_SLOT, s);
+		op(&im[i], DF_REC_OP_SLOT, s)->a = 1;
+		if (i)
+			op(&im[i], DF_REC_OP_START, s);
 		quiet(&im[i], 60000);
 	}
 	expect(im, 2, "NET_STALL", "A#1 runs on all of its 2 ranks");
@@ -553,6 +575,7 @@ int main(void)
 	tcase_add_test(t, test_compact);
 	tcase_add_test(t, test_evidence);
 	tcase_add_test(t, test_net_stall);
+	tcase_add_test(t, test_slot_is_start);
 	tcase_add_test(t, test_in_flight_is_ok);
 	tcase_add_test(t, test_drifting_clocks);
 	tcase_add_test(t, test_live_straggler_is_slow);
