@@ -1,0 +1,53 @@
+/*
+ * Between cuda_graph.c, which captures and replays collectives, and cuda_graph_read.c, which finds them in a graph.
+ * Private to them.
+ */
+#ifndef DF_DEVICE_CUDA_GRAPH_H
+#define DF_DEVICE_CUDA_GRAPH_H
+
+#include "runtime/device/cuda_int.h"
+
+/* In pinned memory: the device reads and writes the gate. */
+struct df_gwords {
+	uint64_t gate; /* 1: the collective is done, the graph goes on */
+	uint64_t pad[7];
+	uint64_t arrived; /* replays whose predecessors are done */
+};
+
+struct df_gturn {
+	const uint64_t *done;
+	uint64_t value;
+};
+
+/* What is only noted, of one graph. */
+struct df_gnote {
+	const struct df_capture_ops *ops;
+	void *arg;
+};
+
+struct df_gnode {
+	struct df_gwords *w; /* NULL: it only notes */
+	struct df_capture_ops ops;
+	void *arg;
+	struct df_gnote *notes;
+	size_t nr_notes;
+	cuuint64_t capture;
+	uint64_t serial;	/* of the capture */
+	uint64_t launched;	/* replays */
+	struct df_gturn *turns; /* those whose gate has not been opened */
+	uint32_t first, nr, cap;
+	int busy;	       /* there are such */
+	int refs;	       /* executable graphs, replays, and the driver's user object */
+	struct df_gnode *next; /* of the busy ones, or of those that note */
+};
+
+/* What of a graph is ours, children too: in an order in which the graph may come to it. */
+struct df_gnodes {
+	struct df_gnode **v;
+	size_t nr;
+};
+
+/* fn: the host function by which a node is known; its argument is the struct df_gnode. -errno. */
+int df_graph_read(CUgraph graph, CUhostFn fn, struct df_gnodes *out);
+
+#endif
