@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "interpose/cuda_hook.h"
+#include "interpose/cuda_touch.h"
 #include "interpose/dl_hook.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -56,6 +57,21 @@ static const struct df_cuda_front *enter(void)
 static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t flags);
 static void *driver_fn(int at);
 
+/* The event that an attribute of a launch records; NULL: none. */
+static CUevent launch_event(const CUlaunchAttribute *a)
+{
+	switch ((int)a->id) {
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+		return a->value.programmaticEvent.event;
+#if CUDA_VERSION >= 12030
+	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+		return a->value.launchCompletionEvent.event;
+#endif
+	default:
+		return NULL;
+	}
+}
+
 /* ---- what each class does ------------------------------------------------------------------------------------- */
 
 #define PAIR(a, b)   (a), (b)
@@ -74,6 +90,22 @@ static void *driver_fn(int at);
 #define DO_WORK_RANGE(kind, ptds, object, call)                                                    \
 	df_f->work_range(RANGES object, ptds, DF_WORK_##kind);                                     \
 	df_ret = call
+/* What it touches is found out from its parameters, into df_t, if it can be. */
+#define DO_WORK_TOUCH(kind, ptds, object, call)                                                    \
+	struct df_touch df_t;                                                                      \
+	if (SECOND object)                                                                         \
+		df_f->work_range(FIRST object, df_t, ptds, DF_WORK_##kind);                        \
+	else                                                                                       \
+		df_f->work(FIRST object, ptds, DF_WORK_##kind);                                    \
+	df_ret = call
+/* Attributes of a launch may record events when it begins: they know nothing of their last record any more. */
+#define DO_LAUNCH_EX(kind, ptds, object, call)                                                     \
+	df_f->work((object)->hStream, ptds, DF_WORK_##kind);                                       \
+	for (unsigned int df_i = 0; df_i < (object)->numAttrs; df_i++)                             \
+		if (launch_event(&(object)->attrs[df_i]))                                          \
+			df_f->event_record(launch_event(&(object)->attrs[df_i]),                   \
+					   (object)->hStream, ptds);                               \
+	df_ret = call
 #define DO_WORK_MULTI(kind, ptds, object, call)                                                    \
 	for (unsigned int df_i = 0; df_i < SECOND object; df_i++)                                  \
 		df_f->work((FIRST object)[df_i].hStream, ptds, DF_WORK_##kind);                    \
@@ -87,6 +119,11 @@ static void *driver_fn(int at);
 	df_f->sync_done()
 #define DO_SYNC_COPY(kind, ptds, object, call)                                                     \
 	df_f->sync_copy(NULL, ptds);                                                               \
+	df_ret = call;                                                                             \
+	df_f->sync_done()
+#define DO_SYNC_COPY_TOUCH(kind, ptds, object, call)                                               \
+	struct df_touch df_t;                                                                      \
+	df_f->sync_copy((object) ? &df_t : NULL, ptds);                                            \
 	df_ret = call;                                                                             \
 	df_f->sync_done()
 #define DO_SYNC_STREAM(kind, ptds, object, call)                                                   \
@@ -116,10 +153,13 @@ static void *driver_fn(int at);
 			 : (call)
 #define RECORD_STREAM(object, ptds)  df_f->event_record(PAIR object, ptds)
 #define RECORD_CONTEXT(object, ptds) (df_f->event_record_ctx(PAIR object), 0)
+#define RECORD_GREEN(object, ptds)                                                                 \
+	(df_f->event_record_ctx(FIRST object, df_f->green_ctx(SECOND object)), 0)
 #define DO_EVENT_RECORD(kind, ptds, object, call)                                                  \
 	df_ret = RECORD_##kind(object, ptds) ? CUDA_SUCCESS : (call)
 #define WAIT_STREAM(object, ptds)  df_f->event_wait(PAIR object, ptds)
 #define WAIT_CONTEXT(object, ptds) df_f->event_wait_ctx(PAIR object)
+#define WAIT_GREEN(object, ptds)   df_f->event_wait_ctx(FIRST object, df_f->green_ctx(SECOND object))
 #define DO_EVENT_WAIT(kind, ptds, object, call)                                                    \
 	WAIT_##kind(object, ptds);                                                                 \
 	df_ret = call
@@ -161,12 +201,16 @@ static void *driver_fn(int at);
 	if (df_ret == CUDA_SUCCESS)                                                                \
 	AFTER_##kind(FIRST object, SECOND object)
 #define DO_GRAPH_LAUNCH(kind, ptds, object, call)                                                  \
-	df_ret = df_f->graph_launch(PAIR object, ptds) ? CUDA_ERROR_UNKNOWN : (call);              \
+	int df_done = df_f->graph_launch(PAIR object, ptds);                                       \
+	df_ret = df_done < 0 ? CUDA_ERROR_UNKNOWN : df_done ? CUDA_SUCCESS : (call);               \
+	if (df_done <= 0)                                                                          \
 	df_f->graph_launched(SECOND object, ptds, df_ret == CUDA_SUCCESS)
 #define BEFORE_EVENT_CREATE(where, flags)    (void)0
 #define BEFORE_EVENT_DESTROY(where, flags)   df_f->event_gone(*(where))
 #define BEFORE_STREAM_CREATE(where, flags)   (void)0
 #define BEFORE_STREAM_DESTROY(where, flags)  df_f->stream_gone(*(where))
+#define BEFORE_OBJECT_KEEP(where, flags)     (void)0
+#define AFTER_OBJECT_KEEP(where, flags)	     df_f->graph_keeps()
 #define BEFORE_CTX_DESTROY(where, flags)     df_f->context_gone(*(where), -1)
 #define BEFORE_DEVICE_RESET(where, device)   df_f->context_gone(NULL, (int)(device))
 #define BEFORE_DEVICE_RELEASE(where, device) (void)0
@@ -200,11 +244,15 @@ static void *driver_fn(int at);
 #define PICK_PROC(kind, ptds, object, call)	  BODY_PROC(call)
 #define PICK_WORK(kind, ptds, object, call)	  BODY(WORK, kind, ptds, object, call)
 #define PICK_WORK_RANGE(kind, ptds, object, call) BODY(WORK_RANGE, kind, ptds, object, call)
+#define PICK_WORK_TOUCH(kind, ptds, object, call) BODY(WORK_TOUCH, kind, ptds, object, call)
+#define PICK_LAUNCH_EX(kind, ptds, object, call)  BODY(LAUNCH_EX, kind, ptds, object, call)
 #define PICK_EVENT_TIME(kind, ptds, object, call) BODY(EVENT_TIME, kind, ptds, object, call)
 #define PICK_WORK_MULTI(kind, ptds, object, call) BODY(WORK_MULTI, kind, ptds, object, call)
 #define PICK_SYNC_COPY(kind, ptds, object, call)  BODY(SYNC_COPY, kind, ptds, object, call)
 #define PICK_SYNC_COPY_RANGE(kind, ptds, object, call)                                             \
 	BODY(SYNC_COPY_RANGE, kind, ptds, object, call)
+#define PICK_SYNC_COPY_TOUCH(kind, ptds, object, call)                                             \
+	BODY(SYNC_COPY_TOUCH, kind, ptds, object, call)
 #define PICK_SYNC_STREAM(kind, ptds, object, call)  BODY(SYNC_STREAM, kind, ptds, object, call)
 #define PICK_SYNC_EVENT(kind, ptds, object, call)   BODY(SYNC_EVENT, kind, ptds, object, call)
 #define PICK_SYNC_DEVICE(kind, ptds, object, call)  BODY(SYNC_DEVICE, kind, ptds, object, call)

@@ -177,6 +177,16 @@ static void event_wait_ctx(void *event, void *ctx)
 	df_cuda_stream_each(device_of_ctx(ctx), wait_each, &e);
 }
 
+/* A green context is not one until the driver has made it one; drivers before 12.4 have none. */
+static void *green_ctx(void *green)
+{
+	CUresult (*convert)(CUcontext * ctx, CUgreenCtx green);
+	CUcontext ctx = NULL;
+
+	*(void **)&convert = df_drv_find("cuCtxFromGreenCtx", 12040);
+	return convert && convert(&ctx, green) == CUDA_SUCCESS ? ctx : NULL;
+}
+
 static int free_mem(void *ptr)
 {
 	struct df_mem_info info;
@@ -238,12 +248,22 @@ static int graph_launch(void *exec, void *stream, int ptds)
 {
 	struct df_hstream *s = df_cuda_stream(stream, ptds);
 	struct df_stream_info info;
+	int ret;
 
 	if (!s)
 		return 0;
 	df_cuda_stream_describe(s, &info);
+	ret = info.capturing ? 0 : df_cuda_graph_issue(exec, &info);
+	if (ret)
+		return ret;
 	df_cuda_hooks->before_work(&info, DF_WORK_GRAPH, NULL);
-	return df_cuda_graph_launch(exec, s);
+	/* Nothing runs of what is captured: it becomes part of another graph, or is refused. */
+	return info.capturing ? 0 : df_cuda_graph_launch(exec, s);
+}
+
+static void graph_keeps(void)
+{
+	df_cuda_graph_kept();
 }
 
 static void graph_launched(void *stream, int ptds, int launched)
@@ -343,6 +363,7 @@ const struct df_cuda_front df_cuda_front = {
 	.event_record_ctx = event_record_ctx,
 	.event_wait = event_wait,
 	.event_wait_ctx = event_wait_ctx,
+	.green_ctx = green_ctx,
 	.free = free_mem,
 	.memory_short = memory_short,
 	.quiet_enter = quiet_enter,
@@ -352,6 +373,7 @@ const struct df_cuda_front df_cuda_front = {
 	.graph_gone = graph_gone,
 	.graph_launch = graph_launch,
 	.graph_launched = graph_launched,
+	.graph_keeps = graph_keeps,
 	.event_made = event_made,
 	.event_gone = event_gone,
 	.stream_made = stream_made,

@@ -37,6 +37,8 @@ struct df_cuda_front {
 	void (*event_record_ctx)(void *event, void *ctx);
 	void (*event_wait)(void *event, void *stream, int ptds);
 	void (*event_wait_ctx)(void *event, void *ctx);
+	/* The context of a green one, for the two above; NULL: the current one. */
+	void *(*green_ctx)(void *green);
 	/* 1: deferred, the driver's function must not be called. */
 	int (*free)(void *ptr);
 	/* An allocation found no memory: waits for what free() has deferred. 1: try again. */
@@ -51,10 +53,14 @@ struct df_cuda_front {
 	void (*capture)(int begin);		     /* after a capture began (1) or ended (0) */
 	void (*graph_made)(void *exec, void *graph); /* after it was instantiated or updated */
 	void (*graph_gone)(void *exec);
-	/* Before cuGraphLaunch: fences the stream, starts one instance of every captured collective. -errno. */
+	/*
+	 * Before cuGraphLaunch: fences the stream, starts one instance of every captured collective. 1: the driver must not be
+	 * called, nothing is left to be launched; graph_launched() neither. -errno.
+	 */
 	int (*graph_launch)(void *exec, void *stream, int ptds);
 	void (*graph_launched)(void *stream, int ptds, int launched); /* after it */
-	void (*event_made)(void *event, unsigned int flags);	      /* after */
+	void (*graph_keeps)(void); /* after an object was given to a graph to be kept alive */
+	void (*event_made)(void *event, unsigned int flags); /* after */
 	void (*event_gone)(void *event);
 	void (*stream_made)(void *stream); /* after */
 	void (*stream_gone)(void *stream);

@@ -8,6 +8,11 @@
  * updates need no book-keeping. Two executable graphs that hold the same node and run at the same time have
  * the same buffers, so such a program races with itself already.
  *
+ * A graph of collectives alone is not launched at all: on its stream they are put as the same calls would be, so they
+ * have the order that their buffers ask for, and graphs that ranks launch in different orders do not hold each other
+ * up. No program can tell, because nothing else is in the graph, and what comes after it on the stream comes
+ * after them.
+ *
  * In mode trace nothing of the graph may wait for us, and nothing stands between the application's nodes: all that is
  * captured into one graph is a list beside it, in a single host function that depends on nothing, on which nothing
  * depends, and which does nothing. It is there to be found when the graph, or a copy of it, is read.
@@ -28,6 +33,8 @@ struct exec {
 	UT_hash_handle hh;
 	struct df_gnodes has;
 };
+
+static int kept; /* the application gave a graph objects of its own to keep */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct exec *execs;
@@ -212,6 +219,8 @@ void df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 		return;
 	}
 	e->handle = exec;
+	/* What lives as long as a launch needs the launch; which graphs have such is known only of all. */
+	e->has.bare &= !__atomic_load_n(&kept, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < e->has.nr; i++)
 		e->has.v[i]->refs++;
@@ -289,17 +298,47 @@ static int replay(struct df_gnode *n)
 	return ret;
 }
 
-int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s)
+static struct exec *exec_of(CUgraphExec exec)
 {
 	void *handle = exec;
 	struct exec *e;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND_PTR(execs, &handle, e);
+	pthread_mutex_unlock(&lock);
+	return e;
+}
+
+void df_cuda_graph_kept(void)
+{
+	__atomic_store_n(&kept, 1, __ATOMIC_RELAXED);
+}
+
+int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s)
+{
+	struct exec *e = exec_of(exec);
+	size_t i;
+	int ret = 1;
+
+	if (!e || !e->has.bare)
+		return 0;
+	for (i = 0; i < e->has.nr; i++) {
+		const struct df_gnode *n = e->has.v[i];
+
+		ret = n->ops.issue(n->arg, s, e->has.chain);
+		if (ret)
+			break;
+	}
+	return ret > 0 ? 0 : ret ? ret : 1;
+}
+
+int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s)
+{
+	struct exec *e = exec_of(exec);
 	size_t i;
 	int ret = 0;
 
 	(void)s;
-	pthread_mutex_lock(&lock);
-	HASH_FIND_PTR(execs, &handle, e);
-	pthread_mutex_unlock(&lock);
 	for (i = 0; e && i < e->has.nr && !ret; i++)
 		ret = replay(e->has.v[i]);
 	return ret;

@@ -45,6 +45,8 @@ struct df_gnode {
 struct df_gnodes {
 	struct df_gnode **v;
 	size_t nr;
+	int bare;  /* nothing else is in it */
+	int chain; /* each comes after the one before it */
 };
 
 /* fn: the host function by which a node is known; its argument is the struct df_gnode. -errno. */

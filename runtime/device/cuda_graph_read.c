@@ -13,6 +13,8 @@
 /* A node of a graph, as far as it matters: a collective, or a child with such. */
 struct item {
 	CUgraphNode node;
+	CUgraphNodeType type;
+	CUdeviceptr word; /* of a memory operation; 0: more than one, or none */
 	struct df_gnode *ours;
 	struct df_gnodes sub;
 	uint64_t serial; /* of the first collective in it; 0: none */
@@ -121,6 +123,7 @@ static int in_order(CUgraph graph, struct item *items, size_t nr, struct df_gnod
 	while (n && !ret) {
 		struct item *it;
 
+		e->chain &= n == 1;
 		/* Those that are nothing to us are passed first: serial 0. */
 		for (i = k = 0; i < n; i++)
 			if (items[ready[i]].serial < items[ready[k]].serial)
@@ -144,28 +147,71 @@ static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth);
 
 static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
 {
+	CUDA_BATCH_MEM_OP_NODE_PARAMS ops = {0};
 	CUDA_HOST_NODE_PARAMS host = {0};
-	CUgraphNodeType type;
 	CUgraph child;
 	int ret = 0;
 
 	it->node = node;
-	if (df_drv.node_type(node, &type) != CUDA_SUCCESS)
+	if (df_drv.node_type(node, &it->type) != CUDA_SUCCESS)
 		return -EIO;
-	if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+	if (it->type == CU_GRAPH_NODE_TYPE_GRAPH) {
 		if (df_drv.node_child(node, &child) != CUDA_SUCCESS)
 			return -EIO;
 		ret = collect(child, fn, &it->sub, depth + 1);
 		it->serial = it->sub.nr ? it->sub.v[0]->serial : 0;
-	} else if (type == CU_GRAPH_NODE_TYPE_HOST) {
+	} else if (it->type == CU_GRAPH_NODE_TYPE_HOST) {
 		if (df_drv.node_host(node, &host) != CUDA_SUCCESS)
 			return -EIO;
 		if (host.fn == fn) {
 			it->ours = host.userData;
 			it->serial = it->ours->serial;
 		}
+	} else if (it->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+		/* Wait and write have the address at one place. */
+		if (df_drv.node_mem_op(node, &ops) == CUDA_SUCCESS && ops.count == 1)
+			it->word = ops.paramArray[0].waitValue.address;
 	}
 	return ret;
+}
+
+static int by_word(const void *a, const void *b)
+{
+	const CUdeviceptr *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/*
+ * Nothing but collectives: host functions and memory operations of ours, each with its two, and empty nodes, which only
+ * order what is there.
+ */
+static int is_bare(const struct item *items, size_t nr)
+{
+	CUdeviceptr *gates = calloc(nr + 1, sizeof(*gates));
+	size_t i, n = 0, ops = 0;
+	int bare = gates != NULL;
+
+	for (i = 0; i < nr && bare; i++)
+		if (items[i].ours && items[i].ours->w && items[i].ours->ops.issue)
+			gates[n++] = (CUdeviceptr)(uintptr_t)&items[i].ours->w->gate;
+	if (bare)
+		qsort(gates, n, sizeof(*gates), by_word);
+	for (i = 0; i < nr && bare; i++) {
+		const struct item *it = &items[i];
+
+		if (it->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+			ops++;
+			bare = bsearch(&it->word, gates, n, sizeof(*gates), by_word) != NULL;
+		} else if (it->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			bare = it->sub.bare;
+		} else {
+			bare = it->type == CU_GRAPH_NODE_TYPE_EMPTY ||
+			       (it->ours && it->ours->w && it->ours->ops.issue);
+		}
+	}
+	free(gates);
+	return bare && ops == 2 * n;
 }
 
 static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth)
@@ -189,6 +235,10 @@ static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth)
 		ret = read_item(nodes[i], fn, &items[i], depth);
 		some += items[i].serial != 0;
 	}
+	e->chain = 1;
+	e->bare = !ret && is_bare(items, nr);
+	for (i = 0; i < nr && !ret; i++)
+		e->chain &= items[i].type != CU_GRAPH_NODE_TYPE_GRAPH || items[i].sub.chain;
 	if (!ret && some > 1)
 		ret = in_order(graph, items, nr, e);
 	for (i = 0; i < nr && !ret && some == 1; i++)

@@ -96,7 +96,11 @@ void df_cuda_frees_settle(void);
 int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
 void df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
 void df_cuda_graph_gone(CUgraphExec exec);
+/* A graph of nothing but collectives: 1: they are on the stream, and that is all; 0: it has to be launched. -errno. */
+int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
 int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s);
+/* Graphs keep objects of the application alive. */
+void df_cuda_graph_kept(void);
 /* Looks at replays in progress and lets graphs go on whose collectives are done. How many are left. */
 int df_cuda_graph_poll(void);
 
