@@ -10,7 +10,7 @@
  *	after COMM...			these are ended with an error; then it is looked at what is left (script_rank.h)
  *	ranks N, procs, cold		ranks; a process each; no first operation before the program
  *	comm NAME RANK...		a communicator that is there from the start
- *	late NAME RANK...		one that `init` or `split` makes
+ *	late NAME RANK...		one that `init`, `split` or `shrink` makes
  *	pin BUFFER, managed BUFFER	the buffer is pinned host memory, or managed memory
  *	0: STEP; STEP ...		what rank 0 does; 0.1: its second thread; lines are joined
  *	end				ends a program when others follow
@@ -28,7 +28,8 @@
  *	hs FLAG, hw FLAG, hbar NAME RANK...	signal, wait, barrier of hosts
  *	ninit COMM (begins a non-blocking one), apoll COMM (asks ncclCommGetAsyncError until it is ready)
  *	awatch COMM (asks that for ever, for errors)
- *	init COMM, split COMM NEW, destroy COMM, exit, kill, spin, sleep MS
+ *	init COMM, split COMM NEW, shrink COMM NEW, fin COMM (ncclCommFinalize; of one that does not block these are
+ *	only begun), destroy COMM, exit, kill, spin, sleep MS
  *	cap s GRAPH, endcap s GRAPH, launch GRAPH s
  *	read BUF [n=COUNT] (cudaMemcpy to the host, compared), tread BUF [n=COUNT] (by a thread of its own)
  *	peek BUF [n=COUNT] (pinned or managed, read by the host, compared), poke BUF [n=COUNT] (written by the host)
@@ -76,6 +77,8 @@ enum sc_kind {
 	SC_APOLL,
 	SC_AWATCH,
 	SC_SPLIT,
+	SC_SHRINK,
+	SC_FIN,
 	SC_DESTROY,
 	SC_EXIT,
 	SC_KILL,
@@ -136,8 +139,9 @@ static const struct sc_word {
 	{"ninit", SC_NINIT, 0, "c"},
 	{"apoll", SC_APOLL, 0, "c"},
 	{"awatch", SC_AWATCH, 0, "c"},
-
 	{"split", SC_SPLIT, 0, "cC"},
+	{"shrink", SC_SHRINK, 0, "cC"},
+	{"fin", SC_FIN, 0, "c"},
 	{"destroy", SC_DESTROY, 0, "c"},
 	{"exit", SC_EXIT, 0, ""},
 	{"kill", SC_KILL, 0, ""},

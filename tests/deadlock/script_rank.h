@@ -5,7 +5,7 @@
 #ifndef DEADLOCK_SCRIPT_RANK_H
 #define DEADLOCK_SCRIPT_RANK_H
 
-#include "script_steps.h"
+#include "script_comm.h"
 
 static void sizes(struct rank *me)
 {

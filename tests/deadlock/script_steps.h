@@ -165,21 +165,13 @@ static int poll_event(struct rank *me, cudaEvent_t event)
 	return async_errors(me);
 }
 
-static int poll_comm(ncclComm_t comm, int for_ever)
-{
-	unsigned turns = 0;
-	ncclResult_t state;
-
-	do {
-		if (failed())
-			return -1;
-		nap(&turns);
-		NCCL(ncclCommGetAsyncError(comm, &state));
-	} while (state == ncclInProgress || (for_ever && state == ncclSuccess));
-	NCCL(state);
-	client_tick();
-	return 0;
-}
+/* A communicator that does not block may go on with the call. */
+#define STARTED(call)                                                                              \
+	do {                                                                                       \
+		ncclResult_t s_ = (call);                                                          \
+		if (s_ != ncclSuccess && s_ != ncclInProgress)                                     \
+			NCCL(s_);                                                                  \
+	} while (0)
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
@@ -196,22 +188,22 @@ static int collective(struct rank *me, const struct sc_step *st)
 
 	switch (st->coll) {
 	case SC_AR:
-		NCCL(ncclAllReduce(in, out, st->count, type, op, comm, stream));
+		STARTED(ncclAllReduce(in, out, st->count, type, op, comm, stream));
 		break;
 	case SC_BC:
-		NCCL(ncclBroadcast(in, out, st->count, type, 0, comm, stream));
+		STARTED(ncclBroadcast(in, out, st->count, type, 0, comm, stream));
 		break;
 	case SC_RED:
-		NCCL(ncclReduce(in, out, st->count, type, op, 0, comm, stream));
+		STARTED(ncclReduce(in, out, st->count, type, op, 0, comm, stream));
 		break;
 	case SC_AG:
-		NCCL(ncclAllGather(in, out, st->count, type, comm, stream));
+		STARTED(ncclAllGather(in, out, st->count, type, comm, stream));
 		break;
 	case SC_RS:
-		NCCL(ncclReduceScatter(in, out, st->count, type, op, comm, stream));
+		STARTED(ncclReduceScatter(in, out, st->count, type, op, comm, stream));
 		break;
 	default:
-		NCCL(ncclAlltoAll(in, out, st->count, type, comm, stream));
+		STARTED(ncclAlltoAll(in, out, st->count, type, comm, stream));
 	}
 	return 0;
 }
@@ -221,11 +213,11 @@ static int point_to_point(struct rank *me, const struct sc_step *st)
 	int peer = sc_comm_rank(&me->s->comms[st->comm], st->peer);
 
 	if (st->kind == SC_SEND)
-		NCCL(ncclSend(me->bufs[st->in], st->count, types[st->type], peer,
-			      me->comms[st->comm], me->streams[st->stream]));
+		STARTED(ncclSend(me->bufs[st->in], st->count, types[st->type], peer,
+				 me->comms[st->comm], me->streams[st->stream]));
 	else
-		NCCL(ncclRecv(me->bufs[st->in], st->count, types[st->type], peer,
-			      me->comms[st->comm], me->streams[st->stream]));
+		STARTED(ncclRecv(me->bufs[st->in], st->count, types[st->type], peer,
+				 me->comms[st->comm], me->streams[st->stream]));
 	return 0;
 }
 
@@ -431,46 +423,8 @@ static int host_step(struct rank *me, const struct sc_step *st)
 	}
 }
 
-static int comm_init(struct rank *me, int c, int blocking)
-{
-	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclComm_t comm = NULL;
-	ncclResult_t res;
-
-	config.blocking = blocking;
-	res = ncclCommInitRankConfig(&comm, me->s->comms[c].nr, ids[c],
-				     sc_comm_rank(&me->s->comms[c], me->rank), &config);
-	if (res != ncclInProgress || blocking)
-		NCCL(res);
-	__atomic_store_n(&me->comms[c], comm, __ATOMIC_RELEASE);
-	return 0;
-}
-
-static int comm_step(struct rank *me, const struct sc_step *st)
-{
-	ncclComm_t comm = me->comms[st->comm];
-
-	switch (st->kind) {
-	case SC_INIT:
-	case SC_NINIT:
-		return comm_init(me, st->comm, st->kind == SC_INIT);
-	case SC_APOLL:
-	case SC_AWATCH:
-		return poll_comm(comm, st->kind == SC_AWATCH);
-	case SC_SPLIT:
-		NCCL(ncclCommSplit(comm,
-				   sc_comm_rank(&me->s->comms[st->comm2], me->rank) < 0
-					   ? NCCL_SPLIT_NOCOLOR
-					   : 0,
-				   me->rank, &comm, NULL));
-		__atomic_store_n(&me->comms[st->comm2], comm, __ATOMIC_RELEASE);
-		return 0;
-	default:
-		__atomic_store_n(&me->comms[st->comm], NULL, __ATOMIC_RELEASE);
-		NCCL(ncclCommDestroy(comm));
-		return 0;
-	}
-}
+/* script_comm.h: a step on a communicator. */
+static int comm_step(struct rank *me, const struct sc_step *st);
 
 /* 0, -1 failed, 1 the thread ends here. */
 static int execute(struct rank *me, int thread, int step)
@@ -488,7 +442,7 @@ static int execute(struct rank *me, int thread, int step)
 		NCCL(ncclGroupStart());
 		return 0;
 	case SC_CLOSE:
-		NCCL(ncclGroupEnd());
+		STARTED(ncclGroupEnd());
 		return 0;
 	case SC_WORK:
 		return work(me, st);
@@ -539,6 +493,8 @@ static int execute(struct rank *me, int thread, int step)
 	case SC_APOLL:
 	case SC_AWATCH:
 	case SC_SPLIT:
+	case SC_SHRINK:
+	case SC_FIN:
 	case SC_DESTROY:
 		return comm_step(me, st);
 	case SC_EXIT:
