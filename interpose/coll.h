@@ -50,10 +50,11 @@ void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint6
 
 /* A communicator of the real library appears; nranks 0: it is asked for its size and rank. */
 void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent);
-/* It was finalized, destroyed or aborted. */
-void df_traced_comm_gone(ncclComm_t comm, enum df_call call);
-/* Its hash, 0 if it is not known. */
-uint64_t df_traced_hash(ncclComm_t comm);
+/* Instead of df_traced_leave(): it was finalized, destroyed or aborted. */
+void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result);
+/* Instead of df_traced_leave(): this child was made of it; its handle may be written later. */
+void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
+		       uint64_t serial, ncclResult_t result);
 /* The hash for a child of `comm`: equal on all ranks that make the same children in the same order. */
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
 /* A hash for a communicator whose id we never see (ncclCommInitAll). */

@@ -443,9 +443,7 @@ err:
 		hash_ = df_traced_child_hash(comm, salt);                                          \
 		serial_ = df_traced_enter(enum_call, comm, 0, 0, __builtin_return_address(0));     \
 		res_ = real_ call;                                                                 \
-		df_traced_leave(serial_, enum_call, res_);                                         \
-		if (res_ == ncclSuccess && (newcomm) && *(newcomm))                                \
-			df_traced_comm_add(*(newcomm), hash_, 0, 0, df_traced_hash(comm));         \
+		df_traced_divided(enum_call, comm, newcomm, hash_, serial_, res_);                 \
 		return df_group_error(res_);                                                       \
 	} while (0)
 

@@ -22,8 +22,7 @@
 		uint64_t serial_ =                                                                 \
 			df_traced_enter(enum_call, comm, 0, 0, __builtin_return_address(0));       \
 		ncclResult_t res_ = DF_REAL(fn, __VA_ARGS__);                                      \
-		df_traced_leave(serial_, enum_call, res_);                                         \
-		df_traced_comm_gone(comm, enum_call);                                              \
+		df_traced_ended(comm, enum_call, serial_, res_);                                   \
 		df_group_error(res_);                                                              \
 	})
 

@@ -18,12 +18,6 @@
 #include "trace/writer.h"
 
 /* What a thread's open group of NCCL's has collected. */
-struct made {
-	ncclComm_t *comm;
-	uint64_t hash;
-	int nranks, rank;
-};
-
 struct batch {
 	int depth;
 	uint64_t serial; /* of the group */
@@ -47,7 +41,7 @@ static void called(struct df_record_op *ops, size_t nr, ncclResult_t res)
 	df_record_after(ops, left, res == ncclSuccess);
 }
 
-int df_traced_made_later(ncclComm_t *comm, uint64_t hash, int nranks, int rank)
+int df_traced_made_later(const struct made *m)
 {
 	struct batch *b = &batch;
 
@@ -62,7 +56,7 @@ int df_traced_made_later(ncclComm_t *comm, uint64_t hash, int nranks, int rank)
 		b->made = v;
 		b->cap_made = cap;
 	}
-	b->made[b->nr_made++] = (struct made){comm, hash, nranks, rank};
+	b->made[b->nr_made++] = *m;
 	return 1;
 }
 
@@ -77,37 +71,68 @@ void df_traced_group_start(void)
 }
 
 /*
- * What the group waits for at its end, innermost last: other ranks of the communicators that it makes, and of those
- * that it uses for the first time.
+ * What the group waits for at its end, innermost last: other ranks of the communicators that it makes (the first stands
+ * for all), and of those that it uses for the first time.
  */
-static uint64_t enter_inner(enum df_call *call)
+static struct behind enter_inner(void)
 {
 	struct batch *b = &batch;
-	uint64_t serial = 0;
+	struct behind in = {0};
+	const struct traced *on = NULL;
 	size_t i;
 
 	if (b->nr_made) {
-		*call = DF_CALL_COMM_INIT;
-		serial = df_record_enter(*call, 0, -1, df_record_device(), b->made[0].hash,
-					 (uint64_t)b->made[0].nranks, 0);
-		for (i = 0; i < b->nr_made; i++)
-			df_traced_note_init(serial, b->made[i].hash, b->made[i].nranks,
-					    b->made[i].rank);
+		in.call = b->made[0].call;
+		on = b->made[0].parent;
 	} else if (b->first) {
-		*call = DF_CALL_CONNECT;
-		serial = df_record_enter(*call, b->first->comm, b->first->rank, b->first->device,
-					 b->first->hash, 1, 0);
+		in.call = DF_CALL_CONNECT;
+		on = b->first;
 	}
-	return serial;
+	if (on) {
+		in.serial = df_record_enter(in.call, on->comm, on->rank, on->device, on->hash,
+					    on == b->first, 0);
+	} else if (b->nr_made) {
+		in.serial = df_record_enter(in.call, 0, -1, df_record_device(), b->made[0].hash,
+					    (uint64_t)b->made[0].nranks, 0);
+		for (i = 0; i < b->nr_made; i++)
+			if (!b->made[i].parent)
+				df_traced_note_init(in.serial, b->made[i].hash, b->made[i].nranks,
+						    b->made[i].rank);
+	}
+	return in;
+}
+
+/* The communicators that the group has made, or that NCCL goes on making. */
+static void made_by_group(struct behind inner, ncclResult_t res)
+{
+	struct batch *b = &batch;
+	const struct made *m = b->made;
+	struct traced *t;
+
+	for (; m < b->made + b->nr_made && (res == ncclSuccess || res == ncclInProgress); m++) {
+		if (m->parent && res == ncclInProgress)
+			df_traced_expect(m);
+		else if (*m->comm)
+			df_traced_comm_add(*m->comm, m->hash, m->nranks, m->rank,
+					   m->parent ? m->parent->hash : 0);
+	}
+	if (res != ncclInProgress)
+		return;
+	/* They become ready together. */
+	m = b->made;
+	t = m->parent ? m->parent : df_traced_slot(*m->comm, 0);
+	if (t)
+		df_traced_go_on(t, inner);
+	else
+		df_record_leave(inner.serial, inner.call, 0);
 }
 
 ncclResult_t df_traced_group_end(const void *pc)
 {
 	struct batch *b = &batch;
-	uint64_t serial, inner = 0;
-	enum df_call call = DF_CALL_NONE;
+	struct behind inner;
+	uint64_t serial;
 	ncclResult_t res;
-	size_t i;
 
 	if (!df_traced_recording() || b->depth > 1) {
 		b->depth -= df_traced_recording() && b->depth > 0;
@@ -118,30 +143,21 @@ ncclResult_t df_traced_group_end(const void *pc)
 	}
 	b->depth = 0;
 	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, b->nr_ops, pc);
-	inner = enter_inner(&call);
+	inner = enter_inner();
 	df_record_before(b->ops, b->nr_ops);
 	res = df_real()->ncclGroupEnd();
 	called(b->ops, b->nr_ops, res);
-	if (inner && b->nr_made && res == ncclInProgress)
-		df_record_goes_on(inner, call);
-	else if (inner)
-		df_traced_returned((struct behind){inner, call}, b->first, res);
+	if (inner.serial && !b->nr_made)
+		df_traced_returned(inner, b->first, res);
+	else if (inner.serial && res == ncclInProgress)
+		df_record_goes_on(inner.serial, inner.call);
+	else if (inner.serial)
+		df_record_leave(inner.serial, inner.call, (uint64_t)res);
 	if (b->first)
 		b->first->connected = 1;
 	df_traced_leave(serial, DF_CALL_GROUP_END, res);
-	for (i = 0; i < b->nr_made; i++)
-		if ((res == ncclSuccess || res == ncclInProgress) && *b->made[i].comm)
-			df_traced_comm_add(*b->made[i].comm, b->made[i].hash, b->made[i].nranks,
-					   b->made[i].rank, 0);
-	if (inner && b->nr_made && res == ncclInProgress) {
-		/* They become ready together. */
-		struct traced *t = df_traced_slot(*b->made[0].comm, 0);
-
-		if (t)
-			df_traced_go_on(t, (struct behind){inner, call});
-		else
-			df_record_leave(inner, call, 0);
-	}
+	if (b->nr_made)
+		made_by_group(inner, res);
 	/* Nothing is kept over the end of a group: nobody would free it when the thread ends. */
 	free(b->ops);
 	free(b->made);

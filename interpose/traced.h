@@ -13,6 +13,18 @@ struct behind {
 	enum df_call call;
 };
 
+/*
+ * A communicator whose handle NCCL writes later: at the end of the group, or when what it makes it from, its parent
+ * (NULL: by init), is said to be ready again.
+ */
+struct made {
+	ncclComm_t *comm;
+	uint64_t hash;
+	int nranks, rank; /* of a child 0: it is asked */
+	struct traced *parent;
+	enum df_call call;
+};
+
 struct traced {
 	const void *key; /* stored last */
 	uint64_t hash;
@@ -23,7 +35,9 @@ struct traced {
 	/* Non-blocking: what NCCL has not put on its streams yet; under deferred_lock. */
 	struct df_record_op *deferred;
 	size_t nr_deferred, cap_deferred;
-	struct behind behind; /* under deferred_lock, too */
+	struct behind behind;  /* under deferred_lock, too, and: */
+	struct made *expected; /* children that NCCL is making */
+	size_t nr_expected, cap_expected;
 };
 
 /* 1: what goes to NCCL is recorded, and this is a call of the application. */
@@ -34,7 +48,7 @@ struct traced *df_traced_slot(const void *comm, int add);
 
 void df_traced_note_init(uint64_t serial, uint64_t hash, int nranks, int rank);
 /* In a group of NCCL's it is made when the group ends: kept until then. 0: it is not in one. */
-int df_traced_made_later(ncclComm_t *comm, uint64_t hash, int nranks, int rank);
+int df_traced_made_later(const struct made *m);
 
 /* A call that waits for other ranks has come back; t: whom to ask how it goes on. */
 void df_traced_returned(struct behind b, struct traced *t, ncclResult_t result);
@@ -42,5 +56,7 @@ void df_traced_returned(struct behind b, struct traced *t, ncclResult_t result);
 void df_traced_go_on(struct traced *t, struct behind b);
 /* NCCL puts it on its stream at a time of its own, before the communicator is said to be ready again. 0: no memory. */
 int df_traced_defer(const struct df_record_op *op);
+/* NCCL goes on making this child of a non-blocking communicator. */
+void df_traced_expect(const struct made *m);
 
 #endif

@@ -157,27 +157,79 @@ void df_traced_returned(struct behind b, struct traced *t, ncclResult_t result)
 	}
 }
 
+void df_traced_expect(const struct made *m)
+{
+	struct traced *t = m->parent;
+	struct made *v;
+	size_t cap;
+
+	df_mutex_lock(&deferred_lock);
+	if (t->nr_expected == t->cap_expected) {
+		cap = t->cap_expected ? t->cap_expected * 2 : 4;
+		v = realloc(t->expected, cap * sizeof(*v));
+		if (!v) {
+			df_mutex_unlock(&deferred_lock);
+			return;
+		}
+		t->expected = v;
+		t->cap_expected = cap;
+	}
+	t->expected[t->nr_expected++] = *m;
+	if (t->nr_expected == 1)
+		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+}
+
 /* It is ready again (begun), or has failed. */
 static void settle(struct traced *t, ncclResult_t state)
 {
 	struct df_record_op *v;
+	struct made *children;
 	struct behind behind;
-	size_t nr;
+	size_t nr, nr_children, i;
 
 	df_mutex_lock(&deferred_lock);
+	children = t->expected;
+	nr_children = t->nr_expected;
+	t->expected = NULL;
+	t->nr_expected = t->cap_expected = 0;
 	v = t->deferred;
 	nr = t->nr_deferred;
 	t->deferred = NULL;
 	t->nr_deferred = t->cap_deferred = 0;
 	behind = t->behind;
 	t->behind.serial = 0;
-	if (nr || behind.serial)
-		__atomic_sub_fetch(&nr_deferring, (nr > 0) + (behind.serial > 0), __ATOMIC_RELAXED);
+	if (nr || behind.serial || nr_children)
+		__atomic_sub_fetch(&nr_deferring,
+				   (nr > 0) + (behind.serial > 0) + (nr_children > 0),
+				   __ATOMIC_RELAXED);
 	df_mutex_unlock(&deferred_lock);
 	df_record_after(v, nr, state == ncclSuccess);
 	free(v);
 	if (behind.serial)
 		df_record_leave(behind.serial, behind.call, (uint64_t)state);
+	/* NCCL has written the handles before it said so, and whom it told that has not been told before this call. */
+	for (i = 0; i < nr_children && state == ncclSuccess; i++)
+		if (*children[i].comm)
+			df_traced_comm_add(*children[i].comm, children[i].hash, 0, 0, t->hash);
+	free(children);
+}
+
+/* Before the next call on it: the application may have learned otherwise than by asking that it is ready again. */
+static void catch_up(ncclComm_t comm, struct traced *t)
+{
+	const struct df_nccl_real *real = df_real();
+	ncclResult_t state = ncclInProgress;
+
+	/* RELAXED: the application has its own call that began what there is before this one. */
+	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED) || !real->ncclCommGetAsyncError)
+		return;
+	df_record_inside++;
+	if (real->ncclCommGetAsyncError(comm, &state) != ncclSuccess)
+		state = ncclInProgress;
+	df_record_inside--;
+	if (state != ncclInProgress)
+		settle(t, state);
 }
 
 void df_traced_settled(ncclComm_t comm, ncclResult_t state)
@@ -201,24 +253,23 @@ void df_traced_settled(ncclComm_t comm, ncclResult_t state)
 	df_call_polled(serial);
 }
 
-void df_traced_comm_gone(ncclComm_t comm, enum df_call call)
+void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result)
 {
-	struct traced *t = df_traced_recording() ? df_traced_slot(comm, 0) : NULL;
 	enum df_rec_type type = call == DF_CALL_COMM_FINALIZE  ? DF_REC_COMM_FINALIZE
 				: call == DF_CALL_COMM_DESTROY ? DF_REC_COMM_DESTROY
 							       : DF_REC_COMM_ABORT;
+	int goes_on = call == DF_CALL_COMM_FINALIZE && result == ncclInProgress;
+	struct traced *t;
 
+	df_record_inside--;
+	t = df_traced_recording() ? df_traced_slot(comm, 0) : NULL;
+	if (serial)
+		df_traced_returned((struct behind){serial, call}, goes_on ? t : NULL, result);
 	if (!t)
 		return;
-	settle(t, ncclInternalError);
+	if (!goes_on)
+		settle(t, ncclInternalError);
 	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
-}
-
-uint64_t df_traced_hash(ncclComm_t comm)
-{
-	struct traced *t = df_traced_slot(comm, 0);
-
-	return t ? t->hash : 0;
 }
 
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt)
@@ -240,6 +291,8 @@ uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, ui
 	struct traced *t = comm ? df_traced_slot(comm, 0) : NULL;
 	uint64_t serial = 0;
 
+	if (t && df_traced_recording())
+		catch_up(comm, t);
 	if (df_traced_recording())
 		serial = df_record_enter(call, t ? t->comm : 0, t ? t->rank : -1,
 					 t ? t->device : df_record_device(), t ? t->hash : object,
@@ -278,14 +331,34 @@ uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, c
 void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint64_t serial,
 		    ncclResult_t result)
 {
+	struct made m = {comm, hash, nranks, rank, NULL, DF_CALL_COMM_INIT};
 	struct traced *t = NULL;
 
 	df_record_inside--;
 	if ((result == ncclSuccess || result == ncclInProgress) && comm && df_traced_recording() &&
-	    !df_traced_made_later(comm, hash, nranks, rank) && *comm) {
+	    !df_traced_made_later(&m) && *comm) {
 		df_traced_comm_add(*comm, hash, nranks, rank, 0);
 		t = df_traced_slot(*comm, 0);
 	}
 	if (serial)
 		df_traced_returned((struct behind){serial, DF_CALL_COMM_INIT}, t, result);
+}
+
+void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
+		       uint64_t serial, ncclResult_t result)
+{
+	struct made m = {child, hash, 0, 0, df_traced_slot(comm, 0), call};
+	struct traced *t = NULL;
+
+	df_record_inside--;
+	if ((result == ncclSuccess || result == ncclInProgress) && child && m.parent &&
+	    df_traced_recording() && !df_traced_made_later(&m)) {
+		t = m.parent;
+		if (result == ncclInProgress)
+			df_traced_expect(&m);
+		else if (*child)
+			df_traced_comm_add(*child, hash, 0, 0, t->hash);
+	}
+	if (serial)
+		df_traced_returned((struct behind){serial, call}, t, result);
 }

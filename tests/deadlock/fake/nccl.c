@@ -2,7 +2,8 @@
  * A stand-in for NCCL that really executes, on the memory of libdfhost.so, by NCCL's rules: operations of one
  * communicator in their order of issue, one of DFSHIM_HOST_SLOTS slots of the device held from start to end, a
  * first use and a set-up that block the host until all ranks have come, implicit synchronisation of the device in the
- * set-up; a communicator that does not block (config.blocking = 0) puts its work on the streams a while after the call.
+ * set-up; a communicator that does not block (config.blocking = 0) puts its work on the streams a while after the call,
+ * and so is set up, divided and finalized.
  * It knows nothing of dfshim and knows of CUDA only what a program may: an operation is a host function
  * on its stream, so it waits there for its peers as a kernel of NCCL's waits on a GPU.
  *
@@ -51,7 +52,7 @@ struct launch {
 static __thread struct {
 	int depth, nr, cap, nr_inits;
 	struct op *ops;
-	struct comm *inits[64];
+	struct job *inits[64]; /* threads make them at the end, at the same time */
 } group;
 
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -370,78 +371,30 @@ EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
 	return ncclSuccess;
 }
 
-static void *wait_behind(void *arg)
+/* A call that waits for other ranks: the set-up of a communicator, by an id or from its parent, or its end. */
+struct job {
+	enum { INIT, DIVIDE, FINALIZE } what;
+	struct comm *c; /* the parent, if there is one */
+	int color, key;
+	unsigned without; /* ranks that a shrink leaves out */
+	ncclComm_t *out;
+	int nonblocking; /* of the child */
+	int begun;	 /* counted in c->in_progress */
+};
+
+static ncclResult_t divide(struct job *j)
 {
-	struct comm *c = arg;
-
-	wait_all(c);
-	__atomic_sub_fetch(&c->in_progress, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-static ncclResult_t init(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, int nonblocking)
-{
-	struct comm *c;
-	pthread_t t;
-
-	if (nranks > MAX_RANKS)
-		return ncclInvalidArgument;
-	allocate();
-	c = open_comm(id.internal, nranks, rank);
-	if (group.depth && group.nr_inits < 64)
-		group.inits[group.nr_inits++] = c;
-	else if (!nonblocking)
-		wait_all(c);
-	*comm = (ncclComm_t)c;
-	if (nonblocking && !group.depth) {
-		__atomic_add_fetch(&c->in_progress, 1, __ATOMIC_RELEASE);
-		pthread_create(&t, NULL, wait_behind, c);
-		pthread_detach(t);
-	}
-	return ncclSuccess;
-}
-
-EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
-{
-	return init(comm, nranks, id, rank, 0);
-}
-
-EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
-					    ncclConfig_t *config)
-{
-	int nonblocking = config && config->blocking == 0;
-	ncclResult_t res = init(comm, nranks, id, rank, nonblocking);
-
-	if (res == ncclSuccess)
-		((struct comm *)*comm)->nonblocking = nonblocking;
-	return res == ncclSuccess && nonblocking && !group.depth ? ncclInProgress : res;
-}
-
-EXPORT ncclResult_t pncclGroupEnd(void)
-{
-	int i, nr = group.nr;
-
-	if (--group.depth)
-		return ncclSuccess;
-	for (i = 0; i < group.nr_inits; i++)
-		wait_all(group.inits[i]);
-	group.nr_inits = group.nr = 0;
-	return nr ? put_now(group.ops, nr) : ncclSuccess;
-}
-
-EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
-				   ncclConfig_t *config)
-{
-	struct comm *c = (struct comm *)comm;
+	struct comm *c = j->c, *child;
 	uint64_t round = c->nr_split++, mine, it;
 	int k, n = 0, rank = 0;
 	char name[96];
 
-	(void)config;
-	allocate();
-	mine = (round + 1) << 40 | (uint64_t)(color & 0xffff) << 16 | (uint64_t)(key & 0xffff);
+	mine = (round + 1) << 40 | (uint64_t)(j->color & 0xffff) << 16 |
+	       (uint64_t)(j->key & 0xffff);
 	PUT(&c->r->split[round % COLLS][c->rank], mine);
 	for (k = 0; k < c->nranks; k++) {
+		if (j->without >> k & 1)
+			continue;
 		while ((it = GET(&c->r->split[round % COLLS][k])) >> 40 != round + 1)
 			if (aborted(c))
 				return ncclInternalError;
@@ -453,14 +406,149 @@ EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm
 		rank += (it & 0xffff) < (mine & 0xffff) ||
 			((it & 0xffff) == (mine & 0xffff) && k < c->rank);
 	}
-	*out = NULL;
-	if (color < 0)
+	if (j->color < 0)
 		return ncclSuccess;
-	snprintf(name, sizeof(name), "%.60s.%u.%d", c->name, (unsigned)round, color);
-	c = open_comm(name, n, rank);
-	wait_all(c);
-	*out = (ncclComm_t)c;
+	snprintf(name, sizeof(name), "%.60s.%u.%d", c->name, (unsigned)round, j->color);
+	child = open_comm(name, n, rank);
+	child->device = c->device;
+	child->nonblocking = j->nonblocking;
+	wait_all(child);
+	__atomic_store_n(j->out, (ncclComm_t)child, __ATOMIC_RELEASE);
 	return ncclSuccess;
+}
+
+static ncclResult_t do_job(struct job *j)
+{
+	ncclResult_t res = ncclSuccess;
+	struct comm *c = j->c;
+
+	if (j->what == INIT)
+		wait_all(c);
+	else if (j->what == DIVIDE)
+		res = divide(j);
+	else
+		while (GET(&c->turn) != GET(&c->next) && !aborted(c))
+			nap();
+	if (j->begun)
+		__atomic_sub_fetch(&c->in_progress, 1, __ATOMIC_RELEASE);
+	free(j);
+	return res;
+}
+
+static void *run_job(void *arg)
+{
+	do_job(arg);
+	return NULL;
+}
+
+/* In a group at its end, else now; without waiting for it if the communicator does not block. */
+static ncclResult_t start_job(struct job job)
+{
+	struct job *j = malloc(sizeof(*j));
+	pthread_t t;
+
+	*j = job;
+	if (group.depth && job.what != FINALIZE && group.nr_inits < 64) {
+		group.inits[group.nr_inits++] = j;
+		return ncclSuccess;
+	}
+	if (!j->c->nonblocking)
+		return do_job(j);
+	j->begun = 1;
+	__atomic_add_fetch(&j->c->in_progress, 1, __ATOMIC_RELEASE);
+	pthread_create(&t, NULL, run_job, j);
+	pthread_detach(t);
+	return ncclInProgress;
+}
+
+static ncclResult_t init(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, int nonblocking)
+{
+	struct comm *c;
+
+	if (nranks > MAX_RANKS)
+		return ncclInvalidArgument;
+	allocate();
+	c = open_comm(id.internal, nranks, rank);
+	c->nonblocking = nonblocking;
+	*comm = (ncclComm_t)c;
+	return start_job((struct job){.what = INIT, .c = c});
+}
+
+EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+{
+	return init(comm, nranks, id, rank, 0);
+}
+
+EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
+					    ncclConfig_t *config)
+{
+	return init(comm, nranks, id, rank, config && config->blocking == 0);
+}
+
+EXPORT ncclResult_t pncclGroupEnd(void)
+{
+	int i, nr = group.nr, nr_inits = group.nr_inits, nonblocking = 0;
+	ncclResult_t res;
+	pthread_t t[64];
+
+	if (--group.depth)
+		return ncclSuccess;
+	group.nr_inits = group.nr = 0;
+	/* All at once, each by a thread. */
+	for (i = 0; i < nr_inits; i++) {
+		struct job *j = group.inits[i];
+
+		nonblocking |= j->c->nonblocking;
+		j->begun = 1;
+		__atomic_add_fetch(&j->c->in_progress, 1, __ATOMIC_RELEASE);
+	}
+	for (i = 0; i < nr_inits; i++)
+		pthread_create(&t[i], NULL, run_job, group.inits[i]);
+	for (i = 0; i < nr_inits; i++)
+		if (nonblocking)
+			pthread_detach(t[i]);
+		else
+			pthread_join(t[i], NULL);
+	res = nr ? put_now(group.ops, nr) : ncclSuccess;
+	return nonblocking ? ncclInProgress : res;
+}
+
+static ncclResult_t child_of(ncclComm_t comm, struct job j, ncclConfig_t *config)
+{
+	struct comm *c = (struct comm *)comm;
+
+	allocate();
+	*j.out = NULL;
+	j.what = DIVIDE;
+	j.c = c;
+	j.nonblocking = config && config->blocking != INT_MIN ? !config->blocking : c->nonblocking;
+	return start_job(j);
+}
+
+EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
+				   ncclConfig_t *config)
+{
+	return child_of(comm, (struct job){.color = color, .key = key, .out = out}, config);
+}
+
+EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int nr, ncclComm_t *out,
+				    ncclConfig_t *config, int flags)
+{
+	unsigned without = 0;
+	int i;
+
+	(void)flags;
+	for (i = 0; i < nr; i++)
+		without |= 1u << exclude[i];
+	return child_of(
+		comm,
+		(struct job){.key = ((struct comm *)comm)->rank, .without = without, .out = out},
+		config);
+}
+
+EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
+{
+	return start_job((struct job){.what = FINALIZE, .c = (struct comm *)comm});
 }
 
 EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
