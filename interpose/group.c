@@ -12,6 +12,9 @@
 #define _GNU_SOURCE /* pthread_setname_np */
 #include <stdlib.h>
 #include <string.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "interpose/group.h"
 #include "interpose/coll.h"
 #include "interpose/collconfig.h"
@@ -49,6 +52,7 @@ struct df_run {
 	struct df_job *jobs;
 	int left;
 	int cancelled;
+	long caller; /* the thread that waits for it; 0 none does */
 };
 
 __thread struct df_group *df_group_cur __attribute__((tls_model("initial-exec")));
@@ -369,6 +373,20 @@ static void *run_thread(void *arg)
 	return NULL;
 }
 
+static void *part_thread(void *arg)
+{
+	const struct df_job *job = arg;
+
+	char name[16];
+
+	/* So the checker knows for whom. In the background the name that it has from its maker says that already. */
+	if (job->run->caller) {
+		snprintf(name, sizeof(name), DF_PART_THREADS "%ld", job->run->caller);
+		pthread_setname_np(pthread_self(), name);
+	}
+	return run_thread(arg);
+}
+
 static int is_first(const struct df_run *run, const struct df_job *job)
 {
 	const struct df_job *j;
@@ -397,7 +415,7 @@ static ncclResult_t run_all(struct df_run *run)
 		for (job = run->jobs; job; job = job->next) {
 			if (!is_first(run, job))
 				continue;
-			if (pthread_create(&job->thread, NULL, run_thread, job)) {
+			if (pthread_create(&job->thread, NULL, part_thread, job)) {
 				DF_NCCL_WARN("ncclGroupEnd : no thread for a job of the group");
 				cancel(run);
 				pthread_mutex_lock(&run->lock);
@@ -432,9 +450,12 @@ static ncclResult_t run_all(struct df_run *run)
 
 static void *background(void *arg)
 {
+	struct df_run *run = arg;
+
 	/* By this name the checker knows that no host waits in what it does: the caller has gone on. */
 	pthread_setname_np(pthread_self(), DF_OUR_THREADS "jobs");
-	run_all(arg);
+	run->caller = 0;
+	run_all(run);
 	return NULL;
 }
 
@@ -466,6 +487,7 @@ static ncclResult_t launch(struct df_job *jobs)
 	pthread_mutex_init(&run->lock, NULL);
 	pthread_cond_init(&run->cond, NULL);
 	run->jobs = jobs;
+	run->caller = syscall(SYS_gettid);
 	for (job = jobs; job; job = job->next) {
 		if (job->kind == DF_JOB_DESTROY || job->kind == DF_JOB_ABORT)
 			continue;

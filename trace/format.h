@@ -64,6 +64,11 @@ enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR
 
 /* Names of threads that run nothing of the application begin so. */
 #define DF_OUR_THREADS "dfshim-"
+/*
+ * So those of threads that do a part of a call for a thread of the application that waits in it, whose id follows in
+ * decimal. They do nothing else.
+ */
+#define DF_PART_THREADS "dfshim:"
 
 struct df_rec {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */

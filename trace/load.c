@@ -153,6 +153,13 @@ static void comm_thread(struct df_lcomm *c, uint32_t tid)
 		c->more_threads = 1;
 }
 
+static uint32_t part_of(const char *name)
+{
+	const size_t n = strlen(DF_PART_THREADS);
+
+	return strncmp(name, DF_PART_THREADS, n) ? 0 : (uint32_t)strtoul(name + n, NULL, 10);
+}
+
 static int push_note(struct df_load *l, const struct df_rec *rec, uint64_t index)
 {
 	struct df_lnote *n;
@@ -493,6 +500,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		memcpy(t->name, &rec->b, 16);
 		t->name[15] = 0;
 		t->is_ours = !strncmp(t->name, DF_OUR_THREADS, strlen(DF_OUR_THREADS));
+		t->part_of = part_of(t->name);
 		return 0;
 	case DF_REC_CLOCK:
 		l->h.real_ns = rec->a;
@@ -502,7 +510,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_COMM_READY:
 		c = comm_of(l, r, rec->comm);
 		if (c && !t->is_ours)
-			comm_thread(c, rec->thread);
+			comm_thread(c, t->part_of ? t->part_of : rec->thread);
 		return push_note(l, rec, index);
 	case DF_REC_OP_DEP:
 	case DF_REC_OP_BEHIND:

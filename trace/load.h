@@ -71,6 +71,7 @@ struct df_lthread {
 	uint32_t at;	   /* enum df_host_at */
 	uint32_t at_syscall;
 	uint8_t is_ours;   /* it runs nothing of the application: its calls are in the background */
+	uint32_t part_of;  /* it does a part of that thread's call, and issues nothing; 0 */
 	uint32_t nr_polls; /* DF_AT_POLLS */
 	uint32_t poll_kind[DF_POLLS_MAX];
 	uint64_t poll[DF_POLLS_MAX];

@@ -200,6 +200,15 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 		if ((!df_call_is_seen(t->calls[i].call) || t->calls[i].call == DF_CALL_POLL_CALL) &&
 		    !t->calls[i].background)
 			nr = add_tid(tids, nr, max, t->calls[i].thread);
+	for (uint32_t i = nr; i-- > 0;) {
+		int at = thread_index(t, tids[i]);
+
+		/* Its end says nothing: who can go on is the thread that waits for it. */
+		if (at >= 0 && t->threads[at].part_of) {
+			tids[i] = tids[--nr];
+			nr = add_tid(tids, nr, max, t->threads[at].part_of);
+		}
+	}
 	if (!nr && t->nr_threads)
 		tids[nr++] = t->threads[0].tid;
 	return nr;

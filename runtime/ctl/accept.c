@@ -77,8 +77,7 @@ static void tune_tcp(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-/* After a failure. 1: it was for want of a descriptor, and now there may be one. Keeps errno. */
-static int no_file(void)
+int df_link_no_file(void)
 {
 	static int said;
 	struct rlimit l;
@@ -113,7 +112,7 @@ struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
 
 	do {
 		fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	} while (fd < 0 && no_file());
+	} while (fd < 0 && df_link_no_file());
 	if (fd < 0) {
 		*error = -errno;
 		return NULL;
@@ -273,7 +272,7 @@ void df_link_accept(int listener, int is_unix, void *tag)
 		memset(&addr, 0, sizeof(addr));
 		do {
 			fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		} while (fd < 0 && no_file());
+		} while (fd < 0 && df_link_no_file());
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE) && df_ctl.spare_fd >= 0) {
 			/* Out of descriptors: the caller learns it instead of waiting. */
 			close(df_ctl.spare_fd);

@@ -2,6 +2,7 @@
  * Descriptors of shared memory over unix sockets: one connection per request, which the owner answers at once
  * and closes. Guarded by the control plane's lock.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,6 +70,12 @@ static int fetch_input(struct df_link *link, unsigned type, const void *data, si
 	const struct fetch_reply *r = data;
 	int nr = link->nr_fds;
 
+	if (link->lost_fds) {
+		errno = EMFILE;
+		fetch_end(link, df_link_no_file() ? -EAGAIN : -EMFILE, NULL, NULL, 0);
+		df_link_finish(link);
+		return 0;
+	}
 	if (type != DF_FRAME_FETCHED || bytes != sizeof(*r) || (int)r->nr != nr)
 		return -EPROTO;
 	link->nr_fds = 0;
@@ -77,10 +84,10 @@ static int fetch_input(struct df_link *link, unsigned type, const void *data, si
 	return 0;
 }
 
+/* Whoever is gone refuses the next one. One that lives may be short of descriptors. */
 static void fetch_closed(struct df_link *link, int error)
 {
-	(void)error;
-	fetch_end(link, -ECONNRESET, NULL, NULL, 0);
+	fetch_end(link, error == -ECONNREFUSED ? -ECONNRESET : -EAGAIN, NULL, NULL, 0);
 }
 
 static const struct df_link_ops fetch_ops = {

@@ -269,6 +269,9 @@ static ssize_t receive(struct df_link *l, void *to, size_t bytes)
 	n = recvmsg(l->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n >= 0)
 		take_fds(l, &m);
+	/* The system drops what this process has no number for. */
+	if (n >= 0 && m.msg_flags & MSG_CTRUNC)
+		l->lost_fds = 1;
 	return n;
 }
 

@@ -72,6 +72,7 @@ struct df_link {
 	uint8_t *in, *out;
 	size_t in_bytes, in_size, out_at, out_bytes, out_size;
 	int fds[64], nr_fds; /* received with the last frame, the callback takes them */
+	int lost_fds;	     /* some did not fit under this process's limit */
 	int wants_fds;
 	char who[64];
 };
@@ -79,6 +80,8 @@ struct df_link {
 /* Connects; bytes may be sent at once. NULL: out of memory or descriptors, or refused at once. */
 struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
 			     const struct df_link_ops *ops, void *owner, int *error);
+/* After a failure: 1 if errno says that it was for want of a descriptor, and now there may be one. Keeps errno. */
+int df_link_no_file(void);
 /* To a process by the addresses in its member row: unix on our node, else TCP. */
 struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
 				    void *owner, int *error);

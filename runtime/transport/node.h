@@ -9,8 +9,9 @@
 struct df_peer {
 	struct df_peer *next;
 	uint32_t refs;
-	uint32_t dead;	   /* the process has gone */
-	uint32_t fetching; /* its segments are on their way */
+	uint32_t dead;	     /* the process has gone */
+	uint32_t fetching;   /* its segments are on their way */
+	uint64_t not_before; /* they are not asked for earlier; atomic */
 	struct df_member member;
 	struct df_view view;
 	void *room; /* shm: where the first segment lies or will lie */

@@ -27,7 +27,11 @@
 #include "runtime/base/futex.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 #include "runtime/ctl/ctl.h"
+
+/* After a failure; looks come more often than it is likely to be over. */
+#define AGAIN_NS DF_NS_PER_MS
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "shm peers");
 static struct df_peer *peers;
@@ -266,6 +270,11 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 	}
 	if (error == -ECONNRESET)
 		mark_dead(p);
+	/* RELAXED: whoever reads it has seen `fetching` fall, or looks again. */
+	if (error)
+		__atomic_store_n(&p->not_before, df_now_ns() + AGAIN_NS, __ATOMIC_RELAXED);
+	if (error == -EMFILE && news)
+		news->ret = error;
 	if (!news) {
 		/* RELEASE pairs with the ACQUIRE in fetch(): it will be asked for again. */
 		__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
@@ -288,6 +297,8 @@ static void fetch(struct df_peer *p)
 {
 	int ret;
 
+	if (df_now_ns() < __atomic_load_n(&p->not_before, __ATOMIC_RELAXED))
+		return;
 	/* ACQUIRE pairs with the RELEASE in publish(): we ask for what comes after what it mapped. */
 	if (__atomic_exchange_n(&p->fetching, 1, __ATOMIC_ACQUIRE))
 		return;

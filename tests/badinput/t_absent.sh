@@ -54,4 +54,48 @@ for n in 6 9 12 14; do
 	job 2 "ulimit -S -n $n"
 	[ $rc = 0 ] || fail "soft limit of $n: status $rc: $(cat err)"
 done
+# Descriptors that come when there is no number left for them: the system drops them.
+cat >cut.c <<'EOF'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	static ssize_t (*real)(int, struct msghdr *, int);
+	static int times;
+	struct cmsghdr *c;
+	ssize_t n;
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "recvmsg");
+	n = real(fd, m, flags);
+	c = n > 0 ? CMSG_FIRSTHDR(m) : NULL;
+	if (!c || c->cmsg_type != SCM_RIGHTS || times++ >= atoi(getenv("CUT")))
+		return n;
+	for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+		int dropped;
+
+		memcpy(&dropped, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+		close(dropped);
+	}
+	m->msg_controllen = 0;
+	m->msg_flags |= MSG_CTRUNC;
+	return n;
+}
+EOF
+gcc -shared -fPIC cut.c -o cut.so -ldl || fail "gcc"
+# shellcheck disable=SC2016 # expanded inside
+job 2 'ulimit -S -n 100; export CUT=1 LD_PRELOAD="$LD_PRELOAD $PWD/cut.so"'
+[ $rc = 0 ] || fail "descriptors dropped once: status $rc: $(cat err)"
+# shellcheck disable=SC2016 # expanded inside
+DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
+	job 2 'ulimit -n 100; export CUT=1000000 LD_PRELOAD="$LD_PRELOAD $PWD/cut.so"'
+[ $rc != 0 ] || fail "descriptors always dropped: it ended well"
+for w in "this process has no file descriptor left (100 are allowed)" "shared memory of process .*: Too many open files"; do
+	grep -q "$w" err || fail "descriptors always dropped: nobody says \"$w\": $(cat err)"
+done
+cat err
 exit 0

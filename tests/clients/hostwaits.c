@@ -6,7 +6,8 @@
  * time-out wakes it; or func, late: a host function does, which comes when another process has issued its part of a
  * collective.
  *
- * There is no thread here but these, so none that could wake another.
+ * There is no thread here but these, so none that could wake another; "hostwaits join beside" has one more, which uses
+ * neither and never waits for long.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -37,6 +38,7 @@ static struct rank {
 	int *in, *out[2];
 } ranks[2];
 static int late, wakes; /* wakes: by a third thread */
+static int over;	/* for the thread beside; atomic */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, held = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -94,6 +96,15 @@ static void *waker(void *arg)
 	done();
 	done();
 	return NULL;
+}
+
+static void *beside(void *unused)
+{
+	const struct timespec moment = {.tv_nsec = 10000000};
+
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED))
+		nanosleep(&moment, NULL);
+	return unused;
 }
 
 static void CUDART_CB waking_function(void *unused)
@@ -194,12 +205,13 @@ static void wait_for(const char *how, pthread_t *threads)
 int main(int argc, char **argv)
 {
 	const int devices[] = {0, 1};
-	int host[COUNT], r, c, i, func;
-	pthread_t threads[3];
+	int host[COUNT], r, c, i, func, free_one;
+	pthread_t threads[3], other;
 
 	late = argc == 3 && !strcmp(argv[2], "late");
-	if (argc < 2 || argc > 2 + late) {
-		fprintf(stderr, "usage: hostwaits join|cond|mutex|sem|timed|func [late]\n");
+	free_one = argc == 3 && !strcmp(argv[2], "beside");
+	if (argc < 2 || argc > 2 + late + free_one) {
+		fprintf(stderr, "usage: hostwaits join|cond|mutex|sem|timed|func [late|beside]\n");
 		return 1;
 	}
 	func = late && !strcmp(argv[1], "func");
@@ -207,6 +219,8 @@ int main(int argc, char **argv)
 	alarm(60);
 	if (func)
 		pair_fork();
+	if (free_one)
+		pthread_create(&other, NULL, beside, NULL);
 	sem_init(&sem, 0, 0);
 	pthread_barrier_init(&holding, NULL, 3 + (unsigned)wakes);
 	for (c = 0; c < 2; c++)
@@ -258,6 +272,9 @@ int main(int argc, char **argv)
 	for (c = 0; c < 2; c++)
 		for (r = 0; r < 2; r++)
 			MUST(ncclCommDestroy(comms[c][r]));
+	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+	if (free_one)
+		pthread_join(other, NULL);
 	puts("all right");
 	return 0;
 }

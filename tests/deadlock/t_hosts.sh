@@ -27,6 +27,15 @@ grep -q libtsan <(ldd "$B/libdfshim.so") && hows=""
 for how in $hows; do
 	one some "$how"
 done
+# Whoever never used NCCL or CUDA is none of a communicator's users, but could wake any that is not joined.
+if [ -n "$hows" ]; then
+	one some join beside
+	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=3 DFSHIM_TIMEOUT_MS=1000 DFSHIM_TIMEOUT_ACTION=abort \
+		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" cond beside >"$T/out" 2>&1 &&
+		fail "cond beside: it ended: $(cat "$T/out")"
+	grep -q "WARN released" "$T/out" && fail "cond beside: $(cat "$T/out")"
+	head -1 "$T/out"
+fi
 for how in join cond mutex sem timed func; do
 	one none "$how" late
 done
