@@ -39,7 +39,7 @@ one() {
 	id=$(basename "$f" .txt)
 	want=$(expected "$f" "$rules")
 	# What must finish gets time; what must hang is soon seen to.
-	ms=$((800 * SLOW))
+	ms=$((800 * SLOW * ${PATIENCE:-1}))
 	[ "$want" != OK ] || ms=60000
 	grep -q "^differs $rules " "$f" && [ $ms = 60000 ] && ms=$((3000 * SLOW))
 	local e=("DFSHIM_BACKEND=${BACKEND:-host}" DFSHIM_TIMEOUT_MS="$ms" DFSHIM_TIMEOUT_ACTION=abort "LD_PRELOAD=$preload")
@@ -110,6 +110,18 @@ for f in "$SRC"/tests/deadlock/catalogue/*.txt; do
 		printf '%s\0%s\0' "$f" "$rules"
 	done
 done | xargs -0 -n 2 -P 8 "$0" --one >"$T/lines"
+# On a loaded machine a rank may be called missing that is late, or a thread be asked too late where it is. Whose verdict
+# says that is looked at once more, alone and with more time.
+late='INIT|MISSING|SLOW|UNKNOWN|CRASH'
+mapfile -t unsure < <(sed -nE "s/^BAD  ([^ ]+) ([a-z]+): (.*[ (])?($late)( .*|,.*|\))?\$/\1 \2/p" "$T/lines")
+for one in "${unsure[@]}"; do
+	read -r id rules <<<"$one"
+	PATIENCE=6 "$0" --one "$SRC/tests/deadlock/catalogue/$id.txt" "$rules" >"$T/again"
+	grep -q '^ok' "$T/again" || continue
+	echo "$id $rules: as it should with more time (at first: $(sed -n "s/^BAD  $id $rules: //p" "$T/lines"))"
+	awk -v "bad=BAD  $id $rules: " 'index($0, bad) == 1 { skip = 1; next } /^[^ ]/ { skip = 0 } !skip' "$T/lines" >"$T/kept"
+	cat "$T/kept" "$T/again" >"$T/lines"
+done
 sort "$T/lines" | grep '^ok' | awk '{ n[$3]++; d[$3] += NF > 4 } END {
 	for (r in n) printf "%s: %d end as the catalogue says, %d otherwise, as their files say\n", r, n[r] - d[r], d[r] }'
 grep -vE '^(ok|SEED)' "$T/lines" && fail "$(grep -c '^BAD' "$T/lines") of $(grep -c '^[oB][kA]' "$T/lines") do not end as the catalogue says"
