@@ -20,6 +20,14 @@
 #define THREADS_MAX 256
 #define SAMPLES	    9 /* one alone could catch a waiting thread just when it looks up */
 #define SAMPLE_NS   (6 * DF_NS_PER_MS)
+/*
+ * A thread that waits and looks up now and then seems to run for as long as a loaded machine does not give it a processor:
+ * it counts as running when it has had one for so long. Until then it is looked at again, but others wait for what we
+ * have to say: no longer than this in all, and half of the time at most. What is not known then is not noted: what was
+ * seen of the thread before stands.
+ */
+#define RAN_NS	    (10 * DF_NS_PER_MS)
+#define LOOK_MAX_NS (700 * DF_NS_PER_MS)
 
 static const struct {
 	long nr;
@@ -84,6 +92,15 @@ static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 	return DF_AT_OTHER;
 }
 
+/* For how long the thread has had a processor; UINT64_MAX: not known. */
+static uint64_t ran_ns(uint32_t tid)
+{
+	char text[96];
+
+	return read_task(tid, "schedstat", text, sizeof(text)) > 0 ? strtoull(text, NULL, 10)
+								   : UINT64_MAX;
+}
+
 /* A thread that sleeps between its questions is not asked for longer than this. */
 #define POLL_MAX_NS (2 * DF_NS_PER_S)
 
@@ -100,36 +117,78 @@ static int note_polls(uint32_t tid)
 	return nr > 0;
 }
 
+struct seen {
+	uint32_t tid;
+	uint16_t at[DF_AT_NR]; /* how often */
+	uint16_t nr;
+	long call; /* the last one */
+	uint64_t ran_ns;
+};
+
+/* What it mostly was. Running counts less: whoever waits and looks up now and then, runs then. */
+static enum df_host_at mostly(const struct seen *s)
+{
+	int at = DF_AT_RUNS, k;
+
+	for (k = DF_AT_SLEEPS; k < DF_AT_NR; k++)
+		if (s->at[k] * 3 >= SAMPLES && (at == DF_AT_RUNS || s->at[k] > s->at[at]))
+			at = k;
+	return at == DF_AT_RUNS && !s->at[at] ? DF_AT_UNKNOWN : (enum df_host_at)at;
+}
+
+/* It has been looked at for long enough. */
+static int is_known(const struct seen *s)
+{
+	uint64_t ran = mostly(s) == DF_AT_RUNS ? ran_ns(s->tid) : UINT64_MAX;
+
+	return s->nr >= SAMPLES && (ran == UINT64_MAX || ran - s->ran_ns >= RAN_NS);
+}
+
+static void look(struct seen *s)
+{
+	unsigned long arg[NR_ARGS];
+	long call;
+
+	s->at[where(s->tid, &call, arg)]++;
+	if (call >= 0 || !s->nr)
+		s->call = call >= 0 ? call : 0;
+	if (!s->nr++)
+		s->ran_ns = ran_ns(s->tid);
+}
+
 void df_hosts_note(void)
 {
-	uint8_t seen[THREADS_MAX][DF_AT_NR] = {{0}};
+	struct seen seen[THREADS_MAX];
 	uint32_t tids[THREADS_MAX];
 	size_t nr = df_trace_threads(tids, THREADS_MAX), i;
-	unsigned long arg[NR_ARGS];
-	long call, last[THREADS_MAX];
-	int k, at;
+	/* One thread of the process makes all notes: the watchdog, or the one of mode trace. */
+	static uint64_t ended;
+	uint64_t now = df_now_ns(), until = now - ended > LOOK_MAX_NS ? now + LOOK_MAX_NS : 0;
+	size_t left = nr;
+	int k;
 
-	for (k = 0; k < SAMPLES; k++) {
-		for (i = 0; i < nr; i++) {
-			at = where(tids[i], &call, arg);
-			seen[i][at]++;
-			if (call >= 0 || !k)
-				last[i] = call >= 0 ? call : 0;
-		}
-		if (k + 1 < SAMPLES && nr)
+	for (i = 0; i < nr; i++)
+		seen[i] = (struct seen){.tid = tids[i]};
+	for (k = 0; left && (k < SAMPLES || df_now_ns() < until); k++) {
+		if (k)
 			df_sleep_ns(SAMPLE_NS);
+		for (i = 0, left = 0; i < nr; i++)
+			if (!is_known(&seen[i])) {
+				look(&seen[i]);
+				left++;
+			}
 	}
+	if (until)
+		ended = df_now_ns();
 	for (i = 0; i < nr; i++) {
-		if (!seen[i][DF_AT_GONE] && note_polls(tids[i]))
+		enum df_host_at at = mostly(&seen[i]);
+
+		if (!seen[i].at[DF_AT_GONE] && note_polls(tids[i]))
 			continue;
-		/* What it mostly was. Running counts less: whoever waits and looks up now and then, runs then. */
-		for (at = DF_AT_RUNS, k = DF_AT_SLEEPS; k < DF_AT_NR; k++)
-			if (seen[i][k] * 3 >= SAMPLES &&
-			    (at == DF_AT_RUNS || seen[i][k] > seen[i][at]))
-				at = k;
-		if (at == DF_AT_RUNS && !seen[i][at])
-			at = DF_AT_UNKNOWN;
-		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at, (uint64_t)last[i], 0);
+		if (at == DF_AT_RUNS && !is_known(&seen[i]))
+			continue;
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at,
+			 (uint64_t)seen[i].call, 0);
 		if (at == DF_AT_GONE) {
 			df_trace_thread_gone(tids[i]);
 			df_polls_gone(tids[i]);
