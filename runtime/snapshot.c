@@ -93,7 +93,11 @@ void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t 
 	if (bytes)
 		memcpy(l->data, data, bytes);
 	df_mutex_lock(&box.lock);
-	df_list_add_tail(&box.inbox, &l->node);
+	/* First what has been told: who reads another's word first would tell it again if the one who did is gone. */
+	if (kind == DF_MSG_END && df_watchdog_end_is_told(data, bytes))
+		df_list_add(&box.inbox, &l->node);
+	else
+		df_list_add_tail(&box.inbox, &l->node);
 	df_mutex_unlock(&box.lock);
 	df_watchdog_wake();
 }

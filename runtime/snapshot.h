@@ -72,6 +72,8 @@ void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_
 uint64_t *df_snapshot_peers(uint32_t *nr);
 /* watchdog.c: a DF_MSG_END. */
 void df_watchdog_ended(const void *data, size_t bytes);
+/* 1: whose message it is has printed what it says. */
+int df_watchdog_end_is_told(const void *data, size_t bytes);
 
 /* A number that changes when somebody should look. */
 uint32_t df_snapshot_seen(void);

@@ -184,12 +184,13 @@ static uint64_t *stuck_names(size_t *nr)
 struct ended {
 	uint64_t nr;
 	uint32_t verdict, text_bytes;
-	/* names, text */
+	uint32_t told, pad; /* 1: its process has printed the text */
+			    /* names, text */
 };
 
 /* All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. */
 static void tell_ended(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
-		       const struct df_check_result *r)
+		       const struct df_check_result *r, int told)
 {
 	char *text = text_of(r);
 	size_t text_bytes = text ? strlen(text) + 1 : 0;
@@ -199,7 +200,8 @@ static void tell_ended(const uint64_t *procs, uint32_t nr_procs, const uint64_t 
 	if (e) {
 		*e = (struct ended){.nr = nr,
 				    .verdict = r ? (uint32_t)df_check_verdict(r) : 0,
-				    .text_bytes = (uint32_t)text_bytes};
+				    .text_bytes = (uint32_t)text_bytes,
+				    .told = (uint32_t)told};
 		memcpy(e + 1, names, nr * sizeof(*names));
 		if (text)
 			memcpy((uint64_t *)(e + 1) + nr, text, text_bytes);
@@ -271,7 +273,7 @@ static int ended_elsewhere(const struct df_comm *comm, void *arg)
  * the application begins as soon as its first call returns, after `seen`. A rank that has nothing unfinished would go
  * on, when its other wait ends, with peers that have gone.
  */
-static void end_stuck(uint64_t seen, const struct df_check_result *r)
+static void end_stuck(uint64_t seen, const struct df_check_result *r, int told)
 {
 	struct names n = {.seen = seen};
 	uint32_t nr_procs;
@@ -280,10 +282,17 @@ static void end_stuck(uint64_t seen, const struct df_check_result *r)
 	df_mutex_lock(&df_rt.lock);
 	n.v = stuck_names(&n.nr);
 	df_mutex_unlock(&df_rt.lock);
-	tell_ended(procs, nr_procs, n.v, n.v ? n.nr : 0, r);
+	tell_ended(procs, nr_procs, n.v, n.v ? n.nr : 0, r, told);
 	end_all(is_stuck, &n);
 	free(n.v);
 	free(procs);
+}
+
+int df_watchdog_end_is_told(const void *data, size_t bytes)
+{
+	const struct ended *e = data;
+
+	return bytes >= sizeof(*e) && e->told;
 }
 
 void df_watchdog_ended(const void *data, size_t bytes)
@@ -302,9 +311,12 @@ void df_watchdog_ended(const void *data, size_t bytes)
 		return;
 	memcpy(n.v, e + 1, n.nr * sizeof(*n.v));
 	qsort(n.v, n.nr, sizeof(*n.v), by_value);
-	/* Who would have spoken for all may not have come to that. */
+	/*
+	 * Who would have spoken for all may not have come to that. But who has may be gone when its message is read: then
+	 * we only seem to be the one.
+	 */
 	text = (const char *)((const uint64_t *)(e + 1) + n.nr);
-	speaks = e->text_bytes && !text[e->text_bytes - 1] &&
+	speaks = !e->told && e->text_bytes && !text[e->text_bytes - 1] &&
 		 dog.reported != df_engine_progress() && df_snapshot_leader() == df_rt.self.proc;
 	here = end_all(ended_elsewhere, &n);
 	if (here && speaks) {
@@ -341,7 +353,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	uint64_t before = df_engine_progress(), missing = df_joining_missing(), seen = df_now_ns();
 	struct df_check_result *r;
 	struct asked asked;
-	int told = 0;
+	int told = 0, leads;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
@@ -349,7 +361,13 @@ static void stalled(uint64_t ms, uint64_t ops)
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
 	df_check_result_free(judge(ms * DF_NS_PER_MS, &asked));
 	r = judge(ms * DF_NS_PER_MS, &asked);
-	if (df_engine_progress() != before || df_joining_missing() != missing) {
+	/*
+	 * What came in while we gathered may be the end of it: told by somebody who has gone since, so that we would seem
+	 * to be the one to tell it.
+	 */
+	df_snapshot_serve();
+	if (!unfinished(&ops) || df_engine_progress() != before ||
+	    df_joining_missing() != missing) {
 		df_check_result_free(r);
 		return; /* it moved meanwhile: no deadlock */
 	}
@@ -381,13 +399,14 @@ static void stalled(uint64_t ms, uint64_t ops)
 		return;
 	}
 	dog.reported = before;
+	leads = df_snapshot_leader() == df_rt.self.proc;
 	if (told)
 		;
 	else if (!r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
 			"by",
 			(unsigned long long)ms, (unsigned long long)ops);
-	else if (df_snapshot_leader() == df_rt.self.proc)
+	else if (leads)
 		print(r);
 	if (abort) {
 		/* The others judge by our answers: let them do so before we end what they look at. */
@@ -397,7 +416,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 			df_snapshot_serve();
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
-		end_stuck(seen, r);
+		end_stuck(seen, r, told || leads);
 	}
 	df_check_result_free(r);
 }
