@@ -1,0 +1,114 @@
+/*
+ * Where hosts are, on a machine that has no time for them (runtime/hosts.c): a thread that waits and looks up now and then
+ * is always about to run where others take the processor. It must not be told as one that runs, since such a host is no
+ * part of a circle; a thread that does run may be. One processor, threads that keep it busy, and a waiting one of the lowest
+ * priority.
+ */
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "runtime/rt.h"
+#include "tests/lib/test.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+#define BUSY 4
+
+static uint32_t over, waits_at, waiting_tid, busy_tid;
+
+static void *busy_main(void *arg)
+{
+	/* One of them is an application's. */
+	if (!arg) {
+		df_trace(DF_REC_MARK, -1, 0, -1, 0, 0, 0, 0, 0);
+		__atomic_store_n(&busy_tid, (uint32_t)gettid(), __ATOMIC_RELEASE);
+	}
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED))
+		;
+	return NULL;
+}
+
+static void *waiting_main(void *arg)
+{
+	const struct timespec soon = {0, 2000000};
+	struct sched_param param = {0};
+
+	(void)arg;
+	df_trace(DF_REC_MARK, -1, 0, -1, 0, 0, 0, 0, 0);
+	ck_assert_int_eq(sched_setscheduler(0, SCHED_IDLE, &param), 0);
+	__atomic_store_n(&waiting_tid, (uint32_t)gettid(), __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED))
+		syscall(SYS_futex, &waits_at, FUTEX_WAIT, 0, &soon, NULL, 0);
+	return NULL;
+}
+
+START_TEST(test_starved)
+{
+	struct df_trace_config cfg = {
+		.dir = getenv("T") ? getenv("T") : "/tmp", .mb = 1, .rank = 0, .mode = 1};
+	unsigned of_busy = 0, of_waiting = 0;
+	pthread_t busy[BUSY], waiting;
+	const struct df_rec *rec;
+	struct df_reader rd;
+	const char *why;
+	uint64_t index;
+	cpu_set_t all, one;
+	int cpu = 0;
+
+	ck_assert_int_eq(df_trace_open(&cfg), 0);
+	ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+	pthread_create(&waiting, NULL, waiting_main, NULL);
+	/* It has to come so far before there is no time for it any more. */
+	while (!__atomic_load_n(&waiting_tid, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	for (uintptr_t i = 0; i < BUSY; i++)
+		pthread_create(&busy[i], NULL, busy_main, (void *)i);
+	while (!__atomic_load_n(&busy_tid, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	for (int i = 0; i < 3; i++)
+		df_hosts_note();
+	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < BUSY; i++)
+		pthread_join(busy[i], NULL);
+	pthread_join(waiting, NULL);
+	ck_assert_int_eq(sched_setaffinity(0, sizeof(all), &all), 0);
+
+	ck_assert_int_eq(df_reader_open(&rd, df_trace_path(), &why), 0);
+	while ((rec = df_reader_next(&rd, &index))) {
+		if (rec->type != DF_REC_HOST_AT)
+			continue;
+		of_waiting += rec->a == waiting_tid;
+		of_busy += rec->a == busy_tid;
+		ck_assert_msg(rec->a != waiting_tid || (rec->b & 0xff) != DF_AT_RUNS,
+			      "a thread that waits is told as one that runs");
+		/* How it would be told if the machine is slower still is not said; but never as waiting. */
+		ck_assert_msg(rec->a != busy_tid || (rec->b & 0xff) == DF_AT_RUNS,
+			      "a thread that runs is told as in place %u",
+			      (unsigned)(rec->b & 0xff));
+	}
+	df_reader_close(&rd);
+	printf("noted: %u times the one that waits, %u times the one that runs\n", of_waiting,
+	       of_busy);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("starved");
+	TCase *c = tcase_create("starved");
+
+	tcase_set_timeout(c, 60.0 * df_test_slow());
+	tcase_add_test(c, test_starved);
+	suite_add_tcase(s, c);
+	return df_test_run(s);
+}
