@@ -18,6 +18,16 @@ import json, sys
 f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
 sys.exit(not (f["gpu.beside.arithmetic"]["verdict"] == "ok" and f["gpu.beside.memory"]["peer"]["ratio"] == "1.0000"))
 P
+gpu bench "$results" daemon
+gpu bench "$results" disorder
+python3 - "$results/bench-gpu.json" <<'P' || fail "the figures of daemon and disorder: $(cat "$T/gpu.log" | tail -9)"
+import json, sys
+f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
+want = {"gpu.daemon.sqe_cqe": "1.700", "gpu.daemon.context": "0.100", "gpu.daemon.relaunch": "4.000"}
+sys.exit(not (all(f[k]["value"] == v and f[k]["verdict"] == "ok" for k, v in want.items()) and
+              float(f["gpu.allreduce.2.copyshare"]["value"]) > 0 and f["gpu.allreduce.2.copyshare"]["peer"]["value"] == "3000" and
+              float(f["gpu.disorder.time"]["peer"]["ratio"]) > 0))
+P
 LATENCY_MAX=64 LATENCY_ROUNDS=1 BOUND=20 gpu bench "$results" nccl
 grep -q '"gpu.allreduce.4.latency.8B"' "$results/bench-gpu.json" || fail "no figures of nccl: $(tail -5 "$T/gpu.log")"
 exit 0
