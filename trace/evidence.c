@@ -17,7 +17,7 @@ static int shared(const struct df_check_set *set, const struct df_uop *u,
 	for (uint32_t k = 0; k < set->traces[other->trace].nr_entries; k++) {
 		const struct df_entry *e = &set->entries[set->traces[other->trace].first_entry + k];
 
-		if (e->gcomm == u->gcomm && e->device == other->device)
+		if (e->gcomm == u->gcomm && e->party == other->party)
 			rank = e->rank;
 	}
 	if (rank < 0)
@@ -46,7 +46,7 @@ static const struct df_uop *next_shared(const struct df_check_set *set, const st
 	for (; *at < t->nr_uops; ++*at) {
 		const struct df_uop *u = &set->ops[t->first_op + *at];
 
-		if (u->l.device == mine->device && shared(set, u, other))
+		if (set->entries[u->entry].party == mine->party && shared(set, u, other))
 			return &set->ops[t->first_op + (*at)++];
 	}
 	return NULL;

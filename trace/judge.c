@@ -174,9 +174,9 @@ static int cycle_has_call(const struct df_check_result *r, uint32_t call)
 	return 0;
 }
 
-static int same_rank(const struct df_uop *a, const struct df_uop *b)
+static int same_rank(const struct df_check_set *set, const struct df_uop *a, const struct df_uop *b)
 {
-	return a->trace == b->trace && a->l.device == b->l.device;
+	return a->trace == b->trace && set->entries[a->entry].party == set->entries[b->entry].party;
 }
 
 static int same_inst(const struct df_uop *a, const struct df_uop *b)
@@ -197,15 +197,16 @@ static int has_inversion(const struct df_check_result *r)
 					    *b = &set->ops[r->involved[k]];
 			size_t both = 0;
 
-			if (same_rank(a, b))
+			if (same_rank(set, a, b))
 				continue;
 			for (size_t j = 0; j < r->nr_involved; j++) {
 				const struct df_uop *x = &set->ops[r->involved[j]];
 
-				for (size_t q = 0; same_rank(x, a) && q < r->nr_involved; q++) {
+				for (size_t q = 0; same_rank(set, x, a) && q < r->nr_involved;
+				     q++) {
 					const struct df_uop *y = &set->ops[r->involved[q]];
 
-					both += same_rank(y, b) && same_inst(x, y);
+					both += same_rank(set, y, b) && same_inst(x, y);
 				}
 			}
 			if (both >= 2)
@@ -299,7 +300,7 @@ static int opposite(const struct df_check_set *set, const struct df_inst *a,
 		for (uint32_t k = b->first; k != DF_NONE; k = set->ops[k].next) {
 			const struct df_uop *x = &set->ops[i], *y = &set->ops[k];
 
-			if (!same_rank(x, y) || !(x->l.flags & DF_OP_BY_NCCL))
+			if (!same_rank(set, x, y) || !(x->l.flags & DF_OP_BY_NCCL))
 				continue;
 			before += x->l.rec < y->l.rec;
 			after += x->l.rec > y->l.rec;

@@ -78,7 +78,7 @@ struct order {
 	char text[256];
 	int32_t world, lead; /* lead: the lowest rank with the same text */
 	uint32_t trace;
-	int device;
+	int32_t party;
 	size_t nr;
 };
 
@@ -137,14 +137,14 @@ static size_t find_orders(const struct df_check_set *set, struct order **list)
 		if (u->start == DF_NONE)
 			continue;
 		for (size_t k = nr; k-- > 0 && (*list)[k].trace == u->trace && !o;)
-			o = (*list)[k].device == u->l.device ? &(*list)[k] : NULL;
+			o = (*list)[k].party == set->entries[u->entry].party ? &(*list)[k] : NULL;
 		if (!o) {
 			o = DF_VEC_PUSH(*list, nr, cap);
 			if (!o)
 				break;
 			*o = (struct order){.world = set->entries[u->entry].world,
 					    .trace = u->trace,
-					    .device = u->l.device};
+					    .party = set->entries[u->entry].party};
 		}
 		add_to_order(o, set, u);
 	}

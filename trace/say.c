@@ -62,6 +62,26 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 	return df_say_entry(set, u->entry, buf, size);
 }
 
+#define NOBODY (-1)
+
+/* The one rank on the device that the thread serves (0: any); NOBODY: there is none, or several. */
+static int world_of(const struct df_check_set *set, const struct df_trc *t, int device,
+		    uint32_t tid)
+{
+	int world = NOBODY;
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *e = &set->entries[t->first_entry + i];
+
+		if (e->gcomm == DF_NONE || e->device != device || (tid && !df_entry_uses(e, tid)))
+			continue;
+		if (world >= 0 && world != e->world)
+			return NOBODY;
+		world = e->world;
+	}
+	return world;
+}
+
 const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size)
 {
 	const struct df_node *n = &g->nodes[node];
@@ -70,17 +90,13 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 		     : n->kind == DF_N_WORK ? t->items[n->ref].device
 		     : n->kind == DF_N_SLOT ? (int)n->ref
 					    : -1;
-	int world = -1, same = 1;
+	int world = NOBODY;
 
-	for (uint32_t i = 0; i < t->nr_entries && device >= 0; i++) {
-		const struct df_entry *e = &g->set->entries[t->first_entry + i];
-
-		if (e->gcomm == DF_NONE || e->device != device)
-			continue;
-		same &= world < 0 || world == e->world;
-		world = e->world;
-	}
-	if (world >= 0 && same)
+	if (n->kind == DF_N_THREAD && device >= 0)
+		world = world_of(g->set, t, device, t->calls[n->ref].thread);
+	if (world < 0 && device >= 0)
+		world = world_of(g->set, t, device, 0);
+	if (world >= 0)
 		snprintf(buf, size, "r%d", world);
 	else
 		snprintf(buf, size, "%s", t->label);

@@ -97,7 +97,7 @@ static int sort_entries(struct df_check_set *set)
 	return 0;
 }
 
-/* A rank is known to people by its number in the largest communicator of its device. */
+/* A rank is known to people by its number in its largest communicator. */
 static void name_ranks(struct df_check_set *set)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
@@ -110,7 +110,7 @@ static void name_ranks(struct df_check_set *set)
 
 			e[k].world = t->h.rank;
 			for (uint32_t j = 0; j < t->nr_entries; j++) {
-				if (e[j].gcomm == DF_NONE || (e[j].device != e[k].device && j != k))
+				if (e[j].gcomm == DF_NONE || (e[j].party != e[k].party && j != k))
 					continue;
 				if (set->gcomms[e[j].gcomm].nranks > best) {
 					best = set->gcomms[e[j].gcomm].nranks;
@@ -308,6 +308,7 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
 	rc = sort_entries(set);
 	if (rc)
 		return rc;
+	df_set_parties(set);
 	name_ranks(set);
 	name_comms(set);
 	find_fates(set, opts);

@@ -20,6 +20,7 @@ struct df_entry {
 	uint32_t trace, local; /* local number, from 1 */
 	uint32_t gcomm;
 	int32_t rank, device;
+	int32_t party;		/* of its trace: entries of one rank have the same (party.c) */
 	int32_t world;		/* the rank by which people know it */
 	uint64_t next_coll;	/* index of the next collective, as far as the trace shows */
 	uint64_t destroyed_rec; /* COMM_DESTROY or COMM_ABORT; DF_NO_REC */
@@ -180,6 +181,10 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 /* The entry of a rank in a communicator, or NULL: no trace of it. */
 struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
 const struct df_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
+
+/* party.c, once the entries are sorted; does a thread issue on it, or has it made it? */
+void df_set_parties(struct df_check_set *set);
+int df_entry_uses(const struct df_entry *e, uint32_t tid);
 
 /* While traces are added (tally.c). The communicator's number, DF_NONE without memory. */
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
