@@ -350,152 +350,6 @@ static int stream_idle(struct df_hstream *s)
 	return r == CUDA_SUCCESS;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
-
-static int mem_info(const void *ptr, struct df_mem_info *out)
-{
-	unsigned int type = 0, managed = 0;
-	int device = -1;
-	CUdeviceptr base = 0;
-	size_t bytes = 0;
-	CUpointer_attribute what[] = {
-		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-	};
-	void *data[] = {&type, &managed, &device, &base, &bytes};
-
-	memset(out, 0, sizeof(*out));
-	out->fd = -1;
-	out->kind = DF_MEM_UNKNOWN;
-	if (df_drv.pointer(DF_ARRAY_LEN(what), what, data, (CUdeviceptr)(uintptr_t)ptr) !=
-	    CUDA_SUCCESS)
-		return 0;
-	if (managed)
-		out->kind = DF_MEM_MANAGED;
-	else if (type == CU_MEMORYTYPE_DEVICE)
-		out->kind = DF_MEM_DEVICE;
-	else if (type == CU_MEMORYTYPE_HOST)
-		out->kind = DF_MEM_HOST;
-	out->device = device;
-	out->base = (void *)(uintptr_t)base;
-	out->bytes = bytes;
-	return 0;
-}
-
-static int mem_alloc(int device, size_t bytes, void **out)
-{
-	int in = df_cuda_enter(df_cuda_ctx(device));
-	CUdeviceptr p = 0;
-	CUresult r;
-
-	if (in < 0)
-		return in;
-	df_cuda_quiet(device, 1);
-	r = df_drv.mem_alloc(&p, bytes);
-	df_cuda_quiet(device, 0);
-	df_cuda_leave(in);
-	if (r != CUDA_SUCCESS)
-		return df_drv_errno(r);
-	*out = (void *)(uintptr_t)p;
-	return 0;
-}
-
-/*
- * The driver's free waits for work that was enqueued before, which may itself wait for us: so a thread of its
- * own calls it, for whom nobody waits.
- */
-struct dead {
-	struct dead *next;
-	void *ptr;
-	int device;
-	enum df_mem_kind kind;
-};
-
-static pthread_mutex_t dead_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t dead_more = PTHREAD_COND_INITIALIZER;
-static struct dead *dead_list;
-static int dead_thread;
-static uint32_t nr_dead; /* not given back yet; read without the lock */
-
-static void *undertaker(void *arg)
-{
-	pthread_mutex_lock(&dead_lock);
-	for (;;) {
-		struct dead *d = dead_list;
-		int in;
-
-		if (!d) {
-			pthread_cond_wait(&dead_more, &dead_lock);
-			continue;
-		}
-		dead_list = d->next;
-		pthread_mutex_unlock(&dead_lock);
-		in = df_cuda_enter(df_cuda_ctx(d->device));
-		if (in >= 0) {
-			df_cuda_quiet(d->device, 1);
-			if (d->kind == DF_MEM_HOST)
-				df_drv.host_free(d->ptr);
-			else
-				df_drv.mem_free((CUdeviceptr)(uintptr_t)d->ptr);
-			df_cuda_quiet(d->device, 0);
-			df_cuda_leave(in);
-		}
-		free(d);
-		/* RELEASE pairs with the ACQUIRE in df_cuda_frees_settle(): the driver has the memory. */
-		__atomic_sub_fetch(&nr_dead, 1, __ATOMIC_RELEASE);
-		pthread_mutex_lock(&dead_lock);
-	}
-	return arg;
-}
-
-static int mem_free(void *ptr)
-{
-	struct df_mem_info info;
-	struct dead *d;
-	pthread_t t;
-	int ret = 0;
-
-	mem_info(ptr, &info);
-	if (info.kind == DF_MEM_UNKNOWN || info.base != ptr)
-		return -EINVAL;
-	d = calloc(1, sizeof(*d));
-	if (!d)
-		return -ENOMEM;
-	d->ptr = ptr;
-	d->device = info.device;
-	d->kind = info.kind;
-	pthread_mutex_lock(&dead_lock);
-	if (!dead_thread) {
-		ret = pthread_create(&t, NULL, undertaker, NULL);
-		if (!ret) {
-			pthread_detach(t);
-			dead_thread = 1;
-		}
-	}
-	if (!ret) {
-		__atomic_add_fetch(&nr_dead, 1, __ATOMIC_RELAXED);
-		d->next = dead_list;
-		dead_list = d;
-		pthread_cond_signal(&dead_more);
-	}
-	pthread_mutex_unlock(&dead_lock);
-	if (ret)
-		free(d);
-	return ret ? -ENOMEM : 0;
-}
-
-#define SETTLE_NS (2000 * DF_NS_PER_MS)
-
-void df_cuda_frees_settle(void)
-{
-	uint64_t since = df_now_ns();
-
-	/* ACQUIRE pairs with the RELEASE in undertaker(): without it the allocation could still find no room. */
-	while (__atomic_load_n(&nr_dead, __ATOMIC_ACQUIRE) && df_now_ns() - since < SETTLE_NS)
-		sched_yield();
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void set_hooks(const struct df_stream_hooks *hooks)
@@ -543,9 +397,9 @@ const struct df_hostcuda_api df_cuda_api = {
 	.stream_each = df_cuda_stream_each,
 	.capture_node = df_cuda_capture_node,
 	.kick = kick,
-	.mem_alloc = mem_alloc,
-	.mem_free = mem_free,
-	.mem_info = mem_info,
+	.mem_alloc = df_cuda_mem_alloc,
+	.mem_free = df_cuda_mem_free,
+	.mem_info = df_cuda_mem_info,
 };
 
 /* What the runtime needs of every device; the first one that lacks something is the reason. */

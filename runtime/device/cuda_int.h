@@ -89,7 +89,11 @@ extern const struct df_stream_hooks *df_cuda_hooks;
 /* 1: opened by df_device_open_any() only to look on: there is no daemon that could be in the way. */
 extern int df_cuda_recording;
 
-/* cuda.c: waits, for a bounded time, until what mem_free() was given is back with the driver. */
+/* cuda_alloc.c, for struct df_hostcuda_api. */
+int df_cuda_mem_info(const void *ptr, struct df_mem_info *out);
+int df_cuda_mem_alloc(int device, size_t bytes, void **out);
+int df_cuda_mem_free(void *ptr);
+/* Waits, for a bounded time, until what df_cuda_mem_free() was given is back with the driver. */
 void df_cuda_frees_settle(void);
 
 /* cuda_graph.c */
