@@ -16,10 +16,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#define SLEEP_MIN_NS (50 * DF_NS_PER_US)
-#define SLEEP_MAX_NS (2 * DF_NS_PER_MS)
-#define SPINS	     32
-
 static void kick_active(struct df_hdev *but);
 
 /* -- operations --------------------------------------------------------------------------------- */
@@ -125,7 +121,7 @@ static int ready(struct df_hstream *s, const struct df_hop *op)
 
 /* -- wake-ups ----------------------------------------------------------------------------------- */
 
-static void wake_engine(struct df_hdev *dev)
+void df_hwake_engine(struct df_hdev *dev)
 {
 	/*
 	 * SEQ_CST pairs with engine(): it announces its sleep before it looks at work again, we change
@@ -138,7 +134,7 @@ static void wake_engine(struct df_hdev *dev)
 
 static void wake_waiters(struct df_hdev *dev)
 {
-	/* SEQ_CST pairs with df_hwait_point(), as in wake_engine(). */
+	/* SEQ_CST pairs with df_hwait_point(), as in df_hwake_engine(). */
 	__atomic_fetch_add(&dev->done, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&dev->sleepers, __ATOMIC_SEQ_CST))
 		df_futex_wake(&dev->done, INT_MAX, 0);
@@ -154,7 +150,7 @@ void df_hdev_kick(struct df_hdev *dev)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&dev->nr_words, __ATOMIC_RELAXED))
 		return;
-	wake_engine(dev);
+	df_hwake_engine(dev);
 	wake_waiters(dev);
 }
 
@@ -168,7 +164,7 @@ static void kick_active(struct df_hdev *but)
 
 		/* RELAXED: a device that gets work a moment later looks at the words itself. */
 		if (dev && dev != but && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED)) {
-			wake_engine(dev);
+			df_hwake_engine(dev);
 			wake_waiters(dev);
 		}
 	}
@@ -264,13 +260,12 @@ static void settle(struct df_hdev *dev, const struct after *after, int is_engine
 	if (after->finished)
 		wake_waiters(dev);
 	if (!is_engine && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
-		wake_engine(dev);
+		df_hwake_engine(dev);
 	if (after->wrote || after->watched)
 		kick_active(dev);
 }
 
-/* Executes the stream's ready operations up to a size; the number executed. */
-static int run_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_bytes)
+int df_hrun_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_bytes)
 {
 	struct after after = {0};
 	int n = 0;
@@ -285,8 +280,7 @@ static int run_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_byte
 	return n;
 }
 
-/* The same for all streams of the device. *word: a stream waits for a memory word. */
-static int run_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *word)
+int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *word)
 {
 	struct after after = {0};
 	struct df_hstream *s;
@@ -342,27 +336,27 @@ void df_hstream_host_done(struct df_hstream *s, struct df_hop *op)
 static void *engine(void *arg)
 {
 	struct df_hdev *dev = arg;
-	int64_t sleep_ns = SLEEP_MIN_NS, bound;
+	int64_t sleep_ns = DF_H_SLEEP_MIN_NS, bound;
 	uint32_t gen;
 	int word;
 
 	prctl(PR_SET_NAME, "df-host-engine");
 	for (;;) {
-		/* ACQUIRE pairs with wake_engine(): what came with the change is seen below. */
+		/* ACQUIRE pairs with df_hwake_engine(): what came with the change is seen below. */
 		gen = __atomic_load_n(&dev->work, __ATOMIC_ACQUIRE);
-		if (run_device(dev, SIZE_MAX, 1, &word)) {
-			sleep_ns = SLEEP_MIN_NS;
+		if (df_hrun_device(dev, SIZE_MAX, 1, &word)) {
+			sleep_ns = DF_H_SLEEP_MIN_NS;
 			continue;
 		}
 		/* A word may be written by somebody who does not call kick(). */
 		bound = word ? sleep_ns : -1;
-		if (word && sleep_ns < (int64_t)SLEEP_MAX_NS)
+		if (word && sleep_ns < (int64_t)DF_H_SLEEP_MAX_NS)
 			sleep_ns *= 2;
-		/* SEQ_CST, both: pairs with wake_engine(), see there. */
+		/* SEQ_CST, both: pairs with df_hwake_engine(), see there. */
 		__atomic_store_n(&dev->engine_sleeps, 1, __ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&dev->work, __ATOMIC_SEQ_CST) == gen &&
 		    df_futex_wait(&dev->work, gen, bound, 0) == 0)
-			sleep_ns = SLEEP_MIN_NS;
+			sleep_ns = DF_H_SLEEP_MIN_NS;
 		__atomic_store_n(&dev->engine_sleeps, 0, __ATOMIC_RELAXED);
 	}
 	return NULL;
@@ -475,7 +469,7 @@ int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end
 	if (err)
 		return err;
 	if (was_idle)
-		run_stream(dev, s, DF_H_INLINE_BYTES);
+		df_hrun_stream(dev, s, DF_H_INLINE_BYTES);
 	/* RELAXED: a count that can only be too high for us. */
 	engine_needed = __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED) != 0;
 	if (engine_needed) {
@@ -488,174 +482,7 @@ int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end
 				"host CUDA: no thread for the engine of device %d; streams move "
 				"only while a thread synchronises",
 				dev->index);
-		wake_engine(dev);
+		df_hwake_engine(dev);
 	}
 	return 0;
-}
-
-static inline void df_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
-/* -- waiting ------------------------------------------------------------------------------------ */
-
-static int help(void)
-{
-	const struct df_stream_hooks *hooks = df_hhooks();
-
-	return hooks && hooks->help ? hooks->help() : 0;
-}
-
-void df_hwait_point(df_hpoint p)
-{
-	struct df_hstream *s = df_hpoint_stream(p);
-	struct df_hdev *dev;
-	int64_t sleep_ns = SLEEP_MIN_NS;
-	unsigned spins = 0;
-	uint32_t gen;
-	int word;
-
-	if (df_hpoint_done(p))
-		return;
-	dev = df_hdev(s->device);
-	for (;;) {
-		/* ACQUIRE pairs with wake_waiters(): what came with the change is seen below. */
-		gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
-		if (df_hpoint_done(p))
-			break;
-		if (run_stream(dev, s, SIZE_MAX) || run_device(dev, DF_H_HELP_BYTES, 0, &word) ||
-		    help()) {
-			spins = 0;
-			sleep_ns = SLEEP_MIN_NS;
-			continue;
-		}
-		/* Yielding could cost a whole time slice of somebody who only spins; sleeping does not. */
-		if (spins++ < SPINS) {
-			df_relax();
-			continue;
-		}
-		/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
-		__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
-		if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen && !df_hpoint_done(p))
-			df_futex_wait(&dev->done, gen, sleep_ns, 0);
-		__atomic_fetch_sub(&dev->sleepers, 1, __ATOMIC_RELAXED);
-		if (sleep_ns < (int64_t)SLEEP_MAX_NS)
-			sleep_ns *= 2;
-	}
-	/* What we left undone because it was not ours. */
-	if (__atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
-		wake_engine(dev);
-}
-
-void df_hwait_slice(struct df_hdev *dev)
-{
-	/* ACQUIRE pairs with wake_waiters(), as in df_hwait_point(). */
-	uint32_t gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
-	int word;
-
-	if (run_device(dev, SIZE_MAX, 0, &word) || help())
-		return;
-	/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
-	__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen)
-		df_futex_wait(&dev->done, gen, SLEEP_MIN_NS, 0);
-	__atomic_fetch_sub(&dev->sleepers, 1, __ATOMIC_RELAXED);
-}
-
-/*
- * The ends, as they are now, of the device's streams; blocking_only: those that synchronise with the legacy stream, and
- * itself. -ENOMEM: not all of them.
- */
-static int take_ends(struct df_hdev *dev, int blocking_only, struct df_hends *e)
-{
-	struct df_hstream *s;
-	size_t nr = 0, cap = DF_ARRAY_LEN(e->few);
-
-	e->points = e->few;
-	e->nr = 0;
-	df_mutex_lock(&dev->lock);
-	df_list_each(s, &dev->streams, all) nr++;
-	if (nr > cap) {
-		df_hpoint *more = malloc(nr * sizeof(*more));
-
-		cap = more ? nr : cap;
-		e->points = more ? more : e->few;
-	}
-	df_list_each(s, &dev->streams, all)
-	{
-		if (blocking_only && !s->blocking && !s->legacy)
-			continue;
-		/* Freeing is nobody's work: for pinned memory it waits for other devices. */
-		if (s == __atomic_load_n(&dev->reaper, __ATOMIC_RELAXED))
-			continue;
-		if (e->nr < cap && !df_hpoint_done(df_hstream_tail(s)))
-			e->points[e->nr++] = df_hstream_tail(s);
-	}
-	df_mutex_unlock(&dev->lock);
-	return e->points == e->few && e->nr == cap ? -ENOMEM : 0;
-}
-
-static void wait_ends(struct df_hends *e)
-{
-	for (size_t i = 0; i < e->nr; i++)
-		df_hwait_point(e->points[i]);
-	if (e->points != e->few)
-		free(e->points);
-}
-
-static void wait_streams(struct df_hdev *dev, int blocking_only)
-{
-	struct df_hends e;
-	int ret;
-
-	do {
-		ret = take_ends(dev, blocking_only, &e);
-		wait_ends(&e);
-		/* Without memory for more: one handful after the other. */
-	} while (ret);
-}
-
-void df_hwait_stream(struct df_hstream *s)
-{
-	if (s->legacy)
-		wait_streams(df_hdev(s->device), 1);
-	else
-		df_hwait_point(df_hstream_tail(s));
-}
-
-static int has_work(struct df_hdev *dev)
-{
-	/*
-	 * ACQUIRE pairs with the RELEASE in complete(): without it a thread that finds the device idle
-	 * might not see what the last operations wrote.
-	 */
-	return __atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE) != 0;
-}
-
-void df_hwait_device(struct df_hdev *dev)
-{
-	if (has_work(dev))
-		wait_streams(dev, 0);
-}
-
-int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind)
-{
-	struct df_hends e = {.points = e.few};
-	int ret = has_work(dev) ? take_ends(dev, 0, &e) : 0, released = 0;
-
-	if (DF_H_HOOK(device_sync))
-		released = df_hhooks()->device_sync(dev->index, kind, NULL);
-	if (released)
-		e.nr = 0;
-	wait_ends(&e);
-	/* A reset ends the streams: nothing may be left on them. */
-	if (!released && (ret || kind == DF_SYNC_RESET))
-		df_hwait_device(dev);
-	df_hsync_done(dev->index);
-	return released;
 }

@@ -395,6 +395,23 @@ int df_hstream_idle(struct df_hstream *s);
 
 /* Appends a copy of the operation, with the waits that legacy order asks for. -ENOMEM. */
 int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end);
+void df_hdev_kick(struct df_hdev *dev);
+/* What a finished operation releases apart from itself (staging memory). */
+void df_hop_exec(struct df_hop *op);
+void df_hop_drop(struct df_hop *op);
+size_t df_hop_bytes(const struct df_hop *op);
+
+/* Whoever waits for anything sleeps this long, then longer. */
+#define DF_H_SLEEP_MIN_NS (50 * DF_NS_PER_US)
+#define DF_H_SLEEP_MAX_NS (2 * DF_NS_PER_MS)
+/* Executes the stream's ready operations up to a size; the number executed. */
+int df_hrun_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_bytes);
+/* The same for all streams of the device. *word: a stream waits for a memory word. */
+int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *word);
+void df_hwake_engine(struct df_hdev *dev);
+
+/* -- wait.c --------------------------------------------------------------------------------------- */
+
 /* Waits for a point, helping meanwhile. */
 void df_hwait_point(df_hpoint p);
 /* Waits for everything the stream's synchronisation means. */
@@ -413,11 +430,6 @@ struct df_hends {
 int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind);
 /* Helps once, or sleeps a moment. */
 void df_hwait_slice(struct df_hdev *dev);
-void df_hdev_kick(struct df_hdev *dev);
-/* What a finished operation releases apart from itself (staging memory). */
-void df_hop_exec(struct df_hop *op);
-void df_hop_drop(struct df_hop *op);
-size_t df_hop_bytes(const struct df_hop *op);
 
 /* -- hostfn.c: threads for the user's functions --------------------------------------------------- */
 

@@ -1,0 +1,174 @@
+/*
+ * Threads that wait: for a point of a stream, for streams, for a device. Meanwhile they do the engine's work
+ * (engine.c), and drive the daemon through the hooks.
+ */
+#include "interpose/hostcuda/internal.h"
+
+#include <stdlib.h>
+
+#define SPINS 32
+
+static inline void df_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static int help(void)
+{
+	const struct df_stream_hooks *hooks = df_hhooks();
+
+	return hooks && hooks->help ? hooks->help() : 0;
+}
+
+void df_hwait_point(df_hpoint p)
+{
+	struct df_hstream *s = df_hpoint_stream(p);
+	struct df_hdev *dev;
+	int64_t sleep_ns = DF_H_SLEEP_MIN_NS;
+	unsigned spins = 0;
+	uint32_t gen;
+	int word;
+
+	if (df_hpoint_done(p))
+		return;
+	dev = df_hdev(s->device);
+	for (;;) {
+		/* ACQUIRE pairs with wake_waiters(): what came with the change is seen below. */
+		gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
+		if (df_hpoint_done(p))
+			break;
+		if (df_hrun_stream(dev, s, SIZE_MAX) ||
+		    df_hrun_device(dev, DF_H_HELP_BYTES, 0, &word) || help()) {
+			spins = 0;
+			sleep_ns = DF_H_SLEEP_MIN_NS;
+			continue;
+		}
+		/* Yielding could cost a whole time slice of somebody who only spins; sleeping does not. */
+		if (spins++ < SPINS) {
+			df_relax();
+			continue;
+		}
+		/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
+		__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen && !df_hpoint_done(p))
+			df_futex_wait(&dev->done, gen, sleep_ns, 0);
+		__atomic_fetch_sub(&dev->sleepers, 1, __ATOMIC_RELAXED);
+		if (sleep_ns < (int64_t)DF_H_SLEEP_MAX_NS)
+			sleep_ns *= 2;
+	}
+	/* What we left undone because it was not ours. */
+	if (__atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
+		df_hwake_engine(dev);
+}
+
+void df_hwait_slice(struct df_hdev *dev)
+{
+	/* ACQUIRE pairs with wake_waiters(), as in df_hwait_point(). */
+	uint32_t gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
+	int word;
+
+	if (df_hrun_device(dev, SIZE_MAX, 0, &word) || help())
+		return;
+	/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
+	__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen)
+		df_futex_wait(&dev->done, gen, DF_H_SLEEP_MIN_NS, 0);
+	__atomic_fetch_sub(&dev->sleepers, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * The ends, as they are now, of the device's streams; blocking_only: those that synchronise with the legacy stream, and
+ * itself. -ENOMEM: not all of them.
+ */
+static int take_ends(struct df_hdev *dev, int blocking_only, struct df_hends *e)
+{
+	struct df_hstream *s;
+	size_t nr = 0, cap = DF_ARRAY_LEN(e->few);
+
+	e->points = e->few;
+	e->nr = 0;
+	df_mutex_lock(&dev->lock);
+	df_list_each(s, &dev->streams, all) nr++;
+	if (nr > cap) {
+		df_hpoint *more = malloc(nr * sizeof(*more));
+
+		cap = more ? nr : cap;
+		e->points = more ? more : e->few;
+	}
+	df_list_each(s, &dev->streams, all)
+	{
+		if (blocking_only && !s->blocking && !s->legacy)
+			continue;
+		/* Freeing is nobody's work: for pinned memory it waits for other devices. */
+		if (s == __atomic_load_n(&dev->reaper, __ATOMIC_RELAXED))
+			continue;
+		if (e->nr < cap && !df_hpoint_done(df_hstream_tail(s)))
+			e->points[e->nr++] = df_hstream_tail(s);
+	}
+	df_mutex_unlock(&dev->lock);
+	return e->points == e->few && e->nr == cap ? -ENOMEM : 0;
+}
+
+static void wait_ends(struct df_hends *e)
+{
+	for (size_t i = 0; i < e->nr; i++)
+		df_hwait_point(e->points[i]);
+	if (e->points != e->few)
+		free(e->points);
+}
+
+static void wait_streams(struct df_hdev *dev, int blocking_only)
+{
+	struct df_hends e;
+	int ret;
+
+	do {
+		ret = take_ends(dev, blocking_only, &e);
+		wait_ends(&e);
+		/* Without memory for more: one handful after the other. */
+	} while (ret);
+}
+
+void df_hwait_stream(struct df_hstream *s)
+{
+	if (s->legacy)
+		wait_streams(df_hdev(s->device), 1);
+	else
+		df_hwait_point(df_hstream_tail(s));
+}
+
+static int has_work(struct df_hdev *dev)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE in complete(): without it a thread that finds the device idle
+	 * might not see what the last operations wrote.
+	 */
+	return __atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE) != 0;
+}
+
+void df_hwait_device(struct df_hdev *dev)
+{
+	if (has_work(dev))
+		wait_streams(dev, 0);
+}
+
+int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind)
+{
+	struct df_hends e = {.points = e.few};
+	int ret = has_work(dev) ? take_ends(dev, 0, &e) : 0, released = 0;
+
+	if (DF_H_HOOK(device_sync))
+		released = df_hhooks()->device_sync(dev->index, kind, NULL);
+	if (released)
+		e.nr = 0;
+	wait_ends(&e);
+	/* A reset ends the streams: nothing may be left on them. */
+	if (!released && (ret || kind == DF_SYNC_RESET))
+		df_hwait_device(dev);
+	df_hsync_done(dev->index);
+	return released;
+}
