@@ -27,6 +27,7 @@ void tb_image_init(struct tb_image *im, int rank, int world, size_t nr_recs)
 	if (!h)
 		DIE("no memory");
 	im->cap_recs = cap;
+	im->serial = 0;
 	im->clock = 1000000000;
 	h->magic = DF_TRACE_MAGIC;
 	h->version = DF_TRACE_VERSION;
@@ -53,12 +54,28 @@ void tb_image_fini(struct tb_image *im)
 	memset(im, 0, sizeof(*im));
 }
 
+void tb_images_fini(struct tb_image *im, int nr)
+{
+	for (int i = 0; i < nr; i++)
+		tb_image_fini(&im[i]);
+}
+
+struct df_rec *tb_at(const struct tb_image *im, uint64_t i)
+{
+	return (struct df_rec *)((char *)im->h + im->h->off_recs) + (i & (im->h->nr_recs - 1));
+}
+
+struct df_trace_comm *tb_comm_at(const struct tb_image *im, uint32_t comm)
+{
+	return (struct df_trace_comm *)((char *)im->h + im->h->off_comms) + (comm - 1);
+}
+
 struct df_rec *tb_rec(struct tb_image *im, enum df_rec_type type, uint64_t op, uint64_t a,
 		      uint64_t b, uint64_t c)
 {
 	struct df_trace_header *h = im->h;
 	uint64_t at = h->next++;
-	struct df_rec *r = (struct df_rec *)((char *)h + h->off_recs) + (at & (h->nr_recs - 1));
+	struct df_rec *r = tb_at(im, at);
 
 	memset(r, 0, sizeof(*r));
 	r->time_ns = im->clock++;
@@ -76,8 +93,7 @@ struct df_rec *tb_rec(struct tb_image *im, enum df_rec_type type, uint64_t op, u
 
 uint32_t tb_comm(struct tb_image *im, uint64_t hash, int nranks, int rank, int device)
 {
-	struct df_trace_comm *c =
-		(struct df_trace_comm *)((char *)im->h + im->h->off_comms) + im->h->comms_used;
+	struct df_trace_comm *c = tb_comm_at(im, im->h->comms_used + 1);
 
 	c->hash = hash;
 	c->nranks = nranks;
@@ -85,6 +101,39 @@ uint32_t tb_comm(struct tb_image *im, uint64_t hash, int nranks, int rank, int d
 	c->device = device;
 	c->used = 1;
 	return ++im->h->comms_used;
+}
+
+uint64_t tb_issue(struct tb_image *im, uint32_t comm, int rank, int kind, uint64_t count, int peer,
+		  uint64_t index)
+{
+	static const enum df_rec_type types[] = {DF_REC_OP_ISSUE, DF_REC_OP_ARGS, DF_REC_OP_MATCH};
+	const uint64_t fields[][3] = {{(uint64_t)kind | 7 << 8, count, 1},
+				      {0, 0, (uint64_t)(uint32_t)(peer + 1)},
+				      {(uint64_t)kind * 31 + count, 0, index}};
+
+	im->serial++;
+	for (int i = 0; i < 3; i++) {
+		struct df_rec *r =
+			tb_rec(im, types[i], im->serial, fields[i][0], fields[i][1], fields[i][2]);
+
+		r->comm = comm;
+		r->rank = rank;
+	}
+	return im->serial;
+}
+
+struct df_rec *tb_op(struct tb_image *im, uint32_t comm, enum df_rec_type type, uint64_t serial)
+{
+	struct df_rec *r = tb_rec(im, type, serial, 0, 0, 0);
+
+	r->comm = comm;
+	return r;
+}
+
+void tb_quiet(struct tb_image *im, uint64_t ms)
+{
+	im->clock += ms * 1000000;
+	tb_rec(im, DF_REC_STALL, 0, ms, 1, 0)->thread = 1;
 }
 
 /* ---- a program, recorded ------------------------------------------------------------------------------ */
@@ -380,7 +429,54 @@ struct df_check_result *tb_check(const struct tb_image *images, int nr, struct d
 	return r;
 }
 
+char *tb_printed(const struct df_check_result *r, int json)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *f = open_memstream(&text, &n);
+
+	if (!f)
+		DIE("no memory");
+	if (json)
+		df_check_print_json(r, f);
+	else
+		df_check_print(r, f);
+	fclose(f);
+	return text;
+}
+
 /* ---- text ---------------------------------------------------------------------------------------------- */
+
+static const char *source(void)
+{
+	return getenv("SRC") ? getenv("SRC") : ".";
+}
+
+FILE *tb_open(const char *name)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/tests/trace/%s", source(), name);
+	f = fopen(path, "r");
+	if (!f)
+		DIE("%s: not found; run from the root of the source, or set SRC", path);
+	return f;
+}
+
+FILE *tb_random(uint64_t seed, int nr)
+{
+	char cmd[600];
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd),
+		 "cd '%s' && python3 tests/trace/programs.py random tests/model %llu %d", source(),
+		 (unsigned long long)(seed % 1000000007), nr);
+	f = popen(cmd, "r");
+	if (!f)
+		DIE("no shell");
+	return f;
+}
 
 static uint64_t parse_set(const char *s)
 {

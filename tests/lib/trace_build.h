@@ -24,14 +24,30 @@ struct tb_image {
 	struct df_trace_header *h;
 	size_t bytes, cap_recs;
 	uint64_t clock;
+	uint64_t serial; /* of the last tb_issue() */
 };
+
+/* Programs that others wrote: a file of tests/trace, or random ones (of programs.py; pclose() it). */
+FILE *tb_open(const char *name);
+FILE *tb_random(uint64_t seed, int nr);
 
 /* An empty trace; records can be added while there is room. */
 void tb_image_init(struct tb_image *im, int rank, int world, size_t nr_recs);
 void tb_image_fini(struct tb_image *im);
+void tb_images_fini(struct tb_image *im, int nr);
+/* Record i, while it is in the ring; an entry of the table, from 1. */
+struct df_rec *tb_at(const struct tb_image *im, uint64_t i);
+struct df_trace_comm *tb_comm_at(const struct tb_image *im, uint32_t comm);
 struct df_rec *tb_rec(struct tb_image *im, enum df_rec_type type, uint64_t op, uint64_t a,
 		      uint64_t b, uint64_t c);
 uint32_t tb_comm(struct tb_image *im, uint64_t hash, int nranks, int rank, int device);
+/* The records of one issued operation of this communicator and rank in it; its serial. */
+uint64_t tb_issue(struct tb_image *im, uint32_t comm, int rank, int kind, uint64_t count, int peer,
+		  uint64_t index);
+/* What becomes of it: OP_START, OP_DONE. */
+struct df_rec *tb_op(struct tb_image *im, uint32_t comm, enum df_rec_type type, uint64_t serial);
+/* Nothing for so long, and the process says so. */
+void tb_quiet(struct tb_image *im, uint64_t ms);
 
 struct tb_opts {
 	uint32_t rules; /* header.rules; 0 gives 1 */
@@ -44,5 +60,7 @@ int tb_run(const struct df_mprog *p, const struct tb_opts *opts, struct tb_image
 
 /* All images of a program judged. The result must be freed before the set. */
 struct df_check_result *tb_check(const struct tb_image *images, int nr, struct df_check_set **set);
+/* What a verdict prints, as text or JSON; malloc'ed. */
+char *tb_printed(const struct df_check_result *r, int json);
 
 #endif

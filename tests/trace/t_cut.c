@@ -14,19 +14,6 @@
 
 #define MAX_HOLDS 64
 
-static FILE *open_data(const char *name)
-{
-	char path[512];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/tests/trace/%s", getenv("SRC") ? getenv("SRC") : ".",
-		 name);
-	f = fopen(path, "r");
-	ck_assert_msg(f != NULL, "%s: not found; run from the root of the source, or set SRC",
-		      path);
-	return f;
-}
-
 /* The device-wide synchronisations that are in progress. */
 static size_t device_syncs(const struct tb_image *im, int nr, struct df_check_hold *may)
 {
@@ -76,7 +63,7 @@ START_TEST(test_scenarios)
 	struct df_check_hold may[MAX_HOLDS], few[MAX_HOLDS];
 	struct tb_image im[DF_MODEL_RANKS];
 	size_t chosen[MAX_HOLDS], nr_may;
-	FILE *f = open_data("scenarios.txt");
+	FILE *f = tb_open("scenarios.txt");
 	int nr_cut = 0;
 	uint64_t core, again;
 	struct tb_prog p;
@@ -107,8 +94,7 @@ START_TEST(test_scenarios)
 			/* Of a rank without a trace anything may come. */
 			ck_assert_int_eq(cut(im, p.p.nr_ranks - 1, may, nr_may, dummy, &again), 0);
 		}
-		for (int i = 0; i < p.p.nr_ranks; i++)
-			tb_image_fini(&im[i]);
+		tb_images_fini(im, p.p.nr_ranks);
 		df_mprog_fini(&p.p);
 	}
 	fclose(f);
@@ -160,10 +146,9 @@ START_TEST(test_one_of_a_ring)
 	}
 	/* A second thread of one rank that has used the communicator might go on with it. */
 	tb_rec(&im[0], DF_REC_COMM_INIT, 3, 0, 2, 0)->comm = 2;
-	((struct df_rec *)((char *)im[0].h + im[0].h->off_recs))[im[0].h->next - 1].thread = 999;
+	tb_at(&im[0], im[0].h->next - 1)->thread = 999;
 	ck_assert_int_eq(cut(im, n, may, (size_t)n, chosen, &core), 0);
-	for (int i = 0; i < n; i++)
-		tb_image_fini(&im[i]);
+	tb_images_fini(im, n);
 }
 END_TEST
 
@@ -172,7 +157,7 @@ START_TEST(test_steps)
 {
 	uint64_t state = df_test_seed() + (uint64_t)_i;
 	struct tb_image im[DF_MODEL_RANKS];
-	FILE *f = open_data("scenarios.txt");
+	FILE *f = tb_open("scenarios.txt");
 	struct tb_prog p;
 
 	while (tb_read(f, &p)) {
@@ -211,8 +196,7 @@ START_TEST(test_steps)
 			      ret[1], (unsigned long long)df_test_seed());
 		df_check_set_free(one);
 		df_check_set_free(many);
-		for (int i = 0; i < p.p.nr_ranks; i++)
-			tb_image_fini(&im[i]);
+		tb_images_fini(im, p.p.nr_ranks);
 		df_mprog_fini(&p.p);
 	}
 	fclose(f);
@@ -287,7 +271,7 @@ static void users(struct tb_image *im, const struct hosts *x)
 		if (!(x->users & 1u << i))
 			continue;
 		tb_rec(im, DF_REC_COMM_READY, 0, 0, 2, 0)->thread = FIRST + i;
-		((struct df_rec *)((char *)im->h + im->h->off_recs))[im->h->next - 1].comm = 2;
+		tb_at(im, im->h->next - 1)->comm = 2;
 	}
 }
 
@@ -340,8 +324,7 @@ START_TEST(test_hosts)
 		ck_assert_int_eq(hosts, x.users != 1);
 		nr_asked += hosts;
 		df_check_set_free(set);
-		for (int i = 0; i < 2; i++)
-			tb_image_fini(&im[i]);
+		tb_images_fini(im, 2);
 	}
 	ck_assert_int_gt(nr_cut, 100);
 	ck_assert_int_gt(nr_not, 100);
@@ -385,8 +368,7 @@ START_TEST(test_host_stamps)
 	}
 	ck_assert_uint_eq(core[0], core[1]);
 	ck_assert_uint_ne(core[0], core[2]);
-	for (int i = 0; i < 2; i++)
-		tb_image_fini(&im[i]);
+	tb_images_fini(im, 2);
 }
 END_TEST
 
@@ -410,16 +392,14 @@ START_TEST(test_many_users)
 			if (i == n) /* it is in no call, and runs */
 				h[i].kind = DF_HOST_FREE;
 			tb_rec(&im[0], DF_REC_COMM_READY, 0, 0, 2, 0)->thread = FIRST + i;
-			((struct df_rec *)((char *)im[0].h + im[0].h->off_recs))[im[0].h->next - 1]
-				.comm = 2;
+			tb_at(&im[0], im[0].h->next - 1)->comm = 2;
 		}
 		ck_assert_int_eq(df_check_add_image(set, im[0].h, im[0].bytes, "t"), 0);
 		ck_assert_int_eq(df_check_add_hosts(set, h, n + 1), 0);
 		ck_assert_int_eq(df_check_add_image(set, im[1].h, im[1].bytes, "t"), 0);
 		ck_assert_int_eq(df_check_cut(set, &opts, may, nr_may, chosen, &core, NULL), 0);
 		df_check_set_free(set);
-		for (int i = 0; i < 2; i++)
-			tb_image_fini(&im[i]);
+		tb_images_fini(im, 2);
 	}
 }
 END_TEST
@@ -433,7 +413,7 @@ START_TEST(test_half_written)
 	uint32_t commit;
 
 	ring(im, 2);
-	last = (struct df_rec *)((char *)im[0].h + im[0].h->off_recs) + im[0].h->next - 1;
+	last = tb_at(&im[0], im[0].h->next - 1);
 	commit = last->commit;
 	last->commit = 0;
 	ck_assert_int_eq(df_trace_compact_step(&c, im[0].h), -EAGAIN);
@@ -442,8 +422,7 @@ START_TEST(test_half_written)
 	ck_assert_int_eq(df_trace_compact_step(&c, im[0].h), 0);
 	ck_assert_uint_eq(c.next, im[0].h->next);
 	df_trace_compact_fini(&c);
-	for (int i = 0; i < 2; i++)
-		tb_image_fini(&im[i]);
+	tb_images_fini(im, 2);
 }
 END_TEST
 

@@ -13,47 +13,22 @@
 #include "tests/lib/trace_build.h"
 #include "trace/names.h"
 
-static uint64_t serial;
-
-static uint64_t issue(struct tb_image *im, int rank, int kind, uint64_t count, int peer)
-{
-	static const enum df_rec_type types[] = {DF_REC_OP_ISSUE, DF_REC_OP_ARGS, DF_REC_OP_MATCH};
-	uint64_t fields[][3] = {{(uint64_t)kind | 7 << 8, count, 1},
-				{0, 0, (uint64_t)(uint32_t)(peer + 1)},
-				{(uint64_t)kind * 31 + count, 0, 0}};
-
-	serial++;
-	for (int i = 0; i < 3; i++) {
-		struct df_rec *r =
-			tb_rec(im, types[i], serial, fields[i][0], fields[i][1], fields[i][2]);
-
-		r->comm = 1;
-		r->rank = rank;
-	}
-	return serial;
-}
-
-static void quiet(struct tb_image *im, uint64_t ms)
-{
-	im->clock += ms * 1000000;
-	tb_rec(im, DF_REC_STALL, 0, ms, 1, 0)->thread = 1;
-}
-
 static void net_stall(struct tb_image im[2])
 {
 	for (int i = 0; i < 2; i++)
-		tb_rec(&im[i], DF_REC_OP_START, issue(&im[i], i, DF_KIND_ALLREDUCE, 8, -1), 0, 0, 0)
+		tb_rec(&im[i], DF_REC_OP_START, tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0),
+		       0, 0, 0)
 			->comm = 1;
 }
 
 static void missing(struct tb_image im[2])
 {
-	issue(&im[0], 0, DF_KIND_BROADCAST, 8, 0);
+	tb_issue(&im[0], 1, 0, DF_KIND_BROADCAST, 8, 0, 0);
 }
 
 static void left(struct tb_image im[2])
 {
-	issue(&im[0], 0, DF_KIND_ALLREDUCE, 8, -1);
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
 	im[1].h->closed = 1;
 }
 
@@ -64,29 +39,29 @@ static void init(struct tb_image im[2])
 
 static void internal(struct tb_image im[2])
 {
-	issue(&im[0], 0, DF_KIND_ALLREDUCE, 10, -1);
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
 	tb_rec(&im[1], DF_REC_CALL_ENTER, 78, DF_CALL_GROUP_END, 0, 0);
 }
 
 static void counts(struct tb_image im[2])
 {
-	issue(&im[0], 0, DF_KIND_ALLREDUCE, 10, -1);
-	issue(&im[1], 1, DF_KIND_ALLREDUCE, 20, -1);
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 20, -1, 0);
 }
 
 static void sizes(struct tb_image im[2])
 {
-	uint64_t s = issue(&im[0], 0, DF_KIND_SEND, 1, 1);
+	uint64_t s = tb_issue(&im[0], 1, 0, DF_KIND_SEND, 1, 1, 0);
 
 	tb_rec(&im[0], DF_REC_OP_START, s, 0, 0, 0)->comm = 1;
 	tb_rec(&im[0], DF_REC_OP_DONE, s, 0, 0, 0)->comm = 1;
-	issue(&im[1], 1, DF_KIND_RECV, 3, 0);
+	tb_issue(&im[1], 1, 1, DF_KIND_RECV, 3, 0, 0);
 }
 
 static void silent(struct tb_image im[2])
 {
 	for (int i = 0; i < 2; i++) {
-		uint64_t s = issue(&im[i], i, DF_KIND_ALLREDUCE, i ? 20 : 10, -1);
+		uint64_t s = tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, i ? 20 : 10, -1, 0);
 
 		tb_rec(&im[i], DF_REC_OP_START, s, 0, 0, 0)->comm = 1;
 		tb_rec(&im[i], DF_REC_OP_DONE, s, 0, 0, 0)->comm = 1;
@@ -96,7 +71,7 @@ static void silent(struct tb_image im[2])
 /* Rank 1's host waits in a socket, rank 0's for an operation that rank 1 has not issued. */
 static void outside(struct tb_image im[2])
 {
-	issue(&im[0], 0, DF_KIND_ALLREDUCE, 8, -1);
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
 	tb_rec(&im[0], DF_REC_CALL_ENTER, 79, DF_CALL_STREAM_SYNC, 1, 0);
 	tb_rec(&im[1], DF_REC_THREAD, 0, im[1].h->pid, 0, 0);
 	im[1].clock += 1000000;
@@ -142,15 +117,10 @@ static const struct golden {
 static int from_scenario(const char *name, struct tb_image *im)
 {
 	struct tb_opts opts = {.crash = !strncmp(name, "CR-", 3)};
-	char path[512];
+	FILE *f = tb_open("scenarios.txt");
 	struct tb_prog p;
 	int nr = 0;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/tests/trace/scenarios.txt",
-		 getenv("SRC") ? getenv("SRC") : ".");
-	f = fopen(path, "r");
-	ck_assert_ptr_nonnull(f);
 	while (tb_read(f, &p)) {
 		if (!nr && !strcmp(p.name, name)) {
 			tb_run(&p.p, &opts, im);
@@ -159,13 +129,12 @@ static int from_scenario(const char *name, struct tb_image *im)
 		df_mprog_fini(&p.p);
 	}
 	fclose(f);
-	ck_assert_msg(nr > 0, "%s is not in %s", name, path);
+	ck_assert_msg(nr > 0, "%s is not in scenarios.txt", name);
 	return nr;
 }
 
 static int by_hand(const struct golden *g, struct tb_image *im)
 {
-	serial = 0;
 	for (int i = 0; i < 2; i++) {
 		tb_image_init(&im[i], i, 2, 64);
 		im[i].h->rules = g->rules;
@@ -175,7 +144,7 @@ static int by_hand(const struct golden *g, struct tb_image *im)
 	g->make(im);
 	for (int i = 0; i < 2 && g->quiet_ms; i++)
 		if (!im[i].h->closed)
-			quiet(&im[i], g->quiet_ms);
+			tb_quiet(&im[i], g->quiet_ms);
 	if (g->nr < 2)
 		tb_image_fini(&im[1]);
 	return g->nr;

@@ -24,16 +24,6 @@ static size_t below(size_t n)
 	return (size_t)((state >> 33) % n);
 }
 
-static struct df_rec *rec_at(const struct tb_image *im, uint64_t i)
-{
-	return (struct df_rec *)((char *)im->h + im->h->off_recs) + (i & (im->h->nr_recs - 1));
-}
-
-static struct df_trace_comm *comm_at(const struct tb_image *im, uint32_t comm)
-{
-	return (struct df_trace_comm *)((char *)im->h + im->h->off_comms) + (comm - 1);
-}
-
 /* The same trace as a ring with room for no more than `keep` records leaves it. */
 static void overwrite(struct tb_image *out, const struct tb_image *in, size_t keep)
 {
@@ -48,20 +38,20 @@ static void overwrite(struct tb_image *out, const struct tb_image *in, size_t ke
 	*out->h = h;
 	memcpy((char *)out->h + h.off_comms, (char *)in->h + h.off_comms, h.off_recs - h.off_comms);
 	for (uint64_t i = 0; i < h.next; i++) {
-		const struct df_rec *r = rec_at(in, i), *old = rec_at(out, i);
+		const struct df_rec *r = tb_at(in, i), *old = tb_at(out, i);
 
 		if (i >= cap && old->comm) {
-			struct df_trace_comm *c = comm_at(out, old->comm);
+			struct df_trace_comm *c = tb_comm_at(out, old->comm);
 
 			c->drops++;
 			if (old->type == DF_REC_OP_MATCH && old->c > c->last_dropped)
 				c->last_dropped = old->c;
 		}
 		if (r->comm) {
-			comm_at(out, r->comm)->issued += r->type == DF_REC_OP_ISSUE;
-			comm_at(out, r->comm)->done += r->type == DF_REC_OP_DONE;
+			tb_comm_at(out, r->comm)->issued += r->type == DF_REC_OP_ISSUE;
+			tb_comm_at(out, r->comm)->done += r->type == DF_REC_OP_DONE;
 		}
-		*rec_at(out, i) = *r;
+		*tb_at(out, i) = *r;
 	}
 }
 
@@ -142,8 +132,7 @@ static void check_programs(FILE *f, int draws)
 		}
 		df_check_result_free(whole);
 		df_check_set_free(set);
-		for (int i = 0; i < p.p.nr_ranks; i++)
-			tb_image_fini(&im[i]);
+		tb_images_fini(im, p.p.nr_ranks);
 		df_mprog_fini(&p.p);
 	}
 }
@@ -160,20 +149,11 @@ static void report(void)
 	ck_assert_uint_gt(nr_unsure[OVERWRITTEN], 0);
 }
 
-static const char *source(void)
-{
-	return getenv("SRC") ? getenv("SRC") : ".";
-}
-
 START_TEST(test_scenarios)
 {
-	char path[512];
-	FILE *f;
+	FILE *f = tb_open("scenarios.txt");
 
 	state = df_test_seed();
-	snprintf(path, sizeof(path), "%s/tests/trace/scenarios.txt", source());
-	f = fopen(path, "r");
-	ck_assert_ptr_nonnull(f);
 	check_programs(f, 8);
 	fclose(f);
 	report();
@@ -182,15 +162,9 @@ END_TEST
 
 START_TEST(test_random)
 {
-	char cmd[600];
-	FILE *f;
+	FILE *f = tb_random(df_test_seed(), PROGRAMS);
 
 	state = df_test_seed();
-	snprintf(cmd, sizeof(cmd),
-		 "cd '%s' && python3 tests/trace/programs.py random tests/model %llu %d", source(),
-		 (unsigned long long)(df_test_seed() % 1000000007), PROGRAMS);
-	f = popen(cmd, "r");
-	ck_assert_ptr_nonnull(f);
 	check_programs(f, 3);
 	ck_assert_int_eq(pclose(f), 0);
 	report();

@@ -46,16 +46,10 @@ START_TEST(test_random)
 {
 	struct tb_image im[DF_MODEL_RANKS];
 	struct tb_prog p;
-	char cmd[512], label[8];
-	FILE *f;
+	char label[8];
+	FILE *f = tb_random(df_test_seed(), PROGRAMS);
 	int nr = 0, off = 0;
 
-	snprintf(cmd, sizeof(cmd),
-		 "cd '%s' && python3 tests/trace/programs.py random tests/model %llu %d",
-		 getenv("SRC") ? getenv("SRC") : ".",
-		 (unsigned long long)(df_test_seed() % 1000000007), PROGRAMS);
-	f = popen(cmd, "r");
-	ck_assert_ptr_nonnull(f);
 	for (; tb_read(f, &p); nr++) {
 		struct df_check_set *set;
 		struct df_check_result *r;
@@ -82,8 +76,7 @@ START_TEST(test_random)
 		}
 		df_check_result_free(r);
 		df_check_set_free(set);
-		for (int i = 0; i < p.p.nr_ranks; i++)
-			tb_image_fini(&im[i]);
+		tb_images_fini(im, p.p.nr_ranks);
 		df_mprog_fini(&p.p);
 	}
 	pclose(f);
