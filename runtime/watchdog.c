@@ -188,21 +188,25 @@ struct ended {
 			    /* names, text */
 };
 
-/* All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. */
+/*
+ * All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. Without
+ * any (hosts hang in calls) the others learn that what they see next is a consequence.
+ */
 static void tell_ended(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
 		       const struct df_check_result *r, int told)
 {
 	char *text = text_of(r);
 	size_t text_bytes = text ? strlen(text) + 1 : 0;
 	size_t bytes = sizeof(struct ended) + nr * sizeof(*names) + text_bytes;
-	struct ended *e = nr ? malloc(bytes) : NULL;
+	struct ended *e = malloc(bytes);
 
 	if (e) {
 		*e = (struct ended){.nr = nr,
 				    .verdict = r ? (uint32_t)df_check_verdict(r) : 0,
 				    .text_bytes = (uint32_t)text_bytes,
 				    .told = (uint32_t)told};
-		memcpy(e + 1, names, nr * sizeof(*names));
+		if (nr)
+			memcpy(e + 1, names, nr * sizeof(*names));
 		if (text)
 			memcpy((uint64_t *)(e + 1) + nr, text, text_bytes);
 		for (uint32_t i = 0; i < nr_procs; i++)
@@ -300,6 +304,7 @@ void df_watchdog_ended(const void *data, size_t bytes)
 	const struct ended *e = data;
 	struct names n = {0};
 	const char *text;
+	uint64_t ops;
 	int here, speaks;
 
 	if (bytes < sizeof(*e) || e->nr > (bytes - sizeof(*e)) / sizeof(*n.v) ||
@@ -318,6 +323,9 @@ void df_watchdog_ended(const void *data, size_t bytes)
 	text = (const char *)((const uint64_t *)(e + 1) + n.nr);
 	speaks = !e->told && e->text_bytes && !text[e->text_bytes - 1] &&
 		 dog.reported != df_engine_progress() && df_snapshot_leader() == df_rt.self.proc;
+	/* For who reads the traces: what follows is a consequence, also where nobody here has noticed the standstill. */
+	if (unfinished(&ops) || n.nr)
+		df_trace(DF_REC_STALL, -1, 0, -1, 0, (uint64_t)df_env()->timeout_ms, ops, 0, 0);
 	here = end_all(ended_elsewhere, &n);
 	if (here && speaks) {
 		df_log_raw(text, e->text_bytes - 1);

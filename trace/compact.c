@@ -225,6 +225,7 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 	struct df_trace_header *out;
 	const struct df_rec *rec;
 	struct df_rec *to;
+	uint64_t *number = NULL;
 	size_t total;
 
 	df_reader_rewind(r);
@@ -235,6 +236,8 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 	strings = (strings + 63) & ~63ULL;
 	total = 4096 + r->nr_comms * sizeof(struct df_trace_comm) + strings +
 		nr * sizeof(struct df_rec);
+	if (!k->lean)
+		total += nr * sizeof(*number);
 	out = calloc(1, total);
 	if (!out)
 		return -ENOMEM;
@@ -248,6 +251,10 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 	out->off_strings = 4096 + r->nr_comms * sizeof(struct df_trace_comm);
 	out->off_recs = out->off_strings + strings;
 	out->next = nr;
+	/* A verdict names records as whoever looks into the file will find them. */
+	out->off_numbers = k->lean ? 0 : out->off_recs + nr * sizeof(*rec);
+	if (!k->lean)
+		number = (uint64_t *)((char *)out + out->off_numbers);
 	if (r->nr_comms)
 		memcpy((char *)out + out->off_comms, r->comms,
 		       r->nr_comms * sizeof(struct df_trace_comm));
@@ -266,6 +273,8 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 			continue;
 		to[nr] = *rec;
 		to[nr].commit = (uint32_t)(nr + 1);
+		if (number)
+			number[nr] = index;
 		/* Counting is over: what is left carries the index that matching needs. */
 		op = rec->type == DF_REC_OP_MATCH ? df_load_op(&k->l, rec->op) : NULL;
 		if (op)

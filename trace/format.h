@@ -137,6 +137,8 @@ struct df_trace_header {
 	char version_text[64];
 	uint32_t told;	  /* the verdict that the process has printed, plus one; 0 none */
 	uint64_t told_ns; /* when: CLOCK_REALTIME */
+	uint64_t
+		off_numbers; /* of a reduced ring: eight bytes a record, its index in the ring; 0 none */
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");

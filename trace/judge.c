@@ -542,7 +542,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 			r->otherwise = r->verdict;
 			r->verdict = DF_V_SLOW;
 		}
-	} else if (set->nr_mismatches) {
+	} else if (df_set_first_mismatch(set) != DF_NONE) {
 		r->verdict = DF_V_MISMATCH;
 		r->confidence = DF_C_PROVED;
 		snprintf(r->qualifier, sizeof(r->qualifier), "completed");

@@ -643,7 +643,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 			if (index < new_comm) {
 				if (rec->type == DF_REC_COMM_ABORT)
 					over(l, rec);
-			} else if (l->nr_open) {
+			} else if (l->nr_open || stalled) {
 				l->cut_rec = index;
 				/* Unless it died before and was only found late: that is seen when all traces are there. */
 				if (rec->type == DF_REC_PEER_DEAD && !rec->c)

@@ -209,8 +209,9 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 			nr = add_tid(tids, nr, max, t->threads[at].part_of);
 		}
 	}
+	/* Nobody: then the first thread of the process, if it has been heard of. */
 	if (!nr && t->nr_threads)
-		tids[nr++] = t->threads[0].tid;
+		tids[nr++] = thread_index(t, t->h.pid) >= 0 ? t->h.pid : t->threads[0].tid;
 	return nr;
 }
 

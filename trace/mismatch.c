@@ -293,38 +293,45 @@ int df_mismatch_unseen(struct df_check_result *r)
 	return find_sizes(r, 1);
 }
 
-static uint32_t entry_of(const struct df_check_set *set, uint32_t trace, const struct df_lop *op)
+/* What a rank put in this place of a communicator: read again from its trace, because nothing is kept of it. */
+static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t index)
 {
-	return op->comm && op->comm <= set->traces[trace].nr_entries
-		       ? set->traces[trace].first_entry + op->comm - 1
-		       : DF_NONE;
+	const struct df_entry *e = &r->set->entries[entry];
+	struct df_load *l = &r->set->load;
+	struct df_reader reader;
+	int rc;
+
+	/* A file that has gone meanwhile: the others say enough. */
+	if (open_trace(&r->set->traces[e->trace], &reader))
+		return 0;
+	rc = df_load_trace(l, &reader);
+	df_reader_close(&reader);
+	for (size_t i = 0; !rc && i < l->nr_ops; i++)
+		if (l->ops[i].comm == e->local && l->ops[i].index == index &&
+		    !df_kind_is_p2p(l->ops[i].kind))
+			return add_side(r, &l->ops[i], e->trace, entry);
+	return rc;
 }
 
 int df_mismatch_sides(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
-	const struct df_mismatch *m = set->mismatches;
-	struct df_lop op;
+	const struct df_gcomm *g;
+	uint32_t which;
 	int rc = 0;
 
 	if (r->nr_sides)
 		return 0;
 	if (r->root != DF_NONE)
 		return add_inst(r, r->g.nodes[r->root].ref);
-	for (size_t i = 0; i < set->nr_mismatches; i++)
-		if (set->mismatches[i].index < m->index && set->mismatches[i].gcomm == m->gcomm)
-			m = &set->mismatches[i];
-	if (!df_set_op(r->set, m->first_trace, m->first_rec, &op))
-		rc = add_side(r, &op, m->first_trace, entry_of(set, m->first_trace, &op));
-	for (size_t i = 0; i < set->nr_mismatches && !rc; i++) {
-		const struct df_mismatch *x = &set->mismatches[i];
-
-		if (x->gcomm == m->gcomm && x->index == m->index &&
-		    !df_set_op(r->set, x->trace, x->rec, &op))
-			rc = add_side(r, &op, x->trace, entry_of(set, x->trace, &op));
-	}
-	r->completed_gcomm = m->gcomm;
-	r->completed_index = m->index;
+	which = df_set_first_mismatch(set);
+	if (which == DF_NONE)
+		return 0;
+	g = &set->gcomms[which];
+	for (uint32_t i = 0; i < g->nr_entries && !rc; i++)
+		rc = add_finished(r, set->sorted[g->first_entry + i], g->mismatch);
+	r->completed_gcomm = which;
+	r->completed_index = g->mismatch;
 	return rc;
 }
 

@@ -17,6 +17,11 @@ static const char *trace_label(const struct df_check_result *r, uint32_t trace)
 	return trace == DF_NONE ? "?" : r->set->traces[trace].label;
 }
 
+static uint64_t record_number(const struct df_check_result *r, uint32_t trace, uint64_t rec)
+{
+	return trace == DF_NONE ? rec : df_trc_number(&r->set->traces[trace], rec);
+}
+
 #define MAX_SIDES 16
 
 /* The calls that do not agree, with their arguments side by side. */
@@ -70,7 +75,8 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 			fprintf(out, "  %zu. %s", i + 1, r->steps[i].text);
 			if (r->steps[i].rec != DF_NO_REC)
 				fprintf(out, "   [%s record %" PRIu64 "]",
-					trace_label(r, r->steps[i].trace), r->steps[i].rec);
+					trace_label(r, r->steps[i].trace),
+					record_number(r, r->steps[i].trace, r->steps[i].rec));
 			fprintf(out, "%s\n", r->steps[i].cut ? "   <-- can be cut here" : "");
 		}
 	}
@@ -118,7 +124,7 @@ static void json_evidence(const struct df_check_result *r, FILE *out, uint32_t t
 	df_json_string(out, r->set->traces[trace].label);
 	fputs(",\"trace\":", out);
 	df_json_string(out, r->set->traces[trace].name);
-	fprintf(out, ",\"record\":%" PRIu64 "}", rec);
+	fprintf(out, ",\"record\":%" PRIu64 "}", record_number(r, trace, rec));
 }
 
 static void json_sides(const struct df_check_result *r, FILE *out)

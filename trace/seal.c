@@ -19,7 +19,9 @@ static int by_rank(const void *pa, const void *pb, void *arg)
 		return a->gcomm < b->gcomm ? -1 : 1;
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
-	return a->last_ns > b->last_ns ? -1 : a->last_ns < b->last_ns;
+	if (a->last_ns != b->last_ns)
+		return a->last_ns > b->last_ns ? -1 : 1;
+	return a < b ? -1 : a > b;
 }
 
 struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank)
@@ -303,6 +305,9 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
 
 	if (set->sealed)
 		return 0;
+	rc = df_set_order(set);
+	if (rc)
+		return rc;
 	align_clocks(set);
 	drop_old_runs(set);
 	rc = sort_entries(set);

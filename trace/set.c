@@ -56,7 +56,6 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->sorted);
 	free(set->gcomms);
 	free(set->gcomm_map);
-	free(set->mismatches);
 	free(set->dead);
 	df_load_fini(&set->load);
 	free(set);
@@ -65,6 +64,19 @@ void df_check_set_free(struct df_check_set *set)
 const char *df_check_error(const struct df_check_set *set)
 {
 	return set->error;
+}
+
+/* By number, not by appearance: a reduced trace lacks the records with which some of them appeared. */
+static int by_tid(const void *pa, const void *pb)
+{
+	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+static int thread_by_tid(const void *pa, const void *pb)
+{
+	return by_tid(&((const struct df_lthread *)pa)->tid, &((const struct df_lthread *)pb)->tid);
 }
 
 /* ---- digesting one trace ---------------------------------------------------------------------------- */
@@ -100,6 +112,7 @@ static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trac
 			e->nr_threads = l->comms[i - 1].nr_threads;
 			e->more_threads = l->comms[i - 1].more_threads;
 			memcpy(e->threads, l->comms[i - 1].threads, sizeof(e->threads));
+			qsort(e->threads, e->nr_threads, sizeof(*e->threads), by_tid);
 			e->last_ns = l->comms[i - 1].last_ns;
 		}
 	}
@@ -122,7 +135,7 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 	if (!p2p && nccl) {
 		if (op->index >= e->next_coll)
 			e->next_coll = op->index + 1;
-		rc = df_set_compare(set, e->gcomm, trace, op);
+		rc = df_set_compare(set, e->gcomm, op);
 	} else {
 		rc = df_trc_saw(t, df_seen_key(op->comm, op, nccl),
 				(!nccl && op->has_match ? op->inst : op->index) + 1);
@@ -342,6 +355,8 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 		return rc;
 	t->threads = copy_of(l->threads, l->nr_threads * sizeof(*l->threads));
 	t->nr_threads = l->nr_threads;
+	if (t->threads)
+		qsort(t->threads, t->nr_threads, sizeof(*t->threads), thread_by_tid);
 	t->streams = copy_of(l->streams, l->nr_streams * sizeof(*l->streams));
 	t->nr_streams = l->nr_streams;
 	nr = l->nr_threads * DF_POLLS_MAX;
@@ -495,48 +510,13 @@ struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t,
 	return NULL;
 }
 
-int df_set_record(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_rec *out)
+uint64_t df_trc_number(const struct df_trc *t, uint64_t rec)
 {
-	struct df_trc *t = &set->traces[trace];
-	struct df_reader r;
-	int rc = t->image ? df_reader_open_image(&r, t->image, t->image_bytes, NULL)
-			  : df_reader_open(&r, t->path, NULL);
+	uint64_t at = t->h.off_numbers, number;
 
-	if (rc)
-		return rc;
-	rc = df_reader_get(&r, rec, out);
-	df_reader_close(&r);
-	return rc;
-}
-
-int df_set_op(struct df_check_set *set, uint32_t trace, uint64_t index, struct df_lop *out)
-{
-	struct df_rec rec, args;
-	int rc = df_set_record(set, trace, index, &rec);
-
-	if (rc)
-		return rc;
-	memset(out, 0, sizeof(*out));
-	out->serial = rec.op;
-	out->kind = (uint8_t)rec.a;
-	out->type = (uint8_t)(rec.a >> 8);
-	out->redop = (uint8_t)(rec.a >> 16);
-	out->count = rec.b;
-	out->stream = rec.c;
-	out->rank = rec.rank;
-	out->comm = rec.comm;
-	out->site = rec.site;
-	out->rec = index;
-	out->peer = -1;
-	out->issue_ns = rec.time_ns;
-	for (uint64_t i = index + 1; i < index + 8; i++) {
-		if (!df_set_record(set, trace, i, &args) && args.type == DF_REC_OP_ARGS &&
-		    args.op == rec.op) {
-			out->send = args.a;
-			out->recv = args.b;
-			out->peer = df_rec_peer(args.c);
-			break;
-		}
-	}
-	return 0;
+	if (!at || !t->image || rec >= t->h.next || at > t->image_bytes ||
+	    rec >= (t->image_bytes - at) / sizeof(number))
+		return rec;
+	memcpy(&number, (const char *)t->image + at + rec * sizeof(number), sizeof(number));
+	return number;
 }

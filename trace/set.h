@@ -41,8 +41,11 @@ struct df_gcomm {
 	uint64_t hash, parent;
 	int32_t nranks;
 	char label[40];
+	int32_t named_by;		  /* the rank whose word the label is */
 	uint32_t first_entry, nr_entries; /* in df_check_set.sorted, by rank */
-	struct df_seen_row *rows;	  /* what the ranks put in which place, as they appeared */
+	uint64_t
+		mismatch; /* the first place in which ranks put different collectives; UINT64_MAX none */
+	struct df_seen_row *rows; /* what the ranks put in which place, as they appeared */
 	size_t nr_rows, cap_rows;
 	uint32_t *row_map, last_row; /* rows by their numbers; the one that was asked for last */
 	size_t row_map_size;
@@ -50,12 +53,10 @@ struct df_gcomm {
 	uint32_t nr_members;
 };
 
-/* First of the ranks' signatures of one collective, to compare the others with. */
+/* One of the ranks' signatures of one collective, to compare the others with. */
 struct df_inst_seen {
 	uint64_t sig;
-	uint64_t rec;
-	uint32_t trace;
-	uint32_t nr;
+	uint64_t nr;
 };
 
 /*
@@ -66,13 +67,6 @@ struct df_inst_seen {
 struct df_seen_row {
 	uint64_t number; /* index / DF_SEEN_ROW */
 	struct df_inst_seen at[DF_SEEN_ROW];
-};
-
-struct df_mismatch {
-	uint32_t gcomm, trace;
-	uint64_t index, rec;
-	uint64_t first_rec;
-	uint32_t first_trace;
 };
 
 struct df_dead {
@@ -94,7 +88,7 @@ struct df_trc {
 	void *image;
 	size_t image_bytes;
 	char label[24]; /* "r3" */
-	int32_t order;	/* number in the label */
+	int32_t order;	/* its lowest rank, by which it is sorted; -1 none */
 	uint64_t first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done;
 	int64_t skew_ns; /* to add to this trace's clock */
 	uint64_t dead_ns;
@@ -148,9 +142,6 @@ struct df_check_set {
 	size_t nr_gcomms, cap_gcomms;
 	uint32_t *gcomm_map;
 	size_t gcomm_map_size;
-	struct df_mismatch *mismatches;
-	size_t nr_mismatches, cap_mismatches;
-	uint64_t total_mismatches;
 	size_t nr_members; /* of all communicators, places that nobody told of among them */
 	struct df_dead *dead;
 	size_t nr_dead, cap_dead;
@@ -178,6 +169,12 @@ int df_set_is_partial(const struct df_check_set *set);
 /* Sorts entries, names ranks and communicators, finds fates. Once, before the graph. */
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 
+/*
+ * Part of df_set_seal(), before ranks have their names: traces, and with them operations, entries and communicators, in
+ * an order that does not depend on that in which they were added. 0 or -ENOMEM.
+ */
+int df_set_order(struct df_check_set *set);
+
 /* The entry of a rank in a communicator, or NULL: no trace of it. */
 struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
 const struct df_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
@@ -192,8 +189,9 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
 int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
 		      const struct df_member *m);
 /* One operation against what other ranks put in the same place; finished ones too. 0 or -ENOMEM. */
-int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
-		   const struct df_lop *op);
+int df_set_compare(struct df_check_set *set, uint32_t gcomm, const struct df_lop *op);
+/* The first communicator with a mismatch, DF_NONE: there is none. */
+uint32_t df_set_first_mismatch(const struct df_check_set *set);
 /* `next` operations with this key have been issued. 0 or -ENOMEM. */
 int df_trc_saw(struct df_trc *t, uint64_t key, uint64_t next);
 
@@ -211,9 +209,7 @@ uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl);
 /* The kept operation of a trace with this serial, or NULL. */
 struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t, uint64_t serial);
 
-/* Reads a record again; 0 or -errno. */
-int df_set_record(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_rec *out);
-/* The operation of an OP_ISSUE record, read again. */
-int df_set_op(struct df_check_set *set, uint32_t trace, uint64_t rec, struct df_lop *out);
+/* The index of a record as people know it: that in the process's file, also where only a reduced ring is here. */
+uint64_t df_trc_number(const struct df_trc *t, uint64_t rec);
 
 #endif

@@ -11,8 +11,16 @@
 #include "trace/set.h"
 #include "trace/vec.h"
 
-#define MAX_MISMATCHES 4096
-#define MAX_MEMBERS    (1u << 22)
+#define MAX_MEMBERS (1u << 22)
+
+/* Ranks may name it differently: the lowest of them is believed, whichever comes first. */
+static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
+{
+	if (!c->name[0] || (g->label[0] && c->rank >= g->named_by))
+		return;
+	snprintf(g->label, sizeof(g->label), "%s", c->name);
+	g->named_by = c->rank;
+}
 
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 {
@@ -39,8 +47,10 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 	at = (size_t)df_mix64(c->hash) & (set->gcomm_map_size - 1);
 	while (set->gcomm_map[at] != DF_NONE) {
 		g = &set->gcomms[set->gcomm_map[at]];
-		if (g->hash == c->hash)
+		if (g->hash == c->hash) {
+			name_gcomm(g, c);
 			return set->gcomm_map[at];
+		}
 		at = (at + 1) & (set->gcomm_map_size - 1);
 	}
 	g = DF_VEC_PUSH(set->gcomms, set->nr_gcomms, set->cap_gcomms);
@@ -50,8 +60,8 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 	g->hash = c->hash;
 	g->parent = c->parent;
 	g->nranks = c->nranks > 0 && c->nranks <= 1 << 20 ? c->nranks : 1;
-	if (c->name[0])
-		snprintf(g->label, sizeof(g->label), "%s", c->name);
+	g->mismatch = UINT64_MAX;
+	name_gcomm(g, c);
 	set->gcomm_map[at] = (uint32_t)(set->nr_gcomms - 1);
 	return set->gcomm_map[at];
 }
@@ -148,8 +158,7 @@ static struct df_seen_row *row_of(struct df_gcomm *g, uint64_t number)
 	return &g->rows[*slot];
 }
 
-int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
-		   const struct df_lop *op)
+int df_set_compare(struct df_check_set *set, uint32_t gcomm, const struct df_lop *op)
 {
 	struct df_gcomm *g = &set->gcomms[gcomm];
 	struct df_inst_seen *s;
@@ -159,24 +168,20 @@ int df_set_compare(struct df_check_set *set, uint32_t gcomm, uint32_t trace,
 	if (!row)
 		return -ENOMEM;
 	s = &row->at[op->index % DF_SEEN_ROW];
-	if (!s->nr++) {
+	if (!s->nr++)
 		s->sig = sig;
-		s->rec = op->rec;
-		s->trace = trace;
-		return 0;
-	}
-	if (s->sig == sig)
-		return 0;
-	set->total_mismatches++;
-	if (set->nr_mismatches < MAX_MISMATCHES) {
-		struct df_mismatch *m =
-			DF_VEC_PUSH(set->mismatches, set->nr_mismatches, set->cap_mismatches);
-
-		if (!m)
-			return -ENOMEM;
-		*m = (struct df_mismatch){gcomm, trace, op->index, op->rec, s->rec, s->trace};
-	}
+	else if (s->sig != sig && op->index < g->mismatch)
+		g->mismatch = op->index;
 	return 0;
+}
+
+uint32_t df_set_first_mismatch(const struct df_check_set *set)
+{
+	uint32_t i = 0;
+
+	while (i < set->nr_gcomms && set->gcomms[i].mismatch == UINT64_MAX)
+		i++;
+	return i < set->nr_gcomms ? i : DF_NONE;
 }
 
 /* ---- how many of each kind were issued -------------------------------------------------------------- */

@@ -33,6 +33,14 @@ expected() {
 
 value() { awk -v k="$2" -v d="$3" '$1 == k { d = $2 } END { print d }' "$1"; }
 
+# heart N FILE: of the N-th verdict in it the sentence and who waits for whom, without what passes.
+heart() {
+	awk -v want="$1" '
+	/^[A-Z_]+: / { nr++ }
+	nr == want && /^(First divergence|Remedy|Fix|Confidence|Note): |^  rank +operation/ { exit }
+	nr == want { print }' "$2" | sed -E 's/[0-9]+\.[0-9] s\b/N s/g'
+}
+
 # one FILE RULES: a line, and what was seen when it is wrong.
 one() {
 	local f=$1 rules=$2 id want have rc ms
@@ -79,6 +87,9 @@ one() {
 			have=$said
 		elif [ -n "$have" ] && [ "$have" != "$said" ]; then
 			twice="$have while it lived, $said from the traces"
+		elif [[ " ORDER RESOURCE SYNC DATA " == *" $have "* ]] &&
+			[ "$(heart 1 "$T/$id.$rules")" != "$(heart 2 "$T/$id.$rules")" ]; then
+			twice="$have with one circle while it lived, with another from the traces"
 		fi
 	fi
 	rm -rf "$T/trace.$id.$rules"

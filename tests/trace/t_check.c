@@ -489,7 +489,7 @@ START_TEST(test_forged_indices)
 	}
 	r = tb_check(im, 2, &set);
 	ck_assert_msg(df_check_verdict(r) == DF_V_MISMATCH, "%s", df_check_line(r));
-	ck_assert_uint_eq(set->mismatches[0].index, UINT64_MAX - 1 - (OPS - 2) * 100);
+	ck_assert_uint_eq(set->gcomms[0].mismatch, UINT64_MAX - 1 - (OPS - 2) * 100);
 	for (size_t i = 0; i < set->nr_gcomms; i++)
 		held += set->gcomms[i].cap_rows * sizeof(*set->gcomms[i].rows) +
 			set->gcomms[i].row_map_size * sizeof(*set->gcomms[i].row_map);
