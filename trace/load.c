@@ -615,6 +615,22 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		if (rec->time_ns > l->last_ns)
 			l->last_ns = rec->time_ns;
 		l->last_rec = index;
+		/* A hang that was broken off: this and what follows are its consequences, unless the job began anew. */
+		if (rec->type == DF_REC_COMM_ABORT || (l->nr_open && stalled && broken_off(rec))) {
+			/* Only asked where somebody gave up: it costs a pass over the rest. */
+			if (new_comm == DF_NO_REC)
+				new_comm = last_new_comm(r);
+			if (index < new_comm) {
+				if (rec->type == DF_REC_COMM_ABORT)
+					over(l, rec);
+			} else if (l->nr_open || stalled) {
+				l->cut_rec = index;
+				/* Unless it died before and was only found late: that is seen when all traces are there. */
+				if (rec->type == DF_REC_PEER_DEAD && !rec->c)
+					rc = push_note(l, rec, index);
+				break;
+			}
+		}
 		if (!t || t->tid != rec->thread) {
 			t = thread_of(l, rec);
 			if (!t)
@@ -633,22 +649,6 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 			if (c) {
 				c->last_rec = index;
 				c->last_ns = rec->time_ns;
-			}
-		}
-		/* A hang that was broken off: what follows are its consequences, unless the job began anew. */
-		if (rec->type == DF_REC_COMM_ABORT || (l->nr_open && stalled && broken_off(rec))) {
-			/* Only asked where somebody gave up: it costs a pass over the rest. */
-			if (new_comm == DF_NO_REC)
-				new_comm = last_new_comm(r);
-			if (index < new_comm) {
-				if (rec->type == DF_REC_COMM_ABORT)
-					over(l, rec);
-			} else if (l->nr_open || stalled) {
-				l->cut_rec = index;
-				/* Unless it died before and was only found late: that is seen when all traces are there. */
-				if (rec->type == DF_REC_PEER_DEAD && !rec->c)
-					rc = push_note(l, rec, index);
-				break;
 			}
 		}
 		stalled = rec->type == DF_REC_STALL || (stalled && !is_progress(rec->type));

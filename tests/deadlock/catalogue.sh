@@ -87,7 +87,7 @@ one() {
 			have=$said
 		elif [ -n "$have" ] && [ "$have" != "$said" ]; then
 			twice="$have while it lived, $said from the traces"
-		elif [[ " ORDER RESOURCE SYNC DATA " == *" $have "* ]] &&
+		elif [[ " ORDER RESOURCE SYNC DATA " == *" $have "* ]] && [ "$(grep -c '^Confidence: proved\.$' "$T/$id.$rules")" = 2 ] &&
 			[ "$(heart 1 "$T/$id.$rules")" != "$(heart 2 "$T/$id.$rules")" ]; then
 			twice="$have with one circle while it lived, with another from the traces"
 		fi
