@@ -86,10 +86,14 @@ static void between(struct df_check_result *r, const struct df_entry *a, const s
 		if (ua) {
 			r->div_trace[0] = ua->trace;
 			r->div_rec[0] = ua->l.rec;
+			r->div_site[0] = ua->l.site;
+			r->div_rank[0] = a->world;
 		}
 		if (ub) {
 			r->div_trace[1] = ub->trace;
 			r->div_rec[1] = ub->l.rec;
+			r->div_site[1] = ub->l.site;
+			r->div_rank[1] = b->world;
 		}
 		return;
 	}

@@ -64,6 +64,27 @@ static void print_comms(const struct df_check_result *r, FILE *out)
 		fprintf(out, "  and %zu more\n", r->set->nr_gcomms - MAX_PENDING);
 }
 
+#define MAX_FRAMES 6
+
+/* How the two came there; where only the call itself is known the sentence has said it. */
+static void print_stacks(const struct df_check_result *r, FILE *out)
+{
+	char text[2][800] = {"", ""};
+
+	for (int i = 0; i < 2; i++)
+		if (r->div_trace[i] == DF_NONE ||
+		    df_say_stack(r->set, r->div_trace[i], r->div_site[i], MAX_FRAMES, text[i],
+				 sizeof(text[i])) < 2)
+			text[i][0] = 0;
+	if (text[0][0] && !strcmp(text[0], text[1])) {
+		fprintf(out, "  both: %s\n", text[0]);
+		return;
+	}
+	for (int i = 0; i < 2; i++)
+		if (text[i][0])
+			fprintf(out, "  r%d: %s\n", r->div_rank[i], text[i]);
+}
+
 void df_check_print(const struct df_check_result *r, FILE *out)
 {
 	const struct df_check_set *set = r->set;
@@ -85,6 +106,8 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 		fputc('\n', out);
 	if (r->divergence)
 		fprintf(out, "First divergence: %s.\n", r->divergence);
+	if (r->divergence)
+		print_stacks(r, out);
 	if (r->remedy_text && r->remedy_text[0])
 		fprintf(out, "Remedy: %s.\n", r->remedy_text);
 	if (r->fix && r->fix[0])

@@ -57,6 +57,8 @@ struct df_check_result {
 	char *line, *remedy_text, *fix, *divergence;
 	uint32_t div_trace[2];
 	uint64_t div_rec[2];
+	uint32_t div_site[2];
+	int div_rank[2];
 	char **notes;
 	size_t nr_notes, cap_notes;
 };
@@ -90,6 +92,9 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,
 			size_t size);
+/* Its innermost frames, at most `max`: "a <- b <- c". How many; none are known of a site that the ring has lost. */
+unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
+		      char *buf, size_t size);
 const char *df_say_sig(const struct df_lop *op, char *buf, size_t size);
 const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,
 			  size_t size);

@@ -166,44 +166,69 @@ const char *df_say_sig(const struct df_lop *op, char *buf, size_t size)
 }
 
 /* Text of a call site from the SITE records: the first frame outside libraries of ours, or frame 0. */
+/* Frame `nr` of a call site as a trace records it: "module!function+0x12" without the module's folder. 1 found. */
+static int put_frame(const struct df_trc *t, const struct df_reader *r, uint32_t site, uint64_t nr,
+		     char *buf, size_t size)
+{
+	const char *text, *slash;
+	uint32_t bytes;
+
+	for (size_t i = 0; i < t->nr_notes; i++) {
+		const struct df_rec *rec = &t->notes[i].rec;
+
+		if (rec->type != DF_REC_SITE || rec->op != site || rec->a != nr)
+			continue;
+		text = df_reader_string(r, rec->c, &bytes);
+		if (!text)
+			return 0;
+		slash = memrchr(text, '/', bytes);
+		if (slash) {
+			bytes -= (uint32_t)(slash + 1 - text);
+			text = slash + 1;
+		}
+		snprintf(buf, size, "%.*s", (int)bytes, text);
+		/* What comes from a file goes to a terminal: nothing but printable text. */
+		for (char *p = buf; *p; p++)
+			if ((unsigned char)*p < 32 || *p == 127)
+				*p = '?';
+		return 1;
+	}
+	return 0;
+}
+
 const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,
 			size_t size)
 {
-	struct df_trc *t = &set->traces[trace];
-	const struct df_rec *frame = NULL;
+	df_say_stack(set, trace, site, 1, buf, size);
+	if (site && !buf[0])
+		snprintf(buf, size, "site %08x", site);
+	return buf;
+}
+
+unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
+		      char *buf, size_t size)
+{
+	const struct df_trc *t = &set->traces[trace];
+	unsigned nr = 0;
 	struct df_reader r;
-	uint32_t bytes;
-	const char *text, *slash;
+	size_t at = 0;
 
 	buf[0] = 0;
-	if (!site)
-		return buf;
-	for (size_t i = 0; i < t->nr_notes && !frame; i++)
-		if (t->notes[i].rec.type == DF_REC_SITE && t->notes[i].rec.op == site &&
-		    !t->notes[i].rec.a)
-			frame = &t->notes[i].rec;
-	if (!frame) {
-		snprintf(buf, size, "site %08x", site);
-		return buf;
+	if (!site || (t->image ? df_reader_open_image(&r, t->image, t->image_bytes, NULL)
+			       : df_reader_open(&r, t->path, NULL)))
+		return 0;
+	for (; nr < max && at + 8 < size; nr++) {
+		const char *sep = nr ? " <- " : "";
+
+		if (!put_frame(t, &r, site, nr, buf + at + strlen(sep), size - at - strlen(sep))) {
+			buf[at] = 0;
+			break;
+		}
+		memcpy(buf + at, sep, strlen(sep));
+		at += strlen(buf + at);
 	}
-	if (t->image ? df_reader_open_image(&r, t->image, t->image_bytes, NULL)
-		     : df_reader_open(&r, t->path, NULL))
-		return buf;
-	text = df_reader_string(&r, frame->c, &bytes);
-	if (text && (slash = memrchr(text, '/', bytes))) {
-		bytes -= (uint32_t)(slash + 1 - text);
-		text = slash + 1;
-	}
-	if (text)
-		snprintf(buf, size, "%.*s", (int)bytes, text);
-	else
-		snprintf(buf, size, "site %08x", site);
 	df_reader_close(&r);
-	/* What comes from a file goes to a terminal: nothing but printable text. */
-	for (char *p = buf; *p; p++)
-		if ((unsigned char)*p < 32 || *p == 127)
-			*p = '?';
-	return buf;
+	return nr;
 }
 
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size)
