@@ -161,8 +161,10 @@ static int start(void)
 	ret = algorithms(env);
 	if (ret)
 		return ret;
-	/* One block per rank uses one core; more pay only where there are cores for them. */
-	blocks = env->blocks == DF_AUTO ? 1 : (uint32_t)env->blocks;
+	/* One block per rank uses one core; more pay only where there are cores for them, as on a GPU. */
+	blocks = env->blocks != DF_AUTO ? (uint32_t)env->blocks
+		 : df_rt.machine	? df_rt.machine->blocks()
+					: 1;
 	df_rt.nr_devs = df_rt.cu->device_count();
 	df_rt.devs = df_kalloc((size_t)DF_MAX(df_rt.nr_devs, 1) * sizeof(*df_rt.devs));
 	if (!df_rt.devs)

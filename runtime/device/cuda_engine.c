@@ -156,6 +156,24 @@ static uint64_t device_id(int device)
 	return df_hash_bytes(&uuid, sizeof(uuid), 0);
 }
 
+/*
+ * A block is a whole multiprocessor's registers, and moves about what that can. Large operations use all of them,
+ * small ones one (the cost model); what is left is the application's.
+ */
+#define MULTIPROCESSORS_A_BLOCK 8
+#define BLOCKS_MAX		16
+
+static uint32_t blocks(void)
+{
+	int least = BLOCKS_MAX * MULTIPROCESSORS_A_BLOCK, nr;
+
+	for (int i = 0; i < df_nr_cudevs; i++)
+		if (df_drv.device_attribute(&nr, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+					    df_cudevs[i].device) == CUDA_SUCCESS)
+			least = DF_MIN(least, nr);
+	return (uint32_t)DF_MAX(least / MULTIPROCESSORS_A_BLOCK, 1);
+}
+
 static const struct df_machine machine = {
 	.alloc = df_cuda_pinned,
 	.free = df_cuda_pinned_free,
@@ -166,6 +184,7 @@ static const struct df_machine machine = {
 	.stop = stop,
 	.resume = resume,
 	.launches = df_cuda_daemon_launches,
+	.blocks = blocks,
 	.device_id = device_id,
 	.meet = df_cuda_meet,
 	.scratch = df_cuda_scratch,

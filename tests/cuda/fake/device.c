@@ -105,6 +105,9 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
 		*value = 1024;
 		break;
+	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+		*value = getenv("FAKE_CUDA_SMS") ? atoi(getenv("FAKE_CUDA_SMS")) : 1;
+		break;
 	default:
 		*value = 1;
 	}
