@@ -271,7 +271,7 @@ struct df_machine {
 	int (*stop)(struct df_dev *dev);
 	void (*resume)(struct df_dev *dev);
 	uint64_t (*launches)(void);
-	uint32_t (*blocks)(void); /* of a device's daemon, unless the user says how many */
+	uint32_t (*blocks)(void);	   /* of a device's daemon, unless the user says how many */
 	uint64_t (*device_id)(int device); /* the same for all processes that use it; 0 unknown */
 	/* All members of a new communicator call it, with no lock held; blocks. */
 	int (*meet)(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
