@@ -390,33 +390,6 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	}
 }
 
-int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out)
-{
-	const struct df_lcall *c =
-		n->rec.type == DF_REC_OP_INTENT ? df_load_call(l, n->rec.op) : NULL;
-
-	if (!c || !c->open)
-		return 0;
-	memset(out, 0, sizeof(*out));
-	out->serial = n->rec.op;
-	out->kind = (uint8_t)n->rec.a;
-	out->type = (uint8_t)(n->rec.a >> 8);
-	out->redop = (uint8_t)(n->rec.a >> 16);
-	out->peer = df_rec_peer(n->rec.a >> 32);
-	out->count = n->rec.b;
-	out->stream = n->rec.c;
-	out->issue_ns = n->rec.time_ns;
-	out->rec = n->index;
-	out->rec_start = out->rec_slot = DF_NO_REC;
-	out->comm = n->rec.comm;
-	out->rank = n->rec.rank;
-	out->device = n->rec.device == 0xffff ? -1 : n->rec.device;
-	out->thread = n->rec.thread;
-	out->site = n->rec.site;
-	out->group = (uint32_t)n->rec.op;
-	return 1;
-}
-
 static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
 {
 	struct df_lstream *s;
@@ -549,49 +522,6 @@ static int is_progress(uint16_t type)
 	}
 }
 
-/* After a standstill: somebody gave up, here or among the peers. */
-static int broken_off(const struct df_rec *rec)
-{
-	return rec->type == DF_REC_PEER_DEAD ||
-	       (rec->type == DF_REC_CALL_ENTER && rec->a == DF_CALL_COMM_ABORT) ||
-	       (rec->type == DF_REC_CALL_EXIT && rec->b &&
-		df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
-}
-
-/* The last place from here on where a communicator is made: a hang that was broken off before it is over. 0 none. */
-static uint64_t last_new_comm(const struct df_reader *r)
-{
-	struct df_reader rest = *r;
-	const struct df_rec *rec;
-	uint64_t index, last = 0;
-
-	/* With a buffer of its own: the pass that asks goes on where it was. */
-	rest.own = NULL;
-	rest.buf_first = rest.buf_end = rest.at;
-	while ((rec = df_reader_next(&rest, &index)))
-		if (rec->type == DF_REC_COMM_INIT || rec->type == DF_REC_COMM_READY)
-			last = index;
-	free(rest.own);
-	return last;
-}
-
-/* What was unfinished when communicators ended and new ones were made later will not go on. */
-static void over(struct df_load *l, const struct df_rec *rec)
-{
-	for (size_t i = 0; i < l->nr_ops; i++) {
-		struct df_lop *op = &l->ops[i];
-
-		if (op->state >= DF_OP_FINISHED || op->comm != rec->comm)
-			continue;
-		op->state = DF_OP_ABORTED;
-		op->done_ns = rec->time_ns;
-		l->nr_open--;
-	}
-	for (size_t i = 0; i < l->nr_notes; i++)
-		if (l->notes[i].rec.type == DF_REC_STALL)
-			l->notes[i].rec.type = DF_REC_NONE;
-}
-
 int df_load_trace(struct df_load *l, struct df_reader *r)
 {
 	uint64_t index, new_comm = DF_NO_REC;
@@ -615,21 +545,12 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		if (rec->time_ns > l->last_ns)
 			l->last_ns = rec->time_ns;
 		l->last_rec = index;
-		/* A hang that was broken off: this and what follows are its consequences, unless the job began anew. */
-		if (rec->type == DF_REC_COMM_ABORT || (l->nr_open && stalled && broken_off(rec))) {
-			/* Only asked where somebody gave up: it costs a pass over the rest. */
-			if (new_comm == DF_NO_REC)
-				new_comm = last_new_comm(r);
-			if (index < new_comm) {
-				if (rec->type == DF_REC_COMM_ABORT)
-					over(l, rec);
-			} else if (l->nr_open || stalled) {
-				l->cut_rec = index;
-				/* Unless it died before and was only found late: that is seen when all traces are there. */
-				if (rec->type == DF_REC_PEER_DEAD && !rec->c)
-					rc = push_note(l, rec, index);
-				break;
-			}
+		if (df_load_breaks_off(l, r, rec, index, stalled, &new_comm)) {
+			l->cut_rec = index;
+			/* Unless it died before and was only found late: that is seen when all traces are there. */
+			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
+				rc = push_note(l, rec, index);
+			break;
 		}
 		if (!t || t->tid != rec->thread) {
 			t = thread_of(l, rec);
