@@ -43,10 +43,21 @@ static int share_thread(const struct df_check_set *set, const struct df_entry *a
 	return 0;
 }
 
+/* A thread issues for this rank of the communicator alone. */
+static int has_own(const struct df_check_set *set, const struct df_entry *e)
+{
+	for (uint32_t i = 0; i < e->nr_threads; i++)
+		if (!has_other(set, e, e->threads[i]))
+			return 1;
+	return 0;
+}
+
+/* Ranks of which each has a thread of its own, and not the same, are not one. */
 static int share_number(const struct df_check_set *set, const struct df_entry *a,
 			const struct df_entry *b)
 {
-	return a->rank == b->rank && set->gcomms[a->gcomm].nranks == set->gcomms[b->gcomm].nranks;
+	return a->rank == b->rank && !(has_own(set, a) && has_own(set, b)) &&
+	       set->gcomms[a->gcomm].nranks == set->gcomms[b->gcomm].nranks;
 }
 
 /* A rank is in a communicator once. */

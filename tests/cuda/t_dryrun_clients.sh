@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the tests of a GPU on the stand-in, in two parts: clients; programs that fail and that hang.
+# Description: the tests of a GPU on the stand-in, in three parts: clients; programs that fail and that hang.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 # Each part by itself, as they are called on a machine that is lent for a time; the results add up.
