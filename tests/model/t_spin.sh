@@ -1,5 +1,6 @@
 #!/bin/bash
 # Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, ways of messages, double snapshot as Promela models: free of errors, controls not.
+# Limit: 300 s
 set -u
 command -v spin >/dev/null || { echo "no spin here"; exit 77; }
 cd "$T" || exit 1

@@ -178,8 +178,13 @@ CUstream fake_stream_of(CUstream s, int ptds)
 		return per_thread;
 	}
 	if (!s || s == CU_STREAM_LEGACY) {
+		static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+
+		/* One for all threads: who waited on a second one would wait for nothing. */
+		pthread_mutex_lock(&once);
 		if (!ctx->legacy)
 			ctx->legacy = stream_new(ctx, 0, 0);
+		pthread_mutex_unlock(&once);
 		return ctx->legacy;
 	}
 	return s;
