@@ -43,7 +43,9 @@ if command -v python3 >/dev/null; then
 import os, pickle, sys
 
 def entry(seq, name, n, state):
-    return {"frames": [], "record_id": seq, "pg_id": 0, "process_group": ("0", "default_pg"),
+    frames = [{"name": "all_reduce", "filename": "/lib/distributed_c10d.py", "line": 2696},
+              {"name": "step", "filename": "/job/train.py", "line": 40 + seq}]
+    return {"frames": frames, "record_id": seq, "pg_id": 0, "process_group": ("0", "default_pg"),
             "collective_seq_id": seq, "p2p_seq_id": 0, "op_id": seq, "profiling_name": name,
             "time_created_ns": 1_000_000_000 + seq, "input_sizes": [[n]], "input_dtypes": ["Float"],
             "output_sizes": [[n]], "output_dtypes": ["Float"], "state": state,
@@ -69,6 +71,7 @@ PY
 	want 0 "$df" import-fr -o "$tmp/fr" "$tmp/trace_0" "$tmp/trace_1"
 	want 20 "$df" check "$tmp/fr"
 	head -1 "$tmp/out" | grep -q "^MISSING: pg0#2 waits for r1" || fail "imported dumps: $(head -1 "$tmp/out")"
+	grep -q "distributed_c10d.py:2696!all_reduce <- train.py:42!step" "$tmp/out" || fail "imported dumps: no stack: $(cat "$tmp/out")"
 	want 20 "$df" check --json "$tmp/fr"
 	python3 -m json.tool <"$tmp/out" >/dev/null || fail "check --json is not JSON"
 	want 1 "$df" import-fr -o "$tmp/fr2" "$tmp/evil_0"
@@ -80,6 +83,8 @@ import pickle, sys
 d = pickle.load(open('$tmp/again_0', 'rb'))
 e = d['entries']
 assert len(e) == 2 and e[1]['state'] == 'scheduled' and e[0]['profiling_name'] == 'nccl:all_reduce', e
+f = e[1]['frames']
+assert f[1] == {'name': 'step', 'filename': 'train.py', 'line': 42} and f[0]['line'] == 2696 and len(f) == 2, f
 assert d['pg_config']['0']['ranks'] == '[0, 1]', d['pg_config']" || fail "exported dump"
 	want 0 "$df" timeline -o "$tmp/t.json" "$tmp/fr"
 	python3 -m json.tool <"$tmp/t.json" >/dev/null || fail "timeline is not JSON"

@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <uthash.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/names.h"
 #include "trace/pickle.h"
+#include "trace/result.h"
 #include "trace/set.h"
 
 static const char help[] =
@@ -31,7 +33,17 @@ struct export
 	uint32_t *order; /* communicators, the largest first: their place is their name */
 	const char *prefix;
 	size_t nr_files;
+	struct stack *stacks; /* of the trace that is being written */
 };
+
+/* The call stack of a site, as df_say_stack() puts it: read once, however many operations come from there. */
+struct stack {
+	uint32_t site;
+	UT_hash_handle hh;
+	char text[2048];
+};
+
+#define FRAMES_MAX 32
 
 static void key_int(FILE *out, const char *key, int64_t v)
 {
@@ -164,12 +176,68 @@ static void time_of(FILE *out, const char *key, uint64_t mono, int64_t to_real)
 		df_pickle_put_none(out);
 }
 
+static const char *stack_of(struct export *x, uint32_t trace, uint32_t site)
+{
+	struct stack *s;
+
+	HASH_FIND(hh, x->stacks, &site, sizeof(site), s);
+	if (!s) {
+		s = malloc(sizeof(*s));
+		if (!s)
+			return "";
+		s->site = site;
+		df_say_stack(x->set, trace, site, FRAMES_MAX, s->text, sizeof(s->text));
+		HASH_ADD(hh, x->stacks, site, sizeof(s->site), s);
+	}
+	return s->text;
+}
+
+static void forget_stacks(struct export *x)
+{
+	struct stack *s, *next;
+
+	HASH_ITER(hh, x->stacks, s, next)
+	{
+		HASH_DEL(x->stacks, s);
+		free(s);
+	}
+}
+
+/* Innermost first. */
+static void frames(struct export *x, uint32_t trace, const struct df_lop *op, FILE *out)
+{
+	static const char sep[] = " <- ";
+	const char *at = stack_of(x, trace, op->site), *end, *name;
+	char text[512], *line;
+
+	df_pickle_put_string(out, "frames");
+	df_pickle_list(out);
+	for (; *at; at = *end ? end + strlen(sep) : end) {
+		end = strstr(at, sep);
+		if (!end)
+			end = at + strlen(at);
+		snprintf(text, sizeof(text), "%.*s", (int)(end - at), at);
+		name = strchr(text, '!');
+		df_pickle_dict(out);
+		key_text(out, "name", name ? name + 1 : text);
+		text[name ? name - text : (ptrdiff_t)strcspn(text, "+")] = 0;
+		/* A line is only known of what was imported. */
+		line = strrchr(text, ':');
+		if (line)
+			*line++ = 0;
+		key_text(out, "filename", text);
+		key_int(out, "line", line ? atoi(line) : 0);
+		df_pickle_dict_end(out);
+	}
+	df_pickle_list_end(out);
+}
+
 /*
  * p2p: the message's number, 0 for a collective; its operation and those with the same number are one group. end:
  * the entry that closes a group of messages.
  */
-static void entry(const struct export *x, const struct df_entry *e, const struct df_lop *op,
-		  int64_t id, int64_t to_real, int64_t p2p, int end, FILE *out)
+static void entry(struct export *x, const struct df_entry *e, const struct df_lop *op, int64_t id,
+		  int64_t to_real, int64_t p2p, int end, FILE *out)
 {
 	static const char *const states[] = {"scheduled", "started", "completed", "completed"};
 	const struct df_gcomm *g = &x->set->gcomms[e->gcomm];
@@ -193,9 +261,7 @@ static void entry(const struct export *x, const struct df_entry *e, const struct
 	else
 		snprintf(text, sizeof(text), "nccl:%s", df_kind_fr(op->kind));
 	df_pickle_dict(out);
-	df_pickle_put_string(out, "frames");
-	df_pickle_list(out);
-	df_pickle_list_end(out);
+	frames(x, e->trace, op, out);
 	key_int(out, "record_id", id);
 	key_int(out, "pg_id", place);
 	df_pickle_put_string(out, "process_group");
@@ -354,6 +420,7 @@ static int export_trace(struct export *x, const struct df_trc *t)
 		done[nr_done++] = e->device;
 		rc = export_rank(x, t, e->device, e->world);
 	}
+	forget_stacks(x);
 	df_reader_close(&rd);
 	return rc;
 }

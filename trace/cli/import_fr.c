@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <uthash.h>
 #include "trace/cli/cli.h"
 #include "trace/format.h"
 #include "trace/hash.h"
@@ -24,6 +25,8 @@ static const char help[] =
 
 #define MAX_GROUPS 1024
 #define MAX_FILE   (1LL << 30)
+#define MAX_FRAMES 16	 /* of a call site; as many as a trace of ours has */
+#define ALL_FRAMES 65536 /* of a file */
 
 struct group {
 	char name[64];
@@ -31,9 +34,19 @@ struct group {
 	int nranks, rank;
 };
 
+/* What is in the file once: a text by its hash, or a call site with its frames. */
+struct seen {
+	uint64_t hash;
+	UT_hash_handle hh;
+};
+
 struct import {
 	struct df_trace_header *h;
 	size_t cap; /* records */
+	struct seen *texts, *sites;
+	size_t nr_frames;
+	char *strings; /* as they will stand in the file, behind the records */
+	size_t string_bytes, cap_strings;
 	struct group groups[MAX_GROUPS];
 	uint32_t nr_groups;
 	int rank;
@@ -152,6 +165,100 @@ static uint64_t elements(const struct df_pvalue *shapes)
 	return n;
 }
 
+/* 1: new. */
+static int first_time(struct seen **table, uint64_t hash)
+{
+	struct seen *s;
+
+	HASH_FIND(hh, *table, &hash, sizeof(hash), s);
+	if (s)
+		return 0;
+	s = malloc(sizeof(*s));
+	if (!s)
+		return 0;
+	s->hash = hash;
+	HASH_ADD(hh, *table, hash, sizeof(s->hash), s);
+	return 1;
+}
+
+static void forget(struct seen **table)
+{
+	struct seen *s, *next;
+
+	HASH_ITER(hh, *table, s, next)
+	{
+		HASH_DEL(*table, s);
+		free(s);
+	}
+}
+
+static void put_text(struct import *im, const char *text, uint64_t hash)
+{
+	struct df_trace_string s = {.hash = hash, .bytes = (uint32_t)strlen(text), .used = 1};
+	size_t need = sizeof(s) + ((s.bytes + 7) & ~7u);
+
+	if (!first_time(&im->texts, hash))
+		return;
+	if (im->string_bytes + need > im->cap_strings) {
+		size_t cap = 2 * (im->cap_strings + need);
+		char *p = realloc(im->strings, cap);
+
+		if (!p)
+			return; /* its sites are told by number */
+		im->strings = p;
+		im->cap_strings = cap;
+	}
+	memset(im->strings + im->string_bytes, 0, need);
+	memcpy(im->strings + im->string_bytes, &s, sizeof(s));
+	memcpy(im->strings + im->string_bytes + sizeof(s), text, s.bytes);
+	im->string_bytes += need;
+}
+
+/* The frames of an operation, innermost first, as a call site: "file:line!function" each. 0: it has none. */
+static uint32_t site_of(struct import *im, const struct df_pvalue *frames, uint64_t time)
+{
+	size_t nr = frames && frames->kind == DF_P_LIST ? frames->nr : 0;
+	char texts[MAX_FRAMES][512], file[320], name[128];
+	uint64_t hash = 0, hashes[MAX_FRAMES];
+	uint32_t site;
+
+	if (nr > MAX_FRAMES)
+		nr = MAX_FRAMES;
+	for (size_t i = 0; i < nr; i++) {
+		const struct df_pvalue *f = frames->items[i];
+
+		df_pickle_text(df_pickle_get(f, "filename"), file, sizeof(file));
+		df_pickle_text(df_pickle_get(f, "name"), name, sizeof(name));
+		snprintf(texts[i], sizeof(texts[i]), "%s:%" PRId64 "!%s", file,
+			 df_pickle_int(df_pickle_get(f, "line"), 0), name);
+		hashes[i] = df_hash64(texts[i], strlen(texts[i]));
+		hash = df_mix64(hash ^ hashes[i]);
+	}
+	site = (uint32_t)(hash ^ hash >> 32);
+	if (!nr || !site)
+		return 0;
+	if (im->nr_frames + nr <= ALL_FRAMES && first_time(&im->sites, site)) {
+		im->nr_frames += nr;
+		for (size_t i = 0; i < nr; i++) {
+			put_text(im, texts[i], hashes[i]);
+			put(im, time, DF_REC_SITE, site, i, 0, hashes[i]);
+		}
+	}
+	return site;
+}
+
+static size_t all_frames(const struct df_pvalue *entries, size_t nr)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < nr && sum < ALL_FRAMES; i++) {
+		const struct df_pvalue *f = df_pickle_get(entries->items[i], "frames");
+
+		sum += f && f->kind == DF_P_LIST ? f->nr : 0;
+	}
+	return sum < ALL_FRAMES ? sum : ALL_FRAMES;
+}
+
 static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 {
 	const struct df_pvalue *group = df_pickle_get(e, "process_group"), *types;
@@ -166,7 +273,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 	int p2p = (int)df_pickle_int(df_pickle_get(e, "is_p2p"), 0), kind = -1, peer = -1, a, b,
 	    dtype;
 	const char *what;
-	uint32_t g = 0;
+	uint32_t g = 0, site;
 
 	if (group && group->kind == DF_P_LIST && group->nr)
 		df_pickle_text(group->items[0], name, sizeof(name));
@@ -201,6 +308,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 			: in;
 	if (kind == DF_KIND_ALLTOALL && im->groups[g].nranks)
 		count = in / (uint64_t)im->groups[g].nranks;
+	site = site_of(im, df_pickle_get(e, "frames"), created);
 	/* The tensors of a barrier say nothing. */
 	if (!strcmp(what, "barrier"))
 		count = 1;
@@ -217,6 +325,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 		if (r) {
 			r->comm = g + 1;
 			r->rank = im->groups[g].rank;
+			r->site = recs[i] == DF_REC_OP_ISSUE ? site : 0;
 		}
 	}
 	im->open += strcmp(state, "completed") != 0;
@@ -260,7 +369,7 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 	if (!df_pickle_get(root, "version"))
 		return df_cli_input_error("import-fr", path,
 					  "not a Flight Recorder dump (no version)");
-	im->cap = nr * 5 + 8;
+	im->cap = nr * 5 + 8 + all_frames(entries, nr);
 	while (ring < im->cap)
 		ring *= 2;
 	bytes = 4096 + MAX_GROUPS * sizeof(struct df_trace_comm) + ring * sizeof(struct df_rec);
@@ -294,9 +403,12 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 		if (now > im->last_ns)
 			put(im, now, DF_REC_STALL, 0, (now - im->last_ns) / 1000000, im->open, 0);
 	}
+	im->h->off_strings = bytes;
+	im->h->nr_string_bytes = im->h->strings_used = (uint32_t)im->string_bytes;
 	snprintf(file, sizeof(file), "%s/rank%d.dft", dir, im->rank);
 	out = fopen(file, "wb");
-	if (!out || fwrite(im->h, 1, bytes, out) != bytes || fclose(out))
+	if (!out || fwrite(im->h, 1, bytes, out) != bytes ||
+	    fwrite(im->strings, 1, im->string_bytes, out) != im->string_bytes || fclose(out))
 		return df_cli_input_error("import-fr", file, "%s", strerror(errno));
 	if (im->unknown)
 		fprintf(stderr,
@@ -354,8 +466,12 @@ int df_cmd_import_fr(int argc, char **argv)
 				nr++;
 		}
 		df_pickle_free(&p);
-		if (im)
+		if (im) {
+			forget(&im->texts);
+			forget(&im->sites);
+			free(im->strings);
 			free(im->h);
+		}
 		free(im);
 		free(data);
 	}
