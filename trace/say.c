@@ -8,6 +8,7 @@
 #include <string.h>
 #include "trace/names.h"
 #include "trace/result.h"
+#include "trace/stacks.h"
 #include "trace/vec.h"
 
 char *df_text(const char *fmt, ...)
@@ -165,37 +166,6 @@ const char *df_say_sig(const struct df_lop *op, char *buf, size_t size)
 	return buf;
 }
 
-/* Text of a call site from the SITE records: the first frame outside libraries of ours, or frame 0. */
-/* Frame `nr` of a call site as a trace records it: "module!function+0x12" without the module's folder. 1 found. */
-static int put_frame(const struct df_trc *t, const struct df_reader *r, uint32_t site, uint64_t nr,
-		     char *buf, size_t size)
-{
-	const char *text, *slash;
-	uint32_t bytes;
-
-	for (size_t i = 0; i < t->nr_notes; i++) {
-		const struct df_rec *rec = &t->notes[i].rec;
-
-		if (rec->type != DF_REC_SITE || rec->op != site || rec->a != nr)
-			continue;
-		text = df_reader_string(r, rec->c, &bytes);
-		if (!text)
-			return 0;
-		slash = memrchr(text, '/', bytes);
-		if (slash) {
-			bytes -= (uint32_t)(slash + 1 - text);
-			text = slash + 1;
-		}
-		snprintf(buf, size, "%.*s", (int)bytes, text);
-		/* What comes from a file goes to a terminal: nothing but printable text. */
-		for (char *p = buf; *p; p++)
-			if ((unsigned char)*p < 32 || *p == 127)
-				*p = '?';
-		return 1;
-	}
-	return 0;
-}
-
 const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,
 			size_t size)
 {
@@ -209,24 +179,14 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 		      char *buf, size_t size)
 {
 	const struct df_trc *t = &set->traces[trace];
-	unsigned nr = 0;
 	struct df_reader r;
-	size_t at = 0;
+	unsigned nr;
 
 	buf[0] = 0;
 	if (!site || (t->image ? df_reader_open_image(&r, t->image, t->image_bytes, NULL)
 			       : df_reader_open(&r, t->path, NULL)))
 		return 0;
-	for (; nr < max && at + 8 < size; nr++) {
-		const char *sep = nr ? " <- " : "";
-
-		if (!put_frame(t, &r, site, nr, buf + at + strlen(sep), size - at - strlen(sep))) {
-			buf[at] = 0;
-			break;
-		}
-		memcpy(buf + at, sep, strlen(sep));
-		at += strlen(buf + at);
-	}
+	nr = df_stack_text(t->notes, t->nr_notes, &r, site, max, buf, size);
 	df_reader_close(&r);
 	return nr;
 }

@@ -89,12 +89,18 @@ assert d['pg_config']['0']['ranks'] == '[0, 1]', d['pg_config']" || fail "export
 	want 0 "$df" timeline -o "$tmp/t.json" "$tmp/fr"
 	python3 -m json.tool <"$tmp/t.json" >/dev/null || fail "timeline is not JSON"
 	grep -q "never" "$tmp/t.json" || fail "timeline: the open operation is not marked"
+	python3 -c "
+import json
+e = [x['args'] for x in json.load(open('$tmp/t.json'))['traceEvents'] if 'Seq' in x.get('args', {})]
+assert [x['Call stack'] for x in e if x['Seq'] == 2] == ['distributed_c10d.py:2696!all_reduce <- train.py:42!step'], e" ||
+		fail "timeline: no call stack"
 	want 0 "$df" graph -o "$tmp/g.svg" "$tmp/fr"
 	python3 -c "import xml.dom.minidom as m; m.parse('$tmp/g.svg')" || fail "graph: SVG is not XML"
 	want 0 "$df" graph --json "$tmp/fr"
 	python3 -m json.tool <"$tmp/out" >/dev/null || fail "graph --json is not JSON"
 	want 0 "$df" report -o "$tmp/r.html" "$tmp/fr"
 	grep -q "MISSING: pg0#2" "$tmp/r.html" || fail "report without verdict"
+	grep -q "train.py:42!step" "$tmp/r.html" || fail "report without the open operation's call stack"
 	grep -Eq "(src|href)=.?https?:" "$tmp/r.html" && fail "report loads something from the network"
 	want 0 "$df" show --json --type op "$tmp/fr"
 	[ "$(wc -l <"$tmp/out")" -eq 3 ] || fail "show --type op: $(wc -l <"$tmp/out") lines"

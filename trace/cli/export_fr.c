@@ -10,19 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <uthash.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/names.h"
 #include "trace/pickle.h"
-#include "trace/result.h"
 #include "trace/set.h"
+#include "trace/stacks.h"
 
 static const char help[] =
 	"Usage: dfshim export-fr [-o PREFIX] DIR|FILE...\n"
 	"\n"
 	"Writes a Flight Recorder dump of each rank to PREFIX<rank>, for torchfrtrace and other tools that\n"
-	"read PyTorch's dumps.\n"
+	"read PyTorch's dumps. Frames are those of each call, without lines (but of what was imported).\n"
 	"\n"
 	"  -o PREFIX       default ./nccl_trace_rank_\n";
 
@@ -30,20 +29,12 @@ struct export
 {
 	struct df_check_set *set;
 	struct df_load load;
+	const struct df_reader *reader; /* of what is in load */
 	uint32_t *order; /* communicators, the largest first: their place is their name */
 	const char *prefix;
 	size_t nr_files;
-	struct stack *stacks; /* of the trace that is being written */
+	struct df_stacks stacks; /* of the trace that is being written */
 };
-
-/* The call stack of a site, as df_say_stack() puts it: read once, however many operations come from there. */
-struct stack {
-	uint32_t site;
-	UT_hash_handle hh;
-	char text[2048];
-};
-
-#define FRAMES_MAX 32
 
 static void key_int(FILE *out, const char *key, int64_t v)
 {
@@ -176,44 +167,16 @@ static void time_of(FILE *out, const char *key, uint64_t mono, int64_t to_real)
 		df_pickle_put_none(out);
 }
 
-static const char *stack_of(struct export *x, uint32_t trace, uint32_t site)
-{
-	struct stack *s;
-
-	HASH_FIND(hh, x->stacks, &site, sizeof(site), s);
-	if (!s) {
-		s = malloc(sizeof(*s));
-		if (!s)
-			return "";
-		s->site = site;
-		df_say_stack(x->set, trace, site, FRAMES_MAX, s->text, sizeof(s->text));
-		HASH_ADD(hh, x->stacks, site, sizeof(s->site), s);
-	}
-	return s->text;
-}
-
-static void forget_stacks(struct export *x)
-{
-	struct stack *s, *next;
-
-	HASH_ITER(hh, x->stacks, s, next)
-	{
-		HASH_DEL(x->stacks, s);
-		free(s);
-	}
-}
-
 /* Innermost first. */
-static void frames(struct export *x, uint32_t trace, const struct df_lop *op, FILE *out)
+static void frames(struct export *x, const struct df_lop *op, FILE *out)
 {
-	static const char sep[] = " <- ";
-	const char *at = stack_of(x, trace, op->site), *end, *name;
+	const char *at = df_stacks_get(&x->stacks, 0, &x->load, x->reader, op->site), *end, *name;
 	char text[512], *line;
 
 	df_pickle_put_string(out, "frames");
 	df_pickle_list(out);
-	for (; *at; at = *end ? end + strlen(sep) : end) {
-		end = strstr(at, sep);
+	for (; *at; at = *end ? end + strlen(DF_STACK_SEP) : end) {
+		end = strstr(at, DF_STACK_SEP);
 		if (!end)
 			end = at + strlen(at);
 		snprintf(text, sizeof(text), "%.*s", (int)(end - at), at);
@@ -261,7 +224,7 @@ static void entry(struct export *x, const struct df_entry *e, const struct df_lo
 	else
 		snprintf(text, sizeof(text), "nccl:%s", df_kind_fr(op->kind));
 	df_pickle_dict(out);
-	frames(x, e->trace, op, out);
+	frames(x, op, out);
 	key_int(out, "record_id", id);
 	key_int(out, "pg_id", place);
 	df_pickle_put_string(out, "process_group");
@@ -406,6 +369,7 @@ static int export_trace(struct export *x, const struct df_trc *t)
 
 	if (df_reader_open(&rd, t->path, &why))
 		return df_cli_input_error("export-fr", t->path, "%s", why);
+	x->reader = &rd;
 	if (df_load_trace(&x->load, &rd))
 		rc = df_cli_input_error("export-fr", t->path, "out of memory");
 	/* A process may hold several ranks: one file for each. */
@@ -420,7 +384,7 @@ static int export_trace(struct export *x, const struct df_trc *t)
 		done[nr_done++] = e->device;
 		rc = export_rank(x, t, e->device, e->world);
 	}
-	forget_stacks(x);
+	df_stacks_fini(&x->stacks);
 	df_reader_close(&rd);
 	return rc;
 }

@@ -21,7 +21,8 @@ static const char help[] =
 	"Usage: dfshim import-fr [-o DIR] FILE...\n"
 	"\n"
 	"Reads PyTorch Flight Recorder dumps (pickle, one file a rank, the rank at the end of the name) and\n"
-	"writes traces to DIR (default ./imported). Nothing in a dump is executed.\n";
+	"writes traces to DIR (default ./imported). Nothing in a dump is executed.\n"
+	"Call stacks, where a dump has them, are kept: the verdict names lines of the program.\n";
 
 #define MAX_GROUPS 1024
 #define MAX_FILE   (1LL << 30)

@@ -59,7 +59,7 @@ static const char script[] =
 	"c.onpointermove=e=>{if(drag){const d=(drag[0]-e.offsetX)/(c.clientWidth-L)*(drag[2]-drag[1]);a=drag[1]+d;z=drag[2]+d;"
 	"draw();return}const i=Math.floor((e.offsetY-20)/H),t=a+(e.offsetX-L)/(c.clientWidth-L)*(z-a);tip.textContent='';"
 	"for(const b of D.bars)if(at.get(b[0]+'/'+b[1])===i&&t>=b[2]&&t<=b[3])tip.textContent=b[4]+': '+((b[3]-b[2])/1e6)"
-	".toFixed(3)+' ms'+(b[5]?', not finished':'')};\n"
+	".toFixed(3)+' ms'+(b[5]?', not finished':'')+(b[7]?', called at '+b[7]:'')};\n"
 	"c.dataset.rows=rows.length;c.ondblclick=()=>{a=0;z=D.end||1;draw()};window.onresize=size;size();\n"
 	"</script>\n";
 
@@ -156,7 +156,13 @@ static void timeline(FILE *out, const struct df_timeline *t, const struct df_che
 		fprintf(out, "%s[%d,\"%s\",%" PRIu64 ",%" PRIu64 ",", i ? ",\n" : "", b->rank,
 			track, b->begin_ns, b->end_ns);
 		df_json_string(out, text);
-		fprintf(out, ",%d,%d]", b->open ? b->started ? 1 : 2 : 0, b->is_call);
+		fprintf(out, ",%d,%d", b->open ? b->started ? 1 : 2 : 0, b->is_call);
+		/* Of what is looked for; of all, it would be most of the page. */
+		if (b->open && !b->is_call && b->stack[0]) {
+			fputc(',', out);
+			df_json_string(out, b->stack);
+		}
+		fputc(']', out);
 	}
 	fputs("]};</script>\n", out);
 	fputs(script, out);

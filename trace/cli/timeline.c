@@ -49,6 +49,10 @@ static void op_args(FILE *out, const struct df_bar_item *b)
 	df_json_string(out, b->comm);
 	fprintf(out, ",\"Rank\":%d,\"record\":%" PRIu64 ",\"commHash\":\"0x%" PRIx64 "\"",
 		b->comm_rank, b->rec, b->comm_hash);
+	if (b->stack[0]) {
+		fputs(",\"Call stack\":", out);
+		df_json_string(out, b->stack);
+	}
 	if (!b->intent)
 		fprintf(out, ",\"Seq\":%" PRIu64, b->index + 1);
 	if (b->kind == DF_KIND_SEND)

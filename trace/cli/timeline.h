@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include "trace/load.h"
+#include "trace/stacks.h"
 
 /* One bar: an operation on a stream, or a host call in a thread. */
 struct df_bar_item {
@@ -18,7 +19,8 @@ struct df_bar_item {
 	uint32_t call, trace;
 	uint64_t count, index, serial, rec;
 	int32_t peer;
-	const char *comm; /* name, valid as long as the timeline */
+	const char *comm;  /* name, valid as long as the timeline */
+	const char *stack; /* likewise: where it was called; "" unknown */
 	uint64_t comm_hash;
 	int32_t comm_rank, nranks;
 };
@@ -32,6 +34,7 @@ struct df_timeline {
 		uint64_t pid;
 	} * procs;
 	size_t nr_procs, cap_procs;
+	struct df_stacks stacks;
 	char **names;
 	size_t nr_names, cap_names;
 	uint64_t first_ns, end_ns;

@@ -31,7 +31,8 @@ static const char *keep_name(struct df_timeline *t, const struct df_trace_comm *
 }
 
 static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op,
-				  const struct df_reader *r, uint32_t trace, int64_t skew)
+				  const struct df_load *l, const struct df_reader *r,
+				  uint32_t trace, int64_t skew)
 {
 	const struct df_trace_comm *c = df_reader_comm(r, op->comm);
 	struct df_bar_item *b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
@@ -55,6 +56,7 @@ static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op
 	b->peer = op->peer;
 	b->trace = trace;
 	b->comm = keep_name(t, c);
+	b->stack = df_stacks_get(&t->stacks, trace, l, r, op->site);
 	b->comm_hash = c ? c->hash : 0;
 	b->comm_rank = c ? c->rank : -1;
 	b->nranks = c ? c->nranks : 0;
@@ -68,7 +70,7 @@ static int add_ops(struct df_timeline *t, const struct df_load *l, const struct 
 
 	t->left_out += first;
 	for (size_t i = first; i < l->nr_ops; i++)
-		if (!add_op(t, &l->ops[i], r, trace, skew))
+		if (!add_op(t, &l->ops[i], l, r, trace, skew))
 			return -ENOMEM;
 	for (size_t i = 0; i < l->nr_notes; i++) {
 		struct df_bar_item *b;
@@ -76,7 +78,7 @@ static int add_ops(struct df_timeline *t, const struct df_load *l, const struct 
 
 		if (!df_load_intent(l, &l->notes[i], &op))
 			continue;
-		b = add_op(t, &op, r, trace, skew);
+		b = add_op(t, &op, l, r, trace, skew);
 		if (!b)
 			return -ENOMEM;
 		b->intent = 1;
@@ -218,6 +220,7 @@ int df_timeline_load(struct df_timeline *t, const char *sub, char **paths, size_
 
 void df_timeline_fini(struct df_timeline *t)
 {
+	df_stacks_fini(&t->stacks);
 	for (size_t i = 0; i < t->nr_names; i++)
 		free(t->names[i]);
 	free(t->names);
