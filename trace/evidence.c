@@ -106,8 +106,44 @@ static void other_roots(struct df_check_result *r)
 			r->nr_roots);
 }
 
+#define DROPS_TOLD 3
+
+/* "; of A 120, of B 3": whose records the rings have overwritten, the most first. */
+static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size)
+{
+	uint64_t below = UINT64_MAX;
+	uint32_t last = 0;
+	size_t at = 0;
+
+	buf[0] = 0;
+	for (int told = 0; told < DROPS_TOLD; told++) {
+		uint64_t most = 0;
+		uint32_t which = 0;
+
+		for (uint32_t i = 0; i < set->nr_gcomms; i++) {
+			const struct df_gcomm *g = &set->gcomms[i];
+			uint64_t sum = 0;
+
+			for (uint32_t k = 0; k < g->nr_entries; k++)
+				sum += set->entries[set->sorted[g->first_entry + k]].drops;
+			/* Equal ones by their number. */
+			if (sum > most && (sum < below || (sum == below && i > last))) {
+				most = sum;
+				which = i;
+			}
+		}
+		if (!most || at >= size)
+			return;
+		at += (size_t)snprintf(buf + at, size - at, "%s of %s %" PRIu64, at ? "," : ";",
+				       set->gcomms[which].label, most);
+		below = most;
+		last = which;
+	}
+}
+
 static void coverage(struct df_check_result *r)
 {
+	char whose[256];
 	const struct df_check_set *set = r->set;
 	uint64_t drops = 0;
 	size_t missing = 0, old = 0, cut = 0, is_short = 0;
@@ -132,11 +168,13 @@ static void coverage(struct df_check_result *r)
 	if (missing)
 		df_note(r, "%zu ranks of the largest incomplete communicator have no trace here",
 			missing);
-	if (drops)
+	if (drops) {
+		drops_by_comm(set, whose, sizeof(whose));
 		df_note(r,
 			"%" PRIu64
-			" older records were overwritten (a larger DFSHIM_TRACE_MB keeps more)",
-			drops);
+			" older records were overwritten%s (a larger DFSHIM_TRACE_MB keeps more)",
+			drops, whose);
+	}
 	if (lost)
 		df_note(r, "of %" PRIu64 " unfinished operations nothing is left but their number",
 			lost);

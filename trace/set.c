@@ -291,6 +291,7 @@ static void find_lost(struct df_check_set *set, const struct df_trc *t, const st
 				open--;
 		}
 		e->lost_open = open;
+		e->drops = c ? c->drops : 0;
 	}
 }
 

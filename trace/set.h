@@ -26,6 +26,7 @@ struct df_entry {
 	uint64_t destroyed_rec; /* COMM_DESTROY or COMM_ABORT; DF_NO_REC */
 	uint64_t failed_rec;	/* last OP_FAILED */
 	uint64_t lost_open;	/* unfinished operations whose records the ring has overwritten */
+	uint64_t drops;		/* records that the ring has overwritten */
 	uint64_t last_ns;
 	uint32_t threads[DF_LCOMM_THREADS], nr_threads, more_threads;
 };

@@ -340,6 +340,37 @@ START_TEST(test_lost_record)
 }
 END_TEST
 
+/* What the rings have overwritten is told by communicator, over all ranks, the most first. */
+START_TEST(test_drops)
+{
+	static const uint64_t drops[2][2] = {{3, 40}, {4, 0}};
+	struct df_check_set *set;
+	struct df_check_result *r;
+	struct tb_image im[2];
+	char *text;
+
+	pair(im, 1);
+	for (int i = 0; i < 2; i++) {
+		uint32_t second = tb_comm(&im[i], 0xbbb, 2, i, i);
+
+		for (uint64_t k = 0; k < im[i].h->nr_recs; k++)
+			tb_rec(&im[i], DF_REC_MARK, 0, 0, 0, 0);
+		tb_comm_at(&im[i], 1)->drops = drops[i][0];
+		tb_comm_at(&im[i], second)->drops = drops[i][1];
+	}
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_quiet(&im[0], 60000);
+	r = tb_check(im, 2, &set);
+	text = tb_printed(r, 0);
+	ck_assert_msg(strstr(text, "older records were overwritten; of B 40, of A 7 (") != NULL,
+		      "%s", text);
+	free(text);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+END_TEST
+
 /* A small message that its sender has got rid of, and a receive that waits for more, as other tools record it. */
 START_TEST(test_unseen_sizes)
 {
@@ -522,6 +553,7 @@ int main(void)
 	tcase_add_test(t, test_ours_peer_not_free);
 	tcase_add_test(t, test_missing_trace);
 	tcase_add_test(t, test_lost_record);
+	tcase_add_test(t, test_drops);
 	tcase_add_test(t, test_unseen_sizes);
 	tcase_add_test(t, test_destroyed);
 	tcase_add_test(t, test_failed_call);

@@ -38,12 +38,15 @@ static void text(const char *path, const struct df_reader *r, const struct df_lo
 		printf("  %" PRIu64 " records not whole\n", l->nr_torn);
 	for (uint32_t i = 1; i <= r->nr_comms; i++) {
 		const struct df_trace_comm *c = df_reader_comm(r, i);
+		char lost[64] = "";
 
+		if (c && c->drops)
+			snprintf(lost, sizeof(lost), ", %" PRIu64 " records overwritten", c->drops);
 		if (c)
 			printf("  comm 0x%016" PRIx64 " %-12s rank %d of %d, device %d: %" PRIu64
 			       " issued, %" PRIu64 " finished%s\n",
 			       c->hash, c->name, c->rank, c->nranks, c->device, c->issued, c->done,
-			       c->drops ? ", incomplete" : "");
+			       lost);
 	}
 }
 
