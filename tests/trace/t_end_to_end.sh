@@ -38,13 +38,18 @@ expect 0 OK: "$df" replay --rules dfshim "$tmp/nccl"
 # of one length are in it, of which both have to choose one. Of a rank that is too slow to answer the job knows less than
 # its files, and says so ("likely"), or has not even begun: then another is run.
 alike() { # name, arguments of the job ...
-	local name=$1 f try
+	local name=$1 f try tries="1 2 3 4 5"
 	shift
-	for try in 1 2 3 4 5; do
-		timeout "${LIMIT:-60}" "$df" run --host=8 -n 8 --rules nccl --trace "$tmp/$name$try" --timeout 2 -- "$app" --iters 3 "$@" \
+	[ "${SLOW:-1}" = 1 ] || tries=1
+	for try in $tries; do
+		timeout "${LIMIT:-60}" "$df" run --host=8 -n 8 --rules nccl --trace "$tmp/$name$try" --timeout $((2 * ${SLOW:-1})) -- "$app" --iters 3 "$@" \
 			>"$tmp/log" 2>&1 && { echo "FAIL: the disordered job finished by NCCL's rules ($*)"; bad=1; }
 		! grep -q "^Shortest cycle" "$tmp/log" || ! grep -q "^Confidence: proved" "$tmp/log" || break
 	done
+	if [ "${SLOW:-1}" != 1 ] && ! grep -q "^Confidence: proved" "$tmp/log"; then
+		echo "alike $*: under a sanitizer no process was answered by all others in time: nothing to compare"
+		return
+	fi
 	"$df" check "$tmp/$name$try" >"$tmp/out" 2>&1
 	for f in log out; do
 		awk '/^[A-Z_]+: / { on = !nr++ } on { print } /^[0-9]+ traces, / { on = 0 }' "$tmp/$f" |
@@ -52,7 +57,7 @@ alike() { # name, arguments of the job ...
 	done
 	if ! grep -q "^Shortest cycle" "$tmp/log.said" || ! diff "$tmp/log.said" "$tmp/out.said" >"$tmp/diff"; then
 		echo "FAIL: live and from the files ($*; $try):"
-		head -40 "$tmp/diff"
+		head -40 "$tmp/diff" "$tmp/log.said"
 		bad=1
 	fi
 }
