@@ -10,9 +10,9 @@
  * Locks: a run's mutex (leaf), held for flags only.
  */
 #define _GNU_SOURCE /* pthread_setname_np */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "interpose/group.h"
@@ -376,7 +376,6 @@ static void *run_thread(void *arg)
 static void *part_thread(void *arg)
 {
 	const struct df_job *job = arg;
-
 	char name[16];
 
 	/* So the checker knows for whom. In the background the name that it has from its maker says that already. */
@@ -450,12 +449,9 @@ static ncclResult_t run_all(struct df_run *run)
 
 static void *background(void *arg)
 {
-	struct df_run *run = arg;
-
 	/* By this name the checker knows that no host waits in what it does: the caller has gone on. */
 	pthread_setname_np(pthread_self(), DF_OUR_THREADS "jobs");
-	run->caller = 0;
-	run_all(run);
+	run_all(arg);
 	return NULL;
 }
 
@@ -487,7 +483,6 @@ static ncclResult_t launch(struct df_job *jobs)
 	pthread_mutex_init(&run->lock, NULL);
 	pthread_cond_init(&run->cond, NULL);
 	run->jobs = jobs;
-	run->caller = syscall(SYS_gettid);
 	for (job = jobs; job; job = job->next) {
 		if (job->kind == DF_JOB_DESTROY || job->kind == DF_JOB_ABORT)
 			continue;
@@ -501,8 +496,10 @@ static ncclResult_t launch(struct df_job *jobs)
 		}
 		blocking = job->on->config.blocking;
 	}
-	if (blocking)
+	if (blocking) {
+		run->caller = syscall(SYS_gettid);
 		return run_all(run);
+	}
 	for (job = jobs; job; job = job->next)
 		if (job->kind != DF_JOB_DESTROY && job->kind != DF_JOB_ABORT)
 			df_handle_set(job->on, DF_H_BUSY, 0, ncclInProgress);

@@ -184,8 +184,9 @@ static uint64_t *stuck_names(size_t *nr)
 struct ended {
 	uint64_t nr;
 	uint32_t verdict, text_bytes;
-	uint32_t told, pad; /* 1: its process has printed the text */
-			    /* names, text */
+	/* 1: its process has printed the text. */
+	uint32_t told, pad;
+	/* names, text */
 };
 
 /*
