@@ -212,8 +212,10 @@ static inline void to_model(const struct script *s, int ours, struct df_mprog *p
 	to_model_mapped(s, ours, p, NULL);
 }
 
+/* The schedules by which a program is run where its end is a matter of time. */
 struct dice {
 	uint64_t state;
+	uint64_t held[MODEL_THREADS]; /* ranks whose thread sets out only when all else stands */
 };
 
 static inline size_t dice_throw(void *arg, size_t nr)
@@ -222,6 +224,46 @@ static inline size_t dice_throw(void *arg, size_t nr)
 
 	d->state = d->state * 6364136223846793005u + 1442695040888963407u;
 	return (size_t)(d->state >> 33) % nr;
+}
+
+static inline int dice_hold(void *arg, int rank, int thread, const struct df_mop *next)
+{
+	const struct dice *d = arg;
+
+	(void)next;
+	return d->held[thread] >> rank & 1;
+}
+
+static inline int dice_let_go(void *arg)
+{
+	struct dice *d = arg;
+	int any = 0;
+
+	for (int t = 0; t < MODEL_THREADS; t++) {
+		any |= d->held[t] != 0;
+		d->held[t] = 0;
+	}
+	return any;
+}
+
+/*
+ * The i-th of them. In every other one the steps of a rank's threads are not mixed by chance: threads start one after
+ * the other, and one is often through before the next begins, on all ranks or on most.
+ */
+static inline struct df_model_schedule dice_schedule(struct dice *d, int i, int nr_ranks)
+{
+	memset(d, 0, sizeof(*d));
+	d->state = (uint64_t)i * 0x9e3779b97f4a7c15u;
+	for (int r = 0; r < nr_ranks && i & 1; r++) {
+		int other = i > 3 && !dice_throw(d, 8);
+
+		d->held[(i >> 1 & 1) ^ other] |= 1ULL << r;
+	}
+	return (struct df_model_schedule){.pick = dice_throw,
+					  .arg = d,
+					  .device = dice_throw,
+					  .hold = dice_hold,
+					  .let_go = dice_let_go};
 }
 
 /*
@@ -233,9 +275,8 @@ static inline int finish_by_chance(const struct script *s, int schedules)
 	int i, nr = 0;
 
 	for (i = 0; i < schedules; i++) {
-		struct dice dice = {.state = (uint64_t)i * 0x9e3779b97f4a7c15u};
-		struct df_model_schedule order = {
-			.pick = dice_throw, .arg = &dice, .device = dice_throw};
+		struct dice dice;
+		const struct df_model_schedule order = dice_schedule(&dice, i / 2, s->nr_ranks);
 		struct df_model_result res;
 		struct df_mprog p;
 

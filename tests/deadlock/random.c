@@ -89,7 +89,7 @@ static void failed(struct entry *e, const char *bad)
 static void tally(struct entry *e)
 {
 	const struct expect *x = &e->l.by[e->nccl];
-	const char *bad = judge(&e->s, &e->l, e->nccl, &e->o);
+	const char *bad = judge_at_length(&e->s, &e->l, e->nccl, &e->o);
 
 	/* One before it has ended the process. */
 	if (!e->o.ran && !e->o.last) {
@@ -223,7 +223,7 @@ static int print_one(uint64_t seed)
 	struct label l;
 
 	generate(&s, seed);
-	label(&s, &l);
+	label(&s, &l, NR_SCHEDULES);
 	printf("# class %s nccl %d ours %d (0 completes, 1 hangs, 2 either)\n", l.cls, l.by[1].want,
 	       l.by[0].want);
 	for (int nccl = 1; nccl >= 0; nccl--)
@@ -257,7 +257,7 @@ static void take(uint64_t seed, int executing)
 	struct label l;
 
 	generate(&s, seed);
-	label(&s, &l);
+	label(&s, &l, NR_SCHEDULES);
 	for (size_t c = 0; c < 5; c++)
 		count[c].labelled += !strcmp(count[c].cls, l.cls);
 	for (int nccl = 0; nccl < 2 && executing; nccl++) {
