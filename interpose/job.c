@@ -18,7 +18,6 @@
 
 /* The calls that the runtime does not record itself. */
 static const enum df_call calls[] = {
-	[DF_JOB_SHRINK] = DF_CALL_COMM_SHRINK,
 	[DF_JOB_REVOKE] = DF_CALL_COMM_ABORT,
 	[DF_JOB_ABORT] = DF_CALL_COMM_ABORT,
 };

@@ -295,7 +295,7 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 			int nr_exclude, int abort)
 {
 	int *ranks, i, x = 0, nr = 0, ret;
-	uint64_t hash;
+	uint64_t call, hash;
 
 	set_state(comm, DF_COMM_JOINING);
 	if (abort)
@@ -312,7 +312,9 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 		else
 			ranks[nr++] = i;
 	}
+	call = df_call_enter_comm(DF_CALL_COMM_SHRINK, parent, 0);
 	ret = derive(comm, parent, hash, ranks, nr, NULL);
+	df_call_exit(call, DF_CALL_COMM_SHRINK, parent->dev->index, (uint64_t)-ret);
 	free(ranks);
 	return ret ? fail(comm, ret) : 0;
 }

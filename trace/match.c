@@ -412,6 +412,17 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 
 /* ---- calls that several ranks make together ----------------------------------------------------------- */
 
+/*
+ * Does the call stand for this rank of its communicator? Its record names the rank; where it does not, and where one
+ * call connects several, it is that of its device.
+ */
+static int is_call_of(const struct df_lcall *c, const struct df_entry *e)
+{
+	if (c->comm && !(c->call == DF_CALL_CONNECT && c->detail > 1))
+		return c->comm == e->local;
+	return c->device < 0 || e->device == c->device;
+}
+
 static void bar_on_comm(struct match *m, struct df_bar *b)
 {
 	struct df_graph *g = m->g;
@@ -431,11 +442,9 @@ static void bar_on_comm(struct match *m, struct df_bar *b)
 		t = &g->set->traces[from->trace];
 		for (uint32_t k = 0; k < t->nr_entries; k++) {
 			const struct df_entry *e = &g->set->entries[t->first_entry + k];
-			int device = t->calls[from->ref].device;
 
-			/* Of several ranks in one process the call is that of its device. */
 			if (e->gcomm == b->gcomm && e->rank >= 0 && e->rank < gc->nranks &&
-			    (device < 0 || e->device == device))
+			    is_call_of(&t->calls[from->ref], e))
 				here[e->rank] = 1;
 		}
 	}
