@@ -4,13 +4,8 @@
 #include <string.h>
 #include "trace/load.h"
 
-int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out)
+void df_load_intended(const struct df_lnote *n, struct df_lop *out)
 {
-	const struct df_lcall *c =
-		n->rec.type == DF_REC_OP_INTENT ? df_load_call(l, n->rec.op) : NULL;
-
-	if (!c || !c->open)
-		return 0;
 	memset(out, 0, sizeof(*out));
 	out->serial = n->rec.op;
 	out->kind = (uint8_t)n->rec.a;
@@ -28,5 +23,15 @@ int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_
 	out->thread = n->rec.thread;
 	out->site = n->rec.site;
 	out->group = (uint32_t)n->rec.op;
+}
+
+int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out)
+{
+	const struct df_lcall *c =
+		n->rec.type == DF_REC_OP_INTENT ? df_load_call(l, n->rec.op) : NULL;
+
+	if (!c || !c->open)
+		return 0;
+	df_load_intended(n, out);
 	return 1;
 }

@@ -155,6 +155,8 @@ int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struc
 
 /* An operation that its host could not issue, because it still waits in the call before: 1, and what it is. */
 int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out);
+/* What an OP_INTENT says, whatever became of it. */
+void df_load_intended(const struct df_lnote *n, struct df_lop *out);
 /* The operation with this serial, or NULL. */
 struct df_lop *df_load_op(const struct df_load *l, uint64_t serial);
 

@@ -137,7 +137,9 @@ static void json_key(FILE *out, const char *key, const char *value)
 		fputs("null", out);
 }
 
-static void json_evidence(const struct df_check_result *r, FILE *out, uint32_t trace, uint64_t rec)
+/* A record, and the calls that led to it. */
+static void json_evidence(const struct df_check_result *r, FILE *out, uint32_t trace, uint64_t rec,
+			  uint32_t site)
 {
 	if (trace == DF_NONE || rec == DF_NO_REC) {
 		fputs("null", out);
@@ -147,7 +149,9 @@ static void json_evidence(const struct df_check_result *r, FILE *out, uint32_t t
 	df_json_string(out, r->set->traces[trace].label);
 	fputs(",\"trace\":", out);
 	df_json_string(out, r->set->traces[trace].name);
-	fprintf(out, ",\"record\":%" PRIu64 "}", record_number(r, trace, rec));
+	fprintf(out, ",\"record\":%" PRIu64 ",\"stack\":", record_number(r, trace, rec));
+	df_stack_json(df_say_frames(r->set, trace, site), out);
+	fputc('}', out);
 }
 
 static void json_sides(const struct df_check_result *r, FILE *out)
@@ -169,7 +173,7 @@ static void json_sides(const struct df_check_result *r, FILE *out)
 			fprintf(out, ",\"%s\":%d", df_kind_is_p2p(op->kind) ? "peer" : "root",
 				op->peer);
 		fputs(",\"evidence\":", out);
-		json_evidence(r, out, r->sides[i].trace, op->rec);
+		json_evidence(r, out, r->sides[i].trace, op->rec, op->site);
 		fputc('}', out);
 	}
 	fputc(']', out);
@@ -205,7 +209,7 @@ static void json_ops(const struct df_check_result *r, FILE *out)
 			r->g.stuck[u->done] ? "true" : "false",
 			df_say_ago(set, u->trace, u->l.issue_ns));
 		fputs(",\"evidence\":", out);
-		json_evidence(r, out, u->trace, u->l.rec);
+		json_evidence(r, out, u->trace, u->l.rec, u->l.site);
 		fputc('}', out);
 	}
 	fputc(']', out);
@@ -236,7 +240,7 @@ static void json_intents(const struct df_check_result *r, FILE *out)
 			fprintf(out,
 				",\"stream\":%" PRIu64 ",\"age_s\":%.3f,\"evidence\":", op.stream,
 				df_say_ago(set, (uint32_t)t, trc->notes[i].rec.time_ns));
-			json_evidence(r, out, (uint32_t)t, trc->notes[i].index);
+			json_evidence(r, out, (uint32_t)t, trc->notes[i].index, op.site);
 			fputc('}', out);
 		}
 	}
@@ -245,7 +249,7 @@ static void json_intents(const struct df_check_result *r, FILE *out)
 
 void df_check_print_json(const struct df_check_result *r, FILE *out)
 {
-	const struct df_check_set *set = r->set;
+	struct df_check_set *set = r->set;
 	char text[256];
 
 	fputs("{\"verdict\":", out);
@@ -269,7 +273,8 @@ void df_check_print_json(const struct df_check_result *r, FILE *out)
 		fputs(",\"to\":", out);
 		df_json_string(out, df_say_node(&r->g, r->steps[i].to, text, sizeof(text)));
 		fprintf(out, ",\"cut\":%s,\"evidence\":", r->steps[i].cut ? "true" : "false");
-		json_evidence(r, out, r->steps[i].trace, r->steps[i].rec);
+		json_evidence(r, out, r->steps[i].trace, r->steps[i].rec,
+			      df_say_site_of(set, r->steps[i].trace, r->steps[i].rec));
 		fputc('}', out);
 	}
 	fputs("],\"first_divergence\":", out);
@@ -277,9 +282,9 @@ void df_check_print_json(const struct df_check_result *r, FILE *out)
 		fputs("{\"text\":", out);
 		df_json_string(out, r->divergence);
 		fputs(",\"evidence\":[", out);
-		json_evidence(r, out, r->div_trace[0], r->div_rec[0]);
+		json_evidence(r, out, r->div_trace[0], r->div_rec[0], r->div_site[0]);
 		fputc(',', out);
-		json_evidence(r, out, r->div_trace[1], r->div_rec[1]);
+		json_evidence(r, out, r->div_trace[1], r->div_rec[1], r->div_site[1]);
 		fputs("]}", out);
 	} else {
 		fputs("null", out);

@@ -300,12 +300,7 @@ int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, si
 	if (rec->type != DF_REC_OP_INTENT || !rec->comm || rec->comm > trc->nr_entries)
 		return 0;
 	*entry = &set->entries[trc->first_entry + rec->comm - 1];
-	*op = (struct df_lop){.kind = (uint8_t)rec->a,
-			      .type = (uint8_t)(rec->a >> 8),
-			      .redop = (uint8_t)(rec->a >> 16),
-			      .peer = df_rec_peer(rec->a >> 32),
-			      .count = rec->b,
-			      .stream = rec->c};
+	df_load_intended(&trc->notes[note], op);
 	return (*entry)->gcomm != DF_NONE;
 }
 

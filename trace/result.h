@@ -92,6 +92,10 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,
 			size_t size);
+/* All its frames; "": none are known. Valid as long as the set. */
+const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site);
+/* Where the call was made that a record tells of; 0: not known. */
+uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec);
 /* Its innermost frames, at most `max`: "a <- b <- c". How many; none are known of a site that the ring has lost. */
 unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
 		      char *buf, size_t size);

@@ -175,19 +175,54 @@ const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site,
 	return buf;
 }
 
+/* Its process's records; 0 open. */
+static int open_trace(const struct df_trc *t, struct df_reader *r)
+{
+	return t->image ? df_reader_open_image(r, t->image, t->image_bytes, NULL)
+			: df_reader_open(r, t->path, NULL);
+}
+
+const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site)
+{
+	const struct df_trc *t = &set->traces[trace];
+	const char *text = df_stacks_find(&set->stacks, trace, site);
+	struct df_reader r;
+
+	if (!site || text)
+		return site ? text : "";
+	if (open_trace(t, &r))
+		return "";
+	text = df_stacks_get(&set->stacks, trace, t->notes, t->nr_notes, &r, site);
+	df_reader_close(&r);
+	return text;
+}
+
+uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec)
+{
+	struct df_reader r;
+	struct df_rec found = {.site = 0};
+
+	if (trace == DF_NONE || rec == DF_NO_REC || open_trace(&set->traces[trace], &r))
+		return 0;
+	if (df_reader_get(&r, rec, &found))
+		found.site = 0;
+	df_reader_close(&r);
+	return found.site;
+}
+
 unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
 		      char *buf, size_t size)
 {
-	const struct df_trc *t = &set->traces[trace];
-	struct df_reader r;
-	unsigned nr;
+	const char *text = df_say_frames(set, trace, site), *end = text, *sep;
+	unsigned nr = 0;
 
-	buf[0] = 0;
-	if (!site || (t->image ? df_reader_open_image(&r, t->image, t->image_bytes, NULL)
-			       : df_reader_open(&r, t->path, NULL)))
-		return 0;
-	nr = df_stack_text(t->notes, t->nr_notes, &r, site, max, buf, size);
-	df_reader_close(&r);
+	for (; nr < max && *end; nr++) {
+		sep = nr ? end + strlen(DF_STACK_SEP) : end;
+		end = strstr(sep, DF_STACK_SEP);
+		if (!end)
+			end = sep + strlen(sep);
+	}
+	snprintf(buf, size, "%.*s", (int)(end - text), text);
 	return nr;
 }
 

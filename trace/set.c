@@ -58,6 +58,7 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->gcomm_map);
 	free(set->dead);
 	df_load_fini(&set->load);
+	df_stacks_fini(&set->stacks);
 	free(set);
 }
 

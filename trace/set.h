@@ -10,6 +10,7 @@
 
 #include "trace/check.h"
 #include "trace/load.h"
+#include "trace/stacks.h"
 
 #define DF_NONE UINT32_MAX
 
@@ -147,7 +148,8 @@ struct df_check_set {
 	struct df_dead *dead;
 	size_t nr_dead, cap_dead;
 	uint64_t nr_recs, nr_torn, nr_issued, nr_finished;
-	struct df_load load; /* reused for each trace */
+	struct df_load load;	 /* reused for each trace */
+	struct df_stacks stacks; /* df_say_stack() has found, by trace */
 	char error[256];
 	uint64_t now_ns; /* of the analysis */
 	int sealed;

@@ -28,6 +28,8 @@ done
 # All tools know of it.
 "$B/dfshim" check --json "$T/trace" | jq -e '[.not_issued[] | [.rank, .kind, .count]] | sort == [["r0", "AllReduce", 64], ["r1", "AllReduce", 128]]' >/dev/null ||
 	fail "check --json: $("$B/dfshim" check --json "$T/trace" | jq -c .not_issued)"
+"$B/dfshim" check --json "$T/trace" | jq -e '[.not_issued[].evidence.stack[0]] | length == 2 and all(test("^script"))' >/dev/null ||
+	fail "check --json: no call stack of what was not issued"
 "$B/dfshim" timeline "$T/trace" | jq -e '[.traceEvents[] | select(.ph == "X" and (.name | test("^AllReduce .*never issued")))] | length == 2' >/dev/null ||
 	fail "timeline lacks what was not issued"
 "$B/dfshim" report -o "$T/r.html" "$T/trace" >/dev/null || fail "report: status $?"

@@ -73,7 +73,13 @@ PY
 	head -1 "$tmp/out" | grep -q "^MISSING: pg0#2 waits for r1" || fail "imported dumps: $(head -1 "$tmp/out")"
 	grep -q "distributed_c10d.py:2696!all_reduce <- train.py:42!step" "$tmp/out" || fail "imported dumps: no stack: $(cat "$tmp/out")"
 	want 20 "$df" check --json "$tmp/fr"
-	python3 -m json.tool <"$tmp/out" >/dev/null || fail "check --json is not JSON"
+	python3 -c "
+import json
+v = json.load(open('$tmp/out'))
+want = ['distributed_c10d.py:2696!all_reduce', 'train.py:42!step']
+assert [o['evidence']['stack'] for o in v['pending']] == [want], v['pending']
+d = v['first_divergence']['evidence']
+assert d[0]['stack'] == want and d[1] is None, d" || fail "check --json"
 	want 1 "$df" import-fr -o "$tmp/fr2" "$tmp/evil_0"
 	grep -q "refused" "$tmp/err" || fail "a pickle with code was not refused"
 	[ ! -e "$tmp/pwned" ] || fail "a pickle ran its code"
@@ -105,9 +111,19 @@ assert [x['Call stack'] for x in e if x['Seq'] == 2] == ['distributed_c10d.py:26
 	want 0 "$df" show --json --type op "$tmp/fr"
 	[ "$(wc -l <"$tmp/out")" -eq 3 ] || fail "show --type op: $(wc -l <"$tmp/out") lines"
 	python3 -c "
-import json, sys
-for l in open('$tmp/out'):
-    json.loads(l)" || fail "show --json is not NDJSON"
+import json
+at = sorted(json.loads(l)['stack'][1] for l in open('$tmp/out'))
+assert at == ['train.py:41!step'] * 2 + ['train.py:42!step'], at" || fail "show --json: no NDJSON with call stacks"
+	want 0 "$df" show --json --at train.py:42 "$tmp/fr"
+	python3 -c "
+import json
+r = [json.loads(l) for l in open('$tmp/out')]
+assert r and all('train.py:42!step' in x['stack'] for x in r) and 'op' in [x['type'] for x in r], r" || fail "show --at"
+	want 0 "$df" show --type op "$tmp/fr"
+	grep -q "train.py" "$tmp/out" && fail "show: stacks that nobody asked for"
+	want 0 "$df" show --type op --stacks "$tmp/fr"
+	[ "$(grep -A1 " op .* AllReduce " "$tmp/out" | grep -c "^ *at distributed_c10d.py:2696!all_reduce <- train.py:4[12]!step$")" -eq 3 ] ||
+		fail "show --stacks: $(cat "$tmp/out")"
 	want 0 "$df" ls --json "$tmp/fr"
 	python3 -m json.tool <"$tmp/out" >/dev/null || fail "ls --json is not JSON"
 fi

@@ -31,6 +31,9 @@ expect 10 ORDER: "$df" check "$tmp/nccl"
 grep -q "can be cut here" "$tmp/out" || { echo "FAIL: no wait is marked as one that can be cut"; bad=1; }
 grep -q "First divergence: .* at disorder" "$tmp/out" || { echo "FAIL: no call site in the first divergence"; bad=1; }
 grep -qE "^  (both|r[0-9]+): disorder[^ ]* <- " "$tmp/out" || { echo "FAIL: no call stack below it"; bad=1; }
+expect 10 '{"verdict":"ORDER"' "$df" check --json "$tmp/nccl"
+jq -e '[.cycle[].evidence.stack[0]? // empty] | length > 1 and all(test("^disorder"))' "$tmp/out" >/dev/null ||
+	{ echo "FAIL: check --json: the circle's steps have no call stacks: $(jq -c .cycle "$tmp/out")"; bad=1; }
 expect 10 ORDER: "$df" replay --rules nccl --timeout 2 "$tmp/nccl"
 expect 0 OK: "$df" replay --rules dfshim "$tmp/nccl"
 

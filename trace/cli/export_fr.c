@@ -170,7 +170,9 @@ static void time_of(FILE *out, const char *key, uint64_t mono, int64_t to_real)
 /* Innermost first. */
 static void frames(struct export *x, const struct df_lop *op, FILE *out)
 {
-	const char *at = df_stacks_get(&x->stacks, 0, &x->load, x->reader, op->site), *end, *name;
+	const char *at = df_stacks_get(&x->stacks, 0, x->load.notes, x->load.nr_notes, x->reader,
+				       op->site),
+		   *end, *name;
 	char text[512], *line;
 
 	df_pickle_put_string(out, "frames");

@@ -13,6 +13,7 @@
 #include "trace/json.h"
 #include "trace/names.h"
 #include "trace/reader.h"
+#include "trace/stacks.h"
 
 static const char help[] =
 	"Usage: dfshim show [OPTIONS] DIR|FILE...\n"
@@ -24,14 +25,16 @@ static const char help[] =
 	"  --comm NAME|HASH  only records of this communicator\n"
 	"  --stream N      only records that name this stream\n"
 	"  --type NAME     only records of this type (may be given more than once)\n"
+	"  --at TEXT       only records whose call stack has a frame with this text\n"
 	"  --from S, --to S  only this time, in seconds since the trace began\n"
-	"  --tail N        only the last N records of each trace\n";
+	"  --tail N        only the last N records of each trace\n"
+	"  --stacks        below a record the call stack it came from, innermost first; --json always has it\n";
 
 struct filter {
 	long rank;
-	const char *comm;
+	const char *comm, *at;
 	uint64_t stream;
-	int has_stream, json, has_types;
+	int has_stream, json, has_types, stacks;
 	uint8_t types[DF_REC_NR];
 	double from, to;
 	uint64_t tail;
@@ -49,7 +52,7 @@ static int names_stream(const struct df_rec *r, uint64_t stream)
 }
 
 static int passes(const struct filter *f, const struct df_reader *rd, const struct df_rec *r,
-		  double t)
+		  double t, const char *stack)
 {
 	const struct df_trace_comm *c;
 	char hash[24];
@@ -57,6 +60,8 @@ static int passes(const struct filter *f, const struct df_reader *rd, const stru
 	if (f->has_types && !f->types[r->type])
 		return 0;
 	if (t < f->from || t > f->to || (f->has_stream && !names_stream(r, f->stream)))
+		return 0;
+	if (f->at && !strstr(stack, f->at))
 		return 0;
 	if (!f->comm)
 		return 1;
@@ -107,7 +112,8 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 	putchar('\n');
 }
 
-static void print_json(const struct df_reader *rd, const struct df_rec *r, uint64_t index)
+static void print_json(const struct df_reader *rd, const struct df_rec *r, uint64_t index,
+		       const char *stack)
 {
 	const struct df_trace_comm *c =
 		df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
@@ -131,30 +137,51 @@ static void print_json(const struct df_reader *rd, const struct df_rec *r, uint6
 	    r->type == DF_REC_RELEASE)
 		printf(",\"call\":\"%s\"", df_call_text((uint32_t)r->a));
 	printf(",\"op\":%" PRIu64 ",\"a\":%" PRIu64 ",\"b\":%" PRIu64 ",\"c\":%" PRIu64
-	       ",\"site\":%u}\n",
+	       ",\"site\":%u",
 	       r->op, r->a, r->b, r->c, r->site);
+	if (r->site) {
+		fputs(",\"stack\":", stdout);
+		df_stack_json(stack, stdout);
+	}
+	puts("}");
 }
 
-static void show(const struct filter *f, struct df_reader *rd)
+/* 0 or -ENOMEM. */
+static int show(const struct filter *f, struct df_reader *rd)
 {
 	const struct df_rec *r;
+	struct df_stacks stacks = {0};
+	struct df_lnote *notes = NULL;
+	size_t nr_notes = 0;
 	uint64_t index, skip = f->tail && rd->end - rd->first > f->tail ? rd->end - f->tail : 0,
 			t0 = 0;
 
+	/* They are anywhere in the trace: with the first call from a site. */
+	if ((f->json || f->at || f->stacks) && df_stack_notes(rd, &notes, &nr_notes))
+		return -ENOMEM;
 	while ((r = df_reader_next(rd, &index))) {
+		const char *stack;
 		double t;
 
 		if (!t0)
 			t0 = r->time_ns;
 		t = r->time_ns >= t0 ? (double)(r->time_ns - t0) / 1e9
 				     : -(double)(t0 - r->time_ns) / 1e9;
-		if (index < skip || !passes(f, rd, r, t))
+		if (index < skip)
+			continue;
+		stack = df_stacks_get(&stacks, 0, notes, nr_notes, rd, r->site);
+		if (!passes(f, rd, r, t, stack))
 			continue;
 		if (f->json)
-			print_json(rd, r, index);
+			print_json(rd, r, index, stack);
 		else
 			print_text(rd, r, index, t);
+		if (f->stacks && !f->json && stack[0])
+			printf("%23s at %s\n", "", stack);
 	}
+	df_stacks_fini(&stacks);
+	free(notes);
+	return 0;
 }
 
 int df_cmd_show(int argc, char **argv)
@@ -164,7 +191,8 @@ int df_cmd_show(int argc, char **argv)
 		{"rank", required_argument, NULL, 'r'},	  {"comm", required_argument, NULL, 'c'},
 		{"stream", required_argument, NULL, 's'}, {"type", required_argument, NULL, 't'},
 		{"from", required_argument, NULL, 'f'},	  {"to", required_argument, NULL, 'o'},
-		{"tail", required_argument, NULL, 'n'},	  {NULL, 0, NULL, 0}};
+		{"tail", required_argument, NULL, 'n'},	  {"at", required_argument, NULL, 'a'},
+		{"stacks", no_argument, NULL, 'S'},	  {NULL, 0, NULL, 0}};
 	struct filter f = {.rank = -1, .from = -1e30, .to = 1e30};
 	size_t nr, shown = 0;
 	char **paths, *end = "";
@@ -185,6 +213,12 @@ int df_cmd_show(int argc, char **argv)
 			break;
 		case 'c':
 			f.comm = optarg;
+			break;
+		case 'a':
+			f.at = optarg;
+			break;
+		case 'S':
+			f.stacks = 1;
 			break;
 		case 's':
 			f.stream = strtoull(optarg, &end, 0);
@@ -231,7 +265,8 @@ int df_cmd_show(int argc, char **argv)
 					printf("%s# %s: rank %d, pid %u on %s\n",
 					       shown++ ? "\n" : "", paths[i], rd.h.rank, rd.h.pid,
 					       rd.h.host);
-				show(&f, &rd);
+				if (show(&f, &rd))
+					rc = df_cli_input_error("show", paths[i], "no memory");
 			}
 			df_reader_close(&rd);
 		}

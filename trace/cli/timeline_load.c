@@ -56,7 +56,7 @@ static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op
 	b->peer = op->peer;
 	b->trace = trace;
 	b->comm = keep_name(t, c);
-	b->stack = df_stacks_get(&t->stacks, trace, l, r, op->site);
+	b->stack = df_stacks_get(&t->stacks, trace, l->notes, l->nr_notes, r, op->site);
 	b->comm_hash = c ? c->hash : 0;
 	b->comm_rank = c ? c->rank : -1;
 	b->nranks = c ? c->nranks : 0;
