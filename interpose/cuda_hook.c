@@ -16,6 +16,7 @@
 #define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares every symbol under its own name */
 #include <cuda.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -71,6 +72,40 @@ static CUevent launch_event(const CUlaunchAttribute *a)
 		return NULL;
 	}
 }
+
+/* One that was asked of a stream without a capture ends none, and one too many that is counted does no harm. */
+static int capture_ended(CUresult ret)
+{
+	return ret == CUDA_SUCCESS || ret == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+	       ret == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
+	       ret == CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+}
+
+static inline struct df_node_set node_set_host(const void *fn, const void *arg)
+{
+	return (struct df_node_set){.fn = fn, .arg = arg};
+}
+
+static inline struct df_node_set node_set_ops(const void *ops, unsigned int nr)
+{
+	return (struct df_node_set){.ops = ops, .nr_ops = nr};
+}
+
+#if CUDA_VERSION >= 12020
+static struct df_node_set node_set_any(const CUgraphNodeParams *p)
+{
+	switch (p ? (int)p->type : -1) {
+	case CU_GRAPH_NODE_TYPE_HOST:
+		return node_set_host((const void *)p->host.fn, p->host.userData);
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return node_set_ops(p->memOp.paramArray, p->memOp.count);
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return (struct df_node_set){.child = p->graph.graph};
+	default:
+		return (struct df_node_set){0};
+	}
+}
+#endif
 
 /* ---- what each class does ------------------------------------------------------------------------------------- */
 
@@ -180,29 +215,45 @@ static CUevent launch_event(const CUlaunchAttribute *a)
 		df_ret = call;                                                                     \
 		df_f->quiet_leave(df_token);                                                       \
 	}
-#define CAPTURE_BEGIN 1
-#define CAPTURE_END   0
+#define CAPTURE_BEGIN(ret) ((ret) == CUDA_SUCCESS)
+#define CAPTURE_END(ret)   (-capture_ended(ret))
 #define DO_CAPTURE(kind, ptds, object, call)                                                       \
 	df_ret = call;                                                                             \
-	if (df_ret == CUDA_SUCCESS || !CAPTURE_##kind)                                             \
-	df_f->capture(CAPTURE_##kind)
-#define AFTER_INSTANTIATE(exec, graph) df_f->graph_made(*(exec), graph)
-#define AFTER_UPDATE(exec, graph)      df_f->graph_made(*(exec), graph)
-#define AFTER_DESTROY(exec, graph)     (void)0
-#define BEFORE_INSTANTIATE(exec)       (void)0
-#define BEFORE_UPDATE(exec)	       (void)0
-#define BEFORE_DESTROY(exec)	       df_f->graph_gone(*(exec))
+	if (CAPTURE_##kind(df_ret))                                                                \
+	df_f->capture(CAPTURE_##kind(df_ret) > 0)
+#define AFTER_INSTANTIATE(exec, graph)                                                             \
+	if (df_f->graph_made(*(exec), graph, 1))                                                   \
+	*(exec) = NULL, df_ret = CUDA_ERROR_NOT_SUPPORTED
+#define AFTER_UPDATE(exec, graph)                                                                  \
+	if (df_f->graph_made(*(exec), graph, 0))                                                   \
+	df_ret = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+#define AFTER_DESTROY(exec, graph) (void)0
+#define BEFORE_INSTANTIATE(exec)   (void)0
+#define BEFORE_UPDATE(exec)	   (void)0
+#define BEFORE_DESTROY(exec)	   df_f->graph_gone(*(exec))
 /* Instantiating allocates, which may wait for the device. */
 #define DO_GRAPH(kind, ptds, object, call)                                                         \
 	BEFORE_##kind(FIRST object);                                                               \
 	int df_token = df_f->quiet_enter(DF_SYNC_DRIVER);                                          \
 	df_ret = call;                                                                             \
 	df_f->quiet_leave(df_token);                                                               \
-	if (df_ret == CUDA_SUCCESS)                                                                \
-	AFTER_##kind(FIRST object, SECOND object)
+	if (df_ret == CUDA_SUCCESS) {                                                              \
+		AFTER_##kind(FIRST object, SECOND object);                                         \
+	}
+/* What a node may become. */
+#define SET_HOST(p)  node_set_host((p) ? (const void *)(p)->fn : NULL, (p) ? (p)->userData : NULL)
+#define SET_MEMOP(p) node_set_ops((p) ? (p)->paramArray : NULL, (p) ? (p)->count : 0)
+#define SET_CHILD(g) ((struct df_node_set){.child = (g)})
+#define SET_ANY(p)   node_set_any(p)
+#define DO_NODE_SET(kind, ptds, object, call)                                                      \
+	struct df_node_set df_to = SET_##kind(SECOND object);                                      \
+	df_ret = df_f->graph_set(FIRST object, &df_to) ? CUDA_ERROR_NOT_SUPPORTED : (call)
 #define DO_GRAPH_LAUNCH(kind, ptds, object, call)                                                  \
 	int df_done = df_f->graph_launch(PAIR object, ptds);                                       \
-	df_ret = df_done < 0 ? CUDA_ERROR_UNKNOWN : df_done ? CUDA_SUCCESS : (call);               \
+	df_ret = df_done == -EOPNOTSUPP ? CUDA_ERROR_NOT_SUPPORTED                                 \
+		 : df_done < 0		? CUDA_ERROR_UNKNOWN                                       \
+		 : df_done		? CUDA_SUCCESS                                             \
+					: (call);                                                               \
 	if (df_done <= 0)                                                                          \
 	df_f->graph_launched(SECOND object, ptds, df_ret == CUDA_SUCCESS)
 #define BEFORE_EVENT_CREATE(where, flags)    (void)0
@@ -262,6 +313,7 @@ static CUevent launch_event(const CUlaunchAttribute *a)
 #define PICK_FREE(kind, ptds, object, call)	    BODY(FREE, kind, ptds, object, call)
 #define PICK_ALLOC_SYNC(kind, ptds, object, call)   BODY(ALLOC_SYNC, kind, ptds, object, call)
 #define PICK_CAPTURE(kind, ptds, object, call)	    BODY(CAPTURE, kind, ptds, object, call)
+#define PICK_NODE_SET(kind, ptds, object, call)	    BODY(NODE_SET, kind, ptds, object, call)
 #define PICK_GRAPH(kind, ptds, object, call)	    BODY(GRAPH, kind, ptds, object, call)
 #define PICK_GRAPH_LAUNCH(kind, ptds, object, call) BODY(GRAPH_LAUNCH, kind, ptds, object, call)
 #define PICK_CONTEXT(kind, ptds, object, call)	    BODY(CONTEXT, kind, ptds, object, call)

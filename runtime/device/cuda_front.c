@@ -231,12 +231,28 @@ static void quiet_leave(int token)
 
 static void capture(int begin)
 {
-	__atomic_add_fetch(&df_cuda_captures, begin ? 1 : -1, __ATOMIC_RELAXED);
+	/* Where not all are seen, nobody counts: every stream is asked. */
+	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) >= 0)
+		__atomic_add_fetch(&df_cuda_captures, begin ? 1 : -1, __ATOMIC_RELAXED);
 }
 
-static void graph_made(void *exec, void *graph)
+static int graph_made(void *exec, void *graph, int fresh)
 {
-	df_cuda_graph_made(exec, graph);
+	CUresult (*destroy)(CUgraphExec exec);
+	int ret = df_cuda_graph_made(exec, graph);
+
+	if (!ret || !fresh)
+		return ret;
+	df_cuda_graph_gone(exec);
+	*(void **)&destroy = df_drv_find("cuGraphExecDestroy", 10000);
+	if (destroy)
+		destroy(exec);
+	return ret;
+}
+
+static int graph_set(void *node, const struct df_node_set *to)
+{
+	return df_cuda_graph_set(node, to);
 }
 
 static void graph_gone(void *exec)
@@ -370,6 +386,7 @@ const struct df_cuda_front df_cuda_front = {
 	.quiet_leave = quiet_leave,
 	.capture = capture,
 	.graph_made = graph_made,
+	.graph_set = graph_set,
 	.graph_gone = graph_gone,
 	.graph_launch = graph_launch,
 	.graph_launched = graph_launched,

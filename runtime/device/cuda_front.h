@@ -14,6 +14,14 @@
 #include <stdint.h>
 #include "interpose/hostcuda/hostcuda.h"
 
+/* What a node of an executable graph is to become, as far as it can be one of ours: host function, memory operations, child. */
+struct df_node_set {
+	const void *fn, *arg;
+	const void *ops; /* CUstreamBatchMemOpParams */
+	unsigned int nr_ops;
+	void *child;
+};
+
 struct df_cuda_front {
 	void (*work)(void *stream, int ptds, enum df_work kind);
 	/* The same, of work that touches nothing else. */
@@ -50,8 +58,11 @@ struct df_cuda_front {
 	 */
 	int (*quiet_enter)(enum df_sync_kind kind);
 	void (*quiet_leave)(int token);
-	void (*capture)(int begin);		     /* after a capture began (1) or ended (0) */
-	void (*graph_made)(void *exec, void *graph); /* after it was instantiated or updated */
+	void (*capture)(int begin); /* after a capture began (1) or ended (0) */
+	/* After it was instantiated (fresh: it is destroyed again if it is refused) or updated. -errno: it is refused. */
+	int (*graph_made)(void *exec, void *graph, int fresh);
+	/* 1: the node must not become that. */
+	int (*graph_set)(void *node, const struct df_node_set *to);
 	void (*graph_gone)(void *exec);
 	/*
 	 * Before cuGraphLaunch: fences the stream, starts one instance of every captured collective. 1: the driver must not be

@@ -32,6 +32,7 @@ struct exec {
 	void *handle;
 	UT_hash_handle hh;
 	struct df_gnodes has;
+	int refused; /* it was updated to what can't be executed */
 };
 
 static int kept; /* the application gave a graph objects of its own to keep */
@@ -39,7 +40,39 @@ static int kept; /* the application gave a graph objects of its own to keep */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct exec *execs;
 static struct df_gnode *busy, *noting;
+static struct df_gnode *nodes, *gates; /* all, by themselves and by their gates */
 static uint64_t serials;
+
+static void node_add(struct df_gnode *n)
+{
+	n->self = n;
+	pthread_mutex_lock(&lock);
+	HASH_ADD_PTR(nodes, self, n);
+	if (n->gate)
+		HASH_ADD_KEYPTR(hh_gate, gates, &n->gate, sizeof(n->gate), n);
+	pthread_mutex_unlock(&lock);
+}
+
+int df_gnode_lives(const struct df_gnode *n)
+{
+	struct df_gnode *found;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND_PTR(nodes, &n, found);
+	pthread_mutex_unlock(&lock);
+	return found != NULL;
+}
+
+struct df_gnode *df_gnode_of_gate(CUdeviceptr word)
+{
+	const uint64_t *gate = (const uint64_t *)(uintptr_t)word;
+	struct df_gnode *found;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND(hh_gate, gates, &gate, sizeof(gate), found);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
 
 static void node_put(struct df_gnode *n)
 {
@@ -49,6 +82,11 @@ static void node_put(struct df_gnode *n)
 
 	pthread_mutex_lock(&lock);
 	last = --n->refs == 0;
+	if (last) {
+		HASH_DEL(nodes, n);
+		if (n->gate)
+			HASH_DELETE(hh_gate, gates, n);
+	}
 	for (p = &noting; last && !n->w && *p; p = &(*p)->next)
 		if (*p == n) {
 			*p = n->next;
@@ -138,6 +176,7 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 		free(n);
 		return df_drv_errno(r);
 	}
+	node_add(n);
 	pthread_mutex_lock(&lock);
 	n->next = noting;
 	noting = n;
@@ -154,6 +193,8 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUstreamBatchMemOpParams op;
+	const CUgraphNode *last;
 	CUdeviceptr gate;
 	CUgraph graph = NULL;
 	struct df_gnode *n;
@@ -179,7 +220,8 @@ int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops,
 	n->arg = arg;
 	n->refs = 1;
 	n->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
-	gate = (CUdeviceptr)(uintptr_t)&n->w->gate;
+	n->gate = &n->w->gate;
+	gate = (CUdeviceptr)(uintptr_t)n->gate;
 	/* The last reference may end in the destructor, so the user object comes first. */
 	r = retain(graph, n);
 	if (r != CUDA_SUCCESS) {
@@ -187,17 +229,23 @@ int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops,
 		free(n);
 		return df_drv_errno(r);
 	}
+	node_add(n);
 	r = df_drv.host_func(s->handle, arrive, n);
 	if (r == CUDA_SUCCESS)
 		r = df_drv.stream_wait64(s->handle, gate, 1, CU_STREAM_WAIT_VALUE_GEQ);
 	if (r == CUDA_SUCCESS)
 		r = df_drv.stream_write64(s->handle, gate, 0, CU_STREAM_WRITE_VALUE_DEFAULT);
+	/* The write is what comes next on the stream comes after. */
+	if (r == CUDA_SUCCESS &&
+	    df_drv.stream_capture_info(s->handle, &status, &id, &graph, &last, &nr) == CUDA_SUCCESS)
+		n->readable =
+			nr == 1 && !df_graph_mem_op(last[0], &op) && op.waitValue.address == gate;
 	return df_drv_errno(r);
 }
 
 /* ---- executable graphs ------------------------------------------------------------------------------------------- */
 
-void df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
+int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 {
 	struct exec *e;
 	size_t i;
@@ -205,18 +253,27 @@ void df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 
 	df_cuda_graph_gone(exec);
 	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED))
-		return;
+		return 0;
 	e = calloc(1, sizeof(*e));
 	ret = e ? df_graph_read(graph, arrive, &e->has) : -ENOMEM;
-	if (ret)
-		df_log(DF_LOG_WARN,
-		       "a CUDA graph could not be read (%s): its collectives will not run",
-		       strerror(-ret));
-	if (ret || !e->has.nr) {
+	if (ret == -EOPNOTSUPP)
+		df_warn_once(
+			"a CUDA graph is refused: nodes of a captured collective were changed, "
+			"or taken out without the others (they are a host function, a wait and "
+			"a write, one after the other)");
+	else if (ret)
+		df_log(DF_LOG_WARN, "a CUDA graph could not be read (%s): %s", strerror(-ret),
+		       df_cuda_recording ? "its collectives are not recorded" : "it is refused");
+	if (!e || (!ret && !e->has.nr) || (ret && df_cuda_recording)) {
 		if (e)
 			free(e->has.v);
 		free(e);
-		return;
+		return df_cuda_recording ? 0 : ret;
+	}
+	if (ret) {
+		free(e->has.v);
+		e->has = (struct df_gnodes){0};
+		e->refused = 1;
 	}
 	e->handle = exec;
 	/* What lives as long as a launch needs the launch; which graphs have such is known only of all. */
@@ -226,6 +283,7 @@ void df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 		e->has.v[i]->refs++;
 	HASH_ADD_PTR(execs, handle, e);
 	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 void df_cuda_graph_gone(CUgraphExec exec)
@@ -245,6 +303,74 @@ void df_cuda_graph_gone(CUgraphExec exec)
 		node_put(e->has.v[i]);
 	free(e->has.v);
 	free(e);
+}
+
+/* ---- single nodes of executable graphs --------------------------------------------------------------------------- */
+
+static int set_host(CUgraphNode node, const struct df_node_set *to)
+{
+	CUDA_HOST_NODE_PARAMS is = {0};
+
+	if (df_drv.node_host(node, &is) != CUDA_SUCCESS)
+		return 0;
+	return (is.fn == arrive || to->fn == (const void *)arrive) &&
+	       (to->fn != (const void *)is.fn || to->arg != is.userData);
+}
+
+static int set_mem_ops(CUgraphNode node, const struct df_node_set *to)
+{
+	const CUstreamBatchMemOpParams *v = to->ops;
+	CUstreamBatchMemOpParams is;
+	int single = !df_graph_mem_op(node, &is);
+	unsigned int i;
+
+	if (single && v && to->nr_ops == 1 && is.operation == v->operation &&
+	    is.waitValue.address == v->waitValue.address &&
+	    is.waitValue.value64 == v->waitValue.value64)
+		return 0;
+	for (i = 0; v && i < to->nr_ops; i++)
+		if (df_gnode_of_gate(v[i].waitValue.address))
+			return 1;
+	return single && df_gnode_of_gate(is.waitValue.address);
+}
+
+static int has_ours(CUgraph graph)
+{
+	struct df_gnodes has = {0};
+	int ret = df_graph_read(graph, arrive, &has);
+
+	free(has.v);
+	return ret || has.nr;
+}
+
+static int set_child(CUgraphNode node, const struct df_node_set *to)
+{
+	CUgraph is;
+
+	if (df_drv.node_child(node, &is) != CUDA_SUCCESS)
+		return 0;
+	return has_ours(is) || (to->child && has_ours(to->child));
+}
+
+int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to)
+{
+	CUgraphNodeType type;
+	int refused = 0;
+
+	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED) || !node ||
+	    df_drv.node_type(node, &type) != CUDA_SUCCESS)
+		return 0;
+	if (type == CU_GRAPH_NODE_TYPE_HOST)
+		refused = set_host(node, to);
+	else if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+		refused = set_mem_ops(node, to);
+	else if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+		refused = set_child(node, to);
+	if (refused)
+		df_warn_once("a node of a captured collective can't be changed in an executable "
+			     "graph: that is refused as not supported; cuGraphExecUpdate with "
+			     "the whole graph, or instantiating it anew, is not");
+	return refused;
 }
 
 /* ---- replays --------------------------------------------------------------------------------------------------------- */
@@ -339,6 +465,8 @@ int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s)
 	int ret = 0;
 
 	(void)s;
+	if (e && e->refused)
+		return -EOPNOTSUPP;
 	for (i = 0; e && i < e->has.nr && !ret; i++)
 		ret = replay(e->has.v[i]);
 	return ret;

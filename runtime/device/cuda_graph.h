@@ -26,7 +26,11 @@ struct df_gnote {
 };
 
 struct df_gnode {
-	struct df_gwords *w; /* NULL: it only notes */
+	struct df_gwords *w;   /* NULL: it only notes */
+	struct df_gnode *self; /* by which it is known */
+	const uint64_t *gate;  /* of w: by which its wait and its write are known */
+	UT_hash_handle hh, hh_gate;
+	int readable; /* the driver tells of its wait and its write what they are */
 	struct df_capture_ops ops;
 	void *arg;
 	struct df_gnote *notes;
@@ -49,7 +53,16 @@ struct df_gnodes {
 	int chain; /* each comes after the one before it */
 };
 
-/* fn: the host function by which a node is known; its argument is the struct df_gnode. -errno. */
+/*
+ * fn: the host function by which a node is known; its argument is the struct df_gnode. -EOPNOTSUPP: nodes of a
+ * collective were changed, or taken out without the others; -errno.
+ */
 int df_graph_read(CUgraph graph, CUhostFn fn, struct df_gnodes *out);
+/* A memory operation of a graph; -errno: none, or more than one. */
+int df_graph_mem_op(CUgraphNode node, CUstreamBatchMemOpParams *out);
+
+/* cuda_graph.c: is this a node of ours that still exists; whose gate is this? */
+int df_gnode_lives(const struct df_gnode *n);
+struct df_gnode *df_gnode_of_gate(CUdeviceptr word);
 
 #endif

@@ -14,7 +14,8 @@
 struct item {
 	CUgraphNode node;
 	CUgraphNodeType type;
-	CUdeviceptr word; /* of a memory operation; 0: more than one, or none */
+	CUdeviceptr word;  /* of a memory operation; 0: more than one, or none */
+	int waits, writes; /* as ours do */
 	struct df_gnode *ours;
 	struct df_gnodes sub;
 	uint64_t serial; /* of the first collective in it; 0: none */
@@ -60,6 +61,19 @@ static size_t index_of(const struct item *items, size_t nr, CUgraphNode node)
 	return it ? (size_t)(it - items) : nr;
 }
 
+int df_graph_mem_op(CUgraphNode node, CUstreamBatchMemOpParams *out)
+{
+	CUDA_BATCH_MEM_OP_NODE_PARAMS ops = {0};
+	CUgraphNodeType type;
+
+	if (df_drv.node_type(node, &type) != CUDA_SUCCESS ||
+	    type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP ||
+	    df_drv.node_mem_op(node, &ops) != CUDA_SUCCESS || ops.count != 1)
+		return -EINVAL;
+	*out = ops.paramArray[0];
+	return 0;
+}
+
 /* The edges of a graph, by where they begin. items are sorted by their nodes. */
 static int read_edges(CUgraph graph, struct item *items, size_t nr, struct edge **out,
 		      size_t *out_nr)
@@ -103,20 +117,12 @@ static int read_edges(CUgraph graph, struct item *items, size_t nr, struct edge 
  * after it, and of those that do not wait for one another the one that was captured first. Ranks that captured the same
  * have the same order.
  */
-static int in_order(CUgraph graph, struct item *items, size_t nr, struct df_gnodes *e)
+static int in_order(struct item *items, size_t nr, const struct edge *edges, size_t nr_edges,
+		    struct df_gnodes *e)
 {
-	struct edge *edges = NULL;
-	size_t *ready = NULL, nr_edges = 0, n = 0, i, k;
-	int ret;
+	size_t *ready = calloc(nr + 1, sizeof(*ready)), n = 0, i, k;
+	int ret = ready ? 0 : -ENOMEM;
 
-	qsort(items, nr, sizeof(*items), by_node);
-	for (i = 0; i < nr; i++)
-		items[i].next = SIZE_MAX;
-	ret = read_edges(graph, items, nr, &edges, &nr_edges);
-	if (!ret)
-		ready = calloc(nr + 1, sizeof(*ready));
-	if (!ret && !ready)
-		ret = -ENOMEM;
 	for (i = 0; i < nr && !ret; i++)
 		if (!items[i].before)
 			ready[n++] = i;
@@ -139,7 +145,6 @@ static int in_order(CUgraph graph, struct item *items, size_t nr, struct df_gnod
 				ready[n++] = edges[i].to;
 	}
 	free(ready);
-	free(edges);
 	return ret;
 }
 
@@ -147,7 +152,7 @@ static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth);
 
 static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
 {
-	CUDA_BATCH_MEM_OP_NODE_PARAMS ops = {0};
+	CUstreamBatchMemOpParams op;
 	CUDA_HOST_NODE_PARAMS host = {0};
 	CUgraph child;
 	int ret = 0;
@@ -163,46 +168,100 @@ static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
 	} else if (it->type == CU_GRAPH_NODE_TYPE_HOST) {
 		if (df_drv.node_host(node, &host) != CUDA_SUCCESS)
 			return -EIO;
+		if (host.fn == fn && !df_gnode_lives(host.userData))
+			return -EOPNOTSUPP;
 		if (host.fn == fn) {
 			it->ours = host.userData;
 			it->serial = it->ours->serial;
 		}
-	} else if (it->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
-		/* Wait and write have the address at one place. */
-		if (df_drv.node_mem_op(node, &ops) == CUDA_SUCCESS && ops.count == 1)
-			it->word = ops.paramArray[0].waitValue.address;
+	} else if (!df_graph_mem_op(node, &op)) {
+		/* Wait and write have address and value at one place. */
+		it->word = op.waitValue.address;
+		it->waits =
+			op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 && op.waitValue.value64 == 1;
+		it->writes = op.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 &&
+			     op.waitValue.value64 == 0;
 	}
 	return ret;
 }
 
-static int by_word(const void *a, const void *b)
-{
-	const CUdeviceptr *x = a, *y = b;
+/* ---- what each collective has ------------------------------------------------------------------------------------ */
 
-	return *x < *y ? -1 : *x > *y;
+/* The nodes of a collective that are there: its host function, waits and writes of its gate, and edges between them. */
+struct triple {
+	CUdeviceptr gate;
+	const struct df_gnode *node;
+	int waits, writes, others, host_to_wait, wait_to_write;
+};
+
+static int by_gate(const void *a, const void *b)
+{
+	const struct triple *x = a, *y = b;
+
+	return x->gate < y->gate ? -1 : x->gate > y->gate;
+}
+
+static struct triple *triple_of(struct triple *v, size_t nr, const struct item *it)
+{
+	struct triple key = {.gate = it->word};
+
+	if (it->ours && it->ours->w)
+		key.gate = (CUdeviceptr)(uintptr_t)it->ours->gate;
+	return key.gate ? bsearch(&key, v, nr, sizeof(key), by_gate) : NULL;
+}
+
+/* -EOPNOTSUPP: somewhere a node is missing, is another, or is there for its own. with_edges: they are known. */
+static int are_whole(struct triple *v, size_t nr, const struct item *items, size_t nr_items,
+		     const struct edge *edges, size_t nr_edges, int with_edges)
+{
+	size_t i;
+
+	for (i = 1; i < nr; i++)
+		if (v[i].gate == v[i - 1].gate)
+			return -EOPNOTSUPP;
+	for (i = 0; i < nr_items; i++) {
+		struct triple *t = items[i].word ? triple_of(v, nr, &items[i]) : NULL;
+
+		if (items[i].word && !t && df_gnode_of_gate(items[i].word))
+			return -EOPNOTSUPP;
+		if (!t)
+			continue;
+		t->waits += items[i].waits;
+		t->writes += items[i].writes;
+		t->others += !items[i].waits && !items[i].writes;
+	}
+	for (i = 0; i < nr_edges; i++) {
+		const struct item *from = &items[edges[i].from], *to = &items[edges[i].to];
+		struct triple *t = triple_of(v, nr, to);
+
+		if (!t || t != triple_of(v, nr, from))
+			continue;
+		t->host_to_wait |= from->ours && to->waits;
+		t->wait_to_write |= from->waits && to->writes;
+	}
+	for (i = 0; i < nr; i++)
+		if (v[i].node->readable &&
+		    (v[i].waits != 1 || v[i].writes != 1 || v[i].others ||
+		     (with_edges && (!v[i].host_to_wait || !v[i].wait_to_write))))
+			return -EOPNOTSUPP;
+	return 0;
 }
 
 /*
  * Nothing but collectives: host functions and memory operations of ours, each with its two, and empty nodes, which only
  * order what is there.
  */
-static int is_bare(const struct item *items, size_t nr)
+static int is_bare(struct triple *v, size_t nr, const struct item *items, size_t nr_items)
 {
-	CUdeviceptr *gates = calloc(nr + 1, sizeof(*gates));
-	size_t i, n = 0, ops = 0;
-	int bare = gates != NULL;
+	size_t i, ops = 0;
+	int bare = 1;
 
-	for (i = 0; i < nr && bare; i++)
-		if (items[i].ours && items[i].ours->w && items[i].ours->ops.issue)
-			gates[n++] = (CUdeviceptr)(uintptr_t)&items[i].ours->w->gate;
-	if (bare)
-		qsort(gates, n, sizeof(*gates), by_word);
-	for (i = 0; i < nr && bare; i++) {
+	for (i = 0; i < nr_items && bare; i++) {
 		const struct item *it = &items[i];
 
 		if (it->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
 			ops++;
-			bare = bsearch(&it->word, gates, n, sizeof(*gates), by_word) != NULL;
+			bare = triple_of(v, nr, it) != NULL;
 		} else if (it->type == CU_GRAPH_NODE_TYPE_GRAPH) {
 			bare = it->sub.bare;
 		} else {
@@ -210,8 +269,49 @@ static int is_bare(const struct item *items, size_t nr)
 			       (it->ours && it->ours->w && it->ours->ops.issue);
 		}
 	}
-	free(gates);
-	return bare && ops == 2 * n;
+	return bare && ops == 2 * nr;
+}
+
+/* Looks at the items of one graph; fills e. some: how many of them are ours, or have such. */
+static int judge(CUgraph graph, struct item *items, size_t nr, size_t some, struct df_gnodes *e)
+{
+	struct triple *v = calloc(nr + 1, sizeof(*v));
+	struct edge *edges = NULL;
+	size_t nr_edges = 0, n = 0, i;
+	int ret = v ? 0 : -ENOMEM, known = 0;
+
+	qsort(items, nr, sizeof(*items), by_node);
+	for (i = 0; i < nr; i++)
+		items[i].next = SIZE_MAX;
+	if (!ret && some) {
+		ret = read_edges(graph, items, nr, &edges, &nr_edges);
+		known = !ret;
+		/* Of a single one the order is known without. */
+		if (some == 1 && ret != -ENOMEM)
+			ret = 0;
+	}
+	for (i = 0; i < nr && !ret; i++)
+		if (items[i].ours && items[i].ours->w)
+			v[n++] =
+				(struct triple){.gate = (CUdeviceptr)(uintptr_t)items[i].ours->gate,
+						.node = items[i].ours};
+	if (!ret) {
+		qsort(v, n, sizeof(*v), by_gate);
+		ret = are_whole(v, n, items, nr, edges, nr_edges, known);
+	}
+	e->chain = 1;
+	e->bare = !ret && is_bare(v, n, items, nr);
+	for (i = 0; i < nr && !ret; i++)
+		e->chain &= items[i].type != CU_GRAPH_NODE_TYPE_GRAPH || items[i].sub.chain;
+	if (!ret && some > 1)
+		ret = in_order(items, nr, edges, nr_edges, e);
+	for (i = 0; i < nr && !ret && some == 1; i++)
+		if (items[i].serial)
+			ret = items[i].ours ? exec_add(e, &items[i].ours, 1)
+					    : exec_add(e, items[i].sub.v, items[i].sub.nr);
+	free(edges);
+	free(v);
+	return ret;
 }
 
 static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth)
@@ -235,16 +335,8 @@ static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth)
 		ret = read_item(nodes[i], fn, &items[i], depth);
 		some += items[i].serial != 0;
 	}
-	e->chain = 1;
-	e->bare = !ret && is_bare(items, nr);
-	for (i = 0; i < nr && !ret; i++)
-		e->chain &= items[i].type != CU_GRAPH_NODE_TYPE_GRAPH || items[i].sub.chain;
-	if (!ret && some > 1)
-		ret = in_order(graph, items, nr, e);
-	for (i = 0; i < nr && !ret && some == 1; i++)
-		if (items[i].serial)
-			ret = items[i].ours ? exec_add(e, &items[i].ours, 1)
-					    : exec_add(e, items[i].sub.v, items[i].sub.nr);
+	if (!ret)
+		ret = judge(graph, items, nr, some, e);
 	for (i = 0; items && i < nr; i++)
 		free(items[i].sub.v);
 	free(items);

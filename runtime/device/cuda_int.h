@@ -98,7 +98,10 @@ void df_cuda_frees_settle(void);
 
 /* cuda_graph.c */
 int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
-void df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
+/* -errno: it can't be executed, and is refused when it is launched. */
+int df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
+/* A node of an executable graph is to become this; 1: that is refused. */
+int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to);
 void df_cuda_graph_gone(CUgraphExec exec);
 /* A graph of nothing but collectives: 1: they are on the stream, and that is all; 0: it has to be launched. -errno. */
 int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);

@@ -56,7 +56,13 @@ $(B)/tests/cuda/use_captured: tests/cuda/use_captured.c $(FAKE_CUDA) $(FAKE_NCCL
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $^
 
-tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured)
+# Programs that have the driver from the loader.
+$(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(FAKE_CUDA) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
+		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
+
+tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured use_graph)
 endif
 
 ifneq ($(wildcard $(CUDA_LIB)/libcudart_static.a),)

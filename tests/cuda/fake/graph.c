@@ -387,6 +387,21 @@ API CUresult cuGraphDestroyNode(CUgraphNode n)
 	pthread_mutex_unlock(&fake_lock);
 	return CUDA_SUCCESS;
 }
+API CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+					  const CUgraphEdgeData *data, size_t nr)
+{
+	size_t i, k;
+
+	(void)g, (void)data;
+	SEEN();
+	pthread_mutex_lock(&fake_lock);
+	for (i = 0; i < nr; i++)
+		for (k = 0; k < to[i]->nr_before; k++)
+			if (to[i]->before[k] == from[i])
+				to[i]->before[k--] = to[i]->before[--to[i]->nr_before];
+	pthread_mutex_unlock(&fake_lock);
+	return CUDA_SUCCESS;
+}
 API CUresult cuGraphDestroy(CUgraph g)
 {
 	SEEN();
@@ -464,7 +479,53 @@ API CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph g, CUgraphExecUpdate
 		ok ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
-/* Of an executable graph's nodes: those of the graph that it was made of name them. Left out: what nobody here does. */
+/* An executable graph's node is named by that of the graph it was made of, which has as many, in the same order. */
+static CUgraphNode exec_node(CUgraphExec exec, CUgraphNode n)
+{
+	size_t i;
+
+	for (i = 0; i < n->graph->nr && n->graph->nodes[i] != n; i++)
+		;
+	return i < n->graph->nr && n->graph->nr == exec->graph->nr ? exec->graph->nodes[i] : NULL;
+}
+API CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode n,
+					  const CUDA_HOST_NODE_PARAMS *p)
+{
+	SEEN();
+	n = exec_node(exec, n);
+	return n ? cuGraphHostNodeSetParams(n, p) : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode n,
+						const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+	SEEN();
+	n = exec_node(exec, n);
+	return n ? cuGraphBatchMemOpNodeSetParams(n, p) : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode n, CUgraph child)
+{
+	int ok;
+
+	SEEN();
+	n = exec_node(exec, n);
+	if (!n || n->op.kind != OP_GRAPH)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake_lock);
+	ok = same_shape(n->op.graph, child);
+	if (ok)
+		replace(&n->op.graph, child);
+	pthread_mutex_unlock(&fake_lock);
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode n, CUgraphNodeParams *p)
+{
+	CUDA_HOST_NODE_PARAMS host = {p->host.fn, p->host.userData};
+
+	SEEN();
+	return p->type == CU_GRAPH_NODE_TYPE_HOST ? cuGraphExecHostNodeSetParams(exec, n, &host)
+						  : CUDA_ERROR_NOT_SUPPORTED;
+}
+/* Left out: what nobody here does. */
 API CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode n,
 					       const CUDA_KERNEL_NODE_PARAMS *p)
 {

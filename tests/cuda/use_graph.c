@@ -1,0 +1,268 @@
+/*
+ * A program that takes captured collectives for nodes like others: changes them in graphs and in executable graphs,
+ * takes them out, replaces children that hold them. What it may do is done, what it may not is refused, and nothing
+ * is ever wrong or hangs. Two ranks, one thread and one device each; the driver is a stand-in. With "late" NCCL is called
+ * before the driver. Exit 0: all is so.
+ */
+#define _GNU_SOURCE
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/cuda/daemon_kernel.h"
+
+#define RANKS 2
+#define COUNT 1000
+
+static ncclUniqueId id;
+
+static void must(int ok, const char *what, int line)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "line %d: %s\n", line, what);
+	exit(1);
+}
+#define MUST(x)	      must((x) != 0, #x, __LINE__)
+#define CU(call)      must((call) == CUDA_SUCCESS, #call, __LINE__)
+#define REFUSED(call) must((call) == CUDA_ERROR_NOT_SUPPORTED, #call " is not refused", __LINE__)
+
+struct bench {
+	int rank;
+	ncclComm_t comm;
+	CUstream s, idle;
+	float *in, *out, *copy;
+	int called, other; /* by host functions of the program */
+};
+
+static void CUDA_CB count(void *arg)
+{
+	++*(int *)arg;
+}
+
+/* The collective, a copy behind it, and a host function of the program's own. */
+static CUgraph captured(struct bench *b)
+{
+	CUgraph graph;
+
+	CU(cuStreamBeginCapture_v2(b->s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	/* Ends no capture, so the one that is begun goes on. */
+	MUST(cuStreamEndCapture(b->idle, &graph) != CUDA_SUCCESS);
+	MUST(ncclAllReduce(b->in, b->out, COUNT, ncclFloat, ncclSum, b->comm, (cudaStream_t)b->s) ==
+	     ncclSuccess);
+	CU(cuMemcpyAsync((CUdeviceptr)b->copy, (CUdeviceptr)b->out, COUNT * sizeof(float), b->s));
+	CU(cuLaunchHostFunc(b->s, count, &b->called));
+	CU(cuStreamEndCapture(b->s, &graph));
+	return graph;
+}
+
+/* In the order of capture. */
+static void nodes_of(CUgraph graph, CUgraphNode *host, CUgraphNode *wait, CUgraphNode *write,
+		     CUgraphNode *own)
+{
+	CUgraphNode v[5];
+	size_t nr = 5;
+
+	CU(cuGraphGetNodes(graph, v, &nr));
+	must(nr == 5, "a collective, a copy and a host function are not five nodes", (int)nr);
+	*host = v[0];
+	*wait = v[1];
+	*write = v[2];
+	*own = v[4];
+}
+
+/* Launched twice: the second time it would be seen that a gate was left open. sum 0: it has no collective. */
+static void run(struct bench *b, CUgraphExec exec, int has)
+{
+	int i, k;
+
+	for (k = 1; k <= 2; k++) {
+		for (i = 0; i < COUNT; i++) {
+			b->in[i] = (float)((b->rank + 1) * k);
+			b->out[i] = b->copy[i] = -1;
+		}
+		CU(cuGraphLaunch(exec, b->s));
+		CU(cuStreamSynchronize(b->s));
+		for (i = 0; i < COUNT; i++)
+			MUST(b->copy[i] == (has ? 3 * (float)k : -1));
+	}
+}
+
+/* Single nodes of an executable graph. */
+static void exec_nodes(struct bench *b)
+{
+	CUDA_HOST_NODE_PARAMS is, to = {count, &b->other};
+	CUDA_BATCH_MEM_OP_NODE_PARAMS ops;
+	CUstreamBatchMemOpParams op;
+	CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_HOST};
+	CUgraph graph = captured(b);
+	CUgraphNode host, wait, write, own;
+	CUgraphExec exec;
+
+	nodes_of(graph, &host, &wait, &write, &own);
+	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CU(cuGraphHostNodeGetParams(host, &is));
+	REFUSED(cuGraphExecHostNodeSetParams(exec, host, &to));
+	any.host.fn = count;
+	any.host.userData = &b->other;
+	REFUSED(cuGraphExecNodeSetParams(exec, host, &any));
+	/* A second one of ours in place of the program's. */
+	REFUSED(cuGraphExecHostNodeSetParams(exec, own, &is));
+	CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
+	op = ops.paramArray[0];
+	op.writeValue.value64 = 1;
+	ops.paramArray = &op;
+	REFUSED(cuGraphExecBatchMemOpNodeSetParams(exec, write, &ops));
+	op.writeValue.address += 4096;
+	REFUSED(cuGraphExecBatchMemOpNodeSetParams(exec, wait, &ops));
+	run(b, exec, 1);
+	MUST(b->called == 2 && !b->other);
+	/* What changes nothing, and what is the program's own. */
+	CU(cuGraphExecHostNodeSetParams(exec, host, &is));
+	CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
+	CU(cuGraphExecBatchMemOpNodeSetParams(exec, write, &ops));
+	CU(cuGraphExecHostNodeSetParams(exec, own, &to));
+	run(b, exec, 1);
+	MUST(b->called == 2 && b->other == 2);
+	CU(cuGraphExecDestroy(exec));
+	CU(cuGraphDestroy(graph));
+}
+
+/* Children of an executable graph. */
+static void exec_children(struct bench *b)
+{
+	CUDA_HOST_NODE_PARAMS to = {count, &b->other};
+	CUgraph ours = captured(b), again = captured(b), plain, plain2, parent;
+	CUgraphNode node, node2, h;
+	CUgraphExec exec;
+
+	CU(cuGraphCreate(&plain, 0));
+	CU(cuGraphCreate(&plain2, 0));
+	CU(cuGraphCreate(&parent, 0));
+	CU(cuGraphAddHostNode(&h, plain, NULL, 0, &to));
+	CU(cuGraphAddHostNode(&h, plain2, NULL, 0, &(CUDA_HOST_NODE_PARAMS){count, &b->called}));
+	CU(cuGraphAddChildGraphNode(&node, parent, NULL, 0, ours));
+	CU(cuGraphAddChildGraphNode(&node2, parent, &node, 1, plain));
+	CU(cuGraphInstantiateWithFlags(&exec, parent, 0));
+	b->called = b->other = 0;
+	REFUSED(cuGraphExecChildGraphNodeSetParams(exec, node, again));
+	REFUSED(cuGraphExecChildGraphNodeSetParams(exec, node2, again));
+	CU(cuGraphExecChildGraphNodeSetParams(exec, node2, plain2));
+	run(b, exec, 1);
+	MUST(b->called == 4 && b->other == 0);
+	CU(cuGraphExecDestroy(exec));
+	CU(cuGraphDestroy(parent));
+	CU(cuGraphDestroy(plain));
+	CU(cuGraphDestroy(plain2));
+	CU(cuGraphDestroy(again));
+	CU(cuGraphDestroy(ours));
+}
+
+/* A graph whose collective lacks a part of it, or has it otherwise, is not taken; one that has it no more at all is. */
+static void graph_nodes(struct bench *b)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUDA_BATCH_MEM_OP_NODE_PARAMS ops;
+	CUstreamBatchMemOpParams op;
+	CUgraphNode host, wait, write, own;
+	CUgraph graph, good = captured(b);
+	CUgraphExec exec, kept;
+	int i;
+
+	CU(cuGraphInstantiateWithFlags(&kept, good, 0));
+	for (i = 0; i < 7; i++) {
+		graph = captured(b);
+		nodes_of(graph, &host, &wait, &write, &own);
+		exec = (CUgraphExec)b;
+		if (i == 0 || i == 6)
+			CU(cuGraphDestroyNode(host));
+		if (i == 1 || i == 6)
+			CU(cuGraphDestroyNode(wait));
+		if (i == 2 || i == 6)
+			CU(cuGraphDestroyNode(write));
+		if (i == 3)
+			CU(cuGraphHostNodeSetParams(host,
+						    &(CUDA_HOST_NODE_PARAMS){count, &b->other}));
+		if (i == 4) {
+			CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
+			op = ops.paramArray[0];
+			op.writeValue.value64 = 1;
+			ops.paramArray = &op;
+			CU(cuGraphBatchMemOpNodeSetParams(write, &ops));
+		}
+		if (i == 5)
+			CU(cuGraphRemoveDependencies_v2(graph, &wait, &write, NULL, 1));
+		if (i == 6) {
+			CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+			run(b, exec, 0);
+			CU(cuGraphExecDestroy(exec));
+		} else {
+			REFUSED(cuGraphInstantiateWithFlags(&exec, graph, 0));
+			MUST(!exec);
+		}
+		/* The driver takes what has the same shape; to us it is no update that could be launched. */
+		if (i == 3) {
+			run(b, kept, 1);
+			MUST(cuGraphExecUpdate_v2(kept, graph, &info) ==
+			     CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+			REFUSED(cuGraphLaunch(kept, b->s));
+			CU(cuGraphExecUpdate_v2(kept, good, &info));
+			run(b, kept, 1);
+		}
+		CU(cuGraphDestroy(graph));
+	}
+	CU(cuGraphExecDestroy(kept));
+	CU(cuGraphDestroy(good));
+}
+
+static void *rank(void *arg)
+{
+	struct bench b = {.rank = (int)(intptr_t)arg};
+	CUdeviceptr p;
+	CUcontext ctx;
+
+	CU(cuDevicePrimaryCtxRetain(&ctx, b.rank));
+	CU(cuCtxSetCurrent(ctx));
+	CU(cuStreamCreate(&b.s, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamCreate(&b.idle, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAlloc_v2(&p, 3 * COUNT * sizeof(float)));
+	b.in = (float *)p;
+	b.out = b.in + COUNT;
+	b.copy = b.out + COUNT;
+	MUST(ncclCommInitRank(&b.comm, RANKS, id, b.rank) == ncclSuccess);
+	exec_nodes(&b);
+	exec_children(&b);
+	graph_nodes(&b);
+	MUST(ncclCommDestroy(b.comm) == ncclSuccess);
+	CU(cuStreamDestroy_v2(b.s));
+	CU(cuStreamDestroy_v2(b.idle));
+	CU(cuMemFree_v2(p));
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t t[RANKS];
+	CUcontext ctx;
+	CUdeviceptr p;
+	intptr_t i;
+
+	fake_cuda()->kernel("dfk_daemon", daemon_kernel);
+	/* Before NCCL's first call: nobody knows yet that the driver is had from us, so no order is relaxed otherwise. */
+	if (argc < 2 || strcmp(argv[1], "late")) {
+		CU(cuDevicePrimaryCtxRetain(&ctx, 0));
+		CU(cuCtxSetCurrent(ctx));
+		CU(cuMemAlloc_v2(&p, 64));
+		CU(cuMemFree_v2(p));
+	}
+	MUST(ncclGetUniqueId(&id) == ncclSuccess);
+	for (i = 0; i < RANKS; i++)
+		pthread_create(&t[i], NULL, rank, (void *)i);
+	for (i = 0; i < RANKS; i++)
+		pthread_join(t[i], NULL);
+	printf("as it should\n");
+	return 0;
+}
