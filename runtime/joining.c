@@ -7,6 +7,7 @@
 #include <string.h>
 #include "runtime/base/hash.h"
 #include "runtime/rt.h"
+#include "runtime/watchdog.h"
 
 #define MISSING_MAX 64
 

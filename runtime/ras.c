@@ -25,6 +25,7 @@
 #include "runtime/ctl/internal.h"
 #include "runtime/ras.h"
 #include "runtime/rt.h"
+#include "runtime/watchdog.h"
 
 #define DEFAULT_ADDR "localhost:28028"
 #define PROTOCOL     2

@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 #include "runtime/rt.h"
+#include "runtime/watchdog.h"
 #include "trace/writer.h"
 
 #define SUSPECT_NS  (DF_NS_PER_MS / 2)	 /* its device has not moved for so long: look */

@@ -548,29 +548,6 @@ void df_cal_note(uint32_t algo, double ratio);
 /* Sets comm->cost from all ranks' rows; NULL: those of the member table. -ENOMEM. */
 int df_cal_members(struct df_comm *comm, const struct df_cal *rows);
 
-/* snapshot.c */
-void df_watchdog_wake(void);
-/*
- * watchdog.c: it is for us to say that a peer has died: now, from what this process alone knows; or that it has left
- * in order: when that turns out to matter. Any thread, nothing locked.
- */
-void df_watchdog_tell_death(int in_order);
-void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
-
-/* joining.c: communicators whose rendezvous is not complete. */
-void df_joining(struct df_comm *comm, uint64_t id, int nranks, int rank);
-/* A number for what is missing at all of them, 0 if nothing. Changes when a rank arrives or a rendezvous ends. */
-uint64_t df_joining_missing(void);
-/*
- * Says which ranks are missing: INIT and a sentence, for the first communicator that lacks some. 0: none
- * does. Every process of the communicator comes to the same text; only the one with the lowest rank that has
- * arrived prints it, the others get -EAGAIN unless they want to print it anyhow. 1: printed.
- */
-int df_joining_explain(int anyhow);
-
-/* watchdog.c */
-void df_watchdog_start(void);
-
 /* comm.c */
 void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
 /* Its two halves: everybody can see it (0: it has ended before); then what waits for it goes on. */
@@ -580,7 +557,11 @@ void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 /* Its members and its way to them may be looked at, from any thread. */
 int df_comm_is_open(const struct df_comm *comm);
+
+/* death.c: df_rt.lock not held. */
 void df_comm_death(uint64_t proc, int in_order);
+/* The lowest rank of a process in an open communicator; -1: none. df_rt.lock held. */
+int df_comm_rank_of(const struct df_comm *comm, uint64_t proc);
 
 /* stats.c: counters, and sampled costs of which the median is reported. Any thread. */
 enum df_sample { DF_SAMPLE_SQE, DF_SAMPLE_CQE, DF_SAMPLE_NR };

@@ -10,6 +10,7 @@
 #include "runtime/base/futex.h"
 #include "runtime/rt.h"
 #include "runtime/snapshot.h"
+#include "runtime/watchdog.h"
 #include "trace/check.h"
 #include "trace/writer.h"
 
@@ -25,7 +26,7 @@ struct ask {
 
 struct answer {
 	uint64_t epoch, image_bytes;
-	uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts;
+	uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts, stalled_ms, pad;
 	/* waits, peers, hosts (nr_hosts: NOT_KNOWN none), image */
 };
 
@@ -50,19 +51,19 @@ static struct {
 } box = {.lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog's inbox"),
 	 .inbox = DF_LIST_INIT(box.inbox)};
 
-/* The rest is the watchdog's thread's alone. */
-static struct {
-	uint64_t holder, epoch, until; /* who holds this process; holder 0: nobody */
-	uint64_t last_epoch;
-	uint64_t smallest; /* name of a process, of those that were ever asked; 0 none */
-	struct df_compact compact;
-	int suspected;
-} my;
-
 struct procs {
 	uint64_t *v;
 	uint32_t nr, cap;
 };
+
+/* The rest is the watchdog's thread's alone. */
+static struct {
+	uint64_t holder, epoch, until; /* who holds this process; holder 0: nobody */
+	uint64_t last_epoch;
+	struct df_compact compact;
+	int suspected;
+	struct procs tied; /* those that were asked the last time; some may have gone */
+} my;
 
 void df_watchdog_wake(void)
 {
@@ -93,8 +94,8 @@ void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t 
 	if (bytes)
 		memcpy(l->data, data, bytes);
 	df_mutex_lock(&box.lock);
-	/* First what has been told: who reads another's word first would tell it again if the one who did is gone. */
-	if (kind == DF_MSG_END && df_watchdog_end_is_told(data, bytes))
+	/* First what has been told: who reads another's word first would tell it again. */
+	if (kind == DF_MSG_END || kind == DF_MSG_TOLD)
 		df_list_add(&box.inbox, &l->node);
 	else
 		df_list_add_tail(&box.inbox, &l->node);
@@ -172,19 +173,35 @@ uint64_t *df_snapshot_peers(uint32_t *nr)
 	return p.v;
 }
 
+/* All that live and are tied to us, as far as we know; not ourselves. */
+static void tied(struct procs *p)
+{
+	peers(p);
+	for (uint32_t i = 0; i < my.tied.nr; i++)
+		if (!df_ctl_is_dead(my.tied.v[i]))
+			procs_add(p, my.tied.v[i]);
+}
+
 uint64_t df_snapshot_leader(void)
 {
 	uint64_t least = df_rt.self.proc;
 	struct procs p = {0};
-	uint32_t i;
 
-	peers(&p);
-	for (i = 0; i < p.nr; i++)
+	tied(&p);
+	for (uint32_t i = 0; i < p.nr; i++)
 		least = DF_MIN(least, p.v[i]);
 	free(p.v);
-	if (my.smallest && my.smallest < least && !df_ctl_is_dead(my.smallest))
-		least = my.smallest;
 	return least;
+}
+
+void df_snapshot_tell(void)
+{
+	struct procs p = {0};
+
+	tied(&p);
+	for (uint32_t i = 0; i < p.nr; i++)
+		df_ctl_send(NULL, p.v[i], DF_MSG_TOLD, NULL, 0);
+	free(p.v);
 }
 
 /* ---- one's own ---------------------------------------------------------------------------------------- */
@@ -275,7 +292,8 @@ static void answer(uint64_t to, const struct ask *ask)
 				     .same = (uint32_t)s.same,
 				     .nr_waits = s.nr_waits,
 				     .nr_peers = p.nr,
-				     .nr_hosts = s.hosts ? s.nr_hosts : NOT_KNOWN};
+				     .nr_hosts = s.hosts ? s.nr_hosts : NOT_KNOWN,
+				     .stalled_ms = df_watchdog_stalled_ms()};
 		at = (char *)(a + 1);
 		if (s.nr_waits)
 			memcpy(at, s.waits, s.nr_waits * sizeof(uint64_t));
@@ -329,8 +347,9 @@ static void serve(const struct letter *l)
 		if (l->bytes >= sizeof(struct order))
 			obey(l->from, (const void *)l->data, l->bytes);
 		return;
+	case DF_MSG_TOLD:
 	case DF_MSG_END:
-		df_watchdog_ended(l->data, l->bytes);
+		df_watchdog_told(l->kind == DF_MSG_END ? l->data : NULL, l->bytes);
 		return;
 	default:
 		return; /* an answer to a question that is over */
@@ -444,6 +463,7 @@ static void take(struct df_gather *g, struct procs *asked, const struct letter *
 	if (!s || s->fresh)
 		return;
 	s->fresh = 1;
+	s->stalled_ms = a->stalled_ms;
 	s->busy = a->busy != 0;
 	s->same = a->same != 0;
 	g->busy |= s->busy;
@@ -545,9 +565,6 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 		free(l);
 	}
 	g->nr_procs = asked.nr + 1;
-	my.smallest = df_rt.self.proc;
-	for (i = 0; i < asked.nr; i++)
-		my.smallest = DF_MIN(my.smallest, asked.v[i]);
 	/* What is not known any more counts for nothing. */
 	df_list_each(s, &g->answers, node)
 	{
@@ -559,7 +576,8 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 	/* Those asked and not heard of have to be let go as well. */
 	for (i = 0; i < asked.nr; i++)
 		answer_new(g, asked.v[i]);
-	free(asked.v);
+	free(my.tied.v);
+	my.tied = asked;
 	return ret;
 }
 

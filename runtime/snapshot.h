@@ -27,8 +27,10 @@ struct df_snapshot {
 	uint64_t proc;
 	int busy;  /* held by another */
 	int same;  /* as the last time: no image */
-	int fresh; /* of the last round */
+	int fresh; /* of the last round; 0: has not answered */
 	int lent;  /* the image is somebody else's */
+	uint32_t
+		stalled_ms; /* for so long it has had something unfinished, and nothing has moved */
 	void *image;
 	size_t bytes;
 	uint64_t *waits; /* serials of calls that may be released there now */
@@ -70,10 +72,13 @@ void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_
 
 /* The living processes that share a communicator with this one; to be freed. */
 uint64_t *df_snapshot_peers(uint32_t *nr);
-/* watchdog.c: a DF_MSG_END. */
-void df_watchdog_ended(const void *data, size_t bytes);
-/* 1: whose message it is has printed what it says. */
-int df_watchdog_end_is_told(const void *data, size_t bytes);
+/* All processes tied to this one hear that the verdict on what stands still is told. */
+void df_snapshot_tell(void);
+
+/* watchdog.c: another process has told a verdict. end: NULL, or the DF_MSG_END by which it ends what is stuck. */
+void df_watchdog_told(const void *end, size_t bytes);
+/* watchdog.c: see struct df_snapshot. */
+uint32_t df_watchdog_stalled_ms(void);
 
 /* A number that changes when somebody should look. */
 uint32_t df_snapshot_seen(void);

@@ -14,6 +14,7 @@
 #include "runtime/program/tuner.h"
 #include "runtime/rt.h"
 #include "runtime/sched.h"
+#include "runtime/watchdog.h"
 #include "trace/writer.h"
 
 struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),

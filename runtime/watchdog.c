@@ -2,8 +2,8 @@
  * The watchdog: one thread a process, asleep except for a look every quarter of DFSHIM_TIMEOUT_MS, and when a wait
  * that might be released lasts (proof.c). When something is unfinished and nothing has moved for the whole time,
  * it gathers what every process knows (snapshot.c), lets the checker judge, and prints the verdict once per job. It
- * judges twice with unchanged progress before it believes (deadlock is stable). With DFSHIM_TIMEOUT_ACTION=abort
- * it then ends the stuck communicators, and tells the processes of their other ranks to do so too.
+ * judges twice with unchanged progress before it believes (deadlock is stable). Whose word it is: docs/verdicts.md.
+ * With DFSHIM_TIMEOUT_ACTION=abort it then ends what is stuck (ending.h).
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/ending.h"
 #include "runtime/ras.h"
 #include "runtime/rt.h"
 #include "runtime/snapshot.h"
+#include "runtime/watchdog.h"
 #include "trace/check.h"
 #include "trace/writer.h"
 
@@ -29,16 +31,23 @@
 
 static struct {
 	int started;
-	int speaker;	   /* it is for us to say what a rank that has left means */
+	int speaker; /* it is for us to say what a rank that has left means */
+	uint64_t last,
+		since; /* progress, and since when there has been none, or nothing was unfinished */
 	uint64_t reported; /* progress at the last report: one report per hang */
+	uint64_t told;	   /* when another process has told a verdict */
 	/* Circles: somebody asked to look; not before then; the pause after a look that found none. */
 	int asked;
 	uint64_t not_before, pause;
 } dog = {.reported = UINT64_MAX};
 
-/* Processes that were asked, and those of them that live and have not answered. */
+/*
+ * Processes that were asked, and those of them that live and have not answered; one of these. speaker: whose word the
+ * verdict is, of those that have stood still for nearly as long as this one and so come to it too.
+ */
 struct asked {
 	unsigned others, silent;
+	uint64_t mute, speaker;
 };
 
 /* What all processes know, judged. stale: for how long nothing has moved. NULL: nothing to judge by. */
@@ -52,7 +61,7 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 	struct df_snapshot *s;
 
 	opts.now_ns = df_now_ns();
-	*asked = (struct asked){0};
+	*asked = (struct asked){.speaker = df_rt.self.proc};
 	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
 		df_list_each(s, &g.answers, node)
 		{
@@ -60,8 +69,15 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 				df_check_add_image(set, s->image, s->bytes,
 						   s->proc == df_rt.self.proc ? "this process"
 									      : "peer");
-			else if (s->proc != df_rt.self.proc)
-				asked->silent += !df_ctl_is_dead(s->proc);
+			if (s->proc == df_rt.self.proc)
+				continue;
+			if (!s->fresh && !df_ctl_is_dead(s->proc)) {
+				asked->silent++;
+				asked->mute = s->proc;
+			}
+			if (s->fresh &&
+			    2 * (uint64_t)s->stalled_ms >= (uint64_t)df_env()->timeout_ms)
+				asked->speaker = DF_MIN(asked->speaker, s->proc);
 		}
 		asked->others = g.nr_procs - 1;
 		if (df_check_run(set, &opts, &r))
@@ -72,29 +88,49 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 	return r;
 }
 
-/* The verdict for people; malloc'ed. */
-static char *text_of(const struct df_check_result *r)
+/* The verdict for people. */
+static void print(const struct df_check_result *r)
 {
 	char *text = NULL;
 	size_t len = 0;
-	FILE *f = r ? open_memstream(&text, &len) : NULL;
+	FILE *f = open_memstream(&text, &len);
 
 	if (!f)
-		return NULL;
+		return;
 	df_check_print(r, f);
 	fclose(f);
-	return text;
-}
-
-static void print(const struct df_check_result *r)
-{
-	char *text = text_of(r);
-
-	if (!text)
-		return;
-	df_log_raw(text, strlen(text));
+	df_log_raw(text, len);
 	df_trace_told(df_check_verdict(r));
 	free(text);
+}
+
+/* What the report lacks, it lacks because of a process that the user can look at. */
+static void tell_silent(const struct asked *asked)
+{
+	struct df_comm *comm;
+	char others[48] = "";
+	int rank = -1;
+	uint32_t pid = 0;
+
+	if (!asked->silent)
+		return;
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		int r = rank < 0 && df_comm_is_open(comm) ? df_comm_rank_of(comm, asked->mute) : -1;
+
+		if (r >= 0) {
+			rank = r;
+			pid = comm->members[r].pid;
+		}
+	}
+	df_mutex_unlock(&df_rt.lock);
+	if (asked->silent > 1)
+		snprintf(others, sizeof(others), ", and of %u others", asked->silent - 1);
+	if (rank >= 0)
+		df_warn("the process of rank %d (pid %u)%s lives and does not answer: it may be stopped "
+			"(a signal, a debugger) or have no processor, and what it knows is missing here",
+			rank, pid, others);
 }
 
 /* Somebody has asked over NCCL's RAS protocol how the job is (ras.c). */
@@ -152,187 +188,29 @@ static int unfinished(uint64_t *ops)
 	return *ops || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
 }
 
-static int by_value(const void *pa, const void *pb)
+uint32_t df_watchdog_stalled_ms(void)
 {
-	uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
-/* The communicators with something unfinished by their names, sorted; NULL: none, or no memory. df_rt.lock held. */
-static uint64_t *stuck_names(size_t *nr)
-{
-	uint64_t *names;
-	struct df_comm *comm;
-	size_t all = 0;
-
-	*nr = 0;
-	df_list_each(comm, &df_rt.comms, node) all++;
-	names = malloc((all + 1) * sizeof(*names));
-	if (!names)
-		return NULL;
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_READY &&
-		    df_comm_pending(comm))
-			names[(*nr)++] = comm->hash;
-	}
-	qsort(names, *nr, sizeof(*names), by_value);
-	return names;
-}
-
-struct ended {
-	uint64_t nr;
-	uint32_t verdict, text_bytes;
-	/* 1: its process has printed the text. */
-	uint32_t told, pad;
-	/* names, text */
-};
-
-/*
- * All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. Without
- * any (hosts hang in calls) the others learn that what they see next is a consequence.
- */
-static void tell_ended(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
-		       const struct df_check_result *r, int told)
-{
-	char *text = text_of(r);
-	size_t text_bytes = text ? strlen(text) + 1 : 0;
-	size_t bytes = sizeof(struct ended) + nr * sizeof(*names) + text_bytes;
-	struct ended *e = malloc(bytes);
-
-	if (e) {
-		*e = (struct ended){.nr = nr,
-				    .verdict = r ? (uint32_t)df_check_verdict(r) : 0,
-				    .text_bytes = (uint32_t)text_bytes,
-				    .told = (uint32_t)told};
-		if (nr)
-			memcpy(e + 1, names, nr * sizeof(*names));
-		if (text)
-			memcpy((uint64_t *)(e + 1) + nr, text, text_bytes);
-		for (uint32_t i = 0; i < nr_procs; i++)
-			df_ctl_send(NULL, procs[i], DF_MSG_END, e, bytes);
-	}
-	free(e);
-	free(text);
-}
-
-static int is_named(const struct df_comm *comm, const uint64_t *names, size_t nr)
-{
-	return names && bsearch(&comm->hash, names, nr, sizeof(*names), by_value);
-}
-
-/*
- * Ends the communicators that `wanted` says; how many. First it is to be seen of all of them: what the end of one lets go
- * on may finish operations of another, and a host that waited for these must not take them for right.
- */
-static int end_all(int (*wanted)(const struct df_comm *comm, void *arg), void *arg)
-{
-	struct df_comm *comm;
-	int nr = 0;
-
-	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		comm->condemned = wanted(comm, arg) && df_comm_condemn(comm, -ETIMEDOUT, 1);
-		nr += comm->condemned;
-	}
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		if (comm->condemned)
-			df_comm_end_operations(comm);
-		comm->condemned = 0;
-	}
-	df_mutex_unlock(&df_rt.lock);
-	return nr;
-}
-
-struct names {
-	uint64_t *v;
-	size_t nr;
-	uint64_t seen;
-};
-
-static int is_stuck(const struct df_comm *comm, void *arg)
-{
-	const struct names *n = arg;
-	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
-
-	if (comm->join.since > n->seen)
-		return 0;
-	return state == DF_COMM_JOINING ||
-	       (state == DF_COMM_READY && (df_comm_pending(comm) || is_named(comm, n->v, n->nr) ||
-					   __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)));
-}
-
-static int ended_elsewhere(const struct df_comm *comm, void *arg)
-{
-	const struct names *n = arg;
-
-	return __atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_READY &&
-	       is_named(comm, n->v, n->nr);
-}
-
-/*
- * Ends every communicator with something unfinished, all its ranks, and those that are still being joined; but not what
- * the application begins as soon as its first call returns, after `seen`. A rank that has nothing unfinished would go
- * on, when its other wait ends, with peers that have gone.
- */
-static void end_stuck(uint64_t seen, const struct df_check_result *r, int told)
-{
-	struct names n = {.seen = seen};
-	uint32_t nr_procs;
-	uint64_t *procs = df_snapshot_peers(&nr_procs);
-
-	df_mutex_lock(&df_rt.lock);
-	n.v = stuck_names(&n.nr);
-	df_mutex_unlock(&df_rt.lock);
-	tell_ended(procs, nr_procs, n.v, n.v ? n.nr : 0, r, told);
-	end_all(is_stuck, &n);
-	free(n.v);
-	free(procs);
-}
-
-int df_watchdog_end_is_told(const void *data, size_t bytes)
-{
-	const struct ended *e = data;
-
-	return bytes >= sizeof(*e) && e->told;
-}
-
-void df_watchdog_ended(const void *data, size_t bytes)
-{
-	const struct ended *e = data;
-	struct names n = {0};
-	const char *text;
 	uint64_t ops;
-	int here, speaks;
 
-	if (bytes < sizeof(*e) || e->nr > (bytes - sizeof(*e)) / sizeof(*n.v) ||
-	    bytes != sizeof(*e) + e->nr * sizeof(*n.v) + e->text_bytes)
+	if (df_engine_progress() != dog.last || !unfinished(&ops))
+		return 0;
+	return (uint32_t)DF_MIN((df_now_ns() - dog.since) / DF_NS_PER_MS, UINT32_MAX);
+}
+
+void df_watchdog_told(const void *end, size_t bytes)
+{
+	const struct df_ending *e = end ? df_ending_read(end, bytes) : NULL;
+	uint64_t ops;
+
+	if (end && !e)
 		return;
-	n.nr = (size_t)e->nr;
-	n.v = malloc((n.nr + 1) * sizeof(*n.v));
-	if (!n.v)
+	dog.told = df_now_ns();
+	if (!e)
 		return;
-	memcpy(n.v, e + 1, n.nr * sizeof(*n.v));
-	qsort(n.v, n.nr, sizeof(*n.v), by_value);
-	/*
-	 * Who would have spoken for all may not have come to that. But who has may be gone when its message is read: then
-	 * we only seem to be the one.
-	 */
-	text = (const char *)((const uint64_t *)(e + 1) + n.nr);
-	speaks = !e->told && e->text_bytes && !text[e->text_bytes - 1] &&
-		 dog.reported != df_engine_progress() && df_snapshot_leader() == df_rt.self.proc;
 	/* For who reads the traces: what follows is a consequence, also where nobody here has noticed the standstill. */
-	if (unfinished(&ops) || n.nr)
+	if (unfinished(&ops) || e->nr)
 		df_trace(DF_REC_STALL, -1, 0, -1, 0, (uint64_t)df_env()->timeout_ms, ops, 0, 0);
-	here = end_all(ended_elsewhere, &n);
-	if (here && speaks) {
-		df_log_raw(text, e->text_bytes - 1);
-		df_trace_told((enum df_verdict)e->verdict);
-	}
-	free(n.v);
+	df_ending_obey(e);
 }
 
 /* The traces explain it, without what the rendezvous knows. */
@@ -362,7 +240,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 	uint64_t before = df_engine_progress(), missing = df_joining_missing(), seen = df_now_ns();
 	struct df_check_result *r;
 	struct asked asked;
-	int told = 0, leads;
+	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS;
+	int told = 0, leads, heard;
 	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
 		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
 
@@ -389,11 +268,10 @@ static void stalled(uint64_t ms, uint64_t ops)
 		return;
 	}
 	/*
-	 * Who lives and does not answer may only be slow, and know what explains it; there is one report for a hang. So
-	 * that is looked for again, but not for ever: it may be stopped.
+	 * Who lives and does not answer may only be slow, and know what explains it, or tell it; there is one report for a
+	 * hang. So that is looked for again, but not for ever: it may be stopped.
 	 */
-	if (asked.silent && r && !about_operations(df_check_verdict(r)) &&
-	    ms < (uint64_t)env->timeout_ms + SILENT_MS) {
+	if (asked.silent && ms < patience) {
 		df_check_result_free(r);
 		return;
 	}
@@ -407,16 +285,24 @@ static void stalled(uint64_t ms, uint64_t ops)
 		df_check_result_free(r);
 		return;
 	}
+	/* It is another's word and not told yet: that one may be about to, or move again. */
+	heard = dog.told >= dog.since;
+	leads = !told && !heard && (asked.speaker == df_rt.self.proc || ms >= patience);
+	if (!told && !heard && !leads) {
+		df_check_result_free(r);
+		return;
+	}
 	dog.reported = before;
-	leads = df_snapshot_leader() == df_rt.self.proc;
-	if (told)
-		;
-	else if (!r)
+	if (leads && !r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
 			"by",
 			(unsigned long long)ms, (unsigned long long)ops);
 	else if (leads)
 		print(r);
+	if (leads)
+		tell_silent(&asked);
+	if (leads || told > 0)
+		df_snapshot_tell();
 	if (abort) {
 		/* The others judge by our answers: let them do so before we end what they look at. */
 		uint64_t until = df_now_ns() + DF_GATHER_NS / 2;
@@ -425,7 +311,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 			df_snapshot_serve();
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
-		end_stuck(seen, r, told || leads);
+		df_ending_decide(seen);
 	}
 	df_check_result_free(r);
 }
@@ -521,10 +407,11 @@ static uint64_t circles(void)
 static void *watch(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
-	uint64_t last = df_engine_progress(), since = df_now_ns(), ops;
-	uint64_t missing = 0, now_missing;
+	uint64_t missing = 0, now_missing, ops;
 
 	(void)arg;
+	dog.last = df_engine_progress();
+	dog.since = df_now_ns();
 	for (;;) {
 		uint32_t seen = df_snapshot_seen();
 		uint64_t nap = DF_MAX(timeout / 4, DF_NS_PER_MS), rest;
@@ -544,15 +431,15 @@ static void *watch(void *arg)
 			/* A hang after this one is another. */
 			missing = now_missing;
 			dog.reported = UINT64_MAX;
-			last = UINT64_MAX;
+			dog.last = UINT64_MAX;
 		}
-		if (df_engine_progress() != last || !unfinished(&ops)) {
-			last = df_engine_progress();
-			since = df_now_ns();
+		if (df_engine_progress() != dog.last || !unfinished(&ops)) {
+			dog.last = df_engine_progress();
+			dog.since = df_now_ns();
 			continue;
 		}
-		if (df_now_ns() - since >= timeout && dog.reported != last)
-			stalled((df_now_ns() - since) / DF_NS_PER_MS, ops);
+		if (df_now_ns() - dog.since >= timeout && dog.reported != dog.last)
+			stalled((df_now_ns() - dog.since) / DF_NS_PER_MS, ops);
 	}
 	return NULL;
 }

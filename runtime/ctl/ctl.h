@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_CTL_VERSION 3
+#define DF_CTL_VERSION 4
 
 /* What every rank tells all others at the rendezvous: 256 bytes. */
 struct df_member {
@@ -105,6 +105,7 @@ enum df_ctl_kind {
 	DF_MSG_SUSPECT,		 /* something here may be stuck: look */
 	DF_MSG_RELEASE,		 /* let these waits return; ends what the asking began */
 	DF_MSG_END,		 /* these communicators have ended, by a time-out */
+	DF_MSG_TOLD,		 /* the verdict is told */
 	DF_MSG_USER = 64
 };
 

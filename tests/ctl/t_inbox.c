@@ -6,18 +6,14 @@
 
 #include "runtime/base/futex.h"
 #include "runtime/base/rng.h"
+#include "runtime/ending.h"
 #include "runtime/rt.h"
 #include "runtime/snapshot.h"
+#include "runtime/watchdog.h"
 #include "tests/lib/test.h"
 
 #define NR_TURNS   20000
 #define NR_FORGERS 3
-
-/* As in watchdog.c. */
-struct ended {
-	uint64_t nr;
-	uint32_t verdict, text_bytes;
-};
 
 static uint32_t turn, heard, stop;
 
@@ -43,30 +39,29 @@ static void *suspect(void *unused)
 static void *forge(void *seed)
 {
 	struct df_rng r;
-	char body[256];
+	_Alignas(struct df_ending) char body[256];
 
 	df_rng_init(&r, df_test_seed() + (uintptr_t)seed);
 	/* Pairs with suspect(). */
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-		struct ended e = {.nr = df_rng_below(&r, 3)};
+		uint64_t nr = df_rng_below(&r, 3);
 		size_t bytes = df_rng_below(&r, sizeof(body));
 
 		memset(body, (int)df_rng_below(&r, 256), sizeof(body));
 		switch (df_rng_below(&r, 4)) {
 		case 0:
-			e.nr = (1u << 27) + df_rng_below(&r, 1000);
+			nr = (1u << 27) + df_rng_below(&r, 1000);
 			break;
 		case 1:
-			e.nr = ~0ull / 8 - df_rng_below(&r, 8);
+			nr = ~0ull / 8 - df_rng_below(&r, 8);
 			break;
 		case 2:
-			e.text_bytes = 1u << 31;
+			nr = bytes / 8 + df_rng_below(&r, 2);
 			break;
 		default:
-			e.text_bytes = sizeof(body);
 			break;
 		}
-		memcpy(body, &e, sizeof(e));
+		memcpy(body + offsetof(struct df_ending, nr), &nr, sizeof(nr));
 		df_watchdog_message(1, DF_MSG_END, body, bytes);
 		sched_yield();
 	}

@@ -1,0 +1,37 @@
+#!/bin/bash
+# Description: one process tells the verdict, once, whichever it is: also beside one that is tied to those that hang and has nothing unfinished.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((1500 * SLOW))
+# Rank 2 shares a communicator with those that hang, and sleeps.
+cat >"$T/program" <<'END'
+prog DATA
+ranks 3
+procs
+comm c0 0 1
+comm c1 0 1
+comm c2 0 1 2
+0: AR c2 nb2; ssync nb2; AR c0 nb0; ssync nb0; AR c1 nb1; ssync nb1
+1: AR c2 nb2; ssync nb2; AR c1 nb1; ssync nb1; AR c0 nb0; ssync nb0
+2: AR c2 nb2; ssync nb2; sleep 60000
+END
+# Who leads follows from names that are drawn: in 9 of 10 runs of this test some rank 2 has the smallest.
+for action in report abort; do
+	for i in 1 2 3; do
+		DFSHIM_TRACE=$T/trace/$action.$i DFSHIM_TIMEOUT_ACTION=$action LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+			timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((6 * SLOW)) "$T/program" >"$T/out.$action.$i" 2>&1 &
+	done
+done
+wait
+for action in report abort; do
+	for i in 1 2 3; do
+		out=$T/out.$action.$i
+		# Who gives up first is gone for the others: that is told too, later.
+		n=$(grep -c '^DATA: ' "$out")
+		[ "$n" = 1 ] || fail "$action: told $n times: $(cat "$out")"
+		grep -m1 -E '^[A-Z_]+: ' "$out" | grep -q '^DATA: ' || fail "$action: $(cat "$out")"
+	done
+done
+exit 0

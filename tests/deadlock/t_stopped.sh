@@ -1,0 +1,77 @@
+#!/bin/bash
+# Description: a process that lives and does not answer when a hang is judged: its word is waited for, but not for ever.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+export DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_ACTION=abort
+# The circle goes through rank 2: without its word the others know of nobody who is wrong.
+cat >"$T/program" <<'END_OF_PROGRAM'
+prog DATA
+ranks 3
+procs
+comm c0 0 1 2
+comm c1 0 1 2
+0: AR c0 nb0; ssync nb0; AR c1 nb1; ssync nb1
+1: AR c0 nb0; ssync nb0; AR c1 nb1; ssync nb1
+2: AR c1 nb1; ssync nb1; AR c0 nb0; ssync nb0
+END_OF_PROGRAM
+verdict() { grep -m1 -oE '^[A-Z_]+: r.*|^[A-Z_]+: .*' "$T/out"; }
+
+# start SECONDS: the job, with that time-out, up to its hang; the process of rank 2 is $stopped from then on. 1: the
+# verdict was there first.
+start() {
+	local i
+	rm -rf "$T/tr"
+	mkdir "$T/tr"
+	DFSHIM_TIMEOUT_MS=$(($1 * 1000)) LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		timeout -k 5 "${LIMIT:-150}" "$S" --timeout 120 "$T/program" >"$T/out" 2>&1 &
+	job=$!
+	for ((i = 0; i < 600; i++)); do
+		"$B/dfshim" check "$T/tr" 2>"$T/err" | grep -q '^DATA: r' && break
+		sleep 0.1
+	done
+	[ $i -lt 600 ] || fail "no circle: $(cat "$T/out" "$T/err")"
+	stopped=$(grep -lzxF "DFSHIM_TRACE=$T/tr" /proc/[0-9]*/environ 2>/dev/null | xargs grep -lzx "RANK=2" | cut -d/ -f3)
+	kill -STOP "$stopped" || fail "no process of rank 2: $(cat "$T/out")"
+	[ -z "$(verdict)" ]
+}
+# The others' silence is over for three seconds, and less than they have patience for.
+for ms in 4 8 16 32; do
+	start $((ms * SLOW))
+	early=$?
+	SECONDS=0
+	sleep $((ms * SLOW + 3))
+	said=$(verdict)
+	late=$((SECONDS > ms * SLOW + 7))
+	kill -CONT "$stopped"
+	wait $job
+	rc=$?
+	[ $early = 0 ] && [ $late = 0 ] && break
+done
+[ $early = 0 ] && [ $late = 0 ] || fail "this machine is too busy for a time-out of $ms s"
+[ -z "$said" ] || fail "said while a process that knows better is stopped: $said"
+[ $rc = 3 ] || fail "status $rc: $(cat "$T/out")"
+[[ $(verdict) == DATA:* ]] || fail "and then: $(cat "$T/out")"
+echo "waited for: $(verdict)"
+
+# It never goes on: the others end all the same.
+start 4
+early=$?
+for ((i = 0; i < 800; i++)); do
+	[ -z "$(verdict)" ] || break
+	sleep 0.1
+done
+said=$(verdict)
+for ((i = 0; i < 300 && $(grep -c '^--- DATA hung' "$T/out") < 2; i++)); do
+	sleep 0.1
+done
+kill -KILL "$stopped"
+wait $job
+rc=$?
+[ -n "$said" ] || fail "nothing is said while a process is stopped for ever: $(cat "$T/out")"
+[ $rc = 3 ] || fail "status $rc: $(cat "$T/out")"
+[ $early = 1 ] || [[ $said != DATA:* ]] || fail "known without asking: $said"
+grep -q "the process of rank 2 (pid $stopped) lives and does not answer" "$T/out" || fail "not named: $(cat "$T/out")"
+echo "not for ever: $said"
+exit 0
