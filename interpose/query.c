@@ -38,8 +38,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 	h = (struct df_handle *)comm;
 	*asyncError = df_handle_async(h);
 	/* Whoever asks again and again waits for it; who is told that all is well only looks for errors. */
-	if (*asyncError == ncclInProgress)
-		df_call_polled(__atomic_load_n(&h->call, __ATOMIC_RELAXED));
+	df_call_polled(*asyncError == ncclInProgress ? __atomic_load_n(&h->call, __ATOMIC_RELAXED)
+						     : 0);
 	return res;
 }
 DF_NCCL_EXPORT(ncclCommGetAsyncError);

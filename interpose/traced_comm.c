@@ -237,8 +237,11 @@ void df_traced_settled(ncclComm_t comm, ncclResult_t state)
 	struct traced *t;
 	uint64_t serial;
 
+	if (!df_traced_recording())
+		return;
+	df_call_polled(0);
 	/* RELAXED: the application has its own call that began them before this one. */
-	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED) || !df_traced_recording())
+	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED))
 		return;
 	t = df_traced_slot(comm, 0);
 	if (!t)

@@ -177,7 +177,7 @@ int df_submit(const struct df_op *ops, size_t nr_ops);
  * serial goes, for df_call_polled(): NULL or a word that other threads read.
  */
 void df_call_about(uint32_t site, uint64_t *serial);
-/* The calling thread has asked whether a call that goes on in the background is over, and it is not. */
+/* The calling thread has asked whether a call that goes on in the background is over, and it is not; 0: there is none. */
 void df_call_polled(uint64_t serial);
 
 /* Operations of the communicator not yet finished. Any thread. */

@@ -249,6 +249,8 @@ int df_hook_event_query(const struct df_event_info *info)
 	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
 	if (df_stream_dev(info->device))
 		df_polls_note(DF_POLLED_EVENT, info->id);
+	else
+		df_polls_ask(DF_POLLED_EVENT);
 	if (!e)
 		return 0;
 	df_mutex_lock(&e->dev->lock);

@@ -104,17 +104,32 @@ static uint64_t ran_ns(uint32_t tid)
 /* A thread that sleeps between its questions is not asked for longer than this. */
 #define POLL_MAX_NS (2 * DF_NS_PER_S)
 
+static uint64_t polls_since(void)
+{
+	uint64_t window = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS / 4;
+
+	return df_now_ns() - DF_MIN(window, POLL_MAX_NS);
+}
+
 static int note_polls(uint32_t tid)
 {
-	uint64_t window = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS / 4, now = df_now_ns();
 	uint32_t kinds[DF_POLLS_MAX];
 	uint64_t objects[DF_POLLS_MAX];
-	size_t nr = df_polls_of(tid, now - DF_MIN(window, POLL_MAX_NS), kinds, objects), i;
+	size_t nr = df_polls_of(tid, polls_since(), kinds, objects), i;
 
 	for (i = 0; i < nr; i++)
 		df_trace(DF_REC_HOST_AT, -1, 0, -1, i, tid,
 			 (uint64_t)DF_AT_POLLS | (uint64_t)kinds[i] << 8, objects[i], 0);
 	return nr > 0;
+}
+
+/* It is not silent, though it waits for nothing that is recorded. */
+static void note_asks(uint32_t tid)
+{
+	unsigned kinds = df_polls_asked(tid, polls_since());
+
+	if (kinds)
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tid, DF_AT_ASKS, kinds, 0);
 }
 
 struct seen {
@@ -185,6 +200,8 @@ void df_hosts_note(void)
 
 		if (!seen[i].at[DF_AT_GONE] && note_polls(tids[i]))
 			continue;
+		if (!seen[i].at[DF_AT_GONE])
+			note_asks(tids[i]);
 		if (at == DF_AT_RUNS && !is_known(&seen[i]))
 			continue;
 		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at,

@@ -23,6 +23,7 @@ struct polled {
 struct slot {
 	uint32_t tid; /* 0: free */
 	uint32_t next;
+	uint64_t asked_ns[DF_POLLED_NR]; /* for anything at all */
 	struct polled v[DF_POLLS_MAX];
 };
 
@@ -49,24 +50,40 @@ static struct slot *slot_new(void)
 	return NULL;
 }
 
+/* The calling thread's, with the time that it asked; NULL: there is no room. */
+static struct slot *ask(enum df_polled kind, uint64_t now)
+{
+	if (!mine) {
+		/* Once: a query is no place to search for room again and again. */
+		if (refused)
+			return NULL;
+		mine = slot_new();
+		refused = !mine;
+		if (!mine)
+			return NULL;
+	}
+	PUT(&mine->asked_ns[kind], now);
+	return mine;
+}
+
+void df_polls_ask(enum df_polled kind)
+{
+	asked = NULL;
+	ask(kind, df_now_ns());
+}
+
 void df_polls_note(enum df_polled kind, uint64_t object)
 {
-	struct slot *s = mine;
+	uint64_t now = df_now_ns();
+	struct slot *s = ask(kind, now);
 	struct polled *p;
 	size_t i;
 
-	if (!s) {
-		/* Once: a query is no place to search for room again and again. */
-		if (refused)
-			return;
-		s = mine = slot_new();
-		refused = !s;
-		if (!s)
-			return;
-	}
+	if (!s)
+		return;
 	for (i = 0; i < DF_POLLS_MAX; i++)
 		if (GET(&s->v[i].object) == object && GET(&s->v[i].kind) == kind + 1u) {
-			PUT(&s->v[i].at_ns, df_now_ns());
+			PUT(&s->v[i].at_ns, now);
 			asked = &s->v[i];
 			return;
 		}
@@ -74,7 +91,7 @@ void df_polls_note(enum df_polled kind, uint64_t object)
 	PUT(&p->kind, 0);
 	PUT(&p->waits, 0);
 	PUT(&p->object, object);
-	PUT(&p->at_ns, df_now_ns());
+	PUT(&p->at_ns, now);
 	PUT(&p->kind, kind + 1u);
 	asked = p;
 }
@@ -97,6 +114,8 @@ void df_call_polled(uint64_t serial)
 {
 	if (serial)
 		df_polls_note(DF_POLLED_CALL, serial);
+	else
+		df_polls_ask(DF_POLLED_CALL);
 	asked = NULL; /* its end is a record of its own */
 }
 
@@ -118,6 +137,19 @@ size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *o
 	return n;
 }
 
+unsigned df_polls_asked(uint32_t tid, uint64_t since_ns)
+{
+	unsigned kinds = 0, k;
+	size_t i;
+
+	for (i = 0; i < SLOTS && GET(&slots[i].tid) != tid; i++)
+		;
+	for (k = 0; i < SLOTS && k < DF_POLLED_NR; k++)
+		if (GET(&slots[i].asked_ns[k]) >= since_ns)
+			kinds |= 1u << k;
+	return kinds;
+}
+
 void df_polls_gone(uint32_t tid)
 {
 	size_t i, k;
@@ -127,6 +159,8 @@ void df_polls_gone(uint32_t tid)
 			continue;
 		for (k = 0; k < DF_POLLS_MAX; k++)
 			PUT(&slots[i].v[k].kind, 0);
+		for (k = 0; k < DF_POLLED_NR; k++)
+			PUT(&slots[i].asked_ns[k], 0);
 		PUT(&slots[i].tid, 0);
 	}
 }

@@ -211,8 +211,12 @@ static void event_wait(const struct df_stream_info *info, const struct df_event_
 
 static int event_query(const struct df_event_info *e)
 {
-	if (!df_record_inside && e->user && *e->user)
+	if (df_record_inside)
+		return 0;
+	if (e->user && *e->user)
 		df_polls_note(DF_POLLED_EVENT, e->id);
+	else
+		df_polls_ask(DF_POLLED_EVENT);
 	return 0;
 }
 
@@ -246,8 +250,12 @@ static int stream_query(const struct df_stream_info *info)
 {
 	const struct rstream *s = known(info);
 
-	if (!df_record_inside && ((s && GET(&s->carries)) || info->legacy))
+	if (df_record_inside)
+		return 0;
+	if ((s && GET(&s->carries)) || info->legacy)
 		df_polls_note(DF_POLLED_STREAM, info->id);
+	else
+		df_polls_ask(DF_POLLED_STREAM);
 	return 0;
 }
 

@@ -96,8 +96,10 @@ int df_hook_stream_query(const struct df_stream_info *info)
 	struct df_dev *dev = df_stream_dev(info->device);
 	int ready = 1;
 
-	if (!dev || (!s && !info->legacy))
+	if (!dev || (!s && !info->legacy)) {
+		df_polls_ask(DF_POLLED_STREAM);
 		return 0;
+	}
 	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
 	df_polls_note(DF_POLLED_STREAM, info->id);
 	df_engine_pass(dev);

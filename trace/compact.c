@@ -195,8 +195,9 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 		/* Not one that the thread's later records have overtaken: they may be left out. */
 		const struct df_lthread *t = df_load_thread(&k->l, (uint32_t)r->a);
 
-		return !k->lean && t && t->at &&
-		       (t->at_rec == index || (t->at == DF_AT_POLLS && index > t->at_rec));
+		return !k->lean && t &&
+		       ((t->asks && t->asks_rec == index) || (t->at && t->at_rec == index) ||
+			(t->at == DF_AT_POLLS && index > t->at_rec));
 	}
 	case DF_REC_STREAM_WORK:
 	case DF_REC_STREAM_FENCE:

@@ -47,12 +47,35 @@ static void last_record(struct df_check_result *r, const struct df_entry *e, str
 	df_line_put(b, "%.1f s ago", df_say_ago(r->set, e->trace, t->last_ns));
 }
 
+/* What the host of a missing rank does instead, of what it asks again and again; "": nothing. */
+static void loops(const struct df_check_result *r, const struct df_entry *e, char *buf, size_t size)
+{
+	const struct df_trc *t = &r->set->traces[e->trace];
+	uint32_t kinds = 0;
+	size_t at = 0;
+
+	for (size_t i = 0; i < t->nr_threads; i++) {
+		const struct df_lthread *th = &t->threads[i];
+
+		if (!df_entry_uses(e, th->tid))
+			continue;
+		kinds |= th->asks;
+		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
+			kinds |= 1u << th->poll_kind[k];
+	}
+	buf[0] = 0;
+	for (uint32_t k = 0; k < DF_POLLED_NR && at < size; k++)
+		if (kinds >> k & 1)
+			at += (size_t)snprintf(buf + at, size - at, "%s%s", at ? " and in " : "",
+					       df_call_text(df_polled_call(k)));
+}
+
 void df_line_missing(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
 	const struct df_uop *u = a_waiter(r);
 	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
-	char op[96] = "an operation", who[48];
+	char op[96] = "an operation", who[48], loop[160];
 
 	if (u)
 		df_say_op(r->set, u, op, sizeof(op));
@@ -69,9 +92,12 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 			    r->set->gcomms[n->gcomm].label);
 		snprintf(r->qualifier, sizeof(r->qualifier), "failed");
 	} else if (e) {
+		loops(r, e, loop, sizeof(loop));
 		df_line_put(
 			b,
-			"which has not issued it: its host has made no NCCL or CUDA call for %.1f s",
+			"which has not issued it: its host %s%s%shas made no %sNCCL or CUDA call for %.1f s",
+			loop[0] ? "is in " : "", loop, loop[0] ? " and " : "",
+			loop[0] ? "other " : "",
 			df_say_ago(r->set, e->trace, r->set->traces[e->trace].last_progress_ns));
 	}
 	if (e && e->next_coll && strcmp(r->qualifier, "destroyed"))

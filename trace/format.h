@@ -47,6 +47,11 @@ enum df_host_at {
 	DF_AT_OTHER,
 	DF_AT_GONE,  /* it has ended */
 	DF_AT_POLLS, /* asks again and again whether something is done: enum df_polled */
+	/*
+	 * Beside another of them: asks NCCL or CUDA again and again, but not for what is recorded, as for errors, or whether
+	 * a stream without operations is done. The record's `c`: 1 << enum df_polled, of the function it calls.
+	 */
+	DF_AT_ASKS,
 	DF_AT_NR
 };
 

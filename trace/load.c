@@ -320,7 +320,7 @@ static int on_polled(struct df_load *l, const struct df_rec *rec, uint64_t index
 	if (!c)
 		return -ENOMEM;
 	*c = (struct df_lcall){
-		.call = rec->a == DF_POLLED_STREAM ? DF_CALL_POLL_STREAM : DF_CALL_POLL_EVENT,
+		.call = df_polled_call((uint32_t)rec->a),
 		.object = rec->b,
 		.rec = index,
 		.enter_ns = rec->time_ns,
@@ -414,6 +414,11 @@ static void on_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t 
 
 	if (at >= DF_AT_NR || (at == DF_AT_POLLS && kind >= DF_POLLED_NR))
 		return;
+	if (at == DF_AT_ASKS) {
+		t->asks = (uint32_t)rec->c & ((1u << DF_POLLED_NR) - 1);
+		t->asks_rec = index;
+		return;
+	}
 	if (at != DF_AT_POLLS || !rec->op || t->at != DF_AT_POLLS) {
 		t->at = at;
 		t->at_syscall = (uint32_t)rec->c;
@@ -560,6 +565,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		t->last_ns = rec->time_ns;
 		t->last_rec = index;
 		t->at = DF_AT_UNKNOWN;
+		t->asks = 0;
 		if (rec->device != 0xffff)
 			t->device = rec->device;
 		if (is_progress(rec->type))

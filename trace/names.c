@@ -164,6 +164,17 @@ int df_call_is_poll(uint32_t call)
 	       call == DF_CALL_POLL_CALL;
 }
 
+enum df_call df_polled_call(uint32_t kind)
+{
+	static const enum df_call polls[DF_POLLED_NR] = {
+		[DF_POLLED_STREAM] = DF_CALL_POLL_STREAM,
+		[DF_POLLED_EVENT] = DF_CALL_POLL_EVENT,
+		[DF_POLLED_CALL] = DF_CALL_POLL_CALL,
+	};
+
+	return kind < DF_POLLED_NR ? polls[kind] : DF_CALL_NONE;
+}
+
 int df_call_is_seen(uint32_t call)
 {
 	return call == DF_CALL_OUTSIDE || df_call_is_poll(call);

@@ -40,6 +40,8 @@ enum df_call_class df_call_class(uint32_t call);
 /* The thread made no call: it was seen to wait. */
 int df_call_is_seen(uint32_t call);
 int df_call_is_poll(uint32_t call);
+/* The loop of what an enum df_polled stands for. */
+enum df_call df_polled_call(uint32_t kind);
 const char *df_rec_name(uint32_t type);
 
 /* Meaning of a record's field: which 0 op, 1 a, 2 b, 3 c; "0" unused. */

@@ -32,19 +32,13 @@ static void push(struct df_trc *t, const struct df_lthread *th, enum df_call cal
 
 void df_trc_keep_outside(struct df_trc *t)
 {
-	static const enum df_call polls[DF_POLLED_NR] = {
-		[DF_POLLED_STREAM] = DF_CALL_POLL_STREAM,
-		[DF_POLLED_EVENT] = DF_CALL_POLL_EVENT,
-		[DF_POLLED_CALL] = DF_CALL_POLL_CALL,
-	};
-
 	for (size_t i = 0; i < t->nr_threads; i++) {
 		const struct df_lthread *th = &t->threads[i];
 
 		if (is_in_call(t, th->tid))
 			continue;
 		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
-			push(t, th, polls[th->poll_kind[k]], th->poll[k], th->at_rec + k);
+			push(t, th, df_polled_call(th->poll_kind[k]), th->poll[k], th->at_rec + k);
 		if (th->at >= DF_AT_LOCK && th->at <= DF_AT_IO)
 			push(t, th, DF_CALL_OUTSIDE, th->at, th->at_rec);
 	}

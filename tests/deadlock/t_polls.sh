@@ -30,6 +30,42 @@ for poll in "spoll s1" "rec e s1; epoll e" ""; do
 	[ "$side" = "$([ -n "$poll" ]; echo $?)" ] || fail "'$poll': predict says: $(cat "$T/said")"
 done
 
+# A host that asks for ever for what is nobody's to wait for is missing, but not silent: the sentence says what it asks,
+# as soon as somebody has looked.
+pids=()
+trap 'for pid in "${pids[@]}"; do kill -KILL -- "-$pid"; done 2>/dev/null' EXIT
+for mode in prevent trace; do
+	preload="$B/libdfshim.so $B/libdfhost.so"
+	[ $mode = prevent ] || preload+=" $B/tests/deadlock/fake/libnccl.so.2"
+	for loop in "ncclCommGetAsyncError:awatch A" "cudaStreamQuery:stuck s2; spoll s2" "cudaEventQuery:stuck s2; rec e s2; epoll e"; do
+		name=$mode-${loop%%:*}
+		cat >"$T/$name.txt" <<-END
+			ranks 2
+			procs
+			comm A 0 1
+			0: AR A s1 n=64; ssync s1
+			1: ${loop#*:}
+		END
+		rm -rf "${T:?}/$name"
+		env DFSHIM_MODE=$mode DFSHIM_TRACE="$T/$name" DFSHIM_RULES=nccl DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) \
+			LD_PRELOAD="$preload" setsid "$S" --timeout 100 "$T/$name.txt" >"$T/$name.out" 2>&1 &
+		pids+=($!)
+	done
+done
+for mode in prevent trace; do
+	for fn in ncclCommGetAsyncError cudaStreamQuery cudaEventQuery; do
+		for ((i = 0; ; i++)); do
+			"$B/dfshim" check "$T/$mode-$fn" >"$T/said" 2>&1
+			! grep -qE "^(MISSING|SLOW): A#[0-9]+ waits for r1, which has not issued it: its host is in .*\ba loop of $fn\b.* and has made no other NCCL or CUDA call for" "$T/said" || break
+			[ $i -lt $((200 * SLOW)) ] || fail "mode $mode, a loop of $fn: $(head -1 "$T/said"); $(cat "$T/$mode-$fn.out")"
+			sleep 0.2
+		done
+	done
+done
+for pid in "${pids[@]}"; do kill -KILL -- "-$pid"; done
+pids=()
+wait
+
 for p in PL-01 PL-02 PL-07; do
 	cp "$SRC/tests/deadlock/catalogue/$p.txt" "$T/$p.txt"
 	run $p nccl $((12 * SLOW))
