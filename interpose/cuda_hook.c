@@ -38,7 +38,8 @@ enum {
 static void *real_fn[NR_ROWS];
 static const struct df_cuda_front *front;
 static int handed_out;
-static int blind; /* a function was asked for in a form that we do not know */
+static int blind;     /* a function was asked for in a form that we do not know */
+static int peers_any; /* see df_cuda_peers_any() */
 static __thread int inside;
 
 static const struct df_cuda_front *enter(void)
@@ -215,6 +216,18 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 		df_ret = call;                                                                     \
 		df_f->quiet_leave(df_token);                                                       \
 	}
+#define DO_UNMAP(kind, ptds, object, call)                                                         \
+	df_f->unmap(PAIR object);                                                                  \
+	DO_ALLOC_SYNC(kind, ptds, object, call)
+/* Access that is there already was given before we came: it counts. */
+#define PEERS_CONTEXT(object) df_f->peer_context(object)
+#define PEERS_MEMORY(object)  df_f->peer_memory(object)
+#define PEERS_ANY(object)     __atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED)
+#define BARE(...)	      __VA_ARGS__
+#define DO_PEER(kind, ptds, object, call)                                                          \
+	DO_ALLOC_SYNC(DRIVER, ptds, object, call)                                                  \
+	if (df_ret == CUDA_SUCCESS || df_ret == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)            \
+	PEERS_##kind(BARE object)
 #define CAPTURE_BEGIN(ret) ((ret) == CUDA_SUCCESS)
 #define CAPTURE_END(ret)   (-capture_ended(ret))
 #define DO_CAPTURE(kind, ptds, object, call)                                                       \
@@ -312,6 +325,12 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define PICK_EVENT_WAIT(kind, ptds, object, call)   BODY(EVENT_WAIT, kind, ptds, object, call)
 #define PICK_FREE(kind, ptds, object, call)	    BODY(FREE, kind, ptds, object, call)
 #define PICK_ALLOC_SYNC(kind, ptds, object, call)   BODY(ALLOC_SYNC, kind, ptds, object, call)
+#define PICK_UNMAP(kind, ptds, object, call)	    BODY(UNMAP, kind, ptds, object, call)
+/* Also noted before there is a backend, which could not find out later. */
+#define PICK_PEER(kind, ptds, object, call)                                                        \
+	if (!__atomic_load_n(&front, __ATOMIC_RELAXED))                                            \
+		__atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED);                                 \
+	BODY(PEER, kind, ptds, object, call)
 #define PICK_CAPTURE(kind, ptds, object, call)	    BODY(CAPTURE, kind, ptds, object, call)
 #define PICK_NODE_SET(kind, ptds, object, call)	    BODY(NODE_SET, kind, ptds, object, call)
 #define PICK_GRAPH(kind, ptds, object, call)	    BODY(GRAPH, kind, ptds, object, call)
@@ -507,6 +526,11 @@ int df_cuda_front_set(const struct df_cuda_front *f)
 	__atomic_store_n(&front, f, __ATOMIC_RELEASE);
 	return __atomic_load_n(&handed_out, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&blind, __ATOMIC_RELAXED);
+}
+
+int df_cuda_peers_any(void)
+{
+	return __atomic_load_n(&peers_any, __ATOMIC_RELAXED);
 }
 
 /* The driver can't be used in the child of a fork; its calls go straight to its errors. */

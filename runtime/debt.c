@@ -8,6 +8,7 @@
  *   collectives	the same (df_debt_conflicts())
  *   host functions,	see no device memory; what the host may learn by them is that the stream has come so
  *   memory operations	far: after all of their own device's
+ *   kernels		may touch anything that their device reaches: after all of such devices
  *   anything else	may touch anything: after all, of all devices
  *
  * Filled by the watchdog's thread, asked by whoever puts work on a stream.
@@ -71,7 +72,11 @@ static int can_tell(const struct df_payer *who, int device, const struct df_flig
 	/* Other policies leave work behind that nobody knows the bytes of. */
 	if (who->touch && (device != who->device || df_env()->release == DF_RELEASE_SAFE))
 		return df_touch_concerns(who->touch, f);
-	return device == who->device || (who->kind != DF_WORK_HOSTFN && who->kind != DF_WORK_MEMOP);
+	if (device == who->device)
+		return 1;
+	if (who->kind == DF_WORK_KERNEL && df_rt.cu->reaches)
+		return df_rt.cu->reaches(who->device, device);
+	return who->kind != DF_WORK_HOSTFN && who->kind != DF_WORK_MEMOP;
 }
 
 uint32_t df_debt_next(uint64_t *at, const struct df_payer *who, struct df_flight *out, uint32_t max)

@@ -7,7 +7,7 @@
  * Entered by threads that free, that allocate and find no memory, and by whoever retires operations.
  */
 #include <sched.h>
-#include "runtime/rt.h"
+#include "runtime/stream.h"
 #include "trace/writer.h"
 
 struct df_free {
@@ -122,6 +122,37 @@ void df_frees_look(void)
 		__atomic_sub_fetch(&frees.leaving, 1, __ATOMIC_RELEASE);
 		__atomic_sub_fetch(&frees.nr, 1, __ATOMIC_RELEASE);
 	}
+}
+
+/* ---- memory that goes at once ---------------------------------------------------------------------------------- */
+
+/*
+ * What is unmapped is gone, and the addresses may be mapped anew, so it can't be put off. The program may do that when
+ * it believes that nobody uses the memory any more: nothing to wait for, unless a released wait has told it so.
+ */
+void df_free_unmap(int device, uintptr_t at, size_t bytes)
+{
+	const struct df_touch range = {at, at + bytes, at, at + bytes};
+	/* Of no device: only what touches the bytes, under every policy. */
+	const struct df_payer who = {-1, DF_WORK_MEMCPY, &range};
+	struct df_flights set = {0};
+	struct df_dev *dev = NULL;
+	uint64_t call;
+	int i;
+
+	if (!df_debt_any() || df_rt.rules == DF_RULES_NCCL)
+		return;
+	if (df_debt_join(&set, &who))
+		df_warn_once("no memory to wait for operations that use memory which is unmapped");
+	for (i = 0; i < df_rt.nr_devs && !dev; i++)
+		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
+			dev = &df_rt.devs[i];
+	if (set.nr && dev) {
+		call = df_call_enter(DF_CALL_FREE, device, at, 0);
+		df_engine_wait(dev, df_sync_ready, &set);
+		df_call_exit(call, DF_CALL_FREE, device, 0);
+	}
+	df_flights_free(&set);
 }
 
 /* ---- when memory runs short -------------------------------------------------------------------------------- */

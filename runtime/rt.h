@@ -434,6 +434,8 @@ void df_stream_forget_comm(struct df_comm *comm);
 int df_free_defer(void *ptr, const struct df_mem_info *info); /* the hook: 1 deferred */
 /* Waits, as long as anything moves, for what has been deferred; 0: that is nothing. Any device. */
 int df_free_flush(int device);
+/* Before addresses lose their memory: waits for operations of a debt that touch it. */
+void df_free_unmap(int device, uintptr_t at, size_t bytes);
 void df_frees_look(void); /* gives back what is not in use any more */
 int df_dev_flights(struct df_dev *dev, struct df_flights *set); /* all in flight; dev->lock */
 

@@ -472,4 +472,5 @@ const struct df_stream_hooks df_stream_hooks = {
 	.help = hook_help,
 	.sync_done = df_hook_sync_done,
 	.flush = df_free_flush,
+	.unmap = df_free_unmap,
 };

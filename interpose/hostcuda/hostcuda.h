@@ -136,6 +136,8 @@ struct df_stream_hooks {
 	 * long as anything moves. 1: try again, 0: nothing was put off. May be NULL.
 	 */
 	int (*flush)(int device);
+	/* A range of addresses, device being the current one, is about to lose its memory: cuMemUnmap. May be NULL. */
+	void (*unmap)(int device, uintptr_t at, size_t bytes);
 };
 
 /* A collective captured into a graph. */
@@ -205,6 +207,8 @@ struct df_hostcuda_api {
 	 */
 	int (*mem_free)(void *ptr);
 	int (*mem_info)(const void *ptr, struct df_mem_info *out); /* 0, kind UNKNOWN if not ours */
+	/* Can a kernel of the device touch the other's memory? NULL: always. */
+	int (*reaches)(int device, int other);
 };
 
 /* The only name that libdfhost.so exports beyond CUDA's. */

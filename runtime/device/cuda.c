@@ -400,6 +400,7 @@ const struct df_hostcuda_api df_cuda_api = {
 	.mem_alloc = df_cuda_mem_alloc,
 	.mem_free = df_cuda_mem_free,
 	.mem_info = df_cuda_mem_info,
+	.reaches = df_cuda_reaches,
 };
 
 /* What the runtime needs of every device; the first one that lacks something is the reason. */

@@ -197,6 +197,35 @@ static int free_mem(void *ptr)
 	return df_cuda_hooks->free(ptr, &info);
 }
 
+static void unmap(uintptr_t at, size_t bytes)
+{
+	if (df_cuda_hooks->unmap)
+		df_cuda_hooks->unmap(df_cuda_api.get_device(), at, bytes);
+}
+
+static void peer_context(void *ctx)
+{
+	df_cuda_peers_note(df_cuda_api.get_device(), device_of_ctx(ctx));
+}
+
+static void peer_memory(uintptr_t at, const void *descs, size_t nr)
+{
+	CUpointer_attribute what = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+	const CUmemAccessDesc *v = descs;
+	int device = -1;
+	void *data = &device;
+	size_t i;
+
+	if (df_drv.pointer(1, &what, &data, at) != CUDA_SUCCESS)
+		device = -1;
+	for (i = 0; v && i < nr; i++)
+		if (v[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+			df_cuda_peers_note(v[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE
+						   ? v[i].location.id
+						   : -1,
+					   device);
+}
+
 static int memory_short(void)
 {
 	if (!df_cuda_hooks->flush || !df_cuda_hooks->flush(df_cuda_api.get_device()))
@@ -381,6 +410,9 @@ const struct df_cuda_front df_cuda_front = {
 	.event_wait_ctx = event_wait_ctx,
 	.green_ctx = green_ctx,
 	.free = free_mem,
+	.unmap = unmap,
+	.peer_context = peer_context,
+	.peer_memory = peer_memory,
 	.memory_short = memory_short,
 	.quiet_enter = quiet_enter,
 	.quiet_leave = quiet_leave,

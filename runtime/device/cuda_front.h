@@ -49,6 +49,11 @@ struct df_cuda_front {
 	void *(*green_ctx)(void *green);
 	/* 1: deferred, the driver's function must not be called. */
 	int (*free)(void *ptr);
+	/* Before a range of addresses loses its memory. */
+	void (*unmap)(uintptr_t at, size_t bytes);
+	/* The current device reaches that context's; those of the access descriptors reach the memory's. */
+	void (*peer_context)(void *ctx);
+	void (*peer_memory)(uintptr_t at, const void *descs, size_t nr);
 	/* An allocation found no memory: waits for what free() has deferred. 1: try again. */
 	int (*memory_short)(void);
 	/*
@@ -89,6 +94,12 @@ struct df_cuda_front {
  * application's calls are seen.
  */
 int df_cuda_front_set(const struct df_cuda_front *front) __attribute__((weak));
+
+/*
+ * 1: some device may have been given access to others' memory of which only that is known, or before there was a front.
+ * In interpose/, weak as above. Any thread.
+ */
+int df_cuda_peers_any(void) __attribute__((weak));
 
 /* The driver behind the hook: dlsym as the C library has it. In interpose/, weak as above. */
 void *df_dlsym(void *handle, const char *name) __attribute__((weak));

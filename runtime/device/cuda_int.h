@@ -84,6 +84,11 @@ int df_cuda_event_wait(struct df_hstream *s, void *event);
 int df_cuda_event_new(int device, void **event);
 void df_cuda_event_delete(void *event);
 
+/* cuda_peers.c, for struct df_hostcuda_api. */
+int df_cuda_reaches(int device, int other);
+/* Kernels of a device may touch the other's memory from now on; -1: of any. */
+void df_cuda_peers_note(int device, int other);
+
 extern int df_cuda_captures; /* captures in progress, as the hook counts them; -1: nobody counts */
 extern const struct df_stream_hooks *df_cuda_hooks;
 /* 1: opened by df_device_open_any() only to look on: there is no daemon that could be in the way. */

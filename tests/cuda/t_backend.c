@@ -4,10 +4,7 @@
  * and relaunches, and graphs; nothing about a GPU.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "runtime/device/cuda_int.h"
@@ -15,8 +12,7 @@
 #include "runtime/device/cuda_far.h"
 #include "runtime/rt.h"
 #include "tests/cuda/daemon_kernel.h"
-#include "tests/cuda/fake/fake.h"
-#include "tests/lib/test.h"
+#include "tests/cuda/load.h"
 
 #define RANKS 2
 
@@ -25,17 +21,7 @@ static int in_place;
 
 static void start(void)
 {
-	const struct fake_cuda *(*get)(void);
-	char path[512];
-	void *lib;
-
-	snprintf(path, sizeof(path), "%s/tests/cuda/fake/libcuda.so.1",
-		 getenv("B") ? getenv("B") : "build");
-	/* By its path: later opens of libcuda.so.1 find the one that is loaded. */
-	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	ck_assert_msg(lib != NULL, "%s", dlerror());
-	*(void **)&get = dlsym(lib, "fake_cuda");
-	fake = get();
+	fake = fake_load(NULL);
 	fake->kernel("dfk_daemon", daemon_kernel);
 	setenv("FAKE_CUDA_DEVICES", "2", 1);
 	setenv("DFSHIM_BACKEND", "cuda", 1);
@@ -293,15 +279,110 @@ START_TEST(lost_device)
 }
 END_TEST
 
+/* ---- what a released wait owes ------------------------------------------------------------------------------- */
+
+static int seen_any;
+
+/* Stands in for the hook's. */
+int df_cuda_peers_any(void)
+{
+	return seen_any;
+}
+
+/* A flight that touches these bytes and is done when the word is. */
+static void owe(int device, const uint64_t *word, uintptr_t at, size_t bytes)
+{
+	struct df_flight f = {.done = word, .value = 1, .in = at, .in_end = at + bytes};
+	struct df_flights set = {0};
+
+	ck_assert_int_eq(df_flights_add(&set, &f), 0);
+	ck_assert_int_eq(df_debt_owe(&df_rt.devs[device], &set), 0);
+	df_flights_free(&set);
+}
+
+static unsigned waits_of(const struct df_stream_info *s, enum df_work kind)
+{
+	uint64_t before = fake->calls("cuStreamWaitValue64_v2");
+
+	df_stream_hooks.before_work(s, kind, NULL);
+	return (unsigned)(fake->calls("cuStreamWaitValue64_v2") - before);
+}
+
+/* A kernel comes after the debts of the devices whose memory it may reach, other work after all of them. */
+START_TEST(kernels_pay)
+{
+	struct df_stream_info s[2];
+	uint64_t word = 0;
+	int i;
+
+	start();
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(df_cuda_api.stream_new(i, &s[i]), 0);
+	owe(0, &word, 4096, 4096);
+	/* Nobody sees whether there is access. */
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_KERNEL), 1);
+	df_cuda_captures = 0;
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_KERNEL), 0);
+	ck_assert_uint_eq(waits_of(&s[0], DF_WORK_KERNEL), 1);
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_GRAPH), 1);
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_MEMCPY), 1);
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_HOSTFN), 0);
+	/* One way is not the other. */
+	df_cuda_peers_note(0, 1);
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_KERNEL), 0);
+	if (_i == 0)
+		df_cuda_peers_note(1, 0);
+	else if (_i == 1)
+		df_cuda_peers_note(1, -1);
+	else if (_i == 2)
+		df_cuda_peers_note(-1, 0);
+	else
+		seen_any = 1;
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_KERNEL), 1);
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 2; i++)
+		while (!df_cuda_api.stream_idle(s[i].stream))
+			usleep(50);
+	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_KERNEL), 0);
+}
+END_TEST
+
+static void *unmap_thread(void *arg)
+{
+	df_device_set(0);
+	df_stream_hooks.unmap(0, 2 * 4096 - 1, 10);
+	__atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Addresses lose their memory when nothing that a released wait owes touches them any more. */
+START_TEST(unmap_pays)
+{
+	uint64_t word = 0;
+	pthread_t t;
+	int over = 0;
+
+	start();
+	/* Devices are in use. */
+	job(1000, 1, 0);
+	df_stream_hooks.unmap(0, 4096, 4096);
+	owe(1, &word, 4096, 4096);
+	df_stream_hooks.unmap(0, 0, 4096);
+	df_stream_hooks.unmap(0, 2 * 4096, 4096);
+	pthread_create(&t, NULL, unmap_thread, &over);
+	usleep(50000);
+	ck_assert_int_eq(__atomic_load_n(&over, __ATOMIC_ACQUIRE), 0);
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	pthread_join(t, NULL);
+}
+END_TEST
+
 int main(void)
 {
-	char path[512];
 	TCase *t;
 	Suite *s;
 
-	snprintf(path, sizeof(path), "%s/tests/cuda/fake/libcuda.so.1",
-		 getenv("B") ? getenv("B") : "build");
-	if (access(path, R_OK) || !df_cuda_fatbin()) {
+	if (access(fake_path(), R_OK) || !df_cuda_fatbin()) {
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
@@ -314,6 +395,8 @@ int main(void)
 	tcase_add_test(t, graphs);
 	tcase_add_test(t, quiet_times);
 	tcase_add_test(t, lost_device);
+	tcase_add_loop_test(t, kernels_pay, 0, 4);
+	tcase_add_test(t, unmap_pays);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
 }

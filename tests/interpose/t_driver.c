@@ -15,7 +15,7 @@
 
 #ifdef CUDA_VERSION
 #include "runtime/device/cuda_front.h"
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/load.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -107,6 +107,42 @@ static void graph_launched(void *stream, int ptds, int launched)
 	tell("graph_launched", stream);
 }
 
+static void unmap(uintptr_t at, size_t bytes)
+{
+	tell("unmap", (void *)at);
+	told.context = (void *)bytes;
+}
+
+static void peer_context(void *ctx)
+{
+	tell("peer_context", ctx);
+}
+
+static void peer_memory(uintptr_t at, const void *descs, size_t nr)
+{
+	(void)descs;
+	tell("peer_memory", (void *)at);
+	told.context = (void *)nr;
+}
+
+static int quiet_enter(enum df_sync_kind kind)
+{
+	(void)kind;
+	return -1;
+}
+
+static void quiet_leave(int token)
+{
+	(void)token;
+}
+
+static int graph_set(void *node, const struct df_node_set *to)
+{
+	tell("graph_set", node);
+	told.context = to->child;
+	return to->child == (void *)0x88;
+}
+
 static void graph_keeps(void)
 {
 	tell("graph_keeps", NULL);
@@ -117,6 +153,12 @@ static const struct df_cuda_front front = {
 	.work_range = work_range,
 	.sync_copy = sync_copy,
 	.sync_done = nothing,
+	.unmap = unmap,
+	.peer_context = peer_context,
+	.peer_memory = peer_memory,
+	.quiet_enter = quiet_enter,
+	.quiet_leave = quiet_leave,
+	.graph_set = graph_set,
 	.event_record = event_record,
 	.event_record_ctx = record_ctx,
 	.event_wait_ctx = wait_ctx,
@@ -152,17 +194,10 @@ static void no_object(void *arg)
 
 static void start(void)
 {
-	const struct fake_cuda *(*get)(void);
-	char path[512];
 	CUcontext ctx;
 	void *lib;
 
-	snprintf(path, sizeof(path), "%s/tests/cuda/fake/libcuda.so.1",
-		 getenv("B") ? getenv("B") : "build");
-	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	ck_assert_msg(lib != NULL, "%s", dlerror());
-	*(void **)&get = dlsym(lib, "fake_cuda");
-	fake = get();
+	fake = fake_load(&lib);
 	fake->kernel("kernel", kernel);
 	DRIVER(lib, cuInit, 0);
 	DRIVER(lib, cuDevicePrimaryCtxRetain, &ctx, 0);
@@ -438,6 +473,58 @@ START_TEST(graphs)
 	ck_assert_str_eq(told.call, "graph_keeps");
 }
 END_TEST
+
+/* Memory that goes, and memory that devices may reach. */
+START_TEST(access)
+{
+	CUmemAccessDesc descs[2] = {0};
+	int before;
+
+	cuMemUnmap(0x10000, 0x2000);
+	ck_assert_str_eq(told.call, "unmap");
+	ck_assert_ptr_eq(told.object, (void *)0x10000);
+	ck_assert_ptr_eq(told.context, (void *)0x2000);
+	ck_assert_uint_eq(fake->calls("cuMemUnmap"), 1);
+	cuCtxEnablePeerAccess((CUcontext)0x30, 0);
+	ck_assert_str_eq(told.call, "peer_context");
+	ck_assert_ptr_eq(told.object, (void *)0x30);
+	cuMemSetAccess(0x40000, 0x1000, descs, 2);
+	ck_assert_str_eq(told.call, "peer_memory");
+	ck_assert_ptr_eq(told.object, (void *)0x40000);
+	ck_assert_ptr_eq(told.context, (void *)2);
+	/* Of these nobody knows who reaches what. */
+	before = told.nr;
+	ck_assert_int_eq(df_cuda_peers_any(), 0);
+	if (_i == 0)
+		cuMemPoolSetAccess((CUmemoryPool)0x50, descs, 1);
+	else if (_i == 1)
+		cuMulticastBindAddr(0, 0, 0x40000, 0x1000, 0);
+	else
+		cuMulticastBindMem(0, 0, 0, 0, 0x1000, 0);
+	ck_assert_int_eq(df_cuda_peers_any(), 1);
+	ck_assert_int_eq(told.nr, before);
+}
+END_TEST
+
+/* Before anybody is there to be told. */
+START_TEST(early)
+{
+	df_cuda_front_set(NULL);
+	cuCtxEnablePeerAccess((CUcontext)0x30, 0);
+	ck_assert_int_eq(df_cuda_peers_any(), 1);
+}
+END_TEST
+
+/* A node of a graph that must not become what it is to become. */
+START_TEST(nodes)
+{
+	ck_assert_int_eq(cuGraphExecChildGraphNodeSetParams(NULL, (CUgraphNode)0x77, (CUgraph)0x88),
+			 CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_str_eq(told.call, "graph_set");
+	ck_assert_ptr_eq(told.object, (void *)0x77);
+	ck_assert_uint_eq(fake->calls("cuGraphExecChildGraphNodeSetParams"), 0);
+}
+END_TEST
 #else
 START_TEST(none)
 {
@@ -464,6 +551,9 @@ int main(void)
 	tcase_add_test(t, launches);
 	tcase_add_test(t, green);
 	tcase_add_test(t, graphs);
+	tcase_add_loop_test(t, access, 0, 3);
+	tcase_add_test(t, early);
+	tcase_add_test(t, nodes);
 #else
 	tcase_add_test(t, none);
 #endif
