@@ -50,15 +50,19 @@ static void over(struct df_load *l, const struct df_rec *rec)
 }
 
 int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struct df_rec *rec,
-		       uint64_t index, int stalled, uint64_t *new_comm)
+		       uint64_t index, enum df_still still, uint64_t *new_comm)
 {
-	if (rec->type != DF_REC_COMM_ABORT && !(l->nr_open && stalled && broken_off(rec)))
+	/*
+	 * On a machine without time for it a process may never come to note the standstill itself that it is part of. Its
+	 * hosts were looked at then, for one that did.
+	 */
+	if (rec->type != DF_REC_COMM_ABORT && !(l->nr_open && still && broken_off(rec)))
 		return 0;
 	/* Only asked where somebody gave up: it costs a pass over the rest. */
 	if (*new_comm == DF_NO_REC)
 		*new_comm = last_new_comm(r);
 	if (index >= *new_comm)
-		return l->nr_open || stalled;
+		return l->nr_open || still == DF_STILL_STALL;
 	if (rec->type == DF_REC_COMM_ABORT)
 		over(l, rec);
 	return 0;

@@ -532,7 +532,8 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 	uint64_t index, new_comm = DF_NO_REC;
 	const struct df_rec *rec;
 	struct df_lthread *t = NULL;
-	int rc = 0, stalled = 0;
+	enum df_still still = DF_STILL_NO;
+	int rc = 0;
 
 	l->h = r->h;
 	l->nr_ops = l->nr_calls = l->nr_items = l->nr_threads = l->nr_streams = l->nr_notes =
@@ -550,7 +551,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		if (rec->time_ns > l->last_ns)
 			l->last_ns = rec->time_ns;
 		l->last_rec = index;
-		if (df_load_breaks_off(l, r, rec, index, stalled, &new_comm)) {
+		if (df_load_breaks_off(l, r, rec, index, still, &new_comm)) {
 			l->cut_rec = index;
 			/* Unless it died before and was only found late: that is seen when all traces are there. */
 			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
@@ -578,7 +579,12 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 				c->last_ns = rec->time_ns;
 			}
 		}
-		stalled = rec->type == DF_REC_STALL || (stalled && !is_progress(rec->type));
+		if (rec->type == DF_REC_STALL)
+			still = DF_STILL_STALL;
+		else if (is_progress(rec->type))
+			still = DF_STILL_NO;
+		else if (rec->type == DF_REC_HOST_AT && !still)
+			still = DF_STILL_LOOKED;
 		rc = on_record(l, r, rec, index, t);
 	}
 	l->nr_recs = r->nr_valid;

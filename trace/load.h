@@ -148,12 +148,14 @@ int df_load_lost_ops(const struct df_load *l, const struct df_reader *r, uint32_
  */
 int df_load_indices(struct df_load *l, const struct df_reader *r);
 
+/* Since when nothing has moved: a peer suspected a standstill and had the hosts looked at; this process noted one itself. */
+enum df_still { DF_STILL_NO, DF_STILL_LOOKED, DF_STILL_STALL };
 /*
  * Part of df_load_trace() (broken.c). 1: this record and what follows are consequences of a hang that was broken off;
- * `stalled`: nothing has moved since a standstill was noted. *new_comm: DF_NO_REC at first.
+ * *new_comm: DF_NO_REC at first.
  */
 int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struct df_rec *rec,
-		       uint64_t index, int stalled, uint64_t *new_comm);
+		       uint64_t index, enum df_still still, uint64_t *new_comm);
 
 /* An operation that its host could not issue, because it still waits in the call before: 1, and what it is. */
 int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out);

@@ -412,6 +412,39 @@ START_TEST(test_failed_call)
 }
 END_TEST
 
+/*
+ * Each waits for the other to connect. One notes the standstill, has the other's hosts looked at and ends its communicators;
+ * what the other does then is a consequence, also if it never noted anything itself.
+ */
+START_TEST(test_broken_off_by_others)
+{
+	struct tb_image im[2];
+	struct df_rec *rec;
+
+	pair(im, 1);
+	for (int i = 0; i < 2; i++) {
+		tb_comm(&im[i], 0xdef, 2, i, 0);
+		rec = tb_rec(&im[i], DF_REC_CALL_ENTER, 77, DF_CALL_CONNECT, i ? 0xdef : 0xabc, 1);
+		rec->comm = i ? 2 : 1;
+		rec->rank = i;
+	}
+	im[0].clock += 60000000000;
+	tb_rec(&im[0], DF_REC_HOST_AT, 0, im[0].h->pid, DF_AT_LOCK, 0)->thread = 99;
+	if (_i)
+		tb_quiet(&im[0], 1);
+	tb_quiet(&im[1], 60000);
+	for (uint32_t comm = 1; comm <= 2; comm++)
+		tb_rec(&im[1], DF_REC_COMM_ABORT, 0, 1, 0, 0)->comm = comm;
+	tb_rec(&im[0], DF_REC_PEER_DEAD, 1, im[1].h->host_hash, im[1].h->pid, 1)->comm = 1;
+	tb_rec(&im[0], DF_REC_CALL_EXIT, 77, DF_CALL_CONNECT, 104, 0);
+	for (uint32_t comm = 1; comm <= 2; comm++) {
+		tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 0, 0, 0)->comm = comm;
+		tb_rec(&im[0], DF_REC_COMM_DESTROY, 0, 0, 0, 0)->comm = comm;
+	}
+	expect(im, 2, "ORDER", "each waits inside that first call for the other to connect");
+}
+END_TEST
+
 START_TEST(test_init)
 {
 	struct tb_image im[2];
@@ -557,6 +590,7 @@ int main(void)
 	tcase_add_test(t, test_unseen_sizes);
 	tcase_add_test(t, test_destroyed);
 	tcase_add_test(t, test_failed_call);
+	tcase_add_loop_test(t, test_broken_off_by_others, 0, 2);
 	tcase_add_test(t, test_init);
 	tcase_add_test(t, test_nccl_internal);
 	tcase_add_test(t, test_forged_indices);
