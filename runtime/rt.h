@@ -247,10 +247,12 @@ struct df_comm {
 		uint64_t value;		  /* has this value */
 		uint8_t replayed;	  /* replays of graphs since */
 	} latest;
-	uint64_t left_retired; /* operations retired when that was looked at; the watchdog's */
-	uint64_t peer_left;    /* when a member's process ended in order; 0 none */
-	uint32_t connected;    /* nccl rules: the host-blocking set-up has been done */
-	struct df_unit *unit;  /* nccl rules: the last launch, NULL when it has finished */
+	uint64_t
+		left_retired; /* operations retired when that was looked at, and when that number was new; the watchdog's */
+	uint64_t left_since;
+	uint64_t peer_left;   /* when a member's process ended in order; 0 none */
+	uint32_t connected;   /* nccl rules: the host-blocking set-up has been done */
+	struct df_unit *unit; /* nccl rules: the last launch, NULL when it has finished */
 };
 
 /* ---- the machine under the runtime ------------------------------------------------------------------ */

@@ -316,59 +316,90 @@ static void stalled(uint64_t ms, uint64_t ops)
 	df_check_result_free(r);
 }
 
-/* Says once for all that a member has left, before its communicators end. */
-static void tell_left(void)
+/*
+ * A member has left, and something is unfinished here: whether it is time to see if it waits for that one. One process
+ * says what it means; it may have nothing unfinished itself, so the others wait for it, but not for ever and not all
+ * for the same time.
+ */
+static int left_is_told(const struct df_comm *comm)
 {
-	struct df_check_result *r;
-	struct asked asked;
+	uint64_t patience = 4 * LEFT_NS + (uint64_t)DF_MIN(comm->rank, 16) * LEFT_NS / 2;
 
-	if (!__atomic_exchange_n(&dog.speaker, 0, __ATOMIC_RELAXED) ||
-	    dog.reported == df_engine_progress())
-		return;
-	/* One report per hang: this one. */
-	dog.reported = df_engine_progress();
-	r = judge(LEFT_NS, &asked);
-	if (r && df_check_verdict(r) != DF_V_OK)
+	return __atomic_load_n(&dog.speaker, __ATOMIC_RELAXED) || dog.told >= comm->left_since ||
+	       df_now_ns() - comm->left_since > patience;
+}
+
+/*
+ * 1: what is unfinished waits for a member that has left. That is said once for all, before its communicators end. Else
+ * they may still go on without it.
+ */
+static int is_for_who_left(uint64_t since)
+{
+	struct asked asked;
+	struct df_check_result *r = judge(LEFT_NS, &asked);
+	enum df_verdict v = r ? df_check_verdict(r) : DF_V_UNKNOWN;
+	int gone = v == DF_V_MISSING || v == DF_V_CRASH;
+
+	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
+	if (gone && dog.told < since && dog.reported != df_engine_progress()) {
+		/* One report per hang: this one. */
+		dog.reported = df_engine_progress();
 		print(r);
+		df_snapshot_tell();
+	}
 	df_check_result_free(r);
+	return gone;
+}
+
+/* The next communicator with a member that has left, and with something unfinished for long enough; df_rt.lock held. */
+static struct df_comm *next_left(int told)
+{
+	struct df_comm *comm;
+
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		uint64_t left = __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
+		uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
+
+		/* The others may go on without it for as long as they can. */
+		if (left && (!comm->left_since || comm->left_retired != retired)) {
+			comm->left_retired = retired;
+			comm->left_since = left = df_now_ns();
+			__atomic_store_n(&comm->peer_left, left, __ATOMIC_RELAXED);
+		}
+		if (left && df_now_ns() - left > LEFT_NS && df_comm_pending(comm) &&
+		    df_comm_state(comm) == DF_COMM_READY && (told || left_is_told(comm)))
+			return comm;
+	}
+	return NULL;
 }
 
 /* A member's process has ended in order while operations with it are unfinished: they never will. */
 static void peers_that_left(void)
 {
 	struct df_comm *comm;
-	int again, told = 0;
+	uint64_t since;
+	int gone;
 
-	do {
-		again = 0;
-		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node)
-		{
-			uint64_t left = __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
-			uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
-
-			/* The others may go on without it for as long as they can. */
-			if (left && comm->left_retired != retired) {
-				comm->left_retired = retired;
-				left = df_now_ns();
-				__atomic_store_n(&comm->peer_left, left, __ATOMIC_RELAXED);
-			}
-			if (left && df_now_ns() - left > LEFT_NS && df_comm_pending(comm) &&
-			    df_comm_state(comm) == DF_COMM_READY) {
-				again = 1;
-				if (!told)
-					break;
-				df_warn("a rank of communicator %llx has ended with operations "
-					"unfinished",
-					(unsigned long long)comm->hash);
-				df_comm_end(comm, -ECONNRESET, 2);
-				break;
-			}
+	df_mutex_lock(&df_rt.lock);
+	comm = next_left(0);
+	since = comm ? comm->left_since : 0;
+	df_mutex_unlock(&df_rt.lock);
+	if (!comm)
+		return;
+	gone = is_for_who_left(since);
+	df_mutex_lock(&df_rt.lock);
+	while ((comm = next_left(1))) {
+		if (!gone) {
+			/* For a living one, which may come: the time-out's business. */
+			__atomic_store_n(&comm->peer_left, 0, __ATOMIC_RELAXED);
+			continue;
 		}
-		df_mutex_unlock(&df_rt.lock);
-		if (again && !told++)
-			tell_left();
-	} while (again);
+		df_warn("a rank of communicator %llx has ended with operations unfinished",
+			(unsigned long long)comm->hash);
+		df_comm_end(comm, -ECONNRESET, 2);
+	}
+	df_mutex_unlock(&df_rt.lock);
 }
 
 /*

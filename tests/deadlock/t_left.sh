@@ -1,0 +1,56 @@
+#!/bin/bash
+# Description: a rank's process has ended in order while others go on: who waits for it is told so once, who does not goes on.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
+MISSING='^MISSING: .* waits for r1, whose process ended in order'
+
+# job NAME: the program on standard input, in the background.
+job() {
+	cat >"$T/$1"
+	DFSHIM_TRACE=$T/trace/$1 DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((9 * SLOW)) "$T/$1" >"$T/out.$1" 2>&1 &
+}
+# All that are left wait for it.
+job all <<'END'
+prog all
+ranks 4
+procs
+comm c0 0 1 2 3
+0: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
+1: AR c0 nb0; ssync nb0; exit
+2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
+3: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
+END
+# The one that speaks for the others has nothing unfinished.
+job one <<'END'
+prog one
+ranks 3
+procs
+comm c0 0 1 2
+0: AR c0 nb0; ssync nb0; sleep 60000
+1: AR c0 nb0; ssync nb0; exit
+2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
+END
+# What is unfinished waits for another, which is late.
+job none <<'END'
+prog none
+ranks 3
+procs
+comm c0 0 1 2
+0: AR c0 nb0; ssync nb0; sleep 4000; send c0 2 nb0; ssync nb0
+1: AR c0 nb0; ssync nb0; exit
+2: AR c0 nb0; ssync nb0; recv c0 0 nb0; ssync nb0
+END
+wait
+for name in all one; do
+	n=$(grep -cE "$MISSING" "$T/out.$name")
+	[ "$n" = 1 ] || fail "$name: told $n times: $(cat "$T/out.$name")"
+	grep -q "^--- $name hung rank 2 communicator c0: asynchronous NCCL error 6" "$T/out.$name" || fail "$name: $(cat "$T/out.$name")"
+done
+# Both have come to the end of their steps.
+grep -qE '^[A-Z_]+: |operations unfinished|NCCL error' "$T/out.none" && fail "none: $(cat "$T/out.none")"
+grep -q '^@ 0 0 5$' "$T/out.none" && grep -q '^@ 2 0 4$' "$T/out.none" || fail "none: not at their ends: $(cat "$T/out.none")"
+exit 0
