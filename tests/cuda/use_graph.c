@@ -18,6 +18,7 @@
 #define COUNT 1000
 
 static ncclUniqueId id;
+static pthread_barrier_t both;
 
 static void must(int ok, const char *what, int line)
 {
@@ -218,6 +219,62 @@ static void graph_nodes(struct bench *b)
 	CU(cuGraphDestroy(good));
 }
 
+/* How many graphs of both ranks the driver is asked to launch, if each has one with nothing but a collective. */
+static int launched(struct bench *b)
+{
+	CUgraphExec exec;
+	CUgraph graph;
+	uint64_t before;
+	int i, n;
+
+	CU(cuStreamBeginCapture_v2(b->s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	MUST(ncclAllReduce(b->in, b->out, COUNT, ncclFloat, ncclSum, b->comm, (cudaStream_t)b->s) ==
+	     ncclSuccess);
+	CU(cuStreamEndCapture(b->s, &graph));
+	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (i = 0; i < COUNT; i++)
+		b->in[i] = (float)(b->rank + 1);
+	/* Neither launches what it launched before, and neither begins while the other counts. */
+	pthread_barrier_wait(&both);
+	before = fake_cuda()->calls("cuGraphLaunch");
+	pthread_barrier_wait(&both);
+	CU(cuGraphLaunch(exec, b->s));
+	CU(cuStreamSynchronize(b->s));
+	for (i = 0; i < COUNT; i++)
+		MUST(b->out[i] == 3);
+	pthread_barrier_wait(&both);
+	n = (int)(fake_cuda()->calls("cuGraphLaunch") - before);
+	CU(cuGraphExecDestroy(exec));
+	CU(cuGraphDestroy(graph));
+	pthread_barrier_wait(&both);
+	return n;
+}
+
+static void CUDA_CB object_gone(void *arg)
+{
+	__atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * A graph of nothing but a collective is not launched: the collective is put on the stream as a call. Unless graphs keep
+ * objects of the program alive, which have to live as long as a launch.
+ */
+static void bare(struct bench *b)
+{
+	static int gone[RANKS];
+	CUuserObject object;
+	CUgraph graph;
+
+	MUST(launched(b) == 0);
+	CU(cuGraphCreate(&graph, 0));
+	CU(cuUserObjectCreate(&object, &gone[b->rank], object_gone, 1,
+			      CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	CU(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	pthread_barrier_wait(&both);
+	MUST(launched(b) == RANKS);
+	CU(cuGraphDestroy(graph));
+}
+
 static void *rank(void *arg)
 {
 	struct bench b = {.rank = (int)(intptr_t)arg};
@@ -236,6 +293,7 @@ static void *rank(void *arg)
 	exec_nodes(&b);
 	exec_children(&b);
 	graph_nodes(&b);
+	bare(&b);
 	MUST(ncclCommDestroy(b.comm) == ncclSuccess);
 	CU(cuStreamDestroy_v2(b.s));
 	CU(cuStreamDestroy_v2(b.idle));
@@ -258,6 +316,7 @@ int main(int argc, char **argv)
 		CU(cuMemAlloc_v2(&p, 64));
 		CU(cuMemFree_v2(p));
 	}
+	pthread_barrier_init(&both, NULL, RANKS);
 	MUST(ncclGetUniqueId(&id) == ncclSuccess);
 	for (i = 0; i < RANKS; i++)
 		pthread_create(&t[i], NULL, rank, (void *)i);
