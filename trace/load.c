@@ -153,13 +153,6 @@ static void comm_thread(struct df_lcomm *c, uint32_t tid)
 		c->more_threads = 1;
 }
 
-static uint32_t part_of(const char *name)
-{
-	const size_t n = strlen(DF_PART_THREADS);
-
-	return strncmp(name, DF_PART_THREADS, n) ? 0 : (uint32_t)strtoul(name + n, NULL, 10);
-}
-
 static int push_note(struct df_load *l, const struct df_rec *rec, uint64_t index)
 {
 	struct df_lnote *n;
@@ -308,30 +301,6 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index,
 	return map_put(l, c->serial, (uint32_t)(l->nr_calls - 1) << 1 | 1) ? -ENOMEM : 0;
 }
 
-/* A loop of queries that has ended: a wait that is over. */
-static int on_polled(struct df_load *l, const struct df_rec *rec, uint64_t index,
-		     const struct df_lthread *t)
-{
-	struct df_lcall *c;
-
-	if (rec->a > DF_POLLED_EVENT || l->nr_calls >= NO_OP / 2)
-		return 0;
-	c = DF_VEC_PUSH(l->calls, l->nr_calls, l->cap_calls);
-	if (!c)
-		return -ENOMEM;
-	*c = (struct df_lcall){
-		.call = df_polled_call((uint32_t)rec->a),
-		.object = rec->b,
-		.rec = index,
-		.enter_ns = rec->time_ns,
-		.exit_ns = rec->time_ns,
-		.thread = rec->thread,
-		.rank = -1,
-		.device = t->device,
-	};
-	return 0;
-}
-
 static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 {
 	struct df_lop *op = l->nr_ops && l->ops[l->nr_ops - 1].serial == rec->op
@@ -408,29 +377,6 @@ static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
 	return 0;
 }
 
-static void on_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t index)
-{
-	uint32_t at = rec->b & 0xff, kind = (uint32_t)(rec->b >> 8);
-
-	if (at >= DF_AT_NR || (at == DF_AT_POLLS && kind >= DF_POLLED_NR))
-		return;
-	if (at == DF_AT_ASKS) {
-		t->asks = (uint32_t)rec->c & ((1u << DF_POLLED_NR) - 1);
-		t->asks_rec = index;
-		return;
-	}
-	if (at != DF_AT_POLLS || !rec->op || t->at != DF_AT_POLLS) {
-		t->at = at;
-		t->at_syscall = (uint32_t)rec->c;
-		t->at_rec = index;
-		t->nr_polls = 0;
-	}
-	if (at == DF_AT_POLLS && t->nr_polls < DF_POLLS_MAX) {
-		t->poll_kind[t->nr_polls] = kind;
-		t->poll[t->nr_polls++] = rec->c;
-	}
-}
-
 static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec *rec,
 		     uint64_t index, struct df_lthread *t)
 {
@@ -455,7 +401,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_RELEASE:
 		return on_call(l, rec, index, t);
 	case DF_REC_POLLED:
-		return on_polled(l, rec, index, t);
+		return df_load_polled(l, rec, index, t);
 	case DF_REC_STREAM_WORK:
 		/* Streams that are not known: the legacy stream, or one that the ring has lost. */
 		return on_stream(l, rec->c, rec->b)
@@ -472,13 +418,13 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_HOST_AT:
 		t = df_load_thread(l, (uint32_t)rec->a);
 		if (t)
-			on_host_at(t, rec, index);
+			df_load_host_at(t, rec, index);
 		return 0;
 	case DF_REC_THREAD:
 		memcpy(t->name, &rec->b, 16);
 		t->name[15] = 0;
 		t->is_ours = !strncmp(t->name, DF_OUR_THREADS, strlen(DF_OUR_THREADS));
-		t->part_of = part_of(t->name);
+		t->part_of = df_load_part_of(t->name);
 		return 0;
 	case DF_REC_CLOCK:
 		l->h.real_ns = rec->a;

@@ -157,6 +157,12 @@ enum df_still { DF_STILL_NO, DF_STILL_LOOKED, DF_STILL_STALL };
 int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struct df_rec *rec,
 		       uint64_t index, enum df_still still, uint64_t *new_comm);
 
+/* Parts of df_load_trace() (load_hosts.c): HOST_AT; POLLED, 0 or -ENOMEM; for which thread one of that name does a part, 0. */
+void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t index);
+int df_load_polled(struct df_load *l, const struct df_rec *rec, uint64_t index,
+		   const struct df_lthread *t);
+uint32_t df_load_part_of(const char *name);
+
 /* An operation that its host could not issue, because it still waits in the call before: 1, and what it is. */
 int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out);
 /* What an OP_INTENT says, whatever became of it. */
