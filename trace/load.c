@@ -456,6 +456,26 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	}
 }
 
+/* By the thread itself, on its own device: what it only passes on, as an operation's end, may be of any. */
+static int is_asked(uint16_t type)
+{
+	switch (type) {
+	case DF_REC_CALL_ENTER:
+	case DF_REC_OP_ISSUE:
+	case DF_REC_OP_INTENT:
+	case DF_REC_STREAM_CREATE:
+	case DF_REC_STREAM_WORK:
+	case DF_REC_EVENT_RECORD:
+	case DF_REC_EVENT_WAIT:
+	case DF_REC_MEM_ALLOC:
+	case DF_REC_MEM_FREE:
+	case DF_REC_GRAPH_LAUNCH:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
 static int is_progress(uint16_t type)
 {
 	switch (type) {
@@ -513,7 +533,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		t->last_rec = index;
 		t->at = DF_AT_UNKNOWN;
 		t->asks = 0;
-		if (rec->device != 0xffff)
+		if (rec->device != 0xffff && is_asked(rec->type))
 			t->device = rec->device;
 		if (is_progress(rec->type))
 			l->last_progress_ns = rec->time_ns;

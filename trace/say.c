@@ -65,7 +65,7 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 
 #define NOBODY (-1)
 
-/* The one rank on the device that the thread serves (0: any); NOBODY: there is none, or several. */
+/* The one rank on the device (-1: any) that the thread serves (0: any); NOBODY: there is none, or several. */
 static int world_of(const struct df_check_set *set, const struct df_trc *t, int device,
 		    uint32_t tid)
 {
@@ -74,7 +74,8 @@ static int world_of(const struct df_check_set *set, const struct df_trc *t, int 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
 		const struct df_entry *e = &set->entries[t->first_entry + i];
 
-		if (e->gcomm == DF_NONE || e->device != device || (tid && !df_entry_uses(e, tid)))
+		if (e->gcomm == DF_NONE || (device >= 0 && e->device != device) ||
+		    (tid && !df_entry_uses(e, tid)))
 			continue;
 		if (world >= 0 && world != e->world)
 			return NOBODY;
@@ -93,7 +94,7 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 					    : -1;
 	int world = NOBODY;
 
-	if (n->kind == DF_N_THREAD && device >= 0)
+	if (n->kind == DF_N_THREAD && (device >= 0 || t->calls[n->ref].thread))
 		world = world_of(g->set, t, device, t->calls[n->ref].thread);
 	if (world < 0 && device >= 0)
 		world = world_of(g->set, t, device, 0);

@@ -1,0 +1,59 @@
+/*
+ * What is loaded of threads: the device of one is that for which it asked something itself. It may pass on the end of any
+ * rank's operation, and of old records no more than the last few come to those who judge a job that lives.
+ */
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/load.h"
+#include "trace/names.h"
+
+START_TEST(test_device_of_thread)
+{
+	static const enum df_rec_type passed_on[] = {DF_REC_OP_SLOT, DF_REC_OP_START,
+						     DF_REC_OP_DONE, DF_REC_COMM_ABORT,
+						     DF_REC_DAEMON_QUIT};
+	struct df_lthread *t;
+	struct df_reader r;
+	struct tb_image im;
+	struct df_rec *rec;
+	struct df_load l;
+	uint64_t serial;
+
+	df_load_init(&l);
+	tb_image_init(&im, 0, 2, 64);
+	tb_comm(&im, 0xabc, 2, 0, 0);
+	tb_comm(&im, 0xabc, 2, 1, 1);
+	serial = tb_issue(&im, 2, 1, DF_KIND_ALLREDUCE, 10, -1, 0);
+	for (uint64_t i = im.h->next - 3; i < im.h->next; i++) {
+		tb_at(&im, i)->thread = 71;
+		tb_at(&im, i)->device = 1;
+	}
+	tb_issue(&im, 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	for (uint64_t i = im.h->next - 3; i < im.h->next; i++)
+		tb_at(&im, i)->thread = 70;
+	rec = tb_op(&im, 2, passed_on[_i], serial);
+	rec->thread = 70;
+	rec->device = 1;
+	ck_assert_int_eq(df_reader_open_image(&r, im.h, im.bytes, NULL), 0);
+	ck_assert_int_eq(df_load_trace(&l, &r), 0);
+	t = df_load_thread(&l, 70);
+	ck_assert_ptr_nonnull(t);
+	ck_assert_int_eq(t->device, 0);
+	t = df_load_thread(&l, 71);
+	ck_assert_ptr_nonnull(t);
+	ck_assert_int_eq(t->device, 1);
+	df_reader_close(&r);
+	df_load_fini(&l);
+	tb_image_fini(&im);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("load");
+	TCase *t = tcase_create("load");
+
+	tcase_add_loop_test(t, test_device_of_thread, 0, 5);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
