@@ -10,7 +10,7 @@
  * ORDER_PROGRAMS: how many (60). ORDER_KEEP=1: nothing changes places. ORDER_ONLY=K: only program K, printed;
  * ORDER_OPS=N: only its first N operations.
  */
-#include "order.h"
+#include "order_make.h"
 
 static int nr_programs = 60, keep, only = -1, max_ops = MAX_OPS;
 
