@@ -1,0 +1,327 @@
+/*
+ * The world of t_daemon.c: ranks, their collectives with programs, connectors, inputs, and what must come out.
+ */
+#ifndef DF_TESTS_KERNELS_WORLD_H
+#define DF_TESTS_KERNELS_WORLD_H
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/abi.h"
+#include "kernels/daemon.h"
+#include "runtime/base/rng.h"
+#include "runtime/program/proto.h"
+
+#define MAX_RANKS 9
+#define MAX_COLLS 6
+#define MAX_INST  8
+#define SWEEP	  (1ull << 20) /* laps, as in kernels/words.inl */
+
+struct rank_coll {
+	struct df_kcoll k;
+	struct df_program *prog;
+	struct df_kconn *conns;
+	struct df_kinst inst[MAX_INST];
+	uint64_t done, past;
+	uint64_t ready[MAX_INST]; /* 1: its input is there */
+	int32_t *in[MAX_INST], *out[MAX_INST];
+	uint64_t in_elems, out_elems;
+};
+
+struct world {
+	int n, nc, ni, nb;
+	struct df_kdaemon d[MAX_RANKS];
+	struct df_kblock *blk[MAX_RANKS];
+	struct rank_coll rc[MAX_COLLS][MAX_RANKS];
+	enum df_coll_kind kind[MAX_COLLS];
+	uint64_t count[MAX_COLLS];
+	int root[MAX_COLLS];
+	enum df_proto proto[MAX_COLLS];
+	uint64_t past[MAX_COLLS]; /* instances that have been before */
+	struct df_conn_hdr *hdrs[1 << 16];
+	uint32_t credit[1 << 16];
+	uint32_t nr_hdrs;
+};
+
+static uint64_t below(struct df_rng *r, uint64_t n)
+{
+	return df_rng_u64(r) % n;
+}
+
+static int32_t input(int coll, int inst, int rank, uint64_t i)
+{
+	return (int32_t)(i * 7 + (uint64_t)rank * 1001 + (uint64_t)coll * 77 + (uint64_t)inst * 13);
+}
+
+/* What element i of the output must be on this rank. */
+static int32_t expect(const struct world *w, int c, int m, int rank, uint64_t i)
+{
+	uint64_t n = w->count[c];
+	int32_t sum = 0;
+	int r;
+
+	switch (w->kind[c]) {
+	case DF_COLL_ALLREDUCE:
+	case DF_COLL_REDUCE:
+		for (r = 0; r < w->n; r++)
+			sum += input(c, m, r, i);
+		return sum;
+	case DF_COLL_REDUCESCATTER:
+		for (r = 0; r < w->n; r++)
+			sum += input(c, m, r, (uint64_t)rank * n + i);
+		return sum;
+	case DF_COLL_BROADCAST:
+		return input(c, m, w->root[c], i);
+	case DF_COLL_ALLGATHER:
+	case DF_COLL_GATHER:
+		return input(c, m, (int)(i / n), i % n);
+	case DF_COLL_ALLTOALL:
+		return input(c, m, (int)(i / n), (uint64_t)rank * n + i % n);
+	case DF_COLL_SCATTER:
+		return input(c, m, w->root[c], (uint64_t)rank * n + i);
+	default:
+		abort();
+	}
+}
+
+static void sizes(const struct world *w, int c, int rank, uint64_t *in, uint64_t *out)
+{
+	uint64_t n = w->count[c], all = n * (uint64_t)w->n;
+	int root = rank == w->root[c];
+
+	*in = *out = n;
+	switch (w->kind[c]) {
+	case DF_COLL_ALLGATHER:
+		*out = all;
+		break;
+	case DF_COLL_GATHER:
+		*out = root ? all : 0;
+		break;
+	case DF_COLL_ALLTOALL:
+		*in = *out = all;
+		break;
+	case DF_COLL_REDUCESCATTER:
+		*in = all;
+		break;
+	case DF_COLL_SCATTER:
+		*in = root ? all : 0;
+		break;
+	case DF_COLL_REDUCE:
+		*out = root ? n : 0;
+		break;
+	default:
+		break;
+	}
+}
+
+/* The other end of (src, dst, channel) among the receivers. */
+static struct df_kconn *receiver(struct world *w, int c, int src, int dst, uint32_t channel)
+{
+	struct rank_coll *rc = &w->rc[c][dst];
+	uint32_t b, i;
+
+	for (b = 0; b < rc->prog->nr_blocks; b++) {
+		const struct df_prog_block *pb = df_prog_block(rc->prog, b);
+
+		for (i = 0; i < pb->nr_recv; i++) {
+			const struct df_conn_spec *s = df_prog_conn(rc->prog, pb->first_recv + i);
+
+			if (s->peer == src && s->channel == channel)
+				return &rc->conns[pb->first_recv + i];
+		}
+	}
+	return NULL;
+}
+
+/* A connector whose collective has been used `past` rounds long. */
+static void connector(struct df_conn_hdr *h, struct df_kconn *k, uint64_t rounds)
+{
+	uint64_t pos = rounds * k->per_loop;
+
+	h->tail = h->head = pos;
+	if (k->credit > 1)
+		h->head -= pos % k->credit;
+	k->seen = h->head;
+}
+
+static int young; /* test_common_order() counts instances from the first */
+
+/* How many instances old the collective is: most are new. */
+static uint64_t age(struct df_rng *r, const struct rank_coll *rc, uint32_t slots)
+{
+	uint64_t per = rc->prog->nr_conns ? df_prog_conn(rc->prog, 0)->per_loop : 1;
+	uint64_t lap = below(r, 2) ? 1ull << 31 : SWEEP * (1 + below(r, 9));
+	uint64_t rounds = lap * slots / (per ? per : 1);
+
+	return young || below(r, 3) ? 0 : rounds / rc->k.loops - below(r, 3);
+}
+
+static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int ni)
+{
+	struct df_slots slots;
+	int c, k, m;
+	uint32_t b, i;
+
+	memset(w, 0, sizeof(*w));
+	w->n = n;
+	w->nb = nb;
+	w->nc = nc;
+	w->ni = ni;
+	for (k = 0; k < n; k++) {
+		struct df_policy *p = &w->d[k].policy;
+
+		w->d[k].nr_blocks = (uint32_t)nb;
+		w->blk[k] = calloc((size_t)nb, sizeof(*w->blk[k]));
+		w->d[k].blocks = w->blk[k];
+		p->front = (int64_t)below(r, 5) + 1;
+		p->step = (int64_t)below(r, 2);
+		p->floor = 1;
+		p->boost = (int64_t)below(r, 3) + 1;
+		p->max = p->front * 4;
+		p->quit = INT64_MAX;
+		p->order = below(r, 4) == 0;
+		p->gang = below(r, 3) * 2;
+		p->events = 1;
+		for (m = 0; m < nb; m++) {
+			w->blk[k][m].sq.mask = 63;
+			w->blk[k][m].sq.slots = calloc(64, sizeof(struct df_sqe));
+			w->blk[k][m].cq.mask = 7;
+			w->blk[k][m].cq.slots = calloc(8, sizeof(struct df_cqe));
+		}
+	}
+	for (c = 0; c < nc; c++) {
+		w->kind[c] = (enum df_coll_kind)below(r, DF_COLL_SEND);
+		w->count[c] = below(r, 4) ? below(r, 300) + 1 : below(r, 2000) + 1;
+		w->root[c] = (int)below(r, (uint64_t)n);
+		w->proto[c] = DF_PROTO_SIMPLE + (enum df_proto)below(r, 3);
+		for (k = 0; k < n; k++) {
+			struct rank_coll *rc = &w->rc[c][k];
+			struct df_prog_req req = {
+				.kind = w->kind[c],
+				.nranks = n,
+				.rank = k,
+				.root = w->root[c],
+				.count = w->count[c],
+				.elem_bytes = 4,
+				.max_blocks = (uint32_t)nb,
+			};
+			uint64_t e;
+
+			ck_assert_int_eq(df_program_build(&req, &rc->prog), 0);
+			sizes(w, c, k, &rc->in_elems, &rc->out_elems);
+			rc->conns = calloc(rc->prog->nr_conns + 1, sizeof(*rc->conns));
+			df_kcoll_program(&rc->k, rc->prog);
+			rc->k.type = DF_INT32;
+			rc->k.id = (uint64_t)(c + 1) * 0x9e3779b97f4a7c15;
+			rc->k.elem_bytes = 4;
+			rc->k.count = w->count[c];
+			rc->k.chunk_elems = (rc->k.count + rc->prog->chunks - 1) / rc->prog->chunks;
+			rc->k.scratch =
+				malloc(rc->prog->scratch_chunks * rc->k.chunk_elems * 4 + 64);
+			rc->k.done = &rc->done;
+			rc->k.ctx = calloc(rc->prog->nr_blocks, sizeof(*rc->k.ctx));
+			for (m = 0; m < ni; m++) {
+				rc->in[m] = malloc(rc->in_elems * 4 + 4);
+				rc->out[m] = malloc(rc->out_elems * 4 + 4);
+				memset(rc->out[m], 0xa5, rc->out_elems * 4 + 4);
+				for (e = 0; e < rc->in_elems; e++)
+					rc->in[m][e] = input(c, m, k, e);
+			}
+		}
+		/* Geometry is the same on all ranks; tiny tiles so that there are many loops. */
+		for (k = 0; k < n; k++) {
+			struct rank_coll *rc = &w->rc[c][k];
+			uint64_t tile = below(r, 2) ? 16 : 64;
+
+			tile = k ? w->rc[c][0].k.tile_elems : tile;
+			rc->k.tile_elems = tile < rc->k.chunk_elems ? tile : rc->k.chunk_elems;
+			rc->k.loops = (rc->k.chunk_elems + rc->k.tile_elems - 1) / rc->k.tile_elems;
+			if ((uint64_t)rc->prog->max_cnt * rc->k.tile_elems * 4 > DF_WORDS_BYTES)
+				w->proto[c] = DF_PROTO_SIMPLE;
+		}
+		slots = df_proto_slots(w->proto[c], 64, 1, w->rc[c][0].prog->min_slots,
+				       (int)below(r, 2), 8);
+		/* As few as may be, or a little more. */
+		slots.nr = w->rc[c][0].prog->min_slots + slots.credit - 1;
+		slots.nr += (uint32_t)below(r, 3) + !w->rc[c][0].prog->min_slots;
+		w->past[c] = age(r, &w->rc[c][0], slots.nr);
+		for (k = 0; k < n; k++) {
+			struct rank_coll *rc = &w->rc[c][k];
+
+			rc->past = w->past[c];
+			for (b = 0; b < rc->prog->nr_blocks; b++) {
+				const struct df_prog_block *pb = df_prog_block(rc->prog, b);
+				struct df_kctx *ctx = &rc->k.ctx[b];
+
+				df_kctx_init(ctx, &rc->k, rc->conns, b);
+				ctx->k = w->past[c] * rc->k.loops * ctx->nr_inst;
+				ctx->announced = ctx->finished = w->past[c];
+				rc->k.nr_blocks += pb->nr_inst != 0;
+				for (i = 0; i < pb->nr_send; i++) {
+					const struct df_conn_spec *s =
+						df_prog_conn(rc->prog, pb->first_send + i);
+					struct df_slots s0;
+					uint32_t sb = (uint32_t)(rc->k.tile_elems * 4 *
+								 w->rc[c][s->peer].prog->max_cnt);
+					struct df_conn_hdr *h;
+					struct df_kconn *rx, *tx = &rc->conns[pb->first_send + i];
+
+					sb = rc->prog->max_cnt * (uint32_t)rc->k.tile_elems * 4 > sb
+						     ? rc->prog->max_cnt *
+							       (uint32_t)rc->k.tile_elems * 4
+						     : sb;
+					s0 = df_proto_slots(w->proto[c], sb, 1, 1, 0, 8);
+					s0.nr = slots.nr;
+					s0.credit = slots.credit;
+					h = calloc(1, DF_CONN_SLOTS + (size_t)s0.nr * s0.bytes);
+					w->credit[w->nr_hdrs] = s0.credit;
+					w->hdrs[w->nr_hdrs++] = h;
+					rx = receiver(w, c, k, s->peer, s->channel);
+					ck_assert_msg(rx != NULL, "no receiver for %d->%d", k,
+						      s->peer);
+					tx->per_loop = s->per_loop;
+					tx->nr_slots = s0.nr;
+					tx->slot_bytes = s0.bytes;
+					tx->proto = w->proto[c];
+					tx->credit = s0.credit;
+					tx->tail = &h->tail;
+					tx->head = &h->head;
+					tx->slots = (uint8_t *)h + DF_CONN_SLOTS;
+					tx->state = 1;
+					connector(h, tx, w->past[c] * rc->k.loops);
+					*rx = *tx;
+					rx->peer = (uint64_t)k;
+					tx->peer = (uint64_t)s->peer;
+				}
+			}
+			for (b = 0; b < rc->prog->nr_blocks; b++) {
+				const struct df_prog_block *pb = df_prog_block(rc->prog, b);
+
+				for (i = 0; i < pb->nr_recv; i++)
+					rc->conns[pb->first_recv + i].per_loop =
+						df_prog_conn(rc->prog, pb->first_recv + i)
+							->per_loop;
+			}
+		}
+	}
+}
+
+/* What an instance reads is there, or is not any more. */
+static void turn_over(struct rank_coll *rc, int m)
+{
+	uint64_t e;
+
+	for (e = 0; e < rc->in_elems; e++)
+		rc->in[m][e] ^= 0x55555555;
+}
+
+/* As the user's stream does: the input is there, then the word says so. */
+static void ring(struct rank_coll *rc, int m)
+{
+	if (!rc->inst[m].done_value || rc->ready[m])
+		return;
+	turn_over(rc, m);
+	rc->ready[m] = 1;
+}
+
+#endif
