@@ -77,6 +77,11 @@ void df_job_free(struct df_job *job);
  */
 ncclResult_t df_group_job(struct df_job *job);
 
+/* group_jobs.c: blocking: carries the jobs out. Otherwise starts them: ncclInProgress. Takes them in any case. */
+ncclResult_t df_jobs_launch(struct df_job *jobs);
+/* Undoes and frees jobs that are not to be carried out. */
+void df_jobs_discard(struct df_job *jobs);
+
 /* The four calls; foreign groups are the caller's matter. */
 ncclResult_t df_group_start(void);
 ncclResult_t df_group_end(uint32_t site);
