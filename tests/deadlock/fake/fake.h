@@ -1,6 +1,6 @@
 /*
- * What the two halves of the stand-in for NCCL (nccl.c) share: communicators with the memory of all their ranks, and
- * operations. ops.c executes one operation, a step at a time; nccl.c has the calls, launches and set-up.
+ * What the parts of the stand-in for NCCL share: communicators with the memory of all their ranks, and operations.
+ * ops.c executes one operation, a step at a time; region.c has the ranks' memory; nccl.c the calls, launches and set-up.
  */
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
@@ -60,6 +60,15 @@ struct op {
 
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+
+typedef int cudaError_t;
+cudaError_t cudaGetDevice(int *device);
+
+/* region.c: a communicator with the memory of that name; until all of its ranks have it, or it is aborted. */
+struct comm *fake_open(const char *name, int nranks, int rank);
+void fake_wait_all(struct comm *c);
+int fake_aborted(const struct comm *c);
+void fake_nap(void);
 
 /* One attempt to go on with an operation; o->step tells how far it is. Waits for nothing. */
 void fake_step(struct op *o);

@@ -14,26 +14,21 @@
  * Everything else that NCCL exports comes from tests/interpose/dl/fake_nccl.c.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include "fake.h"
 
-typedef int cudaError_t;
 typedef struct CUevent_st *cudaEvent_t;
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*fn)(void *), void *arg);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *status);
-cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaMalloc(void **ptr, size_t bytes);
 cudaError_t cudaFree(void *ptr);
 
@@ -61,18 +56,6 @@ static struct launch *waiting[64];
 static uint64_t nr_issued;
 static uint32_t nr_ids;
 
-static void nap(void)
-{
-	struct timespec t = {0, 50000};
-
-	nanosleep(&t, NULL);
-}
-
-static int aborted(const struct comm *c)
-{
-	return __atomic_load_n(&c->aborted, __ATOMIC_ACQUIRE);
-}
-
 /* ---- a launch on its stream ---------------------------------------------------------------------------------- */
 
 static uint32_t max_slots(void)
@@ -97,7 +80,7 @@ static void take_slot(struct launch *l)
 	waiting[d] = l;
 	pthread_mutex_unlock(&slots_lock);
 	usleep(40000);
-	while (!first && !aborted(c)) {
+	while (!first && !fake_aborted(c)) {
 		pthread_mutex_lock(&slots_lock);
 		first = slots_used[d] < max_slots();
 		for (w = waiting[d]; w; w = w->next_waiting)
@@ -105,7 +88,7 @@ static void take_slot(struct launch *l)
 		slots_used[d] += first ? 1 : 0;
 		pthread_mutex_unlock(&slots_lock);
 		if (!first)
-			nap();
+			fake_nap();
 	}
 	pthread_mutex_lock(&slots_lock);
 	for (struct launch **p = &waiting[d]; *p; p = &(*p)->next_waiting)
@@ -125,10 +108,10 @@ static void execute(void *arg)
 
 	if (ticket == UINT64_MAX)
 		ticket = __atomic_fetch_add(&c->next, 1, __ATOMIC_ACQ_REL);
-	while (GET(&c->turn) != ticket && !aborted(c))
-		nap();
+	while (GET(&c->turn) != ticket && !fake_aborted(c))
+		fake_nap();
 	take_slot(l);
-	if (aborted(c))
+	if (fake_aborted(c))
 		return;
 	for (i = 0; i < l->nr; i++) {
 		struct op *o = &l->ops[i];
@@ -138,14 +121,14 @@ static void execute(void *arg)
 			   : o->kind == RECV ? c->got[o->root]++
 					     : c->nr_coll++;
 	}
-	while (left && !aborted(c)) {
+	while (left && !fake_aborted(c)) {
 		for (left = 0, i = 0; i < l->nr; i++) {
 			if (l->ops[i].step != 2)
 				fake_step(&l->ops[i]);
 			left += l->ops[i].step != 2;
 		}
 		if (left)
-			nap();
+			fake_nap();
 	}
 	pthread_mutex_lock(&slots_lock);
 	slots_used[c->device & 63]--;
@@ -195,8 +178,8 @@ static void put_all(struct op *ops, int nr)
 			__atomic_fetch_add(&ops[i].comm->r->connected, 1, __ATOMIC_ACQ_REL);
 	for (i = 0; i < nr; i++)
 		while (GET(&ops[i].comm->r->connected) < (uint32_t)ops[i].comm->nranks &&
-		       !aborted(ops[i].comm))
-			nap();
+		       !fake_aborted(ops[i].comm))
+			fake_nap();
 	for (i = 0; i < nr; i++) {
 		for (k = 0; k < i && ops[k].comm != ops[i].comm; k++)
 			;
@@ -310,44 +293,6 @@ EXPORT ncclResult_t pncclGroupStart(void)
 
 /* ---- communicators ------------------------------------------------------------------------------------------- */
 
-static void file_of(const char *name, char path[PATH_MAX])
-{
-	const char *dir = getenv("T");
-
-	snprintf(path, PATH_MAX, "%s/%s", dir ? dir : "/tmp", name);
-}
-
-static struct comm *open_comm(const char *name, int nranks, int rank)
-{
-	struct comm *c = calloc(1, sizeof(*c));
-	char path[PATH_MAX];
-	int fd;
-
-	file_of(name, path);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0 || ftruncate(fd, sizeof(struct region)))
-		abort();
-	c->r = mmap(NULL, sizeof(struct region), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	c->magic = DF_NCCL_COMM_MAGIC;
-	c->nranks = nranks;
-	c->rank = rank;
-	snprintf(c->name, sizeof(c->name), "%s", name);
-	cudaGetDevice(&c->device);
-	__atomic_fetch_add(&c->r->arrived, 1, __ATOMIC_ACQ_REL);
-	return c;
-}
-
-static void wait_all(struct comm *c)
-{
-	char path[PATH_MAX];
-
-	while (GET(&c->r->arrived) < (uint32_t)c->nranks && !aborted(c))
-		nap();
-	file_of(c->name, path);
-	unlink(path);
-}
-
 /* NCCL allocates when it sets up, and that waits for the device. */
 static void allocate(void)
 {
@@ -396,10 +341,10 @@ static ncclResult_t divide(struct job *j)
 		if (j->without >> k & 1)
 			continue;
 		while ((it = GET(&c->r->split[round % COLLS][k])) >> 40 != round + 1)
-			if (aborted(c))
+			if (fake_aborted(c))
 				return ncclInternalError;
 			else
-				nap();
+				fake_nap();
 		if ((it >> 16 & 0xffff) != (mine >> 16 & 0xffff))
 			continue;
 		n++;
@@ -409,10 +354,10 @@ static ncclResult_t divide(struct job *j)
 	if (j->color < 0)
 		return ncclSuccess;
 	snprintf(name, sizeof(name), "%.60s.%u.%d", c->name, (unsigned)round, j->color);
-	child = open_comm(name, n, rank);
+	child = fake_open(name, n, rank);
 	child->device = c->device;
 	child->nonblocking = j->nonblocking;
-	wait_all(child);
+	fake_wait_all(child);
 	__atomic_store_n(j->out, (ncclComm_t)child, __ATOMIC_RELEASE);
 	return ncclSuccess;
 }
@@ -423,12 +368,12 @@ static ncclResult_t do_job(struct job *j)
 	struct comm *c = j->c;
 
 	if (j->what == INIT)
-		wait_all(c);
+		fake_wait_all(c);
 	else if (j->what == DIVIDE)
 		res = divide(j);
 	else
-		while (GET(&c->turn) != GET(&c->next) && !aborted(c))
-			nap();
+		while (GET(&c->turn) != GET(&c->next) && !fake_aborted(c))
+			fake_nap();
 	if (j->begun)
 		__atomic_sub_fetch(&c->in_progress, 1, __ATOMIC_RELEASE);
 	free(j);
@@ -468,7 +413,7 @@ static ncclResult_t init(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank
 	if (nranks > MAX_RANKS)
 		return ncclInvalidArgument;
 	allocate();
-	c = open_comm(id.internal, nranks, rank);
+	c = fake_open(id.internal, nranks, rank);
 	c->nonblocking = nonblocking;
 	*comm = (ncclComm_t)c;
 	return start_job((struct job){.what = INIT, .c = c});
@@ -562,8 +507,8 @@ EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
 {
 	struct comm *c = (struct comm *)comm;
 
-	while (GET(&c->turn) != GET(&c->next) && !aborted(c))
-		nap();
+	while (GET(&c->turn) != GET(&c->next) && !fake_aborted(c))
+		fake_nap();
 	return pncclCommAbort(comm);
 }
 
