@@ -28,10 +28,12 @@ wait
 for action in report abort; do
 	for i in 1 2 3; do
 		out=$T/out.$action.$i
+		first=$(grep -m1 -oE '^[A-Z_]+: ' "$out")
+		# A sanitizer's build may answer too late to be counted with.
+		[ "$SLOW" = 1 ] || [ -z "$first" ] || continue
 		# Who gives up first is gone for the others: that is told too, later.
 		n=$(grep -c '^DATA: ' "$out")
-		[ "$n" = 1 ] || fail "$action: told $n times: $(cat "$out")"
-		grep -m1 -E '^[A-Z_]+: ' "$out" | grep -q '^DATA: ' || fail "$action: $(cat "$out")"
+		[ "$n" = 1 ] && [ "$first" = "DATA: " ] || fail "$action: told $n times, first ${first:-nothing}: $(cat "$out")"
 	done
 done
 exit 0
