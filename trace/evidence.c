@@ -189,6 +189,64 @@ static void coverage(struct df_check_result *r)
 		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
 }
 
+#define NEIGHBOURS 64 /* ranks of one machine have numbers near each other */
+
+/* Two ranks of a communicator on one device, as far as numbers tell; 0: there are none such. */
+static int share_device(const struct df_check_set *set, const struct df_gcomm *g,
+			const struct df_entry *pair[2])
+{
+	for (uint32_t i = 0; i < g->nr_entries; i++)
+		for (uint32_t k = i + 1; k < g->nr_entries && k <= i + NEIGHBOURS; k++) {
+			const struct df_entry *a = &set->entries[set->sorted[g->first_entry + i]];
+			const struct df_entry *b = &set->entries[set->sorted[g->first_entry + k]];
+
+			if (a->device < 0 || a->device != b->device ||
+			    set->traces[a->trace].h.host_hash != set->traces[b->trace].h.host_hash)
+				continue;
+			pair[0] = a;
+			pair[1] = b;
+			return 1;
+		}
+	return 0;
+}
+
+/*
+ * What all ranks came to and nobody moves on with may also wait for room on a device: in mode trace it is not seen which
+ * of NCCL's kernels got some, so it has the same word, and this beside it.
+ */
+static void unseen_room(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_entry *pair[2];
+	const struct df_inst *in;
+	size_t others = 0;
+
+	if (r->verdict != DF_V_NET_STALL || r->root == DF_NONE ||
+	    r->g.nodes[r->root].kind != DF_N_MATCH)
+		return;
+	in = &r->g.insts[r->g.nodes[r->root].ref];
+	if (!(set->ops[in->first].l.flags & DF_OP_BY_NCCL))
+		return;
+	for (size_t i = 0; i < r->g.nr_insts; i++)
+		others += r->g.stuck[r->g.insts[i].node] && !r->g.insts[i].nr_missing &&
+			  r->g.insts[i].gcomm != in->gcomm;
+	if (share_device(set, &set->gcomms[in->gcomm], pair))
+		df_note(r,
+			"r%d and r%d both use device %d of %.64s%s: NCCL's kernels for both have to fit on it side by "
+			"side, which is not seen (it may be RESOURCE)",
+			pair[0]->world, pair[1]->world, pair[0]->device,
+			set->traces[pair[0]->trace].h.host,
+			pair[0]->trace == pair[1]->trace
+				? ""
+				: ", if their processes see the same devices");
+	else if (others)
+		df_note(r,
+			"%zu operations of other communicators have come to all their ranks too and do not end, in one "
+			"order everywhere: which of NCCL's kernels got room is not seen, they may starve one another "
+			"(it may be RESOURCE)",
+			others);
+}
+
 /* Same communicator, neighbours swapped: the program issued them in another order. */
 static void swapped(struct df_check_result *r)
 {
@@ -265,5 +323,6 @@ void df_explain_divergence(struct df_check_result *r)
 		between(r, a, b);
 	swapped(r);
 	other_roots(r);
+	unseen_room(r);
 	coverage(r);
 }

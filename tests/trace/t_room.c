@@ -1,0 +1,98 @@
+/*
+ * Mode trace: operations to which all ranks came and that do not end. Whether NCCL's kernels got room is not in the records
+ * (catalogue RD-03, RD-06), so the word is NET_STALL, and a note says what speaks for a lack of room; where nothing does,
+ * there is none.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/names.h"
+
+#define BY_NCCL ((uint64_t)(DF_OP_BY_NCCL | DF_OP_END_SEEN) << 24)
+
+/* Two ranks that wait in one order for operations of so many communicators. */
+static void stall(struct tb_image im[2], int comms, const int devices[2], uint64_t flags)
+{
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 256);
+		im[i].h->mode = flags != 0;
+		im[i].h->rules = !flags;
+		for (int c = 0; c < comms; c++) {
+			uint32_t comm = tb_comm(&im[i], 0xabc + (uint64_t)c, 2, i, devices[i]);
+			uint64_t first = im[i].h->next;
+			uint64_t op = tb_issue(&im[i], comm, i, DF_KIND_ALLREDUCE, 8, -1, 0);
+
+			tb_at(&im[i], first)->a |= flags;
+			for (; first < im[i].h->next; first++) {
+				tb_at(&im[i], first)->device = (uint16_t)devices[i];
+				if (tb_at(&im[i], first)->type == DF_REC_OP_ISSUE)
+					tb_at(&im[i], first)->c = (uint64_t)c + 1;
+			}
+			tb_op(&im[i], comm, DF_REC_OP_START, op);
+		}
+		tb_quiet(&im[i], 60000);
+	}
+}
+
+static void said(struct tb_image im[2], const char *has, const char *hasnt)
+{
+	struct df_check_set *set;
+	struct df_check_result *r = tb_check(im, 2, &set);
+	char *text = tb_printed(r, 0);
+
+	ck_assert_msg(df_check_verdict(r) == DF_V_NET_STALL, "%s", df_check_line(r));
+	ck_assert_msg(!has || strstr(text, has), "'%s' not in: %s", has, text);
+	ck_assert_msg(!strstr(text, hasnt), "'%s' in: %s", hasnt, text);
+	free(text);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+
+START_TEST(test_shared_device)
+{
+	struct tb_image im[2];
+
+	stall(im, 1, (const int[2]){0, 0}, BY_NCCL);
+	said(im, "r0 and r1 both use device 0 of", "starve");
+	/* Two machines. */
+	stall(im, 1, (const int[2]){0, 0}, BY_NCCL);
+	im[1].h->host_hash++;
+	said(im, NULL, "RESOURCE");
+}
+END_TEST
+
+START_TEST(test_starved)
+{
+	struct tb_image im[2];
+
+	stall(im, 3, (const int[2]){0, 1}, BY_NCCL);
+	said(im, "2 operations of other communicators have come to all their ranks too",
+	     "both use");
+}
+END_TEST
+
+START_TEST(test_nothing_speaks_for_it)
+{
+	struct tb_image im[2];
+
+	stall(im, 1, (const int[2]){0, 1}, BY_NCCL);
+	said(im, NULL, "RESOURCE");
+	/* Of the host backend it is known who has room. */
+	stall(im, 3, (const int[2]){0, 0}, 0);
+	said(im, NULL, "RESOURCE");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("room");
+	TCase *t = tcase_create("room");
+
+	tcase_add_test(t, test_shared_device);
+	tcase_add_test(t, test_starved);
+	tcase_add_test(t, test_nothing_speaks_for_it);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
