@@ -1,5 +1,5 @@
 /*
- * The inside of recording what NCCL executes (mode trace): record.c knows streams and operations,
+ * The inside of recording what NCCL executes (mode trace): record.c knows streams and operations, record_start.c how it begins,
  * record_graph.c what graphs hold of them, record_watch.c is the thread that sees them end and explains it when nothing does. Private to runtime/; interpose/ uses
  * dfshim.h.
  */
