@@ -174,11 +174,6 @@ static int cycle_has_call(const struct df_check_result *r, uint32_t call)
 	return 0;
 }
 
-static int same_rank(const struct df_check_set *set, const struct df_uop *a, const struct df_uop *b)
-{
-	return a->trace == b->trace && set->entries[a->entry].party == set->entries[b->entry].party;
-}
-
 static int same_inst(const struct df_uop *a, const struct df_uop *b)
 {
 	return a->gcomm == b->gcomm && a->l.index == b->l.index &&
@@ -197,16 +192,16 @@ static int has_inversion(const struct df_check_result *r)
 					    *b = &set->ops[r->involved[k]];
 			size_t both = 0;
 
-			if (same_rank(set, a, b))
+			if (df_uop_same_rank(set, a, b))
 				continue;
 			for (size_t j = 0; j < r->nr_involved; j++) {
 				const struct df_uop *x = &set->ops[r->involved[j]];
 
-				for (size_t q = 0; same_rank(set, x, a) && q < r->nr_involved;
-				     q++) {
+				for (size_t q = 0;
+				     df_uop_same_rank(set, x, a) && q < r->nr_involved; q++) {
 					const struct df_uop *y = &set->ops[r->involved[q]];
 
-					both += same_rank(set, y, b) && same_inst(x, y);
+					both += df_uop_same_rank(set, y, b) && same_inst(x, y);
 				}
 			}
 			if (both >= 2)
@@ -288,56 +283,6 @@ static int root_is_init(const struct df_check_result *r)
 	return 0;
 }
 
-#define MAX_ROOM 64 /* stuck operations that are compared with one another */
-
-/* Two operations that some ranks hold in one order and others in the other, as the records go: 1 found. */
-static int opposite(const struct df_check_set *set, const struct df_inst *a,
-		    const struct df_inst *b)
-{
-	int before = 0, after = 0;
-
-	for (uint32_t i = a->first; i != DF_NONE; i = set->ops[i].next)
-		for (uint32_t k = b->first; k != DF_NONE; k = set->ops[k].next) {
-			const struct df_uop *x = &set->ops[i], *y = &set->ops[k];
-
-			if (!same_rank(set, x, y) || !(x->l.flags & DF_OP_BY_NCCL))
-				continue;
-			before += x->l.rec < y->l.rec;
-			after += x->l.rec > y->l.rec;
-		}
-	return before && after;
-}
-
-/*
- * NCCL does not say which of its kernels got room on the device. When all ranks have come to two operations in
- * opposite orders, on streams that are independent, and neither ends, then too few fit. 1: so it is.
- */
-static int no_room(struct df_check_result *r)
-{
-	const struct df_graph *g = &r->g;
-	uint32_t stuck[MAX_ROOM], nr = 0;
-
-	for (uint32_t i = 0; i < g->nr_insts && nr < MAX_ROOM; i++)
-		if (g->stuck[g->insts[i].node] && !g->insts[i].nr_missing && !g->insts[i].p2p)
-			stuck[nr++] = i;
-	for (uint32_t i = 0; i < nr; i++)
-		for (uint32_t k = 0; k < i; k++) {
-			const struct df_inst *a = &g->insts[stuck[k]], *b = &g->insts[stuck[i]];
-
-			if (a->gcomm == b->gcomm || !opposite(r->set, a, b))
-				continue;
-			free(r->involved);
-			r->involved = malloc(2 * sizeof(*r->involved));
-			if (!r->involved)
-				return -ENOMEM;
-			r->involved[0] = a->first;
-			r->involved[1] = b->first;
-			r->nr_involved = 2;
-			return 1;
-		}
-	return 0;
-}
-
 static int classify_root(struct df_check_result *r)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
@@ -370,7 +315,7 @@ static int classify_root(struct df_check_result *r)
 		r->verdict = DF_V_GPU_STUCK;
 		break;
 	case DF_M_STALLED:
-		room = no_room(r);
+		room = df_no_room(r);
 		r->verdict = room ? DF_V_RESOURCE : DF_V_NET_STALL;
 		r->remedy = room ? DF_W_P : r->remedy;
 		break;

@@ -79,6 +79,12 @@ int df_mismatch_find(struct df_check_result *r);
 int df_mismatch_unseen(struct df_check_result *r);
 int df_mismatch_sides(struct df_check_result *r);
 
+/*
+ * room.c: of what NCCL executes, two operations that do not end although all ranks came to them, in opposite orders. 1: so it
+ * is, and they are what is involved; 0, or -ENOMEM.
+ */
+int df_no_room(struct df_check_result *r);
+
 /* say.c: short texts into buf, which is returned. */
 const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, char *buf,
 		      size_t size);

@@ -157,6 +157,12 @@ struct df_check_set {
 	int refs;	    /* the caller's and each result's */
 };
 
+static inline int df_uop_same_rank(const struct df_check_set *set, const struct df_uop *a,
+				   const struct df_uop *b)
+{
+	return a->trace == b->trace && set->entries[a->entry].party == set->entries[b->entry].party;
+}
+
 /* Executes by NCCL's rules: issue order per stream and communicator. */
 static inline int df_trc_nccl(const struct df_trc *t)
 {
