@@ -287,12 +287,15 @@ static void stalled(uint64_t ms, uint64_t ops)
 	}
 	/* It is another's word and not told yet: that one may be about to, or move again. */
 	heard = dog.told >= dog.since;
-	leads = !told && !heard && (asked.speaker == df_rt.self.proc || ms >= patience);
+	leads = !told && !heard && (asked.speaker == df_rt.self.proc || ms >= patience + SILENT_MS);
 	if (!told && !heard && !leads) {
 		df_check_result_free(r);
 		return;
 	}
 	dog.reported = before;
+	/* First of all: another may be about to. */
+	if (leads || told > 0)
+		df_snapshot_tell();
 	if (leads && !r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
 			"by",
@@ -301,8 +304,6 @@ static void stalled(uint64_t ms, uint64_t ops)
 		print(r);
 	if (leads)
 		tell_silent(&asked);
-	if (leads || told > 0)
-		df_snapshot_tell();
 	if (abort) {
 		/* The others judge by our answers: let them do so before we end what they look at. */
 		uint64_t until = df_now_ns() + DF_GATHER_NS / 2;
@@ -344,8 +345,8 @@ static int is_for_who_left(uint64_t since)
 	if (gone && dog.told < since && dog.reported != df_engine_progress()) {
 		/* One report per hang: this one. */
 		dog.reported = df_engine_progress();
-		print(r);
 		df_snapshot_tell();
+		print(r);
 	}
 	df_check_result_free(r);
 	return gone;

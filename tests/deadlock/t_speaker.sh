@@ -21,10 +21,16 @@ END
 for action in report abort; do
 	for i in 1 2 3; do
 		DFSHIM_TRACE=$T/trace/$action.$i DFSHIM_TIMEOUT_ACTION=$action LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-			timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((6 * SLOW)) "$T/program" >"$T/out.$action.$i" 2>&1 &
+			timeout -k 5 "${LIMIT:-90}" "$S" --timeout $((40 * SLOW)) "$T/program" >"$T/out.$action.$i" 2>&1 &
 	done
 done
-wait
+# Where nothing is aborted the job stays. What another would say as well it says at the same time, nearly.
+for ((i = 0; i < 300 * SLOW && $(grep -lE '^[A-Z_]+: ' "$T"/out.* | wc -l) < 6; i++)); do
+	sleep 0.1
+done
+sleep $((2 * SLOW))
+pgrep -f "script --timeout $((40 * SLOW)) $T/program" | xargs -r kill -KILL
+{ wait; } 2>/dev/null
 for action in report abort; do
 	for i in 1 2 3; do
 		out=$T/out.$action.$i
