@@ -30,7 +30,7 @@ struct df_snapshot {
 	int fresh; /* of the last round; 0: has not answered */
 	int lent;  /* the image is somebody else's */
 	uint32_t
-		stalled_ms; /* for so long it has had something unfinished, and nothing has moved */
+		stalled_ms; /* for so long it has had something unfinished, nothing has moved, and no verdict was told */
 	void *image;
 	size_t bytes;
 	uint64_t *waits; /* serials of calls that may be released there now */

@@ -192,7 +192,8 @@ uint32_t df_watchdog_stalled_ms(void)
 {
 	uint64_t ops;
 
-	if (df_engine_progress() != dog.last || !unfinished(&ops))
+	/* Nor does it speak of a standstill twice. */
+	if (df_engine_progress() != dog.last || dog.reported == dog.last || !unfinished(&ops))
 		return 0;
 	return (uint32_t)DF_MIN((df_now_ns() - dog.since) / DF_NS_PER_MS, UINT32_MAX);
 }
@@ -287,7 +288,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 	}
 	/* It is another's word and not told yet: that one may be about to, or move again. */
 	heard = dog.told >= dog.since;
-	leads = !told && !heard && (asked.speaker == df_rt.self.proc || ms >= patience + SILENT_MS);
+	leads = !told && !heard &&
+		(asked.speaker == df_rt.self.proc || ms >= patience + 5 * SILENT_MS);
 	if (!told && !heard && !leads) {
 		df_check_result_free(r);
 		return;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, ways of messages, double snapshot as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, ways of messages, double snapshot, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 command -v spin >/dev/null || { echo "no spin here"; exit 77; }
@@ -67,4 +67,9 @@ check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"
 check error snapshot.pml "-DCOUNT_LATE"
+check ok speaker.pml ""
+check error speaker.pml "-DBY_NAME"
+check error speaker.pml "-DONCE"
+check error speaker.pml "-DUNTOLD"
+check error speaker.pml "-DALONE"
 exit 0
