@@ -3,7 +3,7 @@
  * the host, one emulated thread after another, always; on the GPU as well where there is one. What can't
  * be seen without a GPU is only the half, bfloat and fp8 instructions, which the host replaces.
  *
- * reduce_cuda [gpu]: with `gpu`, exit 77 if there is none. TEST_SEED repeats a run.
+ * reduce_cuda [gpu]: with `gpu`, exit 77 if there is none. SEED repeats a run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,7 +264,7 @@ static int check_all(bool gpu)
 
 int main(int argc, char **argv)
 {
-	const char *s = getenv("TEST_SEED");
+	const char *s = getenv("SEED");
 	bool must = argc > 1 && strcmp(argv[1], "gpu") == 0;
 	int devices = 0;
 

@@ -1,17 +1,17 @@
 /*
  * dfk_move() on the CPU against tests/kernels/reduce_ref.h, on every instruction set that this machine
- * has: small formats exhaustively, everything else at random (TEST_SEED repeats a run).
+ * has: small formats exhaustively, everything else at random (SEED repeats a run).
  */
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #ifdef __x86_64__
 #include <xmmintrin.h>
 #endif
 
 #include "tests/kernels/reduce_ref.h"
+#include "tests/lib/test.h"
 
 #define MAX_ELEMS 1500
 #define GUARD	  64
@@ -33,9 +33,7 @@ static uint64_t rnd(void)
 
 static void seed_init(void)
 {
-	const char *s = getenv("TEST_SEED");
-
-	seed = s ? strtoull(s, NULL, 0) : (uint64_t)time(NULL);
+	seed = df_test_seed();
 	state = seed;
 }
 
