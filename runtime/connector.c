@@ -14,6 +14,7 @@ static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_CONNECTOR, "connectors 
 static struct reap {
 	struct df_conn *conn;
 	int wanted; /* a send that the peer may still take; else what an ended communicator left in it */
+	int leaves; /* to another process */
 } * reap;
 static uint32_t nr_reap, cap_reap;
 
@@ -290,6 +291,12 @@ void df_dev_connect(struct df_dev *dev)
 	}
 }
 
+/* It leads to another process. */
+static int leaves(const struct df_coll *coll, const struct df_cend *end)
+{
+	return coll->comm->members[end_rank(coll, end)].proc != df_rt.self.proc;
+}
+
 static void reap_later(const struct df_coll *coll, const struct df_cend *end, int wanted)
 {
 	struct df_peer *peer;
@@ -310,7 +317,7 @@ static void reap_later(const struct df_coll *coll, const struct df_cend *end, in
 	}
 	/* Without room the connector's memory stays until the process ends. */
 	if (nr_reap < cap_reap)
-		reap[nr_reap++] = (struct reap){end->conn, wanted};
+		reap[nr_reap++] = (struct reap){end->conn, wanted, leaves(coll, end)};
 	df_mutex_unlock(&reap_lock);
 }
 
@@ -356,15 +363,21 @@ void df_coll_note(struct df_coll *coll)
 				     coll->retired * coll->k.loops * coll->ends[i].k->per_loop);
 }
 
+/* A buffered send that its receiver may still take: not without its process. */
+static int awaited(struct df_conn *conn)
+{
+	struct df_conn *none;
+
+	return unconsumed(conn) && conn->tl->find(conn->peer, 0, &none) != -ECONNRESET;
+}
+
 static int reap_one(const struct reap *r)
 {
 	struct df_conn *conn = r->conn;
 	struct df_peer *peer = conn->peer;
 	const struct df_tl_ops *tl = conn->tl;
-	struct df_conn *none;
 
-	/* Without the peer's process nobody will ever take it. */
-	if (r->wanted && unconsumed(conn) && tl->find(peer, 0, &none) != -ECONNRESET)
+	if (r->wanted && awaited(conn))
 		return -EBUSY;
 	if (tl->close(conn) == -EBUSY)
 		return -EBUSY;
@@ -384,31 +397,54 @@ void df_conn_reap(void)
 	df_mutex_unlock(&reap_lock);
 }
 
-/* Sends to other processes that these have not taken yet. */
-static uint32_t nr_unconsumed(void)
+/* Of a communicator that nobody has destroyed: sends that are over here. dev->lock held. */
+static uint32_t nr_awaited(const struct df_coll *coll)
 {
 	uint32_t i, n = 0;
 
-	df_mutex_lock(&reap_lock);
-	for (i = 0; i < nr_reap; i++)
-		n += reap[i].wanted && !(reap[i].conn->tl->caps & DF_TL_SAME_PROCESS) &&
-		     unconsumed(reap[i].conn);
-	df_mutex_unlock(&reap_lock);
+	if (coll->sig.kind != DF_COLL_SEND || coll->unretired || coll->k.aborted ||
+	    df_comm_state(coll->comm) != DF_COMM_READY)
+		return 0;
+	for (i = 0; i < coll->nr_ends; i++)
+		n += coll->ends[i].conn && coll->ends[i].owner && leaves(coll, &coll->ends[i]) &&
+		     awaited(coll->ends[i].conn);
 	return n;
 }
 
-void df_conn_linger(void)
+/* Sends to other processes that these have not taken yet; of living communicators too. */
+static uint32_t nr_unconsumed(int living)
+{
+	struct df_coll *coll;
+	uint32_t n = 0;
+	int i;
+
+	df_mutex_lock(&reap_lock);
+	for (uint32_t k = 0; k < nr_reap; k++)
+		n += reap[k].wanted && reap[k].leaves && unconsumed(reap[k].conn);
+	df_mutex_unlock(&reap_lock);
+	for (i = 0; i < df_rt.nr_devs && living; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+
+		df_mutex_lock(&dev->lock);
+		df_dev_retire(dev);
+		df_list_each(coll, &dev->colls, node) n += nr_awaited(coll);
+		df_mutex_unlock(&dev->lock);
+	}
+	return n;
+}
+
+void df_conn_linger(int living)
 {
 	uint64_t start = df_now_ns(), bound = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	int told = 0;
 
 	df_wire_flush();
 	df_conn_reap();
-	while (nr_unconsumed() && df_now_ns() - start < bound) {
+	while (nr_unconsumed(living) && df_now_ns() - start < bound) {
 		if (!told && df_now_ns() - start > DF_NS_PER_S) {
 			df_warn("this process has ended, but %u sends have not been received yet: "
 				"waiting for their receivers",
-				nr_unconsumed());
+				nr_unconsumed(living));
 			told = 1;
 		}
 		df_sleep_ns(DF_NS_PER_MS / 4);

@@ -80,4 +80,7 @@ void df_comm_death(uint64_t proc, int in_order)
 			df_comm_end(comm, -ECONNRESET, 2);
 		df_mutex_unlock(&df_rt.lock);
 	} while (again);
+	/* What waits for one that has left is looked at soon, not at the next look (peers_that_left()). */
+	if (in_order)
+		df_watchdog_wake();
 }

@@ -394,7 +394,8 @@ void df_coll_disconnect(struct df_coll *coll);
 /* Instances have been retired: how far they got on connectors whose counters the host can't see. */
 void df_coll_note(struct df_coll *coll);
 void df_conn_reap(void);   /* closes what a peer still used when we left */
-void df_conn_linger(void); /* at the end: until sends have been received; bounded */
+/* At the end: until sends have been received, living: of communicators that were not destroyed too; bounded. */
+void df_conn_linger(int living);
 
 /* wire.c: links between the emulated nodes of the host backend. */
 uint64_t df_wire_node(uint64_t host, int device); /* which node a device belongs to */

@@ -106,6 +106,23 @@ static int algorithms(const struct df_env *env)
 	return ret;
 }
 
+static int is_running(void)
+{
+	return __atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) == 1;
+}
+
+/*
+ * exit() has been called. The driver's own end comes later, of what was registered first, and the memory that
+ * others have not read yet would go with it. Who ends with an error and has not destroyed its communicators leaves at
+ * once, so that the others hear of it.
+ */
+static void before_exit(int status, void *arg)
+{
+	(void)arg;
+	if (is_running())
+		df_conn_linger(!status);
+}
+
 static int start(void)
 {
 	const struct df_env *env = df_env();
@@ -148,6 +165,8 @@ static int start(void)
 	df_rt.cu = df_device_open(df_rt.reason, sizeof(df_rt.reason));
 	if (!df_rt.cu)
 		return -EOPNOTSUPP;
+	/* Without it what lingers does so in at_exit(). */
+	(void)on_exit(before_exit, NULL);
 	df_rt.machine = df_device_machine();
 	df_rt.nr_cores = cores();
 	df_rt.rules = env->rules;
@@ -258,10 +277,9 @@ void df_stop(void)
 
 	if (is_unable() && !__atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		df_ctl_goodbye();
-	if (__atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) != 1 ||
-	    __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
+	if (!is_running() || __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
-	df_conn_linger();
+	df_conn_linger(0);
 	df_stats_write();
 	df_trace_close();
 	df_ctl_goodbye();

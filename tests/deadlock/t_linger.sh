@@ -1,0 +1,48 @@
+#!/bin/bash
+# Description: a process that has sent and ends in order stays until its messages are received, with its communicator destroyed or not.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+export DFSHIM_STRICT=1 DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
+# What the receiver does late, the sender has done with long before. Both end at their last steps.
+program() { # NAME LAST_STEPS
+	cat >"$T/$1" <<END
+prog $1
+ranks 2
+procs
+comm c0 0 1
+0: AR c0 nb0; ssync nb0; sleep 3000; recv c0 1 nb0 n=5; recv c0 1 nb0 n=2000; ssync nb0
+1: AR c0 nb0; ssync nb0; send c0 0 nb0 n=5; send c0 0 nb0 n=2000; ssync nb0; $2
+END
+}
+program destroyed "destroy c0; exit"
+program left "exit"
+# run NAME BACKEND VARIABLES...: in the background
+run() {
+	local name=$1 backend=$2
+	shift 2
+	env "$@" DFSHIM_TRACE="$T/trace/$name.$backend" DFSHIM_BACKEND="$backend" \
+		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((8 * SLOW)) "$T/$name" >"$T/out.$name.$backend" 2>&1 &
+}
+backends=host
+for name in destroyed left; do
+	run $name host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
+done
+# The same on the stand-in for a GPU's driver, whose memory goes with its process.
+if [ -f "$B/tests/cuda/runtime/libcudart.so.13" ] && [ -f "$B/kernels/daemon.fatbin" ] && [ -z "${SAN_RUNTIME-}" ]; then
+	backends="host cuda"
+	for name in destroyed left; do
+		run $name cuda LD_PRELOAD="$B/libdfshim.so" LD_LIBRARY_PATH="$B/tests/cuda/runtime:$B/tests/cuda/fake"
+	done
+fi
+wait
+for name in destroyed left; do
+	for backend in $backends; do
+		out=$T/out.$name.$backend
+		grep -q '^@ 0 0 6$' "$out" || fail "$name, $backend: not received: $(cat "$out")"
+		sed '/^script: no progress/q' "$out" | grep -qE '^[A-Z_]+: |NCCL error' && fail "$name, $backend: $(cat "$out")"
+	done
+done
+echo "on: $backends"
+exit 0
