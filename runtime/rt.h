@@ -393,7 +393,7 @@ void df_dev_connect(struct df_dev *dev);     /* tries again what is missing; dev
 void df_coll_disconnect(struct df_coll *coll);
 /* Instances have been retired: how far they got on connectors whose counters the host can't see. */
 void df_coll_note(struct df_coll *coll);
-void df_conn_reap(void);   /* closes what a peer still used when we left */
+void df_conn_reap(void); /* closes what a peer still used when we left */
 /* At the end: until sends have been received, living: of communicators that were not destroyed too; bounded. */
 void df_conn_linger(int living);
 
