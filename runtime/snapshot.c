@@ -10,6 +10,7 @@
 #include "runtime/base/futex.h"
 #include "runtime/rt.h"
 #include "runtime/snapshot.h"
+#include "runtime/tied.h"
 #include "runtime/watchdog.h"
 #include "trace/check.h"
 #include "trace/writer.h"
@@ -51,18 +52,12 @@ static struct {
 } box = {.lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog's inbox"),
 	 .inbox = DF_LIST_INIT(box.inbox)};
 
-struct procs {
-	uint64_t *v;
-	uint32_t nr, cap;
-};
-
 /* The rest is the watchdog's thread's alone. */
 static struct {
 	uint64_t holder, epoch, until; /* who holds this process; holder 0: nobody */
 	uint64_t last_epoch;
 	struct df_compact compact;
 	int suspected;
-	struct procs tied; /* those that were asked the last time; some may have gone */
 } my;
 
 void df_watchdog_wake(void)
@@ -113,95 +108,6 @@ static struct letter *next_letter(void)
 		df_list_del(&l->node);
 	df_mutex_unlock(&box.lock);
 	return l;
-}
-
-/* ---- who belongs together ---------------------------------------------------------------------------- */
-
-/* 1: it is new. */
-static int procs_add(struct procs *p, uint64_t proc)
-{
-	uint32_t i;
-
-	for (i = 0; i < p->nr; i++)
-		if (p->v[i] == proc)
-			return 0;
-	if (p->nr == p->cap) {
-		uint32_t cap = p->cap ? p->cap * 2 : 16;
-		uint64_t *v = realloc(p->v, cap * sizeof(*v));
-
-		if (!v)
-			return 0;
-		p->v = v;
-		p->cap = cap;
-	}
-	p->v[p->nr++] = proc;
-	return 1;
-}
-
-/* All that live and share a communicator with us; not ourselves. */
-static void peers(struct procs *p)
-{
-	struct df_comm *comm;
-	uint64_t last = 0;
-	uint32_t n = 0;
-	int i;
-
-	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		for (i = 0; df_comm_is_open(comm) && i < comm->nranks; i++) {
-			uint64_t proc = comm->members[i].proc;
-
-			if (proc != df_rt.self.proc && proc != last)
-				procs_add(p, proc);
-			last = proc;
-		}
-	}
-	df_mutex_unlock(&df_rt.lock);
-	for (uint32_t k = 0; k < p->nr; k++)
-		if (!df_ctl_is_dead(p->v[k]))
-			p->v[n++] = p->v[k];
-	p->nr = n;
-}
-
-uint64_t *df_snapshot_peers(uint32_t *nr)
-{
-	struct procs p = {0};
-
-	peers(&p);
-	*nr = p.nr;
-	return p.v;
-}
-
-/* All that live and are tied to us, as far as we know; not ourselves. */
-static void tied(struct procs *p)
-{
-	peers(p);
-	for (uint32_t i = 0; i < my.tied.nr; i++)
-		if (!df_ctl_is_dead(my.tied.v[i]))
-			procs_add(p, my.tied.v[i]);
-}
-
-uint64_t df_snapshot_leader(void)
-{
-	uint64_t least = df_rt.self.proc;
-	struct procs p = {0};
-
-	tied(&p);
-	for (uint32_t i = 0; i < p.nr; i++)
-		least = DF_MIN(least, p.v[i]);
-	free(p.v);
-	return least;
-}
-
-void df_snapshot_tell(void)
-{
-	struct procs p = {0};
-
-	tied(&p);
-	for (uint32_t i = 0; i < p.nr; i++)
-		df_ctl_send(NULL, p.v[i], DF_MSG_TOLD, NULL, 0);
-	free(p.v);
 }
 
 /* ---- one's own ---------------------------------------------------------------------------------------- */
@@ -268,7 +174,7 @@ static void answer(uint64_t to, const struct ask *ask)
 	enum df_ask what = (enum df_ask)ask->what;
 	struct df_snapshot s = {0};
 	struct answer *a;
-	struct procs p = {0};
+	struct df_procs p = {0};
 	size_t bytes;
 	char *at;
 
@@ -278,7 +184,7 @@ static void answer(uint64_t to, const struct ask *ask)
 	if (s.busy)
 		s.nr_waits = 0;
 	else if (what != DF_ASK_AGAIN)
-		peers(&p);
+		df_tied_peers(&p);
 	if (s.busy || !s.hosts)
 		s.nr_hosts = 0;
 	bytes = sizeof(*a) + (s.nr_waits + p.nr) * sizeof(uint64_t) +
@@ -445,7 +351,8 @@ static int take_hosts(struct df_snapshot *s, const void *hosts, uint32_t nr)
 }
 
 /* One answer; asks those that it is the first to name. */
-static void take(struct df_gather *g, struct procs *asked, const struct letter *l, enum df_ask what)
+static void take(struct df_gather *g, struct df_procs *asked, const struct letter *l,
+		 enum df_ask what)
 {
 	const struct answer *a = (const void *)l->data;
 	const char *at = (const char *)(a + 1);
@@ -477,7 +384,7 @@ static void take(struct df_gather *g, struct procs *asked, const struct letter *
 	at += a->nr_waits * sizeof(uint64_t);
 	for (i = 0; i < a->nr_peers; i++, at += sizeof(proc)) {
 		memcpy(&proc, at, sizeof(proc));
-		if (proc != df_rt.self.proc && procs_add(asked, proc))
+		if (proc != df_rt.self.proc && df_procs_add(asked, proc))
 			ask_one(g, proc, what);
 	}
 	g->all_same &= take_hosts(s, at, a->nr_hosts) & s->same;
@@ -500,7 +407,7 @@ static unsigned nr_fresh(const struct df_gather *g)
 	return nr;
 }
 
-static unsigned nr_living(const struct procs *p)
+static unsigned nr_living(const struct df_procs *p)
 {
 	unsigned nr = 0;
 	uint32_t i;
@@ -514,7 +421,7 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 {
 	uint64_t until = df_now_ns() + DF_GATHER_NS;
 	struct df_snapshot *s, *self, was = {0};
-	struct procs asked = {0};
+	struct df_procs asked = {0};
 	uint32_t i;
 	int ret = 0;
 
@@ -526,7 +433,7 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 	{
 		s->fresh = 0;
 		if (s->proc != df_rt.self.proc)
-			procs_add(&asked, s->proc);
+			df_procs_add(&asked, s->proc);
 	}
 	self = answer_new(g, df_rt.self.proc);
 	if (!self) {
@@ -538,7 +445,7 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 		return 0;
 	}
 	if (what != DF_ASK_AGAIN)
-		peers(&asked);
+		df_tied_peers(&asked);
 	for (i = 0; i < asked.nr; i++)
 		ask_one(g, asked.v[i], what);
 	was.hosts = self->hosts;
@@ -576,8 +483,7 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 	/* Those asked and not heard of have to be let go as well. */
 	for (i = 0; i < asked.nr; i++)
 		answer_new(g, asked.v[i]);
-	free(my.tied.v);
-	my.tied = asked;
+	df_tied_keep(&asked);
 	return ret;
 }
 
