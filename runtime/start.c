@@ -106,9 +106,11 @@ static int algorithms(const struct df_env *env)
 	return ret;
 }
 
+/* And in this process: a fork's child has none of our threads, and locks may be held by those that it lacks. */
 static int is_running(void)
 {
-	return __atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) == 1;
+	return __atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) == 1 &&
+	       df_rt.self.pid == (uint32_t)getpid();
 }
 
 /*

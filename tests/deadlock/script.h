@@ -29,7 +29,7 @@
  *	ninit COMM (begins a non-blocking one), apoll COMM (asks ncclCommGetAsyncError until it is ready)
  *	awatch COMM (asks that for ever, for errors)
  *	init COMM, split COMM NEW, shrink COMM NEW, fin COMM (ncclCommFinalize; of one that does not block these are
- *	only begun), destroy COMM, exit, kill, spin, sleep MS
+ *	only begun), destroy COMM, exit, kill, spin, sleep MS, fork (a child that ends at once)
  *	cap s GRAPH, endcap s GRAPH, launch GRAPH s
  *	read BUF [n=COUNT] (cudaMemcpy to the host, compared), tread BUF [n=COUNT] (by a thread of its own)
  *	peek BUF [n=COUNT] (pinned or managed, read by the host, compared), poke BUF [n=COUNT] (written by the host)
@@ -83,6 +83,7 @@ enum sc_kind {
 	SC_EXIT,
 	SC_KILL,
 	SC_SPIN,
+	SC_FORK,
 	SC_SLEEP,
 	SC_CAP,
 	SC_ENDCAP,
@@ -146,6 +147,7 @@ static const struct sc_word {
 	{"exit", SC_EXIT, 0, ""},
 	{"kill", SC_KILL, 0, ""},
 	{"spin", SC_SPIN, 0, ""},
+	{"fork", SC_FORK, 0, ""},
 	{"sleep", SC_SLEEP, 0, "n"},
 	{"cap", SC_CAP, 0, "sg"},
 	{"endcap", SC_ENDCAP, 0, "sg"},

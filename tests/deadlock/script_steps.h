@@ -502,6 +502,13 @@ static int execute(struct rank *me, int thread, int step)
 			exit(0);
 		me->gone = 1;
 		return 1;
+	case SC_FORK: {
+		pid_t child = fork();
+
+		if (!child)
+			exit(0);
+		return child < 0 || waitpid(child, NULL, 0) != child ? -1 : 0;
+	}
 	case SC_KILL:
 		kill(getpid(), SIGKILL);
 		return -1;

@@ -18,6 +18,17 @@ END
 }
 program destroyed "destroy c0; exit"
 program left "exit"
+# A fork's child has sent nothing.
+program forked "fork; exit"
+# Nor has it our threads, which may hold any lock.
+cat >"$T/busy" <<END
+prog busy
+ranks 2
+procs
+comm c0 0 1
+0: $(for i in $(seq 20); do echo -n "AR c0 nb0 n=200000; fork; "; done) ssync nb0
+1: $(for i in $(seq 20); do echo -n "AR c0 nb0 n=200000; fork; "; done) ssync nb0
+END
 # run NAME BACKEND VARIABLES...: in the background
 run() {
 	local name=$1 backend=$2
@@ -25,22 +36,28 @@ run() {
 	env "$@" DFSHIM_TRACE="$T/trace/$name.$backend" DFSHIM_BACKEND="$backend" \
 		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((8 * SLOW)) "$T/$name" >"$T/out.$name.$backend" 2>&1 &
 }
+run busy host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
+wait
+pkill -KILL -f "script --timeout $((8 * SLOW)) $T/busy" # children that hang
+[ "$(grep -c '^--- busy completes' "$T/out.busy.host")" = 2 ] || fail "a fork's child does not end: $(cat "$T/out.busy.host")"
 backends=host
-for name in destroyed left; do
+for name in destroyed left forked; do
 	run $name host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
 done
 # The same on the stand-in for a GPU's driver, whose memory goes with its process.
 if [ -f "$B/tests/cuda/runtime/libcudart.so.13" ] && [ -f "$B/kernels/daemon.fatbin" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	backends="host cuda"
-	for name in destroyed left; do
+	for name in destroyed left forked; do
 		run $name cuda LD_PRELOAD="$B/libdfshim.so" LD_LIBRARY_PATH="$B/tests/cuda/runtime:$B/tests/cuda/fake"
 	done
 fi
 wait
-for name in destroyed left; do
+for name in destroyed left forked; do
 	for backend in $backends; do
 		out=$T/out.$name.$backend
 		grep -q '^@ 0 0 6$' "$out" || fail "$name, $backend: not received: $(cat "$out")"
+		n=$(grep -c "this process has ended, but 2 sends" "$out")
+		[ "$n" = 1 ] || fail "$name, $backend: $n processes waited for the receiver: $(cat "$out")"
 		sed '/^script: no progress/q' "$out" | grep -qE '^[A-Z_]+: |NCCL error' && fail "$name, $backend: $(cat "$out")"
 	done
 done
