@@ -21,13 +21,14 @@ program left "exit"
 # A fork's child has sent nothing.
 program forked "fork; exit"
 # Nor has it our threads, which may hold any lock.
+forks=$(printf 'AR c0 nb0 n=200000; fork; %.0s' {1..20})
 cat >"$T/busy" <<END
 prog busy
 ranks 2
 procs
 comm c0 0 1
-0: $(for i in $(seq 20); do echo -n "AR c0 nb0 n=200000; fork; "; done) ssync nb0
-1: $(for i in $(seq 20); do echo -n "AR c0 nb0 n=200000; fork; "; done) ssync nb0
+0: $forks ssync nb0
+1: $forks ssync nb0
 END
 # run NAME BACKEND VARIABLES...: in the background
 run() {
