@@ -156,6 +156,7 @@ START_TEST(test_stress)
 	const struct df_rec *rec;
 	const char *why;
 	uint64_t index;
+	size_t nr_odd = 0;
 
 	seed = df_test_seed();
 	ck_assert_int_eq(df_trace_open(&cfg), 0);
@@ -200,8 +201,10 @@ START_TEST(test_stress)
 			      (unsigned long long)rec->op, rec->type, state[rec->op]);
 		state[rec->op]++;
 	}
+	/* One assertion for all: each is a message to the process that runs the tests, which under a sanitizer takes long. */
 	for (size_t i = 0; i < 1u << 20; i++)
-		ck_assert(state[i] == 0 || state[i] == 3);
+		nr_odd += state[i] != 0 && state[i] != 3;
+	ck_assert_uint_eq(nr_odd, 0);
 	df_reader_close(&rd);
 	free(state);
 }
