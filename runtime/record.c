@@ -15,6 +15,7 @@
  * that use one stream at the same time may get their ticks in the other order; then an end is recorded a little early.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/record.h"
@@ -28,8 +29,10 @@
 struct rstream {
 	struct df_hstream *stream;
 	uint64_t id;
-	uint64_t *word;	  /* the ticks that the stream has made */
-	uint64_t ticks;	  /* given */
+	uint64_t *word; /* the ticks that the stream has made */
+	uint64_t ticks; /* given */
+	pthread_mutex_t
+		ticking; /* held across a write to this stream only, which blocks where it is full; all 0 is free */
 	uint64_t work_at; /* operations of the device when work was last recorded on it, plus one */
 	uint8_t carries;  /* operations, or it waited for some */
 	uint8_t dirty;	  /* something was put on it after the last tick */
@@ -324,12 +327,17 @@ static const struct df_stream_hooks record_hooks = {
 static uint64_t tick(struct rstream *s)
 {
 	uint64_t to;
+	int failed;
 
+	/* The word must not go back: the end of who wrote first, but was numbered last, would never be seen. */
+	pthread_mutex_lock(&s->ticking);
 	df_mutex_lock(&lock);
 	to = s->ticks + 1;
 	PUT(&s->ticks, to);
 	df_mutex_unlock(&lock);
-	if (df_rt.cu->stream_write(s->stream, s->word, to)) {
+	failed = df_rt.cu->stream_write(s->stream, s->word, to);
+	pthread_mutex_unlock(&s->ticking);
+	if (failed) {
 		df_warn_once("a stream took no write to memory: ends of operations are seen only "
 			     "when a wait for them returns");
 		return 0;
