@@ -106,9 +106,10 @@ $(eval $(call static_lib,$(B)/libdftrace.a,$(call obj,$(SRC_TRACE))))
 $(eval $(call static_lib,$(B)/libdfsim.a,$(call obj,$(SRC_SIM))))
 $(eval $(call static_lib,$(B)/libdfrt.a,$(call obj,$(SRC_RT))))
 
-# libdfshim.so lives in other people's processes: libc only, nothing exported but the table's names.
+# libdfshim.so lives in other people's processes: libc only (the unwinder of trace/caller.c is in it), nothing exported but
+# the table's names.
 $(B)/libdfshim.so: $(call obj,$(SRC_INTER)) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a interpose/export.map
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,--version-script=interpose/export.map -Wl,-z,nodelete -Wl,-z,defs \
+	$(Q)$(CC) -shared -static-libgcc $(SANFLAGS) -Wl,--version-script=interpose/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -pthread -ldl
 
 $(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/export.map

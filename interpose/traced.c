@@ -74,7 +74,7 @@ void df_traced_group_start(void)
  * What the group waits for at its end, innermost last: other ranks of the communicators that it makes (the first stands
  * for all), and of those that it uses for the first time.
  */
-static struct behind enter_inner(void)
+static struct behind enter_inner(uint32_t site)
 {
 	struct batch *b = &batch;
 	struct behind in = {0};
@@ -90,10 +90,10 @@ static struct behind enter_inner(void)
 	}
 	if (on) {
 		in.serial = df_record_enter(in.call, on->comm, on->rank, on->device, on->hash,
-					    on == b->first, 0);
+					    on == b->first, site);
 	} else if (b->nr_made) {
 		in.serial = df_record_enter(in.call, 0, -1, df_record_device(), b->made[0].hash,
-					    (uint64_t)b->made[0].nranks, 0);
+					    (uint64_t)b->made[0].nranks, site);
 		for (i = 0; i < b->nr_made; i++)
 			if (!b->made[i].parent)
 				df_traced_note_init(in.serial, b->made[i].hash, b->made[i].nranks,
@@ -143,7 +143,7 @@ ncclResult_t df_traced_group_end(const void *pc)
 	}
 	b->depth = 0;
 	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, b->nr_ops, pc);
-	inner = enter_inner();
+	inner = enter_inner(df_trace_site(pc));
 	df_record_before(b->ops, b->nr_ops);
 	res = df_real()->ncclGroupEnd();
 	called(b->ops, b->nr_ops, res);

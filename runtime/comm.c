@@ -204,7 +204,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	/* Before the rendezvous: it may be the first thing of the job that hangs. */
 	df_watchdog_start();
 	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
-			     (uint64_t)nranks);
+			     (uint64_t)nranks, 0);
 	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),
 		 (uint64_t)nranks, (uint64_t)comm->dev->index, 0);
 	df_joining(comm, df_id_hash(ids[0]), nranks, rank);
@@ -269,7 +269,7 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 	df_cal_mine(&mine.cal, parent->nranks);
 	/* Every rank's count is the same: the call is collective. */
 	salt = ++parent->splits;
-	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color);
+	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color, 0);
 	ret = df_ctl_allgather(parent->ctl, &mine, sizeof(mine), all, &parent->stop);
 	df_call_exit(call, DF_CALL_COMM_SPLIT, parent->dev->index, (uint64_t)-ret);
 	if (ret || color < 0 || !comm)
@@ -313,7 +313,7 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 		else
 			ranks[nr++] = i;
 	}
-	call = df_call_enter_comm(DF_CALL_COMM_SHRINK, parent, 0);
+	call = df_call_enter_comm(DF_CALL_COMM_SHRINK, parent, 0, 0);
 	ret = derive(comm, parent, hash, ranks, nr, NULL);
 	df_call_exit(call, DF_CALL_COMM_SHRINK, parent->dev->index, (uint64_t)-ret);
 	free(ranks);
@@ -347,7 +347,7 @@ int df_comm_finalize(struct df_comm *comm)
 	uint64_t call;
 
 	df_trace(DF_REC_COMM_FINALIZE, comm->dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
-	call = df_call_enter_comm(DF_CALL_COMM_FINALIZE, comm, 0);
+	call = df_call_enter_comm(DF_CALL_COMM_FINALIZE, comm, 0, 0);
 	df_engine_wait(comm->dev, all_retired, comm);
 	df_call_exit(call, DF_CALL_COMM_FINALIZE, comm->dev->index, 0);
 	if (df_comm_error(comm))
@@ -472,7 +472,7 @@ void df_comm_destroy(struct df_comm *comm)
 	uint64_t call;
 	int i;
 
-	call = df_call_enter_comm(DF_CALL_COMM_DESTROY, comm, 0);
+	call = df_call_enter_comm(DF_CALL_COMM_DESTROY, comm, 0, 0);
 	df_engine_wait(dev, all_retired, comm);
 	df_call_exit(call, DF_CALL_COMM_DESTROY, dev->index, 0);
 	df_mutex_lock(&df_rt.lock);

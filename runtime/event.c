@@ -299,7 +299,7 @@ void df_hook_event_sync(const struct df_event_info *info)
 
 	if (!df_stream_dev(info->device))
 		return;
-	df_sync_enter(DF_CALL_EVENT_SYNC, info->device, info->id);
+	df_sync_enter(DF_CALL_EVENT_SYNC, info->device, info->id, df_trace_caller());
 	if (e)
 		df_sync_wait(e->dev, &e->pending);
 }

@@ -148,7 +148,7 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
 			dev = &df_rt.devs[i];
 	if (set.nr && dev) {
-		call = df_call_enter(DF_CALL_FREE, device, at, 0);
+		call = df_call_enter(DF_CALL_FREE, device, at, 0, df_trace_caller());
 		df_engine_wait(dev, df_sync_ready, &set);
 		df_call_exit(call, DF_CALL_FREE, device, 0);
 	}
@@ -196,7 +196,7 @@ int df_free_flush(int device)
 		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
 			dev = &df_rt.devs[i];
 	if (!ret && dev) {
-		call = df_call_enter(DF_CALL_FREE, device, 0, 0);
+		call = df_call_enter(DF_CALL_FREE, device, 0, 0, df_trace_caller());
 		df_engine_wait(dev, over, &w);
 		df_call_exit(call, DF_CALL_FREE, device, 0);
 	}

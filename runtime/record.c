@@ -130,7 +130,7 @@ static void wait_enter(uint32_t call, int device, uint64_t object)
 		return;
 	moved();
 	waiting.call = call;
-	waiting.serial = df_call_enter(call, device, object, 0);
+	waiting.serial = df_call_enter(call, device, object, 0, df_trace_caller());
 }
 
 static void wait_done(int device)

@@ -587,10 +587,14 @@ void df_bell_ring(struct df_bell *bell);
 uint64_t *df_word_get(void);
 void df_word_put(uint64_t *word);
 
-/* Blocking host calls, for trace and watchdog: enter returns the serial that exit takes. */
-uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail);
+/*
+ * Blocking host calls, for trace and watchdog: enter returns the serial that exit takes. site: where the application makes
+ * the call; 0: what df_call_about() has told.
+ */
+uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail, uint32_t site);
 /* As df_call_enter(), for a call that is collective over a communicator. */
-uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail);
+uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail,
+			    uint32_t site);
 void df_call_exit(uint64_t serial, uint32_t call, int device, uint64_t result);
 
 #endif

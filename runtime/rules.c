@@ -151,6 +151,7 @@ void df_rules_drop(struct df_comm *comm)
 struct meeting {
 	struct df_comm *comm;
 	pthread_t thread;
+	uint32_t site; /* of the operation that is its first */
 	int ret;
 };
 
@@ -204,12 +205,13 @@ int df_rules_connect(const struct df_op *ops, size_t nr_ops)
 		}
 		m = v;
 		m[nr].comm = ops[i].comm;
+		m[nr].site = ops[i].site;
 		m[nr++].ret = 0;
 	}
 	if (!nr)
 		return 0;
 	/* All communicators of the group at once, as NCCL's jobs: one after the other could deadlock. */
-	call = df_call_enter_comm(DF_CALL_CONNECT, m[0].comm, nr);
+	call = df_call_enter_comm(DF_CALL_CONNECT, m[0].comm, nr, m[0].site);
 	note_intents(ops, nr_ops, call);
 	for (i = 1; i < nr; i++)
 		if (pthread_create(&m[i].thread, NULL, meet, &m[i]))

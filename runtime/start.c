@@ -362,20 +362,22 @@ static uint64_t new_call(void)
 	return serial;
 }
 
-uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail)
+uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail, uint32_t site)
 {
 	uint64_t serial = new_call();
 
-	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail, call_site);
+	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail,
+		 site ? site : call_site);
 	return serial;
 }
 
-uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail)
+uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail,
+			    uint32_t site)
 {
 	uint64_t serial = new_call();
 
 	df_trace(DF_REC_CALL_ENTER, comm->dev->index, comm->trace, comm->rank, serial, call,
-		 comm->hash, detail, call_site);
+		 comm->hash, detail, site ? site : call_site);
 	return serial;
 }
 

@@ -37,8 +37,11 @@ int df_hook_event_query(const struct df_event_info *info);
 void df_hook_event_sync(const struct df_event_info *info);
 void df_hook_event_destroy(const struct df_event_info *info);
 
-/* sync.c: a thread is in one wait at most; opened by a hook, closed by sync_done. */
-void df_sync_enter(uint32_t call, int device, uint64_t object);
+/*
+ * sync.c: a thread is in one wait at most; opened by a hook, closed by sync_done. site: df_trace_caller(), asked with no
+ * lock held.
+ */
+void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site);
 /*
  * Waits for what is in the set now, with the daemon's help; the lock is not held meanwhile. It polls a copy:
  * the lock in every look would cost more than the look.

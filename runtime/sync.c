@@ -11,10 +11,10 @@ static __thread struct {
 	uint32_t call;
 } waiting;
 
-void df_sync_enter(uint32_t call, int device, uint64_t object)
+void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site)
 {
 	waiting.call = call;
-	waiting.serial = df_call_enter(call, device, object, 0);
+	waiting.serial = df_call_enter(call, device, object, 0, site);
 }
 
 void df_hook_sync_done(int device)
@@ -82,7 +82,7 @@ void df_hook_stream_sync(const struct df_stream_info *info)
 	/* With a debt any stream may wait for operations. */
 	if ((!dev || (!s && !info->legacy)) && !df_debt_any())
 		return;
-	df_sync_enter(DF_CALL_STREAM_SYNC, info->device, info->id);
+	df_sync_enter(DF_CALL_STREAM_SYNC, info->device, info->id, df_trace_caller());
 	if (info->legacy && dev)
 		s = df_stream_behind(dev, info);
 	if (s)
@@ -128,12 +128,13 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	};
 	struct df_dev *dev = df_stream_dev(device);
 	struct df_flights set = {0};
+	uint32_t site;
 	int released, implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET &&
 				 kind != DF_SYNC_MEMCPY;
 
 	if (!dev) {
 		if (kind == DF_SYNC_DEVICE && df_debt_any())
-			df_sync_enter(calls[kind], device, 0);
+			df_sync_enter(calls[kind], device, 0, df_trace_caller());
 		return 0;
 	}
 	/*
@@ -145,16 +146,17 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	if (kind == DF_SYNC_MEMCPY) {
 		/* Unless df_hook_sync_copy() has begun it: then what is ours has been waited for, or released. */
 		if (!waiting.serial)
-			df_sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr);
+			df_sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr, df_trace_caller());
 		return 0;
 	}
 	/*
 	 * The record under the lock: what the graph takes it to wait for is what it waits for, although other threads
 	 * put operations on the device all the time.
 	 */
+	site = df_trace_caller();
 	df_mutex_lock(&dev->lock);
 	df_dev_flights(dev, &set);
-	df_sync_enter(calls[kind], device, (uintptr_t)ptr);
+	df_sync_enter(calls[kind], device, (uintptr_t)ptr, site);
 	df_mutex_unlock(&dev->lock);
 	released = df_host_wait(dev, calls[kind], waiting.serial, df_sync_ready, &set);
 	df_flights_free(&set);
@@ -186,7 +188,7 @@ int df_hook_sync_copy(const struct df_stream_info *info, const struct df_touch *
 	}
 	df_mutex_unlock(&dev->lock);
 	if (!ret && set.nr) {
-		df_sync_enter(DF_CALL_MEMCPY, info->device, t ? t->out : 0);
+		df_sync_enter(DF_CALL_MEMCPY, info->device, t ? t->out : 0, df_trace_caller());
 		released = df_host_wait_copy(dev, waiting.serial, t, df_sync_ready, &set);
 	}
 	df_flights_free(&set);

@@ -1,9 +1,9 @@
 /*
- * Call sites: the hash of (module, offset) of the hooked function's return address, and, with the first
- * call from there, the stack as SITE records.
+ * Call sites: the hash of (module, offset) of the hooked function's return address, or of the addresses of several
+ * frames (caller.c), and, with the first call from there, the stack as SITE records.
  *
- * The table is open-addressed and only grows; a slot's address is claimed first and its hash published
- * after, and who finds an address without a hash computes the same hash again. Threads: any. Locks: none
+ * The table is open-addressed and only grows; a slot's key is claimed first and its hash published
+ * after, and who finds a key without a hash computes the same hash again. Threads: any. Locks: none
  * of ours; dladdr() takes the loader's lock, once per site.
  */
 #define _GNU_SOURCE
@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include "trace/caller.h"
 #include "trace/hash.h"
 #include "trace/site.h"
 #include "trace/writer.h"
@@ -23,7 +24,9 @@
 #define MAX_PROBES 16
 
 static struct {
-	_Atomic(const void *) pc;
+	_Atomic(uint64_t) key;
+	_Atomic(uint64_t)
+		at; /* records that the ring had seen when its stack was written into it */
 	_Atomic(uint32_t) hash;
 } sites[NR_SITES];
 
@@ -60,11 +63,10 @@ static uint64_t describe(const void *pc, char *buf, size_t size)
 	return at - (uint64_t)(uintptr_t)info.dli_fbase;
 }
 
-static uint32_t site_hash(const void *pc)
+static uint64_t pc_hash(const void *pc)
 {
 	Dl_info info;
 	uint64_t h, off = (uint64_t)(uintptr_t)pc;
-	uint32_t low;
 
 	if (dladdr(pc, &info) && info.dli_fname) {
 		const char *name = base_name(info.dli_fname);
@@ -74,7 +76,16 @@ static uint32_t site_hash(const void *pc)
 	} else {
 		h = df_hash64("?", 1);
 	}
-	h = df_mix64(h ^ off);
+	return df_mix64(h ^ off);
+}
+
+static uint32_t site_hash(const void *const *pcs, unsigned nr)
+{
+	uint64_t h = pc_hash(pcs[0]);
+	uint32_t low;
+
+	for (unsigned i = 1; i < nr; i++)
+		h = df_mix64(h) ^ pc_hash(pcs[i]);
 	low = (uint32_t)(h ^ (h >> 32));
 	return low ? low : 1;
 }
@@ -106,34 +117,81 @@ static void record_stack(const void *pc, uint32_t hash)
 	}
 }
 
-uint32_t df_trace_site(const void *pc)
+/* How many records have come to this ring so far. */
+static uint64_t seen_by(const struct df_trace_header *h)
 {
-	uint32_t at = (uint32_t)df_mix64((uint64_t)(uintptr_t)pc) & (NR_SITES - 1), hash;
-	int saved;
+	return atomic_load_explicit((const _Atomic(uint64_t) *)&h->next, memory_order_relaxed);
+}
 
-	if (!pc || !df_trace_ring())
+static void describe_site(const void *pc, uint32_t hash)
+{
+	int saved = errno;
+
+	record_stack(pc, hash);
+	errno = saved;
+}
+
+/* Half a ring later, before it is overwritten, the stack is written again: a job may hang after days. */
+static void keep_stack(uint32_t at, const void *pc, uint32_t hash, const struct df_trace_header *h)
+{
+	uint64_t next = seen_by(h),
+		 last = atomic_load_explicit(&sites[at].at, memory_order_relaxed);
+
+	if ((int64_t)(next - last) > (int64_t)(h->nr_recs / 2) &&
+	    atomic_compare_exchange_strong_explicit(&sites[at].at, &last, next,
+						    memory_order_relaxed, memory_order_relaxed))
+		describe_site(pc, hash);
+}
+
+/* The site of these return addresses, innermost first. */
+static uint32_t site_of(uint64_t key, const void *const *pcs, unsigned nr)
+{
+	uint32_t at = (uint32_t)df_mix64(key) & (NR_SITES - 1), hash;
+	const struct df_trace_header *h = df_trace_ring();
+
+	if (!h)
 		return 0;
 	for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & (NR_SITES - 1)) {
-		const void *seen = atomic_load_explicit(&sites[at].pc, memory_order_relaxed);
+		uint64_t seen = atomic_load_explicit(&sites[at].key, memory_order_relaxed);
 
-		if (seen == pc) {
+		if (seen == key) {
 			hash = atomic_load_explicit(&sites[at].hash, memory_order_relaxed);
-			return hash ? hash : site_hash(pc);
+			if (!hash)
+				return site_hash(pcs, nr);
+			keep_stack(at, pcs[0], hash, h);
+			return hash;
 		}
 		if (seen)
 			continue;
-		if (!atomic_compare_exchange_strong_explicit(
-			    &sites[at].pc, &seen, pc, memory_order_relaxed, memory_order_relaxed)) {
-			if (seen == pc)
-				return site_hash(pc);
+		if (!atomic_compare_exchange_strong_explicit(&sites[at].key, &seen, key,
+							     memory_order_relaxed,
+							     memory_order_relaxed)) {
+			if (seen == key)
+				return site_hash(pcs, nr);
 			continue;
 		}
-		saved = errno;
-		hash = site_hash(pc);
-		record_stack(pc, hash);
-		errno = saved;
+		hash = site_hash(pcs, nr);
+		atomic_store_explicit(&sites[at].at, seen_by(h), memory_order_relaxed);
+		describe_site(pcs[0], hash);
 		atomic_store_explicit(&sites[at].hash, hash, memory_order_relaxed);
 		return hash;
 	}
-	return site_hash(pc);
+	return site_hash(pcs, nr);
+}
+
+uint32_t df_trace_site(const void *pc)
+{
+	return pc ? site_of((uint64_t)(uintptr_t)pc, &pc, 1) : 0;
+}
+
+/* A frame of its own, in which the walk begins. */
+__attribute__((noinline)) uint32_t df_trace_caller(void)
+{
+	const void *pcs[DF_CALLER_FRAMES];
+	unsigned nr = df_trace_ring() ? df_callers(__builtin_dwarf_cfa(), pcs) : 0;
+	uint64_t key = nr ? (uint64_t)(uintptr_t)pcs[0] : 0;
+
+	for (unsigned i = 1; i < nr; i++)
+		key = df_mix64(key) ^ (uint64_t)(uintptr_t)pcs[i];
+	return key ? site_of(key, pcs, nr) : 0;
 }

@@ -61,6 +61,11 @@ uint64_t df_trace_serial(void);
  * records and module strings). pc: the return address of the hooked function.
  */
 uint32_t df_trace_site(const void *pc);
+/*
+ * The same for a call into which a hook has been let from below, as all of CUDA's: the site is where the application, or
+ * a library of it, called CUDA or NCCL. It may take the loader's lock, so none of ours is held. 0: not known.
+ */
+uint32_t df_trace_caller(void);
 
 /* Enters a string (for MARK records); returns its number, 0 if the table is full or not open. */
 uint32_t df_trace_text(const char *text);

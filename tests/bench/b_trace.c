@@ -44,6 +44,23 @@ static double median_ns(uint32_t comm)
 	return per[BATCHES / 2];
 }
 
+/* A record with the call site that is found from inside: what a wait of CUDA's costs more. */
+static double wait_ns(void)
+{
+	static double per[BATCHES];
+
+	for (int b = 0; b < BATCHES; b++) {
+		double t = now_ns();
+
+		for (int i = 0; i < BATCH; i++)
+			df_trace(DF_REC_CALL_ENTER, 0, 0, -1, (uint64_t)i, 1, 2, 3,
+				 df_trace_caller());
+		per[b] = (now_ns() - t) / BATCH;
+	}
+	qsort(per, BATCHES, sizeof(per[0]), by_value);
+	return per[BATCHES / 2];
+}
+
 static void *thread_main(void *arg)
 {
 	*(double *)arg = median_ns(0);
@@ -91,6 +108,8 @@ int main(int argc, char **argv)
 			df_trace_site(__builtin_return_address(0));
 		report("trace_site", (now_ns() - start) / 1e6, 20);
 	}
+	if (wanted("trace_append_wait"))
+		report("trace_append_wait", wait_ns(), 100);
 	df_trace_close();
 	if (wanted("trace_append_file")) {
 		char path[2048], file[4096];
