@@ -89,7 +89,8 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 }
 
 /* The verdict for people. */
-static void print(const struct df_check_result *r)
+static void into_log(const struct df_check_result *r,
+		     void (*part)(const struct df_check_result *r, FILE *out))
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -97,11 +98,16 @@ static void print(const struct df_check_result *r)
 
 	if (!f)
 		return;
-	df_check_print(r, f);
+	part(r, f);
 	fclose(f);
 	df_log_raw(text, len);
-	df_trace_told(df_check_verdict(r));
 	free(text);
+}
+
+static void print(const struct df_check_result *r)
+{
+	into_log(r, df_check_print);
+	df_trace_told(df_check_verdict(r));
 }
 
 /* What the report lacks, it lacks because of a process that the user can look at. */
@@ -298,6 +304,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 	/* First of all: another may be about to. */
 	if (leads || told > 0)
 		df_snapshot_tell();
+	if (told > 0 && r)
+		into_log(r, df_check_print_hosts);
 	if (leads && !r)
 		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
 			"by",

@@ -111,6 +111,8 @@ const char *df_check_line(const struct df_check_result *r);
 /* Whole text for people (first line as above), and JSON with stable keys. */
 void df_check_print(const struct df_check_result *r, FILE *out);
 void df_check_print_json(const struct df_check_result *r, FILE *out);
+/* A part of the text: where the calls that do not return were made. Nothing where that is not known. */
+void df_check_print_hosts(const struct df_check_result *r, FILE *out);
 /*
  * What the set knows of its communicators, as NCCL's RAS reports it, in text or JSON, with the verdict at the end;
  * `asked` processes had `seconds` to answer. The traces have to be images.

@@ -293,6 +293,7 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index,
 	c->enter_ns = rec->time_ns;
 	c->thread = rec->thread;
 	c->comm = rec->comm;
+	c->site = rec->site;
 	c->rank = rec->rank;
 	c->device = rec->device == 0xffff ? -1 : rec->device;
 	c->open = 1;

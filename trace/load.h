@@ -41,7 +41,7 @@ static inline int df_lop_blind(const struct df_lop *op)
 
 struct df_lcall {
 	uint64_t serial, object, detail, rec, enter_ns, exit_ns, result;
-	uint32_t call, thread, comm;
+	uint32_t call, thread, comm, site;
 	int32_t device, rank;
 	uint8_t open, released;
 	uint8_t background; /* it goes on without its thread */

@@ -120,6 +120,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 		df_print_orders(r, out);
 		df_print_pending(r, out);
 		df_print_intents(r, out);
+		df_check_print_hosts(r, out);
 		print_comms(r, out);
 	}
 	fprintf(out,
@@ -247,6 +248,37 @@ static void json_intents(const struct df_check_result *r, FILE *out)
 	fputc(']', out);
 }
 
+static void json_hosts(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	int any = 0, world;
+
+	fputs(",\"waiting\":[", out);
+	for (size_t t = 0; t < set->nr_traces; t++) {
+		const struct df_trc *trc = &set->traces[t];
+
+		for (size_t i = 0; i < trc->nr_calls; i++) {
+			const struct df_lcall *c = &trc->calls[i];
+
+			if (!df_print_waits(trc, i))
+				continue;
+			world = df_say_world(set, trc, c->device, c->thread);
+			fputs(any++ ? ",{\"rank\":" : "{\"rank\":", out);
+			if (world >= 0)
+				fprintf(out, "\"r%d\"", world);
+			else
+				df_json_string(out, trc->label);
+			fprintf(out, ",\"thread\":%" PRIu32 ",\"call\":", c->thread);
+			df_json_string(out, df_call_text(c->call));
+			fprintf(out, ",\"age_s\":%.3f,\"evidence\":",
+				df_say_ago(set, (uint32_t)t, c->enter_ns));
+			json_evidence(r, out, (uint32_t)t, c->rec, c->site);
+			fputc('}', out);
+		}
+	}
+	fputc(']', out);
+}
+
 void df_check_print_json(const struct df_check_result *r, FILE *out)
 {
 	struct df_check_set *set = r->set;
@@ -292,6 +324,7 @@ void df_check_print_json(const struct df_check_result *r, FILE *out)
 	json_sides(r, out);
 	json_ops(r, out);
 	json_intents(r, out);
+	json_hosts(r, out);
 	fputs(",\"communicators\":[", out);
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		fputs(i ? ",{\"name\":" : "{\"name\":", out);

@@ -10,17 +10,9 @@
 #include "trace/print.h"
 #include "trace/vec.h"
 
-#define MAX_LINES  32
 #define MAX_RANGES 8
 
-/* Ranks that stand at one point of one call, and for how long. */
-struct crowd {
-	int32_t *ranks;
-	size_t nr, cap;
-	double least, most; /* seconds */
-};
-
-static void join(struct crowd *c, int32_t rank, double seconds)
+void df_crowd_join(struct df_crowd *c, int32_t rank, double seconds)
 {
 	int32_t *slot = DF_VEC_PUSH(c->ranks, c->nr, c->cap);
 
@@ -40,8 +32,7 @@ static int by_rank(const void *pa, const void *pb)
 	return (a > b) - (a < b);
 }
 
-/* what: "running on "; prints "running on r0-r3, r6" and empties the crowd. parts: printed on this line so far. */
-static void print_ranks(struct crowd *c, const char *what, int *parts, FILE *out)
+void df_crowd_print(struct df_crowd *c, const char *what, int *parts, FILE *out)
 {
 	size_t shown = 0, i, end;
 
@@ -63,7 +54,7 @@ static void print_ranks(struct crowd *c, const char *what, int *parts, FILE *out
 	c->nr = 0;
 }
 
-static void print_age(double least, double most, const char *before, const char *after, FILE *out)
+void df_print_age(double least, double most, const char *before, const char *after, FILE *out)
 {
 	if (most - least < 0.1)
 		fprintf(out, "%s%.1f s%s\n", before, most, after);
@@ -154,7 +145,7 @@ static size_t find_orders(const struct df_check_set *set, struct order **list)
 void df_print_orders(const struct df_check_result *r, FILE *out)
 {
 	struct order *list = NULL;
-	struct crowd ranks = {0};
+	struct df_crowd ranks = {0};
 	size_t nr, shown = 0, i = 0;
 
 	if ((r->verdict != DF_V_ORDER && r->verdict != DF_V_RESOURCE) || r->stuck_insts < 3)
@@ -163,14 +154,14 @@ void df_print_orders(const struct df_check_result *r, FILE *out)
 	if (nr)
 		group_orders(list, nr);
 	fputs("\nOrders of issue:\n", out);
-	while (i < nr && shown++ < MAX_LINES) {
+	while (i < nr && shown++ < DF_PRINT_LINES) {
 		const struct order *first = &list[i];
 		int parts = 0;
 
 		for (; i < nr && !strcmp(first->text, list[i].text); i++)
-			join(&ranks, list[i].world, 0);
+			df_crowd_join(&ranks, list[i].world, 0);
 		fputs("  ", out);
-		print_ranks(&ranks, "", &parts, out);
+		df_crowd_print(&ranks, "", &parts, out);
 		fprintf(out, ": %s\n", first->text);
 	}
 	if (i < nr)
@@ -187,7 +178,7 @@ static void print_count(uint32_t nr, const char *what, FILE *out)
 
 /* Who lacks: by name where those who finished are not among the others. */
 static void print_lacking(const struct df_check_result *r, const struct df_inst *in,
-			  struct crowd *others, FILE *out)
+			  struct df_crowd *others, FILE *out)
 {
 	const struct df_check_set *set = r->set;
 	int nranks = set->gcomms[in->gcomm].nranks, parts = 1;
@@ -205,17 +196,17 @@ static void print_lacking(const struct df_check_result *r, const struct df_inst 
 		const struct df_entry *e = here[rank] ? NULL : df_set_entry(set, in->gcomm, rank);
 
 		if (e)
-			join(others, e->world, 0);
+			df_crowd_join(others, e->world, 0);
 	}
 	free(here);
 	known = others->nr < in->nr_missing ? (uint32_t)others->nr : in->nr_missing;
-	print_ranks(others, "not issued on ", &parts, out);
+	df_crowd_print(others, "not issued on ", &parts, out);
 	print_count(in->nr_missing - known, "no trace of", out);
 }
 
 /* Its ranks by where they stand; the first of its unfinished operations, NULL: there is none. */
 static const struct df_uop *gather(const struct df_check_set *set, const struct df_inst *in,
-				   struct crowd *runs, struct crowd *waits, int *differ)
+				   struct df_crowd *runs, struct df_crowd *waits, int *differ)
 {
 	const struct df_uop *first = NULL;
 
@@ -227,8 +218,9 @@ static const struct df_uop *gather(const struct df_check_set *set, const struct 
 			continue;
 		*differ |= first && u->sig != first->sig;
 		first = first ? first : u;
-		join(u->l.state == DF_OP_STARTED ? runs : waits, set->entries[u->entry].world,
-		     df_say_ago(set, u->trace, u->l.issue_ns));
+		df_crowd_join(u->l.state == DF_OP_STARTED ? runs : waits,
+			      set->entries[u->entry].world,
+			      df_say_ago(set, u->trace, u->l.issue_ns));
 	}
 	return first;
 }
@@ -236,7 +228,7 @@ static const struct df_uop *gather(const struct df_check_set *set, const struct 
 void df_print_pending(const struct df_check_result *r, FILE *out)
 {
 	const struct df_check_set *set = r->set;
-	struct crowd runs = {0}, waits = {0}, others = {0};
+	struct df_crowd runs = {0}, waits = {0}, others = {0};
 	size_t shown = 0, nr = 0, calls = 0;
 	char text[96];
 
@@ -251,7 +243,7 @@ void df_print_pending(const struct df_check_result *r, FILE *out)
 		runs.nr = waits.nr = 0;
 		first = gather(set, in, &runs, &waits, &differ);
 		calls += first != NULL;
-		if (!first || shown == MAX_LINES)
+		if (!first || shown == DF_PRINT_LINES)
 			continue;
 		if (!shown++)
 			fprintf(out, "\nUnfinished operations (%zu), by call:\n", nr);
@@ -262,11 +254,11 @@ void df_print_pending(const struct df_check_result *r, FILE *out)
 		fprintf(out, " %-40s ",
 			in->p2p || !differ ? df_say_sig(&first->l, text, sizeof(text))
 					   : "(arguments differ)");
-		print_ranks(&runs, "running on ", &parts, out);
-		print_ranks(&waits, "not started on ", &parts, out);
+		df_crowd_print(&runs, "running on ", &parts, out);
+		df_crowd_print(&waits, "not started on ", &parts, out);
 		print_count(in->nr_done, "finished on", out);
 		print_lacking(r, in, &others, out);
-		print_age(least, most, "; issued ", " ago", out);
+		df_print_age(least, most, "; issued ", " ago", out);
 	}
 	if (calls > shown)
 		fprintf(out, "  and %zu more calls\n", calls - shown);
@@ -334,21 +326,21 @@ void df_print_intents(const struct df_check_result *r, FILE *out)
 {
 	struct intent *list = NULL;
 	size_t nr = find_intents(r->set, &list), shown = 0, i = 0;
-	struct crowd hosts = {0};
+	struct df_crowd hosts = {0};
 
 	if (nr)
 		qsort(list, nr, sizeof(*list), same_call);
-	while (i < nr && shown < MAX_LINES) {
+	while (i < nr && shown < DF_PRINT_LINES) {
 		const struct intent *first = &list[i];
 		int parts = 0;
 
 		for (; i < nr && !same_call(first, &list[i]); i++)
-			join(&hosts, list[i].world, list[i].seconds);
+			df_crowd_join(&hosts, list[i].world, list[i].seconds);
 		if (!shown++)
 			fputs("\nNot issued yet, because the host waits before it:\n", out);
 		fprintf(out, "  %-16s %-40s ", r->set->gcomms[first->gcomm].label, first->sig);
-		print_ranks(&hosts, "on ", &parts, out);
-		print_age(hosts.least, hosts.most, "; for ", "", out);
+		df_crowd_print(&hosts, "on ", &parts, out);
+		df_print_age(hosts.least, hosts.most, "; for ", "", out);
 	}
 	if (i < nr)
 		fprintf(out, "  and on %zu more hosts\n", nr - i);

@@ -84,6 +84,13 @@ static int world_of(const struct df_check_set *set, const struct df_trc *t, int 
 	return world;
 }
 
+int df_say_world(const struct df_check_set *set, const struct df_trc *t, int device, uint32_t tid)
+{
+	int world = tid ? world_of(set, t, device, tid) : NOBODY;
+
+	return world < 0 && device >= 0 ? world_of(set, t, device, 0) : world;
+}
+
 const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size)
 {
 	const struct df_node *n = &g->nodes[node];
@@ -92,12 +99,9 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 		     : n->kind == DF_N_WORK ? t->items[n->ref].device
 		     : n->kind == DF_N_SLOT ? (int)n->ref
 					    : -1;
-	int world = NOBODY;
+	int world = df_say_world(g->set, t, device,
+				 n->kind == DF_N_THREAD ? t->calls[n->ref].thread : 0);
 
-	if (n->kind == DF_N_THREAD && (device >= 0 || t->calls[n->ref].thread))
-		world = world_of(g->set, t, device, t->calls[n->ref].thread);
-	if (world < 0 && device >= 0)
-		world = world_of(g->set, t, device, 0);
 	if (world >= 0)
 		snprintf(buf, size, "r%d", world);
 	else

@@ -26,12 +26,14 @@ static void say_thread_state(struct df_check_result *r, uint32_t node, char *buf
 {
 	const struct df_node *n = &r->g.nodes[node];
 	const struct df_lcall *c = &r->set->traces[n->trace].calls[n->ref];
-	char thread[64], rank[48];
+	char thread[64], rank[48], site[160];
 
-	snprintf(buf, size, "the host of %s (%s) has been in %s for %.1f s",
+	df_say_site(r->set, n->trace, c->site, site, sizeof(site));
+	snprintf(buf, size, "the host of %s (%s) has been in %s%s%s for %.1f s",
 		 df_say_host(&r->g, node, rank, sizeof(rank)),
 		 df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
-		 df_call_text(c->call), df_say_ago(r->set, n->trace, c->enter_ns));
+		 df_call_text(c->call), site[0] ? " at " : "", site,
+		 df_say_ago(r->set, n->trace, c->enter_ns));
 }
 
 static const char *without_article(const char *name)
@@ -43,7 +45,7 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 {
 	struct df_check_set *set = r->set;
 	const struct df_node *from = &r->g.nodes[s->from], *to = &r->g.nodes[s->to];
-	char a[96], b[96], ra[48], rb[48], st[32], st2[32], buf[256];
+	char a[96], b[96], ra[48], rb[48], st[32], st2[32], buf[512];
 	const struct df_uop *ua = NULL, *ub = NULL;
 
 	if (from->kind == DF_N_START || from->kind == DF_N_DONE)
