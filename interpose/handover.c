@@ -159,7 +159,8 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	ncclResult_t res;
 	int i, nr = 0, first = -1;
 
-	if (df_front() == DF_FRONT_UNABLE)
+	/* Of the process, or, where that could start, of the rank's device. */
+	if (*df_start_reason())
 		snprintf(mine.unable, sizeof(mine.unable), "%s", df_start_reason());
 	res = hand_over(h, &mine, &all, func);
 	for (i = 0; res == ncclSuccess && i < h->nranks; i++) {

@@ -366,15 +366,15 @@ struct df_ring {
 
 /* Scheduling constants (DFCCL section 4.3, "stickiness"); runtime/sched.c computes them. */
 struct df_policy {
-	int64_t front;	 /* threshold at the front of the queue, in polls */
-	int64_t step;	 /* decrease per position */
-	int64_t floor;	 /* never less than this */
-	int64_t boost;	 /* multiple after a successful primitive */
-	int64_t max;	 /* cap */
-	int64_t quit;	 /* turns without progress before a block leaves */
-	uint64_t gang;	 /* a common order ends with each such operation of a collective; 0 none */
-	uint32_t order;	 /* 0 fifo, 1 priority */
-	uint32_t events; /* 1: also report START, PREEMPT, RESUME to the CQ */
+	int64_t front;	  /* threshold at the front of the queue, in polls */
+	int64_t step;	  /* decrease per position */
+	int64_t floor;	  /* never less than this */
+	int64_t boost;	  /* multiple after a successful primitive */
+	int64_t max;	  /* cap */
+	uint64_t quit_ns; /* time without progress before a block leaves by itself; on a GPU */
+	uint64_t gang;	  /* a common order ends with each such operation of a collective; 0 none */
+	uint32_t order;	  /* 0 fifo, 1 priority */
+	uint32_t events;  /* 1: also report START, PREEMPT, RESUME to the CQ */
 };
 
 struct df_kstats {
@@ -420,7 +420,6 @@ enum df_turn {
 	DF_TURN_PROGRESS, /* something moved */
 	DF_TURN_SPIN,	  /* tasks are queued, none moved at this poll */
 	DF_TURN_EMPTY,	  /* no task is queued */
-	DF_TURN_QUIT, /* the block has been without progress for too long, or was asked to leave */
 };
 
 #ifndef __CUDACC__

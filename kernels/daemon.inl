@@ -49,22 +49,18 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 }
 
 /* Thread 0: the task did not move. able: it could start, it only waits for a peer. */
-DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
-		  struct df_kctx *ctx, int able)
+DFK void dfk_miss(struct df_kblock *blk, struct dfk_shared *sh, struct df_kctx *ctx, int able)
 {
 	blk->stats.polls++;
 	sh->turn = DF_TURN_SPIN;
+	if (able)
+		dfk_able(blk);
 	if (able && ++ctx->polls < ctx->spin)
 		return;
 	dfk_publish(blk);
 	/* Past its threshold, or not able to start: the next task gets its turn. */
 	ctx->loaded = 0;
 	dfk_queue_advance(blk);
-	if (blk->pos == 0 && blk->idle > d->policy.quit) {
-		blk->idle = 0;
-		blk->stats.quits++;
-		sh->turn = DF_TURN_QUIT;
-	}
 }
 
 /* Thread 0: the slice will move. */
@@ -125,7 +121,7 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	if (got > 0)
 		sh->turn = DF_TURN_PROGRESS;
 	else
-		dfk_miss(d, blk, sh, ctx, got == 0);
+		dfk_miss(blk, sh, ctx, got == 0);
 }
 
 DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
@@ -144,7 +140,7 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	if (sh->move && sh->takes && !dfk_sync_and(dfk_words_get(&sh->get, stage->in))) {
 		/* Nothing has happened; thread 0 alone writes what the others have read. */
 		if (DFK_TID == 0)
-			dfk_miss(d, blk, sh, sh->ctx, 1);
+			dfk_miss(blk, sh, sh->ctx, 1);
 		dfk_sync();
 	} else if (sh->move) {
 		if (DFK_TID == 0)
@@ -162,3 +158,38 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	}
 	return (enum df_turn)sh->turn;
 }
+
+#if DFK_WAYS
+/* So many times as long a block stays if a peer's next slice is all that it waits for: it comes at any moment. */
+#define DFK_PATIENCE 10
+
+/*
+ * Thread 0, after each turn: does the block leave? When it is asked to, or when nothing has moved for df_policy.quit_ns.
+ * The driver waits for the kernel in calls that are nobody's fault (device synchronisation, loading, a kernel that needs
+ * the whole device), so a block that has nothing to do must not stay. The host launches it again when there is
+ * something.
+ */
+DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
+{
+	uint64_t now;
+
+	if (turn == DF_TURN_PROGRESS) {
+		l->still = 0;
+		l->able = 0;
+	}
+	if (l->looks++ % DFK_LOOK_EVERY)
+		return 0;
+	/* Relaxed: it carries no data. */
+	if (dfk_load_relaxed_sys(&l->d_home->quit))
+		return 1;
+	if (turn == DF_TURN_PROGRESS)
+		return 0;
+	now = dfk_now_ns();
+	if (!l->still)
+		l->still = now;
+	if (now - l->still < l->d.policy.quit_ns * (l->able ? DFK_PATIENCE : 1))
+		return 0;
+	l->blk.stats.quits++;
+	return 1;
+}
+#endif

@@ -20,28 +20,15 @@ extern "C" __global__ void __launch_bounds__(DFK_MAX_THREADS, 1) dfk_daemon(stru
 	__shared__ struct dfk_shared sh;
 	__shared__ struct dfk_stage stage;
 	__shared__ uint32_t leave;
-	struct df_kblock *blk = &local.blk;
-	uint32_t turns = 0;
-	int64_t empty = 0;
 
 	dfk_block_enter(&local, d, blockIdx.x);
-	for (;;) {
-		enum df_turn turn = dfk_block_turn(&local.d, blk, &sh, &stage);
+	do {
+		enum df_turn turn = dfk_block_turn(&local.d, &local.blk, &sh, &stage);
 
-		if (DFK_TID == 0) {
-			leave = turn == DF_TURN_QUIT;
-			empty = turn == DF_TURN_EMPTY ? empty + 1 : 0;
-			if (empty > local.d.policy.quit) {
-				blk->stats.quits++;
-				leave = 1;
-			}
-			if (turns++ % DFK_LOOK_EVERY == 0 && dfk_load_relaxed_sys(&d->quit))
-				leave = 1;
-		}
+		if (DFK_TID == 0)
+			leave = (uint32_t)dfk_leaves(&local, turn);
 		/* Also keeps thread 0 from deciding again while others still read this turn's decision. */
 		dfk_sync();
-		if (leave)
-			break;
-	}
+	} while (!leave);
 	dfk_block_leave(&local);
 }

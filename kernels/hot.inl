@@ -45,7 +45,7 @@ struct dfk_hot {
 	const struct df_kinst *inst_of; /* whose copy `inst` is, NULL nobody's */
 	struct df_kinst inst;
 	uint64_t inst_own; /* its waits are its own, and move with it */
-	uint64_t used; /* dfk_local.turns when it was used last */
+	uint64_t used;	   /* dfk_local.turns when it was used last */
 	struct df_kconn conn[DFK_HOT_CONNS];
 	struct df_inst prog[DFK_HOT_INSTS];
 };
@@ -59,6 +59,10 @@ struct dfk_local {
 	struct dfk_hot *lines;
 	uint64_t turns, published; /* of stats.slices */
 	uint32_t told;		   /* of sq.head */
+	/* dfk_leaves(): turns, the first time it looked at the clock since something moved, 0 none */
+	uint32_t looks;
+	uint64_t still;
+	uint32_t able; /* since then some task waited for nobody but a peer */
 	struct dfk_hot way[DFK_WAYS];
 };
 
@@ -361,6 +365,12 @@ DFK int dfk_look(struct df_kblock *blk)
 	return !blk->task || turn % DFK_LOOK_EVERY == 0;
 }
 
+/* Thread 0: somebody else's move is awaited, and may come at any moment. */
+DFK void dfk_able(struct df_kblock *blk)
+{
+	dfk_local(blk)->able = 1;
+}
+
 /* Thread 0: submissions up to head have been taken in. The host is told when that is many: telling takes a fence. */
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 {
@@ -436,6 +446,8 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		b->idle = o->idle;
 		b->stats = o->stats;
 		l->turns = 0;
+		l->looks = l->able = 0;
+		l->still = 0;
 		l->published = b->stats.slices;
 		for (i = 0; i < DFK_WAYS; i++)
 			l->way[i].ctx.home = NULL;
@@ -505,6 +517,7 @@ struct dfk_fetch {
 #define dfk_reconnect(ctx)  ((void)(ctx))
 #define dfk_look(blk)	    1
 #define dfk_publish(blk)    ((void)(blk))
+#define dfk_able(blk)	    ((void)(blk))
 
 /*
  * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/connector.c): without it the connector's pointers

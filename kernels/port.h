@@ -49,6 +49,14 @@ DFK void dfk_ring_bell(struct df_bell *bell)
 {
 	(void)bell;
 }
+/* The same for all blocks; it goes on while other contexts have their time slice. */
+DFK uint64_t dfk_now_ns(void)
+{
+	uint64_t t;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+	return t;
+}
 
 #else
 
@@ -64,6 +72,8 @@ DFK void dfk_ring_bell(struct df_bell *bell)
 #define dfk_store_relaxed_sys(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define dfk_sub_acq_rel_dev(p, v)   __atomic_sub_fetch((p), (v), __ATOMIC_ACQ_REL)
 
+/* Only where blocks leave by themselves (DFK_WAYS), and then by whoever builds that. */
+uint64_t dfk_now_ns(void);
 struct df_bell;
 /* Wakes the process that owns the bell if it sleeps; runtime/bell.c. */
 void df_bell_ring(struct df_bell *bell);

@@ -87,8 +87,7 @@ static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 		}
 		s->d.nr_blocks = 1;
 		s->d.blocks = &s->blk;
-		s->d.policy = (struct df_policy){
-			.front = 4, .floor = 1, .boost = 1, .max = 8, .quit = INT64_MAX};
+		s->d.policy = (struct df_policy){.front = 4, .floor = 1, .boost = 1, .max = 8};
 		s->blk.sq.mask = s->blk.cq.mask = 3;
 		s->blk.sq.slots = s->sq;
 		s->blk.cq.slots = s->cq;

@@ -191,6 +191,9 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.rank = rank;
 	if (__atomic_load_n(&df_rt.unable, __ATOMIC_RELAXED))
 		return join_unable(comm, nr_ids, ids, nranks, &me);
+	if (df_rt.machine &&
+	    df_rt.machine->prepare(comm->dev->index, df_rt.reason, sizeof(df_rt.reason)))
+		return join_unable(comm, nr_ids, ids, nranks, &me);
 	me.device = comm->dev->index;
 	me.device_id = df_rt.machine ? df_rt.machine->device_id(comm->dev->index) : 0;
 	if (!me.device_id)

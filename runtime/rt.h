@@ -265,6 +265,11 @@ struct df_machine {
 	/* Zeroed, on a line of its own, seen by host and devices under one address; NULL: no memory. */
 	void *(*alloc)(size_t bytes);
 	void (*free)(void *p);
+	/*
+	 * The device can execute a daemon; idempotent, blocks. Before the first communicator there, when nothing that
+	 * waits for us can stand in its way. -errno with the reason.
+	 */
+	int (*prepare)(int device, char *reason, size_t reason_bytes);
 	int (*start)(void); /* after a device came into use; idempotent */
 	void (*submitted)(void);
 	int (*pass)(void);
@@ -586,6 +591,8 @@ void df_bell_ring(struct df_bell *bell);
 /* words.c: completion words that outlive their users. */
 uint64_t *df_word_get(void);
 void df_word_put(uint64_t *word);
+/* Of all words: another one says that a stream or a daemon has moved. Any thread, no lock. */
+uint64_t df_words_sum(void);
 
 /*
  * Blocking host calls, for trace and watchdog: enter returns the serial that exit takes. site: where the application makes

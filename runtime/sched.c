@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include "runtime/base/time.h"
 #include "runtime/sched.h"
 
 struct rule {
@@ -71,23 +72,23 @@ int df_priority_of(const char *rules, const char *comm_name, const char *op_name
 	return sum;
 }
 
-void df_policy_init(struct df_policy *p, const struct df_env *env, int on_host)
+void df_policy_init(struct df_policy *p, const struct df_env *env)
 {
 	/*
-	 * On CPU threads a failed poll costs a pass over all blocks (about 100 ns each), so the
-	 * thresholds are far lower than a GPU's, where a poll is a load. Measured with the disordered job of 8
+	 * A failed poll is a turn of the block: about 100 ns on CPU threads, on a GPU one or two microseconds. So the
+	 * thresholds are far lower than the paper's, whose poll is a load. Measured with the disordered job of 8
 	 * ranks on 2 cores: a front of 12 takes 1.4 to 1.9 times as long as the same job in order, 2 about as
-	 * long, and with a cap of 64 it still preempts fewer than 2,000 times a block.
+	 * long, and with a cap of 64 it still preempts fewer than 2,000 times a block. A GPU's have not been measured.
 	 */
-	p->front = env->spin_front != DF_AUTO ? env->spin_front : on_host ? 2 : 100000;
+	p->front = env->spin_front != DF_AUTO ? env->spin_front : 2;
 	p->step = env->spin_step != DF_AUTO ? env->spin_step : p->front / 8;
-	p->boost = env->spin_boost != DF_AUTO ? env->spin_boost : on_host ? 4 : 20;
-	p->max = env->spin_max != DF_AUTO ? env->spin_max : p->front * (on_host ? 32 : 20);
+	p->boost = env->spin_boost != DF_AUTO ? env->spin_boost : 4;
+	p->max = env->spin_max != DF_AUTO ? env->spin_max : p->front * 32;
 	p->floor = DF_MAX(p->front / 64, 1);
 	if (p->max < p->front)
 		p->max = p->front;
-	/* On the host the engine decides when its threads leave (runtime/engine.c). */
-	p->quit = on_host ? INT64_MAX : 10000;
+	/* On CPU threads the engine decides when they leave (runtime/engine.c). */
+	p->quit_ns = (env->quit_us != DF_AUTO ? (uint64_t)env->quit_us : 1000) * DF_NS_PER_US;
 	p->gang = (uint64_t)env->gang;
 	p->order = env->order == DF_ORDER_PRIORITY;
 	p->events = 1;

@@ -197,7 +197,7 @@ static int start(void)
 			snprintf(df_rt.reason, sizeof(df_rt.reason), "no memory for the daemon");
 			return ret;
 		}
-		df_policy_init(&df_rt.devs[i].d.policy, env, 1);
+		df_policy_init(&df_rt.devs[i].d.policy, env);
 	}
 	ret = df_trace_open(&trace);
 	if (ret)

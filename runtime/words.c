@@ -17,6 +17,8 @@ struct line {
 
 static struct df_mutex words_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "words");
 static struct line *words_free;
+/* Slabs, never freed: a slab's first line names no word but the slab before it. */
+static struct line *slabs;
 
 uint64_t *df_word_get(void)
 {
@@ -27,7 +29,12 @@ uint64_t *df_word_get(void)
 	if (!words_free) {
 		struct line *slab = df_kalloc(WORDS_PER_SLAB * sizeof(*slab));
 
-		for (i = 0; slab && i < WORDS_PER_SLAB; i++) {
+		if (slab) {
+			slab[0].next = slabs;
+			/* RELEASE pairs with the ACQUIRE in df_words_sum(): the slab's link is seen with it. */
+			__atomic_store_n(&slabs, slab, __ATOMIC_RELEASE);
+		}
+		for (i = 1; slab && i < WORDS_PER_SLAB; i++) {
 			slab[i].value = 0;
 			slab[i].next = words_free;
 			words_free = &slab[i];
@@ -48,4 +55,18 @@ void df_word_put(uint64_t *word)
 	l->next = words_free;
 	words_free = l;
 	df_mutex_unlock(&words_lock);
+}
+
+uint64_t df_words_sum(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_word_get(): see there. */
+	const struct line *slab = __atomic_load_n(&slabs, __ATOMIC_ACQUIRE);
+	uint64_t sum = 0;
+	size_t i;
+
+	for (; slab; slab = slab[0].next)
+		for (i = 1; i < WORDS_PER_SLAB; i++)
+			/* Relaxed: only whether it has changed. */
+			sum += __atomic_load_n(&slab[i].value, __ATOMIC_RELAXED);
+	return sum;
 }

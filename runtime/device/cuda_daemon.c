@@ -39,7 +39,7 @@ struct daemon {
 	uint32_t quiet; /* threads inside calls that may wait for the device */
 	uint32_t stops; /* threads that want no kernel there */
 	uint32_t state; /* of l, for other threads */
-	uint32_t ready; /* stream and function exist */
+	uint32_t ready; /* stream and function exist: since df_cuda_daemon_prepare() */
 	uint32_t told;
 };
 
@@ -73,16 +73,28 @@ static void give_up(int device, const char *what, CUresult r)
 	ops->failed(device, why);
 }
 
-/* Stream and kernel of a device, on first use. The context is current. */
-static CUresult prepare(struct daemon *d)
+int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 {
-	CUresult r;
+	static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
+	struct daemon *d = &daemons[device];
+	CUresult r = CUDA_SUCCESS;
+	int entered;
 
-	if (d->ready)
-		return CUDA_SUCCESS;
-	r = df_cuda_queue((int)(d - daemons), &d->stream, &d->fn, KERNEL, df_cuda_fatbin());
+	/* Nobody else takes it, so it may be held across the driver: who comes second wants the same. */
+	pthread_mutex_lock(&prepare_lock);
+	entered = df_cuda_enter(df_cuda_ctx(device));
+	if (entered < 0)
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	else if (!d->ready)
+		r = df_cuda_queue(device, &d->stream, &d->fn, KERNEL, df_cuda_fatbin());
+	df_cuda_leave(entered);
 	d->ready = r == CUDA_SUCCESS;
-	return r;
+	pthread_mutex_unlock(&prepare_lock);
+	if (r == CUDA_SUCCESS)
+		return 0;
+	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel can't be loaded: %s", device,
+		 df_drv_name(r));
+	return -EIO;
 }
 
 /* GPU memory for contexts that do not fit in shared memory, before a launch; without it they are used where they are. */
@@ -127,7 +139,6 @@ static uint64_t look(int device, struct df_kdaemon *k)
 	uint32_t stops = __atomic_load_n(&d->stops, __ATOMIC_SEQ_CST);
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
-		.progress = ops->progress(device),
 		.outstanding = !stops && ops->outstanding(device),
 		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
 		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
@@ -147,11 +158,12 @@ static uint64_t look(int device, struct df_kdaemon *k)
 		if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
 			give_up(device, "the daemon's kernel ended", r);
 	}
+	/* It looks at many words, and while the kernel is there nobody asks. */
+	if (in.exited || d->l.state == DF_LAUNCH_GONE)
+		in.progress = ops->progress(device);
 	switch (df_launch_step(&d->l, &in, &sleep_ns)) {
 	case DF_LAUNCH_LAUNCH:
-		r = prepare(d);
-		if (r == CUDA_SUCCESS)
-			r = launch(d, k);
+		r = launch(d, k);
 		if (r == CUDA_SUCCESS) {
 			__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
 			break;

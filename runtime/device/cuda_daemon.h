@@ -24,6 +24,11 @@ struct df_daemon_ops {
 const void *df_cuda_fatbin(void);
 /* 0, or -errno with the reason: no kernel in this build. */
 int df_cuda_daemon_check(char *reason, unsigned long reason_bytes);
+/*
+ * Stream and kernel of a device, with the code on it; idempotent. Loading may wait for all that the context has, so it
+ * comes before anything there waits for us. -EIO with the reason.
+ */
+int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes);
 /* Starts the poller; idempotent. -ENOMEM. */
 int df_cuda_daemon_start(const struct df_daemon_ops *ops);
 /* 1 after df_cuda_daemon_start(). */

@@ -47,7 +47,8 @@ static int outstanding(int device)
 static uint64_t progress(int device)
 {
 	struct df_dev *dev = &df_rt.devs[device];
-	uint64_t sum = __atomic_load_n(&dev->issued, __ATOMIC_RELAXED);
+	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
+	uint64_t sum = __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) + df_words_sum();
 	uint32_t b;
 
 	for (b = 0; b < dev->d.nr_blocks; b++)
@@ -105,6 +106,11 @@ void df_cuda_strict(void)
 }
 
 /* ---- for the runtime --------------------------------------------------------------------------------------------- */
+
+static int prepare(int device, char *reason, size_t reason_bytes)
+{
+	return df_cuda_daemon_prepare(device, reason, reason_bytes);
+}
 
 static int start(void)
 {
@@ -177,6 +183,7 @@ static uint32_t blocks(void)
 static const struct df_machine machine = {
 	.alloc = df_cuda_pinned,
 	.free = df_cuda_pinned_free,
+	.prepare = prepare,
 	.start = start,
 	.submitted = df_cuda_daemon_wake,
 	.pass = pass,

@@ -8,6 +8,7 @@
 #include "runtime/device/cuda_int.h"
 
 static __thread int sync_device;
+static __thread int sync_quiet; /* 1: in a quiet time of that device */
 
 static int info_of(void *stream, int ptds, struct df_stream_info *out)
 {
@@ -90,6 +91,7 @@ static int device_of_ctx(void *ctx)
 	return device;
 }
 
+/* The driver waits for the daemon's kernel as for any other: it is asked to leave. */
 static int device_sync(void *ctx)
 {
 	int device = device_of_ctx(ctx);
@@ -97,11 +99,20 @@ static int device_sync(void *ctx)
 	if (device < 0)
 		return 0;
 	sync_device = device;
-	return df_cuda_hooks->device_sync(device, DF_SYNC_DEVICE, NULL);
+	if (df_cuda_hooks->device_sync(device, DF_SYNC_DEVICE, NULL))
+		return 1;
+	if (!df_cuda_recording) {
+		df_cuda_quiet(device, 1);
+		sync_quiet = 1;
+	}
+	return 0;
 }
 
 static void sync_done(void)
 {
+	if (sync_quiet)
+		df_cuda_quiet(sync_device, 0);
+	sync_quiet = 0;
 	df_cuda_hooks->sync_done(sync_device);
 }
 

@@ -2,7 +2,7 @@
  * The daemon's stream: of the highest priority, or, where it is asked for (DFSHIM_GPU_QUEUE=green), of a green context
  * that has a work queue of its own, so that no stream that waits for a word can stand in front of the daemon. That takes
  * a driver of CUDA 13.1, whose functions and structures are found at run time: older headers don't have them.
- * On the poller's thread, with the device's context current and no lock held.
+ * When a device is prepared for its first communicator, with the device's context current.
  */
 #if __has_include(<cuda.h>)
 #include <string.h>
@@ -24,6 +24,20 @@ struct resource {
 	uint32_t limit, scope;
 	uint8_t rest[400];
 };
+
+/*
+ * A driver that loads lazily brings the code to the device at its first launch, and that may wait for all that the
+ * context has: for streams, too, that wait for the kernel that is to be launched. So it is loaded now.
+ */
+static CUresult load_now(CUfunction fn)
+{
+	CUresult (*load)(CUfunction);
+	int regs;
+
+	*(void **)&load = df_drv_find("cuFuncLoad", 12040);
+	/* Before 12.4, asking for an attribute is what loads. */
+	return load ? load(fn) : df_drv.func_attribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, fn);
+}
 
 static CUresult green(int device, CUstream *stream, CUfunction *fn, const char *kernel,
 		      const void *image, const char **what)
@@ -97,6 +111,6 @@ CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char 
 		r = df_drv.module_load(&module, image);
 	if (r == CUDA_SUCCESS)
 		r = df_drv.module_function(fn, module, kernel);
-	return r;
+	return r == CUDA_SUCCESS ? load_now(*fn) : r;
 }
 #endif

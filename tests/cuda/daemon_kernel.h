@@ -6,6 +6,7 @@
 #define DF_TESTS_DAEMON_KERNEL_H
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "kernels/port.h"
 #define DFK_WAYS       2
@@ -15,31 +16,31 @@
 #include "kernels/daemon.inl"
 #include "tests/cuda/fake/fake.h"
 
+uint64_t dfk_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static void daemon_kernel(void **params, unsigned int block)
 {
 	struct df_kdaemon *d = params[0];
 	struct dfk_local local;
 	struct dfk_shared sh;
 	struct dfk_stage stage;
-	int empty = 0;
+	enum df_turn turn;
 
 	/* Shared memory is not cleared. */
 	memset(&local, 0x5a, sizeof(local));
 	memset(&sh, 0x5a, sizeof(sh));
 	dfk_block_enter(&local, d, block);
-	while (!__atomic_load_n(&d->quit, __ATOMIC_RELAXED)) {
-		enum df_turn turn = dfk_block_turn(&local.d, &local.blk, &sh, &stage);
-
-		if (turn == DF_TURN_QUIT)
-			break;
-		empty = turn == DF_TURN_EMPTY ? empty + 1 : 0;
+	do {
+		turn = dfk_block_turn(&local.d, &local.blk, &sh, &stage);
 		if (turn != DF_TURN_PROGRESS && !sh.fetch.home)
 			usleep(20);
-		if (empty > 50) {
-			local.blk.stats.quits++;
-			break;
-		}
-	}
+	} while (!dfk_leaves(&local, turn));
 	dfk_block_leave(&local);
 }
 

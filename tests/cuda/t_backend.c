@@ -34,6 +34,8 @@ static void start(void)
 struct rank {
 	pthread_t thread;
 	int rank, rounds, graph;
+	const uint64_t
+		*blocked; /* a stream of its device waits for this word, from the communicator on */
 	unsigned char id[DF_ID_BYTES];
 	float *in, *out;
 	size_t count;
@@ -93,6 +95,13 @@ static void *run(void *arg)
 		r->ret = df_comm_join(comm, 1, ids, RANKS, r->rank);
 	if (!r->ret)
 		r->ret = df_cuda_api.stream_new(r->rank, &info);
+	if (!r->ret && r->blocked) {
+		struct df_stream_info waits;
+
+		r->ret = df_cuda_api.stream_new(r->rank, &waits);
+		if (!r->ret)
+			r->ret = df_cuda_api.stream_wait(waits.stream, r->blocked, 1);
+	}
 	if (r->ret)
 		return NULL;
 	op = all_reduce(comm, r, (CUstream)info.stream->handle);
@@ -134,6 +143,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
+static const uint64_t *job_blocked;
+
 static void job(size_t count, int rounds, int graph)
 {
 	struct rank r[RANKS];
@@ -143,6 +154,7 @@ static void job(size_t count, int rounds, int graph)
 	ck_assert_int_eq(df_id_create(id), 0);
 	for (i = 0; i < RANKS; i++) {
 		r[i] = (struct rank){.rank = i, .rounds = rounds, .count = count, .graph = graph};
+		r[i].blocked = job_blocked;
 		memcpy(r[i].id, id, sizeof(id));
 		r[i].in = malloc(count * sizeof(float));
 		r[i].out = malloc(count * sizeof(float));
@@ -168,6 +180,38 @@ START_TEST(collectives)
 	/* Connectors lay in the devices' memory. */
 	ck_assert_uint_ge(fake->calls("cuMemAlloc_v2"), 2);
 	ck_assert_uint_eq(fake->calls("cuCtxEnablePeerAccess"), 2);
+}
+END_TEST
+
+/* Loading waits for all that a context has: the kernel is there before the application has anything that waits for it. */
+START_TEST(loaded_early)
+{
+	uint64_t *word;
+
+	start();
+	word = df_word_get();
+	job_blocked = word;
+	job(1000, 10, 0);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+}
+END_TEST
+
+/* Whatever word changes, the sum tells: by it the poller knows that a stream has come to an operation. */
+START_TEST(words_sum)
+{
+	uint64_t *w[1200], sum;
+	int i;
+
+	start();
+	for (i = 0; i < 1200; i++) {
+		w[i] = df_word_get();
+		ck_assert_ptr_nonnull(w[i]);
+	}
+	for (i = 0; i < 1200; i++) {
+		sum = df_words_sum();
+		++*w[i];
+		ck_assert_uint_eq(df_words_sum(), sum + 1);
+	}
 }
 END_TEST
 
@@ -390,6 +434,8 @@ int main(void)
 	t = tcase_create("fake");
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, collectives);
+	tcase_add_test(t, loaded_early);
+	tcase_add_test(t, words_sum);
 	tcase_add_loop_test(t, refused, 0, 3);
 	tcase_add_loop_test(t, scratch, 0, 2);
 	tcase_add_test(t, graphs);

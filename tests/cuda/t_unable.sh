@@ -64,6 +64,17 @@ want strict0.1 "init 5"
 want strict1.1 "init 2" "dfshim can't start: no usable GPU"
 want off.1 "init 5"
 
+# The driver of one has no use for our code: that is known before anything is promised.
+for i in 0 1; do
+	vars=(DFSHIM_BACKEND=cuda DFSHIM_BACKEND=cuda)
+	vars[i]+=" FAKE_CUDA_NO_CODE=0"
+	run code$i single "${vars[@]}"
+	want code$i.0 "init 0" "allreduce 0 0" "rank 0 of 2, destroy 0"
+	want code$i.1 "init 0" "allreduce 0 0" "rank 1 of 2, destroy 0"
+	times code$i.calls ncclAllReduce 2
+	times code$i.0.err "is handed to NCCL on all its 2 ranks: dfshim can't start on rank $i: GPU 0: the daemon's kernel can't be loaded" 1
+done
+
 # A rank in another mode does not come, and says so.
 for mode in off trace; do
 	run mode-$mode single "" DFSHIM_MODE=$mode

@@ -178,7 +178,6 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		p->floor = 1;
 		p->boost = (int64_t)below(r, 3) + 1;
 		p->max = p->front * 4;
-		p->quit = INT64_MAX;
 		p->order = below(r, 4) == 0;
 		p->gang = below(r, 3) * 2;
 		p->events = 1;

@@ -55,11 +55,8 @@ static void init_rank(struct world *w, int r, struct df_rng *rng, uint64_t tile)
 	k->blk = calloc((size_t)w->nb, sizeof(*k->blk));
 	k->d.nr_blocks = (uint32_t)w->nb;
 	k->d.blocks = k->blk;
-	k->d.policy = (struct df_policy){.front = 1 + (int64_t)df_rng_below(rng, 4),
-					 .floor = 1,
-					 .boost = 1,
-					 .max = 8,
-					 .quit = INT64_MAX};
+	k->d.policy = (struct df_policy){
+		.front = 1 + (int64_t)df_rng_below(rng, 4), .floor = 1, .boost = 1, .max = 8};
 	for (int b = 0; b < w->nb; b++) {
 		k->blk[b].sq.mask = 255;
 		k->blk[b].sq.slots = calloc(256, sizeof(struct df_sqe));

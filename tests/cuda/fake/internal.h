@@ -2,7 +2,8 @@
  * Between the files of the stand-in for libcuda. One lock for everything but the words and the kernels themselves.
  *
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
- * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1. What processes share is in share.c.
+ * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
+ * FAKE_CUDA_NO_CODE: the device that no module can be loaded on. What processes share is in share.c.
  */
 #ifndef DF_TESTS_FAKE_CUDA_INTERNAL_H
 #define DF_TESTS_FAKE_CUDA_INTERNAL_H
@@ -124,6 +125,7 @@ struct CUuserObject_st {
 
 struct CUfunc_st {
 	char name[64];
+	int loaded; /* its code is on the device */
 };
 
 struct mem {

@@ -392,6 +392,16 @@ API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback fn, void *data, un
 
 /* ---- kernels ---------------------------------------------------------------------------------------- */
 
+/* Bringing code to the device waits for all that the context has, as a driver may that loads lazily. */
+static void load(CUfunction f)
+{
+	pthread_mutex_lock(&fake_lock);
+	while (!f->loaded && fake_all_pending(fake_ctx_now()))
+		pthread_cond_wait(&fake_moved, &fake_lock);
+	f->loaded = 1;
+	pthread_mutex_unlock(&fake_lock);
+}
+
 static CUresult launch(CUfunction f, unsigned int grid, CUstream s, void **params)
 {
 	struct op op = {.kind = OP_KERNEL, .grid = grid};
@@ -399,6 +409,8 @@ static CUresult launch(CUfunction f, unsigned int grid, CUstream s, void **param
 
 	if (fake_launch_error)
 		return fake_launch_error;
+	if (f)
+		load(f);
 	for (i = 0; i < 16 && f; i++)
 		if (kernels[i].fn && strcmp(kernels[i].name, f->name) == 0)
 			op.kernel = kernels[i].fn;
@@ -421,9 +433,20 @@ API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **para
 	SEEN();
 	return launch(f, c->gridDimX, c->hStream, params);
 }
-API CUresult cuModuleLoadData(CUmodule *module, const void *image)
+API CUresult cuFuncLoad(CUfunction f)
 {
 	SEEN();
+	load(f);
+	return CUDA_SUCCESS;
+}
+API CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	const char *no = getenv("FAKE_CUDA_NO_CODE");
+
+	SEEN();
+	/* Code for another kind of device, or of a newer toolkit. */
+	if (no && atoi(no) == fake_ctx_now()->device)
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	*module = (CUmodule)image;
 	return CUDA_SUCCESS;
 }
