@@ -16,6 +16,17 @@ LIMIT=2 gpu check "$results" gpu/t_litmus
 sleep 0.3
 ! pgrep -f "sleep $nap" >/dev/null || fail "what hung goes on in the background"
 [[ $(part t_clients) == "0 "* ]] || fail "an earlier part's result is gone"
+# By a limit of its own it takes nothing from those after it, and each line says whose it is.
+EACH=1 gpu check "$results" gpu/t_litmus
+[ $rc = 1 ] && [[ $(part t_litmus) == "1 "* ]] || fail "one of several that hangs: status $rc: $(part t_litmus)"
+python3 - "$results/litmus.jsonl" <<'P' || fail "the facts: $(cat "$results/litmus.jsonl")"
+import json, sys
+f = [json.loads(x) for x in open(sys.argv[1])]
+ended = {x["program"]: x["status"] for x in f if x["test"] == "ended"}
+sys.exit(not (ended == {"bad": 124, "fine": 0} and any(x["test"] == "fine" for x in f)))
+P
+sleep 0.3
+! pgrep -f "sleep $nap" >/dev/null || fail "what hung goes on in the background"
 rm "$dry/tests/gpu/litmus_bad"
 
 exit 0

@@ -65,10 +65,13 @@ static inline value64_fn stream_write64(void)
 	return driver<value64_fn>("cuStreamWriteValue64", 11070);
 }
 
-/* Skips without a GPU; ends the process after so many seconds whatever happens. */
+static inline void result(const char *format, ...);
+
+/* Skips without a GPU; says on which machine what follows is a fact; ends the process after so many seconds whatever happens. */
 static inline void litmus_start(const char *name, unsigned seconds)
 {
-	int nr = 0;
+	int nr = 0, driver = 0, runtime = 0;
+	cudaDeviceProp p;
 
 	if (cudaGetDeviceCount(&nr) != cudaSuccess || nr < 1) {
 		printf("skipped: no GPU\n");
@@ -78,7 +81,12 @@ static inline void litmus_start(const char *name, unsigned seconds)
 	alarm(seconds);
 	MUST(cudaSetDevice(0));
 	MUST(cudaFree(0));
-	(void)name;
+	MUST(cudaGetDeviceProperties(&p, 0));
+	MUST(cudaDriverGetVersion(&driver));
+	MUST(cudaRuntimeGetVersion(&runtime));
+	result("\"test\":\"machine\",\"program\":\"%s\",\"gpu\":\"%s\",\"capability\":\"%d.%d\",\"multiprocessors\":%d,"
+	       "\"driver\":%d,\"runtime\":%d,\"seconds\":%u",
+	       name, p.name, p.major, p.minor, p.multiProcessorCount, driver, runtime, seconds);
 }
 
 static inline void result(const char *format, ...)

@@ -36,7 +36,7 @@ int main()
 	value64_fn write64;
 	int bad = 0;
 
-	litmus_start("fresh", 120);
+	litmus_start("fresh", 55);
 	write64 = stream_write64();
 	for (int how = 0; how < 3; how++) {
 		static const char *names[] = {"copy", "kernel", "host"};

@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	uint64_t *shared, *rounds, nr = 0, t;
 	int first = argc < 2;
 
-	litmus_start("ipc", 120);
+	litmus_start("ipc", 55);
 	MUST(cudaMalloc(&rounds, 8));
 	MUST(cudaMemset(rounds, 0, 8));
 	if (first) {

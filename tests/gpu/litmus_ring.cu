@@ -41,7 +41,7 @@ int main()
 	struct ring *r;
 	uint64_t *bad, sent = 0, got = 0, torn = 0, end, t, torn_dev = 0;
 
-	litmus_start("ring", 120);
+	litmus_start("ring", 55);
 	MUST(cudaHostAlloc(&r, 2 * sizeof(*r), cudaHostAllocMapped));
 	memset(r, 0, 2 * sizeof(*r));
 	MUST(cudaMalloc(&bad, 8));

@@ -1,6 +1,6 @@
 /*
  * Which calls wait for a running kernel, or for a stream that waits for a word? Each is made on a thread of its own
- * while the main thread watches; after a second what it may wait for is let go. Meanwhile another thread launches a
+ * while the main thread watches; after half a second what it may wait for is let go. Meanwhile another thread launches a
  * small kernel: does it start although somebody is inside the call (relaunch)?
  */
 #include "tests/gpu/litmus.h"
@@ -14,11 +14,22 @@ __global__ void small(uint64_t *up)
 {
 	dev_put(up, 1);
 }
-/* First launched inside a case: loading it may synchronise. */
-__global__ void lazy(uint64_t *up)
+/* First launched inside a case, each in one of its own: loading it may synchronise. */
+template <int CASE> __global__ void lazy(uint64_t *up)
 {
 	dev_put(up, 2);
 }
+/* It needs more local memory for each thread than any kernel before it: the driver gets that at its first launch. */
+template <int CASE> __global__ void deep(uint64_t *up, int n)
+{
+	volatile char stack[(CASE + 1) * 8192];
+
+	for (int i = 0; i < n; i++)
+		stack[i] = (char)i;
+	dev_put(up, 2 + (n ? (uint64_t)stack[n - 1] : 0));
+}
+
+#define HOLD_NS 500000000ull /* so long a call may wait before what it waits for is let go */
 
 static char pageable[1 << 20], registered[1 << 20];
 
@@ -31,7 +42,7 @@ int main()
 	cudaGraph_t graph;
 	cudaStream_t idle;
 
-	litmus_start("sync", 280);
+	litmus_start("sync", 100);
 	wait64 = stream_wait64();
 	w = words(8);
 	MUST(cudaStreamCreateWithFlags(&user, cudaStreamNonBlocking));
@@ -47,6 +58,7 @@ int main()
 		const char *name;
 		std::function<void()> before, act;
 	};
+	int blocked;
 	std::vector<call> calls = {
 		{"cudaMalloc", [] {}, [&] { cudaMalloc(&tofree, 1 << 20); }},
 		{"cudaFree", [&] { MUST(cudaMalloc(&tofree, 1 << 20)); }, [&] { cudaFree(tofree); }},
@@ -75,7 +87,18 @@ int main()
 			 cudaMemGetInfo(&a, &b);
 		 }},
 		{"cudaStreamQuery other", [] {}, [&] { cudaStreamQuery(other); }},
-		{"first launch of a kernel", [] {}, [&] { lazy<<<1, 1, 0, other>>>(&w[4].v); }},
+		{"first launch of a kernel", [] {}, [&] {
+			 if (blocked)
+				 lazy<1><<<1, 1, 0, other>>>(&w[4].v);
+			 else
+				 lazy<0><<<1, 1, 0, other>>>(&w[4].v);
+		 }},
+		{"first launch of a kernel with a deep stack", [] {}, [&] {
+			 if (blocked)
+				 deep<1><<<1, 1, 0, other>>>(&w[4].v, 100);
+			 else
+				 deep<0><<<1, 1, 0, other>>>(&w[4].v, 100);
+		 }},
 		{"cudaGraphInstantiate",
 		 [&] {
 			 MUST(cudaStreamBeginCapture(other, cudaStreamCaptureModeRelaxed));
@@ -87,7 +110,7 @@ int main()
 			 cudaGraphInstantiate(&exec, graph, 0);
 		 }},
 	};
-	for (int blocked = 0; blocked < 2; blocked++)
+	for (blocked = 0; blocked < 2; blocked++)
 		for (auto &c : calls) {
 			std::atomic<int> done{0};
 			uint64_t t, took;
@@ -114,8 +137,8 @@ int main()
 			usleep(2000);
 			/* May block in turn, so it has its own thread. */
 			std::thread launcher([&] { small<<<1, 1, 0, relaunch>>>(&w[2].v); });
-			relaunched = until(&w[2], 1, 500000000ull);
-			while (!done && now_ns() - t < 1000000000ull)
+			relaunched = until(&w[2], 1, HOLD_NS / 2);
+			while (!done && now_ns() - t < HOLD_NS)
 				usleep(100);
 			waits = !done;
 			put(&w[1], 1);

@@ -16,7 +16,7 @@ __global__ void echo(uint64_t *up, uint64_t *in, uint64_t *out, int rounds)
 
 int main()
 {
-	litmus_start("words", 120);
+	litmus_start("words", 55);
 	value64_fn wait64 = stream_wait64(), write64 = stream_write64();
 	struct word *w = words(8);
 	cudaStream_t user, daemon;
