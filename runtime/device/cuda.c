@@ -61,12 +61,14 @@ int df_cuda_enter(CUcontext ctx)
 {
 	CUcontext now = NULL;
 	int entered = 0;
+	CUresult r;
 
 	if (!ctx)
 		return -ENODEV;
 	if (df_drv.ctx_current(&now) != CUDA_SUCCESS || now != ctx) {
-		if (df_drv.ctx_push(ctx) != CUDA_SUCCESS)
-			return -ENODEV;
+		r = df_drv.ctx_push(ctx);
+		if (r != CUDA_SUCCESS)
+			return r == CUDA_ERROR_DEINITIALIZED ? -ESHUTDOWN : -ENODEV;
 		entered = ENTER_PUSHED;
 	}
 	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0) {

@@ -66,7 +66,7 @@ static void give_up(int device, const char *what, CUresult r)
 	char why[160];
 
 	d->l.state = DF_LAUNCH_DEAD;
-	if (d->told++)
+	if (d->told++ || r == CUDA_ERROR_DEINITIALIZED)
 		return;
 	snprintf(why, sizeof(why), "GPU %d: %s: %s", device, what, df_drv_name(r));
 	df_log(DF_LOG_WARN, "%s; nothing more runs there", why);
@@ -148,6 +148,13 @@ static uint64_t look(int device, struct df_kdaemon *k)
 	CUresult r = CUDA_SUCCESS;
 	int entered = df_cuda_enter(df_cuda_ctx(device));
 
+	/* After exit() the driver ends before us; that is nobody's fault, and nothing is left to be done. */
+	if (entered == -ESHUTDOWN) {
+		d->l.state = DF_LAUNCH_DEAD;
+		/* SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(), as below. */
+		__atomic_store_n(&d->state, DF_LAUNCH_DEAD, __ATOMIC_SEQ_CST);
+		return DF_LAUNCH_BACKOFF_MAX;
+	}
 	if (entered < 0) {
 		give_up(device, "its context is gone", CUDA_ERROR_CONTEXT_IS_DESTROYED);
 		return DF_LAUNCH_BACKOFF_MAX;

@@ -60,7 +60,10 @@ extern const struct df_cuda_front df_cuda_front;
 
 /* The primary context of a device; NULL: the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
-/* Makes a context current if it is not; returns what df_cuda_leave() takes, or -errno. Does not nest. */
+/*
+ * Makes a context current if it is not; returns what df_cuda_leave() takes, or -errno; -ESHUTDOWN: the process ends, and
+ * the driver has. Does not nest.
+ */
 int df_cuda_enter(CUcontext ctx);
 void df_cuda_leave(int entered);
 

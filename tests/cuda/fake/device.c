@@ -48,10 +48,25 @@ static int nr_devices(void)
 
 	return n < 1 ? 0 : n > MAX_DEVICES ? MAX_DEVICES : n;
 }
+int fake_over;
+
+/* At exit() the driver ends when it is its turn; what is called then fails. */
+static void over(void)
+{
+	__atomic_store_n(&fake_over, 1, __ATOMIC_RELAXED);
+}
+static void begin(void)
+{
+	atexit(over);
+}
+
 API CUresult cuInit(unsigned int flags)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 	(void)flags;
 	SEEN();
+	pthread_once(&once, begin);
 	return nr_devices() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 API CUresult cuDriverGetVersion(int *version)
@@ -150,6 +165,8 @@ API CUresult cuCtxSetCurrent(CUcontext ctx)
 API CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
 	SEEN();
+	if (fake_is_over())
+		return CUDA_ERROR_DEINITIALIZED;
 	current[depth++] = ctx;
 	return CUDA_SUCCESS;
 }
@@ -164,6 +181,8 @@ API CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
 API CUresult cuCtxGetCurrent(CUcontext *ctx)
 {
 	SEEN();
+	if (fake_is_over())
+		return CUDA_ERROR_DEINITIALIZED;
 	*ctx = fake_ctx_now();
 	return CUDA_SUCCESS;
 }

@@ -166,6 +166,11 @@ void fake_graph_put(CUgraph g);
 void fake_nodes_join(CUgraphNode **to, size_t *nr, const CUgraphNode *from, size_t nr_from);
 
 /* device.c */
+extern int fake_over;
+static inline int fake_is_over(void)
+{
+	return __atomic_load_n(&fake_over, __ATOMIC_RELAXED);
+}
 CUcontext fake_ctx_now(void);
 void fake_count(const char *symbol);
 

@@ -309,6 +309,8 @@ static CUresult query(CUstream s)
 API CUresult cuStreamQuery(CUstream s)
 {
 	SEEN();
+	if (fake_is_over())
+		return CUDA_ERROR_DEINITIALIZED;
 	return query(fake_stream_of(s, 0));
 }
 API CUresult cuStreamSynchronize(CUstream s)
@@ -407,6 +409,8 @@ static CUresult launch(CUfunction f, unsigned int grid, CUstream s, void **param
 	struct op op = {.kind = OP_KERNEL, .grid = grid};
 	int i;
 
+	if (fake_is_over())
+		return CUDA_ERROR_DEINITIALIZED;
 	if (fake_launch_error)
 		return fake_launch_error;
 	if (f)
