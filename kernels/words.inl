@@ -27,7 +27,9 @@ typedef uint64_t __attribute__((may_alias)) dfk_u64;
 
 /* What a block has taken out of a slot, or will put into one. */
 struct dfk_stage {
-	uint64_t in[DF_WORDS_BYTES / 8 + DFK_LINE], out[DF_WORDS_BYTES / 8 + DFK_LINE];
+	/* Moved in units of 16 bytes where what they meet is aligned so. */
+	uint64_t in[DF_WORDS_BYTES / 8 + DFK_LINE] __attribute__((aligned(16)));
+	uint64_t out[DF_WORDS_BYTES / 8 + DFK_LINE] __attribute__((aligned(16)));
 };
 
 /* One slot, as the words of one slice lie in it. */

@@ -42,6 +42,12 @@ static struct exec *execs;
 static struct df_gnode *busy, *noting;
 static struct df_gnode *nodes, *gates; /* all, by themselves and by their gates */
 static uint64_t serials;
+/*
+ * The program may have made nodes of its own that name one of ours. While a graph is read, what it names may come to its
+ * end: then it is nobody's, but its memory stays until nobody reads.
+ */
+static unsigned int readers;
+static struct df_gnode *dead;
 
 static void node_add(struct df_gnode *n)
 {
@@ -74,10 +80,62 @@ struct df_gnode *df_gnode_of_gate(CUdeviceptr word)
 	return found;
 }
 
+static void node_free(struct df_gnode *n)
+{
+	size_t i;
+
+	for (i = 0; i < n->nr_notes; i++)
+		n->notes[i].ops->destroy(n->notes[i].arg);
+	free(n->notes);
+	if (n->ops.destroy)
+		n->ops.destroy(n->arg);
+	if (n->w)
+		df_cuda_pinned_free(n->w);
+	free(n->turns);
+	free(n);
+}
+
+static void read_begin(void)
+{
+	pthread_mutex_lock(&lock);
+	readers++;
+	pthread_mutex_unlock(&lock);
+}
+
+static void read_end(void)
+{
+	struct df_gnode *list = NULL, *n;
+
+	pthread_mutex_lock(&lock);
+	if (!--readers) {
+		list = dead;
+		dead = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	while ((n = list)) {
+		list = n->next;
+		node_free(n);
+	}
+}
+
+/* Between the two above; 0: one of them has come to its end meanwhile. */
+static int hold(struct df_gnode **v, size_t nr)
+{
+	size_t i;
+	int whole = 1;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < nr; i++)
+		whole &= v[i]->refs > 0;
+	for (i = 0; i < nr && whole; i++)
+		v[i]->refs++;
+	pthread_mutex_unlock(&lock);
+	return whole;
+}
+
 static void node_put(struct df_gnode *n)
 {
 	struct df_gnode **p;
-	size_t i;
 	int last;
 
 	pthread_mutex_lock(&lock);
@@ -92,18 +150,14 @@ static void node_put(struct df_gnode *n)
 			*p = n->next;
 			break;
 		}
+	if (last && readers) {
+		n->next = dead;
+		dead = n;
+		last = 0;
+	}
 	pthread_mutex_unlock(&lock);
-	if (!last)
-		return;
-	for (i = 0; i < n->nr_notes; i++)
-		n->notes[i].ops->destroy(n->notes[i].arg);
-	free(n->notes);
-	if (n->ops.destroy)
-		n->ops.destroy(n->arg);
-	if (n->w)
-		df_cuda_pinned_free(n->w);
-	free(n->turns);
-	free(n);
+	if (last)
+		node_free(n);
 }
 
 /* On a thread of the driver: no CUDA call, no wait. */
@@ -248,14 +302,17 @@ int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops,
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 {
 	struct exec *e;
-	size_t i;
 	int ret;
 
 	df_cuda_graph_gone(exec);
 	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED))
 		return 0;
 	e = calloc(1, sizeof(*e));
+	read_begin();
 	ret = e ? df_graph_read(graph, arrive, &e->has) : -ENOMEM;
+	if (!ret && !hold(e->has.v, e->has.nr))
+		ret = -EOPNOTSUPP;
+	read_end();
 	if (ret == -EOPNOTSUPP)
 		df_warn_once(
 			"a CUDA graph is refused: nodes of a captured collective were changed, "
@@ -279,8 +336,6 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 	/* What lives as long as a launch needs the launch; which graphs have such is known only of all. */
 	e->has.bare &= !__atomic_load_n(&kept, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < e->has.nr; i++)
-		e->has.v[i]->refs++;
 	HASH_ADD_PTR(execs, handle, e);
 	pthread_mutex_unlock(&lock);
 	return ret;
@@ -337,8 +392,11 @@ static int set_mem_ops(CUgraphNode node, const struct df_node_set *to)
 static int has_ours(CUgraph graph)
 {
 	struct df_gnodes has = {0};
-	int ret = df_graph_read(graph, arrive, &has);
+	int ret;
 
+	read_begin();
+	ret = df_graph_read(graph, arrive, &has);
+	read_end();
 	free(has.v);
 	return ret || has.nr;
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "tests/cuda/daemon_kernel.h"
 
 #define RANKS 2
@@ -219,6 +220,44 @@ static void graph_nodes(struct bench *b)
 	CU(cuGraphDestroy(good));
 }
 
+/* Nodes that the program makes after ours: they name what lives only as long as a graph that was captured. */
+static void copied(struct bench *b)
+{
+	CUDA_BATCH_MEM_OP_NODE_PARAMS ops[2];
+	CUstreamBatchMemOpParams op[2];
+	CUDA_HOST_NODE_PARAMS is;
+	CUgraphNode host, wait, write, own, node[3];
+	CUgraph copy, graph = captured(b);
+	CUgraphExec exec, theirs;
+	CUresult r;
+	int i;
+
+	nodes_of(graph, &host, &wait, &write, &own);
+	CU(cuGraphHostNodeGetParams(host, &is));
+	CU(cuGraphCreate(&copy, 0));
+	CU(cuGraphAddHostNode(&node[0], copy, NULL, 0, &is));
+	for (i = 0; i < 2; i++) {
+		CU(cuGraphBatchMemOpNodeGetParams(i ? write : wait, &ops[i]));
+		op[i] = ops[i].paramArray[0];
+		ops[i].paramArray = &op[i];
+		CU(cuGraphAddBatchMemOpNode(&node[i + 1], copy, &node[i], 1, &ops[i]));
+	}
+	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CU(cuGraphDestroy(graph));
+	/* What was made of the graph is there. */
+	CU(cuGraphInstantiateWithFlags(&theirs, copy, 0));
+	CU(cuGraphExecDestroy(theirs));
+	run(b, exec, 1);
+	CU(cuGraphExecDestroy(exec));
+	/* The driver drops what it kept when it comes to it, and so does the poller with a launch. */
+	while ((r = cuGraphInstantiateWithFlags(&theirs, copy, 0)) == CUDA_SUCCESS) {
+		CU(cuGraphExecDestroy(theirs));
+		usleep(1000);
+	}
+	MUST(r == CUDA_ERROR_NOT_SUPPORTED);
+	CU(cuGraphDestroy(copy));
+}
+
 /* How many graphs of both ranks the driver is asked to launch, if each has one with nothing but a collective. */
 static int launched(struct bench *b)
 {
@@ -293,6 +332,7 @@ static void *rank(void *arg)
 	exec_nodes(&b);
 	exec_children(&b);
 	graph_nodes(&b);
+	copied(&b);
 	bare(&b);
 	MUST(ncclCommDestroy(b.comm) == ncclSuccess);
 	CU(cuStreamDestroy_v2(b.s));

@@ -306,6 +306,24 @@ API CUresult cuGraphHostNodeSetParams(CUgraphNode n, const CUDA_HOST_NODE_PARAMS
 	n->op.data = p->userData;
 	return CUDA_SUCCESS;
 }
+API CUresult cuGraphAddBatchMemOpNode(CUgraphNode *out, CUgraph g, const CUgraphNode *before,
+				      size_t nr, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+	const CUstreamBatchMemOpParams *op = p->paramArray;
+	int waits = op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+
+	SEEN();
+	if (p->count != 1 || (!waits && op->operation != CU_STREAM_MEM_OP_WRITE_VALUE_64))
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake_lock);
+	*out = fake_graph_add(g,
+			      &(struct op){.kind = waits ? OP_WAIT : OP_WRITE,
+					   .addr = (uint64_t *)op->waitValue.address,
+					   .value = op->waitValue.value64},
+			      before, nr);
+	pthread_mutex_unlock(&fake_lock);
+	return CUDA_SUCCESS;
+}
 API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode n, CUDA_BATCH_MEM_OP_NODE_PARAMS *out)
 {
 	static __thread CUstreamBatchMemOpParams op;
