@@ -33,6 +33,9 @@ static const char help[] =
 	"  --witness FILE  writes the program and the schedule that deadlock\n"
 	"  --json          the result as JSON\n"
 	"\n"
+	"Locks and queues between threads are not recorded: what is found in another order of threads can't\n"
+	"happen where one orders their calls, and says that it assumes there is none.\n"
+	"\n"
 	"Exit: 0 nothing found, 14 found; 1 unreadable input, 2 wrong usage.\n";
 
 /* ---- windows ----------------------------------------------------------------------------------------- */
@@ -360,16 +363,51 @@ static void print_order(FILE *out, struct window *w, const struct df_predict_fin
 		fflush(out);
 }
 
+/*
+ * What the finding rests on, where it is an order of threads that was not recorded: nothing that is in a trace forbids it,
+ * but a lock would. NULL: it rests on the records alone.
+ */
+static char *assumption(const struct df_mprog *prog, const struct df_program_steps *p,
+			const struct df_predict_finding *f)
+{
+	char *text = NULL;
+	size_t len = 0;
+	int nr = 0;
+	FILE *out;
+
+	for (int r = 0; r < prog->nr_ranks; r++)
+		nr += prog->nr_threads[r] > 1;
+	out = f->schedule && nr ? open_memstream(&text, &len) : NULL;
+	if (!out)
+		return NULL;
+	fputs("this order of the threads of ", out);
+	for (int r = 0, said = 0; r < prog->nr_ranks; r++)
+		if (prog->nr_threads[r] > 1)
+			fprintf(out, "%s%s", said++ ? ", " : "", p->ranks[r].name);
+	fputs(" was not recorded; locks and queues between threads are not recorded either, and where one orders "
+	      "these calls this can't happen",
+	      out);
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
 /* Where the threads stand in the deadlock, in words. */
 static void print_witness(FILE *out, const struct df_mprog *prog, const struct df_program_steps *p,
 			  const struct df_predict_finding *f, size_t window)
 {
+	char *assumed = assumption(prog, p, f);
 	static const char *const names[] = {
 		"kernel",  "stuck kernel", "legacy work", "collective",	 "message",	  "record",
 		"wait",	   "stream sync",  "event sync",  "device sync", "implicit sync", "barrier",
 		"connect", "init",	   "host wait",	  "host signal", "exit",	  "spin"};
 
 	fprintf(out, "# %s (window %zu, schedule %" PRIu64 ")\n", f->what, window, f->schedule);
+	if (assumed)
+		fprintf(out, "# Assumed: %s.\n", assumed);
+	free(assumed);
 	for (int r = 0; r < prog->nr_ranks; r++) {
 		for (int t = 0; t < prog->nr_threads[r]; t++) {
 			const struct df_mthread *th = &prog->threads[r][t];
@@ -403,6 +441,7 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 	struct df_predict_opts opts = {(size_t)tries, (int)slots, queues == 1};
 	struct df_predict_finding f = {0};
 	int found = 0, rc = 0;
+	char *assumed = NULL;
 
 	memset(to, 0, sizeof(to));
 	while (!found && !rc && (nr_ops = next_window(p, window, from, to)) > 0) {
@@ -433,6 +472,8 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 			if (!out || fclose(out))
 				df_cli_input_error("predict", witness, "%s", strerror(errno));
 		}
+		if (found > 0 && json)
+			assumed = assumption(&w.prog, p, &f);
 		window_fini(&w);
 		df_cli_progress("searching", nr_windows, 0);
 	}
@@ -442,6 +483,12 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 	if (json) {
 		printf("{\"found\":%s,\"what\":", found ? "true" : "false");
 		df_json_string(stdout, found ? f.what : "");
+		fputs(",\"assumed\":", stdout);
+		if (assumed)
+			df_json_string(stdout, assumed);
+		else
+			fputs("null", stdout);
+		free(assumed);
 		printf(",\"window\":%zu,\"schedule\":%" PRIu64
 		       ",\"windows\":%zu,\"concurrent_collectives\":%zu}\n",
 		       nr_windows - 1, found ? f.schedule : 0, nr_windows, need);
