@@ -322,6 +322,14 @@ static void run_step(const struct df_step_of *s)
 	}
 }
 
+/* The thread's step i is one more operation of the group. */
+static int goes_on(const struct df_rank_of *r, size_t t, size_t i, uint32_t group)
+{
+	const struct df_step_of *s = i < r->nr[t] ? &r->steps[t][i] : NULL;
+
+	return s && (s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P) && s->group == group;
+}
+
 static void *thread_main(void *arg)
 {
 	const struct df_rank_of *r = &w.p.ranks[w.rank];
@@ -333,10 +341,6 @@ static void *thread_main(void *arg)
 		const struct df_step_of *s = &r->steps[t][i];
 		int op = s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P, turn;
 
-		if (group && (!op || s->group != group)) {
-			check(df_nccl.group_end(), "ncclGroupEnd");
-			group = 0;
-		}
 		if (op && s->group && !group) {
 			check(df_nccl.group_start(), "ncclGroupStart");
 			group = s->group;
@@ -346,11 +350,14 @@ static void *thread_main(void *arg)
 		if (turn && !op && s->op.kind >= DF_MOP_SSYNC)
 			turn = (end_turn(), 0);
 		run_step(s);
+		/* What is in a group is issued when the group ends: that belongs to the turn. */
+		if (group && !goes_on(r, t, i + 1, group)) {
+			check(df_nccl.group_end(), "ncclGroupEnd");
+			group = 0;
+		}
 		if (turn)
 			end_turn();
 	}
-	if (group)
-		check(df_nccl.group_end(), "ncclGroupEnd");
 	return NULL;
 }
 
