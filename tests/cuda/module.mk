@@ -26,11 +26,11 @@ tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudar
 
 # The CUDA runtime for plain NCCL programs on the stand-in, and the kernel it brings: see tests/cuda/runtime/cudart.c.
 DRY_CUDART := $(B)/tests/cuda/runtime/libcudart.so.13
-$(DRY_CUDART): tests/cuda/runtime/cudart.c tests/cuda/runtime/export.map tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h \
+$(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h \
 		$(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -fPIC -fvisibility=hidden -shared \
-		-Wl,-soname,libcudart.so.13 -Wl,--version-script=tests/cuda/runtime/export.map -o $@ $< -Wl,--start-group \
+		-Wl,-soname,libcudart.so.13 -Wl,--version-script=tests/cuda/runtime/export.map -o $@ $(filter %.c,$^) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group -pthread -ldl -lm
 tests: $(DRY_CUDART)
 

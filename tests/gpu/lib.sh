@@ -6,8 +6,9 @@
 # few NR: so many samples or rounds, fewer where the machine is slow (SLOW).
 few() { echo $(($1 / SLOW < 1 ? 1 : $1 / SLOW)); }
 
-# The preload as a user sets it, with the backend asked for by name and no way back to NCCL.
-card_env=("LD_PRELOAD=${SAN_RUNTIME-}$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1)
+# The preload as a user sets it, with the backend asked for by name and no way back to NCCL. CARD_RUNTIME: a stand-in that
+# has to come before the CUDA runtime that a program names by its path.
+card_env=("LD_PRELOAD=${SAN_RUNTIME-}$B/libdfshim.so${CARD_RUNTIME:+:$CARD_RUNTIME}" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1)
 
 # card CLIENT ARGS...: all ranks on the GPUs that there are; right, and executed by us.
 card() {

@@ -1,19 +1,24 @@
 #!/bin/bash
 # PyTorch, unmodified, four ranks on one GPU: training jobs against the same job on one process, point-to-point,
 # graphs, the end of groups, and two groups in opposite orders with device synchronisations.
+# TORCH_PYTHON: the Python that has it. tests/cuda/t_torch.sh runs the same on the stand-in for the driver.
 set -u
 . "$SRC/tests/gpu/lib.sh"
-python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null || skip "no PyTorch that sees a GPU"
+py=${TORCH_PYTHON:-python3}
+# Words of the job before its own: none, or what computes on the host.
+jobs=(${TORCH_HOST:+"$TORCH_HOST"} "$SRC/tests/gpu/torch_jobs.py")
+env "${card_env[@]}" "$py" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
+	skip "no PyTorch that sees a GPU"
 bad=0 ran=0
 for case in ${CASES-ddp fsdp2 tensor_parallel pipeline ring graphs groups end}; do
-	if [ $case = pipeline ] && ! python3 -c 'import numpy' 2>/dev/null; then
+	if [ $case = pipeline ] && ! "$py" -c 'import numpy' 2>/dev/null; then
 		echo "none pipeline: PyTorch's pipelines pass objects on, for which it needs NumPy"
 		continue
 	fi
 	mkdir -p "$T/trace/$case"
 	timeout -k 5 100 env "${card_env[@]}" "DFSHIM_TRACE=$T/trace/$case" \
-		python3 -m torch.distributed.run --nproc-per-node 4 --master-port $((20000 + RANDOM % 10000)) \
-		"$SRC/tests/gpu/torch_jobs.py" "$case" >"$T/$case.log" 2>&1
+		"$py" -m torch.distributed.run --nproc-per-node "${RANKS:-4}" --master-port $((20000 + RANDOM % 10000)) \
+		"${jobs[@]}" "$case" >"$T/$case.log" 2>&1
 	rc=$?
 	ran=1
 	# By its trace, which is there however a process ends: the jobs leave by os._exit().

@@ -5,16 +5,12 @@
  * With the stand-in for libcuda its constructor brings the kernel: the daemon's code on CPU threads.
  */
 #define _GNU_SOURCE
-#include <cuda.h>
-#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tests/cuda/daemon_kernel.h"
-
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#define API __attribute__((visibility("default")))
+#include "tests/cuda/runtime/cudart.h"
 
 static void *lib;
 static CUresult (*get_proc)(const char *, void **, int, cuuint64_t,
@@ -34,7 +30,7 @@ __attribute__((constructor)) static void loaded(void)
 	*(void **)&get_proc = dlsym(lib, "cuGetProcAddress_v2");
 }
 
-static void *find(const char *name)
+void *rt_find(const char *name)
 {
 	CUdriverProcAddressQueryResult status;
 	void *fn = NULL;
@@ -45,18 +41,7 @@ static void *find(const char *name)
 	}
 	return fn;
 }
-/* Asked for by its base name, which is a macro of cuda.h for the form that its type is of. */
-#define NAMED(name, text)                                                                          \
-	({                                                                                         \
-		static void *fn_;                                                                  \
-		if (!fn_)                                                                          \
-			fn_ = find(text);                                                          \
-		(__typeof__(&name))fn_;                                                            \
-	})
-#define CU(name) NAMED(name, #name)
-
-/* The errors of the two have the same numbers. */
-static cudaError_t said(CUresult r)
+cudaError_t rt_said(CUresult r)
 {
 	if (r != CUDA_SUCCESS)
 		last = (cudaError_t)r;
@@ -64,6 +49,11 @@ static cudaError_t said(CUresult r)
 }
 
 static __thread int device;
+
+int rt_device(void)
+{
+	return device;
+}
 
 static cudaError_t use(int dev)
 {
@@ -75,30 +65,27 @@ static cudaError_t use(int dev)
 		r = CU(cuDevicePrimaryCtxRetain)(&ctx, dev);
 	if (r == CUDA_SUCCESS)
 		r = CU(cuCtxSetCurrent)(ctx);
-	return said(r);
+	return rt_said(r);
 }
-static void ready(void)
+void rt_ready(void)
 {
 	CUcontext ctx = NULL;
 
 	if (CU(cuCtxGetCurrent)(&ctx) != CUDA_SUCCESS || !ctx)
 		use(0);
 }
-#define CALL(name, ...) (ready(), said(NAMED(name, #name)(__VA_ARGS__)))
-#define PTR(p)		((CUdeviceptr)(uintptr_t)(p))
-
 API cudaError_t cudaGetDeviceCount(int *nr)
 {
 	CUresult r = CU(cuInit)(0);
 
-	return said(r == CUDA_SUCCESS ? CU(cuDeviceGetCount)(nr) : r);
+	return rt_said(r == CUDA_SUCCESS ? CU(cuDeviceGetCount)(nr) : r);
 }
 API cudaError_t cudaSetDevice(int dev)
 {
 	int nr = 0;
 
 	if (cudaGetDeviceCount(&nr) || dev < 0 || dev >= nr)
-		return said(CUDA_ERROR_INVALID_DEVICE);
+		return rt_said(CUDA_ERROR_INVALID_DEVICE);
 	device = dev;
 	return use(dev);
 }
@@ -122,6 +109,10 @@ API const char *cudaGetErrorString(cudaError_t e)
 	snprintf(text, sizeof(text), "error %d", (int)e);
 	return text;
 }
+cudaError_t rt_peek(void)
+{
+	return last;
+}
 API cudaError_t cudaGetLastError(void)
 {
 	cudaError_t e = last;
@@ -143,7 +134,7 @@ API cudaError_t cudaMallocManaged(void **out, size_t bytes, unsigned int flags)
 API cudaError_t cudaFree(void *p)
 {
 	if (!p) {
-		ready();
+		rt_ready();
 		return cudaSuccess;
 	}
 	return CALL(cuMemFree, PTR(p));

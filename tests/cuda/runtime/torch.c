@@ -1,0 +1,340 @@
+/*
+ * What PyTorch asks of the runtime besides: device properties, the capture's state, the registration of its kernels.
+ * These can't run here: their launch fails and names them, once each. torch_host.py computes on the host instead.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/cuda/runtime/cudart.h"
+
+/* ---- device ---------------------------------------------------------------------------------------------------- */
+
+API cudaError_t cudaDriverGetVersion(int *version)
+{
+	return rt_said(CU(cuDriverGetVersion)(version));
+}
+API cudaError_t cudaRuntimeGetVersion(int *version)
+{
+	*version = CUDART_VERSION;
+	return cudaSuccess;
+}
+API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int dev)
+{
+	return CALL(cuDeviceGetAttribute, value, (CUdevice_attribute)what, dev);
+}
+API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int dev)
+{
+	memset(p, 0, sizeof(*p));
+	if (cudaDeviceGetAttribute(&p->major, cudaDevAttrComputeCapabilityMajor, dev) ||
+	    cudaDeviceGetAttribute(&p->minor, cudaDevAttrComputeCapabilityMinor, dev) ||
+	    cudaDeviceGetAttribute(&p->multiProcessorCount, cudaDevAttrMultiProcessorCount, dev) ||
+	    CALL(cuDeviceGetName, p->name, sizeof(p->name), dev) ||
+	    CALL(cuDeviceTotalMem, &p->totalGlobalMem, dev))
+		return rt_peek();
+	p->warpSize = 32;
+	p->maxThreadsPerBlock = 1024;
+	p->maxThreadsPerMultiProcessor = 2048;
+	p->maxBlocksPerMultiProcessor = 32;
+	p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+	p->sharedMemPerBlock = 48 << 10;
+	p->sharedMemPerBlockOptin = 227 << 10;
+	p->sharedMemPerMultiprocessor = 228 << 10;
+	p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+	p->maxThreadsDim[2] = 64;
+	p->maxGridSize[0] = 0x7fffffff;
+	p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+	p->unifiedAddressing = p->managedMemory = p->concurrentKernels = 1;
+	return cudaSuccess;
+}
+API cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int dev)
+{
+	snprintf(id, (size_t)len, "0000:%02x:00.0", dev + 1);
+	return cudaSuccess;
+}
+API cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	return CALL(cuCtxGetStreamPriorityRange, least, greatest);
+}
+API cudaError_t cudaDeviceCanAccessPeer(int *can, int dev, int peer)
+{
+	return CALL(cuDeviceCanAccessPeer, can, dev, peer);
+}
+API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
+{
+	CUcontext ctx;
+
+	if (CALL(cuDevicePrimaryCtxRetain, &ctx, peer))
+		return rt_peek();
+	return CALL(cuCtxEnablePeerAccess, ctx, flags);
+}
+API cudaError_t cudaPeekAtLastError(void)
+{
+	return rt_peek();
+}
+API const char *cudaGetErrorName(cudaError_t e)
+{
+	return cudaGetErrorString(e);
+}
+API cudaError_t cudaProfilerStart(void)
+{
+	return cudaSuccess;
+}
+API cudaError_t cudaProfilerStop(void)
+{
+	return cudaSuccess;
+}
+API cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned int version,
+						 unsigned long long flags,
+						 enum cudaDriverEntryPointQueryResult *status)
+{
+	CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	CUresult r = CU(cuGetProcAddress)(name, fn, (int)version, flags, &found);
+
+	if (status)
+		*status = (enum cudaDriverEntryPointQueryResult)found;
+	return rt_said(r);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------- */
+
+API cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *p)
+{
+	unsigned int type = 0, managed = 0;
+	int dev = -2;
+	CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				      CU_POINTER_ATTRIBUTE_IS_MANAGED,
+				      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+	void *data[] = {&type, &managed, &dev};
+
+	memset(out, 0, sizeof(*out));
+	if (CALL(cuPointerGetAttributes, 3, what, data, PTR(p)))
+		return rt_peek();
+	out->device = dev;
+	out->type = managed			   ? cudaMemoryTypeManaged
+		    : type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice
+		    : type == CU_MEMORYTYPE_HOST   ? cudaMemoryTypeHost
+						   : cudaMemoryTypeUnregistered;
+	if (out->type == cudaMemoryTypeDevice || managed)
+		out->devicePointer = (void *)(uintptr_t)p;
+	if (out->type != cudaMemoryTypeDevice)
+		out->hostPointer = (void *)(uintptr_t)p;
+	return cudaSuccess;
+}
+API cudaError_t cudaMemcpyPeerAsync(void *to, int to_dev, const void *from, int from_dev,
+				    size_t bytes, cudaStream_t s)
+{
+	(void)to_dev;
+	(void)from_dev;
+	return CALL(cuMemcpyDtoDAsync, PTR(to), PTR(from), bytes, s);
+}
+API cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p)
+{
+	return CALL(cuIpcGetMemHandle, (CUipcMemHandle *)h, PTR(p));
+}
+API cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned int flags)
+{
+	CUipcMemHandle handle;
+
+	memcpy(&handle, &h, sizeof(handle));
+	return CALL(cuIpcOpenMemHandle, (CUdeviceptr *)p, handle, flags);
+}
+API cudaError_t cudaIpcCloseMemHandle(void *p)
+{
+	return CALL(cuIpcCloseMemHandle, PTR(p));
+}
+
+/* ---- streams, events, graphs ----------------------------------------------------------------------------------- */
+
+API cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority)
+{
+	return CALL(cuStreamGetPriority, s, priority);
+}
+API cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *status)
+{
+	return CALL(cuStreamIsCapturing, s, (CUstreamCaptureStatus *)status);
+}
+API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, enum cudaStreamCaptureStatus *status,
+					 unsigned long long *id, cudaGraph_t *graph,
+					 const cudaGraphNode_t **nodes,
+					 const cudaGraphEdgeData **edges, size_t *nr)
+{
+	CUresult (*fn)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *,
+		       const CUgraphNode **, size_t *);
+	CUdriverProcAddressQueryResult found;
+	void *at = NULL;
+
+	rt_ready();
+	if (CU(cuGetProcAddress)("cuStreamGetCaptureInfo", &at, 11030, 0, &found) || !at)
+		return rt_said(CUDA_ERROR_NOT_FOUND);
+	*(void **)&fn = at;
+	if (edges)
+		*edges = NULL;
+	return rt_said(fn(s, (CUstreamCaptureStatus *)status, (cuuint64_t *)id, graph, nodes, nr));
+}
+API cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+	return CALL(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *)mode);
+}
+API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int flags)
+{
+	return CALL(cuEventRecordWithFlags, e, s, flags);
+}
+API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t g,
+					      unsigned long long flags)
+{
+	return CALL(cuGraphInstantiateWithFlags, exec, g, flags);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------------------------- */
+
+static struct kernel {
+	const void *host;
+	const char *name;
+	int told;
+} * kernels;
+static size_t nr_kernels, cap_kernels;
+
+API void **__cudaRegisterFatBinary(void *binary)
+{
+	return calloc(1, sizeof(binary));
+}
+API void __cudaRegisterFatBinaryEnd(void **handle)
+{
+	(void)handle;
+}
+API void __cudaUnregisterFatBinary(void **handle)
+{
+	free(handle);
+}
+API void __cudaRegisterVar(void **handle, char *var, char *address, const char *name, int ext,
+			   size_t size, int constant, int global)
+{
+	(void)handle, (void)var, (void)address, (void)name;
+	(void)ext, (void)size, (void)constant, (void)global;
+}
+/* The names are in the programs that register them; these are not unloaded. */
+API void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+				int limit, uint3 *tid, uint3 *bid, dim3 *block, dim3 *grid,
+				int *warp)
+{
+	(void)handle, (void)device, (void)limit, (void)tid, (void)bid;
+	(void)block, (void)grid, (void)warp;
+	if (nr_kernels == cap_kernels) {
+		size_t cap = cap_kernels ? 2 * cap_kernels : 1024;
+		struct kernel *v = realloc(kernels, cap * sizeof(*v));
+
+		if (!v)
+			return;
+		kernels = v;
+		cap_kernels = cap;
+	}
+	kernels[nr_kernels++] = (struct kernel){host, name, 0};
+}
+
+static __thread struct {
+	dim3 grid, block;
+	size_t shared;
+	void *stream;
+} launch;
+
+API unsigned int __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
+					     struct CUstream_st *stream)
+{
+	launch.grid = grid;
+	launch.block = block;
+	launch.shared = shared;
+	launch.stream = stream;
+	return 0;
+}
+API cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream)
+{
+	*grid = launch.grid;
+	*block = launch.block;
+	*shared = launch.shared;
+	*(void **)stream = launch.stream;
+	return cudaSuccess;
+}
+
+static cudaError_t cannot(const void *host)
+{
+	for (size_t i = 0; i < nr_kernels; i++)
+		if (kernels[i].host == host &&
+		    !__atomic_exchange_n(&kernels[i].told, 1, __ATOMIC_RELAXED))
+			fprintf(stderr, "cudart of the tests: no GPU for the kernel %s\n",
+				kernels[i].name);
+	return rt_said(CUDA_ERROR_NOT_SUPPORTED);
+}
+API cudaError_t cudaLaunchKernel(const void *fn, dim3 grid, dim3 block, void **args, size_t shared,
+				 cudaStream_t s)
+{
+	(void)grid, (void)block, (void)args, (void)shared, (void)s;
+	return cannot(fn);
+}
+API cudaError_t cudaLaunchCooperativeKernel(const void *fn, dim3 grid, dim3 block, void **args,
+					    size_t shared, cudaStream_t s)
+{
+	return cudaLaunchKernel(fn, grid, block, args, shared, s);
+}
+API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fn, void **args)
+{
+	(void)config, (void)args;
+	return cannot(fn);
+}
+API cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *fn)
+{
+	*out = (cudaKernel_t)(uintptr_t)fn;
+	return cudaSuccess;
+}
+API cudaError_t __cudaLaunchKernel(cudaKernel_t fn, dim3 grid, dim3 block, void **args,
+				   size_t shared, cudaStream_t s)
+{
+	return cudaLaunchKernel((const void *)fn, grid, block, args, shared, s);
+}
+API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fn)
+{
+	(void)fn;
+	memset(out, 0, sizeof(*out));
+	out->maxThreadsPerBlock = 1024;
+	return cudaSuccess;
+}
+API cudaError_t cudaFuncSetAttribute(const void *fn, enum cudaFuncAttribute what, int value)
+{
+	(void)fn, (void)what, (void)value;
+	return cudaSuccess;
+}
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *nr, const void *fn,
+								       int block, size_t shared,
+								       unsigned int flags)
+{
+	(void)fn, (void)block, (void)shared, (void)flags;
+	*nr = 1;
+	return cudaSuccess;
+}
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *nr, const void *fn, int block,
+							      size_t shared)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(nr, fn, block, shared, 0);
+}
+
+/* ---- what no job of the tests gets to: refused, by name -------------------------------------------------------- */
+
+#define REFUSED(name, ...)                                                                         \
+	API cudaError_t name(__VA_ARGS__)                                                          \
+	{                                                                                          \
+		fprintf(stderr, "cudart of the tests: no %s\n", #name);                            \
+		return rt_said(CUDA_ERROR_NOT_SUPPORTED);                                          \
+	}
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+REFUSED(cudaDeviceGetDefaultMemPool, cudaMemPool_t *pool, int dev)
+REFUSED(cudaMemPoolGetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr what, void *value)
+REFUSED(cudaMemPoolSetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr what, void *value)
+REFUSED(cudaMemPoolSetAccess, cudaMemPool_t pool, const struct cudaMemAccessDesc *v, size_t nr)
+REFUSED(cudaMemPoolTrimTo, cudaMemPool_t pool, size_t bytes)
+REFUSED(cudaGetSymbolAddress, void **at, const void *symbol)
+REFUSED(cudaMemcpyToSymbol, const void *symbol, const void *from, size_t bytes, size_t offset,
+	enum cudaMemcpyKind kind)
+REFUSED(cudaIpcGetEventHandle, cudaIpcEventHandle_t *h, cudaEvent_t e)
+REFUSED(cudaIpcOpenEventHandle, cudaEvent_t *e, cudaIpcEventHandle_t h)
+REFUSED(cudaGraphDebugDotPrint, cudaGraph_t g, const char *path, unsigned int flags)
+REFUSED(cudaGraphNodeGetDependencies, cudaGraphNode_t node, cudaGraphNode_t *before,
+	cudaGraphEdgeData *edges, size_t *nr)
