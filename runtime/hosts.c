@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "runtime/python.h"
 #include "runtime/rt.h"
 #include "trace/check.h"
 #include "trace/writer.h"
@@ -28,6 +29,8 @@
  */
 #define RAN_NS	    (10 * DF_NS_PER_MS)
 #define LOOK_MAX_NS (700 * DF_NS_PER_MS)
+/* For the interpreter's lock, after all this. */
+#define PYTHON_NS (200 * DF_NS_PER_MS)
 
 static const struct {
 	long nr;
@@ -111,7 +114,7 @@ static uint64_t polls_since(void)
 	return df_now_ns() - DF_MIN(window, POLL_MAX_NS);
 }
 
-static int note_polls(uint32_t tid)
+static int note_polls(uint32_t tid, uint32_t site)
 {
 	uint32_t kinds[DF_POLLS_MAX];
 	uint64_t objects[DF_POLLS_MAX];
@@ -119,7 +122,7 @@ static int note_polls(uint32_t tid)
 
 	for (i = 0; i < nr; i++)
 		df_trace(DF_REC_HOST_AT, -1, 0, -1, i, tid,
-			 (uint64_t)DF_AT_POLLS | (uint64_t)kinds[i] << 8, objects[i], 0);
+			 (uint64_t)DF_AT_POLLS | (uint64_t)kinds[i] << 8, objects[i], site);
 	return nr > 0;
 }
 
@@ -180,8 +183,9 @@ void df_hosts_note(void)
 	static uint64_t ended;
 	uint64_t now = df_now_ns(), until = now - ended > LOOK_MAX_NS ? now + LOOK_MAX_NS : 0;
 	size_t left = nr;
-	int k;
+	int k, scripts;
 
+	df_python_ask();
 	for (i = 0; i < nr; i++)
 		seen[i] = (struct seen){.tid = tids[i]};
 	for (k = 0; left && (k < SAMPLES || df_now_ns() < until); k++) {
@@ -193,19 +197,21 @@ void df_hosts_note(void)
 				left++;
 			}
 	}
+	scripts = df_python_wait(PYTHON_NS);
 	if (until)
 		ended = df_now_ns();
 	for (i = 0; i < nr; i++) {
 		enum df_host_at at = mostly(&seen[i]);
+		uint32_t site = scripts ? df_python_site(tids[i]) : 0;
 
-		if (!seen[i].at[DF_AT_GONE] && note_polls(tids[i]))
+		if (!seen[i].at[DF_AT_GONE] && note_polls(tids[i], site))
 			continue;
 		if (!seen[i].at[DF_AT_GONE])
 			note_asks(tids[i]);
 		if (at == DF_AT_RUNS && !is_known(&seen[i]))
 			continue;
 		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at,
-			 (uint64_t)seen[i].call, 0);
+			 (uint64_t)seen[i].call, site);
 		if (at == DF_AT_GONE) {
 			df_trace_thread_gone(tids[i]);
 			df_polls_gone(tids[i]);

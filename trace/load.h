@@ -70,6 +70,7 @@ struct df_lthread {
 	uint64_t at_rec;   /* HOST_AT; what came from the thread itself was before it */
 	uint32_t at;	   /* enum df_host_at */
 	uint32_t at_syscall;
+	uint32_t at_site; /* where its script was then; 0: not known */
 	uint8_t is_ours;  /* it runs nothing of the application: its calls are in the background */
 	uint32_t part_of; /* it does a part of that thread's call, and issues nothing; 0 */
 	uint32_t asks;	  /* DF_AT_ASKS: 1 << enum df_polled; its record */

@@ -29,6 +29,7 @@ void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t in
 	if (at != DF_AT_POLLS || !rec->op || t->at != DF_AT_POLLS) {
 		t->at = at;
 		t->at_syscall = (uint32_t)rec->c;
+		t->at_site = rec->site;
 		t->at_rec = index;
 		t->nr_polls = 0;
 	}

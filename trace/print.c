@@ -117,6 +117,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 	for (size_t i = 0; i < r->nr_notes; i++)
 		fprintf(out, "Note: %s.\n", r->notes[i]);
 	if (r->verdict != DF_V_OK) {
+		df_print_scripts(r, out);
 		df_print_orders(r, out);
 		df_print_pending(r, out);
 		df_print_intents(r, out);
@@ -325,6 +326,7 @@ void df_check_print_json(const struct df_check_result *r, FILE *out)
 	json_ops(r, out);
 	json_intents(r, out);
 	json_hosts(r, out);
+	df_print_json_scripts(r, out);
 	fputs(",\"communicators\":[", out);
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		fputs(i ? ",{\"name\":" : "{\"name\":", out);

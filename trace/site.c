@@ -195,3 +195,37 @@ __attribute__((noinline)) uint32_t df_trace_caller(void)
 		key = df_mix64(key) ^ (uint64_t)(uintptr_t)pcs[i];
 	return key ? site_of(key, pcs, nr) : 0;
 }
+
+/* Stacks that somebody else has read, by hash, and where the trace was when they were recorded. */
+#define NR_TEXTS 64
+static struct {
+	uint32_t hash;
+	uint64_t at;
+} texts[NR_TEXTS];
+
+uint32_t df_trace_site_text(const char *const *frames, size_t nr)
+{
+	const struct df_trace_header *ring = df_trace_ring();
+	uint64_t h = 0, now = ring ? seen_by(ring) : 0;
+	uint32_t hash;
+	size_t i;
+
+	if (!ring || !nr)
+		return 0;
+	for (i = 0; i < nr; i++)
+		h = df_mix64(h ^ df_hash64(frames[i], strlen(frames[i])));
+	hash = (uint32_t)(h ^ (h >> 32));
+	hash = hash ? hash : 1;
+	/* Again before the ring has lost it. */
+	if (texts[hash % NR_TEXTS].hash == hash &&
+	    now - texts[hash % NR_TEXTS].at < ring->nr_recs / 2)
+		return hash;
+	for (i = 0; i < nr; i++) {
+		df_trace_text(frames[i]);
+		df_trace(DF_REC_SITE, -1, 0, -1, hash, i, 0,
+			 df_hash64(frames[i], strlen(frames[i])), 0);
+	}
+	texts[hash % NR_TEXTS].hash = hash;
+	texts[hash % NR_TEXTS].at = now;
+	return hash;
+}

@@ -66,6 +66,11 @@ uint32_t df_trace_site(const void *pc);
  * a library of it, called CUDA or NCCL. It may take the loader's lock, so none of ours is held. 0: not known.
  */
 uint32_t df_trace_caller(void);
+/*
+ * The same of a stack that is known by its frames' texts, innermost first: a script's, say. 0: nowhere to put it. One
+ * thread at a time, the one that notes where hosts are.
+ */
+uint32_t df_trace_site_text(const char *const *frames, size_t nr);
 
 /* Enters a string (for MARK records); returns its number, 0 if the table is full or not open. */
 uint32_t df_trace_text(const char *text);
