@@ -70,6 +70,25 @@ static ssize_t read_task(uint32_t tid, const char *name, char *text, size_t size
 
 #define NR_ARGS 4
 
+/* It waits for no file at all, only for time, as Python's time.sleep() up to 3.10. */
+static int waits_for_none(long nr, const unsigned long arg[NR_ARGS])
+{
+	switch (nr) {
+	case SYS_pselect6:
+#ifdef SYS_select
+	case SYS_select:
+#endif
+		return !arg[0];
+	case SYS_ppoll:
+#ifdef SYS_poll
+	case SYS_poll:
+#endif
+		return !arg[1];
+	default:
+		return 0;
+	}
+}
+
 /* "running", or the number of the system call and its arguments in hexadecimal. */
 static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 {
@@ -89,6 +108,8 @@ static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 		return DF_AT_OTHER;
 	if (*nr == SYS_futex)
 		return arg[1] & FUTEX_PRIVATE_FLAG ? DF_AT_LOCK : DF_AT_SHARED;
+	if (waits_for_none(*nr, arg))
+		return DF_AT_SLEEPS;
 	for (i = 0; i < DF_ARRAY_LEN(calls); i++)
 		if (calls[i].nr == *nr)
 			return calls[i].at;

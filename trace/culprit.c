@@ -75,7 +75,7 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 	const struct df_node *n = &r->g.nodes[r->root];
 	const struct df_uop *u = a_waiter(r);
 	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
-	char op[96] = "an operation", who[48], loop[160];
+	char op[96] = "an operation", who[48], loop[160], script[160];
 
 	if (u)
 		df_say_op(r->set, u, op, sizeof(op));
@@ -99,6 +99,8 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 			loop[0] ? "is in " : "", loop, loop[0] ? " and " : "",
 			loop[0] ? "other " : "",
 			df_say_ago(r->set, e->trace, r->set->traces[e->trace].last_progress_ns));
+		if (df_say_script(r->set, e->trace, script, sizeof(script)))
+			df_line_put(b, " and is at %s", script);
 	}
 	if (e && e->next_coll && strcmp(r->qualifier, "destroyed"))
 		df_line_put(b, " (its last on %s is #%" PRIu64 ")", r->set->gcomms[n->gcomm].label,

@@ -12,12 +12,6 @@
 
 #define MAX_FRAMES 8
 
-/* A thread whose script's lines are known, since its last record. */
-static int has_script(const struct df_trc *trc, const struct df_lthread *t)
-{
-	return t->at_site && t->at_rec > t->last_rec && !trc->dropped;
-}
-
 /* Where a host is, the rank, and whether that is one for a line of many. */
 struct spot {
 	char text[800];
@@ -65,7 +59,7 @@ static size_t find_spots(const struct df_check_result *r, struct spot **list)
 			const struct df_lthread *th = &trc->threads[i];
 			struct spot *s;
 
-			if (!has_script(trc, th) || trc->order < 0)
+			if (!df_say_has_script(trc, th) || trc->order < 0)
 				continue;
 			s = DF_VEC_PUSH(*list, nr, cap);
 			if (!s)
@@ -129,7 +123,7 @@ void df_print_json_scripts(const struct df_check_result *r, FILE *out)
 		for (size_t i = 0; i < trc->nr_threads; i++) {
 			const struct df_lthread *th = &trc->threads[i];
 
-			if (!has_script(trc, th))
+			if (!df_say_has_script(trc, th))
 				continue;
 			fputs(any++ ? ",{\"rank\":" : "{\"rank\":", out);
 			df_json_string(out, trc->label);

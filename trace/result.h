@@ -107,6 +107,10 @@ uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t
 /* Its innermost frames, at most `max`: "a <- b <- c". How many; none are known of a site that the ring has lost. */
 unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
 		      char *buf, size_t size);
+/* The thread's place in its script is known, and it has recorded nothing since. */
+int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t);
+/* The innermost line of the main thread's script; 0: not known. */
+int df_say_script(struct df_check_set *set, uint32_t trace, char *buf, size_t size);
 const char *df_say_sig(const struct df_lop *op, char *buf, size_t size);
 const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,
 			  size_t size);

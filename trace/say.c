@@ -231,6 +231,21 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 	return nr;
 }
 
+int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t)
+{
+	return t->at_site && t->at_rec > t->last_rec && !trc->dropped;
+}
+
+int df_say_script(struct df_check_set *set, uint32_t trace, char *buf, size_t size)
+{
+	const struct df_trc *trc = &set->traces[trace];
+
+	for (size_t i = 0; i < trc->nr_threads; i++)
+		if (trc->threads[i].tid == trc->h.pid && df_say_has_script(trc, &trc->threads[i]))
+			return df_say_stack(set, trace, trc->threads[i].at_site, 1, buf, size) > 0;
+	return 0;
+}
+
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size)
 {
 	const struct df_node *n = &g->nodes[node];

@@ -1,0 +1,59 @@
+#!/bin/bash
+# Description: of a hanging Python program the verdict names the lines of its scripts, of each rank, live and from the files.
+set -u
+. "$SRC/tests/lib/clients.sh"
+[ -e "$B/libdfhost.so" ] || skip "no libdfhost.so"
+[ -z "${SAN_RUNTIME-}" ] || skip "the interpreter does not run under a sanitizer"
+py=${PYTHON:-python3}
+command -v "$py" >/dev/null || skip "no $py"
+unset DFSHIM_TRACE
+job=$SRC/tests/trace/hang.py
+line() { grep -n "$1" "$job" | cut -d: -f1; }
+sleeps=$(line '^        time.sleep(1000)') steps=$(line 'cudaStreamSynchronize')
+
+# hang NAME CASE ENVIRONMENT...: until the verdict is told; the log is $T/NAME.
+hang() {
+	local name=$1 case=$2 i
+	shift 2
+	env "$@" timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host=2 -n 2 --trace "$T/$name.trace" --timeout $((2 * SLOW)) -- \
+		"$py" "$job" "$T/$name.id" "$case" >"$T/$name" 2>&1 &
+	local pid=$!
+	for ((i = 0; i < 600 * SLOW; i++)); do
+		! grep -q '^Communicators:' "$T/$name" || break
+		kill -0 $pid 2>/dev/null || break
+		sleep 0.1
+	done
+	# A look at the files needs the processes gone, as after a job that was killed.
+	pkill -KILL -f "$job $T/$name.id" 2>/dev/null
+	wait $pid
+	grep -q '^Communicators:' "$T/$name" || {
+		cat "$T/$name"
+		"$B/dfshim" check "$T/$name.trace"
+		fail "$name: no verdict"
+	}
+	"$B/dfshim" check "$T/$name.trace" >"$T/$name.check"
+	"$B/dfshim" check --json "$T/$name.trace" >"$T/$name.json"
+}
+bad() {
+	cat "$T/$1" "$T/$1.check"
+	fail "$1: $2"
+}
+
+hang plain sleep A=
+for f in plain plain.check; do
+	grep -q "and is at hang.py:$sleeps load_batch" "$T/$f" || bad plain "$f: the sentence does not say where r1 is"
+	grep -qE "^  r1: hang.py:$sleeps load_batch <- hang.py:[0-9]+ main <- hang.py:[0-9]+ <module>" "$T/$f" ||
+		bad plain "$f: not where r1 is"
+	grep -qE "^  r0: hang.py:$steps train_step <- hang.py:[0-9]+ main" "$T/$f" || bad plain "$f: not where r0 is"
+done
+[ "$(jq -r '.scripts[] | "\(.rank) \(.stack[0])"' "$T/plain.json" | sort | tr '\n' ';')" = \
+	"r0 hang.py:$steps train_step;r1 hang.py:$sleeps load_batch;" ] || bad plain "JSON: $(jq -c .scripts "$T/plain.json")"
+
+hang off sleep DFSHIM_PYTHON=0
+! grep -q 'hang.py:[0-9]' "$T/off" "$T/off.check" || bad off "an interpreter was asked with DFSHIM_PYTHON=0"
+
+# Rank 1 never lets go of the interpreter's lock: the verdict does not wait for it.
+hang lock lock A=
+grep -q "^  r0: hang.py:$steps train_step" "$T/lock" || bad lock "not where r0 is"
+! grep -q '^  r1: hang.py' "$T/lock" || bad lock "r1 can't have been asked"
+exit 0
