@@ -29,15 +29,15 @@ uint64_t *df_word_get(void)
 	if (!words_free) {
 		struct line *slab = df_kalloc(WORDS_PER_SLAB * sizeof(*slab));
 
-		if (slab) {
-			slab[0].next = slabs;
-			/* RELEASE pairs with the ACQUIRE in df_words_sum(): the slab's link is seen with it. */
-			__atomic_store_n(&slabs, slab, __ATOMIC_RELEASE);
-		}
 		for (i = 1; slab && i < WORDS_PER_SLAB; i++) {
 			slab[i].value = 0;
 			slab[i].next = words_free;
 			words_free = &slab[i];
+		}
+		if (slab) {
+			slab[0].next = slabs;
+			/* RELEASE pairs with the ACQUIRE in df_words_sum(): the slab is filled, and linked, when it is seen. */
+			__atomic_store_n(&slabs, slab, __ATOMIC_RELEASE);
 		}
 	}
 	l = words_free;
