@@ -5,11 +5,9 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +15,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +24,7 @@
 #include "runtime/base/time.h"
 #include "trace/check.h"
 #include "trace/cli/cli.h"
+#include "trace/cli/run.h"
 #include "trace/reader.h"
 
 #define NR_PROCS_MAX 4096
@@ -54,13 +52,7 @@ struct proc {
 	size_t len[2];
 };
 
-static struct {
-	int host, devices, nr_procs, set_ranks, tag, dry_run;
-	const char *mode, *rules;
-	char trace[PATH_MAX];
-	double timeout, grace;
-	char **app;
-} opt = {.grace = 10};
+struct df_run_opts df_run = {.grace = 10};
 
 static struct proc *procs;
 static sigset_t old_mask;
@@ -119,7 +111,7 @@ static int make_trace_dir(const char *path)
 		return df_cli_usage_error("run", "--trace needs a folder");
 	/* A pattern (%h %p %r) belongs to the library; it makes the folders. */
 	if (strchr(path, '%')) {
-		snprintf(opt.trace, sizeof(opt.trace), "%s", path);
+		snprintf(df_run.trace, sizeof(df_run.trace), "%s", path);
 		return 0;
 	}
 	if (strlen(path) >= sizeof(part))
@@ -133,7 +125,7 @@ static int make_trace_dir(const char *path)
 		}
 	if (mkdir(part, 0777) && errno != EEXIST)
 		return df_cli_input_error("run", path, "%s", strerror(errno));
-	if (!realpath(path, opt.trace))
+	if (!realpath(path, df_run.trace))
 		return df_cli_input_error("run", path, "%s", strerror(errno));
 	return 0;
 }
@@ -145,7 +137,7 @@ static int parse(int argc, char **argv)
 	double v;
 	int i, ret = 0;
 
-	opt.nr_procs = 1;
+	df_run.nr_procs = 1;
 	for (i = 1; i < argc && argv[i][0] == '-' && !ret; i++) {
 		if (!strcmp(argv[i], "--")) {
 			i++;
@@ -155,29 +147,29 @@ static int parse(int argc, char **argv)
 			fputs(help, stdout);
 			return 1;
 		} else if (!strcmp(argv[i], "--host")) {
-			opt.host = 1;
+			df_run.host = 1;
 		} else if (!strncmp(argv[i], "--host=", 7)) {
-			opt.host = 1;
+			df_run.host = 1;
 			ret = parse_number("--host", argv[i] + 7, 1, 1024, &v);
-			opt.devices = ret ? 0 : (int)v;
+			df_run.devices = ret ? 0 : (int)v;
 		} else if (!strcmp(argv[i], "--tag")) {
-			opt.tag = 1;
+			df_run.tag = 1;
 		} else if (!strcmp(argv[i], "--dry-run")) {
-			opt.dry_run = 1;
+			df_run.dry_run = 1;
 		} else if (option_is(argv, &i, "-n", &value)) {
 			ret = parse_number("-n", value, 1, NR_PROCS_MAX, &v);
-			opt.nr_procs = ret ? 1 : (int)v;
-			opt.set_ranks = 1;
+			df_run.nr_procs = ret ? 1 : (int)v;
+			df_run.set_ranks = 1;
 		} else if (option_is(argv, &i, "--mode", &value)) {
-			ret = parse_word("--mode", value, "prevent|trace|off", &opt.mode);
+			ret = parse_word("--mode", value, "prevent|trace|off", &df_run.mode);
 		} else if (option_is(argv, &i, "--rules", &value)) {
-			ret = parse_word("--rules", value, "dfshim|nccl", &opt.rules);
+			ret = parse_word("--rules", value, "dfshim|nccl", &df_run.rules);
 		} else if (option_is(argv, &i, "--trace", &value)) {
 			ret = make_trace_dir(value);
 		} else if (option_is(argv, &i, "--timeout", &value)) {
-			ret = parse_number("--timeout", value, 0.001, 86400, &opt.timeout);
+			ret = parse_number("--timeout", value, 0.001, 86400, &df_run.timeout);
 		} else if (option_is(argv, &i, "--grace", &value)) {
-			ret = parse_number("--grace", value, 0, 86400, &opt.grace);
+			ret = parse_number("--grace", value, 0, 86400, &df_run.grace);
 		} else {
 			ret = df_cli_usage_error("run", "unknown option '%s'", argv[i]);
 		}
@@ -186,163 +178,8 @@ static int parse(int argc, char **argv)
 		return -ret;
 	if (i >= argc)
 		return -df_cli_usage_error("run", "no program to run");
-	opt.app = argv + i;
+	df_run.app = argv + i;
 	return 0;
-}
-
-/* ---- environment ---------------------------------------------------------------------------------- */
-
-/* A library beside this program, or in ../lib. */
-static int find_library(const char *name, char *path, size_t size)
-{
-	static const char *const places[] = {"", "../lib/", "../lib64/", "../lib/dfshim/"};
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	size_t i;
-
-	if (n < 0)
-		return -errno;
-	self[n] = '\0';
-	*strrchr(self, '/') = '\0';
-	for (i = 0; i < DF_ARRAY_LEN(places); i++) {
-		if (snprintf(path, size, "%s/%s%s", self, places[i], name) < (int)size &&
-		    !access(path, R_OK))
-			return 0;
-	}
-	return df_cli_input_error("run", name, "not found beside %s nor in ../lib", self);
-}
-
-static int have_gpu(void)
-{
-	void *driver;
-
-	if (access("/dev/nvidiactl", F_OK))
-		return 0;
-	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-	if (driver)
-		dlclose(driver);
-	return driver != NULL;
-}
-
-/*
- * A library built with a sanitizer can be loaded only after the sanitizer's runtime: the one that this
- * program (built alike) has loaded goes in front.
- */
-static void sanitizer_runtime(char *path, size_t size)
-{
-	*path = '\0';
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[PATH_MAX + 128], *p;
-
-	while (maps && fgets(line, sizeof(line), maps)) {
-		line[strcspn(line, "\n")] = '\0';
-		p = strchr(line, '/');
-		if (p && (strstr(p, "/libasan.so") || strstr(p, "/libtsan.so"))) {
-			snprintf(path, size, "%s ", p);
-			break;
-		}
-	}
-	if (maps)
-		fclose(maps);
-#else
-	(void)size;
-#endif
-}
-
-static void set_number(const char *name, long value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%ld", value);
-	setenv(name, text, 1);
-}
-
-static long free_port(void)
-{
-	struct sockaddr_in addr = {.sin_family = AF_INET};
-	socklen_t len = sizeof(addr);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	long port = 29500;
-
-	if (fd < 0)
-		return port;
-	if (!bind(fd, (struct sockaddr *)&addr, sizeof(addr)) &&
-	    !getsockname(fd, (struct sockaddr *)&addr, &len))
-		port = ntohs(addr.sin_port);
-	close(fd);
-	return port;
-}
-
-static int set_environment(void)
-{
-	char shim[PATH_MAX], hostlib[PATH_MAX], runtime[PATH_MAX], preload[4 * PATH_MAX];
-	const char *backend = getenv(df_env_name(DF_ENV_ROW_backend));
-	const char *old = getenv("LD_PRELOAD");
-	int user_host = opt.host;
-
-	if (backend && !strcmp(backend, "host"))
-		opt.host = 1;
-	else if (!opt.host && !(backend && !strcmp(backend, "cuda")))
-		opt.host = !have_gpu();
-	if (opt.rules && !opt.host)
-		return df_cli_usage_error("run", "--rules needs --host");
-	if (find_library("libdfshim.so", shim, sizeof(shim)))
-		return 1;
-	*hostlib = '\0';
-	if (opt.host && find_library("libdfhost.so", hostlib, sizeof(hostlib)))
-		return 1;
-	sanitizer_runtime(runtime, sizeof(runtime));
-	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s", runtime, shim, opt.host ? " " : "",
-		 hostlib, old && *old ? " " : "", old ? old : "");
-	setenv("LD_PRELOAD", preload, 1);
-
-	if (opt.host)
-		setenv(df_env_name(DF_ENV_ROW_backend), "host", 1);
-	if (opt.devices)
-		set_number(df_env_name(DF_ENV_ROW_host_devices), opt.devices);
-	else if (opt.host && opt.nr_procs > 8)
-		setenv(df_env_name(DF_ENV_ROW_host_devices), "1024", 0);
-	if (opt.host && !user_host)
-		fprintf(stderr,
-			"dfshim run: no GPU here: devices are CPU threads (host backend)\n");
-	if (opt.mode)
-		setenv(df_env_name(DF_ENV_ROW_mode), opt.mode, 1);
-	if (opt.rules)
-		setenv(df_env_name(DF_ENV_ROW_rules), opt.rules, 1);
-	if (*opt.trace)
-		setenv(df_env_name(DF_ENV_ROW_trace), opt.trace, 1);
-	if (opt.timeout > 0) {
-		set_number(df_env_name(DF_ENV_ROW_timeout_ms), (long)(opt.timeout * 1000 + 0.5));
-		setenv(df_env_name(DF_ENV_ROW_timeout_action), "abort", 1);
-	}
-	if (opt.set_ranks) {
-		set_number("WORLD_SIZE", opt.nr_procs);
-		set_number("LOCAL_WORLD_SIZE", opt.nr_procs);
-		setenv("MASTER_ADDR", "127.0.0.1", 0);
-		if (!getenv("MASTER_PORT"))
-			set_number("MASTER_PORT", free_port());
-	}
-	return 0;
-}
-
-static void print_environment(void)
-{
-	static const char *const names[] = {"LD_PRELOAD", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
-					    "MASTER_ADDR", "MASTER_PORT"};
-	const char *value;
-	size_t i;
-
-	for (i = 0; i < DF_ARRAY_LEN(names); i++) {
-		value = getenv(names[i]);
-		if (value)
-			printf("%s=%s\n", names[i], value);
-	}
-	for (i = 0; i < DF_ENV_NR_ROWS; i++) {
-		value = getenv(df_env_name((enum df_env_row)i));
-		if (value)
-			printf("%s=%s\n", df_env_name((enum df_env_row)i), value);
-	}
 }
 
 /* ---- processes -------------------------------------------------------------------------------------- */
@@ -352,18 +189,18 @@ static void child(int rank, int pipes[2][2])
 	int k;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (opt.nr_procs > 1)
+	if (df_run.nr_procs > 1)
 		setpgid(0, 0);
-	if (opt.set_ranks) {
-		set_number("RANK", rank);
-		set_number("LOCAL_RANK", rank);
+	if (df_run.set_ranks) {
+		df_run_set("RANK", rank);
+		df_run_set("LOCAL_RANK", rank);
 	}
-	for (k = 0; k < 2 && opt.tag; k++)
+	for (k = 0; k < 2 && df_run.tag; k++)
 		dup2(pipes[k][1], k ? STDERR_FILENO : STDOUT_FILENO);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
-	execvp(opt.app[0], opt.app);
+	execvp(df_run.app[0], df_run.app);
 	k = errno;
-	fprintf(stderr, "dfshim run: %s: %s\n", opt.app[0], strerror(k));
+	fprintf(stderr, "dfshim run: %s: %s\n", df_run.app[0], strerror(k));
 	_exit(k == ENOENT ? 127 : 126);
 }
 
@@ -373,7 +210,7 @@ static int start(int rank)
 	int pipes[2][2] = {{-1, -1}, {-1, -1}}, k;
 
 	p->out[0] = p->out[1] = -1;
-	for (k = 0; k < 2 && opt.tag; k++)
+	for (k = 0; k < 2 && df_run.tag; k++)
 		if (pipe2(pipes[k], O_CLOEXEC))
 			return -errno;
 	p->pid = fork();
@@ -383,9 +220,9 @@ static int start(int rank)
 	}
 	if (!p->pid)
 		child(rank, pipes);
-	if (opt.nr_procs > 1)
+	if (df_run.nr_procs > 1)
 		setpgid(p->pid, p->pid);
-	for (k = 0; k < 2 && opt.tag; k++) {
+	for (k = 0; k < 2 && df_run.tag; k++) {
 		close(pipes[k][1]);
 		p->out[k] = pipes[k][0];
 	}
@@ -396,9 +233,9 @@ static void signal_all(int sig)
 {
 	int i;
 
-	for (i = 0; i < opt.nr_procs; i++)
+	for (i = 0; i < df_run.nr_procs; i++)
 		if (procs[i].pid)
-			kill(opt.nr_procs > 1 ? -procs[i].pid : procs[i].pid, sig);
+			kill(df_run.nr_procs > 1 ? -procs[i].pid : procs[i].pid, sig);
 }
 
 static void put_line(int rank, int k)
@@ -439,7 +276,7 @@ static int reap(int *code)
 {
 	int i, status, left = 0;
 
-	for (i = 0; i < opt.nr_procs; i++) {
+	for (i = 0; i < df_run.nr_procs; i++) {
 		if (!procs[i].pid)
 			continue;
 		if (waitpid(procs[i].pid, &status, WNOHANG) != procs[i].pid) {
@@ -452,7 +289,7 @@ static int reap(int *code)
 		if (!*code && !WIFEXITED(status))
 			fprintf(stderr, "dfshim run: rank %d ended by signal %d (%s)\n", i,
 				WTERMSIG(status), strsignal(WTERMSIG(status)));
-		else if (!*code && opt.nr_procs > 1)
+		else if (!*code && df_run.nr_procs > 1)
 			fprintf(stderr, "dfshim run: rank %d ended with status %d\n", i,
 				WEXITSTATUS(status));
 		if (!*code)
@@ -469,7 +306,7 @@ static void forward(int signals)
 		if (si.ssi_signo == SIGCHLD)
 			continue;
 		/* What the terminal sends reaches a process of our own group by itself. */
-		if (opt.nr_procs == 1 && si.ssi_code == SI_KERNEL)
+		if (df_run.nr_procs == 1 && si.ssi_code == SI_KERNEL)
 			continue;
 		signal_all((int)si.ssi_signo);
 	}
@@ -478,7 +315,7 @@ static void forward(int signals)
 /* Until all processes have ended: the job's exit status. */
 static int wait_all(int signals)
 {
-	struct pollfd *fds = calloc((size_t)opt.nr_procs * 2 + 1, sizeof(*fds));
+	struct pollfd *fds = calloc((size_t)df_run.nr_procs * 2 + 1, sizeof(*fds));
 	uint64_t failed_ns = 0, now;
 	int code = 0, i, k, nr, left, stage = 0;
 
@@ -490,7 +327,7 @@ static int wait_all(int signals)
 		left = reap(&code);
 		nr = 0;
 		fds[nr++] = (struct pollfd){signals, POLLIN, 0};
-		for (i = 0; i < opt.nr_procs; i++)
+		for (i = 0; i < df_run.nr_procs; i++)
 			for (k = 0; k < 2; k++)
 				if (procs[i].out[k] >= 0)
 					fds[nr++] = (struct pollfd){procs[i].out[k], POLLIN, 0};
@@ -500,7 +337,8 @@ static int wait_all(int signals)
 		now = df_now_ns();
 		if (code && !failed_ns)
 			failed_ns = now;
-		if (left && code && stage == 0 && now - failed_ns >= (uint64_t)(opt.grace * 1e9)) {
+		if (left && code && stage == 0 &&
+		    now - failed_ns >= (uint64_t)(df_run.grace * 1e9)) {
 			fprintf(stderr, "dfshim run: ending the other %d processes\n", left);
 			signal_all(SIGTERM);
 			failed_ns = now;
@@ -513,13 +351,13 @@ static int wait_all(int signals)
 			if (fds[0].revents)
 				forward(signals);
 			nr = 1;
-			for (i = 0; i < opt.nr_procs; i++)
+			for (i = 0; i < df_run.nr_procs; i++)
 				for (k = 0; k < 2; k++)
 					if (procs[i].out[k] >= 0 && fds[nr++].revents)
 						read_output(i, k);
 		}
 	}
-	for (i = 0; i < opt.nr_procs; i++)
+	for (i = 0; i < df_run.nr_procs; i++)
 		for (k = 0; k < 2; k++)
 			put_line(i, k);
 	free(fds);
@@ -532,11 +370,11 @@ static int has_told(void)
 	struct df_reader r;
 	struct dirent *d;
 	char path[2 * PATH_MAX];
-	DIR *dir = opendir(opt.trace);
+	DIR *dir = opendir(df_run.trace);
 	int told = 0;
 
 	while (dir && !told && (d = readdir(dir))) {
-		snprintf(path, sizeof(path), "%s/%s", opt.trace, d->d_name);
+		snprintf(path, sizeof(path), "%s/%s", df_run.trace, d->d_name);
 		if (!strstr(d->d_name, ".dft") || df_reader_open(&r, path, NULL))
 			continue;
 		told = r.h.told && r.h.told - 1 != DF_V_SLOW;
@@ -550,14 +388,14 @@ static int has_told(void)
 /* What the traces say about a job that failed. In a process of its own: a bad trace ends only that. */
 static void print_verdict(void)
 {
-	char *args[] = {"check", opt.trace, NULL};
+	char *args[] = {"check", df_run.trace, NULL};
 	pid_t pid;
 
-	if (!df_cmd_check || strchr(opt.trace, '%'))
+	if (!df_cmd_check || strchr(df_run.trace, '%'))
 		return;
 	if (has_told()) {
 		fprintf(stderr, "dfshim run: the verdict is above; the traces are in %s\n",
-			opt.trace);
+			df_run.trace);
 		return;
 	}
 	fflush(NULL);
@@ -581,16 +419,16 @@ int df_cmd_run(int argc, char **argv)
 	ret = parse(argc, argv);
 	if (ret)
 		return ret > 0 ? 0 : -ret;
-	ret = set_environment();
+	ret = df_run_environment();
 	if (ret)
 		return ret;
-	if (opt.dry_run) {
-		print_environment();
+	if (df_run.dry_run) {
+		df_run_print_environment();
 		return 0;
 	}
-	procs = calloc((size_t)opt.nr_procs, sizeof(*procs));
+	procs = calloc((size_t)df_run.nr_procs, sizeof(*procs));
 	if (!procs)
-		return df_cli_input_error("run", opt.app[0], "%s", strerror(ENOMEM));
+		return df_cli_input_error("run", df_run.app[0], "%s", strerror(ENOMEM));
 	sigemptyset(&mask);
 	for (k = 0; k < DF_ARRAY_LEN(handled); k++)
 		sigaddset(&mask, handled[k]);
@@ -599,15 +437,16 @@ int df_cmd_run(int argc, char **argv)
 	if (signals < 0)
 		return df_cli_input_error("run", "signalfd", "%s", strerror(errno));
 	fflush(NULL);
-	for (i = 0; i < opt.nr_procs; i++) {
+	for (i = 0; i < df_run.nr_procs; i++) {
 		ret = start(i);
 		if (!ret)
 			continue;
 		signal_all(SIGKILL);
-		return df_cli_input_error("run", opt.app[0], "process %d: %s", i, strerror(-ret));
+		return df_cli_input_error("run", df_run.app[0], "process %d: %s", i,
+					  strerror(-ret));
 	}
 	code = wait_all(signals);
-	if (code && *opt.trace)
+	if (code && *df_run.trace)
 		print_verdict();
 	return code;
 }
