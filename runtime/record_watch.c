@@ -169,7 +169,7 @@ static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	uint64_t last = df_record_progress(), since = df_now_ns(), nap = NAP_MIN_NS;
-	uint64_t noted = UINT64_MAX, reported = UINT64_MAX;
+	uint64_t early = UINT64_MAX, noted = UINT64_MAX, reported = UINT64_MAX;
 
 	(void)arg;
 	for (;;) {
@@ -183,8 +183,14 @@ static void *run(void *arg)
 			since = now;
 		}
 		quiet = now - since;
-		if (quiet >= timeout && noted != last) {
-			noted = last;
+		/*
+		 * Once half-way, for whoever judges first: this process may have nothing unfinished, and looks seldom then.
+		 * Once when it is due.
+		 */
+		if ((quiet >= timeout / 2 && early != last) ||
+		    (quiet >= timeout && noted != last)) {
+			early = last;
+			noted = quiet >= timeout ? last : noted;
 			df_hosts_note();
 		}
 		if (quiet >= timeout && reported != last &&

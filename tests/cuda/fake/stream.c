@@ -319,15 +319,26 @@ API CUresult cuStreamSynchronize(CUstream s)
 	fake_stream_drain(fake_stream_of(s, 0));
 	return CUDA_SUCCESS;
 }
-API CUresult cuCtxSynchronize(void)
+static CUresult drain(CUcontext ctx)
 {
-	SEEN();
 	pthread_mutex_lock(&fake_lock);
-	while (fake_all_pending(fake_ctx_now()))
+	while (fake_all_pending(ctx))
 		pthread_cond_wait(&fake_moved, &fake_lock);
 	pthread_mutex_unlock(&fake_lock);
 	return CUDA_SUCCESS;
 }
+API CUresult cuCtxSynchronize(void)
+{
+	SEEN();
+	return drain(fake_ctx_now());
+}
+#if CUDA_VERSION >= 13000
+API CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	SEEN();
+	return drain(ctx ? ctx : fake_ctx_now());
+}
+#endif
 API CUresult cuStreamGetId(CUstream s, unsigned long long *id)
 {
 	SEEN();

@@ -96,7 +96,12 @@ API cudaError_t cudaGetDevice(int *dev)
 }
 API cudaError_t cudaDeviceSynchronize(void)
 {
-	return CALL(cuCtxSynchronize);
+	CUcontext ctx = NULL;
+
+	rt_ready();
+	CU(cuCtxGetCurrent)(&ctx);
+	/* By the name of both forms the driver gives the later one, which wants a context. */
+	return rt_said(NAMED(cuCtxSynchronize_v2, "cuCtxSynchronize")(ctx));
 }
 API cudaError_t cudaDeviceReset(void)
 {
