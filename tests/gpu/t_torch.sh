@@ -10,7 +10,7 @@ jobs=(${TORCH_HOST:+"$TORCH_HOST"} "$SRC/tests/gpu/torch_jobs.py")
 env "${card_env[@]}" "$py" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
 	skip "no PyTorch that sees a GPU"
 bad=0 ran=0
-for case in ${CASES-ddp fsdp2 tensor_parallel pipeline ring graphs groups end}; do
+for case in ${CASES-ddp fsdp2 tensor_parallel pipeline ring graphs groups end collectives eager}; do
 	if [ $case = pipeline ] && ! "$py" -c 'import numpy' 2>/dev/null; then
 		echo "none pipeline: PyTorch's pipelines pass objects on, for which it needs NumPy"
 		continue

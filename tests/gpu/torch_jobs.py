@@ -261,7 +261,135 @@ def end(device):
         print("end: right")
 
 
-CASES = {f.__name__: f for f in (ddp, fsdp2, tensor_parallel, pipeline, ring, graphs, groups, end)}
+def collectives(device):
+    """What torch.distributed offers, each against what it must give."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    total = ranks * (ranks + 1) / 2
+    cuda = device.type == "cuda"
+
+    def full(value, size=1000):
+        return torch.full((size,), float(value), device=device)
+
+    def same(name, tensor, value):
+        expect(bool((tensor == value).all()), f"{name}: {tensor.flatten()[:4].tolist()}, expected {value}")
+
+    def each(name, tensors, first=0, step=1):
+        for i, t in enumerate(tensors):
+            same(name, t, first + step * i)
+
+    for op, value in ((dist.ReduceOp.SUM, total), (dist.ReduceOp.MAX, ranks), (dist.ReduceOp.MIN, 1)):
+        x = full(rank + 1)
+        dist.all_reduce(x, op=op)
+        same(f"all_reduce {op}", x, value)
+    x = full(rank)
+    dist.broadcast(x, 1)
+    same("broadcast", x, 1)
+    x = full(rank + 1)
+    dist.reduce(x, 0)
+    if rank == 0:
+        same("reduce", x, total)
+    out = [full(-1) for _ in range(ranks)]
+    dist.all_gather(out, full(rank))
+    each("all_gather", out)
+    out = full(-1, 1000 * ranks)
+    dist.all_gather_into_tensor(out, full(rank))
+    each("all_gather_into_tensor", out.view(ranks, -1))
+    out = [full(-1) for _ in range(ranks)] if rank == 0 else None
+    dist.gather(full(rank), out, 0)
+    each("gather", out or [])
+    x = full(-1)
+    dist.scatter(x, [full(i + 5) for i in range(ranks)] if rank == 0 else None, 0)
+    same("scatter", x, rank + 5)
+    if rank < 2:
+        x = full(-1)
+        for step in (rank, 1 - rank):
+            if step == 0:
+                dist.send(full(rank + 7), 1 - rank)
+            else:
+                dist.recv(x, 1 - rank)
+        same("send, recv", x, 8 - rank)
+    objects = [None] * ranks
+    dist.all_gather_object(objects, {"rank": rank})
+    expect([o["rank"] for o in objects] == list(range(ranks)), f"all_gather_object: {objects}")
+    xs = [full(rank + 1, 1 + 7 * i) for i in range(50)]
+    for work in [dist.all_reduce(x, async_op=True) for x in xs]:
+        work.wait()
+    for x in xs:
+        same("50 at once", x, total)
+    for dtype in (torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int64, torch.uint8, torch.int8):
+        x = torch.ones(37, device=device, dtype=dtype)
+        dist.all_reduce(x)
+        same(f"all_reduce {dtype}", x.to(torch.float32), ranks)
+    pair = dist.new_group([0, 1])
+    if rank < 2:
+        x = full(rank + 1)
+        dist.all_reduce(x, group=pair)
+        same("a group of two", x, 3)
+    if cuda:
+        only_cuda(device, rank, ranks, full, same, each)
+    if rank == 0:
+        print("collectives: right")
+
+
+def only_cuda(device, rank, ranks, full, same, each):
+    """What gloo does not have."""
+    total = ranks * (ranks + 1) / 2
+    x = full(rank + 1)
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    same("average", x, (ranks + 1) / 2)
+    x = full(rank + 1)
+    dist.all_reduce(x, op=dist._make_nccl_premul_sum(2.0))
+    same("premultiplied sum", x, 2 * total)
+    x = torch.ones(37, device=device, dtype=torch.bool)
+    dist.all_reduce(x)
+    expect(bool(x.all()), "all_reduce of bool")
+    out = [full(-1, 10 + i) for i in range(ranks)]
+    dist.all_gather(out, full(rank, 10 + rank))
+    each("all_gather of different sizes", out)
+    x = full(-1)
+    dist.reduce_scatter(x, [full(i) for i in range(ranks)])
+    same("reduce_scatter", x, rank * ranks)
+    x = full(-1)
+    dist.reduce_scatter_tensor(x, full(1, 1000 * ranks))
+    same("reduce_scatter_tensor", x, ranks)
+    give, take = [rank + i + 1 for i in range(ranks)], [i + rank + 1 for i in range(ranks)]
+    x = full(-1, sum(take))
+    dist.all_to_all_single(x, full(rank, sum(give)), take, give)
+    each("all_to_all_single of different sizes", x.split(take))
+    out = [full(-1) for _ in range(ranks)]
+    dist.all_to_all(out, [full(rank * 10 + i) for i in range(ranks)])
+    each("all_to_all", out, rank, 10)
+    xs = [full(rank + 1, size) for size in (5, 100, 4000)]
+    with dist._coalescing_manager(device=device):
+        for x in xs:
+            dist.all_reduce(x)
+    for x in xs:
+        same("coalesced", x, total)
+    streams, xs = [torch.cuda.Stream() for _ in range(2)], []
+    for i in range(10):
+        with torch.cuda.stream(streams[i % 2]):
+            xs.append(full(rank + 1))
+            dist.all_reduce(xs[-1])
+            xs[-1].add_(1)
+    torch.cuda.synchronize()
+    for x in xs:
+        same("streams", x, total + 1)
+    x = full(rank + 1, 4 << 20)
+    dist.all_reduce(x)
+    same("16 MiB", x, total)
+
+
+def eager(device):
+    """Communicators made at once, and by ncclCommSplit; the rest as above."""
+    ranks = dist.get_world_size()
+    group = dist.split_group(split_ranks=[list(range(ranks))])
+    x = torch.ones(1000, device=device)
+    dist.all_reduce(x, group=group)
+    expect(bool((x == ranks).all()), f"eager: {x[0].item()}")
+    collectives(device)
+
+
+CASES = {f.__name__: f for f in (ddp, fsdp2, tensor_parallel, pipeline, ring, graphs, groups, end, collectives, eager)}
 
 
 def main():
@@ -273,8 +401,9 @@ def main():
     if args.device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.cuda.set_device(device)
+    at_once = {"device_id": device} if args.case == "eager" else {}
     dist.init_process_group("nccl" if args.device == "cuda" else "gloo",
-                            timeout=datetime.timedelta(seconds=60))
+                            timeout=datetime.timedelta(seconds=60), **at_once)
     CASES[args.case](device)
     dist.barrier()
     dist.destroy_process_group()
