@@ -1,7 +1,7 @@
 /*
  * The interpreter is asked through its stable C interface, looked up in the process: dfshim links no Python. A few lines of
- * Python walk sys._current_frames() and return text; they import nothing (an import could wait for a lock) and
- * change nothing.
+ * Python walk sys._current_frames() and return text; they import nothing that is not there (an import could wait for a
+ * lock) and change nothing.
  *
  * Who waits for the interpreter's lock when the interpreter ends is ended by it; so the thread that asks holds nothing
  * while it waits, and is never waited for without a bound.
@@ -37,6 +37,7 @@ static struct {
 			      struct object *locals);
 	int (*bytes_as)(struct object *bytes, char **text, intptr_t *nr);
 	void (*clear)(void);
+	int (*gc_disable)(void), (*gc_enable)(void); /* since 3.10 */
 	void (*decref)(struct object *o);
 } py;
 
@@ -67,31 +68,43 @@ static const char code[] =
 	"frame = c = None\n"
 	"OUT = '\\n'.join(lines).encode('utf-8', 'backslashreplace')\n";
 
-static int find(void *where, const char *name)
+static void find(void)
 {
-	void *fn = dlsym(RTLD_DEFAULT, name);
+	static const struct {
+		void *where;
+		const char *name;
+		int optional;
+	} names[] = {
+		{&py.is_initialized, "Py_IsInitialized", 0},
+		{&py.ensure, "PyGILState_Ensure", 0},
+		{&py.release, "PyGILState_Release", 0},
+		{&py.dict_new, "PyDict_New", 0},
+		{&py.builtins, "PyEval_GetBuiltins", 0},
+		{&py.dict_set, "PyDict_SetItemString", 0},
+		{&py.dict_get, "PyDict_GetItemString", 0},
+		{&py.run, "PyRun_String", 0},
+		{&py.bytes_as, "PyBytes_AsStringAndSize", 0},
+		{&py.clear, "PyErr_Clear", 0},
+		{&py.decref, "Py_DecRef", 0},
+		{&py.gc_disable, "PyGC_Disable", 1},
+		{&py.gc_enable, "PyGC_Enable", 1},
+	};
 
-	memcpy(where, &fn, sizeof(fn));
-	return fn != NULL;
+	py.found = 1;
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++) {
+		void *fn = dlsym(RTLD_DEFAULT, names[i].name);
+
+		memcpy(names[i].where, &fn, sizeof(fn));
+		if (!fn && !names[i].optional)
+			py.found = -1;
+	}
 }
 
-/* Looked for once; a program that loads an interpreter later has it looked for with its first hang. */
+/* Looked for with the process's first hang, once. */
 static int is_there(void)
 {
 	if (!py.found)
-		py.found = find(&py.is_initialized, "Py_IsInitialized") &&
-					   find(&py.ensure, "PyGILState_Ensure") &&
-					   find(&py.release, "PyGILState_Release") &&
-					   find(&py.dict_new, "PyDict_New") &&
-					   find(&py.builtins, "PyEval_GetBuiltins") &&
-					   find(&py.dict_set, "PyDict_SetItemString") &&
-					   find(&py.dict_get, "PyDict_GetItemString") &&
-					   find(&py.run, "PyRun_String") &&
-					   find(&py.bytes_as, "PyBytes_AsStringAndSize") &&
-					   find(&py.clear, "PyErr_Clear") &&
-					   find(&py.decref, "Py_DecRef")
-				   ? 1
-				   : -1;
+		find();
 	return py.found > 0 && py.is_initialized();
 }
 
@@ -131,10 +144,15 @@ static char *question(void)
 
 static void *asks(void *arg)
 {
-	int state = py.ensure();
-	char *text = question(), *old;
+	int state = py.ensure(), collects;
+	char *text, *old;
 
 	(void)arg;
+	/* What the collector would free here may belong to a GPU, and wait for it. */
+	collects = py.gc_disable && py.gc_enable && py.gc_disable();
+	text = question();
+	if (collects)
+		py.gc_enable();
 	py.release(state);
 	pthread_mutex_lock(&ask.lock);
 	old = ask.text;
