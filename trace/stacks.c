@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
+#include "trace/demangle.h"
 #include "trace/json.h"
 #include "trace/stacks.h"
 #include "trace/vec.h"
@@ -40,6 +41,7 @@ static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct
 		for (char *p = buf; *p; p++)
 			if ((unsigned char)*p < 32 || *p == 127)
 				*p = '?';
+		df_demangle_frame(buf, size);
 		return 1;
 	}
 	return 0;
