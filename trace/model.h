@@ -55,6 +55,7 @@ struct df_mop {
 	uint64_t reads, writes; /* COLL: sets of buffers */
 	uint64_t members;	/* HBAR, CONN, INIT: set of ranks */
 	int nr_p2p;		/* P2P: more than one is a group */
+	int goes_on; /* COLL, P2P: the thread's next step is of the same group: no other thread comes between */
 	struct df_mp2p p2p[DF_MOP_MAX_P2P];
 };
 

@@ -97,6 +97,7 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		  const struct df_mop *mop, int task)
 {
 	struct run_order *x = arg;
+	size_t k;
 
 	if (x->fn)
 		x->fn(x->arg, ev, rank, thread, op, mop, task);
@@ -104,6 +105,12 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		return;
 	memset(x->tried, 0, sizeof(x->tried));
 	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->o.nr[rank];
+	/* What is in a group is issued when it ends, all of it: a replay could not do otherwise. */
+	for (k = x->at[rank]; mop->goes_on && k < x->o.nr[rank]; k++)
+		if (x->o.thread[rank][k] == thread) {
+			bring_forward(x, rank, k);
+			return;
+		}
 }
 
 static size_t below(struct run_order *x, size_t n)

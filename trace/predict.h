@@ -1,6 +1,7 @@
 /*
  * Prediction: is there an execution of a program, other than the recorded one, that deadlocks by NCCL's rules? A program
- * is the model's; what varies is the order in which the threads of a rank take their steps. Used by
+ * is the model's; what varies is the order in which the threads of a rank take their steps, where no thread comes between
+ * the operations of another's group (df_mop.goes_on). Used by
  * `dfshim predict`, which makes programs from traces.
  *
  * Every execution that is looked at is one of the model, so what is found can happen by its rules. A program whose

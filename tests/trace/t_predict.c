@@ -64,6 +64,9 @@ static void make(struct prog *p)
 				o->stream = (int)roll(STREAMS);
 				o->comm = (int)roll(COMMS);
 				o->sig = 1 + (o->kind == DF_MOP_COLL && !roll(4));
+				/* Groups of collectives, of two or three. */
+				if (i && o->kind == DF_MOP_COLL && o[-1].kind == DF_MOP_COLL)
+					o[-1].goes_on = !roll(3);
 			}
 		}
 	}
@@ -131,6 +134,15 @@ static int host(const struct prog *p, struct at *s, int r, int t)
 	return 1;
 }
 
+/* Between two operations of another thread's group. */
+static int is_between(const struct prog *p, const struct at *s, int r, int t)
+{
+	for (int o = 0; o < THREADS; o++)
+		if (o != t && s->pc[r][o] && p->op[r][o * STEPS + s->pc[r][o] - 1].goes_on)
+			return 1;
+	return 0;
+}
+
 static int may_run(const struct at *s, int r, int id)
 {
 	int issued = 0;
@@ -150,7 +162,8 @@ static void explore(const struct prog *p, struct at s)
 		for (int t = 0; t < THREADS; t++) {
 			struct at n = s;
 
-			if (s.pc[r][t] == p->nr[r][t] || !host(p, &n, r, t))
+			if (s.pc[r][t] == p->nr[r][t] || is_between(p, &s, r, t) ||
+			    !host(p, &n, r, t))
 				continue;
 			moved = 1;
 			explore(p, n);
@@ -223,6 +236,7 @@ static void to_model(const struct prog *p, struct df_mprog *m, struct df_predict
 
 struct told {
 	size_t issued[RANKS][THREADS];
+	int open[RANKS]; /* thread plus one whose group has begun and not ended */
 	int nr;
 };
 
@@ -231,7 +245,13 @@ static void tell(void *arg, enum df_model_event ev, int rank, int thread, size_t
 {
 	struct told *x = arg;
 
-	(void)mop, (void)task;
+	(void)task;
+	if (ev == DF_ME_LEAVE) {
+		ck_assert_msg(!x->open[rank] || x->open[rank] == thread + 1,
+			      "thread %d of rank %d came between a group's operations", thread,
+			      rank);
+		x->open[rank] = mop->goes_on ? thread + 1 : 0;
+	}
 	if (ev != DF_ME_ISSUE)
 		return;
 	ck_assert_uint_ge(op, x->issued[rank][thread]);

@@ -302,8 +302,12 @@ static int make_program(struct df_program_steps *p, ends from, ends to, struct w
 			w->rec[r][t] = calloc(to[r][t] - from[r][t] + 1, sizeof(uint64_t));
 			if (!w->rec[r][t])
 				return -ENOMEM;
+			const struct df_mthread *m = &out->threads[r][t];
+			uint32_t group = 0;
+
 			for (size_t i = from[r][t]; i < to[r][t]; i++) {
 				const struct df_step_of *s = &p->ranks[r].steps[t][i];
+				int issues = s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P;
 				struct df_mop op = s->op;
 
 				if (s->dropped ||
@@ -314,7 +318,10 @@ static int make_program(struct df_program_steps *p, ends from, ends to, struct w
 				for (int k = 0; op.kind == DF_MOP_P2P && k < op.nr_p2p; k++)
 					op.p2p[k].peer =
 						df_steps_peer(p, op.p2p[k].comm, op.p2p[k].peer);
-				w->rec[r][t][out->threads[r][t].nr_ops] = s->rec;
+				w->rec[r][t][m->nr_ops] = s->rec;
+				if (issues && s->group && s->group == group)
+					m->ops[m->nr_ops - 1].goes_on = 1;
+				group = issues ? s->group : 0;
 				if (df_mprog_add(out, r, t, &op))
 					return -ENOMEM;
 			}
