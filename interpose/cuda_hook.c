@@ -520,12 +520,17 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 		     symbol, version);
 }
 
-int df_cuda_front_set(const struct df_cuda_front *f)
+void df_cuda_front_set(const struct df_cuda_front *f)
 {
 	/* RELEASE pairs with the ACQUIRE in enter(): see there. */
 	__atomic_store_n(&front, f, __ATOMIC_RELEASE);
-	return __atomic_load_n(&handed_out, __ATOMIC_RELAXED) &&
-	       !__atomic_load_n(&blind, __ATOMIC_RELAXED);
+}
+
+int df_cuda_front_sees(void)
+{
+	return __atomic_load_n(&blind, __ATOMIC_RELAXED)
+		       ? -1
+		       : __atomic_load_n(&handed_out, __ATOMIC_RELAXED);
 }
 
 int df_cuda_peers_any(void)

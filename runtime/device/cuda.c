@@ -244,9 +244,34 @@ void df_cuda_stream_describe(struct df_hstream *s, struct df_stream_info *out)
 	out->capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/*
+ * A program may call NCCL before CUDA, as one does whose rank 0 makes the unique id first. Whether the driver is had from
+ * the hook is known at the latest when the first stream is given to NCCL: the application has it from somewhere.
+ */
+static int undecided;
+
+static void unseen(void)
+{
+	__atomic_store_n(&df_cuda_captures, -1, __ATOMIC_RELAXED);
+	if (df_cuda_recording) {
+		df_warn_once("not every call of the CUDA driver comes through dfshim's hook: the "
+			     "trace has gaps");
+		return;
+	}
+	df_cuda_strict();
+	df_warn_once(
+		"not every call of the CUDA driver comes through dfshim's hook: collectives keep "
+		"strict order");
+}
+
 static int stream_info(const void *stream, struct df_stream_info *out)
 {
-	struct df_hstream *s = df_cuda_stream((CUstream)stream, 0);
+	struct df_hstream *s;
+
+	if (__atomic_load_n(&undecided, __ATOMIC_RELAXED) &&
+	    __atomic_exchange_n(&undecided, 0, __ATOMIC_RELAXED) && df_cuda_front_sees() <= 0)
+		unseen();
+	s = df_cuda_stream((CUstream)stream, 0);
 
 	if (!s)
 		return -EINVAL;
@@ -357,21 +382,16 @@ static int stream_idle(struct df_hstream *s)
 static void set_hooks(const struct df_stream_hooks *hooks)
 {
 	df_cuda_hooks = hooks;
-	if (df_cuda_front_set && df_cuda_front_set(hooks ? &df_cuda_front : NULL)) {
+	if (df_cuda_front_set)
+		df_cuda_front_set(hooks ? &df_cuda_front : NULL);
+	if (df_cuda_front_set && df_cuda_front_sees() >= 0) {
+		/* Where nobody has asked for the driver nobody captures. */
+		__atomic_store_n(&undecided, !df_cuda_front_sees(), __ATOMIC_RELAXED);
 		__atomic_store_n(&df_cuda_captures, 0, __ATOMIC_RELAXED);
 		return;
 	}
-	if (!hooks)
-		return;
-	if (df_cuda_recording) {
-		df_warn_once("not every call of the CUDA driver comes through dfshim's hook: the "
-			     "trace has gaps");
-		return;
-	}
-	df_cuda_strict();
-	df_warn_once(
-		"not every call of the CUDA driver comes through dfshim's hook: collectives keep "
-		"strict order");
+	if (hooks)
+		unseen();
 }
 
 static void kick(int device)

@@ -90,10 +90,15 @@ struct df_cuda_front {
 /*
  * Puts the backend behind the hook; NULL takes it away. In interpose/; a weak reference, because the
  * runtime is also linked without interpose/ (NULL: no hook in this process, so nothing can be relaxed).
- * Returns 1 if the hook has been handed out and knows every function it was asked for, that is, the
- * application's calls are seen.
  */
-int df_cuda_front_set(const struct df_cuda_front *front) __attribute__((weak));
+void df_cuda_front_set(const struct df_cuda_front *front) __attribute__((weak));
+
+/*
+ * 1: the hook has been handed out and knows every function it was asked for, that is, the application's calls are seen.
+ * 0: nothing has been asked for yet, as in a program whose first call is NCCL's. -1: some are not seen. In interpose/,
+ * weak as above. Any thread.
+ */
+int df_cuda_front_sees(void) __attribute__((weak));
 
 /*
  * 1: some device may have been given access to others' memory of which only that is known, or before there was a front.

@@ -217,11 +217,18 @@ static void linger(void)
 int main(void)
 {
 	const struct fake_cuda *(*get)(void);
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	/* A program may make the unique id before it calls CUDA, as examples with MPI do on their rank 0. */
+	int first = getenv("NCCL_FIRST") != NULL;
 	pthread_t t[RANKS];
 	intptr_t i;
+	void *lib;
 
 	atexit(linger);
+	if (first) {
+		NCCL(ncclGetUniqueId(&id[0]));
+		NCCL(ncclGetUniqueId(&id[1]));
+	}
+	lib = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!lib) {
 		fprintf(stderr, "%s\n", dlerror());
 		return 1;
@@ -230,8 +237,10 @@ int main(void)
 	*(void **)&get = dlsym(lib, "fake_cuda");
 	fake = get();
 	fake->kernel("dfk_daemon", daemon_kernel);
-	NCCL(ncclGetUniqueId(&id[0]));
-	NCCL(ncclGetUniqueId(&id[1]));
+	if (!first) {
+		NCCL(ncclGetUniqueId(&id[0]));
+		NCCL(ncclGetUniqueId(&id[1]));
+	}
 	for (i = 0; i < RANKS; i++)
 		pthread_create(&t[i], NULL, run, (void *)i);
 	for (i = 0; i < RANKS; i++)
