@@ -109,7 +109,8 @@ static int algorithms(const struct df_env *env)
 /* And in this process: a fork's child has none of our threads, and locks may be held by those that it lacks. */
 static int is_running(void)
 {
-	return __atomic_load_n(&df_rt.started, __ATOMIC_RELAXED) == 1 &&
+	/* ACQUIRE pairs with the RELEASE in df_start(), as there: exit() may be called by a thread that never came by. */
+	return __atomic_load_n(&df_rt.started, __ATOMIC_ACQUIRE) == 1 &&
 	       df_rt.self.pid == (uint32_t)getpid();
 }
 
