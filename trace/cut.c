@@ -254,8 +254,10 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 	int rc = df_set_seal(set, opts);
 
 	*core = 0;
+	set->proof = 1;
 	if (!rc)
 		rc = df_graph_build(&c.g, set);
+	set->proof = 0;
 	if (rc)
 		return rc;
 	rc = alloc(&c);

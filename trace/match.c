@@ -215,6 +215,22 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 	return nr;
 }
 
+/*
+ * Nothing was issued on it yet, so nobody knows who uses it: who made it may have made it for any of them. more: there
+ * are others.
+ */
+static uint32_t add_all_threads(const struct df_trc *t, uint32_t *tids, uint32_t nr, uint32_t max,
+				int *more)
+{
+	for (size_t i = 0; i < t->nr_threads; i++) {
+		if (t->threads[i].is_ours || t->threads[i].part_of)
+			continue;
+		*more |= nr == max;
+		nr = add_tid(tids, nr, max, t->threads[i].tid);
+	}
+	return nr;
+}
+
 /* What the peers saw of a rank whose trace may be missing. */
 static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
@@ -237,6 +253,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	struct df_entry *e = df_set_entry(set, gcomm, rank);
 	uint32_t node, tids[64], nr;
 	struct df_trc *t;
+	int more = 0;
 
 	if (e && m->next[e - set->entries] != DF_NONE)
 		return m->next[e - set->entries];
@@ -263,8 +280,10 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	memcpy(tids, e->threads, sizeof(e->threads));
 	if (!nr)
 		nr = busy_threads(t, tids, 64);
+	if (set->proof && !e->next_coll)
+		nr = add_all_threads(t, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, tids, nr);
-	g->nodes[node].idle |= e->more_threads != 0;
+	g->nodes[node].idle |= more || e->more_threads != 0;
 	settle(g, node, DF_M_SILENT);
 	return node;
 }

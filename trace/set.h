@@ -154,6 +154,7 @@ struct df_check_set {
 	uint64_t now_ns; /* of the analysis */
 	int sealed;
 	int polls_are_free; /* a host that polls may go on at any time */
+	int proof;	    /* what is found is acted on: nothing may be taken for likely */
 	int refs;	    /* the caller's and each result's */
 };
 
