@@ -133,6 +133,7 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 		set->nr_finished++;
 	if (e->gcomm == DF_NONE)
 		return 0;
+	e->used = 1;
 	if (!p2p && nccl) {
 		if (op->index >= e->next_coll)
 			e->next_coll = op->index + 1;

@@ -30,6 +30,7 @@ struct df_entry {
 	uint64_t drops;		/* records that the ring has overwritten */
 	uint64_t last_ns;
 	uint32_t threads[DF_LCOMM_THREADS], nr_threads, more_threads;
+	int used; /* the rank has issued something on it */
 };
 
 /* Host and process of a rank, from COMM_MEMBER: known even where the trace is missing. Each rank tells of all. */

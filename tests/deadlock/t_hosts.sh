@@ -39,4 +39,18 @@ fi
 for how in join cond mutex sem timed func; do
 	one none "$how" late
 done
+# Beside each other, so that a thread is late on its way out of a wait: it is the one that issues what lacks, on a
+# communicator that its rank has not used yet.
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+	(
+		mkdir -p "$T/beside.$i"
+		T=$T/beside.$i
+		one none func late
+	) &
+	pids="${pids-} $!"
+	[ $((i % 6)) != 0 ] || {
+		for pid in $pids; do wait "$pid" || exit 1; done
+		pids=
+	}
+done
 exit 0
