@@ -216,17 +216,22 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 }
 
 /*
- * Nothing was issued on it yet, so nobody knows who uses it: who made it may have made it for any of them. more: there
- * are others.
+ * Nothing was issued on it yet, so nobody knows who uses it: who made it may have made it for any thread that this rank
+ * has issued something by. more: there are others.
  */
-static uint32_t add_all_threads(const struct df_trc *t, uint32_t *tids, uint32_t nr, uint32_t max,
-				int *more)
+static uint32_t add_rank_threads(const struct df_check_set *set, const struct df_entry *e,
+				 uint32_t *tids, uint32_t nr, uint32_t max, int *more)
 {
-	for (size_t i = 0; i < t->nr_threads; i++) {
-		if (t->threads[i].is_ours || t->threads[i].part_of)
+	const struct df_trc *t = &set->traces[e->trace];
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *f = &set->entries[t->first_entry + i];
+
+		if (!f->used || f->party != e->party || f->device != e->device)
 			continue;
-		*more |= nr == max;
-		nr = add_tid(tids, nr, max, t->threads[i].tid);
+		*more |= f->more_threads != 0 || nr + f->nr_threads > max;
+		for (uint32_t k = 0; k < f->nr_threads; k++)
+			nr = add_tid(tids, nr, max, f->threads[k]);
 	}
 	return nr;
 }
@@ -281,7 +286,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	if (!nr)
 		nr = busy_threads(t, tids, 64);
 	if (set->proof && !e->used)
-		nr = add_all_threads(t, tids, nr, 64, &more);
+		nr = add_rank_threads(set, e, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, tids, nr);
 	g->nodes[node].idle |= more || e->more_threads != 0;
 	settle(g, node, DF_M_SILENT);
