@@ -168,14 +168,19 @@ void df_python_ask(void)
 	sigset_t all, was;
 	pthread_attr_t attr;
 	pthread_t t;
+	int busy;
 
-	if (!df_env()->python || !is_there())
+	pthread_mutex_lock(&ask.lock);
+	busy = ask.asked != ask.answered;
+	if (!busy) {
+		/* What an earlier question was answered is not where the threads are now. */
+		free(ask.text);
+		ask.text = NULL;
+	}
+	pthread_mutex_unlock(&ask.lock);
+	if (busy || !df_env()->python || !is_there())
 		return;
 	pthread_mutex_lock(&ask.lock);
-	if (ask.asked != ask.answered) {
-		pthread_mutex_unlock(&ask.lock);
-		return;
-	}
 	ask.asked++;
 	pthread_mutex_unlock(&ask.lock);
 	pthread_attr_init(&attr);

@@ -11,8 +11,8 @@
  * later. A stream that is being captured gets none (it would become part of the graph): what a graph holds is recorded
  * when it is launched (record_graph.c), with ticks around the launch.
  *
- * Threads: any; streams and open operations under one lock, which is not held across CUDA. Two threads
- * that use one stream at the same time may get their ticks in the other order; then an end is recorded a little early.
+ * Threads: any; streams and open operations under one lock, which is not held across CUDA; the ticks of a stream under one
+ * of its own, which is, so that they are written in the order of their numbers.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -31,8 +31,8 @@ struct rstream {
 	uint64_t id;
 	uint64_t *word; /* the ticks that the stream has made */
 	uint64_t ticks; /* given */
-	pthread_mutex_t
-		ticking; /* held across a write to this stream only, which blocks where it is full; all 0 is free */
+	/* Held across a write to this stream only, which blocks where it is full; all 0 is free. */
+	pthread_mutex_t ticking;
 	uint64_t work_at; /* operations of the device when work was last recorded on it, plus one */
 	uint8_t carries;  /* operations, or it waited for some */
 	uint8_t dirty;	  /* something was put on it after the last tick */

@@ -93,9 +93,9 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size);
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size);
-/* The rank whose thread, work or slot a node is; of a process with several, by device. */
 /* The rank of the job that a thread (0: any) with this device (-1: any) serves; -1: none, or several. */
 int df_say_world(const struct df_check_set *set, const struct df_trc *t, int device, uint32_t tid);
+/* The rank whose thread, work or slot a node is; of a process with several, by device. */
 const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,

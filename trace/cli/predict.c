@@ -299,12 +299,12 @@ static int make_program(struct df_program_steps *p, ends from, ends to, struct w
 	for (int r = 0; r < p->nr_ranks; r++) {
 		out->nr_threads[r] = p->ranks[r].nr_threads;
 		for (int t = 0; t < p->ranks[r].nr_threads; t++) {
-			w->rec[r][t] = calloc(to[r][t] - from[r][t] + 1, sizeof(uint64_t));
-			if (!w->rec[r][t])
-				return -ENOMEM;
 			const struct df_mthread *m = &out->threads[r][t];
 			uint32_t group = 0;
 
+			w->rec[r][t] = calloc(to[r][t] - from[r][t] + 1, sizeof(uint64_t));
+			if (!w->rec[r][t])
+				return -ENOMEM;
 			for (size_t i = from[r][t]; i < to[r][t]; i++) {
 				const struct df_step_of *s = &p->ranks[r].steps[t][i];
 				int issues = s->op.kind == DF_MOP_COLL || s->op.kind == DF_MOP_P2P;
