@@ -88,7 +88,7 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 	return r;
 }
 
-/* The verdict for people. */
+/* What the part writes, in one piece. */
 static void into_log(const struct df_check_result *r,
 		     void (*part)(const struct df_check_result *r, FILE *out))
 {
@@ -104,6 +104,7 @@ static void into_log(const struct df_check_result *r,
 	free(text);
 }
 
+/* The verdict for people. */
 static void print(const struct df_check_result *r)
 {
 	into_log(r, df_check_print);

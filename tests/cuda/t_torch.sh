@@ -6,7 +6,6 @@
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 [ -n "${TORCH_PYTHON-}" ] || skip "TORCH_PYTHON does not name a Python with PyTorch"
-unset SLOW
 export SLOW=1 TORCH_HOST=$SRC/tests/cuda/torch_host.py CARD_RUNTIME=$B/tests/cuda/runtime/libcudart.so.13
 (. "$SRC/tests/gpu/t_torch.sh") || exit 1
 
