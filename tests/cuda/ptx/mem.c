@@ -1,0 +1,384 @@
+/*
+ * Loads, stores and atomics, lane by lane: what may be touched, in which alignment, and races between the threads of a block.
+ *
+ * A race: two threads touch the same byte between two barriers, one of them writes, and not both in a way that is meant for it
+ * (relaxed, acquire, release, atomic). Looked at in shared and in global memory, four bytes a cell. What other blocks and the
+ * host do is not looked at here: the daemon on CPU threads is what ThreadSanitizer sees.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/cuda/ptx/int.h"
+
+/* The last write and the last read of a cell; epoch 0: none. */
+struct touch {
+	uint32_t epoch;
+	uint32_t insn;
+	uint32_t sub; /* epoch of the warp */
+	uint16_t thread;
+	uint8_t bytes; /* bits */
+	uint8_t flags;
+};
+#define STRONG 1 /* not a plain access */
+#define MANY   2 /* of several threads, this is one */
+
+struct cell {
+	struct touch write, read;
+};
+
+#define PAGE	  4096u
+#define MAX_PAGES 2048u /* of global memory: what is known of older ones is forgotten */
+
+struct page {
+	uintptr_t at;
+	struct cell cells[PAGE / 4];
+	UT_hash_handle hh;
+};
+
+void ptx_cells_free(struct block *b)
+{
+	struct page *p, *t;
+
+	HASH_ITER(hh, b->pages, p, t)
+	{
+		HASH_DEL(b->pages, p);
+		free(p);
+	}
+	b->nr_pages = 0;
+	b->last_page = NULL;
+	free(b->shared_cells);
+	b->shared_cells = NULL;
+}
+
+static struct cell *cell_of(struct block *b, uintptr_t a)
+{
+	uintptr_t at = a & ~(uintptr_t)(PAGE - 1);
+	struct page *p = b->last_page;
+
+	if (a - (uintptr_t)b->shared < b->shared_bytes) {
+		if (!b->shared_cells)
+			b->shared_cells = calloc(b->shared_bytes / 4 + 1, sizeof(struct cell));
+		return &b->shared_cells[(a - (uintptr_t)b->shared) / 4];
+	}
+	if (!p || p->at != at) {
+		HASH_FIND(hh, b->pages, &at, sizeof(at), p);
+		if (!p) {
+			if (b->nr_pages == MAX_PAGES) {
+				struct cell *keep = b->shared_cells;
+
+				b->shared_cells = NULL;
+				ptx_cells_free(b);
+				b->shared_cells = keep;
+			}
+			p = calloc(1, sizeof(*p));
+			p->at = at;
+			HASH_ADD(hh, b->pages, at, sizeof(p->at), p);
+			b->nr_pages++;
+		}
+		b->last_page = p;
+	}
+	return &p->cells[(a & (PAGE - 1)) / 4];
+}
+
+struct who {
+	const struct insn *in;
+	const struct warp *w;
+	uint32_t thread;
+	int strong;
+};
+
+/* Has the other one come before us by a barrier of the block, or of the warp? */
+static int ordered(const struct block *b, const struct touch *t, const struct who *me)
+{
+	if (t->epoch != b->epoch)
+		return 1;
+	if (t->flags & MANY)
+		return 0;
+	return t->thread == me->thread ||
+	       (t->thread / LANES == me->thread / LANES && t->sub != me->w->epoch);
+}
+
+static void race(struct block *b, const struct touch *t, const char *did, const struct who *me,
+		 const char *does, uintptr_t at)
+{
+	char here[400];
+
+	/* The other's instruction is named; ours is what the fault names. */
+	ptx_fault(b, me->in, F_RACE,
+		  "race in %s memory at %#lx: thread %u %s what thread %u %s by %s",
+		  at - (uintptr_t)b->shared < b->shared_bytes ? "shared" : "global",
+		  (unsigned long)at, me->thread, does, t->thread, did,
+		  ptx_where(b->k, &b->k->code[t->insn], here, sizeof(here)));
+}
+
+static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned int bytes,
+		  int writes)
+{
+	while (bytes) {
+		unsigned int n = 4 - (at & 3) < bytes ? 4 - (unsigned int)(at & 3) : bytes;
+		uint8_t bits = (uint8_t)(((1u << n) - 1) << (at & 3));
+		struct cell *c = cell_of(b, at);
+		struct touch *t;
+
+		if (c->write.bytes & bits && !ordered(b, &c->write, me) &&
+		    !(me->strong && c->write.flags & STRONG))
+			race(b, &c->write, "writes", me, writes ? "writes" : "reads", at);
+		if (writes && c->read.bytes & bits && !ordered(b, &c->read, me) &&
+		    !(me->strong && c->read.flags & STRONG))
+			race(b, &c->read, "reads", me, "writes", at);
+		t = writes ? &c->write : &c->read;
+		if (t->epoch == b->epoch && t->sub == me->w->epoch && !writes &&
+		    (t->thread != me->thread || t->flags & MANY)) {
+			/* One of the readers is kept, and that there are more. */
+			t->flags = (uint8_t)((t->flags | MANY) &
+					     (me->strong ? t->flags | MANY : ~STRONG));
+			t->bytes |= bits;
+		} else {
+			*t = (struct touch){
+				.epoch = b->epoch,
+				.sub = me->w->epoch,
+				.insn = (uint32_t)(me->in - b->k->code),
+				.thread = (uint16_t)me->thread,
+				.bytes = (uint8_t)((t->epoch == b->epoch && t->thread == me->thread
+							    ? t->bytes
+							    : 0) |
+						   bits),
+				.flags = me->strong ? STRONG : 0};
+		}
+		at += n;
+		bytes -= n;
+	}
+}
+
+/* Of variables of the module: what a kernel may touch besides. */
+static int in_module(const struct block *b, uintptr_t at, unsigned int bytes)
+{
+	return at - (uintptr_t)b->k->module->memory < b->k->module->bytes &&
+	       at + bytes - (uintptr_t)b->k->module->memory <= b->k->module->bytes;
+}
+
+static int in_local(const struct block *b, uint32_t thread, uintptr_t at, unsigned int bytes)
+{
+	uintptr_t from = (uintptr_t)b->local + thread * b->k->local_bytes;
+
+	return b->k->local_bytes && at - from < b->k->local_bytes &&
+	       at + bytes - from <= b->k->local_bytes;
+}
+
+static int known(struct block *b, uintptr_t at, unsigned int bytes)
+{
+	const struct ptx_launch *l = b->run->l;
+	uint64_t now;
+
+	if (!l->known)
+		return 1;
+	/* ACQUIRE pairs with the table's owner's RELEASE: an older answer may be of memory that is gone. */
+	now = l->generation ? __atomic_load_n(l->generation, __ATOMIC_ACQUIRE) : 0;
+	if (now == b->generation && at >= b->from && at + bytes <= b->to)
+		return 1;
+	b->generation = now;
+	b->from = b->to = 0;
+	return l->known(at, bytes, &b->from, &b->to);
+}
+
+/* 0: it may not be touched, and the kernel ends. */
+static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned int bytes,
+		   int writes)
+{
+	const struct insn *in = me->in;
+	const char *does = writes ? "writes" : "reads";
+	int shared = at - (uintptr_t)b->shared < b->shared_bytes;
+
+	if (at & (bytes - 1)) {
+		ptx_fault(b, in, F_ALIGN,
+			  "thread %u %s %u bytes at %#lx, which is not a multiple of that",
+			  me->thread, does, bytes, (unsigned long)at);
+		return 0;
+	}
+	if (in->space == S_PARAM && !writes)
+		return 1;
+	if (shared && at + bytes - (uintptr_t)b->shared <= b->shared_bytes &&
+	    (in->space == S_SHARED || in->space == S_GENERIC)) {
+		touch(b, me, at, bytes, writes);
+		return 1;
+	}
+	if (in_local(b, me->thread, at, bytes) && (in->space == S_LOCAL || in->space == S_GENERIC))
+		return 1;
+	if (!shared && in->space != S_SHARED && in->space != S_LOCAL &&
+	    (in_module(b, at, bytes) || known(b, at, bytes))) {
+		touch(b, me, at, bytes, writes);
+		return 1;
+	}
+	ptx_fault(b, in, F_ADDRESS,
+		  "thread %u %s %u bytes at %#lx, which the device does not know%s", me->thread,
+		  does, bytes, (unsigned long)at,
+		  in->space == S_SHARED	 ? " as shared memory"
+		  : in->space == S_LOCAL ? " as the thread's own"
+					 : "");
+	return 0;
+}
+
+static uint64_t load(uintptr_t at, unsigned int bytes)
+{
+	/*
+	 * ACQUIRE, whatever the instruction says: on the processors that this runs on it costs nothing, and pairs with what
+	 * hosts and other blocks release. That a weaker one would do on a GPU is not shown here.
+	 */
+	switch (bytes) {
+	case 1:
+		return __atomic_load_n((const uint8_t *)at, __ATOMIC_ACQUIRE);
+	case 2:
+		return __atomic_load_n((const uint16_t *)at, __ATOMIC_ACQUIRE);
+	case 4:
+		return __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE);
+	default:
+		return __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
+	}
+}
+
+static void store(uintptr_t at, unsigned int bytes, uint64_t v)
+{
+	/* RELEASE pairs with the ACQUIRE of load() in other blocks, and with the host's. */
+	switch (bytes) {
+	case 1:
+		__atomic_store_n((uint8_t *)at, (uint8_t)v, __ATOMIC_RELEASE);
+		break;
+	case 2:
+		__atomic_store_n((uint16_t *)at, (uint16_t)v, __ATOMIC_RELEASE);
+		break;
+	case 4:
+		__atomic_store_n((uint32_t *)at, (uint32_t)v, __ATOMIC_RELEASE);
+		break;
+	default:
+		__atomic_store_n((uint64_t *)at, v, __ATOMIC_RELEASE);
+	}
+}
+
+/* What an atomic operation makes of a value. */
+static uint64_t changed(const struct insn *in, uint64_t old, uint64_t v, uint64_t by)
+{
+	int is_signed = in->type == T_S32 || in->type == T_S64;
+	int64_t a = in->type == T_S32 ? (int32_t)old : (int64_t)old;
+	int64_t c = in->type == T_S32 ? (int32_t)v : (int64_t)v;
+	int less = is_signed ? c < a : v < old;
+
+	if (in->mods & M_ADD) {
+		if (in->type == T_F32) {
+			float x, y;
+
+			memcpy(&x, &old, 4);
+			memcpy(&y, &v, 4);
+			x += y;
+			old = 0;
+			memcpy(&old, &x, 4);
+			return old;
+		}
+		if (in->type == T_F64) {
+			double x, y;
+
+			memcpy(&x, &old, 8);
+			memcpy(&y, &v, 8);
+			x += y;
+			memcpy(&old, &x, 8);
+			return old;
+		}
+		return old + v;
+	}
+	if (in->mods & M_AND)
+		return old & v;
+	if (in->mods & M_OR)
+		return old | v;
+	if (in->mods & M_XOR)
+		return old ^ v;
+	if (in->mods & M_EXCH)
+		return v;
+	if (in->mods & M_CAS)
+		return old == v ? by : old;
+	if (in->mods & M_MIN)
+		return less ? v : old;
+	if (in->mods & M_MAX)
+		return less ? old : v;
+	if (in->mods & M_INC)
+		return old >= v ? 0 : old + 1;
+	return old == 0 || old > v ? v : old - 1; /* M_DEC */
+}
+
+static uint64_t atomic(const struct insn *in, uintptr_t at, uint64_t v, uint64_t by)
+{
+	if (ptx_type_bytes(in->type) == 8) {
+		uint64_t *p = (uint64_t *)at, old = __atomic_load_n(p, __ATOMIC_ACQUIRE);
+
+		/* SEQ_CST, as the strongest that an instruction can ask for. */
+		while (!__atomic_compare_exchange_n(p, &old, changed(in, old, v, by), 0,
+						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			;
+		return old;
+	}
+	{
+		uint32_t *p = (uint32_t *)at, old = __atomic_load_n(p, __ATOMIC_ACQUIRE);
+
+		while (!__atomic_compare_exchange_n(
+			p, &old, (uint32_t)changed(in, old, (uint32_t)v, (uint32_t)by), 0,
+			__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			;
+		return old;
+	}
+}
+
+static uintptr_t base_of(const struct block *b, const struct insn *in, uint32_t thread)
+{
+	switch (in->space) {
+	case S_PARAM:
+		return (uintptr_t)b->run->l->params;
+	case S_SHARED:
+		return (uintptr_t)b->shared;
+	case S_LOCAL:
+		return (uintptr_t)b->local + thread * b->k->local_bytes;
+	default:
+		return 0;
+	}
+}
+
+void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
+{
+	const uint64_t *a = in->a == NOWHERE ? NULL : at(b, w, in->a);
+	unsigned int bytes = ptx_type_bytes(in->type), i;
+	uint32_t m = mask;
+
+	if (in->base == P_SYMBOL) {
+		uint64_t *d = at(b, w, in->d);
+
+		EACH(mask, d[l] = base_of(b, in, w->first + (uint32_t)l) + (uint64_t)in->offset);
+		return;
+	}
+	for (; m; m &= m - 1) {
+		int l = __builtin_ctz(m);
+		struct who me = {in, w, w->first + (uint32_t)l,
+				 in->base == P_ATOM || in->mods & M_STRONG};
+		uintptr_t where = (a ? a[l] : base_of(b, in, me.thread)) + (uintptr_t)in->offset;
+
+		if (!allowed(b, &me, where, bytes * in->vec, in->base != P_LD))
+			return;
+		if (in->base == P_ATOM) {
+			uint64_t old = atomic(in, where, at(b, w, in->b)[l],
+					      in->c == NOWHERE ? 0 : at(b, w, in->c)[l]);
+
+			if (in->d != NOWHERE)
+				at(b, w, in->d)[l] = old;
+			continue;
+		}
+		for (i = 0; i < in->vec; i++) {
+			uint64_t *v = in->v[i] == NOWHERE ? NULL : at(b, w, in->v[i]);
+			uint64_t x;
+
+			if (in->base == P_ST) {
+				store(where + i * bytes, bytes, v[l]);
+				continue;
+			}
+			x = load(where + i * bytes, bytes);
+			if (in->type == T_S8)
+				x = (uint32_t)(int32_t)(int8_t)x;
+			if (v)
+				v[l] = x;
+		}
+	}
+}

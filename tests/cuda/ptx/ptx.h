@@ -1,0 +1,67 @@
+/*
+ * An emulator of PTX: kernels as nvcc compiles them for a GPU, executed on CPU threads, with all threads of their blocks.
+ * The stand-in driver (tests/cuda/fake) runs with it what programs launch, the daemon's own kernel first of all.
+ *
+ * It shows that device code computes the right thing whichever way its warps come along, and reports what a GPU would not
+ * forgive: accesses of what the device does not know or in the wrong alignment, races between the threads of a block
+ * (in shared and in global memory), barriers that not all threads of a warp reach. It shows nothing about time, nothing about
+ * the order in which a GPU makes writes visible (the processor's own holds), nothing about ptxas.
+ *
+ * A block is one CPU thread, which executes its warps in turn, in an order drawn from a seed; a warp's threads go in
+ * lockstep while they are at the same instruction. 64-bit generic addresses are addresses of this process, and the spaces
+ * shared, global, local, const and param are parts of it.
+ *
+ * What it does not know of PTX is refused when a kernel comes to execute it, by name.
+ * Reference: Parallel Thread Execution ISA 9.0 (NVIDIA).
+ */
+#ifndef DF_TESTS_PTX_H
+#define DF_TESTS_PTX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ptx_module;
+struct ptx_kernel;
+
+/* NULL: not readable as PTX, said on standard error with the line. name: for messages. The text may go away afterwards. */
+struct ptx_module *ptx_load(const char *text, size_t len, const char *name);
+/* Its kernels must not run any more. */
+void ptx_unload(struct ptx_module *m);
+/* NULL: there is none of that name. */
+const struct ptx_kernel *ptx_kernel(const struct ptx_module *m, const char *name);
+/* A variable of the module in global or const memory; NULL: there is none of that name. */
+void *ptx_variable(const struct ptx_module *m, const char *name, size_t *bytes);
+
+/* The kernel's parameters: number, then offset and size of each in the parameter block, in bytes. */
+unsigned int ptx_nr_params(const struct ptx_kernel *k);
+void ptx_param(const struct ptx_kernel *k, unsigned int i, size_t *offset, size_t *bytes);
+size_t ptx_param_bytes(const struct ptx_kernel *k);
+/* Threads a block at most, from .maxntid; 1024 without. */
+unsigned int ptx_max_threads(const struct ptx_kernel *k);
+
+struct ptx_launch {
+	const struct ptx_kernel *kernel;
+	unsigned int grid[3], block[3];
+	size_t dynamic_shared; /* bytes */
+	const void *params;    /* the parameter block */
+	unsigned int resident; /* so many blocks are on the device at a time; 0: all */
+	uint64_t seed;	       /* of the order in which warps come along */
+	/*
+	 * May the device access these bytes? Called from several threads. *from, *to: what may be accessed around it; the
+	 * answer is kept until *generation changes. NULL: everything may be.
+	 */
+	int (*known)(uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to);
+	const uint64_t *generation;
+	/*
+	 * A fault, as a whole sentence; the kernel then stops if it can't go on. NULL: to standard error. Called from
+	 * several threads, at most once for each instruction and kind.
+	 */
+	void (*fault)(void *arg, const char *text);
+	void *arg;
+	const int *stop; /* not NULL: leave as soon as it is not 0 */
+};
+
+/* Until all blocks have ended. 0, or the number of faults. */
+int ptx_run(const struct ptx_launch *l);
+
+#endif
