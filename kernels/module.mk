@@ -27,9 +27,9 @@ $(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
 $(B)/obj/runtime/device/fatbin.o: $(B)/kernels/daemon.fatbin
 $(B)/obj/runtime/device/fatbin.o: DF_CFLAGS += -DDF_FATBIN='"$(B)/kernels/daemon.fatbin"'
 
-# The code differs between generations, so each one's PTX is looked at.
+# The code differs between generations, so each one's PTX is looked at, and executed by tests/kernels/t_daemon_ptx.c.
 $(B)/kernels/daemon.%.ptx: kernels/daemon_cuda.cu $(B)/kernels/daemon.fatbin
-	$(Q)$(NVCC) $(GPU_FLAGS) -arch=compute_$* -ptx -o $@ $<
+	$(Q)$(NVCC) $(GPU_FLAGS) -lineinfo -arch=compute_$* -ptx -o $@ $<
 
 check-budget: $(B)/kernels/daemon.fatbin $(foreach t,$(GPU_TARGETS),$(B)/kernels/daemon.$(t).ptx)
 	$(Q)sh scripts/check_budget.sh $(B)/kernels "$(GPU_TARGETS)" $(CUDA_HOME)/bin
@@ -39,7 +39,7 @@ $(B)/tests/kernels/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a kern
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -std=c++17 -I. -O1 -arch=sm_$(GPU_TEST_TARGET) -MD -MF $@.d -MT $@ -o $@ $< $(B)/libdfrt.a
 
-tests: $(B)/tests/kernels/reduce_cuda
+tests: $(B)/tests/kernels/reduce_cuda $(foreach t,$(GPU_TARGETS),$(B)/kernels/daemon.$(t).ptx)
 
 else
 check-budget:

@@ -1,6 +1,13 @@
 # Tests of the GPU backend that need no GPU: a stand-in for libcuda.so.1 whose streams are threads, and the
 # litmus programs of tests/gpu, which only `make check-gpu` builds.
 
+# The emulator of PTX: whoever executes instructions one by one can't do it slowly.
+PTX_EMULATOR := $(B)/tests/cuda/libptx.a
+$(call obj,$(wildcard tests/cuda/ptx/*.c)): DF_CFLAGS += -O3
+$(eval $(call static_lib,$(PTX_EMULATOR),$(call obj,$(wildcard tests/cuda/ptx/*.c))))
+$(B)/tests/cuda/t_ptx $(B)/tests/kernels/t_daemon_ptx: $(PTX_EMULATOR)
+$(B)/tests/cuda/t_ptx $(B)/tests/kernels/t_daemon_ptx: private LIBS += $(PTX_EMULATOR)
+
 ifneq ($(HAVE_CUDA),)
 FAKE_CUDA := $(B)/tests/cuda/fake/libcuda.so.1
 

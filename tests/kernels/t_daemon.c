@@ -23,46 +23,6 @@
 #define NR_WORLDS 150 /* in a sanitizer's build fewer */
 #endif
 
-/* t_daemon_hot.c: the block's state is not where it is looked at before this. */
-#ifndef SETTLE
-#define SETTLE(blk) ((void)(blk))
-#endif
-
-/* late: its input comes after the call. */
-static void submit(struct world *w, int k, int c, int m, int late)
-{
-	struct rank_coll *rc = &w->rc[c][k];
-	struct df_kinst *in = &rc->inst[m];
-	uint32_t b;
-
-	in->in = rc->in[m];
-	in->out = rc->out[m];
-	in->seq = w->past[c] + (uint64_t)m;
-	in->done_value = (uint64_t)m + 1;
-	in->blocks_left = rc->k.nr_blocks;
-	in->waits = in->own_waits;
-	in->waits[0] = (struct df_kwait){&rc->ready[m], 1};
-	in->nr_waits = 1;
-	rc->ready[m] = !late;
-	if (late)
-		turn_over(rc, m);
-	/* Not the same on all ranks. */
-	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
-	if (m)
-		rc->inst[m - 1].next = in;
-	for (b = 0; b < rc->prog->nr_blocks; b++) {
-		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
-		struct df_sqe e = {&rc->k.ctx[b], in};
-
-		if (!rc->k.ctx[b].nr_inst)
-			continue;
-		((struct df_sqe *)blk->sq.slots)[blk->sq.tail & blk->sq.mask] = e;
-		blk->sq.tail++;
-	}
-	if (!rc->k.nr_blocks)
-		rc->done = in->done_value;
-}
-
 /* By priority the queue is in order, and each task as urgent as the most urgent instance it still has. */
 static void check_order(const struct df_kblock *blk, uint64_t seed)
 {
@@ -85,53 +45,13 @@ static void check_order(const struct df_kblock *blk, uint64_t seed)
 	}
 }
 
-/* All is done, nothing is left over; frees it. */
-static void clear(struct world *w, uint64_t seed)
-{
-	int k, c, m, i;
-
-	for (k = 0; k < w->n; k++)
-		for (i = 0; i < w->nb; i++) {
-			SETTLE(&w->blk[k][i]);
-			ck_assert_msg(w->blk[k][i].nr_tasks == 0 && !w->blk[k][i].first,
-				      "seed %llu: a task is left", (unsigned long long)seed);
-		}
-	while (w->nr_hdrs) {
-		struct df_conn_hdr *h = w->hdrs[--w->nr_hdrs];
-
-		/* By words, the last of them are taken without a word. */
-		ck_assert_msg(h->head == h->tail - h->tail % w->credit[w->nr_hdrs],
-			      "seed %llu: a slice was not consumed", (unsigned long long)seed);
-		free(h);
-	}
-	for (k = 0; k < w->n; k++) {
-		for (i = 0; i < w->nb; i++) {
-			free(w->blk[k][i].sq.slots);
-			free(w->blk[k][i].cq.slots);
-		}
-		free(w->blk[k]);
-		for (c = 0; c < w->nc; c++) {
-			struct rank_coll *rc = &w->rc[c][k];
-
-			df_program_free(rc->prog);
-			free(rc->conns);
-			free(rc->k.scratch);
-			free(rc->k.ctx);
-			for (m = 0; m < w->ni; m++) {
-				free(rc->in[m]);
-				free(rc->out[m]);
-			}
-		}
-	}
-}
-
 static void run(uint64_t seed, int n, int nb, int nc, int ni)
 {
 	static struct world w;
 	struct df_rng r;
 	int order[MAX_RANKS][MAX_COLLS * MAX_INST], at[MAX_RANKS] = {0};
 	int k, c, m, i, left;
-	uint64_t turns = 0, e;
+	uint64_t turns = 0;
 
 	df_rng_init(&r, seed);
 	setup(&w, &r, n, nb, nc, ni);
@@ -171,19 +91,7 @@ static void run(uint64_t seed, int n, int nb, int nc, int ni)
 		ck_assert_msg(turns < 40000000, "seed %llu: no end in sight (n %d, blocks %d)",
 			      (unsigned long long)seed, n, nb);
 	} while (left);
-	for (c = 0; c < nc; c++)
-		for (k = 0; k < n; k++)
-			for (m = 0; m < ni; m++)
-				for (e = 0; e < w.rc[c][k].out_elems; e++)
-					ck_assert_msg(
-						w.rc[c][k].out[m][e] == expect(&w, c, m, k, e),
-						"seed %llu: %s n %d count %llu root %d inst %d rank %d "
-						"element %llu: %d, not %d (%s)",
-						(unsigned long long)seed,
-						df_coll_kind_name(w.kind[c]), n,
-						(unsigned long long)w.count[c], w.root[c], m, k,
-						(unsigned long long)e, w.rc[c][k].out[m][e],
-						expect(&w, c, m, k, e), w.rc[c][k].prog->name);
+	results(&w, seed);
 	clear(&w, seed);
 }
 

@@ -16,6 +16,9 @@
 #define MAX_COLLS 6
 #define MAX_INST  8
 #define SWEEP	  (1ull << 20) /* laps, as in kernels/words.inl */
+#ifndef LINE_WORDS
+#define LINE_WORDS 8 /* DFK_LINE of the machine that the daemon runs on */
+#endif
 
 struct rank_coll {
 	struct df_kcoll k;
@@ -239,7 +242,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 				w->proto[c] = DF_PROTO_SIMPLE;
 		}
 		slots = df_proto_slots(w->proto[c], 64, 1, w->rc[c][0].prog->min_slots,
-				       (int)below(r, 2), 8);
+				       (int)below(r, 2), LINE_WORDS);
 		/* As few as may be, or a little more. */
 		slots.nr = w->rc[c][0].prog->min_slots + slots.credit - 1;
 		slots.nr += (uint32_t)below(r, 3) + !w->rc[c][0].prog->min_slots;
@@ -269,7 +272,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 						     ? rc->prog->max_cnt *
 							       (uint32_t)rc->k.tile_elems * 4
 						     : sb;
-					s0 = df_proto_slots(w->proto[c], sb, 1, 1, 0, 8);
+					s0 = df_proto_slots(w->proto[c], sb, 1, 1, 0, LINE_WORDS);
 					s0.nr = slots.nr;
 					s0.credit = slots.credit;
 					h = calloc(1, DF_CONN_SLOTS + (size_t)s0.nr * s0.bytes);
@@ -320,7 +323,110 @@ static void ring(struct rank_coll *rc, int m)
 	if (!rc->inst[m].done_value || rc->ready[m])
 		return;
 	turn_over(rc, m);
-	rc->ready[m] = 1;
+	/* RELEASE pairs with the ACQUIRE of dfk_instance_ready(). */
+	__atomic_store_n(&rc->ready[m], 1, __ATOMIC_RELEASE);
+}
+
+/* late: its input comes after the call. */
+static void submit(struct world *w, int k, int c, int m, int late)
+{
+	struct rank_coll *rc = &w->rc[c][k];
+	struct df_kinst *in = &rc->inst[m];
+	uint32_t b;
+
+	in->in = rc->in[m];
+	in->out = rc->out[m];
+	in->seq = w->past[c] + (uint64_t)m;
+	in->done_value = (uint64_t)m + 1;
+	in->blocks_left = rc->k.nr_blocks;
+	in->waits = in->own_waits;
+	in->waits[0] = (struct df_kwait){&rc->ready[m], 1};
+	in->nr_waits = 1;
+	rc->ready[m] = !late;
+	if (late)
+		turn_over(rc, m);
+	/* Not the same on all ranks. */
+	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
+	/* RELEASE of next and tail pairs with the daemon's ACQUIRE, as in runtime/coll.c and runtime/daemon.c. */
+	if (m)
+		__atomic_store_n(&rc->inst[m - 1].next, in, __ATOMIC_RELEASE);
+	for (b = 0; b < rc->prog->nr_blocks; b++) {
+		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
+		struct df_sqe e = {&rc->k.ctx[b], in};
+
+		if (!rc->k.ctx[b].nr_inst)
+			continue;
+		((struct df_sqe *)blk->sq.slots)[blk->sq.tail & blk->sq.mask] = e;
+		__atomic_store_n(&blk->sq.tail, blk->sq.tail + 1, __ATOMIC_RELEASE);
+	}
+	if (!rc->k.nr_blocks)
+		rc->done = in->done_value;
+}
+
+/* t_daemon_hot.c: the block's state is not where it is looked at before this. */
+#ifndef SETTLE
+#define SETTLE(blk) ((void)(blk))
+#endif
+
+/* All outputs are what they must be. */
+static void results(const struct world *w, uint64_t seed)
+{
+	int c, k, m;
+	uint64_t e;
+
+	for (c = 0; c < w->nc; c++)
+		for (k = 0; k < w->n; k++)
+			for (m = 0; m < w->ni; m++)
+				for (e = 0; e < w->rc[c][k].out_elems; e++)
+					ck_assert_msg(
+						w->rc[c][k].out[m][e] == expect(w, c, m, k, e),
+						"seed %llu: %s n %d count %llu root %d inst %d rank %d "
+						"element %llu: %d, not %d (%s)",
+						(unsigned long long)seed,
+						df_coll_kind_name(w->kind[c]), w->n,
+						(unsigned long long)w->count[c], w->root[c], m, k,
+						(unsigned long long)e, w->rc[c][k].out[m][e],
+						expect(w, c, m, k, e), w->rc[c][k].prog->name);
+}
+
+/* All is done, nothing is left over; frees it. */
+static void clear(struct world *w, uint64_t seed)
+{
+	int k, c, m, i;
+
+	for (k = 0; k < w->n; k++)
+		for (i = 0; i < w->nb; i++) {
+			SETTLE(&w->blk[k][i]);
+			ck_assert_msg(w->blk[k][i].nr_tasks == 0 && !w->blk[k][i].first,
+				      "seed %llu: a task is left", (unsigned long long)seed);
+		}
+	while (w->nr_hdrs) {
+		struct df_conn_hdr *h = w->hdrs[--w->nr_hdrs];
+
+		/* By words, the last of them are taken without a word. */
+		ck_assert_msg(h->head == h->tail - h->tail % w->credit[w->nr_hdrs],
+			      "seed %llu: a slice was not consumed", (unsigned long long)seed);
+		free(h);
+	}
+	for (k = 0; k < w->n; k++) {
+		for (i = 0; i < w->nb; i++) {
+			free(w->blk[k][i].sq.slots);
+			free(w->blk[k][i].cq.slots);
+		}
+		free(w->blk[k]);
+		for (c = 0; c < w->nc; c++) {
+			struct rank_coll *rc = &w->rc[c][k];
+
+			df_program_free(rc->prog);
+			free(rc->conns);
+			free(rc->k.scratch);
+			free(rc->k.ctx);
+			for (m = 0; m < w->ni; m++) {
+				free(rc->in[m]);
+				free(rc->out[m]);
+			}
+		}
+	}
 }
 
 #endif

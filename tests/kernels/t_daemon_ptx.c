@@ -1,0 +1,189 @@
+/*
+ * Description: the daemon's kernel as nvcc compiles it, with all its threads, on the PTX emulator: what t_daemon.c shows of
+ * its source on one CPU thread a block. Each rank is a GPU with one to three blocks of 32 to 512 threads. Submissions and
+ * inputs come while they run, in another order on each rank; blocks leave by their clock and when they are asked to, and
+ * are launched again. Results are exact, counters end where they should, and there is no race between the threads of
+ * a block, no access in a wrong alignment, no barrier that threads of a warp miss. The seed is printed on failure.
+ *
+ * $B/kernels/daemon.TARGET.ptx for each target that is there; without nvcc there is none, and it is skipped.
+ */
+#define _GNU_SOURCE
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "tests/cuda/ptx/ptx.h"
+#define LINE_WORDS 16
+#include "tests/kernels/world.h"
+#include "tests/lib/test.h"
+
+static glob_t files;
+
+struct gpu {
+	struct world *w;
+	int rank;
+	uint64_t seed;
+	unsigned int threads;
+	const struct ptx_kernel *kernel;
+	uint32_t launches;
+	int faults;
+	char fault[1500];
+};
+
+static void fault(void *arg, const char *text)
+{
+	struct gpu *g = arg;
+
+	if (!g->faults++)
+		snprintf(g->fault, sizeof(g->fault), "%s", text);
+}
+
+static int all_done(const struct world *w, int k)
+{
+	int c, left = 0;
+
+	for (c = 0; c < w->nc; c++)
+		/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */
+		left += __atomic_load_n(&w->rc[c][k].done, __ATOMIC_ACQUIRE) != (uint64_t)w->ni;
+	return !left;
+}
+
+/* A GPU: its daemon is launched again as long as there is something to do. */
+static void *daemon_of(void *arg)
+{
+	struct gpu *g = arg;
+	struct df_kdaemon *d = &g->w->d[g->rank];
+
+	while (!all_done(g->w, g->rank) && !g->faults) {
+		struct ptx_launch l = {
+			.kernel = g->kernel,
+			.grid = {(unsigned int)g->w->nb, 1, 1},
+			.block = {g->threads, 1, 1},
+			.params = &d,
+			.seed = g->seed + g->launches++,
+			.fault = fault,
+			.arg = g,
+		};
+
+		/* Relaxed, as it is read: it carries no data. */
+		__atomic_store_n(&d->quit, 0, __ATOMIC_RELAXED);
+		ptx_run(&l);
+	}
+	return NULL;
+}
+
+static struct ptx_module *module(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	struct ptx_module *m;
+	char *text;
+	long len;
+
+	ck_assert_msg(f && fseek(f, 0, SEEK_END) == 0, "can't read %s", path);
+	len = ftell(f);
+	rewind(f);
+	text = malloc((size_t)len + 1);
+	ck_assert_uint_eq(fread(text, 1, (size_t)len, f), (size_t)len);
+	fclose(f);
+	m = ptx_load(text, (size_t)len, path);
+	free(text);
+	ck_assert_msg(m != NULL, "%s can't be read as PTX", path);
+	return m;
+}
+
+static void run(struct ptx_module *m, uint64_t seed)
+{
+	static struct world w;
+	struct df_rng r;
+	int order[MAX_RANKS][MAX_COLLS * MAX_INST], at[MAX_RANKS] = {0};
+	struct gpu g[MAX_RANKS] = {0};
+	pthread_t threads[MAX_RANKS];
+	int n, nb, nc, ni, k, i, c, inst, left;
+
+	df_rng_init(&r, seed);
+	n = 1 + (int)below(&r, 4);
+	nb = 1 + (int)below(&r, 3);
+	nc = 1 + (int)below(&r, 4);
+	ni = 1 + (int)below(&r, 3);
+	setup(&w, &r, n, nb, nc, ni);
+	for (k = 0; k < n; k++) {
+		for (i = 0; i < nc * ni; i++)
+			order[k][i] = i % nc;
+		for (i = nc * ni - 1; i > 0; i--) {
+			int j = (int)below(&r, (uint64_t)i + 1), t = order[k][i];
+
+			order[k][i] = order[k][j];
+			order[k][j] = t;
+		}
+		w.d[k].policy.quit_ns = 200000 + below(&r, 5000000);
+		w.d[k].nr_lines = below(&r, 2) ? 2 : 64;
+		w.d[k].lines =
+			below(&r, 4) ? calloc((size_t)nb * w.d[k].nr_lines, DF_LINE_BYTES) : NULL;
+		g[k] = (struct gpu){.w = &w,
+				    .rank = k,
+				    .seed = seed * 1000 + (uint64_t)k,
+				    .threads = 32u << below(&r, 5),
+				    .kernel = ptx_kernel(m, "dfk_daemon")};
+		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+	}
+	do {
+		k = (int)below(&r, (uint64_t)n);
+		if (at[k] < nc * ni) {
+			c = order[k][at[k]];
+			for (inst = i = 0; i < at[k]; i++)
+				inst += order[k][i] == c;
+			submit(&w, k, c, inst, below(&r, 2) == 0);
+			at[k]++;
+		}
+		ring(&w.rc[below(&r, (uint64_t)nc)][k], (int)below(&r, (uint64_t)ni));
+		/* Relaxed: it carries no data. */
+		if (below(&r, 20) == 0)
+			__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
+		usleep((useconds_t)below(&r, 2000));
+		for (left = k = 0; k < n; k++) {
+			left += !all_done(&w, k);
+			ck_assert_msg(!g[k].faults, "seed %llu, rank %d of %d, %u threads: %s",
+				      (unsigned long long)seed, k, n, g[k].threads, g[k].fault);
+		}
+	} while (left);
+	for (k = 0; k < n; k++) {
+		/* Relaxed: it carries no data. */
+		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
+		pthread_join(threads[k], NULL);
+		ck_assert_msg(!g[k].faults, "seed %llu, rank %d of %d: %s",
+			      (unsigned long long)seed, k, n, g[k].fault);
+		free(w.d[k].lines);
+	}
+	results(&w, seed);
+	clear(&w, seed);
+}
+
+START_TEST(random_worlds)
+{
+	const char *s = getenv("DF_TEST_SEED");
+	uint64_t seed = (s ? strtoull(s, NULL, 0) : 1) * 1000 + (uint64_t)_i;
+	struct ptx_module *m = module(files.gl_pathv[(size_t)_i % files.gl_pathc]);
+
+	run(m, seed);
+	ptx_unload(m);
+}
+END_TEST
+
+int main(void)
+{
+	const char *b = getenv("B"), *nr = getenv("NR");
+	char pattern[4096];
+	Suite *s = suite_create("daemon_ptx");
+	TCase *t = tcase_create("random preemption");
+
+	snprintf(pattern, sizeof(pattern), "%s/kernels/daemon.*.ptx", b ? b : "build");
+	if (glob(pattern, 0, NULL, &files) != 0) {
+		puts("skipped: no daemon.*.ptx: built without nvcc");
+		return 77;
+	}
+	tcase_add_loop_test(t, random_worlds, 0, nr ? atoi(nr) : 12);
+	tcase_set_timeout(t, 120);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
