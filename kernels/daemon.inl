@@ -124,6 +124,7 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_miss(blk, sh, ctx, got == 0);
 }
 
+/* All threads, which meet before the next turn: until then thread 0 may still be at this one. */
 DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 				struct dfk_stage *stage)
 {
@@ -133,7 +134,6 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 #if DFK_WAYS
 	if (sh->fetch.home) {
 		dfk_fetch(&sh->fetch);
-		dfk_sync();
 		return DF_TURN_SPIN;
 	}
 #endif
@@ -154,7 +154,6 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 		}
 		if (DFK_TID == 0)
 			dfk_commit(d, blk, sh);
-		dfk_sync();
 	}
 	return (enum df_turn)sh->turn;
 }

@@ -224,9 +224,9 @@ DFK void dfk_fetch(const struct dfk_fetch *f)
 	struct dfk_hot *w = f->way;
 	uint32_t i, fits;
 
+	/* Each thread overwrites below what it has read itself. */
 	if (f->to)
 		dfk_copy(f->to, w, sizeof(*w));
-	dfk_sync();
 	if (f->from)
 		dfk_copy(w, f->from, sizeof(*w));
 	else

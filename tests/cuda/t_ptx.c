@@ -86,75 +86,90 @@ static float f_bits(uint64_t v)
 	return x;
 }
 
-#define OP(name)                                                                                   \
+/* What is no number has one form. */
+static uint64_t number(float x)
+{
+	return isnan(x) ? 0x7fffffff : bits_f(x);
+}
+
+/* By the processor's own half, which is not how the emulator does it. */
+static uint16_t own_half(float x)
+{
+	_Float16 h = (_Float16)x;
+	uint16_t u;
+
+	memcpy(&u, &h, 2);
+	return isnan(x) ? 0x7fff : u;
+}
+static uint16_t add_half(uint16_t a, uint16_t b)
+{
+	_Float16 x, y;
+
+	memcpy(&x, &a, 2);
+	memcpy(&y, &b, 2);
+	return own_half((float)(_Float16)(x + y));
+}
+
+#define OP(name, ...)                                                                              \
 	static uint64_t name(uint64_t a, uint64_t b, uint64_t c)                                   \
 	{                                                                                          \
-		(void)a, (void)b, (void)c;
-#define END }
+		(void)a, (void)b, (void)c;                                                         \
+		return (uint64_t)(__VA_ARGS__);                                                    \
+	}
 
-OP(add32) return (uint32_t)(a + b);
-END OP(sub64) return a - b;
-END OP(mul32) return (uint32_t)(a * b);
-END OP(wide32) return (uint64_t)(uint32_t)a * (uint32_t)b;
-END OP(wides32) return (uint64_t)((int64_t)(int32_t)a * (int32_t)b);
-END OP(hi64) return (uint64_t)((unsigned __int128)a * b >> 64);
-END OP(mad32) return (uint32_t)(a * b + c);
-END OP(div32) return (uint32_t)b ? (uint32_t)a / (uint32_t)b : UINT32_MAX;
-END OP(divs64) return !b ? UINT64_MAX
-: b == UINT64_MAX	 ? 0 - a
-			 : (uint64_t)((int64_t)a / (int64_t)b);
-END OP(rem64) return b ? a % b : a;
-END OP(mins32) return (uint32_t)((int32_t)a < (int32_t)b ? a : b);
-END OP(maxu64) return a > b ? a : b;
-END OP(shl32) return (uint32_t)b > 31 ? 0 : (uint32_t)a << (uint32_t)b;
-END OP(shrs32) return (uint32_t)((int32_t)a >> ((uint32_t)b > 31 ? 31 : (uint32_t)b));
-END OP(shr64) return (uint32_t)b > 63 ? 0 : a >> (uint32_t)b;
-END OP(xor64) return a ^ b;
-END OP(not32) return (uint32_t)~a;
-END OP(popc64) return (uint64_t)__builtin_popcountll(a);
-END OP(clz32) return (uint32_t)a ? (uint64_t)__builtin_clz((uint32_t)a) : 32;
-END OP(lt) return (int32_t)a < (int32_t)b ? 7 : 9;
-END OP(cvts8) return (uint32_t)(int32_t)(int8_t)a;
-END OP(prmt)
-uint64_t v = (uint32_t)a | b << 32, r = 0;
-for (int i = 0; i < 4; i++) {
-	uint64_t s = c >> 4 * i & 15, byte = v >> 8 * (s & 7) & 255;
-	r |= (s & 8 ? (byte & 128 ? 255 : 0) : byte) << 8 * i;
+OP(add32, (uint32_t)(a + b))
+OP(sub64, a - b)
+OP(mul32, (uint32_t)(a *b))
+OP(wide32, (uint64_t)(uint32_t)a *(uint32_t)b)
+OP(wides32, (int64_t)(int32_t)a *(int32_t)b)
+OP(hi64, (unsigned __int128)a *b >> 64)
+OP(mad32, (uint32_t)(a *b + c))
+OP(div32, (uint32_t)b ? (uint32_t)a / (uint32_t)b : UINT32_MAX)
+OP(divs64, !b ? UINT64_MAX : b == UINT64_MAX ? 0 - a : (uint64_t)((int64_t)a / (int64_t)b))
+OP(rem64, b ? a % b : a)
+OP(mins32, (uint32_t)((int32_t)a < (int32_t)b ? a : b))
+OP(maxu64, a > b ? a : b)
+OP(shl32, (uint32_t)b > 31 ? 0 : (uint32_t)a << (uint32_t)b)
+OP(shrs32, (uint32_t)((int32_t)a >> ((uint32_t)b > 31 ? 31 : (uint32_t)b)))
+OP(shr64, (uint32_t)b > 63 ? 0 : a >> (uint32_t)b)
+OP(xor64, a ^ b)
+OP(not32, (uint32_t)~a)
+OP(popc64, __builtin_popcountll(a))
+OP(clz32, (uint32_t)a ? __builtin_clz((uint32_t)a) : 32)
+OP(lt, (int32_t)a < (int32_t)b ? 7 : 9)
+OP(cvts8, (uint32_t)(int32_t)(int8_t)a)
+OP(addf, number(f_bits(a) + f_bits(b)))
+OP(fma_f32, number(fmaf(f_bits(a), f_bits(b), f_bits(c))))
+OP(nan_f32, isnan(f_bits(a)) || isnan(f_bits(b)) ? 7 : 9)
+OP(from_u64, bits_f((float)a))
+OP(addh, add_half((uint16_t)a, (uint16_t)b) |
+		 (uint32_t)add_half((uint16_t)(a >> 16), (uint16_t)(b >> 16)) << 16)
+
+static uint64_t to_int(uint64_t a, uint64_t b, uint64_t c)
+{
+	float x = truncf(f_bits(a));
+
+	(void)b, (void)c;
+	if (isnan(x))
+		return 0;
+	return (uint32_t)(x <= -2147483648.0f  ? INT32_MIN
+			  : x >= 2147483648.0f ? INT32_MAX
+					       : (int32_t)x);
 }
-return r;
-END OP(addf)
-float x = f_bits(a) + f_bits(b);
-return isnan(x) ? 0x7fffffff : bits_f(x);
-END OP(fma_f32)
-float x = fmaf(f_bits(a), f_bits(b), f_bits(c));
-return isnan(x) ? 0x7fffffff : bits_f(x);
-END OP(nan_f32) return isnan(f_bits(a)) || isnan(f_bits(b)) ? 7 : 9;
-END OP(to_int)
-float x = truncf(f_bits(a));
-if (isnan(x))
-	return 0;
-return (uint32_t)(x <= -2147483648.0f ? INT32_MIN : x >= 2147483648.0f ? INT32_MAX : (int32_t)x);
-END OP(from_u64) return bits_f((float)a);
-END
-	/* The processor's own half for what is written by hand. */
-	OP(addh) _Float16 x,
-	y, z;
-uint16_t lo, hi, p = (uint16_t)a, q = (uint16_t)b;
-memcpy(&x, &p, 2), memcpy(&y, &q, 2);
-z = x + y;
-memcpy(&lo, &z, 2);
-if (z != z)
-	lo = 0x7fff;
-p = (uint16_t)(a >> 16), q = (uint16_t)(b >> 16);
-memcpy(&x, &p, 2), memcpy(&y, &q, 2);
-z = x + y;
-memcpy(&hi, &z, 2);
-if (z != z)
-	hi = 0x7fff;
-return lo | (uint32_t)hi << 16;
-END
 
-	static const struct {
+static uint64_t prmt(uint64_t a, uint64_t b, uint64_t c)
+{
+	uint64_t v = (uint32_t)a | b << 32, r = 0;
+
+	for (int i = 0; i < 4; i++) {
+		uint64_t s = c >> 4 * i & 15, byte = v >> 8 * (s & 7) & 255;
+
+		r |= (s & 8 ? (byte & 128 ? 255 : 0) : byte) << 8 * i;
+	}
+	return r;
+}
+
+static const struct {
 	const char *text;
 	uint64_t (*want)(uint64_t, uint64_t, uint64_t);
 } ops[] = {
@@ -239,15 +254,6 @@ START_TEST(arithmetic)
 	}
 }
 END_TEST
-
-static uint16_t own_half(float x)
-{
-	_Float16 h = (_Float16)x;
-	uint16_t u;
-
-	memcpy(&u, &h, 2);
-	return isnan(x) ? 0x7fff : u;
-}
 
 START_TEST(small_numbers)
 {
