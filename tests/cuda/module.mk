@@ -11,9 +11,9 @@ $(B)/tests/cuda/t_ptx $(B)/tests/kernels/t_daemon_ptx: private LIBS += $(PTX_EMU
 ifneq ($(HAVE_CUDA),)
 FAKE_CUDA := $(B)/tests/cuda/fake/libcuda.so.1
 
-$(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/fake/*.c))
+$(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/fake/*.c)) $(PTX_EMULATOR)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread -lm
 
 # Plain programs of the CUDA driver and runtime: nothing of ours in them.
 $(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/fake/fake.h

@@ -171,6 +171,8 @@ static const struct df_cuda_front front = {
 static const struct fake_cuda *fake;
 static CUstream a_stream;
 static CUfunction a_kernel;
+static CUevent an_event;
+static CUcontext a_context;
 static CUgraph a_graph;
 static CUuserObject an_object;
 
@@ -194,16 +196,16 @@ static void no_object(void *arg)
 
 static void start(void)
 {
-	CUcontext ctx;
 	void *lib;
 
 	fake = fake_load(&lib);
 	fake->kernel("kernel", kernel);
 	DRIVER(lib, cuInit, 0);
-	DRIVER(lib, cuDevicePrimaryCtxRetain, &ctx, 0);
-	DRIVER(lib, cuCtxSetCurrent, ctx);
+	DRIVER(lib, cuDevicePrimaryCtxRetain, &a_context, 0);
+	DRIVER(lib, cuCtxSetCurrent, a_context);
 	DRIVER(lib, cuStreamCreate, &a_stream, 0);
 	DRIVER(lib, cuModuleGetFunction, &a_kernel, NULL, "kernel");
+	DRIVER(lib, cuEventCreate, &an_event, 0);
 	DRIVER(lib, cuGraphCreate, &a_graph, 0);
 	DRIVER(lib, cuUserObjectCreate, &an_object, &told, no_object, 1, 0);
 	df_cuda_front_set(&front);
@@ -427,9 +429,9 @@ START_TEST(launches)
 	ck_assert_ptr_eq(told.object, (void *)0x99);
 	ck_assert_ptr_eq(told.context, a_stream);
 	a[1].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
-	a[1].value.launchCompletionEvent.event = (CUevent)0x98;
+	a[1].value.launchCompletionEvent.event = an_event;
 	cuLaunchKernelEx(&c, a_kernel, NULL, NULL);
-	ck_assert_ptr_eq(told.object, (void *)0x98);
+	ck_assert_ptr_eq(told.object, an_event);
 	ck_assert_uint_eq(fake->calls("cuLaunchKernelEx"), 2);
 	cuLaunchCooperativeKernel(NULL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x40, NULL);
 	ck_assert_ptr_eq(told.object, (void *)0x40);
@@ -485,9 +487,9 @@ START_TEST(access)
 	ck_assert_ptr_eq(told.object, (void *)0x10000);
 	ck_assert_ptr_eq(told.context, (void *)0x2000);
 	ck_assert_uint_eq(fake->calls("cuMemUnmap"), 1);
-	cuCtxEnablePeerAccess((CUcontext)0x30, 0);
+	cuCtxEnablePeerAccess(a_context, 0);
 	ck_assert_str_eq(told.call, "peer_context");
-	ck_assert_ptr_eq(told.object, (void *)0x30);
+	ck_assert_ptr_eq(told.object, a_context);
 	cuMemSetAccess(0x40000, 0x1000, descs, 2);
 	ck_assert_str_eq(told.call, "peer_memory");
 	ck_assert_ptr_eq(told.object, (void *)0x40000);
@@ -510,7 +512,7 @@ END_TEST
 START_TEST(early)
 {
 	df_cuda_front_set(NULL);
-	cuCtxEnablePeerAccess((CUcontext)0x30, 0);
+	cuCtxEnablePeerAccess(a_context, 0);
 	ck_assert_int_eq(df_cuda_peers_any(), 1);
 }
 END_TEST

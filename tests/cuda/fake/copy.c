@@ -31,7 +31,7 @@ static CUresult fill(CUdeviceptr to, size_t pitch, uint64_t value, size_t width,
 static CUresult waited(void)
 {
 	fake_stream_drain(fake_stream_of(NULL, 0));
-	return CUDA_SUCCESS;
+	return fake_ctx_error(fake_ctx_now());
 }
 
 #define COPY(name, to_type, from_type)                                                             \
@@ -66,6 +66,7 @@ static CUresult upload(CUdeviceptr to, const void *from, size_t bytes, CUstream 
 						    .to = (void *)to,
 						    .from = own,
 						    .own = own,
+						    .own_bytes = bytes,
 						    .bytes = bytes,
 						    .rows = 1});
 	return CUDA_SUCCESS;

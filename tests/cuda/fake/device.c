@@ -54,6 +54,8 @@ int fake_over;
 static void over(void)
 {
 	__atomic_store_n(&fake_over, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < MAX_DEVICES; i++)
+		__atomic_store_n(&primary[i].stop, 1, __ATOMIC_RELAXED);
 }
 static void begin(void)
 {
@@ -106,6 +108,12 @@ API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 	memset(uuid, dev + 1, sizeof(*uuid));
 	return CUDA_SUCCESS;
 }
+unsigned int fake_multiprocessors(void)
+{
+	const char *v = getenv("FAKE_CUDA_SMS");
+
+	return v && atoi(v) > 0 ? (unsigned int)atoi(v) : 1;
+}
 API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice dev)
 {
 	(void)dev;
@@ -121,7 +129,7 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 		*value = 1024;
 		break;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-		*value = getenv("FAKE_CUDA_SMS") ? atoi(getenv("FAKE_CUDA_SMS")) : 1;
+		*value = (int)fake_multiprocessors();
 		break;
 	default:
 		*value = 1;
@@ -146,6 +154,24 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *
 	*flags = 0;
 	*active = primary[dev].refs > 0;
 	return CUDA_SUCCESS;
+}
+API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+	CUcontext ctx = fake_ctx_now();
+	CUresult ret = CUDA_SUCCESS;
+
+	(void)flags;
+	SEEN();
+	if (!ctx || !peer)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (getenv("FAKE_CUDA_NO_P2P"))
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	pthread_mutex_lock(&fake_lock);
+	if (ctx->peers >> peer->device & 1)
+		ret = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+	ctx->peers |= 1u << peer->device;
+	pthread_mutex_unlock(&fake_lock);
+	return ret;
 }
 API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
 {

@@ -75,7 +75,7 @@ API CUresult cuEventQuery(CUevent e)
 	pthread_mutex_lock(&fake_lock);
 	ret = e->reached < e->recorded ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 	pthread_mutex_unlock(&fake_lock);
-	return ret;
+	return fake_ctx_error(fake_ctx_now()) ? fake_ctx_error(fake_ctx_now()) : ret;
 }
 API CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b)
 {
@@ -105,5 +105,5 @@ API CUresult cuEventSynchronize(CUevent e)
 	while (e->reached < e->recorded)
 		pthread_cond_wait(&fake_moved, &fake_lock);
 	pthread_mutex_unlock(&fake_lock);
-	return CUDA_SUCCESS;
+	return fake_ctx_error(fake_ctx_now());
 }

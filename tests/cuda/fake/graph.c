@@ -55,6 +55,14 @@ static CUgraph copy_of(CUgraph from)
 		CUgraphNode n = from->nodes[i];
 
 		n->copy = fake_graph_add(g, &n->op, NULL, 0);
+		if (n->op.own) {
+			void *own = malloc(n->op.own_bytes + 1);
+
+			memcpy(own, n->op.own, n->op.own_bytes);
+			n->copy->op.own = own;
+			if (n->op.from == n->op.own)
+				n->copy->op.from = own;
+		}
 		if (n->op.graph)
 			n->copy->op.graph = copy_of(n->op.graph);
 	}
@@ -76,6 +84,7 @@ static void free_node(CUgraphNode n)
 {
 	if (n->op.graph)
 		fake_graph_put(n->op.graph);
+	free(n->op.own);
 	free(n->before);
 	free(n);
 }
@@ -115,7 +124,7 @@ static void *run_node(void *arg)
 	CUgraph g = n->graph;
 	size_t i, k;
 
-	fake_run_op(NULL, &n->op);
+	fake_run_op(NULL, g->ctx, &n->op);
 	pthread_mutex_lock(&fake_lock);
 	for (i = 0; i < g->nr; i++)
 		for (k = 0; k < g->nodes[i]->nr_before; k++)
@@ -126,12 +135,13 @@ static void *run_node(void *arg)
 	return NULL;
 }
 
-void fake_graph_run(CUgraph g)
+void fake_graph_run(CUcontext ctx, CUgraph g)
 {
 	size_t i, todo = g->nr;
 	pthread_t t;
 
 	pthread_mutex_lock(&fake_lock);
+	g->ctx = ctx;
 	for (i = 0; i < g->nr; i++) {
 		g->nodes[i]->left = (int)g->nodes[i]->nr_before;
 		g->nodes[i]->started = 0;

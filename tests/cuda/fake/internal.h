@@ -3,7 +3,8 @@
  *
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
  * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
- * FAKE_CUDA_NO_CODE: the device that no module can be loaded on. What processes share is in share.c.
+ * FAKE_CUDA_NO_CODE: the device that no module can be loaded on. What processes share is in share.c, where code comes
+ * from in module.c, how it is executed in kernel.c.
  */
 #ifndef DF_TESTS_FAKE_CUDA_INTERNAL_H
 #define DF_TESTS_FAKE_CUDA_INTERNAL_H
@@ -15,6 +16,7 @@
 #include <stdint.h>
 #include <time.h>
 #include "tests/cuda/fake/fake.h"
+#include "tests/cuda/ptx/ptx.h"
 
 #define API    __attribute__((visibility("default")))
 #define SEEN() fake_count(__func__)
@@ -46,13 +48,17 @@ struct op {
 	CUstreamCallback callback;
 	void *data;
 	fake_kernel_fn kernel;
+	const struct ptx_kernel *ptx; /* or this; own: the parameter block */
 	void *params[4];
-	unsigned int grid;
-	struct CUevent_st *event;
-	uint64_t point; /* of the event */
+	unsigned int grid[3], block[3];
+	size_t shared;
+	CUcontext ctx;		  /* of a kernel */
+	struct CUevent_st *event; /* a kernel's: reached as it starts */
+	uint64_t point;		  /* of the event */
 	void *to;
 	const void *from;
 	void *own; /* freed with it */
+	size_t own_bytes;
 	/* Rows of so many bytes, this far apart: copies and fills; value: what is filled in, width bytes each. */
 	size_t bytes, rows, to_pitch, from_pitch, width;
 	struct CUgraph_st *graph; /* a child, or what is launched: ours to drop */
@@ -102,6 +108,9 @@ struct CUctx_st {
 	int refs;
 	uint64_t id;
 	struct CUstream_st *legacy;
+	unsigned int peers; /* bits of devices whose memory its kernels may use */
+	int error;	    /* CUresult: a kernel's fault, which nothing takes away */
+	int stop;	    /* its kernels end */
 };
 
 struct CUgraph_st {
@@ -109,7 +118,8 @@ struct CUgraph_st {
 	size_t nr;
 	struct CUuserObject_st **objects;
 	size_t nr_objects;
-	int refs; /* of a graph that is only executed: its launches, and the handle */
+	CUcontext ctx; /* while it runs */
+	int refs;      /* of a graph that is only executed: its launches, and the handle */
 	int busy;
 };
 
@@ -124,8 +134,12 @@ struct CUuserObject_st {
 };
 
 struct CUfunc_st {
-	char name[64];
+	char *name;
 	int loaded; /* its code is on the device */
+	const struct ptx_kernel *ptx;
+	struct CUmod_st *module;
+	size_t most_shared; /* dynamic, a block */
+	struct CUfunc_st *next;
 };
 
 struct mem {
@@ -150,18 +164,23 @@ extern uint64_t fake_next_id;
 /* stream.c */
 CUstream fake_stream_of(CUstream s, int ptds); /* the default streams are made on first use */
 void fake_put(CUstream s, const struct op *from);
-void fake_run_op(struct CUstream_st *s, struct op *op);
+void fake_run_op(struct CUstream_st *s, CUcontext ctx, struct op *op);
 /* Until what has been put on it is done; the legacy stream: on the blocking ones of its context too. */
 void fake_stream_drain(CUstream s);
 void fake_stream_leave(CUgraph g);   /* all streams that are captured into it; fake_lock held */
 int fake_all_pending(CUcontext ctx); /* NULL: of all; fake_lock held */
+
+/* kernel.c */
 extern int fake_launch_error;
 void fake_set_kernel(const char *name, fake_kernel_fn fn);
+void fake_kernel_run(struct op *op);
+/* Threads a block -> blocks a multiprocessor. */
+unsigned int fake_occupancy(unsigned int threads);
 
 /* graph.c: fake_lock held but for running. */
 CUgraph fake_graph_new(void);
 CUgraphNode fake_graph_add(CUgraph g, const struct op *op, const CUgraphNode *before, size_t nr);
-void fake_graph_run(CUgraph g);
+void fake_graph_run(CUcontext ctx, CUgraph g);
 void fake_graph_put(CUgraph g);
 void fake_nodes_join(CUgraphNode **to, size_t *nr, const CUgraphNode *from, size_t nr_from);
 
@@ -172,6 +191,12 @@ static inline int fake_is_over(void)
 	return __atomic_load_n(&fake_over, __ATOMIC_RELAXED);
 }
 CUcontext fake_ctx_now(void);
+unsigned int fake_multiprocessors(void);
+/* A kernel of it made a fault; NULL: none. */
+static inline CUresult fake_ctx_error(CUcontext ctx)
+{
+	return ctx ? (CUresult)__atomic_load_n(&ctx->error, __ATOMIC_RELAXED) : CUDA_SUCCESS;
+}
 void fake_count(const char *symbol);
 
 /* share.c */
@@ -185,6 +210,10 @@ extern int fake_alloc_waits, fake_alloc_fails;
 void fake_mem_add(void *p, size_t bytes, int host, int fd);
 void fake_mem_gone(uintptr_t at);
 int fake_mem_known(uintptr_t at);
+/* 1: kernels of that context may use these bytes; from, to: what around them they may use as well. */
+int fake_mem_usable(const struct CUctx_st *ctx, uintptr_t at, size_t bytes, uintptr_t *from,
+		    uintptr_t *to);
+extern uint64_t fake_mem_generation; /* of the table */
 /* -1: not the start of device memory of this process. */
 int fake_mem_fd(uintptr_t at, size_t *bytes);
 void fake_mem_each(void (*fn)(void *at, size_t bytes, int arg), int arg); /* of devices */

@@ -8,6 +8,7 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 static struct mem *mems;
+uint64_t fake_mem_generation;
 int fake_alloc_waits, fake_alloc_fails;
 
 static void alloc_wait(void)
@@ -26,6 +27,11 @@ static void *mem_new(size_t bytes, int host)
 	fake_mem_add(p, bytes, host, fd);
 	return p;
 }
+/* RELEASE pairs with a kernel's acquire before it trusts an earlier answer: it then asks the table as it is now. */
+static void changed(void)
+{
+	__atomic_fetch_add(&fake_mem_generation, 1, __ATOMIC_RELEASE);
+}
 void fake_mem_add(void *p, size_t bytes, int host, int fd)
 {
 	struct mem *m = calloc(1, sizeof(*m));
@@ -38,6 +44,7 @@ void fake_mem_add(void *p, size_t bytes, int host, int fd)
 	pthread_mutex_lock(&fake_lock);
 	m->next = mems;
 	mems = m;
+	changed();
 	pthread_mutex_unlock(&fake_lock);
 }
 int fake_mem_fd(uintptr_t at, size_t *bytes)
@@ -73,8 +80,10 @@ void fake_mem_gone(uintptr_t at)
 	for (p = &mems; *p && (*p)->at != at; p = &(*p)->next)
 		;
 	m = *p;
-	if (m)
+	if (m) {
 		*p = m->next;
+		changed();
+	}
 	pthread_mutex_unlock(&fake_lock);
 	if (m && m->host == 1)
 		free((void *)at);
@@ -95,6 +104,8 @@ static CUresult device_alloc(CUdeviceptr *out, size_t bytes, int managed)
 {
 	int room;
 
+	if (fake_ctx_error(fake_ctx_now()))
+		return fake_ctx_error(fake_ctx_now());
 	if (__atomic_fetch_sub(&fake_alloc_fails, 1, __ATOMIC_RELAXED) > 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	__atomic_store_n(&fake_alloc_fails, 0, __ATOMIC_RELAXED);
@@ -211,6 +222,24 @@ int fake_mem_known(uintptr_t at)
 	known = mem_of(at) != NULL;
 	pthread_mutex_unlock(&fake_lock);
 	return known;
+}
+/* Host memory the driver has made is for all devices, also what was registered; that of another device after peer access. */
+int fake_mem_usable(const struct CUctx_st *ctx, uintptr_t at, size_t bytes, uintptr_t *from,
+		    uintptr_t *to)
+{
+	struct mem *m;
+	int usable;
+
+	pthread_mutex_lock(&fake_lock);
+	m = mem_of(at);
+	usable = m && at + bytes <= m->at + m->bytes &&
+		 (m->host || m->managed || m->device == ctx->device || ctx->peers >> m->device & 1);
+	if (usable) {
+		*from = m->at;
+		*to = m->at + m->bytes;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return usable;
 }
 API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, void **data,
 				    CUdeviceptr at)

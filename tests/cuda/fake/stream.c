@@ -1,6 +1,6 @@
 /*
  * The streams of the stand-in driver: a list of operations and a thread that executes them in order; a wait for a memory
- * word blocks the stream. Kernels are functions that the test registered by name.
+ * word blocks the stream. Kernels are in kernel.c.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -16,42 +16,8 @@
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_moved = PTHREAD_COND_INITIALIZER;
 uint64_t fake_next_id = 1;
-int fake_launch_error;
 static struct CUstream_st *streams;
-static struct {
-	char name[64];
-	fake_kernel_fn fn;
-} kernels[16];
 static __thread CUstream per_thread;
-
-struct block {
-	struct op *op;
-	unsigned int index;
-	pthread_t thread;
-};
-
-static void *run_block(void *arg)
-{
-	struct block *b = arg;
-
-	b->op->kernel(b->op->params, b->index);
-	return NULL;
-}
-
-static void run_kernel(struct op *op)
-{
-	struct block *b = calloc(op->grid, sizeof(*b));
-	unsigned int i;
-
-	for (i = 0; i < op->grid; i++) {
-		b[i].op = op;
-		b[i].index = i;
-		pthread_create(&b[i].thread, NULL, run_block, &b[i]);
-	}
-	for (i = 0; i < op->grid; i++)
-		pthread_join(b[i].thread, NULL);
-	free(b);
-}
 
 static void rows(const struct op *op)
 {
@@ -65,8 +31,11 @@ static void rows(const struct op *op)
 	}
 }
 
-void fake_run_op(struct CUstream_st *s, struct op *op)
+void fake_run_op(struct CUstream_st *s, CUcontext ctx, struct op *op)
 {
+	/* Behind a fault nothing is executed; events are reached, so that who waits for one comes to know. */
+	if (fake_ctx_error(ctx) && op->kind != OP_RECORD)
+		return;
 	switch (op->kind) {
 	case OP_WRITE:
 		/* RELEASE pairs with whoever polls the word: the stream's earlier work is seen. */
@@ -75,15 +44,14 @@ void fake_run_op(struct CUstream_st *s, struct op *op)
 	case OP_WAIT:
 		/* ACQUIRE pairs with the writer's release: later operations see what came before it. */
 		while (__atomic_load_n(op->addr, __ATOMIC_ACQUIRE) < op->value &&
-		       !(s && __atomic_load_n(&s->stop, __ATOMIC_RELAXED)))
+		       !(s && __atomic_load_n(&s->stop, __ATOMIC_RELAXED)) && !fake_ctx_error(ctx))
 			usleep(50);
 		break;
 	case OP_HOST:
 		op->fn(op->data);
 		break;
 	case OP_KERNEL:
-		if (op->kernel)
-			run_kernel(op);
+		fake_kernel_run(op);
 		break;
 	case OP_RECORD:
 		pthread_mutex_lock(&fake_lock);
@@ -94,7 +62,7 @@ void fake_run_op(struct CUstream_st *s, struct op *op)
 		break;
 	case OP_AFTER:
 		pthread_mutex_lock(&fake_lock);
-		while (op->event->reached < op->point)
+		while (op->event->reached < op->point && !fake_ctx_error(ctx))
 			pthread_cond_wait(&fake_moved, &fake_lock);
 		pthread_mutex_unlock(&fake_lock);
 		break;
@@ -106,7 +74,7 @@ void fake_run_op(struct CUstream_st *s, struct op *op)
 		rows(op);
 		break;
 	case OP_GRAPH:
-		fake_graph_run(op->graph);
+		fake_graph_run(ctx, op->graph);
 		break;
 	case OP_EMPTY:
 		break;
@@ -133,7 +101,7 @@ static void *run_stream(void *arg)
 			while (op->after[i].s->done < op->after[i].nr && !op->after[i].s->gone)
 				pthread_cond_wait(&fake_moved, &fake_lock);
 		pthread_mutex_unlock(&fake_lock);
-		fake_run_op(s, op);
+		fake_run_op(s, s->ctx, op);
 		pthread_mutex_lock(&fake_lock);
 		if (op->kind == OP_GRAPH)
 			fake_graph_put(op->graph);
@@ -311,13 +279,15 @@ API CUresult cuStreamQuery(CUstream s)
 	SEEN();
 	if (fake_is_over())
 		return CUDA_ERROR_DEINITIALIZED;
-	return query(fake_stream_of(s, 0));
+	s = fake_stream_of(s, 0);
+	return fake_ctx_error(s->ctx) ? fake_ctx_error(s->ctx) : query(s);
 }
 API CUresult cuStreamSynchronize(CUstream s)
 {
 	SEEN();
-	fake_stream_drain(fake_stream_of(s, 0));
-	return CUDA_SUCCESS;
+	s = fake_stream_of(s, 0);
+	fake_stream_drain(s);
+	return fake_ctx_error(s->ctx);
 }
 static CUresult drain(CUcontext ctx)
 {
@@ -325,7 +295,7 @@ static CUresult drain(CUcontext ctx)
 	while (fake_all_pending(ctx))
 		pthread_cond_wait(&fake_moved, &fake_lock);
 	pthread_mutex_unlock(&fake_lock);
-	return CUDA_SUCCESS;
+	return fake_ctx_error(ctx);
 }
 API CUresult cuCtxSynchronize(void)
 {
@@ -401,85 +371,4 @@ API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback fn, void *data, un
 	fake_put(fake_stream_of(s, 0),
 		 &(struct op){.kind = OP_CALLBACK, .callback = fn, .data = data});
 	return CUDA_SUCCESS;
-}
-
-/* ---- kernels ---------------------------------------------------------------------------------------- */
-
-/* Bringing code to the device waits for all that the context has, as a driver may that loads lazily. */
-static void load(CUfunction f)
-{
-	pthread_mutex_lock(&fake_lock);
-	while (!f->loaded && fake_all_pending(fake_ctx_now()))
-		pthread_cond_wait(&fake_moved, &fake_lock);
-	f->loaded = 1;
-	pthread_mutex_unlock(&fake_lock);
-}
-
-static CUresult launch(CUfunction f, unsigned int grid, CUstream s, void **params)
-{
-	struct op op = {.kind = OP_KERNEL, .grid = grid};
-	int i;
-
-	if (fake_is_over())
-		return CUDA_ERROR_DEINITIALIZED;
-	if (fake_launch_error)
-		return fake_launch_error;
-	if (f)
-		load(f);
-	for (i = 0; i < 16 && f; i++)
-		if (kernels[i].fn && strcmp(kernels[i].name, f->name) == 0)
-			op.kernel = kernels[i].fn;
-	if (op.kernel && params)
-		memcpy(&op.params[0], params[0], sizeof(void *));
-	fake_put(fake_stream_of(s, 0), &op);
-	return CUDA_SUCCESS;
-}
-API CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
-			    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-			    CUstream s, void **params, void **extra)
-{
-	(void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
-	SEEN();
-	return launch(f, gx, s, params);
-}
-API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
-{
-	(void)extra;
-	SEEN();
-	return launch(f, c->gridDimX, c->hStream, params);
-}
-API CUresult cuFuncLoad(CUfunction f)
-{
-	SEEN();
-	load(f);
-	return CUDA_SUCCESS;
-}
-API CUresult cuModuleLoadData(CUmodule *module, const void *image)
-{
-	const char *no = getenv("FAKE_CUDA_NO_CODE");
-
-	SEEN();
-	/* Code for another kind of device, or of a newer toolkit. */
-	if (no && atoi(no) == fake_ctx_now()->device)
-		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	*module = (CUmodule)image;
-	return CUDA_SUCCESS;
-}
-API CUresult cuModuleGetFunction(CUfunction *f, CUmodule module, const char *name)
-{
-	(void)module;
-	SEEN();
-	*f = calloc(1, sizeof(**f));
-	snprintf((*f)->name, sizeof((*f)->name), "%s", name);
-	return CUDA_SUCCESS;
-}
-
-void fake_set_kernel(const char *name, fake_kernel_fn fn)
-{
-	int i;
-
-	for (i = 0; i < 15 && kernels[i].fn && strcmp(kernels[i].name, name) != 0; i++)
-		;
-	snprintf(kernels[i].name, sizeof(kernels[i].name), "%s", name);
-	kernels[i].fn = fn;
 }

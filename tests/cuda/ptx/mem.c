@@ -126,7 +126,8 @@ static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned 
 		    !(me->strong && c->read.flags & STRONG))
 			race(b, &c->read, "reads", me, "writes", at);
 		t = writes ? &c->write : &c->read;
-		if (t->epoch == b->epoch && t->sub == me->w->epoch && !writes &&
+		/* Readers of other bytes of the cell are not kept beside one another: what is told is true, not all is told. */
+		if (t->epoch == b->epoch && t->sub == me->w->epoch && !writes && t->bytes & bits &&
 		    (t->thread != me->thread || t->flags & MANY)) {
 			/* One of the readers is kept, and that there are more. */
 			t->flags = (uint8_t)((t->flags | MANY) &
