@@ -27,8 +27,10 @@ extern "C" __global__ void __launch_bounds__(DFK_MAX_THREADS, 1) dfk_daemon(stru
 
 		if (DFK_TID == 0)
 			leave = (uint32_t)dfk_leaves(&local, turn);
-		/* Also keeps thread 0 from deciding again while others still read this turn's decision, and them from
-		   the next one's data before it is complete. */
+		/*
+		 * Also keeps thread 0 from deciding again while others still read this turn's decision, and them from
+		 * what it has fetched before it is complete.
+		 */
 		dfk_sync();
 	} while (!leave);
 	dfk_block_leave(&local);

@@ -5,8 +5,8 @@
 PTX_EMULATOR := $(B)/tests/cuda/libptx.a
 $(call obj,$(wildcard tests/cuda/ptx/*.c)): DF_CFLAGS += -O3
 $(eval $(call static_lib,$(PTX_EMULATOR),$(call obj,$(wildcard tests/cuda/ptx/*.c))))
-$(B)/tests/cuda/t_ptx $(B)/tests/kernels/t_daemon_ptx: $(PTX_EMULATOR)
-$(B)/tests/cuda/t_ptx $(B)/tests/kernels/t_daemon_ptx: private LIBS += $(PTX_EMULATOR)
+$(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx): $(PTX_EMULATOR)
+$(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx): private LIBS += $(PTX_EMULATOR)
 
 ifneq ($(HAVE_CUDA),)
 FAKE_CUDA := $(B)/tests/cuda/fake/libcuda.so.1

@@ -91,7 +91,8 @@ static void run(uint64_t seed, int n, int nb, int nc, int ni)
 		ck_assert_msg(turns < 40000000, "seed %llu: no end in sight (n %d, blocks %d)",
 			      (unsigned long long)seed, n, nb);
 	} while (left);
-	results(&w, seed);
+	for (i = 0; i < nc * n * ni; i++)
+		result(&w, i / n % nc, i % n, i / n / nc, seed);
 	clear(&w, seed);
 }
 

@@ -368,25 +368,19 @@ static void submit(struct world *w, int k, int c, int m, int late)
 #define SETTLE(blk) ((void)(blk))
 #endif
 
-/* All outputs are what they must be. */
-static void results(const struct world *w, uint64_t seed)
+/* The output of one instance on one rank is what it must be. */
+static void result(const struct world *w, int c, int k, int m, uint64_t seed)
 {
-	int c, k, m;
+	const struct rank_coll *rc = &w->rc[c][k];
 	uint64_t e;
 
-	for (c = 0; c < w->nc; c++)
-		for (k = 0; k < w->n; k++)
-			for (m = 0; m < w->ni; m++)
-				for (e = 0; e < w->rc[c][k].out_elems; e++)
-					ck_assert_msg(
-						w->rc[c][k].out[m][e] == expect(w, c, m, k, e),
-						"seed %llu: %s n %d count %llu root %d inst %d rank %d "
-						"element %llu: %d, not %d (%s)",
-						(unsigned long long)seed,
-						df_coll_kind_name(w->kind[c]), w->n,
-						(unsigned long long)w->count[c], w->root[c], m, k,
-						(unsigned long long)e, w->rc[c][k].out[m][e],
-						expect(w, c, m, k, e), w->rc[c][k].prog->name);
+	for (e = 0; e < rc->out_elems; e++)
+		ck_assert_msg(
+			rc->out[m][e] == expect(w, c, m, k, e),
+			"seed %llu: %s n %d count %llu root %d inst %d rank %d element %llu: %d, not %d (%s)",
+			(unsigned long long)seed, df_coll_kind_name(w->kind[c]), w->n,
+			(unsigned long long)w->count[c], w->root[c], m, k, (unsigned long long)e,
+			rc->out[m][e], expect(w, c, m, k, e), rc->prog->name);
 }
 
 /* All is done, nothing is left over; frees it. */

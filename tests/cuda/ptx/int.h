@@ -7,6 +7,7 @@
  *   run.c      blocks, warps, branches, barriers
  *   alu.c      arithmetic, one instruction over the lanes of a warp; bits.c, convert.c
  *   mem.c      loads, stores, atomics; what they may touch, and races
+ *   weak.c     memory that shows stores late and loads old
  *   half.c     numbers of 16 and 8 bits
  */
 #ifndef DF_TESTS_PTX_INT_H
@@ -271,7 +272,8 @@ struct warp {
 	uint32_t live, at_barrier, at_warpsync;
 	uint32_t first; /* thread */
 	uint32_t picks;
-	uint32_t epoch; /* barriers of the warp alone */
+	uint32_t epoch;		  /* barriers of the warp alone */
+	uint32_t acquired[LANES]; /* the block's acquires at the last one of each thread */
 };
 
 struct run {
@@ -300,6 +302,10 @@ struct block {
 	struct page *last_page;
 	uintptr_t from, to; /* what is known to be accessible */
 	uint64_t generation;
+	/* weak.c */
+	uint32_t acquires, acquires_at_barrier; /* from 1 */
+	struct waiting *waiting;		/* words with stores that are not out */
+	uint32_t nr_waiting, room_waiting;
 };
 
 static inline uint64_t *at(const struct block *b, const struct warp *w, slot s)
@@ -333,6 +339,8 @@ const char *ptx_where(const struct ptx_kernel *k, const struct insn *in, char *b
 int ptx_alu(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);
 void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);
 void ptx_cells_free(struct block *b);
+void ptx_fence(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);
+uint64_t ptx_draw(struct block *b);
 unsigned int ptx_type_bytes(enum type t);
 
 /* half.c: bits to numbers and back, to nearest even. */

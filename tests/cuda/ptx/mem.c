@@ -3,41 +3,17 @@
  *
  * A race: two threads touch the same byte between two barriers, one of them writes, and not both in a way that is meant for it
  * (relaxed, acquire, release, atomic). Looked at in shared and in global memory, four bytes a cell. What other blocks and the
- * host do is not looked at here: the daemon on CPU threads is what ThreadSanitizer sees.
+ * host do is not looked at here; whether enough is acquired and released for them shows where memory is weak (weak.c).
  */
 #include <stdlib.h>
 #include <string.h>
-#include "tests/cuda/ptx/int.h"
-
-/* The last write and the last read of a cell; epoch 0: none. */
-struct touch {
-	uint32_t epoch;
-	uint32_t insn;
-	uint32_t sub; /* epoch of the warp */
-	uint16_t thread;
-	uint8_t bytes; /* bits */
-	uint8_t flags;
-};
-#define STRONG 1 /* not a plain access */
-#define MANY   2 /* of several threads, this is one */
-
-struct cell {
-	struct touch write, read;
-};
-
-#define PAGE	  4096u
-#define MAX_PAGES 2048u /* of global memory: what is known of older ones is forgotten */
-
-struct page {
-	uintptr_t at;
-	struct cell cells[PAGE / 4];
-	UT_hash_handle hh;
-};
+#include "tests/cuda/ptx/mem.h"
 
 void ptx_cells_free(struct block *b)
 {
 	struct page *p, *t;
 
+	weak_flush(b);
 	HASH_ITER(hh, b->pages, p, t)
 	{
 		HASH_DEL(b->pages, p);
@@ -49,42 +25,39 @@ void ptx_cells_free(struct block *b)
 	b->shared_cells = NULL;
 }
 
-static struct cell *cell_of(struct block *b, uintptr_t a)
+struct page *mem_page(struct block *b, uintptr_t a)
 {
 	uintptr_t at = a & ~(uintptr_t)(PAGE - 1);
 	struct page *p = b->last_page;
 
+	if (p && p->at == at)
+		return p;
+	HASH_FIND(hh, b->pages, &at, sizeof(at), p);
+	if (!p) {
+		if (b->nr_pages == MAX_PAGES) {
+			struct cell *keep = b->shared_cells;
+
+			b->shared_cells = NULL;
+			ptx_cells_free(b);
+			b->shared_cells = keep;
+		}
+		p = calloc(1, sizeof(*p));
+		p->at = at;
+		HASH_ADD(hh, b->pages, at, sizeof(p->at), p);
+		b->nr_pages++;
+	}
+	return b->last_page = p;
+}
+
+static struct cell *cell_of(struct block *b, uintptr_t a)
+{
 	if (a - (uintptr_t)b->shared < b->shared_bytes) {
 		if (!b->shared_cells)
 			b->shared_cells = calloc(b->shared_bytes / 4 + 1, sizeof(struct cell));
 		return &b->shared_cells[(a - (uintptr_t)b->shared) / 4];
 	}
-	if (!p || p->at != at) {
-		HASH_FIND(hh, b->pages, &at, sizeof(at), p);
-		if (!p) {
-			if (b->nr_pages == MAX_PAGES) {
-				struct cell *keep = b->shared_cells;
-
-				b->shared_cells = NULL;
-				ptx_cells_free(b);
-				b->shared_cells = keep;
-			}
-			p = calloc(1, sizeof(*p));
-			p->at = at;
-			HASH_ADD(hh, b->pages, at, sizeof(p->at), p);
-			b->nr_pages++;
-		}
-		b->last_page = p;
-	}
-	return &p->cells[(a & (PAGE - 1)) / 4];
+	return &mem_page(b, a)->cells[(a & (PAGE - 1)) / 4];
 }
-
-struct who {
-	const struct insn *in;
-	const struct warp *w;
-	uint32_t thread;
-	int strong;
-};
 
 /* Has the other one come before us by a barrier of the block, or of the warp? */
 static int ordered(const struct block *b, const struct touch *t, const struct who *me)
@@ -218,7 +191,7 @@ static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned
 	return 0;
 }
 
-static uint64_t load(uintptr_t at, unsigned int bytes)
+uint64_t mem_load(uintptr_t at, unsigned int bytes)
 {
 	/*
 	 * ACQUIRE, whatever the instruction says: on the processors that this runs on it costs nothing, and pairs with what
@@ -236,9 +209,9 @@ static uint64_t load(uintptr_t at, unsigned int bytes)
 	}
 }
 
-static void store(uintptr_t at, unsigned int bytes, uint64_t v)
+void mem_store(uintptr_t at, unsigned int bytes, uint64_t v)
 {
-	/* RELEASE pairs with the ACQUIRE of load() in other blocks, and with the host's. */
+	/* RELEASE pairs with the ACQUIRE of mem_load() in other blocks, and with the host's. */
 	switch (bytes) {
 	case 1:
 		__atomic_store_n((uint8_t *)at, (uint8_t)v, __ATOMIC_RELEASE);
@@ -344,6 +317,7 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 	const uint64_t *a = in->a == NOWHERE ? NULL : at(b, w, in->a);
 	unsigned int bytes = ptx_type_bytes(in->type), i;
 	uint32_t m = mask;
+	int weak = b->run->l->weak, global;
 
 	if (in->base == P_SYMBOL) {
 		uint64_t *d = at(b, w, in->d);
@@ -360,26 +334,52 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 		if (!allowed(b, &me, where, bytes * in->vec, in->base != P_LD))
 			return;
 		if (in->base == P_ATOM) {
-			uint64_t old = atomic(in, where, at(b, w, in->b)[l],
-					      in->c == NOWHERE ? 0 : at(b, w, in->c)[l]);
+			uint64_t old;
 
+			if (weak)
+				weak_atomic(b, &me, where);
+			old = atomic(in, where, at(b, w, in->b)[l],
+				     in->c == NOWHERE ? 0 : at(b, w, in->c)[l]);
+			if (weak && in->mods & M_ACQUIRE)
+				weak_acquire(b, &me);
 			if (in->d != NOWHERE)
 				at(b, w, in->d)[l] = old;
 			continue;
 		}
+		/* What the block alone has is always as it is. */
+		global = weak && where - (uintptr_t)b->shared >= b->shared_bytes &&
+			 !in_local(b, me.thread, where, bytes) && in->space != S_PARAM;
 		for (i = 0; i < in->vec; i++) {
 			uint64_t *v = in->v[i] == NOWHERE ? NULL : at(b, w, in->v[i]);
+			uintptr_t p = where + i * bytes;
 			uint64_t x;
 
 			if (in->base == P_ST) {
-				store(where + i * bytes, bytes, v[l]);
+				if (global)
+					weak_store(b, &me, p, bytes, v[l]);
+				else
+					mem_store(p, bytes, v[l]);
 				continue;
 			}
-			x = load(where + i * bytes, bytes);
+			x = global ? weak_load(b, &me, p, bytes) : mem_load(p, bytes);
 			if (in->type == T_S8)
 				x = (uint32_t)(int32_t)(int8_t)x;
 			if (v)
 				v[l] = x;
 		}
 	}
+}
+
+void ptx_fence(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
+{
+	/* SEQ_CST: as the strongest fence that there is. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!b->run->l->weak)
+		return;
+	EACH(mask, {
+		struct who me = {in, w, w->first + (uint32_t)l, 1};
+
+		weak_release(b, me.thread);
+		weak_acquire(b, &me);
+	});
 }

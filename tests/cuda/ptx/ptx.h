@@ -4,8 +4,8 @@
  *
  * It shows that device code computes the right thing whichever way its warps come along, and reports what a GPU would not
  * forgive: accesses of what the device does not know or in the wrong alignment, races between the threads of a block
- * (in shared and in global memory), barriers that not all threads of a warp reach. It shows nothing about time, nothing about
- * the order in which a GPU makes writes visible (the processor's own holds), nothing about ptxas.
+ * (in shared and in global memory), barriers that not all threads of a warp reach. On request memory is weak, so that
+ * a missing acquire or release shows too. It shows nothing about time, and nothing about ptxas.
  *
  * A block is one CPU thread, which executes its warps in turn, in an order drawn from a seed; a warp's threads go in
  * lockstep while they are at the same instruction. 64-bit generic addresses are addresses of this process, and the spaces
@@ -46,6 +46,8 @@ struct ptx_launch {
 	const void *params;    /* the parameter block */
 	unsigned int resident; /* so many blocks are on the device at a time; 0: all */
 	uint64_t seed;	       /* of the order in which warps come along */
+	/* 1: global memory is about as weak as PTX allows: stores are seen late, loads may be old (weak.c). */
+	int weak;
 	/*
 	 * May the device access these bytes? Called from several threads. *from, *to: what may be accessed around it; the
 	 * answer is kept until *generation changes. NULL: everything may be.

@@ -12,9 +12,9 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include "tests/cuda/ptx/int.h"
+#include "tests/cuda/ptx/mem.h"
 
-static uint64_t draw(struct block *b)
+uint64_t ptx_draw(struct block *b)
 {
 	uint64_t z = b->rng += 0x9e3779b97f4a7c15ull;
 
@@ -209,7 +209,7 @@ static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *l
 	});
 	if (++w->picks % 64 == 0 && run) {
 		/* Any of them. */
-		uint32_t nr = (uint32_t)(draw(b) % (uint64_t)__builtin_popcount(run)), m = run;
+		uint32_t nr = (uint32_t)(ptx_draw(b) % (uint64_t)__builtin_popcount(run)), m = run;
 
 		while (nr--)
 			m &= m - 1;
@@ -329,8 +329,7 @@ static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budge
 					break;
 				}
 				case P_FENCE:
-					/* SEQ_CST: as the strongest fence that there is. */
-					__atomic_thread_fence(__ATOMIC_SEQ_CST);
+					ptx_fence(b, w, in, m);
 					pc++;
 					break;
 				case P_NOTHING:
@@ -456,6 +455,7 @@ static int release(struct block *b)
 		ptx_fault(b, in, F_BARRIER,
 			  "a barrier is waited at after threads of the block have left");
 	b->epoch++;
+	b->acquires_at_barrier = b->acquires;
 	b->red_and = 1;
 	b->red_or = b->red_popc = 0;
 	return 1;
@@ -466,17 +466,18 @@ static void run_block(struct block *b)
 	uint32_t idle = 0;
 
 	while (!over(b)) {
-		uint32_t i, start = (uint32_t)(draw(b) % b->nr_warps), live = 0;
+		uint32_t i, start = (uint32_t)(ptx_draw(b) % b->nr_warps), live = 0;
 		unsigned int ran = 0;
 
 		for (i = 0; i < b->nr_warps && !over(b); i++) {
 			struct warp *w = &b->warps[(start + i) % b->nr_warps];
-			uint64_t r = draw(b);
+			uint64_t r = ptx_draw(b);
 
 			/* Mostly far, sometimes a few instructions. */
 			ran += run_warp(b, w, r % 8 ? 4000 : 1 + (unsigned int)(r >> 8) % 60);
 			live |= w->live;
 		}
+		weak_step(b);
 		if (!live)
 			break;
 		if (ran || release(b)) {
@@ -542,6 +543,7 @@ static void *run_blocks(void *arg)
 		b.ctaid[1] = b.index / l->grid[0] % l->grid[1];
 		b.ctaid[2] = b.index / l->grid[0] / l->grid[1];
 		b.epoch++;
+		b.acquires_at_barrier = ++b.acquires;
 		b.red_and = 1;
 		b.red_or = b.red_popc = 0;
 		b.rng = l->seed * 0x2545f4914f6cdd1dull + b.index;
@@ -559,8 +561,10 @@ static void *run_blocks(void *arg)
 			w->live = nr >= LANES ? UINT32_MAX : (1u << nr) - 1;
 		}
 		run_block(&b);
+		weak_flush(&b);
 	}
 	ptx_cells_free(&b);
+	free(b.waiting);
 	for (i = 0; i < b.nr_warps; i++)
 		munmap(b.warps[i].regs, regs);
 	if (b.local)
