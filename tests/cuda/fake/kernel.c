@@ -4,7 +4,7 @@
  * nothing.
  *
  * A fault ends the context, as on a GPU, and is said on standard error and in the file FAKE_CUDA_FAULTS; a race is only said.
- * FAKE_CUDA_SEED: of the order in which warps come along. With FAKE_CUDA_SMS no more blocks of a launch are there at a
+ * FAKE_CUDA_SEED: of the order in which warps come along. FAKE_CUDA_WEAK=1: to the emulator memory is weak. With FAKE_CUDA_SMS no more blocks of a launch are there at a
  * time than fit on so many multiprocessors.
  */
 #define _GNU_SOURCE
@@ -121,6 +121,7 @@ static void run_ptx(struct op *op)
 		.seed = (seed ? strtoull(seed, NULL, 0) : 1) +
 			/* RELAXED: only that no two launches have the same. */
 			__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED),
+		.weak = getenv("FAKE_CUDA_WEAK") != NULL,
 		.known = usable[op->ctx->device],
 		.generation = &fake_mem_generation,
 		.fault = fault,
