@@ -181,9 +181,9 @@ START_TEST(races)
 END_TEST
 
 static uint64_t known_generation;
-static int known_none(uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
+static int known_none(void *arg, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
 {
-	(void)at, (void)bytes;
+	(void)arg, (void)at, (void)bytes;
 	*from = *to = 0;
 	return 0;
 }

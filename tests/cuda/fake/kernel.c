@@ -57,23 +57,12 @@ static void run_function(struct op *op)
 
 /* ---- PTX ------------------------------------------------------------------------------------------------ */
 
-/* Whoever asks does not say for which context; there are as many as devices, a function each. */
-static CUcontext asked[8];
-#define USABLE(i)                                                                                  \
-	static int usable_##i(uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)          \
-	{                                                                                          \
-		return fake_mem_usable(asked[i], at, bytes, from, to);                             \
-	}
-USABLE(0)
-USABLE(1)
-USABLE(2)
-USABLE(3)
-USABLE(4)
-USABLE(5)
-USABLE(6)
-USABLE(7)
-static int (*const usable[8])(uintptr_t, size_t, uintptr_t *, uintptr_t *) = {
-	usable_0, usable_1, usable_2, usable_3, usable_4, usable_5, usable_6, usable_7};
+static int usable(void *arg, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
+{
+	const struct op *op = arg;
+
+	return fake_mem_usable(op->ctx, at, bytes, from, to);
+}
 
 static void fault(void *arg, const char *text)
 {
@@ -122,14 +111,13 @@ static void run_ptx(struct op *op)
 			/* RELAXED: only that no two launches have the same. */
 			__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED),
 		.weak = getenv("FAKE_CUDA_WEAK") != NULL,
-		.known = usable[op->ctx->device],
+		.known = usable,
 		.generation = &fake_mem_generation,
 		.fault = fault,
 		.arg = op,
 		.stop = &op->ctx->stop,
 	};
 
-	asked[op->ctx->device] = op->ctx;
 	if (getenv("FAKE_CUDA_SMS"))
 		l.resident = fake_multiprocessors() *
 			     fake_occupancy(op->block[0] * op->block[1] * op->block[2]);

@@ -151,7 +151,7 @@ static int known(struct block *b, uintptr_t at, unsigned int bytes)
 		return 1;
 	b->generation = now;
 	b->from = b->to = 0;
-	return l->known(at, bytes, &b->from, &b->to);
+	return l->known(l->arg, at, bytes, &b->from, &b->to);
 }
 
 /* 0: it may not be touched, and the kernel ends. */

@@ -52,7 +52,7 @@ struct ptx_launch {
 	 * May the device access these bytes? Called from several threads. *from, *to: what may be accessed around it; the
 	 * answer is kept until *generation changes. NULL: everything may be.
 	 */
-	int (*known)(uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to);
+	int (*known)(void *arg, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to);
 	const uint64_t *generation;
 	/*
 	 * A fault, as a whole sentence; the kernel then stops if it can't go on. NULL: to standard error. Called from
