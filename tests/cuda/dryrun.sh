@@ -50,3 +50,30 @@ passes() {
 		[[ $(part "$t") == "0 "* ]] || fail "gpu/$t is not in the results as passed: $(part "$t")"
 	done
 }
+# From here on the daemon is the kernel as nvcc compiled it, with all threads, on the emulator (tests/cuda/ptx); what that finds is
+# in $T/faults.
+compiled() {
+	[ -f "$B/kernels/daemon.90.ptx" ] && [ -x "$B/tests/cuda/gpu/reduce_cuda" ] || skip "built without the kernel's PTX"
+	export FAKE_CUDA_PTX=$B/kernels/daemon.90.ptx FAKE_CUDA_FAULTS=$T/faults FAKE_CUDA_SEED=$SEED
+}
+no_faults() { # WHERE
+	[ ! -s "$T/faults" ] || fail "$1: $(head -3 "$T/faults")"
+}
+# [NAME=VALUE...] CLIENT ARGS...: on that daemon, right, without a fault.
+on_ptx() {
+	local set=()
+	while [[ $1 == *=* ]]; do
+		set+=("$1")
+		shift
+	done
+	local c=$1 rc
+	shift
+	rm -f "$T/stats"
+	timeout -k 5 "${LIMIT:-100}" env "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 "DFSHIM_STATS=$T/stats" \
+		"${set[@]}" "$C/$c" "$@" --timeout "${QUIET:-40}" >"$T/client" 2>&1
+	rc=$?
+	tail -1 "$T/client"
+	no_faults "${set[*]} $c $*"
+	[ $rc = 0 ] || fail "${set[*]} $c $*: status $rc: $(tail -20 "$T/client")"
+	grep -q '"operations": [1-9]' "$T/stats" || fail "${set[*]} $c $*: none of it was executed by dfshim"
+}

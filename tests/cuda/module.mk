@@ -112,3 +112,20 @@ endif
 litmus: $(LITMUS)
 check-gpu bench-gpu gpu-bundle: litmus
 endif
+
+# The same programs for the stand-in, which executes their PTX: against its runtime, of one generation, not compressed.
+ifneq ($(and $(NVCC),$(HAVE_CUDA),$(if $(SAN),,1)),)
+DRY_GPU := $(patsubst tests/gpu/%.cu,$(B)/tests/cuda/gpu/%,$(filter-out $(if $(HAVE_NCCL),,%/beside.cu),$(wildcard tests/gpu/*.cu)))
+DRY_NVCC := $(NVCC) -std=c++17 -I. -cudart shared -gencode arch=compute_80,code=compute_80 -Xfatbin -compress=false
+
+$(DRY_GPU): $(B)/tests/cuda/gpu/%: tests/gpu/%.cu tests/gpu/litmus.h tests/cuda/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(DRY_NVCC) -O2 -I$(NCCL_HOME)/include -MD -MF $@.d -MT $@ -o $@ $< $(if $(filter %/beside,$@),$(addprefix -L,$(NCCL_LIB)) -lnccl)
+
+$(B)/tests/cuda/gpu/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a kernels/module.mk tests/cuda/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(DRY_NVCC) -O1 -MD -MF $@.d -MT $@ -o $@ $< $(B)/libdfrt.a
+
+-include $(addsuffix .d,$(DRY_GPU) $(B)/tests/cuda/gpu/reduce_cuda)
+tests: $(DRY_GPU) $(B)/tests/cuda/gpu/reduce_cuda
+endif

@@ -4,11 +4,12 @@ set -u
 . "$SRC/tests/gpu/lib.sh"
 P=$B/tests/gpu/beside
 [ -x "$P" ] || skip "built without nvcc"
+part=($((1073741824 / SLOW / 4096 * 4096)) "$(few 200000)" "$(few 40)")
 : >"$T/with"
 : >"$T/without"
 for _ in 1 2 3; do
-	BESIDE_NCCL=1 timeout 60 env "${card_env[@]}" "$P" >>"$T/with"
-	timeout 60 "$P" >>"$T/without"
+	BESIDE_NCCL=1 timeout 60 env "${card_env[@]}" "$P" "${part[@]}" >>"$T/with"
+	timeout 60 "$P" "${part[@]}" >>"$T/without"
 done
 median() { awk -v k="$2" '$2 == k {print $3}' "$1" | sort -g | awk '{v[NR] = $1} END {if (NR) print v[int((NR + 1) / 2)]}'; }
 for k in arithmetic memory; do

@@ -2,6 +2,8 @@
  * How fast a program's own kernels run: one bound by arithmetic and one by memory, medians. With BESIDE_NCCL it
  * first makes a communicator, uses it once and keeps it, so that under the preload an idle dfshim is beside them.
  * A plain CUDA and NCCL program. Prints "beside: NAME MICROSECONDS".
+ *
+ * beside [BYTES [ROUNDS [TIMES]]]: of the memory, of the arithmetic, how often each is run and counted.
  */
 #include <algorithm>
 #include <cstdio>
@@ -34,9 +36,10 @@ __global__ void copy(float4 *to, const float4 *from, size_t n)
 		to[i] = from[i];
 }
 
-int main()
+int main(int argc, char **argv)
 {
-	size_t bytes = 1ull << 30;
+	size_t bytes = argc > 1 ? strtoull(argv[1], NULL, 0) : 1ull << 30;
+	int rounds = argc > 2 ? atoi(argv[2]) : 200000, runs = argc > 3 ? atoi(argv[3]) : 40;
 	cudaEvent_t from, to;
 	cudaStream_t s;
 	float *a, *b;
@@ -61,14 +64,14 @@ int main()
 	for (int which = 0; which < 2; which++) {
 		std::vector<float> times;
 
-		for (int i = 0; i < 43; i++) {
+		for (int i = 0; i < runs + 3; i++) {
 			float ms;
 
 			MUST(cudaEventRecord(from, s));
 			if (which)
 				copy<<<sms * 8, 256, 0, s>>>((float4 *)b, (const float4 *)a, bytes / 16);
 			else
-				arithmetic<<<sms * 8, 256, 0, s>>>(b, 200000);
+				arithmetic<<<sms * 8, 256, 0, s>>>(b, rounds);
 			MUST(cudaEventRecord(to, s));
 			MUST(cudaStreamSynchronize(s));
 			MUST(cudaEventElapsedTime(&ms, from, to));

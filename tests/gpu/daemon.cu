@@ -11,7 +11,7 @@
  *   relaunch  from the host's launch to the kernel's first instruction, seen by the host
  *   copy      what a plain device-to-device copy reaches, GB/s of bytes read and written
  *
- * Prints "daemon: NAME VALUE".
+ * Prints "daemon: NAME VALUE". daemon [BYTES]: of the copy.
  */
 #include "kernels/port.h"
 #include "kernels/abi.h"
@@ -67,12 +67,13 @@ __global__ void steps(struct setup *s)
 			dfk_fetch(&fetch);
 			dfk_sync();
 			if (DFK_TID == 0) {
+				t = cycles() - t;
 				fetch.way->used = local.turns;
 				if (i == 0) /* nothing was to be saved for the first ones */
 					for (int n = 0; n < ROUNDS; n++)
-						s->ns[COLD][n] = cycles() - t;
+						s->ns[COLD][n] = t;
 				else
-					s->ns[CONTEXT][i] = cycles() - t;
+					s->ns[CONTEXT][i] = t;
 			}
 			dfk_sync();
 		}
@@ -121,7 +122,7 @@ static double mid(const uint64_t *v, double per_ns)
 	return median(d);
 }
 
-int main()
+int main(int argc, char **argv)
 {
 	static const char *const names[NR] = {"sqe", "cqe", "context", "cold", "empty"};
 	struct setup *s;
@@ -131,7 +132,7 @@ int main()
 	cudaStream_t stream;
 	std::vector<double> times;
 	int khz = 0, least, greatest;
-	const size_t bytes = 512u << 20;
+	const size_t bytes = argc > 1 ? strtoull(argv[1], NULL, 0) : 512u << 20;
 	void *from, *to;
 	cudaEvent_t a, b;
 

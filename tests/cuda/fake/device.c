@@ -128,6 +128,10 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
 		*value = 1024;
 		break;
+	/* kHz: a kernel's clock counts nanoseconds. */
+	case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+		*value = 1000000;
+		break;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
 		*value = (int)fake_multiprocessors();
 		break;

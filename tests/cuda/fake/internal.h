@@ -3,6 +3,7 @@
  *
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
  * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
+ * FAKE_CUDA_SYNC_ALLOC: memory functions wait for all streams and kernels, as a driver may.
  * FAKE_CUDA_NO_CODE: the device that no module can be loaded on. What processes share is in share.c, where code comes
  * from in module.c, how it is executed in kernel.c.
  */
@@ -173,6 +174,7 @@ int fake_all_pending(CUcontext ctx); /* NULL: of all; fake_lock held */
 /* kernel.c */
 extern int fake_launch_error;
 void fake_set_kernel(const char *name, fake_kernel_fn fn);
+fake_kernel_fn fake_function(const char *name); /* NULL: none was registered */
 void fake_kernel_run(struct op *op);
 /* Threads a block -> blocks a multiprocessor. */
 unsigned int fake_occupancy(unsigned int threads);

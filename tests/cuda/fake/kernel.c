@@ -24,6 +24,24 @@ static struct {
 	fake_kernel_fn fn;
 } kernels[16];
 
+void fake_set_kernel(const char *name, fake_kernel_fn fn)
+{
+	int i;
+
+	for (i = 0; i < 15 && kernels[i].fn && strcmp(kernels[i].name, name) != 0; i++)
+		;
+	snprintf(kernels[i].name, sizeof(kernels[i].name), "%s", name);
+	kernels[i].fn = fn;
+}
+
+fake_kernel_fn fake_function(const char *name)
+{
+	for (int i = 0; i < 16 && kernels[i].fn; i++)
+		if (strcmp(kernels[i].name, name) == 0)
+			return kernels[i].fn;
+	return NULL;
+}
+
 /* ---- functions ---------------------------------------------------------------------------------------- */
 
 struct block {
@@ -258,7 +276,6 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **params, voi
 	CUstream s;
 	struct wish w;
 	CUresult r;
-	int i;
 
 	if (fake_is_over())
 		return CUDA_ERROR_DEINITIALIZED;
@@ -287,9 +304,8 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **params, voi
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	load(f);
-	for (i = 0; i < 16 && !f->ptx; i++)
-		if (kernels[i].fn && strcmp(kernels[i].name, f->name) == 0)
-			op.kernel = kernels[i].fn;
+	if (!f->ptx)
+		op.kernel = fake_function(f->name);
 	if (op.kernel && params)
 		memcpy(&op.params[0], params[0], sizeof(void *));
 	if (w.started) {
@@ -354,14 +370,4 @@ API CUresult cuFuncLoad(CUfunction f)
 	SEEN();
 	load(f);
 	return CUDA_SUCCESS;
-}
-
-void fake_set_kernel(const char *name, fake_kernel_fn fn)
-{
-	int i;
-
-	for (i = 0; i < 15 && kernels[i].fn && strcmp(kernels[i].name, name) != 0; i++)
-		;
-	snprintf(kernels[i].name, sizeof(kernels[i].name), "%s", name);
-	kernels[i].fn = fn;
 }

@@ -264,9 +264,10 @@ static CUresult attribute(int *value, CUfunction_attribute what, CUfunction f)
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		*value = (int)f->most_shared;
 		break;
+	/* 0: a kernel that does nothing here. */
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		*value = CAPABILITY;
+		*value = f->ptx || fake_function(f->name) ? CAPABILITY : 0;
 		break;
 	default:
 		*value = 0;

@@ -114,7 +114,15 @@ API const char *cudaGetErrorString(cudaError_t e)
 	snprintf(text, sizeof(text), "error %d", (int)e);
 	return text;
 }
+API const char *cudaGetErrorName(cudaError_t e)
+{
+	return cudaGetErrorString(e);
+}
 cudaError_t rt_peek(void)
+{
+	return last;
+}
+API cudaError_t cudaPeekAtLastError(void)
 {
 	return last;
 }

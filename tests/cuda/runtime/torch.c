@@ -1,6 +1,6 @@
 /*
- * What PyTorch asks of the runtime besides: device properties, the capture's state, the registration of its kernels.
- * These can't run here: their launch fails and names them, once each. torch_host.py computes on the host instead.
+ * What PyTorch asks of the runtime besides: device properties, the capture's state. Its kernels can't run here (kernel.c);
+ * torch_host.py computes on the host instead.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,14 +66,6 @@ API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
 	if (CALL(cuDevicePrimaryCtxRetain, &ctx, peer))
 		return rt_peek();
 	return CALL(cuCtxEnablePeerAccess, ctx, flags);
-}
-API cudaError_t cudaPeekAtLastError(void)
-{
-	return rt_peek();
-}
-API const char *cudaGetErrorName(cudaError_t e)
-{
-	return cudaGetErrorString(e);
 }
 API cudaError_t cudaProfilerStart(void)
 {
@@ -185,137 +177,6 @@ API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t
 	return CALL(cuGraphInstantiateWithFlags, exec, g, flags);
 }
 
-/* ---- kernels --------------------------------------------------------------------------------------------------- */
-
-static struct kernel {
-	const void *host;
-	const char *name;
-	int told;
-} * kernels;
-static size_t nr_kernels, cap_kernels;
-
-API void **__cudaRegisterFatBinary(void *binary)
-{
-	return calloc(1, sizeof(binary));
-}
-API void __cudaRegisterFatBinaryEnd(void **handle)
-{
-	(void)handle;
-}
-API void __cudaUnregisterFatBinary(void **handle)
-{
-	free(handle);
-}
-API void __cudaRegisterVar(void **handle, char *var, char *address, const char *name, int ext,
-			   size_t size, int constant, int global)
-{
-	(void)handle, (void)var, (void)address, (void)name;
-	(void)ext, (void)size, (void)constant, (void)global;
-}
-/* The names are in the programs that register them; these are not unloaded. */
-API void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
-				int limit, uint3 *tid, uint3 *bid, dim3 *block, dim3 *grid,
-				int *warp)
-{
-	(void)handle, (void)device, (void)limit, (void)tid, (void)bid;
-	(void)block, (void)grid, (void)warp;
-	if (nr_kernels == cap_kernels) {
-		size_t cap = cap_kernels ? 2 * cap_kernels : 1024;
-		struct kernel *v = realloc(kernels, cap * sizeof(*v));
-
-		if (!v)
-			return;
-		kernels = v;
-		cap_kernels = cap;
-	}
-	kernels[nr_kernels++] = (struct kernel){host, name, 0};
-}
-
-static __thread struct {
-	dim3 grid, block;
-	size_t shared;
-	void *stream;
-} launch;
-
-API unsigned int __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
-					     struct CUstream_st *stream)
-{
-	launch.grid = grid;
-	launch.block = block;
-	launch.shared = shared;
-	launch.stream = stream;
-	return 0;
-}
-API cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream)
-{
-	*grid = launch.grid;
-	*block = launch.block;
-	*shared = launch.shared;
-	*(void **)stream = launch.stream;
-	return cudaSuccess;
-}
-
-static cudaError_t cannot(const void *host)
-{
-	for (size_t i = 0; i < nr_kernels; i++)
-		if (kernels[i].host == host &&
-		    !__atomic_exchange_n(&kernels[i].told, 1, __ATOMIC_RELAXED))
-			fprintf(stderr, "cudart of the tests: no GPU for the kernel %s\n",
-				kernels[i].name);
-	return rt_said(CUDA_ERROR_NOT_SUPPORTED);
-}
-API cudaError_t cudaLaunchKernel(const void *fn, dim3 grid, dim3 block, void **args, size_t shared,
-				 cudaStream_t s)
-{
-	(void)grid, (void)block, (void)args, (void)shared, (void)s;
-	return cannot(fn);
-}
-API cudaError_t cudaLaunchCooperativeKernel(const void *fn, dim3 grid, dim3 block, void **args,
-					    size_t shared, cudaStream_t s)
-{
-	return cudaLaunchKernel(fn, grid, block, args, shared, s);
-}
-API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fn, void **args)
-{
-	(void)config, (void)args;
-	return cannot(fn);
-}
-API cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *fn)
-{
-	*out = (cudaKernel_t)(uintptr_t)fn;
-	return cudaSuccess;
-}
-API cudaError_t __cudaLaunchKernel(cudaKernel_t fn, dim3 grid, dim3 block, void **args,
-				   size_t shared, cudaStream_t s)
-{
-	return cudaLaunchKernel((const void *)fn, grid, block, args, shared, s);
-}
-API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fn)
-{
-	(void)fn;
-	memset(out, 0, sizeof(*out));
-	out->maxThreadsPerBlock = 1024;
-	return cudaSuccess;
-}
-API cudaError_t cudaFuncSetAttribute(const void *fn, enum cudaFuncAttribute what, int value)
-{
-	(void)fn, (void)what, (void)value;
-	return cudaSuccess;
-}
-API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *nr, const void *fn,
-								       int block, size_t shared,
-								       unsigned int flags)
-{
-	(void)fn, (void)block, (void)shared, (void)flags;
-	*nr = 1;
-	return cudaSuccess;
-}
-API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *nr, const void *fn, int block,
-							      size_t shared)
-{
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(nr, fn, block, shared, 0);
-}
-
 /* ---- what no job of the tests gets to: refused, by name -------------------------------------------------------- */
 
 #define REFUSED(name, ...)                                                                         \
@@ -330,9 +191,6 @@ REFUSED(cudaMemPoolGetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr what, 
 REFUSED(cudaMemPoolSetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr what, void *value)
 REFUSED(cudaMemPoolSetAccess, cudaMemPool_t pool, const struct cudaMemAccessDesc *v, size_t nr)
 REFUSED(cudaMemPoolTrimTo, cudaMemPool_t pool, size_t bytes)
-REFUSED(cudaGetSymbolAddress, void **at, const void *symbol)
-REFUSED(cudaMemcpyToSymbol, const void *symbol, const void *from, size_t bytes, size_t offset,
-	enum cudaMemcpyKind kind)
 REFUSED(cudaIpcGetEventHandle, cudaIpcEventHandle_t *h, cudaEvent_t e)
 REFUSED(cudaIpcOpenEventHandle, cudaEvent_t *e, cudaIpcEventHandle_t h)
 REFUSED(cudaGraphDebugDotPrint, cudaGraph_t g, const char *path, unsigned int flags)

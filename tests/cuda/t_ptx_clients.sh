@@ -1,0 +1,28 @@
+#!/bin/bash
+# Description: the daemon's compiled kernel, with all its threads, under the clients on the stand-in driver: operations in
+# disorder, preempted, with the kernel leaving and coming back; messages, communicators, graphs, streams.
+set -u
+. "$SRC/tests/cuda/dryrun.sh"
+compiled
+job=(--colls 8 --max 65536 --seed "$SEED" --iters $((${WHOLE:+1}0 + 4)))
+for t in 64 512; do
+	on_ptx DFSHIM_THREADS=$t disorder --ranks 4 "${job[@]}"
+done
+on_ptx DFSHIM_THREADS=64 FAKE_CUDA_SMS=16 disorder --ranks 4 --mix --streams 3 "${job[@]}"
+on_ptx DFSHIM_THREADS=64 disorder --ranks 4 --procs 4 --sync "${job[@]}"
+# It leaves and comes back all the time.
+on_ptx DFSHIM_THREADS=96 DFSHIM_QUIT_US=50 disorder --ranks 4 "${job[@]}"
+on_ptx DFSHIM_THREADS=64 p2pcheck --ranks 3 --seed "$SEED"
+on_ptx DFSHIM_THREADS=64 p2pcheck --procs 3 --seed "$SEED"
+on_ptx DFSHIM_THREADS=64 splitcheck --procs 4
+on_ptx DFSHIM_THREADS=64 graphcheck --ranks 2
+on_ptx DFSHIM_THREADS=64 STREAM_ONLY=elapsed streamcheck
+# Aborts and destroys while it runs; more operations than ways and lines.
+on_ptx DFSHIM_THREADS=64 nbcheck --ranks 2
+on_ptx DFSHIM_THREADS=64 MANY_CASE=comms MANY_AMOUNT=8 many --ranks 4
+on_ptx DFSHIM_THREADS=64 MANY_CASE=outstanding MANY_AMOUNT=100 many --ranks 2
+if [ -n "${WHOLE-}" ]; then
+	passes t_clients t_disorder t_collectives
+	no_faults "the tests of a GPU"
+fi
+exit 0

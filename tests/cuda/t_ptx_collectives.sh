@@ -1,0 +1,26 @@
+#!/bin/bash
+# Description: the daemon's compiled kernel, with all its threads, under collectives of many kinds on the stand-in driver:
+# protocols, blocks, threads, processes, devices, targets; results are right and the emulator finds no fault and no race.
+set -u
+. "$SRC/tests/cuda/dryrun.sh"
+compiled
+n=$((${WHOLE:+30}0 + 20))
+for proto in LL LL128 Simple; do
+	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=64 collcheck --ranks 2 --sample $((2 * n)) --seed "$SEED"
+	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=96 DFSHIM_BLOCKS=2 FAKE_CUDA_SMS=2 collcheck --ranks 3 --sample $n --seed "$SEED"
+	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=64 DFSHIM_BLOCKS=3 collcheck --procs 3 --sample $n --seed "$SEED"
+	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=512 collcheck --ranks 2 --sample $((n / 2)) --seed "$SEED"
+done
+# Large enough for all blocks.
+on_ptx FAKE_CUDA_SMS=32 DFSHIM_THREADS=128 disorder --ranks 2 --colls 4 --iters 1 --max 4194304 --seed "$SEED"
+grep -q '"blocks": 4' "$T/stats" || fail "not four blocks: $(cat "$T/stats")"
+on_ptx NCCL_ALGO=Tree DFSHIM_THREADS=64 collcheck --ranks 4 --sample $n --seed "$SEED"
+# Memory of another device, of another process, of the host's.
+on_ptx FAKE_CUDA_DEVICES=2 DFSHIM_THREADS=64 collcheck --ranks 2 --sample $n --seed "$SEED"
+on_ptx FAKE_CUDA_DEVICES=2 FAKE_CUDA_NO_P2P=1 DFSHIM_THREADS=64 collcheck --procs 2 --sample $n --seed "$SEED"
+on_ptx DFSHIM_P2P=0 DFSHIM_THREADS=64 collcheck --procs 2 --sample $n --seed "$SEED"
+# What older and newer devices get.
+on_ptx "FAKE_CUDA_PTX=$B/kernels/daemon.80.ptx" DFSHIM_THREADS=64 collcheck --ranks 2 --sample $n --seed "$SEED"
+[ ! -f "$B/kernels/daemon.100.ptx" ] ||
+	on_ptx "FAKE_CUDA_PTX=$B/kernels/daemon.100.ptx" DFSHIM_THREADS=64 collcheck --ranks 2 --sample $n --seed "$SEED"
+exit 0

@@ -1,0 +1,55 @@
+#!/bin/bash
+# Description: the programs of the GPU's tests that have kernels of their own, as nvcc compiles them, on the stand-in driver: what
+# they say is true of the stand-in alone, but they start, find what they look for, and end. Device arithmetic of all
+# types and operations, bit for bit against the CPU's.
+set -u
+. "$SRC/tests/cuda/dryrun.sh"
+compiled
+rm -rf "$dry/tests/gpu" "$dry/tests/kernels"
+mkdir -p "$dry/tests/kernels"
+ln -s "$B/tests/cuda/gpu" "$dry/tests/gpu"
+ln -s "$B/tests/cuda/gpu/reduce_cuda" "$dry/tests/kernels/reduce_cuda"
+# Memory functions wait here for what runs; the programs find that out.
+FAKE_CUDA_SYNC_ALLOC=1 passes t_litmus
+python3 - "$results/litmus.jsonl" <<'P' || fail "the facts: $(cat "$results/litmus.jsonl")"
+import json, sys
+f = [json.loads(x) for x in open(sys.argv[1])]
+want = {"fresh", "ipc", "queues", "ring", "sync", "words"}
+ended = {x["program"]: x["status"] for x in f if x["test"] == "ended"}
+def of(test): return [x for x in f if x["test"] == test]
+assert ended == dict.fromkeys(want, 0), ended
+assert {x["program"] for x in of("machine")} >= want
+assert [x["rounds"] for x in of("words")] == [300] * 3
+assert [(x["rounds"], x["stale"]) for x in of("fresh")] == [(400, 0)] * 3
+assert [(x["torn_on_device"], x["torn_on_host"]) for x in of("ring")] == [(0, 0)]
+assert [x["rounds"] for x in of("ipc")] == [50] * 2
+assert all(x["started"] for x in of("queues") if x["daemon"] != "green")
+waits = {x["call"] for x in of("sync") if x["waits"]}
+assert waits == {"cudaMalloc", "cudaFree", "cudaMalloc 1 GiB", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister",
+                 "cudaHostUnregister", "first launch of a kernel", "first launch of a kernel with a deep stack"}, waits
+assert all(x["relaunch"] for x in of("sync"))
+P
+passes t_reduce
+# What it takes in, writes and loads is timed; a program's kernels run beside an idle daemon.
+P=$B/tests/cuda/gpu
+timeout "${LIMIT:-100}" "$P/daemon" 1048576 >"$T/steps" || fail "daemon: status $?: $(tail -5 "$T/steps")"
+for k in sqe cqe context cold empty relaunch copy; do
+	grep -qE "^daemon: $k [0-9.]*[1-9]" "$T/steps" || fail "daemon: no $k: $(cat "$T/steps")"
+done
+BESIDE_NCCL=1 timeout "${LIMIT:-100}" env "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 "$P/beside" 1048576 500 1 \
+	>"$T/beside" 2>&1 || fail "beside: status $?: $(cat "$T/beside")"
+[ "$(grep -cE '^beside: (arithmetic|memory) [0-9]' "$T/beside")" = 2 ] || fail "beside: $(cat "$T/beside")"
+no_faults "the programs"
+[ -n "${WHOLE-}" ] || exit 0
+
+gpu bench "$results" beside
+# Its own steps are on the emulator, the daemon of its messages is not: that is figures of many rounds.
+FAKE_CUDA_PTX= gpu bench "$results" daemon
+python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(tail -9 "$T/gpu.log")"
+import json, sys
+f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
+for k in ("beside.arithmetic", "beside.memory", "daemon.sqe_cqe", "daemon.context", "daemon.relaunch", "allreduce.2.copyshare"):
+    assert float(f["gpu." + k]["value"]) > 0, k
+P
+no_faults "the benchmarks"
+exit 0
