@@ -8,12 +8,12 @@ job=(--colls 8 --max 65536 --seed "$SEED" --iters $((${WHOLE:+1}0 + 4)))
 for t in 64 512; do
 	on_ptx DFSHIM_THREADS=$t disorder --ranks 4 "${job[@]}"
 done
-on_ptx DFSHIM_THREADS=64 FAKE_CUDA_SMS=16 disorder --ranks 4 --mix --streams 3 "${job[@]}"
+on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 FAKE_CUDA_SMS=16 disorder --ranks 4 --mix --streams 3 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 disorder --ranks 4 --procs 4 --sync "${job[@]}"
 # It leaves and comes back all the time.
-on_ptx DFSHIM_THREADS=96 DFSHIM_QUIT_US=50 disorder --ranks 4 "${job[@]}"
+on_ptx DFSHIM_THREADS=96 FAKE_CUDA_WEAK=1 DFSHIM_QUIT_US=50 disorder --ranks 4 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 p2pcheck --ranks 3 --seed "$SEED"
-on_ptx DFSHIM_THREADS=64 p2pcheck --procs 3 --seed "$SEED"
+on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 p2pcheck --procs 3 --seed "$SEED"
 on_ptx DFSHIM_THREADS=64 splitcheck --procs 4
 on_ptx DFSHIM_THREADS=64 graphcheck --ranks 2
 on_ptx DFSHIM_THREADS=64 STREAM_ONLY=elapsed streamcheck

@@ -1,14 +1,14 @@
 #!/bin/bash
 # Description: the daemon's compiled kernel, with all its threads, under collectives of many kinds on the stand-in driver:
-# protocols, blocks, threads, processes, devices, targets; results are right and the emulator finds no fault and no race.
+# protocols, blocks, threads, processes, devices, targets, weak memory; results are right and the emulator finds no fault and no race.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 compiled
 n=$((${WHOLE:+30}0 + 20))
 for proto in LL LL128 Simple; do
 	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=64 collcheck --ranks 2 --sample $((2 * n)) --seed "$SEED"
-	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=96 DFSHIM_BLOCKS=2 FAKE_CUDA_SMS=2 collcheck --ranks 3 --sample $n --seed "$SEED"
-	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=64 DFSHIM_BLOCKS=3 collcheck --procs 3 --sample $n --seed "$SEED"
+	on_ptx NCCL_PROTO=$proto FAKE_CUDA_WEAK=1 DFSHIM_THREADS=96 DFSHIM_BLOCKS=2 FAKE_CUDA_SMS=2 collcheck --ranks 3 --sample $n --seed "$SEED"
+	on_ptx NCCL_PROTO=$proto FAKE_CUDA_WEAK=1 DFSHIM_THREADS=64 DFSHIM_BLOCKS=3 collcheck --procs 3 --sample $n --seed "$SEED"
 	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=512 collcheck --ranks 2 --sample $((n / 2)) --seed "$SEED"
 done
 # Large enough for all blocks.

@@ -40,6 +40,22 @@ BESIDE_NCCL=1 timeout "${LIMIT:-100}" env "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BA
 	>"$T/beside" 2>&1 || fail "beside: status $?: $(cat "$T/beside")"
 [ "$(grep -cE '^beside: (arithmetic|memory) [0-9]' "$T/beside")" = 2 ] || fail "beside: $(cat "$T/beside")"
 no_faults "the programs"
+# They look for what weak memory shows: without the acquire of the device's side they find it, with it they do not.
+for p in litmus_fresh litmus_ring; do
+	python3 - "$P/$p" "$T/$p.ptx" <<'P' || fail "$p has no PTX with an acquire"
+import sys
+code = open(sys.argv[1], "rb").read()
+at = code.index(b".version")
+text = code[at:code.index(b"\0", at)]
+assert b"ld.acquire.sys" in text
+open(sys.argv[2], "wb").write(text.replace(b"ld.acquire.sys", b"ld.relaxed.sys"))
+P
+	RESULTS=$T FAKE_CUDA_WEAK=1 timeout "${LIMIT:-100}" "$P/$p" >"$T/sound" 2>&1 || fail "$p, memory weak: status $?: $(tail -5 "$T/sound")"
+	RESULTS=$T FAKE_CUDA_WEAK=1 FAKE_CUDA_PTX=$T/$p.ptx timeout "${LIMIT:-100}" "$P/$p" >"$T/unsound" 2>&1
+	rc=$?
+	[ $rc = 1 ] && grep -qE '"(stale|torn_on_device)":[1-9]' "$T/unsound" ||
+		fail "$p without an acquire: status $rc: $(tail -5 "$T/unsound")"
+done
 [ -n "${WHOLE-}" ] || exit 0
 
 gpu bench "$results" beside

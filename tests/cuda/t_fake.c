@@ -1,0 +1,393 @@
+/*
+ * The stand-in driver itself where kernels are compiled code: parameters, variables, streams and graphs, what a launch may ask
+ * for, faults and what they leave behind, memory that a kernel may use, containers that are damaged.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "runtime/base/rng.h"
+#include "tests/lib/test.h"
+
+#if __has_include(<cuda.h>)
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static const char code[] =
+	"//\n"
+	".version 8.0\n"
+	".target sm_80\n"
+	".address_size 64\n"
+	".visible .global .align 4 .u32 total = 5;\n"
+	/* *to = a + b * total, by each thread for its own place. */
+	".visible .entry mix(.param .u64 p_to, .param .u8 p_a, .param .u32 p_b)\n"
+	".maxntid 64, 1, 1\n"
+	"{\n"
+	".reg .b64 %rd<6>;\n.reg .b32 %r<10>;\n"
+	"ld.param.u64 %rd1, [p_to];\n"
+	"ld.param.u8 %r1, [p_a];\n"
+	"ld.param.u32 %r2, [p_b];\n"
+	"ld.global.u32 %r3, [total];\n"
+	"mad.lo.s32 %r4, %r2, %r3, %r1;\n"
+	"mov.u32 %r5, %ctaid.x;\nmov.u32 %r6, %ntid.x;\nmov.u32 %r7, %tid.x;\n"
+	"mad.lo.s32 %r8, %r5, %r6, %r7;\n"
+	"mul.wide.u32 %rd2, %r8, 4;\nadd.s64 %rd3, %rd1, %rd2;\n"
+	"st.global.u32 [%rd3], %r4;\nret;\n}\n"
+	/* Both warps write there. */
+	".visible .entry both(.param .u64 p_to)\n{\n"
+	".reg .b64 %rd<3>;\n.reg .b32 %r<2>;\n"
+	"ld.param.u64 %rd1, [p_to];\nmov.u32 %r1, %tid.x;\nst.global.u32 [%rd1], %r1;\nret;\n}\n"
+	/* Until the word is not 0. */
+	".visible .entry until(.param .u64 p_word)\n{\n"
+	".reg .b64 %rd<3>;\n.reg .pred %p<2>;\n"
+	"ld.param.u64 %rd1, [p_word];\n"
+	"L: ld.acquire.sys.u64 %rd2, [%rd1];\nsetp.eq.s64 %p1, %rd2, 0;\n@%p1 bra L;\nret;\n}\n";
+
+static CUcontext ctx[2];
+static CUmodule module;
+static CUstream stream;
+static CUdeviceptr memory;
+static char faults[64];
+
+#define OK(call) ck_assert_int_eq(call, CUDA_SUCCESS)
+
+static void start(void)
+{
+	snprintf(faults, sizeof(faults), "/tmp/t_fake.%d", getpid());
+	unlink(faults);
+	setenv("FAKE_CUDA_FAULTS", faults, 1);
+	setenv("FAKE_CUDA_DEVICES", "2", 1);
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx[1], 1));
+	OK(cuDevicePrimaryCtxRetain(&ctx[0], 0));
+	OK(cuCtxSetCurrent(ctx[0]));
+	OK(cuModuleLoadData(&module, code));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemAlloc_v2(&memory, 4096));
+	OK(cuMemsetD8_v2(memory, 0, 4096));
+	OK(cuCtxSynchronize());
+}
+static void end(void)
+{
+	unlink(faults);
+}
+
+static CUfunction function(const char *name)
+{
+	CUfunction f;
+
+	OK(cuModuleGetFunction(&f, module, name));
+	return f;
+}
+static int said(const char *what)
+{
+	char text[4096] = "";
+	FILE *f = fopen(faults, "re");
+
+	if (f) {
+		text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+		fclose(f);
+	}
+	return strstr(text, what) != NULL;
+}
+static CUresult mix(CUdeviceptr to, uint8_t a, uint32_t b, unsigned int grid, unsigned int block)
+{
+	void *params[] = {&to, &a, &b};
+
+	return cuLaunchKernel(function("mix"), grid, 1, 1, block, 1, 1, 0, stream, params, NULL);
+}
+static uint32_t at(unsigned int i)
+{
+	uint32_t v;
+
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemcpyDtoH_v2(&v, memory + 4 * i, 4));
+	return v;
+}
+
+START_TEST(parameters)
+{
+	struct {
+		uint64_t to;
+		uint8_t a, pad[3];
+		uint32_t b;
+	} block = {memory, 2, {0}, 100};
+	size_t bytes = sizeof(block);
+	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &block, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			 &bytes, CU_LAUNCH_PARAM_END};
+	uint32_t seven = 7;
+	CUdeviceptr total;
+	CUfunction none;
+	int value;
+
+	/* Taken at the launch; all threads of all blocks. */
+	OK(mix(memory, 250, 1000, 3, 40));
+	ck_assert_uint_eq(at(0), 5250);
+	ck_assert_uint_eq(at(119), 5250);
+	ck_assert_uint_eq(at(120), 0);
+	OK(cuModuleGetGlobal_v2(&total, &bytes, module, "total"));
+	ck_assert_uint_eq(bytes, 4);
+	OK(cuMemcpyHtoD_v2(total, &seven, 4));
+	OK(cuCtxSynchronize());
+	bytes = sizeof(block);
+	OK(cuLaunchKernel(function("mix"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, extra));
+	ck_assert_uint_eq(at(0), 702);
+	bytes = 12;
+	ck_assert_int_eq(cuLaunchKernel(function("mix"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, extra),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuLaunchKernel(function("mix"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+			 CUDA_ERROR_INVALID_VALUE);
+	/* Shapes that no device has, and that this kernel has not. */
+	ck_assert_int_eq(mix(memory, 0, 0, 0, 32), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(mix(memory, 0, 0, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(mix(memory, 0, 0, 1, 65), CUDA_ERROR_INVALID_VALUE);
+	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function("mix")));
+	ck_assert_int_eq(value, 64);
+	ck_assert_int_eq(cuModuleGetFunction(&none, module, "none"), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(cuModuleGetGlobal_v2(&total, &bytes, module, "none"),
+			 CUDA_ERROR_NOT_FOUND);
+}
+END_TEST
+
+/* A captured launch keeps its parameters, in each copy of its graph. */
+START_TEST(captured)
+{
+	CUgraphExec exec[2];
+	CUgraph graph;
+
+	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	OK(mix(memory + 8, 1, 1, 1, 1));
+	OK(cuStreamEndCapture(stream, &graph));
+	OK(cuGraphInstantiateWithFlags(&exec[0], graph, 0));
+	OK(cuGraphInstantiateWithFlags(&exec[1], graph, 0));
+	OK(cuGraphDestroy(graph));
+	for (int i = 0; i < 2; i++) {
+		OK(cuMemsetD8_v2(memory, 0, 64));
+		OK(cuCtxSynchronize());
+		OK(cuGraphLaunch(exec[i], stream));
+		ck_assert_uint_eq(at(2), 6);
+		OK(cuGraphExecDestroy(exec[i]));
+	}
+}
+END_TEST
+
+/* Events of a launch; kernels whose blocks must all be there at a time. */
+START_TEST(attributes)
+{
+	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+	CUlaunchConfig c = {.gridDimX = 1,
+			    .gridDimY = 1,
+			    .gridDimZ = 1,
+			    .blockDimX = 32,
+			    .blockDimY = 1,
+			    .blockDimZ = 1,
+			    .hStream = stream,
+			    .attrs = &a,
+			    .numAttrs = 1};
+	uint64_t *word;
+	void *params[] = {&word};
+	CUevent started, ended;
+
+	OK(cuMemHostAlloc((void **)&word, 8, 0));
+	*word = 0;
+	OK(cuEventCreate(&started, 0));
+	OK(cuEventCreate(&ended, 0));
+	a.value.launchCompletionEvent.event = started;
+	OK(cuLaunchKernelEx(&c, function("until"), params, NULL));
+	/* While it runs. */
+	OK(cuEventSynchronize(started));
+	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	a.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+	a.value.programmaticEvent.event = ended;
+	OK(cuLaunchKernelEx(&c, function("until"), params, NULL));
+	ck_assert_int_eq(cuEventQuery(ended), CUDA_ERROR_NOT_READY);
+	/* RELEASE pairs with the kernel's acquire. */
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	OK(cuEventSynchronize(ended));
+
+	/* One multiprocessor has 2,048 threads. */
+	OK(cuLaunchCooperativeKernel(function("until"), 4, 1, 1, 512, 1, 1, 0, stream, params));
+	ck_assert_int_eq(
+		cuLaunchCooperativeKernel(function("until"), 5, 1, 1, 512, 1, 1, 0, stream, params),
+		CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	a.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+	a.value.cooperative = 1;
+	c.gridDimX = 65;
+	ck_assert_int_eq(cuLaunchKernelEx(&c, function("until"), params, NULL),
+			 CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	a.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+	a.value.priority = 3;
+	ck_assert_int_eq(cuLaunchKernelEx(&c, function("until"), params, NULL),
+			 CUDA_ERROR_INVALID_VALUE);
+	a.value.priority = -1;
+	OK(cuLaunchKernelEx(&c, function("until"), params, NULL));
+	a.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+	a.value.clusterDim.x = 2;
+	a.value.clusterDim.y = a.value.clusterDim.z = 1;
+	ck_assert_int_eq(cuLaunchKernelEx(&c, function("until"), params, NULL),
+			 CUDA_ERROR_NOT_SUPPORTED);
+	/* More dynamic shared memory than the kernel has asked for. */
+	ck_assert_int_eq(
+		cuLaunchKernel(function("until"), 1, 1, 1, 1, 1, 1, 50 << 10, stream, params, NULL),
+		CUDA_ERROR_INVALID_VALUE);
+	OK(cuFuncSetAttribute(function("until"), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+			      50 << 10));
+	OK(cuLaunchKernel(function("until"), 1, 1, 1, 1, 1, 1, 50 << 10, stream, params, NULL));
+	OK(cuCtxSynchronize());
+	ck_assert(access(faults, F_OK) != 0);
+}
+END_TEST
+
+/* What a kernel may not touch ends its context; nothing runs there any more, and nobody waits for ever. */
+START_TEST(illegal)
+{
+	static uint32_t own[64];
+	uint64_t *word;
+	CUdeviceptr other, to = memory;
+	CUstream second, third;
+	CUevent event;
+	CUresult r;
+
+	OK(cuCtxPushCurrent_v2(ctx[1]));
+	OK(cuMemAlloc_v2(&other, 4096));
+	OK(cuCtxPopCurrent_v2(NULL));
+	OK(cuMemHostAlloc((void **)&word, 8, 0));
+	OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+	OK(cuEventCreate(&event, 0));
+	/* What is allowed: registered memory, another device's once there is access. */
+	OK(cuMemHostRegister_v2(own, sizeof(own), 0));
+	OK(mix((CUdeviceptr)(uintptr_t)own, 0, 0, 1, 1));
+	OK(cuCtxEnablePeerAccess(ctx[1], 0));
+	if (_i != 3)
+		OK(mix(other, 0, 0, 1, 1));
+	OK(cuStreamSynchronize(stream));
+	ck_assert(access(faults, F_OK) != 0);
+
+	*word = 0;
+	OK(cuStreamWaitValue64_v2(second, (CUdeviceptr)(uintptr_t)word, 1, 0));
+	OK(cuEventRecord(event, second));
+	OK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamWaitEvent(third, event, 0));
+	switch (_i) {
+	case 0: /* its own memory no more */
+		OK(cuMemHostUnregister(own));
+		to = (CUdeviceptr)(uintptr_t)own;
+		break;
+	case 1: /* behind the end */
+		to = memory + 4096;
+		break;
+	case 2:
+		to = memory + 2;
+		break;
+	default: /* access is one way */
+		OK(cuCtxPushCurrent_v2(ctx[1]));
+		OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		break;
+	}
+	OK(mix(to, 0, 0, 1, 1));
+	r = cuStreamSynchronize(stream);
+	ck_assert_int_eq(r, _i == 2 ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert(said("fault: "));
+	ck_assert(said(_i == 2 ? "not a multiple" : "does not know"));
+	ck_assert_int_eq(mix(memory, 0, 0, 1, 1), r);
+	ck_assert_int_eq(cuCtxSynchronize(), r);
+	ck_assert_int_eq(cuMemAlloc_v2(&other, 16), r);
+	if (_i == 3) {
+		/* The other device's context goes on. */
+		OK(cuCtxPopCurrent_v2(NULL));
+		ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+		return;
+	}
+	ck_assert_int_eq(cuStreamSynchronize(third), r);
+	ck_assert_int_eq(cuStreamSynchronize(second), r);
+	ck_assert_int_eq(cuEventSynchronize(event), r);
+}
+END_TEST
+
+/* A race is said, and the kernel's result is there. */
+START_TEST(race)
+{
+	void *params[] = {&memory};
+
+	OK(cuLaunchKernel(function("both"), 1, 1, 1, 64, 1, 1, 0, stream, params, NULL));
+	OK(cuStreamSynchronize(stream));
+	ck_assert(said("race: "));
+	ck_assert(!said("fault: "));
+}
+END_TEST
+
+/* The container of nvcc's, and what is left of it when bytes of it change or are cut off: read or not, but no further. */
+static size_t contain(uint8_t *to, uint32_t capability)
+{
+	uint32_t head[4] = {0xba55ed50u, 16u << 16 | 1, 0, 0};
+	uint32_t entry[16] = {0x01010001u, 64, sizeof(code), 0, 0, 64, 9u << 16, capability};
+
+	head[2] = sizeof(entry) + sizeof(code);
+	memcpy(to, head, sizeof(head));
+	memcpy(to + 16, entry, sizeof(entry));
+	memcpy(to + 80, code, sizeof(code));
+	return 80 + sizeof(code);
+}
+START_TEST(containers)
+{
+	uint8_t *end, good[sizeof(code) + 256];
+	size_t bytes, page = (size_t)sysconf(_SC_PAGESIZE);
+	struct df_rng rng;
+	CUfunction f;
+	CUmodule m;
+	int value;
+
+	df_rng_init(&rng, df_test_seed());
+	bytes = contain(good, 90);
+	OK(cuModuleLoadFatBinary(&m, good));
+	OK(cuModuleGetFunction(&f, m, "mix"));
+	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_BINARY_VERSION, f));
+	ck_assert_int_eq(value, 90);
+	/* For a newer device: a kernel that nothing is known of. */
+	contain(good, 100);
+	OK(cuModuleLoadFatBinary(&m, good));
+	OK(cuModuleGetFunction(&f, m, "mix"));
+	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_BINARY_VERSION, f));
+	ck_assert_int_eq(value, 0);
+	contain(good, 80);
+	/* Behind it there is nothing. */
+	end = mmap(NULL, 17 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(end, MAP_FAILED);
+	end += 16 * page;
+	ck_assert_int_eq(mprotect(end, page, PROT_NONE), 0);
+	for (int i = 0; i < 300; i++) {
+		memcpy(end - bytes, good, bytes);
+		/* Not what says how large the whole is, which nobody can know better. */
+		for (int k = 0; k < 3; k++)
+			(end - bytes)[16 + df_rng_below(&rng, 64)] = (uint8_t)df_rng_u64(&rng);
+		OK(cuModuleLoadFatBinary(&m, end - bytes));
+	}
+}
+END_TEST
+#endif
+
+int main(void)
+{
+#if __has_include(<cuda.h>)
+	Suite *s = suite_create("fake");
+	TCase *t = tcase_create("kernels");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_checked_fixture(t, start, end);
+	tcase_add_test(t, parameters);
+	tcase_add_test(t, captured);
+	tcase_add_test(t, attributes);
+	tcase_add_loop_test(t, illegal, 0, 4);
+	tcase_add_test(t, race);
+	tcase_add_test(t, containers);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+#else
+	printf("skipped: built without CUDA headers\n");
+	return 77;
+#endif
+}
