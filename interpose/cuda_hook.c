@@ -74,6 +74,21 @@ static CUevent launch_event(const CUlaunchAttribute *a)
 	}
 }
 
+static struct df_cuda_launch launch_what(const CUlaunchConfig *c, CUfunction fn)
+{
+	struct df_cuda_launch l = {
+		.fn = fn,
+		.threads = c->blockDimX * c->blockDimY * c->blockDimZ,
+		.shared = c->sharedMemBytes,
+	};
+
+	for (unsigned int i = 0; i < c->numAttrs; i++)
+		if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+		    c->attrs[i].value.cooperative)
+			l.together = (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ;
+	return l;
+}
+
 /* One that was asked of a stream without a capture ends none, and one too many that is counted does no harm. */
 static int capture_ended(CUresult ret)
 {
@@ -134,14 +149,30 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	else                                                                                       \
 		df_f->work(FIRST object, ptds, DF_WORK_##kind);                                    \
 	df_ret = call
+#define LAUNCH_WHAT(stream, fn, together, threads, shared)                                         \
+	{                                                                                          \
+		(fn), (together), (threads), (shared)                                              \
+	}
+#define LAUNCH_STREAM(stream, ...) (stream)
+#define DO_LAUNCH(kind, ptds, object, call)                                                        \
+	const struct df_cuda_launch df_l = LAUNCH_WHAT object;                                     \
+	int df_token;                                                                              \
+	df_f->work(LAUNCH_STREAM object, ptds, DF_WORK_##kind);                                    \
+	df_token = df_f->launch_enter(&df_l);                                                      \
+	df_ret = call;                                                                             \
+	df_f->launch_leave(&df_l, df_token, df_ret == CUDA_SUCCESS)
 /* Attributes of a launch may record events when it begins: they know nothing of their last record any more. */
 #define DO_LAUNCH_EX(kind, ptds, object, call)                                                     \
-	df_f->work((object)->hStream, ptds, DF_WORK_##kind);                                       \
-	for (unsigned int df_i = 0; df_i < (object)->numAttrs; df_i++)                             \
-		if (launch_event(&(object)->attrs[df_i]))                                          \
-			df_f->event_record(launch_event(&(object)->attrs[df_i]),                   \
-					   (object)->hStream, ptds);                               \
-	df_ret = call
+	const struct df_cuda_launch df_l = launch_what(FIRST object, SECOND object);               \
+	int df_token;                                                                              \
+	df_f->work((FIRST object)->hStream, ptds, DF_WORK_##kind);                                 \
+	for (unsigned int df_i = 0; df_i < (FIRST object)->numAttrs; df_i++)                       \
+		if (launch_event(&(FIRST object)->attrs[df_i]))                                    \
+			df_f->event_record(launch_event(&(FIRST object)->attrs[df_i]),             \
+					   (FIRST object)->hStream, ptds);                         \
+	df_token = df_f->launch_enter(&df_l);                                                      \
+	df_ret = call;                                                                             \
+	df_f->launch_leave(&df_l, df_token, df_ret == CUDA_SUCCESS)
 #define DO_WORK_MULTI(kind, ptds, object, call)                                                    \
 	for (unsigned int df_i = 0; df_i < SECOND object; df_i++)                                  \
 		df_f->work((FIRST object)[df_i].hStream, ptds, DF_WORK_##kind);                    \
@@ -309,6 +340,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define PICK_WORK(kind, ptds, object, call)	  BODY(WORK, kind, ptds, object, call)
 #define PICK_WORK_RANGE(kind, ptds, object, call) BODY(WORK_RANGE, kind, ptds, object, call)
 #define PICK_WORK_TOUCH(kind, ptds, object, call) BODY(WORK_TOUCH, kind, ptds, object, call)
+#define PICK_LAUNCH(kind, ptds, object, call)	  BODY(LAUNCH, kind, ptds, object, call)
 #define PICK_LAUNCH_EX(kind, ptds, object, call)  BODY(LAUNCH_EX, kind, ptds, object, call)
 #define PICK_EVENT_TIME(kind, ptds, object, call) BODY(EVENT_TIME, kind, ptds, object, call)
 #define PICK_WORK_MULTI(kind, ptds, object, call) BODY(WORK_MULTI, kind, ptds, object, call)

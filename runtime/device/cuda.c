@@ -179,7 +179,7 @@ struct df_hstream *df_cuda_stream_known(CUstream handle, int ptds)
 	return key_of(handle, ptds, &key, &h) ? NULL : find(&key);
 }
 
-struct df_hstream *df_cuda_stream(CUstream handle, int ptds)
+static struct df_hstream *stream_of(CUstream handle, int ptds, uint8_t own)
 {
 	struct df_hstream_key key;
 	struct df_hstream *s, *other;
@@ -196,6 +196,7 @@ struct df_hstream *df_cuda_stream(CUstream handle, int ptds)
 		return NULL;
 	s->key = key;
 	s->handle = h;
+	s->own = own;
 	if (df_drv.stream_ctx(h, &s->ctx) != CUDA_SUCCESS ||
 	    df_drv.stream_id(h, &id) != CUDA_SUCCESS ||
 	    df_drv.stream_flags(h, &s->flags) != CUDA_SUCCESS ||
@@ -215,7 +216,14 @@ struct df_hstream *df_cuda_stream(CUstream handle, int ptds)
 		free(s);
 		return other;
 	}
+	if (!own)
+		df_cuda_gate_follow(s);
 	return s;
+}
+
+struct df_hstream *df_cuda_stream(CUstream handle, int ptds)
+{
+	return stream_of(handle, ptds, 0);
 }
 
 void df_cuda_stream_forget(struct df_hstream *s)
@@ -313,12 +321,11 @@ static int stream_new(int device, struct df_stream_info *out)
 	df_cuda_leave(in);
 	if (r != CUDA_SUCCESS)
 		return df_drv_errno(r);
-	s = df_cuda_stream(h, 0);
+	s = stream_of(h, 0, 1);
 	if (!s) {
 		df_drv.stream_destroy(h);
 		return -ENOMEM;
 	}
-	s->own = 1;
 	df_cuda_stream_describe(s, out);
 	return 0;
 }

@@ -63,12 +63,15 @@ int df_cuda_daemon_check(char *reason, unsigned long reason_bytes)
 static void give_up(int device, const char *what, CUresult r)
 {
 	struct daemon *d = &daemons[device];
-	char why[160];
+	char why[240];
 
 	d->l.state = DF_LAUNCH_DEAD;
 	if (d->told++ || r == CUDA_ERROR_DEINITIALIZED)
 		return;
-	snprintf(why, sizeof(why), "GPU %d: %s: %s", device, what, df_drv_name(r));
+	snprintf(why, sizeof(why), "GPU %d: %s: %s%s", device, what, df_drv_name(r),
+		 df_cuda_mps(device)
+			 ? " (under MPS a fault of any client ends all that share the GPU)"
+			 : "");
 	df_log(DF_LOG_WARN, "%s; nothing more runs there", why);
 	ops->failed(device, why);
 }
@@ -290,6 +293,14 @@ void df_cuda_daemon_wake(void)
 uint64_t df_cuda_daemon_launches(void)
 {
 	return __atomic_load_n(&launches, __ATOMIC_RELAXED);
+}
+
+uint32_t df_cuda_daemon_blocks(int device)
+{
+	const struct df_daemon_ops *o = __atomic_load_n(&ops, __ATOMIC_RELAXED);
+	const struct df_kdaemon *k = o && device < o->nr_devices() ? o->daemon(device) : NULL;
+
+	return k ? k->nr_blocks : 0;
 }
 
 static int on_device(int device)

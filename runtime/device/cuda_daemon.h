@@ -39,5 +39,7 @@ void df_cuda_daemon_wake(void);
 int df_cuda_daemon_stop(int device);
 void df_cuda_daemon_resume(int device);
 uint64_t df_cuda_daemon_launches(void);
+/* Of its grid there; 0: it has not been there. */
+uint32_t df_cuda_daemon_blocks(int device);
 
 #endif

@@ -173,10 +173,11 @@ static uint32_t blocks(void)
 {
 	int least = BLOCKS_MAX * MULTIPROCESSORS_A_BLOCK, nr;
 
-	for (int i = 0; i < df_nr_cudevs; i++)
-		if (df_drv.device_attribute(&nr, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-					    df_cudevs[i].device) == CUDA_SUCCESS)
+	for (int i = 0; i < df_nr_cudevs; i++) {
+		nr = df_cuda_multiprocessors(i);
+		if (nr > 0)
 			least = DF_MIN(least, nr);
+	}
 	return (uint32_t)DF_MAX(least / MULTIPROCESSORS_A_BLOCK, 1);
 }
 

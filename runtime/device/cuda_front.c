@@ -182,10 +182,13 @@ static void wait_each(const struct df_stream_info *info, void *arg)
 static void event_wait_ctx(void *event, void *ctx)
 {
 	struct df_event_info e;
+	int device = device_of_ctx(ctx);
 
 	if (df_cuda_event(event, &e))
 		return;
-	df_cuda_stream_each(device_of_ctx(ctx), wait_each, &e);
+	/* First for those that are still to come: none is forgotten that is made meanwhile. */
+	df_cuda_gate_wait(device, &e);
+	df_cuda_stream_each(device, wait_each, &e);
 }
 
 /* A green context is not one until the driver has made it one; drivers before 12.4 have none. */
@@ -427,6 +430,8 @@ const struct df_cuda_front df_cuda_front = {
 	.memory_short = memory_short,
 	.quiet_enter = quiet_enter,
 	.quiet_leave = quiet_leave,
+	.launch_enter = df_cuda_launch_enter,
+	.launch_leave = df_cuda_launch_leave,
 	.capture = capture,
 	.graph_made = graph_made,
 	.graph_set = graph_set,

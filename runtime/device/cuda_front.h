@@ -22,6 +22,14 @@ struct df_node_set {
 	void *child;
 };
 
+/* A kernel that is about to be launched. together: blocks that have to be on the device at the same time; 0: none. */
+struct df_cuda_launch {
+	void *fn;
+	uint64_t together;
+	unsigned int threads; /* a block */
+	size_t shared;
+};
+
 struct df_cuda_front {
 	void (*work)(void *stream, int ptds, enum df_work kind);
 	/* The same, of work that touches nothing else. */
@@ -63,6 +71,9 @@ struct df_cuda_front {
 	 */
 	int (*quiet_enter)(enum df_sync_kind kind);
 	void (*quiet_leave)(int token);
+	/* The same around a launch, where it may wait for the device or needs more of it than the daemon leaves. */
+	int (*launch_enter)(const struct df_cuda_launch *l);
+	void (*launch_leave)(const struct df_cuda_launch *l, int token, int launched);
 	void (*capture)(int begin); /* after a capture began (1) or ended (0) */
 	/* After it was instantiated (fresh: it is destroyed again if it is refused) or updated. -errno: it is refused. */
 	int (*graph_made)(void *exec, void *graph, int fresh);

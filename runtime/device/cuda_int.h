@@ -135,6 +135,22 @@ void df_cuda_reserve(void);
 int df_cuda_aside(void (*fn)(void *arg), void *arg);
 extern const struct df_arena_device df_cuda_arena_device;
 
+/* cuda_gate.c: an event that all of a device wait for, and what a stream has to wait for of that when it is made. */
+void df_cuda_gate_wait(int device, const struct df_event_info *event);
+void df_cuda_gate_follow(struct df_hstream *s);
+
+/* cuda_kernels.c: around a launch of the application's; see struct df_cuda_front. */
+int df_cuda_launch_enter(const struct df_cuda_launch *l);
+void df_cuda_launch_leave(const struct df_cuda_launch *l, int token, int launched);
+
+/* cuda_mps.c. 1: processes share the device through MPS. */
+int df_cuda_mps(int device);
+/* Those that this process may use; 0: the driver does not say. */
+int df_cuda_multiprocessors(int device);
+struct df_member;
+/* Warns, once, if the daemons of a communicator's processes do not fit on the GPU of that rank together. */
+void df_cuda_mps_fits(const struct df_member *members, int nranks, int rank);
+
 /* cuda_queue.c: the stream and the kernel of a device's daemon. */
 CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char *kernel,
 		       const void *image);

@@ -245,6 +245,7 @@ int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *
 	for (i = 0; i < nranks; i++)
 		if (!members[i].gpu)
 			return 0;
+	df_cuda_mps_fits(members, nranks, rank);
 	settle_own();
 	cards = calloc((size_t)nranks, sizeof(*cards));
 	bits = calloc(1, row);

@@ -6,18 +6,20 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "runtime/device/cuda_int.h"
 #include "runtime/device/cuda_daemon.h"
 #include "runtime/device/cuda_far.h"
 #include "runtime/rt.h"
+#include "runtime/stream.h"
 #include "tests/cuda/daemon_kernel.h"
 #include "tests/cuda/load.h"
 
 #define RANKS 2
 
 static const struct fake_cuda *fake;
-static int in_place;
+static int in_place, keep;
 
 static void start(void)
 {
@@ -139,7 +141,9 @@ static void *run(void *arg)
 		if (i % 5 == 4)
 			usleep(20000);
 	}
-	df_comm_destroy(comm);
+	/* Destroying takes the kernel off the device. */
+	if (!keep)
+		df_comm_destroy(comm);
 	return NULL;
 }
 
@@ -232,6 +236,36 @@ START_TEST(refused)
 }
 END_TEST
 
+/* Under MPS there are blocks for what the process may use of the GPU, however the driver tells that there is MPS. */
+START_TEST(mps)
+{
+	static const struct {
+		const char *mps, *pipe, *percent;
+		uint32_t blocks;
+	} cases[] = {
+		{"0", "1", "50", 16},  {"1", "0", "50", 8},    {"1", "0", "2.5", 1},
+		{"1", "0", "", 16},    {"1", "0", "50%", 16},  {"1", "0", "0", 16},
+		{"old", "1", "25", 4}, {"old", "0", "25", 16},
+	};
+	char dir[] = "/tmp/dfshim-mps-XXXXXX", path[64];
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/control", dir);
+	if (atoi(cases[_i].pipe))
+		ck_assert_int_eq(mkfifo(path, 0600), 0);
+	setenv("CUDA_MPS_PIPE_DIRECTORY", dir, 1);
+	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", cases[_i].percent, 1);
+	setenv("FAKE_CUDA_MPS", cases[_i].mps, 1);
+	setenv("FAKE_CUDA_SMS", "132", 1);
+	start();
+	unlink(path);
+	rmdir(dir);
+	ck_assert_uint_eq(df_rt.devs[0].d.nr_blocks, cases[_i].blocks);
+	if (cases[_i].blocks <= 8)
+		job(1000, 3, 0);
+}
+END_TEST
+
 /* Scratch of programs lies in the devices' memory; there is none until the driver gives it. */
 START_TEST(scratch)
 {
@@ -294,12 +328,6 @@ START_TEST(quiet_times)
 END_TEST
 
 /* Launching fails for good: the communicators end, nobody hangs. */
-static void *doomed(void *arg)
-{
-	run(arg);
-	return NULL;
-}
-
 START_TEST(lost_device)
 {
 	struct rank r[RANKS];
@@ -314,7 +342,7 @@ START_TEST(lost_device)
 		memcpy(r[i].id, id, sizeof(id));
 		r[i].in = malloc(100 * sizeof(float));
 		r[i].out = malloc(100 * sizeof(float));
-		pthread_create(&r[i].thread, NULL, doomed, &r[i]);
+		pthread_create(&r[i].thread, NULL, run, &r[i]);
 	}
 	for (i = 0; i < RANKS; i++) {
 		pthread_join(r[i].thread, NULL);
@@ -391,6 +419,126 @@ START_TEST(kernels_pay)
 }
 END_TEST
 
+/* What a whole context waits for, streams that come later wait for as well, while it is not done. */
+START_TEST(context_waits)
+{
+	CUresult (*make)(CUstream *, unsigned int), (*event)(CUevent *, unsigned int);
+	struct df_stream_info s;
+	struct df_stream *of;
+	uint64_t word = 0;
+	struct df_flight f = {.done = &word, .value = 1};
+	CUstream before, after, late;
+	CUevent e;
+
+	start();
+	*(void **)&make = dlsym(RTLD_DEFAULT, "cuStreamCreate");
+	*(void **)&event = dlsym(RTLD_DEFAULT, "cuEventCreate");
+	job(1000, 1, 0);
+	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
+	ck_assert_int_eq(make(&before, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	ck_assert_int_eq(df_cuda_api.stream_info(before, &s), 0);
+	df_mutex_lock(&df_rt.devs[0].lock);
+	of = df_stream_get(&df_rt.devs[0], &s);
+	ck_assert_int_eq(df_flights_add(&of->pending, &f), 0);
+	df_mutex_unlock(&df_rt.devs[0].lock);
+	ck_assert_int_eq(event(&e, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+	df_cuda_front.event_made(e, CU_EVENT_DISABLE_TIMING);
+	df_cuda_front.event_record(e, before, 0);
+	df_cuda_front.event_wait_ctx(e, NULL);
+	/* Another record, or its end, takes nothing from a wait. */
+	df_cuda_front.event_gone(e);
+	ck_assert_int_eq(make(&after, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	df_cuda_front.stream_made(after);
+	ck_assert_int_eq(df_cuda_api.stream_info(after, &s), 0);
+	ck_assert_uint_eq(waits_of(&s, DF_WORK_KERNEL), 1);
+	ck_assert_uint_eq(waits_of(&s, DF_WORK_KERNEL), 0);
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	ck_assert_int_eq(make(&late, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	ck_assert_int_eq(df_cuda_api.stream_info(late, &s), 0);
+	ck_assert_uint_eq(waits_of(&s, DF_WORK_KERNEL), 0);
+}
+END_TEST
+
+/* The kernel of the last job is still there, and stays if nobody asks it to leave. */
+static void stay(void)
+{
+	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_BLOCKS", "2", 1);
+	keep = 1;
+	start();
+	/* Until nothing goes on aside any more for which it leaves. */
+	do {
+		job(1000, 1, 0);
+		usleep(50000);
+	} while (fake->pending() != 2);
+	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
+}
+
+/* A quiet time waits a little for the kernel to leave, and goes on until its end. */
+static void await_pending(int nr)
+{
+	while (fake->pending() != nr)
+		usleep(100);
+}
+
+/* Loading may wait for the device, so the daemon leaves for a function's first launch, and only then. */
+START_TEST(first_launches)
+{
+	static int functions[10000];
+	struct df_cuda_launch l;
+	int i, token;
+
+	if (_i)
+		setenv("FAKE_CUDA_EAGER", "1", 1);
+	stay();
+	for (i = 0; i < 3; i++) {
+		l = (struct df_cuda_launch){.fn = &functions[0], .threads = 32};
+		token = df_cuda_front.launch_enter(&l);
+		/* The first one failed. */
+		ck_assert_int_eq(token, _i || i > 1 ? -1 : 0);
+		if (i == 0)
+			await_pending(_i ? 2 : 1);
+		df_cuda_front.launch_leave(&l, token, i > 0);
+	}
+	/* More of them than there is room for. */
+	for (i = 1; i < 10000 && !_i; i++) {
+		l.fn = &functions[i];
+		token = df_cuda_front.launch_enter(&l);
+		ck_assert_int_eq(token, 0);
+		df_cuda_front.launch_leave(&l, token, 1);
+	}
+}
+END_TEST
+
+/* Blocks that have to be there together find room beside the daemon, or it leaves. */
+START_TEST(cooperative)
+{
+	struct df_cuda_launch l = {.threads = 256, .together = 16};
+	CUresult (*load)(CUmodule *, const void *), (*get)(CUfunction *, CUmodule, const char *);
+	CUmodule module;
+	CUfunction fn;
+	int token;
+
+	setenv("FAKE_CUDA_SMS", "4", 1);
+	setenv("FAKE_CUDA_EAGER", "1", 1);
+	stay();
+	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
+	*(void **)&get = dlsym(RTLD_DEFAULT, "cuModuleGetFunction");
+	ck_assert_int_eq(load(&module, NULL), CUDA_SUCCESS);
+	ck_assert_int_eq(get(&fn, module, "application"), CUDA_SUCCESS);
+	l.fn = fn;
+	/* Eight of them fit on a multiprocessor, and the daemon has two of four. */
+	ck_assert_int_eq(df_cuda_front.launch_enter(&l), -1);
+	ck_assert_int_eq(fake->pending(), 2);
+	l.together = 17;
+	token = df_cuda_front.launch_enter(&l);
+	ck_assert_int_eq(token, 0);
+	await_pending(1);
+	df_cuda_front.launch_leave(&l, token, 1);
+	job(1000, 3, 0);
+}
+END_TEST
+
 static void *unmap_thread(void *arg)
 {
 	df_device_set(0);
@@ -437,11 +585,15 @@ int main(void)
 	tcase_add_test(t, loaded_early);
 	tcase_add_test(t, words_sum);
 	tcase_add_loop_test(t, refused, 0, 3);
+	tcase_add_loop_test(t, mps, 0, 8);
 	tcase_add_loop_test(t, scratch, 0, 2);
 	tcase_add_test(t, graphs);
 	tcase_add_test(t, quiet_times);
 	tcase_add_test(t, lost_device);
 	tcase_add_loop_test(t, kernels_pay, 0, 4);
+	tcase_add_test(t, context_waits);
+	tcase_add_loop_test(t, first_launches, 0, 2);
+	tcase_add_test(t, cooperative);
 	tcase_add_test(t, unmap_pays);
 	suite_add_tcase(s, t);
 	return df_test_run(s);

@@ -64,7 +64,15 @@ static void must(int ok, const char *what, int line)
 #define __VA_TYPES_cuGraphInstantiate	    CUgraphExec *, CUgraph, unsigned long long
 #define __VA_TYPES_cuGraphLaunch	    CUgraphExec, CUstream
 #define __VA_TYPES_cuGraphExecDestroy	    CUgraphExec
-#define NCCL(call)			    must((call) == ncclSuccess, #call, __LINE__)
+#define __VA_TYPES_cuModuleLoadData	    CUmodule *, const void *
+#define __VA_TYPES_cuModuleGetFunction	    CUfunction *, CUmodule, const char *
+#define __VA_TYPES_cuLaunchKernel                                                                  \
+	CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,          \
+		CUstream, void **, void **
+#define __VA_TYPES_cuLaunchCooperativeKernel                                                       \
+	CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,          \
+		CUstream, void **
+#define NCCL(call) must((call) == ncclSuccess, #call, __LINE__)
 
 static ncclUniqueId id[2];
 
@@ -122,6 +130,22 @@ static void launch_event(ncclComm_t comm, CUstream s, CUevent e, CUdeviceptr in,
 	expect((float *)out, 4, __LINE__);
 }
 
+/* Bringing a kernel to the device waits for all that is there, the daemon and a stream behind a collective among it. */
+static void launch_first(ncclComm_t comm, CUstream s, CUdeviceptr in, CUdeviceptr out)
+{
+	CUmodule module;
+	CUfunction fn;
+
+	CU(cuModuleLoadData, &module, NULL);
+	CU(cuModuleGetFunction, &fn, module, "application");
+	fill((float *)in, 5);
+	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm, s));
+	CU(cuLaunchKernel, fn, 1, 1, 1, 32, 1, 1, 0, s, NULL, NULL);
+	CU(cuLaunchCooperativeKernel, fn, 2, 1, 1, 1024, 1, 1, 0, s, NULL);
+	CU(cuStreamSynchronize, s);
+	expect((float *)out, 10, __LINE__);
+}
+
 static void *run(void *arg)
 {
 	int rank = (int)(intptr_t)arg, i;
@@ -177,6 +201,7 @@ static void *run(void *arg)
 		expect((float *)out2, (float)(2 * i + 1), __LINE__);
 	}
 	launch_event(comm[0], a, e, in, out);
+	launch_first(comm[0], a, in, out);
 	/* A device-wide wait covers them too. */
 	fill((float *)in, 3);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));

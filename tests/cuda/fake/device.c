@@ -116,6 +116,8 @@ unsigned int fake_multiprocessors(void)
 }
 API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice dev)
 {
+	const char *mps;
+
 	(void)dev;
 	SEEN();
 	switch (what) {
@@ -134,6 +136,13 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 		break;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
 		*value = (int)fake_multiprocessors();
+		break;
+	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+		/* "old": a driver that does not know the question. */
+		mps = getenv("FAKE_CUDA_MPS");
+		if (mps && strcmp(mps, "old") == 0)
+			return CUDA_ERROR_INVALID_VALUE;
+		*value = mps && atoi(mps);
 		break;
 	default:
 		*value = 1;

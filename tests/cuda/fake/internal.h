@@ -4,6 +4,7 @@
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
  * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
  * FAKE_CUDA_SYNC_ALLOC: memory functions wait for all streams and kernels, as a driver may.
+ * FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver can't say.
  * FAKE_CUDA_NO_CODE: the device that no module can be loaded on. What processes share is in share.c, where code comes
  * from in module.c, how it is executed in kernel.c.
  */
