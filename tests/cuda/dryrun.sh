@@ -1,5 +1,5 @@
-# For tests/cuda/t_dryrun_*.sh: the tests and benchmarks of a GPU (tests/gpu, scripts/gpu.sh) as far as they run without one: on the
-# stand-in for the driver, with the daemon on CPU threads. What they show of a GPU is nothing; that they start what they
+# For tests/cuda/t_dryrun_*.sh and t_ptx_*.sh: the tests and benchmarks of a GPU (tests/gpu, scripts/gpu.sh) as far as they run without one: on the
+# stand-in for the driver, with the daemon on CPU threads, or compiled (t_ptx_*.sh). What they show of a GPU is nothing; that they start what they
 # mean to start, bound it, and keep what they found is what can be known beforehand.
 #
 # WHOLE=1: everything in full, which takes minutes.
