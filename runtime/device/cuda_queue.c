@@ -16,7 +16,10 @@
 #define SCOPE_BALANCED                                                                             \
 	1 /* CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED: queues of its own, where possible */
 
-/* CUdevResource as a driver of 13.1 fills it for that type; larger than any of its versions. */
+/*
+ * CUdevResource of cuda.h 13.1 for that type, so that older headers do: type, padding, then the union, whose member
+ * wqConfig begins with these; larger than any of its versions.
+ */
 struct resource {
 	uint32_t type;
 	uint8_t pad[92];
@@ -24,6 +27,9 @@ struct resource {
 	uint32_t limit, scope;
 	uint8_t rest[400];
 };
+_Static_assert(offsetof(struct resource, device) == 96, "as in cuda.h");
+
+#define LIMIT_MAX 1024 /* more work queues than any device has */
 
 /*
  * A driver that loads lazily brings the code to the device at its first launch, and that may wait for all that the
@@ -37,6 +43,31 @@ static CUresult load_now(CUfunction fn)
 	*(void **)&load = df_drv_find("cuFuncLoad", 12040);
 	/* Before 12.4, asking for an attribute is what loads. */
 	return load ? load(fn) : df_drv.func_attribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, fn);
+}
+
+/* The same for a kernel of a library: for the context that it will run in. */
+static CUresult load_for(void *green, void *library_kernel)
+{
+	CUresult (*context)(CUcontext *, void *);
+	CUresult (*function)(CUfunction *, void *);
+	CUcontext ctx;
+	CUfunction fn;
+	CUresult ret;
+
+	*(void **)&context = df_drv_find("cuCtxFromGreenCtx", 12040);
+	*(void **)&function = df_drv_find("cuKernelGetFunction", 12000);
+	if (!context || !function)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	ret = context(&ctx, green);
+	if (ret == CUDA_SUCCESS)
+		ret = df_drv.ctx_push(ctx);
+	if (ret != CUDA_SUCCESS)
+		return ret;
+	ret = function(&fn, library_kernel);
+	if (ret == CUDA_SUCCESS)
+		ret = load_now(fn);
+	df_drv.ctx_pop(&ctx);
+	return ret;
 }
 
 static CUresult green(int device, CUstream *stream, CUfunction *fn, const char *kernel,
@@ -71,6 +102,10 @@ static CUresult green(int device, CUstream *stream, CUfunction *fn, const char *
 	ret = get(df_cudevs[device].device, &r, WORKQUEUE_CONFIG);
 	if (ret != CUDA_SUCCESS)
 		return ret;
+	*what = "the driver describes work queues in a way that is not known";
+	if (r.type != WORKQUEUE_CONFIG || r.device != (int32_t)df_cudevs[device].device ||
+	    !r.limit || r.limit > LIMIT_MAX || r.scope > SCOPE_BALANCED)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	r.scope = SCOPE_BALANCED;
 	r.limit = 1;
 	*what = "no green context could be made";
@@ -84,6 +119,8 @@ static CUresult green(int device, CUstream *stream, CUfunction *fn, const char *
 		ret = load(&library, image, NULL, NULL, 0, NULL, NULL, 0);
 	if (ret == CUDA_SUCCESS)
 		ret = kernel_of(fn, library, kernel);
+	if (ret == CUDA_SUCCESS)
+		ret = load_for(ctx, *fn);
 	return ret;
 }
 

@@ -1,0 +1,52 @@
+/*
+ * Green contexts with work queues, as a driver of 13.1 has them. FAKE_CUDA_GREEN: 1: it does; "other": it fills the resource
+ * in a way that nobody here knows. Streams of a green context are streams of the current one.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/cuda/fake/internal.h"
+
+/* 13.1: the type, 92 bytes, then device, limit and scope. */
+API CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *r, CUdevResourceType type)
+{
+	const char *how = getenv("FAKE_CUDA_GREEN");
+	int32_t known[3] = {dev, 8, 0}, *p = (int32_t *)((char *)r + 96);
+
+	SEEN();
+	if (!how || (int)type != 1000)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	memcpy(r, &type, sizeof(type));
+	memcpy(p, known, sizeof(known));
+	if (atoi(how) != 1)
+		p[1] = -1;
+	return CUDA_SUCCESS;
+}
+API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *desc, CUdevResource *r, unsigned int nr)
+{
+	const int32_t *p = (const int32_t *)((const char *)r + 96);
+
+	SEEN();
+	*desc = (CUdevResourceDesc)r;
+	return nr == 1 && p[1] == 1 && p[2] == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice dev,
+			      unsigned int flags)
+{
+	(void)desc, (void)dev;
+	SEEN();
+	*out = (CUgreenCtx)fake_ctx_now();
+	return flags == CU_GREEN_CTX_DEFAULT_STREAM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx green)
+{
+	SEEN();
+	*out = (CUcontext)green;
+	return CUDA_SUCCESS;
+}
+API CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx green, unsigned int flags,
+				    int priority)
+{
+	(void)green;
+	SEEN();
+	return cuStreamCreateWithPriority(out, flags, priority);
+}
