@@ -59,23 +59,40 @@ void *df_dlsym(void *handle, const char *name)
 	return df_real_dlsym(handle, name);
 }
 
-/*
- * Called by the entries below before they jump on: the answer, or NULL to go on. Only a name that exists
- * in the handle is ours to replace, so that asking for a function the library lacks still fails.
- */
-__attribute__((visibility("hidden"), used)) void *df_dl_answer(void *handle, const char *name)
+/* version NULL: any. */
+static void *answer(void *handle, const char *name, const char *version)
 {
-	void *ours, *real;
+	void *ours = NULL, *real;
+	int cuda;
 
 	resolve();
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
 		return NULL;
-	if (df_unlikely(df_cuda_is_name(name))) {
-		real = df_real_dlsym(handle, name);
-		return real ? df_cuda_answer(name, real) : NULL;
+	cuda = df_cuda_is_name(name);
+	if (df_likely(!cuda)) {
+		ours = df_nccl_find(name);
+		if (df_likely(!ours))
+			return NULL;
 	}
-	ours = df_nccl_find(name);
-	return ours && df_real_dlsym(handle, name) ? ours : NULL;
+	real = version ? df_real_dlvsym(handle, name, version) : df_real_dlsym(handle, name);
+	if (!real)
+		return NULL;
+	return cuda ? df_cuda_answer(name, real) : ours;
+}
+
+/*
+ * Called by the entries below before they jump on: the answer, or NULL to go on. Only a name that exists
+ * in the handle, in that version, is ours to replace, so that asking for a function the library lacks still fails.
+ */
+__attribute__((visibility("hidden"), used)) void *df_dl_answer(void *handle, const char *name)
+{
+	return answer(handle, name, NULL);
+}
+
+__attribute__((visibility("hidden"), used)) void *df_dlv_answer(void *handle, const char *name,
+								const char *version)
+{
+	return version ? answer(handle, name, version) : NULL;
 }
 
 __attribute__((visibility("default"))) void *dlsym(void *handle, const char *name);
@@ -84,7 +101,7 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 
 #if defined(__x86_64__)
 /* The arguments are kept on the stack, which stays aligned to 16 bytes for the call. */
-#define ENTRY(name, real)                                                                          \
+#define ENTRY(name, real, answer)                                                                  \
 	__asm__(".text\n.globl " name "\n.type " name ", @function\n" name ":\n"                   \
 		"	.cfi_startproc\n"                                                                \
 		"	endbr64\n"                                                                       \
@@ -93,7 +110,7 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 		"	movq %rdi, (%rsp)\n"                                                             \
 		"	movq %rsi, 8(%rsp)\n"                                                            \
 		"	movq %rdx, 16(%rsp)\n"                                                           \
-		"	call df_dl_answer\n"                                                             \
+		"	call " answer "\n"                                                         \
 		"	movq (%rsp), %rdi\n"                                                             \
 		"	movq 8(%rsp), %rsi\n"                                                            \
 		"	movq 16(%rsp), %rdx\n"                                                           \
@@ -106,7 +123,7 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 		"	.cfi_endproc\n"                                                                  \
 		".size " name ", .-" name "\n")
 #elif defined(__aarch64__)
-#define ENTRY(name, real)                                                                          \
+#define ENTRY(name, real, answer)                                                                  \
 	__asm__(".text\n.globl " name "\n.type " name ", %function\n" name ":\n"                   \
 		"	.cfi_startproc\n"                                                                \
 		"	stp x29, x30, [sp, #-48]!\n"                                                     \
@@ -114,7 +131,7 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 		"	.cfi_rel_offset 29, 0\n	.cfi_rel_offset 30, 8\n"                                 \
 		"	stp x0, x1, [sp, #16]\n"                                                         \
 		"	str x2, [sp, #32]\n"                                                             \
-		"	bl df_dl_answer\n"                                                               \
+		"	bl " answer "\n"                                                           \
 		"	mov x9, x0\n"                                                                    \
 		"	ldp x0, x1, [sp, #16]\n"                                                         \
 		"	ldr x2, [sp, #32]\n"                                                             \
@@ -133,5 +150,5 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 #error "dlsym must jump to the C library's with the caller's return address: write ENTRY for this machine"
 #endif
 
-ENTRY("dlsym", "df_real_dlsym");
-ENTRY("dlvsym", "df_real_dlvsym");
+ENTRY("dlsym", "df_real_dlsym", "df_dl_answer");
+ENTRY("dlvsym", "df_real_dlvsym", "df_dlv_answer");

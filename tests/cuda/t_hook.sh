@@ -35,6 +35,7 @@ strip() { sed -E 's/(libcuda\.so\.1|libdfshim\.so)$/lib/' "$1"; }
 diff <(strip "$T/plain") <(strip "$T/hooked") || bad=1
 ! grep -q libdfshim "$T/plain" || bad=1
 for l in "dlsym cuGetProcAddress_v2 libdfshim.so" "dlsym cuGetErrorName libcuda.so.1" "dlsym cuNoSuchThing none" \
+	"dlvsym cuGetProcAddress_v2 none" \
 	"self 1" "proc cuLaunchKernel 12000 0 libdfshim.so" "proc cuLaunchKernel 12000 2 libdfshim.so" \
 	"proc cuGetErrorString 12000 0 libcuda.so.1" "proc cuStreamWaitEvent 13010 0 libdfshim.so" \
 	"proc cuStreamWaitValue64 9000 0 libdfshim.so" "versions differ 1" "calls cuStreamWaitValue64 1" \

@@ -64,6 +64,9 @@ int main(void)
 	printf("dlsym cuGetProcAddress_v2 %s\n", where((void *)ask));
 	printf("dlsym cuGetErrorName %s\n", where(dlsym(lib, "cuGetErrorName")));
 	printf("dlsym cuNoSuchThing %s\n", where(dlsym(lib, "cuNoSuchThing")));
+	/* Of a name without a version none is found. */
+	printf("dlvsym cuGetProcAddress_v2 %s\n",
+	       where(dlvsym(lib, "cuGetProcAddress_v2", "ANY_1")));
 	/* As libcudart: it asks for the function that asks. */
 	fn = NULL;
 	ask("cuGetProcAddress", &fn, 12000, 0, &status);
