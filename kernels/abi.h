@@ -16,6 +16,7 @@
 #ifndef DFK_ABI_H
 #define DFK_ABI_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define DF_ABI_VERSION 1
@@ -338,6 +339,18 @@ struct df_sqe {
 	struct df_kctx *ctx; /* the task */
 	/* Its next instance; only the first one is needed to find the others. NULL: it has fresh connectors. */
 	struct df_kinst *inst;
+};
+
+/* What does not change in an instance once it has been submitted, in bytes from df_kinst.in. */
+#define DF_KINST_FIXED (sizeof(struct df_kinst) - offsetof(struct df_kinst, in))
+
+/*
+ * A slot of a submission ring. For a GPU the host puts the instance's fixed part in as well: what a block has to know then
+ * crosses the bus in one go, instead of one behind the other the slot, the last instance's `next`, and the instance.
+ */
+struct df_sq_slot {
+	struct df_sqe e;
+	uint64_t fixed[DF_KINST_FIXED / 8];
 };
 
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };

@@ -56,6 +56,7 @@ struct dfk_local {
 	struct df_kblock *home;
 	struct df_kdaemon d; /* quit is in the original */
 	struct df_kdaemon *d_home;
+	struct df_sq_slot slot; /* the submission in work */
 	struct dfk_hot *lines;
 	uint64_t turns, published; /* of stats.slices */
 	uint32_t told;		   /* of sq.head */
@@ -268,24 +269,30 @@ DFK void dfk_fetch(const struct dfk_fetch *f)
 
 /* ---- what a context refers to ---------------------------------------------------------------------- */
 
+/* Thread 0: the fixed part of an instance, from itself or from the slot that brought it. */
+DFK void dfk_now_copy(struct dfk_hot *h, const struct df_kinst *in, const dfk_u64 *fixed)
+{
+	dfk_u64 *to = (dfk_u64 *)(void *)&h->inst.in;
+	uint32_t i;
+
+	for (i = 0; i < DF_KINST_FIXED / 8; i++)
+		to[i] = fixed[i];
+	h->inst_own = h->inst.waits == in->own_waits;
+	if (h->inst_own)
+		h->inst.waits = h->inst.own_waits;
+	h->inst_of = in;
+}
+
 /* Thread 0: the instance in work, but for what changes in it. */
 DFK const struct df_kinst *dfk_now(struct df_kctx *ctx)
 {
 	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
 	const struct df_kinst *in = ctx->cur;
-	const uint32_t first = offsetof(struct df_kinst, in) / 8;
-	uint32_t i;
 
 	if (!ctx->home)
 		return in;
-	if (h->inst_of != in) {
-		for (i = first; i < sizeof(*in) / 8; i++)
-			((dfk_u64 *)(void *)&h->inst)[i] = ((const dfk_u64 *)(const void *)in)[i];
-		h->inst_own = h->inst.waits == in->own_waits;
-		if (h->inst_own)
-			h->inst.waits = h->inst.own_waits;
-		h->inst_of = in;
-	}
+	if (h->inst_of != in)
+		dfk_now_copy(h, in, (const dfk_u64 *)(const void *)&in->in);
 	return &h->inst;
 }
 
@@ -295,6 +302,29 @@ DFK void dfk_now_is(struct df_kctx *ctx, struct df_kinst *in)
 	ctx->cur = in;
 	if (ctx->home)
 		((struct dfk_hot *)(void *)ctx)->inst_of = NULL;
+}
+
+/*
+ * Thread 0: a submission, here. All of it before any of it is looked at: its words come across the bus together, and what
+ * is not needed after all costs nothing.
+ */
+DFK const struct df_sq_slot *dfk_slot(const struct df_kblock *blk, const struct df_sq_slot *from)
+{
+	struct df_sq_slot *to = &dfk_local(blk)->slot;
+	uint32_t i;
+
+	for (i = 0; i < sizeof(*to) / 8; i++)
+		((dfk_u64 *)(void *)to)[i] = ((const dfk_u64 *)(const void *)from)[i];
+	return to;
+}
+
+/* Thread 0: the instance that a submission brought is in work. */
+DFK void dfk_now_from(struct df_kctx *ctx, const struct df_sq_slot *slot)
+{
+	ctx->cur = slot->e.inst;
+	if (ctx->home)
+		dfk_now_copy((struct dfk_hot *)(void *)ctx, slot->e.inst,
+			     (const dfk_u64 *)(const void *)slot->fixed);
 }
 
 DFK const struct df_inst *dfk_inst(const struct df_kctx *ctx, uint32_t i)
@@ -512,6 +542,8 @@ struct dfk_fetch {
 #define dfk_coll_home(ctx)  ((ctx)->coll)
 #define dfk_now(ctx)	    ((const struct df_kinst *)(ctx)->cur)
 #define dfk_now_is(ctx, in) ((ctx)->cur = (in))
+#define dfk_slot(blk, from) (from)
+#define dfk_now_from(ctx, slot) ((ctx)->cur = (slot)->e.inst)
 #define dfk_inst(ctx, i)    df_prog_inst((ctx)->coll->prog, (ctx)->first_inst + (i))
 #define dfk_scratch(ctx)    ((void)(ctx))
 #define dfk_reconnect(ctx)  ((void)(ctx))

@@ -49,7 +49,7 @@ DFK void dfk_begin(struct df_kctx *ctx)
 DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 {
 	const struct df_ring *sq = &blk->sq;
-	const struct df_sqe *slots = (const struct df_sqe *)sq->slots;
+	const struct df_sq_slot *slots = (const struct df_sq_slot *)sq->slots;
 	uint32_t head = sq->head; /* ours: plain load is enough */
 	uint32_t tail;
 
@@ -61,7 +61,8 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 	if (tail == head)
 		return;
 	while (head != tail) {
-		struct df_sqe e = slots[head++ & sq->mask];
+		const struct df_sq_slot *slot = dfk_slot(blk, &slots[head++ & sq->mask]);
+		struct df_sqe e = slot->e;
 		struct df_kctx *ctx = dfk_at(blk, e.ctx);
 
 		if (!e.inst) {
@@ -72,8 +73,9 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 				dfk_begin(ctx);
 			continue;
 		}
-		if (!ctx->cur)
-			dfk_now_is(ctx, e.inst);
+		/* Nothing before it is left: it is the next one, and nobody has to follow the list for it. */
+		if (ctx->announced == ctx->finished)
+			dfk_now_from(ctx, slot);
 		ctx->announced++;
 		if (!ctx->queued) {
 			ctx->priority = d->policy.order ? e.inst->priority : 0;

@@ -33,7 +33,7 @@
 struct side {
 	struct df_kdaemon d;
 	struct df_kblock blk;
-	struct df_sqe sq[4];
+	struct df_sq_slot sq[4];
 	struct df_cqe cq[4];
 	struct df_kcoll k;
 	struct df_kctx ctx;
@@ -146,7 +146,7 @@ static uint64_t bench_run(struct bench *b, uint32_t nr)
 						.blocks_left = 1,
 						.waits = in->own_waits};
 			s->inst[~seq & 1].next = in;
-			s->sq[s->blk.sq.tail++ & 3] = (struct df_sqe){&s->ctx, in};
+			s->sq[s->blk.sq.tail++ & 3].e = (struct df_sqe){&s->ctx, in};
 		}
 		while (b->side[0].done <= seq || b->side[1].done <= seq) {
 			for (int i = 0; i < 2; i++) {

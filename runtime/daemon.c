@@ -35,7 +35,7 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 		blk->index = b;
 		blk->sq.mask = SQ_SLOTS - 1;
 		blk->cq.mask = CQ_SLOTS - 1;
-		blk->sq.slots = df_kalloc(SQ_SLOTS * sizeof(struct df_sqe));
+		blk->sq.slots = df_kalloc(SQ_SLOTS * sizeof(struct df_sq_slot));
 		blk->cq.slots = df_kalloc(CQ_SLOTS * sizeof(struct df_cqe));
 		if (!blk->sq.slots || !blk->cq.slots)
 			return -ENOMEM;
@@ -45,7 +45,7 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 
 static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 {
-	struct df_sqe *slots = sq->slots;
+	struct df_sq_slot *slots = sq->slots, *slot;
 	uint32_t tail = sq->tail; /* ours: plain load is enough */
 
 	/*
@@ -54,7 +54,10 @@ static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 	 */
 	if (tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) > sq->mask)
 		return -EAGAIN;
-	slots[tail & sq->mask] = *e;
+	slot = &slots[tail & sq->mask];
+	slot->e = *e;
+	if (df_rt.machine && e->inst)
+		memcpy(slot->fixed, &e->inst->in, DF_KINST_FIXED);
 	/*
 	 * RELEASE pairs with the ACQUIRE of tail in dfk_sq_drain(): the slot and the instance it names are
 	 * complete before the block can see them.

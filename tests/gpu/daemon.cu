@@ -89,6 +89,8 @@ __global__ void steps(struct setup *s)
 			t = cycles();
 			dfk_cq_push(blk, DF_CQE_DONE, dfk_at(blk, &s->ctx[CTXS - 1]));
 			s->ns[CQE][i] = cycles() - t;
+			/* Finished: the next one is taken over from its slot again. */
+			dfk_at(blk, &s->ctx[CTXS - 1])->finished++;
 			dfk_queue_remove(blk, &s->ctx[CTXS - 1]);
 			dev_put(&s->ack, (uint64_t)i + 1);
 		}
@@ -127,7 +129,7 @@ int main(int argc, char **argv)
 	static const char *const names[NR] = {"sqe", "cqe", "context", "cold", "empty"};
 	struct setup *s;
 	struct df_cqe *cq;
-	struct df_sqe *sq;
+	struct df_sq_slot *sq;
 	struct word *w;
 	cudaStream_t stream;
 	std::vector<double> times;
@@ -141,7 +143,7 @@ int main(int argc, char **argv)
 	MUST(cudaDeviceGetStreamPriorityRange(&least, &greatest));
 	MUST(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
 	s = (struct setup *)pinned(sizeof(*s));
-	sq = (struct df_sqe *)pinned(1024 * sizeof(*sq));
+	sq = (struct df_sq_slot *)pinned(1024 * sizeof(*sq));
 	cq = (struct df_cqe *)pinned(4096 * sizeof(*cq));
 	w = words(1);
 	s->d.blocks = &s->blk;
@@ -164,7 +166,8 @@ int main(int argc, char **argv)
 	s->d.nr_lines = DF_LINES;
 	steps<<<1, 512, 0, stream>>>(s);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
-		sq[i & 1023] = {&s->ctx[CTXS - 1], &s->inst[CTXS - 1]};
+		sq[i & 1023].e = {&s->ctx[CTXS - 1], &s->inst[CTXS - 1]};
+		memcpy(sq[i & 1023].fixed, &s->inst[CTXS - 1].in, DF_KINST_FIXED);
 		__atomic_store_n(&s->blk.sq.tail, (uint32_t)i + 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&s->go, i + 1, __ATOMIC_RELEASE);
 		for (uint64_t end = now_ns() + LIMIT_NS; __atomic_load_n(&s->ack, __ATOMIC_ACQUIRE) < i + 1;)

@@ -10,12 +10,12 @@
 /* What a block does with its ring, at most max entries; as dfk_sq_drain(). They must follow *next. */
 static uint32_t drain(struct df_ring *sq, uintptr_t *next, uint32_t max)
 {
-	const struct df_sqe *slots = sq->slots;
+	const struct df_sq_slot *slots = sq->slots;
 	uint32_t head = sq->head, n = 0;
 
 	/* ACQUIRE pairs with the RELEASE in ring_push(), as the block's does. */
 	while (n < max && head != __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE)) {
-		const struct df_sqe *e = &slots[head & sq->mask];
+		const struct df_sqe *e = &slots[head & sq->mask].e;
 
 		ck_assert_uint_eq((uintptr_t)e->inst, (*next)++);
 		n++;

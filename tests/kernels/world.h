@@ -186,7 +186,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		p->events = 1;
 		for (m = 0; m < nb; m++) {
 			w->blk[k][m].sq.mask = 63;
-			w->blk[k][m].sq.slots = calloc(64, sizeof(struct df_sqe));
+			w->blk[k][m].sq.slots = calloc(64, sizeof(struct df_sq_slot));
 			w->blk[k][m].cq.mask = 7;
 			w->blk[k][m].cq.slots = calloc(8, sizeof(struct df_cqe));
 		}
@@ -352,11 +352,13 @@ static void submit(struct world *w, int k, int c, int m, int late)
 		__atomic_store_n(&rc->inst[m - 1].next, in, __ATOMIC_RELEASE);
 	for (b = 0; b < rc->prog->nr_blocks; b++) {
 		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
-		struct df_sqe e = {&rc->k.ctx[b], in};
+		struct df_sq_slot *slot =
+			&((struct df_sq_slot *)blk->sq.slots)[blk->sq.tail & blk->sq.mask];
 
 		if (!rc->k.ctx[b].nr_inst)
 			continue;
-		((struct df_sqe *)blk->sq.slots)[blk->sq.tail & blk->sq.mask] = e;
+		slot->e = (struct df_sqe){&rc->k.ctx[b], in};
+		memcpy(slot->fixed, &in->in, DF_KINST_FIXED);
 		__atomic_store_n(&blk->sq.tail, blk->sq.tail + 1, __ATOMIC_RELEASE);
 	}
 	if (!rc->k.nr_blocks)

@@ -59,7 +59,7 @@ static void init_rank(struct world *w, int r, struct df_rng *rng, uint64_t tile)
 		.front = 1 + (int64_t)df_rng_below(rng, 4), .floor = 1, .boost = 1, .max = 8};
 	for (int b = 0; b < w->nb; b++) {
 		k->blk[b].sq.mask = 255;
-		k->blk[b].sq.slots = calloc(256, sizeof(struct df_sqe));
+		k->blk[b].sq.slots = calloc(256, sizeof(struct df_sq_slot));
 		k->blk[b].cq.mask = 7;
 		k->blk[b].cq.slots = calloc(8, sizeof(struct df_cqe));
 	}
@@ -149,7 +149,7 @@ static void submit(struct world *w, int r)
 
 		if (!k->k.ctx[b].nr_inst)
 			continue;
-		((struct df_sqe *)blk->sq.slots)[blk->sq.tail & blk->sq.mask] =
+		((struct df_sq_slot *)blk->sq.slots)[blk->sq.tail & blk->sq.mask].e =
 			(struct df_sqe){&k->k.ctx[b], in};
 		blk->sq.tail++;
 	}
