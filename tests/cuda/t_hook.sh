@@ -77,4 +77,22 @@ done
 # Off: what is asked for is the driver's again; what the loader hands out goes straight on to it.
 run LD_PRELOAD="$preload" DFSHIM_MODE=off >"$T/off" || bad=1
 diff <(strip "$T/plain" | grep -v "^asked same") <(strip "$T/off" | grep -v "^asked same") || bad=1
+# Who asks the CUDA runtime for the driver's functions gets the same ones. (Its stand-in passes the question on as the
+# runtime itself does.)
+cudart=$B/tests/cuda/runtime
+if [ -f "$cudart/libcudart.so.13" ] && [ -z "${SAN_RUNTIME-}" ]; then
+	LD_LIBRARY_PATH=$cudart:$fake LD_PRELOAD=$preload timeout "${LIMIT:-60}" python3 -c '
+import ctypes
+lib = ctypes.CDLL("libcudart.so.13")
+for name, version in ("cuLaunchKernel", 12000), ("cuStreamWaitValue64", 9000), ("cuGetErrorString", 12000), ("cuNoSuchThing", 12000):
+    fn, status = ctypes.c_void_p(), ctypes.c_int(-1)
+    lib.cudaGetDriverEntryPointByVersion(name.encode(), ctypes.byref(fn), version, 0, ctypes.byref(status))
+    where = [m[-1].split("/")[-1] for m in open("/proc/self/maps").read().splitlines() for m in [m.split()]
+             if fn.value and int(m[0].split("-")[0], 16) <= fn.value < int(m[0].split("-")[1], 16)]
+    print("entry", name, version, *(where or ["none"]))' >"$T/entry" 2>"$T/entry.err" || bad=1
+	for l in "entry cuLaunchKernel 12000 libdfshim.so" "entry cuStreamWaitValue64 9000 libdfshim.so" \
+		"entry cuGetErrorString 12000 libcuda.so.1" "entry cuNoSuchThing 12000 none"; do
+		want "$T/entry" "$l"
+	done
+fi
 exit $bad
