@@ -148,6 +148,22 @@ static void graph_keeps(void)
 	tell("graph_keeps", NULL);
 }
 
+static struct {
+	void *fn;
+	int left;
+} entered; /* the latest launch */
+static int launch_enter(const struct df_cuda_launch *l)
+{
+	entered.fn = l->fn;
+	entered.left = 0;
+	return 7;
+}
+static void launch_leave(const struct df_cuda_launch *l, int token, int launched)
+{
+	(void)launched;
+	entered.left = l->fn == entered.fn && token == 7;
+}
+
 static const struct df_cuda_front front = {
 	.work = work,
 	.work_range = work_range,
@@ -158,6 +174,8 @@ static const struct df_cuda_front front = {
 	.peer_memory = peer_memory,
 	.quiet_enter = quiet_enter,
 	.quiet_leave = quiet_leave,
+	.launch_enter = launch_enter,
+	.launch_leave = launch_leave,
 	.graph_set = graph_set,
 	.event_record = event_record,
 	.event_record_ctx = record_ctx,
@@ -419,6 +437,8 @@ START_TEST(launches)
 	ck_assert_str_eq(told.call, "work");
 	ck_assert_ptr_eq(told.object, a_stream);
 	ck_assert_int_eq(told.kind, DF_WORK_KERNEL);
+	ck_assert_ptr_eq(entered.fn, a_kernel);
+	ck_assert_int_eq(entered.left, 1);
 	/* An event that is recorded by the launch is told after the work. */
 	a[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
 	a[1].value.programmaticEvent.event = (CUevent)0x99;
