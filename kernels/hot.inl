@@ -273,10 +273,14 @@ DFK void dfk_fetch(const struct dfk_fetch *f)
 DFK void dfk_now_copy(struct dfk_hot *h, const struct df_kinst *in, const dfk_u64 *fixed)
 {
 	dfk_u64 *to = (dfk_u64 *)(void *)&h->inst.in;
+	dfk_u64 v[DF_KINST_FIXED / 8];
 	uint32_t i;
 
+	/* All are on their way before the first is put down, as in dfk_slot(). */
 	for (i = 0; i < DF_KINST_FIXED / 8; i++)
-		to[i] = fixed[i];
+		v[i] = fixed[i];
+	for (i = 0; i < DF_KINST_FIXED / 8; i++)
+		to[i] = v[i];
 	h->inst_own = h->inst.waits == in->own_waits;
 	if (h->inst_own)
 		h->inst.waits = h->inst.own_waits;
@@ -305,16 +309,20 @@ DFK void dfk_now_is(struct df_kctx *ctx, struct df_kinst *in)
 }
 
 /*
- * Thread 0: a submission, here. All of it before any of it is looked at: its words come across the bus together, and what
- * is not needed after all costs nothing.
+ * Thread 0: a submission, here. All of it before any of it is looked at, and all words on their way before the first is put
+ * down: a store between two loads might be to where the second one reads, and then each would wait for the one before it
+ * to cross the bus.
  */
 DFK const struct df_sq_slot *dfk_slot(const struct df_kblock *blk, const struct df_sq_slot *from)
 {
 	struct df_sq_slot *to = &dfk_local(blk)->slot;
+	dfk_u64 v[sizeof(*to) / 8];
 	uint32_t i;
 
 	for (i = 0; i < sizeof(*to) / 8; i++)
-		((dfk_u64 *)(void *)to)[i] = ((const dfk_u64 *)(const void *)from)[i];
+		v[i] = ((const dfk_u64 *)(const void *)from)[i];
+	for (i = 0; i < sizeof(*to) / 8; i++)
+		((dfk_u64 *)(void *)to)[i] = v[i];
 	return to;
 }
 
@@ -446,35 +454,20 @@ DFK void dfk_cq_given(struct df_kblock *blk)
 /* All threads. */
 DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t block)
 {
+	struct df_kblock *o = &d->blocks[block], *b = &l->blk;
 	uint32_t i;
 
+	/* Each thread some words, so that they cross the bus together. Relaxed: the host writes some, which are not used. */
+	for (i = (uint32_t)DFK_TID; i < sizeof(*d) / 8; i += DFK_NTHREADS)
+		((dfk_u64 *)(void *)&l->d)[i] = dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)d)[i]);
+	for (i = (uint32_t)DFK_TID; i < sizeof(*b) / 8; i += DFK_NTHREADS)
+		((dfk_u64 *)(void *)b)[i] = dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)o)[i]);
+	dfk_sync();
 	if (DFK_TID == 0) {
-		struct df_kblock *o = &d->blocks[block], *b = &l->blk;
-
-		/* One by one: the host writes the others. */
 		l->d_home = d;
-		l->d.policy = d->policy;
-		l->d.nr_lines = d->nr_lines;
 		l->home = o;
-		b->sq.head = l->told = o->sq.head;
-		b->sq.mask = o->sq.mask;
-		b->sq.slots = o->sq.slots;
-		b->cq.tail = o->cq.tail;
-		b->cq.head = b->cq.tail - o->cq.mask - 1; /* looked at when it is needed */
-		b->cq.mask = o->cq.mask;
-		b->cq.slots = o->cq.slots;
-		b->index = o->index;
-		b->first = o->first;
-		b->last = o->last;
-		b->task = o->task;
-		b->running = o->running;
-		b->pos = o->pos;
-		b->nr_tasks = o->nr_tasks;
-		b->moved = o->moved;
-		b->queued = o->queued;
-		b->gang = o->gang;
-		b->idle = o->idle;
-		b->stats = o->stats;
+		l->told = b->sq.head;
+		b->cq.head = b->cq.tail - b->cq.mask - 1; /* looked at when it is needed */
 		l->turns = 0;
 		l->looks = l->able = 0;
 		l->still = 0;
@@ -482,9 +475,9 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		for (i = 0; i < DFK_WAYS; i++)
 			l->way[i].ctx.home = NULL;
 		l->lines = NULL;
-		if (d->lines)
-			l->lines = (struct dfk_hot *)(void *)((uint8_t *)d->lines +
-							      (size_t)block * d->nr_lines *
+		if (l->d.lines)
+			l->lines = (struct dfk_hot *)(void *)((uint8_t *)l->d.lines +
+							      (size_t)block * l->d.nr_lines *
 								      DF_LINE_BYTES);
 	}
 	dfk_sync();
