@@ -58,9 +58,9 @@ P
 done
 [ -n "${WHOLE-}" ] || exit 0
 
-gpu bench "$results" beside
-# Its own steps are on the emulator, the daemon of its messages is not: that is figures of many rounds.
-FAKE_CUDA_PTX= gpu bench "$results" daemon
+SLOW=100 gpu bench "$results" beside
+# An emulator is not given a gigabyte. Its own steps are on the emulator, the daemon of its messages is not: that is figures of many rounds.
+FAKE_CUDA_PTX= SLOW=100 gpu bench "$results" daemon
 python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(tail -9 "$T/gpu.log")"
 import json, sys
 f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
