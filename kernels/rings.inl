@@ -105,5 +105,5 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 	e->k = ctx->k;
 	e->kind = kind;
 	e->block = blk->index;
-	dfk_cq_given(blk);
+	dfk_cq_given(blk, kind);
 }
