@@ -1,6 +1,7 @@
 /*
  * Description: when a block leaves a GPU by itself: after a time without progress, later if it only waits for a peer,
- * at once if it is asked to. The clock is the test's.
+ * at once if it is asked to. The clock is the test's. And what it tells the host before: the end of an operation at once, what
+ * else there is with it, with its counters, when the ring is full, at the latest when it leaves.
  */
 #include <check.h>
 #include <string.h>
@@ -24,15 +25,21 @@ uint64_t dfk_now_ns(void)
 static struct df_kdaemon d;
 static struct dfk_local local;
 
+#define NR_SLOTS 4
+
+static struct df_kblock home;
+static struct df_cqe slots[NR_SLOTS];
+
 static void enter(void)
 {
-	static struct df_kblock home;
 	static struct df_kblock *blocks = &home;
 
 	memset(&home, 0, sizeof(home));
 	/* Shared memory is not cleared. */
 	memset(&local, 0x5a, sizeof(local));
 	memset(&d, 0, sizeof(d));
+	home.cq.slots = slots;
+	home.cq.mask = NR_SLOTS - 1;
 	d.blocks = blocks;
 	d.policy.quit_ns = QUIT_NS;
 	now = 123456789;
@@ -114,6 +121,37 @@ START_TEST(asked)
 }
 END_TEST
 
+START_TEST(tells)
+{
+	struct df_kinst inst = {.op = 7};
+	struct df_kcoll coll = {0};
+	struct dfk_hot original = {.ctx = {.coll = &coll, .cur = &inst}}; /* home NULL: it is one */
+	uint32_t i;
+
+	enter();
+	dfk_cq_push(&local.blk, DF_CQE_START, &original.ctx);
+	ck_assert_uint_eq(home.cq.tail, 0);
+	dfk_cq_push(&local.blk, DF_CQE_DONE, &original.ctx);
+	ck_assert_uint_eq(home.cq.tail, 2);
+	ck_assert_uint_eq(slots[0].kind, DF_CQE_START);
+	ck_assert_uint_eq(slots[1].kind, DF_CQE_DONE);
+	dfk_cq_push(&local.blk, DF_CQE_PREEMPT, &original.ctx);
+	ck_assert_uint_eq(home.cq.tail, 2);
+	dfk_publish(&local.blk);
+	ck_assert_uint_eq(home.cq.tail, 3);
+	/* The host takes nothing: the ring fills up, and what is in it can be taken. */
+	for (i = 0; i < 3; i++)
+		dfk_cq_push(&local.blk, DF_CQE_RESUME, &original.ctx);
+	ck_assert_uint_eq(home.cq.tail, NR_SLOTS);
+	ck_assert_uint_eq(home.cq.lost, 0);
+	home.cq.head = 2;
+	dfk_cq_push(&local.blk, DF_CQE_START, &original.ctx);
+	ck_assert_uint_eq(home.cq.tail, NR_SLOTS);
+	dfk_block_leave(&local);
+	ck_assert_uint_eq(home.cq.tail, NR_SLOTS + 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("leave");
@@ -123,6 +161,7 @@ int main(void)
 	tcase_add_test(t, patient);
 	tcase_add_test(t, busy);
 	tcase_add_loop_test(t, asked, 0, 2);
+	tcase_add_test(t, tells);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
 }
