@@ -5,6 +5,9 @@
  * are launched again. Results are exact, counters end where they should, and there is no race between the threads of
  * a block, no access in a wrong alignment, no barrier that threads of a warp miss. The seed is printed on failure.
  *
+ * And of what the host has, an operation that comes when nothing is in work costs one look at its slot in the ring, and none at
+ * its instance: each look that waits for another is a microsecond on a GPU.
+ *
  * $B/kernels/daemon.TARGET.ptx for each target that is there; without nvcc there is none, and it is skipped.
  */
 #define _GNU_SOURCE
@@ -27,6 +30,7 @@ struct gpu {
 	unsigned int threads;
 	const struct ptx_kernel *kernel;
 	uint32_t launches;
+	uint32_t slot_reads, inst_reads; /* 8-byte words, or less, of rings and of instances */
 	int faults;
 	char fault[1500];
 };
@@ -37,6 +41,23 @@ static void fault(void *arg, const char *text)
 
 	if (!g->faults++)
 		snprintf(g->fault, sizeof(g->fault), "%s", text);
+}
+
+static int within(uintptr_t at, const void *of, size_t bytes)
+{
+	return at - (uintptr_t)of < bytes;
+}
+
+static void touched(void *arg, uintptr_t at, unsigned int bytes, int writes)
+{
+	struct gpu *g = arg;
+	const struct rank_coll *rc = &g->w->rc[0][g->rank];
+
+	(void)bytes;
+	if (writes)
+		return;
+	g->inst_reads += within(at, rc->inst, sizeof(rc->inst));
+	g->slot_reads += within(at, g->w->blk[g->rank]->sq.slots, 64 * sizeof(struct df_sq_slot));
 }
 
 static int all_done(const struct world *w, int k)
@@ -77,6 +98,7 @@ static void *daemon_of(void *arg)
 			.seed = g->seed + g->launches,
 			.weak = g->launches++ % 4 != 3,
 			.fault = fault,
+			.touched = touched,
 			.arg = g,
 		};
 
@@ -188,6 +210,61 @@ START_TEST(random_worlds)
 }
 END_TEST
 
+/* One block a rank, one operation after the other. */
+START_TEST(looks)
+{
+	static struct world w;
+	struct df_rng r;
+	struct gpu g[2] = {0};
+	pthread_t threads[2];
+	struct ptx_module *m = module(files.gl_pathv[(size_t)_i % files.gl_pathc]);
+	const char *s = getenv("DF_TEST_SEED");
+	uint64_t seed = (s ? strtoull(s, NULL, 0) : 1) * 1000 + (uint64_t)_i;
+	uint32_t words = sizeof(struct df_sq_slot) / 8;
+	int k, i;
+
+	df_rng_init(&r, seed);
+	young = 1;
+	setup(&w, &r, 2, 1, 1, MAX_INST);
+	young = 0;
+	for (k = 0; k < 2; k++) {
+		w.d[k].policy.quit_ns = 100000000000;
+		w.d[k].policy.order = 0;
+		g[k] = (struct gpu){.w = &w,
+				    .rank = k,
+				    .seed = seed + (uint64_t)k,
+				    .threads = 64,
+				    .kernel = ptx_kernel(m, "dfk_daemon")};
+		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+	}
+	for (i = 0; i < MAX_INST; i++)
+		for (k = 0; k < 4; k++)
+			if (k < 2)
+				submit(&w, k, 0, i, 0);
+			else
+				/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */
+				while (__atomic_load_n(&w.rc[0][k - 2].done, __ATOMIC_ACQUIRE) <=
+				       (uint64_t)i)
+					usleep(100);
+	for (k = 0; k < 2; k++) {
+		int has = w.rc[0][k].k.nr_blocks != 0;
+
+		/* Relaxed: it carries no data. */
+		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
+		pthread_join(threads[k], NULL);
+		ck_assert_msg(!g[k].faults, "seed %llu: %s", (unsigned long long)seed, g[k].fault);
+		ck_assert_uint_le(g[k].launches, 1);
+		ck_assert_uint_eq(g[k].slot_reads, has ? MAX_INST * words : 0);
+		/* The first one's context was not there yet. */
+		ck_assert_uint_le(g[k].inst_reads, DF_KINST_FIXED / 8);
+		for (i = 0; i < MAX_INST; i++)
+			result(&w, 0, k, i, seed);
+	}
+	clear(&w, seed);
+	ptx_unload(m);
+}
+END_TEST
+
 int main(void)
 {
 	const char *b = getenv("B"), *nr = getenv("NR");
@@ -201,6 +278,7 @@ int main(void)
 		return 77;
 	}
 	tcase_add_loop_test(t, random_worlds, 0, nr ? atoi(nr) : 12);
+	tcase_add_loop_test(t, looks, 0, 6);
 	tcase_set_timeout(t, 120);
 	suite_add_tcase(s, t);
 	return df_test_run(s);

@@ -179,6 +179,8 @@ static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned
 		return 1;
 	if (!shared && in->space != S_SHARED && in->space != S_LOCAL &&
 	    (in_module(b, at, bytes) || known(b, at, bytes))) {
+		if (b->run->l->touched)
+			b->run->l->touched(b->run->l->arg, at, bytes, writes);
 		touch(b, me, at, bytes, writes);
 		return 1;
 	}

@@ -59,6 +59,8 @@ struct ptx_launch {
 	 * several threads, at most once for each instruction and kind.
 	 */
 	void (*fault)(void *arg, const char *text);
+	/* Not NULL: called for each access of global memory, from several threads. */
+	void (*touched)(void *arg, uintptr_t at, unsigned int bytes, int writes);
 	void *arg;
 	const int *stop; /* not NULL: leave as soon as it is not 0 */
 };
