@@ -7,10 +7,11 @@
 #   shared  at most 13,312 bytes a block
 #   regs    at most 65,536 / 512, so that blocks of 512 threads fit
 #   loads   no ld.global.nc: its cache does not see what peers and streams write while the kernel runs
+#   taking  all of a submission's words (dfk_slot() in kernels/hot.inl) are asked for before one is put down
 set -eu
 
 dir=$1 targets=$2 bin=$3
-max_smem=13312 max_regs=128
+max_smem=13312 max_regs=128 slot_words=19
 out=$dir/budget.txt
 bad=0
 
@@ -51,6 +52,18 @@ for t in $targets; do
 	if grep -n 'ld\.global[^ ]*\.nc' "$dir/daemon.$t.ptx" >&2; then
 		complain "non-coherent loads in $dir/daemon.$t.ptx"
 	fi
+	run=$(awk '
+		/^\$L/ || /^[ \t]*(@|bra|st\.|bar)/ { n = 0 }
+		/^[ \t]*ld\.[ub]64/ {
+			match($0, /\[%rd[0-9]+/)
+			base = substr($0, RSTART, RLENGTH)
+			n = base == last ? n + 1 : 1
+			last = base
+			if (n > most) most = n
+		}
+		END { print most + 0 }' "$dir/daemon.$t.ptx")
+	[ "$run" -ge $slot_words ] ||
+		complain "sm_$t: at most $run words are loaded in a row, a submission has $slot_words: they would cross the bus one after the other"
 done
 # Where the toolkit has a disassembler, the machine code itself.
 if [ -x "$bin/cuobjdump" ] && [ -x "$bin/nvdisasm" ]; then
