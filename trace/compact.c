@@ -94,24 +94,35 @@ static int copy_record(struct df_rec *to, const struct df_rec *from, uint64_t in
 	return commit != 0;
 }
 
-/* A copy in which every entry and every record is either whole or invalid. */
+/*
+ * A copy in which every entry and every record is either whole or invalid. Of a ring that has not wrapped it has what
+ * was written: the rest would cost its pages.
+ */
 static void *snapshot(const struct df_trace_header *h)
 {
-	size_t bytes = image_bytes(h);
+	uint64_t next = atomic_load_explicit((_Atomic(uint64_t) *)(uintptr_t)&h->next,
+					     memory_order_relaxed),
+		 nr = h->nr_recs;
 	struct df_trace_header *copy;
 	struct df_rec *to;
 	const struct df_rec *from;
 
-	if (bytes > MAX_BYTES)
+	while (nr > 64 && next <= nr / 2)
+		nr /= 2;
+	if (h->off_recs + nr * sizeof(struct df_rec) > MAX_BYTES)
 		return NULL;
-	copy = calloc(1, bytes);
+	copy = calloc(1, (size_t)(h->off_recs + nr * sizeof(struct df_rec)));
 	if (!copy)
 		return NULL;
 	copy_words(copy, h, h->header_bytes);
+	if (nr < h->nr_recs) {
+		copy->nr_recs = nr;
+		copy->next = next;
+	}
 	copy_tables(h, copy, copy->comms_used, copy->strings_used);
 	to = (struct df_rec *)((char *)copy + h->off_recs);
 	from = (const struct df_rec *)((const char *)h + h->off_recs);
-	for (uint64_t i = 0; i < h->nr_recs; i++)
+	for (uint64_t i = 0; i < nr; i++)
 		copy_record(&to[i], &from[i], ANY_LAP);
 	return copy;
 }

@@ -269,14 +269,16 @@ int main(void)
 {
 	const char *b = getenv("B"), *nr = getenv("NR");
 	char pattern[4096];
-	Suite *s = suite_create("daemon_ptx");
-	TCase *t = tcase_create("random preemption");
+	Suite *s;
+	TCase *t;
 
 	snprintf(pattern, sizeof(pattern), "%s/kernels/daemon.*.ptx", b ? b : "build");
 	if (glob(pattern, 0, NULL, &files) != 0) {
 		puts("skipped: no daemon.*.ptx: built without nvcc");
 		return 77;
 	}
+	s = suite_create("daemon_ptx");
+	t = tcase_create("random preemption");
 	tcase_add_loop_test(t, random_worlds, 0, nr ? atoi(nr) : 12);
 	tcase_add_loop_test(t, looks, 0, 6);
 	tcase_set_timeout(t, 120);

@@ -2,28 +2,9 @@
 # Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, ways of messages, double snapshot, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
-command -v spin >/dev/null || { echo "no spin here"; exit 77; }
-cd "$T" || exit 1
-fail() { echo "FAILED: $*"; exit 1; }
-
-# check ok|error MODEL DEFINES
-check() {
-	local want=$1 model=$2 defs=$3 out errors
-	rm -f pan pan.* ./*.trail
-	# shellcheck disable=SC2086 # a list of options
-	spin $defs -a "$SRC/tests/model/$model" >spin.log 2>&1 || fail "$model $defs: $(cat spin.log)"
-	gcc -O1 -w -DSAFETY -o pan pan.c || fail "$model $defs: pan does not compile"
-	out=$(timeout "${LIMIT:-60}" ./pan -m200000 2>&1) || fail "$model $defs: $out"
-	case $out in
-	*"max search depth too small"* | *"out of memory"*) fail "$model $defs: not exhaustive: $out" ;;
-	esac
-	errors=$(echo "$out" | sed -n 's/.*errors: \([0-9]*\).*/\1/p')
-	case $want-$errors in
-	ok-0 | error-[1-9]*) echo "$want $model $defs" ;;
-	error-0) fail "$model $defs: the control has no error" ;;
-	*) fail "$model $defs: $out" ;;
-	esac
-}
+# shellcheck disable=SC2034 # read by check
+small=1
+. "$(dirname "$0")/check.sh"
 
 check ok ring.pml ""
 check ok ring.pml "-DSLOTS=1"

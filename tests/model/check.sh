@@ -1,0 +1,30 @@
+# shellcheck shell=bash
+# What the tests of the models share; they source it.
+command -v spin >/dev/null || { echo "no spin here"; exit 77; }
+cd "$T" || exit 1
+fail() { echo "FAILED: $*"; exit 1; }
+
+# check ok|error MODEL "DEFINES" ["COMPILER OPTIONS" ["PAN OPTIONS"]]: the model has no error, searched exhaustively; or
+# it is a control, which has one.
+check() {
+	local want=$1 model=$2 defs=$3 cc=${4:--DSAFETY} run=${5-} level=-O0 out errors
+	# A control's error is found soon, and so are the ends of a small model: what takes time is the compiler.
+	[ "$want" = error ] || [ "${small:-0}" = 1 ] || level=-O1
+	rm -f pan pan.* ./*.trail
+	# shellcheck disable=SC2086 # lists of options
+	spin $defs -a "$SRC/tests/model/$model" >spin.log 2>&1 || fail "$model $defs: $(cat spin.log)"
+	# shellcheck disable=SC2086
+	gcc $level -w $cc -o pan pan.c || fail "$model $defs: pan does not compile"
+	# shellcheck disable=SC2086
+	out=$(timeout "${LIMIT:-250}" ./pan -m200000 $run 2>&1) || fail "$model $defs: $out"
+	case $out in
+	*"max search depth too small"* | *"out of memory"*) fail "$model $defs: not exhaustive: $out" ;;
+	esac
+	errors=$(echo "$out" | sed -n 's/.*errors: \([0-9]*\).*/\1/p')
+	case $want-$errors in
+	ok-0 | error-[1-9]*) ;;
+	error-0) fail "$model $defs: the control has no error" ;;
+	*) fail "$model $defs: $out" ;;
+	esac
+	echo "$want $model $defs: $(echo "$out" | sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1 states/p')"
+}
