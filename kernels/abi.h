@@ -408,21 +408,23 @@ struct df_kblock {
 	uint32_t moved;	 /* progress in the current traversal */
 	uint32_t queued; /* tasks ever queued */
 	uint32_t gang;	 /* tasks are taken in the order that is common to all ranks */
-	uint32_t pad;
-	int64_t idle; /* traversals without progress */
+	uint32_t stays;	 /* GPU: the block is on the device and has had something to do lately */
+	int64_t idle;	 /* traversals without progress */
 	struct df_kstats stats;
 };
 
 struct df_kdaemon {
 	uint32_t abi; /* DF_ABI_VERSION */
 	uint32_t nr_blocks;
-	uint32_t quit; /* host: leave as soon as possible */
+	uint32_t quit; /* host: leave as soon as possible; not taken back while a kernel is there */
 	uint32_t device;
 	struct df_policy policy;
 	struct df_kblock *blocks;
 	/* GPU memory for contexts that are not in shared memory: nr_lines of DF_LINE_BYTES a block; NULL: none. */
 	void *lines;
 	uint32_t nr_lines;
+	uint32_t
+		leave; /* a block: nothing to do in any of them, all leave; cleared before each launch */
 };
 
 #define DF_LINE_BYTES 2048

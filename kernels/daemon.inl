@@ -162,32 +162,77 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 /* So many times as long a block stays if a peer's next slice is all that it waits for: it comes at any moment. */
 #define DFK_PATIENCE 10
 
+/* Thread 0: whether the block has had something to do lately, for the others. */
+DFK void dfk_stays(struct dfk_local *l, uint32_t stays)
+{
+	if (l->stays == stays)
+		return;
+	l->stays = stays;
+	/* Relaxed, and so are the looks at it: it carries no data. */
+	dfk_store_relaxed_sys(&l->home->stays, stays);
+}
+
+/* 1: some block stays. As long as it is the same one, that is one look across the bus. */
+DFK int dfk_one_stays(struct dfk_local *l)
+{
+	uint32_t i;
+
+	if (dfk_load_relaxed_sys(&l->d.blocks[l->asks].stays))
+		return 1;
+	for (i = 0; i < l->d.nr_blocks; i++) {
+		if (dfk_load_relaxed_sys(&l->d.blocks[i].stays)) {
+			l->asks = i;
+			return 1;
+		}
+	}
+	return 0;
+}
+
 /*
- * Thread 0, after each turn: does the block leave? When it is asked to, or when nothing has moved for df_policy.quit_ns.
- * The driver waits for the kernel in calls that are nobody's fault (device synchronisation, loading, a kernel that needs
- * the whole device), so a block that has nothing to do must not stay. The host launches it again when there is
- * something.
+ * Thread 0, after each turn: does the block leave? When it is asked to, or when nothing has moved in any block for
+ * df_policy.quit_ns. The driver waits for the kernel in calls that are nobody's fault (device synchronisation, loading, a
+ * kernel that needs the whole device), so a daemon that has nothing to do must not stay. The host launches it again when
+ * there is something.
+ *
+ * They leave together: the host can't launch one block, and work for one that had left alone would wait until the
+ * last one leaves, which may be busy with other work for as long as the job runs. A block for which there was no room
+ * stops nobody. It comes when the others are gone, and follows them when it has had its time, or it would never get
+ * anything done (tests/model/leave.pml).
  */
 DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
 {
+	uint32_t quit, leave;
 	uint64_t now;
 
 	if (turn == DF_TURN_PROGRESS) {
 		l->still = 0;
 		l->able = 0;
+		dfk_stays(l, 1);
 	}
 	if (l->looks++ % DFK_LOOK_EVERY)
 		return 0;
-	/* Relaxed: it carries no data. */
-	if (dfk_load_relaxed_sys(&l->d_home->quit))
+	/* Relaxed: they carry no data. Both are on their way together. */
+	quit = dfk_load_relaxed_sys(&l->d_home->quit);
+	leave = dfk_load_relaxed_sys(&l->d_home->leave);
+	if (quit)
+		return 1;
+	if (turn == DF_TURN_PROGRESS && !leave && l->came)
+		return 0;
+	now = dfk_now_ns();
+	if (!l->came)
+		l->came = now;
+	if (leave && now - l->came >= l->d.policy.quit_ns)
 		return 1;
 	if (turn == DF_TURN_PROGRESS)
 		return 0;
-	now = dfk_now_ns();
 	if (!l->still)
 		l->still = now;
 	if (now - l->still < l->d.policy.quit_ns * (l->able ? DFK_PATIENCE : 1))
 		return 0;
+	dfk_stays(l, 0);
+	if (dfk_one_stays(l))
+		return 0;
+	dfk_store_relaxed_sys(&l->d_home->leave, 1u);
 	l->blk.stats.quits++;
 	return 1;
 }

@@ -1,6 +1,6 @@
 /*
- * The daemon on a GPU: one thread block per block of the daemon, each for itself. A block leaves when it is
- * asked to or has been without progress for too long; what must survive is written back to df_kctx and
+ * The daemon on a GPU: one thread block per block of the daemon, each for itself. They leave together, when they are
+ * asked to or have been without progress for too long; what must survive is written back to df_kctx and
  * df_kblock (hot.inl), so the host launches it again and it goes on.
  *
  * Built into a fatbin that runtime/device/ loads with the driver's library API. Launch with at most

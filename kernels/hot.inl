@@ -61,10 +61,12 @@ struct dfk_local {
 	uint64_t turns, published; /* of stats.slices */
 	uint32_t told;		   /* of sq.head */
 	uint32_t given;		   /* of cq.tail */
-	/* dfk_leaves(): turns, the first time it looked at the clock since something moved, 0 none */
+	/* dfk_leaves(): turns; when it looked at the clock first since something moved, and at all; 0 never */
 	uint32_t looks;
-	uint64_t still;
-	uint32_t able; /* since then some task waited for nobody but a peer */
+	uint64_t still, came;
+	uint32_t able;	/* since then some task waited for nobody but a peer */
+	uint32_t stays; /* as in the original */
+	uint32_t asks;	/* the block that was found to stay */
 	struct dfk_hot way[DFK_WAYS];
 };
 
@@ -490,8 +492,12 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		l->given = b->cq.tail;
 		b->cq.head = b->cq.tail - b->cq.mask - 1; /* looked at when it is needed */
 		l->turns = 0;
-		l->looks = l->able = 0;
-		l->still = 0;
+		l->looks = 1; /* not before it has had some turns */
+		l->able = l->asks = 0;
+		l->stays = 1;
+		/* Relaxed: it carries no data. */
+		dfk_store_relaxed_sys(&o->stays, 1u);
+		l->still = l->came = 0;
 		l->published = b->stats.slices;
 		for (i = 0; i < DFK_WAYS; i++)
 			l->way[i].ctx.home = NULL;
@@ -538,6 +544,7 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	o->queued = l->blk.queued;
 	o->gang = l->blk.gang;
 	o->idle = l->blk.idle;
+	o->stays = 0;
 	l->published = ~(uint64_t)0;
 	dfk_publish(&l->blk);
 	/* RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon.c), as in dfk_sq_drain(). */

@@ -123,6 +123,7 @@ static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 	give_lines((int)(d - daemons), k);
 	/* Relaxed: the launch itself orders it before the kernel. */
 	__atomic_store_n(&k->quit, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&k->leave, 0, __ATOMIC_RELAXED);
 	return df_drv.launch(d->fn, k->nr_blocks, 1, 1, threads, 1, 1, 0, d->stream, params, NULL);
 }
 
@@ -185,9 +186,6 @@ static uint64_t look(int device, struct df_kdaemon *k)
 	case DF_LAUNCH_ASK:
 		/* Relaxed: it carries no data; blocks save nothing because of it. */
 		__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
-		break;
-	case DF_LAUNCH_WITHDRAW:
-		__atomic_store_n(&k->quit, 0, __ATOMIC_RELAXED);
 		break;
 	case DF_LAUNCH_NOTHING:
 		break;

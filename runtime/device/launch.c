@@ -62,12 +62,10 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 		*sleep_ns = 0;
 		return DF_LAUNCH_ASK;
 	case DF_LAUNCH_LEAVING:
-		/* The quiet time is over, or was too long: it need not leave. If it already has, we see that. */
-		if (held(l, in))
-			return DF_LAUNCH_NOTHING;
-		l->state = DF_LAUNCH_RUNNING;
-		*sleep_ns = 0;
-		return DF_LAUNCH_WITHDRAW;
+		/*
+		 * The request stands, also when the quiet time is over: some blocks may have followed it, and the work of
+		 * those would wait for the others.
+		 */
 	default:
 		return DF_LAUNCH_NOTHING;
 	}

@@ -33,11 +33,17 @@ START_TEST(named)
 	ck_assert_int_eq(
 		step(&l, (struct df_launch_in){.now_ns = 5, .outstanding = 1, .progress = 1}),
 		DF_LAUNCH_LAUNCH);
-	/* A quiet time: asked to leave; withdrawn when it is over. */
+	/* A quiet time: asked to leave, all of it, also when the quiet time is over; then it comes back at once. */
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 6, .outstanding = 1, .quiet = 1}),
 			 DF_LAUNCH_ASK);
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 7, .outstanding = 1}),
-			 DF_LAUNCH_WITHDRAW);
+			 DF_LAUNCH_NOTHING);
+	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 8, .outstanding = 1, .quiet = 1}),
+			 DF_LAUNCH_NOTHING);
+	ck_assert_int_eq(step(&l,
+			      (struct df_launch_in){
+				      .now_ns = 9, .outstanding = 1, .progress = 1, .exited = 1}),
+			 DF_LAUNCH_LAUNCH);
 }
 END_TEST
 
@@ -131,9 +137,6 @@ START_TEST(random_device)
 			case DF_LAUNCH_ASK:
 				ck_assert(quiet);
 				quit = 1;
-				break;
-			case DF_LAUNCH_WITHDRAW:
-				quit = 0;
 				break;
 			default:
 				break;

@@ -104,6 +104,7 @@ static void *daemon_of(void *arg)
 
 		/* Relaxed, as it is read: it carries no data. */
 		__atomic_store_n(&d->quit, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&d->leave, 0, __ATOMIC_RELAXED);
 		ptx_run(&l);
 	}
 	return NULL;

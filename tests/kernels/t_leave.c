@@ -1,6 +1,6 @@
 /*
- * Description: when a block leaves a GPU by itself: after a time without progress, later if it only waits for a peer,
- * at once if it is asked to. The clock is the test's. And what it tells the host before: the end of an operation at once, what
+ * Description: when blocks leave a GPU: all together after a time in which none had progress, later if one only waits for a
+ * peer, at once if they are asked to. The clock is the test's. And what it tells the host before: the end of an operation at once, what
  * else there is with it, with its counters, when the ring is full, at the latest when it leaves.
  */
 #include <check.h>
@@ -22,28 +22,37 @@ uint64_t dfk_now_ns(void)
 	return now;
 }
 
-static struct df_kdaemon d;
-static struct dfk_local local;
-
+#define BLOCKS	 3
 #define NR_SLOTS 4
 
-static struct df_kblock home;
-static struct df_cqe slots[NR_SLOTS];
+static struct df_kdaemon d;
+static struct dfk_local local, others[BLOCKS]; /* of block 0; of the others, [0] unused */
+static struct df_kblock homes[BLOCKS], *const home = homes;
+static struct df_cqe slots[BLOCKS][NR_SLOTS];
 
-static void enter(void)
+static void come(struct dfk_local *l, uint32_t block)
 {
-	static struct df_kblock *blocks = &home;
-
-	memset(&home, 0, sizeof(home));
 	/* Shared memory is not cleared. */
-	memset(&local, 0x5a, sizeof(local));
+	memset(l, 0x5a, sizeof(*l));
+	dfk_block_enter(l, &d, block);
+}
+
+/* A daemon of so many blocks, of which block 0 is there. */
+static void enter(uint32_t blocks)
+{
+	uint32_t i;
+
+	memset(homes, 0, sizeof(homes));
 	memset(&d, 0, sizeof(d));
-	home.cq.slots = slots;
-	home.cq.mask = NR_SLOTS - 1;
-	d.blocks = blocks;
+	for (i = 0; i < BLOCKS; i++) {
+		homes[i].cq.slots = slots[i];
+		homes[i].cq.mask = NR_SLOTS - 1;
+	}
+	d.blocks = homes;
+	d.nr_blocks = blocks;
 	d.policy.quit_ns = QUIT_NS;
 	now = 123456789;
-	dfk_block_enter(&local, &d, 0);
+	come(&local, 0);
 }
 
 /* Turns of that kind, each of so many ns, until the block leaves; the time that it took, or 0: never within many. */
@@ -58,15 +67,26 @@ static uint64_t stays(enum df_turn turn, uint64_t ns)
 	return 0;
 }
 
+/* 1: it leaves in its next look. */
+static int looks(struct dfk_local *l, enum df_turn turn)
+{
+	int i;
+
+	for (i = 0; i < DFK_LOOK_EVERY; i++)
+		if (dfk_leaves(l, turn))
+			return 1;
+	return 0;
+}
+
 START_TEST(idle)
 {
 	enum df_turn turn = _i ? DF_TURN_SPIN : DF_TURN_EMPTY;
 	uint64_t ns;
 
-	enter();
+	enter(1);
 	ns = stays(turn, 7);
 	ck_assert_uint_ge(ns, QUIT_NS);
-	ck_assert_uint_le(ns, QUIT_NS + 5 * 7);
+	ck_assert_uint_le(ns, QUIT_NS + 2 * DFK_LOOK_EVERY * 7);
 	ck_assert_uint_eq(local.blk.stats.quits, 1);
 }
 END_TEST
@@ -75,16 +95,16 @@ START_TEST(patient)
 {
 	uint64_t ns;
 
-	enter();
+	enter(1);
 	dfk_able(&local.blk);
 	ns = stays(DF_TURN_SPIN, 7);
 	ck_assert_uint_ge(ns, DFK_PATIENCE * QUIT_NS);
-	ck_assert_uint_le(ns, DFK_PATIENCE * QUIT_NS + 5 * 7);
+	ck_assert_uint_le(ns, DFK_PATIENCE * QUIT_NS + 2 * DFK_LOOK_EVERY * 7);
 	/* What a peer has done by now is no reason to be patient with the next one. */
-	enter();
+	enter(1);
 	dfk_able(&local.blk);
 	ck_assert_int_eq(dfk_leaves(&local, DF_TURN_PROGRESS), 0);
-	ck_assert_uint_le(stays(DF_TURN_SPIN, 7), QUIT_NS + 5 * 7);
+	ck_assert_uint_le(stays(DF_TURN_SPIN, 7), QUIT_NS + 2 * DFK_LOOK_EVERY * 7);
 }
 END_TEST
 
@@ -93,7 +113,7 @@ START_TEST(busy)
 {
 	int i, k;
 
-	enter();
+	enter(1);
 	ck_assert_uint_eq(stays(DF_TURN_PROGRESS, QUIT_NS), 0);
 	for (i = 0; i < 1000; i++) {
 		for (k = 0; k < 90; k++, now += 10)
@@ -107,17 +127,67 @@ END_TEST
 START_TEST(asked)
 {
 	enum df_turn turn = _i ? DF_TURN_PROGRESS : DF_TURN_SPIN;
-	int i, left = 0;
+	int i;
 
-	enter();
+	enter(1);
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(dfk_leaves(&local, turn), 0);
 	d.quit = 1;
-	for (i = 0; i < DFK_LOOK_EVERY && !left; i++)
-		left = dfk_leaves(&local, turn);
-	ck_assert_int_eq(left, 1);
+	ck_assert_int_eq(looks(&local, turn), 1);
 	/* That was not its own decision. */
 	ck_assert_uint_eq(local.blk.stats.quits, 0);
+}
+END_TEST
+
+/* No block leaves while another has something to do; when the last one is idle all do. */
+START_TEST(together)
+{
+	struct dfk_local *o1 = &others[1], *o2 = &others[2];
+
+	enter(BLOCKS);
+	come(o1, 1);
+	come(o2, 2);
+	now += 2 * QUIT_NS;
+	ck_assert_int_eq(looks(o1, DF_TURN_PROGRESS) | looks(o2, DF_TURN_SPIN), 0);
+	ck_assert_uint_eq(stays(DF_TURN_EMPTY, 7), 0);
+	ck_assert_int_eq(looks(o2, DF_TURN_SPIN), 0);
+	/* Block 1 has nothing to do any more, then block 2 has something after all. */
+	ck_assert_int_eq(looks(o1, DF_TURN_SPIN), 0);
+	now += QUIT_NS;
+	ck_assert_int_eq(looks(o2, DF_TURN_PROGRESS) | looks(o1, DF_TURN_SPIN) |
+				 looks(&local, DF_TURN_EMPTY),
+			 0);
+	ck_assert_uint_eq(d.leave, 0);
+	ck_assert_int_eq(looks(o2, DF_TURN_EMPTY), 0);
+	now += QUIT_NS;
+	ck_assert_int_eq(looks(o2, DF_TURN_EMPTY), 1);
+	dfk_block_leave(o2);
+	/* Even who has something to do by now: the host can't bring one block back. */
+	ck_assert_int_eq(looks(&local, DF_TURN_PROGRESS), 1);
+	ck_assert_int_eq(looks(o1, DF_TURN_SPIN), 1);
+	ck_assert_uint_eq(local.blk.stats.quits + o1->blk.stats.quits + o2->blk.stats.quits, 1);
+}
+END_TEST
+
+/* For whom there was no room stops nobody, and has a time of its own when it comes. */
+START_TEST(late)
+{
+	struct dfk_local *o = &others[1];
+
+	enter(2);
+	ck_assert_uint_ge(stays(DF_TURN_SPIN, 7), QUIT_NS);
+	dfk_block_leave(&local);
+	now += 5 * QUIT_NS;
+	come(o, 1);
+	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS) | looks(o, DF_TURN_PROGRESS), 0);
+	now += QUIT_NS - 1;
+	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 0);
+	now++;
+	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 1);
+	/* A request is followed at once, also by who has just come. */
+	come(o, 1);
+	d.quit = 1;
+	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 1);
 }
 END_TEST
 
@@ -128,27 +198,27 @@ START_TEST(tells)
 	struct dfk_hot original = {.ctx = {.coll = &coll, .cur = &inst}}; /* home NULL: it is one */
 	uint32_t i;
 
-	enter();
+	enter(1);
 	dfk_cq_push(&local.blk, DF_CQE_START, &original.ctx);
-	ck_assert_uint_eq(home.cq.tail, 0);
+	ck_assert_uint_eq(home->cq.tail, 0);
 	dfk_cq_push(&local.blk, DF_CQE_DONE, &original.ctx);
-	ck_assert_uint_eq(home.cq.tail, 2);
-	ck_assert_uint_eq(slots[0].kind, DF_CQE_START);
-	ck_assert_uint_eq(slots[1].kind, DF_CQE_DONE);
+	ck_assert_uint_eq(home->cq.tail, 2);
+	ck_assert_uint_eq(slots[0][0].kind, DF_CQE_START);
+	ck_assert_uint_eq(slots[0][1].kind, DF_CQE_DONE);
 	dfk_cq_push(&local.blk, DF_CQE_PREEMPT, &original.ctx);
-	ck_assert_uint_eq(home.cq.tail, 2);
+	ck_assert_uint_eq(home->cq.tail, 2);
 	dfk_publish(&local.blk);
-	ck_assert_uint_eq(home.cq.tail, 3);
+	ck_assert_uint_eq(home->cq.tail, 3);
 	/* The host takes nothing: the ring fills up, and what is in it can be taken. */
 	for (i = 0; i < 3; i++)
 		dfk_cq_push(&local.blk, DF_CQE_RESUME, &original.ctx);
-	ck_assert_uint_eq(home.cq.tail, NR_SLOTS);
-	ck_assert_uint_eq(home.cq.lost, 0);
-	home.cq.head = 2;
+	ck_assert_uint_eq(home->cq.tail, NR_SLOTS);
+	ck_assert_uint_eq(home->cq.lost, 0);
+	home->cq.head = 2;
 	dfk_cq_push(&local.blk, DF_CQE_START, &original.ctx);
-	ck_assert_uint_eq(home.cq.tail, NR_SLOTS);
+	ck_assert_uint_eq(home->cq.tail, NR_SLOTS);
 	dfk_block_leave(&local);
-	ck_assert_uint_eq(home.cq.tail, NR_SLOTS + 1);
+	ck_assert_uint_eq(home->cq.tail, NR_SLOTS + 1);
 }
 END_TEST
 
@@ -161,6 +231,8 @@ int main(void)
 	tcase_add_test(t, patient);
 	tcase_add_test(t, busy);
 	tcase_add_loop_test(t, asked, 0, 2);
+	tcase_add_test(t, together);
+	tcase_add_test(t, late);
 	tcase_add_test(t, tells);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
