@@ -22,7 +22,7 @@ enum df_launch_state {
 enum df_launch_act {
 	DF_LAUNCH_NOTHING,
 	DF_LAUNCH_LAUNCH, /* clear the request to leave, then launch; df_launch_failed() if that fails */
-	DF_LAUNCH_ASK,	    /* set the request to leave */
+	DF_LAUNCH_ASK, /* set the request to leave */
 };
 
 #define DF_LAUNCH_QUIET_NS    2000000 /* how long a quiet time may hold back work that is in flight */

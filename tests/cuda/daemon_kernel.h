@@ -16,6 +16,11 @@
 #include "kernels/daemon.inl"
 #include "tests/cuda/fake/fake.h"
 
+/* What a test adds to each turn of a block. */
+#ifndef DAEMON_TURN
+#define DAEMON_TURN(block) ((void)0)
+#endif
+
 uint64_t dfk_now_ns(void)
 {
 	struct timespec t;
@@ -40,6 +45,7 @@ static void daemon_kernel(void **params, unsigned int block)
 		turn = dfk_block_turn(&local.d, &local.blk, &sh, &stage);
 		if (turn != DF_TURN_PROGRESS && !sh.fetch.home)
 			usleep(20);
+		DAEMON_TURN(block);
 	} while (!dfk_leaves(&local, turn));
 	dfk_block_leave(&local);
 }

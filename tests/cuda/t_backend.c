@@ -4,174 +4,9 @@
  * and relaunches, and graphs; nothing about a GPU.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include "runtime/device/cuda_int.h"
-#include "runtime/device/cuda_daemon.h"
 #include "runtime/device/cuda_far.h"
-#include "runtime/rt.h"
-#include "runtime/stream.h"
-#include "tests/cuda/daemon_kernel.h"
-#include "tests/cuda/load.h"
-
-#define RANKS 2
-
-static const struct fake_cuda *fake;
-static int in_place, keep;
-
-static void start(void)
-{
-	fake = fake_load(NULL);
-	fake->kernel("dfk_daemon", daemon_kernel);
-	setenv("FAKE_CUDA_DEVICES", "2", 1);
-	setenv("DFSHIM_BACKEND", "cuda", 1);
-	setenv("DFSHIM_TRACE", "", 1);
-	ck_assert_msg(df_start() == 0, "%s", df_start_reason());
-	ck_assert(!df_on_host());
-	ck_assert_int_eq(df_device_count(), 2);
-}
-
-struct rank {
-	pthread_t thread;
-	int rank, rounds, graph;
-	const uint64_t
-		*blocked; /* a stream of its device waits for this word, from the communicator on */
-	unsigned char id[DF_ID_BYTES];
-	float *in, *out;
-	size_t count;
-	int bad, ret;
-};
-
-static struct df_op all_reduce(struct df_comm *comm, const struct rank *r, CUstream s)
-{
-	return (struct df_op){
-		.kind = DF_COLL_ALLREDUCE,
-		.comm = comm,
-		.send = in_place ? r->out : r->in,
-		.recv = r->out,
-		.count = r->count,
-		.type = DF_FLOAT32,
-		.redop = DF_SUM,
-		.root = -1,
-		.stream = s,
-	};
-}
-
-static void check(struct rank *r, int round)
-{
-	size_t i;
-
-	for (i = 0; i < r->count; i++)
-		if (r->out[i] !=
-		    (float)((RANKS * (RANKS + 1) / 2) * (round + 1)) + (float)(i % 7) * RANKS)
-			r->bad++;
-}
-
-static void fill(struct rank *r, int round)
-{
-	size_t i;
-
-	for (i = 0; i < r->count; i++)
-		(in_place ? r->out : r->in)[i] =
-			(float)((r->rank + 1) * (round + 1)) + (float)(i % 7);
-}
-
-static void *run(void *arg)
-{
-	struct rank *r = arg;
-	struct df_comm_config config = {.name = "test"};
-	const unsigned char(*ids)[DF_ID_BYTES] = (const void *)r->id;
-	struct df_stream_info info;
-	struct df_comm *comm;
-	CUgraph graph = NULL;
-	CUgraphExec exec = NULL;
-	struct df_op op;
-	int i;
-
-	r->ret = df_device_set(r->rank);
-	if (!r->ret)
-		r->ret = df_comm_create(r->rank, &config, &comm);
-	if (!r->ret)
-		r->ret = df_comm_join(comm, 1, ids, RANKS, r->rank);
-	if (!r->ret)
-		r->ret = df_cuda_api.stream_new(r->rank, &info);
-	if (!r->ret && r->blocked) {
-		struct df_stream_info waits;
-
-		r->ret = df_cuda_api.stream_new(r->rank, &waits);
-		if (!r->ret)
-			r->ret = df_cuda_api.stream_wait(waits.stream, r->blocked, 1);
-	}
-	if (r->ret)
-		return NULL;
-	op = all_reduce(comm, r, (CUstream)info.stream->handle);
-	if (r->graph) {
-		CUresult (*begin)(CUstream, CUstreamCaptureMode);
-		CUresult (*end)(CUstream, CUgraph *);
-		CUresult (*make)(CUgraphExec *, CUgraph, unsigned long long);
-
-		*(void **)&begin = dlsym(RTLD_DEFAULT, "cuStreamBeginCapture_v2");
-		*(void **)&end = dlsym(RTLD_DEFAULT, "cuStreamEndCapture");
-		*(void **)&make = dlsym(RTLD_DEFAULT, "cuGraphInstantiateWithFlags");
-		begin(info.stream->handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
-		r->ret = df_submit(&op, 1);
-		end(info.stream->handle, &graph);
-		make(&exec, graph, 0);
-		df_cuda_graph_made(exec, graph);
-	}
-	for (i = 0; i < r->rounds && !r->ret; i++) {
-		CUresult (*launch)(CUgraphExec, CUstream);
-
-		fill(r, i);
-		if (r->graph) {
-			*(void **)&launch = dlsym(RTLD_DEFAULT, "cuGraphLaunch");
-			r->ret = df_cuda_graph_launch(exec, info.stream);
-			launch(exec, info.stream->handle);
-		} else {
-			r->ret = df_submit(&op, 1);
-			/* As the hook before work: the stream waits for the collective. */
-			df_stream_hooks.before_work(&info, DF_WORK_KERNEL, NULL);
-		}
-		while (!df_cuda_api.stream_idle(info.stream))
-			usleep(50);
-		check(r, i);
-		/* Long enough for the kernel to leave at times. */
-		if (i % 5 == 4)
-			usleep(20000);
-	}
-	/* Destroying takes the kernel off the device. */
-	if (!keep)
-		df_comm_destroy(comm);
-	return NULL;
-}
-
-static const uint64_t *job_blocked;
-
-static void job(size_t count, int rounds, int graph)
-{
-	struct rank r[RANKS];
-	unsigned char id[DF_ID_BYTES];
-	int i;
-
-	ck_assert_int_eq(df_id_create(id), 0);
-	for (i = 0; i < RANKS; i++) {
-		r[i] = (struct rank){.rank = i, .rounds = rounds, .count = count, .graph = graph};
-		r[i].blocked = job_blocked;
-		memcpy(r[i].id, id, sizeof(id));
-		r[i].in = malloc(count * sizeof(float));
-		r[i].out = malloc(count * sizeof(float));
-		pthread_create(&r[i].thread, NULL, run, &r[i]);
-	}
-	for (i = 0; i < RANKS; i++) {
-		pthread_join(r[i].thread, NULL);
-		ck_assert_int_eq(r[i].ret, 0);
-		ck_assert_int_eq(r[i].bad, 0);
-		free(r[i].in);
-		free(r[i].out);
-	}
-}
+#include "tests/cuda/backend.h"
 
 START_TEST(collectives)
 {
@@ -295,35 +130,6 @@ START_TEST(graphs)
 	start();
 	job(1000, 12, 1);
 	ck_assert_uint_eq(fake->calls("cuGraphLaunch"), 12 * RANKS);
-}
-END_TEST
-
-static void *alloc_thread(void *arg)
-{
-	int *stop = arg;
-	void *p;
-
-	df_device_set(0);
-	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
-		if (df_mem_alloc(4096, &p) == 0)
-			df_mem_free(p);
-		usleep(3000);
-	}
-	return NULL;
-}
-
-/* A driver whose memory functions wait for everything that runs, kernels and blocked streams too. */
-START_TEST(quiet_times)
-{
-	int stop = 0;
-	pthread_t t;
-
-	start();
-	fake->sync_alloc(1);
-	pthread_create(&t, NULL, alloc_thread, &stop);
-	job(1000, 20, 0);
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	pthread_join(t, NULL);
 }
 END_TEST
 
@@ -459,86 +265,6 @@ START_TEST(context_waits)
 }
 END_TEST
 
-/* The kernel of the last job is still there, and stays if nobody asks it to leave. */
-static void stay(void)
-{
-	setenv("DFSHIM_QUIT_US", "60000000", 1);
-	setenv("DFSHIM_BLOCKS", "2", 1);
-	keep = 1;
-	start();
-	/* Until nothing goes on aside any more for which it leaves. */
-	do {
-		job(1000, 1, 0);
-		usleep(50000);
-	} while (fake->pending() != 2);
-	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
-}
-
-/* A quiet time waits a little for the kernel to leave, and goes on until its end. */
-static void await_pending(int nr)
-{
-	while (fake->pending() != nr)
-		usleep(100);
-}
-
-/* Loading may wait for the device, so the daemon leaves for a function's first launch, and only then. */
-START_TEST(first_launches)
-{
-	static int functions[10000];
-	struct df_cuda_launch l;
-	int i, token;
-
-	if (_i)
-		setenv("FAKE_CUDA_EAGER", "1", 1);
-	stay();
-	for (i = 0; i < 3; i++) {
-		l = (struct df_cuda_launch){.fn = &functions[0], .threads = 32};
-		token = df_cuda_front.launch_enter(&l);
-		/* The first one failed. */
-		ck_assert_int_eq(token, _i || i > 1 ? -1 : 0);
-		if (i == 0)
-			await_pending(_i ? 2 : 1);
-		df_cuda_front.launch_leave(&l, token, i > 0);
-	}
-	/* More of them than there is room for. */
-	for (i = 1; i < 10000 && !_i; i++) {
-		l.fn = &functions[i];
-		token = df_cuda_front.launch_enter(&l);
-		ck_assert_int_eq(token, 0);
-		df_cuda_front.launch_leave(&l, token, 1);
-	}
-}
-END_TEST
-
-/* Blocks that have to be there together find room beside the daemon, or it leaves. */
-START_TEST(cooperative)
-{
-	struct df_cuda_launch l = {.threads = 256, .together = 16};
-	CUresult (*load)(CUmodule *, const void *), (*get)(CUfunction *, CUmodule, const char *);
-	CUmodule module;
-	CUfunction fn;
-	int token;
-
-	setenv("FAKE_CUDA_SMS", "4", 1);
-	setenv("FAKE_CUDA_EAGER", "1", 1);
-	stay();
-	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
-	*(void **)&get = dlsym(RTLD_DEFAULT, "cuModuleGetFunction");
-	ck_assert_int_eq(load(&module, NULL), CUDA_SUCCESS);
-	ck_assert_int_eq(get(&fn, module, "application"), CUDA_SUCCESS);
-	l.fn = fn;
-	/* Eight of them fit on a multiprocessor, and the daemon has two of four. */
-	ck_assert_int_eq(df_cuda_front.launch_enter(&l), -1);
-	ck_assert_int_eq(fake->pending(), 2);
-	l.together = 17;
-	token = df_cuda_front.launch_enter(&l);
-	ck_assert_int_eq(token, 0);
-	await_pending(1);
-	df_cuda_front.launch_leave(&l, token, 1);
-	job(1000, 3, 0);
-}
-END_TEST
-
 static void *unmap_thread(void *arg)
 {
 	df_device_set(0);
@@ -588,12 +314,9 @@ int main(void)
 	tcase_add_loop_test(t, mps, 0, 8);
 	tcase_add_loop_test(t, scratch, 0, 2);
 	tcase_add_test(t, graphs);
-	tcase_add_test(t, quiet_times);
 	tcase_add_test(t, lost_device);
 	tcase_add_loop_test(t, kernels_pay, 0, 4);
 	tcase_add_test(t, context_waits);
-	tcase_add_loop_test(t, first_launches, 0, 2);
-	tcase_add_test(t, cooperative);
 	tcase_add_test(t, unmap_pays);
 	suite_add_tcase(s, t);
 	return df_test_run(s);

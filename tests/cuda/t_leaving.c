@@ -1,0 +1,172 @@
+/*
+ * The daemon's kernel gets out of the way: quiet times, the application's launches that need the device, and that no
+ * block stays behind. On the stand-in for libcuda.
+ */
+#define _GNU_SOURCE
+#include <unistd.h>
+
+static unsigned int nap_us; /* of block 1 in each turn */
+#define DAEMON_TURN(block)                                                                         \
+	do {                                                                                       \
+		if ((block) == 1 && nap_us)                                                        \
+			usleep(nap_us);                                                            \
+	} while (0)
+#include "tests/cuda/backend.h"
+
+static void *alloc_thread(void *arg)
+{
+	int *stop = arg;
+	void *p;
+
+	df_device_set(0);
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
+		if (df_mem_alloc(4096, &p) == 0)
+			df_mem_free(p);
+		usleep(3000);
+	}
+	return NULL;
+}
+
+/* A driver whose memory functions wait for everything that runs, kernels and blocked streams too. */
+START_TEST(quiet_times)
+{
+	int stop = 0;
+	pthread_t t;
+
+	start();
+	fake->sync_alloc(1);
+	pthread_create(&t, NULL, alloc_thread, &stop);
+	job(1000, 20, 0);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+/* Some quiet times; none after them brings anything in order again. */
+static void *quiet_thread(void *arg)
+{
+	for (int i = 0; i < 5; i++) {
+		usleep(20000);
+		df_cuda_quiet(-1, 1);
+		df_cuda_quiet(-1, 0);
+	}
+	return arg;
+}
+
+/*
+ * Quiet times that are over before all blocks have seen them, because one has long turns: those that have left come
+ * back nevertheless, although no block ever leaves by itself.
+ */
+START_TEST(short_quiet_times)
+{
+	pthread_t t;
+
+	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_BLOCKS", "2", 1);
+	nap_us = 1000;
+	start();
+	pthread_create(&t, NULL, quiet_thread, NULL);
+	job(1 << 20, 30, 0);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+/* The kernel of the last job is still there, and stays if nobody asks it to leave. */
+static void stay(void)
+{
+	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_BLOCKS", "2", 1);
+	keep = 1;
+	start();
+	/* Until nothing goes on aside any more for which it leaves. */
+	do {
+		job(1000, 1, 0);
+		usleep(50000);
+	} while (fake->pending() != 2);
+	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
+}
+
+/* A quiet time waits a little for the kernel to leave, and goes on until its end. */
+static void await_pending(int nr)
+{
+	while (fake->pending() != nr)
+		usleep(100);
+}
+
+/* Loading may wait for the device, so the daemon leaves for a function's first launch, and only then. */
+START_TEST(first_launches)
+{
+	static int functions[10000];
+	struct df_cuda_launch l;
+	int i, token;
+
+	if (_i)
+		setenv("FAKE_CUDA_EAGER", "1", 1);
+	stay();
+	for (i = 0; i < 3; i++) {
+		l = (struct df_cuda_launch){.fn = &functions[0], .threads = 32};
+		token = df_cuda_front.launch_enter(&l);
+		/* The first one failed. */
+		ck_assert_int_eq(token, _i || i > 1 ? -1 : 0);
+		if (i == 0)
+			await_pending(_i ? 2 : 1);
+		df_cuda_front.launch_leave(&l, token, i > 0);
+	}
+	/* More of them than there is room for. */
+	for (i = 1; i < 10000 && !_i; i++) {
+		l.fn = &functions[i];
+		token = df_cuda_front.launch_enter(&l);
+		ck_assert_int_eq(token, 0);
+		df_cuda_front.launch_leave(&l, token, 1);
+	}
+}
+END_TEST
+
+/* Blocks that have to be there together find room beside the daemon, or it leaves. */
+START_TEST(cooperative)
+{
+	struct df_cuda_launch l = {.threads = 256, .together = 16};
+	CUresult (*load)(CUmodule *, const void *), (*get)(CUfunction *, CUmodule, const char *);
+	CUmodule module;
+	CUfunction fn;
+	int token;
+
+	setenv("FAKE_CUDA_SMS", "4", 1);
+	setenv("FAKE_CUDA_EAGER", "1", 1);
+	stay();
+	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
+	*(void **)&get = dlsym(RTLD_DEFAULT, "cuModuleGetFunction");
+	ck_assert_int_eq(load(&module, NULL), CUDA_SUCCESS);
+	ck_assert_int_eq(get(&fn, module, "application"), CUDA_SUCCESS);
+	l.fn = fn;
+	/* Eight of them fit on a multiprocessor, and the daemon has two of four. */
+	ck_assert_int_eq(df_cuda_front.launch_enter(&l), -1);
+	ck_assert_int_eq(fake->pending(), 2);
+	l.together = 17;
+	token = df_cuda_front.launch_enter(&l);
+	ck_assert_int_eq(token, 0);
+	await_pending(1);
+	df_cuda_front.launch_leave(&l, token, 1);
+	job(1000, 3, 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t;
+	Suite *s;
+
+	if (access(fake_path(), R_OK) || !df_cuda_fatbin()) {
+		printf("skipped: built without CUDA headers or without nvcc\n");
+		return 77;
+	}
+	s = suite_create("leaving");
+	t = tcase_create("fake");
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, quiet_times);
+	tcase_add_test(t, short_quiet_times);
+	tcase_add_loop_test(t, first_launches, 0, 2);
+	tcase_add_test(t, cooperative);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}
