@@ -4,7 +4,7 @@
  * df_kblock (hot.inl), so the host launches it again and it goes on.
  *
  * Built into a fatbin that runtime/device/ loads with the driver's library API. Launch with at most
- * DFK_MAX_THREADS threads a block, in whole warps, one grid block per entry of df_kdaemon.blocks, no
+ * DFK_MAX_THREADS threads a block, in whole warps, one grid block per entry of df_kdaemon.blocks, or for the first of them, no
  * dynamic shared memory.
  */
 #include "kernels/port.h"

@@ -389,6 +389,7 @@ void df_coll_retire(struct df_coll *coll)
 		/* Relaxed: readers want to know whether something is in flight, nothing else. */
 		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&dev->retired, dev->retired + 1, __ATOMIC_RELAXED);
+		df_dev_needs(coll, -1);
 	}
 	/* A buffered send outlives its communicator until its receiver has it (connector.c). */
 	if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)

@@ -26,7 +26,8 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 	dev->d.device = (uint32_t)index;
 	dev->blocks = df_kalloc(nr_blocks * sizeof(*dev->blocks));
 	dev->overflow = calloc(nr_blocks, sizeof(*dev->overflow));
-	if (!dev->blocks || !dev->overflow)
+	dev->needs = calloc(nr_blocks, sizeof(*dev->needs));
+	if (!dev->blocks || !dev->overflow || !dev->needs)
 		return -ENOMEM;
 	dev->d.blocks = dev->blocks;
 	for (b = 0; b < nr_blocks; b++) {
@@ -143,6 +144,22 @@ void df_sq_drop(struct df_dev *dev)
 		o->nr = n;
 		if (!n)
 			__atomic_store_n(&dev->nr_overflow, dev->nr_overflow - 1, __ATOMIC_RELAXED);
+	}
+}
+
+void df_dev_needs(struct df_coll *coll, int more)
+{
+	struct df_dev *dev = coll->dev;
+	uint32_t b, *n;
+
+	/* Threads of the host are there for all blocks. */
+	if (!df_rt.machine)
+		return;
+	for (b = 0; b < coll->prog->nr_blocks; b++) {
+		n = &dev->needs[b % dev->d.nr_blocks];
+		/* Relaxed: who launches looks again and again. */
+		if (coll->k.ctx[b].nr_inst)
+			__atomic_store_n(n, *n + (uint32_t)more, __ATOMIC_RELAXED);
 	}
 }
 

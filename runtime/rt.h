@@ -146,6 +146,7 @@ struct df_dev {
 	struct df_kdaemon d;
 	struct df_kblock *blocks;
 	struct df_overflow *overflow; /* one a block */
+	uint32_t *needs;	      /* GPU: operations in flight, by block; as issued */
 	uint32_t nr_overflow;	      /* blocks with entries in theirs; read without the lock */
 	struct df_list streams;	      /* struct df_stream */
 	struct df_list events;	      /* struct df_event */
@@ -354,9 +355,10 @@ static inline void df_kfree(void *p)
 /* daemon.c: blocks and rings of a device. */
 int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks);
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */
-void df_sq_flush(struct df_dev *dev);	/* moves overflow into rings; dev->lock */
-void df_sq_drop(struct df_dev *dev);	/* forgets overflow of aborted ones; dev->lock */
-void df_dev_retire(struct df_dev *dev); /* takes note of completions; dev->lock */
+void df_dev_needs(struct df_coll *coll, int more); /* an instance begins, or ends (-1); dev->lock */
+void df_sq_flush(struct df_dev *dev);		   /* moves overflow into rings; dev->lock */
+void df_sq_drop(struct df_dev *dev);		   /* forgets overflow of aborted ones; dev->lock */
+void df_dev_retire(struct df_dev *dev);		   /* takes note of completions; dev->lock */
 int df_dev_cq_pending(const struct df_dev *dev);
 
 /* engine.c: who executes the blocks. */

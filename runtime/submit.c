@@ -166,6 +166,7 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 	comm->index++;
 	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->issued, dev->issued + 1, __ATOMIC_RELAXED);
+	df_dev_needs(coll, 1);
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
 		struct df_sqe e = {&coll->k.ctx[b], inst};
 

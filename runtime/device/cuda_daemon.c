@@ -124,7 +124,8 @@ static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 	/* Relaxed: the launch itself orders it before the kernel. */
 	__atomic_store_n(&k->quit, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&k->leave, 0, __ATOMIC_RELAXED);
-	return df_drv.launch(d->fn, k->nr_blocks, 1, 1, threads, 1, 1, 0, d->stream, params, NULL);
+	return df_drv.launch(d->fn, DF_MIN(d->l.width, k->nr_blocks), 1, 1, threads, 1, 1, 0,
+			     d->stream, params, NULL);
 }
 
 /* These do not heal: the context, or the whole device, is lost. */
@@ -144,6 +145,7 @@ static uint64_t look(int device, struct df_kdaemon *k)
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
 		.outstanding = !stops && ops->outstanding(device),
+		.width = ops->width(device),
 		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
 		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,

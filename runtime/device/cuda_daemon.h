@@ -15,6 +15,7 @@ struct df_daemon_ops {
 	/* The daemon of a device in memory that the device sees, or NULL: not used. */
 	struct df_kdaemon *(*daemon)(int device);
 	int (*outstanding)(int device);
+	uint32_t (*width)(int device); /* so many blocks, from the first, are needed for that */
 	uint64_t (*progress)(int device);
 	int (*chores)(int device); /* completions, connections, frees; 1 if something moved */
 	void (*failed)(int device, const char *why); /* the device is given up */

@@ -44,6 +44,16 @@ static int outstanding(int device)
 	       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
 }
 
+static uint32_t width(int device)
+{
+	struct df_dev *dev = &df_rt.devs[device];
+	uint32_t b = dev->d.nr_blocks;
+
+	while (b && !__atomic_load_n(&dev->needs[b - 1], __ATOMIC_RELAXED))
+		b--;
+	return b;
+}
+
 static uint64_t progress(int device)
 {
 	struct df_dev *dev = &df_rt.devs[device];
@@ -95,6 +105,7 @@ static const struct df_daemon_ops daemon_ops = {
 	.nr_devices = nr_devices,
 	.daemon = daemon_of,
 	.outstanding = outstanding,
+	.width = width,
 	.progress = progress,
 	.chores = chores,
 	.failed = failed,

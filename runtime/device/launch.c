@@ -23,6 +23,20 @@ static int held(const struct df_launch *l, const struct df_launch_in *in)
 	return in->quiet && (!in->outstanding || in->now_ns - l->quiet_since < DF_LAUNCH_QUIET_NS);
 }
 
+/* The kernel has not the blocks that it should have. */
+static int misfits(struct df_launch *l, const struct df_launch_in *in)
+{
+	/* Between two operations there is nothing to be known. */
+	if (!in->width)
+		return 0;
+	if (in->width >= l->width)
+		l->wide_since = 0;
+	else if (!l->wide_since)
+		l->wide_since = DF_MAX(in->now_ns, 1);
+	return in->width > l->width ||
+	       (l->wide_since && in->now_ns - l->wide_since >= DF_LAUNCH_NARROW_NS);
+}
+
 enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in *in,
 				  uint64_t *sleep_ns)
 {
@@ -51,12 +65,14 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 			return DF_LAUNCH_NOTHING;
 		}
 		l->state = DF_LAUNCH_RUNNING;
+		l->width = DF_MAX(in->width, 1);
+		l->wide_since = 0;
 		l->progress = in->progress;
 		l->launches++;
 		*sleep_ns = 0;
 		return DF_LAUNCH_LAUNCH;
 	case DF_LAUNCH_RUNNING:
-		if (!held(l, in))
+		if (!held(l, in) && !misfits(l, in))
 			return DF_LAUNCH_NOTHING;
 		l->state = DF_LAUNCH_LEAVING;
 		*sleep_ns = 0;

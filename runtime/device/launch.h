@@ -6,6 +6,9 @@
  * The kernel leaves by itself when it has been idle; it is asked to leave while somebody is inside a driver
  * call that may wait for the device (a quiet time). A quiet time holds a launch back for a bounded time only:
  * the call may be waiting for a stream that waits for us.
+ *
+ * It has as many blocks as are needed, because each takes a multiprocessor from the application. When more are needed it
+ * is asked to leave, to come back at once with them; when fewer have been for some time, too.
  */
 #ifndef DF_DEVICE_LAUNCH_H
 #define DF_DEVICE_LAUNCH_H
@@ -26,6 +29,7 @@ enum df_launch_act {
 };
 
 #define DF_LAUNCH_QUIET_NS    2000000 /* how long a quiet time may hold back work that is in flight */
+#define DF_LAUNCH_NARROW_NS   10000000 /* how long blocks stay that nothing needs */
 #define DF_LAUNCH_BACKOFF_MIN 20000
 #define DF_LAUNCH_BACKOFF_MAX 10000000
 #define DF_LAUNCH_FAILURES    50 /* in a row, and the device is given up */
@@ -35,7 +39,9 @@ struct df_launch {
 	uint64_t quiet_since; /* 0: no quiet time */
 	uint64_t next_ns;     /* no launch before */
 	uint64_t backoff_ns;
-	uint64_t progress; /* at the last launch */
+	uint64_t wide_since; /* more blocks than needed; 0: not */
+	uint32_t width;	     /* blocks of the launch */
+	uint64_t progress;   /* at the last launch */
 	uint64_t launches, quits;
 	uint32_t failures; /* in a row */
 };
@@ -45,6 +51,7 @@ struct df_launch_in {
 	uint64_t now_ns;
 	uint64_t progress; /* a number that changes when anything has moved */
 	int outstanding;   /* operations are in flight */
+	uint32_t width;	   /* so many blocks have some to do; 0: none, or not known yet */
 	int exited;	   /* the kernel's stream is idle */
 	int quiet;	   /* somebody is inside a call that may wait for the device */
 };

@@ -23,7 +23,7 @@ gpu bench "$results" beside
 python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(cat "$T/gpu.log" | tail -5)"
 import json, sys
 f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
-sys.exit(not (f["gpu.beside.arithmetic"]["verdict"] == "ok" and f["gpu.beside.memory"]["peer"]["ratio"] == "1.0000"))
+sys.exit(not (f["gpu.beside.arithmetic"]["verdict"] == f["gpu.beside.busy.memory"]["verdict"] == "ok" and f["gpu.beside.memory"]["peer"]["ratio"] == "1.0000"))
 P
 # A minute on two cores.
 if [ -n "${WHOLE-}" ]; then

@@ -47,6 +47,43 @@ START_TEST(named)
 }
 END_TEST
 
+/* As many blocks as are needed: more at once, fewer after some time. */
+START_TEST(widths)
+{
+	struct df_launch l = {0};
+	struct df_launch_in in = {.now_ns = 1, .outstanding = 1, .width = 1};
+	uint64_t asked;
+
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
+	ck_assert_uint_eq(l.width, 1);
+	in.width = 4;
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_ASK);
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_NOTHING);
+	in.exited = 1;
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
+	ck_assert_uint_eq(l.width, 4);
+	/* Less for a short time, several times. */
+	in.exited = 0;
+	for (int i = 0; i < 10; i++) {
+		in.now_ns += DF_LAUNCH_NARROW_NS / 3;
+		in.width = i % 3 == 2 ? 4 : 2;
+		ck_assert_int_eq(step(&l, in), DF_LAUNCH_NOTHING);
+	}
+	/* And for good, with times between operations; nothing to be done is no reason. */
+	in.width = 2;
+	for (asked = 0; !asked; in.now_ns += DF_LAUNCH_NARROW_NS / 20) {
+		in.width = in.width ? 0 : 2;
+		asked = step(&l, in) == DF_LAUNCH_ASK ? in.now_ns : 0;
+		ck_assert(!asked || in.width);
+		ck_assert_uint_lt(in.now_ns, 10 * DF_LAUNCH_NARROW_NS);
+	}
+	in.exited = 1;
+	in.width = 2;
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
+	ck_assert_uint_eq(l.width, 2);
+}
+END_TEST
+
 /* A quiet time that never ends: the kernel comes back all the same, and is not asked to leave again. */
 START_TEST(quiet_is_bounded)
 {
@@ -103,6 +140,7 @@ START_TEST(random_device)
 		struct df_launch l = {0};
 		uint64_t now = 1, progress = 0;
 		int on = 0, quit = 0, quiet = 0, outstanding = 0;
+		uint32_t width = 0;
 
 		for (i = 0; i < 2000; i++) {
 			int last = i > 1500;
@@ -117,6 +155,8 @@ START_TEST(random_device)
 					quiet = !quiet;
 				if (!df_rng_below(&rng, 10))
 					outstanding = !outstanding;
+				if (!df_rng_below(&rng, 5))
+					width = (uint32_t)df_rng_below(&rng, 5);
 			}
 			if (on && (quit || !df_rng_below(&rng, last ? 50 : 5)))
 				on = 0;
@@ -126,16 +166,18 @@ START_TEST(random_device)
 						   .progress = progress,
 						   .outstanding = outstanding,
 						   .exited = !on,
+						   .width = width,
 						   .quiet = quiet};
 			switch (step(&l, in)) {
 			case DF_LAUNCH_LAUNCH:
 				ck_assert(!on);
 				ck_assert(outstanding);
+				ck_assert_uint_eq(l.width, width ? width : 1);
 				on = 1;
 				quit = 0;
 				break;
 			case DF_LAUNCH_ASK:
-				ck_assert(quiet);
+				ck_assert(quiet || (width && width != l.width));
 				quit = 1;
 				break;
 			default:
@@ -148,6 +190,7 @@ START_TEST(random_device)
 			on = step(&l, (struct df_launch_in){.now_ns = now,
 							    .progress = progress,
 							    .outstanding = 1,
+							    .width = width,
 							    .exited = 1}) == DF_LAUNCH_LAUNCH;
 		}
 		ck_assert(on);
@@ -161,6 +204,7 @@ int main(void)
 	TCase *t = tcase_create("launch");
 
 	tcase_add_test(t, named);
+	tcase_add_test(t, widths);
 	tcase_add_test(t, quiet_is_bounded);
 	tcase_add_test(t, failures);
 	tcase_add_test(t, random_device);

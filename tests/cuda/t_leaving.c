@@ -5,9 +5,11 @@
 #define _GNU_SOURCE
 #include <unistd.h>
 
-static unsigned int nap_us; /* of block 1 in each turn */
+static unsigned int nap_us;    /* of block 1 in each turn */
+static unsigned int turns[16]; /* of each block */
 #define DAEMON_TURN(block)                                                                         \
 	do {                                                                                       \
+		__atomic_add_fetch(&turns[(block) % 16], 1, __ATOMIC_RELAXED);                     \
 		if ((block) == 1 && nap_us)                                                        \
 			usleep(nap_us);                                                            \
 	} while (0)
@@ -68,6 +70,32 @@ START_TEST(short_quiet_times)
 	pthread_create(&t, NULL, quiet_thread, NULL);
 	job(1 << 20, 30, 0);
 	pthread_join(t, NULL);
+}
+END_TEST
+
+static unsigned int turns_of(int block)
+{
+	return __atomic_load_n(&turns[block], __ATOMIC_RELAXED);
+}
+
+/* As many blocks as the operations need; those for which there is nothing to do any more leave, also if the first is busy. */
+START_TEST(widths)
+{
+	unsigned int seen;
+
+	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_BLOCKS", "4", 1);
+	keep = 1;
+	start();
+	job(4, 3, 0);
+	ck_assert_uint_gt(turns_of(0), 0);
+	ck_assert_uint_eq(turns_of(1) + turns_of(2) + turns_of(3), 0);
+	job(4 << 20, 2, 0);
+	ck_assert_uint_gt(turns_of(3), 0);
+	do {
+		seen = turns_of(3);
+		job(4, 10, 0);
+	} while (turns_of(3) != seen);
 }
 END_TEST
 
@@ -165,6 +193,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, quiet_times);
 	tcase_add_test(t, short_quiet_times);
+	tcase_add_test(t, widths);
 	tcase_add_loop_test(t, first_launches, 0, 2);
 	tcase_add_test(t, cooperative);
 	suite_add_tcase(s, t);

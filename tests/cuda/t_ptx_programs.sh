@@ -30,15 +30,17 @@ assert waits == {"cudaMalloc", "cudaFree", "cudaMalloc 1 GiB", "cudaHostAlloc", 
 assert all(x["relaunch"] for x in of("sync"))
 P
 passes t_reduce
-# What it takes in, writes and loads is timed; a program's kernels run beside an idle daemon.
+# What it takes in, writes and loads is timed; a program's kernels run beside an idle daemon, and a busy one.
 P=$B/tests/cuda/gpu
 timeout "${LIMIT:-100}" "$P/daemon" 1048576 >"$T/steps" || fail "daemon: status $?: $(tail -5 "$T/steps")"
 for k in sqe cqe context cold empty relaunch copy; do
 	grep -qE "^daemon: $k [0-9.]*[1-9]" "$T/steps" || fail "daemon: no $k: $(cat "$T/steps")"
 done
-BESIDE_NCCL=1 timeout "${LIMIT:-100}" env "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 "$P/beside" 1048576 500 1 \
-	>"$T/beside" 2>&1 || fail "beside: status $?: $(cat "$T/beside")"
-[ "$(grep -cE '^beside: (arithmetic|memory) [0-9]' "$T/beside")" = 2 ] || fail "beside: $(cat "$T/beside")"
+for with in idle busy; do
+	BESIDE_NCCL=$with timeout "${LIMIT:-100}" env "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 \
+		"$P/beside" 1048576 500 1 >"$T/beside" 2>&1 || fail "beside, $with: status $?: $(cat "$T/beside")"
+	[ "$(grep -cE '^beside: (arithmetic|memory) [0-9]' "$T/beside")" = 2 ] || fail "beside, $with: $(cat "$T/beside")"
+done
 no_faults "the programs"
 # They look for what weak memory shows: without the acquire of the device's side they find it, with it they do not.
 for p in litmus_fresh litmus_ring; do
@@ -64,7 +66,7 @@ FAKE_CUDA_PTX= SLOW=100 gpu bench "$results" daemon
 python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(tail -9 "$T/gpu.log")"
 import json, sys
 f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
-for k in ("beside.arithmetic", "beside.memory", "daemon.sqe_cqe", "daemon.context", "daemon.relaunch", "allreduce.2.copyshare"):
+for k in ("beside.arithmetic", "beside.memory", "beside.busy.memory", "daemon.sqe_cqe", "daemon.context", "daemon.relaunch", "allreduce.2.copyshare"):
     assert float(f["gpu." + k]["value"]) > 0, k
 P
 no_faults "the benchmarks"

@@ -1,13 +1,17 @@
 /*
- * How fast a program's own kernels run: one bound by arithmetic and one by memory, medians. With BESIDE_NCCL it
- * first makes a communicator, uses it once and keeps it, so that under the preload an idle dfshim is beside them.
+ * How fast a program's own kernels run: one bound by arithmetic and one by memory, medians. With BESIDE_NCCL=idle it
+ * first makes a communicator, uses it once and keeps it, so that under the preload an idle dfshim is beside them; with
+ * BESIDE_NCCL=busy two ranks on the same GPU, which NCCL itself refuses, go on with small AllReduces meanwhile.
  * A plain CUDA and NCCL program. Prints "beside: NAME MICROSECONDS".
  *
  * beside [BYTES [ROUNDS [TIMES]]]: of the memory, of the arithmetic, how often each is run and counted.
  */
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <thread>
 #include <vector>
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -36,11 +40,38 @@ __global__ void copy(float4 *to, const float4 *from, size_t n)
 		to[i] = from[i];
 }
 
+static std::atomic<int> stop;
+static std::atomic<long> reduced;
+
+/* A rank that does nothing but small AllReduces. They agree on the end by one that says so. */
+static void busy(ncclUniqueId id, int rank)
+{
+	int on = 1, *word;
+	ncclComm_t comm;
+	cudaStream_t s;
+
+	MUST(cudaSetDevice(0));
+	MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	MUST(cudaMallocHost(&word, sizeof(*word)));
+	MUST(ncclCommInitRank(&comm, 2, id, rank));
+	while (on) {
+		*word = !stop;
+		MUST(ncclAllReduce(word, word, 1, ncclInt, ncclMin, comm, s));
+		MUST(cudaStreamSynchronize(s));
+		on = *word;
+		reduced++;
+	}
+	MUST(ncclCommDestroy(comm));
+}
+
 int main(int argc, char **argv)
 {
 	size_t bytes = argc > 1 ? strtoull(argv[1], NULL, 0) : 1ull << 30;
 	int rounds = argc > 2 ? atoi(argv[2]) : 200000, runs = argc > 3 ? atoi(argv[3]) : 40;
 	cudaEvent_t from, to;
+	std::thread ranks[2];
+	const char *nccl = getenv("BESIDE_NCCL");
+	int is_busy = nccl && !strcmp(nccl, "busy");
 	cudaStream_t s;
 	float *a, *b;
 	int sms;
@@ -52,7 +83,15 @@ int main(int argc, char **argv)
 	MUST(cudaMemset(a, 1, bytes));
 	MUST(cudaEventCreate(&from));
 	MUST(cudaEventCreate(&to));
-	if (getenv("BESIDE_NCCL")) {
+	if (is_busy) {
+		ncclUniqueId id;
+
+		MUST(ncclGetUniqueId(&id));
+		for (int i = 0; i < 2; i++)
+			ranks[i] = std::thread(busy, id, i);
+		while (reduced < 100)
+			std::this_thread::yield();
+	} else if (nccl) {
 		ncclUniqueId id;
 		ncclComm_t comm;
 
@@ -81,5 +120,8 @@ int main(int argc, char **argv)
 		std::sort(times.begin(), times.end());
 		printf("beside: %s %.2f\n", which ? "memory" : "arithmetic", times[times.size() / 2] * 1000);
 	}
+	stop = 1;
+	for (int i = 0; is_busy && i < 2; i++)
+		ranks[i].join();
 	return 0;
 }
