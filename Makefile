@@ -61,14 +61,16 @@ DEPFLAGS = -MMD -MP
 .PRECIOUS: $(B)/obj/%.o
 
 # -- sources --------------------------------------------------------------------------------------
-SRC_BASE := $(wildcard runtime/base/*.c)
-SRC_PROG := $(wildcard runtime/program/*.c runtime/program/library/*.c)
-SRC_RT := $(wildcard runtime/*.c runtime/device/*.c runtime/transport/*.c runtime/ctl/*.c) $(wildcard kernels/*.c)
-SRC_TRACE := $(wildcard trace/*.c)
-SRC_SIM := $(wildcard trace/sim/*.c)
-SRC_CLI := $(wildcard trace/cli/*.c)
-SRC_INTER := $(wildcard interpose/*.c)
-SRC_HOST := $(wildcard interpose/hostcuda/*.c)
+# below FOLDERS: every C file there, in the folders below them too.
+below = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
+SRC_BASE := $(call below,runtime/base)
+SRC_PROG := $(call below,runtime/program)
+SRC_RT := $(filter-out $(SRC_BASE) $(SRC_PROG),$(call below,runtime)) $(call below,kernels)
+SRC_SIM := $(call below,trace/sim)
+SRC_CLI := $(call below,trace/cli)
+SRC_TRACE := $(filter-out $(SRC_SIM) $(SRC_CLI),$(call below,trace))
+SRC_HOST := $(call below,interpose/hostcuda)
+SRC_INTER := $(filter-out $(SRC_HOST),$(call below,interpose))
 SRC_TESTLIB := $(wildcard tests/lib/*.c)
 SRC_CLIENT := $(wildcard tests/clients/*.c)
 SRC_TEST := $(wildcard tests/*/t_*.c)
@@ -93,7 +95,7 @@ $(B)/obj/%.o: %.c
 	$(Q)$(CC) $(DF_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 # A sanitizer's start looks symbols up through our dlsym before it is ready to be called itself.
-$(B)/obj/interpose/dl_hook.o $(B)/obj/interpose/elf.o: DF_CFLAGS += -fno-sanitize=all
+$(B)/obj/interpose/load/dl_hook.o $(B)/obj/interpose/load/elf.o: DF_CFLAGS += -fno-sanitize=all
 
 define static_lib
 $(1): $(2)
@@ -106,14 +108,14 @@ $(eval $(call static_lib,$(B)/libdftrace.a,$(call obj,$(SRC_TRACE))))
 $(eval $(call static_lib,$(B)/libdfsim.a,$(call obj,$(SRC_SIM))))
 $(eval $(call static_lib,$(B)/libdfrt.a,$(call obj,$(SRC_RT))))
 
-# libdfshim.so lives in other people's processes: libc only (the unwinder of trace/caller.c is in it), nothing exported but
+# libdfshim.so lives in other people's processes: libc only (the unwinder of trace/record/caller.c is in it), nothing exported but
 # the table's names.
-$(B)/libdfshim.so: $(call obj,$(SRC_INTER)) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a interpose/export.map
-	$(Q)$(CC) -shared -static-libgcc $(SANFLAGS) -Wl,--version-script=interpose/export.map -Wl,-z,nodelete -Wl,-z,defs \
+$(B)/libdfshim.so: $(call obj,$(SRC_INTER)) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a interpose/load/export.map
+	$(Q)$(CC) -shared -static-libgcc $(SANFLAGS) -Wl,--version-script=interpose/load/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -pthread -ldl
 
-$(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/export.map
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,--version-script=interpose/hostcuda/export.map -Wl,-z,nodelete -Wl,-z,defs \
+$(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/cudart/export.map
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,--version-script=interpose/hostcuda/cudart/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)

@@ -181,7 +181,7 @@ struct df_conn_hdr {
 	uint64_t pad0[7];
 	uint64_t head; /* slices consumed: written by the receiver only, polled by the sender */
 	uint64_t pad1[7];
-	uint64_t wanted; /* the owner would like it back: see runtime/recycle.c */
+	uint64_t wanted; /* the owner would like it back: see runtime/coll/recycle.c */
 	uint64_t key;	 /* whose connector this is */
 	uint32_t nr_slots, slot_bytes;
 	uint64_t pad2[5];
@@ -377,7 +377,7 @@ struct df_ring {
 
 /* ---- the daemon --------------------------------------------------------------------------------- */
 
-/* Scheduling constants (DFCCL section 4.3, "stickiness"); runtime/sched.c computes them. */
+/* Scheduling constants (DFCCL section 4.3, "stickiness"); runtime/daemon/sched.c computes them. */
 struct df_policy {
 	int64_t front;	  /* threshold at the front of the queue, in polls */
 	int64_t step;	  /* decrease per position */

@@ -100,7 +100,7 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	((struct dfk_hot *)(void *)ctx)->used = dfk_local(blk)->turns;
 #endif
 	/*
-	 * ACQUIRE pairs with the RELEASE of aborted in df_coll_abort() (runtime/coll.c), which then waits
+	 * ACQUIRE pairs with the RELEASE of aborted in df_coll_abort() (runtime/coll/coll.c), which then waits
 	 * until this block has dropped the task. On a GPU it does so before it launches us again: a copy
 	 * is not told.
 	 */

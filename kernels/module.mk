@@ -24,8 +24,8 @@ $(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
 	$(Q)mv $@.tmp $@
 
 # In the library, so that it can't be lost or be another build's.
-$(B)/obj/runtime/device/fatbin.o: $(B)/kernels/daemon.fatbin
-$(B)/obj/runtime/device/fatbin.o: DF_CFLAGS += -DDF_FATBIN='"$(B)/kernels/daemon.fatbin"'
+$(B)/obj/runtime/device/cuda/fatbin.o: $(B)/kernels/daemon.fatbin
+$(B)/obj/runtime/device/cuda/fatbin.o: DF_CFLAGS += -DDF_FATBIN='"$(B)/kernels/daemon.fatbin"'
 
 # The code differs between generations, so each one's PTX is looked at, and executed by tests/kernels/t_daemon_ptx.c.
 $(B)/kernels/daemon.%.ptx: kernels/daemon_cuda.cu $(B)/kernels/daemon.fatbin

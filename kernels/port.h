@@ -75,7 +75,7 @@ DFK uint64_t dfk_now_ns(void)
 /* Only where blocks leave by themselves (DFK_WAYS), and then by whoever builds that. */
 uint64_t dfk_now_ns(void);
 struct df_bell;
-/* Wakes the process that owns the bell if it sleeps; runtime/bell.c. */
+/* Wakes the process that owns the bell if it sleeps; runtime/coll/bell.c. */
 void df_bell_ring(struct df_bell *bell);
 #define dfk_ring_bell(bell)                                                                        \
 	do {                                                                                       \

@@ -88,7 +88,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 
 	if (dfk_now(ctx)->seq != ctx->finished)
 		/*
-		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance() (runtime/coll.c): without
+		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance() (runtime/coll/coll.c): without
 		 * it the instance could be read before it is filled.
 		 */
 		dfk_now_is(ctx, dfk_load_acquire_sys(&ctx->cur->next));

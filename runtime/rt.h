@@ -29,9 +29,9 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
-#include "trace/format.h"
-#include "runtime/program/algofile.h"
-#include "runtime/program/cost.h"
+#include "trace/record/format.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/build/cost.h"
 #include "runtime/transport/transport.h"
 #include "interpose/hostcuda/hostcuda.h"
 

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Compares interpose/cuda_api.def with the cuda.h that is installed: every function must be in the table, with a
+# Compares interpose/cuda/cuda_api.def with the cuda.h that is installed: every function must be in the table, with a
 # class or as harmless. `make lint` runs it; without a cuda.h there is nothing to compare.
 #
 #   scripts/check_cuda_api.sh [CUDA_HOME or a cuda.h]
 set -u
 cd "$(dirname "$0")/.." || exit 1
-table=${TABLE:-interpose/cuda_api.def}
+table=${TABLE:-interpose/cuda/cuda_api.def}
 at=${1:-${CUDA_HOME:-/usr/local/cuda}}
 header=$at
 [ -d "$at" ] && header=$at/include/cuda.h

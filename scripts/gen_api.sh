@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the tables of functions (interpose/nccl_api.def, interpose/cuda_api.def) say, and what the first lacks.
+# What the tables of functions (interpose/nccl/nccl_api.def, interpose/cuda/cuda_api.def) say, and what the first lacks.
 #
 #   scripts/gen_api.sh names              all names, one a line
 #   scripts/gen_api.sh kinds              name and kind
@@ -8,7 +8,7 @@
 #   scripts/gen_api.sh missing [INCLUDE]  rows to add for a newer NCCL: its declarations
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)
-def=$src/interpose/nccl_api.def
+def=$src/interpose/nccl/nccl_api.def
 include=${2:-${CUDA_HOME:-/usr/local/cuda}/include}
 
 names() {
@@ -36,7 +36,7 @@ kinds) sed -n 's/^NCCL_FN([0-9]*, \([A-Z_]*\), [^(]*, \(nccl[A-Za-z0-9]*\), (.*/
 driver)
 	# What the installed cuda.h has of it.
 	printf '#include <cuda.h>\n#define DF_CU(symbol, ...) @symbol\n#define DF_CU_NONE(...)\n#include "%s"\n' \
-		"$src/interpose/cuda_api.def" |
+		"$src/interpose/cuda/cuda_api.def" |
 		${CC:-gcc} -E -P -D__CUDA_API_VERSION_INTERNAL -I"$include" - | grep -oE '@cu[A-Za-z0-9_]+' | tr -d @
 	;;
 header) declarations | of | sort -u ;;

@@ -46,7 +46,7 @@ exports() {
 		scripts/gen_api.sh names | sed 'p;s/^/p/'
 		scripts/gen_api.sh driver
 		# Names beyond NCCL's, one by one in the export map.
-		sed -nE '/global:/,/local:/s/^[[:space:]]*([A-Za-z_][A-Za-z0-9_]*);.*/\1/p' interpose/export.map
+		sed -nE '/global:/,/local:/s/^[[:space:]]*([A-Za-z_][A-Za-z0-9_]*);.*/\1/p' interpose/load/export.map
 	} | sort -u >"$B/exports.want"
 	nm -D --defined-only "$lib" | awk '$2 ~ /[TtWVDBRi]/ {sub(/@.*/, "", $3); print $3}' | sort -u >"$B/exports.have"
 	# The linker writes a version node as an absolute symbol (A), which is none of these.

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "trace/format.h"
+#include "trace/record/format.h"
 
 /* Verdict words with their exit codes (contract: see interface of `dfshim check`). */
 enum df_verdict {

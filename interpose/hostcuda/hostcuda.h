@@ -5,7 +5,7 @@
  * df_hostcuda(), which returns the table below; libdfshim.so finds it with dlsym and is then on the host
  * backend. libdfshim.so in turn hands libdfhost.so a table of hooks, which stand for what the driver-level
  * hooks see on a GPU: every time work is put on a stream, an event is recorded, the host waits, memory
- * is freed. runtime/stream.c implements the hooks once for both machines.
+ * is freed. runtime/order/stream.c implements the hooks once for both machines.
  *
  * Hooks run on the calling thread of the CUDA function, with no lock of libdfhost.so held, before the
  * function acts unless said otherwise. They may call every function of the table and may block (a

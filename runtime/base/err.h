@@ -1,6 +1,6 @@
 /*
  * The closed vocabulary of results inside dfshim: 0, or one of these negative errno values.
- * Only interpose/status.c translates them into ncclResult_t.
+ * Only interpose/nccl/nccl_status.c translates them into ncclResult_t.
  *
  *   -EINVAL      the caller misused the function
  *   -ENOMEM      no memory

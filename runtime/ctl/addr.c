@@ -2,7 +2,7 @@
  * Addresses: which interface other nodes reach us by, texts and socket addresses, and the hash that
  * says whether two processes are on one node. Stateless; any thread.
  */
-#include "runtime/ctl/internal.h"
+#include "runtime/ctl/ctl_int.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "runtime/base/time.h"
-#include "runtime/ctl/rdv.h"
+#include "runtime/ctl/rdv/rdv.h"
 #include "runtime/ctl/tree_int.h"
 
 #define CANDIDATES_MAX 256

@@ -17,7 +17,7 @@
 
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv.h"
+#include "runtime/ctl/rdv/rdv.h"
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)

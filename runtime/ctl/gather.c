@@ -5,7 +5,7 @@
  * as having share n of a peer means that the peer has completed n - 1. Shares for communicators that
  * this process does not know yet wait in a bounded stash.
  */
-#include "runtime/ctl/internal.h"
+#include "runtime/ctl/ctl_int.h"
 
 #include <stdlib.h>
 #include <string.h>

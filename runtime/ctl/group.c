@@ -3,7 +3,7 @@
  * local ranks; a df_ctl_comm is one rank's handle. The member table never changes while the group
  * lives. Guarded by the control plane's lock; tables are read without it.
  */
-#include "runtime/ctl/internal.h"
+#include "runtime/ctl/ctl_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef DF_CTL_LINK_H
 #define DF_CTL_LINK_H
 
-#include "runtime/ctl/internal.h"
+#include "runtime/ctl/ctl_int.h"
 #include "runtime/base/time.h"
 
 #define DF_FRAME_MAGIC	  0x31434644u /* "DFC1" */

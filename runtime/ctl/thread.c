@@ -5,7 +5,7 @@
  * clean when it needs the control plane.
  */
 #define _GNU_SOURCE
-#include "runtime/ctl/internal.h"
+#include "runtime/ctl/ctl_int.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/probe.h"
-#include "runtime/ctl/rdv.h"
+#include "runtime/ctl/rdv/rdv.h"
 #include "runtime/ctl/tree.h"
 
 #define WAIT_BOUND_NS ((int64_t)DF_NS_PER_S)
@@ -106,7 +106,7 @@ void df_waiters_wake(struct df_list *on)
 static int stopped(const uint32_t *stop)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE of whoever stops us (runtime/comm.c): without it we could
+	 * ACQUIRE pairs with the RELEASE of whoever stops us (runtime/comm/comm.c): without it we could
 	 * return -ECANCELED and then miss what was written before the stop.
 	 */
 	return stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE);

@@ -7,7 +7,7 @@
 #ifndef DF_CTL_TREE_H
 #define DF_CTL_TREE_H
 
-#include "runtime/ctl/internal.h"
+#include "runtime/ctl/ctl_int.h"
 
 #define DF_TREE_K 8
 

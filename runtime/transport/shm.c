@@ -213,7 +213,7 @@ static int map_segment(struct news *news, int fd, uint64_t bytes)
 
 static void ring(struct df_bell *bell)
 {
-	/* SEQ_CST pairs with df_bell_arm() (runtime/bell.c): who goes to sleep sees the new number or is woken. */
+	/* SEQ_CST pairs with df_bell_arm() (runtime/coll/bell.c): who goes to sleep sees the new number or is woken. */
 	__atomic_add_fetch(&bell->seq, 1, __ATOMIC_SEQ_CST);
 	df_futex_wake(&bell->seq, INT_MAX, 1);
 }

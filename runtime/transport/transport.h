@@ -90,7 +90,7 @@ struct df_tl_ops {
 /* One side's progress on a connector, for which the host vouches; matters where the counters are out of reach. */
 static inline void df_conn_note(struct df_conn *conn, uint64_t pos)
 {
-	/* Relaxed: only a difference counts, as in unconsumed() (runtime/connector.c). */
+	/* Relaxed: only a difference counts, as in unconsumed() (runtime/coll/connector.c). */
 	if (conn->noted)
 		__atomic_store_n(conn->owner ? &conn->hdr->tail : &conn->hdr->head, pos,
 				 __ATOMIC_RELAXED);

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "runtime/base/time.h"
-#include "runtime/program/algofile.h"
-#include "runtime/program/canon.h"
-#include "runtime/program/library.h"
-#include "runtime/program/msccl.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/file/canon.h"
+#include "runtime/program/lang/library.h"
+#include "runtime/program/file/msccl.h"
 
 static const char *glob = "*";
 

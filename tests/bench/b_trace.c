@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include "trace/writer.h"
+#include "trace/record/writer.h"
 
 #define BATCH	10000
 #define BATCHES 400

@@ -16,7 +16,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/ctl/internal.h"
+#include "runtime/ctl/ctl_int.h"
 #include "runtime/dfshim.h"
 #include "tests/lib/test.h"
 

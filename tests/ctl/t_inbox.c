@@ -6,10 +6,10 @@
 
 #include "runtime/base/futex.h"
 #include "runtime/base/rng.h"
-#include "runtime/ending.h"
+#include "runtime/comm/ending.h"
 #include "runtime/rt.h"
-#include "runtime/snapshot.h"
-#include "runtime/watchdog.h"
+#include "runtime/watch/snapshot.h"
+#include "runtime/watch/watchdog.h"
 #include "tests/lib/test.h"
 
 #define NR_TURNS   20000

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv.h"
+#include "runtime/ctl/rdv/rdv.h"
 #include "runtime/ctl/tree_int.h"
 
 #define NR_RANKS 3

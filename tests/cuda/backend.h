@@ -8,10 +8,10 @@
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
-#include "runtime/device/cuda_int.h"
-#include "runtime/device/cuda_daemon.h"
+#include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/rt.h"
-#include "runtime/stream.h"
+#include "runtime/order/stream.h"
 #include "tests/cuda/daemon_kernel.h"
 #include "tests/cuda/load.h"
 

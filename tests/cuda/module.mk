@@ -47,7 +47,7 @@ tests: $(DRY_CUDART)
 
 # NCCL as it looks from outside; calls are written down.
 FAKE_NCCL := $(B)/tests/cuda/fake/libnccl.so.2
-$(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl_api.def interpose/nccl_types.h
+$(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl/nccl_api.def interpose/nccl/nccl_types.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -w -fPIC -shared $(SANFLAGS) -I. -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^)
 

@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <sys/stat.h>
-#include "runtime/device/cuda_far.h"
+#include "runtime/device/cuda/mem/cuda_far.h"
 #include "tests/cuda/backend.h"
 
 START_TEST(collectives)

@@ -6,10 +6,10 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <stdio.h>
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 
 #define NCCL_FN(since, kind, result, name, params, args) result name params;
-#include "interpose/nccl_api.def"
+#include "interpose/nccl/nccl_api.def"
 #undef NCCL_FN
 
 #define MUST(call)                                                                                 \

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 #include "tests/cuda/daemon_kernel.h"
 
 #define NCCL_FN(since, kind, result, name, params, args) result name params;
-#include "interpose/nccl_api.def"
+#include "interpose/nccl/nccl_api.def"
 #undef NCCL_FN
 
 static int read_id(ncclUniqueId *id, const char *path)

@@ -1,5 +1,5 @@
 /*
- * What a program hangs of, from the program alone: the model (trace/model.h) runs it to its standstill, and what stands
+ * What a program hangs of, from the program alone: the model (trace/predict/model.h) runs it to its standstill, and what stands
  * there waits for what, exactly as the rules say: no trace and nothing of the checker's graph has a part in it. Each
  * circle in that graph, and each wait for what never comes, is a cause by itself, whatever else it waits for, and has a
  * word that is true of it:

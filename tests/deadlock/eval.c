@@ -25,7 +25,7 @@
 #include "eval_truth.h"
 #include "tests/lib/test.h"
 #include "trace/check.h"
-#include "trace/result.h"
+#include "trace/judge/result.h"
 
 #define NR_SHAPES   (EV_MODELS + EV_COLLECTIVES)
 #define MAX_RUNNING 32

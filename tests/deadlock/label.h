@@ -1,11 +1,11 @@
 /*
- * A script (script.h) as a program of the model (trace/model.h), which says how it ends.
+ * A script (script.h) as a program of the model (trace/predict/model.h), which says how it ends.
  */
 #ifndef DEADLOCK_LABEL_H
 #define DEADLOCK_LABEL_H
 
 #include "make.h"
-#include "trace/model.h"
+#include "trace/predict/model.h"
 
 static inline void model_add(struct df_mprog *p, int r, int t, const struct df_mop *op)
 {

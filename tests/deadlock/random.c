@@ -1,6 +1,6 @@
 /*
  * Random programs of ranks, threads, communicators, streams, events, synchronisations, messages and other work. The
- * model (trace/model.h) says of each how it ends by NCCL's rules and by ours; then each is executed by the plain
+ * model (trace/predict/model.h) says of each how it ends by NCCL's rules and by ours; then each is executed by the plain
  * client (script.c), by both sets of rules, and has to end so, with the right values:
  *
  *   OK             completes by both

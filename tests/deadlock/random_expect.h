@@ -1,5 +1,5 @@
 /*
- * How a program has to end, by the model (trace/model.h): whether it completes, and if not, where each thread stands
+ * How a program has to end, by the model (trace/predict/model.h): whether it completes, and if not, where each thread stands
  * then and which verdicts are true of it.
  */
 #ifndef DEADLOCK_RANDOM_EXPECT_H

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv.h"
+#include "runtime/ctl/rdv/rdv.h"
 #include "runtime/ctl/tree.h"
 #include "runtime/dfshim.h"
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/program/algofile.h"
-#include "runtime/program/canon.h"
-#include "runtime/program/text.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/file/canon.h"
+#include "runtime/program/file/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "trace/check.h"
-#include "trace/picture.h"
+#include "trace/say/picture.h"
 
 #define COMMS 4
 

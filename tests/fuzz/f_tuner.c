@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/program/tuner.h"
+#include "runtime/program/build/tuner.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,9 +1,9 @@
 #!/bin/bash
-# The table interpose/hostcuda/api.def against the installed runtime: every function that NVIDIA's
+# The table interpose/hostcuda/cudart/api.def against the installed runtime: every function that NVIDIA's
 # library exports is a row, every row is exported under the right version node, nothing else is, and
 # errors have the same names.
 set -eu
-table=interpose/hostcuda/api.def
+table=interpose/hostcuda/cudart/api.def
 host=$B/libdfhost.so
 [ -e "$host" ] || { echo "skipped: built without the CUDA headers"; exit 77; }
 

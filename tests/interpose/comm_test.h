@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "interpose/nccl_api.h"
+#include "interpose/nccl/nccl_api.h"
 #include "runtime/base/rng.h"
 #include "tests/interpose/fake_runtime.h"
 #include "tests/lib/test.h"

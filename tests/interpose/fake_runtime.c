@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "interpose/dl_hook.h"
+#include "interpose/load/dl_hook.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 

@@ -11,7 +11,7 @@ CXX=${CXX:-g++}
 # Every prototype once more behind the header's own: a difference is an error of the compiler.
 cat >"$T/again.c" <<'END'
 #define DF_USE_NCCL_H
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 /* Newer headers have macros of these names that do nothing. */
 #undef ncclResetDebugInit
 #undef pncclResetDebugInit
@@ -19,15 +19,15 @@ cat >"$T/again.c" <<'END'
 #ifdef __cplusplus
 extern "C" {
 #endif
-#include "interpose/nccl_api.def"
+#include "interpose/nccl/nccl_api.def"
 #ifdef __cplusplus
 }
 #endif
 END
 $CC -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/again.c" || exit 1
 sed 's/, ncclResult_t, ncclAllReduce, (const void \*sendbuff/, ncclResult_t, ncclAllReduce, (void *sendbuff/' \
-	"$SRC/interpose/nccl_api.def" >"$T/wrong.def"
-sed "s#interpose/nccl_api.def#$T/wrong.def#" "$T/again.c" >"$T/wrong.c"
+	"$SRC/interpose/nccl/nccl_api.def" >"$T/wrong.def"
+sed "s#interpose/nccl/nccl_api.def#$T/wrong.def#" "$T/again.c" >"$T/wrong.c"
 $CC -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/wrong.c" 2>/dev/null &&
 	{ echo "a wrong row is not noticed" && exit 1; }
 if command -v "$CXX" >/dev/null; then # the device headers are C++
@@ -38,7 +38,7 @@ fi
 # Values, sizes and offsets, printed from both sides.
 cat >"$T/values.c" <<'END'
 #include <stdio.h>
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 #define V(x) printf("%s %lld\n", #x, (long long)(x));
 #define O(f) printf("config.%s %zu\n", #f, offsetof(ncclConfig_t, f));
 #define C(f) printf("collconfig.%s %zu\n", #f, offsetof(ncclCollConfig_t, f));
@@ -77,4 +77,4 @@ $CC -std=gnu11 -w -DNEWEST="$newest" -DDF_USE_NCCL_H -I"$SRC" -isystem "$cuda/in
 "$T/own" >"$T/own.txt"
 "$T/theirs" >"$T/theirs.txt"
 diff "$T/own.txt" "$T/theirs.txt" || exit 1
-echo "agrees with $cuda/include/nccl.h: $(wc -l <"$T/own.txt") values, $(grep -c ^NCCL_FN "$SRC/interpose/nccl_api.def") prototypes"
+echo "agrees with $cuda/include/nccl.h: $(wc -l <"$T/own.txt") values, $(grep -c ^NCCL_FN "$SRC/interpose/nccl/nccl_api.def") prototypes"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/nccl_api.h"
+#include "interpose/nccl/nccl_api.h"
 #include "runtime/base/rng.h"
 #include "tests/interpose/fake_runtime.h"
 

@@ -30,7 +30,7 @@ comm -23 "$T/driver" "$T/exported" | none "not exported for the driver"
 grep -E '^cu[A-Z]' "$T/exported" | comm -13 "$T/driver" - | none "exported, but no wrapper of the driver's table"
 # Beyond NCCL and the driver: what the export map names, nothing by accident.
 grep -vE "^(p?nccl|cu[A-Z])" "$T/exported" | while read -r name; do
-	grep -qE "^[[:space:]]*$name;" "$SRC/interpose/export.map" || echo "$name"
+	grep -qE "^[[:space:]]*$name;" "$SRC/interpose/load/export.map" || echo "$name"
 done | none "exported, but not named in export.map"
 
 lib=$(ls "$cuda"/lib64/libnccl.so.2 "$cuda"/lib/libnccl.so.2 2>/dev/null | head -1)

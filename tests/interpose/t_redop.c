@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "interpose/nccl_api.h"
-#include "interpose/redop.h"
+#include "interpose/nccl/nccl_api.h"
+#include "interpose/nccl/nccl_redop.h"
 #include "runtime/base/rng.h"
 #include "tests/interpose/fake_runtime.h"
 

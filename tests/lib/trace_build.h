@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 #include "trace/check.h"
-#include "trace/model.h"
+#include "trace/predict/model.h"
 
 struct tb_prog {
 	char name[64], label[8], verdict[32];

@@ -1,5 +1,5 @@
 /*
- * Two processes that both look for circles, as in runtime/proof.c: hold every process and see what it waits for; ask
+ * Two processes that both look for circles, as in runtime/watch/proof.c: hold every process and see what it waits for; ask
  * each once more; if nothing was recorded since, release one wait of the circle; let go. The job is that of
  * release.pml: two ranks, two collectives in orders of their own, a synchronisation after each. The two
  * judges choose different waits of the same circle.

@@ -1,5 +1,5 @@
 /*
- * Recycling a connector that both sides will need again (runtime/recycle.c, df_node_recycle()). The owner receives,
+ * Recycling a connector that both sides will need again (runtime/coll/recycle.c, df_node_recycle()). The owner receives,
  * the user sends, one slice for each of ROUNDS instances. The owner asks for the connector back when it is
  * idle; the user lets go when it is idle and takes the gate again for its next instance; the owner closes what
  * nobody holds and nothing is in, and makes the successor, at the position where the old one stood, when it

@@ -1,5 +1,5 @@
 /*
- * Who tells the verdict on a hang (runtime/watchdog.c, docs/verdicts.md): processes that are tied to each other look once
+ * Who tells the verdict on a hang (runtime/watch/watchdog.c, docs/verdicts.md): processes that are tied to each other look once
  * a tick. Each hangs from some tick on, or has nothing unfinished, or stands still for a while and goes on; one may be
  * stopped for a while, and then neither answers nor speaks. Who has stood still for TIMEOUT ticks collects the answers;
  * of those that have for half as long the smallest name speaks, and tells the others that it has. While somebody does

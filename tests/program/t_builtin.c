@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "runtime/base/rng.h"
-#include "runtime/program/exec.h"
+#include "runtime/program/verify/exec.h"
 #include "runtime/program/layout.h"
 #include "tests/lib/test.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/rng.h"
-#include "runtime/program/cost.h"
+#include "runtime/program/build/cost.h"
 #include "tests/lib/test.h"
 
 START_TEST(t_code)

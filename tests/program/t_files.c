@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/program/algofile.h"
-#include "runtime/program/canon.h"
-#include "runtime/program/exec.h"
-#include "runtime/program/tuner.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/file/canon.h"
+#include "runtime/program/verify/exec.h"
+#include "runtime/program/build/tuner.h"
 #include "tests/lib/test.h"
 
 #define ALGO                                                                                       \

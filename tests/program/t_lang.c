@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "runtime/base/rng.h"
-#include "runtime/program/canon.h"
-#include "runtime/program/exec.h"
-#include "runtime/program/library.h"
-#include "runtime/program/msccl.h"
-#include "runtime/program/text.h"
+#include "runtime/program/file/canon.h"
+#include "runtime/program/verify/exec.h"
+#include "runtime/program/lang/library.h"
+#include "runtime/program/file/msccl.h"
+#include "runtime/program/file/text.h"
 #include "tests/lib/test.h"
 
 /* Fewer where everything is slow: time grows with the square. */

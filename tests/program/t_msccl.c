@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "runtime/base/rng.h"
-#include "runtime/program/canon.h"
-#include "runtime/program/exec.h"
-#include "runtime/program/msccl.h"
+#include "runtime/program/file/canon.h"
+#include "runtime/program/verify/exec.h"
+#include "runtime/program/file/msccl.h"
 #include "tests/lib/test.h"
 
 #define DIR "../shared/data/msccl/"

@@ -11,11 +11,11 @@
 
 #include "kernels/daemon.h"
 #include "runtime/base/rng.h"
-#include "runtime/program/algofile.h"
-#include "runtime/program/canon.h"
-#include "runtime/program/exec.h"
-#include "runtime/program/graph.h"
-#include "runtime/program/library.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/file/canon.h"
+#include "runtime/program/verify/exec.h"
+#include "runtime/program/verify/wiring.h"
+#include "runtime/program/lang/library.h"
 #include "runtime/program/proto.h"
 #include "tests/lib/test.h"
 

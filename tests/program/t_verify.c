@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "runtime/base/rng.h"
-#include "runtime/program/canon.h"
-#include "runtime/program/exec.h"
-#include "runtime/program/library.h"
-#include "runtime/program/text.h"
+#include "runtime/program/file/canon.h"
+#include "runtime/program/verify/exec.h"
+#include "runtime/program/lang/library.h"
+#include "runtime/program/file/text.h"
 #include "tests/lib/test.h"
 
 static uint64_t seed;

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "tests/lib/test.h"
-#include "trace/names.h"
-#include "trace/sim/observe.h"
-#include "trace/sim/rng.h"
-#include "trace/writer.h"
+#include "trace/record/names.h"
+#include "trace/sim/sim_observe.h"
+#include "trace/sim/sim_rng.h"
+#include "trace/record/writer.h"
 
 #define NR_RANKS 4
 #define NR_WORLD 60 /* collectives of all ranks */

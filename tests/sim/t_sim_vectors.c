@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "trace/sim/rng.h"
+#include "trace/sim/sim_rng.h"
 #include "trace/sim/sim.h"
 
 START_TEST(cpython_numbers)

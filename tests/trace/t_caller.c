@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unwind.h>
 #include "tests/lib/test.h"
-#include "trace/reader.h"
-#include "trace/writer.h"
+#include "trace/read/reader.h"
+#include "trace/record/writer.h"
 
 #define NR_THREADS 4
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
-#include "trace/names.h"
-#include "trace/set.h"
+#include "trace/record/names.h"
+#include "trace/read/set.h"
 
 START_TEST(test_scenarios)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 #include "tests/lib/test.h"
-#include "trace/clock.h"
+#include "trace/record/clock.h"
 
 static uint64_t real_clock(void)
 {

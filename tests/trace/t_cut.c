@@ -8,9 +8,9 @@
 #include <string.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
-#include "trace/hash.h"
-#include "trace/load.h"
-#include "trace/names.h"
+#include "trace/record/trace_hash.h"
+#include "trace/read/load.h"
+#include "trace/record/names.h"
 
 #define MAX_HOLDS 64
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
-#include "trace/names.h"
+#include "trace/record/names.h"
 
 static void net_stall(struct tb_image im[2])
 {

@@ -4,8 +4,8 @@
  */
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
-#include "trace/load.h"
-#include "trace/names.h"
+#include "trace/read/load.h"
+#include "trace/record/names.h"
 
 START_TEST(test_device_of_thread)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tests/lib/test.h"
-#include "trace/model.h"
+#include "trace/predict/model.h"
 
 #define PROGRAMS 4000
 #define RANKS	 2

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
-#include "trace/names.h"
+#include "trace/record/names.h"
 
 #define PROGRAMS (600 / df_test_slow())
 #define SHUFFLES 4

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
-#include "trace/result.h"
+#include "trace/judge/result.h"
 
 #define PROGRAMS 500
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tests/lib/test.h"
-#include "trace/predict.h"
+#include "trace/predict/predict.h"
 
 #define PROGRAMS 400
 #define RANKS	 2

@@ -11,11 +11,11 @@
 #include <unistd.h>
 #include "interpose/hostcuda/hostcuda.h"
 #include "runtime/base/rng.h"
-#include "runtime/record.h"
+#include "runtime/record/record.h"
 #include "runtime/rt.h"
 #include "tests/lib/test.h"
-#include "trace/reader.h"
-#include "trace/writer.h"
+#include "trace/read/reader.h"
+#include "trace/record/writer.h"
 
 #define STREAMS 4
 #define THREADS 4

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
-#include "trace/names.h"
+#include "trace/record/names.h"
 
 #define BY_NCCL ((uint64_t)(DF_OP_BY_NCCL | DF_OP_END_SEEN) << 24)
 

@@ -1,5 +1,5 @@
 /*
- * Where hosts are, on a machine that has no time for them (runtime/hosts.c): a thread that waits and looks up now and then
+ * Where hosts are, on a machine that has no time for them (runtime/watch/hosts.c): a thread that waits and looks up now and then
  * is always about to run where others take the processor. It must not be told as one that runs, since such a host is no
  * part of a circle; a thread that does run may be. One processor, threads that keep it busy, and a waiting one of the lowest
  * priority.
@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include "runtime/rt.h"
 #include "tests/lib/test.h"
-#include "trace/reader.h"
-#include "trace/writer.h"
+#include "trace/read/reader.h"
+#include "trace/record/writer.h"
 
 #define BUSY 4
 

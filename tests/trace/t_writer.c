@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include "tests/lib/test.h"
 #include "trace/check.h"
-#include "trace/hash.h"
-#include "trace/reader.h"
-#include "trace/writer.h"
+#include "trace/record/trace_hash.h"
+#include "trace/read/reader.h"
+#include "trace/record/writer.h"
 
 static char dir[64];
 

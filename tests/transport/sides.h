@@ -11,7 +11,7 @@
 #include <sched.h>
 
 #include "kernels/daemon.h"
-#include "runtime/device/cuda_far.h"
+#include "runtime/device/cuda/mem/cuda_far.h"
 #include "runtime/device/device.h"
 #include "runtime/rt.h"
 #include "runtime/transport/arena.h"

@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
-#include "trace/hash.h"
-#include "trace/vec.h"
+#include "trace/record/trace_hash.h"
+#include "trace/read/vec.h"
 
 static int push(char ***list, size_t *nr, size_t *cap, const char *path)
 {

@@ -21,7 +21,7 @@
 		fake_count(#symbol);                                                               \
 		return CUDA_ERROR_NOT_SUPPORTED;                                                   \
 	}
-#include "interpose/cuda_api.def"
+#include "interpose/cuda/cuda_api.def"
 #undef DF_CU
 #undef DF_CU_NONE
 
@@ -29,7 +29,7 @@ static const struct fake_symbol all[] = {
 #define DF_CU(symbol, base, since, ptds, class, kind, object, params, args)                        \
 	{#symbol, #base, since, ptds, (void *)symbol},
 #define DF_CU_NONE(symbol, base, since, ptds) {#symbol, #base, since, ptds, (void *)none_##symbol},
-#include "interpose/cuda_api.def"
+#include "interpose/cuda/cuda_api.def"
 };
 
 const struct fake_symbol *fake_symbols(unsigned int *nr)

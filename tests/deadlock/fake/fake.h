@@ -6,7 +6,7 @@
 #define FAKE_NCCL_H
 #include <stddef.h>
 #include <stdint.h>
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 
 #define MAX_RANKS 8
 #define DATA	  (8u << 20)  /* of one rank in one operation, or one message */

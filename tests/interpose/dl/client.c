@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 
 #define NCCL_FN(since, kind, result, name, params, args) result name params;
-#include "interpose/nccl_api.def"
+#include "interpose/nccl/nccl_api.def"
 #undef NCCL_FN
 
 int df_test_which(void);

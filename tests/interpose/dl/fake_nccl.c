@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 
 static char zeros[64];
 
@@ -58,4 +58,4 @@ __attribute__((visibility("hidden"))) void fake_nccl_called(const char *name)
 #define FN_IF_23004(...)
 #define FN_IF_23102(...)
 #define FN_IF_23203(...)
-#include "interpose/nccl_api.def"
+#include "interpose/nccl/nccl_api.def"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "interpose/nccl_types.h"
+#include "interpose/nccl/nccl_types.h"
 
 void fake_nccl_called(const char *name);
 

@@ -1,0 +1,583 @@
+/*
+ * The hook in front of the CUDA driver. Whoever uses the driver (both forms of libcudart, libraries that open
+ * libcuda themselves) finds its functions by dlsym or by cuGetProcAddress; both answer with the wrappers
+ * below, one for each DF_CU row of interpose/cuda/cuda_api.def. Who is linked with libcuda gets them from the
+ * loader, since they are exported under the driver's names. A wrapper tells the backend what is about to
+ * happen (runtime/device/cuda/cuda_front.h) and calls the driver; as long as there is no backend, it only calls
+ * the driver.
+ *
+ * A wrapper is handed out only for the function it was written for: what cuGetProcAddress returns for the version
+ * asked must be what it returns for the version that the row names. A newer form of a function, which this
+ * table does not know, is left alone, and said once.
+ *
+ * Threads: any. No lock. A call that the driver makes while it is inside one of ours is not hooked.
+ */
+#define _GNU_SOURCE
+#define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares every symbol under its own name */
+#include <cuda.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include "interpose/cuda/cuda_hook.h"
+#include "interpose/cuda/cuda_touch.h"
+#include "interpose/load/dl_hook.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/device/cuda/cuda_front.h"
+
+enum {
+#define DF_CU(symbol, base, since, ptds, class, kind, object, params, args) AT_##symbol,
+#include "interpose/cuda/cuda_api.def"
+#undef DF_CU
+	NR_ROWS
+};
+
+static void *real_fn[NR_ROWS];
+static const struct df_cuda_front *front;
+static int handed_out;
+static int blind;     /* a function was asked for in a form that we do not know */
+static int peers_any; /* see df_cuda_peers_any() */
+static __thread int inside;
+
+static const struct df_cuda_front *enter(void)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_cuda_front_set(): without it the backend could be called
+	 * before what it relies on is seen.
+	 */
+	const struct df_cuda_front *f = __atomic_load_n(&front, __ATOMIC_ACQUIRE);
+
+	if (df_likely(!f) || inside)
+		return NULL;
+	inside = 1;
+	return f;
+}
+
+static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t flags);
+static void *driver_fn(int at);
+
+/* The event that an attribute of a launch records; NULL: none. */
+static CUevent launch_event(const CUlaunchAttribute *a)
+{
+	switch ((int)a->id) {
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+		return a->value.programmaticEvent.event;
+#if CUDA_VERSION >= 12030
+	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+		return a->value.launchCompletionEvent.event;
+#endif
+	default:
+		return NULL;
+	}
+}
+
+static struct df_cuda_launch launch_what(const CUlaunchConfig *c, CUfunction fn)
+{
+	struct df_cuda_launch l = {
+		.fn = fn,
+		.threads = c->blockDimX * c->blockDimY * c->blockDimZ,
+		.shared = c->sharedMemBytes,
+	};
+
+	for (unsigned int i = 0; i < c->numAttrs; i++)
+		if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+		    c->attrs[i].value.cooperative)
+			l.together = (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ;
+	return l;
+}
+
+/* One that was asked of a stream without a capture ends none, and one too many that is counted does no harm. */
+static int capture_ended(CUresult ret)
+{
+	return ret == CUDA_SUCCESS || ret == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+	       ret == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
+	       ret == CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+}
+
+static inline struct df_node_set node_set_host(const void *fn, const void *arg)
+{
+	return (struct df_node_set){.fn = fn, .arg = arg};
+}
+
+static inline struct df_node_set node_set_ops(const void *ops, unsigned int nr)
+{
+	return (struct df_node_set){.ops = ops, .nr_ops = nr};
+}
+
+#if CUDA_VERSION >= 12020
+static struct df_node_set node_set_any(const CUgraphNodeParams *p)
+{
+	switch (p ? (int)p->type : -1) {
+	case CU_GRAPH_NODE_TYPE_HOST:
+		return node_set_host((const void *)p->host.fn, p->host.userData);
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return node_set_ops(p->memOp.paramArray, p->memOp.count);
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return (struct df_node_set){.child = p->graph.graph};
+	default:
+		return (struct df_node_set){0};
+	}
+}
+#endif
+
+/* ---- what each class does ------------------------------------------------------------------------------------- */
+
+#define PAIR(a, b)   (a), (b)
+#define FIRST(a, b)  (a)
+#define SECOND(a, b) (b)
+
+#define DO_WORK(kind, ptds, object, call)                                                          \
+	df_f->work(object, ptds, DF_WORK_##kind);                                                  \
+	df_ret = call
+#define RANGES(stream, out, nr_out, in, nr_in)                                                     \
+	(stream), (struct df_touch)                                                                \
+	{                                                                                          \
+		(uintptr_t)(in), (uintptr_t)(in) + (nr_in), (uintptr_t)(out),                      \
+			(uintptr_t)(out) + (nr_out)                                                \
+	}
+#define DO_WORK_RANGE(kind, ptds, object, call)                                                    \
+	df_f->work_range(RANGES object, ptds, DF_WORK_##kind);                                     \
+	df_ret = call
+/* What it touches is found out from its parameters, into df_t, if it can be. */
+#define DO_WORK_TOUCH(kind, ptds, object, call)                                                    \
+	struct df_touch df_t;                                                                      \
+	if (SECOND object)                                                                         \
+		df_f->work_range(FIRST object, df_t, ptds, DF_WORK_##kind);                        \
+	else                                                                                       \
+		df_f->work(FIRST object, ptds, DF_WORK_##kind);                                    \
+	df_ret = call
+#define LAUNCH_WHAT(stream, fn, together, threads, shared)                                         \
+	{                                                                                          \
+		(fn), (together), (threads), (shared)                                              \
+	}
+#define LAUNCH_STREAM(stream, ...) (stream)
+#define DO_LAUNCH(kind, ptds, object, call)                                                        \
+	const struct df_cuda_launch df_l = LAUNCH_WHAT object;                                     \
+	int df_token;                                                                              \
+	df_f->work(LAUNCH_STREAM object, ptds, DF_WORK_##kind);                                    \
+	df_token = df_f->launch_enter(&df_l);                                                      \
+	df_ret = call;                                                                             \
+	df_f->launch_leave(&df_l, df_token, df_ret == CUDA_SUCCESS)
+/* Attributes of a launch may record events when it begins: they know nothing of their last record any more. */
+#define DO_LAUNCH_EX(kind, ptds, object, call)                                                     \
+	const struct df_cuda_launch df_l = launch_what(FIRST object, SECOND object);               \
+	int df_token;                                                                              \
+	df_f->work((FIRST object)->hStream, ptds, DF_WORK_##kind);                                 \
+	for (unsigned int df_i = 0; df_i < (FIRST object)->numAttrs; df_i++)                       \
+		if (launch_event(&(FIRST object)->attrs[df_i]))                                    \
+			df_f->event_record(launch_event(&(FIRST object)->attrs[df_i]),             \
+					   (FIRST object)->hStream, ptds);                         \
+	df_token = df_f->launch_enter(&df_l);                                                      \
+	df_ret = call;                                                                             \
+	df_f->launch_leave(&df_l, df_token, df_ret == CUDA_SUCCESS)
+#define DO_WORK_MULTI(kind, ptds, object, call)                                                    \
+	for (unsigned int df_i = 0; df_i < SECOND object; df_i++)                                  \
+		df_f->work((FIRST object)[df_i].hStream, ptds, DF_WORK_##kind);                    \
+	df_ret = call
+#define SYNC_RANGES(out, nr_out, in, nr_in)                                                        \
+	(&(struct df_touch){(uintptr_t)(in), (uintptr_t)(in) + (nr_in), (uintptr_t)(out),          \
+			    (uintptr_t)(out) + (nr_out)})
+#define DO_SYNC_COPY_RANGE(kind, ptds, object, call)                                               \
+	df_f->sync_copy(SYNC_RANGES object, ptds);                                                 \
+	df_ret = call;                                                                             \
+	df_f->sync_done()
+#define DO_SYNC_COPY(kind, ptds, object, call)                                                     \
+	df_f->sync_copy(NULL, ptds);                                                               \
+	df_ret = call;                                                                             \
+	df_f->sync_done()
+#define DO_SYNC_COPY_TOUCH(kind, ptds, object, call)                                               \
+	struct df_touch df_t;                                                                      \
+	df_f->sync_copy((object) ? &df_t : NULL, ptds);                                            \
+	df_ret = call;                                                                             \
+	df_f->sync_done()
+#define DO_SYNC_STREAM(kind, ptds, object, call)                                                   \
+	df_f->stream_sync(object, ptds);                                                           \
+	df_ret = call;                                                                             \
+	df_f->sync_done()
+#define DO_SYNC_EVENT(kind, ptds, object, call)                                                    \
+	df_f->event_sync(object);                                                                  \
+	df_ret = call;                                                                             \
+	df_f->sync_done()
+#define DO_SYNC_DEVICE(kind, ptds, object, call)                                                   \
+	if (df_f->device_sync(object)) {                                                           \
+		df_ret = CUDA_SUCCESS;                                                             \
+	} else {                                                                                   \
+		df_ret = call;                                                                     \
+		df_f->sync_done();                                                                 \
+	}
+#define QUERY_EVENT(object, ptds)  df_f->event_query(object)
+#define QUERY_STREAM(object, ptds) df_f->stream_query(object, ptds)
+#define DO_QUERY(kind, ptds, object, call)                                                         \
+	df_ret = QUERY_##kind(object, ptds) ? CUDA_ERROR_NOT_READY : (call);                       \
+	df_f->queried(df_ret == CUDA_SUCCESS ? 1 : df_ret == CUDA_ERROR_NOT_READY ? 0 : -1)
+#define DO_EVENT_TIME(kind, ptds, object, call)                                                    \
+	df_ret = df_f->event_time((void **)&FIRST object) ||                                       \
+				 df_f->event_time((void **)&SECOND object)                         \
+			 ? CUDA_ERROR_NOT_READY                                                    \
+			 : (call)
+#define RECORD_STREAM(object, ptds)  df_f->event_record(PAIR object, ptds)
+#define RECORD_CONTEXT(object, ptds) (df_f->event_record_ctx(PAIR object), 0)
+#define RECORD_GREEN(object, ptds)                                                                 \
+	(df_f->event_record_ctx(FIRST object, df_f->green_ctx(SECOND object)), 0)
+#define DO_EVENT_RECORD(kind, ptds, object, call)                                                  \
+	df_ret = RECORD_##kind(object, ptds) ? CUDA_SUCCESS : (call)
+#define WAIT_STREAM(object, ptds)  df_f->event_wait(PAIR object, ptds)
+#define WAIT_CONTEXT(object, ptds) df_f->event_wait_ctx(PAIR object)
+#define WAIT_GREEN(object, ptds)   df_f->event_wait_ctx(FIRST object, df_f->green_ctx(SECOND object))
+#define DO_EVENT_WAIT(kind, ptds, object, call)                                                    \
+	WAIT_##kind(object, ptds);                                                                 \
+	df_ret = call
+#define DO_FREE(kind, ptds, object, call)                                                          \
+	if (df_f->free(object)) {                                                                  \
+		df_ret = CUDA_SUCCESS;                                                             \
+	} else {                                                                                   \
+		int df_token = df_f->quiet_enter(DF_SYNC_FREE);                                    \
+		df_ret = call;                                                                     \
+		df_f->quiet_leave(df_token);                                                       \
+	}
+#define DO_ALLOC_SYNC(kind, ptds, object, call)                                                    \
+	int df_token = df_f->quiet_enter(DF_SYNC_##kind);                                          \
+	df_ret = call;                                                                             \
+	df_f->quiet_leave(df_token);                                                               \
+	if (df_unlikely(df_ret == CUDA_ERROR_OUT_OF_MEMORY) && df_f->memory_short()) {             \
+		df_token = df_f->quiet_enter(DF_SYNC_##kind);                                      \
+		df_ret = call;                                                                     \
+		df_f->quiet_leave(df_token);                                                       \
+	}
+#define DO_UNMAP(kind, ptds, object, call)                                                         \
+	df_f->unmap(PAIR object);                                                                  \
+	DO_ALLOC_SYNC(kind, ptds, object, call)
+/* Access that is there already was given before we came: it counts. */
+#define PEERS_CONTEXT(object) df_f->peer_context(object)
+#define PEERS_MEMORY(object)  df_f->peer_memory(object)
+#define PEERS_ANY(object)     __atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED)
+#define BARE(...)	      __VA_ARGS__
+#define DO_PEER(kind, ptds, object, call)                                                          \
+	DO_ALLOC_SYNC(DRIVER, ptds, object, call)                                                  \
+	if (df_ret == CUDA_SUCCESS || df_ret == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)            \
+	PEERS_##kind(BARE object)
+#define CAPTURE_BEGIN(ret) ((ret) == CUDA_SUCCESS)
+#define CAPTURE_END(ret)   (-capture_ended(ret))
+#define DO_CAPTURE(kind, ptds, object, call)                                                       \
+	df_ret = call;                                                                             \
+	if (CAPTURE_##kind(df_ret))                                                                \
+	df_f->capture(CAPTURE_##kind(df_ret) > 0)
+#define AFTER_INSTANTIATE(exec, graph)                                                             \
+	if (df_f->graph_made(*(exec), graph, 1))                                                   \
+	*(exec) = NULL, df_ret = CUDA_ERROR_NOT_SUPPORTED
+#define AFTER_UPDATE(exec, graph)                                                                  \
+	if (df_f->graph_made(*(exec), graph, 0))                                                   \
+	df_ret = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+#define AFTER_DESTROY(exec, graph) (void)0
+#define BEFORE_INSTANTIATE(exec)   (void)0
+#define BEFORE_UPDATE(exec)	   (void)0
+#define BEFORE_DESTROY(exec)	   df_f->graph_gone(*(exec))
+/* Instantiating allocates, which may wait for the device. */
+#define DO_GRAPH(kind, ptds, object, call)                                                         \
+	BEFORE_##kind(FIRST object);                                                               \
+	int df_token = df_f->quiet_enter(DF_SYNC_DRIVER);                                          \
+	df_ret = call;                                                                             \
+	df_f->quiet_leave(df_token);                                                               \
+	if (df_ret == CUDA_SUCCESS) {                                                              \
+		AFTER_##kind(FIRST object, SECOND object);                                         \
+	}
+/* What a node may become. */
+#define SET_HOST(p)  node_set_host((p) ? (const void *)(p)->fn : NULL, (p) ? (p)->userData : NULL)
+#define SET_MEMOP(p) node_set_ops((p) ? (p)->paramArray : NULL, (p) ? (p)->count : 0)
+#define SET_CHILD(g) ((struct df_node_set){.child = (g)})
+#define SET_ANY(p)   node_set_any(p)
+#define DO_NODE_SET(kind, ptds, object, call)                                                      \
+	struct df_node_set df_to = SET_##kind(SECOND object);                                      \
+	df_ret = df_f->graph_set(FIRST object, &df_to) ? CUDA_ERROR_NOT_SUPPORTED : (call)
+#define DO_GRAPH_LAUNCH(kind, ptds, object, call)                                                  \
+	int df_done = df_f->graph_launch(PAIR object, ptds);                                       \
+	df_ret = df_done == -EOPNOTSUPP ? CUDA_ERROR_NOT_SUPPORTED                                 \
+		 : df_done < 0		? CUDA_ERROR_UNKNOWN                                       \
+		 : df_done		? CUDA_SUCCESS                                             \
+					: (call);                                                               \
+	if (df_done <= 0)                                                                          \
+	df_f->graph_launched(SECOND object, ptds, df_ret == CUDA_SUCCESS)
+#define BEFORE_EVENT_CREATE(where, flags)    (void)0
+#define BEFORE_EVENT_DESTROY(where, flags)   df_f->event_gone(*(where))
+#define BEFORE_STREAM_CREATE(where, flags)   (void)0
+#define BEFORE_STREAM_DESTROY(where, flags)  df_f->stream_gone(*(where))
+#define BEFORE_OBJECT_KEEP(where, flags)     (void)0
+#define AFTER_OBJECT_KEEP(where, flags)	     df_f->graph_keeps()
+#define BEFORE_CTX_DESTROY(where, flags)     df_f->context_gone(*(where), -1)
+#define BEFORE_DEVICE_RESET(where, device)   df_f->context_gone(NULL, (int)(device))
+#define BEFORE_DEVICE_RELEASE(where, device) (void)0
+#define AFTER_EVENT_CREATE(where, flags)     df_f->event_made(*(where), flags)
+#define AFTER_EVENT_DESTROY(where, flags)    (void)0
+#define AFTER_STREAM_CREATE(where, flags)    df_f->stream_made(*(where))
+#define AFTER_STREAM_DESTROY(where, flags)   (void)0
+#define AFTER_CTX_DESTROY(where, flags)	     (void)0
+#define AFTER_DEVICE_RESET(where, device)    (void)0
+#define AFTER_DEVICE_RELEASE(where, device)  df_f->context_gone(NULL, ~(int)(device))
+#define DO_CONTEXT(kind, ptds, object, call)                                                       \
+	BEFORE_##kind(FIRST object, SECOND object);                                                \
+	df_ret = call;                                                                             \
+	if (df_ret == CUDA_SUCCESS)                                                                \
+	AFTER_##kind(FIRST object, SECOND object)
+
+#define BODY(class, kind, ptds, object, call)                                                      \
+	const struct df_cuda_front *df_f = enter();                                                \
+	CUresult df_ret;                                                                           \
+	if (!df_f)                                                                                 \
+		return call;                                                                       \
+	DO_##class(kind, ptds, object, call);                                                      \
+	inside = 0;                                                                                \
+	return df_ret
+#define BODY_PROC(call)                                                                            \
+	CUresult df_ret = call;                                                                    \
+	if (df_ret == CUDA_SUCCESS && symbol && pfn && *pfn)                                       \
+		proc_answer(symbol, pfn, cudaVersion, flags);                                      \
+	return df_ret
+
+#define PICK_PROC(kind, ptds, object, call)	  BODY_PROC(call)
+#define PICK_WORK(kind, ptds, object, call)	  BODY(WORK, kind, ptds, object, call)
+#define PICK_WORK_RANGE(kind, ptds, object, call) BODY(WORK_RANGE, kind, ptds, object, call)
+#define PICK_WORK_TOUCH(kind, ptds, object, call) BODY(WORK_TOUCH, kind, ptds, object, call)
+#define PICK_LAUNCH(kind, ptds, object, call)	  BODY(LAUNCH, kind, ptds, object, call)
+#define PICK_LAUNCH_EX(kind, ptds, object, call)  BODY(LAUNCH_EX, kind, ptds, object, call)
+#define PICK_EVENT_TIME(kind, ptds, object, call) BODY(EVENT_TIME, kind, ptds, object, call)
+#define PICK_WORK_MULTI(kind, ptds, object, call) BODY(WORK_MULTI, kind, ptds, object, call)
+#define PICK_SYNC_COPY(kind, ptds, object, call)  BODY(SYNC_COPY, kind, ptds, object, call)
+#define PICK_SYNC_COPY_RANGE(kind, ptds, object, call)                                             \
+	BODY(SYNC_COPY_RANGE, kind, ptds, object, call)
+#define PICK_SYNC_COPY_TOUCH(kind, ptds, object, call)                                             \
+	BODY(SYNC_COPY_TOUCH, kind, ptds, object, call)
+#define PICK_SYNC_STREAM(kind, ptds, object, call)  BODY(SYNC_STREAM, kind, ptds, object, call)
+#define PICK_SYNC_EVENT(kind, ptds, object, call)   BODY(SYNC_EVENT, kind, ptds, object, call)
+#define PICK_SYNC_DEVICE(kind, ptds, object, call)  BODY(SYNC_DEVICE, kind, ptds, object, call)
+#define PICK_QUERY(kind, ptds, object, call)	    BODY(QUERY, kind, ptds, object, call)
+#define PICK_EVENT_RECORD(kind, ptds, object, call) BODY(EVENT_RECORD, kind, ptds, object, call)
+#define PICK_EVENT_WAIT(kind, ptds, object, call)   BODY(EVENT_WAIT, kind, ptds, object, call)
+#define PICK_FREE(kind, ptds, object, call)	    BODY(FREE, kind, ptds, object, call)
+#define PICK_ALLOC_SYNC(kind, ptds, object, call)   BODY(ALLOC_SYNC, kind, ptds, object, call)
+#define PICK_UNMAP(kind, ptds, object, call)	    BODY(UNMAP, kind, ptds, object, call)
+/* Also noted before there is a backend, which could not find out later. */
+#define PICK_PEER(kind, ptds, object, call)                                                        \
+	if (!__atomic_load_n(&front, __ATOMIC_RELAXED))                                            \
+		__atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED);                                 \
+	BODY(PEER, kind, ptds, object, call)
+#define PICK_CAPTURE(kind, ptds, object, call)	    BODY(CAPTURE, kind, ptds, object, call)
+#define PICK_NODE_SET(kind, ptds, object, call)	    BODY(NODE_SET, kind, ptds, object, call)
+#define PICK_GRAPH(kind, ptds, object, call)	    BODY(GRAPH, kind, ptds, object, call)
+#define PICK_GRAPH_LAUNCH(kind, ptds, object, call) BODY(GRAPH_LAUNCH, kind, ptds, object, call)
+#define PICK_CONTEXT(kind, ptds, object, call)	    BODY(CONTEXT, kind, ptds, object, call)
+
+/* The table against cuda.h: a parameter that differs does not compile. */
+#if CUDA_VERSION >= 13000
+#define CHECK(symbol, params)                                                                      \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult params),          \
+		       #symbol " differs from cuda.h");
+#else
+#define CHECK(symbol, params)
+#endif
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define DF_CU(symbol, base, since, ptds, class, kind, object, params, args)                        \
+	CHECK(symbol, params)                                                                      \
+	static CUresult wrap_##symbol params                                                       \
+	{                                                                                          \
+		CUresult(*df_real_call) params;                                                    \
+		*(void **)&df_real_call =                                                          \
+			__atomic_load_n(&real_fn[AT_##symbol], __ATOMIC_RELAXED);                  \
+		if (df_unlikely(!df_real_call))                                                    \
+			*(void **)&df_real_call = driver_fn(AT_##symbol);                          \
+		if (df_unlikely(!df_real_call))                                                    \
+			return CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;                          \
+		PICK_##class(kind, ptds, object, df_real_call args);                               \
+	}                                                                                          \
+	extern CUresult symbol params                                                              \
+		__attribute__((alias("wrap_" #symbol), visibility("default")));
+#include "interpose/cuda/cuda_api.def"
+#undef DF_CU
+
+/* ---- handing them out ------------------------------------------------------------------------------------------- */
+
+static const struct row {
+	const char *symbol, *base;
+	int since, ptds;
+	void *wrap;
+} rows[NR_ROWS] = {
+#define DF_CU(symbol, base, since, ptds, class, kind, object, params, args)                        \
+	[AT_##symbol] = {#symbol, #base, since, ptds, (void *)wrap_##symbol},
+#include "interpose/cuda/cuda_api.def"
+#undef DF_CU
+};
+
+/* 1: this process may come to have a GPU backend, or its calls are wanted for the record. */
+static int wanted(void)
+{
+	static int known; /* 0 not asked yet, 1 no, 2 yes; two threads may both find out */
+	int k = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (!k) {
+		const struct df_env *env = df_env();
+
+		k = env->mode == DF_MODE_OFF || env->backend == DF_BACKEND_HOST ||
+				    (env->backend == DF_BACKEND_AUTO &&
+				     df_dlsym(RTLD_DEFAULT, "df_hostcuda"))
+			    ? 1
+			    : 2;
+		__atomic_store_n(&known, k, __ATOMIC_RELAXED);
+	}
+	return k == 2;
+}
+
+static void *hand_out(int at, void *real)
+{
+	void *none = NULL;
+
+	if (real == rows[at].wrap)
+		return real;
+	/* The first one stays: dlsym and cuGetProcAddress may know one function under two addresses. */
+	__atomic_compare_exchange_n(&real_fn[at], &none, real, 0, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
+	__atomic_store_n(&handed_out, 1, __ATOMIC_RELAXED);
+	return rows[at].wrap;
+}
+
+/*
+ * The driver's function for a wrapper that the loader handed out, which needs no question: NULL if there is no
+ * driver, or none with that function. The program's own libcuda comes first; one that only a library of
+ * the program is linked with, in a scope of its own, is found by its name.
+ */
+static void *driver_fn(int at)
+{
+	void *fn = df_dlsym(RTLD_NEXT, rows[at].symbol);
+	void *lib = fn ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (lib)
+		fn = df_dlsym(lib, rows[at].symbol);
+	if (!fn || fn == rows[at].wrap)
+		return NULL;
+	hand_out(at, fn);
+	return fn;
+}
+
+void *df_cuda_answer(const char *symbol, void *real)
+{
+	int i;
+
+	if (!wanted())
+		return NULL;
+	for (i = 0; i < NR_ROWS; i++)
+		if (strcmp(rows[i].symbol, symbol) == 0)
+			return hand_out(i, real);
+	return NULL;
+}
+
+/* The driver's own answer for another version; NULL: none. */
+static void *proc_ask(const char *symbol, int version, cuuint64_t flags)
+{
+	CUresult (*v1)(const char *, void **, int, cuuint64_t);
+	CUresult (*v2)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+	CUdriverProcAddressQueryResult found;
+	void *fn = NULL;
+
+	*(void **)&v1 = __atomic_load_n(&real_fn[AT_cuGetProcAddress], __ATOMIC_RELAXED);
+	*(void **)&v2 = __atomic_load_n(&real_fn[AT_cuGetProcAddress_v2], __ATOMIC_RELAXED);
+	if (v2)
+		return v2(symbol, &fn, version, flags, &found) == CUDA_SUCCESS ? fn : NULL;
+	return v1 && v1(symbol, &fn, version, flags) == CUDA_SUCCESS ? fn : NULL;
+}
+
+/* The row that a version of a base name means; -1: the table has none. */
+static int row_of(const char *base, int version, int ptds)
+{
+	int i, best = -1;
+
+	for (i = 0; i < NR_ROWS; i++)
+		if (rows[i].ptds == ptds && rows[i].since <= version &&
+		    strcmp(rows[i].base, base) == 0 &&
+		    (best < 0 || rows[i].since > rows[best].since))
+			best = i;
+	return best;
+}
+
+static int known_base(const char *base)
+{
+	int i;
+
+	for (i = 0; i < NR_ROWS; i++)
+		if (strcmp(rows[i].base, base) == 0)
+			return 1;
+	return 0;
+}
+
+static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+	const struct df_cuda_front *f;
+	int at = -1, i;
+
+	if (!df_cuda_is_name(symbol) || !wanted())
+		return;
+	if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+		at = row_of(symbol, version, 1);
+	if (at < 0)
+		at = row_of(symbol, version, 0);
+	if (at >= 0 &&
+	    (version == rows[at].since || *pfn == proc_ask(symbol, rows[at].since, flags))) {
+		*pfn = hand_out(at, *pfn);
+		return;
+	}
+	/* Asked by its exported name. */
+	for (i = 0; at < 0 && i < NR_ROWS; i++)
+		if (strcmp(rows[i].symbol, symbol) == 0) {
+			*pfn = hand_out(i, *pfn);
+			return;
+		}
+	/* One function under two names: cuGraphInstantiate has meant cuGraphInstantiateWithFlags since 12.0. */
+	for (i = 0; i < NR_ROWS; i++)
+		if (strncmp(rows[i].base, symbol, strlen(symbol)) == 0 &&
+		    strcmp(rows[i].base, symbol) != 0 &&
+		    *pfn == proc_ask(rows[i].base, rows[i].since, flags)) {
+			*pfn = hand_out(i, *pfn);
+			return;
+		}
+	if (!known_base(symbol))
+		return;
+	__atomic_store_n(&blind, 1, __ATOMIC_RELAXED);
+	/* ACQUIRE pairs with the RELEASE in df_cuda_front_set(), as in enter(). */
+	f = __atomic_load_n(&front, __ATOMIC_ACQUIRE);
+	if (f)
+		f->blind();
+	df_warn_once("the CUDA driver has a form of %s (version %d) that this dfshim does not "
+		     "know: calls of it are not seen, so collectives keep strict order",
+		     symbol, version);
+}
+
+void df_cuda_front_set(const struct df_cuda_front *f)
+{
+	/* RELEASE pairs with the ACQUIRE in enter(): see there. */
+	__atomic_store_n(&front, f, __ATOMIC_RELEASE);
+}
+
+int df_cuda_front_sees(void)
+{
+	return __atomic_load_n(&blind, __ATOMIC_RELAXED)
+		       ? -1
+		       : __atomic_load_n(&handed_out, __ATOMIC_RELAXED);
+}
+
+int df_cuda_peers_any(void)
+{
+	return __atomic_load_n(&peers_any, __ATOMIC_RELAXED);
+}
+
+/* The driver can't be used in the child of a fork; its calls go straight to its errors. */
+static void forked(void)
+{
+	front = NULL;
+	inside = 0;
+}
+
+__attribute__((constructor)) static void hook_loaded(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}

@@ -1,0 +1,44 @@
+/*
+ * Captures in progress: between capture.c, which begins, fills and ends them, and joining.c. Private to them.
+ */
+#ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
+#define DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
+
+#include "interpose/hostcuda/graph/graph.h"
+
+struct df_hcapture {
+	struct df_list node; /* of captures */
+	uint64_t id;
+	enum cudaStreamCaptureMode mode;
+	struct df_htls *thread; /* that began it */
+	struct df_hgraph *graph;
+	struct df_hstream *origin;
+	struct df_list members; /* streams */
+	int own_graph;		/* made by the capture, not given to it */
+	int spoiled;
+};
+
+/* One lock guards all captures. */
+struct df_hcaptures {
+	struct df_mutex lock;
+	struct df_list list;
+	unsigned nr; /* atomic: length of the list */
+};
+
+extern struct df_hcaptures df_hcaptures;
+
+/* Looked at without the lock: programs that capture nothing pay one load. */
+int df_hcapture_any(void);
+/* All with the lock held. */
+struct df_hcapture *df_hcapture_by_id(uint64_t id);
+void df_hcapture_join(struct df_hcapture *c, struct df_hstream *s);
+void df_hcapture_leave(struct df_hstream *s);
+/* Adds a node behind what the stream has captured so far. */
+cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
+			     struct df_hnode **out);
+int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from); /* -ENOMEM */
+
+/* joining.c; takes the lock. spoil: the call would have disturbed them, not only asked. */
+cudaError_t df_hcapture_legacy(struct df_hstream *s, int spoil);
+
+#endif

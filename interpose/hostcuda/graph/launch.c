@@ -1,0 +1,168 @@
+/*
+ * Launching an executable graph enqueues its steps: the first lane on the launching stream, the others on streams of
+ * the executable, with waits where a step depends on another lane. Launches of one executable follow one
+ * another, each with a reference to the plan.
+ */
+#include "interpose/hostcuda/graph/plan.h"
+
+static int wait_for(struct df_hstream *s, df_hpoint point)
+{
+	struct df_hop op = {.kind = DF_HOP_POINT, .point = point};
+
+	if (df_hpoint_done(point) || df_hpoint_stream(point) == s)
+		return 0;
+	return df_hstream_put(s, &op, NULL);
+}
+
+/* Tells the collectives of the graph that they are launched. Nothing is enqueued yet. */
+static int announce(struct df_hplan *p)
+{
+	struct df_hstep *st;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < p->nr && !err; i++) {
+		st = &p->steps[i];
+		if (st->coll && !st->disabled)
+			err = st->coll->ops->launch(st->coll->arg, &st->ready, p->nr_launches,
+						    &st->done, &st->done_value);
+	}
+	if (!err)
+		return 0;
+	/* Those that were told already must not wait for a launch that does not come. */
+	for (i--; i-- > 0;) {
+		st = &p->steps[i];
+		if (st->coll && !st->disabled)
+			/* RELEASE pairs with the daemon's ACQUIRE, as the stream's own write in run_one(). */
+			__atomic_store_n(&st->ready, p->nr_launches, __ATOMIC_RELEASE);
+	}
+	return err;
+}
+
+static int put_step(struct df_hstep *st, struct df_hstream *s, uint64_t launch)
+{
+	struct df_hop op = st->op;
+	int err;
+
+	if (st->disabled)
+		op.kind = DF_HOP_MARK, op.mark.event = NULL;
+	else if (st->coll) {
+		op = (struct df_hop){.kind = DF_HOP_WRITE, .word = {&st->ready, launch}};
+		err = df_hstream_put(s, &op, NULL);
+		if (err)
+			return err;
+		op = (struct df_hop){.kind = DF_HOP_WAIT,
+				     .word = {(uint64_t *)(uintptr_t)st->done, st->done_value}};
+	} else if (st->event && df_hevent_find((cudaEvent_t)st->event) &&
+		   st->event->id == st->event_id) {
+		err = st->event_wait ? df_hevent_wait(s, st->event)
+				     : df_hevent_record(st->event, s);
+		if (err)
+			return err;
+	}
+	return df_hstream_put(s, &op, &st->end);
+}
+
+static cudaError_t launch(struct df_hexec *x, struct df_hstream *s)
+{
+	struct df_hop mark = {.kind = DF_HOP_MARK}, call = {.kind = DF_HOP_CALL};
+	struct df_hplan *p = x->plan;
+	struct df_hstream *lane;
+	df_hpoint start = 0;
+	struct df_hstep *st;
+	size_t i, j;
+	int err;
+
+	for (i = 1; i < p->nr_lanes; i++) {
+		if (p->lanes[i])
+			continue;
+		if (df_hstream_new(df_hdev(s->device), s->priority, 0, 1, &p->lanes[i]))
+			return cudaErrorMemoryAllocation;
+	}
+	p->nr_launches++;
+	err = announce(p);
+	if (err)
+		return df_herr(err);
+	/* RELAXED: the handle keeps the plan alive until the engine has the reference. */
+	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+	err = wait_for(s, x->last);
+	if (!err)
+		err = df_hstream_put(s, &mark, &start);
+	for (i = 0; i < p->nr && !err; i++) {
+		st = &p->steps[i];
+		lane = st->lane ? p->lanes[st->lane] : s;
+		if (!st->nr_deps && st->lane)
+			err = wait_for(lane, start);
+		for (j = 0; j < st->nr_deps && !err; j++)
+			err = wait_for(lane, p->steps[st->deps[j]].end);
+		if (!err)
+			err = put_step(st, lane, p->nr_launches);
+	}
+	for (i = 0; i < p->nr && !err; i++)
+		if (!p->steps[i].has_next)
+			err = wait_for(s, p->steps[i].end);
+	call.call.fn = df_hplan_put;
+	call.call.arg = p;
+	if (!err)
+		err = df_hstream_put(s, &call, &x->last);
+	/* Without memory in the middle the reference is never given back: what runs stays valid. */
+	return df_herr(err);
+}
+
+/*
+ * A graph of collectives alone is on its stream what the same calls would be: they have the order that their
+ * buffers ask for, and graphs launched in different orders on different ranks do not hold each other up.
+ * 1: not so, launch as usual; else 0 or -errno.
+ */
+static int issue_bare(const struct df_hplan *p, struct df_hstream *s)
+{
+	struct df_stream_info info;
+	size_t i;
+	int ret = 1;
+
+	if (!p->bare || p->nr_disabled)
+		return 1;
+	df_hstream_describe(s, &info);
+	for (i = 0; i < p->nr; i++) {
+		const struct df_hcoll *c = p->steps[i].coll;
+
+		if (!c)
+			continue;
+		ret = c->ops->issue(c->arg, &info, p->nr_lanes == 1);
+		if (ret)
+			break;
+	}
+	return ret;
+}
+
+DF_H_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+	struct df_hstream *s;
+	struct df_hexec *x;
+	cudaError_t err = df_hstream_enter(stream, &s);
+	int ret;
+
+	if (err)
+		return df_hret(err);
+	x = df_hslab_find(&df_h.execs, exec);
+	if (!x)
+		return df_hret(cudaErrorInvalidValue);
+	if (df_hstream_capturing(s))
+		return df_hret(cudaErrorStreamCaptureUnsupported);
+	err = df_hcapture_check_legacy(s);
+	if (err)
+		return df_hret(err);
+	ret = issue_bare(x->plan, s);
+	if (ret <= 0)
+		return df_hret(df_herr(ret));
+	df_hbefore_work(s, DF_WORK_GRAPH, NULL);
+	err = launch(x, s);
+	df_hafter_graph(s, err == cudaSuccess);
+	return df_hret(err);
+}
+
+DF_H_API __typeof__(cudaGraphLaunch) cudaGraphLaunch_ptsz;
+DF_H_API cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec, cudaStream_t stream)
+{
+	return cudaGraphLaunch(exec, df_hpt(stream));
+}

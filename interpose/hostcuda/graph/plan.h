@@ -1,0 +1,49 @@
+/*
+ * What an executable graph is made of: between exec.c, which makes it, and launch.c, which runs it. Private to them.
+ */
+#ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_PLAN_H
+#define DF_INTERPOSE_HOSTCUDA_GRAPH_PLAN_H
+
+#include "interpose/hostcuda/graph/graph.h"
+
+struct df_hstep {
+	struct df_hop op;
+	struct df_hcoll *coll;
+	struct df_hevent *event;
+	uint64_t event_id;
+	int event_wait;
+	struct df_hnode *node; /* it came from, ... */
+	uint64_t node_id;      /* ... if this is still its number */
+	enum cudaGraphNodeType type;
+	int device, disabled, has_next;
+	size_t *deps, nr_deps, lane;
+	df_hpoint end;	/* of the current launch */
+	uint64_t ready; /* atomic: launches whose predecessors are done */
+	const uint64_t *done;
+	uint64_t done_value;
+};
+
+struct df_hplan {
+	struct df_hstep *steps;
+	size_t nr, cap;
+	struct df_hstream **lanes; /* [0] is not used: the launching stream */
+	size_t nr_lanes;
+	struct df_hheld *held;
+	size_t nr_held;
+	uint32_t refs; /* atomic: the handle's, and one for each launch in progress */
+	uint64_t nr_launches;
+	int bare; /* nothing but collectives in it, and nobody waits for its end */
+	size_t nr_disabled;
+};
+
+struct df_hexec {
+	struct df_hslot slot;
+	struct df_hplan *plan;
+	df_hpoint last; /* end of the latest launch */
+	unsigned long long flags;
+};
+
+/* Gives a reference back; arg: the plan. */
+void df_hplan_put(void *arg);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * dlsym and dlvsym, so that a program that looks NCCL's functions up in a handle (JAX, ctypes, CuPy) gets
+ * ours. A name of the table that exists in that handle is answered with our function. Everything else
+ * goes to the C library by a jump, not a call: RTLD_NEXT and RTLD_DEFAULT depend on the caller's address,
+ * which must stay the application's.
+ *
+ * The functions of the CUDA driver are answered likewise (interpose/cuda/cuda_hook.c), by wrappers that need to know
+ * what they stand in front of.
+ *
+ * Threads: any, from the first instruction of the process on: other libraries' constructors come by
+ * before ours. No lock, no allocation.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "interpose/cuda/cuda_hook.h"
+#include "interpose/load/dl_hook.h"
+#include "interpose/nccl/nccl_api.h"
+#include "runtime/base/err.h"
+
+typedef void *(*dlsym_fn)(void *handle, const char *name);
+typedef void *(*dlvsym_fn)(void *handle, const char *name, const char *version);
+
+__attribute__((visibility("hidden"))) dlsym_fn df_real_dlsym;
+__attribute__((visibility("hidden"))) dlvsym_fn df_real_dlvsym;
+
+static void *must_find(const char *name)
+{
+	/* Since glibc 2.34 they are in libc.so.6, before in libdl.so.2. */
+	static const char *const where[] = {"libc.so.6", "libdl.so.2"};
+	static const char text[] = "dfshim: the C library's dlsym is not found: not glibc?\n";
+	void *fn;
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(where); i++) {
+		fn = df_elf_find(where[i], name);
+		if (fn)
+			return fn;
+	}
+	if (write(2, text, sizeof(text) - 1) < 0)
+		abort();
+	abort();
+}
+
+static void resolve(void)
+{
+	/* Two threads may both do it: they find the same. */
+	if (df_unlikely(!__atomic_load_n(&df_real_dlvsym, __ATOMIC_RELAXED))) {
+		__atomic_store_n(&df_real_dlsym, (dlsym_fn)must_find("dlsym"), __ATOMIC_RELAXED);
+		__atomic_store_n(&df_real_dlvsym, (dlvsym_fn)must_find("dlvsym"), __ATOMIC_RELAXED);
+	}
+}
+
+void *df_dlsym(void *handle, const char *name)
+{
+	resolve();
+	return df_real_dlsym(handle, name);
+}
+
+/* version NULL: any. */
+static void *answer(void *handle, const char *name, const char *version)
+{
+	void *ours = NULL, *real;
+	int cuda;
+
+	resolve();
+	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
+		return NULL;
+	cuda = df_cuda_is_name(name);
+	if (df_likely(!cuda)) {
+		ours = df_nccl_find(name);
+		if (df_likely(!ours))
+			return NULL;
+	}
+	real = version ? df_real_dlvsym(handle, name, version) : df_real_dlsym(handle, name);
+	if (!real)
+		return NULL;
+	return cuda ? df_cuda_answer(name, real) : ours;
+}
+
+/*
+ * Called by the entries below before they jump on: the answer, or NULL to go on. Only a name that exists
+ * in the handle, in that version, is ours to replace, so that asking for a function the library lacks still fails.
+ */
+__attribute__((visibility("hidden"), used)) void *df_dl_answer(void *handle, const char *name)
+{
+	return answer(handle, name, NULL);
+}
+
+__attribute__((visibility("hidden"), used)) void *df_dlv_answer(void *handle, const char *name,
+								const char *version)
+{
+	return version ? answer(handle, name, version) : NULL;
+}
+
+__attribute__((visibility("default"))) void *dlsym(void *handle, const char *name);
+__attribute__((visibility("default"))) void *dlvsym(void *handle, const char *name,
+						    const char *version);
+
+#if defined(__x86_64__)
+/* The arguments are kept on the stack, which stays aligned to 16 bytes for the call. */
+#define ENTRY(name, real, answer)                                                                  \
+	__asm__(".text\n.globl " name "\n.type " name ", @function\n" name ":\n"                   \
+		"	.cfi_startproc\n"                                                                \
+		"	endbr64\n"                                                                       \
+		"	subq $24, %rsp\n"                                                                \
+		"	.cfi_adjust_cfa_offset 24\n"                                                     \
+		"	movq %rdi, (%rsp)\n"                                                             \
+		"	movq %rsi, 8(%rsp)\n"                                                            \
+		"	movq %rdx, 16(%rsp)\n"                                                           \
+		"	call " answer "\n"                                                         \
+		"	movq (%rsp), %rdi\n"                                                             \
+		"	movq 8(%rsp), %rsi\n"                                                            \
+		"	movq 16(%rsp), %rdx\n"                                                           \
+		"	addq $24, %rsp\n"                                                                \
+		"	.cfi_adjust_cfa_offset -24\n"                                                    \
+		"	testq %rax, %rax\n"                                                              \
+		"	jne 1f\n"                                                                        \
+		"	jmp *" real "(%rip)\n"                                                     \
+		"1:	ret\n"                                                                         \
+		"	.cfi_endproc\n"                                                                  \
+		".size " name ", .-" name "\n")
+#elif defined(__aarch64__)
+#define ENTRY(name, real, answer)                                                                  \
+	__asm__(".text\n.globl " name "\n.type " name ", %function\n" name ":\n"                   \
+		"	.cfi_startproc\n"                                                                \
+		"	stp x29, x30, [sp, #-48]!\n"                                                     \
+		"	.cfi_adjust_cfa_offset 48\n"                                                     \
+		"	.cfi_rel_offset 29, 0\n	.cfi_rel_offset 30, 8\n"                                 \
+		"	stp x0, x1, [sp, #16]\n"                                                         \
+		"	str x2, [sp, #32]\n"                                                             \
+		"	bl " answer "\n"                                                           \
+		"	mov x9, x0\n"                                                                    \
+		"	ldp x0, x1, [sp, #16]\n"                                                         \
+		"	ldr x2, [sp, #32]\n"                                                             \
+		"	ldp x29, x30, [sp], #48\n"                                                       \
+		"	.cfi_adjust_cfa_offset -48\n"                                                    \
+		"	.cfi_restore 29\n	.cfi_restore 30\n"                                             \
+		"	cbnz x9, 1f\n"                                                                   \
+		"	adrp x16, " real "\n"                                                      \
+		"	ldr x16, [x16, :lo12:" real "]\n"                                          \
+		"	br x16\n"                                                                        \
+		"1:	mov x0, x9\n"                                                                  \
+		"	ret\n"                                                                           \
+		"	.cfi_endproc\n"                                                                  \
+		".size " name ", .-" name "\n")
+#else
+#error "dlsym must jump to the C library's with the caller's return address: write ENTRY for this machine"
+#endif
+
+ENTRY("dlsym", "df_real_dlsym", "df_dl_answer");
+ENTRY("dlvsym", "df_real_dlvsym", "df_dlv_answer");

@@ -1,0 +1,112 @@
+/*
+ * Reading a symbol's address from the tables of a loaded library, without dlsym: the dlsym hook needs the
+ * C library's own dlsym and dlvsym, and every other way to ask for them leads back to the hook.
+ *
+ * The loader's list is walked as a debugger would (_r_debug): dl_iterate_phdr is replaced by sanitizers, which
+ * ask for symbols before theirs can be called. It is walked once, early; only libraries that the program
+ * was started with are looked for, and those never leave the list.
+ *
+ * Threads: any. No state.
+ */
+#define _GNU_SOURCE
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "interpose/load/dl_hook.h"
+
+/* NOTE: deliberately not strcmp and strrchr: a sanitizer's own are not ready when it asks us for theirs. */
+static int same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *base = path;
+
+	for (; *path; path++)
+		if (*path == '/')
+			base = path + 1;
+	return base;
+}
+
+static uint32_t gnu_hash(const char *s)
+{
+	uint32_t h = 5381;
+
+	for (; *s; s++)
+		h = h * 33 + (unsigned char)*s;
+	return h;
+}
+
+struct tables {
+	const ElfW(Sym) * syms;
+	const char *strings;
+	const uint32_t *hash;
+	const ElfW(Half) * versions;
+};
+
+static void *lookup(const struct tables *t, ElfW(Addr) base, const char *name)
+{
+	uint32_t nr_buckets = t->hash[0], first = t->hash[1], nr_bloom = t->hash[2];
+	const uint32_t *buckets = t->hash + 4 + nr_bloom * (sizeof(ElfW(Addr)) / 4);
+	const uint32_t *chain = buckets + nr_buckets;
+	uint32_t h = gnu_hash(name), i = buckets[h % nr_buckets];
+
+	for (; i >= first; i++) {
+		uint32_t c = chain[i - first];
+
+		/* The top bit of a version says that it is not the default one. */
+		if ((c | 1) == (h | 1) && same(t->strings + t->syms[i].st_name, name) &&
+		    t->syms[i].st_shndx != SHN_UNDEF &&
+		    (!t->versions || !(t->versions[i] & 0x8000)))
+			return (void *)(base + t->syms[i].st_value);
+		if (c & 1)
+			break;
+	}
+	return NULL;
+}
+
+static void *find_in(const struct link_map *l, const char *name)
+{
+	struct tables t = {0};
+	const ElfW(Dyn) * d;
+
+	for (d = l->l_ld; d && d->d_tag != DT_NULL; d++) {
+		/* The loader has added the base to these, except on machines where it does not. */
+		ElfW(Addr) p =
+			d->d_un.d_ptr < l->l_addr ? l->l_addr + d->d_un.d_ptr : d->d_un.d_ptr;
+
+		switch (d->d_tag) {
+		case DT_SYMTAB:
+			t.syms = (const void *)p;
+			break;
+		case DT_STRTAB:
+			t.strings = (const void *)p;
+			break;
+		case DT_GNU_HASH:
+			t.hash = (const void *)p;
+			break;
+		case DT_VERSYM:
+			t.versions = (const void *)p;
+			break;
+		}
+	}
+	if (!t.syms || !t.strings || !t.hash || !t.hash[0])
+		return NULL;
+	return lookup(&t, l->l_addr, name);
+}
+
+void *df_elf_find(const char *library, const char *name)
+{
+	const struct link_map *l;
+
+	for (l = _r_debug.r_map; l; l = l->l_next)
+		if (l->l_name && same(base_name(l->l_name), library))
+			return find_in(l, name);
+	return NULL;
+}

@@ -1,0 +1,171 @@
+/*
+ * The mode of this process (design, section 11) and law L6: if dfshim can't start, the job runs on plain
+ * NCCL with one warning, or fails under DFSHIM_STRICT=1.
+ *
+ * On the CUDA runtime on the CPU there is no plain NCCL: the real library would talk to a GPU about
+ * memory that is none. So the modes off and trace mean there: our runtime (whose rules DFSHIM_RULES
+ * sets) with its own trace, or a refusal. A library that can use that memory says so (df_real_on_cpu()); it is
+ * then the real one.
+ *
+ * Threads: any. The decision is made under a mutex (which is why df_start() may be slow but may not call
+ * NCCL) and published with a release.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+#include "interpose/load/front.h"
+#include "interpose/real/real.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/dfshim.h"
+#include "trace/record/writer.h"
+
+static struct df_mutex front_lock = DF_MUTEX_INIT(DF_RANK_PROCESS, "front");
+static enum df_front front;
+static char reason[256];
+static pid_t trace_pid; /* the process that began to record in mode trace */
+
+static enum df_front refuse(const char *why)
+{
+	snprintf(reason, sizeof(reason), "%s", why);
+	return DF_FRONT_REFUSE;
+}
+
+void df_front_unload(void)
+{
+	/* A forked child shares the parent's file, which is not the child's to close. */
+	if (trace_pid && trace_pid == getpid())
+		df_trace_close();
+}
+
+static enum df_front decide(void)
+{
+	const struct df_env *env;
+	int host = df_on_hostcuda();
+	int err;
+
+	if (host)
+		df_env_quiet(); /* libdfhost.so warns */
+	env = df_env();
+
+	if (env->mode == DF_MODE_OFF)
+		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL can't use memory of the CUDA "
+				     "runtime on the CPU")
+			    : DF_FRONT_PLAIN;
+	if (env->mode == DF_MODE_TRACE && (!host || df_real_on_cpu())) {
+		if (!df_record_start())
+			trace_pid = getpid();
+		return DF_FRONT_TRACE;
+	}
+	err = df_start();
+	if (!err && (!env->strict || !env->nr_errors))
+		return DF_FRONT_OWN;
+	snprintf(reason, sizeof(reason), "dfshim can't start: %s",
+		 err ? df_start_reason()
+		     : "a variable of the environment has a value that can't be used");
+	if (host || env->strict)
+		return DF_FRONT_REFUSE;
+	df_warn("%s; the job runs on plain NCCL", reason);
+	return df_start_unable() ? DF_FRONT_PLAIN : DF_FRONT_UNABLE;
+}
+
+const char *df_front_bound(void)
+{
+	const struct df_nccl_real *real;
+
+	if (df_on_hostcuda())
+		return "NCCL can't use memory of the CPU";
+	if (df_env()->strict)
+		return "DFSHIM_STRICT=1";
+	if (df_env()->handover == DF_HANDOVER_OFF)
+		return "DFSHIM_HANDOVER=off";
+	real = df_real();
+	return real->ncclGetUniqueId && real->ncclCommInitRankConfig ? NULL : "no libnccl.so.2";
+}
+
+const char *df_front_absent(void)
+{
+	switch (df_front_now()) {
+	case DF_FRONT_TRACE:
+		return "it runs with DFSHIM_MODE=trace";
+	case DF_FRONT_PLAIN:
+		return df_env()->mode == DF_MODE_OFF ? "it runs with DFSHIM_MODE=off"
+						     : df_start_reason();
+	case DF_FRONT_REFUSE:
+		return *df_start_reason() ? df_start_reason() : reason;
+	default:
+		return NULL;
+	}
+}
+
+enum df_front df_front_now(void)
+{
+	/*
+	 * The acquire pairs with the release in df_front(): without it, what df_start() set up could be
+	 * seen unfinished.
+	 */
+	return __atomic_load_n(&front, __ATOMIC_ACQUIRE);
+}
+
+enum df_front df_front(void)
+{
+	enum df_front f = df_front_now();
+
+	if (df_likely(f != DF_FRONT_UNDECIDED))
+		return f;
+	df_mutex_lock(&front_lock);
+	f = front;
+	if (f == DF_FRONT_UNDECIDED) {
+		f = decide();
+		/*
+		 * The release pairs with the acquire in df_front_now(): without it another thread could
+		 * go ahead on a runtime that it sees half started.
+		 */
+		__atomic_store_n(&front, f, __ATOMIC_RELEASE);
+	}
+	df_mutex_unlock(&front_lock);
+	return f;
+}
+
+ncclResult_t df_front_refused(const char *what)
+{
+	DF_NCCL_WARN("%s : %s", what, reason);
+	return ncclSystemError;
+}
+
+void df_front_show_version(int rank)
+{
+	static int shown;
+	const char *debug = df_env()->nccl_debug;
+	int v, len, plain;
+	char line[80];
+
+	if (!debug || __atomic_load_n(&shown, __ATOMIC_RELAXED))
+		return;
+	plain = !strcasecmp(debug, "VERSION") || !strcasecmp(debug, "WARN");
+	if (plain ? rank != 0 : !df_nccl_info_enabled(~0u))
+		return;
+	if (__atomic_exchange_n(&shown, 1, __ATOMIC_RELAXED))
+		return;
+	v = df_real_version();
+	len = snprintf(line, sizeof(line), "NCCL version %d.%d.%d+dfshim\n", v / 10000,
+		       v / 100 % 100, v % 100);
+	if (plain)
+		df_log_raw(line, (size_t)len);
+	else
+		df_nccl_info(~0u, "%.*s", len - 1, line);
+}
+
+/* The child has none of the runtime's threads, and CUDA does not survive a fork either. */
+void df_front_forked(void)
+{
+	df_mutex_init(&front_lock, DF_RANK_PROCESS, "front");
+	if (front == DF_FRONT_OWN)
+		front = refuse(
+			"this process was forked from one in which dfshim had started; CUDA and NCCL "
+			"can't be used in it (fork before the first CUDA call, or use spawn)");
+}

@@ -1,0 +1,113 @@
+/*
+ * Parsing ncclConfig_t: by the size and the version that the caller's macro wrote, never by the struct of
+ * this file alone. Fields newer than the version count as unset, whatever the bytes say. Pure but for the log.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "interpose/nccl/nccl_config.h"
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+
+#define UNDEF		NCCL_CONFIG_UNDEF_INT
+#define V(minor, patch) (20000u + (minor)*100u + (patch))
+
+/* Every integer field: since when it exists and what it may be. */
+static const struct field {
+	size_t offset;
+	unsigned since;
+	int min, max;
+	const char *text; /* NCCL's words for a bad value */
+} fields[] = {
+#define F(name, since, min, max, text)                                                             \
+	{                                                                                          \
+		offsetof(ncclConfig_t, name), since, min, max, text                                \
+	}
+	F(blocking, V(14, 0), 0, 1, "Invalid config blocking attribute value %d"),
+	F(cgaClusterSize, V(17, 0), 0, INT_MAX, "Invalid config cgaClusterSize attribute value %d"),
+	F(minCTAs, V(17, 0), 1, INT_MAX, NULL),
+	F(maxCTAs, V(17, 0), 1, INT_MAX, NULL),
+	F(splitShare, 0, 0, 1, "Invalid config splitShare attribute value %d"),
+	F(trafficClass, V(25, 0), INT_MIN, INT_MAX, NULL),
+	F(collnetEnable, V(27, 0), 0, 1, "Invalid config collnetEnable attribute value %d"),
+	F(CTAPolicy, V(27, 0), 0, 2, "Invalid config policy attribute value %d"),
+	F(shrinkShare, V(27, 0), 0, 1, "Invalid config shrinkShare attribute value %d"),
+	F(nvlsCTAs, V(27, 0), 1, INT_MAX, "Invalid config nvlsCTAs attribute value %d"),
+	F(nChannelsPerNetPeer, V(28, 0), 1, 64,
+	  "Invalid config nChannelsPerNetPeer attribute value %d"),
+	F(nvlinkCentricSched, V(28, 0), 0, 1,
+	  "Invalid config nvlinkCentricSched attribute value %d"),
+	F(graphUsageMode, V(29, 0), 0, 2, "Invalid config graphUsageMode attribute value %d"),
+	F(numRmaCtx, V(29, 0), 0, INT_MAX, "Invalid config numRmaCtx attribute value %d"),
+	F(maxP2pPeers, V(30, 0), 1, INT_MAX, "Invalid config maxP2pPeers attribute value %d"),
+	F(graphStreamOrdering, V(30, 5), 0, 1,
+	  "Invalid config graphStreamOrdering attribute value %d"),
+	F(launchOrderImplicit, V(31, 0), 0, 1,
+	  "Invalid config launchOrderImplicit attribute value %d"),
+	F(numRmaSig, V(31, 0), 0, INT_MAX, "Invalid config numRmaSig attribute value %d"),
+	F(rmaEagerInit, V(31, 0), 0, 1, "Invalid config rmaEagerInit attribute value %d"),
+	F(hostCftMode, V(31, 0), 1, 3, "Invalid config hostCftMode attribute value %d"),
+	F(nvlsHostMode, V(32, 0), 0, INT_MAX, "Invalid config nvlsHostMode attribute value %d"),
+#undef F
+};
+
+void df_config_default(struct df_config *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->blocking = 1;
+	out->min_ctas = 1;
+}
+
+ncclResult_t df_config_parse(const void *config, struct df_config *out)
+{
+	ncclConfig_t c;
+	size_t size, i;
+	int *value;
+
+	memset(&c, 0, sizeof(c));
+	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		*(int *)((char *)&c + fields[i].offset) = UNDEF;
+	memcpy(&size, config, sizeof(size));
+	if (size > sizeof(c))
+		size = sizeof(c);
+	memcpy(&c, config, size);
+	if (size < offsetof(ncclConfig_t, blocking) || c.magic != DF_NCCL_API_MAGIC) {
+		DF_NCCL_WARN("ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
+		return ncclInvalidArgument;
+	}
+	if (c.version < V(27, 0) || size < offsetof(ncclConfig_t, commName) + sizeof(c.commName))
+		c.commName = NULL;
+	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		const struct field *f = &fields[i];
+
+		value = (int *)((char *)&c + f->offset);
+		if (c.version < f->since)
+			*value = UNDEF;
+		if (*value != UNDEF && f->text && (*value < f->min || *value > f->max)) {
+			df_nccl_warn(__FILE__, __LINE__, f->text, *value);
+			return ncclInvalidArgument;
+		}
+	}
+	if ((c.minCTAs != UNDEF && c.minCTAs <= 0) || (c.maxCTAs != UNDEF && c.maxCTAs <= 0) ||
+	    c.minCTAs > c.maxCTAs) {
+		DF_NCCL_WARN("Invalid config min/max channels attribute value %d/%d", c.minCTAs,
+			     c.maxCTAs);
+		return ncclInvalidArgument;
+	}
+	df_config_default(out);
+	if (c.blocking != UNDEF)
+		out->blocking = c.blocking;
+	if (c.splitShare != UNDEF)
+		out->split_share = c.splitShare;
+	if (c.shrinkShare != UNDEF)
+		out->shrink_share = c.shrinkShare;
+	if (c.minCTAs != UNDEF)
+		out->min_ctas = c.minCTAs;
+	if (c.maxCTAs != UNDEF)
+		out->max_ctas = c.maxCTAs;
+	out->raw = c;
+	out->raw.size = size;
+	out->raw.netName = out->raw.commName = NULL; /* the caller's memory */
+	if (c.commName)
+		snprintf(out->name, sizeof(out->name), "%s", c.commName);
+	return ncclSuccess;
+}

@@ -1,0 +1,123 @@
+/*
+ * Questions: about the library, about a communicator, about what went wrong last.
+ *
+ * Threads: any; ncclCommGetAsyncError while another call on the same communicator is running.
+ */
+#include "interpose/nccl/nccl_coll.h"
+#include "interpose/load/front.h"
+#include "interpose/nccl/nccl_handle.h"
+#include "interpose/nccl/nccl_api.h"
+#include "interpose/real/real.h"
+#include "runtime/base/log.h"
+
+ncclResult_t ncclGetVersion(int *version)
+{
+	if (!version)
+		return ncclInvalidArgument;
+	*version = df_real_version();
+	return ncclSuccess;
+}
+DF_NCCL_EXPORT(ncclGetVersion);
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+	struct df_handle *h;
+	ncclResult_t res;
+
+	if (DF_FOREIGN(comm)) {
+		res = DF_REAL(ncclCommGetAsyncError, comm, asyncError);
+		if (res == ncclSuccess && asyncError)
+			df_traced_settled(comm, *asyncError);
+		return res;
+	}
+	res = df_comm_check(comm, "ncclGetAsyncError", "comm");
+	if (res == ncclSuccess)
+		res = df_ptr_check(asyncError, "ncclGetAsyncError", "asyncError");
+	if (res != ncclSuccess)
+		return res;
+	h = (struct df_handle *)comm;
+	*asyncError = df_handle_async(h);
+	/* Whoever asks again and again waits for it; who is told that all is well only looks for errors. */
+	df_call_polled(*asyncError == ncclInProgress ? __atomic_load_n(&h->call, __ATOMIC_RELAXED)
+						     : 0);
+	return res;
+}
+DF_NCCL_EXPORT(ncclCommGetAsyncError);
+
+static ncclResult_t ask(const void *comm, const char *op, const int *out, const char *arg)
+{
+	ncclResult_t res = df_comm_check(comm, op, "comm");
+
+	if (res == ncclSuccess)
+		res = df_ptr_check(out, op, arg);
+	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
+}
+
+/* A number that the communicator knows from its start. */
+#define ASK(fn, op, out, arg, value)                                                               \
+	ncclResult_t fn(ncclComm_t comm, int *out)                                                 \
+	{                                                                                          \
+		ncclResult_t res;                                                                  \
+		if (DF_FOREIGN(comm))                                                              \
+			return DF_REAL(fn, comm, out);                                             \
+		res = ask(comm, op, out, arg);                                                     \
+		if (res == ncclSuccess)                                                            \
+			*out = ((struct df_handle *)comm)->value;                                  \
+		return res;                                                                        \
+	}                                                                                          \
+	DF_NCCL_EXPORT(fn);
+ASK(ncclCommCount, "CommCount", count, "count", nranks)
+ASK(ncclCommCuDevice, "CommCuDevice", device, "device", device)
+ASK(ncclCommUserRank, "CommUserRank", rank, "rank", rank)
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+	switch ((int)result) {
+	case ncclSuccess:
+		return "no error";
+	case ncclUnhandledCudaError:
+		return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+	case ncclSystemError:
+		return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+	case ncclInternalError:
+		return "internal error - please report this issue to the NCCL developers";
+	case ncclInvalidArgument:
+		return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+	case ncclInvalidUsage:
+		return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+	case ncclRemoteError:
+		return "remote process exited or there was a network error";
+	case ncclInProgress:
+		return "NCCL operation in progress";
+	default:
+		return "unknown result code";
+	}
+}
+DF_NCCL_EXPORT(ncclGetErrorString);
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+	/* What this library had to say comes first: a failure to load NCCL, for one. */
+	const char *text = df_nccl_last_error();
+
+	if (!*text && df_real_makes(df_front_now()) && df_real()->ncclGetLastError)
+		return df_real()->ncclGetLastError(comm);
+	return text;
+}
+DF_NCCL_EXPORT(ncclGetLastError);
+
+void ncclResetDebugInit(void)
+{
+	df_log_reset();
+	if (df_real_makes(df_front_now()) && df_real()->ncclResetDebugInit)
+		df_real()->ncclResetDebugInit();
+}
+DF_NCCL_EXPORT(ncclResetDebugInit);
+
+void ncclResetDebugInitInternal(void)
+{
+	df_log_reset();
+	if (df_real_makes(df_front_now()) && df_real()->ncclResetDebugInitInternal)
+		df_real()->ncclResetDebugInitInternal();
+}
+DF_NCCL_EXPORT(ncclResetDebugInitInternal);

@@ -1,0 +1,52 @@
+/*
+ * Results of dfshim as results of NCCL. Pure but for the log; any thread.
+ */
+#include <string.h>
+#include "interpose/nccl/nccl_status.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+
+static const struct {
+	int err;
+	ncclResult_t result;
+	const char *text;
+} table[] = {
+	{EINVAL, ncclInvalidArgument, "an argument is not valid"},
+	{ENOMEM, ncclSystemError, "out of memory"},
+	{EOPNOTSUPP, ncclInvalidUsage, "not served by dfshim"},
+	{EAGAIN, ncclInProgress, "not finished yet"},
+	{ETIMEDOUT, ncclRemoteError, "no progress within the time-out; the communicator was ended"},
+	{EDEADLK, ncclRemoteError,
+	 "the operations wait for one another; the communicator was ended"},
+	{ECONNRESET, ncclRemoteError, "a peer of the communicator is gone"},
+	{ECANCELED, ncclInternalError, "the communicator was aborted"},
+	{EPROTO, ncclInvalidUsage, "the ranks do not agree, or one of them is not under dfshim"},
+	{ENODEV, ncclInvalidUsage, "two ranks of the communicator are on one device"},
+	{EIO, ncclUnhandledCudaError, "CUDA failed"},
+	{ESHUTDOWN, ncclSystemError, "the process is shutting down"},
+};
+
+ncclResult_t df_status(int err)
+{
+	size_t i;
+
+	if (!err)
+		return ncclSuccess;
+	for (i = 0; i < DF_ARRAY_LEN(table); i++)
+		if (table[i].err == -err)
+			return table[i].result;
+	return ncclSystemError;
+}
+
+ncclResult_t df_status_warn(int err, const char *what)
+{
+	size_t i;
+
+	if (!err)
+		return ncclSuccess;
+	for (i = 0; i < DF_ARRAY_LEN(table); i++)
+		if (table[i].err == -err)
+			break;
+	DF_NCCL_WARN("%s : %s", what, i < DF_ARRAY_LEN(table) ? table[i].text : strerror(-err));
+	return df_status(err);
+}

@@ -1,0 +1,146 @@
+/*
+ * Finding the real NCCL library. Names are looked up as pncclX first, which nobody else interposes, then
+ * as ncclX. A found address inside this library is not the real one and is dropped: whoever names our
+ * library libnccl.so.2 must not be sent round in a circle.
+ *
+ * Threads: any; the table is built by the first, published with a release. No lock is held while
+ * dlopen runs, so two threads may both build it: the results are equal and one of them is dropped.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "interpose/load/dl_hook.h"
+#include "interpose/real/real.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+
+static const struct df_nccl_real *real_table;
+static const struct df_nccl_real none;
+
+int df_on_hostcuda(void)
+{
+	static int known; /* 0 not asked, 1 no, 2 yes */
+	int k = __atomic_load_n(&known, __ATOMIC_RELAXED);
+	const void *(*table)(void);
+
+	if (!k) {
+		*(void **)&table = df_dlsym(RTLD_DEFAULT, "df_hostcuda");
+		if (table)
+			(void)table(); /* it reads the environment and warns, so that we need not */
+		k = table ? 2 : 1;
+		__atomic_store_n(&known, k, __ATOMIC_RELAXED);
+	}
+	return k == 2;
+}
+
+int df_real_on_cpu(void)
+{
+	return df_dlsym(RTLD_DEFAULT, "dfshim_nccl_on_cpu") != NULL;
+}
+
+/* 1 if the address lies in this library. */
+static int is_ours(const void *addr)
+{
+	Dl_info there, here;
+
+	return dladdr(addr, &there) && dladdr((void *)df_real, &here) &&
+	       there.dli_fbase == here.dli_fbase;
+}
+
+static void *find(void *handle, const char *pname)
+{
+	void *fn = df_dlsym(handle, pname);
+
+	if (!fn || is_ours(fn))
+		fn = df_dlsym(handle, pname + 1);
+	return fn && !is_ours(fn) ? fn : NULL;
+}
+
+static void *open_library(void)
+{
+	static const char *const names[] = {"libnccl.so.2", "libnccl.so"};
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(names); i++) {
+		void *lib = dlopen(names[i],
+				   RTLD_NOW | RTLD_LOCAL | (df_on_hostcuda() ? RTLD_NOLOAD : 0));
+
+		if (lib)
+			return lib;
+	}
+	return NULL;
+}
+
+static struct df_nccl_real *build(void)
+{
+	static const char *const names[] = {
+#define NCCL_FN(since, kind, result, name, params, args) "p" #name,
+#include "interpose/nccl/nccl_api.def"
+#undef NCCL_FN
+	};
+	struct df_nccl_real *t = calloc(1, sizeof(*t));
+	void **slot = (void **)t;
+	void *handle = RTLD_NEXT;
+	size_t i;
+
+	_Static_assert(sizeof(*t) == DF_ARRAY_LEN(names) * sizeof(void *), "one pointer per name");
+	if (!t)
+		return NULL;
+	if (!find(RTLD_NEXT, "pncclGetVersion"))
+		handle = open_library();
+	for (i = 0; handle && i < DF_ARRAY_LEN(names); i++)
+		slot[i] = find(handle, names[i]);
+	return t;
+}
+
+const struct df_nccl_real *df_real(void)
+{
+	/*
+	 * The acquire pairs with the compare-exchange below; without it the pointer could be seen
+	 * before the functions it leads to.
+	 */
+	const struct df_nccl_real *t = __atomic_load_n(&real_table, __ATOMIC_ACQUIRE);
+	const struct df_nccl_real *seen = NULL;
+	struct df_nccl_real *mine;
+
+	if (t)
+		return t;
+	mine = build();
+	if (!mine)
+		return &none;
+	/*
+	 * The release pairs with the load above (the table's contents come first), the acquire with
+	 * another thread's release: without it we could return a table not yet filled for us.
+	 */
+	if (__atomic_compare_exchange_n(&real_table, &seen, mine, 0, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		return mine;
+	free(mine);
+	return seen;
+}
+
+ncclResult_t df_real_missing(const char *name)
+{
+	if (df_on_hostcuda())
+		DF_NCCL_WARN("%s: not served by dfshim on the CPU, and NCCL can't use its memory",
+			     name);
+	else if (!df_real()->ncclGetVersion)
+		DF_NCCL_WARN("%s: no libnccl.so.2 found: neither loaded nor on the library path",
+			     name);
+	else
+		DF_NCCL_WARN("%s: the NCCL library found is version %d and has no such function",
+			     name, df_real_version());
+	return ncclSystemError;
+}
+
+int df_real_version(void)
+{
+	const struct df_nccl_real *r = df_real();
+	int version;
+
+	if (r->ncclGetVersion && r->ncclGetVersion(&version) == ncclSuccess)
+		return version;
+	return DF_NCCL_VERSION;
+}

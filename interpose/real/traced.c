@@ -1,0 +1,263 @@
+/*
+ * What NCCL executes, written down: in mode trace everything, else the communicators that were given to it.
+ * Operations as they are issued, groups; communicators are in traced_comm.c. In mode trace
+ * the runtime also sees operations begin and end (runtime/record/record.c); a group's are put between their marks when
+ * it ends, because that is when NCCL puts them on their streams.
+ *
+ * NCCL calls some of its own functions by their exported names; those calls come by here too and are
+ * not recorded: df_record_inside counts the depth.
+ *
+ * Threads: any. What a group has collected is its thread's own.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "interpose/load/front.h"
+#include "interpose/nccl/nccl_api.h"
+#include "interpose/real/real.h"
+#include "interpose/real/traced.h"
+#include "trace/record/writer.h"
+
+/* What a thread's open group of NCCL's has collected. */
+struct batch {
+	int depth;
+	uint64_t serial; /* of the group */
+	struct df_record_op *ops;
+	size_t nr_ops, cap_ops;
+	struct made *made;
+	size_t nr_made, cap_made;
+	struct traced *first; /* a communicator that is used for the first time */
+};
+
+static __thread struct batch batch __attribute__((tls_model("initial-exec")));
+
+/* The call of NCCL that was to put them on their streams has returned. */
+static void called(struct df_record_op *ops, size_t nr, ncclResult_t res)
+{
+	size_t i, left = 0;
+
+	for (i = 0; i < nr; i++)
+		if (res != ncclInProgress || !ops[i].seen || !df_traced_defer(&ops[i]))
+			ops[left++] = ops[i];
+	df_record_after(ops, left, res == ncclSuccess);
+}
+
+int df_traced_made_later(const struct made *m)
+{
+	struct batch *b = &batch;
+
+	if (!b->depth || df_front_now() != DF_FRONT_TRACE)
+		return 0;
+	if (b->nr_made == b->cap_made) {
+		size_t cap = b->cap_made ? b->cap_made * 2 : 8;
+		struct made *v = realloc(b->made, cap * sizeof(*v));
+
+		if (!v)
+			return 0;
+		b->made = v;
+		b->cap_made = cap;
+	}
+	b->made[b->nr_made++] = *m;
+	return 1;
+}
+
+/* ---- groups --------------------------------------------------------------------------------------------- */
+
+void df_traced_group_start(void)
+{
+	if (df_record_inside)
+		return;
+	if (!batch.depth++)
+		batch.serial = df_trace_serial() & UINT32_MAX;
+}
+
+/*
+ * What the group waits for at its end, innermost last: other ranks of the communicators that it makes (the first stands
+ * for all), and of those that it uses for the first time.
+ */
+static struct behind enter_inner(uint32_t site)
+{
+	struct batch *b = &batch;
+	struct behind in = {0};
+	const struct traced *on = NULL;
+	size_t i;
+
+	if (b->nr_made) {
+		in.call = b->made[0].call;
+		on = b->made[0].parent;
+	} else if (b->first) {
+		in.call = DF_CALL_CONNECT;
+		on = b->first;
+	}
+	if (on) {
+		in.serial = df_record_enter(in.call, on->comm, on->rank, on->device, on->hash,
+					    on == b->first, site);
+	} else if (b->nr_made) {
+		in.serial = df_record_enter(in.call, 0, -1, df_record_device(), b->made[0].hash,
+					    (uint64_t)b->made[0].nranks, site);
+		for (i = 0; i < b->nr_made; i++)
+			if (!b->made[i].parent)
+				df_traced_note_init(in.serial, b->made[i].hash, b->made[i].nranks,
+						    b->made[i].rank);
+	}
+	return in;
+}
+
+/* The communicators that the group has made, or that NCCL goes on making. */
+static void made_by_group(struct behind inner, ncclResult_t res)
+{
+	struct batch *b = &batch;
+	const struct made *m = b->made;
+	struct traced *t;
+
+	for (; m < b->made + b->nr_made && (res == ncclSuccess || res == ncclInProgress); m++) {
+		if (m->parent && res == ncclInProgress)
+			df_traced_expect(m);
+		else if (*m->comm)
+			df_traced_comm_add(*m->comm, m->hash, m->nranks, m->rank,
+					   m->parent ? m->parent->hash : 0);
+	}
+	if (res != ncclInProgress)
+		return;
+	/* They become ready together. */
+	m = b->made;
+	t = m->parent ? m->parent : df_traced_slot(*m->comm, 0);
+	if (t)
+		df_traced_go_on(t, inner);
+	else
+		df_record_leave(inner.serial, inner.call, 0);
+}
+
+ncclResult_t df_traced_group_end(const void *pc)
+{
+	struct batch *b = &batch;
+	struct behind inner;
+	uint64_t serial;
+	ncclResult_t res;
+
+	if (!df_traced_recording() || b->depth > 1) {
+		b->depth -= df_traced_recording() && b->depth > 0;
+		df_record_inside++;
+		res = df_real()->ncclGroupEnd();
+		df_record_inside--;
+		return res;
+	}
+	b->depth = 0;
+	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, b->nr_ops, pc);
+	inner = enter_inner(df_trace_site(pc));
+	df_record_before(b->ops, b->nr_ops);
+	res = df_real()->ncclGroupEnd();
+	called(b->ops, b->nr_ops, res);
+	if (inner.serial && !b->nr_made)
+		df_traced_returned(inner, b->first, res);
+	else if (inner.serial && res == ncclInProgress)
+		df_record_goes_on(inner.serial, inner.call);
+	else if (inner.serial)
+		df_record_leave(inner.serial, inner.call, (uint64_t)res);
+	if (b->first)
+		b->first->connected = 1;
+	df_traced_leave(serial, DF_CALL_GROUP_END, res);
+	if (b->nr_made)
+		made_by_group(inner, res);
+	/* Nothing is kept over the end of a group: nobody would free it when the thread ends. */
+	free(b->ops);
+	free(b->made);
+	b->ops = NULL;
+	b->made = NULL;
+	b->nr_ops = b->cap_ops = 0;
+	b->nr_made = b->cap_made = 0;
+	b->first = NULL;
+	return res;
+}
+
+/* ---- operations ------------------------------------------------------------------------------------------ */
+
+/* The operation as it is issued; 0: there is nothing to be done around its call. */
+static int issue(const struct df_traced_call *c, struct traced *t, struct df_record_op *op,
+		 uint32_t site)
+{
+	int peers = c->kind == DF_COLL_SEND || c->kind == DF_COLL_RECV ||
+		    c->kind == DF_COLL_BROADCAST || c->kind == DF_COLL_REDUCE ||
+		    c->kind == DF_COLL_GATHER || c->kind == DF_COLL_SCATTER;
+	struct df_record_call call = {
+		.kind = c->kind,
+		.type = c->type,
+		.redop = c->redop,
+		.peer = peers ? c->root : -1,
+		.count = c->count,
+		.send = c->send,
+		.recv = c->recv,
+		.comm = t->comm,
+		.site = site,
+		.rank = t->rank,
+		.device = t->device,
+	};
+
+	if (!df_record_issue(&call, c->stream, batch.depth ? batch.serial : 0, op))
+		return 0;
+	op->owner = t;
+	return 1;
+}
+
+/* In a group: kept until it ends. */
+static int later(const struct df_record_op *op)
+{
+	struct batch *b = &batch;
+
+	if (b->nr_ops == b->cap_ops) {
+		size_t cap = b->cap_ops ? b->cap_ops * 2 : 64;
+		struct df_record_op *v = realloc(b->ops, cap * sizeof(*v));
+
+		if (!v)
+			return 0;
+		b->ops = v;
+		b->cap_ops = cap;
+	}
+	b->ops[b->nr_ops++] = *op;
+	return 1;
+}
+
+/* Once only: another thread that sees it too says the same. */
+static int is_first(struct traced *t)
+{
+	return !t->connected && t->nranks > 1;
+}
+
+void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
+		     const void *pc)
+{
+	struct traced *t = df_traced_recording() ? df_traced_slot(comm, 0) : NULL;
+	uint32_t site;
+	int issued;
+
+	o->t = NULL;
+	o->serial = 0;
+	df_record_inside++;
+	if (!t)
+		return;
+	site = df_trace_site(pc);
+	issued = issue(c, t, &o->op, site);
+	if (batch.depth) {
+		if (is_first(t) && !batch.first)
+			batch.first = t;
+		if (!issued || later(&o->op))
+			return;
+	}
+	o->t = t;
+	o->call = is_first(t) ? DF_CALL_CONNECT : DF_CALL_NCCL_OP;
+	o->serial = df_record_enter(o->call, t->comm, t->rank, t->device, t->hash, 1, site);
+	df_record_before(&o->op, 1);
+}
+
+void df_traced_end(struct df_traced_op *o, ncclResult_t result)
+{
+	df_record_inside--;
+	if (!o->t)
+		return;
+	called(&o->op, 1, result);
+	df_traced_returned((struct behind){o->serial, o->call},
+			   o->call == DF_CALL_CONNECT ? o->t : NULL, result);
+	((struct traced *)o->t)->connected = 1;
+	if (result != ncclSuccess && result != ncclInProgress)
+		df_trace(DF_REC_OP_FAILED, o->op.device, o->op.comm, o->op.rank, 0, 0,
+			 (uint64_t)result, 0, 0);
+}

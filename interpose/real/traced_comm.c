@@ -1,0 +1,367 @@
+/*
+ * What NCCL's communicators are to the trace (mode trace, and those that were given to NCCL): they come and go, divide
+ * and are asked how what they go on with by themselves (non-blocking ones) has ended.
+ *
+ * Threads: any. Communicators are in a table with open addressing: entries are added under a mutex,
+ * found without one, and keep their place for ever (a dead one's place is taken by the next with the same
+ * address, which is common: the allocator gives it out again).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "interpose/load/front.h"
+#include "interpose/nccl/nccl_api.h"
+#include "interpose/real/real.h"
+#include "interpose/real/traced.h"
+#include "runtime/base/err.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/lock.h"
+#include "trace/record/writer.h"
+
+#define NR_SLOTS 4096
+
+static struct df_mutex table_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "traced communicators");
+static struct df_mutex deferred_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "deferred operations");
+static struct traced *table;
+static unsigned nr_deferring; /* communicators that have such, and calls that NCCL goes on with */
+static uint64_t nr_local;
+
+int df_traced_recording(void)
+{
+	enum df_front front = df_front_now();
+
+	return (front == DF_FRONT_TRACE || front == DF_FRONT_OWN) && !df_record_inside;
+}
+
+struct traced *df_traced_slot(const void *comm, int add)
+{
+	struct traced *t;
+	size_t i, n;
+
+	/*
+	 * The acquire pairs with the release in df_traced_comm_add(): without it a table could be seen
+	 * before it is zeroed.
+	 */
+	t = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+	if (!t || !comm)
+		return NULL;
+	i = df_mix64((uintptr_t)comm) % NR_SLOTS;
+	for (n = 0; n < NR_SLOTS; n++, i = (i + 1) % NR_SLOTS) {
+		/*
+		 * The acquire pairs with the release of the key: without it the entry could be seen with
+		 * the fields of its predecessor.
+		 */
+		const void *key = __atomic_load_n(&t[i].key, __ATOMIC_ACQUIRE);
+
+		if (key == comm || (!key && add))
+			return &t[i];
+		if (!key)
+			return NULL;
+	}
+	return NULL;
+}
+
+void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent)
+{
+	const struct df_nccl_real *real = df_real();
+	ncclResult_t state = ncclSuccess;
+	struct traced *t;
+	int device = -1;
+
+	if (!df_traced_recording())
+		return;
+	/* Its questions are ours, not the application's. */
+	df_record_inside++;
+	if (!nranks &&
+	    (!real->ncclCommCount || real->ncclCommCount(comm, &nranks) != ncclSuccess ||
+	     !real->ncclCommUserRank || real->ncclCommUserRank(comm, &rank) != ncclSuccess)) {
+		df_record_inside--;
+		return;
+	}
+	/* Asking one that is not ready would be an error of its own. */
+	if (!real->ncclCommGetAsyncError ||
+	    real->ncclCommGetAsyncError(comm, &state) != ncclSuccess || state != ncclSuccess ||
+	    !real->ncclCommCuDevice || real->ncclCommCuDevice(comm, &device) != ncclSuccess)
+		device = -1;
+	if (device < 0)
+		device = df_record_device();
+	df_record_inside--;
+	df_mutex_lock(&table_lock);
+	if (!table) {
+		t = calloc(NR_SLOTS, sizeof(*t));
+		/* The release pairs with the acquire in df_traced_slot(): see there. */
+		__atomic_store_n(&table, t, __ATOMIC_RELEASE);
+	}
+	t = df_traced_slot(comm, 1);
+	if (t) {
+		t->hash = hash;
+		t->nranks = nranks;
+		t->rank = rank;
+		t->device = device;
+		t->children = 0;
+		t->connected = 0;
+		t->comm = df_trace_comm(hash, nranks, rank, device, parent, "");
+		/* The release pairs with the acquire in df_traced_slot(): see there. */
+		__atomic_store_n(&t->key, comm, __ATOMIC_RELEASE);
+		df_trace(DF_REC_COMM_READY, device, t->comm, rank, 0, hash, (uint64_t)nranks,
+			 (uint64_t)(int64_t)device, 0);
+	}
+	df_mutex_unlock(&table_lock);
+}
+
+int df_traced_defer(const struct df_record_op *op)
+{
+	struct traced *t = op->owner;
+	struct df_record_op *v;
+	size_t cap;
+
+	df_mutex_lock(&deferred_lock);
+	if (t->nr_deferred == t->cap_deferred) {
+		cap = t->cap_deferred ? t->cap_deferred * 2 : 16;
+		v = realloc(t->deferred, cap * sizeof(*v));
+		if (!v) {
+			df_mutex_unlock(&deferred_lock);
+			return 0;
+		}
+		t->deferred = v;
+		t->cap_deferred = cap;
+	}
+	t->deferred[t->nr_deferred++] = *op;
+	if (t->nr_deferred == 1)
+		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+	return 1;
+}
+
+void df_traced_go_on(struct traced *t, struct behind b)
+{
+	struct behind old;
+
+	df_mutex_lock(&deferred_lock);
+	old = t->behind;
+	t->behind = b;
+	if (!old.serial)
+		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+	/* It would have been refused before that one was over. */
+	if (old.serial)
+		df_record_leave(old.serial, old.call, 0);
+}
+
+void df_traced_returned(struct behind b, struct traced *t, ncclResult_t result)
+{
+	if (result == ncclInProgress && t) {
+		df_record_goes_on(b.serial, b.call);
+		df_traced_go_on(t, b);
+	} else {
+		df_record_leave(b.serial, b.call, result == ncclInProgress ? 0 : (uint64_t)result);
+	}
+}
+
+void df_traced_expect(const struct made *m)
+{
+	struct traced *t = m->parent;
+	struct made *v;
+	size_t cap;
+
+	df_mutex_lock(&deferred_lock);
+	if (t->nr_expected == t->cap_expected) {
+		cap = t->cap_expected ? t->cap_expected * 2 : 4;
+		v = realloc(t->expected, cap * sizeof(*v));
+		if (!v) {
+			df_mutex_unlock(&deferred_lock);
+			return;
+		}
+		t->expected = v;
+		t->cap_expected = cap;
+	}
+	t->expected[t->nr_expected++] = *m;
+	if (t->nr_expected == 1)
+		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+}
+
+/* It is ready again (begun), or has failed. */
+static void settle(struct traced *t, ncclResult_t state)
+{
+	struct df_record_op *v;
+	struct made *children;
+	struct behind behind;
+	size_t nr, nr_children, i;
+
+	df_mutex_lock(&deferred_lock);
+	children = t->expected;
+	nr_children = t->nr_expected;
+	t->expected = NULL;
+	t->nr_expected = t->cap_expected = 0;
+	v = t->deferred;
+	nr = t->nr_deferred;
+	t->deferred = NULL;
+	t->nr_deferred = t->cap_deferred = 0;
+	behind = t->behind;
+	t->behind.serial = 0;
+	if (nr || behind.serial || nr_children)
+		__atomic_sub_fetch(&nr_deferring,
+				   (nr > 0) + (behind.serial > 0) + (nr_children > 0),
+				   __ATOMIC_RELAXED);
+	df_mutex_unlock(&deferred_lock);
+	df_record_after(v, nr, state == ncclSuccess);
+	free(v);
+	if (behind.serial)
+		df_record_leave(behind.serial, behind.call, (uint64_t)state);
+	/* NCCL has written the handles before it said so, and whom it told that has not been told before this call. */
+	for (i = 0; i < nr_children && state == ncclSuccess; i++)
+		if (*children[i].comm)
+			df_traced_comm_add(*children[i].comm, children[i].hash, 0, 0, t->hash);
+	free(children);
+}
+
+/* Before the next call on it: the application may have learned otherwise than by asking that it is ready again. */
+static void catch_up(ncclComm_t comm, struct traced *t)
+{
+	const struct df_nccl_real *real = df_real();
+	ncclResult_t state = ncclInProgress;
+
+	/* RELAXED: the application has its own call that began what there is before this one. */
+	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED) || !real->ncclCommGetAsyncError)
+		return;
+	df_record_inside++;
+	if (real->ncclCommGetAsyncError(comm, &state) != ncclSuccess)
+		state = ncclInProgress;
+	df_record_inside--;
+	if (state != ncclInProgress)
+		settle(t, state);
+}
+
+void df_traced_settled(ncclComm_t comm, ncclResult_t state)
+{
+	struct traced *t;
+	uint64_t serial;
+
+	if (!df_traced_recording())
+		return;
+	df_call_polled(0);
+	/* RELAXED: the application has its own call that began them before this one. */
+	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED))
+		return;
+	t = df_traced_slot(comm, 0);
+	if (!t)
+		return;
+	if (state != ncclInProgress) {
+		settle(t, state);
+		return;
+	}
+	df_mutex_lock(&deferred_lock);
+	serial = t->behind.serial;
+	df_mutex_unlock(&deferred_lock);
+	df_call_polled(serial);
+}
+
+void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result)
+{
+	enum df_rec_type type = call == DF_CALL_COMM_FINALIZE  ? DF_REC_COMM_FINALIZE
+				: call == DF_CALL_COMM_DESTROY ? DF_REC_COMM_DESTROY
+							       : DF_REC_COMM_ABORT;
+	int goes_on = call == DF_CALL_COMM_FINALIZE && result == ncclInProgress;
+	struct traced *t;
+
+	df_record_inside--;
+	t = df_traced_recording() ? df_traced_slot(comm, 0) : NULL;
+	if (serial)
+		df_traced_returned((struct behind){serial, call}, goes_on ? t : NULL, result);
+	if (!t)
+		return;
+	if (!goes_on)
+		settle(t, ncclInternalError);
+	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
+}
+
+uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt)
+{
+	struct traced *t = df_traced_slot(comm, 0);
+
+	return t ? df_hash_u64(df_hash_u64(t->hash, ++t->children), salt) : 0;
+}
+
+uint64_t df_traced_local_hash(void)
+{
+	return df_hash_u64((uintptr_t)&nr_local,
+			   __atomic_add_fetch(&nr_local, 1, __ATOMIC_RELAXED));
+}
+
+uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
+			 const void *pc)
+{
+	struct traced *t = comm ? df_traced_slot(comm, 0) : NULL;
+	uint64_t serial = 0;
+
+	if (t && df_traced_recording())
+		catch_up(comm, t);
+	if (df_traced_recording())
+		serial = df_record_enter(call, t ? t->comm : 0, t ? t->rank : -1,
+					 t ? t->device : df_record_device(), t ? t->hash : object,
+					 detail, df_trace_site(pc));
+	df_record_inside++;
+	return serial;
+}
+
+void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result)
+{
+	df_record_inside--;
+	if (serial)
+		df_record_leave(serial, call, result == ncclInProgress ? 0 : (uint64_t)result);
+}
+
+/* ---- communicators being made ------------------------------------------------------------------------ */
+
+void df_traced_note_init(uint64_t serial, uint64_t hash, int nranks, int rank)
+{
+	df_trace(DF_REC_COMM_INIT, df_record_device(), 0, rank, serial, hash, (uint64_t)nranks,
+		 (uint64_t)(int64_t)df_record_device(), 0);
+}
+
+uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc)
+{
+	uint64_t serial = df_traced_enter(DF_CALL_COMM_INIT, NULL, hash, (uint64_t)nranks, pc);
+	int i;
+
+	/* rank -1: all ranks at once. */
+	for (i = rank < 0 ? 0 : rank; serial && i < (rank < 0 ? nranks : rank + 1); i++)
+		df_traced_note_init(serial, hash, nranks, i);
+	(void)comm;
+	return serial;
+}
+
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint64_t serial,
+		    ncclResult_t result)
+{
+	struct made m = {comm, hash, nranks, rank, NULL, DF_CALL_COMM_INIT};
+	struct traced *t = NULL;
+
+	df_record_inside--;
+	if ((result == ncclSuccess || result == ncclInProgress) && comm && df_traced_recording() &&
+	    !df_traced_made_later(&m) && *comm) {
+		df_traced_comm_add(*comm, hash, nranks, rank, 0);
+		t = df_traced_slot(*comm, 0);
+	}
+	if (serial)
+		df_traced_returned((struct behind){serial, DF_CALL_COMM_INIT}, t, result);
+}
+
+void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
+		       uint64_t serial, ncclResult_t result)
+{
+	struct made m = {child, hash, 0, 0, df_traced_slot(comm, 0), call};
+	struct traced *t = NULL;
+
+	df_record_inside--;
+	if ((result == ncclSuccess || result == ncclInProgress) && child && m.parent &&
+	    df_traced_recording() && !df_traced_made_later(&m)) {
+		t = m.parent;
+		if (result == ncclInProgress)
+			df_traced_expect(&m);
+		else if (*child)
+			df_traced_comm_add(*child, hash, 0, 0, t->hash);
+	}
+	if (serial)
+		df_traced_returned((struct behind){serial, call}, t, result);
+}

@@ -1,0 +1,436 @@
+/*
+ * The registry of signatures: a uthash table per communicator from signature to df_coll, filled on first use.
+ * Everything here runs under the device's lock, except what is said to be the daemon's.
+ *
+ * Instances form a list from oldest to newest. A block holds on to the instance that it finished last until
+ * it starts the next one, so an instance is reused only when a later one is finished by all blocks and the
+ * host has taken note of it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/hash.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+/* Which instances are timed, how many at most, and how many make a measurement. */
+#define PROBE_EVERY 32
+#define PROBE_MAX   64
+#define PROBE_NOTE  DF_PROBES
+
+static int contexts(struct df_coll *coll)
+{
+	const struct df_program *prog = coll->prog;
+	struct df_kcoll *k = &coll->k;
+	struct df_kconn *kc;
+	int pair = coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV;
+	struct df_slots slots;
+	uint32_t b, i, nr = 0, lead = 1;
+
+	k->ctx = df_kalloc(prog->nr_blocks * sizeof(*k->ctx));
+	kc = df_kalloc((prog->nr_conns + 1) * sizeof(*kc));
+	coll->ends = calloc(prog->nr_conns + 1, sizeof(*coll->ends));
+	if (!k->ctx || !kc || !coll->ends) {
+		df_kfree(k->ctx);
+		df_kfree(kc);
+		free(coll->ends);
+		return -ENOMEM;
+	}
+	for (b = 0; b < prog->nr_blocks; b++) {
+		const struct df_prog_block *pb = df_prog_block(prog, b);
+		struct df_kctx *ctx = &k->ctx[b];
+
+		df_kctx_init(ctx, k, kc, b);
+		if (!pb->nr_inst)
+			continue;
+		ctx->lead = lead;
+		lead = 0;
+		k->nr_blocks++;
+		for (i = 0; i < pb->nr_send + pb->nr_recv; i++) {
+			int sends = i < pb->nr_send;
+			uint32_t at = sends ? pb->first_send + i : pb->first_recv + i - pb->nr_send;
+			const struct df_conn_spec *spec = df_prog_conn(prog, at);
+			struct df_cend *end = &coll->ends[nr++];
+			int src = sends ? coll->comm->rank : spec->peer;
+			int dst = sends ? spec->peer : coll->comm->rank;
+			uint64_t name[3] = {coll->key,
+					    (uint64_t)(uint32_t)src << 32 | (uint32_t)dst,
+					    spec->channel};
+
+			end->k = &kc[at];
+			end->ctx = ctx;
+			end->k->per_loop = spec->per_loop;
+			end->key = df_hash_bytes(name, sizeof(name), 0);
+			end->sends = (uint8_t)sends;
+			/* Whose slots: see runtime/transport/transport.h. */
+			end->owner = pair ? sends : !sends;
+			end->k->proto = DF_PROTO_SIMPLE;
+			if (df_proto_words(coll->pick.proto) &&
+			    df_conn_direct(coll->comm, spec->peer))
+				end->k->proto = coll->pick.proto;
+			/* Who is to send more has to know exactly what of it was received. */
+			slots = df_proto_slots((enum df_proto)end->k->proto,
+					       k->tile_elems * k->elem_bytes * prog->max_cnt,
+					       pair ? DF_MAX(df_rt.slots, 8) : df_rt.slots,
+					       prog->min_slots, pair, df_rt.machine ? 16 : 8);
+			end->nr_slots = slots.nr;
+			end->slot_bytes = slots.bytes;
+			end->k->credit = slots.credit;
+		}
+	}
+	coll->nr_ends = nr;
+	return 0;
+}
+
+int df_coll_scratch(struct df_coll *coll)
+{
+	void *p;
+	int ret = df_rt.machine->scratch(coll->dev->index, coll->scratch_bytes, &p);
+
+	if (ret)
+		return ret;
+	coll->k.scratch = p;
+	coll->no_scratch = 0;
+	/*
+	 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/task.inl): the pointer is set before
+	 * an instance that waited for it starts.
+	 */
+	__atomic_store_n(coll->scratch_word, coll->scratch_from + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int scratch(struct df_coll *coll, uint64_t bytes)
+{
+	int ret;
+
+	if (!df_rt.machine) {
+		coll->k.scratch = df_kalloc_raw(bytes);
+		return coll->k.scratch ? 0 : -ENOMEM;
+	}
+	coll->scratch_bytes = bytes;
+	coll->scratch_word = df_word_get();
+	if (!coll->scratch_word)
+		return -ENOMEM;
+	coll->scratch_from = __atomic_load_n(coll->scratch_word, __ATOMIC_RELAXED);
+	ret = df_coll_scratch(coll);
+	if (ret == -EAGAIN) {
+		coll->no_scratch = 1;
+		coll->nr_open++; /* df_dev_connect() asks again */
+		ret = 0;
+	}
+	if (ret)
+		df_word_put(coll->scratch_word);
+	return ret;
+}
+
+static void scratch_free(struct df_coll *coll)
+{
+	if (!df_rt.machine) {
+		df_kfree(coll->k.scratch);
+	} else if (coll->scratch_word) {
+		df_rt.machine->scratch_free(coll->k.scratch);
+		df_word_put(coll->scratch_word);
+	}
+}
+
+static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_place,
+		       struct df_coll **out)
+{
+	struct df_prog_req req = {
+		.kind = (enum df_coll_kind)sig->kind,
+		.nranks = comm->nranks,
+		.rank = comm->rank,
+		.nodes = comm->nodes,
+		.layout = comm->layout,
+		.root = sig->root,
+		.peer = sig->root,
+		.count = sig->count,
+		.elem_bytes = df_type_bytes(sig->type),
+		.max_blocks = comm->blocks,
+		.in_place = in_place,
+	};
+	const struct df_algo_query query = {
+		.req = &req, .type = sig->type, .redop = sig->redop, .cost = &comm->cost};
+	struct df_coll *coll = df_kalloc(sizeof(*coll));
+	struct df_kcoll *k;
+	uint64_t name[5];
+	char why[256];
+	int ret;
+
+	if (!coll)
+		return -ENOMEM;
+	k = &coll->k;
+	coll->sig = *sig;
+	coll->comm = comm;
+	coll->dev = comm->dev;
+	df_list_init(&coll->node);
+	df_list_init(&coll->waiting);
+	ret = df_program_select(df_rt.algos, df_rt.tuner, &query, &coll->prog, &coll->pick);
+	if (ret)
+		goto err_coll;
+	if (df_rt.algos && df_rt.algos->nr && !df_algo_find(df_rt.algos, &query, why, sizeof(why)))
+		df_info("DFSHIM_ALGO: no file for %s of %llu elements: %s",
+			df_coll_kind_name(req.kind), (unsigned long long)sig->count, why);
+	/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
+	name[0] = comm->hash;
+	name[1] = sig->count;
+	name[2] =
+		(uint64_t)(sig->kind == DF_COLL_RECV ? DF_COLL_SEND : sig->kind) << 32 | sig->type;
+	name[3] = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV
+			  ? 0
+			  : (uint64_t)sig->redop << 32 | (uint32_t)sig->root;
+	name[4] = sig->id;
+	coll->key = df_hash_bytes(name, sizeof(name), 0);
+	df_kcoll_program(k, coll->prog);
+	if (df_rt.machine) {
+		struct df_program *p = df_kalloc_raw(coll->prog->bytes);
+
+		ret = -ENOMEM;
+		if (!p)
+			goto err_prog;
+		k->prog = memcpy(p, coll->prog, coll->prog->bytes);
+	}
+	k->type = sig->type;
+	k->redop = sig->redop;
+	k->elem_bytes = req.elem_bytes;
+	k->count = sig->count;
+	k->chunk_elems = (sig->count + coll->prog->chunks - 1) / coll->prog->chunks;
+	k->tile_elems = df_proto_tile(coll->pick.proto, coll->prog, k->chunk_elems, k->elem_bytes,
+				      df_rt.slot_bytes);
+	if (!k->tile_elems) {
+		coll->pick.proto = DF_PROTO_SIMPLE;
+		k->tile_elems = df_proto_tile(DF_PROTO_SIMPLE, coll->prog, k->chunk_elems,
+					      k->elem_bytes, df_rt.slot_bytes);
+	}
+	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
+	k->id = coll->key;
+	if (coll->prog->scratch_chunks) {
+		uint64_t bytes = coll->prog->scratch_chunks * k->chunk_elems * k->elem_bytes;
+
+		ret = scratch(coll, bytes + 1);
+		if (ret)
+			goto err_prog;
+	}
+	ret = -ENOMEM;
+	k->done = df_word_get();
+	if (!k->done)
+		goto err_scratch;
+	/* ours now: nobody writes it before the first instance */
+	coll->base = __atomic_load_n(k->done, __ATOMIC_RELAXED);
+	ret = contexts(coll);
+	if (ret)
+		goto err_word;
+	if (coll->nr_ends || coll->nr_open) {
+		ret = df_coll_connect(coll);
+		if (ret)
+			goto err_ctx;
+	}
+	df_log(DF_LOG_INFO,
+	       "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block, %s%s",
+	       df_coll_kind_name(req.kind), (unsigned long long)sig->count, comm->nranks,
+	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops,
+	       df_proto_name(coll->pick.proto),
+	       coll->pick.staged ? ", copies its input first (out of place only by itself)" : "");
+	df_list_add_tail(&coll->dev->colls, &coll->node);
+	HASH_ADD(hh, comm->colls, sig, sizeof(coll->sig), coll);
+	*out = coll;
+	return 0;
+
+err_ctx:
+	free(coll->ends);
+	df_kfree(k->ctx->send);
+	df_kfree(k->ctx);
+err_word:
+	df_word_put(k->done);
+err_scratch:
+	scratch_free(coll);
+err_prog:
+	if (k->prog != coll->prog)
+		df_kfree((void *)k->prog);
+	df_program_free(coll->prog);
+err_coll:
+	df_kfree(coll);
+	return ret;
+}
+
+int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out)
+{
+	struct df_coll *coll = comm->last;
+
+	if (!coll || memcmp(&coll->sig, sig, sizeof(*sig)) != 0) {
+		HASH_FIND(hh, comm->colls, sig, sizeof(*sig), coll);
+		if (!coll) {
+			int ret = coll_create(comm, sig, in_place, &coll);
+
+			if (ret)
+				return ret;
+		}
+		comm->last = coll;
+	}
+	*out = coll;
+	return 0;
+}
+
+/* The oldest instance, if neither a block nor the host looks at it any more. */
+static struct df_kinst *reuse(struct df_coll *coll)
+{
+	struct df_kinst *inst = coll->oldest;
+
+	/*
+	 * retired > seq + 1: the next instance is finished by all blocks, so none holds this one. (The
+	 * host retires after it has seen the completion word, which orders those blocks' reads.)
+	 */
+	if (!inst || !inst->next || coll->retired <= inst->seq + 1)
+		return NULL;
+	coll->oldest = inst->next;
+	return inst;
+}
+
+struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
+{
+	struct df_kinst *inst = reuse(coll);
+
+	if (!inst) {
+		inst = df_kalloc(sizeof(*inst));
+		if (!inst)
+			return NULL;
+		inst->waits = inst->own_waits;
+		inst->cap_waits = DF_INST_WAITS;
+	}
+	if (nr_waits > inst->cap_waits) {
+		struct df_kwait *w = df_kalloc(nr_waits * sizeof(*w));
+
+		if (!w) {
+			if (inst->waits != inst->own_waits)
+				df_kfree(inst->waits);
+			df_kfree(inst);
+			return NULL;
+		}
+		if (inst->waits != inst->own_waits)
+			df_kfree(inst->waits);
+		inst->waits = w;
+		inst->cap_waits = nr_waits;
+	}
+	inst->next = NULL;
+	inst->nr_waits = 0;
+	inst->gate = 0;
+	inst->blocks_left = coll->k.nr_blocks;
+	return inst;
+}
+
+/*
+ * Now and then an operation that waits for nothing is timed. The median of some, compared with what the model
+ * expects, goes into the costs of the next communicator (runtime/coll/calibrate.c).
+ */
+static void probe(struct df_coll *coll, const struct df_kinst *inst)
+{
+	if (df_likely(inst->seq % PROBE_EVERY != PROBE_EVERY / 2) || coll->probe.since ||
+	    inst->nr_waits || coll->pick.ns <= 0 || coll->probe.nr >= PROBE_MAX)
+		return;
+	coll->probe.seq = inst->seq;
+	coll->probe.since = df_now_ns();
+}
+
+static void probed(struct df_coll *coll)
+{
+	uint64_t ns = df_now_ns() - coll->probe.since;
+	double factor = coll->comm->cost.factor[coll->pick.algo];
+	uint32_t i = coll->probe.nr++ % PROBE_NOTE;
+
+	coll->probe.since = 0;
+	/* Sorted as they come; the rank that comes last sees a time of nothing, the first one the others' delay. */
+	for (; i && coll->probe.ns[i - 1] > ns; i--)
+		coll->probe.ns[i] = coll->probe.ns[i - 1];
+	coll->probe.ns[i] = ns;
+	/* What was expected had an earlier factor in it. */
+	if (coll->probe.nr % PROBE_NOTE == 0)
+		df_cal_note(coll->pick.algo, (double)coll->probe.ns[PROBE_NOTE / 2] /
+						     coll->pick.ns * (factor > 0 ? factor : 1));
+}
+
+void df_coll_append(struct df_coll *coll, struct df_kinst *inst)
+{
+	inst->seq = coll->issued++;
+	inst->done_value = coll->base + coll->issued;
+	probe(coll, inst);
+	if (!coll->oldest)
+		coll->oldest = inst;
+	if (!coll->unretired)
+		coll->unretired = inst;
+	if (coll->newest)
+		/*
+		 * RELEASE pairs with the ACQUIRE of next in dfk_task_poll() (kernels/task.inl): the
+		 * instance is filled before a block can reach it.
+		 */
+		__atomic_store_n(&coll->newest->next, inst, __ATOMIC_RELEASE);
+	coll->newest = inst;
+}
+
+void df_coll_retire(struct df_coll *coll)
+{
+	struct df_comm *comm = coll->comm;
+	struct df_dev *dev = coll->dev;
+	/*
+	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(): the blocks' last reads of the instances
+	 * come before we let them be reused.
+	 */
+	uint64_t done = __atomic_load_n(coll->k.done, __ATOMIC_ACQUIRE) - coll->base;
+
+	while (coll->unretired && coll->unretired->seq < done) {
+		struct df_kinst *inst = coll->unretired;
+
+		df_trace(DF_REC_OP_DONE, dev->index, comm->trace, comm->rank, inst->op,
+			 coll->k.aborted, 0, 0, 0);
+		df_trace_comm_done(comm->trace);
+		if (df_unlikely(coll->probe.since) && inst->seq == coll->probe.seq)
+			probed(coll);
+		coll->unretired = inst->next;
+		coll->retired++;
+		/* Relaxed: readers want to know whether something is in flight, nothing else. */
+		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&dev->retired, dev->retired + 1, __ATOMIC_RELAXED);
+		df_dev_needs(coll, -1);
+	}
+	/* A buffered send outlives its communicator until its receiver has it (connector.c). */
+	if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
+		df_coll_note(coll);
+	if (df_unlikely(coll->asked))
+		df_coll_let_go(coll);
+}
+
+void df_coll_abort(struct df_coll *coll)
+{
+	/*
+	 * RELEASE pairs with the ACQUIRE of aborted in dfk_decide() (kernels/daemon.inl). The caller then
+	 * purges the blocks; after that nothing but the host touches the collective.
+	 */
+	__atomic_store_n(&coll->k.aborted, 1, __ATOMIC_RELEASE);
+}
+
+void df_coll_destroy(struct df_coll *coll)
+{
+	struct df_kinst *inst, *next;
+
+	df_list_del(&coll->node);
+	if (!df_list_empty(&coll->waiting)) {
+		df_list_del(&coll->waiting);
+		__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting - 1,
+				 __ATOMIC_RELAXED);
+	}
+	df_coll_disconnect(coll);
+	for (inst = coll->oldest; inst; inst = next) {
+		next = inst->next;
+		if (inst->waits != inst->own_waits)
+			df_kfree(inst->waits);
+		df_kfree(inst);
+	}
+	df_word_put(coll->k.done);
+	df_kfree(coll->k.ctx->send);
+	df_kfree(coll->k.ctx);
+	free(coll->ends);
+	scratch_free(coll);
+	if (coll->k.prog != coll->prog)
+		df_kfree((void *)coll->k.prog);
+	df_program_free(coll->prog);
+	df_kfree(coll);
+}

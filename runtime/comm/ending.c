@@ -1,0 +1,147 @@
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/comm/ending.h"
+#include "runtime/rt.h"
+#include "runtime/watch/snapshot.h"
+
+static int by_value(const void *pa, const void *pb)
+{
+	uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+/* The communicators with something unfinished by their names, sorted; NULL: none, or no memory. df_rt.lock held. */
+static uint64_t *stuck_names(size_t *nr)
+{
+	uint64_t *names;
+	struct df_comm *comm;
+	size_t all = 0;
+
+	*nr = 0;
+	df_list_each(comm, &df_rt.comms, node) all++;
+	names = malloc((all + 1) * sizeof(*names));
+	if (!names)
+		return NULL;
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_READY &&
+		    df_comm_pending(comm))
+			names[(*nr)++] = comm->hash;
+	}
+	qsort(names, *nr, sizeof(*names), by_value);
+	return names;
+}
+
+/*
+ * All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. Without
+ * any (hosts hang in calls) the others learn that what they see next is a consequence.
+ */
+static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr)
+{
+	size_t bytes = sizeof(struct df_ending) + nr * sizeof(*names);
+	struct df_ending *e = malloc(bytes);
+
+	if (!e)
+		return;
+	e->nr = nr;
+	if (nr)
+		memcpy(e->names, names, nr * sizeof(*names));
+	for (uint32_t i = 0; i < nr_procs; i++)
+		df_ctl_send(NULL, procs[i], DF_MSG_END, e, bytes);
+	free(e);
+}
+
+static int is_named(const struct df_comm *comm, const uint64_t *names, size_t nr)
+{
+	return names && bsearch(&comm->hash, names, nr, sizeof(*names), by_value);
+}
+
+/*
+ * Ends the communicators that `wanted` says; how many. First it is to be seen of all of them: what the end of one lets go
+ * on may finish operations of another, and a host that waited for these must not take them for right.
+ */
+static int end_all(int (*wanted)(const struct df_comm *comm, void *arg), void *arg)
+{
+	struct df_comm *comm;
+	int nr = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		comm->condemned = wanted(comm, arg) && df_comm_condemn(comm, -ETIMEDOUT, 1);
+		nr += comm->condemned;
+	}
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (comm->condemned)
+			df_comm_end_operations(comm);
+		comm->condemned = 0;
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return nr;
+}
+
+struct names {
+	uint64_t *v;
+	size_t nr;
+	uint64_t seen;
+};
+
+static int is_stuck(const struct df_comm *comm, void *arg)
+{
+	const struct names *n = arg;
+	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
+
+	if (comm->join.since > n->seen)
+		return 0;
+	return state == DF_COMM_JOINING ||
+	       (state == DF_COMM_READY && (df_comm_pending(comm) || is_named(comm, n->v, n->nr) ||
+					   __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)));
+}
+
+static int ended_elsewhere(const struct df_comm *comm, void *arg)
+{
+	const struct names *n = arg;
+
+	return __atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_READY &&
+	       is_named(comm, n->v, n->nr);
+}
+
+void df_ending_decide(uint64_t seen)
+{
+	struct names n = {.seen = seen};
+	uint32_t nr_procs;
+	uint64_t *procs = df_snapshot_peers(&nr_procs);
+
+	df_mutex_lock(&df_rt.lock);
+	n.v = stuck_names(&n.nr);
+	df_mutex_unlock(&df_rt.lock);
+	tell(procs, nr_procs, n.v, n.v ? n.nr : 0);
+	end_all(is_stuck, &n);
+	free(n.v);
+	free(procs);
+}
+
+const struct df_ending *df_ending_read(const void *data, size_t bytes)
+{
+	const struct df_ending *e = data;
+
+	if (bytes < sizeof(*e) || e->nr > (bytes - sizeof(*e)) / sizeof(*e->names) ||
+	    bytes != sizeof(*e) + e->nr * sizeof(*e->names))
+		return NULL;
+	return e;
+}
+
+void df_ending_obey(const struct df_ending *e)
+{
+	struct names n = {.nr = (size_t)e->nr};
+
+	n.v = malloc((n.nr + 1) * sizeof(*n.v));
+	if (!n.v)
+		return;
+	memcpy(n.v, e->names, n.nr * sizeof(*n.v));
+	qsort(n.v, n.nr, sizeof(*n.v), by_value);
+	end_all(ended_elsewhere, &n);
+	free(n.v);
+}

@@ -1,0 +1,111 @@
+/*
+ * Communicators that are still waiting for ranks. There are no operations to judge by, and not yet a way to
+ * ask the other processes; but the rendezvous knows who has come, and tells all that wait.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "runtime/base/hash.h"
+#include "runtime/rt.h"
+#include "runtime/watch/watchdog.h"
+
+#define MISSING_MAX 64
+
+void df_joining(struct df_comm *comm, uint64_t id, int nranks, int rank)
+{
+	df_mutex_lock(&df_rt.lock);
+	comm->join.id = id;
+	comm->join.since = df_now_ns();
+	comm->join.nranks = nranks;
+	comm->join.rank = rank;
+	df_mutex_unlock(&df_rt.lock);
+}
+
+uint64_t df_joining_missing(void)
+{
+	int ranks[MISSING_MAX], nr;
+	struct df_comm *comm;
+	uint64_t sum = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (!comm->join.id)
+			continue;
+		nr = df_ctl_missing(comm->join.id, ranks, MISSING_MAX);
+		if (nr > 0)
+			sum += df_hash_u64(comm->join.id, (uint64_t)nr);
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return sum;
+}
+
+/* "ranks 1, 4-7": what is there, or, inverted, what is not. Returns how many ranks that is. */
+static int say_ranks(char *buf, size_t bytes, const int *ranks, int nr, int nranks, int invert)
+{
+	int r, first, i = 0, count = 0;
+	size_t at = 0;
+
+	for (r = 0; r < nranks;) {
+		for (first = r; r < nranks; r++) {
+			while (i < nr && ranks[i] < r)
+				i++;
+			if ((i < nr && ranks[i] == r) == invert)
+				break;
+		}
+		if (r > first && at < bytes) {
+			at += (size_t)snprintf(buf + at, bytes - at,
+					       r > first + 1 ? "%s%d-%d" : "%s%d",
+					       count ? ", " : "", first, r - 1);
+			count += r - first;
+		}
+		r += r == first;
+	}
+	return count;
+}
+
+int df_joining_explain(int anyhow)
+{
+	int ranks[MISSING_MAX], nr = 0, lowest, i, absent, here;
+	char gone[256] = "", there[256] = "", text[1024];
+	struct df_comm *comm;
+	uint64_t id = 0, ms = 0;
+	int nranks = 0, rank = 0, len;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (!comm->join.id || (id && comm->join.id != id))
+			continue;
+		if (!id)
+			nr = df_ctl_missing(comm->join.id, ranks, MISSING_MAX);
+		if (nr <= 0)
+			continue;
+		if (!id || comm->join.rank < rank)
+			rank = comm->join.rank;
+		id = comm->join.id;
+		nranks = comm->join.nranks;
+		ms = DF_MAX(ms, (df_now_ns() - comm->join.since) / DF_NS_PER_MS);
+	}
+	df_mutex_unlock(&df_rt.lock);
+	if (!id)
+		return 0;
+	for (lowest = 0, i = 0; i < nr && ranks[i] == lowest; i++)
+		lowest++;
+	if (rank != lowest && !anyhow)
+		return -EAGAIN;
+	absent = say_ranks(gone, sizeof(gone), ranks, nr, nranks, 0);
+	here = say_ranks(there, sizeof(there), ranks, nr, nranks, 1);
+	len = snprintf(
+		text, sizeof(text),
+		"INIT: rank%s %s of %d %s not called ncclCommInitRank%s; rank%s %s %s waited for "
+		"%.1f s\n\n"
+		"Fix: let every member of the communicator call ncclCommInitRank with the same id "
+		"(hash %016llx).\n"
+		"Confidence: proved, as the rendezvous knows who has come.\n",
+		absent == 1 ? "" : "s", gone, nranks, absent == 1 ? "has" : "have",
+		nr == MISSING_MAX ? " (and perhaps more)" : "", here == 1 ? "" : "s", there,
+		here == 1 ? "has" : "have", (double)ms / 1000, (unsigned long long)id);
+	df_log_raw(text, (size_t)len);
+	return 1;
+}

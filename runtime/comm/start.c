@@ -1,0 +1,389 @@
+/*
+ * The start of the runtime in a process: which backend, how many devices, which settings. Done once, at the
+ * first NCCL call that needs it; threads are started when the first communicator is ready.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "runtime/base/hash.h"
+#include "runtime/device/device.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/build/tuner.h"
+#include "runtime/rt.h"
+#include "runtime/daemon/sched.h"
+#include "runtime/watch/watchdog.h"
+#include "trace/record/writer.h"
+
+struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
+		      .comms = DF_LIST_INIT(df_rt.comms)};
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct df_ctl_events ctl_events = {df_watchdog_message, df_comm_death};
+
+static int env_int(const char *name, int none)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? atoi(v) : none;
+}
+
+static int cores(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 1;
+	return DF_MAX(CPU_COUNT(&set), 1);
+}
+
+static void algo_refused(void *arg, const struct df_perr *err)
+{
+	char text[512];
+
+	(void)arg;
+	df_warn("DFSHIM_ALGO: %s; the built-in program is used",
+		df_perr_str(err, text, sizeof(text)));
+}
+
+/* NCCL_ALGO, NCCL_PROTO. -EINVAL: it can't be used, and that is an error. */
+static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df_env_row row,
+			 const char *value)
+{
+	char bad[64], ignored[128];
+
+	if (!value || !*value)
+		return 0;
+	if (df_tuner_env(df_rt.tuner, var, value, bad, ignored, sizeof(bad))) {
+		df_warn("%s=%s: \"%s\" is not known; allowed are %s", df_env_name(row), value, bad,
+			df_tuner_env_allowed(var));
+		if (!env->strict)
+			return 0;
+		snprintf(df_rt.reason, sizeof(df_rt.reason), "%s can't be used", df_env_name(row));
+		return -EINVAL;
+	}
+	if (*ignored)
+		df_info("%s=%s: nothing here for %s", df_env_name(row), value, ignored);
+	return 0;
+}
+
+/* Programs and choices that the user brings. What they come to must be the same on all ranks. */
+static int algorithms(const struct df_env *env)
+{
+	struct df_perr err = {0};
+	char text[512], *file;
+	size_t bytes;
+	int ret;
+
+	df_rt.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
+	if (env->host_node_devices != DF_AUTO) {
+		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_node_devices);
+		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_link_us << 32 |
+								     (uint32_t)env->host_link_mb);
+		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_link_message_us);
+	}
+	if (env->algo && df_algo_table_load(env->algo, algo_refused, NULL, &df_rt.algos) == 0)
+		df_rt.settings = df_hash_u64(df_rt.settings, df_rt.algos->hash);
+	if (env->tuner) {
+		file = df_algo_slurp(env->tuner, &bytes, &err);
+		if (!file || df_tuner_parse(file, bytes, &df_rt.tuner, &err)) {
+			df_warn("DFSHIM_TUNER=%s: %s; not used", env->tuner,
+				df_perr_str(&err, text, sizeof(text)));
+			df_rt.tuner = NULL;
+		}
+		free(file);
+	}
+	if (!df_rt.tuner &&
+	    df_tuner_create(df_rt.machine ? &df_cost_gpu : &df_cost_host, &df_rt.tuner))
+		return -ENOMEM;
+	ret = nccl_variable(env, DF_NCCL_ALGO, DF_ENV_ROW_nccl_algo, env->nccl_algo);
+	if (!ret)
+		ret = nccl_variable(env, DF_NCCL_PROTO, DF_ENV_ROW_nccl_proto, env->nccl_proto);
+	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.tuner->hash);
+	return ret;
+}
+
+/* And in this process: a fork's child has none of our threads, and locks may be held by those that it lacks. */
+static int is_running(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_start(), as there: exit() may be called by a thread that never came by. */
+	return __atomic_load_n(&df_rt.started, __ATOMIC_ACQUIRE) == 1 &&
+	       df_rt.self.pid == (uint32_t)getpid();
+}
+
+/*
+ * exit() has been called. The driver's own end comes later, of what was registered first, and the memory that
+ * others have not read yet would go with it. Who ends with an error and has not destroyed its communicators leaves at
+ * once, so that the others hear of it.
+ */
+static void before_exit(int status, void *arg)
+{
+	(void)arg;
+	if (is_running())
+		df_conn_linger(!status);
+}
+
+static int start(void)
+{
+	const struct df_env *env = df_env();
+	struct df_trace_config trace = {
+		.dir = env->trace,
+		.mb = env->trace_mb,
+		.rank = env_int("RANK", env_int("OMPI_COMM_WORLD_RANK", -1)),
+		.world = env_int("WORLD_SIZE", env_int("OMPI_COMM_WORLD_SIZE", 0)),
+		.rules = (uint32_t)env->rules,
+		.mode = (uint32_t)env->mode,
+		.slots = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_slots : 0,
+		.queues = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_queues : 0,
+	};
+	const char *bad;
+	uint32_t blocks;
+	int i, ret;
+
+	if (df_priority_check(env->priority, &bad)) {
+		df_warn("DFSHIM_PRIORITY=%s: \"%s\" is no rule; allowed are comm=NAME:NUMBER and "
+			"op=NAME:NUMBER, separated by commas",
+			env->priority, bad);
+		if (env->strict) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason),
+				 "DFSHIM_PRIORITY can't be used");
+			return -EINVAL;
+		}
+	}
+	if (env->strict && env->nr_errors) {
+		snprintf(df_rt.reason, sizeof(df_rt.reason),
+			 "%d variables have values that can't be used", env->nr_errors);
+		return -EINVAL;
+	}
+	if (env->net && df_env_enum_index("tcp|verbs|plugin", env->net) < 0) {
+		df_warn("DFSHIM_NET=%s can't be used: allowed is tcp, verbs or plugin", env->net);
+		if (env->strict) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_NET can't be used");
+			return -EINVAL;
+		}
+	}
+	df_rt.cu = df_device_open(df_rt.reason, sizeof(df_rt.reason));
+	if (!df_rt.cu)
+		return -EOPNOTSUPP;
+	/* Without it what lingers does so in at_exit(). */
+	(void)on_exit(before_exit, NULL);
+	df_rt.machine = df_device_machine();
+	df_rt.nr_cores = cores();
+	df_rt.rules = env->rules;
+	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
+	df_rt.slots = env->slots == DF_AUTO ? 4 : (uint32_t)env->slots;
+	df_rt.slot_bytes = (env->slot_kb == DF_AUTO ? 128 : (uint32_t)env->slot_kb) * 1024;
+	/* A sixteenth of the memory is more than most jobs register, and leaves room for eight ranks. */
+	df_rt.conn_budget =
+		env->connector_mb == DF_AUTO
+			? (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 16
+			: (uint64_t)env->connector_mb << 20;
+	ret = algorithms(env);
+	if (ret)
+		return ret;
+	/* One block per rank uses one core; more pay only where there are cores for them, as on a GPU. */
+	blocks = env->blocks != DF_AUTO ? (uint32_t)env->blocks
+		 : df_rt.machine	? df_rt.machine->blocks()
+					: 1;
+	df_rt.nr_devs = df_rt.cu->device_count();
+	df_rt.devs = df_kalloc((size_t)DF_MAX(df_rt.nr_devs, 1) * sizeof(*df_rt.devs));
+	if (!df_rt.devs)
+		return -ENOMEM;
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		ret = df_dev_init(&df_rt.devs[i], i, blocks);
+		if (ret) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason), "no memory for the daemon");
+			return ret;
+		}
+		df_policy_init(&df_rt.devs[i].d.policy, env);
+	}
+	ret = df_trace_open(&trace);
+	if (ret)
+		df_warn("DFSHIM_TRACE=%s: %s; nothing will be recorded",
+			env->trace ? env->trace : "", strerror(-ret));
+	ret = df_ctl_self(&df_rt.self);
+	if (ret) {
+		snprintf(df_rt.reason, sizeof(df_rt.reason), "control plane: %s", strerror(-ret));
+		return ret;
+	}
+	df_ctl_set_events(&ctl_events);
+	df_rt.cu->set_hooks(&df_stream_hooks);
+	return 0;
+}
+
+int df_start(void)
+{
+	int ret;
+
+	/* ACQUIRE pairs with the RELEASE below: who sees it started sees the devices. */
+	ret = __atomic_load_n(&df_rt.started, __ATOMIC_ACQUIRE);
+	if (df_likely(ret))
+		return ret > 0 ? 0 : ret;
+	pthread_mutex_lock(&start_lock);
+	ret = df_rt.started;
+	if (!ret) {
+		ret = start();
+		ret = ret ? ret : 1;
+		/* RELEASE pairs with the ACQUIRE above. */
+		__atomic_store_n(&df_rt.started, ret, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&start_lock);
+	return ret > 0 ? 0 : ret;
+}
+
+int df_start_unable(void)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&start_lock);
+	if (df_rt.started >= 0)
+		ret = -EINVAL;
+	if (!ret && !df_rt.unable) {
+		struct df_member self;
+		struct df_dev *dev;
+
+		/* What has been opened stays open; a communicator needs a device that nothing is executed on. */
+		df_rt.machine = NULL;
+		/* The control plane first: a device that was made for nothing could not be given back. */
+		ret = df_ctl_self(&self);
+		dev = ret ? NULL : df_kalloc(sizeof(*dev));
+		if (!ret)
+			ret = dev ? df_dev_init(dev, 0, 1) : -ENOMEM;
+		if (!ret) {
+			df_rt.devs = dev;
+			df_rt.nr_devs = 1;
+			/* RELEASE pairs with the ACQUIRE in is_unable(): the device comes first. */
+			__atomic_store_n(&df_rt.unable, 1, __ATOMIC_RELEASE);
+		}
+	}
+	pthread_mutex_unlock(&start_lock);
+	return ret;
+}
+
+static int is_unable(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_start_unable(). */
+	return __atomic_load_n(&df_rt.unable, __ATOMIC_ACQUIRE);
+}
+
+const char *df_start_reason(void)
+{
+	return df_rt.reason;
+}
+
+void df_stop(void)
+{
+	static int stopped;
+
+	if (is_unable() && !__atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
+		df_ctl_goodbye();
+	if (!is_running() || __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
+		return;
+	df_conn_linger(0);
+	df_stats_write();
+	df_trace_close();
+	df_ctl_goodbye();
+}
+
+/* Threads of the application may still run: nothing is freed here. */
+__attribute__((destructor)) static void at_exit(void)
+{
+	df_stop();
+}
+
+int df_on_host(void)
+{
+	return !df_rt.machine;
+}
+
+int df_device_get(void)
+{
+	return is_unable() ? 0 : df_rt.cu->get_device();
+}
+
+int df_device_set(int device)
+{
+	return is_unable() ? 0 : df_rt.cu->set_device(device);
+}
+
+int df_device_count(void)
+{
+	return df_rt.nr_devs;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------ */
+
+int df_mem_alloc(size_t bytes, void **out)
+{
+	return df_rt.cu->mem_alloc(df_rt.cu->get_device(), bytes, out);
+}
+
+int df_mem_free(void *ptr)
+{
+	struct df_mem_info info;
+
+	if (!ptr)
+		return 0;
+	if (df_rt.cu->mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN)
+		return -EINVAL;
+	/* As cudaFree: deferred while operations are in flight. */
+	if (df_stream_hooks.free(ptr, &info))
+		return 0;
+	return df_rt.cu->mem_free(ptr);
+}
+
+int df_mem_known(const void *ptr)
+{
+	struct df_mem_info info;
+
+	return df_rt.cu->mem_info(ptr, &info) == 0 && info.kind != DF_MEM_UNKNOWN;
+}
+
+/* ---- blocking calls ---------------------------------------------------------------------------------------- */
+
+static __thread uint32_t call_site;
+static __thread uint64_t *call_serial;
+
+void df_call_about(uint32_t site, uint64_t *serial)
+{
+	call_site = site;
+	call_serial = serial;
+}
+
+static uint64_t new_call(void)
+{
+	uint64_t serial = df_trace_serial();
+
+	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+	if (call_serial)
+		__atomic_store_n(call_serial, serial, __ATOMIC_RELAXED);
+	return serial;
+}
+
+uint64_t df_call_enter(uint32_t call, int device, uint64_t object, uint64_t detail, uint32_t site)
+{
+	uint64_t serial = new_call();
+
+	df_trace(DF_REC_CALL_ENTER, device, 0, -1, serial, call, object, detail,
+		 site ? site : call_site);
+	return serial;
+}
+
+uint64_t df_call_enter_comm(uint32_t call, const struct df_comm *comm, uint64_t detail,
+			    uint32_t site)
+{
+	uint64_t serial = new_call();
+
+	df_trace(DF_REC_CALL_ENTER, comm->dev->index, comm->trace, comm->rank, serial, call,
+		 comm->hash, detail, site ? site : call_site);
+	return serial;
+}
+
+void df_call_exit(uint64_t serial, uint32_t call, int device, uint64_t result)
+{
+	df_trace(DF_REC_CALL_EXIT, device, 0, -1, serial, call, result, 0, 0);
+	__atomic_sub_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+}

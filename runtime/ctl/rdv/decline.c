@@ -1,0 +1,175 @@
+/*
+ * A rank that can't come to the rendezvous says so, or the others would wait for it until its process ends. It has
+ * perhaps no control plane: so this is one connection of its own, without a thread, a lock or an allocation; and where
+ * the process has no file descriptor left, a child that shares its memory but not its descriptors makes it.
+ */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/time.h"
+#include "runtime/ctl/link.h"
+#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/dfshim.h"
+
+#define ANSWER_MS 5000
+/* By address, rank 0 may not have come yet. */
+#define RETRY_NS (10 * DF_NS_PER_S)
+
+struct words {
+	struct df_frame hello_frame;
+	struct df_rdv_hello hello;
+	struct df_frame checkin_frame;
+	struct df_checkin checkin;
+};
+
+_Static_assert(sizeof(struct words) == 2 * sizeof(struct df_frame) + sizeof(struct df_rdv_hello) +
+					       sizeof(struct df_checkin),
+	       "as it goes over the wire");
+
+struct errand {
+	const struct words *words;
+	const struct df_id_tail *id;
+	int ret;
+};
+
+static int wait_for(int fd, short events)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	return poll(&p, 1, ANSWER_MS) == 1 ? 0 : -ETIMEDOUT;
+}
+
+static int connect_to(int fd, const union df_sockaddr *addr, socklen_t len)
+{
+	int error = 0;
+	socklen_t bytes = sizeof(error);
+
+	if (!connect(fd, &addr->sa, len))
+		return 0;
+	if (errno != EINPROGRESS)
+		return -errno;
+	if (wait_for(fd, POLLOUT))
+		return -ETIMEDOUT;
+	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) ? -errno : -error;
+}
+
+/* Says it at this address, and waits until it has been read: the other side answers and hangs up. */
+static int say_at(const struct words *words, const union df_sockaddr *addr, socklen_t len)
+{
+	char answer[256];
+	int fd, ret;
+
+	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	ret = connect_to(fd, addr, len);
+	/* It is less than any socket's buffer. */
+	if (!ret && send(fd, words, sizeof(*words), MSG_NOSIGNAL) != (ssize_t)sizeof(*words))
+		ret = -ECONNRESET;
+	while (!ret) {
+		ret = wait_for(fd, POLLIN);
+		if (!ret && recv(fd, answer, sizeof(answer), 0) <= 0)
+			break;
+	}
+	close(fd);
+	return ret;
+}
+
+static int say(const struct words *words, const struct df_id_tail *id)
+{
+	union df_sockaddr addr;
+	char name[48];
+	socklen_t len;
+	int ret = -EADDRNOTAVAIL;
+
+	/* The name is the process's own: on another node nobody has it. */
+	if (id->proc) {
+		snprintf(name, sizeof(name), "dfshim-%016llx", (unsigned long long)id->proc);
+		len = df_addr_unix(name, &addr);
+		ret = say_at(words, &addr, len);
+	}
+	if (ret && id->flags & (DF_ID_HAS_TCP4 | DF_ID_HAS_TCP6)) {
+		df_id_address(id, &addr);
+		ret = say_at(words, &addr, df_addr_len(&addr));
+	}
+	return ret;
+}
+
+static int child(void *arg)
+{
+	struct errand *e = arg;
+	int fd;
+
+	if (syscall(SYS_close_range, 3u, ~0u, 0u))
+		for (fd = 3; fd < 1024; fd++)
+			close(fd);
+	e->ret = say(e->words, e->id);
+	return 0;
+}
+
+/* As say(), with descriptors of its own. */
+static int say_in_child(const struct words *words, const struct df_id_tail *id)
+{
+	struct errand e = {.words = words, .id = id, .ret = -EMFILE};
+	_Alignas(64) char stack[65536];
+	pid_t pid;
+
+	/* The caller sleeps until the child has ended, so the stack stays; no signal tells the application of it. */
+	pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK, &e);
+	if (pid < 0)
+		return -errno;
+	while (waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
+		;
+	return e.ret;
+}
+
+static void put_frame(struct df_frame *f, unsigned type, size_t bytes, uint64_t nonce)
+{
+	*f = (struct df_frame){.magic = DF_FRAME_MAGIC,
+			       .version = DF_CTL_VERSION,
+			       .type = (uint16_t)type,
+			       .bytes = (uint32_t)bytes,
+			       .nonce = nonce};
+}
+
+int df_id_decline(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks, int rank,
+		  const char *why)
+{
+	uint64_t end = df_now_ns() + RETRY_NS;
+	struct words w = {.hello.proc = df_addr_random()};
+	struct df_member *m = &w.checkin.member;
+	struct df_id_tail id;
+	int ret;
+
+	if (nr_ids < 1 || nr_ids > nranks || rank < 0 || rank >= nranks ||
+	    df_id_open(ids[df_rdv_id_of_rank(rank, nranks, nr_ids)], &id))
+		return -EINVAL;
+	put_frame(&w.hello_frame, DF_FRAME_RDV_HELLO, sizeof(w.hello), id.nonce);
+	put_frame(&w.checkin_frame, DF_FRAME_RDV_CHECKIN, sizeof(w.checkin), id.nonce);
+	w.hello.nonce = id.nonce;
+	memcpy(w.checkin.id0, ids[0], sizeof(w.checkin.id0));
+	w.checkin.nranks = nranks;
+	w.checkin.nr_ids = nr_ids;
+	w.checkin.part = m->proc = w.hello.proc;
+	m->pid = (uint32_t)getpid();
+	m->rank = rank;
+	m->version = DF_CTL_WIRE_VERSION;
+	m->unable = 1;
+	gethostname(m->hostname, sizeof(m->hostname) - 1);
+	snprintf(w.checkin.unable, sizeof(w.checkin.unable), "%s", why);
+	snprintf(w.checkin.bound, sizeof(w.checkin.bound), "it can't take part in the decision");
+	for (;;) {
+		ret = say(&w, &id);
+		if (ret == -EMFILE)
+			ret = say_in_child(&w, &id);
+		if (!ret || !(id.flags & DF_ID_BY_ADDR) || df_now_ns() > end)
+			return ret;
+		usleep(100000);
+	}
+}

@@ -1,0 +1,422 @@
+/*
+ * The serving side of the rendezvous. A session takes the check-ins of nranks ranks, answers with the
+ * member table, waits until every process has joined the overlay, and lets all go; then it is closed for ever.
+ * Whatever is wrong (a rank twice, different nranks, versions, settings, a process that dies or gives
+ * up) fails the session: everybody who waits, and everybody who comes later, gets the reason. Invariant:
+ * a session leaves RDV_OPEN and RDV_TABLE only once. Guarded by the control plane's lock.
+ */
+#include "runtime/ctl/rdv/rdv_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "runtime/base/hash.h"
+#include "runtime/base/time.h"
+#include "runtime/ctl/tree.h"
+
+#define RANKS_MAX (1 << 20)
+
+int df_rdv_id_of_rank(int rank, int nranks, int nr_ids)
+{
+	int per = nranks / nr_ids, extra = nranks % nr_ids;
+	int first_small = extra * (per + 1);
+
+	return rank < first_small ? rank / (per + 1) : extra + (rank - first_small) / per;
+}
+
+struct df_rdv *df_rdv_find(uint64_t nonce)
+{
+	struct df_rdv *r;
+
+	HASH_FIND(hh, df_ctl.rdvs, &nonce, sizeof(nonce), r);
+	return r;
+}
+
+static void end_send(struct df_rdv_end *end, unsigned type, const void *a, size_t a_bytes)
+{
+	if (end->dead)
+		return;
+	if (end->link)
+		df_link_send(end->link, type, a, a_bytes, NULL, 0);
+	else
+		end->up->input(end->up, type, a, a_bytes);
+}
+
+static void end_free(struct df_rdv_end *end)
+{
+	df_list_del(&end->node);
+	if (end->link) {
+		end->link->owner = NULL;
+		df_link_finish(end->link);
+	}
+	if (end->up)
+		end->up->end = NULL;
+	free(end);
+}
+
+void df_rdv_send_all(struct df_rdv *r, unsigned type, const void *data, size_t bytes)
+{
+	struct df_rdv_end *end;
+
+	r->busy++;
+	df_list_each(end, &r->ends, node) if (end->nr_checkins) end_send(end, type, data, bytes);
+	r->busy--;
+}
+
+/* The session is over: nothing but its name is kept. */
+static void finish(struct df_rdv *r, enum rdv_state state, unsigned type, const void *data,
+		   size_t bytes)
+{
+	struct df_rdv_end *end;
+
+	r->state = state;
+	if (r->listen_fd >= 0) {
+		epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_DEL, r->listen_fd, NULL);
+		close(r->listen_fd);
+		r->listen_fd = -1;
+	}
+	while (!df_list_empty(&r->ends)) {
+		end = df_list_first(&r->ends, struct df_rdv_end, node);
+		df_list_del(&end->node);
+		end_send(end, type, data, bytes);
+		end_free(end);
+	}
+	if (r->relay)
+		df_rdv_up_stop(&r->up);
+	free(r->members);
+	free(r->parts);
+	free(r->held);
+	free(r->missing);
+	r->members = NULL;
+	r->parts = NULL;
+	r->held = NULL;
+	r->missing = NULL;
+	r->nr_missing = 0;
+	if (r->by_address) {
+		HASH_DEL(df_ctl.rdvs, r);
+		free(r);
+	}
+}
+
+void df_rdv_fail(struct df_rdv *r, int error, const char *reason)
+{
+	if (r->state >= RDV_CLOSED || r->fail_error)
+		return;
+	r->fail_error = error;
+	memset(&r->error, 0, sizeof(r->error));
+	r->error.error = error;
+	snprintf(r->error.reason, sizeof(r->error.reason), "%s", reason);
+}
+
+static void settle_open(struct df_rdv *r)
+{
+	size_t m = (size_t)r->nranks * sizeof(*r->members), p = (size_t)r->nranks * 8;
+	struct df_rdv_table t = {.hash = r->id_hash, .nranks = (uint32_t)r->nranks};
+	struct df_rdv_end *end;
+	char *buf = malloc(sizeof(t) + m + p);
+
+	if (!buf) {
+		df_rdv_fail(r, -ENOMEM, "the rendezvous has no memory for the table of members");
+		return;
+	}
+	/* One address may serve many communicators, one after the other. */
+	if (r->by_address)
+		t.hash = df_hash_u64(t.hash, df_addr_random());
+	r->hash = t.hash;
+	r->state = RDV_TABLE;
+	memcpy(buf, &t, sizeof(t));
+	memcpy(buf + sizeof(t), r->members, m);
+	memcpy(buf + sizeof(t) + m, r->parts, p);
+	df_list_each(end, &r->ends, node) r->nr_acks_wanted += end->nr_checkins > 0;
+	df_rdv_send_all(r, DF_FRAME_RDV_TABLE, buf, sizeof(t) + m + p);
+	free(buf);
+}
+
+/* Draws the consequences of what has been said; may free a session by address. */
+void df_rdv_settle(struct df_rdv *r)
+{
+	struct df_rdv_end *end, *tmp;
+
+	if (r->busy)
+		return;
+	r->busy++;
+	df_list_each_safe(end, tmp, &r->ends, node) if (end->dead) end_free(end);
+	r->busy--;
+	if (!r->fail_error && r->state == RDV_OPEN && !r->relay && r->nranks &&
+	    r->nr_in == r->nranks)
+		settle_open(r);
+	if (r->fail_error && r->state < RDV_CLOSED) {
+		/* A first session in this process that has failed itself answers at once. */
+		r->busy++;
+		if (r->relay)
+			df_rdv_up_send(&r->up, DF_FRAME_RDV_ERROR, &r->error, sizeof(r->error));
+		r->busy--;
+		finish(r, RDV_FAILED, DF_FRAME_RDV_ERROR, &r->error, sizeof(r->error));
+		return;
+	}
+	if (r->state == RDV_TABLE && r->nr_acks >= r->nr_acks_wanted) {
+		if (!r->relay) {
+			snprintf(r->error.reason, sizeof(r->error.reason),
+				 "the id has been used by another communicator already");
+			r->error.error = -EPROTO;
+			finish(r, RDV_CLOSED, DF_FRAME_RDV_GO, NULL, 0);
+		} else if (r->nr_acks_wanted >= 0) {
+			r->nr_acks_wanted = -1; /* once */
+			r->nr_acks = -1;
+			df_rdv_up_send(&r->up, DF_FRAME_RDV_ACK, NULL, 0);
+		}
+	}
+}
+
+/* ---- a relay's way to the first session --------------------------------------------------------------- */
+
+static void relay_opened(struct df_rdv_up *up)
+{
+	struct df_rdv *r = up->owner;
+	int i;
+
+	/* Check-ins that came before the way was open. */
+	for (i = 0; i < r->nr_in; i++)
+		df_rdv_up_send(up, DF_FRAME_RDV_CHECKIN, &r->held[i], sizeof(r->held[i]));
+}
+
+static void relay_input(struct df_rdv_up *up, unsigned type, const void *data, size_t bytes)
+{
+	struct df_rdv *r = up->owner;
+	const struct df_rdv_error *e = data;
+	struct df_rdv_end *end;
+
+	switch (type) {
+	case DF_FRAME_RDV_TABLE:
+		r->state = RDV_TABLE;
+		df_list_each(end, &r->ends, node) r->nr_acks_wanted += end->nr_checkins > 0;
+		df_rdv_send_all(r, type, data, bytes);
+		df_rdv_settle(r);
+		break;
+	case DF_FRAME_RDV_STATUS:
+		free(r->missing);
+		r->nr_missing = 0;
+		r->missing = malloc(bytes + 1);
+		if (r->missing) {
+			memcpy(r->missing, data, bytes);
+			r->nr_missing = (int)(bytes / 4);
+		}
+		df_rdv_send_all(r, type, data, bytes);
+		df_rdv_settle(r);
+		break;
+	case DF_FRAME_RDV_ERROR:
+		df_rdv_fail(r, bytes == sizeof(*e) ? e->error : -EPROTO,
+			    bytes == sizeof(*e) ? e->reason : "the rendezvous failed");
+		df_rdv_settle(r);
+		break;
+	case DF_FRAME_RDV_GO:
+		snprintf(r->error.reason, sizeof(r->error.reason),
+			 "the id has been used by another communicator already");
+		r->error.error = -EPROTO;
+		finish(r, RDV_CLOSED, DF_FRAME_RDV_GO, NULL, 0);
+		break;
+	default:
+		break;
+	}
+}
+
+static void relay_failed(struct df_rdv_up *up, int error, const char *reason)
+{
+	df_rdv_fail(up->owner, error, reason);
+	df_rdv_settle(up->owner);
+}
+
+/* ---- check-in ----------------------------------------------------------------------------------------- */
+
+static int take_member(struct df_rdv *r, const struct df_checkin *ci, int at)
+{
+	r->members[at] = ci->member;
+	r->parts[at] = ci->part;
+	if (r->relay)
+		r->held[at] = *ci;
+	r->nr_in++;
+	if (!r->status_at && !r->relay) {
+		r->status_at = df_now_ns() + DF_RDV_STATUS_NS;
+		df_ctl_timer(r->status_at);
+	}
+	return 0;
+}
+
+static int first_checkin(struct df_rdv *r, const struct df_checkin *ci)
+{
+	struct df_id_tail first;
+
+	if (ci->nranks < 1 || ci->nranks > RANKS_MAX || ci->nr_ids < 1 || ci->nr_ids > ci->nranks ||
+	    df_id_open(ci->id0, &first))
+		return -EPROTO;
+	r->members = calloc((size_t)ci->nranks, sizeof(*r->members));
+	r->parts = calloc((size_t)ci->nranks, sizeof(*r->parts));
+	if (!r->members || !r->parts) {
+		df_rdv_fail(r, -ENOMEM, "the rendezvous has no memory for the table of members");
+		return 0;
+	}
+	r->nranks = ci->nranks;
+	r->nr_ids = ci->nr_ids;
+	r->id_hash = df_id_hash(ci->id0);
+	memcpy(r->id0, ci->id0, sizeof(r->id0));
+	if (first.nonce == r->nonce)
+		return 0;
+	r->held = calloc((size_t)ci->nranks, sizeof(*r->held));
+	if (!r->held) {
+		df_rdv_fail(r, -ENOMEM, "the rendezvous has no memory for what it passes on");
+		return 0;
+	}
+	r->relay = 1;
+	r->up = (struct df_rdv_up){.id = first,
+				   .opened = relay_opened,
+				   .input = relay_input,
+				   .failed = relay_failed,
+				   .owner = r};
+	df_rdv_up_start(&r->up);
+	return 0;
+}
+
+/*
+ * Is there somebody who can execute the communicator on all ranks, we or the real library? 0, or -EOPNOTSUPP with
+ * the reason, as soon as it is known that there is nobody.
+ */
+static int check_limits(struct df_rdv *r, const struct df_checkin *ci, char *why, size_t bytes)
+{
+	const struct df_member *m = &ci->member;
+
+	/* A rank that can do neither is named for both. */
+	if (ci->unable[0] && (!r->unable[0] || ci->bound[0]))
+		snprintf(r->unable, sizeof(r->unable),
+			 "dfshim can't start on rank %d (%.20s): %.*s", m->rank, m->hostname,
+			 (int)sizeof(ci->unable) - 1, ci->unable);
+	if (ci->bound[0] && (!r->bound[0] || ci->unable[0]))
+		snprintf(r->bound, sizeof(r->bound), "rank %d can't go over to NCCL: %.*s", m->rank,
+			 (int)sizeof(ci->bound) - 1, ci->bound);
+	if (!r->unable[0] || !r->bound[0])
+		return 0;
+	snprintf(why, bytes, "%s; %.70s", r->unable, r->bound);
+	return -EOPNOTSUPP;
+}
+
+/* A rank whose settings count: one that does not run under us has none. NULL: there is none yet. */
+static const struct df_member *able_member(const struct df_rdv *r)
+{
+	int i;
+
+	for (i = 0; i < r->nranks; i++)
+		if (r->members[i].proc && !r->members[i].unable)
+			return &r->members[i];
+	return NULL;
+}
+
+static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
+{
+	const struct df_member *m = &ci->member, *one;
+	struct df_rdv *r = end->rdv;
+	char why[240] = "";
+	int error = -EPROTO;
+
+	if (!r->nranks && first_checkin(r, ci)) {
+		end_send(end, DF_FRAME_RDV_ERROR,
+			 &(struct df_rdv_error){.error = -EPROTO,
+						.reason = "a check-in that makes no sense"},
+			 sizeof(struct df_rdv_error));
+		return;
+	}
+	if (r->fail_error)
+		return;
+	one = m->unable ? NULL : able_member(r);
+	end->nr_checkins++;
+	if (m->version != DF_CTL_WIRE_VERSION)
+		snprintf(why, sizeof(why),
+			 "rank %d on %.63s (pid %u) has version 0x%x of dfshim's protocol, the "
+			 "rendezvous has 0x%x",
+			 m->rank, m->hostname, m->pid, m->version, DF_CTL_WIRE_VERSION);
+	else if (ci->nranks != r->nranks || ci->nr_ids != r->nr_ids)
+		snprintf(why, sizeof(why),
+			 "rank %d on %.63s (pid %u) says %d ranks and %d ids, others say %d and %d",
+			 m->rank, m->hostname, m->pid, ci->nranks, ci->nr_ids, r->nranks,
+			 r->nr_ids);
+	else if (m->rank < 0 || m->rank >= r->nranks)
+		snprintf(why, sizeof(why), "rank %d of %d does not exist", m->rank, r->nranks);
+	else if (df_id_hash(ci->id0) != r->id_hash)
+		snprintf(why, sizeof(why), "rank %d on %.63s (pid %u) has another first id",
+			 m->rank, m->hostname, m->pid);
+	else if (!r->relay && r->members[m->rank].proc)
+		snprintf(why, sizeof(why),
+			 "rank %d came twice: from %.63s (pid %u) and from %.63s (pid %u)", m->rank,
+			 r->members[m->rank].hostname, r->members[m->rank].pid, m->hostname,
+			 m->pid);
+	else if (one && one->rules != m->rules)
+		snprintf(why, sizeof(why),
+			 "rank %d and rank %d run under different DFSHIM_RULES (%u and %u)",
+			 one->rank, m->rank, one->rules, m->rules);
+	else if (one && one->settings != m->settings)
+		snprintf(why, sizeof(why),
+			 "rank %d and rank %d have different settings of slots or programs "
+			 "(DFSHIM_SLOTS, DFSHIM_SLOT_KB, DFSHIM_ALGO)",
+			 one->rank, m->rank);
+	else if (r->state != RDV_OPEN || r->nr_in >= r->nranks)
+		snprintf(why, sizeof(why), "rank %d came when all %d ranks had come already",
+			 m->rank, r->nranks);
+	else
+		error = check_limits(r, ci, why, sizeof(why));
+	if (why[0]) {
+		df_rdv_fail(r, error, why);
+		return;
+	}
+	take_member(r, ci, r->relay ? r->nr_in : m->rank);
+	if (r->relay && r->up.open)
+		df_rdv_up_send(&r->up, DF_FRAME_RDV_CHECKIN, ci, sizeof(*ci));
+}
+
+int df_rdv_say(struct df_rdv_end *end, unsigned type, const void *data, size_t bytes)
+{
+	const struct df_rdv_error *e = data;
+	struct df_rdv *r = end->rdv;
+
+	if (r->state >= RDV_CLOSED) {
+		end_send(end, DF_FRAME_RDV_ERROR, &r->error, sizeof(r->error));
+		return 0;
+	}
+	switch (type) {
+	case DF_FRAME_RDV_CHECKIN:
+		if (bytes != sizeof(struct df_checkin))
+			return -EPROTO;
+		checkin(end, data);
+		break;
+	case DF_FRAME_RDV_ACK:
+		if (r->state == RDV_TABLE && end->nr_checkins && !end->acked && r->nr_acks >= 0) {
+			end->acked = 1;
+			r->nr_acks++;
+		}
+		break;
+	case DF_FRAME_RDV_ERROR:
+		if (bytes != sizeof(*e))
+			return -EPROTO;
+		if (end->nr_checkins)
+			df_rdv_fail(r, e->error < 0 ? e->error : -EPROTO, e->reason);
+		break;
+	default:
+		return -EPROTO;
+	}
+	df_rdv_settle(r);
+	return 0;
+}
+
+void df_rdv_detach(struct df_rdv_end *end, int error, const char *why)
+{
+	struct df_rdv *r = end->rdv;
+
+	end->dead = 1;
+	end->link = NULL;
+	if (end->up)
+		end->up->end = NULL;
+	end->up = NULL;
+	if (end->nr_checkins && why)
+		df_rdv_fail(r, error, why);
+	df_rdv_settle(r);
+}

@@ -1,0 +1,210 @@
+/*
+ * The way from a process to a session: a connection, tried again where that makes sense, or plain function calls
+ * when the session is in this process. Guarded by the control plane's lock.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/time.h"
+#include "runtime/ctl/rdv/rdv.h"
+
+#define RETRY_FIRST_NS (20 * DF_NS_PER_MS)
+#define RETRY_LAST_NS  (500 * DF_NS_PER_MS)
+/* A listener that is known to be there may refuse for a moment when many come at once. */
+#define REFUSED_NS (5 * DF_NS_PER_S)
+/* Who served the address before may just be leaving it: another session, or the real library's root. */
+#define TAKEN_NS (5 * DF_NS_PER_S)
+/* So long somebody may listen there who hangs up on us. */
+#define SHUT_NS (5 * DF_NS_PER_S)
+
+static int up_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
+{
+	struct df_rdv_up *up = link->owner;
+
+	if (!up)
+		return -EPROTO;
+	up->answered = 1;
+	up->input(up, type, data, bytes);
+	return 0;
+}
+
+static void up_again(struct df_rdv_up *up)
+{
+	up->retry_ns = up->retry_ns ? DF_MIN(up->retry_ns * 2, RETRY_LAST_NS) : RETRY_FIRST_NS;
+	up->retry_at = df_now_ns() + up->retry_ns;
+	df_ctl_timer(up->retry_at);
+}
+
+/* By address, rank 0 may not have come yet, and the last user of the address may just be leaving. */
+static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
+{
+	uint64_t now = df_now_ns();
+
+	if (up->answered || df_ctl_lacks(error))
+		return 0;
+	if (up->id.flags & DF_ID_BY_ADDR) {
+		if (!was_open || error == -ECONNREFUSED)
+			up->shut_since = 0;
+		else if (!up->shut_since)
+			up->shut_since = now;
+		return !up->shut_since || now - up->shut_since < SHUT_NS;
+	}
+	if (error != -ECONNREFUSED && error != -EAGAIN && error != -ETIMEDOUT)
+		return 0;
+	if (error == -ECONNREFUSED && up->id.host == df_ctl.self.host)
+		return 0;
+	if (!up->give_up_at)
+		up->give_up_at = now + REFUSED_NS;
+	return now < up->give_up_at;
+}
+
+static void up_lost(struct df_rdv_up *up, int error)
+{
+	int was_open = up->open;
+	char reason[240];
+
+	up->link = NULL;
+	up->open = 0;
+	if (up_may_retry(up, was_open, error)) {
+		up_again(up);
+		return;
+	}
+	if (df_ctl_lacks(error)) {
+		/* Nothing that the other side could help. */
+		snprintf(reason, sizeof(reason), "no connection can be made: %s", strerror(-error));
+		up->failed(up, error, reason);
+		return;
+	}
+	if (up->shut_since)
+		snprintf(
+			reason, sizeof(reason),
+			"what listens at the address of NCCL_COMM_ID does not know dfshim: perhaps "
+			"rank 0 runs on plain NCCL");
+	else if (error)
+		snprintf(reason, sizeof(reason),
+			 "the process that serves the id (pid %u) can't be reached: %s", up->id.pid,
+			 strerror(-error));
+	else
+		snprintf(reason, sizeof(reason),
+			 "the process that serves the id (pid %u) has gone or does not know it",
+			 up->id.pid);
+	up->failed(up, -ECONNRESET, reason);
+}
+
+static void up_closed(struct df_link *link, int error)
+{
+	if (link->owner)
+		up_lost(link->owner, error);
+}
+
+static void up_connected(struct df_link *link)
+{
+	struct df_rdv_up *up = link->owner;
+
+	if (!up || up->open)
+		return;
+	up->open = 1;
+	up->opened(up);
+}
+
+static const struct df_link_ops up_ops = {
+	.name = "rendezvous", .input = up_input, .connected = up_connected, .closed = up_closed};
+
+/* The session of an id by address, which is served here. 0: not yet, or never. */
+static int up_serve(struct df_rdv_up *up)
+{
+	int ret = df_rdv_open_address(&up->id);
+	union df_sockaddr addr;
+	char at[128], why[240];
+
+	if (!ret)
+		return 1;
+	if (!up->give_up_at)
+		up->give_up_at = df_now_ns() + TAKEN_NS;
+	if (ret == -EADDRINUSE && df_now_ns() < up->give_up_at) {
+		up_again(up);
+		return 0;
+	}
+	df_id_address(&up->id, &addr);
+	df_addr_format(&addr, at, sizeof(at));
+	snprintf(why, sizeof(why), "rank 0 can't serve NCCL_COMM_ID=%s: %s", at, strerror(-ret));
+	up->failed(up, ret, why);
+	return 0;
+}
+
+void df_rdv_up_start(struct df_rdv_up *up)
+{
+	struct df_rdv_hello hello = {.nonce = up->id.nonce, .proc = df_ctl.self.proc};
+	struct df_member m = {.proc = up->id.proc, .host = up->id.host};
+	union df_sockaddr addr;
+	struct df_rdv *r;
+	int error = 0;
+
+	up->retry_at = 0;
+	if (up->serves && !up_serve(up))
+		return;
+	r = df_rdv_find(up->id.nonce);
+	if (r) {
+		up->end = df_rdv_attach(r, NULL, up);
+		if (!up->end) {
+			up->failed(up, -ENOMEM, "no memory");
+			return;
+		}
+		up->open = 1;
+		up->opened(up);
+		return;
+	}
+	if (up->id.proc == df_ctl.self.proc) {
+		up->failed(up, -EPROTO, "the id is not known to the process that made it");
+		return;
+	}
+	snprintf(m.unix_name, sizeof(m.unix_name), "dfshim-%016llx",
+		 (unsigned long long)up->id.proc);
+	if (up->id.flags & (DF_ID_HAS_TCP4 | DF_ID_HAS_TCP6)) {
+		df_id_address(&up->id, &addr);
+		df_addr_format(&addr, m.tcp, sizeof(m.tcp));
+	}
+	if (!m.proc)
+		m.host = 0;
+	up->link = df_link_open_member(&m, &up_ops, up, &error);
+	if (!up->link) {
+		up_lost(up, error);
+		return;
+	}
+	up->link->tx_nonce = up->link->rx_nonce = up->id.nonce;
+	df_link_send(up->link, DF_FRAME_RDV_HELLO, &hello, sizeof(hello), NULL, 0);
+	if (!up->link->connecting)
+		up_connected(up->link);
+}
+
+void df_rdv_up_send(struct df_rdv_up *up, unsigned type, const void *data, size_t bytes)
+{
+	if (up->end)
+		df_rdv_say(up->end, type, data, bytes);
+	else if (up->link)
+		df_link_send(up->link, type, data, bytes, NULL, 0);
+}
+
+void df_rdv_up_stop(struct df_rdv_up *up)
+{
+	struct df_rdv_end *end = up->end;
+	struct df_link *link = up->link;
+
+	up->open = 0;
+	up->retry_at = 0;
+	up->end = NULL;
+	up->link = NULL;
+	if (link) {
+		link->owner = NULL;
+		df_link_finish(link);
+	}
+	if (end)
+		df_rdv_detach(end, 0, NULL);
+}
+
+uint64_t df_rdv_up_timer(struct df_rdv_up *up, uint64_t now)
+{
+	if (up->retry_at && up->retry_at <= now)
+		df_rdv_up_start(up);
+	return up->retry_at;
+}

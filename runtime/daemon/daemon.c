@@ -1,0 +1,236 @@
+/*
+ * The host's ends of a daemon's rings, and the memory of its blocks. Submissions never wait: what finds a
+ * ring full goes to an overflow list, which is emptied, in order, by whoever holds the device's lock next.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+#define SQ_SLOTS 1024u
+#define CQ_SLOTS 4096u
+
+int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
+{
+	uint32_t b;
+
+	df_list_init(&dev->streams);
+	df_list_init(&dev->events);
+	df_list_init(&dev->colls);
+	df_list_init(&dev->connecting);
+	df_list_init(&dev->held);
+	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
+	dev->index = index;
+	dev->d.abi = DF_ABI_VERSION;
+	dev->d.nr_blocks = nr_blocks;
+	dev->d.device = (uint32_t)index;
+	dev->blocks = df_kalloc(nr_blocks * sizeof(*dev->blocks));
+	dev->overflow = calloc(nr_blocks, sizeof(*dev->overflow));
+	dev->needs = calloc(nr_blocks, sizeof(*dev->needs));
+	if (!dev->blocks || !dev->overflow || !dev->needs)
+		return -ENOMEM;
+	dev->d.blocks = dev->blocks;
+	for (b = 0; b < nr_blocks; b++) {
+		struct df_kblock *blk = &dev->blocks[b];
+
+		blk->index = b;
+		blk->sq.mask = SQ_SLOTS - 1;
+		blk->cq.mask = CQ_SLOTS - 1;
+		blk->sq.slots = df_kalloc(SQ_SLOTS * sizeof(struct df_sq_slot));
+		blk->cq.slots = df_kalloc(CQ_SLOTS * sizeof(struct df_cqe));
+		if (!blk->sq.slots || !blk->cq.slots)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int ring_push(struct df_ring *sq, const struct df_sqe *e)
+{
+	struct df_sq_slot *slots = sq->slots, *slot;
+	uint32_t tail = sq->tail; /* ours: plain load is enough */
+
+	/*
+	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_drain() (kernels/rings.inl): without it a
+	 * slot could be overwritten while the block still copies it.
+	 */
+	if (tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) > sq->mask)
+		return -EAGAIN;
+	slot = &slots[tail & sq->mask];
+	slot->e = *e;
+	if (df_rt.machine && e->inst)
+		memcpy(slot->fixed, &e->inst->in, DF_KINST_FIXED);
+	/*
+	 * RELEASE pairs with the ACQUIRE of tail in dfk_sq_drain(): the slot and the instance it names are
+	 * complete before the block can see them.
+	 */
+	__atomic_store_n(&sq->tail, tail + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int overflow_push(struct df_dev *dev, struct df_overflow *o, const struct df_sqe *e)
+{
+	if (o->head + o->nr == o->cap) {
+		uint32_t cap = o->cap ? o->cap * 2 : 256;
+		struct df_sqe *v;
+
+		if (o->head) {
+			memmove(o->v, o->v + o->head, o->nr * sizeof(*o->v));
+			o->head = 0;
+		}
+		if (o->nr == o->cap) {
+			v = realloc(o->v, cap * sizeof(*v));
+			if (!v)
+				return -ENOMEM;
+			o->v = v;
+			o->cap = cap;
+		}
+	}
+	if (!o->nr)
+		__atomic_store_n(&dev->nr_overflow, dev->nr_overflow + 1, __ATOMIC_RELAXED);
+	o->v[o->head + o->nr++] = *e;
+	return 0;
+}
+
+void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e)
+{
+	struct df_overflow *o = &dev->overflow[block];
+
+	if (!o->nr && ring_push(&dev->blocks[block].sq, e) == 0)
+		return;
+	if (overflow_push(dev, o, e)) {
+		/*
+		 * No memory for a list entry: wait for the ring instead. The block drains it at every
+		 * turn, whatever its tasks wait for, so this ends.
+		 */
+		while (o->nr || ring_push(&dev->blocks[block].sq, e)) {
+			df_sq_flush(dev);
+			df_engine_pass(dev);
+		}
+	}
+}
+
+void df_sq_flush(struct df_dev *dev)
+{
+	uint32_t b;
+
+	for (b = 0; b < dev->d.nr_blocks && dev->nr_overflow; b++) {
+		struct df_overflow *o = &dev->overflow[b];
+
+		if (!o->nr)
+			continue;
+		while (o->nr && ring_push(&dev->blocks[b].sq, &o->v[o->head]) == 0) {
+			o->head++;
+			o->nr--;
+		}
+		if (!o->nr) {
+			o->head = 0;
+			__atomic_store_n(&dev->nr_overflow, dev->nr_overflow - 1, __ATOMIC_RELAXED);
+		}
+	}
+}
+
+void df_sq_drop(struct df_dev *dev)
+{
+	uint32_t b, i, n;
+
+	for (b = 0; b < dev->d.nr_blocks; b++) {
+		struct df_overflow *o = &dev->overflow[b];
+
+		if (!o->nr)
+			continue;
+		for (i = n = 0; i < o->nr; i++)
+			if (!o->v[o->head + i].ctx->coll->aborted)
+				o->v[o->head + n++] = o->v[o->head + i];
+		o->nr = n;
+		if (!n)
+			__atomic_store_n(&dev->nr_overflow, dev->nr_overflow - 1, __ATOMIC_RELAXED);
+	}
+}
+
+void df_dev_needs(struct df_coll *coll, int more)
+{
+	struct df_dev *dev = coll->dev;
+	uint32_t b, *n;
+
+	/* Threads of the host are there for all blocks. */
+	if (!df_rt.machine)
+		return;
+	for (b = 0; b < coll->prog->nr_blocks; b++) {
+		n = &dev->needs[b % dev->d.nr_blocks];
+		/* Relaxed: who launches looks again and again. */
+		if (coll->k.ctx[b].nr_inst)
+			__atomic_store_n(n, *n + (uint32_t)more, __ATOMIC_RELAXED);
+	}
+}
+
+int df_dev_cq_pending(const struct df_dev *dev)
+{
+	uint32_t b;
+
+	for (b = 0; b < dev->d.nr_blocks; b++)
+		if (__atomic_load_n(&dev->blocks[b].cq.tail, __ATOMIC_RELAXED) !=
+			    __atomic_load_n(&dev->blocks[b].cq.head, __ATOMIC_RELAXED) ||
+		    __atomic_load_n(&dev->blocks[b].cq.lost, __ATOMIC_RELAXED))
+			return 1;
+	return 0;
+}
+
+static void cqe_take(struct df_dev *dev, const struct df_cqe *e)
+{
+	struct df_coll *coll =
+		df_container_of((struct df_kcoll *)(uintptr_t)e->coll, struct df_coll, k);
+	struct df_comm *comm = coll->comm;
+
+	switch (e->kind) {
+	case DF_CQE_DONE:
+		df_coll_retire(coll);
+		break;
+	case DF_CQE_START:
+		df_trace(DF_REC_OP_START, dev->index, comm->trace, comm->rank, e->op, 0, 0, 0, 0);
+		break;
+	case DF_CQE_PREEMPT:
+	case DF_CQE_RESUME:
+		df_trace(e->kind == DF_CQE_PREEMPT ? DF_REC_OP_PREEMPT : DF_REC_OP_RESUME,
+			 dev->index, comm->trace, comm->rank, e->op, e->block, e->k, 0, 0);
+		break;
+	}
+}
+
+void df_dev_retire(struct df_dev *dev)
+{
+	uint32_t b;
+
+	df_trace_hold_time();
+	for (b = 0; b < dev->d.nr_blocks; b++) {
+		struct df_ring *cq = &dev->blocks[b].cq;
+		const struct df_cqe *slots = cq->slots;
+		uint32_t head = cq->head, tail;
+
+		/*
+		 * ACQUIRE pairs with the RELEASE of tail in dfk_cq_push() (kernels/rings.inl): without it
+		 * a slot could be read before it is written.
+		 */
+		tail = __atomic_load_n(&cq->tail, __ATOMIC_ACQUIRE);
+		while (head != tail) {
+			uint64_t t = head % 64 ? 0 : df_now_ns();
+
+			cqe_take(dev, &slots[head++ & cq->mask]);
+			if (t)
+				df_stats_sample(DF_SAMPLE_CQE, df_now_ns() - t);
+		}
+		/*
+		 * RELEASE pairs with the ACQUIRE of head in dfk_cq_push(): our reads are over before the
+		 * slots are written again.
+		 */
+		__atomic_store_n(&cq->head, head, __ATOMIC_RELEASE);
+		if (__atomic_load_n(&cq->lost, __ATOMIC_RELAXED) &&
+		    __atomic_exchange_n(&cq->lost, 0, __ATOMIC_RELAXED)) {
+			struct df_coll *coll;
+
+			df_list_each(coll, &dev->colls, node) df_coll_retire(coll);
+		}
+	}
+	df_trace_let_time();
+	if (dev->nr_overflow)
+		df_sq_flush(dev);
+}

@@ -1,0 +1,98 @@
+/*
+ * The daemon's launches: see launch.h. Pure functions of their arguments; one thread for each object.
+ */
+#include "runtime/base/err.h"
+#include "runtime/daemon/launch.h"
+
+static void gone(struct df_launch *l, const struct df_launch_in *in)
+{
+	/* A kernel that moved nothing comes back later and later, one that did at once. */
+	if (l->state == DF_LAUNCH_LEAVING || in->progress != l->progress)
+		l->backoff_ns = 0;
+	else
+		l->backoff_ns = l->backoff_ns ? DF_MIN(l->backoff_ns * 2, DF_LAUNCH_BACKOFF_MAX)
+					      : DF_LAUNCH_BACKOFF_MIN;
+	l->next_ns = in->now_ns + l->backoff_ns;
+	l->state = DF_LAUNCH_GONE;
+	l->quits++;
+}
+
+/* The quiet time still holds the daemon back. */
+static int held(const struct df_launch *l, const struct df_launch_in *in)
+{
+	return in->quiet && (!in->outstanding || in->now_ns - l->quiet_since < DF_LAUNCH_QUIET_NS);
+}
+
+/* The kernel has not the blocks that it should have. */
+static int misfits(struct df_launch *l, const struct df_launch_in *in)
+{
+	/* Between two operations there is nothing to be known. */
+	if (!in->width)
+		return 0;
+	if (in->width >= l->width)
+		l->wide_since = 0;
+	else if (!l->wide_since)
+		l->wide_since = DF_MAX(in->now_ns, 1);
+	return in->width > l->width ||
+	       (l->wide_since && in->now_ns - l->wide_since >= DF_LAUNCH_NARROW_NS);
+}
+
+enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in *in,
+				  uint64_t *sleep_ns)
+{
+	*sleep_ns = DF_LAUNCH_BACKOFF_MAX;
+	if (l->state == DF_LAUNCH_DEAD)
+		return DF_LAUNCH_NOTHING;
+	if (!in->quiet)
+		l->quiet_since = 0;
+	else if (!l->quiet_since)
+		l->quiet_since = DF_MAX(in->now_ns, 1);
+	if (l->state != DF_LAUNCH_GONE)
+		l->failures = 0; /* the last launch did happen */
+	if (l->state != DF_LAUNCH_GONE && in->exited)
+		gone(l, in);
+	switch (l->state) {
+	case DF_LAUNCH_GONE:
+		if (!in->outstanding)
+			return DF_LAUNCH_NOTHING;
+		if (held(l, in)) {
+			*sleep_ns = l->quiet_since + DF_LAUNCH_QUIET_NS - in->now_ns;
+			return DF_LAUNCH_NOTHING;
+		}
+		/* What has moved meanwhile (a peer, a stream) ends the waiting, but not one for a failure. */
+		if (in->now_ns < l->next_ns && (l->failures || in->progress == l->progress)) {
+			*sleep_ns = l->next_ns - in->now_ns;
+			return DF_LAUNCH_NOTHING;
+		}
+		l->state = DF_LAUNCH_RUNNING;
+		l->width = DF_MAX(in->width, 1);
+		l->wide_since = 0;
+		l->progress = in->progress;
+		l->launches++;
+		*sleep_ns = 0;
+		return DF_LAUNCH_LAUNCH;
+	case DF_LAUNCH_RUNNING:
+		if (!held(l, in) && !misfits(l, in))
+			return DF_LAUNCH_NOTHING;
+		l->state = DF_LAUNCH_LEAVING;
+		*sleep_ns = 0;
+		return DF_LAUNCH_ASK;
+	case DF_LAUNCH_LEAVING:
+		/*
+		 * The request stands, also when the quiet time is over: some blocks may have followed it, and the work of
+		 * those would wait for the others.
+		 */
+	default:
+		return DF_LAUNCH_NOTHING;
+	}
+}
+
+void df_launch_failed(struct df_launch *l, uint64_t now_ns, int fatal)
+{
+	l->launches--;
+	l->failures++;
+	l->state = fatal || l->failures >= DF_LAUNCH_FAILURES ? DF_LAUNCH_DEAD : DF_LAUNCH_GONE;
+	l->backoff_ns = l->backoff_ns ? DF_MIN(l->backoff_ns * 2, DF_LAUNCH_BACKOFF_MAX)
+				      : DF_LAUNCH_BACKOFF_MIN;
+	l->next_ns = now_ns + l->backoff_ns;
+}

@@ -1,0 +1,495 @@
+/*
+ * The GPU backend: struct df_hostcuda_api on the CUDA driver. Streams belong to the application; what we know of
+ * them hangs in a table, by handle (of events: cuda_event.c). A word that a stream writes or waits for lies in pinned
+ * memory and is reached by the driver's stream memory operations.
+ *
+ * The table's lock is a leaf and never held across a call of the driver. Any thread.
+ */
+#if __has_include(<cuda.h>)
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/device.h"
+
+struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
+int df_nr_cudevs;
+int df_cuda_captures = -1;
+const struct df_stream_hooks *df_cuda_hooks;
+int df_cuda_recording;
+
+/* ---- contexts -------------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
+
+CUcontext df_cuda_ctx(int device)
+{
+	CUcontext ctx;
+
+	if (device < 0 || device >= df_nr_cudevs)
+		return NULL;
+	/* ACQUIRE pairs with the RELEASE below: a context that is seen can be used. */
+	ctx = __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_ACQUIRE);
+	if (df_likely(ctx != NULL))
+		return ctx;
+	pthread_mutex_lock(&dev_lock);
+	ctx = df_cudevs[device].ctx;
+	if (!ctx && df_drv.primary_retain(&ctx, df_cudevs[device].device) == CUDA_SUCCESS)
+		/* RELEASE pairs with the ACQUIRE above. */
+		__atomic_store_n(&df_cudevs[device].ctx, ctx, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&dev_lock);
+	return ctx;
+}
+
+/*
+ * While some thread captures in the global mode, calls that might synchronise are refused in every other
+ * thread and spoil its capture: ours are none of that capture's business.
+ */
+#define ENTER_PUSHED  1
+#define ENTER_RELAXED 2
+
+static __thread CUstreamCaptureMode mode_before;
+
+int df_cuda_enter(CUcontext ctx)
+{
+	CUcontext now = NULL;
+	int entered = 0;
+	CUresult r;
+
+	if (!ctx)
+		return -ENODEV;
+	if (df_drv.ctx_current(&now) != CUDA_SUCCESS || now != ctx) {
+		r = df_drv.ctx_push(ctx);
+		if (r != CUDA_SUCCESS)
+			return r == CUDA_ERROR_DEINITIALIZED ? -ESHUTDOWN : -ENODEV;
+		entered = ENTER_PUSHED;
+	}
+	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0) {
+		mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
+		if (df_drv.capture_mode(&mode_before) == CUDA_SUCCESS)
+			entered |= ENTER_RELAXED;
+	}
+	return entered;
+}
+
+void df_cuda_leave(int entered)
+{
+	CUcontext ctx;
+
+	if (entered < 0)
+		return;
+	if (entered & ENTER_RELAXED)
+		df_drv.capture_mode(&mode_before);
+	if (entered & ENTER_PUSHED)
+		df_drv.ctx_pop(&ctx);
+}
+
+static int device_of(CUcontext ctx)
+{
+	CUdevice dev = -1;
+	int i, in = df_cuda_enter(ctx);
+
+	if (in < 0)
+		return -1;
+	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+		dev = -1;
+	df_cuda_leave(in);
+	for (i = 0; i < df_nr_cudevs; i++)
+		if (df_cudevs[i].device == dev)
+			return i;
+	return -1;
+}
+
+static int device_count(void)
+{
+	return df_nr_cudevs;
+}
+
+static int get_device(void)
+{
+	CUdevice dev;
+	int i;
+
+	/* Without a context the thread is where the CUDA runtime would put it: on the first device. */
+	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+		return 0;
+	for (i = 0; i < df_nr_cudevs; i++)
+		if (df_cudevs[i].device == dev)
+			return i;
+	return 0;
+}
+
+static int set_device(int device)
+{
+	CUcontext ctx = df_cuda_ctx(device);
+
+	if (!ctx)
+		return -EINVAL;
+	return df_drv_errno(df_drv.ctx_set(ctx));
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------------- */
+
+static pthread_rwlock_t streams_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct df_hstream *streams;
+
+static int is_special(CUstream s)
+{
+	return s == NULL || s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD;
+}
+
+/* The key of a stream; handle: what to give the driver for it. -EINVAL. */
+static int key_of(CUstream s, int ptds, struct df_hstream_key *key, CUstream *handle)
+{
+	unsigned long long id = 0;
+
+	*handle = s ? s : ptds ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	memset(key, 0, sizeof(*key));
+	key->handle = (uintptr_t)*handle;
+	/* One handle, many streams: of the current context, of the calling thread. */
+	if ((is_special(s) || df_cuda_captures < 0) &&
+	    df_drv.stream_id(*handle, &id) != CUDA_SUCCESS)
+		return -EINVAL;
+	key->id = id;
+	return 0;
+}
+
+static struct df_hstream *find(const struct df_hstream_key *key)
+{
+	struct df_hstream *s;
+
+	pthread_rwlock_rdlock(&streams_lock);
+	HASH_FIND(hh, streams, key, sizeof(*key), s);
+	pthread_rwlock_unlock(&streams_lock);
+	return s;
+}
+
+struct df_hstream *df_cuda_stream_known(CUstream handle, int ptds)
+{
+	struct df_hstream_key key;
+	CUstream h;
+
+	return key_of(handle, ptds, &key, &h) ? NULL : find(&key);
+}
+
+static struct df_hstream *stream_of(CUstream handle, int ptds, uint8_t own)
+{
+	struct df_hstream_key key;
+	struct df_hstream *s, *other;
+	unsigned long long id;
+	CUstream h;
+
+	if (key_of(handle, ptds, &key, &h))
+		return NULL;
+	s = find(&key);
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->key = key;
+	s->handle = h;
+	s->own = own;
+	if (df_drv.stream_ctx(h, &s->ctx) != CUDA_SUCCESS ||
+	    df_drv.stream_id(h, &id) != CUDA_SUCCESS ||
+	    df_drv.stream_flags(h, &s->flags) != CUDA_SUCCESS ||
+	    df_drv.stream_priority(h, &s->priority) != CUDA_SUCCESS ||
+	    (s->device = device_of(s->ctx)) < 0) {
+		free(s);
+		return NULL;
+	}
+	/* Never 0: the runtime takes that for "none". */
+	s->id = id + 1;
+	pthread_rwlock_wrlock(&streams_lock);
+	HASH_FIND(hh, streams, &key, sizeof(key), other);
+	if (!other)
+		HASH_ADD(hh, streams, key, sizeof(s->key), s);
+	pthread_rwlock_unlock(&streams_lock);
+	if (other) {
+		free(s);
+		return other;
+	}
+	if (!own)
+		df_cuda_gate_follow(s);
+	return s;
+}
+
+struct df_hstream *df_cuda_stream(CUstream handle, int ptds)
+{
+	return stream_of(handle, ptds, 0);
+}
+
+void df_cuda_stream_forget(struct df_hstream *s)
+{
+	pthread_rwlock_wrlock(&streams_lock);
+	HASH_DEL(streams, s);
+	pthread_rwlock_unlock(&streams_lock);
+	free(s);
+}
+
+void df_cuda_stream_describe(struct df_hstream *s, struct df_stream_info *out)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	memset(out, 0, sizeof(*out));
+	out->stream = s;
+	out->id = s->id;
+	out->device = s->device;
+	out->priority = s->priority;
+	out->legacy = s->handle == CU_STREAM_LEGACY;
+	out->per_thread = s->handle == CU_STREAM_PER_THREAD;
+	out->blocking = !(s->flags & CU_STREAM_NON_BLOCKING);
+	out->user = &s->user;
+	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0 && !out->legacy)
+		df_drv.stream_capturing(s->handle, &status);
+	out->capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/*
+ * A program may call NCCL before CUDA, as one does whose rank 0 makes the unique id first. Whether the driver is had from
+ * the hook is known at the latest when the first stream is given to NCCL: the application has it from somewhere.
+ */
+static int undecided;
+
+static void unseen(void)
+{
+	__atomic_store_n(&df_cuda_captures, -1, __ATOMIC_RELAXED);
+	if (df_cuda_recording) {
+		df_warn_once("not every call of the CUDA driver comes through dfshim's hook: the "
+			     "trace has gaps");
+		return;
+	}
+	df_cuda_strict();
+	df_warn_once(
+		"not every call of the CUDA driver comes through dfshim's hook: collectives keep "
+		"strict order");
+}
+
+static int stream_info(const void *stream, struct df_stream_info *out)
+{
+	struct df_hstream *s;
+
+	if (__atomic_load_n(&undecided, __ATOMIC_RELAXED) &&
+	    __atomic_exchange_n(&undecided, 0, __ATOMIC_RELAXED) && df_cuda_front_sees() <= 0)
+		unseen();
+	s = df_cuda_stream((CUstream)stream, 0);
+
+	if (!s)
+		return -EINVAL;
+	df_cuda_stream_describe(s, out);
+	return 0;
+}
+
+void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
+			 void *arg)
+{
+	struct df_hstream *s, **all;
+	unsigned int nr = 0, i;
+
+	pthread_rwlock_rdlock(&streams_lock);
+	all = malloc((HASH_COUNT(streams) + 1) * sizeof(struct df_hstream *));
+	for (s = streams; s && all; s = s->hh.next)
+		if ((device < 0 || s->device == device) && !s->own)
+			all[nr++] = s;
+	pthread_rwlock_unlock(&streams_lock);
+	for (i = 0; i < nr; i++) {
+		struct df_stream_info info;
+
+		df_cuda_stream_describe(all[i], &info);
+		fn(&info, arg);
+	}
+	free(all);
+}
+
+static int stream_new(int device, struct df_stream_info *out)
+{
+	int in = df_cuda_enter(df_cuda_ctx(device));
+	struct df_hstream *s;
+	CUstream h;
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	r = df_drv.stream_create(&h, CU_STREAM_NON_BLOCKING, 0);
+	df_cuda_leave(in);
+	if (r != CUDA_SUCCESS)
+		return df_drv_errno(r);
+	s = stream_of(h, 0, 1);
+	if (!s) {
+		df_drv.stream_destroy(h);
+		return -ENOMEM;
+	}
+	df_cuda_stream_describe(s, out);
+	return 0;
+}
+
+static void stream_delete(struct df_hstream *s)
+{
+	df_drv.stream_destroy(s->handle);
+	df_cuda_stream_forget(s);
+}
+
+static int stream_write(struct df_hstream *s, uint64_t *addr, uint64_t value)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	/* The default flags order it after the stream's earlier work, for the whole system. */
+	r = df_drv.stream_write64(s->handle, (CUdeviceptr)(uintptr_t)addr, value,
+				  CU_STREAM_WRITE_VALUE_DEFAULT);
+	df_cuda_leave(in);
+	return df_drv_errno(r);
+}
+
+static int stream_wait(struct df_hstream *s, const uint64_t *addr, uint64_t value)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	r = df_drv.stream_wait64(s->handle, (CUdeviceptr)(uintptr_t)addr, value,
+				 CU_STREAM_WAIT_VALUE_GEQ);
+	df_cuda_leave(in);
+	return df_drv_errno(r);
+}
+
+static int stream_idle(struct df_hstream *s)
+{
+	int in = df_cuda_enter(s->ctx);
+	CUresult r;
+
+	if (in < 0)
+		return 0;
+	r = df_drv.stream_query(s->handle);
+	/*
+	 * What is put on it next waits for the legacy stream. While somebody captures, asking that one might spoil the
+	 * capture.
+	 */
+	if (r == CUDA_SUCCESS && s->handle != CU_STREAM_LEGACY &&
+	    !(s->flags & CU_STREAM_NON_BLOCKING))
+		r = __atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0
+			    ? CUDA_ERROR_NOT_READY
+			    : df_drv.stream_query(CU_STREAM_LEGACY);
+	df_cuda_leave(in);
+	return r == CUDA_SUCCESS;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void set_hooks(const struct df_stream_hooks *hooks)
+{
+	df_cuda_hooks = hooks;
+	if (df_cuda_front_set)
+		df_cuda_front_set(hooks ? &df_cuda_front : NULL);
+	if (df_cuda_front_set && df_cuda_front_sees() >= 0) {
+		/* Where nobody has asked for the driver nobody captures. */
+		__atomic_store_n(&undecided, !df_cuda_front_sees(), __ATOMIC_RELAXED);
+		__atomic_store_n(&df_cuda_captures, 0, __ATOMIC_RELAXED);
+		return;
+	}
+	if (hooks)
+		unseen();
+}
+
+static void kick(int device)
+{
+	/* The device looks at its words itself. */
+	(void)device;
+}
+
+const struct df_hostcuda_api df_cuda_api = {
+	.version = DF_HOSTCUDA_VERSION,
+	.set_hooks = set_hooks,
+	.device_count = device_count,
+	.get_device = get_device,
+	.set_device = set_device,
+	.stream_info = stream_info,
+	.stream_new = stream_new,
+	.stream_delete = stream_delete,
+	.stream_write = stream_write,
+	.stream_wait = stream_wait,
+	.stream_idle = stream_idle,
+	.event_record = df_cuda_event_record,
+	.event_wait = df_cuda_event_wait,
+	.event_new = df_cuda_event_new,
+	.event_delete = df_cuda_event_delete,
+	.stream_each = df_cuda_stream_each,
+	.capture_node = df_cuda_capture_node,
+	.kick = kick,
+	.mem_alloc = df_cuda_mem_alloc,
+	.mem_free = df_cuda_mem_free,
+	.mem_info = df_cuda_mem_info,
+	.reaches = df_cuda_reaches,
+};
+
+/* What the runtime needs of every device; the first one that lacks something is the reason. */
+static int usable(int i, char *reason, size_t bytes)
+{
+	static const struct {
+		CUdevice_attribute what;
+		int least;
+		const char *name;
+	} needs[] = {
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8, "compute capability 8.0"},
+		{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1, "unified addressing"},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1,
+		 "64-bit stream memory operations"},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1,
+		 "one address for registered memory"},
+	};
+	size_t k;
+	int v = 0;
+
+	for (k = 0; k < DF_ARRAY_LEN(needs); k++)
+		if (df_drv.device_attribute(&v, needs[k].what, df_cudevs[i].device) !=
+			    CUDA_SUCCESS ||
+		    v < needs[k].least) {
+			snprintf(reason, bytes, "GPU %d has no %s", i, needs[k].name);
+			return 0;
+		}
+	return 1;
+}
+
+const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes)
+{
+	return df_cuda_daemon_check(reason, reason_bytes)
+		       ? NULL
+		       : df_cuda_open_driver(reason, reason_bytes);
+}
+
+const struct df_hostcuda_api *df_cuda_open_recording(char *reason, size_t reason_bytes)
+{
+	const struct df_hostcuda_api *api = df_cuda_open_driver(reason, reason_bytes);
+
+	df_cuda_recording = api != NULL;
+	return api;
+}
+
+const struct df_hostcuda_api *df_cuda_open_driver(char *reason, size_t reason_bytes)
+{
+	int i;
+
+	if (df_drv_open(reason, reason_bytes))
+		return NULL;
+	if (df_drv.device_count(&df_nr_cudevs) != CUDA_SUCCESS || df_nr_cudevs < 1) {
+		snprintf(reason, reason_bytes, "no usable GPU: the driver has no device");
+		return NULL;
+	}
+	df_nr_cudevs = DF_MIN(df_nr_cudevs, DF_CUDA_DEVICES_MAX);
+	for (i = 0; i < df_nr_cudevs; i++)
+		if (df_drv.device_get(&df_cudevs[i].device, i) != CUDA_SUCCESS ||
+		    !usable(i, reason, reason_bytes))
+			return NULL;
+	return &df_cuda_api;
+}
+#endif

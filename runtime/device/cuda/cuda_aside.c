@@ -1,0 +1,93 @@
+/*
+ * Calls of the driver that may take as long as the driver likes (allocation, pinning, opening of others' memory):
+ * each on a thread of its own, so that none stands behind another and nobody who holds a lock waits for one. They
+ * are rare: memory comes in large pieces. Any thread.
+ */
+#if __has_include(<cuda.h>)
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/cuda/cuda_int.h"
+
+struct job {
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+static void *thread(void *arg)
+{
+	struct job job = *(struct job *)arg;
+
+	free(arg);
+	job.fn(job.arg);
+	/* Whoever was told "not yet" looks again. */
+	df_cuda_daemon_wake();
+	return NULL;
+}
+
+int df_cuda_aside(void (*fn)(void *arg), void *arg)
+{
+	struct job *job = malloc(sizeof(*job));
+	sigset_t all, old;
+	pthread_t t;
+	int ret;
+
+	if (!job)
+		return -ENOMEM;
+	*job = (struct job){fn, arg};
+	/* The application's signals are none of our threads' business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	ret = pthread_create(&t, NULL, thread, job);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (ret) {
+		free(job);
+		return -ENOMEM;
+	}
+	pthread_detach(t);
+	pthread_setname_np(t, "dfshim-driver");
+	return 0;
+}
+
+/* ---- the arena of connectors in host memory ----------------------------------------------------------------------- */
+
+static int show(void *base, uint64_t bytes)
+{
+	int in = df_cuda_enter(df_cuda_ctx(0));
+	CUresult r;
+
+	if (in < 0)
+		return in;
+	df_cuda_quiet(-1, 1);
+	r = df_drv.host_register(base, bytes,
+				 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	df_cuda_quiet(-1, 0);
+	df_cuda_leave(in);
+	if (r != CUDA_SUCCESS)
+		df_warn_once("%llu MiB of connectors can't be shown to the GPU: %s",
+			     (unsigned long long)(bytes >> 20), df_drv_name(r));
+	return df_drv_errno(r);
+}
+
+static void hide(void *base)
+{
+	int in = df_cuda_enter(df_cuda_ctx(0));
+
+	if (in < 0)
+		return;
+	df_cuda_quiet(-1, 1);
+	df_drv.host_unregister(base);
+	df_cuda_quiet(-1, 0);
+	df_cuda_leave(in);
+}
+
+const struct df_arena_device df_cuda_arena_device = {show, hide, df_cuda_aside};
+#endif

@@ -1,0 +1,366 @@
+/*
+ * The daemon's kernel on each device and the poller thread that looks after all of them: launches it when there is
+ * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions, opens the
+ * gates of graphs. Only the poller launches. It sleeps on a futex while nothing is in flight.
+ *
+ * The request to leave is df_kdaemon.quit, which the kernel reads across the bus. No lock is held across a
+ * call of the driver.
+ */
+#if __has_include(<cuda.h>)
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include "kernels/abi.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/device/cuda/cuda_int.h"
+#include "runtime/daemon/launch.h"
+
+#define KERNEL	     "dfk_daemon"
+#define MAX_THREADS  512     /* as kernels/daemon_cuda.cu is compiled */
+#define LEAVE_NS     1000000 /* how long a quiet time waits for the kernel to leave */
+#define SPINS	     64
+#define NAP_NS	     20000
+#define IDLE_WAIT_NS 200000000
+
+struct daemon {
+	CUstream stream;
+	CUfunction fn;
+	struct df_launch l;
+	uint32_t quiet; /* threads inside calls that may wait for the device */
+	uint32_t stops; /* threads that want no kernel there */
+	uint32_t state; /* of l, for other threads */
+	uint32_t ready; /* stream and function exist: since df_cuda_daemon_prepare() */
+	uint32_t told;
+};
+
+static struct daemon daemons[DF_CUDA_DEVICES_MAX];
+static const struct df_daemon_ops *ops;
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t work_seq; /* futex: bumped when there may be work */
+static uint32_t sleeping;
+static uint64_t launches;
+static uint64_t rounds; /* of the poller */
+
+int df_cuda_daemon_check(char *reason, unsigned long reason_bytes)
+{
+	if (df_cuda_fatbin())
+		return 0;
+	snprintf(reason, reason_bytes,
+		 "this libdfshim.so was built without nvcc and has no GPU code");
+	return -EOPNOTSUPP;
+}
+
+static void give_up(int device, const char *what, CUresult r)
+{
+	struct daemon *d = &daemons[device];
+	char why[240];
+
+	d->l.state = DF_LAUNCH_DEAD;
+	if (d->told++ || r == CUDA_ERROR_DEINITIALIZED)
+		return;
+	snprintf(why, sizeof(why), "GPU %d: %s: %s%s", device, what, df_drv_name(r),
+		 df_cuda_mps(device)
+			 ? " (under MPS a fault of any client ends all that share the GPU)"
+			 : "");
+	df_log(DF_LOG_WARN, "%s; nothing more runs there", why);
+	ops->failed(device, why);
+}
+
+int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
+{
+	static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
+	struct daemon *d = &daemons[device];
+	CUresult r = CUDA_SUCCESS;
+	int entered;
+
+	/* Nobody else takes it, so it may be held across the driver: who comes second wants the same. */
+	pthread_mutex_lock(&prepare_lock);
+	entered = df_cuda_enter(df_cuda_ctx(device));
+	if (entered < 0)
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	else if (!d->ready)
+		r = df_cuda_queue(device, &d->stream, &d->fn, KERNEL, df_cuda_fatbin());
+	df_cuda_leave(entered);
+	d->ready = r == CUDA_SUCCESS;
+	pthread_mutex_unlock(&prepare_lock);
+	if (r == CUDA_SUCCESS)
+		return 0;
+	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel can't be loaded: %s", device,
+		 df_drv_name(r));
+	return -EIO;
+}
+
+/* GPU memory for contexts that do not fit in shared memory, before a launch; without it they are used where they are. */
+static void give_lines(int device, struct df_kdaemon *k)
+{
+	void *p;
+
+	if (k->lines ||
+	    df_cuda_scratch(device, (uint64_t)k->nr_blocks * DF_LINES * DF_LINE_BYTES, &p))
+		return;
+	k->lines = p;
+	k->nr_lines = DF_LINES;
+}
+
+static CUresult launch(struct daemon *d, struct df_kdaemon *k)
+{
+	const struct df_env *env = df_env();
+	unsigned int threads = env->threads == DF_AUTO
+				       ? MAX_THREADS
+				       : DF_MIN((unsigned int)env->threads / 32 * 32, MAX_THREADS);
+	void *params[] = {&k};
+
+	give_lines((int)(d - daemons), k);
+	/* Relaxed: the launch itself orders it before the kernel. */
+	__atomic_store_n(&k->quit, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&k->leave, 0, __ATOMIC_RELAXED);
+	return df_drv.launch(d->fn, DF_MIN(d->l.width, k->nr_blocks), 1, 1, threads, 1, 1, 0,
+			     d->stream, params, NULL);
+}
+
+/* These do not heal: the context, or the whole device, is lost. */
+static int fatal(CUresult r)
+{
+	return r != CUDA_ERROR_OUT_OF_MEMORY && r != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES &&
+	       r != CUDA_ERROR_NOT_READY;
+}
+
+/* One look at one device. Returns how long nothing can change there by itself. */
+static uint64_t look(int device, struct df_kdaemon *k)
+{
+	struct daemon *d = &daemons[device];
+	/* SEQ_CST, as quiet below, pairs with those who add to them and then look at the state. */
+	/* SEQ_CST pairs with df_cuda_daemon_stop(): a round that begins after the request sees it. */
+	uint32_t stops = __atomic_load_n(&d->stops, __ATOMIC_SEQ_CST);
+	struct df_launch_in in = {
+		.now_ns = df_now_ns(),
+		.outstanding = !stops && ops->outstanding(device),
+		.width = ops->width(device),
+		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
+		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
+		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
+	};
+	uint64_t sleep_ns = 0;
+	CUresult r = CUDA_SUCCESS;
+	int entered = df_cuda_enter(df_cuda_ctx(device));
+
+	/* After exit() the driver ends before us; that is nobody's fault, and nothing is left to be done. */
+	if (entered == -ESHUTDOWN) {
+		d->l.state = DF_LAUNCH_DEAD;
+		/* SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(), as below. */
+		__atomic_store_n(&d->state, DF_LAUNCH_DEAD, __ATOMIC_SEQ_CST);
+		return DF_LAUNCH_BACKOFF_MAX;
+	}
+	if (entered < 0) {
+		give_up(device, "its context is gone", CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		return DF_LAUNCH_BACKOFF_MAX;
+	}
+	if (d->l.state == DF_LAUNCH_RUNNING || d->l.state == DF_LAUNCH_LEAVING) {
+		r = df_drv.stream_query(d->stream);
+		in.exited = r == CUDA_SUCCESS;
+		if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+			give_up(device, "the daemon's kernel ended", r);
+	}
+	/* It looks at many words, and while the kernel is there nobody asks. */
+	if (in.exited || d->l.state == DF_LAUNCH_GONE)
+		in.progress = ops->progress(device);
+	switch (df_launch_step(&d->l, &in, &sleep_ns)) {
+	case DF_LAUNCH_LAUNCH:
+		r = launch(d, k);
+		if (r == CUDA_SUCCESS) {
+			__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+			break;
+		}
+		df_launch_failed(&d->l, in.now_ns, fatal(r));
+		if (d->l.state == DF_LAUNCH_DEAD)
+			give_up(device, "the daemon can't be launched", r);
+		break;
+	case DF_LAUNCH_ASK:
+		/* Relaxed: it carries no data; blocks save nothing because of it. */
+		__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
+		break;
+	case DF_LAUNCH_NOTHING:
+		break;
+	}
+	df_cuda_leave(entered);
+	/* SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(): they ask, then look at the state. */
+	__atomic_store_n(&d->state, d->l.state, __ATOMIC_SEQ_CST);
+	return sleep_ns;
+}
+
+static void rest(int active, uint32_t seen, uint32_t *idle)
+{
+	struct timespec nap = {0, NAP_NS};
+
+	if (active && (*idle)++ < SPINS) {
+		sched_yield();
+		return;
+	}
+	if (active) {
+		nanosleep(&nap, NULL);
+		return;
+	}
+	/*
+	 * SEQ_CST pairs with df_cuda_daemon_wake(): either it sees that we sleep, or the word has changed
+	 * and the kernel does not let us sleep. Without it a submission could find nobody awake.
+	 */
+	__atomic_store_n(&sleeping, 1, __ATOMIC_SEQ_CST);
+	df_futex_wait(&work_seq, seen, IDLE_WAIT_NS, 0);
+	__atomic_store_n(&sleeping, 0, __ATOMIC_RELAXED);
+}
+
+static void *poller(void *arg)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint32_t idle = 0;
+
+	df_drv.capture_mode(&mode);
+	for (;;) {
+		/* SEQ_CST pairs with df_cuda_daemon_wake(): what is submitted after this look changes the word. */
+		/* SEQ_CST pairs with the add to work_seq by whoever brings work: a wake-up is not missed. */
+		uint32_t seen = __atomic_load_n(&work_seq, __ATOMIC_SEQ_CST);
+		int i, active = 0, moved = 0;
+
+		for (i = 0; i < ops->nr_devices(); i++) {
+			struct df_kdaemon *k = ops->daemon(i);
+
+			if (!k)
+				continue;
+			moved |= ops->chores(i);
+			look(i, k);
+			active |= ops->outstanding(i) || daemons[i].l.state == DF_LAUNCH_LEAVING ||
+				  daemons[i].l.state == DF_LAUNCH_RUNNING;
+		}
+		active |= df_cuda_graph_poll() > 0;
+		/* SEQ_CST pairs with df_cuda_daemon_stop(): what was asked for before has been looked at. */
+		__atomic_add_fetch(&rounds, 1, __ATOMIC_SEQ_CST);
+		if (moved)
+			idle = 0;
+		else
+			rest(active, seen, &idle);
+	}
+	return arg;
+}
+
+int df_cuda_daemon_start(const struct df_daemon_ops *o)
+{
+	sigset_t all, old;
+	pthread_t t;
+	int ret = 0;
+
+	pthread_mutex_lock(&start_lock);
+	if (!ops) {
+		/* Relaxed: other threads only want to know whether there is one. */
+		__atomic_store_n(&ops, o, __ATOMIC_RELAXED);
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, &old);
+		ret = pthread_create(&t, NULL, poller, NULL);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		if (ret) {
+			__atomic_store_n(&ops, NULL, __ATOMIC_RELAXED);
+		} else {
+			pthread_detach(t);
+			pthread_setname_np(t, "dfshim-poller");
+		}
+	}
+	pthread_mutex_unlock(&start_lock);
+	return ret ? -ENOMEM : 0;
+}
+
+int df_cuda_daemon_started(void)
+{
+	return __atomic_load_n(&ops, __ATOMIC_RELAXED) != NULL;
+}
+
+void df_cuda_daemon_wake(void)
+{
+	/* SEQ_CST pairs with rest(): see there. */
+	__atomic_add_fetch(&work_seq, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&sleeping, __ATOMIC_SEQ_CST))
+		df_futex_wake(&work_seq, 1, 0);
+}
+
+uint64_t df_cuda_daemon_launches(void)
+{
+	return __atomic_load_n(&launches, __ATOMIC_RELAXED);
+}
+
+uint32_t df_cuda_daemon_blocks(int device)
+{
+	const struct df_daemon_ops *o = __atomic_load_n(&ops, __ATOMIC_RELAXED);
+	const struct df_kdaemon *k = o && device < o->nr_devices() ? o->daemon(device) : NULL;
+
+	return k ? k->nr_blocks : 0;
+}
+
+static int on_device(int device)
+{
+	/* SEQ_CST pairs with the store in look(): our request came before it, or it counts in this look. */
+	uint32_t state = __atomic_load_n(&daemons[device].state, __ATOMIC_SEQ_CST);
+
+	return state == DF_LAUNCH_RUNNING || state == DF_LAUNCH_LEAVING;
+}
+
+static void pause_ns(long ns)
+{
+	struct timespec t = {0, ns};
+
+	nanosleep(&t, NULL);
+}
+
+void df_cuda_quiet(int device, int enter)
+{
+	uint64_t until = df_now_ns() + LEAVE_NS;
+	int i, first = device < 0 ? 0 : device, last = device < 0 ? df_nr_cudevs - 1 : device;
+
+	if (!__atomic_load_n(&ops, __ATOMIC_RELAXED))
+		return;
+	for (i = first; i <= last; i++)
+		/* SEQ_CST pairs with look(): a launch that does not see it is seen by on_device(). */
+		__atomic_add_fetch(&daemons[i].quiet, enter ? 1 : -1, __ATOMIC_SEQ_CST);
+	df_cuda_daemon_wake();
+	if (!enter)
+		return;
+	/* Not for longer than that: whatever the driver then waits for goes on without us. */
+	for (i = first; i <= last; i++)
+		while (on_device(i) && df_now_ns() < until)
+			pause_ns(5000);
+}
+
+int df_cuda_daemon_stop(int device)
+{
+	uint64_t from;
+
+	/* SEQ_CST pairs with look(): a round that begins after this sees the request. */
+	/* SEQ_CST pairs with look() and the count of rounds: the request is out before rounds are counted. */
+	__atomic_add_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
+	from = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);
+	/*
+	 * SEQ_CST pairs with poller(). A round that had begun may still launch; the one after it sees our
+	 * request. A block looks at it every few turns, none of which waits, so this ends; where the
+	 * device is lost, the state says so.
+	 */
+	while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) < from + 2 || on_device(device)) {
+		df_cuda_daemon_wake();
+		pause_ns(5000);
+	}
+	return __atomic_load_n(&daemons[device].state, __ATOMIC_RELAXED) == DF_LAUNCH_DEAD;
+}
+
+void df_cuda_daemon_resume(int device)
+{
+	/* SEQ_CST pairs with look(): what the host did to the queues comes before the next launch. */
+	__atomic_sub_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
+	df_cuda_daemon_wake();
+}
+#endif

@@ -1,0 +1,59 @@
+/*
+ * An event that a whole context waits for (cuCtxWaitEvent) holds for streams that are made, or first seen, later. What was
+ * pending behind it is kept on a stream of ours, one a device, and a stream that becomes known takes over what of that is
+ * not done yet. The driver's own part of the wait is the driver's.
+ *
+ * By device, as the wait itself: streams of another context of the device wait too. Any thread; no lock is held across the
+ * hooks.
+ */
+#if __has_include(<cuda.h>)
+#include "runtime/device/cuda/cuda_int.h"
+
+static struct df_hstream *gates[DF_CUDA_DEVICES_MAX];
+
+void df_cuda_gate_wait(int device, const struct df_event_info *event)
+{
+	struct df_stream_info info;
+	struct df_hstream *s, *none = NULL;
+
+	/* Who only looks on has nothing pending. */
+	if (device < 0 || device >= DF_CUDA_DEVICES_MAX || df_cuda_recording)
+		return;
+	/* ACQUIRE pairs with the RELEASE below: the stream is described. */
+	s = __atomic_load_n(&gates[device], __ATOMIC_ACQUIRE);
+	if (!s) {
+		/* The streams of now wait; without a driver's stream more is not to be had. */
+		if (df_cuda_api.stream_new(device, &info))
+			return;
+		/* RELEASE pairs with the ACQUIREs. */
+		if (__atomic_compare_exchange_n(&gates[device], &none, info.stream, 0,
+						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+			s = info.stream;
+		} else {
+			df_cuda_api.stream_delete(info.stream);
+			s = none;
+		}
+	}
+	df_cuda_stream_describe(s, &info);
+	df_cuda_hooks->event_wait(&info, event);
+}
+
+void df_cuda_gate_follow(struct df_hstream *s)
+{
+	struct df_stream_info gate, info;
+	void *user = NULL;
+	struct df_event_info event = {.device = s->device, .user = &user};
+	/* ACQUIRE pairs with the RELEASE in df_cuda_gate_wait(). */
+	struct df_hstream *g = __atomic_load_n(&gates[s->device], __ATOMIC_ACQUIRE);
+
+	if (!g || !df_cuda_hooks)
+		return;
+	df_cuda_stream_describe(g, &gate);
+	df_cuda_stream_describe(s, &info);
+	/* No number of an event of the application's: it counts down from the largest. */
+	event.id = UINT64_MAX - (uint64_t)s->device;
+	df_cuda_hooks->event_record(&event, &gate);
+	df_cuda_hooks->event_wait(&info, &event);
+	df_cuda_hooks->event_destroy(&event);
+}
+#endif

@@ -1,0 +1,102 @@
+/*
+ * Launches of the application's kernels for which the daemon gets out of the way at once, instead of when nothing moves any
+ * more: the first one of a function that the driver loads lazily, because loading may wait for the device; and
+ * cooperative ones, whose blocks have to be on the device together, where the daemon's leave too little room.
+ *
+ * Whether a function is loaded is not asked: what is launched may be a CUkernel in disguise, which cuFuncIsLoaded is not
+ * documented to take. So the first launch that we see of each counts, loaded or not. Any thread, no lock.
+ */
+#if __has_include(<cuda.h>)
+#include "runtime/base/err.h"
+#include "runtime/base/hash.h"
+#include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/cuda/cuda_int.h"
+
+#define LAZY   2 /* CU_MODULE_LAZY_LOADING of cuda.h 11.7 */
+#define SEEN   8192
+#define PROBES 16
+
+/* Functions that were launched. Where there is no room for one, each of its launches counts as the first. */
+static void *seen[SEEN];
+
+static int is_lazy(void)
+{
+	static int known; /* 1 no, 2 yes; two threads may both find out */
+	CUresult (*ask)(int *mode);
+	int k = __atomic_load_n(&known, __ATOMIC_RELAXED), mode = LAZY;
+
+	if (k)
+		return k == 2;
+	*(void **)&ask = df_drv_find("cuModuleGetLoadingMode", 11070);
+	if (!ask || ask(&mode) != CUDA_SUCCESS)
+		mode = LAZY;
+	__atomic_store_n(&known, mode == LAZY ? 2 : 1, __ATOMIC_RELAXED);
+	return mode == LAZY;
+}
+
+/* 1: it is there; note: it is from now on. */
+static int is_seen(void *fn, int note)
+{
+	uint64_t at = df_hash_bytes(&fn, sizeof(fn), 0);
+	int i;
+
+	for (i = 0; i < PROBES; i++) {
+		void **slot = &seen[(at + (uint64_t)i) % SEEN];
+		void *v = __atomic_load_n(slot, __ATOMIC_RELAXED);
+
+		if (v == fn)
+			return 1;
+		if (v)
+			continue;
+		if (!note)
+			return 0;
+		if (__atomic_compare_exchange_n(slot, &v, fn, 0, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED) ||
+		    v == fn)
+			return 1;
+	}
+	return 0;
+}
+
+/* Beside the daemon, whose blocks take a multiprocessor each. */
+static int has_room(int device, const struct df_cuda_launch *l)
+{
+	CUresult (*occupancy)(int *, CUfunction, int, size_t);
+	int nr = 0, each = 0;
+	uint32_t daemon = df_cuda_daemon_blocks(device);
+
+	*(void **)&occupancy = df_drv_find("cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050);
+	if (!occupancy ||
+	    occupancy(&each, (CUfunction)l->fn, (int)l->threads, l->shared) != CUDA_SUCCESS ||
+	    df_drv.device_attribute(&nr, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+				    df_cudevs[device].device) != CUDA_SUCCESS)
+		return 0;
+	return (uint32_t)nr > daemon &&
+	       l->together <= (uint64_t)((uint32_t)nr - daemon) * (uint64_t)each;
+}
+
+int df_cuda_launch_enter(const struct df_cuda_launch *l)
+{
+	int loads = l->fn && is_lazy() && !is_seen(l->fn, 0), device;
+	CUdevice dev;
+
+	if (df_likely(!loads && !l->together))
+		return -1;
+	if (df_cuda_recording || df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+		return -1;
+	device = df_cuda_api.get_device();
+	if (!loads && has_room(device, l))
+		return -1;
+	df_cuda_quiet(device, 1);
+	return device;
+}
+
+void df_cuda_launch_leave(const struct df_cuda_launch *l, int token, int launched)
+{
+	if (df_likely(token < 0))
+		return;
+	df_cuda_quiet(token, 0);
+	if (launched)
+		is_seen(l->fn, 1);
+}
+#endif

@@ -1,0 +1,29 @@
+/*
+ * The daemon's GPU code inside the library: the fatbin that nvcc made, byte for byte. Without nvcc there is none, and
+ * the GPU backend says so.
+ */
+#include <stddef.h>
+#include "runtime/device/cuda/cuda_daemon.h"
+
+#ifdef DF_FATBIN
+__asm__(".section .rodata\n"
+	".balign 64\n"
+	".globl df_fatbin\n"
+	".hidden df_fatbin\n"
+	"df_fatbin:\n"
+	".incbin \"" DF_FATBIN "\"\n"
+	".balign 8\n"
+	".previous\n");
+
+extern const unsigned char df_fatbin[] __attribute__((visibility("hidden")));
+
+const void *df_cuda_fatbin(void)
+{
+	return df_fatbin;
+}
+#else
+const void *df_cuda_fatbin(void)
+{
+	return NULL;
+}
+#endif

@@ -1,0 +1,29 @@
+/*
+ * GPU memory that only the daemon touches, and who may reach whose: between cuda_far.c, cuda_meet.c and the
+ * backend. Nothing here waits unless it says so.
+ */
+#ifndef DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
+#define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
+
+#include <stdint.h>
+#include "runtime/transport/far.h"
+
+extern const struct df_far_ops df_cuda_far_ops;
+
+/* 1 when the device has its first chunk; waits for it for at most so long. */
+int df_cuda_far_ready(int device, uint64_t bound_ns);
+/* The first chunk as another process can open it; 0: it can't. */
+int df_cuda_far_handle(int device, uint8_t handle[64], uint64_t *bytes);
+/* -EAGAIN: it is being opened; -EIO: the driver refuses; -EPROTO: it is smaller than was said. */
+int df_cuda_far_open(int device, uint64_t proc, const uint8_t *handle, uint64_t bytes,
+		     uint64_t *addr);
+/* Scratch of a program; -EAGAIN: not now. */
+int df_cuda_scratch(int device, uint64_t bytes, void **out);
+void df_cuda_scratch_free(void *p);
+
+/* cuda_meet.c: see there; blocks. -errno of the control plane. */
+struct df_ctl_comm;
+int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
+int df_cuda_agreed(const struct df_member *self, const struct df_member *peer);
+
+#endif

@@ -1,0 +1,164 @@
+/*
+ * Memory that the host and all devices see under one address: rings, contexts, programs, words. Cut from large
+ * pinned pieces, because pinning takes long and may wait for the device; what was cut is used again by size
+ * class and never given back to the driver. Any thread; one lock, not held while a piece is pinned.
+ *
+ * Most of it is asked for under the lock of a device, where the driver must not be called. So there is always a spare
+ * piece, made aside when the last one was taken into use, and who is about to take that lock waits first, for a bounded
+ * time, until there is a reserve. Before the daemon runs, pieces are pinned on the spot.
+ */
+#if __has_include(<cuda.h>)
+#include <pthread.h>
+#include <string.h>
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/cuda/cuda_int.h"
+
+#define PIECE_BYTES (16u << 20)
+#define RESERVE	    (4u << 20)
+#define RESERVE_NS  DF_NS_PER_S
+#define MIN_SHIFT   6
+#define NR_CLASSES  40
+
+/* In front of every block, on a line of its own. */
+struct head {
+	uint32_t class;
+	struct head *next;
+	uint64_t pad[6];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct head *free_list[NR_CLASSES];
+static char *piece, *spare;
+static size_t left;
+static int refilling;
+
+static void *pin(size_t bytes)
+{
+	int in = df_cuda_enter(df_cuda_ctx(0));
+	void *p = NULL;
+	CUresult r;
+
+	if (in < 0)
+		return NULL;
+	df_cuda_quiet(-1, 1);
+	r = df_drv.host_alloc(&p, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+	df_cuda_quiet(-1, 0);
+	df_cuda_leave(in);
+	return r == CUDA_SUCCESS ? p : NULL;
+}
+
+static void refill(void *arg)
+{
+	char *p = pin(PIECE_BYTES);
+
+	(void)arg;
+	pthread_mutex_lock(&lock);
+	/* Nobody else makes a spare piece while `refilling` is set. */
+	spare = p;
+	refilling = 0;
+	pthread_mutex_unlock(&lock);
+	if (!p)
+		df_warn_once("no %u MiB of memory can be pinned for the GPU", PIECE_BYTES >> 20);
+}
+
+/* Under the lock. */
+static void refill_begin(void)
+{
+	if (!spare && !refilling)
+		refilling = df_cuda_aside(refill, NULL) == 0;
+}
+
+/* Under the lock; NULL: not now. */
+static struct head *cut(size_t whole)
+{
+	struct head *h;
+
+	if (left < whole && spare && whole <= PIECE_BYTES) {
+		/* What is left of the last piece is lost. */
+		piece = spare;
+		left = PIECE_BYTES;
+		spare = NULL;
+	}
+	if (left < whole)
+		return NULL;
+	h = (struct head *)piece;
+	piece += whole;
+	left -= whole;
+	return h;
+}
+
+void *df_cuda_pinned(size_t bytes)
+{
+	int running = df_cuda_daemon_started();
+	uint32_t class = MIN_SHIFT;
+	struct head *h;
+	size_t whole;
+
+	while (class < NR_CLASSES - 1 && ((size_t)1 << class) < bytes)
+		class ++;
+	whole = sizeof(*h) + ((size_t)1 << class);
+	pthread_mutex_lock(&lock);
+	h = free_list[class];
+	if (h)
+		free_list[class] = h->next;
+	else
+		h = cut(whole);
+	if (running)
+		refill_begin();
+	pthread_mutex_unlock(&lock);
+	if (!h && !running) {
+		char *p = pin(DF_MAX(whole, PIECE_BYTES));
+
+		h = (struct head *)p;
+		if (p && whole < PIECE_BYTES) {
+			pthread_mutex_lock(&lock);
+			piece = p + whole;
+			left = PIECE_BYTES - whole;
+			pthread_mutex_unlock(&lock);
+		}
+	}
+	if (!h)
+		return NULL;
+	h->class = class;
+	memset(h + 1, 0, bytes);
+	return h + 1;
+}
+
+void df_cuda_reserve(void)
+{
+	uint64_t from = 0;
+	int enough;
+
+	if (!df_cuda_daemon_started())
+		return;
+	for (;;) {
+		pthread_mutex_lock(&lock);
+		enough = left >= RESERVE || spare;
+		if (!enough)
+			refill_begin();
+		pthread_mutex_unlock(&lock);
+		if (enough)
+			return;
+		if (!from)
+			from = df_now_ns();
+		else if (df_now_ns() - from > RESERVE_NS)
+			return; /* who finds nothing then fails with a clear error */
+		df_sleep_ns(50000);
+	}
+}
+
+void df_cuda_pinned_free(void *p)
+{
+	struct head *h = (struct head *)p - 1;
+
+	if (!p)
+		return;
+	pthread_mutex_lock(&lock);
+	h->next = free_list[h->class];
+	free_list[h->class] = h;
+	pthread_mutex_unlock(&lock);
+}
+#endif

@@ -1,0 +1,187 @@
+/*
+ * Captured operations: what becomes of a group that is submitted to a stream that captures, and what its replays
+ * submit.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/order/submit.h"
+#include "trace/record/writer.h"
+
+/*
+ * What a group puts on one capturing stream: a node for each operation, one after the other as the stream
+ * has them, but a replay of the first node issues them all, because operations of one group wait for each
+ * other's peers. The later nodes only stand for their ends.
+ */
+struct captured {
+	struct cap_group *group;
+	uint32_t at;
+};
+
+struct cap_group {
+	uint32_t nr, refs;
+	int priority; /* of the stream that captured it */
+	struct captured *node;
+	struct df_op *op;
+};
+
+/* The replay that this thread's cudaGraphLaunch is in: its nodes are launched in order of capture. */
+static __thread struct {
+	const struct cap_group *group;
+	struct df_flight *flight;
+} replaying;
+
+static void cap_put(struct cap_group *g)
+{
+	uint32_t i;
+
+	/* ACQ_REL pairs with itself: without it the last one could free under another's last accesses. */
+	if (__atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	for (i = 0; i < g->nr; i++)
+		df_comm_put(g->op[i].comm);
+	free(g->node);
+	free(g->op);
+	free(g);
+}
+
+static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
+			struct df_flight *flight)
+{
+	uint64_t group = df_trace_serial(), stream, launch;
+	struct df_prep p;
+	uint32_t i;
+	int ret = 0;
+
+	if (df_rt.machine)
+		df_rt.machine->reserve();
+	df_stream_launching(&stream, &launch);
+	for (i = 0; i < g->nr && !ret; i++) {
+		struct df_dev *dev = g->op[i].comm->dev;
+
+		ret = df_comm_error(g->op[i].comm);
+		if (ret)
+			break;
+		memset(&p, 0, sizeof(p));
+		p.si.id = stream;
+		p.si.priority = g->priority;
+		p.launch = launch;
+		df_submit_sig(&g->op[i], &p.sig);
+		p.in_place = g->op[i].send == g->op[i].recv;
+		df_mutex_lock(&dev->lock);
+		ret = df_submit_issue(&g->op[i], &p, ready, group, g->nr == 1, &flight[i]);
+		df_mutex_unlock(&dev->lock);
+	}
+	if (df_rt.rules == DF_RULES_NCCL)
+		df_submit_close(g->op, g->nr);
+	if (ret && i > 1)
+		for (i = 0; i < g->nr; i++)
+			df_comm_end(g->op[i].comm, ret, 1);
+	df_engine_submitted();
+	return ret;
+}
+
+static int replay_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
+			 const uint64_t **done, uint64_t *done_value)
+{
+	const struct captured *c = arg;
+	const struct cap_group *g = c->group;
+	struct df_kwait w = {ready, ready_value};
+	int ret = 0;
+
+	if (c->at == 0) {
+		free(replaying.flight);
+		replaying.group = g;
+		replaying.flight = calloc(g->nr, sizeof(*replaying.flight));
+		ret = replaying.flight ? replay_issue(g, &w, replaying.flight) : -ENOMEM;
+	} else if (replaying.group != g) {
+		/* Its first node failed, or was taken out of the graph. */
+		df_warn_once(
+			"of collectives that were captured as one group, a graph can't replay a "
+			"part: the launch fails");
+		ret = -EINVAL;
+	}
+	if (!ret) {
+		*done = replaying.flight[c->at].done;
+		*done_value = replaying.flight[c->at].value;
+	}
+	if (ret || c->at + 1 == g->nr) {
+		free(replaying.flight);
+		replaying.flight = NULL;
+		replaying.group = NULL;
+	}
+	return ret;
+}
+
+static void replay_destroy(void *arg)
+{
+	struct captured *c = arg;
+
+	cap_put(c->group);
+}
+
+static int replay_plain(void *arg, const struct df_stream_info *si, int chain);
+
+static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy, replay_plain};
+
+/* Captures ops[at] and all later operations of the group on the same stream. */
+int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops)
+{
+	struct cap_group *g = calloc(1, sizeof(*g));
+	uint32_t n = 0;
+	size_t i;
+	int ret = 0;
+
+	if (!g)
+		return -ENOMEM;
+	g->refs = 1;
+	g->priority = p[at].si.priority;
+	g->node = calloc(nr_ops - at, sizeof(*g->node));
+	g->op = calloc(nr_ops - at, sizeof(*g->op));
+	if (!g->node || !g->op) {
+		cap_put(g);
+		return -ENOMEM;
+	}
+	for (i = at; i < nr_ops; i++) {
+		if (p[i].captured || p[i].si.stream != p[at].si.stream)
+			continue;
+		p[i].captured = 1;
+		g->node[n].group = g;
+		g->node[n].at = n;
+		df_comm_get(ops[i].comm);
+		g->op[n] = ops[i];
+		g->op[n++].ticket = NULL; /* it speaks of one instance */
+	}
+	g->nr = n;
+	for (n = 0; n < g->nr && !ret; n++) {
+		__atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
+		ret = df_rt.cu->capture_node(p[at].si.stream, &capture_ops, &g->node[n]);
+		if (ret)
+			replay_destroy(&g->node[n]);
+	}
+	cap_put(g);
+	return ret;
+}
+
+/* A captured group, called again on a stream: nothing of the graph is left to be ordered. */
+static int replay_plain(void *arg, const struct df_stream_info *si, int chain)
+{
+	const struct captured *c = arg;
+	const struct cap_group *g = c->group;
+	struct df_prep few[DF_PREP_FEW], *p;
+	uint32_t i;
+	int ret = 0;
+
+	if (df_rt.rules == DF_RULES_NCCL || (df_rt.strict && !chain))
+		return 1;
+	if (c->at)
+		return 0; /* with the first of its group */
+	p = df_prep_alloc(few, g->nr);
+	if (!p)
+		return -ENOMEM;
+	for (i = 0; i < g->nr && !ret; i++)
+		ret = df_submit_prepare(&g->op[i], &p[i], si);
+	ret = df_submit_all(g->op, p, ret ? 0 : g->nr, ret);
+	if (p != few)
+		free(p);
+	return ret;
+}

@@ -1,0 +1,321 @@
+/*
+ * Events. One that is recorded behind operations in flight stays virtual: it is recorded natively at the stream's
+ * position and carries the set of operations; whoever waits for it inherits the set.
+ *
+ * The time of such an event is that of the last operation's end. An event of our own is recorded for it on a stream
+ * aside, which waits for the stream's position and for the operations; cudaEventElapsedTime is given that
+ * one. As long as the stream aside is behind, later events of the stream get their times there too, so
+ * that times on one stream never go back.
+ *
+ * All state hangs on df_event_info.user and is guarded by the device's lock.
+ */
+#include <sched.h>
+#include "runtime/order/stream.h"
+#include "trace/record/writer.h"
+
+static struct df_event *event_of(const struct df_event_info *info)
+{
+	/* ACQUIRE pairs with the RELEASE in event_get(): the event is filled. */
+	return info->user ? __atomic_load_n((struct df_event **)info->user, __ATOMIC_ACQUIRE)
+			  : NULL;
+}
+
+static struct df_event *event_get(struct df_dev *dev, const struct df_event_info *info)
+{
+	struct df_event *e = *info->user;
+
+	if (e)
+		return e;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return NULL;
+	e->dev = dev;
+	df_list_add_tail(&dev->events, &e->node);
+	/* RELEASE pairs with the ACQUIRE in event_of(). */
+	__atomic_store_n((struct df_event **)info->user, e, __ATOMIC_RELEASE);
+	return e;
+}
+
+/* The word was written, or is not waited for. */
+static int is_past(const uint64_t *word, uint64_t value)
+{
+	/* ACQUIRE pairs with the stream's write: the event recorded before it has its time. */
+	return !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
+}
+
+/* The stream aside, and an event to record there. They are made without the lock: the driver may take its time. */
+static int have_aside(struct df_stream *s, struct df_event *e)
+{
+	struct df_dev *dev = s->dev;
+	struct df_stream_info aside;
+	void *timed = NULL;
+	int ret = 0;
+
+	if (!e->timed) {
+		ret = df_rt.cu->event_new(dev->index, &timed);
+		if (ret)
+			return ret;
+	}
+	if (!s->aside)
+		ret = df_rt.cu->stream_new(dev->index, &aside);
+	df_mutex_lock(&dev->lock);
+	if (timed && !e->timed) {
+		e->timed = timed;
+		timed = NULL;
+	}
+	if (!ret && !s->aside) {
+		s->aside_word = df_word_get();
+		ret = s->aside_word ? 0 : -ENOMEM;
+		if (!ret) {
+			/* ours alone now */
+			s->aside_seq = __atomic_load_n(s->aside_word, __ATOMIC_RELAXED);
+			s->aside = aside.stream;
+			aside.stream = NULL;
+		}
+	} else {
+		aside.stream = NULL;
+	}
+	df_mutex_unlock(&dev->lock);
+	if (timed)
+		df_rt.cu->event_delete(timed);
+	if (aside.stream)
+		df_rt.cu->stream_delete(aside.stream);
+	return ret;
+}
+
+/* Records the event's time where the stream's position and its set will be done. */
+static int record_aside(struct df_stream *s, struct df_event *e)
+{
+	struct df_dev *dev = s->dev;
+	int ret = have_aside(s, e);
+
+	if (ret)
+		return ret;
+	df_mutex_lock(&dev->lock);
+	if (!df_rt.cu->stream_idle(s->info.stream)) {
+		ret = df_rt.cu->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
+		if (!ret)
+			ret = df_rt.cu->stream_wait(s->aside, s->ready, ++s->ready_seq);
+	}
+	if (!ret)
+		ret = df_stream_follow_aside(s);
+	df_mutex_unlock(&dev->lock);
+	if (!ret)
+		ret = df_rt.cu->event_record(e->timed, s->aside);
+	df_mutex_lock(&dev->lock);
+	if (!ret)
+		ret = df_rt.cu->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
+	if (!ret) {
+		e->word = s->aside_word;
+		e->value = ++s->aside_seq;
+	}
+	df_mutex_unlock(&dev->lock);
+	return ret;
+}
+
+/*
+ * The stream waits for an event whose time is still to come, on another stream's stream aside: its own follows there, so
+ * that an event behind that wait has no earlier time.
+ */
+static int follow_time(struct df_stream *s, struct df_event *e)
+{
+	struct df_dev *dev = s->dev;
+	uint64_t *word, value;
+	int ret;
+
+	df_mutex_lock(&e->dev->lock);
+	word = e->word;
+	value = e->value;
+	df_mutex_unlock(&e->dev->lock);
+	if (is_past(word, value) || word == s->aside_word)
+		return 0;
+	ret = have_aside(s, e);
+	if (ret)
+		return ret;
+	df_mutex_lock(&dev->lock);
+	ret = df_rt.cu->stream_wait(s->aside, word, value);
+	/* It is behind from here on. */
+	if (!ret)
+		ret = df_rt.cu->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
+	if (!ret)
+		s->aside_seq++;
+	df_mutex_unlock(&dev->lock);
+	return ret;
+}
+
+/* What the event knew of its last record. dev->lock held. */
+static void forget(struct df_event *e)
+{
+	e->pending.nr = 0;
+	e->word = NULL;
+}
+
+int df_hook_event_record(const struct df_event_info *info, const struct df_stream_info *si)
+{
+	struct df_event *e = event_of(info);
+	struct df_dev *dev = df_stream_dev(si->device);
+	int plain = df_rt.strict || df_rt.rules == DF_RULES_NCCL;
+	int strict = 0, timed = 0;
+	struct df_stream *s;
+
+	if (!dev || si->capturing)
+		return 0;
+	s = si->legacy && !df_dev_busy(dev) ? df_stream_of(si) : df_stream_behind(dev, si);
+	if (!s && !e) {
+		/* By NCCL's rules it may stand behind other streams in their queue. */
+		if (df_rt.rules == DF_RULES_NCCL && df_dev_busy(dev))
+			goto out;
+		return 0;
+	}
+	if (s && (info->ipc || (info->timing && plain) ||
+		  (si->legacy && (plain || !df_stream_is_legacy(dev, si)))))
+		/* Its meaning elsewhere is that of the real end: order it strictly. */
+		df_stream_fence(s);
+	df_mutex_lock(&dev->lock);
+	if (e)
+		forget(e);
+	if (s && !plain && info->timing && !info->ipc)
+		timed = df_stream_unfenced(s) || !is_past(s->aside_word, s->aside_seq);
+	if (s && (timed || df_stream_unfenced(s))) {
+		e = event_get(dev, info);
+		strict =
+			!e || df_flights_join_part(&e->pending, &s->pending, s->fenced, UINT64_MAX);
+	}
+	df_mutex_unlock(&dev->lock);
+	if (timed && !strict)
+		strict = record_aside(s, e) != 0;
+	if (strict)
+		df_stream_fence(
+			s); /* no memory to remember the set: strict order is always right */
+out:
+	df_trace(DF_REC_EVENT_RECORD, si->device, 0, -1, 0, info->id, df_trace_serial(), si->id, 0);
+	return 0;
+}
+
+void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+	struct df_dev *dev = df_stream_dev(si->device);
+	struct df_flights set = {0};
+	struct df_stream *s = NULL;
+	int ret = 0, plain = df_rt.strict || df_rt.rules == DF_RULES_NCCL;
+
+	if (!e) {
+		/*
+		 * Nothing of ours is behind the event itself; what it orders is part of the picture, and so is what the
+		 * stream carries from here on: it may hand the order on to the next one.
+		 */
+		if (dev && !si->capturing) {
+			df_mutex_lock(&dev->lock);
+			df_stream_get(dev, si);
+			df_mutex_unlock(&dev->lock);
+			df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, 0, si->id, 0);
+		}
+		return;
+	}
+	df_mutex_lock(&e->dev->lock);
+	df_flights_prune(&e->pending);
+	ret = df_flights_join(&set, &e->pending);
+	df_mutex_unlock(&e->dev->lock);
+	if (dev && !ret) {
+		df_mutex_lock(&dev->lock);
+		s = df_stream_get(dev, si);
+		ret = s ? df_flights_join(&s->pending, &set) : -ENOMEM;
+		if (!ret)
+			df_stream_legacy_note(s);
+		df_mutex_unlock(&dev->lock);
+	}
+	if (!dev || ret) {
+		/* A device without our streams, or no memory: wait for them at once. */
+		uint32_t i;
+
+		for (i = 0; i < set.nr; i++)
+			df_rt.cu->stream_wait(si->stream, set.v[i].done, set.v[i].value);
+	} else if (si->legacy && (plain || !df_stream_is_legacy(dev, si))) {
+		/* The blocking streams wait for it from now on. */
+		df_stream_fence(s);
+	} else if (!plain && follow_time(s, e)) {
+		df_warn_once("an event's time may be earlier than that of an event it waits for");
+	}
+	df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, e->record, si->id, 0);
+	df_flights_free(&set);
+}
+
+int df_hook_event_query(const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+	int ready;
+
+	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
+	if (df_stream_dev(info->device))
+		df_polls_note(DF_POLLED_EVENT, info->id);
+	else
+		df_polls_ask(DF_POLLED_EVENT);
+	if (!e)
+		return 0;
+	df_mutex_lock(&e->dev->lock);
+	ready = df_flights_done(&e->pending);
+	df_mutex_unlock(&e->dev->lock);
+	if (ready)
+		return 0;
+	df_engine_pass(e->dev);
+	return 1;
+}
+
+/*
+ * The stream aside has nothing to wait for any more, so it is there in a moment; unless a queue of the device is in
+ * its way.
+ */
+#define ASIDE_NS (100 * DF_NS_PER_MS)
+
+int df_hook_event_time(const struct df_event_info *info, void **event)
+{
+	struct df_event *e = event_of(info);
+	uint64_t value, since;
+	uint64_t *word;
+
+	*event = info->event;
+	if (!e)
+		return 0;
+	if (df_hook_event_query(info))
+		return 1;
+	df_mutex_lock(&e->dev->lock);
+	word = e->word;
+	value = e->value;
+	if (word)
+		*event = e->timed;
+	df_mutex_unlock(&e->dev->lock);
+	for (since = df_now_ns(); !is_past(word, value); sched_yield()) {
+		if (df_now_ns() - since > ASIDE_NS)
+			return 1;
+		df_engine_pass(e->dev);
+	}
+	return 0;
+}
+
+void df_hook_event_sync(const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+
+	if (!df_stream_dev(info->device))
+		return;
+	df_sync_enter(DF_CALL_EVENT_SYNC, info->device, info->id, df_trace_caller());
+	if (e)
+		df_sync_wait(e->dev, &e->pending);
+}
+
+void df_hook_event_destroy(const struct df_event_info *info)
+{
+	struct df_event *e = event_of(info);
+
+	if (!e)
+		return;
+	df_mutex_lock(&e->dev->lock);
+	df_list_del(&e->node);
+	df_mutex_unlock(&e->dev->lock);
+	if (e->timed)
+		df_rt.cu->event_delete(e->timed);
+	df_flights_free(&e->pending);
+	free(e);
+	*info->user = NULL;
+}

@@ -1,0 +1,212 @@
+/*
+ * Memory that the application freed while operations in flight may touch it. CUDA would wait for the device there
+ * without having promised it, and that wait could be part of a deadlock; so the memory is given back when all
+ * operations that were in flight at the time are done, on whatever device: pinned memory belongs to none, and a
+ * communicator may use another device's.
+ *
+ * Entered by threads that free, that allocate and find no memory, and by whoever retires operations.
+ */
+#include <sched.h>
+#include "runtime/order/stream.h"
+#include "trace/record/writer.h"
+
+struct df_free {
+	struct df_list node;
+	void *ptr;
+	struct df_flights pending;
+};
+
+static struct {
+	struct df_mutex lock;
+	struct df_list list;
+	uint32_t nr;	  /* on the list or being given back; read without the lock */
+	uint32_t leaving; /* off the list and not given back yet; read without the lock */
+} frees = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "frees"), .list = DF_LIST_INIT(frees.list)};
+
+int df_dev_flights(struct df_dev *dev, struct df_flights *set)
+{
+	struct df_coll *coll;
+	int ret = 0;
+
+	df_list_each(coll, &dev->colls, node)
+	{
+		struct df_flight f = {0};
+
+		if (!coll->issued)
+			continue;
+		f.done = coll->k.done;
+		f.value = coll->base + coll->issued;
+		f.coll = coll;
+		if (!df_flight_done(&f))
+			ret |= df_flights_add(set, &f);
+	}
+	return ret;
+}
+
+static int all_flights(struct df_flights *set)
+{
+	int i, ret = 0;
+
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+
+		if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED))
+			continue;
+		df_mutex_lock(&dev->lock);
+		ret |= df_dev_flights(dev, set);
+		df_mutex_unlock(&dev->lock);
+	}
+	return ret;
+}
+
+int df_free_defer(void *ptr, const struct df_mem_info *info)
+{
+	struct df_free *f;
+
+	if (!info || df_rt.rules == DF_RULES_NCCL)
+		return 0;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return 0;
+	f->ptr = ptr;
+	if (all_flights(&f->pending) || !f->pending.nr) {
+		df_flights_free(&f->pending);
+		free(f);
+		return 0;
+	}
+	df_trace(DF_REC_MEM_FREE, info->device, 0, -1, 0, (uintptr_t)ptr, 1, (uint64_t)info->device,
+		 0);
+	df_mutex_lock(&frees.lock);
+	df_list_add_tail(&frees.list, &f->node);
+	/*
+	 * SEQ_CST pairs with df_frees_look(): either whoever retires the last of the operations sees the
+	 * count, or we see the operation done. Without it the memory could stay until the next one ends.
+	 */
+	__atomic_add_fetch(&frees.nr, 1, __ATOMIC_SEQ_CST);
+	df_mutex_unlock(&frees.lock);
+	df_frees_look();
+	return 1;
+}
+
+/* Takes one out that nothing uses any more. */
+static struct df_free *take(void)
+{
+	struct df_free *f, *found = NULL;
+
+	df_mutex_lock(&frees.lock);
+	df_list_each(f, &frees.list, node)
+	{
+		if (!df_flights_done(&f->pending))
+			continue;
+		found = f;
+		df_list_del(&f->node);
+		__atomic_add_fetch(&frees.leaving, 1, __ATOMIC_RELAXED);
+		break;
+	}
+	df_mutex_unlock(&frees.lock);
+	return found;
+}
+
+void df_frees_look(void)
+{
+	struct df_free *f;
+
+	/* SEQ_CST pairs with df_free_defer(), see there. */
+	if (!__atomic_add_fetch(&frees.nr, 0, __ATOMIC_SEQ_CST))
+		return;
+	while ((f = take())) {
+		df_rt.cu->mem_free(f->ptr);
+		df_flights_free(&f->pending);
+		free(f);
+		/* RELEASE pairs with the ACQUIRE in df_free_flush(): the memory is there when the count has gone down. */
+		__atomic_sub_fetch(&frees.leaving, 1, __ATOMIC_RELEASE);
+		__atomic_sub_fetch(&frees.nr, 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* ---- memory that goes at once ---------------------------------------------------------------------------------- */
+
+/*
+ * What is unmapped is gone, and the addresses may be mapped anew, so it can't be put off. The program may do that when
+ * it believes that nobody uses the memory any more: nothing to wait for, unless a released wait has told it so.
+ */
+void df_free_unmap(int device, uintptr_t at, size_t bytes)
+{
+	const struct df_touch range = {at, at + bytes, at, at + bytes};
+	/* Of no device: only what touches the bytes, under every policy. */
+	const struct df_payer who = {-1, DF_WORK_MEMCPY, &range};
+	struct df_flights set = {0};
+	struct df_dev *dev = NULL;
+	uint64_t call;
+	int i;
+
+	if (!df_debt_any() || df_rt.rules == DF_RULES_NCCL)
+		return;
+	if (df_debt_join(&set, &who))
+		df_warn_once("no memory to wait for operations that use memory which is unmapped");
+	for (i = 0; i < df_rt.nr_devs && !dev; i++)
+		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
+			dev = &df_rt.devs[i];
+	if (set.nr && dev) {
+		call = df_call_enter(DF_CALL_FREE, device, at, 0, df_trace_caller());
+		df_engine_wait(dev, df_sync_ready, &set);
+		df_call_exit(call, DF_CALL_FREE, device, 0);
+	}
+	df_flights_free(&set);
+}
+
+/* ---- when memory runs short -------------------------------------------------------------------------------- */
+
+struct wait {
+	struct df_flights set;
+	uint64_t progress, since;
+};
+
+/* Everything is done, or nothing has moved for so long that the allocation had better fail. */
+static int over(void *arg)
+{
+	struct wait *w = arg;
+	uint64_t now, progress;
+
+	if (df_flights_done(&w->set))
+		return 1;
+	now = df_now_ns();
+	progress = df_engine_progress();
+	if (progress != w->progress) {
+		w->progress = progress;
+		w->since = now;
+	}
+	return now - w->since > (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
+}
+
+int df_free_flush(int device)
+{
+	struct wait w = {.progress = 0, .since = df_now_ns()};
+	struct df_dev *dev = NULL;
+	struct df_free *f;
+	uint64_t call;
+	int i, ret = 0;
+
+	if (!__atomic_load_n(&frees.nr, __ATOMIC_RELAXED))
+		return 0;
+	df_mutex_lock(&frees.lock);
+	df_list_each(f, &frees.list, node) ret |= df_flights_join(&w.set, &f->pending);
+	df_mutex_unlock(&frees.lock);
+	for (i = 0; i < df_rt.nr_devs && !dev; i++)
+		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
+			dev = &df_rt.devs[i];
+	if (!ret && dev) {
+		call = df_call_enter(DF_CALL_FREE, device, 0, 0, df_trace_caller());
+		df_engine_wait(dev, over, &w);
+		df_call_exit(call, DF_CALL_FREE, device, 0);
+	}
+	df_flights_free(&w.set);
+	df_frees_look();
+	/*
+	 * Another thread may just be giving some back, which waits for nothing. ACQUIRE pairs with the RELEASE in
+	 * df_frees_look(): without it the allocation could still find no room.
+	 */
+	while (__atomic_load_n(&frees.leaving, __ATOMIC_ACQUIRE))
+		sched_yield();
+	return 1;
+}

@@ -1,0 +1,192 @@
+/*
+ * What an operation must come after (design section 8), and how little of it has to be waited for.
+ *
+ * Three things order operations: their stream; their communicator, because NCCL starts each of its operations
+ * when the one before has finished, on whatever streams they are; and a group, whose operations on one
+ * communicator start when all its streams have come so far, and hold all of them until all have finished.
+ *
+ * Nothing of that needs to be waited for unless bytes are touched twice, so orders are sets: a stream's
+ * pending operations are what it must not run ahead of. When a communicator goes from one stream to another, the
+ * second one takes over the first one's set as it was at the communicator's latest operation, and waits for the
+ * work that was before that one (its ready word). So what is ordered through others stays ordered.
+ *
+ * Everything here is guarded by the device's lock.
+ */
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+/* The bytes an operation reads and writes on this rank. */
+void df_order_ranges(const struct df_op *op, struct df_flight *f)
+{
+	uint64_t one = op->count * df_type_bytes(op->type);
+	uint64_t all = one * (uint64_t)op->comm->nranks, in = one, out = one;
+	int root = op->comm->rank == op->root;
+
+	switch (op->kind) {
+	case DF_COLL_BROADCAST:
+		in = root ? one : 0;
+		break;
+	case DF_COLL_REDUCE:
+		out = root ? one : 0;
+		break;
+	case DF_COLL_ALLGATHER:
+		out = all;
+		break;
+	case DF_COLL_REDUCESCATTER:
+		in = all;
+		break;
+	case DF_COLL_ALLTOALL:
+		in = out = all;
+		break;
+	case DF_COLL_GATHER:
+		out = root ? all : 0;
+		break;
+	case DF_COLL_SCATTER:
+		in = root ? all : 0;
+		break;
+	case DF_COLL_SEND:
+		out = 0;
+		break;
+	case DF_COLL_RECV:
+		in = 0;
+		break;
+	default:
+		break;
+	}
+	f->in = (uintptr_t)op->send;
+	f->in_end = f->in + in;
+	f->out = (uintptr_t)op->recv;
+	f->out_end = f->out + out;
+}
+
+static int touch(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+{
+	return a < b_end && b < a_end;
+}
+
+static int overlap(const struct df_flight *a, const struct df_flight *b)
+{
+	return touch(a->in, a->in_end, b->out, b->out_end) ||
+	       touch(a->out, a->out_end, b->in, b->in_end) ||
+	       touch(a->out, a->out_end, b->out, b->out_end);
+}
+
+uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
+			    struct df_before *out, uint32_t max)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < s->nr && s->v[i].at <= upto; i++) {
+		const struct df_flight *e = &s->v[i];
+
+		/*
+		 * One block runs the instances of its collective in order anyway; operations of one
+		 * group have no order among them, whatever they touch.
+		 */
+		if (e->group == f->group || (e->coll == f->coll && e->coll->k.nr_blocks <= 1) ||
+		    !overlap(e, f) || df_flight_done(e))
+			continue;
+		if (n < max) {
+			out[n].wait.addr = e->done;
+			out[n].wait.value = e->value;
+			out[n].op = e->op;
+		}
+		n++;
+	}
+	return n;
+}
+
+static int reached(const uint64_t *word, uint64_t value)
+{
+	/* ACQUIRE pairs with the stream's write of its ready word: its work before is seen. */
+	return !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
+}
+
+/*
+ * What the stream has taken over is recorded: the operation that brings it may be over long before, and then nothing
+ * else shows that what follows on the stream waits for the others.
+ */
+static void taken_over(const struct df_stream *s, uint64_t before)
+{
+	for (uint32_t i = 0; i < s->pending.nr; i++)
+		if (s->pending.v[i].at > before)
+			df_trace(DF_REC_STREAM_FENCE, s->dev->index, 0, -1, s->pending.v[i].op, 1,
+				 0, s->info.id, 0);
+}
+
+int df_order_inherit(struct df_comm *comm, struct df_stream *s)
+{
+	struct df_stream *from = comm->latest.stream;
+	uint64_t before = s->pending.added;
+	int ret;
+
+	if (from == s && !comm->latest.replayed)
+		return 0;
+	ret = df_flights_join(&s->pending, &comm->pending);
+	if (!ret && from && from != s)
+		ret = df_flights_join_part(&s->pending, &from->pending, 0, comm->latest.at);
+	taken_over(s, before);
+	if (!ret && from != s && !reached(comm->latest.ready, comm->latest.value))
+		ret = df_rt.cu->stream_wait(s->info.stream, comm->latest.ready, comm->latest.value);
+	return ret;
+}
+
+void df_order_issued(struct df_comm *comm, struct df_stream *s, const struct df_kwait *ready)
+{
+	if (!s) {
+		comm->latest.replayed = 1;
+		return;
+	}
+	comm->latest.stream = s;
+	comm->latest.at = s->pending.added;
+	comm->latest.ready = ready->addr ? s->ready : NULL;
+	comm->latest.value = ready->value;
+	comm->latest.replayed = 0;
+}
+
+void df_order_stream_gone(struct df_stream *s)
+{
+	struct df_comm *comm;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (comm->dev != s->dev)
+			continue;
+		df_mutex_lock(&s->dev->lock);
+		if (comm->latest.stream == s) {
+			/* Without memory a later operation may not know what this stream had before it. */
+			if (df_flights_join_part(&comm->pending, &s->pending, 0, comm->latest.at))
+				df_warn_once("no memory to keep the order of a destroyed stream");
+			comm->latest.stream = NULL;
+		}
+		df_mutex_unlock(&s->dev->lock);
+	}
+	df_mutex_unlock(&df_rt.lock);
+}
+
+/* `later` goes on when `first` has come to where it is now. */
+static int follow(struct df_stream *later, struct df_stream *first)
+{
+	int ret = df_flights_join(&later->pending, &first->pending);
+
+	if (ret || df_rt.cu->stream_idle(first->info.stream))
+		return ret;
+	ret = df_rt.cu->stream_write(first->info.stream, first->ready, first->ready_seq + 1);
+	if (ret)
+		return ret;
+	return df_rt.cu->stream_wait(later->info.stream, first->ready, ++first->ready_seq);
+}
+
+int df_order_meet(struct df_stream *main, struct df_stream *other)
+{
+	return follow(main, other);
+}
+
+int df_order_part(struct df_comm *comm, struct df_stream *main, struct df_stream *other)
+{
+	int ret = follow(other, main);
+
+	/* In strict order the operations are not in the stream's set: it waits for them itself. */
+	return ret ? ret : df_flights_join(&other->pending, &comm->pending);
+}

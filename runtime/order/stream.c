@@ -1,0 +1,476 @@
+/*
+ * What the user's streams know of operations in flight, and what meets them there (design section 8). Late
+ * waits: a stream is made to wait for an operation only when something that could tell the difference is put on
+ * it.
+ *
+ * All state hangs on df_stream_info.user and is guarded by the device's lock.
+ */
+#include <sched.h>
+#include "runtime/order/stream.h"
+#include "trace/record/writer.h"
+
+struct df_dev *df_stream_dev(int device)
+{
+	if (device < 0 || device >= df_rt.nr_devs ||
+	    !__atomic_load_n(&df_rt.devs[device].used, __ATOMIC_RELAXED))
+		return NULL;
+	return &df_rt.devs[device];
+}
+
+/* What the legacy stream came after, a blocking stream's next work comes after too. dev->lock held. */
+static void catch_up(struct df_stream *s)
+{
+	struct df_stream *from = s->dev->legacy;
+
+	if (!from || from == s || !s->info.blocking || from->pending.added == s->legacy_seen)
+		return;
+	if (df_flights_join_part(&s->pending, &from->pending, s->legacy_seen, UINT64_MAX)) {
+		df_warn_once("no memory to keep the order of the legacy default stream");
+		return;
+	}
+	/* RELAXED: df_stream_behind() only asks whether it is worth the lock. */
+	__atomic_store_n(&s->legacy_seen, from->pending.added, __ATOMIC_RELAXED);
+}
+
+struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info *info)
+{
+	struct df_stream *s = *info->user;
+
+	if (s) {
+		catch_up(s);
+		return s;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->ready = df_word_get();
+	if (!s->ready) {
+		free(s);
+		return NULL;
+	}
+	/* ours alone now */
+	s->ready_seq = __atomic_load_n(s->ready, __ATOMIC_RELAXED);
+	s->dev = dev;
+	s->info = *info;
+	df_list_add_tail(&dev->streams, &s->node);
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_stream_of(): hooks look at the word without the lock to see
+	 * whether the stream concerns us at all.
+	 */
+	__atomic_store_n((struct df_stream **)info->user, s, __ATOMIC_RELEASE);
+	catch_up(s);
+	return s;
+}
+
+struct df_stream *df_stream_of(const struct df_stream_info *info)
+{
+	/* ACQUIRE pairs with the RELEASE in df_stream_get(): the stream is filled. */
+	return info->user ? __atomic_load_n((struct df_stream **)info->user, __ATOMIC_ACQUIRE)
+			  : NULL;
+}
+
+/* ---- fences --------------------------------------------------------------------------------------------------- */
+
+/* There are operations that the stream does not wait for yet. dev->lock held. */
+int df_stream_unfenced(struct df_stream *s)
+{
+	df_flights_prune(&s->pending);
+	return s->pending.nr && s->pending.v[s->pending.nr - 1].at > s->fenced;
+}
+
+#define FENCE_AT_ONCE 32
+
+/* What a stream is to be made to wait for: of its set, what came after `at` and not after `upto`. */
+struct fence {
+	struct df_stream *s;
+	struct df_hstream *on;	      /* who is made to wait */
+	const struct df_touch *touch; /* only for operations that touch this; NULL: all */
+	uint64_t at, upto;
+};
+
+static int is_wanted(const struct fence *w, const struct df_flight *f)
+{
+	return f->at > w->at && f->at <= w->upto && (!w->touch || df_touch_concerns(w->touch, f));
+}
+
+/*
+ * Up to FENCE_AT_ONCE of the operations; w->at moves on. Instances of one collective finish in order: the last one
+ * stands for all. dev->lock held.
+ */
+static uint32_t next_waits(struct fence *w, struct df_flight *out)
+{
+	const struct df_flights *set = &w->s->pending;
+	uint32_t i, j, n = 0;
+
+	for (i = 0; i < set->nr && set->v[i].at <= w->upto && n < FENCE_AT_ONCE; i++) {
+		const struct df_flight *f = &set->v[i];
+
+		if (!is_wanted(w, f))
+			continue;
+		w->at = f->at;
+		if (w->on == w->s->info.stream)
+			df_trace(DF_REC_STREAM_FENCE, w->s->dev->index, 0, -1, f->op, 0, 0,
+				 w->s->info.id, 0);
+		for (j = i + 1; j < set->nr && set->v[j].at <= w->upto; j++)
+			if (set->v[j].done == f->done && set->v[j].value >= f->value &&
+			    is_wanted(w, &set->v[j]))
+				break;
+		if (j == set->nr || set->v[j].at > w->upto)
+			out[n++] = *f;
+	}
+	if (n < FENCE_AT_ONCE)
+		w->at = w->upto;
+	return n;
+}
+
+/*
+ * The waits are enqueued without the lock, because enqueueing may block on a full stream. The operations stay in
+ * the set until they are done: another thread may put something on the stream, or ask for it, while this one (for
+ * the legacy stream's sake) is still enqueueing. Then both enqueue the waits, which does no harm. The lock is
+ * held when this is called and when it returns.
+ */
+static int put_waits(struct fence *w)
+{
+	struct df_flight some[FENCE_AT_ONCE];
+	uint32_t i, n;
+	int ret = 0;
+
+	while (w->at < w->upto) {
+		n = next_waits(w, some);
+		df_mutex_unlock(&w->s->dev->lock);
+		for (i = 0; i < n; i++)
+			ret |= df_rt.cu->stream_wait(w->on, some[i].done, some[i].value);
+		df_mutex_lock(&w->s->dev->lock);
+	}
+	return ret ? -ENOMEM : 0;
+}
+
+int df_stream_follow_aside(struct df_stream *s)
+{
+	struct fence w = {.s = s, .on = s->aside, .at = s->fenced, .upto = s->pending.added};
+
+	return df_stream_unfenced(s) ? put_waits(&w) : 0;
+}
+
+/* touch: only for what touches these bytes. */
+static void fence_some(struct df_stream *s, const struct df_touch *touch)
+{
+	struct fence w = {.s = s, .on = s->info.stream, .touch = touch};
+
+	df_mutex_lock(&s->dev->lock);
+	w.at = s->fenced;
+	if (df_stream_unfenced(s)) {
+		w.upto = s->pending.added;
+		put_waits(&w);
+		if (!touch)
+			s->fenced = DF_MAX(s->fenced, w.upto);
+	}
+	df_mutex_unlock(&s->dev->lock);
+}
+
+void df_stream_fence(struct df_stream *s)
+{
+	fence_some(s, NULL);
+}
+
+/* ---- the legacy default stream -------------------------------------------------------------------------------- */
+
+void df_stream_legacy_note(struct df_stream *s)
+{
+	if (s->dev->legacy == s)
+		/* RELAXED: who comes after this knows of it by the application's own order. */
+		__atomic_store_n(&s->dev->legacy_added, s->pending.nr ? s->pending.added : 0,
+				 __ATOMIC_RELAXED);
+}
+
+int df_stream_meet(struct df_stream *s)
+{
+	struct df_dev *dev = s->dev;
+	struct df_stream *t;
+	int ret = 0;
+
+	if (!dev->legacy)
+		dev->legacy = s;
+	if (dev->legacy != s)
+		return -EINVAL;
+	df_flights_prune(&s->pending);
+	df_list_each(t, &dev->streams, node)
+	{
+		if (t == s || !t->info.blocking || t->info.legacy)
+			continue;
+		if (df_flights_join_part(&s->pending, &t->pending, DF_MAX(t->fenced, t->met),
+					 UINT64_MAX))
+			ret = -ENOMEM;
+		else
+			t->met = t->pending.added;
+	}
+	df_stream_legacy_note(s);
+	return ret;
+}
+
+int df_stream_is_legacy(struct df_dev *dev, const struct df_stream_info *info)
+{
+	struct df_stream *s;
+	int ret;
+
+	df_mutex_lock(&dev->lock);
+	s = df_stream_get(dev, info);
+	if (!dev->legacy)
+		dev->legacy = s;
+	ret = s && dev->legacy == s;
+	df_mutex_unlock(&dev->lock);
+	return ret;
+}
+
+/* Its context has ended; the next one counts from the beginning. dev->lock held. */
+static void legacy_gone(struct df_dev *dev)
+{
+	struct df_stream *t;
+
+	dev->legacy = NULL;
+	__atomic_store_n(&dev->legacy_added, 0, __ATOMIC_RELAXED);
+	df_list_each(t, &dev->streams, node)
+	{
+		t->met = 0;
+		__atomic_store_n(&t->legacy_seen, 0, __ATOMIC_RELAXED);
+	}
+}
+
+static struct df_stream *legacy_behind(struct df_dev *dev, const struct df_stream_info *info)
+{
+	struct df_stream *s;
+	int strict = df_rt.strict || df_rt.rules == DF_RULES_NCCL;
+
+	df_mutex_lock(&dev->lock);
+	s = df_stream_get(dev, info);
+	if (!s || strict || df_stream_meet(s))
+		strict = 1;
+	df_mutex_unlock(&dev->lock);
+	if (strict)
+		df_stream_fence_blocking(dev);
+	return s;
+}
+
+struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_info *info)
+{
+	struct df_stream *s = df_stream_of(info);
+	uint64_t legacy;
+
+	if (info->legacy)
+		return legacy_behind(dev, info);
+	/* RELAXED, both: see df_stream_legacy_note(), catch_up(). */
+	legacy = info->blocking ? __atomic_load_n(&dev->legacy_added, __ATOMIC_RELAXED) : 0;
+	if (legacy && (!s || __atomic_load_n(&s->legacy_seen, __ATOMIC_RELAXED) != legacy)) {
+		df_mutex_lock(&dev->lock);
+		s = df_stream_get(dev, info);
+		df_mutex_unlock(&dev->lock);
+	}
+	return s;
+}
+
+void df_stream_fence_blocking(struct df_dev *dev)
+{
+	struct df_stream *s, *found;
+
+	do {
+		found = NULL;
+		df_mutex_lock(&dev->lock);
+		df_list_each(s, &dev->streams, node)
+		{
+			if (s->info.blocking && df_stream_unfenced(s)) {
+				found = s;
+				s->users++;
+				break;
+			}
+		}
+		df_mutex_unlock(&dev->lock);
+		if (!found)
+			break;
+		df_stream_fence(found);
+		df_mutex_lock(&dev->lock);
+		found->users--;
+		df_mutex_unlock(&dev->lock);
+	} while (1);
+}
+
+/*
+ * What comes after a released wait must not run ahead of what it can tell from finished operations (debt.c). 1: the
+ * stream waits for some.
+ */
+static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_work kind,
+	       const struct df_touch *touch)
+{
+	const struct df_payer who = {info->device, kind, touch};
+	struct df_flight some[FENCE_AT_ONCE];
+	struct df_stream *s;
+	uint64_t at = 0;
+	uint32_t i, n;
+	int ret = -ENODEV, paid = 0;
+
+	n = df_debt_next(&at, &who, some, 1);
+	if (!n)
+		return 0;
+	if (dev) {
+		df_mutex_lock(&dev->lock);
+		s = df_stream_get(dev, info);
+		ret = s ? df_debt_join(&s->pending, &who) : -ENOMEM;
+		paid = s != NULL;
+		df_mutex_unlock(&dev->lock);
+	}
+	/* A device that has none of our streams, or no memory to remember them: wait at once. */
+	for (at = 0; ret && (n = df_debt_next(&at, &who, some, DF_ARRAY_LEN(some))); paid = 1)
+		for (i = 0; i < n; i++) {
+			df_rt.cu->stream_wait(info->stream, some[i].done, some[i].value);
+			df_trace(DF_REC_STREAM_FENCE, info->device, 0, -1, some[i].op, 0, 0,
+				 info->id, 0);
+		}
+	return paid;
+}
+
+/* The graph launch that this thread is in: its collectives are issued one by one. */
+static _Thread_local struct launching {
+	uint64_t stream, group;
+} launching;
+
+void df_stream_launching(uint64_t *stream, uint64_t *group)
+{
+	*stream = launching.stream;
+	*group = launching.group;
+}
+
+/* As in STREAM_CREATE records: also with work, for a ring that has lost them, and for the legacy stream. */
+static uint32_t stream_flags(const struct df_stream_info *info)
+{
+	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
+}
+
+/*
+ * A copy on the legacy stream whose bytes are known waits only for operations that touch them, because the order of
+ * the legacy stream joins streams that have nothing to do with each other. Not if the host could
+ * see it happen.
+ */
+static int is_exact(struct df_stream *s, const struct df_touch *touch)
+{
+	return touch && s->info.legacy && !df_rt.strict && df_rt.rules != DF_RULES_NCCL &&
+	       df_stream_is_legacy(s->dev, &s->info) &&
+	       !df_host_visible(touch->out, touch->out_end);
+}
+
+static void hook_before_work(const struct df_stream_info *info, enum df_work kind,
+			     const struct df_touch *touch)
+{
+	struct df_dev *dev = df_stream_dev(info->device);
+	struct df_stream *s;
+	int paid = 0, exact = 0;
+
+	/* An allocation gives out memory that nothing uses: it sees nothing of what is pending. */
+	if (kind == DF_WORK_ALLOC)
+		return;
+	if ((kind == DF_WORK_HOSTFN || kind == DF_WORK_GRAPH) &&
+	    !__atomic_load_n(&df_rt.host_work, __ATOMIC_RELAXED))
+		__atomic_store_n(&df_rt.host_work, 1, __ATOMIC_RELAXED);
+	if (df_debt_any() && !info->capturing)
+		paid = pay(dev, info, kind, touch);
+	/* A device that nothing is in flight on has nothing to keep in order. */
+	if (!dev || (info->legacy && !df_dev_busy(dev)))
+		s = df_stream_of(info);
+	else
+		s = df_stream_behind(dev, info);
+	if (s && !info->capturing) {
+		exact = is_exact(s, touch);
+		fence_some(s, exact ? touch : NULL);
+	}
+	/* Of other streams nothing waits, but what a graph replays and what the legacy stream orders does. */
+	if (kind == DF_WORK_GRAPH && dev)
+		launching = (struct launching){info->id, df_trace_serial()};
+	if (s || paid || (dev && (kind == DF_WORK_GRAPH || (info->legacy && df_dev_busy(dev)))))
+		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
+			 (uint64_t)info->device |
+				 (uint64_t)(stream_flags(info) | (uint32_t)exact << 3) << 32,
+			 info->id, 0);
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------------- */
+
+static void hook_stream_create(const struct df_stream_info *info)
+{
+	df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
+		 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32,
+		 (uint64_t)(int64_t)info->priority, 0);
+}
+
+static void hook_stream_destroy(const struct df_stream_info *info)
+{
+	struct df_stream *s = df_stream_of(info);
+
+	if (!s)
+		return;
+	df_stream_fence(s);
+	df_order_stream_gone(s);
+	df_mutex_lock(&s->dev->lock);
+	df_list_del(&s->node);
+	if (s->dev->legacy == s)
+		legacy_gone(s->dev);
+	/* Bounded: another thread that is about to use the legacy stream enqueues a few waits here. */
+	while (s->users) {
+		df_mutex_unlock(&s->dev->lock);
+		sched_yield();
+		df_mutex_lock(&s->dev->lock);
+	}
+	df_mutex_unlock(&s->dev->lock);
+	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
+	if (s->aside)
+		df_rt.cu->stream_delete(s->aside);
+	/* Its words stay out of use: the streams may still have to write them. */
+	free(s->pending.v);
+	free(s);
+	*info->user = NULL;
+}
+
+static int hook_help(void)
+{
+	return df_engine_pass(NULL);
+}
+
+static void forget(struct df_flights *s, const struct df_comm *comm)
+{
+	uint32_t i, n = 0;
+
+	(void)comm;
+	/* All operations of the communicator are done or ended by now: pruning drops them. */
+	for (i = 0; i < s->nr; i++)
+		if (!df_flight_done(&s->v[i]))
+			s->v[n++] = s->v[i];
+	s->nr = n;
+}
+
+void df_stream_forget_comm(struct df_comm *comm)
+{
+	struct df_stream *s;
+	struct df_event *e;
+
+	df_list_each(s, &comm->dev->streams, node) forget(&s->pending, comm);
+	df_list_each(e, &comm->dev->events, node) forget(&e->pending, comm);
+}
+
+const struct df_stream_hooks df_stream_hooks = {
+	.before_work = hook_before_work,
+	.event_record = df_hook_event_record,
+	.event_wait = df_hook_event_wait,
+	.event_query = df_hook_event_query,
+	.event_time = df_hook_event_time,
+	.event_sync = df_hook_event_sync,
+	.event_destroy = df_hook_event_destroy,
+	.stream_create = hook_stream_create,
+	.stream_sync = df_hook_stream_sync,
+	.stream_query = df_hook_stream_query,
+	.queried = df_polls_answer,
+	.stream_destroy = hook_stream_destroy,
+	.device_sync = df_hook_device_sync,
+	.sync_copy = df_hook_sync_copy,
+	.free = df_free_defer,
+	.help = hook_help,
+	.sync_done = df_hook_sync_done,
+	.flush = df_free_flush,
+	.unmap = df_free_unmap,
+};

@@ -1,0 +1,40 @@
+/*
+ * Between submit.c and captured.c: operations on their way to the daemon. Private to them.
+ */
+#ifndef DF_RUNTIME_ORDER_SUBMIT_H
+#define DF_RUNTIME_ORDER_SUBMIT_H
+
+#include "runtime/rt.h"
+
+#define DF_PREP_FEW 16
+
+struct df_prep {
+	struct df_stream_info si;
+	struct df_sig sig;
+	int in_place;
+	int strict;	 /* the stream waits for it at once */
+	int captured;	 /* it is a node of a graph already */
+	uint64_t launch; /* of a graph, that replays it; 0 none */
+	int approached;	 /* order.c has been asked for its group */
+	struct df_stream
+		*other; /* the stream that was asked for, when the group's launch is on another */
+	struct df_flight
+		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
+};
+
+/* An array of so many; `few` if that is large enough. */
+struct df_prep *df_prep_alloc(struct df_prep *few, size_t nr_ops);
+void df_submit_sig(const struct df_op *op, struct df_sig *sig);
+/* Can it be taken? si: the stream, NULL: the one that the operation names. */
+int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df_stream_info *si);
+/* replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held. */
+int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_kwait *replay,
+		    uint64_t group, int alone, struct df_flight *f);
+/* Under NCCL's rules the group's launches may start only when it is complete. */
+void df_submit_close(const struct df_op *ops, size_t nr_ops);
+/* All operations of a group, each prepared, unless ret says that they can't be. */
+int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret);
+/* captured.c: captures ops[at] and all later operations of the group on the same stream. */
+int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops);
+
+#endif

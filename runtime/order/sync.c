@@ -1,0 +1,196 @@
+/*
+ * Waits of the host for streams, devices and copies: what of them is ours is waited for with the daemon's help,
+ * before CUDA waits for the rest.
+ */
+#include "runtime/order/stream.h"
+#include "trace/record/writer.h"
+
+/* The wait that this thread is in: opened by a hook, closed by sync_done when CUDA's own part is over too. */
+static __thread struct {
+	uint64_t serial;
+	uint32_t call;
+} waiting;
+
+void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site)
+{
+	waiting.call = call;
+	waiting.serial = df_call_enter(call, device, object, 0, site);
+}
+
+void df_hook_sync_done(int device)
+{
+	if (!waiting.serial)
+		return;
+	df_call_exit(waiting.serial, waiting.call, device, 0);
+	waiting.serial = 0;
+}
+
+int df_sync_ready(void *arg)
+{
+	return df_flights_done(arg);
+}
+
+struct shared_set {
+	struct df_dev *dev;
+	struct df_flights *set;
+};
+
+static int shared_ready(void *arg)
+{
+	const struct shared_set *w = arg;
+	int ready;
+
+	df_mutex_lock(&w->dev->lock);
+	ready = df_flights_done(w->set);
+	df_mutex_unlock(&w->dev->lock);
+	return ready;
+}
+
+/*
+ * Waits for what is in the set now, with the daemon's help; the lock is not held meanwhile. It polls a copy:
+ * the lock in every look would cost more than the look.
+ */
+void df_sync_wait(struct df_dev *dev, struct df_flights *from)
+{
+	struct df_flight few[8];
+	struct df_flights copy = {.v = few};
+	struct shared_set shared = {dev, from};
+
+	df_mutex_lock(&dev->lock);
+	df_flights_prune(from);
+	copy.nr = from->nr;
+	if (copy.nr > DF_ARRAY_LEN(few))
+		copy.v = malloc(copy.nr * sizeof(*copy.v));
+	if (copy.v && copy.nr)
+		memcpy(copy.v, from->v, copy.nr * sizeof(*copy.v));
+	df_mutex_unlock(&dev->lock);
+	if (copy.v)
+		df_host_wait(dev, waiting.call, waiting.serial, df_sync_ready, &copy);
+	else
+		df_host_wait(dev, waiting.call, waiting.serial, shared_ready, &shared);
+	if (copy.v != few)
+		free(copy.v);
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------------- */
+
+void df_hook_stream_sync(const struct df_stream_info *info)
+{
+	struct df_stream *s = df_stream_of(info);
+	struct df_dev *dev = df_stream_dev(info->device);
+
+	/* With a debt any stream may wait for operations. */
+	if ((!dev || (!s && !info->legacy)) && !df_debt_any())
+		return;
+	df_sync_enter(DF_CALL_STREAM_SYNC, info->device, info->id, df_trace_caller());
+	if (info->legacy && dev)
+		s = df_stream_behind(dev, info);
+	if (s)
+		/* What the stream waits for itself is CUDA's to wait for. */
+		df_sync_wait(dev, &s->pending);
+}
+
+int df_hook_stream_query(const struct df_stream_info *info)
+{
+	struct df_stream *s = df_stream_of(info);
+	struct df_dev *dev = df_stream_dev(info->device);
+	int ready = 1;
+
+	if (!dev || (!s && !info->legacy)) {
+		df_polls_ask(DF_POLLED_STREAM);
+		return 0;
+	}
+	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
+	df_polls_note(DF_POLLED_STREAM, info->id);
+	df_engine_pass(dev);
+	df_mutex_lock(&dev->lock);
+	if (s)
+		ready = df_flights_done(&s->pending);
+	/* The legacy stream's end is the end of the blocking ones. */
+	if (info->legacy)
+		df_list_each(s, &dev->streams, node) ready &=
+			!s->info.blocking || df_flights_done(&s->pending);
+	df_mutex_unlock(&dev->lock);
+	return !ready;
+}
+
+/* ---- the whole device ------------------------------------------------------------------------------------------ */
+
+int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
+{
+	static const uint32_t calls[DF_SYNC_NR] = {
+		[DF_SYNC_DEVICE] = DF_CALL_DEVICE_SYNC,
+		[DF_SYNC_FREE] = DF_CALL_FREE,
+		[DF_SYNC_HOST_ALLOC] = DF_CALL_HOST_ALLOC,
+		[DF_SYNC_HOST_REGISTER] = DF_CALL_HOST_REGISTER,
+		[DF_SYNC_MEMCPY] = DF_CALL_MEMCPY,
+		[DF_SYNC_RESET] = DF_CALL_DEVICE_RESET,
+	};
+	struct df_dev *dev = df_stream_dev(device);
+	struct df_flights set = {0};
+	uint32_t site;
+	int released, implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET &&
+				 kind != DF_SYNC_MEMCPY;
+
+	if (!dev) {
+		if (kind == DF_SYNC_DEVICE && df_debt_any())
+			df_sync_enter(calls[kind], device, 0, df_trace_caller());
+		return 0;
+	}
+	/*
+	 * Implicit synchronisation was never promised: the host backend's memory calls need no idle device.
+	 * Under NCCL's rules they wait, as the driver does.
+	 */
+	if (implicit && df_rt.rules != DF_RULES_NCCL)
+		return 1;
+	if (kind == DF_SYNC_MEMCPY) {
+		/* Unless df_hook_sync_copy() has begun it: then what is ours has been waited for, or released. */
+		if (!waiting.serial)
+			df_sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr, df_trace_caller());
+		return 0;
+	}
+	/*
+	 * The record under the lock: what the graph takes it to wait for is what it waits for, although other threads
+	 * put operations on the device all the time.
+	 */
+	site = df_trace_caller();
+	df_mutex_lock(&dev->lock);
+	df_dev_flights(dev, &set);
+	df_sync_enter(calls[kind], device, (uintptr_t)ptr, site);
+	df_mutex_unlock(&dev->lock);
+	released = df_host_wait(dev, calls[kind], waiting.serial, df_sync_ready, &set);
+	df_flights_free(&set);
+	if (released)
+		df_hook_sync_done(device);
+	return released;
+}
+
+/*
+ * A copy for which the host waits, on the legacy stream: it waits for all blocking streams. What of that is ours is
+ * waited for here, and not by the streams, so that it can be released (runtime/watch/release.c).
+ */
+int df_hook_sync_copy(const struct df_stream_info *info, const struct df_touch *t)
+{
+	struct df_dev *dev = df_stream_dev(info->device);
+	struct df_flights set = {0};
+	struct df_stream *s;
+	int ret = 0, released = 0;
+
+	if (!dev || df_rt.rules == DF_RULES_NCCL)
+		return 0;
+	df_mutex_lock(&dev->lock);
+	df_list_each(s, &dev->streams, node)
+	{
+		if (!s->info.blocking && !s->info.legacy)
+			continue;
+		df_flights_prune(&s->pending);
+		ret |= df_flights_join(&set, &s->pending);
+	}
+	df_mutex_unlock(&dev->lock);
+	if (!ret && set.nr) {
+		df_sync_enter(DF_CALL_MEMCPY, info->device, t ? t->out : 0, df_trace_caller());
+		released = df_host_wait_copy(dev, waiting.serial, t, df_sync_ready, &set);
+	}
+	df_flights_free(&set);
+	return released;
+}

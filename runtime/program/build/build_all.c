@@ -1,0 +1,186 @@
+/*
+ * Built-in AllReduce, AllGather, ReduceScatter, AlltoAll. Loops over peers start behind the own rank, so
+ * that the ranks do not all turn to the same peer at once.
+ */
+#include "runtime/program/build/build.h"
+
+static int mod(const struct df_emit *e, int k)
+{
+	return (k % e->n + e->n) % e->n;
+}
+
+/* Chunk of rank k's share in part p: parts are contiguous, so that a part is one range of the buffer. */
+static uint32_t share(const struct df_emit *e, uint32_t part, int k)
+{
+	return part * (uint32_t)e->n + (uint32_t)mod(e, k);
+}
+
+/* Chunk of block k (count elements) in part p. */
+static uint32_t cell(const struct df_emit *e, uint32_t part, int k)
+{
+	return (uint32_t)mod(e, k) * e->nb + part;
+}
+
+/* Reduce-scatter around the ring, then all-gather: 2(n-1) hops, fused into 2n-1 instructions. */
+void df_build_ar_ring(struct df_emit *e, uint32_t part)
+{
+	int n = e->n, r = e->rank, next = mod(e, r + 1), prev = mod(e, r - 1);
+
+	df_emit_send(e, next, DF_AT_IN(share(e, part, r - 1)));
+	for (int k = 2; k < n; k++)
+		df_emit_rrs(e, prev, DF_AT_IN(share(e, part, r - k)), next, 0);
+	df_emit_rrcs(e, prev, DF_AT_IN(share(e, part, r)), DF_AT_OUT(share(e, part, r)), next,
+		     DF_INST_FINAL);
+	for (int k = 1; k < n - 1; k++)
+		df_emit_rcs(e, prev, DF_AT_OUT(share(e, part, r - k)), next);
+	df_emit_recv(e, prev, DF_AT_OUT(share(e, part, r + 1)));
+}
+
+/*
+ * Everybody sends everything to everybody and reduces in rank order: ((x0 + x1) + x2) + ... Ranks 0 and 1
+ * begin with their own input; the others hold the sum in scratch, because OUT may be IN, which comes
+ * later in the order.
+ */
+void df_build_ar_onestep(struct df_emit *e, uint32_t part)
+{
+	int n = e->n, r = e->rank;
+	struct df_at sum = DF_AT_SCRATCH(part), in = DF_AT_IN(part), out = DF_AT_OUT(part);
+
+	for (int k = 1; k < n; k++)
+		df_emit_send(e, mod(e, r + k), in);
+	if (r > 1)
+		df_emit_recv(e, 0, sum);
+	for (int k = 1; k < n; k++) {
+		int last = k == n - 1;
+
+		if (k == 1 && r <= 1)
+			df_emit_rrc(e, !r, in, last ? out : sum, last ? DF_INST_FINAL : 0);
+		else if (k == r)
+			df_emit_reduce(e, in, sum, last ? DF_INST_FINAL : 0);
+		else if (last)
+			df_emit_rrc(e, k, sum, out, DF_INST_FINAL);
+		else
+			df_emit_rrc(e, k, sum, sum, 0);
+	}
+	if (n > 2 && r == n - 1)
+		df_emit_copy(e, sum, out, 0);
+}
+
+/* Rank k reduces share k of everybody, then sends it to everybody. */
+void df_build_ar_allpairs(struct df_emit *e, uint32_t part)
+{
+	int n = e->n, r = e->rank;
+	struct df_at own = DF_AT_OUT(share(e, part, r));
+
+	for (int k = 1; k < n; k++)
+		df_emit_send(e, mod(e, r + k), DF_AT_IN(share(e, part, r + k)));
+	for (int k = 1; k < n; k++)
+		df_emit_rrc(e, mod(e, r - k), k == 1 ? DF_AT_IN(share(e, part, r)) : own, own,
+			    k == n - 1 ? DF_INST_FINAL : 0);
+	for (int k = 1; k < n; k++)
+		df_emit_send(e, mod(e, r + k), own);
+	for (int k = 1; k < n; k++)
+		df_emit_recv(e, mod(e, r - k), DF_AT_OUT(share(e, part, r - k)));
+}
+
+/*
+ * Up a binary heap, down the same heap. OUT serves as accumulator: a rank's own contribution is
+ * consumed first, and what comes down is causally behind everything that went up.
+ */
+void df_build_ar_tree(struct df_emit *e, uint32_t part, int tree, int split)
+{
+	int n = e->n, v = tree ? n - 1 - e->rank : e->rank;
+	int left = 2 * v + 1, right = left + 1, up = (v - 1) / 2;
+	struct df_at in = DF_AT_IN(part), out = DF_AT_OUT(part);
+	uint32_t block = e->block;
+
+#define REAL(x) (tree ? n - 1 - (x) : (x))
+	if (left >= n) {
+		df_emit_send(e, REAL(up), in);
+	} else if (right >= n) {
+		if (v)
+			df_emit_rrs(e, REAL(left), in, REAL(up), 0);
+		else
+			df_emit_rrc(e, REAL(left), in, out, DF_INST_FINAL);
+	} else {
+		df_emit_rrc(e, REAL(left), in, out, 0);
+		if (v)
+			df_emit_rrs(e, REAL(right), out, REAL(up), 0);
+		else
+			df_emit_rrc(e, REAL(right), out, out, DF_INST_FINAL);
+	}
+	if (split)
+		e->block++;
+	if (!v) {
+		uint32_t first = split ? 0 : e->r->block[e->block].nr;
+
+		df_emit_send(e, REAL(left), out);
+		if (right < n)
+			df_emit_send(e, REAL(right), out);
+		if (split && !e->r->err)
+			df_prank_dep(e->r, e->block, first, block, e->r->block[block].nr - 1);
+	} else if (left >= n) {
+		df_emit_recv(e, REAL(up), out);
+	} else {
+		df_emit_rcs(e, REAL(up), out, REAL(left));
+		if (right < n)
+			df_emit_send(e, REAL(right), out);
+	}
+#undef REAL
+	e->block = block;
+}
+
+void df_build_ag_ring(struct df_emit *e, uint32_t part)
+{
+	int n = e->n, r = e->rank, next = mod(e, r + 1), prev = mod(e, r - 1);
+
+	df_emit_send(e, next, DF_AT_IN(part));
+	df_emit_copy(e, DF_AT_IN(part), DF_AT_OUT(cell(e, part, r)), 0);
+	for (int k = 1; k < n - 1; k++)
+		df_emit_rcs(e, prev, DF_AT_OUT(cell(e, part, r - k)), next);
+	df_emit_recv(e, prev, DF_AT_OUT(cell(e, part, r + 1)));
+}
+
+void df_build_ag_allpairs(struct df_emit *e, uint32_t part)
+{
+	for (int k = 1; k < e->n; k++)
+		df_emit_send(e, mod(e, e->rank + k), DF_AT_IN(part));
+	df_emit_copy(e, DF_AT_IN(part), DF_AT_OUT(cell(e, part, e->rank)), 0);
+	for (int k = 1; k < e->n; k++)
+		df_emit_recv(e, mod(e, e->rank - k), DF_AT_OUT(cell(e, part, e->rank - k)));
+}
+
+void df_build_rs_ring(struct df_emit *e, uint32_t part)
+{
+	int n = e->n, r = e->rank, next = mod(e, r + 1), prev = mod(e, r - 1);
+
+	df_emit_send(e, next, DF_AT_IN(cell(e, part, r - 1)));
+	for (int k = 2; k < n; k++)
+		df_emit_rrs(e, prev, DF_AT_IN(cell(e, part, r - k)), next, 0);
+	df_emit_rrc(e, prev, DF_AT_IN(cell(e, part, r)), DF_AT_OUT(part), DF_INST_FINAL);
+}
+
+/* Sends all come first: in place, OUT lies inside IN, but only over this rank's own cell. */
+void df_build_rs_allpairs(struct df_emit *e, uint32_t part)
+{
+	int n = e->n, r = e->rank;
+
+	for (int k = 1; k < n; k++)
+		df_emit_send(e, mod(e, r + k), DF_AT_IN(cell(e, part, r + k)));
+	for (int k = 1; k < n; k++)
+		df_emit_rrc(e, mod(e, r - k), k == 1 ? DF_AT_IN(cell(e, part, r)) : DF_AT_OUT(part),
+			    DF_AT_OUT(part), k == n - 1 ? DF_INST_FINAL : 0);
+}
+
+/*
+ * A rank sends one slice to each peer before it receives: with one slot per pair no send of a loop
+ * waits for anything but receives of the loop before.
+ */
+void df_build_alltoall(struct df_emit *e, uint32_t part)
+{
+	for (int k = 1; k < e->n; k++)
+		df_emit_send(e, mod(e, e->rank + k), DF_AT_IN(cell(e, part, e->rank + k)));
+	df_emit_copy(e, DF_AT_IN(cell(e, part, e->rank)), DF_AT_OUT(cell(e, part, e->rank)), 0);
+	for (int k = 1; k < e->n; k++)
+		df_emit_recv(e, mod(e, e->rank - k), DF_AT_OUT(cell(e, part, e->rank - k)));
+}

@@ -1,0 +1,84 @@
+/*
+ * The verifier: proves that the programs of all ranks compute what the collective promises, or says which
+ * instruction does not. It executes one loop symbolically (a value is an expression over input chunks) and
+ * checks, on exactly the structures that the daemon executes:
+ *
+ *  - tables in range, operands inside their buffers, connections paired, equal slices on both sides;
+ *  - no wait that can't end, with unbounded connections, then the fewest slots that suffice;
+ *  - no conflicting accesses of two blocks without an order between them (vector clocks);
+ *  - no read of a chunk that holds nothing; no write to the caller's input;
+ *  - the postcondition, out of place and in place, and RAW/FINAL flags (each contribution is
+ *    premultiplied once, each result finished once);
+ *  - that instances which run back to back do not meet in scratch.
+ *
+ * One loop suffices: loops touch disjoint elements, and a Kahn network's deadlock does not depend on the
+ * schedule. Pure functions; thread-safe; no locks.
+ */
+#ifndef DF_RUNTIME_PROGRAM_VERIFY_VERIFY_H
+#define DF_RUNTIME_PROGRAM_VERIFY_VERIFY_H
+
+#include "runtime/program/plan.h"
+
+/* One required output chunk of a custom collective. */
+struct df_expect {
+	int32_t rank;
+	uint32_t chunk;
+	uint32_t first, nr; /* into the list of contributions */
+};
+
+struct df_contrib {
+	int32_t rank;
+	uint32_t chunk;
+};
+
+struct df_expects {
+	struct df_expect *e;
+	struct df_contrib *c;
+	uint32_t nr, cap, nr_c, cap_c;
+};
+
+int df_expects_add(struct df_expects *x, int rank, uint32_t chunk, int from, uint32_t from_chunk);
+void df_expects_fini(struct df_expects *x);
+
+struct df_verify_in {
+	enum df_coll_kind kind;
+	int nranks, root;
+	struct df_program *const *progs; /* of all ranks */
+	const struct df_plan *plan;	 /* for source lines; may be NULL; same blocks and steps */
+	const struct df_expects *expect; /* CUSTOM: what the outputs must hold; NULL: anything */
+	int set_flags; /* write RAW and FINAL flags and min_slots instead of checking them */
+};
+
+struct df_verify_out {
+	uint32_t min_slots;  /* our rules: a step is one slice */
+	int out_of_place;    /* right with separate buffers */
+	int in_place;	     /* right when the output aliases the input as NCCL defines it */
+	int same_order;	     /* every rank's result has the same expression: bitwise equal */
+	int whole_chunks;    /* only right when count is a multiple of the chunks */
+	int back_to_back;    /* instances never meet in scratch */
+	int has_post;	     /* a postcondition was known and checked */
+	struct df_perr err;  /* why it was refused */
+	struct df_perr note; /* why it is not right in place, or not back to back */
+};
+
+/* 0; -EPROTO with out->err filled; -ENOMEM. */
+int df_verify(const struct df_verify_in *in, struct df_verify_out *out);
+
+/*
+ * MSCCL's transfer rule: a step of cnt chunks is ceil(cnt / per_transfer) transfers, each in a slot of its
+ * own; per_transfer 0: always one. The fewest slots that can't deadlock; 0: none up to DF_MAX_SLOTS; negative
+ * -errno.
+ */
+#define DF_MAX_SLOTS 1024
+int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer);
+/* 1 if it completes with `slots`, 0 if not, -errno. */
+int df_flow_ok(struct df_program *const *progs, int nranks, uint32_t per_transfer, uint32_t slots);
+
+/*
+ * Largest message (bytes of the whole buffer, `total_chunks` chunks) that MSCCL itself could run with
+ * the slots of `proto` without deadlock: 0 no limit, UINT64_MAX never.
+ */
+uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, uint32_t total_chunks,
+				 enum df_proto proto);
+
+#endif

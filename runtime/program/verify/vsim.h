@@ -1,0 +1,74 @@
+/*
+ * The engine of the verifier: symbolic execution of one loop (or of two instances), see verify.h. A run owns
+ * all of its state; runs differ in `alias` (in place) and `rounds` (2: consecutive instances, for what they
+ * may do to each other in scratch). Private to this folder.
+ */
+#ifndef DF_RUNTIME_PROGRAM_VERIFY_VSIM_H
+#define DF_RUNTIME_PROGRAM_VERIFY_VSIM_H
+
+#include "runtime/program/verify/wiring.h"
+#include "runtime/program/verify/sym.h"
+
+struct df_vval {
+	uint32_t expr;
+	uint8_t raw, final;
+};
+
+struct df_vaccess {
+	uint32_t thread, epoch, next; /* next: 1 + index */
+};
+
+struct df_vloc {
+	struct df_vval v;
+	uint32_t round;
+	uint32_t w_thread, w_epoch; /* last write; epoch 0 none */
+	uint32_t reads;		    /* 1 + index of an access since then */
+};
+
+struct df_vslice {
+	uint32_t first, cnt; /* values */
+	uint32_t *clock;
+	uint32_t sent;
+};
+
+struct df_vsim {
+	const struct df_verify_in *in;
+	const struct df_pgraph *g;
+	struct df_sym *sym;
+	struct df_verify_out *out;
+	struct df_perr *err;
+	int alias, set_flags;
+	uint32_t rounds;
+	uint32_t *base;	     /* by rank: first location; input, output, scratch of one round */
+	struct df_vloc *loc; /* of round 0, then of round 1 (scratch is that of round 0) */
+	uint32_t nr_loc;
+	struct df_vslice *slice; /* by round, then global number */
+	struct df_vval *val;
+	uint32_t nr_val, cap_val;
+	struct df_vaccess *acc;
+	uint32_t nr_acc, cap_acc;
+	uint32_t *pc;
+	uint32_t *comp, nr_comp; /* component of a thread in the clocks, NONE */
+	uint32_t *clock;	 /* nr_threads x nr_comp */
+	uint32_t **
+		step_clock; /* by round and instruction: clock when it was done, if somebody asks */
+	uint32_t *first_step; /* by thread */
+	uint8_t *wanted;      /* by instruction: is a dependency's target */
+	uint32_t nr_steps;
+	uint64_t *trace; /* by instruction: what it moved */
+	uint32_t *wait_recv, *dep_head, *dep_next, *ready, *waits_for;
+	uint32_t nr_ready, done;
+};
+
+/* Initialises and executes; -EPROTO with *s->err. Needs df_vsim_fini in any case. */
+int df_vsim_run(struct df_vsim *s);
+void df_vsim_fini(struct df_vsim *s);
+
+/* Fills *s->err for a step of a thread; returns -EPROTO. */
+int df_vsim_fail(struct df_vsim *s, uint32_t t, uint32_t step, const char *text);
+
+/* The location that a chunk of a buffer is. */
+struct df_vloc *df_vsim_locate(struct df_vsim *s, int rank, int buf, uint32_t chunk,
+			       uint32_t round);
+
+#endif

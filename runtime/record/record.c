@@ -1,0 +1,582 @@
+/*
+ * What NCCL executes, recorded (mode trace): hooks behind CUDA that write down and change nothing, and the begin
+ * and the end of operations, for which NCCL has no call-back. Before and after a call the stream is given a
+ * tick: a write of a counter to memory (cuStreamWriteValue64), which the GPU makes when everything before it
+ * is done. So an operation can have started when its first tick is there, and is over with its second. A tick waits
+ * for nothing and nothing waits for it; no call of the driver is made to look at it, so looking can neither
+ * block nor hold a lock of the driver.
+ *
+ * On the legacy stream a tick is ordered with all blocking streams, as NCCL's work beside it is: what another thread
+ * puts on such a stream in between may be ordered with that work then, as it would be had the call come a little
+ * later. A stream that is being captured gets none (it would become part of the graph): what a graph holds is recorded
+ * when it is launched (record_graph.c), with ticks around the launch.
+ *
+ * Threads: any; streams and open operations under one lock, which is not held across CUDA; the ticks of a stream under one
+ * of its own, which is, so that they are written in the order of their numbers.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/record/record.h"
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+/* Operations that are open at a time; more are not watched. */
+#define MAX_OPEN 65536
+#define FEW_OPEN 256
+
+struct rstream {
+	struct df_hstream *stream;
+	uint64_t id;
+	uint64_t *word; /* the ticks that the stream has made */
+	uint64_t ticks; /* given */
+	/* Held across a write to this stream only, which blocks where it is full; all 0 is free. */
+	pthread_mutex_t ticking;
+	uint64_t work_at; /* operations of the device when work was last recorded on it, plus one */
+	uint8_t carries;  /* operations, or it waited for some */
+	uint8_t dirty;	  /* something was put on it after the last tick */
+	uint8_t legacy;	  /* what is put on other streams counts as put on it */
+};
+
+struct open_op {
+	struct df_record_op op;
+	const uint64_t *word;
+	uint64_t from, to; /* ticks */
+	uint8_t started, over;
+};
+
+__thread int df_record_inside __attribute__((tls_model("initial-exec")));
+
+static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_STREAM_TABLE, "recorded streams");
+static struct open_op *open_ops;
+static unsigned nr_open, cap_open;
+static uint64_t nr_issued[64]; /* by device */
+static uint64_t progress;
+static int hooked;
+
+uint64_t df_record_progress(void)
+{
+	return __atomic_load_n(&progress, __ATOMIC_RELAXED);
+}
+
+static void moved(void)
+{
+	__atomic_add_fetch(&progress, 1, __ATOMIC_RELAXED);
+}
+
+/* What threads that use one stream at the same time change: any of their values is a right one. */
+#define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
+#define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
+
+static struct rstream *known(const struct df_stream_info *info)
+{
+	/* ACQUIRE pairs with the RELEASE in stream_get(): the stream is filled. */
+	return info->user ? __atomic_load_n((struct rstream **)info->user, __ATOMIC_ACQUIRE) : NULL;
+}
+
+static struct rstream *stream_get(const struct df_stream_info *info)
+{
+	struct rstream *s = known(info), *other = NULL;
+
+	if (s || !info->user)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->stream = info->stream;
+	s->id = info->id;
+	s->dirty = 1;
+	s->legacy = info->legacy;
+	s->word = df_word_get();
+	/* A word is used again with the value that it has. */
+	s->ticks = s->word ? __atomic_load_n(s->word, __ATOMIC_RELAXED) : 0;
+	/*
+	 * RELEASE pairs with the ACQUIRE in known(): without it another thread could use a stream that is not
+	 * filled. The ACQUIRE is for the stream that another thread was faster to make.
+	 */
+	if (__atomic_compare_exchange_n((struct rstream **)info->user, &other, s, 0,
+					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return s;
+	if (s->word)
+		df_word_put(s->word);
+	free(s);
+	return other;
+}
+
+/* ---- hooks: what the application does with CUDA ---------------------------------------------------------- */
+
+/*
+ * Who has waited looks what has ended by that, where it is quickly done: so the records of a process that goes on to
+ * its end, or is killed, have it.
+ */
+static void look_few(void)
+{
+	unsigned left, nr = __atomic_load_n(&nr_open, __ATOMIC_RELAXED);
+
+	if (nr && nr <= FEW_OPEN)
+		df_record_poll(&left);
+}
+
+static __thread struct {
+	uint64_t serial;
+	uint32_t call;
+} waiting;
+
+static void wait_enter(uint32_t call, int device, uint64_t object)
+{
+	/* One inside another: a copy that is a wait for its stream too. The outer one says it. */
+	if (waiting.serial)
+		return;
+	moved();
+	waiting.call = call;
+	waiting.serial = df_call_enter(call, device, object, 0, df_trace_caller());
+}
+
+static void wait_done(int device)
+{
+	if (!waiting.serial)
+		return;
+	look_few();
+	moved();
+	df_call_exit(waiting.serial, waiting.call, device, 0);
+	waiting.serial = 0;
+}
+
+static uint64_t issued_on(int device)
+{
+	return __atomic_load_n(&nr_issued[device & 63], __ATOMIC_RELAXED);
+}
+
+static uint32_t flags_of(const struct df_stream_info *info)
+{
+	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
+}
+
+/*
+ * Of the work on a stream the first piece after an operation says all: what comes behind it ends when it does. So a
+ * program with many kernels is recorded at the cost of its operations.
+ */
+static void before_work(const struct df_stream_info *info, enum df_work kind,
+			const struct df_touch *t)
+{
+	struct rstream *s;
+	uint64_t now;
+
+	(void)t;
+	if (kind == DF_WORK_GRAPH)
+		df_record_graph_begin(info);
+	if (df_record_inside || kind == DF_WORK_ALLOC || info->capturing)
+		return;
+	s = stream_get(info);
+	if (!s)
+		return;
+	now = issued_on(info->device) + 1;
+	PUT(&s->dirty, 1);
+	if (GET(&s->work_at) == now && kind != DF_WORK_GRAPH)
+		return;
+	PUT(&s->work_at, now);
+	df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
+		 (uint64_t)info->device | (uint64_t)flags_of(info) << 32, info->id, 0);
+}
+
+/* The word of an event says whether there is anything behind it that is recorded. */
+static int event_record(const struct df_event_info *e, const struct df_stream_info *info)
+{
+	struct rstream *s = known(info);
+
+	if (df_record_inside || info->capturing || !e->user)
+		return 0;
+	if (!(s && GET(&s->carries)) && !info->legacy && !*e->user)
+		return 0;
+	*e->user = (void *)(uintptr_t)((s && GET(&s->carries)) || info->legacy);
+	df_trace(DF_REC_EVENT_RECORD, info->device, 0, -1, 0, e->id, 0, info->id, 0);
+	return 0;
+}
+
+static void event_wait(const struct df_stream_info *info, const struct df_event_info *e)
+{
+	struct rstream *s;
+
+	if (df_record_inside || info->capturing)
+		return;
+	s = stream_get(info);
+	if (!s)
+		return;
+	PUT(&s->dirty, 1);
+	if (!e->user || !*e->user)
+		return;
+	PUT(&s->carries, 1);
+	PUT(&s->work_at, 0);
+	df_trace(DF_REC_EVENT_WAIT, info->device, 0, -1, 0, e->id, 0, info->id, 0);
+}
+
+static int event_query(const struct df_event_info *e)
+{
+	if (df_record_inside)
+		return 0;
+	if (e->user && *e->user)
+		df_polls_note(DF_POLLED_EVENT, e->id);
+	else
+		df_polls_ask(DF_POLLED_EVENT);
+	return 0;
+}
+
+static void event_sync(const struct df_event_info *e)
+{
+	if (!df_record_inside)
+		wait_enter(DF_CALL_EVENT_SYNC, e->device, e->id);
+}
+
+static void event_destroy(const struct df_event_info *e)
+{
+	if (e->user)
+		*e->user = NULL;
+}
+
+static void stream_create(const struct df_stream_info *info)
+{
+	if (!df_record_inside)
+		df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
+			 (uint64_t)info->device | (uint64_t)flags_of(info) << 32,
+			 (uint64_t)(int64_t)info->priority, 0);
+}
+
+static void stream_sync(const struct df_stream_info *info)
+{
+	if (!df_record_inside)
+		wait_enter(DF_CALL_STREAM_SYNC, info->device, info->id);
+}
+
+static int stream_query(const struct df_stream_info *info)
+{
+	const struct rstream *s = known(info);
+
+	if (df_record_inside)
+		return 0;
+	if ((s && GET(&s->carries)) || info->legacy)
+		df_polls_note(DF_POLLED_STREAM, info->id);
+	else
+		df_polls_ask(DF_POLLED_STREAM);
+	return 0;
+}
+
+/* Its word stays out of use: the stream may still have to write it. */
+static void stream_destroy(const struct df_stream_info *info)
+{
+	struct rstream *s = known(info);
+
+	if (!s)
+		return;
+	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
+	*info->user = NULL;
+	free(s);
+}
+
+/* Also inside NCCL: that its set-up waits for the device is what some deadlocks are made of. */
+static int device_sync(int device, enum df_sync_kind kind, const void *ptr)
+{
+	static const uint32_t calls[DF_SYNC_NR] = {
+		[DF_SYNC_DEVICE] = DF_CALL_DEVICE_SYNC,
+		[DF_SYNC_FREE] = DF_CALL_FREE,
+		[DF_SYNC_HOST_ALLOC] = DF_CALL_HOST_ALLOC,
+		[DF_SYNC_HOST_REGISTER] = DF_CALL_HOST_REGISTER,
+		[DF_SYNC_MEMCPY] = DF_CALL_MEMCPY,
+		[DF_SYNC_RESET] = DF_CALL_DEVICE_RESET,
+		[DF_SYNC_DRIVER] = DF_CALL_DRIVER,
+	};
+
+	wait_enter(calls[kind], device, (uintptr_t)ptr);
+	return 0;
+}
+
+static int free_mem(void *ptr, const struct df_mem_info *info)
+{
+	(void)ptr;
+	(void)info;
+	return 0;
+}
+
+static int help(void)
+{
+	return 0;
+}
+
+static const struct df_stream_hooks record_hooks = {
+	.before_work = before_work,
+	.after_graph = df_record_graph_end,
+	.event_record = event_record,
+	.event_wait = event_wait,
+	.event_query = event_query,
+	.event_sync = event_sync,
+	.event_destroy = event_destroy,
+	.stream_create = stream_create,
+	.stream_sync = stream_sync,
+	.stream_query = stream_query,
+	.queried = df_polls_answer,
+	.stream_destroy = stream_destroy,
+	.device_sync = device_sync,
+	.free = free_mem,
+	.help = help,
+	.sync_done = wait_done,
+};
+
+/* ---- operations --------------------------------------------------------------------------------------------- */
+
+/* A tick on the stream; 0: it takes none. */
+static uint64_t tick(struct rstream *s)
+{
+	uint64_t to;
+	int failed;
+
+	/* The word must not go back: the end of who wrote first, but was numbered last, would never be seen. */
+	pthread_mutex_lock(&s->ticking);
+	df_mutex_lock(&lock);
+	to = s->ticks + 1;
+	PUT(&s->ticks, to);
+	df_mutex_unlock(&lock);
+	failed = df_rt.cu->stream_write(s->stream, s->word, to);
+	pthread_mutex_unlock(&s->ticking);
+	if (failed) {
+		df_warn_once("a stream took no write to memory: ends of operations are seen only "
+			     "when a wait for them returns");
+		return 0;
+	}
+	return to;
+}
+
+static struct rstream *on_stream(const struct df_record_op *op)
+{
+	struct df_stream_info info;
+	struct rstream *s = op->on;
+
+	if (!s && (!hooked || df_rt.cu->stream_info(op->stream, &info) || info.capturing))
+		return NULL;
+	if (!s)
+		s = stream_get(&info);
+	return s && s->word ? s : NULL;
+}
+
+struct rstream *df_record_put_on(const struct df_stream_info *info)
+{
+	struct rstream *s = stream_get(info);
+
+	if (s) {
+		PUT(&s->carries, 1);
+		PUT(&s->work_at, 0);
+	}
+	__atomic_add_fetch(&nr_issued[info->device & 63], 1, __ATOMIC_RELAXED);
+	moved();
+	return s;
+}
+
+void df_record_note(const struct df_record_call *c, uint64_t stream, uint64_t group, int seen,
+		    struct df_record_op *op)
+{
+	uint64_t flags = DF_OP_BY_NCCL | (seen ? DF_OP_END_SEEN : 0);
+
+	op->op = df_trace_serial();
+	op->comm = c->comm;
+	op->rank = c->rank;
+	op->device = c->device;
+	op->group = group;
+	op->seen = seen;
+	df_trace(DF_REC_OP_ISSUE, c->device, c->comm, c->rank, op->op,
+		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
+			 (uint64_t)(c->redop & 0xff) << 16 | flags << 24,
+		 c->count, stream, c->site);
+	df_trace(DF_REC_OP_ARGS, c->device, c->comm, c->rank, op->op, (uintptr_t)c->send,
+		 (uintptr_t)c->recv, (uint32_t)(c->peer + 1) | group << 32, c->site);
+	df_trace_comm_issued(c->comm, (unsigned)c->kind);
+}
+
+int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
+		    struct df_record_op *op)
+{
+	struct df_stream_info info;
+	struct rstream *s = NULL;
+	uint64_t id = (uintptr_t)stream;
+
+	memset(op, 0, sizeof(*op));
+	if (hooked && !df_rt.cu->stream_info(stream, &info)) {
+		if (info.capturing) {
+			df_record_capture(c, &info);
+			return 0;
+		}
+		id = info.id;
+		s = df_record_put_on(&info);
+	}
+	op->stream = stream;
+	df_record_note(c, id, group, s && s->word, op);
+	return 1;
+}
+
+/* Behind another operation its end is our beginning. */
+static uint64_t begin(struct rstream *s)
+{
+	uint64_t from = GET(&s->dirty) ? tick(s) : GET(&s->ticks);
+
+	PUT(&s->dirty, s->legacy);
+	return from;
+}
+
+void df_record_before(struct df_record_op *ops, size_t nr)
+{
+	struct rstream *s;
+	size_t i;
+
+	for (i = 0; i < nr; i++) {
+		s = ops[i].seen ? on_stream(&ops[i]) : NULL;
+		ops[i].from = s ? begin(s) : 0;
+	}
+}
+
+static struct open_op *new_open(void)
+{
+	struct open_op *v;
+
+	if (nr_open == MAX_OPEN)
+		return NULL;
+	if (nr_open == cap_open) {
+		unsigned cap = cap_open ? cap_open * 2 : 256;
+
+		v = realloc(open_ops, cap * sizeof(*v));
+		if (!v)
+			return NULL;
+		open_ops = v;
+		cap_open = cap;
+	}
+	__atomic_store_n(&nr_open, nr_open + 1, __ATOMIC_RELAXED);
+	return &open_ops[nr_open - 1];
+}
+
+/* Nobody will see its end: the records say so, or it would look like one that never ends. */
+static void unseen(const struct df_record_op *op)
+{
+	df_trace(DF_REC_OP_DONE, op->device, op->comm, op->rank, op->op, 2, 0, 0, 0);
+}
+
+void df_record_after(struct df_record_op *ops, size_t nr, int begun)
+{
+	struct rstream *s;
+	struct open_op *o;
+	size_t i, k;
+	uint64_t to;
+
+	for (i = 0; i < nr; i++) {
+		if (!ops[i].seen)
+			continue;
+		s = begun ? on_stream(&ops[i]) : NULL;
+		ops[i].on = s;
+		to = 0;
+		/* One tick for all of the group that are on one stream. */
+		for (k = 0; s && k < i && !to; k++)
+			if (ops[k].on == s)
+				to = ops[k].to;
+		if (s && !to)
+			to = tick(s);
+		ops[i].to = to;
+		if (!to) {
+			unseen(&ops[i]);
+			continue;
+		}
+		df_mutex_lock(&lock);
+		o = new_open();
+		if (o)
+			*o = (struct open_op){ops[i], s->word, ops[i].from, to, 0, 0};
+		df_mutex_unlock(&lock);
+		if (!o)
+			unseen(&ops[i]);
+	}
+	df_record_wake();
+}
+
+/* Something before it on its communicator is not over: NCCL keeps the two in order, whatever their streams. */
+static int is_behind(const struct open_op *o)
+{
+	const struct open_op *b;
+
+	for (b = o; b-- > open_ops;)
+		if (b->op.comm == o->op.comm && !b->over)
+			return !(o->op.group && b->op.group == o->op.group && b->started);
+	return 0;
+}
+
+unsigned df_record_poll(unsigned *left)
+{
+	unsigned i, n = 0, changed = 0;
+
+	df_mutex_lock(&lock);
+	for (i = 0; i < nr_open; i++) {
+		struct open_op *o = &open_ops[i];
+		/*
+		 * ACQUIRE pairs with the stream's write of its tick: what it did before comes before what we record of
+		 * it. Without it a record of the end could be older than the end.
+		 */
+		uint64_t now = __atomic_load_n(o->word, __ATOMIC_ACQUIRE);
+		const struct df_record_op *op = &o->op;
+
+		o->over = now >= o->to;
+		if (!o->started && (o->over || (now >= o->from && !is_behind(o)))) {
+			o->started = 1;
+			changed++;
+			df_trace(DF_REC_OP_START, op->device, op->comm, op->rank, op->op, 0, 0, 0,
+				 0);
+		}
+		if (o->over) {
+			changed++;
+			df_trace(DF_REC_OP_DONE, op->device, op->comm, op->rank, op->op, 0, 0, 0,
+				 0);
+			df_trace_comm_done(op->comm);
+		}
+	}
+	for (i = 0; i < nr_open; i++)
+		if (!open_ops[i].over)
+			open_ops[n++] = open_ops[i];
+	__atomic_store_n(&nr_open, n, __ATOMIC_RELAXED);
+	*left = n;
+	df_mutex_unlock(&lock);
+	if (changed)
+		__atomic_add_fetch(&progress, changed, __ATOMIC_RELAXED);
+	return changed;
+}
+
+/* ---- calls of NCCL -------------------------------------------------------------------------------------------- */
+
+uint64_t df_record_enter(uint32_t call, uint32_t comm, int rank, int device, uint64_t object,
+			 uint64_t detail, uint32_t site)
+{
+	uint64_t serial = df_trace_serial();
+
+	moved();
+	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+	df_trace(DF_REC_CALL_ENTER, device, comm, rank, serial, call, object, detail, site);
+	return serial;
+}
+
+void df_record_leave(uint64_t serial, uint32_t call, uint64_t result)
+{
+	moved();
+	df_trace(DF_REC_CALL_EXIT, -1, 0, -1, serial, call, result, 0, 0);
+	__atomic_sub_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
+}
+
+void df_record_goes_on(uint64_t serial, uint32_t call)
+{
+	moved();
+	df_trace(DF_REC_CALL_EXIT, -1, 0, -1, serial, call, DF_RESULT_IN_PROGRESS, 0, 0);
+}
+
+int df_record_device(void)
+{
+	return hooked ? df_rt.cu->get_device() : -1;
+}
+
+/* ---- start ---------------------------------------------------------------------------------------------------- */
+
+void df_record_behind(const struct df_hostcuda_api *cu)
+{
+	df_rt.cu = cu;
+	hooked = 1;
+	cu->set_hooks(&record_hooks);
+}

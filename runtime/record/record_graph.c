@@ -1,0 +1,89 @@
+/*
+ * Operations of NCCL in CUDA graphs, recorded (mode trace). What is captured is noted beside the graph (capture_node
+ * of the backend, which puts nothing between the application's nodes), and each launch of a graph that holds notes
+ * issues them anew on the launching stream, in the order of capture and as one group, between two ticks around
+ * the launch: of the operations of a graph only the begin of the first and the end of the last are seen.
+ *
+ * Threads: a launch is one thread's; a note belongs to the graph and what is made of it, the last of which frees it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/record/record.h"
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+static __thread struct {
+	struct df_stream_info info;
+	uint64_t group;
+	struct rstream *on; /* NULL: nothing of the graph is issued yet */
+	struct df_record_op *ops;
+	size_t nr, cap;
+} launch __attribute__((tls_model("initial-exec")));
+
+static int note_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
+		       const uint64_t **done, uint64_t *done_value)
+{
+	static const uint64_t zero;
+	struct df_record_op *op, *v;
+	size_t cap;
+
+	(void)ready;
+	(void)ready_value;
+	/* Nothing waits for a note. */
+	*done = &zero;
+	*done_value = 0;
+	if (launch.nr == launch.cap) {
+		cap = launch.cap ? launch.cap * 2 : 64;
+		v = realloc(launch.ops, cap * sizeof(*v));
+		if (!v)
+			return 0;
+		launch.ops = v;
+		launch.cap = cap;
+	}
+	if (!launch.on)
+		launch.on = df_record_put_on(&launch.info);
+	op = &launch.ops[launch.nr];
+	memset(op, 0, sizeof(*op));
+	df_record_note(arg, launch.info.id, launch.group, launch.on != NULL, op);
+	op->on = launch.on;
+	df_record_before(op, 1);
+	launch.nr++;
+	return 0;
+}
+
+static const struct df_capture_ops note_ops = {.launch = note_launch, .destroy = free};
+
+void df_record_capture(const struct df_record_call *c, const struct df_stream_info *info)
+{
+	struct df_record_call *note = malloc(sizeof(*note));
+
+	if (!note)
+		return;
+	*note = *c;
+	if (df_rt.cu->capture_node(info->stream, &note_ops, note)) {
+		free(note);
+		df_warn_once("an operation of NCCL that was captured could not be noted: launches "
+			     "of the graph are recorded without it");
+	}
+}
+
+void df_record_graph_begin(const struct df_stream_info *info)
+{
+	launch.info = *info;
+	launch.group = df_trace_serial() & UINT32_MAX;
+	launch.on = NULL;
+	launch.nr = 0;
+}
+
+void df_record_graph_end(const struct df_stream_info *info, int launched)
+{
+	(void)info;
+	if (!launch.nr)
+		return;
+	df_record_after(launch.ops, launch.nr, launched);
+	/* Nothing is kept over a launch: nobody would free it when the thread ends. */
+	free(launch.ops);
+	launch.ops = NULL;
+	launch.nr = launch.cap = 0;
+}

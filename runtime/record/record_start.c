@@ -1,0 +1,53 @@
+/*
+ * The start of recording (mode trace): the trace is opened, the hooks are put behind CUDA where there is any, and the watch
+ * begins. Once, from the process's start.
+ */
+#include <stdlib.h>
+#include "runtime/device/device.h"
+#include "runtime/record/record.h"
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+static int number(const char *a, const char *b, int none)
+{
+	const char *text = getenv(a) ? getenv(a) : getenv(b);
+
+	return text ? atoi(text) : none;
+}
+
+int df_record_start(void)
+{
+	const struct df_env *env = df_env();
+	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	struct df_trace_config config = {
+		.dir = env->trace,
+		.mb = env->trace_mb,
+		.rank = number("RANK", "OMPI_COMM_WORLD_RANK", -1),
+		.world = number("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", 0),
+		.mode = (uint32_t)env->mode,
+	};
+	char reason[256] = "DFSHIM_TRACE_CUDA=0";
+	int ret;
+
+	if (env->trace_cuda)
+		df_rt.cu = df_device_open_any(reason, sizeof(reason));
+	df_rt.machine = df_device_machine();
+	/* How streams share hardware queues is known where there is one queue, and on the CPU. */
+	if (df_rt.cu && !df_rt.machine && env->rules == DF_RULES_NCCL)
+		config.queues = (uint32_t)env->host_queues;
+	else if (connections && atoi(connections) == 1)
+		config.queues = 1;
+	ret = df_trace_open(&config);
+	if (ret) {
+		df_warn("DFSHIM_TRACE=%s: the trace can't be written there, the job goes on without",
+			env->trace ? env->trace : "");
+		return ret;
+	}
+	if (!df_rt.cu) {
+		df_info("mode trace: calls of CUDA and ends of operations are not recorded: %s",
+			reason);
+	} else {
+		df_record_behind(df_rt.cu);
+	}
+	return df_record_watch_start();
+}

@@ -1,0 +1,240 @@
+/*
+ * The thread of mode trace: it looks when operations begin and end (record.c), and when something is unfinished
+ * and nothing has moved for DFSHIM_TIMEOUT_MS, it says why. There is no control plane here (NCCL makes the
+ * communicators), so what the other processes know is read where they write it: from the files in the
+ * folder of DFSHIM_TRACE. Each process that sees the hang judges; the first of them prints, the others only if
+ * the first does not.
+ *
+ * Each process that is quiet for so long also notes where its host threads are, because nobody else can.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "runtime/base/futex.h"
+#include "runtime/record/record.h"
+#include "runtime/rt.h"
+#include "trace/check.h"
+#include "trace/record/writer.h"
+
+#define NAP_MIN_NS (50 * 1000)
+#define NAP_MAX_NS (2 * DF_NS_PER_MS)
+#define STALE_NS   (5 * DF_NS_PER_S)	/* the checker's own idea of a suspicious silence */
+#define NOTES_NS   (300 * DF_NS_PER_MS) /* for the others to note where their hosts are */
+#define TURN_NS	   (400 * DF_NS_PER_MS) /* so much longer each process waits than the one before it */
+#define MAX_TURNS  8
+#define MAX_GONE   64
+
+static struct {
+	uint32_t wake, sleeping; /* futex word; 1: woken by it alone */
+	char dir[4096];		 /* "": this process alone is judged */
+	uint64_t began;
+} watch;
+
+void df_record_wake(void)
+{
+	/*
+	 * SEQ_CST pairs with sleep_until_woken(): either we see that it sleeps, or it sees the word changed and does
+	 * not. Without it an operation could be put on a stream while its watcher sleeps through its end.
+	 */
+	__atomic_add_fetch(&watch.wake, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&watch.sleeping, __ATOMIC_SEQ_CST))
+		df_futex_wake(&watch.wake, 1, 0);
+}
+
+static void sleep_until_woken(uint32_t seen, uint64_t ns)
+{
+	/* SEQ_CST pairs with df_record_wake(): see there. */
+	__atomic_store_n(&watch.sleeping, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&watch.wake, __ATOMIC_SEQ_CST) == seen)
+		df_futex_wait(&watch.wake, seen, (int64_t)ns, 0);
+	__atomic_store_n(&watch.sleeping, 0, __ATOMIC_RELAXED);
+}
+
+static uint64_t real_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * DF_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* All that is known, and how it is. NULL: nothing could be read. */
+static struct df_check_set *gather(void)
+{
+	struct df_check_set *set = df_check_set_new();
+	void *image = NULL;
+	size_t bytes;
+	int rc = -ENOENT;
+
+	if (set && watch.dir[0])
+		rc = df_check_add_dir(set, watch.dir);
+	if (set && rc && !df_trace_compact(df_trace_ring(), &image, &bytes))
+		rc = df_check_add_image(set, image, bytes, "this process");
+	free(image);
+	if (rc) {
+		df_check_set_free(set);
+		set = NULL;
+	}
+	return set;
+}
+
+/* For who reads the traces when all processes have ended: these had ended before. */
+static void note_gone(const struct df_check_set *set)
+{
+	static uint32_t known[MAX_GONE];
+	static size_t nr_known;
+	uint64_t hosts[MAX_GONE];
+	uint32_t pids[MAX_GONE];
+	size_t nr = df_check_gone(set, watch.began, hosts, pids, MAX_GONE), i, k;
+
+	for (i = 0; i < nr; i++) {
+		for (k = 0; k < nr_known && known[k] != pids[i]; k++)
+			;
+		if (k < nr_known || nr_known == MAX_GONE)
+			continue;
+		known[nr_known++] = pids[i];
+		df_trace(DF_REC_PEER_DEAD, -1, 0, -1, 0, hosts[i], pids[i], 0, 0);
+	}
+}
+
+static struct df_check_result *judge(uint64_t stale, unsigned *turn, uint64_t *told)
+{
+	/* Who asks after a shorter silence than the checker's own takes that for suspicious. */
+	struct df_check_opts opts = {.live = 1,
+				     .stale_ns = DF_MIN(stale, STALE_NS),
+				     .now_ns = df_now_ns(),
+				     .alive = df_check_alive};
+	struct df_check_set *set = gather();
+	struct df_check_result *r = NULL;
+
+	*turn = 0;
+	*told = 0;
+	if (set) {
+		*turn = df_check_before(set, df_trace_ring(), told);
+		if (df_check_run(set, &opts, &r))
+			r = NULL;
+		if (r && df_check_verdict(r) == DF_V_CRASH)
+			note_gone(set);
+	}
+	df_check_set_free(set);
+	return r;
+}
+
+static void print(const struct df_check_result *r)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return;
+	df_check_print(r, f);
+	if (!watch.dir[0])
+		fputs("DFSHIM_TRACE is not set: only this process was looked at.\n", f);
+	fclose(f);
+	df_log_raw(text, len);
+	df_trace_told(df_check_verdict(r));
+	free(text);
+}
+
+/* 1: it is explained, or moves again. */
+static void stalled(uint64_t quiet, unsigned left)
+{
+	uint64_t before = df_record_progress(), began = real_ns() - quiet, told;
+	struct df_check_result *r, *again;
+	unsigned turn, i;
+
+	df_trace_clocks();
+	df_trace(DF_REC_STALL, -1, 0, -1, 0, quiet / DF_NS_PER_MS, left, 0, 0);
+	df_sleep_ns(NOTES_NS);
+	r = judge(quiet, &turn, &told);
+	for (i = 0; i < DF_MIN(turn, MAX_TURNS) && told < began; i++) {
+		df_sleep_ns(TURN_NS);
+		df_check_result_free(judge(quiet, &turn, &told));
+	}
+	again = judge(quiet, &turn, &told);
+	/* Deadlock is stable: what does not look the same twice, or moves, is none. */
+	if (told < began && df_record_progress() == before && r && again &&
+	    df_check_verdict(r) == df_check_verdict(again) && df_check_verdict(r) != DF_V_OK)
+		print(again);
+	df_check_result_free(r);
+	df_check_result_free(again);
+}
+
+static void *run(void *arg)
+{
+	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
+	uint64_t last = df_record_progress(), since = df_now_ns(), nap = NAP_MIN_NS;
+	uint64_t early = UINT64_MAX, noted = UINT64_MAX, reported = UINT64_MAX;
+
+	(void)arg;
+	for (;;) {
+		/* SEQ_CST pairs with df_record_wake(): what is put on a stream after this wakes us. */
+		uint32_t seen = __atomic_load_n(&watch.wake, __ATOMIC_SEQ_CST);
+		unsigned left, changed = df_record_poll(&left);
+		uint64_t now = df_now_ns(), quiet;
+
+		if (df_record_progress() != last) {
+			last = df_record_progress();
+			since = now;
+		}
+		quiet = now - since;
+		/*
+		 * Once half-way, for whoever judges first: this process may have nothing unfinished, and looks seldom then.
+		 * Once when it is due.
+		 */
+		if ((quiet >= timeout / 2 && early != last) ||
+		    (quiet >= timeout && noted != last)) {
+			early = last;
+			noted = quiet >= timeout ? last : noted;
+			df_hosts_note();
+		}
+		if (quiet >= timeout && reported != last &&
+		    (left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED))) {
+			reported = last;
+			stalled(quiet, left);
+		}
+		nap = changed ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
+		if (left)
+			df_sleep_ns(nap);
+		else
+			sleep_until_woken(seen, DF_MAX(timeout / 4, DF_NS_PER_MS));
+	}
+	return NULL;
+}
+
+int df_record_watch_start(void)
+{
+	const char *dir = df_env()->trace, *variable, *slash;
+	sigset_t all, old;
+	pthread_t t;
+	int ret;
+
+	watch.began = df_now_ns();
+	if (dir) {
+		snprintf(watch.dir, sizeof(watch.dir), "%s", dir);
+		/* "/x/%r": the folder of all ranks is /x. */
+		variable = strchr(watch.dir, '%');
+		slash = variable ? memrchr(watch.dir, '/', (size_t)(variable - watch.dir)) : NULL;
+		if (variable)
+			snprintf(watch.dir + (slash ? slash - watch.dir : 0),
+				 sizeof(watch.dir) - (size_t)(slash ? slash - watch.dir : 0), "%s",
+				 slash ? "" : ".");
+	}
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	ret = pthread_create(&t, NULL, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (ret) {
+		df_warn("no thread could be started: ends of operations are not recorded, hangs not "
+			"explained");
+		return -ret;
+	}
+	pthread_setname_np(t, "dfshim-watch");
+	pthread_detach(t);
+	return 0;
+}

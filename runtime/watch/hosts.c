@@ -1,0 +1,375 @@
+/*
+ * Where the application's host threads are while nothing moves: in a lock, in a socket, asleep, running. A thread
+ * that is in no call of ours would otherwise look free; the checker needs to know that it waits for somebody.
+ * Read from /proc/self/task, so no thread is stopped or asked, and it costs nothing until a hang is looked into.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "runtime/watch/python.h"
+#include "runtime/rt.h"
+#include "trace/check.h"
+#include "trace/record/writer.h"
+
+#define THREADS_MAX 256
+#define SAMPLES	    9 /* one alone could catch a waiting thread just when it looks up */
+#define SAMPLE_NS   (6 * DF_NS_PER_MS)
+/*
+ * A thread that waits and looks up now and then seems to run for as long as a loaded machine does not give it a processor:
+ * it counts as running when it has had one for so long. Until then it is looked at again, but others wait for what we
+ * have to say: no longer than this in all, and half of the time at most. What is not known then is not noted: what was
+ * seen of the thread before stands.
+ */
+#define RAN_NS	    (10 * DF_NS_PER_MS)
+#define LOOK_MAX_NS (700 * DF_NS_PER_MS)
+/* For the interpreter's lock, after all this. */
+#define PYTHON_NS (200 * DF_NS_PER_MS)
+
+static const struct {
+	long nr;
+	enum df_host_at at;
+} calls[] = {
+	{SYS_nanosleep, DF_AT_SLEEPS}, {SYS_clock_nanosleep, DF_AT_SLEEPS},
+	{SYS_read, DF_AT_IO},	       {SYS_readv, DF_AT_IO},
+	{SYS_write, DF_AT_IO},	       {SYS_recvfrom, DF_AT_IO},
+	{SYS_recvmsg, DF_AT_IO},       {SYS_sendto, DF_AT_IO},
+	{SYS_sendmsg, DF_AT_IO},       {SYS_accept, DF_AT_IO},
+	{SYS_accept4, DF_AT_IO},       {SYS_connect, DF_AT_IO},
+	{SYS_ppoll, DF_AT_IO},	       {SYS_pselect6, DF_AT_IO},
+	{SYS_epoll_pwait, DF_AT_IO},
+#ifdef SYS_poll
+	{SYS_poll, DF_AT_IO},	       {SYS_select, DF_AT_IO},
+	{SYS_epoll_wait, DF_AT_IO},
+#endif
+	{SYS_wait4, DF_AT_CHILD},      {SYS_waitid, DF_AT_CHILD},
+};
+
+/* A file of /proc about one of our threads as a string: its length, or -errno. */
+static ssize_t read_task(uint32_t tid, const char *name, char *text, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, size - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = 0;
+	return n;
+}
+
+#define NR_ARGS 4
+
+/* It waits for no file at all, only for time, as Python's time.sleep() up to 3.10. */
+static int waits_for_none(long nr, const unsigned long arg[NR_ARGS])
+{
+	switch (nr) {
+	case SYS_pselect6:
+#ifdef SYS_select
+	case SYS_select:
+#endif
+		return !arg[0];
+	case SYS_ppoll:
+#ifdef SYS_poll
+	case SYS_poll:
+#endif
+		return !arg[1];
+	default:
+		return 0;
+	}
+}
+
+/* "running", or the number of the system call and its arguments in hexadecimal. */
+static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
+{
+	char text[256];
+	ssize_t n = read_task(tid, "syscall", text, sizeof(text));
+	unsigned i;
+
+	*nr = -1;
+	if (n == -ENOENT)
+		return access("/proc/self/task", R_OK) ? DF_AT_UNKNOWN : DF_AT_GONE;
+	if (n <= 0)
+		return n == -ESRCH ? DF_AT_GONE : DF_AT_UNKNOWN;
+	if (!strncmp(text, "running", 7))
+		return DF_AT_RUNS;
+	if (sscanf(text, "%ld 0x%lx 0x%lx 0x%lx 0x%lx", nr, &arg[0], &arg[1], &arg[2], &arg[3]) !=
+	    1 + NR_ARGS)
+		return DF_AT_OTHER;
+	if (*nr == SYS_futex)
+		return arg[1] & FUTEX_PRIVATE_FLAG ? DF_AT_LOCK : DF_AT_SHARED;
+	if (waits_for_none(*nr, arg))
+		return DF_AT_SLEEPS;
+	for (i = 0; i < DF_ARRAY_LEN(calls); i++)
+		if (calls[i].nr == *nr)
+			return calls[i].at;
+	return DF_AT_OTHER;
+}
+
+/* For how long the thread has had a processor; UINT64_MAX: not known. */
+static uint64_t ran_ns(uint32_t tid)
+{
+	char text[96];
+
+	return read_task(tid, "schedstat", text, sizeof(text)) > 0 ? strtoull(text, NULL, 10)
+								   : UINT64_MAX;
+}
+
+/* A thread that sleeps between its questions is not asked for longer than this. */
+#define POLL_MAX_NS (2 * DF_NS_PER_S)
+
+static uint64_t polls_since(void)
+{
+	uint64_t window = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS / 4;
+
+	return df_now_ns() - DF_MIN(window, POLL_MAX_NS);
+}
+
+static int note_polls(uint32_t tid, uint32_t site)
+{
+	uint32_t kinds[DF_POLLS_MAX];
+	uint64_t objects[DF_POLLS_MAX];
+	size_t nr = df_polls_of(tid, polls_since(), kinds, objects), i;
+
+	for (i = 0; i < nr; i++)
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, i, tid,
+			 (uint64_t)DF_AT_POLLS | (uint64_t)kinds[i] << 8, objects[i], site);
+	return nr > 0;
+}
+
+/* It is not silent, though it waits for nothing that is recorded. */
+static void note_asks(uint32_t tid)
+{
+	unsigned kinds = df_polls_asked(tid, polls_since());
+
+	if (kinds)
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tid, DF_AT_ASKS, kinds, 0);
+}
+
+struct seen {
+	uint32_t tid;
+	uint16_t at[DF_AT_NR]; /* how often */
+	uint16_t nr;
+	long call; /* the last one */
+	uint64_t ran_ns;
+};
+
+/* What it mostly was. Running counts less: whoever waits and looks up now and then, runs then. */
+static enum df_host_at mostly(const struct seen *s)
+{
+	int at = DF_AT_RUNS, k;
+
+	for (k = DF_AT_SLEEPS; k < DF_AT_NR; k++)
+		if (s->at[k] * 3 >= SAMPLES && (at == DF_AT_RUNS || s->at[k] > s->at[at]))
+			at = k;
+	return at == DF_AT_RUNS && !s->at[at] ? DF_AT_UNKNOWN : (enum df_host_at)at;
+}
+
+/* It has been looked at for long enough. */
+static int is_known(const struct seen *s)
+{
+	uint64_t ran = mostly(s) == DF_AT_RUNS ? ran_ns(s->tid) : UINT64_MAX;
+
+	return s->nr >= SAMPLES && (ran == UINT64_MAX || ran - s->ran_ns >= RAN_NS);
+}
+
+static void look(struct seen *s)
+{
+	unsigned long arg[NR_ARGS];
+	long call;
+
+	s->at[where(s->tid, &call, arg)]++;
+	if (call >= 0 || !s->nr)
+		s->call = call >= 0 ? call : 0;
+	if (!s->nr++)
+		s->ran_ns = ran_ns(s->tid);
+}
+
+void df_hosts_note(void)
+{
+	struct seen seen[THREADS_MAX];
+	uint32_t tids[THREADS_MAX];
+	size_t nr = df_trace_threads(tids, THREADS_MAX), i;
+	/* One thread of the process makes all notes: the watchdog, or the one of mode trace. */
+	static uint64_t ended;
+	uint64_t now = df_now_ns(), until = now - ended > LOOK_MAX_NS ? now + LOOK_MAX_NS : 0;
+	size_t left = nr;
+	int k, scripts;
+
+	df_python_ask();
+	for (i = 0; i < nr; i++)
+		seen[i] = (struct seen){.tid = tids[i]};
+	for (k = 0; left && (k < SAMPLES || df_now_ns() < until); k++) {
+		if (k)
+			df_sleep_ns(SAMPLE_NS);
+		for (i = 0, left = 0; i < nr; i++)
+			if (!is_known(&seen[i])) {
+				look(&seen[i]);
+				left++;
+			}
+	}
+	scripts = df_python_wait(PYTHON_NS);
+	if (until)
+		ended = df_now_ns();
+	for (i = 0; i < nr; i++) {
+		enum df_host_at at = mostly(&seen[i]);
+		uint32_t site = scripts ? df_python_site(tids[i]) : 0;
+
+		if (!seen[i].at[DF_AT_GONE] && note_polls(tids[i], site))
+			continue;
+		if (!seen[i].at[DF_AT_GONE])
+			note_asks(tids[i]);
+		if (at == DF_AT_RUNS && !is_known(&seen[i]))
+			continue;
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at,
+			 (uint64_t)seen[i].call, site);
+		if (at == DF_AT_GONE) {
+			df_trace_thread_gone(tids[i]);
+			df_polls_gone(tids[i]);
+		}
+	}
+}
+
+/* ---- what is certain ----------------------------------------------------------------------------------- */
+
+#define CERTAIN_MAX 1024
+#define SLEEP_TRIES 4
+
+/*
+ * Threads that run nothing of the application; host functions have others. They may hold a lock of libc's for a
+ * moment, for which one of the application's waits.
+ */
+static int is_ours(uint32_t tid)
+{
+	char name[32];
+
+	return read_task(tid, "comm", name, sizeof(name)) > 0 &&
+	       (!strncmp(name, "dfshim", 6) || !strncmp(name, "df-host-engine", 14));
+}
+
+/* Asleep, so that it holds no lock. */
+static int sleeps(uint32_t tid)
+{
+	unsigned long arg[NR_ARGS];
+	enum df_host_at at;
+	long nr;
+
+	for (int i = 0; i < SLEEP_TRIES; i++) {
+		at = where(tid, &nr, arg);
+		if (at >= DF_AT_SLEEPS && at <= DF_AT_IO && nr != SYS_read && nr != SYS_write)
+			return 1;
+		if (at == DF_AT_GONE)
+			return 1;
+		sched_yield();
+	}
+	return 0;
+}
+
+/*
+ * How often it has left the processor. Read after what it waits for: if both are the same later, it has not run between,
+ * because it could only have come to wait again by leaving the processor once more.
+ */
+static uint64_t times_off(uint32_t tid)
+{
+	static const char *const names[] = {"\nvoluntary_ctxt_switches:",
+					    "\nnonvoluntary_ctxt_switches:"};
+	char text[4096];
+	uint64_t sum = 0;
+
+	if (read_task(tid, "status", text, sizeof(text)) <= 0)
+		return 0;
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++) {
+		const char *at = strstr(text, names[i]);
+
+		if (!at)
+			return 0;
+		sum += strtoull(at + strlen(names[i]), NULL, 10);
+	}
+	return sum;
+}
+
+/*
+ * A wait for a futex without a time-out ends when somebody wakes it. For one of the process's own that can only be
+ * another thread of it. The end of a thread is a wake too; pthread_join() gives the thread's number as the value
+ * that it waits for to change.
+ */
+static struct df_check_host certain(uint32_t tid)
+{
+	struct df_check_host h = {.tid = tid, .kind = DF_HOST_FREE};
+	unsigned long arg[NR_ARGS];
+	enum df_host_at at;
+	unsigned op;
+	long nr;
+
+	at = where(tid, &nr, arg);
+	op = nr == SYS_futex ? (unsigned)arg[1] & FUTEX_CMD_MASK : FUTEX_WAKE;
+	if ((op != FUTEX_WAIT && op != FUTEX_WAIT_BITSET) || arg[3])
+		return h;
+	if (arg[2] && df_trace_thread_ends_at((uint32_t)arg[2], arg[0])) {
+		h.kind = DF_HOST_JOIN;
+		h.whom = (uint32_t)arg[2];
+	} else if (at == DF_AT_LOCK && !__atomic_load_n(&df_rt.host_work, __ATOMIC_RELAXED)) {
+		h.kind = DF_HOST_BLOCKED;
+	}
+	if (h.kind != DF_HOST_FREE)
+		h.stamp = times_off(tid);
+	if (!h.stamp)
+		h.kind = DF_HOST_FREE;
+	return h;
+}
+
+static int by_tid(const void *pa, const void *pb)
+{
+	const struct df_check_host *a = pa, *b = pb;
+
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
+}
+
+int df_hosts_certain(struct df_check_host **out, uint32_t *nr)
+{
+	struct df_check_host *all = malloc(CERTAIN_MAX * sizeof(*all));
+	DIR *dir = all ? opendir("/proc/self/task") : NULL;
+	uint32_t ours[THREADS_MAX], nr_ours = 0, n = 0, self = (uint32_t)syscall(SYS_gettid);
+	struct dirent *d;
+	int asleep = 1;
+
+	while (dir && (d = readdir(dir))) {
+		uint32_t tid = (uint32_t)strtoul(d->d_name, NULL, 10);
+
+		if (!tid || tid == self)
+			continue;
+		if (n == CERTAIN_MAX || nr_ours == THREADS_MAX)
+			break;
+		if (is_ours(tid))
+			ours[nr_ours++] = tid;
+		else
+			all[n++] = certain(tid);
+	}
+	/* After that: what one of them may have held then, it holds no more, and who waited for it does not wait. */
+	for (uint32_t i = 0; i < nr_ours; i++)
+		asleep = asleep && sleeps(ours[i]);
+	if (!dir || n == CERTAIN_MAX || nr_ours == THREADS_MAX) {
+		if (dir)
+			closedir(dir);
+		free(all);
+		return dir ? -E2BIG : -ENOENT;
+	}
+	closedir(dir);
+	for (uint32_t i = 0; i < n && !asleep; i++)
+		if (all[i].kind == DF_HOST_BLOCKED)
+			all[i] = (struct df_check_host){.tid = all[i].tid, .kind = DF_HOST_FREE};
+	qsort(all, n, sizeof(*all), by_tid);
+	*out = all;
+	*nr = n;
+	return 0;
+}

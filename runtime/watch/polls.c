@@ -1,0 +1,166 @@
+/*
+ * What threads of the application ask for again and again: is it done? A loop of queries leaves no record (it
+ * would fill the ring) but for its end, which is a wait that is over. Each thread keeps the last few things that
+ * it has asked for, and when nothing moves they are looked at (hosts.c): a host that polls is not a host that
+ * does something else.
+ *
+ * Threads: a thread writes its own slot, whoever looks reads it; every word by itself, so a slot that is
+ * just being written gives an object that was polled a moment before.
+ */
+#include <unistd.h>
+#include <sys/syscall.h>
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+#define SLOTS 256 /* threads; more are not looked at */
+
+struct polled {
+	uint64_t object, at_ns;
+	uint32_t kind; /* enum df_polled, plus one */
+	int waits;     /* it was not done when it was asked for last */
+};
+
+struct slot {
+	uint32_t tid; /* 0: free */
+	uint32_t next;
+	uint64_t asked_ns[DF_POLLED_NR]; /* for anything at all */
+	struct polled v[DF_POLLS_MAX];
+};
+
+static struct slot slots[SLOTS];
+static __thread struct slot *mine __attribute__((tls_model("initial-exec")));
+static __thread struct polled *asked __attribute__((tls_model("initial-exec"))); /* just now */
+static __thread int refused __attribute__((tls_model("initial-exec"))); /* there was no room */
+
+#define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
+#define PUT(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
+
+static struct slot *slot_new(void)
+{
+	uint32_t tid = (uint32_t)syscall(SYS_gettid), none;
+	size_t i;
+
+	for (i = 0; i < SLOTS; i++) {
+		none = 0;
+		if (GET(&slots[i].tid) == tid ||
+		    __atomic_compare_exchange_n(&slots[i].tid, &none, tid, 0, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED))
+			return &slots[i];
+	}
+	return NULL;
+}
+
+/* The calling thread's, with the time that it asked; NULL: there is no room. */
+static struct slot *ask(enum df_polled kind, uint64_t now)
+{
+	if (!mine) {
+		/* Once: a query is no place to search for room again and again. */
+		if (refused)
+			return NULL;
+		mine = slot_new();
+		refused = !mine;
+		if (!mine)
+			return NULL;
+	}
+	PUT(&mine->asked_ns[kind], now);
+	return mine;
+}
+
+void df_polls_ask(enum df_polled kind)
+{
+	asked = NULL;
+	ask(kind, df_now_ns());
+}
+
+void df_polls_note(enum df_polled kind, uint64_t object)
+{
+	uint64_t now = df_now_ns();
+	struct slot *s = ask(kind, now);
+	struct polled *p;
+	size_t i;
+
+	if (!s)
+		return;
+	for (i = 0; i < DF_POLLS_MAX; i++)
+		if (GET(&s->v[i].object) == object && GET(&s->v[i].kind) == kind + 1u) {
+			PUT(&s->v[i].at_ns, now);
+			asked = &s->v[i];
+			return;
+		}
+	p = &s->v[s->next++ % DF_POLLS_MAX];
+	PUT(&p->kind, 0);
+	PUT(&p->waits, 0);
+	PUT(&p->object, object);
+	PUT(&p->at_ns, now);
+	PUT(&p->kind, kind + 1u);
+	asked = p;
+}
+
+void df_polls_answer(int done)
+{
+	struct polled *p = asked;
+	uint32_t kind;
+
+	asked = NULL;
+	if (!p)
+		return;
+	kind = GET(&p->kind);
+	if (done == 1 && kind && GET(&p->waits))
+		df_trace(DF_REC_POLLED, -1, 0, -1, 0, kind - 1, GET(&p->object), 0, 0);
+	PUT(&p->waits, done == 0);
+}
+
+void df_call_polled(uint64_t serial)
+{
+	if (serial)
+		df_polls_note(DF_POLLED_CALL, serial);
+	else
+		df_polls_ask(DF_POLLED_CALL);
+	asked = NULL; /* its end is a record of its own */
+}
+
+size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *objects)
+{
+	size_t i, k, n = 0;
+
+	for (i = 0; i < SLOTS && GET(&slots[i].tid) != tid; i++)
+		;
+	for (k = 0; i < SLOTS && k < DF_POLLS_MAX; k++) {
+		struct polled *p = &slots[i].v[k];
+		uint32_t kind = GET(&p->kind);
+
+		if (!kind || GET(&p->at_ns) < since_ns)
+			continue;
+		kinds[n] = kind - 1;
+		objects[n++] = GET(&p->object);
+	}
+	return n;
+}
+
+unsigned df_polls_asked(uint32_t tid, uint64_t since_ns)
+{
+	unsigned kinds = 0, k;
+	size_t i;
+
+	for (i = 0; i < SLOTS && GET(&slots[i].tid) != tid; i++)
+		;
+	for (k = 0; i < SLOTS && k < DF_POLLED_NR; k++)
+		if (GET(&slots[i].asked_ns[k]) >= since_ns)
+			kinds |= 1u << k;
+	return kinds;
+}
+
+void df_polls_gone(uint32_t tid)
+{
+	size_t i, k;
+
+	for (i = 0; i < SLOTS; i++) {
+		if (GET(&slots[i].tid) != tid)
+			continue;
+		for (k = 0; k < DF_POLLS_MAX; k++)
+			PUT(&slots[i].v[k].kind, 0);
+		for (k = 0; k < DF_POLLED_NR; k++)
+			PUT(&slots[i].asked_ns[k], 0);
+		PUT(&slots[i].tid, 0);
+	}
+}

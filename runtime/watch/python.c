@@ -1,0 +1,234 @@
+/*
+ * The interpreter is asked through its stable C interface, looked up in the process: dfshim links no Python. A few lines of
+ * Python walk sys._current_frames() and return text; they import nothing that is not there (an import could wait for a
+ * lock) and change nothing.
+ *
+ * Who waits for the interpreter's lock when the interpreter ends is ended by it; so the thread that asks holds nothing
+ * while it waits, and is never waited for without a bound.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "runtime/base/env.h"
+#include "runtime/watch/python.h"
+#include "runtime/rt.h"
+#include "trace/record/writer.h"
+
+#define FRAMES_MAX 24
+#define FILE_INPUT 257 /* Py_file_input: the number is part of the stable interface */
+
+struct object; /* PyObject */
+
+static struct {
+	int found; /* 1: all of them; -1: not */
+	int (*is_initialized)(void);
+	int (*ensure)(void);
+	void (*release)(int);
+	struct object *(*dict_new)(void);
+	struct object *(*builtins)(void);
+	int (*dict_set)(struct object *dict, const char *key, struct object *value);
+	struct object *(*dict_get)(struct object *dict, const char *key);
+	struct object *(*run)(const char *code, int start, struct object *globals,
+			      struct object *locals);
+	int (*bytes_as)(struct object *bytes, char **text, intptr_t *nr);
+	void (*clear)(void);
+	int (*gc_disable)(void), (*gc_enable)(void); /* since 3.10 */
+	void (*decref)(struct object *o);
+} py;
+
+/* One question at a time. While there is none, the text is the noting thread's. */
+static struct {
+	pthread_mutex_t lock;
+	uint64_t asked, answered;
+	char *text; /* for each thread: its number, a line for each frame, an empty line */
+} ask = {PTHREAD_MUTEX_INITIALIZER, 0, 0, NULL};
+
+/* No function: it and its globals would refer to each other. */
+static const char code[] =
+	"import sys\n"
+	"lines, threads = [], getattr(sys.modules.get('threading'), '_active', {})\n"
+	"for ident, frame in sys._current_frames().items():\n"
+	"    tid = MAIN[1] if ident == MAIN[0] else getattr(threads.get(ident), 'native_id', None)\n"
+	"    if not tid:\n"
+	"        continue\n"
+	"    lines.append(str(tid))\n"
+	"    for _ in range(MAX):\n"
+	"        if frame is None:\n"
+	"            break\n"
+	"        c = frame.f_code\n"
+	"        at = f'{c.co_filename}:{frame.f_lineno or 0} {c.co_name}'\n"
+	"        lines.append(at.replace('\\n', ' '))\n"
+	"        frame = frame.f_back\n"
+	"    lines.append('')\n"
+	"frame = c = None\n"
+	"OUT = '\\n'.join(lines).encode('utf-8', 'backslashreplace')\n";
+
+static void find(void)
+{
+	static const struct {
+		void *where;
+		const char *name;
+		int optional;
+	} names[] = {
+		{&py.is_initialized, "Py_IsInitialized", 0},
+		{&py.ensure, "PyGILState_Ensure", 0},
+		{&py.release, "PyGILState_Release", 0},
+		{&py.dict_new, "PyDict_New", 0},
+		{&py.builtins, "PyEval_GetBuiltins", 0},
+		{&py.dict_set, "PyDict_SetItemString", 0},
+		{&py.dict_get, "PyDict_GetItemString", 0},
+		{&py.run, "PyRun_String", 0},
+		{&py.bytes_as, "PyBytes_AsStringAndSize", 0},
+		{&py.clear, "PyErr_Clear", 0},
+		{&py.decref, "Py_DecRef", 0},
+		{&py.gc_disable, "PyGC_Disable", 1},
+		{&py.gc_enable, "PyGC_Enable", 1},
+	};
+
+	py.found = 1;
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++) {
+		void *fn = dlsym(RTLD_DEFAULT, names[i].name);
+
+		memcpy(names[i].where, &fn, sizeof(fn));
+		if (!fn && !names[i].optional)
+			py.found = -1;
+	}
+}
+
+/* Looked for with the process's first hang, once. */
+static int is_there(void)
+{
+	if (!py.found)
+		find();
+	return py.found > 0 && py.is_initialized();
+}
+
+/* The main thread's identity for Python, which is not always in its table of threads; 0: not known. */
+static unsigned long main_thread;
+
+__attribute__((constructor)) static void loaded(void)
+{
+	if (gettid() == getpid())
+		main_thread = (unsigned long)pthread_self();
+}
+
+/* With the interpreter's lock. NULL: Python raised something. */
+static char *question(void)
+{
+	char text[sizeof(code) + 96], *said = NULL;
+	struct object *dict = py.dict_new(), *result, *out;
+	intptr_t nr = 0;
+
+	if (!dict)
+		return NULL;
+	snprintf(text, sizeof(text), "MAIN, MAX = (%lu, %d), %d\n%s", main_thread, (int)getpid(),
+		 FRAMES_MAX, code);
+	py.dict_set(dict, "__builtins__", py.builtins());
+	result = py.run(text, FILE_INPUT, dict, dict);
+	out = result ? py.dict_get(dict, "OUT") : NULL;
+	if (out && !py.bytes_as(out, &said, &nr))
+		said = strndup(said, (size_t)nr);
+	else
+		said = NULL;
+	py.clear();
+	if (result)
+		py.decref(result);
+	py.decref(dict);
+	return said;
+}
+
+static void *asks(void *arg)
+{
+	int state = py.ensure(), collects;
+	char *text, *old;
+
+	(void)arg;
+	/* What the collector would free here may belong to a GPU, and wait for it. */
+	collects = py.gc_disable && py.gc_enable && py.gc_disable();
+	text = question();
+	if (collects)
+		py.gc_enable();
+	py.release(state);
+	pthread_mutex_lock(&ask.lock);
+	old = ask.text;
+	ask.text = text;
+	ask.answered = ask.asked;
+	pthread_mutex_unlock(&ask.lock);
+	free(old);
+	return NULL;
+}
+
+void df_python_ask(void)
+{
+	sigset_t all, was;
+	pthread_attr_t attr;
+	pthread_t t;
+	int busy;
+
+	pthread_mutex_lock(&ask.lock);
+	busy = ask.asked != ask.answered;
+	if (!busy) {
+		/* What an earlier question was answered is not where the threads are now. */
+		free(ask.text);
+		ask.text = NULL;
+	}
+	pthread_mutex_unlock(&ask.lock);
+	if (busy || !df_env()->python || !is_there())
+		return;
+	pthread_mutex_lock(&ask.lock);
+	ask.asked++;
+	pthread_mutex_unlock(&ask.lock);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &was);
+	if (pthread_create(&t, &attr, asks, NULL)) {
+		pthread_mutex_lock(&ask.lock);
+		ask.asked--;
+		pthread_mutex_unlock(&ask.lock);
+	} else {
+		pthread_setname_np(t, "dfshim-python");
+	}
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	pthread_attr_destroy(&attr);
+}
+
+int df_python_wait(uint64_t ns)
+{
+	uint64_t until = df_now_ns() + ns;
+	int said;
+
+	for (;;) {
+		pthread_mutex_lock(&ask.lock);
+		said = ask.asked == ask.answered;
+		pthread_mutex_unlock(&ask.lock);
+		if (said || df_now_ns() >= until)
+			return said && ask.text;
+		df_sleep_ns(DF_NS_PER_MS);
+	}
+}
+
+uint32_t df_python_site(uint32_t tid)
+{
+	char *at = ask.text ? strdup(ask.text) : NULL, *rest = at, *line;
+	const char *frames[FRAMES_MAX];
+	size_t nr = 0;
+	int mine = 0, first = 1;
+	uint32_t site;
+
+	while ((line = strsep(&rest, "\n"))) {
+		if (first)
+			mine = strtoul(line, NULL, 10) == tid;
+		else if (*line && mine && nr < FRAMES_MAX)
+			frames[nr++] = line;
+		first = !*line;
+	}
+	site = nr ? df_trace_site_text(frames, nr) : 0;
+	free(at);
+	return site;
+}

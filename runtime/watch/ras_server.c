@@ -1,0 +1,289 @@
+/*
+ * The thread that listens on NCCL_RAS_ADDR (loopback unless that says otherwise) and speaks the client's side of
+ * NCCL's RAS: lines of text, commands without regard to case, STATUS ends the connection. See ras_server.h.
+ *
+ * Question and answer go through one word, `turn`: IDLE -> ASKED by this thread, ASKED -> DONE by the watchdog,
+ * DONE -> IDLE by this thread, which takes the text. There is one question at a time, and nobody waits for ever: a
+ * watchdog that does not come within ANSWER_NS (it is judging a hang) leaves the client without an answer, and the
+ * word is waited for before the next question.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include "runtime/base/env.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+#include "runtime/ctl/ctl_int.h"
+#include "runtime/watch/ras_server.h"
+#include "runtime/rt.h"
+#include "runtime/watch/watchdog.h"
+
+#define DEFAULT_ADDR "localhost:28028"
+#define PROTOCOL     2
+#define NR_CLIENTS   16
+#define RETRY_MS     3000		/* until the port is asked for again */
+#define PATIENCE_NS  (30 * DF_NS_PER_S) /* a client that says nothing for so long is let go */
+#define ANSWER_NS    (10 * DF_NS_PER_S)
+
+enum { IDLE, ASKED, DONE };
+
+static struct {
+	uint32_t turn;
+	int json;
+	char *text;
+	int started;
+} ras;
+
+struct client {
+	int fd, json;
+	size_t nr;
+	uint64_t since;
+	char line[256];
+};
+
+int df_ras_asked(int *json)
+{
+	/* ACQUIRE pairs with the RELEASE in ask(): without it an older `json` could be read. */
+	if (__atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE) != ASKED)
+		return 0;
+	*json = ras.json;
+	return 1;
+}
+
+void df_ras_answer(char *text)
+{
+	ras.text = text;
+	/* RELEASE pairs with the ACQUIRE in ask(): without it the text could be taken before it is there. */
+	__atomic_store_n(&ras.turn, DONE, __ATOMIC_RELEASE);
+	df_futex_wake(&ras.turn, 1, 0);
+}
+
+/* The watchdog's text, malloc'ed; NULL. */
+static char *ask(int json)
+{
+	uint64_t until = df_now_ns() + ANSWER_NS;
+	uint32_t turn;
+	char *text;
+
+	/* ACQUIRE pairs with the RELEASE in df_ras_answer(). */
+	turn = __atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE);
+	if (turn == DONE) {
+		/* The answer to a question that nobody waits for any more. */
+		free(ras.text);
+		turn = IDLE;
+	}
+	if (turn == IDLE) {
+		ras.json = json;
+		/* RELEASE pairs with the ACQUIRE in df_ras_asked(). */
+		__atomic_store_n(&ras.turn, ASKED, __ATOMIC_RELEASE);
+	}
+	df_watchdog_wake();
+	/* ACQUIRE pairs with the RELEASE in df_ras_answer(): the text is there. */
+	while ((turn = __atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE)) != DONE && df_now_ns() < until)
+		df_futex_wait(&ras.turn, turn, (int64_t)(until - df_now_ns()), 0);
+	if (turn != DONE)
+		return NULL;
+	text = ras.text;
+	ras.text = NULL;
+	/* Only this thread looks at an idle word. */
+	__atomic_store_n(&ras.turn, IDLE, __ATOMIC_RELAXED);
+	return text;
+}
+
+/* ---- a client ---------------------------------------------------------------------------------------------- */
+
+/* -1: it is gone. The socket has a time limit for sending. */
+static int say(struct client *c, const char *text)
+{
+	size_t at = 0, nr = strlen(text);
+
+	while (at < nr) {
+		ssize_t n = send(c->fd, text + at, nr - at, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -1;
+		at += (size_t)n;
+	}
+	return 0;
+}
+
+/* One command; -1: the connection ends. */
+static int command(struct client *c, const char *line)
+{
+	char text[sizeof(c->line) + 64], *end;
+
+	if (!strncasecmp(line, "client protocol ", 16)) {
+		snprintf(text, sizeof(text), "SERVER PROTOCOL %d\n", PROTOCOL);
+	} else if (!strncasecmp(line, "timeout ", 8)) {
+		/* Others have a bounded time to answer anyway. */
+		snprintf(text, sizeof(text),
+			 strtol(line + 8, &end, 10) < 0 || *end || end == line + 8
+				 ? "ERROR: Invalid timeout value %s\n"
+				 : "OK\n",
+			 line + 8);
+	} else if (!strcasecmp(line, "set format text") || !strcasecmp(line, "set format json")) {
+		c->json = !strcasecmp(line + 11, "json");
+		snprintf(text, sizeof(text), "OK\n");
+	} else if (!strncasecmp(line, "set format ", 11)) {
+		snprintf(text, sizeof(text), "ERROR: Invalid format %s\n", line + 11);
+	} else if (!strcasecmp(line, "status") || !strcasecmp(line, "verbose status")) {
+		char *answer = ask(c->json);
+
+		say(c, answer ? answer : "ERROR: the job did not answer in time\n");
+		free(answer);
+		return -1;
+	} else if (!strncasecmp(line, "monitor", 7)) {
+		snprintf(text, sizeof(text), "ERROR: dfshim has no monitor mode\n");
+	} else {
+		snprintf(text, sizeof(text), "ERROR: Unknown command %s\n", line);
+	}
+	return say(c, text);
+}
+
+/* What has come in; -1: the connection ends. */
+static int hear(struct client *c)
+{
+	ssize_t n = recv(c->fd, c->line + c->nr, sizeof(c->line) - 1 - c->nr, MSG_DONTWAIT);
+	char *end, *at = c->line;
+
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return -1;
+	c->since = df_now_ns();
+	c->nr += (size_t)n;
+	while ((end = memchr(at, '\n', c->nr - (size_t)(at - c->line)))) {
+		*end = 0;
+		if (end > at && end[-1] == '\r')
+			end[-1] = 0;
+		if (command(c, at))
+			return -1;
+		at = end + 1;
+	}
+	c->nr -= (size_t)(at - c->line);
+	memmove(c->line, at, c->nr);
+	return c->nr == sizeof(c->line) - 1 ? -1 : 0; /* no command is so long */
+}
+
+/* ---- listening ------------------------------------------------------------------------------------------------- */
+
+static int listen_at(const union df_sockaddr *addr)
+{
+	int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+
+	if (fd < 0)
+		return -errno;
+	/* A port in the state after a connection's end counts as free, one that somebody listens on does not. */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, &addr->sa, df_addr_len(addr)) || listen(fd, NR_CLIENTS)) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static void take_client(int listener, struct client *clients, int *nr)
+{
+	struct timeval limit = {.tv_sec = 5};
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (*nr == NR_CLIENTS) {
+		close(fd);
+		return;
+	}
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	clients[*nr] = (struct client){.fd = fd, .since = df_now_ns()};
+	++*nr;
+}
+
+static void serve(int listener)
+{
+	struct client clients[NR_CLIENTS];
+	struct pollfd fds[NR_CLIENTS + 1];
+	int nr = 0, i;
+
+	for (;;) {
+		fds[0] = (struct pollfd){.fd = listener, .events = POLLIN};
+		for (i = 0; i < nr; i++)
+			fds[i + 1] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
+		/* Without clients there is nothing to be done. */
+		if (poll(fds, (nfds_t)nr + 1, nr ? 1000 : -1) < 0 && errno != EINTR)
+			return;
+		for (i = nr - 1; i >= 0; i--) {
+			int gone = df_now_ns() - clients[i].since > PATIENCE_NS;
+
+			if (fds[i + 1].revents)
+				gone |= hear(&clients[i]) != 0;
+			if (!gone)
+				continue;
+			close(clients[i].fd);
+			clients[i] = clients[--nr];
+		}
+		if (fds[0].revents & POLLIN)
+			take_client(listener, clients, &nr);
+		else if (fds[0].revents)
+			return;
+	}
+}
+
+static void *run(void *arg)
+{
+	const char *text = df_env()->nccl_ras_addr;
+	union df_sockaddr addr;
+	int said = 0, fd;
+
+	(void)arg;
+	if (df_addr_parse(text && *text ? text : DEFAULT_ADDR, &addr, 0)) {
+		if (text && *text)
+			df_warn("NCCL_RAS_ADDR=%s: not host:port; ncclras is not answered", text);
+		else
+			df_info("%s can't be looked up; ncclras is not answered", DEFAULT_ADDR);
+		return NULL;
+	}
+	for (;;) {
+		fd = listen_at(&addr);
+		if (fd >= 0) {
+			df_info("answering ncclras at %s", text && *text ? text : DEFAULT_ADDR);
+			serve(fd);
+			close(fd);
+		} else if (fd != -EADDRINUSE && !said++) {
+			df_info("ncclras is not answered at %s: %s",
+				text && *text ? text : DEFAULT_ADDR, strerror(-fd));
+		}
+		/* Another process has the port: of this job, which answers for all, or of another. */
+		poll(NULL, 0, RETRY_MS);
+	}
+}
+
+void df_ras_start(void)
+{
+	sigset_t all, old;
+	pthread_t t;
+
+	if (!df_env()->nccl_ras_enable || __atomic_exchange_n(&ras.started, 1, __ATOMIC_RELAXED))
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	if (pthread_create(&t, NULL, run, NULL) == 0) {
+		pthread_setname_np(t, "dfshim-ras");
+		pthread_detach(t);
+	} else {
+		df_warn("no thread for RAS could be started: ncclras is not answered");
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}

@@ -1,0 +1,288 @@
+/*
+ * Waits of the host, and their release. A host thread that waits for operations (a synchronising CUDA call) drives
+ * the daemon meanwhile. When it has waited for a while without anything moving, the watchdog is told; if the
+ * checker proves a deadlock whose cycle goes through the wait, and DFSHIM_RELEASE allows it, the wait returns
+ * although operations are pending (design section 8, law L3b).
+ *
+ * safe: only a device-wide wait, and only if nothing that the host could observe is queued behind the pending
+ * operations: no work on any stream of the device, no buffer in memory that the host can read or write. The
+ * operations become a *debt* of the device (debt.c): whatever could see that they are late waits for them first. So no program can tell the difference except by
+ * the return itself. A copy from or to the host through the legacy stream waits for all blocking streams; it is released
+ * under the same conditions, if it touches nothing that a pending operation touches.
+ */
+#include <stdlib.h>
+#include "runtime/rt.h"
+#include "runtime/watch/watchdog.h"
+#include "trace/record/writer.h"
+
+#define SUSPECT_NS  (DF_NS_PER_MS / 2)	 /* its device has not moved for so long: look */
+#define PAUSE_MAX   (128 * DF_NS_PER_MS) /* looks that found nothing become this rare */
+#define RESTLESS_NS (64 * DF_NS_PER_MS)	 /* looked at although something moves on its device */
+
+static struct {
+	struct df_mutex lock;
+	struct df_list waits;
+} rel = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host waits"), .waits = DF_LIST_INIT(rel.waits)};
+
+/*
+ * A wait is looked at when its device has not moved for a while; then again and again at growing intervals. Who
+ * completes a circle is new in it, so that the last look, which finds it, comes soon. A device on
+ * which other operations move all the time may still have a wait that is stuck for ever: it is looked at as well,
+ * but rarely.
+ */
+int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
+{
+	struct df_host_wait *w;
+	int due = 0;
+
+	*next = UINT64_MAX;
+	*age = 0;
+	df_mutex_lock(&rel.lock);
+	df_list_each(w, &rel.waits, node)
+	{
+		uint64_t moved;
+
+		/* Set by the thread that waits; only when it is seen matters, and it rings the bell then. */
+		if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) || w->released)
+			continue;
+		moved = df_dev_progress(w->dev);
+		if (moved != w->moved) {
+			w->moved = moved;
+			w->quiet = now;
+			w->pause = SUSPECT_NS;
+			w->look = DF_MIN(now + SUSPECT_NS, w->last_look + RESTLESS_NS);
+		}
+		*age = DF_MAX(*age, now - w->quiet);
+		if (now >= w->look) {
+			due = 1;
+			w->last_look = now;
+			w->look = now + w->pause;
+			w->pause = DF_MIN(w->pause * 2, PAUSE_MAX);
+		}
+		*next = DF_MIN(*next, w->look);
+	}
+	df_mutex_unlock(&rel.lock);
+	return due;
+}
+
+static int wait_over(void *arg)
+{
+	struct df_host_wait *w = arg;
+
+	if (w->ready(w->arg))
+		return 1;
+	/* ACQUIRE pairs with the RELEASE in release(): the debt is there before we return. */
+	if (__atomic_load_n(&w->released, __ATOMIC_ACQUIRE))
+		return 1;
+	if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) && df_now_ns() - w->since > SUSPECT_NS) {
+		__atomic_store_n(&w->told, 1, __ATOMIC_RELAXED);
+		df_watchdog_wake();
+	}
+	return 0;
+}
+
+static int host_wait(struct df_host_wait *w)
+{
+	int policy = df_env()->release;
+
+	if (w->ready(w->arg))
+		return 0;
+	if (df_rt.rules == DF_RULES_NCCL || policy == DF_RELEASE_NONE ||
+	    (w->what != DF_CALL_DEVICE_SYNC && !w->touch && policy != DF_RELEASE_ALL)) {
+		df_engine_wait(w->dev, w->ready, w->arg);
+		return 0;
+	}
+	w->since = w->quiet = w->last_look = df_now_ns();
+	w->look = w->since + SUSPECT_NS;
+	w->pause = SUSPECT_NS;
+	w->moved = df_dev_progress(w->dev);
+	df_mutex_lock(&rel.lock);
+	df_list_add_tail(&rel.waits, &w->node);
+	df_mutex_unlock(&rel.lock);
+	df_engine_wait(w->dev, wait_over, w);
+	df_mutex_lock(&rel.lock);
+	df_list_del(&w->node);
+	df_mutex_unlock(&rel.lock);
+	return w->released && !w->ready(w->arg);
+}
+
+int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
+		 void *arg)
+{
+	struct df_host_wait w = {
+		.dev = dev, .ready = ready, .arg = arg, .call = call, .what = what};
+
+	return host_wait(&w);
+}
+
+int df_host_wait_copy(struct df_dev *dev, uint64_t call, const struct df_touch *touch,
+		      int (*ready)(void *arg), void *arg)
+{
+	struct df_host_wait w = {.dev = dev,
+				 .ready = ready,
+				 .arg = arg,
+				 .call = call,
+				 .what = DF_CALL_MEMCPY,
+				 .touch = touch};
+
+	return host_wait(&w);
+}
+
+static void look(const struct df_stream_info *s, void *arg)
+{
+	int *busy = arg;
+
+	*busy |= !df_rt.cu->stream_idle(s->stream);
+}
+
+int df_host_visible(uintptr_t at, uintptr_t end)
+{
+	struct df_mem_info info;
+
+	if (at == end)
+		return 0;
+	return df_rt.cu->mem_info((const void *)at, &info) || info.kind != DF_MEM_DEVICE;
+}
+
+/*
+ * Can anybody tell that they are still pending? A destination that the host reads, a source that it writes again; for
+ * a copy also what it touches itself, of whatever device's operations.
+ */
+static int tells(const struct df_flight *f, int own, const struct df_touch *touch)
+{
+	return (own &&
+		(df_host_visible(f->in, f->in_end) || df_host_visible(f->out, f->out_end))) ||
+	       (touch && df_touch_concerns(touch, f));
+}
+
+static int observable(struct df_dev *dev, const struct df_touch *touch)
+{
+	struct df_comm *comm;
+	uint32_t i;
+	int busy = 0;
+
+	df_rt.cu->stream_each(dev->index, look, &busy);
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		df_mutex_lock(&comm->dev->lock);
+		df_flights_prune(&comm->pending);
+		for (i = 0; i < comm->pending.nr && !busy; i++)
+			busy |= tells(&comm->pending.v[i], comm->dev == dev, touch);
+		df_mutex_unlock(&comm->dev->lock);
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return busy;
+}
+
+/* Everything in flight on the device becomes its debt. */
+static int owe(struct df_dev *dev)
+{
+	struct df_comm *comm;
+	int ret = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (comm->dev != dev)
+			continue;
+		df_mutex_lock(&dev->lock);
+		ret |= df_debt_owe(dev, &comm->pending);
+		df_mutex_unlock(&dev->lock);
+	}
+	df_mutex_unlock(&df_rt.lock);
+	return ret;
+}
+
+/*
+ * May the operations of this device be left behind, as far as the policy is concerned? A copy under any policy only
+ * where nobody can tell: it is not worth a wrong value.
+ */
+static int allowed(const struct df_host_wait *w)
+{
+	return (!w->touch && df_env()->release != DF_RELEASE_SAFE) || !observable(w->dev, w->touch);
+}
+
+/*
+ * A wait that is on the list and not released: its device and what it touches, which no longer change. touch: room
+ * for what it points at.
+ */
+static int find(uint64_t call, struct df_host_wait *out, struct df_touch *touch)
+{
+	struct df_host_wait *w;
+	int found = 0;
+
+	df_mutex_lock(&rel.lock);
+	df_list_each(w, &rel.waits, node)
+	{
+		if (w->call != call || w->released || found)
+			continue;
+		found = 1;
+		*out = (struct df_host_wait){.dev = w->dev};
+		if (w->touch) {
+			*touch = *w->touch;
+			out->touch = touch;
+		}
+	}
+	df_mutex_unlock(&rel.lock);
+	return found;
+}
+
+uint32_t df_release_may(uint64_t *calls, uint32_t max)
+{
+	struct df_host_wait *w, one;
+	struct df_touch touch;
+	uint32_t i, n = 0, nr = 0;
+
+	df_mutex_lock(&rel.lock);
+	df_list_each(w, &rel.waits, node) if (!w->released && nr < max) calls[nr++] = w->call;
+	df_mutex_unlock(&rel.lock);
+	for (i = 0; i < nr; i++)
+		if (find(calls[i], &one, &touch) && allowed(&one))
+			calls[n++] = calls[i];
+	return n;
+}
+
+static int release(uint64_t call)
+{
+	struct df_host_wait *w;
+	int done = 0;
+
+	df_mutex_lock(&rel.lock);
+	df_list_each(w, &rel.waits, node)
+	{
+		if (w->call != call || w->released)
+			continue;
+		df_trace(DF_REC_RELEASE, w->dev->index, 0, -1, call, w->what, 0, 0, 0);
+		__atomic_add_fetch(&w->dev->released, 1, __ATOMIC_RELAXED);
+		/* RELEASE pairs with the ACQUIRE in wait_over(). */
+		__atomic_store_n(&w->released, 1, __ATOMIC_RELEASE);
+		done = 1;
+	}
+	df_mutex_unlock(&rel.lock);
+	return done;
+}
+
+unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line)
+{
+	unsigned done = 0;
+	uint32_t i;
+
+	for (i = 0; i < nr; i++) {
+		struct df_host_wait one;
+		struct df_touch touch;
+
+		/* What could be seen may have changed since it was asked about. */
+		if (!find(calls[i], &one, &touch) || !allowed(&one) || owe(one.dev))
+			continue;
+		done += (unsigned)release(calls[i]);
+	}
+	if (!done)
+		return 0;
+	df_warn_once("released a device-wide wait that was part of a deadlock; its "
+		     "operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
+		     "this; further releases are counted, not logged)%s%s",
+		     line ? ": " : "", line ? line : "");
+	df_bell_ring(df_tl_bell());
+	return done;
+}

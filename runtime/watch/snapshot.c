@@ -1,0 +1,525 @@
+/*
+ * Snapshots: questions, answers, and who holds whom. The control thread only puts messages into an inbox; the
+ * watchdog's thread does the rest, so nothing here is locked but the inbox.
+ *
+ * Messages of one process arrive in the order in which they were sent, so a hold always ends after the
+ * releases that it was for.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/futex.h"
+#include "runtime/rt.h"
+#include "runtime/watch/snapshot.h"
+#include "runtime/watch/tied.h"
+#include "runtime/watch/watchdog.h"
+#include "trace/check.h"
+#include "trace/record/writer.h"
+
+#define HOLD_NS	   (2 * DF_GATHER_NS)
+#define MAX_WAITS  256
+#define STEP_TRIES 64
+#define NOT_KNOWN  UINT32_MAX
+
+struct ask {
+	uint64_t epoch;
+	uint32_t what, hosts;
+};
+
+struct answer {
+	uint64_t epoch, image_bytes;
+	uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts, stalled_ms, pad;
+	/* waits, peers, hosts (nr_hosts: NOT_KNOWN none), image */
+};
+
+struct order {
+	uint64_t epoch;
+	uint32_t nr, line_bytes;
+	/* calls, line */
+};
+
+struct letter {
+	struct df_list node;
+	uint64_t from;
+	uint32_t kind;
+	size_t bytes;
+	uint64_t data[];
+};
+
+static struct {
+	struct df_mutex lock; /* the inbox */
+	struct df_list inbox;
+	uint32_t wake; /* futex word */
+} box = {.lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog's inbox"),
+	 .inbox = DF_LIST_INIT(box.inbox)};
+
+/* The rest is the watchdog's thread's alone. */
+static struct {
+	uint64_t holder, epoch, until; /* who holds this process; holder 0: nobody */
+	uint64_t last_epoch;
+	struct df_compact compact;
+	int suspected;
+} my;
+
+void df_watchdog_wake(void)
+{
+	__atomic_add_fetch(&box.wake, 1, __ATOMIC_RELAXED);
+	df_futex_wake(&box.wake, 1, 0);
+}
+
+uint32_t df_snapshot_seen(void)
+{
+	return __atomic_load_n(&box.wake, __ATOMIC_RELAXED);
+}
+
+void df_snapshot_wait(uint32_t seen, int64_t timeout_ns)
+{
+	df_futex_wait(&box.wake, seen, timeout_ns, 0);
+}
+
+/* On the control thread: only takes note. */
+void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
+{
+	struct letter *l = malloc(sizeof(*l) + bytes);
+
+	if (!l)
+		return;
+	l->from = from;
+	l->kind = kind;
+	l->bytes = bytes;
+	if (bytes)
+		memcpy(l->data, data, bytes);
+	df_mutex_lock(&box.lock);
+	/* First what has been told: who reads another's word first would tell it again. */
+	if (kind == DF_MSG_END || kind == DF_MSG_TOLD)
+		df_list_add(&box.inbox, &l->node);
+	else
+		df_list_add_tail(&box.inbox, &l->node);
+	df_mutex_unlock(&box.lock);
+	df_watchdog_wake();
+}
+
+static struct letter *next_letter(void)
+{
+	struct letter *l;
+
+	df_mutex_lock(&box.lock);
+	l = df_list_first(&box.inbox, struct letter, node);
+	if (l)
+		df_list_del(&l->node);
+	df_mutex_unlock(&box.lock);
+	return l;
+}
+
+/* ---- one's own ---------------------------------------------------------------------------------------- */
+
+/* Takes the hold for a proof, or sees that it is still there. */
+static int take_hold(uint64_t asker, uint64_t epoch, enum df_ask what)
+{
+	uint64_t now = df_now_ns();
+	int held = my.holder && now < my.until &&
+		   (my.holder == df_rt.self.proc || !df_ctl_is_dead(my.holder));
+
+	if (what == DF_ASK_LOOK)
+		return 0;
+	if (what == DF_ASK_AGAIN)
+		return held && my.holder == asker && my.epoch == epoch ? 0 : -EBUSY;
+	if (held && (my.holder != asker || my.epoch != epoch))
+		return -EBUSY;
+	my.holder = asker;
+	my.epoch = epoch;
+	my.until = now + HOLD_NS;
+	return 0;
+}
+
+static void let_hold(uint64_t asker, uint64_t epoch)
+{
+	if (my.holder == asker && my.epoch == epoch)
+		my.holder = 0;
+}
+
+/* Fills what this process has to say. The image is lent, but for DF_ASK_LOOK. */
+static int say(struct df_snapshot *s, enum df_ask what, int hosts)
+{
+	const struct df_trace_header *ring = df_trace_ring();
+	uint64_t before = my.compact.next;
+	int tries = 0, ret;
+
+	if (!ring)
+		return -ENOENT;
+	s->lent = what != DF_ASK_LOOK;
+	if (!s->lent) {
+		df_hosts_note();
+		return df_trace_compact(ring, &s->image, &s->bytes);
+	}
+	/* Before the image is taken, so that it shows what they have to be judged by. */
+	s->waits = malloc(MAX_WAITS * sizeof(*s->waits));
+	if (s->waits)
+		s->nr_waits = df_release_may(s->waits, MAX_WAITS);
+	do {
+		ret = df_trace_compact_step(&my.compact, ring);
+	} while (ret == -EAGAIN && ++tries < STEP_TRIES);
+	if (ret)
+		return ret;
+	s->same = what == DF_ASK_AGAIN && my.compact.next == before;
+	s->image = my.compact.image;
+	s->bytes = my.compact.bytes;
+	/* After the image: a thread that is in it and not among these has ended. */
+	if (hosts && df_hosts_certain(&s->hosts, &s->nr_hosts))
+		s->hosts = NULL;
+	return 0;
+}
+
+static void answer(uint64_t to, const struct ask *ask)
+{
+	enum df_ask what = (enum df_ask)ask->what;
+	struct df_snapshot s = {0};
+	struct answer *a;
+	struct df_procs p = {0};
+	size_t bytes;
+	char *at;
+
+	s.busy = take_hold(to, ask->epoch, what) || say(&s, what, ask->hosts != 0);
+	if (s.busy || s.same)
+		s.bytes = 0;
+	if (s.busy)
+		s.nr_waits = 0;
+	else if (what != DF_ASK_AGAIN)
+		df_tied_peers(&p);
+	if (s.busy || !s.hosts)
+		s.nr_hosts = 0;
+	bytes = sizeof(*a) + (s.nr_waits + p.nr) * sizeof(uint64_t) +
+		s.nr_hosts * sizeof(*s.hosts) + s.bytes;
+	a = malloc(bytes);
+	if (a) {
+		*a = (struct answer){.epoch = ask->epoch,
+				     .image_bytes = s.bytes,
+				     .what = ask->what,
+				     .busy = (uint32_t)s.busy,
+				     .same = (uint32_t)s.same,
+				     .nr_waits = s.nr_waits,
+				     .nr_peers = p.nr,
+				     .nr_hosts = s.hosts ? s.nr_hosts : NOT_KNOWN,
+				     .stalled_ms = df_watchdog_stalled_ms()};
+		at = (char *)(a + 1);
+		if (s.nr_waits)
+			memcpy(at, s.waits, s.nr_waits * sizeof(uint64_t));
+		at += s.nr_waits * sizeof(uint64_t);
+		if (p.nr)
+			memcpy(at, p.v, p.nr * sizeof(uint64_t));
+		at += p.nr * sizeof(uint64_t);
+		if (s.nr_hosts)
+			memcpy(at, s.hosts, s.nr_hosts * sizeof(*s.hosts));
+		at += s.nr_hosts * sizeof(*s.hosts);
+		if (s.bytes)
+			memcpy(at, s.image, s.bytes);
+		df_ctl_send(NULL, to, DF_MSG_SNAPSHOT, a, bytes);
+		free(a);
+	}
+	free(p.v);
+	free(s.waits);
+	free(s.hosts);
+	if (!s.lent)
+		free(s.image);
+}
+
+/* ---- what comes in -------------------------------------------------------------------------------------- */
+
+static void obey(uint64_t from, const struct order *o, size_t bytes)
+{
+	const uint64_t *calls = (const uint64_t *)(o + 1);
+	const char *line;
+
+	if (bytes < sizeof(*o) + o->nr * sizeof(uint64_t) + o->line_bytes)
+		return;
+	line = (const char *)(calls + o->nr);
+	if (o->nr && my.holder == from && my.epoch == o->epoch && df_now_ns() < my.until)
+		df_release(calls, o->nr, o->line_bytes ? line : NULL);
+	let_hold(from, o->epoch);
+}
+
+static void serve(const struct letter *l)
+{
+	const struct ask *ask = (const void *)l->data;
+
+	switch (l->kind) {
+	case DF_MSG_SNAPSHOT_ASK:
+		if (l->bytes >= sizeof(*ask))
+			answer(l->from, ask);
+		return;
+	case DF_MSG_SUSPECT:
+		my.suspected = 1;
+		return;
+	case DF_MSG_RELEASE:
+		if (l->bytes >= sizeof(struct order))
+			obey(l->from, (const void *)l->data, l->bytes);
+		return;
+	case DF_MSG_TOLD:
+	case DF_MSG_END:
+		df_watchdog_told(l->kind == DF_MSG_END ? l->data : NULL, l->bytes);
+		return;
+	default:
+		return; /* an answer to a question that is over */
+	}
+}
+
+void df_snapshot_serve(void)
+{
+	struct letter *l;
+
+	while ((l = next_letter())) {
+		serve(l);
+		free(l);
+	}
+}
+
+int df_snapshot_suspected(void)
+{
+	int was = my.suspected;
+
+	my.suspected = 0;
+	return was;
+}
+
+void df_snapshot_suspect(uint64_t proc)
+{
+	df_ctl_send(NULL, proc, DF_MSG_SUSPECT, "", 0);
+}
+
+/* ---- gathering ------------------------------------------------------------------------------------------- */
+
+static struct df_snapshot *answer_of(const struct df_gather *g, uint64_t proc)
+{
+	struct df_snapshot *s;
+
+	df_list_each(s, &g->answers, node) if (s->proc == proc) return s;
+	return NULL;
+}
+
+static void forget_image(struct df_snapshot *s)
+{
+	if (!s->lent)
+		free(s->image);
+	free(s->waits);
+	free(s->hosts);
+	s->image = NULL;
+	s->waits = NULL;
+	s->hosts = NULL;
+	s->nr_waits = s->nr_hosts = 0;
+}
+
+static struct df_snapshot *answer_new(struct df_gather *g, uint64_t proc)
+{
+	struct df_snapshot *s = answer_of(g, proc);
+
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->proc = proc;
+	df_list_add_tail(&g->answers, &s->node);
+	return s;
+}
+
+static void ask_one(const struct df_gather *g, uint64_t proc, enum df_ask what)
+{
+	struct ask ask = {.epoch = g->epoch, .what = (uint32_t)what, .hosts = (uint32_t)g->hosts};
+
+	df_ctl_send(NULL, proc, DF_MSG_SNAPSHOT_ASK, &ask, sizeof(ask));
+}
+
+static int same_hosts(const struct df_snapshot *a, const struct df_snapshot *b)
+{
+	return !a->hosts == !b->hosts && a->nr_hosts == b->nr_hosts &&
+	       (!a->hosts || !memcmp(a->hosts, b->hosts, a->nr_hosts * sizeof(*a->hosts)));
+}
+
+/* What is said of hosts takes the place of what was. 1: it is the same. */
+static int take_hosts(struct df_snapshot *s, const void *hosts, uint32_t nr)
+{
+	size_t bytes = nr == NOT_KNOWN ? 0 : nr * sizeof(*s->hosts);
+	struct df_snapshot was = *s;
+	int same;
+
+	s->hosts = nr == NOT_KNOWN ? NULL : malloc(bytes + 1);
+	s->nr_hosts = s->hosts ? nr : 0;
+	if (s->hosts)
+		memcpy(s->hosts, hosts, bytes);
+	same = same_hosts(s, &was);
+	free(was.hosts);
+	return same;
+}
+
+/* One answer; asks those that it is the first to name. */
+static void take(struct df_gather *g, struct df_procs *asked, const struct letter *l,
+		 enum df_ask what)
+{
+	const struct answer *a = (const void *)l->data;
+	const char *at = (const char *)(a + 1);
+	struct df_snapshot *s;
+	uint64_t proc;
+	uint32_t i, nr_hosts;
+
+	if (l->bytes < sizeof(*a) || a->epoch != g->epoch || a->what != (uint32_t)what)
+		return;
+	nr_hosts = a->nr_hosts == NOT_KNOWN ? 0 : a->nr_hosts;
+	if (l->bytes != sizeof(*a) + ((size_t)a->nr_waits + a->nr_peers) * 8 +
+				nr_hosts * sizeof(*s->hosts) + a->image_bytes)
+		return;
+	s = answer_new(g, l->from);
+	if (!s || s->fresh)
+		return;
+	s->fresh = 1;
+	s->stalled_ms = a->stalled_ms;
+	s->busy = a->busy != 0;
+	s->same = a->same != 0;
+	g->busy |= s->busy;
+	if (s->busy)
+		return;
+	free(s->waits);
+	s->waits = malloc(a->nr_waits * sizeof(uint64_t) + 1);
+	s->nr_waits = s->waits ? a->nr_waits : 0;
+	if (s->waits)
+		memcpy(s->waits, at, a->nr_waits * sizeof(uint64_t));
+	at += a->nr_waits * sizeof(uint64_t);
+	for (i = 0; i < a->nr_peers; i++, at += sizeof(proc)) {
+		memcpy(&proc, at, sizeof(proc));
+		if (proc != df_rt.self.proc && df_procs_add(asked, proc))
+			ask_one(g, proc, what);
+	}
+	g->all_same &= take_hosts(s, at, a->nr_hosts) & s->same;
+	at += nr_hosts * sizeof(*s->hosts);
+	if (s->same)
+		return;
+	free(s->image);
+	s->bytes = a->image_bytes;
+	s->image = malloc(s->bytes + 1);
+	if (s->image)
+		memcpy(s->image, at, s->bytes);
+}
+
+static unsigned nr_fresh(const struct df_gather *g)
+{
+	struct df_snapshot *s;
+	unsigned nr = 0;
+
+	df_list_each(s, &g->answers, node) nr += (unsigned)s->fresh;
+	return nr;
+}
+
+static unsigned nr_living(const struct df_procs *p)
+{
+	unsigned nr = 0;
+	uint32_t i;
+
+	for (i = 0; i < p->nr; i++)
+		nr += !df_ctl_is_dead(p->v[i]);
+	return nr;
+}
+
+int df_snapshot_gather(struct df_gather *g, enum df_ask what)
+{
+	uint64_t until = df_now_ns() + DF_GATHER_NS;
+	struct df_snapshot *s, *self, was = {0};
+	struct df_procs asked = {0};
+	uint32_t i;
+	int ret = 0;
+
+	if (what != DF_ASK_AGAIN)
+		g->epoch = ++my.last_epoch;
+	g->all_same = 1;
+	g->busy = 0;
+	df_list_each(s, &g->answers, node)
+	{
+		s->fresh = 0;
+		if (s->proc != df_rt.self.proc)
+			df_procs_add(&asked, s->proc);
+	}
+	self = answer_new(g, df_rt.self.proc);
+	if (!self) {
+		free(asked.v);
+		return -ENOMEM;
+	}
+	if (take_hold(df_rt.self.proc, g->epoch, what)) {
+		g->busy = 1;
+		return 0;
+	}
+	if (what != DF_ASK_AGAIN)
+		df_tied_peers(&asked);
+	for (i = 0; i < asked.nr; i++)
+		ask_one(g, asked.v[i], what);
+	was.hosts = self->hosts;
+	was.nr_hosts = self->nr_hosts;
+	self->hosts = NULL;
+	forget_image(self);
+	ret = say(self, what, g->hosts);
+	self->fresh = 1;
+	g->all_same &= self->same & same_hosts(self, &was);
+	free(was.hosts);
+	while (!ret && !g->busy && nr_fresh(g) <= nr_living(&asked) && df_now_ns() < until) {
+		uint32_t seen = df_snapshot_seen();
+		struct letter *l = next_letter();
+
+		if (!l) {
+			if (nr_fresh(g) <= nr_living(&asked))
+				df_snapshot_wait(seen, 20 * (int64_t)DF_NS_PER_MS);
+			continue;
+		}
+		if (l->kind == DF_MSG_SNAPSHOT)
+			take(g, &asked, l, what);
+		else
+			serve(l);
+		free(l);
+	}
+	g->nr_procs = asked.nr + 1;
+	/* What is not known any more counts for nothing. */
+	df_list_each(s, &g->answers, node)
+	{
+		if (s->fresh)
+			continue;
+		forget_image(s);
+		g->all_same = 0;
+	}
+	/* Those asked and not heard of have to be let go as well. */
+	for (i = 0; i < asked.nr; i++)
+		answer_new(g, asked.v[i]);
+	df_tied_keep(&asked);
+	return ret;
+}
+
+void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_t *calls,
+			 uint32_t nr, const char *line)
+{
+	size_t line_bytes = line ? strlen(line) + 1 : 0;
+	size_t bytes = sizeof(struct order) + nr * sizeof(*calls) + line_bytes;
+	struct order *o;
+
+	if (proc == df_rt.self.proc) {
+		if (nr)
+			df_release(calls, nr, line);
+		return;
+	}
+	o = malloc(bytes);
+	if (!o)
+		return;
+	*o = (struct order){.epoch = g->epoch, .nr = nr, .line_bytes = (uint32_t)line_bytes};
+	if (nr)
+		memcpy(o + 1, calls, nr * sizeof(*calls));
+	if (line)
+		memcpy((uint64_t *)(o + 1) + nr, line, line_bytes);
+	df_ctl_send(NULL, proc, DF_MSG_RELEASE, o, bytes);
+	free(o);
+}
+
+void df_snapshot_done(struct df_gather *g)
+{
+	struct df_snapshot *s, *tmp;
+
+	df_list_each_safe(s, tmp, &g->answers, node)
+	{
+		df_list_del(&s->node);
+		forget_image(s);
+		free(s);
+	}
+	let_hold(df_rt.self.proc, g->epoch);
+}

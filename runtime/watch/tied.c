@@ -1,0 +1,98 @@
+#include <stdlib.h>
+#include "runtime/rt.h"
+#include "runtime/watch/snapshot.h"
+#include "runtime/watch/tied.h"
+
+/* Of the last question; some may have gone. The watchdog's thread's alone. */
+static struct df_procs asked;
+
+int df_procs_add(struct df_procs *p, uint64_t proc)
+{
+	uint32_t i;
+
+	for (i = 0; i < p->nr; i++)
+		if (p->v[i] == proc)
+			return 0;
+	if (p->nr == p->cap) {
+		uint32_t cap = p->cap ? p->cap * 2 : 16;
+		uint64_t *v = realloc(p->v, cap * sizeof(*v));
+
+		if (!v)
+			return 0;
+		p->v = v;
+		p->cap = cap;
+	}
+	p->v[p->nr++] = proc;
+	return 1;
+}
+
+void df_tied_peers(struct df_procs *p)
+{
+	struct df_comm *comm;
+	uint64_t last = 0;
+	uint32_t n = 0;
+	int i;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		for (i = 0; df_comm_is_open(comm) && i < comm->nranks; i++) {
+			uint64_t proc = comm->members[i].proc;
+
+			if (proc != df_rt.self.proc && proc != last)
+				df_procs_add(p, proc);
+			last = proc;
+		}
+	}
+	df_mutex_unlock(&df_rt.lock);
+	for (uint32_t k = 0; k < p->nr; k++)
+		if (!df_ctl_is_dead(p->v[k]))
+			p->v[n++] = p->v[k];
+	p->nr = n;
+}
+
+uint64_t *df_snapshot_peers(uint32_t *nr)
+{
+	struct df_procs p = {0};
+
+	df_tied_peers(&p);
+	*nr = p.nr;
+	return p.v;
+}
+
+/* All that live and are tied to us, as far as we know; not ourselves. */
+static void tied(struct df_procs *p)
+{
+	df_tied_peers(p);
+	for (uint32_t i = 0; i < asked.nr; i++)
+		if (!df_ctl_is_dead(asked.v[i]))
+			df_procs_add(p, asked.v[i]);
+}
+
+void df_tied_keep(const struct df_procs *p)
+{
+	free(asked.v);
+	asked = *p;
+}
+
+uint64_t df_snapshot_leader(void)
+{
+	uint64_t least = df_rt.self.proc;
+	struct df_procs p = {0};
+
+	tied(&p);
+	for (uint32_t i = 0; i < p.nr; i++)
+		least = DF_MIN(least, p.v[i]);
+	free(p.v);
+	return least;
+}
+
+void df_snapshot_tell(void)
+{
+	struct df_procs p = {0};
+
+	tied(&p);
+	for (uint32_t i = 0; i < p.nr; i++)
+		df_ctl_send(NULL, p.v[i], DF_MSG_TOLD, NULL, 0);
+	free(p.v);
+}

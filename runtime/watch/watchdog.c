@@ -1,0 +1,507 @@
+/*
+ * The watchdog: one thread a process, asleep except for a look every quarter of DFSHIM_TIMEOUT_MS, and when a wait
+ * that might be released lasts (proof.c). When something is unfinished and nothing has moved for the whole time,
+ * it gathers what every process knows (snapshot.c), lets the checker judge, and prints the verdict once per job. It
+ * judges twice with unchanged progress before it believes (deadlock is stable). Whose word it is: docs/verdicts.md.
+ * With DFSHIM_TIMEOUT_ACTION=abort it then ends what is stuck (ending.h).
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/comm/ending.h"
+#include "runtime/watch/ras_server.h"
+#include "runtime/rt.h"
+#include "runtime/watch/snapshot.h"
+#include "runtime/watch/watchdog.h"
+#include "trace/check.h"
+#include "trace/record/writer.h"
+
+#define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own idea of a suspicious silence */
+#define PATIENCE_NS (300 * DF_NS_PER_MS) /* for whose task it is to look for circles */
+#define LEFT_NS                                                                                    \
+	(500 * DF_NS_PER_MS) /* for so long the others may go on without a rank that has left */
+#define SILENT_MS   10000    /* who does not answer is waited for */
+#define LOOK_MIN_NS (DF_NS_PER_MS / 2)	/* looks that find nothing are so far apart at least */
+#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* and at most, while they are asked for */
+#define HOSTS_NS                                                                                   \
+	(4 * DF_NS_PER_MS) /* from such a pause on, where host threads are is looked at too */
+
+static struct {
+	int started;
+	int speaker; /* it is for us to say what a rank that has left means */
+	uint64_t last,
+		since; /* progress, and since when there has been none, or nothing was unfinished */
+	uint64_t reported; /* progress at the last report: one report per hang */
+	uint64_t told;	   /* when another process has told a verdict */
+	/* Circles: somebody asked to look; not before then; the pause after a look that found none. */
+	int asked;
+	uint64_t not_before, pause;
+} dog = {.reported = UINT64_MAX};
+
+/*
+ * Processes that were asked, and those of them that live and have not answered; one of these. speaker: whose word the
+ * verdict is, of those that have stood still for nearly as long as this one and so come to it too.
+ */
+struct asked {
+	unsigned others, silent;
+	uint64_t mute, speaker;
+};
+
+/* What all processes know, judged. stale: for how long nothing has moved. NULL: nothing to judge by. */
+static struct df_check_result *judge(uint64_t stale, struct asked *asked)
+{
+	/* Who asks for an analysis after a shorter silence than the checker's own takes that for suspicious. */
+	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, STALE_NS)};
+	struct df_gather g = {.answers = DF_LIST_INIT(g.answers)};
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r = NULL;
+	struct df_snapshot *s;
+
+	opts.now_ns = df_now_ns();
+	*asked = (struct asked){.speaker = df_rt.self.proc};
+	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
+		df_list_each(s, &g.answers, node)
+		{
+			if (s->image)
+				df_check_add_image(set, s->image, s->bytes,
+						   s->proc == df_rt.self.proc ? "this process"
+									      : "peer");
+			if (s->proc == df_rt.self.proc)
+				continue;
+			if (!s->fresh && !df_ctl_is_dead(s->proc)) {
+				asked->silent++;
+				asked->mute = s->proc;
+			}
+			if (s->fresh &&
+			    2 * (uint64_t)s->stalled_ms >= (uint64_t)df_env()->timeout_ms)
+				asked->speaker = DF_MIN(asked->speaker, s->proc);
+		}
+		asked->others = g.nr_procs - 1;
+		if (df_check_run(set, &opts, &r))
+			r = NULL;
+	}
+	df_snapshot_done(&g);
+	df_check_set_free(set);
+	return r;
+}
+
+/* What the part writes, in one piece. */
+static void into_log(const struct df_check_result *r,
+		     void (*part)(const struct df_check_result *r, FILE *out))
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return;
+	part(r, f);
+	fclose(f);
+	df_log_raw(text, len);
+	free(text);
+}
+
+/* The verdict for people. */
+static void print(const struct df_check_result *r)
+{
+	into_log(r, df_check_print);
+	df_trace_told(df_check_verdict(r));
+}
+
+/* What the report lacks, it lacks because of a process that the user can look at. */
+static void tell_silent(const struct asked *asked)
+{
+	struct df_comm *comm;
+	char others[48] = "";
+	int rank = -1;
+	uint32_t pid = 0;
+
+	if (!asked->silent)
+		return;
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		int r = rank < 0 && df_comm_is_open(comm) ? df_comm_rank_of(comm, asked->mute) : -1;
+
+		if (r >= 0) {
+			rank = r;
+			pid = comm->members[r].pid;
+		}
+	}
+	df_mutex_unlock(&df_rt.lock);
+	if (asked->silent > 1)
+		snprintf(others, sizeof(others), ", and of %u others", asked->silent - 1);
+	if (rank >= 0)
+		df_warn("the process of rank %d (pid %u)%s lives and does not answer: it may be stopped "
+			"(a signal, a debugger) or have no processor, and what it knows is missing here",
+			rank, pid, others);
+}
+
+/* Somebody has asked over NCCL's RAS protocol how the job is (ras_server.c). */
+static void answer_ras(void)
+{
+	uint64_t since = df_now_ns();
+	struct df_check_result *r = NULL;
+	char *text = NULL;
+	struct asked asked;
+	size_t len = 0;
+	FILE *f = NULL;
+	int json;
+
+	if (!df_ras_asked(&json))
+		return;
+	r = judge(STALE_NS, &asked);
+	f = r ? open_memstream(&text, &len) : NULL;
+	if (f) {
+		df_check_print_ras(r, f, json, asked.others + 1,
+				   (double)(df_now_ns() - since) / (double)DF_NS_PER_S);
+		fclose(f);
+	}
+	df_check_result_free(r);
+	df_ras_answer(text);
+}
+
+void df_watchdog_tell_death(int in_order)
+{
+	const struct df_check_opts opts = {.live = 1, .now_ns = df_now_ns()};
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r = NULL;
+	void *image = NULL;
+	size_t bytes;
+
+	if (in_order)
+		__atomic_store_n(&dog.speaker, 1, __ATOMIC_RELAXED);
+	else if (set && df_trace_ring() && !df_trace_compact(df_trace_ring(), &image, &bytes) &&
+		 !df_check_add_image(set, image, bytes, "this process") &&
+		 !df_check_run(set, &opts, &r) && df_check_verdict(r) == DF_V_CRASH)
+		print(r);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	free(image);
+}
+
+/* Something is in flight or a host thread is inside a call of ours. */
+static int unfinished(uint64_t *ops)
+{
+	int i;
+
+	*ops = 0;
+	for (i = 0; i < df_rt.nr_devs; i++)
+		*ops += __atomic_load_n(&df_rt.devs[i].issued, __ATOMIC_RELAXED) -
+			__atomic_load_n(&df_rt.devs[i].retired, __ATOMIC_RELAXED);
+	return *ops || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
+}
+
+uint32_t df_watchdog_stalled_ms(void)
+{
+	uint64_t ops;
+
+	/* Nor does it speak of a standstill twice. */
+	if (df_engine_progress() != dog.last || dog.reported == dog.last || !unfinished(&ops))
+		return 0;
+	return (uint32_t)DF_MIN((df_now_ns() - dog.since) / DF_NS_PER_MS, UINT32_MAX);
+}
+
+void df_watchdog_told(const void *end, size_t bytes)
+{
+	const struct df_ending *e = end ? df_ending_read(end, bytes) : NULL;
+	uint64_t ops;
+
+	if (end && !e)
+		return;
+	dog.told = df_now_ns();
+	if (!e)
+		return;
+	/* For who reads the traces: what follows is a consequence, also where nobody here has noticed the standstill. */
+	if (unfinished(&ops) || e->nr)
+		df_trace(DF_REC_STALL, -1, 0, -1, 0, (uint64_t)df_env()->timeout_ms, ops, 0, 0);
+	df_ending_obey(e);
+}
+
+/* The traces explain it, without what the rendezvous knows. */
+static int about_operations(enum df_verdict v)
+{
+	return v != DF_V_OK && v != DF_V_SLOW && v != DF_V_INIT && v != DF_V_HOST &&
+	       v != DF_V_UNKNOWN;
+}
+
+/* A rank that has left is waited for; peers_that_left() deals with it. */
+static int somebody_left(void)
+{
+	struct df_comm *comm;
+	int left = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node) left |=
+		__atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED) && df_comm_pending(comm) &&
+		df_comm_state(comm) == DF_COMM_READY;
+	df_mutex_unlock(&df_rt.lock);
+	return left;
+}
+
+static void stalled(uint64_t ms, uint64_t ops)
+{
+	const struct df_env *env = df_env();
+	uint64_t before = df_engine_progress(), missing = df_joining_missing(), seen = df_now_ns();
+	struct df_check_result *r;
+	struct asked asked;
+	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS;
+	int told = 0, leads, heard;
+	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
+		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
+
+	df_trace_clocks();
+	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
+	df_check_result_free(judge(ms * DF_NS_PER_MS, &asked));
+	r = judge(ms * DF_NS_PER_MS, &asked);
+	/*
+	 * What came in while we gathered may be the end of it: told by somebody who has gone since, so that we would seem
+	 * to be the one to tell it.
+	 */
+	df_snapshot_serve();
+	if (!unfinished(&ops) || df_engine_progress() != before ||
+	    df_joining_missing() != missing) {
+		df_check_result_free(r);
+		return; /* it moved meanwhile: no deadlock */
+	}
+	/*
+	 * One process says what that means (tell_left()), and it may have gone since, so that it would fall to us
+	 * to lead. News of it can have come while we gathered.
+	 */
+	if (somebody_left()) {
+		df_check_result_free(r);
+		return;
+	}
+	/*
+	 * Who lives and does not answer may only be slow, and know what explains it, or tell it; there is one report for a
+	 * hang. So that is looked for again, but not for ever: it may be stopped.
+	 */
+	if (asked.silent && ms < patience) {
+		df_check_result_free(r);
+		return;
+	}
+	/*
+	 * Who gives a rendezvous up takes from the others what they would have said of it. So the one whose word it is
+	 * goes first; it may have begun to wait later than we, but not for ever.
+	 */
+	if (missing && (!r || !about_operations(df_check_verdict(r))))
+		told = df_joining_explain(abort && ms / 2 >= (uint64_t)env->timeout_ms);
+	if (told == -EAGAIN && abort) {
+		df_check_result_free(r);
+		return;
+	}
+	/* It is another's word and not told yet: that one may be about to, or move again. */
+	heard = dog.told >= dog.since;
+	leads = !told && !heard &&
+		(asked.speaker == df_rt.self.proc || ms >= patience + 5 * SILENT_MS);
+	if (!told && !heard && !leads) {
+		df_check_result_free(r);
+		return;
+	}
+	dog.reported = before;
+	/* First of all: another may be about to. */
+	if (leads || told > 0)
+		df_snapshot_tell();
+	if (told > 0 && r)
+		into_log(r, df_check_print_hosts);
+	if (leads && !r)
+		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
+			"by",
+			(unsigned long long)ms, (unsigned long long)ops);
+	else if (leads)
+		print(r);
+	if (leads)
+		tell_silent(&asked);
+	if (abort) {
+		/* The others judge by our answers: let them do so before we end what they look at. */
+		uint64_t until = df_now_ns() + DF_GATHER_NS / 2;
+
+		while (asked.others && df_now_ns() < until) {
+			df_snapshot_serve();
+			df_sleep_ns(20 * DF_NS_PER_MS);
+		}
+		df_ending_decide(seen);
+	}
+	df_check_result_free(r);
+}
+
+/*
+ * A member has left, and something is unfinished here: whether it is time to see if it waits for that one. One process
+ * says what it means; it may have nothing unfinished itself, so the others wait for it, but not for ever and not all
+ * for the same time.
+ */
+static int left_is_told(const struct df_comm *comm)
+{
+	uint64_t patience = 4 * LEFT_NS + (uint64_t)DF_MIN(comm->rank, 16) * LEFT_NS / 2;
+
+	return __atomic_load_n(&dog.speaker, __ATOMIC_RELAXED) || dog.told >= comm->left_since ||
+	       df_now_ns() - comm->left_since > patience;
+}
+
+/*
+ * 1: what is unfinished waits for a member that has left. That is said once for all, before its communicators end. Else
+ * they may still go on without it.
+ */
+static int is_for_who_left(uint64_t since)
+{
+	struct asked asked;
+	struct df_check_result *r = judge(LEFT_NS, &asked);
+	enum df_verdict v = r ? df_check_verdict(r) : DF_V_UNKNOWN;
+	int gone = v == DF_V_MISSING || v == DF_V_CRASH;
+
+	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
+	if (gone && dog.told < since && dog.reported != df_engine_progress()) {
+		/* One report per hang: this one. */
+		dog.reported = df_engine_progress();
+		df_snapshot_tell();
+		print(r);
+	}
+	df_check_result_free(r);
+	return gone;
+}
+
+/* The next communicator with a member that has left, and with something unfinished for long enough; df_rt.lock held. */
+static struct df_comm *next_left(int told)
+{
+	struct df_comm *comm;
+
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		uint64_t left = __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
+		uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
+
+		/* The others may go on without it for as long as they can. */
+		if (left && (!comm->left_since || comm->left_retired != retired)) {
+			comm->left_retired = retired;
+			comm->left_since = left = df_now_ns();
+			__atomic_store_n(&comm->peer_left, left, __ATOMIC_RELAXED);
+		}
+		if (left && df_now_ns() - left > LEFT_NS && df_comm_pending(comm) &&
+		    df_comm_state(comm) == DF_COMM_READY && (told || left_is_told(comm)))
+			return comm;
+	}
+	return NULL;
+}
+
+/* A member's process has ended in order while operations with it are unfinished: they never will. */
+static void peers_that_left(void)
+{
+	struct df_comm *comm;
+	uint64_t since;
+	int gone;
+
+	df_mutex_lock(&df_rt.lock);
+	comm = next_left(0);
+	since = comm ? comm->left_since : 0;
+	df_mutex_unlock(&df_rt.lock);
+	if (!comm)
+		return;
+	gone = is_for_who_left(since);
+	df_mutex_lock(&df_rt.lock);
+	while ((comm = next_left(1))) {
+		if (!gone) {
+			/* For a living one, which may come: the time-out's business. */
+			__atomic_store_n(&comm->peer_left, 0, __ATOMIC_RELAXED);
+			continue;
+		}
+		df_warn("a rank of communicator %llx has ended with operations unfinished",
+			(unsigned long long)comm->hash);
+		df_comm_end(comm, -ECONNRESET, 2);
+	}
+	df_mutex_unlock(&df_rt.lock);
+}
+
+/*
+ * Waits that have lasted long, here or elsewhere: are they part of a circle? One process looks for all (proof.c);
+ * the others tell it, and do it themselves only if nothing comes of that. Returns how long to sleep at most.
+ */
+static uint64_t circles(void)
+{
+	uint64_t now = df_now_ns(), next, age, leader;
+	int due = df_release_due(now, &next, &age), told = df_snapshot_suspected();
+
+	dog.asked |= due || told;
+	if (dog.asked) {
+		leader = df_snapshot_leader();
+		if (leader != df_rt.self.proc && due)
+			df_snapshot_suspect(leader);
+		if (leader != df_rt.self.proc && !(due && age > PATIENCE_NS))
+			dog.asked = 0;
+	}
+	if (dog.asked && now >= dog.not_before) {
+		int ret = df_prove_and_release(dog.pause >= HOSTS_NS);
+		now = df_now_ns();
+		dog.asked = ret == -EAGAIN;
+		if (ret > 0)
+			dog.pause = 0;
+		else
+			dog.pause = DF_MAX(DF_MIN(dog.pause * 2, LOOK_MAX_NS), LOOK_MIN_NS);
+		/* Two that disturb each other must not do so in step. */
+		dog.not_before = now + dog.pause / 2 + now / 1024 % (dog.pause / 2 + 1);
+	}
+	if (dog.asked)
+		next = DF_MIN(next, dog.not_before);
+	return next > now ? next - now : 0;
+}
+
+static void *watch(void *arg)
+{
+	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
+	uint64_t missing = 0, now_missing, ops;
+
+	(void)arg;
+	dog.last = df_engine_progress();
+	dog.since = df_now_ns();
+	for (;;) {
+		uint32_t seen = df_snapshot_seen();
+		uint64_t nap = DF_MAX(timeout / 4, DF_NS_PER_MS), rest;
+
+		df_snapshot_serve();
+		answer_ras();
+		if (somebody_left()) {
+			peers_that_left();
+			nap = DF_MIN(nap, 100 * DF_NS_PER_MS);
+		}
+		rest = circles();
+		nap = DF_MIN(nap, rest);
+		if (nap)
+			df_snapshot_wait(seen, (int64_t)nap);
+		now_missing = df_joining_missing();
+		if (now_missing != missing) {
+			/* A hang after this one is another. */
+			missing = now_missing;
+			dog.reported = UINT64_MAX;
+			dog.last = UINT64_MAX;
+		}
+		if (df_engine_progress() != dog.last || !unfinished(&ops)) {
+			dog.last = df_engine_progress();
+			dog.since = df_now_ns();
+			continue;
+		}
+		if (df_now_ns() - dog.since >= timeout && dog.reported != dog.last)
+			stalled((df_now_ns() - dog.since) / DF_NS_PER_MS, ops);
+	}
+	return NULL;
+}
+
+void df_watchdog_start(void)
+{
+	sigset_t all, old;
+	pthread_t t;
+
+	if (__atomic_exchange_n(&dog.started, 1, __ATOMIC_RELAXED))
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	if (pthread_create(&t, NULL, watch, NULL) == 0) {
+		pthread_setname_np(t, "dfshim-watchdog");
+		pthread_detach(t);
+		df_ras_start();
+	} else {
+		df_warn("no thread for the watchdog could be started: hangs will not be explained");
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}

@@ -1,0 +1,30 @@
+/* What the files of `dfshim algo` share: the parsed command line, and where programs come from. */
+#ifndef DF_TRACE_CLI_ALGO_CMD_ALGO_H
+#define DF_TRACE_CLI_ALGO_CMD_ALGO_H
+
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/layout.h"
+#include "runtime/program/lang/library.h"
+
+struct df_algo_args {
+	const char *file[64];
+	int nr_files;
+	const char *layout_text, *out, *kind, *sizes, *tuner, *worker;
+	struct df_shape shape;
+	struct df_layout *layout; /* --layout: nodes of unequal size, for built-in programs */
+	uint64_t bytes, count, tile, rounds, seed;
+	uint32_t max_blocks, slots, redop;
+	int format, is_float, json, turns;
+};
+
+/* A file, a program of the library, or a built-in one, proved. -EPROTO: refused, *err says why. */
+int df_algo_load(const struct df_algo_args *a, const char *name, struct df_algo_file **out,
+		 struct df_perr *err);
+
+/* Says that `name` can't be used and why; the exit status for it. */
+int df_algo_refused(const char *name, const struct df_perr *err, int rc);
+/* `dfshim algo verify`, `dfshim algo bench`; the exit status. */
+int df_algo_verify(const struct df_algo_args *a);
+int df_algo_bench(const struct df_algo_args *a);
+
+#endif

@@ -1,0 +1,136 @@
+/*
+ * `dfshim ls`: what traces hold: process, communicators with exact counters, what was lost.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "trace/cli/cli.h"
+#include "trace/cli/input.h"
+#include "trace/read/json_text.h"
+#include "trace/read/load.h"
+
+static const char help[] =
+	"Usage: dfshim ls [--json] DIR|FILE...\n"
+	"\n"
+	"What each trace holds: process, rules, records, communicators with the number of\n"
+	"operations issued and finished, and what the ring has overwritten.\n"
+	"\n"
+	"  --json          one JSON array\n";
+
+static const char *const modes[] = {"prevent", "trace", "off"};
+
+static void text(const char *path, const struct df_reader *r, const struct df_load *l)
+{
+	const struct df_trace_header *h = &r->h;
+
+	printf("%s\n  rank %d of %u, pid %u on %s, %s, mode %s, %s rules\n", path, h->rank,
+	       h->world, h->pid, h->host, h->exe, h->mode < 3 ? modes[h->mode] : "?",
+	       h->rules == 1 ? "NCCL's" : "our");
+	printf("  %" PRIu64
+	       " records over %.3f s%s, %zu operations, %zu host calls, %zu threads, %zu streams\n",
+	       l->nr_recs, (double)(l->last_ns - l->first_ns) / 1e9,
+	       h->closed ? "" : ", not ended in order", l->nr_ops, l->nr_calls, l->nr_threads,
+	       l->nr_streams);
+	if (h->next > h->nr_recs)
+		printf("  %" PRIu64 " older records overwritten\n", h->next - h->nr_recs);
+	if (l->nr_torn)
+		printf("  %" PRIu64 " records not whole\n", l->nr_torn);
+	for (uint32_t i = 1; i <= r->nr_comms; i++) {
+		const struct df_trace_comm *c = df_reader_comm(r, i);
+		char lost[64] = "";
+
+		if (c && c->drops)
+			snprintf(lost, sizeof(lost), ", %" PRIu64 " records overwritten", c->drops);
+		if (c)
+			printf("  comm 0x%016" PRIx64 " %-12s rank %d of %d, device %d: %" PRIu64
+			       " issued, %" PRIu64 " finished%s\n",
+			       c->hash, c->name, c->rank, c->nranks, c->device, c->issued, c->done,
+			       lost);
+	}
+}
+
+static void json(const char *path, const struct df_reader *r, const struct df_load *l, int first)
+{
+	const struct df_trace_header *h = &r->h;
+	int any = 0;
+
+	fputs(first ? "[{\"file\":" : ",\n{\"file\":", stdout);
+	df_json_string(stdout, path);
+	fputs(",\"host\":", stdout);
+	df_json_string(stdout, h->host);
+	fputs(",\"exe\":", stdout);
+	df_json_string(stdout, h->exe);
+	printf(",\"rank\":%d,\"world\":%u,\"pid\":%u,\"rules\":%u,\"mode\":%u,\"closed\":%s",
+	       h->rank, h->world, h->pid, h->rules, h->mode, h->closed ? "true" : "false");
+	printf(",\"records\":%" PRIu64 ",\"torn\":%" PRIu64 ",\"overwritten\":%" PRIu64
+	       ",\"operations\":%zu,\"seconds\":%.6f",
+	       l->nr_recs, l->nr_torn, h->next > h->nr_recs ? h->next - h->nr_recs : 0, l->nr_ops,
+	       (double)(l->last_ns - l->first_ns) / 1e9);
+	fputs(",\"communicators\":[", stdout);
+	for (uint32_t i = 1; i <= r->nr_comms; i++) {
+		const struct df_trace_comm *c = df_reader_comm(r, i);
+
+		if (!c)
+			continue;
+		printf("%s{\"hash\":\"0x%" PRIx64 "\",\"name\":", any++ ? "," : "", c->hash);
+		df_json_string(stdout, c->name);
+		printf(",\"rank\":%d,\"nranks\":%d,\"device\":%d,\"issued\":%" PRIu64
+		       ",\"finished\":%" PRIu64 ",\"dropped\":%" PRIu64 "}",
+		       c->rank, c->nranks, c->device, c->issued, c->done, c->drops);
+	}
+	fputs("]}", stdout);
+}
+
+int df_cmd_ls(int argc, char **argv)
+{
+	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
+						{"json", no_argument, NULL, 'j'},
+						{NULL, 0, NULL, 0}};
+	struct df_load l;
+	char **paths;
+	size_t nr, done = 0;
+	int c, as_json = 0, rc = 0;
+
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'j':
+			as_json = 1;
+			break;
+		default:
+			return df_cli_usage_error("ls", "unknown option '%s'", argv[optind - 1]);
+		}
+	}
+	if (optind == argc)
+		return df_cli_usage_error("ls", "no trace given");
+	paths = df_cli_trace_paths("ls", argc - optind, argv + optind, &nr);
+	if (!paths)
+		return 1;
+	df_load_init(&l);
+	for (size_t i = 0; i < nr; i++) {
+		const char *why = "out of memory";
+		struct df_reader r;
+
+		if (df_reader_open(&r, paths[i], &why)) {
+			rc = df_cli_input_error("ls", paths[i], "%s", why);
+		} else {
+			if (df_load_trace(&l, &r))
+				rc = df_cli_input_error("ls", paths[i], "out of memory");
+			else if (as_json)
+				json(paths[i], &r, &l, !done++);
+			else
+				text(paths[i], &r, &l);
+			df_reader_close(&r);
+		}
+	}
+	if (as_json)
+		puts(done ? "]" : "[]");
+	df_load_fini(&l);
+	df_cli_paths_free(paths, nr);
+	return rc;
+}

@@ -1,0 +1,276 @@
+/*
+ * `dfshim show`: the records of traces as text or NDJSON, with filters. Field names come from
+ * records.def.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/cli/cli.h"
+#include "trace/cli/input.h"
+#include "trace/read/json_text.h"
+#include "trace/record/names.h"
+#include "trace/read/reader.h"
+#include "trace/read/stacks.h"
+
+static const char help[] =
+	"Usage: dfshim show [OPTIONS] DIR|FILE...\n"
+	"\n"
+	"Prints the records of traces, oldest first, one a line.\n"
+	"\n"
+	"  --json          one JSON object a line (NDJSON)\n"
+	"  --rank N        only the trace of this rank of the job\n"
+	"  --comm NAME|HASH  only records of this communicator\n"
+	"  --stream N      only records that name this stream\n"
+	"  --type NAME     only records of this type (may be given more than once)\n"
+	"  --at TEXT       only records whose call stack has a frame with this text\n"
+	"  --from S, --to S  only this time, in seconds since the trace began\n"
+	"  --tail N        only the last N records of each trace\n"
+	"  --stacks        below a record the call stack it came from, innermost first; --json always has it\n";
+
+struct filter {
+	long rank;
+	const char *comm, *at;
+	uint64_t stream;
+	int has_stream, json, has_types, stacks;
+	uint8_t types[DF_REC_NR];
+	double from, to;
+	uint64_t tail;
+};
+
+/* Streams are named in the field whose meaning says so. */
+static int names_stream(const struct df_rec *r, uint64_t stream)
+{
+	uint64_t v[4] = {r->op, r->a, r->b, r->c};
+
+	for (int i = 1; i < 4; i++)
+		if (!strncmp(df_rec_field(r->type, i), "stream", 6) && v[i] == stream)
+			return 1;
+	return r->type == DF_REC_CALL_ENTER && r->a == DF_CALL_STREAM_SYNC && r->b == stream;
+}
+
+static int passes(const struct filter *f, const struct df_reader *rd, const struct df_rec *r,
+		  double t, const char *stack)
+{
+	const struct df_trace_comm *c;
+	char hash[24];
+
+	if (f->has_types && !f->types[r->type])
+		return 0;
+	if (t < f->from || t > f->to || (f->has_stream && !names_stream(r, f->stream)))
+		return 0;
+	if (f->at && !strstr(stack, f->at))
+		return 0;
+	if (!f->comm)
+		return 1;
+	c = df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
+	if (!c)
+		return 0;
+	snprintf(hash, sizeof(hash), "0x%" PRIx64, c->hash);
+	return !strcmp(f->comm, hash) || !strcmp(f->comm, hash + 2) || !strcmp(f->comm, c->name);
+}
+
+static void print_text(const struct df_reader *rd, const struct df_rec *r, uint64_t index, double t)
+{
+	const struct df_trace_comm *c =
+		df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
+	uint64_t v[4] = {r->op, r->a, r->b, r->c};
+
+	printf("%8" PRIu64 " %12.6f %6u %-14s", index, t, r->thread, df_rec_name(r->type));
+	if (r->device != 0xffff)
+		printf(" dev %u", r->device);
+	if (c && c->name[0])
+		printf(" comm %s rank %d", c->name, r->rank);
+	else if (c)
+		printf(" comm 0x%" PRIx64 " rank %d", c->hash, r->rank);
+	if (r->type == DF_REC_OP_ISSUE) {
+		printf(" op %" PRIu64 " %s %" PRIu64 " x %s stream %" PRIu64, r->op,
+		       df_kind_name((uint8_t)r->a), r->b, df_dtype_name((uint8_t)(r->a >> 8)),
+		       r->c);
+		if (r->a >> 32)
+			printf(" by %s", df_trace_proto((uint32_t)(r->a >> 32)));
+	} else if (r->type == DF_REC_CALL_ENTER || r->type == DF_REC_CALL_EXIT ||
+		   r->type == DF_REC_RELEASE) {
+		printf(" %s serial %" PRIu64 " %s 0x%" PRIx64 " %" PRIu64,
+		       df_call_text((uint32_t)r->a), r->op,
+		       r->type == DF_REC_CALL_EXIT ? "result" : "object", r->b, r->c);
+	} else {
+		for (int i = 0; i < 4; i++) {
+			const char *name = df_rec_field(r->type, i);
+			int n = (int)strcspn(name, ":(,|");
+
+			if (strcmp(name, "0"))
+				printf(v[i] > 1u << 20 ? " [%.*s 0x%" PRIx64 "]"
+						       : " [%.*s %" PRIu64 "]",
+				       n, name, v[i]);
+		}
+	}
+	if (r->site)
+		printf(" site %08x", r->site);
+	putchar('\n');
+}
+
+static void print_json(const struct df_reader *rd, const struct df_rec *r, uint64_t index,
+		       const char *stack)
+{
+	const struct df_trace_comm *c =
+		df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
+
+	printf("{\"record\":%" PRIu64 ",\"time_ns\":%" PRIu64 ",\"type\":\"%s\",\"thread\":%u",
+	       index, r->time_ns, df_rec_name(r->type), r->thread);
+	printf(",\"job_rank\":%d", rd->h.rank);
+	if (r->device != 0xffff)
+		printf(",\"device\":%u", r->device);
+	if (c) {
+		printf(",\"comm\":\"0x%" PRIx64 "\",\"comm_name\":", c->hash);
+		df_json_string(stdout, c->name);
+		printf(",\"rank\":%d", r->rank);
+	}
+	if (r->type == DF_REC_OP_ISSUE)
+		printf(",\"kind\":\"%s\",\"dtype\":\"%s\",\"redop\":\"%s\",\"proto\":\"%s\"",
+		       df_kind_name((uint8_t)r->a), df_dtype_name((uint8_t)(r->a >> 8)),
+		       df_redop_name((uint8_t)(r->a >> 16)),
+		       df_trace_proto((uint32_t)(r->a >> 32)));
+	if (r->type == DF_REC_CALL_ENTER || r->type == DF_REC_CALL_EXIT ||
+	    r->type == DF_REC_RELEASE)
+		printf(",\"call\":\"%s\"", df_call_text((uint32_t)r->a));
+	printf(",\"op\":%" PRIu64 ",\"a\":%" PRIu64 ",\"b\":%" PRIu64 ",\"c\":%" PRIu64
+	       ",\"site\":%u",
+	       r->op, r->a, r->b, r->c, r->site);
+	if (r->site) {
+		fputs(",\"stack\":", stdout);
+		df_stack_json(stack, stdout);
+	}
+	puts("}");
+}
+
+/* 0 or -ENOMEM. */
+static int show(const struct filter *f, struct df_reader *rd)
+{
+	const struct df_rec *r;
+	struct df_stacks stacks = {0};
+	struct df_lnote *notes = NULL;
+	size_t nr_notes = 0;
+	uint64_t index, skip = f->tail && rd->end - rd->first > f->tail ? rd->end - f->tail : 0,
+			t0 = 0;
+
+	/* They are anywhere in the trace: with the first call from a site. */
+	if ((f->json || f->at || f->stacks) && df_stack_notes(rd, &notes, &nr_notes))
+		return -ENOMEM;
+	while ((r = df_reader_next(rd, &index))) {
+		const char *stack;
+		double t;
+
+		if (!t0)
+			t0 = r->time_ns;
+		t = r->time_ns >= t0 ? (double)(r->time_ns - t0) / 1e9
+				     : -(double)(t0 - r->time_ns) / 1e9;
+		if (index < skip)
+			continue;
+		stack = df_stacks_get(&stacks, 0, notes, nr_notes, rd, r->site);
+		if (!passes(f, rd, r, t, stack))
+			continue;
+		if (f->json)
+			print_json(rd, r, index, stack);
+		else
+			print_text(rd, r, index, t);
+		if (f->stacks && !f->json && stack[0])
+			printf("%23s at %s\n", "", stack);
+	}
+	df_stacks_fini(&stacks);
+	free(notes);
+	return 0;
+}
+
+int df_cmd_show(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"help", no_argument, NULL, 'h'},	  {"json", no_argument, NULL, 'j'},
+		{"rank", required_argument, NULL, 'r'},	  {"comm", required_argument, NULL, 'c'},
+		{"stream", required_argument, NULL, 's'}, {"type", required_argument, NULL, 't'},
+		{"from", required_argument, NULL, 'f'},	  {"to", required_argument, NULL, 'o'},
+		{"tail", required_argument, NULL, 'n'},	  {"at", required_argument, NULL, 'a'},
+		{"stacks", no_argument, NULL, 'S'},	  {NULL, 0, NULL, 0}};
+	struct filter f = {.rank = -1, .from = -1e30, .to = 1e30};
+	size_t nr, shown = 0;
+	char **paths, *end = "";
+	int c, type, rc = 0;
+
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'j':
+			f.json = 1;
+			break;
+		case 'r':
+			f.rank = strtol(optarg, &end, 10);
+			break;
+		case 'c':
+			f.comm = optarg;
+			break;
+		case 'a':
+			f.at = optarg;
+			break;
+		case 'S':
+			f.stacks = 1;
+			break;
+		case 's':
+			f.stream = strtoull(optarg, &end, 0);
+			f.has_stream = 1;
+			break;
+		case 't':
+			type = df_rec_parse(optarg);
+			if (type < 0)
+				return df_cli_usage_error("show", "--type %s: no such record type",
+							  optarg);
+			f.types[type] = 1;
+			f.has_types = 1;
+			break;
+		case 'f':
+			f.from = strtod(optarg, &end);
+			break;
+		case 'o':
+			f.to = strtod(optarg, &end);
+			break;
+		case 'n':
+			f.tail = strtoull(optarg, &end, 10);
+			break;
+		default:
+			return df_cli_usage_error("show", "unknown or incomplete option '%s'",
+						  argv[optind - 1]);
+		}
+		if (*end)
+			return df_cli_usage_error("show", "'%s': not a number", optarg);
+	}
+	if (optind == argc)
+		return df_cli_usage_error("show", "no trace given");
+	paths = df_cli_trace_paths("show", argc - optind, argv + optind, &nr);
+	if (!paths)
+		return 1;
+	for (size_t i = 0; i < nr; i++) {
+		const char *why = "";
+		struct df_reader rd;
+
+		if (df_reader_open(&rd, paths[i], &why)) {
+			rc = df_cli_input_error("show", paths[i], "%s", why);
+		} else {
+			if (f.rank < 0 || rd.h.rank == f.rank) {
+				if (!f.json)
+					printf("%s# %s: rank %d, pid %u on %s\n",
+					       shown++ ? "\n" : "", paths[i], rd.h.rank, rd.h.pid,
+					       rd.h.host);
+				if (show(&f, &rd))
+					rc = df_cli_input_error("show", paths[i], "no memory");
+			}
+			df_reader_close(&rd);
+		}
+	}
+	df_cli_paths_free(paths, nr);
+	return rc;
+}

@@ -1,0 +1,31 @@
+/*
+ * `dfshim sim`, inside: what the arguments (cmd_sim.c) ask of the runs and their output (cmd_sim_run.c).
+ */
+#ifndef DF_TRACE_CLI_CMD_SIM_H
+#define DF_TRACE_CLI_CMD_SIM_H
+
+#include <jansson.h>
+
+#include "trace/sim/sim.h"
+#include "trace/sim/sim_sweep.h"
+
+#define DF_SIM_CLI_SWEEPS 2
+
+struct df_sim_args {
+	const char *config, *from_trace, *output;
+	int scale, rules, per_round, json, schema;
+	struct df_sim_sweep sweep[DF_SIM_CLI_SWEEPS];
+	int nr_sweeps;
+	char **set;
+	int nr_set, have_seed;
+	struct df_sim_options opt;
+	json_t *observed; /* with --from-trace: what was counted, for the output; else NULL */
+};
+
+/* Runs what is asked for and prints it; an exit status. root is changed by tables and sweeps. */
+int df_sim_cli_run(const struct df_sim_args *a, json_t *root);
+
+/* Prints *o, which may be NULL for lack of memory, and gives it back; an exit status. */
+int df_sim_cli_json(json_t *o);
+
+#endif

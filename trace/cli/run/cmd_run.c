@@ -1,0 +1,452 @@
+/*
+ * `dfshim run`: sets the environment, starts the processes of a job, and stays their parent: forwards
+ * signals, ends the rest when one has failed, says what the trace says. One thread; all events come
+ * through one poll() over a signalfd and, with --tag, the processes' outputs.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/time.h"
+#include "trace/check.h"
+#include "trace/cli/cli.h"
+#include "trace/cli/run/cmd_run.h"
+#include "trace/read/reader.h"
+
+#define NR_PROCS_MAX 4096
+#define TERM_NS	     (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
+
+static const char help[] =
+	"usage: dfshim run [OPTIONS] -- APP [ARGS]\n\n"
+	"Runs an unmodified NCCL program with libdfshim.so in front of it.\n\n"
+	"  --host[=DEVICES]     on CPU threads instead of GPUs (the default where there is no GPU)\n"
+	"  -n PROCS             start PROCS copies, with RANK, LOCAL_RANK, WORLD_SIZE,\n"
+	"                       LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them\n"
+	"  --mode MODE          prevent, trace or off (DFSHIM_MODE)\n"
+	"  --rules nccl|dfshim  on CPU threads: by NCCL's rules, which may deadlock (DFSHIM_RULES)\n"
+	"  --trace DIR          write traces there; after a failure the verdict is printed, once\n"
+	"  --timeout S          no progress for S seconds ends the job (DFSHIM_TIMEOUT_MS, abort)\n"
+	"  --grace S            how long the others may go on when one has failed (10)\n"
+	"  --tag                prefix every line of output with the rank\n"
+	"  --dry-run            print the environment instead of running\n\n"
+	"Returns 0 when all processes do, else the first failing status (128 + signal).\n";
+
+struct proc {
+	pid_t pid;  /* 0: ended */
+	int out[2]; /* --tag: our ends of its standard output and error, -1 closed */
+	char line[2][4096];
+	size_t len[2];
+};
+
+struct df_run_opts df_run = {.grace = 10};
+
+static struct proc *procs;
+static sigset_t old_mask;
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static int parse_number(const char *name, const char *text, double min, double max, double *out)
+{
+	char *end;
+	double v;
+
+	if (!text)
+		return df_cli_usage_error("run", "%s needs a value", name);
+	errno = 0;
+	v = strtod(text, &end);
+	if (errno || end == text || *end || !(v >= min && v <= max))
+		return df_cli_usage_error("run", "%s %s: a number from %g to %g is needed", name,
+					  text, min, max);
+	*out = v;
+	return 0;
+}
+
+static int parse_word(const char *name, const char *text, const char *values, const char **out)
+{
+	if (!text || df_env_enum_index(values, text) < 0)
+		return df_cli_usage_error("run", "%s %s: one of %s is needed", name,
+					  text ? text : "", values);
+	*out = text;
+	return 0;
+}
+
+/* "--name=value" or "--name value"; advances *i past a value of its own. NULL: another option. */
+static int option_is(char **argv, int *i, const char *name, const char **value)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(argv[*i], name, len))
+		return 0;
+	if (argv[*i][len] == '=') {
+		*value = argv[*i] + len + 1;
+		return 1;
+	}
+	if (argv[*i][len])
+		return 0;
+	*value = argv[*i + 1];
+	if (*value)
+		++*i;
+	return 1;
+}
+
+static int make_trace_dir(const char *path)
+{
+	char part[PATH_MAX], *p;
+
+	if (!path || !*path)
+		return df_cli_usage_error("run", "--trace needs a folder");
+	/* A pattern (%h %p %r) belongs to the library; it makes the folders. */
+	if (strchr(path, '%')) {
+		snprintf(df_run.trace, sizeof(df_run.trace), "%s", path);
+		return 0;
+	}
+	if (strlen(path) >= sizeof(part))
+		return df_cli_input_error("run", path, "%s", strerror(ENAMETOOLONG));
+	strcpy(part, path);
+	for (p = part + 1; *p; p++)
+		if (*p == '/') {
+			*p = '\0';
+			mkdir(part, 0777);
+			*p = '/';
+		}
+	if (mkdir(part, 0777) && errno != EEXIST)
+		return df_cli_input_error("run", path, "%s", strerror(errno));
+	if (!realpath(path, df_run.trace))
+		return df_cli_input_error("run", path, "%s", strerror(errno));
+	return 0;
+}
+
+/* 0: run; 1: --help was served; else an exit status, negative. */
+static int parse(int argc, char **argv)
+{
+	const char *value;
+	double v;
+	int i, ret = 0;
+
+	df_run.nr_procs = 1;
+	for (i = 1; i < argc && argv[i][0] == '-' && !ret; i++) {
+		if (!strcmp(argv[i], "--")) {
+			i++;
+			break;
+		}
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			fputs(help, stdout);
+			return 1;
+		} else if (!strcmp(argv[i], "--host")) {
+			df_run.host = 1;
+		} else if (!strncmp(argv[i], "--host=", 7)) {
+			df_run.host = 1;
+			ret = parse_number("--host", argv[i] + 7, 1, 1024, &v);
+			df_run.devices = ret ? 0 : (int)v;
+		} else if (!strcmp(argv[i], "--tag")) {
+			df_run.tag = 1;
+		} else if (!strcmp(argv[i], "--dry-run")) {
+			df_run.dry_run = 1;
+		} else if (option_is(argv, &i, "-n", &value)) {
+			ret = parse_number("-n", value, 1, NR_PROCS_MAX, &v);
+			df_run.nr_procs = ret ? 1 : (int)v;
+			df_run.set_ranks = 1;
+		} else if (option_is(argv, &i, "--mode", &value)) {
+			ret = parse_word("--mode", value, "prevent|trace|off", &df_run.mode);
+		} else if (option_is(argv, &i, "--rules", &value)) {
+			ret = parse_word("--rules", value, "dfshim|nccl", &df_run.rules);
+		} else if (option_is(argv, &i, "--trace", &value)) {
+			ret = make_trace_dir(value);
+		} else if (option_is(argv, &i, "--timeout", &value)) {
+			ret = parse_number("--timeout", value, 0.001, 86400, &df_run.timeout);
+		} else if (option_is(argv, &i, "--grace", &value)) {
+			ret = parse_number("--grace", value, 0, 86400, &df_run.grace);
+		} else {
+			ret = df_cli_usage_error("run", "unknown option '%s'", argv[i]);
+		}
+	}
+	if (ret)
+		return -ret;
+	if (i >= argc)
+		return -df_cli_usage_error("run", "no program to run");
+	df_run.app = argv + i;
+	return 0;
+}
+
+/* ---- processes -------------------------------------------------------------------------------------- */
+
+static void child(int rank, int pipes[2][2])
+{
+	int k;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (df_run.nr_procs > 1)
+		setpgid(0, 0);
+	if (df_run.set_ranks) {
+		df_run_set("RANK", rank);
+		df_run_set("LOCAL_RANK", rank);
+	}
+	for (k = 0; k < 2 && df_run.tag; k++)
+		dup2(pipes[k][1], k ? STDERR_FILENO : STDOUT_FILENO);
+	sigprocmask(SIG_SETMASK, &old_mask, NULL);
+	execvp(df_run.app[0], df_run.app);
+	k = errno;
+	fprintf(stderr, "dfshim run: %s: %s\n", df_run.app[0], strerror(k));
+	_exit(k == ENOENT ? 127 : 126);
+}
+
+static int start(int rank)
+{
+	struct proc *p = &procs[rank];
+	int pipes[2][2] = {{-1, -1}, {-1, -1}}, k;
+
+	p->out[0] = p->out[1] = -1;
+	for (k = 0; k < 2 && df_run.tag; k++)
+		if (pipe2(pipes[k], O_CLOEXEC))
+			return -errno;
+	p->pid = fork();
+	if (p->pid < 0) {
+		p->pid = 0;
+		return -errno;
+	}
+	if (!p->pid)
+		child(rank, pipes);
+	if (df_run.nr_procs > 1)
+		setpgid(p->pid, p->pid);
+	for (k = 0; k < 2 && df_run.tag; k++) {
+		close(pipes[k][1]);
+		p->out[k] = pipes[k][0];
+	}
+	return 0;
+}
+
+static void signal_all(int sig)
+{
+	int i;
+
+	for (i = 0; i < df_run.nr_procs; i++)
+		if (procs[i].pid)
+			kill(df_run.nr_procs > 1 ? -procs[i].pid : procs[i].pid, sig);
+}
+
+static void put_line(int rank, int k)
+{
+	struct proc *p = &procs[rank];
+	FILE *out = k ? stderr : stdout;
+
+	if (!p->len[k])
+		return;
+	fprintf(out, "[%d] %.*s", rank, (int)p->len[k], p->line[k]);
+	if (p->line[k][p->len[k] - 1] != '\n')
+		fputc('\n', out);
+	fflush(out);
+	p->len[k] = 0;
+}
+
+static void read_output(int rank, int k)
+{
+	struct proc *p = &procs[rank];
+	char buf[4096];
+	ssize_t n = read(p->out[k], buf, sizeof(buf)), i;
+
+	if (n <= 0) {
+		put_line(rank, k);
+		close(p->out[k]);
+		p->out[k] = -1;
+		return;
+	}
+	for (i = 0; i < n; i++) {
+		p->line[k][p->len[k]++] = buf[i];
+		if (buf[i] == '\n' || p->len[k] == sizeof(p->line[k]))
+			put_line(rank, k);
+	}
+}
+
+/* Reaps what has ended; returns how many are left and notes the first failure. */
+static int reap(int *code)
+{
+	int i, status, left = 0;
+
+	for (i = 0; i < df_run.nr_procs; i++) {
+		if (!procs[i].pid)
+			continue;
+		if (waitpid(procs[i].pid, &status, WNOHANG) != procs[i].pid) {
+			left++;
+			continue;
+		}
+		procs[i].pid = 0;
+		if (WIFEXITED(status) && !WEXITSTATUS(status))
+			continue;
+		if (!*code && !WIFEXITED(status))
+			fprintf(stderr, "dfshim run: rank %d ended by signal %d (%s)\n", i,
+				WTERMSIG(status), strsignal(WTERMSIG(status)));
+		else if (!*code && df_run.nr_procs > 1)
+			fprintf(stderr, "dfshim run: rank %d ended with status %d\n", i,
+				WEXITSTATUS(status));
+		if (!*code)
+			*code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	}
+	return left;
+}
+
+static void forward(int signals)
+{
+	struct signalfd_siginfo si;
+
+	while (read(signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD)
+			continue;
+		/* What the terminal sends reaches a process of our own group by itself. */
+		if (df_run.nr_procs == 1 && si.ssi_code == SI_KERNEL)
+			continue;
+		signal_all((int)si.ssi_signo);
+	}
+}
+
+/* Until all processes have ended: the job's exit status. */
+static int wait_all(int signals)
+{
+	struct pollfd *fds = calloc((size_t)df_run.nr_procs * 2 + 1, sizeof(*fds));
+	uint64_t failed_ns = 0, now;
+	int code = 0, i, k, nr, left, stage = 0;
+
+	if (!fds) {
+		signal_all(SIGKILL);
+		return 1;
+	}
+	for (;;) {
+		left = reap(&code);
+		nr = 0;
+		fds[nr++] = (struct pollfd){signals, POLLIN, 0};
+		for (i = 0; i < df_run.nr_procs; i++)
+			for (k = 0; k < 2; k++)
+				if (procs[i].out[k] >= 0)
+					fds[nr++] = (struct pollfd){procs[i].out[k], POLLIN, 0};
+		/* A grandchild may hold an output open: after the end we only take what is there. */
+		if (!left && (nr == 1 || poll(fds + 1, (nfds_t)nr - 1, 0) <= 0))
+			break;
+		now = df_now_ns();
+		if (code && !failed_ns)
+			failed_ns = now;
+		if (left && code && stage == 0 &&
+		    now - failed_ns >= (uint64_t)(df_run.grace * 1e9)) {
+			fprintf(stderr, "dfshim run: ending the other %d processes\n", left);
+			signal_all(SIGTERM);
+			failed_ns = now;
+			stage = 1;
+		} else if (left && stage == 1 && now - failed_ns >= TERM_NS) {
+			signal_all(SIGKILL);
+			stage = 2;
+		}
+		if (poll(fds, (nfds_t)nr, left && code ? 100 : left ? 1000 : 0) > 0) {
+			if (fds[0].revents)
+				forward(signals);
+			nr = 1;
+			for (i = 0; i < df_run.nr_procs; i++)
+				for (k = 0; k < 2; k++)
+					if (procs[i].out[k] >= 0 && fds[nr++].revents)
+						read_output(i, k);
+		}
+	}
+	for (i = 0; i < df_run.nr_procs; i++)
+		for (k = 0; k < 2; k++)
+			put_line(i, k);
+	free(fds);
+	return code;
+}
+
+/* A process of the job has printed a verdict, and it is not that somebody may only be slow. */
+static int has_told(void)
+{
+	struct df_reader r;
+	struct dirent *d;
+	char path[2 * PATH_MAX];
+	DIR *dir = opendir(df_run.trace);
+	int told = 0;
+
+	while (dir && !told && (d = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/%s", df_run.trace, d->d_name);
+		if (!strstr(d->d_name, ".dft") || df_reader_open(&r, path, NULL))
+			continue;
+		told = r.h.told && r.h.told - 1 != DF_V_SLOW;
+		df_reader_close(&r);
+	}
+	if (dir)
+		closedir(dir);
+	return told;
+}
+
+/* What the traces say about a job that failed. In a process of its own: a bad trace ends only that. */
+static void print_verdict(void)
+{
+	char *args[] = {"check", df_run.trace, NULL};
+	pid_t pid;
+
+	if (!df_cmd_check || strchr(df_run.trace, '%'))
+		return;
+	if (has_told()) {
+		fprintf(stderr, "dfshim run: the verdict is above; the traces are in %s\n",
+			df_run.trace);
+		return;
+	}
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		alarm(60);
+		exit(df_cmd_check(2, args));
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+int df_cmd_run(int argc, char **argv)
+{
+	static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+	int ret, i, signals, code;
+	sigset_t mask;
+	size_t k;
+
+	ret = parse(argc, argv);
+	if (ret)
+		return ret > 0 ? 0 : -ret;
+	ret = df_run_environment();
+	if (ret)
+		return ret;
+	if (df_run.dry_run) {
+		df_run_print_environment();
+		return 0;
+	}
+	procs = calloc((size_t)df_run.nr_procs, sizeof(*procs));
+	if (!procs)
+		return df_cli_input_error("run", df_run.app[0], "%s", strerror(ENOMEM));
+	sigemptyset(&mask);
+	for (k = 0; k < DF_ARRAY_LEN(handled); k++)
+		sigaddset(&mask, handled[k]);
+	sigprocmask(SIG_BLOCK, &mask, &old_mask);
+	signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (signals < 0)
+		return df_cli_input_error("run", "signalfd", "%s", strerror(errno));
+	fflush(NULL);
+	for (i = 0; i < df_run.nr_procs; i++) {
+		ret = start(i);
+		if (!ret)
+			continue;
+		signal_all(SIGKILL);
+		return df_cli_input_error("run", df_run.app[0], "process %d: %s", i,
+					  strerror(-ret));
+	}
+	code = wait_all(signals);
+	if (code && *df_run.trace)
+		print_verdict();
+	return code;
+}

@@ -1,0 +1,24 @@
+/*
+ * `dfshim run`: what its command line asks for (cmd_run.c), and the environment that the job gets for it (run_env.c). Private
+ * to the two.
+ */
+#ifndef DF_TRACE_CLI_RUN_CMD_RUN_H
+#define DF_TRACE_CLI_RUN_CMD_RUN_H
+
+#include <limits.h>
+
+extern struct df_run_opts {
+	int host, devices, nr_procs, set_ranks, tag, dry_run;
+	const char *mode, *rules;
+	char trace[PATH_MAX];
+	double timeout, grace;
+	char **app;
+} df_run;
+
+/* Sets the environment, in this process. 0, or the status to exit with, which has been explained. */
+int df_run_environment(void);
+void df_run_print_environment(void);
+/* A variable that is a number. */
+void df_run_set(const char *name, long value);
+
+#endif

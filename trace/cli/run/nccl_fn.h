@@ -1,0 +1,54 @@
+/*
+ * NCCL and the CUDA runtime by the names of their functions: for subcommands that run communication without
+ * being built against either. Under `dfshim run` the preloaded libraries are found, elsewhere the real ones.
+ */
+#ifndef DF_TRACE_CLI_RUN_NCCL_FN_H
+#define DF_TRACE_CLI_RUN_NCCL_FN_H
+
+#include <stddef.h>
+
+struct df_nccl_id {
+	char bytes[128];
+};
+
+struct df_nccl_fn {
+	int (*set_device)(int);
+	int (*malloc)(void **, size_t);
+	int (*free)(void *);
+	int (*stream_create)(void **, unsigned);
+	int (*stream_sync)(void *);
+	int (*stream_query)(void *);
+	int (*device_sync)(void);
+	int (*memset_async)(void *, int, size_t, void *);
+	int (*event_create)(void **, unsigned);
+	int (*event_record)(void *, void *);
+	int (*event_sync)(void *);
+	int (*stream_wait)(void *, void *, unsigned);
+	int (*get_id)(struct df_nccl_id *);
+	int (*init)(void **, int, struct df_nccl_id, int);
+	int (*destroy)(void *);
+	int (*group_start)(void);
+	int (*group_end)(void);
+	int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
+	int (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
+	int (*reduce)(const void *, void *, size_t, int, int, int, void *, void *);
+	int (*all_gather)(const void *, void *, size_t, int, void *, void *);
+	int (*reduce_scatter)(const void *, void *, size_t, int, int, void *, void *);
+	int (*all_to_all)(const void *, void *, size_t, int, void *, void *);
+	int (*send)(const void *, size_t, int, int, void *, void *);
+	int (*recv)(void *, size_t, int, int, void *, void *);
+};
+
+/* Filled by df_nccl_load(). */
+extern struct df_nccl_fn df_nccl;
+
+/* -ENOENT: some function is nowhere; said on standard error as `dfshim SUB`. all_to_all may be NULL. */
+int df_nccl_load(const char *sub);
+
+/*
+ * Rank 0 leaves the id of a new communicator in the file `path`, the others wait a minute for it. 0; -errno, or
+ * NCCL's code (positive) from making the id.
+ */
+int df_nccl_share_id(const char *path, int rank, struct df_nccl_id *id);
+
+#endif

@@ -1,0 +1,395 @@
+/*
+ * From traces to steps, in the order in which each thread's calls were recorded. See recorded.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/cli/cli.h"
+#include "trace/cli/run/recorded.h"
+#include "trace/record/trace_hash.h"
+#include "trace/record/names.h"
+#include "trace/read/vec.h"
+
+static int small(struct df_program_steps *p, int what, uint64_t id)
+{
+	uint64_t *slot;
+
+	for (size_t i = 0; i < p->nr_ids[what]; i++)
+		if (p->ids[what][i] == id)
+			return (int)i;
+	slot = DF_VEC_PUSH(p->ids[what], p->nr_ids[what], p->cap_ids[what]);
+	if (!slot)
+		return 0;
+	*slot = id;
+	return (int)p->nr_ids[what] - 1;
+}
+
+static int comm_of(struct df_program_steps *p, const struct df_trace_comm *c)
+{
+	struct df_comm_of *g;
+
+	for (size_t i = 0; i < p->nr_comms; i++)
+		if (p->comms[i].hash == c->hash)
+			return (int)i;
+	g = DF_VEC_PUSH(p->comms, p->nr_comms, p->cap_comms);
+	if (!g)
+		return -1;
+	memset(g, 0, sizeof(*g));
+	g->hash = c->hash;
+	g->nranks = c->nranks;
+	return (int)p->nr_comms - 1;
+}
+
+static int rank_of(struct df_program_steps *p, uint32_t trace, int32_t device,
+		   const struct df_trace_header *h)
+{
+	struct df_rank_of *r;
+
+	for (int i = 0; i < p->nr_ranks; i++)
+		if (p->ranks[i].trace == trace && p->ranks[i].device == device)
+			return i;
+	if (p->nr_ranks == DF_MODEL_RANKS)
+		return -1;
+	r = &p->ranks[p->nr_ranks];
+	r->trace = trace;
+	r->device = device;
+	if (h->rank >= 0 && h->world > 1)
+		snprintf(r->name, sizeof(r->name), "r%d", h->rank);
+	else
+		snprintf(r->name, sizeof(r->name), "pid %u device %d", h->pid, device);
+	return p->nr_ranks++;
+}
+
+static int push_step(struct df_program_steps *p, int rank, uint32_t tid, const struct df_step_of *s)
+{
+	struct df_rank_of *r = &p->ranks[rank];
+	struct df_step_of *slot;
+	int t = 0;
+
+	while (t < r->nr_threads && r->tid[t] != tid)
+		t++;
+	if (t == r->nr_threads) {
+		if (t == DF_MODEL_THREADS) {
+			p->left_out++;
+			return 0;
+		}
+		r->tid[r->nr_threads++] = tid;
+	}
+	slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
+	if (!slot)
+		return -ENOMEM;
+	*slot = *s;
+	return 0;
+}
+
+/* Buffers become sets: two operations that share a bit overlap. */
+static uint64_t buffer_bit(uint64_t address)
+{
+	return address ? 1ULL << (df_mix64(address) & 63) : 0;
+}
+
+static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct df_lop *op,
+		  int rank, struct df_step_of *open)
+{
+	const struct df_trace_comm *c = df_reader_comm(rd, op->comm);
+	int comm = c ? comm_of(p, c) : -1,
+	    p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
+	struct df_step_of s = {.rec = op->rec,
+			       .comm = (uint32_t)comm,
+			       .index = op->index,
+			       .send = op->send,
+			       .recv = op->recv,
+			       .count = op->count,
+			       .kind = op->kind,
+			       .type = op->type,
+			       .redop = op->redop,
+			       .peer = op->peer,
+			       .group = op->group};
+
+	if (comm < 0)
+		return 0;
+	p->comms[comm].members |= 1ULL << rank;
+	p->comms[comm].rank_of[rank] = c->rank;
+	s.op.stream = small(p, 0, op->stream);
+	if (!p2p) {
+		s.op.kind = DF_MOP_COLL;
+		s.op.comm = comm;
+		s.op.sig = op->kind | op->count << 8;
+		s.op.reads = buffer_bit(op->send);
+		s.op.writes = buffer_bit(op->recv);
+		return push_step(p, rank, op->thread, &s);
+	}
+	s.op.kind = DF_MOP_P2P;
+	s.op.nr_p2p = 1;
+	s.op.p2p[0] = (struct df_mp2p){op->kind == DF_KIND_SEND, comm, op->peer, op->count};
+	/* Messages of one group are one step. */
+	if (p->flags & DF_STEPS_MERGE && op->group && open->op.nr_p2p && open->rec == op->group &&
+	    open->op.nr_p2p < DF_MOP_MAX_P2P) {
+		struct df_rank_of *r = &p->ranks[rank];
+
+		for (int t = 0; t < r->nr_threads; t++) {
+			if (r->tid[t] == op->thread && r->nr[t]) {
+				struct df_mop *m = &r->steps[t][r->nr[t] - 1].op;
+
+				if (m->kind == DF_MOP_P2P && m->nr_p2p < DF_MOP_MAX_P2P) {
+					m->p2p[m->nr_p2p++] = s.op.p2p[0];
+					return 0;
+				}
+			}
+		}
+	}
+	*open = s;
+	open->rec = op->group;
+	return push_step(p, rank, op->thread, &s);
+}
+
+/* Before item `at`. */
+static int was_recorded(const struct df_load *l, size_t at, uint64_t event)
+{
+	while (at-- > 0)
+		if (l->items[at].type == DF_ITEM_RECORD && l->items[at].a == event)
+			return 1;
+	return 0;
+}
+
+/* Puts a step without a record of its own at a place of a thread. */
+static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind kind, int flag)
+{
+	struct df_step_of s = {.rec = DF_NO_REC}, *slot;
+
+	s.op.kind = kind;
+	s.op.object = flag;
+	slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
+	if (!slot)
+		return -ENOMEM;
+	memmove(&r->steps[t][at + 1], &r->steps[t][at], (r->nr[t] - 1 - at) * sizeof(s));
+	r->steps[t][at] = s;
+	return 0;
+}
+
+/*
+ * Nothing tells which thread made which, nor who waits for whose end. Of what another thread did before the first
+ * or after the last thing that this one did, no other order is assumed: as if it had been created, or joined, in
+ * between.
+ */
+static int lifetimes(struct df_program_steps *p, struct df_rank_of *r)
+{
+	for (int b = 0; b < r->nr_threads; b++) {
+		uint64_t first = DF_NO_REC, last = 0;
+
+		for (size_t i = 0; i < r->nr[b]; i++) {
+			if (r->steps[b][i].rec == DF_NO_REC)
+				continue;
+			first = first == DF_NO_REC ? r->steps[b][i].rec : first;
+			last = r->steps[b][i].rec;
+		}
+		for (int a = 0; a < r->nr_threads && first != DF_NO_REC; a++) {
+			size_t before = 0, after = 0;
+
+			if (a == b)
+				continue;
+			for (size_t i = 0; i < r->nr[a]; i++)
+				if (r->steps[a][i].rec != DF_NO_REC && r->steps[a][i].rec < first)
+					before = i + 1;
+			if (before && (insert_step(r, a, before, DF_MOP_HSIGNAL, p->nr_flags) ||
+				       insert_step(r, b, 0, DF_MOP_HWAIT, p->nr_flags++)))
+				return -ENOMEM;
+			while (after < r->nr[a] && (r->steps[a][after].rec == DF_NO_REC ||
+						    r->steps[a][after].rec < last))
+				after++;
+			if (after < r->nr[a] &&
+			    (insert_step(r, a, after, DF_MOP_HWAIT, p->nr_flags) ||
+			     insert_step(r, b, r->nr[b], DF_MOP_HSIGNAL, p->nr_flags++)))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static int alike(const struct df_lop *a, const struct df_lop *b)
+{
+	int p2p = df_kind_is_p2p(a->kind);
+
+	return a->comm == b->comm && p2p == df_kind_is_p2p(b->kind) &&
+	       (!p2p || (a->kind == b->kind && a->peer == b->peer));
+}
+
+/* The index that it would have got: behind what was issued, and behind those intended before it. */
+static uint64_t intent_index(const struct df_load *l, const struct df_lop *op, size_t note)
+{
+	uint64_t index = 0;
+	struct df_lop other;
+
+	for (size_t i = 0; i < l->nr_ops; i++)
+		if (alike(&l->ops[i], op) && l->ops[i].index >= index)
+			index = l->ops[i].index + 1;
+	for (size_t i = 0; i < note; i++)
+		index += df_load_intent(l, &l->notes[i], &other) && alike(&other, op);
+	return index;
+}
+
+static int is_of_stream(uint32_t call)
+{
+	return call == DF_CALL_STREAM_SYNC || call == DF_CALL_POLL_STREAM;
+}
+
+static int add_trace(struct df_program_steps *p, const struct df_load *l, struct df_reader *rd,
+		     uint32_t trace)
+{
+	struct df_step_of open[DF_MODEL_RANKS];
+	size_t call = 0;
+	int rc = 0;
+
+	memset(open, 0, sizeof(open));
+	if (l->h.slots && (!p->slots || l->h.slots < p->slots))
+		p->slots = l->h.slots;
+	for (size_t i = 0; i <= l->nr_items && !rc; i++) {
+		const struct df_litem *it = &l->items[i];
+		struct df_step_of s = {0};
+		int rank;
+
+		/* Host calls between the items, in their place. */
+		for (; call < l->nr_calls && (i == l->nr_items || l->calls[call].rec < it->rec) &&
+		       !rc;
+		     call++) {
+			const struct df_lcall *c = &l->calls[call];
+			struct df_step_of y = {.rec = c->rec};
+
+			rank = rank_of(p, trace, c->device, &l->h);
+			/* A loop of queries that ended waited as the call does that waits. */
+			switch (df_call_is_poll(c->call) ? DF_CLASS_STREAM
+							 : df_call_class(c->call)) {
+			case DF_CLASS_STREAM:
+				y.op.kind = is_of_stream(c->call) ? DF_MOP_SSYNC : DF_MOP_ESYNC;
+				if (is_of_stream(c->call)) {
+					y.op.stream = small(p, 0, c->object);
+					break;
+				}
+				/* Of an event that nothing of interest was recorded in there is no wait. */
+				y.op.object = small(p, 1, c->object);
+				if (!was_recorded(l, i, c->object))
+					continue;
+				break;
+			case DF_CLASS_DEVICE:
+				y.op.kind = DF_MOP_DSYNC;
+				break;
+			case DF_CLASS_IMPLICIT:
+				y.op.kind = DF_MOP_ISYNC;
+				break;
+			default:
+				continue;
+			}
+			if (rank >= 0 && c->device >= 0)
+				rc = push_step(p, rank, c->thread, &y);
+		}
+		if (i == l->nr_items || rc)
+			break;
+		if (it->type == DF_ITEM_OP) {
+			rank = rank_of(p, trace, l->ops[it->a].device, &l->h);
+			if (rank >= 0)
+				rc = add_op(p, rd, &l->ops[it->a], rank, &open[rank]);
+			continue;
+		}
+		rank = rank_of(p, trace, it->device, &l->h);
+		if (rank < 0 || it->device < 0)
+			continue;
+		s.rec = it->rec;
+		s.op.stream = small(p, 0, it->stream);
+		if (it->type == DF_ITEM_WORK)
+			s.op.kind = DF_MOP_KERNEL;
+		else if (it->type == DF_ITEM_RECORD)
+			s.op.kind = DF_MOP_RECORD;
+		else if (it->type == DF_ITEM_WAIT)
+			s.op.kind = DF_MOP_WAIT;
+		else
+			continue;
+		if (it->type != DF_ITEM_WORK)
+			s.op.object = small(p, 1, it->a);
+		rc = push_step(p, rank, it->thread, &s);
+	}
+	/* What hosts were about to issue when they came to wait before it is a part of the program too. */
+	for (size_t i = 0; i < l->nr_notes && !rc; i++) {
+		struct df_lop op;
+		int rank;
+
+		if (!df_load_intent(l, &l->notes[i], &op))
+			continue;
+		op.index = intent_index(l, &op, i);
+		rank = rank_of(p, trace, op.device, &l->h);
+		p->nr_intents++;
+		if (rank >= 0)
+			rc = add_op(p, rd, &op, rank, &open[rank]);
+	}
+	return rc;
+}
+
+/* Ranks that have issued nothing on a communicator that others use: that they are missing is a part of the program. */
+static void add_members(struct df_program_steps *p, const struct df_reader *rd, uint32_t trace)
+{
+	const struct df_trace_comm *c;
+
+	for (uint32_t i = 1; (c = df_reader_comm(rd, i)); i++) {
+		size_t k = 0;
+		int rank;
+
+		while (k < p->nr_comms && p->comms[k].hash != c->hash)
+			k++;
+		rank = k < p->nr_comms ? rank_of(p, trace, c->device, &rd->h) : -1;
+		if (rank < 0)
+			continue;
+		p->comms[k].members |= 1ULL << rank;
+		p->comms[k].rank_of[rank] = c->rank;
+	}
+}
+
+int df_steps_peer(const struct df_program_steps *p, int comm, int peer)
+{
+	for (int r = 0; r < p->nr_ranks; r++)
+		if (p->comms[comm].members >> r & 1 && p->comms[comm].rank_of[r] == peer)
+			return r;
+	return -1;
+}
+
+int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags)
+{
+	struct df_load l;
+	int rc = 0, lost = 0;
+
+	memset(p, 0, sizeof(*p));
+	p->flags = flags;
+	df_load_init(&l);
+	/* Twice: which communicators are used is known when all have been read. */
+	for (size_t i = 0; i < (flags & DF_STEPS_MEMBERS ? 2 * nr : nr) && !rc; i++) {
+		const char *why = "out of memory", *path = paths[i % nr];
+		struct df_reader rd;
+
+		if (df_reader_open(&rd, path, &why)) {
+			rc = df_cli_input_error(sub, path, "%s", why);
+			break;
+		}
+		/* Of a ring that has lost records nobody knows what was issued. */
+		lost |= rd.first > 0;
+		if (i >= nr && !lost)
+			add_members(p, &rd, (uint32_t)(i - nr));
+		else if (i < nr && (df_load_trace(&l, &rd) || add_trace(p, &l, &rd, (uint32_t)i)))
+			rc = df_cli_input_error(sub, path, "out of memory");
+		df_reader_close(&rd);
+	}
+	df_load_fini(&l);
+	for (int r = 0; r < p->nr_ranks && !rc; r++)
+		if (lifetimes(p, &p->ranks[r]))
+			rc = df_cli_input_error(sub, paths[p->ranks[r].trace], "out of memory");
+	return rc;
+}
+
+void df_steps_free(struct df_program_steps *p)
+{
+	for (int r = 0; r < p->nr_ranks; r++)
+		for (int t = 0; t < DF_MODEL_THREADS; t++)
+			free(p->ranks[r].steps[t]);
+	free(p->ids[0]);
+	free(p->ids[1]);
+	free(p->comms);
+	memset(p, 0, sizeof(*p));
+}

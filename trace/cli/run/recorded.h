@@ -1,0 +1,67 @@
+/*
+ * What each thread of each rank did, as steps: taken from traces, for the subcommands that execute the
+ * recorded program again, in a model or for real.
+ */
+#ifndef DF_TRACE_CLI_RUN_RECORDED_H
+#define DF_TRACE_CLI_RUN_RECORDED_H
+
+#include "trace/read/load.h"
+#include "trace/predict/model.h"
+
+/* One host step of one thread of one rank, and where it comes from. */
+struct df_step_of {
+	struct df_mop op;
+	uint64_t rec;
+	uint32_t comm; /* global, of COLL and P2P */
+	uint64_t index;
+	int dropped;
+	uint64_t send, recv, count;
+	uint8_t kind, type, redop;
+	int32_t peer;
+	uint32_t group;
+};
+
+struct df_rank_of {
+	struct df_step_of *steps[DF_MODEL_THREADS];
+	size_t nr[DF_MODEL_THREADS], cap[DF_MODEL_THREADS];
+	uint32_t tid[DF_MODEL_THREADS];
+	int nr_threads;
+	uint32_t trace;
+	int32_t device;
+	char name[32];
+};
+
+struct df_comm_of {
+	uint64_t hash;
+	uint64_t members; /* set of ranks here */
+	int32_t nranks;
+	int rank_of[DF_MODEL_RANKS]; /* by rank here */
+};
+
+struct df_program_steps {
+	struct df_rank_of ranks[DF_MODEL_RANKS];
+	int nr_ranks;
+	struct df_comm_of *comms;
+	size_t nr_comms, cap_comms;
+	uint64_t *ids[2]; /* streams and events seen, to small numbers */
+	size_t nr_ids[2], cap_ids[2];
+	uint32_t slots;
+	size_t left_out;
+	int flags;	   /* enum df_steps */
+	size_t nr_intents; /* operations before which their host still waited */
+	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: what threads are taken to wait for */
+};
+
+enum df_steps {
+	DF_STEPS_MERGE = 1, /* messages of one group become one step */
+	DF_STEPS_MEMBERS =
+		2, /* ranks of a communicator are members also if they issue nothing on it */
+};
+
+/* Reads all traces. 0, or 1 after an error was said. flags: enum df_steps. */
+int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags);
+void df_steps_free(struct df_program_steps *p);
+/* From a peer's number in its communicator to our number of the rank; -1 not here. */
+int df_steps_peer(const struct df_program_steps *p, int comm, int peer);
+
+#endif

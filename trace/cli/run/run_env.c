@@ -1,0 +1,171 @@
+/*
+ * The environment of a job that `dfshim run` starts: libraries in front of the program, variables of dfshim, and the
+ * ranks as torchrun sets them.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "trace/cli/cli.h"
+#include "trace/cli/run/cmd_run.h"
+
+/* A library beside this program, or in ../lib. */
+static int find_library(const char *name, char *path, size_t size)
+{
+	static const char *const places[] = {"", "../lib/", "../lib64/", "../lib/dfshim/"};
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	size_t i;
+
+	if (n < 0)
+		return -errno;
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	for (i = 0; i < DF_ARRAY_LEN(places); i++) {
+		if (snprintf(path, size, "%s/%s%s", self, places[i], name) < (int)size &&
+		    !access(path, R_OK))
+			return 0;
+	}
+	return df_cli_input_error("run", name, "not found beside %s nor in ../lib", self);
+}
+
+static int have_gpu(void)
+{
+	void *driver;
+
+	if (access("/dev/nvidiactl", F_OK))
+		return 0;
+	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+	if (driver)
+		dlclose(driver);
+	return driver != NULL;
+}
+
+/*
+ * A library built with a sanitizer can be loaded only after the sanitizer's runtime: the one that this
+ * program (built alike) has loaded goes in front.
+ */
+static void sanitizer_runtime(char *path, size_t size)
+{
+	*path = '\0';
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[PATH_MAX + 128], *p;
+
+	while (maps && fgets(line, sizeof(line), maps)) {
+		line[strcspn(line, "\n")] = '\0';
+		p = strchr(line, '/');
+		if (p && (strstr(p, "/libasan.so") || strstr(p, "/libtsan.so"))) {
+			snprintf(path, size, "%s ", p);
+			break;
+		}
+	}
+	if (maps)
+		fclose(maps);
+#else
+	(void)size;
+#endif
+}
+
+void df_run_set(const char *name, long value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%ld", value);
+	setenv(name, text, 1);
+}
+
+static long free_port(void)
+{
+	struct sockaddr_in addr = {.sin_family = AF_INET};
+	socklen_t len = sizeof(addr);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	long port = 29500;
+
+	if (fd < 0)
+		return port;
+	if (!bind(fd, (struct sockaddr *)&addr, sizeof(addr)) &&
+	    !getsockname(fd, (struct sockaddr *)&addr, &len))
+		port = ntohs(addr.sin_port);
+	close(fd);
+	return port;
+}
+
+int df_run_environment(void)
+{
+	char shim[PATH_MAX], hostlib[PATH_MAX], runtime[PATH_MAX], preload[4 * PATH_MAX];
+	const char *backend = getenv(df_env_name(DF_ENV_ROW_backend));
+	const char *old = getenv("LD_PRELOAD");
+	int user_host = df_run.host;
+
+	if (backend && !strcmp(backend, "host"))
+		df_run.host = 1;
+	else if (!df_run.host && !(backend && !strcmp(backend, "cuda")))
+		df_run.host = !have_gpu();
+	if (df_run.rules && !df_run.host)
+		return df_cli_usage_error("run", "--rules needs --host");
+	if (find_library("libdfshim.so", shim, sizeof(shim)))
+		return 1;
+	*hostlib = '\0';
+	if (df_run.host && find_library("libdfhost.so", hostlib, sizeof(hostlib)))
+		return 1;
+	sanitizer_runtime(runtime, sizeof(runtime));
+	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s", runtime, shim, df_run.host ? " " : "",
+		 hostlib, old && *old ? " " : "", old ? old : "");
+	setenv("LD_PRELOAD", preload, 1);
+
+	if (df_run.host)
+		setenv(df_env_name(DF_ENV_ROW_backend), "host", 1);
+	if (df_run.devices)
+		df_run_set(df_env_name(DF_ENV_ROW_host_devices), df_run.devices);
+	else if (df_run.host && df_run.nr_procs > 8)
+		setenv(df_env_name(DF_ENV_ROW_host_devices), "1024", 0);
+	if (df_run.host && !user_host)
+		fprintf(stderr,
+			"dfshim run: no GPU here: devices are CPU threads (host backend)\n");
+	if (df_run.mode)
+		setenv(df_env_name(DF_ENV_ROW_mode), df_run.mode, 1);
+	if (df_run.rules)
+		setenv(df_env_name(DF_ENV_ROW_rules), df_run.rules, 1);
+	if (*df_run.trace)
+		setenv(df_env_name(DF_ENV_ROW_trace), df_run.trace, 1);
+	if (df_run.timeout > 0) {
+		df_run_set(df_env_name(DF_ENV_ROW_timeout_ms), (long)(df_run.timeout * 1000 + 0.5));
+		setenv(df_env_name(DF_ENV_ROW_timeout_action), "abort", 1);
+	}
+	if (df_run.set_ranks) {
+		df_run_set("WORLD_SIZE", df_run.nr_procs);
+		df_run_set("LOCAL_WORLD_SIZE", df_run.nr_procs);
+		setenv("MASTER_ADDR", "127.0.0.1", 0);
+		if (!getenv("MASTER_PORT"))
+			df_run_set("MASTER_PORT", free_port());
+	}
+	return 0;
+}
+
+void df_run_print_environment(void)
+{
+	static const char *const names[] = {"LD_PRELOAD", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+					    "MASTER_ADDR", "MASTER_PORT"};
+	const char *value;
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(names); i++) {
+		value = getenv(names[i]);
+		if (value)
+			printf("%s=%s\n", names[i], value);
+	}
+	for (i = 0; i < DF_ENV_NR_ROWS; i++) {
+		value = getenv(df_env_name((enum df_env_row)i));
+		if (value)
+			printf("%s=%s\n", df_env_name((enum df_env_row)i), value);
+	}
+}

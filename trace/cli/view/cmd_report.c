@@ -1,0 +1,332 @@
+/*
+ * `dfshim report`: one HTML file that needs nothing else: verdict, who waits for whom, a timeline to zoom
+ * and drag, a table of the ranks.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/cli/cli.h"
+#include "trace/cli/input.h"
+#include "trace/cli/view/timeline.h"
+#include "trace/read/json_text.h"
+#include "trace/record/names.h"
+#include "trace/say/picture.h"
+
+static const char help[] =
+	"Usage: dfshim report [-o FILE.html] [--json] DIR|FILE...\n"
+	"\n"
+	"Writes one self-contained HTML file: the verdict with its evidence, the wait-for graph, a timeline\n"
+	"(wheel zooms, dragging moves), and a table of all ranks. It loads nothing from the network.\n"
+	"\n"
+	"  -o FILE.html    where to (default report.html)\n"
+	"  --json          say as JSON what was found and where it was written\n";
+
+static const char head[] =
+	"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>dfshim report</title><style>"
+	"body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1200px;padding:16px;color:#222;background:#fff}"
+	"h1{font-size:20px;padding:12px 16px;border-radius:6px;color:#fff}h2{font-size:17px;margin-top:28px}"
+	"dl{font-size:16px}dt{font-weight:600;float:left;clear:left;width:190px}dd{margin:0 0 6px 200px}"
+	".good{background:#2e7d32}.bad{background:#c62828}pre{background:#f5f5f5;padding:12px;white-space:pre-wrap;font-size:13px}"
+	"table{border-collapse:collapse;width:100%;font-size:13px}td,th{border:1px solid #ddd;padding:3px 8px;text-align:left}"
+	"th{background:#f5f5f5}.box{border:1px solid #ddd;overflow:auto;max-height:620px}canvas{width:100%;border:1px solid #ddd;"
+	"touch-action:none;cursor:grab}#tip{min-height:1.5em;font-size:13px;color:#555}svg{display:block}"
+	"summary{margin:10px 0;cursor:pointer}"
+	"</style></head><body>\n";
+
+static const char script[] =
+	"<script>\n"
+	"const c=document.getElementById('tl'),x=c.getContext('2d'),tip=document.getElementById('tip');\n"
+	"const rows=[],at=new Map();for(const b of D.bars){const k=b[0]+'/'+b[1];"
+	"if(!at.has(k)){at.set(k,rows.length);rows.push([b[0],b[1]])}}\n"
+	"const H=18,L=170;let a=0,z=D.end||1,drag=null;const R=window.devicePixelRatio||1;\n"
+	"function size(){c.style.height=Math.max(60,rows.length*H+24)+'px';c.width=c.clientWidth*R;c.height=c.clientHeight*R;"
+	"draw()}\n"
+	"function px(t){return L+(t-a)/(z-a)*(c.clientWidth-L)}\n"
+	"function draw(){x.setTransform(R,0,0,R,0,0);x.clearRect(0,0,c.clientWidth,c.clientHeight);x.font='11px sans-serif';\n"
+	"rows.forEach((r,i)=>{x.fillStyle=i%2?'#fafafa':'#f0f0f0';x.fillRect(0,20+i*H,c.clientWidth,H);x.fillStyle='#333';"
+	"x.fillText(D.procs[r[0]]+' '+r[1],4,33+i*H,L-8)});\n"
+	"for(const b of D.bars){const i=at.get(b[0]+'/'+b[1]);let p=Math.max(L,px(b[2])),q=Math.min(c.clientWidth,px(b[3]));"
+	"if(q<L||p>c.clientWidth)continue;x.fillStyle=b[5]?(b[5]==2?'#e57373':'#c62828'):b[6]?'#90a4ae':'#66a56b';"
+	"x.fillRect(p,22+i*H,Math.max(1,q-p),H-4);if(q-p>40){x.fillStyle='#fff';x.fillText(b[4],p+3,33+i*H,q-p-6)}}\n"
+	"x.fillStyle='#333';for(let k=0;k<=6;k++){const t=a+(z-a)*k/6;x.fillText((t/1e9).toFixed(6)+' s',Math.min(px(t),"
+	"c.clientWidth-70),12)}}\n"
+	"c.onwheel=e=>{e.preventDefault();const f=e.deltaY<0?.8:1.25,m=a+(e.offsetX-L)/(c.clientWidth-L)*(z-a);"
+	"a=m-(m-a)*f;z=m+(z-m)*f;draw()};\n"
+	"c.onpointerdown=e=>{drag=[e.offsetX,a,z];c.setPointerCapture(e.pointerId)};c.onpointerup=()=>drag=null;\n"
+	"c.onpointermove=e=>{if(drag){const d=(drag[0]-e.offsetX)/(c.clientWidth-L)*(drag[2]-drag[1]);a=drag[1]+d;z=drag[2]+d;"
+	"draw();return}const i=Math.floor((e.offsetY-20)/H),t=a+(e.offsetX-L)/(c.clientWidth-L)*(z-a);tip.textContent='';"
+	"for(const b of D.bars)if(at.get(b[0]+'/'+b[1])===i&&t>=b[2]&&t<=b[3])tip.textContent=b[4]+': '+((b[3]-b[2])/1e6)"
+	".toFixed(3)+' ms'+(b[5]?', not finished':'')+(b[7]?', called at '+b[7]:'')};\n"
+	"c.dataset.rows=rows.length;c.ondblclick=()=>{a=0;z=D.end||1;draw()};window.onresize=size;size();\n"
+	"</script>\n";
+
+static void html(FILE *out, const char *s)
+{
+	for (; *s; s++) {
+		if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
+			fprintf(out, "&#%d;", *s);
+		else if ((unsigned char)*s >= 32 || *s == '\n' || *s == '\t')
+			fputc(*s, out);
+	}
+}
+
+static void ranks_table(FILE *out, const struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+
+	fputs("<h2>Ranks</h2><table><tr><th>rank<th>process<th>host<th>records<th>operations<th>unfinished<th>last record"
+	      "<th>state</tr>\n",
+	      out);
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+		char op[96];
+
+		if (t->dropped)
+			continue;
+		fputs("<tr><td>", out);
+		html(out, t->label);
+		fprintf(out, "<td>%u<td>", t->h.pid);
+		html(out, t->h.host);
+		fprintf(out, "<td>%" PRIu64 "<td>%" PRIu64 "<td>%zu<td>%.3f s ago<td>", t->nr_recs,
+			t->nr_ops, t->nr_uops, df_say_ago(set, (uint32_t)i, t->last_ns));
+		if (t->fate != DF_ALIVE)
+			fputs(t->fate == DF_DEAD ? "dead" : "ended in order", out);
+		for (size_t k = 0; k < t->nr_calls && t->fate == DF_ALIVE; k++)
+			fprintf(out, "%sin %s (%.1f s)", k ? ", " : "",
+				df_call_text(t->calls[k].call),
+				df_say_ago(set, (uint32_t)i, t->calls[k].enter_ns));
+		if (t->nr_uops && t->fate == DF_ALIVE) {
+			fputs(t->nr_calls ? "; first unfinished: " : "first unfinished: ", out);
+			html(out, df_say_op(set, &set->ops[t->first_op], op, sizeof(op)));
+		}
+		fputs("</tr>\n", out);
+	}
+	fputs("</table>\n", out);
+}
+
+/* The communicator as the verdict calls it. */
+static const char *comm_label(const struct df_check_set *set, const struct df_bar_item *b)
+{
+	for (size_t i = 0; b->comm_hash && i < set->nr_gcomms; i++)
+		if (set->gcomms[i].hash == b->comm_hash)
+			return set->gcomms[i].label;
+	return b->comm;
+}
+
+static void timeline(FILE *out, const struct df_timeline *t, const struct df_check_set *set)
+{
+	fputs("<h2>Timeline</h2><p>Wheel: zoom. Drag: move. Double click: all. Red: never finished.</p>"
+	      "<canvas id=\"tl\"></canvas><div id=\"tip\"></div>\n<script>const D={procs:[",
+	      out);
+	for (size_t i = 0; i < t->nr_procs; i++) {
+		char name[24];
+
+		snprintf(name, sizeof(name), "rank %d", t->procs[i].rank);
+		fputs(i ? "," : "", out);
+		/* Of a process with several ranks, its streams and threads tell whose they are. */
+		df_json_string(out, t->procs[i].rank >= 0 ? name
+				    : !strncmp(t->procs[i].name, "rank -1 ", 8)
+					    ? t->procs[i].name + 8
+					    : t->procs[i].name);
+	}
+	fprintf(out, "],end:%" PRIu64 ",bars:[", t->end_ns - t->first_ns);
+	for (size_t i = 0; i < t->nr_bars; i++) {
+		const struct df_bar_item *b = &t->bars[i];
+		const char *comm = b->is_call ? "" : comm_label(set, b);
+		char text[160], track[48];
+
+		if (b->is_call)
+			snprintf(text, sizeof(text), "%s", df_call_text(b->call));
+		else if (b->intent)
+			snprintf(text, sizeof(text),
+				 "%s on %s, not issued yet: the host waits before it",
+				 df_kind_name(b->kind), comm);
+		else
+			snprintf(text, sizeof(text), "%s#%" PRIu64 " %s", comm, b->index + 1,
+				 df_kind_name(b->kind));
+		if (b->lane)
+			snprintf(track, sizeof(track), "%s %" PRIu64 " (%u)",
+				 b->is_call ? "thread" : "stream", b->track, b->lane + 1);
+		else
+			snprintf(track, sizeof(track), "%s %" PRIu64,
+				 b->is_call ? "thread" : "stream", b->track);
+		fprintf(out, "%s[%d,\"%s\",%" PRIu64 ",%" PRIu64 ",", i ? ",\n" : "", b->rank,
+			track, b->begin_ns, b->end_ns);
+		df_json_string(out, text);
+		fprintf(out, ",%d,%d", b->open ? b->started ? 1 : 2 : 0, b->is_call);
+		/* Of what is looked for; of all, it would be most of the page. */
+		if (b->open && !b->is_call && b->stack[0]) {
+			fputc(',', out);
+			df_json_string(out, b->stack);
+		}
+		fputc(']', out);
+	}
+	fputs("]};</script>\n", out);
+	fputs(script, out);
+	if (t->left_out)
+		fprintf(out, "<p>%zu older events are not drawn.</p>\n", t->left_out);
+}
+
+static void said(FILE *out, const char *term, const char *text)
+{
+	if (!text || !*text)
+		return;
+	fprintf(out, "<dt>%s<dd>", term);
+	html(out, text);
+}
+
+/* What keeps itself from moving at a size that can be read; all that is stuck behind a click, where that is more. */
+static int graphs(FILE *out, const struct df_check_result *r)
+{
+	struct df_picture core, all;
+	int rc = df_picture_make(&core, r, 0, 0);
+
+	if (rc)
+		return rc;
+	rc = df_picture_make(&all, r, 0, 120);
+	if (rc) {
+		df_picture_fini(&core);
+		return rc;
+	}
+	core.left_out = 0;
+	if (all.nr_boxes)
+		fputs("<h2>Who waits for whom</h2>\n<p>An arrow goes from what waits to what it waits for. Yellow: has "
+		      "begun. Dashed: where dfshim can cut.</p>\n",
+		      out);
+	if (core.nr_boxes > 1) {
+		fputs("<div class=\"box\" id=\"cycle\">", out);
+		if (core.nr_way > 1)
+			df_picture_way_svg(&core, out);
+		else
+			df_picture_svg(&core, "", out);
+		fputs("</div>\n", out);
+	}
+	if (all.nr_boxes > core.nr_boxes) {
+		fprintf(out, "<details%s><summary>All that is stuck</summary>",
+			core.nr_boxes > 1 ? "" : " open");
+		fputs("<div class=\"box\" id=\"stuck\">", out);
+		df_picture_svg(&all, "", out);
+		fputs("</div></details>\n", out);
+	}
+	df_picture_fini(&core);
+	df_picture_fini(&all);
+	return 0;
+}
+
+static int write_report(FILE *out, const struct df_check_result *r, const struct df_timeline *t)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *mem = open_memstream(&text, &n);
+	int rc;
+
+	if (!mem)
+		return -ENOMEM;
+	df_check_print(r, mem);
+	fclose(mem);
+	fputs(head, out);
+	fprintf(out, "<h1 class=\"%s\">", df_verdict_exit(r->verdict) ? "bad" : "good");
+	html(out, df_check_line(r));
+	fputs("</h1>\n<dl>", out);
+	said(out, "What to do", r->fix);
+	said(out, "What dfshim can do", r->remedy_text);
+	said(out, "Where the ranks part", r->divergence);
+	fputs("</dl>\n", out);
+	rc = graphs(out, r);
+	if (rc) {
+		free(text);
+		return rc;
+	}
+	timeline(out, t, r->set);
+	ranks_table(out, r);
+	fputs("<h2>Evidence</h2>\n<pre>", out);
+	html(out, text);
+	fputs("</pre>\n</body></html>\n", out);
+	free(text);
+	return 0;
+}
+
+static void say_json(const struct df_check_result *r, const char *output)
+{
+	fputs("{\"verdict\":", stdout);
+	df_json_string(stdout, df_verdict_word(r->verdict));
+	fputs(",\"line\":", stdout);
+	df_json_string(stdout, df_check_line(r));
+	fputs(",\"file\":", stdout);
+	df_json_string(stdout, output);
+	fputs("}\n", stdout);
+}
+
+int df_cmd_report(int argc, char **argv)
+{
+	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
+						{"output", required_argument, NULL, 'o'},
+						{"json", no_argument, NULL, 'j'},
+						{NULL, 0, NULL, 0}};
+	struct df_check_opts opts = {.alive = df_check_alive};
+	struct df_check_result *r = NULL;
+	struct df_check_set *set;
+	struct df_timeline t;
+	const char *output = "report.html";
+	char **paths;
+	size_t nr;
+	FILE *out;
+	int c, json = 0, rc = 0;
+
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "ho:", options, NULL)) != -1) {
+		switch (c) {
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'o':
+			output = optarg;
+			break;
+		case 'j':
+			json = 1;
+			break;
+		default:
+			return df_cli_usage_error("report", "unknown or incomplete option '%s'",
+						  argv[optind - 1]);
+		}
+	}
+	if (optind == argc)
+		return df_cli_usage_error("report", "no trace folder given");
+	paths = df_cli_trace_paths("report", argc - optind, argv + optind, &nr);
+	if (!paths)
+		return 1;
+	if (df_timeline_load(&t, "report", paths, nr, 20000)) {
+		rc = 1;
+		goto out_paths;
+	}
+	set = df_cli_load("report", argc - optind, argv + optind);
+	c = set ? df_check_run(set, &opts, &r) : -ENOMEM;
+	df_check_set_free(set);
+	if (c) {
+		rc = df_cli_input_error("report", argv[optind], "%s", strerror(-c));
+		goto out_timeline;
+	}
+	out = fopen(output, "w");
+	if (!out) {
+		rc = df_cli_input_error("report", output, "%s", strerror(errno));
+		goto out_result;
+	}
+	c = write_report(out, r, &t);
+	if (fclose(out) || c)
+		rc = df_cli_input_error("report", output, "%s", strerror(c ? -c : errno));
+	else if (json)
+		say_json(r, output);
+	else
+		printf("%s\n%s\n", df_check_line(r), output);
+out_result:
+	df_check_result_free(r);
+out_timeline:
+	df_timeline_fini(&t);
+out_paths:
+	df_cli_paths_free(paths, nr);
+	return rc;
+}

@@ -1,0 +1,48 @@
+/*
+ * A trace as a timeline: the same events for Perfetto's JSON and for the report's own picture.
+ */
+#ifndef DF_TRACE_CLI_VIEW_TIMELINE_H
+#define DF_TRACE_CLI_VIEW_TIMELINE_H
+
+#include <stdio.h>
+#include "trace/read/load.h"
+#include "trace/read/stacks.h"
+
+/* One bar: an operation on a stream, or a host call in a thread. */
+struct df_bar_item {
+	uint64_t begin_ns, end_ns; /* since the first record of all traces */
+	int32_t rank;		   /* row group */
+	uint64_t track;		   /* stream or thread */
+	uint32_t lane;		   /* overlapping bars of one track lie in different lanes */
+	uint8_t is_call, open, started, kind, type, redop;
+	uint8_t intent; /* not issued: the host waits before it */
+	uint32_t call, trace;
+	uint64_t count, index, serial, rec;
+	int32_t peer;
+	const char *comm;  /* name, valid as long as the timeline */
+	const char *stack; /* likewise: where it was called; "" unknown */
+	uint64_t comm_hash;
+	int32_t comm_rank, nranks;
+};
+
+struct df_timeline {
+	struct df_bar_item *bars;
+	size_t nr_bars, cap_bars;
+	struct {
+		char name[96];
+		int32_t rank;
+		uint64_t pid;
+	} * procs;
+	size_t nr_procs, cap_procs;
+	struct df_stacks stacks;
+	char **names;
+	size_t nr_names, cap_names;
+	uint64_t first_ns, end_ns;
+	size_t left_out;
+};
+
+/* Reads the traces; at most max bars are kept, the youngest of each trace. 0 or -errno; says why. */
+int df_timeline_load(struct df_timeline *t, const char *sub, char **paths, size_t nr, size_t max);
+void df_timeline_fini(struct df_timeline *t);
+
+#endif

@@ -1,0 +1,283 @@
+/*
+ * Where to cut: which of the waits that may be let go keep the others from going on. Works on the wait-for graph
+ * alone: a wait that is let go is a node for which nothing needs to be waited for, because what its thread
+ * does next is not known.
+ *
+ * Greedy, then made smaller: of each circle that waits for nobody one wait is let go, until nothing is stuck that
+ * could be helped; then each choice is taken back if it is not needed after all.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/graph/graph.h"
+#include "trace/record/trace_hash.h"
+
+struct cut {
+	struct df_graph g;
+	uint8_t *may;	 /* 1: node may be let go */
+	uint32_t *place; /* of such a node in the caller's list */
+	uint32_t *comp;
+	uint8_t *is_root;
+	uint32_t *group; /* of nodes that were part of a circle; 0 none */
+	uint32_t nr_groups;
+	uint8_t *hopeless; /* by group: nothing in it may be let go, or all that does not help */
+	uint32_t *node;	   /* chosen */
+	size_t nr;
+};
+
+static uint64_t serial_of(const struct cut *c, uint32_t n)
+{
+	const struct df_node *node = &c->g.nodes[n];
+
+	switch (node->kind) {
+	case DF_N_THREAD:
+		return c->g.set->traces[node->trace].calls[node->ref].serial;
+	case DF_N_START:
+		return c->g.set->ops[node->ref].l.serial;
+	default:
+		return 0;
+	}
+}
+
+static void find_holds(struct cut *c, const struct df_check_hold *may, size_t nr)
+{
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++) {
+		uint64_t serial = serial_of(c, n);
+		const struct df_trace_header *h;
+
+		if (!serial)
+			continue;
+		h = &c->g.set->traces[c->g.nodes[n].trace].h;
+		for (size_t i = 0; i < nr && !c->may[n]; i++) {
+			if (may[i].serial != serial || may[i].pid != h->pid ||
+			    may[i].host_hash != h->host_hash)
+				continue;
+			c->may[n] = 1;
+			c->place[n] = (uint32_t)i;
+		}
+	}
+}
+
+/* What the node is in every process's eyes; 0: it follows from others. */
+static uint64_t identity(const struct cut *c, uint32_t n)
+{
+	const struct df_node *node = &c->g.nodes[n];
+	const struct df_check_set *set = c->g.set;
+	const struct df_check_host *host;
+	uint64_t id = (uint64_t)node->kind + 1;
+
+	switch (node->kind) {
+	case DF_N_THREAD:
+	case DF_N_START:
+		id = df_mix64(id ^ set->traces[node->trace].h.host_hash);
+		id = df_mix64(id ^ set->traces[node->trace].h.pid);
+		host = node->kind == DF_N_THREAD && !serial_of(c, n)
+			       ? df_trc_host(&set->traces[node->trace], node->thread)
+			       : NULL;
+		/* The same wait only while the thread has not run meanwhile. */
+		if (host)
+			id = df_mix64(df_mix64(id ^ host->tid) ^ host->whom) ^ host->stamp;
+		return df_mix64(id ^ serial_of(c, n));
+	case DF_N_NEXT:
+		if (node->gcomm == DF_NONE)
+			return 0;
+		id = df_mix64(id ^ set->gcomms[node->gcomm].hash);
+		return df_mix64(id ^ (uint32_t)node->rank);
+	case DF_N_BARRIER:
+		return df_mix64(id ^ c->g.bars[node->ref].key);
+	default:
+		return 0;
+	}
+}
+
+/* Each node of a component is part of a circle in it, so any that may be let go will do. */
+static uint32_t pick(const struct cut *c, uint32_t which)
+{
+	uint32_t n;
+
+	for (n = 0; n < c->g.nr_nodes; n++)
+		if (c->comp[n] == which && c->may[n])
+			return n;
+	return DF_NONE;
+}
+
+/* All of a component belong to the group of the circle that it is the rest of. */
+static uint32_t group_of(struct cut *c, uint32_t which)
+{
+	uint32_t group = 0;
+
+	for (uint32_t n = 0; n < c->g.nr_nodes && !group; n++)
+		if (c->comp[n] == which)
+			group = c->group[n];
+	if (!group)
+		group = ++c->nr_groups;
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		if (c->comp[n] == which)
+			c->group[n] = group;
+	return group;
+}
+
+static void let_go(struct cut *c, uint32_t n, int yes)
+{
+	c->g.nodes[n].idle = (uint8_t)yes;
+}
+
+/* Lets one wait go in every component that waits for nobody. How many, or -ENOMEM. */
+static int round_of_choices(struct cut *c)
+{
+	size_t nr = df_graph_components(&c->g, DF_W_BASE, c->comp, &c->is_root);
+	int done = 0;
+
+	if (!c->is_root)
+		return -ENOMEM;
+	for (uint32_t which = 0; which < nr; which++) {
+		uint32_t group, n;
+
+		if (!c->is_root[which])
+			continue;
+		group = group_of(c, which);
+		n = c->hopeless[group] ? DF_NONE : pick(c, which);
+		if (n == DF_NONE) {
+			c->hopeless[group] = 1;
+			continue;
+		}
+		let_go(c, n, 1);
+		c->node[c->nr++] = n;
+		done++;
+	}
+	free(c->is_root);
+	c->is_root = NULL;
+	return done;
+}
+
+static int still_stuck(const struct cut *c, uint32_t group)
+{
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		if (c->group[n] == group && c->g.stuck[n])
+			return 1;
+	return 0;
+}
+
+/* Choices in groups that stay stuck all the same are of no use. 1: some were taken back. */
+static int drop_useless(struct cut *c)
+{
+	int dropped = 0;
+	size_t i, n = 0;
+
+	df_graph_reduce(&c->g, DF_W_BASE, 0);
+	for (uint32_t group = 1; group <= c->nr_groups; group++)
+		c->hopeless[group] = (uint8_t)still_stuck(c, group);
+	for (i = 0; i < c->nr; i++) {
+		if (c->hopeless[c->group[c->node[i]]]) {
+			let_go(c, c->node[i], 0);
+			dropped = 1;
+		} else {
+			c->node[n++] = c->node[i];
+		}
+	}
+	c->nr = n;
+	return dropped;
+}
+
+static int all_helped(const struct cut *c)
+{
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		if (c->group[n] && !c->hopeless[c->group[n]] && c->g.stuck[n])
+			return 0;
+	return 1;
+}
+
+static void make_smaller(struct cut *c)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < c->nr; i++) {
+		let_go(c, c->node[i], 0);
+		df_graph_reduce(&c->g, DF_W_BASE, 0);
+		if (all_helped(c))
+			continue;
+		let_go(c, c->node[i], 1);
+		c->node[n++] = c->node[i];
+	}
+	c->nr = n;
+}
+
+static int choose(struct cut *c)
+{
+	int done;
+
+	do {
+		if (!df_graph_reduce(&c->g, DF_W_BASE, 0))
+			break;
+		done = round_of_choices(c);
+	} while (done > 0);
+	if (c->nr && done < 0)
+		return done;
+	while (drop_useless(c))
+		;
+	if (c->nr > 1)
+		make_smaller(c);
+	return 0;
+}
+
+static int alloc(struct cut *c)
+{
+	size_t n = c->g.nr_nodes + 1;
+
+	c->may = calloc(n, 1);
+	c->place = calloc(n, sizeof(*c->place));
+	c->comp = calloc(n, sizeof(*c->comp));
+	c->group = calloc(n, sizeof(*c->group));
+	c->hopeless = calloc(n + 1, 1);
+	c->node = calloc(n, sizeof(*c->node));
+	return c->may && c->place && c->comp && c->group && c->hopeless && c->node ? 0 : -ENOMEM;
+}
+
+/* Hosts in no call keep the waits from being proved. Spoils the graph. */
+static int hosts_matter(struct cut *c)
+{
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		if (c->g.nodes[n].idle)
+			c->g.nodes[n].mark = DF_M_SILENT;
+	df_graph_reduce(&c->g, DF_W_BASE, 0);
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		if (c->may[n] && c->g.stuck[n])
+			return 1;
+	return 0;
+}
+
+int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
+		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core,
+		 int *hosts)
+{
+	struct cut c = {0};
+	int rc = df_set_seal(set, opts);
+
+	*core = 0;
+	set->proof = 1;
+	if (!rc)
+		rc = df_graph_build(&c.g, set);
+	set->proof = 0;
+	if (rc)
+		return rc;
+	rc = alloc(&c);
+	if (!rc) {
+		find_holds(&c, may, nr);
+		rc = choose(&c);
+	}
+	for (uint32_t n = 0; !rc && c.nr && n < c.g.nr_nodes; n++)
+		if (c.group[n] && !c.hopeless[c.group[n]])
+			*core += identity(&c, n);
+	for (size_t i = 0; !rc && i < c.nr; i++)
+		chosen[i] = c.place[c.node[i]];
+	if (hosts)
+		*hosts = !rc && !c.nr && hosts_matter(&c);
+	free(c.may);
+	free(c.place);
+	free(c.comp);
+	free(c.group);
+	free(c.hopeless);
+	free(c.node);
+	df_graph_fini(&c.g);
+	return rc ? rc : (int)c.nr;
+}

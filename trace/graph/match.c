@@ -1,0 +1,597 @@
+/*
+ * The part of the wait-for graph between processes: which operations belong together, whom they still
+ * lack, which host thread could bring what is lacking, and calls that ranks have to make together.
+ */
+#include <string.h>
+#include "trace/graph/graph.h"
+#include "trace/record/trace_hash.h"
+#include "trace/record/names.h"
+#include "trace/read/vec.h"
+
+#define MAX_LACKING 4096 /* instances of one communicator that get edges to each missing rank */
+
+struct match {
+	struct df_graph *g;
+	uint32_t *map; /* instances by key */
+	size_t map_size;
+	uint64_t *keys; /* of instances */
+	size_t cap_keys;
+	uint32_t *next;	    /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
+	int64_t budget;	    /* steps left to look for lacking ranks; only forged traces use it up */
+	uint32_t **threads; /* per trace: THREAD node by index of thread, DF_NONE free */
+	/* By node: the start of an operation that has something of its own rank before it. */
+	uint8_t *waits;
+};
+
+static int is_p2p(const struct df_uop *u)
+{
+	return u->l.kind == DF_KIND_SEND || u->l.kind == DF_KIND_RECV;
+}
+
+static uint64_t inst_key(const struct df_graph *g, const struct df_uop *u)
+{
+	int nccl = df_trc_nccl(&g->set->traces[u->trace]);
+	uint64_t k = df_mix64((uint64_t)u->gcomm + 1);
+
+	if (is_p2p(u)) {
+		int32_t src = u->l.kind == DF_KIND_SEND ? u->l.rank : u->l.peer;
+		int32_t dst = u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank;
+
+		k = df_mix64(k ^ ((uint64_t)(uint32_t)src << 32 | (uint32_t)dst));
+		if (!nccl)
+			k = df_mix64(k ^ u->sig);
+		return df_mix64(k ^ (!nccl && u->l.has_match ? u->l.inst : u->l.index)) | 1;
+	}
+	if (!nccl && u->l.has_match)
+		return (df_mix64(df_mix64(k ^ u->l.sig) ^ u->l.inst) | 1) - 1;
+	return (df_mix64(k ^ u->l.index) | 1) - 1;
+}
+
+static int map_grow(struct match *m)
+{
+	size_t size = m->map_size ? m->map_size * 2 : 256;
+	uint32_t *map = malloc(size * sizeof(*map));
+
+	if (!map)
+		return -ENOMEM;
+	memset(map, 0xff, size * sizeof(*map));
+	for (size_t i = 0; i < m->g->nr_insts; i++) {
+		size_t at = (size_t)(m->keys[i] >> 8) & (size - 1);
+
+		while (map[at] != DF_NONE)
+			at = (at + 1) & (size - 1);
+		map[at] = (uint32_t)i;
+	}
+	free(m->map);
+	m->map = map;
+	m->map_size = size;
+	return 0;
+}
+
+static uint32_t inst_of(struct match *m, uint32_t ref, int create)
+{
+	struct df_graph *g = m->g;
+	struct df_uop *u = &g->set->ops[ref];
+	uint64_t key = inst_key(g, u);
+	struct df_inst *in;
+	size_t at;
+
+	if (g->nr_insts * 2 >= m->map_size && map_grow(m))
+		return DF_NONE;
+	at = (size_t)(key >> 8) & (m->map_size - 1);
+	while (m->map[at] != DF_NONE && m->keys[m->map[at]] != key)
+		at = (at + 1) & (m->map_size - 1);
+	if (m->map[at] != DF_NONE)
+		return m->map[at];
+	if (!create)
+		return DF_NONE;
+	if (df_vec_grow((void **)&m->keys, g->nr_insts, &m->cap_keys, sizeof(*m->keys)))
+		return DF_NONE;
+	in = DF_VEC_PUSH(g->insts, g->nr_insts, g->cap_insts);
+	if (!in)
+		return DF_NONE;
+	memset(in, 0, sizeof(*in));
+	m->keys[g->nr_insts - 1] = key;
+	m->map[at] = (uint32_t)(g->nr_insts - 1);
+	in->gcomm = u->gcomm;
+	in->first = DF_NONE;
+	in->p2p = is_p2p(u);
+	in->index = u->l.index;
+	if (in->p2p) {
+		in->src = u->l.kind == DF_KIND_SEND ? u->l.rank : u->l.peer;
+		in->dst = u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank;
+	}
+	in->node = df_graph_node(g, DF_N_MATCH, DF_NONE, (uint32_t)(g->nr_insts - 1));
+	/* Where NCCL runs, its ends are not seen. */
+	if (!df_lop_blind(&u->l))
+		g->nodes[in->node].stale = DF_M_STALLED;
+	return m->map[at];
+}
+
+/* ---- who could issue what is lacking ------------------------------------------------------------------ */
+
+static int thread_index(const struct df_trc *t, uint32_t tid)
+{
+	for (size_t i = 0; i < t->nr_threads; i++)
+		if (t->threads[i].tid == tid)
+			return (int)i;
+	return -1;
+}
+
+static int map_threads(struct match *m)
+{
+	struct df_graph *g = m->g;
+
+	m->threads = calloc(g->set->nr_traces + 1, sizeof(*m->threads));
+	if (!m->threads)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->set->nr_traces; i++) {
+		m->threads[i] = malloc((g->set->traces[i].nr_threads + 1) * sizeof(uint32_t));
+		if (!m->threads[i])
+			return -ENOMEM;
+		memset(m->threads[i], 0xff, (g->set->traces[i].nr_threads + 1) * sizeof(uint32_t));
+	}
+	for (size_t n = 0; n < g->nr_nodes; n++) {
+		const struct df_node *node = &g->nodes[n];
+		int at;
+
+		if (node->kind != DF_N_THREAD)
+			continue;
+		at = thread_index(&g->set->traces[node->trace], node->thread);
+		if (at >= 0)
+			m->threads[node->trace][at] = (uint32_t)n;
+	}
+	return 0;
+}
+
+/*
+ * The rank goes on if one of these threads does. A thread in no call is free to; only when nothing has
+ * moved for long is it taken for one that never will. One that has ended may have left that to any other.
+ */
+static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
+		     const uint32_t *tids, uint32_t nr)
+{
+	struct df_graph *g = m->g;
+	uint32_t blocked = 0, gone = 0;
+
+	g->nodes[node].or_ = 1;
+	for (uint32_t i = 0; i < nr; i++) {
+		int at = thread_index(t, tids[i]);
+
+		if (t->hosts && !df_trc_host(t, tids[i]))
+			gone++;
+		if (at < 0 || m->threads[trace][at] == DF_NONE)
+			continue;
+		blocked++;
+		df_graph_edge(g, node, m->threads[trace][at], DF_E_HOST, DF_W_ALL, DF_NO_REC);
+	}
+	if (gone)
+		df_graph_edge(g, node, t->any_host, DF_E_HOST, DF_W_ALL, DF_NO_REC);
+	g->nodes[node].idle |= blocked + gone < nr || !nr;
+}
+
+/* Without any thread in a call the node has nothing to wait for. */
+static void settle(struct df_graph *g, uint32_t node, enum df_mark stale)
+{
+	for (size_t i = g->nr_edges; i-- > 0 && g->edges[i].from == node;)
+		return;
+	g->nodes[node].stale = stale;
+}
+
+static uint32_t add_tid(uint32_t *tids, uint32_t nr, uint32_t max, uint32_t tid)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		if (tids[i] == tid)
+			return nr;
+	if (nr < max)
+		tids[nr++] = tid;
+	return nr;
+}
+
+/* Threads that use NCCL or CUDA in this process: who issued something, who is in a call. */
+static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t max)
+{
+	uint32_t nr = 0;
+
+	for (size_t i = 0; i < t->nr_threads; i++)
+		if (t->threads[i].nr_issued)
+			nr = add_tid(tids, nr, max, t->threads[i].tid);
+	for (size_t i = 0; i < t->nr_calls; i++)
+		if ((!df_call_is_seen(t->calls[i].call) || t->calls[i].call == DF_CALL_POLL_CALL) &&
+		    !t->calls[i].background)
+			nr = add_tid(tids, nr, max, t->calls[i].thread);
+	for (uint32_t i = nr; i-- > 0;) {
+		int at = thread_index(t, tids[i]);
+
+		/* Its end says nothing: who can go on is the thread that waits for it. */
+		if (at >= 0 && t->threads[at].part_of) {
+			tids[i] = tids[--nr];
+			nr = add_tid(tids, nr, max, t->threads[at].part_of);
+		}
+	}
+	/* Nobody: then the first thread of the process, if it has been heard of. */
+	if (!nr && t->nr_threads)
+		tids[nr++] = thread_index(t, t->h.pid) >= 0 ? t->h.pid : t->threads[0].tid;
+	return nr;
+}
+
+/*
+ * Nothing was issued on it yet, so nobody knows who uses it: who made it may have made it for any thread that this rank
+ * has issued something by. more: there are others.
+ */
+static uint32_t add_rank_threads(const struct df_check_set *set, const struct df_entry *e,
+				 uint32_t *tids, uint32_t nr, uint32_t max, int *more)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *f = &set->entries[t->first_entry + i];
+
+		if (!f->used || f->party != e->party || f->device != e->device)
+			continue;
+		*more |= f->more_threads != 0 || nr + f->nr_threads > max;
+		for (uint32_t k = 0; k < f->nr_threads; k++)
+			nr = add_tid(tids, nr, max, f->threads[k]);
+	}
+	return nr;
+}
+
+/* What the peers saw of a rank whose trace may be missing. */
+static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
+{
+	const struct df_member *m = df_set_member(set, gcomm, rank);
+
+	for (size_t i = 0; i < set->nr_dead; i++) {
+		const struct df_dead *d = &set->dead[i];
+
+		if ((d->comm_hash == set->gcomms[gcomm].hash && d->rank == rank) ||
+		    (m && d->host_hash == m->host_hash && d->pid == m->pid))
+			return d->in_order ? DF_M_EXITED : DF_M_DEAD;
+	}
+	return DF_M_NONE;
+}
+
+static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
+{
+	struct df_graph *g = m->g;
+	struct df_check_set *set = g->set;
+	struct df_entry *e = df_set_entry(set, gcomm, rank);
+	uint32_t node, tids[64], nr;
+	struct df_trc *t;
+	int more = 0;
+
+	if (e && m->next[e - set->entries] != DF_NONE)
+		return m->next[e - set->entries];
+	node = df_graph_node(g, DF_N_NEXT, e ? e->trace : DF_NONE,
+			     e ? (uint32_t)(e - set->entries) : DF_NONE);
+	g->nodes[node].rank = rank;
+	g->nodes[node].gcomm = gcomm;
+	if (!e) {
+		g->nodes[node].stale = DF_M_NO_TRACE;
+		g->nodes[node].mark = (uint8_t)fate_of(set, gcomm, rank);
+		return node;
+	}
+	m->next[e - set->entries] = node;
+	t = &set->traces[e->trace];
+	if (t->fate == DF_DEAD || fate_of(set, gcomm, rank) == DF_M_DEAD)
+		g->nodes[node].mark = DF_M_DEAD;
+	else if (e->destroyed_rec != DF_NO_REC)
+		g->nodes[node].mark = DF_M_DESTROYED;
+	else if (t->fate == DF_EXITED)
+		g->nodes[node].mark = DF_M_EXITED;
+	if (g->nodes[node].mark)
+		return node;
+	nr = e->nr_threads;
+	memcpy(tids, e->threads, sizeof(e->threads));
+	if (!nr)
+		nr = busy_threads(t, tids, 64);
+	if (set->proof && !e->used)
+		nr = add_rank_threads(set, e, tids, nr, 64, &more);
+	hosts_of(m, node, t, e->trace, tids, nr);
+	g->nodes[node].idle |= more || e->more_threads != 0;
+	settle(g, node, DF_M_SILENT);
+	return node;
+}
+
+/* ---- collectives and messages -------------------------------------------------------------------------- */
+
+/* Has this rank's operation of the instance ended already? */
+static int ended_there(struct match *m, const struct df_inst *in, const struct df_uop *sample,
+		       const struct df_entry *e)
+{
+	const struct df_trc *t = &m->g->set->traces[e->trace];
+	int nccl = df_trc_nccl(t);
+	struct df_lop op = sample->l;
+	uint64_t want = !nccl && op.has_match ? op.inst : op.index;
+
+	if (!in->p2p && nccl)
+		return e->next_coll > in->index;
+	if (in->p2p) {
+		int is_src = e->rank == in->src;
+
+		op.kind = is_src ? DF_KIND_SEND : DF_KIND_RECV;
+		op.peer = is_src ? in->dst : in->src;
+	}
+	return df_trc_seen(t, df_seen_key(e->local, &op, nccl)) > want;
+}
+
+/* It may have issued it: nobody is to blame for what its ring has lost. */
+static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
+{
+	uint32_t node = df_graph_node(m->g, DF_N_NEXT, DF_NONE, DF_NONE);
+
+	m->g->nodes[node].rank = rank;
+	m->g->nodes[node].gcomm = gcomm;
+	m->g->nodes[node].stale = DF_M_NO_TRACE;
+	return node;
+}
+
+/* The sender, or the root that sends: the others begin with a receive. */
+static int sends_first(const struct df_uop *u)
+{
+	return u->l.kind == DF_KIND_SEND ||
+	       ((u->l.kind == DF_KIND_BROADCAST || u->l.kind == DF_KIND_SCATTER) &&
+		u->l.rank == u->l.peer);
+}
+
+/*
+ * Who begins with a receive runs when something has come: that it does not yet is no wonder as long as the sender has
+ * not begun.
+ */
+static void tie_beginnings(struct df_graph *g, const struct df_inst *in)
+{
+	const struct df_uop *ops = g->set->ops;
+	uint32_t first = in->first;
+
+	while (first != DF_NONE && !sends_first(&ops[first]))
+		first = ops[first].next;
+	for (uint32_t i = in->first; first != DF_NONE && i != DF_NONE; i = ops[i].next)
+		if (i != first && ops[i].l.state == DF_OP_ISSUED && !sends_first(&ops[i]))
+			df_graph_edge(g, ops[i].start, ops[first].start, DF_E_PEER, DF_W_ALL,
+				      ops[i].l.rec);
+}
+
+/*
+ * By our rules a rank's part has begun when it has moved something, and by which algorithm, so who moves first, is not
+ * known: as long as the part of one rank waits behind something, it is no wonder that the others' have not begun.
+ */
+static void excuse(struct match *m, const struct df_inst *in)
+{
+	const struct df_uop *ops = m->g->set->ops;
+	int waits = 0;
+
+	for (uint32_t i = in->first; i != DF_NONE; i = ops[i].next)
+		waits |= ops[i].start != DF_NONE && m->waits[ops[i].start];
+	for (uint32_t i = in->first; waits && i != DF_NONE; i = ops[i].next)
+		if (ops[i].start != DF_NONE && !df_trc_nccl(&m->g->set->traces[ops[i].trace]) &&
+		    m->g->nodes[ops[i].start].stale == DF_M_GPU)
+			m->g->nodes[ops[i].start].stale = DF_M_NONE;
+}
+
+static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
+{
+	struct df_graph *g = m->g;
+	const struct df_gcomm *gc = &g->set->gcomms[in->gcomm];
+	const struct df_uop *first = &g->set->ops[in->first];
+	int32_t nranks = in->p2p ? 2 : gc->nranks;
+	uint64_t sig = first->sig;
+	int nccl = df_trc_nccl(&g->set->traces[first->trace]);
+	uint8_t *here;
+
+	m->budget -= nranks;
+	if (m->budget < 0)
+		return;
+	here = calloc((size_t)nranks + 1, 1);
+	if (!here) {
+		g->failed = 1;
+		return;
+	}
+	for (uint32_t i = in->first; i != DF_NONE; i = g->set->ops[i].next) {
+		const struct df_uop *u = &g->set->ops[i];
+		int32_t at = in->p2p ? u->l.kind == DF_KIND_RECV : u->l.rank;
+
+		/* A rank that is gone will not go on with what it had issued. */
+		if (u->start == DF_NONE)
+			df_graph_edge(g, in->node, next_node(m, in->gcomm, u->l.rank),
+				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
+		df_graph_edge(g, u->done, in->node, DF_E_MATCH, DF_W_ALL, u->l.rec);
+		df_graph_edge(g, in->node, u->start, DF_E_PEER, DF_W_ALL, u->l.rec);
+		if (at >= 0 && at < nranks) {
+			in->nr_here += !here[at];
+			here[at] = 1;
+		}
+		if (u->sig != sig && nccl)
+			g->nodes[in->node].mark = DF_M_MISMATCH;
+	}
+	tie_beginnings(g, in);
+	excuse(m, in);
+	if (in->p2p && in->src == in->dst && in->nr_here)
+		here[0] = here[1] = 1;
+	for (int32_t r = 0; r < nranks; r++) {
+		int32_t rank = !in->p2p ? r : r ? in->dst : in->src;
+		struct df_entry *e;
+
+		if (here[r])
+			continue;
+		e = df_set_entry(g->set, in->gcomm, rank);
+		if (e && ended_there(m, in, first, e)) {
+			in->nr_done++;
+			continue;
+		}
+		if (!in->nr_missing++ || nr_lacking < MAX_LACKING)
+			df_graph_edge(g, in->node,
+				      e && e->lost_open && g->set->traces[e->trace].fate == DF_ALIVE
+					      ? lost_node(m, in->gcomm, rank)
+					      : next_node(m, in->gcomm, rank),
+				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
+	}
+	/* While a rank lacks it is no wonder that it runs nowhere, and does not end. */
+	if (in->nr_missing)
+		g->nodes[in->node].stale = DF_M_NONE;
+	for (uint32_t i = in->first; i != DF_NONE && in->nr_missing; i = g->set->ops[i].next)
+		if (g->set->ops[i].start != DF_NONE)
+			g->nodes[g->set->ops[i].start].stale = DF_M_NONE;
+	free(here);
+}
+
+/* ---- calls that several ranks make together ----------------------------------------------------------- */
+
+/*
+ * Does the call stand for this rank of its communicator? Its record names the rank; where it does not, and where one
+ * call connects several, it is that of its device.
+ */
+static int is_call_of(const struct df_lcall *c, const struct df_entry *e)
+{
+	if (c->comm && !(c->call == DF_CALL_CONNECT && c->detail > 1))
+		return c->comm == e->local;
+	return c->device < 0 || e->device == c->device;
+}
+
+static void bar_on_comm(struct match *m, struct df_bar *b)
+{
+	struct df_graph *g = m->g;
+	const struct df_gcomm *gc = &g->set->gcomms[b->gcomm];
+	uint8_t *here = calloc((size_t)gc->nranks + 1, 1);
+
+	if (!here) {
+		g->failed = 1;
+		return;
+	}
+	for (size_t i = 0; i < g->nr_edges; i++) {
+		const struct df_node *from = &g->nodes[g->edges[i].from];
+		const struct df_trc *t;
+
+		if (g->edges[i].to != b->node || from->kind != DF_N_THREAD)
+			continue;
+		t = &g->set->traces[from->trace];
+		for (uint32_t k = 0; k < t->nr_entries; k++) {
+			const struct df_entry *e = &g->set->entries[t->first_entry + k];
+
+			if (e->gcomm == b->gcomm && e->rank >= 0 && e->rank < gc->nranks &&
+			    is_call_of(&t->calls[from->ref], e))
+				here[e->rank] = 1;
+		}
+	}
+	for (int32_t r = 0; r < gc->nranks; r++) {
+		const struct df_entry *e = df_set_entry(g->set, b->gcomm, r);
+
+		if (here[r] ||
+		    (b->call == DF_CALL_COMM_DESTROY && e && e->destroyed_rec != DF_NO_REC))
+			continue;
+		df_graph_edge(g, b->node, next_node(m, b->gcomm, r), DF_E_NOT_ISSUED, DF_W_ALL,
+			      DF_NO_REC);
+	}
+	free(here);
+}
+
+/*
+ * Who is missing is not known by name: one of the threads that are not there has to come. A process that
+ * is known to be gone is no candidate.
+ */
+static void bar_of_hosts(struct match *m, struct df_bar *b)
+{
+	struct df_graph *g = m->g;
+	size_t nr_nodes = g->nr_nodes;
+	uint8_t *here = calloc(nr_nodes + 1, 1);
+	uint32_t node, tids[64];
+	int any = 0;
+
+	if (!here) {
+		g->failed = 1;
+		return;
+	}
+	for (size_t i = 0; i < g->nr_edges; i++)
+		if (g->edges[i].to == b->node && g->nodes[g->edges[i].from].kind == DF_N_THREAD)
+			here[g->edges[i].from] = 1;
+	node = df_graph_node(g, DF_N_NEXT, DF_NONE, DF_NONE);
+	g->nodes[node].or_ = 1;
+	for (uint32_t i = 0; i < g->set->nr_traces; i++) {
+		const struct df_trc *t = &g->set->traces[i];
+		uint32_t nr = 0, all;
+
+		if (t->dropped || t->fate != DF_ALIVE)
+			continue;
+		all = busy_threads(t, tids, 64);
+		for (uint32_t k = 0; k < all; k++) {
+			int at = thread_index(t, tids[k]);
+
+			if (at < 0 || m->threads[i][at] == DF_NONE || !here[m->threads[i][at]])
+				tids[nr++] = tids[k];
+		}
+		if (!nr)
+			continue;
+		any = 1;
+		hosts_of(m, node, t, i, tids, nr);
+	}
+	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
+	df_graph_edge(g, b->node, node, DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
+	free(here);
+}
+
+int df_graph_match(struct df_graph *g)
+{
+	struct df_check_set *set = g->set;
+	struct match m = {.g = g, .budget = 1LL << 31};
+	uint32_t *lacking = calloc(set->nr_gcomms + 1, sizeof(*lacking));
+	int rc;
+
+	df_graph_outside(g);
+	rc = map_threads(&m);
+
+	m.next = malloc((set->nr_entries + 1) * sizeof(*m.next));
+	if (!m.next || !lacking)
+		rc = -ENOMEM;
+	else
+		memset(m.next, 0xff, (set->nr_entries + 1) * sizeof(*m.next));
+	/* Those that live make the instances; what a rank that is gone had issued is added to them. */
+	for (size_t pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; !rc && i < set->nr_ops; i++) {
+			struct df_uop *u = &set->ops[i];
+			uint32_t in;
+
+			if ((u->start == DF_NONE) != pass || set->traces[u->trace].dropped)
+				continue;
+			in = inst_of(&m, (uint32_t)i, !pass);
+			if (in == DF_NONE) {
+				rc = pass ? 0 : -ENOMEM;
+				continue;
+			}
+			/* The first of the chain stays one that lives. */
+			if (pass) {
+				u->next = set->ops[g->insts[in].first].next;
+				set->ops[g->insts[in].first].next = (uint32_t)i;
+			} else {
+				u->next = g->insts[in].first;
+				g->insts[in].first = (uint32_t)i;
+			}
+		}
+	}
+	m.waits = calloc(g->nr_nodes + 1, 1);
+	if (!m.waits)
+		rc = -ENOMEM;
+	for (size_t i = 0; !rc && i < g->nr_edges; i++)
+		m.waits[g->edges[i].from] = g->nodes[g->edges[i].from].kind == DF_N_START;
+	for (size_t i = 0; !rc && i < g->nr_insts; i++) {
+		struct df_inst *in = &g->insts[i];
+
+		tie(&m, in, lacking[in->gcomm]);
+		lacking[in->gcomm] += in->nr_missing > 0;
+	}
+	for (size_t i = 0; !rc && i < g->nr_bars; i++) {
+		struct df_bar *b = &g->bars[i];
+
+		if (b->gcomm != DF_NONE)
+			bar_on_comm(&m, b);
+		else if (b->nr_here < b->expect)
+			bar_of_hosts(&m, b);
+	}
+	for (size_t i = 0; m.threads && i < set->nr_traces; i++)
+		free(m.threads[i]);
+	free(m.threads);
+	free(m.next);
+	free(m.map);
+	free(m.keys);
+	free(lacking);
+	free(m.waits);
+	return rc ? rc : g->failed ? -ENOMEM : 0;
+}

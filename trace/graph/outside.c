@@ -1,0 +1,239 @@
+/*
+ * Hosts that wait outside NCCL and CUDA: the only part of the wait-for graph that is not made of records of the waits
+ * themselves. Where it is certain what such a thread waits for (struct df_check_host), that is a wait like others;
+ * where it was only seen to wait, the wait counts when nothing has moved for long.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/graph/graph.h"
+#include "trace/record/names.h"
+
+static int is_in_call(const struct df_trc *t, uint32_t tid)
+{
+	for (size_t i = 0; i < t->nr_calls; i++)
+		if (t->calls[i].thread == tid && !t->calls[i].background)
+			return 1;
+	return 0;
+}
+
+static void push(struct df_trc *t, const struct df_lthread *th, enum df_call call, uint64_t object,
+		 uint64_t rec)
+{
+	t->calls[t->nr_calls++] = (struct df_lcall){.call = call,
+						    .thread = th->tid,
+						    .object = object,
+						    .rec = rec,
+						    .enter_ns = th->last_ns,
+						    .device = th->device,
+						    .rank = -1,
+						    .open = 1};
+}
+
+void df_trc_keep_outside(struct df_trc *t)
+{
+	for (size_t i = 0; i < t->nr_threads; i++) {
+		const struct df_lthread *th = &t->threads[i];
+
+		if (is_in_call(t, th->tid))
+			continue;
+		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
+			push(t, th, df_polled_call(th->poll_kind[k]), th->poll[k], th->at_rec + k);
+		if (th->at >= DF_AT_LOCK && th->at <= DF_AT_IO)
+			push(t, th, DF_CALL_OUTSIDE, th->at, th->at_rec);
+	}
+}
+
+const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid)
+{
+	for (size_t i = 0; i < t->nr_hosts; i++)
+		if (t->hosts[i].tid == tid)
+			return &t->hosts[i];
+	return NULL;
+}
+
+int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hosts, size_t nr)
+{
+	struct df_trc *t = set->nr_traces ? &set->traces[set->nr_traces - 1] : NULL;
+	struct df_lcall *calls;
+	size_t n = 0;
+
+	if (!t || set->sealed || t->hosts)
+		return -EINVAL;
+	calls = realloc(t->calls, (t->nr_calls + nr + 1) * sizeof(*calls));
+	if (!calls)
+		return -ENOMEM;
+	t->calls = calls;
+	t->hosts = malloc((nr + 1) * sizeof(*hosts));
+	if (!t->hosts)
+		return -ENOMEM;
+	if (nr)
+		memcpy(t->hosts, hosts, nr * sizeof(*hosts));
+	t->nr_hosts = nr;
+	/* What is certain replaces what was likely. */
+	for (size_t i = 0; i < t->nr_calls; i++)
+		if (t->calls[i].call != DF_CALL_OUTSIDE)
+			t->calls[n++] = t->calls[i];
+	t->nr_calls = n;
+	for (size_t i = 0; i < nr; i++) {
+		struct df_lthread th = {.tid = hosts[i].tid, .device = -1, .last_ns = t->last_ns};
+
+		if (hosts[i].kind != DF_HOST_FREE && !is_in_call(t, th.tid))
+			push(t, &th, DF_CALL_OUTSIDE, DF_AT_LOCK, DF_NO_REC);
+	}
+	return 0;
+}
+
+/* ---- the graph ----------------------------------------------------------------------------------------- */
+
+struct outside {
+	struct df_graph *g;
+	uint32_t *own;	/* by trace: any thread of it that is in a call goes on */
+	uint32_t all;	/* any thread at all */
+	uint32_t *node; /* of a trace whose hosts are known: by host; DF_NONE: it is in no call */
+};
+
+/*
+ * For another: one of its process where that is a lock of the process, anyone where it is not. Only a host that is in
+ * a call is a candidate: whoever is in no call is free, and the wait may end, unless nothing moves; and of those
+ * that wait alike none can begin. Without a candidate nothing can be said, and the host is taken for free too.
+ */
+static void likely(struct outside *o, uint32_t trace, uint32_t ref)
+{
+	struct df_graph *g = o->g;
+	const struct df_lcall *c = &g->set->traces[trace].calls[ref];
+	uint32_t whom = c->object == DF_AT_LOCK ? o->own[trace] : o->all, node;
+
+	if (whom == DF_NONE)
+		return;
+	node = df_graph_node(g, DF_N_THREAD, trace, ref);
+	g->nodes[node].thread = c->thread;
+	g->nodes[node].idle = 1;
+	df_graph_edge(g, node, whom, DF_E_OUTSIDE, DF_W_ALL, c->rec);
+}
+
+/* What the candidates of likely() are. */
+static void candidates(struct outside *o)
+{
+	struct df_graph *g = o->g;
+	size_t nr = g->nr_nodes;
+
+	for (uint32_t n = 0; n < nr; n++) {
+		uint32_t *own;
+
+		/* What goes on in the background wakes nobody. */
+		if (g->nodes[n].kind != DF_N_THREAD || !g->nodes[n].thread)
+			continue;
+		own = &o->own[g->nodes[n].trace];
+		if (*own == DF_NONE)
+			*own = df_graph_node(g, DF_N_JOIN, g->nodes[n].trace, 0);
+		if (o->all == DF_NONE)
+			o->all = df_graph_node(g, DF_N_JOIN, g->nodes[n].trace, 0);
+		g->nodes[*own].or_ = g->nodes[o->all].or_ = 1;
+		df_graph_edge(g, *own, n, DF_E_HOST, DF_W_ALL, DF_NO_REC);
+		df_graph_edge(g, o->all, n, DF_E_HOST, DF_W_ALL, DF_NO_REC);
+	}
+}
+
+/* Fills o->node: of calls that are recorded, and new ones of waits outside. */
+static void nodes_of_hosts(struct outside *o, uint32_t trace)
+{
+	struct df_graph *g = o->g;
+	const struct df_trc *t = &g->set->traces[trace];
+
+	for (size_t k = 0; k < t->nr_calls; k++) {
+		if (t->calls[k].call == DF_CALL_OUTSIDE) {
+			uint32_t n = df_graph_node(g, DF_N_THREAD, trace, (uint32_t)k);
+
+			if (!g->failed)
+				g->nodes[n].thread = t->calls[k].thread;
+		}
+	}
+	memset(o->node, 0xff, t->nr_hosts * sizeof(*o->node));
+	for (uint32_t n = 0; n < g->nr_nodes; n++) {
+		const struct df_check_host *h;
+
+		if (g->nodes[n].kind != DF_N_THREAD || g->nodes[n].trace != trace)
+			continue;
+		h = df_trc_host(t, g->nodes[n].thread);
+		if (h)
+			o->node[h - t->hosts] = n;
+	}
+}
+
+/* Any of them goes on: what a thread that has ended would have done. */
+static void any_host(struct outside *o, uint32_t trace)
+{
+	struct df_graph *g = o->g;
+	struct df_trc *t = &g->set->traces[trace];
+	uint32_t n = df_graph_node(g, DF_N_JOIN, trace, 0);
+
+	t->any_host = n;
+	g->nodes[n].or_ = 1;
+	for (size_t i = 0; i < t->nr_hosts; i++) {
+		if (o->node[i] == DF_NONE)
+			g->nodes[n].idle = 1;
+		df_graph_edge(g, n, o->node[i], DF_E_HOST, DF_W_ALL, DF_NO_REC);
+	}
+}
+
+/*
+ * Until a thread ends: that one goes on first. Blocked: any other thread of the process can wake it and nobody else,
+ * so that it stays blocked if each of them waits itself.
+ */
+static void certain(struct outside *o, uint32_t trace)
+{
+	struct df_graph *g = o->g;
+	const struct df_trc *t = &g->set->traces[trace];
+
+	for (size_t i = 0; i < t->nr_hosts; i++) {
+		const struct df_check_host *h = &t->hosts[i];
+		uint32_t n = o->node[i];
+
+		if (n == DF_NONE || t->calls[g->nodes[n].ref].call != DF_CALL_OUTSIDE)
+			continue;
+		g->nodes[n].or_ = h->kind == DF_HOST_BLOCKED;
+		for (size_t k = 0; k < t->nr_hosts; k++) {
+			if (k == i || (h->kind == DF_HOST_JOIN && t->hosts[k].tid != h->whom))
+				continue;
+			if (o->node[k] == DF_NONE)
+				g->nodes[n].idle = 1;
+			df_graph_edge(g, n, o->node[k], DF_E_OUTSIDE, DF_W_ALL, DF_NO_REC);
+		}
+	}
+}
+
+void df_graph_outside(struct df_graph *g)
+{
+	struct df_check_set *set = g->set;
+	struct outside o = {.g = g, .all = DF_NONE};
+	size_t max = 0;
+
+	for (uint32_t i = 0; i < set->nr_traces; i++)
+		max = set->traces[i].nr_hosts > max ? set->traces[i].nr_hosts : max;
+	o.own = malloc((set->nr_traces + 1) * sizeof(*o.own));
+	o.node = malloc((max + 1) * sizeof(*o.node));
+	if (!o.own || !o.node)
+		g->failed = 1;
+	else
+		memset(o.own, 0xff, (set->nr_traces + 1) * sizeof(*o.own));
+	if (!g->failed)
+		candidates(&o);
+	for (uint32_t i = 0; i < set->nr_traces && !g->failed; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		if (t->dropped || t->fate != DF_ALIVE)
+			continue;
+		if (t->hosts) {
+			nodes_of_hosts(&o, i);
+			certain(&o, i);
+			any_host(&o, i);
+			continue;
+		}
+		for (size_t k = 0; k < t->nr_calls; k++)
+			if (t->calls[k].call == DF_CALL_OUTSIDE)
+				likely(&o, i, (uint32_t)k);
+	}
+	free(o.own);
+	free(o.node);
+}

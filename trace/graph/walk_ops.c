@@ -1,0 +1,287 @@
+/*
+ * Operations on their streams: what each waits for by the rules of its process before it may start, and
+ * who holds what it needs.
+ */
+#include <string.h>
+#include "trace/record/names.h"
+#include "trace/read/vec.h"
+#include "trace/graph/walk.h"
+
+static void behind_stream(struct walk *w, struct df_uop *u, struct place before,
+			  enum df_edge_kind kind)
+{
+	/* By NCCL's rules a stream is a queue; by ours only what is not a collective holds one back. */
+	if (w->nccl) {
+		df_graph_edge(w->g, u->start, before.all, kind, DF_W_BASE | DF_W_NORES, u->l.rec);
+		df_graph_edge(w->g, u->start, before.other, DF_E_WORK, DF_W_P | DF_W_SI | DF_W_SE,
+			      u->l.rec);
+	} else {
+		df_graph_edge(w->g, u->start, before.other, DF_E_WORK, DF_W_ALL, u->l.rec);
+	}
+}
+
+static struct queue *queue_of(struct walk *w, uint64_t stream, int32_t device)
+{
+	uint64_t key = (uint64_t)(uint32_t)device << 32 | (stream % w->t->h.queues);
+	struct queue *q = NULL;
+
+	for (size_t i = 0; i < w->nr_queues; i++)
+		if (w->queues[i].key == key)
+			return &w->queues[i];
+	q = DF_VEC_PUSH(w->queues, w->nr_queues, w->cap_queues);
+	if (q)
+		*q = (struct queue){.key = key, .done = DF_NONE, .before = DF_NONE};
+	else
+		w->g->failed = 1;
+	return q;
+}
+
+static void behind_queue(struct walk *w, struct df_uop *u)
+{
+	struct queue *q = queue_of(w, u->l.stream, u->l.device);
+
+	if (!q)
+		return;
+	if (!u->l.group || q->group != u->l.group) {
+		q->before = q->done;
+		q->stream_before = q->stream;
+	}
+	if (u->l.state == DF_OP_ISSUED && q->stream_before != u->l.stream)
+		df_graph_edge(w->g, u->start, q->before, DF_E_QUEUE, DF_W_BASE, u->l.rec);
+	q->done = u->done;
+	q->group = u->l.group;
+	q->stream = u->l.stream;
+}
+
+void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec)
+{
+	struct queue *q = w->nccl && w->t->h.queues ? queue_of(w, s->id, s->device) : NULL;
+
+	if (!q)
+		return;
+	if (!after) {
+		if (q->stream != s->id)
+			s->at.all = df_walk_join(w, s->at.all, q->done, DF_E_QUEUE, DF_W_BASE, rec);
+		return;
+	}
+	if (s->at.all == DF_NONE)
+		return;
+	q->done = s->at.all;
+	q->group = 0;
+	q->stream = s->id;
+}
+
+/* The communicator's record, with what was before this operation (or before its group) in `before`. */
+static struct last *last_of(struct walk *w, const struct df_uop *u)
+{
+	struct last *last = NULL;
+
+	for (size_t i = 0; i < w->nr_comms && !last; i++)
+		if (w->comms[i].comm == u->l.comm)
+			last = &w->comms[i];
+	if (!last) {
+		last = DF_VEC_PUSH(w->comms, w->nr_comms, w->cap_comms);
+		if (!last) {
+			w->g->failed = 1;
+			return NULL;
+		}
+		*last = (struct last){.comm = u->l.comm, .done = DF_NONE, .at = NOWHERE};
+	}
+	if (!u->l.group || last->group != u->l.group) {
+		last->before = last->done;
+		last->at_before = last->at;
+	}
+	return last;
+}
+
+static struct place join_places(struct walk *w, struct place a, struct place b, uint64_t rec)
+{
+	return (struct place){
+		.all = df_walk_join(w, a.all, b.all, DF_E_COMM, DF_W_ALL, rec),
+		.other = df_walk_join(w, a.other, b.other, DF_E_COMM, DF_W_ALL, rec),
+		.fenced = df_walk_join(w, a.fenced, b.fenced, DF_E_COMM, DF_W_ALL, rec)};
+}
+
+#define HAZARD_WINDOW 256
+
+struct range {
+	uint64_t from, to;
+};
+
+static struct range range_of(uint64_t base, uint64_t bytes)
+{
+	return (struct range){base, base && base + bytes > base ? base + bytes : base};
+}
+
+static int overlap(struct range a, struct range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
+
+/* What an operation reads and writes on its own rank. */
+static void buffers(const struct df_check_set *set, const struct df_uop *u, struct range *reads,
+		    struct range *writes)
+{
+	uint64_t n = (uint64_t)set->gcomms[u->gcomm].nranks, in = u->bytes, out = u->bytes;
+	int root = u->l.peer == u->l.rank;
+
+	switch (u->l.kind) {
+	case DF_KIND_ALLGATHER:
+		out *= n;
+		break;
+	case DF_KIND_REDUCESCATTER:
+		in *= n;
+		break;
+	case DF_KIND_ALLTOALL:
+		in *= n;
+		out *= n;
+		break;
+	case DF_KIND_GATHER:
+		out = root ? out * n : 0;
+		break;
+	case DF_KIND_SCATTER:
+		in = root ? in * n : 0;
+		break;
+	case DF_KIND_BROADCAST:
+		in = root ? in : 0;
+		break;
+	case DF_KIND_REDUCE:
+		out = root ? out : 0;
+		break;
+	case DF_KIND_SEND:
+		out = 0;
+		break;
+	case DF_KIND_RECV:
+		in = 0;
+		break;
+	default:
+		break;
+	}
+	*reads = range_of(u->l.send, in);
+	*writes = range_of(u->l.recv, out);
+}
+
+/* What keeps two operations in order even where issue order does not. */
+static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
+{
+	struct df_check_set *set = w->g->set;
+	struct df_uop *first = &set->ops[w->t->first_op], *o = u;
+	struct range r, wr, ro, wo;
+
+	buffers(set, u, &r, &wr);
+	if (r.from == r.to && wr.from == wr.to)
+		return;
+	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
+		if (o->done == DF_NONE || (o->l.stream != u->l.stream && !s->joined) ||
+		    (u->l.group && o->l.group == u->l.group))
+			continue;
+		buffers(set, o, &ro, &wo);
+		if (overlap(r, wo) || overlap(wr, ro) || overlap(wr, wo))
+			df_graph_edge(w->g, u->start, o->done, DF_E_HAZARD,
+				      w->nccl ? DF_W_P | DF_W_SI | DF_W_SE : DF_W_ALL, u->l.rec);
+	}
+}
+
+/* By our rules instances of one signature run one after the other, wherever they are. */
+static void behind_signature(struct walk *w, struct df_uop *u)
+{
+	struct df_uop *first = &w->g->set->ops[w->t->first_op], *o = u;
+
+	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
+		/* A message's signature is that of both its ends. */
+		if (o->done == DF_NONE || o->l.comm != u->l.comm || o->sig != u->sig ||
+		    o->l.kind != u->l.kind || o->l.peer != u->l.peer)
+			continue;
+		df_graph_edge(w->g, u->start, o->done, DF_E_COMM, DF_W_ALL, u->l.rec);
+		return;
+	}
+}
+
+void df_walk_op(struct walk *w, uint32_t ref)
+{
+	struct df_uop *u = &w->g->set->ops[ref];
+	struct stream *s = df_walk_stream(w, u->l.stream, u->l.device);
+	unsigned dev = (unsigned)u->l.device & 63;
+	struct last *last = last_of(w, u);
+	int inherits = last && !w->nccl && last->stream != u->l.stream;
+	struct place before;
+
+	if (!s || !last)
+		return;
+	u->start = df_graph_node(w->g, DF_N_START, w->trace, ref);
+	u->done = df_graph_node(w->g, DF_N_DONE, w->trace, ref);
+	df_graph_edge(w->g, u->done, u->start, DF_E_SELF, DF_W_ALL, u->l.rec);
+	before = s->at;
+	if (u->l.group && s->group == u->l.group)
+		before = s->before_group;
+	else
+		s->before_group = s->at;
+	s->group = u->l.group;
+	/*
+	 * By our rules the stream takes over what is ordered before the communicator's last operation on another one:
+	 * what follows comes after that too.
+	 */
+	if (inherits) {
+		before = join_places(w, before, last->at_before, u->l.rec);
+		s->at = join_places(w, s->at, last->at_before, u->l.rec);
+		s->joined |= last->at_before.all != DF_NONE;
+	}
+	if (u->l.state == DF_OP_ISSUED) {
+		behind_stream(w, u, before, DF_E_STREAM);
+		/* A stream that waits for an operation holds back the next one: strict order. */
+		df_graph_edge(w->g, u->start, before.fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
+			      u->l.rec);
+		hazards(w, u, s);
+		if (!w->nccl)
+			behind_signature(w, u);
+		if (s->flags & 2) {
+			for (size_t i = 0; i < w->nr_streams; i++)
+				if (w->streams[i].device == s->device &&
+				    df_walk_legacy_blocks(&w->streams[i])) {
+					struct place *b = &w->streams[i].at;
+
+					df_graph_edge(w->g, u->start, w->nccl ? b->all : b->other,
+						      DF_E_LEGACY, DF_W_ALL & ~DF_W_SE, u->l.rec);
+					if (!w->nccl)
+						df_graph_edge(w->g, u->start, b->fenced,
+							      DF_E_LEGACY, DF_W_BASE | DF_W_NORES,
+							      u->l.rec);
+				}
+		}
+		if (w->nccl && u->l.slot == 1) {
+			if (w->slots[dev] == DF_NONE) {
+				w->slots[dev] = df_graph_node(w->g, DF_N_SLOT, w->trace, dev);
+				w->g->nodes[w->slots[dev]].or_ = 1;
+			}
+			df_graph_edge(w->g, u->start, w->slots[dev], DF_E_SLOT, DF_W_BASE,
+				      u->l.rec_slot);
+		}
+		if (!df_lop_blind(&u->l))
+			w->g->nodes[u->start].stale = DF_M_GPU;
+	}
+	if (w->nccl) {
+		if (u->l.state == DF_OP_ISSUED)
+			df_graph_edge(w->g, u->start, last->before, DF_E_COMM,
+				      DF_W_BASE | DF_W_NORES, u->l.rec);
+		if (w->t->h.queues)
+			behind_queue(w, u);
+	}
+	s->at.all = df_walk_join(w, u->done, s->at.all, DF_E_PART, DF_W_ALL, DF_NO_REC);
+	last->done = u->done;
+	last->group = u->l.group;
+	last->stream = u->l.stream;
+	last->at = s->at;
+}
+
+void df_walk_holders(struct walk *w)
+{
+	for (size_t i = 0; i < w->t->nr_uops; i++) {
+		const struct df_uop *u = &w->g->set->ops[w->t->first_op + i];
+		unsigned dev = (unsigned)u->l.device & 63;
+
+		if (u->done != DF_NONE && w->slots[dev] != DF_NONE &&
+		    (u->l.slot == 2 || u->l.state == DF_OP_STARTED))
+			df_graph_edge(w->g, w->slots[dev], u->done, DF_E_HOLDS, DF_W_BASE,
+				      u->l.rec_start);
+	}
+}

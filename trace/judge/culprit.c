@@ -1,0 +1,257 @@
+/*
+ * Verdicts with one culprit: who is missing, gone, silent or stuck, and calls that do not agree.
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/judge/lines.h"
+#include "trace/record/names.h"
+
+/* How many ranks' operations wait for the root: directly, and in all. */
+static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all)
+{
+	const struct df_node *root = &r->g.nodes[r->root];
+
+	*direct = 0;
+	for (size_t i = 0; i < r->g.nr_edges; i++) {
+		const struct df_edge *e = &r->g.edges[i];
+		const struct df_node *to = &r->g.nodes[e->to];
+
+		/* Each communicator has a node of its own for the same process. */
+		if (r->g.nodes[e->from].kind == DF_N_MATCH && to->kind == root->kind &&
+		    to->mark == root->mark && to->trace == root->trace &&
+		    (to->trace != DF_NONE || e->to == r->root))
+			*direct += r->g.insts[r->g.nodes[e->from].ref].nr_here;
+	}
+	*all = r->stuck_ranks;
+}
+
+/* An operation that waits for the root. */
+static const struct df_uop *a_waiter(struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->g.nr_edges; i++) {
+		const struct df_edge *e = &r->g.edges[i];
+
+		if (e->to == r->root && r->g.nodes[e->from].kind == DF_N_MATCH)
+			return &r->set->ops[r->g.insts[r->g.nodes[e->from].ref].first];
+	}
+	return NULL;
+}
+
+static void last_record(struct df_check_result *r, const struct df_entry *e, struct df_line *b)
+{
+	const struct df_trc *t = &r->set->traces[e->trace];
+
+	df_line_put(b, "%.1f s ago", df_say_ago(r->set, e->trace, t->last_ns));
+}
+
+/* What the host of a missing rank does instead, of what it asks again and again; "": nothing. */
+static void loops(const struct df_check_result *r, const struct df_entry *e, char *buf, size_t size)
+{
+	const struct df_trc *t = &r->set->traces[e->trace];
+	uint32_t kinds = 0;
+	size_t at = 0;
+
+	for (size_t i = 0; i < t->nr_threads; i++) {
+		const struct df_lthread *th = &t->threads[i];
+
+		if (!df_entry_uses(e, th->tid))
+			continue;
+		kinds |= th->asks;
+		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
+			kinds |= 1u << th->poll_kind[k];
+	}
+	buf[0] = 0;
+	for (uint32_t k = 0; k < DF_POLLED_NR && at < size; k++)
+		if (kinds >> k & 1)
+			at += (size_t)snprintf(buf + at, size - at, "%s%s", at ? " and in " : "",
+					       df_call_text(df_polled_call(k)));
+}
+
+void df_line_missing(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	const struct df_uop *u = a_waiter(r);
+	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	char op[96] = "an operation", who[48], loop[160], script[160];
+
+	if (u)
+		df_say_op(r->set, u, op, sizeof(op));
+	df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who));
+	df_line_put(b, "%s waits for %s, ", op, who);
+	if (!strcmp(r->qualifier, "exited")) {
+		df_line_put(b, "whose process ended in order%s", e ? " " : "");
+		if (e)
+			last_record(r, e, b);
+	} else if (!strcmp(r->qualifier, "destroyed")) {
+		df_line_put(b, "which has left communicator %s", r->set->gcomms[n->gcomm].label);
+	} else if (e && e->failed_rec != DF_NO_REC) {
+		df_line_put(b, "whose call on %s returned an error and was not repeated",
+			    r->set->gcomms[n->gcomm].label);
+		snprintf(r->qualifier, sizeof(r->qualifier), "failed");
+	} else if (e) {
+		loops(r, e, loop, sizeof(loop));
+		df_line_put(
+			b,
+			"which has not issued it: its host %s%s%shas made no %sNCCL or CUDA call for %.1f s",
+			loop[0] ? "is in " : "", loop, loop[0] ? " and " : "",
+			loop[0] ? "other " : "",
+			df_say_ago(r->set, e->trace, r->set->traces[e->trace].last_progress_ns));
+		if (df_say_script(r->set, e->trace, script, sizeof(script)))
+			df_line_put(b, " and is at %s", script);
+	}
+	if (e && e->next_coll && strcmp(r->qualifier, "destroyed"))
+		df_line_put(b, " (its last on %s is #%" PRIu64 ")", r->set->gcomms[n->gcomm].label,
+			    e->next_coll);
+}
+
+static void crash_waited(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	const struct df_member *m =
+		n->gcomm != DF_NONE ? df_set_member(r->set, n->gcomm, n->rank) : NULL;
+	size_t direct, all;
+	char who[48];
+
+	count_waiters(r, &direct, &all);
+	df_line_put(b, "%s is gone", df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
+	if (e) {
+		df_line_put(b, " (pid %u on %.64s, last record ", r->set->traces[e->trace].h.pid,
+			    r->set->traces[e->trace].h.host);
+		last_record(r, e, b);
+		df_line_put(b, ")");
+	} else if (m) {
+		df_line_put(b, " (pid %u)", m->pid);
+	}
+	df_line_put(b, "; %zu operations wait for it directly, %zu ranks in all", direct, all);
+}
+
+void df_line_crash(struct df_check_result *r, struct df_line *b)
+{
+	if (!strcmp(r->qualifier, "ended")) {
+		const struct df_dead *d = r->set->dead;
+		char who[48] = "a process";
+
+		while (d->in_order)
+			d++;
+		for (uint32_t g = 0; g < r->set->nr_gcomms; g++)
+			if (r->set->gcomms[g].hash == d->comm_hash)
+				df_say_member(r->set, g, d->rank, who, sizeof(who));
+		df_line_put(b, "%s is gone (pid %u); its communicators were ended", who, d->pid);
+		return;
+	}
+	crash_waited(r, b);
+}
+
+void df_line_init(struct df_check_result *r, struct df_line *b)
+{
+	for (size_t i = 0; i < r->g.nr_bars; i++) {
+		const struct df_bar *bar = &r->g.bars[i];
+
+		if (bar->call != DF_CALL_COMM_INIT || !r->g.stuck[bar->node])
+			continue;
+		df_line_put(b,
+			    "communicator with unique id %016" PRIx64
+			    ": %u of %u ranks are in ncclCommInitRank, %u missing",
+			    bar->object, bar->nr_here, bar->expect, bar->expect - bar->nr_here);
+		return;
+	}
+	df_line_put(b, "communicator set-up is not complete");
+}
+
+void df_line_gpu(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	const struct df_uop *u = &r->set->ops[n->ref];
+	const struct df_trc *t = &r->set->traces[u->trace];
+	const struct df_litem *work = t->before.type == DF_ITEM_WORK ? &t->before : NULL;
+	char op[96], rank[48];
+
+	for (size_t i = 0; i < t->nr_items; i++)
+		if (t->items[i].type == DF_ITEM_WORK && t->items[i].rec < u->l.rec &&
+		    (!work || t->items[i].stream == u->l.stream))
+			work = &t->items[i];
+	df_line_put(
+		b,
+		"%s never started on %s although nothing of the program is in its way (issued %.1f s ago)",
+		df_say_op(r->set, u, op, sizeof(op)), df_say_rank(r->set, u, rank, sizeof(rank)),
+		df_say_ago(r->set, u->trace, u->l.issue_ns));
+	if (work)
+		df_line_put(b,
+			    "; a %s on stream %" PRIu64 " was put there before and may never end",
+			    df_work_name((uint32_t)work->b & 0xff), work->stream);
+	else
+		df_line_put(b, "; something that is not recorded occupies device %d", u->l.device);
+}
+
+void df_line_stall(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+	const struct df_uop *u = &r->set->ops[in->first];
+	char op[96];
+
+	df_line_put(b, "%s runs on all of its %u ranks, yet nothing has moved for %.1f s",
+		    df_say_op(r->set, u, op, sizeof(op)), in->nr_here + in->nr_done,
+		    (double)r->quiet_ns / 1e9);
+}
+
+void df_line_hosts(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n;
+	char thread[64], h[48];
+
+	if (r->is_cycle) {
+		const struct df_node *t = df_line_thread(r, 0), *t2 = df_line_thread(r, 1);
+
+		if (t)
+			df_line_put(b, "%s is in %s", df_line_host(r, t, h, sizeof(h)),
+				    df_call_text(r->set->traces[t->trace].calls[t->ref].call));
+		if (t2)
+			df_line_put(b, ", %s is in %s, each waiting for the other",
+				    df_line_host(r, t2, h, sizeof(h)),
+				    df_call_text(r->set->traces[t2->trace].calls[t2->ref].call));
+		df_line_put(b, ": cycle ");
+		df_line_path(r, b);
+		return;
+	}
+	n = &r->g.nodes[r->root];
+	if (n->kind == DF_N_THREAD) {
+		const struct df_lcall *c = &r->set->traces[n->trace].calls[n->ref];
+
+		df_line_put(
+			b,
+			"%s of %s has been in %s for %.1f s, waiting for something that is not recorded",
+			df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
+			r->set->traces[n->trace].label, df_call_text(c->call),
+			df_say_ago(r->set, n->trace, c->enter_ns));
+	} else {
+		df_line_put(b, "hosts wait in a barrier to which not all come");
+	}
+}
+
+void df_line_unknown(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = r->root == DF_NONE ? NULL : &r->g.nodes[r->root];
+	char who[48], op[96];
+	const struct df_uop *u = n ? a_waiter(r) : NULL;
+	const struct df_entry *e = n && n->kind == DF_N_NEXT && n->gcomm != DF_NONE
+					   ? df_set_entry(r->set, n->gcomm, n->rank)
+					   : NULL;
+
+	if (e && e->lost_open && u)
+		df_line_put(
+			b,
+			"%s waits for %s, which may have issued it: its ring has overwritten %" PRIu64
+			" of its unfinished operations (DFSHIM_TRACE_MB is its size)",
+			df_say_op(r->set, u, op, sizeof(op)),
+			df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)), e->lost_open);
+	else if (n && n->kind == DF_N_NEXT && u)
+		df_line_put(b, "%s waits for %s, of which there is no trace",
+			    df_say_op(r->set, u, op, sizeof(op)),
+			    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
+	else
+		df_line_put(b, "operations wait, and the records do not show for what");
+}

@@ -1,0 +1,328 @@
+/*
+ * Where the ranks' behaviour parted, and other observations worth a line: the earliest point at which
+ * somebody can act, next to who waits for whom.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "trace/record/names.h"
+#include "trace/judge/result.h"
+
+/* Both ranks belong to the communicator of this operation; for messages, both are its ends. */
+static int shared(const struct df_check_set *set, const struct df_uop *u,
+		  const struct df_entry *other)
+{
+	int32_t rank = -1;
+
+	for (uint32_t k = 0; k < set->traces[other->trace].nr_entries; k++) {
+		const struct df_entry *e = &set->entries[set->traces[other->trace].first_entry + k];
+
+		if (e->gcomm == u->gcomm && e->party == other->party)
+			rank = e->rank;
+	}
+	if (rank < 0)
+		return 0;
+	if (u->l.kind == DF_KIND_SEND || u->l.kind == DF_KIND_RECV)
+		return u->l.peer == rank;
+	return 1;
+}
+
+static int same_place(const struct df_uop *a, const struct df_uop *b)
+{
+	if (a->gcomm != b->gcomm)
+		return 0;
+	if (a->l.kind == DF_KIND_SEND || a->l.kind == DF_KIND_RECV)
+		return (b->l.kind == DF_KIND_SEND || b->l.kind == DF_KIND_RECV) &&
+		       a->l.kind != b->l.kind && a->l.index == b->l.index;
+	return a->l.index == b->l.index && a->l.kind == b->l.kind;
+}
+
+/* The next unfinished operation of this rank from *at on that both share. */
+static const struct df_uop *next_shared(const struct df_check_set *set, const struct df_entry *mine,
+					const struct df_entry *other, size_t *at)
+{
+	const struct df_trc *t = &set->traces[mine->trace];
+
+	for (; *at < t->nr_uops; ++*at) {
+		const struct df_uop *u = &set->ops[t->first_op + *at];
+
+		if (set->entries[u->entry].party == mine->party && shared(set, u, other))
+			return &set->ops[t->first_op + (*at)++];
+	}
+	return NULL;
+}
+
+static void say_with_site(struct df_check_result *r, const struct df_uop *u, char *buf, size_t size)
+{
+	char op[96], sig[96], site[160];
+
+	df_say_site(r->set, u->trace, u->l.site, site, sizeof(site));
+	snprintf(buf, size, "%s %s%s%s%s", df_say_op(r->set, u, op, sizeof(op)),
+		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
+}
+
+static void between(struct df_check_result *r, const struct df_entry *a, const struct df_entry *b)
+{
+	const struct df_check_set *set = r->set;
+	size_t ia = 0, ib = 0, pos = 1;
+	char ta[400], tb[400];
+
+	for (;; pos++) {
+		const struct df_uop *ua = next_shared(set, a, b, &ia),
+				    *ub = next_shared(set, b, a, &ib);
+
+		if (!ua && !ub)
+			return;
+		if (ua && ub && same_place(ua, ub))
+			continue;
+		if (ua)
+			say_with_site(r, ua, ta, sizeof(ta));
+		if (ub)
+			say_with_site(r, ub, tb, sizeof(tb));
+		r->divergence =
+			df_text("unfinished operation %zu that both share: r%d issued %s, r%d %s%s",
+				pos, a->world, ua ? ta : "nothing more", b->world,
+				ub ? "issued " : "", ub ? tb : "nothing more");
+		if (ua) {
+			r->div_trace[0] = ua->trace;
+			r->div_rec[0] = ua->l.rec;
+			r->div_site[0] = ua->l.site;
+			r->div_rank[0] = a->world;
+		}
+		if (ub) {
+			r->div_trace[1] = ub->trace;
+			r->div_rec[1] = ub->l.rec;
+			r->div_site[1] = ub->l.site;
+			r->div_rank[1] = b->world;
+		}
+		return;
+	}
+}
+
+static void other_roots(struct df_check_result *r)
+{
+	if (r->nr_roots > 1)
+		df_note(r, "%zu independent causes were found; the gravest is explained",
+			r->nr_roots);
+}
+
+#define DROPS_TOLD 3
+
+/* "; of A 120, of B 3": whose records the rings have overwritten, the most first. */
+static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size)
+{
+	uint64_t below = UINT64_MAX;
+	uint32_t last = 0;
+	size_t at = 0;
+
+	buf[0] = 0;
+	for (int told = 0; told < DROPS_TOLD; told++) {
+		uint64_t most = 0;
+		uint32_t which = 0;
+
+		for (uint32_t i = 0; i < set->nr_gcomms; i++) {
+			const struct df_gcomm *g = &set->gcomms[i];
+			uint64_t sum = 0;
+
+			for (uint32_t k = 0; k < g->nr_entries; k++)
+				sum += set->entries[set->sorted[g->first_entry + k]].drops;
+			/* Equal ones by their number. */
+			if (sum > most && (sum < below || (sum == below && i > last))) {
+				most = sum;
+				which = i;
+			}
+		}
+		if (!most || at >= size)
+			return;
+		at += (size_t)snprintf(buf + at, size - at, "%s of %s %" PRIu64, at ? "," : ";",
+				       set->gcomms[which].label, most);
+		below = most;
+		last = which;
+	}
+}
+
+static void coverage(struct df_check_result *r)
+{
+	char whose[256];
+	const struct df_check_set *set = r->set;
+	uint64_t drops = 0;
+	size_t missing = 0, old = 0, cut = 0, is_short = 0;
+	uint64_t lost = 0;
+
+	for (size_t i = 0; i < set->nr_gcomms; i++) {
+		const struct df_gcomm *g = &set->gcomms[i];
+
+		if ((size_t)g->nranks > g->nr_entries)
+			missing = (size_t)g->nranks - g->nr_entries > missing
+					  ? (size_t)g->nranks - g->nr_entries
+					  : missing;
+	}
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		old += set->traces[i].dropped;
+		cut += set->traces[i].cut;
+		is_short += set->traces[i].is_short;
+		lost += set->traces[i].nr_lost;
+		if (set->traces[i].h.next > set->traces[i].h.nr_recs)
+			drops += set->traces[i].h.next - set->traces[i].h.nr_recs;
+	}
+	if (missing)
+		df_note(r, "%zu ranks of the largest incomplete communicator have no trace here",
+			missing);
+	if (drops) {
+		drops_by_comm(set, whose, sizeof(whose));
+		df_note(r,
+			"%" PRIu64
+			" older records were overwritten%s (a larger DFSHIM_TRACE_MB keeps more)",
+			drops, whose);
+	}
+	if (lost)
+		df_note(r, "of %" PRIu64 " unfinished operations nothing is left but their number",
+			lost);
+	if (is_short)
+		df_note(r, "%zu files end before the last record that was written", is_short);
+	if (cut)
+		df_note(r, "judged as it was when the communicators were aborted (%zu traces)",
+			cut);
+	if (old)
+		df_note(r, "%zu traces of an earlier run were left out", old);
+	if (set->nr_torn)
+		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
+}
+
+#define NEIGHBOURS 64 /* ranks of one machine have numbers near each other */
+
+/* Two ranks of a communicator on one device, as far as numbers tell; 0: there are none such. */
+static int share_device(const struct df_check_set *set, const struct df_gcomm *g,
+			const struct df_entry *pair[2])
+{
+	for (uint32_t i = 0; i < g->nr_entries; i++)
+		for (uint32_t k = i + 1; k < g->nr_entries && k <= i + NEIGHBOURS; k++) {
+			const struct df_entry *a = &set->entries[set->sorted[g->first_entry + i]];
+			const struct df_entry *b = &set->entries[set->sorted[g->first_entry + k]];
+
+			if (a->device < 0 || a->device != b->device ||
+			    set->traces[a->trace].h.host_hash != set->traces[b->trace].h.host_hash)
+				continue;
+			pair[0] = a;
+			pair[1] = b;
+			return 1;
+		}
+	return 0;
+}
+
+/*
+ * What all ranks came to and nobody moves on with may also wait for room on a device: in mode trace it is not seen which
+ * of NCCL's kernels got some, so it has the same word, and this beside it.
+ */
+static void unseen_room(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_entry *pair[2];
+	const struct df_inst *in;
+	size_t others = 0;
+
+	if (r->verdict != DF_V_NET_STALL || r->root == DF_NONE ||
+	    r->g.nodes[r->root].kind != DF_N_MATCH)
+		return;
+	in = &r->g.insts[r->g.nodes[r->root].ref];
+	if (!(set->ops[in->first].l.flags & DF_OP_BY_NCCL))
+		return;
+	for (size_t i = 0; i < r->g.nr_insts; i++)
+		others += r->g.stuck[r->g.insts[i].node] && !r->g.insts[i].nr_missing &&
+			  r->g.insts[i].gcomm != in->gcomm;
+	if (share_device(set, &set->gcomms[in->gcomm], pair))
+		df_note(r,
+			"r%d and r%d both use device %d of %.64s%s: NCCL's kernels for both have to fit on it side by "
+			"side, which is not seen (it may be RESOURCE)",
+			pair[0]->world, pair[1]->world, pair[0]->device,
+			set->traces[pair[0]->trace].h.host,
+			pair[0]->trace == pair[1]->trace
+				? ""
+				: ", if their processes see the same devices");
+	else if (others)
+		df_note(r,
+			"%zu operations of other communicators have come to all their ranks too and do not end, in one "
+			"order everywhere: which of NCCL's kernels got room is not seen, they may starve one another "
+			"(it may be RESOURCE)",
+			others);
+}
+
+/* Same communicator, neighbours swapped: the program issued them in another order. */
+static void swapped(struct df_check_result *r)
+{
+	const struct df_inst *in;
+	const struct df_check_set *set = r->set;
+
+	if (r->verdict != DF_V_MISMATCH || r->root == DF_NONE ||
+	    r->g.nodes[r->root].kind != DF_N_MATCH)
+		return;
+	in = &r->g.insts[r->g.nodes[r->root].ref];
+	for (uint32_t i = in->first; i != DF_NONE; i = set->ops[i].next) {
+		const struct df_uop *a = &set->ops[i];
+
+		for (uint32_t k = in->first; k != DF_NONE; k = set->ops[k].next) {
+			const struct df_uop *b = &set->ops[k];
+			const struct df_trc *t = &set->traces[b->trace];
+
+			if (a->sig == b->sig)
+				continue;
+			/* Does b's rank issue a's signature right after? */
+			for (size_t j = 0; j < t->nr_uops; j++) {
+				const struct df_uop *c = &set->ops[t->first_op + j];
+
+				if (c->entry == b->entry && c->l.index == b->l.index + 1 &&
+				    c->sig == a->sig && c->l.kind != DF_KIND_SEND &&
+				    c->l.kind != DF_KIND_RECV) {
+					df_note(r,
+						"it looks swapped with %s#%" PRIu64
+						": the signatures match crosswise, so one communicator's operations "
+						"were issued in another order",
+						set->gcomms[b->gcomm].label, c->l.index + 1);
+					return;
+				}
+			}
+		}
+	}
+}
+
+void df_explain_divergence(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_entry *a = NULL, *b = NULL;
+
+	for (size_t i = 0; i < r->nr_involved; i++) {
+		const struct df_entry *e = &set->entries[set->ops[r->involved[i]].entry];
+
+		if (!a)
+			a = e;
+		else if (!b && (e->trace != a->trace || e->device != a->device))
+			b = e;
+	}
+	if (!b && r->root != DF_NONE && r->g.nodes[r->root].kind == DF_N_MATCH) {
+		const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+		const struct df_uop *first = &set->ops[in->first];
+
+		a = &set->entries[first->entry];
+		for (uint32_t i = in->first; i != DF_NONE; i = set->ops[i].next)
+			if (set->ops[i].sig != first->sig)
+				b = &set->entries[set->ops[i].entry];
+	}
+	if (!b && r->root != DF_NONE && r->g.nodes[r->root].kind == DF_N_NEXT &&
+	    r->g.nodes[r->root].ref != DF_NONE) {
+		b = &set->entries[r->g.nodes[r->root].ref];
+		for (size_t i = 0; i < r->g.nr_edges; i++) {
+			const struct df_edge *e = &r->g.edges[i];
+
+			if (e->to == r->root && r->g.nodes[e->from].kind == DF_N_MATCH)
+				a = &set->entries
+					     [set->ops[r->g.insts[r->g.nodes[e->from].ref].first]
+						      .entry];
+		}
+	}
+	if (a && b)
+		between(r, a, b);
+	swapped(r);
+	other_roots(r);
+	unseen_room(r);
+	coverage(r);
+}

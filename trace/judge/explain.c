@@ -1,0 +1,391 @@
+/*
+ * The sentence for each verdict word, what would help, and how to fix the program.
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "trace/record/names.h"
+#include "trace/judge/lines.h"
+#include "trace/read/vec.h"
+
+#define BIT(k) (1u << (k))
+
+void df_line_put(struct df_line *b, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(b->s + b->n, sizeof(b->s) - b->n, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		b->n = b->n + (size_t)n < sizeof(b->s) ? b->n + (size_t)n : sizeof(b->s) - 1;
+}
+
+void df_line_path(struct df_check_result *r, struct df_line *b)
+{
+	char last[48] = "", first[48] = "", name[48];
+
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		const struct df_node *n = &r->g.nodes[r->steps[i].from];
+
+		if (n->kind == DF_N_DONE || n->kind == DF_N_START)
+			df_say_rank(r->set, &r->set->ops[n->ref], name, sizeof(name));
+		else if (n->kind == DF_N_THREAD || n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
+			df_line_host(r, n, name, sizeof(name));
+		else
+			continue;
+		if (!strcmp(name, last))
+			continue;
+		if (!first[0])
+			snprintf(first, sizeof(first), "%s", name);
+		df_line_put(b, "%s%s", last[0] ? " -> " : "", name);
+		snprintf(last, sizeof(last), "%s", name);
+	}
+	if (strcmp(last, first))
+		df_line_put(b, " -> %s", first);
+}
+
+/* Distinct operations of the cycle: "A#1, C7#2". */
+static size_t put_ops(struct df_check_result *r, struct df_line *b)
+{
+	char name[96], seen[16][96];
+	size_t nr = 0;
+
+	for (size_t i = 0; i < r->nr_involved && nr < 16; i++) {
+		const struct df_uop *u = &r->set->ops[r->involved[i]];
+		int dup = 0;
+
+		if (u->l.kind == DF_KIND_RECV || u->l.kind == DF_KIND_SEND)
+			snprintf(name, sizeof(name), "%s %d->%d", r->set->gcomms[u->gcomm].label,
+				 u->l.kind == DF_KIND_SEND ? u->l.rank : u->l.peer,
+				 u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank);
+		else
+			df_say_op(r->set, u, name, sizeof(name));
+		for (size_t k = 0; k < nr; k++)
+			dup |= !strcmp(seen[k], name);
+		if (dup)
+			continue;
+		df_line_put(b, "%s%s", nr ? ", " : "", name);
+		snprintf(seen[nr++], sizeof(seen[0]), "%s", name);
+	}
+	return nr;
+}
+
+static int only_p2p(struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->nr_involved; i++)
+		if (r->set->ops[r->involved[i]].l.kind != DF_KIND_SEND &&
+		    r->set->ops[r->involved[i]].l.kind != DF_KIND_RECV)
+			return 0;
+	return r->nr_involved > 0;
+}
+
+static int any_p2p(struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->nr_involved; i++)
+		if (r->set->ops[r->involved[i]].l.kind == DF_KIND_SEND ||
+		    r->set->ops[r->involved[i]].l.kind == DF_KIND_RECV)
+			return 1;
+	return 0;
+}
+
+const struct df_node *df_line_thread(struct df_check_result *r, size_t which)
+{
+	/* Who polls for what goes on in the background is the host that waits. */
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		const struct df_node *n = &r->g.nodes[r->steps[i].from];
+
+		if (n->kind == DF_N_THREAD && n->thread && !which--)
+			return n;
+	}
+	return NULL;
+}
+
+const char *df_line_host(struct df_check_result *r, const struct df_node *n, char *buf, size_t size)
+{
+	return df_say_host(&r->g, (uint32_t)(n - r->g.nodes), buf, size);
+}
+
+static void order_line(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *t = df_line_thread(r, 0), *t2 = df_line_thread(r, 1);
+
+	if (t && !strcmp(r->qualifier, "connect")) {
+		char h1[48], h2[48];
+
+		df_line_put(
+			b,
+			"%s and %s use different communicators first, and each waits inside that first call for the "
+			"other to connect",
+			df_line_host(r, t, h1, sizeof(h1)),
+			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
+		return;
+	}
+	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
+		  !strcmp(r->qualifier, "connect"))) {
+		uint32_t c = r->set->traces[t->trace].calls[t->ref].call;
+		uint32_t c2 = t2 ? r->set->traces[t2->trace].calls[t2->ref].call : c;
+		char h1[64], h2[64] = "another rank";
+
+		df_line_host(r, t, h1, sizeof(h1));
+		if (t2)
+			df_line_host(r, t2, h2, sizeof(h2));
+		/* Threads of one process, of ranks that have no name yet. */
+		if (t2 && !strcmp(h1, h2)) {
+			df_say_thread(r->set, t->trace, t->thread, h1, sizeof(h1));
+			df_say_thread(r->set, t2->trace, t2->thread, h2, sizeof(h2));
+		}
+		if (c != c2)
+			df_line_put(b, "%s is in %s and %s in %s, each waiting for the other", h1,
+				    df_call_text(c), h2, df_call_text(c2));
+		else
+			df_line_put(
+				b,
+				"%s and %s are in different calls of %s, each waiting for the other",
+				h1, h2, df_call_text(c));
+		return;
+	}
+	if (only_p2p(r))
+		df_line_put(b, "point-to-point cycle ");
+	else if (r->stuck_insts > 2)
+		df_line_put(
+			b,
+			"%zu operations on %zu communicators have no common order on %zu ranks; shortest cycle ",
+			r->stuck_insts, r->stuck_comms, r->stuck_ranks);
+	else
+		df_line_put(b, "two orders of the same operations: cycle ");
+	df_line_path(r, b);
+	df_line_put(b, " over ");
+	put_ops(r, b);
+	if (!strcmp(r->qualifier, "hazard"))
+		df_line_put(
+			b,
+			" (their buffers overlap on every rank: the program's order contradicts itself)");
+	if (!strcmp(r->qualifier, "data"))
+		df_line_put(
+			b,
+			" (other work lies between them on every rank: they can't be reordered)");
+}
+
+static void sync_line(struct df_check_result *r, struct df_line *b)
+{
+	char h[48];
+	const struct df_node *t = df_line_thread(r, 0);
+
+	for (size_t i = 0; t && i < r->nr_steps; i++) {
+		/* Of several threads the one whose call is to blame. */
+		if (r->steps[i].cut && r->g.nodes[r->steps[i].from].kind == DF_N_THREAD) {
+			t = &r->g.nodes[r->steps[i].from];
+			break;
+		}
+	}
+	if (!t || !strcmp(r->qualifier, "legacy stream")) {
+		df_line_put(
+			b,
+			"the legacy default stream orders operations that have no common order: cycle ");
+		df_line_path(r, b);
+		df_line_put(b, " over ");
+		put_ops(r, b);
+		return;
+	}
+	df_line_put(b, "%s is in %s, which %s ", df_line_host(r, t, h, sizeof(h)),
+		    df_call_text(r->set->traces[t->trace].calls[t->ref].call),
+		    !strcmp(r->qualifier, "implicit") ? "waits, without promising it, for"
+						      : "waits for");
+	put_ops(r, b);
+	df_line_put(b, "; cycle ");
+	df_line_path(r, b);
+}
+
+static void data_line(struct df_check_result *r, struct df_line *b)
+{
+	char h[48];
+	const struct df_node *t = df_line_thread(r, 0);
+
+	if (t) {
+		df_line_put(
+			b,
+			"%s waits in %s for a result that needs another rank, which in turn waits for %s: cycle ",
+			df_line_host(r, t, h, sizeof(h)),
+			df_call_text(r->set->traces[t->trace].calls[t->ref].call),
+			df_line_host(r, t, h, sizeof(h)));
+	} else {
+		df_line_put(b, "the operations need each other's results: cycle ");
+	}
+	df_line_path(r, b);
+	df_line_put(b, " over ");
+	put_ops(r, b);
+}
+
+static void resource_line(struct df_check_result *r, struct df_line *b)
+{
+	if (!r->is_cycle) {
+		df_line_put(b, "all ranks have come to ");
+		put_ops(r, b);
+		df_line_put(
+			b,
+			", some in one order and some in the other, and none ends for %.1f s: the "
+			"devices have no room for all that was issued",
+			(double)r->quiet_ns / 1e9);
+		return;
+	}
+	if (!strcmp(r->qualifier, "queue")) {
+		df_line_put(
+			b,
+			"streams that share one hardware queue order operations that are independent: cycle ");
+		df_line_path(r, b);
+		df_line_put(b, " over ");
+		put_ops(r, b);
+		return;
+	}
+	df_line_put(
+		b,
+		"all slots are held by operations that wait for operations without a slot: cycle ");
+	df_line_path(r, b);
+	df_line_put(b, " over ");
+	put_ops(r, b);
+}
+
+/* ---- remedy and fix ------------------------------------------------------------------------------------ */
+
+static const char *fix_text(struct df_check_result *r)
+{
+	switch (r->verdict) {
+	case DF_V_ORDER:
+		if (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
+		    !strcmp(r->qualifier, "connect"))
+			return "make these calls in the same order on all ranks, or put them in one ncclGroupStart/End";
+		if (only_p2p(r))
+			return "put each send and its receive into one ncclGroupStart/End, or let even ranks send first";
+		if (any_p2p(r))
+			return "issue the messages and collectives in the same order on all ranks, or group them";
+		return "issue these operations in the same order on all ranks";
+	case DF_V_RESOURCE:
+		return !strcmp(r->qualifier, "queue")
+			       ? "raise CUDA_DEVICE_MAX_CONNECTIONS, or issue the operations in the same order on all ranks"
+			       : "issue the operations in the same order on all ranks, or have fewer in flight at once";
+	case DF_V_SYNC:
+		if (!strcmp(r->qualifier, "implicit"))
+			return "use the stream-ordered call (cudaFreeAsync, cudaMemcpyAsync), or make it before the operation "
+			       "is issued";
+		if (!strcmp(r->qualifier, "explicit"))
+			return "synchronise the stream that is needed instead of the device, or issue the other operation "
+			       "first";
+		return "create the streams with cudaStreamNonBlocking, or keep work off the legacy default stream";
+	case DF_V_DATA:
+		return "issue on all ranks in the same order, and only then wait for results";
+	case DF_V_MISSING:
+		return !strcmp(r->qualifier, "exited")
+			       ? "give all ranks the same number of iterations (drop_last, join), or shut down together"
+			       : "find the branch on which this rank left the common path (see the first divergence)";
+	case DF_V_MISMATCH:
+		return "make the ranks agree on this call, or give the operations communicators of their own";
+	case DF_V_INIT:
+		return "let every member of the communicator call ncclCommInitRank with the same id";
+	case DF_V_CRASH:
+		return "look for the reason in that process's own log, core file, or the kernel's log (out of memory)";
+	case DF_V_GPU_STUCK:
+		return "end the kernel that occupies the device, or leave it fewer multiprocessors";
+	case DF_V_NET_STALL:
+		return "check the links between these hosts (or peer access between these devices: ACS, IOMMU)";
+	case DF_V_HOST:
+		return "make the host waits come in an order that all ranks share with their collectives";
+	default:
+		return "";
+	}
+}
+
+static const char *remedy_of(struct df_check_result *r)
+{
+	switch ((int)r->remedy) {
+	case DF_W_P:
+		if (!strcmp(r->qualifier, "connect"))
+			return "preventable: connections can be made in the background instead of by waiting hosts";
+		if (!r->is_cycle)
+			return "preventable: operations that are preempted give their room to others";
+		return "preventable: preempting the marked wait lets everything finish, with stream order kept";
+	case DF_W_SI:
+		return "preventable: the marked call was never promised to wait for this operation";
+	case DF_W_SE:
+		return "can be released: the marked wait may return early if DFSHIM_RELEASE allows it";
+	default:
+		return r->is_cycle
+			       ? "not preventable: every wait of the cycle is a promise to the program"
+			       : "";
+	}
+}
+
+static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdict v)
+{
+	switch (v) {
+	case DF_V_OK:
+		if (r->set->nr_issued > r->set->nr_finished)
+			df_line_put(b, "%" PRIu64 " operations in flight, none of them stuck",
+				    r->set->nr_issued - r->set->nr_finished);
+		else
+			df_line_put(b, "all %" PRIu64 " operations finished", r->set->nr_finished);
+		break;
+	case DF_V_ORDER:
+		order_line(r, b);
+		break;
+	case DF_V_RESOURCE:
+		resource_line(r, b);
+		break;
+	case DF_V_SYNC:
+		sync_line(r, b);
+		break;
+	case DF_V_DATA:
+		data_line(r, b);
+		break;
+	case DF_V_MISSING:
+		df_line_missing(r, b);
+		break;
+	case DF_V_MISMATCH:
+		df_line_mismatch(r, b);
+		break;
+	case DF_V_INIT:
+		df_line_init(r, b);
+		break;
+	case DF_V_CRASH:
+		df_line_crash(r, b);
+		break;
+	case DF_V_GPU_STUCK:
+		df_line_gpu(r, b);
+		break;
+	case DF_V_NET_STALL:
+		df_line_stall(r, b);
+		break;
+	case DF_V_NCCL_INTERNAL:
+	case DF_V_HOST:
+		df_line_hosts(r, b);
+		break;
+	default:
+		df_line_unknown(r, b);
+	}
+}
+
+int df_explain(struct df_check_result *r)
+{
+	struct df_line b = {.n = 0};
+	int slow = r->verdict == DF_V_SLOW, lost = 0;
+
+	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
+	sentence(r, &b, slow ? r->otherwise : r->verdict);
+	if (slow)
+		df_line_put(&b, "; it may only be slow, or else it is %s",
+			    df_verdict_word(r->otherwise));
+	r->line = strdup(b.s);
+	r->fix = strdup(fix_text(r));
+	r->remedy_text = strdup(remedy_of(r));
+	if (!r->line || !r->fix || !r->remedy_text)
+		return -ENOMEM;
+	/* Where the ring has lost what a rank did, its records end too early: that is no divergence. */
+	for (size_t i = 0; i < r->set->nr_entries; i++)
+		lost |= r->set->entries[i].lost_open != 0;
+	if (r->verdict != DF_V_OK && !(lost && r->verdict == DF_V_UNKNOWN))
+		df_explain_divergence(r);
+	return 0;
+}

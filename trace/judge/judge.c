@@ -1,0 +1,557 @@
+/*
+ * The judge: reduces the graph under the rules that really hold, looks at what is left, and asks in
+ * which milder world it would not be left. No state beyond the result it builds.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include "trace/record/names.h"
+#include "trace/judge/result.h"
+#include "trace/read/vec.h"
+
+#define DEFAULT_STALE_NS 5000000000ULL
+#define LIVE_PATIENCE_NS 120000000000ULL
+
+/* ---- choosing the root --------------------------------------------------------------------------- */
+
+static int mark_priority(enum df_mark m)
+{
+	switch (m) {
+	case DF_M_DEAD:
+		return 100;
+	case DF_M_MISMATCH:
+		return 90;
+	case DF_M_DESTROYED:
+		return 60;
+	case DF_M_EXITED:
+		return 55;
+	case DF_M_GPU:
+		return 18;
+	case DF_M_IN_CALL:
+		return 45;
+	case DF_M_SILENT:
+		return 40;
+	case DF_M_ABSENT:
+		return 35;
+	case DF_M_STALLED:
+		return 16;
+	case DF_M_NO_TRACE:
+		return 20;
+	default:
+		return 0;
+	}
+}
+
+#define CYCLE_PRIORITY 80
+
+static enum df_mark mark_of(const struct df_check_result *r, uint32_t n)
+{
+	const struct df_node *node = &r->g.nodes[n];
+
+	return node->mark     ? (enum df_mark)node->mark
+	       : r->g.self[n] ? (enum df_mark)node->stale
+			      : DF_M_NONE;
+}
+
+static uint64_t op_time(const struct df_check_set *set, const struct df_uop *u)
+{
+	return u->l.issue_ns + (uint64_t)set->traces[u->trace].skew_ns;
+}
+
+static void count_stuck(struct df_check_result *r)
+{
+	const struct df_graph *g = &r->g;
+	uint8_t *comms = calloc(r->set->nr_gcomms + 1, 1),
+		*ranks = calloc(r->set->nr_entries + 1, 1);
+
+	r->stuck_ops = r->stuck_insts = r->stuck_comms = r->stuck_ranks = 0;
+	r->since_ns = UINT64_MAX;
+	for (size_t i = 0; i < g->nr_nodes && comms && ranks; i++) {
+		const struct df_node *n = &g->nodes[i];
+
+		if (!g->stuck[i])
+			continue;
+		if (n->kind == DF_N_MATCH) {
+			r->stuck_insts++;
+			r->stuck_comms += !comms[g->insts[n->ref].gcomm];
+			comms[g->insts[n->ref].gcomm] = 1;
+		}
+		if (n->kind == DF_N_DONE) {
+			const struct df_uop *u = &r->set->ops[n->ref];
+			int world = r->set->entries[u->entry].world;
+
+			r->stuck_ops++;
+			if (op_time(r->set, u) < r->since_ns)
+				r->since_ns = op_time(r->set, u);
+			if (world >= 0 && (size_t)world <= r->set->nr_entries && !ranks[world]) {
+				ranks[world] = 1;
+				r->stuck_ranks++;
+			}
+		}
+	}
+	free(comms);
+	free(ranks);
+}
+
+/* Components that wait for nobody: causes. Takes the gravest, and of those the one with most behind it. */
+static int choose_root(struct df_check_result *r)
+{
+	struct df_graph *g = &r->g;
+	uint8_t *is_root;
+	uint32_t *size, *rep;
+	size_t nr;
+	int best = -1;
+
+	free(r->comp);
+	r->comp = malloc((g->nr_nodes + 1) * sizeof(*r->comp));
+	if (!r->comp)
+		return -ENOMEM;
+	nr = df_graph_components(g, r->world, r->comp, &is_root);
+	if (!is_root)
+		return -ENOMEM;
+	size = calloc(nr + 1, sizeof(*size));
+	rep = calloc(nr + 1, sizeof(*rep));
+	r->root = DF_NONE;
+	r->nr_roots = 0;
+	for (size_t i = 0; i < g->nr_nodes && size && rep; i++) {
+		if (r->comp[i] == DF_NONE)
+			continue;
+		size[r->comp[i]]++;
+		rep[r->comp[i]] = (uint32_t)i;
+	}
+	for (size_t c = 0; c < nr && size && rep; c++) {
+		int prio, seen;
+
+		if (!is_root[c])
+			continue;
+		/* A process that is gone is one cause, however many communicators miss it. */
+		seen = 0;
+		for (size_t d = 0; d < c && mark_of(r, rep[c]); d++)
+			seen |= is_root[d] && mark_of(r, rep[d]) == mark_of(r, rep[c]) &&
+				r->g.nodes[rep[d]].trace == r->g.nodes[rep[c]].trace;
+		r->nr_roots += !seen;
+		prio = mark_of(r, rep[c]) ? mark_priority(mark_of(r, rep[c])) : CYCLE_PRIORITY;
+		if (prio > best || (prio == best && size[c] > size[r->root_comp])) {
+			best = prio;
+			r->root = rep[c];
+			r->root_comp = (uint32_t)c;
+		}
+	}
+	free(is_root);
+	free(size);
+	free(rep);
+	return 0;
+}
+
+/* ---- what kind of cycle --------------------------------------------------------------------------- */
+
+static int comp_dissolves(struct df_check_result *r, enum df_world w)
+{
+	/* Free hosts are still taken for silent ones where the verdict rests on that. */
+	df_graph_reduce(&r->g, w, r->stale ? 2 : 0);
+	for (size_t i = 0; i < r->g.nr_nodes; i++)
+		if (r->comp[i] == r->root_comp && r->g.stuck[i])
+			return 0;
+	return 1;
+}
+
+static int cycle_has(const struct df_check_result *r, unsigned kinds)
+{
+	for (size_t i = 0; i < r->nr_steps; i++)
+		if (r->steps[i].kinds & kinds)
+			return 1;
+	return 0;
+}
+
+static int cycle_has_call(const struct df_check_result *r, uint32_t call)
+{
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		const struct df_node *n = &r->g.nodes[r->steps[i].from];
+
+		if (n->kind == DF_N_THREAD && r->set->traces[n->trace].calls[n->ref].call == call)
+			return 1;
+	}
+	return 0;
+}
+
+static int same_inst(const struct df_uop *a, const struct df_uop *b)
+{
+	return a->gcomm == b->gcomm && a->l.index == b->l.index &&
+	       (a->l.kind == DF_KIND_SEND || a->l.kind == DF_KIND_RECV) ==
+		       (b->l.kind == DF_KIND_SEND || b->l.kind == DF_KIND_RECV);
+}
+
+/* Two ranks of the cycle hold the same two operations, then in opposite order. */
+static int has_inversion(const struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+
+	for (size_t i = 0; i < r->nr_involved; i++) {
+		for (size_t k = 0; k < r->nr_involved; k++) {
+			const struct df_uop *a = &set->ops[r->involved[i]],
+					    *b = &set->ops[r->involved[k]];
+			size_t both = 0;
+
+			if (df_uop_same_rank(set, a, b))
+				continue;
+			for (size_t j = 0; j < r->nr_involved; j++) {
+				const struct df_uop *x = &set->ops[r->involved[j]];
+
+				for (size_t q = 0;
+				     df_uop_same_rank(set, x, a) && q < r->nr_involved; q++) {
+					const struct df_uop *y = &set->ops[r->involved[q]];
+
+					both += df_uop_same_rank(set, y, b) && same_inst(x, y);
+				}
+			}
+			if (both >= 2)
+				return 1;
+		}
+	}
+	return 0;
+}
+
+#define BIT(k) (1u << (k))
+
+static void classify_cycle(struct df_check_result *r)
+{
+	static const enum df_world worlds[] = {DF_W_NORES, DF_W_P, DF_W_SI, DF_W_SE};
+	enum df_world remedy = (enum df_world)0;
+	const char *qual = "";
+
+	for (size_t i = 0; i < 4 && !remedy; i++)
+		if (comp_dissolves(r, worlds[i]))
+			remedy = worlds[i];
+	df_graph_reduce(&r->g, r->world, r->stale);
+	r->remedy = remedy == DF_W_NORES ? DF_W_P : remedy;
+	switch ((int)remedy) {
+	case DF_W_NORES:
+		r->verdict = DF_V_RESOURCE;
+		qual = cycle_has(r, BIT(DF_E_QUEUE)) ? "queue" : "slots";
+		break;
+	case DF_W_P:
+		r->verdict = DF_V_ORDER;
+		qual = cycle_has_call(r, DF_CALL_CONNECT) ? "connect" : "";
+		break;
+	case DF_W_SI:
+		r->verdict = DF_V_SYNC;
+		qual = "implicit";
+		break;
+	case DF_W_SE:
+		r->verdict = DF_V_SYNC;
+		qual = cycle_has(r, BIT(DF_E_SYNC_DEVICE)) ? "explicit" : "legacy stream";
+		break;
+	default:
+		if (cycle_has_call(r, DF_CALL_COMM_INIT) || cycle_has_call(r, DF_CALL_COMM_SPLIT) ||
+		    cycle_has_call(r, DF_CALL_COMM_SHRINK) || cycle_has_call(r, DF_CALL_CONNECT) ||
+		    cycle_has_call(r, DF_CALL_WINDOW_REGISTER)) {
+			r->verdict = DF_V_ORDER;
+			qual = cycle_has_call(r, DF_CALL_CONNECT) ? "connect" : "init";
+		} else if (cycle_has_call(r, DF_CALL_COMM_DESTROY) ||
+			   cycle_has_call(r, DF_CALL_COMM_FINALIZE)) {
+			r->verdict = DF_V_ORDER;
+			qual = "destroy";
+		} else if (cycle_has_call(r, DF_CALL_HOST_BARRIER) ||
+			   cycle_has_call(r, DF_CALL_HOST_WAIT) ||
+			   cycle_has_call(r, DF_CALL_OUTSIDE)) {
+			r->verdict = DF_V_HOST;
+		} else if (cycle_has(r, BIT(DF_E_SYNC_STREAM))) {
+			r->verdict = DF_V_DATA;
+		} else if (has_inversion(r)) {
+			r->verdict = DF_V_ORDER;
+			qual = "hazard";
+			for (size_t i = 0; i < r->nr_steps; i++)
+				if (r->g.nodes[r->steps[i].to].kind == DF_N_WORK)
+					qual = "data";
+		} else {
+			r->verdict = DF_V_DATA;
+		}
+	}
+	snprintf(r->qualifier, sizeof(r->qualifier), "%s", qual);
+}
+
+/* Somebody waits for the root in ncclCommInitRank. */
+static int root_is_init(const struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->g.nr_edges; i++) {
+		const struct df_node *b = &r->g.nodes[r->g.edges[i].from];
+
+		if (r->g.edges[i].to == r->root && b->kind == DF_N_BARRIER &&
+		    r->g.bars[b->ref].call == DF_CALL_COMM_INIT)
+			return 1;
+	}
+	return 0;
+}
+
+static int classify_root(struct df_check_result *r)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	int room = 0;
+
+	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
+	switch (mark_of(r, r->root)) {
+	case DF_M_MISMATCH:
+		r->verdict = DF_V_MISMATCH;
+		break;
+	case DF_M_DEAD:
+		r->verdict = DF_V_CRASH;
+		break;
+	case DF_M_EXITED:
+		r->verdict = DF_V_MISSING;
+		snprintf(r->qualifier, sizeof(r->qualifier), "exited");
+		break;
+	case DF_M_DESTROYED:
+		r->verdict = DF_V_MISSING;
+		snprintf(r->qualifier, sizeof(r->qualifier), "destroyed");
+		break;
+	case DF_M_SILENT:
+		r->verdict = DF_V_MISSING;
+		r->confidence = DF_C_POSSIBLE;
+		break;
+	case DF_M_ABSENT:
+		r->verdict = root_is_init(r) ? DF_V_INIT : DF_V_HOST;
+		break;
+	case DF_M_GPU:
+		r->verdict = DF_V_GPU_STUCK;
+		break;
+	case DF_M_STALLED:
+		room = df_no_room(r);
+		r->verdict = room ? DF_V_RESOURCE : DF_V_NET_STALL;
+		r->remedy = room ? DF_W_P : r->remedy;
+		break;
+	case DF_M_IN_CALL:
+		r->verdict =
+			df_call_class(r->set->traces[n->trace].calls[n->ref].call) == DF_CLASS_NCCL
+				? DF_V_NCCL_INTERNAL
+				: DF_V_HOST;
+		break;
+	default:
+		r->verdict = root_is_init(r) ? DF_V_INIT : DF_V_UNKNOWN;
+		r->confidence = DF_C_POSSIBLE;
+	}
+	return room < 0 ? room : 0;
+}
+
+/* Calls that do not agree explain it better than who is missing. 1 if they do, 0, or -ENOMEM. */
+static int judge_mismatch(struct df_check_result *r)
+{
+	int rc = df_mismatch_find(r);
+
+	if (rc <= 0)
+		return rc;
+	r->verdict = DF_V_MISMATCH;
+	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
+	r->qualifier[0] = 0;
+	r->is_cycle = 0;
+	return 1;
+}
+
+/* A crash is a crash, and who has left will not disagree. */
+static int may_be_mismatch(enum df_mark m)
+{
+	return m != DF_M_DEAD && m != DF_M_MISMATCH && m != DF_M_EXITED && m != DF_M_DESTROYED;
+}
+
+static int judge_residue(struct df_check_result *r)
+{
+	uint32_t *edges = NULL;
+	size_t nr;
+	int rc = choose_root(r);
+
+	if (rc || r->root == DF_NONE)
+		return rc;
+	count_stuck(r);
+	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
+	if (mark_of(r, r->root)) {
+		rc = classify_root(r);
+		if (rc)
+			return rc;
+		rc = may_be_mismatch(mark_of(r, r->root)) ? judge_mismatch(r) : 0;
+		return rc < 0 ? rc : 0;
+	}
+	/* What is known of NCCL and CUDA says more than who else a host may wait for. */
+	nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, BIT(DF_E_OUTSIDE), &edges);
+	if (!nr)
+		nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, 0, &edges);
+	rc = df_explain_steps(r, edges, nr, 1);
+	free(edges);
+	if (rc)
+		return rc;
+	r->is_cycle = 1;
+	classify_cycle(r);
+	/* Two orders that something could reconcile are no mismatch where signatures meet. */
+	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ? judge_mismatch(r) : 0;
+	if (rc)
+		return rc < 0 ? rc : 0;
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		unsigned cut = 0;
+
+		switch ((int)r->remedy) {
+		case DF_W_P:
+			cut = BIT(DF_E_STREAM) | BIT(DF_E_EVENT) | BIT(DF_E_SLOT) |
+			      BIT(DF_E_QUEUE) | BIT(DF_E_COMM) | BIT(DF_E_BARRIER);
+			break;
+		case DF_W_SI:
+			cut = BIT(DF_E_SYNC_IMPLICIT);
+			break;
+		case DF_W_SE:
+			cut = BIT(DF_E_SYNC_DEVICE) | BIT(DF_E_LEGACY) | BIT(DF_E_SYNC_IMPLICIT);
+			break;
+		default:
+			break;
+		}
+		r->steps[i].cut = r->remedy && r->steps[i].kinds & cut &&
+				  r->g.nodes[r->steps[i].to].kind != DF_N_WORK;
+	}
+	return 0;
+}
+
+static int stall_seen(const struct df_check_set *set)
+{
+	for (size_t i = 0; i < set->nr_traces; i++)
+		if (!set->traces[i].dropped && set->traces[i].stall_ms)
+			return 1;
+	return 0;
+}
+
+static int overwritten(const struct df_check_set *set)
+{
+	for (size_t i = 0; i < set->nr_traces; i++)
+		if (!set->traces[i].dropped && set->traces[i].h.next > set->traces[i].h.nr_recs)
+			return 1;
+	return 0;
+}
+
+/* Of a part of the data nothing is proved. */
+static void say_how_sure(struct df_check_result *r)
+{
+	r->partial = (uint8_t)df_set_is_partial(r->set);
+	if (r->confidence != DF_C_PROVED)
+		return;
+	/* A death that was recorded is a fact, whatever else is missing. */
+	if (r->partial && r->verdict != DF_V_CRASH)
+		r->confidence = DF_C_LIKELY;
+	/* Where messages were overwritten, which collective meets which is a guess. */
+	if (r->verdict == DF_V_MISMATCH && overwritten(r->set))
+		r->confidence = DF_C_LIKELY;
+}
+
+/*
+ * A circle that preemption or a release would cut, and that a polling host closes: what the host issues once it has
+ * what it asks for is not known. As long as the others lack a call of its rank, that it lacks is what can be said; a
+ * circle that nothing cuts is told all the same, since there the poll itself is the fault.
+ */
+static int rests_on_a_poll(const struct df_check_result *r)
+{
+	return r->is_cycle && r->remedy && !r->set->polls_are_free &&
+	       (cycle_has_call(r, DF_CALL_POLL_STREAM) || cycle_has_call(r, DF_CALL_POLL_EVENT) ||
+		cycle_has_call(r, DF_CALL_POLL_CALL));
+}
+
+int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
+		 struct df_check_result **out)
+{
+	uint64_t stale_ns = opts && opts->stale_ns ? opts->stale_ns : DEFAULT_STALE_NS, last = 0;
+	struct df_check_result *r = calloc(1, sizeof(*r));
+	int rc;
+
+	if (!r)
+		return -ENOMEM;
+	r->set = set;
+	set->refs++;
+	r->root = DF_NONE;
+	r->verdict = DF_V_OK;
+	r->world = DF_W_BASE;
+	r->div_trace[0] = r->div_trace[1] = DF_NONE;
+	rc = df_set_seal(set, opts);
+	if (!rc)
+		rc = df_graph_build(&r->g, set);
+	if (rc)
+		goto err;
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		uint64_t at = set->traces[i].last_progress_ns + (uint64_t)set->traces[i].skew_ns;
+
+		if (!set->traces[i].dropped && at > last)
+			last = at;
+	}
+	r->quiet_ns = set->now_ns > last ? set->now_ns - last : 0;
+	if (df_graph_reduce(&r->g, DF_W_BASE, 0)) {
+		rc = judge_residue(r);
+	} else if (r->g.nr_nodes && (r->quiet_ns >= stale_ns || stall_seen(set))) {
+		r->stale = 1;
+		if (df_graph_reduce(&r->g, DF_W_BASE, 1))
+			rc = judge_residue(r);
+		/* Who may still come: a host that is silent, or that waits for something unknown. */
+		if (opts && opts->live && r->quiet_ns < LIVE_PATIENCE_NS &&
+		    (r->verdict == DF_V_MISSING || cycle_has_call(r, DF_CALL_OUTSIDE))) {
+			r->otherwise = r->verdict;
+			r->verdict = DF_V_SLOW;
+		}
+	} else if (df_set_first_mismatch(set) != DF_NONE) {
+		r->verdict = DF_V_MISMATCH;
+		r->confidence = DF_C_PROVED;
+		snprintf(r->qualifier, sizeof(r->qualifier), "completed");
+	}
+	if (!rc && rests_on_a_poll(r)) {
+		df_check_result_free(r);
+		set->polls_are_free = 1;
+		return df_check_run(set, opts, out);
+	}
+	if (!rc && r->verdict == DF_V_OK && r->g.nr_nodes) {
+		rc = df_mismatch_unseen(r);
+		if (rc > 0) {
+			r->verdict = DF_V_MISMATCH;
+			r->confidence = DF_C_PROVED;
+			rc = 0;
+		}
+	}
+	for (size_t i = 0; !rc && r->verdict == DF_V_OK && i < set->nr_dead; i++) {
+		/* Nobody waits any more, because everything with the dead was ended. */
+		if (!set->dead[i].in_order) {
+			r->verdict = DF_V_CRASH;
+			snprintf(r->qualifier, sizeof(r->qualifier), "ended");
+		}
+	}
+	say_how_sure(r);
+	if (!rc)
+		rc = df_explain(r);
+	if (rc)
+		goto err;
+	*out = r;
+	return 0;
+err:
+	df_check_result_free(r);
+	return rc;
+}
+
+void df_check_result_free(struct df_check_result *r)
+{
+	if (!r)
+		return;
+	for (size_t i = 0; i < r->nr_steps; i++)
+		free(r->steps[i].text);
+	for (size_t i = 0; i < r->nr_notes; i++)
+		free(r->notes[i]);
+	free(r->steps);
+	free(r->involved);
+	free(r->sides);
+	free(r->notes);
+	free(r->comp);
+	free(r->line);
+	free(r->remedy_text);
+	free(r->fix);
+	free(r->divergence);
+	df_graph_fini(&r->g);
+	df_check_set_free(r->set);
+	free(r);
+}
+
+enum df_verdict df_check_verdict(const struct df_check_result *r)
+{
+	return r->verdict;
+}
+
+const char *df_check_line(const struct df_check_result *r)
+{
+	return r->line ? r->line : "UNKNOWN: out of memory";
+}

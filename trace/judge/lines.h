@@ -1,0 +1,34 @@
+/*
+ * The sentences of verdicts, a text that grows, and what both files of sentences share. Private to
+ * explain.c (cycles, remedy, fix) and culprit.c (verdicts with one culprit).
+ */
+#ifndef DF_TRACE_JUDGE_LINES_H
+#define DF_TRACE_JUDGE_LINES_H
+
+#include "trace/judge/result.h"
+
+/* A text that grows in place and never overflows. */
+struct df_line {
+	char s[1024];
+	size_t n;
+};
+
+void df_line_put(struct df_line *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "r0 -> r5 -> r0" over the ranks of the cycle. */
+void df_line_path(struct df_check_result *r, struct df_line *b);
+/* The which-th thread of the cycle, or NULL. */
+const struct df_node *df_line_thread(struct df_check_result *r, size_t which);
+/* The rank of a THREAD node. */
+const char *df_line_host(struct df_check_result *r, const struct df_node *n, char *buf,
+			 size_t size);
+
+void df_line_missing(struct df_check_result *r, struct df_line *b);
+void df_line_crash(struct df_check_result *r, struct df_line *b);
+void df_line_init(struct df_check_result *r, struct df_line *b);
+void df_line_gpu(struct df_check_result *r, struct df_line *b);
+void df_line_stall(struct df_check_result *r, struct df_line *b);
+void df_line_hosts(struct df_check_result *r, struct df_line *b);
+void df_line_unknown(struct df_check_result *r, struct df_line *b);
+void df_line_mismatch(struct df_check_result *r, struct df_line *b);
+
+#endif

@@ -1,0 +1,432 @@
+/*
+ * Calls that do not agree. By NCCL's rules the k-th collectives of a communicator meet whatever they are, and
+ * the graph sees it. Where operations meet by signature, a mismatch shows as two instances that lack each other:
+ * one rank waits with X for a rank that waits with Y for the first. And a message that was sent and is over may
+ * have had another size than the receive that waits for it. Pure functions over a result.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/judge/lines.h"
+#include "trace/record/names.h"
+#include "trace/read/vec.h"
+
+#define MAX_SIDES   4096
+#define MAX_LACKING 64	 /* instances that lack the root, and are looked at */
+#define MAX_LOOKS   4096 /* searches through the graph */
+
+static int add_side(struct df_check_result *r, const struct df_lop *op, uint32_t trace,
+		    uint32_t entry)
+{
+	struct df_side *s;
+
+	if (r->nr_sides >= MAX_SIDES)
+		return 0;
+	s = DF_VEC_PUSH(r->sides, r->nr_sides, r->cap_sides);
+	if (!s)
+		return -ENOMEM;
+	*s = (struct df_side){.op = *op, .trace = trace, .rank = -1, .sig = df_op_signature(op)};
+	if (entry != DF_NONE)
+		s->rank = r->set->entries[entry].world;
+	return 0;
+}
+
+static int add_inst(struct df_check_result *r, uint32_t inst)
+{
+	const struct df_check_set *set = r->set;
+	int rc = 0;
+
+	for (uint32_t o = r->g.insts[inst].first; o != DF_NONE && !rc; o = set->ops[o].next)
+		rc = add_side(r, &set->ops[o].l, set->ops[o].trace, set->ops[o].entry);
+	return rc;
+}
+
+/* ---- two signatures that lack each other ----------------------------------------------------------- */
+
+/* The rank's own operation of an instance, or NULL. */
+static const struct df_uop *op_of_rank(const struct df_check_set *set, const struct df_inst *in,
+				       int rank)
+{
+	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next)
+		if (set->ops[o].l.rank == rank)
+			return &set->ops[o];
+	return NULL;
+}
+
+struct look {
+	uint8_t *seen;
+	uint32_t *queue;
+	int left;
+};
+
+/* Does a wait of `from` lead to `to`, over what is stuck? */
+static int leads_to(const struct df_check_result *r, struct look *l, uint32_t from, uint32_t to)
+{
+	const struct df_graph *g = &r->g;
+	size_t nr = 0, at = 0;
+	int found = from == to;
+
+	if (l->left-- <= 0)
+		return 0;
+	l->seen[from] = 1;
+	l->queue[nr++] = from;
+	for (; at < nr && !found; at++) {
+		uint32_t n = l->queue[at];
+
+		for (uint32_t k = g->out_first[n]; k < g->out_first[n + 1] && !g->self[n]; k++) {
+			const struct df_edge *e = &g->edges[g->out[k]];
+
+			if (!df_edge_on(e, r->world) || !g->stuck[e->to] || l->seen[e->to])
+				continue;
+			found |= e->to == to;
+			l->seen[e->to] = 1;
+			l->queue[nr++] = e->to;
+		}
+	}
+	while (nr)
+		l->seen[l->queue[--nr]] = 0;
+	return found;
+}
+
+/*
+ * `b` lacks rank p, which waits with `a` for a rank q that takes part in b: and q does not come, because it has
+ * gone silent or because it waits for b. So neither rank will issue what the other waits for.
+ */
+static int lack_each_other(const struct df_check_result *r, struct look *l, const struct df_inst *a,
+			   const struct df_inst *b, uint64_t *place)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_graph *g = &r->g;
+
+	for (uint32_t k = g->out_first[a->node]; k < g->out_first[a->node + 1]; k++) {
+		const struct df_edge *e = &g->edges[g->out[k]];
+		const struct df_node *q = &g->nodes[e->to];
+		const struct df_uop *ua, *ub;
+
+		if (e->kind != DF_E_NOT_ISSUED || q->kind != DF_N_NEXT || !g->stuck[e->to])
+			continue;
+		ub = op_of_rank(set, b, q->rank);
+		if (!ub || !(g->self[e->to] || leads_to(r, l, e->to, b->node)))
+			continue;
+		ua = &set->ops[a->first];
+		if (ua->sig == ub->sig)
+			continue;
+		*place = ua->l.cindex > ub->l.cindex ? ua->l.cindex - ub->l.cindex
+						     : ub->l.cindex - ua->l.cindex;
+		return 1;
+	}
+	return 0;
+}
+
+static int by_signature(const struct df_check_result *r, const struct df_inst *in)
+{
+	const struct df_uop *u = &r->set->ops[in->first];
+
+	return r->g.stuck[in->node] && in->nr_missing && u->start != DF_NONE &&
+	       !df_trc_nccl(&r->set->traces[u->trace]);
+}
+
+/* All pairs with `b`, which lacks rank p; the two calls nearest to each other in issue order win. */
+static void look_at(struct df_check_result *r, struct look *l, uint32_t b, int p, uint64_t *best,
+		    uint32_t pair[2])
+{
+	const struct df_inst *ib = &r->g.insts[b];
+
+	for (uint32_t i = 0; i < r->g.nr_insts && *best; i++) {
+		const struct df_inst *ia = &r->g.insts[i];
+		uint64_t place;
+
+		if (i == b || ia->gcomm != ib->gcomm || ia->p2p != ib->p2p || !by_signature(r, ia))
+			continue;
+		if (ia->p2p && (ia->src != ib->src || ia->dst != ib->dst))
+			continue;
+		if (!op_of_rank(r->set, ia, p) || op_of_rank(r->set, ib, p) ||
+		    !lack_each_other(r, l, ia, ib, &place) || place >= *best)
+			continue;
+		*best = place;
+		pair[0] = i;
+		pair[1] = b;
+	}
+}
+
+static int find_crossed(struct df_check_result *r)
+{
+	struct df_graph *g = &r->g;
+	struct look l = {.seen = calloc(g->nr_nodes + 1, 1),
+			 .queue = malloc((g->nr_nodes + 1) * sizeof(uint32_t)),
+			 .left = MAX_LOOKS};
+	uint32_t pair[2] = {DF_NONE, DF_NONE};
+	uint64_t best = UINT64_MAX;
+	int nr = 0, rc = l.seen && l.queue ? 0 : -ENOMEM;
+
+	/* Whoever lacks the root, or, in a circle, whoever of it lacks a rank of it. */
+	for (size_t i = 0; i < g->nr_edges && !rc && nr < MAX_LACKING && best; i++) {
+		const struct df_edge *e = &g->edges[i];
+		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
+
+		if (e->kind != DF_E_NOT_ISSUED || from->kind != DF_N_MATCH ||
+		    to->kind != DF_N_NEXT || r->comp[e->to] != r->root_comp ||
+		    !by_signature(r, &g->insts[from->ref]))
+			continue;
+		nr++;
+		look_at(r, &l, from->ref, to->rank, &best, pair);
+	}
+	free(l.seen);
+	free(l.queue);
+	if (rc || pair[0] == DF_NONE)
+		return rc;
+	/* The lower rank's side first. */
+	if (r->set->ops[g->insts[pair[0]].first].l.rank >
+	    r->set->ops[g->insts[pair[1]].first].l.rank) {
+		uint32_t t = pair[0];
+
+		pair[0] = pair[1];
+		pair[1] = t;
+	}
+	r->root = g->insts[pair[0]].node;
+	rc = add_inst(r, pair[0]);
+	return rc ? rc : add_inst(r, pair[1]) ?: 1;
+}
+
+/* ---- a message that is over ------------------------------------------------------------------------- */
+
+static int open_trace(const struct df_trc *t, struct df_reader *r)
+{
+	return t->image ? df_reader_open_image(r, t->image, t->image_bytes, NULL)
+			: df_reader_open(r, t->path, NULL);
+}
+
+/*
+ * Is this operation of the other rank what u should have met? By NCCL's rules the k-th of the pair is; by ours one
+ * of another size for which u's rank has no partner.
+ */
+static int should_meet(const struct df_check_result *r, const struct df_uop *u,
+		       const struct df_lop *op)
+{
+	const struct df_trc *mine = &r->set->traces[u->trace];
+	struct df_lop partner = u->l;
+
+	if (df_trc_nccl(mine))
+		return op->index == u->l.index;
+	partner.count = op->count;
+	partner.type = op->type;
+	return df_op_signature(op) != u->sig &&
+	       df_trc_seen(mine, df_seen_key(u->l.comm, &partner, 0)) <=
+		       (op->has_match ? op->inst : op->index);
+}
+
+/* The other end of a message: read again from its trace. 1 found, 0 not there (any more). */
+static int other_end(struct df_check_result *r, const struct df_inst *in, const struct df_uop *u,
+		     struct df_lop *out, const struct df_entry **who)
+{
+	int rank = u->l.rank == in->src ? in->dst : in->src;
+	const struct df_entry *e = df_set_entry(r->set, in->gcomm, rank);
+	struct df_load *l = &r->set->load;
+	struct df_reader reader;
+	int rc;
+
+	if (!e || open_trace(&r->set->traces[e->trace], &reader))
+		return 0;
+	rc = df_load_trace(l, &reader);
+	df_reader_close(&reader);
+	for (size_t i = 0; !rc && i < l->nr_ops; i++) {
+		const struct df_lop *op = &l->ops[i];
+
+		if (op->comm != e->local || op->peer != u->l.rank ||
+		    op->kind != (rank == in->src ? DF_KIND_SEND : DF_KIND_RECV) ||
+		    !should_meet(r, u, op))
+			continue;
+		*out = *op;
+		*who = e;
+		return 1;
+	}
+	return rc;
+}
+
+/*
+ * A small send is over before its receive is there, so only one side is stuck. unseen: also where nobody sees what
+ * gets stuck, because ends are not recorded (NCCL's own operations, imported dumps).
+ */
+static int find_sizes(struct df_check_result *r, int unseen)
+{
+	int left = 16, rc;
+
+	for (uint32_t i = 0; i < r->g.nr_insts && left; i++) {
+		const struct df_inst *in = &r->g.insts[i];
+		const struct df_uop *u = &r->set->ops[in->first];
+		const struct df_entry *who = NULL;
+		struct df_lop other;
+		int nccl = df_trc_nccl(&r->set->traces[u->trace]);
+
+		if (!in->p2p || in->nr_here != 1 ||
+		    !(r->g.stuck[in->node] || (unseen && df_lop_blind(&u->l))) ||
+		    (nccl ? !in->nr_done : !in->nr_missing))
+			continue;
+		left--;
+		rc = other_end(r, in, u, &other, &who);
+		if (rc < 0)
+			return rc;
+		if (!rc || df_op_signature(&other) == u->sig)
+			continue;
+		r->root = in->node;
+		rc = add_inst(r, i);
+		return rc ? rc
+			  : add_side(r, &other, who->trace, (uint32_t)(who - r->set->entries))
+				    ?: 1;
+	}
+	return 0;
+}
+
+/* ---- what the judge asks ------------------------------------------------------------------------------ */
+
+int df_mismatch_find(struct df_check_result *r)
+{
+	int rc = find_crossed(r);
+
+	return rc ? rc : find_sizes(r, 0);
+}
+
+int df_mismatch_unseen(struct df_check_result *r)
+{
+	return find_sizes(r, 1);
+}
+
+/* What a rank put in this place of a communicator: read again from its trace, because nothing is kept of it. */
+static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t index)
+{
+	const struct df_entry *e = &r->set->entries[entry];
+	struct df_load *l = &r->set->load;
+	struct df_reader reader;
+	int rc;
+
+	/* A file that has gone meanwhile: the others say enough. */
+	if (open_trace(&r->set->traces[e->trace], &reader))
+		return 0;
+	rc = df_load_trace(l, &reader);
+	df_reader_close(&reader);
+	for (size_t i = 0; !rc && i < l->nr_ops; i++)
+		if (l->ops[i].comm == e->local && l->ops[i].index == index &&
+		    !df_kind_is_p2p(l->ops[i].kind))
+			return add_side(r, &l->ops[i], e->trace, entry);
+	return rc;
+}
+
+int df_mismatch_sides(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_gcomm *g;
+	uint32_t which;
+	int rc = 0;
+
+	if (r->nr_sides)
+		return 0;
+	if (r->root != DF_NONE)
+		return add_inst(r, r->g.nodes[r->root].ref);
+	which = df_set_first_mismatch(set);
+	if (which == DF_NONE)
+		return 0;
+	g = &set->gcomms[which];
+	for (uint32_t i = 0; i < g->nr_entries && !rc; i++)
+		rc = add_finished(r, set->sorted[g->first_entry + i], g->mismatch);
+	r->completed_gcomm = which;
+	r->completed_index = g->mismatch;
+	return rc;
+}
+
+/* ---- the sentence --------------------------------------------------------------------------------------- */
+
+static const char *difference(const struct df_lop *a, const struct df_lop *b)
+{
+	if (a->kind != b->kind && !(df_kind_is_p2p(a->kind) && df_kind_is_p2p(b->kind)))
+		return "operation";
+	if (df_kind_is_p2p(a->kind))
+		return "size";
+	if (a->count != b->count)
+		return "count";
+	if (a->type != b->type)
+		return "data type";
+	if (a->peer != b->peer)
+		return "root";
+	return "reduction";
+}
+
+static void put_message(struct df_line *b, const struct df_side *s)
+{
+	uint64_t size = df_dtype_bytes(s->op.type);
+
+	df_line_put(b, "r%d %s %" PRIu64 " bytes (%" PRIu64 " x %s)", s->rank,
+		    s->op.kind == DF_KIND_SEND ? "sends" : "expects",
+		    s->op.count * (size ? size : 1), s->op.count, df_dtype_name(s->op.type));
+}
+
+/* Groups equal signatures, names the minority. */
+static void put_sides(const struct df_check_result *r, struct df_line *b)
+{
+	const struct df_side *s = r->sides;
+	char sig[96], first[96], where[256] = "";
+	size_t best = 0, best_nr = 0, nr = r->nr_sides, other = nr, n = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		size_t same = 0;
+
+		for (size_t k = 0; k < nr; k++)
+			same += s[k].sig == s[i].sig;
+		if (same > best_nr) {
+			best_nr = same;
+			best = i;
+		}
+	}
+	for (size_t i = 0; i < nr && other == nr; i++)
+		if (s[i].sig != s[best].sig)
+			other = i;
+	if (other == nr)
+		return;
+	df_line_put(b, " %s: ", difference(&s[best].op, &s[other].op));
+	if (df_kind_is_p2p(s[best].op.kind) && nr == 2) {
+		put_message(b, &s[best]);
+		df_line_put(b, ", ");
+		put_message(b, &s[other]);
+		return;
+	}
+	for (size_t i = 0; i < nr && n + 16 < sizeof(where); i++)
+		if (s[i].sig == s[other].sig)
+			n += (size_t)snprintf(where + n, sizeof(where) - n, "%sr%d", n ? ", " : "",
+					      s[i].rank);
+	df_say_sig(&s[best].op, first, sizeof(first));
+	df_say_sig(&s[other].op, sig, sizeof(sig));
+	df_line_put(b, "%s on %s", sig, where);
+	if (best_nr == 1)
+		df_line_put(b, ", %s on r%d", first, s[best].rank);
+	else
+		df_line_put(b, ", %s on the %zu others%s", first, best_nr,
+			    best_nr > nr - best_nr ? " (majority)" : "");
+}
+
+void df_line_mismatch(struct df_check_result *r, struct df_line *b)
+{
+	char op[96];
+
+	if (df_mismatch_sides(r) || !r->nr_sides)
+		return;
+	if (r->root == DF_NONE) {
+		df_line_put(b, "%s#%" PRIu64, r->set->gcomms[r->completed_gcomm].label,
+			    r->completed_index + 1);
+		put_sides(r, b);
+		df_line_put(b, "; it completed, so data may be wrong without an error");
+		return;
+	}
+	if (r->g.insts[r->g.nodes[r->root].ref].p2p) {
+		const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+
+		df_line_put(b, "%s %d->%d #%" PRIu64, r->set->gcomms[in->gcomm].label, in->src,
+			    in->dst, in->index + 1);
+	} else {
+		df_line_put(b, "%s",
+			    df_say_op(r->set,
+				      &r->set->ops[r->g.insts[r->g.nodes[r->root].ref].first], op,
+				      sizeof(op)));
+	}
+	put_sides(r, b);
+}

@@ -1,0 +1,88 @@
+/*
+ * Which processes of a set of traces live, and which of them speaks first. Asks the system, so it is no part of the
+ * judge, which gets it as a function.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "trace/record/trace_hash.h"
+#include "trace/read/set.h"
+
+static uint64_t this_boot(void)
+{
+	char buf[128];
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, buf, sizeof(buf));
+	close(fd);
+	return n > 0 ? df_hash64(buf, (size_t)n) : 0;
+}
+
+int df_check_alive(const struct df_trace_header *h)
+{
+	static uint64_t boot;
+	char path[64], exe[128];
+	ssize_t n;
+
+	if (!boot)
+		boot = this_boot();
+	if (!boot || h->boot_hash != boot)
+		return -1;
+	if (kill((pid_t)h->pid, 0) && errno == ESRCH)
+		return 0;
+	/* The number may be somebody else's by now: then its program is another one. */
+	snprintf(path, sizeof(path), "/proc/%u/exe", h->pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0)
+		return -1;
+	exe[n] = 0;
+	return !strncmp(exe, h->exe, sizeof(h->exe) - 1) ? 1 : 0;
+}
+
+static int comes_before(const struct df_trace_header *a, const struct df_trace_header *b)
+{
+	if (a->rank != b->rank)
+		return a->rank < b->rank;
+	if (a->host_hash != b->host_hash)
+		return a->host_hash < b->host_hash;
+	return a->pid < b->pid;
+}
+
+unsigned df_check_before(const struct df_check_set *set, const struct df_trace_header *me,
+			 uint64_t *told_ns)
+{
+	unsigned nr = 0;
+
+	*told_ns = 0;
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trace_header *h = &set->traces[i].h;
+
+		nr += !h->closed && comes_before(h, me) && df_check_alive(h);
+		if (h->told && h->told_ns > *told_ns)
+			*told_ns = h->told_ns;
+	}
+	return nr;
+}
+
+size_t df_check_gone(const struct df_check_set *set, uint64_t since_ns, uint64_t *hosts,
+		     uint32_t *pids, size_t max)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < set->nr_traces && nr < max; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		if (t->h.closed || t->last_ns < since_ns || df_check_alive(&t->h))
+			continue;
+		hosts[nr] = t->h.host_hash;
+		pids[nr++] = t->h.pid;
+	}
+	return nr;
+}

@@ -1,0 +1,69 @@
+/*
+ * Where a hang was broken off: somebody gave up, here or among the peers. What came before is the evidence, what comes
+ * after are consequences, unless the job began anew.
+ */
+#include <stdlib.h>
+#include "trace/read/load.h"
+#include "trace/record/names.h"
+
+/* After a standstill: somebody gave up, here or among the peers. */
+static int broken_off(const struct df_rec *rec)
+{
+	return rec->type == DF_REC_PEER_DEAD ||
+	       (rec->type == DF_REC_CALL_ENTER && rec->a == DF_CALL_COMM_ABORT) ||
+	       (rec->type == DF_REC_CALL_EXIT && rec->b &&
+		df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
+}
+
+/* The last place from here on where a communicator is made: a hang that was broken off before it is over. 0 none. */
+static uint64_t last_new_comm(const struct df_reader *r)
+{
+	struct df_reader rest = *r;
+	const struct df_rec *rec;
+	uint64_t index, last = 0;
+
+	/* With a buffer of its own: the pass that asks goes on where it was. */
+	rest.own = NULL;
+	rest.buf_first = rest.buf_end = rest.at;
+	while ((rec = df_reader_next(&rest, &index)))
+		if (rec->type == DF_REC_COMM_INIT || rec->type == DF_REC_COMM_READY)
+			last = index;
+	free(rest.own);
+	return last;
+}
+
+/* What was unfinished when communicators ended and new ones were made later will not go on. */
+static void over(struct df_load *l, const struct df_rec *rec)
+{
+	for (size_t i = 0; i < l->nr_ops; i++) {
+		struct df_lop *op = &l->ops[i];
+
+		if (op->state >= DF_OP_FINISHED || op->comm != rec->comm)
+			continue;
+		op->state = DF_OP_ABORTED;
+		op->done_ns = rec->time_ns;
+		l->nr_open--;
+	}
+	for (size_t i = 0; i < l->nr_notes; i++)
+		if (l->notes[i].rec.type == DF_REC_STALL)
+			l->notes[i].rec.type = DF_REC_NONE;
+}
+
+int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struct df_rec *rec,
+		       uint64_t index, enum df_still still, uint64_t *new_comm)
+{
+	/*
+	 * On a machine without time for it a process may never come to note the standstill itself that it is part of. Its
+	 * hosts were looked at then, for one that did.
+	 */
+	if (rec->type != DF_REC_COMM_ABORT && !(l->nr_open && still && broken_off(rec)))
+		return 0;
+	/* Only asked where somebody gave up: it costs a pass over the rest. */
+	if (*new_comm == DF_NO_REC)
+		*new_comm = last_new_comm(r);
+	if (index >= *new_comm)
+		return l->nr_open || still == DF_STILL_STALL;
+	if (rec->type == DF_REC_COMM_ABORT)
+		over(l, rec);
+	return 0;
+}

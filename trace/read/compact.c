@@ -1,0 +1,444 @@
+/*
+ * A ring reduced to what an analysis needs: the watchdog sends this to its peers instead of megabytes.
+ * The copy is taken while writers go on; a record that changes meanwhile is left out.
+ *
+ * Reducing can be repeated: what was kept together with the records since then, reduced again, is what the whole
+ * would have been reduced to. So a process that is looked at often (struct df_compact) pays for what is new,
+ * not for its ring.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/check.h"
+#include "trace/record/trace_hash.h"
+#include "trace/record/names.h"
+#include "trace/read/set.h"
+
+#define LAST_RECORDS 16
+#define MAX_BYTES    (1ULL << 32)
+
+static size_t image_bytes(const struct df_trace_header *h)
+{
+	return (size_t)(h->off_recs + h->nr_recs * sizeof(struct df_rec));
+}
+
+static void copy_words(void *to, const void *from, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += 8)
+		*(uint64_t *)((char *)to + at) = atomic_load_explicit(
+			(_Atomic(uint64_t) *)((uintptr_t)from + at), memory_order_relaxed);
+}
+
+static uint32_t used_word(const uint32_t *used)
+{
+	/*
+	 * Acquire pairs with the writer's release of `used`: without it the fields copied after this could
+	 * be older than the word that says they are there.
+	 */
+	return atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)used, memory_order_acquire);
+}
+
+/* Entries that are whole; what is being written is left out, and of strings what lies behind it. */
+static void copy_tables(const struct df_trace_header *h, struct df_trace_header *copy,
+			uint32_t nr_comms, uint64_t end)
+{
+	const char *comms = (const char *)h + h->off_comms,
+		   *strings = (const char *)h + h->off_strings;
+	uint64_t bytes;
+
+	for (uint32_t i = 0; i < nr_comms && i < h->nr_comms; i++) {
+		uint64_t at = i * sizeof(struct df_trace_comm);
+		const struct df_trace_comm *c = (const struct df_trace_comm *)(comms + at);
+
+		if (used_word(&c->used))
+			copy_words((char *)copy + h->off_comms + at, c, sizeof(*c));
+	}
+	if (end > h->nr_string_bytes)
+		end = h->nr_string_bytes;
+	for (uint64_t at = 0; at + sizeof(struct df_trace_string) <= end; at += bytes) {
+		const struct df_trace_string *s = (const struct df_trace_string *)(strings + at);
+
+		if (!used_word(&s->used))
+			break;
+		bytes = sizeof(*s) + ((s->bytes + 7) & ~7u);
+		copy_words((char *)copy + h->off_strings + at, s, bytes);
+	}
+}
+
+#define ANY_LAP UINT64_MAX
+
+/* 1: the copy is whole, and the record of this index if one is asked for. */
+static int copy_record(struct df_rec *to, const struct df_rec *from, uint64_t index)
+{
+	/*
+	 * Acquire pairs with the writer's release of the commit word: without it fields older than
+	 * the word could be read.
+	 */
+	uint32_t commit = atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&from->commit,
+					       memory_order_acquire);
+
+	if (index != ANY_LAP && commit != (uint32_t)(index + 1))
+		return 0;
+	/*
+	 * Acquire of each field pairs with the writer's releases after it cleared the word: without it
+	 * the second look at the word could be taken before the fields were read.
+	 */
+	for (size_t k = 0; k < sizeof(struct df_rec) / 8; k++)
+		((uint64_t *)to)[k] = atomic_load_explicit(
+			(_Atomic(uint64_t) *)((uintptr_t)from + k * 8), memory_order_acquire);
+	if (atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&from->commit,
+				 memory_order_relaxed) != commit)
+		commit = 0;
+	to->commit = commit;
+	return commit != 0;
+}
+
+/*
+ * A copy in which every entry and every record is either whole or invalid. Of a ring that has not wrapped it has what
+ * was written: the rest would cost its pages.
+ */
+static void *snapshot(const struct df_trace_header *h)
+{
+	uint64_t next = atomic_load_explicit((_Atomic(uint64_t) *)(uintptr_t)&h->next,
+					     memory_order_relaxed),
+		 nr = h->nr_recs;
+	struct df_trace_header *copy;
+	struct df_rec *to;
+	const struct df_rec *from;
+
+	while (nr > 64 && next <= nr / 2)
+		nr /= 2;
+	if (h->off_recs + nr * sizeof(struct df_rec) > MAX_BYTES)
+		return NULL;
+	copy = calloc(1, (size_t)(h->off_recs + nr * sizeof(struct df_rec)));
+	if (!copy)
+		return NULL;
+	copy_words(copy, h, h->header_bytes);
+	if (nr < h->nr_recs) {
+		copy->nr_recs = nr;
+		copy->next = next;
+	}
+	copy_tables(h, copy, copy->comms_used, copy->strings_used);
+	to = (struct df_rec *)((char *)copy + h->off_recs);
+	from = (const struct df_rec *)((const char *)h + h->off_recs);
+	for (uint64_t i = 0; i < nr; i++)
+		copy_record(&to[i], &from[i], ANY_LAP);
+	return copy;
+}
+
+struct keep {
+	struct df_load l;
+	uint64_t first_item; /* record of the first unfinished operation */
+	uint64_t *keys;	     /* last operations by what they match with, and by who issued them */
+	size_t size;
+	uint8_t *op; /* operations to keep */
+	int lean;    /* for a proof, not for people: without texts and call sites */
+};
+
+/* 1: the key is new. */
+static int key_put(struct keep *k, uint64_t key)
+{
+	size_t at = (size_t)df_mix64(key) & (k->size - 1);
+
+	while (k->keys[at] && k->keys[at] != key)
+		at = (at + 1) & (k->size - 1);
+	if (k->keys[at])
+		return 0;
+	k->keys[at] = key;
+	return 1;
+}
+
+/*
+ * Of each signature and pair the last operation, so that a peer sees how far this rank came; and the last
+ * that each thread issued on a communicator, because it may issue another.
+ */
+static int mark_last(struct keep *k, int nccl)
+{
+	k->size = 64;
+	while (k->size < k->l.nr_ops * 4)
+		k->size *= 2;
+	k->keys = calloc(k->size, sizeof(*k->keys));
+	if (!k->keys)
+		return -ENOMEM;
+	for (size_t i = k->l.nr_ops; i-- > 0;) {
+		const struct df_lop *op = &k->l.ops[i];
+		int first = key_put(k, df_seen_key(op->comm, op, nccl));
+
+		/* Keys of signatures are odd. */
+		if (key_put(k, df_mix64((uint64_t)op->comm << 32 | op->thread) << 1 | 1ull << 63) ||
+		    first)
+			k->op[i] = 1;
+	}
+	return 0;
+}
+
+static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
+{
+	const struct df_lcall *call;
+	const struct df_lop *op;
+
+	if (index + LAST_RECORDS > k->l.last_rec && !k->lean && r->type != DF_REC_HOST_AT)
+		return 1;
+	switch (r->type) {
+	case DF_REC_SITE:
+	case DF_REC_MARK:
+	case DF_REC_CLOCK:
+	case DF_REC_STALL:
+	case DF_REC_STREAM_DESTROY:
+		return !k->lean;
+	case DF_REC_OP_ISSUE:
+	case DF_REC_OP_ARGS:
+	case DF_REC_OP_MATCH:
+	case DF_REC_OP_DEP:
+	case DF_REC_OP_BEHIND:
+	case DF_REC_OP_SLOT:
+	case DF_REC_OP_START:
+	case DF_REC_OP_DONE:
+		op = df_load_op(&k->l, r->op);
+		return op && k->op[op - k->l.ops];
+	case DF_REC_CALL_ENTER:
+	case DF_REC_CALL_EXIT: /* of one that goes on in the background */
+	case DF_REC_RELEASE:
+		call = df_load_call(&k->l, r->op);
+		return call && call->open;
+	case DF_REC_HOST_AT: {
+		/* Not one that the thread's later records have overtaken: they may be left out. */
+		const struct df_lthread *t = df_load_thread(&k->l, (uint32_t)r->a);
+
+		return !k->lean && t &&
+		       ((t->asks && t->asks_rec == index) || (t->at && t->at_rec == index) ||
+			(t->at == DF_AT_POLLS && index > t->at_rec));
+	}
+	case DF_REC_STREAM_WORK:
+	case DF_REC_STREAM_FENCE:
+	case DF_REC_EVENT_RECORD:
+	case DF_REC_EVENT_WAIT:
+		return index > k->first_item;
+	case DF_REC_OP_PREEMPT:
+	case DF_REC_OP_RESUME:
+	case DF_REC_POLLED:
+	case DF_REC_MEM_ALLOC:
+	case DF_REC_MEM_FREE:
+	case DF_REC_DAEMON_LAUNCH:
+	case DF_REC_DAEMON_QUIT:
+	case DF_REC_GRAPH_LAUNCH:
+		return 0;
+	default:
+		return 1;
+	}
+}
+
+static int write_image(struct keep *k, struct df_reader *r, void **image, size_t *bytes)
+{
+	const struct df_trace_header *h = &r->h;
+	uint64_t nr = 0, cap = 64, index,
+		 strings = h->strings_used < h->nr_string_bytes && !k->lean ? h->strings_used : 0;
+	struct df_trace_header *out;
+	const struct df_rec *rec;
+	struct df_rec *to;
+	uint64_t *number = NULL;
+	size_t total;
+
+	df_reader_rewind(r);
+	while ((rec = df_reader_next(r, &index)))
+		nr += (uint64_t)wanted(k, rec, index);
+	while (cap < nr)
+		cap *= 2;
+	strings = (strings + 63) & ~63ULL;
+	total = 4096 + r->nr_comms * sizeof(struct df_trace_comm) + strings +
+		nr * sizeof(struct df_rec);
+	if (!k->lean)
+		total += nr * sizeof(*number);
+	out = calloc(1, total);
+	if (!out)
+		return -ENOMEM;
+	*out = *h;
+	out->nr_recs = cap;
+	out->nr_comms = out->comms_used = r->nr_comms;
+	out->nr_string_bytes = (uint32_t)strings;
+	if (k->lean)
+		out->strings_used = 0;
+	out->off_comms = 4096;
+	out->off_strings = 4096 + r->nr_comms * sizeof(struct df_trace_comm);
+	out->off_recs = out->off_strings + strings;
+	out->next = nr;
+	/* A verdict names records as whoever looks into the file will find them. */
+	out->off_numbers = k->lean ? 0 : out->off_recs + nr * sizeof(*rec);
+	if (!k->lean)
+		number = (uint64_t *)((char *)out + out->off_numbers);
+	if (r->nr_comms)
+		memcpy((char *)out + out->off_comms, r->comms,
+		       r->nr_comms * sizeof(struct df_trace_comm));
+	for (uint32_t i = 0; i < r->nr_comms; i++)
+		((struct df_trace_comm *)((char *)out + out->off_comms))[i].drops++;
+	if (strings)
+		memcpy((char *)out + out->off_strings, r->strings,
+		       r->string_bytes < strings ? r->string_bytes : (size_t)strings);
+	to = (struct df_rec *)((char *)out + out->off_recs);
+	nr = 0;
+	df_reader_rewind(r);
+	while ((rec = df_reader_next(r, &index))) {
+		const struct df_lop *op;
+
+		if (!wanted(k, rec, index))
+			continue;
+		to[nr] = *rec;
+		to[nr].commit = (uint32_t)(nr + 1);
+		if (number)
+			number[nr] = index;
+		/* Counting is over: what is left carries the index that matching needs. */
+		op = rec->type == DF_REC_OP_MATCH ? df_load_op(&k->l, rec->op) : NULL;
+		if (op)
+			to[nr].c = op->index;
+		nr++;
+	}
+	*image = out;
+	*bytes = total;
+	return 0;
+}
+
+/* What is left of a trace that is as large as its source. */
+static int reduce(const void *source, int lean, void **image, size_t *bytes)
+{
+	struct keep k = {.first_item = UINT64_MAX, .lean = lean};
+	struct df_reader r;
+	int rc = df_reader_open_image(&r, source, image_bytes(source), NULL);
+
+	if (rc)
+		return rc;
+	df_load_init(&k.l);
+	rc = df_load_trace(&k.l, &r);
+	if (!rc) {
+		k.op = calloc(k.l.nr_ops + 1, 1);
+		rc = k.op ? 0 : -ENOMEM;
+	}
+	for (size_t i = 0; !rc && i < k.l.nr_ops; i++) {
+		if (k.l.ops[i].state >= DF_OP_FINISHED)
+			continue;
+		k.op[i] = 1;
+		if (k.l.ops[i].rec < k.first_item)
+			k.first_item = k.l.ops[i].rec;
+	}
+	if (!rc)
+		rc = mark_last(&k, r.h.rules == 1 || r.h.mode == 1);
+	if (!rc)
+		rc = write_image(&k, &r, image, bytes);
+	free(k.keys);
+	free(k.op);
+	df_load_fini(&k.l);
+	df_reader_close(&r);
+	return rc;
+}
+
+int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes)
+{
+	void *copy;
+	int rc;
+
+	if (!ring)
+		return -EINVAL;
+	copy = snapshot(ring);
+	if (!copy)
+		return -ENOMEM;
+	rc = reduce(copy, 0, image, bytes);
+	free(copy);
+	return rc;
+}
+
+/* ---- again and again -------------------------------------------------------------------------------- */
+
+#define TABLE 4096 /* where the communicators of a source begin */
+
+/* The end of a communicator is no end of the job here: what came after it counts. */
+static void plain_end(struct df_rec *rec)
+{
+	if (rec->type == DF_REC_COMM_ABORT)
+		rec->type = DF_REC_COMM_DESTROY;
+}
+
+/* Records [from, to) of the ring behind nr_old others, as a trace of their own. -EAGAIN: one is not whole. */
+static int source(const struct df_trace_header *ring, const struct df_trace_header *old,
+		  uint64_t from, uint64_t to, struct df_trace_header **out)
+{
+	uint64_t nr_old = old ? old->next : 0, nr = nr_old + (to - from), cap = 64;
+	const struct df_rec *recs = (const struct df_rec *)((const char *)ring + ring->off_recs);
+	uint32_t nr_comms = atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&ring->comms_used,
+						 memory_order_relaxed);
+	struct df_trace_header *h;
+	struct df_rec *rec;
+
+	if (nr_comms > ring->nr_comms)
+		nr_comms = ring->nr_comms;
+	while (cap < nr)
+		cap *= 2;
+	h = calloc(1, TABLE + nr_comms * sizeof(struct df_trace_comm) + cap * sizeof(*rec));
+	if (!h)
+		return -ENOMEM;
+	copy_words(h, ring, sizeof(*h) / 8 * 8);
+	copy_tables(ring, h, nr_comms, 0);
+	h->nr_recs = cap;
+	h->nr_comms = h->comms_used = nr_comms;
+	h->nr_string_bytes = h->strings_used = 0;
+	h->off_recs = h->off_strings = TABLE + nr_comms * sizeof(struct df_trace_comm);
+	h->next = nr;
+	/* Its first records are missing: what is left carries the index that matching needs. */
+	for (uint32_t i = 0; i < nr_comms && (old || from); i++)
+		((struct df_trace_comm *)((char *)h + h->off_comms))[i].drops |= 1;
+	rec = (struct df_rec *)((char *)h + h->off_recs);
+	if (nr_old)
+		memcpy(rec, (const char *)old + old->off_recs, nr_old * sizeof(*rec));
+	for (uint64_t i = from; i < to; i++) {
+		struct df_rec *copy = &rec[nr_old + (i - from)];
+
+		if (!copy_record(copy, &recs[i & (ring->nr_recs - 1)], i)) {
+			/* Given up by its writer, long ago: it will never be whole. */
+			if (h->lost && to - i > 64)
+				continue;
+			free(h);
+			return -EAGAIN;
+		}
+		copy->commit = (uint32_t)(nr_old + (i - from) + 1);
+		plain_end(copy);
+	}
+	*out = h;
+	return 0;
+}
+
+int df_trace_compact_step(struct df_compact *c, const struct df_trace_header *ring)
+{
+	uint64_t to = atomic_load_explicit((_Atomic(uint64_t) *)(uintptr_t)&ring->next,
+					   memory_order_relaxed),
+		 from = c->next;
+	const struct df_trace_header *old = c->image;
+	struct df_trace_header *h;
+	void *image = NULL;
+	size_t bytes = 0;
+	int rc;
+
+	if (old && to == from)
+		return 0;
+	/* Room for what is written while we look. */
+	if (!old || to - from > ring->nr_recs / 2) {
+		old = NULL;
+		from = to > ring->nr_recs / 2 ? to - ring->nr_recs / 2 : 0;
+	}
+	rc = source(ring, old, from, to, &h);
+	if (rc)
+		return rc;
+	rc = reduce(h, 1, &image, &bytes);
+	free(h);
+	if (rc)
+		return rc;
+	free(c->image);
+	c->image = image;
+	c->bytes = bytes;
+	c->next = to;
+	return 0;
+}
+
+void df_trace_compact_fini(struct df_compact *c)
+{
+	free(c->image);
+	memset(c, 0, sizeof(*c));
+}

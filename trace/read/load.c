@@ -1,0 +1,560 @@
+/*
+ * One pass over a trace that sorts its records into arrays. Linear: operations and calls are found by
+ * serial in an open-addressed table whose slots follow the serials, which mostly ascend.
+ */
+#include <string.h>
+#include "trace/read/load.h"
+#include "trace/record/names.h"
+#include "trace/read/vec.h"
+
+#define NO_OP	   UINT32_MAX
+#define MAX_PROBES 512
+#define MAX_NOTES  (1u << 20)
+
+void df_load_init(struct df_load *l)
+{
+	memset(l, 0, sizeof(*l));
+}
+
+void df_load_fini(struct df_load *l)
+{
+	free(l->ops);
+	free(l->calls);
+	free(l->items);
+	free(l->threads);
+	free(l->streams);
+	free(l->notes);
+	free(l->comms);
+	free(l->map);
+	memset(l, 0, sizeof(*l));
+}
+
+/* Entries are index * 2 for operations and index * 2 + 1 for calls. */
+static uint64_t entry_serial(const struct df_load *l, uint32_t e)
+{
+	return e & 1 ? l->calls[e >> 1].serial : l->ops[e >> 1].serial;
+}
+
+static size_t slot_of(const struct df_load *l, uint64_t serial)
+{
+	return (size_t)(serial + (serial >> 20) * 0x9e3779b1u) & (l->map_size - 1);
+}
+
+static int map_put(struct df_load *l, uint64_t serial, uint32_t e)
+{
+	size_t at;
+
+	if (l->map_used * 2 >= l->map_size) {
+		size_t old_size = l->map_size, size = old_size ? old_size * 2 : 1u << 10;
+		uint32_t *old = l->map, *fresh = malloc(size * sizeof(*fresh));
+
+		if (!fresh)
+			return -ENOMEM;
+		memset(fresh, 0xff, size * sizeof(*fresh));
+		l->map = fresh;
+		l->map_size = size;
+		l->map_used = 0;
+		for (size_t i = 0; i < old_size; i++)
+			if (old[i] != NO_OP)
+				map_put(l, entry_serial(l, old[i]), old[i]);
+		free(old);
+	}
+	at = slot_of(l, serial);
+	for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & (l->map_size - 1)) {
+		if (l->map[at] == NO_OP) {
+			l->map[at] = e;
+			l->map_used++;
+			return 0;
+		}
+	}
+	return 0; /* only a forged trace gets here: the entry can't be found by serial */
+}
+
+static uint32_t map_get(const struct df_load *l, uint64_t serial, uint32_t is_call)
+{
+	size_t at;
+
+	if (!l->map_size)
+		return NO_OP;
+	at = slot_of(l, serial);
+	for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & (l->map_size - 1)) {
+		uint32_t e = l->map[at];
+
+		if (e == NO_OP)
+			return NO_OP;
+		if ((e & 1) == is_call && entry_serial(l, e) == serial)
+			return e >> 1;
+	}
+	return NO_OP;
+}
+
+struct df_lop *df_load_op(const struct df_load *l, uint64_t serial)
+{
+	uint32_t i = map_get(l, serial, 0);
+
+	return i == NO_OP ? NULL : &l->ops[i];
+}
+
+struct df_lcall *df_load_call(const struct df_load *l, uint64_t serial)
+{
+	uint32_t i = map_get(l, serial, 1);
+
+	return i == NO_OP ? NULL : &l->calls[i];
+}
+
+struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid)
+{
+	for (size_t i = 0; i < l->nr_threads; i++)
+		if (l->threads[i].tid == tid)
+			return &l->threads[i];
+	return NULL;
+}
+
+static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec)
+{
+	struct df_lthread *t = df_load_thread(l, rec->thread);
+
+	if (t)
+		return t;
+	if (l->nr_threads >= 1u << 16)
+		return &l->threads[0]; /* only a forged trace has so many */
+	t = DF_VEC_PUSH(l->threads, l->nr_threads, l->cap_threads);
+	if (!t)
+		return NULL;
+	memset(t, 0, sizeof(*t));
+	t->tid = rec->thread;
+	t->first_ns = rec->time_ns;
+	t->device = -1;
+	return t;
+}
+
+static struct df_lcomm *comm_of(struct df_load *l, const struct df_reader *r, uint32_t comm)
+{
+	if (!comm || comm > r->nr_comms)
+		return NULL;
+	while (l->nr_comms < r->nr_comms) {
+		struct df_lcomm *c = DF_VEC_PUSH(l->comms, l->nr_comms, l->cap_comms);
+
+		if (!c)
+			return NULL;
+		memset(c, 0, sizeof(*c));
+	}
+	return &l->comms[comm - 1];
+}
+
+static void comm_thread(struct df_lcomm *c, uint32_t tid)
+{
+	for (uint32_t i = 0; i < c->nr_threads; i++)
+		if (c->threads[i] == tid)
+			return;
+	if (c->nr_threads < DF_LCOMM_THREADS)
+		c->threads[c->nr_threads++] = tid;
+	else
+		c->more_threads = 1;
+}
+
+static int push_note(struct df_load *l, const struct df_rec *rec, uint64_t index)
+{
+	struct df_lnote *n;
+
+	if (l->nr_notes >= MAX_NOTES)
+		return 0;
+	n = DF_VEC_PUSH(l->notes, l->nr_notes, l->cap_notes);
+	if (!n)
+		return -ENOMEM;
+	n->rec = *rec;
+	n->index = index;
+	return 0;
+}
+
+static int push_item(struct df_load *l, const struct df_rec *rec, uint64_t index, uint32_t type,
+		     uint64_t stream, uint64_t a, uint64_t b)
+{
+	struct df_litem *it = DF_VEC_PUSH(l->items, l->nr_items, l->cap_items);
+
+	if (!it)
+		return -ENOMEM;
+	it->rec = index;
+	it->stream = stream;
+	it->time_ns = rec->time_ns;
+	it->a = a;
+	it->b = b;
+	it->type = type;
+	it->thread = rec->thread;
+	it->device = rec->device == 0xffff ? -1 : rec->device;
+	return 0;
+}
+
+static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec *rec,
+		    uint64_t index, struct df_lthread *t)
+{
+	struct df_lcomm *c = comm_of(l, r, rec->comm);
+	struct df_lop *op;
+
+	if (!c || l->nr_ops >= NO_OP / 2)
+		return 0;
+	op = DF_VEC_PUSH(l->ops, l->nr_ops, l->cap_ops);
+	if (!op)
+		return -ENOMEM;
+	memset(op, 0, sizeof(*op));
+	op->serial = rec->op;
+	op->kind = (uint8_t)rec->a;
+	op->type = (uint8_t)(rec->a >> 8);
+	op->redop = (uint8_t)(rec->a >> 16);
+	op->flags = (uint8_t)(rec->a >> 24);
+	if (l->h.mode == 1)
+		op->flags |= DF_OP_BY_NCCL;
+	l->nr_by_nccl += op->flags & DF_OP_BY_NCCL;
+	op->count = rec->b;
+	op->stream = rec->c;
+	op->issue_ns = rec->time_ns;
+	op->rec = index;
+	op->rec_start = op->rec_slot = DF_NO_REC;
+	op->comm = rec->comm;
+	op->rank = rec->rank;
+	op->peer = -1;
+	op->device = rec->device == 0xffff ? -1 : rec->device;
+	op->thread = rec->thread;
+	op->site = rec->site;
+	/* What an outermost ncclGroupEnd issues is one group. */
+	op->group = (uint32_t)t->in_group;
+	t->nr_issued++;
+	l->nr_open++;
+	comm_thread(c, rec->thread);
+	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
+		op->cindex = c->nr_coll + c->nr_p2p++;
+	else
+		op->cindex = c->nr_p2p + c->nr_coll++;
+	if (map_put(l, op->serial, (uint32_t)(l->nr_ops - 1) << 1))
+		return -ENOMEM;
+	return push_item(l, rec, index, DF_ITEM_OP, op->stream, l->nr_ops - 1, 0);
+}
+
+/*
+ * Where NCCL itself executes, no record says that an operation ended; but a wait that came back does, for
+ * all that was there before it.
+ */
+static void synced(struct df_load *l, const struct df_lcall *c)
+{
+	int stream = c->call == DF_CALL_STREAM_SYNC;
+
+	if (!l->nr_by_nccl || (!stream && c->call != DF_CALL_DEVICE_SYNC))
+		return;
+	for (size_t i = l->nr_ops; i-- > 0;) {
+		struct df_lop *op = &l->ops[i];
+
+		if (!(op->flags & DF_OP_BY_NCCL) || op->rec > c->rec ||
+		    (stream && op->stream != c->object) ||
+		    (!stream && c->device >= 0 && op->device != c->device))
+			continue;
+		if (op->state >= DF_OP_FINISHED)
+			break;
+		op->state = DF_OP_FINISHED;
+		l->nr_open--;
+		op->done_ns = c->exit_ns;
+	}
+}
+
+static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index,
+		   const struct df_lthread *t)
+{
+	struct df_lcall *c;
+	uint32_t i;
+
+	if (rec->type != DF_REC_CALL_ENTER) {
+		i = map_get(l, rec->op, 1);
+		if (i == NO_OP)
+			return 0;
+		c = &l->calls[i];
+		if (rec->type == DF_REC_RELEASE) {
+			c->released = 1;
+		} else if (rec->b == DF_RESULT_IN_PROGRESS && c->open) {
+			c->background = 1;
+		} else {
+			l->nr_open -= c->open;
+			c->open = 0;
+			c->exit_ns = rec->time_ns;
+			c->result = rec->b;
+			synced(l, c);
+		}
+		return 0;
+	}
+	if (l->nr_calls >= NO_OP / 2)
+		return 0;
+	c = DF_VEC_PUSH(l->calls, l->nr_calls, l->cap_calls);
+	if (!c)
+		return -ENOMEM;
+	memset(c, 0, sizeof(*c));
+	c->serial = rec->op;
+	c->call = rec->a < DF_CALL_NR ? (uint32_t)rec->a : DF_CALL_NONE;
+	c->object = rec->b;
+	c->detail = rec->c;
+	c->rec = index;
+	c->enter_ns = rec->time_ns;
+	c->thread = rec->thread;
+	c->comm = rec->comm;
+	c->site = rec->site;
+	c->rank = rec->rank;
+	c->device = rec->device == 0xffff ? -1 : rec->device;
+	c->open = 1;
+	c->background = t->is_ours;
+	l->nr_open++;
+	return map_put(l, c->serial, (uint32_t)(l->nr_calls - 1) << 1 | 1) ? -ENOMEM : 0;
+}
+
+static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
+{
+	struct df_lop *op = l->nr_ops && l->ops[l->nr_ops - 1].serial == rec->op
+				    ? &l->ops[l->nr_ops - 1]
+				    : df_load_op(l, rec->op);
+
+	if (!op)
+		return;
+	switch (rec->type) {
+	case DF_REC_OP_ARGS:
+		op->send = rec->a;
+		op->recv = rec->b;
+		op->peer = df_rec_peer(rec->c);
+		if (rec->c >> 32)
+			op->group = (uint32_t)(rec->c >> 32);
+		break;
+	case DF_REC_OP_MATCH:
+		op->sig = rec->a;
+		op->inst = rec->b;
+		op->cindex = rec->c;
+		op->has_match = 1;
+		break;
+	case DF_REC_OP_SLOT:
+		op->slot = rec->a ? 2 : 1;
+		op->rec_slot = index;
+		if (!rec->a || op->state != DF_OP_ISSUED)
+			break;
+		/*
+		 * By NCCL's rules who has a slot runs, whether it has moved anything or not: a rank whose algorithm
+		 * begins with a wait for another has not failed to start.
+		 */
+		op->state = DF_OP_STARTED;
+		op->start_ns = rec->time_ns;
+		op->rec_start = index;
+		break;
+	case DF_REC_OP_START:
+		op->start_ns = rec->time_ns;
+		op->rec_start = index;
+		if (op->state == DF_OP_ISSUED)
+			op->state = DF_OP_STARTED;
+		break;
+	case DF_REC_OP_PREEMPT:
+		op->nr_preempt++;
+		break;
+	case DF_REC_OP_DONE:
+		if (rec->a == 2) {
+			op->flags &= (uint8_t)~DF_OP_END_SEEN;
+			break;
+		}
+		op->done_ns = rec->time_ns;
+		l->nr_open -= op->state < DF_OP_FINISHED;
+		op->state = rec->a ? DF_OP_ABORTED : DF_OP_FINISHED;
+		break;
+	default:
+		break;
+	}
+}
+
+static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
+{
+	struct df_lstream *s;
+
+	for (size_t i = 0; i < l->nr_streams; i++)
+		if (l->streams[i].id == id)
+			return 0;
+	if (l->nr_streams >= 1u << 14)
+		return 0;
+	s = DF_VEC_PUSH(l->streams, l->nr_streams, l->cap_streams);
+	if (!s)
+		return -ENOMEM;
+	s->id = id;
+	s->device = (int32_t)(uint32_t)device_flags;
+	s->flags = (uint32_t)(device_flags >> 32) & 7;
+	return 0;
+}
+
+static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec *rec,
+		     uint64_t index, struct df_lthread *t)
+{
+	struct df_lcomm *c;
+
+	switch (rec->type) {
+	case DF_REC_OP_ISSUE:
+		return on_issue(l, r, rec, index, t);
+	case DF_REC_OP_ARGS:
+	case DF_REC_OP_MATCH:
+	case DF_REC_OP_SLOT:
+	case DF_REC_OP_START:
+	case DF_REC_OP_DONE:
+	case DF_REC_OP_PREEMPT:
+		on_op(l, rec, index);
+		return 0;
+	case DF_REC_CALL_ENTER:
+	case DF_REC_CALL_EXIT:
+		if (rec->a == DF_CALL_GROUP_END)
+			t->in_group = rec->type == DF_REC_CALL_ENTER ? rec->op : 0;
+		return on_call(l, rec, index, t);
+	case DF_REC_RELEASE:
+		return on_call(l, rec, index, t);
+	case DF_REC_POLLED:
+		return df_load_polled(l, rec, index, t);
+	case DF_REC_STREAM_WORK:
+		/* Streams that are not known: the legacy stream, or one that the ring has lost. */
+		return on_stream(l, rec->c, rec->b)
+			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op,
+					    rec->a | (rec->b >> 35 & 1) * DF_WORK_EXACT);
+	case DF_REC_STREAM_FENCE:
+		return push_item(l, rec, index, DF_ITEM_FENCE, rec->c, rec->op, rec->a);
+	case DF_REC_EVENT_RECORD:
+		return push_item(l, rec, index, DF_ITEM_RECORD, rec->c, rec->a, rec->b);
+	case DF_REC_EVENT_WAIT:
+		return push_item(l, rec, index, DF_ITEM_WAIT, rec->c, rec->a, rec->b);
+	case DF_REC_STREAM_CREATE:
+		return on_stream(l, rec->a, rec->b);
+	case DF_REC_HOST_AT:
+		t = df_load_thread(l, (uint32_t)rec->a);
+		if (t)
+			df_load_host_at(t, rec, index);
+		return 0;
+	case DF_REC_THREAD:
+		memcpy(t->name, &rec->b, 16);
+		t->name[15] = 0;
+		t->is_ours = !strncmp(t->name, DF_OUR_THREADS, strlen(DF_OUR_THREADS));
+		t->part_of = df_load_part_of(t->name);
+		return 0;
+	case DF_REC_CLOCK:
+		l->h.real_ns = rec->a;
+		l->h.mono_ns = rec->b;
+		return 0;
+	case DF_REC_COMM_INIT:
+	case DF_REC_COMM_READY:
+		c = comm_of(l, r, rec->comm);
+		if (c && !t->is_ours)
+			comm_thread(c, t->part_of ? t->part_of : rec->thread);
+		return push_note(l, rec, index);
+	case DF_REC_OP_DEP:
+	case DF_REC_OP_BEHIND:
+	case DF_REC_COMM_MEMBER:
+	case DF_REC_COMM_SPLIT:
+	case DF_REC_COMM_FINALIZE:
+	case DF_REC_COMM_DESTROY:
+	case DF_REC_COMM_ABORT:
+	case DF_REC_COMM_ERROR:
+	case DF_REC_OP_FAILED:
+	case DF_REC_OP_INTENT:
+	case DF_REC_PEER_DEAD:
+	case DF_REC_STALL:
+	case DF_REC_SITE:
+	case DF_REC_MARK:
+		return push_note(l, rec, index);
+	default:
+		return 0;
+	}
+}
+
+/* By the thread itself, on its own device: what it only passes on, as an operation's end, may be of any. */
+static int is_asked(uint16_t type)
+{
+	switch (type) {
+	case DF_REC_CALL_ENTER:
+	case DF_REC_OP_ISSUE:
+	case DF_REC_OP_INTENT:
+	case DF_REC_STREAM_CREATE:
+	case DF_REC_STREAM_WORK:
+	case DF_REC_EVENT_RECORD:
+	case DF_REC_EVENT_WAIT:
+	case DF_REC_MEM_ALLOC:
+	case DF_REC_MEM_FREE:
+	case DF_REC_GRAPH_LAUNCH:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+static int is_progress(uint16_t type)
+{
+	switch (type) {
+	case DF_REC_OP_ISSUE:
+	case DF_REC_OP_START:
+	case DF_REC_OP_DONE:
+	case DF_REC_CALL_ENTER:
+	case DF_REC_CALL_EXIT:
+	case DF_REC_STREAM_WORK:
+	case DF_REC_RELEASE:
+	case DF_REC_COMM_READY:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+int df_load_trace(struct df_load *l, struct df_reader *r)
+{
+	uint64_t index, new_comm = DF_NO_REC;
+	const struct df_rec *rec;
+	struct df_lthread *t = NULL;
+	enum df_still still = DF_STILL_NO;
+	int rc = 0;
+
+	l->h = r->h;
+	l->nr_ops = l->nr_calls = l->nr_items = l->nr_threads = l->nr_streams = l->nr_notes =
+		l->nr_comms = 0;
+	l->first_ns = l->last_ns = l->last_rec = l->last_progress_ns = 0;
+	l->cut_rec = DF_NO_REC;
+	l->nr_open = 0;
+	l->map_used = 0;
+	if (l->map)
+		memset(l->map, 0xff, l->map_size * sizeof(*l->map));
+	df_reader_rewind(r);
+	while (!rc && (rec = df_reader_next(r, &index))) {
+		if (!l->first_ns)
+			l->first_ns = rec->time_ns;
+		if (rec->time_ns > l->last_ns)
+			l->last_ns = rec->time_ns;
+		l->last_rec = index;
+		if (df_load_breaks_off(l, r, rec, index, still, &new_comm)) {
+			l->cut_rec = index;
+			/* Unless it died before and was only found late: that is seen when all traces are there. */
+			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
+				rc = push_note(l, rec, index);
+			break;
+		}
+		if (!t || t->tid != rec->thread) {
+			t = thread_of(l, rec);
+			if (!t)
+				return -ENOMEM;
+		}
+		t->last_ns = rec->time_ns;
+		t->last_rec = index;
+		t->at = DF_AT_UNKNOWN;
+		t->asks = 0;
+		if (rec->device != 0xffff && is_asked(rec->type))
+			t->device = rec->device;
+		if (is_progress(rec->type))
+			l->last_progress_ns = rec->time_ns;
+		if (rec->comm && df_rec_has_comm(rec->type)) {
+			struct df_lcomm *c = comm_of(l, r, rec->comm);
+
+			if (c) {
+				c->last_rec = index;
+				c->last_ns = rec->time_ns;
+			}
+		}
+		if (rec->type == DF_REC_STALL)
+			still = DF_STILL_STALL;
+		else if (is_progress(rec->type))
+			still = DF_STILL_NO;
+		else if (rec->type == DF_REC_HOST_AT && !still)
+			still = DF_STILL_LOOKED;
+		rc = on_record(l, r, rec, index, t);
+	}
+	l->nr_recs = r->nr_valid;
+	l->nr_torn = r->nr_torn;
+	return rc ? rc : df_load_indices(l, r);
+}

@@ -1,0 +1,60 @@
+/*
+ * Python pickles of plain data: numbers, strings, lists, tuples, dicts, None, True, False. The reader
+ * refuses everything that could name a class or call a function, so a dump from anybody can be read.
+ *
+ * A document belongs to one thread. Numbers of values and depth are bounded.
+ */
+#ifndef DF_TRACE_READ_PICKLE_H
+#define DF_TRACE_READ_PICKLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum df_pkind { DF_P_NONE, DF_P_BOOL, DF_P_INT, DF_P_FLOAT, DF_P_STRING, DF_P_LIST, DF_P_DICT };
+
+/* A list or tuple holds items; a dict holds key, value, key, value ... */
+struct df_pvalue {
+	enum df_pkind kind;
+	int64_t number;
+	double real;
+	const char *text; /* in the input; no terminator */
+	size_t bytes;
+	struct df_pvalue **items;
+	size_t nr, cap;
+};
+
+struct df_pickle {
+	struct df_pvalue *root;
+	char error[160];
+	/* private */
+	struct df_pvalue **all;
+	size_t nr_all, cap_all;
+};
+
+/* Reads a document; the input must stay. 0 or -EPROTO with p->error, -ENOMEM. */
+int df_pickle_read(struct df_pickle *p, const void *data, size_t bytes);
+void df_pickle_free(struct df_pickle *p);
+
+/* The value of a string key, or NULL. */
+const struct df_pvalue *df_pickle_get(const struct df_pvalue *dict, const char *key);
+/* Text of a string value into buf, "" otherwise; returns buf. */
+const char *df_pickle_text(const struct df_pvalue *v, char *buf, size_t size);
+int64_t df_pickle_int(const struct df_pvalue *v, int64_t otherwise);
+
+/* Writing, protocol 2. Containers: begin, contents, end. */
+void df_pickle_begin(FILE *out);
+void df_pickle_end(FILE *out);
+void df_pickle_put_none(FILE *out);
+void df_pickle_put_bool(FILE *out, int v);
+void df_pickle_put_int(FILE *out, int64_t v);
+void df_pickle_put_float(FILE *out, double v);
+void df_pickle_put_string(FILE *out, const char *s);
+void df_pickle_dict(FILE *out);
+void df_pickle_dict_end(FILE *out);
+void df_pickle_list(FILE *out);
+void df_pickle_list_end(FILE *out);
+void df_pickle_tuple(FILE *out);
+void df_pickle_tuple_end(FILE *out);
+
+#endif

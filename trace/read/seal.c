@@ -1,0 +1,329 @@
+/*
+ * What can only be said when all traces are there: who is who, who still lives, whose clock is ahead.
+ * Runs once per set, before the graph is built.
+ */
+#define _GNU_SOURCE /* qsort_r */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/read/set.h"
+
+static int by_rank(const void *pa, const void *pb, void *arg)
+{
+	const struct df_check_set *set = arg;
+	const struct df_entry *a = &set->entries[*(const uint32_t *)pa];
+	const struct df_entry *b = &set->entries[*(const uint32_t *)pb];
+
+	if (a->gcomm != b->gcomm)
+		return a->gcomm < b->gcomm ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (a->last_ns != b->last_ns)
+		return a->last_ns > b->last_ns ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank)
+{
+	const struct df_gcomm *g = &set->gcomms[gcomm];
+	uint32_t lo = g->first_entry, hi = lo + g->nr_entries;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (set->entries[set->sorted[mid]].rank < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < g->first_entry + g->nr_entries && set->entries[set->sorted[lo]].rank == rank)
+		return &set->entries[set->sorted[lo]];
+	return NULL;
+}
+
+const struct df_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank)
+{
+	const struct df_gcomm *g = &set->gcomms[gcomm];
+
+	return rank >= 0 && (uint32_t)rank < g->nr_members && g->members[rank].pid
+		       ? &g->members[rank]
+		       : NULL;
+}
+
+/* A folder may hold the traces of an earlier run: of two with one rank, the one that ended first goes. */
+static void drop_old_runs(struct df_check_set *set)
+{
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		struct df_trc *a = &set->traces[i];
+
+		for (size_t k = 0; k < set->nr_traces && a->h.world && a->h.rank >= 0; k++) {
+			struct df_trc *b = &set->traces[k];
+
+			if (i != k && b->h.world && b->h.rank == a->h.rank &&
+			    a->last_ns + (uint64_t)a->skew_ns < b->first_ns + (uint64_t)b->skew_ns)
+				a->dropped = 1;
+		}
+	}
+}
+
+static void align_clocks(struct df_check_set *set)
+{
+	for (size_t i = 1; i < set->nr_traces; i++) {
+		const struct df_trace_header *z = &set->traces[0].h, *h = &set->traces[i].h;
+
+		if (h->boot_hash != z->boot_hash && h->real_ns && z->real_ns)
+			set->traces[i].skew_ns =
+				(int64_t)((h->real_ns - h->mono_ns) - (z->real_ns - z->mono_ns));
+	}
+}
+
+static int sort_entries(struct df_check_set *set)
+{
+	uint32_t nr = 0;
+
+	set->sorted = malloc((set->nr_entries + 1) * sizeof(*set->sorted));
+	if (!set->sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < set->nr_entries; i++)
+		if (set->entries[i].gcomm != DF_NONE && !set->traces[set->entries[i].trace].dropped)
+			set->sorted[nr++] = (uint32_t)i;
+	/* Several threads of a process judge: nothing here is static. */
+	qsort_r(set->sorted, nr, sizeof(*set->sorted), by_rank, set);
+	for (uint32_t i = 0; i < nr; i++) {
+		struct df_gcomm *g = &set->gcomms[set->entries[set->sorted[i]].gcomm];
+
+		if (!g->nr_entries++)
+			g->first_entry = i;
+	}
+	return 0;
+}
+
+/* A rank is known to people by its number in its largest communicator. */
+static void name_ranks(struct df_check_set *set)
+{
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		struct df_trc *t = &set->traces[i];
+		struct df_entry *e = &set->entries[t->first_entry];
+		int lo = -1, hi = -1;
+
+		for (uint32_t k = 0; k < t->nr_entries; k++) {
+			int best = 0;
+
+			e[k].world = t->h.rank;
+			for (uint32_t j = 0; j < t->nr_entries; j++) {
+				if (e[j].gcomm == DF_NONE || (e[j].party != e[k].party && j != k))
+					continue;
+				if (set->gcomms[e[j].gcomm].nranks > best) {
+					best = set->gcomms[e[j].gcomm].nranks;
+					e[k].world = e[j].rank;
+				}
+				if (j > 64 && j > k)
+					break;
+			}
+			/* The launcher knows better than a communicator that is smaller than the job. */
+			if (t->h.rank >= 0 && t->h.world > (uint32_t)best)
+				e[k].world = t->h.rank;
+			if (e[k].gcomm == DF_NONE)
+				continue;
+			if (lo < 0 || e[k].world < lo)
+				lo = e[k].world;
+			if (e[k].world > hi)
+				hi = e[k].world;
+		}
+		if (lo < 0)
+			lo = hi = t->h.rank;
+		if (lo < 0)
+			snprintf(t->label, sizeof(t->label), "p%u", t->h.pid);
+		else if (lo == hi)
+			snprintf(t->label, sizeof(t->label), "r%d", lo);
+		else
+			snprintf(t->label, sizeof(t->label), "r%d-r%d", lo, hi);
+	}
+}
+
+static void name_comms(struct df_check_set *set)
+{
+	unsigned next = 0;
+
+	for (size_t i = 0; i < set->nr_gcomms; i++) {
+		struct df_gcomm *g = &set->gcomms[i];
+
+		if (g->label[0])
+			continue;
+		if (next < 26)
+			snprintf(g->label, sizeof(g->label), "%c", 'A' + (char)next);
+		else
+			snprintf(g->label, sizeof(g->label), "C%u", next);
+		next++;
+	}
+}
+
+/* Is this the trace of the process, or of a process with the rank, that has died? */
+static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
+		       const struct df_dead *d)
+{
+	int it = t->h.host_hash == d->host_hash && t->h.pid == d->pid;
+
+	for (uint32_t j = 0; j < t->nr_entries && !it; j++) {
+		const struct df_entry *e = &set->entries[t->first_entry + j];
+
+		it = e->gcomm != DF_NONE && e->rank == d->rank && d->comm_hash &&
+		     set->gcomms[e->gcomm].hash == d->comm_hash;
+	}
+	return it;
+}
+
+/* This process had seen another one end: what it did then, and its own end, followed from that. */
+static int saw_death(const struct df_check_set *set, size_t trace)
+{
+	for (size_t i = 0; i < set->nr_dead; i++)
+		if (set->dead[i].trace == trace &&
+		    !is_trace_of(set, &set->traces[trace], &set->dead[i]))
+			return 1;
+	return 0;
+}
+
+/*
+ * Somebody of whom there are records from after the standstill lived through it: its end is a consequence. So it is
+ * of who saw the standstill himself and ended his communicators, however early the others saw him go.
+ */
+static int was_ended(const struct df_check_set *set, const struct df_dead *d)
+{
+	const struct df_trc *by = &set->traces[d->trace];
+
+	for (size_t k = 0; k < set->nr_traces; k++) {
+		const struct df_trc *t = &set->traces[k];
+
+		if (t->dropped || !is_trace_of(set, t, d))
+			continue;
+		if ((t->cut && (t->stall_ms || saw_death(set, k))) ||
+		    (d->late &&
+		     t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns))
+			return 1;
+	}
+	return 0;
+}
+
+static void find_fates(struct df_check_set *set, const struct df_check_opts *opts)
+{
+	int some_alive = 0;
+	size_t nr = 0;
+
+	for (size_t i = 0; i < set->nr_dead; i++)
+		if (!was_ended(set, &set->dead[i]))
+			set->dead[nr++] = set->dead[i];
+	set->nr_dead = nr;
+	for (size_t i = 0; i < set->nr_dead; i++) {
+		struct df_dead *d = &set->dead[i];
+
+		for (size_t k = 0; k < set->nr_traces; k++) {
+			struct df_trc *t = &set->traces[k];
+			int it = is_trace_of(set, t, d);
+
+			/* Its own trace knows best: it ended in order, and its peers saw only the connection go. */
+			if (it && t->fate == DF_EXITED && !t->dropped)
+				d->in_order = 1;
+			if (it && t->fate == DF_ALIVE) {
+				t->fate = d->in_order ? DF_EXITED : DF_DEAD;
+				t->dead_ns = d->time_ns;
+			}
+		}
+	}
+	if (!opts || !opts->alive)
+		return;
+	for (size_t k = 0; k < set->nr_traces; k++)
+		some_alive |= !set->traces[k].cut && opts->alive(&set->traces[k].h) == 1;
+	/* When all are gone, somebody ended the job; who went first is then another question. */
+	for (size_t k = 0; k < set->nr_traces && some_alive; k++)
+		if (set->traces[k].fate == DF_ALIVE && !set->traces[k].cut &&
+		    !opts->alive(&set->traces[k].h))
+			set->traces[k].fate = DF_DEAD;
+}
+
+/* Since when something has been unfinished that the traces still know. */
+static uint64_t first_unfinished(const struct df_check_set *set)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (size_t i = 0; i < set->nr_ops; i++) {
+		const struct df_trc *t = &set->traces[set->ops[i].trace];
+		uint64_t at = set->ops[i].l.issue_ns + (uint64_t)t->skew_ns;
+
+		if (!t->dropped && set->ops[i].l.issue_ns && at < first)
+			first = at;
+	}
+	return first;
+}
+
+/* The legacy stream waits for some streams and not for others; which they are the ring may have lost. */
+static int streams_unknown(const struct df_check_set *set, const struct df_trc *t)
+{
+	int legacy = 0;
+
+	for (size_t k = 0; k < t->nr_streams; k++)
+		legacy |= t->streams[k].flags & 2;
+	for (size_t i = 0; legacy && i < t->nr_uops; i++) {
+		size_t k = 0;
+
+		while (k < t->nr_streams && t->streams[k].id != set->ops[t->first_op + i].l.stream)
+			k++;
+		if (k == t->nr_streams)
+			return 1;
+	}
+	return 0;
+}
+
+int df_set_is_partial(const struct df_check_set *set)
+{
+	uint64_t first = first_unfinished(set);
+	uint32_t world = 0, here = 0;
+
+	for (size_t i = 0; i < set->nr_gcomms; i++)
+		if ((size_t)set->gcomms[i].nranks > set->gcomms[i].nr_entries)
+			return 1;
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		if (t->dropped)
+			continue;
+		if (t->is_short || t->is_guess || t->nr_lost)
+			return 1;
+		/* What was overwritten is of no matter if it was before all that is unfinished. */
+		if (t->h.next > t->h.nr_recs &&
+		    (t->first_ns + (uint64_t)t->skew_ns > first || streams_unknown(set, t)))
+			return 1;
+		world = t->h.world > world ? t->h.world : world;
+		here++;
+	}
+	return here < world;
+}
+
+int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
+{
+	int rc;
+
+	if (set->sealed)
+		return 0;
+	rc = df_set_order(set);
+	if (rc)
+		return rc;
+	align_clocks(set);
+	drop_old_runs(set);
+	rc = sort_entries(set);
+	if (rc)
+		return rc;
+	df_set_parties(set);
+	name_ranks(set);
+	name_comms(set);
+	find_fates(set, opts);
+	set->now_ns = opts ? opts->now_ns : 0;
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		uint64_t last = set->traces[i].last_ns + (uint64_t)set->traces[i].skew_ns;
+
+		if ((!opts || !opts->now_ns) && !set->traces[i].dropped && last > set->now_ns)
+			set->now_ns = last;
+	}
+	set->sealed = 1;
+	return 0;
+}

@@ -1,0 +1,200 @@
+/*
+ * The order of a set's traces, communicators and threads. They come as a folder is listed or as peers answer, and
+ * everything that is chosen further on (the cycle among several of one length, who is named first, the names
+ * of communicators) follows their order: so it has to come from what is in them. Then the watchdog's verdict and
+ * that on the files say the same.
+ *
+ * Runs once per set, when all traces are there and before anything is built on their numbers.
+ */
+#define _GNU_SOURCE /* qsort_r */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/read/set.h"
+
+static int by_number(uint64_t a, uint64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* By rank; of ranks that nobody knows, or two runs of one, by place and time. */
+static int by_content(const void *pa, const void *pb, void *arg)
+{
+	const struct df_check_set *set = arg;
+	uint32_t ia = *(const uint32_t *)pa, ib = *(const uint32_t *)pb;
+	const struct df_trc *a = &set->traces[ia], *b = &set->traces[ib];
+
+	/* A negative rank is none: as unsigned it comes last. */
+	return by_number((uint32_t)a->order, (uint32_t)b->order)
+		       ?: by_number((uint32_t)a->h.rank, (uint32_t)b->h.rank)
+		       ?: strcmp(a->h.host, b->h.host)
+		       ?: by_number(a->h.host_hash, b->h.host_hash)
+		       ?: by_number(a->h.boot_hash, b->h.boot_hash)
+		       ?: by_number(a->first_ns, b->first_ns)
+		       ?: by_number(a->h.pid, b->h.pid)
+		       ?: by_number(a->last_ns, b->last_ns)
+		       ?: by_number(a->nr_recs, b->nr_recs)
+		       ?: by_number(ia, ib);
+}
+
+static int by_rec(const void *pa, const void *pb)
+{
+	const struct df_dead *a = pa, *b = pb;
+
+	return by_number(a->trace, b->trace) ?: by_number(a->rec, b->rec);
+}
+
+/* What replaces the set's arrays. */
+struct moved {
+	struct df_trc *traces;
+	struct df_uop *ops;
+	struct df_entry *entries;
+	struct df_gcomm *gcomms;
+	uint32_t *trace, *gcomm; /* from the old number to the new one */
+};
+
+static void *room(size_t nr, size_t size)
+{
+	return calloc(nr + 1, size);
+}
+
+/* The trace's operations and communicator entries, behind those of the traces before it. */
+static void move_trace(const struct df_check_set *set, struct moved *m, uint32_t to, size_t *nr_ops,
+		       size_t *nr_entries)
+{
+	struct df_trc *t = &m->traces[to];
+	size_t ops = *nr_ops - t->first_op;
+	uint32_t entries = (uint32_t)*nr_entries - t->first_entry;
+
+	for (size_t i = 0; i < t->nr_uops; i++) {
+		struct df_uop *u = &m->ops[(*nr_ops)++];
+
+		*u = set->ops[t->first_op + i];
+		u->trace = to;
+		u->entry += entries;
+	}
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		struct df_entry *e = &m->entries[(*nr_entries)++];
+
+		*e = set->entries[t->first_entry + i];
+		e->trace = to;
+	}
+	for (size_t i = 0; i < t->nr_items; i++)
+		if (t->items[i].type == DF_ITEM_OP)
+			t->items[i].a += ops;
+	t->first_op += ops;
+	t->first_entry += entries;
+}
+
+/* Communicators as the entries name them first. */
+static void move_gcomms(struct df_check_set *set, struct moved *m)
+{
+	uint32_t nr = 0;
+
+	memset(m->gcomm, 0xff, (set->nr_gcomms + 1) * sizeof(*m->gcomm));
+	for (size_t i = 0; i < set->nr_entries; i++) {
+		struct df_entry *e = &m->entries[i];
+
+		if (e->gcomm == DF_NONE)
+			continue;
+		if (m->gcomm[e->gcomm] == DF_NONE) {
+			m->gcomms[nr] = set->gcomms[e->gcomm];
+			m->gcomm[e->gcomm] = nr++;
+		}
+		e->gcomm = m->gcomm[e->gcomm];
+	}
+	/* Each has been made for an entry, so none is left. */
+	for (size_t i = 0; i < set->nr_ops; i++)
+		m->ops[i].gcomm = m->gcomm[m->ops[i].gcomm];
+	for (size_t i = 0; i < set->gcomm_map_size; i++)
+		if (set->gcomm_map[i] != DF_NONE)
+			set->gcomm_map[i] = m->gcomm[set->gcomm_map[i]];
+}
+
+static void swap_in(struct df_check_set *set, struct moved *m)
+{
+	free(set->traces);
+	free(set->ops);
+	free(set->entries);
+	free(set->gcomms);
+	set->traces = m->traces;
+	set->ops = m->ops;
+	set->entries = m->entries;
+	set->gcomms = m->gcomms;
+	set->cap_traces = set->nr_traces;
+	set->cap_ops = set->nr_ops;
+	set->cap_entries = set->nr_entries;
+	set->cap_gcomms = set->nr_gcomms;
+}
+
+static int move(struct df_check_set *set, const uint32_t *from)
+{
+	struct moved m = {
+		.traces = room(set->nr_traces, sizeof(*m.traces)),
+		.ops = room(set->nr_ops, sizeof(*m.ops)),
+		.entries = room(set->nr_entries, sizeof(*m.entries)),
+		.gcomms = room(set->nr_gcomms, sizeof(*m.gcomms)),
+		.trace = room(set->nr_traces, sizeof(*m.trace)),
+		.gcomm = room(set->nr_gcomms, sizeof(*m.gcomm)),
+	};
+	size_t nr_ops = 0, nr_entries = 0;
+	int ok = m.traces && m.ops && m.entries && m.gcomms && m.trace && m.gcomm;
+
+	for (uint32_t to = 0; ok && to < set->nr_traces; to++) {
+		m.traces[to] = set->traces[from[to]];
+		m.trace[from[to]] = to;
+		move_trace(set, &m, to, &nr_ops, &nr_entries);
+	}
+	if (ok) {
+		move_gcomms(set, &m);
+		for (size_t i = 0; i < set->nr_dead; i++)
+			set->dead[i].trace = m.trace[set->dead[i].trace];
+		swap_in(set, &m);
+	} else {
+		free(m.traces);
+		free(m.ops);
+		free(m.entries);
+		free(m.gcomms);
+	}
+	free(m.trace);
+	free(m.gcomm);
+	return ok ? 0 : -ENOMEM;
+}
+
+/* About as people will name it: its lowest rank in its largest communicator, or what the launcher says. */
+static int32_t lowest_rank(const struct df_check_set *set, const struct df_trc *t)
+{
+	int32_t lowest = t->h.rank, best = 0;
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *e = &set->entries[t->first_entry + i];
+		int32_t nranks = e->gcomm == DF_NONE ? 0 : set->gcomms[e->gcomm].nranks;
+
+		if (nranks > best || (nranks == best && nranks && e->rank < lowest))
+			lowest = e->rank;
+		best = nranks > best ? nranks : best;
+	}
+	return t->h.rank >= 0 && t->h.world > (uint32_t)best ? t->h.rank : lowest;
+}
+
+int df_set_order(struct df_check_set *set)
+{
+	uint32_t *from = malloc((set->nr_traces + 1) * sizeof(*from));
+	int same = 1, rc = 0;
+
+	if (!from)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < set->nr_traces; i++) {
+		from[i] = i;
+		set->traces[i].order = lowest_rank(set, &set->traces[i]);
+	}
+	qsort_r(from, set->nr_traces, sizeof(*from), by_content, set);
+	for (uint32_t i = 0; i < set->nr_traces; i++)
+		same &= from[i] == i;
+	if (!same)
+		rc = move(set, from);
+	if (!rc && set->nr_dead)
+		qsort(set->dead, set->nr_dead, sizeof(*set->dead), by_rec);
+	free(from);
+	return rc;
+}

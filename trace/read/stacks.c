@@ -1,0 +1,165 @@
+#define _GNU_SOURCE /* memrchr */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+#include "trace/read/demangle.h"
+#include "trace/read/json_text.h"
+#include "trace/read/stacks.h"
+#include "trace/read/vec.h"
+
+#define FRAMES_MAX 32
+
+struct df_stack {
+	uint64_t key; /* trace and site */
+	UT_hash_handle hh;
+	char text[]; /* in its own length: a job may have many */
+};
+
+/* Frame `nr` of a call site as a trace records it: "module!function+0x12" without the module's folder. 1 found. */
+static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
+		     uint32_t site, uint64_t nr, char *buf, size_t size)
+{
+	const char *text, *slash;
+	uint32_t bytes;
+
+	for (size_t i = 0; i < nr_notes; i++) {
+		const struct df_rec *rec = &notes[i].rec;
+
+		if (rec->type != DF_REC_SITE || rec->op != site || rec->a != nr)
+			continue;
+		text = df_reader_string(r, rec->c, &bytes);
+		if (!text)
+			return 0;
+		slash = memrchr(text, '/', bytes);
+		if (slash) {
+			bytes -= (uint32_t)(slash + 1 - text);
+			text = slash + 1;
+		}
+		snprintf(buf, size, "%.*s", (int)bytes, text);
+		/* What comes from a file goes to a terminal: nothing but printable text. */
+		for (char *p = buf; *p; p++)
+			if ((unsigned char)*p < 32 || *p == 127)
+				*p = '?';
+		df_demangle_frame(buf, size);
+		return 1;
+	}
+	return 0;
+}
+
+unsigned df_stack_text(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
+		       uint32_t site, unsigned max, char *buf, size_t size)
+{
+	unsigned nr = 0;
+	size_t at = 0;
+
+	buf[0] = 0;
+	for (; nr < max && at + 8 < size; nr++) {
+		const char *sep = nr ? DF_STACK_SEP : "";
+
+		if (!put_frame(notes, nr_notes, r, site, nr, buf + at + strlen(sep),
+			       size - at - strlen(sep))) {
+			buf[at] = 0;
+			break;
+		}
+		memcpy(buf + at, sep, strlen(sep));
+		at += strlen(buf + at);
+	}
+	return nr;
+}
+
+int df_stack_notes(struct df_reader *r, struct df_lnote **notes, size_t *nr_notes)
+{
+	const struct df_rec *rec;
+	struct df_lnote *all = NULL, *n;
+	size_t nr = 0, cap = 0;
+	uint64_t index;
+
+	df_reader_rewind(r);
+	while ((rec = df_reader_next(r, &index))) {
+		if (rec->type != DF_REC_SITE)
+			continue;
+		n = DF_VEC_PUSH(all, nr, cap);
+		if (!n) {
+			free(all);
+			return -ENOMEM;
+		}
+		*n = (struct df_lnote){.rec = *rec, .index = index};
+	}
+	df_reader_rewind(r);
+	*notes = all;
+	*nr_notes = nr;
+	return 0;
+}
+
+void df_stack_json(const char *text, FILE *out)
+{
+	char frame[512];
+
+	fputc('[', out);
+	for (const char *at = text, *end; *at; at = *end ? end + strlen(DF_STACK_SEP) : end) {
+		end = strstr(at, DF_STACK_SEP);
+		if (!end)
+			end = at + strlen(at);
+		snprintf(frame, sizeof(frame), "%.*s", (int)(end - at), at);
+		if (at != text)
+			fputc(',', out);
+		df_json_string(out, frame);
+	}
+	fputc(']', out);
+}
+
+static struct df_stack *find(const struct df_stacks *stacks, uint64_t key)
+{
+	struct df_stack *s;
+
+	HASH_FIND(hh, stacks->all, &key, sizeof(key), s);
+	return s;
+}
+
+static uint64_t key_of(uint32_t trace, uint32_t site)
+{
+	return (uint64_t)trace << 32 | site;
+}
+
+const char *df_stacks_find(const struct df_stacks *stacks, uint32_t trace, uint32_t site)
+{
+	struct df_stack *s = find(stacks, key_of(trace, site));
+
+	return s ? s->text : NULL;
+}
+
+const char *df_stacks_get(struct df_stacks *stacks, uint32_t trace, const struct df_lnote *notes,
+			  size_t nr_notes, const struct df_reader *r, uint32_t site)
+{
+	uint64_t key = key_of(trace, site);
+	struct df_stack *s;
+	char text[2048];
+	size_t bytes;
+
+	if (!site)
+		return "";
+	s = find(stacks, key);
+	if (!s) {
+		df_stack_text(notes, nr_notes, r, site, FRAMES_MAX, text, sizeof(text));
+		bytes = strlen(text) + 1;
+		s = malloc(sizeof(*s) + bytes);
+		if (!s)
+			return "";
+		s->key = key;
+		memcpy(s->text, text, bytes);
+		HASH_ADD(hh, stacks->all, key, sizeof(s->key), s);
+	}
+	return s->text;
+}
+
+void df_stacks_fini(struct df_stacks *stacks)
+{
+	struct df_stack *s, *next;
+
+	HASH_ITER(hh, stacks->all, s, next)
+	{
+		HASH_DEL(stacks->all, s);
+		free(s);
+	}
+}

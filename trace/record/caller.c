@@ -1,0 +1,202 @@
+/*
+ * The callers of a function, by what has been learnt of their frames. From one return address to the next above it on
+ * the stack it is always equally far, but in functions whose frames vary (alloca, or locals that need more alignment
+ * than the stack has). So the first walk of the unwinder (some microseconds) leaves these distances in a table, and the
+ * next call from there reads addresses only. What it reads is believed where each address on the way is in the table:
+ * behind a frame of another size stands something else. A frame that has been seen with two sizes is the last that is told.
+ *
+ * The table is open-addressed and only grows; an address is claimed first and what is known of it published after, and who
+ * finds an address without that walks the stack himself. Threads: any. Locks: none of ours; dladdr() takes the
+ * loader's, once for each address.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unwind.h>
+#include "runtime/base/hash.h"
+#include "trace/record/caller.h"
+
+#define NR_FRAMES  2048u
+#define MAX_PROBES 16
+#define MAX_DEPTH  24u /* frames of libraries and ours in one call, and those that tell it apart */
+
+/* What is known of a return address: bits of one word, 0: nothing. */
+#define KNOWN	 1u
+#define LIBRARY	 2u /* it lies in dfshim, CUDA or NCCL */
+#define VARIES	 4u /* how far the next one is away is not known */
+#define STEP_AT	 3  /* above: words of the stack to the next */
+#define STEP_MAX 8192u
+
+static struct {
+	_Atomic(const void *) pc;
+	_Atomic(uint32_t) known;
+} frames[NR_FRAMES];
+
+/* As high as this thread's stack has been seen to go: nothing above is read on the strength of the table alone. */
+static __thread const void *const *top __attribute__((tls_model("initial-exec")));
+
+/* 0: no address like it. claim: then there is one, unless there is no room. */
+static _Atomic(uint32_t) *known_of(const void *pc, int claim)
+{
+	uint32_t at = (uint32_t)df_mix64((uint64_t)(uintptr_t)pc) & (NR_FRAMES - 1);
+
+	for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & (NR_FRAMES - 1)) {
+		const void *seen = atomic_load_explicit(&frames[at].pc, memory_order_relaxed);
+
+		if (!seen && claim &&
+		    atomic_compare_exchange_strong_explicit(
+			    &frames[at].pc, &seen, pc, memory_order_relaxed, memory_order_relaxed))
+			return &frames[at].known;
+		if (seen == pc)
+			return &frames[at].known;
+		if (!seen)
+			return NULL;
+	}
+	return NULL;
+}
+
+static int in_library(const void *pc)
+{
+	static const char *const names[] = {"libdfshim.so", "libdfhost.so", "libcuda.so",
+					    "libcudart.so", "libnccl.so"};
+	const char *name;
+	Dl_info info;
+
+	if (!dladdr(pc, &info) || !info.dli_fname)
+		return 0;
+	name = strrchr(info.dli_fname, '/');
+	name = name ? name + 1 : info.dli_fname;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return 1;
+	return 0;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------------------- */
+
+struct walk {
+	uintptr_t from; /* canonical frame address of who wants to know */
+	unsigned nr, nr_app;
+	int stopped; /* there may be more above the last frame */
+	struct {
+		const void *pc;
+		const void *const *slot; /* where the stack has it */
+		uint32_t known;
+	} frame[MAX_DEPTH];
+};
+
+static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
+{
+	struct walk *w = arg;
+	uintptr_t cfa = _Unwind_GetCFA(context);
+	const void *pc = (const void *)_Unwind_GetIP(context);
+	_Atomic(uint32_t) *k;
+
+	if (!pc || (!w->nr && cfa != w->from))
+		return _URC_NO_REASON;
+	k = known_of(pc, 0);
+	w->frame[w->nr].pc = pc;
+	w->frame[w->nr].slot = (const void *const *)cfa - 1;
+	w->frame[w->nr].known = k ? atomic_load_explicit(k, memory_order_relaxed) : 0;
+	if (!w->frame[w->nr].known)
+		w->frame[w->nr].known = KNOWN | (in_library(pc) ? LIBRARY : 0);
+	w->nr_app += !(w->frame[w->nr].known & LIBRARY);
+	/* One more than is told, for how far away it is. */
+	w->stopped = ++w->nr == MAX_DEPTH || w->nr_app > DF_CALLER_FRAMES;
+	return w->stopped ? _URC_NORMAL_STOP : _URC_NO_REASON;
+}
+
+/* How far it is from frame i to the next, in the bits of `known`; VARIES: not to be told. */
+static uint32_t distance(const struct walk *w, unsigned i)
+{
+#ifdef __x86_64__
+	const void *const *a = w->frame[i].slot;
+	const void *const *b = i + 1 < w->nr ? w->frame[i + 1].slot : NULL;
+
+	if (b && *a == w->frame[i].pc && *b == w->frame[i + 1].pc && b > a && b - a < STEP_MAX)
+		return (uint32_t)(b - a) << STEP_AT;
+#else
+	/* Return addresses stand elsewhere in a frame: each time the unwinder finds them. */
+	(void)w;
+	(void)i;
+#endif
+	return VARIES;
+}
+
+static void learn(struct walk *w)
+{
+	uint32_t seen, next;
+	_Atomic(uint32_t) *k;
+
+	for (unsigned i = 0; i + (unsigned)w->stopped < w->nr; i++) {
+		k = known_of(w->frame[i].pc, 1);
+		if (!k)
+			continue;
+		seen = atomic_load_explicit(k, memory_order_relaxed);
+		next = (w->frame[i].known & (KNOWN | LIBRARY)) | distance(w, i);
+		if (seen && seen != next)
+			next = (next & (KNOWN | LIBRARY)) | VARIES;
+		w->frame[i].known = next;
+		atomic_store_explicit(k, next, memory_order_relaxed);
+	}
+	if (w->nr && w->frame[w->nr - 1].slot > top)
+		top = w->frame[w->nr - 1].slot;
+}
+
+static unsigned walk(uintptr_t from, const void **pcs)
+{
+	struct walk w = {.from = from};
+	unsigned nr = 0;
+
+	_Unwind_Backtrace(step, &w);
+	learn(&w);
+	for (unsigned i = 0; i < w.nr && nr < DF_CALLER_FRAMES; i++) {
+		if (!(w.frame[i].known & LIBRARY))
+			pcs[nr++] = w.frame[i].pc;
+		/* So far the table leads too: a call from here is the same site however it was found. */
+		if (nr && (w.frame[i].known & VARIES))
+			break;
+	}
+	return nr;
+}
+
+/* ---- the short way --------------------------------------------------------------------------------------- */
+
+#ifdef __x86_64__
+/* 0: the table does not lead there. It reads the stack by itself, of which sanitizers know nothing. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static unsigned
+follow(const void *const *slot, const void **pcs)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < MAX_DEPTH && slot <= top; i++) {
+		_Atomic(uint32_t) *k = known_of(*slot, 0);
+		uint32_t known = k ? atomic_load_explicit(k, memory_order_relaxed) : 0;
+
+		if (!known)
+			return 0;
+		if (!(known & LIBRARY)) {
+			pcs[nr++] = *slot;
+			if (nr == DF_CALLER_FRAMES || (known & VARIES))
+				return nr;
+		} else if (known & VARIES) {
+			return 0;
+		}
+		slot += known >> STEP_AT;
+	}
+	return 0;
+}
+#endif
+
+unsigned df_callers(const void *from, const void *pcs[DF_CALLER_FRAMES])
+{
+	unsigned nr = 0;
+
+#ifdef __x86_64__
+	nr = follow((const void *const *)from - 1, pcs);
+#endif
+	return nr ? nr : walk((uintptr_t)from, pcs);
+}

@@ -1,0 +1,231 @@
+/*
+ * Call sites: the hash of (module, offset) of the hooked function's return address, or of the addresses of several
+ * frames (caller.c), and, with the first call from there, the stack as SITE records.
+ *
+ * The table is open-addressed and only grows; a slot's key is claimed first and its hash published
+ * after, and who finds a key without a hash computes the same hash again. Threads: any. Locks: none
+ * of ours; dladdr() takes the loader's lock, once per site.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include "trace/record/caller.h"
+#include "trace/record/trace_hash.h"
+#include "trace/record/site.h"
+#include "trace/record/writer.h"
+
+#define NR_SITES   4096u
+#define MAX_FRAMES 24
+#define MAX_PROBES 16
+
+static struct {
+	_Atomic(uint64_t) key;
+	_Atomic(uint64_t)
+		at; /* records that the ring had seen when its stack was written into it */
+	_Atomic(uint32_t) hash;
+} sites[NR_SITES];
+
+void df_site_preload(void)
+{
+	void *frame[1];
+
+	backtrace(frame, 1);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Module and symbol of an address as text; returns the offset in the module. */
+static uint64_t describe(const void *pc, char *buf, size_t size)
+{
+	Dl_info info;
+	uint64_t at = (uint64_t)(uintptr_t)pc;
+
+	if (!dladdr(pc, &info) || !info.dli_fname) {
+		snprintf(buf, size, "?+0x%llx", (unsigned long long)at);
+		return at;
+	}
+	if (info.dli_sname)
+		snprintf(buf, size, "%s!%s+0x%llx", info.dli_fname, info.dli_sname,
+			 (unsigned long long)(at - (uint64_t)(uintptr_t)info.dli_saddr));
+	else
+		snprintf(buf, size, "%s+0x%llx", info.dli_fname,
+			 (unsigned long long)(at - (uint64_t)(uintptr_t)info.dli_fbase));
+	return at - (uint64_t)(uintptr_t)info.dli_fbase;
+}
+
+static uint64_t pc_hash(const void *pc)
+{
+	Dl_info info;
+	uint64_t h, off = (uint64_t)(uintptr_t)pc;
+
+	if (dladdr(pc, &info) && info.dli_fname) {
+		const char *name = base_name(info.dli_fname);
+
+		off -= (uint64_t)(uintptr_t)info.dli_fbase;
+		h = df_hash64(name, strlen(name));
+	} else {
+		h = df_hash64("?", 1);
+	}
+	return df_mix64(h ^ off);
+}
+
+static uint32_t site_hash(const void *const *pcs, unsigned nr)
+{
+	uint64_t h = pc_hash(pcs[0]);
+	uint32_t low;
+
+	for (unsigned i = 1; i < nr; i++)
+		h = df_mix64(h) ^ pc_hash(pcs[i]);
+	low = (uint32_t)(h ^ (h >> 32));
+	return low ? low : 1;
+}
+
+static void record_stack(const void *pc, uint32_t hash)
+{
+	void *frames[MAX_FRAMES];
+	char text[512];
+	int n = backtrace(frames, MAX_FRAMES), first = -1;
+
+	for (int i = 0; i < n; i++) {
+		if (frames[i] == pc) {
+			first = i;
+			break;
+		}
+	}
+	/* Without unwind tables the walk may miss the caller: then the return address alone. */
+	if (first < 0) {
+		frames[0] = (void *)(uintptr_t)pc;
+		first = 0;
+		n = 1;
+	}
+	for (int i = first; i < n; i++) {
+		uint64_t off = describe(frames[i], text, sizeof(text));
+
+		df_trace_text(text);
+		df_trace(DF_REC_SITE, -1, 0, -1, hash, (uint64_t)(i - first), off,
+			 df_hash64(text, strlen(text)), 0);
+	}
+}
+
+/* How many records have come to this ring so far. */
+static uint64_t seen_by(const struct df_trace_header *h)
+{
+	return atomic_load_explicit((const _Atomic(uint64_t) *)&h->next, memory_order_relaxed);
+}
+
+static void describe_site(const void *pc, uint32_t hash)
+{
+	int saved = errno;
+
+	record_stack(pc, hash);
+	errno = saved;
+}
+
+/* Half a ring later, before it is overwritten, the stack is written again: a job may hang after days. */
+static void keep_stack(uint32_t at, const void *pc, uint32_t hash, const struct df_trace_header *h)
+{
+	uint64_t next = seen_by(h),
+		 last = atomic_load_explicit(&sites[at].at, memory_order_relaxed);
+
+	if ((int64_t)(next - last) > (int64_t)(h->nr_recs / 2) &&
+	    atomic_compare_exchange_strong_explicit(&sites[at].at, &last, next,
+						    memory_order_relaxed, memory_order_relaxed))
+		describe_site(pc, hash);
+}
+
+/* The site of these return addresses, innermost first. */
+static uint32_t site_of(uint64_t key, const void *const *pcs, unsigned nr)
+{
+	uint32_t at = (uint32_t)df_mix64(key) & (NR_SITES - 1), hash;
+	const struct df_trace_header *h = df_trace_ring();
+
+	if (!h)
+		return 0;
+	for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & (NR_SITES - 1)) {
+		uint64_t seen = atomic_load_explicit(&sites[at].key, memory_order_relaxed);
+
+		if (seen == key) {
+			hash = atomic_load_explicit(&sites[at].hash, memory_order_relaxed);
+			if (!hash)
+				return site_hash(pcs, nr);
+			keep_stack(at, pcs[0], hash, h);
+			return hash;
+		}
+		if (seen)
+			continue;
+		if (!atomic_compare_exchange_strong_explicit(&sites[at].key, &seen, key,
+							     memory_order_relaxed,
+							     memory_order_relaxed)) {
+			if (seen == key)
+				return site_hash(pcs, nr);
+			continue;
+		}
+		hash = site_hash(pcs, nr);
+		atomic_store_explicit(&sites[at].at, seen_by(h), memory_order_relaxed);
+		describe_site(pcs[0], hash);
+		atomic_store_explicit(&sites[at].hash, hash, memory_order_relaxed);
+		return hash;
+	}
+	return site_hash(pcs, nr);
+}
+
+uint32_t df_trace_site(const void *pc)
+{
+	return pc ? site_of((uint64_t)(uintptr_t)pc, &pc, 1) : 0;
+}
+
+/* A frame of its own, in which the walk begins. */
+__attribute__((noinline)) uint32_t df_trace_caller(void)
+{
+	const void *pcs[DF_CALLER_FRAMES];
+	unsigned nr = df_trace_ring() ? df_callers(__builtin_dwarf_cfa(), pcs) : 0;
+	uint64_t key = nr ? (uint64_t)(uintptr_t)pcs[0] : 0;
+
+	for (unsigned i = 1; i < nr; i++)
+		key = df_mix64(key) ^ (uint64_t)(uintptr_t)pcs[i];
+	return key ? site_of(key, pcs, nr) : 0;
+}
+
+/* Stacks that somebody else has read, by hash, and where the trace was when they were recorded. */
+#define NR_TEXTS 64
+static struct {
+	uint32_t hash;
+	uint64_t at;
+} texts[NR_TEXTS];
+
+uint32_t df_trace_site_text(const char *const *frames, size_t nr)
+{
+	const struct df_trace_header *ring = df_trace_ring();
+	uint64_t h = 0, now = ring ? seen_by(ring) : 0;
+	uint32_t hash;
+	size_t i;
+
+	if (!ring || !nr)
+		return 0;
+	for (i = 0; i < nr; i++)
+		h = df_mix64(h ^ df_hash64(frames[i], strlen(frames[i])));
+	hash = (uint32_t)(h ^ (h >> 32));
+	hash = hash ? hash : 1;
+	/* Again before the ring has lost it. */
+	if (texts[hash % NR_TEXTS].hash == hash &&
+	    now - texts[hash % NR_TEXTS].at < ring->nr_recs / 2)
+		return hash;
+	for (i = 0; i < nr; i++) {
+		df_trace_text(frames[i]);
+		df_trace(DF_REC_SITE, -1, 0, -1, hash, i, 0,
+			 df_hash64(frames[i], strlen(frames[i])), 0);
+	}
+	texts[hash % NR_TEXTS].hash = hash;
+	texts[hash % NR_TEXTS].at = now;
+	return hash;
+}

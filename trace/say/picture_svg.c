@@ -1,0 +1,232 @@
+/*
+ * Pictures as SVG: all boxes in columns, or the way that the verdict tells as a ring. No layout program is needed.
+ */
+#include <stdio.h>
+#include "trace/say/picture.h"
+
+#define BOX_W	  280
+#define BOX_H	  34
+#define GAP_X	  80
+#define GAP_Y	  22
+#define TOP	  70
+#define BOX_CHARS 44 /* at 12 points */
+
+static void svg_text(FILE *out, const char *s, size_t max)
+{
+	size_t n = 0;
+
+	for (; *s && n < max; s++, n++) {
+		if (*s == '<' || *s == '>' || *s == '&' || (unsigned char)*s < 32 ||
+		    (unsigned char)*s > 126)
+			fprintf(out, "&#%u;", (unsigned char)*s < 32 ? '?' : (unsigned char)*s);
+		else
+			fputc(*s, out);
+	}
+	if (*s)
+		fputs("...", out);
+}
+
+static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE *out)
+{
+	const struct df_box *f = &p->boxes[a->from], *t = &p->boxes[a->to];
+	int fx = 20 + f->column * (BOX_W + GAP_X), tx = 20 + t->column * (BOX_W + GAP_X);
+	int fy = TOP + f->row * (BOX_H + GAP_Y) + BOX_H / 2,
+	    ty = TOP + t->row * (BOX_H + GAP_Y) + BOX_H / 2, bend;
+	const char *color = a->in_cycle ? "#c62828" : "#9e9e9e";
+
+	/* Out at the side that faces the other; back to the left of its own column within one rank. */
+	if (t->column > f->column) {
+		fx += BOX_W;
+		bend = GAP_X / 2;
+		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy - 5, fx + bend, fy - 5,
+			tx - bend, ty - 5, tx, ty - 5);
+	} else if (t->column < f->column) {
+		tx += BOX_W;
+		bend = GAP_X / 2;
+		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy + 5, fx - bend, fy + 5,
+			tx + bend, ty + 5, tx, ty + 5);
+	} else {
+		fx += BOX_W;
+		tx += BOX_W;
+		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy, fx + 30, fy, tx + 30,
+			ty + 8, tx, ty + 8);
+	}
+	fprintf(out,
+		" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\"%s marker-end=\"url(#%s)\"><title>%s%s</title></path>\n",
+		color, a->in_cycle ? "2.5" : "1", a->cut ? " stroke-dasharray=\"7 4\"" : "",
+		a->in_cycle ? "ar" : "ag", a->why, a->cut ? " (can be cut)" : "");
+	if (a->in_cycle)
+		fprintf(out,
+			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"%s\" text-anchor=\"middle\" stroke=\"#fff\" "
+			"stroke-width=\"3\" paint-order=\"stroke\">%s</text>\n",
+			t->column == f->column ? fx + 28 : (fx + tx) / 2, (fy + ty) / 2 - 8, color,
+			a->why);
+}
+
+static void svg_begin(FILE *out, size_t width, int height)
+{
+	fprintf(out,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%zu\" height=\"%d\" viewBox=\"0 0 %zu %d\" "
+		"font-family=\"sans-serif\">\n"
+		"<defs><marker id=\"ar\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" "
+		"orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" fill=\"#c62828\"/></marker><marker id=\"ag\" viewBox=\"0 0 10 10\" "
+		"refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" "
+		"fill=\"#9e9e9e\"/></marker></defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+		width, height, width, height);
+}
+
+void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
+{
+	size_t width = 40 + p->nr_columns * (BOX_W + GAP_X);
+	int rows = 1, height;
+
+	for (size_t i = 0; i < p->nr_boxes; i++)
+		if (p->boxes[i].row >= rows)
+			rows = p->boxes[i].row + 1;
+	height = TOP + rows * (BOX_H + GAP_Y) + 30;
+	svg_begin(out, width, height);
+	fputs("<text x=\"20\" y=\"24\" font-size=\"15\" font-weight=\"bold\">", out);
+	svg_text(out, title, 160);
+	fputs("</text>\n", out);
+	for (size_t c = 0; c < p->nr_columns; c++) {
+		fprintf(out,
+			"<text x=\"%zu\" y=\"56\" font-size=\"14\" font-weight=\"bold\" text-anchor=\"middle\">",
+			20 + c * (BOX_W + GAP_X) + BOX_W / 2);
+		svg_text(out, p->columns[c], 40);
+		fputs("</text>\n", out);
+	}
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < p->nr_arrows; i++)
+			if (p->arrows[i].in_cycle == pass)
+				svg_arrow(p, &p->arrows[i], out);
+	for (size_t i = 0; i < p->nr_boxes; i++) {
+		const struct df_box *b = &p->boxes[i];
+		int x = 20 + b->column * (BOX_W + GAP_X), y = TOP + b->row * (BOX_H + GAP_Y);
+
+		fprintf(out,
+			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\" "
+			"stroke-width=\"%d\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
+			x, y, BOX_W, BOX_H, b->started ? "#fff3c4" : "#f5f5f5",
+			b->in_cycle ? "#c62828" : "#757575", b->in_cycle ? 2 : 1, x + BOX_W / 2,
+			y + BOX_H / 2 + 4);
+		svg_text(out, b->text, 200);
+		fputs("</title>", out);
+		svg_text(out, b->text, BOX_CHARS);
+		fputs("</text>\n", out);
+	}
+	if (p->left_out)
+		fprintf(out, "<text x=\"20\" y=\"%d\" font-size=\"12\">and %zu more</text>\n",
+			TOP + rows * (BOX_H + GAP_Y) + 18, p->left_out);
+	fputs("</svg>\n", out);
+}
+
+/* ---- the way as a ring --------------------------------------------------------------------------------------- */
+
+#define RING_W	    300
+#define RING_H	    54
+#define RING_X	    120 /* between boxes: room for the arrow's word */
+#define RING_Y	    64
+#define RING_MARGIN 20
+
+/* Clockwise round a rectangle: along the top, down on the right, back along the bottom, up on the left. */
+static void ring_place(size_t i, size_t nr, int *col, int *row)
+{
+	int n = (int)nr, k = (int)i;
+	int cols = n <= 2 ? n : n <= 4 ? 2 : 3;
+	int down = n > 2 * cols ? (n - 2 * cols + 1) / 2 : 0;
+
+	if (k < cols) {
+		*col = k;
+		*row = 0;
+	} else if (k < cols + down) {
+		*col = cols - 1;
+		*row = k - cols + 1;
+	} else if (k < 2 * cols + down) {
+		*col = 2 * cols + down - 1 - k;
+		*row = down + 1;
+	} else {
+		*col = 0;
+		*row = down - (k - 2 * cols - down);
+	}
+}
+
+static const struct df_arrow *arrow_of(const struct df_picture *p, uint32_t from, uint32_t to)
+{
+	for (size_t i = 0; i < p->nr_arrows; i++)
+		if (p->arrows[i].from == from && p->arrows[i].to == to)
+			return &p->arrows[i];
+	return NULL;
+}
+
+/* From the i-th box of the way to the next, side to side. */
+static void ring_arrow(const struct df_picture *p, size_t i, FILE *out)
+{
+	size_t next = (i + 1) % p->nr_way;
+	const struct df_arrow *a = arrow_of(p, p->way[i], p->way[next]);
+	int col[2], row[2], x[2], y[2], two = p->nr_way == 2 ? (i ? 12 : -12) : 0;
+
+	ring_place(i, p->nr_way, &col[0], &row[0]);
+	ring_place(next, p->nr_way, &col[1], &row[1]);
+	for (int k = 0; k < 2; k++) {
+		x[k] = RING_MARGIN + col[k] * (RING_W + RING_X);
+		y[k] = RING_MARGIN + row[k] * (RING_H + RING_Y);
+		if (col[0] == col[1]) {
+			x[k] += RING_W / 2;
+			y[k] += (row[!k] > row[k]) * RING_H;
+		} else {
+			x[k] += (col[!k] > col[k]) * RING_W;
+			y[k] += RING_H / 2 + two;
+		}
+	}
+	fprintf(out,
+		"<path d=\"M%d %d L%d %d\" fill=\"none\" stroke=\"#c62828\" stroke-width=\"2.5\"%s "
+		"marker-end=\"url(#ar)\"/>\n",
+		x[0], y[0], x[1], y[1], a && a->cut ? " stroke-dasharray=\"7 4\"" : "");
+	fprintf(out,
+		"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" text-anchor=\"%s\">%s</text>\n",
+		(x[0] + x[1]) / 2 + (x[0] == x[1]) * 8, (y[0] + y[1]) / 2 - (x[0] != x[1]) * 7,
+		x[0] == x[1] ? "start" : "middle", a ? a->why : "");
+	if (a && a->cut)
+		fprintf(out,
+			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" text-anchor=\"%s\">can be cut</text>\n",
+			(x[0] + x[1]) / 2 + (x[0] == x[1]) * 8, (y[0] + y[1]) / 2 + 15,
+			x[0] == x[1] ? "start" : "middle");
+}
+
+void df_picture_way_svg(const struct df_picture *p, FILE *out)
+{
+	int cols = 0, rows = 0, col, row;
+
+	for (size_t i = 0; i < p->nr_way; i++) {
+		ring_place(i, p->nr_way, &col, &row);
+		cols = col >= cols ? col + 1 : cols;
+		rows = row >= rows ? row + 1 : rows;
+	}
+	svg_begin(out, (size_t)(2 * RING_MARGIN + cols * (RING_W + RING_X) - RING_X),
+		  2 * RING_MARGIN + rows * (RING_H + RING_Y) - RING_Y);
+	for (size_t i = 0; i + !p->closed < p->nr_way; i++)
+		ring_arrow(p, i, out);
+	for (size_t i = 0; i < p->nr_way; i++) {
+		const struct df_box *b = &p->boxes[p->way[i]];
+		int x, y;
+
+		ring_place(i, p->nr_way, &col, &row);
+		x = RING_MARGIN + col * (RING_W + RING_X);
+		y = RING_MARGIN + row * (RING_H + RING_Y);
+		fprintf(out,
+			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" stroke=\"#c62828\" "
+			"stroke-width=\"2\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"13\" font-weight=\"bold\" "
+			"text-anchor=\"middle\">",
+			x, y, RING_W, RING_H, b->started ? "#fff3c4" : "#f5f5f5", x + RING_W / 2,
+			y + 21);
+		svg_text(out, b->where, 36);
+		fprintf(out,
+			"</text>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
+			x + RING_W / 2, y + 41);
+		svg_text(out, b->text, 200);
+		fputs("</title>", out);
+		svg_text(out, b->text, BOX_CHARS);
+		fputs("</text>\n", out);
+	}
+	fputs("</svg>\n", out);
+}

@@ -1,0 +1,349 @@
+/*
+ * What is unfinished, on paper: a line for each call with the ranks that stand there, so that a job of a thousand
+ * ranks fits on a page; whoever wants each operation by itself takes JSON or `dfshim show`.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/record/names.h"
+#include "trace/say/print.h"
+#include "trace/read/vec.h"
+
+#define MAX_RANGES 8
+
+void df_crowd_join(struct df_crowd *c, int32_t rank, double seconds)
+{
+	int32_t *slot = DF_VEC_PUSH(c->ranks, c->nr, c->cap);
+
+	if (!slot)
+		return;
+	*slot = rank;
+	if (c->nr == 1 || seconds < c->least)
+		c->least = seconds;
+	if (c->nr == 1 || seconds > c->most)
+		c->most = seconds;
+}
+
+static int by_rank(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
+
+	return (a > b) - (a < b);
+}
+
+void df_crowd_print(struct df_crowd *c, const char *what, int *parts, FILE *out)
+{
+	size_t shown = 0, i, end;
+
+	if (!c->nr)
+		return;
+	qsort(c->ranks, c->nr, sizeof(*c->ranks), by_rank);
+	fprintf(out, "%s%s", (*parts)++ ? "; " : "", what);
+	for (i = 0; i < c->nr && shown < MAX_RANGES; i = end, shown++) {
+		int32_t last = c->ranks[i];
+
+		for (end = i + 1; end < c->nr && c->ranks[end] - last <= 1; end++)
+			last = c->ranks[end];
+		fprintf(out, "%sr%d", shown ? ", " : "", c->ranks[i]);
+		if (last > c->ranks[i])
+			fprintf(out, "%sr%d", last > c->ranks[i] + 1 ? "-" : ", ", last);
+	}
+	if (i < c->nr)
+		fprintf(out, " and %zu more", c->nr - i);
+	c->nr = 0;
+}
+
+void df_print_age(double least, double most, const char *before, const char *after, FILE *out)
+{
+	if (most - least < 0.1)
+		fprintf(out, "%s%.1f s%s\n", before, most, after);
+	else
+		fprintf(out, "%s%.1f to %.1f s%s\n", before, least, most, after);
+}
+
+#define MAX_IN_ORDER 16
+
+/* What a rank has unfinished, in its order of issue. */
+struct order {
+	char text[256];
+	int32_t world, lead; /* lead: the lowest rank with the same text */
+	uint32_t trace;
+	int32_t party;
+	size_t nr;
+};
+
+static void add_to_order(struct order *o, const struct df_check_set *set, const struct df_uop *u)
+{
+	size_t at = strlen(o->text);
+	char op[96];
+
+	if (o->nr++ > MAX_IN_ORDER)
+		return;
+	if (o->nr > MAX_IN_ORDER || at + 64 > sizeof(o->text)) {
+		snprintf(o->text + at, sizeof(o->text) - at, " ...");
+		o->nr = MAX_IN_ORDER + 1;
+		return;
+	}
+	snprintf(o->text + at, sizeof(o->text) - at, "%s%s%s", at ? ", " : "",
+		 df_say_op(set, u, op, sizeof(op)), u->l.state == DF_OP_STARTED ? " (runs)" : "");
+}
+
+static int by_text(const void *pa, const void *pb)
+{
+	const struct order *a = pa, *b = pb;
+	int c = strcmp(a->text, b->text);
+
+	return c ? c : (a->world > b->world) - (a->world < b->world);
+}
+
+static int by_lead(const void *pa, const void *pb)
+{
+	const struct order *a = pa, *b = pb;
+
+	if (a->lead != b->lead)
+		return a->lead < b->lead ? -1 : 1;
+	return by_text(pa, pb);
+}
+
+/* Equal ones side by side, in the order of their lowest ranks. */
+static void group_orders(struct order *list, size_t nr)
+{
+	qsort(list, nr, sizeof(*list), by_text);
+	for (size_t i = 0; i < nr; i++)
+		list[i].lead = i && !strcmp(list[i - 1].text, list[i].text) ? list[i - 1].lead
+									    : list[i].world;
+	qsort(list, nr, sizeof(*list), by_lead);
+}
+
+/* Operations lie trace by trace, those of a trace in order of issue. */
+static size_t find_orders(const struct df_check_set *set, struct order **list)
+{
+	size_t nr = 0, cap = 0;
+
+	for (size_t i = 0; i < set->nr_ops; i++) {
+		const struct df_uop *u = &set->ops[i];
+		struct order *o = NULL;
+
+		if (u->start == DF_NONE)
+			continue;
+		for (size_t k = nr; k-- > 0 && (*list)[k].trace == u->trace && !o;)
+			o = (*list)[k].party == set->entries[u->entry].party ? &(*list)[k] : NULL;
+		if (!o) {
+			o = DF_VEC_PUSH(*list, nr, cap);
+			if (!o)
+				break;
+			*o = (struct order){.world = set->entries[u->entry].world,
+					    .trace = u->trace,
+					    .party = set->entries[u->entry].party};
+		}
+		add_to_order(o, set, u);
+	}
+	return nr;
+}
+
+void df_print_orders(const struct df_check_result *r, FILE *out)
+{
+	struct order *list = NULL;
+	struct df_crowd ranks = {0};
+	size_t nr, shown = 0, i = 0;
+
+	if ((r->verdict != DF_V_ORDER && r->verdict != DF_V_RESOURCE) || r->stuck_insts < 3)
+		return;
+	nr = find_orders(r->set, &list);
+	if (nr)
+		group_orders(list, nr);
+	fputs("\nOrders of issue:\n", out);
+	while (i < nr && shown++ < DF_PRINT_LINES) {
+		const struct order *first = &list[i];
+		int parts = 0;
+
+		for (; i < nr && !strcmp(first->text, list[i].text); i++)
+			df_crowd_join(&ranks, list[i].world, 0);
+		fputs("  ", out);
+		df_crowd_print(&ranks, "", &parts, out);
+		fprintf(out, ": %s\n", first->text);
+	}
+	if (i < nr)
+		fprintf(out, "  and %zu more ranks\n", nr - i);
+	free(ranks.ranks);
+	free(list);
+}
+
+static void print_count(uint32_t nr, const char *what, FILE *out)
+{
+	if (nr)
+		fprintf(out, "; %s %u rank%s", what, nr, nr == 1 ? "" : "s");
+}
+
+/* Who lacks: by name where those who finished are not among the others. */
+static void print_lacking(const struct df_check_result *r, const struct df_inst *in,
+			  struct df_crowd *others, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	int nranks = set->gcomms[in->gcomm].nranks, parts = 1;
+	uint8_t *here = in->nr_done || in->p2p ? NULL : calloc((size_t)nranks, 1);
+	uint32_t known;
+
+	if (!here) {
+		print_count(in->nr_missing, "not issued on", out);
+		return;
+	}
+	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next)
+		if (set->ops[o].l.rank >= 0 && set->ops[o].l.rank < nranks)
+			here[set->ops[o].l.rank] = 1;
+	for (int rank = 0; rank < nranks; rank++) {
+		const struct df_entry *e = here[rank] ? NULL : df_set_entry(set, in->gcomm, rank);
+
+		if (e)
+			df_crowd_join(others, e->world, 0);
+	}
+	free(here);
+	known = others->nr < in->nr_missing ? (uint32_t)others->nr : in->nr_missing;
+	df_crowd_print(others, "not issued on ", &parts, out);
+	print_count(in->nr_missing - known, "no trace of", out);
+}
+
+/* Its ranks by where they stand; the first of its unfinished operations, NULL: there is none. */
+static const struct df_uop *gather(const struct df_check_set *set, const struct df_inst *in,
+				   struct df_crowd *runs, struct df_crowd *waits, int *differ)
+{
+	const struct df_uop *first = NULL;
+
+	*differ = 0;
+	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next) {
+		const struct df_uop *u = &set->ops[o];
+
+		if (u->start == DF_NONE)
+			continue;
+		*differ |= first && u->sig != first->sig;
+		first = first ? first : u;
+		df_crowd_join(u->l.state == DF_OP_STARTED ? runs : waits,
+			      set->entries[u->entry].world,
+			      df_say_ago(set, u->trace, u->l.issue_ns));
+	}
+	return first;
+}
+
+void df_print_pending(const struct df_check_result *r, FILE *out)
+{
+	const struct df_check_set *set = r->set;
+	struct df_crowd runs = {0}, waits = {0}, others = {0};
+	size_t shown = 0, nr = 0, calls = 0;
+	char text[96];
+
+	for (size_t i = 0; i < set->nr_ops; i++)
+		nr += set->ops[i].start != DF_NONE;
+	for (size_t i = 0; i < r->g.nr_insts; i++) {
+		const struct df_inst *in = &r->g.insts[i];
+		const struct df_uop *first;
+		double least, most;
+		int differ, parts = 0;
+
+		runs.nr = waits.nr = 0;
+		first = gather(set, in, &runs, &waits, &differ);
+		calls += first != NULL;
+		if (!first || shown == DF_PRINT_LINES)
+			continue;
+		if (!shown++)
+			fprintf(out, "\nUnfinished operations (%zu), by call:\n", nr);
+		least = !waits.nr || (runs.nr && runs.least < waits.least) ? runs.least
+									   : waits.least;
+		most = runs.nr && runs.most > waits.most ? runs.most : waits.most;
+		fprintf(out, "  %-16s", df_say_op(set, first, text, sizeof(text)));
+		fprintf(out, " %-40s ",
+			in->p2p || !differ ? df_say_sig(&first->l, text, sizeof(text))
+					   : "(arguments differ)");
+		df_crowd_print(&runs, "running on ", &parts, out);
+		df_crowd_print(&waits, "not started on ", &parts, out);
+		print_count(in->nr_done, "finished on", out);
+		print_lacking(r, in, &others, out);
+		df_print_age(least, most, "; issued ", " ago", out);
+	}
+	if (calls > shown)
+		fprintf(out, "  and %zu more calls\n", calls - shown);
+	free(runs.ranks);
+	free(waits.ranks);
+	free(others.ranks);
+}
+
+/* A call that a host has not made yet. */
+struct intent {
+	uint32_t gcomm;
+	int32_t world;
+	double seconds;
+	char sig[96];
+};
+
+static int same_call(const void *pa, const void *pb)
+{
+	const struct intent *a = pa, *b = pb;
+
+	if (a->gcomm != b->gcomm)
+		return a->gcomm < b->gcomm ? -1 : 1;
+	return strcmp(a->sig, b->sig);
+}
+
+int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, size_t note,
+		    struct df_lop *op, const struct df_entry **entry)
+{
+	const struct df_rec *rec = &trc->notes[note].rec;
+
+	if (rec->type != DF_REC_OP_INTENT || !rec->comm || rec->comm > trc->nr_entries)
+		return 0;
+	*entry = &set->entries[trc->first_entry + rec->comm - 1];
+	df_load_intended(&trc->notes[note], op);
+	return (*entry)->gcomm != DF_NONE;
+}
+
+static size_t find_intents(const struct df_check_set *set, struct intent **list)
+{
+	size_t nr = 0, cap = 0;
+
+	for (size_t t = 0; t < set->nr_traces; t++) {
+		const struct df_trc *trc = &set->traces[t];
+
+		for (size_t i = 0; i < trc->nr_notes; i++) {
+			const struct df_entry *e;
+			struct intent *in;
+			struct df_lop op;
+
+			if (!df_print_intent(set, trc, i, &op, &e))
+				continue;
+			in = DF_VEC_PUSH(*list, nr, cap);
+			if (!in)
+				return nr;
+			in->gcomm = e->gcomm;
+			in->world = e->world;
+			in->seconds = df_say_ago(set, (uint32_t)t, trc->notes[i].rec.time_ns);
+			df_say_sig(&op, in->sig, sizeof(in->sig));
+		}
+	}
+	return nr;
+}
+
+void df_print_intents(const struct df_check_result *r, FILE *out)
+{
+	struct intent *list = NULL;
+	size_t nr = find_intents(r->set, &list), shown = 0, i = 0;
+	struct df_crowd hosts = {0};
+
+	if (nr)
+		qsort(list, nr, sizeof(*list), same_call);
+	while (i < nr && shown < DF_PRINT_LINES) {
+		const struct intent *first = &list[i];
+		int parts = 0;
+
+		for (; i < nr && !same_call(first, &list[i]); i++)
+			df_crowd_join(&hosts, list[i].world, list[i].seconds);
+		if (!shown++)
+			fputs("\nNot issued yet, because the host waits before it:\n", out);
+		fprintf(out, "  %-16s %-40s ", r->set->gcomms[first->gcomm].label, first->sig);
+		df_crowd_print(&hosts, "on ", &parts, out);
+		df_print_age(hosts.least, hosts.most, "; for ", "", out);
+	}
+	if (i < nr)
+		fprintf(out, "  and on %zu more hosts\n", nr - i);
+	free(hosts.ranks);
+	free(list);
+}

@@ -1,0 +1,176 @@
+/*
+ * Inside the simulator: the layout of an independent part of a workload, the random program of its
+ * GPUs, and the engines that decide whether a round of it deadlocks.
+ *
+ * A `part` is a connected component of the workload (a pipeline stage, say): parts share no
+ * collective, so a round deadlocks exactly when one of its parts does. Equal parts share one object.
+ * Collectives are numbered in dispatch order, so every GPU's expected list is ascending: a total
+ * order that all GPUs agree on, which the proofs behind the short cuts rest on.
+ *
+ * A `program` is everything random in a round of a part: per GPU the turns that are not "issue the
+ * first of what remains". The turns of a GPU don't depend on the timing, only on its own draws.
+ *
+ * Parts are read-only once built and shared by all threads; programs and engines belong to one.
+ */
+#ifndef DF_TRACE_SIM_SIM_ENGINE_H
+#define DF_TRACE_SIM_SIM_ENGINE_H
+
+#include "trace/sim/sim_rng.h"
+#include "trace/sim/sim.h"
+
+/* Limits of what is accepted, so that every index fits an int. */
+#define DF_SIM_MAX_GPUS	  1000000
+#define DF_SIM_MAX_EVENTS 400000000
+
+struct df_sim_part {
+	int nr_gpus, nr_groups, nr_colls;
+	int nr_events;	  /* pairs (GPU, collective) */
+	int *list_start;  /* nr_gpus + 1: GPU g expects list[list_start[g]..list_start[g+1]-1] */
+	int *list;	  /* collectives, ascending for each GPU */
+	int *group_start; /* nr_groups + 1 */
+	int *members;	  /* GPUs, ascending in each group */
+	int *coll_group;  /* by collective */
+	int *at_start;	  /* by collective: at[at_start[c] + i] is its place in member i's list */
+	int *at;
+};
+
+struct df_sim_system {
+	int nr_parts; /* of a round */
+	int *part_of; /* nr_parts: index into parts */
+	int nr_kinds; /* different ones */
+	struct df_sim_part *parts;
+};
+
+/* split: one part per connected component; else the whole workload as one part. -ENOMEM. */
+int df_sim_system_init(struct df_sim_system *sys, const struct df_sim_workload *load,
+		       enum df_sim_dispatch dispatch, int split);
+void df_sim_system_fini(struct df_sim_system *sys);
+
+static inline int df_sim_list_len(const struct df_sim_part *p, int gpu)
+{
+	return p->list_start[gpu + 1] - p->list_start[gpu];
+}
+
+static inline int df_sim_group_size(const struct df_sim_part *p, int group)
+{
+	return p->group_start[group + 1] - p->group_start[group];
+}
+
+/* -- programs ------------------------------------------------------------------------------------ */
+
+/*
+ * A turn out of the ordinary. skip > 0: the first `skip` of what remains are passed over and the one
+ * behind them is issued. DF_SIM_SYNC_CALM: a synchronisation while nothing is passed over.
+ * DF_SIM_SYNC_DANGER: one while something is; only these can close a cycle.
+ */
+#define DF_SIM_SYNC_CALM   0
+#define DF_SIM_SYNC_DANGER (-1)
+
+struct df_sim_rare {
+	int turn; /* of that GPU, from 0 */
+	int skip;
+};
+
+struct df_sim_program {
+	struct df_sim_rare *rare;
+	int nr_rare, size;
+	int *start; /* nr_gpus + 1 */
+	int nr_disorder, nr_sync, nr_danger;
+};
+
+struct df_sim_odds {
+	double disorder, sync;
+	double log_q;	     /* log(1 - P(a turn is rare)) */
+	double log_disorder; /* log(disorder) */
+	double sync_share;   /* P(sync | rare) */
+};
+
+void df_sim_odds_init(struct df_sim_odds *odds, double disorder, double sync);
+int df_sim_program_init(struct df_sim_program *prog, const struct df_sim_part *part);
+void df_sim_program_fini(struct df_sim_program *prog);
+
+/* Draws a round; -ENOMEM, or -E2BIG when a GPU would take more than 2^30 turns. */
+int df_sim_program_draw(struct df_sim_program *prog, const struct df_sim_part *part,
+			const struct df_sim_odds *odds, struct df_rng *rng);
+
+/*
+ * A maximal stretch of a GPU's expected list that it issues in another order: positions
+ * first..first+nr-1 are issued as order[0..nr-1].
+ */
+struct df_sim_excursion {
+	int gpu, first, nr;
+	const int *order; /* collectives */
+};
+
+struct df_sim_excursions {
+	struct df_sim_excursion *v;
+	int nr, size;
+	int *order; /* nr_events, storage */
+	int *skipped;
+};
+
+int df_sim_excursions_init(struct df_sim_excursions *ex, const struct df_sim_part *part);
+void df_sim_excursions_fini(struct df_sim_excursions *ex);
+/* The excursions of all GPUs, by GPU and place; -ENOMEM. */
+int df_sim_excursions_find(struct df_sim_excursions *ex, const struct df_sim_part *part,
+			   const struct df_sim_program *prog);
+
+/* -- engines ------------------------------------------------------------------------------------- */
+
+struct df_sim_outcome {
+	int deadlock;
+	int64_t releases;
+};
+
+/* What decides: one of these follows from model, semantics, rules and resource_limit. */
+enum df_sim_method {
+	DF_SIM_BY_GROUP_STATE,	/* Single, artifact: the group's current collective */
+	DF_SIM_BY_GROUP_ORDER,	/* Single, exact: a queue per GPU and group */
+	DF_SIM_BY_SLOTS,	/* fifo, or exact with a limit: so many execute, the rest queue */
+	DF_SIM_BY_INTERSECTION, /* Sync, artifact */
+	DF_SIM_BY_CYCLE,	/* Sync, exact; and dfshim's rules */
+};
+
+struct df_sim_setup {
+	enum df_sim_method method;
+	int slots;     /* BY_SLOTS */
+	int limit;     /* BY_INTERSECTION: resource_limit, or 0 */
+	int with_sync; /* turns may be synchronisations: one more draw each in the published order */
+	int release;   /* BY_CYCLE: the synchronisation that closes a cycle returns */
+	struct df_sim_odds odds;
+};
+
+void df_sim_setup_init(struct df_sim_setup *setup, const struct df_sim_config *cfg);
+
+/* The event-by-event engine: the reference for everything else. */
+struct df_sim_plain;
+struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *part);
+void df_sim_plain_destroy(struct df_sim_plain *pl);
+
+/* One round; draws come from prog, or where that is NULL from mt as the published program draws. */
+void df_sim_plain_round(struct df_sim_plain *pl, const struct df_sim_setup *setup,
+			const struct df_sim_program *prog, struct df_mt *mt,
+			struct df_sim_outcome *out);
+
+/*
+ * The synchronisation model without the ordinary events: only rare turns, suspended GPUs and turns
+ * that make good for passed-over collectives are visited. Methods BY_INTERSECTION (without a limit)
+ * and BY_CYCLE; the outcome equals the plain engine's on the same program.
+ */
+struct df_sim_sparse;
+struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *part);
+void df_sim_sparse_destroy(struct df_sim_sparse *sp);
+void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *setup,
+			 const struct df_sim_program *prog, struct df_sim_outcome *out);
+
+/*
+ * The single-queue models without the ordinary events: only the neighbourhoods of excursions are
+ * looked at. Returns 1 for a deadlock, 0 for none, -ENOMEM.
+ */
+struct df_sim_order;
+struct df_sim_order *df_sim_order_create(const struct df_sim_part *part);
+void df_sim_order_destroy(struct df_sim_order *od);
+int df_sim_order_fifo(struct df_sim_order *od, const struct df_sim_program *prog);
+int df_sim_order_groups(struct df_sim_order *od, const struct df_sim_program *prog);
+
+#endif

@@ -1,0 +1,26 @@
+/*
+ * Reduces a recorded job to a workload: who talked to whom, how often, how often out of order, and how
+ * often the whole device was synchronised. Reads traces only; one thread.
+ */
+#ifndef DF_TRACE_SIM_SIM_OBSERVE_H
+#define DF_TRACE_SIM_SIM_OBSERVE_H
+
+#include "trace/sim/sim.h"
+
+struct df_sim_observed {
+	struct df_sim_workload load; /* GPUs by rank and device, communicators by first use */
+	int nr_traces;
+	int nr_incomplete;   /* communicators of which not all ranks left a trace */
+	int64_t nr_issued;   /* collectives, over all GPUs */
+	int64_t nr_disorder; /* of these, issued before one that other members issued first */
+	int64_t nr_sync;     /* calls that waited for a whole device, explicitly or not */
+	int64_t nr_dropped;  /* records that the rings had overwritten */
+};
+
+/*
+ * Reads all traces in and below dir. -EIO (unreadable), -EPROTO (no trace), -EINVAL (holds no
+ * collectives, or too many), -ENOMEM; err says why and names the file. The caller releases load.
+ */
+int df_sim_observe(struct df_sim_observed *out, const char *dir, char *err, size_t err_size);
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * Random numbers of the simulator.
+ *
+ * Two sources. `df_rng` is ours: one small independent stream per (seed, round, part), so a round's
+ * outcome never depends on which thread ran it or on what was skipped before it. `df_mt` yields the
+ * numbers of CPython's random.random() after random.seed(n), which the published program draws in
+ * one sequence over all rounds of a process; it exists to reproduce that program bit for bit.
+ *
+ * Nothing here is shared between threads.
+ */
+#ifndef DF_TRACE_SIM_SIM_RNG_H
+#define DF_TRACE_SIM_SIM_RNG_H
+
+#include <math.h>
+#include <stdint.h>
+
+/* -- xoshiro256++ (Blackman, Vigna), seeded by splitmix64 ------------------------------------- */
+
+struct df_rng {
+	uint64_t s[4];
+};
+
+static inline uint64_t df_splitmix(uint64_t *x)
+{
+	uint64_t z = (*x += 0x9e3779b97f4a7c15ull);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+static inline void df_rng_seed(struct df_rng *r, uint64_t seed, uint64_t round, uint64_t part)
+{
+	uint64_t x = seed;
+
+	x = df_splitmix(&x) ^ round;
+	x = df_splitmix(&x) ^ part;
+	for (int i = 0; i < 4; i++)
+		r->s[i] = df_splitmix(&x);
+}
+
+static inline uint64_t df_rng_u64(struct df_rng *r)
+{
+	uint64_t *s = r->s, sum = s[0] + s[3], t = s[1] << 17;
+	uint64_t out = ((sum << 23) | (sum >> 41)) + s[0];
+
+	s[2] ^= s[0];
+	s[3] ^= s[1];
+	s[1] ^= s[2];
+	s[0] ^= s[3];
+	s[2] ^= t;
+	s[3] = (s[3] << 45) | (s[3] >> 19);
+	return out;
+}
+
+/* Uniform in (0, 1]: the logarithm of it is finite. */
+static inline double df_rng_unit(struct df_rng *r)
+{
+	return (double)((df_rng_u64(r) >> 11) + 1) * 0x1p-53;
+}
+
+#define DF_RNG_NEVER (INT64_MAX / 4)
+
+/*
+ * Failures before the first success of a coin with log(1 - p) == log_q, which is < 0 or, for p == 1,
+ * -inf. A p of 0 (log_q == 0) yields DF_RNG_NEVER.
+ */
+static inline int64_t df_rng_geometric(struct df_rng *r, double log_q)
+{
+	double n;
+
+	if (log_q == 0)
+		return DF_RNG_NEVER;
+	n = log(df_rng_unit(r)) / log_q;
+	return n < (double)DF_RNG_NEVER ? (int64_t)n : DF_RNG_NEVER;
+}
+
+/* -- MT19937 as CPython uses it ---------------------------------------------------------------- */
+
+#define DF_MT_WORDS 624
+#define DF_MT_DRAWS (DF_MT_WORDS / 2) /* one random() takes two words */
+
+/*
+ * A stream of random() values, delivered by block. Values below `bound` are what the simulator acts
+ * on and are rare, so each block comes with the places where one may be: next_low is the index in
+ * the current block of the first draw at or after `next` that may lie below the bound.
+ */
+struct df_mt {
+	uint32_t state[DF_MT_WORDS];
+	uint32_t out[DF_MT_WORDS];
+	uint16_t low[DF_MT_DRAWS + 1]; /* ends with DF_MT_DRAWS */
+	int nr_low_seen;	       /* index of next_low in low[] */
+	int next_low;
+	int next; /* draw to deliver next */
+	uint32_t low_word;
+};
+
+/* As random.seed(seed); bound is the largest probability that values will be compared with. */
+void df_mt_seed(struct df_mt *mt, uint64_t seed, double bound);
+
+/* Fills the next block; df_mt_draw() calls it. */
+void df_mt_refill(struct df_mt *mt);
+
+/* r < p holds exactly when the 53-bit integer behind r is below df_mt_threshold(p). */
+static inline uint64_t df_mt_threshold(double p)
+{
+	return (uint64_t)ceil(ldexp(p, 53));
+}
+
+/* The next random() as its 53-bit integer. */
+static inline uint64_t df_mt_draw(struct df_mt *mt)
+{
+	uint64_t hi, lo;
+
+	if (mt->next == DF_MT_DRAWS)
+		df_mt_refill(mt);
+	hi = mt->out[2 * mt->next] >> 5;
+	lo = mt->out[2 * mt->next + 1] >> 6;
+	if (mt->next == mt->next_low)
+		mt->next_low = mt->low[++mt->nr_low_seen];
+	mt->next++;
+	return hi << 26 | lo;
+}
+
+/*
+ * Skips n draws (1 or 2) and returns 1 if all of them are known to lie at or above the bound and in
+ * this block; else skips nothing and returns 0.
+ */
+static inline int df_mt_skip(struct df_mt *mt, int n)
+{
+	if (mt->next + n > mt->next_low)
+		return 0;
+	mt->next += n;
+	return 1;
+}
+
+#endif

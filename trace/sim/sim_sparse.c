@@ -1,0 +1,446 @@
+/*
+ * The synchronisation model without the ordinary events.
+ *
+ * Between two turns that matter a GPU advances one collective per sweep, so where it stands follows
+ * from the sweep by subtraction. What must be visited: rare turns, turns on which something passed
+ * over is still to be issued, and suspended GPUs at the earliest sweep at which they could go on. That
+ * a collective is complete is read off the members' positions; a suspended GPU remembers one witness
+ * (a collective, a member that has not issued it) and sleeps until that member can have done so.
+ *
+ * Short cuts, besides jumping over sweeps:
+ *   - Exact semantics: a cycle of suspended GPUs needs one that was suspended with something passed
+ *     over. (Else each suspended GPU has issued exactly a prefix of its list; along the edge "a waits
+ *     for c, which b has not issued" the highest-numbered collective issued grows, so no way back.)
+ *     So a cycle is looked for only while such a GPU is suspended, from the GPU just suspended, and the
+ *     round is decided as soon as no such synchronisation is ahead.
+ *   - Artifact semantics: the intersection test happens only when a GPU becomes suspended, so the
+ *     round is decided after the last synchronisation.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/sim/sim_engine.h"
+
+#define NEVER INT_MAX
+
+struct gpu {
+	int at;	    /* sweeps completed when the rest of this was true */
+	int turns;  /* taken so far */
+	int pos;    /* first place of the list that was never reached */
+	int passed; /* places below pos that are passed over: the first of skipped[] */
+	int rare;   /* next in the program */
+	int low;    /* all places below are complete */
+	int hung;
+	int witness_at, witness; /* while hung: a place, and a member that has not issued it */
+};
+
+struct df_sim_sparse {
+	const struct df_sim_part *part;
+	struct gpu *gpu;
+	int *next;		 /* by GPU: the sweep at which it must be visited */
+	int *skipped;		 /* places, at list_start[] of each GPU */
+	int *groups, *groups_at; /* by GPU: the groups it is in, groups[groups_at[x]..] */
+	int *slots;		 /* beside groups[]: which member it is */
+	int *colls, *colls_at;	 /* by group: its collectives, ascending */
+	int *stack;
+	unsigned char *seen;
+	int sweep, turn_of; /* now: this GPU's turn of this sweep */
+	int nr_hung;	    /* flagged; some may have become free without having had a turn */
+	int nr_danger_hung;
+};
+
+struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *p)
+{
+	struct df_sim_sparse *sp = calloc(1, sizeof(*sp));
+	size_t n = (size_t)p->nr_gpus + 1;
+
+	if (!sp)
+		return NULL;
+	sp->part = p;
+	sp->gpu = calloc(n, sizeof(*sp->gpu));
+	sp->next = calloc(n, sizeof(*sp->next));
+	sp->skipped = calloc((size_t)p->nr_events + 1, sizeof(*sp->skipped));
+	sp->stack = calloc(n, sizeof(*sp->stack));
+	sp->seen = calloc(n, 1);
+	sp->groups_at = calloc(n + 1, sizeof(*sp->groups_at));
+	sp->groups = calloc((size_t)p->group_start[p->nr_groups] + 1, sizeof(*sp->groups));
+	sp->slots = calloc((size_t)p->group_start[p->nr_groups] + 1, sizeof(*sp->slots));
+	sp->colls = calloc((size_t)p->nr_colls + 1, sizeof(*sp->colls));
+	sp->colls_at = calloc((size_t)p->nr_groups + 2, sizeof(*sp->colls_at));
+	if (!sp->gpu || !sp->next || !sp->skipped || !sp->stack || !sp->seen || !sp->groups_at ||
+	    !sp->groups || !sp->slots || !sp->colls || !sp->colls_at) {
+		df_sim_sparse_destroy(sp);
+		return NULL;
+	}
+	for (int m = 0; m < p->group_start[p->nr_groups]; m++)
+		sp->groups_at[p->members[m] + 2]++;
+	for (int x = 0; x < p->nr_gpus; x++)
+		sp->groups_at[x + 2] += sp->groups_at[x + 1];
+	for (int grp = 0; grp < p->nr_groups; grp++)
+		for (int m = p->group_start[grp]; m < p->group_start[grp + 1]; m++) {
+			int i = sp->groups_at[p->members[m] + 1]++;
+
+			sp->groups[i] = grp;
+			sp->slots[i] = m - p->group_start[grp];
+		}
+	for (int c = 0; c < p->nr_colls; c++)
+		sp->colls_at[p->coll_group[c] + 2]++;
+	for (int grp = 0; grp < p->nr_groups; grp++)
+		sp->colls_at[grp + 2] += sp->colls_at[grp + 1];
+	for (int c = 0; c < p->nr_colls; c++)
+		sp->colls[sp->colls_at[p->coll_group[c] + 1]++] = c;
+	return sp;
+}
+
+void df_sim_sparse_destroy(struct df_sim_sparse *sp)
+{
+	if (!sp)
+		return;
+	free(sp->gpu);
+	free(sp->next);
+	free(sp->skipped);
+	free(sp->stack);
+	free(sp->seen);
+	free(sp->groups_at);
+	free(sp->groups);
+	free(sp->slots);
+	free(sp->colls);
+	free(sp->colls_at);
+	free(sp);
+}
+
+/* The first place of its list that GPU x was not seen beyond, as of now. */
+static inline int position(const struct df_sim_sparse *sp, int x)
+{
+	const struct gpu *g = &sp->gpu[x];
+
+	return g->hung || g->passed ? g->pos : g->pos + sp->sweep + (x < sp->turn_of) - g->at;
+}
+
+/* Whether GPU x has issued what stands at `place` of its list, as of now. */
+static inline int issued(const struct df_sim_sparse *sp, int x, int place)
+{
+	const struct gpu *g = &sp->gpu[x];
+	const int *sk;
+
+	if (place >= position(sp, x))
+		return 0;
+	sk = sp->skipped + sp->part->list_start[x];
+	for (int i = 0; i < g->passed; i++)
+		if (sk[i] == place)
+			return 0;
+	return 1;
+}
+
+static inline int is_passed(const struct df_sim_sparse *sp, int x, int place)
+{
+	const int *sk = sp->skipped + sp->part->list_start[x];
+
+	for (int i = 0; i < sp->gpu[x].passed; i++)
+		if (sk[i] == place)
+			return 1;
+	return 0;
+}
+
+/* A member of collective c other than x that has not issued it, or -1. */
+static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
+{
+	const struct df_sim_part *p = sp->part;
+	const int *member = p->members + p->group_start[p->coll_group[c]];
+	const int *at = p->at + p->at_start[c];
+	int n = p->at_start[c + 1] - p->at_start[c];
+
+	for (int i = 0; i < n; i++)
+		if (member[i] != x && !issued(sp, member[i], at[i]))
+			return member[i];
+	return -1;
+}
+
+/* The place in the list of the GPU that groups[i] belongs to of that group's first collective >= c. */
+static int first_place(const struct df_sim_sparse *sp, int i, int c)
+{
+	int lo = sp->colls_at[sp->groups[i]], hi = sp->colls_at[sp->groups[i] + 1], end = hi;
+
+	while (lo < hi) {
+		int mid = lo + (hi - lo) / 2;
+
+		if (sp->colls[mid] < c)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo == end ? INT_MAX : sp->part->at[sp->part->at_start[sp->colls[lo]] + sp->slots[i]];
+}
+
+/*
+ * Raises the mark below which everything GPU x issued is complete. A GPU has issued all its
+ * collectives below the first it lacks, so those of a group that are below what any other member
+ * lacks first are complete: no need to walk there place by place.
+ */
+static void raise_low(struct df_sim_sparse *sp, int x)
+{
+	const struct df_sim_part *p = sp->part;
+	int low = sp->gpu[x].pos;
+
+	if (sp->gpu[x].passed && sp->skipped[p->list_start[x]] < low)
+		low = sp->skipped[p->list_start[x]];
+	for (int i = sp->groups_at[x]; i < sp->groups_at[x + 1]; i++) {
+		int grp = sp->groups[i], lacking = INT_MAX, place;
+
+		for (int m = p->group_start[grp]; m < p->group_start[grp + 1]; m++) {
+			int y = p->members[m], at;
+
+			if (y == x)
+				continue;
+			at = sp->gpu[y].passed ? sp->skipped[p->list_start[y]] : position(sp, y);
+			if (at < df_sim_list_len(p, y) && p->list[p->list_start[y] + at] < lacking)
+				lacking = p->list[p->list_start[y] + at];
+		}
+		place = first_place(sp, i, lacking);
+		low = place < low ? place : low;
+	}
+	if (low > sp->gpu[x].low)
+		sp->gpu[x].low = low;
+}
+
+/* Sets the witness of suspended GPU x at or behind its present one; 0 when nothing is outstanding. */
+static int find_witness(struct df_sim_sparse *sp, int x)
+{
+	struct gpu *g = &sp->gpu[x];
+	const int *list = sp->part->list + sp->part->list_start[x];
+
+	for (int i = g->witness_at; i < g->pos; i++) {
+		int m;
+
+		if (g->passed && is_passed(sp, x, i))
+			continue;
+		m = find_missing(sp, list[i], x);
+		if (m >= 0) {
+			g->witness_at = i;
+			g->witness = m;
+			return 1;
+		}
+		if (i == g->low)
+			g->low++;
+	}
+	g->witness_at = g->pos;
+	return 0;
+}
+
+/* Whether x is suspended now: flagged, and something it issued is outstanding. */
+static int is_hung(struct df_sim_sparse *sp, int x)
+{
+	return sp->gpu[x].hung && find_witness(sp, x);
+}
+
+/* The earliest sweep at which suspended GPU x could go on. */
+static int earliest_release(const struct df_sim_sparse *sp, int x)
+{
+	const struct gpu *g = &sp->gpu[x], *w = &sp->gpu[g->witness];
+	int c = sp->part->list[sp->part->list_start[x] + g->witness_at];
+	const struct df_sim_part *p = sp->part;
+	int t = sp->next[g->witness];
+
+	if (!w->hung && !w->passed) {
+		const int *member = p->members + p->group_start[p->coll_group[c]];
+		int i = p->at_start[c], reach;
+
+		while (*member++ != g->witness)
+			i++;
+		reach = w->at + (p->at[i] - w->pos);
+		if (reach < t)
+			t = reach;
+	}
+	if (t != NEVER && g->witness > x)
+		t++;
+	return t > sp->sweep ? t : sp->sweep + 1;
+}
+
+/* Whether x waits for something that y, suspended too, has not issued. */
+static int waits_for(struct df_sim_sparse *sp, int x, int y)
+{
+	const struct df_sim_part *p = sp->part;
+	const struct gpu *g = &sp->gpu[x];
+	const int *list = p->list + p->list_start[x];
+
+	for (int i = g->low; i < g->pos; i++) {
+		int c = list[i], grp, n;
+
+		if (g->passed && is_passed(sp, x, i))
+			continue;
+		grp = p->coll_group[c];
+		n = p->group_start[grp + 1] - p->group_start[grp];
+		for (int k = 0; k < n; k++)
+			if (p->members[p->group_start[grp] + k] == y &&
+			    !issued(sp, y, p->at[p->at_start[c] + k]))
+				return 1;
+	}
+	return 0;
+}
+
+/* Whether a cycle of suspended GPUs leads through x. */
+static int on_cycle(struct df_sim_sparse *sp, int x)
+{
+	const struct df_sim_part *p = sp->part;
+	int nr = 0;
+
+	memset(sp->seen, 0, (size_t)p->nr_gpus);
+	sp->stack[nr++] = x;
+	while (nr) {
+		int a = sp->stack[--nr];
+		const struct gpu *g = &sp->gpu[a];
+		const int *list = p->list + p->list_start[a];
+
+		for (int i = g->low; i < g->pos; i++) {
+			int c = list[i], grp = p->coll_group[c];
+			const int *member = p->members + p->group_start[grp];
+			int n = p->group_start[grp + 1] - p->group_start[grp];
+
+			if (g->passed && is_passed(sp, a, i))
+				continue;
+			for (int k = 0; k < n; k++) {
+				int b = member[k];
+
+				if (!sp->gpu[b].hung || b == a || (sp->seen[b] && b != x) ||
+				    issued(sp, b, p->at[p->at_start[c] + k]))
+					continue;
+				if (b == x)
+					return 1;
+				sp->seen[b] = 1;
+				sp->stack[nr++] = b;
+			}
+		}
+	}
+	return 0;
+}
+
+/* The published test: something x waits for is missing elsewhere, and the reverse. */
+static int intersects(struct df_sim_sparse *sp, int x)
+{
+	int out = 0, in = 0;
+
+	for (int y = 0; y < sp->part->nr_gpus && !(out && in); y++) {
+		if (y == x || !sp->gpu[y].hung || !is_hung(sp, y))
+			continue;
+		out = out || waits_for(sp, x, y);
+		in = in || waits_for(sp, y, x);
+	}
+	return out && in;
+}
+
+/* Issues the collective that has k others before it among what remains. */
+static void issue(struct df_sim_sparse *sp, int x, int k)
+{
+	struct gpu *g = &sp->gpu[x];
+	int *sk = sp->skipped + sp->part->list_start[x];
+
+	if (k < g->passed) {
+		g->passed--;
+		memmove(sk + k, sk + k + 1, (size_t)(g->passed - k) * sizeof(*sk));
+	} else {
+		while (g->passed < k)
+			sk[g->passed++] = g->pos++;
+		g->pos++;
+	}
+}
+
+static void reset(struct df_sim_sparse *sp, const struct df_sim_program *prog)
+{
+	for (int x = 0; x < sp->part->nr_gpus; x++) {
+		sp->gpu[x] = (struct gpu){.rare = prog->start[x]};
+		sp->next[x] = prog->start[x] < prog->start[x + 1] ? prog->rare[prog->start[x]].turn
+								  : NEVER;
+	}
+	sp->nr_hung = sp->nr_danger_hung = 0;
+}
+
+void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *setup,
+			 const struct df_sim_program *prog, struct df_sim_outcome *out)
+{
+	int exact = setup->method == DF_SIM_BY_CYCLE, n = sp->part->nr_gpus;
+	int nr_ahead = exact ? prog->nr_danger : prog->nr_sync;
+
+	*out = (struct df_sim_outcome){0};
+	reset(sp, prog);
+	while (nr_ahead || sp->nr_danger_hung) {
+		int t = NEVER;
+
+		for (int x = 0; x < n; x++)
+			t = sp->next[x] < t ? sp->next[x] : t;
+		if (t == NEVER)
+			return;
+		sp->sweep = t;
+		for (int x = 0; x < n; x++) {
+			struct gpu *g = &sp->gpu[x];
+			int skip = 0, ordinary;
+
+			if (sp->next[x] != t)
+				continue;
+			sp->turn_of = x;
+			if (g->hung) {
+				if (find_witness(sp, x)) {
+					sp->next[x] = earliest_release(sp, x);
+					continue;
+				}
+				g->hung = 0;
+				sp->nr_hung--;
+				sp->nr_danger_hung -= g->passed > 0;
+			} else {
+				g->turns += t - g->at;
+				g->pos += g->passed ? 0 : t - g->at;
+			}
+			g->at = t;
+			ordinary = g->rare == prog->start[x + 1] ||
+				   prog->rare[g->rare].turn != g->turns;
+			if (ordinary && !g->passed) {
+				/* Just freed: this turn is like all until the next rare one. */
+				sp->next[x] = g->rare == prog->start[x + 1]
+						      ? NEVER
+						      : t + prog->rare[g->rare].turn - g->turns;
+				continue;
+			}
+			if (!ordinary)
+				skip = prog->rare[g->rare++].skip;
+			if (ordinary || skip > 0) {
+				issue(sp, x, skip);
+			} else {
+				nr_ahead -= exact ? skip == DF_SIM_SYNC_DANGER : 1;
+				raise_low(sp, x);
+				g->witness_at = g->low;
+				if (find_witness(sp, x)) {
+					int dead;
+
+					g->hung = 1;
+					sp->nr_hung++;
+					sp->nr_danger_hung += g->passed > 0;
+					if (exact)
+						dead = sp->nr_danger_hung && sp->nr_hung > 1 &&
+						       on_cycle(sp, x);
+					else
+						dead = sp->nr_hung > 1 && intersects(sp, x);
+					if (dead && !(exact && setup->release)) {
+						out->deadlock = 1;
+						return;
+					}
+					if (dead) {
+						out->releases++;
+						g->hung = 0;
+						sp->nr_hung--;
+						sp->nr_danger_hung -= g->passed > 0;
+					}
+				}
+			}
+			g->turns++;
+			g->at = t + 1;
+			if (g->hung)
+				sp->next[x] = earliest_release(sp, x);
+			else if (g->passed)
+				sp->next[x] = t + 1;
+			else if (g->rare == prog->start[x + 1])
+				sp->next[x] = NEVER;
+			else
+				sp->next[x] = t + 1 + prog->rare[g->rare].turn - g->turns;
+		}
+	}
+}

@@ -1,0 +1,39 @@
+/*
+ * Sweeps over one or two keys of a configuration, and the picture of their result. Single-threaded.
+ */
+#ifndef DF_TRACE_SIM_SIM_SWEEP_H
+#define DF_TRACE_SIM_SIM_SWEEP_H
+
+#include <stdio.h>
+
+#define DF_SIM_SWEEP_MAX 1000
+
+struct df_sim_sweep {
+	char key[40];
+	int nr;
+	char (*text)[32]; /* nr values, as they would stand in the file */
+	double *x;	  /* the same as numbers; the index where they are words */
+	int numeric, log;
+};
+
+/*
+ * Reads KEY=FROM:TO:log|lin:COUNT or KEY=VALUE,VALUE,... (words allowed). -EINVAL, err says why;
+ * -ENOMEM.
+ */
+int df_sim_sweep_parse(struct df_sim_sweep *sw, const char *spec, char *err, size_t err_size);
+void df_sim_sweep_fini(struct df_sim_sweep *sw);
+
+struct df_sim_curve {
+	const char *name; /* "" for the only one */
+	int nr;
+	const double *ratio, *lo, *hi; /* as fractions */
+};
+
+/*
+ * Writes a self-contained SVG of the ratio, in percent, with its interval over the sweep; one curve
+ * or several. 0, or -EIO when the stream reports an error.
+ */
+int df_sim_plot(FILE *out, const struct df_sim_sweep *x, const struct df_sim_curve *curves,
+		int nr_curves, const char *title);
+
+#endif
