@@ -11,6 +11,8 @@ BEGIN {
 		if (line ~ /^#/ || line ~ /^[ \t]*$/)
 			continue
 		n = split(line, w, /[ \t]+/)
+		if (w[1] ~ /^(library|header|room)$/)
+			continue
 		if (w[1] == "system") {
 			sys[w[2]] = " "
 			for (i = 3; i <= n; i++)

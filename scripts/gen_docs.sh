@@ -52,6 +52,8 @@ sed -n 's/^DF_CMD(\([a-z_]*\), "\([^"]*\)", "\([^"]*\)", "\([^"]*\)").*/\2\t\3\t
 		printf '.TP\n.BR "dfshim %s" " %s"\n%s.\n' "$name" "${args//-/\\-}" "${summary//-/\\-}"
 	done | splice docs/man/dfshim.1 subcommands
 
+awk -f scripts/list_rooms.awk scripts/layers.txt | splice docs/architecture.md rooms
+
 git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|cu|inl)$' | sort |
 	xargs awk -f scripts/list_orders.awk |
 	awk -F'\t' '

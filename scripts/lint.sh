@@ -106,11 +106,6 @@ words() {
 		xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\bplaceholder\b|not (yet )?implemented'
 }
 
-sizes() {
-	sources '^(interpose|runtime|kernels|trace)/.*\.(c|h|cu|inl)$' | xargs wc -l |
-		awk '$2 != "total" && $1 > 1000 {print $2 ": " $1 " lines"; bad = 1} END {exit bad}'
-}
-
 scripts_ok() {
 	sources '\.sh$|^\.ci/run$' | xargs shellcheck -S warning -e SC1007
 }
@@ -122,6 +117,7 @@ man_ok() {
 
 step "form (clang-format)" format
 step "layers" scripts/check_layers.sh
+step "rooms" scripts/check_rooms.sh
 step "memory order" scripts/check_order.sh
 step "exports" exports
 step "CUDA driver functions" scripts/check_cuda_api.sh
@@ -130,5 +126,4 @@ step "shell scripts" scripts_ok
 step "manual pages" man_ok
 step "documents in step" in_step
 step "words" words
-step "sizes" sizes
 exit $bad
