@@ -1,15 +1,22 @@
-# bash completion for dfshim: subcommands from the program itself, options from each --help.
+# bash completion for dfshim: subcommands, options and their words from the program's own tables.
 _dfshim() {
-	local cur=${COMP_WORDS[COMP_CWORD]} program=${COMP_WORDS[0]} sub=${COMP_WORDS[1]-}
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]} options words
 	if [ "$COMP_CWORD" = 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "$("$program" --list 2>/dev/null) --help --version" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "$("$program" --list 2>/dev/null) --help --usage --version" -- "$cur")
 		return
 	fi
-	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "$("$program" "$sub" --help 2>/dev/null |
-			grep -oE -- '(^|[^A-Za-z-])--?[a-z][a-z-]*' | grep -oE -- '--?[a-z][a-z-]*' | sort -u)" -- "$cur")
-		return
+	# "--name=ARGUMENT<tab>help" a line.
+	options=$("$program" "${COMP_WORDS[1]}" --list 2>/dev/null | sed -nE 's/\t.*//p')
+	# bash takes "--rules=n" for three words.
+	[ "$cur" = = ] && cur=
+	[ "$prev" = = ] && prev=${COMP_WORDS[COMP_CWORD - 2]}
+	words=$(sed -nE "s/^$prev[= ]([a-z|]+)$/\1/p" <<<"$options" | tr '|' ' ')
+	if [ -n "$words" ]; then
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+	elif [[ $cur == -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$(sed -E 's/[=[ ].*//' <<<"$options")" -- "$cur")
+	else
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 	fi
-	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
 complete -o filenames -F _dfshim dfshim

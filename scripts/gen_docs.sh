@@ -54,6 +54,53 @@ sed -n 's/^DF_CMD(\([a-z_]*\), "\([^"]*\)", "\([^"]*\)", "\([^"]*\)").*/\2\t\3\t
 
 awk -f scripts/list_rooms.awk scripts/layers.txt | splice docs/architecture.md rooms
 
+# The options of each subcommand that has a page, from its table. awk: "-o FILE" and "--output=FILE" with one help are
+# one item.
+for page in docs/man/dfshim-*.1; do
+	sub=${page#docs/man/dfshim-}
+	"$B/dfshim" "${sub%.1}" --list | awk -F'\t' '
+	function item() {
+		if (flags == "")
+			return
+		gsub(/-/, "\\-", help)
+		print ".It " flags "\n" toupper(substr(help, 1, 1)) substr(help, 2) "."
+		flags = ""
+	}
+	NF < 2 {
+		item()
+		print (NR > 1 ? ".El\n" : "") ".Pp\n" $1 "\n.Bl -tag -width Ds"
+		next
+	}
+	NR == 1 { print ".Bl -tag -width Ds" }
+	/^-(h|-help|-usage)\t/ { next } # of all: dfshim(1)
+	$2 != help_raw { item() }
+	{
+		help = help_raw = $2
+		f = $1
+		gsub(/\|/, " | ", f)
+		if (sub(/^--/, "Fl Fl ", f)) {
+			sub(/=/, " Ns = Ns Ar ", f)
+		} else if (sub(/^-/, "Fl ", f)) {
+			sub(/^Fl [^ ]+ /, "&Ar ", f)
+		}
+		flags = flags == "" ? f : flags " , " f
+	}
+	END {
+		item()
+		print ".El"
+	}' | splice "$page" options
+done
+
+"$B/dfshim" run --list | awk -F'\t' '
+	/^-h\t/ { exit }
+	{
+		gsub(/-/, "\\-")
+		arg = name = $1
+		sub(/[[= ].*/, "", name)
+		sub(/^[^[= ]*/, "", arg)
+		printf ".TP\n.BI \"%s\" \"%s\"\n%s.\n", name, arg, toupper(substr($2, 1, 1)) substr($2, 2)
+	}' | splice docs/man/dfshim.1 run
+
 git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|cu|inl)$' | sort |
 	xargs awk -f scripts/list_orders.awk |
 	awk -F'\t' '

@@ -23,6 +23,42 @@ for s in $("$D" --list); do
 	[ -s e ] || fail "$s --no-such-option says nothing on standard error"
 done
 
+# --usage and completion know what --help knows: it is one table.
+for s in $("$D" --list); do
+	"$D" "$s" --usage >usage || fail "$s --usage: status $?"
+	for o in $("$D" "$s" --list | sed -nE 's/^(--[a-z-]+).*/\1/p'); do
+		"$D" "$s" --help | grep -q -- "$o\b" && grep -q -- "$o\b" usage || fail "$s: $o is not in --help and --usage"
+	done
+done
+. "$SRC/scripts/dfshim.bash"
+completes() { # WANTED, then the words so far
+	local want=$1
+	shift
+	COMP_WORDS=("$D" "$@") COMP_CWORD=$#
+	_dfshim
+	[ "${COMPREPLY[*]}" = "$want" ] || fail "completion of '$*': ${COMPREPLY[*]}, not $want"
+}
+completes "report replay" re
+completes "--timeout" run --ti
+completes "nccl" run --rules n
+completes "exact" sim --semantics = e
+completes "--json" algo verify x --j
+# One line that says what is wrong, for each kind of value.
+says() { # PATTERN, then arguments
+	local pattern=$1
+	shift
+	"$D" "$@" >out 2>err
+	[ $? = 2 ] && [ ! -s out ] && [ "$(wc -l <err)" = 2 ] && head -1 err | grep -q -- "$pattern" || fail "$*: $(cat err)"
+}
+says '^dfshim run: -n 0: a whole number from 1 to 4096 is needed$' run -n 0 -- true
+says '^dfshim run: --host 2x: a whole number from 1 to 1024 is needed$' run --host=2x -- true
+says '^dfshim run: --mode sometimes: one of prevent|trace|off is needed$' run --mode sometimes -- true
+says '^dfshim check: --stale 0: a number from 1e-09 to 1e+09 is needed$' check --stale 0 .
+says "^dfshim check: option '--stale' requires an argument$" check --stale
+says '^dfshim show: --type nothing: no such record type$' show --type nothing .
+says "^dfshim env: unexpected argument 'x'$" env x
+says '^dfshim graph: no trace folder given$' graph
+
 # The table: every row in each form, the same names, valid JSON.
 rows=$(grep -c '^DF_ENV_' "$SRC/runtime/base/env.def")
 [ "$("$D" env --json | jq length)" = "$rows" ] || fail "env --json: rows"

@@ -1,7 +1,6 @@
 /*
  * `dfshim ls`: what traces hold: process, communicators with exact counters, what was lost.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +8,6 @@
 #include "trace/cli/input.h"
 #include "trace/read/json_text.h"
 #include "trace/read/load.h"
-
-static const char help[] =
-	"Usage: dfshim ls [--json] DIR|FILE...\n"
-	"\n"
-	"What each trace holds: process, rules, records, communicators with the number of\n"
-	"operations issued and finished, and what the ring has overwritten.\n"
-	"\n"
-	"  --json          one JSON array\n";
 
 static const char *const modes[] = {"prevent", "trace", "off"};
 
@@ -84,31 +75,17 @@ static void json(const char *path, const struct df_reader *r, const struct df_lo
 
 int df_cmd_ls(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-						{"json", no_argument, NULL, 'j'},
-						{NULL, 0, NULL, 0}};
 	struct df_load l;
 	char **paths;
 	size_t nr, done = 0;
-	int c, as_json = 0, rc = 0;
+	int as_json = 0, rc = 0;
+	const struct df_opt options[] = {DF_OPT(JSON, as_json, "one JSON array")};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'j':
-			as_json = 1;
-			break;
-		default:
-			return df_cli_usage_error("ls", "unknown option '%s'", argv[optind - 1]);
-		}
-	}
-	if (optind == argc)
-		return df_cli_usage_error("ls", "no trace given");
-	paths = df_cli_trace_paths("ls", argc - optind, argv + optind, &nr);
+	DF_CLI_PARSE(
+		"ls", &argc, &argv, DF_CLI_TRACES,
+		.doc = "What each trace holds: process, rules, records, communicators with the number of "
+		       "operations issued and finished, and what the ring has overwritten.");
+	paths = df_cli_trace_paths("ls", argc, argv, &nr);
 	if (!paths)
 		return 1;
 	df_load_init(&l);

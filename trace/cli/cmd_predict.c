@@ -4,7 +4,6 @@
  * rendezvous messages, with the given slots and queues, and in many interleavings of a rank's threads.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,25 +17,6 @@
 #include "trace/read/load.h"
 #include "trace/predict/predict.h"
 #include "trace/read/vec.h"
-
-static const char help[] =
-	"Usage: dfshim predict [OPTIONS] DIR|FILE...\n"
-	"\n"
-	"Executes the recorded program in a model of NCCL's rules and looks for deadlocks that the recorded\n"
-	"run was spared: because dfshim prevented them, because messages were buffered, because there were\n"
-	"enough slots, or because its threads happened to run in a good order.\n"
-	"\n"
-	"  --slots N       resident collectives a device (default: as recorded, else unlimited)\n"
-	"  --queues N      1: all streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1)\n"
-	"  --tries N       interleavings of threads to try (default 100)\n"
-	"  --window N      operations of a rank that are looked at together (default 64)\n"
-	"  --witness FILE  writes the program and the schedule that deadlock\n"
-	"  --json          the result as JSON\n"
-	"\n"
-	"Locks and queues between threads are not recorded: what is found in another order of threads can't\n"
-	"happen where one orders their calls, and says that it assumes there is none.\n"
-	"\n"
-	"Exit: 0 nothing found, 14 found; 1 unreadable input, 2 wrong usage.\n";
 
 /* ---- windows ----------------------------------------------------------------------------------------- */
 
@@ -513,87 +493,57 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 static void say_recorded(int argc, char **argv)
 {
 	struct df_check_opts opts = {.alive = df_check_alive};
-	struct df_check_set *set = df_cli_load("predict", argc, argv);
-	struct df_check_result *r;
+	struct df_check_result *r = df_cli_judge("predict", argc, argv, &opts);
 
-	if (!set)
-		return;
-	if (!df_check_run(set, &opts, &r)) {
-		if (df_verdict_exit(df_check_verdict(r)))
-			fprintf(stderr,
-				"the recorded run itself did not finish (dfshim check): %s\n",
-				df_check_line(r));
-		df_check_result_free(r);
-	}
-	df_check_set_free(set);
+	if (r && df_verdict_exit(df_check_verdict(r)))
+		fprintf(stderr, "the recorded run itself did not finish (dfshim check): %s\n",
+			df_check_line(r));
+	df_check_result_free(r);
 }
 
 int df_cmd_predict(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"help", no_argument, NULL, 'h'},	   {"json", no_argument, NULL, 'j'},
-		{"slots", required_argument, NULL, 's'},   {"queues", required_argument, NULL, 'q'},
-		{"tries", required_argument, NULL, 't'},   {"window", required_argument, NULL, 'w'},
-		{"witness", required_argument, NULL, 'f'}, {NULL, 0, NULL, 0}};
-	long slots = -1, queues = 0, tries = 100, window = 64, *number;
+	int64_t slots = -1, queues = 0, tries = 100, window = 64;
 	struct df_program_steps *p;
 	const char *witness = NULL;
-	char **paths, *end;
+	char **paths;
 	size_t nr;
-	int c, json = 0, rc = 0;
+	int json = 0, rc = 0;
+	const struct df_opt options[] = {
+		DF_NUMBER("slots", "N", slots, 0, 1e6,
+			  "resident collectives a device (as recorded, else unlimited)"),
+		DF_NUMBER(
+			"queues", "N", queues, 0, 1e6,
+			"1: all streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1)"),
+		DF_NUMBER("tries", "N", tries, 0, 1e6, "interleavings of threads to try (100)"),
+		DF_NUMBER("window", "N", window, 0, 1e6,
+			  "operations of a rank that are looked at together (64)"),
+		DF_OPT(WITNESS, witness,
+		       "write the program and the schedule that deadlock to FILE"),
+		DF_OPT(JSON, json, NULL),
+	};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		number = NULL;
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'j':
-			json = 1;
-			break;
-		case 's':
-			number = &slots;
-			break;
-		case 'q':
-			number = &queues;
-			break;
-		case 't':
-			number = &tries;
-			break;
-		case 'w':
-			number = &window;
-			break;
-		case 'f':
-			witness = optarg;
-			break;
-		default:
-			return df_cli_usage_error("predict", "unknown or incomplete option '%s'",
-						  argv[optind - 1]);
-		}
-		if (number) {
-			*number = strtol(optarg, &end, 10);
-			if (*end || *number < 0 || *number > 1000000)
-				return df_cli_usage_error("predict", "'%s': not a usable number",
-							  optarg);
-		}
-	}
-	if (optind == argc)
-		return df_cli_usage_error("predict", "no trace folder given");
-	if (!window)
-		window = 64;
-	paths = df_cli_trace_paths("predict", argc - optind, argv + optind, &nr);
+	DF_CLI_PARSE(
+		"predict", &argc, &argv, DF_CLI_TRACES,
+		.doc = "Executes the recorded program in a model of NCCL's rules and looks for deadlocks that the "
+		       "recorded run was spared: because dfshim prevented them, because messages were buffered, "
+		       "because there were enough slots, or because its threads happened to run in a good "
+		       "order.\v"
+		       "Locks and queues between threads are not recorded: what is found in another order of "
+		       "threads cannot happen where one orders their calls, and says that it assumes there is "
+		       "none.\n\n"
+		       "Exit status: 0 nothing found, 14 found; 1 unreadable input, 2 wrong usage.");
+	paths = df_cli_trace_paths("predict", argc, argv, &nr);
 	if (!paths)
 		return 1;
 	p = calloc(1, sizeof(*p));
 	rc = p ? df_steps_load(p, "predict", paths, nr, DF_STEPS_MERGE) : 1;
 	df_cli_paths_free(paths, nr);
 	if (!rc)
-		say_recorded(argc - optind, argv + optind);
+		say_recorded(argc, argv);
 	if (!rc)
-		rc = run(p, slots >= 0 ? slots : (long)p->slots, (int)queues, tries, (size_t)window,
-			 witness, json);
+		rc = run(p, slots >= 0 ? slots : (long)p->slots, (int)queues, tries,
+			 window ? (size_t)window : 64, witness, json);
 	if (p)
 		df_steps_free(p);
 	free(p);

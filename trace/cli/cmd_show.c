@@ -3,7 +3,6 @@
  * records.def.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,26 +14,13 @@
 #include "trace/read/reader.h"
 #include "trace/read/stacks.h"
 
-static const char help[] =
-	"Usage: dfshim show [OPTIONS] DIR|FILE...\n"
-	"\n"
-	"Prints the records of traces, oldest first, one a line.\n"
-	"\n"
-	"  --json          one JSON object a line (NDJSON)\n"
-	"  --rank N        only the trace of this rank of the job\n"
-	"  --comm NAME|HASH  only records of this communicator\n"
-	"  --stream N      only records that name this stream\n"
-	"  --type NAME     only records of this type (may be given more than once)\n"
-	"  --at TEXT       only records whose call stack has a frame with this text\n"
-	"  --from S, --to S  only this time, in seconds since the trace began\n"
-	"  --tail N        only the last N records of each trace\n"
-	"  --stacks        below a record the call stack it came from, innermost first; --json always has it\n";
+#define NO_STREAM UINT64_MAX
 
 struct filter {
-	long rank;
 	const char *comm, *at;
-	uint64_t stream;
-	int has_stream, json, has_types, stacks;
+	int64_t rank;	 /* -1: of any */
+	uint64_t stream; /* NO_STREAM: any */
+	int json, has_types, stacks;
 	uint8_t types[DF_REC_NR];
 	double from, to;
 	uint64_t tail;
@@ -59,7 +45,7 @@ static int passes(const struct filter *f, const struct df_reader *rd, const stru
 
 	if (f->has_types && !f->types[r->type])
 		return 0;
-	if (t < f->from || t > f->to || (f->has_stream && !names_stream(r, f->stream)))
+	if (t < f->from || t > f->to || (f->stream != NO_STREAM && !names_stream(r, f->stream)))
 		return 0;
 	if (f->at && !strstr(stack, f->at))
 		return 0;
@@ -184,73 +170,45 @@ static int show(const struct filter *f, struct df_reader *rd)
 	return 0;
 }
 
+static const char *take_type(void *to, const char *name)
+{
+	struct filter *f = to;
+	int type = df_rec_parse(name);
+
+	if (type < 0)
+		return "no such record type";
+	f->types[type] = f->has_types = 1;
+	return NULL;
+}
+
 int df_cmd_show(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"help", no_argument, NULL, 'h'},	  {"json", no_argument, NULL, 'j'},
-		{"rank", required_argument, NULL, 'r'},	  {"comm", required_argument, NULL, 'c'},
-		{"stream", required_argument, NULL, 's'}, {"type", required_argument, NULL, 't'},
-		{"from", required_argument, NULL, 'f'},	  {"to", required_argument, NULL, 'o'},
-		{"tail", required_argument, NULL, 'n'},	  {"at", required_argument, NULL, 'a'},
-		{"stacks", no_argument, NULL, 'S'},	  {NULL, 0, NULL, 0}};
-	struct filter f = {.rank = -1, .from = -1e30, .to = 1e30};
+	struct filter f = {.rank = -1, .stream = NO_STREAM, .from = -1e30, .to = 1e30};
 	size_t nr, shown = 0;
-	char **paths, *end = "";
-	int c, type, rc = 0;
+	char **paths;
+	int rc = 0;
+	const struct df_opt options[] = {
+		DF_OPT(JSON, f.json,
+		       "one JSON object a line (NDJSON); stack: the frames of the call, innermost first"),
+		DF_NUMBER("rank", "N", f.rank, 0, INT32_MAX,
+			  "only the trace of this rank of the job"),
+		DF_TEXT("comm", "NAME|HASH", f.comm, "only records of this communicator"),
+		DF_NUMBER("stream", "N", f.stream, 0, 1.9e19, "only records that name this stream"),
+		DF_TAKE("type", "NAME", take_type, f,
+			"only records of this type; may be given more than once"),
+		DF_TEXT("at", "TEXT", f.at,
+			"only records whose call stack has a frame with this text, as of a function or a line"),
+		DF_REAL("from", "SECONDS", f.from, -1e30, 1e30,
+			"only from this time of the trace on"),
+		DF_REAL("to", "SECONDS", f.to, -1e30, 1e30, "only up to this time of the trace"),
+		DF_NUMBER("tail", "N", f.tail, 0, 1e15, "only the last N records of each trace"),
+		DF_FLAG("stacks", f.stacks,
+			"below a record the call stack it came from, innermost first"),
+	};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'j':
-			f.json = 1;
-			break;
-		case 'r':
-			f.rank = strtol(optarg, &end, 10);
-			break;
-		case 'c':
-			f.comm = optarg;
-			break;
-		case 'a':
-			f.at = optarg;
-			break;
-		case 'S':
-			f.stacks = 1;
-			break;
-		case 's':
-			f.stream = strtoull(optarg, &end, 0);
-			f.has_stream = 1;
-			break;
-		case 't':
-			type = df_rec_parse(optarg);
-			if (type < 0)
-				return df_cli_usage_error("show", "--type %s: no such record type",
-							  optarg);
-			f.types[type] = 1;
-			f.has_types = 1;
-			break;
-		case 'f':
-			f.from = strtod(optarg, &end);
-			break;
-		case 'o':
-			f.to = strtod(optarg, &end);
-			break;
-		case 'n':
-			f.tail = strtoull(optarg, &end, 10);
-			break;
-		default:
-			return df_cli_usage_error("show", "unknown or incomplete option '%s'",
-						  argv[optind - 1]);
-		}
-		if (*end)
-			return df_cli_usage_error("show", "'%s': not a number", optarg);
-	}
-	if (optind == argc)
-		return df_cli_usage_error("show", "no trace given");
-	paths = df_cli_trace_paths("show", argc - optind, argv + optind, &nr);
+	DF_CLI_PARSE("show", &argc, &argv, DF_CLI_TRACES,
+		     .doc = "Prints the records of traces, oldest first, one a line.");
+	paths = df_cli_trace_paths("show", argc, argv, &nr);
 	if (!paths)
 		return 1;
 	for (size_t i = 0; i < nr; i++) {

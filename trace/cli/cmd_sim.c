@@ -3,8 +3,6 @@
  * lead to. One thread; the simulator starts its own.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
-#include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <sched.h>
 #include <stdio.h>
@@ -18,213 +16,112 @@
 #include "trace/cli/cmd_sim.h"
 #include "trace/sim/sim_observe.h"
 
-static const char help[] =
-	"usage: dfshim sim CONFIG.json [OPTIONS]\n"
-	"       dfshim sim --from-trace DIR [--scale K] [OPTIONS]\n"
-	"       dfshim sim --schema\n\n"
-	"Simulates how often a workload deadlocks when GPUs issue collectives out of\n"
-	"order and synchronise in between (DFCCL, EuroSys '25, section 2.4).\n\n"
-	"What to simulate\n"
-	"  --semantics S       exact (default): a deadlock is a real cycle; artifact: as the\n"
-	"                      published program decides; fifo: a strict queue per GPU\n"
-	"  --dispatch D        interleave (default) or concatenate: a GPU's list from its groups'\n"
-	"  --set KEY=VALUE     replace any key of the configuration; may be repeated\n"
-	"  --rules             the same rounds under NCCL's and under dfshim's rules, in one table\n"
-	"  --from-trace DIR    groups, collectives and rates from a recorded job\n"
-	"  --scale K           the job at K times the GPUs: the largest groups grow, the others\n"
-	"                      are repeated\n\n"
-	"How long\n"
-	"  --rounds N          rounds; default: total_rounds x num_process of the configuration\n"
-	"  --until-width W     until the 95 % interval is at most W wide (0.002 = 0.2 points);\n"
-	"                      --rounds is then the most, default: no bound\n"
-	"  --seed N            default: 2023 with fix_seed 1, else from the system and printed\n"
-	"  --jobs N            threads, default: all cores; the result does not depend on it\n"
-	"  --plain             simulate every event, no short cuts; the same result, slower\n"
-	"  --rng R             native, or cpython: one sequence as the published program draws\n"
-	"                      (default for artifact with fix_seed 1; one thread)\n\n"
-	"What to print\n"
-	"  --per-round         a line \"round deadlocks-so-far\" for each round, nothing else\n"
-	"  --json              one JSON object\n"
-	"  --sweep KEY=A:B:log|lin:N   or KEY=V,V,...: a table over one key; twice: over two\n"
-	"  -o, --output FILE.svg       draw the sweep\n"
-	"  --schema            print the JSON schema of a configuration\n"
-	"  -h, --help\n\n"
-	"Exit status: 0; 1 unreadable or impossible configuration; 2 wrong usage; 130 interrupted.\n";
-
 #define NAME "sim"
 
 /* -- arguments ------------------------------------------------------------------------------------- */
 
-static int number(const char *opt, const char *text, int64_t min, int64_t max, int64_t *out)
-{
-	char *end;
-	long long v;
-
-	errno = 0;
-	v = strtoll(text, &end, 10);
-	if (errno || *end || end == text || v < min || v > max)
-		return df_cli_usage_error(NAME, "%s %s; allowed: an integer from %lld to %lld", opt,
-					  text, (long long)min, (long long)max);
-	*out = v;
-	return 0;
-}
-
-enum {
-	O_SEMANTICS = 256,
-	O_DISPATCH,
-	O_SET,
-	O_RULES,
-	O_TRACE,
-	O_SCALE,
-	O_ROUNDS,
-	O_WIDTH,
-	O_SEED,
-	O_JOBS,
-	O_PLAIN,
-	O_RNG,
-	O_PER_ROUND,
-	O_JSON,
-	O_SWEEP,
-	O_SCHEMA
-};
-
-static const struct option options[] = {
-	{"semantics", required_argument, NULL, O_SEMANTICS},
-	{"dispatch", required_argument, NULL, O_DISPATCH},
-	{"set", required_argument, NULL, O_SET},
-	{"rules", no_argument, NULL, O_RULES},
-	{"from-trace", required_argument, NULL, O_TRACE},
-	{"scale", required_argument, NULL, O_SCALE},
-	{"rounds", required_argument, NULL, O_ROUNDS},
-	{"until-width", required_argument, NULL, O_WIDTH},
-	{"seed", required_argument, NULL, O_SEED},
-	{"jobs", required_argument, NULL, O_JOBS},
-	{"plain", no_argument, NULL, O_PLAIN},
-	{"rng", required_argument, NULL, O_RNG},
-	{"per-round", no_argument, NULL, O_PER_ROUND},
-	{"json", no_argument, NULL, O_JSON},
-	{"sweep", required_argument, NULL, O_SWEEP},
-	{"output", required_argument, NULL, 'o'},
-	{"schema", no_argument, NULL, O_SCHEMA},
-	{"help", no_argument, NULL, 'h'},
-	{0},
-};
-
 /* Remembers KEY=VALUE for later; memory is the process's. */
-static int add_set(struct df_sim_args *a, const char *key, const char *value)
+static const char *add_set(struct df_sim_args *a, const char *key, size_t len, const char *value)
 {
 	char **v = realloc(a->set, (size_t)(a->nr_set + 2) * sizeof(*v));
 
 	if (v)
 		a->set = v;
-	if (!v || !(v[a->nr_set] = strdup(key)) || !(v[a->nr_set + 1] = strdup(value)))
-		return df_cli_usage_error(NAME, "out of memory");
+	if (!v || !(v[a->nr_set] = strndup(key, len)) || !(v[a->nr_set + 1] = strdup(value)))
+		return "out of memory";
 	a->nr_set += 2;
-	return 0;
+	return NULL;
 }
 
-static int one_option(struct df_sim_args *a, int o, char *arg)
+static const char *take_set(void *to, const char *arg)
 {
-	char err[512], *eq, *end;
-	int64_t n;
-	int rc;
+	const char *eq = strchr(arg, '=');
 
-	switch (o) {
-	case O_SEMANTICS:
-		return add_set(a, "semantics", arg);
-	case O_DISPATCH:
-		return add_set(a, "dispatch", arg);
-	case O_SET:
-		eq = strchr(arg, '=');
-		if (!eq || eq == arg)
-			return df_cli_usage_error(NAME, "--set %s; allowed: KEY=VALUE", arg);
-		*eq = '\0';
-		return add_set(a, arg, eq + 1);
-	case O_RULES:
-		a->rules = 1;
-		return 0;
-	case O_TRACE:
-		a->from_trace = arg;
-		return 0;
-	case O_SCALE:
-		rc = number("--scale", arg, 1, 1000000, &n);
-		a->scale = rc ? 1 : (int)n;
-		return rc;
-	case O_ROUNDS:
-		return number("--rounds", arg, 1, 1000000000000000, &a->opt.rounds);
-	case O_WIDTH:
-		a->opt.until_width = strtod(arg, &end);
-		if (*end || end == arg || !(a->opt.until_width > 0 && a->opt.until_width < 1))
-			return df_cli_usage_error(
-				NAME, "--until-width %s; allowed: a number above 0 and below 1",
-				arg);
-		return 0;
-	case O_SEED:
-		rc = number("--seed", arg, 0, INT64_MAX, &n);
-		a->opt.seed = (uint64_t)n;
-		a->have_seed = 1;
-		return rc;
-	case O_JOBS:
-		rc = number("--jobs", arg, 1, 1024, &n);
-		a->opt.jobs = rc ? 1 : (int)n;
-		return rc;
-	case O_PLAIN:
-		a->opt.plain = 1;
-		return 0;
-	case O_RNG:
-		if (strcmp(arg, "native") && strcmp(arg, "cpython"))
-			return df_cli_usage_error(NAME, "--rng %s; allowed: native, cpython", arg);
-		a->opt.rng = *arg == 'n' ? DF_SIM_RNG_NATIVE : DF_SIM_RNG_CPYTHON;
-		return 0;
-	case O_PER_ROUND:
-		a->per_round = 1;
-		return 0;
-	case O_JSON:
-		a->json = 1;
-		return 0;
-	case O_SWEEP:
-		if (a->nr_sweeps == DF_SIM_CLI_SWEEPS)
-			return df_cli_usage_error(NAME, "--sweep is given more than twice");
-		if (df_sim_sweep_parse(&a->sweep[a->nr_sweeps], arg, err, sizeof(err)))
-			return df_cli_usage_error(NAME, "%s", err);
-		a->nr_sweeps++;
-		return 0;
-	case 'o':
-		a->output = arg;
-		return 0;
-	case O_SCHEMA:
-		a->schema = 1;
-		return 0;
-	}
-	return df_cli_usage_error(NAME, "unknown option, or one without its value");
+	return eq && eq > arg ? add_set(to, arg, (size_t)(eq - arg), eq + 1) : "allowed: KEY=VALUE";
+}
+
+static const char *take_sweep(void *to, const char *arg)
+{
+	struct df_sim_args *a = to;
+	static char err[512];
+
+	if (a->nr_sweeps == DF_SIM_CLI_SWEEPS)
+		return "given more than twice";
+	if (df_sim_sweep_parse(&a->sweep[a->nr_sweeps], arg, err, sizeof(err)))
+		return err;
+	a->nr_sweeps++;
+	return NULL;
 }
 
 static int parse_args(struct df_sim_args *a, int argc, char **argv)
 {
-	int o, rc;
+	const char *semantics = NULL, *dispatch = NULL, *rng = NULL;
+	double width = 0;
+	const struct df_opt options[] = {
+		DF_HEADING("What to simulate:"),
+		DF_WORD("semantics", "exact|artifact|fifo", semantics,
+			"what is a deadlock; exact (default): a real cycle; artifact: as the published program decides; "
+			"fifo: a strict queue per GPU"),
+		DF_WORD("dispatch", "interleave|concatenate", dispatch,
+			"how a GPU's list is made of those of its groups; interleave (default): one collective of "
+			"each in turn; concatenate: one list after the other"),
+		DF_TAKE("set", "KEY=VALUE", take_set, *a,
+			"replace any key of the configuration; may be repeated"),
+		DF_FLAG("rules", a->rules,
+			"the same rounds under NCCL's and under dfshim's rules, in one table"),
+		DF_TEXT("from-trace", "DIR", a->from_trace,
+			"groups, collectives and rates from a recorded job; --set may replace what was observed"),
+		DF_NUMBER(
+			"scale", "K", a->scale, 1, 1e6,
+			"the workload at K times the GPUs: copies of it, in which the largest groups are merged and the others are repeated"),
+		DF_HEADING("How long:"),
+		DF_OPT(ROUNDS, a->opt.rounds,
+		       "rounds (total_rounds x num_process of the configuration)"),
+		DF_REAL("until-width", "W", width, 1e-12, 0.999999,
+			"until the 95 % interval is at most W wide (0.002: 0.2 points); --rounds is then the most, "
+			"without it there is no bound"),
+		DF_OPT(SEED, a->opt.seed,
+		       "2023 with fix_seed 1, else from the system; it is printed with the result"),
+		DF_NUMBER("jobs", "N", a->opt.jobs, 1, 1024,
+			  "threads (all cores); the result does not depend on it"),
+		DF_FLAG("plain", a->opt.plain,
+			"simulate every event, no short cuts; the same result, slower"),
+		DF_WORD("rng", "native|cpython", rng,
+			"native: one stream of random numbers a round; cpython: one sequence as the published program draws (default for artifact with fix_seed 1; "
+			"one thread)"),
+		DF_HEADING("What to print:"),
+		DF_FLAG("per-round", a->per_round,
+			"a line \"round deadlocks-so-far\" for each round; the summary goes to standard error"),
+		DF_OPT(JSON, a->json,
+		       "one JSON object: rounds, deadlocks, ratio, ci95, rounds_per_second, seed and more"),
+		DF_TAKE("sweep", "KEY=VALUES", take_sweep, *a,
+			"a table over one key: FROM:TO:log|lin:COUNT or V,V,...; twice: over two keys"),
+		DF_OPT_AS(
+			OUTPUT, "FILE.svg", a->output,
+			"draw the sweep: the ratio with its interval over the first key, a curve for each value of the second"),
+		DF_FLAG("schema", a->schema, "print the JSON schema of a configuration"),
+	};
+	uint64_t seed = a->opt.seed;
 
-	optind = 1;
-	opterr = 0;
-	while ((o = getopt_long(argc, argv, "ho:", options, NULL)) != -1) {
-		if (o == '?')
-			return df_cli_usage_error(NAME,
-						  "'%s': unknown option, or its value is missing",
-						  argv[optind - 1]);
-		if (o == 'h') {
-			fputs(help, stdout);
-			exit(0);
-		}
-		rc = one_option(a, o, optarg);
-		if (rc)
-			return rc;
-	}
+	a->opt.seed = UINT64_MAX;
+	DF_CLI_PARSE(
+		NAME, &argc, &argv, .args = "CONFIG.json\n--from-trace=DIR\n--schema", .most = 1,
+		.doc = "Simulates how often a workload deadlocks when GPUs issue collectives out of order and "
+		       "synchronise in between (DFCCL, EuroSys '25, section 2.4).\v"
+		       "Exit status: 0; 1 unreadable or impossible configuration; 2 wrong usage; 130 "
+		       "interrupted.");
+	a->have_seed = a->opt.seed != UINT64_MAX;
+	if (!a->have_seed)
+		a->opt.seed = seed;
+	a->opt.until_width = width;
+	if (rng)
+		a->opt.rng = *rng == 'n' ? DF_SIM_RNG_NATIVE : DF_SIM_RNG_CPYTHON;
+	if ((semantics && add_set(a, "semantics", 9, semantics)) ||
+	    (dispatch && add_set(a, "dispatch", 8, dispatch)))
+		return df_cli_input_error(NAME, "options", "out of memory");
 	if (a->schema)
 		return 0;
-	if (optind < argc)
-		a->config = argv[optind++];
-	if (optind < argc)
-		return df_cli_usage_error(NAME, "'%s': only one configuration at a time",
-					  argv[optind]);
+	a->config = argc ? argv[0] : NULL;
 	if (!a->config == !a->from_trace)
 		return df_cli_usage_error(NAME, a->config ? "both a configuration and --from-trace"
 							  : "no configuration");
@@ -233,7 +130,7 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 	if (a->per_round && (a->nr_sweeps || a->rules))
 		return df_cli_usage_error(NAME, "--per-round goes with a single run only");
 	if (a->rules && a->nr_sweeps)
-		return df_cli_usage_error(NAME, "--rules and --sweep can't be combined");
+		return df_cli_usage_error(NAME, "--rules and --sweep cannot be combined");
 	if (a->nr_sweeps == 2 && !strcmp(a->sweep[0].key, a->sweep[1].key))
 		return df_cli_usage_error(NAME, "--sweep %s is given twice", a->sweep[0].key);
 	return 0;

@@ -118,3 +118,31 @@ struct df_check_set *df_cli_load(const char *sub, int nr, char **paths)
 	}
 	return set;
 }
+
+struct df_check_result *df_cli_judge(const char *sub, int nr, char **paths,
+				     const struct df_check_opts *opts)
+{
+	struct df_check_set *set = df_cli_load(sub, nr, paths);
+	struct df_check_result *r = NULL;
+	int rc;
+
+	if (!set)
+		return NULL;
+	rc = df_check_run(set, opts, &r);
+	df_check_set_free(set);
+	if (rc)
+		df_cli_input_error(sub, paths[0], "%s", strerror(-rc));
+	return rc ? NULL : r;
+}
+
+int df_cli_verdict(struct df_check_result *r, int json)
+{
+	int status = r ? df_verdict_exit(df_check_verdict(r)) : 1;
+
+	if (r && json)
+		df_check_print_json(r, stdout);
+	else if (r)
+		df_check_print(r, stdout);
+	df_check_result_free(r);
+	return status;
+}

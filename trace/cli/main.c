@@ -3,6 +3,7 @@
  * them. Single-threaded; subcommands may start threads.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/err.h"
@@ -18,47 +19,56 @@ static const struct command {
 #undef DF_CMD
 };
 
-static void usage(FILE *out)
+/* The lines of the help, or for completions and the documents' checks the names only. */
+static void print_commands(FILE *out, int names)
 {
-	size_t i;
-
-	fprintf(out,
-		"usage: dfshim SUBCOMMAND [ARGUMENTS]\n\n"
-		"Runs NCCL jobs so that their collectives can't deadlock, and explains those that\n"
-		"hang anyway. Every subcommand has --help.\n\n");
-	for (i = 0; i < DF_ARRAY_LEN(commands); i++)
+	for (size_t i = 0; i < DF_ARRAY_LEN(commands); i++)
 		if (commands[i].run)
-			fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fprintf(out, "\n  dfshim --version\n");
+			fprintf(out, names ? "%s\n" : "  %-10s %s\n", commands[i].name,
+				commands[i].summary);
+}
+
+static char *help_text(void)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	if (!out)
+		return NULL;
+	fputs("Runs NCCL jobs so that their collectives cannot deadlock, and explains those that hang "
+	      "anyway. Every subcommand has --help.\n\nSubcommands:\n",
+	      out);
+	print_commands(out, 0);
+	fclose(out);
+	return text;
 }
 
 int main(int argc, char **argv)
 {
-	size_t i;
+	int version = 0, list = 0;
+	char *help = help_text();
+	const struct df_opt options[] = {
+		DF_FLAG("version", version, "print the version"),
+		DF_FLAG("list", list, NULL),
+	};
 
-	if (argc < 2) {
-		usage(stderr);
-		return 2;
-	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-		usage(stdout);
-		return 0;
-	}
-	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+	df_cli_parse(&(struct df_cli){.sub = "",
+				      .args = "SUBCOMMAND [ARGUMENT...]",
+				      .doc = help,
+				      .options = options,
+				      .nr_options = DF_ARRAY_LEN(options),
+				      .in_order = 1},
+		     &argc, &argv);
+	free(help);
+	if (version)
 		printf("dfshim %s\n", DF_VERSION);
-		return 0;
-	}
-	/* For completions and the documents' checks: the names only. */
-	if (!strcmp(argv[1], "--list")) {
-		for (i = 0; i < DF_ARRAY_LEN(commands); i++)
-			if (commands[i].run)
-				printf("%s\n", commands[i].name);
-		return 0;
-	}
-	for (i = 0; i < DF_ARRAY_LEN(commands); i++)
-		if (commands[i].run && !strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
-	fprintf(stderr, "dfshim: no subcommand '%s'\n", argv[1]);
-	usage(stderr);
-	return 2;
+	else if (list)
+		print_commands(stdout, 1);
+	else if (!argc)
+		return df_cli_usage_error("", "no subcommand");
+	for (size_t i = 0; i < DF_ARRAY_LEN(commands) && argc; i++)
+		if (commands[i].run && !strcmp(argv[0], commands[i].name))
+			return commands[i].run(argc, argv);
+	return argc ? df_cli_usage_error("", "no subcommand '%s'", argv[0]) : 0;
 }

@@ -1,6 +1,7 @@
-/* What subcommands say to the user: wrong usage, unreadable input, progress. One thread. */
+/* What subcommands say to the user: wrong usage, unreadable input, results, progress. One thread. */
 #include "trace/cli/cli.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +13,13 @@ int df_cli_usage_error(const char *sub, const char *fmt, ...)
 {
 	va_list ap;
 
-	fprintf(stderr, "dfshim %s: ", sub);
+	fprintf(stderr, "dfshim%s%s: ", *sub ? " " : "", sub);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "\nTry 'dfshim %s --help'.\n", sub);
+	/* As argp says it. */
+	fprintf(stderr, "\nTry `dfshim%s%s --help' or `dfshim%s%s --usage' for more information.\n",
+		*sub ? " " : "", sub, *sub ? " " : "", sub);
 	return 2;
 }
 
@@ -30,6 +33,22 @@ int df_cli_input_error(const char *sub, const char *path, const char *fmt, ...)
 	va_end(ap);
 	fputc('\n', stderr);
 	return 1;
+}
+
+FILE *df_cli_create(const char *sub, const char *path)
+{
+	FILE *f = path ? fopen(path, "we") : stdout;
+
+	if (!f)
+		df_cli_input_error(sub, path, "%s", strerror(errno));
+	return f;
+}
+
+int df_cli_close(const char *sub, const char *path, FILE *f, int rc)
+{
+	if (path ? fclose(f) : fflush(f))
+		rc = rc ? rc : -errno;
+	return rc ? df_cli_input_error(sub, path ?: "standard output", "%s", strerror(-rc)) : 0;
 }
 
 void df_cli_progress(const char *what, uint64_t done, uint64_t total)

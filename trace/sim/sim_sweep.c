@@ -35,7 +35,7 @@ static int parse_range(struct df_sim_sweep *sw, char *spec, enum df_sim_key_type
 
 	if (!from || !to || !how || !count || strtok_r(NULL, ":", &spec) ||
 	    (strcmp(how, "log") && strcmp(how, "lin"))) {
-		snprintf(err, err_size, "--sweep %s: four parts are needed; " WANT, sw->key);
+		snprintf(err, err_size, "four parts are needed; " WANT);
 		return -EINVAL;
 	}
 	a = strtod(from, &e1);
@@ -43,13 +43,12 @@ static int parse_range(struct df_sim_sweep *sw, char *spec, enum df_sim_key_type
 	n = strtol(count, &e3, 10);
 	sw->log = !strcmp(how, "log");
 	if (*e1 || *e2 || !isfinite(a) || !isfinite(b) || (sw->log && (a <= 0 || b <= 0))) {
-		snprintf(err, err_size, "--sweep %s: from %s to %s; allowed: numbers%s", sw->key,
-			 from, to, sw->log ? " above 0 (log)" : "");
+		snprintf(err, err_size, "from %s to %s; allowed: numbers%s", from, to,
+			 sw->log ? " above 0 (log)" : "");
 		return -EINVAL;
 	}
 	if (*e3 || n < 2 || n > DF_SIM_SWEEP_MAX) {
-		snprintf(err, err_size, "--sweep %s: %s values; allowed: 2 to %d", sw->key, count,
-			 DF_SIM_SWEEP_MAX);
+		snprintf(err, err_size, "%s values; allowed: 2 to %d", count, DF_SIM_SWEEP_MAX);
 		return -EINVAL;
 	}
 	for (long i = 0; i < n; i++) {
@@ -78,14 +77,13 @@ int df_sim_sweep_parse(struct df_sim_sweep *sw, const char *spec, char *err, siz
 	int rc = -EINVAL;
 
 	if (!eq || eq == spec || (size_t)(eq - spec) >= sizeof(s.key) || !eq[1]) {
-		snprintf(err, err_size, "--sweep %s: no key with values; " WANT, spec);
+		snprintf(err, err_size, "no key with values; " WANT);
 		return -EINVAL;
 	}
 	memcpy(s.key, spec, (size_t)(eq - spec));
 	type = df_sim_key_type(s.key);
 	if (type == DF_SIM_KEY_UNKNOWN) {
-		snprintf(err, err_size,
-			 "--sweep %s: no such key; allowed: the keys of a configuration", s.key);
+		snprintf(err, err_size, "no such key; allowed: the keys of a configuration");
 		return -EINVAL;
 	}
 	snprintf(err, err_size, "out of memory");
@@ -98,9 +96,7 @@ int df_sim_sweep_parse(struct df_sim_sweep *sw, const char *spec, char *err, siz
 	}
 	if (strchr(copy, ':')) {
 		if (type == DF_SIM_KEY_OTHER) {
-			snprintf(err, err_size,
-				 "--sweep %s: takes no numbers; allowed: %s=WORD,WORD", s.key,
-				 s.key);
+			snprintf(err, err_size, "takes no numbers; allowed: %s=WORD,WORD", s.key);
 			goto out;
 		}
 		rc = parse_range(&s, copy, type, err, err_size);
@@ -114,8 +110,7 @@ int df_sim_sweep_parse(struct df_sim_sweep *sw, const char *spec, char *err, siz
 		rc = add(&s, v);
 	}
 	if (rc)
-		snprintf(err, err_size, "--sweep %s: an empty, too long or surplus value; " WANT,
-			 s.key);
+		snprintf(err, err_size, "an empty, too long or surplus value; " WANT);
 out:
 	free(copy);
 	if (rc) {

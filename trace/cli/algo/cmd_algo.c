@@ -19,67 +19,10 @@
 #include "trace/cli/algo/cmd_algo.h"
 #include "trace/cli/cli.h"
 
-static const char help[] =
-	"usage: dfshim algo ls [FILE|DIR...]          the library and built-in programs; verdicts of files\n"
-	"       dfshim algo show FILE|NAME            a program in readable form\n"
-	"       dfshim algo compile FILE|NAME         translate: library or file to text or MSCCL XML\n"
-	"       dfshim algo verify FILE|NAME...       prove: exit 0 valid, 3 refused\n"
-	"       dfshim algo run FILE|NAME             execute on random data under random preemption\n"
-	"       dfshim algo bench [-o FILE]           time the built-in algorithms on the daemon (CPU threads,\n"
-	"                                             a process a rank), write a tuner file (DFSHIM_TUNER)\n\n"
-	"NAME is a program of the library (allreduce-ring) or a built-in one (AllReduce/ring).\n\n"
-	"The program:\n"
-	"  --ranks N, --nodes N, --gpus N   shape: ranks = nodes * gpus (8 ranks on 1 node)\n"
-	"  --layout A+B+...                 nodes of these sizes, for built-in programs\n"
-	"  --root R                         of rooted collectives (0)\n"
-	"  --channels N                     rings of the library's rings (1)\n"
-	"  --instances N                    copies over parts of the chunks (1)\n"
-	"  --blocks channel|peer            one block per channel, or one peer per block as in MSCCL\n"
-	"  --no-fuse                        leave sends and receives apart\n"
-	"  --bytes N, --max-blocks N        of the call, for built-in programs (1048576, 1)\n\n"
-	"Output:\n"
-	"  --format text|msccl|rccl         of show and compile (text)\n"
-	"  -o FILE                          instead of standard output\n"
-	"  --json                           results as JSON\n\n"
-	"run and bench:\n"
-	"  --count N --slots N --tile N     elements (1000), slots (fewest), elements of a slice (64)\n"
-	"  --op sum|prod|max|min|premulsum|sumpostdiv, --type uint32|float32\n"
-	"  --rounds N --seed N              schedules to try (20), the first one's seed\n"
-	"  --kind K,...|all --sizes A,B,... what bench measures (AllReduce; 1K to 16M)\n"
-	"  --turns N                        jobs that bench runs, of --rounds measurements each (3)\n"
-	"  --tuner FILE                     of the job whose column is \"auto\": the runtime's own choice\n";
-
-static int opt_u64(const char *name, const char *s, uint64_t min, uint64_t max, uint64_t *out)
-{
-	char *end;
-	uint64_t v;
-
-	errno = 0;
-	v = strtoull(s, &end, 0);
-	if (end != s && (*end == 'K' || *end == 'M' || *end == 'G') && !end[1]) {
-		v <<= *end == 'K' ? 10 : *end == 'M' ? 20 : 30;
-		end++;
-	}
-	if (*s == '-' || end == s || *end || errno || v < min || v > max)
-		return df_cli_usage_error("algo", "%s: '%s' is not a number from %llu to %llu",
-					  name, s, (unsigned long long)min,
-					  (unsigned long long)max);
-	*out = v;
-	return 0;
-}
-
-static int opt_choice(const char *name, const char *s, const char *const *choices, int nr, int *out)
-{
-	for (*out = 0; *out < nr; ++*out) {
-		if (!strcmp(s, choices[*out]))
-			return 0;
-	}
-	return df_cli_usage_error("algo", "%s: unknown '%s'", name, s);
-}
-
 /* "3+5": nodes of 3 and 5 ranks. */
-static int opt_layout(const char *s, struct df_algo_args *a)
+static const char *take_layout(void *to, const char *s)
 {
+	struct df_algo_args *a = to;
 	uint64_t node[4096];
 	const char *at = s;
 	char *end;
@@ -90,28 +33,63 @@ static int opt_layout(const char *s, struct df_algo_args *a)
 
 		if (end == at || *at == '-' || !g || g > 4096u - (unsigned)n ||
 		    (*end && *end != '+'))
-			return df_cli_usage_error("algo",
-						  "--layout: sizes of nodes as 3+5, not '%s'", s);
+			return "sizes of nodes as 3+5 are needed";
 		while (g--)
 			node[n++] = k;
 		if (!*end)
 			break;
 		at = end + 1;
 	}
+	a->layout_text = s;
 	df_layout_free(a->layout);
-	return df_layout_create(n, node, &a->layout)
-		       ? df_cli_input_error("algo", "--layout", "no memory")
-		       : 0;
+	return df_layout_create(n, node, &a->layout) ? "no memory" : NULL;
 }
 
-static int parse(struct df_algo_args *a, int argc, char **argv)
+static int parse(struct df_algo_args *a, int *argc, char ***argv)
 {
-	static const char *const blocks[] = {"channel", "peer"};
-	static const char *const formats[] = {"text", "msccl", "rccl"};
-	static const char *const ops[] = {"sum", "prod", "max", "min", "premulsum", "sumpostdiv"};
-	static const char *const types[] = {"uint32", "float32"};
-	uint64_t v = 0;
-	int c, rc = 0;
+	const struct df_opt options[] = {
+		DF_HEADING("The program:"),
+		DF_NUMBER("ranks", "N", a->shape.nranks, 1, 4096,
+			  "ranks: nodes * gpus (8 ranks on 1 node)"),
+		DF_NUMBER("nodes", "N", a->shape.nodes, 1, 4096, "nodes"),
+		DF_NUMBER("gpus", "N", a->shape.gpus, 1, 4096, "ranks on a node"),
+		DF_TAKE("layout", "A+B+...", take_layout, *a,
+			"instead: nodes of these sizes, for built-in programs"),
+		DF_NUMBER("root", "R", a->shape.root, 0, 4095, "of rooted collectives (0)"),
+		DF_NUMBER("channels", "N", a->shape.channels, 1, 64,
+			  "rings of the library's rings (1)"),
+		DF_NUMBER("instances", "N", a->shape.instances, 1, 64,
+			  "copies over parts of the chunks (1)"),
+		DF_INDEX(
+			"blocks", "channel|peer", a->policy,
+			"one block per channel, or one peer per direction and block, which MSCCL's format needs"),
+		DF_FLAG("no-fuse", a->shape.no_fuse,
+			"leave receives and the sends that forward them apart"),
+		DF_NUMBER("bytes", "N", a->bytes, 0, 1ull << 50,
+			  "of the call that a built-in program is for (1048576)"),
+		DF_NUMBER("max-blocks", "N", a->max_blocks, 1, 1024,
+			  "of that call; up to how many bench measures (1)"),
+		DF_HEADING("Output:"),
+		DF_INDEX("format", "text|msccl|rccl", a->format, "of show and compile (text)"),
+		DF_OPT(OUTPUT, a->out, NULL),
+		DF_OPT(JSON, a->json, "one JSON object a line: ls, verify, run and bench"),
+		DF_HEADING("run and bench:"),
+		DF_NUMBER("count", "N", a->count, 0, 1 << 28, "elements (1000)"),
+		DF_NUMBER("slots", "N", a->slots, 1, 1 << 16, "slots per connection (the fewest)"),
+		DF_NUMBER("tile", "N", a->tile, 1, 1 << 28, "elements of a chunk per slice (64)"),
+		DF_INDEX("op", "sum|prod|max|min|premulsum|sumpostdiv", a->redop,
+			 "sum, prod, max, min, premulsum or sumpostdiv (sum)"),
+		DF_INDEX("type", "uint32|float32", a->is_float, "of the elements (uint32)"),
+		DF_OPT(ROUNDS, a->rounds, "schedules to try, measurements of a job (20)"),
+		DF_OPT(SEED, a->seed, "of the first schedule (1)"),
+		DF_TEXT("kind", "KIND,...|all", a->kind,
+			"collectives that bench measures (AllReduce)"),
+		DF_TEXT("sizes", "BYTES,...", a->sizes, "sizes that bench measures (1K to 16M)"),
+		DF_NUMBER("turns", "N", a->turns, 1, 1000, "jobs that bench runs (3)"),
+		DF_TEXT("tuner", "FILE", a->tuner,
+			"bench: the runtime's own choice (the column \"auto\") is made by this file"),
+		DF_OPT(WORKER, a->worker, NULL),
+	};
 
 	*a = (struct df_algo_args){.bytes = 1 << 20,
 				   .max_blocks = 1,
@@ -120,82 +98,22 @@ static int parse(struct df_algo_args *a, int argc, char **argv)
 				   .rounds = 20,
 				   .turns = 3,
 				   .seed = 1};
-	for (int i = 1; i < argc && !rc; i++) {
-		const char *o = argv[i], *x = i + 1 < argc ? argv[i + 1] : NULL;
-
-		if (!strcmp(o, "--json")) {
-			a->json = 1;
-			continue;
-		}
-		if (!strcmp(o, "--no-fuse")) {
-			a->shape.no_fuse = 1;
-			continue;
-		}
-		if (o[0] != '-' || !o[1]) {
-			if (a->nr_files == DF_ARRAY_LEN(a->file))
-				return df_cli_usage_error("algo", "more than %zu files",
-							  DF_ARRAY_LEN(a->file));
-			a->file[a->nr_files++] = o;
-			continue;
-		}
-		if (!x)
-			return df_cli_usage_error("algo", "%s needs a value, or is unknown", o);
-		i++;
-		c = -1;
-		if (!strcmp(o, "-o"))
-			a->out = x;
-		else if (!strcmp(o, "--blocks"))
-			rc = opt_choice(o, x, blocks, 2, &c),
-			a->shape.blocks = (enum df_block_policy)c;
-		else if (!strcmp(o, "--format"))
-			rc = opt_choice(o, x, formats, 3, &a->format);
-		else if (!strcmp(o, "--op"))
-			rc = opt_choice(o, x, ops, 6, &c), a->redop = (uint32_t)c;
-		else if (!strcmp(o, "--type"))
-			rc = opt_choice(o, x, types, 2, &a->is_float);
-		else if (!strcmp(o, "--kind"))
-			a->kind = x;
-		else if (!strcmp(o, "--tuner"))
-			a->tuner = x;
-		else if (!strcmp(o, "--worker"))
-			a->worker = x;
-		else if (!strcmp(o, "--turns"))
-			rc = opt_u64(o, x, 1, 1000, &v), a->turns = (int)v;
-		else if (!strcmp(o, "--sizes"))
-			a->sizes = x;
-		else if (!strcmp(o, "--ranks"))
-			rc = opt_u64(o, x, 1, 4096, &v), a->shape.nranks = (int)v;
-		else if (!strcmp(o, "--nodes"))
-			rc = opt_u64(o, x, 1, 4096, &v), a->shape.nodes = (int)v;
-		else if (!strcmp(o, "--gpus"))
-			rc = opt_u64(o, x, 1, 4096, &v), a->shape.gpus = (int)v;
-		else if (!strcmp(o, "--layout"))
-			rc = opt_layout(x, a), a->layout_text = x;
-		else if (!strcmp(o, "--root"))
-			rc = opt_u64(o, x, 0, 4095, &v), a->shape.root = (int)v;
-		else if (!strcmp(o, "--channels"))
-			rc = opt_u64(o, x, 1, 64, &v), a->shape.channels = (int)v;
-		else if (!strcmp(o, "--instances"))
-			rc = opt_u64(o, x, 1, 64, &v), a->shape.instances = (uint32_t)v;
-		else if (!strcmp(o, "--max-blocks"))
-			rc = opt_u64(o, x, 1, 1024, &v), a->max_blocks = (uint32_t)v;
-		else if (!strcmp(o, "--bytes"))
-			rc = opt_u64(o, x, 0, 1ull << 50, &a->bytes);
-		else if (!strcmp(o, "--count"))
-			rc = opt_u64(o, x, 0, 1 << 28, &a->count);
-		else if (!strcmp(o, "--slots"))
-			rc = opt_u64(o, x, 1, 1 << 16, &v), a->slots = (uint32_t)v;
-		else if (!strcmp(o, "--tile"))
-			rc = opt_u64(o, x, 1, 1 << 28, &a->tile);
-		else if (!strcmp(o, "--rounds"))
-			rc = opt_u64(o, x, 1, 1 << 24, &a->rounds);
-		else if (!strcmp(o, "--seed"))
-			rc = opt_u64(o, x, 0, UINT64_MAX, &a->seed);
-		else
-			return df_cli_usage_error("algo", "unknown option '%s'", o);
-	}
-	if (rc)
-		return rc;
+	DF_CLI_PARSE(
+		"algo", argc, argv,
+		.args = "ls [FILE|DIR...]\nshow FILE|NAME\ncompile FILE|NAME\nverify FILE|NAME...\n"
+			"run FILE|NAME\nbench",
+		.most = -1, .missing = "what? ls, show, compile, verify, run or bench",
+		.doc = "ls: the library and the built-in programs; of files, which are valid. show: a program "
+		       "in readable form. compile: library or file to text or MSCCL XML. verify: prove it. "
+		       "run: execute it on random data under random preemption. bench: time the built-in "
+		       "algorithms on the daemon (CPU threads, a process a rank) and write a tuner file "
+		       "(DFSHIM_TUNER). NAME is a program of the library (allreduce-ring) or a built-in one "
+		       "(AllReduce/ring).\v"
+		       "Exit status: 0; 1 unreadable input; 2 wrong usage; 3 a program was refused or computed "
+		       "a wrong result.");
+	a->file = *argv + 1;
+	a->nr_files = *argc - 1;
+	a->shape.blocks = (enum df_block_policy)a->policy;
 	if (a->layout) {
 		if (a->shape.nranks || a->shape.nodes || a->shape.gpus)
 			return df_cli_usage_error("algo", "--layout says how many ranks and nodes");
@@ -557,23 +475,15 @@ int df_cmd_algo(int argc, char **argv)
 		    {"compile", cmd_write}, {"verify", df_algo_verify},
 		    {"run", cmd_run},	    {"bench", df_algo_bench}};
 	struct df_algo_args a;
-	int rc;
+	int rc = parse(&a, &argc, &argv);
 
-	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-			fputs(help, stdout);
-			return 0;
-		}
-	}
-	if (argc < 2)
-		return df_cli_usage_error("algo", "what? ls, show, compile, verify, run or bench");
-	for (unsigned i = 0; i < DF_ARRAY_LEN(cmds); i++) {
-		if (strcmp(argv[1], cmds[i].name))
+	for (unsigned i = 0; i < DF_ARRAY_LEN(cmds) && !rc; i++) {
+		if (strcmp(argv[0], cmds[i].name))
 			continue;
-		rc = parse(&a, argc - 1, argv + 1);
-		rc = rc ? rc : cmds[i].run(&a);
+		rc = cmds[i].run(&a);
 		df_layout_free(a.layout);
 		return rc;
 	}
-	return df_cli_usage_error("algo", "unknown action '%s'", argv[1]);
+	df_layout_free(a.layout);
+	return rc ?: df_cli_usage_error("algo", "unknown action '%s'", argv[0]);
 }

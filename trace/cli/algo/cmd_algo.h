@@ -7,14 +7,14 @@
 #include "runtime/program/lang/library.h"
 
 struct df_algo_args {
-	const char *file[64];
+	char **file;
 	int nr_files;
 	const char *layout_text, *out, *kind, *sizes, *tuner, *worker;
 	struct df_shape shape;
 	struct df_layout *layout; /* --layout: nodes of unequal size, for built-in programs */
 	uint64_t bytes, count, tile, rounds, seed;
 	uint32_t max_blocks, slots, redop;
-	int format, is_float, json, turns;
+	int format, is_float, json, turns, policy;
 };
 
 /* A file, a program of the library, or a built-in one, proved. -EPROTO: refused, *err says why. */

@@ -3,7 +3,6 @@
  * its kin read them.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,14 +15,6 @@
 #include "trace/read/pickle.h"
 #include "trace/read/set.h"
 #include "trace/read/stacks.h"
-
-static const char help[] =
-	"Usage: dfshim export-fr [-o PREFIX] DIR|FILE...\n"
-	"\n"
-	"Writes a Flight Recorder dump of each rank to PREFIX<rank>, for torchfrtrace and other tools that\n"
-	"read PyTorch's dumps. Frames are those of each call, without lines (but of what was imported).\n"
-	"\n"
-	"  -o PREFIX       default ./nccl_trace_rank_\n";
 
 struct export
 {
@@ -393,36 +384,25 @@ static int export_trace(struct export *x, const struct df_trc *t)
 
 int df_cmd_export_fr(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-						{"output", required_argument, NULL, 'o'},
-						{NULL, 0, NULL, 0}};
 	struct export x = {.prefix = "nccl_trace_rank_"};
-	int c, rc = 0;
+	int rc = 0;
+	const struct df_opt options[] = {
+		DF_OPT_AS(OUTPUT, "PREFIX", x.prefix,
+			  "what the files' names begin with (./nccl_trace_rank_)"),
+	};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "ho:", options, NULL)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'o':
-			x.prefix = optarg;
-			break;
-		default:
-			return df_cli_usage_error("export-fr", "unknown or incomplete option '%s'",
-						  argv[optind - 1]);
-		}
-	}
-	if (optind == argc)
-		return df_cli_usage_error("export-fr", "no trace folder given");
-	x.set = df_cli_load("export-fr", argc - optind, argv + optind);
+	DF_CLI_PARSE(
+		"export-fr", &argc, &argv, DF_CLI_TRACES,
+		.doc = "Writes a Flight Recorder dump of each rank to PREFIX<rank>, for torchfrtrace and other "
+		       "tools that read PyTorch's dumps. Frames are those of each call, without lines (but of "
+		       "what was imported).");
+	x.set = df_cli_load("export-fr", argc, argv);
 	if (!x.set)
 		return 1;
 	df_load_init(&x.load);
 	x.order = malloc((x.set->nr_gcomms + 1) * sizeof(*x.order));
 	if (!x.order || df_set_seal(x.set, NULL)) {
-		rc = df_cli_input_error("export-fr", argv[optind], "out of memory");
+		rc = df_cli_input_error("export-fr", argv[0], "out of memory");
 	} else {
 		for (uint32_t i = 0; i < x.set->nr_gcomms; i++)
 			x.order[i] = i;

@@ -3,7 +3,6 @@
  * hang that was recorded without dfshim. A dump is data here: nothing in it is ever executed.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,13 +15,6 @@
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "trace/read/pickle.h"
-
-static const char help[] =
-	"Usage: dfshim import-fr [-o DIR] FILE...\n"
-	"\n"
-	"Reads PyTorch Flight Recorder dumps (pickle, one file a rank, the rank at the end of the name) and\n"
-	"writes traces to DIR (default ./imported). Nothing in a dump is executed.\n"
-	"Call stacks, where a dump has them, are kept: the verdict names lines of the program.\n";
 
 #define MAX_GROUPS 1024
 #define MAX_FILE   (1LL << 30)
@@ -420,32 +412,20 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 
 int df_cmd_import_fr(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-						{"output", required_argument, NULL, 'o'},
-						{NULL, 0, NULL, 0}};
 	const char *dir = "imported";
-	int c, rc = 0, nr = 0;
+	int rc = 0, nr = 0;
+	const struct df_opt options[] = {
+		DF_OPT_AS(OUTPUT, "DIR", dir, "the folder for the traces (./imported)")};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "ho:", options, NULL)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'o':
-			dir = optarg;
-			break;
-		default:
-			return df_cli_usage_error("import-fr", "unknown or incomplete option '%s'",
-						  argv[optind - 1]);
-		}
-	}
-	if (optind == argc)
-		return df_cli_usage_error("import-fr", "no dump given");
+	DF_CLI_PARSE(
+		"import-fr", &argc, &argv, .args = "FILE...", .missing = "no dump given",
+		.most = -1,
+		.doc = "Reads PyTorch Flight Recorder dumps (pickle, one file a rank, the rank at the end of "
+		       "the name) and writes traces. Nothing in a dump is executed. Call stacks, where a dump "
+		       "has them, are kept: the verdict names lines of the program.");
 	if (mkdir(dir, 0777) && errno != EEXIST)
 		return df_cli_input_error("import-fr", dir, "%s", strerror(errno));
-	for (int i = optind; i < argc; i++) {
+	for (int i = 0; i < argc; i++) {
 		struct import *im = calloc(1, sizeof(*im));
 		struct df_pickle p;
 		size_t bytes = 0;

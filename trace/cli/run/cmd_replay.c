@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,47 +15,8 @@
 #include "trace/cli/input.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/cli/run/cmd_replay.h"
+#include "trace/cli/run/cmd_run.h"
 #include "trace/record/names.h"
-
-static const char help[] =
-	"Usage: dfshim replay [OPTIONS] DIR|FILE...\n"
-	"\n"
-	"Runs the recorded communication again: the same calls in the same order in each thread, on buffers\n"
-	"of the same sizes, then judges the traces of the new run.\n"
-	"\n"
-	"  --rules nccl|dfshim  on CPU threads: by NCCL's rules, which may deadlock, or ours (default)\n"
-	"  --host               on CPU threads even where there is a GPU\n"
-	"  --timeout S          no progress for S seconds ends it (default 5)\n"
-	"  --trace DIR          keep the new traces there\n"
-	"  --witness FILE       the execution that `predict` found: by NCCL's rules, with its slots and queues, its\n"
-	"                       threads issuing in its order, and messages too large for buffers if that is its point\n"
-	"\n"
-	"Exit: as dfshim check; 1 unreadable input or a rank that can't be replayed, 2 wrong usage.\n";
-
-static int judge(const char *dir, int json)
-{
-	struct df_check_set *set = df_check_set_new();
-	struct df_check_result *r;
-	int rc = set ? df_check_add_dir(set, dir) : -ENOMEM;
-
-	if (rc) {
-		df_cli_input_error("replay", dir, "the replay left no trace: %s",
-				   set ? df_check_error(set) : "no memory");
-		df_check_set_free(set);
-		return 1;
-	}
-	rc = df_check_run(set, NULL, &r);
-	df_check_set_free(set);
-	if (rc)
-		return df_cli_input_error("replay", dir, "%s", strerror(-rc));
-	if (json)
-		df_check_print_json(r, stdout);
-	else
-		df_check_print(r, stdout);
-	rc = df_verdict_exit(df_check_verdict(r));
-	df_check_result_free(r);
-	return rc;
-}
 
 /* A host that still waited in its first call, for others to connect, has issued nothing yet. */
 static size_t nr_operations(const struct df_program_steps *p)
@@ -72,10 +32,11 @@ static size_t nr_operations(const struct df_program_steps *p)
 	return n;
 }
 
-static int replay(const char *rules, int host, const char *timeout, const char *keep, int json,
-		  int argc, char **argv)
+static int replay(const char *rules, int host, double timeout, const char *keep, int json, int argc,
+		  char **argv)
 {
-	char traces[PATH_MAX], ranks[16], devices[32], self[PATH_MAX];
+	char traces[PATH_MAX], ranks[16], devices[32], seconds[32], self[PATH_MAX];
+	char *judged = (char *)(keep ? keep : traces);
 	struct df_jobdir dir;
 	struct df_program_steps p;
 	size_t n = 0;
@@ -102,6 +63,7 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 	self[len] = 0;
 	snprintf(ranks, sizeof(ranks), "%d", p.nr_ranks);
 	snprintf(devices, sizeof(devices), "--host=%d", p.nr_ranks);
+	snprintf(seconds, sizeof(seconds), "%g", timeout);
 	df_steps_free(&p);
 	args = calloc((size_t)argc + 24, sizeof(*args));
 	if (!args)
@@ -122,9 +84,9 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 		args[n++] = (char *)rules;
 	}
 	args[n++] = (char *)"--timeout";
-	args[n++] = (char *)timeout;
+	args[n++] = seconds;
 	args[n++] = (char *)"--trace";
-	args[n++] = (char *)(keep ? keep : traces);
+	args[n++] = judged;
 	args[n++] = (char *)"--";
 	args[n++] = self;
 	args[n++] = (char *)"replay";
@@ -138,7 +100,7 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 			free(args[n]);
 	free(args);
 	rc = status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) != 127
-		     ? judge(keep ? keep : traces, json)
+		     ? df_cli_verdict(df_cli_judge("replay", 1, &judged, NULL), json)
 		     : df_cli_input_error("replay", self, "can't be started");
 	if (!rc && WEXITSTATUS(status))
 		rc = 1;
@@ -148,80 +110,46 @@ static int replay(const char *rules, int host, const char *timeout, const char *
 
 #define ROOM 1024 /* slots and queues enough for all */
 
-static void set_number(const char *name, int v)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", v);
-	setenv(name, text, 1);
-}
-
 int df_cmd_replay(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-						{"json", no_argument, NULL, 'j'},
-						{"rules", required_argument, NULL, 'r'},
-						{"host", no_argument, NULL, 'o'},
-						{"timeout", required_argument, NULL, 't'},
-						{"trace", required_argument, NULL, 'd'},
-						{"witness", required_argument, NULL, 'w'},
-						{"worker", no_argument, NULL, 'W'},
-						{NULL, 0, NULL, 0}};
-	const char *rules = NULL, *timeout = "5", *keep = NULL;
-	int c, host = 0, json = 0;
-	char *end, *witness;
+	const char *rules = NULL, *keep = NULL, *witness = NULL;
+	int host = 0, json = 0, worker = 0;
+	double timeout = 5;
 	struct df_replay_witness x;
+	char *path;
+	const struct df_opt options[] = {
+		DF_OPT(RULES, rules,
+		       "on CPU threads: by NCCL's rules, which may deadlock, or by dfshim's (default)"),
+		DF_FLAG("host", host, "on CPU threads even where there is a GPU"),
+		DF_OPT(TIMEOUT, timeout, "no progress for so long ends it (5)"),
+		DF_OPT(TRACE, keep, "keep the new traces there"),
+		DF_OPT(WITNESS, witness,
+		       "the execution that `dfshim predict` found: by NCCL's rules, with its slots and queues, "
+		       "its threads issuing in its order, and messages too large for buffers if that is its point"),
+		DF_OPT(JSON, json, NULL),
+		DF_FLAG("worker", worker, NULL),
+	};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'j':
-			json = 1;
-			break;
-		case 'r':
-			rules = optarg;
-			if (strcmp(rules, "nccl") && strcmp(rules, "dfshim"))
-				return df_cli_usage_error("replay", "--rules %s: nccl or dfshim",
-							  rules);
-			break;
-		case 'o':
-			host = 1;
-			break;
-		case 't':
-			timeout = optarg;
-			if (!(strtod(optarg, &end) > 0) || *end)
-				return df_cli_usage_error(
-					"replay", "--timeout %s: not a number of seconds", optarg);
-			break;
-		case 'd':
-			keep = optarg;
-			break;
-		case 'w':
-			witness = realpath(optarg, NULL);
-			if (!witness)
-				return df_cli_input_error("replay", optarg, "%s", strerror(errno));
-			if (df_replay_witness(witness, -1, &x))
-				return df_cli_input_error("replay", optarg,
-							  "not a witness of dfshim predict");
-			setenv("REPLAY_WITNESS", witness, 1);
-			free(witness);
-			set_number("DFSHIM_HOST_SLOTS", x.slots ? x.slots : ROOM);
-			set_number("DFSHIM_HOST_QUEUES", x.queues ? x.queues : ROOM);
-			if (!rules)
-				rules = "nccl";
-			break;
-		case 'W':
-			return df_replay_worker(argc - optind, argv + optind);
-		default:
-			return df_cli_usage_error("replay", "unknown or incomplete option '%s'",
-						  argv[optind - 1]);
-		}
+	DF_CLI_PARSE(
+		"replay", &argc, &argv, DF_CLI_TRACES,
+		.doc = "Runs the recorded communication again: the same calls in the same order in each thread, "
+		       "on buffers of the same sizes, then judges the traces of the new run.\v"
+		       "Exit status: as dfshim check; 1 unreadable input or a rank that cannot be replayed, "
+		       "2 wrong usage.");
+	if (worker)
+		return df_replay_worker(argc, argv);
+	if (witness) {
+		path = realpath(witness, NULL);
+		if (!path)
+			return df_cli_input_error("replay", witness, "%s", strerror(errno));
+		if (df_replay_witness(path, -1, &x))
+			return df_cli_input_error("replay", witness,
+						  "not a witness of dfshim predict");
+		setenv("REPLAY_WITNESS", path, 1);
+		free(path);
+		df_run_set("DFSHIM_HOST_SLOTS", x.slots ? x.slots : ROOM);
+		df_run_set("DFSHIM_HOST_QUEUES", x.queues ? x.queues : ROOM);
+		rules = rules ?: "nccl";
 	}
-	if (optind == argc)
-		return df_cli_usage_error("replay", "no trace folder given");
-	return replay(rules, host, timeout, keep, json, argc - optind, argv + optind);
+	return replay(rules, host, timeout, keep, json, argc, argv);
 }

@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "trace/check.h"
@@ -29,21 +28,6 @@
 
 #define NR_PROCS_MAX 4096
 #define TERM_NS	     (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
-
-static const char help[] =
-	"usage: dfshim run [OPTIONS] -- APP [ARGS]\n\n"
-	"Runs an unmodified NCCL program with libdfshim.so in front of it.\n\n"
-	"  --host[=DEVICES]     on CPU threads instead of GPUs (the default where there is no GPU)\n"
-	"  -n PROCS             start PROCS copies, with RANK, LOCAL_RANK, WORLD_SIZE,\n"
-	"                       LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them\n"
-	"  --mode MODE          prevent, trace or off (DFSHIM_MODE)\n"
-	"  --rules nccl|dfshim  on CPU threads: by NCCL's rules, which may deadlock (DFSHIM_RULES)\n"
-	"  --trace DIR          write traces there; after a failure the verdict is printed, once\n"
-	"  --timeout S          no progress for S seconds ends the job (DFSHIM_TIMEOUT_MS, abort)\n"
-	"  --grace S            how long the others may go on when one has failed (10)\n"
-	"  --tag                prefix every line of output with the rank\n"
-	"  --dry-run            print the environment instead of running\n\n"
-	"Returns 0 when all processes do, else the first failing status (128 + signal).\n";
 
 struct proc {
 	pid_t pid;  /* 0: ended */
@@ -59,55 +43,13 @@ static sigset_t old_mask;
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static int parse_number(const char *name, const char *text, double min, double max, double *out)
-{
-	char *end;
-	double v;
-
-	if (!text)
-		return df_cli_usage_error("run", "%s needs a value", name);
-	errno = 0;
-	v = strtod(text, &end);
-	if (errno || end == text || *end || !(v >= min && v <= max))
-		return df_cli_usage_error("run", "%s %s: a number from %g to %g is needed", name,
-					  text, min, max);
-	*out = v;
-	return 0;
-}
-
-static int parse_word(const char *name, const char *text, const char *values, const char **out)
-{
-	if (!text || df_env_enum_index(values, text) < 0)
-		return df_cli_usage_error("run", "%s %s: one of %s is needed", name,
-					  text ? text : "", values);
-	*out = text;
-	return 0;
-}
-
-/* "--name=value" or "--name value"; advances *i past a value of its own. NULL: another option. */
-static int option_is(char **argv, int *i, const char *name, const char **value)
-{
-	size_t len = strlen(name);
-
-	if (strncmp(argv[*i], name, len))
-		return 0;
-	if (argv[*i][len] == '=') {
-		*value = argv[*i] + len + 1;
-		return 1;
-	}
-	if (argv[*i][len])
-		return 0;
-	*value = argv[*i + 1];
-	if (*value)
-		++*i;
-	return 1;
-}
-
 static int make_trace_dir(const char *path)
 {
 	char part[PATH_MAX], *p;
 
-	if (!path || !*path)
+	if (!path)
+		return 0;
+	if (!*path)
 		return df_cli_usage_error("run", "--trace needs a folder");
 	/* A pattern (%h %p %r) belongs to the library; it makes the folders. */
 	if (strchr(path, '%')) {
@@ -130,56 +72,52 @@ static int make_trace_dir(const char *path)
 	return 0;
 }
 
-/* 0: run; 1: --help was served; else an exit status, negative. */
+/* 0, or the status to exit with, which has been explained. */
 static int parse(int argc, char **argv)
 {
-	const char *value;
-	double v;
-	int i, ret = 0;
+	const char *trace = NULL;
+	const struct df_opt options[] = {
+		{.name = "host",
+		 .kind = DF_OPT_NUMBER,
+		 .arg = "DEVICES",
+		 .min = 1,
+		 .max = 1024,
+		 .optional = 1,
+		 .help = "devices are CPU threads instead of GPUs (the default where there is no GPU)",
+		 DF_OPT_TO(df_run.devices)},
+		{.letter = 'n',
+		 .kind = DF_OPT_NUMBER,
+		 .arg = "PROCS",
+		 .min = 1,
+		 .max = NR_PROCS_MAX,
+		 .help = "start so many copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
+			 "MASTER_ADDR and MASTER_PORT as torchrun sets them",
+		 DF_OPT_TO(df_run.nr_procs)},
+		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
+		DF_OPT(RULES, df_run.rules,
+		       "on CPU threads: by NCCL's rules, which may deadlock (DFSHIM_RULES)"),
+		DF_OPT(TRACE, trace,
+		       "write traces there; after a failure the verdict is printed, once"),
+		DF_OPT(TIMEOUT, df_run.timeout, NULL),
+		DF_REAL("grace", "SECONDS", df_run.grace, 0, 86400,
+			"how long the others may go on when one has failed (10)"),
+		DF_FLAG("tag", df_run.tag, "prefix every line of output with the rank"),
+		DF_FLAG("dry-run", df_run.dry_run, "print the environment instead of running"),
+	};
 
-	df_run.nr_procs = 1;
-	for (i = 1; i < argc && argv[i][0] == '-' && !ret; i++) {
-		if (!strcmp(argv[i], "--")) {
-			i++;
-			break;
-		}
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-			fputs(help, stdout);
-			return 1;
-		} else if (!strcmp(argv[i], "--host")) {
-			df_run.host = 1;
-		} else if (!strncmp(argv[i], "--host=", 7)) {
-			df_run.host = 1;
-			ret = parse_number("--host", argv[i] + 7, 1, 1024, &v);
-			df_run.devices = ret ? 0 : (int)v;
-		} else if (!strcmp(argv[i], "--tag")) {
-			df_run.tag = 1;
-		} else if (!strcmp(argv[i], "--dry-run")) {
-			df_run.dry_run = 1;
-		} else if (option_is(argv, &i, "-n", &value)) {
-			ret = parse_number("-n", value, 1, NR_PROCS_MAX, &v);
-			df_run.nr_procs = ret ? 1 : (int)v;
-			df_run.set_ranks = 1;
-		} else if (option_is(argv, &i, "--mode", &value)) {
-			ret = parse_word("--mode", value, "prevent|trace|off", &df_run.mode);
-		} else if (option_is(argv, &i, "--rules", &value)) {
-			ret = parse_word("--rules", value, "dfshim|nccl", &df_run.rules);
-		} else if (option_is(argv, &i, "--trace", &value)) {
-			ret = make_trace_dir(value);
-		} else if (option_is(argv, &i, "--timeout", &value)) {
-			ret = parse_number("--timeout", value, 0.001, 86400, &df_run.timeout);
-		} else if (option_is(argv, &i, "--grace", &value)) {
-			ret = parse_number("--grace", value, 0, 86400, &df_run.grace);
-		} else {
-			ret = df_cli_usage_error("run", "unknown option '%s'", argv[i]);
-		}
-	}
-	if (ret)
-		return -ret;
-	if (i >= argc)
-		return -df_cli_usage_error("run", "no program to run");
-	df_run.app = argv + i;
-	return 0;
+	df_run.devices = -1;
+	DF_CLI_PARSE(
+		"run", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
+		.in_order = 1,
+		.doc = "Runs an unmodified NCCL program with libdfshim.so in front of it.\v"
+		       "Exit status: 0 when all processes return 0, else the first failing status (128 + "
+		       "signal); 2 wrong usage.");
+	df_run.host = df_run.devices >= 0;
+	df_run.devices = df_run.devices > 0 ? df_run.devices : 0;
+	df_run.set_ranks = df_run.nr_procs > 0;
+	df_run.nr_procs = df_run.nr_procs ?: 1;
+	df_run.app = argv;
+	return make_trace_dir(trace);
 }
 
 /* ---- processes -------------------------------------------------------------------------------------- */
@@ -417,9 +355,8 @@ int df_cmd_run(int argc, char **argv)
 	size_t k;
 
 	ret = parse(argc, argv);
-	if (ret)
-		return ret > 0 ? 0 : -ret;
-	ret = df_run_environment();
+	if (!ret)
+		ret = df_run_environment();
 	if (ret)
 		return ret;
 	if (df_run.dry_run) {

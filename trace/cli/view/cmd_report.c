@@ -3,7 +3,6 @@
  * and drag, a table of the ranks.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +13,6 @@
 #include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/say/picture.h"
-
-static const char help[] =
-	"Usage: dfshim report [-o FILE.html] [--json] DIR|FILE...\n"
-	"\n"
-	"Writes one self-contained HTML file: the verdict with its evidence, the wait-for graph, a timeline\n"
-	"(wheel zooms, dragging moves), and a table of all ranks. It loads nothing from the network.\n"
-	"\n"
-	"  -o FILE.html    where to (default report.html)\n"
-	"  --json          say as JSON what was found and where it was written\n";
 
 static const char head[] =
 	"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>dfshim report</title><style>"
@@ -262,71 +252,33 @@ static void say_json(const struct df_check_result *r, const char *output)
 
 int df_cmd_report(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-						{"output", required_argument, NULL, 'o'},
-						{"json", no_argument, NULL, 'j'},
-						{NULL, 0, NULL, 0}};
 	struct df_check_opts opts = {.alive = df_check_alive};
-	struct df_check_result *r = NULL;
-	struct df_check_set *set;
-	struct df_timeline t;
 	const char *output = "report.html";
-	char **paths;
-	size_t nr;
+	struct df_check_result *r;
+	struct df_timeline t;
+	int json = 0, rc = 1;
 	FILE *out;
-	int c, json = 0, rc = 0;
+	const struct df_opt options[] = {
+		DF_OPT(OUTPUT, output, "where to (report.html)"),
+		DF_OPT(JSON, json, "say as JSON what was found and where it was written"),
+	};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "ho:", options, NULL)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'o':
-			output = optarg;
-			break;
-		case 'j':
-			json = 1;
-			break;
-		default:
-			return df_cli_usage_error("report", "unknown or incomplete option '%s'",
-						  argv[optind - 1]);
-		}
-	}
-	if (optind == argc)
-		return df_cli_usage_error("report", "no trace folder given");
-	paths = df_cli_trace_paths("report", argc - optind, argv + optind, &nr);
-	if (!paths)
+	DF_CLI_PARSE(
+		"report", &argc, &argv, DF_CLI_TRACES,
+		.doc = "Writes one self-contained HTML file: the verdict with its evidence, the wait-for graph, "
+		       "a timeline (wheel zooms, dragging moves), and a table of all ranks. It loads nothing "
+		       "from the network.");
+	if (df_timeline_load(&t, "report", argc, argv, 20000))
 		return 1;
-	if (df_timeline_load(&t, "report", paths, nr, 20000)) {
-		rc = 1;
-		goto out_paths;
-	}
-	set = df_cli_load("report", argc - optind, argv + optind);
-	c = set ? df_check_run(set, &opts, &r) : -ENOMEM;
-	df_check_set_free(set);
-	if (c) {
-		rc = df_cli_input_error("report", argv[optind], "%s", strerror(-c));
-		goto out_timeline;
-	}
-	out = fopen(output, "w");
-	if (!out) {
-		rc = df_cli_input_error("report", output, "%s", strerror(errno));
-		goto out_result;
-	}
-	c = write_report(out, r, &t);
-	if (fclose(out) || c)
-		rc = df_cli_input_error("report", output, "%s", strerror(c ? -c : errno));
-	else if (json)
+	r = df_cli_judge("report", argc, argv, &opts);
+	out = r ? df_cli_create("report", output) : NULL;
+	if (out)
+		rc = df_cli_close("report", output, out, write_report(out, r, &t));
+	if (!rc && json)
 		say_json(r, output);
-	else
+	else if (!rc)
 		printf("%s\n%s\n", df_check_line(r), output);
-out_result:
 	df_check_result_free(r);
-out_timeline:
 	df_timeline_fini(&t);
-out_paths:
-	df_cli_paths_free(paths, nr);
 	return rc;
 }

@@ -2,8 +2,6 @@
  * `dfshim timeline`: traces as Chrome/Perfetto JSON, with the argument names that PyTorch's profiler
  * uses, so that tools made for those read ours.
  */
-#include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +12,6 @@
 #include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
-
-static const char help[] =
-	"Usage: dfshim timeline [-o FILE] [--max N] DIR|FILE...\n"
-	"\n"
-	"Writes the trace for ui.perfetto.dev and chrome://tracing: a process a rank, a track a stream or\n"
-	"host thread. What never ended is drawn to the end of the trace; arrows follow the verdict's cycle.\n"
-	"\n"
-	"  -o FILE         write there instead of standard output\n"
-	"  --max N         at most about N events (default 500000; the youngest are kept)\n";
 
 static uint64_t track_of(const struct df_bar_item *b)
 {
@@ -162,63 +151,31 @@ static void flows(FILE *out, const struct df_timeline *t, const struct df_check_
 
 int df_cmd_timeline(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-						{"output", required_argument, NULL, 'o'},
-						{"max", required_argument, NULL, 'm'},
-						{"json", no_argument, NULL, 'j'},
-						{NULL, 0, NULL, 0}};
 	struct df_check_opts opts = {.alive = df_check_alive};
-	struct df_check_result *r = NULL;
-	struct df_check_set *set;
+	struct df_check_result *r;
 	struct df_timeline t;
 	const char *output = NULL;
-	FILE *out = stdout;
-	char **paths, *end;
-	size_t nr;
-	long max = 500000;
-	int c, rc = 0;
+	uint64_t max = 500000;
+	FILE *out;
+	int json, rc;
+	const struct df_opt options[] = {
+		DF_OPT(OUTPUT, output, NULL),
+		DF_OPT(MAX, max, "at most about N events (500000); the youngest are kept"),
+		DF_OPT(JSON, json, "the same: it is always JSON"),
+	};
 
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "ho:", options, NULL)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case 'j':
-			break;
-		case 'o':
-			output = optarg;
-			break;
-		case 'm':
-			max = strtol(optarg, &end, 10);
-			if (*end || max < 1)
-				return df_cli_usage_error(
-					"timeline", "--max %s: not a positive number", optarg);
-			break;
-		default:
-			return df_cli_usage_error("timeline", "unknown or incomplete option '%s'",
-						  argv[optind - 1]);
-		}
-	}
-	if (optind == argc)
-		return df_cli_usage_error("timeline", "no trace folder given");
-	paths = df_cli_trace_paths("timeline", argc - optind, argv + optind, &nr);
-	if (!paths)
+	DF_CLI_PARSE(
+		"timeline", &argc, &argv, DF_CLI_TRACES,
+		.doc = "Writes the trace for ui.perfetto.dev and chrome://tracing: a process a rank, a track "
+		       "a stream or thread. What never ended is drawn to the end of the trace; arrows follow "
+		       "the verdict's cycle.");
+	if (df_timeline_load(&t, "timeline", argc, argv, max))
 		return 1;
-	if (df_timeline_load(&t, "timeline", paths, nr, (size_t)max)) {
-		rc = 1;
-		goto out_paths;
-	}
-	set = df_cli_load("timeline", argc - optind, argv + optind);
-	if (set && df_check_run(set, &opts, &r))
-		r = NULL;
-	df_check_set_free(set);
-	if (output)
-		out = fopen(output, "w");
+	r = df_cli_judge("timeline", argc, argv, &opts);
+	out = df_cli_create("timeline", output);
 	if (!out) {
-		rc = df_cli_input_error("timeline", output, "%s", strerror(errno));
-		goto out_timeline;
+		rc = 1;
+		goto out;
 	}
 	fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", out);
 	metadata(out, &t);
@@ -229,12 +186,9 @@ int df_cmd_timeline(int argc, char **argv)
 	fputs("\n],\"otherData\":{\"verdict\":", out);
 	df_json_string(out, r ? df_check_line(r) : "");
 	fprintf(out, ",\"events_left_out\":%zu}}\n", t.left_out);
-	if (output && fclose(out))
-		rc = df_cli_input_error("timeline", output, "%s", strerror(errno));
-out_timeline:
+	rc = df_cli_close("timeline", output, out, 0);
+out:
 	df_check_result_free(r);
 	df_timeline_fini(&t);
-out_paths:
-	df_cli_paths_free(paths, nr);
 	return rc;
 }

@@ -41,8 +41,10 @@ struct df_timeline {
 	size_t left_out;
 };
 
-/* Reads the traces; at most max bars are kept, the youngest of each trace. 0 or -errno; says why. */
-int df_timeline_load(struct df_timeline *t, const char *sub, char **paths, size_t nr, size_t max);
+/*
+ * Reads the traces in folders and files; at most max bars are kept, the youngest of each trace. 0 or -errno; says why.
+ */
+int df_timeline_load(struct df_timeline *t, const char *sub, int nr, char **paths, size_t max);
 void df_timeline_fini(struct df_timeline *t);
 
 #endif

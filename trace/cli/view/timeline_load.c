@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/cli/cli.h"
+#include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
 #include "trace/record/names.h"
 #include "trace/read/vec.h"
@@ -150,13 +151,17 @@ static void lanes(struct df_timeline *t)
 	}
 }
 
-int df_timeline_load(struct df_timeline *t, const char *sub, char **paths, size_t nr, size_t max)
+int df_timeline_load(struct df_timeline *t, const char *sub, int nr_args, char **args, size_t max)
 {
+	size_t nr;
+	char **paths = df_cli_trace_paths(sub, nr_args, args, &nr);
 	uint64_t real_minus_mono = 0, boot = 0;
 	struct df_load l;
 	int rc = 0;
 
 	memset(t, 0, sizeof(*t));
+	if (!paths)
+		return -EINVAL;
 	t->first_ns = UINT64_MAX;
 	df_load_init(&l);
 	for (size_t i = 0; i < nr && !rc; i++) {
@@ -197,8 +202,9 @@ int df_timeline_load(struct df_timeline *t, const char *sub, char **paths, size_
 		df_reader_close(&r);
 	}
 	df_load_fini(&l);
+	df_cli_paths_free(paths, nr);
 	if (rc) {
-		df_cli_input_error(sub, paths[0], "%s", strerror(-rc));
+		df_cli_input_error(sub, args[0], "%s", strerror(-rc));
 		df_timeline_fini(t);
 		return rc;
 	}
