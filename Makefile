@@ -67,8 +67,9 @@ SRC_BASE := $(call below,runtime/base)
 SRC_PROG := $(call below,runtime/program)
 SRC_RT := $(filter-out $(SRC_BASE) $(SRC_PROG),$(call below,runtime)) $(call below,kernels)
 SRC_SIM := $(call below,trace/sim)
+SRC_PLAN := $(call below,trace/plan)
 SRC_CLI := $(call below,trace/cli)
-SRC_TRACE := $(filter-out $(SRC_SIM) $(SRC_CLI),$(call below,trace))
+SRC_TRACE := $(filter-out $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI),$(call below,trace))
 SRC_HOST := $(call below,interpose/hostcuda)
 SRC_INTER := $(filter-out $(SRC_HOST),$(call below,interpose))
 SRC_TESTLIB := $(wildcard tests/lib/*.c)
@@ -80,7 +81,7 @@ TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(SRC_TEST))
 BENCHES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/b_*.c))
 CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_CLIENT)))
 
-LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfrt.a
+LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(CLIENTS)
 
 .PHONY: all tests check check-gpu demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress install uninstall clean
@@ -106,6 +107,7 @@ $(eval $(call static_lib,$(B)/libdfbase.a,$(call obj,$(SRC_BASE))))
 $(eval $(call static_lib,$(B)/libdfprog.a,$(call obj,$(SRC_PROG))))
 $(eval $(call static_lib,$(B)/libdftrace.a,$(call obj,$(SRC_TRACE))))
 $(eval $(call static_lib,$(B)/libdfsim.a,$(call obj,$(SRC_SIM))))
+$(eval $(call static_lib,$(B)/libdfplan.a,$(call obj,$(SRC_PLAN))))
 $(eval $(call static_lib,$(B)/libdfrt.a,$(call obj,$(SRC_RT))))
 
 # libdfshim.so lives in other people's processes: libc only (the unwinder of trace/record/caller.c is in it), nothing exported but
@@ -210,7 +212,8 @@ INST := $(DESTDIR)$(PREFIX)
 # file:folder below PREFIX; what is here is installed, and uninstalled.
 INSTALLED := $(B)/dfshim:bin $(B)/libdfshim.so:lib $(B)/libdfhost.so:lib interpose/dfccl.h:include \
 	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \
-	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json))
+	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json)) \
+	$(patsubst %,%:share/dfshim/plan,$(wildcard docs/plan/*.json))
 
 install: all
 	@set -e; for f in $(INSTALLED); do \
@@ -224,7 +227,7 @@ install: all
 uninstall:
 	@for f in $(INSTALLED); do p=$${f%%:*}; rm -f "$(INST)/$${f#*:}/$${p##*/}"; done
 	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
-	-rmdir $(INST)/share/dfshim/sim $(INST)/share/dfshim 2>/dev/null
+	-rmdir $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk interpose/hostcuda/module.mk)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,124 @@
+/*
+ * Which gradients one link can send in a stage: a 0/1 knapsack whose items have release times. (The recursion that the
+ * DeFT paper prints for it picks items as if all were ready at the start.)
+ *
+ * Jobs are taken in order of release. A state is (when the link is free, how long it was busy); of two states with the
+ * same end the busier is kept, and none that ends later without being busier, so that states stay sorted by both. That is
+ * exact; the number of states is kept down by cells of a 256th of the deadline, of which each keeps its busiest.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/plan/plan_sched.h"
+
+#define CELLS	  256
+#define TOLERANCE 1024 /* of the deadline, that nobody would go on for */
+
+struct state {
+	int64_t end, busy;
+	int32_t node;
+};
+
+/* How a state came to be: the last job, and the state before. */
+struct node {
+	int32_t before, job;
+};
+
+struct df_plan_solver {
+	struct state a[CELLS + 2], b[CELLS + 2];
+	int max_jobs;
+	struct node nodes[];
+};
+
+struct df_plan_solver *df_plan_solver_create(int max_jobs)
+{
+	struct df_plan_solver *s;
+
+	s = malloc(sizeof(*s) + (size_t)max_jobs * (CELLS + 2) * sizeof(struct node));
+	if (s)
+		s->max_jobs = max_jobs;
+	return s;
+}
+
+void df_plan_solver_destroy(struct df_plan_solver *s)
+{
+	free(s);
+}
+
+/* Appends unless it is no busier than what ends before it; in its cell it takes the place of a less busy one. */
+static inline int keep(struct state *to, int nr, struct state s, int64_t cell)
+{
+	if (nr && to[nr - 1].busy >= s.busy)
+		return nr;
+	if (nr && to[nr - 1].end / cell == s.end / cell)
+		nr--;
+	to[nr] = s;
+	return nr + 1;
+}
+
+int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, int nr,
+		     int64_t deadline, unsigned char *picked)
+{
+	int64_t cell = deadline / CELLS + 1, left = 0, bound = 0, t = 0;
+	struct state *from = s->a, *to = s->b, *swap;
+	int nr_states = 1, nr_nodes = 0;
+
+	memset(picked, 0, (size_t)nr);
+	/* Nothing keeps the link busier than sending all there is, cut off at the deadline. */
+	for (int j = 0; j < nr; j++) {
+		int64_t end;
+
+		t = t > jobs[j].release ? t : jobs[j].release;
+		end = t + jobs[j].ns < deadline ? t + jobs[j].ns : deadline;
+		if (end > t)
+			bound += end - t;
+		t += jobs[j].ns;
+		left += jobs[j].ns;
+	}
+	from[0] = (struct state){0, 0, -1};
+	for (int j = 0; j < nr; j++) {
+		int64_t busiest = from[nr_states - 1].busy;
+		int i = 0, c = 0, nr_to = 0;
+
+		if (busiest >= bound - deadline / TOLERANCE)
+			break;
+		/* What can't catch up with the busiest any more. */
+		while (from[i].busy + left < busiest)
+			i++;
+		/* Of the states that end before the release only the busiest is worth going on from. */
+		for (c = i; c + 1 < nr_states && from[c + 1].end <= jobs[j].release;)
+			c++;
+		left -= jobs[j].ns;
+		while (i < nr_states || c < nr_states) {
+			struct state n = {INT64_MAX, 0, -1};
+
+			if (c < nr_states) {
+				n.end = from[c].end > jobs[j].release ? from[c].end
+								      : jobs[j].release;
+				n.end += jobs[j].ns;
+				n.busy = from[c].busy + jobs[j].ns;
+			}
+			if (n.end > deadline) {
+				c = nr_states;
+				if (i == nr_states)
+					break;
+				nr_to = keep(to, nr_to, from[i++], cell);
+			} else if (i < nr_states &&
+				   (from[i].end < n.end ||
+				    (from[i].end == n.end && from[i].busy >= n.busy))) {
+				nr_to = keep(to, nr_to, from[i++], cell);
+			} else {
+				s->nodes[nr_nodes] = (struct node){from[c++].node, j};
+				n.node = nr_nodes++;
+				nr_to = keep(to, nr_to, n, cell);
+			}
+		}
+		swap = from;
+		from = to;
+		to = swap;
+		nr_states = nr_to;
+	}
+	for (int32_t n = from[nr_states - 1].node; n >= 0; n = s->nodes[n].before)
+		picked[s->nodes[n].job] = 1;
+	return from[nr_states - 1].busy;
+}
