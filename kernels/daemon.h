@@ -1,7 +1,7 @@
 /*
  * The daemon as its launchers see it: one function that lets a block take one turn. The GPU kernel calls it
  * in a loop (daemon_cuda.cu); on the host backend the engine's threads call it for one block after another
- * (runtime/daemon/engine.c), which is how many blocks share few cores without spinning against each other.
+ * (runtime/device/host/threads.c), which is how many blocks share few cores without spinning against each other.
  */
 #ifndef DFK_DAEMON_H
 #define DFK_DAEMON_H

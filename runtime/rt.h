@@ -32,8 +32,9 @@
 #include "trace/record/format.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/build/cost.h"
+#include "runtime/transport/bell.h"
 #include "runtime/transport/transport.h"
-#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/backend.h"
 
 /* ---- operations in flight -------------------------------------------------------------------------- */
 
@@ -141,21 +142,16 @@ struct df_overflow {
 
 struct df_dev {
 	int index;
-	int used; /* some communicator lives here */
 	struct df_mutex lock;
-	struct df_kdaemon d;
-	struct df_kblock *blocks;
+	struct df_exec exec;	      /* issued, retired: written under the lock, read without */
 	struct df_overflow *overflow; /* one a block */
-	uint32_t *needs;	      /* GPU: operations in flight, by block; as issued */
 	uint32_t nr_overflow;	      /* blocks with entries in theirs; read without the lock */
 	struct df_list streams;	      /* struct df_stream */
 	struct df_list events;	      /* struct df_event */
 	struct df_list colls;	      /* the one used last at the end */
 	struct df_list connecting;    /* collectives with ends that are not connected */
 	uint32_t nr_connecting;	      /* read without the lock */
-	uint64_t issued, retired;     /* operations; written under the lock, read without */
-	uint64_t launches, quits;
-	struct df_list held; /* struct df_unit: launches under the nccl rules */
+	struct df_list held;	      /* struct df_unit: launches under the nccl rules */
 	uint32_t nr_held, slots_used;
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
@@ -182,7 +178,7 @@ struct df_stream {
 	uint64_t ready_seq; /* its last value */
 	uint32_t users;	    /* other threads that enqueue waits on it */
 	/* A stream of our own that is behind this one and what it must not run ahead of: for times of events. */
-	struct df_hstream *aside;
+	struct df_mstream *aside;
 	uint64_t *aside_word; /* written behind each event */
 	uint64_t aside_seq;
 };
@@ -256,51 +252,12 @@ struct df_comm {
 	struct df_unit *unit; /* nccl rules: the last launch, NULL when it has finished */
 };
 
-/* ---- the machine under the runtime ------------------------------------------------------------------ */
-
-/*
- * Who executes the blocks and where what they look at lies, where that is not the engine's threads and plain
- * memory (df_rt.machine NULL): a GPU. Filled before the first device is.
- */
-struct df_machine {
-	/* Zeroed, on a line of its own, seen by host and devices under one address; NULL: no memory. */
-	void *(*alloc)(size_t bytes);
-	void (*free)(void *p);
-	/*
-	 * The device can execute a daemon; idempotent, blocks. Before the first communicator there, when nothing that
-	 * waits for us can stand in its way. -errno with the reason.
-	 */
-	int (*prepare)(int device, char *reason, size_t reason_bytes);
-	int (*start)(void); /* after a device came into use; idempotent */
-	void (*submitted)(void);
-	int (*pass)(void);
-	void (*wait)(int (*ready)(void *arg), void *arg);
-	/* df_engine_purge(): the blocks are nobody's until resume. 1: the device is lost, and what they had with it. */
-	int (*stop)(struct df_dev *dev);
-	void (*resume)(struct df_dev *dev);
-	uint64_t (*launches)(void);
-	uint32_t (*blocks)(void);	   /* of a device's daemon, unless the user says how many */
-	uint64_t (*device_id)(int device); /* the same for all processes that use it; 0 unknown */
-	/* All members of a new communicator call it, with no lock held; blocks. */
-	int (*meet)(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
-	/* Memory for a program that only blocks of that device touch. Never blocks; -EAGAIN: not now. */
-	int (*scratch)(int device, uint64_t bytes, void **out);
-	void (*scratch_free)(void *p);
-	/*
-	 * Before a device's lock is taken to submit: alloc() must not call the driver under it, so this waits, for a
-	 * bounded time, until it need not.
-	 */
-	void (*reserve)(void);
-};
-
 /* ---- the process ---------------------------------------------------------------------------------------- */
 
 struct df_rt {
 	int started; /* 0 no, 1 yes, -errno */
 	int unable;  /* df_start_unable() has been called and did it */
 	char reason[256];
-	const struct df_hostcuda_api *cu;
-	const struct df_machine *machine;
 	struct df_member self;
 	int nr_devs;
 	struct df_dev *devs;
@@ -309,8 +266,7 @@ struct df_rt {
 	int rules;     /* DF_RULES_* */
 	int strict;    /* stream order */
 	int host_work; /* host functions, or graphs that may hold some, were put on streams */
-	int nr_cores;
-	uint32_t nr_local_procs;     /* the most processes of one communicator on this node */
+	struct df_execs execs;	     /* the devices as the machine sees them */
 	uint32_t blocked;	     /* host threads inside a blocking call of ours */
 	struct df_algo_table *algos; /* DFSHIM_ALGO; NULL none */
 	struct df_tuner *tuner;	     /* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
@@ -322,32 +278,20 @@ struct df_rt {
 
 extern struct df_rt df_rt;
 
-/* What the daemon looks at. */
+/* What the daemon looks at; raw: not zeroed. */
 static inline void *df_kalloc(size_t bytes)
 {
-	void *p;
-
-	if (df_unlikely(df_rt.machine != NULL))
-		return df_rt.machine->alloc(bytes);
-	bytes = (bytes + 63) / 64 * 64;
-	p = aligned_alloc(64, DF_MAX(bytes, 64));
-	return p ? memset(p, 0, bytes) : NULL;
+	return df_backend->shared_alloc(bytes, 1);
 }
 
-/* The same, not zeroed. */
 static inline void *df_kalloc_raw(size_t bytes)
 {
-	if (df_unlikely(df_rt.machine != NULL))
-		return df_rt.machine->alloc(bytes);
-	return aligned_alloc(64, (bytes + 63) / 64 * 64);
+	return df_backend->shared_alloc(bytes, 0);
 }
 
 static inline void df_kfree(void *p)
 {
-	if (df_unlikely(df_rt.machine != NULL))
-		df_rt.machine->free(p);
-	else
-		free(p);
+	df_backend->shared_free(p);
 }
 
 /* ---- between the files of runtime/ ------------------------------------------------------------------------ */
@@ -363,21 +307,15 @@ int df_dev_cq_pending(const struct df_dev *dev);
 
 /* engine.c: who executes the blocks. */
 void df_engine_start(void);
-void df_engine_submitted(void); /* after a submission: makes sure somebody works */
-/*
- * The submitting thread sends what an operation of few bytes begins with, if the blocks have nothing else to
- * do: the data are on their way while the call returns. Bounded; no lock is held.
- */
-void df_engine_first_turns(struct df_dev *dev);
+/* An operation of no more bytes is begun by the thread that submits it (first_turns()). */
 #define DF_FIRST_TURNS_BYTES 4096
-int df_engine_chores(
-	struct df_dev *dev); /* completions, connections, frees; 1 if something moved */
-int df_engine_pass(const struct df_dev *first); /* one look at all blocks; 1 if something moved */
+/* For struct df_hooks. */
+int df_engine_chores(int device);
+int df_engine_asked(int device);
 /* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
 /* Returns when no thread executes an aborted collective of the device any more. */
 void df_engine_purge(struct df_dev *dev);
-uint64_t df_engine_launches(void);		    /* resumed after a quit */
 uint64_t df_engine_progress(void);		    /* a number that changes when anything moves */
 uint64_t df_dev_progress(const struct df_dev *dev); /* the same, of one device */
 
@@ -409,10 +347,9 @@ uint64_t df_wire_node(uint64_t host, int device); /* which node a device belongs
 /* device: whose link out; slice_bytes: of a slice on average */
 int df_wire_splice(struct df_cend *end, int device, uint64_t slice_bytes);
 void df_wire_unsplice(struct df_cend *end); /* delivers what is under way; no-op without a wire */
-int df_wire_pass(void);			    /* 1 if something arrived */
-int df_wire_any(void);			    /* there are some */
-int df_wire_busy(void);			    /* something is under way */
-void df_wire_flush(void);		    /* delivers everything now */
+int df_wire_pass(void);	  /* 1 something arrived, 0 there are some, -1 there are none */
+int df_wire_busy(void);	  /* something is under way */
+void df_wire_flush(void); /* delivers everything now */
 
 /* recycle.c: connectors of idle collectives, under a budget. All under dev->lock. */
 void df_conn_make_room(const struct df_coll *coll, uint64_t bytes); /* before it makes one */
@@ -420,7 +357,7 @@ void df_dev_asked(struct df_dev *dev);	   /* peers would like connectors back */
 void df_coll_let_go(struct df_coll *coll); /* gives what is wanted, if it is idle */
 
 /* stream.c: what the streams know; the hooks. */
-extern const struct df_stream_hooks df_stream_hooks;
+extern const struct df_hooks df_stream_hooks;
 /* The graph launch that the calling thread is in: its stream, and a serial that all its operations share. */
 void df_stream_launching(uint64_t *stream, uint64_t *launch);
 struct df_stream *df_stream_get(struct df_dev *dev,
@@ -576,6 +513,8 @@ int df_comm_is_open(const struct df_comm *comm);
 
 /* death.c: df_rt.lock not held. */
 void df_comm_death(uint64_t proc, int in_order);
+/* A device can't be used any more: its communicators end, soon. */
+void df_comm_device_lost(int device);
 /* The lowest rank of a process in an open communicator; -1: none. df_rt.lock held. */
 int df_comm_rank_of(const struct df_comm *comm, uint64_t proc);
 
@@ -583,12 +522,6 @@ int df_comm_rank_of(const struct df_comm *comm, uint64_t proc);
 enum df_sample { DF_SAMPLE_SQE, DF_SAMPLE_CQE, DF_SAMPLE_NR };
 void df_stats_sample(enum df_sample what, uint64_t ns);
 void df_stats_write(void);
-
-/* bell.c */
-void df_bell_sleep(struct df_bell *bell, uint32_t seen, int64_t timeout_ns);
-uint32_t df_bell_arm(struct df_bell *bell);
-void df_bell_disarm(struct df_bell *bell);
-void df_bell_ring(struct df_bell *bell);
 
 /* words.c: completion words that outlive their users. */
 uint64_t *df_word_get(void);

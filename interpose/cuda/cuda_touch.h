@@ -9,7 +9,7 @@
 #include <cuda.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/backend.h"
 
 /* One side of a copy: linear memory in rows and layers. */
 struct df_cuda_box {

@@ -256,9 +256,9 @@ struct df_hrt {
 	int stub;
 	struct df_hdev **dev;
 	struct df_hslab streams, events, graphs, nodes, execs, pools, objects;
-	const struct df_stream_hooks *hooks; /* atomic */
-	uint64_t next_id;		     /* atomic */
-	uint64_t device_bytes;		     /* memory of one device */
+	const struct df_hooks *hooks; /* atomic */
+	uint64_t next_id;	      /* atomic */
+	uint64_t device_bytes;	      /* memory of one device */
 };
 
 extern struct df_hrt df_h;
@@ -311,7 +311,7 @@ static inline uint64_t df_hid(void)
 	return __atomic_add_fetch(&df_h.next_id, 1, __ATOMIC_RELAXED);
 }
 
-static inline const struct df_stream_hooks *df_hhooks(void)
+static inline const struct df_hooks *df_hhooks(void)
 {
 	/* ACQUIRE pairs with the RELEASE in set_hooks(): without it the table could look empty. */
 	return __atomic_load_n(&df_h.hooks, __ATOMIC_ACQUIRE);

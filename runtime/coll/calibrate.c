@@ -264,7 +264,7 @@ static void hops(struct df_cal *cal, uint64_t end)
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	if (pthread_create(&t, NULL, partner, p) == 0) {
 		pthread_detach(t);
-		if (df_rt.nr_cores > 1)
+		if (df_rt.execs.nr_cores > 1)
 			cal->v[DF_CAL_HOP] = df_cal_code(rally(p, &ball, PING_ROUNDS));
 		__atomic_store_n(&p->sleep, 1, __ATOMIC_RELAXED);
 		cal->v[DF_CAL_SWITCH] = df_cal_code(rally(p, &ball, SWITCH_ROUNDS));
@@ -309,7 +309,7 @@ static void start(void)
 {
 	for (int i = 0; i < DF_CAL_FACTORS; i++)
 		__atomic_store_n(&seen[i], -128, __ATOMIC_RELAXED);
-	if (!df_rt.machine && !df_rt.tuner->has_cost)
+	if (!df_backend->gpu && !df_rt.tuner->has_cost)
 		measure();
 }
 
@@ -323,8 +323,8 @@ void df_cal_mine(struct df_cal *out, int nranks)
 	}
 	pthread_once(&once, start);
 	*out = mine;
-	if (!df_rt.machine)
-		out->v[DF_CAL_CORES] = df_cal_code(df_rt.nr_cores);
+	if (!df_backend->gpu)
+		out->v[DF_CAL_CORES] = df_cal_code(df_rt.execs.nr_cores);
 	for (int i = 0; i < DF_CAL_FACTORS; i++)
 		out->factor[i] = (int8_t)__atomic_load_n(&seen[i], __ATOMIC_RELAXED);
 }

@@ -72,7 +72,7 @@ static int contexts(struct df_coll *coll)
 			slots = df_proto_slots((enum df_proto)end->k->proto,
 					       k->tile_elems * k->elem_bytes * prog->max_cnt,
 					       pair ? DF_MAX(df_rt.slots, 8) : df_rt.slots,
-					       prog->min_slots, pair, df_rt.machine ? 16 : 8);
+					       prog->min_slots, pair, df_backend->gpu ? 16 : 8);
 			end->nr_slots = slots.nr;
 			end->slot_bytes = slots.bytes;
 			end->k->credit = slots.credit;
@@ -85,7 +85,7 @@ static int contexts(struct df_coll *coll)
 int df_coll_scratch(struct df_coll *coll)
 {
 	void *p;
-	int ret = df_rt.machine->scratch(coll->dev->index, coll->scratch_bytes, &p);
+	int ret = df_backend->scratch(coll->dev->index, coll->scratch_bytes, &p);
 
 	if (ret)
 		return ret;
@@ -103,10 +103,6 @@ static int scratch(struct df_coll *coll, uint64_t bytes)
 {
 	int ret;
 
-	if (!df_rt.machine) {
-		coll->k.scratch = df_kalloc_raw(bytes);
-		return coll->k.scratch ? 0 : -ENOMEM;
-	}
 	coll->scratch_bytes = bytes;
 	coll->scratch_word = df_word_get();
 	if (!coll->scratch_word)
@@ -125,10 +121,8 @@ static int scratch(struct df_coll *coll, uint64_t bytes)
 
 static void scratch_free(struct df_coll *coll)
 {
-	if (!df_rt.machine) {
-		df_kfree(coll->k.scratch);
-	} else if (coll->scratch_word) {
-		df_rt.machine->scratch_free(coll->k.scratch);
+	if (coll->scratch_word) {
+		df_backend->scratch_free(coll->k.scratch);
 		df_word_put(coll->scratch_word);
 	}
 }
@@ -182,7 +176,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	name[4] = sig->id;
 	coll->key = df_hash_bytes(name, sizeof(name), 0);
 	df_kcoll_program(k, coll->prog);
-	if (df_rt.machine) {
+	if (df_backend->gpu) {
 		struct df_program *p = df_kalloc_raw(coll->prog->bytes);
 
 		ret = -ENOMEM;
@@ -388,7 +382,7 @@ void df_coll_retire(struct df_coll *coll)
 		coll->retired++;
 		/* Relaxed: readers want to know whether something is in flight, nothing else. */
 		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
-		__atomic_store_n(&dev->retired, dev->retired + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&dev->exec.retired, dev->exec.retired + 1, __ATOMIC_RELAXED);
 		df_dev_needs(coll, -1);
 	}
 	/* A buffered send outlives its communicator until its receiver has it (connector.c). */

@@ -128,7 +128,7 @@ static void tell_block(struct df_coll *coll, const struct df_cend *end)
 	struct df_sqe e = {end->ctx, NULL};
 
 	if (end->conn && end->owner && end->conn->noted)
-		df_sq_push(coll->dev, end->ctx->block % coll->dev->d.nr_blocks, &e);
+		df_sq_push(coll->dev, end->ctx->block % coll->dev->exec.d.nr_blocks, &e);
 }
 
 static int find_end(const struct df_coll *coll, struct df_cend *end)
@@ -214,10 +214,10 @@ int df_coll_reconnect(struct df_coll *coll)
 	}
 	coll->parked = 0;
 	/* On a GPU a block may know ends as they were before (dfk_reconnect()). */
-	for (i = 0; df_rt.machine && i < coll->nr_ends; i++) {
+	for (i = 0; df_backend->gpu && i < coll->nr_ends; i++) {
 		struct df_sqe e = {coll->ends[i].ctx, NULL};
 
-		df_sq_push(coll->dev, e.ctx->block % coll->dev->d.nr_blocks, &e);
+		df_sq_push(coll->dev, e.ctx->block % coll->dev->exec.d.nr_blocks, &e);
 	}
 	await_ends(coll);
 	return 0;

@@ -141,7 +141,7 @@ void df_conn_make_room(const struct df_coll *coll, uint64_t bytes)
 		struct df_dev *dev = &df_rt.devs[i];
 
 		/* Whoever holds it now may be waiting for ours. */
-		if (dev == coll->dev || !__atomic_load_n(&dev->used, __ATOMIC_RELAXED) ||
+		if (dev == coll->dev || !__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED) ||
 		    !df_mutex_trylock(&dev->lock))
 			continue;
 		shrink(dev, coll, to);

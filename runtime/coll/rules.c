@@ -175,7 +175,7 @@ static void note_intents(const struct df_op *ops, size_t nr_ops, uint64_t call)
 	for (i = 0; i < nr_ops; i++) {
 		const struct df_comm *comm = ops[i].comm;
 
-		if (df_rt.cu->stream_info(ops[i].stream, &info))
+		if (df_backend->stream_info(ops[i].stream, &info))
 			info.id = 0;
 		df_trace(DF_REC_OP_INTENT, comm->dev->index, comm->trace, comm->rank, call,
 			 (uint64_t)ops[i].kind | (uint64_t)ops[i].type << 8 |

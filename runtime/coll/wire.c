@@ -36,7 +36,7 @@ uint64_t df_wire_node(uint64_t host, int device)
 {
 	long per = df_env()->host_node_devices;
 
-	if (per == DF_AUTO || df_rt.machine)
+	if (per == DF_AUTO || df_backend->gpu)
 		return host;
 	return df_hash_u64(host, (uint64_t)(device / per) + 1);
 }
@@ -140,7 +140,7 @@ int df_wire_pass(void)
 	uint64_t now;
 
 	if (df_likely(!__atomic_load_n(&nr_wires, __ATOMIC_RELAXED)))
-		return 0;
+		return -1;
 	df_mutex_lock(&lock);
 	now = df_now_ns();
 	df_list_each(w, &wires, node) moved |= look(w, now, &busy);
@@ -149,14 +149,10 @@ int df_wire_pass(void)
 	return moved;
 }
 
-int df_wire_any(void)
-{
-	return __atomic_load_n(&nr_wires, __ATOMIC_RELAXED) != 0;
-}
-
 int df_wire_busy(void)
 {
-	return df_wire_any() && __atomic_load_n(&under_way, __ATOMIC_RELAXED);
+	return __atomic_load_n(&nr_wires, __ATOMIC_RELAXED) &&
+	       __atomic_load_n(&under_way, __ATOMIC_RELAXED);
 }
 
 void df_wire_flush(void)

@@ -60,7 +60,7 @@ static int fail(struct df_comm *comm, int ret)
 /* How many processes share this node's cores, for the engine's way of waiting. */
 static void note_neighbours(const struct df_comm *comm)
 {
-	uint32_t nr = 0, most = __atomic_load_n(&df_rt.nr_local_procs, __ATOMIC_RELAXED);
+	uint32_t nr = 0, most = __atomic_load_n(&df_rt.execs.nr_procs, __ATOMIC_RELAXED);
 	int i, j;
 
 	for (i = 0; i < comm->nranks; i++) {
@@ -71,7 +71,7 @@ static void note_neighbours(const struct df_comm *comm)
 		nr += j == i;
 	}
 	if (nr > most)
-		__atomic_store_n(&df_rt.nr_local_procs, nr, __ATOMIC_RELAXED);
+		__atomic_store_n(&df_rt.execs.nr_procs, nr, __ATOMIC_RELAXED);
 }
 
 /* Who is where. Equal on all ranks. */
@@ -106,7 +106,7 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	comm->rank = rank;
 	comm->members = df_ctl_members(comm->ctl);
 	comm->hash = df_ctl_hash(comm->ctl);
-	comm->blocks = dev->d.nr_blocks;
+	comm->blocks = dev->exec.d.nr_blocks;
 	for (i = 0; i < nranks; i++)
 		comm->blocks = DF_MIN(comm->blocks, comm->members[i].blocks);
 	if (comm->config.max_blocks > 0)
@@ -135,7 +135,7 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 		df_trace(DF_REC_COMM_MEMBER, dev->index, comm->trace, rank, (uint64_t)i,
 			 comm->members[i].host, comm->members[i].pid,
 			 (uint64_t)comm->members[i].device, 0);
-	__atomic_store_n(&dev->used, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->exec.used, 1, __ATOMIC_RELAXED);
 	df_engine_start();
 	df_watchdog_start();
 	/*
@@ -191,18 +191,17 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.rank = rank;
 	if (__atomic_load_n(&df_rt.unable, __ATOMIC_RELAXED))
 		return join_unable(comm, nr_ids, ids, nranks, &me);
-	if (df_rt.machine &&
-	    df_rt.machine->prepare(comm->dev->index, df_rt.reason, sizeof(df_rt.reason)))
+	if (df_backend->prepare(comm->dev->index, df_rt.reason, sizeof(df_rt.reason)))
 		return join_unable(comm, nr_ids, ids, nranks, &me);
 	me.device = comm->dev->index;
-	me.device_id = df_rt.machine ? df_rt.machine->device_id(comm->dev->index) : 0;
+	me.device_id = df_backend->device_id(comm->dev->index);
 	if (!me.device_id)
 		me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
 	df_cal_mine((struct df_cal *)me.cal, nranks);
 	me.node = df_wire_node(me.host, comm->dev->index);
-	me.gpu = df_rt.machine != NULL;
+	me.gpu = df_backend->gpu;
 	me.rules = (uint32_t)df_rt.rules;
-	me.blocks = (uint16_t)comm->dev->d.nr_blocks;
+	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;
 	me.settings = df_rt.settings;
 	/* Before the rendezvous: it may be the first thing of the job that hangs. */
 	df_watchdog_start();
@@ -216,8 +215,8 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	df_joining(comm, 0, 0, 0);
 	if (!ret)
 		ret = meet_unable(comm, nranks, rank);
-	if (!ret && df_rt.machine)
-		ret = df_rt.machine->meet(comm->ctl, nranks, rank, &comm->stop);
+	if (!ret)
+		ret = df_backend->meet(comm->ctl, nranks, rank, &comm->stop);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, ret > 0 ? 0 : (uint64_t)-ret);
 	if (ret > 0)
 		return ret;
@@ -383,7 +382,7 @@ void df_comm_end_operations(struct df_comm *comm)
 		df_coll_retire(coll);
 	}
 	df_mutex_unlock(&dev->lock);
-	df_rt.cu->kick(dev->index);
+	df_backend->kick(dev->index);
 	df_bell_ring(df_tl_bell());
 }
 

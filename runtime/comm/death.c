@@ -1,7 +1,8 @@
 /*
  * The death of a process, as its communicators here take it: at once, or where it has ended in order (its own
- * operations are over then) only when that turns out to matter (watchdog.c).
+ * operations are over then) only when that turns out to matter (watchdog.c). And the loss of a device.
  */
+#include <pthread.h>
 #include "runtime/rt.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
@@ -83,4 +84,35 @@ void df_comm_death(uint64_t proc, int in_order)
 	/* What waits for one that has left is looked at soon, not at the next look (peers_that_left()). */
 	if (in_order)
 		df_watchdog_wake();
+}
+
+static void *end_all_on(void *arg)
+{
+	struct df_dev *dev = arg;
+	struct df_comm *comm, *found;
+
+	do {
+		found = NULL;
+		df_mutex_lock(&df_rt.lock);
+		df_list_each(comm, &df_rt.comms, node)
+		{
+			if (comm->dev == dev &&
+			    __atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_ABORTED)
+				found = comm;
+		}
+		/* Under the lock, so that it can't be destroyed meanwhile; as df_comm_death(). */
+		if (found)
+			df_comm_end(found, -EIO, 1);
+		df_mutex_unlock(&df_rt.lock);
+	} while (found);
+	return NULL;
+}
+
+void df_comm_device_lost(int device)
+{
+	pthread_t t;
+
+	/* On a thread of its own, because ending waits for the machine's, which has called us. */
+	if (pthread_create(&t, NULL, end_all_on, &df_rt.devs[device]) == 0)
+		pthread_detach(t);
 }

@@ -97,7 +97,7 @@ static int algorithms(const struct df_env *env)
 		free(file);
 	}
 	if (!df_rt.tuner &&
-	    df_tuner_create(df_rt.machine ? &df_cost_gpu : &df_cost_host, &df_rt.tuner))
+	    df_tuner_create(df_backend->gpu ? &df_cost_gpu : &df_cost_host, &df_rt.tuner))
 		return -ENOMEM;
 	ret = nccl_variable(env, DF_NCCL_ALGO, DF_ENV_ROW_nccl_algo, env->nccl_algo);
 	if (!ret)
@@ -165,13 +165,12 @@ static int start(void)
 			return -EINVAL;
 		}
 	}
-	df_rt.cu = df_device_open(df_rt.reason, sizeof(df_rt.reason));
-	if (!df_rt.cu)
-		return -EOPNOTSUPP;
+	ret = df_device_open(df_rt.reason, sizeof(df_rt.reason));
+	if (ret)
+		return ret;
 	/* Without it what lingers does so in at_exit(). */
 	(void)on_exit(before_exit, NULL);
-	df_rt.machine = df_device_machine();
-	df_rt.nr_cores = cores();
+	df_rt.execs.nr_cores = cores();
 	df_rt.rules = env->rules;
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots == DF_AUTO ? 4 : (uint32_t)env->slots;
@@ -184,21 +183,21 @@ static int start(void)
 	ret = algorithms(env);
 	if (ret)
 		return ret;
-	/* One block per rank uses one core; more pay only where there are cores for them, as on a GPU. */
-	blocks = env->blocks != DF_AUTO ? (uint32_t)env->blocks
-		 : df_rt.machine	? df_rt.machine->blocks()
-					: 1;
-	df_rt.nr_devs = df_rt.cu->device_count();
+	blocks = env->blocks != DF_AUTO ? (uint32_t)env->blocks : df_backend->blocks();
+	df_rt.nr_devs = df_backend->device_count();
 	df_rt.devs = df_kalloc((size_t)DF_MAX(df_rt.nr_devs, 1) * sizeof(*df_rt.devs));
-	if (!df_rt.devs)
+	df_rt.execs.v = calloc((size_t)DF_MAX(df_rt.nr_devs, 1), sizeof(struct df_exec *));
+	if (!df_rt.devs || !df_rt.execs.v)
 		return -ENOMEM;
+	df_rt.execs.nr = df_rt.nr_devs;
 	for (i = 0; i < df_rt.nr_devs; i++) {
+		df_rt.execs.v[i] = &df_rt.devs[i].exec;
 		ret = df_dev_init(&df_rt.devs[i], i, blocks);
 		if (ret) {
 			snprintf(df_rt.reason, sizeof(df_rt.reason), "no memory for the daemon");
 			return ret;
 		}
-		df_policy_init(&df_rt.devs[i].d.policy, env);
+		df_policy_init(&df_rt.devs[i].exec.d.policy, env);
 	}
 	ret = df_trace_open(&trace);
 	if (ret)
@@ -210,7 +209,7 @@ static int start(void)
 		return ret;
 	}
 	df_ctl_set_events(&ctl_events);
-	df_rt.cu->set_hooks(&df_stream_hooks);
+	df_backend->set_hooks(&df_stream_hooks);
 	return 0;
 }
 
@@ -246,7 +245,7 @@ int df_start_unable(void)
 		struct df_dev *dev;
 
 		/* What has been opened stays open; a communicator needs a device that nothing is executed on. */
-		df_rt.machine = NULL;
+		df_device_none();
 		/* The control plane first: a device that was made for nothing could not be given back. */
 		ret = df_ctl_self(&self);
 		dev = ret ? NULL : df_kalloc(sizeof(*dev));
@@ -296,17 +295,17 @@ __attribute__((destructor)) static void at_exit(void)
 
 int df_on_host(void)
 {
-	return !df_rt.machine;
+	return !df_backend->gpu;
 }
 
 int df_device_get(void)
 {
-	return is_unable() ? 0 : df_rt.cu->get_device();
+	return is_unable() ? 0 : df_backend->get_device();
 }
 
 int df_device_set(int device)
 {
-	return is_unable() ? 0 : df_rt.cu->set_device(device);
+	return is_unable() ? 0 : df_backend->set_device(device);
 }
 
 int df_device_count(void)
@@ -318,7 +317,7 @@ int df_device_count(void)
 
 int df_mem_alloc(size_t bytes, void **out)
 {
-	return df_rt.cu->mem_alloc(df_rt.cu->get_device(), bytes, out);
+	return df_backend->mem_alloc(df_backend->get_device(), bytes, out);
 }
 
 int df_mem_free(void *ptr)
@@ -327,19 +326,19 @@ int df_mem_free(void *ptr)
 
 	if (!ptr)
 		return 0;
-	if (df_rt.cu->mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN)
+	if (df_backend->mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN)
 		return -EINVAL;
 	/* As cudaFree: deferred while operations are in flight. */
 	if (df_stream_hooks.free(ptr, &info))
 		return 0;
-	return df_rt.cu->mem_free(ptr);
+	return df_backend->mem_free(ptr);
 }
 
 int df_mem_known(const void *ptr)
 {
 	struct df_mem_info info;
 
-	return df_rt.cu->mem_info(ptr, &info) == 0 && info.kind != DF_MEM_UNKNOWN;
+	return df_backend->mem_info(ptr, &info) == 0 && info.kind != DF_MEM_UNKNOWN;
 }
 
 /* ---- blocking calls ---------------------------------------------------------------------------------------- */

@@ -55,17 +55,17 @@ void df_stats_write(void)
 	for (i = 0; i < df_rt.nr_devs; i++) {
 		struct df_dev *dev = &df_rt.devs[i];
 
-		if (!dev->used)
+		if (!dev->exec.used)
 			continue;
 		ranks++;
-		blocks = (int)dev->d.nr_blocks;
+		blocks = (int)dev->exec.d.nr_blocks;
 		/* The process ends, its threads may not have: figures, not order. */
 		released += __atomic_load_n(&dev->released, __ATOMIC_RELAXED);
 		reordered += __atomic_load_n(&dev->reordered, __ATOMIC_RELAXED);
 		recycled += __atomic_load_n(&dev->recycled, __ATOMIC_RELAXED);
-		quits += __atomic_load_n(&dev->quits, __ATOMIC_RELAXED);
-		for (b = 0; b < dev->d.nr_blocks; b++) {
-			const struct df_kstats *s = &dev->blocks[b].stats;
+		quits += __atomic_load_n(&dev->exec.quits, __ATOMIC_RELAXED);
+		for (b = 0; b < dev->exec.d.nr_blocks; b++) {
+			const struct df_kstats *s = &dev->exec.blocks[b].stats;
 
 			sum.slices += s->slices;
 			sum.operations += s->operations;
@@ -87,7 +87,7 @@ void df_stats_write(void)
 		     (int)getpid(), ranks, blocks, (unsigned long long)sum.operations,
 		     (unsigned long long)sum.slices, (unsigned long long)sum.preemptions,
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
-		     (unsigned long long)quits, (unsigned long long)df_engine_launches(),
+		     (unsigned long long)quits, (unsigned long long)df_backend->launches(),
 		     (unsigned long long)released, (unsigned long long)reordered,
 		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
 		     (unsigned long long)sum.max_queue, (unsigned long long)recycled,

@@ -21,17 +21,17 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 	df_list_init(&dev->held);
 	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
 	dev->index = index;
-	dev->d.abi = DF_ABI_VERSION;
-	dev->d.nr_blocks = nr_blocks;
-	dev->d.device = (uint32_t)index;
-	dev->blocks = df_kalloc(nr_blocks * sizeof(*dev->blocks));
+	dev->exec.d.abi = DF_ABI_VERSION;
+	dev->exec.d.nr_blocks = nr_blocks;
+	dev->exec.d.device = (uint32_t)index;
+	dev->exec.blocks = df_kalloc(nr_blocks * sizeof(*dev->exec.blocks));
 	dev->overflow = calloc(nr_blocks, sizeof(*dev->overflow));
-	dev->needs = calloc(nr_blocks, sizeof(*dev->needs));
-	if (!dev->blocks || !dev->overflow || !dev->needs)
+	dev->exec.needs = calloc(nr_blocks, sizeof(*dev->exec.needs));
+	if (!dev->exec.blocks || !dev->overflow || !dev->exec.needs)
 		return -ENOMEM;
-	dev->d.blocks = dev->blocks;
+	dev->exec.d.blocks = dev->exec.blocks;
 	for (b = 0; b < nr_blocks; b++) {
-		struct df_kblock *blk = &dev->blocks[b];
+		struct df_kblock *blk = &dev->exec.blocks[b];
 
 		blk->index = b;
 		blk->sq.mask = SQ_SLOTS - 1;
@@ -57,7 +57,7 @@ static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 		return -EAGAIN;
 	slot = &slots[tail & sq->mask];
 	slot->e = *e;
-	if (df_rt.machine && e->inst)
+	if (df_backend->gpu && e->inst)
 		memcpy(slot->fixed, &e->inst->in, DF_KINST_FIXED);
 	/*
 	 * RELEASE pairs with the ACQUIRE of tail in dfk_sq_drain(): the slot and the instance it names are
@@ -95,16 +95,16 @@ void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e)
 {
 	struct df_overflow *o = &dev->overflow[block];
 
-	if (!o->nr && ring_push(&dev->blocks[block].sq, e) == 0)
+	if (!o->nr && ring_push(&dev->exec.blocks[block].sq, e) == 0)
 		return;
 	if (overflow_push(dev, o, e)) {
 		/*
 		 * No memory for a list entry: wait for the ring instead. The block drains it at every
 		 * turn, whatever its tasks wait for, so this ends.
 		 */
-		while (o->nr || ring_push(&dev->blocks[block].sq, e)) {
+		while (o->nr || ring_push(&dev->exec.blocks[block].sq, e)) {
 			df_sq_flush(dev);
-			df_engine_pass(dev);
+			df_backend->pass(dev->index);
 		}
 	}
 }
@@ -113,12 +113,12 @@ void df_sq_flush(struct df_dev *dev)
 {
 	uint32_t b;
 
-	for (b = 0; b < dev->d.nr_blocks && dev->nr_overflow; b++) {
+	for (b = 0; b < dev->exec.d.nr_blocks && dev->nr_overflow; b++) {
 		struct df_overflow *o = &dev->overflow[b];
 
 		if (!o->nr)
 			continue;
-		while (o->nr && ring_push(&dev->blocks[b].sq, &o->v[o->head]) == 0) {
+		while (o->nr && ring_push(&dev->exec.blocks[b].sq, &o->v[o->head]) == 0) {
 			o->head++;
 			o->nr--;
 		}
@@ -133,7 +133,7 @@ void df_sq_drop(struct df_dev *dev)
 {
 	uint32_t b, i, n;
 
-	for (b = 0; b < dev->d.nr_blocks; b++) {
+	for (b = 0; b < dev->exec.d.nr_blocks; b++) {
 		struct df_overflow *o = &dev->overflow[b];
 
 		if (!o->nr)
@@ -153,10 +153,10 @@ void df_dev_needs(struct df_coll *coll, int more)
 	uint32_t b, *n;
 
 	/* Threads of the host are there for all blocks. */
-	if (!df_rt.machine)
+	if (!df_backend->gpu)
 		return;
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
-		n = &dev->needs[b % dev->d.nr_blocks];
+		n = &dev->exec.needs[b % dev->exec.d.nr_blocks];
 		/* Relaxed: who launches looks again and again. */
 		if (coll->k.ctx[b].nr_inst)
 			__atomic_store_n(n, *n + (uint32_t)more, __ATOMIC_RELAXED);
@@ -167,10 +167,10 @@ int df_dev_cq_pending(const struct df_dev *dev)
 {
 	uint32_t b;
 
-	for (b = 0; b < dev->d.nr_blocks; b++)
-		if (__atomic_load_n(&dev->blocks[b].cq.tail, __ATOMIC_RELAXED) !=
-			    __atomic_load_n(&dev->blocks[b].cq.head, __ATOMIC_RELAXED) ||
-		    __atomic_load_n(&dev->blocks[b].cq.lost, __ATOMIC_RELAXED))
+	for (b = 0; b < dev->exec.d.nr_blocks; b++)
+		if (__atomic_load_n(&dev->exec.blocks[b].cq.tail, __ATOMIC_RELAXED) !=
+			    __atomic_load_n(&dev->exec.blocks[b].cq.head, __ATOMIC_RELAXED) ||
+		    __atomic_load_n(&dev->exec.blocks[b].cq.lost, __ATOMIC_RELAXED))
 			return 1;
 	return 0;
 }
@@ -201,8 +201,8 @@ void df_dev_retire(struct df_dev *dev)
 	uint32_t b;
 
 	df_trace_hold_time();
-	for (b = 0; b < dev->d.nr_blocks; b++) {
-		struct df_ring *cq = &dev->blocks[b].cq;
+	for (b = 0; b < dev->exec.d.nr_blocks; b++) {
+		struct df_ring *cq = &dev->exec.blocks[b].cq;
 		const struct df_cqe *slots = cq->slots;
 		uint32_t head = cq->head, tail;
 

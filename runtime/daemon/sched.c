@@ -87,7 +87,7 @@ void df_policy_init(struct df_policy *p, const struct df_env *env)
 	p->floor = DF_MAX(p->front / 64, 1);
 	if (p->max < p->front)
 		p->max = p->front;
-	/* On CPU threads the engine decides when they leave (runtime/daemon/engine.c). */
+	/* On CPU threads the engine decides when they leave (runtime/device/host/threads.c). */
 	p->quit_ns = (env->quit_us != DF_AUTO ? (uint64_t)env->quit_us : 1000) * DF_NS_PER_US;
 	p->gang = (uint64_t)env->gang;
 	p->order = env->order == DF_ORDER_PRIORITY;

@@ -1,100 +1,70 @@
 /*
- * Which backend this process has. libdfhost.so, where it is preloaded, says so by its one extra export. The
+ * Which machine this process has. libdfhost.so, where it is preloaded, says so by its one extra export. The
  * GPU's has not run on hardware yet: it is taken only when it is asked for by name, so that nobody's job finds
  * out by accident (docs/gpu-results lists what is to be shown first).
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include "runtime/base/env.h"
-#include "runtime/base/log.h"
 #include "runtime/device/device.h"
 
-static int on_gpu;
+#define ON_THE_CPU "(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)"
 
-static const struct df_hostcuda_api *host_api(void)
+#if !__has_include(<cuda.h>)
+static const struct df_backend *no_gpu(char *reason, size_t reason_bytes)
 {
-	const struct df_hostcuda_api *(*get)(void) = NULL;
-
-	*(void **)&get = dlsym(RTLD_DEFAULT, "df_hostcuda");
-	return get ? get() : NULL;
-}
-
-const struct df_hostcuda_api *df_device_open_any(char *reason, size_t reason_bytes)
-{
-	const struct df_hostcuda_api *api =
-		df_env()->backend == DF_BACKEND_CUDA ? NULL : host_api();
-
-	if (api && api->version == DF_HOSTCUDA_VERSION)
-		return api;
-#if __has_include(<cuda.h>)
-	if (df_env()->backend != DF_BACKEND_HOST) {
-		api = df_cuda_open_recording(reason, reason_bytes);
-		on_gpu = api != NULL;
-		return api;
-	}
-#endif
-	snprintf(reason, reason_bytes, "there is no GPU backend, nor libdfhost.so");
-	return NULL;
-}
-
-static const struct df_hostcuda_api *open_gpu(char *reason, size_t reason_bytes)
-{
-#if __has_include(<cuda.h>)
-	const struct df_hostcuda_api *api = df_cuda_open(reason, reason_bytes);
-
-	on_gpu = api != NULL;
-	return api;
-#else
 	snprintf(reason, reason_bytes,
 		 "this dfshim was built without cuda.h and has no GPU backend");
 	return NULL;
+}
+#define df_cuda_open	       no_gpu
+#define df_cuda_open_recording no_gpu
 #endif
+
+/* 0 if there is one, and it is the process's from now on. */
+static int taken(const struct df_backend *found)
+{
+	if (!found)
+		return -EOPNOTSUPP;
+	df_backend = found;
+	return 0;
 }
 
-const struct df_machine *df_device_machine(void)
+int df_device_open_any(char *reason, size_t reason_bytes)
 {
-#if __has_include(<cuda.h>)
-	return on_gpu ? df_cuda_machine() : NULL;
-#else
-	return NULL;
-#endif
+	if (df_env()->backend != DF_BACKEND_CUDA && df_host_preloaded() &&
+	    !taken(df_host_open(reason, reason_bytes)))
+		return 0;
+	if (df_env()->backend != DF_BACKEND_HOST)
+		return taken(df_cuda_open_recording(reason, reason_bytes));
+	snprintf(reason, reason_bytes, "there is no GPU backend, nor libdfhost.so");
+	return -EOPNOTSUPP;
 }
 
-const struct df_hostcuda_api *df_device_open(char *reason, size_t reason_bytes)
+int df_device_open(char *reason, size_t reason_bytes)
 {
-	const struct df_hostcuda_api *(*get)(void) = NULL;
-	const struct df_hostcuda_api *api;
 	char why[160];
 
-	if (df_env()->backend != DF_BACKEND_CUDA)
-		*(void **)&get = dlsym(RTLD_DEFAULT, "df_hostcuda");
-	if (!get && df_env()->backend == DF_BACKEND_AUTO) {
+	if (df_env()->backend == DF_BACKEND_CUDA) {
+		if (!taken(df_cuda_open(why, sizeof(why))))
+			return 0;
+		snprintf(reason, reason_bytes, "%s " ON_THE_CPU, why);
+		return -EOPNOTSUPP;
+	}
+	if (df_host_preloaded())
+		return taken(df_host_open(reason, reason_bytes));
+	if (df_env()->backend == DF_BACKEND_AUTO)
 		snprintf(
 			reason, reason_bytes,
 			"no usable GPU (that backend is unproven and runs only with DFSHIM_BACKEND=cuda); "
-			"libdfhost.so is not preloaded either "
-			"(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)");
-		return NULL;
-	}
-	if (!get && df_env()->backend == DF_BACKEND_CUDA) {
-		api = open_gpu(why, sizeof(why));
-		if (!api)
-			snprintf(reason, reason_bytes,
-				 "%s (LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)",
-				 why);
-		return api;
-	}
-	if (!get) {
+			"libdfhost.so is not preloaded either " ON_THE_CPU);
+	else
 		snprintf(reason, reason_bytes,
-			 "DFSHIM_BACKEND=host, and libdfhost.so is not preloaded "
-			 "(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)");
-		return NULL;
-	}
-	api = get();
-	if (!api || api->version != DF_HOSTCUDA_VERSION) {
-		snprintf(reason, reason_bytes, "libdfhost.so is of another version of dfshim");
-		return NULL;
-	}
-	return api;
+			 "DFSHIM_BACKEND=host, and libdfhost.so is not preloaded " ON_THE_CPU);
+	return -EOPNOTSUPP;
+}
+
+void df_device_none(void)
+{
+	df_backend = df_host_none();
 }

@@ -52,8 +52,7 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 	uint32_t i;
 	int ret = 0;
 
-	if (df_rt.machine)
-		df_rt.machine->reserve();
+	df_backend->reserve();
 	df_stream_launching(&stream, &launch);
 	for (i = 0; i < g->nr && !ret; i++) {
 		struct df_dev *dev = g->op[i].comm->dev;
@@ -76,7 +75,7 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 	if (ret && i > 1)
 		for (i = 0; i < g->nr; i++)
 			df_comm_end(g->op[i].comm, ret, 1);
-	df_engine_submitted();
+	df_backend->submitted();
 	return ret;
 }
 
@@ -154,7 +153,7 @@ int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, siz
 	g->nr = n;
 	for (n = 0; n < g->nr && !ret; n++) {
 		__atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
-		ret = df_rt.cu->capture_node(p[at].si.stream, &capture_ops, &g->node[n]);
+		ret = df_backend->capture_node(p[at].si.stream, &capture_ops, &g->node[n]);
 		if (ret)
 			replay_destroy(&g->node[n]);
 	}

@@ -74,8 +74,8 @@ static int can_tell(const struct df_payer *who, int device, const struct df_flig
 		return df_touch_concerns(who->touch, f);
 	if (device == who->device)
 		return 1;
-	if (who->kind == DF_WORK_KERNEL && df_rt.cu->reaches)
-		return df_rt.cu->reaches(who->device, device);
+	if (who->kind == DF_WORK_KERNEL && df_backend->reaches)
+		return df_backend->reaches(who->device, device);
 	return who->kind != DF_WORK_HOSTFN && who->kind != DF_WORK_MEMOP;
 }
 

@@ -52,12 +52,12 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 	int ret = 0;
 
 	if (!e->timed) {
-		ret = df_rt.cu->event_new(dev->index, &timed);
+		ret = df_backend->event_new(dev->index, &timed);
 		if (ret)
 			return ret;
 	}
 	if (!s->aside)
-		ret = df_rt.cu->stream_new(dev->index, &aside);
+		ret = df_backend->stream_new(dev->index, &aside);
 	df_mutex_lock(&dev->lock);
 	if (timed && !e->timed) {
 		e->timed = timed;
@@ -77,9 +77,9 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 	}
 	df_mutex_unlock(&dev->lock);
 	if (timed)
-		df_rt.cu->event_delete(timed);
+		df_backend->event_delete(timed);
 	if (aside.stream)
-		df_rt.cu->stream_delete(aside.stream);
+		df_backend->stream_delete(aside.stream);
 	return ret;
 }
 
@@ -92,19 +92,19 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 	if (ret)
 		return ret;
 	df_mutex_lock(&dev->lock);
-	if (!df_rt.cu->stream_idle(s->info.stream)) {
-		ret = df_rt.cu->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
+	if (!df_backend->stream_idle(s->info.stream)) {
+		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
 		if (!ret)
-			ret = df_rt.cu->stream_wait(s->aside, s->ready, ++s->ready_seq);
+			ret = df_backend->stream_wait(s->aside, s->ready, ++s->ready_seq);
 	}
 	if (!ret)
 		ret = df_stream_follow_aside(s);
 	df_mutex_unlock(&dev->lock);
 	if (!ret)
-		ret = df_rt.cu->event_record(e->timed, s->aside);
+		ret = df_backend->event_record(e->timed, s->aside);
 	df_mutex_lock(&dev->lock);
 	if (!ret)
-		ret = df_rt.cu->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
+		ret = df_backend->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
 	if (!ret) {
 		e->word = s->aside_word;
 		e->value = ++s->aside_seq;
@@ -133,10 +133,10 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 	if (ret)
 		return ret;
 	df_mutex_lock(&dev->lock);
-	ret = df_rt.cu->stream_wait(s->aside, word, value);
+	ret = df_backend->stream_wait(s->aside, word, value);
 	/* It is behind from here on. */
 	if (!ret)
-		ret = df_rt.cu->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
+		ret = df_backend->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
 	if (!ret)
 		s->aside_seq++;
 	df_mutex_unlock(&dev->lock);
@@ -230,7 +230,7 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 		uint32_t i;
 
 		for (i = 0; i < set.nr; i++)
-			df_rt.cu->stream_wait(si->stream, set.v[i].done, set.v[i].value);
+			df_backend->stream_wait(si->stream, set.v[i].done, set.v[i].value);
 	} else if (si->legacy && (plain || !df_stream_is_legacy(dev, si))) {
 		/* The blocking streams wait for it from now on. */
 		df_stream_fence(s);
@@ -258,7 +258,7 @@ int df_hook_event_query(const struct df_event_info *info)
 	df_mutex_unlock(&e->dev->lock);
 	if (ready)
 		return 0;
-	df_engine_pass(e->dev);
+	df_backend->pass(e->dev->index);
 	return 1;
 }
 
@@ -288,7 +288,7 @@ int df_hook_event_time(const struct df_event_info *info, void **event)
 	for (since = df_now_ns(); !is_past(word, value); sched_yield()) {
 		if (df_now_ns() - since > ASIDE_NS)
 			return 1;
-		df_engine_pass(e->dev);
+		df_backend->pass(e->dev->index);
 	}
 	return 0;
 }
@@ -314,7 +314,7 @@ void df_hook_event_destroy(const struct df_event_info *info)
 	df_list_del(&e->node);
 	df_mutex_unlock(&e->dev->lock);
 	if (e->timed)
-		df_rt.cu->event_delete(e->timed);
+		df_backend->event_delete(e->timed);
 	df_flights_free(&e->pending);
 	free(e);
 	*info->user = NULL;

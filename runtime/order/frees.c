@@ -50,7 +50,7 @@ static int all_flights(struct df_flights *set)
 	for (i = 0; i < df_rt.nr_devs; i++) {
 		struct df_dev *dev = &df_rt.devs[i];
 
-		if (!__atomic_load_n(&dev->used, __ATOMIC_RELAXED))
+		if (!__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
 			continue;
 		df_mutex_lock(&dev->lock);
 		ret |= df_dev_flights(dev, set);
@@ -115,7 +115,7 @@ void df_frees_look(void)
 	if (!__atomic_add_fetch(&frees.nr, 0, __ATOMIC_SEQ_CST))
 		return;
 	while ((f = take())) {
-		df_rt.cu->mem_free(f->ptr);
+		df_backend->mem_free(f->ptr);
 		df_flights_free(&f->pending);
 		free(f);
 		/* RELEASE pairs with the ACQUIRE in df_free_flush(): the memory is there when the count has gone down. */
@@ -145,7 +145,7 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 	if (df_debt_join(&set, &who))
 		df_warn_once("no memory to wait for operations that use memory which is unmapped");
 	for (i = 0; i < df_rt.nr_devs && !dev; i++)
-		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
+		if (__atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
 			dev = &df_rt.devs[i];
 	if (set.nr && dev) {
 		call = df_call_enter(DF_CALL_FREE, device, at, 0, df_trace_caller());
@@ -193,7 +193,7 @@ int df_free_flush(int device)
 	df_list_each(f, &frees.list, node) ret |= df_flights_join(&w.set, &f->pending);
 	df_mutex_unlock(&frees.lock);
 	for (i = 0; i < df_rt.nr_devs && !dev; i++)
-		if (__atomic_load_n(&df_rt.devs[i].used, __ATOMIC_RELAXED))
+		if (__atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
 			dev = &df_rt.devs[i];
 	if (!ret && dev) {
 		call = df_call_enter(DF_CALL_FREE, device, 0, 0, df_trace_caller());

@@ -127,7 +127,8 @@ int df_order_inherit(struct df_comm *comm, struct df_stream *s)
 		ret = df_flights_join_part(&s->pending, &from->pending, 0, comm->latest.at);
 	taken_over(s, before);
 	if (!ret && from != s && !reached(comm->latest.ready, comm->latest.value))
-		ret = df_rt.cu->stream_wait(s->info.stream, comm->latest.ready, comm->latest.value);
+		ret = df_backend->stream_wait(s->info.stream, comm->latest.ready,
+					      comm->latest.value);
 	return ret;
 }
 
@@ -170,12 +171,12 @@ static int follow(struct df_stream *later, struct df_stream *first)
 {
 	int ret = df_flights_join(&later->pending, &first->pending);
 
-	if (ret || df_rt.cu->stream_idle(first->info.stream))
+	if (ret || df_backend->stream_idle(first->info.stream))
 		return ret;
-	ret = df_rt.cu->stream_write(first->info.stream, first->ready, first->ready_seq + 1);
+	ret = df_backend->stream_write(first->info.stream, first->ready, first->ready_seq + 1);
 	if (ret)
 		return ret;
-	return df_rt.cu->stream_wait(later->info.stream, first->ready, ++first->ready_seq);
+	return df_backend->stream_wait(later->info.stream, first->ready, ++first->ready_seq);
 }
 
 int df_order_meet(struct df_stream *main, struct df_stream *other)

@@ -12,7 +12,7 @@
 struct df_dev *df_stream_dev(int device)
 {
 	if (device < 0 || device >= df_rt.nr_devs ||
-	    !__atomic_load_n(&df_rt.devs[device].used, __ATOMIC_RELAXED))
+	    !__atomic_load_n(&df_rt.devs[device].exec.used, __ATOMIC_RELAXED))
 		return NULL;
 	return &df_rt.devs[device];
 }
@@ -83,7 +83,7 @@ int df_stream_unfenced(struct df_stream *s)
 /* What a stream is to be made to wait for: of its set, what came after `at` and not after `upto`. */
 struct fence {
 	struct df_stream *s;
-	struct df_hstream *on;	      /* who is made to wait */
+	struct df_mstream *on;	      /* who is made to wait */
 	const struct df_touch *touch; /* only for operations that touch this; NULL: all */
 	uint64_t at, upto;
 };
@@ -139,7 +139,7 @@ static int put_waits(struct fence *w)
 		n = next_waits(w, some);
 		df_mutex_unlock(&w->s->dev->lock);
 		for (i = 0; i < n; i++)
-			ret |= df_rt.cu->stream_wait(w->on, some[i].done, some[i].value);
+			ret |= df_backend->stream_wait(w->on, some[i].done, some[i].value);
 		df_mutex_lock(&w->s->dev->lock);
 	}
 	return ret ? -ENOMEM : 0;
@@ -320,7 +320,7 @@ static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_wo
 	/* A device that has none of our streams, or no memory to remember them: wait at once. */
 	for (at = 0; ret && (n = df_debt_next(&at, &who, some, DF_ARRAY_LEN(some))); paid = 1)
 		for (i = 0; i < n; i++) {
-			df_rt.cu->stream_wait(info->stream, some[i].done, some[i].value);
+			df_backend->stream_wait(info->stream, some[i].done, some[i].value);
 			df_trace(DF_REC_STREAM_FENCE, info->device, 0, -1, some[i].op, 0, 0,
 				 info->id, 0);
 		}
@@ -420,7 +420,7 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 	df_mutex_unlock(&s->dev->lock);
 	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
 	if (s->aside)
-		df_rt.cu->stream_delete(s->aside);
+		df_backend->stream_delete(s->aside);
 	/* Its words stay out of use: the streams may still have to write them. */
 	free(s->pending.v);
 	free(s);
@@ -429,7 +429,7 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 
 static int hook_help(void)
 {
-	return df_engine_pass(NULL);
+	return df_backend->pass(-1);
 }
 
 static void forget(struct df_flights *s, const struct df_comm *comm)
@@ -453,7 +453,12 @@ void df_stream_forget_comm(struct df_comm *comm)
 	df_list_each(e, &comm->dev->events, node) forget(&e->pending, comm);
 }
 
-const struct df_stream_hooks df_stream_hooks = {
+static void hook_strict(void)
+{
+	df_rt.strict = 1;
+}
+
+const struct df_hooks df_stream_hooks = {
 	.before_work = hook_before_work,
 	.event_record = df_hook_event_record,
 	.event_wait = df_hook_event_wait,
@@ -473,4 +478,11 @@ const struct df_stream_hooks df_stream_hooks = {
 	.sync_done = df_hook_sync_done,
 	.flush = df_free_flush,
 	.unmap = df_free_unmap,
+	.chores = df_engine_chores,
+	.asked = df_engine_asked,
+	.failed = df_comm_device_lost,
+	.strict = hook_strict,
+	.words = df_words_sum,
+	.links_pass = df_wire_pass,
+	.links_busy = df_wire_busy,
 };

@@ -25,8 +25,8 @@ int df_stream_unfenced(struct df_stream *s);
 static inline int df_dev_busy(const struct df_dev *dev)
 {
 	/* RELAXED: what another thread submits at the same time has no order with this. */
-	return __atomic_load_n(&dev->issued, __ATOMIC_RELAXED) !=
-	       __atomic_load_n(&dev->retired, __ATOMIC_RELAXED);
+	return __atomic_load_n(&dev->exec.issued, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
 }
 
 /* event.c */

@@ -90,13 +90,13 @@ static int stream_of(const struct df_op *op, struct df_stream_info *si)
 
 	/* The default streams are those of the communicator's device, as in NCCL. */
 	if ((uintptr_t)op->stream > 2)
-		return df_rt.cu->stream_info(op->stream, si);
-	cur = df_rt.cu->get_device();
+		return df_backend->stream_info(op->stream, si);
+	cur = df_backend->get_device();
 	if (cur == dev)
-		return df_rt.cu->stream_info(op->stream, si);
-	df_rt.cu->set_device(dev);
-	ret = df_rt.cu->stream_info(op->stream, si);
-	df_rt.cu->set_device(cur);
+		return df_backend->stream_info(op->stream, si);
+	df_backend->set_device(dev);
+	ret = df_backend->stream_info(op->stream, si);
+	df_backend->set_device(cur);
 	return ret;
 }
 
@@ -165,13 +165,13 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 
 	comm->index++;
 	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&dev->issued, dev->issued + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->exec.issued, dev->exec.issued + 1, __ATOMIC_RELAXED);
 	df_dev_needs(coll, 1);
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
 		struct df_sqe e = {&coll->k.ctx[b], inst};
 
 		if (coll->k.ctx[b].nr_inst)
-			df_sq_push(dev, b % dev->d.nr_blocks, &e);
+			df_sq_push(dev, b % dev->exec.d.nr_blocks, &e);
 	}
 	if (!coll->k.nr_blocks) {
 		/* Nothing to be done on this rank. RELEASE as dfk_finish(): pairs with df_flight_done(). */
@@ -270,7 +270,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 	f->done = coll->k.done;
 	inst->in = op->send ? op->send : op->recv;
 	inst->out = op->recv ? op->recv : (void *)(uintptr_t)op->send;
-	if (dev->d.policy.order)
+	if (dev->exec.d.policy.order)
 		/* CUDA's priorities are better the lower they are. */
 		inst->priority = op->priority - p->si.priority +
 				 df_priority_of(df_env()->priority, comm->config.name,
@@ -296,8 +296,8 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 			inst->waits[inst->nr_waits].addr = comm->latest.ready;
 			inst->waits[inst->nr_waits++].value = comm->latest.value;
 		}
-	} else if (s && !df_rt.cu->stream_idle(s->info.stream)) {
-		ret = df_rt.cu->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
+	} else if (s && !df_backend->stream_idle(s->info.stream)) {
+		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
 		if (ret)
 			goto out; /* an unused instance is freed with its collective's others */
 		ready.addr = s->ready;
@@ -317,7 +317,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 		if (ret)
 			goto out;
 	}
-	if (dev->issued % SAMPLE == 0) {
+	if (dev->exec.issued % SAMPLE == 0) {
 		uint64_t t = df_now_ns();
 
 		launch(coll, inst);
@@ -358,7 +358,7 @@ void df_submit_close(const struct df_op *ops, size_t nr_ops)
 /* Strict order: the stream goes on when the operation has finished. */
 static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 {
-	int err = df_rt.cu->stream_wait(p->si.stream, p->late.done, p->late.value);
+	int err = df_backend->stream_wait(p->si.stream, p->late.done, p->late.value);
 
 	df_trace(DF_REC_STREAM_FENCE, op->comm->dev->index, 0, -1, p->late.op, 0, 0, p->si.id, 0);
 	if (!*ret)
@@ -449,8 +449,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	uint64_t group = df_trace_serial();
 	size_t i, j, issued = 0;
 
-	if (df_unlikely(df_rt.machine != NULL))
-		df_rt.machine->reserve();
+	df_backend->reserve();
 	if (!ret)
 		ret = approach(ops, p, nr_ops);
 	df_trace_hold_time();
@@ -473,7 +472,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 		df_mutex_unlock(&locked->lock);
 	if (nr_ops == 1 && issued &&
 	    ops[0].count * df_type_bytes(ops[0].type) <= DF_FIRST_TURNS_BYTES && locked)
-		df_engine_first_turns(locked);
+		df_backend->first_turns(locked->index);
 	/* Only now: a group's operations start together, so none stands behind the wait for another. */
 	for (j = 0; j < i; j++)
 		if (p[j].late.done)
@@ -490,7 +489,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 		/* Some of the group are on their way: its communicators can't be trusted to match any more. */
 		for (i = 0; i < nr_ops; i++)
 			df_comm_end(ops[i].comm, ret, 1);
-	df_engine_submitted();
+	df_backend->submitted();
 	return ret;
 }
 

@@ -102,7 +102,7 @@ int df_hook_stream_query(const struct df_stream_info *info)
 	}
 	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
 	df_polls_note(DF_POLLED_STREAM, info->id);
-	df_engine_pass(dev);
+	df_backend->pass(dev->index);
 	df_mutex_lock(&dev->lock);
 	if (s)
 		ready = df_flights_done(&s->pending);

@@ -27,7 +27,7 @@
 #define FEW_OPEN 256
 
 struct rstream {
-	struct df_hstream *stream;
+	struct df_mstream *stream;
 	uint64_t id;
 	uint64_t *word; /* the ticks that the stream has made */
 	uint64_t ticks; /* given */
@@ -302,7 +302,7 @@ static int help(void)
 	return 0;
 }
 
-static const struct df_stream_hooks record_hooks = {
+static const struct df_hooks record_hooks = {
 	.before_work = before_work,
 	.after_graph = df_record_graph_end,
 	.event_record = event_record,
@@ -335,7 +335,7 @@ static uint64_t tick(struct rstream *s)
 	to = s->ticks + 1;
 	PUT(&s->ticks, to);
 	df_mutex_unlock(&lock);
-	failed = df_rt.cu->stream_write(s->stream, s->word, to);
+	failed = df_backend->stream_write(s->stream, s->word, to);
 	pthread_mutex_unlock(&s->ticking);
 	if (failed) {
 		df_warn_once("a stream took no write to memory: ends of operations are seen only "
@@ -350,7 +350,7 @@ static struct rstream *on_stream(const struct df_record_op *op)
 	struct df_stream_info info;
 	struct rstream *s = op->on;
 
-	if (!s && (!hooked || df_rt.cu->stream_info(op->stream, &info) || info.capturing))
+	if (!s && (!hooked || df_backend->stream_info(op->stream, &info) || info.capturing))
 		return NULL;
 	if (!s)
 		s = stream_get(&info);
@@ -398,7 +398,7 @@ int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t
 	uint64_t id = (uintptr_t)stream;
 
 	memset(op, 0, sizeof(*op));
-	if (hooked && !df_rt.cu->stream_info(stream, &info)) {
+	if (hooked && !df_backend->stream_info(stream, &info)) {
 		if (info.capturing) {
 			df_record_capture(c, &info);
 			return 0;
@@ -569,14 +569,14 @@ void df_record_goes_on(uint64_t serial, uint32_t call)
 
 int df_record_device(void)
 {
-	return hooked ? df_rt.cu->get_device() : -1;
+	return hooked ? df_backend->get_device() : -1;
 }
 
 /* ---- start ---------------------------------------------------------------------------------------------------- */
 
-void df_record_behind(const struct df_hostcuda_api *cu)
+void df_record_behind(const struct df_backend *cu)
 {
-	df_rt.cu = cu;
+	df_backend = cu;
 	hooked = 1;
 	cu->set_hooks(&record_hooks);
 }

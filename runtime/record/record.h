@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct df_hostcuda_api;
+struct df_backend;
 struct df_record_call;
 struct df_record_op;
 struct df_stream_info;
 struct rstream;
 
 /* Puts the recording hooks behind this backend. */
-void df_record_behind(const struct df_hostcuda_api *cu);
+void df_record_behind(const struct df_backend *cu);
 
 /* An operation is put on the stream; NULL: the stream can't be known. */
 struct rstream *df_record_put_on(const struct df_stream_info *info);

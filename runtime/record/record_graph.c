@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/backend.h"
 #include "runtime/record/record.h"
 #include "runtime/rt.h"
 #include "trace/record/writer.h"
@@ -61,7 +61,7 @@ void df_record_capture(const struct df_record_call *c, const struct df_stream_in
 	if (!note)
 		return;
 	*note = *c;
-	if (df_rt.cu->capture_node(info->stream, &note_ops, note)) {
+	if (df_backend->capture_node(info->stream, &note_ops, note)) {
 		free(note);
 		df_warn_once("an operation of NCCL that was captured could not be noted: launches "
 			     "of the graph are recorded without it");

@@ -1,8 +1,8 @@
 /*
- * The numbers that a trace holds are the runtime's: trace/record/kinds.def says again what program.h, abi.h and hostcuda.h
+ * The numbers that a trace holds are the runtime's: trace/record/kinds.def says again what program.h, abi.h and backend.h
  * declare, because the checker is built without them. A difference ends the build here.
  */
-#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/backend.h"
 #include "kernels/abi.h"
 #include "runtime/program/program.h"
 

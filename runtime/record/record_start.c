@@ -27,13 +27,10 @@ int df_record_start(void)
 		.mode = (uint32_t)env->mode,
 	};
 	char reason[256] = "DFSHIM_TRACE_CUDA=0";
-	int ret;
+	int ret, cuda = env->trace_cuda && !df_device_open_any(reason, sizeof(reason));
 
-	if (env->trace_cuda)
-		df_rt.cu = df_device_open_any(reason, sizeof(reason));
-	df_rt.machine = df_device_machine();
 	/* How streams share hardware queues is known where there is one queue, and on the CPU. */
-	if (df_rt.cu && !df_rt.machine && env->rules == DF_RULES_NCCL)
+	if (cuda && !df_backend->gpu && env->rules == DF_RULES_NCCL)
 		config.queues = (uint32_t)env->host_queues;
 	else if (connections && atoi(connections) == 1)
 		config.queues = 1;
@@ -43,11 +40,11 @@ int df_record_start(void)
 			env->trace ? env->trace : "");
 		return ret;
 	}
-	if (!df_rt.cu) {
+	if (!cuda) {
 		df_info("mode trace: calls of CUDA and ends of operations are not recorded: %s",
 			reason);
 	} else {
-		df_record_behind(df_rt.cu);
+		df_record_behind(df_backend);
 	}
 	return df_record_watch_start();
 }

@@ -61,23 +61,11 @@ struct df_found {
 	uint32_t nr_slots, slot_bytes, far;
 };
 
-/*
- * What a machine does whose GPUs must be told of memory that they are to see. Set before the arena starts; NULL:
- * nothing to be told. show() and hide() may take as long as the driver likes: they are called with no lock held, on
- * a thread that aside() started. show: not 0, the segment can't be used. aside: -ENOMEM.
- */
-struct df_arena_device {
-	int (*show)(void *base, uint64_t bytes);
-	void (*hide)(void *base);
-	int (*aside)(void (*fn)(void *arg), void *arg);
-};
-extern const struct df_arena_device *df_arena_device;
-
 /* Starts the arena of this process; -ENOMEM. Idempotent. */
 int df_arena_start(void);
 /*
  * Starts it, and says whether connectors can be had: 0; -EAGAIN: the GPUs are being told, which is begun once; -ENOMEM:
- * never. Always 0 where there is no df_arena_device and there is memory.
+ * never. Always 0 where devices see all memory and there is memory.
  */
 int df_arena_settled(void);
 /* Our own segments. */

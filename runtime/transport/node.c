@@ -2,6 +2,7 @@
  * Connectors in shared memory: what "self", "shm" and "p2p" do alike. Any thread; the gate and the directory
  * carry the synchronisation, no lock of this file.
  */
+#include "runtime/backend.h"
 #include "runtime/transport/node.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static void drop(struct df_peer *p)
 
 static uint64_t owned(const struct df_node_conn *c)
 {
-	return c->block.bytes + (c->far ? c->far_block.piece.bytes : 0);
+	return c->block.bytes + (c->far ? c->far_block.bytes : 0);
 }
 
 /* Tells the other side where the slots are: it reads this when it holds the gate, which is not open yet. */
@@ -39,9 +40,9 @@ static void describe(struct df_node_conn *c, const struct df_far_block *far)
 {
 	struct df_conn_far *f = df_node_far(c);
 
-	*f = (struct df_conn_far){.chunk = far->piece.seg,
+	*f = (struct df_conn_far){.chunk = far->seg,
 				  .chunk_bytes = far->chunk_bytes,
-				  .offset = far->piece.offset,
+				  .offset = far->offset,
 				  .addr = far->addr};
 	memcpy(f->handle, far->handle, sizeof(f->handle));
 	c->far = 1;
@@ -158,7 +159,7 @@ static void gone(struct df_node_conn *c, int reuse)
 	if (reuse) {
 		df_arena_free(&c->block);
 		if (c->far)
-			df_far->free(&c->far_block);
+			df_backend->far_free(&c->far_block);
 	}
 	drop(c->conn.peer);
 	free(c);

@@ -1,6 +1,6 @@
 /*
  * Cuts blocks out of numbered segments whose memory it never touches: the host arena (arena.c) and the GPUs'
- * (runtime/device/cuda_arena.c) are built on it. Blocks come in sizes of four steps per doubling, from free lists
+ * (runtime/device/cuda/mem/cuda_far.c) are built on it. Blocks come in sizes of four steps per doubling, from free lists
  * or the end of the last segment. No lock of its own: the owner's guards it.
  */
 #ifndef DF_TRANSPORT_POOL_H

@@ -11,6 +11,7 @@
  * Lock: DF_RANK_TRANSPORT for the list of peers.
  */
 #define _GNU_SOURCE
+#include "runtime/backend.h"
 #include "runtime/transport/node.h"
 #include "runtime/transport/arena_int.h"
 
@@ -71,8 +72,8 @@ static void peer_free(void *arg)
 	struct df_peer *p = arg;
 	uint32_t i;
 
-	for (i = 0; i < p->view.nr && df_arena_device; i++)
-		df_arena_device->hide(p->view.base[i]);
+	for (i = 0; i < p->view.nr && df_backend->show; i++)
+		df_backend->hide(p->view.base[i]);
 	for (i = 1; i < p->view.nr; i++)
 		munmap(p->view.base[i], p->view.bytes[i]);
 	munmap(p->room, DF_SEG_FIRST_BYTES);
@@ -94,10 +95,10 @@ static void sweep(void)
 		    !__atomic_load_n(&p->fetching, __ATOMIC_ACQUIRE)) {
 			*at = p->next;
 			/* Without a thread its memory stays mapped. */
-			if (!df_arena_device)
+			if (!df_backend->show)
 				peer_free(p);
 			else
-				df_arena_device->aside(peer_free, p);
+				df_backend->aside(peer_free, p);
 		} else {
 			at = &p->next;
 		}
@@ -213,7 +214,7 @@ static int map_segment(struct news *news, int fd, uint64_t bytes)
 
 static void ring(struct df_bell *bell)
 {
-	/* SEQ_CST pairs with df_bell_arm() (runtime/coll/bell.c): who goes to sleep sees the new number or is woken. */
+	/* SEQ_CST pairs with df_bell_arm() (runtime/transport/bell.c): who goes to sleep sees the new number or is woken. */
 	__atomic_add_fetch(&bell->seq, 1, __ATOMIC_SEQ_CST);
 	df_futex_wake(&bell->seq, INT_MAX, 1);
 }
@@ -228,7 +229,7 @@ static void publish(void *arg)
 	for (i = 0; i < news->nr; i++) {
 		uint32_t n = p->view.nr;
 
-		if (df_arena_device && df_arena_device->show(news->base[i], news->bytes[i])) {
+		if (df_backend->show && df_backend->show(news->base[i], news->bytes[i])) {
 			ret = -ENOMEM;
 			break;
 		}
@@ -280,9 +281,9 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 		__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 		return;
 	}
-	if (!df_arena_device) {
+	if (!df_backend->show) {
 		publish(news);
-	} else if (df_arena_device->aside(publish, news)) {
+	} else if (df_backend->aside(publish, news)) {
 		/* No thread: the next look asks again. */
 		for (i = 0; i < news->nr; i++)
 			if (news->base[i] != p->room)

@@ -108,7 +108,7 @@ const struct df_tl_ops *df_tl_select(const struct df_member *self, const struct 
 /* Bytes of connectors owned by this process now. */
 uint64_t df_tl_bytes(void);
 
-/* This process's bell, in memory that peers on the node map (runtime/bell.h uses it to sleep). */
+/* This process's bell, in memory that peers on the node map (bell.h uses it to sleep). */
 struct df_bell *df_tl_bell(void);
 
 #endif

@@ -132,7 +132,7 @@ static void look(const struct df_stream_info *s, void *arg)
 {
 	int *busy = arg;
 
-	*busy |= !df_rt.cu->stream_idle(s->stream);
+	*busy |= !df_backend->stream_idle(s->stream);
 }
 
 int df_host_visible(uintptr_t at, uintptr_t end)
@@ -141,7 +141,7 @@ int df_host_visible(uintptr_t at, uintptr_t end)
 
 	if (at == end)
 		return 0;
-	return df_rt.cu->mem_info((const void *)at, &info) || info.kind != DF_MEM_DEVICE;
+	return df_backend->mem_info((const void *)at, &info) || info.kind != DF_MEM_DEVICE;
 }
 
 /*
@@ -161,7 +161,7 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	uint32_t i;
 	int busy = 0;
 
-	df_rt.cu->stream_each(dev->index, look, &busy);
+	df_backend->stream_each(dev->index, look, &busy);
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{

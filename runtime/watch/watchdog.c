@@ -190,8 +190,8 @@ static int unfinished(uint64_t *ops)
 
 	*ops = 0;
 	for (i = 0; i < df_rt.nr_devs; i++)
-		*ops += __atomic_load_n(&df_rt.devs[i].issued, __ATOMIC_RELAXED) -
-			__atomic_load_n(&df_rt.devs[i].retired, __ATOMIC_RELAXED);
+		*ops += __atomic_load_n(&df_rt.devs[i].exec.issued, __ATOMIC_RELAXED) -
+			__atomic_load_n(&df_rt.devs[i].exec.retired, __ATOMIC_RELAXED);
 	return *ops || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
 }
 

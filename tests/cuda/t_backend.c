@@ -14,7 +14,7 @@ START_TEST(collectives)
 	job(1000, 20, 0);
 	job(300000, 3, 0);
 	/* The kernel left in the pauses and came back. */
-	ck_assert_uint_gt(df_engine_launches(), 2 * RANKS);
+	ck_assert_uint_gt(df_backend->launches(), 2 * RANKS);
 	ck_assert_uint_gt(fake->calls("cuStreamWaitValue64_v2"), 0);
 	/* Connectors lay in the devices' memory. */
 	ck_assert_uint_ge(fake->calls("cuMemAlloc_v2"), 2);
@@ -95,7 +95,7 @@ START_TEST(mps)
 	start();
 	unlink(path);
 	rmdir(dir);
-	ck_assert_uint_eq(df_rt.devs[0].d.nr_blocks, cases[_i].blocks);
+	ck_assert_uint_eq(df_rt.devs[0].exec.d.nr_blocks, cases[_i].blocks);
 	if (cases[_i].blocks <= 8)
 		job(1000, 3, 0);
 }

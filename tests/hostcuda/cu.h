@@ -63,13 +63,13 @@ static inline void gate_await_arrival(struct gate *g)
 		usleep(100);
 }
 
-static inline const struct df_hostcuda_api *hostcuda(void)
+static inline const struct df_backend *hostcuda(void)
 {
-	const struct df_hostcuda_api *(*get)(void) =
-		(const struct df_hostcuda_api *(*)(void))dlsym(RTLD_DEFAULT, "df_hostcuda");
+	const struct df_backend *(*get)(void) =
+		(const struct df_backend *(*)(void))dlsym(RTLD_DEFAULT, "df_hostcuda");
 
 	CHECK(get);
-	CHECK(get()->version == DF_HOSTCUDA_VERSION);
+	CHECK(get()->version == DF_BACKEND_VERSION);
 	return get();
 }
 

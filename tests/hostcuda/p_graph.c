@@ -195,7 +195,7 @@ static const struct df_capture_ops coll_ops = {coll_launch, coll_destroy, NULL};
 
 static void collectives(void)
 {
-	const struct df_hostcuda_api *api = hostcuda();
+	const struct df_backend *api = hostcuda();
 	struct df_stream_info info;
 	struct gate g = {0};
 	struct coll c = {0}, d = {0};

@@ -5,7 +5,7 @@ static int calls[16], work[DF_WORK_NR], syncs[DF_SYNC_NR];
 static int skip_record, not_ready, defer, release, flushes;
 static uint64_t *word;
 static void *deferred;
-static const struct df_hostcuda_api *api;
+static const struct df_backend *api;
 
 enum { WORK, RECORD, WAIT, EQUERY, ESYNC, EDESTROY, CREATE, SSYNC, SQUERY, SDESTROY, HELP, DONE };
 
@@ -153,7 +153,7 @@ static void after_graph(const struct df_stream_info *s, int done)
 	launched++;
 }
 
-static const struct df_stream_hooks hooks = {
+static const struct df_hooks hooks = {
 	.before_work = before_work,
 	.event_record = event_record,
 	.event_wait = event_wait,

@@ -16,7 +16,7 @@ static void xwrite(int fd, const void *p, size_t n)
 
 static void child(int in, int out)
 {
-	const struct df_hostcuda_api *api = hostcuda();
+	const struct df_backend *api = hostcuda();
 	struct cudaPointerAttributes attr;
 	cudaIpcMemHandle_t h, broken;
 	unsigned char *p, *again, byte = 0;

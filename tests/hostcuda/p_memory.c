@@ -242,7 +242,7 @@ static void free_waits(void)
 /* What the shim sees of memory: a file and an offset that another process can map. */
 static void info(void)
 {
-	const struct df_hostcuda_api *api = hostcuda();
+	const struct df_backend *api = hostcuda();
 	struct df_mem_info m;
 	char *p, byte = 0;
 

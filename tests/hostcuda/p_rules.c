@@ -19,7 +19,7 @@ static void *later(void *arg)
 
 int main(int argc, char **argv)
 {
-	const struct df_hostcuda_api *api = hostcuda();
+	const struct df_backend *api = hostcuda();
 	int nccl = argc > 1 && !strcmp(argv[1], "nccl"), ran[3] = {0}, done = 0, i;
 	struct gate g = {0};
 	struct df_stream_info info;

@@ -127,7 +127,7 @@ static void per_thread_streams(void)
 /* Memory words: a stream that waits for one stops nobody, and goes on without being told. */
 static void words(void)
 {
-	const struct df_hostcuda_api *api = hostcuda();
+	const struct df_backend *api = hostcuda();
 	struct df_stream_info a, b;
 	cudaStream_t s, t;
 	uint64_t *word;

@@ -39,21 +39,21 @@ START_TEST(t_full)
 	for (turn = 0; turn < 200; turn++) {
 		b = (uint32_t)df_rng_below(&r, NR_BLOCKS);
 		/* No block runs here: a call that waits for one never returns. */
-		n = turn ? (uint32_t)df_rng_below(&r, 3000) : 10 * dev->blocks[b].sq.mask;
+		n = turn ? (uint32_t)df_rng_below(&r, 3000) : 10 * dev->exec.blocks[b].sq.mask;
 		for (i = 0; i < n; i++) {
 			e.inst = (void *)given[b]++;
 			df_sq_push(dev, b, &e);
 		}
 		b = (uint32_t)df_rng_below(&r, NR_BLOCKS);
 		n = (uint32_t)df_rng_below(&r, 4000);
-		drain(&dev->blocks[b].sq, &got[b], n);
+		drain(&dev->exec.blocks[b].sq, &got[b], n);
 		if (df_rng_below(&r, 2))
 			df_sq_flush(dev);
 	}
 	do {
 		df_sq_flush(dev);
 		for (b = left = 0; b < NR_BLOCKS; b++)
-			left += drain(&dev->blocks[b].sq, &got[b], ~0u);
+			left += drain(&dev->exec.blocks[b].sq, &got[b], ~0u);
 	} while (left);
 	for (b = 0; b < NR_BLOCKS; b++)
 		ck_assert_uint_eq(got[b], given[b]);

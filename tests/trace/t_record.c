@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/backend.h"
 #include "runtime/base/rng.h"
 #include "runtime/record/record.h"
 #include "runtime/rt.h"
@@ -23,7 +23,7 @@
 #define DEPTH	1024
 
 /* A stream: what is to be written, by a thread of its own. */
-struct df_hstream {
+struct df_mstream {
 	pthread_mutex_t lock;
 	struct {
 		uint64_t *at, value;
@@ -33,15 +33,15 @@ struct df_hstream {
 	uint64_t id;
 };
 
-static struct df_hstream streams[STREAMS];
-static const struct df_stream_hooks *hooks;
+static struct df_mstream streams[STREAMS];
+static const struct df_hooks *hooks;
 static uint64_t seed;
 static uint32_t comm;
 static int over;
 
 static int stream_info(const void *stream, struct df_stream_info *out)
 {
-	struct df_hstream *s = &streams[(uintptr_t)stream];
+	struct df_mstream *s = &streams[(uintptr_t)stream];
 
 	memset(out, 0, sizeof(*out));
 	out->stream = s;
@@ -51,7 +51,7 @@ static int stream_info(const void *stream, struct df_stream_info *out)
 	return 0;
 }
 
-static int stream_write(struct df_hstream *s, uint64_t *at, uint64_t value)
+static int stream_write(struct df_mstream *s, uint64_t *at, uint64_t value)
 {
 	for (int full = 1; full;) {
 		pthread_mutex_lock(&s->lock);
@@ -65,7 +65,7 @@ static int stream_write(struct df_hstream *s, uint64_t *at, uint64_t value)
 	return 0;
 }
 
-static void set_hooks(const struct df_stream_hooks *h)
+static void set_hooks(const struct df_hooks *h)
 {
 	hooks = h;
 }
@@ -75,10 +75,7 @@ static int get_device(void)
 	return 0;
 }
 
-static const struct df_hostcuda_api api = {.set_hooks = set_hooks,
-					   .stream_info = stream_info,
-					   .stream_write = stream_write,
-					   .get_device = get_device};
+static struct df_backend api;
 
 static void *device_main(void *arg)
 {
@@ -87,7 +84,7 @@ static void *device_main(void *arg)
 	(void)arg;
 	df_rng_init(&r, seed);
 	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
-		struct df_hstream *s = &streams[df_rng_below(&r, STREAMS)];
+		struct df_mstream *s = &streams[df_rng_below(&r, STREAMS)];
 
 		pthread_mutex_lock(&s->lock);
 		if (s->head != s->tail) {
@@ -167,6 +164,11 @@ START_TEST(test_stress)
 	}
 	pthread_barrier_init(&round_begins, NULL, THREADS + 1);
 	pthread_barrier_init(&round_ends, NULL, THREADS + 1);
+	api = *df_backend;
+	api.set_hooks = set_hooks;
+	api.stream_info = stream_info;
+	api.stream_write = stream_write;
+	api.get_device = get_device;
 	df_record_behind(&api);
 	ck_assert_int_eq(df_record_watch_start(), 0);
 	pthread_create(&device, NULL, device_main, NULL);

@@ -15,7 +15,6 @@
 #include "runtime/device/device.h"
 #include "runtime/rt.h"
 #include "runtime/transport/arena.h"
-#include "runtime/transport/far.h"
 #include "runtime/transport/transport.h"
 #include "tests/cuda/fake/fake.h"
 
@@ -61,8 +60,8 @@ static void start_gpu(void)
 		lib = dlopen(fake_path(text, sizeof(text)), RTLD_NOW | RTLD_GLOBAL);
 		ck_assert_msg(lib != NULL, "%s", dlerror());
 		*(void **)&get = dlsym(lib, "fake_cuda");
-		ck_assert_msg(df_cuda_open_driver(text, sizeof(text)) != NULL, "%s", text);
-		df_cuda_machine();
+		df_backend = df_cuda_open_driver(text, sizeof(text));
+		ck_assert_msg(df_backend != NULL, "%s", text);
 		fake = get();
 	}
 	pthread_mutex_unlock(&lock);

@@ -468,8 +468,8 @@ static int memory(struct world *w, int side, const struct df_member *peer)
 	memset(k.slots, 1, 4ull * (40u << 20));
 	ck_assert_int_eq(w->tl->close(big), 0);
 	df_arena_limit(24 << 20);
-	if (df_far)
-		df_far->limit(16 << 20); /* what is more goes to host memory */
+	if (df_backend->far_limit)
+		df_backend->far_limit(16 << 20); /* what is more goes to host memory */
 	ck_assert_int_eq(make(w->tl, p, 1, 4, 40u << 20, 0, &big, &k), -ENOMEM);
 	for (n = 0; n < 64; n++) {
 		ret = make(w->tl, p, 100 + (uint64_t)n, 2, 1 << 20, 0, &c[n], &k);
@@ -485,8 +485,8 @@ static int memory(struct world *w, int side, const struct df_member *peer)
 	while (n--)
 		ck_assert_int_eq(w->tl->close(c[n]), 0);
 	df_arena_limit(0);
-	if (df_far)
-		df_far->limit(0);
+	if (df_backend->far_limit)
+		df_backend->far_limit(0);
 	w->tl->peer_put(p);
 	return 0;
 }

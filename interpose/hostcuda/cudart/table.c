@@ -1,12 +1,12 @@
 /*
- * The border to libdfshim.so, see hostcuda.h: the table it calls, and the hooks it gives. Any thread.
+ * The border to libdfshim.so, see hostcuda.h: the part of its machine that we are, and the hooks it gives. Any thread.
  */
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/env.h"
 
 #include <stdlib.h>
 
-static void set_hooks(const struct df_stream_hooks *hooks)
+static void set_hooks(const struct df_hooks *hooks)
 {
 	/* RELEASE pairs with the ACQUIRE in df_hhooks(): the table is filled before it is seen. */
 	__atomic_store_n(&df_h.hooks, hooks, __ATOMIC_RELEASE);
@@ -57,6 +57,22 @@ static int stream_new(int device, struct df_stream_info *out)
 	return 0;
 }
 
+/* A stream as the border names it. */
+static struct df_hstream *of(struct df_mstream *s)
+{
+	return (struct df_hstream *)s;
+}
+
+static void stream_delete(struct df_mstream *s)
+{
+	df_hstream_delete(of(s));
+}
+
+static int capture_node(struct df_mstream *s, const struct df_capture_ops *ops, void *arg)
+{
+	return df_hcapture_coll(of(s), ops, arg);
+}
+
 static int put(struct df_hstream *s, const struct df_hop *op)
 {
 	int captured = df_hcapture_add(s, op);
@@ -64,32 +80,32 @@ static int put(struct df_hstream *s, const struct df_hop *op)
 	return captured ? DF_MIN(captured, 0) : df_hstream_put(s, op, NULL);
 }
 
-static int stream_write(struct df_hstream *s, uint64_t *addr, uint64_t value)
+static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
 {
 	struct df_hop op = {.kind = DF_HOP_WRITE, .word = {addr, value}};
 
-	return put(s, &op);
+	return put(of(s), &op);
 }
 
-static int stream_wait(struct df_hstream *s, const uint64_t *addr, uint64_t value)
+static int stream_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
 {
 	struct df_hop op = {.kind = DF_HOP_WAIT, .word = {(uint64_t *)(uintptr_t)addr, value}};
 
-	return put(s, &op);
+	return put(of(s), &op);
 }
 
-static int event_record(void *event, struct df_hstream *s)
+static int event_record(void *event, struct df_mstream *s)
 {
 	struct df_hevent *e = df_hevent_find(event);
 
-	return e ? df_hevent_record(e, s) : -EINVAL;
+	return e ? df_hevent_record(e, of(s)) : -EINVAL;
 }
 
-static int event_wait(struct df_hstream *s, void *event)
+static int event_wait(struct df_mstream *s, void *event)
 {
 	struct df_hevent *e = df_hevent_find(event);
 
-	return e ? df_hevent_wait(s, e) : -EINVAL;
+	return e ? df_hevent_wait(of(s), e) : -EINVAL;
 }
 
 static void stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
@@ -173,8 +189,9 @@ static int mem_info(const void *ptr, struct df_mem_info *out)
 	return 0;
 }
 
-static int stream_idle(struct df_hstream *s)
+static int stream_idle(struct df_mstream *stream)
 {
+	struct df_hstream *s = of(stream);
 	struct df_hdev *dev = df_hdev(s->device);
 	int free_queue;
 
@@ -190,15 +207,15 @@ static int stream_idle(struct df_hstream *s)
 	return free_queue;
 }
 
-static const struct df_hostcuda_api api = {
-	.version = DF_HOSTCUDA_VERSION,
+static const struct df_backend api = {
+	.version = DF_BACKEND_VERSION,
 	.set_hooks = set_hooks,
 	.device_count = device_count,
 	.get_device = get_device,
 	.set_device = set_device,
 	.stream_info = stream_info,
 	.stream_new = stream_new,
-	.stream_delete = df_hstream_delete,
+	.stream_delete = stream_delete,
 	.stream_write = stream_write,
 	.stream_wait = stream_wait,
 	/* Stricter than cudaStreamQuery: the next operation could start at once. */
@@ -208,14 +225,14 @@ static const struct df_hostcuda_api api = {
 	.event_new = df_hevent_new,
 	.event_delete = df_hevent_delete,
 	.stream_each = stream_each,
-	.capture_node = df_hcapture_coll,
+	.capture_node = capture_node,
 	.kick = kick,
 	.mem_alloc = mem_alloc,
 	.mem_free = mem_free,
 	.mem_info = mem_info,
 };
 
-DF_H_API const struct df_hostcuda_api *df_hostcuda(void)
+DF_H_API const struct df_backend *df_hostcuda(void)
 {
 	/* libdfshim.so leaves the warnings about the environment to us: they come no later than now. */
 	(void)df_env();

@@ -162,7 +162,7 @@ cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out)
 
 void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out)
 {
-	out->stream = s;
+	out->stream = (struct df_mstream *)s;
 	out->id = s->id;
 	out->device = s->device;
 	out->priority = s->priority;

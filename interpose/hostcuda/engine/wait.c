@@ -19,7 +19,7 @@ static inline void df_relax(void)
 
 static int help(void)
 {
-	const struct df_stream_hooks *hooks = df_hhooks();
+	const struct df_hooks *hooks = df_hhooks();
 
 	return hooks && hooks->help ? hooks->help() : 0;
 }

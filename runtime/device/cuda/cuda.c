@@ -1,5 +1,5 @@
 /*
- * The GPU backend: struct df_hostcuda_api on the CUDA driver. Streams belong to the application; what we know of
+ * The GPU backend: struct df_backend on the CUDA driver. Streams belong to the application; what we know of
  * them hangs in a table, by handle (of events: cuda_event.c). A word that a stream writes or waits for lies in pinned
  * memory and is reached by the driver's stream memory operations.
  *
@@ -17,12 +17,13 @@
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/cuda/mem/cuda_far.h"
 #include "runtime/device/device.h"
 
 struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
 int df_nr_cudevs;
 int df_cuda_captures = -1;
-const struct df_stream_hooks *df_cuda_hooks;
+const struct df_hooks *df_cuda_hooks;
 int df_cuda_recording;
 
 /* ---- contexts -------------------------------------------------------------------------------------------------- */
@@ -138,7 +139,7 @@ static int set_device(int device)
 /* ---- streams --------------------------------------------------------------------------------------------------- */
 
 static pthread_rwlock_t streams_lock = PTHREAD_RWLOCK_INITIALIZER;
-static struct df_hstream *streams;
+static struct df_mstream *streams;
 
 static int is_special(CUstream s)
 {
@@ -146,7 +147,7 @@ static int is_special(CUstream s)
 }
 
 /* The key of a stream; handle: what to give the driver for it. -EINVAL. */
-static int key_of(CUstream s, int ptds, struct df_hstream_key *key, CUstream *handle)
+static int key_of(CUstream s, int ptds, struct df_mstream_key *key, CUstream *handle)
 {
 	unsigned long long id = 0;
 
@@ -161,9 +162,9 @@ static int key_of(CUstream s, int ptds, struct df_hstream_key *key, CUstream *ha
 	return 0;
 }
 
-static struct df_hstream *find(const struct df_hstream_key *key)
+static struct df_mstream *find(const struct df_mstream_key *key)
 {
-	struct df_hstream *s;
+	struct df_mstream *s;
 
 	pthread_rwlock_rdlock(&streams_lock);
 	HASH_FIND(hh, streams, key, sizeof(*key), s);
@@ -171,18 +172,18 @@ static struct df_hstream *find(const struct df_hstream_key *key)
 	return s;
 }
 
-struct df_hstream *df_cuda_stream_known(CUstream handle, int ptds)
+struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds)
 {
-	struct df_hstream_key key;
+	struct df_mstream_key key;
 	CUstream h;
 
 	return key_of(handle, ptds, &key, &h) ? NULL : find(&key);
 }
 
-static struct df_hstream *stream_of(CUstream handle, int ptds, uint8_t own)
+static struct df_mstream *stream_of(CUstream handle, int ptds, uint8_t own)
 {
-	struct df_hstream_key key;
-	struct df_hstream *s, *other;
+	struct df_mstream_key key;
+	struct df_mstream *s, *other;
 	unsigned long long id;
 	CUstream h;
 
@@ -221,12 +222,12 @@ static struct df_hstream *stream_of(CUstream handle, int ptds, uint8_t own)
 	return s;
 }
 
-struct df_hstream *df_cuda_stream(CUstream handle, int ptds)
+struct df_mstream *df_cuda_stream(CUstream handle, int ptds)
 {
 	return stream_of(handle, ptds, 0);
 }
 
-void df_cuda_stream_forget(struct df_hstream *s)
+void df_cuda_stream_forget(struct df_mstream *s)
 {
 	pthread_rwlock_wrlock(&streams_lock);
 	HASH_DEL(streams, s);
@@ -234,7 +235,7 @@ void df_cuda_stream_forget(struct df_hstream *s)
 	free(s);
 }
 
-void df_cuda_stream_describe(struct df_hstream *s, struct df_stream_info *out)
+void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -258,6 +259,12 @@ void df_cuda_stream_describe(struct df_hstream *s, struct df_stream_info *out)
  */
 static int undecided;
 
+void df_cuda_strict(void)
+{
+	if (df_cuda_hooks && df_cuda_hooks->strict)
+		df_cuda_hooks->strict();
+}
+
 static void unseen(void)
 {
 	__atomic_store_n(&df_cuda_captures, -1, __ATOMIC_RELAXED);
@@ -274,7 +281,7 @@ static void unseen(void)
 
 static int stream_info(const void *stream, struct df_stream_info *out)
 {
-	struct df_hstream *s;
+	struct df_mstream *s;
 
 	if (__atomic_load_n(&undecided, __ATOMIC_RELAXED) &&
 	    __atomic_exchange_n(&undecided, 0, __ATOMIC_RELAXED) && df_cuda_front_sees() <= 0)
@@ -290,11 +297,11 @@ static int stream_info(const void *stream, struct df_stream_info *out)
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg)
 {
-	struct df_hstream *s, **all;
+	struct df_mstream *s, **all;
 	unsigned int nr = 0, i;
 
 	pthread_rwlock_rdlock(&streams_lock);
-	all = malloc((HASH_COUNT(streams) + 1) * sizeof(struct df_hstream *));
+	all = malloc((HASH_COUNT(streams) + 1) * sizeof(struct df_mstream *));
 	for (s = streams; s && all; s = s->hh.next)
 		if ((device < 0 || s->device == device) && !s->own)
 			all[nr++] = s;
@@ -311,7 +318,7 @@ void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, 
 static int stream_new(int device, struct df_stream_info *out)
 {
 	int in = df_cuda_enter(df_cuda_ctx(device));
-	struct df_hstream *s;
+	struct df_mstream *s;
 	CUstream h;
 	CUresult r;
 
@@ -330,13 +337,13 @@ static int stream_new(int device, struct df_stream_info *out)
 	return 0;
 }
 
-static void stream_delete(struct df_hstream *s)
+static void stream_delete(struct df_mstream *s)
 {
 	df_drv.stream_destroy(s->handle);
 	df_cuda_stream_forget(s);
 }
 
-static int stream_write(struct df_hstream *s, uint64_t *addr, uint64_t value)
+static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
 {
 	int in = df_cuda_enter(s->ctx);
 	CUresult r;
@@ -350,7 +357,7 @@ static int stream_write(struct df_hstream *s, uint64_t *addr, uint64_t value)
 	return df_drv_errno(r);
 }
 
-static int stream_wait(struct df_hstream *s, const uint64_t *addr, uint64_t value)
+static int stream_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
 {
 	int in = df_cuda_enter(s->ctx);
 	CUresult r;
@@ -363,7 +370,7 @@ static int stream_wait(struct df_hstream *s, const uint64_t *addr, uint64_t valu
 	return df_drv_errno(r);
 }
 
-static int stream_idle(struct df_hstream *s)
+static int stream_idle(struct df_mstream *s)
 {
 	int in = df_cuda_enter(s->ctx);
 	CUresult r;
@@ -386,7 +393,7 @@ static int stream_idle(struct df_hstream *s)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void set_hooks(const struct df_stream_hooks *hooks)
+static void set_hooks(const struct df_hooks *hooks)
 {
 	df_cuda_hooks = hooks;
 	if (df_cuda_front_set)
@@ -407,8 +414,35 @@ static void kick(int device)
 	(void)device;
 }
 
-const struct df_hostcuda_api df_cuda_api = {
-	.version = DF_HOSTCUDA_VERSION,
+const struct df_backend df_cuda_api = {
+	.version = DF_BACKEND_VERSION,
+	.gpu = 1,
+	.blocks = df_cuda_blocks,
+	.device_id = df_cuda_device_id,
+	.prepare = df_cuda_daemon_prepare,
+	.meet = df_cuda_meet,
+	.start = df_cuda_daemon_start,
+	.reserve = df_cuda_reserve,
+	.first_turns = df_cuda_first_turns,
+	.submitted = df_cuda_daemon_wake,
+	.pass = df_cuda_pass,
+	.wait = df_cuda_wait,
+	.stop = df_cuda_daemon_stop,
+	.resume = df_cuda_daemon_resume,
+	.launches = df_cuda_daemon_launches,
+	.shared_alloc = df_cuda_pinned,
+	.shared_free = df_cuda_pinned_free,
+	.scratch = df_cuda_scratch,
+	.scratch_free = df_cuda_scratch_free,
+	.show = df_cuda_show,
+	.hide = df_cuda_hide,
+	.aside = df_cuda_aside,
+	.far_agreed = df_cuda_agreed,
+	.far_alloc = df_cuda_far_alloc,
+	.far_free = df_cuda_far_free,
+	.far_open = df_cuda_far_chunk,
+	.far_close = df_cuda_far_close,
+	.far_limit = df_cuda_far_limit,
 	.set_hooks = set_hooks,
 	.device_count = device_count,
 	.get_device = get_device,
@@ -460,22 +494,22 @@ static int usable(int i, char *reason, size_t bytes)
 	return 1;
 }
 
-const struct df_hostcuda_api *df_cuda_open(char *reason, size_t reason_bytes)
+const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes)
 {
 	return df_cuda_daemon_check(reason, reason_bytes)
 		       ? NULL
 		       : df_cuda_open_driver(reason, reason_bytes);
 }
 
-const struct df_hostcuda_api *df_cuda_open_recording(char *reason, size_t reason_bytes)
+const struct df_backend *df_cuda_open_recording(char *reason, size_t reason_bytes)
 {
-	const struct df_hostcuda_api *api = df_cuda_open_driver(reason, reason_bytes);
+	const struct df_backend *api = df_cuda_open_driver(reason, reason_bytes);
 
 	df_cuda_recording = api != NULL;
 	return api;
 }
 
-const struct df_hostcuda_api *df_cuda_open_driver(char *reason, size_t reason_bytes)
+const struct df_backend *df_cuda_open_driver(char *reason, size_t reason_bytes)
 {
 	int i;
 

@@ -59,7 +59,7 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg)
 
 /* ---- the arena of connectors in host memory ----------------------------------------------------------------------- */
 
-static int show(void *base, uint64_t bytes)
+int df_cuda_show(void *base, uint64_t bytes)
 {
 	int in = df_cuda_enter(df_cuda_ctx(0));
 	CUresult r;
@@ -77,7 +77,7 @@ static int show(void *base, uint64_t bytes)
 	return df_drv_errno(r);
 }
 
-static void hide(void *base)
+void df_cuda_hide(void *base)
 {
 	int in = df_cuda_enter(df_cuda_ctx(0));
 
@@ -88,6 +88,4 @@ static void hide(void *base)
 	df_cuda_quiet(-1, 0);
 	df_cuda_leave(in);
 }
-
-const struct df_arena_device df_cuda_arena_device = {show, hide, df_cuda_aside};
 #endif

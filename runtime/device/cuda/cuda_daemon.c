@@ -44,7 +44,7 @@ struct daemon {
 };
 
 static struct daemon daemons[DF_CUDA_DEVICES_MAX];
-static const struct df_daemon_ops *ops;
+static const struct df_execs *execs; /* atomic; NULL: no poller */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t work_seq; /* futex: bumped when there may be work */
 static uint32_t sleeping;
@@ -73,7 +73,7 @@ static void give_up(int device, const char *what, CUresult r)
 			 ? " (under MPS a fault of any client ends all that share the GPU)"
 			 : "");
 	df_log(DF_LOG_WARN, "%s; nothing more runs there", why);
-	ops->failed(device, why);
+	df_cuda_hooks->failed(device);
 }
 
 int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
@@ -135,17 +135,47 @@ static int fatal(CUresult r)
 	       r != CUDA_ERROR_NOT_READY;
 }
 
-/* One look at one device. Returns how long nothing can change there by itself. */
-static uint64_t look(int device, struct df_kdaemon *k)
+/* Operations are in flight on the device. */
+static int outstanding(const struct df_exec *x)
 {
+	/* SEQ_CST pairs with df_cuda_daemon_wake(), which comes after the submission counted here. */
+	return __atomic_load_n(&x->issued, __ATOMIC_SEQ_CST) !=
+	       __atomic_load_n(&x->retired, __ATOMIC_RELAXED);
+}
+
+/* So many blocks, from the first, are needed for them. */
+static uint32_t width(const struct df_exec *x)
+{
+	uint32_t b = x->d.nr_blocks;
+
+	while (b && !__atomic_load_n(&x->needs[b - 1], __ATOMIC_RELAXED))
+		b--;
+	return b;
+}
+
+static uint64_t progress(const struct df_exec *x)
+{
+	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
+	uint64_t sum = __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words();
+	uint32_t b;
+
+	for (b = 0; b < x->d.nr_blocks; b++)
+		sum += __atomic_load_n(&x->blocks[b].stats.slices, __ATOMIC_RELAXED);
+	return sum;
+}
+
+/* One look at one device. Returns how long nothing can change there by itself. */
+static uint64_t look(int device, struct df_exec *x)
+{
+	struct df_kdaemon *k = &x->d;
 	struct daemon *d = &daemons[device];
 	/* SEQ_CST, as quiet below, pairs with those who add to them and then look at the state. */
 	/* SEQ_CST pairs with df_cuda_daemon_stop(): a round that begins after the request sees it. */
 	uint32_t stops = __atomic_load_n(&d->stops, __ATOMIC_SEQ_CST);
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
-		.outstanding = !stops && ops->outstanding(device),
-		.width = ops->width(device),
+		.outstanding = !stops && outstanding(x),
+		.width = width(x),
 		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
 		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
@@ -173,7 +203,7 @@ static uint64_t look(int device, struct df_kdaemon *k)
 	}
 	/* It looks at many words, and while the kernel is there nobody asks. */
 	if (in.exited || d->l.state == DF_LAUNCH_GONE)
-		in.progress = ops->progress(device);
+		in.progress = progress(x);
 	switch (df_launch_step(&d->l, &in, &sleep_ns)) {
 	case DF_LAUNCH_LAUNCH:
 		r = launch(d, k);
@@ -231,14 +261,14 @@ static void *poller(void *arg)
 		uint32_t seen = __atomic_load_n(&work_seq, __ATOMIC_SEQ_CST);
 		int i, active = 0, moved = 0;
 
-		for (i = 0; i < ops->nr_devices(); i++) {
-			struct df_kdaemon *k = ops->daemon(i);
+		for (i = 0; i < execs->nr; i++) {
+			struct df_exec *x = execs->v[i];
 
-			if (!k)
+			if (!__atomic_load_n(&x->used, __ATOMIC_RELAXED))
 				continue;
-			moved |= ops->chores(i);
-			look(i, k);
-			active |= ops->outstanding(i) || daemons[i].l.state == DF_LAUNCH_LEAVING ||
+			moved |= df_cuda_hooks->chores(i);
+			look(i, x);
+			active |= outstanding(x) || daemons[i].l.state == DF_LAUNCH_LEAVING ||
 				  daemons[i].l.state == DF_LAUNCH_RUNNING;
 		}
 		active |= df_cuda_graph_poll() > 0;
@@ -252,22 +282,22 @@ static void *poller(void *arg)
 	return arg;
 }
 
-int df_cuda_daemon_start(const struct df_daemon_ops *o)
+int df_cuda_daemon_start(const struct df_execs *all)
 {
-	sigset_t all, old;
+	sigset_t signals, old;
 	pthread_t t;
 	int ret = 0;
 
 	pthread_mutex_lock(&start_lock);
-	if (!ops) {
+	if (!execs) {
 		/* Relaxed: other threads only want to know whether there is one. */
-		__atomic_store_n(&ops, o, __ATOMIC_RELAXED);
-		sigfillset(&all);
-		pthread_sigmask(SIG_BLOCK, &all, &old);
+		__atomic_store_n(&execs, all, __ATOMIC_RELAXED);
+		sigfillset(&signals);
+		pthread_sigmask(SIG_BLOCK, &signals, &old);
 		ret = pthread_create(&t, NULL, poller, NULL);
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 		if (ret) {
-			__atomic_store_n(&ops, NULL, __ATOMIC_RELAXED);
+			__atomic_store_n(&execs, NULL, __ATOMIC_RELAXED);
 		} else {
 			pthread_detach(t);
 			pthread_setname_np(t, "dfshim-poller");
@@ -279,7 +309,7 @@ int df_cuda_daemon_start(const struct df_daemon_ops *o)
 
 int df_cuda_daemon_started(void)
 {
-	return __atomic_load_n(&ops, __ATOMIC_RELAXED) != NULL;
+	return __atomic_load_n(&execs, __ATOMIC_RELAXED) != NULL;
 }
 
 void df_cuda_daemon_wake(void)
@@ -297,10 +327,10 @@ uint64_t df_cuda_daemon_launches(void)
 
 uint32_t df_cuda_daemon_blocks(int device)
 {
-	const struct df_daemon_ops *o = __atomic_load_n(&ops, __ATOMIC_RELAXED);
-	const struct df_kdaemon *k = o && device < o->nr_devices() ? o->daemon(device) : NULL;
+	const struct df_execs *all = __atomic_load_n(&execs, __ATOMIC_RELAXED);
+	const struct df_exec *x = all && device < all->nr ? all->v[device] : NULL;
 
-	return k ? k->nr_blocks : 0;
+	return x && __atomic_load_n(&x->used, __ATOMIC_RELAXED) ? x->d.nr_blocks : 0;
 }
 
 static int on_device(int device)
@@ -323,7 +353,7 @@ void df_cuda_quiet(int device, int enter)
 	uint64_t until = df_now_ns() + LEAVE_NS;
 	int i, first = device < 0 ? 0 : device, last = device < 0 ? df_nr_cudevs - 1 : device;
 
-	if (!__atomic_load_n(&ops, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&execs, __ATOMIC_RELAXED))
 		return;
 	for (i = first; i <= last; i++)
 		/* SEQ_CST pairs with look(): a launch that does not see it is seen by on_device(). */

@@ -1,25 +1,13 @@
 /*
  * The daemon as a kernel: who launches it, asks it to leave, and takes note of what it has done. Takes the place
- * of the engine's threads (runtime/daemon/engine.c) on a GPU.
+ * of runtime/device/host/threads.c on a GPU.
  */
 #ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_DAEMON_H
 #define DF_RUNTIME_DEVICE_CUDA_CUDA_DAEMON_H
 
 #include <stdint.h>
 
-struct df_kdaemon;
-
-/* What the poller asks of, and tells, the owner of the devices. All called on the poller's thread. */
-struct df_daemon_ops {
-	int (*nr_devices)(void);
-	/* The daemon of a device in memory that the device sees, or NULL: not used. */
-	struct df_kdaemon *(*daemon)(int device);
-	int (*outstanding)(int device);
-	uint32_t (*width)(int device); /* so many blocks, from the first, are needed for that */
-	uint64_t (*progress)(int device);
-	int (*chores)(int device); /* completions, connections, frees; 1 if something moved */
-	void (*failed)(int device, const char *why); /* the device is given up */
-};
+struct df_execs;
 
 /* fatbin.c: the kernel's code; NULL: this build has none. */
 const void *df_cuda_fatbin(void);
@@ -31,7 +19,7 @@ int df_cuda_daemon_check(char *reason, unsigned long reason_bytes);
  */
 int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes);
 /* Starts the poller; idempotent. -ENOMEM. */
-int df_cuda_daemon_start(const struct df_daemon_ops *ops);
+int df_cuda_daemon_start(const struct df_execs *all);
 /* 1 after df_cuda_daemon_start(). */
 int df_cuda_daemon_started(void);
 /* There may be work: any thread, cheap. */

@@ -82,7 +82,7 @@ void df_cuda_event_forget(CUevent event)
 	free(e);
 }
 
-int df_cuda_event_record(void *event, struct df_hstream *s)
+int df_cuda_event_record(void *event, struct df_mstream *s)
 {
 	int in = df_cuda_enter(s->ctx);
 	CUresult r;
@@ -111,7 +111,7 @@ void df_cuda_event_delete(void *event)
 	df_drv.event_destroy(event);
 }
 
-int df_cuda_event_wait(struct df_hstream *s, void *event)
+int df_cuda_event_wait(struct df_mstream *s, void *event)
 {
 	int in = df_cuda_enter(s->ctx);
 	CUresult r;

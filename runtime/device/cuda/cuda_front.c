@@ -1,6 +1,6 @@
 /*
  * What the application's calls of the CUDA driver mean to the runtime: from the hook's functions
- * (cuda_front.h) to the runtime's hooks (struct df_stream_hooks), with handles turned into what the backend
+ * (cuda_front.h) to the runtime's hooks (struct df_hooks), with handles turned into what the backend
  * knows of them. Runs on the application's threads; holds no lock.
  */
 #if __has_include(<cuda.h>)
@@ -12,7 +12,7 @@ static __thread int sync_quiet; /* 1: in a quiet time of that device */
 
 static int info_of(void *stream, int ptds, struct df_stream_info *out)
 {
-	struct df_hstream *s = df_cuda_stream(stream, ptds);
+	struct df_mstream *s = df_cuda_stream(stream, ptds);
 
 	if (!s || s->own)
 		return -1;
@@ -305,7 +305,7 @@ static void graph_gone(void *exec)
 
 static int graph_launch(void *exec, void *stream, int ptds)
 {
-	struct df_hstream *s = df_cuda_stream(stream, ptds);
+	struct df_mstream *s = df_cuda_stream(stream, ptds);
 	struct df_stream_info info;
 	int ret;
 
@@ -357,7 +357,7 @@ static void stream_made(void *stream)
 
 static void stream_gone(void *stream)
 {
-	struct df_hstream *s = df_cuda_stream_known(stream, 0);
+	struct df_mstream *s = df_cuda_stream_known(stream, 0);
 	struct df_stream_info info;
 
 	if (!s || s->own)
@@ -369,7 +369,7 @@ static void stream_gone(void *stream)
 
 struct ending {
 	CUcontext ctx;
-	struct df_hstream *s[256];
+	struct df_mstream *s[256];
 	unsigned int nr;
 };
 

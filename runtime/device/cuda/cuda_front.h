@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/backend.h"
 
 /* What a node of an executable graph is to become, as far as it can be one of ours: host function, memory operations, child. */
 struct df_node_set {

@@ -9,12 +9,12 @@
 #if __has_include(<cuda.h>)
 #include "runtime/device/cuda/cuda_int.h"
 
-static struct df_hstream *gates[DF_CUDA_DEVICES_MAX];
+static struct df_mstream *gates[DF_CUDA_DEVICES_MAX];
 
 void df_cuda_gate_wait(int device, const struct df_event_info *event)
 {
 	struct df_stream_info info;
-	struct df_hstream *s, *none = NULL;
+	struct df_mstream *s, *none = NULL;
 
 	/* Who only looks on has nothing pending. */
 	if (device < 0 || device >= DF_CUDA_DEVICES_MAX || df_cuda_recording)
@@ -38,13 +38,13 @@ void df_cuda_gate_wait(int device, const struct df_event_info *event)
 	df_cuda_hooks->event_wait(&info, event);
 }
 
-void df_cuda_gate_follow(struct df_hstream *s)
+void df_cuda_gate_follow(struct df_mstream *s)
 {
 	struct df_stream_info gate, info;
 	void *user = NULL;
 	struct df_event_info event = {.device = s->device, .user = &user};
 	/* ACQUIRE pairs with the RELEASE in df_cuda_gate_wait(). */
-	struct df_hstream *g = __atomic_load_n(&gates[s->device], __ATOMIC_ACQUIRE);
+	struct df_mstream *g = __atomic_load_n(&gates[s->device], __ATOMIC_ACQUIRE);
 
 	if (!g || !df_cuda_hooks)
 		return;

@@ -244,7 +244,7 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	return 0;
 }
 
-int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg)
+int df_cuda_capture_node(struct df_mstream *s, const struct df_capture_ops *ops, void *arg)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUstreamBatchMemOpParams op;
@@ -265,7 +265,7 @@ int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops,
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return -ENOMEM;
-	n->w = df_cuda_pinned(sizeof(*n->w));
+	n->w = df_cuda_pinned(sizeof(*n->w), 1);
 	if (!n->w) {
 		free(n);
 		return -ENOMEM;
@@ -516,7 +516,7 @@ int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s)
 	return ret > 0 ? 0 : ret ? ret : 1;
 }
 
-int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s)
+int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s)
 {
 	struct exec *e = exec_of(exec);
 	size_t i;

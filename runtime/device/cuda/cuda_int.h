@@ -6,9 +6,8 @@
 
 #include <cuda.h>
 #include <uthash.h>
-#include "interpose/hostcuda/hostcuda.h"
+#include "runtime/backend.h"
 #include "runtime/device/cuda/cuda_front.h"
-#include "runtime/transport/arena.h"
 
 struct df_drv {
 #define DF_DRV(member, name, version, params) CUresult(*member) params;
@@ -30,12 +29,12 @@ int df_drv_errno(CUresult r);
 const char *df_drv_name(CUresult r);
 
 /* A stream by its handle, and for the default streams by its number too. */
-struct df_hstream_key {
+struct df_mstream_key {
 	uint64_t handle, id;
 };
 
-struct df_hstream {
-	struct df_hstream_key key;
+struct df_mstream {
+	struct df_mstream_key key;
 	UT_hash_handle hh;
 	CUstream handle;
 	CUcontext ctx;
@@ -55,7 +54,7 @@ struct df_cudev {
 
 extern struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
 extern int df_nr_cudevs;
-extern const struct df_hostcuda_api df_cuda_api;
+extern const struct df_backend df_cuda_api;
 extern const struct df_cuda_front df_cuda_front;
 
 /* The primary context of a device; NULL: the driver refuses. Any thread. */
@@ -68,11 +67,11 @@ int df_cuda_enter(CUcontext ctx);
 void df_cuda_leave(int entered);
 
 /* The stream behind a handle; made on first sight. NULL: not a stream of this process, or no memory. */
-struct df_hstream *df_cuda_stream(CUstream handle, int ptds);
+struct df_mstream *df_cuda_stream(CUstream handle, int ptds);
 /* As above, but never made. */
-struct df_hstream *df_cuda_stream_known(CUstream handle, int ptds);
-void df_cuda_stream_describe(struct df_hstream *s, struct df_stream_info *out);
-void df_cuda_stream_forget(struct df_hstream *s);
+struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds);
+void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out);
+void df_cuda_stream_forget(struct df_mstream *s);
 /* All streams of a device; -1: of every device. fn runs with no lock held. */
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg);
@@ -81,23 +80,23 @@ void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, 
 int df_cuda_event(CUevent event, struct df_event_info *out);
 void df_cuda_event_made(CUevent event, unsigned int flags);
 void df_cuda_event_forget(CUevent event);
-/* For struct df_hostcuda_api. */
-int df_cuda_event_record(void *event, struct df_hstream *s);
-int df_cuda_event_wait(struct df_hstream *s, void *event);
+/* For struct df_backend. */
+int df_cuda_event_record(void *event, struct df_mstream *s);
+int df_cuda_event_wait(struct df_mstream *s, void *event);
 int df_cuda_event_new(int device, void **event);
 void df_cuda_event_delete(void *event);
 
-/* cuda_peers.c, for struct df_hostcuda_api. */
+/* cuda_peers.c, for struct df_backend. */
 int df_cuda_reaches(int device, int other);
 /* Kernels of a device may touch the other's memory from now on; -1: of any. */
 void df_cuda_peers_note(int device, int other);
 
 extern int df_cuda_captures; /* captures in progress, as the hook counts them; -1: nobody counts */
-extern const struct df_stream_hooks *df_cuda_hooks;
+extern const struct df_hooks *df_cuda_hooks;
 /* 1: opened by df_device_open_any() only to look on: there is no daemon that could be in the way. */
 extern int df_cuda_recording;
 
-/* cuda_alloc.c, for struct df_hostcuda_api. */
+/* cuda_alloc.c, for struct df_backend. */
 int df_cuda_mem_info(const void *ptr, struct df_mem_info *out);
 int df_cuda_mem_alloc(int device, size_t bytes, void **out);
 int df_cuda_mem_free(void *ptr);
@@ -105,7 +104,7 @@ int df_cuda_mem_free(void *ptr);
 void df_cuda_frees_settle(void);
 
 /* cuda_graph.c */
-int df_cuda_capture_node(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
+int df_cuda_capture_node(struct df_mstream *s, const struct df_capture_ops *ops, void *arg);
 /* -errno: it can't be executed, and is refused when it is launched. */
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
 /* A node of an executable graph is to become this; 1: that is refused. */
@@ -113,17 +112,24 @@ int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to);
 void df_cuda_graph_gone(CUgraphExec exec);
 /* A graph of nothing but collectives: 1: they are on the stream, and that is all; 0: it has to be launched. -errno. */
 int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
-int df_cuda_graph_launch(CUgraphExec exec, struct df_hstream *s);
+int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s);
 /* Graphs keep objects of the application alive. */
 void df_cuda_graph_kept(void);
 /* Looks at replays in progress and lets graphs go on whose collectives are done. How many are left. */
 int df_cuda_graph_poll(void);
 
-/* cuda_engine.c: relaxes no order from now on. */
+/* Not every call of the application's is seen: no order is relaxed from now on. */
 void df_cuda_strict(void);
 
+/* cuda_engine.c, for struct df_backend. */
+int df_cuda_pass(int device);
+void df_cuda_wait(int device, int (*ready)(void *arg), void *arg);
+void df_cuda_first_turns(int device);
+uint64_t df_cuda_device_id(int device);
+uint32_t df_cuda_blocks(void);
+
 /* cuda_mem.c: memory that host and device see under one address, from large pinned pieces. */
-void *df_cuda_pinned(size_t bytes);
+void *df_cuda_pinned(size_t bytes, int zero);
 void df_cuda_pinned_free(void *p);
 /* With no lock held: waits, for a bounded time, until there is enough for what the next submission allocates. */
 void df_cuda_reserve(void);
@@ -133,11 +139,13 @@ void df_cuda_reserve(void);
  * lock makes such calls himself.
  */
 int df_cuda_aside(void (*fn)(void *arg), void *arg);
-extern const struct df_arena_device df_cuda_arena_device;
+/* The transports' arena is shown to the GPUs, and taken from them. */
+int df_cuda_show(void *base, uint64_t bytes);
+void df_cuda_hide(void *base);
 
 /* cuda_gate.c: an event that all of a device wait for, and what a stream has to wait for of that when it is made. */
 void df_cuda_gate_wait(int device, const struct df_event_info *event);
-void df_cuda_gate_follow(struct df_hstream *s);
+void df_cuda_gate_follow(struct df_mstream *s);
 
 /* cuda_kernels.c: around a launch of the application's; see struct df_cuda_front. */
 int df_cuda_launch_enter(const struct df_cuda_launch *l);

@@ -1,5 +1,5 @@
 /*
- * Memory of the GPUs that only the daemon touches: slots and counters of connectors (struct df_far_ops), scratch of
+ * Memory of the GPUs that only the daemon touches: slots and counters of connectors (the far_ functions of struct df_backend), scratch of
  * programs. It is taken from the driver in chunks, by threads of their own, and cut by runtime/transport/pool.c; the
  * next chunk is begun when the last one is half used. Chunks of other processes are opened once for each of our
  * devices and closed when the process has gone.
@@ -19,6 +19,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/transport/pool.h"
 #include "runtime/device/cuda/cuda_int.h"
 
 #define CHUNK_BYTES (64ull << 20)
@@ -131,25 +132,29 @@ static int grow_locked(struct far_dev *d, uint64_t bytes)
 	return d->growing;
 }
 
-static int far_alloc(int device, uint64_t bytes, struct df_far_block *out)
+int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out)
 {
 	struct far_dev *d = dev_of(device);
+	struct df_pool_piece piece;
 	int ret, tell = 0;
 
 	df_mutex_lock(&d->lock);
 	if (limit && d->pool.out + bytes > limit)
 		ret = -ENOMEM;
 	else
-		ret = df_pool_take(&d->pool, bytes, &out->piece);
+		ret = df_pool_take(&d->pool, bytes, &piece);
 	if (ret == -ENOSPC) {
 		ret = -ENOMEM;
-		if (grow_locked(d, out->piece.bytes) && df_now_ns() - d->since < ROOM_NS)
+		if (grow_locked(d, piece.bytes) && df_now_ns() - d->since < ROOM_NS)
 			ret = -EAGAIN;
 	} else if (ret >= 0) {
-		const struct chunk *c = &d->chunks[out->piece.seg];
+		const struct chunk *c = &d->chunks[piece.seg];
 
 		out->device = device;
-		out->addr = c->addr + out->piece.offset;
+		out->seg = piece.seg;
+		out->offset = piece.offset;
+		out->bytes = piece.bytes;
+		out->addr = c->addr + piece.offset;
 		out->chunk_bytes = c->bytes;
 		memcpy(out->handle, &c->handle, sizeof(out->handle));
 		if (df_pool_left(&d->pool) < d->pool.seg_bytes / 2)
@@ -165,16 +170,16 @@ static int far_alloc(int device, uint64_t bytes, struct df_far_block *out)
 	return ret > 0 ? 0 : ret;
 }
 
-static void far_free(const struct df_far_block *b)
+void df_cuda_far_free(const struct df_far_block *b)
 {
 	struct far_dev *d = dev_of(b->device);
 
 	df_mutex_lock(&d->lock);
-	df_pool_give(&d->pool, &b->piece);
+	df_pool_give(&d->pool, &(struct df_pool_piece){b->seg, b->offset, b->bytes});
 	df_mutex_unlock(&d->lock);
 }
 
-static void far_limit(uint64_t bytes)
+void df_cuda_far_limit(uint64_t bytes)
 {
 	limit = bytes;
 }
@@ -230,7 +235,7 @@ int df_cuda_scratch(int device, uint64_t bytes, void **out)
 
 	if (!s)
 		return -ENOMEM;
-	ret = far_alloc(device, bytes, &s->block);
+	ret = df_cuda_far_alloc(device, bytes, &s->block);
 	if (ret) {
 		free(s);
 		/* It has nowhere else to go: it waits for the chunk, or for the driver to have some again. */
@@ -258,7 +263,7 @@ void df_cuda_scratch_free(void *p)
 		*at = s->next;
 	pthread_mutex_unlock(&scratch_lock);
 	if (s)
-		far_free(&s->block);
+		df_cuda_far_free(&s->block);
 	free(s);
 }
 
@@ -371,7 +376,7 @@ int df_cuda_far_open(int device, uint64_t proc, const uint8_t *handle, uint64_t 
 	return ret;
 }
 
-static int far_open(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr)
+int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr)
 {
 	int ret = df_cuda_far_open(device, proc, far->handle, far->chunk_bytes, addr);
 
@@ -382,7 +387,7 @@ static int far_open(int device, uint64_t proc, const struct df_conn_far *far, ui
 	return ret ? -EAGAIN : 0;
 }
 
-static void far_close(uint64_t proc)
+void df_cuda_far_close(uint64_t proc)
 {
 	struct opened **at = &opened, *o, *list = NULL;
 
@@ -408,13 +413,4 @@ static void far_close(uint64_t proc)
 		(void)df_cuda_aside(close_one, o);
 	}
 }
-
-const struct df_far_ops df_cuda_far_ops = {
-	.agreed = df_cuda_agreed,
-	.alloc = far_alloc,
-	.free = far_free,
-	.open = far_open,
-	.close = far_close,
-	.limit = far_limit,
-};
 #endif

@@ -6,9 +6,14 @@
 #define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
 
 #include <stdint.h>
-#include "runtime/transport/far.h"
+#include "runtime/backend.h"
 
-extern const struct df_far_ops df_cuda_far_ops;
+/* For struct df_backend. */
+int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out);
+void df_cuda_far_free(const struct df_far_block *block);
+int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr);
+void df_cuda_far_close(uint64_t proc);
+void df_cuda_far_limit(uint64_t bytes);
 
 /* 1 when the device has its first chunk; waits for it for at most so long. */
 int df_cuda_far_ready(int device, uint64_t bound_ns);

@@ -90,7 +90,7 @@ static struct head *cut(size_t whole)
 	return h;
 }
 
-void *df_cuda_pinned(size_t bytes)
+void *df_cuda_pinned(size_t bytes, int zero)
 {
 	int running = df_cuda_daemon_started();
 	uint32_t class = MIN_SHIFT;
@@ -123,7 +123,8 @@ void *df_cuda_pinned(size_t bytes)
 	if (!h)
 		return NULL;
 	h->class = class;
-	memset(h + 1, 0, bytes);
+	if (zero)
+		memset(h + 1, 0, bytes);
 	return h + 1;
 }
 

@@ -3,9 +3,9 @@
  * once more, and sleeps on its futex word; whoever publishes rings if the bell is armed. Bells lie in memory
  * that the node's processes share, so the futex is a shared one.
  */
-#include <sched.h>
+#include <limits.h>
 #include "runtime/base/futex.h"
-#include "runtime/rt.h"
+#include "runtime/transport/bell.h"
 
 uint32_t df_bell_arm(struct df_bell *bell)
 {

@@ -1,0 +1,346 @@
+/*
+ * The one interface between the runtime and a machine: the GPUs of a node (runtime/device/cuda), or CPU threads that
+ * stand for them (runtime/device/host, over libdfhost.so). What the runtime asks of a machine is struct df_backend;
+ * what a machine tells the runtime is struct df_hooks. Facts about a machine are data, so that nobody asks which one it is.
+ *
+ * Results: 0 or -errno; -EAGAIN: not now. Times are in ns, sizes in bytes. Every function may be called by any thread,
+ * and blocks only where that is said.
+ *
+ * Hooks run on the thread that called CUDA, with no lock of the machine held, before the call acts unless said otherwise.
+ * They may call every function of the table and may block (one that waits helps the daemon meanwhile). Without hooks
+ * everything behaves as plain CUDA.
+ */
+#ifndef DF_RUNTIME_BACKEND_H
+#define DF_RUNTIME_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "kernels/abi.h"
+
+/* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
+#define DF_BACKEND_VERSION 2
+
+struct df_ctl_comm;
+struct df_member;
+
+/* ---- what both speak of -------------------------------------------------------------------------------------- */
+
+/* A stream as the machine knows it: one per cudaStream_t and device, legacy and per-thread ones too. */
+struct df_mstream;
+
+struct df_stream_info {
+	struct df_mstream *stream;
+	uint64_t id; /* unique in the process, never reused, never 0 */
+	int device;
+	int priority;
+	uint8_t legacy;	  /* the legacy default stream of its device */
+	uint8_t blocking; /* synchronises with the legacy default stream */
+	uint8_t per_thread;
+	uint8_t capturing; /* part of a capture in progress */
+	void **user;	   /* a word that belongs to the hooks; NULL at first */
+};
+
+struct df_event_info {
+	uint64_t id; /* unique in the process, never reused, never 0 */
+	int device;
+	uint8_t timing; /* cudaEventElapsedTime may be asked of it */
+	uint8_t ipc;	/* other processes may wait for it */
+	void **user;	/* a word that belongs to the hooks; NULL at first */
+	void *event;	/* the cudaEvent_t */
+};
+
+enum df_work {
+	DF_WORK_KERNEL,
+	DF_WORK_MEMCPY,
+	DF_WORK_MEMSET,
+	DF_WORK_HOSTFN,
+	DF_WORK_GRAPH,
+	DF_WORK_MEMOP,
+	DF_WORK_ALLOC,
+	DF_WORK_FREE,
+	DF_WORK_NR
+};
+
+/* What a device-wide wait is called for. */
+enum df_sync_kind {
+	DF_SYNC_DEVICE,	       /* cudaDeviceSynchronize: promised to the application */
+	DF_SYNC_FREE,	       /* cudaFree, cudaFreeHost: implicit */
+	DF_SYNC_HOST_ALLOC,    /* cudaHostAlloc, cudaMallocHost: implicit */
+	DF_SYNC_HOST_REGISTER, /* cudaHostRegister, Unregister: implicit */
+	DF_SYNC_MEMCPY,	       /* synchronous copies and memsets on the legacy stream */
+	DF_SYNC_RESET,	       /* cudaDeviceReset */
+	DF_SYNC_DRIVER,	       /* another call that may wait for the device: implicit */
+	DF_SYNC_NR
+};
+
+enum df_mem_kind { DF_MEM_UNKNOWN, DF_MEM_DEVICE, DF_MEM_HOST, DF_MEM_MANAGED };
+
+struct df_mem_info {
+	enum df_mem_kind kind;
+	int device;
+	void *base; /* of the allocation */
+	size_t bytes;
+	int fd;		 /* the shared file it lives in, or -1; owned by the machine */
+	uint64_t offset; /* of base in that file */
+};
+
+/* The bytes that a copy reads and writes. */
+struct df_touch {
+	uintptr_t in, in_end, out, out_end;
+};
+
+/*
+ * A device whose blocks the machine executes. The runtime's, which never frees it; the machine reads it without a lock,
+ * except what is said to be the machine's.
+ */
+struct df_exec {
+	struct df_kdaemon d;
+	struct df_kblock *blocks;
+	uint32_t *needs;	  /* operations in flight, by block, where `gpu` */
+	uint64_t issued, retired; /* operations */
+	uint64_t quits;		  /* the machine's: its blocks found nothing to do for a time */
+	uint32_t used;		  /* some communicator lives here */
+};
+
+/* All of them, by number of the device, and who else is on this node. */
+struct df_execs {
+	struct df_exec **v;
+	int nr, nr_cores;
+	uint32_t nr_procs; /* the most processes of one communicator on this node */
+};
+
+/* Memory of a GPU that its daemon touches and the host can't. */
+struct df_far_block {
+	int device;
+	uint32_t seg; /* the chunk */
+	uint64_t offset, bytes;
+	uint64_t addr, chunk_bytes;
+	uint8_t handle[sizeof(((struct df_conn_far *)0)->handle)];
+};
+
+/* A collective captured into a graph. */
+struct df_capture_ops {
+	/*
+	 * One replay, called inside cudaGraphLaunch on the caller's thread, for all such nodes of the
+	 * graph in capture order. *ready becomes ready_value when the node's predecessors are done; the
+	 * node is done when **done >= *done_value.
+	 */
+	int (*launch)(void *arg, const uint64_t *ready, uint64_t ready_value, const uint64_t **done,
+		      uint64_t *done_value);
+	/* The last graph or executable graph that holds the node is gone. May not call CUDA. */
+	void (*destroy)(void *arg);
+	/*
+	 * Instead of launch, for a graph that holds nothing but collectives: each is put on the stream as if it were
+	 * called there now, in capture order, and the graph itself is no work on the stream. 1: not this one, launch
+	 * as usual (said of all or none). chain: each of them
+	 * comes after the one before it in the graph too. May be NULL.
+	 */
+	int (*issue)(void *arg, const struct df_stream_info *s, int chain);
+};
+
+/* ---- what a machine tells the runtime -------------------------------------------------------------------------- */
+
+struct df_hooks {
+	/* Something other than a collective is about to be enqueued. t: what it touches and nothing else; NULL unknown. */
+	void (*before_work)(const struct df_stream_info *s, enum df_work kind,
+			    const struct df_touch *t);
+	/* A graph was launched, or could not be; before_work has been called for it. May be NULL. */
+	void (*after_graph)(const struct df_stream_info *s, int launched);
+	/*
+	 * cudaEventRecord: called before the native record. 1: the hook has recorded the event itself
+	 * (through the table), the native record is skipped. 0: go on.
+	 */
+	int (*event_record)(const struct df_event_info *e, const struct df_stream_info *s);
+	/* cudaStreamWaitEvent, before the native wait, which follows in any case. */
+	void (*event_wait)(const struct df_stream_info *s, const struct df_event_info *e);
+	/* cudaEventQuery: 0 the hook sees nothing unfinished (the native query decides), 1 not ready. */
+	int (*event_query)(const struct df_event_info *e);
+	/*
+	 * cudaEventElapsedTime, of each event: 0, and *event the one whose native time counts; 1 not ready.
+	 */
+	int (*event_time)(const struct df_event_info *e, void **event);
+	/* cudaEventSynchronize: blocks until what the hooks know of is finished. */
+	void (*event_sync)(const struct df_event_info *e);
+	void (*event_destroy)(const struct df_event_info *e);
+	void (*stream_create)(const struct df_stream_info *s);
+	/* cudaStreamSynchronize: blocks until what the hooks know of is finished. */
+	void (*stream_sync)(const struct df_stream_info *s);
+	/* cudaStreamQuery: as event_query. */
+	int (*stream_query)(const struct df_stream_info *s);
+	/* After either, what the application is told: 1 done, 0 not ready, -1 an error. */
+	void (*queried)(int done);
+	/* cudaStreamDestroy: work continues to its end; the hooks must put their waits on it now. */
+	void (*stream_destroy)(const struct df_stream_info *s);
+	/*
+	 * A wait for the whole device, before the native one. Returns 0: wait natively; 1: return to the
+	 * application without the native wait (released, or nothing that it could wait for is left).
+	 */
+	int (*device_sync)(int device, enum df_sync_kind kind, const void *ptr);
+	/*
+	 * A synchronous copy on the legacy stream, before before_work: blocks until what the hooks know of, and the
+	 * copy would wait for, is finished. t: what it touches, NULL unknown. 1: released: put it on the stream without
+	 * before_work. May be NULL.
+	 */
+	int (*sync_copy)(const struct df_stream_info *s, const struct df_touch *t);
+	/* cudaFree/cudaFreeHost: 1 = deferred, the hook will call mem_free() of the table later. */
+	int (*free)(void *ptr, const struct df_mem_info *info);
+	/* Called in the loops in which the machine waits: drives the daemon a little. 1 if it moved. */
+	int (*help)(void);
+	/* After the host finished waiting for anything (the trace wants it): what, id of the object. */
+	void (*sync_done)(int device);
+	/*
+	 * An allocation found no memory (device -1: pinned): waits for what the free hook has put off, as
+	 * long as anything moves. 1: try again, 0: nothing was put off. May be NULL.
+	 */
+	int (*flush)(int device);
+	/* A range of addresses, device being the current one, is about to lose its memory: cuMemUnmap. May be NULL. */
+	void (*unmap)(int device, uintptr_t at, size_t bytes);
+
+	/*
+	 * From the machine's threads that execute blocks: takes note of what a device's blocks have completed, connects
+	 * what is not connected. 1 if something moved.
+	 */
+	int (*chores)(int device);
+	/* Peers have asked for connectors of the device back, and chores() has not looked since. */
+	int (*asked)(int device);
+	/* The device is lost, which has been logged: its communicators end. Returns before they have. */
+	void (*failed)(int device);
+	/* Relaxes no order between streams from now on: not every call of the application's is seen. */
+	void (*strict)(void);
+	/* Another one says that a stream, or a peer, has written something that a block may wait for. */
+	uint64_t (*words)(void);
+	/* Emulated links: 1 something arrived, 0 there are some, -1 there are none; something is under way. */
+	int (*links_pass)(void);
+	int (*links_busy)(void);
+};
+
+/* ---- what the runtime asks of a machine ------------------------------------------------------------------------ */
+
+struct df_backend {
+	uint32_t version; /* DF_BACKEND_VERSION */
+	/*
+	 * 1: a kernel executes the blocks, behind a bus: it reads what it needs from its submission, and remembers
+	 * connectors. 0: threads do, in this memory.
+	 */
+	uint8_t gpu;
+
+	/* -- executing blocks -- */
+
+	/* Of a device's daemon, unless the user says how many. */
+	uint32_t (*blocks)(void);
+	/* The same for all processes that use the device; 0: not known. */
+	uint64_t (*device_id)(int device);
+	/*
+	 * The device can execute a daemon; idempotent, blocks. Before the first communicator there, when nothing that
+	 * waits for us can stand in its way. -errno with the reason.
+	 */
+	int (*prepare)(int device, char *reason, size_t reason_bytes);
+	/* All members of a new communicator call it, with no lock held; blocks. */
+	int (*meet)(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
+	/* After a device came into use; idempotent. -ENOMEM: no thread. */
+	int (*start)(const struct df_execs *execs);
+	/*
+	 * Before a device's lock is taken to submit: shared_alloc() must not call the driver under it, so this waits, for
+	 * a bounded time, until it need not.
+	 */
+	void (*reserve)(void);
+	/*
+	 * The submitting thread sends what an operation of few bytes begins with, if the blocks have nothing else to do: the
+	 * data are on their way while the call returns. Bounded; no lock is held.
+	 */
+	void (*first_turns)(int device);
+	/* After a submission: makes sure that somebody works. */
+	void (*submitted)(void);
+	/* One look at all blocks, those of the device first where >= 0; 1 if something moved. */
+	int (*pass)(int device);
+	/* Waits until ready(arg); the caller drives the blocks meanwhile, or lends its core to who does. */
+	void (*wait)(int device, int (*ready)(void *arg), void *arg);
+	/* The blocks of the device are nobody's until resume. 1: it is lost, and what they had with it. */
+	int (*stop)(int device);
+	void (*resume)(int device);
+	uint64_t (*launches)(void); /* resumed after a quit */
+
+	/* -- memory -- */
+
+	/* Seen by host and devices under one address, from a line of its own on; zero: zeroed. NULL: none. */
+	void *(*shared_alloc)(size_t bytes, int zero);
+	void (*shared_free)(void *p);
+	/* For a program that only blocks of that device touch. -EAGAIN. */
+	int (*scratch)(int device, uint64_t bytes, void **out);
+	void (*scratch_free)(void *p);
+	/*
+	 * Segments of the transports' arena, which devices are to see; NULL: they see all memory. Either may take long:
+	 * called with no lock held, on a thread that aside() started. show not 0: the segment can't be used.
+	 */
+	int (*show)(void *base, uint64_t bytes);
+	void (*hide)(void *base);
+	/* Runs fn on a thread of its own. -ENOMEM. */
+	int (*aside)(void (*fn)(void *arg), void *arg);
+	/*
+	 * Memory of GPUs for the transport "p2p", which is not there where these are NULL. What needs the driver is begun
+	 * aside, and asked for again. agreed: 1 when these two ranks reach each other's (since meet()); cheap.
+	 * alloc: -ENOMEM also where it takes too long. open: where a chunk of another process's memory lies for our device;
+	 * -EAGAIN also where it is refused. close: nobody uses that process's any more. limit: at most so many bytes, for
+	 * tests; 0: no limit.
+	 */
+	int (*far_agreed)(const struct df_member *self, const struct df_member *peer);
+	int (*far_alloc)(int device, uint64_t bytes, struct df_far_block *out);
+	void (*far_free)(const struct df_far_block *block);
+	int (*far_open)(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr);
+	void (*far_close)(uint64_t proc);
+	void (*far_limit)(uint64_t bytes);
+
+	/* -- the application's devices, streams, events, memory -- */
+
+	void (*set_hooks)(const struct df_hooks *hooks);
+	int (*device_count)(void);
+	int (*get_device)(void);       /* of the calling thread */
+	int (*set_device)(int device); /* 0 or -EINVAL */
+
+	/* Looks up a cudaStream_t (0, 1, 2 included) as the calling thread means it. -EINVAL. */
+	int (*stream_info)(const void *stream, struct df_stream_info *out);
+	/* A stream of the shim's own: non-blocking, seen by no hook. */
+	int (*stream_new)(int device, struct df_stream_info *out);
+	void (*stream_delete)(struct df_mstream *s);
+
+	/* Stream operations, as cuStreamWriteValue64 and cuStreamWaitValue64(GEQ). -ENOMEM. */
+	int (*stream_write)(struct df_mstream *s, uint64_t *addr, uint64_t value);
+	int (*stream_wait)(struct df_mstream *s, const uint64_t *addr, uint64_t value);
+	/* 1: nothing enqueued on it is unfinished, and it waits for no other stream. Never blocks. */
+	int (*stream_idle)(struct df_mstream *s);
+	/* The native record of an event on a stream, without hooks. */
+	int (*event_record)(void *event, struct df_mstream *s);
+	/* An event of the shim's own, with timing, seen by no hook. -ENOMEM. */
+	int (*event_new)(int device, void **event);
+	void (*event_delete)(void *event);
+	/* The native wait of a stream for an event, without hooks. */
+	int (*event_wait)(struct df_mstream *s, void *event);
+	/* All live streams of a device, for the legacy stream's rules; calls fn for each. */
+	void (*stream_each)(int device, void (*fn)(const struct df_stream_info *s, void *arg),
+			    void *arg);
+
+	/*
+	 * Adds a node to the capture that the stream is part of. -EINVAL: it is not capturing. Where the backend
+	 * was opened to look on (mode trace) nothing may wait for it: *done is ignored.
+	 */
+	int (*capture_node)(struct df_mstream *s, const struct df_capture_ops *ops, void *arg);
+
+	/* Words that streams of this device wait for may have changed: look again. Cheap, any thread. */
+	void (*kick)(int device);
+
+	int (*mem_alloc)(int device, size_t bytes,
+			 void **out); /* device memory, at a page's start */
+	/*
+	 * Device or pinned memory; no hook, never waits. Native work that was enqueued before may still
+	 * touch it: the memory is used again only after that. -EINVAL.
+	 */
+	int (*mem_free)(void *ptr);
+	int (*mem_info)(const void *ptr, struct df_mem_info *out); /* 0, kind UNKNOWN if not ours */
+	/* Can a kernel of the device touch the other's memory? NULL: always. */
+	int (*reaches)(int device, int other);
+};
+
+/* The machine of this process. Never NULL: before df_device_open() it is plain memory, where nothing is executed. */
+extern const struct df_backend *df_backend;
+
+#endif

@@ -1,0 +1,411 @@
+/*
+ * Who executes the blocks where no GPU does: CPU threads. A block is a state machine (one turn at a time, no
+ * turn blocks), so any thread that owns it can execute it: worker threads, and every host thread that waits for
+ * something of ours ("helps"). A turn that can't move returns, and the thread goes on with another block:
+ * that is how eight ranks share two cores without spinning against each other.
+ *
+ * Who sleeps where:
+ *   - a helper, or the only worker at work, that finds nothing to move for a while sleeps on the process's
+ *     bell: peers ring it when they publish a slice, our own threads when they complete an operation;
+ *   - workers that are not needed (a helper drives, or nothing is in flight) sleep on work_seq. For a few
+ *     milliseconds after the last work with a time-out ("doze"), so that a job that computes between short
+ *     collectives pays for no wake-up; then without ("deep"): an idle job costs nothing.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include "kernels/daemon.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/device/host/threads.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
+#include "trace/record/writer.h"
+
+#define BURST 64 /* turns of one block before the thread looks elsewhere */
+#define SPIN_PASSES                                                                                \
+	800 /* passes without progress before yielding the core, when each thread has one */
+#define CROWD_PASSES 4	/* the same when threads outnumber the cores */
+#define SHORT_PASSES 32 /* passes of a waiting thread before it counts as a helper */
+#define FIRST_TURNS  2	/* of a small operation, by the thread that submits it */
+#define YIELD_PASSES 64 /* before sleeping */
+#define DOZE_NS	     200000
+#define LINGER_NS    5000000 /* how long a worker dozes after the last work */
+#define SLEEP_MIN_NS 50000
+#define SLEEP_MAX_NS 10000000
+
+/* Before df_threads_start() there are no devices. */
+static const struct df_execs none = {.nr_cores = 1, .nr_procs = 1};
+
+static struct {
+	struct df_mutex lock;
+	uint32_t nr_workers;
+	uint32_t helpers;  /* host threads that wait and help */
+	uint32_t deep;	   /* workers that sleep without a time-out */
+	uint32_t work_seq; /* futex word of dozing and sleeping workers */
+	uint64_t quit_ns;  /* idle time that counts as a quit */
+	uint64_t launches;
+	const struct df_execs *execs; /* atomic */
+	const struct df_hooks *hooks; /* the same */
+	uint32_t nr_blocks;	      /* of all devices in use */
+} eng = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine"), .execs = &none};
+
+static const struct df_execs *execs(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_threads_start(): devices and hooks are complete. */
+	return __atomic_load_n(&eng.execs, __ATOMIC_ACQUIRE);
+}
+
+/* Operations of the device are in flight. */
+static int busy(const struct df_exec *x)
+{
+	/* SEQ_CST pairs with df_threads_submitted(): not before our being asleep is visible. */
+	return __atomic_load_n(&x->issued, __ATOMIC_SEQ_CST) !=
+	       __atomic_load_n(&x->retired, __ATOMIC_RELAXED);
+}
+
+/* And on any. */
+static int outstanding(void)
+{
+	const struct df_execs *all = execs();
+	int i;
+
+	for (i = 0; i < all->nr; i++)
+		if (busy(all->v[i]))
+			return 1;
+	return all->nr && eng.hooks->links_busy();
+}
+
+/* Are there more threads that wait for each other on this node than cores to run them? */
+static int crowded(void)
+{
+	uint32_t here = __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED);
+
+	return DF_MAX(here, 1) * __atomic_load_n(&execs()->nr_procs, __ATOMIC_RELAXED) >
+	       (uint32_t)execs()->nr_cores;
+}
+
+/* With one block, and a core for each process, nothing in this process can be what its task waits for. */
+static int alone(void)
+{
+	return __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) == 1 && !crowded();
+}
+
+/* What a look at one or all blocks came to; the larger wins. */
+enum look {
+	LOOK_STUCK, /* every task of every block has been tried since anything moved */
+	LOOK_SPINS, /* nothing moved, but there are tasks whose turn has not come yet */
+	LOOK_MOVED,
+};
+
+static enum look block_work(struct df_exec *x, struct df_kblock *blk)
+{
+	struct df_trylock *lock = (struct df_trylock *)&blk->lock;
+	enum look look = LOOK_STUCK;
+	int only = alone(), i;
+
+	/* Whoever owns it drives it. */
+	if (!df_trylock_try(lock))
+		return LOOK_STUCK;
+	for (i = 0; i < BURST; i++) {
+		const struct df_kctx *task = blk->task;
+		enum df_turn turn = df_block_turn(&x->d, blk);
+
+		if (turn == DF_TURN_PROGRESS)
+			look = LOOK_MOVED;
+		else if (turn == DF_TURN_EMPTY || (blk->task == task && !only))
+			break; /* waits below its threshold: other blocks may be what it waits for */
+	}
+	if (look == LOOK_STUCK && blk->first && blk->idle < 2)
+		look = LOOK_SPINS;
+	df_trylock_release(lock);
+	return look;
+}
+
+void df_threads_first_turns(int device)
+{
+	struct df_exec *x;
+	uint32_t b;
+
+	/* Ranks of one process drift into one order sooner if none runs ahead. */
+	if (__atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) != 1)
+		return;
+	x = execs()->v[device];
+	for (b = 0; b < x->d.nr_blocks; b++) {
+		struct df_kblock *blk = &x->blocks[b];
+		struct df_trylock *lock = (struct df_trylock *)&blk->lock;
+		int i;
+
+		if (!df_trylock_try(lock))
+			continue;
+		/* Only what has just been submitted: other tasks may have much to move. */
+		for (i = blk->first ? FIRST_TURNS : 0; i < FIRST_TURNS; i++)
+			if (df_block_turn(&x->d, blk) != DF_TURN_PROGRESS)
+				break;
+		df_trylock_release(lock);
+	}
+	/* What went onto an emulated link is seen to be outstanding by whoever looks next. */
+	eng.hooks->links_pass();
+}
+
+/* All blocks, those of one device first. */
+static enum look pass(int first)
+{
+	const struct df_execs *all = execs();
+	enum look look = LOOK_STUCK;
+	uint32_t b;
+	int i, links;
+
+	for (i = 0; i < all->nr; i++) {
+		int device = (DF_MAX(first, 0) + i) % all->nr;
+		struct df_exec *x = all->v[device];
+
+		if (!__atomic_load_n(&x->used, __ATOMIC_RELAXED) ||
+		    (__atomic_load_n(&x->issued, __ATOMIC_RELAXED) ==
+			     __atomic_load_n(&x->retired, __ATOMIC_RELAXED) &&
+		     !eng.hooks->asked(device)))
+			continue;
+		for (b = 0; b < x->d.nr_blocks; b++) {
+			enum look l = block_work(x, &x->blocks[b]);
+
+			look = DF_MAX(look, l);
+		}
+		if (eng.hooks->chores(device))
+			look = LOOK_MOVED;
+	}
+	/* With emulated links nobody sleeps: what they time would be the waking. */
+	links = all->nr ? eng.hooks->links_pass() : -1;
+	if (links > 0)
+		look = LOOK_MOVED;
+	else if (look == LOOK_STUCK && !links)
+		look = LOOK_SPINS;
+	return look;
+}
+
+int df_threads_pass(int device)
+{
+	return pass(device) == LOOK_MOVED;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------- */
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+struct backoff {
+	uint32_t idle; /* passes without progress */
+	uint32_t quit; /* the idle time has become a voluntary quit */
+	int64_t sleep_ns;
+	uint64_t since;
+};
+
+/* A thread that drives has moved nothing for so long that its blocks count as having left the device. */
+static void note_quit(struct backoff *b)
+{
+	uint64_t now = df_now_ns();
+	int i;
+
+	if (!b->since)
+		b->since = now;
+	if (b->quit || now - b->since < eng.quit_ns)
+		return;
+	b->quit = 1;
+	for (i = 0; i < execs()->nr; i++) {
+		struct df_exec *x = execs()->v[i];
+
+		if (__atomic_load_n(&x->issued, __ATOMIC_RELAXED) ==
+		    __atomic_load_n(&x->retired, __ATOMIC_RELAXED))
+			continue;
+		__atomic_add_fetch(&x->quits, 1, __ATOMIC_RELAXED);
+		df_trace(DF_REC_DAEMON_QUIT, i, 0, -1, 0, (uint64_t)i, 1, 0, 0);
+	}
+}
+
+static void note_progress(struct backoff *b)
+{
+	if (b->quit)
+		__atomic_add_fetch(&eng.launches, 1, __ATOMIC_RELAXED);
+	memset(b, 0, sizeof(*b));
+}
+
+/*
+ * After a pass without progress: pause, yield, or sleep on the bell. ready: what the caller waits for;
+ * looked at once more after the bell is armed.
+ */
+static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
+		     void *arg)
+{
+	struct df_bell *bell = df_tl_bell();
+	uint32_t seen;
+
+	uint32_t spins = crowded() ? CROWD_PASSES : SPIN_PASSES;
+
+	if (++b->idle < spins) {
+		relax();
+		return;
+	}
+	if (b->idle < spins + YIELD_PASSES || look == LOOK_SPINS) {
+		sched_yield();
+		return;
+	}
+	note_quit(b);
+	if (!b->sleep_ns)
+		b->sleep_ns = SLEEP_MIN_NS;
+	seen = df_bell_arm(bell);
+	if (!(ready && ready(arg)) && pass(device) == LOOK_STUCK)
+		df_bell_sleep(bell, seen, b->sleep_ns);
+	df_bell_disarm(bell);
+	b->sleep_ns = DF_MIN(b->sleep_ns * 2, (int64_t)SLEEP_MAX_NS);
+}
+
+void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
+{
+	struct backoff b = {0};
+	int i;
+
+	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
+	for (i = alone() ? SHORT_PASSES : 0; i; i--) {
+		pass(device);
+		if (ready(arg))
+			return;
+	}
+	__atomic_add_fetch(&eng.helpers, 1, __ATOMIC_RELAXED);
+	do {
+		enum look look = pass(device);
+
+		if (look == LOOK_MOVED)
+			note_progress(&b);
+		else
+			back_off(&b, look, device, ready, arg);
+	} while (!ready(arg));
+	if (__atomic_sub_fetch(&eng.helpers, 1, __ATOMIC_RELAXED) == 0)
+		df_threads_submitted();
+}
+
+/* ---- workers ---------------------------------------------------------------------------------------------- */
+
+/* Sleeps until there may be work. linger: when the last work was. */
+static void worker_rest(uint64_t last)
+{
+	uint32_t seen = __atomic_load_n(&eng.work_seq, __ATOMIC_RELAXED);
+
+	if (df_now_ns() - last < LINGER_NS || __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED)) {
+		df_futex_wait(
+			&eng.work_seq, seen,
+			__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) ? 5 * DOZE_NS : DOZE_NS, 0);
+		return;
+	}
+	/*
+	 * SEQ_CST pairs with df_threads_submitted(): either the submitter sees that we sleep deep, or we
+	 * see what it submitted. Without it an operation could lie in its ring with nobody awake.
+	 */
+	__atomic_add_fetch(&eng.deep, 1, __ATOMIC_SEQ_CST);
+	if (!outstanding())
+		df_futex_wait(&eng.work_seq, seen, -1, 0);
+	__atomic_sub_fetch(&eng.deep, 1, __ATOMIC_RELAXED);
+}
+
+static void *worker(void *arg)
+{
+	int home = (int)(intptr_t)arg;
+	struct backoff b = {0};
+	uint64_t last = df_now_ns();
+
+	for (;;) {
+		enum look look;
+
+		if (!outstanding()) {
+			worker_rest(last);
+			continue;
+		}
+		last = df_now_ns();
+		/*
+		 * Helpers enough for every block: stay away. A worker that loses its core while it owns a
+		 * block would only keep them from it.
+		 */
+		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) >=
+		    __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED)) {
+			worker_rest(last);
+			continue;
+		}
+		look = pass(home);
+		if (look == LOOK_MOVED) {
+			note_progress(&b);
+			continue;
+		}
+		/* A helper that finds nothing to move either needs no company. */
+		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED))
+			worker_rest(last);
+		else
+			back_off(&b, look, home, NULL, NULL);
+	}
+	return NULL;
+}
+
+static void worker_start(int home)
+{
+	sigset_t all, old;
+	pthread_t t;
+
+	/* The application's signals are none of our threads' business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	if (pthread_create(&t, NULL, worker, (void *)(intptr_t)home) == 0) {
+		pthread_detach(t);
+		pthread_setname_np(t, "dfshim-daemon");
+		eng.nr_workers++;
+	} else {
+		df_warn_once(
+			"no thread could be started for the daemon: host threads that wait drive it");
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+uint64_t df_threads_launches(void)
+{
+	return __atomic_load_n(&eng.launches, __ATOMIC_RELAXED);
+}
+
+int df_threads_start(const struct df_execs *all, const struct df_hooks *hooks)
+{
+	uint32_t active = 0;
+	int i;
+
+	df_mutex_lock(&eng.lock);
+	if (!eng.quit_ns)
+		eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) *
+			      DF_NS_PER_US;
+	eng.hooks = hooks;
+	/* RELEASE pairs with the ACQUIRE in execs(). */
+	__atomic_store_n(&eng.execs, all, __ATOMIC_RELEASE);
+	for (i = 0; i < all->nr; i++)
+		active += __atomic_load_n(&all->v[i]->used, __ATOMIC_RELAXED) != 0;
+	__atomic_store_n(&eng.nr_blocks, active * all->v[0]->d.nr_blocks, __ATOMIC_RELAXED);
+	for (i = 0;
+	     i < all->nr && eng.nr_workers < active && eng.nr_workers < (uint32_t)all->nr_cores;
+	     i++)
+		if (__atomic_load_n(&all->v[i]->used, __ATOMIC_RELAXED))
+			worker_start(i);
+	df_mutex_unlock(&eng.lock);
+	return 0;
+}
+
+void df_threads_submitted(void)
+{
+	/* SEQ_CST pairs with worker_rest(): our submission is ordered before the look at the sleepers. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&eng.deep, __ATOMIC_RELAXED) && outstanding()) {
+		__atomic_add_fetch(&eng.work_seq, 1, __ATOMIC_RELAXED);
+		df_futex_wake(&eng.work_seq, 1, 0);
+	}
+}
