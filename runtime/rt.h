@@ -322,6 +322,8 @@ uint64_t df_dev_progress(const struct df_dev *dev); /* the same, of one device *
 /* coll.c: the registry. All under dev->lock. */
 int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out);
 struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits);
+/* One that has not been appended. */
+void df_coll_instance_free(struct df_kinst *inst);
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
 void df_coll_retire(struct df_coll *coll);
 void df_coll_abort(struct df_coll *coll); /* marks it; see df_engine_purge() */

@@ -280,6 +280,13 @@ static struct df_kinst *reuse(struct df_coll *coll)
 	return inst;
 }
 
+void df_coll_instance_free(struct df_kinst *inst)
+{
+	if (inst->waits != inst->own_waits)
+		df_kfree(inst->waits);
+	df_kfree(inst);
+}
+
 struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 {
 	struct df_kinst *inst = reuse(coll);
@@ -295,9 +302,7 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 		struct df_kwait *w = df_kalloc(nr_waits * sizeof(*w));
 
 		if (!w) {
-			if (inst->waits != inst->own_waits)
-				df_kfree(inst->waits);
-			df_kfree(inst);
+			df_coll_instance_free(inst);
 			return NULL;
 		}
 		if (inst->waits != inst->own_waits)
@@ -414,9 +419,7 @@ void df_coll_destroy(struct df_coll *coll)
 	df_coll_disconnect(coll);
 	for (inst = coll->oldest; inst; inst = next) {
 		next = inst->next;
-		if (inst->waits != inst->own_waits)
-			df_kfree(inst->waits);
-		df_kfree(inst);
+		df_coll_instance_free(inst);
 	}
 	df_word_put(coll->k.done);
 	df_kfree(coll->k.ctx->send);

@@ -333,7 +333,7 @@ static int all_retired(void *arg)
 {
 	struct df_comm *comm = arg;
 
-	/* ACQUIRE pairs with nothing that carries data: results were ordered by the completion words. */
+	/* Relaxed: the completion words have ordered the results; only the numbers count here. */
 	if (__atomic_load_n(&comm->issued, __ATOMIC_RELAXED) ==
 	    __atomic_load_n(&comm->retired, __ATOMIC_RELAXED))
 		return 1;

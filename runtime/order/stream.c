@@ -432,25 +432,14 @@ static int hook_help(void)
 	return df_backend->pass(-1);
 }
 
-static void forget(struct df_flights *s, const struct df_comm *comm)
-{
-	uint32_t i, n = 0;
-
-	(void)comm;
-	/* All operations of the communicator are done or ended by now: pruning drops them. */
-	for (i = 0; i < s->nr; i++)
-		if (!df_flight_done(&s->v[i]))
-			s->v[n++] = s->v[i];
-	s->nr = n;
-}
-
 void df_stream_forget_comm(struct df_comm *comm)
 {
 	struct df_stream *s;
 	struct df_event *e;
 
-	df_list_each(s, &comm->dev->streams, node) forget(&s->pending, comm);
-	df_list_each(e, &comm->dev->events, node) forget(&e->pending, comm);
+	/* All of its operations are done or ended, and pruning drops those. */
+	df_list_each(s, &comm->dev->streams, node) df_flights_prune(&s->pending);
+	df_list_each(e, &comm->dev->events, node) df_flights_prune(&e->pending);
 }
 
 static void hook_strict(void)

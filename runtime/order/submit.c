@@ -298,8 +298,10 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 		}
 	} else if (s && !df_backend->stream_idle(s->info.stream)) {
 		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
-		if (ret)
-			goto out; /* an unused instance is freed with its collective's others */
+		if (ret) {
+			df_coll_instance_free(inst);
+			goto out;
+		}
 		ready.addr = s->ready;
 		ready.value = ++s->ready_seq;
 	}

@@ -4,104 +4,10 @@
  */
 #include "runtime/transport/transport.h"
 
-#include <errno.h>
 #include <stddef.h>
 
 #include "runtime/transport/arena.h"
 #include "runtime/transport/node.h"
-
-static int none_reachable(const struct df_member *self, const struct df_member *peer)
-{
-	(void)self;
-	(void)peer;
-	return 0;
-}
-
-static int none_peer_get(const struct df_member *self, const struct df_member *peer,
-			 struct df_peer **out)
-{
-	(void)self;
-	(void)peer;
-	(void)out;
-	return -EOPNOTSUPP;
-}
-
-static void none_peer_put(struct df_peer *peer)
-{
-	(void)peer;
-}
-
-static int none_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		       int zero, uint64_t base, struct df_conn **out)
-{
-	(void)peer;
-	(void)key;
-	(void)nr_slots;
-	(void)slot_bytes;
-	(void)zero;
-	(void)base;
-	(void)out;
-	return -EOPNOTSUPP;
-}
-
-static int none_find(struct df_peer *peer, uint64_t key, struct df_conn **out)
-{
-	(void)peer;
-	(void)key;
-	(void)out;
-	return -EOPNOTSUPP;
-}
-
-static int none_use(struct df_conn *conn)
-{
-	(void)conn;
-	return -EOPNOTSUPP;
-}
-
-static void none_conn(struct df_conn *conn)
-{
-	(void)conn;
-}
-
-static int none_close(struct df_conn *conn)
-{
-	(void)conn;
-	return -EOPNOTSUPP;
-}
-
-static int none_recycle(struct df_conn *conn, uint64_t *base)
-{
-	(void)conn;
-	(void)base;
-	return -EOPNOTSUPP;
-}
-
-static void none_end(const struct df_conn *conn, struct df_kconn *out)
-{
-	(void)conn;
-	(void)out;
-}
-
-static int none_progress(void)
-{
-	return 0;
-}
-
-const struct df_tl_ops df_tl_none_ops = {
-	.name = "none",
-	.reachable = none_reachable,
-	.peer_get = none_peer_get,
-	.peer_put = none_peer_put,
-	.create = none_create,
-	.find = none_find,
-	.use = none_use,
-	.unuse = none_conn,
-	.close = none_close,
-	.recycle = none_recycle,
-	.forget = none_conn,
-	.end = none_end,
-	.progress = none_progress,
-};
 
 const struct df_tl_ops *const df_tl_all[] = {
 	&df_tl_p2p_ops,

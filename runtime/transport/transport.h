@@ -96,9 +96,7 @@ static inline void df_conn_note(struct df_conn *conn, uint64_t pos)
 				 __ATOMIC_RELAXED);
 }
 
-/* A table whose every function refuses; the others' gaps are filled from it at start. */
-extern const struct df_tl_ops df_tl_none_ops;
-/* In order of preference. */
+/* In order of preference; no table has a gap. */
 extern const struct df_tl_ops *const df_tl_all[];
 extern const unsigned df_tl_nr;
 

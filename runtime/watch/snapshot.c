@@ -442,6 +442,7 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 	}
 	if (take_hold(df_rt.self.proc, g->epoch, what)) {
 		g->busy = 1;
+		free(asked.v);
 		return 0;
 	}
 	if (what != DF_ASK_AGAIN)

@@ -295,6 +295,81 @@ START_TEST(unmap_pays)
 }
 END_TEST
 
+static const struct df_backend *whole;
+static int live; /* pieces of memory that the daemon sees */
+
+static void *count_alloc(size_t bytes, int zero)
+{
+	__atomic_add_fetch(&live, 1, __ATOMIC_RELAXED);
+	return whole->shared_alloc(bytes, zero);
+}
+
+static void count_free(void *p)
+{
+	__atomic_sub_fetch(&live, p != NULL, __ATOMIC_RELAXED);
+	whole->shared_free(p);
+}
+
+static int is_busy(struct df_mstream *s)
+{
+	(void)s;
+	return 0;
+}
+
+static int no_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
+{
+	(void)s;
+	(void)addr;
+	(void)value;
+	return -EIO;
+}
+
+/* A communicator of one rank whose only operation the driver refuses. What of it is left. */
+static int refused_write(void)
+{
+	struct df_comm_config config = {.name = "test"};
+	unsigned char id[1][DF_ID_BYTES];
+	struct rank r = {.count = 1000};
+	struct df_stream_info info;
+	struct df_comm *comm;
+	struct df_op op;
+	int before = live;
+
+	r.in = calloc(r.count, sizeof(float));
+	r.out = calloc(r.count, sizeof(float));
+	ck_assert_int_eq(df_id_create(id[0]), 0);
+	ck_assert_int_eq(df_comm_create(0, &config, &comm), 0);
+	ck_assert_int_eq(df_comm_join(comm, 1, (const void *)id, 1, 0), 0);
+	ck_assert_int_eq(df_backend->stream_new(0, &info), 0);
+	op = all_reduce(comm, &r, (CUstream)info.stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), -EIO);
+	df_comm_destroy(comm);
+	free(r.in);
+	free(r.out);
+	return live - before;
+}
+
+/* An operation that fails on its way leaves nothing behind. */
+START_TEST(unused_instance)
+{
+	struct df_backend refusing;
+	int first;
+
+	start();
+	whole = df_backend;
+	refusing = *whole;
+	refusing.shared_alloc = count_alloc;
+	refusing.shared_free = count_free;
+	refusing.stream_idle = is_busy;
+	refusing.stream_write = no_write;
+	df_backend = &refusing;
+	/* The first one brings what the process keeps. */
+	first = refused_write();
+	ck_assert_msg(refused_write() == 0, "more than the first's %d are left", first);
+	df_backend = whole;
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t;
@@ -318,6 +393,7 @@ int main(void)
 	tcase_add_loop_test(t, kernels_pay, 0, 4);
 	tcase_add_test(t, context_waits);
 	tcase_add_test(t, unmap_pays);
+	tcase_add_test(t, unused_instance);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
 }
