@@ -233,8 +233,8 @@ static void print_text(const struct result *r)
 		       "computation is assumed\n",
 		       r->seen.nr_iterations, r->seen.nr_ranks, r->seen.iteration_ns / 1e6);
 	if (r->seen.nr_small)
-		printf("recorded: %d small all-reduces of each iteration left out\n",
-		       r->seen.nr_small);
+		printf("recorded: %d small all-reduce%s of each iteration left out\n",
+		       r->seen.nr_small, r->seen.nr_small == 1 ? "" : "s");
 	printf("\n%-15s %9s %8s %8s %12s  ", "", "iteration", "waiting", "updates/", "late");
 	printf("link use\n%-15s %9s %8s %8s %6s %5s", "scheme", "ms", "ms", "iter.", "mean",
 	       "most");

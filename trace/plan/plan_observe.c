@@ -119,12 +119,13 @@ static int read_all(struct observing *w, char **paths, size_t nr)
 
 	df_load_init(&l);
 	for (size_t i = 0; i < nr && !rc; i++) {
+		const char *base = strrchr(paths[i], '/'), *why = NULL;
 		struct df_reader r;
-		const char *why = NULL;
 
+		base = base ? base + 1 : paths[i];
 		rc = df_reader_open(&r, paths[i], &why);
 		if (rc) {
-			rc = fail(w, rc, "%s: %s", paths[i], why ? why : strerror(-rc));
+			rc = fail(w, rc, "%s: %s", base, why ? why : strerror(-rc));
 			break;
 		}
 		rc = df_load_trace(&l, &r);
@@ -133,7 +134,7 @@ static int read_all(struct observing *w, char **paths, size_t nr)
 		w->unended += !r.h.closed;
 		df_reader_close(&r);
 		if (rc)
-			fail(w, rc, "%s: %s", paths[i], strerror(-rc));
+			fail(w, rc, "%s: %s", base, strerror(-rc));
 	}
 	df_load_fini(&l);
 	return rc;
