@@ -20,16 +20,17 @@ Q := $(if $(V),,@)
 # -- what is here ---------------------------------------------------------------------------------
 comma := ,
 first = $(firstword $(foreach f,$(1),$(wildcard $(f))))
-CUDA_HOME ?= $(patsubst %/include/cuda_runtime_api.h,%,$(call first,$(foreach d,/usr/local/cuda /opt/cuda \
-	$(abspath build/cuda),$(d)/include/cuda_runtime_api.h)))
+ifeq ($(origin CUDA_HOME),undefined)
+CUDA_HOME := $(shell scripts/cuda_home.sh)
+endif
 NCCL_HOME ?= $(patsubst %/include/nccl.h,%,$(call first,$(foreach d,$(CUDA_HOME) /usr \
 	$(abspath build/cuda),$(d)/include/nccl.h)))
+HAVE_CXX := $(shell command -v g++ 2>/dev/null)
 # nvcc runs a host compiler for C++.
-NVCC ?= $(if $(shell command -v g++ 2>/dev/null),$(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
+NVCC ?= $(if $(HAVE_CXX),$(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
 CUDA_INC := $(CUDA_HOME)/include
 HAVE_CUDA := $(wildcard $(CUDA_INC)/cuda_runtime_api.h)
 HAVE_NCCL := $(wildcard $(NCCL_HOME)/include/nccl.h)
-HAVE_VERBS := $(wildcard /usr/include/infiniband/verbs.h)
 lib_of = $(patsubst %/,%,$(dir $(call first,$(foreach d,lib64 lib lib/x86_64-linux-gnu \
 	lib/aarch64-linux-gnu,$(1)/$(d)/$(2)))))
 CUDA_LIB := $(call lib_of,$(CUDA_HOME),libcudart.so)
@@ -55,7 +56,7 @@ WARN := -Wall -Wextra -Werror $(if $(SAN),-Wno-error -DDF_DEBUG)
 INCLUDES := -I. -I$(B)/gen $(if $(HAVE_CUDA),-isystem $(CUDA_INC)) \
 	$(if $(HAVE_NCCL),$(if $(filter /usr $(CUDA_HOME),$(NCCL_HOME)),,-isystem $(NCCL_HOME)/include))
 DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -ftls-model=initial-exec -pthread \
-	$(INCLUDES) $(if $(HAVE_VERBS),-DHAVE_VERBS) $(if $(HAVE_NCCL),-DHAVE_NCCL) $(SANFLAGS) $(CFLAGS)
+	$(INCLUDES) $(if $(HAVE_NCCL),-DHAVE_NCCL) $(SANFLAGS) $(CFLAGS)
 DEPFLAGS = -MMD -MP
 
 .PRECIOUS: $(B)/obj/%.o
@@ -89,7 +90,6 @@ all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
 	$(Q)$(if $(NVCC),:,echo "left out: GPU code: no nvcc, or no g++ for it")
-	$(Q)$(if $(HAVE_VERBS),:,echo "left out: verbs transport: no infiniband/verbs.h")
 
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -143,6 +143,7 @@ $(B)/tests/interpose/%: $(B)/obj/tests/interpose/%.o $(INTER_TEST) $(call obj,$(
 		$(shell pkg-config --libs check 2>/dev/null || echo -lcheck) -pthread -ldl -lm -ljansson
 
 tests: all $(TESTS)
+	$(Q)$(if $(HAVE_CXX),:,echo "left out: the test of the static CUDA runtime: no g++")
 
 # -- what people call ---------------------------------------------------------------------------------
 # Parts of the suite for a sanitizer run: TESTFILTER="kernels trace". RESULTS: where result files go.

@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 table=${TABLE:-interpose/cuda/cuda_api.def}
-at=${1:-${CUDA_HOME:-/usr/local/cuda}}
+at=${1:-$(scripts/cuda_home.sh)}
 header=$at
 [ -d "$at" ] && header=$at/include/cuda.h
 if [ ! -f "$header" ]; then

@@ -9,7 +9,7 @@
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)
 def=$src/interpose/nccl/nccl_api.def
-include=${2:-${CUDA_HOME:-/usr/local/cuda}/include}
+include=${2:-$("$src/scripts/cuda_home.sh")/include}
 
 names() {
 	sed -n 's/^NCCL_FN([0-9]*, [A-Z_]*, [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\1/p' "$def"

@@ -2,7 +2,7 @@
 # Installs what building and testing dfshim needs and this machine lacks. Does nothing, and needs no
 # network, when everything is there.
 #
-#   scripts/prereqs.sh [build] [check] [lint] [bench]      (default: build check)
+#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare]      (default: build check)
 #
 # Packages come from apt. Where no CUDA toolkit or no NCCL is installed, the headers and libraries come
 # from NVIDIA's pip wheels, into build/cuda: enough for everything that needs no GPU.
@@ -14,16 +14,27 @@ CRT_VERSION=13.0.88
 CCCL_VERSION=13.0.85
 NCCL_VERSION=2.28.9
 
+NVVM_VERSION=13.0.88
+NVCC_VERSION=13.0.88
+
 [ $# -gt 0 ] || set -- build check
 # nvcc runs a host compiler for C++.
-host_cxx=""
-[ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] && ! command -v nvcc >/dev/null || host_cxx=g++
+find_nvcc() {
+	[ -x "$(scripts/cuda_home.sh)/bin/nvcc" ] || command -v nvcc >/dev/null
+}
+host_cxx="" want_nvcc=""
+! find_nvcc || host_cxx=g++
 need="" optional=""
 for part; do
 	case $part in
-	build) need="$need gcc make pkg-config libjansson-dev uthash-dev $host_cxx" optional="$optional libibverbs-dev" ;;
-	check) need="$need check jq python3" optional="$optional spin openmpi-bin libopenmpi-dev" ;;
+	build) need="$need gcc make pkg-config libjansson-dev uthash-dev $host_cxx" ;;
+	check)
+		need="$need check jq python3 procps"
+		optional="$optional g++ spin openmpi-bin libopenmpi-dev"
+		want_nvcc=1
+		;;
 	lint) need="$need clang-format shellcheck mandoc" ;;
+	bare) need="$need mmdebstrap" ;;
 	bench) optional="$optional openmpi-bin libopenmpi-dev" ;;
 	*) echo "prereqs.sh: unknown part '$part'" >&2 && exit 2 ;;
 	esac
@@ -37,7 +48,7 @@ have() {
 	check) [ -f /usr/include/check.h ] ;;
 	libjansson-dev) [ -f /usr/include/jansson.h ] ;;
 	uthash-dev) [ -f /usr/include/uthash.h ] ;;
-	libibverbs-dev) [ -f /usr/include/infiniband/verbs.h ] ;;
+	procps) command -v pgrep >/dev/null ;;
 	*) dpkg -s "$1" >/dev/null 2>&1 ;;
 	esac
 }
@@ -76,33 +87,47 @@ if [ -n "$lacking$wanted" ]; then
 	fi
 fi
 
-has_header() {
-	for d in "${CUDA_HOME:-/usr/local/cuda}/include" /opt/cuda/include /usr/include build/cuda/include; do
-		[ -f "$d/$1" ] && return 0
+# wheels NAME==VERSION...: what NVIDIA's wheels have, below build/cuda.
+wheels() {
+	mkdir -p build/cuda
+	rm -rf build/wheels
+	python3 -m pip --version >/dev/null 2>&1 ||
+		as_root apt-get install -y -qq --no-install-recommends python3-pip >/dev/null
+	python3 -m pip download -q --no-deps --only-binary :all: -d build/wheels "$@" || return 1
+	for w in build/wheels/*.whl; do
+		python3 -m zipfile -e "$w" build/wheels/x || return 1
 	done
-	return 1
+	for d in build/wheels/x/nvidia/*/; do
+		cp -r "$d." build/cuda/ || return 1
+	done
+	rm -rf build/wheels
+}
+
+has_header() {
+	[ -f "$(scripts/cuda_home.sh)/include/$1" ] || [ -f "/usr/include/$1" ] || [ -f "build/cuda/include/$1" ]
 }
 
 if ! has_header cuda_runtime_api.h || ! has_header nccl.h; then
 	echo "prereqs: fetching the headers of CUDA and NCCL from their wheels into build/cuda"
-	mkdir -p build/wheels build/cuda
-	python3 -m pip --version >/dev/null 2>&1 ||
-		as_root apt-get install -y -qq --no-install-recommends python3-pip >/dev/null
-	if ! python3 -m pip download -q --no-deps --only-binary :all: -d build/wheels \
-		"nvidia-cuda-runtime==$CUDART_VERSION" "nvidia-cuda-crt==$CRT_VERSION" "nvidia-cuda-cccl==$CCCL_VERSION" \
-		"nvidia-nccl-cu13==$NCCL_VERSION"; then
+	if ! wheels "nvidia-cuda-runtime==$CUDART_VERSION" "nvidia-cuda-crt==$CRT_VERSION" \
+		"nvidia-cuda-cccl==$CCCL_VERSION" "nvidia-nccl-cu13==$NCCL_VERSION"; then
 		echo "prereqs: no CUDA and NCCL headers; clients and interception are left out" >&2
 		exit 1
 	fi
-	rm -rf build/wheels/x
-	for w in build/wheels/*.whl; do
-		python3 -m zipfile -e "$w" build/wheels/x || exit 1
-	done
-	cp -r build/wheels/x/nvidia/cu13/. build/cuda/
-	cp -r build/wheels/x/nvidia/nccl/. build/cuda/
 	# cuda_fp16.h wants <nv/target>, which some versions of the wheel keep one folder deeper.
 	[ -e build/cuda/include/nv ] || cp -r build/cuda/include/cccl/nv build/cuda/include/nv
 	ln -sf libcudart.so.13 build/cuda/lib/libcudart.so
 	ln -sf libnccl.so.2 build/cuda/lib/libnccl.so
-	rm -rf build/wheels
+fi
+
+# A toolkit that is installed without nvcc is left as it is.
+if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ && [ "$(scripts/cuda_home.sh)" = "$PWD/build/cuda" ]; then
+	echo "prereqs: fetching nvcc from its wheels into build/cuda"
+	if wheels "nvidia-cuda-nvcc==$NVCC_VERSION" "nvidia-nvvm==$NVVM_VERSION"; then
+		# Python's zipfile keeps no modes; nvcc looks for libraries below lib64.
+		chmod +x build/cuda/bin/* build/cuda/nvvm/bin/*
+		ln -sfn lib build/cuda/lib64
+	else
+		echo "prereqs: nvcc could not be fetched; GPU code is left out"
+	fi
 fi

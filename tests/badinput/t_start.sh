@@ -18,8 +18,8 @@ int main(void)
 	return r != ncclSuccess;
 }
 EOF
-cuda=${CUDA_HOME:-/usr/local/cuda}
-gcc plain.c -o plain -isystem "$cuda/include" -L"$cuda/lib64" -lnccl -Wl,-rpath,"$cuda/lib64" 2>gcc.log ||
+cuda=$("$SRC/scripts/cuda_home.sh")
+gcc plain.c -o plain -isystem "$cuda/include" -L"$cuda/lib64" -L"$cuda/lib" -lnccl -Wl,-rpath,"$cuda/lib64:$cuda/lib" 2>gcc.log ||
 	skip "no NCCL to link with: $(tail -1 gcc.log)"
 if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
 	# One warning, and then what NCCL does without us.

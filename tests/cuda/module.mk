@@ -76,7 +76,8 @@ $(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_k
 tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured use_graph)
 endif
 
-ifneq ($(wildcard $(CUDA_LIB)/libcudart_static.a),)
+# Parts of the static runtime are C++.
+ifneq ($(and $(HAVE_CXX),$(wildcard $(CUDA_LIB)/libcudart_static.a)),)
 $(B)/tests/cuda/use_cudart_static: tests/cuda/use_cudart.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) -isystem $(CUDA_INC) -o $@ $< $(CUDA_LIB)/libcudart_static.a \

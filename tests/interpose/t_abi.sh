@@ -3,7 +3,7 @@
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 T=${T:-$(mktemp -d)}
-cuda=${CUDA_HOME:-/usr/local/cuda}
+cuda=$("$SRC/scripts/cuda_home.sh")
 CC=${CC:-gcc}
 CXX=${CXX:-g++}
 [ -e "$cuda/include/nccl.h" ] || { echo "no nccl.h below $cuda" && exit 77; }

@@ -5,7 +5,7 @@ SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 B=${B:-$SRC/build}
 T=${T:-$(mktemp -d)}
 shim=$B/libdfshim.so
-cuda=${CUDA_HOME:-/usr/local/cuda}
+cuda=$("$SRC/scripts/cuda_home.sh")
 fails=0
 
 "$SRC/scripts/gen_api.sh" names | sort >"$T/table"

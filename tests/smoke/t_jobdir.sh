@@ -3,6 +3,7 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
+command -v pgrep >/dev/null || fail "no pgrep (procps), by which the job's processes are found: \`scripts/prereqs.sh check\` installs it"
 pid=
 trap '[ -z "$pid" ] || kill -TERM $pid 2>/dev/null' EXIT # where a check fails
 small="--ranks 2 --sizes 1K --rounds 1 --turns 1"
