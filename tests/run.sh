@@ -25,7 +25,7 @@ export SRC B
 
 # -- one test: prints one line, and its output when it fails -----------------------------------------
 run_one() {
-	local name=$1 limit=$2 own start rc secs words
+	local name=$1 limit=$2 own start rc secs cpu words
 	export T=$B/test-out/$name
 	rm -rf "$T"
 	mkdir -p "$T/trace"
@@ -47,6 +47,9 @@ run_one() {
 	start=$(date +%s%N)
 	(cd "$SRC" && exec timeout -k 10 "$limit" "${command[@]}") >>"$T/log" 2>&1 </dev/null
 	rc=$?
+	# Seconds of processors: a test that needs many more of the clock's waits instead of working.
+	times >"$T/times"
+	cpu=$(awk 'NR == 2 { split($1 "m" $2, t, /[ms]+/); print t[1] * 60 + t[2] + t[3] * 60 + t[4] }' "$T/times")
 	# Commands that the test bounds by themselves are in no process group of ours: they would go on in the background.
 	if [ $rc = 124 ] || [ $rc = 137 ]; then
 		(
@@ -72,7 +75,7 @@ run_one() {
 	*) words="FAIL" ;;
 	esac
 	{
-		printf '%s %s (%s s)' "$words" "$name" "$secs"
+		printf '%s %s (%s s, %s s of processors)' "$words" "$name" "$secs" "$cpu"
 		if [ $rc = 77 ]; then
 			printf ': %s\n' "$(grep -v '^[[:space:]]*$' "$T/log" | tail -1)"
 		elif [ $rc != 0 ]; then
