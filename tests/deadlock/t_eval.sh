@@ -1,7 +1,9 @@
 #!/bin/bash
 # Description: a part of the evaluation of the checker (make eval-dl2): every 32nd job.
 set -u
+# The same jobs in every check.
+SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
 [ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
-"$B/tests/deadlock/eval" --every "${EVERY:-32}" --seed "${DF_TEST_SEED:-1}" || fail "the evaluation"
+"$B/tests/deadlock/eval" --every "${EVERY:-32}" --seed "$SEED" || fail "the evaluation"
 exit 0

@@ -1,10 +1,14 @@
 #!/bin/bash
 # Description: random programs that finish by our rules: what `dfshim predict` says of their traces comes true when its witness is replayed by NCCL's rules, and what it does not say does not happen.
 set -u
+# The same programs in every check.
+SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
 R=$B/tests/deadlock/random
 [ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
 unset DFSHIM_TRACE
+# What messages are buffered (label.h).
+export DFSHIM_SLOT_KB=64
 
 # one SEED: a line with what predict found ("none" too), or "BAD".
 one() {
@@ -85,7 +89,7 @@ for try in 1 2 3; do
 	[ $rc -ge 10 ] && [ $rc -lt 60 ] || fail "two threads: replay does not confirm (status $rc): $(head -1 "$T/replay")"
 done
 
-from=${DF_TEST_SEED:-1}
+from=$SEED
 seq "$from" $((from + ${PROGRAMS:-24} - 1)) | xargs -P 4 -I{} "$0" --one {} >"$T/lines"
 echo "seeds from $from: $(grep -c ^found "$T/lines") predicted and confirmed, $(grep -c ^none "$T/lines") without"
 grep ^BAD "$T/lines" && fail "$(grep -c ^BAD "$T/lines") programs"

@@ -2,10 +2,10 @@
 # Description: 20,000 random programs, each executed by both sets of rules: they end as the model says, and what is told of those that hang is true; also with every device synchronisation released.
 # Limit: 1500 s
 set -u
+# The same programs in every check; `make stress-programs` goes on from a new seed each time.
+SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
 R=$B/tests/deadlock/random
-# The same programs in every check; `make stress-programs` goes on from a new seed each time.
-SEED=${DF_TEST_SEED:-1}
 [ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
 # A program that hangs is broken off, with threads that nobody has joined.
 export TSAN_OPTIONS="${TSAN_OPTIONS-} report_thread_leaks=0"
