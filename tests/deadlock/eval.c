@@ -98,6 +98,7 @@ static void launch(struct run *x)
 	if (!x->phase)
 		set("DFSHIM_TRACE", "%s", x->dir);
 	set("DFSHIM_TRACE_MB", "4");
+	set("DFSHIM_SLOT_KB", "%d", SLOT_KB);
 	set("DFSHIM_BACKEND", "host");
 	set("DFSHIM_HOST_DEVICES", "%d", EV_RANKS);
 	set("DFSHIM_TIMEOUT_MS", "%ld", x->phase ? 600000 : patience);

@@ -8,8 +8,9 @@
 #include <time.h>
 #include "script.h"
 
-#define LARGE	   UNBUFFERED /* elements: more than a connector buffers */
-#define UNBUFFERED 300000     /* as much as that is not */
+#define SLOT_KB	   64	      /* DFSHIM_SLOT_KB for all programs */
+#define LARGE	   UNBUFFERED /* elements: more than the eight slots of a connector buffer */
+#define UNBUFFERED 140000     /* as much as that is not */
 
 static inline struct sc_step *put(struct script *s, int r, int t, enum sc_kind kind, int stream)
 {

@@ -24,7 +24,10 @@
 #include "random_make.h"
 
 #define NR_BUSY 2  /* processes of programs that complete: as many as use the processors */
-#define NR_IDLE 16 /* of programs that hang: they mostly sleep */
+#define NR_IDLE 24 /* of programs that hang: they mostly sleep */
+
+/* What can share a process. */
+enum speed { ENDS, HANGS, HANGS_SILENTLY };
 
 static struct {
 	const char *cls;
@@ -41,8 +44,6 @@ struct entry {
 	int nccl, patient;
 };
 
-/* What can share a process. */
-enum speed { ENDS, HANGS, HANGS_SILENTLY };
 struct kind {
 	enum speed speed;
 	int nccl, patient, slots, queues;
@@ -60,9 +61,16 @@ static int nr_pools;
 static struct running {
 	struct batch b;
 	struct entry *e[NR_BATCH];
-	int idle;
+	enum speed speed;
+	double start;
 } running[NR_BUSY + NR_IDLE];
 static int nr_running[2]; /* [1] those that mostly sleep */
+
+/* What the processes of each have taken. */
+static struct {
+	unsigned long programs;
+	double processors, clock; /* s */
+} spent[3];
 
 static void put_aside(struct entry *e);
 
@@ -89,7 +97,7 @@ static void failed(struct entry *e, const char *bad)
 static void tally(struct entry *e)
 {
 	const struct expect *x = &e->l.by[e->nccl];
-	const char *bad = judge_at_length(&e->s, &e->l, e->nccl, &e->o);
+	const char *bad = judge(&e->s, &e->l, e->nccl, &e->o);
 
 	/* One before it has ended the process. */
 	if (!e->o.ran && !e->o.last) {
@@ -106,6 +114,7 @@ static void tally(struct entry *e)
 		put_aside(e);
 		return;
 	}
+	bad = judge_at_length(&e->s, &e->l, e->nccl, &e->o);
 	for (size_t c = 0; c < 5; c++)
 		if (!strcmp(count[c].cls, e->l.cls))
 			count[c].executed[e->nccl]++;
@@ -123,12 +132,19 @@ static void tally(struct entry *e)
 	free(e);
 }
 
+static double seconds_of(const struct rusage *u)
+{
+	return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+	       1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+
 /* Waits for a process to end. */
 static void reap(void)
 {
 	struct entry *e[NR_BATCH];
+	struct rusage used;
 	int status, nr;
-	pid_t pid = wait(&status);
+	pid_t pid = wait4(-1, &status, 0, &used);
 
 	for (size_t i = 0; i < NR_BUSY + NR_IDLE; i++) {
 		struct running *x = &running[i];
@@ -137,8 +153,11 @@ static void reap(void)
 			continue;
 		batch_end(&x->b, status);
 		nr = x->b.nr;
+		spent[x->speed].programs += (unsigned long)nr;
+		spent[x->speed].processors += seconds_of(&used);
+		spent[x->speed].clock += now() - x->start;
 		memcpy(e, x->e, sizeof(e));
-		nr_running[x->idle]--;
+		nr_running[x->speed != ENDS]--;
 		x->b.nr = 0;
 		/* Which may reap others. */
 		for (int k = 0; k < nr; k++)
@@ -169,7 +188,8 @@ static void launch(struct pool *p)
 	if (p->k.speed == HANGS_SILENTLY)
 		x->b.silent_ms = (p->k.patient ? 3 * PATIENT_MS : SILENT_MS) * slow;
 	x->b.nr = p->nr;
-	x->idle = idle;
+	x->speed = p->k.speed;
+	x->start = now();
 	p->nr = 0;
 	batch_start(&x->b);
 	nr_running[idle]++;
@@ -196,7 +216,7 @@ static void put_aside(struct entry *e)
 		p->k = k;
 	}
 	p->e[p->nr++] = e;
-	if (p->nr == (k.speed == HANGS_SILENTLY ? 1 : k.speed == HANGS ? NR_BATCH / 2 : NR_BATCH))
+	if (p->nr == (k.patient ? 2 : k.speed == ENDS ? NR_BATCH : NR_BATCH / 2))
 		launch(p);
 }
 
@@ -236,7 +256,10 @@ static int print_one(uint64_t seed)
 
 static void report(unsigned long n, double seconds)
 {
-	static const char *const rules[] = {"NCCL's rules", "ours"};
+	static const char *const rules[] = {"NCCL's rules", "ours"}, *const kinds[] = {
+									     "complete", "hang",
+									     "hang silently"};
+	struct rusage self;
 
 	printf("%lu programs in %.1f s:", n, seconds);
 	for (size_t c = 0; c < 5; c++)
@@ -246,6 +269,11 @@ static void report(unsigned long n, double seconds)
 		for (size_t c = 0; c < 5; c++)
 			printf(" %s %lu", count[c].cls, count[c].executed[!k]);
 	}
+	getrusage(RUSAGE_SELF, &self);
+	printf("\nseconds of processors: %.1f for the model", seconds_of(&self));
+	for (int k = 0; k < 3; k++)
+		printf(", %.1f (%.1f to their end) for %lu that %s", spent[k].processors,
+		       spent[k].clock, spent[k].programs, kinds[k]);
 	printf("\n%lu completed, %lu hung, %lu with a released synchronisation, %lu looked at again with more "
 	       "patience, %lu wrong\n",
 	       nr_done, nr_hung, nr_released, nr_again, nr_bad);

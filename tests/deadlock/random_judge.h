@@ -67,7 +67,7 @@ static const char *judge_hang(const struct script *s, const struct expect *e,
 		snprintf(text + n, sizeof(text) - n, " %s", o->line);
 		return text;
 	}
-	if (o->silent)
+	if (o->silent && !*o->line)
 		return e->words & SILENT ? NULL : "hung without a verdict";
 	if (!*o->line)
 		return snprintf(text, sizeof(text), "hung without a verdict: %s", o->text), text;

@@ -6,27 +6,103 @@
  * What is not a wait in the script is not one here: the end of the program polls the streams and the
  * communicators' asynchronous errors; `hw` and `hbar` are locks between processes. Those that are waits there are the real calls.
  *
- * On standard error: "=== NAME" before a program and "--- NAME completes|hung|wrong|error TEXT" after it.
+ * On standard error: "=== NAME" before a program and "--- NAME completes|hung|wrong|error|stands TEXT" after it.
  * Exit status: that of the worst program (0 completes, 1 wrong, 2 usage, 3 NCCL or CUDA error: what a hang
- * that was broken off looks like, 4 no progress).
+ * that was broken off looks like, 4 no progress). Without progress for --timeout the process ends; a program of which
+ * it is certain that all its threads wait for one another is broken off after --still, and the next one follows.
  */
 #define _GNU_SOURCE
 #include "script_rank.h"
+
+/* ---- standstill ----------------------------------------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t lock;
+	const struct script *s; /* that runs */
+	double limit;
+} still = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/*
+ * Every thread waits for a flag that is not set, or has ended in a rank that is through or has such a one: only a thread
+ * that runs sets flags. None has been set while we looked, so all that we saw held at the same time.
+ */
+static int stands_still(const struct script *s)
+{
+	uint32_t turn = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST);
+	int all = 0;
+
+	for (int r = 0; r < s->nr_ranks; r++) {
+		int waiting = 0;
+
+		for (int t = 0; t < s->nr_threads[r]; t++) {
+			int flag = __atomic_load_n(&waits_for[r][t], __ATOMIC_SEQ_CST);
+
+			if (flag && !__atomic_load_n(&shared->flags[flag - 1], __ATOMIC_SEQ_CST))
+				waiting++;
+			else if (__atomic_load_n(&stands[r][t], __ATOMIC_RELAXED) <
+				 s->threads[r][t].nr)
+				return 0;
+		}
+		if (!waiting && !__atomic_load_n(&through[r], __ATOMIC_SEQ_CST))
+			return 0;
+		all += waiting;
+	}
+	return all && turn == __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * A program whose hosts wait for one another is broken off when that has been so for the limit: until then the library
+ * may say what it makes of it.
+ */
+static void *watch_still(void *arg)
+{
+	struct timespec pause = {0, 20000000};
+	double since = client_now();
+	uint64_t seen = 0, now;
+
+	(void)arg;
+	for (;;) {
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&still.lock);
+		now = __atomic_load_n(&client_progress, __ATOMIC_RELAXED);
+		if (now != seen || !still.s || client_failed() || !stands_still(still.s)) {
+			seen = now;
+			since = client_now();
+		} else if (client_now() - since > still.limit) {
+			client_fail(EXIT_HANG, "every thread waits for another, or has ended");
+			host_wake();
+		}
+		pthread_mutex_unlock(&still.lock);
+	}
+	return NULL;
+}
+
+static void now_runs(const struct script *s)
+{
+	pthread_mutex_lock(&still.lock);
+	if (s) {
+		memset(stands, 0, sizeof(stands));
+		memset(waits_for, 0, sizeof(waits_for));
+		memset(through, 0, sizeof(through));
+	}
+	still.s = s;
+	pthread_mutex_unlock(&still.lock);
+}
 
 static void run(struct script *s)
 {
 	struct rank *ranks = calloc((size_t)s->nr_ranks, sizeof(*ranks));
 	struct oracle o;
-	static const char *const words[] = {"completes", "wrong", "error", "hung", "hung"};
+	static const char *const words[] = {"completes", "wrong", "error", "hung", "stands"};
 	int i, nr_devices = 0;
 
 	dprintf(2, "=== %s\n", s->name);
 	client_status = 0;
 	client_text[0] = 0;
 	over = 0;
-	memset(stands, 0, sizeof(stands));
 	if (job.nr_procs == 1)
 		memset(shared, 0, sizeof(*shared));
+	now_runs(s);
 	or_open(&o, s);
 	if (cudaGetDeviceCount(&nr_devices) != cudaSuccess || !nr_devices)
 		client_fail(EXIT_NCCL, "no CUDA device");
@@ -45,6 +121,7 @@ static void run(struct script *s)
 	while (i-- > 0)
 		pthread_join(ranks[i].thread, NULL);
 	failed();
+	now_runs(NULL);
 	or_close(&o);
 	free(ids);
 	free(ranks);
@@ -102,22 +179,32 @@ int main(int argc, char **argv)
 {
 	struct script s;
 	double timeout = 20;
-	FILE *f = NULL;
-	int ret, opened = 0;
+	pthread_t watch;
+	int ret, opened = 0, i;
+	FILE *f;
 
-	if (argc > 2 && !strcmp(argv[1], "--timeout")) {
-		timeout = atof(argv[2]);
-		f = argc > 3 ? fopen(argv[3], "r") : NULL;
-	} else if (argc > 1 && strcmp(argv[1], "--help")) {
-		f = fopen(argv[1], "r");
+	for (i = 1; i + 2 < argc; i += 2) {
+		if (!strcmp(argv[i], "--timeout"))
+			timeout = atof(argv[i + 1]);
+		else if (!strcmp(argv[i], "--still"))
+			still.limit = atof(argv[i + 1]);
+		else
+			break;
 	}
+	f = i + 1 == argc && strcmp(argv[i], "--help") ? fopen(argv[i], "r") : NULL;
 	if (!f) {
-		fprintf(stderr, "usage: script [--timeout SECONDS] FILE\n");
+		fprintf(stderr, "usage: script [--timeout SECONDS] [--still SECONDS] FILE\n");
 		return EXIT_USAGE;
 	}
 	client_at_hang = say_stands;
 	client_timeout(timeout);
+	if (still.limit > 0 && !pthread_create(&watch, NULL, watch_still, NULL))
+		pthread_detach(watch);
 	while ((ret = sc_read(f, &s)) > 0) {
+		if (s.procs && still.limit > 0) {
+			fprintf(stderr, "%s: --still knows the threads of one process\n", s.name);
+			return EXIT_USAGE;
+		}
 		if (!*s.name)
 			snprintf(s.name, sizeof(s.name), "program");
 		if (s.event.nr + s.flag.nr + s.bar.nr > NR_WORDS || (opened && s.procs)) {

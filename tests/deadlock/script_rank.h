@@ -273,6 +273,9 @@ static int teardown(struct rank *me)
 	return 0;
 }
 
+/* The rank's threads have ended, and its streams too. */
+static int through[SC_RANKS];
+
 static void *run_rank(void *arg)
 {
 	struct rank *me = arg;
@@ -298,6 +301,7 @@ static void *run_rank(void *arg)
 			if (me->streams[i] && poll_stream(me, me->streams[i]))
 				break;
 	}
+	__atomic_store_n(&through[me->rank], 1, __ATOMIC_SEQ_CST);
 	/* Nobody leaves before all are through, and nobody is waited for who has gone. */
 	if (!meet(me, 1, 1) && !me->gone && !failed())
 		verify(me);

@@ -62,8 +62,7 @@ static int failed(void)
 /* turns: how often this wait has napped. The longer it lasts the longer the naps: a job that hangs uses no processor. */
 static void nap(unsigned *turns)
 {
-	unsigned doubled = *turns < 20 ? 0 : *turns - 20;
-	struct timespec pause = {0, 100000L << (doubled < 6 ? doubled : 6)};
+	struct timespec pause = {0, 100000L << (*turns < 8 ? *turns : 8)};
 
 	++*turns;
 	nanosleep(&pause, NULL);
@@ -118,7 +117,7 @@ static int poll_stream(struct rank *me, cudaStream_t stream)
 	while ((err = cudaStreamQuery(stream)) == cudaErrorNotReady) {
 		if (failed())
 			return -1;
-		if (++spins < 64) {
+		if (++spins < 8) {
 			sched_yield();
 			continue;
 		}
@@ -381,7 +380,10 @@ static void host_wake(void)
 	syscall(SYS_futex, &shared->turn, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static int host_step(struct rank *me, const struct sc_step *st)
+/* The flag for which each thread waits, and 1; 0 none. */
+static int waits_for[SC_RANKS][SC_THREADS];
+
+static int host_step(struct rank *me, int thread, const struct sc_step *st)
 {
 	uint64_t want = st->members;
 	unsigned turns = 0;
@@ -405,14 +407,17 @@ static int host_step(struct rank *me, const struct sc_step *st)
 			host_wait(turn);
 		}
 	case SC_HW:
+		__atomic_store_n(&waits_for[me->rank][thread], st->object + 1, __ATOMIC_SEQ_CST);
 		for (;;) {
 			turn = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST);
 			if (__atomic_load_n(&shared->flags[st->object], __ATOMIC_ACQUIRE))
-				return 0;
+				break;
 			if (failed() || async_errors(me))
 				return -1;
 			host_wait(turn);
 		}
+		__atomic_store_n(&waits_for[me->rank][thread], 0, __ATOMIC_SEQ_CST);
+		return 0;
 	case SC_SLEEP:
 		usleep((useconds_t)st->count * 1000);
 		return 0;
@@ -487,7 +492,7 @@ static int execute(struct rank *me, int thread, int step)
 	case SC_HBAR:
 	case SC_SPIN:
 	case SC_SLEEP:
-		return host_step(me, st);
+		return host_step(me, thread, st);
 	case SC_INIT:
 	case SC_NINIT:
 	case SC_APOLL:
