@@ -1,12 +1,12 @@
 /*
  * The evaluation of the checker: 640 jobs of five kinds of training and 320 collectives that are put together
- * from smaller ones (eval_jobs.h), four fifths of them with a random change. Each is executed by NCCL's rules on
+ * from smaller ones (eval_jobs.c), four fifths of them with a random change. Each is executed by NCCL's rules on
  * the host backend, with a trace; what does not move for --quiet milliseconds is broken off: that is the truth
  * about whether it hangs. Then the judge is asked about the trace alone.
  *
- * The class of a job that hangs follows from its program, not from its trace (eval_class.h).
+ * The class of a job that hangs follows from its program, not from its trace (eval_label.c).
  *
- * With --truth it follows from further executions of the job instead, in one word (eval_truth.h), beside.
+ * With --truth it follows from further executions of the job instead, in one word (eval_label.c), beside.
  *
  *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--truth] [--markdown FILE] [--keep]
  *	     [-v]
@@ -15,14 +15,13 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "eval_class.h"
-#include "eval_jobs.h"
-#include "eval_truth.h"
+#include "eval.h"
 #include "tests/lib/test.h"
 #include "trace/check.h"
 #include "trace/judge/result.h"
@@ -61,7 +60,6 @@ static struct {
 	unsigned long total, hangs;
 } changes[EV_NR];
 
-static char build[400], scratch[400];
 static long quiet_ms = 1500;
 static int verbose, keep, truth;
 static unsigned long nr_broken, nr_model_differs, nr_operations, most_records, nr_judged;
@@ -71,47 +69,29 @@ static double check_seconds, slowest_check;
 
 static void launch(struct run *x)
 {
-	static const char *const circumstances[ET_NR][3] = {
-		[ET_STAND] = {"nccl", "4", "none"},
-		[ET_ROOMY] = {"nccl", "1024", "none"},
-		[ET_OURS] = {"dfshim", "4", "none"},
-		[ET_RELEASED] = {"dfshim", "4", "device"},
+	static const struct drive circumstances[ET_NR] = {
+		[ET_STAND] = {.by_nccl = 1, .slots = 4, .queues = 8, .release = "none"},
+		[ET_ROOMY] = {.by_nccl = 1, .slots = 1024, .queues = 1024, .release = "none"},
+		[ET_OURS] = {.slots = 4, .queues = 8, .release = "none"},
+		[ET_RELEASED] = {.slots = 4, .queues = 8, .release = "device"},
 	};
-	const char *const *c = circumstances[x->phase ? x->phase - 1 : ET_STAND];
+	struct drive d = circumstances[x->phase ? x->phase - 1 : ET_STAND];
 	long patience = quiet_ms * df_test_slow();
-	char file[540], log[540], seconds[20];
-	int fd;
+	char file[540], log[540];
 
 	snprintf(file, sizeof(file), "%s/script", x->dir);
 	snprintf(log, sizeof(log), "%s/%s", x->dir, x->phase ? "truth" : "log");
-	snprintf(seconds, sizeof(seconds), "%.1f", x->phase ? 2e-3 * (double)patience : 60.0);
-	x->pid = fork();
-	if (x->pid < 0) {
-		perror("fork");
-		exit(2);
+	d.devices = EV_RANKS;
+	d.timeout_ms = x->phase ? 600000 : patience;
+	d.timeout = x->phase ? 2e-3 * (double)patience : 60;
+	d.trace_mb = 4;
+	if (!x->phase) {
+		d.trace = x->dir;
+		d.release = NULL;
 	}
-	if (x->pid)
-		return;
-	fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	dup2(fd, 1);
-	dup2(fd, 2);
-	if (!x->phase)
-		set("DFSHIM_TRACE", "%s", x->dir);
-	set("DFSHIM_TRACE_MB", "4");
-	set("DFSHIM_SLOT_KB", "%d", SLOT_KB);
-	set("DFSHIM_BACKEND", "host");
-	set("DFSHIM_HOST_DEVICES", "%d", EV_RANKS);
-	set("DFSHIM_TIMEOUT_MS", "%ld", x->phase ? 600000 : patience);
-	set("DFSHIM_TIMEOUT_ACTION", "abort");
-	set("DFSHIM_RULES", "%s", c[0]);
-	set("DFSHIM_HOST_SLOTS", "%s", c[1]);
-	set("DFSHIM_HOST_QUEUES", "%s", x->phase - 1 == ET_ROOMY ? "1024" : "8");
-	if (x->phase)
-		set("DFSHIM_RELEASE", "%s", c[2]);
-	set("LD_PRELOAD", "%s/libdfshim.so %s/libdfhost.so", build, build);
-	set("CLIENT", "%s/tests/deadlock/script", build);
-	execl(getenv("CLIENT"), "script", "--timeout", seconds, file, NULL);
-	_exit(127);
+	d.script = file;
+	d.log = log;
+	x->pid = drive_start(&d);
 }
 
 static void start(struct run *x, uint64_t seed)
@@ -133,7 +113,7 @@ static void start(struct run *x, uint64_t seed)
 		perror(file);
 		exit(2);
 	}
-	print_script(&j->s, f);
+	sc_print(&j->s, f);
 	fclose(f);
 	ev_free(j);
 	free(j);
@@ -430,7 +410,7 @@ static int wait_for_one(struct run *runs, int nr)
 
 int main(int argc, char **argv)
 {
-	const char *b = getenv("B"), *t = getenv("T"), *only = NULL, *markdown = NULL;
+	const char *only = NULL, *markdown = NULL;
 	int every = 1, jobs = 10, nr = 0, number, per;
 	static struct run runs[MAX_RUNNING];
 	uint64_t seed = 1;
@@ -468,8 +448,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "eval: a number that can't be used\n");
 		return 2;
 	}
-	snprintf(build, sizeof(build), "%s", b ? b : "build");
-	snprintf(scratch, sizeof(scratch), "%s", t ? t : "/tmp");
+	drive_init();
 	printf("SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	for (int shape = 0, at = 0; shape < NR_SHAPES; shape++) {

@@ -4,15 +4,12 @@
 #ifndef DEADLOCK_LABEL_H
 #define DEADLOCK_LABEL_H
 
-#include "make.h"
+#include "script.h"
 #include "trace/predict/model.h"
 
-static inline void model_add(struct df_mprog *p, int r, int t, const struct df_mop *op)
-{
-	if (df_mprog_add(p, r, t, op))
-		abort();
-}
-
+#define SLOT_KB	      64	 /* DFSHIM_SLOT_KB for all programs */
+#define LARGE	      UNBUFFERED /* elements: more than the eight slots of a connector buffer */
+#define UNBUFFERED    140000	 /* as much as that is not */
 #define MODEL_STEPS   256
 #define MODEL_THREADS 2
 
@@ -31,283 +28,27 @@ struct sigs {
 	int nr;
 };
 
-static inline int virtual_comm(struct df_mprog *p, struct sigs *g, const struct script *s, int comm,
-			       uint64_t sig)
-{
-	int i;
-
-	for (i = 0; i < g->nr; i++)
-		if (g->v[i].comm == comm && g->v[i].sig == sig)
-			return g->v[i].number;
-	if (g->nr == 128)
-		abort();
-	g->v[g->nr].comm = comm;
-	g->v[g->nr].sig = sig;
-	return g->v[g->nr++].number = df_mprog_comm(p, s->comms[comm].members);
-}
-
-static inline void map_from(struct model_map *map, const struct df_mprog *p, int r, int t,
-			    size_t from, int step)
-{
-	if (map && (t >= MODEL_THREADS || p->threads[r][t].nr_ops > MODEL_STEPS))
-		abort();
-	for (size_t k = from; map && k < p->threads[r][t].nr_ops; k++)
-		map->step[r][t][k] = step;
-	if (map)
-		map->nr[r][t] = (int)p->threads[r][t].nr_ops;
-}
-
-/*
- * ours: collectives match by signature. Otherwise by their order of issue in the communicator, which is also an
- * order over streams: it is written as an event that each operation records, and the next on another stream
- * waits for.
- */
-static inline void to_model_mapped(const struct script *s, int ours, struct df_mprog *p,
-				   struct model_map *map)
-{
-	struct sigs sigs = {.nr = 0};
-	int r, t, i, last[64];
-
-	memset(p, 0, sizeof(*p));
-	p->nr_ranks = s->nr_ranks;
-	p->buffered = 1;
-	p->cap = s->slots >= 64 || ours ? 0 : s->slots;
-	p->one_queue = s->queues == 1 && !ours;
-	for (i = 0; i < s->comm.nr; i++)
-		df_mprog_comm(p, s->comms[i].members);
-	for (r = 0; r < s->nr_ranks; r++) {
-		p->nr_threads[r] = s->nr_threads[r];
-		for (i = 0; i < 64; i++)
-			last[i] = -1;
-		for (t = 0; t < s->nr_threads[r]; t++) {
-			struct df_mop group = {.kind = DF_MOP_P2P};
-			int open = 0;
-
-			map_from(map, p, r, t, 0, 0);
-
-			for (i = 0; i < s->threads[r][t].nr; i++) {
-				const struct sc_step *st = &s->threads[r][t].v[i];
-				struct df_mop op = {.stream = st->stream,
-						    .object = st->object,
-						    .comm = st->comm};
-				struct df_mop ev = {.stream = st->stream,
-						    .object = 1000 + st->comm};
-				size_t from = p->threads[r][t].nr_ops;
-
-				switch (st->kind) {
-				case SC_COLL:
-					op.kind = DF_MOP_COLL;
-					op.sig = (uint64_t)st->coll | st->count << 8;
-					if (s->buf.v[st->in][0] != '.') {
-						op.reads = 1ULL << st->stream;
-						op.writes = 1ULL << st->stream;
-					}
-					if (ours)
-						op.comm =
-							virtual_comm(p, &sigs, s, st->comm, op.sig);
-					/* Instances of one signature run one after the other. */
-					if (ours && op.comm >= 56)
-						abort();
-					op.writes |= ours ? 1ULL << (8 + op.comm) : 0;
-					break;
-				case SC_SEND:
-				case SC_RECV:
-					op = open ? group : (struct df_mop){.kind = DF_MOP_P2P};
-					op.stream = st->stream;
-					op.comm = st->comm;
-					op.p2p[op.nr_p2p].send = st->kind == SC_SEND;
-					op.p2p[op.nr_p2p].comm =
-						ours ? virtual_comm(p, &sigs, s, st->comm,
-								    255 | st->count << 8)
-						     : st->comm;
-					op.p2p[op.nr_p2p].peer = st->peer;
-					op.p2p[op.nr_p2p++].count = st->count;
-					if (st->count >= UNBUFFERED)
-						p->buffered = 0;
-					if (open) {
-						group = op;
-						continue;
-					}
-					break;
-				case SC_OPEN:
-					open = 1;
-					memset(&group, 0, sizeof(group));
-					group.kind = DF_MOP_P2P;
-					continue;
-				case SC_CLOSE:
-					open = 0;
-					op = group;
-					ev.object = 1000 + op.comm;
-					ev.stream = op.stream;
-					break;
-				case SC_WORK:
-				case SC_FN:
-					op.kind = DF_MOP_KERNEL;
-					break;
-				case SC_REC:
-					op.kind = DF_MOP_RECORD;
-					break;
-				case SC_WAIT:
-					op.kind = DF_MOP_WAIT;
-					break;
-				case SC_ESYNC:
-					op.kind = DF_MOP_ESYNC;
-					break;
-				case SC_SSYNC:
-					op.kind = DF_MOP_SSYNC;
-					break;
-				case SC_DSYNC:
-					op.kind = DF_MOP_DSYNC;
-					break;
-				case SC_FREE:
-				case SC_HALLOC:
-				case SC_HREG:
-					op.kind = DF_MOP_ISYNC;
-					break;
-				case SC_READ:
-					/* A copy needs its place in the queue, and the host waits for it. */
-					if (!p->one_queue)
-						continue;
-					op.stream = 60;
-					op.kind = DF_MOP_KERNEL;
-					model_add(p, r, t, &op);
-					op.kind = DF_MOP_SSYNC;
-					break;
-				case SC_HS:
-					op.kind = DF_MOP_HSIGNAL;
-					break;
-				case SC_HW:
-					op.kind = DF_MOP_HWAIT;
-					break;
-				default:
-					continue;
-				}
-				if (op.kind == DF_MOP_COLL || op.kind == DF_MOP_P2P) {
-					int c = ev.object - 1000;
-
-					if (!ours && last[c] >= 0 && last[c] != op.stream) {
-						ev.kind = DF_MOP_WAIT;
-						model_add(p, r, t, &ev);
-					}
-					model_add(p, r, t, &op);
-					/* By ours it starts out of order, but what follows it does not. */
-					if (ours && last[c] >= 0 && last[c] != op.stream) {
-						ev.kind = DF_MOP_WAIT;
-						model_add(p, r, t, &ev);
-					}
-					ev.kind = DF_MOP_RECORD;
-					model_add(p, r, t, &ev);
-					last[c] = op.stream;
-				} else {
-					model_add(p, r, t, &op);
-				}
-				map_from(map, p, r, t, from, i);
-			}
-		}
-	}
-}
-
-static inline void to_model(const struct script *s, int ours, struct df_mprog *p)
-{
-	to_model_mapped(s, ours, p, NULL);
-}
-
 /* The schedules by which a program is run where its end is a matter of time. */
 struct dice {
 	uint64_t state;
 	uint64_t held[MODEL_THREADS]; /* ranks whose thread sets out only when all else stands */
 };
 
-static inline size_t dice_throw(void *arg, size_t nr)
-{
-	struct dice *d = arg;
+void model_add(struct df_mprog *p, int r, int t, const struct df_mop *op);
 
-	d->state = d->state * 6364136223846793005u + 1442695040888963407u;
-	return (size_t)(d->state >> 33) % nr;
-}
+/*
+ * ours: collectives match by signature. Otherwise by their order of issue in the communicator, which is also an
+ * order over streams: it is written as an event that each operation records, and the next on another stream
+ * waits for.
+ */
+void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struct model_map *map);
 
-static inline int dice_hold(void *arg, int rank, int thread, const struct df_mop *next)
-{
-	const struct dice *d = arg;
-
-	(void)next;
-	return d->held[thread] >> rank & 1;
-}
-
-static inline int dice_let_go(void *arg)
-{
-	struct dice *d = arg;
-	int any = 0;
-
-	for (int t = 0; t < MODEL_THREADS; t++) {
-		any |= d->held[t] != 0;
-		d->held[t] = 0;
-	}
-	return any;
-}
+void to_model(const struct script *s, int ours, struct df_mprog *p);
 
 /*
  * The i-th of them. In every other one the steps of a rank's threads are not mixed by chance: threads start one after
  * the other, and one is often through before the next begins, on all ranks or on most.
  */
-static inline struct df_model_schedule dice_schedule(struct dice *d, int i, int nr_ranks)
-{
-	memset(d, 0, sizeof(*d));
-	d->state = (uint64_t)i * 0x9e3779b97f4a7c15u;
-	for (int r = 0; r < nr_ranks && i & 1; r++) {
-		int other = i > 3 && !dice_throw(d, 8);
-
-		d->held[(i >> 1 & 1) ^ other] |= 1ULL << r;
-	}
-	return (struct df_model_schedule){.pick = dice_throw,
-					  .arg = d,
-					  .device = dice_throw,
-					  .hold = dice_hold,
-					  .let_go = dice_let_go};
-}
-
-/*
- * Where slots are short, who gets them first is a matter of time: how many of so many schedules finish by NCCL's
- * rules.
- */
-static inline int finish_by_chance(const struct script *s, int schedules)
-{
-	int i, nr = 0;
-
-	for (i = 0; i < schedules; i++) {
-		struct dice dice;
-		const struct df_model_schedule order = dice_schedule(&dice, i / 2, s->nr_ranks);
-		struct df_model_result res;
-		struct df_mprog p;
-
-		to_model(s, 0, &p);
-		/* Beside large messages small ones are buffered all the same. */
-		p.buffered |= i & 1;
-		if (df_model_run(&p, DF_MODEL_BASE, &order, NULL, NULL, &res))
-			abort();
-		df_mprog_fini(&p);
-		nr += !res.hung;
-	}
-	return nr;
-}
-
-static inline int finishes(const struct script *s, int ours, enum df_model_mode mode, int buffered,
-			   int roomy)
-{
-	struct df_model_result res;
-	struct df_mprog p;
-	int ret;
-
-	to_model(s, ours, &p);
-	if (buffered >= 0)
-		p.buffered = buffered;
-	if (roomy)
-		p.cap = p.one_queue = 0;
-	ret = df_model_run(&p, mode, NULL, NULL, NULL, &res);
-	df_mprog_fini(&p);
-	if (ret)
-		abort();
-	return !res.hung;
-}
+struct df_model_schedule dice_schedule(struct dice *d, int i, int nr_ranks);
 
 #endif

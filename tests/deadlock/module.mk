@@ -3,10 +3,11 @@
 ifneq ($(HAVE_NCCL),)
 PLAIN := $(addprefix $(B)/tests/deadlock/,script fusion recorded)
 tests: $(PLAIN)
+$(B)/tests/deadlock/script: tests/deadlock/script_text.c tests/deadlock/oracle.c
 $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
 		$(wildcard tests/deadlock/*.h) tests/clients/client.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $< \
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $(filter %.c,$^) \
 		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
 		-lnccl -lcudart -pthread -lm
 endif
@@ -22,6 +23,10 @@ $(B)/tests/deadlock/fake/libnccl.so.2: $(FAKE_NCCL) tests/interpose/dl/fake_nccl
 
 # The generator of programs, which labels them by the model; the evaluation of the checker.
 tests: $(B)/tests/deadlock/random $(B)/tests/deadlock/eval
+deadlock_obj = $(patsubst %,$(B)/obj/tests/deadlock/%.o,$(1))
+$(B)/tests/deadlock/random $(B)/tests/deadlock/eval: $(call deadlock_obj,drive label script_text)
+$(B)/tests/deadlock/random: $(call deadlock_obj,random_make random_run random_judge causes)
+$(B)/tests/deadlock/eval: $(call deadlock_obj,eval_jobs eval_label)
 
 # Random programs for SECONDS, beside the main job of tests/stress.sh; alone: make stress-programs SECONDS=n.
 .PHONY: stress-programs

@@ -20,8 +20,14 @@
  * was told as.
  */
 #define _GNU_SOURCE
-#include "random_judge.h"
-#include "random_make.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "random.h"
+#include "tests/lib/test.h"
 
 #define NR_BUSY 2  /* processes of programs that complete: as many as use the processors */
 #define NR_IDLE 24 /* of programs that hang: they mostly sleep */
@@ -85,10 +91,10 @@ static void failed(struct entry *e, const char *bad)
 	       e->nccl ? "NCCL's" : "our", e->l.cls, bad);
 	fflush(stdout);
 	snprintf(why, sizeof(why), "%s", bad);
-	copy(&small, &e->s);
+	sc_copy(&small, &e->s);
 	minimise(&small, e->nccl, why, sizeof(why));
 	printf("made smaller: %s\n", why);
-	print_script(&small, stdout);
+	sc_print(&small, stdout);
 	fflush(stdout);
 	sc_free(&small);
 }
@@ -249,7 +255,7 @@ static int print_one(uint64_t seed)
 	for (int nccl = 1; nccl >= 0; nccl--)
 		if (l.by[nccl].want != W_DONE)
 			printf("# %s: %s\n", nccl ? "nccl" : "ours", words_of(l.by[nccl].words));
-	print_script(&s, stdout);
+	sc_print(&s, stdout);
 	sc_free(&s);
 	return 0;
 }
@@ -291,7 +297,7 @@ static void take(uint64_t seed, int executing)
 	for (int nccl = 0; nccl < 2 && executing; nccl++) {
 		struct entry *e = calloc(1, sizeof(*e));
 
-		copy(&e->s, &s);
+		sc_copy(&e->s, &s);
 		e->l = l;
 		e->nccl = nccl;
 		put_aside(e);
@@ -301,7 +307,7 @@ static void take(uint64_t seed, int executing)
 
 int main(int argc, char **argv)
 {
-	const char *b = getenv("B"), *t = getenv("T"), *sd = getenv("SEED");
+	const char *sd = getenv("SEED");
 	uint64_t seed =
 		sd ? strtoull(sd, NULL, 0) : (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
 	unsigned long programs = 20000, n;
@@ -331,8 +337,7 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	snprintf(build, sizeof(build), "%s", b ? b : "build");
-	snprintf(scratch, sizeof(scratch), "%s", t ? t : "/tmp");
+	drive_init();
 	printf("SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	snprintf(path, sizeof(path), "%s/tests/deadlock/script", build);

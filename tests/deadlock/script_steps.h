@@ -7,6 +7,8 @@
 
 #include "../clients/client.h"
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

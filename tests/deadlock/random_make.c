@@ -1,12 +1,10 @@
 /*
  * Random programs: everything follows from the seed. Synchronisations are what is varied most.
  */
-#ifndef DEADLOCK_RANDOM_MAKE_H
-#define DEADLOCK_RANDOM_MAKE_H
+#include "random.h"
+#include <string.h>
 
-#include "make.h"
-
-static uint64_t rng;
+uint64_t rng;
 
 static uint64_t rnd(uint64_t n)
 {
@@ -40,21 +38,21 @@ static void put_item(struct script *s, int r, int t, const struct item *x)
 		if (r != x->from && r != x->to)
 			return;
 		if (both)
-			put(s, r, t, SC_OPEN, 0);
+			sc_put(s, r, t, SC_OPEN, 0);
 		for (int k = 0; k <= both; k++) {
-			st = put(s, r, t, (r == x->from) ^ k ? SC_SEND : SC_RECV, x->stream);
+			st = sc_put(s, r, t, (r == x->from) ^ k ? SC_SEND : SC_RECV, x->stream);
 			st->comm = x->comm;
 			st->peer = r == x->from ? x->to : x->from;
 			st->count = x->count;
 			st->in = st->out = sc_buf(s, NULL, r);
 		}
 		if (both)
-			put(s, r, t, SC_CLOSE, 0);
+			sc_put(s, r, t, SC_CLOSE, 0);
 		return;
 	}
 	if (sc_comm_rank(&s->comms[x->comm], r) < 0)
 		return;
-	st = put(s, r, t, SC_COLL, x->stream);
+	st = sc_put(s, r, t, SC_COLL, x->stream);
 	st->comm = x->comm;
 	st->coll = x->coll;
 	st->count = x->count;
@@ -82,44 +80,44 @@ static void put_between(struct script *s, int r, int t, int nr_streams, int mode
 		switch (threads ? rnd(2) : mode > 4 ? 2 + rnd(6) : rnd(8)) {
 		case 0:
 		case 1:
-			put(s, r, t, SC_SSYNC, stream);
+			sc_put(s, r, t, SC_SSYNC, stream);
 			if (chance(50)) {
 				snprintf(name, sizeof(name), "x%d", stream);
 				for (e = 0; e < s->buf.nr && strcmp(s->buf.v[e], name); e++)
 					;
 				if (e < s->buf.nr)
-					put(s, r, t, SC_READ, 0)->in = e;
+					sc_put(s, r, t, SC_READ, 0)->in = e;
 			}
 			break;
 		case 2:
 		case 3:
-			put(s, r, t, rnd(2) ? SC_FREE : rnd(2) ? SC_HALLOC : SC_HREG, 0);
+			sc_put(s, r, t, rnd(2) ? SC_FREE : rnd(2) ? SC_HALLOC : SC_HREG, 0);
 			break;
 		default:
-			put(s, r, t, SC_DSYNC, 0);
+			sc_put(s, r, t, SC_DSYNC, 0);
 			if (chance(40)) {
 				snprintf(name, sizeof(name), "x%d", stream);
 				for (e = 0; e < s->buf.nr && strcmp(s->buf.v[e], name); e++)
 					;
 				if (e < s->buf.nr)
-					put(s, r, t, SC_READ, 0)->in = e;
+					sc_put(s, r, t, SC_READ, 0)->in = e;
 			}
 		}
 	} else if (mode == 2 || mode == 3) {
 		snprintf(name, sizeof(name), "e%d.%d", t, (int)rnd(2));
 		e = sc_name(&s->event, name);
-		st = put(s, r, t, SC_REC, stream);
+		st = sc_put(s, r, t, SC_REC, stream);
 		st->object = e;
 		if (!threads)
 			stream = (int)rnd((uint64_t)nr_streams);
-		st = put(s, r, t, rnd(5) ? SC_WAIT : SC_ESYNC, stream);
+		st = sc_put(s, r, t, rnd(5) ? SC_WAIT : SC_ESYNC, stream);
 		st->object = e;
 	} else {
-		put(s, r, t, rnd(3) ? SC_WORK : SC_FN, stream);
+		sc_put(s, r, t, rnd(3) ? SC_WORK : SC_FN, stream);
 	}
 }
 
-static void generate(struct script *s, uint64_t seed)
+void generate(struct script *s, uint64_t seed)
 {
 	int nr_comms, nr_streams, nr_items, mode, threads, one_stream, large, i, j, r;
 	struct item items[8];
@@ -205,20 +203,18 @@ static void generate(struct script *s, uint64_t seed)
 			if (mode != 4 ? chance(25) : chance(5))
 				put_between(s, r, t, nr_streams, mode, threads);
 			if (chance(4)) {
-				struct sc_step *st = put(s, r, t, rnd(2) ? SC_HS : SC_HW, 0);
+				struct sc_step *st = sc_put(s, r, t, rnd(2) ? SC_HS : SC_HW, 0);
 
 				st->object = sc_name(&s->flag, rnd(2) ? "f" : "g");
 			}
 		}
 		if (!s->nr_threads[r])
-			put(s, r, 0, SC_WORK, 0);
+			sc_put(s, r, 0, SC_WORK, 0);
 	}
 	/* Who waits for a message without a sender is not interesting. */
 	for (i = 0; i < s->flag.nr; i++) {
-		struct sc_step *st = put(s, (int)rnd((uint64_t)s->nr_ranks), 0, SC_HS, 0);
+		struct sc_step *st = sc_put(s, (int)rnd((uint64_t)s->nr_ranks), 0, SC_HS, 0);
 
 		st->object = i;
 	}
 }
-
-#endif

@@ -1,12 +1,106 @@
 /*
- * Whether a program has ended as it has to (random_expect.h); one that did not is made smaller.
+ * How a program has to end, by the model (trace/predict/model.h): whether it completes, and if not, where each thread
+ * stands then and which verdicts are true of it. Whether it has ended so; one that did not is made smaller.
  */
-#ifndef DEADLOCK_RANDOM_JUDGE_H
-#define DEADLOCK_RANDOM_JUDGE_H
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include "random.h"
+#include "tests/lib/test.h"
 
-#include "random_expect.h"
+/* Runs it to its standstill and adds what that says; 1: it is one. */
+static int one_run(struct expect *e, const struct script *s, int ours, enum df_model_mode mode,
+		   const struct df_model_schedule *schedule)
+{
+	static struct model_map map;
+	struct df_model_result res;
+	struct end *end = &e->ends[e->nr_ends];
+	uint64_t words = cs_words(s, ours, mode, schedule, &map, &res);
+	int silent = !res.nr_unfinished;
 
-static const char *words_of(uint64_t set)
+	if (!res.hung)
+		return 0;
+	memset(end, 0, sizeof(*end));
+	for (int r = 0; r < s->nr_ranks; r++)
+		for (int t = 0; t < s->nr_threads[r]; t++) {
+			size_t pc = res.pc[r][t];
+			int nr = s->threads[r][t].nr;
+
+			end->at[r][t] = pc < (size_t)map.nr[r][t] ? map.step[r][t][pc] : nr;
+			silent &= end->at[r][t] == nr ||
+				  s->threads[r][t].v[end->at[r][t]].kind == SC_HW;
+		}
+	/* Something is unfinished, or a host is in a call of CUDA: else there is nothing to judge. */
+	e->words |= silent ? SILENT : words;
+	for (int i = 0; i < e->nr_ends; i++)
+		if (!memcmp(&e->ends[i], end, sizeof(*end)))
+			return 1;
+	/* The last is overwritten where there are more: none is sought among them then (is_open). */
+	e->nr_ends += e->nr_ends < NR_SCHEDULES - 1;
+	return 1;
+}
+
+/* Where slots are short, or threads share a queue, who comes first is a matter of time. */
+static int is_a_matter_of_time(const struct script *s)
+{
+	int threads = 0;
+
+	for (int r = 0; r < s->nr_ranks; r++)
+		threads |= s->nr_threads[r] > 1;
+	return s->slots < 64 || (s->queues == 1 && threads);
+}
+
+/* The collectives of a communicator are not the same, place by place, on two ranks. */
+static int disagree(const struct script *s, int comm, int a, int b)
+{
+	const int r[2] = {a, b};
+	uint64_t sig[2][64];
+	int nr[2] = {0, 0};
+
+	for (int k = 0; k < 2; k++)
+		for (int t = 0; t < s->nr_threads[r[k]]; t++)
+			for (int i = 0; i < s->threads[r[k]][t].nr && nr[k] < 64; i++) {
+				const struct sc_step *st = &s->threads[r[k]][t].v[i];
+
+				if (st->kind == SC_COLL && st->comm == comm)
+					sig[k][nr[k]++] = (uint64_t)st->coll | st->count << 8;
+			}
+	for (int i = 0; i < nr[0] && i < nr[1]; i++)
+		if (sig[0][i] != sig[1][i])
+			return 1;
+	return 0;
+}
+
+void label(const struct script *s, struct label *l, int schedules)
+{
+	struct expect *nccl = &l->by[1], *ours = &l->by[0];
+	struct df_mprog p;
+	int nr, hung = 0;
+
+	memset(l, 0, sizeof(*l));
+	to_model(s, 0, &p);
+	snprintf(l->cls, sizeof(l->cls), "%s", df_model_classify(&p));
+	df_mprog_fini(&p);
+	nr = is_a_matter_of_time(s) ? schedules : 1;
+	for (int i = 0; i < nr; i++) {
+		struct dice dice;
+		const struct df_model_schedule order = dice_schedule(&dice, i, s->nr_ranks);
+
+		hung += one_run(nccl, s, 0, DF_MODEL_BASE, nr > 1 ? &order : NULL);
+	}
+	nccl->is_open = nr > 1;
+	nccl->want = !hung ? W_DONE : hung == nr ? W_HUNG : W_EITHER;
+	if (one_run(ours, s, 1, DF_MODEL_SI, NULL))
+		ours->want = one_run(ours, s, 1, DF_MODEL_SE, NULL) ? W_HUNG : W_EITHER;
+	/* By our rules they meet by signature; where that does not end well they differ all the same. */
+	for (int c = 0; c < s->comm.nr && ours->want != W_DONE; c++)
+		for (int i = 0; i < s->comms[c].nr; i++)
+			for (int k = 0; k < i; k++)
+				if (disagree(s, c, s->comms[c].ranks[i], s->comms[c].ranks[k]))
+					ours->words |= cs_bit(DF_V_MISMATCH);
+}
+
+const char *words_of(uint64_t set)
 {
 	static char text[200];
 	size_t n = 0;
@@ -21,13 +115,8 @@ static const char *words_of(uint64_t set)
 	return text;
 }
 
-/*
- * All threads stand where the model says that nothing can move. between: where it is a matter of time who gets room the
- * model may not have met this end; and by our rules some waits can have been released and others not, so that the end
- * lies between that without any release and that with all.
- */
-static int stands_at_an_end(const struct script *s, const struct expect *e, const struct outcome *o,
-			    int between)
+int stands_at_an_end(const struct script *s, const struct expect *e, const struct outcome *o,
+		     int between)
 {
 	const struct end *last = e->want == W_HUNG ? &e->ends[e->nr_ends - 1] : NULL;
 	int inside = between && o->at_known;
@@ -78,9 +167,7 @@ static const char *judge_hang(const struct script *s, const struct expect *e,
 	       text;
 }
 
-/* NULL: as it should be. */
-static const char *judge(const struct script *s, const struct label *l, int nccl,
-			 const struct outcome *o)
+const char *judge(const struct script *s, const struct label *l, int nccl, const struct outcome *o)
 {
 	const struct expect *e = &l->by[nccl];
 	static char text[1600];
@@ -98,9 +185,8 @@ static const char *judge(const struct script *s, const struct label *l, int nccl
 	return judge_hang(s, e, o);
 }
 
-/* The same; where the end is a matter of time, by many more schedules before it is called wrong. */
-static const char *judge_at_length(const struct script *s, struct label *l, int nccl,
-				   const struct outcome *o)
+const char *judge_at_length(const struct script *s, struct label *l, int nccl,
+			    const struct outcome *o)
 {
 	const char *bad = judge(s, l, nccl, o);
 
@@ -127,8 +213,7 @@ static void run_one(struct script *s, const struct label *l, int nccl, struct ou
 	batch_end(&b, status);
 }
 
-/* Takes away steps (a group as a whole) for as long as the program is still judged wrong. */
-static void minimise(struct script *s, int nccl, char *why, size_t len)
+void minimise(struct script *s, int nccl, char *why, size_t len)
 {
 	double end = now() + 30;
 	int r, t, i, again = 1;
@@ -147,7 +232,7 @@ static void minimise(struct script *s, int nccl, char *why, size_t len)
 					const char *bad;
 					int n = 1;
 
-					copy(&small, s);
+					sc_copy(&small, s);
 					th = &small.threads[r][t];
 					if (th->v[i].kind == SC_CLOSE ||
 					    (i && th->v[i - 1].kind == SC_OPEN))
@@ -178,5 +263,3 @@ static void minimise(struct script *s, int nccl, char *why, size_t len)
 				}
 	}
 }
-
-#endif

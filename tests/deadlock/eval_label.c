@@ -1,3 +1,8 @@
+/* What a job of the evaluation hangs of. */
+#include <stdlib.h>
+#include <string.h>
+#include "eval.h"
+
 /*
  * What a program hangs of, from the program alone: the model runs it to its standstill, and what stands there
  * says the class. More than one word can be right.
@@ -11,11 +16,6 @@
  *   DATA      the same for waits for a stream or an event; also beside MISSING, where the one that lacks it polls
  *             its streams at its end (script_rank.h) and they do not run dry: that these are its last calls nobody can see
  */
-#ifndef DEADLOCK_EVAL_CLASS_H
-#define DEADLOCK_EVAL_CLASS_H
-
-#include "label.h"
-#include "trace/check.h"
 
 #define EC_OPS	  8192
 #define EC_BEHIND (1ULL << 63) /* MISSING, if nothing else is found: nobody runs it yet */
@@ -34,13 +34,13 @@ struct ec_state {
 	uint8_t *at[DF_MODEL_RANKS]; /* by step: 1 issued, 2 started, 3 done */
 };
 
-static inline uint64_t ec_bit(enum df_verdict v)
+uint64_t ec_bit(enum df_verdict v)
 {
 	return 1ULL << v;
 }
 
-static inline void ec_event(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
-			    const struct df_mop *mop, int task)
+static void ec_event(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
+		     const struct df_mop *mop, int task)
 {
 	struct ec_state *x = arg;
 
@@ -50,8 +50,8 @@ static inline void ec_event(void *arg, enum df_model_event ev, int rank, int thr
 }
 
 /* What a rank does in a communicator (peer < 0), or sends to or receives from a peer there, in order. */
-static inline size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer, int send,
-				 struct ec_op *out)
+static size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer, int send,
+			  struct ec_op *out)
 {
 	const struct df_mthread *t = &x->p.threads[rank][0];
 	size_t n = 0;
@@ -70,7 +70,7 @@ static inline size_t ec_sequence(const struct ec_state *x, int rank, int comm, i
 }
 
 /* It has come to its end, where it polls its streams, and something of its own is not done. */
-static inline int ec_polls(const struct ec_state *x, int rank)
+static int ec_polls(const struct ec_state *x, int rank)
 {
 	const struct df_mthread *t = &x->p.threads[rank][0];
 
@@ -86,8 +86,8 @@ static inline int ec_polls(const struct ec_state *x, int rank)
  * Two ranks that have to agree: what their sequences say about the standstill. What is not whole, or differs,
  * is marked in `out`: it is no part of a circle.
  */
-static inline uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, size_t na,
-				  int rb, const struct ec_op *b, size_t nb, uint32_t (*out)[EC_OPS])
+static uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, size_t na, int rb,
+			   const struct ec_op *b, size_t nb, uint32_t (*out)[EC_OPS])
 {
 	uint64_t set = 0;
 
@@ -113,7 +113,7 @@ static inline uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op
 }
 
 /* What has been issued by all its ranks, without what hosts wait for. */
-static inline void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct df_mprog *q)
+static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct df_mprog *q)
 {
 	memset(q, 0, sizeof(*q));
 	q->nr_ranks = x->p.nr_ranks;
@@ -146,8 +146,7 @@ static inline void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], 
 	}
 }
 
-/* A set of verdicts; that of OK alone if it does not hang. */
-static inline uint64_t ec_class(const struct script *s)
+uint64_t ec_class(const struct script *s)
 {
 	static struct ec_op a[EC_OPS], b[EC_OPS];
 	static uint32_t out[DF_MODEL_RANKS][EC_OPS];
@@ -221,4 +220,134 @@ static inline uint64_t ec_class(const struct script *s)
 	return set;
 }
 
-#endif
+/*
+ * What a job hangs of, from executions alone: neither the judge nor the model nor a trace is asked, and there is one word
+ * for each job. Where the hosts stand is what the program itself says (script.c) when nothing has moved for a
+ * while and no watchdog ran; then the same program is executed under other circumstances.
+ *
+ *   MISMATCH  two ranks have issued different things for the same place of a communicator, or of a pair
+ *   MISSING   one has issued what another's program does not have
+ *   RESOURCE  it completes by NCCL's rules where there is room for all
+ *   ORDER     it completes by our rules although nothing is released; or all that was issued has been issued by all
+ *   SYNC      it completes if waits for the whole device are released; or a host is in such a wait
+ *   DATA      a host waits for a stream or an event, and another for what it has not issued
+ */
+
+void et_read(struct et_truth *t, const char *log)
+{
+	FILE *f = fopen(log, "r");
+	char line[400];
+	int r, thread, step;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "@ %d %d %d", &r, &thread, &step) != 3 || thread || r < 0 ||
+		    r >= EV_RANKS)
+			continue;
+		t->at[r] = step;
+		t->known = 1;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* The k-th thing that a rank has for a place: in a communicator, or (peer >= 0) with a peer. 1 there is one. */
+static int et_place(const struct script *s, int rank, int comm, int peer, int send, int k,
+		    uint64_t *sig, int *step)
+{
+	const struct sc_thread *t = &s->threads[rank][0];
+
+	for (int i = 0; i < t->nr; i++) {
+		const struct sc_step *st = &t->v[i];
+		int it = peer < 0 ? st->kind == SC_COLL && st->comm == comm
+				  : st->kind == (send ? SC_SEND : SC_RECV) && st->comm == comm &&
+					    st->peer == peer;
+
+		if (!it || k--)
+			continue;
+		*sig = st->count << 8 | (peer < 0 ? (uint64_t)st->coll : 0);
+		*step = i;
+		return 1;
+	}
+	return 0;
+}
+
+/* Two ranks that have to agree: bits of what is seen. 1 they differ, 2 one lacks it, 4 one has not issued it yet. */
+static int et_compare(const struct script *s, const struct et_truth *t, int comm, int a, int b,
+		      int pa, int pb)
+{
+	int seen = 0;
+
+	for (int k = 0;; k++) {
+		uint64_t sa = 0, sb = 0;
+		int ia = 0, ib = 0, has_a = et_place(s, a, comm, pa, 1, k, &sa, &ia),
+		    has_b = et_place(s, b, comm, pb, 0, k, &sb, &ib);
+		int issued_a = has_a && ia < t->at[a], issued_b = has_b && ib < t->at[b];
+
+		if (!issued_a && !issued_b)
+			return seen;
+		if (issued_a && issued_b)
+			seen |= sa != sb;
+		else
+			seen |= !has_a || !has_b ? 2 : 4;
+	}
+}
+
+static int et_compare_all(const struct script *s, const struct et_truth *t)
+{
+	int seen = 0;
+
+	for (int c = 0; c < s->comm.nr; c++) {
+		const struct sc_comm *m = &s->comms[c];
+
+		for (int i = 0; i < m->nr; i++)
+			for (int k = 0; k < m->nr; k++) {
+				int a = m->ranks[i], b = m->ranks[k];
+
+				if (a < b)
+					seen |= et_compare(s, t, c, a, b, -1, -1);
+				if (a != b)
+					seen |= et_compare(s, t, c, a, b, b, a);
+			}
+	}
+	return seen;
+}
+
+int et_is_decided(const struct script *s, const struct et_truth *t)
+{
+	return et_compare_all(s, t) & 3;
+}
+
+static int et_is_device_wait(const struct script *s, const struct et_truth *t, int rank)
+{
+	enum sc_kind k = t->at[rank] < s->threads[rank][0].nr
+				 ? s->threads[rank][0].v[t->at[rank]].kind
+				 : SC_WORK;
+
+	return k == SC_DSYNC || k == SC_FREE || k == SC_HALLOC || k == SC_HREG;
+}
+
+enum df_verdict et_label(const struct script *s, const struct et_truth *t)
+{
+	int seen = et_compare_all(s, t);
+
+	if (seen & 1)
+		return DF_V_MISMATCH;
+	if (seen & 2)
+		return DF_V_MISSING;
+	if (t->completes[ET_ROOMY])
+		return DF_V_RESOURCE;
+	/* What an implicit wait asks for our rules never do, released or not. */
+	if (t->completes[ET_OURS] && seen & 4)
+		for (int r = 0; r < s->nr_ranks; r++)
+			if (et_is_device_wait(s, t, r) &&
+			    s->threads[r][0].v[t->at[r]].kind != SC_DSYNC)
+				return DF_V_SYNC;
+	if (t->completes[ET_OURS] || !seen)
+		return DF_V_ORDER;
+	if (t->completes[ET_RELEASED])
+		return DF_V_SYNC;
+	for (int r = 0; r < s->nr_ranks; r++)
+		if (et_is_device_wait(s, t, r))
+			return DF_V_SYNC;
+	return DF_V_DATA;
+}

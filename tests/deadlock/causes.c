@@ -1,0 +1,565 @@
+/* What a program hangs of (causes.h): the graph of waits where the model stands still, and the circles in it. */
+#include "causes.h"
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CS_TASKS 512  /* things put on streams */
+#define CS_NODES 1408 /* two a task, threads, roots */
+#define CS_EDGES 65536
+
+enum cs_state { CS_ISSUED = 1, CS_STARTED, CS_DONE };
+
+/* What an edge is, so that it can be taken away. */
+enum cs_edge_kind {
+	CS_HARD = 1,  /* nothing helps */
+	CS_ORDER = 2, /* the order of a stream, an event, a communicator, where P relaxes it */
+	CS_ROOM = 4,  /* a slot, or another stream's place in the one queue */
+	CS_ISYNC = 8,
+	CS_DSYNC = 16,
+	CS_FLAG = 32,  /* a host waits for a host */
+	CS_NEVER = 64, /* the rank's program does not have it */
+	/* What the records can't tell from the last two: */
+	CS_ANY = 128,	/* a host waits for some host, nobody knows for which */
+	CS_LATER = 256, /* the rank's host is in a call, and may issue it then */
+	CS_POLL =
+		512, /* it has come to its end and polls what is unfinished, or joins its other thread */
+	CS_CROSSED = 1024, /* said beside: the rank waits with another signature in its place */
+};
+
+#define CS_TRUE (CS_HARD | CS_ORDER | CS_ROOM | CS_ISYNC | CS_DSYNC | CS_FLAG | CS_NEVER)
+#define CS_SEEN ((CS_TRUE & ~(unsigned)(CS_NEVER | CS_FLAG)) | CS_ANY | CS_LATER | CS_POLL)
+
+struct cs_task {
+	int rank, thread, state, index;
+	const struct df_mop *op;
+	int deps[4], nr_deps, queue_dep;
+	int p2p_index[DF_MOP_MAX_P2P];
+};
+
+struct cs_edge {
+	int from, to;
+	unsigned kind;
+};
+
+struct causes {
+	struct df_mprog p;
+	struct df_model_result res;
+	enum df_model_mode mode;
+	struct cs_task t[CS_TASKS];
+	int nr_tasks;
+	/* nodes: 2i start and 2i+1 end of task i, then threads, then roots */
+	int nr_nodes, first_thread, first_root;
+	uint64_t root[256]; /* words of roots */
+	int nr_roots;
+	struct cs_edge e[CS_EDGES];
+	int nr_edges;
+	uint64_t reach[CS_NODES][CS_NODES / 64];
+};
+
+uint64_t cs_bit(enum df_verdict v)
+{
+	return 1ULL << v;
+}
+
+static void cs_event(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
+		     const struct df_mop *mop, int task)
+{
+	struct causes *x = arg;
+	struct cs_task *t;
+
+	(void)op;
+	if (task < 0)
+		return;
+	if (task >= CS_TASKS)
+		abort();
+	t = &x->t[task];
+	if (ev == DF_ME_ISSUE) {
+		*t = (struct cs_task){.rank = rank, .thread = thread, .op = mop, .queue_dep = -1};
+		x->nr_tasks = task + 1;
+	}
+	if (ev == DF_ME_ISSUE || ev == DF_ME_START || ev == DF_ME_DONE)
+		t->state = ev == DF_ME_ISSUE ? CS_ISSUED : ev == DF_ME_START ? CS_STARTED : CS_DONE;
+}
+
+static int cs_is_comm(const struct cs_task *t)
+{
+	return t->op->kind == DF_MOP_COLL || t->op->kind == DF_MOP_P2P;
+}
+
+/* What each task stands behind, and its place among those of its communicator. */
+static void cs_orders(struct causes *x)
+{
+	for (int i = 0; i < x->nr_tasks; i++) {
+		struct cs_task *t = &x->t[i];
+
+		for (int k = i - 1; k >= 0; k--)
+			if (x->t[k].rank == t->rank && x->t[k].op->stream == t->op->stream) {
+				t->deps[t->nr_deps++] = k;
+				break;
+			}
+		for (int k = i - 1; k >= 0 && t->op->kind == DF_MOP_WAIT; k--)
+			if (x->t[k].rank == t->rank && x->t[k].op->kind == DF_MOP_RECORD &&
+			    x->t[k].op->object == t->op->object) {
+				t->deps[t->nr_deps++] = k;
+				break;
+			}
+		for (int k = i - 1; k >= 0 && x->p.one_queue; k--)
+			if (x->t[k].rank == t->rank) {
+				t->queue_dep = k;
+				break;
+			}
+		for (int k = 0; k < i; k++) {
+			const struct cs_task *o = &x->t[k];
+
+			if (o->rank != t->rank || o->op->kind != t->op->kind)
+				continue;
+			if (t->op->kind == DF_MOP_COLL)
+				t->index += o->op->comm == t->op->comm;
+			for (int a = 0; t->op->kind == DF_MOP_P2P && a < t->op->nr_p2p; a++)
+				for (int b = 0; b < o->op->nr_p2p; b++)
+					t->p2p_index[a] +=
+						o->op->p2p[b].comm == t->op->p2p[a].comm &&
+						o->op->p2p[b].send == t->op->p2p[a].send &&
+						o->op->p2p[b].peer == t->op->p2p[a].peer;
+		}
+		/* Several messages of one pair in one group. */
+		for (int a = 0; t->op->kind == DF_MOP_P2P && a < t->op->nr_p2p; a++)
+			for (int b = 0; b < a; b++)
+				t->p2p_index[a] += t->op->p2p[b].comm == t->op->p2p[a].comm &&
+						   t->op->p2p[b].send == t->op->p2p[a].send &&
+						   t->op->p2p[b].peer == t->op->p2p[a].peer;
+	}
+}
+
+static void cs_edge(struct causes *x, int from, int to, unsigned kind)
+{
+	/* What has happened is waited for by nobody. */
+	if (to < x->first_thread && x->t[to / 2].state >= (to % 2 ? CS_DONE : CS_STARTED))
+		return;
+	if (x->nr_edges == CS_EDGES)
+		abort();
+	x->e[x->nr_edges++] = (struct cs_edge){from, to, kind};
+}
+
+static int cs_root(struct causes *x, enum df_verdict v)
+{
+	if (x->nr_roots == 256)
+		abort();
+	x->root[x->nr_roots] = cs_bit(v);
+	return x->first_root + x->nr_roots++;
+}
+
+static int cs_thread(const struct causes *x, int rank, int thread)
+{
+	return x->first_thread + rank * MODEL_THREADS + thread;
+}
+
+static const struct df_mop *cs_stands(const struct causes *x, int r, int t)
+{
+	const struct df_mthread *th = &x->p.threads[r][t];
+	size_t pc = x->res.pc[r][t];
+
+	return pc < th->nr_ops ? &th->ops[pc] : NULL;
+}
+
+/* For all that is recorded of it the thread may still issue something: it waits, polls, or joins another. */
+static unsigned cs_may_go_on(const struct causes *x, int r, int t)
+{
+	if (cs_stands(x, r, t))
+		return CS_LATER;
+	for (int u = 1; u < x->p.nr_threads[r] && !t; u++)
+		if (cs_stands(x, r, u))
+			return CS_POLL;
+	for (int k = 0; k < x->nr_tasks && !t; k++)
+		if (x->t[k].rank == r && x->t[k].state != CS_DONE)
+			return CS_POLL;
+	return 0;
+}
+
+static int cs_hazard(const struct df_mop *a, const struct df_mop *b)
+{
+	uint64_t ra = a->kind == DF_MOP_COLL ? a->reads : 0,
+		 wa = a->kind == DF_MOP_COLL ? a->writes : 0;
+	uint64_t rb = b->kind == DF_MOP_COLL ? b->reads : 0,
+		 wb = b->kind == DF_MOP_COLL ? b->writes : 0;
+
+	return (wa & rb) || (ra & wb) || (wa & wb);
+}
+
+/* Everything unfinished that a task stands behind, through whatever lies between: P asks about each alone. */
+static void cs_behind(struct causes *x, int i, int at, uint8_t *seen)
+{
+	for (int k = 0; k < x->t[at].nr_deps; k++) {
+		int d = x->t[at].deps[k];
+		const struct cs_task *o = &x->t[d], *t = &x->t[i];
+		int token = o->op->kind == DF_MOP_RECORD || o->op->kind == DF_MOP_WAIT;
+
+		if (seen[d])
+			continue;
+		seen[d] = 1;
+		if (o->state != CS_DONE && !token)
+			cs_edge(x, 2 * i, 2 * d + 1,
+				cs_is_comm(t) && cs_is_comm(o) && !cs_hazard(t->op, o->op)
+					? CS_ORDER
+					: CS_HARD);
+		cs_behind(x, i, d, seen);
+	}
+}
+
+/* What keeps a task from starting. */
+static void cs_start(struct causes *x, int i)
+{
+	const struct cs_task *t = &x->t[i];
+	int before = x->nr_edges;
+	uint8_t seen[CS_TASKS] = {0};
+
+	cs_behind(x, i, i, seen);
+	/* By our rules messages of one signature run one after the other; the model knows it of collectives alone. */
+	for (int a = 0; x->mode != DF_MODEL_BASE && t->op->kind == DF_MOP_P2P && a < t->op->nr_p2p;
+	     a++)
+		for (int k = 0; k < i; k++)
+			for (int b = 0; x->t[k].rank == t->rank && x->t[k].state != CS_DONE &&
+					x->t[k].op->kind == DF_MOP_P2P && b < x->t[k].op->nr_p2p;
+			     b++)
+				if (x->t[k].op->p2p[b].comm == t->op->p2p[a].comm &&
+				    x->t[k].op->p2p[b].peer == t->op->p2p[a].peer &&
+				    x->t[k].op->p2p[b].send == t->op->p2p[a].send)
+					cs_edge(x, 2 * i, 2 * k + 1, CS_HARD);
+	if (x->mode != DF_MODEL_BASE) {
+		/* What our rules do not wait for is no edge at all. */
+		for (int k = before; k < x->nr_edges; k++)
+			if (x->e[k].kind == CS_ORDER)
+				x->e[k--] = x->e[--x->nr_edges];
+		return;
+	}
+	if (t->queue_dep >= 0 && x->t[t->queue_dep].state != CS_DONE)
+		cs_edge(x, 2 * i, 2 * t->queue_dep + 1, CS_ROOM);
+	if (x->nr_edges > before || !x->p.cap || !cs_is_comm(t))
+		return;
+	for (int k = 0; k < x->nr_tasks; k++)
+		if (x->t[k].rank == t->rank && x->t[k].state == CS_STARTED && cs_is_comm(&x->t[k]))
+			cs_edge(x, 2 * i, 2 * k + 1, CS_ROOM);
+}
+
+/* Does the thread have so many more (from 0) of it before it? message: NULL for a collective. */
+static int cs_will_issue(const struct causes *x, int rank, int thread, int comm,
+			 const struct df_mp2p *message, int of)
+{
+	const struct df_mthread *th = &x->p.threads[rank][thread];
+	int nr = 0;
+
+	for (size_t k = x->res.pc[rank][thread]; k < th->nr_ops; k++) {
+		const struct df_mop *op = &th->ops[k];
+
+		nr += !message && op->kind == DF_MOP_COLL && op->comm == comm;
+		for (int a = 0; message && op->kind == DF_MOP_P2P && a < op->nr_p2p; a++)
+			nr += op->p2p[a].comm == comm && op->p2p[a].send != message->send &&
+			      op->p2p[a].peer == of;
+	}
+	return nr;
+}
+
+/* The script's communicator of an operation: what it records behind itself says it. */
+static int cs_base(const struct causes *x, const struct cs_task *t)
+{
+	const struct df_mthread *th = &x->p.threads[t->rank][t->thread];
+
+	for (const struct df_mop *op = t->op; op < th->ops + th->nr_ops; op++)
+		if (op->kind == DF_MOP_RECORD && op->object >= 1000)
+			return op->object - 1000;
+	return -1;
+}
+
+static int cs_issued(const struct causes *x, int rank, int comm)
+{
+	int nr = 0;
+
+	for (int k = 0; k < x->nr_tasks; k++)
+		nr += x->t[k].rank == rank && x->t[k].op->kind == DF_MOP_COLL &&
+		      x->t[k].op->comm == comm;
+	return nr;
+}
+
+/* Rank r, which lacks task i, has issued something else in the communicator that task i's rank lacks. */
+static int cs_crossed(const struct causes *x, int i, int r)
+{
+	const struct cs_task *t = &x->t[i];
+
+	for (int k = 0; k < x->nr_tasks; k++) {
+		const struct cs_task *o = &x->t[k];
+
+		if (o->rank == r && o->state != CS_DONE && o->op->kind == DF_MOP_COLL &&
+		    t->op->kind == DF_MOP_COLL && cs_base(x, o) == cs_base(x, t) &&
+		    o->op->comm != t->op->comm && cs_issued(x, t->rank, o->op->comm) <= o->index)
+			return 1;
+	}
+	return 0;
+}
+
+/* The end of task i needs rank r to issue the one behind its `have` in a communicator. */
+static void cs_needs_rank(struct causes *x, int i, int r, int comm, const struct df_mp2p *message,
+			  int place, int have)
+{
+	int found = 0, crossed = cs_crossed(x, i, r);
+
+	for (int t = 0; t < x->p.nr_threads[r] && !found; t++) {
+		if (have + cs_will_issue(x, r, t, comm, message, x->t[i].rank) <= place)
+			continue;
+		cs_edge(x, 2 * i + 1, cs_thread(x, r, t), CS_HARD | (crossed ? CS_CROSSED : 0));
+		found = 1;
+	}
+	if (found)
+		return;
+	cs_edge(x, 2 * i + 1, cs_root(x, crossed ? DF_V_MISMATCH : DF_V_MISSING), CS_NEVER);
+	for (int t = 0; t < x->p.nr_threads[r]; t++)
+		cs_edge(x, 2 * i + 1, cs_thread(x, r, t), cs_may_go_on(x, r, t));
+}
+
+/* What keeps a task that runs, or would run, from its end. */
+static void cs_end(struct causes *x, int i)
+{
+	const struct cs_task *t = &x->t[i];
+
+	cs_edge(x, 2 * i + 1, 2 * i, CS_HARD);
+	for (int r = 0; t->op->kind == DF_MOP_COLL && r < x->p.nr_ranks; r++) {
+		int k, have = 0;
+
+		if (r == t->rank || !(x->p.comms[t->op->comm] >> r & 1))
+			continue;
+		for (k = 0; k < x->nr_tasks; k++) {
+			const struct cs_task *o = &x->t[k];
+
+			if (o->rank != r || o->op->kind != DF_MOP_COLL ||
+			    o->op->comm != t->op->comm)
+				continue;
+			have++;
+			if (o->index != t->index)
+				continue;
+			if (o->op->sig != t->op->sig)
+				cs_edge(x, 2 * i + 1, cs_root(x, DF_V_MISMATCH), CS_HARD);
+			break;
+		}
+		if (k < x->nr_tasks)
+			cs_edge(x, 2 * i + 1, 2 * k, CS_HARD);
+		else
+			cs_needs_rank(x, i, r, t->op->comm, NULL, t->index, have);
+	}
+	for (int a = 0; t->op->kind == DF_MOP_P2P && a < t->op->nr_p2p; a++) {
+		const struct df_mp2p *m = &t->op->p2p[a];
+		int k, b = 0, have = 0;
+		unsigned kind = CS_HARD;
+
+		/* A small one needs no receive; but as long as it has not run nobody knows that it will fit. */
+		if (m->send && x->p.buffered)
+			kind = CS_LATER;
+		for (k = 0; k < x->nr_tasks; k++) {
+			const struct cs_task *o = &x->t[k];
+
+			for (b = 0;
+			     o->rank == m->peer && o->op->kind == DF_MOP_P2P && b < o->op->nr_p2p;
+			     b++) {
+				if (o->op->p2p[b].comm != m->comm ||
+				    o->op->p2p[b].send == m->send || o->op->p2p[b].peer != t->rank)
+					continue;
+				have++;
+				if (o->p2p_index[b] == t->p2p_index[a])
+					break;
+			}
+			if (o->rank == m->peer && o->op->kind == DF_MOP_P2P && b < o->op->nr_p2p)
+				break;
+		}
+		if (k == x->nr_tasks && kind == CS_LATER) {
+			cs_root(x, DF_V_MISSING);
+			for (int u = 0; u < x->p.nr_threads[m->peer]; u++)
+				cs_edge(x, 2 * i + 1, cs_thread(x, m->peer, u), CS_LATER);
+			continue;
+		}
+		if (k == x->nr_tasks) {
+			cs_needs_rank(x, i, m->peer, m->comm, m, t->p2p_index[a], have);
+			continue;
+		}
+		cs_edge(x, 2 * i + 1, 2 * k, kind);
+		if (x->t[k].op->p2p[b].count != m->count)
+			cs_edge(x, 2 * i + 1, cs_root(x, DF_V_MISMATCH), CS_HARD);
+	}
+}
+
+/* What a host waits for. */
+static void cs_host(struct causes *x, int r, int t)
+{
+	const struct df_mop *op = cs_stands(x, r, t);
+	int from = cs_thread(x, r, t), setters = 0, joins = 0;
+
+	/* The rank's first thread joins the others, then it polls. */
+	for (int u = 1; u < x->p.nr_threads[r] && !op && !t; u++)
+		joins |= cs_stands(x, r, u) != NULL;
+	for (int k = 0; k < x->nr_tasks; k++) {
+		const struct cs_task *o = &x->t[k];
+		unsigned kind = 0;
+
+		if (o->rank != r || o->state == CS_DONE)
+			continue;
+		if (!op)
+			kind = t || joins ? 0 : CS_POLL;
+		else if (op->kind == DF_MOP_SSYNC && o->op->stream == op->stream)
+			kind = CS_HARD;
+		else if (op->kind == DF_MOP_DSYNC)
+			kind = CS_DSYNC;
+		else if (op->kind == DF_MOP_ISYNC)
+			kind = CS_ISYNC;
+		if (kind)
+			cs_edge(x, from, 2 * k + 1, kind);
+	}
+	for (int k = x->nr_tasks - 1; op && op->kind == DF_MOP_ESYNC && k >= 0; k--)
+		if (x->t[k].rank == r && x->t[k].op->kind == DF_MOP_RECORD &&
+		    x->t[k].op->object == op->object) {
+			cs_edge(x, from, 2 * k + 1, CS_HARD);
+			break;
+		}
+	for (int q = 0; op && op->kind == DF_MOP_HWAIT && q < x->p.nr_ranks; q++)
+		for (int u = 0; u < x->p.nr_threads[q]; u++)
+			for (size_t k = x->res.pc[q][u]; k < x->p.threads[q][u].nr_ops; k++)
+				if (x->p.threads[q][u].ops[k].kind == DF_MOP_HSIGNAL &&
+				    x->p.threads[q][u].ops[k].object == op->object) {
+					cs_edge(x, from, cs_thread(x, q, u), CS_FLAG);
+					setters++;
+				}
+	if (op && op->kind == DF_MOP_HWAIT && !setters)
+		cs_edge(x, from, cs_root(x, DF_V_HOST), CS_FLAG);
+	if (!joins && (!op || op->kind != DF_MOP_HWAIT))
+		return;
+	/* For all that is recorded it is a host that waits for some other, or one that is silent. */
+	cs_root(x, DF_V_MISSING);
+	for (int q = 0; q < x->p.nr_ranks; q++)
+		for (int u = 0; u < x->p.nr_threads[q]; u++)
+			if (q != r || u != t)
+				cs_edge(x, from, cs_thread(x, q, u), CS_ANY);
+}
+
+/* ---- circles ---------------------------------------------------------------------------------------------- */
+
+static int cs_reaches(const struct causes *x, int a, int b)
+{
+	return (int)(x->reach[a][b / 64] >> (b % 64) & 1);
+}
+
+static int cs_counts(const struct causes *x, int edge, unsigned kinds, int only_tasks)
+{
+	const struct cs_edge *e = &x->e[edge];
+
+	return e->kind & kinds &&
+	       (!only_tasks || (e->from < x->first_thread && e->to < x->first_thread));
+}
+
+/* Paths over edges of these kinds, between all nodes. */
+static void cs_reach(struct causes *x, unsigned kinds, int only_tasks)
+{
+	int words = (x->nr_nodes + 63) / 64;
+
+	for (int n = 0; n < x->nr_nodes; n++) {
+		memset(x->reach[n], 0, (size_t)words * 8);
+		x->reach[n][n / 64] |= 1ULL << (n % 64);
+	}
+	for (int i = 0; i < x->nr_edges; i++)
+		if (cs_counts(x, i, kinds, only_tasks))
+			x->reach[x->e[i].from][x->e[i].to / 64] |= 1ULL << (x->e[i].to % 64);
+	for (int via = 0; via < x->nr_nodes; via++)
+		for (int n = 0; n < x->nr_nodes; n++)
+			for (int w = 0; n != via && cs_reaches(x, n, via) && w < words; w++)
+				x->reach[n][w] |= x->reach[via][w];
+}
+
+/* A circle over edges of these kinds that has one of `with`. */
+static int cs_circle(struct causes *x, unsigned kinds, unsigned with, int only_tasks)
+{
+	cs_reach(x, kinds, only_tasks);
+	for (int i = 0; i < x->nr_edges; i++)
+		if (cs_counts(x, i, kinds, only_tasks) && x->e[i].kind & with &&
+		    cs_reaches(x, x->e[i].to, x->e[i].from))
+			return 1;
+	return 0;
+}
+
+/*
+ * The words of all circles. What would be cut by room, by order or by a release has no poll in it: what a polling host
+ * does when it has what it asks for is not known, so the checker does not tell that.
+ */
+static uint64_t cs_circles(struct causes *x, unsigned kinds)
+{
+	unsigned some = kinds & ~(unsigned)CS_POLL;
+	uint64_t set = 0;
+
+	/* Who polls waits for a result. */
+	if (cs_circle(x, kinds, CS_POLL, 0))
+		set |= cs_bit(DF_V_DATA);
+	if (cs_circle(x, some, CS_ROOM, 0))
+		set |= cs_bit(DF_V_RESOURCE);
+	some &= ~(unsigned)CS_ROOM;
+	if (cs_circle(x, some, CS_ORDER, 0))
+		set |= cs_bit(DF_V_ORDER);
+	some &= ~(unsigned)CS_ORDER;
+	if (cs_circle(x, some, CS_ISYNC | CS_DSYNC, 0))
+		set |= cs_bit(DF_V_SYNC);
+	kinds &= ~(unsigned)(CS_ROOM | CS_ORDER | CS_ISYNC | CS_DSYNC);
+	if (cs_circle(x, kinds, kinds, 1))
+		set |= cs_bit(DF_V_ORDER) | cs_bit(DF_V_DATA);
+	if (cs_circle(x, kinds, CS_FLAG | CS_ANY, 0))
+		set |= cs_bit(DF_V_HOST);
+	for (int i = 0; i < x->nr_edges; i++)
+		if (x->e[i].kind & CS_CROSSED)
+			set |= cs_bit(DF_V_MISMATCH);
+	if (cs_circle(x, kinds & ~(unsigned)(CS_FLAG | CS_ANY), kinds, 0))
+		set |= cs_bit(DF_V_DATA);
+	return set;
+}
+
+uint64_t cs_words(const struct script *s, int ours, enum df_model_mode mode,
+		  const struct df_model_schedule *schedule, struct model_map *map,
+		  struct df_model_result *res)
+{
+	static struct causes x;
+	uint64_t set = 0;
+
+	memset(&x, 0, offsetof(struct causes, t));
+	x.nr_tasks = x.nr_edges = x.nr_roots = 0;
+	x.mode = mode;
+	to_model_mapped(s, ours, &x.p, map);
+	if (df_model_run(&x.p, mode, schedule, cs_event, &x, &x.res))
+		abort();
+	*res = x.res;
+	if (!x.res.hung) {
+		df_mprog_fini(&x.p);
+		return 0;
+	}
+	cs_orders(&x);
+	x.first_thread = 2 * x.nr_tasks;
+	x.first_root = x.first_thread + x.p.nr_ranks * MODEL_THREADS;
+	for (int i = 0; i < x.nr_tasks; i++) {
+		if (x.t[i].state == CS_DONE)
+			continue;
+		if (x.t[i].state == CS_ISSUED)
+			cs_start(&x, i);
+		cs_end(&x, i);
+	}
+	for (int r = 0; r < x.p.nr_ranks; r++)
+		for (int t = 0; t < x.p.nr_threads[r]; t++)
+			cs_host(&x, r, t);
+	x.nr_nodes = x.first_root + x.nr_roots;
+	for (int i = 0; i < x.nr_roots; i++)
+		set |= x.root[i];
+	/*
+	 * What is put on a stream that carries no operation is not recorded. Where it stands in a queue behind those of
+	 * other streams, a host that waits for it seems to wait for nothing.
+	 */
+	for (int r = 0; r < x.p.nr_ranks && x.p.one_queue; r++)
+		for (int t = 0; t < x.p.nr_threads[r]; t++) {
+			const struct df_mop *op = cs_stands(&x, r, t);
+
+			if (op && op->kind == DF_MOP_SSYNC)
+				set |= cs_bit(DF_V_GPU_STUCK);
+		}
+	set |= cs_circles(&x, CS_TRUE) | cs_circles(&x, CS_SEEN);
+	df_mprog_fini(&x.p);
+	return set;
+}
