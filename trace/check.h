@@ -108,9 +108,9 @@ void df_check_result_free(struct df_check_result *r);
 enum df_verdict df_check_verdict(const struct df_check_result *r);
 /* The first line: verdict word, ": ", one sentence. */
 const char *df_check_line(const struct df_check_result *r);
-/* Whole text for people (first line as above), and JSON with stable keys. */
+/* Whole text for people (first line as above), and, in tools only, JSON with stable keys: 0 or -ENOMEM. */
 void df_check_print(const struct df_check_result *r, FILE *out);
-void df_check_print_json(const struct df_check_result *r, FILE *out);
+int df_check_print_json(const struct df_check_result *r, FILE *out);
 /* A part of the text: where the calls that do not return were made. Nothing where that is not known. */
 void df_check_print_hosts(const struct df_check_result *r, FILE *out);
 /*

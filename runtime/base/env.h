@@ -68,11 +68,6 @@ const char *df_env_name(enum df_env_row row);
 /* Index of value in a list "a|b|c", -1 if it is not there. */
 int df_env_enum_index(const char *values, const char *value);
 
-enum df_env_format { DF_ENV_TEXT, DF_ENV_JSON, DF_ENV_MAN };
-
-/* Writes the table: type, default, current value, help. DF_ENV_MAN: rows of a manual page. */
-void df_env_print(FILE *out, enum df_env_format format);
-
 /* Expands %h, %p and %r (rank, or "x" when negative) into buf; -ENAMETOOLONG if it does not fit. */
 int df_env_expand(char *buf, size_t size, const char *pattern, int rank);
 

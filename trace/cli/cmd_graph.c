@@ -5,6 +5,7 @@
 #include <string.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
+#include "trace/say/json.h"
 #include "trace/say/picture.h"
 
 static int ends_in(const char *s, const char *end)
@@ -12,6 +13,27 @@ static int ends_in(const char *s, const char *end)
 	size_t n = strlen(s), m = strlen(end);
 
 	return n >= m && !strcmp(s + n - m, end);
+}
+
+static int picture_json(const struct df_picture *p, FILE *out)
+{
+	json_t *nodes = json_array(), *edges = json_array();
+
+	for (size_t i = 0; i < p->nr_boxes; i++)
+		json_array_append_new(nodes, json_pack("{s:i, s:o, s:o, s:b, s:b}", "id", (int)i,
+						       "rank", df_json_text(p->boxes[i].where),
+						       "text", df_json_text(p->boxes[i].text),
+						       "started", p->boxes[i].started, "in_cycle",
+						       p->boxes[i].in_cycle));
+	for (size_t i = 0; i < p->nr_arrows; i++)
+		json_array_append_new(
+			edges,
+			json_pack("{s:i, s:i, s:s, s:b, s:b}", "from", (int)p->arrows[i].from, "to",
+				  (int)p->arrows[i].to, "why", p->arrows[i].why, "in_cycle",
+				  p->arrows[i].in_cycle, "can_be_cut", p->arrows[i].cut));
+	return df_json_line(json_pack("{s:o, s:o, s:o}", "nodes", nodes, "edges", edges, "left_out",
+				      df_json_u64(p->left_out)),
+			    out);
 }
 
 int df_cmd_graph(int argc, char **argv)
@@ -45,12 +67,12 @@ int df_cmd_graph(int argc, char **argv)
 	}
 	out = df_cli_create("graph", output);
 	if (out && (json || (output && ends_in(output, ".json"))))
-		df_picture_json(&p, out);
+		rc = picture_json(&p, out);
 	else if (out && output && ends_in(output, ".svg"))
 		df_picture_svg(&p, df_check_line(r), out);
 	else if (out)
 		df_picture_dot(&p, df_check_line(r), out);
-	rc = out ? df_cli_close("graph", output, out, 0) : 1;
+	rc = out ? df_cli_close("graph", output, out, rc) : 1;
 	df_picture_fini(&p);
 	df_check_result_free(r);
 	return rc;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
-#include "trace/read/json_text.h"
 #include "trace/read/load.h"
+#include "trace/say/json.h"
 
 static const char *const modes[] = {"prevent", "trace", "off"};
 
@@ -41,44 +41,41 @@ static void text(const char *path, const struct df_reader *r, const struct df_lo
 	}
 }
 
-static void json(const char *path, const struct df_reader *r, const struct df_load *l, int first)
+static json_t *json(const char *path, const struct df_reader *r, const struct df_load *l)
 {
 	const struct df_trace_header *h = &r->h;
-	int any = 0;
+	json_t *comms = json_array();
 
-	fputs(first ? "[{\"file\":" : ",\n{\"file\":", stdout);
-	df_json_string(stdout, path);
-	fputs(",\"host\":", stdout);
-	df_json_string(stdout, h->host);
-	fputs(",\"exe\":", stdout);
-	df_json_string(stdout, h->exe);
-	printf(",\"rank\":%d,\"world\":%u,\"pid\":%u,\"rules\":%u,\"mode\":%u,\"closed\":%s",
-	       h->rank, h->world, h->pid, h->rules, h->mode, h->closed ? "true" : "false");
-	printf(",\"records\":%" PRIu64 ",\"torn\":%" PRIu64 ",\"overwritten\":%" PRIu64
-	       ",\"operations\":%zu,\"seconds\":%.6f",
-	       l->nr_recs, l->nr_torn, h->next > h->nr_recs ? h->next - h->nr_recs : 0, l->nr_ops,
-	       (double)(l->last_ns - l->first_ns) / 1e9);
-	fputs(",\"communicators\":[", stdout);
 	for (uint32_t i = 1; i <= r->nr_comms; i++) {
 		const struct df_trace_comm *c = df_reader_comm(r, i);
 
-		if (!c)
-			continue;
-		printf("%s{\"hash\":\"0x%" PRIx64 "\",\"name\":", any++ ? "," : "", c->hash);
-		df_json_string(stdout, c->name);
-		printf(",\"rank\":%d,\"nranks\":%d,\"device\":%d,\"issued\":%" PRIu64
-		       ",\"finished\":%" PRIu64 ",\"dropped\":%" PRIu64 "}",
-		       c->rank, c->nranks, c->device, c->issued, c->done, c->drops);
+		if (c)
+			json_array_append_new(
+				comms,
+				json_pack("{s:o, s:o, s:i, s:i, s:i, s:o, s:o, s:o}", "hash",
+					  df_json_hex(c->hash), "name", df_json_text(c->name),
+					  "rank", c->rank, "nranks", c->nranks, "device", c->device,
+					  "issued", df_json_u64(c->issued), "finished",
+					  df_json_u64(c->done), "dropped", df_json_u64(c->drops)));
 	}
-	fputs("]}", stdout);
+	return json_pack(
+		"{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"file", df_json_text(path), "host", df_json_text(h->host), "exe",
+		df_json_text(h->exe), "rank", h->rank, "world", (int)h->world, "pid", (int)h->pid,
+		"rules", (int)h->rules, "mode", (int)h->mode, "closed", h->closed != 0, "records",
+		df_json_u64(l->nr_recs), "torn", df_json_u64(l->nr_torn), "overwritten",
+		df_json_u64(h->next > h->nr_recs ? h->next - h->nr_recs : 0), "operations",
+		df_json_u64(l->nr_ops), "seconds",
+		df_json_milli((double)(l->last_ns - l->first_ns) / 1e9), "communicators", comms);
 }
 
 int df_cmd_ls(int argc, char **argv)
 {
 	struct df_load l;
 	char **paths;
-	size_t nr, done = 0;
+	size_t nr;
 	int as_json = 0, rc = 0;
+	json_t *list;
 	const struct df_opt options[] = {DF_OPT(JSON, as_json, "one JSON array")};
 
 	DF_CLI_PARSE(
@@ -88,6 +85,7 @@ int df_cmd_ls(int argc, char **argv)
 	paths = df_cli_trace_paths("ls", argc, argv, &nr);
 	if (!paths)
 		return 1;
+	list = json_array();
 	df_load_init(&l);
 	for (size_t i = 0; i < nr; i++) {
 		const char *why = "out of memory";
@@ -99,14 +97,15 @@ int df_cmd_ls(int argc, char **argv)
 			if (df_load_trace(&l, &r))
 				rc = df_cli_input_error("ls", paths[i], "out of memory");
 			else if (as_json)
-				json(paths[i], &r, &l, !done++);
+				json_array_append_new(list, json(paths[i], &r, &l));
 			else
 				text(paths[i], &r, &l);
 			df_reader_close(&r);
 		}
 	}
-	if (as_json)
-		puts(done ? "]" : "[]");
+	if (as_json && df_json_line(json_incref(list), stdout))
+		rc = df_cli_input_error("ls", "standard output", "cannot be written");
+	json_decref(list);
 	df_load_fini(&l);
 	df_cli_paths_free(paths, nr);
 	return rc;

@@ -12,10 +12,10 @@
 #include "trace/cli/input.h"
 #include "trace/cli/run/recorded.h"
 #include "trace/record/trace_hash.h"
-#include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/read/load.h"
 #include "trace/predict/predict.h"
+#include "trace/say/json.h"
 #include "trace/read/vec.h"
 
 /* ---- windows ----------------------------------------------------------------------------------------- */
@@ -468,17 +468,15 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 	if (rc)
 		return df_cli_input_error("predict", "the program", "%s", strerror(-rc));
 	if (json) {
-		printf("{\"found\":%s,\"what\":", found ? "true" : "false");
-		df_json_string(stdout, found ? f.what : "");
-		fputs(",\"assumed\":", stdout);
-		if (assumed)
-			df_json_string(stdout, assumed);
-		else
-			fputs("null", stdout);
+		rc = df_json_line(json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "found", found,
+					    "what", found ? f.what : "", "assumed",
+					    df_json_text(assumed), "window",
+					    json_integer((json_int_t)nr_windows - 1), "schedule",
+					    df_json_u64(found ? f.schedule : 0), "windows",
+					    df_json_u64(nr_windows), "concurrent_collectives",
+					    df_json_u64(need)),
+				  stdout);
 		free(assumed);
-		printf(",\"window\":%zu,\"schedule\":%" PRIu64
-		       ",\"windows\":%zu,\"concurrent_collectives\":%zu}\n",
-		       nr_windows - 1, found ? f.schedule : 0, nr_windows, need);
 	} else if (!found) {
 		printf("no potential deadlock found in %zu windows\n", nr_windows);
 		if (need > 1)

@@ -9,10 +9,10 @@
 #include <string.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
-#include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/read/reader.h"
 #include "trace/read/stacks.h"
+#include "trace/say/json.h"
 
 #define NO_STREAM UINT64_MAX
 
@@ -98,38 +98,37 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 	putchar('\n');
 }
 
-static void print_json(const struct df_reader *rd, const struct df_rec *r, uint64_t index,
-		       const char *stack)
+static int print_json(const struct df_reader *rd, const struct df_rec *r, uint64_t index,
+		      const char *stack)
 {
 	const struct df_trace_comm *c =
 		df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
+	json_t *o =
+		json_pack("{s:o, s:o, s:s, s:I, s:i, s:o, s:o, s:o, s:o, s:I}", "record",
+			  df_json_u64(index), "time_ns", df_json_u64(r->time_ns), "type",
+			  df_rec_name(r->type), "thread", (json_int_t)r->thread, "job_rank",
+			  rd->h.rank, "op", df_json_u64(r->op), "a", df_json_u64(r->a), "b",
+			  df_json_u64(r->b), "c", df_json_u64(r->c), "site", (json_int_t)r->site);
 
-	printf("{\"record\":%" PRIu64 ",\"time_ns\":%" PRIu64 ",\"type\":\"%s\",\"thread\":%u",
-	       index, r->time_ns, df_rec_name(r->type), r->thread);
-	printf(",\"job_rank\":%d", rd->h.rank);
 	if (r->device != 0xffff)
-		printf(",\"device\":%u", r->device);
+		json_object_set_new(o, "device", json_integer(r->device));
 	if (c) {
-		printf(",\"comm\":\"0x%" PRIx64 "\",\"comm_name\":", c->hash);
-		df_json_string(stdout, c->name);
-		printf(",\"rank\":%d", r->rank);
+		json_object_set_new(o, "comm", df_json_hex(c->hash));
+		json_object_set_new(o, "comm_name", json_string(c->name) ?: df_json_text(c->name));
+		json_object_set_new(o, "rank", json_integer(r->rank));
 	}
 	if (r->type == DF_REC_OP_ISSUE)
-		printf(",\"kind\":\"%s\",\"dtype\":\"%s\",\"redop\":\"%s\",\"proto\":\"%s\"",
-		       df_kind_name((uint8_t)r->a), df_dtype_name((uint8_t)(r->a >> 8)),
-		       df_redop_name((uint8_t)(r->a >> 16)),
-		       df_trace_proto((uint32_t)(r->a >> 32)));
+		df_json_add(o,
+			    json_pack("{s:s, s:s, s:s, s:s}", "kind", df_kind_name((uint8_t)r->a),
+				      "dtype", df_dtype_name((uint8_t)(r->a >> 8)), "redop",
+				      df_redop_name((uint8_t)(r->a >> 16)), "proto",
+				      df_trace_proto((uint32_t)(r->a >> 32))));
 	if (r->type == DF_REC_CALL_ENTER || r->type == DF_REC_CALL_EXIT ||
 	    r->type == DF_REC_RELEASE)
-		printf(",\"call\":\"%s\"", df_call_text((uint32_t)r->a));
-	printf(",\"op\":%" PRIu64 ",\"a\":%" PRIu64 ",\"b\":%" PRIu64 ",\"c\":%" PRIu64
-	       ",\"site\":%u",
-	       r->op, r->a, r->b, r->c, r->site);
-	if (r->site) {
-		fputs(",\"stack\":", stdout);
-		df_stack_json(stack, stdout);
-	}
-	puts("}");
+		json_object_set_new(o, "call", json_string(df_call_text((uint32_t)r->a)));
+	if (r->site)
+		json_object_set_new(o, "stack", df_json_frames(stack));
+	return df_json_line(o, stdout);
 }
 
 /* 0 or -ENOMEM. */
@@ -139,13 +138,14 @@ static int show(const struct filter *f, struct df_reader *rd)
 	struct df_stacks stacks = {0};
 	struct df_lnote *notes = NULL;
 	size_t nr_notes = 0;
+	int rc = 0;
 	uint64_t index, skip = f->tail && rd->end - rd->first > f->tail ? rd->end - f->tail : 0,
 			t0 = 0;
 
 	/* They are anywhere in the trace: with the first call from a site. */
 	if ((f->json || f->at || f->stacks) && df_stack_notes(rd, &notes, &nr_notes))
 		return -ENOMEM;
-	while ((r = df_reader_next(rd, &index))) {
+	while (!rc && (r = df_reader_next(rd, &index))) {
 		const char *stack;
 		double t;
 
@@ -159,7 +159,7 @@ static int show(const struct filter *f, struct df_reader *rd)
 		if (!passes(f, rd, r, t, stack))
 			continue;
 		if (f->json)
-			print_json(rd, r, index, stack);
+			rc = print_json(rd, r, index, stack);
 		else
 			print_text(rd, r, index, t);
 		if (f->stacks && !f->json && stack[0])
@@ -167,7 +167,7 @@ static int show(const struct filter *f, struct df_reader *rd)
 	}
 	df_stacks_fini(&stacks);
 	free(notes);
-	return 0;
+	return rc;
 }
 
 static const char *take_type(void *to, const char *name)

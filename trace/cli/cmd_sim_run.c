@@ -14,6 +14,7 @@
 #include "runtime/base/err.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/cmd_sim.h"
+#include "trace/say/json.h"
 
 #define NAME "sim"
 
@@ -198,11 +199,9 @@ static json_t *result_json(const struct df_sim_args *a, const struct df_sim_conf
 
 int df_sim_cli_json(json_t *o)
 {
-	int rc = o ? json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : -1;
+	int rc = df_json_write(o, stdout, 1);
 
-	if (!rc)
-		putchar('\n');
-	json_decref(o);
+	putchar('\n');
 	return rc ? 1 : 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Writes JSON text: strings with their escapes, nothing else. For code that may link libc only.
+ * Writes JSON text: strings with their escapes, nothing else. For what libdfshim.so links; tools have trace/say/json.h.
  */
 #ifndef DF_TRACE_READ_JSON_TEXT_H
 #define DF_TRACE_READ_JSON_TEXT_H

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <uthash.h>
 #include "trace/read/demangle.h"
-#include "trace/read/json_text.h"
 #include "trace/read/stacks.h"
 #include "trace/read/vec.h"
 
@@ -90,23 +89,6 @@ int df_stack_notes(struct df_reader *r, struct df_lnote **notes, size_t *nr_note
 	*notes = all;
 	*nr_notes = nr;
 	return 0;
-}
-
-void df_stack_json(const char *text, FILE *out)
-{
-	char frame[512];
-
-	fputc('[', out);
-	for (const char *at = text, *end; *at; at = *end ? end + strlen(DF_STACK_SEP) : end) {
-		end = strstr(at, DF_STACK_SEP);
-		if (!end)
-			end = at + strlen(at);
-		snprintf(frame, sizeof(frame), "%.*s", (int)(end - at), at);
-		if (at != text)
-			fputc(',', out);
-		df_json_string(out, frame);
-	}
-	fputc(']', out);
 }
 
 static struct df_stack *find(const struct df_stacks *stacks, uint64_t key)

@@ -24,9 +24,6 @@ unsigned df_stack_text(const struct df_lnote *notes, size_t nr_notes, const stru
 /* The SITE records of a trace, in malloc'ed memory, for a reader that is rewound then. 0 or -ENOMEM. */
 int df_stack_notes(struct df_reader *r, struct df_lnote **notes, size_t *nr_notes);
 
-/* The frames of a text as above as an array of strings, innermost first. */
-void df_stack_json(const char *text, FILE *out);
-
 /* The stacks that were asked for; {0} is empty. Not for several threads at once. */
 struct df_stacks {
 	struct df_stack *all;

@@ -314,25 +314,3 @@ void df_picture_dot(const struct df_picture *p, const char *title, FILE *out)
 			p->arrows[i].in_cycle ? ", color=red, penwidth=2" : ", color=gray");
 	fputs("}\n", out);
 }
-
-void df_picture_json(const struct df_picture *p, FILE *out)
-{
-	fputs("{\"nodes\":[", out);
-	for (size_t i = 0; i < p->nr_boxes; i++) {
-		fprintf(out, "%s{\"id\":%zu,\"rank\":", i ? "," : "", i);
-		df_json_string(out, p->boxes[i].where);
-		fputs(",\"text\":", out);
-		df_json_string(out, p->boxes[i].text);
-		fprintf(out, ",\"started\":%s,\"in_cycle\":%s}",
-			p->boxes[i].started ? "true" : "false",
-			p->boxes[i].in_cycle ? "true" : "false");
-	}
-	fputs("],\"edges\":[", out);
-	for (size_t i = 0; i < p->nr_arrows; i++)
-		fprintf(out,
-			"%s{\"from\":%u,\"to\":%u,\"why\":\"%s\",\"in_cycle\":%s,\"can_be_cut\":%s}",
-			i ? "," : "", p->arrows[i].from, p->arrows[i].to, p->arrows[i].why,
-			p->arrows[i].in_cycle ? "true" : "false",
-			p->arrows[i].cut ? "true" : "false");
-	fprintf(out, "],\"left_out\":%zu}\n", p->left_out);
-}

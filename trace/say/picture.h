@@ -42,7 +42,6 @@ int df_picture_make(struct df_picture *p, const struct df_check_result *r, int e
 void df_picture_fini(struct df_picture *p);
 
 void df_picture_dot(const struct df_picture *p, const char *title, FILE *out);
-void df_picture_json(const struct df_picture *p, FILE *out);
 void df_picture_svg(const struct df_picture *p, const char *title, FILE *out);
 /* The way alone, as a ring that is read clockwise (nr_way > 1). */
 void df_picture_way_svg(const struct df_picture *p, FILE *out);

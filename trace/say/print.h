@@ -1,4 +1,4 @@
-/* Parts of a verdict on paper, for print.c alone. They write to `out` and change nothing. */
+/* Parts of a verdict on paper, for print.c and print_json.c. They write to `out` and change nothing. */
 #ifndef DF_TRACE_SAY_PRINT_H
 #define DF_TRACE_SAY_PRINT_H
 
@@ -34,8 +34,6 @@ void df_print_intents(const struct df_check_result *r, FILE *out);
 int df_print_waits(const struct df_trc *t, size_t i);
 /* In which lines of its scripts each host is, a line for each place; nothing where no interpreter was asked. */
 void df_print_scripts(const struct df_check_result *r, FILE *out);
-/* The same as the key "scripts", with the comma before it. */
-void df_print_json_scripts(const struct df_check_result *r, FILE *out);
 /* What a host was about to issue when it came to wait before it; 0: the note is none such. */
 int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, size_t note,
 		    struct df_lop *op, const struct df_entry **entry);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/say/print.h"
 #include "trace/read/vec.h"
@@ -110,29 +109,4 @@ void df_print_scripts(const struct df_check_result *r, FILE *out)
 		fprintf(out, "  and %zu more\n", nr - i);
 	free(ranks.ranks);
 	free(list);
-}
-
-void df_print_json_scripts(const struct df_check_result *r, FILE *out)
-{
-	int any = 0;
-
-	fputs(",\"scripts\":[", out);
-	for (size_t t = 0; t < r->set->nr_traces; t++) {
-		const struct df_trc *trc = &r->set->traces[t];
-
-		for (size_t i = 0; i < trc->nr_threads; i++) {
-			const struct df_lthread *th = &trc->threads[i];
-
-			if (!df_say_has_script(trc, th))
-				continue;
-			fputs(any++ ? ",{\"rank\":" : "{\"rank\":", out);
-			df_json_string(out, trc->label);
-			fprintf(out, ",\"thread\":%u,\"name\":", th->tid);
-			df_json_string(out, th->name);
-			fputs(",\"stack\":", out);
-			df_stack_json(df_say_frames(r->set, (uint32_t)t, th->at_site), out);
-			fputc('}', out);
-		}
-	}
-	fputc(']', out);
 }

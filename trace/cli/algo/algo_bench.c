@@ -20,6 +20,7 @@
 #include "trace/cli/algo/algo_bench.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/run/jobdir.h"
+#include "trace/say/json.h"
 
 #define MAX_CHOSEN 1.03 /* how much slower the choice for the size below may be and still be kept */
 
@@ -360,12 +361,16 @@ static void print_row(struct bench *t, int kind, int size, const struct df_bench
 		double us = median(x, NULL, t->nr_samples) / 1e3;
 
 		if (a->json)
-			printf("{\"kind\":\"%s\",\"ranks\":%d,\"nodes\":%d,\"bytes\":%llu,\"algo\":\"%s\","
-			       "\"blocks\":%u,\"ns\":%.0f,\"ratio\":%.4f,\"noise\":%.4f}\n",
-			       df_coll_kind_name((enum df_coll_kind)kind), a->shape.nranks,
-			       a->shape.nodes, (unsigned long long)t->b.size[size],
-			       df_algo_name(cand[c].algo), cand[c].blocks, us * 1e3,
-			       median(x, of, t->nr_samples), noise);
+			df_json_line(json_pack("{s:s, s:i, s:i, s:o, s:s, s:i, s:o, s:o, s:o}",
+					       "kind", df_coll_kind_name((enum df_coll_kind)kind),
+					       "ranks", a->shape.nranks, "nodes", a->shape.nodes,
+					       "bytes", df_json_u64(t->b.size[size]), "algo",
+					       df_algo_name(cand[c].algo), "blocks",
+					       (int)cand[c].blocks, "ns",
+					       df_json_u64((uint64_t)(us * 1e3 + 0.5)), "ratio",
+					       json_real(median(x, of, t->nr_samples)), "noise",
+					       json_real(noise)),
+				     stdout);
 		else
 			printf(" %10.1f", us);
 	}

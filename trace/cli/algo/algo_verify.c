@@ -3,10 +3,10 @@
 #include <stdio.h>
 
 #include "runtime/base/err.h"
-#include "runtime/base/json.h"
 #include "runtime/program/build/cost.h"
 #include "trace/cli/algo/cmd_algo.h"
 #include "trace/cli/cli.h"
+#include "trace/say/json.h"
 
 static void say_slots(char *buf, size_t size, int64_t slots)
 {
@@ -65,53 +65,44 @@ static void say_valid(const char *name, const struct df_algo_file *f)
 		printf("  only for counts that are a multiple of %u\n", p->chunks);
 }
 
-static void json_valid(const char *name, const struct df_algo_file *f, const struct df_perr *err,
-		       int rc)
+static int json_refused(const char *name, const struct df_perr *err)
 {
-	char buf[8192];
-	struct df_json j;
+	const struct {
+		const char *key;
+		int value;
+	} at[] = {{"line", err->line},
+		  {"rank", err->rank},
+		  {"block", err->block},
+		  {"step", err->step}};
+	json_t *o = json_pack("{s:o, s:b}", "file", df_json_text(name), "valid", 0);
 
-	df_json_init(&j, buf, sizeof(buf));
-	df_json_object(&j, NULL);
-	df_json_str(&j, "file", name);
-	df_json_bool(&j, "valid", !rc);
-	if (rc) {
-		const struct {
-			const char *key;
-			int value;
-		} at[] = {{"line", err->line},
-			  {"rank", err->rank},
-			  {"block", err->block},
-			  {"step", err->step}};
+	for (unsigned i = 0; i < DF_ARRAY_LEN(at); i++)
+		if (at[i].value >= 0)
+			json_object_set_new(o, at[i].key, json_integer(at[i].value));
+	json_object_set_new(o, "reason", df_json_text(err->text));
+	return df_json_line(o, stdout);
+}
 
-		for (unsigned i = 0; i < DF_ARRAY_LEN(at); i++) {
-			if (at[i].value >= 0)
-				df_json_i64(&j, at[i].key, at[i].value);
-		}
-		df_json_str(&j, "reason", err->text);
-	} else {
-		df_json_str(&j, "kind", df_coll_kind_name(f->plan->kind));
-		df_json_i64(&j, "ranks", f->plan->nranks);
-		df_json_u64(&j, "chunks", f->plan->chunks);
-		df_json_u64(&j, "min_slots", f->v.min_slots);
-		df_json_u64(&j, "min_bytes", f->plan->min_bytes);
-		df_json_u64(&j, "max_bytes", f->plan->max_bytes);
-		df_json_bool(&j, "in_place", f->v.in_place);
-		df_json_bool(&j, "postcondition", f->v.has_post);
-		df_json_bool(&j, "same_order", f->v.same_order);
-		df_json_bool(&j, "whole_chunks", f->v.whole_chunks);
-		if (f->is_msccl) {
-			df_json_i64(&j, "msccl_slots_step", f->msccl.slots_step);
-			df_json_i64(&j, "msccl_slots_chunk", f->msccl.slots_chunk);
-			if (f->msccl.max_bytes == UINT64_MAX)
-				df_json_null(&j, "msccl_max_bytes");
-			else
-				df_json_u64(&j, "msccl_max_bytes", f->msccl.max_bytes);
-		}
+static int json_valid(const char *name, const struct df_algo_file *f)
+{
+	json_t *o =
+		json_pack("{s:o, s:b, s:s, s:i, s:i, s:i, s:o, s:o, s:b, s:b, s:b, s:b}", "file",
+			  df_json_text(name), "valid", 1, "kind", df_coll_kind_name(f->plan->kind),
+			  "ranks", f->plan->nranks, "chunks", (int)f->plan->chunks, "min_slots",
+			  (int)f->v.min_slots, "min_bytes", df_json_u64(f->plan->min_bytes),
+			  "max_bytes", df_json_u64(f->plan->max_bytes), "in_place",
+			  f->v.in_place != 0, "postcondition", f->v.has_post != 0, "same_order",
+			  f->v.same_order != 0, "whole_chunks", f->v.whole_chunks != 0);
+
+	if (f->is_msccl) {
+		json_object_set_new(o, "msccl_slots_step", json_integer(f->msccl.slots_step));
+		json_object_set_new(o, "msccl_slots_chunk", json_integer(f->msccl.slots_chunk));
+		json_object_set_new(o, "msccl_max_bytes",
+				    f->msccl.max_bytes == UINT64_MAX
+					    ? json_null()
+					    : df_json_u64(f->msccl.max_bytes));
 	}
-	df_json_end(&j);
-	if (df_json_fini(&j) > 0)
-		puts(buf);
+	return df_json_line(o, stdout);
 }
 
 int df_algo_verify(const struct df_algo_args *a)
@@ -125,8 +116,8 @@ int df_algo_verify(const struct df_algo_args *a)
 		struct df_perr err;
 		int rc = df_algo_load(a, a->file[i], &f, &err), status = 0;
 
-		if (a->json)
-			json_valid(a->file[i], f, &err, rc);
+		if (a->json && (rc ? json_refused(a->file[i], &err) : json_valid(a->file[i], f)))
+			status = df_cli_input_error("algo", a->file[i], "no memory");
 		if (rc)
 			status = df_algo_refused(a->file[i], &err, rc);
 		else if (!a->json)

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
-#include "runtime/base/json.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/verify/exec.h"
@@ -18,6 +17,7 @@
 #include "runtime/program/build/tuner.h"
 #include "trace/cli/algo/cmd_algo.h"
 #include "trace/cli/cli.h"
+#include "trace/say/json.h"
 
 /* "3+5": nodes of 3 and 5 ranks. */
 static const char *take_layout(void *to, const char *s)
@@ -279,48 +279,38 @@ static void ls_refused_aside(void *arg, const struct df_perr *err)
 	fprintf(stderr, "dfshim algo: refused: %s\n", df_perr_str(err, text, sizeof(text)));
 }
 
-static void ls_row(int *nr, const char *from, const char *name, const char *kind)
+static void ls_row(json_t *list, const char *from, const char *name, enum df_coll_kind kind)
 {
-	char buf[4600];
-	struct df_json j;
-
-	df_json_init(&j, buf, sizeof(buf));
-	df_json_object(&j, NULL);
-	df_json_str(&j, "from", from);
-	df_json_str(&j, "name", name);
-	df_json_str(&j, "kind", kind);
-	df_json_end(&j);
-	if (df_json_fini(&j) > 0)
-		printf("%s%s", (*nr)++ ? ",\n" : "", buf);
+	json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "from", from, "name",
+					      df_json_text(name), "kind", df_coll_kind_name(kind)));
 }
 
 static int ls_json(const struct df_algo_args *a)
 {
-	int rc = 0, nr = 0;
+	json_t *list = json_array();
+	int rc = 0;
 
-	puts("[");
 	for (unsigned i = 0; i < df_library_size && !a->nr_files; i++)
-		ls_row(&nr, "library", df_library[i].name, df_coll_kind_name(df_library[i].kind));
+		ls_row(list, "library", df_library[i].name, df_library[i].kind);
 	for (int k = 0; k < DF_COLL_SEND && !a->nr_files; k++) {
 		struct df_prog_req q = {.kind = (enum df_coll_kind)k, .nranks = 4, .nodes = 2};
 
 		for (int g = DF_ALGO_RING; g < DF_ALGO_NR; g++)
 			if (df_algo_has(&q, (enum df_algo)g))
-				ls_row(&nr, "built-in", df_algo_name((enum df_algo)g),
-				       df_coll_kind_name(q.kind));
+				ls_row(list, "built-in", df_algo_name((enum df_algo)g), q.kind);
 	}
 	for (int i = 0; i < a->nr_files; i++) {
 		struct df_algo_table *t;
 
-		if (df_algo_table_load(a->file[i], ls_refused_aside, &rc, &t))
+		if (df_algo_table_load(a->file[i], ls_refused_aside, &rc, &t)) {
+			json_decref(list);
 			return df_cli_input_error("algo", a->file[i], "no memory");
+		}
 		for (uint32_t k = 0; k < t->nr; k++)
-			ls_row(&nr, "file", t->file[k]->path,
-			       df_coll_kind_name(t->file[k]->plan->kind));
+			ls_row(list, "file", t->file[k]->path, t->file[k]->plan->kind);
 		df_algo_table_free(t);
 	}
-	puts("\n]");
-	return rc;
+	return df_json_line(list, stdout) ? 1 : rc;
 }
 
 static int cmd_ls(const struct df_algo_args *a)
@@ -454,9 +444,10 @@ static int cmd_run(const struct df_algo_args *a)
 	}
 	df_cli_progress("algo run", a->rounds, a->rounds);
 	if (!rc && a->json)
-		printf("{\"rounds\":%llu,\"slices\":%llu,\"preemptions\":%llu,\"ok\":true}\n",
-		       (unsigned long long)a->rounds, (unsigned long long)slices,
-		       (unsigned long long)preemptions);
+		rc = df_json_line(json_pack("{s:o, s:o, s:o, s:b}", "rounds",
+					    df_json_u64(a->rounds), "slices", df_json_u64(slices),
+					    "preemptions", df_json_u64(preemptions), "ok", 1),
+				  stdout);
 	else if (!rc)
 		printf("%s: %llu runs %s, %llu slices, %llu preemptions\n", a->file[0],
 		       (unsigned long long)a->rounds,

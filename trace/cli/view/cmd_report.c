@@ -10,8 +10,8 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
-#include "trace/read/json_text.h"
 #include "trace/record/names.h"
+#include "trace/say/json.h"
 #include "trace/say/picture.h"
 
 static const char head[] =
@@ -106,58 +106,61 @@ static const char *comm_label(const struct df_check_set *set, const struct df_ba
 	return b->comm;
 }
 
-static void timeline(FILE *out, const struct df_timeline *t, const struct df_check_set *set)
+/* What the script calls a bar: process, track, begin, end, text, how far it came, is it a call, where it was made. */
+static json_t *bar(const struct df_bar_item *b, const struct df_check_set *set)
 {
-	fputs("<h2>Timeline</h2><p>Wheel: zoom. Drag: move. Double click: all. Red: never finished.</p>"
-	      "<canvas id=\"tl\"></canvas><div id=\"tip\"></div>\n<script>const D={procs:[",
-	      out);
+	const char *comm = b->is_call ? "" : comm_label(set, b), *kind = df_kind_name(b->kind);
+	char text[160], track[48], lane[16] = "";
+	json_t *o;
+
+	if (b->is_call)
+		snprintf(text, sizeof(text), "%s", df_call_text(b->call));
+	else if (b->intent)
+		snprintf(text, sizeof(text), "%s on %s, not issued yet: the host waits before it",
+			 kind, comm);
+	else
+		snprintf(text, sizeof(text), "%s#%" PRIu64 " %s", comm, b->index + 1, kind);
+	if (b->lane)
+		snprintf(lane, sizeof(lane), " (%u)", b->lane + 1);
+	snprintf(track, sizeof(track), "%s %" PRIu64 "%s", b->is_call ? "thread" : "stream",
+		 b->track, lane);
+	o = json_pack("[i, s, o, o, o, i, i]", b->rank, track, df_json_u64(b->begin_ns),
+		      df_json_u64(b->end_ns), df_json_text(text), b->open ? b->started ? 1 : 2 : 0,
+		      b->is_call);
+	/* Of what is looked for; of all, it would be most of the page. */
+	if (b->open && !b->is_call && b->stack[0])
+		json_array_append_new(o, df_json_text(b->stack));
+	return o;
+}
+
+static int timeline(FILE *out, const struct df_timeline *t, const struct df_check_set *set)
+{
+	json_t *procs = json_array(), *bars = json_array();
+	int rc;
+
 	for (size_t i = 0; i < t->nr_procs; i++) {
-		char name[24];
+		int rank = t->procs[i].rank;
+		const char *name = t->procs[i].name;
 
-		snprintf(name, sizeof(name), "rank %d", t->procs[i].rank);
-		fputs(i ? "," : "", out);
 		/* Of a process with several ranks, its streams and threads tell whose they are. */
-		df_json_string(out, t->procs[i].rank >= 0 ? name
-				    : !strncmp(t->procs[i].name, "rank -1 ", 8)
-					    ? t->procs[i].name + 8
-					    : t->procs[i].name);
+		json_array_append_new(
+			procs,
+			rank >= 0 ? json_sprintf("rank %d", rank)
+				  : df_json_text(strncmp(name, "rank -1 ", 8) ? name : name + 8));
 	}
-	fprintf(out, "],end:%" PRIu64 ",bars:[", t->end_ns - t->first_ns);
-	for (size_t i = 0; i < t->nr_bars; i++) {
-		const struct df_bar_item *b = &t->bars[i];
-		const char *comm = b->is_call ? "" : comm_label(set, b);
-		char text[160], track[48];
-
-		if (b->is_call)
-			snprintf(text, sizeof(text), "%s", df_call_text(b->call));
-		else if (b->intent)
-			snprintf(text, sizeof(text),
-				 "%s on %s, not issued yet: the host waits before it",
-				 df_kind_name(b->kind), comm);
-		else
-			snprintf(text, sizeof(text), "%s#%" PRIu64 " %s", comm, b->index + 1,
-				 df_kind_name(b->kind));
-		if (b->lane)
-			snprintf(track, sizeof(track), "%s %" PRIu64 " (%u)",
-				 b->is_call ? "thread" : "stream", b->track, b->lane + 1);
-		else
-			snprintf(track, sizeof(track), "%s %" PRIu64,
-				 b->is_call ? "thread" : "stream", b->track);
-		fprintf(out, "%s[%d,\"%s\",%" PRIu64 ",%" PRIu64 ",", i ? ",\n" : "", b->rank,
-			track, b->begin_ns, b->end_ns);
-		df_json_string(out, text);
-		fprintf(out, ",%d,%d", b->open ? b->started ? 1 : 2 : 0, b->is_call);
-		/* Of what is looked for; of all, it would be most of the page. */
-		if (b->open && !b->is_call && b->stack[0]) {
-			fputc(',', out);
-			df_json_string(out, b->stack);
-		}
-		fputc(']', out);
-	}
-	fputs("]};</script>\n", out);
+	for (size_t i = 0; i < t->nr_bars; i++)
+		json_array_append_new(bars, bar(&t->bars[i], set));
+	fputs("<h2>Timeline</h2><p>Wheel: zoom. Drag: move. Double click: all. Red: never finished.</p>"
+	      "<canvas id=\"tl\"></canvas><div id=\"tip\"></div>\n<script>const D=",
+	      out);
+	rc = df_json_write(json_pack("{s:o, s:o, s:o}", "procs", procs, "end",
+				     df_json_u64(t->end_ns - t->first_ns), "bars", bars),
+			   out, 0);
+	fputs(";</script>\n", out);
 	fputs(script, out);
 	if (t->left_out)
 		fprintf(out, "<p>%zu older events are not drawn.</p>\n", t->left_out);
+	return rc;
 }
 
 static void said(FILE *out, const char *term, const char *text)
@@ -226,28 +229,13 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	said(out, "Where the ranks part", r->divergence);
 	fputs("</dl>\n", out);
 	rc = graphs(out, r);
-	if (rc) {
-		free(text);
-		return rc;
-	}
-	timeline(out, t, r->set);
+	rc = rc ?: timeline(out, t, r->set);
 	ranks_table(out, r);
 	fputs("<h2>Evidence</h2>\n<pre>", out);
 	html(out, text);
 	fputs("</pre>\n</body></html>\n", out);
 	free(text);
-	return 0;
-}
-
-static void say_json(const struct df_check_result *r, const char *output)
-{
-	fputs("{\"verdict\":", stdout);
-	df_json_string(stdout, df_verdict_word(r->verdict));
-	fputs(",\"line\":", stdout);
-	df_json_string(stdout, df_check_line(r));
-	fputs(",\"file\":", stdout);
-	df_json_string(stdout, output);
-	fputs("}\n", stdout);
+	return rc;
 }
 
 int df_cmd_report(int argc, char **argv)
@@ -275,7 +263,12 @@ int df_cmd_report(int argc, char **argv)
 	if (out)
 		rc = df_cli_close("report", output, out, write_report(out, r, &t));
 	if (!rc && json)
-		say_json(r, output);
+		rc = df_json_line(json_pack("{s:s, s:s, s:o}", "verdict",
+					    df_verdict_word(df_check_verdict(r)), "line",
+					    df_check_line(r), "file", df_json_text(output)),
+				  stdout)
+			     ? 1
+			     : 0;
 	else if (!rc)
 		printf("%s\n%s\n", df_check_line(r), output);
 	df_check_result_free(r);

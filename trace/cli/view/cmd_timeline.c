@@ -9,18 +9,19 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
-#include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
+#include "trace/say/json.h"
 
 static uint64_t track_of(const struct df_bar_item *b)
 {
 	return b->is_call ? b->track : (b->track % 1000000 + 1) * 1000 + b->lane + 10000000;
 }
 
-static void op_args(FILE *out, const struct df_bar_item *b)
+static json_t *op_args(const struct df_bar_item *b)
 {
 	uint64_t in = b->count, n = b->count;
+	json_t *o;
 
 	if (b->kind == DF_KIND_ALLGATHER)
 		n *= (uint64_t)b->nranks;
@@ -28,83 +29,90 @@ static void op_args(FILE *out, const struct df_bar_item *b)
 		in *= (uint64_t)b->nranks;
 	if (b->kind == DF_KIND_ALLTOALL)
 		n = in = b->count * (uint64_t)b->nranks;
-	fputs("{\"Collective name\":", out);
-	df_json_string(out, df_kind_fr(b->kind));
-	fprintf(out,
-		",\"dtype\":\"%s\",\"In msg nelems\":%" PRIu64 ",\"Out msg nelems\":%" PRIu64
-		",\"Group size\":%d",
-		df_dtype_torch(b->type), in, n, b->nranks);
-	fputs(",\"Process Group Name\":", out);
-	df_json_string(out, b->comm);
-	fprintf(out, ",\"Rank\":%d,\"record\":%" PRIu64 ",\"commHash\":\"0x%" PRIx64 "\"",
-		b->comm_rank, b->rec, b->comm_hash);
-	if (b->stack[0]) {
-		fputs(",\"Call stack\":", out);
-		df_json_string(out, b->stack);
-	}
+	o = json_pack("{s:s, s:s, s:o, s:o, s:i, s:o, s:i, s:o, s:o}", "Collective name",
+		      df_kind_fr(b->kind), "dtype", df_dtype_torch(b->type), "In msg nelems",
+		      df_json_u64(in), "Out msg nelems", df_json_u64(n), "Group size", b->nranks,
+		      "Process Group Name", df_json_text(b->comm), "Rank", b->comm_rank, "record",
+		      df_json_u64(b->rec), "commHash", df_json_hex(b->comm_hash));
+	if (b->stack[0])
+		json_object_set_new(o, "Call stack", df_json_text(b->stack));
 	if (!b->intent)
-		fprintf(out, ",\"Seq\":%" PRIu64, b->index + 1);
-	if (b->kind == DF_KIND_SEND)
-		fprintf(out, ",\"Src Rank\":%d,\"Dst Rank\":%d", b->comm_rank, b->peer);
-	if (b->kind == DF_KIND_RECV)
-		fprintf(out, ",\"Src Rank\":%d,\"Dst Rank\":%d", b->peer, b->comm_rank);
-	fputc('}', out);
+		json_object_set_new(o, "Seq", df_json_u64(b->index + 1));
+	if (b->kind == DF_KIND_SEND || b->kind == DF_KIND_RECV) {
+		int sends = b->kind == DF_KIND_SEND;
+
+		json_object_set_new(o, "Src Rank", json_integer(sends ? b->comm_rank : b->peer));
+		json_object_set_new(o, "Dst Rank", json_integer(sends ? b->peer : b->comm_rank));
+	}
+	return o;
 }
 
-static void event(FILE *out, const struct df_bar_item *b)
+static json_t *event(const struct df_bar_item *b)
 {
 	const char *suffix = !b->open	  ? ""
+			     : b->is_call ? " (never returned)"
 			     : b->intent  ? " (never issued)"
 			     : b->started ? " (never completed)"
 					  : " (never started)";
 	char name[160];
+	json_t *o;
 
 	if (b->is_call)
-		snprintf(name, sizeof(name), "%s%s", df_call_text(b->call),
-			 b->open ? " (never returned)" : "");
+		snprintf(name, sizeof(name), "%s%s", df_call_text(b->call), suffix);
 	else if (b->intent)
 		snprintf(name, sizeof(name), "%s %s%s", df_kind_name(b->kind), b->comm, suffix);
 	else
 		snprintf(name, sizeof(name), "ncclDevKernel_%s %s#%" PRIu64 "%s",
 			 df_kind_name(b->kind), b->comm, b->index + 1, suffix);
-	fputs(",\n{\"ph\":\"X\",\"name\":", out);
-	df_json_string(out, name);
-	fprintf(out, ",\"cat\":\"%s\",\"pid\":%d,\"tid\":%" PRIu64 ",\"ts\":%.3f,\"dur\":%.3f",
-		b->is_call ? "cuda_runtime" : "kernel", b->rank, track_of(b),
-		(double)b->begin_ns / 1e3, (double)(b->end_ns - b->begin_ns) / 1e3);
+	o = json_pack("{s:s, s:o, s:s, s:i, s:o, s:o, s:o, s:o}", "ph", "X", "name",
+		      df_json_text(name), "cat", b->is_call ? "cuda_runtime" : "kernel", "pid",
+		      b->rank, "tid", df_json_u64(track_of(b)), "ts",
+		      df_json_milli((double)b->begin_ns / 1e3), "dur",
+		      df_json_milli((double)(b->end_ns - b->begin_ns) / 1e3), "args",
+		      b->is_call ? json_pack("{s:o}", "record", df_json_u64(b->rec)) : op_args(b));
 	if (b->open)
-		fputs(",\"cname\":\"terrible\"", out);
-	fputs(",\"args\":", out);
-	if (b->is_call)
-		fprintf(out, "{\"record\":%" PRIu64 "}", b->rec);
-	else
-		op_args(out, b);
-	fputc('}', out);
+		json_object_set_new(o, "cname", json_string("terrible"));
+	return o;
 }
 
-static void metadata(FILE *out, const struct df_timeline *t)
+/* Events are written one by one: there may be a million. */
+struct events {
+	FILE *out;
+	int nr, rc;
+};
+
+static void put(struct events *e, json_t *o)
+{
+	fputs(e->nr++ ? ",\n" : "", e->out);
+	e->rc = e->rc ?: df_json_write(o, e->out, 0);
+}
+
+static json_t *metadata(const char *name, int pid, uint64_t tid, json_t *args)
+{
+	return json_pack("{s:s, s:s, s:i, s:o, s:o}", "ph", "M", "name", name, "pid", pid, "tid",
+			 df_json_u64(tid), "args", args);
+}
+
+static void names(struct events *e, const struct df_timeline *t)
 {
 	for (size_t i = 0; i < t->nr_procs; i++) {
-		fprintf(out,
-			"%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%zu,\"args\":{\"name\":",
-			i ? ",\n" : "", i);
-		df_json_string(out, t->procs[i].name);
-		fprintf(out,
-			"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%zu,\"args\":{\"sort_index\":%d}}",
-			i, t->procs[i].rank);
+		put(e, metadata("process_name", (int)i, 0,
+				json_pack("{s:o}", "name", df_json_text(t->procs[i].name))));
+		put(e, metadata("process_sort_index", (int)i, 0,
+				json_pack("{s:i}", "sort_index", t->procs[i].rank)));
 	}
 	for (size_t i = 0; i < t->nr_bars; i++) {
 		const struct df_bar_item *b = &t->bars[i];
+		char name[64], lane[16] = "";
 
 		if (i && b->rank == b[-1].rank && track_of(b) == track_of(&b[-1]))
 			continue;
-		fprintf(out,
-			",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%" PRIu64
-			",\"args\":{\"name\":\"%s %" PRIu64,
-			b->rank, track_of(b), b->is_call ? "thread" : "stream", b->track);
 		if (b->lane && !b->is_call)
-			fprintf(out, " (%u)", b->lane + 1);
-		fputs("\"}}", out);
+			snprintf(lane, sizeof(lane), " (%u)", b->lane + 1);
+		snprintf(name, sizeof(name), "%s %" PRIu64 "%s", b->is_call ? "thread" : "stream",
+			 b->track, lane);
+		put(e, metadata("thread_name", b->rank, track_of(b),
+				json_pack("{s:s}", "name", name)));
 	}
 }
 
@@ -131,7 +139,15 @@ static const struct df_bar_item *bar_of(const struct df_timeline *t,
 	return NULL;
 }
 
-static void flows(FILE *out, const struct df_timeline *t, const struct df_check_result *r)
+/* One end of an arrow. */
+static json_t *flow(const char *ph, size_t id, const struct df_bar_item *b, uint64_t at_ns)
+{
+	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:o}", "ph", ph, "bp", "e", "id",
+			 df_json_u64(id), "name", "waits for", "cat", "wait", "pid", b->rank, "tid",
+			 df_json_u64(track_of(b)), "ts", df_json_milli((double)at_ns / 1e3));
+}
+
+static void flows(struct events *e, const struct df_timeline *t, const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		const struct df_bar_item *a = bar_of(t, r, r->steps[i].from),
@@ -139,13 +155,8 @@ static void flows(FILE *out, const struct df_timeline *t, const struct df_check_
 
 		if (!a || !b || a == b)
 			continue;
-		fprintf(out,
-			",\n{\"ph\":\"s\",\"id\":%zu,\"name\":\"waits for\",\"cat\":\"wait\",\"pid\":%d,\"tid\":%" PRIu64
-			",\"ts\":%.3f},\n{\"ph\":\"f\",\"bp\":\"e\",\"id\":%zu,\"name\":\"waits for\",\"cat\":\"wait\",\"pid\":%d,"
-			"\"tid\":%" PRIu64 ",\"ts\":%.3f}",
-			i + 1, a->rank, track_of(a), (double)a->begin_ns / 1e3, i + 1, b->rank,
-			track_of(b),
-			(double)(b->begin_ns > a->begin_ns ? b->begin_ns : a->begin_ns) / 1e3);
+		put(e, flow("s", i + 1, a, a->begin_ns));
+		put(e, flow("f", i + 1, b, b->begin_ns > a->begin_ns ? b->begin_ns : a->begin_ns));
 	}
 }
 
@@ -156,6 +167,7 @@ int df_cmd_timeline(int argc, char **argv)
 	struct df_timeline t;
 	const char *output = NULL;
 	uint64_t max = 500000;
+	struct events e = {0};
 	FILE *out;
 	int json, rc;
 	const struct df_opt options[] = {
@@ -177,16 +189,19 @@ int df_cmd_timeline(int argc, char **argv)
 		rc = 1;
 		goto out;
 	}
+	e.out = out;
 	fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", out);
-	metadata(out, &t);
+	names(&e, &t);
 	for (size_t i = 0; i < t.nr_bars; i++)
-		event(out, &t.bars[i]);
+		put(&e, event(&t.bars[i]));
 	if (r)
-		flows(out, &t, r);
-	fputs("\n],\"otherData\":{\"verdict\":", out);
-	df_json_string(out, r ? df_check_line(r) : "");
-	fprintf(out, ",\"events_left_out\":%zu}}\n", t.left_out);
-	rc = df_cli_close("timeline", output, out, 0);
+		flows(&e, &t, r);
+	fputs("\n],\"otherData\":", out);
+	e.nr = 0;
+	put(&e, json_pack("{s:s, s:o}", "verdict", r ? df_check_line(r) : "", "events_left_out",
+			  df_json_u64(t.left_out)));
+	fputs("}\n", out);
+	rc = df_cli_close("timeline", output, out, e.rc);
 out:
 	df_check_result_free(r);
 	df_timeline_fini(&t);

@@ -1,0 +1,33 @@
+/*
+ * JSON of the tools, by jansson: values that it does not take as they are. Never in libdfshim.so, which links libc only: its
+ * few lines of JSON are text (trace/read/json_text.h).
+ *
+ * A value that could not be made for lack of memory is NULL; json_pack() and df_json_write() pass that on.
+ */
+#ifndef DF_TRACE_SAY_JSON_H
+#define DF_TRACE_SAY_JSON_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <jansson.h>
+
+/* A string; bytes that are not UTF-8 become '?'. NULL: null. */
+json_t *df_json_text(const char *s);
+/* Beyond 2^63, which jansson has no integers for, the nearest double. */
+json_t *df_json_u64(uint64_t v);
+json_t *df_json_hex(uint64_t v); /* "0x1f" */
+/* Three digits after the point. */
+json_t *df_json_milli(double v);
+/* The members of `more`, which it takes, into o as well. */
+void df_json_add(json_t *o, json_t *more);
+/* The frames of a call stack's text (trace/read/stacks.h), innermost first. */
+json_t *df_json_frames(const char *stack);
+
+/*
+ * Writes *o on one line, or indented, and gives it back. 0, or -ENOMEM if o is NULL, or the write's -errno. Without
+ * '<', so that it may stand in HTML. line: with the end of the line.
+ */
+int df_json_write(json_t *o, FILE *out, int indent);
+int df_json_line(json_t *o, FILE *out);
+
+#endif
