@@ -3,9 +3,9 @@
 #
 #   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [FILTER...]
 #
-# FILTER: a part of "area/t_name"; several are alternatives. A test passes with status 0, is skipped
-# with 77 (the last line of its output is the reason), and fails otherwise. A time-out (--timeout, or "# Limit: N s" in
-# the head of its script where that is more) is a failure:
+# N tests run at a time (3). FILTER: a part of "area/t_name"; several are alternatives. A test passes with status 0, is
+# skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out (--timeout, or
+# "# Limit: N s" in the head of its script where that is more) is a failure:
 # the test's traces are kept and our own checker says what it sees in them. tests/bench, tests/fuzz are
 # not run here; tests/gpu only with --gpu.
 #
@@ -105,7 +105,8 @@ if [ "${1-}" = --one ]; then
 fi
 
 # -- all ------------------------------------------------------------------------------------------------
-jobs=2 limit=120 list="" gpu="" json=""
+# Tests wait half of their time for what they test: three keep two processors busy.
+jobs=3 limit=120 list="" gpu="" json=""
 filters=()
 case $B in
 */thread | */address)
