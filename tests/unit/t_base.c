@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/futex.h"
@@ -12,6 +14,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/time.h"
+#include "runtime/base/xml_text.h"
 
 struct item {
 	int value;
@@ -272,6 +275,32 @@ START_TEST(t_hash)
 }
 END_TEST
 
+/* What it writes is in any XML file what was meant; lengths count characters, not bytes. */
+START_TEST(t_xml_text)
+{
+	static const struct {
+		const char *text, *want;
+		size_t max;
+	} rows[] = {{"a<b> & \"c\"", "a&lt;b&gt; &amp; &quot;c&quot;", 0},
+		    {"\x01\n\t\x7f", "?\n\t?", 0},
+		    {"\xc3\xa9\xe2\x82\xac", "\xc3\xa9\xe2\x82\xac", 0},
+		    {"\xff\xc3x\xe2\x82", "??x??", 0},
+		    {"\xc3\xa9\xc3\xa9z", "\xc3\xa9\xc3\xa9...", 2},
+		    {"abc", "abc", 3}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *text = NULL;
+		size_t n;
+		FILE *f = open_memstream(&text, &n);
+
+		df_xml_text(f, rows[i].text, rows[i].max);
+		fclose(f);
+		ck_assert_str_eq(text, rows[i].want);
+		free(text);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("base");
@@ -288,6 +317,7 @@ int main(void)
 	tcase_add_loop_test(tc, t_futex, 0, 2);
 	tcase_add_test(tc, t_rng);
 	tcase_add_test(tc, t_hash);
+	tcase_add_test(tc, t_xml_text);
 	suite_add_tcase(s, tc);
 	return df_test_run(s);
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/xml_text.h"
 #include "trace/plan/plan_sched.h"
 
 #define WIDTH  1180
@@ -20,22 +21,6 @@
 /* Okabe and Ito: told apart by colour-blind readers. Buckets take them in turn. */
 static const char *const colours[] = {"#56b4e9", "#e69f00", "#009e73", "#f0e442",
 				      "#d55e00", "#cc79a7", "#8fa8c8", "#b8b8b8"};
-
-static void put_text(FILE *f, const char *s)
-{
-	for (; *s; s++) {
-		if (*s == '<')
-			fputs("&lt;", f);
-		else if (*s == '>')
-			fputs("&gt;", f);
-		else if (*s == '&')
-			fputs("&amp;", f);
-		else if (*s == '"')
-			fputs("&quot;", f);
-		else
-			fputc(*s, f);
-	}
-}
 
 /* Lanes of a scheme: computation, and the links that it uses. */
 static int nr_lanes(const struct df_plan_profile *p, const struct df_plan_outcome *o)
@@ -76,7 +61,7 @@ static void put_span(FILE *f, const struct df_plan_profile *p, const struct df_p
 		s->bucket + 1);
 	if (s->what == DF_PLAN_C) {
 		fputs(" on ", f);
-		put_text(f, p->links[s->link].name);
+		df_xml_text(f, p->links[s->link].name, 0);
 	}
 	fprintf(f, ": %.2f ms</title></g>\n", (double)(s->end_ns - s->begin_ns) / 1e6);
 }
@@ -98,7 +83,7 @@ static void put_scheme(FILE *f, const struct df_plan_profile *p, const struct df
 			"<rect class=\"lane\" x=\"%d\" y=\"%d\" width=\"%.2f\" height=\"%d\"/>"
 			"<text class=\"l\" x=\"%d\" y=\"%d\">",
 			LEFT, y + l * LANE + 2, w, LANE - 4, LEFT - 8, y + l * LANE + LANE / 2 + 4);
-		put_text(f, l ? p->links[l - 1].name : "computation");
+		df_xml_text(f, l ? p->links[l - 1].name : "computation", 0);
 		fputs("</text>\n", f);
 	}
 	for (size_t i = 0; i < o->nr_spans; i++)
@@ -120,7 +105,7 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
 		"height=\"%d\" role=\"img\">\n<title>Schedules of ",
 		WIDTH, height, WIDTH, height);
-	put_text(f, p->name);
+	df_xml_text(f, p->name, 0);
 	/* No CSS variables: not every viewer knows them. */
 	fputs("</title>\n<style>svg{font:12px sans-serif}text{fill:#222}.paper{fill:#fff}"
 	      ".b{stroke:#222;stroke-width:.7}.f{opacity:.55}.old{stroke-dasharray:3 2;stroke-width:1.4}"
@@ -133,7 +118,7 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 	fprintf(f,
 		"<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n<text class=\"h\" x=\"%d\" y=\"28\">",
 		WIDTH, height, LEFT);
-	put_text(f, p->name);
+	df_xml_text(f, p->name, 0);
 	fprintf(f,
 		"</text>\n<text x=\"%d\" y=\"50\">Two iterations. Numbers are buckets, 1 at the input. "
 		"Pale: forward pass; full: backward pass.</text>\n"

@@ -2,6 +2,7 @@
  * Pictures as SVG: all boxes in columns, or the way that the verdict tells as a ring. No layout program is needed.
  */
 #include <stdio.h>
+#include "runtime/base/xml_text.h"
 #include "trace/say/picture.h"
 
 #define BOX_W	  280
@@ -10,21 +11,6 @@
 #define GAP_Y	  22
 #define TOP	  70
 #define BOX_CHARS 44 /* at 12 points */
-
-static void svg_text(FILE *out, const char *s, size_t max)
-{
-	size_t n = 0;
-
-	for (; *s && n < max; s++, n++) {
-		if (*s == '<' || *s == '>' || *s == '&' || (unsigned char)*s < 32 ||
-		    (unsigned char)*s > 126)
-			fprintf(out, "&#%u;", (unsigned char)*s < 32 ? '?' : (unsigned char)*s);
-		else
-			fputc(*s, out);
-	}
-	if (*s)
-		fputs("...", out);
-}
 
 static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE *out)
 {
@@ -86,13 +72,13 @@ void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 	height = TOP + rows * (BOX_H + GAP_Y) + 30;
 	svg_begin(out, width, height);
 	fputs("<text x=\"20\" y=\"24\" font-size=\"15\" font-weight=\"bold\">", out);
-	svg_text(out, title, 160);
+	df_xml_text(out, title, 160);
 	fputs("</text>\n", out);
 	for (size_t c = 0; c < p->nr_columns; c++) {
 		fprintf(out,
 			"<text x=\"%zu\" y=\"56\" font-size=\"14\" font-weight=\"bold\" text-anchor=\"middle\">",
 			20 + c * (BOX_W + GAP_X) + BOX_W / 2);
-		svg_text(out, p->columns[c], 40);
+		df_xml_text(out, p->columns[c], 40);
 		fputs("</text>\n", out);
 	}
 	for (int pass = 0; pass < 2; pass++)
@@ -109,9 +95,9 @@ void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 			x, y, BOX_W, BOX_H, b->started ? "#fff3c4" : "#f5f5f5",
 			b->in_cycle ? "#c62828" : "#757575", b->in_cycle ? 2 : 1, x + BOX_W / 2,
 			y + BOX_H / 2 + 4);
-		svg_text(out, b->text, 200);
+		df_xml_text(out, b->text, 200);
 		fputs("</title>", out);
-		svg_text(out, b->text, BOX_CHARS);
+		df_xml_text(out, b->text, BOX_CHARS);
 		fputs("</text>\n", out);
 	}
 	if (p->left_out)
@@ -219,13 +205,13 @@ void df_picture_way_svg(const struct df_picture *p, FILE *out)
 			"text-anchor=\"middle\">",
 			x, y, RING_W, RING_H, b->started ? "#fff3c4" : "#f5f5f5", x + RING_W / 2,
 			y + 21);
-		svg_text(out, b->where, 36);
+		df_xml_text(out, b->where, 36);
 		fprintf(out,
 			"</text>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
 			x + RING_W / 2, y + 41);
-		svg_text(out, b->text, 200);
+		df_xml_text(out, b->text, 200);
 		fputs("</title>", out);
-		svg_text(out, b->text, BOX_CHARS);
+		df_xml_text(out, b->text, BOX_CHARS);
 		fputs("</text>\n", out);
 	}
 	fputs("</svg>\n", out);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/xml_text.h"
 #include "trace/sim/sim_sweep.h"
 
 #define WIDTH  760
@@ -33,22 +34,6 @@ static double place(const struct axis *a, double v)
 		v = log10(v);
 	v = (v - a->lo) / (a->hi - a->lo);
 	return a->from + (a->to - a->from) * fmin(fmax(v, 0), 1);
-}
-
-static void put_text(FILE *f, const char *s)
-{
-	for (; *s; s++) {
-		if (*s == '<')
-			fputs("&lt;", f);
-		else if (*s == '>')
-			fputs("&gt;", f);
-		else if (*s == '&')
-			fputs("&amp;", f);
-		else if (*s == '"')
-			fputs("&quot;", f);
-		else
-			fputc(*s, f);
-	}
 }
 
 static void put_tick(FILE *f, int vertical, double at, const char *label)
@@ -114,12 +99,12 @@ static void put_curve(FILE *f, const struct df_sim_sweep *sw, const struct df_si
 			lo, hi, x - 4, lo, x - 4, hi);
 		fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"><title>", x,
 			place(ay, 100 * c->ratio[i]));
-		put_text(f, sw->key);
+		df_xml_text(f, sw->key, 0);
 		fputs(" = ", f);
-		put_text(f, sw->text[i]);
+		df_xml_text(f, sw->text[i], 0);
 		if (*c->name) {
 			fputs(", ", f);
-			put_text(f, c->name);
+			df_xml_text(f, c->name, 0);
 		}
 		fprintf(f, ": %.4g %% (95 %% interval %.4g to %.4g %%)</title></circle>\n",
 			100 * c->ratio[i], 100 * c->lo[i], 100 * c->hi[i]);
@@ -172,7 +157,7 @@ int df_sim_plot(FILE *f, const struct df_sim_sweep *sw, const struct df_sim_curv
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
 		"height=\"%d\" role=\"img\">\n<title>",
 		WIDTH, HEIGHT, WIDTH, HEIGHT);
-	put_text(f, title);
+	df_xml_text(f, title, 0);
 	/* No CSS variables: not every viewer knows them. */
 	fputs("</title>\n<style>svg{font:12px sans-serif}text{fill:#222;stroke:none}"
 	      ".paper{fill:#fff}.grid{stroke:#ddd}.frame{fill:none;stroke:#222}"
@@ -182,14 +167,14 @@ int df_sim_plot(FILE *f, const struct df_sim_sweep *sw, const struct df_sim_curv
 	      f);
 	fprintf(f, "<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n", WIDTH, HEIGHT);
 	fprintf(f, "<text class=\"h\" x=\"%d\" y=\"24\">", LEFT);
-	put_text(f, title);
+	df_xml_text(f, title, 0);
 	fputs("</text>\n", f);
 	if (sw->numeric)
 		put_ticks(f, &ax, 0);
 	for (int i = 0; i < sw->nr && !sw->numeric; i++) {
 		fprintf(f, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">",
 			place(&ax, sw->x[i]), HEIGHT - BOTTOM + 18);
-		put_text(f, sw->text[i]);
+		df_xml_text(f, sw->text[i], 0);
 		fputs("</text>\n", f);
 	}
 	put_ticks(f, &ay, 1);
@@ -197,7 +182,7 @@ int df_sim_plot(FILE *f, const struct df_sim_sweep *sw, const struct df_sim_curv
 		WIDTH - RIGHT);
 	fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (LEFT + WIDTH - RIGHT) / 2,
 		HEIGHT - 18);
-	put_text(f, sw->key);
+	df_xml_text(f, sw->key, 0);
 	fprintf(f,
 		"</text>\n<text transform=\"translate(20 %d) rotate(-90)\" text-anchor=\"middle\">"
 		"rounds that deadlock, %% (bars: 95 %% interval)</text>\n",
@@ -212,7 +197,7 @@ int df_sim_plot(FILE *f, const struct df_sim_sweep *sw, const struct df_sim_curv
 			"<g fill=\"%s\"><circle cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" "
 			"y=\"%d\">",
 			colour, LEFT + 14, TOP + 12 + 17 * k, LEFT + 24, TOP + 16 + 17 * k);
-		put_text(f, curves[k].name);
+		df_xml_text(f, curves[k].name, 0);
 		fputs("</text></g>\n", f);
 	}
 	fputs("</svg>\n", f);

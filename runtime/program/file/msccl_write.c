@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/xml_text.h"
 #include "runtime/program/file/msccl.h"
 
 static const char *const colls[2][DF_COLL_NR] = {
@@ -28,25 +29,6 @@ static const char *const colls[2][DF_COLL_NR] = {
 	 [DF_COLL_SCATTER] = "scatter",
 	 [DF_COLL_CUSTOM] = "custom"},
 };
-
-static void put_escaped(FILE *f, const char *s)
-{
-	for (; *s; s++) {
-		switch (*s) {
-		case '&':
-			fputs("&amp;", f);
-			break;
-		case '<':
-			fputs("&lt;", f);
-			break;
-		case '"':
-			fputs("&quot;", f);
-			break;
-		default:
-			fputc(*s, f);
-		}
-	}
-}
 
 struct peers {
 	int32_t send, recv;
@@ -218,7 +200,7 @@ int df_msccl_write(FILE *f, const struct df_plan *plan, int rccl, int in_place, 
 		}
 	}
 	fputs("<algo name=\"", f);
-	put_escaped(f, plan->name);
+	df_xml_text(f, plan->name, 0);
 	fprintf(f,
 		"\" proto=\"%s\" nchannels=\"%u\" nchunksperloop=\"%u\" ngpus=\"%d\" coll=\"%s\"",
 		plan->proto == DF_PROTO_ANY ? "Simple" : df_proto_name(plan->proto), nr_chan, total,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/xml_text.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
@@ -53,16 +54,6 @@ static const char script[] =
 	"c.dataset.rows=rows.length;c.ondblclick=()=>{a=0;z=D.end||1;draw()};window.onresize=size;size();\n"
 	"</script>\n";
 
-static void html(FILE *out, const char *s)
-{
-	for (; *s; s++) {
-		if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
-			fprintf(out, "&#%d;", *s);
-		else if ((unsigned char)*s >= 32 || *s == '\n' || *s == '\t')
-			fputc(*s, out);
-	}
-}
-
 static void ranks_table(FILE *out, const struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
@@ -77,9 +68,9 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 		if (t->dropped)
 			continue;
 		fputs("<tr><td>", out);
-		html(out, t->label);
+		df_xml_text(out, t->label, 0);
 		fprintf(out, "<td>%u<td>", t->h.pid);
-		html(out, t->h.host);
+		df_xml_text(out, t->h.host, 0);
 		fprintf(out, "<td>%" PRIu64 "<td>%" PRIu64 "<td>%zu<td>%.3f s ago<td>", t->nr_recs,
 			t->nr_ops, t->nr_uops, df_say_ago(set, (uint32_t)i, t->last_ns));
 		if (t->fate != DF_ALIVE)
@@ -90,7 +81,7 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 				df_say_ago(set, (uint32_t)i, t->calls[k].enter_ns));
 		if (t->nr_uops && t->fate == DF_ALIVE) {
 			fputs(t->nr_calls ? "; first unfinished: " : "first unfinished: ", out);
-			html(out, df_say_op(set, &set->ops[t->first_op], op, sizeof(op)));
+			df_xml_text(out, df_say_op(set, &set->ops[t->first_op], op, sizeof(op)), 0);
 		}
 		fputs("</tr>\n", out);
 	}
@@ -168,7 +159,7 @@ static void said(FILE *out, const char *term, const char *text)
 	if (!text || !*text)
 		return;
 	fprintf(out, "<dt>%s<dd>", term);
-	html(out, text);
+	df_xml_text(out, text, 0);
 }
 
 /* What keeps itself from moving at a size that can be read; all that is stuck behind a click, where that is more. */
@@ -222,7 +213,7 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	fclose(mem);
 	fputs(head, out);
 	fprintf(out, "<h1 class=\"%s\">", df_verdict_exit(r->verdict) ? "bad" : "good");
-	html(out, df_check_line(r));
+	df_xml_text(out, df_check_line(r), 0);
 	fputs("</h1>\n<dl>", out);
 	said(out, "What to do", r->fix);
 	said(out, "What dfshim can do", r->remedy_text);
@@ -232,7 +223,7 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	rc = rc ?: timeline(out, t, r->set);
 	ranks_table(out, r);
 	fputs("<h2>Evidence</h2>\n<pre>", out);
-	html(out, text);
+	df_xml_text(out, text, 0);
 	fputs("</pre>\n</body></html>\n", out);
 	free(text);
 	return rc;
