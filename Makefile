@@ -83,7 +83,7 @@ BENCHES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/b_*.c))
 CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_CLIENT)))
 
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
-PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(CLIENTS)
+PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
 
 .PHONY: all tests check check-gpu demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress install uninstall clean
 all: $(PRODUCTS)
@@ -119,6 +119,10 @@ $(B)/libdfshim.so: $(call obj,$(SRC_INTER)) $(B)/libdfrt.a $(B)/libdfprog.a $(B)
 $(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/cudart/export.map
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,--version-script=interpose/hostcuda/cudart/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
+
+# The planner's state machine for Python: plan_handle.h is all that it exports.
+$(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c solve.c sync.c))
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-z,defs -o $@ $^ -lm
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 	$(Q)$(CC) $(SANFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm -ljansson
@@ -211,7 +215,7 @@ VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 INST := $(DESTDIR)$(PREFIX)
 
 # file:folder below PREFIX; what is here is installed, and uninstalled.
-INSTALLED := $(B)/dfshim:bin $(B)/libdfshim.so:lib $(B)/libdfhost.so:lib interpose/dfccl.h:include \
+INSTALLED := $(B)/dfshim:bin $(B)/libdfshim.so:lib $(B)/libdfhost.so:lib $(B)/libdfplan.so:lib interpose/dfccl.h:include \
 	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \
 	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json)) \
 	$(patsubst %,%:share/dfshim/plan,$(wildcard docs/plan/*.json))

@@ -1,0 +1,1 @@
+"""What dfshim offers to Python programs."""

@@ -1,0 +1,160 @@
+"""Trains a small network on 2 ranks (gloo) with dfshim.deft, and, in one process, as its schedule says it should be.
+
+    deft_job.py FOLDER CASE...
+
+The reference keeps CURRENT and FUTURE as sums over ranks and knows nothing of links or parts: parameters must agree.
+"""
+import copy
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from dfshim import deft
+
+WORLD, WARMUP, ITERATIONS = 2, 5, 40
+CASES = {  # coverage rate, links, momentum, clip
+    "hidden": (0.7, 1, 0.0, None),
+    "merged": (2.3, 1, 0.9, None),
+    "links": (2.3, 2, 0.9, 0.5),
+    "measured": (None, 2, 0.0, None),  # on a busy machine anything, also that there can be no plan
+}
+
+
+def network():
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(20, 60), torch.nn.Tanh(), torch.nn.Linear(60, 50), torch.nn.Tanh(),
+                               torch.nn.Linear(50, 30), torch.nn.Tanh(), torch.nn.Linear(30, 3))
+
+
+def batch(rank, iteration):
+    g = torch.Generator().manual_seed(1000 * rank + iteration)
+    x = torch.randn(8, 20, generator=g)
+    return x, torch.stack((x[:, 0] * x[:, 1], x[:, 2].sin(), x[:, 3:6].sum(1)), 1)
+
+
+def times(cr, links):
+    """Whatever was measured: three units of forward, six of backward, cr times that of communication."""
+    def plan(sizes):
+        n, unit = len(sizes), 1000000
+        comm = [int(cr * 9 * unit * n * s / sum(sizes)) for s in sizes]
+        return [3 * unit] * n, [6 * unit] * n, comm, sizes, [1.0, 1.65][:links]
+    return plan
+
+
+def worker(rank, cases, folder):
+    torch.set_num_threads(1)
+    for case in cases:
+        train(rank, case, folder)
+
+
+def train(rank, case, folder):
+    cr, links, momentum, clip = CASES[case]
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{case}.store", rank=rank, world_size=WORLD)
+    model = DDP(network(), bucket_cap_mb=0.002)
+    opt = deft.wrap(model, torch.optim.SGD(model.parameters(), 0.05, momentum), links=links, warmup=WARMUP, clip=clip,
+                    plan=cr and times(cr, links))
+    for i in range(ITERATIONS):
+        opt.zero_grad()
+        x, y = batch(rank, i)
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        opt.step()
+    before = [p.detach().clone() for p in model.parameters()]
+    opt.flush()
+    after = [p.detach().clone() for p in model.parameters()]
+    if case == "hidden":
+        refused(model, opt)
+    torch.save((opt.mode, opt.profile, opt.updates, before, after), f"{folder}/{case}.{rank}")
+    dist.destroy_process_group()
+
+
+def refused(model, opt):
+    """What would give wrong gradients is an error."""
+    def wrong(kind, words, call):
+        try:
+            call()
+        except kind as why:
+            assert words in str(why), why
+        else:
+            raise AssertionError(f"accepted: {words}")
+
+    def accumulate():
+        with model.no_sync():
+            model(batch(0, 0)[0])
+
+    wrong(TypeError, "no DistributedDataParallel", lambda: deft.wrap(network(), opt.inner))
+    wrong(ValueError, "find_unused_parameters", lambda: deft.wrap(DDP(network(), find_unused_parameters=True), opt.inner))
+    wrong(ValueError, "links=5", lambda: deft.wrap(DDP(network()), opt.inner, links=5))
+    wrong(RuntimeError, "no_sync", accumulate)
+    wrong(RuntimeError, "without a forward pass", opt.step)
+    wrong(ValueError, "negative", lambda: deft.Planner([-1], [1], [1], [1], [1.0]))
+
+
+def reference(case, mode, profile):
+    _, _, momentum, clip = CASES[case]
+    model, planner = network(), deft.Planner(*profile) if mode == deft.ACTIVE else None
+    params = list(model.parameters())
+    opt = torch.optim.SGD(params, 0.05, momentum)
+    sums, counts, updates = [None, None], [0, 0], []
+
+    def apply(gradients, k):
+        for p, g in zip(params, gradients):
+            p.grad = g / (WORLD * k)
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(params, clip)
+        opt.step()
+
+    for i in range(ITERATIONS):
+        total = None
+        for rank in range(WORLD):
+            x, y = batch(rank, i)
+            g = torch.autograd.grad(torch.nn.functional.mse_loss(model(x), y), params)
+            total = g if total is None else [a + b for a, b in zip(total, g)]
+        if i < WARMUP or mode == deft.PLAIN:
+            apply(total, 1)
+            continue
+        sums[1] = total if sums[1] is None else [a + b for a, b in zip(sums[1], total)]
+        counts[1] += 1
+        _, merged, formed = planner.next()
+        if merged:
+            assert merged == counts[0]
+            apply(sums[0], merged)
+            updates.append(merged)
+        if formed:
+            sums, counts = [sums[1], None], [counts[1], 0]
+    before = [p.detach().clone() for p in params]
+    for gradients, k in zip(sums, counts):
+        if k:
+            apply(gradients, k)
+            updates.append(k)
+    assert sum(updates) == (ITERATIONS - WARMUP if mode == deft.ACTIVE else 0)
+    return updates, before, params
+
+
+def main():
+    folder = sys.argv[1]
+    torch.set_num_threads(1)
+    cases = sys.argv[2:] or list(CASES)
+    mp.spawn(worker, (cases, folder), WORLD)
+    for case in cases:
+        runs = [torch.load(f"{folder}/{case}.{rank}") for rank in range(WORLD)]
+        mode, profile, updates, before, after = runs[0]
+        assert mode == deft.ACTIVE or case == "measured", mode
+        assert len(profile[3]) >= 3, profile
+        want_updates, want_before, want_after = reference(case, mode, copy.deepcopy(profile))
+        assert updates == want_updates, (updates, want_updates)
+        worst = 0
+        for run in runs:
+            for got, want in zip(run[3] + run[4], want_before + want_after):
+                worst = max(worst, (got - want).abs().max().item())
+        assert worst < 2e-5, f"{case}: parameters differ by {worst}"
+        for a, b in zip(runs[0][4], runs[1][4]):
+            assert torch.equal(a, b), f"{case}: ranks differ"
+        print(f"{case}: {mode}, {len(profile[3])} buckets, updates {updates}, parameters within {worst:.1e}")
+
+
+if __name__ == "__main__":
+    main()
