@@ -29,5 +29,5 @@ hang() { # CASE WORD LINES...
 	done
 }
 hang circle SYNC '^  r0: .* reduce <- torch_hang.py:[0-9]+ forward' '^  r1: .* reduce <- torch_hang.py:[0-9]+ backward'
-hang missing MISSING '^  r1: torch_hang.py:[0-9]+ load_batch' 'and is at torch_hang.py:[0-9]+ load_batch'
+hang missing MISSING '^  r1: torch_hang.py:[0-9]+ load_batch' '; it is at torch_hang.py:[0-9]+ load_batch'
 exit 0

@@ -58,7 +58,7 @@ static int word_at(const char *p, enum df_verdict *word)
 /* The verdict's first line. Who is missing may only be late while the job lives: what it is otherwise counts. */
 static void read_verdict(struct outcome *o, const char *line)
 {
-	const char *otherwise = strstr(line, "; it may only be slow, or else it is ");
+	const char *otherwise = strstr(line, "; the rank may only be slow, otherwise this is ");
 
 	if (!strchr(line, ':') || !word_at(line, &o->word))
 		return;

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Description: a rank's process has ended in order while others go on: who waits for it is told so once, who does not goes on.
+# Description: a rank's process has exited normally while others go on: who waits for it is told so once, who does not goes on.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
-MISSING='^MISSING: .* waits for r1, whose process ended in order'
+MISSING='^MISSING: .* waits for r1, whose process exited normally'
 
 # job NAME: the program on standard input, in the background.
 job() {

@@ -15,7 +15,7 @@ run() {
 	setsid env LD_PRELOAD="$preload" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TRACE="$T/$name" "$@" \
 		timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$program" >"$T/$name.live" 2>&1 &
 	pid=$!
-	while kill -0 $pid 2>/dev/null && ! grep -q '^Hosts that wait' "$T/$name.live"; do sleep 0.1; done
+	while kill -0 $pid 2>/dev/null && ! grep -q '^Threads that wait' "$T/$name.live"; do sleep 0.1; done
 	sleep 0.3
 	kill -TERM -- -$pid 2>/dev/null
 	wait $pid
@@ -27,7 +27,7 @@ run() {
 told() {
 	local out
 	for out in live check; do
-		awk -v call="  $2 on " '/^Hosts that wait/ { on = 1 } on && at && /^    at script\+0x[0-9a-f]+ <- / { ok = 1 }
+		awk -v call="  $2 on " '/^Threads that wait/ { on = 1 } on && at && /^    at script\+0x[0-9a-f]+ <- / { ok = 1 }
 			{ at = on && !index($0, call) ? 0 : on } END { exit !ok }' "$T/$1.$out" || {
 			cat "$T/$1.$out"
 			fail "$1, $out: where $2 was called from is not told"
@@ -40,7 +40,7 @@ told() {
 
 run rules "$cat/GS-01.txt" DFSHIM_RULES=nccl
 told rules cudaDeviceSynchronize
-grep -qE 'the host of r[01] \(.*\) has been in cudaDeviceSynchronize at script\+0x[0-9a-f]+ for ' "$T/rules.check" ||
+grep -qE 'thread .* of r[01] has been in cudaDeviceSynchronize at script\+0x[0-9a-f]+ for ' "$T/rules.check" ||
 	fail "the circle does not say where the host waits: $(cat "$T/rules.check")"
 # Also of the step that is the wait itself.
 jq -e '[.cycle[] | select(.text | test("^that cudaDeviceSynchronize")) | .evidence.stack | length] | length > 0 and all(. > 1)' \

@@ -282,7 +282,7 @@ START_TEST(test_ours_missing)
 	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
 	tb_quiet(&im[0], 60000);
 	im[1].h->closed = 1;
-	expect(im, 2, "MISSING", "ended in order");
+	expect(im, 2, "MISSING", "exited normally");
 }
 END_TEST
 
@@ -335,7 +335,7 @@ START_TEST(test_lost_record)
 		tb_quiet(&im[0], 60000);
 		tb_quiet(&im[1], 60000);
 		expect(im, 2, lost ? "UNKNOWN" : "MISSING",
-		       lost ? "its ring has overwritten 1" : "has not issued it");
+		       lost ? "the records of 1 of its unfinished operations were overwritten" : "has not issued it");
 	}
 }
 END_TEST
@@ -362,7 +362,7 @@ START_TEST(test_drops)
 	tb_quiet(&im[0], 60000);
 	r = tb_check(im, 2, &set);
 	text = tb_printed(r, 0);
-	ck_assert_msg(strstr(text, "older records were overwritten; of B 40, of A 7 (") != NULL,
+	ck_assert_msg(strstr(text, "older records were overwritten (B 40, A 7);") != NULL,
 		      "%s", text);
 	free(text);
 	df_check_result_free(r);
@@ -441,7 +441,7 @@ START_TEST(test_broken_off_by_others)
 		tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 0, 0, 0)->comm = comm;
 		tb_rec(&im[0], DF_REC_COMM_DESTROY, 0, 0, 0, 0)->comm = comm;
 	}
-	expect(im, 2, "ORDER", "each waits inside that first call for the other to connect");
+	expect(im, 2, "ORDER", "each waits in its first call for the other to connect");
 }
 END_TEST
 

@@ -56,7 +56,7 @@ alike() { # name, arguments of the job ...
 	"$df" check "$tmp/$name$try" >"$tmp/out" 2>&1
 	for f in log out; do
 		awk '/^[A-Z_]+: / { on = !nr++ } on { print } /^[0-9]+ traces, / { on = 0 }' "$tmp/$f" |
-			sed -E 's/[0-9.]+( to [0-9.]+)? s\b/N s/g; /^Note: judged as it was/d; /^[0-9]* traces, /d' >"$tmp/$f.said"
+			sed -E 's/[0-9.]+( to [0-9.]+)? s\b/N s/g; /^Note: the verdict is for the moment/d; /^[0-9]* traces, /d' >"$tmp/$f.said"
 	done
 	if ! grep -q "^Shortest cycle" "$tmp/log.said" || ! diff "$tmp/log.said" "$tmp/out.said" >"$tmp/diff"; then
 		echo "FAIL: live and from the files ($*; $try):"

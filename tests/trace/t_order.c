@@ -230,7 +230,7 @@ START_TEST(test_completed)
 
 		if (!first) {
 			first = text;
-			ck_assert_msg(strstr(text, "MISMATCH: B#2 count: ") == text &&
+			ck_assert_msg(strstr(text, "MISMATCH: B#2 differs in count: ") == text &&
 					      strstr(text, "on the 2 others"),
 				      "%s", text);
 		} else {

@@ -41,7 +41,7 @@ bad() {
 
 hang plain sleep A=
 for f in plain plain.check; do
-	grep -q "and is at hang.py:$sleeps load_batch" "$T/$f" || bad plain "$f: the sentence does not say where r1 is"
+	grep -q "; it is at hang.py:$sleeps load_batch" "$T/$f" || bad plain "$f: the sentence does not say where r1 is"
 	grep -qE "^  r1: hang.py:$sleeps load_batch <- hang.py:[0-9]+ main <- hang.py:[0-9]+ <module>" "$T/$f" ||
 		bad plain "$f: not where r1 is"
 	grep -qE "^  r0: hang.py:$steps train_step <- hang.py:[0-9]+ main" "$T/$f" || bad plain "$f: not where r0 is"

@@ -68,7 +68,7 @@ START_TEST(test_starved)
 	struct tb_image im[2];
 
 	stall(im, 3, (const int[2]){0, 1}, BY_NCCL);
-	said(im, "2 operations of other communicators have come to all their ranks too",
+	said(im, "2 operations of other communicators have also reached all their ranks",
 	     "both use");
 }
 END_TEST

@@ -47,7 +47,7 @@ static void last_record(struct df_check_result *r, const struct df_entry *e, str
 	df_line_put(b, "%.1f s ago", df_say_ago(r->set, e->trace, t->last_ns));
 }
 
-/* What the host of a missing rank does instead, of what it asks again and again; "": nothing. */
+/* What a missing rank does instead, of what its threads ask again and again; "": nothing. */
 static void loops(const struct df_check_result *r, const struct df_entry *e, char *buf, size_t size)
 {
 	const struct df_trc *t = &r->set->traces[e->trace];
@@ -82,7 +82,7 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 	df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who));
 	df_line_put(b, "%s waits for %s, ", op, who);
 	if (!strcmp(r->qualifier, "exited")) {
-		df_line_put(b, "whose process ended in order%s", e ? " " : "");
+		df_line_put(b, "whose process exited normally%s", e ? " " : "");
 		if (e)
 			last_record(r, e, b);
 	} else if (!strcmp(r->qualifier, "destroyed")) {
@@ -93,18 +93,21 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 		snprintf(r->qualifier, sizeof(r->qualifier), "failed");
 	} else if (e) {
 		loops(r, e, loop, sizeof(loop));
+		df_line_put(b, "which has not issued it: ");
+		if (loop[0])
+			df_line_put(b, "%s is in %s and has made no other NCCL or CUDA call", who,
+				    loop);
+		else
+			df_line_put(b, "no thread of %s has called NCCL or CUDA", who);
 		df_line_put(
-			b,
-			"which has not issued it: its host %s%s%shas made no %sNCCL or CUDA call for %.1f s",
-			loop[0] ? "is in " : "", loop, loop[0] ? " and " : "",
-			loop[0] ? "other " : "",
+			b, " for %.1f s",
 			df_say_ago(r->set, e->trace, r->set->traces[e->trace].last_progress_ns));
 		if (df_say_script(r->set, e->trace, script, sizeof(script)))
-			df_line_put(b, " and is at %s", script);
+			df_line_put(b, "; it is at %s", script);
 	}
 	if (e && e->next_coll && strcmp(r->qualifier, "destroyed"))
-		df_line_put(b, " (its last on %s is #%" PRIu64 ")", r->set->gcomms[n->gcomm].label,
-			    e->next_coll);
+		df_line_put(b, " (its last call on %s is #%" PRIu64 ")",
+			    r->set->gcomms[n->gcomm].label, e->next_coll);
 }
 
 static void crash_waited(struct df_check_result *r, struct df_line *b)
@@ -117,7 +120,7 @@ static void crash_waited(struct df_check_result *r, struct df_line *b)
 	char who[48];
 
 	count_waiters(r, &direct, &all);
-	df_line_put(b, "%s is gone", df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
+	df_line_put(b, "%s has died", df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
 	if (e) {
 		df_line_put(b, " (pid %u on %.64s, last record ", r->set->traces[e->trace].h.pid,
 			    r->set->traces[e->trace].h.host);
@@ -126,7 +129,9 @@ static void crash_waited(struct df_check_result *r, struct df_line *b)
 	} else if (m) {
 		df_line_put(b, " (pid %u)", m->pid);
 	}
-	df_line_put(b, "; %zu operations wait for it directly, %zu ranks in all", direct, all);
+	df_line_put(b, "; %zu operation%s wait%s for it, %zu rank%s %s stuck", direct,
+		    DF_PLURAL(direct), direct == 1 ? "s" : "", all, DF_PLURAL(all),
+		    all == 1 ? "is" : "are");
 }
 
 void df_line_crash(struct df_check_result *r, struct df_line *b)
@@ -140,7 +145,7 @@ void df_line_crash(struct df_check_result *r, struct df_line *b)
 		for (uint32_t g = 0; g < r->set->nr_gcomms; g++)
 			if (r->set->gcomms[g].hash == d->comm_hash)
 				df_say_member(r->set, g, d->rank, who, sizeof(who));
-		df_line_put(b, "%s is gone (pid %u); its communicators were ended", who, d->pid);
+		df_line_put(b, "%s has died (pid %u); its communicators were ended", who, d->pid);
 		return;
 	}
 	crash_waited(r, b);
@@ -155,11 +160,12 @@ void df_line_init(struct df_check_result *r, struct df_line *b)
 			continue;
 		df_line_put(b,
 			    "communicator with unique id %016" PRIx64
-			    ": %u of %u ranks are in ncclCommInitRank, %u missing",
-			    bar->object, bar->nr_here, bar->expect, bar->expect - bar->nr_here);
+			    ": %u of %u ranks wait in ncclCommInitRank, %u %s not called it",
+			    bar->object, bar->nr_here, bar->expect, bar->expect - bar->nr_here,
+			    bar->expect - bar->nr_here == 1 ? "has" : "have");
 		return;
 	}
-	df_line_put(b, "communicator set-up is not complete");
+	df_line_put(b, "not all ranks of a communicator have called ncclCommInitRank");
 }
 
 void df_line_gpu(struct df_check_result *r, struct df_line *b)
@@ -176,12 +182,12 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b)
 			work = &t->items[i];
 	df_line_put(
 		b,
-		"%s never started on %s although nothing of the program is in its way (issued %.1f s ago)",
+		"%s on %s was issued %.1f s ago and has not started, although nothing in the program makes it wait",
 		df_say_op(r->set, u, op, sizeof(op)), df_say_rank(r->set, u, rank, sizeof(rank)),
 		df_say_ago(r->set, u->trace, u->l.issue_ns));
 	if (work)
 		df_line_put(b,
-			    "; a %s on stream %" PRIu64 " was put there before and may never end",
+			    "; a %s that was issued before it on stream %" PRIu64 " may never end",
 			    df_work_name((uint32_t)work->b & 0xff), work->stream);
 	else
 		df_line_put(b, "; something that is not recorded occupies device %d", u->l.device);
@@ -193,7 +199,7 @@ void df_line_stall(struct df_check_result *r, struct df_line *b)
 	const struct df_uop *u = &r->set->ops[in->first];
 	char op[96];
 
-	df_line_put(b, "%s runs on all of its %u ranks, yet nothing has moved for %.1f s",
+	df_line_put(b, "%s runs on all of its %u ranks, but has made no progress for %.1f s",
 		    df_say_op(r->set, u, op, sizeof(op)), in->nr_here + in->nr_done,
 		    (double)r->quiet_ns / 1e9);
 }
@@ -210,7 +216,7 @@ void df_line_hosts(struct df_check_result *r, struct df_line *b)
 			df_line_put(b, "%s is in %s", df_line_host(r, t, h, sizeof(h)),
 				    df_call_text(r->set->traces[t->trace].calls[t->ref].call));
 		if (t2)
-			df_line_put(b, ", %s is in %s, each waiting for the other",
+			df_line_put(b, " and %s is in %s; each waits for the other",
 				    df_line_host(r, t2, h, sizeof(h)),
 				    df_call_text(r->set->traces[t2->trace].calls[t2->ref].call));
 		df_line_put(b, ": cycle ");
@@ -223,12 +229,12 @@ void df_line_hosts(struct df_check_result *r, struct df_line *b)
 
 		df_line_put(
 			b,
-			"%s of %s has been in %s for %.1f s, waiting for something that is not recorded",
+			"%s of %s has been in %s for %.1f s and waits for something that is not recorded",
 			df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
 			r->set->traces[n->trace].label, df_call_text(c->call),
 			df_say_ago(r->set, n->trace, c->enter_ns));
 	} else {
-		df_line_put(b, "hosts wait in a barrier to which not all come");
+		df_line_put(b, "threads wait in a barrier that not all of them have reached");
 	}
 }
 
@@ -244,14 +250,17 @@ void df_line_unknown(struct df_check_result *r, struct df_line *b)
 	if (e && e->lost_open && u)
 		df_line_put(
 			b,
-			"%s waits for %s, which may have issued it: its ring has overwritten %" PRIu64
-			" of its unfinished operations (DFSHIM_TRACE_MB is its size)",
+			"%s waits for %s, and the trace does not show whether %s has issued it: the records of %" PRIu64
+			" of its unfinished operations were overwritten (a larger DFSHIM_TRACE_MB keeps them)",
 			df_say_op(r->set, u, op, sizeof(op)),
-			df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)), e->lost_open);
+			df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)), who,
+			e->lost_open);
 	else if (n && n->kind == DF_N_NEXT && u)
-		df_line_put(b, "%s waits for %s, of which there is no trace",
+		df_line_put(b, "%s waits for %s, which has no trace",
 			    df_say_op(r->set, u, op, sizeof(op)),
 			    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
 	else
-		df_line_put(b, "operations wait, and the records do not show for what");
+		df_line_put(
+			b,
+			"operations are unfinished, and the records do not show what they wait for");
 }

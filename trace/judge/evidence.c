@@ -79,10 +79,10 @@ static void between(struct df_check_result *r, const struct df_entry *a, const s
 			say_with_site(r, ua, ta, sizeof(ta));
 		if (ub)
 			say_with_site(r, ub, tb, sizeof(tb));
-		r->divergence =
-			df_text("unfinished operation %zu that both share: r%d issued %s, r%d %s%s",
-				pos, a->world, ua ? ta : "nothing more", b->world,
-				ub ? "issued " : "", ub ? tb : "nothing more");
+		r->divergence = df_text(
+			"r%d issued %s, r%d issued %s (unfinished operation %zu that both share)",
+			a->world, ua ? ta : "nothing more", b->world, ub ? tb : "nothing more",
+			pos);
 		if (ua) {
 			r->div_trace[0] = ua->trace;
 			r->div_rec[0] = ua->l.rec;
@@ -102,13 +102,13 @@ static void between(struct df_check_result *r, const struct df_entry *a, const s
 static void other_roots(struct df_check_result *r)
 {
 	if (r->nr_roots > 1)
-		df_note(r, "%zu independent causes were found; the gravest is explained",
+		df_note(r, "%zu independent causes were found; this is the most serious one",
 			r->nr_roots);
 }
 
 #define DROPS_TOLD 3
 
-/* "; of A 120, of B 3": whose records the rings have overwritten, the most first. */
+/* " (A 120, B 3)": whose records the rings have overwritten, the most first. */
 static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size)
 {
 	uint64_t below = UINT64_MAX;
@@ -133,18 +133,21 @@ static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size
 			}
 		}
 		if (!most || at >= size)
-			return;
-		at += (size_t)snprintf(buf + at, size - at, "%s of %s %" PRIu64, at ? "," : ";",
+			break;
+		at += (size_t)snprintf(buf + at, size - at, "%s%s %" PRIu64, at ? ", " : " (",
 				       set->gcomms[which].label, most);
 		below = most;
 		last = which;
 	}
+	if (at && at < size)
+		snprintf(buf + at, size - at, ")");
 }
 
 static void coverage(struct df_check_result *r)
 {
 	char whose[256];
 	const struct df_check_set *set = r->set;
+	const struct df_gcomm *lacking = NULL;
 	uint64_t drops = 0;
 	size_t missing = 0, old = 0, cut = 0, is_short = 0;
 	uint64_t lost = 0;
@@ -152,10 +155,10 @@ static void coverage(struct df_check_result *r)
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		const struct df_gcomm *g = &set->gcomms[i];
 
-		if ((size_t)g->nranks > g->nr_entries)
-			missing = (size_t)g->nranks - g->nr_entries > missing
-					  ? (size_t)g->nranks - g->nr_entries
-					  : missing;
+		if ((size_t)g->nranks > g->nr_entries + missing) {
+			missing = (size_t)g->nranks - g->nr_entries;
+			lacking = g;
+		}
 	}
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		old += set->traces[i].dropped;
@@ -166,25 +169,30 @@ static void coverage(struct df_check_result *r)
 			drops += set->traces[i].h.next - set->traces[i].h.nr_recs;
 	}
 	if (missing)
-		df_note(r, "%zu ranks of the largest incomplete communicator have no trace here",
-			missing);
+		df_note(r, "no trace was found for %zu rank%s of communicator %s", missing,
+			DF_PLURAL(missing), lacking->label);
 	if (drops) {
 		drops_by_comm(set, whose, sizeof(whose));
 		df_note(r,
 			"%" PRIu64
-			" older records were overwritten%s (a larger DFSHIM_TRACE_MB keeps more)",
+			" older records were overwritten%s; a larger DFSHIM_TRACE_MB keeps more",
 			drops, whose);
 	}
 	if (lost)
-		df_note(r, "of %" PRIu64 " unfinished operations nothing is left but their number",
+		df_note(r,
+			"the records of %" PRIu64
+			" unfinished operations were overwritten: only their number is known",
 			lost);
 	if (is_short)
-		df_note(r, "%zu files end before the last record that was written", is_short);
+		df_note(r, "%zu trace file%s cut off before the last record that was written",
+			is_short, is_short == 1 ? " is" : "s are");
 	if (cut)
-		df_note(r, "judged as it was when the communicators were aborted (%zu traces)",
+		df_note(r,
+			"the verdict is for the moment when the communicators were aborted (%zu traces)",
 			cut);
 	if (old)
-		df_note(r, "%zu traces of an earlier run were left out", old);
+		df_note(r, "%zu trace%s of an earlier run %s ignored", old, DF_PLURAL(old),
+			old == 1 ? "was" : "were");
 	if (set->nr_torn)
 		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
 }
@@ -232,8 +240,8 @@ static void unseen_room(struct df_check_result *r)
 			  r->g.insts[i].gcomm != in->gcomm;
 	if (share_device(set, &set->gcomms[in->gcomm], pair))
 		df_note(r,
-			"r%d and r%d both use device %d of %.64s%s: NCCL's kernels for both have to fit on it side by "
-			"side, which is not seen (it may be RESOURCE)",
+			"r%d and r%d both use device %d of %.64s%s. NCCL's kernels of both must fit on it at the same "
+			"time; the trace does not show whether they do, so this may be RESOURCE",
 			pair[0]->world, pair[1]->world, pair[0]->device,
 			set->traces[pair[0]->trace].h.host,
 			pair[0]->trace == pair[1]->trace
@@ -241,9 +249,9 @@ static void unseen_room(struct df_check_result *r)
 				: ", if their processes see the same devices");
 	else if (others)
 		df_note(r,
-			"%zu operations of other communicators have come to all their ranks too and do not end, in one "
-			"order everywhere: which of NCCL's kernels got room is not seen, they may starve one another "
-			"(it may be RESOURCE)",
+			"%zu operations of other communicators have also reached all their ranks, in the same order, and do "
+			"not finish. The trace does not show which of NCCL's kernels got room on the device; they may "
+			"starve one another, so this may be RESOURCE",
 			others);
 }
 
@@ -275,8 +283,8 @@ static void swapped(struct df_check_result *r)
 				    c->l.kind != DF_KIND_RECV) {
 					df_note(r,
 						"it looks swapped with %s#%" PRIu64
-						": the signatures match crosswise, so one communicator's operations "
-						"were issued in another order",
+						": each rank issued here what the other issued there, so the ranks "
+						"issued the operations of one communicator in different orders",
 						set->gcomms[b->gcomm].label, c->l.index + 1);
 					return;
 				}

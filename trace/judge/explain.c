@@ -94,7 +94,7 @@ static int any_p2p(struct df_check_result *r)
 
 const struct df_node *df_line_thread(struct df_check_result *r, size_t which)
 {
-	/* Who polls for what goes on in the background is the host that waits. */
+	/* A thread that polls for what goes on in the background is the one that waits. */
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		const struct df_node *n = &r->g.nodes[r->steps[i].from];
 
@@ -118,7 +118,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 
 		df_line_put(
 			b,
-			"%s and %s use different communicators first, and each waits inside that first call for the "
+			"%s and %s use different communicators first, and each waits in its first call for the "
 			"other to connect",
 			df_line_host(r, t, h1, sizeof(h1)),
 			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
@@ -139,35 +139,34 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 			df_say_thread(r->set, t2->trace, t2->thread, h2, sizeof(h2));
 		}
 		if (c != c2)
-			df_line_put(b, "%s is in %s and %s in %s, each waiting for the other", h1,
+			df_line_put(b, "%s is in %s and %s is in %s; each waits for the other", h1,
 				    df_call_text(c), h2, df_call_text(c2));
 		else
 			df_line_put(
 				b,
-				"%s and %s are in different calls of %s, each waiting for the other",
+				"%s and %s are in different calls of %s; each waits for the other",
 				h1, h2, df_call_text(c));
 		return;
 	}
 	if (only_p2p(r))
-		df_line_put(b, "point-to-point cycle ");
+		df_line_put(b, "sends and receives wait for one another: cycle ");
 	else if (r->stuck_insts > 2)
 		df_line_put(
 			b,
-			"%zu operations on %zu communicators have no common order on %zu ranks; shortest cycle ",
-			r->stuck_insts, r->stuck_comms, r->stuck_ranks);
+			"%zu ranks issued %zu operations on %zu communicators in different orders; shortest cycle ",
+			r->stuck_ranks, r->stuck_insts, r->stuck_comms);
 	else
-		df_line_put(b, "two orders of the same operations: cycle ");
+		df_line_put(b, "ranks issued the same operations in different orders: cycle ");
 	df_line_path(r, b);
 	df_line_put(b, " over ");
 	put_ops(r, b);
 	if (!strcmp(r->qualifier, "hazard"))
-		df_line_put(
-			b,
-			" (their buffers overlap on every rank: the program's order contradicts itself)");
+		df_line_put(b,
+			    " (their buffers overlap on every rank, so they cannot be reordered)");
 	if (!strcmp(r->qualifier, "data"))
 		df_line_put(
 			b,
-			" (other work lies between them on every rank: they can't be reordered)");
+			" (every rank puts other work between them, so they cannot be reordered)");
 }
 
 static void sync_line(struct df_check_result *r, struct df_line *b)
@@ -185,7 +184,7 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	if (!t || !strcmp(r->qualifier, "legacy stream")) {
 		df_line_put(
 			b,
-			"the legacy default stream orders operations that have no common order: cycle ");
+			"the legacy default stream serialises operations that ranks issued in different orders: cycle ");
 		df_line_path(r, b);
 		df_line_put(b, " over ");
 		put_ops(r, b);
@@ -193,8 +192,7 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	}
 	df_line_put(b, "%s is in %s, which %s ", df_line_host(r, t, h, sizeof(h)),
 		    df_call_text(r->set->traces[t->trace].calls[t->ref].call),
-		    !strcmp(r->qualifier, "implicit") ? "waits, without promising it, for"
-						      : "waits for");
+		    !strcmp(r->qualifier, "implicit") ? "waits implicitly for" : "waits for");
 	put_ops(r, b);
 	df_line_put(b, "; cycle ");
 	df_line_path(r, b);
@@ -208,7 +206,7 @@ static void data_line(struct df_check_result *r, struct df_line *b)
 	if (t) {
 		df_line_put(
 			b,
-			"%s waits in %s for a result that needs another rank, which in turn waits for %s: cycle ",
+			"%s waits in %s for a result that needs another rank, and that rank waits for %s: cycle ",
 			df_line_host(r, t, h, sizeof(h)),
 			df_call_text(r->set->traces[t->trace].calls[t->ref].call),
 			df_line_host(r, t, h, sizeof(h)));
@@ -223,27 +221,26 @@ static void data_line(struct df_check_result *r, struct df_line *b)
 static void resource_line(struct df_check_result *r, struct df_line *b)
 {
 	if (!r->is_cycle) {
-		df_line_put(b, "all ranks have come to ");
+		df_line_put(b, "all ranks have reached ");
 		put_ops(r, b);
 		df_line_put(
 			b,
-			", some in one order and some in the other, and none ends for %.1f s: the "
-			"devices have no room for all that was issued",
+			", some in one order and some in the other, and none has finished for %.1f s: the "
+			"devices do not have room for all of them at once",
 			(double)r->quiet_ns / 1e9);
 		return;
 	}
 	if (!strcmp(r->qualifier, "queue")) {
 		df_line_put(
 			b,
-			"streams that share one hardware queue order operations that are independent: cycle ");
+			"independent operations wait for one another because their streams share a hardware queue: cycle ");
 		df_line_path(r, b);
 		df_line_put(b, " over ");
 		put_ops(r, b);
 		return;
 	}
-	df_line_put(
-		b,
-		"all slots are held by operations that wait for operations without a slot: cycle ");
+	df_line_put(b,
+		    "operations that hold all slots wait for operations that have no slot: cycle ");
 	df_line_path(r, b);
 	df_line_put(b, " over ");
 	put_ops(r, b);
@@ -274,25 +271,25 @@ static const char *fix_text(struct df_check_result *r)
 		if (!strcmp(r->qualifier, "explicit"))
 			return "synchronise the stream that is needed instead of the device, or issue the other operation "
 			       "first";
-		return "create the streams with cudaStreamNonBlocking, or keep work off the legacy default stream";
+		return "create the streams with cudaStreamNonBlocking, or put no work on the legacy default stream";
 	case DF_V_DATA:
-		return "issue on all ranks in the same order, and only then wait for results";
+		return "issue the operations in the same order on all ranks before waiting for a result";
 	case DF_V_MISSING:
 		return !strcmp(r->qualifier, "exited")
-			       ? "give all ranks the same number of iterations (drop_last, join), or shut down together"
-			       : "find the branch on which this rank left the common path (see the first divergence)";
+			       ? "give all ranks the same number of iterations (drop_last, join), or let all ranks exit together"
+			       : "find out why this rank does not make the call that the others made (see the first divergence)";
 	case DF_V_MISMATCH:
-		return "make the ranks agree on this call, or give the operations communicators of their own";
+		return "pass the same arguments on all ranks, or use another communicator for operations that differ";
 	case DF_V_INIT:
-		return "let every member of the communicator call ncclCommInitRank with the same id";
+		return "call ncclCommInitRank with the same id on every rank of the communicator";
 	case DF_V_CRASH:
-		return "look for the reason in that process's own log, core file, or the kernel's log (out of memory)";
+		return "look for the reason in that process's log, its core file, or the kernel's log (out of memory)";
 	case DF_V_GPU_STUCK:
-		return "end the kernel that occupies the device, or leave it fewer multiprocessors";
+		return "stop the kernel that occupies the device, or let it use fewer multiprocessors";
 	case DF_V_NET_STALL:
-		return "check the links between these hosts (or peer access between these devices: ACS, IOMMU)";
+		return "check the links between these machines (or peer access between these devices: ACS, IOMMU)";
 	case DF_V_HOST:
-		return "make the host waits come in an order that all ranks share with their collectives";
+		return "on all ranks, put the waits outside CUDA and NCCL in the same order relative to the collectives";
 	default:
 		return "";
 	}
@@ -303,17 +300,17 @@ static const char *remedy_of(struct df_check_result *r)
 	switch ((int)r->remedy) {
 	case DF_W_P:
 		if (!strcmp(r->qualifier, "connect"))
-			return "preventable: connections can be made in the background instead of by waiting hosts";
+			return "preventable: dfshim makes connections in the background, and no thread waits for them";
 		if (!r->is_cycle)
-			return "preventable: operations that are preempted give their room to others";
-		return "preventable: preempting the marked wait lets everything finish, with stream order kept";
+			return "preventable: dfshim preempts operations, and others get their room";
+		return "preventable: dfshim preempts the marked wait and everything finishes, in stream order";
 	case DF_W_SI:
-		return "preventable: the marked call was never promised to wait for this operation";
+		return "preventable: CUDA does not require the marked call to wait for this operation, and under dfshim it does not";
 	case DF_W_SE:
-		return "can be released: the marked wait may return early if DFSHIM_RELEASE allows it";
+		return "can be released: dfshim lets the marked wait return early if DFSHIM_RELEASE allows it";
 	default:
 		return r->is_cycle
-			       ? "not preventable: every wait of the cycle is a promise to the program"
+			       ? "not preventable: the program relies on every wait of the cycle"
 			       : "";
 	}
 }
@@ -323,7 +320,8 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 	switch (v) {
 	case DF_V_OK:
 		if (r->set->nr_issued > r->set->nr_finished)
-			df_line_put(b, "%" PRIu64 " operations in flight, none of them stuck",
+			df_line_put(b,
+				    "%" PRIu64 " operations are in flight, none of them is stuck",
 				    r->set->nr_issued - r->set->nr_finished);
 		else
 			df_line_put(b, "all %" PRIu64 " operations finished", r->set->nr_finished);
@@ -375,7 +373,7 @@ int df_explain(struct df_check_result *r)
 	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
 	sentence(r, &b, slow ? r->otherwise : r->verdict);
 	if (slow)
-		df_line_put(&b, "; it may only be slow, or else it is %s",
+		df_line_put(&b, "; the rank may only be slow, otherwise this is %s",
 			    df_verdict_word(r->otherwise));
 	r->line = strdup(b.s);
 	r->fix = strdup(fix_text(r));

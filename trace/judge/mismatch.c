@@ -161,7 +161,7 @@ static int find_crossed(struct df_check_result *r)
 	uint64_t best = UINT64_MAX;
 	int nr = 0, rc = l.seen && l.queue ? 0 : -ENOMEM;
 
-	/* Whoever lacks the root, or, in a circle, whoever of it lacks a rank of it. */
+	/* Whoever lacks the root, or, in a cycle, whoever of it lacks a rank of it. */
 	for (size_t i = 0; i < g->nr_edges && !rc && nr < MAX_LACKING && best; i++) {
 		const struct df_edge *e = &g->edges[i];
 		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
@@ -383,7 +383,7 @@ static void put_sides(const struct df_check_result *r, struct df_line *b)
 			other = i;
 	if (other == nr)
 		return;
-	df_line_put(b, " %s: ", difference(&s[best].op, &s[other].op));
+	df_line_put(b, " differs in %s: ", difference(&s[best].op, &s[other].op));
 	if (df_kind_is_p2p(s[best].op.kind) && nr == 2) {
 		put_message(b, &s[best]);
 		df_line_put(b, ", ");
@@ -414,7 +414,7 @@ void df_line_mismatch(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, "%s#%" PRIu64, r->set->gcomms[r->completed_gcomm].label,
 			    r->completed_index + 1);
 		put_sides(r, b);
-		df_line_put(b, "; it completed, so data may be wrong without an error");
+		df_line_put(b, "; it completed, so results may be wrong without an error");
 		return;
 	}
 	if (r->g.insts[r->g.nodes[r->root].ref].p2p) {

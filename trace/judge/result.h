@@ -7,6 +7,9 @@
 
 #include "trace/graph/graph.h"
 
+/* The ending of a noun that is counted. */
+#define DF_PLURAL(nr) ((nr) == 1 ? "" : "s")
+
 enum df_confidence { DF_C_PROVED, DF_C_LIKELY, DF_C_POSSIBLE };
 
 /* One "who waits for whom" of the cycle or the chain. */

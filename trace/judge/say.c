@@ -137,7 +137,7 @@ const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32
 	const struct df_trc *t = &set->traces[trace];
 
 	if (!tid) {
-		snprintf(buf, size, "in the background");
+		snprintf(buf, size, "a background thread");
 		return buf;
 	}
 	for (size_t i = 0; i < t->nr_threads; i++) {
@@ -284,8 +284,9 @@ const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size
 			 df_say_host(g, node, rank, sizeof(rank)));
 		break;
 	case DF_N_BARRIER:
-		snprintf(buf, size, "all in %s%s%s", df_call_text(g->bars[n->ref].call),
-			 g->bars[n->ref].gcomm == DF_NONE ? "" : " of ",
+		snprintf(buf, size, "all participants of %s%s%s",
+			 df_call_text(g->bars[n->ref].call),
+			 g->bars[n->ref].gcomm == DF_NONE ? "" : " on ",
 			 g->bars[n->ref].gcomm == DF_NONE
 				 ? ""
 				 : set->gcomms[g->bars[n->ref].gcomm].label);

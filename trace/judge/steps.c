@@ -21,7 +21,7 @@ static const char *stream_text(const struct df_uop *u, char *buf, size_t size)
 	return buf;
 }
 
-/* "r1: thread 7 'main' is in cudaDeviceSynchronize (since 31.0 s)". */
+/* "thread 7 'main' of r1 has been in cudaDeviceSynchronize for 31.0 s". */
 static void say_thread_state(struct df_check_result *r, uint32_t node, char *buf, size_t size)
 {
 	const struct df_node *n = &r->g.nodes[node];
@@ -29,11 +29,10 @@ static void say_thread_state(struct df_check_result *r, uint32_t node, char *buf
 	char thread[64], rank[48], site[160];
 
 	df_say_site(r->set, n->trace, c->site, site, sizeof(site));
-	snprintf(buf, size, "the host of %s (%s) has been in %s%s%s for %.1f s",
-		 df_say_host(&r->g, node, rank, sizeof(rank)),
+	snprintf(buf, size, "%s of %s has been in %s%s%s for %.1f s",
 		 df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
-		 df_call_text(c->call), site[0] ? " at " : "", site,
-		 df_say_ago(r->set, n->trace, c->enter_ns));
+		 df_say_host(&r->g, node, rank, sizeof(rank)), df_call_text(c->call),
+		 site[0] ? " at " : "", site, df_say_ago(r->set, n->trace, c->enter_ns));
 }
 
 static const char *without_article(const char *name)
@@ -68,32 +67,33 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 		return df_text("%s on %s needs %s, which has not issued it", a, ra,
 			       df_say_member(set, to->gcomm, to->rank, rb, sizeof(rb)));
 	if (from->kind == DF_N_START && to->kind == DF_N_START)
-		return df_text("%s on %s begins with what %s sends", a, ra, rb);
+		return df_text("%s on %s starts with what %s sends", a, ra, rb);
 	if (from->kind == DF_N_START && ub) {
 		if (s->kinds & BIT(DF_E_HAZARD))
-			return df_text("on %s %s must come after %s: their buffers overlap", ra, a,
+			return df_text("%s on %s must come after %s: their buffers overlap", a, ra,
 				       b);
 		if (s->kinds & BIT(DF_E_QUEUE))
 			return df_text(
-				"on %s %s (%s) shares a hardware queue with %s (%s) and is behind it",
-				ra, a, st, b, st2);
+				"%s on %s (%s) is behind %s (%s): the streams share a hardware queue",
+				a, ra, st, b, st2);
 		if (s->kinds & BIT(DF_E_LEGACY))
-			return df_text("on %s %s is ordered behind %s by the legacy default stream",
-				       ra, a, b);
+			return df_text(
+				"%s on %s is behind %s: the legacy default stream serialises them",
+				a, ra, b);
 		if (s->kinds & BIT(DF_E_EVENT))
-			return df_text("on %s %s (%s) waits through an event for %s (%s)", ra, a,
+			return df_text("%s on %s (%s) waits through an event for %s (%s)", a, ra,
 				       st, b, st2);
 		if (s->kinds & BIT(DF_E_STREAM))
-			return df_text("on %s %s is queued behind %s (%s)", ra, a, b, st);
-		return df_text("on %s %s was issued after %s on the same communicator", ra, a, b);
+			return df_text("%s on %s is queued behind %s (%s)", a, ra, b, st);
+		return df_text("%s on %s was issued after %s on the same communicator", a, ra, b);
 	}
 	if (from->kind == DF_N_START && to->kind == DF_N_WORK)
-		return df_text("on %s %s is behind a %s (%s)", ra, a,
+		return df_text("%s on %s is queued behind a %s (%s)", a, ra,
 			       df_work_name((uint32_t)set->traces[to->trace].items[to->ref].b), st);
 	if (from->kind == DF_N_START && to->kind == DF_N_SLOT)
-		return df_text("on %s %s has no slot: all are held", ra, a);
+		return df_text("%s on %s has no slot: all are in use", a, ra);
 	if (from->kind == DF_N_SLOT && ub)
-		return df_text("a slot of %s is held by %s, which runs but can't end", rb, b);
+		return df_text("%s holds a slot of %s: it runs, but cannot finish", b, rb);
 	if (from->kind == DF_N_WORK) {
 		if (ub)
 			return df_text(
@@ -110,8 +110,9 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 	if (to->kind == DF_N_THREAD) {
 		say_thread_state(r, s->to, buf, sizeof(buf));
 		return df_text("%s%s",
-			       s->kinds & BIT(DF_E_OUTSIDE) ? "only another host can end that; "
-							    : "",
+			       s->kinds & BIT(DF_E_OUTSIDE)
+				       ? "only another thread can end that wait; "
+				       : "",
 			       buf);
 	}
 	if (from->kind == DF_N_THREAD && ub)
@@ -119,19 +120,22 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 			       without_article(df_call_text(
 				       set->traces[from->trace].calls[from->ref].call)),
 			       b, rb,
-			       s->kinds & BIT(DF_E_SYNC_IMPLICIT) ? " (without promising it)"
+			       s->kinds & BIT(DF_E_SYNC_IMPLICIT) ? " (implicitly)"
 			       : s->kinds & BIT(DF_E_SYNC_DEVICE)
-				       ? " (and everything else on the device)"
+				       ? " (and for everything else on the device)"
 				       : "");
 	if (from->kind == DF_N_THREAD && to->kind == DF_N_BARRIER &&
 	    r->g.bars[to->ref].call == DF_CALL_HOST_WAIT)
 		return df_text("it waits for a signal");
 	if (from->kind == DF_N_BARRIER && to->kind == DF_N_NEXT && to->gcomm == DF_NONE)
-		return df_text("only a process that is not there can bring that");
+		return df_text(r->g.bars[from->ref].call == DF_CALL_HOST_WAIT
+				       ? "another thread must send that signal"
+				       : "another thread has not made that call");
 	if (from->kind == DF_N_THREAD && to->kind == DF_N_BARRIER)
-		return df_text("that call needs %s", df_say_node(&r->g, s->to, buf, sizeof(buf)));
+		return df_text("that call waits for %s",
+			       df_say_node(&r->g, s->to, buf, sizeof(buf)));
 	if (from->kind == DF_N_BARRIER && to->kind == DF_N_NEXT)
-		return df_text("%s is not there",
+		return df_text("%s has not made that call",
 			       df_say_member(set, to->gcomm, to->rank, rb, sizeof(rb)));
 	df_say_node(&r->g, s->from, buf, sizeof(buf) / 2);
 	df_say_node(&r->g, s->to, buf + sizeof(buf) / 2, sizeof(buf) / 2);

@@ -23,12 +23,12 @@ static const char *const why[] = {
 	[DF_E_WORK] = "work",
 	[DF_E_LEGACY] = "legacy stream",
 	[DF_E_NOT_ISSUED] = "not issued",
-	[DF_E_HOST] = "its host",
+	[DF_E_HOST] = "its thread",
 	[DF_E_SYNC_STREAM] = "waits for result",
 	[DF_E_SYNC_DEVICE] = "device sync",
 	[DF_E_SYNC_IMPLICIT] = "implicit sync",
-	[DF_E_OUTSIDE] = "somebody else ends it",
-	[DF_E_BARRIER] = "all must come",
+	[DF_E_OUTSIDE] = "another thread ends it",
+	[DF_E_BARRIER] = "needs all",
 	[DF_E_PART] = "",
 };
 
@@ -79,7 +79,7 @@ static int box_add(struct df_picture *p, const struct df_check_result *r, uint32
 		break;
 	}
 	case DF_N_THREAD:
-		snprintf(b->text, sizeof(b->text), "host in %s",
+		snprintf(b->text, sizeof(b->text), "thread in %s",
 			 df_call_text(set->traces[n->trace].calls[n->ref].call));
 		df_say_host(&r->g, node, b->where, sizeof(b->where));
 		break;

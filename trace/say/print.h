@@ -21,20 +21,20 @@ void df_crowd_join(struct df_crowd *c, int32_t rank, double seconds);
 void df_crowd_print(struct df_crowd *c, const char *what, int *parts, FILE *out);
 void df_print_age(double least, double most, const char *before, const char *after, FILE *out);
 
-/* Of a circle: in which order each rank issued what is unfinished, a line for each order that occurs. */
+/* Of a cycle: in which order each rank issued what is unfinished, a line for each order that occurs. */
 void df_print_orders(const struct df_check_result *r, FILE *out);
 /* Operations that were issued and are not over, a line for each call of the job. */
 void df_print_pending(const struct df_check_result *r, FILE *out);
-/* What hosts were about to issue when they came to wait before it. */
+/* What threads were about to issue when they came to wait before it. */
 void df_print_intents(const struct df_check_result *r, FILE *out);
 /*
  * Call i of the trace is where its thread waits: not one around another. In JSON all of these are told, on paper those
  * whose call site is known.
  */
 int df_print_waits(const struct df_trc *t, size_t i);
-/* In which lines of its scripts each host is, a line for each place; nothing where no interpreter was asked. */
+/* In which lines of its scripts each thread is, a line for each place; nothing where no interpreter was asked. */
 void df_print_scripts(const struct df_check_result *r, FILE *out);
-/* What a host was about to issue when it came to wait before it; 0: the note is none such. */
+/* What a thread was about to issue when it came to wait before it; 0: the note is none such. */
 int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, size_t note,
 		    struct df_lop *op, const struct df_entry **entry);
 

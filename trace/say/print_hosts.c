@@ -1,5 +1,5 @@
 /*
- * Where hosts wait, on paper: a line for each place of the program with the ranks that stand there, so that a person sees
+ * Where threads wait, on paper: a line for each place of the program with the ranks that stand there, so that a person sees
  * which line of theirs made the call that does not return.
  */
 #include <stdio.h>
@@ -97,7 +97,7 @@ void df_check_print_hosts(const struct df_check_result *r, FILE *out)
 		int parts = 0;
 
 		if (!shown++)
-			fputs("\nHosts that wait, by where they were called from:\n", out);
+			fputs("\nThreads that wait, by call site:\n", out);
 		fprintf(out, "  %s ", first->call);
 		for (; i < nr && !same_place(first, &list[i]); i++) {
 			least = list[i].seconds < least ? list[i].seconds : least;

@@ -267,7 +267,7 @@ void df_print_pending(const struct df_check_result *r, FILE *out)
 	free(others.ranks);
 }
 
-/* A call that a host has not made yet. */
+/* A call that a thread has not made yet. */
 struct intent {
 	uint32_t gcomm;
 	int32_t world;
@@ -326,7 +326,7 @@ void df_print_intents(const struct df_check_result *r, FILE *out)
 {
 	struct intent *list = NULL;
 	size_t nr = find_intents(r->set, &list), shown = 0, i = 0;
-	struct df_crowd hosts = {0};
+	struct df_crowd ranks = {0};
 
 	if (nr)
 		qsort(list, nr, sizeof(*list), same_call);
@@ -335,15 +335,16 @@ void df_print_intents(const struct df_check_result *r, FILE *out)
 		int parts = 0;
 
 		for (; i < nr && !same_call(first, &list[i]); i++)
-			df_crowd_join(&hosts, list[i].world, list[i].seconds);
+			df_crowd_join(&ranks, list[i].world, list[i].seconds);
 		if (!shown++)
-			fputs("\nNot issued yet, because the host waits before it:\n", out);
+			fputs("\nNot issued yet, because the thread that issues it waits in an earlier call:\n",
+			      out);
 		fprintf(out, "  %-16s %-40s ", r->set->gcomms[first->gcomm].label, first->sig);
-		df_crowd_print(&hosts, "on ", &parts, out);
-		df_print_age(hosts.least, hosts.most, "; for ", "", out);
+		df_crowd_print(&ranks, "on ", &parts, out);
+		df_print_age(ranks.least, ranks.most, "; for ", "", out);
 	}
 	if (i < nr)
-		fprintf(out, "  and on %zu more hosts\n", nr - i);
-	free(hosts.ranks);
+		fprintf(out, "  and on %zu more threads\n", nr - i);
+	free(ranks.ranks);
 	free(list);
 }

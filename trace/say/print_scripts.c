@@ -1,5 +1,5 @@
 /*
- * Where the hosts' scripts are, on paper: a line for each place with the ranks that stand there. It is what a person
+ * Where the threads of Python programs are, on paper: a line for each place with the ranks that stand there. It is what a person
  * looks for first: which rank is elsewhere, and on which line of the program.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define MAX_FRAMES 8
 
-/* Where a host is, the rank, and whether that is one for a line of many. */
+/* Where a thread is, its rank, and whether that is one for a line of many. */
 struct spot {
 	char text[800];
 	char thread[48]; /* "": the main one */
@@ -67,8 +67,7 @@ static size_t find_spots(const struct df_check_result *r, struct spot **list)
 			df_say_stack(set, (uint32_t)t, th->at_site, MAX_FRAMES, s->text,
 				     sizeof(s->text));
 			if (th->tid != trc->h.pid)
-				snprintf(s->thread, sizeof(s->thread), " in its thread '%s'",
-					 th->name);
+				snprintf(s->thread, sizeof(s->thread), " in thread '%s'", th->name);
 			nr -= !s->text[0];
 		}
 	}
@@ -94,7 +93,7 @@ void df_print_scripts(const struct df_check_result *r, FILE *out)
 	size_t nr = find_spots(r, &list), shown = 0, i = 0;
 
 	if (nr)
-		fputs("\nWhere the hosts' scripts are, innermost first:\n", out);
+		fputs("\nPython stacks, innermost frame first:\n", out);
 	while (i < nr && shown++ < DF_PRINT_LINES) {
 		const struct spot *first = &list[i];
 		int parts = 0;
