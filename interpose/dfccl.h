@@ -9,7 +9,7 @@
  *   -EINVAL      an argument is wrong: an unknown number, root, type, or operation
  *   -EEXIST      the number is taken
  *   -EPROTO      the ranks do not agree about the job
- *   -ECONNRESET  a rank is gone
+ *   -ECONNRESET  a rank has died
  *   -EOPNOTSUPP  there is no device that dfshim can use
  */
 #ifndef DFCCL_H

@@ -249,7 +249,7 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	if (ctx->coll->nr_blocks == 1 || dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) == 0) {
 		blk->stats.operations++;
 		/*
-		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, host
+		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, CPU
 		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the
 		 * result before it is there.
 		 */

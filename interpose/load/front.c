@@ -53,7 +53,7 @@ static enum df_front decide(void)
 	env = df_env();
 
 	if (env->mode == DF_MODE_OFF)
-		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL can't use memory of the CUDA "
+		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL cannot use memory of the CUDA "
 				     "runtime on the CPU")
 			    : DF_FRONT_PLAIN;
 	if (env->mode == DF_MODE_TRACE && (!host || df_real_on_cpu())) {
@@ -64,9 +64,9 @@ static enum df_front decide(void)
 	err = df_start();
 	if (!err && (!env->strict || !env->nr_errors))
 		return DF_FRONT_OWN;
-	snprintf(reason, sizeof(reason), "dfshim can't start: %s",
+	snprintf(reason, sizeof(reason), "dfshim cannot start: %s",
 		 err ? df_start_reason()
-		     : "a variable of the environment has a value that can't be used");
+		     : "a variable of the environment has a value that cannot be used");
 	if (host || env->strict)
 		return DF_FRONT_REFUSE;
 	df_warn("%s; the job runs on plain NCCL", reason);
@@ -78,7 +78,7 @@ const char *df_front_bound(void)
 	const struct df_nccl_real *real;
 
 	if (df_on_hostcuda())
-		return "NCCL can't use memory of the CPU";
+		return "NCCL cannot use memory of the CPU";
 	if (df_env()->strict)
 		return "DFSHIM_STRICT=1";
 	if (df_env()->handover == DF_HANDOVER_OFF)
@@ -167,5 +167,5 @@ void df_front_forked(void)
 	if (front == DF_FRONT_OWN)
 		front = refuse(
 			"this process was forked from one in which dfshim had started; CUDA and NCCL "
-			"can't be used in it (fork before the first CUDA call, or use spawn)");
+			"cannot be used in it (fork before the first CUDA call, or use spawn)");
 }

@@ -390,13 +390,13 @@ EXPORT const char *dfcclErrorString(int result)
 	case -EPROTO:
 		return "the ranks do not agree, or the id was not made by dfcclGetUniqueId";
 	case -ECONNRESET:
-		return "a rank is gone";
+		return "a rank has died";
 	case -ECANCELED:
 		return "the context was aborted";
 	case -ETIMEDOUT:
 		return "no progress within the time-out";
 	case -EOPNOTSUPP:
-		return "dfshim can't run in this process (its warning says why)";
+		return "dfshim cannot run in this process (its warning says why)";
 	default:
 		return "an error of the system";
 	}

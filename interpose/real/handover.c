@@ -44,7 +44,7 @@ struct row {
 static const char *const reasons[] = {
 	[IS_OFF] = "DFSHIM_HANDOVER=off",
 	[NO_LIBRARY] = "no NCCL library was found that has a device API",
-	[HAS_WINDOWS] = "windows were registered before, which device code can't use "
+	[HAS_WINDOWS] = "windows were registered before, which device code cannot use "
 			"(DFSHIM_HANDOVER=window hands over at the first one)",
 	[NO_ID] = "NCCL made no unique id",
 };
@@ -65,9 +65,9 @@ static ncclResult_t refuse(const struct df_handle *h, const char *func, int rank
 	if (df_handle_flags(h) & DF_H_READY)
 		DF_NCCL_WARN("Communicator does not support symmetric memory!");
 	else
-		DF_NCCL_WARN("%s : the communicator can't be handed to NCCL: rank %d: %s", func,
+		DF_NCCL_WARN("%s : the communicator cannot be handed to NCCL: rank %d: %s", func,
 			     rank, why);
-	df_warn("%s: communicator %016llx can't be handed to NCCL: rank %d: %s", func,
+	df_warn("%s: communicator %016llx cannot be handed to NCCL: rank %d: %s", func,
 		(unsigned long long)h->hash, rank, why);
 	return ncclInvalidUsage;
 }
@@ -147,7 +147,7 @@ ncclResult_t df_hand_over(struct df_handle *h, const char *func)
 	res = hand_over(h, &mine, &all, func);
 	free(all);
 	if (res == ncclSuccess)
-		df_warn("%s: communicator %016llx, rank %d of %d, is handed to NCCL as a whole: dfshim can't "
+		df_warn("%s: communicator %016llx, rank %d of %d, is handed to NCCL as a whole: dfshim cannot "
 			"execute what it uses. It is recorded, and can hang as NCCL can",
 			func, (unsigned long long)h->hash, h->rank, h->nranks);
 	return res;
@@ -171,7 +171,7 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	}
 	/* Once in the job: the rank that could not has said so already. */
 	if (nr && !h->rank)
-		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim can't start on rank "
+		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim cannot start on rank "
 			"%d%s: %.*s",
 			(unsigned long long)h->hash, h->nranks, first, nr > 1 ? " and others" : "",
 			(int)sizeof(mine.unable) - 1, all[first].unable);
@@ -223,7 +223,7 @@ static struct df_job *job_for(ncclComm_t comm, ncclResult_t (*then)(struct df_jo
 		return NULL;
 	if (df_on_host()) {
 		*res = refuse((struct df_handle *)comm, func, ((struct df_handle *)comm)->rank,
-			      "NCCL can't use memory of the CUDA runtime on the CPU");
+			      "NCCL cannot use memory of the CUDA runtime on the CPU");
 		return NULL;
 	}
 	job = df_job_new(DF_JOB_HAND_OVER, (struct df_handle *)comm, func,

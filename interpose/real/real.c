@@ -124,7 +124,7 @@ const struct df_nccl_real *df_real(void)
 ncclResult_t df_real_missing(const char *name)
 {
 	if (df_on_hostcuda())
-		DF_NCCL_WARN("%s: not served by dfshim on the CPU, and NCCL can't use its memory",
+		DF_NCCL_WARN("%s: not served by dfshim on the CPU, and NCCL cannot use its memory",
 			     name);
 	else if (!df_real()->ncclGetVersion)
 		DF_NCCL_WARN("%s: no libnccl.so.2 found: neither loaded nor on the library path",

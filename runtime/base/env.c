@@ -81,7 +81,7 @@ static void parse_enum(struct df_env *env, enum df_env_row row, const char *text
 	i = df_env_enum_index(values, text);
 	if (i < 0) {
 		if (!quiet)
-			df_warn("%s=%s can't be used: allowed is one of %s", names[row], text,
+			df_warn("%s=%s cannot be used: allowed is one of %s", names[row], text,
 				values);
 		env->nr_errors++;
 		return;
@@ -106,7 +106,7 @@ static void parse_int(struct df_env *env, enum df_env_row row, const char *text,
 	v = strtol(text, &end, 10);
 	if (errno || end == text || *end || v < min || v > max) {
 		if (!quiet)
-			df_warn("%s=%s can't be used: allowed is %s%ld to %ld (%s)", names[row],
+			df_warn("%s=%s cannot be used: allowed is %s%ld to %ld (%s)", names[row],
 				text, has_auto ? "auto or " : "", min, max, unit);
 		env->nr_errors++;
 		return;

@@ -26,8 +26,8 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 		int ret;
 
 		if (!tl) {
-			df_warn("no transport reaches rank %d on %s", rank,
-				comm->members[rank].hostname);
+			df_warn("cannot reach rank %d on %s: dfshim has no network transport yet",
+				rank, comm->members[rank].hostname);
 			return -EOPNOTSUPP;
 		}
 		ret = tl->peer_get(&comm->members[comm->rank], &comm->members[rank],
@@ -177,9 +177,9 @@ static int make_now(struct df_coll *coll, struct df_cend *end)
 		return 0;
 	}
 	if (ret == -ECONNRESET)
-		df_warn("rank %d, which this operation needs, has ended", end_rank(coll, end));
+		df_warn("rank %d has exited, and this operation needs it", end_rank(coll, end));
 	else if (ret)
-		df_warn("no connector of %u slots of %u bytes could be made: %s", end->nr_slots,
+		df_warn("cannot make a connector of %u slots of %u bytes: %s", end->nr_slots,
 			end->slot_bytes, strerror(-ret));
 	return ret;
 }
@@ -260,7 +260,7 @@ static int make_late(struct df_coll *coll, struct df_cend *end)
 	if (!ret)
 		tell_block(coll, end);
 	else if (ret != -EAGAIN && ret != -ECONNRESET)
-		df_warn_once("no connector of %u slots of %u bytes can be made: %s; trying again",
+		df_warn_once("cannot make a connector of %u slots of %u bytes: %s; trying again",
 			     end->nr_slots, end->slot_bytes, strerror(-ret));
 	return ret;
 }
@@ -442,8 +442,7 @@ void df_conn_linger(int living)
 	df_conn_reap();
 	while (nr_unconsumed(living) && df_now_ns() - start < bound) {
 		if (!told && df_now_ns() - start > DF_NS_PER_S) {
-			df_warn("this process has ended, but %u sends have not been received yet: "
-				"waiting for their receivers",
+			df_warn("the exit of this process waits: %u sends have not been received yet",
 				nr_unconsumed(living));
 			told = 1;
 		}

@@ -62,7 +62,7 @@ static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df
 			df_tuner_env_allowed(var));
 		if (!env->strict)
 			return 0;
-		snprintf(df_rt.reason, sizeof(df_rt.reason), "%s can't be used", df_env_name(row));
+		snprintf(df_rt.reason, sizeof(df_rt.reason), "%s cannot be used", df_env_name(row));
 		return -EINVAL;
 	}
 	if (*ignored)
@@ -90,7 +90,7 @@ static int algorithms(const struct df_env *env)
 	if (env->tuner) {
 		file = df_algo_slurp(env->tuner, &bytes, &err);
 		if (!file || df_tuner_parse(file, bytes, &df_rt.tuner, &err)) {
-			df_warn("DFSHIM_TUNER=%s: %s; not used", env->tuner,
+			df_warn("DFSHIM_TUNER=%s: %s; the file is not used", env->tuner,
 				df_perr_str(&err, text, sizeof(text)));
 			df_rt.tuner = NULL;
 		}
@@ -149,19 +149,19 @@ static int start(void)
 			env->priority, bad);
 		if (env->strict) {
 			snprintf(df_rt.reason, sizeof(df_rt.reason),
-				 "DFSHIM_PRIORITY can't be used");
+				 "DFSHIM_PRIORITY cannot be used");
 			return -EINVAL;
 		}
 	}
 	if (env->strict && env->nr_errors) {
 		snprintf(df_rt.reason, sizeof(df_rt.reason),
-			 "%d variables have values that can't be used", env->nr_errors);
+			 "%d variables have values that cannot be used", env->nr_errors);
 		return -EINVAL;
 	}
 	if (env->net && df_env_enum_index("tcp|verbs|plugin", env->net) < 0) {
-		df_warn("DFSHIM_NET=%s can't be used: allowed is tcp, verbs or plugin", env->net);
+		df_warn("DFSHIM_NET=%s cannot be used: allowed is tcp, verbs or plugin", env->net);
 		if (env->strict) {
-			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_NET can't be used");
+			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_NET cannot be used");
 			return -EINVAL;
 		}
 	}
@@ -201,7 +201,7 @@ static int start(void)
 	}
 	ret = df_trace_open(&trace);
 	if (ret)
-		df_warn("DFSHIM_TRACE=%s: %s; nothing will be recorded",
+		df_warn("cannot write traces to DFSHIM_TRACE=%s (%s): nothing is recorded",
 			env->trace ? env->trace : "", strerror(-ret));
 	ret = df_ctl_self(&df_rt.self);
 	if (ret) {

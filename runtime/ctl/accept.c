@@ -97,7 +97,7 @@ int df_link_no_file(void)
 		getrlimit(RLIMIT_NOFILE, &l);
 		df_ctl_warn(
 			"this process has no file descriptor left (%llu are allowed): ranks of other "
-			"processes can't be reached, and can't reach it",
+			"processes cannot be reached, and cannot reach it",
 			(unsigned long long)l.rlim_cur);
 		errno = was;
 	}

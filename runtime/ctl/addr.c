@@ -205,8 +205,8 @@ int df_addr_local(union df_sockaddr *out)
 			best = i;
 	}
 	if (!best && want && *want)
-		df_warn("NCCL_SOCKET_IFNAME=%s: no interface that is up has such a name and an "
-			"address; other nodes can't reach this process",
+		df_warn("NCCL_SOCKET_IFNAME=%s: no interface with such a name is up and has an "
+			"address: other nodes cannot reach this process",
 			want);
 	if (best) {
 		memset(out, 0, sizeof(*out));

@@ -34,7 +34,7 @@ static void over(uint64_t proc, int refused)
 {
 	nr_probes--;
 	if (refused && !df_tree_is_dead(proc)) {
-		df_ctl_note("process %016llx has gone, nobody saw it: it does not answer",
+		df_ctl_note("process %016llx has died without notice: it does not answer",
 			    (unsigned long long)proc);
 		df_tree_death(proc, 0);
 	}

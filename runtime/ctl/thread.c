@@ -391,7 +391,7 @@ int df_ctl_start(void)
 	if (!df_ctl.started) {
 		ret = start_locked();
 		if (ret)
-			df_ctl_note("the control plane can't start: %s", strerror(-ret));
+			df_ctl_note("cannot start the control plane: %s", strerror(-ret));
 	}
 	df_ctl_unlock();
 	return ret;

@@ -317,7 +317,7 @@ static void tree_closed(struct df_link *link, int error)
 		return;
 	}
 	if (!df_ctl.leaving && !df_tree_is_dead(proc))
-		df_ctl_note("process %016llx has gone without a word: %s", (unsigned long long)proc,
+		df_ctl_note("process %016llx has died without notice: %s", (unsigned long long)proc,
 			    error ? strerror(-error) : "its connection was closed");
 	df_tree_death(proc, 0);
 }

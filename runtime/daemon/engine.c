@@ -77,7 +77,7 @@ void df_engine_start(void)
 	/* RELEASE pairs with the ACQUIRE in df_engine_asked(). */
 	__atomic_store_n(&own_bell, df_tl_bell(), __ATOMIC_RELEASE);
 	if (df_backend->start(&df_rt.execs))
-		df_warn_once("no thread could be started to look after the daemon");
+		df_warn_once("cannot start the thread that looks after the daemon");
 }
 
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)

@@ -95,8 +95,8 @@ static int replay_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
 	} else if (replaying.group != g) {
 		/* Its first node failed, or was taken out of the graph. */
 		df_warn_once(
-			"of collectives that were captured as one group, a graph can't replay a "
-			"part: the launch fails");
+			"a graph launches only a part of the collectives that were captured in "
+			"one group: the launch fails");
 		ret = -EINVAL;
 	}
 	if (!ret) {

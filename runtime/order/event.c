@@ -235,7 +235,8 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 		/* The blocking streams wait for it from now on. */
 		df_stream_fence(s);
 	} else if (!plain && follow_time(s, e)) {
-		df_warn_once("an event's time may be earlier than that of an event it waits for");
+		df_warn_once(
+			"the time of an event may be earlier than that of an event that it waits for");
 	}
 	df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, e->record, si->id, 0);
 	df_flights_free(&set);

@@ -143,7 +143,8 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 	if (!df_debt_any() || df_rt.rules == DF_RULES_NCCL)
 		return;
 	if (df_debt_join(&set, &who))
-		df_warn_once("no memory to wait for operations that use memory which is unmapped");
+		df_warn_once("out of memory: cannot wait for the operations that use memory "
+			     "before it is unmapped");
 	for (i = 0; i < df_rt.nr_devs && !dev; i++)
 		if (__atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
 			dev = &df_rt.devs[i];

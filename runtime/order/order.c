@@ -158,7 +158,8 @@ void df_order_stream_gone(struct df_stream *s)
 		if (comm->latest.stream == s) {
 			/* Without memory a later operation may not know what this stream had before it. */
 			if (df_flights_join_part(&comm->pending, &s->pending, 0, comm->latest.at))
-				df_warn_once("no memory to keep the order of a destroyed stream");
+				df_warn_once(
+					"out of memory: cannot keep the order of a destroyed stream");
 			comm->latest.stream = NULL;
 		}
 		df_mutex_unlock(&s->dev->lock);

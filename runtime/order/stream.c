@@ -25,7 +25,7 @@ static void catch_up(struct df_stream *s)
 	if (!from || from == s || !s->info.blocking || from->pending.added == s->legacy_seen)
 		return;
 	if (df_flights_join_part(&s->pending, &from->pending, s->legacy_seen, UINT64_MAX)) {
-		df_warn_once("no memory to keep the order of the legacy default stream");
+		df_warn_once("out of memory: cannot keep the order of the legacy default stream");
 		return;
 	}
 	/* RELAXED: df_stream_behind() only asks whether it is worth the lock. */

@@ -72,7 +72,7 @@ static void fault(const struct df_comm *comm)
 			at = n;
 			rank = r;
 		} else if (f) {
-			df_warn("DFSHIM_HOST_FAULT=%s: can't be used; known is kill:rank=R,op=N",
+			df_warn("DFSHIM_HOST_FAULT=%s: cannot be used; known is kill:rank=R,op=N",
 				f);
 		}
 		/* RELEASE pairs with the ACQUIRE above: rank and at are seen set. */

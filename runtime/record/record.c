@@ -338,8 +338,8 @@ static uint64_t tick(struct rstream *s)
 	failed = df_backend->stream_write(s->stream, s->word, to);
 	pthread_mutex_unlock(&s->ticking);
 	if (failed) {
-		df_warn_once("a stream took no write to memory: ends of operations are seen only "
-			     "when a wait for them returns");
+		df_warn_once("cannot put a write to memory on a stream: the end of an operation "
+			     "is recorded only when a wait for it returns");
 		return 0;
 	}
 	return to;

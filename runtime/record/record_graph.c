@@ -63,8 +63,8 @@ void df_record_capture(const struct df_record_call *c, const struct df_stream_in
 	*note = *c;
 	if (df_backend->capture_node(info->stream, &note_ops, note)) {
 		free(note);
-		df_warn_once("an operation of NCCL that was captured could not be noted: launches "
-			     "of the graph are recorded without it");
+		df_warn_once("cannot note a captured NCCL operation: launches of its graph are "
+			     "recorded without it");
 	}
 }
 

@@ -36,7 +36,7 @@ int df_record_start(void)
 		config.queues = 1;
 	ret = df_trace_open(&config);
 	if (ret) {
-		df_warn("DFSHIM_TRACE=%s: the trace can't be written there, the job goes on without",
+		df_warn("cannot write the trace to DFSHIM_TRACE=%s: the job runs without a trace",
 			env->trace ? env->trace : "");
 		return ret;
 	}

@@ -230,8 +230,8 @@ int df_record_watch_start(void)
 	ret = pthread_create(&t, NULL, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (ret) {
-		df_warn("no thread could be started: ends of operations are not recorded, hangs not "
-			"explained");
+		df_warn("cannot start a thread: dfshim does not record when operations end, and "
+			"does not explain hangs");
 		return -ret;
 	}
 	pthread_setname_np(t, "dfshim-watch");

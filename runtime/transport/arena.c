@@ -316,7 +316,7 @@ int df_arena_start(void)
 		shown = -1;
 	df_mutex_unlock(&df_arena.lock);
 	if (ret)
-		df_warn("no shared memory for connectors: %s", strerror(-ret));
+		df_warn("cannot allocate shared memory for connectors: %s", strerror(-ret));
 	else
 		df_fetch_set_server(df_arena_serve);
 	return ret;

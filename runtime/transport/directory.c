@@ -138,7 +138,7 @@ int df_dir_remove(struct df_entry *e, uint64_t gen, int force)
 
 	/*
 	 * ACQUIRE pairs with the RELEASE in df_gate_unuse(): all that the other side did to the memory
-	 * comes before we give it to somebody else.
+	 * comes before we give it to another owner.
 	 */
 	if (__atomic_compare_exchange_n(&e->gate, &word, gone, 0, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))

@@ -242,7 +242,7 @@ static void publish(void *arg)
 		if (news->base[i] != p->room)
 			munmap(news->base[i], news->bytes[i]);
 	if (ret)
-		df_warn_once("shared memory of process %u can't be mapped: %s", p->member.pid,
+		df_warn_once("cannot map shared memory of process %u: %s", p->member.pid,
 			     strerror(-ret));
 	if (ret == -EPROTO)
 		mark_dead(p);

@@ -250,9 +250,11 @@ static void *run(void *arg)
 	(void)arg;
 	if (df_addr_parse(text && *text ? text : DEFAULT_ADDR, &addr, 0)) {
 		if (text && *text)
-			df_warn("NCCL_RAS_ADDR=%s: not host:port; ncclras is not answered", text);
+			df_warn("NCCL_RAS_ADDR=%s is not of the form host:port: dfshim does not "
+				"answer ncclras",
+				text);
 		else
-			df_info("%s can't be looked up; ncclras is not answered", DEFAULT_ADDR);
+			df_info("cannot resolve %s: dfshim does not answer ncclras", DEFAULT_ADDR);
 		return NULL;
 	}
 	for (;;) {
@@ -262,7 +264,7 @@ static void *run(void *arg)
 			serve(fd);
 			close(fd);
 		} else if (fd != -EADDRINUSE && !said++) {
-			df_info("ncclras is not answered at %s: %s",
+			df_info("cannot answer ncclras at %s: %s",
 				text && *text ? text : DEFAULT_ADDR, strerror(-fd));
 		}
 		/* Another process has the port: of this job, which answers for all, or of another. */
@@ -283,7 +285,7 @@ void df_ras_start(void)
 		pthread_setname_np(t, "dfshim-ras");
 		pthread_detach(t);
 	} else {
-		df_warn("no thread for RAS could be started: ncclras is not answered");
+		df_warn("cannot start a thread for RAS: dfshim does not answer ncclras");
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

@@ -135,8 +135,9 @@ static void tell_silent(const struct asked *asked)
 	if (asked->silent > 1)
 		snprintf(others, sizeof(others), ", and of %u others", asked->silent - 1);
 	if (rank >= 0)
-		df_warn("the process of rank %d (pid %u)%s lives and does not answer: it may be stopped "
-			"(a signal, a debugger) or have no processor, and what it knows is missing here",
+		df_warn("the process of rank %d (pid %u)%s is alive, but does not answer: it may "
+			"be stopped by a signal or a debugger, or get no processor time. This "
+			"report lacks what it knows",
 			rank, pid, others);
 }
 
@@ -308,8 +309,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 	if (told > 0 && r)
 		into_log(r, df_check_print_hosts);
 	if (leads && !r)
-		df_warn("no progress for %llu ms with %llu operations unfinished, and no trace to judge "
-			"by",
+		df_warn("no progress for %llu ms with %llu unfinished operations, and no trace "
+			"that shows the reason",
 			(unsigned long long)ms, (unsigned long long)ops);
 	else if (leads)
 		print(r);
@@ -407,7 +408,7 @@ static void peers_that_left(void)
 			__atomic_store_n(&comm->peer_left, 0, __ATOMIC_RELAXED);
 			continue;
 		}
-		df_warn("a rank of communicator %llx has ended with operations unfinished",
+		df_warn("a rank of communicator %llx has exited with unfinished operations",
 			(unsigned long long)comm->hash);
 		df_comm_end(comm, -ECONNRESET, 2);
 	}
@@ -501,7 +502,7 @@ void df_watchdog_start(void)
 		pthread_detach(t);
 		df_ras_start();
 	} else {
-		df_warn("no thread for the watchdog could be started: hangs will not be explained");
+		df_warn("cannot start the watchdog's thread: dfshim will not explain hangs");
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

@@ -41,8 +41,8 @@ ended() { # NAME WORDS...
 for procs in 2 4; do
 	# shellcheck disable=SC2016 # expanded inside
 	job "$procs" 'export LD_PRELOAD="$LD_PRELOAD $PWD/lack.so"'
-	ended "no memory, $procs processes" "dfshim can't start on rank 1 .*control plane: Cannot allocate memory" \
-		"rank 1 can't go over to NCCL"
+	ended "no memory, $procs processes" "dfshim cannot start on rank 1 .*control plane: Cannot allocate memory" \
+		"rank 1 cannot be handed to NCCL"
 done
 # Without descriptors for the control plane itself, for its sockets, for its connections. (With 4 the client has none.)
 for n in 5 6 7 8 9 10 11; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: values that can't be used, of every variable: one warning and the default; an error when strict.
+# Description: values that cannot be used, of every variable: one warning and the default; an error when strict.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
@@ -17,14 +17,14 @@ while read -r n; do
 	# Of each variable all; in a sanitizer's build one, and of the next variable the next.
 	for v in "${values[@]:at % 4 * (SLOW > 1):SLOW > 1 ? 1 : 4}"; do
 		job "$n=$v" || fail "$n=$v: status $?: $(cat out err)"
-		[ "$(grep -cF "$n=$v can't be used: allowed is" err)" = 1 ] || fail "$n=$v: $(cat err)"
+		[ "$(grep -cF "$n=$v cannot be used: allowed is" err)" = 1 ] || fail "$n=$v: $(cat err)"
 		[ "$n" != DFSHIM_STRICT ] || continue
 	done
 	at=$((at + 1))
 	[ "$n" != DFSHIM_STRICT ] && [ $((at % 4 * (SLOW > 1))) = 0 ] || continue
 	job DFSHIM_STRICT=1 "$n=nonsense" && fail "$n=nonsense is accepted although strict"
-	grep -q "dfshim can.t start: .* can.t be used" out || fail "strict $n: $(cat out)"
-	[ "$(grep -cF "$n=nonsense can't be used: allowed is" err)" = 1 ] || fail "strict $n: $(cat err)"
+	grep -q "dfshim cannot start: .* cannot be used" out || fail "strict $n: $(cat out)"
+	[ "$(grep -cF "$n=nonsense cannot be used: allowed is" err)" = 1 ] || fail "strict $n: $(cat err)"
 done <names
 # A job of processes ends too.
 timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" DFSHIM_STRICT=1 DFSHIM_BLOCKS=none "$C/disorder" --procs 3 \

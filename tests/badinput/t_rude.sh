@@ -36,6 +36,6 @@ for how in "--ranks 3" "--procs 3"; do
 done
 for _ in 1 2 3; do
 	rude early --procs 3
-	grep -q "has ended" "$T/err" || fail "early: nothing says why: $(cat "$T/err")"
+	grep -q "has exited" "$T/err" || fail "early: nothing says why: $(cat "$T/err")"
 done
 exit 0

@@ -119,7 +119,7 @@ paper() { # BUFFERS MB
 	esac
 }
 {
-	echo "Measured $(date -u +%F) at $(git rev-parse --short HEAD 2>/dev/null || echo unknown), host backend on $(nproc) processors" \
+	echo "Measured $(date -u +%F) at $(git rev-parse --short HEAD 2>/dev/null || echo unknown), CPU backend on $(nproc) processors" \
 		"($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), $RANKS ranks."
 	echo
 	echo "| buffers | size | dl2 | \`dfshim predict\` | \`replay --witness\` | by NCCL's rules, $RUNS runs |"

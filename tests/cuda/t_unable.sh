@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: a rank on which dfshim can't start: all ranks run on NCCL, with one warning, or all get the error.
+# Description: a rank on which dfshim cannot start: all ranks run on NCCL, with one warning, or all get the error.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
@@ -46,7 +46,7 @@ for how in single group; do
 	times $how.calls ncclGetUniqueId 1
 	times $how.calls ncclCommDestroy "$n"
 	times $how.calls ncclAllReduce "$n"
-	times $how.0.err "is handed to NCCL on all its $n ranks: dfshim can't start on rank 1" 1
+	times $how.0.err "is handed to NCCL on all its $n ranks: dfshim cannot start on rank 1" 1
 	want $how.0.err "no usable GPU"
 	times $how.1.err "the job runs on plain NCCL" 1
 	times $how.1.err "DFSHIM WARN" 1
@@ -57,11 +57,11 @@ run strict1 single "" DFSHIM_STRICT=1
 run off single DFSHIM_HANDOVER=off ""
 for name in strict0 strict1 off; do
 	want $name.0 "init 5"
-	want $name.0.err "dfshim can't start on rank 1" "no usable GPU" "can't go over to NCCL: DFSHIM_"
+	want $name.0.err "dfshim cannot start on rank 1" "no usable GPU" "cannot be handed to NCCL: DFSHIM_"
 	[ ! -e "$T/$name.calls" ] || ! grep -q "ncclCommInit" "$T/$name.calls" || fail "$name: NCCL was asked"
 done
 want strict0.1 "init 5"
-want strict1.1 "init 2" "dfshim can't start: no usable GPU"
+want strict1.1 "init 2" "dfshim cannot start: no usable GPU"
 want off.1 "init 5"
 
 # The driver of one has no use for our code: that is known before anything is promised.
@@ -72,7 +72,7 @@ for i in 0 1; do
 	want code$i.0 "init 0" "allreduce 0 0" "rank 0 of 2, destroy 0"
 	want code$i.1 "init 0" "allreduce 0 0" "rank 1 of 2, destroy 0"
 	times code$i.calls ncclAllReduce 2
-	times code$i.0.err "is handed to NCCL on all its 2 ranks: dfshim can't start on rank $i: GPU 0: the daemon's kernel can't be loaded" 1
+	times code$i.0.err "is handed to NCCL on all its 2 ranks: dfshim cannot start on rank $i: GPU 0: the daemon's kernel cannot be loaded" 1
 done
 
 # A rank in another mode does not come, and says so.
@@ -80,7 +80,7 @@ for mode in off trace; do
 	run mode-$mode single "" DFSHIM_MODE=$mode
 	want mode-$mode.0 "init 5"
 	want mode-$mode.1 "init 5" "this rank runs on plain NCCL (it runs with DFSHIM_MODE=$mode)"
-	want mode-$mode.0.err "dfshim can't start on rank 1" "it runs with DFSHIM_MODE=$mode"
+	want mode-$mode.0.err "dfshim cannot start on rank 1" "it runs with DFSHIM_MODE=$mode"
 done
 
 # NCCL_COMM_ID: all meet at an address that rank 0 serves for us first and for NCCL then, communicator after
@@ -97,12 +97,12 @@ for i in 0 1 2; do
 	times address$i.0 "rank 0 of $n, destroy 0" 3
 	times address$i.calls ncclCommInitRankConfig $((3 * n))
 	times address$i.calls ncclAllReduce $((3 * n))
-	times address$i.0.err "is handed to NCCL on all its $n ranks: dfshim can't start on rank $((i > 0))" 3
+	times address$i.0.err "is handed to NCCL on all its $n ranks: dfshim cannot start on rank $((i > 0))" 3
 done
 run address-strict single DFSHIM_STRICT=1 ""
 want address-strict.0 "init 5"
 want address-strict.1 "init 5"
-want address-strict.0.err "dfshim can't start on rank 1" "no usable GPU" "can't go over to NCCL: DFSHIM_"
+want address-strict.0.err "dfshim cannot start on rank 1" "no usable GPU" "cannot be handed to NCCL: DFSHIM_"
 unset NCCL_COMM_ID TURNS
 
 # On CPU threads there is no NCCL to go over to.
@@ -112,6 +112,6 @@ timeout $((60 * ${SLOW:-1})) "$B/dfshim" run --host -n 2 -- bash -c \
 	>"$T/host" 2>&1
 rc=$?
 [ $rc != 0 ] && [ $rc != 124 ] || fail "on the CPU: status $rc: $(cat "$T/host")"
-want host "dfshim can't start on rank 1" "have values that can't be used" \
-	"can't go over to NCCL: NCCL can't use memory of the CPU"
+want host "dfshim cannot start on rank 1" "have values that cannot be used" \
+	"cannot be handed to NCCL: NCCL cannot use memory of the CPU"
 exit 0

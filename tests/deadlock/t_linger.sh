@@ -57,7 +57,7 @@ for name in destroyed left forked; do
 	for backend in $backends; do
 		out=$T/out.$name.$backend
 		grep -q '^@ 0 0 6$' "$out" || fail "$name, $backend: not received: $(cat "$out")"
-		n=$(grep -c "this process has ended, but 2 sends" "$out")
+		n=$(grep -c "the exit of this process waits: 2 sends" "$out")
 		[ "$n" = 1 ] || fail "$name, $backend: $n processes waited for the receiver: $(cat "$out")"
 		sed '/^script: no progress/q' "$out" | grep -qE '^[A-Z_]+: |NCCL error' && fail "$name, $backend: $(cat "$out")"
 	done

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: a process that lives and does not answer when a hang is judged: its word is waited for, but not for ever.
+# Description: a process that is alive, but does not answer when a hang is judged: its word is waited for, but not for ever.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/script
@@ -74,6 +74,6 @@ kill -KILL "$stopped"
 wait $job
 [ -n "$said" ] || fail "nothing is said while a process is stopped for ever: $(cat "$T/out")"
 [[ $said != DATA:* ]] || fail "known without asking: $said"
-grep -q "the process of rank 2 (pid $stopped) lives and does not answer" "$T/out" || fail "not named: $(cat "$T/out")"
+grep -q "the process of rank 2 (pid $stopped) is alive, but does not answer" "$T/out" || fail "not named: $(cat "$T/out")"
 echo "not for ever: $said"
 exit 0

@@ -76,7 +76,7 @@ if [ ! -e /dev/nvidiactl ]; then
 	reached fall-back
 	[ "$(grep -c 'DFSHIM WARN' "$T/out")" = 1 ] || { echo "more than one warning" && fails=$((fails + 1)); }
 	go DFSHIM_STRICT=1 -- "$T/client"
-	want strict "id 2" "init 2" "initall 2" "dfshim can't start" "status 0"
+	want strict "id 2" "init 2" "initall 2" "dfshim cannot start" "status 0"
 	go DFSHIM_STRICT=1 DFSHIM_SLOTS=many -- "$T/client"
 	want "strict, bad value" "id 2" "status 0"
 fi
@@ -95,6 +95,6 @@ if [ -e "$B/libdfhost.so" ]; then
 	[ ! -s "$T/calls" ] || [ "$(sort -u "$T/calls")" = ncclGetVersion ] ||
 		{ echo "NCCL was called on the host backend: $(called)" && fails=$((fails + 1)); }
 	go LD_PRELOAD="$san$shim $B/libdfhost.so" DFSHIM_MODE=off -- "$T/client"
-	want "off on the host" "id 2" "NCCL can't use memory of the CUDA runtime" "status 0"
+	want "off on the host" "id 2" "NCCL cannot use memory of the CUDA runtime" "status 0"
 fi
 [ $fails = 0 ]

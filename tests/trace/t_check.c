@@ -335,7 +335,8 @@ START_TEST(test_lost_record)
 		tb_quiet(&im[0], 60000);
 		tb_quiet(&im[1], 60000);
 		expect(im, 2, lost ? "UNKNOWN" : "MISSING",
-		       lost ? "the records of 1 of its unfinished operations were overwritten" : "has not issued it");
+		       lost ? "the records of 1 of its unfinished operations were overwritten"
+			    : "has not issued it");
 	}
 }
 END_TEST
@@ -362,8 +363,8 @@ START_TEST(test_drops)
 	tb_quiet(&im[0], 60000);
 	r = tb_check(im, 2, &set);
 	text = tb_printed(r, 0);
-	ck_assert_msg(strstr(text, "older records were overwritten (B 40, A 7);") != NULL,
-		      "%s", text);
+	ck_assert_msg(strstr(text, "older records were overwritten (B 40, A 7);") != NULL, "%s",
+		      text);
 	free(text);
 	df_check_result_free(r);
 	df_check_set_free(set);

@@ -21,7 +21,7 @@ static void text(const char *path, const struct df_reader *r, const struct df_lo
 	printf("  %" PRIu64
 	       " records over %.3f s%s, %zu operations, %zu host calls, %zu threads, %zu streams\n",
 	       l->nr_recs, (double)(l->last_ns - l->first_ns) / 1e9,
-	       h->closed ? "" : ", not ended in order", l->nr_ops, l->nr_calls, l->nr_threads,
+	       h->closed ? "" : ", did not exit normally", l->nr_ops, l->nr_calls, l->nr_threads,
 	       l->nr_streams);
 	if (h->next > h->nr_recs)
 		printf("  %" PRIu64 " older records overwritten\n", h->next - h->nr_recs);

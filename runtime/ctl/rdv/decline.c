@@ -163,7 +163,7 @@ int df_id_decline(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nrank
 	m->unable = 1;
 	gethostname(m->hostname, sizeof(m->hostname) - 1);
 	snprintf(w.checkin.unable, sizeof(w.checkin.unable), "%s", why);
-	snprintf(w.checkin.bound, sizeof(w.checkin.bound), "it can't take part in the decision");
+	snprintf(w.checkin.bound, sizeof(w.checkin.bound), "it cannot take part in the decision");
 	for (;;) {
 		ret = say(&w, &id);
 		if (ret == -EMFILE)

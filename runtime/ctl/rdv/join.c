@@ -177,7 +177,7 @@ static void join_table(struct df_join *j, const void *data, size_t bytes)
 
 	if (bytes < sizeof(*t) || t->nranks != (uint32_t)j->nranks ||
 	    bytes != sizeof(*t) + (size_t)t->nranks * (sizeof(*members) + 8)) {
-		join_abandon(j, -EPROTO, "the rendezvous sent a table that makes no sense");
+		join_abandon(j, -EPROTO, "the rendezvous sent an invalid table");
 		return;
 	}
 	for (r = j->ranks; r; r = r->next) {
@@ -459,8 +459,7 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 	for (i = 0; i < nr_ids; i++) {
 		if (!df_id_open(ids[i], &tail))
 			continue;
-		df_warn("rank %d: the id was made by a process that does not run under dfshim",
-			me->rank);
+		df_warn("rank %d: a process without dfshim made the unique id", me->rank);
 		return -EPROTO;
 	}
 	ret = df_ctl_start();
@@ -474,7 +473,8 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 	}
 	if (ret) {
 		if (reason[0])
-			df_warn("rank %d of %d can't join: %s", me->rank, nranks, reason);
+			df_warn("rank %d of %d cannot join the communicator: %s", me->rank, nranks,
+				reason);
 		/* The others may not know. */
 		if (!c || df_ctl_lacks(ret)) {
 			snprintf(reason, sizeof(reason), "control plane: %s", strerror(-ret));

@@ -290,11 +290,11 @@ static int check_limits(struct df_rdv *r, const struct df_checkin *ci, char *why
 	/* A rank that can do neither is named for both. */
 	if (ci->unable[0] && (!r->unable[0] || ci->bound[0]))
 		snprintf(r->unable, sizeof(r->unable),
-			 "dfshim can't start on rank %d (%.20s): %.*s", m->rank, m->hostname,
+			 "dfshim cannot start on rank %d (%.20s): %.*s", m->rank, m->hostname,
 			 (int)sizeof(ci->unable) - 1, ci->unable);
 	if (ci->bound[0] && (!r->bound[0] || ci->unable[0]))
-		snprintf(r->bound, sizeof(r->bound), "rank %d can't go over to NCCL: %.*s", m->rank,
-			 (int)sizeof(ci->bound) - 1, ci->bound);
+		snprintf(r->bound, sizeof(r->bound), "rank %d cannot be handed to NCCL: %.*s",
+			 m->rank, (int)sizeof(ci->bound) - 1, ci->bound);
 	if (!r->unable[0] || !r->bound[0])
 		return 0;
 	snprintf(why, bytes, "%s; %.70s", r->unable, r->bound);
@@ -321,8 +321,7 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 
 	if (!r->nranks && first_checkin(r, ci)) {
 		end_send(end, DF_FRAME_RDV_ERROR,
-			 &(struct df_rdv_error){.error = -EPROTO,
-						.reason = "a check-in that makes no sense"},
+			 &(struct df_rdv_error){.error = -EPROTO, .reason = "an invalid check-in"},
 			 sizeof(struct df_rdv_error));
 		return;
 	}

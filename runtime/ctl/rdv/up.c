@@ -71,7 +71,7 @@ static void up_lost(struct df_rdv_up *up, int error)
 	}
 	if (df_ctl_lacks(error)) {
 		/* Nothing that the other side could help. */
-		snprintf(reason, sizeof(reason), "no connection can be made: %s", strerror(-error));
+		snprintf(reason, sizeof(reason), "cannot connect: %s", strerror(-error));
 		up->failed(up, error, reason);
 		return;
 	}
@@ -82,7 +82,7 @@ static void up_lost(struct df_rdv_up *up, int error)
 			"rank 0 runs on plain NCCL");
 	else if (error)
 		snprintf(reason, sizeof(reason),
-			 "the process that serves the id (pid %u) can't be reached: %s", up->id.pid,
+			 "cannot reach the process that serves the id (pid %u): %s", up->id.pid,
 			 strerror(-error));
 	else
 		snprintf(reason, sizeof(reason),
@@ -127,7 +127,7 @@ static int up_serve(struct df_rdv_up *up)
 	}
 	df_id_address(&up->id, &addr);
 	df_addr_format(&addr, at, sizeof(at));
-	snprintf(why, sizeof(why), "rank 0 can't serve NCCL_COMM_ID=%s: %s", at, strerror(-ret));
+	snprintf(why, sizeof(why), "rank 0 cannot serve NCCL_COMM_ID=%s: %s", at, strerror(-ret));
 	up->failed(up, ret, why);
 	return 0;
 }

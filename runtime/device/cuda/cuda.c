@@ -269,14 +269,13 @@ static void unseen(void)
 {
 	__atomic_store_n(&df_cuda_captures, -1, __ATOMIC_RELAXED);
 	if (df_cuda_recording) {
-		df_warn_once("not every call of the CUDA driver comes through dfshim's hook: the "
-			     "trace has gaps");
+		df_warn_once(
+			"some calls of the CUDA driver bypass dfshim's hook: the trace has gaps");
 		return;
 	}
 	df_cuda_strict();
 	df_warn_once(
-		"not every call of the CUDA driver comes through dfshim's hook: collectives keep "
-		"strict order");
+		"some calls of the CUDA driver bypass dfshim's hook: collectives keep strict order");
 }
 
 static int stream_info(const void *stream, struct df_stream_info *out)

@@ -72,7 +72,7 @@ int df_cuda_show(void *base, uint64_t bytes)
 	df_cuda_quiet(-1, 0);
 	df_cuda_leave(in);
 	if (r != CUDA_SUCCESS)
-		df_warn_once("%llu MiB of connectors can't be shown to the GPU: %s",
+		df_warn_once("cannot register %llu MiB of connectors with the GPU: %s",
 			     (unsigned long long)(bytes >> 20), df_drv_name(r));
 	return df_drv_errno(r);
 }

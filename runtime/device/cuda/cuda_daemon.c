@@ -95,7 +95,7 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	pthread_mutex_unlock(&prepare_lock);
 	if (r == CUDA_SUCCESS)
 		return 0;
-	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel can't be loaded: %s", device,
+	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel cannot be loaded: %s", device,
 		 df_drv_name(r));
 	return -EIO;
 }
@@ -213,7 +213,7 @@ static uint64_t look(int device, struct df_exec *x)
 		}
 		df_launch_failed(&d->l, in.now_ns, fatal(r));
 		if (d->l.state == DF_LAUNCH_DEAD)
-			give_up(device, "the daemon can't be launched", r);
+			give_up(device, "the daemon cannot be launched", r);
 		break;
 	case DF_LAUNCH_ASK:
 		/* Relaxed: it carries no data; blocks save nothing because of it. */

@@ -239,8 +239,7 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	/* Without the node the graph goes unrecorded, and the note ends with it. */
 	r = df_drv.node_add_host(&made, graph, NULL, 0, &params);
 	if (r != CUDA_SUCCESS)
-		df_warn_once("a CUDA graph took no node that says what is in it: its operations "
-			     "are not recorded");
+		df_warn_once("cannot add a node to a CUDA graph: its operations are not recorded");
 	return 0;
 }
 
@@ -315,9 +314,8 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 	read_end();
 	if (ret == -EOPNOTSUPP)
 		df_warn_once(
-			"a CUDA graph is refused: nodes of a captured collective were changed, "
-			"or taken out without the others (they are a host function, a wait and "
-			"a write, one after the other)");
+			"a CUDA graph is refused: the nodes of a captured collective (a host "
+			"function, a wait and a write, in this order) must stay together and unchanged");
 	else if (ret)
 		df_log(DF_LOG_WARN, "a CUDA graph could not be read (%s): %s", strerror(-ret),
 		       df_cuda_recording ? "its collectives are not recorded" : "it is refused");
@@ -425,9 +423,10 @@ int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to)
 	else if (type == CU_GRAPH_NODE_TYPE_GRAPH)
 		refused = set_child(node, to);
 	if (refused)
-		df_warn_once("a node of a captured collective can't be changed in an executable "
-			     "graph: that is refused as not supported; cuGraphExecUpdate with "
-			     "the whole graph, or instantiating it anew, is not");
+		df_warn_once(
+			"a node of a captured collective cannot be changed in an executable "
+			"graph: use cuGraphExecUpdate with the whole graph, or instantiate the "
+			"graph again");
 	return refused;
 }
 

@@ -366,7 +366,7 @@ static void worker_start(int home)
 		eng.nr_workers++;
 	} else {
 		df_warn_once(
-			"no thread could be started for the daemon: host threads that wait drive it");
+			"cannot start a thread for the daemon: threads that wait for operations drive it");
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

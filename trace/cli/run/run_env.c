@@ -129,8 +129,7 @@ int df_run_environment(void)
 	else if (df_run.host && df_run.nr_procs > 8)
 		setenv(df_env_name(DF_ENV_ROW_host_devices), "1024", 0);
 	if (df_run.host && !user_host)
-		fprintf(stderr,
-			"dfshim run: no GPU here: devices are CPU threads (host backend)\n");
+		fprintf(stderr, "dfshim run: no GPU here: devices are CPU threads (CPU backend)\n");
 	if (df_run.mode)
 		setenv(df_env_name(DF_ENV_ROW_mode), df_run.mode, 1);
 	if (df_run.rules)

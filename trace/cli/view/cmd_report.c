@@ -74,7 +74,7 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 		fprintf(out, "<td>%" PRIu64 "<td>%" PRIu64 "<td>%zu<td>%.3f s ago<td>", t->nr_recs,
 			t->nr_ops, t->nr_uops, df_say_ago(set, (uint32_t)i, t->last_ns));
 		if (t->fate != DF_ALIVE)
-			fputs(t->fate == DF_DEAD ? "dead" : "ended in order", out);
+			fputs(t->fate == DF_DEAD ? "died" : "exited normally", out);
 		for (size_t k = 0; k < t->nr_calls && t->fate == DF_ALIVE; k++)
 			fprintf(out, "%sin %s (%.1f s)", k ? ", " : "",
 				df_call_text(t->calls[k].call),
@@ -107,8 +107,9 @@ static json_t *bar(const struct df_bar_item *b, const struct df_check_set *set)
 	if (b->is_call)
 		snprintf(text, sizeof(text), "%s", df_call_text(b->call));
 	else if (b->intent)
-		snprintf(text, sizeof(text), "%s on %s, not issued yet: the host waits before it",
-			 kind, comm);
+		snprintf(text, sizeof(text),
+			 "%s on %s, not issued yet: the thread waits in an earlier call", kind,
+			 comm);
 	else
 		snprintf(text, sizeof(text), "%s#%" PRIu64 " %s", comm, b->index + 1, kind);
 	if (b->lane)

@@ -165,7 +165,8 @@ int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out)
 	df_mutex_unlock(&d->lock);
 	if (tell)
 		df_log(DF_LOG_INFO,
-		       "GPU %d: no room for a connector in its memory at the moment; it lies in host memory",
+		       "GPU %d: no room for a connector in its memory at the moment; it lies in "
+		       "host memory",
 		       device);
 	return ret > 0 ? 0 : ret;
 }
@@ -326,7 +327,7 @@ static void open_one(void *arg)
 	gone = (int)o->gone;
 	df_mutex_unlock(&opened_lock);
 	if (r != CUDA_SUCCESS)
-		df_log(DF_LOG_INFO, "GPU memory of another process can't be opened for GPU %d: %s",
+		df_log(DF_LOG_INFO, "cannot open GPU memory of another process for GPU %d: %s",
 		       device, df_drv_name(r));
 	if (gone)
 		close_one(o);
@@ -382,8 +383,8 @@ int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, 
 
 	if (ret == -EIO || ret == -EPROTO)
 		df_warn_once(
-			"a connector in another process's GPU memory can't be reached; what needs it will not "
-			"go on (DFSHIM_P2P=0 keeps connectors in host memory)");
+			"cannot reach a connector in another process's GPU memory: operations "
+			"that need it do not proceed. Set DFSHIM_P2P=0 to keep connectors in host memory");
 	return ret ? -EAGAIN : 0;
 }
 

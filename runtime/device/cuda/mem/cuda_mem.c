@@ -61,7 +61,7 @@ static void refill(void *arg)
 	refilling = 0;
 	pthread_mutex_unlock(&lock);
 	if (!p)
-		df_warn_once("no %u MiB of memory can be pinned for the GPU", PIECE_BYTES >> 20);
+		df_warn_once("cannot pin %u MiB of memory for the GPU", PIECE_BYTES >> 20);
 }
 
 /* Under the lock. */
