@@ -31,9 +31,9 @@ cat <<EOT
   rank issues them in its own random order, on one stream:
 
       rank 0:  A  B  C  D ...        rank 0 runs A and waits for rank 1;
-      rank 1:  B  A  D  C ...        rank 1 runs B and waits for rank 0: a circle.
+      rank 1:  B  A  D  C ...        rank 1 runs B and waits for rank 0: a cycle.
 
-  1. By NCCL's rules (one collective after the other, none can be interrupted), on $where:
+  1. By NCCL's rules (collectives run one after the other and cannot be preempted), on $where:
 
 EOT
 env -u DFSHIM_TRACE timeout -k 5 120 "$B/dfshim" run --host="$ranks" --rules nccl --timeout "$wait" -- \
@@ -41,7 +41,7 @@ env -u DFSHIM_TRACE timeout -k 5 120 "$B/dfshim" run --host="$ranks" --rules ncc
 nccl_rc=$?
 grep -vE 'no GPU here' "$out/nccl.err" | sed '/^Unfinished operations/,$d' | head -30 | cut -c1-150 | sed 's/^/      /'
 echo
-echo "  2. The same program, the same orders, under libdfshim.so:"
+echo "  2. The same program with the same orders, with libdfshim.so:"
 echo
 # shellcheck disable=SC2086 # empty or one word
 env -u DFSHIM_TRACE DFSHIM_STATS="$out/stats" timeout -k 5 300 "$B/dfshim" run ${host:+--host=$ranks} -- \
@@ -83,6 +83,6 @@ if [ $ours_rc = 0 ] && [ "$nccl_word" = DEADLOCK ]; then
 	echo
 	exit 0
 fi
-echo "  The demonstration did not go as it should: NCCL's rules ended with status $nccl_rc, dfshim with $ours_rc."
+echo "  The demonstration failed: the run by NCCL's rules ended with status $nccl_rc, the run with dfshim with $ours_rc."
 sed 's/^/      /' "$out/nccl.json" "$out/ours.json"
 exit 1

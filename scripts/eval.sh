@@ -13,7 +13,7 @@ trap 'rm -rf "$T"' EXIT
 rc=${PIPESTATUS[0]}
 [ -s "$T/table" ] || exit 1
 {
-	echo "Measured $(date -u +%F) at $(git rev-parse --short HEAD 2>/dev/null || echo unknown), host backend on $(nproc) processors" \
+	echo "Measured $(date -u +%F) at $(git rev-parse --short HEAD 2>/dev/null || echo unknown), CPU backend on $(nproc) processors" \
 		"($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), seed ${SEED:-1}: $(tail -1 "$T/log")."
 	echo
 	cat "$T/table"
