@@ -139,9 +139,9 @@ int df_cli_verdict(struct df_check_result *r, int json)
 {
 	int status = r ? df_verdict_exit(df_check_verdict(r)) : 1;
 
-	if (r && json)
-		df_check_print_json(r, stdout);
-	else if (r)
+	if (r && json && df_check_print_json(r, stdout))
+		status = df_cli_input_error("check", "standard output", "cannot be written");
+	else if (r && !json)
 		df_check_print(r, stdout);
 	df_check_result_free(r);
 	return status;
