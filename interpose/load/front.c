@@ -1,6 +1,6 @@
 /*
- * The mode of this process (design, section 11) and law L6: if dfshim can't start, the job runs on plain
- * NCCL with one warning, or fails under DFSHIM_STRICT=1.
+ * The mode of this process (prevent, trace, off). If dfshim cannot start, the job runs on plain NCCL with one
+ * warning, so that it is never worse off with dfshim than without, or fails under DFSHIM_STRICT=1.
  *
  * On the CUDA runtime on the CPU there is no plain NCCL: the real library would talk to a GPU about
  * memory that is none. So the modes off and trace mean there: our runtime (whose rules DFSHIM_RULES

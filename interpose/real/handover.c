@@ -1,5 +1,5 @@
 /*
- * A communicator that uses what we can't execute (design, section 11: device code that loads from and stores to
+ * A communicator that uses what we cannot execute (device code that loads from and stores to
  * its peers) is handed to the real library as a whole: its ranks exchange a new id over our control plane,
  * make NCCL's communicator with it, and every later call on the handle is forwarded (DF_FOREIGN), and
  * recorded as in mode trace. What was submitted before is ours to finish: NCCL's kernels come behind it in
@@ -9,7 +9,7 @@
  * was registered before is a host object and nothing for device code: then it is refused, and
  * DFSHIM_HANDOVER=window makes it happen at the first symmetric window instead, which is collective too.
  *
- * The other occasion is the start: where dfshim can't start on some of the ranks (law L6), all learn of it at the
+ * The other occasion is the start: where dfshim cannot start on some of the ranks, all learn of it at the
  * rendezvous, and the communicator is NCCL's on all of them from its first operation on.
  *
  * As a job (nccl_group.h): it waits for peers, and a thread may call it for several communicators in a group.

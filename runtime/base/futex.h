@@ -2,7 +2,7 @@
  * Sleeping on a 32-bit word. shared: the word lies in memory that several processes map.
  *
  * A futex orders nothing by itself: the word is read and written with the caller's own acquire and
- * release. Every wait is given a bound by its caller (L4); -1 is for threads that have nothing to do.
+ * release. The caller bounds every wait, so that none lasts for ever; -1 is for threads that have nothing to do.
  */
 #ifndef DF_BASE_FUTEX_H
 #define DF_BASE_FUTEX_H

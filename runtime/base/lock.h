@@ -2,9 +2,9 @@
  * Mutexes with a rank, and a one-word try-lock.
  *
  * A thread may take a lock only if its rank is higher than that of every lock it holds; then no set
- * of threads can wait for one another in a circle. Debug builds (DF_DEBUG, on in the sanitizer
+ * of threads can wait for one another in a cycle. Debug builds (DF_DEBUG, on in the sanitizer
  * variants) check it at each lock and abort with both names. No lock is held across a call that can
- * block on a peer or in a driver (law L4).
+ * block on a peer or in a driver: it could last for ever, and with it the lock.
  */
 #ifndef DF_BASE_LOCK_H
 #define DF_BASE_LOCK_H

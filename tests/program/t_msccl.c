@@ -1,5 +1,5 @@
 /*
- * MSCCL files. Every program of the data set ../shared/data/msccl gets the verdict of its manifest: valid or
+ * MSCCL files. Every program of a data set beside the checkout (DIR) gets the verdict of its manifest: valid or
  * refused, and the same numbers of slots under MSCCL's rules. Valid ones are executed on random data, in
  * place and out of place, with the fewest slots; written out and read again they are the same program.
  */
