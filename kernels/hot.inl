@@ -389,7 +389,7 @@ DFK void dfk_cq_give(struct df_kblock *blk)
 		return;
 	l->given = blk->cq.tail;
 	/*
-	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon/daemon.c): without it the host could read a
+	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon/dev.c): without it the host could read a
 	 * slot that is not written yet.
 	 */
 	dfk_store_release_sys(&l->home->cq.tail, blk->cq.tail);
@@ -438,7 +438,7 @@ DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 		return;
 	l->told = head;
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/daemon.c): the host may overwrite the slots
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host may overwrite the slots
 	 * only after they have been copied out.
 	 */
 	dfk_store_release_sys(&l->home->sq.head, head);
@@ -452,7 +452,7 @@ DFK int dfk_cq_room(struct df_kblock *blk)
 	if (cq->tail - cq->head > cq->mask) {
 		dfk_cq_give(blk);
 		/*
-		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/daemon.c): without it we
+		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c): without it we
 		 * could overwrite a completion that is still being read.
 		 */
 		cq->head = dfk_load_acquire_sys(&dfk_local(blk)->home->cq.head);
@@ -547,7 +547,7 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	o->stays = 0;
 	l->published = ~(uint64_t)0;
 	dfk_publish(&l->blk);
-	/* RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/daemon.c), as in dfk_sq_drain(). */
+	/* RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c), as in dfk_sq_drain(). */
 	dfk_store_release_sys(&o->sq.head, l->blk.sq.head);
 }
 
@@ -585,7 +585,7 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 {
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/daemon.c): the host may overwrite the slots
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host may overwrite the slots
 	 * only after they have been copied out.
 	 */
 	dfk_store_release_sys(&blk->sq.head, head);
@@ -594,7 +594,7 @@ DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 DFK int dfk_cq_room(struct df_kblock *blk)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/daemon.c): without it we could overwrite a
+	 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c): without it we could overwrite a
 	 * completion that is still being read.
 	 */
 	return blk->cq.tail - dfk_load_acquire_sys(&blk->cq.head) <= blk->cq.mask;
@@ -604,7 +604,7 @@ DFK void dfk_cq_given(struct df_kblock *blk, uint32_t kind)
 {
 	(void)kind;
 	/*
-	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon/daemon.c): without it the host could read a
+	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon/dev.c): without it the host could read a
 	 * slot that is not written yet.
 	 */
 	dfk_store_release_sys(&blk->cq.tail, blk->cq.tail + 1);

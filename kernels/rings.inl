@@ -54,7 +54,7 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 	uint32_t tail;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of tail in df_sq_push() (runtime/daemon/daemon.c). Without it the new
+	 * ACQUIRE pairs with the RELEASE of tail in df_sq_push() (runtime/daemon/dev.c). Without it the new
 	 * tail could be seen with the old contents of the slot, or of the instance it names.
 	 */
 	tail = dfk_load_acquire_sys(&dfk_block_home(blk)->sq.tail);

@@ -343,4 +343,20 @@ struct df_backend {
 /* The machine of this process. Never NULL: before df_device_open() it is plain memory, where nothing is executed. */
 extern const struct df_backend *df_backend;
 
+/* What the daemon looks at; raw: not zeroed. */
+static inline void *df_kalloc(size_t bytes)
+{
+	return df_backend->shared_alloc(bytes, 1);
+}
+
+static inline void *df_kalloc_raw(size_t bytes)
+{
+	return df_backend->shared_alloc(bytes, 0);
+}
+
+static inline void df_kfree(void *p)
+{
+	df_backend->shared_free(p);
+}
+
 #endif

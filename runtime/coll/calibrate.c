@@ -11,15 +11,27 @@
  *
  * Every measurement is the least of several, which other load disturbs least.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include "kernels/abi.h"
 #include "kernels/daemon.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/calibrate.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
 #include "runtime/program/build/cost.h"
 #include "runtime/program/build/tuner.h"
-#include "runtime/rt.h"
+#include "runtime/program/program.h"
 
 #define BUDGET_NS     (20 * DF_NS_PER_MS) /* then what is not measured keeps its constant */
 #define BYTES	      (512 << 10) /* of one rank's share: as a whole more than a core's own cache */
@@ -343,7 +355,7 @@ void df_cal_note(uint32_t algo, double ratio)
 int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 {
 	const struct df_env *env = df_env();
-	struct df_cost *c = &comm->cost;
+	struct df_cost *c = &comm->choice.cost;
 	struct df_cal *all;
 	int i, j, nr, ret;
 

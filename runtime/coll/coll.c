@@ -6,11 +6,26 @@
  * it starts the next one, so an instance is reused only when a later one is finished by all blocks and the
  * host has taken note of it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/err.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/list.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/calibrate.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
 #include "runtime/program/file/algofile.h"
-#include "runtime/rt.h"
+#include "runtime/program/program.h"
+#include "runtime/program/proto.h"
 #include "trace/record/writer.h"
 
 /* Which instances are timed, how many at most, and how many make a measurement. */
@@ -134,8 +149,8 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		.kind = (enum df_coll_kind)sig->kind,
 		.nranks = comm->nranks,
 		.rank = comm->rank,
-		.nodes = comm->nodes,
-		.layout = comm->layout,
+		.nodes = comm->choice.nodes,
+		.layout = comm->choice.layout,
 		.root = sig->root,
 		.peer = sig->root,
 		.count = sig->count,
@@ -144,7 +159,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		.in_place = in_place,
 	};
 	const struct df_algo_query query = {
-		.req = &req, .type = sig->type, .redop = sig->redop, .cost = &comm->cost};
+		.req = &req, .type = sig->type, .redop = sig->redop, .cost = &comm->choice.cost};
 	struct df_coll *coll = df_kalloc(sizeof(*coll));
 	struct df_kcoll *k;
 	uint64_t name[5];
@@ -226,7 +241,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	       df_proto_name(coll->pick.proto),
 	       coll->pick.staged ? ", copies its input first (out of place only by itself)" : "");
 	df_list_add_tail(&coll->dev->colls, &coll->node);
-	HASH_ADD(hh, comm->colls, sig, sizeof(coll->sig), coll);
+	HASH_ADD(hh, comm->registry.all, sig, sizeof(coll->sig), coll);
 	*out = coll;
 	return 0;
 
@@ -249,17 +264,17 @@ err_coll:
 
 int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out)
 {
-	struct df_coll *coll = comm->last;
+	struct df_coll *coll = comm->registry.last;
 
 	if (!coll || memcmp(&coll->sig, sig, sizeof(*sig)) != 0) {
-		HASH_FIND(hh, comm->colls, sig, sizeof(*sig), coll);
+		HASH_FIND(hh, comm->registry.all, sig, sizeof(*sig), coll);
 		if (!coll) {
 			int ret = coll_create(comm, sig, in_place, &coll);
 
 			if (ret)
 				return ret;
 		}
-		comm->last = coll;
+		comm->registry.last = coll;
 	}
 	*out = coll;
 	return 0;
@@ -333,7 +348,7 @@ static void probe(struct df_coll *coll, const struct df_kinst *inst)
 static void probed(struct df_coll *coll)
 {
 	uint64_t ns = df_now_ns() - coll->probe.since;
-	double factor = coll->comm->cost.factor[coll->pick.algo];
+	double factor = coll->comm->choice.cost.factor[coll->pick.algo];
 	uint32_t i = coll->probe.nr++ % PROBE_NOTE;
 
 	coll->probe.since = 0;

@@ -3,9 +3,29 @@
  * the background. Nothing waits: an end that is not connected makes its task "not able to start", and every pass
  * of the engine looks again.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/coll/wire.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/dfshim.h"
+#include "runtime/program/program.h"
+#include "runtime/program/proto.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
 
 #define CONNECT_BUDGET 16 /* collectives tried in one look, so that many cost no more than few */
 
@@ -20,7 +40,7 @@ static uint32_t nr_reap, cap_reap;
 
 static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 {
-	if (!comm->peers[rank]) {
+	if (!comm->conn.peers[rank]) {
 		const struct df_tl_ops *tl =
 			df_tl_select(&comm->members[comm->rank], &comm->members[rank]);
 		int ret;
@@ -31,13 +51,13 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 			return -EOPNOTSUPP;
 		}
 		ret = tl->peer_get(&comm->members[comm->rank], &comm->members[rank],
-				   &comm->peers[rank]);
+				   &comm->conn.peers[rank]);
 		if (ret)
 			return ret;
-		comm->tls[rank] = tl;
+		comm->conn.tls[rank] = tl;
 	}
-	end->peer = comm->peers[rank];
-	end->tl = comm->tls[rank];
+	end->peer = comm->conn.peers[rank];
+	end->tl = comm->conn.tls[rank];
 	return 0;
 }
 

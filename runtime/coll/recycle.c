@@ -1,7 +1,7 @@
 /*
  * Recycling connectors: when those of this process take more than DFSHIM_CONNECTOR_MB, the collectives that have
  * been idle for longest give theirs back. The budget is no limit: what is in use stays, and what is needed is
- * made (law L1).
+ * made.
  *
  * An owner may close a connector only when the other side does not hold its gate and has nothing in it. So the
  * owner *asks*: it marks the connector as wanted and counts the request in the peer's bell. The peer lets go of
@@ -12,7 +12,15 @@
  *
  * Everything under the device's lock.
  */
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
 
 #define VISITS                                                                                     \
 	256 /* collectives looked at for one new connector, so that many cost no more than few */

@@ -1,5 +1,5 @@
 /*
- * NCCL's rules on the host backend: the control group (design section 12). The daemon moves the data as
+ * NCCL's rules on the host backend: the control group. The daemon moves the data as
  * always; this file only decides when a launch may start, as NCCL and the GPU would:
  *
  *   - a launch is what a group puts on one communicator (NCCL fuses it into one kernel); it starts when all
@@ -8,9 +8,20 @@
  *   - streams wait for it at once (strict order, runtime/order/submit.c), hardware queues are libdfhost.so's;
  *   - the first use of a communicator blocks the host until all its ranks have come (connection set-up).
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/list.h"
+#include "runtime/coll/rules.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/flights.h"
 #include "trace/record/writer.h"
 
 enum unit_state { UNIT_OPEN, UNIT_QUEUED, UNIT_SLOT, UNIT_RUNS };

@@ -10,8 +10,21 @@
  *
  * Nothing waits here: every pass of the engine looks at the wires. An end that goes away delivers at once.
  */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/hash.h"
-#include "runtime/rt.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/wire.h"
+#include "runtime/comm/process.h"
+#include "runtime/transport/bell.h"
 
 struct df_wire {
 	struct df_list node;

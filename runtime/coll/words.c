@@ -5,7 +5,11 @@
  * each, because different cores poll neighbours. Any thread; one lock.
  */
 #include <stdlib.h>
-#include "runtime/rt.h"
+#include "runtime/backend.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/coll/words.h"
 
 #define WORDS_PER_SLAB 512
 

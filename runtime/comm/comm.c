@@ -5,11 +5,34 @@
  *   state and stop are set  ->  its collectives are marked aborted  ->  every block has let go of them
  *   ->  completion words are set, so that streams and host threads go on
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/coll/calibrate.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/coll/rules.h"
+#include "runtime/coll/wire.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/daemon/engine.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/stream.h"
+#include "runtime/program/build/cost.h"
 #include "runtime/program/layout.h"
-#include "runtime/rt.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
@@ -83,14 +106,14 @@ static int look_at_nodes(struct df_comm *comm)
 	for (i = 0; node && i < comm->nranks; i++)
 		node[i] = comm->members[i].node;
 	if (node)
-		ret = df_layout_create(comm->nranks, node, &comm->layout);
+		ret = df_layout_create(comm->nranks, node, &comm->choice.layout);
 	free(node);
 	if (ret)
 		return ret;
-	comm->nodes = comm->layout->nodes;
-	if (comm->nodes == 1 || (comm->layout->rows && comm->layout->equal)) {
-		df_layout_free(comm->layout);
-		comm->layout = NULL;
+	comm->choice.nodes = comm->choice.layout->nodes;
+	if (comm->choice.nodes == 1 || (comm->choice.layout->rows && comm->choice.layout->equal)) {
+		df_layout_free(comm->choice.layout);
+		comm->choice.layout = NULL;
 	}
 	return 0;
 }
@@ -111,9 +134,10 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 		comm->blocks = DF_MIN(comm->blocks, comm->members[i].blocks);
 	if (comm->config.max_blocks > 0)
 		comm->blocks = DF_MIN(comm->blocks, (uint32_t)comm->config.max_blocks);
-	comm->peers = calloc((size_t)nranks, sizeof(struct df_peer *));
-	comm->tls = calloc((size_t)nranks, sizeof(struct df_tl_ops *));
-	if (!comm->peers || !comm->tls || df_cal_members(comm, rows) || look_at_nodes(comm))
+	comm->conn.peers = calloc((size_t)nranks, sizeof(struct df_peer *));
+	comm->conn.tls = calloc((size_t)nranks, sizeof(struct df_tl_ops *));
+	if (!comm->conn.peers || !comm->conn.tls || df_cal_members(comm, rows) ||
+	    look_at_nodes(comm))
 		return -ENOMEM;
 	for (i = 0; i < nranks; i++) {
 		int j;
@@ -365,14 +389,14 @@ void df_comm_end_operations(struct df_comm *comm)
 	struct df_coll *coll, *tmp;
 
 	df_mutex_lock(&dev->lock);
-	HASH_ITER(hh, comm->colls, coll, tmp)
+	HASH_ITER(hh, comm->registry.all, coll, tmp)
 	df_coll_abort(coll);
 	df_sq_drop(dev);
 	df_rules_drop(comm);
 	df_mutex_unlock(&dev->lock);
 	df_engine_purge(dev);
 	df_mutex_lock(&dev->lock);
-	HASH_ITER(hh, comm->colls, coll, tmp)
+	HASH_ITER(hh, comm->registry.all, coll, tmp)
 	{
 		/*
 		 * RELEASE pairs with df_flight_done() and the streams' waits: they go on, with undefined
@@ -485,27 +509,27 @@ void df_comm_destroy(struct df_comm *comm)
 	df_mutex_lock(&dev->lock);
 	df_dev_retire(dev);
 	df_stream_forget_comm(comm);
-	HASH_ITER(hh, comm->colls, coll, tmp)
+	HASH_ITER(hh, comm->registry.all, coll, tmp)
 	{
-		HASH_DEL(comm->colls, coll);
+		HASH_DEL(comm->registry.all, coll);
 		df_coll_destroy(coll);
 	}
 	df_mutex_unlock(&dev->lock);
 	df_conn_reap();
 	df_trace(DF_REC_COMM_DESTROY, dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
-	for (i = 0; comm->peers && i < comm->nranks; i++)
-		if (comm->peers[i])
-			comm->tls[i]->peer_put(comm->peers[i]);
+	for (i = 0; comm->conn.peers && i < comm->nranks; i++)
+		if (comm->conn.peers[i])
+			comm->conn.tls[i]->peer_put(comm->conn.peers[i]);
 	if (comm->ctl)
 		df_ctl_leave(comm->ctl);
-	free(comm->peers);
-	free(comm->tls);
-	df_layout_free(comm->layout);
-	df_flights_free(&comm->pending);
-	comm->peers = NULL;
-	comm->tls = NULL;
+	free(comm->conn.peers);
+	free(comm->conn.tls);
+	df_layout_free(comm->choice.layout);
+	df_flights_free(&comm->order.pending);
+	comm->conn.peers = NULL;
+	comm->conn.tls = NULL;
 	comm->ctl = NULL;
-	memset(&comm->pending, 0, sizeof(comm->pending));
+	memset(&comm->order.pending, 0, sizeof(comm->order.pending));
 	/* For a graph that is launched all the same. */
 	df_mutex_lock(&dev->lock);
 	__atomic_store_n(&comm->error, -ECANCELED, __ATOMIC_RELAXED);

@@ -2,8 +2,17 @@
  * The death of a process, as its communicators here take it: at once, or where it has ended in order (its own
  * operations are over then) only when that turns out to matter (watchdog.c). And the loss of a device.
  */
+#include <errno.h>
 #include <pthread.h>
-#include "runtime/rt.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/dfshim.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
@@ -43,7 +52,8 @@ static int note_death(uint64_t proc, int in_order)
 			else if (lowest < 0 && !df_ctl_is_dead(comm->members[i].proc))
 				lowest = i;
 		}
-		ret |= lowest == comm->rank && !__atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
+		ret |= lowest == comm->rank &&
+		       !__atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED);
 	}
 	df_mutex_unlock(&df_rt.lock);
 	return ret;
@@ -68,7 +78,8 @@ void df_comm_death(uint64_t proc, int in_order)
 			if (i < 0)
 				continue;
 			if (in_order) {
-				__atomic_store_n(&comm->peer_left, df_now_ns(), __ATOMIC_RELAXED);
+				__atomic_store_n(&comm->watch.peer_left, df_now_ns(),
+						 __ATOMIC_RELAXED);
 				continue;
 			}
 			df_warn("rank %d (%s, pid %u) has died: its communicators end with "

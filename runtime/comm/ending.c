@@ -1,7 +1,12 @@
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/comm/comm.h"
 #include "runtime/comm/ending.h"
-#include "runtime/rt.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/dfshim.h"
 #include "runtime/watch/snapshot.h"
 
 static int by_value(const void *pa, const void *pb)

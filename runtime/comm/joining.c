@@ -5,8 +5,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "kernels/abi.h"
+#include "runtime/base/err.h"
 #include "runtime/base/hash.h"
-#include "runtime/rt.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
 #include "runtime/watch/watchdog.h"
 
 #define MISSING_MAX 64

@@ -3,17 +3,35 @@
  * first NCCL call that needs it; threads are started when the first communicator is ready.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/hash.h"
-#include "runtime/device/device.h"
-#include "runtime/program/file/algofile.h"
-#include "runtime/program/build/tuner.h"
-#include "runtime/rt.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/coll/connector.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/comm/stats.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/dev.h"
 #include "runtime/daemon/sched.h"
+#include "runtime/device/device.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/stream.h"
+#include "runtime/program/build/cost.h"
+#include "runtime/program/build/tuner.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/plan.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 

@@ -6,7 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/process.h"
+#include "runtime/comm/stats.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/dev.h"
 
 #define NR_SAMPLES 1024
 

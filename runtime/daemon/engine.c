@@ -4,8 +4,19 @@
  */
 #include <sched.h>
 #include <string.h>
+#include "kernels/abi.h"
 #include "kernels/daemon.h"
-#include "runtime/rt.h"
+#include "runtime/backend.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/coll/connector.h"
+#include "runtime/coll/rules.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/daemon/engine.h"
+#include "runtime/order/frees.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
 
 static struct df_bell *own_bell; /* of this process; atomic */
 

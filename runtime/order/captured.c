@@ -2,8 +2,20 @@
  * Captured operations: what becomes of a group that is submitted to a stream that captures, and what its replays
  * submit.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/stream.h"
 #include "runtime/order/submit.h"
 #include "trace/record/writer.h"
 

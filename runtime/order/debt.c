@@ -13,7 +13,18 @@
  *
  * Filled by the watchdog's thread, asked by whoever puts work on a stream.
  */
-#include "runtime/rt.h"
+#include <errno.h>
+#include <stdlib.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/lock.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/order/debt.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/order.h"
 
 static struct {
 	struct df_mutex lock;

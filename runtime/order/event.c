@@ -9,8 +9,22 @@
  *
  * All state hangs on df_event_info.user and is guarded by the device's lock.
  */
+#include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/order/flights.h"
 #include "runtime/order/stream.h"
+#include "runtime/watch/polls.h"
+#include "trace/record/format.h"
 #include "trace/record/writer.h"
 
 static struct df_event *event_of(const struct df_event_info *info)

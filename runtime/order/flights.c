@@ -2,9 +2,10 @@
  * Sets of operations in flight: what a stream, an event or a communicator must not run ahead of. Guarded by
  * the lock of the device they belong to.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/rt.h"
+#include "runtime/order/flights.h"
 
 void df_flights_prune(struct df_flights *s)
 {

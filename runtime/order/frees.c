@@ -7,6 +7,20 @@
  * Entered by threads that free, that allocate and find no memory, and by whoever retires operations.
  */
 #include <sched.h>
+#include <stdlib.h>
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/coll.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/daemon/engine.h"
+#include "runtime/order/debt.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/frees.h"
 #include "runtime/order/stream.h"
 #include "trace/record/writer.h"
 

@@ -1,5 +1,5 @@
 /*
- * What an operation must come after (design section 8), and how little of it has to be waited for.
+ * What an operation must come after, and how little of it has to be waited for.
  *
  * Three things order operations: their stream; their communicator, because NCCL starts each of its operations
  * when the one before has finished, on whatever streams they are; and a group, whose operations on one
@@ -12,7 +12,19 @@
  *
  * Everything here is guarded by the device's lock.
  */
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/coll/coll.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/order.h"
+#include "runtime/order/stream.h"
+#include "runtime/program/program.h"
 #include "trace/record/writer.h"
 
 /* The bytes an operation reads and writes on this rank. */
@@ -116,33 +128,33 @@ static void taken_over(const struct df_stream *s, uint64_t before)
 
 int df_order_inherit(struct df_comm *comm, struct df_stream *s)
 {
-	struct df_stream *from = comm->latest.stream;
+	struct df_stream *from = comm->order.latest.stream;
 	uint64_t before = s->pending.added;
 	int ret;
 
-	if (from == s && !comm->latest.replayed)
+	if (from == s && !comm->order.latest.replayed)
 		return 0;
-	ret = df_flights_join(&s->pending, &comm->pending);
+	ret = df_flights_join(&s->pending, &comm->order.pending);
 	if (!ret && from && from != s)
-		ret = df_flights_join_part(&s->pending, &from->pending, 0, comm->latest.at);
+		ret = df_flights_join_part(&s->pending, &from->pending, 0, comm->order.latest.at);
 	taken_over(s, before);
-	if (!ret && from != s && !reached(comm->latest.ready, comm->latest.value))
-		ret = df_backend->stream_wait(s->info.stream, comm->latest.ready,
-					      comm->latest.value);
+	if (!ret && from != s && !reached(comm->order.latest.ready, comm->order.latest.value))
+		ret = df_backend->stream_wait(s->info.stream, comm->order.latest.ready,
+					      comm->order.latest.value);
 	return ret;
 }
 
 void df_order_issued(struct df_comm *comm, struct df_stream *s, const struct df_kwait *ready)
 {
 	if (!s) {
-		comm->latest.replayed = 1;
+		comm->order.latest.replayed = 1;
 		return;
 	}
-	comm->latest.stream = s;
-	comm->latest.at = s->pending.added;
-	comm->latest.ready = ready->addr ? s->ready : NULL;
-	comm->latest.value = ready->value;
-	comm->latest.replayed = 0;
+	comm->order.latest.stream = s;
+	comm->order.latest.at = s->pending.added;
+	comm->order.latest.ready = ready->addr ? s->ready : NULL;
+	comm->order.latest.value = ready->value;
+	comm->order.latest.replayed = 0;
 }
 
 void df_order_stream_gone(struct df_stream *s)
@@ -155,12 +167,13 @@ void df_order_stream_gone(struct df_stream *s)
 		if (comm->dev != s->dev)
 			continue;
 		df_mutex_lock(&s->dev->lock);
-		if (comm->latest.stream == s) {
+		if (comm->order.latest.stream == s) {
 			/* Without memory a later operation may not know what this stream had before it. */
-			if (df_flights_join_part(&comm->pending, &s->pending, 0, comm->latest.at))
+			if (df_flights_join_part(&comm->order.pending, &s->pending, 0,
+						 comm->order.latest.at))
 				df_warn_once(
 					"out of memory: cannot keep the order of a destroyed stream");
-			comm->latest.stream = NULL;
+			comm->order.latest.stream = NULL;
 		}
 		df_mutex_unlock(&s->dev->lock);
 	}
@@ -190,5 +203,5 @@ int df_order_part(struct df_comm *comm, struct df_stream *main, struct df_stream
 	int ret = follow(other, main);
 
 	/* In strict order the operations are not in the stream's set: it waits for them itself. */
-	return ret ? ret : df_flights_join(&other->pending, &comm->pending);
+	return ret ? ret : df_flights_join(&other->pending, &comm->order.pending);
 }

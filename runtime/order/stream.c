@@ -1,12 +1,33 @@
 /*
- * What the user's streams know of operations in flight, and what meets them there (design section 8). Late
+ * What the user's streams know of operations in flight, and what meets them there. Late
  * waits: a stream is made to wait for an operation only when something that could tell the difference is put on
  * it.
  *
  * All state hangs on df_stream_info.user and is guarded by the device's lock.
  */
+#include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/coll/wire.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/daemon/engine.h"
+#include "runtime/order/debt.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/frees.h"
+#include "runtime/order/order.h"
 #include "runtime/order/stream.h"
+#include "runtime/watch/polls.h"
+#include "runtime/watch/release.h"
 #include "trace/record/writer.h"
 
 struct df_dev *df_stream_dev(int device)

@@ -1,11 +1,73 @@
 /*
- * Between stream.c, event.c and sync.c: the hooks by which CUDA calls meet operations in flight. Private to
- * them.
+ * Streams and events of the application that carry or follow collectives, and the hooks by which CUDA calls meet
+ * operations in flight (struct df_hooks). Guarded by the lock of their device. The second part is between stream.c,
+ * event.c and sync.c.
  */
 #ifndef DF_RUNTIME_ORDER_STREAM_H
 #define DF_RUNTIME_ORDER_STREAM_H
 
-#include "runtime/rt.h"
+#include <stdint.h>
+#include "runtime/backend.h"
+#include "runtime/base/list.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/order/flights.h"
+
+struct df_comm;
+
+/* A stream that has carried a collective; hangs on df_stream_info.user. */
+struct df_stream {
+	struct df_list node;
+	struct df_dev *dev;
+	struct df_stream_info info;
+	struct df_flights pending; /* what the stream must not run ahead of */
+	uint64_t fenced;	   /* those up to here (df_flight.at) it waits for already */
+	uint64_t met;		   /* the legacy stream has taken over those up to here */
+	uint64_t
+		legacy_seen; /* of the legacy stream's it has taken over those up to here; also read without the lock */
+	uint64_t *ready;    /* the word that the stream writes when it has got somewhere */
+	uint64_t ready_seq; /* its last value */
+	uint32_t users;	    /* other threads that enqueue waits on it */
+	/* A stream of our own that is behind this one and what it must not run ahead of: for times of events. */
+	struct df_mstream *aside;
+	uint64_t *aside_word; /* written behind each event */
+	uint64_t aside_seq;
+};
+
+/* An event recorded behind operations in flight; hangs on df_event_info.user. */
+struct df_event {
+	struct df_list node;
+	struct df_dev *dev;
+	struct df_flights pending;
+	uint64_t record; /* serial of the last record */
+	/*
+	 * An event of our own that is recorded when the operations are done, for its time; that has happened when the
+	 * word has the value. word NULL: the application's event has the time.
+	 */
+	void *timed;
+	uint64_t *word, value;
+};
+
+extern const struct df_hooks df_stream_hooks;
+/* The graph launch that the calling thread is in: its stream, and a serial that all its operations share. */
+void df_stream_launching(uint64_t *stream, uint64_t *launch);
+struct df_stream *df_stream_get(struct df_dev *dev,
+				const struct df_stream_info *info); /* dev->lock */
+/* Makes the stream wait now for everything it must not run ahead of. Takes dev->lock. */
+void df_stream_fence(struct df_stream *s);
+/*
+ * Something is about to be put on the legacy default stream s: it takes over what the blocking streams must not
+ * run ahead of. A second legacy stream of the device (of another context): -EINVAL. dev->lock
+ */
+int df_stream_meet(struct df_stream *s);
+/* It is the one of its device that df_stream_meet() serves. Takes dev->lock. */
+int df_stream_is_legacy(struct df_dev *dev, const struct df_stream_info *info);
+/* The legacy stream's set has changed. dev->lock */
+void df_stream_legacy_note(struct df_stream *s);
+/* Under strict order instead: all streams that the legacy stream waits for are made to wait. Takes dev->lock. */
+void df_stream_fence_blocking(struct df_dev *dev);
+void df_stream_forget_comm(struct df_comm *comm);
+
+/* ---- between stream.c, event.c and sync.c */
 
 /* NULL: a device without communicators. */
 struct df_dev *df_stream_dev(int device);

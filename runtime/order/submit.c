@@ -1,6 +1,6 @@
 /*
  * From a call to the daemon: the operations of one group become instances of their collectives. The order of
- * everything here decides what may run when (design section 8):
+ * everything here decides what may run when:
  *
  *   - an operation waits for what its stream has been given before it, unless that is nothing but
  *     operations in flight: of those it waits only for the ones whose buffers overlap its own;
@@ -10,12 +10,36 @@
  *
  * Nothing here waits for a peer.
  */
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/coll/rules.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/comm/stats.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/daemon/engine.h"
 #include "runtime/daemon/sched.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/debt.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/order.h"
+#include "runtime/order/stream.h"
 #include "runtime/order/submit.h"
+#include "runtime/program/program.h"
 #include "trace/record/writer.h"
 
 #define SAMPLE 64 /* every so many submissions are timed, for DFSHIM_STATS */
@@ -184,16 +208,16 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 static uint32_t all_conflicts(const struct df_comm *comm, const struct df_stream *s,
 			      const struct df_flight *f, struct df_before *deps, uint32_t max)
 {
-	const struct df_stream *last = comm->latest.stream;
+	const struct df_stream *last = comm->order.latest.stream;
 	uint32_t nr = 0;
 
 	if (s) {
 		/* The communicator's other operations are among the stream's: df_order_inherit(). */
 		nr = df_order_conflicts(&s->pending, UINT64_MAX, f, deps, max);
 	} else {
-		nr = df_order_conflicts(&comm->pending, UINT64_MAX, f, deps, max);
+		nr = df_order_conflicts(&comm->order.pending, UINT64_MAX, f, deps, max);
 		if (last)
-			nr += df_order_conflicts(&last->pending, comm->latest.at, f,
+			nr += df_order_conflicts(&last->pending, comm->order.latest.at, f,
 						 deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
 	}
 	if (df_debt_any())
@@ -292,9 +316,9 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 	if (replay) {
 		ready = *replay;
 		/* What the communicator's latest operation came after, the replay does too. */
-		if (comm->latest.ready) {
-			inst->waits[inst->nr_waits].addr = comm->latest.ready;
-			inst->waits[inst->nr_waits++].value = comm->latest.value;
+		if (comm->order.latest.ready) {
+			inst->waits[inst->nr_waits].addr = comm->order.latest.ready;
+			inst->waits[inst->nr_waits++].value = comm->order.latest.value;
 		}
 	} else if (s && !df_backend->stream_idle(s->info.stream)) {
 		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
@@ -327,7 +351,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 	} else {
 		launch(coll, inst);
 	}
-	df_flights_add(&comm->pending, f);
+	df_flights_add(&comm->order.pending, f);
 	if (op->ticket && !replay) {
 		op->ticket->done = f->done;
 		op->ticket->value = f->value;

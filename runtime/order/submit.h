@@ -4,7 +4,12 @@
 #ifndef DF_RUNTIME_ORDER_SUBMIT_H
 #define DF_RUNTIME_ORDER_SUBMIT_H
 
-#include "runtime/rt.h"
+#include <stddef.h>
+#include <stdint.h>
+#include "runtime/backend.h"
+#include "runtime/coll/coll.h"
+#include "runtime/order/flights.h"
+#include "runtime/dfshim.h"
 
 #define DF_PREP_FEW 16
 

@@ -2,7 +2,22 @@
  * Waits of the host for streams, devices and copies: what of them is ours is waited for with the daemon's help,
  * before CUDA waits for the rest.
  */
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/order/debt.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/frees.h"
 #include "runtime/order/stream.h"
+#include "runtime/watch/polls.h"
+#include "runtime/watch/release.h"
+#include "trace/record/format.h"
 #include "trace/record/writer.h"
 
 /* The wait that this thread is in: opened by a hook, closed by sync_done when CUDA's own part is over too. */

@@ -18,8 +18,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/backend.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/process.h"
+#include "runtime/dfshim.h"
 #include "runtime/record/record.h"
-#include "runtime/rt.h"
+#include "runtime/watch/polls.h"
+#include "trace/record/format.h"
 #include "trace/record/writer.h"
 
 /* Operations that are open at a time; more are not watched. */

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/backend.h"
+#include "runtime/base/log.h"
+#include "runtime/dfshim.h"
 #include "runtime/record/record.h"
-#include "runtime/rt.h"
 #include "trace/record/writer.h"
 
 static __thread struct {

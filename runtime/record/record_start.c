@@ -3,9 +3,12 @@
  * begins. Once, from the process's start.
  */
 #include <stdlib.h>
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
 #include "runtime/device/device.h"
+#include "runtime/dfshim.h"
 #include "runtime/record/record.h"
-#include "runtime/rt.h"
 #include "trace/record/writer.h"
 
 static int number(const char *a, const char *b, int none)

@@ -8,15 +8,22 @@
  * Each process that is quiet for so long also notes where its host threads are, because nobody else can.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "kernels/abi.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/process.h"
 #include "runtime/record/record.h"
-#include "runtime/rt.h"
+#include "runtime/watch/hosts.h"
 #include "trace/check.h"
 #include "trace/record/writer.h"
 

@@ -13,9 +13,16 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "kernels/abi.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/process.h"
+#include "runtime/watch/hosts.h"
+#include "runtime/watch/polls.h"
 #include "runtime/watch/python.h"
-#include "runtime/rt.h"
 #include "trace/check.h"
+#include "trace/record/format.h"
 #include "trace/record/writer.h"
 
 #define THREADS_MAX 256

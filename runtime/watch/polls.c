@@ -7,9 +7,12 @@
  * Threads: a thread writes its own slot, whoever looks reads it; every word by itself, so a slot that is
  * just being written gives an object that was polled a moment before.
  */
-#include <unistd.h>
 #include <sys/syscall.h>
-#include "runtime/rt.h"
+#include <unistd.h>
+#include "runtime/base/time.h"
+#include "runtime/dfshim.h"
+#include "runtime/watch/polls.h"
+#include "trace/record/format.h"
 #include "trace/record/writer.h"
 
 #define SLOTS 256 /* threads; more are not looked at */

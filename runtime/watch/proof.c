@@ -11,11 +11,15 @@
  *
  * Deadlock is stable, and nobody else releases anything meanwhile, so what was proved still holds at 4.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/rt.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/time.h"
 #include "runtime/watch/snapshot.h"
 #include "trace/check.h"
+#include "trace/record/format.h"
 
 #define ROUNDS 5
 

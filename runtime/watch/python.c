@@ -15,8 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/time.h"
 #include "runtime/watch/python.h"
-#include "runtime/rt.h"
 #include "trace/record/writer.h"
 
 #define FRAMES_MAX 24

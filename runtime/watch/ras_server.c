@@ -8,6 +8,7 @@
  * word is waited for before the next question.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -22,9 +23,9 @@
 #include "runtime/base/env.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 #include "runtime/ctl/ctl_int.h"
 #include "runtime/watch/ras_server.h"
-#include "runtime/rt.h"
 #include "runtime/watch/watchdog.h"
 
 #define DEFAULT_ADDR "localhost:28028"

@@ -2,7 +2,7 @@
  * Waits of the host, and their release. A host thread that waits for operations (a synchronising CUDA call) drives
  * the daemon meanwhile. When it has waited for a while without anything moving, the watchdog is told; if the
  * checker proves a deadlock whose cycle goes through the wait, and DFSHIM_RELEASE allows it, the wait returns
- * although operations are pending (design section 8, law L3b).
+ * although operations are pending.
  *
  * safe: only a device-wide wait, and only if nothing that the host could observe is queued behind the pending
  * operations: no work on any stream of the device, no buffer in memory that the host can read or write. The
@@ -11,7 +11,23 @@
  * under the same conditions, if it touches nothing that a pending operation touches.
  */
 #include <stdlib.h>
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/daemon/engine.h"
+#include "runtime/order/debt.h"
+#include "runtime/order/flights.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
+#include "runtime/watch/release.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
@@ -166,9 +182,9 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	df_list_each(comm, &df_rt.comms, node)
 	{
 		df_mutex_lock(&comm->dev->lock);
-		df_flights_prune(&comm->pending);
-		for (i = 0; i < comm->pending.nr && !busy; i++)
-			busy |= tells(&comm->pending.v[i], comm->dev == dev, touch);
+		df_flights_prune(&comm->order.pending);
+		for (i = 0; i < comm->order.pending.nr && !busy; i++)
+			busy |= tells(&comm->order.pending.v[i], comm->dev == dev, touch);
 		df_mutex_unlock(&comm->dev->lock);
 	}
 	df_mutex_unlock(&df_rt.lock);
@@ -187,7 +203,7 @@ static int owe(struct df_dev *dev)
 		if (comm->dev != dev)
 			continue;
 		df_mutex_lock(&dev->lock);
-		ret |= df_debt_owe(dev, &comm->pending);
+		ret |= df_debt_owe(dev, &comm->order.pending);
 		df_mutex_unlock(&dev->lock);
 	}
 	df_mutex_unlock(&df_rt.lock);

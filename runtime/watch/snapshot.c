@@ -5,14 +5,22 @@
  * Messages of one process arrive in the order in which they were sent, so a hold always ends after the
  * releases that it was for.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/futex.h"
-#include "runtime/rt.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/watch/hosts.h"
+#include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/tied.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/check.h"
+#include "trace/record/format.h"
 #include "trace/record/writer.h"
 
 #define HOLD_NS	   (2 * DF_GATHER_NS)

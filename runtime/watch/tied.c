@@ -1,5 +1,11 @@
 #include <stdlib.h>
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/tied.h"
 

@@ -6,14 +6,27 @@
  * With DFSHIM_TIMEOUT_ACTION=abort it then ends what is stuck (ending.h).
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "kernels/abi.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/comm.h"
 #include "runtime/comm/ending.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/engine.h"
+#include "runtime/dfshim.h"
 #include "runtime/watch/ras_server.h"
-#include "runtime/rt.h"
+#include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/check.h"
@@ -237,8 +250,8 @@ static int somebody_left(void)
 
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node) left |=
-		__atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED) && df_comm_pending(comm) &&
-		df_comm_state(comm) == DF_COMM_READY;
+		__atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED) &&
+		df_comm_pending(comm) && df_comm_state(comm) == DF_COMM_READY;
 	df_mutex_unlock(&df_rt.lock);
 	return left;
 }
@@ -338,8 +351,9 @@ static int left_is_told(const struct df_comm *comm)
 {
 	uint64_t patience = 4 * LEFT_NS + (uint64_t)DF_MIN(comm->rank, 16) * LEFT_NS / 2;
 
-	return __atomic_load_n(&dog.speaker, __ATOMIC_RELAXED) || dog.told >= comm->left_since ||
-	       df_now_ns() - comm->left_since > patience;
+	return __atomic_load_n(&dog.speaker, __ATOMIC_RELAXED) ||
+	       dog.told >= comm->watch.left_since ||
+	       df_now_ns() - comm->watch.left_since > patience;
 }
 
 /*
@@ -371,14 +385,14 @@ static struct df_comm *next_left(int told)
 
 	df_list_each(comm, &df_rt.comms, node)
 	{
-		uint64_t left = __atomic_load_n(&comm->peer_left, __ATOMIC_RELAXED);
+		uint64_t left = __atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED);
 		uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
 
 		/* The others may go on without it for as long as they can. */
-		if (left && (!comm->left_since || comm->left_retired != retired)) {
-			comm->left_retired = retired;
-			comm->left_since = left = df_now_ns();
-			__atomic_store_n(&comm->peer_left, left, __ATOMIC_RELAXED);
+		if (left && (!comm->watch.left_since || comm->watch.left_retired != retired)) {
+			comm->watch.left_retired = retired;
+			comm->watch.left_since = left = df_now_ns();
+			__atomic_store_n(&comm->watch.peer_left, left, __ATOMIC_RELAXED);
 		}
 		if (left && df_now_ns() - left > LEFT_NS && df_comm_pending(comm) &&
 		    df_comm_state(comm) == DF_COMM_READY && (told || left_is_told(comm)))
@@ -396,7 +410,7 @@ static void peers_that_left(void)
 
 	df_mutex_lock(&df_rt.lock);
 	comm = next_left(0);
-	since = comm ? comm->left_since : 0;
+	since = comm ? comm->watch.left_since : 0;
 	df_mutex_unlock(&df_rt.lock);
 	if (!comm)
 		return;
@@ -405,7 +419,7 @@ static void peers_that_left(void)
 	while ((comm = next_left(1))) {
 		if (!gone) {
 			/* For a living one, which may come: the time-out's business. */
-			__atomic_store_n(&comm->peer_left, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&comm->watch.peer_left, 0, __ATOMIC_RELAXED);
 			continue;
 		}
 		df_warn("a rank of communicator %llx has exited with unfinished operations",

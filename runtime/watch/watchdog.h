@@ -10,6 +10,13 @@
 
 struct df_comm;
 
+/* Of a communicator: whether those that have left in order are missed. */
+struct df_watch_comm {
+	uint64_t left_retired; /* operations retired at the last look, */
+	uint64_t left_since;   /* and when that number was new; both are the watchdog's */
+	uint64_t peer_left;    /* when a member's process ended in order; 0 none; atomic */
+};
+
 /* Has it look now (snapshot.c). */
 void df_watchdog_wake(void);
 /*

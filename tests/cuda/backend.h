@@ -10,7 +10,10 @@
 #include <unistd.h>
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/cuda_daemon.h"
-#include "runtime/rt.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/process.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/debt.h"
 #include "runtime/order/stream.h"
 #include "tests/cuda/daemon_kernel.h"
 #include "tests/cuda/load.h"

@@ -1,8 +1,9 @@
 /*
  * Description: a submission queue that nobody drains holds up nobody who submits; what comes out is in order.
  */
+#include <stdlib.h>
 #include "runtime/base/rng.h"
-#include "runtime/rt.h"
+#include "runtime/daemon/dev.h"
 #include "tests/lib/test.h"
 
 #define NR_BLOCKS 2

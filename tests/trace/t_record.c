@@ -12,7 +12,7 @@
 #include "runtime/backend.h"
 #include "runtime/base/rng.h"
 #include "runtime/record/record.h"
-#include "runtime/rt.h"
+#include "runtime/dfshim.h"
 #include "tests/lib/test.h"
 #include "trace/read/reader.h"
 #include "trace/record/writer.h"

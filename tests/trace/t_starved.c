@@ -8,13 +8,15 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "runtime/rt.h"
+#include "runtime/watch/hosts.h"
 #include "tests/lib/test.h"
 #include "trace/read/reader.h"
+#include "trace/record/format.h"
 #include "trace/record/writer.h"
 
 #define BUSY 4

@@ -2,9 +2,19 @@
  * The host's ends of a daemon's rings, and the memory of its blocks. Submissions never wait: what finds a
  * ring full goes to an overflow list, which is emptied, in order, by whoever holds the device's lock next.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/rt.h"
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/coll.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/stats.h"
+#include "runtime/daemon/dev.h"
 #include "trace/record/writer.h"
 
 #define SQ_SLOTS 1024u

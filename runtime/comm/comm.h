@@ -1,0 +1,73 @@
+/*
+ * A communicator's local rank, and how it ends. Its fields belong to its owner's thread until `open`; later to who is named
+ * beside them.
+ */
+#ifndef DF_RUNTIME_COMM_COMM_H
+#define DF_RUNTIME_COMM_COMM_H
+
+#include <stdint.h>
+#include "kernels/abi.h"
+#include "runtime/base/list.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/dfshim.h"
+#include "runtime/order/order.h"
+#include "runtime/watch/watchdog.h"
+
+struct df_ctl_comm;
+struct df_dev;
+struct df_member;
+struct df_unit;
+
+struct df_comm {
+	struct df_list node; /* rt.comms */
+	struct df_dev *dev;
+	struct df_comm_config config;
+	struct df_ctl_comm *ctl;
+	const struct df_member *members;
+	int nranks, rank;
+	struct df_coll_choice choice; /* calibrate.c, comm.c */
+	uint64_t hash;
+	uint32_t open; /* all the above is set for good: for threads that are not the owner's */
+	struct {
+		uint64_t id, since; /* hash of the id; when this rank came */
+		int nranks, rank;
+	} join;		/* while it joins by an id; under df_rt.lock */
+	uint32_t stop;	/* ends blocking calls */
+	int condemned;	/* to be ended with others: between the halves; guarded by df_rt.lock */
+	uint32_t state; /* enum df_comm_state */
+	int error;
+	uint32_t trace; /* number in the trace's table */
+	uint32_t blocks;
+	uint32_t splits; /* children made of it */
+	uint64_t family; /* of config.share: those with the same number end together; 0 none */
+	uint64_t issued, retired; /* operations; under dev->lock, read without */
+	uint64_t index;		  /* issue index of the next operation */
+	uint32_t
+		refs; /* its owner, and operations in graphs, which may be there longer: keep the memory */
+	/* What the modules keep of it: each touches its own. */
+	struct df_coll_registry registry;
+	struct df_conn_comm conn;
+	struct df_order_comm order;
+	struct df_watch_comm watch;
+	uint32_t connected;   /* nccl rules: the host-blocking set-up has been done */
+	struct df_unit *unit; /* nccl rules: the last launch, NULL when it has finished */
+};
+
+void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
+/* Its two halves: everybody can see it (0: it has ended before); then what waits for it goes on. */
+int df_comm_condemn(struct df_comm *comm, int error, int why);
+void df_comm_end_operations(struct df_comm *comm);
+void df_comm_get(struct df_comm *comm);
+void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
+/* Its members and its way to them may be looked at, from any thread. */
+int df_comm_is_open(const struct df_comm *comm);
+
+/* death.c: df_rt.lock not held. */
+void df_comm_death(uint64_t proc, int in_order);
+/* A device can't be used any more: its communicators end, soon. */
+void df_comm_device_lost(int device);
+/* The lowest rank of a process in an open communicator; -1: none. df_rt.lock held. */
+int df_comm_rank_of(const struct df_comm *comm, uint64_t proc);
+
+#endif

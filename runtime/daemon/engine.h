@@ -1,0 +1,24 @@
+/*
+ * The runtime's side of executing blocks, whoever does it. Any thread, no lock of ours held unless said.
+ */
+#ifndef DF_RUNTIME_DAEMON_ENGINE_H
+#define DF_RUNTIME_DAEMON_ENGINE_H
+
+#include <stdint.h>
+
+struct df_dev;
+
+void df_engine_start(void);
+/* An operation of no more bytes is begun by the thread that submits it (first_turns()). */
+#define DF_FIRST_TURNS_BYTES 4096
+/* For struct df_hooks. */
+int df_engine_chores(int device);
+int df_engine_asked(int device);
+/* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
+void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
+/* Returns when no thread executes an aborted collective of the device any more. */
+void df_engine_purge(struct df_dev *dev);
+uint64_t df_engine_progress(void);		    /* a number that changes when anything moves */
+uint64_t df_dev_progress(const struct df_dev *dev); /* the same, of one device */
+
+#endif
