@@ -152,6 +152,7 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
 	p->late.done = NULL;
 	p->captured = 0;
 	p->approached = 0;
+	p->on = NULL;
 	p->other = NULL;
 	return 0;
 }
@@ -163,25 +164,210 @@ static int prepare(const struct df_op *op, struct df_prep *p)
 
 /* ---- second pass ----------------------------------------------------------------------------------------------- */
 
-static void trace_op(const struct df_op *op, const struct df_coll *coll, uint64_t serial,
-		     uint64_t instance, uint64_t stream, uint64_t group)
-{
-	struct df_comm *comm = op->comm;
-	int dev = comm->dev->index;
+/* An operation on its way, from step to step; all under the lock of its device. */
+struct way {
+	const struct df_op *op;
+	struct df_prep *p;
+	const struct df_kwait *replay; /* NULL: it is no replay of a graph */
+	struct df_comm *comm;
+	struct df_dev *dev;
+	struct df_coll *coll;
+	struct df_stream *stream; /* NULL: none, or a replay */
+	struct df_flight *f;
+	struct df_before *deps; /* earlier operations that it waits for */
+	struct df_before few[DF_PREP_FEW];
+	uint32_t nr_deps;
+	struct df_kinst *inst;
+	struct df_kwait ready; /* word of the stream that it waits for; addr NULL: none */
+};
 
-	df_trace(DF_REC_OP_ISSUE, dev, comm->trace, comm->rank, serial,
-		 (uint64_t)op->kind | (uint64_t)op->type << 8 | (uint64_t)op->redop << 16 |
-			 (uint64_t)coll->pick.proto << 32,
-		 op->count, stream, op->site);
-	df_trace(DF_REC_OP_ARGS, dev, comm->trace, comm->rank, serial, (uintptr_t)op->send,
-		 (uintptr_t)op->recv, (uint32_t)(op->root + 1) | group << 32, op->site);
-	df_trace(DF_REC_OP_MATCH, dev, comm->trace, comm->rank, serial, coll->key, instance,
-		 comm->index, op->site);
-	df_trace_comm_issued(comm->trace, (unsigned)op->kind);
+/* check: may it run, and as which collective? */
+static int check(struct way *w)
+{
+	struct df_comm *comm = w->comm;
+	struct df_coll *coll;
+	int ret;
+
+	/* Looked at again under the lock: an abort sets it first and then ends what it finds. */
+	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
+		return comm->error ? comm->error : -ECANCELED;
+	fault(comm);
+	ret = df_coll_get(comm, &w->p->sig, w->p->in_place, &coll);
+	if (!ret && df_unlikely(coll->parked))
+		ret = df_coll_reconnect(coll);
+	if (ret)
+		return ret;
+	if (coll->node.next != &w->dev->colls) {
+		/* Used last: the last to be recycled. */
+		df_list_del(&coll->node);
+		df_list_add_tail(&w->dev->colls, &coll->node);
+	}
+	w->coll = coll;
+	return 0;
 }
 
-/* Gives the instance to the blocks. dev->lock. */
-static void launch(struct df_coll *coll, struct df_kinst *inst)
+/* Its stream comes behind what the communicator's operations come after. */
+static int find_stream(struct way *w)
+{
+	struct df_prep *p = w->p;
+	int ret = 0;
+
+	w->stream = NULL;
+	if (w->replay || !p->si.stream)
+		return 0;
+	w->stream = p->on ? p->on : df_stream_get(w->dev, &p->si);
+	if (!w->stream)
+		return -ENOMEM;
+	if (!p->approached && df_rt.rules != DF_RULES_NCCL)
+		ret = df_order_inherit(w->comm, w->stream);
+	if (!ret && p->si.legacy && !p->strict)
+		ret = df_stream_meet(w->stream);
+	return ret;
+}
+
+/* The earlier operations that it must wait for, of which max are stored. */
+static uint32_t conflicts(const struct way *w, uint32_t max)
+{
+	const struct df_order_comm *of = &w->comm->order;
+	uint32_t nr;
+
+	if (w->stream) {
+		/* The communicator's other operations are among the stream's: df_order_inherit(). */
+		nr = df_order_conflicts(&w->stream->pending, UINT64_MAX, w->f, w->deps, max);
+	} else {
+		nr = df_order_conflicts(&of->pending, UINT64_MAX, w->f, w->deps, max);
+		if (of->latest.stream)
+			nr += df_order_conflicts(&of->latest.stream->pending, of->latest.at, w->f,
+						 w->deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
+	}
+	if (df_debt_any())
+		nr += df_debt_conflicts(w->f, w->deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
+	return nr;
+}
+
+/* order: what does it come after? */
+static int order(struct way *w)
+{
+	uint32_t max = DF_PREP_FEW;
+	int ret = find_stream(w);
+
+	if (ret)
+		return ret;
+	w->f->coll = w->coll;
+	df_order_ranges(w->op, w->f);
+	while ((w->nr_deps = conflicts(w, max)) > max) {
+		if (w->deps != w->few)
+			free(w->deps);
+		max = w->nr_deps;
+		w->deps = malloc(max * sizeof(*w->deps));
+		if (!w->deps)
+			return -ENOMEM;
+	}
+	if (w->stream && !w->p->strict && w->stream->pending.nr) {
+		const struct df_flights *s = &w->stream->pending;
+
+		df_flights_prune(&w->stream->pending);
+		w->dev->reordered += s->nr > w->nr_deps && s->v[s->nr - 1].at > w->stream->fenced;
+	}
+	return 0;
+}
+
+static void add_wait(struct df_kinst *inst, const uint64_t *addr, uint64_t value)
+{
+	inst->waits[inst->nr_waits++] = (struct df_kwait){(uint64_t *)(uintptr_t)addr, value};
+}
+
+/* What the instance waits for beside earlier operations: its place among the stream's other work. */
+static int wait_for_stream(struct way *w)
+{
+	struct df_stream *s = w->stream;
+	int ret;
+
+	if (w->replay) {
+		w->ready = *w->replay;
+		/* What the communicator's latest operation came after, the replay does too. */
+		if (w->comm->order.latest.ready)
+			add_wait(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
+	} else if (s && !df_backend->stream_idle(s->info.stream)) {
+		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
+		if (ret)
+			return ret;
+		w->ready.addr = s->ready;
+		w->ready.value = ++s->ready_seq;
+	}
+	if (w->ready.addr)
+		add_wait(w->inst, w->ready.addr, w->ready.value);
+	return 0;
+}
+
+/* place: it becomes an instance of its collective, with all that it waits for. */
+static int place(struct way *w)
+{
+	const struct df_op *op = w->op;
+	struct df_coll *coll = w->coll;
+	/* Beside earlier operations: latest, ready, scratch, gate. */
+	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 4);
+	uint32_t i;
+	int ret;
+
+	if (!inst)
+		return -ENOMEM;
+	w->inst = inst;
+	inst->in = op->send ? op->send : op->recv;
+	inst->out = op->recv ? op->recv : (void *)(uintptr_t)op->send;
+	if (w->dev->exec.d.policy.order)
+		/* CUDA's priorities are better the lower they are. */
+		inst->priority = op->priority - w->p->si.priority +
+				 df_priority_of(df_env()->priority, w->comm->config.name,
+						df_coll_kind_name(op->kind));
+	inst->redop_arg = op->redop_arg;
+	inst->redop_ptr = op->redop_ptr;
+	inst->op = w->f->op;
+	for (i = 0; i < w->nr_deps; i++)
+		inst->waits[inst->nr_waits++] = w->deps[i].wait;
+	ret = wait_for_stream(w);
+	if (ret) {
+		df_coll_instance_free(inst);
+		return ret;
+	}
+	if (coll->no_scratch)
+		add_wait(inst, coll->scratch_word, coll->scratch_from + 1);
+	df_coll_append(coll, inst);
+	w->f->done = coll->k.done;
+	w->f->value = inst->done_value;
+	if (df_rt.rules == DF_RULES_NCCL) {
+		add_wait(inst, &inst->gate, 1);
+		return df_rules_hold(w->comm, inst, &w->ready, w->f);
+	}
+	return 0;
+}
+
+/* record: into the trace, before a block can finish it. */
+static void record(const struct way *w, uint64_t group)
+{
+	const struct df_op *op = w->op;
+	const struct df_comm *comm = w->comm;
+	int dev = w->dev->index;
+	uint64_t serial = w->f->op;
+	uint32_t i;
+
+	if (w->p->launch)
+		group = w->p->launch;
+	df_trace(DF_REC_OP_ISSUE, dev, comm->trace, comm->rank, serial,
+		 (uint64_t)op->kind | (uint64_t)op->type << 8 | (uint64_t)op->redop << 16 |
+			 (uint64_t)w->coll->pick.proto << 32,
+		 op->count, w->p->si.id, op->site);
+	df_trace(DF_REC_OP_ARGS, dev, comm->trace, comm->rank, serial, (uintptr_t)op->send,
+		 (uintptr_t)op->recv, (uint32_t)(op->root + 1) | group << 32, op->site);
+	df_trace(DF_REC_OP_MATCH, dev, comm->trace, comm->rank, serial, w->coll->key, w->inst->seq,
+		 comm->index, op->site);
+	df_trace_comm_issued(comm->trace, (unsigned)op->kind);
+	for (i = 0; i < w->nr_deps; i++)
+		df_trace(DF_REC_OP_DEP, dev, comm->trace, comm->rank, serial, w->deps[i].op, 0, 0,
+			 0);
+}
+
+static void give_to_blocks(struct df_coll *coll, struct df_kinst *inst)
 {
 	struct df_comm *comm = coll->comm;
 	struct df_dev *dev = coll->dev;
@@ -204,168 +390,71 @@ static void launch(struct df_coll *coll, struct df_kinst *inst)
 	}
 }
 
-/* The earlier operations that this one must wait for. s: its stream, NULL for a replay. */
-static uint32_t all_conflicts(const struct df_comm *comm, const struct df_stream *s,
-			      const struct df_flight *f, struct df_before *deps, uint32_t max)
+/* launch: the blocks have it. */
+static void launch(const struct way *w)
 {
-	const struct df_stream *last = comm->order.latest.stream;
-	uint32_t nr = 0;
+	uint64_t t;
 
-	if (s) {
-		/* The communicator's other operations are among the stream's: df_order_inherit(). */
-		nr = df_order_conflicts(&s->pending, UINT64_MAX, f, deps, max);
-	} else {
-		nr = df_order_conflicts(&comm->order.pending, UINT64_MAX, f, deps, max);
-		if (last)
-			nr += df_order_conflicts(&last->pending, comm->order.latest.at, f,
-						 deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
+	if (df_likely(w->dev->exec.issued % SAMPLE)) {
+		give_to_blocks(w->coll, w->inst);
+		return;
 	}
-	if (df_debt_any())
-		nr += df_debt_conflicts(f, deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
-	return nr;
+	t = df_now_ns();
+	give_to_blocks(w->coll, w->inst);
+	df_stats_sample(DF_SAMPLE_SQE, df_now_ns() - t);
 }
 
-/* replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held. */
+/* What comes later can come after it. */
+static int note(struct way *w)
+{
+	struct df_stream *s = w->stream;
+	int ret = 0;
+
+	df_flights_add(&w->comm->order.pending, w->f);
+	if (w->op->ticket && !w->replay) {
+		w->op->ticket->done = w->f->done;
+		w->op->ticket->value = w->f->value;
+	}
+	if (s && w->p->strict)
+		w->p->late = *w->f;
+	else if (s)
+		ret = df_flights_add(&s->pending, w->f);
+	if (s)
+		df_stream_legacy_note(s);
+	df_order_issued(w->comm, s, &w->ready);
+	return ret;
+}
+
 int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_kwait *replay,
 		    uint64_t group, int alone, struct df_flight *f)
 {
-	struct df_comm *comm = op->comm;
-	struct df_dev *dev = comm->dev;
-	struct df_before few[DF_PREP_FEW], *deps = few;
-	struct df_kwait ready = {NULL, 0};
-	int nccl = df_rt.rules == DF_RULES_NCCL;
-	int strict = p->strict;
-	uint32_t nr, i, max = DF_PREP_FEW;
-	struct df_stream *s = NULL;
-	struct df_kinst *inst;
-	struct df_coll *coll;
+	struct way w;
 	int ret;
 
-	/* Looked at again under the lock: an abort sets it first and then ends what it finds. */
-	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
-		return comm->error ? comm->error : -ECANCELED;
-	fault(comm);
-	ret = df_coll_get(comm, &p->sig, p->in_place, &coll);
-	if (ret)
-		return ret;
-	if (df_unlikely(coll->parked)) {
-		ret = df_coll_reconnect(coll);
-		if (ret)
-			return ret;
-	}
-	if (coll->node.next != &dev->colls) {
-		/* Used last: the last to be recycled. */
-		df_list_del(&coll->node);
-		df_list_add_tail(&dev->colls, &coll->node);
-	}
-	if (!replay && p->si.stream) {
-		s = df_stream_get(dev, &p->si);
-		if (!s)
-			return -ENOMEM;
-		if (!p->approached && !nccl)
-			ret = df_order_inherit(comm, s);
-		if (!ret && p->si.legacy && !strict)
-			ret = df_stream_meet(s);
-		if (ret)
-			return ret;
-	}
+	w.op = op;
+	w.p = p;
+	w.replay = replay;
+	w.comm = op->comm;
+	w.dev = op->comm->dev;
+	w.deps = w.few;
+	w.ready = (struct df_kwait){NULL, 0};
+	w.f = f;
 	memset(f, 0, sizeof(*f));
 	f->group = group;
-	f->coll = coll;
-	df_order_ranges(op, f);
-	for (;;) {
-		nr = all_conflicts(comm, s, f, deps, max);
-		if (nr <= max)
-			break;
-		if (deps != few)
-			free(deps);
-		max = nr;
-		deps = malloc(max * sizeof(*deps));
-		if (!deps)
-			return -ENOMEM;
-	}
-	inst = df_coll_instance(coll, nr + 3);
-	if (!inst) {
-		ret = -ENOMEM;
-		goto out;
-	}
 	/* A group of one has one serial: counting costs as much as a record. */
 	f->op = alone ? group : df_trace_serial();
-	f->done = coll->k.done;
-	inst->in = op->send ? op->send : op->recv;
-	inst->out = op->recv ? op->recv : (void *)(uintptr_t)op->send;
-	if (dev->exec.d.policy.order)
-		/* CUDA's priorities are better the lower they are. */
-		inst->priority = op->priority - p->si.priority +
-				 df_priority_of(df_env()->priority, comm->config.name,
-						df_coll_kind_name(op->kind));
-	inst->redop_arg = op->redop_arg;
-	inst->redop_ptr = op->redop_ptr;
-	inst->op = f->op;
-	trace_op(op, coll, f->op, coll->issued, p->si.id, p->launch ? p->launch : group);
-	for (i = 0; i < nr; i++) {
-		inst->waits[inst->nr_waits++] = deps[i].wait;
-		df_trace(DF_REC_OP_DEP, dev->index, comm->trace, comm->rank, f->op, deps[i].op, 0,
-			 0, 0);
+	ret = check(&w);
+	if (!ret)
+		ret = order(&w);
+	if (!ret)
+		ret = place(&w);
+	if (!ret) {
+		record(&w, group);
+		launch(&w);
+		ret = note(&w);
 	}
-	if (s && !strict && s->pending.nr) {
-		df_flights_prune(&s->pending);
-		dev->reordered +=
-			s->pending.nr > nr && s->pending.v[s->pending.nr - 1].at > s->fenced;
-	}
-	if (replay) {
-		ready = *replay;
-		/* What the communicator's latest operation came after, the replay does too. */
-		if (comm->order.latest.ready) {
-			inst->waits[inst->nr_waits].addr = comm->order.latest.ready;
-			inst->waits[inst->nr_waits++].value = comm->order.latest.value;
-		}
-	} else if (s && !df_backend->stream_idle(s->info.stream)) {
-		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
-		if (ret) {
-			df_coll_instance_free(inst);
-			goto out;
-		}
-		ready.addr = s->ready;
-		ready.value = ++s->ready_seq;
-	}
-	if (ready.addr)
-		inst->waits[inst->nr_waits++] = ready;
-	if (coll->no_scratch)
-		inst->waits[inst->nr_waits++] =
-			(struct df_kwait){coll->scratch_word, coll->scratch_from + 1};
-	df_coll_append(coll, inst);
-	f->value = inst->done_value;
-	if (nccl) {
-		inst->waits[inst->nr_waits].addr = &inst->gate;
-		inst->waits[inst->nr_waits++].value = 1;
-		ret = df_rules_hold(comm, inst, &ready, f);
-		if (ret)
-			goto out;
-	}
-	if (dev->exec.issued % SAMPLE == 0) {
-		uint64_t t = df_now_ns();
-
-		launch(coll, inst);
-		df_stats_sample(DF_SAMPLE_SQE, df_now_ns() - t);
-	} else {
-		launch(coll, inst);
-	}
-	df_flights_add(&comm->order.pending, f);
-	if (op->ticket && !replay) {
-		op->ticket->done = f->done;
-		op->ticket->value = f->value;
-	}
-	if (s && strict)
-		p->late = *f;
-	else if (s)
-		ret = df_flights_add(&s->pending, f);
-	if (s)
-		df_stream_legacy_note(s);
-	df_order_issued(comm, s, &ready);
-out:
-	if (deps != few)
-		free(deps);
+	if (w.deps != w.few)
+		free(w.deps);
 	return ret;
 }
 
@@ -424,7 +513,7 @@ static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 			df_stream_fence_blocking(dev);
 		m = main_of(ops, p, i);
 		df_mutex_lock(&dev->lock);
-		s = df_stream_get(dev, &p[i].si);
+		p[i].on = s = df_stream_get(dev, &p[i].si);
 		if (!s)
 			ret = -ENOMEM;
 		else if (p[i].si.legacy && !p[i].strict)
@@ -434,13 +523,14 @@ static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 		else if (m == i)
 			ret = df_order_inherit(ops[i].comm, s);
 		else if (p[m].si.stream != p[i].si.stream) {
-			ret = df_order_meet(df_stream_get(dev, &p[m].si), s);
+			ret = df_order_meet(p[m].on, s);
 			p[i].si = p[m].si;
+			p[i].on = p[m].on;
 			p[i].other = s;
 		}
 		df_mutex_unlock(&dev->lock);
 		if (!ret && p[m].si.legacy && p[m].strict)
-			df_stream_fence(df_stream_get(dev, &p[m].si));
+			df_stream_fence(p[m].on);
 	}
 	return ret;
 }
@@ -457,7 +547,7 @@ static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 		if (!p[i].other)
 			continue;
 		df_mutex_lock(&dev->lock);
-		ret = df_order_part(ops[i].comm, df_stream_get(dev, &p[i].si), p[i].other);
+		ret = df_order_part(ops[i].comm, p[i].on, p[i].other);
 		df_stream_legacy_note(p[i].other);
 		df_mutex_unlock(&dev->lock);
 		if (!ret && p[i].strict && (p[i].si.legacy || p[i].other->info.legacy))

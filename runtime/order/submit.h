@@ -17,10 +17,11 @@ struct df_prep {
 	struct df_stream_info si;
 	struct df_sig sig;
 	int in_place;
-	int strict;	 /* the stream waits for it at once */
-	int captured;	 /* it is a node of a graph already */
-	uint64_t launch; /* of a graph, that replays it; 0 none */
-	int approached;	 /* order.c has been asked for its group */
+	int strict;	      /* the stream waits for it at once */
+	int captured;	      /* it is a node of a graph already */
+	uint64_t launch;      /* of a graph, that replays it; 0 none */
+	int approached;	      /* order.c has been asked for its group */
+	struct df_stream *on; /* the one that si names, once it has been looked up */
 	struct df_stream
 		*other; /* the stream that was asked for, when the group's launch is on another */
 	struct df_flight
