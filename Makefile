@@ -41,7 +41,7 @@ NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
 	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
-ifneq ($(filter-out check check-gpu demo bench lint tsan asan uninstall clean,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out check check-gpu demo bench lint tsan asan wheel deb uninstall clean,$(or $(MAKECMDGOALS),all)),)
 $(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
 endif
 endif
@@ -58,6 +58,9 @@ INCLUDES := -I. -I$(B)/gen $(if $(HAVE_CUDA),-isystem $(CUDA_INC)) \
 DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -ftls-model=initial-exec -pthread \
 	$(INCLUDES) $(if $(HAVE_NCCL),-DHAVE_NCCL) $(SANFLAGS) $(CFLAGS)
 DEPFLAGS = -MMD -MP
+# Where the unwinder of call sites comes from, and the tool's JSON: what a package is built with differs.
+UNWINDER ?= -static-libgcc
+JANSSON ?= -ljansson
 
 .PRECIOUS: $(B)/obj/%.o
 
@@ -85,7 +88,7 @@ CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_C
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
 
-.PHONY: all tests check check-gpu demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress install uninstall clean
+.PHONY: all tests check check-gpu demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -113,11 +116,11 @@ $(eval $(call static_lib,$(B)/libdfrt.a,$(call obj,$(SRC_RT))))
 # libdfshim.so lives in other people's processes: libc only (the unwinder of trace/record/caller.c is in it), nothing exported but
 # the table's names.
 $(B)/libdfshim.so: $(call obj,$(SRC_INTER)) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a interpose/load/export.map
-	$(Q)$(CC) -shared -static-libgcc $(SANFLAGS) -Wl,--version-script=interpose/load/export.map -Wl,-z,nodelete -Wl,-z,defs \
+	$(Q)$(CC) -shared $(UNWINDER) $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/load/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -pthread -ldl
 
 $(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/cudart/export.map
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,--version-script=interpose/hostcuda/cudart/export.map -Wl,-z,nodelete -Wl,-z,defs \
+	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/hostcuda/cudart/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
 # The planner's state machine for Python: plan_handle.h is all that it exports.
@@ -125,7 +128,7 @@ $(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-z,defs -o $@ $^ -lm
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
-	$(Q)$(CC) $(SANFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm -ljansson
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
 
 # Plain NCCL programs: nothing of ours in them.
 $(B)/clients/%: tests/clients/%.c $(wildcard tests/clients/*.h)
@@ -209,6 +212,15 @@ lint:
 	@scripts/prereqs.sh build lint
 	@$(SUBMAKE) all
 	@B=$(B) scripts/lint.sh
+
+# -- packages -----------------------------------------------------------------------------------------------
+wheel:
+	@scripts/prereqs.sh build
+	@scripts/package/wheel.sh
+
+deb:
+	@scripts/prereqs.sh build deb
+	@scripts/package/debian.sh
 
 # -- installation ---------------------------------------------------------------------------------------
 VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)

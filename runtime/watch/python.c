@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -114,7 +115,7 @@ static unsigned long main_thread;
 
 __attribute__((constructor)) static void loaded(void)
 {
-	if (gettid() == getpid())
+	if (syscall(SYS_gettid) == getpid())
 		main_thread = (unsigned long)pthread_self();
 }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: under mpirun: the client finds its rank in Open MPI's variables.
+# Description: under mpirun and srun: docs/launchers.md.
 set -u
 . "$SRC/tests/lib/clients.sh"
 command -v mpirun >/dev/null || skip "no mpirun here"
@@ -8,4 +8,21 @@ preload=$("$B/dfshim" run --host --dry-run -- x 2>/dev/null | sed -n 's/^LD_PREL
 timeout -k 5 "${LIMIT:-100}" mpirun --oversubscribe --bind-to none -n 4 -x LD_PRELOAD="$preload" -x DFSHIM_BACKEND=host \
 	"$C/disorder" --iters 10 --timeout 60 >"$T/out" || fail "status $?: $(tail -5 "$T/out")"
 grep -q '^disorder: OK: 4 ranks in 4 processes' "$T/out" || fail "$(cat "$T/out")"
+
+# srun, by a stand-in that starts the tasks as Slurm does: the preload is an --export, the rest is inherited.
+cat >"$T/srun" <<'SRUN'
+#!/bin/bash
+n=${1#-n} && shift
+preload=${1#--export=ALL,LD_PRELOAD=} && shift
+for ((i = 0; i < n; i++)); do
+	SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NTASKS=$n RANK=$i LOCAL_RANK=$i WORLD_SIZE=$n LD_PRELOAD=$preload "$@" &
+done
+for job in $(jobs -p); do wait "$job" || rc=$?; done
+exit ${rc-0}
+SRUN
+chmod +x "$T/srun"
+MASTER_ADDR=127.0.0.1 MASTER_PORT=$((MASTER_PORT + 1)) DFSHIM_BACKEND=host timeout -k 5 "${LIMIT:-100}" "$T/srun" -n4 \
+	--export=ALL,LD_PRELOAD="$("$B/dfshim" lib) $("$B/dfshim" lib --name host)" "$C/disorder" --iters 10 --timeout 60 \
+	>"$T/out" || fail "srun: status $?: $(tail -5 "$T/out")"
+grep -q '^disorder: OK: 4 ranks in 4 processes' "$T/out" || fail "srun: $(cat "$T/out")"
 exit 0

@@ -104,7 +104,11 @@ static inline __attribute__((always_inline)) void refill(struct df_mt *mt)
 	mt->nr_low_seen = find_low(mt->out, mt->low_word, mt->low);
 }
 
-__attribute__((optimize("O3"))) static void refill_base(struct df_mt *mt)
+#ifndef __clang__ /* which makes vectors of such loops by itself */
+__attribute__((optimize("O3")))
+#endif
+static void
+refill_base(struct df_mt *mt)
 {
 	refill(mt);
 }

@@ -25,13 +25,17 @@ import time
 import torch
 import torch.distributed as dist
 
+from dfshim import library
+
+NAME = "libdfplan.so"
 FORWARD, OLD, NEW = range(3)
 PLAIN, ACTIVE = "plain", "deft"
 
 
 def _library():
-    for folder in (os.environ.get("DFSHIM_LIB"), os.path.dirname(__file__), os.path.join(os.path.dirname(__file__), "../../../build")):
-        path = folder and os.path.join(folder, "libdfplan.so")
+    named = os.environ.get("DFSHIM_LIB")
+    places = (named and os.path.join(named, NAME), library(NAME), os.path.join(os.path.dirname(__file__), "../../../build", NAME))
+    for path in places:
         if path and os.path.exists(path):
             lib = ctypes.CDLL(path)
             lib.df_plan_open.restype = ctypes.c_void_p

@@ -17,8 +17,7 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/run/cmd_run.h"
 
-/* A library beside this program, or in ../lib. */
-static int find_library(const char *name, char *path, size_t size)
+int df_run_library(const char *sub, const char *name, char *path, size_t size)
 {
 	static const char *const places[] = {"", "../lib/", "../lib64/", "../lib/dfshim/"};
 	char self[PATH_MAX];
@@ -34,7 +33,7 @@ static int find_library(const char *name, char *path, size_t size)
 		    !access(path, R_OK))
 			return 0;
 	}
-	return df_cli_input_error("run", name, "not found beside %s nor in ../lib", self);
+	return df_cli_input_error(sub, name, "not found beside %s nor in ../lib", self);
 }
 
 static int have_gpu(void)
@@ -112,10 +111,10 @@ int df_run_environment(void)
 		df_run.host = !have_gpu();
 	if (df_run.rules && !df_run.host)
 		return df_cli_usage_error("run", "--rules needs --host");
-	if (find_library("libdfshim.so", shim, sizeof(shim)))
+	if (df_run_library("run", "libdfshim.so", shim, sizeof(shim)))
 		return 1;
 	*hostlib = '\0';
-	if (df_run.host && find_library("libdfhost.so", hostlib, sizeof(hostlib)))
+	if (df_run.host && df_run_library("run", "libdfhost.so", hostlib, sizeof(hostlib)))
 		return 1;
 	sanitizer_runtime(runtime, sizeof(runtime));
 	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s", runtime, shim, df_run.host ? " " : "",

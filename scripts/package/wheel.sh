@@ -1,0 +1,77 @@
+#!/bin/bash
+# A Python wheel of libraries, tool, manual pages and Python package: build/dist/dfshim-*.whl. Called by `make wheel`.
+#
+# Everything is compiled for the C library of WHEEL_GLIBC (2.28: RHEL 8, Debian 10, Ubuntu 18.10 and newer), with the zig
+# compiler's headers and symbols of that version, so that the wheel's tag is true on whatever machine it was built;
+# auditwheel has the last word. jansson is linked into the tool.
+set -eu
+cd "$(dirname "$0")/../.."
+WHEEL_GLIBC=${WHEEL_GLIBC:-2.28}
+ZIG_VERSION=0.17.1
+machine=$(uname -m)
+work=build/wheel
+venv=$work/venv
+dist=build/dist
+
+if [ ! -x "$venv/bin/auditwheel" ]; then
+	python3 -m venv "$venv"
+	"$venv/bin/pip" install -q --disable-pip-version-check "ziglang==$ZIG_VERSION" 'setuptools>=75' auditwheel || {
+		echo "make wheel: ziglang, setuptools and auditwheel cannot be installed by pip" >&2
+		rm -rf "$venv"
+		exit 1
+	}
+fi
+
+# zig sees only headers and libraries that it is shown: these two.
+jansson=$(gcc -print-file-name=libjansson.a)
+[ -f "$jansson" ] || {
+	echo "make wheel: libjansson.a is missing: scripts/prereqs.sh build" >&2
+	exit 1
+}
+mkdir -p "$work/include"
+find /usr/include \( -name uthash.h -o -name 'jansson*.h' \) -exec cp {} "$work/include/" \;
+cat >"$work/cc" <<CC
+#!/bin/sh
+exec "$PWD/$venv/bin/python" -m ziglang cc -target $machine-linux-gnu.$WHEEL_GLIBC -fno-sanitize=all -isystem "$PWD/$work/include" "\$@"
+CC
+chmod +x "$work/cc"
+
+products=(libdfshim.so libdfhost.so libdfplan.so dfshim)
+# GPU code does not depend on the compiler for the host.
+if make --no-print-directory -n build/kernels/daemon.fatbin >/dev/null 2>&1; then
+	make --no-print-directory build/kernels/daemon.fatbin
+	install -D -p build/kernels/daemon.fatbin "$work/build/kernels/daemon.fatbin"
+fi
+make --no-print-directory B="$work/build" CC="$PWD/$work/cc" UNWINDER=-lunwind JANSSON="$jansson" \
+	"${products[@]/#/$work/build/}"
+
+version=$(sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
+stage=$work/stage
+rm -rf "$stage"
+mkdir -p "$stage/dfshim/bin" "$stage/dfshim/lib" "$stage/share/man/man1" "$stage/share/man/man7" "$dist"
+cp interpose/python/dfshim/*.py "$stage/dfshim/"
+for f in "${products[@]}"; do
+	case $f in *.so) to=lib ;; *) to=bin ;; esac
+	strip -o "$stage/dfshim/$to/$f" "$work/build/$f"
+done
+cp docs/man/*.1 "$stage/share/man/man1/"
+cp docs/man/*.7 "$stage/share/man/man7/"
+cp README.md LICENSE scripts/package/setup.py "$stage/"
+
+tag=manylinux_${WHEEL_GLIBC/./_}_$machine
+rm -f "$dist"/dfshim-*.whl
+(cd "$stage" && WHEEL_VERSION=$version WHEEL_PLATFORM=$tag "../venv/bin/python" setup.py -q bdist_wheel -d "$OLDPWD/$dist" >../setup.log 2>&1) || {
+	tail -20 "$work/setup.log" >&2
+	exit 1
+}
+wheel=$(ls "$dist"/dfshim-*.whl)
+"$venv/bin/auditwheel" show "$wheel" >"$work/audit" || {
+	cat "$work/audit" >&2
+	exit 1
+}
+tr '\n' ' ' <"$work/audit" | grep -q "constrains the platform tag to \"manylinux_${WHEEL_GLIBC/./_}_$machine\"\|consistent with the following platform tag: *\"manylinux_2_[0-9]*_$machine\"" || {
+	cat "$work/audit" >&2
+	echo "make wheel: the wheel is not what its tag $tag says" >&2
+	exit 1
+}
+echo "$wheel"

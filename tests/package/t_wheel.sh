@@ -1,0 +1,35 @@
+#!/bin/bash
+# Description: the wheel of `make wheel` in a fresh Python environment: the tool, the libraries, a job on them; and gone again.
+set -u
+. "$SRC/tests/lib/clients.sh"
+wheel=$(ls "$SRC"/build/dist/dfshim-*.whl 2>/dev/null) || skip "no wheel in build/dist: make wheel"
+[ "$wheel" -nt "$B/libdfshim.so" ] || skip "the wheel is older than the libraries: make wheel"
+unset LD_PRELOAD
+python3 -m venv "$T/venv" || skip "no python3-venv"
+"$T/venv/bin/pip" install -q --no-index --disable-pip-version-check "$wheel" >"$T/pip" 2>&1 || fail "pip: $(cat "$T/pip")"
+cd "$T" || exit 1
+tool=$T/venv/bin/dfshim
+want=$("$B/dfshim" --version)
+for how in "$tool" "$T/venv/bin/python -m dfshim"; do
+	[ "$($how --version)" = "$want" ] || fail "$how --version: $($how --version 2>&1), not $want"
+done
+for f in libdfshim.so libdfhost.so; do
+	at=$("$T/venv/bin/python" -c "import dfshim; print(dfshim.library('$f'))")
+	case $at in "$T/venv/"*) ;; *) fail "dfshim.library('$f') is $at" ;; esac
+	[ -s "$at" ] || fail "$at is not there"
+done
+[ "$("$tool" lib)" = "$("$T/venv/bin/python" -c 'import dfshim, os; print(os.path.realpath(dfshim.library()))')" ] ||
+	fail "dfshim lib: $("$tool" lib 2>&1)"
+[ -s "$T/venv/share/man/man1/dfshim.1" ] || fail "no manual page"
+# A job that NCCL's rules cannot finish, on the installed libraries, with its call sites; its status is the program's.
+env -u SRC -u B "$tool" run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 || fail "run: $(tail -5 "$T/out")"
+grep -q OK "$T/out" || fail "run: $(cat "$T/out")"
+# shellcheck disable=SC2016 # for the shell below
+"$tool" run --host -- sh -c 'for f in $LD_PRELOAD; do realpath $f; done' | grep -q "^$(realpath "$T")/venv/.*/libdfshim.so" ||
+	fail "another libdfshim.so than the wheel's is preloaded"
+"$tool" run --host -- sh -c 'exit 7'
+[ $? = 7 ] || fail "the program's status is lost"
+"$T/venv/bin/pip" uninstall -q -y --disable-pip-version-check dfshim >"$T/pip" 2>&1 || fail "uninstall: $(cat "$T/pip")"
+left=$(find "$T/venv" -iname '*dfshim*' -o -name 'libdf*')
+[ -z "$left" ] || fail "pip uninstall leaves $left"
+exit 0
