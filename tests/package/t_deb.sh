@@ -1,0 +1,26 @@
+#!/bin/bash
+# Description: the package of `make deb`: unpacked into a folder of its own, used there, and removed by dpkg.
+set -u
+. "$SRC/tests/lib/clients.sh"
+deb=$(ls "$SRC"/build/dist/dfshim_*.deb 2>/dev/null) || skip "no package in build/dist: make deb"
+[ "$deb" -nt "$B/libdfshim.so" ] || skip "the package is older than the libraries: make deb"
+[ "$(id -u)" = 0 ] || skip "only root can install packages"
+unset LD_PRELOAD
+# A database of its own: what this machine has installed is not touched.
+root=$T/root
+mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers"
+: >"$root/var/lib/dpkg/status"
+own() { dpkg --root="$root" --force-depends --log=/dev/null "$@" >"$T/dpkg" 2>&1; }
+own -i "$deb" || fail "dpkg -i: $(tail -5 "$T/dpkg")"
+tool=$root/usr/bin/dfshim
+[ "$("$tool" --version)" = "$("$B/dfshim" --version)" ] || fail "--version: $("$tool" --version 2>&1)"
+for f in lib/libdfshim.so lib/libdfhost.so include/dfccl.h share/man/man1/dfshim.1.gz share/doc/dfshim/copyright; do
+	[ -s "$root/usr/$f" ] || fail "/usr/$f is missing"
+done
+cd "$T" || exit 1
+env -u SRC -u B "$tool" run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 || fail "run: $(tail -5 "$T/out")"
+grep -q OK "$T/out" || fail "run: $(cat "$T/out")"
+own -P dfshim || fail "dpkg -P: $(tail -5 "$T/dpkg")"
+left=$(find "$root/usr" -type f 2>/dev/null)
+[ -z "$left" ] || fail "dpkg -P leaves $left"
+exit 0
