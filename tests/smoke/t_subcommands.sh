@@ -15,7 +15,7 @@ echo nonsense >bad.dft
 echo '{"nodes": ' >bad.json
 seen=""
 
-# row SUBCOMMAND : WRONG-USAGE : UNREADABLE : FILE-IT-gpt2.jsonS : GOOD-WITH-JSON   (each a list of arguments; - none)
+# row SUBCOMMAND : WRONG-USAGE : UNREADABLE : FILE-IT-NAMES : GOOD-WITH-JSON   (each a list of arguments; - none)
 row() {
 	local sub wrong unread file good rc
 	IFS=: read -r sub wrong unread file good <<<"$1"
@@ -48,6 +48,7 @@ for f in nowhere bad.dft; do
 done
 row "run:--:-:-:-"
 row "env:extra:-:-:--json"
+row "lib:--name x:-:-:-"
 for f in nowhere bad.json; do row "sim:--rounds x $f:$f:$f:-"; done
 for f in nowhere bad.json; do row "plan:--iterations x $f:$f:$f:--json $SRC/docs/plan/gpt2.json"; done
 row "algo:verify:verify nowhere:nowhere:ls --json"
