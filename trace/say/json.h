@@ -13,7 +13,7 @@
 
 /* A string; bytes that are not UTF-8 become '?'. NULL: null. */
 json_t *df_json_text(const char *s);
-/* Beyond 2^63, which jansson has no integers for, the nearest double. */
+/* From 2^63 on, for which jansson has no integers, as df_json_hex(): no digit is lost. */
 json_t *df_json_u64(uint64_t v);
 json_t *df_json_hex(uint64_t v); /* "0x1f" */
 /* Three digits after the point. */
