@@ -4,13 +4,15 @@
  *
  * Jobs are taken in order of release. A state is (when the link is free, how long it was busy); of two states with the
  * same end the busier is kept, and none that ends later without being busier, so that states stay sorted by both. That is
- * exact; the number of states is kept down by cells of a 256th of the deadline, of which each keeps its busiest.
+ * exact. Where it leaves more than STATES, each cell of a 256th of the deadline keeps its busiest: then nothing is lost
+ * that would fit if the deadline came a cell earlier for each job.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/plan/plan_sched.h"
 
+#define STATES	  512
 #define CELLS	  256
 #define TOLERANCE 1024 /* of the deadline, that nobody would go on for */
 
@@ -25,7 +27,7 @@ struct node {
 };
 
 struct df_plan_solver {
-	struct state a[CELLS + 2], b[CELLS + 2];
+	struct state a[2 * STATES], b[2 * STATES];
 	int max_jobs;
 	struct node nodes[];
 };
@@ -34,7 +36,7 @@ struct df_plan_solver *df_plan_solver_create(int max_jobs)
 {
 	struct df_plan_solver *s;
 
-	s = malloc(sizeof(*s) + (size_t)max_jobs * (CELLS + 2) * sizeof(struct node));
+	s = malloc(sizeof(*s) + (size_t)max_jobs * STATES * sizeof(struct node));
 	if (s)
 		s->max_jobs = max_jobs;
 	return s;
@@ -45,15 +47,24 @@ void df_plan_solver_destroy(struct df_plan_solver *s)
 	free(s);
 }
 
-/* Appends unless it is no busier than what ends before it; in its cell it takes the place of a less busy one. */
-static inline int keep(struct state *to, int nr, struct state s, int64_t cell)
+/* Appends unless it is no busier than what ends before it. */
+static inline int keep(struct state *to, int nr, struct state s)
 {
 	if (nr && to[nr - 1].busy >= s.busy)
 		return nr;
-	if (nr && to[nr - 1].end / cell == s.end / cell)
-		nr--;
 	to[nr] = s;
 	return nr + 1;
+}
+
+/* Leaves the busiest of each cell. */
+static int thin(struct state *v, int nr, int64_t cell)
+{
+	int kept = 0;
+
+	for (int i = 0; i < nr; i++)
+		if (i + 1 == nr || v[i + 1].end / cell != v[i].end / cell)
+			v[kept++] = v[i];
+	return kept;
 }
 
 int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, int nr,
@@ -102,17 +113,19 @@ int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, i
 				c = nr_states;
 				if (i == nr_states)
 					break;
-				nr_to = keep(to, nr_to, from[i++], cell);
+				nr_to = keep(to, nr_to, from[i++]);
 			} else if (i < nr_states &&
 				   (from[i].end < n.end ||
 				    (from[i].end == n.end && from[i].busy >= n.busy))) {
-				nr_to = keep(to, nr_to, from[i++], cell);
+				nr_to = keep(to, nr_to, from[i++]);
 			} else {
 				s->nodes[nr_nodes] = (struct node){from[c++].node, j};
 				n.node = nr_nodes++;
-				nr_to = keep(to, nr_to, n, cell);
+				nr_to = keep(to, nr_to, n);
 			}
 		}
+		if (nr_to > STATES)
+			nr_to = thin(to, nr_to, cell);
 		swap = from;
 		from = to;
 		to = swap;
