@@ -96,6 +96,18 @@ static int waits_for_none(long nr, const unsigned long arg[NR_ARGS])
 	}
 }
 
+/*
+ * Until a thread of this process ends, as pthread_join() does: the kernel wakes whoever waits for that as if processes shared
+ * the word, which has the thread's number until then.
+ */
+static int is_join(const unsigned long arg[NR_ARGS])
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%u", (uint32_t)arg[2]);
+	return arg[2] && !access(path, F_OK);
+}
+
 /* "running", or the number of the system call and its arguments in hexadecimal. */
 static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 {
@@ -114,7 +126,7 @@ static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 	    1 + NR_ARGS)
 		return DF_AT_OTHER;
 	if (*nr == SYS_futex)
-		return arg[1] & FUTEX_PRIVATE_FLAG ? DF_AT_LOCK : DF_AT_SHARED;
+		return arg[1] & FUTEX_PRIVATE_FLAG || is_join(arg) ? DF_AT_LOCK : DF_AT_SHARED;
 	if (waits_for_none(*nr, arg))
 		return DF_AT_SLEEPS;
 	for (i = 0; i < DF_ARRAY_LEN(calls); i++)
@@ -314,18 +326,18 @@ static struct df_check_host certain(uint32_t tid)
 {
 	struct df_check_host h = {.tid = tid, .kind = DF_HOST_FREE};
 	unsigned long arg[NR_ARGS];
-	enum df_host_at at;
 	unsigned op;
 	long nr;
 
-	at = where(tid, &nr, arg);
+	where(tid, &nr, arg);
 	op = nr == SYS_futex ? (unsigned)arg[1] & FUTEX_CMD_MASK : FUTEX_WAKE;
 	if ((op != FUTEX_WAIT && op != FUTEX_WAIT_BITSET) || arg[3])
 		return h;
 	if (arg[2] && df_trace_thread_ends_at((uint32_t)arg[2], arg[0])) {
 		h.kind = DF_HOST_JOIN;
 		h.whom = (uint32_t)arg[2];
-	} else if (at == DF_AT_LOCK && !__atomic_load_n(&df_rt.host_work, __ATOMIC_RELAXED)) {
+	} else if (arg[1] & FUTEX_PRIVATE_FLAG &&
+		   !__atomic_load_n(&df_rt.host_work, __ATOMIC_RELAXED)) {
 		h.kind = DF_HOST_BLOCKED;
 	}
 	if (h.kind != DF_HOST_FREE)

@@ -89,6 +89,28 @@ static void now_runs(const struct script *s)
 	pthread_mutex_unlock(&still.lock);
 }
 
+/* Of all ranks of this process: what a process with several devices does. */
+static int share_comms(struct rank *ranks)
+{
+	struct script *s = ranks->s;
+
+	for (int i = 0; i < job.nr_local_ranks; i++)
+		ranks[i].comms = calloc((size_t)s->comm.nr + 1, sizeof(*ranks[i].comms));
+	for (int c = 0; c < s->comm.nr; c++) {
+		NCCL(ncclGroupStart());
+		for (int i = 0; i < job.nr_local_ranks; i++) {
+			int rank = sc_comm_rank(&s->comms[c], ranks[i].rank);
+
+			if (s->comms[c].late || rank < 0)
+				continue;
+			CUDA(cudaSetDevice(ranks[i].device));
+			NCCL(ncclCommInitRank(&ranks[i].comms[c], s->comms[c].nr, ids[c], rank));
+		}
+		NCCL(ncclGroupEnd());
+	}
+	return 0;
+}
+
 static void run(struct script *s)
 {
 	struct rank *ranks = calloc((size_t)s->nr_ranks, sizeof(*ranks));
@@ -116,10 +138,16 @@ static void run(struct script *s)
 		ranks[i].o = &o;
 		ranks[i].rank = job.first_rank + i;
 		ranks[i].device = ranks[i].rank % nr_devices;
-		pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]);
 	}
+	if (s->shared && !client_failed())
+		share_comms(ranks);
+	for (i = 0; i < job.nr_local_ranks && !client_failed(); i++)
+		pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]);
 	while (i-- > 0)
 		pthread_join(ranks[i].thread, NULL);
+	for (i = 0; i < job.nr_local_ranks; i++)
+		if (ranks[i].returned)
+			teardown(&ranks[i]);
 	failed();
 	now_runs(NULL);
 	or_close(&o);
@@ -213,7 +241,8 @@ int main(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 		if (s.procs || !opened) {
-			if (client_job_open(&job, s.nr_ranks, s.procs ? s.nr_ranks : 0, argv)) {
+			if (client_job_open(&job, s.nr_ranks, s.procs < 0 ? s.nr_ranks : s.procs,
+					    argv)) {
 				fprintf(stderr, "script: %s\n", client_text);
 				return EXIT_NCCL;
 			}

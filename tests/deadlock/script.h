@@ -8,7 +8,8 @@
  *	differs RULES WORD... # WHY	another word that is accepted there; cuda-RULES: on a GPU that all ranks share
  *	slots N, queues N, release X	resident collectives, hardware queues, DFSHIM_RELEASE for "ours"
  *	after COMM...			these are ended with an error; then it is looked at what is left (script_rank.h)
- *	ranks N, procs, cold		ranks; a process each; no first operation before the program
+ *	ranks N, procs [P], cold	ranks; a process each, or P; no first operation before the program
+ *	shared				who starts the ranks' threads makes their communicators, in one group
  *	comm NAME RANK...		a communicator that is there from the start
  *	late NAME RANK...		one that `init`, `split` or `shrink` makes
  *	pin BUFFER, managed BUFFER	the buffer is pinned host memory, or managed memory
@@ -30,6 +31,7 @@
  *	awatch COMM (asks that for ever, for errors)
  *	init COMM, split COMM NEW, shrink COMM NEW, fin COMM (ncclCommFinalize; of one that does not block these are
  *	only begun), destroy COMM, exit, kill, spin, sleep MS, fork (a child that ends at once)
+ *	return (the thread ends here, and gives nothing back)
  *	cap s GRAPH, endcap s GRAPH, launch GRAPH s
  *	read BUF [n=COUNT] (cudaMemcpy to the host, compared), tread BUF [n=COUNT] (by a thread of its own)
  *	peek BUF [n=COUNT] (pinned or managed, read by the host, compared), poke BUF [n=COUNT] (written by the host)
@@ -78,6 +80,7 @@ enum sc_kind {
 	SC_FIN,
 	SC_DESTROY,
 	SC_EXIT,
+	SC_RETURN,
 	SC_KILL,
 	SC_SPIN,
 	SC_FORK,
@@ -122,7 +125,8 @@ struct sc_thread {
 
 struct script {
 	char name[64], cls[8], nccl[16], ours[16], strict[16], release[16];
-	int slots, queues, procs, cold;
+	int slots, queues, cold, shared;
+	int procs;	/* how many processes; 0: one */
 	uint64_t after; /* set of communicators */
 	int nr_ranks, nr_threads[SC_RANKS];
 	struct sc_thread threads[SC_RANKS][SC_THREADS];

@@ -88,7 +88,8 @@ static int setup(struct rank *me)
 	struct script *s = me->s;
 	int i, t;
 
-	me->comms = calloc((size_t)s->comm.nr + 1, sizeof(*me->comms));
+	if (!me->comms)
+		me->comms = calloc((size_t)s->comm.nr + 1, sizeof(*me->comms));
 	me->streams = calloc((size_t)s->stream.nr + 1, sizeof(*me->streams));
 	me->events = calloc((size_t)s->event.nr + 1, sizeof(*me->events));
 	me->graphs = calloc((size_t)s->graph.nr + 1, sizeof(*me->graphs));
@@ -120,8 +121,8 @@ static int setup(struct rank *me)
 	if (buffers(me))
 		return -1;
 	for (i = 0; i < s->comm.nr; i++)
-		if (!s->comms[i].late && sc_comm_rank(&s->comms[i], me->rank) >= 0 &&
-		    comm_init(me, i, 1))
+		if (!s->comms[i].late && !me->comms[i] &&
+		    sc_comm_rank(&s->comms[i], me->rank) >= 0 && comm_init(me, i, 1))
 			return -1;
 	/* The set-up of connections is no part of the program. */
 	if (!s->cold) {
@@ -223,7 +224,7 @@ static int aftermath(struct rank *me)
 static int teardown(struct rank *me)
 {
 	struct script *s = me->s;
-	int i, bad = client_failed() || me->gone;
+	int i, bad = client_failed() || me->gone || me->returned;
 
 	__atomic_store_n(&over, 1, __ATOMIC_RELEASE);
 	if (bad && !me->gone && s->after)
@@ -295,6 +296,11 @@ static void *run_rank(void *arg)
 		run_thread(&a[0]);
 		for (t = 1; t < s->nr_threads[me->rank]; t++)
 			pthread_join(a[t].id, NULL);
+	}
+	if (me->returned) {
+		meet(me, 1, 0);
+		meet(me, 2, 0);
+		return NULL;
 	}
 	if (!me->gone) {
 		for (i = 0; i < s->stream.nr && !failed(); i++)

@@ -35,7 +35,7 @@ struct rank {
 	uint32_t **bufs;
 	size_t *sizes; /* elements */
 	void *scratch[2], *pinned[16], *registered;
-	int nr_pinned, gone;
+	int nr_pinned, gone, returned;
 	pthread_t thread;
 };
 
@@ -508,6 +508,9 @@ static int execute(struct rank *me, int thread, int step)
 		if (me->s->procs)
 			exit(0);
 		me->gone = 1;
+		return 1;
+	case SC_RETURN:
+		me->returned = 1;
 		return 1;
 	case SC_FORK: {
 		pid_t child = fork();

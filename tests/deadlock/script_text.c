@@ -52,6 +52,7 @@ static const struct sc_word {
 	{"fin", SC_FIN, 0, "c"},
 	{"destroy", SC_DESTROY, 0, "c"},
 	{"exit", SC_EXIT, 0, ""},
+	{"return", SC_RETURN, 0, ""},
 	{"kill", SC_KILL, 0, ""},
 	{"spin", SC_SPIN, 0, ""},
 	{"fork", SC_FORK, 0, ""},
@@ -319,7 +320,9 @@ static int sc_line(struct script *s, char *line)
 	else if (!strcmp(word, "queues") && w)
 		s->queues = atoi(w);
 	else if (!strcmp(word, "procs"))
-		s->procs = 1;
+		s->procs = w ? atoi(w) : -1;
+	else if (!strcmp(word, "shared"))
+		s->shared = 1;
 	else if (!strcmp(word, "after"))
 		for (; w && (id = sc_find_comm(s, w)) >= 0; w = strtok_r(NULL, " \t", &save))
 			s->after |= 1ULL << id;

@@ -65,6 +65,7 @@ enum df_mark {
 	DF_M_DESTROYED,
 	DF_M_FAILED,
 	/* only when nothing has moved for long: */
+	DF_M_ENDED,    /* the threads that issued for it have ended */
 	DF_M_SILENT,   /* its host does something else */
 	DF_M_NO_TRACE, /* nothing known of the rank */
 	DF_M_GPU,      /* nothing is in its way, yet it did not start */

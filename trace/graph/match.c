@@ -145,11 +145,31 @@ static int map_threads(struct match *m)
 }
 
 /*
- * The rank goes on if one of these threads does. A thread in no call is free to; only when nothing has
- * moved for long is it taken for one that never will. One that has ended may have left that to any other.
+ * Would this thread, which is in a call, issue for the rank? Those that have issued for it would. Where there are such, or
+ * each rank of the process has its own, no other would that issues for other ranks, or waits for them: in a lock of the
+ * process, as for the end of their threads, or for their device. It is likely, no more: no proof rests on it.
+ */
+static int would_issue(const struct match *m, const struct df_entry *e, uint32_t trace, int thread,
+		       const struct df_lcall *c)
+{
+	const struct df_check_set *set = m->g->set;
+	const struct df_lthread *th = &set->traces[trace].threads[thread];
+
+	if (!e || set->proof || df_entry_issues(set, e, th) ||
+	    (!df_entry_last(set, e) && !df_entry_has_no_thread(set, e)))
+		return 1;
+	if (df_entry_is_foreign(set, e, th->tid))
+		return 0;
+	return c->call == DF_CALL_OUTSIDE ? c->object != DF_AT_LOCK
+					  : c->device < 0 || c->device == e->device;
+}
+
+/*
+ * The rank goes on if one of these threads does; e: of one communicator. A thread in no call is free to; only when nothing
+ * has moved for long is it taken for one that never will. One that has ended may have left that to any other.
  */
 static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
-		     const uint32_t *tids, uint32_t nr)
+		     const struct df_entry *e, const uint32_t *tids, uint32_t nr)
 {
 	struct df_graph *g = m->g;
 	uint32_t blocked = 0, gone = 0;
@@ -157,17 +177,38 @@ static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uin
 	g->nodes[node].or_ = 1;
 	for (uint32_t i = 0; i < nr; i++) {
 		int at = thread_index(t, tids[i]);
+		uint32_t to = at < 0 ? DF_NONE : m->threads[trace][at];
 
 		if (t->hosts && !df_trc_host(t, tids[i]))
 			gone++;
-		if (at < 0 || m->threads[trace][at] == DF_NONE)
+		if (to == DF_NONE)
 			continue;
 		blocked++;
-		df_graph_edge(g, node, m->threads[trace][at], DF_E_HOST, DF_W_ALL, DF_NO_REC);
+		if (would_issue(m, e, trace, at, &t->calls[g->nodes[to].ref]))
+			df_graph_edge(g, node, to, DF_E_HOST, DF_W_ALL, DF_NO_REC);
 	}
 	if (gone)
 		df_graph_edge(g, node, t->any_host, DF_E_HOST, DF_W_ALL, DF_NO_REC);
 	g->nodes[node].idle |= blocked + gone < nr || !nr;
+}
+
+/* The rank has no thread left that would issue something: all have ended, are in calls, or wait for others of the process. */
+static enum df_mark why_silent(const struct match *m, const struct df_entry *e,
+			       const uint32_t *tids, uint32_t nr)
+{
+	const struct df_trc *t = &m->g->set->traces[e->trace];
+
+	if (!df_entry_has_ended(m->g->set, e))
+		return DF_M_SILENT;
+	for (uint32_t i = 0; i < nr; i++) {
+		int at = thread_index(t, tids[i]);
+
+		if (at >= 0 && m->threads[e->trace][at] == DF_NONE &&
+		    t->threads[at].at != DF_AT_GONE && t->threads[at].at != DF_AT_LOCK &&
+		    !df_entry_is_foreign(m->g->set, e, tids[i]))
+			return DF_M_SILENT;
+	}
+	return DF_M_ENDED;
 }
 
 /* Without any thread in a call the node has nothing to wait for. */
@@ -287,9 +328,9 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 		nr = busy_threads(t, tids, 64);
 	if (set->proof && !e->used)
 		nr = add_rank_threads(set, e, tids, nr, 64, &more);
-	hosts_of(m, node, t, e->trace, tids, nr);
+	hosts_of(m, node, t, e->trace, e, tids, nr);
 	g->nodes[node].idle |= more || e->more_threads != 0;
-	settle(g, node, DF_M_SILENT);
+	settle(g, node, why_silent(m, e, tids, nr));
 	return node;
 }
 
@@ -521,7 +562,7 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 		if (!nr)
 			continue;
 		any = 1;
-		hosts_of(m, node, t, i, tids, nr);
+		hosts_of(m, node, t, i, NULL, tids, nr);
 	}
 	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
 	df_graph_edge(g, b->node, node, DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);

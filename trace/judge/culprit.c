@@ -70,17 +70,65 @@ static void loops(const struct df_check_result *r, const struct df_entry *e, cha
 					       df_call_text(df_polled_call(k)));
 }
 
+/* " (its last call on B is #3)"; where it has issued nothing there, its last one elsewhere. */
+static void last_call(const struct df_check_set *set, const struct df_entry *e, struct df_line *b)
+{
+	const struct df_entry *on = e->used ? e : df_entry_last(set, e);
+	const char *comm = set->gcomms[e->gcomm].label;
+	char op[96];
+
+	if (!on) {
+		df_line_put(b, " (it has issued nothing)");
+		return;
+	}
+	df_say_op(set,
+		  &(struct df_uop){.gcomm = on->gcomm,
+				   .l = {.kind = on->last.kind,
+					 .rank = on->rank,
+					 .peer = on->last.peer,
+					 .index = on->last.index}},
+		  op, sizeof(op));
+	if (on == e)
+		df_line_put(b, " (its last call on %s is %s)", comm,
+			    op + strlen(comm) + (op[strlen(comm)] == ' '));
+	else
+		df_line_put(b, " (it has issued nothing on %s, its last call is %s)", comm, op);
+}
+
+/* Of a call that all ranks make: who waits in it for the root, and where. NULL: there is none. */
+static const struct df_node *a_caller(struct df_check_result *r)
+{
+	const struct df_graph *g = &r->g;
+
+	for (size_t i = 0; i < g->nr_edges; i++) {
+		uint32_t bar = g->edges[i].from;
+
+		for (size_t k = 0; g->edges[i].to == r->root &&
+				   g->nodes[bar].kind == DF_N_BARRIER && k < g->nr_edges;
+		     k++)
+			if (g->edges[k].to == bar && g->nodes[g->edges[k].from].kind == DF_N_THREAD)
+				return &g->nodes[g->edges[k].from];
+	}
+	return NULL;
+}
+
 void df_line_missing(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
 	const struct df_uop *u = a_waiter(r);
 	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	const struct df_node *caller = u ? NULL : a_caller(r);
 	char op[96] = "an operation", who[48], loop[160], script[160];
 
 	if (u)
 		df_say_op(r->set, u, op, sizeof(op));
 	df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who));
-	df_line_put(b, "%s waits for %s, ", op, who);
+	if (caller)
+		df_line_put(b, "%s waits in %s for %s, ", df_line_host(r, caller, op, sizeof(op)),
+			    df_call_text(r->set->traces[caller->trace].calls[caller->ref].call),
+			    who);
+	else
+		df_line_put(b, "%s waits for %s, ", op, who);
 	if (!strcmp(r->qualifier, "exited")) {
 		df_line_put(b, "whose process exited normally%s", e ? " " : "");
 		if (e)
@@ -91,6 +139,9 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, "whose call on %s returned an error and was not repeated",
 			    r->set->gcomms[n->gcomm].label);
 		snprintf(r->qualifier, sizeof(r->qualifier), "failed");
+	} else if (e && df_entry_has_ended(r->set, e)) {
+		df_line_put(b, "whose thread has ended without %s it",
+			    caller ? "making" : "issuing");
 	} else if (e) {
 		loops(r, e, loop, sizeof(loop));
 		df_line_put(b, "which has not issued it: ");
@@ -105,9 +156,9 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 		if (df_say_script(r->set, e->trace, script, sizeof(script)))
 			df_line_put(b, "; it is at %s", script);
 	}
-	if (e && e->next_coll && strcmp(r->qualifier, "destroyed"))
-		df_line_put(b, " (its last call on %s is #%" PRIu64 ")",
-			    r->set->gcomms[n->gcomm].label, e->next_coll);
+	if (e && (e->used || !strcmp(r->qualifier, "thread ended")) &&
+	    strcmp(r->qualifier, "destroyed"))
+		last_call(r->set, e, b);
 }
 
 static void crash_waited(struct df_check_result *r, struct df_line *b)

@@ -275,7 +275,7 @@ static const char *fix_text(struct df_check_result *r)
 	case DF_V_DATA:
 		return "issue the operations in the same order on all ranks before waiting for a result";
 	case DF_V_MISSING:
-		return !strcmp(r->qualifier, "exited")
+		return !strcmp(r->qualifier, "exited") || !strcmp(r->qualifier, "thread ended")
 			       ? "give all ranks the same number of iterations (drop_last, join), or let all ranks exit together"
 			       : "find out why this rank does not make the call that the others made (see the first divergence)";
 	case DF_V_MISMATCH:

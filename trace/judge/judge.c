@@ -29,6 +29,8 @@ static int mark_priority(enum df_mark m)
 		return 18;
 	case DF_M_IN_CALL:
 		return 45;
+	case DF_M_ENDED:
+		return 42;
 	case DF_M_SILENT:
 		return 40;
 	case DF_M_ABSENT:
@@ -304,6 +306,10 @@ static int classify_root(struct df_check_result *r)
 		r->verdict = DF_V_MISSING;
 		snprintf(r->qualifier, sizeof(r->qualifier), "destroyed");
 		break;
+	case DF_M_ENDED:
+		r->verdict = DF_V_MISSING;
+		snprintf(r->qualifier, sizeof(r->qualifier), "thread ended");
+		break;
 	case DF_M_SILENT:
 		r->verdict = DF_V_MISSING;
 		r->confidence = DF_C_POSSIBLE;
@@ -481,9 +487,13 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		r->stale = 1;
 		if (df_graph_reduce(&r->g, DF_W_BASE, 1))
 			rc = judge_residue(r);
-		/* Who may still come: a host that is silent, or that waits for something unknown. */
+		/*
+		 * Who may still come: a host that is silent, or that waits for something unknown. A thread that has ended
+		 * will not, once the others have waited for their whole time.
+		 */
 		if (opts && opts->live && r->quiet_ns < LIVE_PATIENCE_NS &&
-		    (r->verdict == DF_V_MISSING || cycle_has_call(r, DF_CALL_OUTSIDE))) {
+		    (r->verdict == DF_V_MISSING || cycle_has_call(r, DF_CALL_OUTSIDE)) &&
+		    !(r->root != DF_NONE && mark_of(r, r->root) == DF_M_ENDED && stall_seen(set))) {
 			r->otherwise = r->verdict;
 			r->verdict = DF_V_SLOW;
 		}

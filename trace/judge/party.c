@@ -18,6 +18,121 @@ int df_entry_uses(const struct df_entry *e, uint32_t tid)
 	return 0;
 }
 
+static int has_issued(const struct df_entry *e, uint32_t tid)
+{
+	for (uint32_t i = 0; i < e->nr_issuers; i++)
+		if (e->issuers[i] == tid)
+			return 1;
+	return 0;
+}
+
+/* Where there is no room for all that issued on it: any that has issued something and used the device last. */
+static int may_have_issued(const struct df_entry *e, const struct df_lthread *th)
+{
+	return has_issued(e, th->tid) ||
+	       (e->more_threads && th->nr_issued && th->device == e->device);
+}
+
+static int same_party(const struct df_entry *a, const struct df_entry *b)
+{
+	return a->party == b->party && a->device == b->device;
+}
+
+/* Who made it made that of another rank of the process too, for which another thread issues: so each rank has its own. */
+static int has_thread_each(const struct df_check_set *set, const struct df_entry *e)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *f = &set->entries[t->first_entry + i];
+
+		for (uint32_t k = 0; k < e->nr_threads && f->nr_issuers && !same_party(e, f); k++)
+			if (df_entry_uses(f, e->threads[k]) && !has_issued(f, e->threads[k]))
+				return 1;
+	}
+	return 0;
+}
+
+/* The thread, though it never issued anything, is the one that this rank has. */
+static int is_own_idle(const struct df_entry *e, const struct df_lthread *th)
+{
+	return th->device == e->device && !th->nr_issued && !th->is_ours && !th->part_of &&
+	       !df_entry_uses(e, th->tid);
+}
+
+const struct df_entry *df_entry_last(const struct df_check_set *set, const struct df_entry *e)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+	const struct df_entry *last = NULL;
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *f = &set->entries[t->first_entry + i];
+
+		if (f->used && f->gcomm != DF_NONE && same_party(e, f) &&
+		    (!last || f->last.rec > last->last.rec))
+			last = f;
+	}
+	return last;
+}
+
+int df_entry_issues(const struct df_check_set *set, const struct df_entry *e,
+		    const struct df_lthread *th)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+
+	if (e->used)
+		return may_have_issued(e, th);
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *f = &set->entries[t->first_entry + i];
+
+		if (same_party(e, f) && may_have_issued(f, th))
+			return 1;
+	}
+	return 0;
+}
+
+int df_entry_has_ended(const struct df_check_set *set, const struct df_entry *e)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+	const struct df_entry *last = df_entry_last(set, e);
+	int ended = 0;
+
+	if (!last && !has_thread_each(set, e))
+		return 0;
+	for (size_t k = 0; k < t->nr_threads; k++) {
+		const struct df_lthread *th = &t->threads[k];
+
+		if (!(last ? df_entry_issues(set, e, th) : is_own_idle(e, th)))
+			continue;
+		if (th->at != DF_AT_GONE)
+			return 0;
+		ended = 1;
+	}
+	return ended;
+}
+
+int df_entry_has_no_thread(const struct df_check_set *set, const struct df_entry *e)
+{
+	return !df_entry_last(set, e) && has_thread_each(set, e);
+}
+
+int df_entry_is_foreign(const struct df_check_set *set, const struct df_entry *e, uint32_t tid)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+	int foreign = 0;
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_entry *f = &set->entries[t->first_entry + i];
+
+		if (!has_issued(f, tid))
+			continue;
+		if (same_party(e, f))
+			return 0;
+		foreign = 1;
+	}
+	return foreign;
+}
+
 /* Another entry of the same communicator on the same device of the same process, which uses the thread (0: any). */
 static int has_other(const struct df_check_set *set, const struct df_entry *e, uint32_t tid)
 {

@@ -142,15 +142,19 @@ static struct df_lcomm *comm_of(struct df_load *l, const struct df_reader *r, ui
 	return &l->comms[comm - 1];
 }
 
-static void comm_thread(struct df_lcomm *c, uint32_t tid)
+static void comm_thread(struct df_lcomm *c, uint32_t tid, int issues)
 {
-	for (uint32_t i = 0; i < c->nr_threads; i++)
-		if (c->threads[i] == tid)
-			return;
-	if (c->nr_threads < DF_LCOMM_THREADS)
-		c->threads[c->nr_threads++] = tid;
-	else
+	uint32_t i = 0;
+
+	while (i < c->nr_threads && c->threads[i] != tid)
+		i++;
+	if (i == DF_LCOMM_THREADS) {
 		c->more_threads = 1;
+		return;
+	}
+	c->threads[i] = tid;
+	c->nr_threads += i == c->nr_threads;
+	c->issued |= (uint8_t)(issues << i);
 }
 
 static int push_note(struct df_load *l, const struct df_rec *rec, uint64_t index)
@@ -220,7 +224,7 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	op->group = (uint32_t)t->in_group;
 	t->nr_issued++;
 	l->nr_open++;
-	comm_thread(c, rec->thread);
+	comm_thread(c, rec->thread, 1);
 	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
 		op->cindex = c->nr_coll + c->nr_p2p++;
 	else
@@ -435,7 +439,12 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_COMM_READY:
 		c = comm_of(l, r, rec->comm);
 		if (c && !t->is_ours)
-			comm_thread(c, t->part_of ? t->part_of : rec->thread);
+			comm_thread(c, t->part_of ? t->part_of : rec->thread, 0);
+		return push_note(l, rec, index);
+	case DF_REC_OP_INTENT:
+		c = comm_of(l, r, rec->comm);
+		if (c)
+			comm_thread(c, rec->thread, 1);
 		return push_note(l, rec, index);
 	case DF_REC_OP_DEP:
 	case DF_REC_OP_BEHIND:
@@ -446,7 +455,6 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_COMM_ABORT:
 	case DF_REC_COMM_ERROR:
 	case DF_REC_OP_FAILED:
-	case DF_REC_OP_INTENT:
 	case DF_REC_PEER_DEAD:
 	case DF_REC_STALL:
 	case DF_REC_SITE:

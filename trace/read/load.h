@@ -101,6 +101,7 @@ struct df_lcomm {
 	uint64_t last_rec, last_ns;
 	uint32_t threads[DF_LCOMM_THREADS]; /* that issued on it, or made it */
 	uint32_t nr_threads, more_threads;  /* more: there is no room for one */
+	uint8_t issued;			    /* 1 << place in threads: it issued on it */
 };
 
 struct df_load {

@@ -113,6 +113,9 @@ static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trac
 			e->nr_threads = l->comms[i - 1].nr_threads;
 			e->more_threads = l->comms[i - 1].more_threads;
 			memcpy(e->threads, l->comms[i - 1].threads, sizeof(e->threads));
+			for (uint32_t k = 0; k < e->nr_threads; k++)
+				if (l->comms[i - 1].issued >> k & 1)
+					e->issuers[e->nr_issuers++] = e->threads[k];
 			qsort(e->threads, e->nr_threads, sizeof(*e->threads), by_tid);
 			e->last_ns = l->comms[i - 1].last_ns;
 		}
@@ -134,6 +137,10 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 	if (e->gcomm == DF_NONE)
 		return 0;
 	e->used = 1;
+	e->last.index = op->index;
+	e->last.rec = op->rec;
+	e->last.peer = op->peer;
+	e->last.kind = op->kind;
 	if (!p2p && nccl) {
 		if (op->index >= e->next_coll)
 			e->next_coll = op->index + 1;

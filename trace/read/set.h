@@ -30,7 +30,13 @@ struct df_entry {
 	uint64_t drops;		/* records that the ring has overwritten */
 	uint64_t last_ns;
 	uint32_t threads[DF_LCOMM_THREADS], nr_threads, more_threads;
-	int used; /* the rank has issued something on it */
+	uint32_t issuers[DF_LCOMM_THREADS], nr_issuers; /* those of them that issued on it */
+	int used;					/* the rank has issued something on it */
+	struct {
+		uint64_t index, rec;
+		int32_t peer;
+		uint8_t kind;
+	} last; /* where it is used: the rank's last operation on it that the trace shows */
 };
 
 /* Host and process of a rank, from COMM_MEMBER: known even where the trace is missing. Each rank tells of all. */
@@ -193,6 +199,20 @@ const struct df_member *df_set_member(const struct df_check_set *set, uint32_t g
 /* party.c, once the entries are sorted; does a thread issue on it, or has it made it? */
 void df_set_parties(struct df_check_set *set);
 int df_entry_uses(const struct df_entry *e, uint32_t tid);
+/* That of the same rank with its last operation; NULL: it has issued nothing. */
+const struct df_entry *df_entry_last(const struct df_check_set *set, const struct df_entry *e);
+/* The thread has issued for the rank: on this communicator, or on others if the rank has issued nothing on this one. */
+int df_entry_issues(const struct df_check_set *set, const struct df_entry *e,
+		    const struct df_lthread *th);
+/*
+ * All threads by which the rank has issued something on the communicator (or elsewhere, if nothing on this one) were seen to
+ * have ended; of a rank that has issued nothing in a process with a thread for each, its thread.
+ */
+int df_entry_has_ended(const struct df_check_set *set, const struct df_entry *e);
+/* The rank has issued nothing, and who made its communicators is not its thread: other ranks of the process have their own. */
+int df_entry_has_no_thread(const struct df_check_set *set, const struct df_entry *e);
+/* It has issued for other ranks of its process, and never for this one. */
+int df_entry_is_foreign(const struct df_check_set *set, const struct df_entry *e, uint32_t tid);
 
 /* While traces are added (tally.c). The communicator's number, DF_NONE without memory. */
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
