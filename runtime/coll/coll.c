@@ -239,7 +239,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	       df_coll_kind_name(req.kind), (unsigned long long)sig->count, comm->nranks,
 	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops,
 	       df_proto_name(coll->pick.proto),
-	       coll->pick.staged ? ", copies its input first (out of place only by itself)" : "");
+	       coll->pick.staged ? ", copies its input first" : "");
 	df_list_add_tail(&coll->dev->colls, &coll->node);
 	HASH_ADD(hh, comm->registry.all, sig, sizeof(coll->sig), coll);
 	*out = coll;

@@ -21,6 +21,19 @@ defect() {
 defect rrc-source.xml "rrc-source.xml:10: rank 1 block 0 step 0: its source is where the sender has the operand"
 defect rcs-scratch.xml "rcs-scratch.xml:15: rank 1 block 1 step 0: race: writes scratch chunk 0, which block 0 step 0 writes"
 
+# What writes to its input does so on a copy: right in place and out of place, and the caller's input stays as it was.
+for f in tests/program/own_input/*; do
+	"$B/dfshim" algo verify "$f" >"$T/out" 2>&1 || fail "$f is refused: $(cat "$T/out")"
+	grep -q 'writes to its input: it copies that first' "$T/out" || fail "$f: $(cat "$T/out")"
+	"$B/dfshim" algo verify --json "$f" | grep -Eq '"copies_input": ?true' || fail "$f: $("$B/dfshim" algo verify --json "$f")"
+	"$B/dfshim" algo run "$f" --rounds 30 >"$T/out" 2>&1 && grep -q '30 runs right' "$T/out" || fail "$f: $(cat "$T/out")"
+done
+# It is refused for what it does wrong there, and that is said in the file's terms.
+sed '0,/srcbuf="i" srcoff="1" dstbuf="i" dstoff="1"/s//srcbuf="i" srcoff="0" dstbuf="i" dstoff="1"/' tests/program/own_input/rs.xml >"$T/wrong.xml"
+"$B/dfshim" algo verify "$T/wrong.xml" >"$T/out" 2>"$T/err"
+rc=$?
+[ $rc = 3 ] && grep -q 'wrong.xml:21: rank 1 block 1 step 0: output chunk 0 ends as' "$T/err" || fail "a wrong step of one that writes to its input: $rc, $(cat "$T/err")"
+
 D=../shared/data/msccl
 [ -r $D/MANIFEST.md ] || {
 	[ $bad = 0 ] || exit 1

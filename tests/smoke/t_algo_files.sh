@@ -60,6 +60,13 @@ END
 $D verify "$T/early.dfp" | grep -q 'copies its input first' || fail "verify: $($D verify "$T/early.dfp")"
 DFSHIM_ALGO=$T/early.dfp run AllReduce --ranks 2
 used "early.*copies its input first"
+# Written to work in its input: works on a copy, in place and out of place.
+own=$SRC/tests/program/own_input
+for one in ReduceScatter:rs.xml:3 AllGather:ag.xml:2 AllReduce:ar.dfp:2 AlltoAll:a2a.dfp:2 Broadcast:bc.xml:3 Reduce:red.dfp:3; do
+	IFS=: read -r kind file ranks <<<"$one"
+	DFSHIM_ALGO=$own/$file run "$kind" --ranks "$ranks"
+	used "[a-z0-9]*-in-input.*copies its input first"
+done
 # Ranks with different lists do not join: an error on all of them, no hang.
 cat >"$T/differ" <<'END'
 #!/bin/sh

@@ -98,6 +98,43 @@ int df_algo_parse_only(const char *path, const char *text, size_t size, struct d
 	return 0;
 }
 
+/*
+ * A program that writes to its input, proved as if that were its own, so that what else is wrong is said in the file's terms;
+ * then on a copy. -EPROTO with a->v.err.
+ */
+static int stage_written(struct df_algo_file *a)
+{
+	struct df_plan *plan = a->plan;
+	uint32_t *own = calloc((size_t)plan->nranks, sizeof(*own));
+	struct df_program **progs = NULL;
+	struct df_verify_in in = {.kind = plan->kind,
+				  .nranks = plan->nranks,
+				  .root = plan->root,
+				  .plan = plan,
+				  .expect = a->expect.nr ? &a->expect : NULL,
+				  .set_flags = 1,
+				  .own_input = 1};
+	int rc;
+
+	if (!own)
+		return -ENOMEM;
+	/* Ranks without an input by the collective may use its name as well. */
+	for (int r = 0; r < plan->nranks; r++) {
+		own[r] = plan->rank[r].in_chunks;
+		plan->rank[r].in_chunks = df_canon_input_reach(&plan->rank[r]);
+	}
+	rc = df_plan_finish(plan, 0, &progs);
+	in.progs = progs;
+	if (!rc)
+		rc = df_verify(&in, &a->v);
+	df_programs_free(progs, plan->nranks);
+	for (int r = 0; r < plan->nranks; r++)
+		plan->rank[r].in_chunks = own[r];
+	free(own);
+	a->staged = !rc;
+	return rc ? rc : df_canon_stage(plan);
+}
+
 int df_algo_parse(const char *path, const char *text, size_t size, struct df_algo_file **out,
 		  struct df_perr *err)
 {
@@ -106,7 +143,11 @@ int df_algo_parse(const char *path, const char *text, size_t size, struct df_alg
 
 	if (rc)
 		return rc;
-	rc = df_plan_prove(a->plan, &a->expect, &a->progs, &a->v);
+	/* Where input and output are one buffer, what is written there is the output. */
+	if (a->plan->in_place != 1 && df_canon_writes_input(a->plan))
+		rc = stage_written(a);
+	if (!rc)
+		rc = df_plan_prove(a->plan, &a->expect, &a->progs, &a->v);
 	if (rc) {
 		char file[sizeof(err->file)];
 
@@ -184,7 +225,7 @@ static void load_file(struct loading *l, const char *path)
 		rc = -EPROTO;
 	}
 	/* Whether a rank calls in place is nobody else's knowledge, so a program must serve both. */
-	if (!rc && !a->v.in_place && a->plan->kind != DF_COLL_ALLTOALL)
+	if (!rc && !a->v.in_place && !a->staged && a->plan->kind != DF_COLL_ALLTOALL)
 		rc = stage(a, &err);
 	if (rc) {
 		if (l->refused)

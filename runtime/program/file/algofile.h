@@ -20,7 +20,7 @@ struct df_algo_file {
 	struct df_verify_out v;
 	struct df_msccl_facts msccl;
 	int is_msccl;
-	int staged; /* of a table: copies its input first, since it was right out of place only */
+	int staged; /* copies its input first: it writes to it, or (of a table) was right out of place only */
 };
 
 /* -EPROTO with *err (file, line, rank, block, step, reason); -errno of reading, described in *err too. */

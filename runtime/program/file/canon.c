@@ -484,8 +484,8 @@ int df_canon_fence(struct df_plan *plan)
 	return 0;
 }
 
-/* A copy of each input chunk at the head of block 0; 0 or -ENOMEM. */
-static int copy_input(struct df_prank *r, uint32_t base)
+/* A copy of the first n input chunks at the head of block 0; 0 or -ENOMEM. */
+static int copy_input(struct df_prank *r, uint32_t base, uint32_t n)
 {
 	/* One chunk a step: the largest step decides how a message is cut. */
 	struct df_pinst copy = {.op = DF_OP_COPY,
@@ -494,7 +494,6 @@ static int copy_input(struct df_prank *r, uint32_t base)
 				.cnt = 1,
 				.send_peer = -1,
 				.recv_peer = -1};
-	uint32_t n = r->in_chunks;
 	struct df_pblock *first;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -511,33 +510,85 @@ static int copy_input(struct df_prank *r, uint32_t base)
 	return 0;
 }
 
+static int reads_input(const struct df_pinst *in)
+{
+	return df_op_info[in->op].reads && in->src_buf == DF_BUF_IN;
+}
+
+static int writes_input(const struct df_pinst *in)
+{
+	return df_op_info[in->op].writes && in->dst_buf == DF_BUF_IN;
+}
+
+int df_canon_writes_input(const struct df_plan *plan)
+{
+	for (int k = 0; k < plan->nranks; k++) {
+		const struct df_prank *r = &plan->rank[k];
+
+		for (uint32_t b = 0; b < r->nr_blocks; b++)
+			for (uint32_t i = 0; i < r->block[b].nr; i++)
+				if (writes_input(&r->block[b].inst[i]))
+					return 1;
+	}
+	return 0;
+}
+
+uint32_t df_canon_input_reach(const struct df_prank *r)
+{
+	uint32_t reach = r->in_chunks;
+
+	for (uint32_t b = 0; b < r->nr_blocks; b++) {
+		for (uint32_t i = 0; i < r->block[b].nr; i++) {
+			const struct df_pinst *in = &r->block[b].inst[i];
+
+			if (reads_input(in))
+				reach = DF_MAX(reach, in->src + in->cnt);
+			if (writes_input(in))
+				reach = DF_MAX(reach, in->dst + in->cnt);
+		}
+	}
+	return reach;
+}
+
 int df_canon_stage(struct df_plan *plan)
 {
 	for (int k = 0; k < plan->nranks; k++) {
 		struct df_prank *r = &plan->rank[k];
-		uint32_t base = r->scratch_chunks;
+		uint32_t base = r->scratch_chunks, reach = df_canon_input_reach(r),
+			 n = r->in_chunks;
 
-		if (!r->nr_blocks || !r->in_chunks)
+		/* Where the collective gives this rank no input, there is nothing to copy. */
+		if (plan->kind != DF_COLL_CUSTOM)
+			n = DF_MIN(n, df_coll_chunks(plan->kind, plan->nranks, plan->root, k,
+						     plan->chunks, 0));
+		r->in_chunks = n;
+		if (!r->nr_blocks || !reach)
 			continue;
 		for (uint32_t b = 0; b < r->nr_blocks; b++) {
 			for (uint32_t i = 0; i < r->block[b].nr; i++) {
 				struct df_pinst *in = &r->block[b].inst[i];
 
-				if (!df_op_info[in->op].reads || in->src_buf != DF_BUF_IN)
-					continue;
-				in->src_buf = DF_BUF_SCRATCH;
-				in->src += base;
+				if (reads_input(in)) {
+					in->src_buf = DF_BUF_SCRATCH;
+					in->src += base;
+				}
+				if (writes_input(in)) {
+					in->dst_buf = DF_BUF_SCRATCH;
+					in->dst += base;
+				}
 			}
 		}
 		for (uint32_t d = 0; d < r->nr_deps; d++)
-			r->dep[d].inst += r->dep[d].block ? 0 : r->in_chunks;
-		if (copy_input(r, base))
+			r->dep[d].inst += r->dep[d].block ? 0 : n;
+		r->scratch_chunks += reach;
+		if (!n)
+			continue;
+		if (copy_input(r, base, n))
 			return r->err;
-		r->scratch_chunks += r->in_chunks;
 		/* Nobody may write the output, which may be the input, before all of it is copied. */
 		for (uint32_t b = 1; b < r->nr_blocks; b++) {
 			if (r->block[b].nr)
-				df_prank_dep(r, b, 0, 0, r->in_chunks - 1);
+				df_prank_dep(r, b, 0, 0, n - 1);
 		}
 		if (r->err)
 			return r->err;

@@ -24,10 +24,15 @@ uint32_t df_canon_unify(enum df_coll_kind kind, uint32_t chunks, int rank, int b
 int df_canon_fence(struct df_plan *plan);
 
 /*
- * For a plan that is right out of place only: every rank copies its input to scratch first and reads it there, so that
- * the program is right in place too. Prove it afterwards. -ENOMEM.
+ * For a plan that is right out of place only, or works in its input: every rank copies its input to scratch first and has it
+ * there, so that the program is right in place too and leaves to the caller what is the caller's. Prove it afterwards. -ENOMEM.
  */
 int df_canon_stage(struct df_plan *plan);
+
+/* Some step of some rank writes to the input. */
+int df_canon_writes_input(const struct df_plan *plan);
+/* How many chunks of its input a rank names, those it has by the collective among them. */
+uint32_t df_canon_input_reach(const struct df_prank *r);
 
 /*
  * Finishes a plan for use: programs of all ranks, verified, with flags and min_slots, fenced where they

@@ -47,6 +47,7 @@ struct df_verify_in {
 	const struct df_plan *plan;	 /* for source lines; may be NULL; same blocks and steps */
 	const struct df_expects *expect; /* CUSTOM: what the outputs must hold; NULL: anything */
 	int set_flags; /* write RAW and FINAL flags and min_slots instead of checking them */
+	int own_input; /* the input is a copy: it may be written */
 };
 
 struct df_verify_out {

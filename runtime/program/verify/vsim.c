@@ -122,7 +122,7 @@ static int store(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round, i
 {
 	struct df_vloc *l = df_vsim_locate(s, s->g->thread[t].rank, buf, chunk, round);
 
-	if (buf == DF_BUF_IN)
+	if (buf == DF_BUF_IN && !s->in->own_input)
 		return df_vsim_fail(s, t, step, "writes to the input, which belongs to the caller");
 	if (l->w_epoch && !before(s, l->w_thread, l->w_epoch, t))
 		return fail_race(s, t, step, "writes", buf, chunk, l->w_thread, l->w_epoch,

@@ -52,6 +52,8 @@ static void say_valid(const char *name, const struct df_algo_file *f)
 		if (f->msccl.split)
 			printf("  steps over several chunks were split: they mixed input with results\n");
 	}
+	if (f->staged)
+		printf("  writes to its input: it copies that first and works on the copy\n");
 	printf("  %s\n",
 	       f->v.in_place ? "right in place and out of place"
 	       : f->plan->kind == DF_COLL_ALLTOALL || f->plan->kind == DF_COLL_CUSTOM
@@ -85,14 +87,14 @@ static int json_refused(const char *name, const struct df_perr *err)
 
 static int json_valid(const char *name, const struct df_algo_file *f)
 {
-	json_t *o =
-		json_pack("{s:o, s:b, s:s, s:i, s:i, s:i, s:o, s:o, s:b, s:b, s:b, s:b}", "file",
-			  df_json_text(name), "valid", 1, "kind", df_coll_kind_name(f->plan->kind),
-			  "ranks", f->plan->nranks, "chunks", (int)f->plan->chunks, "min_slots",
-			  (int)f->v.min_slots, "min_bytes", df_json_u64(f->plan->min_bytes),
-			  "max_bytes", df_json_u64(f->plan->max_bytes), "in_place",
-			  f->v.in_place != 0, "postcondition", f->v.has_post != 0, "same_order",
-			  f->v.same_order != 0, "whole_chunks", f->v.whole_chunks != 0);
+	json_t *o = json_pack(
+		"{s:o, s:b, s:s, s:i, s:i, s:i, s:o, s:o, s:b, s:b, s:b, s:b, s:b}", "file",
+		df_json_text(name), "valid", 1, "kind", df_coll_kind_name(f->plan->kind), "ranks",
+		f->plan->nranks, "chunks", (int)f->plan->chunks, "min_slots", (int)f->v.min_slots,
+		"min_bytes", df_json_u64(f->plan->min_bytes), "max_bytes",
+		df_json_u64(f->plan->max_bytes), "in_place", f->v.in_place != 0, "copies_input",
+		f->staged != 0, "postcondition", f->v.has_post != 0, "same_order",
+		f->v.same_order != 0, "whole_chunks", f->v.whole_chunks != 0);
 
 	if (f->is_msccl) {
 		json_object_set_new(o, "msccl_slots_step", json_integer(f->msccl.slots_step));
