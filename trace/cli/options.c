@@ -204,7 +204,7 @@ void df_cli_parse(const struct df_cli *cli, int *argc, char ***argv)
 {
 	struct argp_option *options = calloc(cli->nr_options + 3, sizeof(*options));
 	struct argp argp = {options, parse, cli->args, cli->doc, NULL, filter, NULL};
-	char name[64];
+	char name[64], *own = (*argv)[0];
 	int nr, left = *argc;
 
 	argp_err_exit_status = 2;
@@ -230,6 +230,8 @@ void df_cli_parse(const struct df_cli *cli, int *argc, char ***argv)
 	(*argv)[0] = name;
 	argp_parse(&argp, *argc, *argv, ARGP_NO_HELP | (cli->in_order ? ARGP_NO_ARGS : 0), &left,
 		   (void *)cli);
+	/* The loader keeps this word for the program's own path, which call sites are named by. */
+	(*argv)[0] = own;
 	free(options);
 	nr = *argc - left;
 	if (!nr && cli->missing)

@@ -326,7 +326,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	memcpy(tids, e->threads, sizeof(e->threads));
 	if (!nr)
 		nr = busy_threads(t, tids, 64);
-	if (set->proof && !e->used)
+	if (!e->used)
 		nr = add_rank_threads(set, e, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, e, tids, nr);
 	g->nodes[node].idle |= more || e->more_threads != 0;
