@@ -152,7 +152,10 @@ static int start(void)
 		.mb = env->trace_mb,
 		.rank = env_int("RANK", env_int("OMPI_COMM_WORLD_RANK", -1)),
 		.world = env_int("WORLD_SIZE", env_int("OMPI_COMM_WORLD_SIZE", 0)),
+		.rules = (uint32_t)env->rules,
 		.mode = (uint32_t)env->mode,
+		.slots = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_slots : 0,
+		.queues = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_queues : 0,
 	};
 	const char *bad;
 	uint32_t blocks;
@@ -186,6 +189,7 @@ static int start(void)
 	/* Without it what lingers does so in at_exit(). */
 	(void)on_exit(before_exit, NULL);
 	df_rt.execs.nr_cores = cores();
+	df_rt.rules = env->rules;
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots == DF_AUTO ? 4 : (uint32_t)env->slots;
 	df_rt.slot_bytes = (env->slot_kb == DF_AUTO ? 128 : (uint32_t)env->slot_kb) * 1024;
