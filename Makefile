@@ -75,8 +75,7 @@ SRC_PLAN := $(call below,trace/plan)
 SRC_CLI := $(call below,trace/cli)
 SRC_TRACE := $(filter-out $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI),$(call below,trace))
 SRC_HOST := $(call below,interpose/hostcuda)
-SRC_HOSTNCCL := $(call below,interpose/hostnccl)
-SRC_INTER := $(filter-out $(SRC_HOST) $(SRC_HOSTNCCL),$(call below,interpose))
+SRC_INTER := $(filter-out $(SRC_HOST),$(call below,interpose))
 SRC_TESTLIB := $(wildcard tests/lib/*.c)
 SRC_CLIENT := $(wildcard tests/clients/*.c)
 SRC_TEST := $(wildcard tests/*/t_*.c)
@@ -87,7 +86,7 @@ BENCHES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/b_*.c))
 CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_CLIENT)))
 
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
-PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/libdfnccl.so $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
+PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
 
 .PHONY: all tests check check-gpu demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb install uninstall clean
 all: $(PRODUCTS)
@@ -127,12 +126,6 @@ $(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/c
 # The planner's state machine for Python: plan_handle.h is all that it exports.
 $(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c solve.c sync.c))
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-z,defs -o $@ $^ -lm
-
-# NCCL by its own rules on the memory of libdfhost.so, for jobs that are to hang as they would: it has NCCL's name, so
-# that who preloads it has no other.
-$(B)/libdfnccl.so: $(call obj,$(SRC_HOSTNCCL) $(wildcard kernels/reduce_*.c)) $(B)/libdfbase.a interpose/hostnccl/export.map
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,--version-script=interpose/hostnccl/export.map -Wl,-z,nodelete -Wl,-z,defs \
-		-Wl,-soname,libnccl.so.2 -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
@@ -234,7 +227,7 @@ VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 INST := $(DESTDIR)$(PREFIX)
 
 # file:folder below PREFIX; what is here is installed, and uninstalled.
-INSTALLED := $(B)/dfshim:bin $(B)/libdfshim.so:lib $(B)/libdfhost.so:lib $(B)/libdfnccl.so:lib $(B)/libdfplan.so:lib interpose/dfccl.h:include \
+INSTALLED := $(B)/dfshim:bin $(B)/libdfshim.so:lib $(B)/libdfhost.so:lib $(B)/libdfplan.so:lib interpose/dfccl.h:include \
 	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \
 	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json)) \
 	$(patsubst %,%:share/dfshim/plan,$(wildcard docs/plan/*.json))

@@ -35,12 +35,9 @@ int df_on_hostcuda(void)
 	return k == 2;
 }
 
-const struct df_hostnccl_api *df_real_on_cpu(void)
+int df_real_on_cpu(void)
 {
-	const struct df_hostnccl_api *(*api)(void);
-
-	*(void **)&api = df_dlsym(RTLD_DEFAULT, "df_hostnccl");
-	return api ? api() : NULL;
+	return df_dlsym(RTLD_DEFAULT, "dfshim_nccl_on_cpu") != NULL;
 }
 
 /* 1 if the address lies in this library. */

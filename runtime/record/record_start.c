@@ -18,7 +18,7 @@ static int number(const char *a, const char *b, int none)
 	return text ? atoi(text) : none;
 }
 
-int df_record_start(const struct df_record_nccl *nccl)
+int df_record_start(void)
 {
 	const struct df_env *env = df_env();
 	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -33,7 +33,7 @@ int df_record_start(const struct df_record_nccl *nccl)
 	int ret, cuda = env->trace_cuda && !df_device_open_any(reason, sizeof(reason));
 
 	/* How streams share hardware queues is known where there is one queue, and on the CPU. */
-	if (cuda && !df_backend->gpu && nccl)
+	if (cuda && !df_backend->gpu && env->rules == DF_RULES_NCCL)
 		config.queues = (uint32_t)env->host_queues;
 	else if (connections && atoi(connections) == 1)
 		config.queues = 1;
@@ -47,7 +47,7 @@ int df_record_start(const struct df_record_nccl *nccl)
 		df_info("mode trace: calls of CUDA and ends of operations are not recorded: %s",
 			reason);
 	} else {
-		df_record_behind(df_backend, (int)config.queues);
+		df_record_behind(df_backend);
 	}
-	return df_record_watch_start(nccl);
+	return df_record_watch_start();
 }

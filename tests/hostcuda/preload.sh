@@ -1,6 +1,5 @@
 #!/bin/sh
-# Runs a program of this folder with libdfhost.so preloaded: preload.sh PROGRAM [ARGS...]. NCCL=1: and libdfnccl.so, so
-# that streams share hardware queues.
+# Runs a program of this folder with libdfhost.so preloaded: preload.sh PROGRAM [ARGS...].
 set -eu
 host=$B/libdfhost.so
 if [ ! -e "$host" ]; then
@@ -9,4 +8,4 @@ if [ ! -e "$host" ]; then
 fi
 program=$B/tests/hostcuda/$1
 shift
-exec env LD_PRELOAD="${SAN_RUNTIME-}$host${NCCL:+ $B/libdfnccl.so}" "$program" "$@"
+exec env LD_PRELOAD="${SAN_RUNTIME-}$host" "$program" "$@"

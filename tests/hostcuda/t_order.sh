@@ -3,4 +3,4 @@
 # was enqueued before.
 set -eu
 tests/hostcuda/preload.sh p_order
-NCCL=1 DFSHIM_HOST_QUEUES=2 tests/hostcuda/preload.sh p_order 30
+DFSHIM_RULES=nccl DFSHIM_HOST_QUEUES=2 tests/hostcuda/preload.sh p_order 30
