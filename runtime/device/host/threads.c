@@ -385,9 +385,12 @@ int df_threads_start(const struct df_execs *all, const struct df_hooks *hooks)
 	if (!eng.quit_ns)
 		eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) *
 			      DF_NS_PER_US;
-	eng.hooks = hooks;
-	/* RELEASE pairs with the ACQUIRE in execs(). */
-	__atomic_store_n(&eng.execs, all, __ATOMIC_RELEASE);
+	/* Once: the threads that work already look at both without the lock. */
+	if (__atomic_load_n(&eng.execs, __ATOMIC_RELAXED) != all) {
+		eng.hooks = hooks;
+		/* RELEASE pairs with the ACQUIRE in execs(): the hooks are there too. */
+		__atomic_store_n(&eng.execs, all, __ATOMIC_RELEASE);
+	}
 	for (i = 0; i < all->nr; i++)
 		active += __atomic_load_n(&all->v[i]->used, __ATOMIC_RELAXED) != 0;
 	__atomic_store_n(&eng.nr_blocks, active * all->v[0]->d.nr_blocks, __ATOMIC_RELAXED);
