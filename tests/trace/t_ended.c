@@ -214,6 +214,22 @@ START_TEST(test_in_cuda)
 }
 END_TEST
 
+/* Main made the communicators and joins; the ranks' threads each wait for their first operation on another one. */
+START_TEST(test_stuck_elsewhere)
+{
+	struct tb_image im;
+
+	process(&im, _i, 2, 2);
+	for (int r = 0; r < 2; r++) {
+		issue(&im, T(r), 2, r, r, 0);
+		enters(&im, T(r), DF_CALL_STREAM_SYNC, (uint64_t)r + 1, r);
+	}
+	is_at(&im, MAIN, DF_AT_LOCK);
+	tb_quiet(&im, MINUTE);
+	expect(&im, "DATA", "cycle");
+}
+END_TEST
+
 /* What the rank has issued it has issued on other communicators; or nothing at all, where each rank has a thread. */
 START_TEST(test_unused)
 {
@@ -362,6 +378,7 @@ int main(void)
 	tcase_add_loop_test(t, test_joined, 0, NR_WAYS);
 	tcase_add_loop_test(t, test_lives, 0, NR_WAYS);
 	tcase_add_loop_test(t, test_in_cuda, 0, NR_WAYS);
+	tcase_add_loop_test(t, test_stuck_elsewhere, 0, NR_WAYS);
 	tcase_add_loop_test(t, test_unused, 0, NR_WAYS);
 	tcase_add_loop_test(t, test_shared_thread, 0, NR_WAYS);
 	tcase_add_loop_test(t, test_many_threads, 0, NR_WAYS);
