@@ -341,6 +341,41 @@ START_TEST(test_lost_record)
 }
 END_TEST
 
+/* Two runs into one folder, without a launcher's ranks: the later one counts. A rank that comes late is of the same run. */
+START_TEST(test_earlier_run)
+{
+	for (int late = 0; late < 2; late++) {
+		struct tb_image im[3];
+		struct df_check_set *set;
+		struct df_check_result *r;
+		char *text;
+
+		for (int i = 0; i < 3; i++) {
+			tb_image_init(&im[i], -1, 0, 64);
+			im[i].h->pid = 100 + (uint32_t)i;
+			if (i == 2)
+				im[i].clock += 100000000000;
+			im[i].h->mono_ns = im[i].clock;
+			tb_comm(&im[i], i == 2 && !late ? 8 : 7, late ? 3 : 2,
+				i % 2 + late * (i / 2) * 2, i);
+		}
+		tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+		for (int i = 0; i < 3; i++)
+			tb_quiet(&im[i], 60000);
+		r = tb_check(im, 3, &set);
+		text = tb_printed(r, 0);
+		ck_assert_int_eq(df_check_verdict(r), late ? DF_V_MISSING : DF_V_OK);
+		ck_assert_msg((strstr(text, "2 traces of an earlier run were ignored") != NULL) !=
+				      late,
+			      "%s", text);
+		free(text);
+		df_check_result_free(r);
+		df_check_set_free(set);
+		tb_images_fini(im, 3);
+	}
+}
+END_TEST
+
 /* What the rings have overwritten is told by communicator, over all ranks, the most first. */
 START_TEST(test_drops)
 {
@@ -587,6 +622,7 @@ int main(void)
 	tcase_add_test(t, test_ours_peer_not_free);
 	tcase_add_test(t, test_missing_trace);
 	tcase_add_test(t, test_lost_record);
+	tcase_add_test(t, test_earlier_run);
 	tcase_add_test(t, test_drops);
 	tcase_add_test(t, test_unseen_sizes);
 	tcase_add_test(t, test_destroyed);

@@ -149,19 +149,18 @@ static void coverage(struct df_check_result *r)
 	const struct df_check_set *set = r->set;
 	const struct df_gcomm *lacking = NULL;
 	uint64_t drops = 0;
-	size_t missing = 0, old = 0, cut = 0, is_short = 0;
+	size_t missing = 0, cut = 0, is_short = 0;
 	uint64_t lost = 0;
 
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		const struct df_gcomm *g = &set->gcomms[i];
 
-		if ((size_t)g->nranks > g->nr_entries + missing) {
+		if (g->nr_entries && (size_t)g->nranks > g->nr_entries + missing) {
 			missing = (size_t)g->nranks - g->nr_entries;
 			lacking = g;
 		}
 	}
 	for (size_t i = 0; i < set->nr_traces; i++) {
-		old += set->traces[i].dropped;
 		cut += set->traces[i].cut;
 		is_short += set->traces[i].is_short;
 		lost += set->traces[i].nr_lost;
@@ -190,9 +189,6 @@ static void coverage(struct df_check_result *r)
 		df_note(r,
 			"the verdict is for the moment when the communicators were aborted (%zu traces)",
 			cut);
-	if (old)
-		df_note(r, "%zu trace%s of an earlier run %s ignored", old, DF_PLURAL(old),
-			old == 1 ? "was" : "were");
 	if (set->nr_torn)
 		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
 }
@@ -291,6 +287,15 @@ static void swapped(struct df_check_result *r)
 			}
 		}
 	}
+}
+
+void df_explain_ignored(struct df_check_result *r)
+{
+	size_t old = r->set->nr_dropped;
+
+	if (old)
+		df_note(r, "%zu trace%s of an earlier run %s ignored", old, DF_PLURAL(old),
+			old == 1 ? "was" : "were");
 }
 
 void df_explain_divergence(struct df_check_result *r)

@@ -385,5 +385,6 @@ int df_explain(struct df_check_result *r)
 		lost |= r->set->entries[i].lost_open != 0;
 	if (r->verdict != DF_V_OK && !(lost && r->verdict == DF_V_UNKNOWN))
 		df_explain_divergence(r);
+	df_explain_ignored(r);
 	return 0;
 }

@@ -72,6 +72,8 @@ int df_explain(struct df_check_result *r);
 int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr, int closed);
 /* evidence.c: first divergence, other observations. */
 void df_explain_divergence(struct df_check_result *r);
+/* The same file: traces that were not judged. */
+void df_explain_ignored(struct df_check_result *r);
 
 /*
  * mismatch.c: of what is stuck, calls that do not agree. 1 found: root is the instance, sides are filled;

@@ -51,20 +51,99 @@ const struct df_member *df_set_member(const struct df_check_set *set, uint32_t g
 		       : NULL;
 }
 
+/* The header says it also where the first records have been overwritten. */
+static uint64_t began_at(const struct df_trc *t)
+{
+	return (t->h.mono_ns ?: t->first_ns) + (uint64_t)t->skew_ns;
+}
+
+static uint64_t last_at(const struct df_trc *t)
+{
+	return t->last_ns + (uint64_t)t->skew_ns;
+}
+
+static void drop(struct df_check_set *set, struct df_trc *t)
+{
+	if (t->dropped)
+		return;
+	t->dropped = 1;
+	set->nr_dropped++;
+	set->nr_recs -= t->nr_recs;
+	set->nr_torn -= t->nr_torn;
+	set->nr_issued -= t->nr_ops;
+	set->nr_finished -= t->nr_finished;
+}
+
+struct run {
+	size_t same;	       /* a trace of the same run; a run's first trace: itself */
+	uint64_t begun, ended; /* the first trace's: of all */
+};
+
+static struct run *run_of(struct run *runs, size_t i)
+{
+	while (runs[i].same != i)
+		i = runs[i].same = runs[runs[i].same].same;
+	return &runs[i];
+}
+
+/*
+ * Traces without a launcher's rank: those that have communicators in common are of one run. A run that had ended when
+ * another one began is an earlier one.
+ */
+static int drop_old_unranked(struct df_check_set *set)
+{
+	struct run *runs = malloc((set->nr_traces + 1) * sizeof(*runs));
+	size_t *of_comm = calloc(set->nr_gcomms + 1, sizeof(*of_comm)); /* a trace + 1 */
+	uint64_t newest = 0;
+	int rc = runs && of_comm ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !rc && i < set->nr_traces; i++)
+		runs[i] = (struct run){i, UINT64_MAX, 0};
+	for (size_t i = 0; !rc && i < set->nr_entries; i++) {
+		const struct df_entry *e = &set->entries[i];
+
+		if (e->gcomm == DF_NONE || set->traces[e->trace].h.world)
+			continue;
+		if (!of_comm[e->gcomm])
+			of_comm[e->gcomm] = e->trace + 1;
+		run_of(runs, e->trace)->same = (size_t)(run_of(runs, of_comm[e->gcomm] - 1) - runs);
+	}
+	for (int pass = 0; !rc && pass < 3; pass++)
+		for (size_t i = 0; i < set->nr_traces; i++) {
+			struct df_trc *t = &set->traces[i];
+			struct run *run = run_of(runs, i);
+
+			if (t->h.world || !t->nr_entries)
+				continue;
+			if (pass == 0 && began_at(t) < run->begun)
+				run->begun = began_at(t);
+			if (pass == 0 && last_at(t) > run->ended)
+				run->ended = last_at(t);
+			if (pass == 1 && run->begun > newest)
+				newest = run->begun;
+			if (pass == 2 && run->ended < newest)
+				drop(set, t);
+		}
+	free(runs);
+	free(of_comm);
+	return rc;
+}
+
 /* A folder may hold the traces of an earlier run: of two with one rank, the one that ended first goes. */
-static void drop_old_runs(struct df_check_set *set)
+static int drop_old_runs(struct df_check_set *set)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		struct df_trc *a = &set->traces[i];
 
 		for (size_t k = 0; k < set->nr_traces && a->h.world && a->h.rank >= 0; k++) {
-			struct df_trc *b = &set->traces[k];
+			const struct df_trc *b = &set->traces[k];
 
 			if (i != k && b->h.world && b->h.rank == a->h.rank &&
-			    a->last_ns + (uint64_t)a->skew_ns < b->first_ns + (uint64_t)b->skew_ns)
-				a->dropped = 1;
+			    last_at(a) < began_at(b))
+				drop(set, a);
 		}
 	}
+	return drop_old_unranked(set);
 }
 
 static void align_clocks(struct df_check_set *set)
@@ -149,7 +228,7 @@ static void name_comms(struct df_check_set *set)
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		struct df_gcomm *g = &set->gcomms[i];
 
-		if (g->label[0])
+		if (g->label[0] || !g->nr_entries)
 			continue;
 		if (next < 26)
 			snprintf(g->label, sizeof(g->label), "%c", 'A' + (char)next);
@@ -211,7 +290,7 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 	size_t nr = 0;
 
 	for (size_t i = 0; i < set->nr_dead; i++)
-		if (!was_ended(set, &set->dead[i]))
+		if (!set->traces[set->dead[i].trace].dropped && !was_ended(set, &set->dead[i]))
 			set->dead[nr++] = set->dead[i];
 	set->nr_dead = nr;
 	for (size_t i = 0; i < set->nr_dead; i++) {
@@ -280,7 +359,8 @@ int df_set_is_partial(const struct df_check_set *set)
 	uint32_t world = 0, here = 0;
 
 	for (size_t i = 0; i < set->nr_gcomms; i++)
-		if ((size_t)set->gcomms[i].nranks > set->gcomms[i].nr_entries)
+		if (set->gcomms[i].nr_entries &&
+		    (size_t)set->gcomms[i].nranks > set->gcomms[i].nr_entries)
 			return 1;
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		const struct df_trc *t = &set->traces[i];
@@ -309,7 +389,9 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
 	if (rc)
 		return rc;
 	align_clocks(set);
-	drop_old_runs(set);
+	rc = drop_old_runs(set);
+	if (rc)
+		return rc;
 	rc = sort_entries(set);
 	if (rc)
 		return rc;

@@ -132,8 +132,10 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 
 	t->nr_ops++;
 	set->nr_issued++;
-	if (op->state >= DF_OP_FINISHED)
+	if (op->state >= DF_OP_FINISHED) {
 		set->nr_finished++;
+		t->nr_finished++;
+	}
 	if (e->gcomm == DF_NONE)
 		return 0;
 	e->used = 1;

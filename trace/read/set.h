@@ -50,8 +50,9 @@ struct df_gcomm {
 	uint64_t hash, parent;
 	int32_t nranks;
 	char label[40];
-	int32_t named_by;		  /* the rank whose word the label is */
-	uint32_t first_entry, nr_entries; /* in df_check_set.sorted, by rank */
+	int32_t named_by; /* the rank whose word the label is */
+	uint32_t first_entry,
+		nr_entries; /* in df_check_set.sorted, by rank; none: of an earlier run alone */
 	uint64_t
 		mismatch; /* the first place in which ranks put different collectives; UINT64_MAX none */
 	struct df_seen_row *rows; /* what the ranks put in which place, as they appeared */
@@ -98,7 +99,8 @@ struct df_trc {
 	size_t image_bytes;
 	char label[24]; /* "r3" */
 	int32_t order;	/* its lowest rank, by which it is sorted; -1 none */
-	uint64_t first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done;
+	uint64_t first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done,
+		nr_finished;
 	int64_t skew_ns; /* to add to this trace's clock */
 	uint64_t dead_ns;
 	enum df_fate fate;
@@ -142,6 +144,7 @@ struct df_uop {
 struct df_check_set {
 	struct df_trc *traces;
 	size_t nr_traces, cap_traces;
+	size_t nr_dropped; /* of them */
 	struct df_uop *ops;
 	size_t nr_ops, cap_ops;
 	struct df_entry *entries;

@@ -52,15 +52,15 @@ static void print_comms(const struct df_check_result *r, FILE *out)
 	for (size_t i = 0; i < r->set->nr_gcomms; i++) {
 		const struct df_gcomm *g = &r->set->gcomms[i];
 
-		if (!shown++)
+		if (!g->nr_entries || ++shown > MAX_PENDING)
+			continue;
+		if (shown == 1)
 			fprintf(out, "\nCommunicators:\n");
-		if (shown > MAX_PENDING)
-			break;
 		fprintf(out, "  %-8s commHash 0x%" PRIx64 ", %d ranks, %u with a trace\n", g->label,
 			g->hash, g->nranks, g->nr_entries);
 	}
-	if (r->set->nr_gcomms > MAX_PENDING)
-		fprintf(out, "  and %zu more\n", r->set->nr_gcomms - MAX_PENDING);
+	if (shown > MAX_PENDING)
+		fprintf(out, "  and %zu more\n", shown - MAX_PENDING);
 }
 
 #define MAX_FRAMES 6
@@ -126,5 +126,5 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 	fprintf(out,
 		"\n%zu traces, %" PRIu64 " records, %" PRIu64 " operations (%" PRIu64
 		" finished).\n",
-		set->nr_traces, set->nr_recs, set->nr_issued, set->nr_finished);
+		set->nr_traces - set->nr_dropped, set->nr_recs, set->nr_issued, set->nr_finished);
 }

@@ -198,11 +198,13 @@ static json_t *communicators(const struct df_check_set *set)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < set->nr_gcomms; i++)
-		json_array_append_new(list, json_pack("{s:o, s:o, s:i, s:i}", "name",
-						      df_json_text(set->gcomms[i].label), "hash",
-						      df_json_hex(set->gcomms[i].hash), "ranks",
-						      set->gcomms[i].nranks, "traces",
-						      (int)set->gcomms[i].nr_entries));
+		if (set->gcomms[i].nr_entries)
+			json_array_append_new(list,
+					      json_pack("{s:o, s:o, s:i, s:i}", "name",
+							df_json_text(set->gcomms[i].label), "hash",
+							df_json_hex(set->gcomms[i].hash), "ranks",
+							set->gcomms[i].nranks, "traces",
+							(int)set->gcomms[i].nr_entries));
 	return list;
 }
 
@@ -227,7 +229,8 @@ int df_check_print_json(const struct df_check_result *r, FILE *out)
 		pending(r), "not_issued", not_issued(r), "waiting", waiting(r), "scripts",
 		scripts(r), "communicators", communicators(set), "notes", notes, "stuck_operations",
 		df_json_u64(r->stuck_ops), "quiet_s", df_json_milli((double)r->quiet_ns / 1e9),
-		"traces", df_json_u64(set->nr_traces), "records", df_json_u64(set->nr_recs),
-		"issued", df_json_u64(set->nr_issued), "finished", df_json_u64(set->nr_finished));
+		"traces", df_json_u64(set->nr_traces - set->nr_dropped), "records",
+		df_json_u64(set->nr_recs), "issued", df_json_u64(set->nr_issued), "finished",
+		df_json_u64(set->nr_finished));
 	return df_json_line(o, out);
 }
