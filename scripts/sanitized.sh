@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs a command with the sanitizers' settings. Leaks are looked for at the end of every process of an AddressSanitizer
-# build: what can't be reached any more is a leak, what lives until exit on purpose is not. Left out is what
+# build: what cannot be reached any more is a leak, what lives until exit on purpose is not. Left out is what
 # tests/lsan.supp and tests/tsan.supp name, each with its reason.
 set -u
 cd "$(dirname "$0")/.." || exit 1

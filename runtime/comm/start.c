@@ -173,7 +173,8 @@ static int start(void)
 	}
 	if (env->strict && env->nr_errors) {
 		snprintf(df_rt.reason, sizeof(df_rt.reason),
-			 "%d variables have values that cannot be used", env->nr_errors);
+			 "%d variable%s a value that cannot be used", env->nr_errors,
+			 env->nr_errors == 1 ? " has" : "s have");
 		return -EINVAL;
 	}
 	if (env->net && df_env_enum_index("tcp|verbs|plugin", env->net) < 0) {

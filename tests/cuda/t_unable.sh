@@ -112,6 +112,6 @@ timeout $((60 * ${SLOW:-1})) "$B/dfshim" run --host -n 2 -- bash -c \
 	>"$T/host" 2>&1
 rc=$?
 [ $rc != 0 ] && [ $rc != 124 ] || fail "on the CPU: status $rc: $(cat "$T/host")"
-want host "dfshim cannot start on rank 1" "have values that cannot be used" \
+want host "dfshim cannot start on rank 1" "that cannot be used" \
 	"cannot be handed to NCCL: NCCL cannot use memory of the CPU"
 exit 0

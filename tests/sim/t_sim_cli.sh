@@ -116,7 +116,7 @@ timeout "${LIMIT:-60}" $SIM "$T/good.json" --sweep pp_group_size=1:4:lin:4 --rou
 field "$T/s.json" '["points"][3]["pp_group_size"]' | grep -qx 4 || fail "sweep points"
 expect 2 'disorder_prob' "$T/good.json" --sweep disorder_prob=0.1,zz --rounds 10
 timeout "${LIMIT:-60}" $SIM "$T/good.json" --sweep total_rounds=10,20 -o /nonexistent/x.svg >/dev/null 2>"$T/err"
-[ $? = 1 ] && grep -q "/nonexistent/x.svg: can't write" "$T/err" || fail "unwritable picture"
+[ $? = 1 ] && grep -q "/nonexistent/x.svg: cannot write" "$T/err" || fail "unwritable picture"
 
 # The schema that ships is the one the program means.
 timeout "${LIMIT:-60}" $SIM --schema | cmp -s - docs/sim.schema.json || fail "docs/sim.schema.json is not 'dfshim sim --schema'"

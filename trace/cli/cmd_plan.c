@@ -311,7 +311,7 @@ static int print_json(const struct result *r)
 	rc = !root || json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	json_decref(root);
 	putchar('\n');
-	return rc ? df_cli_input_error(NAME, "standard output", "can't write") : 0;
+	return rc ? df_cli_input_error(NAME, "standard output", "cannot write") : 0;
 }
 
 static int plot(const char *path, const struct result *r)

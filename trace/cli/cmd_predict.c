@@ -372,7 +372,7 @@ static char *assumption(const struct df_mprog *prog, const struct df_program_ste
 		if (prog->nr_threads[r] > 1)
 			fprintf(out, "%s%s", said++ ? ", " : "", p->ranks[r].name);
 	fputs(" was not recorded; locks and queues between threads are not recorded either, and where one orders "
-	      "these calls this can't happen",
+	      "these calls this cannot happen",
 	      out);
 	if (fclose(out)) {
 		free(text);

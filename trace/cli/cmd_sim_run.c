@@ -376,7 +376,7 @@ static int draw(const struct df_sim_args *a, const struct df_sim_result *res,
 		rc = -EIO;
 out:
 	if (rc)
-		df_cli_input_error(NAME, a->output, "can't write: %s",
+		df_cli_input_error(NAME, a->output, "cannot write: %s",
 				   rc == -ENOMEM ? "out of memory" : strerror(errno ? errno : EIO));
 	free(curves);
 	free(v);

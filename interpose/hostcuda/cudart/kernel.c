@@ -30,7 +30,7 @@ static cudaError_t launch(const void *func, cudaStream_t stream)
 	if (!func)
 		return cudaErrorInvalidDeviceFunction;
 	if (!df_h.stub) {
-		df_warn_once("host CUDA: kernels can't run here; DFSHIM_HOST_STUB=1 skips them");
+		df_warn_once("host CUDA: kernels cannot run here; DFSHIM_HOST_STUB=1 skips them");
 		return cudaErrorNotSupported;
 	}
 	return df_hsubmit(s, &op, DF_WORK_KERNEL);

@@ -73,7 +73,7 @@ DF_H_API cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle,
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", h.pid, h.fd);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0) {
-		df_warn("host CUDA: can't open memory of process %d: %s", h.pid, strerror(errno));
+		df_warn("host CUDA: cannot open memory of process %d: %s", h.pid, strerror(errno));
 		return df_hret(cudaErrorMapBufferObjectFailed);
 	}
 	if (fstat(fd, &st) || st.st_dev != h.dev || st.st_ino != h.ino ||

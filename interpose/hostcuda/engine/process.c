@@ -94,7 +94,7 @@ cudaError_t df_hinit(void)
 	if (__atomic_load_n(&df_h.state, __ATOMIC_RELAXED) == DF_H_NEW) {
 		err = start();
 		if (err)
-			df_warn("host CUDA: can't start: %s", strerror(-err));
+			df_warn("host CUDA: cannot start: %s", strerror(-err));
 		/* RELEASE pairs with the ACQUIRE in df_henter(): the tables come before the state. */
 		__atomic_store_n(&df_h.state, err ? DF_H_FAILED : DF_H_READY, __ATOMIC_RELEASE);
 	}

@@ -375,7 +375,7 @@ cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle, cons
 	st = step_of(x, df_hnode_find(handle));
 	if (st && st->coll)
 		df_warn_once(
-			"host CUDA: a captured collective's parameters can't be changed; capture "
+			"host CUDA: a captured collective's parameters cannot be changed; capture "
 			"it again and update the executable graph");
 	if (!st || st->coll || st->op.kind != op->kind)
 		return cudaErrorInvalidValue;

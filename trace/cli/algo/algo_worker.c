@@ -122,7 +122,7 @@ int df_bench_worker(const struct df_bench *b, const char *dir)
 	snprintf(path, sizeof(path), "%s/times.%d", dir, rank);
 	r.times = fopen(path, "we");
 	if (!r.times)
-		return df_cli_input_error("algo", path, "can't be written (error %d)", errno);
+		return df_cli_input_error("algo", path, "cannot be written (error %d)", errno);
 	snprintf(path, sizeof(path), "%s/id", dir);
 	ret = df_nccl.set_device(device);
 	if (!ret)

@@ -394,7 +394,7 @@ static int cmd_write(const struct df_algo_args *a)
 			"algo", a->file[0], "%s%s", df_perr_str(&err, text, sizeof(text)),
 			df_library_find(a->file[0]) ? " (try --blocks peer)" : "");
 	}
-	return rc ? df_cli_input_error("algo", a->out ? a->out : "output", "can't be written") : 0;
+	return rc ? df_cli_input_error("algo", a->out ? a->out : "output", "cannot be written") : 0;
 }
 
 /* ---- run ------------------------------------------------------------------------------------------------- */

@@ -101,7 +101,7 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 	free(args);
 	rc = status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) != 127
 		     ? df_cli_verdict(df_cli_judge("replay", 1, &judged, NULL), json)
-		     : df_cli_input_error("replay", self, "can't be started");
+		     : df_cli_input_error("replay", self, "cannot be started");
 	if (!rc && WEXITSTATUS(status))
 		rc = 1;
 	df_jobdir_remove(&dir);

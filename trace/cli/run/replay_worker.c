@@ -237,7 +237,7 @@ static void run_op(const struct df_step_of *s)
 		check(df_nccl.recv(out, elements(s), s->type, root, comm, stream), "ncclRecv");
 		break;
 	default:
-		die("an operation that can't be replayed", s->kind);
+		die("an operation that cannot be replayed", s->kind);
 	}
 }
 
