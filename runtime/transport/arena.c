@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/file_size.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/ctl/ctl.h"
@@ -82,7 +83,7 @@ static int seg_make(uint32_t n, uint64_t min_bytes, struct seg *out)
 	fd = memfd_create("dfshim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -ENOMEM;
-	if (ftruncate(fd, (off_t)bytes) ||
+	if (df_file_fits(bytes, "shared memory") || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		goto err_close;
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);

@@ -67,6 +67,13 @@ fi
 timeout "${LIMIT:-60}" unshare -m bash -c "$hide" - env -u LD_LIBRARY_PATH LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" ./open \
 	>out 2>&1 || fail "on the CPU without libnccl: $(cat out)"
 
+# A limit on the size of files (in blocks of 512 bytes) is no signal, but a word, and the status of an error.
+# shellcheck disable=SC2016 # expanded inside
+timeout "${LIMIT:-60}" "$B/dfshim" run --host -n 2 -- sh -c 'ulimit -f 4000; exec "$@"' - "$C/disorder" --colls 2 --iters 2 --timeout 40 \
+	>out 2>&1
+rc=$?
+[ $rc = 3 ] && grep -q "than this process may write to a file (2000 KiB): raise the limit (ulimit -f)" out || fail "ulimit -f: $rc $(cat out)"
+
 # A full /dev/shm: shared memory does not live there.
 for how in "--ranks 4" "--procs 4"; do
 	# shellcheck disable=SC2016,SC2086 # expanded inside; words

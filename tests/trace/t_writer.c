@@ -2,11 +2,13 @@
  * The writer: what is appended can be read back, whoever writes, however the ring wraps, and whenever
  * the process is killed. Records carry a checksum of themselves, so a torn one can't hide.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -292,6 +294,20 @@ START_TEST(test_bad_folder)
 }
 END_TEST
 
+/* No signal: the job goes on without a file. */
+START_TEST(test_limited_files)
+{
+	struct rlimit small = {64 << 10, 64 << 10};
+	struct df_trace_config cfg = {.dir = getenv("DFSHIM_TRACE"), .mb = 1, .rank = -1};
+
+	ck_assert_ptr_nonnull(cfg.dir);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	ck_assert_int_eq(df_trace_open(&cfg), -EFBIG);
+	ck_assert_ptr_null(df_trace_ring());
+	df_trace_close();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("writer");
@@ -305,6 +321,7 @@ int main(void)
 	tcase_add_test(t, test_child_is_silent);
 	tcase_add_test(t, test_site);
 	tcase_add_test(t, test_bad_folder);
+	tcase_add_test(t, test_limited_files);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
 }

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "runtime/base/file_size.h"
 #include "trace/record/clock.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/site.h"
@@ -380,6 +381,8 @@ static int open_file(const struct df_trace_config *cfg, const char *host, uint64
 {
 	int rc = make_dirs(cfg->dir), fd, n;
 
+	if (!rc)
+		rc = df_file_fits(bytes, "a trace");
 	if (rc)
 		return rc;
 	if (cfg->rank >= 0)

@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "interpose/hostcuda/internal.h"
+#include "runtime/base/file_size.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -101,7 +102,7 @@ static int arena_open(struct arena *a, int is_host)
 	fd = memfd_create(name, MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)a->size)) {
+	if (df_file_fits(a->size, "the memory of the devices") || ftruncate(fd, (off_t)a->size)) {
 		close(fd);
 		return -ENOMEM;
 	}
