@@ -18,7 +18,7 @@
 #include "kernels/abi.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 2
+#define DF_BACKEND_VERSION 3
 
 struct df_ctl_comm;
 struct df_member;
@@ -205,6 +205,11 @@ struct df_hooks {
 	int (*asked)(int device);
 	/* The device is lost, which has been logged: its communicators end. Returns before they have. */
 	void (*failed)(int device);
+	/*
+	 * The calling thread is about to make the driver wait for all that the device has, with a lock that a launch needs:
+	 * returns when no stream waits for an operation any more, so that the driver's wait needs no daemon.
+	 */
+	void (*before_load)(int device);
 	/* Relaxes no order between streams from now on: not every call of the application's is seen. */
 	void (*strict)(void);
 	/* Another one says that a stream, or a peer, has written something that a block may wait for. */

@@ -4,8 +4,11 @@
  * one. In the child of a fork everything is as if nothing had started, or refused if it had.
  */
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_group.h"
+#include "runtime/base/env.h"
 
 static void child(void)
 {
@@ -15,7 +18,15 @@ static void child(void)
 
 __attribute__((constructor)) static void loaded(void)
 {
+	const char *mode = df_env_text(DF_ENV_ROW_mode);
+
 	pthread_atfork(NULL, NULL, child);
+	/*
+	 * The driver reads it once, at its first call. Streams that share a hardware queue wait for one another, and those
+	 * that wait for a collective would hold up others.
+	 */
+	if (!mode || !strcmp(mode, "prevent"))
+		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 __attribute__((destructor)) static void unloaded(void)

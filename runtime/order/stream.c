@@ -173,10 +173,21 @@ int df_stream_follow_aside(struct df_stream *s)
 	return df_stream_unfenced(s) ? put_waits(&w) : 0;
 }
 
+int df_stream_filled(struct df_stream *s)
+{
+	df_flights_prune(&s->pending);
+	/* Where it waits for nothing of ours, what is on it goes on. RELAXED: read without the lock to see whether to ask. */
+	__atomic_store_n(&s->behind,
+			 s->pending.nr && s->pending.v[0].at <= s->fenced ? s->behind + 1 : 0,
+			 __ATOMIC_RELAXED);
+	return s->behind >= DF_STREAM_ROOM;
+}
+
 /* touch: only for what touches these bytes. */
 static void fence_some(struct df_stream *s, const struct df_touch *touch)
 {
 	struct fence w = {.s = s, .on = s->info.stream, .touch = touch};
+	int full;
 
 	df_mutex_lock(&s->dev->lock);
 	w.at = s->fenced;
@@ -186,7 +197,10 @@ static void fence_some(struct df_stream *s, const struct df_touch *touch)
 		if (!touch)
 			s->fenced = DF_MAX(s->fenced, w.upto);
 	}
+	full = df_stream_filled(s);
 	df_mutex_unlock(&s->dev->lock);
+	if (full)
+		df_sync_room(s);
 }
 
 void df_stream_fence(struct df_stream *s)
@@ -470,6 +484,7 @@ static void hook_strict(void)
 
 const struct df_hooks df_stream_hooks = {
 	.before_work = hook_before_work,
+	.before_load = df_hook_before_load,
 	.event_record = df_hook_event_record,
 	.event_wait = df_hook_event_wait,
 	.event_query = df_hook_event_query,

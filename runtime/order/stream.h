@@ -27,6 +27,7 @@ struct df_stream {
 	uint64_t *ready;    /* the word that the stream writes when it has got somewhere */
 	uint64_t ready_seq; /* its last value */
 	uint32_t users;	    /* other threads that enqueue waits on it */
+	uint32_t behind;    /* entries that were put on it while it waited for operations */
 	/* A stream of our own that is behind this one and what it must not run ahead of: for times of events. */
 	struct df_mstream *aside;
 	uint64_t *aside_word; /* written behind each event */
@@ -111,6 +112,12 @@ void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site);
 void df_sync_wait(struct df_dev *dev, struct df_flights *from);
 int df_sync_ready(void *set); /* for df_host_wait(): a struct df_flights */
 void df_hook_sync_done(int device);
+/* So many entries of a stream that waits are put there; the driver has room for 1,024 and blocks then. */
+#define DF_STREAM_ROOM 512
+/* Something was put on it, or will be; dev->lock. 1: it is full: df_sync_room(), without the lock, before more. */
+int df_stream_filled(struct df_stream *s);
+void df_sync_room(struct df_stream *s);
+void df_hook_before_load(int device);
 void df_hook_stream_sync(const struct df_stream_info *info);
 int df_hook_stream_query(const struct df_stream_info *info);
 int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr);

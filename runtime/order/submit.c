@@ -292,6 +292,7 @@ static int wait_for_stream(struct way *w)
 		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
 		if (ret)
 			return ret;
+		df_stream_filled(s);
 		w->ready.addr = s->ready;
 		w->ready.value = ++s->ready_seq;
 	}
@@ -559,6 +560,15 @@ static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 /* ---- the entry ------------------------------------------------------------------------------------------------- */
 
 /* All operations of a group that are not captured, each prepared. */
+static void make_room(const struct df_prep *p)
+{
+	struct df_stream *s = p->si.stream && !p->si.capturing ? df_stream_of(&p->si) : NULL;
+
+	/* RELAXED: a number that is some entries old will do. */
+	if (s && __atomic_load_n(&s->behind, __ATOMIC_RELAXED) >= DF_STREAM_ROOM)
+		df_sync_room(s);
+}
+
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret)
 {
 	struct df_dev *locked = NULL;
@@ -566,6 +576,9 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	size_t i, j, issued = 0;
 
 	df_backend->reserve();
+	/* What a stream is given under the lock must not block there. */
+	for (i = 0; i < nr_ops && !ret; i++)
+		make_room(&p[i]);
 	if (!ret)
 		ret = approach(ops, p, nr_ops);
 	df_trace_hold_time();

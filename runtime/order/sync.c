@@ -9,6 +9,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/log.h"
 #include "runtime/comm/process.h"
 #include "runtime/daemon/dev.h"
 #include "runtime/order/debt.h"
@@ -85,6 +86,53 @@ void df_sync_wait(struct df_dev *dev, struct df_flights *from)
 		df_host_wait(dev, waiting.call, waiting.serial, shared_ready, &shared);
 	if (copy.v != few)
 		free(copy.v);
+}
+
+/* Waits for what streams wait for already: s, or all of the device. Never released: the driver would wait instead. */
+static void wait_fenced(struct df_dev *dev, const struct df_stream *only)
+{
+	struct df_flights set = {0};
+	struct df_stream *s;
+	int ret = 0;
+
+	df_mutex_lock(&dev->lock);
+	df_list_each(s, &dev->streams, node)
+	{
+		if (only && s != only)
+			continue;
+		df_flights_prune(&s->pending);
+		ret |= df_flights_join_part(&set, &s->pending, 0, s->fenced);
+	}
+	df_mutex_unlock(&dev->lock);
+	if (ret)
+		df_warn_once(
+			"out of memory: the driver may block while streams wait for collectives");
+	df_host_wait(dev, waiting.call, waiting.serial, df_sync_ready, &set);
+	df_flights_free(&set);
+}
+
+/*
+ * The stream waits for operations, and hundreds of entries are behind that: the driver would soon block, perhaps with a
+ * lock that the daemon's launch needs. So this thread waits, where it can be seen.
+ */
+void df_sync_room(struct df_stream *s)
+{
+	/* A wait of this thread may be in the record already. */
+	int nested = waiting.serial != 0;
+
+	if (!nested)
+		df_sync_enter(DF_CALL_STREAM_SYNC, s->dev->index, s->info.id, df_trace_caller());
+	wait_fenced(s->dev, s);
+	if (!nested)
+		df_hook_sync_done(s->dev->index);
+}
+
+void df_hook_before_load(int device)
+{
+	struct df_dev *dev = df_stream_dev(device);
+
+	if (dev)
+		wait_fenced(dev, NULL);
 }
 
 /* ---- streams -------------------------------------------------------------------------------------------------- */

@@ -15,9 +15,9 @@ $(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/fake/*.c)) $(PTX_EMULATOR)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread -lm
 
-# The stand-in's own test has it inside.
-$(B)/tests/cuda/t_fake: $(call obj,$(wildcard tests/cuda/fake/*.c)) $(PTX_EMULATOR)
-$(B)/tests/cuda/t_fake: private LIBS += $(PTX_EMULATOR)
+# The stand-in's own tests have it inside.
+$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(call obj,$(wildcard tests/cuda/fake/*.c)) $(PTX_EMULATOR)
+$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(PTX_EMULATOR)
 
 # Plain programs of the CUDA driver and runtime: nothing of ours in them.
 $(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/fake/fake.h

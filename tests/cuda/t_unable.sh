@@ -3,37 +3,10 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-fake=$B/tests/cuda/fake
-if [ ! -x "$B/tests/cuda/use_unable" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
-	echo "skipped: built without NCCL's header or without nvcc"
-	exit 77
-fi
-# Without DFSHIM_BACKEND=cuda the second process has no backend, and so can't start.
-run() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND": output and log of each in $T/NAME.0, .1
-	local name=$1 how=$2 i pids=() status=0
-	local vars=("DFSHIM_BACKEND=cuda $3" "$4")
-	rm -f "$T/id"
-	for i in 0 1; do
-		# shellcheck disable=SC2086 # words
-		env LD_LIBRARY_PATH="$fake" LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" FAKE_CUDA_DEVICES=2 ID_FILE="$T/id" RANK=$i \
-			FAKE_NCCL_LOG="$T/$name.calls" ${vars[i]} timeout $((60 * ${SLOW:-1})) "$B/tests/cuda/use_unable" "$how" \
-			>"$T/$name.$i" 2>"$T/$name.$i.err" &
-		pids+=($!)
-	done
-	for i in 0 1; do
-		wait "${pids[i]}" || status=$?
-	done
-	[ $status = 0 ] || fail "$name: status $status: $(cat "$T/$name".*)"
-}
-want() { # FILE LINE...
-	local f=$T/$1 l
-	shift
-	for l; do
-		grep -qF -- "$l" "$f" || fail "$f lacks \"$l\": $(cat "$f" "${f%.err}"*)"
-	done
-}
-times() { # FILE TEXT TIMES
-	[ "$(grep -cF -- "$2" "$T/$1")" = "$3" ] || fail "$1: \"$2\" is not there $3 times: $(cat "$T/$1")"
+. "$SRC/tests/cuda/two.sh"
+# The second process is not on the GPU, and so can't start.
+run() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND"
+	job "$1" "$2" "DFSHIM_BACKEND=cuda $3" "$4"
 }
 
 for how in single group; do
@@ -104,6 +77,16 @@ want address-strict.0 "init 5"
 want address-strict.1 "init 5"
 want address-strict.0.err "dfshim cannot start on rank 1" "no usable GPU" "cannot be handed to NCCL: DFSHIM_"
 unset NCCL_COMM_ID TURNS
+
+# Each GPU is one process's alone: no rank makes a context on another's.
+alone="DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 FAKE_CUDA_EXCLUSIVE=$T/exclusive"
+job exclusive single "$alone DEVICE=0" "$alone DEVICE=1"
+for i in 0 1; do
+	want exclusive.$i "init 0" "allreduce 0 0"
+done
+# A launch that does not return is none for the daemon.
+run blocking single CUDA_LAUNCH_BLOCKING=1 ""
+want blocking.0.err "CUDA_LAUNCH_BLOCKING is set"
 
 # On CPU threads there is no NCCL to go over to.
 # shellcheck disable=SC2016 # expanded inside

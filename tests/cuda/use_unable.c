@@ -1,9 +1,10 @@
 /*
  * A program of two processes, RANK of each in the environment; the second has two ranks when it is called with
  * "group". Driver and NCCL are stand-ins; the id goes through the file $ID_FILE, or with NCCL_COMM_ID each makes it for
- * itself. Prints what each call came to, TURNS communicators one after the other.
+ * itself. DEVICE: where. Prints what each call came to, TURNS communicators one after the other.
  */
 #define _GNU_SOURCE
+#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,8 +89,13 @@ static int turn(int rank, int group)
 int main(int argc, char **argv)
 {
 	int turns = getenv("TURNS") ? atoi(getenv("TURNS")) : 1, ret = 0;
+	CUcontext ctx;
 
 	fake_cuda()->kernel("dfk_daemon", daemon_kernel);
+	if (cuInit(0) ||
+	    cuDevicePrimaryCtxRetain(&ctx, getenv("DEVICE") ? atoi(getenv("DEVICE")) : 0) ||
+	    cuCtxSetCurrent(ctx))
+		return 1;
 	while (turns-- > 0 && !ret)
 		ret = turn(atoi(getenv("RANK")), argc > 1 && !strcmp(argv[1], "group"));
 	return ret;

@@ -49,6 +49,18 @@ CUcontext df_cuda_ctx(int device)
 	return ctx;
 }
 
+/* Each further context costs memory of its device, which may be another process's alone. */
+CUcontext df_cuda_ctx_any(void)
+{
+	int i;
+
+	for (i = 0; i < df_nr_cudevs; i++)
+		/* RELAXED: only which; df_cuda_ctx() looks again. */
+		if (__atomic_load_n(&df_cudevs[i].ctx, __ATOMIC_RELAXED))
+			return df_cuda_ctx(i);
+	return df_cuda_ctx(df_cuda_api.get_device());
+}
+
 /*
  * While some thread captures in the global mode, calls that might synchronise are refused in every other
  * thread and spoil its capture: ours are none of that capture's business.
@@ -495,6 +507,14 @@ static int usable(int i, char *reason, size_t bytes)
 
 const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes)
 {
+	const char *v = getenv("CUDA_LAUNCH_BLOCKING");
+
+	/* The poller would sit inside its own launch, and take note of nothing. */
+	if (v && *v && strcmp(v, "0") != 0) {
+		snprintf(reason, reason_bytes,
+			 "CUDA_LAUNCH_BLOCKING is set: the daemon's launch would not return");
+		return NULL;
+	}
 	return df_cuda_daemon_check(reason, reason_bytes)
 		       ? NULL
 		       : df_cuda_open_driver(reason, reason_bytes);

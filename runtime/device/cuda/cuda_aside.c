@@ -61,7 +61,7 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg)
 
 int df_cuda_show(void *base, uint64_t bytes)
 {
-	int in = df_cuda_enter(df_cuda_ctx(0));
+	int in = df_cuda_enter(df_cuda_ctx_any());
 	CUresult r;
 
 	if (in < 0)
@@ -79,7 +79,7 @@ int df_cuda_show(void *base, uint64_t bytes)
 
 void df_cuda_hide(void *base)
 {
-	int in = df_cuda_enter(df_cuda_ctx(0));
+	int in = df_cuda_enter(df_cuda_ctx_any());
 
 	if (in < 0)
 		return;

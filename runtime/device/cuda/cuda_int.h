@@ -57,6 +57,8 @@ extern int df_nr_cudevs;
 extern const struct df_backend df_cuda_api;
 extern const struct df_cuda_front df_cuda_front;
 
+/* One that this process has already, on whatever device, or would have next: for memory that all see. NULL: none. */
+CUcontext df_cuda_ctx_any(void);
 /* The primary context of a device; NULL: the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
 /*

@@ -3,6 +3,9 @@
  * more: the first one of a function that the driver loads lazily, because loading may wait for the device; and
  * cooperative ones, whose blocks have to be on the device together, where the daemon's leave too little room.
  *
+ * The driver loads with its context's lock held, which our launch needs: so what streams wait for of ours is waited for first,
+ * with the daemon there. Otherwise the load would wait for a stream, the stream for the daemon, its launch for the lock.
+ *
  * Whether a function is loaded is not asked: what is launched may be a CUkernel in disguise, which cuFuncIsLoaded is not
  * documented to take. So the first launch that we see of each counts, loaded or not. Any thread, no lock.
  */
@@ -87,6 +90,8 @@ int df_cuda_launch_enter(const struct df_cuda_launch *l)
 	device = df_cuda_api.get_device();
 	if (!loads && has_room(device, l))
 		return -1;
+	if (loads)
+		df_cuda_hooks->before_load(device);
 	df_cuda_quiet(device, 1);
 	return device;
 }

@@ -134,6 +134,10 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 	case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
 		*value = 1000000;
 		break;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+		*value = getenv("FAKE_CUDA_EXCLUSIVE") ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS
+						       : CU_COMPUTEMODE_DEFAULT;
+		break;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
 		*value = (int)fake_multiprocessors();
 		break;
@@ -152,6 +156,8 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
 {
 	SEEN();
+	if (!fake_limit_exclusive(dev))
+		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	pthread_mutex_lock(&fake_lock);
 	primary[dev].device = dev;
 	primary[dev].refs++;

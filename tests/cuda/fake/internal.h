@@ -66,6 +66,7 @@ struct op {
 	struct CUgraph_st *graph; /* a child, or what is launched: ours to drop */
 	struct mark *after;
 	size_t nr_after;
+	uint64_t serial; /* of all streams */
 	struct op *next;
 };
 
@@ -84,7 +85,7 @@ struct CUstream_st {
 	uint64_t id;
 	int priority;
 	unsigned int flags;
-	int nr, stop, gone;
+	int nr, stop, gone, queue;
 	uint64_t put, done; /* operations */
 	struct op *head, **tail;
 	CUgraph capture; /* not NULL: operations go there, behind these nodes */
@@ -113,6 +114,8 @@ struct CUctx_st {
 	unsigned int peers; /* bits of devices whose memory its kernels may use */
 	int error;	    /* CUresult: a kernel's fault, which nothing takes away */
 	int stop;	    /* its kernels end */
+	int loading;	    /* somebody has its lock until it is idle */
+	pthread_t loader;
 };
 
 struct CUgraph_st {
@@ -201,6 +204,18 @@ static inline CUresult fake_ctx_error(CUcontext ctx)
 	return ctx ? (CUresult)__atomic_load_n(&ctx->error, __ATOMIC_RELAXED) : CUDA_SUCCESS;
 }
 void fake_count(const char *symbol);
+
+/* limits.c: what a real driver blocks on. fake_lock held but for lock, launched, host, exclusive. */
+int fake_limit(const char *name);
+void fake_limit_lock(CUcontext ctx);
+void fake_limit_loading(CUcontext ctx, int begin);
+void fake_limit_room(CUstream s);
+void fake_limit_queue(CUstream s);
+int fake_limit_behind(const struct CUstream_st *all, const struct CUstream_st *s,
+		      const struct op *op);
+void fake_limit_launched(CUstream s);
+void fake_limit_host(int begin);
+int fake_limit_exclusive(int device); /* 0: it is another process's */
 
 /* share.c */
 void *fake_pages(size_t bytes, int *fd);

@@ -169,9 +169,15 @@ unsigned int fake_occupancy(unsigned int threads)
 /* Bringing code to the device waits for all that the context has, as a driver may that loads lazily. */
 static void load(CUfunction f)
 {
+	CUcontext ctx = fake_ctx_now();
+
 	pthread_mutex_lock(&fake_lock);
-	while (!f->loaded && fake_all_pending(fake_ctx_now()))
-		pthread_cond_wait(&fake_moved, &fake_lock);
+	if (!f->loaded) {
+		fake_limit_loading(ctx, 1);
+		while (fake_all_pending(ctx))
+			pthread_cond_wait(&fake_moved, &fake_lock);
+		fake_limit_loading(ctx, 0);
+	}
 	f->loaded = 1;
 	pthread_mutex_unlock(&fake_lock);
 }
@@ -303,6 +309,7 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **params, voi
 		if (!op.own)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
+	fake_limit_lock(s->ctx);
 	load(f);
 	if (!f->ptx)
 		op.kernel = fake_function(f->name);
@@ -315,6 +322,7 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **params, voi
 		pthread_mutex_unlock(&fake_lock);
 	}
 	fake_put(s, &op);
+	fake_limit_launched(s);
 	return w.ended ? cuEventRecordWithFlags(w.ended, s, 0) : CUDA_SUCCESS;
 }
 API CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,

@@ -48,7 +48,9 @@ void fake_run_op(struct CUstream_st *s, CUcontext ctx, struct op *op)
 			usleep(50);
 		break;
 	case OP_HOST:
+		fake_limit_host(1);
 		op->fn(op->data);
+		fake_limit_host(0);
 		break;
 	case OP_KERNEL:
 		fake_kernel_run(op);
@@ -67,7 +69,9 @@ void fake_run_op(struct CUstream_st *s, CUcontext ctx, struct op *op)
 		pthread_mutex_unlock(&fake_lock);
 		break;
 	case OP_CALLBACK:
+		fake_limit_host(1);
 		op->callback(s, CUDA_SUCCESS, op->data);
+		fake_limit_host(0);
 		break;
 	case OP_COPY:
 	case OP_FILL:
@@ -100,6 +104,11 @@ static void *run_stream(void *arg)
 		for (size_t i = 0; i < op->nr_after; i++)
 			while (op->after[i].s->done < op->after[i].nr && !op->after[i].s->gone)
 				pthread_cond_wait(&fake_moved, &fake_lock);
+		while (fake_limit_behind(streams, s, op) && !s->stop) {
+			pthread_mutex_unlock(&fake_lock);
+			usleep(50);
+			pthread_mutex_lock(&fake_lock);
+		}
 		pthread_mutex_unlock(&fake_lock);
 		fake_run_op(s, s->ctx, op);
 		pthread_mutex_lock(&fake_lock);
@@ -123,12 +132,14 @@ static CUstream stream_new(CUcontext ctx, unsigned int flags, int priority)
 {
 	CUstream s = calloc(1, sizeof(*s));
 
+	fake_limit_lock(ctx);
 	s->ctx = ctx;
 	s->flags = flags;
 	s->priority = priority;
 	s->tail = &s->head;
 	pthread_mutex_lock(&fake_lock);
 	s->id = fake_next_id++;
+	fake_limit_queue(s);
 	s->next = streams;
 	streams = s;
 	pthread_mutex_unlock(&fake_lock);
@@ -191,6 +202,10 @@ void fake_put(CUstream s, const struct op *from)
 		fake_nodes_join(&s->behind, &s->nr_behind, &n, 1);
 		free(op);
 	} else {
+		static uint64_t serial;
+
+		fake_limit_room(s);
+		op->serial = ++serial;
 		legacy_order(s, op);
 		*s->tail = op;
 		s->tail = &op->next;

@@ -37,7 +37,7 @@ static int refilling;
 
 static void *pin(size_t bytes)
 {
-	int in = df_cuda_enter(df_cuda_ctx(0));
+	int in = df_cuda_enter(df_cuda_ctx_any());
 	void *p = NULL;
 	CUresult r;
 

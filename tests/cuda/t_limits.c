@@ -1,0 +1,252 @@
+/*
+ * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues, devices of one process; each can be
+ * switched off.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "tests/lib/test.h"
+
+#if __has_include(<cuda.h>)
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include "tests/cuda/fake/fake.h"
+
+static const char code[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+			   ".visible .entry one()\n{\nret;\n}\n.visible .entry two()\n{\nret;\n}\n";
+static CUcontext ctx;
+static CUmodule module;
+static uint64_t word, reached, done;
+
+#define OK(call) ck_assert_int_eq(call, CUDA_SUCCESS)
+
+static void start(void)
+{
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuModuleLoadData(&module, code));
+}
+
+static uint64_t get(uint64_t *p)
+{
+	/* ACQUIRE pairs with the RELEASE of a stream's write, or of another thread's. */
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static void set(uint64_t *p)
+{
+	/* RELEASE pairs with get(), and with a stream's wait. */
+	__atomic_store_n(p, 1, __ATOMIC_RELEASE);
+}
+
+static CUstream made(int priority)
+{
+	CUstream s;
+
+	OK(cuStreamCreateWithPriority(&s, CU_STREAM_NON_BLOCKING, priority));
+	return s;
+}
+
+static CUstream waiting(void)
+{
+	CUstream s = made(0);
+
+	OK(cuStreamWaitValue64_v2(s, (CUdeviceptr)(uintptr_t)&word, 1, 0));
+	return s;
+}
+
+/* A thread of its own, which sets `done` when the call has come back. */
+static pthread_t beside(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+
+	ck_assert_int_eq(pthread_create(&t, NULL, fn, arg), 0);
+	return t;
+}
+
+static void *fill(void *stream)
+{
+	int i;
+
+	cuCtxSetCurrent(ctx);
+	for (i = 0; i < 1100; i++)
+		OK(cuStreamWriteValue64_v2(stream, (CUdeviceptr)(uintptr_t)&reached, 1, 0));
+	set(&done);
+	return NULL;
+}
+
+START_TEST(t_queue)
+{
+	CUstream s = waiting();
+	pthread_t t = beside(fill, s);
+
+	while (fake_cuda()->pending() < 1024)
+		usleep(100);
+	usleep(20000);
+	ck_assert_int_eq(fake_cuda()->pending(), 1024);
+	ck_assert_uint_eq(get(&done), 0);
+	set(&word);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+START_TEST(t_queue_off)
+{
+	setenv("FAKE_CUDA_LIMITS", "none", 1);
+	pthread_join(beside(fill, waiting()), NULL);
+	ck_assert_int_gt(fake_cuda()->pending(), 1024);
+	set(&word);
+}
+END_TEST
+
+static void *first_launch(void *stream)
+{
+	CUfunction f;
+
+	cuCtxSetCurrent(ctx);
+	OK(cuModuleGetFunction(&f, module, "one"));
+	OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+	set(&reached);
+	return NULL;
+}
+
+static void *second_launch(void *stream)
+{
+	CUfunction f;
+
+	cuCtxSetCurrent(ctx);
+	OK(cuModuleGetFunction(&f, module, "two"));
+	OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+	set(&done);
+	return NULL;
+}
+
+static void *new_stream(void *arg)
+{
+	(void)arg;
+	cuCtxSetCurrent(ctx);
+	made(0);
+	set(&done);
+	return NULL;
+}
+
+/* A kernel is loaded while a stream waits: a launch of one that is there, and a new stream, wait too. */
+START_TEST(t_lock)
+{
+	void *(*const calls[])(void *) = {second_launch, new_stream};
+	CUstream s = made(0), other = made(0);
+	pthread_t loader, t;
+
+	second_launch(other);
+	done = 0;
+	OK(cuStreamSynchronize(other));
+	OK(cuStreamWaitValue64_v2(s, (CUdeviceptr)(uintptr_t)&word, 1, 0));
+	loader = beside(first_launch, other);
+	usleep(20000);
+	t = beside(calls[_i], other);
+	usleep(20000);
+	ck_assert_uint_eq(get(&reached), 0);
+	ck_assert_uint_eq(get(&done), 0);
+	set(&word);
+	pthread_join(loader, NULL);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+static void wrote(CUstream s, int ended)
+{
+	OK(cuStreamWriteValue64_v2(s, (CUdeviceptr)(uintptr_t)&reached, 1, 0));
+	if (ended)
+		OK(cuStreamSynchronize(s));
+	usleep(20000);
+	ck_assert_uint_eq(get(&reached), ended);
+}
+
+/* One hardware queue: nothing passes a waiting stream, but on another level of priority. */
+START_TEST(t_hardware)
+{
+	CUstream s, urgent;
+
+	setenv("FAKE_CUDA_LIMITS", "hardware", 1);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	urgent = made(-5);
+	s = made(0);
+	waiting();
+	usleep(20000);
+	if (_i)
+		wrote(s, 0);
+	else
+		wrote(urgent, 1);
+	set(&word);
+	OK(cuStreamSynchronize(s));
+	ck_assert_uint_eq(get(&reached), 1);
+}
+END_TEST
+
+START_TEST(t_blocking)
+{
+	CUfunction f;
+	CUstream s = made(0);
+
+	OK(cuModuleGetFunction(&f, module, "one"));
+	setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+	OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
+	ck_assert_int_eq(cuStreamQuery(s), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(t_exclusive)
+{
+	char path[] = "/tmp/t_limits.XXXXXX";
+	int fd = mkstemp(path), status, mode;
+	CUcontext c;
+	pid_t pid;
+
+	ck_assert_int_ge(fd, 0);
+	setenv("FAKE_CUDA_EXCLUSIVE", path, 1);
+	OK(cuDeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 0));
+	ck_assert_int_eq(mode, CU_COMPUTEMODE_EXCLUSIVE_PROCESS);
+	pid = fork();
+	if (!pid) {
+		status = cuDevicePrimaryCtxRetain(&c, 0) != CUDA_SUCCESS;
+		ck_assert_int_eq(write(fd, "x", 1), 1);
+		pause();
+	}
+	while (lseek(fd, 0, SEEK_END) < 1)
+		usleep(100);
+	ck_assert_int_eq(cuDevicePrimaryCtxRetain(&c, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	OK(cuDevicePrimaryCtxRetain(&c, 0));
+	unlink(path);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("limits");
+	TCase *tc = tcase_create("all");
+
+	unsetenv("FAKE_CUDA_LIMITS");
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, start, NULL);
+	tcase_add_test(tc, t_queue);
+	tcase_add_test(tc, t_queue_off);
+	tcase_add_loop_test(tc, t_lock, 0, 2);
+	tcase_add_loop_test(tc, t_hardware, 0, 2);
+	tcase_add_test(tc, t_blocking);
+	tcase_add_test(tc, t_exclusive);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}
+#else
+int main(void)
+{
+	puts("skipped: no cuda.h");
+	return 77;
+}
+#endif

@@ -1,0 +1,34 @@
+# For tests/cuda/t_unable.sh and t_doctor.sh: a job of two processes on the stand-ins for driver and NCCL (use_unable.c), and what each of
+# them printed. Sourced after tests/lib/clients.sh.
+# shellcheck shell=bash
+fake=$B/tests/cuda/fake
+if [ ! -x "$B/tests/cuda/use_unable" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
+	echo "skipped: built without NCCL's header or without nvcc"
+	exit 77
+fi
+job() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND": output and log of each in $T/NAME.0, .1
+	local name=$1 how=$2 i pids=() status=0
+	local vars=("$3" "$4")
+	rm -f "$T/id"
+	for i in 0 1; do
+		# shellcheck disable=SC2086 # words
+		env LD_LIBRARY_PATH="$fake" LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" FAKE_CUDA_DEVICES=2 ID_FILE="$T/id" RANK=$i \
+			FAKE_NCCL_LOG="$T/$name.calls" ${vars[i]} timeout $((100 * ${SLOW:-1})) "$B/tests/cuda/use_unable" "$how" \
+			>"$T/$name.$i" 2>"$T/$name.$i.err" &
+		pids+=($!)
+	done
+	for i in 0 1; do
+		wait "${pids[i]}" || status=$?
+	done
+	[ $status = 0 ] || fail "$name: status $status: $(cat "$T/$name".[01]*)"
+}
+want() { # FILE LINE...
+	local f=$T/$1 l
+	shift
+	for l; do
+		grep -qF -- "$l" "$f" || fail "$f lacks \"$l\": $(cat "$f" "${f%.[01]*}".[01]*)"
+	done
+}
+times() { # FILE TEXT TIMES
+	[ "$(grep -cF -- "$2" "$T/$1")" = "$3" ] || fail "$1: \"$2\" is not there $3 times: $(cat "$T/$1")"
+}
