@@ -13,6 +13,7 @@
 #include "kernels/abi.h"
 #include "runtime/backend.h"
 #include "runtime/base/env.h"
+#include "runtime/base/launcher.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/list.h"
@@ -41,13 +42,6 @@ struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators")
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct df_ctl_events ctl_events = {df_watchdog_message, df_comm_death};
-
-static int env_int(const char *name, int none)
-{
-	const char *v = getenv(name);
-
-	return v && *v ? atoi(v) : none;
-}
 
 static int cores(void)
 {
@@ -147,11 +141,11 @@ static void before_exit(int status, void *arg)
 static int start(void)
 {
 	const struct df_env *env = df_env();
+	int world;
 	struct df_trace_config trace = {
 		.dir = env->trace,
 		.mb = env->trace_mb,
-		.rank = env_int("RANK", env_int("OMPI_COMM_WORLD_RANK", -1)),
-		.world = env_int("WORLD_SIZE", env_int("OMPI_COMM_WORLD_SIZE", 0)),
+		.rank = df_launcher_rank(&world),
 		.rules = (uint32_t)env->rules,
 		.mode = (uint32_t)env->mode,
 		.slots = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_slots : 0,
@@ -161,6 +155,7 @@ static int start(void)
 	uint32_t blocks;
 	int i, ret;
 
+	trace.world = world;
 	if (df_priority_check(env->priority, &bad)) {
 		df_warn("DFSHIM_PRIORITY=%s: \"%s\" is no rule; allowed are comm=NAME:NUMBER and "
 			"op=NAME:NUMBER, separated by commas",

@@ -5,33 +5,28 @@
 #include <stdlib.h>
 #include "runtime/backend.h"
 #include "runtime/base/env.h"
+#include "runtime/base/launcher.h"
 #include "runtime/base/log.h"
 #include "runtime/device/device.h"
 #include "runtime/dfshim.h"
 #include "runtime/record/record.h"
 #include "trace/record/writer.h"
 
-static int number(const char *a, const char *b, int none)
-{
-	const char *text = getenv(a) ? getenv(a) : getenv(b);
-
-	return text ? atoi(text) : none;
-}
-
 int df_record_start(void)
 {
 	const struct df_env *env = df_env();
 	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	int world;
 	struct df_trace_config config = {
 		.dir = env->trace,
 		.mb = env->trace_mb,
-		.rank = number("RANK", "OMPI_COMM_WORLD_RANK", -1),
-		.world = number("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", 0),
+		.rank = df_launcher_rank(&world),
 		.mode = (uint32_t)env->mode,
 	};
 	char reason[256] = "DFSHIM_TRACE_CUDA=0";
 	int ret, cuda = env->trace_cuda && !df_device_open_any(reason, sizeof(reason));
 
+	config.world = world;
 	/* How streams share hardware queues is known where there is one queue, and on the CPU. */
 	if (cuda && !df_backend->gpu && env->rules == DF_RULES_NCCL)
 		config.queues = (uint32_t)env->host_queues;

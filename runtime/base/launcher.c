@@ -1,0 +1,47 @@
+/* See launcher.h. Stateless. */
+#include "runtime/base/launcher.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "runtime/base/err.h"
+
+/* The innermost launcher first: torchrun may itself have been started by one of the others, once a node. */
+static const struct {
+	const char *rank, *world;
+} launchers[] = {
+	{"RANK", "WORLD_SIZE"},
+	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+	{"PMI_RANK", "PMI_SIZE"},
+	{"SLURM_PROCID", "SLURM_NTASKS"},
+};
+
+/* -1: not a number of 0 and more. */
+static int number(const char *name)
+{
+	const char *text = getenv(name);
+	char *end;
+	long v;
+
+	if (!text || text[0] < '0' || text[0] > '9')
+		return -1;
+	v = strtol(text, &end, 10);
+	return *end || v > 1 << 30 ? -1 : (int)v;
+}
+
+int df_launcher_rank(int *world)
+{
+	int rank, nr;
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(launchers); i++) {
+		rank = number(launchers[i].rank);
+		nr = number(launchers[i].world);
+		if (rank < 0 || (nr >= 0 && rank >= nr))
+			continue;
+		*world = DF_MAX(nr, 0);
+		return rank;
+	}
+	*world = 0;
+	return -1;
+}
