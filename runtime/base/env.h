@@ -21,8 +21,8 @@ struct df_env {
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
-	int nr_errors;	       /* values that could not be used */
-	unsigned char set[64]; /* by row: 1 if the user set a usable value */
+	int nr_errors;		/* values that could not be used */
+	unsigned char set[128]; /* by row: 1 if the user set a usable value */
 };
 
 /* Row numbers, for df_env()->set[]. */

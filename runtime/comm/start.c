@@ -19,6 +19,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/net/sockaddr.h"
 #include "runtime/coll/connector.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
@@ -171,6 +172,14 @@ static int start(void)
 			 "%d variable%s a value that cannot be used", env->nr_errors,
 			 env->nr_errors == 1 ? " has" : "s have");
 		return -EINVAL;
+	}
+	if (env->ports && df_ports_parse(env->ports, &i, &ret)) {
+		df_warn("DFSHIM_PORTS=%s cannot be used: allowed is FIRST-LAST, of 1 to 65535",
+			env->ports);
+		if (env->strict) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_PORTS cannot be used");
+			return -EINVAL;
+		}
 	}
 	if (env->net && df_env_enum_index("tcp|verbs|plugin", env->net) < 0) {
 		df_warn("DFSHIM_NET=%s cannot be used: allowed is tcp, verbs or plugin", env->net);

@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,17 +163,16 @@ struct df_link *df_link_open_member(const struct df_member *m, const struct df_l
 	return df_link_open(&addr, len, ops, owner, error);
 }
 
-int df_link_listen(const union df_sockaddr *addr, socklen_t len)
+int df_link_listen_unix(const char *name)
 {
-	int fd, one = 1, ret;
+	union df_sockaddr addr;
+	socklen_t len = df_addr_unix(name, &addr);
+	int fd, ret;
 
-	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* For a port that is wanted; a free one must not be given to two that have not called listen() yet. */
-	if (addr->sa.sa_family != AF_UNIX && df_addr_port(addr))
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, &addr->sa, len) || listen(fd, 4096)) {
+	if (bind(fd, &addr.sa, len) || listen(fd, DF_LINK_BACKLOG)) {
 		ret = -errno;
 		close(fd);
 		return ret;

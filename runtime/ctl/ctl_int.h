@@ -24,6 +24,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/net/sockaddr.h"
 #include "kernels/abi.h"
 #include "runtime/ctl/ctl.h"
 
@@ -33,18 +34,6 @@
 
 /* ---- addresses (addr.c) ---------------------------------------------------------------------------- */
 
-union df_sockaddr {
-	struct sockaddr sa;
-	struct sockaddr_storage storage;
-};
-
-/* Address of the interface that other nodes reach us by, port 0. Honours NCCL_SOCKET_IFNAME. */
-int df_addr_local(union df_sockaddr *out);
-/* "host:port", "[v6]:port"; names are resolved (may block: never on the control thread). */
-int df_addr_parse(const char *text, union df_sockaddr *out, int numeric_only);
-void df_addr_format(const union df_sockaddr *addr, char *text, size_t size);
-socklen_t df_addr_len(const union df_sockaddr *addr);
-int df_addr_port(const union df_sockaddr *addr);
 /* Abstract unix socket. */
 socklen_t df_addr_unix(const char *name, union df_sockaddr *out);
 /* One node: boot, network namespace and user are the same. */

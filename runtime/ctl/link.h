@@ -13,6 +13,7 @@
 #define DF_FRAME_MAX	  (64u << 20)
 #define DF_FRAME_STRANGER 4096u
 #define DF_LINK_STRANGERS 128
+#define DF_LINK_BACKLOG	  4096
 #define DF_LINK_HELLO_NS  (5 * DF_NS_PER_S)
 
 enum df_frame_type {
@@ -105,8 +106,8 @@ void df_link_reap(void);
 uint64_t df_link_timers(uint64_t now);
 /* Tries to empty all queues, at most so long; for the end of the process. */
 void df_link_drain(uint64_t bound_ns);
-/* A listener on addr (port 0: any); -errno. Not registered with the loop. */
-int df_link_listen(const union df_sockaddr *addr, socklen_t len);
+/* A listener on an abstract unix socket; -errno. Not registered with the loop. */
+int df_link_listen_unix(const char *name);
 /* Listeners that had to pause are heard again. */
 uint64_t df_accept_timers(uint64_t now);
 void df_accept_forget_all(void);

@@ -19,6 +19,7 @@
 #include "kernels/abi.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/net/ifaces.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/probe.h"
@@ -284,35 +285,33 @@ static int watch(int fd, void *ptr)
 	return epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_ADD, fd, &e) ? -EIO : 0;
 }
 
-/* -EMFILE: it has not all the sockets that it could have. Without any, a job of one process still runs. */
-static int name_sockets(struct df_member *m)
+/*
+ * local: our address for other nodes, or NULL. -EMFILE: it has not all the sockets that it could have. Without any, a
+ * job of one process still runs.
+ */
+static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 {
 	union df_sockaddr addr;
-	socklen_t len;
 
 	snprintf(m->unix_name, sizeof(m->unix_name), "dfshim-%016llx", (unsigned long long)m->proc);
-	len = df_addr_unix(m->unix_name, &addr);
-	df_ctl.unix_fd = df_link_listen(&addr, len);
+	df_ctl.unix_fd = df_link_listen_unix(m->unix_name);
 	if (df_ctl.unix_fd < 0)
 		m->unix_name[0] = '\0';
 	if (df_ctl.unix_fd == -EMFILE)
 		return -EMFILE;
 
-	if (df_addr_local(&addr))
+	if (!local)
 		return 0;
-	df_ctl.tcp_fd = df_link_listen(&addr, df_addr_len(&addr));
+	addr = *local;
+	df_ctl.tcp_fd = df_addr_listen(&addr, DF_LINK_BACKLOG);
 	if (df_ctl.tcp_fd < 0)
 		return df_ctl.tcp_fd == -EMFILE ? -EMFILE : 0;
-	len = sizeof(addr.storage);
-	if (getsockname(df_ctl.tcp_fd, &addr.sa, &len))
-		close_fd(&df_ctl.tcp_fd);
-	else
-		df_addr_format(&addr, m->tcp, sizeof(m->tcp));
+	df_addr_format(&addr, m->tcp, sizeof(m->tcp));
 	return 0;
 }
 
 /* last: a limit that could be raised has been. */
-static int try_start(int last)
+static int try_start(const union df_sockaddr *local, int last)
 {
 	struct df_member *m = &df_ctl.self;
 	sigset_t all, old;
@@ -337,7 +336,7 @@ static int try_start(int last)
 		ret = -errno;
 		goto err_close;
 	}
-	ret = name_sockets(m);
+	ret = name_sockets(m, local);
 	if (ret && !last)
 		goto err_close;
 	ret = watch(df_ctl.event_fd, &df_ctl.event_fd);
@@ -371,25 +370,41 @@ err_close:
 	return ret;
 }
 
-static int start_locked(void)
+static int start_locked(const union df_sockaddr *local)
 {
-	int ret = try_start(0);
+	int ret = try_start(local, 0);
 
 	if (ret == -EMFILE) {
 		df_addr_raise_files();
-		ret = try_start(1);
+		ret = try_start(local, 1);
 	}
 	return ret;
 }
 
+static int is_started(void)
+{
+	int started;
+
+	df_ctl_lock();
+	started = df_ctl.started;
+	df_ctl_unlock();
+	return started;
+}
+
 int df_ctl_start(void)
 {
-	int ret = 0;
+	struct df_iface local;
+	int ret = 0, nr;
 
 	pthread_once(&fork_once, install_fork);
+	if (is_started())
+		return 0;
+	/* Under no lock: it may ask the resolver. */
+	nr = df_ifaces_chosen(&local, 1);
+	df_ifaces_log();
 	df_ctl_lock();
 	if (!df_ctl.started) {
-		ret = start_locked();
+		ret = start_locked(nr ? &local.addr : NULL);
 		if (ret)
 			df_ctl_note("cannot start the control plane: %s", strerror(-ret));
 	}

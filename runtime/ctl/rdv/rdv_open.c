@@ -136,7 +136,7 @@ int df_rdv_open_address(const struct df_id_tail *id)
 	df_id_address(id, &addr);
 	/* Every process of the job connects to us for a moment. */
 	df_addr_raise_files();
-	fd = df_link_listen(&addr, df_addr_len(&addr));
+	fd = df_addr_listen(&addr, DF_LINK_BACKLOG);
 	if (fd < 0)
 		return fd;
 	r = rdv_new(id, DF_ID_ADDR_MAGIC);

@@ -1,0 +1,218 @@
+/*
+ * Socket addresses: texts, comparison, listeners. Stateless, but for the warning that is given once.
+ */
+#define _GNU_SOURCE
+#include "runtime/base/net/sockaddr.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+
+socklen_t df_addr_len(const union df_sockaddr *addr)
+{
+	return addr->sa.sa_family == AF_INET6 ? sizeof(addr->in6) : sizeof(addr->in);
+}
+
+int df_addr_port(const union df_sockaddr *addr)
+{
+	return ntohs(addr->sa.sa_family == AF_INET6 ? addr->in6.sin6_port : addr->in.sin_port);
+}
+
+void df_addr_set_port(union df_sockaddr *addr, int port)
+{
+	if (addr->sa.sa_family == AF_INET6)
+		addr->in6.sin6_port = htons((uint16_t)port);
+	else
+		addr->in.sin_port = htons((uint16_t)port);
+}
+
+void df_addr_format_ip(const union df_sockaddr *addr, char *text, size_t size)
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	if (addr->sa.sa_family != AF_INET6) {
+		inet_ntop(AF_INET, &addr->in.sin_addr, ip, sizeof(ip));
+		snprintf(text, size, "%s", ip);
+		return;
+	}
+	inet_ntop(AF_INET6, &addr->in6.sin6_addr, ip, sizeof(ip));
+	if (addr->in6.sin6_scope_id)
+		snprintf(text, size, "%s%%%u", ip, addr->in6.sin6_scope_id);
+	else
+		snprintf(text, size, "%s", ip);
+}
+
+void df_addr_format(const union df_sockaddr *addr, char *text, size_t size)
+{
+	char ip[DF_ADDR_TEXT];
+
+	df_addr_format_ip(addr, ip, sizeof(ip));
+	snprintf(text, size, addr->sa.sa_family == AF_INET6 ? "[%s]:%d" : "%s:%d", ip,
+		 df_addr_port(addr));
+}
+
+int df_addr_parse(const char *text, union df_sockaddr *out, int numeric_only)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+	const char *colon = strrchr(text, ':'), *from = text;
+	char host[256], *end;
+	size_t len;
+	long port;
+
+	if (!colon || colon == text)
+		return -EINVAL;
+	port = strtol(colon + 1, &end, 10);
+	if (end == colon + 1 || *end || port < 1 || port > 65535)
+		return -EINVAL;
+	len = (size_t)(colon - text);
+	if (*from == '[') {
+		if (len < 3 || from[len - 1] != ']')
+			return -EINVAL;
+		from++;
+		len -= 2;
+	}
+	if (!len || len >= sizeof(host))
+		return -EINVAL;
+	memcpy(host, from, len);
+	host[len] = '\0';
+	hints.ai_flags = AI_NUMERICSERV | (numeric_only ? AI_NUMERICHOST : 0);
+	if (getaddrinfo(host, colon + 1, &hints, &list) || !list)
+		return -EINVAL;
+	memset(out, 0, sizeof(*out));
+	memcpy(&out->storage, list->ai_addr, list->ai_addrlen);
+	freeaddrinfo(list);
+	return out->sa.sa_family == AF_INET || out->sa.sa_family == AF_INET6 ? 0 : -EINVAL;
+}
+
+int df_addr_is_link_local(const union df_sockaddr *addr)
+{
+	if (addr->sa.sa_family == AF_INET6)
+		return IN6_IS_ADDR_LINKLOCAL(&addr->in6.sin6_addr);
+	return addr->sa.sa_family == AF_INET &&
+	       ntohl(addr->in.sin_addr.s_addr) >> 16 == (169u << 8 | 254u);
+}
+
+int df_addr_is_loopback(const union df_sockaddr *addr)
+{
+	if (addr->sa.sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&addr->in6.sin6_addr);
+	return addr->sa.sa_family == AF_INET && ntohl(addr->in.sin_addr.s_addr) >> 24 == 127;
+}
+
+int df_addr_same_subnet(const union df_sockaddr *a, const union df_sockaddr *b, unsigned bits)
+{
+	const uint8_t *x, *y;
+	unsigned rest = bits % 8;
+
+	if (a->sa.sa_family != b->sa.sa_family)
+		return 0;
+	if (a->sa.sa_family == AF_INET6) {
+		uint32_t p = a->in6.sin6_scope_id, q = b->in6.sin6_scope_id;
+
+		if (p && q && p != q)
+			return 0;
+		x = a->in6.sin6_addr.s6_addr;
+		y = b->in6.sin6_addr.s6_addr;
+		bits = bits > 128 ? 128 : bits;
+	} else {
+		x = (const uint8_t *)&a->in.sin_addr;
+		y = (const uint8_t *)&b->in.sin_addr;
+		bits = bits > 32 ? 32 : bits;
+	}
+	if (memcmp(x, y, bits / 8))
+		return 0;
+	return bits % 8 == 0 || (x[bits / 8] ^ y[bits / 8]) >> (8 - rest) == 0;
+}
+
+/* ---- listeners --------------------------------------------------------------------------------------- */
+
+int df_ports_parse(const char *text, int *first, int *last)
+{
+	char *end;
+	long a, b;
+
+	a = b = strtol(text, &end, 10);
+	if (end == text || text[0] < '0' || text[0] > '9')
+		return -EINVAL;
+	if (*end == '-') {
+		text = end + 1;
+		b = strtol(text, &end, 10);
+		if (end == text || text[0] < '0' || text[0] > '9')
+			return -EINVAL;
+	}
+	if (*end || a < 1 || b < a || b > 65535)
+		return -EINVAL;
+	*first = (int)a;
+	*last = (int)b;
+	return 0;
+}
+
+/* -EADDRINUSE also where listen() finds the port taken: two may have bound it before either listened. */
+static int listen_at(const union df_sockaddr *addr, int backlog)
+{
+	int fd, one = 1, ret;
+
+	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	/* For a port that is wanted; a free one must not be given to two that have not called listen() yet. */
+	if (df_addr_port(addr))
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, &addr->sa, df_addr_len(addr)) || listen(fd, backlog)) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static int listen_in_range(union df_sockaddr *addr, int backlog, int first, int last)
+{
+	int nr = last - first + 1, i, fd = -EADDRINUSE;
+	struct timespec now;
+	unsigned at;
+
+	/* Not all processes of a node begin at the same port. */
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	at = (unsigned)getpid() * 2654435761u ^ (unsigned)now.tv_nsec;
+	for (i = 0; i < nr && fd == -EADDRINUSE; i++) {
+		df_addr_set_port(addr, first + (int)((at + (unsigned)i) % (unsigned)nr));
+		fd = listen_at(addr, backlog);
+	}
+	if (fd == -EADDRINUSE)
+		df_warn_once("DFSHIM_PORTS=%d-%d: no port of these is free: widen the range; "
+			     "every process needs one or two",
+			     first, last);
+	return fd;
+}
+
+int df_addr_listen(union df_sockaddr *addr, int backlog)
+{
+	const char *range = df_env()->ports;
+	union df_sockaddr a = *addr;
+	socklen_t len = sizeof(a);
+	int fd, ret, first, last;
+
+	if (range && *range && !df_addr_port(&a) && !df_ports_parse(range, &first, &last))
+		fd = listen_in_range(&a, backlog, first, last);
+	else
+		fd = listen_at(&a, backlog);
+	if (fd < 0)
+		return fd;
+	if (getsockname(fd, &a.sa, &len)) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
+	*addr = a;
+	return fd;
+}
