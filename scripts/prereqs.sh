@@ -30,7 +30,7 @@ for part; do
 	build) need="$need gcc make pkg-config libjansson-dev uthash-dev $host_cxx" ;;
 	check)
 		need="$need check jq python3 procps"
-		optional="$optional g++ spin openmpi-bin libopenmpi-dev"
+		optional="$optional iproute2 g++ spin openmpi-bin libopenmpi-dev"
 		want_nvcc=1
 		;;
 	lint) need="$need clang-format shellcheck mandoc" ;;
