@@ -246,7 +246,7 @@ uninstall:
 	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
 	-rmdir $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
--include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk interpose/hostcuda/module.mk)
+-include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk interpose/hostcuda/module.mk)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 clean:

@@ -75,7 +75,7 @@ static int say_ranks(char *buf, size_t bytes, const int *ranks, int nr, int nran
 int df_joining_explain(int anyhow)
 {
 	int ranks[MISSING_MAX], nr = 0, lowest, i, absent, here;
-	char gone[256] = "", there[256] = "", text[1024];
+	char gone[256] = "", there[256] = "", at[72], text[1280];
 	struct df_comm *comm;
 	uint64_t id = 0, ms = 0;
 	int nranks = 0, rank = 0, len;
@@ -104,16 +104,19 @@ int df_joining_explain(int anyhow)
 		return -EAGAIN;
 	absent = say_ranks(gone, sizeof(gone), ranks, nr, nranks, 0);
 	here = say_ranks(there, sizeof(there), ranks, nr, nranks, 1);
+	df_ctl_rendezvous_at(id, at, sizeof(at));
 	len = snprintf(
 		text, sizeof(text),
 		"INIT: rank%s %s of %d %s not called ncclCommInitRank%s; rank%s %s %s waited for "
 		"%.1f s\n\n"
 		"Fix: let every member of the communicator call ncclCommInitRank with the same id "
-		"(hash %016llx).\n"
+		"(hash %016llx).%s%s%s\n"
 		"Confidence: proved, as the rendezvous knows who has come.\n",
 		absent == 1 ? "" : "s", gone, nranks, absent == 1 ? "has" : "have",
 		nr == MISSING_MAX ? " (and perhaps more)" : "", here == 1 ? "" : "s", there,
-		here == 1 ? "has" : "have", (double)ms / 1000, (unsigned long long)id);
+		here == 1 ? "has" : "have", (double)ms / 1000, (unsigned long long)id,
+		at[0] ? " From other machines they come to " : "", at,
+		at[0] ? ": no firewall may drop that." : "");
 	df_log_raw(text, (size_t)len);
 	return 1;
 }

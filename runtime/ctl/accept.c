@@ -67,6 +67,7 @@ const struct df_link_ops df_stranger_ops = {.name = "stranger", .input = strange
 static void tune_tcp(int fd)
 {
 	int one = 1, idle = 10, interval = 5, count = 6;
+	unsigned silent_ms = 40000;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	/* A node that loses power says nothing: the kernel finds out. */
@@ -74,6 +75,8 @@ static void tune_tcp(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	/* With bytes on their way it would go on sending them for a quarter of an hour. */
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms));
 }
 
 int df_link_no_file(void)
@@ -133,6 +136,8 @@ struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
 		return NULL;
 	}
 	l->is_unix = addr->sa.sa_family == AF_UNIX;
+	if (!l->is_unix)
+		df_addr_format(addr, l->who, sizeof(l->who));
 	l->connecting = ret == -EINPROGRESS;
 	if (l->connecting) {
 		l->deadline_ns = df_now_ns() + CONNECT_NS;
@@ -156,11 +161,28 @@ struct df_link *df_link_open_member(const struct df_member *m, const struct df_l
 		len = df_addr_unix(name, &addr);
 	} else if (tcp[0] && !df_addr_parse(tcp, &addr, 1)) {
 		len = df_addr_len(&addr);
+		/* What the other side calls its interface means nothing here. */
+		if (addr.sa.sa_family == AF_INET6 && df_addr_is_link_local(&addr))
+			addr.in6.sin6_scope_id = df_ctl.scope;
 	} else {
 		*error = -EADDRNOTAVAIL;
 		return NULL;
 	}
 	return df_link_open(&addr, len, ops, owner, error);
+}
+
+void df_link_why(const char *to, int error, char *text, size_t size)
+{
+	const char *why = strerror(-error);
+
+	if (error == -ETIMEDOUT)
+		why = "nothing comes back: a firewall may drop it";
+	else if (error == -ECONNREFUSED)
+		why = "refused: nobody listens there, or a firewall rejects it";
+	else if (error == -EADDRNOTAVAIL)
+		why = "it has no address for other nodes";
+	snprintf(text, size, "%.63s (pid %u%s%.63s) cannot reach %s: %s", df_ctl.self.hostname,
+		 df_ctl.self.pid, df_ctl.self.tcp[0] ? " at " : "", df_ctl.self.tcp, to, why);
 }
 
 int df_link_listen_unix(const char *name)

@@ -29,6 +29,22 @@ static void merge_done(struct merge *m)
 	free(m);
 }
 
+/* The next hop of the attempt is on another node, and there is no way to it: who asked for the merge hears why. */
+static void attach_unreached(const char *to, int error)
+{
+	struct df_unreached u = {.error = error};
+	struct merge *m = df_tree.merge;
+
+	if (!m)
+		return;
+	u.token = m->m.token;
+	df_link_why(to, error, u.text, sizeof(u.text));
+	if (m->m.asker == df_ctl.self.proc)
+		df_join_unreached(u.token, u.error, u.text);
+	else
+		df_flood_send(DF_FLOOD_UNREACHED, m->m.asker, &u, sizeof(u), NULL, 0);
+}
+
 /* The attempt is over. one: we are one part with the target now. */
 static void attach_over(int one)
 {
@@ -92,9 +108,12 @@ static int attach_input(struct df_link *link, unsigned type, const void *data, s
 
 static void attach_closed(struct df_link *link, int error)
 {
-	(void)error;
-	if (link == df_tree.attach)
-		attach_over(0);
+	if (link != df_tree.attach)
+		return;
+	/* Who takes the connection and says nothing may be stopped: that is no reason to give up. */
+	if (link->connecting && !link->is_unix)
+		attach_unreached(link->who, error);
+	attach_over(0);
 }
 
 /* Who has taken the connection has to answer, too: it may be stopped. */
@@ -121,6 +140,8 @@ static void attach_to(const struct hop *to)
 	df_tree.target = *to;
 	df_tree.attach = df_link_open_member(&m, &attach_ops, NULL, &error);
 	if (!df_tree.attach) {
+		if (m.host != df_ctl.self.host && !df_ctl_lacks(error))
+			attach_unreached(m.tcp[0] ? m.tcp : "another node", error);
 		attach_over(0);
 		return;
 	}

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_CTL_VERSION 4
+#define DF_CTL_VERSION 5
 
 /* What every rank tells all others at the rendezvous: 256 bytes. */
 struct df_member {
@@ -72,6 +72,8 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
  * or -ENOENT: no such rendezvous is under way here. Does not block.
  */
 int df_ctl_missing(uint64_t id_hash, int *ranks, int max);
+/* Where ranks on other nodes have to come to for it: "address:port"; "" unknown. Likewise. size: 72 is enough. */
+void df_ctl_rendezvous_at(uint64_t id_hash, char *text, size_t size);
 
 /*
  * A communicator of some members of `parent`, which all call this with the same list (parent's ranks in the

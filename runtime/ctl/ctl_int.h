@@ -68,6 +68,8 @@ int df_id_open(const unsigned char id[128], struct df_id_tail *out);
 /* As in runtime/dfshim.h. */
 uint64_t df_id_hash(const unsigned char id[128]);
 void df_id_address(const struct df_id_tail *tail, union df_sockaddr *out);
+/* The same as text: where other nodes reach who serves the id. Returns text; "" if it has no address. */
+const char *df_id_at(const struct df_id_tail *tail, char text[DF_ADDR_TEXT]);
 
 /* ---- waiting (thread.c) ---------------------------------------------------------------------------- */
 
@@ -187,6 +189,7 @@ struct df_ctl {
 	const struct df_ctl_events *events;
 	int leaving;
 	uint64_t nr_repairs;	/* of the overlay, seen so far */
+	uint32_t scope;		/* of our interface, for link-local addresses of others */
 	int nr_strangers;	/* accepted, not yet introduced */
 	uint64_t no_file_since; /* no connection could be made or taken, for want of descriptors */
 	char notes[8][256];	/* log lines, written once the lock is released */

@@ -315,6 +315,7 @@ int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void 
 
 static int act(struct origin *o, const struct flood *f, const void *body, size_t bytes)
 {
+	const struct df_unreached *u = body;
 	const uint64_t *word = body;
 
 	switch (f->type) {
@@ -333,6 +334,12 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 		return 0;
 	case DF_FLOOD_EXIT:
 		df_tree_death(o->proc, 1);
+		return 0;
+	case DF_FLOOD_UNREACHED:
+		if (bytes != sizeof(*u) || u->text[sizeof(u->text) - 1])
+			return -EPROTO;
+		if (f->to == df_ctl.self.proc)
+			df_join_unreached(u->token, u->error, u->text);
 		return 0;
 	case DF_FLOOD_MERGED:
 	case DF_FLOOD_CUT:

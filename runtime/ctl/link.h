@@ -106,6 +106,8 @@ void df_link_reap(void);
 uint64_t df_link_timers(uint64_t now);
 /* Tries to empty all queues, at most so long; for the end of the process. */
 void df_link_drain(uint64_t bound_ns);
+/* "HOST (pid N at ADDRESS) cannot reach TO: reason", for users; error: of a connection that did not come about. */
+void df_link_why(const char *to, int error, char *text, size_t size);
 /* A listener on an abstract unix socket; -errno. Not registered with the loop. */
 int df_link_listen_unix(const char *name);
 /* Listeners that had to pause are heard again. */

@@ -307,6 +307,7 @@ static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 	if (df_ctl.tcp_fd < 0)
 		return df_ctl.tcp_fd == -EMFILE ? -EMFILE : 0;
 	df_addr_format(&addr, m->tcp, sizeof(m->tcp));
+	df_ctl.scope = addr.sa.sa_family == AF_INET6 ? addr.in6.sin6_scope_id : 0;
 	return 0;
 }
 

@@ -43,8 +43,16 @@ enum df_flood_type {
 	DF_FLOOD_DEATH,	    /* body: process */
 	DF_FLOOD_EXIT,	    /* the origin ends in order */
 	DF_FLOOD_MERGED,    /* body: token; to one process */
+	DF_FLOOD_UNREACHED, /* body: struct df_unreached; to one process */
 	DF_FLOOD_CUT,	    /* body: the parent to let go of; to one process */
 	DF_FLOOD_REPAIR,    /* the overlay was broken and is whole again */
+};
+
+/* The part of the overlay that a merge needs cannot be reached. */
+struct df_unreached {
+	uint64_t token;
+	int32_t error, pad;
+	char text[240];
 };
 
 struct df_link;

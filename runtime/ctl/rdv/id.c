@@ -50,6 +50,18 @@ void df_id_address(const struct df_id_tail *t, union df_sockaddr *out)
 	}
 }
 
+const char *df_id_at(const struct df_id_tail *t, char text[DF_ADDR_TEXT])
+{
+	union df_sockaddr addr;
+
+	text[0] = '\0';
+	if (t->flags & (DF_ID_HAS_TCP4 | DF_ID_HAS_TCP6)) {
+		df_id_address(t, &addr);
+		df_addr_format(&addr, text, DF_ADDR_TEXT);
+	}
+	return text;
+}
+
 /* The front as the real library would write it: an unshimmed rank then finds our socket, and is noticed. */
 static void put_front(unsigned char id[128], uint64_t magic, const union df_sockaddr *addr)
 {

@@ -44,6 +44,7 @@ struct df_join {
 	uint64_t merge_at;
 	struct df_member merge_with;
 	int merging, merged;
+	int nr_unreached; /* attempts to merge that found no way */
 	int32_t missing[DF_CTL_MISSING_MAX];
 	int nr_missing;
 };
@@ -243,6 +244,18 @@ void df_join_merged(uint64_t token)
 	HASH_ITER(hh, df_ctl.joins, j, tmp)
 	if (j->merging && j->token == token)
 		join_ack(j);
+}
+
+/* Who refuses may have died, which its neighbours say better; so we try once more. */
+void df_join_unreached(uint64_t token, int error, const char *text)
+{
+	struct df_join *j, *tmp;
+
+	HASH_ITER(hh, df_ctl.joins, j, tmp)
+	if (j->merging && j->token == token && (error == -ETIMEDOUT || j->nr_unreached++)) {
+		join_abandon(j, -ECONNRESET, text);
+		return;
+	}
 }
 
 static void join_no_file(struct df_join *j)
@@ -485,6 +498,19 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 	}
 	*out = c;
 	return 0;
+}
+
+void df_ctl_rendezvous_at(uint64_t id_hash, char *text, size_t size)
+{
+	struct df_join *j, *tmp;
+	char at[DF_ADDR_TEXT];
+
+	text[0] = '\0';
+	df_ctl_lock();
+	HASH_ITER(hh, df_ctl.joins, j, tmp)
+	if (j->id_hash == id_hash)
+		snprintf(text, size, "%s", df_id_at(&j->ups[0].id, at));
+	df_ctl_unlock();
 }
 
 int df_ctl_missing(uint64_t id_hash, int *ranks, int max)

@@ -47,6 +47,7 @@ struct df_rdv_up {
 	int serves;   /* rank 0 of an id by address is here: so is the session */
 	int open;     /* check-ins may be sent */
 	int answered; /* the session has said something */
+	int remote;   /* the way leads to another node */
 	int tabled;   /* it has sent the table, we have not confirmed yet */
 	/* Callbacks of the owner. */
 	void (*opened)(struct df_rdv_up *up);
@@ -80,6 +81,8 @@ uint64_t df_rdv_timers(uint64_t now);
 uint64_t df_join_timers(uint64_t now);
 void df_rdv_forget_all(void);
 void df_join_forget_all(void);
+/* A connection that the join with this token needs did not come about; text: df_link_why(). */
+void df_join_unreached(uint64_t token, int error, const char *text);
 /* Our part of the overlay is joined with the one that the join with this token needed. */
 void df_join_merged(uint64_t token);
 /* Ranks that have not come to the session or join with this id hash; -ENOENT. */

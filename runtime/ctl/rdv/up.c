@@ -60,8 +60,8 @@ static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 
 static void up_lost(struct df_rdv_up *up, int error)
 {
+	char reason[240], at[DF_ADDR_TEXT];
 	int was_open = up->open;
-	char reason[240];
 
 	up->link = NULL;
 	up->open = 0;
@@ -80,6 +80,8 @@ static void up_lost(struct df_rdv_up *up, int error)
 			reason, sizeof(reason),
 			"what listens at the address of NCCL_COMM_ID does not know dfshim: perhaps "
 			"rank 0 runs on plain NCCL");
+	else if (error && up->remote)
+		df_link_why(df_id_at(&up->id, at), error, reason, sizeof(reason));
 	else if (error)
 		snprintf(reason, sizeof(reason),
 			 "cannot reach the process that serves the id (pid %u): %s", up->id.pid,
@@ -114,8 +116,7 @@ static const struct df_link_ops up_ops = {
 static int up_serve(struct df_rdv_up *up)
 {
 	int ret = df_rdv_open_address(&up->id);
-	union df_sockaddr addr;
-	char at[128], why[240];
+	char at[DF_ADDR_TEXT], why[240];
 
 	if (!ret)
 		return 1;
@@ -125,9 +126,8 @@ static int up_serve(struct df_rdv_up *up)
 		up_again(up);
 		return 0;
 	}
-	df_id_address(&up->id, &addr);
-	df_addr_format(&addr, at, sizeof(at));
-	snprintf(why, sizeof(why), "rank 0 cannot serve NCCL_COMM_ID=%s: %s", at, strerror(-ret));
+	snprintf(why, sizeof(why), "rank 0 cannot serve NCCL_COMM_ID=%s: %s", df_id_at(&up->id, at),
+		 strerror(-ret));
 	up->failed(up, ret, why);
 	return 0;
 }
@@ -136,7 +136,7 @@ void df_rdv_up_start(struct df_rdv_up *up)
 {
 	struct df_rdv_hello hello = {.nonce = up->id.nonce, .proc = df_ctl.self.proc};
 	struct df_member m = {.proc = up->id.proc, .host = up->id.host};
-	union df_sockaddr addr;
+	char at[DF_ADDR_TEXT];
 	struct df_rdv *r;
 	int error = 0;
 
@@ -160,12 +160,10 @@ void df_rdv_up_start(struct df_rdv_up *up)
 	}
 	snprintf(m.unix_name, sizeof(m.unix_name), "dfshim-%016llx",
 		 (unsigned long long)up->id.proc);
-	if (up->id.flags & (DF_ID_HAS_TCP4 | DF_ID_HAS_TCP6)) {
-		df_id_address(&up->id, &addr);
-		df_addr_format(&addr, m.tcp, sizeof(m.tcp));
-	}
+	snprintf(m.tcp, sizeof(m.tcp), "%s", df_id_at(&up->id, at));
 	if (!m.proc)
 		m.host = 0;
+	up->remote = m.tcp[0] && m.host != df_ctl.self.host;
 	up->link = df_link_open_member(&m, &up_ops, up, &error);
 	if (!up->link) {
 		up_lost(up, error);

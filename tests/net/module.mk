@@ -1,0 +1,2 @@
+# The program of tests/net/t_control.sh.
+tests: $(B)/tests/net/node
