@@ -1,0 +1,80 @@
+/*
+ * How two machines measure what lies between them: one runs `dfshim net --listen`, the other names it. Everything goes to
+ * one port of the listener, so a firewall needs one rule. A connection begins with a greeting that says what it is for;
+ * whoever says anything else is dropped. Numbers on the wire are big-endian.
+ *
+ *   ASK     the listener tells its interfaces: a count, then as many struct pair_iface
+ *   ECHO    it sends back each message of PAIR_MESSAGE bytes
+ *   SINK    it takes bytes until the other side has no more, then tells how many came
+ *   SOURCE  it sends bytes for so many milliseconds (at most PAIR_MS_MAX), then closes
+ *
+ * The listener does nothing else for anybody: it connects to nobody, and no connection lasts longer than PAIR_BOUND_S or
+ * is silent for PAIR_SILENT_S.
+ */
+#ifndef DF_CLI_NET_PAIR_H
+#define DF_CLI_NET_PAIR_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runtime/base/net/ifaces.h"
+
+#define PAIR_PORT	  28029
+#define PAIR_MAGIC	  "dfnet 1\n"
+#define PAIR_MESSAGE	  8
+#define PAIR_MS_MAX	  5000
+#define PAIR_BOUND_S	  60
+#define PAIR_SILENT_S	  10
+#define PAIR_CONNECTIONS  64
+#define PAIR_STREAMS_MAX  16
+#define PAIR_IFACES_MAX	  16
+#define PAIR_BUFFER_BYTES (256 << 10)
+
+enum pair_kind { PAIR_ASK = 1, PAIR_ECHO, PAIR_SINK, PAIR_SOURCE };
+
+struct pair_greeting {
+	char magic[8];
+	uint32_t kind, ms;
+};
+
+/* Of the listener's interfaces those that it uses, best first. */
+struct pair_iface {
+	char name[16];
+	char ip[DF_ADDR_TEXT]; /* without scope */
+	uint32_t mtu, mbps;
+};
+
+struct pair_config {
+	double timeout_s; /* a step without progress for so long has failed */
+	double seconds;	  /* each direction's bytes flow for so long */
+	int streams;
+};
+
+struct pair_result {
+	struct df_iface from;
+	struct pair_iface to;
+	char error[400];		   /* "": it was measured */
+	double latency_us, latency_p99_us; /* half of the way there and back */
+	double gbps_out, gbps_in;	   /* 10^9 bytes a second */
+	unsigned mtu;			   /* of the path, as the kernel knows it */
+};
+
+struct pair_peer {
+	char text[300];	 /* as the user named it */
+	char error[400]; /* it could not be asked; "" */
+	int nr;
+	struct pair_result *v;
+};
+
+/* "host", "host:port", "[v6]:port", "v6". 0, or -EINVAL. Resolves nothing. */
+int pair_parse(const char *text, char *host, size_t host_size, char *port, size_t port_size);
+
+/* Measures every pair of interfaces with the peer, one after the other; progress on standard error. free(out->v). */
+void pair_test(const char *peer, const struct pair_config *config, struct pair_peer *out);
+
+/* Serves until a signal; idle_s: or until nobody has come for so long (0: for ever). The exit status. */
+int pair_listen(int port, double idle_s);
+
+#endif
