@@ -208,7 +208,8 @@ struct df_bell {
 	uint32_t sleepers; /* > 0: somebody sleeps; ring after publishing */
 	uint32_t seq;	   /* futex word, bumped by every ring */
 	uint32_t asked;	   /* connectors that peers would like back; counts up */
-	uint32_t pad[13];
+	int32_t fd; /* > 0: an eventfd of this process, for a sleeper that waits for descriptors too */
+	uint32_t pad[12];
 };
 
 /* One end of a connector as a block sees it. Filled by the host, then `state` is released. */

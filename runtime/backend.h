@@ -214,9 +214,6 @@ struct df_hooks {
 	void (*strict)(void);
 	/* Another one says that a stream, or a peer, has written something that a block may wait for. */
 	uint64_t (*words)(void);
-	/* Emulated links: 1 something arrived, 0 there are some, -1 there are none; something is under way. */
-	int (*links_pass)(void);
-	int (*links_busy)(void);
 };
 
 /* ---- what the runtime asks of a machine ------------------------------------------------------------------------ */

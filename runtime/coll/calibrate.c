@@ -354,7 +354,6 @@ void df_cal_note(uint32_t algo, double ratio)
 
 int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 {
-	const struct df_env *env = df_env();
 	struct df_cost *c = &comm->choice.cost;
 	struct df_cal *all;
 	int i, j, nr, ret;
@@ -363,11 +362,6 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 	if (df_rt.tuner->has_cost)
 		return 0;
 	c->tile_bytes = df_rt.slot_bytes;
-	if (env->host_node_devices != DF_AUTO) {
-		c->far_ns = (double)env->host_link_us * 1e3;
-		c->far_inst_ns = (double)env->host_link_message_us * 1e3;
-		c->far_byte_ns = 1e3 / (double)env->host_link_mb;
-	}
 	all = malloc((size_t)comm->nranks * sizeof(*all));
 	if (!all)
 		return -ENOMEM;

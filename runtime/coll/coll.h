@@ -19,7 +19,6 @@ struct df_layout;
 struct df_peer;
 struct df_program;
 struct df_tl_ops;
-struct df_wire;
 
 /* What makes two calls the same collective; hashed as bytes, so no padding. */
 struct df_sig {
@@ -52,7 +51,6 @@ struct df_cend {
 	struct df_peer *peer; /* owned by the communicator */
 	const struct df_tl_ops *tl;
 	uint64_t key;
-	struct df_wire *wire; /* the emulated link it goes through, NULL none */
 	uint64_t base; /* owner: the position at which the connector begins when it is made again */
 	uint32_t nr_slots, slot_bytes;
 	uint8_t owner, sends;

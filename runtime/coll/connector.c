@@ -16,7 +16,6 @@
 #include "runtime/base/time.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
-#include "runtime/coll/wire.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
@@ -46,8 +45,11 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 		int ret;
 
 		if (!tl) {
-			df_warn("cannot reach rank %d on %s: dfshim has no network transport yet",
-				rank, comm->members[rank].hostname);
+			df_warn("cannot reach rank %d on %s: %s", rank,
+				comm->members[rank].hostname,
+				df_env()->net == DF_NET_OFF
+					? "DFSHIM_NET=off keeps nodes apart"
+					: "its process or this one has no address for other nodes");
 			return -EOPNOTSUPP;
 		}
 		ret = tl->peer_get(&comm->members[comm->rank], &comm->members[rank],
@@ -73,42 +75,41 @@ static int end_rank(const struct df_coll *coll, const struct df_cend *end)
 	return df_prog_conn(coll->prog, end_index(coll, end))->peer;
 }
 
-/* Bytes of a slice that this end sends, on average over an instance. */
-static uint64_t mean_slice(const struct df_coll *coll, const struct df_cend *end)
+/* How long the slices of a sending end are: over a network, only what is in them travels. NULL: nobody knows. */
+static struct df_slices *slices(const struct df_coll *coll, const struct df_cend *end)
 {
-	uint32_t at = end_index(coll, end), b, i, slices = 0;
-	uint64_t chunks = 0;
+	uint32_t at = end_index(coll, end), per_loop = end->k->per_loop, b, i;
+	const struct df_kcoll *k = &coll->k;
+	struct df_slices *s;
 
+	s = per_loop ? calloc(1, sizeof(*s) + per_loop * sizeof(s->cnt[0])) : NULL;
+	if (!s)
+		return NULL;
+	s->loops = k->loops;
+	s->per_loop = per_loop;
+	s->tile_bytes = (uint32_t)(k->tile_elems * k->elem_bytes);
+	s->last_bytes =
+		(uint32_t)(DF_MIN(k->tile_elems, k->chunk_elems - (k->loops - 1) * k->tile_elems) *
+			   k->elem_bytes);
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
 		const struct df_prog_block *pb = df_prog_block(coll->prog, b);
 
 		for (i = 0; i < pb->nr_inst; i++) {
 			const struct df_inst *in = df_prog_inst(coll->prog, pb->first_inst + i);
 
-			if (in->send_conn == DF_NO_CONN || pb->first_send + in->send_conn != at)
-				continue;
-			chunks += in->cnt;
-			slices++;
+			if (in->send_conn != DF_NO_CONN && pb->first_send + in->send_conn == at &&
+			    in->send_ord < per_loop)
+				s->cnt[in->send_ord] = in->cnt;
 		}
 	}
-	return slices ? chunks * coll->k.chunk_elems * coll->k.elem_bytes / (slices * coll->k.loops)
-		      : 0;
-}
-
-/* An emulated link leads there. */
-static int wired(const struct df_comm *comm, int rank)
-{
-	const struct df_member *me = &comm->members[comm->rank], *peer = &comm->members[rank];
-
-	return peer->host == me->host && peer->node != me->node;
+	return s;
 }
 
 int df_conn_direct(const struct df_comm *comm, int rank)
 {
 	const struct df_tl_ops *tl = df_tl_select(&comm->members[comm->rank], &comm->members[rank]);
 
-	/* A link times slices by their counter. */
-	return tl && (tl->caps & DF_TL_DIRECT) && !wired(comm, rank);
+	return tl && (tl->caps & DF_TL_DIRECT);
 }
 
 /* The block may use it from now on. */
@@ -119,6 +120,8 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	struct df_kconn now = {0}, *k = end->k;
 
 	end->tl->end(end->conn, &now);
+	if (end->sends && end->tl->caps & DF_TL_NETWORK && !end->conn->slices)
+		end->conn->slices = slices(coll, end);
 	k->nr_slots = now.nr_slots;
 	k->slot_bytes = now.slot_bytes;
 	k->tail = now.tail;
@@ -128,9 +131,6 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->base = now.base;
 	k->peer = peer->proc + (uint64_t)peer->device;
 	k->seen = 0;
-	if (end->sends && wired(comm, end_rank(coll, end)) &&
-	    df_wire_splice(end, comm->dev->index, mean_slice(coll, end)))
-		df_warn_once("no memory for an emulated link: it is as fast as shared memory");
 	/*
 	 * RELEASE pairs with the ACQUIRE of fresh in dfk_conn_begin() and of state in dfk_task_poll()
 	 * (kernels/task.inl): all the fields above are set before the block looks at them. A fresh
@@ -359,7 +359,6 @@ void df_coll_disconnect(struct df_coll *coll)
 
 		if (!end->conn)
 			continue;
-		df_wire_unsplice(end);
 		if (!end->owner) {
 			if (end->k->state == 1)
 				end->tl->unuse(end->conn);
@@ -458,7 +457,6 @@ void df_conn_linger(int living)
 	uint64_t start = df_now_ns(), bound = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	int told = 0;
 
-	df_wire_flush();
 	df_conn_reap();
 	while (nr_unconsumed(living) && df_now_ns() - start < bound) {
 		if (!told && df_now_ns() - start > DF_NS_PER_S) {
@@ -469,4 +467,6 @@ void df_conn_linger(int living)
 		df_sleep_ns(DF_NS_PER_MS / 4);
 		df_conn_reap();
 	}
+	/* Who leaves with an error does not wait for a network that is gone. */
+	df_tl_flush(living ? bound : DF_MIN(bound, DF_NS_PER_S));
 }

@@ -32,10 +32,10 @@ static int idle(const struct df_coll *coll)
 	       !__atomic_load_n(&coll->k.aborted, __ATOMIC_RELAXED);
 }
 
-/* Over an emulated link slices may still be under way, and of GPU memory the host does not see the positions. */
+/* Over a network slices may still be under way, and of GPU memory the host does not see the positions. */
 static int movable(const struct df_cend *end)
 {
-	return end->conn && !end->wire && !end->conn->noted;
+	return end->conn && !(end->tl->caps & DF_TL_NETWORK) && !end->conn->noted;
 }
 
 static int wanted(const struct df_cend *end)

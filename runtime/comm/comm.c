@@ -20,7 +20,6 @@
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "runtime/coll/rules.h"
-#include "runtime/coll/wire.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
@@ -200,6 +199,16 @@ static int join_unable(struct df_comm *comm, int nr_ids, const unsigned char (*i
 	return ret ? fail(comm, ret) : meet_unable(comm, nranks, me->rank);
 }
 
+/* Which node a device belongs to: the machine, or an emulated one. */
+static uint64_t node_of(uint64_t host, int device)
+{
+	long per = df_env()->host_node_devices;
+
+	if (per == DF_AUTO || df_backend->gpu)
+		return host;
+	return df_hash_u64(host, (uint64_t)(device / per) + 1);
+}
+
 int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES],
 		 int nranks, int rank)
 {
@@ -222,7 +231,10 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	if (!me.device_id)
 		me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
 	df_cal_mine((struct df_cal *)me.cal, nranks);
-	me.node = df_wire_node(me.host, comm->dev->index);
+	me.node = node_of(me.host, comm->dev->index);
+	if (df_env()->net != DF_NET_OFF && nranks > 1 &&
+	    df_net_address(comm->dev->index, me.net, sizeof(me.net)))
+		df_info("device %d cannot be reached by other nodes", comm->dev->index);
 	me.gpu = df_backend->gpu;
 	me.rules = (uint32_t)df_rt.rules;
 	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;

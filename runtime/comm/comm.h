@@ -65,6 +65,9 @@ int df_comm_is_open(const struct df_comm *comm);
 
 /* death.c: df_rt.lock not held. */
 void df_comm_death(uint64_t proc, int in_order);
+struct df_net_event;
+/* What happened to the way to another node. Returns before communicators that it ends have ended. */
+void df_comm_net_event(const struct df_net_event *e);
 /* A device can't be used any more: its communicators end, soon. */
 void df_comm_device_lost(int device);
 /* The lowest rank of a process in an open communicator; -1: none. df_rt.lock held. */

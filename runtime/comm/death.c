@@ -4,6 +4,10 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -13,6 +17,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/daemon/dev.h"
 #include "runtime/dfshim.h"
+#include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
@@ -59,14 +64,12 @@ static int note_death(uint64_t proc, int in_order)
 	return ret;
 }
 
-void df_comm_death(uint64_t proc, int in_order)
+/* df_comm_end() sets the state, so that every turn of the outer loop ends another one. */
+static void end_with(uint64_t proc, const char *how)
 {
 	struct df_comm *comm;
 	int i, again;
 
-	if (note_death(proc, in_order))
-		df_watchdog_tell_death(in_order);
-	/* df_comm_end() sets the state, so that every turn of the outer loop ends another one. */
 	do {
 		again = 0;
 		df_mutex_lock(&df_rt.lock);
@@ -77,14 +80,8 @@ void df_comm_death(uint64_t proc, int in_order)
 			i = df_comm_rank_of(comm, proc);
 			if (i < 0)
 				continue;
-			if (in_order) {
-				__atomic_store_n(&comm->watch.peer_left, df_now_ns(),
-						 __ATOMIC_RELAXED);
-				continue;
-			}
-			df_warn("rank %d (%s, pid %u) has died: its communicators end with "
-				"ncclRemoteError",
-				i, comm->members[i].hostname, comm->members[i].pid);
+			df_warn("rank %d (%s, pid %u) %s: its communicators end with ncclRemoteError",
+				i, comm->members[i].hostname, comm->members[i].pid, how);
 			again = 1;
 			break;
 		}
@@ -92,9 +89,96 @@ void df_comm_death(uint64_t proc, int in_order)
 			df_comm_end(comm, -ECONNRESET, 2);
 		df_mutex_unlock(&df_rt.lock);
 	} while (again);
+}
+
+/* It has exited normally: its communicators end only where that matters (watchdog.c). */
+static void note_left(uint64_t proc)
+{
+	struct df_comm *comm;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (is_alive(comm) && df_comm_rank_of(comm, proc) >= 0)
+			__atomic_store_n(&comm->watch.peer_left, df_now_ns(), __ATOMIC_RELAXED);
+	}
+	df_mutex_unlock(&df_rt.lock);
 	/* What waits for one that has left is looked at soon, not at the next look (peers_that_left()). */
+	df_watchdog_wake();
+}
+
+void df_comm_death(uint64_t proc, int in_order)
+{
+	if (note_death(proc, in_order))
+		df_watchdog_tell_death(in_order);
 	if (in_order)
-		df_watchdog_wake();
+		note_left(proc);
+	else
+		end_with(proc, "has died");
+}
+
+/* ---- the network ------------------------------------------------------------------------------------------- */
+
+/* The verdict, as the judge would put it: it sees operations, not links. */
+static void tell_gone(const struct df_net_event *e)
+{
+	char text[1024], who[160] = "a process";
+	struct df_comm *comm;
+	uint64_t issued = 0;
+	int i, len;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		i = is_alive(comm) ? df_comm_rank_of(comm, e->proc) : -1;
+		if (i < 0)
+			continue;
+		issued += comm->issued - comm->retired;
+		snprintf(who, sizeof(who), "rank %d (%s, pid %u)", i, comm->members[i].hostname,
+			 comm->members[i].pid);
+	}
+	df_mutex_unlock(&df_rt.lock);
+	len = snprintf(
+		text, sizeof(text),
+		"NET_STALL: nothing has been heard of %s for %.1f s over the network\n\n"
+		"The link from device %d (%s) to device %d there (%s) broke (%s). dfshim has tried %llu "
+		"times to restore it. %llu operations on its communicators were unfinished here.\n"
+		"Fix: check the machine, its interface, and what filters between these two addresses; a "
+		"longer DFSHIM_NET_TIMEOUT_MS waits longer.\n"
+		"Confidence: likely. The process may still be alive and cut off.\n",
+		who, (double)e->ns / 1e9, e->device, e->from, e->peer_device, e->to,
+		strerror(-e->error), (unsigned long long)e->attempts, (unsigned long long)issued);
+	df_log_raw(text, (size_t)DF_MIN(len, (int)sizeof(text) - 1));
+}
+
+static void *end_all_with(void *arg)
+{
+	uint64_t *proc = arg;
+
+	end_with(*proc, "cannot be reached any more");
+	free(proc);
+	return NULL;
+}
+
+void df_comm_net_event(const struct df_net_event *e)
+{
+	uint64_t *copy;
+	pthread_t t;
+
+	df_trace(DF_REC_NET, e->device, 0, -1, (uint64_t)e->what, e->proc,
+		 (uint64_t)e->peer_device | (uint64_t)(uint32_t)-e->error << 32, e->slices, 0);
+	if (e->what != DF_NET_GONE)
+		return;
+	tell_gone(e);
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return;
+	*copy = e->proc;
+	/* As df_comm_device_lost(): the network's thread must go on. */
+	if (pthread_create(&t, NULL, end_all_with, copy) == 0)
+		pthread_detach(t);
+	else
+		free(copy);
 }
 
 static void *end_all_on(void *arg)

@@ -34,6 +34,7 @@
 #include "runtime/program/build/tuner.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/plan.h"
+#include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
@@ -92,12 +93,8 @@ static int algorithms(const struct df_env *env)
 	int ret;
 
 	df_rt.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
-	if (env->host_node_devices != DF_AUTO) {
+	if (env->host_node_devices != DF_AUTO)
 		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_node_devices);
-		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_link_us << 32 |
-								     (uint32_t)env->host_link_mb);
-		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_link_message_us);
-	}
 	if (env->algo && df_algo_table_load(env->algo, algo_refused, NULL, &df_rt.algos) == 0)
 		df_rt.settings = df_hash_u64(df_rt.settings, df_rt.algos->hash);
 	if (env->tuner) {
@@ -181,13 +178,6 @@ static int start(void)
 			return -EINVAL;
 		}
 	}
-	if (env->net && df_env_enum_index("tcp|verbs|plugin", env->net) < 0) {
-		df_warn("DFSHIM_NET=%s cannot be used: allowed is tcp, verbs or plugin", env->net);
-		if (env->strict) {
-			snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_NET cannot be used");
-			return -EINVAL;
-		}
-	}
 	ret = df_device_open(df_rt.reason, sizeof(df_rt.reason));
 	if (ret)
 		return ret;
@@ -232,6 +222,7 @@ static int start(void)
 		return ret;
 	}
 	df_ctl_set_events(&ctl_events);
+	df_net_on_event(df_comm_net_event);
 	df_backend->set_hooks(&df_stream_hooks);
 	return 0;
 }

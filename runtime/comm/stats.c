@@ -15,6 +15,7 @@
 #include "runtime/comm/stats.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/daemon/dev.h"
+#include "runtime/transport/transport.h"
 
 #define NR_SAMPLES 1024
 
@@ -54,8 +55,9 @@ void df_stats_write(void)
 	struct df_kstats sum = {0};
 	uint64_t released = 0, reordered = 0, recycled = 0, quits = 0;
 	uint64_t messages, frames;
+	struct df_net_counts net;
 	uint32_t ranks = 0, b;
-	char line[1024];
+	char line[2048];
 	int i, n, fd = 2, blocks = 0;
 
 	if (!to || strcmp(to, "0") == 0 || !*to)
@@ -85,13 +87,16 @@ void df_stats_write(void)
 		}
 	}
 	df_ctl_counts(&messages, &frames);
+	df_net_counts(&net);
 	n = snprintf(line, sizeof(line),
 		     "{\"pid\": %d, \"ranks\": %u, \"blocks\": %d, \"operations\": %llu, "
 		     "\"slices\": %llu, \"preemptions\": %llu, \"context_loads\": %llu, "
 		     "\"context_saves\": %llu, \"quits\": %llu, \"launches\": %llu, "
 		     "\"releases\": %llu, \"reordered\": %llu, \"sqe_ns\": %llu, \"cqe_ns\": %llu, "
 		     "\"max_queue\": %llu, \"recycled\": %llu, \"messages\": %llu, "
-		     "\"message_frames\": %llu}\n",
+		     "\"message_frames\": %llu, \"net_bytes_sent\": %llu, "
+		     "\"net_bytes_received\": %llu, \"net_resent\": %llu, \"net_dropped\": %llu, "
+		     "\"net_faults\": %llu, \"net_healed\": %llu, \"net_lost\": %llu}\n",
 		     (int)getpid(), ranks, blocks, (unsigned long long)sum.operations,
 		     (unsigned long long)sum.slices, (unsigned long long)sum.preemptions,
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
@@ -99,7 +104,11 @@ void df_stats_write(void)
 		     (unsigned long long)released, (unsigned long long)reordered,
 		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
 		     (unsigned long long)sum.max_queue, (unsigned long long)recycled,
-		     (unsigned long long)messages, (unsigned long long)frames);
+		     (unsigned long long)messages, (unsigned long long)frames,
+		     (unsigned long long)net.bytes_sent, (unsigned long long)net.bytes_got,
+		     (unsigned long long)net.resent, (unsigned long long)net.dropped,
+		     (unsigned long long)net.faults, (unsigned long long)net.healed,
+		     (unsigned long long)net.lost);
 	if (strcmp(to, "1") != 0) {
 		fd = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 		if (fd < 0) {

@@ -19,7 +19,7 @@
 
 #define DF_CTL_VERSION 5
 
-/* What every rank tells all others at the rendezvous: 256 bytes. */
+/* What every rank tells all others at the rendezvous: 320 bytes. */
 struct df_member {
 	uint64_t proc; /* nonce of its process */
 	uint64_t host; /* hash of host and boot id: equal means one node, shared memory works */
@@ -38,9 +38,10 @@ struct df_member {
 	char hostname[64];
 	uint64_t node;	 /* equal: no network in between; host, unless nodes are emulated */
 	uint8_t cal[16]; /* struct df_cal: what it measured of its machine; opaque here */
+	char net[64];	 /* host:port where its device takes data from other nodes, "" nowhere */
 };
 
-_Static_assert(sizeof(struct df_member) == 256, "part of the protocol");
+_Static_assert(sizeof(struct df_member) == 320, "part of the protocol");
 
 /* This process: nonce, host hash, socket names. rank, device, ... are left zero. Starts the thread. */
 int df_ctl_self(struct df_member *out);

@@ -15,7 +15,6 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
-#include "runtime/coll/wire.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
@@ -508,6 +507,4 @@ const struct df_hooks df_stream_hooks = {
 	.failed = df_comm_device_lost,
 	.strict = hook_strict,
 	.words = df_words_sum,
-	.links_pass = df_wire_pass,
-	.links_busy = df_wire_busy,
 };

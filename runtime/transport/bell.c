@@ -1,9 +1,13 @@
 /*
  * Bells: how a process that sleeps learns that a peer has moved a slice. The sleeper arms the bell, looks
  * once more, and sleeps on its futex word; whoever publishes rings if the bell is armed. Bells lie in memory
- * that the node's processes share, so the futex is a shared one.
+ * that the node's processes share, so the futex is a shared one. The network's threads wait for sockets too: their bells,
+ * which are their process's alone, write to a descriptor instead.
  */
+#include <errno.h>
 #include <limits.h>
+#include <unistd.h>
+
 #include "runtime/base/futex.h"
 #include "runtime/transport/bell.h"
 
@@ -38,5 +42,14 @@ void df_bell_ring(struct df_bell *bell)
 	if (__atomic_load_n(&bell->sleepers, __ATOMIC_RELAXED) == 0)
 		return;
 	__atomic_add_fetch(&bell->seq, 1, __ATOMIC_RELAXED);
-	df_futex_wake(&bell->seq, INT_MAX, 1);
+	if (bell->fd > 0) {
+		uint64_t one = 1;
+		int saved = errno;
+
+		/* A full counter is a wake-up that is pending already. */
+		(void)!write(bell->fd, &one, sizeof(one));
+		errno = saved;
+	} else {
+		df_futex_wake(&bell->seq, INT_MAX, 1);
+	}
 }

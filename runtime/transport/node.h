@@ -61,6 +61,7 @@ static inline struct df_conn_far *df_node_far(const struct df_node_conn *c)
 	return (struct df_conn_far *)(void *)((char *)c->conn.hdr + DF_CONN_SLOTS);
 }
 
+extern const struct df_tl_ops df_tl_net_ops;
 extern const struct df_tl_ops df_tl_p2p_ops;
 extern const struct df_tl_ops df_tl_self_ops;
 extern const struct df_tl_ops df_tl_shm_ops;

@@ -13,6 +13,7 @@ const struct df_tl_ops *const df_tl_all[] = {
 	&df_tl_p2p_ops,
 	&df_tl_self_ops,
 	&df_tl_shm_ops,
+	&df_tl_net_ops,
 };
 const unsigned df_tl_nr = sizeof(df_tl_all) / sizeof(df_tl_all[0]);
 

@@ -10,7 +10,7 @@ static struct df_peer us; /* the only peer; never goes away */
 
 static int self_reachable(const struct df_member *self, const struct df_member *peer)
 {
-	return self->proc == peer->proc;
+	return self->proc == peer->proc && self->node == peer->node;
 }
 
 static int self_peer_get(const struct df_member *self, const struct df_member *peer,

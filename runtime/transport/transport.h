@@ -48,8 +48,33 @@ struct df_conn {
 	uint8_t used;  /* 1: the gate is held by us */
 	/* 1: the counters are where the host can't look; those of the header are what df_conn_note() was told. */
 	uint8_t noted;
-	void *priv; /* the transport's */
+	/* Sender, over a network: how long its slices are, malloc()ed, the transport's to free. NULL: as slots are. */
+	struct df_slices *slices;
 };
+
+/* Slices of a connector's sender by their number: loops of per_loop slices, cnt[] tiles each; all but the last loop's are whole. */
+struct df_slices {
+	uint64_t loops;
+	uint32_t per_loop, tile_bytes, last_bytes;
+	uint32_t cnt[];
+};
+
+/* Bytes of a slice: what lies beyond them in its slot need not travel. */
+static inline uint32_t df_conn_slice(const struct df_conn *conn, uint32_t slot_bytes, uint64_t pos)
+{
+	const struct df_slices *s = conn->slices;
+	uint64_t bytes;
+	uint32_t cnt;
+
+	if (!s)
+		return slot_bytes;
+	cnt = s->cnt[pos % s->per_loop];
+	bytes = cnt ? (uint64_t)(cnt - 1) * s->tile_bytes : 0;
+	if (cnt)
+		bytes += pos / s->per_loop % s->loops == s->loops - 1 ? s->last_bytes
+								      : s->tile_bytes;
+	return bytes < slot_bytes ? (uint32_t)bytes : slot_bytes;
+}
 
 struct df_tl_ops {
 	const char *name;
@@ -72,7 +97,7 @@ struct df_tl_ops {
 	/* Other side: takes and gives the gate. use: -EAGAIN when closed (find it again). */
 	int (*use)(struct df_conn *conn);
 	void (*unuse)(struct df_conn *conn);
-	/* Owner: -EBUSY while used. After 0 the connector is gone. */
+	/* Owner: -EBUSY while used (not over a network, where the other side has slots of its own). After 0 it is gone. */
 	int (*close)(struct df_conn *conn);
 	/*
 	 * Owner: closes it if nobody uses it and everything sent has been received; *base is where its
@@ -102,6 +127,31 @@ extern const unsigned df_tl_nr;
 
 /* The first transport that reaches the member; NULL none. */
 const struct df_tl_ops *df_tl_select(const struct df_member *self, const struct df_member *peer);
+
+/* What happened to the way from a device here to one on another node. */
+enum df_net_what { DF_NET_BROKEN, DF_NET_RESTORED, DF_NET_GONE };
+struct df_net_event {
+	enum df_net_what what;
+	int device, peer_device;
+	uint64_t proc;		   /* the other process */
+	int error;		   /* -errno that broke it, or of the last attempt to restore it */
+	uint64_t ns;		   /* since it broke; GONE: since there was a sign of life */
+	uint64_t slices, attempts; /* sent again; to restore it */
+	const char *from, *to;	   /* addresses, until fn returns */
+};
+/* fn: on a thread that must not wait, under no lock. GONE comes once, DFSHIM_NET_TIMEOUT_MS after the last sign of life. */
+void df_net_on_event(void (*fn)(const struct df_net_event *e));
+/* Where the device is reached over a network, "" not at all; opens it. -errno: it can't be. */
+int df_net_address(int device, char *text, size_t bytes);
+/* Of this process, since its start. */
+struct df_net_counts {
+	uint64_t frames_sent, frames_got, bytes_sent, bytes_got; /* bytes of slices */
+	uint64_t resent, dropped; /* slices: sent again after a fault; got twice, or by nobody */
+	uint64_t faults, healed, lost; /* connections broken, restored; peers given up */
+};
+void df_net_counts(struct df_net_counts *out);
+/* What this process has sent over networks has been received, or so much time has passed. For its end. */
+void df_tl_flush(uint64_t bound_ns);
 
 /* Bytes of connectors owned by this process now. */
 uint64_t df_tl_bytes(void);

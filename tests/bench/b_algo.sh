@@ -8,9 +8,8 @@
 set -u
 cd "$SRC" || exit 1
 part=${BENCH_PART:-all} turns=${BENCH_TURNS:-8}
-# The links that are emulated: as much slower than this memory as a network is than NVLink. The curves cross, as
-# those of GC3 do: what is a MISS at the upper end is what the tuner does not choose there.
-export DFSHIM_HOST_LINK_US=20 DFSHIM_HOST_LINK_MESSAGE_US=10 DFSHIM_HOST_LINK_MB=500
+# Between the emulated nodes are sockets of this machine. The curves cross, as those of GC3 do: what is a MISS at the
+# upper end is what the tuner does not choose there.
 
 # bench OUT ARGS...: figures of `dfshim algo bench` as JSON lines
 bench() {

@@ -30,6 +30,8 @@ struct ct_rank {
 	uint32_t gpu;
 	struct df_ctl_limits limits;
 	int device;
+	uint64_t node;	 /* with the next one, for a transport between nodes */
+	const char *net; /* NULL none */
 	struct df_ctl_comm *comm;
 	int ret;
 };
@@ -43,6 +45,9 @@ static inline int ct_join(struct ct_rank *r)
 	me.settings = r->settings;
 	me.gpu = r->gpu;
 	me.device = r->device;
+	me.node = r->node;
+	if (r->net)
+		snprintf(me.net, sizeof(me.net), "%s", r->net);
 	r->ret = df_ctl_join(r->nr_ids ? r->nr_ids : 1, r->ids, r->nranks, &me,
 			     r->limits.unable || r->limits.bound ? &r->limits : NULL, r->stop,
 			     &r->comm);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, ways of messages, double snapshot, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a network that breaks, ways of messages, double snapshot, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -44,6 +44,14 @@ check error route.pml "-DNO_REPEAT"
 check error route.pml "-DNO_NUMBERS"
 check error route.pml "-DMOVE -DANY_FLOOD"
 check error route.pml "-DMOVE -DUNTOLD"
+check ok net.pml ""
+check ok net.pml "-DSLOTS=2"
+check error net.pml "-DNO_RESEND"
+check error net.pml "-DNO_DROP"
+check error net.pml "-DFREE_EARLY"
+check error net.pml "-DEARLY"
+check error net.pml "-DUNTOLD"
+check error net.pml "-DNO_CREDITS"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"

@@ -1,14 +1,15 @@
 #!/bin/bash
-# Description: emulated nodes: hierarchical programs and delayed slices give the same results, in threads and processes.
+# Description: emulated nodes: hierarchical programs over sockets give the same results, in threads and processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
-export DFSHIM_HOST_LINK_US=10 DFSHIM_HOST_LINK_MESSAGE_US=1
 DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 4 --sample $((150 / SLOW)) --seed "$SEED"
 DFSHIM_HOST_NODE_DEVICES=3 host collcheck --ranks 6 --procs 6 --sample $((100 / SLOW)) --seed "$SEED"
 DFSHIM_HOST_NODE_DEVICES=1 host collcheck --ranks 3 --sample $((100 / SLOW)) --seed "$SEED"
 # Nodes of unequal size: 2 + 1, 5 + 3, 3 + 3 + 2.
 DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 3 --procs 3 --sample $((100 / SLOW)) --seed "$SEED"
 DFSHIM_HOST_NODE_DEVICES=5 host collcheck --ranks 8 --sample $((100 / SLOW)) --seed "$SEED"
+DFSHIM_HOST_DEVICES=16 DFSHIM_HOST_NODE_DEVICES=4 host collcheck --ranks 16 --sample $((30 / SLOW)) --seed "$SEED"
+DFSHIM_HOST_DEVICES=16 DFSHIM_HOST_NODE_DEVICES=8 host collcheck --ranks 16 --procs 16 --sample $((20 / SLOW)) --seed "$SEED"
 for per in 5 3; do
 	for a in hier auto; do
 		unset NCCL_ALGO

@@ -126,6 +126,7 @@ static void step(struct world *w, int which)
 static int run_side(int side, void *arg)
 {
 	struct world *w = arg;
+	char net[sizeof(((struct df_member *)NULL)->net)];
 	struct ct_rank r = {
 		.ids = (const unsigned char(*)[128])w->share.ids, .nranks = 2, .rank = side};
 	int ret;
@@ -134,6 +135,12 @@ static int run_side(int side, void *arg)
 		start_gpu();
 		r.gpu = 1;
 		r.device = side;
+	}
+	if (w->tl->caps & DF_TL_NETWORK) {
+		r.device = side;
+		r.node = (uint64_t)side + 1;
+		r.net = net;
+		ck_assert_int_eq(df_net_address(side, net, sizeof(net)), 0);
 	}
 	if (ct_join(&r))
 		return 3;
@@ -200,6 +207,15 @@ static void play(int (*scenario)(struct world *w, int side, const struct df_memb
 			ck_assert_int_eq(ct_wait(w->pid[i]), 0);
 	}
 	munmap(w, sizeof(*w));
+}
+
+/* Over a network the other side is told, and memory is given back, a little later. */
+static int later(const struct world *w)
+{
+	if (!(w->tl->caps & DF_TL_NETWORK))
+		return 0;
+	sched_yield();
+	return 1;
 }
 
 static struct df_conn *find(const struct df_tl_ops *tl, struct df_peer *p, uint64_t key)

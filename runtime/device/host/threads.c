@@ -79,7 +79,7 @@ static int outstanding(void)
 	for (i = 0; i < all->nr; i++)
 		if (busy(all->v[i]))
 			return 1;
-	return all->nr && eng.hooks->links_busy();
+	return 0;
 }
 
 /* Are there more threads that wait for each other on this node than cores to run them? */
@@ -150,8 +150,6 @@ void df_threads_first_turns(int device)
 				break;
 		df_trylock_release(lock);
 	}
-	/* What went onto an emulated link is seen to be outstanding by whoever looks next. */
-	eng.hooks->links_pass();
 }
 
 /* All blocks, those of one device first. */
@@ -160,7 +158,7 @@ static enum look pass(int first)
 	const struct df_execs *all = execs();
 	enum look look = LOOK_STUCK;
 	uint32_t b;
-	int i, links;
+	int i;
 
 	for (i = 0; i < all->nr; i++) {
 		int device = (DF_MAX(first, 0) + i) % all->nr;
@@ -179,12 +177,6 @@ static enum look pass(int first)
 		if (eng.hooks->chores(device))
 			look = LOOK_MOVED;
 	}
-	/* With emulated links nobody sleeps: what they time would be the waking. */
-	links = all->nr ? eng.hooks->links_pass() : -1;
-	if (links > 0)
-		look = LOOK_MOVED;
-	else if (look == LOOK_STUCK && !links)
-		look = LOOK_SPINS;
 	return look;
 }
 

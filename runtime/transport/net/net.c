@@ -1,0 +1,682 @@
+/* Connectors over a network, whatever the medium; see net.h. */
+#define _GNU_SOURCE
+#include "runtime/transport/net/net.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/node.h"
+
+#define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
+#define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
+
+static struct df_mutex eps_lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "network endpoints");
+static struct df_net_ep **eps; /* by device */
+static int nr_eps;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void (*on_event)(const struct df_net_event *e);
+
+static struct df_net_link *link_of_peer(struct df_peer *p)
+{
+	return (struct df_net_link *)(void *)p;
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------------------- */
+
+static void death(uint64_t proc)
+{
+	struct df_net_link *l;
+	int i;
+
+	df_mutex_lock(&eps_lock);
+	for (i = 0; i < nr_eps; i++) {
+		if (!eps[i])
+			continue;
+		df_mutex_lock(&eps[i]->lock);
+		for (l = df_net_links(eps[i]); l; l = l->next)
+			if (l->member.proc == proc)
+				df_net_mark_dead(l);
+		df_mutex_unlock(&eps[i]->lock);
+	}
+	df_mutex_unlock(&eps_lock);
+}
+
+static void after_fork_child(void)
+{
+	int i;
+
+	for (i = 0; i < nr_eps; i++)
+		if (eps[i])
+			df_net_socket.forked(eps[i]);
+	df_mutex_init(&eps_lock, DF_RANK_TRANSPORT, "network endpoints");
+	eps = NULL;
+	nr_eps = 0;
+}
+
+static void install(void)
+{
+	pthread_atfork(NULL, NULL, after_fork_child);
+	df_ctl_on_death(death);
+}
+
+/* Under eps_lock. */
+static struct df_net_ep *ep_new(int device, uint64_t proc)
+{
+	struct df_net_ep *ep = aligned_alloc(64, sizeof(*ep)), **v;
+
+	if (!ep)
+		return NULL;
+	if (device >= nr_eps) {
+		v = realloc(eps, ((size_t)device + 1) * sizeof(struct df_net_ep *));
+		if (!v) {
+			free(ep);
+			return NULL;
+		}
+		memset(v + nr_eps, 0, (size_t)(device + 1 - nr_eps) * sizeof(struct df_net_ep *));
+		eps = v;
+		nr_eps = device + 1;
+	}
+	memset(ep, 0, sizeof(*ep));
+	df_mutex_init(&ep->lock, DF_RANK_CONNECTOR, "network connectors");
+	df_list_init(&ep->inbox);
+	ep->device = device;
+	ep->proc = proc;
+	eps[device] = ep;
+	return ep;
+}
+
+static struct df_net_ep *ep_get(int device)
+{
+	struct df_member self;
+	struct df_net_ep *ep;
+
+	pthread_once(&once, install);
+	/* The control plane's lock comes before ours. */
+	if (df_ctl_self(&self))
+		return NULL;
+	df_mutex_lock(&eps_lock);
+	ep = device < nr_eps ? eps[device] : NULL;
+	if (!ep)
+		ep = ep_new(device, self.proc);
+	df_mutex_unlock(&eps_lock);
+	return ep;
+}
+
+int df_net_address(int device, char *text, size_t bytes)
+{
+	struct df_net_ep *ep = ep_get(device);
+	int ret = 0;
+
+	*text = '\0';
+	if (!ep)
+		return -ENOMEM;
+	df_mutex_lock(&eps_lock);
+	if (!ep->address[0])
+		ret = df_net_socket.listen(ep);
+	df_mutex_unlock(&eps_lock);
+	if (!ret && strlen(ep->address) < bytes)
+		strcpy(text, ep->address);
+	return ret;
+}
+
+/* ---- the thread: links ------------------------------------------------------------------------------------------ */
+
+struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device)
+{
+	struct df_net_link *l;
+
+	df_mutex_lock(&ep->lock);
+	for (l = df_net_links(ep); l; l = l->next)
+		if (l->member.proc == proc && l->member.device == device)
+			goto out;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		goto out;
+	l->ep = ep;
+	l->member.proc = proc;
+	l->member.device = device;
+	df_list_init(&l->conns);
+	df_list_init(&l->notes);
+	l->next = ep->links;
+	/* RELEASE pairs with the ACQUIRE in df_net_links(): the link is complete. */
+	__atomic_store_n(&ep->links, l, __ATOMIC_RELEASE);
+out:
+	df_mutex_unlock(&ep->lock);
+	return l;
+}
+
+static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns, uint64_t slices)
+{
+	if (on_event && df_net_wanted(l))
+		on_event(&(struct df_net_event){.what = what,
+						.device = l->ep->device,
+						.peer_device = l->member.device,
+						.proc = l->member.proc,
+						.error = l->why,
+						.ns = ns,
+						.slices = slices,
+						.attempts = l->attempts,
+						.from = l->ep->address,
+						.to = l->member.net});
+}
+
+void df_net_up(struct df_net_link *l)
+{
+	struct df_net_ep *ep = l->ep;
+	struct df_net_conn *c;
+	uint64_t now = df_now_ns(), again = 0;
+
+	df_list_each(c, &l->conns, node)
+	{
+		if (c->receives || c->next == c->received) {
+			c->told_head = c->told_received = UINT64_MAX;
+			continue;
+		}
+		again += c->next - c->received;
+		c->next = c->received;
+	}
+	l->sent = df_list_empty(&l->notes)
+			  ? l->seq
+			  : df_list_first(&l->notes, struct df_net_note, node)->frame.seq - 1;
+	l->up = 1;
+	l->alive = now;
+	df_net_count(&ep->n.resent, again);
+	if (l->broken) {
+		df_net_count(&ep->n.healed, 1);
+		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back after "
+			"%.1f s: %llu slices are sent again",
+			l->member.device, l->member.hostname, l->member.pid, strerror(-l->why),
+			(double)(now - l->since) / 1e9, (unsigned long long)again);
+		tell(l, DF_NET_RESTORED, now - l->since, again);
+	}
+	l->since = 0;
+	l->broken = 0;
+	l->attempts = 0;
+}
+
+void df_net_down(struct df_net_link *l, int why)
+{
+	if (!l->up)
+		return;
+	l->up = 0;
+	l->why = why;
+	l->since = l->alive = df_now_ns();
+	l->said = 0;
+	if (l->bye || df_net_dead(l))
+		return;
+	l->broken = 1;
+	df_net_count(&l->ep->n.faults, 1);
+}
+
+void df_net_alive(struct df_net_link *l, uint64_t now)
+{
+	l->alive = now;
+}
+
+static void lost(struct df_net_link *l, uint64_t now)
+{
+	df_net_count(&l->ep->n.lost, 1);
+	df_net_mark_dead(l);
+	tell(l, DF_NET_GONE, now - l->alive, 0);
+}
+
+static void watch(struct df_net_link *l, uint64_t now)
+{
+	uint64_t bound = (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS;
+
+	if (!l->opened && df_net_wanted(l)) {
+		l->opened = 1;
+		l->alive = now;
+		if (!l->up)
+			l->since = now;
+		df_net_socket.open(l);
+	}
+	if (l->up || !l->opened || l->bye || !l->since)
+		return;
+	if (!l->said && l->broken && now - l->since > DF_MIN(SAY_NS, bound / 2)) {
+		l->said = 1;
+		df_warn("the connection to device %d of %s (pid %u, %s) is broken (%s): dfshim tries to "
+			"restore it",
+			l->member.device, l->member.hostname, l->member.pid, l->member.net,
+			strerror(-l->why));
+		tell(l, DF_NET_BROKEN, now - l->since, 0);
+	}
+	if (now - l->alive > bound)
+		lost(l, now);
+}
+
+/* 1 if something moved. */
+static int link_pass(struct df_net_link *l, uint64_t now, int tell)
+{
+	struct df_net_frame ack = {.type = DF_NET_ACK};
+	struct df_list *at, *next;
+	int moved = 0;
+
+	if (df_net_dead(l) && l->opened != 2) {
+		l->opened = 2;
+		df_net_socket.close(l);
+		l->up = 0;
+		df_net_acknowledged(l, UINT64_MAX);
+	}
+	if (l->opened != 2)
+		watch(l, now);
+	for (at = l->conns.next; at != &l->conns; at = next) {
+		next = at->next;
+		moved |= df_net_look(df_container_of(at, struct df_net_conn, node), now, tell);
+	}
+	if (!l->up)
+		return moved;
+	moved |= df_net_send_notes(l);
+	if (l->heard != l->acked)
+		moved |= df_net_socket.push(l);
+	if (l->heard != l->acked)
+		df_net_socket.send(l, &ack, NULL, NULL);
+	moved |= df_net_socket.push(l);
+	return moved;
+}
+
+/* Everything sent has come, or never will: then all are told that we leave. */
+static void flush_pass(struct df_net_ep *ep)
+{
+	const struct df_net_frame bye = {.type = DF_NET_BYE};
+	struct df_net_link *l;
+	struct df_net_conn *c;
+	uint32_t want = __atomic_load_n(&ep->flush, __ATOMIC_RELAXED);
+
+	if (want == ep->flushed)
+		return;
+	for (l = df_net_links(ep); l; l = l->next) {
+		if (df_net_dead(l) || !l->opened || l->bye)
+			continue;
+		df_list_each(c, &l->conns, node)
+		{
+			if (!c->receives && c->peer_id && df_net_tail(c) != c->received &&
+			    !__atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+				return;
+		}
+	}
+	for (l = df_net_links(ep); l; l = l->next) {
+		if (!l->up)
+			continue;
+		df_net_socket.send(l, &bye, NULL, NULL);
+		df_net_socket.push(l);
+	}
+	/* RELEASE pairs with the ACQUIRE in df_net_flush(). */
+	__atomic_store_n(&ep->flushed, want, __ATOMIC_RELEASE);
+}
+
+static int pass(struct df_net_ep *ep)
+{
+	uint64_t now = df_now_ns();
+	int moved = 0, tell = ep->tell_at && now >= ep->tell_at;
+	struct df_net_link *l;
+	struct df_list news;
+
+	df_list_init(&news);
+	df_mutex_lock(&ep->lock);
+	df_list_splice_tail(&news, &ep->inbox);
+	df_mutex_unlock(&ep->lock);
+	while (!df_list_empty(&news)) {
+		df_net_begin(df_list_first(&news, struct df_net_conn, node));
+		moved = 1;
+	}
+	if (tell)
+		ep->tell_at = 0;
+	for (l = df_net_links(ep); l; l = l->next)
+		moved |= link_pass(l, now, tell);
+	flush_pass(ep);
+	return moved;
+}
+
+static int64_t sleep_for(struct df_net_ep *ep)
+{
+	uint64_t now = df_now_ns(), until = df_net_socket.timer(ep, now);
+	struct df_net_link *l;
+
+	if (ep->tell_at)
+		until = DF_MIN(until, ep->tell_at);
+	for (l = df_net_links(ep); l; l = l->next) {
+		if (l->since && l->opened == 1 && !l->bye)
+			until = DF_MIN(until, now + 100 * DF_NS_PER_MS);
+		if (df_backend->gpu && !df_list_empty(&l->conns))
+			until = DF_MIN(until, now + GPU_LOOK_NS);
+	}
+	if (until == UINT64_MAX)
+		return -1;
+	return until > now ? (int64_t)(until - now) : 0;
+}
+
+static void *endpoint(void *arg)
+{
+	struct df_net_ep *ep = arg;
+
+	df_log_set_device(ep->device);
+	for (;;) {
+		if (pass(ep) | df_net_socket.poll(ep, 0))
+			continue;
+		df_bell_arm(&ep->bell);
+		if (!pass(ep))
+			df_net_socket.poll(ep, sleep_for(ep));
+		df_bell_disarm(&ep->bell);
+	}
+	return NULL;
+}
+
+static int ep_start(struct df_net_ep *ep)
+{
+	sigset_t all, old;
+	pthread_t t;
+	int ret = 0;
+
+	df_mutex_lock(&eps_lock);
+	if (!ep->started)
+		ret = df_net_socket.start(ep);
+	if (ret)
+		df_warn_once("the network transport cannot start: %s", strerror(-ret));
+	if (!ep->started && !ret) {
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, &old);
+		ret = pthread_create(&t, NULL, endpoint, ep);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		if (!ret) {
+			pthread_setname_np(t, "dfshim-net");
+			pthread_detach(t);
+			ep->started = 1;
+		}
+	}
+	df_mutex_unlock(&eps_lock);
+	return ret ? -ENOMEM : 0;
+}
+
+/* ---- the transport ---------------------------------------------------------------------------------------------- */
+
+static int net_reachable(const struct df_member *self, const struct df_member *peer)
+{
+	return self->node != peer->node && self->net[0] && peer->net[0];
+}
+
+static int net_peer_get(const struct df_member *self, const struct df_member *m,
+			struct df_peer **out)
+{
+	struct df_net_ep *ep = ep_get(self->device);
+	struct df_net_link *l;
+	int ret, gone = df_ctl_is_dead(m->proc);
+
+	ret = ep ? df_arena_start() : -ENOMEM;
+	if (!ret)
+		ret = ep_start(ep);
+	if (ret)
+		return ret;
+	l = df_net_link_of(ep, m->proc, m->device);
+	if (!l)
+		return -ENOMEM;
+	df_mutex_lock(&ep->lock);
+	if (!l->wanted) {
+		l->member = *m;
+		/* RELEASE pairs with the ACQUIRE in df_net_wanted(): the address is there. */
+		__atomic_store_n(&l->wanted, 1, __ATOMIC_RELEASE);
+	}
+	df_mutex_unlock(&ep->lock);
+	if (gone)
+		df_net_mark_dead(l);
+	df_bell_ring(&ep->bell);
+	*out = (struct df_peer *)(void *)l;
+	return 0;
+}
+
+/* Links stay: another communicator may want them. */
+static void net_peer_put(struct df_peer *peer)
+{
+	(void)peer;
+}
+
+static int conn_new(struct df_net_link *l, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
+		    uint64_t base, struct df_net_conn **out)
+{
+	struct df_net_conn *c = calloc(1, sizeof(*c));
+	struct df_conn_hdr *h;
+	int ret;
+
+	if (!c)
+		return -ENOMEM;
+	ret = df_arena_alloc(DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes, &c->block);
+	if (ret) {
+		free(c);
+		return ret;
+	}
+	h = c->block.ptr;
+	memset(h, 0, sizeof(*h));
+	h->key = key;
+	h->nr_slots = nr_slots;
+	h->slot_bytes = slot_bytes;
+	h->tail = h->head = base;
+	c->conn = (struct df_conn){.hdr = h,
+				   .peer = (struct df_peer *)(void *)l,
+				   .tl = &df_tl_net_ops,
+				   .key = key,
+				   .bytes = DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes};
+	c->link = l;
+	c->nr_slots = nr_slots;
+	c->slot_bytes = slot_bytes;
+	c->base = c->next = c->consumed = c->received = c->told_head = c->told_received = base;
+	*out = c;
+	return 0;
+}
+
+static void conn_free(struct df_net_conn *c)
+{
+	df_arena_free(&c->block);
+	free(c);
+}
+
+static int net_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
+		      int zero, uint64_t base, struct df_conn **out)
+{
+	struct df_net_link *l = link_of_peer(peer);
+	struct df_net_conn *c, *other;
+	int ret;
+
+	if (!nr_slots)
+		return -EINVAL;
+	if (df_net_dead(l))
+		return -ECONNRESET;
+	ret = conn_new(l, key, nr_slots, slot_bytes, base, &c);
+	if (ret)
+		return ret;
+	if (zero)
+		memset((char *)c->conn.hdr + DF_CONN_SLOTS, 0, (size_t)nr_slots * slot_bytes);
+	c->conn.owner = 1;
+	df_mutex_lock(&l->ep->lock);
+	HASH_FIND(hh, l->owned, &key, sizeof(key), other);
+	if (!other) {
+		HASH_ADD(hh, l->owned, conn.key, sizeof(key), c);
+		df_list_add_tail(&l->ep->inbox, &c->node);
+	}
+	df_mutex_unlock(&l->ep->lock);
+	if (other) {
+		conn_free(c);
+		return -EEXIST;
+	}
+	__atomic_add_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	df_bell_ring(&l->ep->bell);
+	*out = &c->conn;
+	return 0;
+}
+
+static int net_find(struct df_peer *peer, uint64_t key, struct df_conn **out)
+{
+	struct df_net_link *l = link_of_peer(peer);
+	struct df_net_offer *o, seen;
+	struct df_net_conn *c;
+	int ret;
+
+	if (df_net_dead(l))
+		return -ECONNRESET;
+	df_mutex_lock(&l->ep->lock);
+	HASH_FIND(hh, l->offers, &key, sizeof(key), o);
+	if (o)
+		seen = *o;
+	df_mutex_unlock(&l->ep->lock);
+	if (!o)
+		return -EAGAIN;
+	/* Not under the lock: its pages may have to be made. */
+	ret = conn_new(l, key, seen.nr_slots, seen.slot_bytes, seen.base, &c);
+	if (ret)
+		return ret == -ENOMEM ? -EAGAIN : ret;
+	c->peer_id = seen.id;
+	df_mutex_lock(&l->ep->lock);
+	HASH_FIND(hh, l->offers, &key, sizeof(key), o);
+	if (o && o->id == seen.id) {
+		HASH_DEL(l->offers, o);
+		df_list_add_tail(&l->ep->inbox, &c->node);
+	} else {
+		o = NULL;
+	}
+	df_mutex_unlock(&l->ep->lock);
+	if (!o) {
+		conn_free(c);
+		return -EAGAIN;
+	}
+	free(o);
+	df_bell_ring(&l->ep->bell);
+	*out = &c->conn;
+	return 0;
+}
+
+static int net_use(struct df_conn *conn)
+{
+	struct df_net_conn *c = (struct df_net_conn *)conn;
+
+	if (df_net_dead(c->link))
+		return -ECONNRESET;
+	if (__atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+		return -EAGAIN;
+	conn->used = 1;
+	return 0;
+}
+
+static void net_unuse(struct df_conn *conn)
+{
+	conn->used = 0;
+}
+
+/* The thread does the rest. */
+static void give_up(struct df_net_conn *c)
+{
+	struct df_net_ep *ep = c->link->ep;
+
+	/* RELEASE pairs with the ACQUIRE in df_net_look(): our last use of the connector comes first. */
+	__atomic_store_n(&c->gone, 1, __ATOMIC_RELEASE);
+	df_bell_ring(&ep->bell);
+}
+
+static int net_close(struct df_conn *conn)
+{
+	struct df_net_conn *c = (struct df_net_conn *)conn;
+	struct df_net_link *l = c->link;
+
+	df_mutex_lock(&l->ep->lock);
+	HASH_DEL(l->owned, c);
+	df_mutex_unlock(&l->ep->lock);
+	__atomic_sub_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	give_up(c);
+	return 0;
+}
+
+static int net_recycle(struct df_conn *conn, uint64_t *base)
+{
+	(void)conn;
+	(void)base;
+	return -EOPNOTSUPP;
+}
+
+static void net_forget(struct df_conn *conn)
+{
+	give_up((struct df_net_conn *)conn);
+}
+
+static void net_end(const struct df_conn *conn, struct df_kconn *out)
+{
+	const struct df_net_conn *c = (const struct df_net_conn *)conn;
+
+	out->nr_slots = c->nr_slots;
+	out->slot_bytes = c->slot_bytes;
+	out->tail = &conn->hdr->tail;
+	out->head = &conn->hdr->head;
+	out->slots = (uint8_t *)conn->hdr + DF_CONN_SLOTS;
+	out->bell = &c->link->ep->bell;
+	out->fresh = NULL;
+}
+
+static int net_progress(void)
+{
+	return 0;
+}
+
+const struct df_tl_ops df_tl_net_ops = {
+	.name = "net",
+	.caps = DF_TL_NETWORK | DF_TL_BELL,
+	.reachable = net_reachable,
+	.peer_get = net_peer_get,
+	.peer_put = net_peer_put,
+	.create = net_create,
+	.find = net_find,
+	.use = net_use,
+	.unuse = net_unuse,
+	.close = net_close,
+	.recycle = net_recycle,
+	.forget = net_forget,
+	.end = net_end,
+	.progress = net_progress,
+};
+
+void df_net_on_event(void (*fn)(const struct df_net_event *e))
+{
+	on_event = fn;
+}
+
+void df_net_counts(struct df_net_counts *out)
+{
+	uint64_t *sum = (uint64_t *)out;
+	int i;
+
+	memset(out, 0, sizeof(*out));
+	df_mutex_lock(&eps_lock);
+	for (i = 0; i < nr_eps; i++)
+		for (size_t k = 0; eps[i] && k < sizeof(*out) / sizeof(*sum); k++)
+			sum[k] += __atomic_load_n((uint64_t *)&eps[i]->n + k, __ATOMIC_RELAXED);
+	df_mutex_unlock(&eps_lock);
+}
+
+void df_tl_flush(uint64_t bound_ns)
+{
+	uint64_t end = df_now_ns() + bound_ns;
+	struct df_net_ep *ep;
+	uint32_t want;
+	int i = 0;
+
+	for (;;) {
+		df_mutex_lock(&eps_lock);
+		while (i < nr_eps && !(eps[i] && eps[i]->started))
+			i++;
+		ep = i < nr_eps ? eps[i++] : NULL;
+		df_mutex_unlock(&eps_lock);
+		if (!ep)
+			return;
+		want = __atomic_add_fetch(&ep->flush, 1, __ATOMIC_RELAXED);
+		do {
+			df_bell_ring(&ep->bell);
+			df_sleep_ns(DF_NS_PER_MS / 4);
+			/* ACQUIRE pairs with the RELEASE in flush_pass(). */
+		} while (__atomic_load_n(&ep->flushed, __ATOMIC_ACQUIRE) != want &&
+			 df_now_ns() < end);
+	}
+}

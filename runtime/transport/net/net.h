@@ -1,0 +1,229 @@
+/*
+ * The network: connectors whose two ends lie on different nodes. What every medium shares is here and in net.c: numbered
+ * slots, credits, announcements, what is resent after a fault. A medium (struct df_net_ops: sockets) only carries
+ * frames between two endpoints, says when a path is up or down, and asks where the bytes of a slice are to be put.
+ *
+ * An *endpoint* is a device of this process: one thread, one listener. A *link* leads from an endpoint to another one, of
+ * another process or of this one; its paths (sockets, queue pairs) are shared by all connectors, so their number grows
+ * with peers, not with collectives. Each end of a connector has slots and counters of its own, in this process's arena;
+ * to a block they look like any other connector's. The sender's thread sees its tail move and sends the slice; the
+ * receiver's puts it into the slot of its number and moves the tail there; the receiver's head travels back as a credit.
+ *
+ * A slice stays in its slot until its receiver has consumed it, and has a number. So what was under way when a path broke
+ * is sent again, and a receiver drops what it has already. Announcements carry numbers too, and are kept until they have
+ * been acknowledged; credits are states, of which the last one counts. A fault is an event in the log; only when nothing
+ * has been heard of the other side for DFSHIM_NET_TIMEOUT_MS, its link counts as lost (df_net_on_event()).
+ *
+ * Nothing waits for anything that another connector holds: a connector's credits are its own slots, and what it has not
+ * sent lies there, not in a queue. Only the bytes on the wire come one after the other, and the receiver takes them off
+ * it whatever they are.
+ *
+ * Threads: an endpoint's thread owns everything of it but what `lock` guards: the lists through which the application's
+ * threads hand over connectors, and the tables of keys. The thread calls no CUDA function. No lock is held over a call that
+ * can block.
+ */
+#ifndef DF_TRANSPORT_NET_H
+#define DF_TRANSPORT_NET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/transport/arena.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
+
+enum df_net_type {
+	DF_NET_DATA = 1, /* slice pos for connector `to`; the payload is its bytes */
+	DF_NET_CREDIT, /* connector `to`: slices before pos are consumed, those before aux received */
+	DF_NET_ACK,    /* nothing but what every frame carries: ack */
+	DF_NET_BYE,    /* the process ends in order: what is cut off now is no fault */
+	/* Numbered (seq), and kept until acknowledged. */
+	DF_NET_OPEN,   /* announces: key aux, our end `to`, base pos, a slots of b bytes */
+	DF_NET_ATTACH, /* to `to`: our end is aux */
+	DF_NET_CLOSE,  /* the owner's end `to` of key aux is gone */
+	DF_NET_DETACH, /* to `to`: our end is gone; all before pos was consumed */
+	DF_NET_NR
+};
+
+/* What travels, in the byte order of the machine: both ends have agreed on it. */
+struct df_net_frame {
+	uint32_t type, bytes; /* of the payload that follows; DATA only */
+	uint32_t a, b;
+	uint64_t to, pos, aux;
+	uint64_t seq; /* of numbered frames, from 1; else 0 */
+	uint64_t ack; /* all of the peer's numbered frames up to this one have come */
+};
+
+/* One end of a connector. The thread's, but for what is named otherwise. */
+struct df_net_conn {
+	struct df_conn conn; /* first */
+	struct df_net_link *link;
+	struct df_list
+		node; /* the endpoint's inbox; later the link's connectors; under the lock, then the thread's */
+	UT_hash_handle hh; /* of the link's `owned`; under the lock */
+	struct df_block block;
+	uint32_t nr_slots, slot_bytes;
+	uint64_t base;
+	uint64_t id, peer_id; /* 0: not known yet */
+	uint64_t next;	      /* sender: the first slice that has not been given to the medium */
+	uint64_t consumed;    /* sender: of what it has sent, as the peer says */
+	uint64_t received;    /* sender: the same; receiver: of what it has got without a gap */
+	uint64_t told_head, told_received; /* receiver: what it has told the sender */
+	uint64_t *have;			   /* receiver, by slot: the slice in it, plus 1 */
+	uint32_t refs;			   /* frames that the medium has in hand */
+	uint8_t receives;		   /* a slice has come */
+	uint32_t gone;			   /* nobody here uses it any more; atomic */
+	uint32_t closed;		   /* the owner, on the other side, has closed it; atomic */
+};
+
+/* What the other side has announced, and nobody has taken yet. Under the lock. */
+struct df_net_offer {
+	UT_hash_handle hh;
+	uint64_t key, id, base;
+	uint32_t nr_slots, slot_bytes;
+};
+
+/* A numbered frame that has not been acknowledged. */
+struct df_net_note {
+	struct df_list node;
+	struct df_net_frame frame;
+};
+
+struct df_net_link {
+	struct df_net_ep *ep;
+	struct df_net_link *next; /* of the endpoint; set for good */
+	struct df_member member;  /* the other side's; proc and device alone until peer_get() */
+	/* Under the lock. */
+	struct df_net_conn *owned;   /* ours, by key */
+	struct df_net_offer *offers; /* theirs, by key */
+	uint32_t wanted;	     /* peer_get() has been called: its address is known; atomic */
+	uint32_t dead;		     /* the process is gone, or the link is lost; atomic */
+	/* The thread's. */
+	struct df_list conns, notes;
+	struct df_net_conn **by_id;
+	uint32_t nr_ids;
+	uint64_t made; /* connectors ever */
+	uint64_t seq, sent,
+		heard;	/* numbered frames: made, given to the medium, got without a gap */
+	uint64_t acked; /* what the last frame that we sent has acknowledged */
+	uint8_t opened, up, bye, broken, said;
+	uint64_t since;	   /* of the break, or of the first wish; 0: none */
+	uint64_t alive;	   /* when the other side last gave a sign of life */
+	uint64_t attempts; /* to restore the path since it broke */
+	int why;	   /* -errno of the last break */
+	void *path;	   /* the medium's */
+};
+
+struct df_net_ep {
+	struct df_bell bell
+		__attribute__((aligned(64))); /* the blocks ring it; wakes through its descriptor */
+	struct df_mutex lock;
+	int device;
+	uint32_t started;
+	struct df_net_link *links; /* the newest; atomic, and none is ever taken away */
+	struct df_list inbox;
+	char address[64]; /* "" none */
+	uint64_t proc;
+	uint64_t
+		tell_at; /* when receivers tell what they have got though nobody consumes it; 0 never */
+	uint32_t flush,
+		flushed; /* atomic: it is asked for; everything that was sent has been received */
+	struct df_net_counts n; /* relaxed atomics: figures */
+	void *medium;
+};
+
+/*
+ * A medium. All but listen(), start() and forked() on the endpoint's thread. It calls df_net_up() and so on from poll() and open() alone.
+ */
+struct df_net_ops {
+	const char *name;
+	/* Where others reach the device, into ep->address. Any thread, once. */
+	int (*listen)(struct df_net_ep *ep);
+	/* Before the endpoint's thread starts, and after listen(): ep->bell wakes it from then on. */
+	int (*start)(struct df_net_ep *ep);
+	/* The link is wanted: keep a path to it, from now on and whatever happens, until it is closed. */
+	void (*open)(struct df_net_link *l);
+	void (*close)(struct df_net_link *l);
+	/*
+	 * Takes a frame, whose `ack` it sets when it is sent; payload and cookie stay valid until df_net_sent().
+	 * -EAGAIN: no room now, poll() makes some.
+	 */
+	int (*send)(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		    void *cookie);
+	/* Puts frames on the wire that have been taken; 1 if it moved. */
+	int (*push)(struct df_net_link *l);
+	/* Waits until something comes, the bell rings or the time is over (ns; 0 not at all, -1 for ever); 1 if it moved. */
+	int (*poll)(struct df_net_ep *ep, int64_t timeout_ns);
+	/* When it has to look again by itself; UINT64_MAX never. */
+	uint64_t (*timer)(struct df_net_ep *ep, uint64_t now);
+	/* In a fork's child: the parent's descriptors are closed. */
+	void (*forked)(struct df_net_ep *ep);
+};
+
+extern const struct df_net_ops df_net_socket;
+
+static inline struct df_net_link *df_net_links(const struct df_net_ep *ep)
+{
+	/* ACQUIRE pairs with the RELEASE in df_net_link_of(): the link is complete. */
+	return __atomic_load_n(&ep->links, __ATOMIC_ACQUIRE);
+}
+
+/* 1: peer_get() has been called: the link's member, and so the other side's address, is known. */
+static inline int df_net_wanted(const struct df_net_link *l)
+{
+	/* ACQUIRE pairs with the RELEASE in net_peer_get(). */
+	return __atomic_load_n(&l->wanted, __ATOMIC_ACQUIRE) != 0;
+}
+
+static inline int df_net_dead(const struct df_net_link *l)
+{
+	/* ACQUIRE pairs with the RELEASE in df_net_mark_dead(). */
+	return __atomic_load_n(&l->dead, __ATOMIC_ACQUIRE) != 0;
+}
+
+static inline void df_net_mark_dead(struct df_net_link *l)
+{
+	/* RELEASE pairs with the ACQUIRE in df_net_dead(): what we know of it comes first. */
+	__atomic_store_n(&l->dead, 1, __ATOMIC_RELEASE);
+	df_bell_ring(&l->ep->bell);
+}
+
+static inline uint64_t df_net_tail(const struct df_net_conn *c)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE of tail in dfk_commit() (kernels/task.inl): the slot is complete before we
+	 * send it.
+	 */
+	return __atomic_load_n(&c->conn.hdr->tail, __ATOMIC_ACQUIRE);
+}
+
+/* slots.c, on the thread: a connector is new; 1 if something of it moved; what is told in order, and acknowledged. */
+void df_net_begin(struct df_net_conn *c);
+int df_net_look(struct df_net_conn *c, uint64_t now, int tell);
+int df_net_send_notes(struct df_net_link *l);
+void df_net_acknowledged(struct df_net_link *l, uint64_t ack);
+
+/* What a medium calls. */
+struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device);
+void df_net_up(struct df_net_link *l);
+void df_net_down(struct df_net_link *l, int why);
+/* A sign of life, or a look whether there has been none for too long. */
+void df_net_alive(struct df_net_link *l, uint64_t now);
+/* Where the payload of a DATA frame goes, NULL: nobody wants it. */
+void *df_net_place(struct df_net_link *l, const struct df_net_frame *f);
+/* A frame has come, with its payload. -EPROTO: the other side is not what it seems. */
+int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f);
+/* It will not come: the path broke in the middle of it. */
+void df_net_dropped(struct df_net_link *l, const struct df_net_frame *f);
+/* A frame that was taken is on its way, or will not be. */
+void df_net_sent(struct df_net_link *l, void *cookie);
+
+static inline void df_net_count(uint64_t *n, uint64_t by)
+{
+	__atomic_store_n(n, *n + by, __ATOMIC_RELAXED);
+}
+
+#endif

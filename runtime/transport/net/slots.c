@@ -1,0 +1,422 @@
+/*
+ * The connectors of a link, as its endpoint's thread sees them: what is sent, what comes, what is told about it; net.h
+ * has the whole.
+ */
+#include "runtime/transport/net/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/transport/bell.h"
+
+#define TELL_NS (5 * DF_NS_PER_MS) /* what has come is told after this, if nobody consumes it */
+
+/* ---- the thread: numbered frames ---------------------------------------------------------------------------- */
+
+static void note(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_note *n = malloc(sizeof(*n));
+
+	if (!n) {
+		/* Without it both sides would disagree about their connectors. */
+		df_warn_once(
+			"no memory for the network transport: the connection to %s is given up",
+			l->member.hostname);
+		df_net_mark_dead(l);
+		return;
+	}
+	n->frame = *f;
+	n->frame.seq = ++l->seq;
+	df_list_add_tail(&l->notes, &n->node);
+}
+
+void df_net_acknowledged(struct df_net_link *l, uint64_t ack)
+{
+	while (!df_list_empty(&l->notes)) {
+		struct df_net_note *n = df_list_first(&l->notes, struct df_net_note, node);
+
+		if (n->frame.seq > ack)
+			return;
+		df_list_del(&n->node);
+		free(n);
+	}
+}
+
+int df_net_send_notes(struct df_net_link *l)
+{
+	struct df_net_note *n;
+	int moved = 0;
+
+	if (l->sent == l->seq)
+		return 0;
+	df_list_each(n, &l->notes, node)
+	{
+		if (n->frame.seq <= l->sent)
+			continue;
+		if (df_net_socket.send(l, &n->frame, NULL, NULL))
+			break;
+		l->sent = n->frame.seq;
+		moved = 1;
+	}
+	return moved;
+}
+
+/* ---- the thread: connectors ----------------------------------------------------------------------------------- */
+
+/* Slots of ids are used again, ids are not: a late frame finds nobody. */
+#define ID_INDEX(id) ((uint32_t)((id)&0xffffffu))
+
+static int enter(struct df_net_link *l, struct df_net_conn *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < l->nr_ids && l->by_id[i]; i++)
+		;
+	if (i == l->nr_ids) {
+		uint32_t nr = l->nr_ids ? 2 * l->nr_ids : 64;
+		struct df_net_conn **v = realloc(l->by_id, nr * sizeof(struct df_net_conn *));
+
+		if (!v || nr > 0xffffffu)
+			return -ENOMEM;
+		memset(v + l->nr_ids, 0, (nr - l->nr_ids) * sizeof(struct df_net_conn *));
+		l->by_id = v;
+		l->nr_ids = nr;
+	}
+	l->by_id[i] = c;
+	c->id = ++l->made << 24 | i;
+	df_list_add_tail(&l->conns, &c->node);
+	return 0;
+}
+
+static struct df_net_conn *conn_of(struct df_net_link *l, uint64_t id)
+{
+	struct df_net_conn *c = ID_INDEX(id) < l->nr_ids ? l->by_id[ID_INDEX(id)] : NULL;
+
+	return c && c->id == id ? c : NULL;
+}
+
+void df_net_begin(struct df_net_conn *c)
+{
+	struct df_net_link *l = c->link;
+	struct df_net_frame f = {.type = DF_NET_OPEN,
+				 .pos = c->base,
+				 .aux = c->conn.key,
+				 .a = c->nr_slots,
+				 .b = c->slot_bytes};
+
+	df_list_del(&c->node);
+	if (enter(l, c)) {
+		df_net_mark_dead(l);
+		df_list_add_tail(&l->conns, &c->node);
+		return;
+	}
+	if (df_net_dead(l))
+		return;
+	f.to = c->id;
+	if (!c->conn.owner)
+		f = (struct df_net_frame){.type = DF_NET_ATTACH, .to = c->peer_id, .aux = c->id};
+	note(l, &f);
+}
+
+static uint64_t head_of(const struct df_net_conn *c)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE of head in dfk_commit(): the block has read the slot before we let its
+	 * successor into it.
+	 */
+	return __atomic_load_n(&c->conn.hdr->head, __ATOMIC_ACQUIRE);
+}
+
+static void *slot_of(const struct df_net_conn *c, uint64_t pos)
+{
+	return (char *)c->conn.hdr + DF_CONN_SLOTS + (pos % c->nr_slots) * c->slot_bytes;
+}
+
+static int send_slices(struct df_net_conn *c, uint64_t tail)
+{
+	struct df_net_ep *ep = c->link->ep;
+	int moved = 0;
+
+	for (; c->next != tail; c->next++) {
+		struct df_net_frame f = {.type = DF_NET_DATA,
+					 .bytes = df_conn_slice(&c->conn, c->slot_bytes, c->next),
+					 .to = c->peer_id,
+					 .pos = c->next};
+
+		if (df_net_socket.send(c->link, &f, f.bytes ? slot_of(c, c->next) : NULL, c))
+			break;
+		c->refs++;
+		df_net_count(&ep->n.bytes_sent, f.bytes);
+		moved = 1;
+	}
+	return moved;
+}
+
+static int send_credit(struct df_net_conn *c, uint64_t head)
+{
+	struct df_net_frame f = {
+		.type = DF_NET_CREDIT, .to = c->peer_id, .pos = head, .aux = c->received};
+
+	if (df_net_socket.send(c->link, &f, NULL, NULL))
+		return 0;
+	c->told_head = head;
+	c->told_received = c->received;
+	return 1;
+}
+
+/* Nobody here wants it any more: 1 when it is gone altogether. */
+static int leave(struct df_net_conn *c)
+{
+	struct df_net_link *l = c->link;
+	struct df_net_frame f = {
+		.type = DF_NET_CLOSE, .to = c->peer_id, .pos = c->id, .aux = c->conn.key};
+
+	if (c->refs)
+		return 0;
+	/* What the other side still has to get goes on its way first. */
+	if (!c->conn.owner && !c->receives && !df_net_dead(l) &&
+	    !__atomic_load_n(&c->closed, __ATOMIC_RELAXED) && df_net_tail(c) != c->received)
+		return 0;
+	if (!c->conn.owner)
+		f = (struct df_net_frame){
+			.type = DF_NET_DETACH, .to = c->peer_id, .pos = head_of(c)};
+	if (!df_net_dead(l))
+		note(l, &f);
+	if (c->id)
+		l->by_id[ID_INDEX(c->id)] = NULL;
+	df_list_del(&c->node);
+	df_arena_free(&c->block);
+	free(c->have);
+	free(c->conn.slices);
+	free(c);
+	return 1;
+}
+
+int df_net_look(struct df_net_conn *c, uint64_t now, int tell)
+{
+	struct df_net_link *l = c->link;
+	uint64_t at;
+	int moved = 0;
+
+	/* ACQUIRE pairs with the RELEASE in give_up(): the last use here is over. */
+	if (df_unlikely(__atomic_load_n(&c->gone, __ATOMIC_ACQUIRE)) && leave(c))
+		return 1;
+	if (!l->up || !c->peer_id || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+		return 0;
+	if (c->receives) {
+		at = head_of(c);
+		if (at != c->told_head || (tell && c->told_received != c->received))
+			moved = send_credit(c, at);
+		else if (c->told_received != c->received && !l->ep->tell_at)
+			l->ep->tell_at = now + TELL_NS;
+		return moved;
+	}
+	at = df_net_tail(c);
+	return at != c->next ? send_slices(c, at) : 0;
+}
+
+/* ---- the thread: what comes ------------------------------------------------------------------------------------- */
+
+void *df_net_place(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_conn *c = conn_of(l, f->to);
+
+	if (!c || f->bytes > c->slot_bytes || f->pos < c->received ||
+	    f->pos - head_of(c) >= c->nr_slots || __atomic_load_n(&c->gone, __ATOMIC_RELAXED))
+		goto drop;
+	if (!c->have) {
+		c->have = calloc(c->nr_slots, sizeof(*c->have));
+		if (!c->have)
+			goto drop;
+	}
+	c->receives = 1;
+	if (c->have[f->pos % c->nr_slots] == f->pos + 1)
+		goto drop;
+	c->refs++;
+	return slot_of(c, f->pos);
+drop:
+	df_net_count(&l->ep->n.dropped, 1);
+	return NULL;
+}
+
+void df_net_dropped(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_conn *c = conn_of(l, f->to);
+
+	if (c)
+		c->refs--;
+}
+
+static void data(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_conn *c = conn_of(l, f->to);
+
+	if (!c)
+		return;
+	c->refs--;
+	c->have[f->pos % c->nr_slots] = f->pos + 1;
+	while (c->have[c->received % c->nr_slots] == c->received + 1)
+		c->received++;
+	df_net_count(&l->ep->n.bytes_got, f->bytes);
+	/*
+	 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() (kernels/task.inl): the bytes of the slice are in
+	 * its slot.
+	 */
+	__atomic_store_n(&c->conn.hdr->tail, c->received, __ATOMIC_RELEASE);
+	df_bell_ring(df_tl_bell());
+}
+
+static int credit(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_conn *c = conn_of(l, f->to);
+	uint64_t tail;
+
+	if (!c)
+		return 0;
+	tail = df_net_tail(c);
+	if (c->receives || f->aux > tail || f->pos > f->aux)
+		return -EPROTO;
+	c->received = DF_MAX(c->received, f->aux);
+	c->next = DF_MAX(c->next, c->received);
+	if (f->pos <= c->consumed)
+		return 0;
+	c->consumed = f->pos;
+	/*
+	 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll(): the slot may be written again. Its bytes have been
+	 * sent; they are not read again.
+	 */
+	__atomic_store_n(&c->conn.hdr->head, c->consumed, __ATOMIC_RELEASE);
+	df_bell_ring(df_tl_bell());
+	return 0;
+}
+
+static int offered(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_offer *o;
+
+	if (!f->a || !f->to)
+		return -EPROTO;
+	df_mutex_lock(&l->ep->lock);
+	HASH_FIND(hh, l->offers, &f->aux, sizeof(f->aux), o);
+	if (!o) {
+		o = calloc(1, sizeof(*o));
+		if (o) {
+			o->key = f->aux;
+			HASH_ADD(hh, l->offers, key, sizeof(o->key), o);
+		}
+	}
+	if (o) {
+		o->id = f->to;
+		o->base = f->pos;
+		o->nr_slots = f->a;
+		o->slot_bytes = f->b;
+	}
+	df_mutex_unlock(&l->ep->lock);
+	df_bell_ring(df_tl_bell());
+	return o ? 0 : -ENOMEM;
+}
+
+static void attached(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_conn *c = conn_of(l, f->to);
+
+	/* We have closed it in the meantime, and did not know whom to tell. */
+	if (!c)
+		note(l, &(struct df_net_frame){.type = DF_NET_CLOSE, .to = f->aux});
+	else
+		c->peer_id = f->aux;
+}
+
+static void closed(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_conn *c = conn_of(l, f->to);
+	struct df_net_offer *o;
+
+	df_mutex_lock(&l->ep->lock);
+	HASH_FIND(hh, l->offers, &f->aux, sizeof(f->aux), o);
+	if (o && o->id == f->pos) {
+		HASH_DEL(l->offers, o);
+		free(o);
+	}
+	df_mutex_unlock(&l->ep->lock);
+	/* Relaxed: what it says is all that is read. */
+	if (c)
+		__atomic_store_n(&c->closed, 1, __ATOMIC_RELAXED);
+}
+
+static void detached(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct df_net_conn *c = conn_of(l, f->to);
+
+	if (!c)
+		return;
+	if (!c->receives && f->pos > c->consumed && f->pos <= df_net_tail(c)) {
+		c->consumed = c->received = f->pos;
+		/* RELEASE pairs with the ACQUIRE of head in dfk_task_poll(), as in credit(). */
+		__atomic_store_n(&c->conn.hdr->head, c->consumed, __ATOMIC_RELEASE);
+	}
+	c->peer_id = 0;
+}
+
+static int numbered(struct df_net_link *l, const struct df_net_frame *f)
+{
+	int ret = 0;
+
+	if (f->seq <= l->heard)
+		return 0;
+	if (f->seq != l->heard + 1)
+		return -EPROTO;
+	switch (f->type) {
+	case DF_NET_OPEN:
+		ret = offered(l, f);
+		break;
+	case DF_NET_ATTACH:
+		attached(l, f);
+		break;
+	case DF_NET_CLOSE:
+		closed(l, f);
+		break;
+	case DF_NET_DETACH:
+		detached(l, f);
+		break;
+	default:
+		ret = -EPROTO;
+	}
+	if (!ret)
+		l->heard = f->seq;
+	return ret;
+}
+
+int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f)
+{
+	df_net_count(&l->ep->n.frames_got, 1);
+	if (f->ack > l->seq)
+		return -EPROTO;
+	df_net_acknowledged(l, f->ack);
+	switch (f->type) {
+	case DF_NET_DATA:
+		data(l, f);
+		return 0;
+	case DF_NET_CREDIT:
+		return credit(l, f);
+	case DF_NET_ACK:
+		return 0;
+	case DF_NET_BYE:
+		l->bye = 1;
+		return 0;
+	default:
+		return numbered(l, f);
+	}
+}
+
+void df_net_sent(struct df_net_link *l, void *cookie)
+{
+	struct df_net_conn *c = cookie;
+
+	(void)l;
+	if (c)
+		c->refs--;
+}

@@ -1,0 +1,230 @@
+/* One stream of the socket medium: frames out, frames in; socket.c has the whole. */
+#define _GNU_SOURCE
+#include "runtime/transport/net/socket/socket.h"
+
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+
+/* ---- streams --------------------------------------------------------------------------------------------- */
+
+static void tune(int fd)
+{
+	int one = 1, ms = (int)DF_MIN(df_env()->net_timeout_ms, 3600000) / 3;
+	int idle = DF_MIN(DF_MAX(ms / 2000, 1), 10), interval = DF_MAX(idle / 3, 1), count = 3;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+}
+
+struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state)
+{
+	struct stream *s = malloc(sizeof(*s));
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = s};
+
+	if (!s)
+		return NULL;
+	memset(s, 0, offsetof(struct stream, out));
+	s->have = s->at = s->left = 0;
+	s->kind = STREAM;
+	s->state = state;
+	s->fd = fd;
+	s->link = l;
+	if (state == CONNECTING || state == KNOCKING)
+		e.events = EPOLLOUT;
+	s->events = e.events;
+	df_list_init(&s->node);
+	if (epoll_ctl(df_sock_medium(ep)->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
+		free(s);
+		return NULL;
+	}
+	tune(fd);
+	return s;
+}
+
+void df_stream_events(const struct df_net_ep *ep, struct stream *s, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = s};
+
+	if (s->events == events)
+		return;
+	s->events = events;
+	epoll_ctl(df_sock_medium(ep)->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
+}
+
+/* It is freed when no event can name it any more. */
+void df_stream_close(struct df_net_ep *ep, struct stream *s)
+{
+	if (s->state == STRANGER)
+		df_sock_medium(ep)->nr_strangers--;
+	if (s->left && s->to)
+		df_net_dropped(s->link, &s->f);
+	for (; s->head != s->tail; s->head++)
+		df_net_sent(s->link, s->out[s->head % OUT_MAX].cookie);
+	s->state = SHUT;
+	close(s->fd);
+	df_list_del(&s->node);
+	df_list_add_tail(&df_sock_medium(ep)->shut, &s->node);
+}
+
+/* ---- sending --------------------------------------------------------------------------------------------- */
+
+int df_stream_flush(struct df_net_link *l, struct stream *s)
+{
+	struct iovec v[2 * GATHER_MAX];
+	struct msghdr m = {.msg_iov = v};
+	int moved = 0;
+	uint32_t i;
+	ssize_t n;
+
+	while (s->head != s->tail) {
+		size_t want = 0;
+
+		m.msg_iovlen = 0;
+		for (i = s->head; i != s->tail && i - s->head < GATHER_MAX; i++) {
+			struct out *o = &s->out[i % OUT_MAX];
+			size_t off = i == s->head ? s->off : 0;
+
+			if (!off)
+				o->f.ack = l->acked = l->heard;
+			if (off < sizeof(o->f))
+				v[m.msg_iovlen++] =
+					(struct iovec){(char *)&o->f + off, sizeof(o->f) - off};
+			off = off < sizeof(o->f) ? 0 : off - sizeof(o->f);
+			if (o->f.bytes)
+				v[m.msg_iovlen++] =
+					(struct iovec){(char *)o->payload + off, o->f.bytes - off};
+		}
+		for (i = 0; i < m.msg_iovlen; i++)
+			want += v[i].iov_len;
+		n = sendmsg(s->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno != EAGAIN) {
+			df_stream_fail(l->ep, s, -errno);
+			return 1;
+		}
+		if (n < 0)
+			break;
+		moved = 1;
+		s->off += (size_t)n;
+		while (s->head != s->tail) {
+			const struct out *o = &s->out[s->head % OUT_MAX];
+			size_t all = sizeof(o->f) + o->f.bytes;
+
+			if (s->off < all)
+				break;
+			s->off -= all;
+			s->head++;
+			df_net_count(&l->ep->n.frames_sent, 1);
+			df_net_sent(l, o->cookie);
+		}
+		if ((size_t)n < want)
+			break;
+	}
+	df_stream_events(l->ep, s, EPOLLIN | (s->head != s->tail ? EPOLLOUT : 0));
+	return moved;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+/* Takes frames out of what has come. 0, or why the stream can't go on. */
+static int parse(struct df_net_link *l, struct stream *s)
+{
+	size_t n;
+	int ret;
+
+	for (;;) {
+		if (s->left) {
+			n = DF_MIN(s->left, s->have - s->at);
+			if (s->to && n)
+				memcpy(s->to, s->in + s->at, n);
+			s->to = s->to ? s->to + n : NULL;
+			s->at += n;
+			s->left -= n;
+			if (s->left)
+				break;
+			if (s->to)
+				ret = df_net_arrived(l, &s->f);
+			else
+				ret = 0;
+			if (ret)
+				return ret;
+		}
+		if (s->have - s->at < sizeof(s->f))
+			break;
+		memcpy(&s->f, s->in + s->at, sizeof(s->f));
+		s->at += sizeof(s->f);
+		if (!s->f.type || s->f.type >= DF_NET_NR ||
+		    (s->f.bytes && s->f.type != DF_NET_DATA))
+			return -EPROTO;
+		s->to = NULL;
+		if (s->f.type == DF_NET_DATA)
+			s->to = df_net_place(l, &s->f);
+		s->left = s->f.bytes;
+		if (!s->left && (s->f.type != DF_NET_DATA || s->to)) {
+			ret = df_net_arrived(l, &s->f);
+			if (ret)
+				return ret;
+		}
+	}
+	memmove(s->in, s->in + s->at, s->have - s->at);
+	s->have -= s->at;
+	s->at = 0;
+	return 0;
+}
+
+void df_stream_receive(struct df_net_link *l, struct stream *s)
+{
+	int turns, ret;
+
+	df_net_alive(l, df_now_ns());
+	for (turns = 0; turns < TURNS; turns++) {
+		/* Straight into the slot what belongs there, and what follows it behind. */
+		size_t direct = s->to ? s->left : 0;
+		struct iovec v[2] = {{s->to, direct}, {s->in + s->have, IN_BYTES - s->have}};
+		size_t room = direct + v[1].iov_len;
+		ssize_t n = readv(s->fd, direct ? v : v + 1, direct ? 2 : 1);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			df_stream_fail(l->ep, s, n ? -errno : -ECONNRESET);
+			return;
+		}
+		if (direct) {
+			size_t put = DF_MIN((size_t)n, direct);
+
+			s->to += put;
+			s->left -= put;
+			s->have += (size_t)n - put;
+			ret = s->left ? 0 : df_net_arrived(l, &s->f);
+			if (!ret)
+				ret = parse(l, s);
+		} else {
+			s->have += (size_t)n;
+			ret = parse(l, s);
+		}
+		if (ret) {
+			df_warn("%s sent what the network transport cannot have sent: connected again",
+				s->who);
+			df_stream_fail(l->ep, s, ret);
+			return;
+		}
+		if ((size_t)n < room)
+			return;
+	}
+}

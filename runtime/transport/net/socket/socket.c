@@ -1,0 +1,586 @@
+/*
+ * Sockets as a medium of the network (../net.h): a link is some TCP streams, made by the side with the lower name
+ * (process, device). Small frames go over the first, slices over the others in turn; numbered frames over the first alone,
+ * so that they stay in order. A frame is its header and then its payload, which is read into its slot, without a
+ * copy between where it is longer than what came with the header.
+ *
+ * The streams of a link live and die together: a *session*. When one breaks all are closed, and the connecting side begins the
+ * next session; a hello with a higher session than ours says that the other side has given ours up, though nothing told
+ * us. The listening side can't connect, so it knocks: as long as the other side's kernel takes a connection, that
+ * process is there, be it stopped.
+ *
+ * A path that swallows everything is found by the kernel: keepalive where nothing is sent, TCP_USER_TIMEOUT else.
+ *
+ * Who connects says hello with the names of both endpoints. A process's name is a random number that only the members of
+ * its communicators know, so a stranger can't guess it; what does not know it is refused.
+ *
+ * All but listen() on the endpoint's thread; no locks.
+ */
+#define _GNU_SOURCE
+#include "runtime/transport/net/socket/socket.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/base/net/ifaces.h"
+
+/* The side that makes the connections. */
+static int connects(const struct df_net_link *l)
+{
+	return l->ep->proc != l->member.proc ? l->ep->proc < l->member.proc
+					     : l->ep->device < l->member.device;
+}
+
+/* The session is over; where we connect, the next one begins soon. */
+static void session_end(struct df_net_link *l, int why)
+{
+	struct path *p = df_sock_path(l);
+	uint32_t i;
+
+	l->why = why;
+	df_net_down(l, why);
+	for (i = 0; i < p->nr; i++) {
+		if (p->v[i])
+			df_stream_close(l->ep, p->v[i]);
+		p->v[i] = NULL;
+	}
+	p->nr = p->nr_open = 0;
+	if (p->pause)
+		p->try_at = df_now_ns() + p->pause;
+}
+
+void df_stream_fail(struct df_net_ep *ep, struct stream *s, int why)
+{
+	struct path *p = s->link ? df_sock_path(s->link) : NULL;
+
+	if (p && p->knock == s)
+		p->knock = NULL;
+	else if (p && s->index < p->nr && p->v[s->index] == s) {
+		session_end(s->link, why);
+		return;
+	}
+	df_stream_close(ep, s);
+}
+
+static int sock_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		     void *cookie)
+{
+	struct path *p = df_sock_path(l);
+	struct stream *s = p->v[0];
+
+	if (f->bytes >= BULK_BYTES && p->nr > 1)
+		s = p->v[1 + p->turn++ % (p->nr - 1)];
+	if (s->tail - s->head == OUT_MAX)
+		return -EAGAIN;
+	s->out[s->tail++ % OUT_MAX] = (struct out){*f, payload, cookie};
+	return 0;
+}
+
+static int sock_push(struct df_net_link *l)
+{
+	struct path *p = df_sock_path(l);
+	int moved = 0;
+	uint32_t i;
+
+	for (i = 0; l->up && i < p->nr; i++)
+		if (p->v[i]->head != p->v[i]->tail && !(p->v[i]->events & EPOLLOUT))
+			moved |= df_stream_flush(l, p->v[i]);
+	return moved;
+}
+
+/* ---- hello ------------------------------------------------------------------------------------------------- */
+
+static int say_hello(struct stream *s, const struct hello *h)
+{
+	/* A fresh connection has room for it. */
+	return send(s->fd, h, sizeof(*h), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*h)
+		       ? 0
+		       : -EIO;
+}
+
+static void try_up(struct df_net_link *l)
+{
+	struct path *p = df_sock_path(l);
+
+	if (++p->nr_open < p->nr)
+		return;
+	p->pause = 0;
+	p->try_at = 0;
+	if (p->knock) {
+		df_stream_close(l->ep, p->knock);
+		p->knock = NULL;
+	}
+	df_net_up(l);
+}
+
+static void refuse(struct df_net_ep *ep, struct stream *s, const char *why)
+{
+	df_warn("a connection from %s to %s, where dfshim takes data, is refused: %s", s->who,
+		ep->address, why);
+	df_stream_close(ep, s);
+}
+
+static struct path *path_of(struct df_net_link *l)
+{
+	if (!l->path)
+		l->path = calloc(1, sizeof(struct path));
+	return l->path;
+}
+
+/* Somebody has connected and says who it is. */
+static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
+{
+	struct df_net_link *l;
+	struct path *p;
+
+	if (h->magic != MAGIC) {
+		refuse(ep, s, "it does not speak dfshim's protocol");
+		return;
+	}
+	if (h->version != WIRE_VERSION) {
+		refuse(ep, s, "it is of another version of dfshim");
+		return;
+	}
+	if (h->to_proc != ep->proc || h->to_device != ep->device || !h->nr || h->nr > STREAMS_MAX ||
+	    h->index >= h->nr || h->word == WELCOME) {
+		refuse(ep, s, "it is not of this job");
+		return;
+	}
+	/* That we are here was all it wanted to know. */
+	l = h->word == HELLO ? df_net_link_of(ep, h->from_proc, h->from_device) : NULL;
+	p = l ? path_of(l) : NULL;
+	/* Of a session that the other side has given up meanwhile, or that we have. */
+	if (!p || h->session < p->session || df_net_dead(l) ||
+	    (h->session == p->session && (!p->nr || p->nr != h->nr || p->v[h->index]))) {
+		df_stream_close(ep, s);
+		return;
+	}
+	if (h->session > p->session) {
+		session_end(l, -ECONNRESET);
+		p->session = h->session;
+		p->nr = h->nr;
+	}
+	df_list_del(&s->node);
+	df_sock_medium(ep)->nr_strangers--;
+	s->link = l;
+	s->index = h->index;
+	s->state = OPEN;
+	p->v[s->index] = s;
+	h->word = WELCOME;
+	if (say_hello(s, h))
+		session_end(l, -EIO);
+	else
+		try_up(l);
+}
+
+/* A hello, or the answer to ours. */
+static void greeting(struct df_net_ep *ep, struct stream *s)
+{
+	struct hello h;
+	/* Not a byte more: what follows is read into slots. */
+	ssize_t n = recv(s->fd, s->in + s->have, sizeof(h) - s->have, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		/* A knock has been heard. */
+		if (!n && s->link)
+			df_net_alive(s->link, df_now_ns());
+		df_stream_fail(ep, s, n ? -errno : -ECONNRESET);
+		return;
+	}
+	s->have += (size_t)n;
+	if (s->have < sizeof(h))
+		return;
+	memcpy(&h, s->in, sizeof(h));
+	s->have = 0;
+	if (s->state == STRANGER) {
+		introduced(ep, s, &h);
+		return;
+	}
+	if (s == df_sock_path(s->link)->knock || h.magic != MAGIC || h.word != WELCOME ||
+	    h.session != df_sock_path(s->link)->session || h.from_proc != ep->proc) {
+		df_stream_fail(ep, s, -EPROTO);
+		return;
+	}
+	s->state = OPEN;
+	df_net_alive(s->link, df_now_ns());
+	try_up(s->link);
+}
+
+static void connected(struct df_net_ep *ep, struct stream *s)
+{
+	struct df_net_link *l = s->link;
+	struct path *p = df_sock_path(l);
+	int error = 0;
+	socklen_t len = sizeof(error);
+	struct hello h = {.magic = MAGIC,
+			  .version = WIRE_VERSION,
+			  .index = (uint16_t)s->index,
+			  .nr = (uint16_t)p->nr,
+			  .from_proc = ep->proc,
+			  .to_proc = l->member.proc,
+			  .from_device = ep->device,
+			  .to_device = l->member.device,
+			  .session = p->session};
+
+	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &len))
+		error = errno;
+	if (error) {
+		if (!l->up)
+			l->why = -error;
+		df_stream_fail(ep, s, -error);
+		return;
+	}
+	/* Its kernel is there, and it listens. */
+	df_net_alive(l, df_now_ns());
+	if (s->state == KNOCKING) {
+		h.word = KNOCK;
+		h.nr = 1;
+		h.index = 0;
+	}
+	s->state = GREETING;
+	df_stream_events(ep, s, EPOLLIN);
+	if (say_hello(s, &h))
+		df_stream_fail(ep, s, -EIO);
+}
+
+static void accept_all(struct df_net_ep *ep)
+{
+	struct medium *m = df_sock_medium(ep);
+	union df_sockaddr from;
+	struct stream *s;
+	socklen_t len;
+	int fd, i;
+
+	for (i = 0; i < TURNS; i++) {
+		memset(&from, 0, sizeof(from));
+		len = sizeof(from.storage);
+		fd = accept4(m->listen_fd, &from.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE)
+				df_warn_once(
+					"this process has no file descriptor left: connections of "
+					"other nodes are not taken");
+			return;
+		}
+		s = m->nr_strangers < STRANGERS ? df_stream_new(ep, NULL, fd, STRANGER) : NULL;
+		if (!s) {
+			close(fd);
+			return;
+		}
+		s->deadline = df_now_ns() + HELLO_NS;
+		df_addr_format(&from, s->who, sizeof(s->who));
+		df_list_add_tail(&m->strangers, &s->node);
+		m->nr_strangers++;
+	}
+}
+
+/* ---- connecting -------------------------------------------------------------------------------------------- */
+
+/* *why: -errno. */
+static struct stream *dial(struct df_net_link *l, enum state state, int *why)
+{
+	struct medium *m = df_sock_medium(l->ep);
+	union df_sockaddr to, from = m->local;
+	struct stream *s;
+	int fd;
+
+	*why = -EADDRNOTAVAIL;
+	if (df_addr_parse(l->member.net, &to, 1))
+		return NULL;
+	fd = socket(to.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0) {
+		*why = -errno;
+		return NULL;
+	}
+	/* Or routing would choose another interface than the one that was asked for. */
+	if (from.sa.sa_family == to.sa.sa_family && bind(fd, &from.sa, df_addr_len(&from)))
+		goto err;
+	if (connect(fd, &to.sa, df_addr_len(&to)) && errno != EINPROGRESS)
+		goto err;
+	s = df_stream_new(l->ep, l, fd, state);
+	if (s) {
+		strcpy(s->who, l->member.net);
+		return s;
+	}
+err:
+	*why = -errno;
+	close(fd);
+	return NULL;
+}
+
+static uint32_t nr_streams(void)
+{
+	const struct df_env *env = df_env();
+	long threads = env->nccl_socket_nthreads, each = env->nccl_nsocks_perthread;
+
+	/* Small frames have the first for themselves. */
+	if (threads == DF_AUTO && each == DF_AUTO)
+		return 2;
+	threads = threads == DF_AUTO ? 1 : threads;
+	each = each == DF_AUTO ? 1 : each;
+	return (uint32_t)DF_MIN(DF_MAX(threads * each, 1), STREAMS_MAX);
+}
+
+static void attempt(struct df_net_link *l, uint64_t now)
+{
+	struct path *p = df_sock_path(l);
+	uint32_t i, nr = nr_streams();
+	int why;
+
+	p->pause = DF_MIN(DF_MAX(2 * p->pause, AGAIN_MIN), AGAIN_MAX);
+	p->try_at = now + p->pause;
+	l->attempts++;
+	if (!connects(l)) {
+		if (!p->knock)
+			p->knock = dial(l, KNOCKING, &why);
+		return;
+	}
+	/* One attempt at a time; the kernel ends it. */
+	if (p->nr)
+		return;
+	p->session++;
+	p->nr = nr;
+	p->nr_open = 0;
+	for (i = 0; i < nr; i++) {
+		p->v[i] = dial(l, CONNECTING, &why);
+		if (!p->v[i]) {
+			session_end(l, why);
+			return;
+		}
+		p->v[i]->index = i;
+	}
+}
+
+static void sock_open(struct df_net_link *l)
+{
+	struct path *p = path_of(l);
+
+	if (!p || l->up)
+		return;
+	p->pause = AGAIN_MIN;
+	attempt(l, df_now_ns());
+}
+
+static void sock_close(struct df_net_link *l)
+{
+	struct path *p = df_sock_path(l);
+
+	if (!p)
+		return;
+	session_end(l, -ECONNRESET);
+	if (p->knock)
+		df_stream_close(l->ep, p->knock);
+	p->knock = NULL;
+	p->try_at = p->pause = 0;
+}
+
+/* ---- the endpoint ------------------------------------------------------------------------------------------ */
+
+static int sock_listen(struct df_net_ep *ep)
+{
+	struct medium *m = calloc(1, sizeof(*m));
+	struct df_iface iface;
+	union df_sockaddr at;
+
+	if (!m)
+		return -ENOMEM;
+	df_list_init(&m->strangers);
+	df_list_init(&m->shut);
+	m->bell = BELL;
+	m->listener = LISTENER;
+	m->epoll_fd = m->event_fd = -1;
+	if (df_ifaces_chosen(&iface, 1) < 1) {
+		free(m);
+		return -EADDRNOTAVAIL;
+	}
+	at = m->local = iface.addr;
+	m->listen_fd = df_addr_listen(&at, 4096);
+	if (m->listen_fd < 0) {
+		int ret = m->listen_fd;
+
+		free(m);
+		return ret;
+	}
+	ep->medium = m;
+	df_addr_format(&at, ep->address, sizeof(ep->address));
+	return 0;
+}
+
+static int sock_start(struct df_net_ep *ep)
+{
+	struct medium *m = df_sock_medium(ep);
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->bell};
+	int epoll_fd, event_fd, ret;
+
+	if (m->epoll_fd >= 0)
+		return 0;
+	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (epoll_fd < 0 || event_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, event_fd, &e))
+		goto err_close;
+	e.data.ptr = &m->listener;
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, m->listen_fd, &e))
+		goto err_close;
+	m->epoll_fd = epoll_fd;
+	m->event_fd = event_fd;
+	ep->bell.fd = event_fd;
+	return 0;
+
+err_close:
+	ret = -errno;
+	if (epoll_fd >= 0)
+		close(epoll_fd);
+	if (event_fd >= 0)
+		close(event_fd);
+	return ret;
+}
+
+static void stream_event(struct df_net_ep *ep, struct stream *s, uint32_t events)
+{
+	switch (s->state) {
+	case KNOCKING:
+	case CONNECTING:
+		connected(ep, s);
+		break;
+	case STRANGER:
+	case GREETING:
+		greeting(ep, s);
+		break;
+	case OPEN:
+		if (events & EPOLLOUT && s->head != s->tail)
+			df_stream_flush(s->link, s);
+		if (s->state == OPEN && events & ~(uint32_t)EPOLLOUT)
+			df_stream_receive(s->link, s);
+		break;
+	case SHUT:
+		break;
+	}
+}
+
+/* The other side's kernel has taken a connection and keeps it: the process will look at it when it comes to that. */
+static int waits_there(const struct path *p)
+{
+	uint32_t i;
+
+	if (p->knock && p->knock->state == GREETING)
+		return 1;
+	for (i = 0; i < p->nr; i++)
+		if (!p->v[i] || p->v[i]->state == CONNECTING)
+			return 0;
+	return p->nr > 0;
+}
+
+static void timers(struct df_net_ep *ep, uint64_t now)
+{
+	struct medium *m = df_sock_medium(ep);
+	struct df_net_link *l;
+	struct stream *s;
+
+	while ((s = df_list_first(&m->strangers, struct stream, node)) && s->deadline <= now)
+		refuse(ep, s, "it has not said what it wants");
+	for (l = df_net_links(ep); l; l = l->next) {
+		struct path *p = df_sock_path(l);
+
+		if (!p || l->up || l->opened != 1 || l->bye)
+			continue;
+		if (waits_there(p))
+			df_net_alive(l, now);
+		/* Broken, or it was up before we had its address. */
+		if (!p->pause)
+			p->pause = AGAIN_MIN;
+		if (p->try_at <= now)
+			attempt(l, now);
+	}
+}
+
+static uint64_t sock_timer(struct df_net_ep *ep, uint64_t now)
+{
+	struct medium *m = df_sock_medium(ep);
+	const struct stream *s = df_list_first(&m->strangers, struct stream, node);
+	uint64_t until = s ? s->deadline : UINT64_MAX;
+	struct df_net_link *l;
+
+	(void)now;
+	for (l = df_net_links(ep); l; l = l->next)
+		if (df_sock_path(l) && !l->up && l->opened == 1 && !l->bye)
+			until = DF_MIN(until, df_sock_path(l)->try_at);
+	return until;
+}
+
+static int sock_poll(struct df_net_ep *ep, int64_t timeout_ns)
+{
+	struct medium *m = df_sock_medium(ep);
+	struct epoll_event e[64];
+	struct timespec ts = {(time_t)(timeout_ns / (int64_t)DF_NS_PER_S),
+			      (long)(timeout_ns % (int64_t)DF_NS_PER_S)};
+	struct stream *s;
+	uint64_t count;
+	int i, n;
+
+	n = epoll_pwait2(m->epoll_fd, e, DF_ARRAY_LEN(e), timeout_ns < 0 ? NULL : &ts, NULL);
+	if (n < 0 && errno == ENOSYS)
+		n = epoll_wait(m->epoll_fd, e, DF_ARRAY_LEN(e),
+			       timeout_ns < 0 ? -1 : (int)((timeout_ns + 999999) / 1000000));
+	for (i = 0; i < n; i++) {
+		switch (*(enum kind *)e[i].data.ptr) {
+		case BELL:
+			(void)!read(m->event_fd, &count, sizeof(count));
+			break;
+		case LISTENER:
+			accept_all(ep);
+			break;
+		case STREAM:
+			stream_event(ep, e[i].data.ptr, e[i].events);
+			break;
+		}
+	}
+	timers(ep, df_now_ns());
+	while ((s = df_list_first(&m->shut, struct stream, node))) {
+		df_list_del(&s->node);
+		free(s);
+	}
+	return n > 0;
+}
+
+static void sock_forked(struct df_net_ep *ep)
+{
+	struct medium *m = df_sock_medium(ep);
+	struct df_net_link *l;
+	uint32_t i;
+
+	if (!m)
+		return;
+	for (l = df_net_links(ep); l; l = l->next)
+		for (i = 0; df_sock_path(l) && i < df_sock_path(l)->nr; i++)
+			if (df_sock_path(l)->v[i])
+				close(df_sock_path(l)->v[i]->fd);
+	close(m->listen_fd);
+	if (m->epoll_fd < 0)
+		return;
+	close(m->event_fd);
+	close(m->epoll_fd);
+}
+
+const struct df_net_ops df_net_socket = {
+	.name = "tcp",
+	.listen = sock_listen,
+	.start = sock_start,
+	.open = sock_open,
+	.close = sock_close,
+	.send = sock_send,
+	.push = sock_push,
+	.poll = sock_poll,
+	.timer = sock_timer,
+	.forked = sock_forked,
+};

@@ -1,0 +1,110 @@
+/*
+ * The streams of the socket medium, for socket.c, which has the whole, and frames.c, which moves them over one. An
+ * endpoint's thread owns them.
+ */
+#ifndef DF_TRANSPORT_NET_SOCKET_H
+#define DF_TRANSPORT_NET_SOCKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/list.h"
+#include "runtime/base/net/sockaddr.h"
+#include "runtime/base/time.h"
+#include "runtime/transport/net/net.h"
+
+#define STREAMS_MAX  16
+#define OUT_MAX	     64 /* frames that a stream has in hand; a power of two */
+#define GATHER_MAX   48 /* of one sendmsg() */
+#define IN_BYTES     (64u << 10)
+#define TURNS	     16 /* receives before another stream has its turn */
+#define BULK_BYTES   4096
+#define STRANGERS    256
+#define HELLO_NS     (5 * DF_NS_PER_S)
+#define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
+#define AGAIN_MAX    DF_NS_PER_S
+#define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
+#define MAGIC	     0x316b6f7374656e64ull /* "dnetsok1" */
+
+struct hello {
+	uint64_t magic;
+	uint32_t version;
+	uint16_t index, nr;
+	uint64_t from_proc, to_proc;
+	int32_t from_device, to_device;
+	uint64_t session;
+	uint64_t word; /* enum word */
+};
+
+enum word { HELLO, WELCOME, KNOCK };
+enum kind { BELL, LISTENER, STREAM };
+enum state { KNOCKING, CONNECTING, STRANGER, GREETING, OPEN, SHUT };
+
+struct out {
+	struct df_net_frame f;
+	const void *payload;
+	void *cookie;
+};
+
+struct stream {
+	enum kind kind; /* first: what epoll gives back */
+	enum state state;
+	int fd;
+	uint32_t index;
+	uint32_t events;
+	struct df_net_link *link; /* NULL: a stranger */
+	struct df_list node;	  /* the endpoint's strangers, or those to be freed */
+	uint64_t deadline;
+	char who[64];
+	/* Out: frames from `head` to `tail`, of the first of which `off` bytes have gone. */
+	uint32_t head, tail;
+	size_t off;
+	struct out out[OUT_MAX];
+	/* In: what came and has not been looked at, and the payload that is being read. */
+	size_t have, at, left;
+	uint8_t *to; /* NULL: it is dropped */
+	struct df_net_frame f;
+	uint8_t in[IN_BYTES];
+};
+
+/* Of a link. */
+struct path {
+	struct stream *v[STREAMS_MAX];
+	uint32_t nr, nr_open, turn;
+	uint64_t session;
+	struct stream *knock;
+	uint64_t try_at, pause; /* 0: not now */
+};
+
+/* Of an endpoint. */
+struct medium {
+	int epoll_fd, event_fd, listen_fd;
+	struct df_list strangers, shut;
+	uint32_t nr_strangers;
+	union df_sockaddr local;
+	enum kind bell, listener;
+};
+
+static inline struct medium *df_sock_medium(const struct df_net_ep *ep)
+{
+	return ep->medium;
+}
+
+static inline struct path *df_sock_path(const struct df_net_link *l)
+{
+	return l->path;
+}
+
+/* Takes over a connected or connecting descriptor. NULL: no memory; it stays the caller's. */
+struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state);
+/* What the thread wants to hear of it: EPOLLIN, EPOLLOUT. */
+void df_stream_events(const struct df_net_ep *ep, struct stream *s, uint32_t events);
+/* Closed now, freed when no event can name it any more. */
+void df_stream_close(struct df_net_ep *ep, struct stream *s);
+/* Puts frames on the wire: 1 if some bytes went. Takes them off it. Where the stream breaks, its session ends. */
+int df_stream_flush(struct df_net_link *l, struct stream *s);
+void df_stream_receive(struct df_net_link *l, struct stream *s);
+/* socket.c: it has failed, with -errno. */
+void df_stream_fail(struct df_net_ep *ep, struct stream *s, int why);
+
+#endif

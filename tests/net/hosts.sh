@@ -1,0 +1,50 @@
+# A job over the nodes of tests/lib/netns.sh, a process on each. Sourced after netns.
+# shellcheck shell=bash
+master=29500
+
+# start_hosts N CLIENT ARGS...: in the background; what node i prints is in $T/out<i>, its process in pid[i].
+start_hosts() {
+	local n=$1 client=$2 i
+	shift 2
+	pid=()
+	master=$((master + 1))
+	for ((i = 0; i < n; i++)); do
+		RANK=$i WORLD_SIZE=$n LOCAL_RANK=0 MASTER_ADDR=$(ip4 0) MASTER_PORT=$master \
+			on "$i" timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/$client" "$@" \
+			--timeout "${QUIET:-60}" >"$T/out$i" 2>&1 &
+		pid[i]=$!
+	done
+}
+# Waits for all of them: 0 if all are right. Statuses in rcs.
+end_hosts() {
+	local i worst=0
+	rcs=()
+	for i in "${!pid[@]}"; do
+		wait "${pid[i]}"
+		rcs[i]=$?
+		[ "${rcs[i]}" = 0 ] || worst=1
+	done
+	return $worst
+}
+hosts() {
+	start_hosts "$@"
+	end_hosts || fail "$*: status ${rcs[*]}: $(tail -n 30 "$T"/out*)"
+}
+
+# data_port: where a job of two nodes, started with DFSHIM_PORTS=5000-5009, has its connections for data: `at` is the node
+# that took them, on `port`; nr_data of them. A process's control plane takes a port of the same range before.
+data_port() {
+	local n
+	for ((n = 0; n < 600; n++)); do
+		for at in 0 1; do
+			port=$(on "$at" ss -Htlnp 'sport >= :5000 and sport <= :5009' |
+				sed -n 's/.*:\(50[0-9]*\) .*fd=\([0-9]*\).*/\2 \1/p' | sort -n | sed -n '2s/.* //p')
+			nr_data=$([ -z "$port" ] || on "$at" ss -Htn state established "sport = :$port" | wc -l)
+			[ "${nr_data:-0}" = 0 ] || return
+		done
+		sleep 0.05
+	done
+	fail "nobody takes data: $(cat "$T"/out*)"
+}
+# Resets the connections that carry data, if they are there now.
+cut_data() { on "$at" ss -K state established "sport = :$port" >/dev/null 2>&1; }

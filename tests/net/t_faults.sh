@@ -1,0 +1,69 @@
+#!/bin/bash
+# Description: faults on the wire while jobs run on two machines: connections reset, the link cut for less and for more than the time-out, SIGSTOP, kill -9.
+# Limit: 300 s
+set -u
+. "$SRC/tests/lib/netns.sh"
+. "$SRC/tests/lib/clients.sh"
+netns 2 1
+. "$SRC/tests/net/hosts.sh"
+export DFSHIM_PORTS=5000-5009
+counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/stats"; }
+
+# Reset again and again: right results, and nobody but the log notices.
+export DFSHIM_STATS=$T/stats DFSHIM_NET_TIMEOUT_MS=20000
+start_hosts 2 disorder --iters $((1500 / SLOW)) --colls 4 --max 262144 --seed "$SEED"
+data_port
+cuts=0
+while kill -0 "${pid[0]}" 2>/dev/null && [ $cuts -lt 20 ]; do
+	cut_data
+	cuts=$((cuts + 1))
+	sleep 0.1
+done
+end_hosts || fail "after $cuts resets: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
+[ "$(counted net_healed)" -ge 2 ] || fail "of $cuts resets none was healed: $(cat "$T/stats")"
+grep -q 'was broken (.*), and is back after' "$T"/out? || fail "no word of it: $(cat "$T"/out?)"
+echo "resets: $cuts, healed $(counted net_healed), slices sent again $(counted net_resent), dropped $(counted net_dropped)"
+
+# Everything is lost for less than the time-out.
+start_hosts 2 disorder --iters $((1500 / SLOW)) --colls 4 --seed "$SEED"
+data_port
+net_cut 1
+sleep 4
+net_heal 1
+end_hosts || fail "after a cut of 4 s: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
+
+# For more: both sides say why, and end. What leaves the cut side still arrives, so the other one may learn first that it has
+# given up.
+export DFSHIM_NET_TIMEOUT_MS=4000
+start_hosts 2 disorder --iters 100000000 --colls 4 --seed "$SEED"
+data_port
+sleep 0.5
+net_cut 1
+end_hosts && fail "a job without a network ended well"
+net_heal 1
+grep -q "^NET_STALL: " "$T/out0" "$T/out1" || fail "no verdict: $(cat "$T/out0" "$T/out1")"
+for i in 0 1; do
+	grep -qE "^NET_STALL: nothing has been heard of rank $((1 - i)) |a rank of communicator .* has exited with" "$T/out$i" || fail "node $i has no verdict: $(cat "$T/out$i")"
+	[ "${rcs[i]}" = 3 ] || fail "node $i ended with ${rcs[i]}: $(cat "$T/out$i")"
+done
+
+# A process that is stopped for longer than the time-out is not dead.
+start_hosts 2 disorder --iters $((800 / SLOW)) --colls 4 --seed 77001
+data_port
+p=$(pgrep -f "^$C/disorder " | while read -r p; do [ "$(ip netns identify "$p")" = node1 ] && echo "$p"; done | head -n 1)
+kill -STOP "$p"
+sleep 1
+cut_data
+sleep 7
+kill -CONT "$p"
+end_hosts || fail "after SIGSTOP for 8 s: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
+
+# One that is killed is: at once, and by the control plane.
+start_hosts 2 disorder --iters 100000000 --colls 4 --seed 77002
+data_port
+p=$(pgrep -f "^$C/disorder " | while read -r p; do [ "$(ip netns identify "$p")" = node1 ] && echo "$p"; done | head -n 1)
+kill -KILL "$p"
+end_hosts && fail "a job without one of its ranks ended well"
+grep -q 'CRASH' "$T/out0" || fail "no verdict: $(cat "$T/out0")"
+[ "${rcs[0]}" = 3 ] || fail "node 0 ended with ${rcs[0]}: $(cat "$T/out0")"
+exit 0

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Description: ranks on two and three machines (network namespaces), over sockets: collectives, sends, disorder, and who may not connect.
+# Limit: 300 s
+set -u
+. "$SRC/tests/lib/netns.sh"
+. "$SRC/tests/lib/clients.sh"
+netns 3 1
+. "$SRC/tests/net/hosts.sh"
+
+export DFSHIM_STATS=$T/stats
+hosts 2 collcheck --ranks 4 --sample $((100 / SLOW)) --seed "$SEED"
+grep -q '"net_bytes_sent": [1-9]' "$T/stats" || fail "nothing went over the network: $(cat "$T/stats")"
+hosts 3 collcheck --sample $((60 / SLOW)) --seed "$SEED"
+hosts 2 p2pcheck --ranks 4 --seed "$SEED"
+DFSHIM_NET=tcp hosts 2 disorder --iters $((20 / SLOW)) --seed "$SEED"
+NCCL_SOCKET_FAMILY=AF_INET6 NCCL_SOCKET_NTHREADS=2 NCCL_NSOCKS_PERTHREAD=2 hosts 2 collcheck --sample $((30 / SLOW)) --seed "$SEED"
+! grep -q '"net_\(faults\|dropped\|lost\)": [1-9]' "$T/stats" || fail "faults where there are none: $(cat "$T/stats")"
+
+# Nodes that are kept apart: every rank gets the reason, none hangs.
+DFSHIM_NET=off start_hosts 2 collcheck --sample 5
+end_hosts && fail "nodes were joined in spite of DFSHIM_NET=off"
+grep -q 'DFSHIM_NET=off keeps nodes apart' "$T/out0" "$T/out1" || fail "no reason: $(cat "$T/out0" "$T/out1")"
+
+# Strangers: who speaks something else, and who knows no process's number.
+DFSHIM_PORTS=5000-5009 start_hosts 2 disorder --iters $((60 / SLOW)) --colls 64
+data_port
+# However many collectives there are, two sockets carry them.
+sleep 1
+nr_data=$(on "$at" ss -Htn state established "sport = :$port" | wc -l)
+[ "$nr_data" = 2 ] || fail "$nr_data connections for 64 collectives"
+on 2 python3 - "$(ip4 "$at")" "$port" <<'END'
+import socket, struct, sys
+at = (sys.argv[1], int(sys.argv[2]))
+for text in (b"GET / HTTP/1.0\r\n\r\n".ljust(64), struct.pack("<QIHHQQiiQQ", 0x316b6f7374656e64, 0, 0, 1, 1, 2, 0, 0, 1, 0)):
+    s = socket.create_connection(at)
+    s.sendall(text)
+    s.settimeout(20)
+    try:
+        assert s.recv(1) == b""
+    except ConnectionResetError:
+        pass
+END
+[ $? = 0 ] || fail "a stranger was taken in"
+end_hosts || fail "strangers disturbed the job: $(cat "$T/out0" "$T/out1")"
+grep -q "a connection from $(ip4 2):.*is refused: it does not speak" "$T/out$at" || fail "no word of the stranger: $(cat "$T/out$at")"
+exit 0
