@@ -2,6 +2,7 @@
 #
 #   make            libraries, CLI, clients            make check      all tests that need no GPU
 #   make demo       the main job, explained            make lint       form, layers, tables
+#   make check-rdma  tests that need an RDMA device, in a virtual machine
 #   make bench      figures                            make tsan asan  the tests under sanitizers
 #   make eval-dl2   precision and recall of the checker  make compare   beside torchfrtrace
 #
@@ -41,7 +42,7 @@ NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
 	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
-ifneq ($(filter-out check check-gpu demo bench lint tsan asan wheel deb uninstall clean,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out check check-gpu check-rdma demo bench lint tsan asan wheel deb uninstall clean,$(or $(MAKECMDGOALS),all)),)
 $(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
 endif
 endif
@@ -88,7 +89,7 @@ CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_C
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
 
-.PHONY: all tests check check-gpu demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb install uninstall clean
+.PHONY: all tests check check-gpu check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -197,6 +198,11 @@ bench:
 	@$(SUBMAKE) all $(BENCHES)
 	@B=$(B) scripts/bench.sh '$(BENCH)'
 
+check-rdma:
+	@scripts/prereqs.sh build check
+	@$(SUBMAKE) tests
+	@B=$(B) scripts/rdma.sh $(TESTFILTER)
+
 fuzz:
 	@SECONDS_EACH=$(SECONDS) scripts/fuzz.sh
 
@@ -247,7 +253,8 @@ uninstall:
 	-rmdir $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk interpose/hostcuda/module.mk)
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+# Not in the packages of check-rdma: they have folders of such names.
+-include $(shell find $(B) -path $(B)/rdma -prune -o -name '*.d' -print 2>/dev/null)
 
 clean:
 	rm -rf build
