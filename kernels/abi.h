@@ -285,8 +285,10 @@ struct df_kctx {
 	uint32_t preempted; /* another task has moved since this one did */
 	uint32_t fresh;	    /* some of its connectors are, see df_kconn */
 	uint32_t since;	    /* when it was queued: df_kblock.queued at that time */
-	int64_t spin;	    /* threshold of the attempt in progress */
-	int64_t polls;	    /* polls since the last progress in this attempt */
+	uint32_t served;    /* by priority: df_kblock.served when its share came to it last */
+	uint32_t pad;
+	int64_t spin;  /* threshold of the attempt in progress */
+	int64_t polls; /* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
 };
 
@@ -338,7 +340,7 @@ static inline void df_kctx_init(struct df_kctx *ctx, struct df_kcoll *c, struct 
 
 struct df_sqe {
 	struct df_kctx *ctx; /* the task */
-	/* Its next instance; only the first one is needed to find the others. NULL: it has fresh connectors. */
+	/* Its next instance; only the first one is needed to find the others. NULL: look again at connectors, priorities. */
 	struct df_kinst *inst;
 };
 
@@ -388,7 +390,11 @@ struct df_policy {
 	uint64_t quit_ns; /* time without progress before a block leaves by itself; on a GPU */
 	uint64_t gang;	  /* a common order ends with each such operation of a collective; 0 none */
 	uint32_t order;	  /* 0 fifo, 1 priority */
-	uint32_t events;  /* 1: also report START, PREEMPT, RESUME to the CQ */
+	uint32_t
+		share; /* by priority: percent of the work that the less urgent tasks get if they can move */
+	uint32_t
+		urgent; /* by priority: threshold of an urgent task in work, once after each of its slices */
+	uint32_t events; /* 1: also report START, PREEMPT, RESUME to the CQ */
 };
 
 struct df_kstats {
@@ -410,7 +416,10 @@ struct df_kblock {
 	uint32_t queued; /* tasks ever queued */
 	uint32_t gang;	 /* tasks are taken in the order that is common to all ranks */
 	uint32_t stays;	 /* GPU: the block is on the device and has had something to do lately */
-	int64_t idle;	 /* traversals without progress */
+	uint32_t served; /* how often the share came to a task */
+	uint32_t pad;
+	int64_t owed; /* by priority: what the less urgent tasks have coming (dfk_account()) */
+	int64_t idle; /* traversals without progress */
 	struct df_kstats stats;
 };
 

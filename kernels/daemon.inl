@@ -49,7 +49,8 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 }
 
 /* Thread 0: the task did not move. able: it could start, it only waits for a peer. */
-DFK void dfk_miss(struct df_kblock *blk, struct dfk_shared *sh, struct df_kctx *ctx, int able)
+DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
+		  struct df_kctx *ctx, int able)
 {
 	blk->stats.polls++;
 	sh->turn = DF_TURN_SPIN;
@@ -58,7 +59,9 @@ DFK void dfk_miss(struct df_kblock *blk, struct dfk_shared *sh, struct df_kctx *
 	if (able && ++ctx->polls < ctx->spin)
 		return;
 	dfk_publish(blk);
-	/* Past its threshold, or not able to start: the next task gets its turn. */
+	/* Past its threshold, or not able to start: the next task gets its turn. Who was due has had its chance. */
+	if (dfk_owes(d, blk) && ctx->priority < dfk_at(blk, blk->first)->priority)
+		blk->owed = 0;
 	ctx->loaded = 0;
 	dfk_queue_advance(blk);
 }
@@ -115,13 +118,15 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 			dfk_begin(ctx);
 		ctx->loaded = 1;
 		ctx->polls = 0;
-		ctx->spin = dfk_threshold(&d->policy, blk->pos);
+		ctx->spin = d->policy.order && dfk_is_urgent(blk, ctx)
+				    ? 1
+				    : dfk_threshold(&d->policy, blk->pos);
 	}
 	got = dfk_task_poll(ctx, sh, stage);
 	if (got > 0)
 		sh->turn = DF_TURN_PROGRESS;
 	else
-		dfk_miss(blk, sh, ctx, got == 0);
+		dfk_miss(d, blk, sh, ctx, got == 0);
 }
 
 /* All threads, which meet before the next turn: until then thread 0 may still be at this one. */
@@ -140,7 +145,7 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	if (sh->move && sh->takes && !dfk_sync_and(dfk_words_get(&sh->get, stage->in))) {
 		/* Nothing has happened; thread 0 alone writes what the others have read. */
 		if (DFK_TID == 0)
-			dfk_miss(blk, sh, sh->ctx, 1);
+			dfk_miss(d, blk, sh, sh->ctx, 1);
 		dfk_sync();
 	} else if (sh->move) {
 		if (DFK_TID == 0)

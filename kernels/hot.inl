@@ -30,6 +30,9 @@
 #define DFK_LOOK_EVERY 16
 #endif
 
+/* The same by priority: what is submitted may be urgent. */
+#define DFK_LOOK_URGENT ((DFK_LOOK_EVERY + 3) / 4)
+
 #if DFK_WAYS
 
 #ifndef DFK_HOT_CONNS
@@ -178,6 +181,7 @@ DFK void dfk_save(const struct dfk_hot *h)
 	o->preempted = c->preempted;
 	o->fresh = c->fresh;
 	o->since = c->since;
+	o->served = c->served;
 	o->spin = c->spin;
 	o->polls = c->polls;
 }
@@ -419,6 +423,8 @@ DFK int dfk_look(struct df_kblock *blk)
 	/* One that always has something to move must not look stuck. */
 	if (turn % (16 * DFK_LOOK_EVERY) == 0)
 		dfk_publish(blk);
+	if (dfk_local(blk)->d.policy.order)
+		return !blk->task || turn % DFK_LOOK_URGENT == 0;
 	return !blk->task || turn % DFK_LOOK_EVERY == 0;
 }
 
@@ -543,6 +549,8 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	o->moved = l->blk.moved;
 	o->queued = l->blk.queued;
 	o->gang = l->blk.gang;
+	o->served = l->blk.served;
+	o->owed = l->blk.owed;
 	o->idle = l->blk.idle;
 	o->stays = 0;
 	l->published = ~(uint64_t)0;

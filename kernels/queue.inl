@@ -85,6 +85,111 @@ DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_k
 	blk->running = running;
 }
 
+/*
+ * A task is as urgent as the most urgent of its instances. One of them has left, or the host has made one more urgent: is
+ * it still what it was?
+ */
+DFK void dfk_queue_weigh(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	const struct df_kinst *in = ctx->cur;
+	uint64_t nr = ctx->announced - ctx->finished;
+	int32_t most = 0, p;
+	uint64_t i;
+
+	for (i = 0; i < nr; i++) {
+		if (i || dfk_now(ctx)->seq != ctx->finished)
+			/* ACQUIRE pairs with the RELEASE of next in df_coll_instance(), as in dfk_task_poll(). */
+			in = dfk_load_acquire_sys(&in->next);
+		/* Relaxed: the host may raise it (df_coll_lend()); it carries no data. */
+		p = dfk_load_relaxed_sys(&in->priority);
+		if (!i || p > most)
+			most = p;
+	}
+	if (most == ctx->priority)
+		return;
+	ctx->priority = most;
+	dfk_queue_move(d, blk, dfk_home(ctx));
+}
+
+/*
+ * By priority: something less urgent is queued too. After a slice of its own an urgent task waits for its peers about as
+ * long as one of their slices may take (df_policy.urgent), and is then looked at once after each slice of the others.
+ */
+DFK int dfk_is_urgent(const struct df_kblock *blk, const struct df_kctx *ctx)
+{
+	return ctx->priority > dfk_at(blk, blk->last)->priority;
+}
+
+/*
+ * By priority: a slice of so many bytes has moved. What the more urgent tasks move while others are queued is accounted
+ * for, so that those get their share of it in the end. Looking after a slice costs about as much as 512 bytes.
+ */
+DFK void dfk_account(const struct df_kdaemon *d, struct df_kblock *blk, const struct df_kctx *ctx,
+		     uint64_t bytes)
+{
+	int64_t work = (int64_t)bytes + 512, share = d->policy.share;
+
+	if (dfk_is_urgent(blk, ctx))
+		blk->owed += work * share;
+	else if (ctx->priority < dfk_at(blk, blk->first)->priority)
+		blk->owed -= work * (100 - share);
+	if (blk->owed < 0)
+		blk->owed = 0;
+}
+
+/* What the share is dealt out in, in bytes: several slices of small operations, one of a large one. */
+#define DFK_SHARE_BYTES 65536
+
+DFK int dfk_owes(const struct df_kdaemon *d, const struct df_kblock *blk)
+{
+	return blk->owed && blk->owed >= DFK_SHARE_BYTES * (100 - (int64_t)d->policy.share);
+}
+
+/* The less urgent task whose share is longest ago. NULL: all are equally urgent. */
+DFK struct df_kctx *dfk_queue_due(struct df_kblock *blk, uint32_t *pos)
+{
+	int32_t most = dfk_at(blk, blk->first)->priority;
+	struct df_kctx *home, *due = NULL;
+	uint32_t i = 0;
+
+	for (home = blk->first; home; home = dfk_at(blk, home)->next, i++) {
+		const struct df_kctx *ctx = dfk_at(blk, home);
+
+		if (ctx->priority == most ||
+		    (due && (int32_t)(ctx->served - dfk_at(blk, due)->served) >= 0))
+			continue;
+		due = home;
+		*pos = i;
+	}
+	return due;
+}
+
+/*
+ * By priority, after each slice: whose turn is it now? That of whatever is more urgent than what has just moved, since it
+ * may have become ready meanwhile; and from time to time that of the others.
+ */
+DFK void dfk_queue_front(struct df_kdaemon *d, struct df_kblock *blk)
+{
+	struct df_kctx *first = blk->first, *turn = blk->task, *due = NULL;
+	uint32_t pos = 0;
+
+	if (!first || first == blk->last)
+		return;
+	if (dfk_owes(d, blk))
+		due = dfk_queue_due(blk, &pos);
+	if (due) {
+		dfk_at(blk, due)->served = ++blk->served;
+	} else if (dfk_at(blk, turn)->priority < dfk_at(blk, first)->priority) {
+		due = first;
+		pos = 0;
+	}
+	if (!due || due == turn)
+		return;
+	dfk_at(blk, turn)->loaded = 0;
+	blk->task = due;
+	blk->pos = pos;
+}
+
 /* The end of a traversal is where a block notices that nothing moves. */
 DFK void dfk_queue_advance(struct df_kblock *blk)
 {

@@ -71,6 +71,8 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 			dfk_reconnect(ctx);
 			if (far)
 				dfk_begin(ctx);
+			if (d->policy.order && ctx->queued)
+				dfk_queue_weigh(d, blk, ctx);
 			continue;
 		}
 		/* Nothing before it is left: it is the next one, and nobody has to follow the list for it. */
@@ -78,12 +80,18 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 			dfk_now_from(ctx, slot);
 		ctx->announced++;
 		if (!ctx->queued) {
-			ctx->priority = d->policy.order ? e.inst->priority : 0;
+			/* Relaxed: the host may raise it (df_coll_lend()); it carries no data. */
+			ctx->priority =
+				d->policy.order ? dfk_load_relaxed_sys(&e.inst->priority) : 0;
 			dfk_queue_add(d, blk, e.ctx);
-		} else if (d->policy.order && e.inst->priority > ctx->priority) {
+		} else if (d->policy.order) {
 			/* It can't overtake its own collective's earlier instances: they hurry too. */
-			ctx->priority = e.inst->priority;
-			dfk_queue_move(d, blk, e.ctx);
+			int32_t priority = dfk_load_relaxed_sys(&e.inst->priority);
+
+			if (priority > ctx->priority) {
+				ctx->priority = priority;
+				dfk_queue_move(d, blk, e.ctx);
+			}
 		}
 	}
 	blk->idle = 0;

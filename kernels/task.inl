@@ -219,26 +219,6 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
-/* An instance has left: those behind it may be less urgent. */
-DFK void dfk_calm(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
-{
-	const struct df_kinst *in = ctx->cur;
-	uint64_t nr = ctx->announced - ctx->finished;
-	int32_t most = 0;
-	uint64_t i;
-
-	for (i = 0; i < nr; i++) {
-		/* ACQUIRE pairs with the RELEASE of next in df_coll_instance(), as in dfk_task_poll(). */
-		in = dfk_load_acquire_sys(&in->next);
-		if (!i || in->priority > most)
-			most = in->priority;
-		if (most == ctx->priority)
-			return;
-	}
-	ctx->priority = most;
-	dfk_queue_move(d, blk, dfk_home(ctx));
-}
-
 /* The block's part of an instance is done; the last block tells the world. */
 DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
@@ -272,13 +252,7 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	if (ctx->finished == ctx->announced)
 		dfk_queue_remove(blk, dfk_home(ctx));
 	else if (d->policy.order)
-		dfk_calm(d, blk, ctx);
-	if (d->policy.order) {
-		/* What is more urgent may have become ready meanwhile. */
-		ctx->loaded = 0;
-		blk->task = blk->first;
-		blk->pos = 0;
-	}
+		dfk_queue_weigh(d, blk, ctx);
 }
 
 /* Thread 0, after the data has moved: publishes the slice. */
@@ -324,10 +298,16 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
 	blk->moved = 1;
 	ctx->polls = 0;
-	if (ctx->spin < d->policy.max / d->policy.boost)
+	if (d->policy.order && dfk_is_urgent(blk, ctx))
+		ctx->spin = d->policy.urgent;
+	else if (ctx->spin < d->policy.max / d->policy.boost)
 		ctx->spin *= d->policy.boost;
 	else
 		ctx->spin = d->policy.max;
+	if (d->policy.order)
+		dfk_account(d, blk, ctx, dfk_slice_bytes(c, inst->cnt, sh->loop));
 	if (ctx->k == (ctx->finished + 1) * c->loops * ctx->nr_inst)
 		dfk_finish(d, blk, ctx);
+	if (d->policy.order)
+		dfk_queue_front(d, blk);
 }

@@ -94,6 +94,12 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits);
 void df_coll_instance_free(struct df_kinst *inst);
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
 void df_coll_retire(struct df_coll *coll);
+/* The instances up to the one whose completion is `value` are at least so urgent, and what they wait for (lend.c). */
+void df_coll_lend(struct df_coll *coll, uint64_t value, int32_t priority);
+/* What an instance waits for is at least as urgent as the instance. */
+void df_coll_lend_waits(struct df_coll *coll, const struct df_kinst *inst);
+/* The collective of the device whose completion is waited for, if it is one, is at least so urgent. */
+void df_lend(struct df_dev *dev, const struct df_kwait *w, int32_t priority);
 void df_coll_abort(struct df_coll *coll); /* marks it; see df_engine_purge() */
 void df_coll_destroy(struct df_coll *coll);
 /* Asks the machine for a program's scratch; -EAGAIN: not now. */

@@ -72,7 +72,7 @@ int df_priority_of(const char *rules, const char *comm_name, const char *op_name
 	return sum;
 }
 
-void df_policy_init(struct df_policy *p, const struct df_env *env)
+void df_policy_init(struct df_policy *p, const struct df_env *env, int gpu)
 {
 	/*
 	 * A failed poll is a turn of the block: about 100 ns on CPU threads, on a GPU one or two microseconds. So the
@@ -91,5 +91,8 @@ void df_policy_init(struct df_policy *p, const struct df_env *env)
 	p->quit_ns = (env->quit_us != DF_AUTO ? (uint64_t)env->quit_us : 1000) * DF_NS_PER_US;
 	p->gang = (uint64_t)env->gang;
 	p->order = env->order == DF_ORDER_PRIORITY;
+	/* About a slice: 15 us on CPU threads. */
+	p->urgent = gpu ? 8 : 128;
+	p->share = (uint32_t)env->priority_share;
 	p->events = 1;
 }

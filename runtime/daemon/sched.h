@@ -16,6 +16,6 @@ int df_priority_of(const char *rules, const char *comm_name, const char *op_name
 /* 0, or -EINVAL with the rule that can't be understood in *bad (points into rules). */
 int df_priority_check(const char *rules, const char **bad);
 
-void df_policy_init(struct df_policy *p, const struct df_env *env);
+void df_policy_init(struct df_policy *p, const struct df_env *env, int gpu);
 
 #endif

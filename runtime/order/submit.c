@@ -301,6 +301,24 @@ static int wait_for_stream(struct way *w)
 	return 0;
 }
 
+/*
+ * By priority: what it waits for is as urgent as it is: earlier instances of its collective, operations in flight, and
+ * those that its stream was made to wait for, if the stream has not come so far.
+ */
+static void lend(const struct way *w)
+{
+	const struct df_flights *set = w->stream && w->ready.addr ? &w->stream->pending : NULL;
+	uint32_t i;
+
+	df_coll_lend(w->coll, w->inst->done_value - 1, w->inst->priority);
+	df_coll_lend_waits(w->coll, w->inst);
+	for (i = 0; set && i < set->nr && set->v[i].at <= w->stream->fenced; i++) {
+		const struct df_kwait wait = {set->v[i].done, set->v[i].value};
+
+		df_lend(w->dev, &wait, w->inst->priority);
+	}
+}
+
 /* place: it becomes an instance of its collective, with all that it waits for. */
 static int place(struct way *w)
 {
@@ -334,6 +352,8 @@ static int place(struct way *w)
 	if (coll->no_scratch)
 		add_wait(inst, coll->scratch_word, coll->scratch_from + 1);
 	df_coll_append(coll, inst);
+	if (w->dev->exec.d.policy.order)
+		lend(w);
 	w->f->done = coll->k.done;
 	w->f->value = inst->done_value;
 	if (df_rt.rules == DF_RULES_NCCL) {

@@ -3,8 +3,8 @@
  * that must or must not wait for what is pending, threads that share a communicator, priorities. Two
  * ranks in one process, so that one can tell the other how far it has got.
  *
- * STREAM_ONLY=NAME: one part. The part "priority" needs DFSHIM_ORDER=priority and runs only when it is named, and so
- * does "reset", after which the device is no longer usable.
+ * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data" and "behind_work" need DFSHIM_ORDER=priority and run only when
+ * they are named, and so does "reset", after which the device is no longer usable.
  */
 #include "client.h"
 
@@ -371,6 +371,78 @@ out:
 	return 0;
 }
 
+/*
+ * An urgent operation behind one of low priority, with NR_LOWS of a priority between the two before both. How it stands
+ * behind it: it reads what that one writes, or (work) there is a fill between them on its stream.
+ */
+static int behind(struct bench *b, int work)
+{
+	cudaStream_t low, mid, high;
+	cudaEvent_t e, after;
+	ncclComm_t one[2];
+	float *data, *mine;
+	int i;
+
+	for (i = 0; i < 2; i++)
+		NCCL(ncclCommSplit(b->a, b->me->rank, 0, &one[i], NULL));
+	if (begin())
+		return -1;
+	if (b->me->rank) {
+		if (await(0) || sum(b->x, b->y, b->a, b->s))
+			return -1;
+		CUDA(cudaStreamSynchronize(b->s));
+		goto out;
+	}
+	CUDA(cudaStreamCreateWithPriority(&low, cudaStreamNonBlocking, 0));
+	CUDA(cudaStreamCreateWithPriority(&mid, cudaStreamNonBlocking, -2));
+	CUDA(cudaStreamCreateWithPriority(&high, cudaStreamNonBlocking, -5));
+	CUDA(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+	CUDA(cudaEventCreateWithFlags(&after, cudaEventDisableTiming));
+	CUDA(cudaMalloc((void **)&data, (NR_LOWS + 4) * BIG * sizeof(float)));
+	mine = data + (NR_LOWS + 1) * BIG;
+	/* Their first use is over: they are connected. */
+	NCCL(ncclAllReduce(data, mine, BIG, ncclFloat, ncclSum, one[1], low));
+	NCCL(ncclAllReduce(mine + BIG, mine + 2 * BIG, BIG - 1, ncclFloat, ncclSum, one[1], low));
+	CUDA(cudaStreamSynchronize(low));
+	/* Those between and the one of low priority read what this one writes. */
+	if (sum(b->x, data, b->a, low))
+		return -1;
+	CUDA(cudaEventRecord(e, low));
+	CUDA(cudaStreamWaitEvent(mid, e, 0));
+	for (i = 0; i < NR_LOWS; i++)
+		NCCL(ncclAllReduce(data, data + (size_t)(i + 1) * BIG, BIG - 2 - (size_t)i,
+				   ncclFloat, ncclSum, one[0], mid));
+	NCCL(ncclAllReduce(data, mine, BIG, ncclFloat, ncclSum, one[1], low));
+	CUDA(cudaEventRecord(after, low));
+	CUDA(cudaStreamWaitEvent(high, after, 0));
+	if (work)
+		CUDA(cudaMemsetAsync(mine + BIG, 0, BIG * sizeof(float), high));
+	NCCL(ncclAllReduce(work ? mine + BIG : mine, mine + 2 * BIG, BIG - 1, ncclFloat, ncclSum,
+			   one[1], high));
+	tell(0);
+	CUDA(cudaDeviceSynchronize());
+	CUDA(cudaFree(data));
+	CUDA(cudaEventDestroy(e));
+	CUDA(cudaEventDestroy(after));
+	CUDA(cudaStreamDestroy(low));
+	CUDA(cudaStreamDestroy(mid));
+	CUDA(cudaStreamDestroy(high));
+out:
+	for (i = 0; i < 2; i++)
+		NCCL(ncclCommDestroy(one[i]));
+	return 0;
+}
+
+static int behind_data(struct bench *b)
+{
+	return behind(b, 0);
+}
+
+static int behind_work(struct bench *b)
+{
+	return behind(b, 1);
+}
+
 /* cudaDeviceReset waits for what is pending. */
 static int reset(struct bench *b)
 {
@@ -401,9 +473,9 @@ static const struct part {
 	int (*run)(struct bench *b);
 	int named; /* only when it is asked for */
 } parts[] = {
-	{"opposite", opposite, 0}, {"elapsed", elapsed, 0}, {"pending", pending, 0},
-	{"pressure", pressure, 0}, {"threads", threads, 0}, {"priority", priority, 1},
-	{"reset", reset, 1},
+	{"opposite", opposite, 0},	 {"elapsed", elapsed, 0},	  {"pending", pending, 0},
+	{"pressure", pressure, 0},	 {"threads", threads, 0},	  {"priority", priority, 1},
+	{"behind_data", behind_data, 1}, {"behind_work", behind_work, 1}, {"reset", reset, 1},
 };
 
 /* Communicators of devices that were reset: nothing can be destroyed there, and they are no leak. */

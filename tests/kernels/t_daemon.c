@@ -45,7 +45,46 @@ static void check_order(const struct df_kblock *blk, uint64_t seed)
 	}
 }
 
-static void run(uint64_t seed, int n, int nb, int nc, int ni)
+/* A submitted instance becomes more urgent, as df_coll_lend() does. */
+static void lend(struct world *w, int k, int c, int m, int32_t priority)
+{
+	struct rank_coll *rc = &w->rc[c][k];
+	uint32_t b;
+
+	if (!rc->inst[m].done_value || rc->inst[m].priority >= priority)
+		return;
+	__atomic_store_n(&rc->inst[m].priority, priority, __ATOMIC_RELAXED);
+	for (b = 0; b < rc->prog->nr_blocks; b++) {
+		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
+		struct df_sq_slot *slot =
+			&((struct df_sq_slot *)blk->sq.slots)[blk->sq.tail & blk->sq.mask];
+
+		if (!rc->k.ctx[b].nr_inst)
+			continue;
+		slot->e = (struct df_sqe){&rc->k.ctx[b], NULL};
+		/* RELEASE of tail pairs with the daemon's ACQUIRE, as in submit(). */
+		__atomic_store_n(&blk->sq.tail, blk->sq.tail + 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* Room for so many more submissions of a rank. */
+static int room(const struct world *w, int k, int nr)
+{
+	int i;
+
+	for (i = 0; i < w->nb; i++) {
+		const struct df_ring *sq = &w->blk[k][i].sq;
+
+		/* ACQUIRE pairs with the RELEASE of head in dfk_sq_drain(). */
+		if (sq->tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) + (uint32_t)nr >
+		    sq->mask)
+			return 0;
+	}
+	return 1;
+}
+
+/* by_priority: also, instances become more urgent at random moments. */
+static void run(uint64_t seed, int n, int nb, int nc, int ni, int by_priority)
 {
 	static struct world w;
 	struct df_rng r;
@@ -56,6 +95,7 @@ static void run(uint64_t seed, int n, int nb, int nc, int ni)
 	df_rng_init(&r, seed);
 	setup(&w, &r, n, nb, nc, ni);
 	for (k = 0; k < n; k++) {
+		w.d[k].policy.order |= (uint32_t)by_priority;
 		for (i = 0; i < nc * ni; i++)
 			order[k][i] = i % nc;
 		for (i = nc * ni - 1; i > 0; i--) {
@@ -74,6 +114,9 @@ static void run(uint64_t seed, int n, int nb, int nc, int ni)
 			submit(&w, k, c, m, below(&r, 2) == 0);
 			at[k]++;
 		}
+		if (by_priority && below(&r, 8) == 0 && room(&w, k, 40))
+			lend(&w, k, (int)below(&r, (uint64_t)nc), (int)below(&r, (uint64_t)ni),
+			     (int32_t)below(&r, 6) - 1);
 		ring(&w.rc[below(&r, (uint64_t)nc)][k], (int)below(&r, (uint64_t)ni));
 		i = (int)below(&r, (uint64_t)nb);
 		df_block_turn(&w.d[k], &w.blk[k][i]);
@@ -103,7 +146,18 @@ START_TEST(test_random)
 
 	df_rng_init(&r, seed ^ 0x5eed);
 	run(seed, (int)below(&r, 8) + 1, (int)below(&r, 3) + 1, (int)below(&r, MAX_COLLS) + 1,
-	    (int)below(&r, 3) + 1);
+	    (int)below(&r, 3) + 1, 0);
+}
+END_TEST
+
+START_TEST(test_priorities)
+{
+	struct df_rng r;
+	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i;
+
+	df_rng_init(&r, seed ^ 0x97f4);
+	run(seed, (int)below(&r, 8) + 1, (int)below(&r, 3) + 1, (int)below(&r, MAX_COLLS) + 1,
+	    (int)below(&r, 3) + 1, 1);
 }
 END_TEST
 
@@ -113,6 +167,66 @@ static void turns(struct world *w, int k, int nr)
 	while (nr--)
 		df_block_turn(&w->d[k], w->blk[k]);
 }
+
+/* Bytes that a rank's only block has moved in a collective, as they are accounted for. */
+static uint64_t moved(const struct rank_coll *rc)
+{
+	uint64_t slices = rc->k.ctx[0].k - rc->past * rc->k.loops * rc->k.ctx[0].nr_inst;
+
+	return slices * (rc->k.tile_elems * 4 + 512);
+}
+
+/*
+ * Two collectives of one rank, so that neither ever waits: all instances of one are urgent, none of the other. While the
+ * urgent ones last, the others have their share, no less and, but for one dealing out, no more.
+ */
+START_TEST(test_share)
+{
+	static const uint32_t shares[] = {0, 20, 50, 80};
+	static struct world w;
+	struct df_rng r;
+	uint64_t bulk, urgent, due;
+	uint32_t share = shares[_i];
+	int m, c;
+
+	df_rng_init(&r, df_test_seed());
+	for (;;) {
+		young = 1;
+		setup(&w, &r, 1, 1, 2, MAX_INST);
+		for (c = 0; c < 2 && w.kind[c] == DF_COLL_ALLREDUCE && w.count[c] >= 1000; c++)
+			;
+		if (c == 2)
+			break;
+		clear(&w, 0);
+	}
+	w.d[0].policy.order = 1;
+	w.d[0].policy.share = share;
+	for (m = 0; m < MAX_INST; m++)
+		for (c = 0; c < 2; c++) {
+			submit(&w, 0, c, m, 0);
+			w.rc[c][0].inst[m].priority = c;
+		}
+	do {
+		turns(&w, 0, 1);
+		SETTLE(w.blk[0]);
+	} while (w.rc[1][0].done != MAX_INST && w.rc[0][0].done != MAX_INST);
+	bulk = moved(&w.rc[0][0]);
+	urgent = moved(&w.rc[1][0]);
+	due = share ? urgent * share / (100 - share) : 0;
+	if (w.rc[0][0].done != MAX_INST)
+		ck_assert_msg(bulk <= due + 65536 * (share != 0) + 1024 &&
+				      bulk + 65536 + 1024 >= due,
+			      "share %u: %llu bytes beside %llu urgent ones", share,
+			      (unsigned long long)bulk, (unsigned long long)urgent);
+	if (share >= 50)
+		ck_assert_msg(bulk > 0, "share %u: nothing has moved", share);
+	turns(&w, 0, 100000);
+	for (m = 0; m < MAX_INST; m++)
+		for (c = 0; c < 2; c++)
+			result(&w, c, 0, m, df_test_seed());
+	clear(&w, df_test_seed());
+}
+END_TEST
 
 static void finish_round(struct world *w, int m)
 {
@@ -192,6 +306,8 @@ int main(void)
 	/* The same worlds in every check. */
 	setenv("SEED", "1", 0);
 	tcase_add_loop_test(t, test_random, 0, NR_WORLDS / df_test_slow());
+	tcase_add_loop_test(t, test_priorities, 0, NR_WORLDS / df_test_slow());
+	tcase_add_loop_test(t, test_share, 0, 4);
 	tcase_add_loop_test(t, test_common_order, 0, 20);
 	tcase_set_timeout(t, 120);
 	suite_add_tcase(s, t);

@@ -182,6 +182,8 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		p->boost = (int64_t)below(r, 3) + 1;
 		p->max = p->front * 4;
 		p->order = below(r, 4) == 0;
+		p->share = (uint32_t)below(r, 4) * 30;
+		p->urgent = (uint32_t)below(r, 4) + 1;
 		p->gang = below(r, 3) * 2;
 		p->events = 1;
 		for (m = 0; m < nb; m++) {

@@ -12,6 +12,7 @@
  *     collectives pays for no wake-up; then without ("deep"): an idle job costs nothing.
  */
 #define _GNU_SOURCE
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -48,7 +49,10 @@ static struct {
 	uint32_t nr_workers;
 	uint32_t helpers;  /* host threads that wait and help */
 	uint32_t deep;	   /* workers that sleep without a time-out */
+	uint32_t dozing;   /* workers that sleep with one */
 	uint32_t work_seq; /* futex word of dozing and sleeping workers */
+	uint32_t resting;  /* waiting threads that leave the driving to others */
+	uint32_t end_seq;  /* their futex word: an operation has ended */
 	uint64_t quit_ns;  /* idle time that counts as a quit */
 	uint64_t launches;
 	const struct df_execs *execs; /* atomic */
@@ -100,6 +104,7 @@ static int alone(void)
 /* What a look at one or all blocks came to; the larger wins. */
 enum look {
 	LOOK_STUCK, /* every task of every block has been tried since anything moved */
+	LOOK_TAKEN, /* another thread executes a block, by priority */
 	LOOK_SPINS, /* nothing moved, but there are tasks whose turn has not come yet */
 	LOOK_MOVED,
 };
@@ -108,12 +113,15 @@ static enum look block_work(struct df_exec *x, struct df_kblock *blk)
 {
 	struct df_trylock *lock = (struct df_trylock *)&blk->lock;
 	enum look look = LOOK_STUCK;
-	int only = alone(), i;
+	int only = alone(), order = x->d.policy.order != 0, i;
+	uint64_t ended;
 
 	/* Whoever owns it drives it. */
 	if (!df_trylock_try(lock))
-		return LOOK_STUCK;
-	for (i = 0; i < BURST; i++) {
+		return order ? LOOK_TAKEN : LOOK_STUCK;
+	ended = blk->stats.operations;
+	/* By priority whoever waits for an operation is told at once, and does not wait for the rest of a burst. */
+	for (i = 0; i < BURST && (!order || blk->stats.operations == ended); i++) {
 		const struct df_kctx *task = blk->task;
 		enum df_turn turn = df_block_turn(&x->d, blk);
 
@@ -152,6 +160,18 @@ void df_threads_first_turns(int device)
 	}
 }
 
+/* Operations have ended: threads that rest may have waited for them, and go first on a processor that we share. */
+static void tell_resting(void)
+{
+	/* SEQ_CST pairs with rest(): either we see that it rests, or it sees what has ended. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&eng.resting, __ATOMIC_RELAXED))
+		return;
+	__atomic_add_fetch(&eng.end_seq, 1, __ATOMIC_RELAXED);
+	df_futex_wake(&eng.end_seq, INT_MAX, 0);
+	sched_yield();
+}
+
 /* All blocks, those of one device first. */
 static enum look pass(int first)
 {
@@ -174,8 +194,10 @@ static enum look pass(int first)
 
 			look = DF_MAX(look, l);
 		}
-		if (eng.hooks->chores(device))
+		if (eng.hooks->chores(device)) {
 			look = LOOK_MOVED;
+			tell_resting();
+		}
 	}
 	return look;
 }
@@ -254,34 +276,79 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 	if (!b->sleep_ns)
 		b->sleep_ns = SLEEP_MIN_NS;
 	seen = df_bell_arm(bell);
-	if (!(ready && ready(arg)) && pass(device) == LOOK_STUCK)
+	if (!(ready && ready(arg)) && pass(device) <= LOOK_TAKEN)
 		df_bell_sleep(bell, seen, b->sleep_ns);
 	df_bell_disarm(bell);
 	b->sleep_ns = DF_MIN(b->sleep_ns * 2, (int64_t)SLEEP_MAX_NS);
 }
 
+/*
+ * Another thread executes what is waited for, maybe on this very processor: it is left to it, until an operation ends.
+ * Spinning would keep a bulky operation and an urgent one from the processor alike.
+ */
+static void rest(int (*ready)(void *arg), void *arg)
+{
+	uint32_t seen = __atomic_load_n(&eng.end_seq, __ATOMIC_RELAXED);
+
+	/* SEQ_CST pairs with tell_resting(): see there. */
+	__atomic_add_fetch(&eng.resting, 1, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!ready(arg))
+		df_futex_wait(&eng.end_seq, seen, DOZE_NS, 0);
+	__atomic_sub_fetch(&eng.resting, 1, __ATOMIC_RELAXED);
+}
+
+static void help_begin(void)
+{
+	__atomic_add_fetch(&eng.helpers, 1, __ATOMIC_RELAXED);
+}
+
+static void help_end(void)
+{
+	/* Nobody waits any more, but operations are left: a worker goes on with them now, not when it wakes up. */
+	if (__atomic_sub_fetch(&eng.helpers, 1, __ATOMIC_RELAXED) == 0 &&
+	    __atomic_load_n(&eng.dozing, __ATOMIC_RELAXED) && outstanding()) {
+		__atomic_add_fetch(&eng.work_seq, 1, __ATOMIC_RELAXED);
+		df_futex_wake(&eng.work_seq, 1, 0);
+	} else {
+		df_threads_submitted();
+	}
+}
+
 void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 {
 	struct backoff b = {0};
-	int i;
+	int i, helps = 0;
 
 	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
 	for (i = alone() ? SHORT_PASSES : 0; i; i--) {
-		pass(device);
+		enum look look = pass(device);
+
 		if (ready(arg))
 			return;
+		if (look == LOOK_TAKEN)
+			break;
 	}
-	__atomic_add_fetch(&eng.helpers, 1, __ATOMIC_RELAXED);
 	do {
 		enum look look = pass(device);
 
+		if (look == LOOK_TAKEN) {
+			if (helps)
+				help_end();
+			helps = 0;
+			rest(ready, arg);
+			continue;
+		}
+		if (!helps)
+			help_begin();
+		helps = 1;
 		if (look == LOOK_MOVED)
 			note_progress(&b);
 		else
 			back_off(&b, look, device, ready, arg);
 	} while (!ready(arg));
-	if (__atomic_sub_fetch(&eng.helpers, 1, __ATOMIC_RELAXED) == 0)
-		df_threads_submitted();
+	if (helps)
+		help_end();
 }
 
 /* ---- workers ---------------------------------------------------------------------------------------------- */
@@ -292,9 +359,13 @@ static void worker_rest(uint64_t last)
 	uint32_t seen = __atomic_load_n(&eng.work_seq, __ATOMIC_RELAXED);
 
 	if (df_now_ns() - last < LINGER_NS || __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED)) {
+		__atomic_add_fetch(
+			&eng.dozing, 1,
+			__ATOMIC_RELAXED); /* help_end(): if missed, it wakes by itself */
 		df_futex_wait(
 			&eng.work_seq, seen,
 			__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) ? 5 * DOZE_NS : DOZE_NS, 0);
+		__atomic_sub_fetch(&eng.dozing, 1, __ATOMIC_RELAXED);
 		return;
 	}
 	/*

@@ -1,0 +1,51 @@
+#!/bin/bash
+# What priorities are worth: an 8 KiB all-reduce of high priority, one a millisecond, while 64 MiB all-reduces run on another
+# communicator; 2 and 4 ranks, one process each. Its latency against that on the idle machine and against
+# DFSHIM_ORDER=fifo; and how long a large one takes, against large ones alone by order of issue.
+#
+# The four take turns, PAIRS times (7), each goes first in its turn; a figure is the median of the rounds' ratios, and behind
+# it stand the smallest and the largest.
+set -u
+cd "$SRC" || exit 1
+unset DFSHIM_TRACE DFSHIM_STATS DFSHIM_PRIORITY
+pairs=${PAIRS:-7}
+
+# job RANKS ORDER BYTES BULK OPS: median latency in us, time of a large one in ms.
+job() {
+	DFSHIM_ORDER=$2 PRIORITY_BYTES=$3 PRIORITY_BULK=$4 PRIORITY_OPS=$5 timeout 100 \
+		"$B/dfshim" run --host -n "$1" -- "$B/clients/priority" --timeout 50 2>/dev/null |
+		awk '$1 == "priority:" && $2 == "urgent" {print $3, $9}'
+}
+# figure NAME COLUMN PEER PEERCOLUMN UNIT OP LIMIT: of the columns of $T/rounds.
+figure() {
+	awk -v a="$2" -v b="$4" 'NF == 8 && $a > 0 && $b > 0 {print $a / $b, $a, $b}' "$T/rounds" | sort -g |
+		awk -v name="$1" -v peer="$3" -v unit="$5" -v op="$6" -v limit="$7" -v want="$pairs" '
+		{r[NR] = $1; x[NR] = $2; y[NR] = $3}
+		END {
+			if (NR < want) { printf "BENCH %s - %s target %s%s UNMEASURED\n", name, unit, op, limit; exit }
+			m = int((NR + 1) / 2)
+			ok = op == "<=" ? r[m] <= limit : r[m] >= limit
+			printf "BENCH %s %s %s peer %s %s ratio %.3f target %s%s %s (%.2f to %.2f)\n",
+				name, x[m], unit, peer, y[m], r[m], op, limit, ok ? "ok" : "MISS", r[1], r[NR]
+		}'
+}
+for n in 2 4; do
+	: >"$T/rounds"
+	for ((i = 0; i < pairs; i++)); do
+		declare -A got=()
+		all=(idle fifo priority alone)
+		for ((k = 0; k < 4; k++)); do
+			what=${all[(i + k) % 4]}
+			case $what in
+			idle) got[idle]=$(job "$n" fifo 8192 0 400) ;;
+			fifo) got[fifo]=$(job "$n" fifo 8192 67108864 30) ;;
+			priority) got[priority]=$(job "$n" priority 8192 67108864 600) ;;
+			alone) got[alone]=$(job "$n" fifo 0 67108864 600) ;;
+			esac
+		done
+		echo "${got[idle]} ${got[fifo]} ${got[priority]} ${got[alone]}" >>"$T/rounds"
+	done
+	figure "priority.$n.latency" 5 idle 1 us "<=" 3
+	figure "priority.$n.fifo" 3 priority 5 us ">=" 1
+	figure "priority.$n.bulk" 6 alone 8 ms "<=" 1.05
+done
