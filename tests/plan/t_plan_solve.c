@@ -59,8 +59,11 @@ static void one(struct df_plan_solver *s, int64_t unit)
 	ck_assert_msg(busy(jobs, nr, set, deadline) == got,
 		      "it says %lld, its choice is worth %lld (-1: misses the deadline)",
 		      (long long)got, (long long)busy(jobs, nr, set, deadline));
-	/* Up to nine jobs all sets are looked at; of more, those that need the last 256ths of the deadline may be lost. */
-	if (nr > 9) {
+	/*
+	 * Deadlines below 256 units, and up to nine jobs, are solved exactly; of more, sets that need the last 256ths of the
+	 * deadline may be lost.
+	 */
+	if (nr > 9 && unit > 1) {
 		best = 0;
 		deadline -= nr * (deadline / 256 + 1);
 		for (unsigned m = 0; m < 1u << nr; m++)

@@ -91,8 +91,8 @@ void df_plan_solver_destroy(struct df_plan_solver *s);
 /*
  * Which jobs keep one link busy longest: each begins at or after its release, one at a time, all end by the deadline.
  * Jobs come in order of release, which is then also the best order to send any set of them in. Returns the sum of what
- * is picked (1 in picked[]). It is the largest there is, but for at most a 1,024th of the deadline and a 256th more
- * for each job; deadlines below 256 units are solved exactly.
+ * is picked (1 in picked[]). It is the largest there is but for a 1,024th of the deadline, up to nine jobs and for
+ * deadlines below 256 units; of more jobs, the largest by a deadline that is a 256th earlier for each of them.
  */
 int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, int nr,
 		     int64_t deadline, unsigned char *picked);
