@@ -11,6 +11,7 @@ import sys
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from dfshim import deft
@@ -88,7 +89,16 @@ def refused(model, opt):
     wrong(TypeError, "no DistributedDataParallel", lambda: deft.wrap(network(), opt.inner))
     wrong(ValueError, "find_unused_parameters", lambda: deft.wrap(DDP(network(), find_unused_parameters=True), opt.inner))
     wrong(ValueError, "links=5", lambda: deft.wrap(DDP(network()), opt.inner, links=5))
+    def uneven():
+        with Join([model]):
+            model(batch(0, 0)[0])
+
     wrong(RuntimeError, "no_sync", accumulate)
+    wrong(RuntimeError, "Join", uneven)
+    wrong(RuntimeError, "Join", lambda: model.join().__enter__())
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(1))
+    wrong(RuntimeError, "GradScaler", lambda: scaler.step(opt))
     wrong(RuntimeError, "without a forward pass", opt.step)
     wrong(ValueError, "negative", lambda: deft.Planner([-1], [1], [1], [1], [1.0]))
 

@@ -125,12 +125,23 @@ class Deft:
         self.buckets, self.works, self.merged, self.updates = {}, [], [0, 0], []
         self.measure = _Warmup()
         self.measure.begin()
+        ddp.join_hook = self._refuse_join
         ddp.register_comm_hook(None, self._hook)
         ddp.register_forward_pre_hook(self._before_forward)
         ddp.register_forward_hook(self._after_forward)
 
     param_groups = property(lambda self: self.inner.param_groups)
     state = property(lambda self: self.inner.state)
+
+    @property
+    def _step_supports_amp_scaling(self):
+        """What GradScaler asks an optimizer before each step; it would unscale gradients that are not applied now."""
+        raise RuntimeError("dfshim.deft: GradScaler is not supported: train in bfloat16, or without deft")
+
+    @staticmethod
+    def _refuse_join(**_):
+        """What Join asks a model for when it begins: its shadow collectives would be plain DDP's."""
+        raise RuntimeError("dfshim.deft: Join (uneven inputs) is not supported: give all ranks as many batches, or train without deft")
 
     def zero_grad(self, set_to_none=True):
         self.inner.zero_grad(set_to_none)
