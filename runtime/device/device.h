@@ -14,6 +14,9 @@ int df_device_open_any(char *reason, size_t reason_bytes);
 /* Back to plain memory, where nothing is executed. */
 void df_device_none(void);
 
+/* decide.c: 0: what is known of this machine's GPUs speaks for taking them; -errno with the reason. Blocks, bounded. */
+int df_device_decide(char *reason, size_t reason_bytes);
+
 /* For open.c, and for tests of one of them; NULL with the reason. */
 int df_host_preloaded(void);
 const struct df_backend *df_host_open(char *reason, size_t reason_bytes);

@@ -1,7 +1,6 @@
 /*
- * Which machine this process has. libdfhost.so, where it is preloaded, says so by its one extra export. The
- * GPU's has not run on hardware yet: it is taken only when it is asked for by name, so that nobody's job finds
- * out by accident (docs/gpu-results lists what is to be shown first).
+ * Which machine this process has. libdfhost.so, where it is preloaded, says so by its one extra export. A
+ * GPU is taken when it is asked for by name, or when a self-test of this machine speaks for it (decide.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +18,11 @@ static const struct df_backend *no_gpu(char *reason, size_t reason_bytes)
 }
 #define df_cuda_open	       no_gpu
 #define df_cuda_open_recording no_gpu
+static int no_decision(char *reason, size_t reason_bytes)
+{
+	return no_gpu(reason, reason_bytes) ? 0 : -EOPNOTSUPP;
+}
+#define df_device_decide no_decision
 #endif
 
 /* 0 if there is one, and it is the process's from now on. */
@@ -44,23 +48,24 @@ int df_device_open_any(char *reason, size_t reason_bytes)
 int df_device_open(char *reason, size_t reason_bytes)
 {
 	char why[160];
+	int ret = 0;
 
-	if (df_env()->backend == DF_BACKEND_CUDA) {
-		if (!taken(df_cuda_open(why, sizeof(why))))
-			return 0;
-		snprintf(reason, reason_bytes, "%s " ON_THE_CPU, why);
-		return -EOPNOTSUPP;
-	}
-	if (df_host_preloaded())
+	if (df_env()->backend != DF_BACKEND_CUDA && df_host_preloaded())
 		return taken(df_host_open(reason, reason_bytes));
-	if (df_env()->backend == DF_BACKEND_AUTO)
-		snprintf(
-			reason, reason_bytes,
-			"no usable GPU (that backend is unproven and runs only with DFSHIM_BACKEND=cuda); "
-			"libdfhost.so is not preloaded either " ON_THE_CPU);
-	else
+	if (df_env()->backend == DF_BACKEND_HOST) {
 		snprintf(reason, reason_bytes,
 			 "DFSHIM_BACKEND=host, and libdfhost.so is not preloaded " ON_THE_CPU);
+		return -EOPNOTSUPP;
+	}
+	if (df_env()->backend == DF_BACKEND_AUTO) {
+		ret = df_device_decide(reason, reason_bytes);
+		if (ret && ret != -ENODEV)
+			return ret;
+		snprintf(why, sizeof(why), "%s", reason);
+	}
+	if (!ret && !taken(df_cuda_open(why, sizeof(why))))
+		return 0;
+	snprintf(reason, reason_bytes, "%s " ON_THE_CPU, why);
 	return -EOPNOTSUPP;
 }
 

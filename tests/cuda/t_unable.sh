@@ -6,7 +6,7 @@ unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
 # The second process is not on the GPU, and so can't start.
 run() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND"
-	job "$1" "$2" "DFSHIM_BACKEND=cuda $3" "$4"
+	job "$1" "$2" "DFSHIM_BACKEND=cuda $3" "DFSHIM_BACKEND=host $4"
 }
 
 for how in single group; do
@@ -20,7 +20,7 @@ for how in single group; do
 	times $how.calls ncclCommDestroy "$n"
 	times $how.calls ncclAllReduce "$n"
 	times $how.0.err "is handed to NCCL on all its $n ranks: dfshim cannot start on rank 1" 1
-	want $how.0.err "no usable GPU"
+	want $how.0.err "libdfhost.so is not preloaded"
 	times $how.1.err "the job runs on plain NCCL" 1
 	times $how.1.err "DFSHIM WARN" 1
 done
@@ -30,11 +30,11 @@ run strict1 single "" DFSHIM_STRICT=1
 run off single DFSHIM_HANDOVER=off ""
 for name in strict0 strict1 off; do
 	want $name.0 "init 5"
-	want $name.0.err "dfshim cannot start on rank 1" "no usable GPU" "cannot be handed to NCCL: DFSHIM_"
+	want $name.0.err "dfshim cannot start on rank 1" "libdfhost.so is not preloaded" "cannot be handed to NCCL: DFSHIM_"
 	[ ! -e "$T/$name.calls" ] || ! grep -q "ncclCommInit" "$T/$name.calls" || fail "$name: NCCL was asked"
 done
 want strict0.1 "init 5"
-want strict1.1 "init 2" "dfshim cannot start: no usable GPU"
+want strict1.1 "init 2" "dfshim cannot start: DFSHIM_BACKEND=host"
 want off.1 "init 5"
 
 # The driver of one has no use for our code: that is known before anything is promised.
@@ -63,7 +63,7 @@ for i in 0 1 2; do
 	how=single n=2
 	[ $i != 2 ] || how=group n=3
 	vars=("" "")
-	[ $i != 0 ] || vars=(DFSHIM_BACKEND=auto DFSHIM_BACKEND=cuda)
+	[ $i != 0 ] || vars=(DFSHIM_BACKEND=host DFSHIM_BACKEND=cuda)
 	run address$i $how "${vars[@]}"
 	times address$i.0 "init 0" 3
 	times address$i.1 "init 0" 3
@@ -75,7 +75,7 @@ done
 run address-strict single DFSHIM_STRICT=1 ""
 want address-strict.0 "init 5"
 want address-strict.1 "init 5"
-want address-strict.0.err "dfshim cannot start on rank 1" "no usable GPU" "cannot be handed to NCCL: DFSHIM_"
+want address-strict.0.err "dfshim cannot start on rank 1" "libdfhost.so is not preloaded" "cannot be handed to NCCL: DFSHIM_"
 unset NCCL_COMM_ID TURNS
 
 # Each GPU is one process's alone: no rank makes a context on another's.

@@ -50,6 +50,7 @@ row "run:--:-:-:-"
 row "env:extra:-:-:--json"
 row "lib:--name x:-:-:-"
 row "net:--streams 0:-:-:--json"
+row "doctor:extra:-:-:-"
 for f in nowhere bad.json; do row "sim:--rounds x $f:$f:$f:-"; done
 for f in nowhere bad.json; do row "plan:--iterations x $f:$f:$f:--json $SRC/docs/plan/gpt2.json"; done
 row "algo:verify:verify nowhere:nowhere:ls --json"

@@ -68,6 +68,7 @@ API CUresult cuInit(unsigned int flags)
 
 	(void)flags;
 	SEEN();
+	fake_fault_hang("late");
 	pthread_once(&once, begin);
 	return nr_devices() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
@@ -156,7 +157,7 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
 {
 	SEEN();
-	if (!fake_limit_exclusive(dev))
+	if (fake_fault("busy") || !fake_limit_exclusive(dev))
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	pthread_mutex_lock(&fake_lock);
 	primary[dev].device = dev;

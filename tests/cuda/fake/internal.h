@@ -217,6 +217,14 @@ void fake_limit_launched(CUstream s);
 void fake_limit_host(int begin);
 int fake_limit_exclusive(int device); /* 0: it is another process's */
 
+/* fault.c: faults put in. */
+int fake_fault(const char *name);
+void fake_fault_hang(const char *name);
+int fake_fault_skips(const struct op *op); /* 1: it is not done */
+void fake_fault_copied(const struct op *op);
+/* Before a kernel starts; waits: how many streams stand at a wait for a word. */
+void fake_fault_kernel(const struct op *op, int (*waits)(void));
+
 /* share.c */
 void *fake_pages(size_t bytes, int *fd);
 void fake_unmap(void *at, size_t bytes, int fd);

@@ -13,6 +13,7 @@ int fake_alloc_waits, fake_alloc_fails;
 
 static void alloc_wait(void)
 {
+	fake_fault_hang("hang");
 	fake_limit_lock(fake_ctx_now());
 	pthread_mutex_lock(&fake_lock);
 	while ((fake_alloc_waits || getenv("FAKE_CUDA_SYNC_ALLOC")) && fake_all_pending(NULL))

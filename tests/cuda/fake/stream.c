@@ -31,6 +31,18 @@ static void rows(const struct op *op)
 	}
 }
 
+static int how_many_wait(void)
+{
+	struct CUstream_st *s;
+	int nr = 0;
+
+	pthread_mutex_lock(&fake_lock);
+	for (s = streams; s; s = s->next)
+		nr += s->head && s->head->kind == OP_WAIT;
+	pthread_mutex_unlock(&fake_lock);
+	return nr;
+}
+
 void fake_run_op(struct CUstream_st *s, CUcontext ctx, struct op *op)
 {
 	/* Behind a fault nothing is executed; events are reached, so that who waits for one comes to know. */
@@ -53,6 +65,7 @@ void fake_run_op(struct CUstream_st *s, CUcontext ctx, struct op *op)
 		fake_limit_host(0);
 		break;
 	case OP_KERNEL:
+		fake_fault_kernel(op, how_many_wait);
 		fake_kernel_run(op);
 		break;
 	case OP_RECORD:
@@ -75,7 +88,9 @@ void fake_run_op(struct CUstream_st *s, CUcontext ctx, struct op *op)
 		break;
 	case OP_COPY:
 	case OP_FILL:
-		rows(op);
+		if (!fake_fault_skips(op))
+			rows(op);
+		fake_fault_copied(op);
 		break;
 	case OP_GRAPH:
 		fake_graph_run(ctx, op->graph);

@@ -1,0 +1,219 @@
+/*
+ * DFSHIM_BACKEND=auto on a machine with GPUs: whether this process takes them, by what a self-test of this very machine
+ * has shown (runtime/evidence). Without a result `dfshim doctor`, which lies beside the library, makes the test in a process of
+ * its own: the daemon that is being tried may crash or hang, and a driver's lock or context of the application is none of its
+ * business. One process of a node does that, the others wait for it. Where there is no result in the end, NCCL has the job.
+ *
+ * Ranks that decide differently go the same way, as where one cannot start: df_start_unable().
+ *
+ * Called once, at the start, with no lock of the runtime held; blocks for a bounded time.
+ */
+#if __has_include(<cuda.h>)
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <fcntl.h>
+#include <link.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/device/cuda/cuda_front.h"
+#include "runtime/device/device.h"
+#include "runtime/evidence/evidence_file.h"
+
+#define OVERRIDE "DFSHIM_BACKEND=cuda takes the GPU all the same"
+
+static void *driver;
+
+static void *find(const char *name)
+{
+	/* Behind our own hook: what is asked here is not the application's. */
+	return df_dlsym ? df_dlsym(driver, name) : dlsym(driver, name);
+}
+
+/* ---- who makes the test --------------------------------------------------------------------------------- */
+
+static int library_path(char *path)
+{
+	Dl_info info;
+
+	return dladdr((const void *)(uintptr_t)library_path, &info) && info.dli_fname &&
+			       realpath(info.dli_fname, path)
+		       ? 0
+		       : -ENOENT;
+}
+
+/* `dfshim` beside the library, or where it is installed with it. */
+static int doctor_path(const char *library, char *path, size_t size)
+{
+	static const char *const places[] = {"dfshim", "../bin/dfshim", "../../bin/dfshim",
+					     "../../../bin/dfshim"};
+
+	for (size_t i = 0; i < DF_ARRAY_LEN(places); i++)
+		if (snprintf(path, size, "%.*s/%s", (int)(strrchr(library, '/') - library), library,
+			     places[i]) < (int)size &&
+		    !access(path, X_OK))
+			return 0;
+	return -ENOENT;
+}
+
+/* The NCCL that the job has: what the daemon's speed is compared with. */
+static int nccl_of(struct dl_phdr_info *info, size_t size, void *path)
+{
+	const char *base = strrchr(info->dlpi_name, '/');
+
+	(void)size;
+	if (!base || strncmp(base, "/libnccl.so", 11) != 0)
+		return 0;
+	snprintf(path, PATH_MAX, "%s", info->dlpi_name);
+	return 1;
+}
+
+/* Whatever it comes to is in its file, or is not. */
+static void run_doctor(const char *program, uint64_t until_ns)
+{
+	char nccl[PATH_MAX] = "", seconds[32];
+	char *argv[] = {(char *)program, "doctor", "--job", "--timeout",
+			seconds,	 "--nccl", nccl,    NULL};
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t how;
+	sigset_t none;
+	pid_t pid;
+	int ret;
+
+	dl_iterate_phdr(nccl_of, nccl);
+	if (!*nccl)
+		argv[5] = NULL;
+	snprintf(seconds, sizeof(seconds), "%.3f", (double)df_env()->self_test_ms / 1000);
+	sigemptyset(&none);
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+	posix_spawnattr_init(&how);
+	posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigmask(&how, &none);
+	ret = posix_spawn(&pid, program, &files, &how, argv, environ);
+	posix_spawnattr_destroy(&how);
+	posix_spawn_file_actions_destroy(&files);
+	if (ret) {
+		df_warn("%s cannot be started: %s", program, strerror(ret));
+		return;
+	}
+	/* An error: the application reaps all children, and had this one. */
+	while (!waitpid(pid, NULL, WNOHANG)) {
+		if (df_now_ns() > until_ns)
+			kill(pid, SIGKILL);
+		df_sleep_ns(20 * DF_NS_PER_MS);
+	}
+}
+
+/* ---- the decision ------------------------------------------------------------------------------------------- */
+
+/* Of all GPUs: LEAVE if one says so, NONE if one has no result (which one), else TAKE. */
+static enum df_evidence_word known(const struct df_evidence_facts *f, int *lacking, char *reason,
+				   size_t reason_bytes)
+{
+	enum df_evidence_word word = DF_EVIDENCE_TAKE, one;
+	char why[256];
+
+	for (int i = 0; i < f->nr_gpus; i++) {
+		one = df_evidence_read(f, i, why, sizeof(why));
+		if (one == DF_EVIDENCE_LEAVE) {
+			snprintf(reason, reason_bytes, "GPU %d: %s", i, why);
+			return one;
+		}
+		if (one == DF_EVIDENCE_NONE && word == DF_EVIDENCE_TAKE) {
+			*lacking = i;
+			word = one;
+		}
+		if (one == DF_EVIDENCE_TAKE && word == DF_EVIDENCE_TAKE)
+			snprintf(reason, reason_bytes, "%s", why);
+	}
+	return word;
+}
+
+static enum df_evidence_word tested(const struct df_evidence_facts *f, const char *library,
+				    char *reason, size_t reason_bytes)
+{
+	uint64_t bound_ns = (uint64_t)df_env()->self_test_ms * DF_NS_PER_MS, until;
+	enum df_evidence_word word;
+	char program[PATH_MAX];
+	int gpu = 0, fd;
+
+	word = known(f, &gpu, reason, reason_bytes);
+	if (word != DF_EVIDENCE_NONE)
+		return word;
+	if (!bound_ns || doctor_path(library, program, sizeof(program))) {
+		snprintf(reason, reason_bytes,
+			 "it has not been tested here (%s); `dfshim doctor` does that",
+			 bound_ns ? "no program dfshim beside the library"
+				  : "DFSHIM_SELF_TEST_MS=0");
+		return DF_EVIDENCE_NONE;
+	}
+	/* Four parts, each bounded: what there is, the tests, our speed, NCCL's. */
+	until = df_now_ns() + 4 * bound_ns + 5 * DF_NS_PER_S;
+	fd = df_evidence_lock(f, gpu, until);
+	if (fd < 0) {
+		snprintf(reason, reason_bytes, "its self-test has no result: %s", strerror(-fd));
+		return DF_EVIDENCE_NONE;
+	}
+	word = known(f, &gpu, reason, reason_bytes);
+	if (word == DF_EVIDENCE_NONE) {
+		df_warn("GPU %d is tested, once for this GPU, driver and build (some seconds; without: "
+			"DFSHIM_BACKEND=cuda, or DFSHIM_SELF_TEST_MS=0, which leaves the job to NCCL)",
+			gpu);
+		run_doctor(program, until);
+		word = known(f, &gpu, reason, reason_bytes);
+	}
+	df_evidence_unlock(fd);
+	if (word == DF_EVIDENCE_NONE)
+		snprintf(reason, reason_bytes,
+			 "the self-test of GPU %d came to no result; `dfshim doctor` says more",
+			 gpu);
+	return word;
+}
+
+int df_device_decide(char *reason, size_t reason_bytes)
+{
+	const char *local = getenv("LOCAL_RANK");
+	struct df_evidence_facts facts;
+	char library[PATH_MAX], why[320];
+
+	driver = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!driver) {
+		snprintf(reason, reason_bytes, "no usable GPU: no libcuda.so.1");
+		return -ENODEV;
+	}
+	if (library_path(library)) {
+		snprintf(reason, reason_bytes,
+			 "where libdfshim.so is cannot be found out; " OVERRIDE);
+		return -EOPNOTSUPP;
+	}
+	if (df_evidence_ask(find, library, &facts, why, sizeof(why))) {
+		snprintf(reason, reason_bytes, "no usable GPU: %.120s", why);
+		return -ENODEV;
+	}
+	if (*facts.refused) {
+		snprintf(reason, reason_bytes, "%.150s; " OVERRIDE, facts.refused);
+		return -EOPNOTSUPP;
+	}
+	if (tested(&facts, library, why, sizeof(why)) != DF_EVIDENCE_TAKE) {
+		snprintf(reason, reason_bytes, "%.150s; " OVERRIDE, why);
+		return -EOPNOTSUPP;
+	}
+	/* Nothing is wrong, but a user is to know who runs his collectives; of one process on a node. */
+	if (!local || !atoi(local))
+		df_warn("dfshim's daemon takes the GPU: %s (DFSHIM_MODE=trace leaves it to NCCL)",
+			why);
+	return 0;
+}
+#endif

@@ -1,0 +1,59 @@
+/*
+ * Faults of a driver or of a GPU, put in by FAKE_CUDA_FAULT for the tests of `dfshim doctor`:
+ *
+ *   stale     some fills of memory are not there when what follows on the stream begins
+ *   queue     a kernel does not start while eight streams wait for words, as behind them in eight hardware queues
+ *   relaunch  the daemon's kernel starts three times and then no more
+ *   sums      one bit of larger copies to the host is wrong
+ *   crash     the third kernel ends the process
+ *   hang      an allocation does not come back
+ *   late      so does the first call of all
+ *   busy      there are no contexts: the device is another process's (EXCLUSIVE_PROCESS)
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/cuda/fake/internal.h"
+
+int fake_fault(const char *name)
+{
+	const char *v = getenv("FAKE_CUDA_FAULT");
+
+	return v && strcmp(v, name) == 0;
+}
+
+void fake_fault_hang(const char *name)
+{
+	while (fake_fault(name))
+		sleep(1);
+}
+
+int fake_fault_skips(const struct op *op)
+{
+	static uint64_t fills;
+
+	/* RELAXED: a count. */
+	return op->kind == OP_FILL && fake_fault("stale") &&
+	       __atomic_fetch_add(&fills, 1, __ATOMIC_RELAXED) % 50 == 49;
+}
+
+void fake_fault_copied(const struct op *op)
+{
+	if (op->kind == OP_COPY && op->bytes >= 1024 && fake_fault("sums"))
+		*(unsigned char *)op->to ^= 1;
+}
+
+void fake_fault_kernel(const struct op *op, int (*waits)(void))
+{
+	static uint64_t kernels;
+	uint64_t nr = __atomic_fetch_add(&kernels, 1, __ATOMIC_RELAXED);
+
+	if (nr == 2 && fake_fault("crash"))
+		raise(SIGSEGV);
+	while (fake_fault("queue") && waits() >= 8)
+		usleep(100);
+	while (op->kernel && nr > 2 && fake_fault("relaunch"))
+		sleep(1);
+}

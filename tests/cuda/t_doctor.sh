@@ -1,0 +1,125 @@
+#!/bin/bash
+# Description: DFSHIM_BACKEND=auto by evidence: each fault put into the driver has the job on NCCL, none has it on the GPU; doctor's table.
+# Limit: 500 s
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+. "$SRC/tests/cuda/two.sh"
+[ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
+# The self-test's kernel comes with the runtime of the tests.
+kernel=$B/tests/cuda/runtime/libcudart.so.13
+[ -f "$kernel" ] || skip "built without the CUDA runtime of the tests"
+export FAKE_NCCL_SLOW=1
+auto() { # NAME CACHE "VARIABLES"...: a job of two processes that may take the GPU; the cache's folder
+	local name=$1 common="LD_PRELOAD=$B/libdfshim.so:$kernel FAKE_CUDA_DEVICES=1 DFSHIM_BACKEND=auto XDG_CACHE_HOME=$T/$2"
+	mkdir -p "$T/$2"
+	job "$name" single "$common ${3-}" "$common ${4-${3-}}"
+	want "$name.0" "init 0" "allreduce 0 0"
+	want "$name.1" "init 0" "allreduce 0 0"
+}
+doctor() { # NAME CACHE "VARIABLES" ARGS...: its status in rc
+	local name=$1 cache=$2 with=$3
+	shift 3
+	mkdir -p "$T/$cache"
+	rc=0
+	# shellcheck disable=SC2086 # words
+	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$kernel" FAKE_CUDA_DEVICES=1 XDG_CACHE_HOME="$T/$cache" $with \
+		timeout $((100 * SLOW)) "$B/dfshim" doctor "$@" >"$T/$name" 2>"$T/$name.err" || rc=$?
+}
+on_nccl() { # NAME: the self-test does not destroy what it made
+	times "$1.calls" ncclCommDestroy 2
+}
+left() { # NAME REASON: both leave it, for that reason
+	on_nccl "$1"
+	want "$1.0.err" "$2"
+	want "$1.1.err" "$2"
+	want "$1.0.err" "the job runs on plain NCCL" "DFSHIM_BACKEND=cuda takes the GPU all the same"
+}
+tested() { # NAME TIMES
+	local nr
+	nr=$(cat "$T/$1".[01].err | grep -c "GPU 0 is tested, once")
+	[ "$nr" = "$2" ] || fail "$1: tested $nr times: $(cat "$T/$1".[01].err)"
+}
+
+# Nothing is wrong: one of the two makes the test, both take the GPU, and NCCL is not called by the job.
+auto fine good "" "LOCAL_RANK=1"
+tested fine 1
+want fine.0.err "dfshim's daemon takes the GPU: its self-test passed here; at its slowest"
+times fine.1.err "takes the GPU" 0
+[ ! -e "$T/fine.calls" ] || ! grep -q ncclCommDestroy "$T/fine.calls" || fail "fine: the job is on NCCL"
+# The next one reads it.
+auto again good
+tested again 0
+want again.1.err "dfshim's daemon takes the GPU"
+# Ranks that find different things go the same way.
+mkdir -p "$T/bad"
+auto differ good "" "XDG_CACHE_HOME=$T/bad DFSHIM_SELF_TEST_MS=0"
+on_nccl differ
+want differ.0.err "is handed to NCCL on all its 2 ranks: dfshim cannot start on rank 1: it has not been tested here"
+
+# A result of another build, of another driver's setting, a part of one: as none.
+file=$(echo "$T"/good/dfshim/gpu-????????????????)
+[ -f "$file" ] || fail "no file of evidence: $(find "$T/good")"
+sed -i 's/^build .*/build 0123456789abcdef/' "$file"
+auto build good DFSHIM_SELF_TEST_MS=0
+left build "it has not been tested here (DFSHIM_SELF_TEST_MS=0)"
+auto setting good "DFSHIM_SELF_TEST_MS=0 CUDA_DEVICE_MAX_CONNECTIONS=1"
+left setting "it has not been tested here"
+
+# Each fault: the check that finds it, and the job on NCCL; what is known is not tested again.
+for f in "stale:words " "queue:queues " "relaunch:no end within" "sums:sums " "crash:signal 11" "hang:no end within"; do
+	name=${f%%:*}
+	auto "$name" "c-$name" "FAKE_CUDA_FAULT=$name"
+	tested "$name" 1
+	left "$name" "GPU 0: its self-test failed: "
+	want "$name.0.err" "${f#*:}"
+	auto "$name-2" "c-$name" "FAKE_CUDA_FAULT=$name"
+	tested "$name-2" 0
+	left "$name-2" "GPU 0: its self-test failed: "
+done
+# Correct, but slower than NCCL.
+auto slow c-slow FAKE_NCCL_SLOW=
+left slow "it works here, but is slower than NCCL"
+# What says nothing against the daemon is not kept.
+doctor busy c-busy FAKE_CUDA_FAULT=busy
+[ $rc = 3 ] || fail "busy: status $rc: $(cat "$T/busy")"
+want busy "it cannot be tested now: no context on GPU 0"
+[ -z "$(find "$T/c-busy" -name 'gpu-????????????????')" ] || fail "busy: kept"
+# Not even tried.
+auto blocking c-none CUDA_LAUNCH_BLOCKING=1
+left blocking "CUDA_LAUNCH_BLOCKING is set"
+tested blocking 0
+auto tool c-none CUDA_INJECTION64_PATH=/tool.so
+left tool "a tool is inside the driver"
+# No program beside the library.
+mkdir -p "$T/alone"
+cp "$B/libdfshim.so" "$T/alone/"
+auto alone c-none "LD_PRELOAD=$T/alone/libdfshim.so:$kernel"
+left alone "no program dfshim beside the library"
+
+# The same for people: the word first, every check, the versions; and as JSON.
+doctor text c-text "FAKE_CUDA_FULL=$T/full"
+[ ! -e "$T/full" ] || fail "a stream had no room for what was put on it"
+[ $rc = 0 ] || fail "doctor: status $rc: $(cat "$T/text" "$T/text.err")"
+head -1 "$T/text" | grep -q "^TAKE: the daemon may take the GPU: " || fail "no verdict: $(head -1 "$T/text")"
+for c in start sums words queues relaunch graph disorder; do
+	grep -qE "^0 +$c +ok " "$T/text" || fail "no line of $c: $(cat "$T/text")"
+done
+want text "NCCL       2.28.9" "driver 13000" "GPU 0      uuid 0101" "16 MiB"
+doctor json c-json FAKE_CUDA_FAULT=sums --json
+[ $rc = 3 ] || fail "doctor --json: status $rc"
+python3 - "$T/json" <<'END' || fail "not the JSON that was meant: $(cat "$T/json")"
+import json, sys
+d = json.load(open(sys.argv[1]))
+g = d["gpus"][0]
+assert d["verdict"] == "leave" and g["result"] == "leave" and "sums" in d["reason"], d
+assert [c["ok"] for c in g["checks"]] == [True, False] and g["checks"][1]["follows"], g
+assert d["versions"]["NCCL"].startswith("2.28.9"), d
+END
+doctor none c-none FAKE_CUDA_DEVICES=0
+[ $rc = 3 ] || fail "no GPU: status $rc"
+grep -q "^LEAVE: .*the CUDA driver" "$T/none" || fail "no GPU: $(head -1 "$T/none")"
+doctor late c-late FAKE_CUDA_FAULT=late --timeout 2
+[ $rc = 3 ] || fail "late: status $rc"
+grep -q "does not answer within 2 s" "$T/late" || fail "late: $(head -1 "$T/late")"
+exit 0

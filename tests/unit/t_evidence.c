@@ -1,0 +1,179 @@
+/* Description: what a self-test has shown: what is kept is read again, whole and for the same machine and build only. */
+#define _GNU_SOURCE
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/time.h"
+#include "runtime/evidence/evidence_file.h"
+
+static struct df_evidence_facts facts;
+static char reason[256], path[PATH_MAX];
+
+static void setup(void)
+{
+	static char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%s/cache.XXXXXX", getenv("T") ? getenv("T") : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	setenv("XDG_CACHE_HOME", folder, 1);
+	memset(&facts, 0, sizeof(facts));
+	strcpy(facts.common, "build 1\ndriver 13000 \nCUDA_MODULE_LOADING=\n");
+	strcpy(facts.gpu[0], "uuid 0 sm 1 name one");
+	strcpy(facts.gpu[1], "uuid 1 sm 1 name one");
+	facts.nr_gpus = 2;
+	ck_assert_int_eq(df_evidence_path(&facts, 0, path, sizeof(path)), 0);
+}
+
+static enum df_evidence_word word(int gpu)
+{
+	return df_evidence_read(&facts, gpu, reason, sizeof(reason));
+}
+
+START_TEST(t_kept)
+{
+	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	ck_assert_str_eq(reason, "");
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "all 7 checks\nand more"),
+			 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
+	ck_assert_str_eq(reason, "all 7 checks");
+	ck_assert_int_eq(word(1), DF_EVIDENCE_NONE);
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_LEAVE, "sums"), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_LEAVE);
+	ck_assert_str_eq(reason, "sums");
+}
+END_TEST
+
+/* Another build, driver or setting: another file; and the same name with another key in it counts for nothing. */
+START_TEST(t_of_another)
+{
+	char other[PATH_MAX];
+
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	facts.common[6] = '2';
+	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, other, sizeof(other)), 0);
+	ck_assert_str_ne(path, other);
+	ck_assert_int_eq(rename(path, other), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	/* Its own is written over it. */
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
+}
+END_TEST
+
+/* Cut off at any byte, or with any byte changed. */
+START_TEST(t_damaged)
+{
+	char whole[4096], damaged[4096];
+	size_t len, i;
+	FILE *f;
+
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	f = fopen(path, "r");
+	len = fread(whole, 1, sizeof(whole), f);
+	fclose(f);
+	ck_assert_uint_gt(len, 40);
+	for (i = 0; i < 2 * len; i++) {
+		memcpy(damaged, whole, len);
+		damaged[i % len] ^= 1;
+		f = fopen(path, "w");
+		fwrite(i < len ? whole : damaged, 1, i < len ? i : len, f);
+		fclose(f);
+		ck_assert_msg(word(0) == DF_EVIDENCE_NONE, "byte %zu of %zu", i, len);
+	}
+}
+END_TEST
+
+START_TEST(t_not_ours)
+{
+	char aside[PATH_MAX + 8];
+
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(chmod(path, 0666), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	ck_assert_int_eq(chmod(path, 0600), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
+	snprintf(aside, sizeof(aside), "%s.aside", path);
+	ck_assert_int_eq(rename(path, aside), 0);
+	ck_assert_int_eq(symlink(aside, path), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	/* Only root may give files away. */
+	if (!geteuid()) {
+		ck_assert_int_eq(rename(aside, path), 0);
+		ck_assert_int_eq(chown(path, 12345, (gid_t)-1), 0);
+		ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	}
+}
+END_TEST
+
+/* The folder is another's to write into: the one below TMPDIR is taken. */
+START_TEST(t_open_folder)
+{
+	char folder[PATH_MAX], other[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%s/dfshim", getenv("XDG_CACHE_HOME"));
+	setenv("TMPDIR", getenv("XDG_CACHE_HOME"), 1);
+	ck_assert_int_eq(chmod(folder, 0777), 0);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, other, sizeof(other)), 0);
+	ck_assert_str_ne(path, other);
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
+	/* And where that is another's too there is none. */
+	snprintf(folder, sizeof(folder), "%s/dfshim-%u", getenv("TMPDIR"), (unsigned)geteuid());
+	ck_assert_int_eq(chmod(folder, 0777), 0);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, other, sizeof(other)), -EPERM);
+	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
+	ck_assert_int_lt(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+}
+END_TEST
+
+START_TEST(t_lock)
+{
+	int fd = df_evidence_lock(&facts, 0, df_now_ns()), other, status;
+	pid_t pid;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(df_evidence_lock(&facts, 0, df_now_ns()), -ETIMEDOUT);
+	other = df_evidence_lock(&facts, 1, df_now_ns());
+	ck_assert_int_ge(other, 0);
+	df_evidence_unlock(other);
+	df_evidence_unlock(fd);
+	/* A process that ends gives it back. */
+	pid = fork();
+	if (!pid)
+		_exit(df_evidence_lock(&facts, 0, df_now_ns()) < 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	fd = df_evidence_lock(&facts, 0, df_now_ns());
+	ck_assert_int_ge(fd, 0);
+	df_evidence_unlock(fd);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("evidence");
+	TCase *tc = tcase_create("all");
+
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, t_kept);
+	tcase_add_test(tc, t_of_another);
+	tcase_add_test(tc, t_damaged);
+	tcase_add_test(tc, t_not_ours);
+	tcase_add_test(tc, t_open_folder);
+	tcase_add_test(tc, t_lock);
+	suite_add_tcase(s, tc);
+	return df_test_run(s);
+}

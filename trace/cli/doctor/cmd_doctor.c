@@ -1,0 +1,436 @@
+/*
+ * `dfshim doctor`: may the daemon take this machine's GPUs? Asks what there is, has each GPU tested, compares times with
+ * NCCL's, writes down what a job with DFSHIM_BACKEND=auto goes by (runtime/evidence), and prints all of it so that one paste is
+ * a good bug report. One thread; what may crash or hang runs in processes of its own (part.c).
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/evidence/evidence_file.h"
+#include "trace/cli/cli.h"
+#include "trace/cli/doctor/doctor.h"
+#include "trace/cli/run/cmd_run.h"
+#include "trace/say/json.h"
+
+#define EXIT_TAKE  0
+#define EXIT_LEAVE 3
+#define FACTS_MAX  16
+#define ROWS_MAX   (DF_EVIDENCE_GPUS * 8)
+#define FIGURES	   4
+/* Slower than that beside NCCL is no gain for a job that would not hang. */
+#define RATIO_LEAST 0.9
+
+static const struct {
+	const char *name, *what, *otherwise;
+} checks[] = {
+#define DF_CHECK(name, what, otherwise) {#name, what, otherwise},
+	DF_DOCTOR_CHECKS(DF_CHECK)
+#undef DF_CHECK
+};
+#define NR_CHECKS DF_ARRAY_LEN(checks)
+
+static struct df_evidence_facts facts;
+static struct {
+	char name[24], value[768];
+} versions[FACTS_MAX];
+static int nr_versions;
+
+static struct row {
+	int gpu;
+	size_t check;
+	int ok;
+	char seen[256];
+} rows[ROWS_MAX];
+static int nr_rows;
+
+static struct gpu {
+	size_t begun; /* the check that it is in */
+	enum df_evidence_word word;
+	char reason[256];
+} gpus[DF_EVIDENCE_GPUS];
+static char untested[DF_EVIDENCE_GPUS][200]; /* why one cannot be tested now */
+
+static struct figure {
+	char name[16];
+	double us[2]; /* the daemon's, NCCL's */
+} figures[FIGURES];
+static int nr_figures;
+static char unable[200]; /* of a part that is no GPU's */
+static int quiet, done, total;
+
+/* ---- what the parts tell ------------------------------------------------------------------------------------ */
+
+static void keep_check(int gpu, const char *name, const char *result, const char *seen)
+{
+	struct row *r = &rows[nr_rows];
+	size_t i;
+
+	for (i = 0; i < NR_CHECKS && strcmp(checks[i].name, name) != 0; i++)
+		;
+	if (i == NR_CHECKS || nr_rows == ROWS_MAX)
+		return;
+	*r = (struct row){.gpu = gpu, .check = i, .ok = !strcmp(result, "ok")};
+	snprintf(r->seen, sizeof(r->seen), "%s", seen);
+	nr_rows++;
+}
+
+static void keep_figure(int ours, const char *name, double us)
+{
+	int i;
+
+	for (i = 0; i < nr_figures && strcmp(figures[i].name, name) != 0; i++)
+		;
+	if (i == FIGURES)
+		return;
+	if (i == nr_figures) {
+		snprintf(figures[i].name, sizeof(figures[i].name), "%s", name);
+		nr_figures++;
+	}
+	figures[i].us[!ours] = us;
+}
+
+static void progress(const char *name, int gpu)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "testing GPU %d: %s", gpu, name);
+	df_cli_progress(what, (uint64_t)done, (uint64_t)total);
+}
+
+static void take_line(struct df_doctor_part *p, char *text)
+{
+	char *word = strsep(&text, "\t"), *a = strsep(&text, "\t"), *b = strsep(&text, "\t");
+	struct gpu *g = &gpus[p->gpu];
+	size_t n = strlen(facts.common);
+
+	if (!a)
+		return;
+	if (!strcmp(word, "key") && n + strlen(a) + 2 < sizeof(facts.common)) {
+		sprintf(facts.common + n, "%s\n", a);
+	} else if (!strcmp(word, "gpu") && facts.nr_gpus < DF_EVIDENCE_GPUS) {
+		snprintf(facts.gpu[facts.nr_gpus], sizeof(facts.gpu[0]), "%s", a);
+		facts.nr_gpus++;
+	} else if (!strcmp(word, "refused")) {
+		snprintf(facts.refused, sizeof(facts.refused), "%s", a);
+	} else if (!strcmp(word, "fact") && b && nr_versions < FACTS_MAX) {
+		snprintf(versions[nr_versions].name, sizeof(versions[0].name), "%s", a);
+		snprintf(versions[nr_versions].value, sizeof(versions[0].value), "%s", b);
+		nr_versions++;
+	} else if (!strcmp(word, "unable")) {
+		char *to = !strcmp(p->name, "test") ? untested[p->gpu] : unable;
+
+		snprintf(to, sizeof(untested[0]), "%s", a);
+	} else if (!strcmp(word, "begin")) {
+		for (size_t i = 0; i < NR_CHECKS; i++)
+			if (!strcmp(checks[i].name, a))
+				g->begun = i;
+		progress(a, p->gpu);
+	} else if (!strcmp(word, "check") && b) {
+		keep_check(p->gpu, a, b, text ? text : "");
+		done++;
+	} else if (!strcmp(word, "figure") && b) {
+		keep_figure(p->ours, a, atof(b));
+	}
+}
+
+/* How a part ended, where it did not tell; "" if all is well. */
+static void ending(const struct df_doctor_part *p, double seconds, char *to, size_t size)
+{
+	*to = '\0';
+	if (p->late)
+		snprintf(to, size, "no end within %g s", seconds);
+	else if (WIFSIGNALED(p->status))
+		snprintf(to, size, "ended by signal %d (%s)", WTERMSIG(p->status),
+			 strsignal(WTERMSIG(p->status)));
+	else if (WEXITSTATUS(p->status))
+		snprintf(to, size, "ended with status %d", WEXITSTATUS(p->status));
+}
+
+/* ---- the work --------------------------------------------------------------------------------------------------- */
+
+/* The test of a GPU is over: what it comes to, before speed is looked at. */
+static void judge_gpu(struct df_doctor_part *p, double seconds)
+{
+	struct gpu *g = &gpus[p->gpu];
+	const struct row *bad = NULL;
+	size_t nr = 0;
+	char end[128];
+
+	for (int i = 0; i < nr_rows; i++) {
+		if (rows[i].gpu != p->gpu)
+			continue;
+		nr++;
+		if (!rows[i].ok)
+			bad = &rows[i];
+	}
+	ending(p, seconds, end, sizeof(end));
+	if (*untested[p->gpu]) {
+		snprintf(g->reason, sizeof(g->reason), "it cannot be tested now: %s",
+			 untested[p->gpu]);
+		return;
+	}
+	/* A part that is gone, or had to be ended, while a check was on. */
+	if (!bad && nr < NR_CHECKS) {
+		keep_check(p->gpu, checks[g->begun].name, "failed", *end ? end : "ended too early");
+		bad = &rows[nr_rows - 1];
+	}
+	g->word = bad ? DF_EVIDENCE_LEAVE : DF_EVIDENCE_TAKE;
+	if (bad)
+		snprintf(g->reason, sizeof(g->reason), "its self-test failed: %s (%s): %.150s",
+			 checks[bad->check].name, checks[bad->check].what, bad->seen);
+	if (bad && *p->words && !quiet)
+		fprintf(stderr, "GPU %d said:\n%s\n", p->gpu, p->words);
+}
+
+static const char *version_of(const char *name)
+{
+	for (int i = 0; i < nr_versions; i++)
+		if (!strcmp(versions[i].name, name))
+			return versions[i].value;
+	return "";
+}
+
+/* Correct is not enough: a job that would not hang is not to lose by it. The same for all GPUs that passed. */
+static void judge_speed(const struct df_doctor_opts *o, const char *library)
+{
+	struct df_doctor_part part[2] = {
+		{.name = "speed", .ours = 1},
+		{.name = "speed", .nccl = o->nccl ? o->nccl : "libnccl.so.2"}};
+	enum df_evidence_word word = DF_EVIDENCE_TAKE;
+	char reason[256], end[128] = "";
+	const struct figure *worst = NULL;
+	double ratio, least = 0;
+	int i;
+
+	if (!strncmp(version_of("NCCL"), "none", 4)) {
+		word = DF_EVIDENCE_NONE;
+		snprintf(
+			reason, sizeof(reason),
+			"it works here, but no NCCL was found to compare its speed with (--nccl FILE)");
+	}
+	for (i = 0; i < 2 && word == DF_EVIDENCE_TAKE; i++) {
+		progress(i ? "NCCL's speed" : "speed", 0);
+		df_doctor_run(&part[i], 1, o->timeout, library, take_line);
+		done++;
+		ending(&part[i], o->timeout, end, sizeof(end));
+		if (!*end && !*unable)
+			continue;
+		word = DF_EVIDENCE_LEAVE;
+		snprintf(reason, sizeof(reason),
+			 "it works here, but %s could not be measured: %.150s",
+			 i ? "NCCL's speed beside it" : "its speed", *unable ? unable : end);
+	}
+	for (i = 0; i < nr_figures && word == DF_EVIDENCE_TAKE; i++) {
+		ratio = figures[i].us[0] > 0 ? figures[i].us[1] / figures[i].us[0] : 0;
+		if (!worst || ratio < least) {
+			worst = &figures[i];
+			least = ratio;
+		}
+	}
+	if (worst && least < RATIO_LEAST)
+		word = DF_EVIDENCE_LEAVE;
+	if (worst)
+		snprintf(reason, sizeof(reason),
+			 "%s: %.2f times NCCL's speed at %s (%.1f us, NCCL %.1f us)",
+			 word == DF_EVIDENCE_TAKE ? "its self-test passed here; at its slowest"
+						  : "it works here, but is slower than NCCL",
+			 least, worst->name, worst->us[0], worst->us[1]);
+	for (i = 0; i < facts.nr_gpus; i++)
+		if (gpus[i].word == DF_EVIDENCE_TAKE) {
+			gpus[i].word = word;
+			snprintf(gpus[i].reason, sizeof(gpus[i].reason), "%s", reason);
+		}
+}
+
+static void test_all(const struct df_doctor_opts *o, const char *library)
+{
+	static struct df_doctor_part parts[DF_EVIDENCE_GPUS];
+	int i, passed = 0;
+
+	total = facts.nr_gpus * (int)NR_CHECKS + 2;
+	for (i = 0; i < facts.nr_gpus; i++)
+		parts[i] = (struct df_doctor_part){.name = "test", .gpu = i, .ours = 1};
+	df_doctor_run(parts, facts.nr_gpus, o->timeout, library, take_line);
+	for (i = 0; i < facts.nr_gpus; i++) {
+		judge_gpu(&parts[i], o->timeout);
+		passed += gpus[i].word == DF_EVIDENCE_TAKE;
+	}
+	if (passed)
+		judge_speed(o, library);
+	df_cli_progress("", (uint64_t)total, (uint64_t)total);
+}
+
+/* The first GPU that is not taken speaks for the machine: a process takes all that it sees, or none. */
+static int whole(const char **reason)
+{
+	*reason = facts.nr_gpus ? gpus[0].reason : unable;
+	if (*facts.refused) {
+		*reason = facts.refused;
+		return EXIT_LEAVE;
+	}
+	for (int i = 0; i < facts.nr_gpus; i++)
+		if (gpus[i].word != DF_EVIDENCE_TAKE) {
+			*reason = gpus[i].reason;
+			return EXIT_LEAVE;
+		}
+	return facts.nr_gpus ? EXIT_TAKE : EXIT_LEAVE;
+}
+
+/* ---- for people ------------------------------------------------------------------------------------------------- */
+
+static void print_text(int status, const char *reason)
+{
+	printf("%s: %s\n\n",
+	       status == EXIT_TAKE ? "TAKE: the daemon may take the GPU"
+				   : "LEAVE: collectives are NCCL's on this machine",
+	       reason);
+	for (int i = 0; i < nr_versions; i++)
+		printf("%-10s %s\n", versions[i].name, versions[i].value);
+	for (int i = 0; i < facts.nr_gpus; i++)
+		printf("GPU %-6d %s\n", i, facts.gpu[i]);
+	fputs(facts.common, stdout);
+	if (nr_rows)
+		printf("\n%-4s %-9s %-7s %-45s %s\n", "GPU", "CHECK", "RESULT", "SEEN", "FOLLOWS");
+	for (int i = 0; i < nr_rows; i++) {
+		const struct row *r = &rows[i];
+
+		printf("%-4d %-9s %-7s %-45s %s\n", r->gpu, checks[r->check].name,
+		       r->ok ? "ok" : "FAILED", r->seen, r->ok ? "" : checks[r->check].otherwise);
+	}
+	if (nr_figures)
+		printf("\n%-14s %12s %12s %8s\n", "ALL-REDUCE", "dfshim us", "NCCL us", "times");
+	for (int i = 0; i < nr_figures; i++) {
+		const struct figure *f = &figures[i];
+
+		printf("%-14s %12.2f %12.2f %8.2f\n", f->name, f->us[0], f->us[1],
+		       f->us[0] > 0 ? f->us[1] / f->us[0] : 0.);
+	}
+	if (status != EXIT_TAKE && facts.nr_gpus)
+		printf("\nDFSHIM_BACKEND=cuda takes the GPU all the same.\n");
+}
+
+static json_t *gpu_json(int i)
+{
+	static const char *const words[] = {"none", "take", "leave"};
+	json_t *list = json_array();
+	char path[PATH_MAX] = "";
+
+	for (int k = 0; k < nr_rows; k++)
+		if (rows[k].gpu == i)
+			json_array_append_new(
+				list, json_pack("{s:s, s:s, s:b, s:o, s:s}", "check",
+						checks[rows[k].check].name, "what",
+						checks[rows[k].check].what, "ok", rows[k].ok,
+						"seen", df_json_text(rows[k].seen), "follows",
+						rows[k].ok ? "" : checks[rows[k].check].otherwise));
+	df_evidence_path(&facts, i, path, sizeof(path));
+	return json_pack("{s:i, s:o, s:s, s:o, s:o, s:o}", "gpu", i, "facts",
+			 df_json_text(facts.gpu[i]), "result", words[gpus[i].word], "reason",
+			 df_json_text(gpus[i].reason), "checks", list, "file", df_json_text(path));
+}
+
+static int print_json(int status, const char *reason)
+{
+	json_t *v = json_object(), *list = json_array(), *speed = json_array();
+
+	for (int i = 0; i < nr_versions; i++)
+		json_object_set_new(v, versions[i].name, df_json_text(versions[i].value));
+	for (int i = 0; i < facts.nr_gpus; i++)
+		json_array_append_new(list, gpu_json(i));
+	for (int i = 0; i < nr_figures; i++)
+		json_array_append_new(speed, json_pack("{s:s, s:o, s:o}", "name", figures[i].name,
+						       "dfshim_us", df_json_milli(figures[i].us[0]),
+						       "nccl_us", df_json_milli(figures[i].us[1])));
+	return df_json_line(json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "verdict",
+				      status == EXIT_TAKE ? "take" : "leave", "reason",
+				      df_json_text(reason), "versions", v, "settings",
+				      df_json_text(facts.common), "gpus", list, "speed", speed),
+			    stdout);
+}
+
+/* ---- command line ----------------------------------------------------------------------------------------------- */
+
+static int run_part(const struct df_doctor_opts *o)
+{
+	if (!strcmp(o->part, "facts"))
+		return df_doctor_facts(o);
+	return !strcmp(o->part, "test") ? df_doctor_trial(o) : df_doctor_speed(o);
+}
+
+static void keep_results(void)
+{
+	int ret;
+
+	for (int i = 0; i < facts.nr_gpus; i++) {
+		if (gpus[i].word == DF_EVIDENCE_NONE)
+			continue;
+		ret = df_evidence_write(&facts, i, gpus[i].word, gpus[i].reason);
+		if (ret)
+			fprintf(stderr,
+				"dfshim doctor: the result cannot be kept (%s): each job makes the "
+				"test again; a folder of your own in XDG_CACHE_HOME mends that\n",
+				strerror(-ret));
+	}
+}
+
+int df_cmd_doctor(int argc, char **argv)
+{
+	struct df_doctor_opts o = {.timeout = 20};
+	struct df_doctor_part first = {.name = "facts"};
+	char library[PATH_MAX], *path;
+	const char *reason;
+	int json = 0, status;
+	const struct df_opt options[] = {
+		DF_OPT(JSON, json, NULL),
+		DF_OPT_AS(TIMEOUT, "SECONDS", o.timeout,
+			  "end a part of the test after so long (20)"),
+		DF_TEXT("nccl", "FILE", o.nccl, "the NCCL to compare with (libnccl.so.2)"),
+		DF_FLAG("job", quiet, NULL),
+		DF_WORD("part", "facts|test|speed", o.part, NULL),
+		DF_NUMBER("gpu", "N", o.gpu, 0, DF_EVIDENCE_GPUS - 1, NULL),
+	};
+
+	DF_CLI_PARSE(
+		"doctor", &argc, &argv,
+		.doc = "Tests whether dfshim's daemon may take this machine's GPUs, keeps the result for jobs "
+		       "with DFSHIM_BACKEND=auto, and prints it with all versions: paste it into a report.\v"
+		       "Exit status: 0 the daemon may take the GPUs, 3 it may not (no GPU included), 1 the test "
+		       "could not be made, 2 wrong usage.");
+	if (o.part)
+		return run_part(&o);
+	/* What the job has open is not for the parts. */
+	if (quiet)
+		syscall(SYS_close_range, 3u, ~0u, 0u);
+	if (df_run_library("doctor", "libdfshim.so", library, sizeof(library)))
+		return 1;
+	path = realpath(library, NULL);
+	if (!path)
+		return df_cli_input_error("doctor", library, "cannot be found");
+	first.nccl = o.nccl;
+	df_doctor_run(&first, 1, o.timeout, path, take_line);
+	if (first.late && !facts.nr_gpus)
+		snprintf(unable, sizeof(unable), "the CUDA driver does not answer within %g s",
+			 o.timeout);
+	if (!*unable && !facts.nr_gpus)
+		snprintf(unable, sizeof(unable), "what GPUs there are could not be found out");
+	if (facts.nr_gpus && !*facts.refused) {
+		*unable = '\0';
+		test_all(&o, path);
+		keep_results();
+	}
+	free(path);
+	status = whole(&reason);
+	if (quiet)
+		return status;
+	if (json)
+		return print_json(status, reason) ? 1 : status;
+	print_text(status, reason);
+	return status;
+}

@@ -1,0 +1,76 @@
+/* The functions that the parts call, and how they tell their parent; see doctor.h. */
+#define _GNU_SOURCE
+#include "trace/cli/doctor/doctor.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "runtime/base/err.h"
+
+struct df_doctor_api df_api;
+
+static const struct {
+	const char *name;
+	size_t at;
+} names[] = {
+#define DF_FN(member, name, params) {name, offsetof(struct df_doctor_api, member)},
+#include "trace/cli/doctor/driver.def"
+#undef DF_FN
+};
+
+void df_doctor_tell(const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text) - 1, fmt, ap);
+	va_end(ap);
+	n = DF_MIN(n, (int)sizeof(text) - 2);
+	for (int i = 0; i < n; i++)
+		if (text[i] == '\n')
+			text[i] = ' ';
+	text[n++] = '\n';
+	/* Nobody reads any more: nothing is left to be done. */
+	if (write(DF_DOCTOR_FD, text, (size_t)n) != n)
+		_exit(1);
+}
+
+static const char *(*last_error)(void *);
+
+const char *df_doctor_nccl_error(void)
+{
+	return last_error ? last_error(NULL) : "";
+}
+
+int df_doctor_load(const char *nccl)
+{
+	void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *from = RTLD_DEFAULT;
+
+	if (nccl) {
+		from = dlopen(nccl, RTLD_NOW | RTLD_LOCAL);
+		if (!from) {
+			df_doctor_tell("unable\t%s", dlerror());
+			return -ENOENT;
+		}
+	}
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++) {
+		int is_nccl = !strncmp(names[i].name, "nccl", 4);
+		void *fn = is_nccl ? dlsym(from, names[i].name)
+			   : cuda  ? dlsym(cuda, names[i].name)
+				   : NULL;
+
+		if (!fn) {
+			df_doctor_tell("unable\t%s has no function %s",
+				       is_nccl ? "NCCL" : "the CUDA driver", names[i].name);
+			return -ENOENT;
+		}
+		memcpy((char *)&df_api + names[i].at, &fn, sizeof(fn));
+	}
+	*(void **)&last_error = dlsym(from, "ncclGetLastError");
+	return 0;
+}
