@@ -87,7 +87,9 @@ BENCHES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/b_*.c))
 CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_CLIENT)))
 
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
-PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so) $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
+# NVIDIA's names for libdfhost.so, in a folder that ldconfig does not search: libraries without code that need it.
+HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13)
+PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
 
 .PHONY: all tests check check-gpu check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb install uninstall clean
 all: $(PRODUCTS)
@@ -122,7 +124,12 @@ $(B)/libdfshim.so: $(call obj,$(SRC_INTER)) $(B)/libdfrt.a $(B)/libdfprog.a $(B)
 
 $(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/cudart/export.map
 	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/hostcuda/cudart/export.map -Wl,-z,nodelete -Wl,-z,defs \
-		-Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
+		-Wl,-Bsymbolic-functions -Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
+
+$(HOST_NAMES): $(B)/dfhost/%: $(B)/libdfhost.so
+	@mkdir -p $(@D)
+	$(Q)printf '%s { };\n' $(if $(filter libcudart%,$*),$*) >$@.map && $(CC) -shared -Wl,-soname,$* -Wl,--version-script=$@.map \
+		-Wl,--no-as-needed -Wl,-rpath,'$$ORIGIN/..' -o $@ -x c /dev/null -x none $< && rm $@.map
 
 # The planner's state machine for Python: plan_handle.h is all that it exports.
 $(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c solve.c sync.c))
@@ -233,14 +240,14 @@ VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 INST := $(DESTDIR)$(PREFIX)
 
 # file:folder below PREFIX; what is here is installed, and uninstalled.
-INSTALLED := $(B)/dfshim:bin $(B)/libdfshim.so:lib $(B)/libdfhost.so:lib $(B)/libdfplan.so:lib interpose/dfccl.h:include \
+INSTALLED := $(B)/dfshim:bin $(patsubst %,%:lib,$(filter %.so,$(PRODUCTS))) $(HOST_NAMES:=:lib/dfhost) interpose/dfccl.h:include \
 	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \
 	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json)) \
 	$(patsubst %,%:share/dfshim/plan,$(wildcard docs/plan/*.json))
 
 install: all
 	@set -e; for f in $(INSTALLED); do \
-		case $$f in *dfshim:bin | *.so:*) mode=755 ;; *) mode=644 ;; esac; \
+		case $$f in *dfshim:bin | *.so:* | *.so.*:*) mode=755 ;; *) mode=644 ;; esac; \
 		[ ! -f "$${f%%:*}" ] || install -D -m $$mode -t "$(INST)/$${f#*:}" "$${f%%:*}"; \
 	done
 	install -D -m 644 scripts/dfshim.bash $(INST)/share/bash-completion/completions/dfshim
@@ -250,7 +257,7 @@ install: all
 uninstall:
 	@for f in $(INSTALLED); do p=$${f%%:*}; rm -f "$(INST)/$${f#*:}/$${p##*/}"; done
 	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
-	-rmdir $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
+	-rmdir $(INST)/lib/dfhost $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk interpose/hostcuda/module.mk)
 # Not in the packages of check-rdma: they have folders of such names.

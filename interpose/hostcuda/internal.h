@@ -122,6 +122,13 @@ enum df_hop_kind {
 	DF_HOP_KERNEL,	 /* a skipped kernel */
 };
 
+/* The low two bits are the driver's CU_STREAM_WAIT_VALUE_*. */
+#define DF_HWORD_TEST 3u
+#define DF_HWORD_32   4u
+#define DF_HWORD_API                                                                               \
+	8u /* the application's: a captured one is a node of its own kind, which only the driver has */
+#define DF_HNODE_WORD ((enum cudaGraphNodeType)12)
+
 struct df_hop {
 	struct df_hop *next;
 	uint64_t ticket; /* its turn in the hardware queue */
@@ -130,6 +137,7 @@ struct df_hop {
 		struct {
 			uint64_t *addr;
 			uint64_t value;
+			uint32_t how; /* DF_HWORD_*; 0: 64 bits, wait until it is no less */
 		} word;
 		struct {
 			struct df_hevent *event; /* or NULL */
@@ -266,6 +274,7 @@ extern struct df_hrt df_h;
 struct df_htls {
 	cudaError_t last_error;
 	int device;
+	int bound;	  /* the runtime has worked on that device: it is current to the driver */
 	int capture_mode; /* enum cudaStreamCaptureMode */
 	int nr_captures;  /* begun by this thread, not relaxed */
 	int in_host_fn;

@@ -53,7 +53,7 @@ $(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl/nccl_ap
 
 # Its "kernel" is the daemon on CPU threads, out of our library; the rest of it knows NCCL and the driver only.
 ifneq ($(HAVE_NCCL),)
-$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/plug.h interpose/hostcuda/code.h tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm

@@ -1,7 +1,7 @@
 /*
  * An NCCL program that finds the CUDA driver by cuGetProcAddress, one thread a rank, each on a device of its own:
  * collectives behind streams, events, copies, graphs, in different orders on the ranks. The kernel of the
- * stand-in driver is the daemon's code on CPU threads. Exit 0: all results are right.
+ * stand-in driver, or of libdfhost.so's, is the daemon's code on CPU threads. Exit 0: all results are right.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "tests/cuda/daemon_kernel.h"
+#include "tests/cuda/plug.h"
 
 #define RANKS 2
 #define COUNT 5000
@@ -136,7 +136,7 @@ static void launch_first(ncclComm_t comm, CUstream s, CUdeviceptr in, CUdevicept
 	CUmodule module;
 	CUfunction fn;
 
-	CU(cuModuleLoadData, &module, NULL);
+	CU(cuModuleLoadData, &module, "a kernel of the program");
 	CU(cuModuleGetFunction, &fn, module, "application");
 	fill((float *)in, 5);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm, s));
@@ -207,8 +207,8 @@ static void *run(void *arg)
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
 	((CUresult(*)(void))need("cuCtxSynchronize"))();
 	expect((float *)out, 6, __LINE__);
-	/* Captured through the driver as anybody would. */
-	CU(cuStreamBeginCapture, a, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	/* Captured through the driver as anybody would; the other rank's thread may wait for its device meanwhile. */
+	CU(cuStreamBeginCapture, a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
 	CU(cuMemcpyAsync, (CUdeviceptr)host, out, COUNT * sizeof(float), a);
 	CU(cuStreamEndCapture, a, &graph);
@@ -241,6 +241,7 @@ static void linger(void)
 
 int main(void)
 {
+	void (*plug)(const struct df_hcode *);
 	const struct fake_cuda *(*get)(void);
 	/* A program may make the unique id before it calls CUDA, as examples with MPI do on their rank 0. */
 	int first = getenv("NCCL_FIRST") != NULL;
@@ -260,8 +261,13 @@ int main(void)
 	}
 	*(void **)&get_proc = dlsym(lib, "cuGetProcAddress_v2");
 	*(void **)&get = dlsym(lib, "fake_cuda");
-	fake = get();
-	fake->kernel("dfk_daemon", daemon_kernel);
+	*(void **)&plug = dlsym(lib, "df_hostcuda_code");
+	if (plug) {
+		plug(&plug_code);
+	} else {
+		fake = get();
+		fake->kernel("dfk_daemon", daemon_kernel);
+	}
 	if (!first) {
 		NCCL(ncclGetUniqueId(&id[0]));
 		NCCL(ncclGetUniqueId(&id[1]));
@@ -270,6 +276,10 @@ int main(void)
 		pthread_create(&t[i], NULL, run, (void *)i);
 	for (i = 0; i < RANKS; i++)
 		pthread_join(t[i], NULL);
+	if (plug) {
+		printf("kernels %d\n", (int)__atomic_load_n(&plug_nr, __ATOMIC_RELAXED));
+		return 0;
+	}
 	printf("kernels %d waits %d writes %d records %d\n", (int)fake->calls("cuLaunchKernel"),
 	       (int)fake->calls("cuStreamWaitValue64_v2"),
 	       (int)fake->calls("cuStreamWriteValue64_v2"), (int)fake->calls("cuEventRecord"));

@@ -4,7 +4,7 @@
  * pageable memory takes its own copy of the source before it returns, one to pageable memory waits
  * until it is done, because programs rely on both. Any thread.
  */
-#include "interpose/hostcuda/internal.h"
+#include "interpose/hostcuda/skins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -296,12 +296,13 @@ cudaError_t df_hfill_check(const struct df_hop *op)
 		     1, &pageable);
 }
 
-static cudaError_t fill(void *dst, size_t pitch, size_t slice, int value, size_t width,
-			size_t height, size_t depth, cudaStream_t stream, int sync)
+static cudaError_t fill_words(void *dst, size_t pitch, size_t slice, uint32_t value,
+			      uint32_t elem_bytes, size_t width, size_t height, size_t depth,
+			      cudaStream_t stream, int sync)
 {
 	struct df_hop op = {
 		.kind = DF_HOP_FILL,
-		.fill = {dst, pitch, slice, width, height, depth, (uint32_t)(value & 0xff), 1}};
+		.fill = {dst, pitch, slice, width * elem_bytes, height, depth, value, elem_bytes}};
 	struct df_hstream *s;
 	cudaError_t err = df_hstream_enter(stream, &s);
 
@@ -311,6 +312,22 @@ static cudaError_t fill(void *dst, size_t pitch, size_t slice, int value, size_t
 	if (err)
 		return err;
 	return sync ? submit_sync(s, &op, DF_WORK_MEMSET, dst) : df_hsubmit(s, &op, DF_WORK_MEMSET);
+}
+
+cudaError_t df_hfill(void *dst, size_t pitch, uint32_t value, uint32_t elem_bytes, size_t width,
+		     size_t height, cudaStream_t stream, int sync)
+{
+	if ((uintptr_t)dst % elem_bytes || (height > 1 && pitch % elem_bytes))
+		return cudaErrorInvalidValue;
+	return fill_words(dst, pitch, pitch * height, value, elem_bytes, width, height, 1, stream,
+			  sync);
+}
+
+static cudaError_t fill(void *dst, size_t pitch, size_t slice, int value, size_t width,
+			size_t height, size_t depth, cudaStream_t stream, int sync)
+{
+	return fill_words(dst, pitch, slice, (uint32_t)(value & 0xff), 1, width, height, depth,
+			  stream, sync);
 }
 
 /*

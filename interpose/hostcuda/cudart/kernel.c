@@ -1,10 +1,10 @@
 /*
  * Kernels. Programs that contain device code register it when they are loaded, which must succeed;
  * launching it is refused, or, under DFSHIM_HOST_STUB=1, put on the stream as an operation that does
- * nothing, so that the communication around kernels can be studied without them. Also the way to the
- * driver's functions, of which there are none here. Any thread.
+ * nothing, so that the communication around kernels can be studied without them. Also the runtime's way to
+ * the driver's functions. Any thread.
  */
-#include "interpose/hostcuda/internal.h"
+#include "interpose/hostcuda/skins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct config {
 static __thread struct config configs[16];
 static __thread unsigned nr_configs;
 
-static cudaError_t launch(const void *func, cudaStream_t stream)
+cudaError_t df_hlaunch(cudaStream_t stream)
 {
 	struct df_hop op = {.kind = DF_HOP_KERNEL};
 	struct df_hstream *s;
@@ -27,13 +27,16 @@ static cudaError_t launch(const void *func, cudaStream_t stream)
 
 	if (err)
 		return err;
-	if (!func)
-		return cudaErrorInvalidDeviceFunction;
 	if (!df_h.stub) {
 		df_warn_once("host CUDA: kernels cannot run here; DFSHIM_HOST_STUB=1 skips them");
 		return cudaErrorNotSupported;
 	}
 	return df_hsubmit(s, &op, DF_WORK_KERNEL);
+}
+
+static cudaError_t launch(const void *func, cudaStream_t stream)
+{
+	return func ? df_hlaunch(stream) : cudaErrorInvalidDeviceFunction;
 }
 
 DF_H_API cudaError_t cudaLaunchKernel(const void *func, dim3 grid, dim3 block, void **args,
@@ -250,51 +253,32 @@ DF_H_API cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache
 
 /* -- the driver -------------------------------------------------------------------------------------- */
 
-/* There is no driver: every name is unknown, which callers take as "not in this version". */
-static cudaError_t entry(const char *symbol, void **out,
+static cudaError_t entry(const char *symbol, void **out, unsigned version, unsigned long long flags,
 			 enum cudaDriverEntryPointQueryResult *status)
 {
 	if (!symbol || !out)
 		return cudaErrorInvalidValue;
-	*out = NULL;
-	if (!status)
-		return cudaErrorSymbolNotFound;
-	*status = cudaDriverEntryPointSymbolNotFound;
-	return cudaSuccess;
+	*out = df_hdriver_find(symbol, (int)version,
+			       (flags & cudaEnablePerThreadDefaultStream) != 0);
+	if (status)
+		*status = *out ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+	return *out || status ? cudaSuccess : cudaErrorSymbolNotFound;
 }
 
-DF_H_API cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **out,
-					     unsigned long long flags,
-					     enum cudaDriverEntryPointQueryResult *status)
-{
-	(void)flags;
-	return df_hret(entry(symbol, out, status));
-}
-
-DF_H_API cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **out,
-						  unsigned long long flags,
-						  enum cudaDriverEntryPointQueryResult *status);
-DF_H_API cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **out,
-						  unsigned long long flags,
-						  enum cudaDriverEntryPointQueryResult *status)
-{
-	(void)flags;
-	return df_hret(entry(symbol, out, status));
-}
-
-DF_H_API cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out,
-						      unsigned version, unsigned long long flags,
-						      enum cudaDriverEntryPointQueryResult *status)
-{
-	(void)version;
-	(void)flags;
-	return df_hret(entry(symbol, out, status));
-}
-
-DF_H_API __typeof__(cudaGetDriverEntryPointByVersion) cudaGetDriverEntryPointByVersion_ptsz;
-DF_H_API cudaError_t cudaGetDriverEntryPointByVersion_ptsz(
-	const char *symbol, void **out, unsigned version, unsigned long long flags,
-	enum cudaDriverEntryPointQueryResult *status)
-{
-	return cudaGetDriverEntryPointByVersion(symbol, out, version, flags, status);
-}
+#define ENTRY(name, params, version, flags)                                                        \
+	DF_H_API cudaError_t name params;                                                          \
+	DF_H_API cudaError_t name params                                                           \
+	{                                                                                          \
+		return df_hret(entry(symbol, out, version, flags, status));                        \
+	}
+#define NAMED                                                                                      \
+	(const char *symbol, void **out, unsigned long long flags,                                 \
+	 enum cudaDriverEntryPointQueryResult *status)
+#define VERSIONED                                                                                  \
+	(const char *symbol, void **out, unsigned version, unsigned long long flags,               \
+	 enum cudaDriverEntryPointQueryResult *status)
+ENTRY(cudaGetDriverEntryPoint, NAMED, CUDART_VERSION, flags)
+ENTRY(cudaGetDriverEntryPoint_ptsz, NAMED, CUDART_VERSION, flags | cudaEnablePerThreadDefaultStream)
+ENTRY(cudaGetDriverEntryPointByVersion, VERSIONED, version, flags)
+ENTRY(cudaGetDriverEntryPointByVersion_ptsz, VERSIONED, version,
+      flags | cudaEnablePerThreadDefaultStream)

@@ -4,7 +4,7 @@
  * address of their own, and the limits of a compute capability 9.0 device, since no kernel ever runs
  * to see others. Any thread.
  */
-#include "interpose/hostcuda/internal.h"
+#include "interpose/hostcuda/skins.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ DF_H_API cudaError_t cudaSetDevice(int device)
 	cudaError_t err = device_arg(device);
 
 	if (!err) {
-		df_htls.device = device;
+		df_hctx_use(device);
 		df_log_set_device(device);
 	}
 	return df_hret(err);
@@ -334,6 +334,8 @@ DF_H_API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr
 		{cudaDevAttrMemoryPoolsSupported, 1},
 		{cudaDevAttrClusterLaunch, 1},
 		{cudaDevAttrMemSyncDomainCount, 4},
+		{cudaDevAttrReserved122, 1}, /* the driver's: words of 64 bits in streams, ... */
+		{cudaDevAttrReserved123, 1}, /* ... and waits for a bit that is not set */
 		{cudaDevAttrNumaId, -1},
 		{cudaDevAttrHostNumaId, -1},
 	};

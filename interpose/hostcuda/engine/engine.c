@@ -92,6 +92,30 @@ static int instant(const struct df_hop *op)
 	       op->kind == DF_HOP_POINT || op->kind == DF_HOP_KERNEL;
 }
 
+static int word_is(const struct df_hop *op)
+{
+	uint64_t have, want = op->word.value;
+	int wide = !(op->word.how & DF_HWORD_32);
+
+	/*
+	 * ACQUIRE pairs with the RELEASE of whoever writes the word (the daemon, or a DF_HOP_WRITE):
+	 * without it later operations of the stream could miss data that were there before the word.
+	 */
+	have = wide ? __atomic_load_n(op->word.addr, __ATOMIC_ACQUIRE)
+		    : __atomic_load_n((uint32_t *)op->word.addr, __ATOMIC_ACQUIRE);
+	switch (op->word.how & DF_HWORD_TEST) {
+	case 0:
+		return wide ? (int64_t)(have - want) >= 0
+			    : (int32_t)((uint32_t)have - (uint32_t)want) >= 0;
+	case 1:
+		return have == want;
+	case 2:
+		return (have & want) != 0;
+	default:
+		return (have | want) != (wide ? UINT64_MAX : UINT32_MAX);
+	}
+}
+
 static int ready(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_hstream *t;
@@ -99,13 +123,7 @@ static int ready(struct df_hstream *s, const struct df_hop *op)
 	if (s->queue && op->ticket != s->queue->started)
 		return 0;
 	if (op->kind == DF_HOP_WAIT)
-		/*
-		 * ACQUIRE pairs with the RELEASE of whoever writes the word (the daemon, or a
-		 * DF_HOP_WRITE): without it later operations of the stream could miss data that were
-		 * there before the word.
-		 */
-		return (int64_t)(__atomic_load_n(op->word.addr, __ATOMIC_ACQUIRE) -
-				 op->word.value) >= 0;
+		return word_is(op);
 	if (op->kind != DF_HOP_POINT || df_hpoint_done(op->point))
 		return 1;
 	t = df_hpoint_stream(op->point);
@@ -239,7 +257,11 @@ static void run_one(struct df_hdev *dev, struct df_hstream *s, struct after *aft
 		 * RELEASE pairs with the ACQUIRE of the daemon's look at a ready word and with
 		 * ready(): without it they could miss what the stream did before.
 		 */
-		__atomic_store_n(op->word.addr, op->word.value, __ATOMIC_RELEASE);
+		if (op->word.how & DF_HWORD_32)
+			__atomic_store_n((uint32_t *)op->word.addr, (uint32_t)op->word.value,
+					 __ATOMIC_RELEASE);
+		else
+			__atomic_store_n(op->word.addr, op->word.value, __ATOMIC_RELEASE);
 		after->wrote = 1;
 	} else if (op->kind == DF_HOP_MARK && op->mark.event) {
 		df_hevent_stamp(op->mark.event, op->mark.record);

@@ -145,5 +145,6 @@ struct df_hdev *df_hdev_get(int index)
 
 struct df_hdev *df_hdev_current(void)
 {
+	df_htls.bound = 1;
 	return df_hdev_get(df_htls.device);
 }

@@ -95,12 +95,13 @@ static void params_of(struct df_hnode *node, const struct df_hop *op)
 			(struct cudaExtent){op->copy.width, op->copy.height, op->copy.depth};
 		node->params.copy.kind = cudaMemcpyDefault;
 	} else if (op->kind == DF_HOP_FILL) {
-		node->params.fill = (struct cudaMemsetParams){.dst = op->fill.dst,
-							      .pitch = op->fill.pitch,
-							      .value = op->fill.value,
-							      .elementSize = 1,
-							      .width = op->fill.width,
-							      .height = op->fill.height};
+		node->params.fill =
+			(struct cudaMemsetParams){.dst = op->fill.dst,
+						  .pitch = op->fill.pitch,
+						  .value = op->fill.value,
+						  .elementSize = op->fill.elem_bytes,
+						  .width = op->fill.width / op->fill.elem_bytes,
+						  .height = op->fill.height};
 	} else if (op->kind == DF_HOP_HOST) {
 		node->params.host = (struct cudaHostNodeParams){op->host.fn, op->host.arg};
 	}
@@ -117,6 +118,9 @@ static enum cudaGraphNodeType type_of(const struct df_hop *op)
 		return cudaGraphNodeTypeHost;
 	case DF_HOP_KERNEL:
 		return cudaGraphNodeTypeKernel;
+	case DF_HOP_WRITE:
+	case DF_HOP_WAIT:
+		return op->word.how & DF_HWORD_API ? DF_HNODE_WORD : cudaGraphNodeTypeEmpty;
 	default:
 		return cudaGraphNodeTypeEmpty;
 	}

@@ -80,6 +80,10 @@ void df_hcoll_put(struct df_hcoll *coll);
 int df_hhold(struct df_hheld **held, size_t *nr, struct df_hobject *object, unsigned count);
 void df_hobject_put(struct df_hobject *object, unsigned count);
 
+/* A node of the application's for an operation that has been checked. */
+cudaError_t df_hnode_add(cudaGraphNode_t *out, cudaGraph_t graph, const cudaGraphNode_t *deps,
+			 size_t nr, enum cudaGraphNodeType type, const struct df_hop *op);
+
 int df_hexec_init(void);
 /* The executable's copy of the node does this operation from the next launch on. */
 cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle,

@@ -35,6 +35,17 @@ static cudaError_t add(cudaGraphNode_t *out, cudaGraph_t graph, const cudaGraphN
 	return err;
 }
 
+cudaError_t df_hnode_add(cudaGraphNode_t *out, cudaGraph_t graph, const cudaGraphNode_t *deps,
+			 size_t nr, enum cudaGraphNodeType type, const struct df_hop *op)
+{
+	struct df_hnode *node;
+	cudaError_t err = add(out, graph, deps, nr, type, &node);
+
+	if (!err)
+		node->op = *op;
+	return err;
+}
+
 /* -- parameters as operations ---------------------------------------------------------------------- */
 
 static cudaError_t copy_op(const struct cudaMemcpy3DParms *p, struct df_hop *op)

@@ -1,0 +1,66 @@
+/*
+ * All functions of cuda.h, from the table that the hook of libdfshim.so has: those that no other file defines return
+ * CUDA_ERROR_NOT_SUPPORTED and say so once. A refused function has a form of its own here, which C's calling convention
+ * allows.
+ */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <stdint.h>
+#include <string.h>
+#include "runtime/base/log.h"
+
+void *df_hdriver_find(const char *base, int version, int per_thread);
+
+static CUresult refuse(int *warned, const char *name)
+{
+	/* RELAXED: at worst two threads warn. */
+	if (!__atomic_exchange_n(warned, 1, __ATOMIC_RELAXED))
+		df_warn("host CUDA: %s is not served; it returns CUDA_ERROR_NOT_SUPPORTED", name);
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define REFUSED(symbol)                                                                            \
+	CUresult none_##symbol(void) __asm__(#symbol);                                             \
+	__attribute__((weak, visibility("default"))) CUresult none_##symbol(void)                  \
+	{                                                                                          \
+		static int warned;                                                                 \
+                                                                                                   \
+		return refuse(&warned, #symbol);                                                   \
+	}
+#define DF_CU(symbol, ...)	REFUSED(symbol)
+#define DF_CU_NONE(symbol, ...) REFUSED(symbol)
+#include "interpose/cuda/cuda_api.def"
+#undef DF_CU
+#undef DF_CU_NONE
+
+static const struct {
+	const char *base;
+	short ptds;
+	int since;
+	CUresult (*fn)(void);
+} all[] = {
+#define ROW(symbol, base, since, ptds, ...) {#base, ptds, since, none_##symbol},
+#define DF_CU(...)			    ROW(__VA_ARGS__, 0)
+#define DF_CU_NONE(...)			    ROW(__VA_ARGS__, 0)
+#include "interpose/cuda/cuda_api.def"
+};
+
+/* The latest form that a program of that version knows; of the per-thread forms, if it wants those, else of the others. */
+void *df_hdriver_find(const char *base, int version, int per_thread)
+{
+	CUresult (*best)(void) = NULL;
+	int since = 0, pass;
+	size_t i;
+
+	/* In CUDA 12 the name came to mean another function. */
+	if (strcmp(base, "cuGraphInstantiate") == 0 && version >= 12000)
+		base = "cuGraphInstantiateWithFlags";
+	for (pass = !!per_thread; pass >= 0 && !best; pass--)
+		for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+			if (all[i].ptds == pass && all[i].since <= version &&
+			    all[i].since > since && strcmp(all[i].base, base) == 0) {
+				best = all[i].fn;
+				since = all[i].since;
+			}
+	return (void *)best;
+}

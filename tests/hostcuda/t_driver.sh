@@ -1,0 +1,13 @@
+#!/bin/bash
+# See p_driver.c: with libdfhost.so preloaded; and found through NVIDIA's names for it, without a preload.
+set -eu
+out=$(tests/hostcuda/preload.sh p_driver 2>&1) || {
+	rc=$?
+	echo "$out"
+	exit $rc
+}
+[ "$(grep -c 'cuTexObjectDestroy is not served' <<<"$out")" = 1 ] || { echo "$out"; exit 1; }
+DFSHIM_HOST_STUB=1 tests/hostcuda/preload.sh p_driver
+for program in p_driver p_stream; do
+	env LD_LIBRARY_PATH="$B/dfhost" ${SAN_RUNTIME:+LD_PRELOAD="${SAN_RUNTIME%:}"} "$B/tests/hostcuda/$program"
+done
