@@ -89,7 +89,7 @@ CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_C
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
 # NVIDIA's names for libdfhost.so, in a folder that ldconfig does not search: libraries without code that need it.
 HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13)
-PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/dfshim $(B)/libdfplan.so $(CLIENTS)
+PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
 .PHONY: all tests check check-gpu check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb install uninstall clean
 all: $(PRODUCTS)
@@ -137,6 +137,10 @@ $(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
+
+# Where `dfshim run --host` finds what it brings along for Python programs.
+$(B)/python:
+	@mkdir -p $(B) && ln -sfn $(CURDIR)/interpose/python $@
 
 # Plain NCCL programs: nothing of ours in them.
 $(B)/clients/%: tests/clients/%.c $(wildcard tests/clients/*.h)
@@ -242,6 +246,7 @@ INST := $(DESTDIR)$(PREFIX)
 # file:folder below PREFIX; what is here is installed, and uninstalled.
 INSTALLED := $(B)/dfshim:bin $(patsubst %,%:lib,$(filter %.so,$(PRODUCTS))) $(HOST_NAMES:=:lib/dfhost) interpose/dfccl.h:include \
 	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \
+	$(foreach f,$(shell cd interpose/python && find dfshim -name '*.py'),interpose/python/$f:share/dfshim/python/$(patsubst %/,%,$(dir $f))) \
 	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json)) \
 	$(patsubst %,%:share/dfshim/plan,$(wildcard docs/plan/*.json))
 
@@ -257,7 +262,7 @@ install: all
 uninstall:
 	@for f in $(INSTALLED); do p=$${f%%:*}; rm -f "$(INST)/$${f#*:}/$${p##*/}"; done
 	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
-	-rmdir $(INST)/lib/dfhost $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
+	-rm -rf $(INST)/share/dfshim/python; rmdir $(INST)/lib/dfhost $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk interpose/hostcuda/module.mk)
 # Not in the packages of check-rdma: they have folders of such names.

@@ -17,23 +17,52 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/run/cmd_run.h"
 
-int df_run_library(const char *sub, const char *name, char *path, size_t size)
+/* The first of the places, seen from this program's folder, that has the file. -ENOENT. */
+static int find(const char *const *places, size_t nr, const char *name, char *path, size_t size)
 {
-	static const char *const places[] = {"", "../lib/", "../lib64/", "../lib/dfshim/"};
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	size_t i;
 
 	if (n < 0)
 		return -errno;
 	self[n] = '\0';
 	*strrchr(self, '/') = '\0';
-	for (i = 0; i < DF_ARRAY_LEN(places); i++) {
+	for (size_t i = 0; i < nr; i++)
 		if (snprintf(path, size, "%s/%s%s", self, places[i], name) < (int)size &&
 		    !access(path, R_OK))
 			return 0;
-	}
-	return df_cli_input_error(sub, name, "not found beside %s nor in ../lib", self);
+	return -ENOENT;
+}
+
+int df_run_library(const char *sub, const char *name, char *path, size_t size)
+{
+	static const char *const places[] = {"", "../lib/", "../lib64/", "../lib/dfshim/"};
+
+	if (!find(places, DF_ARRAY_LEN(places), name, path, size))
+		return 0;
+	return df_cli_input_error(sub, name, "not found beside this program nor in ../lib");
+}
+
+/*
+ * On the CPU backend a Python program's operators compute on the CPU: interpose/python/dfshim/host, which Python finds at its
+ * start. Processes of one machine share its cores, as torchrun's do.
+ */
+static void set_python(void)
+{
+	/* beside the build, below PREFIX, in a wheel */
+	static const char *const places[] = {"python/dfshim/", "../share/dfshim/python/dfshim/",
+					     "../"};
+	char file[PATH_MAX], path[2 * PATH_MAX];
+	const char *old = getenv("PYTHONPATH");
+	long share = sysconf(_SC_NPROCESSORS_ONLN) / df_run.nr_procs;
+
+	if (find(places, DF_ARRAY_LEN(places), "host/site/sitecustomize.py", file, sizeof(file)))
+		return;
+	*strrchr(file, '/') = '\0';
+	snprintf(path, sizeof(path), "%s%s%s", file, old && *old ? ":" : "", old ?: "");
+	setenv("PYTHONPATH", path, 1);
+	if (df_run.nr_procs > 1 && !getenv("OMP_NUM_THREADS"))
+		df_run_set("OMP_NUM_THREADS", share > 1 ? share : 1);
 }
 
 static int have_gpu(void)
@@ -121,8 +150,10 @@ int df_run_environment(void)
 		 hostlib, old && *old ? " " : "", old ? old : "");
 	setenv("LD_PRELOAD", preload, 1);
 
-	if (df_run.host)
+	if (df_run.host) {
 		setenv(df_env_name(DF_ENV_ROW_backend), "host", 1);
+		set_python();
+	}
 	if (df_run.devices)
 		df_run_set(df_env_name(DF_ENV_ROW_host_devices), df_run.devices);
 	else if (df_run.host && df_run.nr_procs > 8)
@@ -151,8 +182,9 @@ int df_run_environment(void)
 
 void df_run_print_environment(void)
 {
-	static const char *const names[] = {"LD_PRELOAD", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
-					    "MASTER_ADDR", "MASTER_PORT"};
+	static const char *const names[] = {"LD_PRELOAD", "PYTHONPATH",	      "OMP_NUM_THREADS",
+					    "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+					    "MASTER_PORT"};
 	const char *value;
 	size_t i;
 

@@ -1,0 +1,507 @@
+"""Operators with CUDA kernels, computed on the CPU in stream order.
+
+One mechanism: the dispatcher's entry of each such operator for the key CUDA is a function that makes CPU tensors over the
+same memory, runs the operator's CPU kernel on them, and brings new results to the device. *When* it runs follows the
+current stream, as a kernel would:
+
+- the stream has nothing to do: at once;
+- it has, or it is being captured: the operator becomes a host function of the stream, and the calling thread goes on. New
+  results have the shapes that PyTorch's meta kernels say;
+- where only the values give the shape (nonzero, item), the caller waits for the stream, as on a GPU.
+
+An error of an operator that runs later is raised by the next one, as CUDA's are.
+
+Random numbers: a CUDA generator keeps its seed and offset; each operator seeds a CPU generator from the two and moves the
+offset on. So torch.cuda's seeds and states repeat a run; the numbers are not those of a GPU.
+"""
+
+import ctypes
+import itertools
+
+import torch
+from torch import Tensor
+
+C = torch._C
+CPU = torch.device("cpu")
+CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
+LIBRARIES = []  # registrations end with their library
+BY_MEMMOVE = 1 << 20  # bytes up to which one thread copies as fast as several
+
+# What runs no kernel, or has to be of the device.
+NATIVE = {
+    "empty", "empty_strided", "_local_scalar_dense", "record_stream", "resize_", "set_", "is_set_to", "is_pinned",
+    "_pin_memory", "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values",
+    "indices", "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "empty_like",
+    "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_", "copy_sparse_to_sparse_", "unsqueeze", "permute",
+    "_has_same_storage_numel", "_nested_view_from_buffer", "_cudnn_init_dropout_state",
+}
+# Computed on the CPU from further up: their CUDA forms choose among libraries that need a GPU.
+WHOLE = ("convolution", "convolution_backward", "_convolution")
+
+rt = None  # the CUDA runtime of the process
+HOST_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Refused(NotImplementedError):
+    """An operator that only a GPU has."""
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------------
+
+_storages = {}
+
+
+def _storage(t):
+    """A CPU storage over a CUDA tensor's memory. It owns nothing, so it may outlive what it shows."""
+    s = t.untyped_storage()
+    key = s.data_ptr(), s.nbytes()
+    out = _storages.get(key)
+    if out is None:
+        if len(_storages) > 4096:
+            _storages.clear()
+        out = _storages[key] = C._construct_storage_from_data_pointer(key[0], CPU, key[1])
+    return out
+
+
+def on_host(t):
+    """The CUDA tensor t as a CPU tensor of the same memory."""
+    if t.layout is not torch.strided:
+        return _sparse_on_host(t)
+    out = torch.empty(0, dtype=t.dtype)
+    if t.numel() and t.untyped_storage().nbytes():
+        out.set_(_storage(t), t.storage_offset(), t.size(), t.stride())
+    else:
+        out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype)
+    if t.is_conj():
+        out = torch._conj(out)
+    if t.is_neg():
+        out = torch._neg_view(out)
+    return out
+
+
+def _sparse_on_host(t):
+    if t.layout is not torch.sparse_coo:
+        raise Refused(f"dfshim: tensors of layout {t.layout} cannot be computed on the CPU backend")
+    out = torch.sparse_coo_tensor(on_host(t._indices()), on_host(t._values()), t.size(), check_invariants=False)
+    return out._coalesced_(t.is_coalesced())
+
+
+def on_device(t, device):
+    """A new CUDA tensor with the CPU tensor's values, strides and layout."""
+    if t.layout is not torch.strided:
+        out = torch.sparse_coo_tensor(on_device(t._indices(), device), on_device(t._values(), device), t.size(),
+                                      check_invariants=False)
+        return out._coalesced_(t.is_coalesced())
+    out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
+    fill(out, t)
+    return out
+
+
+def fill(out, t):
+    """out, of the device, takes the values of t, of the same shape."""
+    size = t.numel() * t.element_size()
+    if not size:
+        return
+    if size <= BY_MEMMOVE and out.stride() == t.stride() and out.untyped_storage().nbytes() >= size and \
+       (t.is_contiguous() or t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last)) \
+       and not t.is_conj() and not t.is_neg():
+        ctypes.memmove(out.data_ptr(), t.data_ptr(), size)
+    else:
+        on_host(out).copy_(t)
+
+
+# -- streams --------------------------------------------------------------------------------------------------------------
+
+_jobs = {}
+_numbers = itertools.count(1)
+_errors = []
+
+
+def _run_job(number):
+    """In a thread of the CPU backend, when the stream gets there."""
+    work, again = _jobs[number] if number in _jobs else (None, False)
+    if not again:
+        _jobs.pop(number, None)
+    try:
+        with torch.no_grad():
+            work()
+    except BaseException as error:  # there is nobody to catch it
+        _errors.append(error)
+
+
+_run_job_c = HOST_FN(_run_job)
+
+
+def raise_late():
+    error = _errors.pop(0)
+    raise RuntimeError(f"an operator failed in its stream, after the call that issued it: {error}") from error
+
+
+def defer(stream, work, again):
+    """work() when the stream gets there; again: each time that the graph which is being captured is launched."""
+    number = next(_numbers)
+    _jobs[number] = work, again
+    error = rt.cudaLaunchHostFunc(stream, _run_job_c, number)
+    if error:
+        del _jobs[number]
+        raise RuntimeError(f"CUDA error {error}: an operator could not be put on its stream")
+
+
+def busy(stream):
+    """It has unfinished work. A query that says so leaves an error behind, which nobody shall find."""
+    return bool(rt.cudaStreamQuery(stream) and (rt.cudaGetLastError() or True))
+
+
+def wait(stream):
+    error = rt.cudaStreamSynchronize(stream)
+    if error:
+        raise RuntimeError(f"CUDA error {error} in a stream")
+    if _errors:
+        raise_late()
+
+
+# -- random numbers -------------------------------------------------------------------------------------------------------
+
+_in_graphs = itertools.count(1)
+
+
+def generator_for(gen, device):
+    """A CPU generator that stands for a CUDA one (None: the device's) in one operator."""
+    gen = gen or torch.cuda.default_generators[device.index]
+    seed = gen.initial_seed()
+    if C._cuda_isCurrentStreamCapturing():
+        offset = next(_in_graphs) << 40
+    else:
+        offset = gen.get_offset()
+        gen.set_offset(offset + 4)
+    out = torch.Generator()
+    # Neighbouring seeds and offsets give far apart states (Fibonacci hashing).
+    out.manual_seed((seed * 0x9E3779B97F4A7C15 + offset * 0xD1B54A32D192ED03) & 0x7FFFFFFFFFFFFFFF)
+    return out
+
+
+class seeded:
+    """The CPU's own generator stands for the device's meanwhile: for operators that take none."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def __enter__(self):
+        self.old = torch.default_generator.get_state()
+        torch.default_generator.set_state(generator_for(None, self.device).get_state())
+
+    def __exit__(self, *_):
+        torch.default_generator.set_state(self.old)
+
+
+# -- an operator ----------------------------------------------------------------------------------------------------------
+
+TENSOR, TENSORS, DEVICE, GENERATOR = range(4)
+
+
+def _kinds(op):
+    """Index, name and kind of the arguments that are of a device."""
+    out = []
+    for i, a in enumerate(op._schema.arguments):
+        text = str(a.type)
+        kind = (TENSORS if "List[" in text else TENSOR) if "Tensor" in text else \
+            DEVICE if "Device" in text else GENERATOR if "Generator" in text else None
+        if kind is not None:
+            out.append((i, a.name, kind))
+    return out
+
+
+_shapes = {}
+
+
+def _description(x):
+    if isinstance(x, Tensor):
+        return x.size(), x.stride(), x.dtype, x.layout, x.is_conj(), x.dim() == 0 and not x.is_cuda
+    if isinstance(x, (list, tuple)):
+        return tuple(_description(v) for v in x)
+    return (type(x), x)
+
+
+def _to_meta(x):
+    if isinstance(x, Tensor):
+        if not x.is_cuda and x.dim() == 0:
+            return x  # a number: decides types
+        return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device="meta")
+    if isinstance(x, (list, tuple)):
+        return [_to_meta(v) for v in x]
+    if isinstance(x, torch.device):
+        return torch.device("meta")
+    return None if isinstance(x, C.Generator) else x
+
+
+def shapes_of(op, args, kwargs):
+    """What op will return: (size, stride, dtype) of each tensor; None: its values decide, or nobody knows."""
+    try:
+        key = op, _description(args), tuple((k, _description(v)) for k, v in kwargs.items())
+        if key in _shapes:
+            return _shapes[key]
+    except TypeError:  # something that cannot be hashed
+        key = None
+    try:
+        with torch.no_grad():
+            result = op(*_to_meta(args), **{k: _to_meta(v) for k, v in kwargs.items()})
+        flat = result if isinstance(result, (list, tuple)) else [result]
+        out = [(t.size(), t.stride(), t.dtype) for t in flat], type(result)
+    except Exception:
+        out = None
+    if key and len(_shapes) < 1 << 16:
+        _shapes[key] = out
+    return out
+
+
+class Operator:
+    """The form of one operator for the key CUDA."""
+
+    def __init__(self, op):
+        schema = op._schema
+        self.op = op
+        self.cpu = op._handle.redispatch_boxed
+        self.kinds = _kinds(op)
+        self.names = [a.name for a in schema.arguments]
+        alias = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+        self.outs = {a.name for a, w in zip(schema.arguments, alias) if w and a.is_out}
+        self.written = [i for i, w in enumerate(alias) if w]
+        self.nr_returns = len(schema.returns)
+        self.gives_tensors = any("Tensor" in str(r.type) for r in schema.returns)
+        # In place: what it returns is what it was given.
+        self.in_place = bool(self.written) and all(r.alias_info is not None for r in schema.returns)
+        self.seeded = torch.Tag.nondeterministic_seeded in op.tags and "generator" not in self.names
+        self.generator = "generator" in self.names
+        self.by_values = torch.Tag.dynamic_output_shape in op.tags or torch.Tag.data_dependent_output in op.tags
+
+    def __call__(self, *args, **kwargs):
+        if _errors:
+            raise_late()
+        device, plain, direct, outs = None, True, True, None
+        a, k = list(args), dict(kwargs)
+        for i, name, kind in self.kinds:
+            if i < len(a):
+                x, at, to = a[i], i, a
+            elif name in k:
+                x, at, to = k[name], name, k
+            else:
+                continue
+            if x is None:
+                continue
+            if kind == TENSOR:
+                if not isinstance(x, Tensor):
+                    direct = False  # a number, which only the whole dispatcher takes for a tensor
+                elif x.is_cuda:
+                    device = device or x.device
+                    if name in self.outs:
+                        outs = outs or []
+                        outs.append((x, at, to))
+                        to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype)
+                        continue
+                    to[at] = h = on_host(x)
+                    plain = plain and x.layout is torch.strided and not h.is_conj() and not h.is_neg()
+            elif kind == TENSORS:
+                v = list(x)
+                for j, t in enumerate(v):
+                    if t is not None and t.is_cuda:
+                        device = device or t.device
+                        v[j] = on_host(t)
+                        plain = plain and t.layout is torch.strided and not t.is_conj() and not t.is_neg()
+                to[at] = v
+            elif kind == DEVICE:
+                if x.type == "cuda":
+                    device = device or x
+                    to[at] = CPU
+        if device is None or device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        if device.index != C._cuda_getDevice():  # the default stream is the current device's
+            with torch.cuda.device(device.index):
+                return self(*args, **kwargs)
+        if self.generator:
+            k["generator"] = generator_for(kwargs.get("generator"), device)
+
+        if plain and direct:
+            def work():
+                return self.cpu(CPU_KEYS, *a, **k)
+        else:
+            def work():
+                return self.op(*a, **k)
+
+        stream = C._cuda_getCurrentRawStream(device.index)
+        capturing = C._cuda_isCurrentStreamCapturing()
+        if capturing or busy(stream):
+            if not self.by_values and not self.seeded and (plain or self.in_place):
+                done, result = self.later(stream, capturing, work, device, args, kwargs, a, k, outs)
+                if done:
+                    return result
+            if capturing:
+                raise RuntimeError(f"dfshim: {self.op} cannot be captured on the CPU backend: its result's shape is not "
+                                   "known before it runs")
+            wait(stream)
+        if self.seeded:
+            with seeded(device):
+                result = work()
+        else:
+            result = work()
+        if outs:
+            for x, at, to in outs:
+                self.give(x, to[at])
+        return self.answer(result, device, args, kwargs)
+
+    def give(self, x, value):
+        """An out= argument: it takes the shape as well."""
+        if x.size() != value.size():
+            x.resize_(value.size())
+        fill(x, value)
+
+    def answer(self, result, device, args, kwargs):
+        if self.in_place:
+            got = [args[i] if i < len(args) else kwargs[self.names[i]] for i in self.written]
+            return None if not self.nr_returns else got[0] if self.nr_returns == 1 else tuple(got)
+        if isinstance(result, Tensor):
+            return on_device(result, device)
+        if isinstance(result, (list, tuple)):
+            return type(result)(on_device(t, device) if isinstance(t, Tensor) else t for t in result)
+        return result
+
+    def later(self, stream, capturing, work, device, args, kwargs, a, k, outs):
+        """Puts it on the stream: (True, its result), or (False, None) where that cannot be."""
+        out = None
+        if not self.in_place or outs and any(not x.numel() for x, _, _ in outs):
+            if not self.gives_tensors:
+                return False, None
+            shapes = shapes_of(self.op, args, kwargs)
+            if shapes is None:
+                return False, None
+            if outs:
+                for (x, at, to), (size, stride, dtype) in zip(outs, shapes[0]):
+                    if x.size() != size:
+                        x.resize_(size)
+                        to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype)
+            elif len(self.written):
+                return False, None
+            else:
+                out = [torch.empty_strided(*s[:2], dtype=s[2], device=device) for s in shapes[0]]
+        # What is of the CPU is read now.
+        for to, items in ((a, enumerate(args)), (k, kwargs.items())):
+            for at, x in items:
+                if isinstance(x, Tensor) and not x.is_cuda and to[at] is x:
+                    to[at] = x.clone()
+        targets = [on_host(t) for t in out] if out else [on_host(x) for x, _, _ in outs] if outs else []
+
+        def job():
+            result = work()
+            if outs:
+                result = [to[at] for _, at, to in outs]
+            for t, r in zip(targets, result if isinstance(result, (list, tuple)) else [result]):
+                t.copy_(r)
+
+        defer(stream, job, capturing)
+        if out is None:
+            return True, self.answer(None, device, args, kwargs)
+        return True, out[0] if self.nr_returns == 1 and shapes[1] is not list and len(out) == 1 else shapes[1](out)
+
+
+# -- copies ---------------------------------------------------------------------------------------------------------------
+
+
+def copy_(to, frm, non_blocking=False):
+    """Between a device and the CPU it blocks where it does on a GPU; else it is an operator like any other."""
+    if _errors:
+        raise_late()
+    device = to.device if to.is_cuda else frm.device
+    if device.index != C._cuda_getDevice():
+        with torch.cuda.device(device.index):
+            return copy_(to, frm, non_blocking)
+    stream = C._cuda_getCurrentRawStream(device.index)
+    capturing = C._cuda_isCurrentStreamCapturing()
+    across = to.is_cuda != frm.is_cuda
+    target, source = on_host(to) if to.is_cuda else to, on_host(frm) if frm.is_cuda else frm
+    later = capturing or busy(stream)
+    if later and across and not capturing:
+        pinned = (frm if to.is_cuda else to).is_pinned()
+        if not non_blocking or not pinned and not to.is_cuda:
+            wait(stream)
+            later = False
+        elif not pinned:
+            source = frm.clone()  # read before the call returns, as on a GPU
+    if to.is_cuda and frm.is_cuda and to.device != frm.device and not capturing:
+        with torch.cuda.device(frm.device.index):
+            wait(C._cuda_getCurrentRawStream(frm.device.index))
+    if later:
+        defer(stream, lambda: target.copy_(source), capturing)
+    else:
+        with torch.no_grad():
+            target.copy_(source)
+    return to
+
+
+# -- registration ---------------------------------------------------------------------------------------------------------
+
+
+def _is_view(op):
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in op._schema.returns)
+
+
+def _has(name, *keys):
+    return any(C._dispatch_has_kernel_for_dispatch_key(name, k) for k in keys)
+
+
+def resolve(name):
+    base, _, overload = name.partition("::")[2].partition(".")
+    packet = getattr(torch.ops.aten, base, None)
+    return base, getattr(packet, overload or "default", None) if packet else None
+
+
+class Lazily:
+    """An operator's form is made when it is first used: a program uses few of them."""
+
+    def __init__(self, name, make):
+        self.name, self.make, self.form = name, make, None
+
+    def __call__(self, *args, **kwargs):
+        form = self.form
+        if form is None:
+            form = self.form = self.make(self.name)
+        return form(*args, **kwargs)
+
+
+def _make(name):
+    return Operator(resolve(name)[1])
+
+
+def install():
+    global rt
+    from dfshim.host import kernels
+
+    rt = ctypes.CDLL(None)
+    if not hasattr(rt, "cudaLaunchHostFunc"):
+        rt = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.partition('.')[0]}")
+    rt.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p, HOST_FN, ctypes.c_void_p]
+    rt.cudaStreamQuery.argtypes = rt.cudaStreamSynchronize.argtypes = [ctypes.c_void_p]
+    C._set_cudnn_enabled(False)
+    for key, cpu in (("CUDA", "CPU"), ("SparseCUDA", "SparseCPU")):
+        library = torch.library.Library("aten", "IMPL", key)
+        LIBRARIES.append(library)
+        names = C._dispatch_get_registrations_for_dispatch_key(key)
+        if key == "CUDA":
+            names = [n for n in names if n != "aten::copy_"] + [f"aten::{n}" for n in WHOLE]
+        for name in names:
+            space, _, full = name.partition("::")
+            base = full.partition(".")[0]
+            if space != "aten" or base in NATIVE or key == "SparseCUDA" and base == "copy_":
+                continue
+            op = resolve(name)[1]
+            if op is None or _is_view(op):
+                continue
+            own = kernels.FORMS.get(full)
+            if own:
+                form = own
+            elif _has(name, cpu, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
+                form = Lazily(name, _make)
+            else:
+                form = Lazily(name, kernels.without_cpu)
+            library.m.impl(full, key, form, False)
+        if key == "CUDA":
+            library.m.impl("copy_", key, copy_, False)
+    kernels.install()
