@@ -47,6 +47,7 @@ for f in nowhere bad.dft; do
 	row "import-fr:--nonsense:$f:$f:-"
 done
 row "run:--:-:-:-"
+row "ci:--limit x -- true:-:-:-"
 row "env:extra:-:-:--json"
 row "lib:--name x:-:-:-"
 row "net:--streams 0:-:-:--json"

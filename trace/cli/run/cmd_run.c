@@ -99,6 +99,8 @@ static int parse(int argc, char **argv)
 		DF_OPT(TRACE, trace,
 		       "write traces there; after a failure the verdict is printed, once"),
 		DF_OPT(TIMEOUT, df_run.timeout, NULL),
+		DF_REAL("limit", "SECONDS", df_run.limit, 0.001, 1e6,
+			"end the job after so long, with status 124"),
 		DF_REAL("grace", "SECONDS", df_run.grace, 0, 86400,
 			"how long the others may go on when one has failed (10)"),
 		DF_FLAG("tag", df_run.tag, "prefix every line of output with the rank"),
@@ -111,7 +113,7 @@ static int parse(int argc, char **argv)
 		.in_order = 1,
 		.doc = "Runs an unmodified NCCL program with libdfshim.so in front of it.\v"
 		       "Exit status: 0 when all processes return 0, else the first failing status (128 + "
-		       "signal); 2 wrong usage.");
+		       "signal), 124 after --limit; 2 wrong usage.");
 	df_run.host = df_run.devices >= 0;
 	df_run.devices = df_run.devices > 0 ? df_run.devices : 0;
 	df_run.set_ranks = df_run.nr_procs > 0;
@@ -254,7 +256,7 @@ static void forward(int signals)
 static int wait_all(int signals)
 {
 	struct pollfd *fds = calloc((size_t)df_run.nr_procs * 2 + 1, sizeof(*fds));
-	uint64_t failed_ns = 0, now;
+	uint64_t failed_ns = 0, begun_ns = df_now_ns(), now;
 	int code = 0, i, k, nr, left, stage = 0;
 
 	if (!fds) {
@@ -273,6 +275,11 @@ static int wait_all(int signals)
 		if (!left && (nr == 1 || poll(fds + 1, (nfds_t)nr - 1, 0) <= 0))
 			break;
 		now = df_now_ns();
+		if (df_run.limit > 0 && !code && now - begun_ns >= (uint64_t)(df_run.limit * 1e9)) {
+			fprintf(stderr, "dfshim run: not finished after %g s\n", df_run.limit);
+			df_run.grace = 0;
+			code = 124;
+		}
 		if (code && !failed_ns)
 			failed_ns = now;
 		if (left && code && stage == 0 &&
@@ -285,7 +292,10 @@ static int wait_all(int signals)
 			signal_all(SIGKILL);
 			stage = 2;
 		}
-		if (poll(fds, (nfds_t)nr, left && code ? 100 : left ? 1000 : 0) > 0) {
+		if (poll(fds, (nfds_t)nr,
+			 left && (code || df_run.limit > 0) ? 100
+			 : left				    ? 1000
+							    : 0) > 0) {
 			if (fds[0].revents)
 				forward(signals);
 			nr = 1;

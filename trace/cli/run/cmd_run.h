@@ -12,7 +12,7 @@ extern struct df_run_opts {
 	int host, devices, nr_procs, set_ranks, tag, dry_run;
 	const char *mode, *rules;
 	char trace[PATH_MAX];
-	double timeout, grace;
+	double timeout, limit, grace;
 	char **app;
 } df_run;
 

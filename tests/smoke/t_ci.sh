@@ -1,0 +1,80 @@
+#!/bin/bash
+# Description: dfshim ci: jobs that are right, that hang by NCCL's rules, that only could, and that fail by themselves: status, summary, report; it ends in time and leaves nothing behind.
+set -u
+. "$SRC/tests/lib/clients.sh"
+own_shm
+unset DFSHIM_TRACE
+S=$B/tests/deadlock/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+# ci STATUS TITLE ARGS...: its status, the summary's title, and a report.
+ci() {
+	local want=$1 title=$2 rc
+	shift 2
+	rm -f "$T/sum.md" "$T/report.html"
+	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" ci --timeout "$(seconds 20)" --summary "$T/sum.md" --report "$T/report.html" "$@" \
+		>"$T/out" 2>"$T/err"
+	rc=$?
+	[ $rc = "$want" ] || fail "$*: status $rc, not $want: $(cat "$T/out" "$T/err")"
+	[ "$(head -1 "$T/sum.md")" = "### dfshim: $title" ] || fail "$*: the summary begins: $(head -3 "$T/sum.md")"
+	[ "$title" = "nothing checked" ] || grep -q '<!doctype html' "$T/report.html" || fail "$*: no report"
+}
+program() { # NAME, its text on standard input
+	{
+		printf 'ranks 2\nprocs\n'
+		cat
+	} >"$T/$1.txt"
+}
+
+ci 0 "no deadlock" -n 2 -- "$C/ddp"
+grep -q '^no potential deadlock' "$T/out" || fail "what predict says is not printed: $(cat "$T/out")"
+ci 0 "no deadlock" --host=2 -n 2 -- "$C/disorder" --inorder --iters 5
+
+# In different orders, in threads of one process and with a synchronisation.
+ci 10 ORDER -- "$C/disorder"
+grep -q '^ORDER: ' "$T/out" && grep -q '^~~~~text$' "$T/sum.md" && grep -q 'Shortest cycle' "$T/sum.md" ||
+	fail "the summary says too little: $(cat "$T/sum.md")"
+
+# A branch that depends on the rank.
+program branch <<-'END'
+	comm A 0 1
+	0: AR A s; AR A s; dsync
+	1: AR A s; dsync
+END
+ci 20 MISSING -- "$S" --timeout 50 "$T/branch.txt"
+
+# Two groups with a synchronisation between.
+program groups <<-'END'
+	comm A 0 1
+	comm B 0 1
+	0: AR A s1; AR B s2; dsync; AR A s1; dsync; AR B s2; dsync
+	1: AR A s1; AR B s2; dsync; AR B s2; dsync; AR A s1; dsync
+END
+ci 12 SYNC -- "$S" --timeout 50 "$T/groups.txt"
+
+# Sends and receives that cross: buffered here, but only as long as they are short.
+program cross <<-'END'
+	comm A 0 1
+	0: send A 1 s n=16; recv A 1 s n=16; dsync
+	1: send A 0 s n=16; recv A 0 s n=16; dsync
+END
+ci 14 "potential deadlock" -- "$S" --timeout 50 "$T/cross.txt"
+grep -q 'POTENTIAL DEADLOCK' "$T/sum.md" || fail "no witness in the summary: $(cat "$T/sum.md")"
+
+# What is no hang.
+ci 3 "the job failed" -n 2 -- bash -c '"$0" --iters 5 --inorder --ranks 2 >/dev/null; exit 3' "$C/disorder"
+ci 1 "nothing checked" -- true
+ci 127 "nothing checked" -- "$T/no such program"
+ci 124 "nothing checked" --limit 1 -- sleep 50
+"$B/dfshim" ci >/dev/null 2>&1
+[ $? = 2 ] || fail "without a program"
+"$B/dfshim" ci --summary "$T/none/sum.md" -- "$C/ddp" >/dev/null 2>"$T/err" && fail "a summary that cannot be written is no error"
+grep -q "$T/none/sum.md" "$T/err" || fail "$(cat "$T/err")"
+
+# Interrupted.
+"$B/dfshim" ci -- sleep 100 2>/dev/null &
+pid=$!
+sleep 0.5
+kill -TERM $pid
+wait $pid
+[ $? = 143 ] || fail "SIGTERM does not end it"
+exit 0

@@ -1,0 +1,276 @@
+/*
+ * `dfshim ci`: for a workflow's step. Runs a job by NCCL's rules (`dfshim run`), bounded; if it hangs, its verdict; else what
+ * `dfshim predict` finds in what it recorded. A summary in Markdown and the HTML report are for those who read the result
+ * elsewhere. One thread.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/err.h"
+#include "trace/cli/cli.h"
+#include "trace/cli/input.h"
+#include "trace/cli/run/jobdir.h"
+
+#define PREDICTED 14 /* exit status of `dfshim predict` */
+#define FENCE	  "~~~~"
+
+struct ci {
+	struct df_jobdir dir;
+	char self[PATH_MAX], traces[PATH_MAX],
+		text[PATH_MAX]; /* text: what the summary is made of */
+	const char *summary, *report;
+};
+
+/* Both the user and the summary are told. */
+static void copy(const char *from, FILE *to)
+{
+	FILE *in = fopen(from, "r");
+	char buf[4096];
+	size_t n;
+
+	while (in && (n = fread(buf, 1, sizeof(buf), in)))
+		fwrite(buf, 1, n, to);
+	if (in)
+		fclose(in);
+}
+
+/* In the child: its results go into the file. */
+static void to_file(void *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+
+	if (fd < 0)
+		_exit(127);
+	dup2(fd, STDOUT_FILENO);
+}
+
+/* The exit status of a subcommand; 128 + signal. */
+static int status_of(int status)
+{
+	return status < 0 ? 1 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int has_traces(const struct ci *ci)
+{
+	struct stat st;
+
+	/* Besides "." and ".." a folder below it would count as a link. */
+	return !stat(ci->traces, &st) && !rmdir(ci->traces) ? (mkdir(ci->traces, 0777), 0) : 1;
+}
+
+static int write_summary(const struct ci *ci, const char *title, const char *line,
+			 const char *about)
+{
+	FILE *out = df_cli_create("ci", ci->summary);
+	struct stat st;
+
+	if (!out)
+		return 1;
+	fprintf(out, "### dfshim: %s\n\n%s\n", title, line);
+	if (!stat(ci->text, &st) && st.st_size) {
+		fprintf(out, "\n<details><summary>%s</summary>\n\n" FENCE "text\n", about);
+		copy(ci->text, out);
+		fputs(FENCE "\n\n</details>\n", out);
+	}
+	return df_cli_close("ci", ci->summary, out, 0);
+}
+
+/* What the traces say, into ci->text. The verdict's exit status, with its line; -1: they cannot be read. */
+static int judge(struct ci *ci, char *line, size_t size, char *word, size_t word_size)
+{
+	const struct df_check_opts opts = {.alive = df_check_alive};
+	char *path = ci->traces;
+	struct df_check_result *r = df_cli_judge("ci", 1, &path, &opts);
+	FILE *out = r ? fopen(ci->text, "w") : NULL;
+	int rc = -1;
+
+	if (out) {
+		rc = df_verdict_exit(df_check_verdict(r));
+		snprintf(line, size, "%s", df_check_line(r));
+		snprintf(word, word_size, "%s", df_verdict_word(df_check_verdict(r)));
+		df_check_print(r, out);
+		fclose(out);
+	}
+	df_check_result_free(r);
+	return rc;
+}
+
+/*
+ * What other executions could do, into ci->text: the exit status of `dfshim predict`. tries: how many other orders of a
+ * rank's threads.
+ */
+static int predict(struct ci *ci, const char *tries, char *line, size_t size)
+{
+	char *args[] = {ci->self,      (char *)"predict", (char *)"--tries",
+			(char *)tries, ci->traces,	  NULL};
+	int rc = status_of(df_jobdir_run(&ci->dir, args, to_file, ci->text));
+	FILE *in = fopen(ci->text, "r");
+
+	*line = '\0';
+	if (in && fgets(line, (int)size, in))
+		line[strcspn(line, "\n")] = '\0';
+	if (in)
+		fclose(in);
+	return rc;
+}
+
+static int write_report(struct ci *ci)
+{
+	char *args[] = {ci->self,     (char *)"report",	  ci->traces,
+			(char *)"-o", (char *)ci->report, NULL};
+
+	return status_of(df_jobdir_run(&ci->dir, args, NULL, NULL));
+}
+
+/* The job has ended, with this status. What `dfshim ci` ends with. */
+static int conclude(struct ci *ci, int job)
+{
+	char line[4096], word[32], text[4200];
+	int rc, written = 0;
+
+	if (!has_traces(ci)) {
+		snprintf(text, sizeof(text),
+			 "the job made no NCCL call: nothing was checked (its status is %d)", job);
+		fprintf(stderr, "dfshim ci: %s\n", text);
+		if (ci->summary)
+			write_summary(ci, "nothing checked", text, "");
+		return job ? job : 1;
+	}
+	if (ci->report && write_report(ci))
+		written = 1;
+	rc = judge(ci, line, sizeof(line), word, sizeof(word));
+	if (rc < 0)
+		return 1;
+	if (rc) {
+		copy(ci->text, stdout);
+		if (ci->summary && write_summary(ci, word, line, "Who waits for whom, and where"))
+			written = 1;
+		return rc;
+	}
+	if (job) {
+		snprintf(
+			text, sizeof(text),
+			"the job failed by itself, with status %d; its communication shows no deadlock",
+			job);
+		printf("%s\n%s\n", text, line);
+		if (ci->summary)
+			write_summary(ci, "the job failed", text, "Its communication");
+		return job;
+	}
+	/*
+	 * What hands work from one of a process's threads to another is not recorded (PyTorch's backward does so in each
+	 * step): a deadlock that needs another order of threads is told, but a right job must not fail for it.
+	 */
+	rc = predict(ci, "0", line, sizeof(line));
+	if (!rc && predict(ci, "100", text, sizeof(text)) == PREDICTED)
+		snprintf(
+			line, sizeof(line),
+			"no deadlock as the threads ran; another order of a rank's threads would deadlock, if no lock or "
+			"queue forbids it");
+	if (!rc)
+		printf("%s\n", line);
+	copy(ci->text, stdout);
+	if (ci->summary &&
+	    write_summary(ci,
+			  rc == PREDICTED ? "potential deadlock"
+			  : rc		  ? "no prediction"
+					  : "no deadlock",
+			  line,
+			  rc == PREDICTED ? "An execution that deadlocks" : "What was looked at"))
+		written = 1;
+	return rc ? rc : written;
+}
+
+int df_cmd_ci(int argc, char **argv)
+{
+	const char *keep = NULL;
+	int devices = -1, procs = 0, rc;
+	double timeout = 30, limit = 0;
+	struct ci ci = {0};
+	char host[32], ranks[16], seconds[32], bound[32];
+	char **args;
+	size_t n = 0;
+	ssize_t len = readlink("/proc/self/exe", ci.self, sizeof(ci.self) - 1);
+	const struct df_opt options[] = {
+		{.name = "host",
+		 .kind = DF_OPT_NUMBER,
+		 .arg = "DEVICES",
+		 .min = 1,
+		 .max = 1024,
+		 .optional = 1,
+		 .help = "devices, which are CPU threads (8, or one a process)",
+		 DF_OPT_TO(devices)},
+		{.letter = 'n',
+		 .kind = DF_OPT_NUMBER,
+		 .arg = "PROCS",
+		 .min = 1,
+		 .max = 4096,
+		 .help = "start so many copies, as dfshim run does",
+		 DF_OPT_TO(procs)},
+		DF_TEXT("summary", "FILE", ci.summary, "write a summary in Markdown"),
+		DF_TEXT("report", "FILE", ci.report, "write the HTML report"),
+		DF_OPT(TIMEOUT, timeout, "no progress for so long is a hang (30)"),
+		DF_REAL("limit", "SECONDS", limit, 0.001, 1e6,
+			"end the job after so long, also if it still makes progress"),
+		DF_OPT(TRACE, keep, "keep the traces there"),
+	};
+
+	DF_CLI_PARSE(
+		"ci", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
+		.in_order = 1,
+		.doc = "Runs a job on CPU threads by NCCL's rules, and says whether it deadlocks: in this run, or "
+		       "in other executions that its records allow. Its output goes to standard error.\v"
+		       "Exit status: 0 no deadlock, in this run nor found in others; the verdict's of a run that "
+		       "hangs, as dfshim check; 14 other executions can deadlock, as dfshim predict; the job's own "
+		       "status if it fails without a hang; 1 nothing was recorded, or a file cannot be written; 2 "
+		       "wrong usage.");
+	if (len <= 0)
+		return df_cli_input_error("ci", "/proc/self/exe", "%s", strerror(errno));
+	args = calloc((size_t)argc + 20, sizeof(*args));
+	if (!args)
+		return df_cli_input_error("ci", argv[0], "%s", strerror(ENOMEM));
+	if (df_jobdir_create(&ci.dir, "ci")) {
+		free(args);
+		return 1;
+	}
+	snprintf(ci.text, sizeof(ci.text), "%s/text", ci.dir.path);
+	if (keep)
+		snprintf(ci.traces, sizeof(ci.traces), "%s", keep);
+	else
+		snprintf(ci.traces, sizeof(ci.traces), "%s/traces", ci.dir.path);
+	snprintf(host, sizeof(host), devices > 0 ? "--host=%d" : "--host", devices);
+	snprintf(seconds, sizeof(seconds), "%g", timeout);
+	args[n++] = ci.self;
+	args[n++] = (char *)"run";
+	args[n++] = host;
+	if (procs) {
+		snprintf(ranks, sizeof(ranks), "%d", procs);
+		args[n++] = (char *)"-n";
+		args[n++] = ranks;
+	}
+	args[n++] = (char *)"--rules";
+	args[n++] = (char *)"nccl";
+	args[n++] = (char *)"--timeout";
+	args[n++] = seconds;
+	if (limit > 0) {
+		snprintf(bound, sizeof(bound), "%g", limit);
+		args[n++] = (char *)"--limit";
+		args[n++] = bound;
+	}
+	args[n++] = (char *)"--trace";
+	args[n++] = ci.traces;
+	args[n++] = (char *)"--";
+	memcpy(args + n, argv, (size_t)argc * sizeof(*args));
+	rc = conclude(&ci, status_of(df_jobdir_run(&ci.dir, args, NULL, NULL)));
+	free(args);
+	df_jobdir_remove(&ci.dir);
+	return rc;
+}
