@@ -135,6 +135,14 @@ $(HOST_NAMES): $(B)/dfhost/%: $(B)/libdfhost.so
 $(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c solve.c sync.c))
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-z,defs -o $@ $^ -lm
 
+# What `dfshim --version` says; written anew only where it has changed. kernels/module.mk sets GPU_CODE.
+$(B)/obj/trace/cli/main.o: $(B)/gen/trace/cli/build.h
+$(B)/gen/trace/cli/build.h: FORCE
+	@mkdir -p $(@D)
+	$(Q)scripts/gen_build.sh "$(CUDA_INC)" "$(NCCL_HOME)/include" "$(GPU_CODE)" $(PRODUCTS) >$@.tmp
+	$(Q)cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
+FORCE:
+
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
 

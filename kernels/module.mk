@@ -13,6 +13,7 @@ GPU_GENCODE = $(foreach t,$(GPU_TARGETS),-gencode arch=compute_$(t),code=sm_$(t)
 .PHONY: check-budget
 ifneq ($(and $(NVCC),$(if $(SAN),,1)),)
 
+GPU_CODE := $(addprefix sm_,$(GPU_TARGETS)) $(addprefix compute_,$(GPU_PTX))
 all: $(B)/kernels/daemon.fatbin
 
 # What the assembler says about resources is kept beside it, for check-budget.

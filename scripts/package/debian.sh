@@ -39,6 +39,8 @@ cp -r scripts/package/debian "$src/debian"
 	echo " -- $(sed -n 's/^Maintainer: //p' scripts/package/debian/control)  $(git log -1 --format=%aD)"
 } >"$src/debian/changelog"
 echo CHANGELOG.md >"$src/debian/docs"
+export BUILD_COMMIT
+BUILD_COMMIT=$(git rev-parse --short=12 HEAD)
 (cd "$src" && dpkg-buildpackage -b -us -uc) >"$work/log" 2>&1 || {
 	tail -30 "$work/log" >&2
 	exit 1

@@ -8,7 +8,9 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/version.h"
+#include "trace/cli/build.h"
 #include "trace/cli/cli.h"
+#include "trace/record/format.h"
 
 static const struct command {
 	const char *name, *args, *summary;
@@ -26,6 +28,21 @@ static void print_commands(FILE *out, int names)
 		if (commands[i].run)
 			fprintf(out, names ? "%s\n" : "  %-10s %s\n", commands[i].name,
 				commands[i].summary);
+}
+
+#ifdef __clang__
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+static void print_version(void)
+{
+	printf("dfshim %s\n", DF_VERSION);
+	printf("built from commit %s by %s, for glibc %d.%d or newer\n", DF_BUILD_COMMIT, COMPILER,
+	       __GLIBC__, __GLIBC_MINOR__);
+	printf("with %s\n", DF_BUILD_PARTS);
+	printf("trace format %d\n", DF_TRACE_VERSION);
 }
 
 static char *help_text(void)
@@ -49,7 +66,7 @@ int main(int argc, char **argv)
 	int version = 0, list = 0;
 	char *help = help_text();
 	const struct df_opt options[] = {
-		DF_FLAG("version", version, "print the version"),
+		DF_FLAG("version", version, "print the version, and what is in this build"),
 		DF_FLAG("list", list, NULL),
 	};
 
@@ -62,7 +79,7 @@ int main(int argc, char **argv)
 		     &argc, &argv);
 	free(help);
 	if (version)
-		printf("dfshim %s\n", DF_VERSION);
+		print_version();
 	else if (list)
 		print_commands(stdout, 1);
 	else if (!argc)
