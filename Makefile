@@ -42,7 +42,7 @@ NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
 	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
-ifneq ($(filter-out check check-gpu check-rdma demo bench lint tsan asan wheel deb uninstall clean,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out check check-gpu check-rdma demo bench lint tsan asan wheel deb check-packages uninstall clean,$(or $(MAKECMDGOALS),all)),)
 $(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
 endif
 endif
@@ -91,7 +91,7 @@ LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)
 HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13)
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
-.PHONY: all tests check check-gpu check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb install uninstall clean
+.PHONY: all tests check check-gpu check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb check-packages install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -133,7 +133,7 @@ $(HOST_NAMES): $(B)/dfhost/%: $(B)/libdfhost.so
 
 # The planner's state machine for Python: plan_handle.h is all that it exports.
 $(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c solve.c sync.c))
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-z,defs -o $@ $^ -lm
+	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,-z,defs -o $@ $^ -lm
 
 # What `dfshim --version` says; written anew only where it has changed. kernels/module.mk sets GPU_CODE.
 $(B)/obj/trace/cli/main.o: $(B)/gen/trace/cli/build.h
@@ -240,12 +240,19 @@ lint:
 
 # -- packages -----------------------------------------------------------------------------------------------
 wheel:
-	@scripts/prereqs.sh build
-	@scripts/package/wheel.sh
+	@scripts/prereqs.sh build wheel
+	@scripts/package/wheel.sh $(patsubst $(B)/%,%,$(filter %.so %/dfshim %/libcuda.so.1,$(PRODUCTS)))
 
 deb:
 	@scripts/prereqs.sh build deb
 	@scripts/package/debian.sh
+
+# Both, built, installed, used and removed.
+check-packages:
+	@scripts/prereqs.sh build check wheel deb
+	@$(SUBMAKE) tests
+	@$(MAKE) --no-print-directory wheel deb
+	@$(RUN) package/
 
 # -- installation ---------------------------------------------------------------------------------------
 VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)

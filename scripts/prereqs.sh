@@ -2,7 +2,7 @@
 # Installs what building and testing dfshim needs and this machine lacks. Does nothing, and needs no
 # network, when everything is there.
 #
-#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb]      (default: build check)
+#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [wheel]      (default: build check)
 #
 # Packages come from apt. Where no CUDA toolkit or no NCCL is installed, the headers and libraries come
 # from NVIDIA's pip wheels, into build/cuda: enough for everything that needs no GPU.
@@ -35,6 +35,7 @@ for part; do
 		;;
 	lint) need="$need clang-format shellcheck mandoc" ;;
 	bare) need="$need mmdebstrap" ;;
+	wheel) need="$need python3 python3-venv" ;;
 	deb) need="$need debhelper dpkg-dev lintian" ;;
 	bench) optional="$optional openmpi-bin libopenmpi-dev" ;;
 	*) echo "prereqs.sh: unknown part '$part'" >&2 && exit 2 ;;
@@ -49,6 +50,7 @@ have() {
 	check) [ -f /usr/include/check.h ] ;;
 	libjansson-dev) [ -f /usr/include/jansson.h ] ;;
 	uthash-dev) [ -f /usr/include/uthash.h ] ;;
+	python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
 	procps) command -v pgrep >/dev/null ;;
 	*) dpkg -s "$1" >/dev/null 2>&1 ;;
 	esac

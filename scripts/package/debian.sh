@@ -41,7 +41,7 @@ cp -r scripts/package/debian "$src/debian"
 echo CHANGELOG.md >"$src/debian/docs"
 export BUILD_COMMIT
 BUILD_COMMIT=$(git rev-parse --short=12 HEAD)
-(cd "$src" && dpkg-buildpackage -b -us -uc) >"$work/log" 2>&1 || {
+(cd "$src" && dpkg-buildpackage -b -us -uc -j"$(nproc)") >"$work/log" 2>&1 || {
 	tail -30 "$work/log" >&2
 	exit 1
 }

@@ -1,5 +1,6 @@
 #!/bin/bash
-# A Python wheel of libraries, tool, manual pages and Python package: build/dist/dfshim-*.whl. Called by `make wheel`.
+# A Python wheel of libraries, tool, manual pages and Python package: build/dist/dfshim-*.whl. Called by `make wheel`, with
+# what the libraries and the tool are called.
 #
 # Everything is compiled for the C library of WHEEL_GLIBC (2.28: RHEL 8, Debian 10, Ubuntu 18.10 and newer), with the zig
 # compiler's headers and symbols of that version, so that the wheel's tag is true on whatever machine it was built;
@@ -22,7 +23,7 @@ if [ ! -x "$venv/bin/auditwheel" ]; then
 	}
 fi
 
-# zig sees only headers and libraries that it is shown: these two.
+# zig sees only headers and libraries that it is shown: these two; and it defines NDEBUG, which no other build has.
 jansson=$(gcc -print-file-name=libjansson.a)
 [ -f "$jansson" ] || {
 	echo "make wheel: libjansson.a is missing: scripts/prereqs.sh build" >&2
@@ -32,26 +33,26 @@ mkdir -p "$work/include"
 find /usr/include \( -name uthash.h -o -name 'jansson*.h' \) -exec cp {} "$work/include/" \;
 cat >"$work/cc" <<CC
 #!/bin/sh
-exec "$PWD/$venv/bin/python" -m ziglang cc -target $machine-linux-gnu.$WHEEL_GLIBC -fno-sanitize=all -isystem "$PWD/$work/include" "\$@"
+exec "$PWD/$venv/bin/python" -m ziglang cc -target $machine-linux-gnu.$WHEEL_GLIBC -fno-sanitize=all -UNDEBUG -isystem "$PWD/$work/include" "\$@"
 CC
 chmod +x "$work/cc"
 
-products=(libdfshim.so libdfhost.so libdfplan.so dfshim)
+products=("$@")
 # GPU code does not depend on the compiler for the host.
 if make --no-print-directory -n build/kernels/daemon.fatbin >/dev/null 2>&1; then
 	make --no-print-directory build/kernels/daemon.fatbin
 	install -D -p build/kernels/daemon.fatbin "$work/build/kernels/daemon.fatbin"
 fi
-make --no-print-directory B="$work/build" CC="$PWD/$work/cc" UNWINDER=-lunwind JANSSON="$jansson" \
+env -u MAKEFLAGS make -j"$(nproc)" --no-print-directory B="$work/build" CC="$PWD/$work/cc" UNWINDER=-lunwind JANSSON="$jansson" \
 	"${products[@]/#/$work/build/}"
 
 version=$(sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 stage=$work/stage
 rm -rf "$stage"
-mkdir -p "$stage/dfshim/bin" "$stage/dfshim/lib" "$stage/share/man/man1" "$stage/share/man/man7" "$dist"
-cp interpose/python/dfshim/*.py "$stage/dfshim/"
+mkdir -p "$stage/dfshim/bin" "$stage/dfshim/lib/dfhost" "$stage/share/man/man1" "$stage/share/man/man7" "$dist"
+(cd interpose/python && find dfshim -name '*.py' -exec install -D -m 644 {} "../../$stage/{}" \;)
 for f in "${products[@]}"; do
-	case $f in *.so) to=lib ;; *) to=bin ;; esac
+	case $f in *.so | *.so.*) to=lib ;; *) to=bin ;; esac
 	strip -o "$stage/dfshim/$to/$f" "$work/build/$f"
 done
 cp docs/man/*.1 "$stage/share/man/man1/"

@@ -2,6 +2,7 @@
 # Description: the package of `make deb`: unpacked into a folder of its own, used there, and removed by dpkg.
 set -u
 . "$SRC/tests/lib/clients.sh"
+. "$SRC/tests/lib/installed.sh"
 deb=$(ls "$SRC"/build/dist/dfshim_*.deb 2>/dev/null) || skip "no package in build/dist: make deb"
 [ "$deb" -nt "$B/libdfshim.so" ] || skip "the package is older than the libraries: make deb"
 [ "$(id -u)" = 0 ] || skip "only root can install packages"
@@ -21,6 +22,8 @@ done
 cd "$T" || exit 1
 env -u SRC -u B "$tool" run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 || fail "run: $(tail -5 "$T/out")"
 grep -q OK "$T/out" || fail "run: $(cat "$T/out")"
+native "$root" /usr
+completion "$root/usr/share/bash-completion/completions/dfshim" "$tool"
 own -P dfshim || fail "dpkg -P: $(tail -5 "$T/dpkg")"
 left=$(find "$root/usr" -type f 2>/dev/null)
 [ -z "$left" ] || fail "dpkg -P leaves $left"

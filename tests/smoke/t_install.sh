@@ -2,10 +2,12 @@
 # Description: what `make install` puts somewhere else works there and goes again; a bare machine gets one line.
 set -u
 . "$SRC/tests/lib/clients.sh"
+. "$SRC/tests/lib/installed.sh"
 case $B in "$SRC"/*) ;; *) skip "the build folder is not below the sources" ;; esac
 root=$T/root
 cd "$SRC" || exit 1
 case $B in */thread) san=thread ;; */address) san=address ;; *) san="" ;; esac
+SAN_COMPILE=${san:+-fsanitize=$san}
 mk() { env -u MAKEFLAGS make --no-print-directory -s SAN="$san" B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
 mk install >"$T/install" 2>&1 || fail "make install: $(tail -5 "$T/install")"
 at=$root/opt/df
@@ -32,6 +34,8 @@ grep -q OK "$T/out" || fail "the installed copy: $(cat "$T/out")"
 jq -e . "$at/share/dfshim/sim.schema.json" >/dev/null || fail "the schema is no JSON"
 [ "$(PKG_CONFIG_PATH=$at/lib/pkgconfig pkg-config --variable=preload dfshim)" = /opt/df/lib/libdfshim.so ] ||
 	fail "pkg-config: $(PKG_CONFIG_PATH=$at/lib/pkgconfig pkg-config --variable=preload dfshim)"
+native "$root" /opt/df
+completion "$at/share/bash-completion/completions/dfshim" "$at/bin/dfshim"
 
 cd "$SRC" || exit 1
 mk uninstall >"$T/uninstall" 2>&1
