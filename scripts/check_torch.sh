@@ -1,0 +1,129 @@
+#!/bin/bash
+# PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
+#
+#   scripts/check_torch.sh [--all] [PART...]     PART: operators ddp ci jobs input suite
+#
+# TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest; else they are installed into build/venv, once (some
+# gigabytes). --all: the whole suite with 2, 3 and 4 ranks, which takes hours; else a part of it. A line for each check; the
+# last line counts them.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+B=${B:-build}
+all="" passed=0 failed=0 skipped=0
+if [ "${1-}" = --all ]; then
+	all=1
+	shift
+fi
+parts=" ${*:-operators ddp ci jobs input suite} "
+py=${TORCH_PYTHON:-$PWD/$B/venv/bin/python}
+if [ -z "${TORCH_PYTHON-}" ] && ! "$py" -c 'import torch, numpy, expecttest' 2>/dev/null; then
+	echo "installing PyTorch into $B/venv"
+	python3 -m venv "$B/venv" && "$py" -m pip install -q torch numpy expecttest || exit 1
+fi
+"$py" -c 'import torch, sys; print("PyTorch", torch.__version__); sys.exit(torch.version.cuda is None)' || {
+	echo "this PyTorch is built without CUDA: install a CUDA build (on Linux x86-64 \`pip install torch\` is one)"
+	exit 1
+}
+T=$(mktemp -d)
+trap 'rm -rf "$T"' EXIT
+export PYTHONUNBUFFERED=1
+unset DFSHIM_TRACE
+
+wants() { [[ $parts == *" $1 "* ]]; }
+# check NAME STATUS COMMAND...: one line; where it fails, the end of its output.
+check() {
+	local name=$1 want=$2 rc begun=$SECONDS
+	shift 2
+	timeout -k 5 "${LIMIT:-200}" "$@" >"$T/log" 2>&1
+	rc=$?
+	if [[ " $want " == *" $rc "* ]]; then
+		passed=$((passed + 1))
+		echo "ok   $name ($((SECONDS - begun)) s)"
+		return 0
+	fi
+	failed=$((failed + 1))
+	echo "FAIL $name: status $rc, not $want"
+	tail -25 "$T/log" | sed 's/^/     | /'
+	return 1
+}
+# says NAME PATTERN: the last check's output has it.
+says() {
+	if grep -qE "$2" "$T/log"; then
+		passed=$((passed + 1))
+		echo "ok   $1"
+	else
+		failed=$((failed + 1))
+		echo "FAIL $1: no line '$2'"
+		tail -25 "$T/log" | sed 's/^/     | /'
+	fi
+}
+run() { # NAME STATUS OPTIONS-OF-RUN... -- COMMAND...
+	local name=$1 want=$2
+	shift 2
+	check "$name" "$want" "$B/dfshim" run "$@"
+}
+
+if wants operators; then
+	run "operators" 0 --host=2 -- "$py" tests/torch/operators.py
+fi
+if wants ddp; then
+	run "ddp, dfshim run -n 2" 0 --host -n 2 -- "$py" tests/torch/ddp.py
+	run "ddp, torchrun, 4 ranks" 0 --host -- "$py" -m torch.distributed.run --standalone --nproc-per-node 4 tests/torch/ddp.py
+	run "ddp, nccl's rules" 0 --host -n 2 --rules nccl --timeout 30 -- "$py" tests/torch/ddp.py
+fi
+if wants ci; then
+	check "ci: right" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/ddp.py
+	check "ci: a step's all_reduce is left out" "20 21" "$B/dfshim" ci -n 2 --timeout 10 -- "$py" tests/torch/ddp.py --hang
+	says "its line" 'ddp.py:[0-9]+ average'
+	check "ci: a branch that depends on the rank" 20 "$B/dfshim" ci -n 2 --timeout 10 -- "$py" docs/ci/branch.py
+	says "its line" 'branch.py:[0-9]+'
+	check "ci: sends and receives that cross" 14 "$B/dfshim" ci -n 2 --timeout 10 -- "$py" docs/ci/pipeline.py
+	check "ci: two groups, a synchronisation between" "10 12" "$B/dfshim" ci -n 2 --timeout 10 -- "$py" docs/ci/groups.py
+	says "its line" 'groups.py:[0-9]+'
+fi
+if wants jobs; then
+	for case in ddp fsdp2 tensor_parallel pipeline ring graphs groups end collectives eager; do
+		run "job $case" 0 --host=1 -- "$py" -m torch.distributed.run --standalone --nproc-per-node "${RANKS:-2}" \
+			tests/gpu/torch_jobs.py $case
+	done
+fi
+if wants input; then
+	before=$(ls -A /dev/shm)
+	run "more ranks than devices" 1 --host=1 -n 2 -- "$py" tests/torch/ddp.py
+	says "it is said" 'invalid device ordinal'
+	run "no memory left" 1 --host -- "$py" -c 'import torch; torch.empty(1 << 60, device="cuda")'
+	says "as CUDA says it" 'OutOfMemoryError'
+	run "no torch" 1 --host -- "$py" -S -c 'import torch'
+	mkdir -p "$T/cpu/torch"
+	printf '__version__ = "2.0+cpu"\nclass version:\n    cuda = None\n' >"$T/cpu/torch/__init__.py"
+	run "a torch without CUDA" 0 --host -- "$py" -c "import sys; sys.path.insert(0, '$T/cpu'); import torch"
+	says "which one to install" 'built without CUDA.*pip install torch'
+	"$B/dfshim" run --host -n 2 -- "$py" tests/torch/ddp.py >"$T/log" 2>&1 &
+	pid=$!
+	sleep 8
+	kill -INT $pid
+	wait $pid
+	rc=$?
+	after=$(ls -A /dev/shm)
+	if [ $rc != 0 ] && [ "$before" = "$after" ]; then
+		passed=$((passed + 1))
+		echo "ok   interrupted"
+	else
+		failed=$((failed + 1))
+		echo "FAIL interrupted: status $rc; left in /dev/shm: $after"
+	fi
+fi
+if wants suite; then
+	part=(--every 9 --limit 120)
+	[ -z "$all" ] || part=()
+	for world in 2 3 4; do
+		# PyTorch's tests of the profiler expect the names that only its stock process group gives to its work.
+		TORCH_DIST_USE_NCCL2=0 PYTORCH_PRINT_REPRO_ON_FAILURE=0 "$B/dfshim" run --host=$world -- "$py" tests/torch/suite.py \
+			--world $world --known docs/pytorch-suite.txt "${part[@]}" 2>/dev/null | tee "$T/log"
+		read -r p f s <<<"$(sed -nE 's/^[0-9]+ ranks: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$T/log")"
+		[ -n "${p-}" ] || f=1
+		passed=$((passed + ${p:-0})) failed=$((failed + f)) skipped=$((skipped + ${s:-0}))
+	done
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
