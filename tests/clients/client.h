@@ -51,6 +51,14 @@ static inline double client_now(void)
 	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
+/* For qsort(). */
+static inline int client_by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
 static inline uint64_t client_random(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;

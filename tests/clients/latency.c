@@ -9,13 +9,6 @@
 static size_t min_bytes = 8, max_bytes = 64 << 20;
 static int rounds = 11, small;
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t bytes)
 {
 	int inner = bytes <= 65536 ? 200 : bytes <= (1 << 20) ? 20 : 4, r, i, n = me->nr_ranks;
@@ -42,8 +35,8 @@ static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t by
 		}
 		client_tick();
 	}
-	qsort(times, (size_t)rounds, sizeof(*times), by_value);
-	qsort(calls, (size_t)rounds, sizeof(*calls), by_value);
+	qsort(times, (size_t)rounds, sizeof(*times), client_by_value);
+	qsort(calls, (size_t)rounds, sizeof(*calls), client_by_value);
 	if (!me->rank) {
 		printf("latency: %zu bytes %.3f us %.4f GB/s call %.3f us\n", bytes,
 		       times[rounds / 2] * 1e6,
