@@ -42,7 +42,7 @@ NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
 	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
-ifneq ($(filter-out check check-gpu check-torch check-rdma demo bench lint tsan asan wheel deb check-packages uninstall clean,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out check check-gpu check-torch check-rdma demo bench lint tsan asan soak wheel deb check-packages uninstall clean,$(or $(MAKECMDGOALS),all)),)
 $(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
 endif
 endif
@@ -91,7 +91,7 @@ LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)
 HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13)
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
-.PHONY: all tests check check-gpu check-torch check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress wheel deb check-packages install uninstall clean
+.PHONY: all tests check check-gpu check-torch check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -222,6 +222,13 @@ bench:
 	@scripts/prereqs.sh build check bench
 	@$(SUBMAKE) all $(BENCHES)
 	@B=$(B) scripts/bench.sh '$(BENCH)'
+
+# Hours of random programs, kills, fuzzing, full disks and low limits.
+HOURS ?= 1
+soak:
+	@scripts/prereqs.sh build check
+	@$(SUBMAKE) tests
+	@B=$(B) scripts/soak.sh $(HOURS)
 
 check-rdma:
 	@scripts/prereqs.sh build check

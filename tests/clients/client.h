@@ -17,6 +17,7 @@
 #define _GNU_SOURCE
 #endif
 #include <cuda_runtime_api.h>
+#include <dirent.h>
 #include <errno.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -86,6 +87,19 @@ static inline void client_shuffle(int *a, int n, uint64_t *state)
 		a[i] = a[j];
 		a[j] = t;
 	}
+}
+
+/* Entries of a folder, as of /proc/self/fd. */
+static inline int client_count(const char *folder)
+{
+	DIR *d = opendir(folder);
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
 }
 
 /* ---- the first failure of the job --------------------------------------------------------------- */

@@ -5,7 +5,6 @@
  */
 #include "client.h"
 
-#include <dirent.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 
@@ -94,18 +93,6 @@ static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 	return 0;
 }
 
-static int nr_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
-
 static long resident_kb(void)
 {
 	long pages = 0, ignored;
@@ -118,47 +105,102 @@ static long resident_kb(void)
 	return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* What has settled after a third of the cycles does not grow in the rest. */
-static int cycles(struct client_rank *me, cudaStream_t s, float *buf)
-{
-	static ncclUniqueId id;
-	int i, fds = 0, now;
-	ncclComm_t child;
-	long kb = 0;
+typedef int (*many_step_fn)(struct client_rank *me, cudaStream_t s, float *buf, int i);
 
-	EXPECT(client_job.nr_procs == 1, "threads only");
+/* What has settled after a third of the steps does not grow in the rest; kb_each: that much a step is no leak. */
+static int steady(struct client_rank *me, cudaStream_t s, float *buf, many_step_fn step,
+		  long kb_each)
+{
+	int i, fds = 0, threads = 0, now_fds, now_threads;
+	long kb = 0, now_kb;
+
 	for (i = 0; i < amount; i++) {
 		if (i == amount / 3 && !me->index) {
-			fds = nr_fds();
+			fds = client_count("/proc/self/fd");
+			threads = client_count("/proc/self/task");
 			kb = resident_kb();
 		}
-		if (!me->index)
-			NCCL(ncclGetUniqueId(&id));
-		if (client_barrier_wait(&client_ranks_barrier))
-			return -1;
-		NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, id, me->rank));
-		NCCL(ncclCommSplit(me->comms[0], 0, 0, &child, NULL));
-		if (sum(me, me->comms[0], s, buf) || sum(me, child, s, buf))
-			return -1;
-		if (i % 3)
-			NCCL(ncclCommDestroy(child));
-		else
-			NCCL(ncclCommAbort(child));
-		NCCL(ncclCommDestroy(me->comms[0]));
-		me->comms[0] = NULL;
-		if (client_barrier_wait(&client_ranks_barrier))
+		if (step(me, s, buf, i))
 			return -1;
 	}
 	if (me->index)
 		return 0;
-	now = nr_fds();
-	printf("many: %d cycles: descriptors %d -> %d, resident %ld -> %ld KiB\n", amount, fds, now,
-	       kb, resident_kb());
-	EXPECT(now <= fds + 4, "descriptors grow: %d, then %d", fds, now);
-	/* A leak of a few KiB a cycle is more. */
-	EXPECT(resident_kb() - kb < 2048 + 2L * amount, "memory grows: %ld KiB, then %ld", kb,
-	       resident_kb());
+	now_fds = client_count("/proc/self/fd");
+	now_threads = client_count("/proc/self/task");
+	now_kb = resident_kb();
+	printf("many: %d %s: descriptors %d -> %d, threads %d -> %d, resident %ld -> %ld KiB\n",
+	       amount, wanted, fds, now_fds, threads, now_threads, kb, now_kb);
+	EXPECT(now_fds <= fds + 4, "descriptors grow: %d, then %d", fds, now_fds);
+	EXPECT(now_threads <= threads, "threads grow: %d, then %d", threads, now_threads);
+	EXPECT(now_kb - kb < 2048 + kb_each * amount, "memory grows: %ld KiB, then %ld", kb,
+	       now_kb);
 	return 0;
+}
+
+static int cycle(struct client_rank *me, cudaStream_t s, float *buf, int i)
+{
+	static ncclUniqueId id;
+	ncclComm_t child;
+
+	if (!me->index)
+		NCCL(ncclGetUniqueId(&id));
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, id, me->rank));
+	NCCL(ncclCommSplit(me->comms[0], 0, 0, &child, NULL));
+	if (sum(me, me->comms[0], s, buf) || sum(me, child, s, buf))
+		return -1;
+	if (i % 3)
+		NCCL(ncclCommDestroy(child));
+	else
+		NCCL(ncclCommAbort(child));
+	NCCL(ncclCommDestroy(me->comms[0]));
+	me->comms[0] = NULL;
+	return client_barrier_wait(&client_ranks_barrier);
+}
+
+/* A leak of a few KiB a cycle is more than 2. */
+static int cycles(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	EXPECT(client_job.nr_procs == 1, "threads only");
+	return steady(me, s, buf, cycle, 2);
+}
+
+static int one_split(struct client_rank *me, cudaStream_t s, float *buf, int i)
+{
+	ncclComm_t child;
+
+	NCCL(ncclCommSplit(me->comms[0], i % 5, me->rank, &child, NULL));
+	if (sum(me, child, s, buf))
+		return -1;
+	NCCL(ncclCommDestroy(child));
+	return 0;
+}
+
+static int splits(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	return steady(me, s, buf, one_split, 2);
+}
+
+static int operation(struct client_rank *me, cudaStream_t s, float *buf, int i)
+{
+	/* Kinds and sizes that come again: each is registered once. */
+	size_t count = (size_t)1 << i % 12;
+
+	if (i % 100 == 99)
+		return sum(me, me->comms[0], s, buf);
+	if (i % 3)
+		NCCL(ncclAllReduce(buf, buf, count, ncclFloat, ncclMax, me->comms[0], s));
+	else
+		NCCL(ncclBroadcast(buf, buf, count, ncclFloat, i % me->nr_ranks, me->comms[0], s));
+	return 0;
+}
+
+static int operations(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	return steady(me, s, buf, operation, 0);
 }
 
 /* Address space runs out: calls fail with an error, or succeed; nothing hangs or crashes. */
@@ -292,8 +334,9 @@ static const struct {
 	const char *name;
 	int (*run)(struct client_rank *me, cudaStream_t s, float *buf);
 } cases[] = {
-	{"comms", comms},   {"outstanding", outstanding}, {"cycles", cycles},
-	{"memory", memory}, {"garbage", garbage},
+	{"comms", comms},	    {"outstanding", outstanding}, {"cycles", cycles},
+	{"splits", splits},	    {"memory", memory},		  {"garbage", garbage},
+	{"operations", operations},
 };
 
 static int run(struct client_rank *me)
@@ -332,8 +375,9 @@ int main(int argc, char **argv)
 	if (!wanted)
 		wanted = "";
 	amount = text ? atoi(text) : 1000;
-	return client_main(argc, argv, 2, 1,
-			   "One case of much, named by MANY_CASE: comms, outstanding, cycles "
-			   "(MANY_AMOUNT of them),\nmemory, garbage.",
-			   run);
+	return client_main(
+		argc, argv, 2, 1,
+		"One case of much, named by MANY_CASE: comms, outstanding, cycles, splits, "
+		"operations\n(MANY_AMOUNT of them), memory, garbage.",
+		run);
 }

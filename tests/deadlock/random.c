@@ -13,10 +13,10 @@
  * once more with more patience, and that is counted. A program that ends otherwise is made smaller while it still
  * does, and printed with its seed.
  *
- *	random [--programs N] [--seconds S] [--seed N] [--print SEED] [--release safe|device] [--failures N]
- *	       [--said FILE]
+ *	random [--programs N] [--seconds S] [--executing S] [--seed N] [--print SEED] [--release safe|device]
+ *	       [--failures N] [--said FILE]
  *
- * N programs, and more until S seconds are over. --failures: so many are made smaller (3). --said: what each that hung
+ * N programs, and more until S seconds are over; those after --executing seconds are labelled only. --failures: so many are made smaller (3). --said: what each that hung
  * was told as.
  */
 #define _GNU_SOURCE
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
 	uint64_t seed =
 		sd ? strtoull(sd, NULL, 0) : (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
 	unsigned long programs = 20000, n;
-	double seconds = 0, start = now();
+	double seconds = 0, most = 0, start = now();
 	int executing;
 	char path[600];
 
@@ -320,6 +320,8 @@ int main(int argc, char **argv)
 			programs = strtoul(argv[++i], NULL, 0);
 		else if (i + 1 < argc && !strcmp(argv[i], "--seconds"))
 			seconds = atof(argv[++i]);
+		else if (i + 1 < argc && !strcmp(argv[i], "--executing"))
+			most = atof(argv[++i]);
 		else if (i + 1 < argc && !strcmp(argv[i], "--seed"))
 			seed = strtoull(argv[++i], NULL, 0);
 		else if (i + 1 < argc && !strcmp(argv[i], "--release"))
@@ -332,8 +334,8 @@ int main(int argc, char **argv)
 			return print_one(strtoull(argv[++i], NULL, 0));
 		else {
 			fprintf(stderr,
-				"usage: random [--programs N] [--seconds S] [--seed N] [--print SEED] "
-				"[--release safe|device] [--failures N] [--said FILE]\n");
+				"usage: random [--programs N] [--seconds S] [--executing S] [--seed N] "
+				"[--print SEED] [--release safe|device] [--failures N] [--said FILE]\n");
 			return 2;
 		}
 	}
@@ -343,7 +345,7 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "%s/tests/deadlock/script", build);
 	executing = !access(path, X_OK);
 	for (n = 0; n < programs || (executing && now() - start < seconds); n++)
-		take(seed + n, executing);
+		take(seed + n, executing && (!most || now() - start < most));
 	flush_pools();
 	report(n, now() - start);
 	if (said)

@@ -1,0 +1,331 @@
+/*
+ * A job in which one process ends or stops at some instant, and what becomes of the others. All run collectives with
+ * known results in an order of their own on four communicators, two of them splits. In process SURVIVOR_PROC, after
+ * SURVIVOR_US microseconds, happens SURVIVOR_HOW:
+ *
+ *   none               nothing: the job ends by itself
+ *   kill exit exec     SIGKILL; exit(0) with everything open; another program in its place
+ *   stop               SIGSTOP, for SURVIVOR_STOP ms; the job then ends by itself
+ *   thread             its first rank stops issuing, and stays
+ *   fork               a child runs another program, another child exits with destructors; the job ends by itself
+ *
+ * Ranks that are left behind have to see ncclRemoteError on each communicator that they use, their streams run again, and when they have
+ * aborted everything, the process has as many descriptors and threads as with no communicator at all. Each process says
+ * in one line what it has seen: "survivor: process 1: ended: ..." or "finished".
+ */
+#include "client.h"
+
+#define NR_COMMS  4
+#define MAX_COUNT 4000
+#define REST_S	  10 /* so long things may take to be gone */
+
+struct work {
+	struct client_rank *me;
+	ncclComm_t comms[NR_COMMS];
+	cudaStream_t streams[NR_COMMS];
+	float *bufs[NR_COMMS];
+	uint64_t order, counts; /* random states: a rank's own, and the same for all */
+	float *host;
+};
+
+static struct {
+	const char *how;
+	long us, stop_ms, rounds;
+	int here;	  /* it happens in this process */
+	int idle;	  /* its first rank has to stop issuing */
+	int fds, threads; /* of this process without a communicator; 0: not known yet */
+} plan;
+
+static const char *said = "finished"; /* of this process; "ended: why" */
+
+static void out_of_memory(void)
+{
+	fprintf(stderr, "survivor: out of memory\n");
+	exit(EXIT_NCCL);
+}
+
+static void fork_both(void)
+{
+	char *const args[] = {"sh", "-c", "exit 0", NULL};
+	int status;
+
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			if (i)
+				exit(0);
+			execv("/bin/sh", args);
+			_exit(1);
+		}
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+			client_fail(EXIT_WRONG, "a child ended with %#x", status);
+	}
+}
+
+static void *happen(void *arg)
+{
+	char *const args[] = {"sh", "-c", "exit 0", NULL};
+	pid_t self = getpid();
+
+	(void)arg;
+	usleep((useconds_t)plan.us);
+	if (!strcmp(plan.how, "kill"))
+		raise(SIGKILL);
+	else if (!strcmp(plan.how, "exit"))
+		exit(0);
+	else if (!strcmp(plan.how, "exec"))
+		execv("/bin/sh", args);
+	else if (!strcmp(plan.how, "thread"))
+		__atomic_store_n(&plan.idle, 1, __ATOMIC_RELEASE);
+	else if (!strcmp(plan.how, "fork"))
+		fork_both();
+	else if (!strcmp(plan.how, "stop") && !fork()) {
+		/* A child that only sleeps and wakes its parent. */
+		usleep((useconds_t)plan.stop_ms * 1000);
+		kill(self, SIGCONT);
+		_exit(0);
+	} else if (!strcmp(plan.how, "stop")) {
+		kill(self, SIGSTOP);
+	}
+	return NULL;
+}
+
+/* Something was refused because a rank is gone; anything else is a failure. */
+static int gone(ncclResult_t r, const char *what)
+{
+	EXPECT(r == ncclRemoteError, "%s: %d, %s (%s)", what, (int)r, ncclGetErrorString(r),
+	       ncclGetLastError(NULL));
+	said = "ended: ncclRemoteError";
+	return 1;
+}
+
+#define MAY_END(call)                                                                              \
+	do {                                                                                       \
+		ncclResult_t r_ = (call);                                                          \
+		if (r_ != ncclSuccess)                                                             \
+			return gone(r_, #call);                                                    \
+	} while (0)
+
+/* 0: all streams have run; 1: a communicator has ended. */
+static int wait_all(struct work *w)
+{
+	struct timespec pause = {0, 20000};
+	ncclResult_t state;
+
+	for (;;) {
+		int busy = 0, i;
+
+		for (i = 0; i < NR_COMMS; i++) {
+			cudaError_t e = cudaStreamQuery(w->streams[i]);
+
+			if (e != cudaErrorNotReady)
+				CUDA(e);
+			busy += e == cudaErrorNotReady;
+		}
+		for (i = 0; i < NR_COMMS; i++) {
+			NCCL(ncclCommGetAsyncError(w->comms[i], &state));
+			if (state != ncclSuccess)
+				return gone(state, "ncclCommGetAsyncError");
+		}
+		if (!busy)
+			return 0;
+		if (client_failed())
+			return -1;
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* 0: right; 1: a rank is gone; -1: failed. */
+static int one_round(struct work *w)
+{
+	int order[NR_COMMS], n = w->me->nr_ranks, i, k, err;
+	size_t count[NR_COMMS];
+
+	for (i = 0; i < NR_COMMS; i++) {
+		order[i] = i;
+		count[i] = 1 + client_random(&w->counts) % MAX_COUNT;
+	}
+	client_shuffle(order, NR_COMMS, &w->order);
+	for (k = 0; k < MAX_COUNT; k++)
+		w->host[k] = (float)(w->me->rank + 1 + k % 7);
+	for (k = 0; k < NR_COMMS; k++) {
+		i = order[k];
+		CUDA(cudaMemcpyAsync(w->bufs[i], w->host, count[i] * sizeof(float),
+				     cudaMemcpyHostToDevice, w->streams[i]));
+		MAY_END(ncclAllReduce(w->bufs[i], w->bufs[i], count[i], ncclFloat, ncclSum,
+				      w->comms[i], w->streams[i]));
+	}
+	err = wait_all(w);
+	if (err)
+		return err;
+	for (i = 0; i < NR_COMMS; i++) {
+		CUDA(cudaMemcpy(w->host, w->bufs[i], count[i] * sizeof(float),
+				cudaMemcpyDeviceToHost));
+		for (k = 0; k < (int)count[i]; k++)
+			EXPECT(w->host[k] == (float)(n * (n + 1) / 2 + n * (k % 7)),
+			       "communicator %d, element %d of %zu: %g", i, k, count[i],
+			       w->host[k]);
+	}
+	client_tick();
+	return 0;
+}
+
+static int open_comms(struct work *w)
+{
+	struct client_rank *me = w->me;
+	int i;
+
+	for (i = 0; i < NR_COMMS / 2; i++) {
+		MAY_END(ncclCommInitRank(&w->comms[i], me->nr_ranks, client_ids[1 + i], me->rank));
+		MAY_END(ncclCommSplit(w->comms[i], 0, me->rank, &w->comms[NR_COMMS / 2 + i], NULL));
+	}
+	return 0;
+}
+
+/* Each communicator says so, soon, and holds nothing up. */
+static int all_ended(struct work *w)
+{
+	struct timespec pause = {0, 1000000};
+	double end = client_now() + REST_S;
+	ncclResult_t state, r;
+	int i;
+
+	for (i = 0; i < NR_COMMS; i++) {
+		if (!w->comms[i])
+			continue;
+		/* Of a rank that has exited normally only what waits for it ends. */
+		NCCL(ncclCommGetAsyncError(w->comms[i], &state));
+		if (strcmp(plan.how, "exit"))
+			state = ncclRemoteError;
+		r = state != ncclSuccess ? ncclRemoteError
+					 : ncclAllReduce(w->bufs[i], w->bufs[i], 1, ncclFloat,
+							 ncclSum, w->comms[i], w->streams[i]);
+		if (r != ncclRemoteError)
+			NCCL(r);
+		do {
+			NCCL(ncclCommGetAsyncError(w->comms[i], &state));
+			nanosleep(&pause, NULL);
+		} while (state == ncclSuccess && client_now() < end);
+		EXPECT(state == ncclRemoteError, "communicator %d of %d: state %d after %d s", i,
+		       NR_COMMS, (int)state, REST_S);
+		CUDA(cudaStreamSynchronize(w->streams[i]));
+		client_tick();
+	}
+	return 0;
+}
+
+/* Of the process, when all its ranks have nothing any more. */
+static int nothing_left(void)
+{
+	struct timespec pause = {0, 10000000};
+	double end = client_now() + REST_S;
+	int fds, threads;
+
+	do {
+		fds = client_count("/proc/self/fd");
+		threads = client_count("/proc/self/task");
+		/* Processes keep their link to one another, whichever communicator it was for. */
+		if (fds < plan.fds + client_job.nr_procs && threads <= plan.threads)
+			return 0;
+		nanosleep(&pause, NULL);
+	} while (client_now() < end);
+	client_fail(EXIT_WRONG, "process %d: descriptors %d -> %d, threads %d -> %d",
+		    client_job.proc, plan.fds, fds, plan.threads, threads);
+	return -1;
+}
+
+static int rounds(struct work *w)
+{
+	long i;
+	int err = open_comms(w);
+
+	for (i = 0; !err && i < plan.rounds; i++) {
+		if (!w->me->index && __atomic_load_n(&plan.idle, __ATOMIC_ACQUIRE)) {
+			/* Its communicators end too, when the others' time-out ends them. */
+			said = "ended: it stopped issuing";
+			return 1;
+		}
+		err = one_round(w);
+	}
+	return err;
+}
+
+static int run(struct client_rank *me)
+{
+	struct work w = {.me = me,
+			 .order = client_seed(client_seed_value, 1, (uint64_t)me->rank),
+			 .counts = client_seed(client_seed_value, 2, 0)};
+	pthread_t thread;
+	int i, err;
+
+	CUDA(cudaSetDevice(me->device));
+	w.host = malloc(MAX_COUNT * sizeof(float));
+	if (!w.host)
+		out_of_memory();
+	for (i = 0; i < NR_COMMS; i++) {
+		CUDA(cudaStreamCreateWithFlags(&w.streams[i], cudaStreamNonBlocking));
+		CUDA(cudaMalloc((void **)&w.bufs[i], MAX_COUNT * sizeof(float)));
+	}
+	/* What stays of the library when no communicator is there. The others may be ahead of the slowest. */
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	NCCL(ncclAllReduce(w.bufs[0], w.bufs[0], 1, ncclFloat, ncclSum, me->comms[0],
+			   w.streams[0]));
+	if (client_wait(w.streams[0], me->comms, 1))
+		return -1;
+	NCCL(ncclCommDestroy(me->comms[0]));
+	me->comms[0] = NULL;
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	if (!me->index) {
+		plan.fds = client_count("/proc/self/fd");
+		plan.threads = client_count("/proc/self/task");
+		if (plan.here)
+			pthread_create(&thread, NULL, happen, NULL);
+	}
+	err = rounds(&w);
+	if (err < 0 || (err && all_ended(&w)))
+		return -1;
+	for (i = NR_COMMS - 1; i >= 0; i--) {
+		if (w.comms[i] && err)
+			NCCL(ncclCommAbort(w.comms[i]));
+		else if (w.comms[i])
+			NCCL(ncclCommDestroy(w.comms[i]));
+		CUDA(cudaStreamSynchronize(w.streams[i]));
+		CUDA(cudaFree(w.bufs[i]));
+		CUDA(cudaStreamDestroy(w.streams[i]));
+	}
+	free(w.host);
+	if (client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	if (me->index)
+		return 0;
+	if (plan.here && strcmp(plan.how, "thread"))
+		pthread_join(thread, NULL);
+	if (nothing_left())
+		return -1;
+	printf("survivor: process %d: %s\n", client_job.proc, said);
+	fflush(stdout);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	plan.how = getenv("SURVIVOR_HOW") ?: "none";
+	plan.us = client_env_int("SURVIVOR_US", NULL, 100000);
+	plan.stop_ms = client_env_int("SURVIVOR_STOP", NULL, 1000);
+	plan.rounds = client_env_int("SURVIVOR_ROUNDS", NULL, 100);
+	plan.here = strcmp(plan.how, "none") &&
+		    client_env_int("SURVIVOR_PROC", NULL, 0) == client_env_int("RANK", NULL, 0);
+	status = client_main(
+		argc, argv, 4, 2,
+		"One process ends or stops (SURVIVOR_HOW, _PROC, _US); the others see it, and keep "
+		"nothing.",
+		run);
+	/* Process 0, which says what has failed, may be the one that is gone. */
+	if (status && client_job.proc)
+		fprintf(stderr, "survivor: process %d: %s\n", client_job.proc, client_text);
+	return status;
+}

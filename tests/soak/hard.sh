@@ -1,0 +1,59 @@
+#!/bin/bash
+# Hard times: disks that are full for traces, little or no /dev/shm, low limits for one process or for all, clocks that are
+# set. A job runs and is right, or ends with an error that says why: no signal, no hang, nothing left.
+# shellcheck disable=SC2154 # draw and pick set them
+set -u
+. "$SRC/tests/soak/lib.sh"
+mkdir -p "$T/disk"
+gcc -shared -fPIC -O1 -o "$T/steps.so" "$SRC/tests/soak/steps.c" -ldl || exit 1
+# small_disk SIZE COMMAND...: the trace's folder is a file system of that size.
+small_disk() {
+	mount -t tmpfs -o size="$1" none "$T/disk" || return 96
+	shift
+	"$@"
+}
+export -f small_disk
+export T
+until over; do
+	runs=$((runs + 1))
+	front=() limits=: SHM_OPTIONS="" trace=() preload=""
+	draw procs 2 4
+	draw rank 0 $((procs - 1))
+	pick one all "$rank"
+	pick what disk disk fsize files threads locked stack shm clock clock
+	draw small 0 9000
+	draw few 5 40
+	case $what in
+	disk) front=(bash -c 'small_disk "$@"' disk "$((small + 4))k") trace=(--trace "$T/disk") ;;
+	fsize) limits="ulimit -f $small" trace=(--trace "$T/run/trace") ;;
+	files) limits="ulimit -n $few" ;;
+	threads) limits="exec setpriv --reuid 65534 --regid 65534 --clear-groups prlimit --nproc=$few" ;;
+	locked) limits="ulimit -l $few" ;;
+	stack) limits="ulimit -s $((64 + few * 10))" ;;
+	shm) pick SHM_OPTIONS size=4k size=64k ro ;;
+	clock) preload=$T/steps.so trace=(--trace "$T/run/trace") ;;
+	esac
+	export SHM_OPTIONS SURVIVOR_HOW=none SURVIVOR_ROUNDS=15 DFSHIM_TIMEOUT_MS=15000 STEPS_SEED=$runs PRELOAD=$preload
+	case $limits in exec*) begin="$limits" ;; *) begin="$limits; exec" ;; esac
+	# shellcheck disable=SC2016 # expanded inside
+	apart "${front[@]}" "$B/dfshim" run --host --grace 30 -n "$procs" "${trace[@]}" -- bash -c '
+		[ -z "$PRELOAD" ] || export LD_PRELOAD="$PRELOAD $LD_PRELOAD"
+		if [ "$1" = all ] || [ "$1" = "$RANK" ]; then eval "$2 \"\${@:3}\""; else exec "${@:3}"; fi' - "$one" "$begin" \
+		"$B/clients/survivor" --ranks "$procs" --seed "$runs" --timeout 40
+	rc=$?
+	text="$what ($limits, $SHM_OPTIONS, ${front[*]-}) for $one of $procs processes"
+	case $rc in
+	0 | 1 | 2 | 3) ;;
+	*) finding "$text: status $rc" && continue ;;
+	esac
+	grep -q "no progress" "$T/run/out" && finding "$text: a rank hangs" && continue
+	grep -qE "ended by signal|Segmentation|Bus error" "$T/run/out" && finding "$text: a process died" && continue
+	# What cannot be had without it (client's own descriptors, threads, the
+	# memory of the CPU backend, which is a file) may fail; a disk, memory to lock and a clock may not.
+	case $what:$rc in
+	*:0) ;;
+	files:* | threads:* | stack:* | fsize:*) [ -s "$T/run/out" ] || finding "$text: status $rc without a word" ;;
+	*) finding "$text: status $rc: $(grep -v '^$' "$T/run/out" | tail -2)" ;;
+	esac
+done
+done_with

@@ -1,0 +1,56 @@
+# What the parts of `make soak` share. Sourced; SRC, B, T (scratch folder), SEED and BUDGET (seconds for the part) are set by
+# scripts/soak.sh. A part works until its time is over and ends with "NAME: N runs, N findings".
+# shellcheck shell=bash
+runs=0 findings=0
+part=$(basename "$0" .sh)
+begun=$(date +%s)
+mkdir -p "$T"
+over() { [ $(($(date +%s) - begun)) -ge "$BUDGET" ]; }
+
+# draw NAME FROM TO, pick NAME WORD...: a number, a word, into the exported variable NAME. In a subshell bash would draw anew
+# each time; so it is the same for the same SEED.
+RANDOM=$((SEED % 32768))
+draw() { export "$1=$(($2 + (RANDOM * 32768 + RANDOM) % ($3 - $2 + 1)))"; }
+pick() {
+	local name=$1 at
+	shift
+	draw at 0 $(($# - 1))
+	shift "$at"
+	export "$name=$1"
+}
+
+# finding TEXT: what was wrong; the run's folder is kept.
+finding() {
+	findings=$((findings + 1))
+	echo "FINDING: $part, run $runs, SEED=$SEED: $*"
+	cp -r "$T/run" "$T/finding-$findings" 2>/dev/null
+}
+
+# apart COMMAND...: with a /dev/shm, a process table and a scratch folder ($T/run) of its own, at most a minute and a half.
+# Status 97: something was left in /dev/shm; 98: a process; 99: out of time.
+apart() {
+	local rc since=$SECONDS
+	rm -rf "$T/run" && mkdir -p "$T/run"
+	# shellcheck disable=SC2016 # expanded inside
+	timeout -k 5 90 unshare --mount --pid --fork --kill-child --mount-proc bash -c '
+		mount -t tmpfs ${SHM_OPTIONS:+-o "$SHM_OPTIONS"} none /dev/shm || exit 96
+		"$@"
+		rc=$?
+		[ -z "$(ls -A /dev/shm)" ] || { ls -A /dev/shm && exit 97; }
+		for ((i = 0; i < 30; i++)); do
+			set -- /proc/[1-9]*
+			[ $# -gt 1 ] || exit $rc
+			sleep 0.1
+		done
+		ps ax
+		exit 98' part "$@" >"$T/run/out" 2>&1
+	rc=$?
+	# A killed rank's status is 137 too.
+	[ $((SECONDS - since)) -lt 90 ] || rc=99
+	return $rc
+}
+
+done_with() {
+	echo "$part: $runs runs, $findings findings"
+	[ $findings = 0 ]
+}

@@ -1,0 +1,13 @@
+#!/bin/bash
+# Random programs of the deadlock suite: labelled by the model, executed by NCCL's rules and by ours for three quarters of the
+# time, and then labelled only.
+set -u
+. "$SRC/tests/soak/lib.sh"
+"$B/tests/deadlock/random" --programs 0 --seconds "$BUDGET" --executing $((BUDGET * 3 / 4)) --seed "$SEED" >"$T/log" 2>&1
+rc=$?
+grep -vE '^SEED|^$' "$T/log" | sed 's/^/programs: /'
+runs=$(sed -n 's/^\([0-9]*\) programs in .*/\1/p' "$T/log")
+findings=$(sed -n 's/.*, \([0-9]*\) wrong$/\1/p' "$T/log")
+[ -n "$findings" ] || { findings=1 && echo "FINDING: programs, SEED=$SEED: status $rc: $(tail -3 "$T/log")"; }
+runs=${runs:-0}
+done_with
