@@ -1,0 +1,28 @@
+"""Two groups, first used in opposite orders."""
+
+import os
+
+import torch
+import torch.distributed as dist
+
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+data, model = dist.new_group(), dist.new_group()
+x = torch.ones(1024, device="cuda")
+
+
+def reduce_gradients():
+    dist.all_reduce(x, group=data)
+
+
+def reduce_activations():
+    dist.all_reduce(x, group=model)
+
+
+if rank == 0:
+    reduce_gradients()
+    reduce_activations()
+else:
+    reduce_activations()
+    reduce_gradients()

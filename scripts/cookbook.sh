@@ -1,0 +1,52 @@
+#!/bin/bash
+# The programs of docs/cookbook.md: each is run by NCCL's rules on the CPU until it hangs, and what dfshim says of it is put into the
+# page.
+#
+#   TORCH_PYTHON=/path/python scripts/cookbook.sh [--check] [NAME...]
+#
+# --check: nothing is written; the verdict and the lines of the program that the page shows are what is said today.
+# TORCH_PYTHON: a Python with a CUDA build of PyTorch. Status 77: there is none.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+B=${B:-build} page=docs/cookbook.md check=""
+case $B in /*) ;; *) B=$PWD/$B ;; esac
+[ "${1-}" != --check ] || { check=1 && shift; }
+[ $# -gt 0 ] || { mapfile -t names < <(basename -s .py docs/cookbook/*.py) && set -- "${names[@]}"; }
+[ -n "${TORCH_PYTHON-}" ] && "$TORCH_PYTHON" -c 'import torch' 2>/dev/null || {
+	echo "skipped: TORCH_PYTHON does not name a Python with PyTorch"
+	exit 77
+}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+# The sentence, where the orders part, what to do, where the program is. Times differ from run to run.
+shorten() {
+	awk 'NR == 1 || /^Fix: /; /^First divergence|^Python stacks/ { on = 1 } /^$/ { on = 0 } on' "$1" |
+		sed -E 's/[0-9]+\.[0-9] s\b/5.0 s/g; s/\(pid [0-9]+\)/(pid 4242)/; s/0x[0-9a-f]{6,}/0x.../g'
+}
+# What a reader relies on: the word, and the lines of the program.
+essence() { sed -nE '1s/^([A-Z_]+).*/\1/p; s/^  [^:]*: ([a-z]+\.py:[0-9]+) .*/\1/p' "$1" | sort -u; }
+for name; do
+	(cd docs/cookbook && timeout -k 5 200 "$B/dfshim" run --host -n 2 --rules nccl --trace "$tmp/$name" --timeout 5 -- \
+		"$TORCH_PYTHON" "$name.py") >"$tmp/$name.log" 2>&1
+	"$B/dfshim" check "$tmp/$name" >"$tmp/$name.said" 2>&1
+	{
+		echo '```python'
+		sed 1,2d "docs/cookbook/$name.py"
+		printf '```\n\n```\n'
+		shorten "$tmp/$name.said"
+		echo '```'
+	} >"$tmp/$name.new"
+	if [ -z "$check" ]; then
+		scripts/insert.sh $page "$name" "$tmp/$name.new" || bad=1
+		continue
+	fi
+	awk -v m="<!-- $name -->" '$0 == m {on = 1} /^<!-- end -->$/ {on = said = 0} said && !/^```/; on && /^```$/ {said++}' $page |
+		sed '/^$/d' >"$tmp/$name.old"
+	diff <(essence "$tmp/$name.old") <(shorten "$tmp/$name.said" | essence -) || {
+		echo "cookbook: $name: $page has another verdict (<) than now (>): $(head -1 "$tmp/$name.said"); $(tail -3 "$tmp/$name.log")"
+		bad=1
+	}
+done
+echo "cookbook: $# programs"
+exit $bad
