@@ -221,7 +221,8 @@ static void ask_link(int fd, struct df_iface *i)
 		i->mtu = (unsigned)r.ifr_mtu;
 	r.ifr_data = (void *)&link;
 	if (!ioctl(fd, SIOCETHTOOL, &r)) {
-		mbps = ethtool_cmd_speed(&link);
+		/* Not ethtool_cmd_speed(): an unknown speed, all bits set, overflows there. */
+		mbps = (uint32_t)link.speed_hi << 16 | link.speed;
 		i->mbps = mbps == (uint32_t)SPEED_UNKNOWN || mbps > INT32_MAX ? 0 : (int)mbps;
 	}
 }
