@@ -27,6 +27,7 @@
  *	anypoll s s (asks two streams in turn until one of them is done)
  *	isync (cudaFree), halloc (cudaHostAlloc), hreg (cudaHostRegister), hcopy (cudaMemcpy from the host)
  *	hs FLAG, hw FLAG, hbar NAME RANK...	signal, wait, barrier of hosts
+ *	name NAME (of the thread, before it does anything else)
  *	ninit COMM (begins a non-blocking one), apoll COMM (asks ncclCommGetAsyncError until it is ready)
  *	awatch COMM (asks that for ever, for errors)
  *	init COMM, split COMM NEW, shrink COMM NEW, fin COMM (ncclCommFinalize; of one that does not block these are
@@ -71,6 +72,7 @@ enum sc_kind {
 	SC_HS,
 	SC_HW,
 	SC_HBAR,
+	SC_NAME,
 	SC_INIT,
 	SC_NINIT,
 	SC_APOLL,

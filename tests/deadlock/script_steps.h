@@ -420,6 +420,9 @@ static int host_step(struct rank *me, int thread, const struct sc_step *st)
 		}
 		__atomic_store_n(&waits_for[me->rank][thread], 0, __ATOMIC_SEQ_CST);
 		return 0;
+	case SC_NAME:
+		pthread_setname_np(pthread_self(), me->s->flag.v[st->object]);
+		return 0;
 	case SC_SLEEP:
 		usleep((useconds_t)st->count * 1000);
 		return 0;
@@ -492,6 +495,7 @@ static int execute(struct rank *me, int thread, int step)
 	case SC_HS:
 	case SC_HW:
 	case SC_HBAR:
+	case SC_NAME:
 	case SC_SPIN:
 	case SC_SLEEP:
 		return host_step(me, thread, st);

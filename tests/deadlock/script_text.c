@@ -43,6 +43,7 @@ static const struct sc_word {
 	{"hs", SC_HS, 0, "f"},
 	{"hw", SC_HW, 0, "f"},
 	{"hbar", SC_HBAR, 0, "b"},
+	{"name", SC_NAME, 0, "f"},
 	{"init", SC_INIT, 0, "c"},
 	{"ninit", SC_NINIT, 0, "c"},
 	{"apoll", SC_APOLL, 0, "c"},

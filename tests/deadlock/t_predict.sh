@@ -89,6 +89,26 @@ for try in 1 2 3; do
 	[ $rc -ge 10 ] && [ $rc -lt 60 ] || fail "two threads: replay does not confirm (status $rc): $(head -1 "$T/replay")"
 done
 
+# Two threads that hand over to each other, as PyTorch's do around backward(): nothing that is recorded says so but the
+# name of the thread that computes gradients.
+for name in worker pt_autograd_0; do
+	{
+		printf 'ranks 2\ncomm A 0 1\ncomm B 0 1\n'
+		for r in 0 1; do
+			echo "$r: AR A s; hs a$r; hw b$r; AR A s; hs c$r; hw d$r; AR A s"
+			echo "$r.1: name $name; hw a$r; AR B s; hs b$r; hw c$r; AR B s; hs d$r"
+		done
+	} >"$T/turns.txt"
+	mkdir -p "$T/$name"
+	DFSHIM_TRACE=$T/$name DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		timeout "${LIMIT:-60}" "$B/tests/deadlock/script" --timeout 50 "$T/turns.txt" >"$T/turns.log" 2>&1 ||
+		fail "threads in turns: did not finish by our rules: $(tail -1 "$T/turns.log")"
+	"$B/dfshim" predict "$T/$name" >"$T/turns.$name"
+	echo $? >"$T/status.$name"
+done
+[ "$(cat "$T/status.worker")" = 14 ] || fail "two threads of no known kind: $(cat "$T/turns.worker")"
+[ "$(cat "$T/status.pt_autograd_0")" = 0 ] || fail "PyTorch's threads take turns: $(cat "$T/turns.pt_autograd_0")"
+
 from=$SEED
 seq "$from" $((from + ${PROGRAMS:-24} - 1)) | xargs -P 4 -I{} "$0" --one {} >"$T/lines"
 echo "seeds from $from: $(grep -c ^found "$T/lines") predicted and confirmed, $(grep -c ^none "$T/lines") without"

@@ -103,14 +103,10 @@ static int judge(struct ci *ci, char *line, size_t size, char *word, size_t word
 	return rc;
 }
 
-/*
- * What other executions could do, into ci->text: the exit status of `dfshim predict`. tries: how many other orders of a
- * rank's threads.
- */
-static int predict(struct ci *ci, const char *tries, char *line, size_t size)
+/* What other executions could do, into ci->text: the exit status of `dfshim predict`. */
+static int predict(struct ci *ci, char *line, size_t size)
 {
-	char *args[] = {ci->self,      (char *)"predict", (char *)"--tries",
-			(char *)tries, ci->traces,	  NULL};
+	char *args[] = {ci->self, (char *)"predict", ci->traces, NULL};
 	int rc = status_of(df_jobdir_run(&ci->dir, args, to_file, ci->text));
 	FILE *in = fopen(ci->text, "r");
 
@@ -165,18 +161,7 @@ static int conclude(struct ci *ci, int job)
 			write_summary(ci, "the job failed", text, "Its communication");
 		return job;
 	}
-	/*
-	 * What hands work from one of a process's threads to another is not recorded (PyTorch's backward does so in each
-	 * step): a deadlock that needs another order of threads is told, but a right job must not fail for it.
-	 */
-	rc = predict(ci, "0", line, sizeof(line));
-	if (!rc && predict(ci, "100", text, sizeof(text)) == PREDICTED)
-		snprintf(
-			line, sizeof(line),
-			"no deadlock as the threads ran; another order of a rank's threads would deadlock, if no lock or "
-			"queue forbids it");
-	if (!rc)
-		printf("%s\n", line);
+	rc = predict(ci, line, sizeof(line));
 	copy(ci->text, stdout);
 	if (ci->summary &&
 	    write_summary(ci,

@@ -156,16 +156,85 @@ static int was_recorded(const struct df_load *l, size_t at, uint64_t event)
 /* Puts a step without a record of its own at a place of a thread. */
 static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind kind, int flag)
 {
-	struct df_step_of s = {.rec = DF_NO_REC}, *slot;
+	struct df_step_of *slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
 
-	s.op.kind = kind;
-	s.op.object = flag;
-	slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
 	if (!slot)
 		return -ENOMEM;
-	memmove(&r->steps[t][at + 1], &r->steps[t][at], (r->nr[t] - 1 - at) * sizeof(s));
-	r->steps[t][at] = s;
+	memmove(&r->steps[t][at + 1], &r->steps[t][at], (r->nr[t] - 1 - at) * sizeof(*slot));
+	r->steps[t][at] =
+		(struct df_step_of){.op = {.kind = kind, .object = flag}, .rec = DF_NO_REC};
 	return 0;
+}
+
+/*
+ * PyTorch computes gradients in a thread of each device, which it names; whoever calls backward() waits there meanwhile. So
+ * the two never run at the same time, and what one did before the other's turn it always does before. With a second caller
+ * nobody knows whose turn it was within.
+ */
+#define TORCH_THREADS	 "pt_"
+#define AUTOGRAD_THREADS "pt_autograd_"
+
+static int begins(const struct df_lthread *t, const char *prefix)
+{
+	return t && !strncmp(t->name, prefix, strlen(prefix));
+}
+
+static void find_backward(struct df_program_steps *p, const struct df_load *l, uint32_t trace)
+{
+	for (int k = 0; k < p->nr_ranks; k++) {
+		struct df_rank_of *r = &p->ranks[k];
+		int nr[2] = {0};
+
+		for (int t = 0; t < r->nr_threads && r->trace == trace; t++) {
+			const struct df_lthread *lt = df_load_thread(l, r->tid[t]);
+			int autograd = begins(lt, AUTOGRAD_THREADS);
+
+			if (!autograd && begins(lt, TORCH_THREADS))
+				continue;
+			nr[autograd]++;
+			r->backward[autograd] = t;
+		}
+		r->has_backward |= nr[0] == 1 && nr[1] == 1;
+	}
+}
+
+/* The two take turns, as they were recorded: each time the one signals the other, which waits for it. */
+static int take_turns(struct df_program_steps *p, struct df_rank_of *r)
+{
+	struct df_step_of *from[2];
+	size_t nr[2], at[2] = {0, 0};
+	int last = -1, rc = 0;
+
+	for (int i = 0; i < 2; i++) {
+		int t = r->backward[i];
+
+		from[i] = r->steps[t];
+		nr[i] = r->nr[t];
+		r->steps[t] = NULL;
+		r->nr[t] = r->cap[t] = 0;
+	}
+	while (!rc && (at[0] < nr[0] || at[1] < nr[1])) {
+		int i = at[0] == nr[0] ||
+			(at[1] < nr[1] && from[1][at[1]].rec < from[0][at[0]].rec);
+		int t = r->backward[i];
+		struct df_step_of *slot;
+
+		if (last >= 0 && last != i) {
+			int before = r->backward[last];
+
+			rc = insert_step(r, before, r->nr[before], DF_MOP_HSIGNAL, p->nr_flags);
+			rc = rc ?: insert_step(r, t, r->nr[t], DF_MOP_HWAIT, p->nr_flags++);
+		}
+		last = i;
+		slot = rc ? NULL : DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
+		if (!slot)
+			rc = -ENOMEM;
+		else
+			*slot = from[i][at[i]++];
+	}
+	free(from[0]);
+	free(from[1]);
+	return rc;
 }
 
 /*
@@ -321,6 +390,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		if (rank >= 0)
 			rc = add_op(p, rd, &op, rank, &open[rank]);
 	}
+	find_backward(p, l, trace);
 	return rc;
 }
 
@@ -378,7 +448,8 @@ int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, siz
 	}
 	df_load_fini(&l);
 	for (int r = 0; r < p->nr_ranks && !rc; r++)
-		if (lifetimes(p, &p->ranks[r]))
+		if ((p->ranks[r].has_backward && take_turns(p, &p->ranks[r])) ||
+		    lifetimes(p, &p->ranks[r]))
 			rc = df_cli_input_error(sub, paths[p->ranks[r].trace], "out of memory");
 	return rc;
 }

@@ -26,6 +26,8 @@ struct df_rank_of {
 	size_t nr[DF_MODEL_THREADS], cap[DF_MODEL_THREADS];
 	uint32_t tid[DF_MODEL_THREADS];
 	int nr_threads;
+	int backward[2],
+		has_backward; /* threads that take turns: the caller, PyTorch's of its backward() */
 	uint32_t trace;
 	int32_t device;
 	char name[32];
