@@ -31,6 +31,7 @@ HAVE_CXX := $(shell command -v g++ 2>/dev/null)
 NVCC ?= $(if $(HAVE_CXX),$(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
 CUDA_INC := $(CUDA_HOME)/include
 HAVE_CUDA := $(wildcard $(CUDA_INC)/cuda_runtime_api.h)
+HAVE_VERBS := $(wildcard /usr/include/infiniband/verbs.h)
 HAVE_NCCL := $(wildcard $(NCCL_HOME)/include/nccl.h)
 lib_of = $(patsubst %/,%,$(dir $(call first,$(foreach d,lib64 lib lib/x86_64-linux-gnu \
 	lib/aarch64-linux-gnu,$(1)/$(d)/$(2)))))
@@ -70,7 +71,9 @@ JANSSON ?= -ljansson
 below = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
 SRC_BASE := $(call below,runtime/base)
 SRC_PROG := $(call below,runtime/program)
-SRC_RT := $(filter-out $(SRC_BASE) $(SRC_PROG),$(call below,runtime)) $(call below,kernels)
+VERBS := runtime/transport/net/verbs/
+SRC_VERBS := $(if $(HAVE_VERBS),$(filter-out $(VERBS)absent.c,$(wildcard $(VERBS)*.c)),$(VERBS)absent.c)
+SRC_RT := $(filter-out $(SRC_BASE) $(SRC_PROG) $(VERBS)%,$(call below,runtime)) $(SRC_VERBS) $(call below,kernels)
 SRC_SIM := $(call below,trace/sim)
 SRC_PLAN := $(call below,trace/plan)
 SRC_CLI := $(call below,trace/cli)
@@ -95,6 +98,7 @@ PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
+	$(Q)$(if $(HAVE_VERBS),:,echo "left out: RDMA verbs as a network: no infiniband/verbs.h")
 	$(Q)$(if $(NVCC),:,echo "left out: GPU code: no nvcc, or no g++ for it")
 
 $(B)/obj/%.o: %.c

@@ -27,7 +27,10 @@ host_cxx="" want_nvcc=""
 need="" optional=""
 for part; do
 	case $part in
-	build) need="$need gcc make pkg-config libjansson-dev uthash-dev $host_cxx" ;;
+	build)
+		need="$need gcc make pkg-config libjansson-dev uthash-dev $host_cxx"
+		optional="$optional libibverbs-dev"
+		;;
 	check)
 		need="$need check jq python3 procps"
 		optional="$optional iproute2 g++ spin openmpi-bin libopenmpi-dev"
@@ -50,6 +53,7 @@ have() {
 	check) [ -f /usr/include/check.h ] ;;
 	libjansson-dev) [ -f /usr/include/jansson.h ] ;;
 	uthash-dev) [ -f /usr/include/uthash.h ] ;;
+	libibverbs-dev) [ -f /usr/include/infiniband/verbs.h ] ;;
 	python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
 	procps) command -v pgrep >/dev/null ;;
 	*) dpkg -s "$1" >/dev/null 2>&1 ;;

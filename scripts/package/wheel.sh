@@ -23,7 +23,7 @@ if [ ! -x "$venv/bin/auditwheel" ]; then
 	}
 fi
 
-# zig sees only headers and libraries that it is shown: these two; and it defines NDEBUG, which no other build has.
+# zig sees only headers and libraries that it is shown: these; and it defines NDEBUG, which no other build has.
 jansson=$(gcc -print-file-name=libjansson.a)
 [ -f "$jansson" ] || {
 	echo "make wheel: libjansson.a is missing: scripts/prereqs.sh build" >&2
@@ -31,6 +31,7 @@ jansson=$(gcc -print-file-name=libjansson.a)
 }
 mkdir -p "$work/include"
 find /usr/include \( -name uthash.h -o -name 'jansson*.h' \) -exec cp {} "$work/include/" \;
+[ ! -d /usr/include/infiniband ] || cp -r /usr/include/infiniband "$work/include/"
 cat >"$work/cc" <<CC
 #!/bin/sh
 exec "$PWD/$venv/bin/python" -m ziglang cc -target $machine-linux-gnu.$WHEEL_GLIBC -fno-sanitize=all -UNDEBUG -isystem "$PWD/$work/include" "\$@"

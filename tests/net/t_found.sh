@@ -18,7 +18,7 @@ so() { # FILE SOURCE FLAGS...
 	shift 2
 	$CC -shared -fPIC -Wall -Werror "$@" -o "$file" "$SRC/tests/net/$source" || fail "$file does not build"
 }
-so libfake_verbs.so fake_verbs.c
+so libfake_verbs.so fake_verbs.c "$SRC/tests/net/fake_nic.c" -pthread
 so libnccl-net-nine.so fake_plugin.c -DSYMBOL=ncclNetPlugin_v9 -DNAME='"Nine"'
 so libnccl-net.so fake_plugin.c -DSYMBOL=ncclNetPlugin_v12 -DNAME='"Twelve"'
 so libfive.so fake_plugin.c -DSYMBOL=ncclNetPlugin_v5 -DNAME='"Five"'

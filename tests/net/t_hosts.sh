@@ -31,7 +31,7 @@ nr_data=$(on "$at" ss -Htn state established "sport = :$port" | wc -l)
 on 2 python3 - "$(ip4 "$at")" "$port" <<'END'
 import socket, struct, sys
 at = (sys.argv[1], int(sys.argv[2]))
-for text in (b"GET / HTTP/1.0\r\n\r\n".ljust(64), struct.pack("<QIHHQQiiQQ", 0x316b6f7374656e64, 0, 0, 1, 1, 2, 0, 0, 1, 0)):
+for text in (b"GET / HTTP/1.0\r\n\r\n".ljust(64), struct.pack("<QIHHQQiiQQQ", 0x326b6f7374656e64, 0, 0, 1, 1, 2, 0, 0, 1, 0, 3)):
     s = socket.create_connection(at)
     s.sendall(text)
     s.settimeout(20)

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runtime/backend.h"
 #include "runtime/base/env.h"
@@ -17,6 +18,8 @@
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
+
+const struct df_net_ops *const df_net_media[DF_NET_MEDIA] = {&df_net_verbs, &df_net_tcp};
 
 static struct df_mutex eps_lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "network endpoints");
 static struct df_net_ep **eps; /* by device */
@@ -55,7 +58,7 @@ static void after_fork_child(void)
 
 	for (i = 0; i < nr_eps; i++)
 		if (eps[i])
-			df_net_socket.forked(eps[i]);
+			df_session_forked(eps[i]);
 	df_mutex_init(&eps_lock, DF_RANK_TRANSPORT, "network endpoints");
 	eps = NULL;
 	nr_eps = 0;
@@ -110,6 +113,30 @@ static struct df_net_ep *ep_get(int device)
 	return ep;
 }
 
+static int is_wanted(const struct df_net_ops *ops)
+{
+	const struct df_env *env = df_env();
+	const char *name = env->net == DF_NET_TCP		  ? df_net_tcp.name
+			   : env->net == DF_NET_VERBS		  ? df_net_verbs.name
+			   : !env->nccl_net			  ? NULL
+			   : !strcasecmp(env->nccl_net, "Socket") ? df_net_tcp.name
+			   : !strcasecmp(env->nccl_net, "IB")	  ? df_net_verbs.name
+								  : NULL;
+
+	return !name || !strcmp(name, ops->name);
+}
+
+/* What can carry frames here, of what is asked for. Once, by one thread at a time. */
+static void find_media(struct df_net_ep *ep)
+{
+	int i;
+
+	for (i = 0; i < DF_NET_MEDIA && !ep->looked; i++)
+		if (is_wanted(df_net_media[i]) && !df_net_media[i]->start(ep))
+			ep->media |= 1u << i;
+	ep->looked = 1;
+}
+
 int df_net_address(int device, char *text, size_t bytes)
 {
 	struct df_net_ep *ep = ep_get(device);
@@ -119,8 +146,13 @@ int df_net_address(int device, char *text, size_t bytes)
 	if (!ep)
 		return -ENOMEM;
 	df_mutex_lock(&eps_lock);
-	if (!ep->address[0])
-		ret = df_net_socket.listen(ep);
+	/* Where nothing else is allowed, whoever asks is to know that there is nothing. */
+	if (df_env()->net == DF_NET_VERBS)
+		find_media(ep);
+	if (df_env()->net == DF_NET_VERBS && !ep->media)
+		ret = -ENODEV;
+	else if (!ep->address[0])
+		ret = df_session_listen(ep);
 	df_mutex_unlock(&eps_lock);
 	if (!ret && strlen(ep->address) < bytes)
 		strcpy(text, ep->address);
@@ -168,6 +200,11 @@ static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns
 						.to = l->member.net});
 }
 
+static const char *why_text(const struct df_net_link *l)
+{
+	return l->what[0] ? l->what : strerror(-l->why);
+}
+
 void df_net_up(struct df_net_link *l)
 {
 	struct df_net_ep *ep = l->ep;
@@ -192,18 +229,23 @@ void df_net_up(struct df_net_link *l)
 	if (l->broken) {
 		df_net_count(&ep->n.healed, 1);
 		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back after "
-			"%.1f s: %llu slices are sent again",
-			l->member.device, l->member.hostname, l->member.pid, strerror(-l->why),
-			(double)(now - l->since) / 1e9, (unsigned long long)again);
+			"%.1f s over %s: %llu slices are sent again",
+			l->member.device, l->member.hostname, l->member.pid, why_text(l),
+			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
 		tell(l, DF_NET_RESTORED, now - l->since, again);
+	} else if (df_net_wanted(l)) {
+		df_info("device %d is joined with device %d of %s (pid %u) over %s", ep->device,
+			l->member.device, l->member.hostname, l->member.pid, l->ops->name);
 	}
 	l->since = 0;
 	l->broken = 0;
 	l->attempts = 0;
+	l->what[0] = '\0';
 }
 
 void df_net_down(struct df_net_link *l, int why)
 {
+	l->told = l->heard_told = 0;
 	if (!l->up)
 		return;
 	l->up = 0;
@@ -221,11 +263,13 @@ void df_net_alive(struct df_net_link *l, uint64_t now)
 	l->alive = now;
 }
 
-static void lost(struct df_net_link *l, uint64_t now)
+void df_net_lost(struct df_net_link *l)
 {
+	if (df_net_dead(l))
+		return;
 	df_net_count(&l->ep->n.lost, 1);
 	df_net_mark_dead(l);
-	tell(l, DF_NET_GONE, now - l->alive, 0);
+	tell(l, DF_NET_GONE, df_now_ns() - l->alive, 0);
 }
 
 static void watch(struct df_net_link *l, uint64_t now)
@@ -237,7 +281,7 @@ static void watch(struct df_net_link *l, uint64_t now)
 		l->alive = now;
 		if (!l->up)
 			l->since = now;
-		df_net_socket.open(l);
+		df_session_open(l);
 	}
 	if (l->up || !l->opened || l->bye || !l->since)
 		return;
@@ -246,15 +290,15 @@ static void watch(struct df_net_link *l, uint64_t now)
 		df_warn("the connection to device %d of %s (pid %u, %s) is broken (%s): dfshim tries to "
 			"restore it",
 			l->member.device, l->member.hostname, l->member.pid, l->member.net,
-			strerror(-l->why));
+			why_text(l));
 		tell(l, DF_NET_BROKEN, now - l->since, 0);
 	}
 	if (now - l->alive > bound)
-		lost(l, now);
+		df_net_lost(l);
 }
 
 /* 1 if something moved. */
-static int link_pass(struct df_net_link *l, uint64_t now, int tell)
+static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 {
 	struct df_net_frame ack = {.type = DF_NET_ACK};
 	struct df_list *at, *next;
@@ -262,12 +306,15 @@ static int link_pass(struct df_net_link *l, uint64_t now, int tell)
 
 	if (df_net_dead(l) && l->opened != 2) {
 		l->opened = 2;
-		df_net_socket.close(l);
+		df_session_close(l);
 		l->up = 0;
 		df_net_acknowledged(l, UINT64_MAX);
 	}
 	if (l->opened != 2)
 		watch(l, now);
+	moved = df_session_push(l);
+	if (l->ops)
+		moved |= l->ops->poll(l, now, arm);
 	for (at = l->conns.next; at != &l->conns; at = next) {
 		next = at->next;
 		moved |= df_net_look(df_container_of(at, struct df_net_conn, node), now, tell);
@@ -275,11 +322,14 @@ static int link_pass(struct df_net_link *l, uint64_t now, int tell)
 	if (!l->up)
 		return moved;
 	moved |= df_net_send_notes(l);
+	if (!l->told)
+		moved |= df_net_tell(l);
 	if (l->heard != l->acked)
-		moved |= df_net_socket.push(l);
-	if (l->heard != l->acked)
-		df_net_socket.send(l, &ack, NULL, NULL);
-	moved |= df_net_socket.push(l);
+		moved |= l->ops->push(l);
+	if (l->up && l->heard != l->acked)
+		l->ops->send(l, &ack, NULL, NULL);
+	if (l->up)
+		moved |= l->ops->push(l);
 	return moved;
 }
 
@@ -306,14 +356,14 @@ static void flush_pass(struct df_net_ep *ep)
 	for (l = df_net_links(ep); l; l = l->next) {
 		if (!l->up)
 			continue;
-		df_net_socket.send(l, &bye, NULL, NULL);
-		df_net_socket.push(l);
+		l->ops->send(l, &bye, NULL, NULL);
+		l->ops->push(l);
 	}
 	/* RELEASE pairs with the ACQUIRE in df_net_flush(). */
 	__atomic_store_n(&ep->flushed, want, __ATOMIC_RELEASE);
 }
 
-static int pass(struct df_net_ep *ep)
+static int pass(struct df_net_ep *ep, int arm)
 {
 	uint64_t now = df_now_ns();
 	int moved = 0, tell = ep->tell_at && now >= ep->tell_at;
@@ -331,19 +381,21 @@ static int pass(struct df_net_ep *ep)
 	if (tell)
 		ep->tell_at = 0;
 	for (l = df_net_links(ep); l; l = l->next)
-		moved |= link_pass(l, now, tell);
+		moved |= link_pass(l, now, tell, arm);
 	flush_pass(ep);
 	return moved;
 }
 
 static int64_t sleep_for(struct df_net_ep *ep)
 {
-	uint64_t now = df_now_ns(), until = df_net_socket.timer(ep, now);
+	uint64_t now = df_now_ns(), until = df_session_timer(ep, now);
 	struct df_net_link *l;
 
 	if (ep->tell_at)
 		until = DF_MIN(until, ep->tell_at);
 	for (l = df_net_links(ep); l; l = l->next) {
+		if (l->look_at)
+			until = DF_MIN(until, l->look_at);
 		if (l->since && l->opened == 1 && !l->bye)
 			until = DF_MIN(until, now + 100 * DF_NS_PER_MS);
 		if (df_backend->gpu && !df_list_empty(&l->conns))
@@ -359,12 +411,13 @@ static void *endpoint(void *arg)
 	struct df_net_ep *ep = arg;
 
 	df_log_set_device(ep->device);
+	find_media(ep);
 	for (;;) {
-		if (pass(ep) | df_net_socket.poll(ep, 0))
+		if (pass(ep, 0) | df_session_poll(ep, 0))
 			continue;
 		df_bell_arm(&ep->bell);
-		if (!pass(ep))
-			df_net_socket.poll(ep, sleep_for(ep));
+		if (!pass(ep, 1))
+			df_session_poll(ep, sleep_for(ep));
 		df_bell_disarm(&ep->bell);
 	}
 	return NULL;
@@ -378,7 +431,7 @@ static int ep_start(struct df_net_ep *ep)
 
 	df_mutex_lock(&eps_lock);
 	if (!ep->started)
-		ret = df_net_socket.start(ep);
+		ret = df_session_start(ep);
 	if (ret)
 		df_warn_once("the network transport cannot start: %s", strerror(-ret));
 	if (!ep->started && !ret) {
@@ -532,6 +585,8 @@ static int net_find(struct df_peer *peer, uint64_t key, struct df_conn **out)
 	if (ret)
 		return ret == -ENOMEM ? -EAGAIN : ret;
 	c->peer_id = seen.id;
+	c->peer_at = seen.at;
+	c->peer_rkey = seen.rkey;
 	df_mutex_lock(&l->ep->lock);
 	HASH_FIND(hh, l->offers, &key, sizeof(key), o);
 	if (o && o->id == seen.id) {

@@ -1,11 +1,12 @@
 /*
  * The network: connectors whose two ends lie on different nodes. What every medium shares is here and in net.c: numbered
- * slots, credits, announcements, what is resent after a fault. A medium (struct df_net_ops: sockets) only carries
- * frames between two endpoints, says when a path is up or down, and asks where the bytes of a slice are to be put.
+ * slots, credits, announcements, what is resent after a fault. A medium (struct df_net_ops: sockets, verbs) only carries
+ * frames between two endpoints, and sees to it that the bytes of a slice are in their slot before its frame arrives.
  *
  * An *endpoint* is a device of this process: one thread, one listener. A *link* leads from an endpoint to another one, of
- * another process or of this one; its paths (sockets, queue pairs) are shared by all connectors, so their number grows
- * with peers, not with collectives. Each end of a connector has slots and counters of its own, in this process's arena;
+ * another process or of this one. It has a *session*: TCP streams by which the two sides find each other, agree on a
+ * medium and see that the other one is there (socket/socket.c). Its paths (these streams, a queue pair) are shared by all
+ * connectors, so their number grows with peers, not with collectives. Each end of a connector has slots and counters of its own, in this process's arena;
  * to a block they look like any other connector's. The sender's thread sees its tail move and sends the slice; the
  * receiver's puts it into the slot of its number and moves the tail there; the receiver's head travels back as a credit.
  *
@@ -17,6 +18,9 @@
  * Nothing waits for anything that another connector holds: a connector's credits are its own slots, and what it has not
  * sent lies there, not in a queue. Only the bytes on the wire come one after the other, and the receiver takes them off
  * it whatever they are.
+ *
+ * A medium may write into slots from the other side without asking. So the memory of a connector is given back when the
+ * other side has acknowledged that it is closed: what it sent before has come by then, and it sends nothing more.
  *
  * Threads: an endpoint's thread owns everything of it but what `lock` guards: the lists through which the application's
  * threads hand over connectors, and the tables of keys. The thread calls no CUDA function. No lock is held over a call that
@@ -33,6 +37,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/bell.h"
+#include "runtime/transport/net/medium.h"
 #include "runtime/transport/transport.h"
 
 enum df_net_type {
@@ -40,9 +45,11 @@ enum df_net_type {
 	DF_NET_CREDIT, /* connector `to`: slices before pos are consumed, those before aux received */
 	DF_NET_ACK,    /* nothing but what every frame carries: ack */
 	DF_NET_BYE,    /* the process ends in order: what is cut off now is no fault */
+	DF_NET_TOLD, /* first of a session: all credits have been told; slices may be sent again */
+	DF_NET_SETUP, /* between the two sides of a medium, before it is up; over the session's streams */
 	/* Numbered (seq), and kept until acknowledged. */
-	DF_NET_OPEN,   /* announces: key aux, our end `to`, base pos, a slots of b bytes */
-	DF_NET_ATTACH, /* to `to`: our end is aux */
+	DF_NET_OPEN,   /* announces: key aux, our end `to`, base pos, a slots of b bytes at `at` */
+	DF_NET_ATTACH, /* to `to`: our end is aux, its slots are at `at` */
 	DF_NET_CLOSE,  /* the owner's end `to` of key aux is gone */
 	DF_NET_DETACH, /* to `to`: our end is gone; all before pos was consumed */
 	DF_NET_NR
@@ -53,8 +60,16 @@ struct df_net_frame {
 	uint32_t type, bytes; /* of the payload that follows; DATA only */
 	uint32_t a, b;
 	uint64_t to, pos, aux;
-	uint64_t seq; /* of numbered frames, from 1; else 0 */
-	uint64_t ack; /* all of the peer's numbered frames up to this one have come */
+	uint64_t seq;	    /* of numbered frames, from 1; else 0 */
+	uint64_t ack;	    /* all of the peer's numbered frames up to this one have come */
+	uint64_t at;	    /* DATA: where the payload goes, in the receiver's memory */
+	uint32_t rkey, pad; /* of the medium: what opens that memory; 0: nothing does */
+};
+
+/* Memory that a medium may read from and write to. */
+struct df_net_mem {
+	void *mr; /* NULL: it may not */
+	uint32_t lkey, rkey;
 };
 
 /* One end of a connector. The thread's, but for what is named otherwise. */
@@ -73,17 +88,21 @@ struct df_net_conn {
 	uint64_t received;    /* sender: the same; receiver: of what it has got without a gap */
 	uint64_t told_head, told_received; /* receiver: what it has told the sender */
 	uint64_t *have;			   /* receiver, by slot: the slice in it, plus 1 */
-	uint32_t refs;			   /* frames that the medium has in hand */
-	uint8_t receives;		   /* a slice has come */
-	uint32_t gone;			   /* nobody here uses it any more; atomic */
-	uint32_t closed;		   /* the owner, on the other side, has closed it; atomic */
+	struct df_net_mem mem;
+	uint64_t peer_at; /* the other side's slots, and what opens them */
+	uint32_t peer_rkey;
+	uint64_t left; /* the number of the frame that says that we have left it; 0: we have not */
+	uint32_t refs; /* frames that the medium has in hand */
+	uint8_t receives; /* a slice has come */
+	uint32_t gone;	  /* nobody here uses it any more; atomic */
+	uint32_t closed;  /* the owner, on the other side, has closed it; atomic */
 };
 
 /* What the other side has announced, and nobody has taken yet. Under the lock. */
 struct df_net_offer {
 	UT_hash_handle hh;
-	uint64_t key, id, base;
-	uint32_t nr_slots, slot_bytes;
+	uint64_t key, id, base, at;
+	uint32_t nr_slots, slot_bytes, rkey;
 };
 
 /* A numbered frame that has not been acknowledged. */
@@ -107,14 +126,22 @@ struct df_net_link {
 	uint32_t nr_ids;
 	uint64_t made; /* connectors ever */
 	uint64_t seq, sent,
-		heard;	/* numbered frames: made, given to the medium, got without a gap */
-	uint64_t acked; /* what the last frame that we sent has acknowledged */
+		heard;	  /* numbered frames: made, given to the medium, got without a gap */
+	uint64_t acked;	  /* what the last frame that we sent has acknowledged */
+	uint64_t settled; /* of ours, what the other side has acknowledged */
 	uint8_t opened, up, bye, broken, said;
-	uint64_t since;	   /* of the break, or of the first wish; 0: none */
-	uint64_t alive;	   /* when the other side last gave a sign of life */
-	uint64_t attempts; /* to restore the path since it broke */
-	int why;	   /* -errno of the last break */
-	void *path;	   /* the medium's */
+	uint8_t told, heard_told; /* DF_NET_TOLD of this session: sent, got */
+	uint64_t since;		  /* of the break, or of the first wish; 0: none */
+	uint64_t alive;		  /* when the other side last gave a sign of life */
+	uint64_t look_at;	  /* when its medium wants to look at it again; 0 never */
+	uint64_t attempts;	  /* to restore the path since it broke */
+	int why;		  /* -errno of the last break */
+	char what[192];		  /* the same in words, of a medium that has better ones; "" */
+	void *session;		  /* socket.c's */
+	/* The medium of this session, what it keeps of the link, and which ones are not tried any more (bits). */
+	const struct df_net_ops *ops;
+	void *path;
+	uint32_t avoid;
 };
 
 struct df_net_ep {
@@ -131,39 +158,13 @@ struct df_net_ep {
 		tell_at; /* when receivers tell what they have got though nobody consumes it; 0 never */
 	uint32_t flush,
 		flushed; /* atomic: it is asked for; everything that was sent has been received */
-	struct df_net_counts n; /* relaxed atomics: figures */
-	void *medium;
+	struct df_net_counts n;	    /* relaxed atomics: figures */
+	void *sessions;		    /* socket.c's */
+	void *medium[DF_NET_MEDIA]; /* what they keep of the endpoint */
+	uint32_t
+		media; /* which ones can be used here (bits); set before the thread begins to work */
+	uint32_t looked; /* that has been found out */
 };
-
-/*
- * A medium. All but listen(), start() and forked() on the endpoint's thread. It calls df_net_up() and so on from poll() and open() alone.
- */
-struct df_net_ops {
-	const char *name;
-	/* Where others reach the device, into ep->address. Any thread, once. */
-	int (*listen)(struct df_net_ep *ep);
-	/* Before the endpoint's thread starts, and after listen(): ep->bell wakes it from then on. */
-	int (*start)(struct df_net_ep *ep);
-	/* The link is wanted: keep a path to it, from now on and whatever happens, until it is closed. */
-	void (*open)(struct df_net_link *l);
-	void (*close)(struct df_net_link *l);
-	/*
-	 * Takes a frame, whose `ack` it sets when it is sent; payload and cookie stay valid until df_net_sent().
-	 * -EAGAIN: no room now, poll() makes some.
-	 */
-	int (*send)(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
-		    void *cookie);
-	/* Puts frames on the wire that have been taken; 1 if it moved. */
-	int (*push)(struct df_net_link *l);
-	/* Waits until something comes, the bell rings or the time is over (ns; 0 not at all, -1 for ever); 1 if it moved. */
-	int (*poll)(struct df_net_ep *ep, int64_t timeout_ns);
-	/* When it has to look again by itself; UINT64_MAX never. */
-	uint64_t (*timer)(struct df_net_ep *ep, uint64_t now);
-	/* In a fork's child: the parent's descriptors are closed. */
-	void (*forked)(struct df_net_ep *ep);
-};
-
-extern const struct df_net_ops df_net_socket;
 
 static inline struct df_net_link *df_net_links(const struct df_net_ep *ep)
 {
@@ -204,6 +205,8 @@ static inline uint64_t df_net_tail(const struct df_net_conn *c)
 void df_net_begin(struct df_net_conn *c);
 int df_net_look(struct df_net_conn *c, uint64_t now, int tell);
 int df_net_send_notes(struct df_net_link *l);
+/* Says that all credits have been told, once they have; 1 if it has moved. */
+int df_net_tell(struct df_net_link *l);
 void df_net_acknowledged(struct df_net_link *l, uint64_t ack);
 
 /* What a medium calls. */
@@ -219,7 +222,9 @@ int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f);
 /* It will not come: the path broke in the middle of it. */
 void df_net_dropped(struct df_net_link *l, const struct df_net_frame *f);
 /* A frame that was taken is on its way, or will not be. */
-void df_net_sent(struct df_net_link *l, void *cookie);
+void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
+/* Nothing will ever connect: as after the time-out, with the reason in l->why and l->what. */
+void df_net_lost(struct df_net_link *l);
 
 static inline void df_net_count(uint64_t *n, uint64_t by)
 {

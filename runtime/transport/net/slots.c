@@ -35,6 +35,7 @@ static void note(struct df_net_link *l, const struct df_net_frame *f)
 
 void df_net_acknowledged(struct df_net_link *l, uint64_t ack)
 {
+	l->settled = DF_MAX(l->settled, ack);
 	while (!df_list_empty(&l->notes)) {
 		struct df_net_note *n = df_list_first(&l->notes, struct df_net_note, node);
 
@@ -56,7 +57,7 @@ int df_net_send_notes(struct df_net_link *l)
 	{
 		if (n->frame.seq <= l->sent)
 			continue;
-		if (df_net_socket.send(l, &n->frame, NULL, NULL))
+		if (l->ops->send(l, &n->frame, NULL, NULL))
 			break;
 		l->sent = n->frame.seq;
 		moved = 1;
@@ -98,6 +99,32 @@ static struct df_net_conn *conn_of(struct df_net_link *l, uint64_t id)
 	return c && c->id == id ? c : NULL;
 }
 
+static char *slots_of(const struct df_net_conn *c)
+{
+	return (char *)c->conn.hdr + DF_CONN_SLOTS;
+}
+
+static void allow(struct df_net_conn *c)
+{
+	struct df_net_ep *ep = c->link->ep;
+	int i;
+
+	for (i = 0; i < DF_NET_MEDIA && !c->mem.mr; i++)
+		if (ep->media & 1u << i)
+			df_net_media[i]->allow(ep, slots_of(c), (size_t)c->nr_slots * c->slot_bytes,
+					       &c->mem);
+}
+
+static void forbid(struct df_net_conn *c)
+{
+	struct df_net_ep *ep = c->link->ep;
+	int i;
+
+	for (i = 0; i < DF_NET_MEDIA && c->mem.mr; i++)
+		if (ep->media & 1u << i)
+			df_net_media[i]->forbid(ep, &c->mem);
+}
+
 void df_net_begin(struct df_net_conn *c)
 {
 	struct df_net_link *l = c->link;
@@ -108,6 +135,7 @@ void df_net_begin(struct df_net_conn *c)
 				 .b = c->slot_bytes};
 
 	df_list_del(&c->node);
+	allow(c);
 	if (enter(l, c)) {
 		df_net_mark_dead(l);
 		df_list_add_tail(&l->conns, &c->node);
@@ -118,6 +146,8 @@ void df_net_begin(struct df_net_conn *c)
 	f.to = c->id;
 	if (!c->conn.owner)
 		f = (struct df_net_frame){.type = DF_NET_ATTACH, .to = c->peer_id, .aux = c->id};
+	f.at = (uint64_t)(uintptr_t)slots_of(c);
+	f.rkey = c->mem.rkey;
 	note(l, &f);
 }
 
@@ -132,7 +162,7 @@ static uint64_t head_of(const struct df_net_conn *c)
 
 static void *slot_of(const struct df_net_conn *c, uint64_t pos)
 {
-	return (char *)c->conn.hdr + DF_CONN_SLOTS + (pos % c->nr_slots) * c->slot_bytes;
+	return slots_of(c) + (pos % c->nr_slots) * c->slot_bytes;
 }
 
 static int send_slices(struct df_net_conn *c, uint64_t tail)
@@ -144,9 +174,11 @@ static int send_slices(struct df_net_conn *c, uint64_t tail)
 		struct df_net_frame f = {.type = DF_NET_DATA,
 					 .bytes = df_conn_slice(&c->conn, c->slot_bytes, c->next),
 					 .to = c->peer_id,
-					 .pos = c->next};
+					 .pos = c->next,
+					 .at = c->peer_at + (c->next % c->nr_slots) * c->slot_bytes,
+					 .rkey = c->peer_rkey};
 
-		if (df_net_socket.send(c->link, &f, f.bytes ? slot_of(c, c->next) : NULL, c))
+		if (c->link->ops->send(c->link, &f, f.bytes ? slot_of(c, c->next) : NULL, c))
 			break;
 		c->refs++;
 		df_net_count(&ep->n.bytes_sent, f.bytes);
@@ -160,34 +192,48 @@ static int send_credit(struct df_net_conn *c, uint64_t head)
 	struct df_net_frame f = {
 		.type = DF_NET_CREDIT, .to = c->peer_id, .pos = head, .aux = c->received};
 
-	if (df_net_socket.send(c->link, &f, NULL, NULL))
+	if (c->link->ops->send(c->link, &f, NULL, NULL))
 		return 0;
 	c->told_head = head;
 	c->told_received = c->received;
 	return 1;
 }
 
-/* Nobody here wants it any more: 1 when it is gone altogether. */
-static int leave(struct df_net_conn *c)
+/* Nobody here wants it any more: tells the other side. */
+static void say_left(struct df_net_conn *c)
 {
 	struct df_net_link *l = c->link;
 	struct df_net_frame f = {
 		.type = DF_NET_CLOSE, .to = c->peer_id, .pos = c->id, .aux = c->conn.key};
 
-	if (c->refs)
-		return 0;
 	/* What the other side still has to get goes on its way first. */
 	if (!c->conn.owner && !c->receives && !df_net_dead(l) &&
 	    !__atomic_load_n(&c->closed, __ATOMIC_RELAXED) && df_net_tail(c) != c->received)
-		return 0;
+		return;
 	if (!c->conn.owner)
 		f = (struct df_net_frame){
 			.type = DF_NET_DETACH, .to = c->peer_id, .pos = head_of(c)};
 	if (!df_net_dead(l))
 		note(l, &f);
+	c->left = l->seq;
+}
+
+/* 1 when it is gone altogether: nothing of it is in the medium's hands, and the other side has stopped writing. */
+static int leave(struct df_net_conn *c)
+{
+	struct df_net_link *l = c->link;
+
+	if (c->refs)
+		return 0;
+	if (!c->left)
+		say_left(c);
+	/* A link that is closed (2) has no path; one that never came up has had none. */
+	if (l->opened != 2 && (!c->left || l->settled < c->left))
+		return 0;
 	if (c->id)
 		l->by_id[ID_INDEX(c->id)] = NULL;
 	df_list_del(&c->node);
+	forbid(c);
 	df_arena_free(&c->block);
 	free(c->have);
 	free(c->conn.slices);
@@ -204,7 +250,7 @@ int df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 	/* ACQUIRE pairs with the RELEASE in give_up(): the last use here is over. */
 	if (df_unlikely(__atomic_load_n(&c->gone, __ATOMIC_ACQUIRE)) && leave(c))
 		return 1;
-	if (!l->up || !c->peer_id || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+	if (!l->up || !c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
 		return 0;
 	if (c->receives) {
 		at = head_of(c);
@@ -214,8 +260,25 @@ int df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 			l->ep->tell_at = now + TELL_NS;
 		return moved;
 	}
+	if (!l->heard_told)
+		return 0;
 	at = df_net_tail(c);
 	return at != c->next ? send_slices(c, at) : 0;
+}
+
+int df_net_tell(struct df_net_link *l)
+{
+	const struct df_net_frame f = {.type = DF_NET_TOLD};
+	struct df_net_conn *c;
+
+	df_list_each(c, &l->conns, node)
+	{
+		if (c->receives && c->peer_id && c->told_received != c->received && !c->left &&
+		    !__atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+			return 0;
+	}
+	l->told = l->ops->send(l, &f, NULL, NULL) == 0;
+	return l->told;
 }
 
 /* ---- the thread: what comes ------------------------------------------------------------------------------------- */
@@ -310,6 +373,8 @@ static int offered(struct df_net_link *l, const struct df_net_frame *f)
 	}
 	if (o) {
 		o->id = f->to;
+		o->at = f->at;
+		o->rkey = f->rkey;
 		o->base = f->pos;
 		o->nr_slots = f->a;
 		o->slot_bytes = f->b;
@@ -324,10 +389,31 @@ static void attached(struct df_net_link *l, const struct df_net_frame *f)
 	struct df_net_conn *c = conn_of(l, f->to);
 
 	/* We have closed it in the meantime, and did not know whom to tell. */
-	if (!c)
+	if (!c || c->left) {
 		note(l, &(struct df_net_frame){.type = DF_NET_CLOSE, .to = f->aux});
-	else
-		c->peer_id = f->aux;
+		return;
+	}
+	c->peer_id = f->aux;
+	c->peer_at = f->at;
+	c->peer_rkey = f->rkey;
+}
+
+/* Somebody here has taken the offer of `id`, and the other side may not know yet. */
+static struct df_net_conn *taker_of(struct df_net_link *l, uint64_t id)
+{
+	struct df_net_conn *c;
+
+	df_list_each(c, &l->conns, node)
+	{
+		if (!c->conn.owner && c->peer_id == id)
+			return c;
+	}
+	df_list_each(c, &l->ep->inbox, node)
+	{
+		if (c->link == l && !c->conn.owner && c->peer_id == id)
+			return c;
+	}
+	return NULL;
 }
 
 static void closed(struct df_net_link *l, const struct df_net_frame *f)
@@ -340,6 +426,8 @@ static void closed(struct df_net_link *l, const struct df_net_frame *f)
 	if (o && o->id == f->pos) {
 		HASH_DEL(l->offers, o);
 		free(o);
+	} else if (!c && f->pos) {
+		c = taker_of(l, f->pos);
 	}
 	df_mutex_unlock(&l->ep->lock);
 	/* Relaxed: what it says is all that is read. */
@@ -404,6 +492,9 @@ int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f)
 		return credit(l, f);
 	case DF_NET_ACK:
 		return 0;
+	case DF_NET_TOLD:
+		l->heard_told = 1;
+		return 0;
 	case DF_NET_BYE:
 		l->bye = 1;
 		return 0;
@@ -412,11 +503,9 @@ int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f)
 	}
 }
 
-void df_net_sent(struct df_net_link *l, void *cookie)
+void df_net_sent(struct df_net_link *l, struct df_net_conn *from)
 {
-	struct df_net_conn *c = cookie;
-
 	(void)l;
-	if (c)
-		c->refs--;
+	if (from)
+		from->refs--;
 }

@@ -1,4 +1,4 @@
-/* One stream of the socket medium: frames out, frames in; socket.c has the whole. */
+/* One stream of a session: frames out, frames in; socket.c has the whole. */
 #define _GNU_SOURCE
 #include "runtime/transport/net/socket/socket.h"
 
@@ -37,7 +37,7 @@ struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd
 		return NULL;
 	memset(s, 0, offsetof(struct stream, out));
 	s->have = s->at = s->left = 0;
-	s->kind = STREAM;
+	s->source.ready = df_stream_ready;
 	s->state = state;
 	s->fd = fd;
 	s->link = l;
@@ -45,7 +45,7 @@ struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd
 		e.events = EPOLLOUT;
 	s->events = e.events;
 	df_list_init(&s->node);
-	if (epoll_ctl(df_sock_medium(ep)->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
+	if (epoll_ctl(df_sessions(ep)->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
 		free(s);
 		return NULL;
 	}
@@ -60,22 +60,22 @@ void df_stream_events(const struct df_net_ep *ep, struct stream *s, uint32_t eve
 	if (s->events == events)
 		return;
 	s->events = events;
-	epoll_ctl(df_sock_medium(ep)->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
+	epoll_ctl(df_sessions(ep)->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
 }
 
 /* It is freed when no event can name it any more. */
 void df_stream_close(struct df_net_ep *ep, struct stream *s)
 {
 	if (s->state == STRANGER)
-		df_sock_medium(ep)->nr_strangers--;
+		df_sessions(ep)->nr_strangers--;
 	if (s->left && s->to)
 		df_net_dropped(s->link, &s->f);
 	for (; s->head != s->tail; s->head++)
-		df_net_sent(s->link, s->out[s->head % OUT_MAX].cookie);
+		df_net_sent(s->link, s->out[s->head % OUT_MAX].from);
 	s->state = SHUT;
 	close(s->fd);
 	df_list_del(&s->node);
-	df_list_add_tail(&df_sock_medium(ep)->shut, &s->node);
+	df_list_add_tail(&df_sessions(ep)->shut, &s->node);
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
@@ -96,8 +96,6 @@ int df_stream_flush(struct df_net_link *l, struct stream *s)
 			struct out *o = &s->out[i % OUT_MAX];
 			size_t off = i == s->head ? s->off : 0;
 
-			if (!off)
-				o->f.ack = l->acked = l->heard;
 			if (off < sizeof(o->f))
 				v[m.msg_iovlen++] =
 					(struct iovec){(char *)&o->f + off, sizeof(o->f) - off};
@@ -128,7 +126,7 @@ int df_stream_flush(struct df_net_link *l, struct stream *s)
 			s->off -= all;
 			s->head++;
 			df_net_count(&l->ep->n.frames_sent, 1);
-			df_net_sent(l, o->cookie);
+			df_net_sent(l, o->from);
 		}
 		if ((size_t)n < want)
 			break;
@@ -155,10 +153,7 @@ static int parse(struct df_net_link *l, struct stream *s)
 			s->left -= n;
 			if (s->left)
 				break;
-			if (s->to)
-				ret = df_net_arrived(l, &s->f);
-			else
-				ret = 0;
+			ret = s->to ? df_net_arrived(l, &s->f) : 0;
 			if (ret)
 				return ret;
 		}
@@ -174,7 +169,8 @@ static int parse(struct df_net_link *l, struct stream *s)
 			s->to = df_net_place(l, &s->f);
 		s->left = s->f.bytes;
 		if (!s->left && (s->f.type != DF_NET_DATA || s->to)) {
-			ret = df_net_arrived(l, &s->f);
+			ret = s->f.type == DF_NET_SETUP ? l->ops->setup(l, &s->f)
+							: df_net_arrived(l, &s->f);
 			if (ret)
 				return ret;
 		}
@@ -218,6 +214,8 @@ void df_stream_receive(struct df_net_link *l, struct stream *s)
 			s->have += (size_t)n;
 			ret = parse(l, s);
 		}
+		if (ret > 0)
+			return;
 		if (ret) {
 			df_warn("%s sent what the network transport cannot have sent: connected again",
 				s->who);

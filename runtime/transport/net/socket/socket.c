@@ -1,10 +1,11 @@
 /*
- * Sockets as a medium of the network (../net.h): a link is some TCP streams, made by the side with the lower name
- * (process, device). Small frames go over the first, slices over the others in turn; numbered frames over the first alone,
+ * Sessions (../net.h), and sockets as a medium. A link's session is some TCP streams, made by the side with the lower name
+ * (process, device). They find the other side, agree on a medium, and say whether its process is there. Where the medium
+ * is "tcp", small frames go over the first stream, slices over the others in turn; numbered frames over the first alone,
  * so that they stay in order. A frame is its header and then its payload, which is read into its slot, without a
- * copy between where it is longer than what came with the header.
+ * copy between where it is longer than what came with the header. Another medium begins when all streams are there.
  *
- * The streams of a link live and die together: a *session*. When one breaks all are closed, and the connecting side begins the
+ * The streams and the medium of a session live and die together. When one breaks all are closed, and the connecting side begins the
  * next session; a hello with a higher session than ours says that the other side has given ours up, though nothing told
  * us. The listening side can't connect, so it knocks: as long as the other side's kernel takes a connection, that
  * process is there, be it stopped.
@@ -43,11 +44,15 @@ static int connects(const struct df_net_link *l)
 /* The session is over; where we connect, the next one begins soon. */
 static void session_end(struct df_net_link *l, int why)
 {
-	struct path *p = df_sock_path(l);
+	struct session *p = df_session(l);
 	uint32_t i;
 
 	l->why = why;
 	df_net_down(l, why);
+	if (l->ops)
+		l->ops->end(l);
+	l->ops = NULL;
+	l->look_at = 0;
 	for (i = 0; i < p->nr; i++) {
 		if (p->v[i])
 			df_stream_close(l->ep, p->v[i]);
@@ -58,44 +63,117 @@ static void session_end(struct df_net_link *l, int why)
 		p->try_at = df_now_ns() + p->pause;
 }
 
+void df_session_fail(struct df_net_link *l, int why)
+{
+	session_end(l, why);
+}
+
 void df_stream_fail(struct df_net_ep *ep, struct stream *s, int why)
 {
-	struct path *p = s->link ? df_sock_path(s->link) : NULL;
+	struct session *p = s->link ? df_session(s->link) : NULL;
 
 	if (p && p->knock == s)
 		p->knock = NULL;
 	else if (p && s->index < p->nr && p->v[s->index] == s) {
+		s->link->what[0] = '\0';
 		session_end(s->link, why);
 		return;
 	}
 	df_stream_close(ep, s);
 }
 
-static int sock_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
-		     void *cookie)
+int df_session_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		    struct df_net_conn *from)
 {
-	struct path *p = df_sock_path(l);
+	struct session *p = df_session(l);
 	struct stream *s = p->v[0];
 
 	if (f->bytes >= BULK_BYTES && p->nr > 1)
 		s = p->v[1 + p->turn++ % (p->nr - 1)];
 	if (s->tail - s->head == OUT_MAX)
 		return -EAGAIN;
-	s->out[s->tail++ % OUT_MAX] = (struct out){*f, payload, cookie};
+	s->out[s->tail++ % OUT_MAX] = (struct out){*f, payload, from};
 	return 0;
 }
 
-static int sock_push(struct df_net_link *l)
+int df_session_push(struct df_net_link *l)
 {
-	struct path *p = df_sock_path(l);
+	struct session *p = df_session(l);
 	int moved = 0;
 	uint32_t i;
 
-	for (i = 0; l->up && i < p->nr; i++)
-		if (p->v[i]->head != p->v[i]->tail && !(p->v[i]->events & EPOLLOUT))
+	for (i = 0; p && i < p->nr; i++)
+		if (p->v[i] && p->v[i]->state == OPEN && p->v[i]->head != p->v[i]->tail &&
+		    !(p->v[i]->events & EPOLLOUT))
 			moved |= df_stream_flush(l, p->v[i]);
 	return moved;
 }
+
+/* ---- the medium "tcp" --------------------------------------------------------------------------------------- */
+
+static int tcp_start(struct df_net_ep *ep)
+{
+	(void)ep;
+	return 0;
+}
+
+static void tcp_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out)
+{
+	(void)ep, (void)at, (void)bytes, (void)out;
+}
+
+static void tcp_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
+{
+	(void)ep, (void)mem;
+}
+
+static int tcp_begin(struct df_net_link *l)
+{
+	df_net_up(l);
+	return 0;
+}
+
+static void tcp_end(struct df_net_link *l)
+{
+	(void)l;
+}
+
+static int tcp_setup(struct df_net_link *l, const struct df_net_frame *f)
+{
+	(void)l, (void)f;
+	return -EPROTO;
+}
+
+static int tcp_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		    struct df_net_conn *from)
+{
+	struct df_net_frame with = *f;
+
+	with.ack = l->heard;
+	if (df_session_send(l, &with, payload, from))
+		return -EAGAIN;
+	l->acked = l->heard;
+	return 0;
+}
+
+static int tcp_poll(struct df_net_link *l, uint64_t now, int arm)
+{
+	(void)l, (void)now, (void)arm;
+	return 0;
+}
+
+const struct df_net_ops df_net_tcp = {
+	.name = "tcp",
+	.start = tcp_start,
+	.allow = tcp_allow,
+	.forbid = tcp_forbid,
+	.begin = tcp_begin,
+	.end = tcp_end,
+	.setup = tcp_setup,
+	.send = tcp_send,
+	.push = df_session_push,
+	.poll = tcp_poll,
+};
 
 /* ---- hello ------------------------------------------------------------------------------------------------- */
 
@@ -109,7 +187,8 @@ static int say_hello(struct stream *s, const struct hello *h)
 
 static void try_up(struct df_net_link *l)
 {
-	struct path *p = df_sock_path(l);
+	struct session *p = df_session(l);
+	int ret;
 
 	if (++p->nr_open < p->nr)
 		return;
@@ -119,7 +198,37 @@ static void try_up(struct df_net_link *l)
 		df_stream_close(l->ep, p->knock);
 		p->knock = NULL;
 	}
-	df_net_up(l);
+	ret = l->ops->begin(l);
+	if (ret)
+		session_end(l, ret);
+}
+
+static uint64_t media_of(const struct df_net_link *l)
+{
+	return l->ep->media & ~l->avoid;
+}
+
+/* What both sides have is known. -errno: the session is over; where that is nothing, they will never be joined. */
+static int agree(struct df_net_link *l, uint64_t both)
+{
+	struct session *p = df_session(l);
+
+	/* One that we have given up since we said hello. */
+	if (both & ~media_of(l))
+		return -EAGAIN;
+	if (!both) {
+		df_warn_once("device %d of this process and %s have no network in common: "
+			     "DFSHIM_NET=%s here, another one there, or another hardware",
+			     l->ep->device, l->member.net,
+			     df_env_text(DF_ENV_ROW_net) ? df_env_text(DF_ENV_ROW_net) : "auto");
+		snprintf(l->what, sizeof(l->what), "no network in common");
+		l->why = -EPROTONOSUPPORT;
+		df_net_lost(l);
+		return -EPROTONOSUPPORT;
+	}
+	p->carries = both;
+	l->ops = df_net_media[__builtin_ctzll(both)];
+	return 0;
 }
 
 static void refuse(struct df_net_ep *ep, struct stream *s, const char *why)
@@ -129,18 +238,19 @@ static void refuse(struct df_net_ep *ep, struct stream *s, const char *why)
 	df_stream_close(ep, s);
 }
 
-static struct path *path_of(struct df_net_link *l)
+static struct session *path_of(struct df_net_link *l)
 {
-	if (!l->path)
-		l->path = calloc(1, sizeof(struct path));
-	return l->path;
+	if (!l->session)
+		l->session = calloc(1, sizeof(struct session));
+	return l->session;
 }
 
 /* Somebody has connected and says who it is. */
 static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
 {
 	struct df_net_link *l;
-	struct path *p;
+	struct session *p;
+	int ret;
 
 	if (h->magic != MAGIC) {
 		refuse(ep, s, "it does not speak dfshim's protocol");
@@ -168,16 +278,21 @@ static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
 		session_end(l, -ECONNRESET);
 		p->session = h->session;
 		p->nr = h->nr;
+		p->carries = h->carries & media_of(l);
 	}
 	df_list_del(&s->node);
-	df_sock_medium(ep)->nr_strangers--;
+	df_sessions(ep)->nr_strangers--;
 	s->link = l;
 	s->index = h->index;
 	s->state = OPEN;
 	p->v[s->index] = s;
 	h->word = WELCOME;
-	if (say_hello(s, h))
-		session_end(l, -EIO);
+	h->carries = p->carries;
+	ret = say_hello(s, h);
+	if (!ret && !l->ops)
+		ret = agree(l, p->carries);
+	if (ret)
+		session_end(l, ret);
 	else
 		try_up(l);
 }
@@ -188,6 +303,7 @@ static void greeting(struct df_net_ep *ep, struct stream *s)
 	struct hello h;
 	/* Not a byte more: what follows is read into slots. */
 	ssize_t n = recv(s->fd, s->in + s->have, sizeof(h) - s->have, MSG_DONTWAIT);
+	int ret;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -207,20 +323,24 @@ static void greeting(struct df_net_ep *ep, struct stream *s)
 		introduced(ep, s, &h);
 		return;
 	}
-	if (s == df_sock_path(s->link)->knock || h.magic != MAGIC || h.word != WELCOME ||
-	    h.session != df_sock_path(s->link)->session || h.from_proc != ep->proc) {
+	if (s == df_session(s->link)->knock || h.magic != MAGIC || h.word != WELCOME ||
+	    h.session != df_session(s->link)->session || h.from_proc != ep->proc) {
 		df_stream_fail(ep, s, -EPROTO);
 		return;
 	}
 	s->state = OPEN;
 	df_net_alive(s->link, df_now_ns());
-	try_up(s->link);
+	ret = s->link->ops ? 0 : agree(s->link, h.carries);
+	if (ret)
+		session_end(s->link, ret);
+	else
+		try_up(s->link);
 }
 
 static void connected(struct df_net_ep *ep, struct stream *s)
 {
 	struct df_net_link *l = s->link;
-	struct path *p = df_sock_path(l);
+	struct session *p = df_session(l);
 	int error = 0;
 	socklen_t len = sizeof(error);
 	struct hello h = {.magic = MAGIC,
@@ -231,7 +351,8 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 			  .to_proc = l->member.proc,
 			  .from_device = ep->device,
 			  .to_device = l->member.device,
-			  .session = p->session};
+			  .session = p->session,
+			  .carries = media_of(l)};
 
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &len))
 		error = errno;
@@ -254,14 +375,23 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 		df_stream_fail(ep, s, -EIO);
 }
 
-static void accept_all(struct df_net_ep *ep)
+static void bell_rings(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
 {
-	struct medium *m = df_sock_medium(ep);
+	uint64_t count;
+
+	(void)source, (void)events;
+	(void)!read(df_sessions(ep)->event_fd, &count, sizeof(count));
+}
+
+static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
+{
+	struct sessions *m = df_sessions(ep);
 	union df_sockaddr from;
 	struct stream *s;
 	socklen_t len;
 	int fd, i;
 
+	(void)source, (void)events;
 	for (i = 0; i < TURNS; i++) {
 		memset(&from, 0, sizeof(from));
 		len = sizeof(from.storage);
@@ -290,7 +420,7 @@ static void accept_all(struct df_net_ep *ep)
 /* *why: -errno. */
 static struct stream *dial(struct df_net_link *l, enum state state, int *why)
 {
-	struct medium *m = df_sock_medium(l->ep);
+	struct sessions *m = df_sessions(l->ep);
 	union df_sockaddr to, from = m->local;
 	struct stream *s;
 	int fd;
@@ -334,7 +464,7 @@ static uint32_t nr_streams(void)
 
 static void attempt(struct df_net_link *l, uint64_t now)
 {
-	struct path *p = df_sock_path(l);
+	struct session *p = df_session(l);
 	uint32_t i, nr = nr_streams();
 	int why;
 
@@ -362,9 +492,9 @@ static void attempt(struct df_net_link *l, uint64_t now)
 	}
 }
 
-static void sock_open(struct df_net_link *l)
+void df_session_open(struct df_net_link *l)
 {
-	struct path *p = path_of(l);
+	struct session *p = path_of(l);
 
 	if (!p || l->up)
 		return;
@@ -372,9 +502,9 @@ static void sock_open(struct df_net_link *l)
 	attempt(l, df_now_ns());
 }
 
-static void sock_close(struct df_net_link *l)
+void df_session_close(struct df_net_link *l)
 {
-	struct path *p = df_sock_path(l);
+	struct session *p = df_session(l);
 
 	if (!p)
 		return;
@@ -387,9 +517,9 @@ static void sock_close(struct df_net_link *l)
 
 /* ---- the endpoint ------------------------------------------------------------------------------------------ */
 
-static int sock_listen(struct df_net_ep *ep)
+int df_session_listen(struct df_net_ep *ep)
 {
-	struct medium *m = calloc(1, sizeof(*m));
+	struct sessions *m = calloc(1, sizeof(*m));
 	struct df_iface iface;
 	union df_sockaddr at;
 
@@ -397,8 +527,8 @@ static int sock_listen(struct df_net_ep *ep)
 		return -ENOMEM;
 	df_list_init(&m->strangers);
 	df_list_init(&m->shut);
-	m->bell = BELL;
-	m->listener = LISTENER;
+	m->bell.ready = bell_rings;
+	m->listener.ready = accept_all;
 	m->epoll_fd = m->event_fd = -1;
 	if (df_ifaces_chosen(&iface, 1) < 1) {
 		free(m);
@@ -412,14 +542,14 @@ static int sock_listen(struct df_net_ep *ep)
 		free(m);
 		return ret;
 	}
-	ep->medium = m;
+	ep->sessions = m;
 	df_addr_format(&at, ep->address, sizeof(ep->address));
 	return 0;
 }
 
-static int sock_start(struct df_net_ep *ep)
+int df_session_start(struct df_net_ep *ep)
 {
-	struct medium *m = df_sock_medium(ep);
+	struct sessions *m = df_sessions(ep);
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->bell};
 	int epoll_fd, event_fd, ret;
 
@@ -446,8 +576,17 @@ err_close:
 	return ret;
 }
 
-static void stream_event(struct df_net_ep *ep, struct stream *s, uint32_t events)
+int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s)
 {
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = s};
+
+	return epoll_ctl(df_sessions(ep)->epoll_fd, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+void df_stream_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
+{
+	struct stream *s = df_container_of(source, struct stream, source);
+
 	switch (s->state) {
 	case KNOCKING:
 	case CONNECTING:
@@ -469,7 +608,7 @@ static void stream_event(struct df_net_ep *ep, struct stream *s, uint32_t events
 }
 
 /* The other side's kernel has taken a connection and keeps it: the process will look at it when it comes to that. */
-static int waits_there(const struct path *p)
+static int waits_there(const struct session *p)
 {
 	uint32_t i;
 
@@ -483,16 +622,16 @@ static int waits_there(const struct path *p)
 
 static void timers(struct df_net_ep *ep, uint64_t now)
 {
-	struct medium *m = df_sock_medium(ep);
+	struct sessions *m = df_sessions(ep);
 	struct df_net_link *l;
 	struct stream *s;
 
 	while ((s = df_list_first(&m->strangers, struct stream, node)) && s->deadline <= now)
 		refuse(ep, s, "it has not said what it wants");
 	for (l = df_net_links(ep); l; l = l->next) {
-		struct path *p = df_sock_path(l);
+		struct session *p = df_session(l);
 
-		if (!p || l->up || l->opened != 1 || l->bye)
+		if (!p || l->up || l->opened != 1 || l->bye || (p->nr && p->nr_open == p->nr))
 			continue;
 		if (waits_there(p))
 			df_net_alive(l, now);
@@ -504,28 +643,30 @@ static void timers(struct df_net_ep *ep, uint64_t now)
 	}
 }
 
-static uint64_t sock_timer(struct df_net_ep *ep, uint64_t now)
+uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now)
 {
-	struct medium *m = df_sock_medium(ep);
+	struct sessions *m = df_sessions(ep);
 	const struct stream *s = df_list_first(&m->strangers, struct stream, node);
 	uint64_t until = s ? s->deadline : UINT64_MAX;
+	const struct session *p;
 	struct df_net_link *l;
 
 	(void)now;
-	for (l = df_net_links(ep); l; l = l->next)
-		if (df_sock_path(l) && !l->up && l->opened == 1 && !l->bye)
-			until = DF_MIN(until, df_sock_path(l)->try_at);
+	for (l = df_net_links(ep); l; l = l->next) {
+		p = df_session(l);
+		if (p && !l->up && l->opened == 1 && !l->bye && (!p->nr || p->nr_open < p->nr))
+			until = DF_MIN(until, p->try_at);
+	}
 	return until;
 }
 
-static int sock_poll(struct df_net_ep *ep, int64_t timeout_ns)
+int df_session_poll(struct df_net_ep *ep, int64_t timeout_ns)
 {
-	struct medium *m = df_sock_medium(ep);
+	struct sessions *m = df_sessions(ep);
 	struct epoll_event e[64];
 	struct timespec ts = {(time_t)(timeout_ns / (int64_t)DF_NS_PER_S),
 			      (long)(timeout_ns % (int64_t)DF_NS_PER_S)};
 	struct stream *s;
-	uint64_t count;
 	int i, n;
 
 	n = epoll_pwait2(m->epoll_fd, e, DF_ARRAY_LEN(e), timeout_ns < 0 ? NULL : &ts, NULL);
@@ -533,17 +674,9 @@ static int sock_poll(struct df_net_ep *ep, int64_t timeout_ns)
 		n = epoll_wait(m->epoll_fd, e, DF_ARRAY_LEN(e),
 			       timeout_ns < 0 ? -1 : (int)((timeout_ns + 999999) / 1000000));
 	for (i = 0; i < n; i++) {
-		switch (*(enum kind *)e[i].data.ptr) {
-		case BELL:
-			(void)!read(m->event_fd, &count, sizeof(count));
-			break;
-		case LISTENER:
-			accept_all(ep);
-			break;
-		case STREAM:
-			stream_event(ep, e[i].data.ptr, e[i].events);
-			break;
-		}
+		struct df_net_source *source = e[i].data.ptr;
+
+		source->ready(ep, source, e[i].events);
 	}
 	timers(ep, df_now_ns());
 	while ((s = df_list_first(&m->shut, struct stream, node))) {
@@ -553,34 +686,21 @@ static int sock_poll(struct df_net_ep *ep, int64_t timeout_ns)
 	return n > 0;
 }
 
-static void sock_forked(struct df_net_ep *ep)
+void df_session_forked(struct df_net_ep *ep)
 {
-	struct medium *m = df_sock_medium(ep);
+	struct sessions *m = df_sessions(ep);
 	struct df_net_link *l;
 	uint32_t i;
 
 	if (!m)
 		return;
 	for (l = df_net_links(ep); l; l = l->next)
-		for (i = 0; df_sock_path(l) && i < df_sock_path(l)->nr; i++)
-			if (df_sock_path(l)->v[i])
-				close(df_sock_path(l)->v[i]->fd);
+		for (i = 0; df_session(l) && i < df_session(l)->nr; i++)
+			if (df_session(l)->v[i])
+				close(df_session(l)->v[i]->fd);
 	close(m->listen_fd);
 	if (m->epoll_fd < 0)
 		return;
 	close(m->event_fd);
 	close(m->epoll_fd);
 }
-
-const struct df_net_ops df_net_socket = {
-	.name = "tcp",
-	.listen = sock_listen,
-	.start = sock_start,
-	.open = sock_open,
-	.close = sock_close,
-	.send = sock_send,
-	.push = sock_push,
-	.poll = sock_poll,
-	.timer = sock_timer,
-	.forked = sock_forked,
-};

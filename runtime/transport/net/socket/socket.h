@@ -1,6 +1,6 @@
 /*
- * The streams of the socket medium, for socket.c, which has the whole, and frames.c, which moves them over one. An
- * endpoint's thread owns them.
+ * The streams of sessions, for socket.c, which has the whole, and frames.c, which moves frames over one. An endpoint's
+ * thread owns them.
  */
 #ifndef DF_TRANSPORT_NET_SOCKET_H
 #define DF_TRANSPORT_NET_SOCKET_H
@@ -24,7 +24,7 @@
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
 #define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
-#define MAGIC	     0x316b6f7374656e64ull /* "dnetsok1" */
+#define MAGIC	     0x326b6f7374656e64ull /* "dnetsok2" */
 
 struct hello {
 	uint64_t magic;
@@ -33,21 +33,21 @@ struct hello {
 	uint64_t from_proc, to_proc;
 	int32_t from_device, to_device;
 	uint64_t session;
-	uint64_t word; /* enum word */
+	uint64_t word;	  /* enum word */
+	uint64_t carries; /* media: those of the one who asks; in the answer those that both have */
 };
 
 enum word { HELLO, WELCOME, KNOCK };
-enum kind { BELL, LISTENER, STREAM };
 enum state { KNOCKING, CONNECTING, STRANGER, GREETING, OPEN, SHUT };
 
 struct out {
 	struct df_net_frame f;
 	const void *payload;
-	void *cookie;
+	struct df_net_conn *from;
 };
 
 struct stream {
-	enum kind kind; /* first: what epoll gives back */
+	struct df_net_source source; /* first */
 	enum state state;
 	int fd;
 	uint32_t index;
@@ -67,32 +67,32 @@ struct stream {
 	uint8_t in[IN_BYTES];
 };
 
-/* Of a link. */
-struct path {
+/* Of a link: its session. */
+struct session {
 	struct stream *v[STREAMS_MAX];
 	uint32_t nr, nr_open, turn;
-	uint64_t session;
+	uint64_t session, carries;
 	struct stream *knock;
 	uint64_t try_at, pause; /* 0: not now */
 };
 
 /* Of an endpoint. */
-struct medium {
+struct sessions {
 	int epoll_fd, event_fd, listen_fd;
 	struct df_list strangers, shut;
 	uint32_t nr_strangers;
 	union df_sockaddr local;
-	enum kind bell, listener;
+	struct df_net_source bell, listener;
 };
 
-static inline struct medium *df_sock_medium(const struct df_net_ep *ep)
+static inline struct sessions *df_sessions(const struct df_net_ep *ep)
 {
-	return ep->medium;
+	return ep->sessions;
 }
 
-static inline struct path *df_sock_path(const struct df_net_link *l)
+static inline struct session *df_session(const struct df_net_link *l)
 {
-	return l->path;
+	return l->session;
 }
 
 /* Takes over a connected or connecting descriptor. NULL: no memory; it stays the caller's. */
@@ -104,7 +104,8 @@ void df_stream_close(struct df_net_ep *ep, struct stream *s);
 /* Puts frames on the wire: 1 if some bytes went. Takes them off it. Where the stream breaks, its session ends. */
 int df_stream_flush(struct df_net_link *l, struct stream *s);
 void df_stream_receive(struct df_net_link *l, struct stream *s);
-/* socket.c: it has failed, with -errno. */
+/* socket.c: something has come; it has failed, with -errno. */
+void df_stream_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events);
 void df_stream_fail(struct df_net_ep *ep, struct stream *s, int why);
 
 #endif

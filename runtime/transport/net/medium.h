@@ -1,0 +1,79 @@
+/*
+ * What net.c and slots.c (net.h) need of a medium, and a medium of a session: one table for sockets and verbs, and the
+ * functions of socket/socket.c by which two sides find each other.
+ */
+#ifndef DF_TRANSPORT_NET_MEDIUM_H
+#define DF_TRANSPORT_NET_MEDIUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct df_net_conn;
+struct df_net_ep;
+struct df_net_frame;
+struct df_net_link;
+struct df_net_mem;
+
+/* Media, in order of preference. */
+enum { DF_NET_BIT_VERBS = 1, DF_NET_BIT_TCP = 2, DF_NET_MEDIA = 2 };
+
+/* What the endpoint's thread waits for besides its bell: a descriptor that a medium has given to df_session_watch(). */
+struct df_net_source {
+	void (*ready)(struct df_net_ep *ep, struct df_net_source *s, uint32_t events);
+};
+
+/*
+ * A medium: all on the endpoint's thread; no table has a gap. It says that something has come (df_net_arrived() and so on)
+ * from poll(), setup() and its sources alone.
+ */
+struct df_net_ops {
+	const char *name;
+	/* Can it serve this endpoint? Called once, bounded. 0; -errno after it has said why, where somebody has to know. */
+	int (*start)(struct df_net_ep *ep);
+	/* Lets others read and write so much memory, if it can; and no longer. */
+	void (*allow)(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out);
+	void (*forbid)(struct df_net_ep *ep, struct df_net_mem *mem);
+	/* A session has begun: df_net_up() when frames can travel. -errno: they never will. */
+	int (*begin)(struct df_net_link *l);
+	/* The session is over: of what was taken nothing moves any more, and nobody writes into our memory. */
+	void (*end)(struct df_net_link *l);
+	/* What the other side's begin() or setup() has sent, maybe before our begin(). 1: the session is over; -EPROTO. */
+	int (*setup)(struct df_net_link *l, const struct df_net_frame *f);
+	/*
+	 * Takes a frame, whose `ack` it sets when it is sent; the payload, of a connector that is counted in its refs, stays
+	 * valid until df_net_sent(). -EAGAIN: no room now, poll() makes some.
+	 */
+	int (*send)(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		    struct df_net_conn *from);
+	/* Puts frames on the wire that have been taken; 1 if it moved. */
+	int (*push)(struct df_net_link *l);
+	/* Looks for what has come and gone; 1 if it moved. arm: what comes from now on wakes the thread. */
+	int (*poll)(struct df_net_link *l, uint64_t now, int arm);
+};
+
+extern const struct df_net_ops df_net_tcp, df_net_verbs;
+/* By the places of their bits. */
+extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
+
+/* Sessions, socket/socket.c. Where others reach the device, into ep->address. Any thread, once. */
+int df_session_listen(struct df_net_ep *ep);
+/* Before the endpoint's thread starts, and after listen(): ep->bell wakes it from then on. */
+int df_session_start(struct df_net_ep *ep);
+/* The link is wanted: keep a session with it, from now on and whatever happens, until it is closed. */
+void df_session_open(struct df_net_link *l);
+void df_session_close(struct df_net_link *l);
+/* The link's medium has failed: the session ends, the next one begins soon. */
+void df_session_fail(struct df_net_link *l, int why);
+/* Sends a frame over the session's streams; as df_net_ops.send. */
+int df_session_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		    struct df_net_conn *from);
+int df_session_push(struct df_net_link *l);
+/* Waits until something comes, the bell rings or the time is over (ns; 0 not at all, -1 for ever); 1 if it moved. */
+int df_session_poll(struct df_net_ep *ep, int64_t timeout_ns);
+/* When it has to look again by itself; UINT64_MAX never. */
+uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now);
+int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s);
+/* In a fork's child: the parent's descriptors are closed. */
+void df_session_forked(struct df_net_ep *ep);
+
+#endif

@@ -1,0 +1,18 @@
+/* In place of rdma.c where there was no header of libibverbs when this was built: no endpoint can use it. */
+#include <errno.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+#include "runtime/transport/net/net.h"
+
+static int absent_start(struct df_net_ep *ep)
+{
+	(void)ep;
+	if (df_env()->net == DF_NET_VERBS)
+		df_warn_once(
+			"DFSHIM_NET=verbs, but this dfshim was built without infiniband/verbs.h");
+	return -ENOTSUP;
+}
+
+/* What is never started is never called again. */
+const struct df_net_ops df_net_verbs = {.name = "verbs", .start = absent_start};
