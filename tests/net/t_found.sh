@@ -40,8 +40,11 @@ ports='[.verbs.ports[] | select(.order > 0) | "\(.device):\(.port) \(.gid_index)
 network='[.networks[] | select(.used) | .name] | join(", ")'
 why() { printf '.%s[] | select(.%s == "%s") | .reason' "$1" "$2" "$3"; }
 
+own='.dfshim | "\(.network): \(.reason)"'
+
 net
 is "eth0 10.77.0.1, eth1 10.77.1.1" "$used"
+is "tcp: no RDMA port is usable" "$own"
 is "loopback: used only if nothing else is up" "$(why interfaces address 127.0.0.1)"
 is Twelve "$network"
 is 12 '.plugins[0].version'
@@ -53,6 +56,7 @@ is Socket "$network"
 net NCCL_SOCKET_IFNAME=nosuch NCCL_NET_PLUGIN=none
 is "" "$network"
 is "no interface is usable: see above" "$(why networks name Socket)"
+is "null: no interface is usable, and nodes meet over one" "$own"
 net NCCL_SOCKET_FAMILY=AF_UNIX
 grep -q "NCCL_SOCKET_FAMILY=AF_UNIX.*auto|AF_INET|AF_INET6" err || fail "a wrong family: $(cat err)"
 is "eth0 10.77.0.1, eth1 10.77.1.1" "$used"
@@ -64,6 +68,7 @@ fake="NCCL_IBVERBS_LIB=libfake_verbs.so NCCL_NET_PLUGIN=none"
 	net $fake
 	is "rocex:1 3 10.1.0.5, ibx:1 1 fec0:0:9::2" "$ports"
 	is IB "$network"
+	is "verbs: 2 RDMA ports; tcp with a device that has none" "$own"
 	is 100000 '.verbs.ports[0].mbps'
 	is 1024 '.verbs.ports[0].mtu'
 	is '"down" "the port is not active"' '.verbs.ports[1] | "\"\(.state)\" \"\(.reason)\""'
@@ -84,6 +89,10 @@ fake="NCCL_IBVERBS_LIB=libfake_verbs.so NCCL_NET_PLUGIN=none"
 	is "NCCL_IB_GID_INDEX=9: the port has no such GID" '.verbs.ports[0].reason'
 	net $fake NCCL_IB_HCA==rocex:2,ib
 	is "" "$ports"
+	net $fake NCCL_NET=Socket
+	is "tcp: NCCL_NET=Socket" "$own"
+	net $fake NCCL_IB_DISABLE=1 DFSHIM_NET=verbs
+	is "null: DFSHIM_NET=verbs, and no RDMA port is usable" "$own"
 	net $fake NCCL_IB_DISABLE=1
 	is "" "$ports"
 	is NCCL_IB_DISABLE=1 '.verbs.ports[0].reason'

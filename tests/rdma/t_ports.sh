@@ -21,6 +21,7 @@ used='[.verbs.ports[] | select(.order > 0) | "\(.device):\(.port) \(.gid) v\(.ro
 
 net
 is "rxe0:1 10.78.0.1 v2 r0, rxe1:1 10.78.0.2 v2 r1" "$used"
+is verbs .dfshim.network
 is IB '[.networks[] | select(.used) | .name] | join(", ")'
 is '["Ethernet","active",1024]' '.verbs.ports[0] | [.link, .state, .mtu]'
 is "r0 10.78.0.1, r1 10.78.0.2" '[.interfaces[] | select(.order > 0) | "\(.name) \(.address)"] | sort | join(", ")'

@@ -231,6 +231,53 @@ static void print_networks(const struct found *f)
 		printf("  No network can be used: ranks on other machines cannot be reached.\n");
 }
 
+/* What joins this machine's devices with those of others in dfshim itself: "verbs", "tcp", or NULL, with the reason. */
+static const char *own_network(const struct found *f, char *why, size_t size)
+{
+	const struct df_env *env = df_env();
+	int verbs = 0, tcp = 0, i;
+
+	for (i = 0; i < f->verbs.nr; i++)
+		verbs += f->verbs.v[i].order > 0;
+	for (i = 0; i < f->nr_ifaces; i++)
+		tcp += f->ifaces[i].order > 0;
+	if (env->net == DF_NET_OFF) {
+		snprintf(why, size, "DFSHIM_NET=off");
+		return NULL;
+	}
+	if (!tcp) {
+		snprintf(why, size, "no interface is usable, and nodes meet over one");
+		return NULL;
+	}
+	if (env->net == DF_NET_VERBS && !verbs) {
+		snprintf(why, size, "DFSHIM_NET=verbs, and no RDMA port is usable");
+		return NULL;
+	}
+	if (env->net == DF_NET_TCP) {
+		snprintf(why, size, "DFSHIM_NET=tcp");
+		return "tcp";
+	}
+	if (env->net == DF_NET_AUTO && env->nccl_net && !strcasecmp(env->nccl_net, "Socket")) {
+		snprintf(why, size, "NCCL_NET=%.40s", env->nccl_net);
+		return "tcp";
+	}
+	if (!verbs) {
+		snprintf(why, size, "no RDMA port is usable");
+		return "tcp";
+	}
+	snprintf(why, size, "%d RDMA port%s%s", verbs, verbs == 1 ? "" : "s",
+		 env->net == DF_NET_VERBS ? "" : "; tcp with a device that has none");
+	return "verbs";
+}
+
+static void print_own(const struct found *f)
+{
+	char why[128];
+	const char *name = own_network(f, why, sizeof(why));
+
+	printf("dfshim joins machines by %s: %s\n", name ? name : "nothing", why);
+}
+
 static void print_peer(const struct pair_peer *peer)
 {
 	char from[DF_ADDR_TEXT + 20], to[DF_ADDR_TEXT + 20], ip[DF_ADDR_TEXT];
@@ -320,6 +367,14 @@ static json_t *networks_json(const struct found *f)
 						      df_json_text(n->name), "used", n->used,
 						      "reason", df_json_text(n->reason)));
 	return list;
+}
+
+static json_t *own_json(const struct found *f)
+{
+	char why[128];
+	const char *name = own_network(f, why, sizeof(why));
+
+	return json_pack("{s:o, s:s}", "network", df_json_text(name), "reason", why);
 }
 
 static json_t *peer_json(const struct pair_peer *peer)
@@ -430,9 +485,9 @@ int df_cmd_net(int argc, char **argv)
 		return 1;
 	}
 	if (json) {
-		all = json_pack("{s:o, s:o, s:o, s:o}", "interfaces", ifaces_json(&f), "verbs",
+		all = json_pack("{s:o, s:o, s:o, s:o, s:o}", "interfaces", ifaces_json(&f), "verbs",
 				verbs_json(&f.verbs), "plugins", plugins_json(&f.plugins),
-				"networks", networks_json(&f));
+				"networks", networks_json(&f), "dfshim", own_json(&f));
 		rc = test_and_print(argc, argv, &config, all);
 		if (df_json_line(all, stdout))
 			rc = 1;
@@ -441,6 +496,7 @@ int df_cmd_net(int argc, char **argv)
 		print_verbs(&f.verbs);
 		print_plugins(&f.plugins);
 		print_networks(&f);
+		print_own(&f);
 		rc = test_and_print(argc, argv, &config, NULL);
 	}
 	free(f.ifaces);
