@@ -296,7 +296,7 @@ uninstall:
 	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
 	-rm -rf $(INST)/share/dfshim/python; rmdir $(INST)/lib/dfhost $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
--include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk interpose/hostcuda/module.mk)
+-include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk tests/rdma/module.mk interpose/hostcuda/module.mk)
 # Not in the packages of check-rdma: they have folders of such names.
 -include $(shell find $(B) -path $(B)/rdma -prune -o -name '*.d' -print 2>/dev/null)
 

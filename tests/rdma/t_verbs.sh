@@ -1,0 +1,52 @@
+#!/bin/bash
+# Description: two ranks on two RDMA devices of a kernel, over verbs: collectives; queue pairs put into error, and a link that is down for 1 s, heal.
+set -u
+. "$SRC/tests/lib/clients.sh"
+[ -n "${RDMA-}" ] || skip "no RDMA device of our own here: make check-rdma has a machine with two"
+export DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET=verbs NCCL_NET_PLUGIN=none
+# An emulated processor: 7 retries would be retries without end there.
+export NCCL_IB_TIMEOUT=17 NCCL_IB_RETRY_CNT=6 QUIET=120 LIMIT=200
+counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/stats"; }
+sent() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
+job() {
+	rm -f "$T/stats"
+	host "$@" >"$T/out" 2>&1 || {
+		tail -n 30 "$T/out"
+		fail "$*"
+	}
+	grep -q 'over verbs$' "$T/out" || fail "not over verbs: $(grep -i 'verbs\|rdma' "$T/out")"
+}
+
+before=$(sent)
+job collcheck --ranks 2 --procs 2 --sample 4 --seed "$SEED"
+grep -E -m 1 ': verbs, rxe[01]:1, GID 10.78.0.[12] to 10.78.0.[12]' "$T/out" || fail "which ports: $(grep verbs "$T/out")"
+[ "$(sent)" -gt "$before" ] || fail "the device has sent nothing"
+echo "collectives: right, $(($(sent) - before)) packets, $(counted net_bytes_sent) bytes"
+job disorder --ranks 2 --iters 5 --colls 4 --max 65536 --seed "$SEED"
+[ "$(counted net_faults)" = 0 ] || fail "faults where there are none: $(cat "$T/stats")"
+
+# A queue pair in error.
+if [ -f "$B/tests/rdma/libqp_error.so" ]; then
+	NCCL_IBVERBS_LIB=$B/tests/rdma/libqp_error.so QP_ERROR_MS=700 QP_ERRORS=4 \
+		job disorder --ranks 2 --procs 2 --iters 60 --colls 4 --max 65536 --seed "$SEED"
+	[ "$(counted net_healed)" -gt 0 ] || fail "nothing was healed: $(cat "$T/stats" "$T/out")"
+	echo "queue pairs in error: $(grep -c 'qp_error: ' "$T/out"), healed $(counted net_healed), slices sent again $(counted net_resent)"
+	grep -m 1 'was broken' "$T/out"
+else
+	echo "queue pairs were not put into error: built without libibverbs.so"
+fi
+
+# The wire between the two ports; what the session's sockets use is not there.
+DFSHIM_NET_TIMEOUT_MS=60000 job disorder --ranks 2 --procs 2 --iters 60 --colls 4 --max 65536 --seed "$SEED" &
+job=$!
+for _ in {1..600}; do
+	! grep -q 'over verbs$' "$T/out" || break
+	sleep 0.1
+done
+sleep 0.5
+ip link set r1 down
+sleep 1
+ip link set r1 up
+wait $job || fail "after a link that was down for 1 s: $(tail -n 30 "$T/out")"
+echo "link down for 1 s: faults $(counted net_faults), healed $(counted net_healed)"
+exit 0
