@@ -136,7 +136,7 @@ $(HOST_NAMES): $(B)/dfhost/%: $(B)/libdfhost.so
 		-Wl,--no-as-needed -Wl,-rpath,'$$ORIGIN/..' -o $@ -x c /dev/null -x none $< && rm $@.map
 
 # The planner's state machine for Python: plan_handle.h is all that it exports.
-$(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c solve.c sync.c))
+$(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c preserve.c solve.c sync.c))
 	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,-z,defs -o $@ $^ -lm
 
 # What `dfshim --version` says; written anew only where it has changed. kernels/module.mk sets GPU_CODE.

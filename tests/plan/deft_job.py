@@ -16,12 +16,35 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from dfshim import deft
 
-WORLD, WARMUP, ITERATIONS = 2, 5, 40
+WORLD, WARMUP, ITERATIONS, ODD = 2, 5, 60, 21
 CASES = {  # coverage rate, links, momentum, clip
     "hidden": (0.7, 1, 0.0, None),
     "merged": (2.3, 1, 0.9, None),
     "links": (2.3, 2, 0.9, 0.5),
     "measured": (None, 2, 0.0, None),  # on a busy machine anything, also that there can be no plan
+    "preserved": (2.3, 1, 0.0, None),  # the preserver asks for more updates, and gets them
+    "harm": (6.0, 1, 0.0, None),  # it asks for more than ten rounds can give: plain DDP
+    # Plain DDP after the switch: what happens to rank 1 in iteration ODD.
+    "changed": (2.3, 2, 0.9, None),  # buckets
+    "no_step": (2.3, 2, 0.9, 0.5),  # a backward pass without a step
+    "out_of_step": (2.3, 1, 0.9, None),
+    # Plain DDP for ever: plans that are none.
+    "negative": (2.3, 1, 0.9, None),
+    "fractions": (2.3, 1, 0.9, None),
+    "too_few": (2.3, 1, 0.9, None),
+    "too_many_links": (2.3, 1, 0.9, None),
+    "raises": (2.3, 1, 0.9, None),
+}
+ENDED = {  # words of the line
+    "harm": "preserver",
+    "changed": "changed its buckets",
+    "no_step": "without step()",
+    "out_of_step": "out of step",
+    "negative": "no negative time",
+    "fractions": "whole numbers",
+    "too_few": "buckets",
+    "too_many_links": "3 links; there are 1",
+    "raises": "no such file",
 }
 
 
@@ -46,6 +69,24 @@ def times(cr, links):
     return plan
 
 
+def nonsense(case, plan):
+    """The plan, or none."""
+    def spoilt(sizes):
+        forward, backward, comm, sizes, slowdown = plan(sizes)
+        if case == "negative":
+            forward[0] = -1
+        if case == "fractions":
+            comm[0] += .5
+        if case == "too_few":
+            return forward[1:], backward[1:], comm[1:], sizes[1:], slowdown
+        if case == "too_many_links":
+            slowdown = [1.0, 1.0, 1.0]
+        if case == "raises":
+            raise OSError("no such file")
+        return forward, backward, comm, sizes, slowdown
+    return spoilt
+
+
 def worker(rank, cases, folder):
     torch.set_num_threads(1)
     for case in cases:
@@ -55,20 +96,33 @@ def worker(rank, cases, folder):
 def train(rank, case, folder):
     cr, links, momentum, clip = CASES[case]
     dist.init_process_group("gloo", init_method=f"file://{folder}/{case}.store", rank=rank, world_size=WORLD)
-    model = DDP(network(), bucket_cap_mb=0.002)
+    model, preserve = DDP(network(), bucket_cap_mb=0.002), {"preserved": .02, "harm": .001}.get(case)
     opt = deft.wrap(model, torch.optim.SGD(model.parameters(), 0.05, momentum), links=links, warmup=WARMUP, clip=clip,
-                    plan=cr and times(cr, links))
+                    plan=cr and nonsense(case, times(cr, links)), preserve=preserve)
+    asked, ask = [], deft.Planner.preserve
     for i in range(ITERATIONS):
+        def record(planner, *args, i=i):
+            asked.append((i, args))
+            return ask(planner, *args)
+
+        deft.Planner.preserve = record
+        if rank and i == ODD and case == "changed":
+            opt.buckets[1] = (opt.buckets[1][0][::-1], *opt.buckets[1][1:])
+        if rank and i == ODD and case == "out_of_step":
+            opt.iteration += 1
         opt.zero_grad()
         x, y = batch(rank, i)
-        torch.nn.functional.mse_loss(model(x), y).backward()
-        opt.step()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        if not (rank and i == ODD and case == "no_step"):
+            opt.step(loss) if preserve else opt.step()
+    deft.Planner.preserve = ask
     before = [p.detach().clone() for p in model.parameters()]
     opt.flush()
     after = [p.detach().clone() for p in model.parameters()]
     if case == "hidden":
         refused(model, opt)
-    torch.save((opt.mode, opt.profile, opt.updates, before, after), f"{folder}/{case}.{rank}")
+    torch.save((opt.mode, opt.profile, opt.updates, before, after, opt.ended, asked, opt.rounds), f"{folder}/{case}.{rank}")
     dist.destroy_process_group()
 
 
@@ -103,9 +157,10 @@ def refused(model, opt):
     wrong(ValueError, "negative", lambda: deft.Planner([-1], [1], [1], [1], [1.0]))
 
 
-def reference(case, mode, profile):
+def reference(case, profile, fell, asked):
+    """fell: the iteration at whose end all return to plain DDP."""
     _, _, momentum, clip = CASES[case]
-    model, planner = network(), deft.Planner(*profile) if mode == deft.ACTIVE else None
+    model, planner = network(), deft.Planner(*profile) if profile and fell >= WARMUP else None
     params = list(model.parameters())
     opt = torch.optim.SGD(params, 0.05, momentum)
     sums, counts, updates = [None, None], [0, 0], []
@@ -123,8 +178,10 @@ def reference(case, mode, profile):
             x, y = batch(rank, i)
             g = torch.autograd.grad(torch.nn.functional.mse_loss(model(x), y), params)
             total = g if total is None else [a + b for a, b in zip(total, g)]
-        if i < WARMUP or mode == deft.PLAIN:
+        if i < WARMUP or i > fell:
             apply(total, 1)
+            if i == WARMUP - 1 and asked and planner:
+                planner.preserve(*asked[0][1])
             continue
         sums[1] = total if sums[1] is None else [a + b for a, b in zip(sums[1], total)]
         counts[1] += 1
@@ -135,12 +192,21 @@ def reference(case, mode, profile):
             updates.append(merged)
         if formed:
             sums, counts = [sums[1], None], [counts[1], 0]
+        for when, args in asked:
+            if when == i:
+                planner.preserve(*args)
+        if i == fell:
+            for gradients, k in zip(sums, counts):
+                if k:
+                    apply(gradients, k)
+                    updates.append(k)
+            sums, counts = [None, None], [0, 0]
     before = [p.detach().clone() for p in params]
     for gradients, k in zip(sums, counts):
         if k:
             apply(gradients, k)
             updates.append(k)
-    assert sum(updates) == (ITERATIONS - WARMUP if mode == deft.ACTIVE else 0)
+    assert sum(updates) == max(min(fell + 1, ITERATIONS) - WARMUP, 0)
     return updates, before, params
 
 
@@ -151,10 +217,17 @@ def main():
     mp.spawn(worker, (cases, folder), WORLD)
     for case in cases:
         runs = [torch.load(f"{folder}/{case}.{rank}") for rank in range(WORLD)]
-        mode, profile, updates, before, after = runs[0]
-        assert mode == deft.ACTIVE or case == "measured", mode
-        assert len(profile[3]) >= 3, profile
-        want_updates, want_before, want_after = reference(case, mode, copy.deepcopy(profile))
+        mode, profile, updates, before, after, ended, asked, rounds = runs[0]
+        assert ENDED.get(case, "") in (ended or ""), f"{case}: {ended}"
+        assert (mode == deft.PLAIN) == bool(ended) and (bool(ended) == (case in ENDED) or case == "measured"), (case, mode, ended)
+        if case in ("preserved", "harm"):
+            assert len(asked) > 1 or ended, asked
+            assert rounds == 10 if ended else 1 <= rounds <= 10, rounds
+        fell = ITERATIONS
+        if ended:
+            fell = {"changed": ODD + 1, "no_step": ODD + 1, "out_of_step": ODD, "harm": asked[-1][0] if asked else 0}.get(case, 0)
+        assert ended or len(profile[3]) >= 3, profile
+        want_updates, want_before, want_after = reference(case, copy.deepcopy(profile), fell, asked)
         assert updates == want_updates, (updates, want_updates)
         worst = 0
         for run in runs:
@@ -163,7 +236,7 @@ def main():
         assert worst < 2e-5, f"{case}: parameters differ by {worst}"
         for a, b in zip(runs[0][4], runs[1][4]):
             assert torch.equal(a, b), f"{case}: ranks differ"
-        print(f"{case}: {mode}, {len(profile[3])} buckets, updates {updates}, parameters within {worst:.1e}")
+        print(f"{case}: {mode}, {ended}, {rounds} rounds, updates {updates}, parameters within {worst:.1e}")
 
 
 if __name__ == "__main__":

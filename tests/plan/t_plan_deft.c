@@ -360,7 +360,7 @@ START_TEST(feedback)
 		.loss = 1, .rate = .01, .mu = 2, .sigma = .1, .batch = 256, .epsilon = .01};
 	struct df_plan_outcome before, o;
 	double ratio;
-	int rounds;
+	int rounds = 0;
 
 	ck_assert_int_eq(df_plan_deft_replay(&p, 2, 1000, &before), 0);
 	ck_assert(fabs(df_plan_preserve(&w, before.k, before.nr_k) - 1) > w.epsilon);
@@ -371,6 +371,42 @@ START_TEST(feedback)
 	ck_assert_msg(o.bubble_ns > 0, "more communication than computation hides, for free");
 	df_plan_outcome_fini(&o);
 	df_plan_outcome_fini(&before);
+}
+END_TEST
+
+/* Whole buckets for exact gating: each once, none before its release; its time by hand; never slower than DDP. */
+START_TEST(whole)
+{
+	static struct df_plan_profile p;
+
+	state = df_test_seed();
+	for (int n = 0; n < 300 / df_test_slow(); n++) {
+		int64_t release[DF_PLAN_BUCKETS], done[DF_PLAN_BUCKETS] = {0}, t = 0;
+		int order[DF_PLAN_BUCKETS];
+		double ns;
+		struct df_plan_outcome ddp;
+
+		network(&p, 1 + (int)below(20), 0.1 + 4 * unit(), 1, 0);
+		ck_assert_int_eq(df_plan_whole(&p, order, &ns), 0);
+		ck_assert_int_eq(df_plan_ddp(&p, &ddp), 0);
+		df_plan_release(&p, release);
+		for (int i = 0; i < p.nr_buckets; i++) {
+			int b = order[i];
+
+			ck_assert(b >= 0 && b < p.nr_buckets && !done[b]);
+			/* Nothing closer to the input was ready when it went. */
+			t = t > release[b] ? t : release[b];
+			for (int j = 0; j < b; j++)
+				ck_assert(done[j] || release[j] > t);
+			done[b] = t += p.buckets[b].comm_ns;
+		}
+		t = df_plan_backward_ns(&p);
+		for (int i = 0; i < p.nr_buckets; i++)
+			t = (t > done[i] ? t : done[i]) + p.buckets[i].forward_ns;
+		ck_assert_double_eq_tol(ns, (double)t, .5);
+		ck_assert(ns <= ddp.iteration_ns + .5);
+		df_plan_outcome_fini(&ddp);
+	}
 }
 END_TEST
 
@@ -387,6 +423,7 @@ int main(void)
 	tcase_add_test(t, expected);
 	tcase_add_test(t, table5);
 	tcase_add_test(t, feedback);
+	tcase_add_test(t, whole);
 	suite_add_tcase(suite, t);
 	return df_test_run(suite);
 }

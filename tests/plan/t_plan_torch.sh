@@ -1,11 +1,6 @@
 #!/bin/bash
 # Description: dfshim.deft trains as its schedule says, compared with a loop that has no communication.
 # Limit: 900 s
-# TORCH_PYTHON: a Python with PyTorch; else that of build/venv, else it is skipped.
 set -u
-P=${TORCH_PYTHON:-$SRC/build/venv/bin/python}
-[ -x "$P" ] || P=python3
-"$P" -c 'import torch.distributed' 2>/dev/null || { echo "no PyTorch: TORCH_PYTHON names a Python that has it"; exit 77; }
-[ -z "${SAN_RUNTIME-}" ] || { echo "a sanitizer's library does not go into an interpreter without it"; exit 77; }
-export PYTHONPATH=$SRC/interpose/python DFSHIM_LIB=$B OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= PYTHONDONTWRITEBYTECODE=1
-timeout 800 "$P" "$SRC/tests/plan/deft_job.py" "$T"
+. "$SRC/tests/plan/torch.sh"
+torch_job deft_job.py

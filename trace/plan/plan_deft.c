@@ -27,6 +27,13 @@ void df_plan_deft_fini(struct df_plan_deft *d)
 	d->solver = NULL;
 }
 
+void df_plan_deft_restart(struct df_plan_deft *d)
+{
+	memset(d->current, 0, sizeof(d->current));
+	d->nr_current = d->current_k = d->future_k = 0;
+	d->iteration = d->current_at = 0;
+}
+
 /* Communication that a stage with this much computation takes on. */
 static int64_t room(const struct df_plan_deft *d, int64_t compute_ns)
 {

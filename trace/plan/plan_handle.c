@@ -9,7 +9,11 @@ struct df_plan_handle {
 	struct df_plan_profile profile;
 	struct df_plan_deft deft;
 	struct df_plan_step step;
+	int rounds; /* of the preserver */
 };
+
+/* Iterations of a replay: a period for networks of a few buckets. */
+#define REPLAY 2000
 
 struct df_plan_handle *df_plan_open(int nr, const int64_t *forward_ns, const int64_t *backward_ns,
 				    const int64_t *comm_ns, const int64_t *params, int nr_links,
@@ -72,6 +76,36 @@ int df_plan_next(struct df_plan_handle *h, int32_t *item, int32_t *link, int32_t
 	return h->step.nr_sends;
 }
 
+void df_plan_restart(struct df_plan_handle *h)
+{
+	df_plan_deft_restart(&h->deft);
+}
+
+int df_plan_preserved(struct df_plan_handle *h, double loss, double fall, double noise,
+		      double epsilon, double *ratio)
+{
+	const struct df_plan_walk walk = {.loss = loss,
+					  .rate = 1,
+					  .mu = fall,
+					  .sigma = noise,
+					  .batch = 1,
+					  .epsilon = epsilon};
+	struct df_plan_outcome o;
+	int rc = df_plan_feedback(&h->profile, &walk, REPLAY, &o, ratio, &h->rounds);
+
+	if (rc)
+		return rc;
+	df_plan_outcome_fini(&o);
+	return h->rounds;
+}
+
+double df_plan_order(const struct df_plan_handle *h, int32_t *order)
+{
+	double ns;
+
+	return df_plan_whole(&h->profile, order, &ns) ? -1 : ns / 1e6;
+}
+
 double df_plan_expect_ddp(const struct df_plan_handle *h)
 {
 	struct df_plan_outcome o;
@@ -86,5 +120,12 @@ double df_plan_expect_ddp(const struct df_plan_handle *h)
 
 double df_plan_expect(const struct df_plan_handle *h)
 {
-	return (double)(df_plan_forward_ns(&h->profile) + df_plan_backward_ns(&h->profile)) / 1e6;
+	struct df_plan_outcome o;
+	double ms;
+
+	if (df_plan_deft_replay(&h->profile, h->profile.nr_links, REPLAY, &o))
+		return 0;
+	ms = o.iteration_ns / 1e6;
+	df_plan_outcome_fini(&o);
+	return ms;
 }

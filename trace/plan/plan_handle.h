@@ -32,6 +32,23 @@ DF_PLAN_API int df_plan_items(const struct df_plan_handle *h, int32_t *bucket, i
 DF_PLAN_API int df_plan_next(struct df_plan_handle *h, int32_t *item, int32_t *link, int32_t *stage,
 			     int32_t *merged, int32_t *formed);
 
+/* No gradient waits any more: the state is that of the beginning. */
+DF_PLAN_API void df_plan_restart(struct df_plan_handle *h);
+
+/*
+ * The preserver: where the loss that it expects with merged updates differs from that without by more than epsilon,
+ * stages get more time for communication from now on. fall, noise: mean and standard deviation of what one update takes
+ * off the loss. *ratio: of the two losses, as it is now. How often stages got more so far, at most 10 times; or -errno.
+ */
+DF_PLAN_API int df_plan_preserved(struct df_plan_handle *h, double loss, double fall, double noise,
+				  double epsilon, double *ratio);
+
+/*
+ * Without late updates: order[] is in which order whole buckets are sent where each layer's forward computation waits for
+ * its own. Milliseconds of an iteration; below 0, out of memory.
+ */
+DF_PLAN_API double df_plan_order(const struct df_plan_handle *h, int32_t *order);
+
 /* Milliseconds of an iteration as the planner expects them: under DDP, and now. */
 DF_PLAN_API double df_plan_expect_ddp(const struct df_plan_handle *h);
 DF_PLAN_API double df_plan_expect(const struct df_plan_handle *h);

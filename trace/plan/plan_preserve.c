@@ -32,13 +32,13 @@ double df_plan_preserve(const struct df_plan_walk *w, const int *k, int nr)
 int df_plan_feedback(struct df_plan_profile *p, const struct df_plan_walk *w, int64_t iterations,
 		     struct df_plan_outcome *out, double *ratio, int *rounds)
 {
-	for (*rounds = 0;; ++*rounds) {
+	for (;; ++*rounds) {
 		int rc = df_plan_deft_replay(p, p->nr_links, iterations, out);
 
 		if (rc)
 			return rc;
 		*ratio = df_plan_preserve(w, out->k, out->nr_k);
-		if (fabs(*ratio - 1) <= w->epsilon || *rounds == 10)
+		if (fabs(*ratio - 1) <= w->epsilon || *rounds >= 10)
 			return 0;
 		df_plan_outcome_fini(out);
 		p->capacity = (p->capacity > 1 ? p->capacity : 1) * 1.1;

@@ -135,6 +135,8 @@ struct df_plan_deft {
 /* Keeps the profile. 0, -ENOMEM, or as df_plan_partition(). */
 int df_plan_deft_init(struct df_plan_deft *d, const struct df_plan_profile *p);
 void df_plan_deft_fini(struct df_plan_deft *d);
+/* As after df_plan_deft_init(). */
+void df_plan_deft_restart(struct df_plan_deft *d);
 /* The next iteration. It depends on nothing but profile and state. */
 void df_plan_deft_step(struct df_plan_deft *d, struct df_plan_step *step);
 
@@ -168,6 +170,11 @@ struct df_plan_outcome {
 int df_plan_ddp(const struct df_plan_profile *p, struct df_plan_outcome *out);
 /* The best of some credits, and of some sizes of blocks where none is given: ByteScheduler tunes both. */
 int df_plan_bytescheduler(const struct df_plan_profile *p, struct df_plan_outcome *out);
+/*
+ * The same with whole buckets, one at a time: what is summed is then what DDP sums, and so the results are. order[]:
+ * in which order buckets are sent. 0 or -ENOMEM.
+ */
+int df_plan_whole(const struct df_plan_profile *p, int *order, double *iteration_ns);
 /* The best of some sizes of sub-blocks. */
 int df_plan_usbyte(const struct df_plan_profile *p, struct df_plan_outcome *out);
 /* So many iterations (at least 1) of the state machine. On the first `links` links. */
@@ -191,8 +198,8 @@ double df_plan_expected(const struct df_plan_walk *w, double loss, int k);
 /* Expected loss after sum(k) updates of one batch, over that after the updates of k[]: 1 is no difference. */
 double df_plan_preserve(const struct df_plan_walk *w, const int *k, int nr);
 /*
- * Replays, and raises p->capacity by a tenth until the ratio is within epsilon of 1, at most 10 times. *rounds: how
- * often it was raised; *ratio: what was reached.
+ * Replays, and raises p->capacity by a tenth until the ratio is within epsilon of 1. *rounds: how often it was
+ * raised, at most 10 times; counts on from what the caller puts there. *ratio: what was reached.
  */
 int df_plan_feedback(struct df_plan_profile *p, const struct df_plan_walk *w, int64_t iterations,
 		     struct df_plan_outcome *out, double *ratio, int *rounds);

@@ -146,3 +146,21 @@ int df_plan_bytescheduler(const struct df_plan_profile *p, struct df_plan_outcom
 	free(b.sent);
 	return rc;
 }
+
+int df_plan_whole(const struct df_plan_profile *p, int *order, double *iteration_ns)
+{
+	struct bytescheduler b = {.p = p};
+	int64_t params = 0;
+	int rc;
+
+	df_plan_release(p, b.release);
+	for (int i = 0; i < p->nr_buckets; i++)
+		params += p->buckets[i].params;
+	rc = bytescheduler(&b, params, 1);
+	for (int i = 0; i < p->nr_buckets && !rc; i++)
+		order[i] = b.sent[i].bucket;
+	if (!rc)
+		*iteration_ns = (double)df_plan_forward_end(p, b.done);
+	free(b.sent);
+	return rc;
+}

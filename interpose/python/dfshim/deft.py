@@ -1,4 +1,4 @@
-"""DeFT for PyTorch's DistributedDataParallel: gradients are sent while something is computed, and applied late.
+"""Schedules for PyTorch's DistributedDataParallel that hide gradients' communication behind computation.
 
     model = DDP(model)
     opt = dfshim.deft.wrap(model, opt, links=2)
@@ -9,215 +9,104 @@
 After a warm-up as plain DDP, in which all ranks measure, one schedule is computed from their common measurements. From
 then on an iteration never waits for communication; the optimizer steps when a set of gradients is complete, with the
 mean over ranks and merged iterations, one or more iterations after they were computed. docs/scheduling.md says when
-that helps and what it costs.
+that helps and what it costs. wrap(exact=True) is dfshim.gate instead: it waits, and has the numbers of plain DDP.
 
 State per bucket: `current`, gradients that are partly sent, and `future`, the sum of complete local gradients since.
 Both are this module's: DDP's own buckets are never communicated after the warm-up. Every rank runs the same state
-machine on the same numbers, so all issue the same collectives in the same order on each group.
-
-Public API only: comm hook, module hooks. Everything here runs on the threads that call forward, backward and step.
+machine on the same numbers, so all issue the same collectives in the same order on each group; a few words a rank in
+each iteration tell whether that is still so, and if not, all return to plain DDP after the same step.
 """
 
-import ctypes
-import os
-import time
+import math
 
 import torch
 import torch.distributed as dist
 
-from dfshim import library
+from dfshim.gate import GATED, Gate
+from dfshim.plain import PLAIN, Planner, Wrapped
 
-NAME = "libdfplan.so"
+__all__ = ["ACTIVE", "Deft", "GATED", "PLAIN", "Planner", "wrap"]
+
+ACTIVE = "deft"
 FORWARD, OLD, NEW = range(3)
-PLAIN, ACTIVE = "plain", "deft"
+TROUBLE = ("", "DDP has changed its buckets", "a backward pass without step()", "the preserver is not content after 10 rounds")
+CHANGED, NO_STEP, HARM = range(1, 4)
+UPDATES = 20  # between two rounds of the preserver
 
 
-def _library():
-    named = os.environ.get("DFSHIM_LIB")
-    places = (named and os.path.join(named, NAME), library(NAME), os.path.join(os.path.dirname(__file__), "../../../build", NAME))
-    for path in places:
-        if path and os.path.exists(path):
-            lib = ctypes.CDLL(path)
-            lib.df_plan_open.restype = ctypes.c_void_p
-            lib.df_plan_close.argtypes = lib.df_plan_expect.argtypes = lib.df_plan_expect_ddp.argtypes = [ctypes.c_void_p]
-            lib.df_plan_expect.restype = lib.df_plan_expect_ddp.restype = ctypes.c_double
-            return lib
-    raise RuntimeError("dfshim.deft: libdfplan.so is not there; DFSHIM_LIB names its folder")
-
-
-class Planner:
-    """The state machine of trace/plan/plan_handle.h."""
-
-    def __init__(self, forward, backward, comm, params, slowdown):
-        def array(kind, values):
-            return (kind * len(values))(*values)
-
-        self.lib, why = _library(), ctypes.create_string_buffer(256)
-        self.handle = self.lib.df_plan_open(
-            len(params), *(array(ctypes.c_int64, v) for v in (forward, backward, comm, params)), len(slowdown),
-            array(ctypes.c_double, slowdown), why, ctypes.c_int64(len(why)))
-        if not self.handle:
-            raise ValueError(why.value.decode())
-        self.handle = ctypes.c_void_p(self.handle)
-        nr = self.lib.df_plan_items(self.handle, None, None, None)
-        items = [(ctypes.c_int32 * nr)() for _ in range(3)]
-        self.lib.df_plan_items(self.handle, *items)
-        self.items = list(zip(*items))  # bucket, part, parts
-        self.room = [(ctypes.c_int32 * (2 * nr))() for _ in range(3)]
-
-    def next(self):
-        """Sends as (item, link, stage), merged iterations of the update (0: none), whether FUTURE becomes CURRENT."""
-        merged, formed = ctypes.c_int32(), ctypes.c_int32()
-        nr = self.lib.df_plan_next(self.handle, *self.room, ctypes.byref(merged), ctypes.byref(formed))
-        return list(zip(*(a[:nr] for a in self.room))), merged.value, bool(formed.value)
+class Deft(Wrapped):
+    def __init__(self, ddp, opt, links, warmup, clip, plan, preserve):
+        number = links if isinstance(links, int) else len(links)
+        if not 1 <= number <= 4:
+            raise ValueError(f"dfshim.deft: links={number}; allowed: 1 to 4")
+        if preserve is not None and not 0 < preserve < 1:
+            raise ValueError(f"dfshim.deft: preserve={preserve}; allowed: between 0 and 1")
+        super().__init__(ddp, opt, warmup, plan)
+        ranks = dist.get_process_group_ranks(ddp.process_group)
+        self.groups = [dist.new_group(ranks) for _ in range(links)] if isinstance(links, int) else list(links)
+        for group in self.groups:
+            if dist.get_process_group_ranks(group) != ranks:
+                raise ValueError("dfshim.deft: a link's group has other ranks than the model's")
+        self.links, self.clip, self.preserve = number, clip, preserve
+        self.turn, self.trouble, self.rounds = None, 0, 0
+        self.works, self.merged, self.updates, self.arrived = [], [0, 0], [], {}
+        self.local, self.walk = {}, []
 
     def expected_ms(self):
-        return self.lib.df_plan_expect_ddp(self.handle), self.lib.df_plan_expect(self.handle)
-
-    def __del__(self):
-        if getattr(self, "handle", None):
-            self.lib.df_plan_close(self.handle)
-
-
-class _Warmup:
-    """Times of plain DDP iterations, in nanoseconds: the ends of forward, of each bucket, and of its communication."""
-
-    def __init__(self):
-        self.rows = []
-
-    def begin(self):
-        self.start, self.forward, self.ready, self.done = time.monotonic_ns(), None, {}, {}
-
-    def profile(self, nr):
-        """Medians of the rows so far: forward time, then for each bucket (output side first) backward and communication."""
-        middle = [sorted(column)[len(column) // 2] for column in zip(*self.rows)]
-        return middle[0], middle[1:nr + 1], middle[nr + 1:]
-
-    def end(self, nr):
-        if self.forward is None or len(self.done) < nr:
-            return
-        backward, comm, before, busy = [], [], self.forward, 0
-        for i in range(nr):
-            backward.append(max(self.ready[i] - before, 1000))
-            before = self.ready[i]
-            comm.append(max(self.done[i] - max(self.ready[i], busy), 1000))
-            busy = max(busy, self.done[i])
-        self.rows.append([max(self.forward - self.start, 1000)] + backward + comm)
-
-
-class Deft:
-    """What wrap() returns: an optimizer to the training loop. State dictionaries and groups are the inner one's."""
-
-    def __init__(self, ddp, opt, links, warmup, clip, plan):
-        if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
-            raise TypeError("dfshim.deft: the model is no DistributedDataParallel")
-        if ddp.find_unused_parameters:
-            raise ValueError("dfshim.deft: find_unused_parameters leaves gradients out; not supported")
-        if not 1 <= links <= 4:
-            raise ValueError(f"dfshim.deft: links={links}; allowed: 1 to 4")
-        if warmup < 4:
-            raise ValueError(f"dfshim.deft: warmup={warmup}; allowed: from 4, DDP changes its buckets once")
-        self.ddp, self.inner, self.clip, self.warmup, self.given = ddp, opt, clip, warmup, plan
-        self.world = dist.get_world_size(ddp.process_group)
-        ranks = dist.get_process_group_ranks(ddp.process_group)
-        self.groups = [dist.new_group(ranks) for _ in range(links)]
-        self.mode, self.iteration, self.planner, self.turn = PLAIN, 0, None, None
-        self.buckets, self.works, self.merged, self.updates = {}, [], [0, 0], []
-        self.measure = _Warmup()
-        self.measure.begin()
-        ddp.join_hook = self._refuse_join
-        ddp.register_comm_hook(None, self._hook)
-        ddp.register_forward_pre_hook(self._before_forward)
-        ddp.register_forward_hook(self._after_forward)
-
-    param_groups = property(lambda self: self.inner.param_groups)
-    state = property(lambda self: self.inner.state)
-
-    @property
-    def _step_supports_amp_scaling(self):
-        """What GradScaler asks an optimizer before each step; it would unscale gradients that are not applied now."""
-        raise RuntimeError("dfshim.deft: GradScaler is not supported: train in bfloat16, or without deft")
-
-    @staticmethod
-    def _refuse_join(**_):
-        """What Join asks a model for when it begins: its shadow collectives would be plain DDP's."""
-        raise RuntimeError("dfshim.deft: Join (uneven inputs) is not supported: give all ranks as many batches, or train without deft")
-
-    def zero_grad(self, set_to_none=True):
-        self.inner.zero_grad(set_to_none)
-
-    def load_state_dict(self, state):
-        self.inner.load_state_dict(state)
-
-    def state_dict(self):
-        """Of a model whose gradients are all applied: everything is sent first, so all ranks must come here."""
-        self.flush()
-        return self.inner.state_dict()
+        """Of an iteration: under DDP, and now."""
+        return self.planner.expected_ms()
 
     # -- hooks ------------------------------------------------------------------------------------------
 
-    def _training(self):
-        return self.ddp.training and torch.is_grad_enabled()
-
-    def _now(self):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        return time.monotonic_ns()
-
-    def _before_forward(self, module, args):
-        if not self._training():
-            return
-        if not self.ddp.require_backward_grad_sync:
-            raise RuntimeError("dfshim.deft: no_sync() is not supported")
-        if self.mode == PLAIN:
-            self.measure.begin()
-        elif self.turn is None:
-            self.turn = self.planner.next()
+    def _begin(self):
+        if self.turn is not None and self.arrived:
+            self._end_turn()
+            self.zero_grad()  # was called before
+            self.trouble = self.trouble or NO_STEP
+        if self.turn is None:
+            self.turn, self.arrived = self.planner.next(), {}
+            at = [self.iteration, self.rounds]
+            self.words = torch.tensor([self.trouble] + at + [-n for n in at], dtype=torch.int64, device=self.current[0].device)
+            self.heard = dist.all_reduce(self.words, op=dist.ReduceOp.MAX, group=self.groups[0], async_op=True)
             self._send(FORWARD)
 
-    def _after_forward(self, module, args, out):
-        if self._training() and self.mode == PLAIN:
-            self.measure.forward = self._now()
-
     def _hook(self, _, bucket):
-        i, buffer = bucket.index(), bucket.buffer()
-        if self.mode == PLAIN:
-            return self._reduce_plain(i, bucket)
-        if self.buckets[i][0] != [id(p) for p in bucket.parameters()]:
-            raise RuntimeError("dfshim.deft: DDP has changed its buckets after the warm-up")
-        if i == 0:
+        if self.preserve and not self.ended:
+            self.local.update((id(p), g.clone()) for p, g in zip(bucket.parameters(), bucket.gradients()))
+        return super()._hook(_, bucket)
+
+    def _collect(self, bucket):
+        if not self.arrived:
             self._wait()
             self._send(OLD)
+        i, known = bucket.index(), self._known(bucket)
         with torch.no_grad():
-            if self.merged[1]:
-                self.future[i].add_(buffer)
+            if known:
+                self._add(self.future[i], bucket.buffer())
+                self.arrived[i] = len(self.buckets[i][1])
             else:
-                self.future[i].copy_(buffer)
-        self._send(NEW, i)
-        return self._ready(buffer)
+                self.trouble = self.trouble or CHANGED
+                for p, gradient in zip(bucket.parameters(), bucket.gradients()):
+                    j, at = self.place[id(p)]
+                    self._add(self.future[j][at:at + p.numel()].view_as(p), gradient)
+                    self.arrived[j] = self.arrived.get(j, 0) + 1
+        while self.complete < len(self.buckets) and self.arrived.get(self.complete) == len(self.buckets[self.complete][1]):
+            self._send(NEW, self.complete)
+            self.complete += 1
+        return self._ready(bucket.buffer())
 
-    @staticmethod
-    def _ready(tensor):
-        future = torch.futures.Future()
-        future.set_result(tensor)
-        return future
-
-    def _reduce_plain(self, i, bucket):
-        measure = self.measure
-        self.buckets[i] = ([id(p) for p in bucket.parameters()], bucket.parameters(), bucket.buffer().numel())
-        measure.ready[i] = self._now()
-        work = dist.all_reduce(bucket.buffer().div_(self.world), group=self.ddp.process_group, async_op=True)
-
-        def done(future):
-            measure.done[i] = time.monotonic_ns()
-            return future.value()[0]
-
-        return work.get_future().then(done)
+    def _add(self, to, gradient):
+        if self.merged[1]:
+            to.add_(gradient)
+        else:
+            to.copy_(gradient)
 
     # -- the schedule -----------------------------------------------------------------------------------
 
     def _send(self, stage, bucket=None):
         of = self.future if stage == NEW else self.current
+        if stage == OLD:
+            self.complete = 0  # buckets of FUTURE: they are sent in this order, however they came
         for item, link, when in self.turn[0]:
             index, part, parts = self.planner.items[item]
             index = len(self.buckets) - 1 - index  # DDP counts from the output side
@@ -253,24 +142,30 @@ class Deft:
                 at += p.numel()
         if self.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.ddp.parameters(), self.clip)
-        self.inner.step()
+        self._inner_step()
         self.updates.append(self.merged[0])
 
-    def step(self):
-        """The optimizer's step where an update is due; else nothing."""
-        self.iteration += 1
-        if self.mode == PLAIN:
-            if self.clip is not None:
-                torch.nn.utils.clip_grad_norm_(self.ddp.parameters(), self.clip)
-            self.inner.step()
-            self.measure.end(len(self.buckets))
-            if self.iteration == 2:
-                self.measure.rows.clear()  # DDP has its final buckets only now
-            if self.iteration == self.warmup:
-                self._plan()
-            return
+    def step(self, loss=None):
+        """loss: of this rank's batch; the preserver needs it."""
+        if self.preserve and loss is None:
+            raise ValueError("dfshim.deft: with preserve=, step(loss) needs the loss")
+        self.loss = None if loss is None else float(torch.as_tensor(loss).detach())
+        super().step()
+
+    def _step(self):
         if self.turn is None:
             raise RuntimeError("dfshim.deft: step() without a forward pass in training mode")
+        self._end_turn()
+        self.heard.wait()
+        trouble, iteration, rounds, *least = self.words.tolist()
+        if not trouble and self.preserve and len(self.walk) >= UPDATES and not self._content():
+            trouble = HARM
+        if trouble or [-iteration, -rounds] != least:
+            self.flush()
+            self._stay(TROUBLE[trouble] if trouble else "a rank is out of step")
+            self.current = self.future = None
+
+    def _end_turn(self):
         self._wait()
         _, merged, formed = self.turn
         self.merged[1] += 1
@@ -293,43 +188,91 @@ class Deft:
                 self._wait()
                 self._apply()
             self._form()
-        self._start()
+        self._restart()
 
-    def _start(self):
-        self.planner = Planner(*self.profile)
+    def _restart(self):
+        self.planner.restart()
         self.merged, self.unsent = [0, 0], [set(), self._all_items()]
 
-    def _plan(self):
-        """All ranks agree on times: computation of the slowest, communication of the one that waited least."""
-        nr = len(self.buckets)
-        if self.given:
-            self.profile = self.given([self.buckets[i][2] for i in reversed(range(nr))])
-        else:
-            forward, backward, comm = self.measure.profile(nr)
-            times = torch.tensor([[forward] + backward, [-1] + [-c for c in comm]], dtype=torch.int64)
-            times = times.to(next(self.ddp.parameters()).device)
-            dist.all_reduce(times, op=dist.ReduceOp.MAX, group=self.ddp.process_group)
-            forward, *backward = times[0].tolist()
-            comm = [-c for c in times[1].tolist()[1:]]
-            total = sum(backward)
-            sizes = [self.buckets[i][2] for i in range(nr)]
-            self.profile = ([forward * b // total for b in backward][::-1], backward[::-1], comm[::-1], sizes[::-1],
-                            [1.0] * len(self.groups))
-        try:
-            self._start()
-        except ValueError as why:  # the same on all ranks: it follows from the same numbers
-            if not dist.get_rank():
-                print(f"dfshim.deft: stays plain DDP: {why}", flush=True)
-            return
-        device = next(self.ddp.parameters()).device
-        dtype = next(self.ddp.parameters()).dtype
-        self.current, self.future = ([torch.zeros(self.buckets[i][2], device=device, dtype=dtype) for i in range(nr)]
+    # -- the switch -------------------------------------------------------------------------------------
+
+    def _slowdown(self, comm):
+        """Of each link, by an all-reduce of the largest bucket; the fastest becomes the first. A collective call."""
+        if self.links == 1:
+            return [1.0]
+        of = self.buckets[comm.index(max(comm))]
+        data = torch.zeros(of[2], dtype=of[1][0].dtype, device=of[1][0].device)
+        took = torch.zeros(self.links, dtype=torch.int64, device=data.device)
+        for link, group in enumerate(self.groups):
+            rounds = []
+            for _ in range(3):
+                dist.barrier(group=self.ddp.process_group)
+                begin = self._now()
+                dist.all_reduce(data, group=group)
+                rounds.append(self._now() - begin)
+            took[link] = min(rounds)
+        dist.all_reduce(took, op=dist.ReduceOp.MAX, group=self.ddp.process_group)
+        took = took.tolist()
+        order = sorted(range(self.links), key=lambda link: took[link])
+        self.groups = [self.groups[link] for link in order]
+        return [took[link] / took[order[0]] for link in order]
+
+    def _switch(self):
+        self.planner = Planner(*self.profile)
+        self._restart()
+        self.place = {}
+        for i, (ids, parameters, _) in self.buckets.items():
+            at = 0
+            for p in parameters:
+                self.place[id(p)] = i, at
+                at += p.numel()
+        self.current, self.future = ([torch.zeros(self.buckets[i][2], device=self.buckets[i][1][0].device,
+                                                  dtype=self.buckets[i][1][0].dtype) for i in range(len(self.buckets))]
                                      for _ in range(2))
+        if self.preserve and not self._content():
+            self._stay(TROUBLE[HARM])
+            return
         self.mode = ACTIVE
 
+    # -- the preserver ----------------------------------------------------------------------------------
 
-def wrap(ddp, opt, links=1, warmup=10, clip=None, plan=None):
-    """The optimizer to use instead of `opt`. clip: largest norm of a gradient, at the time it is applied. plan: a
-    function that is given the buckets' sizes, input side first, and returns times instead of measured ones, the same on all
-    ranks: forward, backward and communication of each bucket in ns, its size, and slowdowns of the links."""
-    return Deft(ddp, opt, links, warmup, clip, plan)
+    def _inner_step(self):
+        """What the walk's model wants of a step: the loss, and by how much this rank's gradient says that it falls."""
+        if not self.preserve or self.ended:
+            super()._inner_step()
+            return
+        parameters = [p for p in self.ddp.parameters() if id(p) in self.local]
+        before = [p.detach().clone() for p in parameters]
+        super()._inner_step()
+        fall = sum(((b - p.detach()) * self.local[id(p)]).sum().item() for b, p in zip(before, parameters))
+        self.walk.append((self.loss, fall))
+
+    def _content(self):
+        """Whether merging does no harm, with more time for communication where that helps. A collective call."""
+        walk = torch.zeros(self.world, len(self.walk), 2, dtype=torch.float64, device=self.current[0].device)
+        walk[dist.get_rank(self.ddp.process_group)] = torch.tensor(self.walk, dtype=torch.float64)
+        dist.all_reduce(walk, group=self.ddp.process_group)
+        self.walk = []
+        loss, fall = walk[:, -UPDATES // 4:, 0].mean().item(), walk[:, :, 1].mean().item()
+        noise = math.sqrt(walk[:, :, 1].var(0).mean().item() / self.world) if self.world > 1 else 0.0
+        if not (loss > 0 and fall > 0 and math.isfinite(loss + fall + noise)):
+            return True  # no progress: there is nothing that the model could say
+        self.rounds, self.ratio = self.planner.preserve(loss, fall, max(noise, 1e-9 * loss), self.preserve)
+        return abs(self.ratio - 1) <= self.preserve
+
+
+def wrap(ddp, opt, links=1, warmup=10, clip=None, plan=None, exact=False, preserve=None):
+    """The optimizer to use instead of `opt`.
+
+    links     how many process groups to make, or process groups: each a link of its own
+    clip      largest norm of a gradient, at the time it is applied
+    plan      a function that is given the buckets' sizes, input side first, and returns times instead of measured ones: forward,
+              backward and communication of each bucket in ns, its size, and slowdowns of the links. The first rank's counts
+    exact     exact gating: no late updates
+    preserve  by how much the loss that the preserver expects may differ from plain training's, .01 for 1 %; step(loss) then
+    """
+    if not exact:
+        return Deft(ddp, opt, links, warmup, clip, plan, preserve)
+    if links != 1 or clip is not None or preserve is not None:
+        raise ValueError("dfshim.deft: exact gating has one link, no clip (it needs all gradients at once) and no preserver")
+    return Gate(ddp, opt, warmup, plan)

@@ -1,0 +1,278 @@
+"""What the schedules of dfshim.deft and dfshim.gate have in common: an optimizer around an optimizer that trains as plain DDP
+at first, while all ranks measure; then all plan with the same numbers and switch at the same iteration.
+
+Public API only: comm hook, module hooks. Everything here runs on the threads that call forward, backward and step.
+"""
+
+import ctypes
+import os
+import time
+
+import torch
+import torch.distributed as dist
+
+from dfshim import library
+
+NAME = "libdfplan.so"
+PLAIN = "plain"
+
+
+def _library():
+    named = os.environ.get("DFSHIM_LIB")
+    places = (named and os.path.join(named, NAME), library(NAME), os.path.join(os.path.dirname(__file__), "../../../build", NAME))
+    for path in places:
+        if path and os.path.exists(path):
+            lib = ctypes.CDLL(path)
+            lib.df_plan_open.restype = ctypes.c_void_p
+            lib.df_plan_close.argtypes = lib.df_plan_expect.argtypes = lib.df_plan_expect_ddp.argtypes = [ctypes.c_void_p]
+            lib.df_plan_expect.restype = lib.df_plan_expect_ddp.restype = lib.df_plan_order.restype = ctypes.c_double
+            return lib
+    raise RuntimeError("dfshim.deft: libdfplan.so is not there; DFSHIM_LIB names its folder")
+
+
+class Planner:
+    """The state machine of trace/plan/plan_handle.h. ValueError where there can be no plan."""
+
+    def __init__(self, forward, backward, comm, params, slowdown):
+        times = [list(v) for v in (forward, backward, comm, params)]
+        if any(len(v) != len(times[3]) or not all(type(t) is int and abs(t) < 1 << 62 for t in v) for v in times):
+            raise ValueError("times and sizes have to be whole numbers, as many of each as there are buckets")
+        self.lib, why = _library(), ctypes.create_string_buffer(256)
+        self.handle = self.lib.df_plan_open(
+            len(times[3]), *((ctypes.c_int64 * len(v))(*v) for v in times), len(slowdown),
+            (ctypes.c_double * len(slowdown))(*slowdown), why, ctypes.c_int64(len(why)))
+        if not self.handle:
+            raise ValueError(why.value.decode())
+        self.handle, self.buckets = ctypes.c_void_p(self.handle), len(times[3])
+        nr = self.lib.df_plan_items(self.handle, None, None, None)
+        items = [(ctypes.c_int32 * nr)() for _ in range(3)]
+        self.lib.df_plan_items(self.handle, *items)
+        self.items = list(zip(*items))  # bucket, part, parts
+        self.room = [(ctypes.c_int32 * (2 * nr))() for _ in range(3)]
+
+    def next(self):
+        """Sends as (item, link, stage), merged iterations of the update (0: none), whether FUTURE becomes CURRENT."""
+        merged, formed = ctypes.c_int32(), ctypes.c_int32()
+        nr = self.lib.df_plan_next(self.handle, *self.room, ctypes.byref(merged), ctypes.byref(formed))
+        return list(zip(*(a[:nr] for a in self.room))), merged.value, bool(formed.value)
+
+    def order(self):
+        """Buckets in the order of exact gating, and the expected milliseconds of an iteration."""
+        order = (ctypes.c_int32 * self.buckets)()
+        ms = self.lib.df_plan_order(self.handle, order)
+        if ms < 0:
+            raise ValueError("out of memory")
+        return list(order), ms
+
+    def restart(self):
+        self.lib.df_plan_restart(self.handle)
+
+    def preserve(self, loss, fall, noise, epsilon):
+        """How often stages got more time so far, and the ratio of losses that is expected now."""
+        ratio = ctypes.c_double()
+        rounds = self.lib.df_plan_preserved(self.handle, *(ctypes.c_double(v) for v in (loss, fall, noise, epsilon)), ctypes.byref(ratio))
+        if rounds < 0:
+            raise MemoryError("dfshim.deft: the planner is out of memory")
+        return rounds, ratio.value
+
+    def expected_ms(self):
+        return self.lib.df_plan_expect_ddp(self.handle), self.lib.df_plan_expect(self.handle)
+
+    def __del__(self):
+        if getattr(self, "handle", None):
+            self.lib.df_plan_close(self.handle)
+
+
+class _Warmup:
+    """Times of plain DDP iterations, in nanoseconds: the ends of forward, of each bucket, and of its communication."""
+
+    def __init__(self):
+        self.rows = []
+        self.begin()
+
+    def begin(self):
+        self.start, self.forward, self.ready, self.done = time.monotonic_ns(), None, {}, {}
+
+    def profile(self, nr):
+        """Medians of the rows so far: forward time, then for each bucket (output side first) backward and communication."""
+        middle = [sorted(column)[len(column) // 2] for column in zip(*self.rows)]
+        return middle[0], middle[1:nr + 1], middle[nr + 1:]
+
+    def end(self, nr):
+        if self.forward is None or len(self.done) < nr:
+            return
+        backward, comm, before, busy = [], [], self.forward, 0
+        for i in range(nr):
+            backward.append(max(self.ready[i] - before, 1000))
+            before = self.ready[i]
+            comm.append(max(self.done[i] - max(self.ready[i], busy), 1000))
+            busy = max(busy, self.done[i])
+        self.rows.append([max(self.forward - self.start, 1000)] + backward + comm)
+
+
+class Wrapped:
+    """An optimizer to the training loop. State dictionaries and groups are the inner one's."""
+
+    def __init__(self, ddp, opt, warmup, plan):
+        if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
+            raise TypeError("dfshim.deft: the model is no DistributedDataParallel")
+        if ddp.find_unused_parameters:
+            raise ValueError("dfshim.deft: find_unused_parameters leaves gradients out; not supported")
+        if warmup < 4:
+            raise ValueError(f"dfshim.deft: warmup={warmup}; allowed: from 4, DDP changes its buckets once")
+        self.ddp, self.inner, self.warmup, self.given = ddp, opt, warmup, plan
+        self.world = dist.get_world_size(ddp.process_group)
+        self.mode, self.iteration, self.planner, self.ended = PLAIN, 0, None, None
+        self.buckets, self.links, self.clip = {}, 1, None
+        self.measure = _Warmup()
+        ddp.join_hook = self._refuse_join
+        ddp.register_comm_hook(None, self._hook)
+        ddp.register_forward_pre_hook(self._before_forward)
+        ddp.register_forward_hook(self._after_forward, always_call=True)
+
+    param_groups = property(lambda self: self.inner.param_groups)
+    state = property(lambda self: self.inner.state)
+
+    @property
+    def _step_supports_amp_scaling(self):
+        """What GradScaler asks an optimizer before each step; it would unscale gradients that are not applied now."""
+        raise RuntimeError("dfshim.deft: GradScaler is not supported: train in bfloat16, or without deft")
+
+    @staticmethod
+    def _refuse_join(**_):
+        """What Join asks a model for when it begins: its shadow collectives would be plain DDP's."""
+        raise RuntimeError("dfshim.deft: Join (uneven inputs) is not supported: give all ranks as many batches, or train without deft")
+
+    def zero_grad(self, set_to_none=True):
+        self.inner.zero_grad(set_to_none)
+
+    def load_state_dict(self, state):
+        self.inner.load_state_dict(state)
+
+    def state_dict(self):
+        """Of a model whose gradients are all applied; where that takes sending, all ranks must come here."""
+        self.flush()
+        return self.inner.state_dict()
+
+    # -- hooks ------------------------------------------------------------------------------------------
+
+    def _training(self):
+        return self.ddp.training and torch.is_grad_enabled()
+
+    def _measuring(self):
+        return self.mode == PLAIN and not self.ended
+
+    @staticmethod
+    def _now():
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return time.monotonic_ns()
+
+    def _before_forward(self, module, args):
+        if not self._training():
+            return
+        if not self.ddp.require_backward_grad_sync:
+            raise RuntimeError("dfshim.deft: no_sync() is not supported")
+        if self._measuring():
+            self.measure.begin()
+        elif self.mode != PLAIN:
+            self._begin()
+
+    def _after_forward(self, module, args, out):
+        if self._training() and self._measuring():
+            self.measure.forward = self._now()
+
+    def _hook(self, _, bucket):
+        return self._reduce_plain(bucket) if self.mode == PLAIN else self._collect(bucket)
+
+    @staticmethod
+    def _ready(tensor):
+        future = torch.futures.Future()
+        future.set_result(tensor)
+        return future
+
+    def _known(self, bucket):
+        """Whether DDP still has the bucket that was planned with."""
+        i = bucket.index()
+        return i in self.buckets and self.buckets[i][0] == [id(p) for p in bucket.parameters()]
+
+    def _mean(self, buffer):
+        """As DDP without a hook divides, to the last bit (gradients that zero_grad() left as views of a bucket aside)."""
+        return buffer.mul_(1 / self.world)
+
+    def _reduce_plain(self, bucket):
+        i, measure, measuring = bucket.index(), self.measure, self._measuring()
+        if measuring:
+            self.buckets[i] = ([id(p) for p in bucket.parameters()], bucket.parameters(), bucket.buffer().numel())
+            measure.ready[i] = self._now()
+        work = dist.all_reduce(self._mean(bucket.buffer()), group=self.ddp.process_group, async_op=True)
+
+        def done(future):
+            if measuring:
+                measure.done[i] = time.monotonic_ns()
+            return future.value()[0]
+
+        return work.get_future().then(done)
+
+    # -- the warm-up, and its end -----------------------------------------------------------------------
+
+    def _inner_step(self):
+        self.inner.step()
+
+    def step(self):
+        """The optimizer's step where an update is due; else nothing."""
+        self.iteration += 1
+        if self.mode != PLAIN:
+            self._step()
+            return
+        if self.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.ddp.parameters(), self.clip)
+        self._inner_step()
+        if self._measuring():
+            self.measure.end(len(self.buckets))
+            if self.iteration == 2:
+                self.measure.rows.clear()  # DDP has its final buckets only now
+            if self.iteration == self.warmup:
+                self._plan()
+
+    def _stay(self, why):
+        """Plain DDP from here on. On all ranks at the same iteration."""
+        self.mode, self.ended = PLAIN, why
+        if not dist.get_rank():
+            print(f"dfshim.deft: plain DDP from iteration {self.iteration + 1} on: {why}", flush=True)
+
+    def _slowdown(self, comm):
+        return [1.0]
+
+    def _measured(self):
+        """All ranks agree on times: computation of the slowest, communication of the one that waited least."""
+        nr = len(self.buckets)
+        forward, backward, comm = self.measure.profile(nr)
+        times = torch.tensor([[forward] + backward, [-1] + [-c for c in comm]], dtype=torch.int64)
+        times = times.to(next(self.ddp.parameters()).device)
+        dist.all_reduce(times, op=dist.ReduceOp.MAX, group=self.ddp.process_group)
+        forward, *backward = times[0].tolist()
+        comm = [-c for c in times[1].tolist()[1:]]
+        total = sum(backward)
+        sizes = [self.buckets[i][2] for i in range(nr)]
+        return ([forward * b // total for b in backward][::-1], backward[::-1], comm[::-1], sizes[::-1], self._slowdown(comm))
+
+    def _plan(self):
+        """One profile for all: the first rank's, where a plan was given."""
+        profile = why = None
+        try:
+            profile = self.given([self.buckets[i][2] for i in reversed(range(len(self.buckets)))]) if self.given else self._measured()
+            if len(profile[3]) != len(self.buckets):
+                raise ValueError(f"the plan has {len(profile[3])} buckets, DDP {len(self.buckets)}")
+            if len(profile[4]) > self.links:
+                raise ValueError(f"the plan has {len(profile[4])} links; there are {self.links}")
+            Planner(*profile)
+        except Exception as error:  # of whatever kind: the other ranks wait in the next line
+            why = str(error)
+        first = [(profile, why)]
+        dist.broadcast_object_list(first, dist.get_process_group_ranks(self.ddp.process_group)[0], group=self.ddp.process_group)
+        self.profile, why = first[0]
+        if why:
+            self._stay(why)
+        else:
+            self._switch()
