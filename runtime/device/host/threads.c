@@ -284,7 +284,7 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 
 /*
  * Another thread executes what is waited for, maybe on this very processor: it is left to it, until an operation ends.
- * Spinning would keep a bulky operation and an urgent one from the processor alike.
+ * Spinning would keep a bulky operation and an urgent one from the processor alike. The model is tests/model/rest.pml.
  */
 static void rest(int (*ready)(void *arg), void *arg)
 {
