@@ -30,6 +30,14 @@ static void check_order(const struct df_mutex *m)
 	}
 }
 
+void df_lock_none_held(const char *call)
+{
+	if (!held.nr)
+		return;
+	df_warn("%s is called while '%s' is held", call, held.lock[held.nr - 1]->name);
+	abort();
+}
+
 static void note_taken(const struct df_mutex *m)
 {
 	if (held.nr == NR_HELD_MAX) {

@@ -4,7 +4,7 @@
  * A thread may take a lock only if its rank is higher than that of every lock it holds; then no set
  * of threads can wait for one another in a cycle. Debug builds (DF_DEBUG, on in the sanitizer
  * variants) check it at each lock and abort with both names. No lock is held across a call that can
- * block on a peer or in a driver: it could last for ever, and with it the lock.
+ * block on a peer or in a driver: it could last for ever, and with it the lock. df_lock_none_held() checks that.
  */
 #ifndef DF_BASE_LOCK_H
 #define DF_BASE_LOCK_H
@@ -50,6 +50,16 @@ void df_mutex_init(struct df_mutex *m, enum df_lock_rank rank, const char *name)
 void df_mutex_fini(struct df_mutex *m);
 void df_mutex_lock(struct df_mutex *m);
 void df_mutex_unlock(struct df_mutex *m);
+
+/* Before a call that may block: debug builds abort if this thread holds a lock, and name both. */
+#ifdef DF_DEBUG
+void df_lock_none_held(const char *call);
+#else
+static inline void df_lock_none_held(const char *call)
+{
+	(void)call;
+}
+#endif
 
 /* 1: taken, 0: somebody holds it. Never blocks, and is exempt from the order of ranks. */
 int df_mutex_trylock(struct df_mutex *m);

@@ -295,7 +295,7 @@ static struct df_kinst *reuse(struct df_coll *coll)
 	return inst;
 }
 
-void df_coll_instance_free(struct df_kinst *inst)
+static void instance_free(struct df_kinst *inst)
 {
 	if (inst->waits != inst->own_waits)
 		df_kfree(inst->waits);
@@ -317,7 +317,7 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 		struct df_kwait *w = df_kalloc(nr_waits * sizeof(*w));
 
 		if (!w) {
-			df_coll_instance_free(inst);
+			instance_free(inst);
 			return NULL;
 		}
 		if (inst->waits != inst->own_waits)
@@ -434,7 +434,7 @@ void df_coll_destroy(struct df_coll *coll)
 	df_coll_disconnect(coll);
 	for (inst = coll->oldest; inst; inst = next) {
 		next = inst->next;
-		df_coll_instance_free(inst);
+		instance_free(inst);
 	}
 	df_word_put(coll->k.done);
 	df_kfree(coll->k.ctx->send);

@@ -90,8 +90,6 @@ struct df_coll {
 
 int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out);
 struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits);
-/* One that has not been appended. */
-void df_coll_instance_free(struct df_kinst *inst);
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
 void df_coll_retire(struct df_coll *coll);
 /* The instances up to the one whose completion is `value` are at least so urgent, and what they wait for (lend.c). */

@@ -78,11 +78,11 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 		timed = NULL;
 	}
 	if (!ret && !s->aside) {
-		s->aside_word = df_word_get();
-		ret = s->aside_word ? 0 : -ENOMEM;
+		s->aside_mark.word = df_word_get();
+		ret = s->aside_mark.word ? 0 : -ENOMEM;
 		if (!ret) {
 			/* ours alone now */
-			s->aside_seq = __atomic_load_n(s->aside_word, __ATOMIC_RELAXED);
+			s->aside_mark.seq = __atomic_load_n(s->aside_mark.word, __ATOMIC_RELAXED);
 			s->aside = aside.stream;
 			aside.stream = NULL;
 		}
@@ -101,15 +101,17 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 static int record_aside(struct df_stream *s, struct df_event *e)
 {
 	struct df_dev *dev = s->dev;
-	int ret = have_aside(s, e);
+	int ret = have_aside(s, e), idle;
+	uint64_t value;
 
 	if (ret)
 		return ret;
+	idle = df_backend->stream_idle(s->info.stream);
 	df_mutex_lock(&dev->lock);
-	if (!df_backend->stream_idle(s->info.stream)) {
-		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
+	if (!idle) {
+		ret = df_stream_mark(dev, &s->ready, s->info.stream, &value);
 		if (!ret)
-			ret = df_backend->stream_wait(s->aside, s->ready, ++s->ready_seq);
+			ret = df_stream_wait(dev, s->aside, s->ready.word, value);
 	}
 	if (!ret)
 		ret = df_stream_follow_aside(s);
@@ -118,10 +120,10 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 		ret = df_backend->event_record(e->timed, s->aside);
 	df_mutex_lock(&dev->lock);
 	if (!ret)
-		ret = df_backend->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
+		ret = df_stream_mark(dev, &s->aside_mark, s->aside, &value);
 	if (!ret) {
-		e->word = s->aside_word;
-		e->value = ++s->aside_seq;
+		e->word = s->aside_mark.word;
+		e->value = value;
 	}
 	df_mutex_unlock(&dev->lock);
 	return ret;
@@ -141,18 +143,16 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 	word = e->word;
 	value = e->value;
 	df_mutex_unlock(&e->dev->lock);
-	if (is_past(word, value) || word == s->aside_word)
+	if (is_past(word, value) || word == s->aside_mark.word)
 		return 0;
 	ret = have_aside(s, e);
 	if (ret)
 		return ret;
-	df_mutex_lock(&dev->lock);
 	ret = df_backend->stream_wait(s->aside, word, value);
+	df_mutex_lock(&dev->lock);
 	/* It is behind from here on. */
 	if (!ret)
-		ret = df_backend->stream_write(s->aside, s->aside_word, s->aside_seq + 1);
-	if (!ret)
-		s->aside_seq++;
+		ret = df_stream_mark(dev, &s->aside_mark, s->aside, &value);
 	df_mutex_unlock(&dev->lock);
 	return ret;
 }
@@ -189,7 +189,7 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	if (e)
 		forget(e);
 	if (s && !plain && info->timing && !info->ipc)
-		timed = df_stream_unfenced(s) || !is_past(s->aside_word, s->aside_seq);
+		timed = df_stream_unfenced(s) || !is_past(s->aside_mark.word, s->aside_mark.seq);
 	if (s && (timed || df_stream_unfenced(s))) {
 		e = event_get(dev, info);
 		strict =

@@ -129,7 +129,8 @@ static void taken_over(const struct df_stream *s, uint64_t before)
 int df_order_inherit(struct df_comm *comm, struct df_stream *s)
 {
 	struct df_stream *from = comm->order.latest.stream;
-	uint64_t before = s->pending.added;
+	const uint64_t *word = comm->order.latest.ready;
+	uint64_t before = s->pending.added, value = comm->order.latest.value;
 	int ret;
 
 	if (from == s && !comm->order.latest.replayed)
@@ -138,10 +139,10 @@ int df_order_inherit(struct df_comm *comm, struct df_stream *s)
 	if (!ret && from && from != s)
 		ret = df_flights_join_part(&s->pending, &from->pending, 0, comm->order.latest.at);
 	taken_over(s, before);
-	if (!ret && from != s && !reached(comm->order.latest.ready, comm->order.latest.value))
-		ret = df_backend->stream_wait(s->info.stream, comm->order.latest.ready,
-					      comm->order.latest.value);
-	return ret;
+	if (ret || from == s || reached(word, value))
+		return ret;
+	ret = df_stream_wait(s->dev, s->info.stream, word, value);
+	return ret ? ret : 1;
 }
 
 void df_order_issued(struct df_comm *comm, struct df_stream *s, const struct df_kwait *ready)
@@ -152,7 +153,7 @@ void df_order_issued(struct df_comm *comm, struct df_stream *s, const struct df_
 	}
 	comm->order.latest.stream = s;
 	comm->order.latest.at = s->pending.added;
-	comm->order.latest.ready = ready->addr ? s->ready : NULL;
+	comm->order.latest.ready = ready->addr ? s->ready.word : NULL;
 	comm->order.latest.value = ready->value;
 	comm->order.latest.replayed = 0;
 }
@@ -183,14 +184,19 @@ void df_order_stream_gone(struct df_stream *s)
 /* `later` goes on when `first` has come to where it is now. */
 static int follow(struct df_stream *later, struct df_stream *first)
 {
-	int ret = df_flights_join(&later->pending, &first->pending);
+	int ret = df_flights_join(&later->pending, &first->pending), idle;
+	struct df_dev *dev = first->dev;
+	uint64_t value;
 
-	if (ret || df_backend->stream_idle(first->info.stream))
-		return ret;
-	ret = df_backend->stream_write(first->info.stream, first->ready, first->ready_seq + 1);
 	if (ret)
 		return ret;
-	return df_backend->stream_wait(later->info.stream, first->ready, ++first->ready_seq);
+	df_mutex_unlock(&dev->lock);
+	idle = df_backend->stream_idle(first->info.stream);
+	df_mutex_lock(&dev->lock);
+	if (idle)
+		return 0;
+	ret = df_stream_mark(dev, &first->ready, first->info.stream, &value);
+	return ret ? ret : df_stream_wait(dev, later->info.stream, first->ready.word, value);
 }
 
 int df_order_meet(struct df_stream *main, struct df_stream *other)

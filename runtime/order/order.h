@@ -42,13 +42,16 @@ void df_order_ranges(const struct df_op *op, struct df_flight *f);
  */
 uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
 			    struct df_before *out, uint32_t max);
-/* Puts a stream behind what its next operation of the communicator comes after. dev->lock */
+/*
+ * Puts a stream behind what its next operation of the communicator comes after. 1: it was made to wait for a word.
+ * dev->lock held, dropped meanwhile.
+ */
 int df_order_inherit(struct df_comm *comm, struct df_stream *s);
 /* The operation f has been put there; ready: the word that was written for it, if any. dev->lock */
 void df_order_issued(struct df_comm *comm, struct df_stream *s, const struct df_kwait *ready);
 /* The stream goes: communicators keep what it knows. */
 void df_order_stream_gone(struct df_stream *s);
-/* Streams of one group and communicator wait for each other: before the group, and after it. dev->lock */
+/* Streams of one group and communicator wait for each other: before the group, and after it. The same lock. */
 int df_order_meet(struct df_stream *main, struct df_stream *other);
 int df_order_part(struct df_comm *comm, struct df_stream *main, struct df_stream *other);
 

@@ -63,13 +63,13 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
-	s->ready = df_word_get();
-	if (!s->ready) {
+	s->ready.word = df_word_get();
+	if (!s->ready.word) {
 		free(s);
 		return NULL;
 	}
 	/* ours alone now */
-	s->ready_seq = __atomic_load_n(s->ready, __ATOMIC_RELAXED);
+	s->ready.seq = __atomic_load_n(s->ready.word, __ATOMIC_RELAXED);
 	s->dev = dev;
 	s->info = *info;
 	df_list_add_tail(&dev->streams, &s->node);
@@ -89,7 +89,42 @@ struct df_stream *df_stream_of(const struct df_stream_info *info)
 			  : NULL;
 }
 
-/* ---- fences --------------------------------------------------------------------------------------------------- */
+/* ---- marks and fences ------------------------------------------------------------------------------------------ */
+
+int df_stream_mark(struct df_dev *dev, struct df_mark *m, struct df_mstream *on, uint64_t *value)
+{
+	uint64_t last = *value = ++m->seq;
+	int ret, again;
+
+	m->mixed |= m->writing++ > 0;
+	do {
+		df_mutex_unlock(&dev->lock);
+		ret = df_backend->stream_write(on, m->word, last);
+		df_mutex_lock(&dev->lock);
+		/*
+		 * What several threads wrote lies on the stream in any order, and the word must not end below the highest of
+		 * it: the last of them writes that once more. A higher value that comes early lets nobody go on too soon:
+		 * whoever took it did so later, when the work that is waited for was on the stream.
+		 */
+		again = !ret && m->mixed && m->writing == 1;
+		if (again) {
+			m->mixed = 0;
+			last = m->seq;
+		}
+	} while (again);
+	m->writing--;
+	return ret;
+}
+
+int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value)
+{
+	int ret;
+
+	df_mutex_unlock(&dev->lock);
+	ret = df_backend->stream_wait(on, word, value);
+	df_mutex_lock(&dev->lock);
+	return ret;
+}
 
 /* There are operations that the stream does not wait for yet. dev->lock held. */
 int df_stream_unfenced(struct df_stream *s)

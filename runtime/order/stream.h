@@ -14,6 +14,14 @@
 
 struct df_comm;
 
+/* A word that a stream writes when it has got somewhere; it counts up. */
+struct df_mark {
+	uint64_t *word;	  /* NULL: none yet */
+	uint64_t seq;	  /* its last value that was written, or is being written */
+	uint32_t writing; /* threads that put one of them on the stream now */
+	uint8_t mixed;	  /* several did at a time: nobody knows in which order */
+};
+
 /* A stream that has carried a collective; hangs on df_stream_info.user. */
 struct df_stream {
 	struct df_list node;
@@ -24,14 +32,12 @@ struct df_stream {
 	uint64_t met;		   /* the legacy stream has taken over those up to here */
 	uint64_t
 		legacy_seen; /* of the legacy stream's it has taken over those up to here; also read without the lock */
-	uint64_t *ready;    /* the word that the stream writes when it has got somewhere */
-	uint64_t ready_seq; /* its last value */
-	uint32_t users;	    /* other threads that enqueue waits on it */
-	uint32_t behind;    /* entries that were put on it while it waited for operations */
+	struct df_mark ready;
+	uint32_t users;	 /* other threads that enqueue waits on it */
+	uint32_t behind; /* entries that were put on it while it waited for operations */
 	/* A stream of our own that is behind this one and what it must not run ahead of: for times of events. */
 	struct df_mstream *aside;
-	uint64_t *aside_word; /* written behind each event */
-	uint64_t aside_seq;
+	struct df_mark aside_mark; /* written behind each event */
 };
 
 /* An event recorded behind operations in flight; hangs on df_event_info.user. */
@@ -79,6 +85,10 @@ struct df_stream *df_stream_of(const struct df_stream_info *info);
  * stream itself with what the blocking streams did. Takes dev->lock.
  */
 struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_info *info);
+/* Lets the stream write the mark's next value, *value, behind what is on it. dev->lock held, dropped meanwhile. */
+int df_stream_mark(struct df_dev *dev, struct df_mark *m, struct df_mstream *on, uint64_t *value);
+/* The same lock: lets the stream wait for a word. */
+int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value);
 /* Puts waits for what s must not run ahead of on its stream aside. dev->lock held, dropped meanwhile. */
 int df_stream_follow_aside(struct df_stream *s);
 /* There are operations that the stream does not wait for yet. dev->lock held. */

@@ -8,7 +8,8 @@
  *   - the stream is not made to wait for the operation now, but when something else is put on it
  *     (runtime/order/stream.c). Under strict order and NCCL's rules it waits at once.
  *
- * Nothing here waits for a peer.
+ * Nothing here waits for a peer, and no lock is held while a stream is asked something or given something: a driver
+ * may take its time.
  */
 #include <errno.h>
 #include <signal.h>
@@ -152,6 +153,8 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
 	p->late.done = NULL;
 	p->captured = 0;
 	p->approached = 0;
+	p->idle = 0;
+	p->ready = (struct df_kwait){NULL, 0};
 	p->on = NULL;
 	p->other = NULL;
 	return 0;
@@ -164,7 +167,7 @@ static int prepare(const struct df_op *op, struct df_prep *p)
 
 /* ---- second pass ----------------------------------------------------------------------------------------------- */
 
-/* An operation on its way, from step to step; all under the lock of its device. */
+/* An operation on its way, from step to step; all under the lock of its device, which the first step may drop. */
 struct way {
 	const struct df_op *op;
 	struct df_prep *p;
@@ -206,23 +209,34 @@ static int check(struct way *w)
 	return 0;
 }
 
-/* Its stream comes behind what the communicator's operations come after. */
-static int find_stream(struct way *w)
+/*
+ * reach: its stream comes behind what the communicator's operations come after, and writes a word when it has come
+ * there, unless it is there now.
+ */
+static int reach(struct way *w)
 {
 	struct df_prep *p = w->p;
+	struct df_stream *s;
 	int ret = 0;
 
 	w->stream = NULL;
+	if (w->replay)
+		w->ready = *w->replay;
 	if (w->replay || !p->si.stream)
 		return 0;
-	w->stream = p->on ? p->on : df_stream_get(w->dev, &p->si);
-	if (!w->stream)
+	w->stream = s = p->on ? p->on : df_stream_get(w->dev, &p->si);
+	if (!s)
 		return -ENOMEM;
 	if (!p->approached && df_rt.rules != DF_RULES_NCCL)
-		ret = df_order_inherit(w->comm, w->stream);
-	if (!ret && p->si.legacy && !p->strict)
-		ret = df_stream_meet(w->stream);
-	return ret;
+		ret = df_order_inherit(w->comm, s);
+	p->idle &= ret == 0;
+	if (ret >= 0 && !p->idle && !p->ready.addr) {
+		df_stream_filled(s);
+		p->ready.addr = s->ready.word;
+		ret = df_stream_mark(w->dev, &s->ready, p->si.stream, &p->ready.value);
+	}
+	w->ready = p->ready;
+	return DF_MIN(ret, 0);
 }
 
 /* The earlier operations that it must wait for, of which max are stored. */
@@ -249,10 +263,13 @@ static uint32_t conflicts(const struct way *w, uint32_t max)
 static int order(struct way *w)
 {
 	uint32_t max = DF_PREP_FEW;
-	int ret = find_stream(w);
+	int ret;
 
-	if (ret)
-		return ret;
+	if (w->stream && w->p->si.legacy && !w->p->strict) {
+		ret = df_stream_meet(w->stream);
+		if (ret)
+			return ret;
+	}
 	w->f->coll = w->coll;
 	df_order_ranges(w->op, w->f);
 	while ((w->nr_deps = conflicts(w, max)) > max) {
@@ -278,27 +295,13 @@ static void add_wait(struct df_kinst *inst, const uint64_t *addr, uint64_t value
 }
 
 /* What the instance waits for beside earlier operations: its place among the stream's other work. */
-static int wait_for_stream(struct way *w)
+static void wait_for_stream(const struct way *w)
 {
-	struct df_stream *s = w->stream;
-	int ret;
-
-	if (w->replay) {
-		w->ready = *w->replay;
-		/* What the communicator's latest operation came after, the replay does too. */
-		if (w->comm->order.latest.ready)
-			add_wait(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
-	} else if (s && !df_backend->stream_idle(s->info.stream)) {
-		ret = df_backend->stream_write(s->info.stream, s->ready, s->ready_seq + 1);
-		if (ret)
-			return ret;
-		df_stream_filled(s);
-		w->ready.addr = s->ready;
-		w->ready.value = ++s->ready_seq;
-	}
+	/* What the communicator's latest operation came after, a replay does too. */
+	if (w->replay && w->comm->order.latest.ready)
+		add_wait(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
 	if (w->ready.addr)
 		add_wait(w->inst, w->ready.addr, w->ready.value);
-	return 0;
 }
 
 /*
@@ -327,7 +330,6 @@ static int place(struct way *w)
 	/* Beside earlier operations: latest, ready, scratch, gate. */
 	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 4);
 	uint32_t i;
-	int ret;
 
 	if (!inst)
 		return -ENOMEM;
@@ -344,11 +346,7 @@ static int place(struct way *w)
 	inst->op = w->f->op;
 	for (i = 0; i < w->nr_deps; i++)
 		inst->waits[inst->nr_waits++] = w->deps[i].wait;
-	ret = wait_for_stream(w);
-	if (ret) {
-		df_coll_instance_free(inst);
-		return ret;
-	}
+	wait_for_stream(w);
 	if (coll->no_scratch)
 		add_wait(inst, coll->scratch_word, coll->scratch_from + 1);
 	df_coll_append(coll, inst);
@@ -464,7 +462,9 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 	f->group = group;
 	/* A group of one has one serial: counting costs as much as a record. */
 	f->op = alone ? group : df_trace_serial();
-	ret = check(&w);
+	ret = reach(&w);
+	if (!ret)
+		ret = check(&w);
 	if (!ret)
 		ret = order(&w);
 	if (!ret)
@@ -542,7 +542,7 @@ static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 		if (ret)
 			;
 		else if (m == i)
-			ret = df_order_inherit(ops[i].comm, s);
+			ret = DF_MIN(df_order_inherit(ops[i].comm, s), 0);
 		else if (p[m].si.stream != p[i].si.stream) {
 			ret = df_order_meet(p[m].on, s);
 			p[i].si = p[m].si;
@@ -579,7 +579,7 @@ static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 
 /* ---- the entry ------------------------------------------------------------------------------------------------- */
 
-/* All operations of a group that are not captured, each prepared. */
+/* What a stream is given must not block there. */
 static void make_room(const struct df_prep *p)
 {
 	struct df_stream *s = p->si.stream && !p->si.capturing ? df_stream_of(&p->si) : NULL;
@@ -589,6 +589,24 @@ static void make_room(const struct df_prep *p)
 		df_sync_room(s);
 }
 
+/* Nothing is put on a stream between the operations of a group: what is true of it for one is for the next. */
+static int follows(const struct df_prep *p, size_t i)
+{
+	return i && p[i].si.stream && p[i].si.stream == p[i - 1].si.stream && !p[i].si.capturing;
+}
+
+/* Which streams have nothing unfinished. */
+static void look(struct df_prep *p, size_t nr_ops)
+{
+	size_t i;
+
+	for (i = 0; i < nr_ops; i++)
+		if (p[i].si.stream && !p[i].si.capturing)
+			p[i].idle = follows(p, i) ? p[i - 1].idle
+						  : df_backend->stream_idle(p[i].si.stream);
+}
+
+/* All operations of a group that are not captured, each prepared. */
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret)
 {
 	struct df_dev *locked = NULL;
@@ -596,11 +614,12 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	size_t i, j, issued = 0;
 
 	df_backend->reserve();
-	/* What a stream is given under the lock must not block there. */
 	for (i = 0; i < nr_ops && !ret; i++)
 		make_room(&p[i]);
 	if (!ret)
 		ret = approach(ops, p, nr_ops);
+	if (!ret)
+		look(p, nr_ops);
 	df_trace_hold_time();
 	for (i = 0; i < nr_ops && !ret; i++, issued += !ret) {
 		struct df_flight f;
@@ -615,6 +634,8 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 			locked = ops[i].comm->dev;
 			df_mutex_lock(&locked->lock);
 		}
+		if (follows(p, i))
+			p[i].ready = p[i - 1].ready;
 		ret = df_submit_issue(&ops[i], &p[i], NULL, group, nr_ops == 1, &f);
 	}
 	if (locked)

@@ -17,10 +17,13 @@ struct df_prep {
 	struct df_stream_info si;
 	struct df_sig sig;
 	int in_place;
-	int strict;	      /* the stream waits for it at once */
-	int captured;	      /* it is a node of a graph already */
-	uint64_t launch;      /* of a graph, that replays it; 0 none */
-	int approached;	      /* order.c has been asked for its group */
+	int strict;	 /* the stream waits for it at once */
+	int captured;	 /* it is a node of a graph already */
+	uint64_t launch; /* of a graph, that replays it; 0 none */
+	int approached;	 /* order.c has been asked for its group */
+	int idle;	 /* nothing on the stream was unfinished */
+	/* The word that its stream writes for it, or for one before it of its group. */
+	struct df_kwait ready;
 	struct df_stream *on; /* the one that si names, once it has been looked up */
 	struct df_stream
 		*other; /* the stream that was asked for, when the group's launch is on another */
@@ -33,7 +36,10 @@ struct df_prep *df_prep_alloc(struct df_prep *few, size_t nr_ops);
 void df_submit_sig(const struct df_op *op, struct df_sig *sig);
 /* Can it be taken? si: the stream, NULL: the one that the operation names. */
 int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df_stream_info *si);
-/* replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held. */
+/*
+ * replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held, dropped while the
+ * stream is given something.
+ */
 int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_kwait *replay,
 		    uint64_t group, int alone, struct df_flight *f);
 /* Under NCCL's rules the group's launches may start only when it is complete. */

@@ -171,8 +171,10 @@ static int tells(const struct df_flight *f, int own, const struct df_touch *touc
 	       (touch && df_touch_concerns(touch, f));
 }
 
+/* What is asked of the machine is asked of copies, with no lock held. */
 static int observable(struct df_dev *dev, const struct df_touch *touch)
 {
+	struct df_flights own = {0}, others = {0};
 	struct df_comm *comm;
 	uint32_t i;
 	int busy = 0;
@@ -183,11 +185,18 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	{
 		df_mutex_lock(&comm->dev->lock);
 		df_flights_prune(&comm->order.pending);
-		for (i = 0; i < comm->order.pending.nr && !busy; i++)
-			busy |= tells(&comm->order.pending.v[i], comm->dev == dev, touch);
+		/* Without memory to look closely, somebody can tell. */
+		busy |= df_flights_join(comm->dev == dev ? &own : &others, &comm->order.pending) !=
+			0;
 		df_mutex_unlock(&comm->dev->lock);
 	}
 	df_mutex_unlock(&df_rt.lock);
+	for (i = 0; i < own.nr && !busy; i++)
+		busy |= tells(&own.v[i], 1, touch);
+	for (i = 0; i < others.nr && !busy; i++)
+		busy |= tells(&others.v[i], 0, touch);
+	df_flights_free(&own);
+	df_flights_free(&others);
 	return busy;
 }
 

@@ -151,7 +151,7 @@ static void *run(void *arg)
 
 static const uint64_t *job_blocked;
 
-static void job(size_t count, int rounds, int graph)
+static inline void job(size_t count, int rounds, int graph)
 {
 	struct rank r[RANKS];
 	unsigned char id[DF_ID_BYTES];

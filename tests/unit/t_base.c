@@ -148,6 +148,14 @@ START_TEST(t_lock_not_held)
 	df_mutex_unlock(&outer);
 }
 END_TEST
+
+START_TEST(t_lock_across)
+{
+	df_lock_none_held("this");
+	df_mutex_lock(&outer);
+	df_lock_none_held("this");
+}
+END_TEST
 #endif
 
 static struct df_trylock try_word;
@@ -312,6 +320,7 @@ int main(void)
 #ifdef DF_DEBUG
 	tcase_add_test_raise_signal(tc, t_lock_order, SIGABRT);
 	tcase_add_test_raise_signal(tc, t_lock_not_held, SIGABRT);
+	tcase_add_test_raise_signal(tc, t_lock_across, SIGABRT);
 #endif
 	tcase_add_test(tc, t_trylock);
 	tcase_add_loop_test(tc, t_futex, 0, 2);

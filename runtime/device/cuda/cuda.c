@@ -28,8 +28,6 @@ int df_cuda_recording;
 
 /* ---- contexts -------------------------------------------------------------------------------------------------- */
 
-static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
-
 CUcontext df_cuda_ctx(int device)
 {
 	CUcontext ctx;
@@ -40,12 +38,11 @@ CUcontext df_cuda_ctx(int device)
 	ctx = __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_ACQUIRE);
 	if (df_likely(ctx != NULL))
 		return ctx;
-	pthread_mutex_lock(&dev_lock);
-	ctx = df_cudevs[device].ctx;
-	if (!ctx && df_drv.primary_retain(&ctx, df_cudevs[device].device) == CUDA_SUCCESS)
-		/* RELEASE pairs with the ACQUIRE above. */
-		__atomic_store_n(&df_cudevs[device].ctx, ctx, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&dev_lock);
+	/* Two threads may do so at a time: it is one context, and ours for good. */
+	if (df_drv.primary_retain(&ctx, df_cudevs[device].device) != CUDA_SUCCESS)
+		return NULL;
+	/* RELEASE pairs with the ACQUIRE above. */
+	__atomic_store_n(&df_cudevs[device].ctx, ctx, __ATOMIC_RELEASE);
 	return ctx;
 }
 

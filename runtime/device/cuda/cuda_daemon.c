@@ -78,13 +78,14 @@ static void give_up(int device, const char *what, CUresult r)
 
 int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 {
-	static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t preparing[DF_CUDA_DEVICES_MAX] = {[0 ... DF_CUDA_DEVICES_MAX - 1] =
+									 PTHREAD_MUTEX_INITIALIZER};
 	struct daemon *d = &daemons[device];
 	CUresult r = CUDA_SUCCESS;
 	int entered;
 
 	/* Nobody else takes it, so it may be held across the driver: who comes second wants the same. */
-	pthread_mutex_lock(&prepare_lock);
+	pthread_mutex_lock(&preparing[device]);
 	entered = df_cuda_enter(df_cuda_ctx(device));
 	if (entered < 0)
 		r = CUDA_ERROR_INVALID_CONTEXT;
@@ -92,7 +93,7 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 		r = df_cuda_queue(device, &d->stream, &d->fn, KERNEL, df_cuda_fatbin());
 	df_cuda_leave(entered);
 	d->ready = r == CUDA_SUCCESS;
-	pthread_mutex_unlock(&prepare_lock);
+	pthread_mutex_unlock(&preparing[device]);
 	if (r == CUDA_SUCCESS)
 		return 0;
 	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel cannot be loaded: %s", device,

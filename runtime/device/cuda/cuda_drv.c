@@ -11,14 +11,15 @@
 #include "runtime/base/err.h"
 #include "runtime/device/cuda/cuda_int.h"
 
-struct df_drv df_drv;
+struct df_drv_table df_drv_table;
 
 static const struct {
 	const char *name;
 	int version;
 	size_t at;
 } functions[] = {
-#define DF_DRV(member, name, version, params) {name, version, offsetof(struct df_drv, member)},
+#define DF_DRV(member, name, version, params)                                                      \
+	{name, version, offsetof(struct df_drv_table, member)},
 #include "runtime/device/cuda/cuda_drv.def"
 #undef DF_DRV
 };
@@ -59,7 +60,7 @@ int df_drv_open(char *reason, size_t reason_bytes)
 		return -EOPNOTSUPP;
 	}
 	for (i = 0; i < DF_ARRAY_LEN(functions); i++) {
-		void **fn = (void **)((char *)&df_drv + functions[i].at);
+		void **fn = (void **)((char *)&df_drv_table + functions[i].at);
 
 		*fn = NULL;
 		if (ask(functions[i].name, fn, functions[i].version,

@@ -7,16 +7,25 @@
 #include <cuda.h>
 #include <uthash.h>
 #include "runtime/backend.h"
+#include "runtime/base/lock.h"
 #include "runtime/device/cuda/cuda_front.h"
 
-struct df_drv {
+struct df_drv_table {
 #define DF_DRV(member, name, version, params) CUresult(*member) params;
 #include "runtime/device/cuda/cuda_drv.def"
 #undef DF_DRV
 };
 
 /* Filled by df_drv_open(), never changed afterwards. */
-extern struct df_drv df_drv;
+extern struct df_drv_table df_drv_table;
+
+/* For one call: no lock of ours is held across it, which debug builds check. */
+static inline const struct df_drv_table *df_drv_now(void)
+{
+	df_lock_none_held("the CUDA driver");
+	return &df_drv_table;
+}
+#define df_drv (*df_drv_now())
 
 /* Opens libcuda.so.1 and everything of the table. 0, or -errno with the reason as a sentence. */
 int df_drv_open(char *reason, size_t reason_bytes);
