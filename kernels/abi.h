@@ -394,7 +394,7 @@ struct df_policy {
 		share; /* by priority: percent of the work that the less urgent tasks get if they can move */
 	uint32_t
 		urgent; /* by priority: threshold of an urgent task in work, once after each of its slices */
-	uint32_t events; /* 1: also report START, PREEMPT, RESUME to the CQ */
+	uint32_t events; /* 1: also report START to the CQ, 2: PREEMPT, RESUME too */
 };
 
 struct df_kstats {

@@ -36,13 +36,13 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		blk->stats.context_saves++;
 		if (d->policy.gang && !blk->gang && dfk_disagree(last, ctx))
 			blk->gang = 1;
-		if (d->policy.events)
+		if (d->policy.events > 1)
 			dfk_cq_push(blk, DF_CQE_PREEMPT, last);
 	}
 	blk->stats.context_loads++;
 	if (ctx->preempted) {
 		ctx->preempted = 0;
-		if (d->policy.events)
+		if (d->policy.events > 1)
 			dfk_cq_push(blk, DF_CQE_RESUME, ctx);
 	}
 	blk->running = dfk_home(ctx);

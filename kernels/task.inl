@@ -222,18 +222,25 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 /* The block's part of an instance is done; the last block tells the world. */
 DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
+	int alone = ctx->coll->nr_blocks == 1;
+
 	/*
 	 * ACQ_REL pairs with itself in the other blocks: the last one to come here sees, and with the
 	 * RELEASE of done passes on, what all of them wrote to the user's buffers. A single block asks nobody.
 	 */
-	if (ctx->coll->nr_blocks == 1 || dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) == 0) {
+	if (alone || dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) == 0) {
+		uint64_t *done = ctx->coll->done, value = dfk_now(ctx)->done_value;
+
 		blk->stats.operations++;
 		/*
 		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, CPU
 		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the
-		 * result before it is there.
+		 * result before it is there. For a single block the slice's fence does.
 		 */
-		dfk_store_release_sys(ctx->coll->done, dfk_now(ctx)->done_value);
+		if (alone)
+			dfk_store_released_sys(done, value);
+		else
+			dfk_store_release_sys(done, value);
 		/*
 		 * After the word: the host takes note of what the word says when it reads the completion.
 		 * The instance is still there, because we have not finished a later one.
@@ -261,22 +268,23 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	struct df_kctx *ctx = sh->ctx;
 	const struct df_kcoll *c = ctx->coll;
 	const struct df_inst *inst = sh->inst;
+	struct df_kconn *r = inst->recv_conn == DF_NO_CONN ? NULL : &ctx->recv[inst->recv_conn];
+	struct df_kconn *s = inst->send_conn == DF_NO_CONN ? NULL : &ctx->send[inst->send_conn];
+	int gives = r && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
+	int last = ctx->k + 1 == (ctx->finished + 1) * c->loops * ctx->nr_inst;
 
-	if (inst->recv_conn != DF_NO_CONN) {
-		struct df_kconn *r = &ctx->recv[inst->recv_conn];
-
+	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs that are named there. */
+	if (gives || (s && !sh->puts) || c->nr_deps || (last && c->nr_blocks == 1))
+		dfk_fence_release_sys();
+	if (gives) {
 		/*
 		 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll() of the sender: our reads of
 		 * the slot are over before it may write there again.
 		 */
-		if (!sh->takes || (sh->recv_pos + 1) % r->credit == 0) {
-			dfk_store_release_sys(r->head, sh->recv_pos + 1);
-			dfk_ring_bell(r->bell);
-		}
+		dfk_store_released_sys(r->head, sh->recv_pos + 1);
+		dfk_ring_bell(r->bell);
 	}
-	if (inst->send_conn != DF_NO_CONN) {
-		struct df_kconn *s = &ctx->send[inst->send_conn];
-
+	if (s) {
 		/*
 		 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() of the receiver: the slot is
 		 * complete before it can be seen. By words nobody looks at it but the host, behind the gate.
@@ -284,15 +292,15 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		if (sh->puts)
 			dfk_store_relaxed_sys(s->tail, sh->send_pos + 1);
 		else
-			dfk_store_release_sys(s->tail, sh->send_pos + 1);
+			dfk_store_released_sys(s->tail, sh->send_pos + 1);
 		dfk_ring_bell(s->bell);
 	}
 	/*
 	 * RELEASE pairs with the ACQUIRE of k in dfk_task_poll() by blocks that depend on us. Where none can,
-	 * nobody looks, and a GPU is spared a fence.
+	 * nobody looks.
 	 */
 	if (c->nr_deps)
-		dfk_store_release_sys(&dfk_home(ctx)->k, ctx->k + 1);
+		dfk_store_released_sys(&dfk_home(ctx)->k, ctx->k + 1);
 	if (!c->nr_deps || DFK_WAYS)
 		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
 	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
@@ -306,7 +314,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		ctx->spin = d->policy.max;
 	if (d->policy.order)
 		dfk_account(d, blk, ctx, dfk_slice_bytes(c, inst->cnt, sh->loop));
-	if (ctx->k == (ctx->finished + 1) * c->loops * ctx->nr_inst)
+	if (last)
 		dfk_finish(d, blk, ctx);
 	if (d->policy.order)
 		dfk_queue_front(d, blk);

@@ -94,5 +94,6 @@ void df_policy_init(struct df_policy *p, const struct df_env *env, int gpu)
 	/* About a slice: 15 us on CPU threads. */
 	p->urgent = gpu ? 8 : 128;
 	p->share = (uint32_t)env->priority_share;
-	p->events = 1;
+	/* A verdict asks what has started; how it was taken in turns is for who writes a trace. */
+	p->events = env->trace && *env->trace ? 2 : 1;
 }

@@ -6,7 +6,8 @@
  * a block, no access in a wrong alignment, no barrier that threads of a warp miss. The seed is printed on failure.
  *
  * And of what the host has, an operation that comes when nothing is in work costs one look at its slot in the ring, and none at
- * its instance: each look that waits for another is a microsecond on a GPU.
+ * its instance: each look that waits for another is a microsecond on a GPU. What an operation tells the host, and how often it
+ * waits until all that it wrote has arrived (fences), is counted, and no more than docs/kernels.md says.
  *
  * $B/kernels/daemon.TARGET.ptx for each target that is there; without nvcc there is none, and it is skipped.
  */
@@ -31,6 +32,9 @@ struct gpu {
 	const struct ptx_kernel *kernel;
 	uint32_t launches;
 	uint32_t slot_reads, inst_reads; /* 8-byte words, or less, of rings and of instances */
+	/* Written across the bus: ends of operations and completions; counters for people. Atomic. */
+	uint32_t told, counted;
+	uint32_t fences; /* atomic */
 	int faults;
 	char fault[1500];
 };
@@ -54,10 +58,26 @@ static void touched(void *arg, uintptr_t at, unsigned int bytes, int writes)
 	const struct rank_coll *rc = &g->w->rc[0][g->rank];
 
 	(void)bytes;
-	if (writes)
+	if (writes) {
+		const struct df_kblock *blk = g->w->blk[g->rank];
+
+		if (within(at, &rc->done, 8) ||
+		    within(at, blk->cq.slots, 8 * sizeof(struct df_cqe)) ||
+		    within(at, &blk->cq.tail, 4) || within(at, &blk->sq.head, 4))
+			__atomic_add_fetch(&g->told, 1, __ATOMIC_RELAXED);
+		if (within(at, &blk->stats, sizeof(blk->stats)))
+			__atomic_add_fetch(&g->counted, 1, __ATOMIC_RELAXED);
 		return;
+	}
 	g->inst_reads += within(at, rc->inst, sizeof(rc->inst));
 	g->slot_reads += within(at, g->w->blk[g->rank]->sq.slots, 64 * sizeof(struct df_sq_slot));
+}
+
+static void fenced(void *arg)
+{
+	struct gpu *g = arg;
+
+	__atomic_add_fetch(&g->fences, 1, __ATOMIC_RELAXED);
 }
 
 static int all_done(const struct world *w, int k)
@@ -99,6 +119,7 @@ static void *daemon_of(void *arg)
 			.weak = g->launches++ % 4 != 3,
 			.fault = fault,
 			.touched = touched,
+			.fenced = fenced,
 			.arg = g,
 		};
 
@@ -264,6 +285,88 @@ START_TEST(looks)
 }
 END_TEST
 
+/* The table in docs/kernels.md: AllReduces of two ranks, a block each; the first operation does not count. */
+static const struct cost {
+	struct shape shape;
+	const char *name;
+	uint32_t fences, told;
+} costs[] = {
+	{{DF_COLL_ALLREDUCE, 64, DF_PROTO_LL}, "LL, 256 bytes", 2, 7},
+	{{DF_COLL_ALLREDUCE, 64, DF_PROTO_SIMPLE}, "Simple, 256 bytes", 3, 7},
+	{{DF_COLL_ALLREDUCE, 2048, DF_PROTO_SIMPLE}, "Simple, 8 KiB", 65, 7},
+};
+
+static void rest(const struct world *w, const struct gpu *g, int i)
+{
+	int k;
+
+	/* The counters come last, when the block has nothing to do any more. Relaxed: nothing is read because of them. */
+	for (k = 0; k < w->n; k++)
+		while (__atomic_load_n(&w->blk[k]->stats.operations, __ATOMIC_RELAXED) <
+			       (uint64_t)i + 1 &&
+		       !g[k].faults)
+			usleep(100);
+	usleep(1000);
+}
+
+START_TEST(costs_of)
+{
+	static struct world w;
+	const struct cost *cost = &costs[_i];
+	struct df_rng r;
+	struct gpu g[2] = {0}, from[2];
+	pthread_t threads[2];
+	struct ptx_module *m = module(files.gl_pathv[files.gl_pathc - 1]);
+	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i;
+	int k, i;
+
+	df_rng_init(&r, seed);
+	young = 1;
+	shape = &cost->shape;
+	setup(&w, &r, 2, 1, 1, MAX_INST);
+	for (k = 0; k < 2; k++) {
+		w.d[k].policy.quit_ns = 100000000000;
+		w.d[k].policy.order = 0;
+		w.d[k].policy.events = 0;
+		/* Who waits for the other does not tell its counters meanwhile. */
+		w.d[k].policy.front = w.d[k].policy.max = 1ll << 40;
+		g[k] = (struct gpu){.w = &w,
+				    .rank = k,
+				    .seed = seed + (uint64_t)k,
+				    .threads = 64,
+				    .kernel = ptx_kernel(m, "dfk_daemon")};
+		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+	}
+	for (i = 0; i < MAX_INST; i++) {
+		for (k = 0; k < 2; k++)
+			submit(&w, k, 0, i, 0);
+		rest(&w, g, i);
+		if (!i)
+			memcpy(from, g, sizeof(from));
+	}
+	for (k = 0; k < 2; k++) {
+		double n = MAX_INST - 1, fences = (g[k].fences - from[k].fences) / n;
+		double told = (g[k].told - from[k].told) / n;
+
+		printf("%s: rank %d: %.2f fences, %.2f words to the host, %.2f of counters\n",
+		       cost->name, k, fences, told, (g[k].counted - from[k].counted) / n);
+		ck_assert_msg(fences <= cost->fences, "%.2f fences, at most %u", fences,
+			      cost->fences);
+		ck_assert_msg(told <= cost->told, "%.2f words, at most %u", told, cost->told);
+	}
+	for (k = 0; k < 2; k++) {
+		/* Relaxed: it carries no data. */
+		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
+		pthread_join(threads[k], NULL);
+		ck_assert_msg(!g[k].faults, "seed %llu: %s", (unsigned long long)seed, g[k].fault);
+		for (i = 0; i < MAX_INST; i++)
+			result(&w, 0, k, i, seed);
+	}
+	clear(&w, seed);
+	ptx_unload(m);
+}
+END_TEST
+
 int main(void)
 {
 	const char *b = getenv("B"), *nr = getenv("NR");
@@ -282,6 +385,7 @@ int main(void)
 	t = tcase_create("random preemption");
 	tcase_add_loop_test(t, random_worlds, 0, nr ? atoi(nr) : 12);
 	tcase_add_loop_test(t, looks, 0, 6);
+	tcase_add_loop_test(t, costs_of, 0, sizeof(costs) / sizeof(costs[0]));
 	tcase_set_timeout(t, 120);
 	suite_add_tcase(s, t);
 	return df_test_run(s);

@@ -159,6 +159,13 @@ static uint64_t age(struct df_rng *r, const struct rank_coll *rc, uint32_t slots
 	return young || below(r, 3) ? 0 : rounds / rc->k.loops - below(r, 3);
 }
 
+/* Not NULL: what all collectives are; a tile has at most 64 elements. */
+static const struct shape {
+	enum df_coll_kind kind;
+	uint64_t count;
+	enum df_proto proto;
+} * shape;
+
 static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int ni)
 {
 	struct df_slots slots;
@@ -185,7 +192,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		p->share = (uint32_t)below(r, 4) * 30;
 		p->urgent = (uint32_t)below(r, 4) + 1;
 		p->gang = below(r, 3) * 2;
-		p->events = 1;
+		p->events = 2;
 		for (m = 0; m < nb; m++) {
 			w->blk[k][m].sq.mask = 63;
 			w->blk[k][m].sq.slots = calloc(64, sizeof(struct df_sq_slot));
@@ -198,6 +205,11 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		w->count[c] = below(r, 4) ? below(r, 300) + 1 : below(r, 2000) + 1;
 		w->root[c] = (int)below(r, (uint64_t)n);
 		w->proto[c] = DF_PROTO_SIMPLE + (enum df_proto)below(r, 3);
+		if (shape) {
+			w->kind[c] = shape->kind;
+			w->count[c] = shape->count;
+			w->proto[c] = shape->proto;
+		}
 		for (k = 0; k < n; k++) {
 			struct rank_coll *rc = &w->rc[c][k];
 			struct df_prog_req req = {
@@ -235,7 +247,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		/* Geometry is the same on all ranks; tiny tiles so that there are many loops. */
 		for (k = 0; k < n; k++) {
 			struct rank_coll *rc = &w->rc[c][k];
-			uint64_t tile = below(r, 2) ? 16 : 64;
+			uint64_t tile = below(r, 2) && !shape ? 16 : 64;
 
 			tile = k ? w->rc[c][0].k.tile_elems : tile;
 			rc->k.tile_elems = tile < rc->k.chunk_elems ? tile : rc->k.chunk_elems;

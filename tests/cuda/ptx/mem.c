@@ -314,6 +314,12 @@ static uintptr_t base_of(const struct block *b, const struct insn *in, uint32_t 
 	}
 }
 
+static void fenced(const struct block *b)
+{
+	if (b->run->l->fenced)
+		b->run->l->fenced(b->run->l->arg);
+}
+
 void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
 {
 	const uint64_t *a = in->a == NOWHERE ? NULL : at(b, w, in->a);
@@ -321,6 +327,8 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 	uint32_t m = mask;
 	int weak = b->run->l->weak, global;
 
+	if (in->mods & M_RELEASE)
+		fenced(b);
 	if (in->base == P_SYMBOL) {
 		uint64_t *d = at(b, w, in->d);
 
@@ -374,6 +382,7 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 
 void ptx_fence(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
 {
+	fenced(b);
 	/* SEQ_CST: as the strongest fence that there is. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!b->run->l->weak)

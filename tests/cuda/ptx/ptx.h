@@ -61,6 +61,8 @@ struct ptx_launch {
 	void (*fault)(void *arg, const char *text);
 	/* Not NULL: called for each access of global memory, from several threads. */
 	void (*touched)(void *arg, uintptr_t at, unsigned int bytes, int writes);
+	/* Not NULL: called for each fence, and each store and atomic with one before it, of a warp; as touched(). */
+	void (*fenced)(void *arg);
 	void *arg;
 	const int *stop; /* not NULL: leave as soon as it is not 0 */
 };
