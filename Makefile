@@ -258,7 +258,7 @@ lint:
 # -- packages -----------------------------------------------------------------------------------------------
 wheel:
 	@scripts/prereqs.sh build wheel
-	@scripts/package/wheel.sh $(patsubst $(B)/%,%,$(filter %.so %/dfshim %/libcuda.so.1,$(PRODUCTS)))
+	@scripts/package/wheel.sh $(patsubst $(B)/%,%,$(filter %.so %/dfshim $(HOST_NAMES),$(PRODUCTS)))
 
 deb:
 	@scripts/prereqs.sh build deb

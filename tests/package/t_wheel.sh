@@ -13,7 +13,7 @@ want=$("$B/dfshim" --version | head -1)
 for how in "$tool" "$T/venv/bin/python -m dfshim"; do
 	[ "$($how --version | head -1)" = "$want" ] || fail "$how --version: $($how --version 2>&1), not $want"
 done
-for f in libdfshim.so libdfhost.so; do
+for f in libdfshim.so libdfhost.so libdfplan.so dfhost/libcuda.so.1 dfhost/libcudart.so.12 dfhost/libcudart.so.13; do
 	at=$("$T/venv/bin/python" -c "import dfshim; print(dfshim.library('$f'))")
 	case $at in "$T/venv/"*) ;; *) fail "dfshim.library('$f') is $at" ;; esac
 	[ -s "$at" ] || fail "$at is not there"
@@ -27,6 +27,19 @@ grep -q OK "$T/out" || fail "run: $(cat "$T/out")"
 # shellcheck disable=SC2016 # for the shell below
 "$tool" run --host -- sh -c 'for f in $LD_PRELOAD; do realpath $f; done' | grep -q "^$(realpath "$T")/venv/.*/libdfshim.so" ||
 	fail "another libdfshim.so than the wheel's is preloaded"
+# What PyTorch's programs need: the driver by its name, and the operators. TORCH_PYTHON: a Python that has PyTorch.
+"$tool" run --host -- python3 -c 'import ctypes, os, sys
+assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+maps = open("/proc/self/maps").read()
+at = sys.argv[1]
+assert f"{at}/lib/dfhost/libcuda.so.1" in maps, maps
+assert sys.modules["sitecustomize"].__file__.startswith(at), sys.modules["sitecustomize"]
+assert "dfshim.host.start" in sys.modules' "$(dirname "$(dirname "$(realpath "$("$tool" lib)")")")" >"$T/out" 2>&1 || fail "python: $(tail -5 "$T/out")"
+if [ -n "${TORCH_PYTHON-}" ]; then
+	timeout -k 5 "${LIMIT:-200}" "$tool" run --host -n 2 -- "$TORCH_PYTHON" "$SRC/tests/torch/ddp.py" >"$T/out" 2>&1 ||
+		fail "PyTorch: $(tail -5 "$T/out")"
+	grep -q '^2 ranks on cuda: losses' "$T/out" || fail "PyTorch: $(tail -5 "$T/out")"
+fi
 "$tool" run --host -- sh -c 'exit 7'
 [ $? = 7 ] || fail "the program's status is lost"
 "$T/venv/bin/pip" uninstall -q -y --disable-pip-version-check dfshim >"$T/pip" 2>&1 || fail "uninstall: $(cat "$T/pip")"

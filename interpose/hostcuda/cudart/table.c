@@ -82,14 +82,15 @@ static int put(struct df_hstream *s, const struct df_hop *op)
 
 static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
 {
-	struct df_hop op = {.kind = DF_HOP_WRITE, .word = {addr, value}};
+	struct df_hop op = {.kind = DF_HOP_WRITE, .word = {.addr = addr, .value = value}};
 
 	return put(of(s), &op);
 }
 
 static int stream_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
 {
-	struct df_hop op = {.kind = DF_HOP_WAIT, .word = {(uint64_t *)(uintptr_t)addr, value}};
+	struct df_hop op = {.kind = DF_HOP_WAIT,
+			    .word = {.addr = (uint64_t *)(uintptr_t)addr, .value = value}};
 
 	return put(of(s), &op);
 }
