@@ -64,31 +64,38 @@ static int note_death(uint64_t proc, int in_order)
 	return ret;
 }
 
-/* df_comm_end() sets the state, so that every turn of the outer loop ends another one. */
+/* The largest living communicator with the process, whose number for it is the one that people know. NULL: there is none. */
+static struct df_comm *largest_with(uint64_t proc)
+{
+	struct df_comm *comm, *found = NULL;
+
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (is_alive(comm) && df_comm_rank_of(comm, proc) >= 0 &&
+		    (!found || comm->nranks > found->nranks))
+			found = comm;
+	}
+	return found;
+}
+
+/* Says so once, whatever the number of communicators. df_comm_end() sets the state, so that every turn ends another one. */
 static void end_with(uint64_t proc, const char *how)
 {
 	struct df_comm *comm;
-	int i, again;
+	int i, said = 0;
 
 	do {
-		again = 0;
 		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node)
-		{
-			if (!is_alive(comm))
-				continue;
+		comm = largest_with(proc);
+		if (comm && !said++) {
 			i = df_comm_rank_of(comm, proc);
-			if (i < 0)
-				continue;
 			df_warn("rank %d (%s, pid %u) %s: its communicators end with ncclRemoteError",
 				i, comm->members[i].hostname, comm->members[i].pid, how);
-			again = 1;
-			break;
 		}
-		if (again)
+		if (comm)
 			df_comm_end(comm, -ECONNRESET, 2);
 		df_mutex_unlock(&df_rt.lock);
-	} while (again);
+	} while (comm);
 }
 
 /* It has exited normally: its communicators end only where that matters (watchdog.c). */

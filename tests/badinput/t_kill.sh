@@ -20,4 +20,9 @@ for rank in 0 1 3; do
 	rc=$?
 	[ $rc = 30 ] && grep -q "^CRASH: r$rank " "$T/check" || fail "check: status $rc: $(head -3 "$T/check")"
 done
+# Four communicators with it, two ranks in each process: each survivor says once who has died, by its rank of the largest.
+SURVIVOR_HOW=kill SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host \
+	--grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
+[ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] && [ "$(grep -c 'its communicators end' "$T/err")" = 2 ] ||
+	fail "told not once by each survivor: $(cat "$T/err")"
 exit 0
