@@ -14,6 +14,21 @@ printf '%s\n' "0 0 3 3 127.0.0.1" "1 1 3 3 127.0.0.1" "2 2 3 3 127.0.0.1" | diff
 [ "$("$D" run --host -n 2 -- sh -c 'echo $MASTER_PORT' | sort -u | grep -Ec '^[0-9]+$')" = 1 ] || fail "port"
 [ "$(MASTER_PORT=1234 MASTER_ADDR=a "$D" run --host -n 1 -- sh -c 'echo $MASTER_PORT$MASTER_ADDR')" = 1234a ] ||
 	fail "the user's port is replaced"
+# The port is kept for rank 0: nobody gets it by chance, and who listens there as servers do can.
+# shellcheck disable=SC2016 # for the shell below
+"$D" run --host -n 1 -- python3 -c '
+import os, socket
+port = int(os.environ["MASTER_PORT"])
+try:
+    socket.socket().bind(("", port))
+    raise SystemExit("the port is free for anybody")
+except OSError:
+    pass
+six = {"family": socket.AF_INET6, "dualstack_ipv6": True}
+for how in ({}, six) if socket.has_dualstack_ipv6() else ({},):
+    with socket.create_server(("", port), **how):
+        socket.create_connection(("127.0.0.1", port)).close()
+' || fail "the port that rank 0 is to listen on"
 [ -z "$("$D" run --host -- sh -c 'echo $RANK$WORLD_SIZE')" ] || fail "a rank without -n"
 
 # Options become variables; the preload holds both libraries, and what was there.

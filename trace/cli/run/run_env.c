@@ -111,20 +111,23 @@ void df_run_set(const char *name, long value)
 	setenv(name, text, 1);
 }
 
-static long free_port(void)
+/*
+ * A port for rank 0 to listen on. The socket stays bound until the job is over, so that the kernel gives the port to nobody
+ * else; it never listens, so rank 0 can bind the port beside it, with SO_REUSEADDR as servers do.
+ */
+static long hold_port(void)
 {
 	struct sockaddr_in addr = {.sin_family = AF_INET};
 	socklen_t len = sizeof(addr);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	long port = 29500;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
-	if (fd < 0)
-		return port;
-	if (!bind(fd, (struct sockaddr *)&addr, sizeof(addr)) &&
+	if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) &&
+	    !bind(fd, (struct sockaddr *)&addr, sizeof(addr)) &&
 	    !getsockname(fd, (struct sockaddr *)&addr, &len))
-		port = ntohs(addr.sin_port);
-	close(fd);
-	return port;
+		return ntohs(addr.sin_port);
+	if (fd >= 0)
+		close(fd);
+	return 29500;
 }
 
 int df_run_environment(void)
@@ -175,7 +178,7 @@ int df_run_environment(void)
 		df_run_set("LOCAL_WORLD_SIZE", df_run.nr_procs);
 		setenv("MASTER_ADDR", "127.0.0.1", 0);
 		if (!getenv("MASTER_PORT"))
-			df_run_set("MASTER_PORT", free_port());
+			df_run_set("MASTER_PORT", hold_port());
 	}
 	return 0;
 }
