@@ -94,7 +94,7 @@ LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)
 HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13)
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
-.PHONY: all tests check check-gpu check-torch check-rdma demo bench bench-gpu gpu-bundle lint tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
+.PHONY: all tests check check-gpu check-torch check-rdma demo bench bench-gpu gpu-bundle lint syntax tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -249,6 +249,11 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(LIBS)
 	$(Q)$(CC) -fsanitize=fuzzer$(comma)address$(comma)undefined -o $@ $(filter %.o,$^) \
 		-Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm -ljansson
 endif
+
+# What clang says of the products' sources; nothing is made. The wheel's compiler is one.
+syntax:
+	$(Q)printf '%s\n' $(SRC_BASE) $(SRC_PROG) $(SRC_RT) $(SRC_TRACE) $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI) $(SRC_HOST) $(SRC_INTER) | \
+		xargs -P$(shell nproc) -n16 clang -fsyntax-only $(DF_CFLAGS)
 
 lint:
 	@scripts/prereqs.sh build lint

@@ -140,6 +140,12 @@ glossary() {
 		END { exit $bad }' "$B/refused"
 }
 
+# Another compiler's warnings, before a package's build finds them.
+clang_ok() {
+	command -v clang >/dev/null || return 0
+	make --no-print-directory syntax
+}
+
 scripts_ok() {
 	sources '\.sh$|^\.ci/run$' | xargs shellcheck -S warning -e SC1007
 }
@@ -150,6 +156,7 @@ man_ok() {
 }
 
 step "form (clang-format)" format
+step "warnings of clang" clang_ok
 step "layers" scripts/check_layers.sh
 step "rooms" scripts/check_rooms.sh
 step "memory order" scripts/check_order.sh

@@ -47,12 +47,14 @@ static int put_step(struct df_hstep *st, struct df_hstream *s, uint64_t launch)
 	if (st->disabled)
 		op.kind = DF_HOP_MARK, op.mark.event = NULL;
 	else if (st->coll) {
-		op = (struct df_hop){.kind = DF_HOP_WRITE, .word = {&st->ready, launch}};
+		op = (struct df_hop){.kind = DF_HOP_WRITE,
+				     .word = {.addr = &st->ready, .value = launch}};
 		err = df_hstream_put(s, &op, NULL);
 		if (err)
 			return err;
-		op = (struct df_hop){.kind = DF_HOP_WAIT,
-				     .word = {(uint64_t *)(uintptr_t)st->done, st->done_value}};
+		op = (struct df_hop){
+			.kind = DF_HOP_WAIT,
+			.word = {.addr = (uint64_t *)(uintptr_t)st->done, .value = st->done_value}};
 	} else if (st->event && df_hevent_find((cudaEvent_t)st->event) &&
 		   st->event->id == st->event_id) {
 		err = st->event_wait ? df_hevent_wait(s, st->event)
