@@ -128,7 +128,7 @@ $(B)/libdfshim.so: $(call obj,$(SRC_INTER)) $(B)/libdfrt.a $(B)/libdfprog.a $(B)
 
 $(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/cudart/export.map
 	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/hostcuda/cudart/export.map -Wl,-z,nodelete -Wl,-z,defs \
-		-Wl,-Bsymbolic-functions -Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
+		-Wl,-Bsymbolic -Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
 $(HOST_NAMES): $(B)/dfhost/%: $(B)/libdfhost.so
 	@mkdir -p $(@D)

@@ -26,6 +26,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "runtime/base/env.h"
@@ -669,7 +670,9 @@ int df_session_poll(struct df_net_ep *ep, int64_t timeout_ns)
 	struct stream *s;
 	int i, n;
 
-	n = epoll_pwait2(m->epoll_fd, e, DF_ARRAY_LEN(e), timeout_ns < 0 ? NULL : &ts, NULL);
+	/* As a system call: older C libraries have no function for it. */
+	n = (int)syscall(SYS_epoll_pwait2, m->epoll_fd, e, DF_ARRAY_LEN(e),
+			 timeout_ns < 0 ? NULL : &ts, NULL, 0ul);
 	if (n < 0 && errno == ENOSYS)
 		n = epoll_wait(m->epoll_fd, e, DF_ARRAY_LEN(e),
 			       timeout_ns < 0 ? -1 : (int)((timeout_ns + 999999) / 1000000));
