@@ -24,6 +24,7 @@ enum df_lock_rank {
 	DF_RANK_DEVICE,	      /* one device's daemon: submission, launch, quit */
 	DF_RANK_WATCHDOG,
 	DF_RANK_CTL,		/* control plane */
+	DF_RANK_REAP,		/* connectors that wait to be closed */
 	DF_RANK_TRANSPORT,	/* one transport */
 	DF_RANK_CONNECTOR,	/* connectors and mailboxes */
 	DF_RANK_ARENA,		/* memory of connectors */

@@ -29,7 +29,7 @@
 #define CONNECT_BUDGET 16 /* collectives tried in one look, so that many cost no more than few */
 
 /* Connectors of ours that a peer still used when we left; closed when it lets go. */
-static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_CONNECTOR, "connectors to close");
+static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_REAP, "connectors to close");
 static struct reap {
 	struct df_conn *conn;
 	int wanted; /* a send that the peer may still take; else what an ended communicator left in it */

@@ -245,6 +245,7 @@ static void word_nodes(void)
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuGraphAddBatchMemOpNode)(&added, g, NULL, 0, &p));
 	OK(DRV(cuGraphExecDestroy)(exec));
 	OK(DRV(cuGraphDestroy)(g));
+	OK(DRV(cuStreamDestroy_v2)(s));
 	CU(cudaFreeHost(w));
 }
 
@@ -282,6 +283,7 @@ static void graphs(void)
 	CHECK(v == 43);
 	CU(cudaGraphExecDestroy((cudaGraphExec_t)exec));
 	CU(cudaGraphDestroy(g));
+	OK(DRV(cuStreamDestroy_v2)(s));
 }
 
 /* Code is taken as it is; launches are refused, or skipped in their place. */

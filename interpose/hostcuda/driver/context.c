@@ -20,7 +20,8 @@ static __thread struct CUctx_st *stack[DEPTH];
 static __thread int depth;
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host CUDA contexts");
-static struct CUctx_st *contexts;
+/* The memory of ended ones stays: other threads may have them on their stacks. */
+static struct CUctx_st *contexts, *ended;
 
 static struct CUctx_st *add(int device, int primary, unsigned int flags)
 {
@@ -338,12 +339,14 @@ DF_H_API CUresult cuCtxDestroy_v2(CUcontext it)
 	for (at = &contexts; *at && (*at != it || it->primary); at = &(*at)->next)
 		;
 	found = *at != NULL;
-	if (found)
+	if (found) {
 		*at = it->next;
+		it->next = ended;
+		ended = it;
+	}
 	df_mutex_unlock(&lock);
 	if (!found)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	/* The memory stays: other threads may have it on their stacks. */
 	if (depth && stack[depth - 1] == it) {
 		depth--;
 		settle();
