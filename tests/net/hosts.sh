@@ -46,5 +46,12 @@ data_port() {
 	done
 	fail "nobody takes data: $(cat "$T"/out*)"
 }
+# process_of NODE: the client's process there, which disorder is.
+process_of() {
+	local p
+	for p in $(pgrep -f "^$C/disorder "); do
+		[ "$(ip netns identify "$p")" != "node$1" ] || echo "$p"
+	done | head -n 1
+}
 # Resets the connections that carry data, if they are there now.
 cut_data() { on "$at" ss -K state established "sport = :$port" >/dev/null 2>&1; }

@@ -59,7 +59,7 @@ done
 # A process that is stopped for longer than the time-out is not dead.
 start_hosts 2 disorder --iters $((800 / SLOW)) --colls 4 --seed 77001
 data_port
-p=$(pgrep -f "^$C/disorder " | while read -r p; do [ "$(ip netns identify "$p")" = node1 ] && echo "$p"; done | head -n 1)
+p=$(process_of 1)
 kill -STOP "$p"
 sleep 1
 cut_data
@@ -70,7 +70,7 @@ end_hosts || fail "after SIGSTOP for 8 s: status ${rcs[*]}: $(tail -n 20 "$T"/ou
 # One that is killed is: at once, and by the control plane.
 start_hosts 2 disorder --iters 100000000 --colls 4 --seed 77002
 data_port
-p=$(pgrep -f "^$C/disorder " | while read -r p; do [ "$(ip netns identify "$p")" = node1 ] && echo "$p"; done | head -n 1)
+p=$(process_of 1)
 kill -KILL "$p"
 end_hosts && fail "a job without one of its ranks ended well"
 grep -q 'CRASH' "$T/out0" || fail "no verdict: $(cat "$T/out0")"

@@ -22,12 +22,15 @@ end_hosts && fail "nodes were joined in spite of DFSHIM_NET=off"
 grep -q 'DFSHIM_NET=off keeps nodes apart' "$T/out0" "$T/out1" || fail "no reason: $(cat "$T/out0" "$T/out1")"
 
 # Strangers: who speaks something else, and who knows no process's number.
-DFSHIM_PORTS=5000-5009 start_hosts 2 disorder --iters $((60 / SLOW)) --colls 64
+DFSHIM_PORTS=5000-5009 start_hosts 2 disorder --iters 60 --colls 64
 data_port
 # However many collectives there are, two sockets carry them.
 sleep 1
 nr_data=$(on "$at" ss -Htn state established "sport = :$port" | wc -l)
 [ "$nr_data" = 2 ] || fail "$nr_data connections for 64 collectives"
+# The job does not end meanwhile.
+p=$(process_of $((1 - at)))
+kill -STOP "$p"
 on 2 python3 - "$(ip4 "$at")" "$port" <<'END'
 import socket, struct, sys
 at = (sys.argv[1], int(sys.argv[2]))
@@ -41,6 +44,7 @@ for text in (b"GET / HTTP/1.0\r\n\r\n".ljust(64), struct.pack("<QIHHQQiiQQQ", 0x
         pass
 END
 [ $? = 0 ] || fail "a stranger was taken in"
+kill -CONT "$p"
 end_hosts || fail "strangers disturbed the job: $(cat "$T/out0" "$T/out1")"
 grep -q "a connection from $(ip4 2):.*is refused: it does not speak" "$T/out$at" || fail "no word of the stranger: $(cat "$T/out$at")"
 exit 0
