@@ -19,9 +19,9 @@ so() { # FILE SOURCE FLAGS...
 	$CC -shared -fPIC -Wall -Werror "$@" -o "$file" "$SRC/tests/net/$source" || fail "$file does not build"
 }
 so libfake_verbs.so fake_verbs.c "$SRC/tests/net/fake_nic.c" -pthread
-so libnccl-net-nine.so fake_plugin.c -DSYMBOL=ncclNetPlugin_v9 -DNAME='"Nine"'
-so libnccl-net.so fake_plugin.c -DSYMBOL=ncclNetPlugin_v12 -DNAME='"Twelve"'
-so libfive.so fake_plugin.c -DSYMBOL=ncclNetPlugin_v5 -DNAME='"Five"'
+so libnccl-net-nine.so fake_plugin.c -DVERSION=9 -DNAME='"Nine"'
+so libnccl-net.so fake_plugin.c -DVERSION=12 -DNAME='"Twelve"'
+so libfive.so fake_plugin.c -DVERSION=5 -DNAME='"Five"'
 so libhangs.so fake_plugin.c -DTRAP=1
 so libdies.so fake_plugin.c -DTRAP=2
 export LD_LIBRARY_PATH=$T${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -44,7 +44,7 @@ own='.dfshim | "\(.network): \(.reason)"'
 
 net
 is "eth0 10.77.0.1, eth1 10.77.1.1" "$used"
-is "tcp: no RDMA port is usable" "$own"
+is "plugin: Twelve (v12); verbs or tcp if it finds no device" "$own"
 is "loopback: used only if nothing else is up" "$(why interfaces address 127.0.0.1)"
 is Twelve "$network"
 is 12 '.plugins[0].version'
@@ -53,6 +53,9 @@ net NCCL_SOCKET_IFNAME==eth1 NCCL_SOCKET_FAMILY=AF_INET6 NCCL_NET_PLUGIN=none
 is "eth1 fd77:1::1" "$used"
 is "not named by NCCL_SOCKET_IFNAME==eth1" "$(why interfaces address 10.77.0.1)"
 is Socket "$network"
+is "tcp: no plugin and no RDMA port is usable" "$own"
+net NCCL_NET=twelve
+is "plugin: Twelve (v12)" "$own"
 net NCCL_SOCKET_IFNAME=nosuch NCCL_NET_PLUGIN=none
 is "" "$network"
 is "no interface is usable: see above" "$(why networks name Socket)"
@@ -119,6 +122,7 @@ is Nine "$network"
 net NCCL_NET_PLUGIN=nine NCCL_NET=Twelve
 is "" "$network"
 is "NCCL_NET=Twelve asks for another network" '.plugins[0].reason'
+is "null: NCCL_NET=Twelve, and no network plugin is usable" "$own"
 net NCCL_NET_PLUGIN=libdies.so
 is "loading it died: Aborted" '.plugins[0].reason'
 is Socket "$network"

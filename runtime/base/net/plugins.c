@@ -40,8 +40,9 @@ static void *open_one(struct df_plugin *p)
 	return handle;
 }
 
-static void look(struct df_plugin *p, int *nr_used)
+void df_plugins_load(struct df_plugins *all, int i)
 {
+	struct df_plugin *p = &all->v[i];
 	const char *want = df_env()->nccl_net;
 	const struct net *net = NULL;
 	char symbol[32];
@@ -67,15 +68,16 @@ static void look(struct df_plugin *p, int *nr_used)
 			 want);
 		return;
 	}
-	p->order = ++*nr_used;
+	p->table = net;
+	for (p->order = 1; i > 0; i--)
+		p->order += all->v[i - 1].order > 0;
 	snprintf(p->reason, sizeof(p->reason),
 		 "loads; which devices it has is known once it is started");
 }
 
-void df_plugins_find(struct df_plugins *out)
+void df_plugins_asked(struct df_plugins *out)
 {
 	const char *list = df_env()->nccl_net_plugin;
-	int nr_used = 0;
 	size_t len;
 
 	memset(out, 0, sizeof(*out));
@@ -85,12 +87,19 @@ void df_plugins_find(struct df_plugins *out)
 		return;
 	while (*list && out->nr < DF_PLUGINS_MAX) {
 		len = strcspn(list, ",");
-		if (len) {
-			snprintf(out->v[out->nr].asked, sizeof(out->v[0].asked), "%.*s", (int)len,
+		if (len)
+			snprintf(out->v[out->nr++].asked, sizeof(out->v[0].asked), "%.*s", (int)len,
 				 list);
-			look(&out->v[out->nr++], &nr_used);
-		}
 		list += len;
 		list += *list == ',';
 	}
+}
+
+void df_plugins_find(struct df_plugins *out)
+{
+	int i;
+
+	df_plugins_asked(out);
+	for (i = 0; i < out->nr; i++)
+		df_plugins_load(out, i);
 }

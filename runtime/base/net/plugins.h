@@ -9,7 +9,8 @@
 #ifndef DF_BASE_NET_PLUGINS_H
 #define DF_BASE_NET_PLUGINS_H
 
-#define DF_PLUGINS_MAX 16
+#define DF_PLUGINS_MAX	16
+#define DF_PLUGINS_OURS 7 /* the oldest version that dfshim itself can use; NCCL takes v6, too */
 
 struct df_plugin {
 	char asked[96]; /* as in NCCL_NET_PLUGIN */
@@ -18,6 +19,7 @@ struct df_plugin {
 	char name[64];	/* as the plugin calls itself */
 	int order;	/* 1 the first that NCCL tries; 0: not tried */
 	char reason[256];
+	const void *table; /* the functions of that version, in the process that has loaded it */
 };
 
 struct df_plugins {
@@ -25,6 +27,10 @@ struct df_plugins {
 	struct df_plugin v[DF_PLUGINS_MAX];
 };
 
+/* Their names, without looking for them; then one of them, after those before it. */
+void df_plugins_asked(struct df_plugins *out);
+void df_plugins_load(struct df_plugins *all, int i);
+/* Both, for all of them. */
 void df_plugins_find(struct df_plugins *out);
 
 #endif

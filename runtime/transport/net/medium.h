@@ -1,5 +1,5 @@
 /*
- * What net.c and slots.c (net.h) need of a medium, and a medium of a session: one table for sockets and verbs, and the
+ * What net.c and slots.c (net.h) need of a medium, and a medium of a session: one table for plugins, verbs and sockets, and the
  * functions of socket/socket.c by which two sides find each other.
  */
 #ifndef DF_TRANSPORT_NET_MEDIUM_H
@@ -15,7 +15,7 @@ struct df_net_link;
 struct df_net_mem;
 
 /* Media, in order of preference. */
-enum { DF_NET_BIT_VERBS = 1, DF_NET_BIT_TCP = 2, DF_NET_MEDIA = 2 };
+enum { DF_NET_BIT_PLUGIN = 1, DF_NET_BIT_VERBS = 2, DF_NET_BIT_TCP = 4, DF_NET_MEDIA = 3 };
 
 /* What the endpoint's thread waits for besides its bell: a descriptor that a medium has given to df_session_watch(). */
 struct df_net_source {
@@ -51,7 +51,7 @@ struct df_net_ops {
 	int (*poll)(struct df_net_link *l, uint64_t now, int arm);
 };
 
-extern const struct df_net_ops df_net_tcp, df_net_verbs;
+extern const struct df_net_ops df_net_tcp, df_net_verbs, df_net_plugin;
 /* By the places of their bits. */
 extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
 

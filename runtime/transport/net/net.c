@@ -19,7 +19,8 @@
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
 
-const struct df_net_ops *const df_net_media[DF_NET_MEDIA] = {&df_net_verbs, &df_net_tcp};
+const struct df_net_ops *const df_net_media[DF_NET_MEDIA] = {&df_net_plugin, &df_net_verbs,
+							     &df_net_tcp};
 
 static struct df_mutex eps_lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "network endpoints");
 static struct df_net_ep **eps; /* by device */
@@ -120,14 +121,16 @@ static struct df_net_ep *ep_get(int device)
 static int is_wanted(const struct df_net_ops *ops)
 {
 	const struct df_env *env = df_env();
-	const char *name = env->net == DF_NET_TCP		  ? df_net_tcp.name
-			   : env->net == DF_NET_VERBS		  ? df_net_verbs.name
-			   : !env->nccl_net			  ? NULL
-			   : !strcasecmp(env->nccl_net, "Socket") ? df_net_tcp.name
-			   : !strcasecmp(env->nccl_net, "IB")	  ? df_net_verbs.name
-								  : NULL;
+	const struct df_net_ops *only =
+		env->net == DF_NET_TCP		      ? &df_net_tcp
+		: env->net == DF_NET_VERBS	      ? &df_net_verbs
+		: env->net == DF_NET_PLUGIN	      ? &df_net_plugin
+		: !env->nccl_net || !env->nccl_net[0] ? NULL
+		: !strcasecmp(env->nccl_net, "Socket")
+			? &df_net_tcp
+			: (!strcasecmp(env->nccl_net, "IB") ? &df_net_verbs : &df_net_plugin);
 
-	return !name || !strcmp(name, ops->name);
+	return !only || only == ops;
 }
 
 /* What can carry frames here, of what is asked for. Once, by one thread at a time. */
@@ -151,9 +154,9 @@ int df_net_address(int device, char *text, size_t bytes)
 		return -ENOMEM;
 	df_mutex_lock(&eps_lock);
 	/* Where nothing else is allowed, whoever asks is to know that there is nothing. */
-	if (df_env()->net == DF_NET_VERBS)
+	if (!is_wanted(&df_net_tcp))
 		find_media(ep);
-	if (df_env()->net == DF_NET_VERBS && !ep->media)
+	if (ep->looked && !ep->media)
 		ret = -ENODEV;
 	else if (!ep->address[0])
 		ret = df_session_listen(ep);
@@ -360,8 +363,9 @@ static void flush_pass(struct df_net_ep *ep)
 	for (l = df_net_links(ep); l; l = l->next) {
 		if (!l->up)
 			continue;
-		l->ops->send(l, &bye, NULL, NULL);
-		l->ops->push(l);
+		/* There it is on its way at once, whatever the medium. */
+		df_session_send(l, &bye, NULL, NULL);
+		df_session_push(l);
 	}
 	/* RELEASE pairs with the ACQUIRE in df_net_flush(). */
 	__atomic_store_n(&ep->flushed, want, __ATOMIC_RELEASE);

@@ -1,6 +1,6 @@
 /*
  * The network: connectors whose two ends lie on different nodes. What every medium shares is here and in net.c: numbered
- * slots, credits, announcements, what is resent after a fault. A medium (struct df_net_ops: sockets, verbs) only carries
+ * slots, credits, announcements, what is resent after a fault. A medium (struct df_net_ops: plugins, verbs, sockets) only carries
  * frames between two endpoints, and sees to it that the bytes of a slice are in their slot before its frame arrives.
  *
  * An *endpoint* is a device of this process: one thread, one listener. A *link* leads from an endpoint to another one, of
@@ -45,8 +45,8 @@ enum df_net_type {
 	DF_NET_CREDIT, /* connector `to`: slices before pos are consumed, those before aux received */
 	DF_NET_ACK,    /* nothing but what every frame carries: ack */
 	DF_NET_BYE,    /* the process ends in order: what is cut off now is no fault */
-	DF_NET_TOLD, /* first of a session: all credits have been told; slices may be sent again */
-	DF_NET_SETUP, /* between the two sides of a medium, before it is up; over the session's streams */
+	DF_NET_TOLD,  /* first of a session: all credits have been told; slices may be sent again */
+	DF_NET_SETUP, /* between the two sides of a medium; over the session's streams */
 	/* Numbered (seq), and kept until acknowledged. */
 	DF_NET_OPEN,   /* announces: key aux, our end `to`, base pos, a slots of b bytes at `at` */
 	DF_NET_ATTACH, /* to `to`: our end is aux, its slots are at `at` */
@@ -209,6 +209,14 @@ int df_net_send_notes(struct df_net_link *l);
 int df_net_tell(struct df_net_link *l);
 void df_net_acknowledged(struct df_net_link *l, uint64_t ack);
 
+/* For a medium that carries bytes in order and not frames: takes frames out of them, wherever they are cut. */
+struct df_net_reader {
+	size_t have; /* of the frame */
+	size_t left; /* of the payload */
+	uint8_t *to; /* where it goes; NULL: nobody wants it */
+	struct df_net_frame f;
+};
+
 /* What a medium calls. */
 struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device);
 void df_net_up(struct df_net_link *l);
@@ -221,6 +229,12 @@ void *df_net_place(struct df_net_link *l, const struct df_net_frame *f);
 int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f);
 /* It will not come: the path broke in the middle of it. */
 void df_net_dropped(struct df_net_link *l, const struct df_net_frame *f);
+/* So many bytes have come, of which the reader takes all. 1: the session is over; -EPROTO. */
+int df_net_read(struct df_net_link *l, struct df_net_reader *r, const uint8_t *at, size_t n);
+/* The payload, or a part of it, has been put where it goes. */
+int df_net_read_on(struct df_net_link *l, struct df_net_reader *r, size_t n);
+/* The path has broken, maybe in the middle of a frame. */
+void df_net_read_end(struct df_net_link *l, struct df_net_reader *r);
 /* A frame that was taken is on its way, or will not be. */
 void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
 /* Nothing will ever connect: as after the time-out, with the reason in l->why and l->what. */

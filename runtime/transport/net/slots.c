@@ -503,6 +503,60 @@ int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f)
 	}
 }
 
+/* A whole frame, and its payload where it goes. */
+static int whole(struct df_net_link *l, struct df_net_reader *r)
+{
+	r->have = 0;
+	if (r->f.type == DF_NET_SETUP)
+		return l->ops->setup(l, &r->f);
+	return r->f.type == DF_NET_DATA && !r->to ? 0 : df_net_arrived(l, &r->f);
+}
+
+int df_net_read_on(struct df_net_link *l, struct df_net_reader *r, size_t n)
+{
+	r->to = r->to ? r->to + n : NULL;
+	r->left -= n;
+	return r->left ? 0 : whole(l, r);
+}
+
+int df_net_read(struct df_net_link *l, struct df_net_reader *r, const uint8_t *at, size_t n)
+{
+	const uint8_t *end = at + n;
+	int ret = 0;
+
+	while (at != end && !ret) {
+		if (r->left) {
+			n = DF_MIN(r->left, (size_t)(end - at));
+			if (r->to)
+				memcpy(r->to, at, n);
+			at += n;
+			ret = df_net_read_on(l, r, n);
+			continue;
+		}
+		n = DF_MIN(sizeof(r->f) - r->have, (size_t)(end - at));
+		memcpy((uint8_t *)&r->f + r->have, at, n);
+		at += n;
+		r->have += n;
+		if (r->have < sizeof(r->f))
+			break;
+		if (!r->f.type || r->f.type >= DF_NET_NR ||
+		    (r->f.bytes && r->f.type != DF_NET_DATA))
+			return -EPROTO;
+		r->to = r->f.type == DF_NET_DATA ? df_net_place(l, &r->f) : NULL;
+		r->left = r->f.bytes;
+		if (!r->left)
+			ret = whole(l, r);
+	}
+	return ret;
+}
+
+void df_net_read_end(struct df_net_link *l, struct df_net_reader *r)
+{
+	if (r->left && r->to)
+		df_net_dropped(l, &r->f);
+	memset(r, 0, sizeof(*r));
+}
+
 void df_net_sent(struct df_net_link *l, struct df_net_conn *from)
 {
 	(void)l;

@@ -231,42 +231,66 @@ static void print_networks(const struct found *f)
 		printf("  No network can be used: ranks on other machines cannot be reached.\n");
 }
 
-/* What joins this machine's devices with those of others in dfshim itself: "verbs", "tcp", or NULL, with the reason. */
-static const char *own_network(const struct found *f, char *why, size_t size)
+/* Which medium alone may be used, DF_NET_AUTO: any; by: the setting that says so. */
+static int only_medium(char *by, size_t size)
 {
 	const struct df_env *env = df_env();
-	int verbs = 0, tcp = 0, i;
 
+	snprintf(by, size, "DFSHIM_NET=%s", df_env_text(DF_ENV_ROW_net));
+	if (env->net != DF_NET_AUTO || !env->nccl_net || !env->nccl_net[0])
+		return env->net;
+	snprintf(by, size, "NCCL_NET=%.40s", env->nccl_net);
+	return !strcasecmp(env->nccl_net, "Socket") ? DF_NET_TCP
+	       : !strcasecmp(env->nccl_net, "IB")   ? DF_NET_VERBS
+						    : DF_NET_PLUGIN;
+}
+
+/* What joins this machine's devices with those of others in dfshim itself: "plugin", "verbs", "tcp"; NULL; the reason. */
+static const char *own_network(const struct found *f, char *why, size_t size)
+{
+	const struct df_plugin *plugin = NULL;
+	int verbs = 0, tcp = 0, i, only;
+	char by[64];
+
+	only = only_medium(by, sizeof(by));
+	for (i = f->plugins.nr - 1; i >= 0; i--)
+		if (f->plugins.v[i].order > 0 && f->plugins.v[i].version >= DF_PLUGINS_OURS)
+			plugin = &f->plugins.v[i];
 	for (i = 0; i < f->verbs.nr; i++)
 		verbs += f->verbs.v[i].order > 0;
 	for (i = 0; i < f->nr_ifaces; i++)
 		tcp += f->ifaces[i].order > 0;
-	if (env->net == DF_NET_OFF) {
-		snprintf(why, size, "DFSHIM_NET=off");
+	if (only == DF_NET_OFF) {
+		snprintf(why, size, "%s", by);
 		return NULL;
 	}
 	if (!tcp) {
 		snprintf(why, size, "no interface is usable, and nodes meet over one");
 		return NULL;
 	}
-	if (env->net == DF_NET_VERBS && !verbs) {
-		snprintf(why, size, "DFSHIM_NET=verbs, and no RDMA port is usable");
+	if (only == DF_NET_PLUGIN && !plugin) {
+		snprintf(why, size, "%s, and no network plugin is usable", by);
 		return NULL;
 	}
-	if (env->net == DF_NET_TCP) {
-		snprintf(why, size, "DFSHIM_NET=tcp");
+	if (only == DF_NET_VERBS && !verbs) {
+		snprintf(why, size, "%s, and no RDMA port is usable", by);
+		return NULL;
+	}
+	if (only == DF_NET_TCP) {
+		snprintf(why, size, "%s", by);
 		return "tcp";
 	}
-	if (env->net == DF_NET_AUTO && env->nccl_net && !strcasecmp(env->nccl_net, "Socket")) {
-		snprintf(why, size, "NCCL_NET=%.40s", env->nccl_net);
-		return "tcp";
+	if (plugin && only != DF_NET_VERBS) {
+		snprintf(why, size, "%s (v%d)%s", plugin->name, plugin->version,
+			 only == DF_NET_PLUGIN ? "" : "; verbs or tcp if it finds no device");
+		return "plugin";
 	}
 	if (!verbs) {
-		snprintf(why, size, "no RDMA port is usable");
+		snprintf(why, size, "no plugin and no RDMA port is usable");
 		return "tcp";
 	}
 	snprintf(why, size, "%d RDMA port%s%s", verbs, verbs == 1 ? "" : "s",
-		 env->net == DF_NET_VERBS ? "" : "; tcp with a device that has none");
+		 only == DF_NET_VERBS ? "" : "; tcp with a device that has none");
 	return "verbs";
 }
 

@@ -36,7 +36,8 @@ struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd
 	if (!s)
 		return NULL;
 	memset(s, 0, offsetof(struct stream, out));
-	s->have = s->at = s->left = 0;
+	s->have = 0;
+	memset(&s->reader, 0, sizeof(s->reader));
 	s->source.ready = df_stream_ready;
 	s->state = state;
 	s->fd = fd;
@@ -68,8 +69,8 @@ void df_stream_close(struct df_net_ep *ep, struct stream *s)
 {
 	if (s->state == STRANGER)
 		df_sessions(ep)->nr_strangers--;
-	if (s->left && s->to)
-		df_net_dropped(s->link, &s->f);
+	if (s->link)
+		df_net_read_end(s->link, &s->reader);
 	for (; s->head != s->tail; s->head++)
 		df_net_sent(s->link, s->out[s->head % OUT_MAX].from);
 	s->state = SHUT;
@@ -137,50 +138,6 @@ int df_stream_flush(struct df_net_link *l, struct stream *s)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-/* Takes frames out of what has come. 0, or why the stream can't go on. */
-static int parse(struct df_net_link *l, struct stream *s)
-{
-	size_t n;
-	int ret;
-
-	for (;;) {
-		if (s->left) {
-			n = DF_MIN(s->left, s->have - s->at);
-			if (s->to && n)
-				memcpy(s->to, s->in + s->at, n);
-			s->to = s->to ? s->to + n : NULL;
-			s->at += n;
-			s->left -= n;
-			if (s->left)
-				break;
-			ret = s->to ? df_net_arrived(l, &s->f) : 0;
-			if (ret)
-				return ret;
-		}
-		if (s->have - s->at < sizeof(s->f))
-			break;
-		memcpy(&s->f, s->in + s->at, sizeof(s->f));
-		s->at += sizeof(s->f);
-		if (!s->f.type || s->f.type >= DF_NET_NR ||
-		    (s->f.bytes && s->f.type != DF_NET_DATA))
-			return -EPROTO;
-		s->to = NULL;
-		if (s->f.type == DF_NET_DATA)
-			s->to = df_net_place(l, &s->f);
-		s->left = s->f.bytes;
-		if (!s->left && (s->f.type != DF_NET_DATA || s->to)) {
-			ret = s->f.type == DF_NET_SETUP ? l->ops->setup(l, &s->f)
-							: df_net_arrived(l, &s->f);
-			if (ret)
-				return ret;
-		}
-	}
-	memmove(s->in, s->in + s->at, s->have - s->at);
-	s->have -= s->at;
-	s->at = 0;
-	return 0;
-}
-
 void df_stream_receive(struct df_net_link *l, struct stream *s)
 {
 	int turns, ret;
@@ -188,8 +145,8 @@ void df_stream_receive(struct df_net_link *l, struct stream *s)
 	df_net_alive(l, df_now_ns());
 	for (turns = 0; turns < TURNS; turns++) {
 		/* Straight into the slot what belongs there, and what follows it behind. */
-		size_t direct = s->to ? s->left : 0;
-		struct iovec v[2] = {{s->to, direct}, {s->in + s->have, IN_BYTES - s->have}};
+		size_t direct = s->reader.to ? s->reader.left : 0;
+		struct iovec v[2] = {{s->reader.to, direct}, {s->in, IN_BYTES}};
 		size_t room = direct + v[1].iov_len;
 		ssize_t n = readv(s->fd, direct ? v : v + 1, direct ? 2 : 1);
 
@@ -201,19 +158,11 @@ void df_stream_receive(struct df_net_link *l, struct stream *s)
 			df_stream_fail(l->ep, s, n ? -errno : -ECONNRESET);
 			return;
 		}
-		if (direct) {
-			size_t put = DF_MIN((size_t)n, direct);
-
-			s->to += put;
-			s->left -= put;
-			s->have += (size_t)n - put;
-			ret = s->left ? 0 : df_net_arrived(l, &s->f);
-			if (!ret)
-				ret = parse(l, s);
-		} else {
-			s->have += (size_t)n;
-			ret = parse(l, s);
-		}
+		ret = 0;
+		if (direct)
+			ret = df_net_read_on(l, &s->reader, DF_MIN((size_t)n, direct));
+		if (!ret && (size_t)n > direct)
+			ret = df_net_read(l, &s->reader, s->in, (size_t)n - direct);
 		if (ret > 0)
 			return;
 		if (ret) {

@@ -60,10 +60,9 @@ struct stream {
 	uint32_t head, tail;
 	size_t off;
 	struct out out[OUT_MAX];
-	/* In: what came and has not been looked at, and the payload that is being read. */
-	size_t have, at, left;
-	uint8_t *to; /* NULL: it is dropped */
-	struct df_net_frame f;
+	/* In: of a hello; then of frames. */
+	size_t have;
+	struct df_net_reader reader;
 	uint8_t in[IN_BYTES];
 };
 

@@ -1,0 +1,709 @@
+/*
+ * NCCL's network plugins as a medium of the network (../net.h). A link has two connections of the plugin's, one each way.
+ * What the connectors have to say goes over them as one sequence of bytes, cut into messages: frames, each with its
+ * payload behind it, are copied into a message's buffer and, on the other side, from there into their slots.
+ *
+ * A plugin gives a message to the receive that was posted first, not to the one that it is meant for. So receives belong to
+ * no connector: IN_MAX buffers are always posted, and whatever comes is taken out at once, because room for it was
+ * promised when it was sent. No operation waits for another one's receiver, and one registration and 24 requests serve
+ * any number of connectors. The price is a copy on either side.
+ *
+ * How two sides find each other is the session's: over its first stream each says how its listener is reached (HANDLE).
+ * Each then connects and accepts, and sends a frame; the link is up when the other one's has come. If that fails
+ * SETUP_FAILS times, or so many sessions bring nothing about, and there is another medium, that is used.
+ *
+ * A plugin wakes nobody. While something is under way its requests are tested, ever more seldom if nothing moves. Who has
+ * nothing to do says so (SLEEP, with the number of messages that it has got) and stops; who sends to a side that sleeps,
+ * or slept before it knew of a message, rings (RING). Both over the session's stream.
+ *
+ * What ends a session: an error of the plugin's, a message that is not the next one or not as long as it says, no message
+ * out for a third of the time-out, and the end of its streams. The next session has new connections.
+ *
+ * All on the endpoint's thread, no locks: what a plugin asks for is that one thread at a time calls it for a connection.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/transport/net/net.h"
+#include "runtime/transport/net/plugin/ncclnet.h"
+
+#define MESSAGE	    (64u << 10) /* bytes of a buffer */
+#define OUT_MAX	    8
+#define IN_MAX	    16 /* together less than DF_NCCLNET_REQUESTS, which one plugin counts for both */
+#define QUEUE	    64
+#define SETUP_NS    (10 * DF_NS_PER_S)
+#define SETUP_FAILS 2
+#define USEFUL	    16 /* messages that a session brings before it counts as none that failed */
+#define SPIN_NS	    (50 * DF_NS_PER_US) /* after something has moved, tests follow one another */
+#define PAUSE_MAX   DF_NS_PER_MS
+#define AWAKE_NS    (2 * DF_NS_PER_MS) /* without a message; then we sleep */
+
+enum word { HANDLE = 1, SLEEP, RING };
+
+#define PART	 32 /* bytes of a handle in a frame */
+#define PARTS	 (DF_NCCLNET_HANDLE / PART)
+#define ALL_HERE ((1u << PARTS) - 1)
+
+/* What a message begins with. */
+struct head {
+	uint32_t bytes, number;
+};
+
+struct queued {
+	struct df_net_frame f;
+	const void *payload;
+	struct df_net_conn *from;
+};
+
+/* Of the other side's listener; the plugin keeps its state of a connection in it. */
+struct handle {
+	struct handle *next;
+	uint8_t bytes[DF_NCCLNET_HANDLE];
+};
+
+/* Of a link. */
+struct path {
+	uint8_t *buffers; /* OUT_MAX, then IN_MAX */
+	unsigned fails;	  /* sessions, one after the other */
+	uint64_t failing; /* since when */
+	struct handle *given_up;
+	/* Of a session. */
+	int begun;
+	void *listener, *to, *from; /* connections */
+	void *to_mr, *from_mr;
+	int connecting;
+	struct handle *handle;
+	uint32_t parts, limit;
+	int greeted, heard;
+	char failed[192]; /* what has gone wrong where the session could not be ended; "" */
+	uint64_t deadline;
+	/* Messages, by their numbers. */
+	uint64_t filled, posted, done; /* out */
+	uint64_t asked, taken;	       /* in */
+	void *out[OUT_MAX], *in[IN_MAX];
+	uint64_t moved, moved_out; /* when */
+	int sleeps, peer_sleeps, ring_due;
+	/* Frames that are not in a message yet; of the first of them `off` bytes are. */
+	uint32_t head, tail;
+	size_t off;
+	struct queued queue[QUEUE];
+	struct df_net_reader reader;
+};
+
+static struct path *path_of(const struct df_net_link *l)
+{
+	return l->path;
+}
+
+static const struct df_ncclnet_device *device_of(const struct df_net_link *l)
+{
+	return l->ep->medium[__builtin_ctz(DF_NET_BIT_PLUGIN)];
+}
+
+static const struct df_ncclnet *plugin_of(const struct df_net_link *l)
+{
+	return device_of(l)->net;
+}
+
+static struct head *out_buffer(const struct path *p, uint64_t number)
+{
+	return (struct head *)(void *)(p->buffers + number % OUT_MAX * MESSAGE);
+}
+
+static uint8_t *in_buffers(const struct path *p)
+{
+	return p->buffers + OUT_MAX * MESSAGE;
+}
+
+static struct head *in_buffer(const struct path *p, uint64_t number)
+{
+	return (struct head *)(void *)(in_buffers(p) + number % IN_MAX * MESSAGE);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------ */
+
+/* Sessions that bring nothing about: another medium, or the end, but not for ever. */
+static void count_failure(struct df_net_link *l)
+{
+	struct path *p = path_of(l);
+	uint32_t others = l->ep->media & ~l->avoid & ~(uint32_t)DF_NET_BIT_PLUGIN;
+	uint64_t now = df_now_ns(), bound = (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS;
+
+	if (!p->fails++)
+		p->failing = now;
+	if (!(others && p->fails >= SETUP_FAILS) && now - p->failing <= bound)
+		return;
+	df_warn("network plugin %s does not lead to device %d of %s: %s; %s (NCCL_NET_PLUGIN names other "
+		"plugins, or none)",
+		plugin_of(l)->name, l->member.device, l->member.hostname, l->what,
+		!others			    ? "no other network may be used"
+		: others & DF_NET_BIT_VERBS ? "verbs are used"
+					    : "sockets are used");
+	if (others)
+		l->avoid |= DF_NET_BIT_PLUGIN;
+	else
+		df_net_lost(l);
+}
+
+static void fail(struct df_net_link *l, int why, const char *text)
+{
+	int useful = path_of(l)->taken >= USEFUL;
+
+	snprintf(l->what, sizeof(l->what), "%s", text);
+	df_session_fail(l, why);
+	if (!useful && !l->bye)
+		count_failure(l);
+}
+
+/*
+ * The plugin reports an error: it is not called again, and poll() ends the session, not before its streams have been
+ * read once more: maybe the other side has left, and has said so there.
+ */
+static void broke(struct df_net_link *l, const char *function, int result)
+{
+	const char *complaint = df_ncclnet_complaint();
+	struct path *p = path_of(l);
+
+	snprintf(p->failed, sizeof(p->failed), "%s of the network plugin %s returned %d, %s%s%s",
+		 function, plugin_of(l)->name, result, df_ncclnet_result(result),
+		 *complaint ? ": " : "", complaint);
+	l->look_at = 1;
+}
+
+/* How long a message may be on its way. */
+static uint64_t patience(void)
+{
+	return (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 3;
+}
+
+/* ---- the table ----------------------------------------------------------------------------------------------- */
+
+static int plugin_start(struct df_net_ep *ep)
+{
+	const struct df_ncclnet *n = df_ncclnet_get();
+
+	if (!n)
+		return -ENODEV;
+	/* The endpoints of a process use the devices in turn. */
+	ep->medium[__builtin_ctz(DF_NET_BIT_PLUGIN)] =
+		(void *)(uintptr_t)&n->devices[ep->device % n->nr_devices];
+	return 0;
+}
+
+/* Slices are copied. */
+static void plugin_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out)
+{
+	(void)ep, (void)at, (void)bytes, (void)out;
+}
+
+static void plugin_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
+{
+	(void)ep, (void)mem;
+}
+
+/* Once a link. Not in the memory of a child: its pages must stay these. */
+static struct path *path_new(struct df_net_link *l)
+{
+	struct path *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->buffers = mmap(NULL, (OUT_MAX + IN_MAX) * MESSAGE, PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (p->buffers == MAP_FAILED) {
+		free(p);
+		return NULL;
+	}
+	l->path = p;
+	return p;
+}
+
+/* Of the name that both sides should have. */
+static uint32_t name_sum(const struct df_net_link *l)
+{
+	uint32_t sum = 2166136261u;
+	const char *c;
+
+	for (c = plugin_of(l)->name; *c; c++)
+		sum = (sum ^ ((uint8_t)*c | 0x20u)) * 16777619u;
+	return sum;
+}
+
+static int send_handle(struct df_net_link *l, const uint8_t *handle)
+{
+	struct df_net_frame f = {.type = DF_NET_SETUP,
+				 .a = HANDLE,
+				 .rkey = name_sum(l),
+				 .pad = (uint32_t)DF_MIN(device_of(l)->max_bytes, MESSAGE)};
+	int ret;
+
+	for (f.b = 0; f.b < PARTS; f.b++) {
+		memcpy(&f.to, handle + f.b * PART, 8);
+		memcpy(&f.pos, handle + f.b * PART + 8, 8);
+		memcpy(&f.aux, handle + f.b * PART + 16, 8);
+		memcpy(&f.at, handle + f.b * PART + 24, 8);
+		ret = df_session_send(l, &f, NULL, NULL);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int plugin_begin(struct df_net_link *l)
+{
+	struct path *p = path_of(l) ? path_of(l) : path_new(l);
+	uint8_t handle[DF_NCCLNET_HANDLE] = {0};
+	uint64_t now = df_now_ns();
+	int ret;
+
+	if (!p) {
+		l->avoid |= DF_NET_BIT_PLUGIN;
+		return -ENOMEM;
+	}
+	if (p->begun)
+		return 0;
+	if (!p->handle)
+		p->handle = calloc(1, sizeof(*p->handle));
+	if (!p->handle)
+		return -ENOMEM;
+	p->begun = 1;
+	p->moved = now;
+	p->deadline = now + DF_MIN(SETUP_NS, (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 2);
+	ret = df_ncclnet_listen(plugin_of(l), device_of(l)->dev, handle, &p->listener);
+	l->look_at = 1;
+	if (!ret && p->listener)
+		return send_handle(l, handle);
+	/* Seen by poll(): who has called us would not know of it. */
+	broke(l, "listen()", ret);
+	return 0;
+}
+
+static void plugin_end(struct df_net_link *l)
+{
+	const struct df_ncclnet *n = plugin_of(l);
+	struct path *p = path_of(l);
+
+	if (!p || !p->begun)
+		return;
+	/* What they return changes nothing: requests may be under way, and the connection may have failed. */
+	if (p->to && p->to_mr)
+		df_ncclnet_deregister(n, p->to, p->to_mr);
+	if (p->from && p->from_mr)
+		df_ncclnet_deregister(n, p->from, p->from_mr);
+	if (p->to)
+		df_ncclnet_close_send(n, p->to);
+	if (p->from)
+		df_ncclnet_close_receive(n, p->from);
+	if (p->listener)
+		df_ncclnet_close_listen(n, p->listener);
+	/* Nothing ends an attempt to connect, and the plugin may still know its handle: that is never used again. */
+	if (p->connecting && !p->to) {
+		p->handle->next = p->given_up;
+		p->given_up = p->handle;
+		p->handle = NULL;
+	} else {
+		memset(p->handle, 0, sizeof(*p->handle));
+	}
+	for (; p->head != p->tail; p->head++)
+		df_net_sent(l, p->queue[p->head % QUEUE].from);
+	df_net_read_end(l, &p->reader);
+	*p = (struct path){.buffers = p->buffers,
+			   .handle = p->handle,
+			   .given_up = p->given_up,
+			   .fails = p->fails,
+			   .failing = p->failing};
+	l->look_at = 0;
+}
+
+static int plugin_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		       struct df_net_conn *from)
+{
+	struct path *p = path_of(l);
+	struct queued *q = &p->queue[p->tail % QUEUE];
+
+	if (p->tail - p->head == QUEUE)
+		return -EAGAIN;
+	*q = (struct queued){*f, payload, from};
+	q->f.ack = l->acked = l->heard;
+	p->tail++;
+	return 0;
+}
+
+/* ---- messages out ----------------------------------------------------------------------------------------------- */
+
+/* As much of the queue as goes into one. */
+static void fill(struct df_net_link *l)
+{
+	struct path *p = path_of(l);
+	struct head *m = out_buffer(p, p->filled);
+	uint8_t *at = (uint8_t *)(m + 1);
+	size_t room = p->limit - sizeof(*m), n, off, all;
+
+	while (p->head != p->tail && room) {
+		const struct queued *q = &p->queue[p->head % QUEUE];
+
+		all = sizeof(q->f) + q->f.bytes;
+		if (p->off < sizeof(q->f)) {
+			n = DF_MIN(sizeof(q->f) - p->off, room);
+			memcpy(at, (const uint8_t *)&q->f + p->off, n);
+		} else {
+			off = p->off - sizeof(q->f);
+			n = DF_MIN(q->f.bytes - off, room);
+			memcpy(at, (const uint8_t *)q->payload + off, n);
+		}
+		at += n;
+		room -= n;
+		p->off += n;
+		if (p->off < all)
+			continue;
+		p->off = 0;
+		p->head++;
+		df_net_count(&l->ep->n.frames_sent, 1);
+		df_net_sent(l, q->from);
+	}
+	*m = (struct head){(uint32_t)(at - (uint8_t *)m), (uint32_t)p->filled};
+	p->moved = df_now_ns();
+	if (p->filled == p->done)
+		p->moved_out = p->moved;
+	p->filled++;
+	/* Before it is posted: a plugin may take nothing as long as the other side does not look. */
+	p->ring_due |= p->peer_sleeps;
+}
+
+static int ring(struct df_net_link *l)
+{
+	const struct df_net_frame f = {.type = DF_NET_SETUP, .a = RING};
+	struct path *p = path_of(l);
+
+	if (!p->ring_due || df_session_send(l, &f, NULL, NULL))
+		return 0;
+	p->ring_due = p->peer_sleeps = 0;
+	return df_session_push(l);
+}
+
+static int plugin_push(struct df_net_link *l)
+{
+	struct path *p = path_of(l);
+	int moved = 0, ret;
+
+	if (!p->to || p->failed[0])
+		return 0;
+	for (;;) {
+		if (p->filled == p->posted && p->filled - p->done < OUT_MAX && p->head != p->tail)
+			fill(l);
+		if (p->filled == p->posted)
+			break;
+		ret = df_ncclnet_send(plugin_of(l), p->to, out_buffer(p, p->posted),
+				      out_buffer(p, p->posted)->bytes, p->to_mr,
+				      &p->out[p->posted % OUT_MAX]);
+		if (ret)
+			broke(l, "isend()", ret);
+		if (ret || !p->out[p->posted % OUT_MAX])
+			break;
+		p->posted++;
+		moved = 1;
+	}
+	/* What is under way has to be looked after. */
+	if (moved || p->failed[0] || (p->filled != p->done && !l->look_at))
+		l->look_at = 1;
+	return moved | ring(l);
+}
+
+/* 1 if it moved. */
+static int test_out(struct df_net_link *l, uint64_t now)
+{
+	struct path *p = path_of(l);
+	int done, bytes, ret, moved = 0;
+
+	while (p->done != p->posted) {
+		ret = df_ncclnet_test(plugin_of(l), p->out[p->done % OUT_MAX], &done, &bytes);
+		if (ret) {
+			broke(l, "test()", ret);
+			break;
+		}
+		if (!done)
+			break;
+		p->done++;
+		p->moved = p->moved_out = now;
+		moved = 1;
+	}
+	if (p->filled == p->done)
+		p->moved_out = 0;
+	return moved;
+}
+
+/* ---- messages in ------------------------------------------------------------------------------------------------ */
+
+static void try_up(struct df_net_link *l)
+{
+	struct path *p = path_of(l);
+
+	if (l->up || !p->heard || !p->greeted)
+		return;
+	df_info("device %d to device %d of %s: network plugin %s, device %s", l->ep->device,
+		l->member.device, l->member.hostname, plugin_of(l)->name, device_of(l)->name);
+	df_net_up(l);
+}
+
+/* -1: the session is over. */
+static int take(struct df_net_link *l, const struct head *m, int bytes)
+{
+	struct path *p = path_of(l);
+	char text[160];
+	int ret;
+
+	if (bytes < (int)sizeof(*m) || bytes > (int)MESSAGE || m->bytes != (uint32_t)bytes ||
+	    m->number != (uint32_t)p->taken) {
+		snprintf(text, sizeof(text),
+			 "the network plugin %s says that %d bytes have come, as message %u; "
+			 "they are message %u, of %u bytes",
+			 plugin_of(l)->name, bytes, (uint32_t)p->taken, m->number, m->bytes);
+		df_warn("%s: connected again", text);
+		fail(l, -EPROTO, text);
+		return -1;
+	}
+	p->taken++;
+	if (p->taken == USEFUL)
+		p->fails = 0;
+	ret = df_net_read(l, &p->reader, (const uint8_t *)(m + 1), m->bytes - sizeof(*m));
+	if (ret > 0)
+		return -1;
+	if (!ret && !p->heard && (p->reader.f.type != DF_NET_ACK || p->reader.have))
+		ret = -EPROTO;
+	if (ret) {
+		df_warn("device %d of %s sent what the network transport cannot have sent: connected again",
+			l->member.device, l->member.hostname);
+		fail(l, -EPROTO, "what came makes no sense");
+		return -1;
+	}
+	p->heard = 1;
+	try_up(l);
+	return 0;
+}
+
+/* Receives are always posted, as many as there are buffers. */
+static void post_receives(struct df_net_link *l)
+{
+	struct path *p = path_of(l);
+	int ret;
+
+	for (; p->asked - p->taken < IN_MAX; p->asked++) {
+		ret = df_ncclnet_receive(plugin_of(l), p->from, in_buffer(p, p->asked),
+					 DF_MIN(device_of(l)->max_bytes, MESSAGE), p->from_mr,
+					 &p->in[p->asked % IN_MAX]);
+		if (ret) {
+			broke(l, "irecv()", ret);
+			return;
+		}
+		if (!p->in[p->asked % IN_MAX])
+			return;
+	}
+}
+
+/* 1 if it moved; -1: the session is over. */
+static int test_in(struct df_net_link *l, uint64_t now)
+{
+	struct path *p = path_of(l);
+	int done, bytes, ret, moved = 0;
+
+	while (p->taken != p->asked) {
+		ret = df_ncclnet_test(plugin_of(l), p->in[p->taken % IN_MAX], &done, &bytes);
+		if (ret) {
+			broke(l, "test()", ret);
+			return moved;
+		}
+		if (!done)
+			break;
+		p->moved = now;
+		moved = 1;
+		if (take(l, in_buffer(p, p->taken), bytes))
+			return -1;
+	}
+	post_receives(l);
+	return moved;
+}
+
+/* ---- connecting ----------------------------------------------------------------------------------------------- */
+
+static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
+{
+	struct path *p;
+	int ret = plugin_begin(l);
+	char text[160];
+
+	p = path_of(l);
+	if (ret) {
+		df_session_fail(l, ret);
+		return 1;
+	}
+	l->look_at = 1;
+	switch (f->a) {
+	case HANDLE:
+		if (f->b >= PARTS || f->pad < sizeof(struct head) + 1 || p->connecting)
+			return -EPROTO;
+		if (f->rkey != name_sum(l)) {
+			snprintf(text, sizeof(text), "it has another plugin than %s",
+				 plugin_of(l)->name);
+			l->avoid |= DF_NET_BIT_PLUGIN;
+			df_warn("no network plugin joins us with device %d of %s: %s",
+				l->member.device, l->member.hostname, text);
+			fail(l, -EPROTONOSUPPORT, text);
+			return 1;
+		}
+		memcpy(p->handle->bytes + f->b * PART, &f->to, 8);
+		memcpy(p->handle->bytes + f->b * PART + 8, &f->pos, 8);
+		memcpy(p->handle->bytes + f->b * PART + 16, &f->aux, 8);
+		memcpy(p->handle->bytes + f->b * PART + 24, &f->at, 8);
+		p->parts |= 1u << f->b;
+		p->limit = (uint32_t)DF_MIN(DF_MIN(device_of(l)->max_bytes, f->pad), MESSAGE);
+		return 0;
+	case SLEEP:
+		p->peer_sleeps = 1;
+		p->ring_due = p->filled != f->pos || p->filled != p->done;
+		return 0;
+	case RING:
+		p->sleeps = 0;
+		p->moved = df_now_ns();
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
+static void connect_and_accept(struct df_net_link *l)
+{
+	const struct df_net_frame greeting = {.type = DF_NET_ACK};
+	const struct df_ncclnet *n = plugin_of(l);
+	struct path *p = path_of(l);
+	const char *what = "connect()";
+	int ret = 0;
+
+	if (!p->to && p->parts == ALL_HERE) {
+		p->connecting = 1;
+		ret = df_ncclnet_connect(n, device_of(l)->dev, p->handle->bytes, &p->to);
+		if (!ret && p->to) {
+			what = "regMr()";
+			ret = df_ncclnet_register(n, p->to, p->buffers, OUT_MAX * MESSAGE,
+						  &p->to_mr);
+		}
+	}
+	if (!ret && !p->from) {
+		what = "accept()";
+		ret = df_ncclnet_accept(n, p->listener, &p->from);
+		if (!ret && p->from) {
+			what = "regMr()";
+			ret = df_ncclnet_register(n, p->from, in_buffers(p), IN_MAX * MESSAGE,
+						  &p->from_mr);
+		}
+		if (!ret && p->from) {
+			df_ncclnet_close_listen(n, p->listener);
+			p->listener = NULL;
+		}
+	}
+	if (ret) {
+		broke(l, what, ret);
+		return;
+	}
+	if (p->to && p->from && !p->greeted) {
+		p->greeted = 1;
+		/* In a message of its own: what follows is for a link that is up. */
+		plugin_send(l, &greeting, NULL, NULL);
+		fill(l);
+		try_up(l);
+	}
+}
+
+/* ---- time ----------------------------------------------------------------------------------------------------- */
+
+static int overdue(struct df_net_link *l, uint64_t now)
+{
+	struct path *p = path_of(l);
+	char text[160];
+
+	if (!l->up && now >= p->deadline) {
+		snprintf(text, sizeof(text), "the network plugin %s: %s", plugin_of(l)->name,
+			 !p->to	    ? "no connection to the other side"
+			 : !p->from ? "no connection from the other side"
+				    : "nothing comes through its connections");
+		fail(l, -ETIMEDOUT, text);
+		return 1;
+	}
+	if (l->up && p->moved_out && now > p->moved_out + patience()) {
+		snprintf(
+			text, sizeof(text),
+			"the network plugin %s has not sent a message for %.0f s, and reports no error",
+			plugin_of(l)->name, (double)(now - p->moved_out) / 1e9);
+		fail(l, -ETIMEDOUT, text);
+		return 1;
+	}
+	return 0;
+}
+
+/* When to look again: at once after something has moved, then ever more seldom; not at all when both sides know that. */
+static void rest(struct df_net_link *l, uint64_t now)
+{
+	struct df_net_frame f = {.type = DF_NET_SETUP, .a = SLEEP};
+	struct path *p = path_of(l);
+	uint64_t age = now - DF_MIN(p->moved, now);
+
+	if (l->up && p->filled == p->done && p->head == p->tail && age > AWAKE_NS && !p->sleeps) {
+		f.pos = p->taken;
+		p->sleeps = df_session_send(l, &f, NULL, NULL) == 0;
+		df_session_push(l);
+		if (!p->begun)
+			return; /* the stream has broken */
+	}
+	if (p->sleeps && p->filled == p->done && p->head == p->tail && !p->ring_due)
+		l->look_at = 0;
+	else
+		l->look_at = now + (age < SPIN_NS ? 0 : DF_MIN(age / 4, PAUSE_MAX));
+}
+
+static int plugin_poll(struct df_net_link *l, uint64_t now, int arm)
+{
+	struct path *p = path_of(l);
+	int moved = 0, ret = 0;
+
+	(void)arm;
+	if (!p || !p->begun)
+		return 0;
+	if (p->failed[0]) {
+		fail(l, -EIO, p->failed);
+		return 1;
+	}
+	if (!l->up)
+		connect_and_accept(l);
+	if (p->to && !p->failed[0])
+		moved = test_out(l, now);
+	moved |= plugin_push(l);
+	if (!p->begun)
+		return 1;
+	if (p->from && !p->failed[0])
+		ret = test_in(l, now);
+	if (ret < 0 || overdue(l, now))
+		return 1;
+	if (!p->failed[0])
+		rest(l, now);
+	return moved | ret;
+}
+
+const struct df_net_ops df_net_plugin = {
+	.name = "plugin",
+	.start = plugin_start,
+	.allow = plugin_allow,
+	.forbid = plugin_forbid,
+	.begin = plugin_begin,
+	.end = plugin_end,
+	.setup = plugin_setup,
+	.send = plugin_send,
+	.push = plugin_push,
+	.poll = plugin_poll,
+};

@@ -1,0 +1,77 @@
+#!/bin/bash
+# Description: a network plugin that fails or lies, at start and while jobs run: results are right, one line names it, and another network takes over where one may.
+# Limit: 300 s
+set -u
+. "$SRC/tests/lib/clients.sh"
+. "$SRC/tests/net/plugin.sh"
+plugin 12
+
+# Errors of each call, wrong sizes: healed by new connections.
+export DFSHIM_NET=plugin DFSHIM_NET_TIMEOUT_MS=$((30000 * SLOW))
+for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=150; do
+	export "FAKE_PLUGIN_$try" FAKE_PLUGIN=nulls,late
+	job 1 disorder --ranks 2 --procs 2 --iters $((200 / SLOW)) --colls 4 --max 65536 --seed "$SEED"
+	echo "$try: $(sort "$T/plugin" | tr '\n' ' ') healed $(counted net_healed), sent again $(counted net_resent)"
+	[ $(($(figure failures) + $(figure lies))) -gt 0 ] && [ "$(counted net_healed)" -gt 0 ] ||
+		fail "$try: nothing failed and healed: $(cat "$T/plugin" "$T/stats")"
+	case $try in
+	LIE*) says "the network plugin Fake says that " ;;
+	*) says "of the network plugin Fake returned 2, system error: NET/Fake: " ;;
+	esac
+	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN_LIE
+done
+for try in connect:1:1 accept:2:1 listen:1:1 regMr:2:1; do
+	FAKE_PLUGIN_FAIL=$try job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
+	[ "$(figure failures)" = 1 ] || fail "$try: $(cat "$T/plugin")"
+	says "over plugin"
+done
+
+# One that never works: sockets, where they may be.
+export DFSHIM_NET=auto NCCL_IB_DISABLE=1
+for try in '_FAIL=listen:1 listen() of the network plugin Fake returned 2' '_FAIL=isend:1 isend() of the network plugin Fake' \
+	'=refuse connect() of the network plugin Fake returned 6, remote error: NET/Fake: cannot connect'; do
+	export "FAKE_PLUGIN${try%% *}"
+	job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
+	says "network plugin Fake does not lead to device "
+	says "${try#* }"
+	says "sockets are used (NCCL_NET_PLUGIN names other plugins, or none)"
+	says "over tcp"
+	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN
+done
+FAKE_PLUGIN=deaf DFSHIM_NET_TIMEOUT_MS=2000 job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
+says "nothing comes through its connections"
+says "over tcp"
+
+# One that cannot be started: one line with name, file, version, reason, and what to set.
+for try in 'init init() returned 2 (system error): NET/Fake: has no hardware' 'devices devices() returned 2 (system error)' \
+	'none it has no device' 'missing it has no function isend' 'gpu fake0 takes no memory of the host (ptrSupport 0x2)' \
+	'unpack fake0 needs code of its own on the GPU (netDeviceType 1)' \
+	'tiny fake0 says that a message has 0 bytes at most (maxP2pBytes)' "hang $NCCL_NET_PLUGIN did not come back within 10 s"; do
+	export FAKE_PLUGIN=${try%% *}
+	job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
+	case $FAKE_PLUGIN in
+	hang) says "no network plugin can be used: ${try#* }" ;;
+	*) says "no network plugin can be used: Fake of $NCCL_NET_PLUGIN (v12): ${try#* }" ;;
+	esac
+	says "NCCL_NET_PLUGIN names others, or none"
+	says "over tcp"
+done
+# The next one of the list.
+export FAKE_PLUGIN=''
+plugin 6
+six=$NCCL_NET_PLUGIN
+plugin 9
+NCCL_NET_PLUGIN=nosuch,$six,$NCCL_NET_PLUGIN job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
+says "network plugin Fake (v9, "
+says "over plugin"
+# Nothing else may be used.
+wrong() {
+	DFSHIM_NET=plugin DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- \
+		"$C/collcheck" --ranks 2 --sample 5 --timeout "${QUIET:-60}" >"$T/out" 2>&1 && fail "a job without a network ended well"
+}
+NCCL_NET_PLUGIN=nosuch wrong
+says "DFSHIM_NET=plugin, but no network plugin can be used: nosuch not loaded: libnccl-net-nosuch.so: cannot open"
+FAKE_PLUGIN=refuse DFSHIM_NET_TIMEOUT_MS=2000 wrong
+says "cannot connect; no other network may be used"
+says "NET_STALL: "
+exit 0
