@@ -436,6 +436,23 @@ START_TEST(test_destroyed)
 }
 END_TEST
 
+/* The other one's time-out has ended it: this rank has not left, it only does not come. */
+START_TEST(test_ended_from_outside)
+{
+	struct tb_image im[2];
+	struct df_rec *rec;
+
+	pair(im, 1);
+	rec = tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_CONNECT, 0xabc, 1);
+	rec->comm = 1;
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 1, 0, 0)->comm = 1;
+	tb_rec(&im[1], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
+	expect(im, 2, "MISSING", "which has not issued it");
+}
+END_TEST
+
 START_TEST(test_failed_call)
 {
 	struct tb_image im[2];
@@ -626,6 +643,7 @@ int main(void)
 	tcase_add_test(t, test_drops);
 	tcase_add_test(t, test_unseen_sizes);
 	tcase_add_test(t, test_destroyed);
+	tcase_add_test(t, test_ended_from_outside);
 	tcase_add_test(t, test_failed_call);
 	tcase_add_loop_test(t, test_broken_off_by_others, 0, 2);
 	tcase_add_test(t, test_init);

@@ -186,7 +186,8 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		break;
 	case DF_REC_COMM_DESTROY:
 	case DF_REC_COMM_ABORT:
-		if (e)
+		/* What the time-out or a peer's end has ended the rank itself has not left. */
+		if (e && (rec->type == DF_REC_COMM_DESTROY || (rec->a != 1 && rec->a != 2)))
 			e->destroyed_rec = n->index;
 		return 0;
 	case DF_REC_OP_FAILED:

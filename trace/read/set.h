@@ -24,7 +24,7 @@ struct df_entry {
 	int32_t party;		/* of its trace: entries of one rank have the same (party.c) */
 	int32_t world;		/* the rank by which people know it */
 	uint64_t next_coll;	/* index of the next collective, as far as the trace shows */
-	uint64_t destroyed_rec; /* COMM_DESTROY or COMM_ABORT; DF_NO_REC */
+	uint64_t destroyed_rec; /* COMM_DESTROY, or COMM_ABORT by the program; DF_NO_REC */
 	uint64_t failed_rec;	/* last OP_FAILED */
 	uint64_t lost_open;	/* unfinished operations whose records the ring has overwritten */
 	uint64_t drops;		/* records that the ring has overwritten */
