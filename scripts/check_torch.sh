@@ -98,7 +98,14 @@ if wants input; then
 	printf '__version__ = "2.0+cpu"\nclass version:\n    cuda = None\n' >"$T/cpu/torch/__init__.py"
 	run "a torch without CUDA" 0 --host -- "$py" -c "import sys; sys.path.insert(0, '$T/cpu'); import torch"
 	says "which one to install" 'built without CUDA.*pip install torch'
-	"$B/dfshim" run --host -n 2 -- "$py" tests/torch/ddp.py >"$T/log" 2>&1 &
+	if "$py" -c 'import triton' 2>/dev/null; then
+		run "a Triton kernel" 1 --host -- "$py" tests/torch/kernel.py
+		says "its name, and what skips it" 'Triton kernel double cannot run on the CPU backend; DFSHIM_HOST_STUB=1'
+		check "kernels skipped" 0 env DFSHIM_HOST_STUB=1 "$B/dfshim" run --host -- "$py" tests/torch/kernel.py
+		says "what comes after them" 'skipped; the sum is 8'
+	fi
+	# The job does not end by itself; what a script starts in the background would ignore the signal.
+	env --default-signal=INT "$B/dfshim" run --host -n 2 -- "$py" tests/torch/ddp.py --hang >"$T/log" 2>&1 &
 	pid=$!
 	sleep 8
 	kill -INT $pid

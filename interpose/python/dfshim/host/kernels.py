@@ -187,8 +187,9 @@ class Nowhere:
         shapes = operators.shapes_of(self.op, args, kwargs) if STUB else None
         if shapes is None:
             raise operators.Refused(f"dfshim: {self.op} exists for GPUs only and cannot run on the CPU backend"
-                                    + ("" if STUB else "; DFSHIM_HOST_STUB=1 skips it (communication can be checked, "
-                                       "values mean nothing)"))
+                                    + ("; DFSHIM_HOST_STUB=1 cannot skip it, as the shape of its result is not known"
+                                       if STUB else "; DFSHIM_HOST_STUB=1 skips it (communication can be checked, values "
+                                       "mean nothing)"))
         device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), "cuda")
         out = [torch.zeros(size, dtype=dtype, device=device) for size, _, dtype in shapes[0]]
         return out[0] if len(out) == 1 else tuple(out)
