@@ -21,7 +21,7 @@ trap 'rm -rf "$tmp"' EXIT
 bad=0
 # The sentence, where the orders part, what to do, where the program is. Times differ from run to run.
 shorten() {
-	awk 'NR == 1 || /^Fix: /; /^First divergence|^Python stacks/ { on = 1 } /^$/ { on = 0 } on' "$1" |
+	awk 'NR == 1 || /^Fix: /; /^First divergence|^Python stacks/ { on = 1 } /^$/ { on = 0 } on && !/^Fix: /' "$1" |
 		sed -E 's/[0-9]+\.[0-9] s\b/5.0 s/g; s/\(pid [0-9]+\)/(pid 4242)/; s/0x[0-9a-f]{6,}/0x.../g'
 }
 # What a reader relies on: the word, and the lines of the program.
