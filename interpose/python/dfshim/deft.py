@@ -64,11 +64,18 @@ class Deft(Wrapped):
             self.zero_grad()  # was called before
             self.trouble = self.trouble or NO_STEP
         if self.turn is None:
-            self.turn, self.arrived = self.planner.next(), {}
+            self.turn, self.arrived, self.complete = self.planner.next(), {}, None
             at = [self.iteration, self.rounds]
             self.words = torch.tensor([self.trouble] + at + [-n for n in at], dtype=torch.int64, device=self.current[0].device)
             self.heard = dist.all_reduce(self.words, op=dist.ReduceOp.MAX, group=self.groups[0], async_op=True)
             self._send(FORWARD)
+
+    def _after_forward(self, module, args, out):
+        super()._after_forward(module, args, out)
+        # The backward pass begins: what it sends of CURRENT does not wait for the first of its gradients.
+        if self.turn is not None and self.complete is None and self._training():
+            self.complete = 0  # buckets of FUTURE: they are sent in this order, however they come
+            self._send(OLD)
 
     def _hook(self, _, bucket):
         if self.preserve and not self.ended:
@@ -76,9 +83,6 @@ class Deft(Wrapped):
         return super()._hook(_, bucket)
 
     def _collect(self, bucket):
-        if not self.arrived:
-            self._wait()
-            self._send(OLD)
         i, known = bucket.index(), self._known(bucket)
         with torch.no_grad():
             if known:
@@ -105,8 +109,6 @@ class Deft(Wrapped):
 
     def _send(self, stage, bucket=None):
         of = self.future if stage == NEW else self.current
-        if stage == OLD:
-            self.complete = 0  # buckets of FUTURE: they are sent in this order, however they came
         for item, link, when in self.turn[0]:
             index, part, parts = self.planner.items[item]
             index = len(self.buckets) - 1 - index  # DDP counts from the output side
@@ -254,7 +256,8 @@ class Deft(Wrapped):
         dist.all_reduce(walk, group=self.ddp.process_group)
         self.walk = []
         loss, fall = walk[:, -UPDATES // 4:, 0].mean().item(), walk[:, :, 1].mean().item()
-        noise = math.sqrt(walk[:, :, 1].var(0).mean().item() / self.world) if self.world > 1 else 0.0
+        # Between ranks; a single one has only that between iterations.
+        noise = math.sqrt(walk[:, :, 1].var(0).mean().item() / self.world if self.world > 1 else walk[0, :, 1].var().item())
         if not (loss > 0 and fall > 0 and math.isfinite(loss + fall + noise)):
             return True  # no progress: there is nothing that the model could say
         self.rounds, self.ratio = self.planner.preserve(loss, fall, max(noise, 1e-9 * loss), self.preserve)
