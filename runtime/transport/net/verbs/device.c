@@ -21,6 +21,13 @@
 
 struct df_ibv df_ibv;
 
+/*
+ * Finding is done by one endpoint after the other: what has been loaded is in tables, here and in base/net/verbs.c. No lock
+ * that anybody else takes, and nobody waits for it but threads that may be left behind.
+ */
+static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
+static int loaded;
+
 struct opening {
 	int index; /* of the endpoint's device */
 	struct device *device;
@@ -42,6 +49,8 @@ static int open_library(struct opening *o)
 	void *handle = dlopen(lib, RTLD_NOW), *at;
 	size_t i;
 
+	if (loaded)
+		return 0;
 	if (!handle) {
 		snprintf(o->why, sizeof(o->why), "%s", dlerror());
 		return -ENOENT;
@@ -52,10 +61,9 @@ static int open_library(struct opening *o)
 			snprintf(o->why, sizeof(o->why), "%s has no %s", lib, wanted[i].name);
 			return -ENOENT;
 		}
-		/* Several endpoints may do this; all find the same. */
-		__atomic_store_n((void **)(void *)((char *)&df_ibv + wanted[i].at), at,
-				 __ATOMIC_RELAXED);
+		*(void **)(void *)((char *)&df_ibv + wanted[i].at) = at;
 	}
+	loaded = 1;
 	return 0;
 }
 
@@ -175,9 +183,11 @@ static void *opener(void *arg)
 {
 	struct opening *o = arg;
 
+	pthread_mutex_lock(&finding);
 	o->ret = open_library(o);
 	if (!o->ret)
 		o->ret = choose(o, &o->device->port);
+	pthread_mutex_unlock(&finding);
 	if (!o->ret)
 		o->ret = open_port(o, o->device);
 	put(o);
