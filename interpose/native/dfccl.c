@@ -10,8 +10,8 @@
 #include <time.h>
 #include "interpose/dfccl.h"
 #include "interpose/load/front.h"
-#include "interpose/nccl/nccl_redop.h"
 #include "runtime/base/err.h"
+#include "runtime/base/inverse.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/dfshim.h"
@@ -252,7 +252,7 @@ static int add(struct dfcclContext *c, int id, enum df_coll_kind kind, size_t co
 	new.op.priority = priority;
 	if (redop == dfcclAvg) {
 		new.op.redop = type <= dfcclUint64 ? DF_SUMPOSTDIV : DF_PREMULSUM;
-		new.op.redop_arg = df_redop_inverse((ncclDataType_t)type, c->nranks);
+		new.op.redop_arg = df_inverse((unsigned)type, c->nranks);
 	} else {
 		new.op.redop = lowered[redop];
 	}

@@ -13,6 +13,7 @@
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_redop.h"
 #include "interpose/nccl/nccl_status.h"
+#include "runtime/base/inverse.h"
 #include "runtime/base/log.h"
 
 /* A handle: ncclNumOps + (index << TAG_BITS | tag). */
@@ -26,55 +27,6 @@ static int op_index(const struct df_handle *h, int redop)
 	int v = redop - ncclNumOps;
 
 	return v < 0 || (v & TAG_MASK) != (int)(h->tag & TAG_MASK) ? -1 : v >> TAG_BITS;
-}
-
-/* A positive normal number of at most 1, rounded to nearest even into a smaller format. */
-static uint64_t narrow(float x, int mantissa_bits, int bias)
-{
-	int shift = 23 - mantissa_bits, e;
-	uint32_t bits, m, rest;
-
-	memcpy(&bits, &x, sizeof(bits));
-	e = (int)(bits >> 23) - 127 + bias;
-	m = (bits & 0x7fffff) | 0x800000;
-	if (e < 1) { /* it becomes subnormal */
-		shift += 1 - e;
-		e = 1;
-	}
-	if (shift > 24)
-		return 0;
-	rest = m & ((1u << shift) - 1);
-	m >>= shift;
-	if (rest > 1u << (shift - 1) || (rest == 1u << (shift - 1) && m & 1))
-		m++;
-	/* The leading one of a normal number adds 1 to the exponent. */
-	return ((uint64_t)(e - 1) << mantissa_bits) + m;
-}
-
-uint64_t df_redop_inverse(ncclDataType_t type, int n)
-{
-	double d = 1.0 / n;
-	float f = (float)d;
-	uint64_t bits = 0;
-
-	switch (type) {
-	case ncclFloat64:
-		memcpy(&bits, &d, sizeof(d));
-		return bits;
-	case ncclFloat32:
-		memcpy(&bits, &f, sizeof(f));
-		return bits;
-	case ncclFloat16:
-		return narrow(f, 10, 15);
-	case ncclBfloat16:
-		return narrow(f, 7, 127);
-	case ncclFloat8e4m3:
-		return narrow(f, 3, 7);
-	case ncclFloat8e5m2:
-		return narrow(f, 2, 15);
-	default:
-		return (uint64_t)n;
-	}
 }
 
 static ncclResult_t lower_user(struct df_handle *h, const char *name, int redop,
@@ -124,7 +76,7 @@ ncclResult_t df_redop_lower(struct df_handle *h, const char *name, int redop, nc
 		return ncclSuccess;
 	case ncclAvg:
 		op->redop = type <= ncclUint64 ? DF_SUMPOSTDIV : DF_PREMULSUM;
-		op->redop_arg = df_redop_inverse(type, h->nranks);
+		op->redop_arg = df_inverse(type, h->nranks);
 		return ncclSuccess;
 	}
 	if (redop < 0) {

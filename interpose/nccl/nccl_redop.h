@@ -13,7 +13,4 @@
 ncclResult_t df_redop_lower(struct df_handle *h, const char *name, int redop, ncclDataType_t type,
 			    struct df_op *op);
 
-/* 1/n rounded to the type as NCCL does it, in the low bytes. */
-uint64_t df_redop_inverse(ncclDataType_t type, int n);
-
 #endif

@@ -6,6 +6,7 @@
 
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/nccl/nccl_redop.h"
+#include "runtime/base/inverse.h"
 #include "runtime/base/rng.h"
 #include "tests/interpose/fake_runtime.h"
 
@@ -42,14 +43,14 @@ static void compare(int n)
 	float f = (float)(1.0 / n), got;
 	uint64_t bits;
 
-	ck_assert_msg(df_redop_inverse(ncclFloat16, n) == nearest(f, 10, 5, 15), "half, n=%d", n);
-	ck_assert_msg(df_redop_inverse(ncclFloat8e4m3, n) == nearest(f, 3, 4, 7), "e4m3, n=%d", n);
-	ck_assert_msg(df_redop_inverse(ncclFloat8e5m2, n) == nearest(f, 2, 5, 15), "e5m2, n=%d", n);
-	ck_assert_msg(df_redop_inverse(ncclBfloat16, n) == nearest(f, 7, 8, 127), "bf16, n=%d", n);
-	bits = df_redop_inverse(ncclFloat32, n);
+	ck_assert_msg(df_inverse(ncclFloat16, n) == nearest(f, 10, 5, 15), "half, n=%d", n);
+	ck_assert_msg(df_inverse(ncclFloat8e4m3, n) == nearest(f, 3, 4, 7), "e4m3, n=%d", n);
+	ck_assert_msg(df_inverse(ncclFloat8e5m2, n) == nearest(f, 2, 5, 15), "e5m2, n=%d", n);
+	ck_assert_msg(df_inverse(ncclBfloat16, n) == nearest(f, 7, 8, 127), "bf16, n=%d", n);
+	bits = df_inverse(ncclFloat32, n);
 	memcpy(&got, &bits, sizeof(got));
 	ck_assert(got == f && !(bits >> 32));
-	ck_assert_uint_eq(df_redop_inverse(ncclInt32, n), (uint64_t)n);
+	ck_assert_uint_eq(df_inverse(ncclInt32, n), (uint64_t)n);
 }
 
 START_TEST(t_inverse)
