@@ -79,7 +79,8 @@ SRC_PLAN := $(call below,trace/plan)
 SRC_CLI := $(call below,trace/cli)
 SRC_TRACE := $(filter-out $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI),$(call below,trace))
 SRC_HOST := $(call below,interpose/hostcuda)
-SRC_INTER := $(filter-out $(SRC_HOST),$(call below,interpose))
+SRC_HOSTNCCL := $(call below,interpose/hostnccl)
+SRC_INTER := $(filter-out $(SRC_HOST) $(SRC_HOSTNCCL),$(call below,interpose))
 SRC_TESTLIB := $(wildcard tests/lib/*.c)
 SRC_CLIENT := $(wildcard tests/clients/*.c)
 SRC_TEST := $(wildcard tests/*/t_*.c)
@@ -92,7 +93,7 @@ CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_C
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
 # NVIDIA's names for libdfhost.so, in a folder that ldconfig does not search: libraries without code that need it.
 HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13)
-PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
+PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/libdfnccl.so $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
 .PHONY: all tests check check-gpu check-torch check-rdma demo bench bench-gpu gpu-bundle lint syntax tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
 all: $(PRODUCTS)
@@ -146,6 +147,12 @@ $(B)/gen/trace/cli/build.h: FORCE
 	$(Q)scripts/gen_build.sh "$(CUDA_INC)" "$(NCCL_HOME)/include" "$(GPU_CODE)" $(PRODUCTS) >$@.tmp
 	$(Q)cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 FORCE:
+
+# NCCL by its own rules on the memory of libdfhost.so, for jobs that are to hang as they would: it has NCCL's name, so
+# that who preloads it has no other.
+$(B)/libdfnccl.so: $(call obj,$(SRC_HOSTNCCL) $(wildcard kernels/reduce_*.c)) $(B)/libdfbase.a interpose/hostnccl/export.map
+	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/hostnccl/export.map -Wl,-z,nodelete -Wl,-z,defs \
+		-Wl,-soname,libnccl.so.2 -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
@@ -281,7 +288,9 @@ VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 INST := $(DESTDIR)$(PREFIX)
 
 # file:folder below PREFIX; what is here is installed, and uninstalled.
-INSTALLED := $(B)/dfshim:bin $(patsubst %,%:lib,$(filter %.so,$(PRODUCTS))) $(HOST_NAMES:=:lib/dfhost) interpose/dfccl.h:include \
+# NVIDIA's names go where ldconfig does not look, or it would take them for NVIDIA's.
+INSTALLED := $(B)/dfshim:bin $(patsubst %,%:lib,$(filter-out %/libdfnccl.so,$(filter %.so,$(PRODUCTS)))) \
+	$(B)/libdfnccl.so:lib/dfshim $(HOST_NAMES:=:lib/dfhost) interpose/dfccl.h:include \
 	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \
 	$(foreach f,$(shell cd interpose/python && find dfshim -name '*.py'),interpose/python/$f:share/dfshim/python/$(patsubst %/,%,$(dir $f))) \
 	docs/sim.schema.json:share/dfshim $(patsubst %,%:share/dfshim/sim,$(wildcard docs/sim/*.json)) \
@@ -299,7 +308,7 @@ install: all
 uninstall:
 	@for f in $(INSTALLED); do p=$${f%%:*}; rm -f "$(INST)/$${f#*:}/$${p##*/}"; done
 	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
-	-rm -rf $(INST)/share/dfshim/python; rmdir $(INST)/lib/dfhost $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
+	-rm -rf $(INST)/share/dfshim/python; rmdir $(INST)/lib/dfhost $(INST)/lib/dfshim $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk tests/rdma/module.mk interpose/hostcuda/module.mk)
 # Not in the packages of check-rdma: they have folders of such names.

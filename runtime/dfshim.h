@@ -187,9 +187,14 @@ uint64_t df_comm_pending(const struct df_comm *comm);
 
 /*
  * Opens the trace, puts hooks behind CUDA that only write down, and starts the thread that sees operations end and
- * explains it when nothing does. 0, or -errno: the job goes on without.
+ * explains it when nothing does. 0, or -errno: the job goes on without. nccl: NULL for the real one;
+ * stop: ends what is stuck; slot_waits: df_record_no_slot() for each communicator whose next waits for a slot.
  */
-int df_record_start(void);
+struct df_record_nccl {
+	void (*stop)(void), (*slot_waits)(void);
+};
+int df_record_start(const struct df_record_nccl *nccl);
+void df_record_no_slot(uint32_t comm); /* of df_trace_comm() */
 /* This thread is inside NCCL, so many calls deep: what it does with CUDA is NCCL's doing. */
 extern __thread int df_record_inside __attribute__((tls_model("initial-exec")));
 
@@ -219,8 +224,9 @@ struct df_record_op {
 
 /*
  * An operation is about to be put on the stream: written down, and *op filled for df_record_before(). 0: the stream
- * captures; then it is written down with each launch of the graph.
+ * captures; then it is written down with each launch of the graph. intend: NCCL has to connect first, in that call.
  */
+int df_record_intend(const struct df_record_call *c, const void *stream, uint64_t call);
 int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
 		    struct df_record_op *op);
 /* Around the call of NCCL that puts them on their streams. begun 0: it did not, or not yet. */

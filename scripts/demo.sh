@@ -9,7 +9,7 @@ ranks=${RANKS:-8} colls=${COLLS:-8} iters=${ITERS:-200} wait=${TIMEOUT:-3}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-for f in "$B/dfshim" "$B/libdfshim.so" "$B/libdfhost.so" "$B/clients/disorder"; do
+for f in "$B/dfshim" "$B/libdfshim.so" "$B/libdfhost.so" "$B/libdfnccl.so" "$B/clients/disorder"; do
 	[ -e "$f" ] || {
 		echo "demo: $f was not built (see what 'make' says it left out)" >&2
 		exit 1

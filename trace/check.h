@@ -150,8 +150,11 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
  */
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes);
 
+/* All of it, each record whole or invalid, likewise: for who judges this process alone. */
+int df_trace_whole(const struct df_trace_header *ring, void **image, size_t *bytes);
+
 /*
- * The same for who looks again and again: each step costs what the ring has got since the last, and
+ * What df_trace_compact() gives, for who looks again and again: each step costs what the ring has got since the last, and
  * the image lacks what only people need (call sites, texts). Zeroed at first; image, bytes and next (how many
  * records it knows of) are the caller's to read. -EAGAIN: a record is just being written, nothing changed.
  */

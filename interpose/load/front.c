@@ -3,9 +3,8 @@
  * warning, so that it is never worse off with dfshim than without, or fails under DFSHIM_STRICT=1.
  *
  * On the CUDA runtime on the CPU there is no plain NCCL: the real library would talk to a GPU about
- * memory that is none. So the modes off and trace mean there: our runtime (whose rules DFSHIM_RULES
- * sets) with its own trace, or a refusal. A library that can use that memory says so (df_real_on_cpu()); it is
- * then the real one.
+ * memory that is none. So the modes off and trace mean there: our runtime with its own trace, or a refusal; unless
+ * the NCCL behind us is the one that can use that memory (libdfnccl.so, df_real_on_cpu()).
  *
  * Threads: any. The decision is made under a mutex (which is why df_start() may be slow but may not call
  * NCCL) and published with a release.
@@ -16,6 +15,7 @@
 #include <strings.h>
 #include <unistd.h>
 #include "interpose/load/front.h"
+#include "interpose/nccl/nccl_coll.h"
 #include "interpose/real/real.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -57,7 +57,7 @@ static enum df_front decide(void)
 				     "runtime on the CPU")
 			    : DF_FRONT_PLAIN;
 	if (env->mode == DF_MODE_TRACE && (!host || df_real_on_cpu())) {
-		if (!df_record_start())
+		if (!df_record_start(df_traced_nccl()))
 			trace_pid = getpid();
 		return DF_FRONT_TRACE;
 	}

@@ -23,6 +23,10 @@ struct df_traced_op {
 	uint64_t serial;
 	enum df_call call;
 	struct df_record_op op;
+	/* A first use, which connects before it issues: it is recorded as issued when that is done. */
+	int intended;
+	uint32_t site;
+	struct df_traced_call what;
 };
 void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
 		     const void *pc);
@@ -57,6 +61,8 @@ void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, ui
 		       uint64_t serial, ncclResult_t result);
 /* The hash for a child of `comm`: equal on all ranks that make the same children in the same order. */
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
+/* What the real library can do besides (libdfnccl.so); NULL: nothing. */
+const struct df_record_nccl *df_traced_nccl(void);
 /* A hash for a communicator whose id we never see (ncclCommInitAll). */
 uint64_t df_traced_local_hash(void);
 

@@ -35,9 +35,12 @@ int df_on_hostcuda(void)
 	return k == 2;
 }
 
-int df_real_on_cpu(void)
+const struct df_hostnccl_api *df_real_on_cpu(void)
 {
-	return df_dlsym(RTLD_DEFAULT, "dfshim_nccl_on_cpu") != NULL;
+	const struct df_hostnccl_api *(*api)(void);
+
+	*(void **)&api = df_dlsym(RTLD_DEFAULT, "df_hostnccl");
+	return api ? api() : NULL;
 }
 
 /* 1 if the address lies in this library. */

@@ -4,6 +4,7 @@
 #ifndef DF_INTERPOSE_REAL_REAL_H
 #define DF_INTERPOSE_REAL_REAL_H
 
+#include "interpose/hostnccl/hostnccl.h"
 #include "interpose/nccl/nccl_api.h"
 
 /*
@@ -25,7 +26,7 @@ int df_real_version(void);
 /* 1 in a process that runs on the CUDA runtime on the CPU (libdfhost.so is preloaded). */
 int df_on_hostcuda(void);
 
-/* 1: the real library can use the memory of libdfhost.so: it exports dfshim_nccl_on_cpu. For tests. */
-int df_real_on_cpu(void);
+/* What the real library is besides NCCL where it can use the memory of libdfhost.so (libdfnccl.so); else NULL. */
+const struct df_hostnccl_api *df_real_on_cpu(void);
 
 #endif

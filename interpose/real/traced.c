@@ -171,14 +171,14 @@ ncclResult_t df_traced_group_end(const void *pc)
 
 /* ---- operations ------------------------------------------------------------------------------------------ */
 
-/* The operation as it is issued; 0: there is nothing to be done around its call. */
-static int issue(const struct df_traced_call *c, struct traced *t, struct df_record_op *op,
-		 uint32_t site)
+static struct df_record_call describe(const struct df_traced_call *c, const struct traced *t,
+				      uint32_t site)
 {
 	int peers = c->kind == DF_COLL_SEND || c->kind == DF_COLL_RECV ||
 		    c->kind == DF_COLL_BROADCAST || c->kind == DF_COLL_REDUCE ||
 		    c->kind == DF_COLL_GATHER || c->kind == DF_COLL_SCATTER;
-	struct df_record_call call = {
+
+	return (struct df_record_call){
 		.kind = c->kind,
 		.type = c->type,
 		.redop = c->redop,
@@ -191,6 +191,13 @@ static int issue(const struct df_traced_call *c, struct traced *t, struct df_rec
 		.rank = t->rank,
 		.device = t->device,
 	};
+}
+
+/* The operation as it is issued; 0: there is nothing to be done around its call. */
+static int issue(const struct df_traced_call *c, struct traced *t, struct df_record_op *op,
+		 uint32_t site)
+{
+	struct df_record_call call = describe(c, t, site);
 
 	if (!df_record_issue(&call, c->stream, batch.depth ? batch.serial : 0, op))
 		return 0;
@@ -222,6 +229,25 @@ static int is_first(struct traced *t)
 	return !t->connected && t->nranks > 1;
 }
 
+/* 0: it is recorded as all others. */
+static int intend(struct df_traced_op *o, const struct df_traced_call *c, struct traced *t,
+		  uint32_t site)
+{
+	struct df_record_call call = describe(c, t, site);
+
+	o->serial = df_record_enter(DF_CALL_CONNECT, t->comm, t->rank, t->device, t->hash, 1, site);
+	if (!df_record_intend(&call, c->stream, o->serial)) {
+		df_record_leave(o->serial, DF_CALL_CONNECT, 0);
+		return 0;
+	}
+	o->t = t;
+	o->call = DF_CALL_CONNECT;
+	o->intended = 1;
+	o->site = site;
+	o->what = *c;
+	return 1;
+}
+
 void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
 		     const void *pc)
 {
@@ -231,10 +257,13 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 
 	o->t = NULL;
 	o->serial = 0;
+	o->intended = 0;
 	df_record_inside++;
 	if (!t)
 		return;
 	site = df_trace_site(pc);
+	if (is_first(t) && !batch.depth && intend(o, c, t, site))
+		return;
 	issued = issue(c, t, &o->op, site);
 	if (batch.depth) {
 		if (is_first(t) && !batch.first)
@@ -253,6 +282,11 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result)
 	df_record_inside--;
 	if (!o->t)
 		return;
+	if (o->intended) {
+		memset(&o->op, 0, sizeof(o->op));
+		if (result == ncclSuccess || result == ncclInProgress)
+			issue(&o->what, o->t, &o->op, o->site);
+	}
 	called(&o->op, 1, result);
 	df_traced_returned((struct behind){o->serial, o->call},
 			   o->call == DF_CALL_CONNECT ? o->t : NULL, result);

@@ -275,6 +275,40 @@ void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclRe
 	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
 }
 
+/* It was ended because it was stuck, before any of its operations ends: what the trace says is judged as it was then. */
+static void stopped(ncclComm_t comm)
+{
+	struct traced *t = df_traced_slot(comm, 0);
+
+	if (t)
+		df_trace(DF_REC_COMM_ABORT, t->device, t->comm, t->rank, 0, 1, 0, 0, 0);
+}
+
+static void no_slot(ncclComm_t comm)
+{
+	struct traced *t = df_traced_slot(comm, 0);
+
+	if (t)
+		df_record_no_slot(t->comm);
+}
+
+static void slot_waits(void)
+{
+	df_real_on_cpu()->slot_waits(no_slot);
+}
+
+const struct df_record_nccl *df_traced_nccl(void)
+{
+	static struct df_record_nccl nccl = {.slot_waits = slot_waits};
+	const struct df_hostnccl_api *real = df_real_on_cpu();
+
+	if (!real)
+		return NULL;
+	real->on_stop(stopped);
+	nccl.stop = real->stop;
+	return &nccl;
+}
+
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt)
 {
 	struct traced *t = df_traced_slot(comm, 0);

@@ -61,6 +61,7 @@ static unsigned nr_open, cap_open;
 static uint64_t nr_issued[64]; /* by device */
 static uint64_t progress;
 static int hooked;
+static int shared_queues; /* between two operations of a stream others may have their turn */
 
 uint64_t df_record_progress(void)
 {
@@ -397,6 +398,24 @@ void df_record_note(const struct df_record_call *c, uint64_t stream, uint64_t gr
 	df_trace_comm_issued(c->comm, (unsigned)c->kind);
 }
 
+int df_record_intend(const struct df_record_call *c, const void *stream, uint64_t call)
+{
+	struct df_stream_info info;
+	uint64_t id = (uintptr_t)stream;
+
+	if (hooked && !df_backend->stream_info(stream, &info)) {
+		if (info.capturing)
+			return 0;
+		id = info.id;
+	}
+	df_trace(DF_REC_OP_INTENT, c->device, c->comm, c->rank, call,
+		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
+			 (uint64_t)(c->redop & 0xff) << 16 |
+			 (uint64_t)(uint32_t)(c->peer + 1) << 32,
+		 c->count, id, c->site);
+	return 1;
+}
+
 int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
 		    struct df_record_op *op)
 {
@@ -418,12 +437,12 @@ int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t
 	return 1;
 }
 
-/* Behind another operation its end is our beginning. */
+/* Behind another operation its end is our beginning, unless streams share a queue. */
 static uint64_t begin(struct rstream *s)
 {
 	uint64_t from = GET(&s->dirty) ? tick(s) : GET(&s->ticks);
 
-	PUT(&s->dirty, s->legacy);
+	PUT(&s->dirty, (uint8_t)(s->legacy | shared_queues));
 	return from;
 }
 
@@ -509,6 +528,28 @@ static int is_behind(const struct open_op *o)
 	return 0;
 }
 
+void df_record_no_slot(uint32_t comm)
+{
+	const struct df_record_op *first = NULL;
+	unsigned i;
+
+	df_mutex_lock(&lock);
+	for (i = 0; i < nr_open; i++) {
+		const struct open_op *o = &open_ops[i];
+
+		/* ACQUIRE pairs with the stream's write of its tick, as in df_record_poll(). */
+		if (o->op.comm != comm || __atomic_load_n(o->word, __ATOMIC_ACQUIRE) >= o->to)
+			continue;
+		/* A communicator's launches go one after the other; what a group puts on it is one. */
+		if (first && !(first->group && o->op.group == first->group))
+			continue;
+		first = first ? first : &o->op;
+		df_trace(DF_REC_OP_SLOT, o->op.device, o->op.comm, o->op.rank, o->op.op, 0,
+			 (uint64_t)o->op.device, 0, 0);
+	}
+	df_mutex_unlock(&lock);
+}
+
 unsigned df_record_poll(unsigned *left)
 {
 	unsigned i, n = 0, changed = 0;
@@ -581,8 +622,9 @@ int df_record_device(void)
 
 /* ---- start ---------------------------------------------------------------------------------------------------- */
 
-void df_record_behind(const struct df_backend *cu)
+void df_record_behind(const struct df_backend *cu, int queues)
 {
+	shared_queues = queues > 0;
 	df_backend = cu;
 	hooked = 1;
 	cu->set_hooks(&record_hooks);

@@ -11,12 +11,13 @@
 
 struct df_backend;
 struct df_record_call;
+struct df_record_nccl;
 struct df_record_op;
 struct df_stream_info;
 struct rstream;
 
-/* Puts the recording hooks behind this backend. */
-void df_record_behind(const struct df_backend *cu);
+/* Puts the recording hooks behind this backend, whose streams share so many hardware queues (0: not known). */
+void df_record_behind(const struct df_backend *cu, int queues);
 
 /* An operation is put on the stream; NULL: the stream can't be known. */
 struct rstream *df_record_put_on(const struct df_stream_info *info);
@@ -39,7 +40,7 @@ uint64_t df_record_progress(void);
 /* An operation was put on a stream: it is time to look. */
 void df_record_wake(void);
 
-/* 0, or -errno: there will be no ends and no verdict. */
-int df_record_watch_start(void);
+/* 0, or -errno: there will be no ends and no verdict. nccl: as of df_record_start(). */
+int df_record_watch_start(const struct df_record_nccl *nccl);
 
 #endif

@@ -12,7 +12,7 @@
 #include "runtime/record/record.h"
 #include "trace/record/writer.h"
 
-int df_record_start(void)
+int df_record_start(const struct df_record_nccl *nccl)
 {
 	const struct df_env *env = df_env();
 	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -28,7 +28,7 @@ int df_record_start(void)
 
 	config.world = world;
 	/* How streams share hardware queues is known where there is one queue, and on the CPU. */
-	if (cuda && !df_backend->gpu && env->rules == DF_RULES_NCCL)
+	if (cuda && !df_backend->gpu && nccl)
 		config.queues = (uint32_t)env->host_queues;
 	else if (connections && atoi(connections) == 1)
 		config.queues = 1;
@@ -42,7 +42,7 @@ int df_record_start(void)
 		df_info("mode trace: calls of CUDA and ends of operations are not recorded: %s",
 			reason);
 	} else {
-		df_record_behind(df_backend);
+		df_record_behind(df_backend, (int)config.queues);
 	}
-	return df_record_watch_start();
+	return df_record_watch_start(nccl);
 }

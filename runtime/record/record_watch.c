@@ -24,6 +24,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/record/record.h"
 #include "runtime/watch/hosts.h"
+#include "runtime/dfshim.h"
 #include "trace/check.h"
 #include "trace/record/writer.h"
 
@@ -39,6 +40,7 @@ static struct {
 	uint32_t wake, sleeping; /* futex word; 1: woken by it alone */
 	char dir[4096];		 /* "": this process alone is judged */
 	uint64_t began;
+	const struct df_record_nccl *nccl;
 } watch;
 
 void df_record_wake(void)
@@ -79,7 +81,7 @@ static struct df_check_set *gather(void)
 
 	if (set && watch.dir[0])
 		rc = df_check_add_dir(set, watch.dir);
-	if (set && rc && !df_trace_compact(df_trace_ring(), &image, &bytes))
+	if (set && rc && !df_trace_whole(df_trace_ring(), &image, &bytes))
 		rc = df_check_add_image(set, image, bytes, "this process");
 	free(image);
 	if (rc) {
@@ -154,20 +156,27 @@ static void stalled(uint64_t quiet, unsigned left)
 	uint64_t before = df_record_progress(), began = real_ns() - quiet, told;
 	struct df_check_result *r, *again;
 	unsigned turn, i;
+	int moved;
 
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, quiet / DF_NS_PER_MS, left, 0, 0);
-	df_sleep_ns(NOTES_NS);
+	if (watch.dir[0])
+		df_sleep_ns(NOTES_NS);
 	r = judge(quiet, &turn, &told);
 	for (i = 0; i < DF_MIN(turn, MAX_TURNS) && told < began; i++) {
 		df_sleep_ns(TURN_NS);
 		df_check_result_free(judge(quiet, &turn, &told));
 	}
 	again = judge(quiet, &turn, &told);
+	moved = df_record_progress() != before;
 	/* Deadlock is stable: what does not look the same twice, or moves, is none. */
-	if (told < began && df_record_progress() == before && r && again &&
-	    df_check_verdict(r) == df_check_verdict(again) && df_check_verdict(r) != DF_V_OK)
+	if (told < began && !moved && r && again &&
+	    df_check_verdict(r) == df_check_verdict(again) && df_check_verdict(r) != DF_V_OK) {
 		print(again);
+		told = began;
+	}
+	if (told >= began && !moved && watch.nccl && df_env()->timeout_action == DF_TIMEOUT_ABORT)
+		watch.nccl->stop();
 	df_check_result_free(r);
 	df_check_result_free(again);
 }
@@ -198,6 +207,8 @@ static void *run(void *arg)
 		    (quiet >= timeout && noted != last)) {
 			early = last;
 			noted = quiet >= timeout ? last : noted;
+			if (watch.nccl)
+				watch.nccl->slot_waits();
 			df_hosts_note();
 		}
 		if (quiet >= timeout && reported != last &&
@@ -214,7 +225,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int df_record_watch_start(void)
+int df_record_watch_start(const struct df_record_nccl *nccl)
 {
 	const char *dir = df_env()->trace, *variable, *slash;
 	sigset_t all, old;
@@ -222,6 +233,7 @@ int df_record_watch_start(void)
 	int ret;
 
 	watch.began = df_now_ns();
+	watch.nccl = nccl;
 	if (dir) {
 		snprintf(watch.dir, sizeof(watch.dir), "%s", dir);
 		/* "/x/%r": the folder of all ranks is /x. */

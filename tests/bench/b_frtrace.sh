@@ -20,9 +20,9 @@ version=$("$py" "$fr" --where) || unmeasured "${version:-no $py}"
 run() {
 	mkdir -p "$2/tr" "$2/fr" "$2/plain"
 	value() { awk -v k="$1" -v d="$2" '$1 == k { d = $2 } END { print d }' "$3"; }
-	env DFSHIM_TRACE="$2/tr" DFSHIM_TRACE_MB=64 DFSHIM_BACKEND=host DFSHIM_RULES=nccl DFSHIM_TIMEOUT_MS=400 \
+	env DFSHIM_TRACE="$2/tr" DFSHIM_TRACE_MB=64 DFSHIM_BACKEND=host DFSHIM_MODE=trace DFSHIM_TIMEOUT_MS=400 \
 		DFSHIM_TIMEOUT_ACTION=abort "DFSHIM_HOST_SLOTS=$(value slots 4 "$1")" \
-		"DFSHIM_HOST_QUEUES=$(value queues 8 "$1")" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		"DFSHIM_HOST_QUEUES=$(value queues 8 "$1")" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" \
 		timeout -k 2 60 "$script" --timeout 8 "$1" >"$2/log" 2>&1
 	echo $? >"$2/status"
 	"$B/dfshim" export-fr -o "$2/fr/nccl_trace_rank_" "$2/tr" >/dev/null 2>&1 || return 0

@@ -6,9 +6,8 @@
 #   ddp       the communication of data-parallel training with computation between (tests/clients/ddp.c): a step of 50 ms
 #   torch     PyTorch's DistributedDataParallel; TORCH_PYTHON: a Python that has it
 #
-# Without a GPU "without it" needs an NCCL that executes on the CPU: NCCL_CPU names one (libdfnccl.so in the build folder, where there
-# is one). The stand-in of the tests (tests/deadlock/fake) naps 40 ms for each operation, so it is none. Runs of the three take turns, PAIRS
-# times; a figure is the median of the ratios of neighbours.
+# Without a GPU "without it" needs an NCCL that executes on the CPU: libdfnccl.so, or what NCCL_CPU names. Runs of the three
+# take turns, PAIRS times; a figure is the median of the ratios of neighbours.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_STATS DFSHIM_TRACE LD_PRELOAD

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict; all without). Called by t_catalogue_*.sh.
-# trace: mode trace in front of a stand-in for NCCL that executes (fake/nccl.c) and hangs where the real one would.
+# nccl: libdfnccl.so executes, and what hangs is ended after the verdict. trace: the same, but nobody ends it, as with the
+# real NCCL.
 #
 # Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part.
 set -u
@@ -54,11 +55,10 @@ one() {
 	grep -qE "$differs " "$f" && [ $ms = 60000 ] && ms=$((3000 * SLOW))
 	local e=("DFSHIM_BACKEND=${BACKEND:-host}" DFSHIM_TIMEOUT_MS="$ms" DFSHIM_TIMEOUT_ACTION=abort "LD_PRELOAD=$preload")
 	case $rules in
-	nccl) e+=(DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
+	nccl) e+=("${NCCL_RULES[@]}" "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	ours) e+=("DFSHIM_RELEASE=$(value "$f" release safe)") ;;
 	strict) e+=(DFSHIM_RELEASE=none DFSHIM_STREAM_ORDER=strict) ;;
-	trace) e+=(DFSHIM_MODE=trace DFSHIM_RULES=nccl "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)"
-		"LD_PRELOAD=$preload $B/tests/deadlock/fake/libnccl.so.2") ;;
+	trace) e+=("${NCCL_RULES[@]}" DFSHIM_TIMEOUT_ACTION=report "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	esac
 	mkdir -p "$T/trace.$id.$rules"
 	local words live=() said="" twice=""

@@ -57,8 +57,11 @@ pid_t drive_start(const struct drive *d)
 	snprintf(client, sizeof(client), "%s/tests/deadlock/script", build);
 	snprintf(timeout, sizeof(timeout), "%.2f", d->timeout);
 	snprintf(still, sizeof(still), "%.2f", d->still);
-	set("DFSHIM_RULES", "%s", d->by_nccl ? "nccl" : "dfshim");
-	set("LD_PRELOAD", "%s/libdfshim.so %s/libdfhost.so", build, build);
+	set("DFSHIM_MODE", d->by_nccl ? "trace" : "prevent");
+	set("LD_PRELOAD",
+	    d->by_nccl ? "%s/libdfshim.so %s/libdfhost.so %s/libdfnccl.so"
+		       : "%s/libdfshim.so %s/libdfhost.so",
+	    build, build, build);
 	set("DFSHIM_BACKEND", "host");
 	set("DFSHIM_HOST_DEVICES", "%d", d->devices);
 	set("DFSHIM_HOST_SLOTS", "%d", d->slots);

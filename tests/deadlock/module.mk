@@ -12,15 +12,6 @@ $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
 		-lnccl -lcudart -pthread -lm
 endif
 
-# NCCL by its own rules on CPU memory, for mode trace: a library of its own in front of which ours records.
-tests: $(B)/tests/deadlock/fake/libnccl.so.2
-FAKE_NCCL := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/deadlock/fake/*.c))
-$(FAKE_NCCL): $(B)/tests/%.o: tests/%.c tests/deadlock/fake/fake.h interpose/nccl/nccl_types.h
-	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 $(WARN) -O2 -g -fPIC -fvisibility=hidden -I. -c -o $@ $<
-$(B)/tests/deadlock/fake/libnccl.so.2: $(FAKE_NCCL) tests/interpose/dl/fake_nccl.c interpose/nccl/nccl_api.def
-	$(Q)$(CC) -std=gnu11 -w -O2 -fPIC -shared -I. -Wl,-soname,libnccl.so.2 -o $@ $(filter %.o %.c,$^) -pthread
-
 # The generator of programs, which labels them by the model; the evaluation of the checker.
 tests: $(B)/tests/deadlock/random $(B)/tests/deadlock/eval
 deadlock_obj = $(patsubst %,$(B)/obj/tests/deadlock/%.o,$(1))

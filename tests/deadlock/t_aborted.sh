@@ -8,6 +8,8 @@ S=$B/tests/deadlock/script
 # aborted WORD RULES: the program on standard input, as threads and as processes; c0 and c1 are stuck.
 aborted() {
 	local how n r ms rc
+	local rules=("LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so")
+	[ "$2" = dfshim ] || rules=("${NCCL_RULES[@]}")
 	cat >"$T/steps"
 	for how in "" procs; do
 		{ printf 'prog %s\nranks 3\n%s\ncomm c0 0 1 2\ncomm c1 0 1 2\nafter c0 c1\n' "$1" "$how" && cat "$T/steps"; } >"$T/program"
@@ -15,8 +17,8 @@ aborted() {
 		for ms in 500 5000 30000; do
 			rm -rf "$T/tr.$1.$how"
 			mkdir -p "$T/tr.$1.$how"
-			DFSHIM_TRACE=$T/tr.$1.$how DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_RULES=$2 \
-				DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+			env DFSHIM_TRACE="$T/tr.$1.$how" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 \
+				DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort "${rules[@]}" \
 				timeout -k 5 "${LIMIT:-100}" "$S" --timeout 60 "$T/program" >"$T/out" 2>&1
 			rc=$?
 			grep -qE "^($1|SLOW):" "$T/out" && break

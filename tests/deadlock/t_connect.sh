@@ -14,7 +14,7 @@ comm B 0 1
 PROGRAM
 rm -rf "$T/trace"
 mkdir -p "$T/trace"
-env LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" DFSHIM_BACKEND=host DFSHIM_RULES=nccl DFSHIM_TIMEOUT_MS=800 \
+env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=800 DFSHIM_TIMEOUT_ACTION=abort \
 	DFSHIM_TRACE="$T/trace" timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$T/cold.txt" >"$T/live" 2>&1
 "$B/dfshim" check "$T/trace" >"$T/check"
 rc=$?

@@ -5,11 +5,11 @@ set -u
 S=$B/tests/deadlock/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# run NAME RULES SECONDS: the program, its traces in $T/NAME; its status is of no interest.
+# run NAME SECONDS: the program by NCCL's rules, its traces in $T/NAME; its status is of no interest.
 run() {
 	rm -rf "${T:?}/$1"
-	env DFSHIM_TRACE="$T/$1" DFSHIM_RULES="$2" DFSHIM_BACKEND=host DFSHIM_HOST_QUEUES=64 DFSHIM_TIMEOUT_MS=$((800 * SLOW)) \
-		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 2 "${LIMIT:-60}" "$S" --timeout "$3" "$T/$1.txt" >"$T/$1.out" 2>&1
+	env DFSHIM_TRACE="$T/$1" "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_HOST_QUEUES=64 DFSHIM_TIMEOUT_MS=$((800 * SLOW)) \
+		DFSHIM_TIMEOUT_ACTION=abort timeout -k 2 "${LIMIT:-60}" "$S" --timeout "$2" "$T/$1.txt" >"$T/$1.out" 2>&1
 }
 
 # Two collectives on streams of their own, between which each host polls until the first is over: they never run side by
@@ -18,12 +18,13 @@ for poll in "spoll s1" "rec e s1; epoll e" ""; do
 	cat >"$T/polled.txt" <<-END
 		ranks 2
 		procs
+		cold
 		comm A 0 1
 		comm B 0 1
-		0: AR A s1 n=500000; ${poll:-K s3}; AR B s2 n=500000
-		1: AR A s1 n=500000; ${poll:-K s3}; AR B s2 n=500000
+		0: AR A s1 n=4000000; ${poll:-K s3}; AR B s2 n=4000000
+		1: AR A s1 n=4000000; ${poll:-K s3}; AR B s2 n=4000000
 	END
-	run polled nccl $((20 * SLOW)) || fail "polled: $(cat "$T/polled.out")"
+	run polled $((20 * SLOW)) || fail "polled: $(cat "$T/polled.out")"
 	"$B/dfshim" predict "$T/polled" >"$T/said" 2>&1 || fail "$poll: predict ends with $?: $(cat "$T/said")"
 	side=$(grep -c "up to 2 collectives of one rank run at once" "$T/said")
 	[ -z "$poll" ] || "$B/dfshim" show "$T/polled" | grep -q " polled " || fail "$poll: its end is not in the trace"
@@ -35,8 +36,8 @@ done
 pids=()
 trap 'for pid in "${pids[@]}"; do kill -KILL -- "-$pid"; done 2>/dev/null' EXIT
 for mode in prevent trace; do
-	preload="$B/libdfshim.so $B/libdfhost.so"
-	[ $mode = prevent ] || preload+=" $B/tests/deadlock/fake/libnccl.so.2"
+	e=("LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so")
+	[ $mode = prevent ] || e=("${NCCL_RULES[@]}")
 	for loop in "ncclCommGetAsyncError:awatch A" "cudaStreamQuery:stuck s2; spoll s2" "cudaEventQuery:stuck s2; rec e s2; epoll e"; do
 		name=$mode-${loop%%:*}
 		cat >"$T/$name.txt" <<-END
@@ -47,8 +48,7 @@ for mode in prevent trace; do
 			1: ${loop#*:}
 		END
 		rm -rf "${T:?}/$name"
-		env DFSHIM_MODE=$mode DFSHIM_TRACE="$T/$name" DFSHIM_RULES=nccl DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) \
-			LD_PRELOAD="$preload" setsid "$S" --timeout 100 "$T/$name.txt" >"$T/$name.out" 2>&1 &
+		env DFSHIM_TRACE="$T/$name" "${e[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) setsid "$S" --timeout 100 "$T/$name.txt" >"$T/$name.out" 2>&1 &
 		pids+=($!)
 	done
 done
@@ -68,7 +68,7 @@ wait
 
 for p in PL-01 PL-02 PL-07; do
 	cp "$SRC/tests/deadlock/catalogue/$p.txt" "$T/$p.txt"
-	run $p nccl $((12 * SLOW))
+	run $p $((12 * SLOW))
 	want=$("$B/dfshim" check "$T/$p" | head -1 | cut -d: -f1)
 	have=$(timeout -k 2 "${LIMIT:-60}" "$B/dfshim" replay --rules nccl --timeout $((2 + SLOW / 2)) "$T/$p" 2>"$T/err" | head -1)
 	[ "$want" = DATA ] || fail "$p: recorded as $want"

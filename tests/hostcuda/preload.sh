@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs a program of this folder with libdfhost.so preloaded: preload.sh PROGRAM [ARGS...].
+# Runs a program of this folder with libdfhost.so preloaded: preload.sh PROGRAM [ARGS...]. NCCL=1: and libdfnccl.so, so
+# that streams share hardware queues.
 set -eu
 host=$B/libdfhost.so
 if [ ! -e "$host" ]; then
@@ -8,4 +9,4 @@ if [ ! -e "$host" ]; then
 fi
 program=$B/tests/hostcuda/$1
 shift
-exec env LD_PRELOAD="${SAN_RUNTIME-}$host" "$program" "$@"
+exec env LD_PRELOAD="${SAN_RUNTIME-}$host${NCCL:+ $B/libdfnccl.so}" "$program" "$@"

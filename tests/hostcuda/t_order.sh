@@ -3,4 +3,4 @@
 # was enqueued before.
 set -eu
 tests/hostcuda/preload.sh p_order
-DFSHIM_RULES=nccl DFSHIM_HOST_QUEUES=2 tests/hostcuda/preload.sh p_order 30
+NCCL=1 DFSHIM_HOST_QUEUES=2 tests/hostcuda/preload.sh p_order 30

@@ -19,6 +19,10 @@ SLOW=${SLOW:-1}
 # seconds TENTHS: so many tenths of a second, SLOW times, in seconds.
 seconds() { echo "$(($1 * SLOW / 10)).$(($1 * SLOW % 10))"; }
 
+# In the environment of a client on CPU threads: by NCCL's rules, that is libdfnccl.so behind libdfshim.so.
+# shellcheck disable=SC2034 # used by the tests
+NCCL_RULES=(DFSHIM_MODE=trace "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so")
+
 # own_shm: the script begins anew with a /dev/shm of its own, and fails if anything is left there at its end, also by
 # processes that were killed.
 own_shm() {
@@ -44,9 +48,9 @@ host() {
 }
 
 # control ARGS...: disorder by NCCL's rules, stopped when nothing moves for 1.5 s (SLOW times that). Status in rc,
-# messages in $T/verdict.
+# messages in $T/verdict. What the jobs before it have left in the folder of traces is none of its own.
 control() {
 	rc=0
-	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host --rules nccl --timeout "$(seconds 15)" -- "$C/disorder" "$@" \
+	env -u DFSHIM_TRACE timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host --rules nccl --timeout "$(seconds 15)" -- "$C/disorder" "$@" \
 		--timeout 60 2>"$T/verdict" || rc=$?
 }

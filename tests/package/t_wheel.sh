@@ -13,7 +13,7 @@ want=$("$B/dfshim" --version | head -1)
 for how in "$tool" "$T/venv/bin/python -m dfshim"; do
 	[ "$($how --version | head -1)" = "$want" ] || fail "$how --version: $($how --version 2>&1), not $want"
 done
-for f in libdfshim.so libdfhost.so libdfplan.so dfhost/libcuda.so.1 dfhost/libcudart.so.12 dfhost/libcudart.so.13; do
+for f in libdfshim.so libdfhost.so libdfnccl.so libdfplan.so dfhost/libcuda.so.1 dfhost/libcudart.so.12 dfhost/libcudart.so.13; do
 	at=$("$T/venv/bin/python" -c "import dfshim; print(dfshim.library('$f'))")
 	case $at in "$T/venv/"*) ;; *) fail "dfshim.library('$f') is $at" ;; esac
 	[ -s "$at" ] || fail "$at is not there"
@@ -24,6 +24,9 @@ done
 # A job that NCCL's rules cannot finish, on the installed libraries, with its call sites; its status is the program's.
 env -u SRC -u B "$tool" run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 || fail "run: $(tail -5 "$T/out")"
 grep -q OK "$T/out" || fail "run: $(cat "$T/out")"
+env -u SRC -u B "$tool" run --host --rules nccl --timeout "$(seconds 20)" -- "$C/disorder" --ranks 2 --colls 4 --iters 30 >"$T/out" 2>&1 &&
+	fail "by NCCL's rules: it went on: $(cat "$T/out")"
+grep -q '^ORDER: ' "$T/out" || fail "by NCCL's rules: $(cat "$T/out")"
 # shellcheck disable=SC2016 # for the shell below
 "$tool" run --host -- sh -c 'for f in $LD_PRELOAD; do realpath $f; done' | grep -q "^$(realpath "$T")/venv/.*/libdfshim.so" ||
 	fail "another libdfshim.so than the wheel's is preloaded"

@@ -11,7 +11,7 @@ SAN_COMPILE=${san:+-fsanitize=$san}
 mk() { env -u MAKEFLAGS make --no-print-directory -s SAN="$san" B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
 mk install >"$T/install" 2>&1 || fail "make install: $(tail -5 "$T/install")"
 at=$root/opt/df
-for f in bin/dfshim lib/libdfshim.so lib/libdfhost.so lib/dfhost/libcuda.so.1 include/dfccl.h share/man/man1/dfshim.1 share/man/man7/libdfshim.7 \
+for f in bin/dfshim lib/libdfshim.so lib/libdfhost.so lib/dfhost/libcuda.so.1 lib/dfshim/libdfnccl.so include/dfccl.h share/man/man1/dfshim.1 share/man/man7/libdfshim.7 \
 	share/bash-completion/completions/dfshim lib/pkgconfig/dfshim.pc share/dfshim/sim.schema.json; do
 	[ -s "$at/$f" ] || fail "$f is not installed"
 done
@@ -26,6 +26,13 @@ cd "$T" || exit 1
 env -u SRC -u B PATH="$at/bin:$PATH" dfshim run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 ||
 	fail "the installed copy: $(tail -5 "$T/out")"
 grep -q OK "$T/out" || fail "the installed copy: $(cat "$T/out")"
+env -u SRC -u B "$at/bin/dfshim" run --host --rules nccl --timeout "$(seconds 20)" -- "$C/disorder" --ranks 2 --colls 4 --iters 30 >"$T/out" 2>&1 &&
+	fail "the installed copy by NCCL's rules went on: $(cat "$T/out")"
+grep -q '^ORDER: ' "$T/out" || fail "the installed copy by NCCL's rules: $(tail -5 "$T/out")"
+# ldconfig would make NVIDIA's names of these.
+for f in "$at"/lib/*.so*; do
+	readelf -d "$f" | grep -E 'SONAME.*\[lib(nccl|cuda|cudart)\.so' && fail "$f is in a folder of ldconfig's"
+done
 # shellcheck disable=SC2016 # for the shell below
 "$at/bin/dfshim" run --host -- sh -c 'for f in $LD_PRELOAD; do realpath $f; done' | grep -qx "$(realpath "$at")/lib/libdfshim.so" ||
 	fail "another libdfshim.so than the installed one is preloaded"

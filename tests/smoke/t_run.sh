@@ -33,12 +33,12 @@ for how in ({}, six) if socket.has_dualstack_ipv6() else ({},):
 
 # Options become variables; the preload holds both libraries, and what was there.
 "$D" run --host=4 --rules nccl --mode trace --timeout 2.5 --trace a/b --dry-run -- x >out || fail "dry run"
-for w in DFSHIM_HOST_DEVICES=4 DFSHIM_RULES=nccl DFSHIM_MODE=trace DFSHIM_TIMEOUT_MS=2500 \
+for w in DFSHIM_HOST_DEVICES=4 DFSHIM_MODE=trace DFSHIM_TIMEOUT_MS=2500 \
 	DFSHIM_TIMEOUT_ACTION=abort DFSHIM_BACKEND=host "DFSHIM_TRACE=$(pwd -P)/a/b"; do
 	grep -qx "$w" out || fail "$w is not in: $(cat out)"
 done
 [ -d a/b ] || fail "the trace folder was not made"
-grep -q "^LD_PRELOAD=.*libdfshim.so .*libdfhost.so" out || fail "preload: $(cat out)"
+grep -q "^LD_PRELOAD=.*libdfshim.so .*libdfhost.so .*libdfnccl.so" out || fail "preload: $(cat out)"
 # (Not with AddressSanitizer, whose runtime must be the first in the CLI itself.)
 m=/lib/x86_64-linux-gnu/libm.so.6
 case $B in
@@ -56,7 +56,7 @@ esac
 "$D" run --host -- ./no-such-program 2>err; [ $? = 127 ] || fail "status of a missing program"
 grep -q no-such-program err || fail "a missing program is not named"
 touch plain; "$D" run --host -- ./plain 2>/dev/null; [ $? = 126 ] || fail "status of a file without x"
-for bad in "--rules sometimes" "-n 0" "-n x" "--mode" "--timeout -1" "--bogus" ""; do
+for bad in "--rules sometimes" "--rules nccl --mode prevent" "-n 0" "-n x" "--mode" "--timeout -1" "--bogus" ""; do
 	# shellcheck disable=SC2086 # words
 	"$D" run --host $bad >/dev/null 2>err; [ $? = 2 ] || fail "'$bad' is accepted"
 	[ -s err ] || fail "'$bad': no message"

@@ -169,8 +169,8 @@ START_TEST(test_stress)
 	api.stream_info = stream_info;
 	api.stream_write = stream_write;
 	api.get_device = get_device;
-	df_record_behind(&api);
-	ck_assert_int_eq(df_record_watch_start(), 0);
+	df_record_behind(&api, 0);
+	ck_assert_int_eq(df_record_watch_start(NULL), 0);
 	pthread_create(&device, NULL, device_main, NULL);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		pthread_create(&t[i], NULL, issue_main, (void *)i);

@@ -10,8 +10,8 @@ for b in chromium-headless-shell chromium chromium-browser google-chrome; do
 done
 [ -n "$browser" ] || skip "no chromium here (apt-get install chromium-headless-shell)"
 unset DFSHIM_TRACE
-DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_RULES=nccl DFSHIM_TIMEOUT_MS=400 DFSHIM_TIMEOUT_ACTION=abort \
-	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout "${LIMIT:-60}" "$S" --timeout 20 "$SRC/tests/deadlock/catalogue/SQ-01.txt" >"$T/log" 2>&1
+env DFSHIM_TRACE="$T/tr" DFSHIM_BACKEND=host "${NCCL_RULES[@]}" DFSHIM_TIMEOUT_MS=400 DFSHIM_TIMEOUT_ACTION=abort \
+	timeout "${LIMIT:-60}" "$S" --timeout 20 "$SRC/tests/deadlock/catalogue/SQ-01.txt" >"$T/log" 2>&1
 "$B/dfshim" report -o "$T/r.html" "$T/tr" >"$T/said" || fail "report: $(cat "$T/said")"
 page() { timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" "file://$T/r.html" 2>"$T/errors"; }
 page --dump-dom >"$T/dom" || fail "the browser: $(tail -3 "$T/errors")"

@@ -331,6 +331,17 @@ static int reduce(const void *source, int lean, void **image, size_t *bytes)
 	return rc;
 }
 
+int df_trace_whole(const struct df_trace_header *ring, void **image, size_t *bytes)
+{
+	if (!ring)
+		return -EINVAL;
+	*image = snapshot(ring);
+	if (!*image)
+		return -ENOMEM;
+	*bytes = image_bytes(*image);
+	return 0;
+}
+
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes)
 {
 	void *copy;

@@ -331,6 +331,11 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	case DF_REC_OP_SLOT:
 		op->slot = rec->a ? 2 : 1;
 		op->rec_slot = index;
+		/* In mode trace it was taken for begun, before it was known that it waits. */
+		if (!rec->a && op->state == DF_OP_STARTED) {
+			op->state = DF_OP_ISSUED;
+			op->rec_start = DF_NO_REC;
+		}
 		if (!rec->a || op->state != DF_OP_ISSUED)
 			break;
 		/*

@@ -19,11 +19,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "trace/check.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/run/cmd_run.h"
+#include "trace/cli/run/jobdir.h"
 #include "trace/read/reader.h"
 
 #define NR_PROCS_MAX 4096
@@ -39,6 +41,7 @@ struct proc {
 struct df_run_opts df_run = {.grace = 10};
 
 static struct proc *procs;
+static int own_trace; /* the traces are ours, and go with the job */
 static sigset_t old_mask;
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -95,7 +98,8 @@ static int parse(int argc, char **argv)
 		 DF_OPT_TO(df_run.nr_procs)},
 		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
 		DF_OPT(RULES, df_run.rules,
-		       "on CPU threads: by NCCL's rules, which may deadlock (DFSHIM_RULES)"),
+		       "on CPU threads: by NCCL's rules, which may deadlock (libdfnccl.so executes, in mode "
+		       "trace), or by dfshim's (default)"),
 		DF_OPT(TRACE, trace,
 		       "write traces there; after a failure the verdict is printed, once"),
 		DF_OPT(TIMEOUT, df_run.timeout, NULL),
@@ -342,8 +346,9 @@ static void print_verdict(void)
 	if (!df_cmd_check || strchr(df_run.trace, '%'))
 		return;
 	if (has_told()) {
-		fprintf(stderr, "dfshim run: the verdict is above; the traces are in %s\n",
-			df_run.trace);
+		if (!own_trace)
+			fprintf(stderr, "dfshim run: the verdict is above; the traces are in %s\n",
+				df_run.trace);
 		return;
 	}
 	fflush(NULL);
@@ -361,6 +366,7 @@ int df_cmd_run(int argc, char **argv)
 {
 	static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 	int ret, i, signals, code;
+	struct df_jobdir dir;
 	sigset_t mask;
 	size_t k;
 
@@ -383,6 +389,15 @@ int df_cmd_run(int argc, char **argv)
 	signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (signals < 0)
 		return df_cli_input_error("run", "signalfd", "%s", strerror(errno));
+	/* Processes that NCCL has joined know of one another by their traces only. */
+	own_trace = df_run.nccl && df_run.nr_procs > 1 && !*df_run.trace &&
+		    !getenv(df_env_name(DF_ENV_ROW_trace));
+	if (own_trace) {
+		if (df_jobdir_create(&dir, "run"))
+			return 1;
+		snprintf(df_run.trace, sizeof(df_run.trace), "%s", dir.path);
+		setenv(df_env_name(DF_ENV_ROW_trace), dir.path, 1);
+	}
 	fflush(NULL);
 	for (i = 0; i < df_run.nr_procs; i++) {
 		ret = start(i);
@@ -395,5 +410,7 @@ int df_cmd_run(int argc, char **argv)
 	code = wait_all(signals);
 	if (code && *df_run.trace)
 		print_verdict();
+	if (own_trace)
+		df_jobdir_remove(&dir);
 	return code;
 }

@@ -10,6 +10,7 @@
 
 extern struct df_run_opts {
 	int host, devices, nr_procs, set_ranks, tag, dry_run;
+	int nccl; /* by NCCL's rules */
 	const char *mode, *rules;
 	char trace[PATH_MAX];
 	double timeout, limit, grace;

@@ -132,7 +132,8 @@ static long hold_port(void)
 
 int df_run_environment(void)
 {
-	char shim[PATH_MAX], hostlib[PATH_MAX], runtime[PATH_MAX], preload[4 * PATH_MAX];
+	char shim[PATH_MAX], hostlib[PATH_MAX], nccl[PATH_MAX], runtime[PATH_MAX];
+	char preload[5 * PATH_MAX];
 	const char *backend = getenv(df_env_name(DF_ENV_ROW_backend));
 	const char *old = getenv("LD_PRELOAD");
 	int user_host = df_run.host;
@@ -143,14 +144,24 @@ int df_run_environment(void)
 		df_run.host = !have_gpu();
 	if (df_run.rules && !df_run.host)
 		return df_cli_usage_error("run", "--rules needs --host");
+	df_run.nccl = df_run.rules && !strcmp(df_run.rules, "nccl");
+	if (df_run.nccl && df_run.mode && strcmp(df_run.mode, "trace"))
+		return df_cli_usage_error("run",
+					  "--rules nccl: NCCL executes, so that the mode is "
+					  "trace, not %s",
+					  df_run.mode);
 	if (df_run_library("run", "libdfshim.so", shim, sizeof(shim)))
 		return 1;
 	*hostlib = '\0';
 	if (df_run.host && df_run_library("run", "libdfhost.so", hostlib, sizeof(hostlib)))
 		return 1;
+	*nccl = '\0';
+	if (df_run.nccl && df_run_library("run", "libdfnccl.so", nccl, sizeof(nccl)))
+		return 1;
 	sanitizer_runtime(runtime, sizeof(runtime));
-	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s", runtime, shim, df_run.host ? " " : "",
-		 hostlib, old && *old ? " " : "", old ? old : "");
+	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s%s%s", runtime, shim,
+		 df_run.host ? " " : "", hostlib, df_run.nccl ? " " : "", nccl,
+		 old && *old ? " " : "", old ? old : "");
 	setenv("LD_PRELOAD", preload, 1);
 
 	if (df_run.host) {
@@ -163,10 +174,11 @@ int df_run_environment(void)
 		setenv(df_env_name(DF_ENV_ROW_host_devices), "1024", 0);
 	if (df_run.host && !user_host)
 		fprintf(stderr, "dfshim run: no GPU here: devices are CPU threads (CPU backend)\n");
-	if (df_run.mode)
-		setenv(df_env_name(DF_ENV_ROW_mode), df_run.mode, 1);
-	if (df_run.rules)
-		setenv(df_env_name(DF_ENV_ROW_rules), df_run.rules, 1);
+	if (df_run.mode || df_run.nccl)
+		setenv(df_env_name(DF_ENV_ROW_mode), df_run.nccl ? "trace" : df_run.mode, 1);
+	/* What hangs as NCCL would does not go on by itself. */
+	if (df_run.nccl)
+		setenv(df_env_name(DF_ENV_ROW_timeout_action), "abort", 0);
 	if (*df_run.trace)
 		setenv(df_env_name(DF_ENV_ROW_trace), df_run.trace, 1);
 	if (df_run.timeout > 0) {

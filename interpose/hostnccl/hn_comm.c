@@ -1,0 +1,472 @@
+/*
+ * Communicators: how they are made, by an id or from a parent, are asked, and end.
+ *
+ * Threads: any. Communicators are in a list, under its lock, for who ends what is stuck. A handle that was destroyed
+ * or aborted stays a small piece of memory for good: streams may still have to look at its words.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "interpose/hostnccl/hn_api.h"
+#include "interpose/hostnccl/hostnccl.h"
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+
+typedef int cudaError_t;
+cudaError_t cudaMalloc(void **ptr, size_t bytes) __attribute__((weak));
+cudaError_t cudaFree(void *ptr) __attribute__((weak));
+const struct df_backend *df_hostcuda(void) __attribute__((weak));
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct df_hn_comm *list;
+static void (*told_of_stops)(struct ncclComm *comm);
+
+const struct df_backend *df_hn_cuda(void)
+{
+	return df_hostcuda ? df_hostcuda() : NULL;
+}
+
+/* NCCL allocates when it sets up, and that waits for the device. */
+static void allocate(void)
+{
+	void *p;
+
+	if (cudaMalloc && cudaFree && !cudaMalloc(&p, 4096))
+		cudaFree(p);
+}
+
+ncclResult_t df_hn_check(const void *comm, const char *function)
+{
+	const struct df_hn_comm *c = comm;
+
+	if (!c || c->magic != DF_NCCL_COMM_MAGIC) {
+		DF_NCCL_WARN("%s : comm argument is %s", function, c ? "corrupted" : "NULL");
+		return ncclInvalidArgument;
+	}
+	if (DF_HN_GET(&c->ended)) {
+		DF_NCCL_WARN("%s : comm has been destroyed", function);
+		return ncclInvalidArgument;
+	}
+	return df_hn_error(c);
+}
+
+/* ---- set-up --------------------------------------------------------------------------------------------------- */
+
+static void enlist(struct df_hn_comm *c)
+{
+	pthread_mutex_lock(&list_lock);
+	c->next_comm = list;
+	list = c;
+	pthread_mutex_unlock(&list_lock);
+}
+
+static ncclResult_t meet(struct df_hn_job *j)
+{
+	ncclResult_t res = df_hn_meet(j->comm, &j->id);
+
+	if (res && !j->nonblocking)
+		*j->out = NULL;
+	return res;
+}
+
+static ncclResult_t init(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
+			 const ncclConfig_t *config)
+{
+	struct df_hn_job j = {.fn = meet, .out = comm};
+	ncclResult_t res;
+
+	if (!comm || nranks < 1 || nranks > DF_HN_MAX || rank < 0 || rank >= nranks) {
+		DF_NCCL_WARN("Invalid rank requested : %d/%d", rank, nranks);
+		return ncclInvalidArgument;
+	}
+	if (!df_hn_cuda()) {
+		DF_NCCL_WARN(
+			"libdfnccl.so needs libdfhost.so: there is no memory of the CUDA runtime "
+			"on the CPU");
+		return ncclUnhandledCudaError;
+	}
+	memcpy(&j.id, id, sizeof(j.id));
+	allocate();
+	res = df_hn_open(&j.id, nranks, rank, &j.comm);
+	if (res)
+		return res;
+	j.nonblocking = j.comm->nonblocking = config && config->blocking == 0;
+	enlist(j.comm);
+	*comm = (ncclComm_t)j.comm;
+	return df_hn_job_start(&j);
+}
+
+ncclResult_t pncclGetVersion(int *version)
+{
+	if (!version)
+		return ncclInvalidArgument;
+	*version = DF_NCCL_VERSION;
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclGetVersion);
+
+ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
+{
+	struct df_hn_id made;
+	ncclResult_t res = id ? df_hn_id_make(&made) : ncclInvalidArgument;
+
+	if (res)
+		return res;
+	memset(id, 0, sizeof(*id));
+	memcpy(id, &made, sizeof(made));
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclGetUniqueId);
+
+ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+{
+	return init(comm, nranks, &id, rank, NULL);
+}
+DF_HN_NAME(ncclCommInitRank);
+
+ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
+				     ncclConfig_t *config)
+{
+	return init(comm, nranks, &id, rank, config);
+}
+DF_HN_NAME(ncclCommInitRankConfig);
+
+ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nr_ids,
+				       ncclUniqueId *ids, ncclConfig_t *config)
+{
+	return nr_ids < 1 || !ids ? ncclInvalidArgument : init(comm, nranks, ids, rank, config);
+}
+DF_HN_NAME(ncclCommInitRankScalable);
+
+ncclResult_t pncclCommInitAll(ncclComm_t *comms, int nr, const int *devices)
+{
+	const struct df_backend *cuda = df_hn_cuda();
+	int i, device = cuda ? cuda->get_device() : 0;
+	ncclResult_t res, end;
+	ncclUniqueId id;
+
+	if (!comms || nr < 1)
+		return ncclInvalidArgument;
+	res = pncclGetUniqueId(&id);
+	if (!res)
+		res = pncclGroupStart();
+	if (res)
+		return res;
+	for (i = 0; i < nr && !res; i++)
+		res = cuda && cuda->set_device(devices ? devices[i] : i)
+			      ? ncclUnhandledCudaError
+			      : init(&comms[i], nr, &id, i, NULL);
+	end = pncclGroupEnd();
+	if (cuda)
+		cuda->set_device(device);
+	return res ? res : end;
+}
+DF_HN_NAME(ncclCommInitAll);
+
+/* ---- division ------------------------------------------------------------------------------------------------- */
+
+static struct df_hn_division *division_of(const struct df_hn_comm *c, int rank, uint64_t round)
+{
+	return &c->share->seats[rank].divisions[round % DF_HN_ROUNDS];
+}
+
+/* What a rank of the parent has said of this round; NULL: the communicator has an error. */
+static const struct df_hn_division *said(struct df_hn_comm *c, int rank, uint64_t round)
+{
+	const struct df_hn_division *d = division_of(c, rank, round);
+	unsigned turns = 0;
+
+	/* ACQUIRE pairs with the RELEASE in say(): colour and key come before the round. */
+	while (__atomic_load_n(&d->round, __ATOMIC_ACQUIRE) != round + 1) {
+		if (df_hn_error(c))
+			return NULL;
+		df_hn_nap(&turns);
+	}
+	return d;
+}
+
+static void say(struct df_hn_comm *c, uint64_t round, int color, int key)
+{
+	struct df_hn_division *d = division_of(c, c->rank, round);
+
+	d->color = color;
+	d->key = key;
+	/* RELEASE pairs with the ACQUIRE in said(). */
+	__atomic_store_n(&d->round, round + 1, __ATOMIC_RELEASE);
+}
+
+/* The new communicator's memory: its first rank makes it. */
+static ncclResult_t child_id(struct df_hn_comm *c, int first, uint64_t round, struct df_hn_id *id)
+{
+	struct df_hn_division *d = division_of(c, first, round);
+	unsigned turns = 0;
+	ncclResult_t res;
+
+	if (first == c->rank) {
+		res = df_hn_id_make(id);
+		if (res)
+			return res;
+		d->child = *id;
+		/* RELEASE pairs with the ACQUIRE below: the id comes before its round. */
+		__atomic_store_n(&d->named, round + 1, __ATOMIC_RELEASE);
+		return ncclSuccess;
+	}
+	/* ACQUIRE pairs with the RELEASE above. */
+	while (__atomic_load_n(&d->named, __ATOMIC_ACQUIRE) != round + 1) {
+		res = df_hn_error(c);
+		if (res)
+			return res;
+		df_hn_nap(&turns);
+	}
+	*id = d->child;
+	return ncclSuccess;
+}
+
+static ncclResult_t divide_among(struct df_hn_job *j)
+{
+	struct df_hn_comm *c = j->comm, *child;
+	uint64_t round = c->nr_rounds++;
+	int k, n = 0, rank = 0, first = c->rank, first_key = j->key;
+	ncclResult_t res;
+
+	say(c, round, j->color, j->key);
+	for (k = 0; k < c->nranks; k++) {
+		const struct df_hn_division *d;
+
+		if (j->without && j->without[k])
+			continue;
+		d = said(c, k, round);
+		if (!d)
+			return df_hn_error(c);
+		if (d->color != j->color)
+			continue;
+		n++;
+		rank += d->key < j->key || (d->key == j->key && k < c->rank);
+		if (d->key < first_key || (d->key == first_key && k < first)) {
+			first = k;
+			first_key = d->key;
+		}
+	}
+	if (j->color < 0)
+		return ncclSuccess;
+	res = child_id(c, first, round, &j->id);
+	if (!res)
+		res = df_hn_open(&j->id, n, rank, &child);
+	if (res)
+		return res;
+	child->device = child->share->seats[rank].device = c->device;
+	child->nonblocking = j->nonblocking;
+	enlist(child);
+	res = df_hn_meet(child, &j->id);
+	if (!res)
+		/* RELEASE pairs with the application's own look at the handle. */
+		__atomic_store_n(j->out, (ncclComm_t)child, __ATOMIC_RELEASE);
+	return res;
+}
+
+static ncclResult_t divide(struct df_hn_job *j)
+{
+	ncclResult_t res;
+
+	__atomic_fetch_add(&j->comm->setting_up, 1, __ATOMIC_RELAXED);
+	res = divide_among(j);
+	__atomic_fetch_sub(&j->comm->setting_up, 1, __ATOMIC_RELAXED);
+	return res;
+}
+
+static ncclResult_t child_of(ncclComm_t comm, struct df_hn_job j, const ncclConfig_t *config,
+			     const char *name)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	ncclResult_t res = df_hn_check(c, name);
+
+	if (!res && !j.out)
+		res = ncclInvalidArgument;
+	if (res) {
+		free(j.without);
+		return res;
+	}
+	allocate();
+	*j.out = NULL;
+	j.fn = divide;
+	j.comm = c;
+	j.nonblocking = config && config->blocking != NCCL_CONFIG_UNDEF_INT ? !config->blocking
+									    : c->nonblocking;
+	return df_hn_job_start(&j);
+}
+
+ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+			    ncclConfig_t *config)
+{
+	return child_of(comm, (struct df_hn_job){.color = color, .key = key, .out = newcomm},
+			config, "CommSplit");
+}
+DF_HN_NAME(ncclCommSplit);
+
+ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int nr, ncclComm_t *newcomm,
+			     ncclConfig_t *config, int flags)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	struct df_hn_job j = {.out = newcomm};
+	ncclResult_t res = df_hn_check(c, "CommShrink");
+	int i;
+
+	(void)flags;
+	if (res)
+		return res;
+	j.key = c->rank;
+	j.without = calloc((size_t)c->nranks, 1);
+	if (!j.without)
+		return ncclSystemError;
+	for (i = 0; i < nr; i++)
+		if (exclude[i] >= 0 && exclude[i] < c->nranks)
+			j.without[exclude[i]] = 1;
+	return child_of(comm, j, config, "CommShrink");
+}
+DF_HN_NAME(ncclCommShrink);
+
+/* ---- end ------------------------------------------------------------------------------------------------------ */
+
+/* Blocks until all launches are over. */
+static ncclResult_t idle(struct df_hn_comm *c)
+{
+	unsigned turns = 0;
+	ncclResult_t error = ncclSuccess;
+	uint64_t all;
+
+	pthread_mutex_lock(&c->lock);
+	all = c->nr_launches;
+	pthread_mutex_unlock(&c->lock);
+	/* ACQUIRE pairs with the RELEASE in finish() (hn_engine.c): what the operations did is done. */
+	while (__atomic_load_n(&c->done, __ATOMIC_ACQUIRE) < all && !(error = df_hn_error(c)))
+		df_hn_nap(&turns);
+	return error;
+}
+
+static ncclResult_t finalize(struct df_hn_job *j)
+{
+	return idle(j->comm);
+}
+
+ncclResult_t pncclCommFinalize(ncclComm_t comm)
+{
+	struct df_hn_job j = {.fn = finalize, .comm = (struct df_hn_comm *)comm};
+	ncclResult_t res = df_hn_check(comm, "CommFinalize");
+
+	return res ? res : df_hn_job_start(&j);
+}
+DF_HN_NAME(ncclCommFinalize);
+
+/* Nobody waits in it and nothing of it moves any more. */
+static void end(struct df_hn_comm *c)
+{
+	struct df_hn_comm **p;
+	unsigned turns = 0;
+
+	if (__atomic_exchange_n(&c->ended, 1, __ATOMIC_RELAXED))
+		return;
+	if (!DF_HN_GET(&c->error))
+		__atomic_store_n(&c->error, ncclInvalidUsage, __ATOMIC_RELAXED);
+	/* ACQUIRE, both, pair with the end of what other threads do for it: it uses the memory that goes now. */
+	while (__atomic_load_n(&c->setting_up, __ATOMIC_ACQUIRE) ||
+	       __atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE))
+		df_hn_nap(&turns);
+	df_hn_drop(c);
+	pthread_mutex_lock(&list_lock);
+	for (p = &list; *p && *p != c; p = &(*p)->next_comm)
+		;
+	if (*p)
+		*p = c->next_comm;
+	pthread_mutex_unlock(&list_lock);
+	df_hn_close(c);
+}
+
+ncclResult_t pncclCommAbort(ncclComm_t comm)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+
+	if (!c || c->magic != DF_NCCL_COMM_MAGIC)
+		return c ? ncclInvalidArgument : ncclSuccess;
+	if (!DF_HN_GET(&c->error))
+		__atomic_store_n(&c->error, ncclInternalError, __ATOMIC_RELAXED);
+	end(c);
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclCommAbort);
+
+ncclResult_t pncclCommDestroy(ncclComm_t comm)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+
+	if (!c)
+		return ncclSuccess;
+	if (c->magic != DF_NCCL_COMM_MAGIC || DF_HN_GET(&c->ended)) {
+		DF_NCCL_WARN("CommDestroy : comm has been destroyed");
+		return ncclInvalidArgument;
+	}
+	idle(c);
+	end(c);
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclCommDestroy);
+
+/* It has operations that are not over, or somebody waits for its ranks. */
+static int unfinished(struct df_hn_comm *c)
+{
+	uint64_t all;
+
+	pthread_mutex_lock(&c->lock);
+	all = c->nr_launches;
+	pthread_mutex_unlock(&c->lock);
+	return DF_HN_GET(&c->done) < all || DF_HN_GET(&c->setting_up);
+}
+
+void df_hn_tell_stopped(void)
+{
+	struct df_hn_comm *c;
+
+	pthread_mutex_lock(&list_lock);
+	for (c = list; c; c = c->next_comm) {
+		if (c->told || DF_HN_GET(&c->ended) || df_hn_error(c) != ncclRemoteError)
+			continue;
+		c->told = 1;
+		__atomic_store_n(&c->error, ncclRemoteError, __ATOMIC_RELAXED);
+		if (told_of_stops)
+			told_of_stops((struct ncclComm *)c);
+	}
+	pthread_mutex_unlock(&list_lock);
+}
+
+static void stop(void)
+{
+	struct df_hn_comm *c;
+
+	/*
+	 * All have it before any of them ends: what the end of one lets go on may finish operations of another, and a thread
+	 * that waited for these must not take them for right.
+	 */
+	df_hn_engine_hold();
+	pthread_mutex_lock(&list_lock);
+	for (c = list; c; c = c->next_comm) {
+		if (DF_HN_GET(&c->ended) || df_hn_error(c) || !unfinished(c))
+			continue;
+		__atomic_store_n(&c->error, ncclRemoteError, __ATOMIC_RELAXED);
+		__atomic_store_n(&c->share->stopped, 1, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&list_lock);
+	df_hn_tell_stopped();
+	df_hn_engine_go_on();
+}
+
+static void on_stop(void (*fn)(struct ncclComm *comm))
+{
+	told_of_stops = fn;
+}
+
+DF_HN_EXPORT const struct df_hostnccl_api *df_hostnccl(void)
+{
+	static const struct df_hostnccl_api api = {
+		.stop = stop, .on_stop = on_stop, .slot_waits = df_hn_slot_waits};
+
+	return &api;
+}

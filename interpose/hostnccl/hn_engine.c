@@ -1,0 +1,274 @@
+/*
+ * Executes launches by the rules of NCCL and of a GPU:
+ *
+ *   - a launch starts when all its streams have reached it and the communicator's last launch is over;
+ *   - it then needs one of DFSHIM_HOST_SLOTS slots of its device, and keeps it to its end: nothing preempts it. Of
+ *     those that wait for a slot the one that was issued first gets it;
+ *   - its streams go on when it is over.
+ *
+ * One thread does that for all ranks of the process, in passes, so that no launch that waits holds a thread. It sleeps
+ * while there is nothing; while launches wait for streams or for other processes it looks at them, less and less often.
+ *
+ * Threads: launches come in through the inbox, under its lock; everything else is the thread's, in a pass, for which it
+ * holds the pass's lock. Lock order: pass, inbox.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include "interpose/hostnccl/hn.h"
+#include "runtime/base/env.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+
+#define SPINS	 64
+#define NAP_NS	 20000
+#define MAX_NAPS 5 /* doublings */
+#define DEVICES	 1024
+
+struct queue {
+	struct df_hn_launch *first, **last;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct queue inbox;
+	int started;
+	uint32_t given; /* futex word: launches came in */
+} in = {.lock = PTHREAD_MUTEX_INITIALIZER, .inbox = {NULL, &in.inbox.first}};
+
+static pthread_mutex_t pass_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct queue all = {NULL, &all.first}; /* in order of issue */
+static long slots_used[DEVICES];
+
+static void append(struct queue *q, struct df_hn_launch *l)
+{
+	l->next = NULL;
+	*q->last = l;
+	q->last = &l->next;
+}
+
+/* Takes the launch at *p out. */
+static void take_out(struct queue *q, struct df_hn_launch **p)
+{
+	struct df_hn_launch *l = *p;
+
+	*p = l->next;
+	if (q->last == &l->next)
+		q->last = p;
+}
+
+static void free_launch(struct df_hn_launch *l)
+{
+	free(l->ops);
+	free(l);
+}
+
+static int reached(const struct df_hn_launch *l)
+{
+	int i;
+
+	if (l->ticket != l->comm->turn)
+		return 0;
+	for (i = 0; i < l->nr_streams; i++)
+		/* ACQUIRE pairs with the stream's write of the word: we see what it did before. */
+		if (__atomic_load_n(l->streams[i].word, __ATOMIC_ACQUIRE) < l->streams[i].value)
+			return 0;
+	return 1;
+}
+
+static void start(struct df_hn_launch *l)
+{
+	int i;
+
+	slots_used[l->comm->device]++;
+	l->state = DF_HN_RUNS;
+	for (i = 0; i < l->nr; i++)
+		df_hn_op_begin(&l->ops[i]);
+}
+
+/* One attempt with each of its operations; *over: none is left. */
+static int step(struct df_hn_launch *l, int *over)
+{
+	int i, left = 0, moved = 0;
+
+	for (i = 0; i < l->nr; i++) {
+		if (!l->ops[i].over)
+			moved |= df_hn_op_step(&l->ops[i]);
+		left += !l->ops[i].over;
+	}
+	*over = !left;
+	return moved;
+}
+
+static void finish(struct df_hn_launch *l)
+{
+	struct df_hn_comm *c = l->comm;
+
+	slots_used[c->device]--;
+	c->turn++;
+	/* RELEASE pairs with the ACQUIRE of a stream's wait: what the operations wrote comes first. */
+	__atomic_store_n(&c->done, c->turn, __ATOMIC_RELEASE);
+	df_hn_cuda()->kick(c->device);
+	free_launch(l);
+}
+
+static void receive(void)
+{
+	pthread_mutex_lock(&in.lock);
+	if (in.inbox.first) {
+		*all.last = in.inbox.first;
+		all.last = in.inbox.last;
+		in.inbox = (struct queue){NULL, &in.inbox.first};
+	}
+	pthread_mutex_unlock(&in.lock);
+}
+
+/* The communicator's launches are over, undone. */
+static void drop(struct df_hn_comm *c)
+{
+	struct df_hn_launch *l, **p;
+
+	receive();
+	for (p = &all.first; (l = *p);) {
+		if (l->comm != c) {
+			p = &l->next;
+			continue;
+		}
+		take_out(&all, p);
+		if (l->state == DF_HN_RUNS)
+			slots_used[c->device]--;
+		free_launch(l);
+	}
+	/* RELEASE pairs with the ACQUIRE of a stream's wait: an error is seen by who gets behind it. */
+	__atomic_store_n(&c->done, DF_HN_ENDLESS, __ATOMIC_RELEASE);
+	df_hn_cuda()->kick(c->device);
+}
+
+/* 1: something moved. */
+static int pass(void)
+{
+	struct df_hn_launch *l, **p;
+	int moved = 0, over;
+
+	receive();
+	for (p = &all.first; (l = *p);) {
+		if (df_hn_error(l->comm)) {
+			df_hn_tell_stopped();
+			/* The list changes: the next pass goes on. */
+			drop(l->comm);
+			return 1;
+		}
+		over = 0;
+		if (l->state == DF_HN_RUNS)
+			moved |= step(l, &over);
+		if (over) {
+			take_out(&all, p);
+			finish(l);
+		} else {
+			p = &l->next;
+		}
+	}
+	for (l = all.first; l; l = l->next) {
+		if (l->state == DF_HN_QUEUED && reached(l))
+			l->state = DF_HN_REACHED;
+		if (l->state != DF_HN_REACHED ||
+		    slots_used[l->comm->device] >= df_env()->host_slots)
+			continue;
+		start(l);
+		moved = 1;
+	}
+	return moved;
+}
+
+static void *engine(void *arg)
+{
+	unsigned idle = 0;
+
+	(void)arg;
+	prctl(PR_SET_NAME, "nccl-engine");
+	for (;;) {
+		/* ACQUIRE pairs with df_hn_submit(): what came in after it wakes us. */
+		uint32_t given = __atomic_load_n(&in.given, __ATOMIC_ACQUIRE);
+		int moved, any;
+
+		pthread_mutex_lock(&pass_lock);
+		moved = pass();
+		any = all.first != NULL;
+		pthread_mutex_unlock(&pass_lock);
+		if (moved) {
+			idle = 0;
+		} else if (!any) {
+			idle = 0;
+			df_futex_wait(&in.given, given, -1, 0);
+		} else if (++idle < SPINS) {
+			sched_yield();
+		} else {
+			unsigned naps = idle - SPINS;
+
+			df_futex_wait(&in.given, given,
+				      NAP_NS << (naps < MAX_NAPS ? naps : MAX_NAPS), 0);
+		}
+	}
+	return NULL;
+}
+
+/* Under the inbox's lock. */
+static void engine_start(void)
+{
+	sigset_t every, old;
+	pthread_t t;
+	int err;
+
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &old);
+	err = pthread_create(&t, NULL, engine, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err) {
+		DF_NCCL_WARN("no thread could be started: no operation will end");
+		return;
+	}
+	pthread_detach(t);
+	in.started = 1;
+}
+
+void df_hn_submit(struct df_hn_launch *l)
+{
+	pthread_mutex_lock(&in.lock);
+	append(&in.inbox, l);
+	if (!in.started)
+		engine_start();
+	pthread_mutex_unlock(&in.lock);
+	/* RELEASE pairs with engine(), which looks before it sleeps. */
+	__atomic_fetch_add(&in.given, 1, __ATOMIC_RELEASE);
+	df_futex_wake(&in.given, 1, 0);
+}
+
+void df_hn_drop(struct df_hn_comm *c)
+{
+	pthread_mutex_lock(&pass_lock);
+	drop(c);
+	pthread_mutex_unlock(&pass_lock);
+}
+
+void df_hn_slot_waits(void (*fn)(struct ncclComm *comm))
+{
+	struct df_hn_launch *l;
+
+	pthread_mutex_lock(&pass_lock);
+	for (l = all.first; l; l = l->next)
+		if (l->state == DF_HN_REACHED)
+			fn((struct ncclComm *)l->comm);
+	pthread_mutex_unlock(&pass_lock);
+}
+
+void df_hn_engine_hold(void)
+{
+	pthread_mutex_lock(&pass_lock);
+}
+
+void df_hn_engine_go_on(void)
+{
+	pthread_mutex_unlock(&pass_lock);
+}

@@ -1,0 +1,147 @@
+/*
+ * What a communicator is asked, and what NCCL has beside communicators and operations: memory, registration, operators
+ * of the user, texts. Threads: any.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include "interpose/hostnccl/hn_api.h"
+#include "kernels/reduce.h"
+#include "runtime/base/log.h"
+
+typedef int cudaError_t;
+cudaError_t cudaMalloc(void **ptr, size_t bytes) __attribute__((weak));
+cudaError_t cudaFree(void *ptr) __attribute__((weak));
+
+ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+
+	if (!c || c->magic != DF_NCCL_COMM_MAGIC || !error)
+		return ncclInvalidArgument;
+	/* ACQUIRE pairs with the end of what went on behind a call: what it has made is seen by who is told so. */
+	if (__atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE) && !DF_HN_GET(&c->error))
+		*error = ncclInProgress;
+	else
+		*error = df_hn_error(c);
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclCommGetAsyncError);
+
+#define ASK(name, member)                                                                          \
+	ncclResult_t p##name(const ncclComm_t comm, int *out)                                      \
+	{                                                                                          \
+		const struct df_hn_comm *c = (const struct df_hn_comm *)comm;                      \
+                                                                                                   \
+		if (!c || c->magic != DF_NCCL_COMM_MAGIC || !out)                                  \
+			return ncclInvalidArgument;                                                \
+		*out = c->member;                                                                  \
+		return ncclSuccess;                                                                \
+	}                                                                                          \
+	DF_HN_NAME(name)
+
+ASK(ncclCommCount, nranks);
+ASK(ncclCommUserRank, rank);
+ASK(ncclCommCuDevice, device);
+
+const char *pncclGetErrorString(ncclResult_t result)
+{
+	static const char *const texts[] = {
+		"no error",
+		"unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+		"unhandled system error (run with NCCL_DEBUG=INFO for details)",
+		"internal error - please report this issue to the NCCL developers",
+		"invalid argument (run with NCCL_DEBUG=WARN for details)",
+		"invalid usage (run with NCCL_DEBUG=WARN for details)",
+		"remote process exited or there was a network error",
+		"NCCL operation in progress",
+	};
+
+	return (size_t)result < sizeof(texts) / sizeof(texts[0]) ? texts[result]
+								 : "unknown result code";
+}
+DF_HN_NAME(ncclGetErrorString);
+
+const char *pncclGetLastError(ncclComm_t comm)
+{
+	(void)comm;
+	return df_nccl_last_error();
+}
+DF_HN_NAME(ncclGetLastError);
+
+ncclResult_t pncclMemAlloc(void **ptr, size_t size)
+{
+	return ptr && cudaMalloc && !cudaMalloc(ptr, size) ? ncclSuccess : ncclUnhandledCudaError;
+}
+DF_HN_NAME(ncclMemAlloc);
+
+ncclResult_t pncclMemFree(void *ptr)
+{
+	return cudaFree && !cudaFree(ptr) ? ncclSuccess : ncclUnhandledCudaError;
+}
+DF_HN_NAME(ncclMemFree);
+
+/* Registration makes nothing faster here; a handle is a word that is not NULL. */
+ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+{
+	ncclResult_t res = df_hn_check(comm, "CommRegister");
+
+	(void)size;
+	if (!res && handle)
+		*handle = buff;
+	return res;
+}
+DF_HN_NAME(ncclCommRegister);
+
+ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+	(void)handle;
+	return df_hn_check(comm, "CommDeregister");
+}
+DF_HN_NAME(ncclCommDeregister);
+
+ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
+				       ncclScalarResidence_t residence, ncclComm_t comm)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	ncclResult_t res = df_hn_check(c, "RedOpCreatePreMulSum");
+	struct df_hn_redop r = {.type = datatype}, *v;
+
+	if (res)
+		return res;
+	if (!op || !scalar || (unsigned)datatype >= ncclNumTypes)
+		return ncclInvalidArgument;
+	if (residence == ncclScalarDevice)
+		r.at = scalar;
+	else
+		memcpy(&r.scalar, scalar, dfk_type_bytes((uint32_t)datatype));
+	pthread_mutex_lock(&c->lock);
+	v = realloc(c->redops, (size_t)(c->nr_redops + 1) * sizeof(*v));
+	if (v) {
+		c->redops = v;
+		*op = (ncclRedOp_t)(ncclNumOps + c->nr_redops);
+		v[c->nr_redops++] = r;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return v ? ncclSuccess : ncclSystemError;
+}
+DF_HN_NAME(ncclRedOpCreatePreMulSum);
+
+/* What is issued keeps what it was; numbers are not given again. */
+ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	ncclResult_t res = df_hn_check(c, "RedOpDestroy");
+	int own = (int)op - ncclNumOps;
+
+	if (res)
+		return res;
+	pthread_mutex_lock(&c->lock);
+	if (own >= 0 && own < c->nr_redops && c->redops[own].type >= 0)
+		c->redops[own].type = -1;
+	else
+		res = ncclInvalidArgument;
+	pthread_mutex_unlock(&c->lock);
+	return res;
+}
+DF_HN_NAME(ncclRedOpDestroy);
