@@ -243,7 +243,6 @@ struct df_kwait {
 struct df_kinst {
 	/* These change while the instance is in work; a block may copy what follows them (kernels/hot.inl). */
 	struct df_kinst *next; /* released by the host when the next instance exists */
-	uint64_t gate;	       /* a word that the host writes (nccl rules) */
 	uint32_t blocks_left;  /* decremented by every block that finished */
 	uint32_t cap_waits;
 	const void *in;

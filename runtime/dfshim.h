@@ -86,8 +86,7 @@ int df_comm_create(int device, const struct df_comm_config *config, struct df_co
 /*
  * Joins: blocks until all ranks of the id have come (or the communicator is aborted by another thread:
  * -ECANCELED). ids: nr_ids of them (ncclCommInitRankScalable), the first gives the hash. -EPROTO: a
- * rank that is not under dfshim, another version, a rank taken twice, or nranks that differ; -ENODEV:
- * two ranks on one device under the nccl rules; -EOPNOTSUPP: the runtime of one rank could not start, and one can't
+ * rank that is not under dfshim, another version, a rank taken twice, or nranks that differ; -EOPNOTSUPP: the runtime of one rank could not start, and one can't
  * go over to the real library. After an error the communicator can only be destroyed.
  * DF_JOIN_UNABLE: all ranks have come, and all are told that the runtime of some could not start. Then the
  * communicator serves for df_comm_allgather() and nothing else, on all of them.
@@ -165,8 +164,7 @@ struct df_op {
 };
 
 /*
- * Submits the operations of one group, in the order of issue. Never waits for a peer (except under
- * the nccl rules, whose connection set-up blocks the host). All or nothing: on an error none of them
+ * Submits the operations of one group, in the order of issue. Never waits for a peer. All or nothing: on an error none of them
  * runs. -EINVAL: not a stream of this process; -ECANCELED, -ECONNRESET: a communicator ended;
  * -ENOMEM. Streams may be capturing (all or none): the operations become nodes of the graph.
  */

@@ -327,7 +327,6 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 	}
 	inst->next = NULL;
 	inst->nr_waits = 0;
-	inst->gate = 0;
 	inst->blocks_left = coll->k.nr_blocks;
 	return inst;
 }

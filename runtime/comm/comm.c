@@ -19,7 +19,6 @@
 #include "runtime/coll/calibrate.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
-#include "runtime/coll/rules.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
@@ -138,17 +137,6 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	if (!comm->conn.peers || !comm->conn.tls || df_cal_members(comm, rows) ||
 	    look_at_nodes(comm))
 		return -ENOMEM;
-	for (i = 0; i < nranks; i++) {
-		int j;
-
-		for (j = 0; j < i && df_rt.rules == DF_RULES_NCCL; j++)
-			if (comm->members[i].device_id == comm->members[j].device_id) {
-				DF_NCCL_WARN("Duplicate GPU detected : rank %d and rank %d both on "
-					     "CUDA device %lx",
-					     j, i, (unsigned long)comm->members[i].device);
-				return -ENODEV;
-			}
-	}
 	note_neighbours(comm);
 	comm->trace =
 		df_trace_comm(comm->hash, nranks, rank, dev->index, parent, comm->config.name);
@@ -236,7 +224,6 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	    df_net_address(comm->dev->index, me.net, sizeof(me.net)))
 		df_info("device %d cannot be reached by other nodes", comm->dev->index);
 	me.gpu = df_backend->gpu;
-	me.rules = (uint32_t)df_rt.rules;
 	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;
 	me.settings = df_rt.settings;
 	/* Before the rendezvous: it may be the first thing of the job that hangs. */
@@ -404,7 +391,6 @@ void df_comm_end_operations(struct df_comm *comm)
 	HASH_ITER(hh, comm->registry.all, coll, tmp)
 	df_coll_abort(coll);
 	df_sq_drop(dev);
-	df_rules_drop(comm);
 	df_mutex_unlock(&dev->lock);
 	df_engine_purge(dev);
 	df_mutex_lock(&dev->lock);

@@ -17,7 +17,6 @@
 struct df_ctl_comm;
 struct df_dev;
 struct df_member;
-struct df_unit;
 
 struct df_comm {
 	struct df_list node; /* rt.comms */
@@ -50,8 +49,6 @@ struct df_comm {
 	struct df_conn_comm conn;
 	struct df_order_comm order;
 	struct df_watch_comm watch;
-	uint32_t connected;   /* nccl rules: the host-blocking set-up has been done */
-	struct df_unit *unit; /* nccl rules: the last launch, NULL when it has finished */
 };
 
 void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */

@@ -25,7 +25,6 @@ struct df_rt {
 	struct df_dev *devs;
 	struct df_mutex lock; /* comms */
 	struct df_list comms;
-	int rules;     /* DF_RULES_* */
 	int strict;    /* stream order */
 	int host_work; /* host functions, or graphs that may hold some, were put on streams */
 	struct df_execs execs;	     /* the devices as the machine sees them */

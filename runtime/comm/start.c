@@ -153,10 +153,7 @@ static int start(void)
 		.dir = env->trace,
 		.mb = env->trace_mb,
 		.rank = df_launcher_rank(&world),
-		.rules = (uint32_t)env->rules,
 		.mode = (uint32_t)env->mode,
-		.slots = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_slots : 0,
-		.queues = env->rules == DF_RULES_NCCL ? (uint32_t)env->host_queues : 0,
 	};
 	const char *bad;
 	uint32_t blocks;
@@ -193,7 +190,6 @@ static int start(void)
 	/* Without it what lingers does so in at_exit(). */
 	(void)on_exit(before_exit, NULL);
 	df_rt.execs.nr_cores = cores();
-	df_rt.rules = env->rules;
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots != DF_AUTO ? (uint32_t)env->slots : auto_slot_kb() < 128 ? 16 : 4;
 	df_rt.slot_bytes =

@@ -28,7 +28,7 @@ struct df_member {
 	int32_t device;	    /* ordinal in its process */
 	uint32_t version;   /* DF_CTL_VERSION and ABI, must be equal */
 	uint64_t device_id; /* equal for two ranks on one physical device */
-	uint32_t rules;	    /* DFSHIM_RULES of the process; must be equal */
+	uint32_t zero;
 	uint16_t blocks;    /* blocks of its daemon; the communicator uses the smallest */
 	uint8_t gpu;	    /* 1: its daemon runs on a GPU */
 	uint8_t unable;	    /* 1: its daemon could not start; see struct df_ctl_limits */

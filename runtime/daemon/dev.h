@@ -30,8 +30,6 @@ struct df_dev {
 	struct df_list colls;	      /* the one used last at the end */
 	struct df_list connecting;    /* collectives with ends that are not connected */
 	uint32_t nr_connecting;	      /* read without the lock */
-	struct df_list held;	      /* struct df_unit: launches under the nccl rules */
-	uint32_t nr_held, slots_used;
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
 	/*

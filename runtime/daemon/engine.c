@@ -10,7 +10,6 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/coll/connector.h"
-#include "runtime/coll/rules.h"
 #include "runtime/comm/process.h"
 #include "runtime/daemon/dev.h"
 #include "runtime/daemon/engine.h"
@@ -38,16 +37,13 @@ int df_engine_chores(int device)
 	uint64_t retired = __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
 
 	if (!df_dev_cq_pending(dev) && !__atomic_load_n(&dev->nr_connecting, __ATOMIC_RELAXED) &&
-	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !df_engine_asked(device) &&
-	    !__atomic_load_n(&dev->nr_held, __ATOMIC_RELAXED))
+	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !df_engine_asked(device))
 		return 0;
 	if (!df_mutex_trylock(&dev->lock))
 		return 0;
 	df_dev_retire(dev);
 	if (dev->nr_connecting)
 		df_dev_connect(dev);
-	if (dev->nr_held)
-		df_rules_progress(dev);
 	if (df_engine_asked(device))
 		df_dev_asked(dev);
 	retired = __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED) - retired;

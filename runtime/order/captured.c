@@ -82,8 +82,6 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 		ret = df_submit_issue(&g->op[i], &p, ready, group, g->nr == 1, &flight[i]);
 		df_mutex_unlock(&dev->lock);
 	}
-	if (df_rt.rules == DF_RULES_NCCL)
-		df_submit_close(g->op, g->nr);
 	if (ret && i > 1)
 		for (i = 0; i < g->nr; i++)
 			df_comm_end(g->op[i].comm, ret, 1);
@@ -182,7 +180,7 @@ static int replay_plain(void *arg, const struct df_stream_info *si, int chain)
 	uint32_t i;
 	int ret = 0;
 
-	if (df_rt.rules == DF_RULES_NCCL || (df_rt.strict && !chain))
+	if (df_rt.strict && !chain)
 		return 1;
 	if (c->at)
 		return 0; /* with the first of its group */

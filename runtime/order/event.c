@@ -168,19 +168,15 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 {
 	struct df_event *e = event_of(info);
 	struct df_dev *dev = df_stream_dev(si->device);
-	int plain = df_rt.strict || df_rt.rules == DF_RULES_NCCL;
+	int plain = df_rt.strict;
 	int strict = 0, timed = 0;
 	struct df_stream *s;
 
 	if (!dev || si->capturing)
 		return 0;
 	s = si->legacy && !df_dev_busy(dev) ? df_stream_of(si) : df_stream_behind(dev, si);
-	if (!s && !e) {
-		/* By NCCL's rules it may stand behind other streams in their queue. */
-		if (df_rt.rules == DF_RULES_NCCL && df_dev_busy(dev))
-			goto out;
+	if (!s && !e)
 		return 0;
-	}
 	if (s && (info->ipc || (info->timing && plain) ||
 		  (si->legacy && (plain || !df_stream_is_legacy(dev, si)))))
 		/* Its meaning elsewhere is that of the real end: order it strictly. */
@@ -201,7 +197,6 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	if (strict)
 		df_stream_fence(
 			s); /* no memory to remember the set: strict order is always right */
-out:
 	df_trace(DF_REC_EVENT_RECORD, si->device, 0, -1, 0, info->id, df_trace_serial(), si->id, 0);
 	return 0;
 }
@@ -212,7 +207,7 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	struct df_dev *dev = df_stream_dev(si->device);
 	struct df_flights set = {0};
 	struct df_stream *s = NULL;
-	int ret = 0, plain = df_rt.strict || df_rt.rules == DF_RULES_NCCL;
+	int ret = 0, plain = df_rt.strict;
 
 	if (!e) {
 		/*

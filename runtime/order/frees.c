@@ -77,7 +77,7 @@ int df_free_defer(void *ptr, const struct df_mem_info *info)
 {
 	struct df_free *f;
 
-	if (!info || df_rt.rules == DF_RULES_NCCL)
+	if (!info)
 		return 0;
 	f = calloc(1, sizeof(*f));
 	if (!f)
@@ -154,7 +154,7 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 	uint64_t call;
 	int i;
 
-	if (!df_debt_any() || df_rt.rules == DF_RULES_NCCL)
+	if (!df_debt_any())
 		return;
 	if (df_debt_join(&set, &who))
 		df_warn_once("out of memory: cannot wait for the operations that use memory "

@@ -308,7 +308,7 @@ static void legacy_gone(struct df_dev *dev)
 static struct df_stream *legacy_behind(struct df_dev *dev, const struct df_stream_info *info)
 {
 	struct df_stream *s;
-	int strict = df_rt.strict || df_rt.rules == DF_RULES_NCCL;
+	int strict = df_rt.strict;
 
 	df_mutex_lock(&dev->lock);
 	s = df_stream_get(dev, info);
@@ -420,8 +420,7 @@ static uint32_t stream_flags(const struct df_stream_info *info)
  */
 static int is_exact(struct df_stream *s, const struct df_touch *touch)
 {
-	return touch && s->info.legacy && !df_rt.strict && df_rt.rules != DF_RULES_NCCL &&
-	       df_stream_is_legacy(s->dev, &s->info) &&
+	return touch && s->info.legacy && !df_rt.strict && df_stream_is_legacy(s->dev, &s->info) &&
 	       !df_host_visible(touch->out, touch->out_end);
 }
 

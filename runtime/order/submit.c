@@ -6,7 +6,7 @@
  *     operations in flight: of those it waits only for the ones whose buffers overlap its own;
  *   - the same between the operations of one communicator on different streams;
  *   - the stream is not made to wait for the operation now, but when something else is put on it
- *     (runtime/order/stream.c). Under strict order and NCCL's rules it waits at once.
+ *     (runtime/order/stream.c). Under strict order it waits at once.
  *
  * Nothing here waits for a peer, and no lock is held while a stream is asked something or given something: a driver
  * may take its time.
@@ -27,7 +27,6 @@
 #include "runtime/base/time.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
-#include "runtime/coll/rules.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/comm/stats.h"
@@ -146,8 +145,7 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
 	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
 	df_submit_sig(op, &p->sig);
-	p->strict = df_rt.strict || df_rt.rules == DF_RULES_NCCL ||
-		    (p->si.legacy && !df_stream_is_legacy(comm->dev, &p->si));
+	p->strict = df_rt.strict || (p->si.legacy && !df_stream_is_legacy(comm->dev, &p->si));
 	p->launch = 0;
 	p->in_place = op->send == op->recv;
 	p->late.done = NULL;
@@ -227,7 +225,7 @@ static int reach(struct way *w)
 	w->stream = s = p->on ? p->on : df_stream_get(w->dev, &p->si);
 	if (!s)
 		return -ENOMEM;
-	if (!p->approached && df_rt.rules != DF_RULES_NCCL)
+	if (!p->approached)
 		ret = df_order_inherit(w->comm, s);
 	p->idle &= ret == 0;
 	if (ret >= 0 && !p->idle && !p->ready.addr) {
@@ -327,8 +325,8 @@ static int place(struct way *w)
 {
 	const struct df_op *op = w->op;
 	struct df_coll *coll = w->coll;
-	/* Beside earlier operations: latest, ready, scratch, gate. */
-	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 4);
+	/* Beside earlier operations: latest, ready, scratch. */
+	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 3);
 	uint32_t i;
 
 	if (!inst)
@@ -354,10 +352,6 @@ static int place(struct way *w)
 		lend(w);
 	w->f->done = coll->k.done;
 	w->f->value = inst->done_value;
-	if (df_rt.rules == DF_RULES_NCCL) {
-		add_wait(inst, &inst->gate, 1);
-		return df_rules_hold(w->comm, inst, &w->ready, w->f);
-	}
 	return 0;
 }
 
@@ -479,18 +473,6 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_k
 	return ret;
 }
 
-/* Under NCCL's rules the group's launches may start only when it is complete. */
-void df_submit_close(const struct df_op *ops, size_t nr_ops)
-{
-	size_t i;
-
-	for (i = 0; i < nr_ops; i++) {
-		df_mutex_lock(&ops[i].comm->dev->lock);
-		df_rules_close(ops[i].comm);
-		df_mutex_unlock(&ops[i].comm->dev->lock);
-	}
-}
-
 /* Strict order: the stream goes on when the operation has finished. */
 static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 {
@@ -514,14 +496,14 @@ static size_t main_of(const struct df_op *ops, const struct df_prep *p, size_t i
 	return j;
 }
 
-/* The streams come behind what the group comes after. Under NCCL's rules rules.c does that. */
+/* The streams come behind what the group comes after. */
 static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 {
 	size_t i, m;
 	int ret = 0;
 
 	/* The common case does it when it has the lock anyway. */
-	if (df_rt.rules == DF_RULES_NCCL || (nr_ops == 1 && !p[0].strict))
+	if (nr_ops == 1 && !p[0].strict)
 		return 0;
 	for (i = 0; i < nr_ops && !ret; i++) {
 		struct df_dev *dev = ops[i].comm->dev;
@@ -650,8 +632,6 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	if (!ret)
 		ret = part(ops, p, nr_ops);
 	df_trace_let_time();
-	if (df_rt.rules == DF_RULES_NCCL)
-		df_submit_close(ops, nr_ops);
 	if (ret == -ECONNRESET && i)
 		/* A member's process is gone: whoever asks for the asynchronous error has to see it too. */
 		df_comm_end(ops[i - 1].comm, ret, 2);
@@ -678,8 +658,6 @@ int df_submit(const struct df_op *ops, size_t nr_ops)
 		return -ENOMEM;
 	for (i = 0; i < nr_ops && !ret; i++)
 		ret = prepare(&ops[i], &p[i]);
-	if (!ret && df_rt.rules == DF_RULES_NCCL)
-		ret = df_rules_connect(ops, nr_ops);
 	ret = df_submit_all(ops, p, ret ? 0 : nr_ops, ret);
 	if (p != few)
 		free(p);

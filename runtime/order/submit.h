@@ -42,8 +42,6 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
  */
 int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_kwait *replay,
 		    uint64_t group, int alone, struct df_flight *f);
-/* Under NCCL's rules the group's launches may start only when it is complete. */
-void df_submit_close(const struct df_op *ops, size_t nr_ops);
 /* All operations of a group, each prepared, unless ret says that they can't be. */
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret);
 /* captured.c: captures ops[at] and all later operations of the group on the same stream. */

@@ -200,11 +200,8 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 			df_sync_enter(calls[kind], device, 0, df_trace_caller());
 		return 0;
 	}
-	/*
-	 * Implicit synchronisation was never promised: the host backend's memory calls need no idle device.
-	 * Under NCCL's rules they wait, as the driver does.
-	 */
-	if (implicit && df_rt.rules != DF_RULES_NCCL)
+	/* Implicit synchronisation was never promised: the machine's memory calls need no idle device. */
+	if (implicit)
 		return 1;
 	if (kind == DF_SYNC_MEMCPY) {
 		/* Unless df_hook_sync_copy() has begun it: then what is ours has been waited for, or released. */
@@ -239,7 +236,7 @@ int df_hook_sync_copy(const struct df_stream_info *info, const struct df_touch *
 	struct df_stream *s;
 	int ret = 0, released = 0;
 
-	if (!dev || df_rt.rules == DF_RULES_NCCL)
+	if (!dev)
 		return 0;
 	df_mutex_lock(&dev->lock);
 	df_list_each(s, &dev->streams, node)

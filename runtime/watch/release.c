@@ -103,7 +103,7 @@ static int host_wait(struct df_host_wait *w)
 
 	if (w->ready(w->arg))
 		return 0;
-	if (df_rt.rules == DF_RULES_NCCL || policy == DF_RELEASE_NONE ||
+	if (policy == DF_RELEASE_NONE ||
 	    (w->what != DF_CALL_DEVICE_SYNC && !w->touch && policy != DF_RELEASE_ALL)) {
 		df_engine_wait(w->dev, w->ready, w->arg);
 		return 0;

@@ -264,8 +264,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	struct asked asked;
 	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS;
 	int told = 0, leads, heard;
-	int abort = env->timeout_action == DF_TIMEOUT_ABORT ||
-		    (df_rt.rules == DF_RULES_NCCL && !env->set[DF_ENV_ROW_timeout_action]);
+	int abort = env->timeout_action == DF_TIMEOUT_ABORT;
 
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);

@@ -1,7 +1,7 @@
 /*
  * The functions of the API that allocate, free, register and describe memory. Freeing and pinning are
  * where real CUDA waits for the whole device without having promised it; the hooks decide that here,
- * and without hooks, or under the nccl rules, we wait as CUDA does. Any thread.
+ * and without hooks, or under NCCL's rules, we wait as CUDA does. Any thread.
  */
 #include "interpose/hostcuda/internal.h"
 

@@ -3,7 +3,7 @@
  * has time (the device's engine thread, a thread that synchronises, the thread that enqueues on an
  * idle stream) takes the first operation of a stream whose condition holds. An operation that must
  * wait is simply not taken, so no wait ever occupies a thread, and no stream can block another, unless
- * the nccl rules put both on one hardware queue.
+ * NCCL's rules put both on one hardware queue.
  *
  * Entered by every thread. The device's lock guards queues; it is not held while an operation runs,
  * except the few that only touch a word. At most one thread is busy with a stream at a time.

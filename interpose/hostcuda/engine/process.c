@@ -65,7 +65,7 @@ static int start(void)
 	int err;
 
 	df_h.nr_devices = (int)DF_MIN(env->host_devices, DF_H_MAX_DEVICES);
-	df_h.nccl_rules = env->rules == DF_RULES_NCCL || dlsym(RTLD_DEFAULT, "df_hostnccl");
+	df_h.nccl_rules = dlsym(RTLD_DEFAULT, "df_hostnccl") != NULL;
 	df_h.stub = env->host_stub;
 	df_h.device_bytes = DF_MAX(machine_bytes() / (uint64_t)df_h.nr_devices, 64ull << 20);
 	df_h.device_bytes &= ~((2ull << 20) - 1);

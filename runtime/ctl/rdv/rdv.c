@@ -349,10 +349,6 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 			 "rank %d came twice: from %.63s (pid %u) and from %.63s (pid %u)", m->rank,
 			 r->members[m->rank].hostname, r->members[m->rank].pid, m->hostname,
 			 m->pid);
-	else if (one && one->rules != m->rules)
-		snprintf(why, sizeof(why),
-			 "rank %d and rank %d run under different DFSHIM_RULES (%u and %u)",
-			 one->rank, m->rank, one->rules, m->rules);
 	else if (one && one->settings != m->settings)
 		snprintf(why, sizeof(why),
 			 "rank %d and rank %d have different settings of slots or programs "
