@@ -40,7 +40,7 @@ struct rstream {
 	uint64_t ticks; /* given */
 	/* Held across a write to this stream only, which blocks where it is full; all 0 is free. */
 	pthread_mutex_t ticking;
-	uint64_t work_at; /* operations of the device when work was last recorded on it, plus one */
+	uint64_t work_at; /* blockers of the device when work was last recorded on it, plus one */
 	uint8_t carries;  /* operations, or it waited for some */
 	uint8_t dirty;	  /* something was put on it after the last tick */
 	uint8_t legacy;	  /* what is put on other streams counts as put on it */
@@ -58,7 +58,8 @@ __thread int df_record_inside __attribute__((tls_model("initial-exec")));
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_STREAM_TABLE, "recorded streams");
 static struct open_op *open_ops;
 static unsigned nr_open, cap_open;
-static uint64_t nr_issued[64]; /* by device */
+static uint64_t
+	nr_blockers[64]; /* by device: operations, and other waits where streams share queues */
 static uint64_t progress;
 static int hooked;
 static int shared_queues; /* between two operations of a stream others may have their turn */
@@ -151,9 +152,9 @@ static void wait_done(int device)
 	waiting.serial = 0;
 }
 
-static uint64_t issued_on(int device)
+static uint64_t blockers_on(int device)
 {
-	return __atomic_load_n(&nr_issued[device & 63], __ATOMIC_RELAXED);
+	return __atomic_load_n(&nr_blockers[device & 63], __ATOMIC_RELAXED);
 }
 
 static uint32_t flags_of(const struct df_stream_info *info)
@@ -179,7 +180,7 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 	s = stream_get(info);
 	if (!s)
 		return;
-	now = issued_on(info->device) + 1;
+	now = blockers_on(info->device) + 1;
 	PUT(&s->dirty, 1);
 	if (GET(&s->work_at) == now && kind != DF_WORK_GRAPH)
 		return;
@@ -188,16 +189,25 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 		 (uint64_t)info->device | (uint64_t)flags_of(info) << 32, info->id, 0);
 }
 
+/*
+ * What is put on the stream now may have to wait for an operation: the stream carries some, or is ordered behind others, by
+ * CUDA or because they share a hardware queue.
+ */
+static int may_wait(const struct rstream *s, const struct df_stream_info *info)
+{
+	return (s && GET(&s->carries)) || info->legacy || shared_queues;
+}
+
 /* The word of an event says whether there is anything behind it that is recorded. */
 static int event_record(const struct df_event_info *e, const struct df_stream_info *info)
 {
-	struct rstream *s = known(info);
+	int waits = may_wait(known(info), info);
 
 	if (df_record_inside || info->capturing || !e->user)
 		return 0;
-	if (!(s && GET(&s->carries)) && !info->legacy && !*e->user)
+	if (!waits && !*e->user)
 		return 0;
-	*e->user = (void *)(uintptr_t)((s && GET(&s->carries)) || info->legacy);
+	*e->user = (void *)(uintptr_t)waits;
 	df_trace(DF_REC_EVENT_RECORD, info->device, 0, -1, 0, e->id, 0, info->id, 0);
 	return 0;
 }
@@ -216,6 +226,9 @@ static void event_wait(const struct df_stream_info *info, const struct df_event_
 		return;
 	PUT(&s->carries, 1);
 	PUT(&s->work_at, 0);
+	/* What other streams have next on the same queue comes behind it: it is not the work that was recorded. */
+	if (shared_queues)
+		__atomic_add_fetch(&nr_blockers[info->device & 63], 1, __ATOMIC_RELAXED);
 	df_trace(DF_REC_EVENT_WAIT, info->device, 0, -1, 0, e->id, 0, info->id, 0);
 }
 
@@ -262,7 +275,7 @@ static int stream_query(const struct df_stream_info *info)
 
 	if (df_record_inside)
 		return 0;
-	if ((s && GET(&s->carries)) || info->legacy)
+	if (may_wait(s, info))
 		df_polls_note(DF_POLLED_STREAM, info->id);
 	else
 		df_polls_ask(DF_POLLED_STREAM);
@@ -373,7 +386,7 @@ struct rstream *df_record_put_on(const struct df_stream_info *info)
 		PUT(&s->carries, 1);
 		PUT(&s->work_at, 0);
 	}
-	__atomic_add_fetch(&nr_issued[info->device & 63], 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&nr_blockers[info->device & 63], 1, __ATOMIC_RELAXED);
 	moved();
 	return s;
 }
