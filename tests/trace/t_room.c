@@ -85,6 +85,55 @@ START_TEST(test_nothing_speaks_for_it)
 }
 END_TEST
 
+/* Puts it into the process's only group. */
+static uint64_t grouped(struct tb_image *im, int kind, int rank, int peer, uint64_t index)
+{
+	uint64_t first = im->h->next, op = tb_issue(im, 1, rank, kind, 8, peer, index);
+
+	for (; first < im->h->next; first++) {
+		struct df_rec *rec = tb_at(im, first);
+
+		if (rec->type == DF_REC_OP_ISSUE)
+			rec->a |= BY_NCCL;
+		if (rec->type == DF_REC_OP_ARGS)
+			rec->c |= 77ull << 32; /* the group */
+	}
+	tb_op(im, 1, DF_REC_OP_START, op);
+	return op;
+}
+
+/*
+ * r1 sends and receives in one group; r0 has received, and waits for r1 outside CUDA and NCCL before it sends. That r1's send
+ * does not end is no stall of a link.
+ */
+START_TEST(test_ends_with_its_group)
+{
+	struct tb_image im[2];
+	struct df_check_set *set;
+	struct df_check_result *r;
+	uint64_t op;
+
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 256);
+		im[i].h->mode = 1;
+		tb_comm(&im[i], 0xabc, 2, i, i);
+	}
+	op = grouped(&im[0], DF_KIND_RECV, 0, 1, 0);
+	tb_op(&im[0], 1, DF_REC_OP_DONE, op);
+	tb_rec(&im[0], DF_REC_HOST_AT, 0, im[0].h->pid, DF_AT_IO, 0)->thread = 99;
+	grouped(&im[1], DF_KIND_SEND, 1, 0, 0);
+	grouped(&im[1], DF_KIND_RECV, 1, 0, 0);
+	tb_rec(&im[1], DF_REC_CALL_ENTER, 500, DF_CALL_STREAM_SYNC, 1, 0);
+	for (int i = 0; i < 2; i++)
+		tb_quiet(&im[i], 60000);
+	r = tb_check(im, 2, &set);
+	ck_assert_msg(df_check_verdict(r) == DF_V_HOST, "%s", df_check_line(r));
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("room");
@@ -93,6 +142,7 @@ int main(void)
 	tcase_add_test(t, test_shared_device);
 	tcase_add_test(t, test_starved);
 	tcase_add_test(t, test_nothing_speaks_for_it);
+	tcase_add_test(t, test_ends_with_its_group);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
 }

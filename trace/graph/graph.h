@@ -52,6 +52,7 @@ enum df_edge_kind {
 	DF_E_SYNC_IMPLICIT, /* in a call that waits for the device without promising it */
 	DF_E_OUTSIDE,	    /* thread in a wait that is not recorded: somebody else ends it */
 	DF_E_BARRIER,	    /* thread in a call that all members have to make */
+	DF_E_GROUP,	    /* ends with all that its group has put on the communicator */
 	DF_E_PART,	    /* part of a join */
 	DF_E_NR
 };
@@ -142,6 +143,8 @@ int df_graph_local(struct df_graph *g);
 /* Host threads that wait outside all calls that are recorded: for which of the others. */
 void df_graph_outside(struct df_graph *g);
 int df_graph_match(struct df_graph *g);
+/* Of operations that a group has put on one communicator; inst: by operation, its instance or DF_NONE. 0 or -ENOMEM. */
+int df_graph_groups(struct df_graph *g, const uint32_t *inst);
 
 /*
  * Removes what can proceed until nothing more can. The residue is in g->stuck; returns its size.

@@ -574,16 +574,19 @@ int df_graph_match(struct df_graph *g)
 	struct df_check_set *set = g->set;
 	struct match m = {.g = g, .budget = 1LL << 31};
 	uint32_t *lacking = calloc(set->nr_gcomms + 1, sizeof(*lacking));
+	uint32_t *inst = malloc((set->nr_ops + 1) * sizeof(*inst)); /* by operation */
 	int rc;
 
 	df_graph_outside(g);
 	rc = map_threads(&m);
 
 	m.next = malloc((set->nr_entries + 1) * sizeof(*m.next));
-	if (!m.next || !lacking)
+	if (!m.next || !lacking || !inst) {
 		rc = -ENOMEM;
-	else
+	} else {
 		memset(m.next, 0xff, (set->nr_entries + 1) * sizeof(*m.next));
+		memset(inst, 0xff, (set->nr_ops + 1) * sizeof(*inst));
+	}
 	/* Those that live make the instances; what a rank that is gone had issued is added to them. */
 	for (size_t pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; !rc && i < set->nr_ops; i++) {
@@ -593,6 +596,7 @@ int df_graph_match(struct df_graph *g)
 			if ((u->start == DF_NONE) != pass || set->traces[u->trace].dropped)
 				continue;
 			in = inst_of(&m, (uint32_t)i, !pass);
+			inst[i] = in;
 			if (in == DF_NONE) {
 				rc = pass ? 0 : -ENOMEM;
 				continue;
@@ -618,6 +622,8 @@ int df_graph_match(struct df_graph *g)
 		tie(&m, in, lacking[in->gcomm]);
 		lacking[in->gcomm] += in->nr_missing > 0;
 	}
+	if (!rc)
+		rc = df_graph_groups(g, inst);
 	for (size_t i = 0; !rc && i < g->nr_bars; i++) {
 		struct df_bar *b = &g->bars[i];
 
@@ -633,6 +639,7 @@ int df_graph_match(struct df_graph *g)
 	free(m.map);
 	free(m.keys);
 	free(lacking);
+	free(inst);
 	free(m.waits);
 	return rc ? rc : g->failed ? -ENOMEM : 0;
 }

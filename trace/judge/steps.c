@@ -61,6 +61,12 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 		df_say_rank(set, ub, rb, sizeof(rb));
 		stream_text(ub, st2, sizeof(st2));
 	}
+	if (from->kind == DF_N_DONE && to->kind == DF_N_START && s->kinds & BIT(DF_E_GROUP))
+		return df_text("%s on %s ends with its group, which needs %s to run %s", a, ra, rb,
+			       b);
+	if (from->kind == DF_N_DONE && to->kind == DF_N_NEXT && s->kinds & BIT(DF_E_GROUP))
+		return df_text("%s on %s ends with its group, of which %s has not issued its part",
+			       a, ra, df_say_member(set, to->gcomm, to->rank, rb, sizeof(rb)));
 	if (from->kind == DF_N_DONE && to->kind == DF_N_START)
 		return df_text("%s on %s needs %s to run %s", a, ra, rb, b);
 	if (from->kind == DF_N_DONE && to->kind == DF_N_NEXT)

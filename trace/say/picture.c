@@ -29,6 +29,7 @@ static const char *const why[] = {
 	[DF_E_SYNC_IMPLICIT] = "implicit sync",
 	[DF_E_OUTSIDE] = "another thread ends it",
 	[DF_E_BARRIER] = "needs all",
+	[DF_E_GROUP] = "ends with its group",
 	[DF_E_PART] = "",
 };
 
