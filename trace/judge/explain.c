@@ -124,8 +124,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
 		return;
 	}
-	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
-		  !strcmp(r->qualifier, "connect"))) {
+	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy"))) {
 		uint32_t c = r->set->traces[t->trace].calls[t->ref].call;
 		uint32_t c2 = t2 ? r->set->traces[t2->trace].calls[t2->ref].call : c;
 		char h1[64], h2[64] = "another rank";

@@ -1,6 +1,6 @@
 /*
  * A verdict with its reasons, as plain data and text: what df_check_run() makes, what print.c and the
- * tools show. Private to the judge and the tools. It lives as long as its set.
+ * tools show. Private to the judge and the tools. It holds a reference to its set, which so lives as long as the result.
  */
 #ifndef DF_TRACE_JUDGE_RESULT_H
 #define DF_TRACE_JUDGE_RESULT_H
