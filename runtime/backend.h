@@ -18,7 +18,7 @@
 #include "kernels/abi.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 3
+#define DF_BACKEND_VERSION 4
 
 struct df_ctl_comm;
 struct df_member;
@@ -340,6 +340,8 @@ struct df_backend {
 	int (*mem_info)(const void *ptr, struct df_mem_info *out); /* 0, kind UNKNOWN if not ours */
 	/* Can a kernel of the device touch the other's memory? NULL: always. */
 	int (*reaches)(int device, int other);
+	/* A rank submits its nr-th operation on a communicator. NULL: this machine does not ask. */
+	void (*submitting)(int rank, uint64_t nr);
 };
 
 /* The machine of this process. Never NULL: before df_device_open() it is plain memory, where nothing is executed. */

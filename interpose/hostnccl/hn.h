@@ -97,6 +97,7 @@ struct df_hn_comm {
 	uint32_t used;	      /* its connections are set up, or being so */
 	unsigned in_progress; /* calls that have come back, whose work is not done yet */
 	unsigned setting_up;  /* threads that wait for its other ranks */
+	uint64_t nr_issued;   /* operations; for who asked to be told */
 	uint64_t nr_rounds;   /* divisions; by calls of the application, one at a time */
 
 	pthread_mutex_t lock; /* of what follows */

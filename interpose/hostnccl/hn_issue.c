@@ -384,6 +384,9 @@ static ncclResult_t issue(struct df_hn_op o, const char *name)
 
 	if (!res)
 		res = check_op(&o, name);
+	if (!res && df_hn_cuda()->submitting)
+		df_hn_cuda()->submitting(
+			o.comm->rank, __atomic_fetch_add(&o.comm->nr_issued, 1, __ATOMIC_RELAXED));
 	if (!res && group.depth && grow((void **)&group.ops, group.nr, &group.cap, sizeof(o)))
 		res = ncclSystemError;
 	if (res || !group.depth) {

@@ -12,11 +12,8 @@
  * may take its time.
  */
 #include <errno.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
 #include "runtime/base/env.h"
@@ -78,32 +75,6 @@ void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 	    op->kind == DF_COLL_GATHER || op->kind == DF_COLL_SCATTER || op->kind == DF_COLL_SEND ||
 	    op->kind == DF_COLL_RECV)
 		sig->root = op->root;
-}
-
-/* DFSHIM_HOST_FAULT=kill:rank=R,op=N: ends the process at the N-th operation of a rank. */
-static void fault(const struct df_comm *comm)
-{
-	static int parsed, rank = -1;
-	static unsigned long at;
-
-	if (!__atomic_load_n(&parsed,
-			     __ATOMIC_ACQUIRE)) { /* pairs with the RELEASE below: rank, at set */
-		const char *f = df_env()->host_fault;
-		int r;
-		unsigned long n;
-
-		if (f && sscanf(f, "kill:rank=%d,op=%lu", &r, &n) == 2) {
-			at = n;
-			rank = r;
-		} else if (f) {
-			df_warn("DFSHIM_HOST_FAULT=%s: cannot be used; known is kill:rank=R,op=N",
-				f);
-		}
-		/* RELEASE pairs with the ACQUIRE above: rank and at are seen set. */
-		__atomic_store_n(&parsed, 1, __ATOMIC_RELEASE);
-	}
-	if (rank >= 0 && comm->rank == rank && comm->index == at)
-		kill(getpid(), SIGKILL);
 }
 
 /* ---- first pass: can all of them be taken? ---------------------------------------------------------------- */
@@ -192,7 +163,8 @@ static int check(struct way *w)
 	/* Looked at again under the lock: an abort sets it first and then ends what it finds. */
 	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
 		return comm->error ? comm->error : -ECANCELED;
-	fault(comm);
+	if (df_unlikely(df_backend->submitting != NULL))
+		df_backend->submitting(comm->rank, comm->index);
 	ret = df_coll_get(comm, &w->p->sig, w->p->in_place, &coll);
 	if (!ret && df_unlikely(coll->parked))
 		ret = df_coll_reconnect(coll);

@@ -1,9 +1,11 @@
 /*
  * The border to libdfshim.so, see hostcuda.h: the part of its machine that we are, and the hooks it gives. Any thread.
  */
+#include "interpose/hostcuda/fault.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/env.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 static void set_hooks(const struct df_hooks *hooks)
@@ -208,7 +210,7 @@ static int stream_idle(struct df_mstream *stream)
 	return free_queue;
 }
 
-static const struct df_backend api = {
+static struct df_backend api = {
 	.version = DF_BACKEND_VERSION,
 	.set_hooks = set_hooks,
 	.device_count = device_count,
@@ -233,9 +235,16 @@ static const struct df_backend api = {
 	.mem_info = mem_info,
 };
 
-DF_H_API const struct df_backend *df_hostcuda(void)
+static void configure(void)
 {
 	/* libdfshim.so leaves the warnings about the environment to us: they come no later than now. */
-	(void)df_env();
+	api.submitting = df_hfault();
+}
+
+DF_H_API const struct df_backend *df_hostcuda(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, configure);
 	return &api;
 }

@@ -1,0 +1,37 @@
+/*
+ * Faults that tests ask for with DFSHIM_HOST_FAULT. "kill:rank=R,op=N": the process ends at once when rank R of a
+ * communicator submits its N-th operation there.
+ *
+ * Threads: the setting is read once, at the start; what is called later only reads it.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "interpose/hostcuda/fault.h"
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+
+static int at_rank;
+static uint64_t at_op;
+
+static void maybe_kill(int rank, uint64_t nr)
+{
+	if (rank == at_rank && nr == at_op)
+		kill(getpid(), SIGKILL);
+}
+
+df_hfault_fn *df_hfault(void)
+{
+	const char *f = df_env()->host_fault;
+	unsigned long op;
+	int end = 0;
+
+	if (!f)
+		return NULL;
+	if (sscanf(f, "kill:rank=%d,op=%lu%n", &at_rank, &op, &end) != 2 || f[end]) {
+		df_warn("DFSHIM_HOST_FAULT=%s: cannot be used; known is kill:rank=R,op=N", f);
+		return NULL;
+	}
+	at_op = op;
+	return maybe_kill;
+}
