@@ -167,6 +167,8 @@ static void stalled(uint64_t quiet, unsigned left)
 		df_sleep_ns(TURN_NS);
 		df_check_result_free(judge(quiet, &turn, &told));
 	}
+	/* Nobody else looks for ends meanwhile: without them the second look would see what the first saw. */
+	df_record_poll(&left);
 	again = judge(quiet, &turn, &told);
 	moved = df_record_progress() != before;
 	/* Deadlock is stable: what does not look the same twice, or moves, is none. */
