@@ -34,11 +34,11 @@ def load_batch(case, step):
 
 
 def main(case):
-    torch.cuda.set_device(0)
+    torch.cuda.set_device(RANK)
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=600))
     a, b = dist.new_group(), dist.new_group()
-    # Both are connected before. The stand-in for NCCL adds 32-bit integers.
-    x, y = (torch.ones(1024, device="cuda", dtype=torch.int32) for _ in range(2))
+    # Both are connected before.
+    x, y = (torch.ones(1024, device="cuda") for _ in range(2))
     forward(x, a)
     backward(y, b)
     for step in range(4):
