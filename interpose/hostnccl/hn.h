@@ -45,6 +45,8 @@ struct df_hn_seat {
 	uint64_t posted,
 		taken; /* chunks of collectives that it has brought, and that it is through with */
 	uint64_t signature[2]; /* of the collective of such a chunk */
+	uint64_t given, over;  /* launches; ENDLESS: they were dropped */
+	unsigned setting_up;   /* threads that wait for the other ranks */
 	int32_t device;
 	struct df_hn_division {
 		uint64_t round; /* stored last */
@@ -96,12 +98,10 @@ struct df_hn_comm {
 	int told;	      /* that it was stopped; under the list's lock */
 	uint32_t used;	      /* its connections are set up, or being so */
 	unsigned in_progress; /* calls that have come back, whose work is not done yet */
-	unsigned setting_up;  /* threads that wait for its other ranks */
 	uint64_t nr_issued;   /* operations; for who asked to be told */
 	uint64_t nr_rounds;   /* divisions; by calls of the application, one at a time */
 
-	pthread_mutex_t lock; /* of what follows */
-	uint64_t nr_launches;
+	pthread_mutex_t lock; /* of what follows, and of given in our seat */
 	struct df_hn_lane *lanes;
 	struct df_hn_redop *redops;
 	int nr_redops;
@@ -144,6 +144,11 @@ struct df_hn_op {
 	uint64_t piece; /* the next to bring or take */
 	int posted, over;
 };
+
+static inline struct df_hn_seat *df_hn_seat(const struct df_hn_comm *c)
+{
+	return &c->share->seats[c->rank];
+}
 
 /* What a group puts on one communicator: NCCL's kernel. */
 struct df_hn_launch {

@@ -268,9 +268,9 @@ static ncclResult_t divide(struct df_hn_job *j)
 {
 	ncclResult_t res;
 
-	__atomic_fetch_add(&j->comm->setting_up, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&df_hn_seat(j->comm)->setting_up, 1, __ATOMIC_RELAXED);
 	res = divide_among(j);
-	__atomic_fetch_sub(&j->comm->setting_up, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&df_hn_seat(j->comm)->setting_up, 1, __ATOMIC_RELAXED);
 	return res;
 }
 
@@ -332,11 +332,8 @@ static ncclResult_t idle(struct df_hn_comm *c)
 {
 	unsigned turns = 0;
 	ncclResult_t error = ncclSuccess;
-	uint64_t all;
+	uint64_t all = DF_HN_GET(&df_hn_seat(c)->given);
 
-	pthread_mutex_lock(&c->lock);
-	all = c->nr_launches;
-	pthread_mutex_unlock(&c->lock);
 	/* ACQUIRE pairs with the RELEASE in finish() (hn_engine.c): what the operations did is done. */
 	while (__atomic_load_n(&c->done, __ATOMIC_ACQUIRE) < all && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
@@ -368,7 +365,7 @@ static void end(struct df_hn_comm *c)
 	if (!DF_HN_GET(&c->error))
 		__atomic_store_n(&c->error, ncclInvalidUsage, __ATOMIC_RELAXED);
 	/* ACQUIRE, both, pair with the end of what other threads do for it: it uses the memory that goes now. */
-	while (__atomic_load_n(&c->setting_up, __ATOMIC_ACQUIRE) ||
+	while (__atomic_load_n(&df_hn_seat(c)->setting_up, __ATOMIC_ACQUIRE) ||
 	       __atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE))
 		df_hn_nap(&turns);
 	df_hn_drop(c);
@@ -410,15 +407,19 @@ ncclResult_t pncclCommDestroy(ncclComm_t comm)
 }
 DF_HN_NAME(ncclCommDestroy);
 
-/* It has operations that are not over, or somebody waits for its ranks. */
-static int unfinished(struct df_hn_comm *c)
+/*
+ * A rank has operations on it that are not over, or waits for the others. Any rank: this one may have nothing on it, and
+ * would when what it has elsewhere ends; then the other rank's would end as if nothing had been.
+ */
+static int unfinished(const struct df_hn_comm *c)
 {
-	uint64_t all;
+	for (int i = 0; i < c->nranks; i++) {
+		const struct df_hn_seat *s = &c->share->seats[i];
 
-	pthread_mutex_lock(&c->lock);
-	all = c->nr_launches;
-	pthread_mutex_unlock(&c->lock);
-	return DF_HN_GET(&c->done) < all || DF_HN_GET(&c->setting_up);
+		if (DF_HN_GET(&s->over) < DF_HN_GET(&s->given) || DF_HN_GET(&s->setting_up))
+			return 1;
+	}
+	return 0;
 }
 
 void df_hn_tell_stopped(void)

@@ -108,6 +108,8 @@ static void finish(struct df_hn_launch *l)
 
 	slots_used[c->device]--;
 	c->turn++;
+	/* RELAXED: for stop() of any process (hn_comm.c), which looks when nothing moves any more. */
+	__atomic_store_n(&df_hn_seat(c)->over, c->turn, __ATOMIC_RELAXED);
 	/* RELEASE pairs with the ACQUIRE of a stream's wait: what the operations wrote comes first. */
 	__atomic_store_n(&c->done, c->turn, __ATOMIC_RELEASE);
 	df_hn_cuda()->kick(c->device);
@@ -141,6 +143,8 @@ static void drop(struct df_hn_comm *c)
 			slots_used[c->device]--;
 		free_launch(l);
 	}
+	/* RELAXED: as in finish(). */
+	__atomic_store_n(&df_hn_seat(c)->over, DF_HN_ENDLESS, __ATOMIC_RELAXED);
 	/* RELEASE pairs with the ACQUIRE of a stream's wait: an error is seen by who gets behind it. */
 	__atomic_store_n(&c->done, DF_HN_ENDLESS, __ATOMIC_RELEASE);
 	df_hn_cuda()->kick(c->device);

@@ -86,6 +86,12 @@ static int streams_of(const struct df_hn_op *ops, int nr, struct df_stream_info 
 	return n;
 }
 
+/* The communicator's lock held. RELAXED: other threads and processes only compare it with how many are over. */
+static uint64_t ticket(struct df_hn_comm *c)
+{
+	return __atomic_fetch_add(&df_hn_seat(c)->given, 1, __ATOMIC_RELAXED);
+}
+
 static ncclResult_t launch_now(struct df_hn_launch *l, const struct df_stream_info *streams, int nr)
 {
 	struct df_hn_comm *c = l->comm;
@@ -106,7 +112,7 @@ static ncclResult_t launch_now(struct df_hn_launch *l, const struct df_stream_in
 		l->streams[i].value = ++lane->given;
 	}
 	l->nr_streams = nr;
-	l->ticket = c->nr_launches++;
+	l->ticket = ticket(c);
 	for (i = 0; i < nr; i++)
 		df_hn_cuda()->stream_wait(streams[i].stream, &c->done, l->ticket + 1);
 	df_hn_submit(l);
@@ -130,7 +136,7 @@ static int replay(void *arg, const uint64_t *ready, uint64_t ready_value, const 
 	l->streams[0].value = ready_value;
 	*done = &c->done;
 	pthread_mutex_lock(&c->lock);
-	l->ticket = c->nr_launches++;
+	l->ticket = ticket(c);
 	*done_value = l->ticket + 1;
 	df_hn_submit(l);
 	pthread_mutex_unlock(&c->lock);

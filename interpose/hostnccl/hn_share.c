@@ -133,11 +133,11 @@ ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t lea
 	ncclResult_t error = ncclSuccess;
 	unsigned turns = 0;
 
-	__atomic_fetch_add(&c->setting_up, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&df_hn_seat(c)->setting_up, 1, __ATOMIC_RELAXED);
 	/* ACQUIRE pairs with the RELEASE of whoever counts it up: what that rank has told is there. */
 	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < least && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
-	__atomic_fetch_sub(&c->setting_up, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&df_hn_seat(c)->setting_up, 1, __ATOMIC_RELAXED);
 	return error;
 }
 
