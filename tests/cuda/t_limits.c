@@ -1,6 +1,6 @@
 /*
- * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues, devices of one process; each can be
- * switched off.
+ * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues, memory, devices of one process; each
+ * can be switched off.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -187,6 +187,60 @@ START_TEST(t_hardware)
 }
 END_TEST
 
+/* So many hardware queues are given to streams in turn: the first stream's is the next but so many's, too. */
+START_TEST(t_connections)
+{
+	static const char *const some[] = {"1", "8", "32"};
+	int nr = atoi(some[_i]), i;
+	CUstream s[33];
+
+	setenv("FAKE_CUDA_LIMITS", "hardware", 1);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", some[_i], 1);
+	for (i = 0; i <= nr; i++)
+		s[i] = made(0);
+	OK(cuStreamWaitValue64_v2(s[0], (CUdeviceptr)(uintptr_t)&word, 1, 0));
+	usleep(20000);
+	for (i = 1; i < nr; i++) {
+		wrote(s[i], 1);
+		reached = 0;
+	}
+	wrote(s[nr], 0);
+	set(&word);
+	OK(cuStreamSynchronize(s[nr]));
+}
+END_TEST
+
+static void *memory(void *arg)
+{
+	CUdeviceptr p = *(CUdeviceptr *)arg;
+
+	cuCtxSetCurrent(ctx);
+	OK(p ? cuMemFree_v2(p) : cuMemAlloc_v2(&p, 64));
+	set(&done);
+	return NULL;
+}
+
+/* Who allocates or frees waits until the context is idle. */
+START_TEST(t_sync)
+{
+	CUdeviceptr p = 0;
+	pthread_t t;
+
+	if (_i % 2)
+		OK(cuMemAlloc_v2(&p, 64));
+	setenv("FAKE_CUDA_LIMITS", _i / 2 ? "none" : "sync", 1);
+	waiting();
+	t = beside(memory, &p);
+	if (!(_i / 2)) {
+		usleep(20000);
+		ck_assert_uint_eq(get(&done), 0);
+		set(&word);
+	}
+	pthread_join(t, NULL);
+	set(&word);
+}
+END_TEST
+
 START_TEST(t_blocking)
 {
 	CUfunction f;
@@ -238,6 +292,8 @@ int main(void)
 	tcase_add_test(tc, t_queue_off);
 	tcase_add_loop_test(tc, t_lock, 0, 2);
 	tcase_add_loop_test(tc, t_hardware, 0, 2);
+	tcase_add_loop_test(tc, t_connections, 0, 3);
+	tcase_add_loop_test(tc, t_sync, 0, 4);
 	tcase_add_test(tc, t_blocking);
 	tcase_add_test(tc, t_exclusive);
 	suite_add_tcase(s, tc);

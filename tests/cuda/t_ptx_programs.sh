@@ -10,7 +10,7 @@ mkdir -p "$dry/tests/kernels"
 ln -s "$B/tests/cuda/gpu" "$dry/tests/gpu"
 ln -s "$B/tests/cuda/gpu/reduce_cuda" "$dry/tests/kernels/reduce_cuda"
 # Memory functions wait here for what runs; the programs find that out.
-FAKE_CUDA_SYNC_ALLOC=1 passes t_litmus
+FAKE_CUDA_LIMITS=lock,queue,hardware,sync,blocking,one passes t_litmus
 python3 - "$results/litmus.jsonl" <<'P' || fail "the facts: $(cat "$results/litmus.jsonl")"
 import json, sys
 f = [json.loads(x) for x in open(sys.argv[1])]
@@ -23,7 +23,8 @@ assert [x["rounds"] for x in of("words")] == [300] * 3
 assert [(x["rounds"], x["stale"]) for x in of("fresh")] == [(400, 0)] * 3
 assert [(x["torn_on_device"], x["torn_on_host"]) for x in of("ring")] == [(0, 0)]
 assert [x["rounds"] for x in of("ipc")] == [50] * 2
-assert all(x["started"] for x in of("queues") if x["daemon"] != "green")
+assert all(x["started"] for x in of("queues") if x["daemon"] == "priority")
+assert all(x["started"] == (x["waits"] < x["connections"]) for x in of("queues") if x["daemon"] == "same")
 waits = {x["call"] for x in of("sync") if x["waits"]}
 assert waits == {"cudaMalloc", "cudaFree", "cudaMalloc 1 GiB", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister",
                  "cudaHostUnregister", "first launch of a kernel", "first launch of a kernel with a deep stack"}, waits

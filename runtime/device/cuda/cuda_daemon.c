@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include "kernels/abi.h"
 #include "runtime/base/env.h"
@@ -256,6 +257,8 @@ static void *poller(void *arg)
 	uint32_t idle = 0;
 
 	df_drv.capture_mode(&mode);
+	/* Else each of its naps lasts 50 us more. */
+	prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
 	for (;;) {
 		/* SEQ_CST pairs with df_cuda_daemon_wake(): what is submitted after this look changes the word. */
 		/* SEQ_CST pairs with the add to work_seq by whoever brings work: a wake-up is not missed. */

@@ -3,7 +3,6 @@
  *
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
  * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
- * FAKE_CUDA_SYNC_ALLOC: memory functions wait for all streams and kernels, as a driver may.
  * FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver can't say.
  * FAKE_CUDA_NO_CODE: the device that no module can be loaded on. What processes share is in share.c, where code comes
  * from in module.c, how it is executed in kernel.c.
@@ -106,15 +105,18 @@ struct CUevent_st {
 	size_t nr_behind;
 };
 
+#define NR_PRIORITIES 6 /* 0 to -5 */
+
 struct CUctx_st {
 	int device;
 	int refs;
 	uint64_t id;
 	struct CUstream_st *legacy;
-	unsigned int peers; /* bits of devices whose memory its kernels may use */
-	int error;	    /* CUresult: a kernel's fault, which nothing takes away */
-	int stop;	    /* its kernels end */
-	int loading;	    /* somebody has its lock until it is idle */
+	unsigned int peers;	    /* bits of devices whose memory its kernels may use */
+	int error;		    /* CUresult: a kernel's fault, which nothing takes away */
+	int stop;		    /* its kernels end */
+	int nr_made[NR_PRIORITIES]; /* streams */
+	int loading;		    /* somebody has its lock until it is idle */
 	pthread_t loader;
 };
 

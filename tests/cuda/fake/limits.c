@@ -1,15 +1,17 @@
 /*
  * What a real driver blocks on and a list of operations does not: its lock, its queues. Each can be switched;
- * FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: lock,queue,blocking,one; "none": none.
+ * FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all but sync; "none": none.
  *
  *   lock      who brings a kernel's code to the device at its first launch keeps the context's lock until the device is idle;
  *             launches, new streams and allocations of other threads wait for it (NVIDIA/nvbench issue 136,
  *             microsoft/mscclpp issue 394, NVIDIA/nccl issue 803)
  *   queue     a stream has room for 1,024 operations; who puts another one on it waits (stackoverflow 53970187; microsoft/mscclpp issue 516 is a
  *             hang of that kind)
- *   hardware  streams of one priority share CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8): behind a wait for a word nothing
- *             that was put into its queue later begins (CUDA's programming guide: false dependencies; its driver API: stream
- *             memory operations "may deadlock")
+ *   hardware  streams of one context and priority have CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32) in turn: behind
+ *             a wait for a word nothing that was put into its queue later begins (CUDA's programming guide: false dependencies;
+ *             its driver API: stream memory operations "may deadlock")
+ *   sync      allocating and freeing memory, pinning and unpinning wait until the context is idle (programming guide: implicit
+ *             synchronisation)
  *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended (programming guide)
  *   one       host functions and callbacks run one at a time (driver API: they may be serialised)
  *
@@ -33,7 +35,7 @@ int fake_limit(const char *name)
 	size_t len = strlen(name);
 
 	if (!v)
-		v = "lock,queue,blocking,one";
+		v = "lock,queue,hardware,blocking,one";
 	for (p = v; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
 		if (!strncmp(p, name, len) && (!p[len] || p[len] == ','))
 			return 1;
@@ -79,7 +81,7 @@ void fake_limit_queue(CUstream s)
 	const char *v = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	int nr = v && atoi(v) > 0 ? atoi(v) : 8;
 
-	s->queue = (int)(s->id % (uint64_t)(nr < 32 ? nr : 32));
+	s->queue = s->ctx->nr_made[-s->priority % NR_PRIORITIES]++ % (nr < 32 ? nr : 32);
 }
 
 int fake_limit_behind(const struct CUstream_st *all, const struct CUstream_st *s,

@@ -13,10 +13,14 @@ int fake_alloc_waits, fake_alloc_fails;
 
 static void alloc_wait(void)
 {
+	CUcontext ctx = fake_ctx_now();
+
 	fake_fault_hang("hang");
-	fake_limit_lock(fake_ctx_now());
+	fake_limit_lock(ctx);
 	pthread_mutex_lock(&fake_lock);
-	while ((fake_alloc_waits || getenv("FAKE_CUDA_SYNC_ALLOC")) && fake_all_pending(NULL))
+	while (!fake_is_over() &&
+	       ((fake_alloc_waits && fake_all_pending(NULL)) ||
+		(ctx && fake_limit("sync") && !fake_ctx_error(ctx) && fake_all_pending(ctx))))
 		pthread_cond_wait(&fake_moved, &fake_lock);
 	pthread_mutex_unlock(&fake_lock);
 }
