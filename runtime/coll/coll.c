@@ -126,7 +126,7 @@ static int scratch(struct df_coll *coll, uint64_t bytes)
 	ret = df_coll_scratch(coll);
 	if (ret == -EAGAIN) {
 		coll->no_scratch = 1;
-		coll->nr_open++; /* df_dev_connect() asks again */
+		coll->nr_open++; /* df_connector_connect() asks again */
 		ret = 0;
 	}
 	if (ret)

@@ -211,7 +211,7 @@ static void await_ends(struct df_coll *coll)
 		return;
 	df_list_add_tail(&coll->dev->connecting, &coll->waiting);
 	__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting + 1, __ATOMIC_RELAXED);
-	df_dev_connect(coll->dev);
+	df_connector_connect(coll->dev);
 }
 
 int df_coll_reconnect(struct df_coll *coll)
@@ -285,7 +285,7 @@ static int make_late(struct df_coll *coll, struct df_cend *end)
 	return ret;
 }
 
-void df_dev_connect(struct df_dev *dev)
+void df_connector_connect(struct df_dev *dev)
 {
 	uint32_t i, budget = DF_MIN(dev->nr_connecting, CONNECT_BUDGET);
 

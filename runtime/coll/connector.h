@@ -21,8 +21,8 @@ struct df_conn_comm {
 int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
 /* 1: the peer sees what our block stores as it is stored; both sides come to the same. */
 int df_conn_direct(const struct df_comm *comm, int rank);
-int df_coll_reconnect(struct df_coll *coll); /* what has been parked; dev->lock */
-void df_dev_connect(struct df_dev *dev);     /* tries again what is missing; dev->lock */
+int df_coll_reconnect(struct df_coll *coll);   /* what has been parked; dev->lock */
+void df_connector_connect(struct df_dev *dev); /* tries again what is missing; dev->lock */
 void df_coll_disconnect(struct df_coll *coll);
 /* Instances have been retired: how far they got on connectors whose counters the host can't see. */
 void df_coll_note(struct df_coll *coll);
@@ -32,7 +32,7 @@ void df_conn_linger(int living);
 
 /* recycle.c: connectors of idle collectives, under a budget. All under dev->lock. */
 void df_conn_make_room(const struct df_coll *coll, uint64_t bytes); /* before it makes one */
-void df_dev_asked(struct df_dev *dev);	   /* peers would like connectors back */
+void df_recycle_asked(struct df_dev *dev); /* peers would like connectors back */
 void df_coll_let_go(struct df_coll *coll); /* gives what is wanted, if it is idle */
 
 #endif

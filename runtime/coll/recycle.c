@@ -40,7 +40,7 @@ static int movable(const struct df_cend *end)
 
 static int wanted(const struct df_cend *end)
 {
-	/* Relaxed: the request has been counted, and df_dev_asked() acquired the count. */
+	/* Relaxed: the request has been counted, and df_recycle_asked() acquired the count. */
 	return !end->owner && movable(end) && end->k->state == 1 &&
 	       __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED);
 }
@@ -64,7 +64,7 @@ void df_coll_let_go(struct df_coll *coll)
 	}
 }
 
-void df_dev_asked(struct df_dev *dev)
+void df_recycle_asked(struct df_dev *dev)
 {
 	struct df_coll *coll;
 	uint32_t i;
@@ -88,7 +88,7 @@ static void ask(const struct df_cend *end)
 	if (!bell || __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED))
 		return;
 	__atomic_store_n(&end->conn->hdr->wanted, 1, __ATOMIC_RELAXED);
-	/* RELEASE pairs with the ACQUIRE in df_dev_asked(): who sees the count sees the mark. */
+	/* RELEASE pairs with the ACQUIRE in df_recycle_asked(): who sees the count sees the mark. */
 	__atomic_add_fetch(&bell->asked, 1, __ATOMIC_RELEASE);
 	df_bell_ring(bell);
 }

@@ -111,7 +111,7 @@ static void note_left(uint64_t proc)
 	}
 	df_mutex_unlock(&df_rt.lock);
 	/* What waits for one that has left is looked at soon, not at the next look (peers_that_left()). */
-	df_watchdog_wake();
+	df_snapshot_wake();
 }
 
 void df_comm_death(uint64_t proc, int in_order)

@@ -117,7 +117,7 @@ void df_ending_decide(uint64_t seen)
 {
 	struct names n = {.seen = seen};
 	uint32_t nr_procs;
-	uint64_t *procs = df_snapshot_peers(&nr_procs);
+	uint64_t *procs = df_tied_processes(&nr_procs);
 
 	df_mutex_lock(&df_rt.lock);
 	n.v = stuck_names(&n.nr);

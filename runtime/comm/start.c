@@ -43,7 +43,7 @@ struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators")
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct df_ctl_events ctl_events = {df_watchdog_message, df_comm_death};
+static const struct df_ctl_events ctl_events = {df_snapshot_message, df_comm_death};
 
 static int cores(void)
 {

@@ -43,9 +43,9 @@ int df_engine_chores(int device)
 		return 0;
 	df_dev_retire(dev);
 	if (dev->nr_connecting)
-		df_dev_connect(dev);
+		df_connector_connect(dev);
 	if (df_engine_asked(device))
-		df_dev_asked(dev);
+		df_recycle_asked(dev);
 	retired = __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED) - retired;
 	df_mutex_unlock(&dev->lock);
 	if (retired) {
@@ -57,7 +57,7 @@ int df_engine_chores(int device)
 	return retired != 0;
 }
 
-uint64_t df_dev_progress(const struct df_dev *dev)
+uint64_t df_engine_progress_of(const struct df_dev *dev)
 {
 	uint64_t sum = __atomic_load_n(&dev->exec.issued, __ATOMIC_RELAXED) +
 		       __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
@@ -75,7 +75,7 @@ uint64_t df_engine_progress(void)
 
 	for (i = 0; i < df_rt.nr_devs; i++)
 		if (__atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
-			sum += df_dev_progress(&df_rt.devs[i]);
+			sum += df_engine_progress_of(&df_rt.devs[i]);
 	return sum;
 }
 

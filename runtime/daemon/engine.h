@@ -18,7 +18,7 @@ int df_engine_asked(int device);
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
 /* Returns when no thread executes an aborted collective of the device any more. */
 void df_engine_purge(struct df_dev *dev);
-uint64_t df_engine_progress(void);		    /* a number that changes when anything moves */
-uint64_t df_dev_progress(const struct df_dev *dev); /* the same, of one device */
+uint64_t df_engine_progress(void); /* a number that changes when anything moves */
+uint64_t df_engine_progress_of(const struct df_dev *dev); /* the same, of one device */
 
 #endif

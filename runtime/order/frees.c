@@ -37,7 +37,7 @@ static struct {
 	uint32_t leaving; /* off the list and not given back yet; read without the lock */
 } frees = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "frees"), .list = DF_LIST_INIT(frees.list)};
 
-int df_dev_flights(struct df_dev *dev, struct df_flights *set)
+int df_frees_flights(struct df_dev *dev, struct df_flights *set)
 {
 	struct df_coll *coll;
 	int ret = 0;
@@ -67,7 +67,7 @@ static int all_flights(struct df_flights *set)
 		if (!__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
 			continue;
 		df_mutex_lock(&dev->lock);
-		ret |= df_dev_flights(dev, set);
+		ret |= df_frees_flights(dev, set);
 		df_mutex_unlock(&dev->lock);
 	}
 	return ret;

@@ -17,6 +17,6 @@ int df_free_flush(int device);
 /* Before addresses lose their memory: waits for operations of a debt that touch it. */
 void df_free_unmap(int device, uintptr_t at, size_t bytes);
 void df_frees_look(void); /* gives back what is not in use any more */
-int df_dev_flights(struct df_dev *dev, struct df_flights *set); /* all in flight; dev->lock */
+int df_frees_flights(struct df_dev *dev, struct df_flights *set); /* all in flight; dev->lock */
 
 #endif

@@ -215,7 +215,7 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	 */
 	site = df_trace_caller();
 	df_mutex_lock(&dev->lock);
-	df_dev_flights(dev, &set);
+	df_frees_flights(dev, &set);
 	df_sync_enter(calls[kind], device, (uintptr_t)ptr, site);
 	df_mutex_unlock(&dev->lock);
 	released = df_host_wait(dev, calls[kind], waiting.serial, df_sync_ready, &set);

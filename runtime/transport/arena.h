@@ -29,7 +29,7 @@ enum df_gate { DF_GATE_NEVER, DF_GATE_FREE, DF_GATE_WRITING, DF_GATE_OPEN, DF_GA
  * One announced connector. The owner writes; others read the fields between two equal looks at the gate.
  * All fields are accessed as atomics: a reader may look while the owner reuses the entry.
  */
-struct df_entry {
+struct df_arena_entry {
 	uint64_t gate;
 	uint64_t key;
 	uint64_t where; /* segment << 48 | offset */
@@ -54,7 +54,7 @@ struct df_block {
 
 /* What a look at a directory found. */
 struct df_found {
-	struct df_entry *entry;
+	struct df_arena_entry *entry;
 	uint64_t gen;
 	struct df_conn_hdr *hdr;
 	uint64_t bytes;
@@ -84,17 +84,17 @@ void df_arena_limit(uint64_t bytes);
 
 /* Announces a connector. -EEXIST, -ENOMEM. The header is complete. */
 int df_dir_insert(uint64_t key, const struct df_block *block, uint32_t nr_slots,
-		  uint32_t slot_bytes, uint32_t far, struct df_entry **entry, uint64_t *gen);
+		  uint32_t slot_bytes, uint32_t far, struct df_arena_entry **entry, uint64_t *gen);
 /* Takes it out if nobody uses it (force: even then). -EBUSY. */
-int df_dir_remove(struct df_entry *entry, uint64_t gen, int force);
+int df_dir_remove(struct df_arena_entry *entry, uint64_t gen, int force);
 /*
  * Looks a key up in the directory of the process whose segments `view` shows. -ENOENT; -EAGAIN: a segment
  * that is needed is not in the view yet. Lock-free, never waits for the owner.
  */
 int df_dir_find(const struct df_view *view, uint64_t key, struct df_found *out);
 /* The gate, for the other side. -EAGAIN: it is closed. */
-int df_gate_use(struct df_entry *entry, uint64_t gen);
-void df_gate_unuse(struct df_entry *entry, uint64_t gen);
+int df_gate_use(struct df_arena_entry *entry, uint64_t gen);
+void df_gate_unuse(struct df_arena_entry *entry, uint64_t gen);
 
 /* 1 if this mapped first segment is one of ours in form; process: who owns it. */
 int df_arena_check(const void *base, uint64_t bytes, uint64_t process);

@@ -26,16 +26,17 @@ static void store(uint64_t *p, uint64_t v)
 }
 
 /* The entries of table t, or NULL if its segment is not in the view. */
-static struct df_entry *table_at(const struct df_view *v, const struct df_table *t, uint64_t *mask)
+static struct df_arena_entry *table_at(const struct df_view *v, const struct df_table *t,
+				       uint64_t *mask)
 {
 	uint64_t where = load(&t->where), offset = DF_WHERE_OFFSET(where);
 	char *base = df_view_base(v, DF_WHERE_SEG(where));
 
 	*mask = load(&t->mask);
 	if (!base || *mask >= 1ull << 32 ||
-	    offset + (*mask + 1) * sizeof(struct df_entry) > v->bytes[DF_WHERE_SEG(where)])
+	    offset + (*mask + 1) * sizeof(struct df_arena_entry) > v->bytes[DF_WHERE_SEG(where)])
 		return NULL;
-	return (struct df_entry *)(void *)(base + offset);
+	return (struct df_arena_entry *)(void *)(base + offset);
 }
 
 /* ---- the owner ---------------------------------------------------------------------------------------- */
@@ -49,7 +50,7 @@ static int add_table(struct df_seg0 *s)
 
 	if (n == DF_TABLES_MAX)
 		return -ENOMEM;
-	ret = df_arena_take_locked(entries * sizeof(struct df_entry), &b, &fresh);
+	ret = df_arena_take_locked(entries * sizeof(struct df_arena_entry), &b, &fresh);
 	if (ret)
 		return ret;
 	/* Rare, and bounded: the lock is kept. */
@@ -57,7 +58,7 @@ static int add_table(struct df_seg0 *s)
 	if (ret)
 		return ret;
 	/* Blocks are used again: what is left in them must not look like an entry. */
-	memset(b.ptr, 0, entries * sizeof(struct df_entry));
+	memset(b.ptr, 0, entries * sizeof(struct df_arena_entry));
 	store(&s->tables[n].where, DF_WHERE(b.seg, b.offset));
 	store(&s->tables[n].mask, entries - 1);
 	/* RELEASE pairs with the ACQUIRE in df_dir_find(): without it a reader could probe garbage. */
@@ -66,9 +67,9 @@ static int add_table(struct df_seg0 *s)
 }
 
 /* A free entry for the key, or NULL; *exists: it is announced already. */
-static struct df_entry *find_free(struct df_seg0 *s, uint64_t key, int *exists)
+static struct df_arena_entry *find_free(struct df_seg0 *s, uint64_t key, int *exists)
 {
-	struct df_entry *free_entry = NULL, *e, *entries;
+	struct df_arena_entry *free_entry = NULL, *e, *entries;
 	uint64_t mask, at = df_mix64(key);
 	uint32_t t, i;
 	unsigned state;
@@ -94,10 +95,10 @@ static struct df_entry *find_free(struct df_seg0 *s, uint64_t key, int *exists)
 }
 
 int df_dir_insert(uint64_t key, const struct df_block *b, uint32_t nr_slots, uint32_t slot_bytes,
-		  uint32_t far, struct df_entry **entry, uint64_t *gen)
+		  uint32_t far, struct df_arena_entry **entry, uint64_t *gen)
 {
 	struct df_seg0 *s = df_arena.seg0;
-	struct df_entry *e;
+	struct df_arena_entry *e;
 	uint64_t g;
 	int exists, ret = 0;
 
@@ -132,7 +133,7 @@ out:
 	return ret;
 }
 
-int df_dir_remove(struct df_entry *e, uint64_t gen, int force)
+int df_dir_remove(struct df_arena_entry *e, uint64_t gen, int force)
 {
 	uint64_t word = DF_GATE_WORD(gen, DF_GATE_OPEN), gone = DF_GATE_WORD(gen, DF_GATE_FREE);
 
@@ -154,7 +155,8 @@ int df_dir_remove(struct df_entry *e, uint64_t gen, int force)
 /* ---- readers ------------------------------------------------------------------------------------------ */
 
 /* -ENOENT: not this one. -EAGAIN: its segment is not in the view. */
-static int look(const struct df_view *v, struct df_entry *e, uint64_t key, struct df_found *out)
+static int look(const struct df_view *v, struct df_arena_entry *e, uint64_t key,
+		struct df_found *out)
 {
 	uint64_t gate, where, offset, bytes, again;
 	uint32_t nr_slots, slot_bytes, far;
@@ -201,7 +203,7 @@ int df_dir_find(const struct df_view *v, uint64_t key, struct df_found *out)
 {
 	const struct df_seg0 *s = df_view_base(v, 0);
 	uint64_t mask, at = df_mix64(key);
-	struct df_entry *entries, *e;
+	struct df_arena_entry *entries, *e;
 	uint32_t t, nr, i;
 	int ret, missing = 0;
 
@@ -227,7 +229,7 @@ int df_dir_find(const struct df_view *v, uint64_t key, struct df_found *out)
 	return missing ? -EAGAIN : -ENOENT;
 }
 
-int df_gate_use(struct df_entry *e, uint64_t gen)
+int df_gate_use(struct df_arena_entry *e, uint64_t gen)
 {
 	uint64_t word = DF_GATE_WORD(gen, DF_GATE_OPEN);
 
@@ -241,7 +243,7 @@ int df_gate_use(struct df_entry *e, uint64_t gen)
 		       : -EAGAIN;
 }
 
-void df_gate_unuse(struct df_entry *e, uint64_t gen)
+void df_gate_unuse(struct df_arena_entry *e, uint64_t gen)
 {
 	uint64_t word = DF_GATE_WORD(gen, DF_GATE_USED);
 

@@ -22,7 +22,7 @@ struct df_peer {
 
 struct df_node_conn {
 	struct df_conn conn; /* first */
-	struct df_entry *entry;
+	struct df_arena_entry *entry;
 	uint64_t gen;
 	uint32_t nr_slots, slot_bytes;
 	struct df_block block; /* owner */

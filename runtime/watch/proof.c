@@ -41,7 +41,7 @@ static void choice_fini(struct choice *c)
 	memset(c, 0, sizeof(*c));
 }
 
-static int list_waits(struct choice *c, const struct df_gather *g)
+static int list_waits(struct choice *c, const struct df_snapshots *g)
 {
 	struct df_snapshot *s;
 	size_t nr = 0;
@@ -68,7 +68,7 @@ static int list_waits(struct choice *c, const struct df_gather *g)
 }
 
 /* line: also what the checker would say of it; to be freed. */
-static int choose(struct choice *c, const struct df_gather *g, char **line)
+static int choose(struct choice *c, const struct df_snapshots *g, char **line)
 {
 	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1};
 	struct df_check_set *set = df_check_set_new();
@@ -96,7 +96,7 @@ static int choose(struct choice *c, const struct df_gather *g, char **line)
 }
 
 /* Tells every process which of its waits return, and that it is held no longer. */
-static void give_orders(const struct df_gather *g, const struct choice *c, const char *line)
+static void give_orders(const struct df_snapshots *g, const struct choice *c, const char *line)
 {
 	uint64_t calls[256];
 	struct df_snapshot *s;
@@ -116,7 +116,7 @@ int df_prove_and_release(int hosts)
 {
 	static int told; /* only the first release is explained */
 	char *line = NULL;
-	struct df_gather g = {.answers = DF_LIST_INIT(g.answers)};
+	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct choice seen[2] = {{0}}, none = {0}, *use = &none;
 	int ret = df_snapshot_gather(&g, DF_ASK_PROOF), round = 0;
 

@@ -87,7 +87,7 @@ static char *ask(int json)
 		/* RELEASE pairs with the ACQUIRE in df_ras_asked(). */
 		__atomic_store_n(&ras.turn, ASKED, __ATOMIC_RELEASE);
 	}
-	df_watchdog_wake();
+	df_snapshot_wake();
 	/* ACQUIRE pairs with the RELEASE in df_ras_answer(): the text is there. */
 	while ((turn = __atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE)) != DONE && df_now_ns() < until)
 		df_futex_wait(&ras.turn, turn, (int64_t)(until - df_now_ns()), 0);

@@ -61,7 +61,7 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 		/* Set by the thread that waits; only when it is seen matters, and it rings the bell then. */
 		if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) || w->released)
 			continue;
-		moved = df_dev_progress(w->dev);
+		moved = df_engine_progress_of(w->dev);
 		if (moved != w->moved) {
 			w->moved = moved;
 			w->quiet = now;
@@ -92,7 +92,7 @@ static int wait_over(void *arg)
 		return 1;
 	if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) && df_now_ns() - w->since > SUSPECT_NS) {
 		__atomic_store_n(&w->told, 1, __ATOMIC_RELAXED);
-		df_watchdog_wake();
+		df_snapshot_wake();
 	}
 	return 0;
 }
@@ -111,7 +111,7 @@ static int host_wait(struct df_host_wait *w)
 	w->since = w->quiet = w->last_look = df_now_ns();
 	w->look = w->since + SUSPECT_NS;
 	w->pause = SUSPECT_NS;
-	w->moved = df_dev_progress(w->dev);
+	w->moved = df_engine_progress_of(w->dev);
 	df_mutex_lock(&rel.lock);
 	df_list_add_tail(&rel.waits, &w->node);
 	df_mutex_unlock(&rel.lock);

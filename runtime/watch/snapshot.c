@@ -68,7 +68,7 @@ static struct {
 	int suspected;
 } my;
 
-void df_watchdog_wake(void)
+void df_snapshot_wake(void)
 {
 	__atomic_add_fetch(&box.wake, 1, __ATOMIC_RELAXED);
 	df_futex_wake(&box.wake, 1, 0);
@@ -85,7 +85,7 @@ void df_snapshot_wait(uint32_t seen, int64_t timeout_ns)
 }
 
 /* On the control thread: only takes note. */
-void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
+void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
 	struct letter *l = malloc(sizeof(*l) + bytes);
 
@@ -103,7 +103,7 @@ void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t 
 	else
 		df_list_add_tail(&box.inbox, &l->node);
 	df_mutex_unlock(&box.lock);
-	df_watchdog_wake();
+	df_snapshot_wake();
 }
 
 static struct letter *next_letter(void)
@@ -295,7 +295,7 @@ void df_snapshot_suspect(uint64_t proc)
 
 /* ---- gathering ------------------------------------------------------------------------------------------- */
 
-static struct df_snapshot *answer_of(const struct df_gather *g, uint64_t proc)
+static struct df_snapshot *answer_of(const struct df_snapshots *g, uint64_t proc)
 {
 	struct df_snapshot *s;
 
@@ -315,7 +315,7 @@ static void forget_image(struct df_snapshot *s)
 	s->nr_waits = s->nr_hosts = 0;
 }
 
-static struct df_snapshot *answer_new(struct df_gather *g, uint64_t proc)
+static struct df_snapshot *answer_new(struct df_snapshots *g, uint64_t proc)
 {
 	struct df_snapshot *s = answer_of(g, proc);
 
@@ -329,7 +329,7 @@ static struct df_snapshot *answer_new(struct df_gather *g, uint64_t proc)
 	return s;
 }
 
-static void ask_one(const struct df_gather *g, uint64_t proc, enum df_ask what)
+static void ask_one(const struct df_snapshots *g, uint64_t proc, enum df_ask what)
 {
 	struct ask ask = {.epoch = g->epoch, .what = (uint32_t)what, .hosts = (uint32_t)g->hosts};
 
@@ -359,7 +359,7 @@ static int take_hosts(struct df_snapshot *s, const void *hosts, uint32_t nr)
 }
 
 /* One answer; asks those that it is the first to name. */
-static void take(struct df_gather *g, struct df_procs *asked, const struct letter *l,
+static void take(struct df_snapshots *g, struct df_procs *asked, const struct letter *l,
 		 enum df_ask what)
 {
 	const struct answer *a = (const void *)l->data;
@@ -406,7 +406,7 @@ static void take(struct df_gather *g, struct df_procs *asked, const struct lette
 		memcpy(s->image, at, s->bytes);
 }
 
-static unsigned nr_fresh(const struct df_gather *g)
+static unsigned nr_fresh(const struct df_snapshots *g)
 {
 	struct df_snapshot *s;
 	unsigned nr = 0;
@@ -425,7 +425,7 @@ static unsigned nr_living(const struct df_procs *p)
 	return nr;
 }
 
-int df_snapshot_gather(struct df_gather *g, enum df_ask what)
+int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 {
 	uint64_t until = df_now_ns() + DF_GATHER_NS;
 	struct df_snapshot *s, *self, was = {0};
@@ -496,7 +496,7 @@ int df_snapshot_gather(struct df_gather *g, enum df_ask what)
 	return ret;
 }
 
-void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_t *calls,
+void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint64_t *calls,
 			 uint32_t nr, const char *line)
 {
 	size_t line_bytes = line ? strlen(line) + 1 : 0;
@@ -520,7 +520,7 @@ void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_
 	free(o);
 }
 
-void df_snapshot_done(struct df_gather *g)
+void df_snapshot_done(struct df_snapshots *g)
 {
 	struct df_snapshot *s, *tmp;
 

@@ -1,7 +1,7 @@
 /*
  * What the processes of a job tell each other about what is unfinished: for the verdict on a hang, and for the
  * proof that a wait has to be released (docs/release.md). Everything here belongs to the watchdog's thread,
- * but df_watchdog_message(), which takes messages on the control thread.
+ * but df_snapshot_message(), which takes messages on the control thread.
  *
  * A process that proves something *holds* those that it asks: they answer no other proof until it has told what it
  * came to, so that no two processes release the same circle. A hold ends by itself after a while.
@@ -40,7 +40,7 @@ struct df_snapshot {
 };
 
 /* A collection of them. Zeroed at first but for the list. */
-struct df_gather {
+struct df_snapshots {
 	uint64_t epoch;
 	struct df_list answers; /* struct df_snapshot, one a process; this one's first */
 	unsigned nr_procs;	/* that were asked, this one included */
@@ -54,12 +54,12 @@ struct df_gather {
  * share one with them, and so on. Returns when all have answered or DF_GATHER_NS are over; who has not is left
  * out. Other processes' questions are answered meanwhile. The second and later rounds ask the same processes.
  */
-int df_snapshot_gather(struct df_gather *g, enum df_ask what);
+int df_snapshot_gather(struct df_snapshots *g, enum df_ask what);
 /* Ends the holds that gathering took, and frees. */
-void df_snapshot_done(struct df_gather *g);
+void df_snapshot_done(struct df_snapshots *g);
 
 /* Who is to look for circles: of the processes tied to this one, as far as it knows, the one with the smallest name. */
-uint64_t df_snapshot_leader(void);
+uint64_t df_tied_leader(void);
 
 /* Answers what has come in; takes note of suspicions and releases. */
 void df_snapshot_serve(void);
@@ -67,13 +67,13 @@ void df_snapshot_serve(void);
 int df_snapshot_suspected(void);
 void df_snapshot_suspect(uint64_t proc);
 /* Lets waits of another process return, as far as that process still is what was judged. */
-void df_snapshot_release(const struct df_gather *g, uint64_t proc, const uint64_t *calls,
+void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint64_t *calls,
 			 uint32_t nr, const char *line);
 
 /* The living processes that share a communicator with this one; to be freed. */
-uint64_t *df_snapshot_peers(uint32_t *nr);
+uint64_t *df_tied_processes(uint32_t *nr);
 /* All processes tied to this one hear that the verdict on what stands still is told. */
-void df_snapshot_tell(void);
+void df_tied_tell(void);
 
 /* watchdog.c: another process has told a verdict. end: NULL, or the DF_MSG_END by which it ends what is stuck. */
 void df_watchdog_told(const void *end, size_t bytes);

@@ -57,7 +57,7 @@ void df_tied_peers(struct df_procs *p)
 	p->nr = n;
 }
 
-uint64_t *df_snapshot_peers(uint32_t *nr)
+uint64_t *df_tied_processes(uint32_t *nr)
 {
 	struct df_procs p = {0};
 
@@ -81,7 +81,7 @@ void df_tied_keep(const struct df_procs *p)
 	asked = *p;
 }
 
-uint64_t df_snapshot_leader(void)
+uint64_t df_tied_leader(void)
 {
 	uint64_t least = df_rt.self.proc;
 	struct df_procs p = {0};
@@ -93,7 +93,7 @@ uint64_t df_snapshot_leader(void)
 	return least;
 }
 
-void df_snapshot_tell(void)
+void df_tied_tell(void)
 {
 	struct df_procs p = {0};
 

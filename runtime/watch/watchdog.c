@@ -68,7 +68,7 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 {
 	/* Who asks for an analysis after a shorter silence than the checker's own takes that for suspicious. */
 	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, STALE_NS)};
-	struct df_gather g = {.answers = DF_LIST_INIT(g.answers)};
+	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct df_check_set *set = df_check_set_new();
 	struct df_check_result *r = NULL;
 	struct df_snapshot *s;
@@ -317,7 +317,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	dog.reported = before;
 	/* First of all: another may be about to. */
 	if (leads || told > 0)
-		df_snapshot_tell();
+		df_tied_tell();
 	if (told > 0 && r)
 		into_log(r, df_check_print_hosts);
 	if (leads && !r)
@@ -370,7 +370,7 @@ static int is_for_who_left(uint64_t since)
 	if (gone && dog.told < since && dog.reported != df_engine_progress()) {
 		/* One report per hang: this one. */
 		dog.reported = df_engine_progress();
-		df_snapshot_tell();
+		df_tied_tell();
 		print(r);
 	}
 	df_check_result_free(r);
@@ -439,7 +439,7 @@ static uint64_t circles(void)
 
 	dog.asked |= due || told;
 	if (dog.asked) {
-		leader = df_snapshot_leader();
+		leader = df_tied_leader();
 		if (leader != df_rt.self.proc && due)
 			df_snapshot_suspect(leader);
 		if (leader != df_rt.self.proc && !(due && age > PATIENCE_NS))

@@ -18,14 +18,14 @@ struct df_watch_comm {
 };
 
 /* Has it look now (snapshot.c). */
-void df_watchdog_wake(void);
+void df_snapshot_wake(void);
 /*
  * It is for us to say that a peer has died: now, from what this process alone knows; or that it has left
  * in order: when that turns out to matter. Any thread, nothing locked.
  */
 void df_watchdog_tell_death(int in_order);
 /* What another process says; on the control thread (snapshot.c). */
-void df_watchdog_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
+void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 
 /* joining.c: communicators whose rendezvous is not complete. */
 void df_joining(struct df_comm *comm, uint64_t id, int nranks, int rank);

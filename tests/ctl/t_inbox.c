@@ -26,14 +26,14 @@ static void *suspect(void *unused)
 
 	(void)unused;
 	for (i = 1; i <= n; i++) {
-		df_watchdog_message(i, DF_MSG_SUSPECT, NULL, 0);
+		df_snapshot_message(i, DF_MSG_SUSPECT, NULL, 0);
 		/* Pairs with the release in t_inbox. */
 		while (__atomic_load_n(&heard, __ATOMIC_ACQUIRE) != i)
 			df_futex_wait(&heard, i - 1, 1000000000, 0);
 	}
 	/* RELEASE pairs with the ACQUIRE in t_inbox. */
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
-	df_watchdog_wake();
+	df_snapshot_wake();
 	return NULL;
 }
 
@@ -64,7 +64,7 @@ static void *forge(void *seed)
 			break;
 		}
 		memcpy(body + offsetof(struct df_ending, nr), &nr, sizeof(nr));
-		df_watchdog_message(1, DF_MSG_END, body, bytes);
+		df_snapshot_message(1, DF_MSG_END, body, bytes);
 		sched_yield();
 	}
 	return NULL;
@@ -107,7 +107,7 @@ START_TEST(t_hold_lost)
 
 	for (int i = 0; i < 1000; i++) {
 		struct df_snapshot *other = calloc(1, sizeof(*other));
-		struct df_gather g = {.epoch = 1};
+		struct df_snapshots g = {.epoch = 1};
 
 		df_list_init(&g.answers);
 		other->proc = 12345;

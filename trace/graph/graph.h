@@ -96,7 +96,7 @@ struct df_edge {
 };
 
 /* One collective or one message, over all its ranks' unfinished operations. */
-struct df_inst {
+struct df_match {
 	uint32_t gcomm;
 	uint32_t first; /* operation; chained by df_uop.next */
 	uint32_t node;
@@ -119,7 +119,7 @@ struct df_graph {
 	size_t nr_nodes, cap_nodes;
 	struct df_edge *edges;
 	size_t nr_edges, cap_edges;
-	struct df_inst *insts;
+	struct df_match *insts;
 	size_t nr_insts, cap_insts;
 	struct df_bar *bars;
 	size_t nr_bars, cap_bars;

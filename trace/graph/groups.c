@@ -70,7 +70,7 @@ static void tie(struct launches *l)
 }
 
 /* It does not take place as long as this is so. */
-static int waits(const struct df_graph *g, const struct df_inst *in)
+static int waits(const struct df_graph *g, const struct df_match *in)
 {
 	int waits = in->nr_missing > 0;
 
@@ -80,7 +80,7 @@ static int waits(const struct df_graph *g, const struct df_inst *in)
 }
 
 /* Each of its operations that are unfinished is in a launch that waits. */
-static int is_held(const struct launches *l, const struct df_inst *in)
+static int is_held(const struct launches *l, const struct df_match *in)
 {
 	for (uint32_t i = in->first; i != DF_NONE; i = l->g->set->ops[i].next)
 		if (l->head[i] == DF_NONE || !l->waits[l->head[i]])
@@ -98,7 +98,7 @@ static void hold(struct launches *l)
 		if (waits(g, &g->insts[i]))
 			l->work[l->nr_work++] = i;
 	while (l->nr_work) {
-		const struct df_inst *in = &g->insts[l->work[--l->nr_work]];
+		const struct df_match *in = &g->insts[l->work[--l->nr_work]];
 
 		for (uint32_t i = in->first; i != DF_NONE; i = ops[i].next) {
 			uint32_t first = l->head[i];
@@ -107,7 +107,7 @@ static void hold(struct launches *l)
 				continue;
 			l->waits[first] = 1;
 			for (uint32_t k = first; k != DF_NONE; k = l->next[k]) {
-				struct df_inst *other = &g->insts[l->inst[k]];
+				struct df_match *other = &g->insts[l->inst[k]];
 
 				if (l->held[l->inst[k]] || waits(g, other) || !is_held(l, other))
 					continue;

@@ -73,7 +73,7 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 	struct df_graph *g = m->g;
 	struct df_uop *u = &g->set->ops[ref];
 	uint64_t key = inst_key(g, u);
-	struct df_inst *in;
+	struct df_match *in;
 	size_t at;
 
 	if (g->nr_insts * 2 >= m->map_size && map_grow(m))
@@ -149,8 +149,8 @@ static int map_threads(struct match *m)
  * each rank of the process has its own, no other would that issues for other ranks, or waits for them: in a lock of the
  * process, as for the end of their threads, or for their device. It is likely, no more: no proof rests on it.
  */
-static int would_issue(const struct match *m, const struct df_entry *e, uint32_t trace, int thread,
-		       const struct df_lcall *c)
+static int would_issue(const struct match *m, const struct df_trc_comm *e, uint32_t trace,
+		       int thread, const struct df_lcall *c)
 {
 	const struct df_check_set *set = m->g->set;
 	const struct df_lthread *th = &set->traces[trace].threads[thread];
@@ -169,7 +169,7 @@ static int would_issue(const struct match *m, const struct df_entry *e, uint32_t
  * has moved for long is it taken for one that never will. One that has ended may have left that to any other.
  */
 static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
-		     const struct df_entry *e, const uint32_t *tids, uint32_t nr)
+		     const struct df_trc_comm *e, const uint32_t *tids, uint32_t nr)
 {
 	struct df_graph *g = m->g;
 	uint32_t blocked = 0, gone = 0;
@@ -193,7 +193,7 @@ static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uin
 }
 
 /* The rank has no thread left that would issue something: all have ended, are in calls, or wait for others of the process. */
-static enum df_mark why_silent(const struct match *m, const struct df_entry *e,
+static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *e,
 			       const uint32_t *tids, uint32_t nr)
 {
 	const struct df_trc *t = &m->g->set->traces[e->trace];
@@ -260,13 +260,13 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
  * Nothing was issued on it yet, so nobody knows who uses it: who made it may have made it for any thread that this rank
  * has issued something by. more: there are others.
  */
-static uint32_t add_rank_threads(const struct df_check_set *set, const struct df_entry *e,
+static uint32_t add_rank_threads(const struct df_check_set *set, const struct df_trc_comm *e,
 				 uint32_t *tids, uint32_t nr, uint32_t max, int *more)
 {
 	const struct df_trc *t = &set->traces[e->trace];
 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		const struct df_entry *f = &set->entries[t->first_entry + i];
+		const struct df_trc_comm *f = &set->entries[t->first_entry + i];
 
 		if (!f->used || f->party != e->party || f->device != e->device)
 			continue;
@@ -280,7 +280,7 @@ static uint32_t add_rank_threads(const struct df_check_set *set, const struct df
 /* What the peers saw of a rank whose trace may be missing. */
 static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
-	const struct df_member *m = df_set_member(set, gcomm, rank);
+	const struct df_trc_member *m = df_set_member(set, gcomm, rank);
 
 	for (size_t i = 0; i < set->nr_dead; i++) {
 		const struct df_dead *d = &set->dead[i];
@@ -296,7 +296,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 {
 	struct df_graph *g = m->g;
 	struct df_check_set *set = g->set;
-	struct df_entry *e = df_set_entry(set, gcomm, rank);
+	struct df_trc_comm *e = df_set_entry(set, gcomm, rank);
 	uint32_t node, tids[64], nr;
 	struct df_trc *t;
 	int more = 0;
@@ -337,8 +337,8 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 /* ---- collectives and messages -------------------------------------------------------------------------- */
 
 /* Has this rank's operation of the instance ended already? */
-static int ended_there(struct match *m, const struct df_inst *in, const struct df_uop *sample,
-		       const struct df_entry *e)
+static int ended_there(struct match *m, const struct df_match *in, const struct df_uop *sample,
+		       const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &m->g->set->traces[e->trace];
 	int nccl = df_trc_nccl(t);
@@ -379,7 +379,7 @@ static int sends_first(const struct df_uop *u)
  * Who begins with a receive runs when something has come: that it does not yet is no wonder as long as the sender has
  * not begun.
  */
-static void tie_beginnings(struct df_graph *g, const struct df_inst *in)
+static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 {
 	const struct df_uop *ops = g->set->ops;
 	uint32_t first = in->first;
@@ -396,7 +396,7 @@ static void tie_beginnings(struct df_graph *g, const struct df_inst *in)
  * By our rules a rank's part has begun when it has moved something, and by which algorithm, so who moves first, is not
  * known: as long as the part of one rank waits behind something, it is no wonder that the others' have not begun.
  */
-static void excuse(struct match *m, const struct df_inst *in)
+static void excuse(struct match *m, const struct df_match *in)
 {
 	const struct df_uop *ops = m->g->set->ops;
 	int waits = 0;
@@ -409,7 +409,7 @@ static void excuse(struct match *m, const struct df_inst *in)
 			m->g->nodes[ops[i].start].stale = DF_M_NONE;
 }
 
-static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
+static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 {
 	struct df_graph *g = m->g;
 	const struct df_gcomm *gc = &g->set->gcomms[in->gcomm];
@@ -450,7 +450,7 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
 		here[0] = here[1] = 1;
 	for (int32_t r = 0; r < nranks; r++) {
 		int32_t rank = !in->p2p ? r : r ? in->dst : in->src;
-		struct df_entry *e;
+		struct df_trc_comm *e;
 
 		if (here[r])
 			continue;
@@ -481,7 +481,7 @@ static void tie(struct match *m, struct df_inst *in, uint32_t nr_lacking)
  * Does the call stand for this rank of its communicator? Its record names the rank; where it does not, and where one
  * call connects several, it is that of its device.
  */
-static int is_call_of(const struct df_lcall *c, const struct df_entry *e)
+static int is_call_of(const struct df_lcall *c, const struct df_trc_comm *e)
 {
 	if (c->comm && !(c->call == DF_CALL_CONNECT && c->detail > 1))
 		return c->comm == e->local;
@@ -506,7 +506,7 @@ static void bar_on_comm(struct match *m, struct df_bar *b)
 			continue;
 		t = &g->set->traces[from->trace];
 		for (uint32_t k = 0; k < t->nr_entries; k++) {
-			const struct df_entry *e = &g->set->entries[t->first_entry + k];
+			const struct df_trc_comm *e = &g->set->entries[t->first_entry + k];
 
 			if (e->gcomm == b->gcomm && e->rank >= 0 && e->rank < gc->nranks &&
 			    is_call_of(&t->calls[from->ref], e))
@@ -514,7 +514,7 @@ static void bar_on_comm(struct match *m, struct df_bar *b)
 		}
 	}
 	for (int32_t r = 0; r < gc->nranks; r++) {
-		const struct df_entry *e = df_set_entry(g->set, b->gcomm, r);
+		const struct df_trc_comm *e = df_set_entry(g->set, b->gcomm, r);
 
 		if (here[r] ||
 		    (b->call == DF_CALL_COMM_DESTROY && e && e->destroyed_rec != DF_NO_REC))
@@ -617,7 +617,7 @@ int df_graph_match(struct df_graph *g)
 	for (size_t i = 0; !rc && i < g->nr_edges; i++)
 		m.waits[g->edges[i].from] = g->nodes[g->edges[i].from].kind == DF_N_START;
 	for (size_t i = 0; !rc && i < g->nr_insts; i++) {
-		struct df_inst *in = &g->insts[i];
+		struct df_match *in = &g->insts[i];
 
 		tie(&m, in, lacking[in->gcomm]);
 		lacking[in->gcomm] += in->nr_missing > 0;

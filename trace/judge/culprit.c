@@ -40,7 +40,7 @@ static const struct df_uop *a_waiter(struct df_check_result *r)
 	return NULL;
 }
 
-static void last_record(struct df_check_result *r, const struct df_entry *e, struct df_line *b)
+static void last_record(struct df_check_result *r, const struct df_trc_comm *e, struct df_line *b)
 {
 	const struct df_trc *t = &r->set->traces[e->trace];
 
@@ -48,7 +48,8 @@ static void last_record(struct df_check_result *r, const struct df_entry *e, str
 }
 
 /* What a missing rank does instead, of what its threads ask again and again; "": nothing. */
-static void loops(const struct df_check_result *r, const struct df_entry *e, char *buf, size_t size)
+static void loops(const struct df_check_result *r, const struct df_trc_comm *e, char *buf,
+		  size_t size)
 {
 	const struct df_trc *t = &r->set->traces[e->trace];
 	uint32_t kinds = 0;
@@ -71,9 +72,10 @@ static void loops(const struct df_check_result *r, const struct df_entry *e, cha
 }
 
 /* " (its last call on B is #3)"; where it has issued nothing there, its last one elsewhere. */
-static void last_call(const struct df_check_set *set, const struct df_entry *e, struct df_line *b)
+static void last_call(const struct df_check_set *set, const struct df_trc_comm *e,
+		      struct df_line *b)
 {
-	const struct df_entry *on = e->used ? e : df_entry_last(set, e);
+	const struct df_trc_comm *on = e->used ? e : df_entry_last(set, e);
 	const char *comm = set->gcomms[e->gcomm].label;
 	char op[96];
 
@@ -116,7 +118,8 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
 	const struct df_uop *u = a_waiter(r);
-	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	struct df_trc_comm *e =
+		n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
 	const struct df_node *caller = u ? NULL : a_caller(r);
 	char op[96] = "an operation", who[48], loop[160], script[160];
 
@@ -164,8 +167,9 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 static void crash_waited(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
-	struct df_entry *e = n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
-	const struct df_member *m =
+	struct df_trc_comm *e =
+		n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	const struct df_trc_member *m =
 		n->gcomm != DF_NONE ? df_set_member(r->set, n->gcomm, n->rank) : NULL;
 	size_t direct, all;
 	char who[48];
@@ -246,7 +250,7 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b)
 
 void df_line_stall(struct df_check_result *r, struct df_line *b)
 {
-	const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+	const struct df_match *in = &r->g.insts[r->g.nodes[r->root].ref];
 	const struct df_uop *u = &r->set->ops[in->first];
 	char op[96];
 
@@ -294,9 +298,9 @@ void df_line_unknown(struct df_check_result *r, struct df_line *b)
 	const struct df_node *n = r->root == DF_NONE ? NULL : &r->g.nodes[r->root];
 	char who[48], op[96];
 	const struct df_uop *u = n ? a_waiter(r) : NULL;
-	const struct df_entry *e = n && n->kind == DF_N_NEXT && n->gcomm != DF_NONE
-					   ? df_set_entry(r->set, n->gcomm, n->rank)
-					   : NULL;
+	const struct df_trc_comm *e = n && n->kind == DF_N_NEXT && n->gcomm != DF_NONE
+					      ? df_set_entry(r->set, n->gcomm, n->rank)
+					      : NULL;
 
 	if (e && e->lost_open && u)
 		df_line_put(

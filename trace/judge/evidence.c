@@ -10,12 +10,13 @@
 
 /* Both ranks belong to the communicator of this operation; for messages, both are its ends. */
 static int shared(const struct df_check_set *set, const struct df_uop *u,
-		  const struct df_entry *other)
+		  const struct df_trc_comm *other)
 {
 	int32_t rank = -1;
 
 	for (uint32_t k = 0; k < set->traces[other->trace].nr_entries; k++) {
-		const struct df_entry *e = &set->entries[set->traces[other->trace].first_entry + k];
+		const struct df_trc_comm *e =
+			&set->entries[set->traces[other->trace].first_entry + k];
 
 		if (e->gcomm == u->gcomm && e->party == other->party)
 			rank = e->rank;
@@ -38,8 +39,9 @@ static int same_place(const struct df_uop *a, const struct df_uop *b)
 }
 
 /* The next unfinished operation of this rank from *at on that both share. */
-static const struct df_uop *next_shared(const struct df_check_set *set, const struct df_entry *mine,
-					const struct df_entry *other, size_t *at)
+static const struct df_uop *next_shared(const struct df_check_set *set,
+					const struct df_trc_comm *mine,
+					const struct df_trc_comm *other, size_t *at)
 {
 	const struct df_trc *t = &set->traces[mine->trace];
 
@@ -61,7 +63,8 @@ static void say_with_site(struct df_check_result *r, const struct df_uop *u, cha
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
 
-static void between(struct df_check_result *r, const struct df_entry *a, const struct df_entry *b)
+static void between(struct df_check_result *r, const struct df_trc_comm *a,
+		    const struct df_trc_comm *b)
 {
 	const struct df_check_set *set = r->set;
 	size_t ia = 0, ib = 0, pos = 1;
@@ -197,12 +200,14 @@ static void coverage(struct df_check_result *r)
 
 /* Two ranks of a communicator on one device, as far as numbers tell; 0: there are none such. */
 static int share_device(const struct df_check_set *set, const struct df_gcomm *g,
-			const struct df_entry *pair[2])
+			const struct df_trc_comm *pair[2])
 {
 	for (uint32_t i = 0; i < g->nr_entries; i++)
 		for (uint32_t k = i + 1; k < g->nr_entries && k <= i + NEIGHBOURS; k++) {
-			const struct df_entry *a = &set->entries[set->sorted[g->first_entry + i]];
-			const struct df_entry *b = &set->entries[set->sorted[g->first_entry + k]];
+			const struct df_trc_comm *a =
+				&set->entries[set->sorted[g->first_entry + i]];
+			const struct df_trc_comm *b =
+				&set->entries[set->sorted[g->first_entry + k]];
 
 			if (a->device < 0 || a->device != b->device ||
 			    set->traces[a->trace].h.host_hash != set->traces[b->trace].h.host_hash)
@@ -221,8 +226,8 @@ static int share_device(const struct df_check_set *set, const struct df_gcomm *g
 static void unseen_room(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
-	const struct df_entry *pair[2];
-	const struct df_inst *in;
+	const struct df_trc_comm *pair[2];
+	const struct df_match *in;
 	size_t others = 0;
 
 	if (r->verdict != DF_V_NET_STALL || r->root == DF_NONE ||
@@ -254,7 +259,7 @@ static void unseen_room(struct df_check_result *r)
 /* Same communicator, neighbours swapped: the program issued them in another order. */
 static void swapped(struct df_check_result *r)
 {
-	const struct df_inst *in;
+	const struct df_match *in;
 	const struct df_check_set *set = r->set;
 
 	if (r->verdict != DF_V_MISMATCH || r->root == DF_NONE ||
@@ -301,10 +306,10 @@ void df_explain_ignored(struct df_check_result *r)
 void df_explain_divergence(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
-	const struct df_entry *a = NULL, *b = NULL;
+	const struct df_trc_comm *a = NULL, *b = NULL;
 
 	for (size_t i = 0; i < r->nr_involved; i++) {
-		const struct df_entry *e = &set->entries[set->ops[r->involved[i]].entry];
+		const struct df_trc_comm *e = &set->entries[set->ops[r->involved[i]].entry];
 
 		if (!a)
 			a = e;
@@ -312,7 +317,7 @@ void df_explain_divergence(struct df_check_result *r)
 			b = e;
 	}
 	if (!b && r->root != DF_NONE && r->g.nodes[r->root].kind == DF_N_MATCH) {
-		const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+		const struct df_match *in = &r->g.insts[r->g.nodes[r->root].ref];
 		const struct df_uop *first = &set->ops[in->first];
 
 		a = &set->entries[first->entry];

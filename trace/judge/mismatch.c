@@ -46,7 +46,7 @@ static int add_inst(struct df_check_result *r, uint32_t inst)
 /* ---- two signatures that lack each other ----------------------------------------------------------- */
 
 /* The rank's own operation of an instance, or NULL. */
-static const struct df_uop *op_of_rank(const struct df_check_set *set, const struct df_inst *in,
+static const struct df_uop *op_of_rank(const struct df_check_set *set, const struct df_match *in,
 				       int rank)
 {
 	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next)
@@ -94,8 +94,8 @@ static int leads_to(const struct df_check_result *r, struct look *l, uint32_t fr
  * `b` lacks rank p, which waits with `a` for a rank q that takes part in b: and q does not come, because it has
  * gone silent or because it waits for b. So neither rank will issue what the other waits for.
  */
-static int lack_each_other(const struct df_check_result *r, struct look *l, const struct df_inst *a,
-			   const struct df_inst *b, uint64_t *place)
+static int lack_each_other(const struct df_check_result *r, struct look *l,
+			   const struct df_match *a, const struct df_match *b, uint64_t *place)
 {
 	const struct df_check_set *set = r->set;
 	const struct df_graph *g = &r->g;
@@ -120,7 +120,7 @@ static int lack_each_other(const struct df_check_result *r, struct look *l, cons
 	return 0;
 }
 
-static int by_signature(const struct df_check_result *r, const struct df_inst *in)
+static int by_signature(const struct df_check_result *r, const struct df_match *in)
 {
 	const struct df_uop *u = &r->set->ops[in->first];
 
@@ -132,10 +132,10 @@ static int by_signature(const struct df_check_result *r, const struct df_inst *i
 static void look_at(struct df_check_result *r, struct look *l, uint32_t b, int p, uint64_t *best,
 		    uint32_t pair[2])
 {
-	const struct df_inst *ib = &r->g.insts[b];
+	const struct df_match *ib = &r->g.insts[b];
 
 	for (uint32_t i = 0; i < r->g.nr_insts && *best; i++) {
-		const struct df_inst *ia = &r->g.insts[i];
+		const struct df_match *ia = &r->g.insts[i];
 		uint64_t place;
 
 		if (i == b || ia->gcomm != ib->gcomm || ia->p2p != ib->p2p || !by_signature(r, ia))
@@ -218,11 +218,11 @@ static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 }
 
 /* The other end of a message: read again from its trace. 1 found, 0 not there (any more). */
-static int other_end(struct df_check_result *r, const struct df_inst *in, const struct df_uop *u,
-		     struct df_lop *out, const struct df_entry **who)
+static int other_end(struct df_check_result *r, const struct df_match *in, const struct df_uop *u,
+		     struct df_lop *out, const struct df_trc_comm **who)
 {
 	int rank = u->l.rank == in->src ? in->dst : in->src;
-	const struct df_entry *e = df_set_entry(r->set, in->gcomm, rank);
+	const struct df_trc_comm *e = df_set_entry(r->set, in->gcomm, rank);
 	struct df_load *l = &r->set->load;
 	struct df_reader reader;
 	int rc;
@@ -254,9 +254,9 @@ static int find_sizes(struct df_check_result *r, int unseen)
 	int left = 16, rc;
 
 	for (uint32_t i = 0; i < r->g.nr_insts && left; i++) {
-		const struct df_inst *in = &r->g.insts[i];
+		const struct df_match *in = &r->g.insts[i];
 		const struct df_uop *u = &r->set->ops[in->first];
-		const struct df_entry *who = NULL;
+		const struct df_trc_comm *who = NULL;
 		struct df_lop other;
 		int nccl = df_trc_nccl(&r->set->traces[u->trace]);
 
@@ -296,7 +296,7 @@ int df_mismatch_unseen(struct df_check_result *r)
 /* What a rank put in this place of a communicator: read again from its trace, because nothing is kept of it. */
 static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t index)
 {
-	const struct df_entry *e = &r->set->entries[entry];
+	const struct df_trc_comm *e = &r->set->entries[entry];
 	struct df_load *l = &r->set->load;
 	struct df_reader reader;
 	int rc;
@@ -418,7 +418,7 @@ void df_line_mismatch(struct df_check_result *r, struct df_line *b)
 		return;
 	}
 	if (r->g.insts[r->g.nodes[r->root].ref].p2p) {
-		const struct df_inst *in = &r->g.insts[r->g.nodes[r->root].ref];
+		const struct df_match *in = &r->g.insts[r->g.nodes[r->root].ref];
 
 		df_line_put(b, "%s %d->%d #%" PRIu64, r->set->gcomms[in->gcomm].label, in->src,
 			    in->dst, in->index + 1);

@@ -10,7 +10,7 @@
 #define CROWDED	    (-2)
 #define FIRST_PARTY (1 << 16) /* above all numbers of devices */
 
-int df_entry_uses(const struct df_entry *e, uint32_t tid)
+int df_entry_uses(const struct df_trc_comm *e, uint32_t tid)
 {
 	for (uint32_t i = 0; i < e->nr_threads; i++)
 		if (e->threads[i] == tid)
@@ -18,7 +18,7 @@ int df_entry_uses(const struct df_entry *e, uint32_t tid)
 	return 0;
 }
 
-static int has_issued(const struct df_entry *e, uint32_t tid)
+static int has_issued(const struct df_trc_comm *e, uint32_t tid)
 {
 	for (uint32_t i = 0; i < e->nr_issuers; i++)
 		if (e->issuers[i] == tid)
@@ -27,24 +27,24 @@ static int has_issued(const struct df_entry *e, uint32_t tid)
 }
 
 /* Where there is no room for all that issued on it: any that has issued something and used the device last. */
-static int may_have_issued(const struct df_entry *e, const struct df_lthread *th)
+static int may_have_issued(const struct df_trc_comm *e, const struct df_lthread *th)
 {
 	return has_issued(e, th->tid) ||
 	       (e->more_threads && th->nr_issued && th->device == e->device);
 }
 
-static int same_party(const struct df_entry *a, const struct df_entry *b)
+static int same_party(const struct df_trc_comm *a, const struct df_trc_comm *b)
 {
 	return a->party == b->party && a->device == b->device;
 }
 
 /* Who made it made that of another rank of the process too, for which another thread issues: so each rank has its own. */
-static int has_thread_each(const struct df_check_set *set, const struct df_entry *e)
+static int has_thread_each(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &set->traces[e->trace];
 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		const struct df_entry *f = &set->entries[t->first_entry + i];
+		const struct df_trc_comm *f = &set->entries[t->first_entry + i];
 
 		for (uint32_t k = 0; k < e->nr_threads && f->nr_issuers && !same_party(e, f); k++)
 			if (df_entry_uses(f, e->threads[k]) && !has_issued(f, e->threads[k]))
@@ -54,19 +54,19 @@ static int has_thread_each(const struct df_check_set *set, const struct df_entry
 }
 
 /* The thread, though it never issued anything, is the one that this rank has. */
-static int is_own_idle(const struct df_entry *e, const struct df_lthread *th)
+static int is_own_idle(const struct df_trc_comm *e, const struct df_lthread *th)
 {
 	return th->device == e->device && !th->nr_issued && !th->is_ours && !th->part_of &&
 	       !df_entry_uses(e, th->tid);
 }
 
-const struct df_entry *df_entry_last(const struct df_check_set *set, const struct df_entry *e)
+const struct df_trc_comm *df_entry_last(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &set->traces[e->trace];
-	const struct df_entry *last = NULL;
+	const struct df_trc_comm *last = NULL;
 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		const struct df_entry *f = &set->entries[t->first_entry + i];
+		const struct df_trc_comm *f = &set->entries[t->first_entry + i];
 
 		if (f->used && f->gcomm != DF_NONE && same_party(e, f) &&
 		    (!last || f->last.rec > last->last.rec))
@@ -75,7 +75,7 @@ const struct df_entry *df_entry_last(const struct df_check_set *set, const struc
 	return last;
 }
 
-int df_entry_issues(const struct df_check_set *set, const struct df_entry *e,
+int df_entry_issues(const struct df_check_set *set, const struct df_trc_comm *e,
 		    const struct df_lthread *th)
 {
 	const struct df_trc *t = &set->traces[e->trace];
@@ -83,7 +83,7 @@ int df_entry_issues(const struct df_check_set *set, const struct df_entry *e,
 	if (e->used)
 		return may_have_issued(e, th);
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		const struct df_entry *f = &set->entries[t->first_entry + i];
+		const struct df_trc_comm *f = &set->entries[t->first_entry + i];
 
 		if (same_party(e, f) && may_have_issued(f, th))
 			return 1;
@@ -91,10 +91,10 @@ int df_entry_issues(const struct df_check_set *set, const struct df_entry *e,
 	return 0;
 }
 
-int df_entry_has_ended(const struct df_check_set *set, const struct df_entry *e)
+int df_entry_has_ended(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &set->traces[e->trace];
-	const struct df_entry *last = df_entry_last(set, e);
+	const struct df_trc_comm *last = df_entry_last(set, e);
 	int ended = 0;
 
 	if (!last && !has_thread_each(set, e))
@@ -111,18 +111,18 @@ int df_entry_has_ended(const struct df_check_set *set, const struct df_entry *e)
 	return ended;
 }
 
-int df_entry_has_no_thread(const struct df_check_set *set, const struct df_entry *e)
+int df_entry_has_no_thread(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	return !df_entry_last(set, e) && has_thread_each(set, e);
 }
 
-int df_entry_is_foreign(const struct df_check_set *set, const struct df_entry *e, uint32_t tid)
+int df_entry_is_foreign(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
 {
 	const struct df_trc *t = &set->traces[e->trace];
 	int foreign = 0;
 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		const struct df_entry *f = &set->entries[t->first_entry + i];
+		const struct df_trc_comm *f = &set->entries[t->first_entry + i];
 
 		if (!has_issued(f, tid))
 			continue;
@@ -134,12 +134,12 @@ int df_entry_is_foreign(const struct df_check_set *set, const struct df_entry *e
 }
 
 /* Another entry of the same communicator on the same device of the same process, which uses the thread (0: any). */
-static int has_other(const struct df_check_set *set, const struct df_entry *e, uint32_t tid)
+static int has_other(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
 {
 	const struct df_gcomm *g = &set->gcomms[e->gcomm];
 
 	for (uint32_t i = g->first_entry; i < g->first_entry + g->nr_entries; i++) {
-		const struct df_entry *o = &set->entries[set->sorted[i]];
+		const struct df_trc_comm *o = &set->entries[set->sorted[i]];
 
 		if (o != e && o->trace == e->trace && o->device == e->device &&
 		    (!tid || df_entry_uses(o, tid)))
@@ -148,8 +148,8 @@ static int has_other(const struct df_check_set *set, const struct df_entry *e, u
 	return 0;
 }
 
-static int share_thread(const struct df_check_set *set, const struct df_entry *a,
-			const struct df_entry *b)
+static int share_thread(const struct df_check_set *set, const struct df_trc_comm *a,
+			const struct df_trc_comm *b)
 {
 	for (uint32_t i = 0; i < a->nr_threads; i++)
 		if (df_entry_uses(b, a->threads[i]) && !has_other(set, a, a->threads[i]) &&
@@ -159,7 +159,7 @@ static int share_thread(const struct df_check_set *set, const struct df_entry *a
 }
 
 /* A thread issues for this rank of the communicator alone. */
-static int has_own(const struct df_check_set *set, const struct df_entry *e)
+static int has_own(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	for (uint32_t i = 0; i < e->nr_threads; i++)
 		if (!has_other(set, e, e->threads[i]))
@@ -168,15 +168,15 @@ static int has_own(const struct df_check_set *set, const struct df_entry *e)
 }
 
 /* Ranks of which each has a thread of its own, and not the same, are not one. */
-static int share_number(const struct df_check_set *set, const struct df_entry *a,
-			const struct df_entry *b)
+static int share_number(const struct df_check_set *set, const struct df_trc_comm *a,
+			const struct df_trc_comm *b)
 {
 	return a->rank == b->rank && !(has_own(set, a) && has_own(set, b)) &&
 	       set->gcomms[a->gcomm].nranks == set->gcomms[b->gcomm].nranks;
 }
 
 /* A rank is in a communicator once. */
-static int party_has(const struct df_entry *e, uint32_t nr, int32_t party, uint32_t gcomm)
+static int party_has(const struct df_trc_comm *e, uint32_t nr, int32_t party, uint32_t gcomm)
 {
 	for (uint32_t i = 0; i < nr; i++)
 		if (e[i].party == party && e[i].gcomm == gcomm)
@@ -185,9 +185,9 @@ static int party_has(const struct df_entry *e, uint32_t nr, int32_t party, uint3
 }
 
 /* The party that e[k] joins, of those that e[0] to e[k - 1] are; CROWDED: none. */
-static int32_t find_party(const struct df_check_set *set, const struct df_entry *e, uint32_t k,
-			  int (*share)(const struct df_check_set *set, const struct df_entry *a,
-				       const struct df_entry *b))
+static int32_t find_party(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t k,
+			  int (*share)(const struct df_check_set *set, const struct df_trc_comm *a,
+				       const struct df_trc_comm *b))
 {
 	for (uint32_t j = 0; j < k; j++)
 		if (e[j].party >= FIRST_PARTY && e[j].device == e[k].device &&
@@ -196,7 +196,7 @@ static int32_t find_party(const struct df_check_set *set, const struct df_entry 
 	return CROWDED;
 }
 
-static void split_device(const struct df_check_set *set, struct df_entry *e, uint32_t nr,
+static void split_device(const struct df_check_set *set, struct df_trc_comm *e, uint32_t nr,
 			 int32_t *next)
 {
 	for (uint32_t k = 0; k < nr; k++) {
@@ -214,7 +214,7 @@ void df_set_parties(struct df_check_set *set)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		const struct df_trc *t = &set->traces[i];
-		struct df_entry *e = &set->entries[t->first_entry];
+		struct df_trc_comm *e = &set->entries[t->first_entry];
 		int32_t next = FIRST_PARTY;
 		int crowded = 0;
 

@@ -6,8 +6,8 @@
 #define MAX_ROOM 64 /* stuck operations that are compared with one another */
 
 /* Two operations that some ranks hold in one order and others in the other, as the records go: 1 found. */
-static int opposite(const struct df_check_set *set, const struct df_inst *a,
-		    const struct df_inst *b)
+static int opposite(const struct df_check_set *set, const struct df_match *a,
+		    const struct df_match *b)
 {
 	int before = 0, after = 0;
 
@@ -37,7 +37,7 @@ int df_no_room(struct df_check_result *r)
 			stuck[nr++] = i;
 	for (uint32_t i = 0; i < nr; i++)
 		for (uint32_t k = 0; k < i; k++) {
-			const struct df_inst *a = &g->insts[stuck[k]], *b = &g->insts[stuck[i]];
+			const struct df_match *a = &g->insts[stuck[k]], *b = &g->insts[stuck[i]];
 
 			if (a->gcomm == b->gcomm || !opposite(r->set, a, b))
 				continue;

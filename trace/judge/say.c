@@ -72,7 +72,7 @@ static int world_of(const struct df_check_set *set, const struct df_trc *t, int 
 	int world = NOBODY;
 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		const struct df_entry *e = &set->entries[t->first_entry + i];
+		const struct df_trc_comm *e = &set->entries[t->first_entry + i];
 
 		if (e->gcomm == DF_NONE || (device >= 0 && e->device != device) ||
 		    (tid && !df_entry_uses(e, tid)))
@@ -112,7 +112,7 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size)
 {
-	const struct df_entry *e = gcomm == DF_NONE ? NULL : df_set_entry(set, gcomm, rank);
+	const struct df_trc_comm *e = gcomm == DF_NONE ? NULL : df_set_entry(set, gcomm, rank);
 	int largest = 0;
 
 	if (e)

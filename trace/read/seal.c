@@ -12,8 +12,8 @@
 static int by_rank(const void *pa, const void *pb, void *arg)
 {
 	const struct df_check_set *set = arg;
-	const struct df_entry *a = &set->entries[*(const uint32_t *)pa];
-	const struct df_entry *b = &set->entries[*(const uint32_t *)pb];
+	const struct df_trc_comm *a = &set->entries[*(const uint32_t *)pa];
+	const struct df_trc_comm *b = &set->entries[*(const uint32_t *)pb];
 
 	if (a->gcomm != b->gcomm)
 		return a->gcomm < b->gcomm ? -1 : 1;
@@ -24,7 +24,7 @@ static int by_rank(const void *pa, const void *pb, void *arg)
 	return a < b ? -1 : a > b;
 }
 
-struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank)
+struct df_trc_comm *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_gcomm *g = &set->gcomms[gcomm];
 	uint32_t lo = g->first_entry, hi = lo + g->nr_entries;
@@ -42,7 +42,7 @@ struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, in
 	return NULL;
 }
 
-const struct df_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank)
+const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_gcomm *g = &set->gcomms[gcomm];
 
@@ -100,7 +100,7 @@ static int drop_old_unranked(struct df_check_set *set)
 	for (size_t i = 0; !rc && i < set->nr_traces; i++)
 		runs[i] = (struct run){i, UINT64_MAX, 0};
 	for (size_t i = 0; !rc && i < set->nr_entries; i++) {
-		const struct df_entry *e = &set->entries[i];
+		const struct df_trc_comm *e = &set->entries[i];
 
 		if (e->gcomm == DF_NONE || set->traces[e->trace].h.world)
 			continue;
@@ -183,7 +183,7 @@ static void name_ranks(struct df_check_set *set)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		struct df_trc *t = &set->traces[i];
-		struct df_entry *e = &set->entries[t->first_entry];
+		struct df_trc_comm *e = &set->entries[t->first_entry];
 		int lo = -1, hi = -1;
 
 		for (uint32_t k = 0; k < t->nr_entries; k++) {
@@ -245,7 +245,7 @@ static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
 	int it = t->h.host_hash == d->host_hash && t->h.pid == d->pid;
 
 	for (uint32_t j = 0; j < t->nr_entries && !it; j++) {
-		const struct df_entry *e = &set->entries[t->first_entry + j];
+		const struct df_trc_comm *e = &set->entries[t->first_entry + j];
 
 		it = e->gcomm != DF_NONE && e->rank == d->rank && d->comm_hash &&
 		     set->gcomms[e->gcomm].hash == d->comm_hash;

@@ -90,7 +90,8 @@ static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trac
 	t->first_entry = (uint32_t)set->nr_entries;
 	for (uint32_t i = 1; i <= r->nr_comms; i++) {
 		const struct df_trace_comm *c = df_reader_comm(r, i);
-		struct df_entry *e = DF_VEC_PUSH(set->entries, set->nr_entries, set->cap_entries);
+		struct df_trc_comm *e =
+			DF_VEC_PUSH(set->entries, set->nr_entries, set->cap_entries);
 
 		if (!e)
 			return -ENOMEM;
@@ -126,7 +127,7 @@ static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trac
 static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, size_t i)
 {
 	struct df_lop *op = &set->load.ops[i];
-	struct df_entry *e = &set->entries[t->first_entry + op->comm - 1];
+	struct df_trc_comm *e = &set->entries[t->first_entry + op->comm - 1];
 	int nccl = df_trc_nccl(t), p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV, rc;
 	struct df_uop *u;
 
@@ -171,7 +172,7 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		     const struct df_lnote *n)
 {
 	const struct df_rec *rec = &n->rec;
-	struct df_entry *e = NULL;
+	struct df_trc_comm *e = NULL;
 	struct df_lnote *kept;
 	struct df_lop *op, intent;
 
@@ -195,7 +196,7 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 			e->failed_rec = n->index;
 		break;
 	case DF_REC_COMM_MEMBER: {
-		struct df_member m = {rec->a, (uint32_t)rec->b, (int32_t)rec->c};
+		struct df_trc_member m = {rec->a, (uint32_t)rec->b, (int32_t)rec->c};
 
 		return e && e->gcomm != DF_NONE ? df_set_put_member(set, e->gcomm, rec->op, &m) : 0;
 	}
@@ -290,7 +291,7 @@ static void find_lost(struct df_check_set *set, const struct df_trc *t, const st
 	const struct df_load *l = &set->load;
 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		struct df_entry *e = &set->entries[t->first_entry + i];
+		struct df_trc_comm *e = &set->entries[t->first_entry + i];
 		const struct df_trace_comm *c = df_reader_comm(r, i + 1);
 		uint64_t open = c && c->drops && c->issued > c->done ? c->issued - c->done : 0;
 

@@ -17,7 +17,7 @@
 enum df_fate { DF_ALIVE, DF_EXITED, DF_DEAD };
 
 /* One local communicator entry of one trace. */
-struct df_entry {
+struct df_trc_comm {
 	uint32_t trace, local; /* local number, from 1 */
 	uint32_t gcomm;
 	int32_t rank, device;
@@ -40,7 +40,7 @@ struct df_entry {
 };
 
 /* Host and process of a rank, from COMM_MEMBER: known even where the trace is missing. Each rank tells of all. */
-struct df_member {
+struct df_trc_member {
 	uint64_t host_hash;
 	uint32_t pid; /* 0: nobody has told */
 	int32_t device;
@@ -59,7 +59,7 @@ struct df_gcomm {
 	size_t nr_rows, cap_rows;
 	uint32_t *row_map, last_row; /* rows by their numbers; the one that was asked for last */
 	size_t row_map_size;
-	struct df_member *members; /* by rank */
+	struct df_trc_member *members; /* by rank */
 	uint32_t nr_members;
 };
 
@@ -147,7 +147,7 @@ struct df_check_set {
 	size_t nr_dropped; /* of them */
 	struct df_uop *ops;
 	size_t nr_ops, cap_ops;
-	struct df_entry *entries;
+	struct df_trc_comm *entries;
 	size_t nr_entries, cap_entries;
 	uint32_t *sorted; /* entries by communicator and rank */
 	struct df_gcomm *gcomms;
@@ -196,32 +196,33 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 int df_set_order(struct df_check_set *set);
 
 /* The entry of a rank in a communicator, or NULL: no trace of it. */
-struct df_entry *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
-const struct df_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
+struct df_trc_comm *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
+const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
 
 /* party.c, once the entries are sorted; does a thread issue on it, or has it made it? */
 void df_set_parties(struct df_check_set *set);
-int df_entry_uses(const struct df_entry *e, uint32_t tid);
+int df_entry_uses(const struct df_trc_comm *e, uint32_t tid);
 /* That of the same rank with its last operation; NULL: it has issued nothing. */
-const struct df_entry *df_entry_last(const struct df_check_set *set, const struct df_entry *e);
+const struct df_trc_comm *df_entry_last(const struct df_check_set *set,
+					const struct df_trc_comm *e);
 /* The thread has issued for the rank: on this communicator, or on others if the rank has issued nothing on this one. */
-int df_entry_issues(const struct df_check_set *set, const struct df_entry *e,
+int df_entry_issues(const struct df_check_set *set, const struct df_trc_comm *e,
 		    const struct df_lthread *th);
 /*
  * All threads by which the rank has issued something on the communicator (or elsewhere, if nothing on this one) were seen to
  * have ended; of a rank that has issued nothing in a process with a thread for each, its thread.
  */
-int df_entry_has_ended(const struct df_check_set *set, const struct df_entry *e);
+int df_entry_has_ended(const struct df_check_set *set, const struct df_trc_comm *e);
 /* The rank has issued nothing, and who made its communicators is not its thread: other ranks of the process have their own. */
-int df_entry_has_no_thread(const struct df_check_set *set, const struct df_entry *e);
+int df_entry_has_no_thread(const struct df_check_set *set, const struct df_trc_comm *e);
 /* It has issued for other ranks of its process, and never for this one. */
-int df_entry_is_foreign(const struct df_check_set *set, const struct df_entry *e, uint32_t tid);
+int df_entry_is_foreign(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid);
 
 /* While traces are added (tally.c). The communicator's number, DF_NONE without memory. */
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
 /* A rank's process is there. 0 or -ENOMEM. */
 int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
-		      const struct df_member *m);
+		      const struct df_trc_member *m);
 /* One operation against what other ranks put in the same place; finished ones too. 0 or -ENOMEM. */
 int df_set_compare(struct df_check_set *set, uint32_t gcomm, const struct df_lop *op);
 /* The first communicator with a mismatch, DF_NONE: there is none. */

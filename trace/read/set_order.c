@@ -48,7 +48,7 @@ static int by_rec(const void *pa, const void *pb)
 struct moved {
 	struct df_trc *traces;
 	struct df_uop *ops;
-	struct df_entry *entries;
+	struct df_trc_comm *entries;
 	struct df_gcomm *gcomms;
 	uint32_t *trace, *gcomm; /* from the old number to the new one */
 };
@@ -74,7 +74,7 @@ static void move_trace(const struct df_check_set *set, struct moved *m, uint32_t
 		u->entry += entries;
 	}
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		struct df_entry *e = &m->entries[(*nr_entries)++];
+		struct df_trc_comm *e = &m->entries[(*nr_entries)++];
 
 		*e = set->entries[t->first_entry + i];
 		e->trace = to;
@@ -93,7 +93,7 @@ static void move_gcomms(struct df_check_set *set, struct moved *m)
 
 	memset(m->gcomm, 0xff, (set->nr_gcomms + 1) * sizeof(*m->gcomm));
 	for (size_t i = 0; i < set->nr_entries; i++) {
-		struct df_entry *e = &m->entries[i];
+		struct df_trc_comm *e = &m->entries[i];
 
 		if (e->gcomm == DF_NONE)
 			continue;
@@ -167,7 +167,7 @@ static int32_t lowest_rank(const struct df_check_set *set, const struct df_trc *
 	int32_t lowest = t->h.rank, best = 0;
 
 	for (uint32_t i = 0; i < t->nr_entries; i++) {
-		const struct df_entry *e = &set->entries[t->first_entry + i];
+		const struct df_trc_comm *e = &set->entries[t->first_entry + i];
 		int32_t nranks = e->gcomm == DF_NONE ? 0 : set->gcomms[e->gcomm].nranks;
 
 		if (nranks > best || (nranks == best && nranks && e->rank < lowest))

@@ -67,7 +67,7 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 }
 
 int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
-		      const struct df_member *m)
+		      const struct df_trc_member *m)
 {
 	struct df_gcomm *g = &set->gcomms[gcomm];
 
@@ -75,7 +75,7 @@ int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
 		return 0;
 	if (rank >= g->nr_members) {
 		uint32_t nr = (uint32_t)g->nranks;
-		struct df_member *fresh;
+		struct df_trc_member *fresh;
 
 		/* Only forged traces have so many: what is lacking is a pid in a sentence. */
 		if (set->nr_members + nr > MAX_MEMBERS)

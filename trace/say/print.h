@@ -36,6 +36,6 @@ int df_print_waits(const struct df_trc *t, size_t i);
 void df_print_scripts(const struct df_check_result *r, FILE *out);
 /* What a thread was about to issue when it came to wait before it; 0: the note is none such. */
 int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, size_t note,
-		    struct df_lop *op, const struct df_entry **entry);
+		    struct df_lop *op, const struct df_trc_comm **entry);
 
 #endif

@@ -118,7 +118,7 @@ static json_t *not_issued(const struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
 	json_t *list = json_array();
-	const struct df_entry *e;
+	const struct df_trc_comm *e;
 	struct df_lop op;
 
 	for (size_t t = 0; t < set->nr_traces; t++) {

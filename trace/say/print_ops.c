@@ -177,7 +177,7 @@ static void print_count(uint32_t nr, const char *what, FILE *out)
 }
 
 /* Who lacks: by name where those who finished are not among the others. */
-static void print_lacking(const struct df_check_result *r, const struct df_inst *in,
+static void print_lacking(const struct df_check_result *r, const struct df_match *in,
 			  struct df_crowd *others, FILE *out)
 {
 	const struct df_check_set *set = r->set;
@@ -193,7 +193,8 @@ static void print_lacking(const struct df_check_result *r, const struct df_inst 
 		if (set->ops[o].l.rank >= 0 && set->ops[o].l.rank < nranks)
 			here[set->ops[o].l.rank] = 1;
 	for (int rank = 0; rank < nranks; rank++) {
-		const struct df_entry *e = here[rank] ? NULL : df_set_entry(set, in->gcomm, rank);
+		const struct df_trc_comm *e =
+			here[rank] ? NULL : df_set_entry(set, in->gcomm, rank);
 
 		if (e)
 			df_crowd_join(others, e->world, 0);
@@ -205,7 +206,7 @@ static void print_lacking(const struct df_check_result *r, const struct df_inst 
 }
 
 /* Its ranks by where they stand; the first of its unfinished operations, NULL: there is none. */
-static const struct df_uop *gather(const struct df_check_set *set, const struct df_inst *in,
+static const struct df_uop *gather(const struct df_check_set *set, const struct df_match *in,
 				   struct df_crowd *runs, struct df_crowd *waits, int *differ)
 {
 	const struct df_uop *first = NULL;
@@ -235,7 +236,7 @@ void df_print_pending(const struct df_check_result *r, FILE *out)
 	for (size_t i = 0; i < set->nr_ops; i++)
 		nr += set->ops[i].start != DF_NONE;
 	for (size_t i = 0; i < r->g.nr_insts; i++) {
-		const struct df_inst *in = &r->g.insts[i];
+		const struct df_match *in = &r->g.insts[i];
 		const struct df_uop *first;
 		double least, most;
 		int differ, parts = 0;
@@ -285,7 +286,7 @@ static int same_call(const void *pa, const void *pb)
 }
 
 int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, size_t note,
-		    struct df_lop *op, const struct df_entry **entry)
+		    struct df_lop *op, const struct df_trc_comm **entry)
 {
 	const struct df_rec *rec = &trc->notes[note].rec;
 
@@ -304,7 +305,7 @@ static size_t find_intents(const struct df_check_set *set, struct intent **list)
 		const struct df_trc *trc = &set->traces[t];
 
 		for (size_t i = 0; i < trc->nr_notes; i++) {
-			const struct df_entry *e;
+			const struct df_trc_comm *e;
 			struct intent *in;
 			struct df_lop op;
 

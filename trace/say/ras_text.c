@@ -28,7 +28,8 @@ struct view {
 	int group;	  /* of its shape */
 };
 
-static const struct df_trace_comm *row_of(const struct df_check_set *set, const struct df_entry *e)
+static const struct df_trace_comm *row_of(const struct df_check_set *set,
+					  const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &set->traces[e->trace];
 	const struct df_trace_header *h = t->image;
@@ -39,14 +40,14 @@ static const struct df_trace_comm *row_of(const struct df_check_set *set, const 
 		       : NULL;
 }
 
-static uint32_t count_of(const struct df_check_set *set, const struct df_entry *e, size_t k)
+static uint32_t count_of(const struct df_check_set *set, const struct df_trc_comm *e, size_t k)
 {
 	const struct df_trace_comm *c = row_of(set, e);
 
 	return c ? c->kinds[kinds[k]] : 0;
 }
 
-static int is_member(const struct df_entry *e)
+static int is_member(const struct df_trc_comm *e)
 {
 	return e && e->destroyed_rec == DF_NO_REC;
 }
@@ -59,10 +60,10 @@ static void look(struct view *v)
 		uint64_t host;
 		int nr;
 	} *nodes = calloc((size_t)g->nranks + 1, sizeof(*nodes));
-	const struct df_entry *first = NULL;
+	const struct df_trc_comm *first = NULL;
 
 	for (int r = 0; nodes && r < g->nranks; r++) {
-		const struct df_entry *e = df_set_entry(set, v->gcomm, r);
+		const struct df_trc_comm *e = df_set_entry(set, v->gcomm, r);
 		int n = 0;
 
 		if (!is_member(e)) {
@@ -138,7 +139,7 @@ static struct view *views_of(const struct df_check_set *set, size_t *nr)
 	return v;
 }
 
-static void who(FILE *out, const struct df_check_set *set, const struct df_entry *e)
+static void who(FILE *out, const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	fprintf(out, "GPU %d managed by process %u on node %s\n", e->device,
 		set->traces[e->trace].h.pid, set->traces[e->trace].h.host);
@@ -231,7 +232,7 @@ static void incomplete(FILE *out, const struct view *v, size_t i)
 		"#%d-%d (%016" PRIx64 ") INCOMPLETE\n  Missing communicator data from %d rank%s\n",
 		v[i].group, place_of(v, i), g->hash, lacks, lacks > 1 ? "s" : "");
 	for (int r = 0; r < g->nranks && told < DETAIL; r++) {
-		const struct df_member *m;
+		const struct df_trc_member *m;
 
 		if (df_set_entry(set, v[i].gcomm, r))
 			continue;
@@ -257,7 +258,7 @@ static void counts(FILE *out, const struct view *v, size_t i, size_t k)
 		") MISMATCH\n  Communicator ranks have different %s operation counts\n",
 		v[i].group, place_of(v, i), g->hash, df_kind_name((uint8_t)kinds[k]));
 	for (int r = 0; r < g->nranks; r++) {
-		const struct df_entry *e = df_set_entry(set, v[i].gcomm, r);
+		const struct df_trc_comm *e = df_set_entry(set, v[i].gcomm, r);
 
 		if (!is_member(e))
 			continue;
@@ -269,7 +270,7 @@ static void counts(FILE *out, const struct view *v, size_t i, size_t k)
 		int nr = 0;
 
 		for (int r = 0; r < g->nranks; r++) {
-			const struct df_entry *e = df_set_entry(set, v[i].gcomm, r);
+			const struct df_trc_comm *e = df_set_entry(set, v[i].gcomm, r);
 
 			nr += is_member(e) && count_of(set, e, k) == c;
 		}
@@ -280,7 +281,7 @@ static void counts(FILE *out, const struct view *v, size_t i, size_t k)
 			fprintf(out, "  %d rank%s not launched any operations\n", nr,
 				nr > 1 ? "s have" : " has");
 		for (int r = 0, told = 0; c < high && nr && r < g->nranks && told < DETAIL; r++) {
-			const struct df_entry *e = df_set_entry(set, v[i].gcomm, r);
+			const struct df_trc_comm *e = df_set_entry(set, v[i].gcomm, r);
 
 			if (!is_member(e) || count_of(set, e, k) != c)
 				continue;
@@ -321,7 +322,7 @@ static void print_text(const struct df_check_result *r, FILE *out, const struct 
 	df_check_print(r, out);
 }
 
-static void print_rank(FILE *out, const struct df_check_set *set, const struct df_entry *e,
+static void print_rank(FILE *out, const struct df_check_set *set, const struct df_trc_comm *e,
 		       int rank)
 {
 	const struct df_trc *t = &set->traces[e->trace];
@@ -343,7 +344,7 @@ static void print_rank(FILE *out, const struct df_check_set *set, const struct d
 static void print_missing(FILE *out, const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_gcomm *g = &set->gcomms[gcomm];
-	const struct df_member *m = df_set_member(set, gcomm, rank);
+	const struct df_trc_member *m = df_set_member(set, gcomm, rank);
 	int dead = 0;
 
 	for (size_t i = 0; i < set->nr_dead; i++)
@@ -385,7 +386,7 @@ static void print_json(const struct df_check_result *r, FILE *out, const struct 
 			i ? ",\n" : "", g->hash, g->parent, g->nranks, v[i].here,
 			g->nranks - v[i].here);
 		for (int k = 0; k < g->nranks; k++) {
-			const struct df_entry *e = df_set_entry(set, v[i].gcomm, k);
+			const struct df_trc_comm *e = df_set_entry(set, v[i].gcomm, k);
 
 			if (!is_member(e))
 				continue;

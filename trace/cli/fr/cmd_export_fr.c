@@ -62,7 +62,7 @@ static uint32_t place_of(const struct export *x, uint32_t gcomm)
 /* The job's rank of a member; of one without a trace, its number in the communicator. */
 static int world_of(const struct export *x, uint32_t gcomm, int rank)
 {
-	const struct df_entry *e = df_set_entry(x->set, gcomm, rank);
+	const struct df_trc_comm *e = df_set_entry(x->set, gcomm, rank);
 
 	return e ? e->world : rank;
 }
@@ -100,7 +100,7 @@ static void pg_status(const struct export *x, const struct df_trc *t, int32_t de
 	df_pickle_put_string(out, "pg_status");
 	df_pickle_dict(out);
 	for (uint32_t k = 0; k < t->nr_entries; k++) {
-		const struct df_entry *e = &x->set->entries[t->first_entry + k];
+		const struct df_trc_comm *e = &x->set->entries[t->first_entry + k];
 		int64_t enqueued = -1, started = -1, completed = -1;
 		char name[16];
 
@@ -192,8 +192,8 @@ static void frames(struct export *x, const struct df_lop *op, FILE *out)
  * p2p: the message's number, 0 for a collective; its operation and those with the same number are one group. end:
  * the entry that closes a group of messages.
  */
-static void entry(struct export *x, const struct df_entry *e, const struct df_lop *op, int64_t id,
-		  int64_t to_real, int64_t p2p, int end, FILE *out)
+static void entry(struct export *x, const struct df_trc_comm *e, const struct df_lop *op,
+		  int64_t id, int64_t to_real, int64_t p2p, int end, FILE *out)
 {
 	static const char *const states[] = {"scheduled", "started", "completed", "completed"};
 	const struct df_gcomm *g = &x->set->gcomms[e->gcomm];
@@ -322,7 +322,7 @@ static int export_rank(struct export *x, const struct df_trc *t, int32_t device,
 	df_pickle_list(out);
 	for (size_t i = 0; i < x->load.nr_ops; i++) {
 		const struct df_lop *op = &x->load.ops[i];
-		const struct df_entry *e;
+		const struct df_trc_comm *e;
 
 		if (op->comm > t->nr_entries)
 			continue;
@@ -367,7 +367,7 @@ static int export_trace(struct export *x, const struct df_trc *t)
 		rc = df_cli_input_error("export-fr", t->path, "out of memory");
 	/* A process may hold several ranks: one file for each. */
 	for (uint32_t k = 0; k < t->nr_entries && !rc; k++) {
-		const struct df_entry *e = &x->set->entries[t->first_entry + k];
+		const struct df_trc_comm *e = &x->set->entries[t->first_entry + k];
 		size_t i = 0;
 
 		while (i < nr_done && done[i] != e->device)
