@@ -23,7 +23,7 @@ silent() { ! grep -qF -- "$1" "$T/out" || fail "somebody says '$1': $(grep -F --
 # job NODE_DEVICES CLIENT ARGS...: right, and what it said is in $T/out.
 job() {
 	rm -f "$T/stats" "$T/plugin"
-	DFSHIM_HOST_NODE_DEVICES=$1 host "${@:2}" >"$T/out" 2>&1 || {
+	(export DFSHIM_HOST_NODE_DEVICES="$1" && host "${@:2}") >"$T/out" 2>&1 || {
 		tail -n 30 "$T/out"
 		fail "$*"
 	}

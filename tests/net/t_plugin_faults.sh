@@ -8,7 +8,7 @@ plugin 12
 
 # Errors of each call, wrong sizes: healed by new connections.
 export DFSHIM_NET=plugin DFSHIM_NET_TIMEOUT_MS=$((30000 * SLOW))
-for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=150; do
+for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=$((150 / SLOW)); do
 	export "FAKE_PLUGIN_$try" FAKE_PLUGIN=nulls,late
 	job 1 disorder --ranks 2 --procs 2 --iters $((200 / SLOW)) --colls 4 --max 65536 --seed "$SEED"
 	echo "$try: $(sort "$T/plugin" | tr '\n' ' ') healed $(counted net_healed), sent again $(counted net_resent)"
