@@ -9,7 +9,7 @@ export DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info
 # job NODE_DEVICES CLIENT ARGS...: right, and what it said is in $T/out.
 job() {
 	rm -f "$T/stats"
-	DFSHIM_HOST_NODE_DEVICES=$1 host "${@:2}" >"$T/out" 2>&1 || {
+	(DFSHIM_HOST_NODE_DEVICES=$1 host "${@:2}") >"$T/out" 2>&1 || {
 		tail -n 30 "$T/out"
 		fail "$*"
 	}

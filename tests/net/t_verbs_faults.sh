@@ -10,7 +10,7 @@ export DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=1
 says() { grep -qF -- "$1" "$T/out" || fail "nobody says '$1': $(grep -i 'verbs\|rdma\|no rank\|reach' "$T/out" | tail -n 20)"; }
 right() {
 	rm -f "$T/stats"
-	host "$@" >"$T/out" 2>&1 || {
+	(host "$@") >"$T/out" 2>&1 || {
 		tail -n 30 "$T/out"
 		fail "$*"
 	}
