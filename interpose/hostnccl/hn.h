@@ -189,7 +189,7 @@ void df_hn_close(struct df_hn_comm *c);
 
 /* An argument of the function is no communicator that can be used: NCCL's refusal. */
 ncclResult_t df_hn_check(const void *comm, const char *function);
-/* Before operations of communicators that were stopped end, whoever has asked for that is told. */
+/* Before operations of communicators that were stopped end, and calls that wait, whoever has asked for that is told. */
 void df_hn_tell_stopped(void);
 
 /* ---- hn_engine.c ---- */

@@ -337,6 +337,8 @@ static ncclResult_t idle(struct df_hn_comm *c)
 	/* ACQUIRE pairs with the RELEASE in finish() (hn_engine.c): what the operations did is done. */
 	while (__atomic_load_n(&c->done, __ATOMIC_ACQUIRE) < all && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
+	if (error)
+		df_hn_tell_stopped();
 	return error;
 }
 

@@ -137,6 +137,8 @@ ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t lea
 	/* ACQUIRE pairs with the RELEASE of whoever counts it up: what that rank has told is there. */
 	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < least && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
+	if (error)
+		df_hn_tell_stopped();
 	__atomic_fetch_sub(&df_hn_seat(c)->setting_up, 1, __ATOMIC_RELAXED);
 	return error;
 }
