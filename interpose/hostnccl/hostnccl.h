@@ -10,13 +10,13 @@ struct ncclComm;
 
 struct df_hostnccl_api {
 	/*
-	 * Ends every communicator of this process that has something unfinished with ncclRemoteError, for all its ranks
-	 * in whatever process: calls that wait return it, streams go on. Handles stay valid. Any thread.
+	 * Ends every communicator of this process on which any of its ranks, in whatever process, has something unfinished,
+	 * with ncclRemoteError for all of them: calls that wait return it, streams go on. Handles stay valid. Any thread.
 	 */
 	void (*stop)(void);
 	/*
 	 * fn: called with a communicator that has ended like that, here or in another process, before any of its operations
-	 * does; by any thread; it may not call NCCL. To be set before there are communicators.
+	 * does and any call that waits returns; by any thread; it may not call NCCL. To be set before there are communicators.
 	 */
 	void (*on_stop)(void (*fn)(struct ncclComm *comm));
 	/*
