@@ -82,13 +82,13 @@ SRC_HOST := $(call below,interpose/hostcuda)
 SRC_HOSTNCCL := $(call below,interpose/hostnccl)
 SRC_INTER := $(filter-out $(SRC_HOST) $(SRC_HOSTNCCL),$(call below,interpose))
 SRC_TESTLIB := $(wildcard tests/lib/*.c)
-SRC_CLIENT := $(wildcard tests/clients/*.c)
+SRC_CLIENT := $(wildcard tests/clients/*.c tests/clients/check/*.c)
 SRC_TEST := $(wildcard tests/*/t_*.c)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(SRC_TEST))
 BENCHES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/b_*.c))
-CLIENTS := $(if $(HAVE_NCCL),$(patsubst tests/clients/%.c,$(B)/clients/%,$(SRC_CLIENT)))
+CLIENTS := $(if $(HAVE_NCCL),$(addprefix $(B)/clients/,$(basename $(notdir $(SRC_CLIENT)))))
 
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
 # NVIDIA's names for libdfhost.so, in a folder that ldconfig does not search: libraries without code that need it.
@@ -162,11 +162,14 @@ $(B)/python:
 	@mkdir -p $(B) && ln -sfn $(CURDIR)/interpose/python $@
 
 # Plain NCCL programs: nothing of ours in them.
-$(B)/clients/%: tests/clients/%.c $(wildcard tests/clients/*.h)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $< \
-		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
+define client
+$(B)/clients/%: $(1)/%.c $(wildcard tests/clients/*.h tests/clients/check/*.h)
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) -std=gnu11 $$(WARN) $$(CFLAGS) $$(SANFLAGS) $$(filter -isystem /%,$$(INCLUDES)) -o $$@ $$< \
+		$$(addprefix -L,$$(CUDA_LIB) $$(NCCL_LIB)) $$(addprefix -Wl$$(comma)-rpath$$(comma),$$(CUDA_LIB) $$(NCCL_LIB)) \
 		-lnccl -lcudart -pthread -lm
+endef
+$(foreach d,tests/clients tests/clients/check,$(eval $(call client,$(d))))
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SRC_TESTLIB)) $(LIBS)
 	@mkdir -p $(@D)

@@ -9,7 +9,7 @@ case $B in /*) ;; *) B=$PWD/$B ;; esac
 T=$(mktemp -d) || exit 1
 export T
 trap 'rm -rf "$T"' EXIT
-"$B/tests/deadlock/eval" --seed "${SEED:-1}" ${TRUTH---truth} --jobs "${JOBS:-10}" --markdown "$T/table" | tee "$T/log"
+"$B/tests/deadlock/evaluation/eval" --seed "${SEED:-1}" ${TRUTH---truth} --jobs "${JOBS:-10}" --markdown "$T/table" | tee "$T/log"
 rc=${PIPESTATUS[0]}
 [ -s "$T/table" ] || exit 1
 {

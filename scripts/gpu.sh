@@ -19,7 +19,7 @@ if [ "$what" = bundle ]; then
 	to=$B/gpu
 	rm -rf "$to"
 	mkdir -p "$to/lib"
-	(cd "$B" && find libdfshim.so libdfhost.so libdfnccl.so dfshim clients tests/gpu tests/deadlock/script tests/cuda/use_* \
+	(cd "$B" && find libdfshim.so libdfhost.so libdfnccl.so dfshim clients tests/gpu tests/deadlock/interpreter/script tests/cuda/use_* \
 		tests/kernels/reduce_cuda -type f -perm /111 2>/dev/null) | while read -r f; do
 		mkdir -p "$to/$(dirname "$f")"
 		strip -o "$to/$f" "$B/$f" 2>/dev/null || cp "$B/$f" "$to/$f"

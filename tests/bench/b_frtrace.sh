@@ -5,7 +5,7 @@
 set -u
 py=${TORCH_PYTHON:-python3}
 fr=$SRC/tests/bench/frtrace.py
-script=$B/tests/deadlock/script
+script=$B/tests/deadlock/interpreter/script
 
 unmeasured() {
 	echo "BENCH frtrace_catalogue_right UNMEASURED verdicts target >0 UNMEASURED # $1"

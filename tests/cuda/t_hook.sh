@@ -56,7 +56,7 @@ for off in DFSHIM_MODE=off DFSHIM_BACKEND=host; do
 	diff "$T/plain" "$T/off" || bad=1
 done
 if [ -f "$B/libdfhost.so" ]; then
-	env LD_PRELOAD="$preload $B/libdfhost.so" "$B/tests/hostcuda/p_driver" >"$T/host" || bad=1
+	env LD_PRELOAD="$preload $B/libdfhost.so" "$B/tests/hostcuda/programs/p_driver" >"$T/host" || bad=1
 	want "$T/host" "cuMemAlloc_v2 libdfhost.so"
 fi
 # Linked with the driver: the loader hands out the wrappers, which find the driver behind us.

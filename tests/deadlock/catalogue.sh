@@ -6,7 +6,7 @@
 # Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 # BACKEND=cuda: on the GPUs that there are.
 preload=$B/libdfshim.so
 [ "${BACKEND:-host}" = cuda ] || preload="$preload $B/libdfhost.so"

@@ -1,11 +1,11 @@
 # The interpreter of the deadlock suite, and training with fused gradients: plain NCCL and CUDA programs, nothing of
 # ours in them.
 ifneq ($(HAVE_NCCL),)
-PLAIN := $(addprefix $(B)/tests/deadlock/,script fusion recorded)
+PLAIN := $(addprefix $(B)/tests/deadlock/,interpreter/script fusion recorded)
 tests: $(PLAIN)
-$(B)/tests/deadlock/script: tests/deadlock/script_text.c tests/deadlock/oracle.c
+$(B)/tests/deadlock/interpreter/script: $(addprefix tests/deadlock/interpreter/,script_text.c oracle.c)
 $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
-		$(wildcard tests/deadlock/*.h) tests/clients/client.h
+		$(wildcard tests/deadlock/interpreter/*.h) tests/clients/client.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $(filter %.c,$^) \
 		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
@@ -13,21 +13,21 @@ $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
 endif
 
 # The generator of programs, which labels them by the model; the evaluation of the checker.
-tests: $(B)/tests/deadlock/random $(B)/tests/deadlock/eval
+tests: $(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval
 deadlock_obj = $(patsubst %,$(B)/obj/tests/deadlock/%.o,$(1))
-$(B)/tests/deadlock/random $(B)/tests/deadlock/eval: $(call deadlock_obj,drive label script_text)
-$(B)/tests/deadlock/random: $(call deadlock_obj,random_make random_run random_judge causes)
-$(B)/tests/deadlock/eval: $(call deadlock_obj,eval_jobs eval_label)
+$(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,generator/drive generator/label interpreter/script_text)
+$(B)/tests/deadlock/generator/random: $(call deadlock_obj,$(addprefix generator/,random_make random_run random_judge causes))
+$(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,evaluation/eval_jobs evaluation/eval_label)
 
 # Random programs for SECONDS, beside the main job of tests/stress.sh; alone: make stress-programs SECONDS=n.
 .PHONY: stress-programs
 stress: stress-programs
-stress-programs: all $(B)/tests/deadlock/random $(B)/tests/deadlock/script
-	$(Q)T=$(abspath $(B)) B=$(abspath $(B)) $(B)/tests/deadlock/random --programs 0 --seconds $(SECONDS)
+stress-programs: all $(B)/tests/deadlock/generator/random $(B)/tests/deadlock/interpreter/script
+	$(Q)T=$(abspath $(B)) B=$(abspath $(B)) $(B)/tests/deadlock/generator/random --programs 0 --seconds $(SECONDS)
 
 # The whole evaluation of the checker: about five minutes; its tables go into docs/evaluation.md.
 .PHONY: eval-dl2
-eval-dl2: all $(B)/tests/deadlock/eval $(B)/tests/deadlock/script
+eval-dl2: all $(B)/tests/deadlock/evaluation/eval $(B)/tests/deadlock/interpreter/script
 	@B=$(abspath $(B)) scripts/eval.sh
 
 # Training with fused gradients in 20 settings (dl2's Table 3), about ten minutes; the table goes there as well.
@@ -38,7 +38,7 @@ eval-fusion: all $(B)/tests/deadlock/fusion
 
 # What we and torchfrtrace say of the same hangs (docs/comparison.md). TORCH_PYTHON: a Python that has it.
 .PHONY: compare
-compare: all $(B)/tests/deadlock/script
+compare: all $(B)/tests/deadlock/interpreter/script
 	@B=$(abspath $(B)) scripts/bench.sh frtrace
 	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/comparison.md frtrace $(B)/bench-out/b_frtrace/table
-bench: $(B)/tests/deadlock/script $(B)/tests/deadlock/fusion
+bench: $(B)/tests/deadlock/interpreter/script $(B)/tests/deadlock/fusion

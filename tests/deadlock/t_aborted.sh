@@ -2,7 +2,7 @@
 # Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort: ncclRemoteError on every stuck communicator, streams that run, an end.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # aborted WORD RULES: the program on standard input, as threads and as processes; c0 and c1 are stuck.

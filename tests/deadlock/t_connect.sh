@@ -2,7 +2,7 @@
 # Description: hosts that block in the set-up of connections: what they were about to issue is in the trace, and replayed.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 cat >"$T/cold.txt" <<'PROGRAM'
 cold

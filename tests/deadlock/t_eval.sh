@@ -4,6 +4,6 @@ set -u
 # The same jobs in every check.
 SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
-[ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
-"$B/tests/deadlock/eval" --every "${EVERY:-32}" --seed "$SEED" || fail "the evaluation"
+[ -x "$B/tests/deadlock/interpreter/script" ] || skip "the interpreter is not built here"
+"$B/tests/deadlock/evaluation/eval" --every "${EVERY:-32}" --seed "$SEED" || fail "the evaluation"
 exit 0

@@ -2,7 +2,7 @@
 # Description: a rank's process has exited normally while others go on: who waits for it is told so once, who does not goes on.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
 MISSING='^MISSING: .* waits for r1, whose process exited normally'

@@ -2,7 +2,7 @@
 # Description: a process that has sent and ends in order stays until its messages are received, with its communicator destroyed or not.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_STRICT=1 DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
 # What the receiver does late, the sender has done with long before. Both end at their last steps.

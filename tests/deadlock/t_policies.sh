@@ -2,7 +2,7 @@
 # Description: DFSHIM_RELEASE=none, safe, device, all: programs that tell them apart; a release is counted, traced, and logged once.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # steps RANK FIRST SECOND: what a program does around its waits.

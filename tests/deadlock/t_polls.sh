@@ -2,7 +2,7 @@
 # Description: hosts that poll, as replay and predict see them: a loop of queries that ended is a wait that is over, one that did not end hangs in the replay as it did in the job.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # run NAME SECONDS: the program by NCCL's rules, its traces in $T/NAME; its status is of no interest.

@@ -4,8 +4,8 @@ set -u
 # The same programs in every check.
 SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
-R=$B/tests/deadlock/random
-[ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
+R=$B/tests/deadlock/generator/random
+[ -x "$B/tests/deadlock/interpreter/script" ] || skip "the interpreter is not built here"
 unset DFSHIM_TRACE
 # What messages are buffered (label.h).
 export DFSHIM_SLOT_KB=64
@@ -19,7 +19,7 @@ one() {
 	# Programs that finish by our rules, with room for all: what is recorded is not what NCCL would do.
 	head -1 "$d/prog" | grep -q "ours 0" || return 0
 	DFSHIM_TRACE=$d/tr DFSHIM_TRACE_MB=4 DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-		timeout "${LIMIT:-60}" "$B/tests/deadlock/script" --timeout 50 "$d/prog" >"$d/log" 2>&1 || {
+		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$d/prog" >"$d/log" 2>&1 || {
 		echo "BAD $1: did not finish by our rules: $(tail -1 "$d/log")"
 		return 0
 	}
@@ -69,7 +69,7 @@ for try in 1 2 3 4 5; do
 	rm -rf "$T/threads"
 	mkdir -p "$T/threads"
 	DFSHIM_TRACE=$T/threads DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-		timeout "${LIMIT:-60}" "$B/tests/deadlock/script" --timeout 50 "$T/threads.txt" >"$T/threads.log" 2>&1 ||
+		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$T/threads.txt" >"$T/threads.log" 2>&1 ||
 		fail "two threads: did not finish by our rules: $(tail -1 "$T/threads.log")"
 	"$B/dfshim" predict --witness "$T/threads.w" "$T/threads" >"$T/threads.said"
 	rc=$?
@@ -101,7 +101,7 @@ for name in worker pt_autograd_0; do
 	} >"$T/turns.txt"
 	mkdir -p "$T/$name"
 	DFSHIM_TRACE=$T/$name DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-		timeout "${LIMIT:-60}" "$B/tests/deadlock/script" --timeout 50 "$T/turns.txt" >"$T/turns.log" 2>&1 ||
+		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$T/turns.txt" >"$T/turns.log" 2>&1 ||
 		fail "threads in turns: did not finish by our rules: $(tail -1 "$T/turns.log")"
 	"$B/dfshim" predict "$T/$name" >"$T/turns.$name"
 	echo $? >"$T/status.$name"

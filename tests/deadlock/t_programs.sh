@@ -5,8 +5,8 @@ set -u
 # The same programs in every check; `make stress-programs` goes on from a new seed each time.
 SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
-R=$B/tests/deadlock/random
-[ -x "$B/tests/deadlock/script" ] || skip "the interpreter is not built here"
+R=$B/tests/deadlock/generator/random
+[ -x "$B/tests/deadlock/interpreter/script" ] || skip "the interpreter is not built here"
 # A program that hangs is broken off, with threads that nobody has joined.
 export TSAN_OPTIONS="${TSAN_OPTIONS-} report_thread_leaks=0"
 # A sanitizer's build is slower than its factor where threads are made and end all the time.

@@ -10,7 +10,7 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 PROGRAMS=${PROGRAMS:-64}
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # programs POLICY COUNT FROM: with other work between the synchronisations, which only the policy `device` leaves behind.

@@ -2,7 +2,7 @@
 # Description: 512 communicators and 4,096 operations in flight on each of 8 ranks in random orders; threads with waits of their own; graphs among plain calls.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # by_ours FILE: completes, and is right.

@@ -2,7 +2,7 @@
 # Description: which lines of the program made the calls that do not return: waits of CUDA's, and communicators that are set up.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 cat=$SRC/tests/deadlock/catalogue
 

@@ -2,7 +2,7 @@
 # Description: one process tells the verdict, once, whichever it is: also beside one that is tied to those that hang and has nothing unfinished.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((1500 * SLOW))
 # Rank 2 shares a communicator with those that hang, and sleeps.

@@ -2,7 +2,7 @@
 # Description: a process that is alive, but does not answer when a hang is judged: its word is waited for, but not for ever.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_ACTION=abort
 # The circle goes through rank 2: without its word the others know of nobody who is wrong.

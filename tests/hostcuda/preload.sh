@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a program of this folder with libdfhost.so preloaded: preload.sh PROGRAM [ARGS...]. NCCL=1: and libdfnccl.so, so
+# Runs a program of programs/ with libdfhost.so preloaded: preload.sh PROGRAM [ARGS...]. NCCL=1: and libdfnccl.so, so
 # that streams share hardware queues.
 set -eu
 host=$B/libdfhost.so
@@ -7,6 +7,6 @@ if [ ! -e "$host" ]; then
 	echo "skipped: built without the CUDA headers"
 	exit 77
 fi
-program=$B/tests/hostcuda/$1
+program=$B/tests/hostcuda/programs/$1
 shift
 exec env LD_PRELOAD="${SAN_RUNTIME-}$host${NCCL:+ $B/libdfnccl.so}" "$program" "$@"

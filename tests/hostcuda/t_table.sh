@@ -18,7 +18,7 @@ diff <(sed -nE 's/^DF_CU(_NONE)?\(([A-Za-z0-9_]+),.*/\2/p' interpose/cuda/cuda_a
 	<(nm -D --defined-only "$host" | sed -nE 's/.* [TW] (.*)@@DFHOST_1$/\1/p' | sort)
 [ -z "$(rows '|_13|_REFUSED|_REFUSED_13' | uniq -d)" ]
 
-real=$(ldd "$B/tests/hostcuda/p_names" | awk '/libcudart.so.1[23]/ { print $3 }')
+real=$(ldd "$B/tests/hostcuda/programs/p_names" | awk '/libcudart.so.1[23]/ { print $3 }')
 if [ -z "$real" ]; then
 	echo "skipped: no libcudart to compare with"
 	exit 77
@@ -31,7 +31,7 @@ case $(readlink -f "$real") in
 		sed 's/^/not in the table: /' ;;
 esac
 # NVIDIA's names for the codes that the headers know.
-"$B/tests/hostcuda/p_names" | grep -v unrecognized >"$T/real"
+"$B/tests/hostcuda/programs/p_names" | grep -v unrecognized >"$T/real"
 tests/hostcuda/preload.sh p_names | grep -v unrecognized >"$T/ours"
 diff "$T/real" "$T/ours"
 # One call of a refused function: one warning that names it.

@@ -4,7 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 [ -n "${NCCLRAS-}" ] || skip "NCCLRAS=PATH names no ncclras"
 [ -x "$NCCLRAS" ] || skip "NCCLRAS=$NCCLRAS is no program"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 port=$((20000 + $$ % 20000))
 

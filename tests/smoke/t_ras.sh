@@ -2,7 +2,7 @@
 # Description: NCCL's RAS protocol over a plain socket: what a client is told, in text and JSON; two jobs and one port; the other answers when the first has ended.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 port=$((20000 + $$ % 20000))
 

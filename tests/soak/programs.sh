@@ -3,7 +3,7 @@
 # time, and then labelled only.
 set -u
 . "$SRC/tests/soak/lib.sh"
-"$B/tests/deadlock/random" --programs 0 --seconds "$BUDGET" --executing $((BUDGET * 3 / 4)) --seed "$SEED" >"$T/log" 2>&1
+"$B/tests/deadlock/generator/random" --programs 0 --seconds "$BUDGET" --executing $((BUDGET * 3 / 4)) --seed "$SEED" >"$T/log" 2>&1
 rc=$?
 grep -vE '^SEED|^$' "$T/log" | sed 's/^/programs: /'
 runs=$(sed -n 's/^\([0-9]*\) programs in .*/\1/p' "$T/log")

@@ -2,7 +2,7 @@
 # Description: the report in a browser without a screen: what its DOM holds after its script has run, and that it paints something.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 browser=""
 for b in chromium-headless-shell chromium chromium-browser google-chrome; do

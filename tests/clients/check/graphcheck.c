@@ -3,7 +3,7 @@
  * replayed many times with new inputs, mixed with ordinary collectives of the same communicator; graphs
  * replayed in different orders on different ranks (each graph has a communicator of its own).
  */
-#include "client.h"
+#include "../client.h"
 
 #define N     5000
 #define TIMES 30

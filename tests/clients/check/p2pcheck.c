@@ -3,7 +3,7 @@
  * bytes, several messages to one peer in order, and small ungrouped sends that must not wait for their
  * receives (send; receive on both sides).
  */
-#include "client.h"
+#include "../client.h"
 
 #define MOST 65536 /* elements of a message */
 

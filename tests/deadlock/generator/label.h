@@ -4,7 +4,7 @@
 #ifndef DEADLOCK_LABEL_H
 #define DEADLOCK_LABEL_H
 
-#include "script.h"
+#include "tests/deadlock/interpreter/script.h"
 #include "trace/predict/model.h"
 
 #define SLOT_KB	      64	 /* DFSHIM_SLOT_KB for all programs */

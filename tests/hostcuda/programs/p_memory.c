@@ -2,7 +2,7 @@
  * Memory: allocations against a model, every form of copy and fill, attributes, limits, registration,
  * stream-ordered allocation, and the synchronous meaning of pageable copies.
  */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 static void set(void *arg)
 {

@@ -3,7 +3,7 @@
  * polling ncclCommGetAsyncError; init, collectives, groups, split, finalize; abort while the others never
  * come to the rendezvous.
  */
-#include "client.h"
+#include "../client.h"
 
 /* A call on a non-blocking communicator may say that it is still at work. */
 #define STARTED(call)                                                                              \

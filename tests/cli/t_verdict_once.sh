@@ -2,7 +2,7 @@
 # Description: a job under `dfshim run --trace` that hangs has one verdict, its own; who may only be slow is looked at again.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # verdicts FILE: the words that are printed.

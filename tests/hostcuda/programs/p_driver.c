@@ -4,7 +4,7 @@
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 

@@ -1,5 +1,5 @@
 /* The hooks of libdfshim.so: each is called when hostcuda.h says so, and its answer counts. */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 static int calls[16], work[DF_WORK_NR], syncs[DF_SYNC_NR];
 static int skip_record, not_ready, defer, release, flushes;

@@ -2,7 +2,7 @@
  * Graphs: captures with fork and join, replay, edges against an oracle, nodes made by hand, the
  * collectives of libdfshim.so as nodes, user objects, and what a capture forbids.
  */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 static void set(void *arg)
 {

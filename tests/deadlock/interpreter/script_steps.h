@@ -5,7 +5,7 @@
 #ifndef DEADLOCK_SCRIPT_STEPS_H
 #define DEADLOCK_SCRIPT_STEPS_H
 
-#include "../clients/client.h"
+#include "../../clients/client.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * fills of a flag and host functions that look at flags; the flags are plain memory, so under
  * ThreadSanitizer the visibility that CUDA promises is checked as well.
  */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 #define MAX_OPS	    400
 #define MAX_STREAMS 10

@@ -4,7 +4,7 @@
  * floating types within the error that a sum in any order can have; AllReduce bit for bit the same on
  * all ranks of the process. Bytes around the result must stay what they were.
  */
-#include "client.h"
+#include "../client.h"
 #include "types.h"
 
 #include <getopt.h>

@@ -342,7 +342,7 @@ int main(int argc, char **argv)
 	drive_init();
 	printf("SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
-	snprintf(path, sizeof(path), "%s/tests/deadlock/script", build);
+	snprintf(path, sizeof(path), "%s/tests/deadlock/interpreter/script", build);
 	executing = !access(path, X_OK);
 	for (n = 0; n < programs || (executing && now() - start < seconds); n++)
 		take(seed + n, executing && (!most || now() - start < most));

@@ -2,7 +2,7 @@
  * Communicators made from communicators: ncclCommSplit with colours and keys, no colour, shrink, revoke,
  * finalize, destroy, and abort while an operation waits for a rank that never comes.
  */
-#include "client.h"
+#include "../client.h"
 
 /* The sum over the communicator of (value of each member); *out on success. */
 static int sum(ncclComm_t comm, cudaStream_t s, float value, float *out)

@@ -2,7 +2,7 @@
 # Description: every subcommand: 2 on wrong usage, 1 with file and reason on unreadable input, JSON where results are printed.
 set -u
 . "$SRC/tests/lib/clients.sh"
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 D=$B/dfshim
 cd "$T" || exit 1

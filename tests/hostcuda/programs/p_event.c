@@ -2,7 +2,7 @@
  * Events: a record is a snapshot of the stream's position, a wait takes the record of its moment,
  * times are those of the stream, handles may go while their record is still to come.
  */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 static void set(void *arg)
 {

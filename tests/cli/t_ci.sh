@@ -4,7 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
 unset DFSHIM_TRACE
-S=$B/tests/deadlock/script
+S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 # ci STATUS TITLE ARGS...: its status, the summary's title, and a report.
 ci() {

@@ -1,5 +1,5 @@
 /* Device memory between processes: the child maps what the parent allocated, both see one memory. */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>

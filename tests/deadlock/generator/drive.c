@@ -54,7 +54,7 @@ pid_t drive_start(const struct drive *d)
 	pid_t pid;
 	int err;
 
-	snprintf(client, sizeof(client), "%s/tests/deadlock/script", build);
+	snprintf(client, sizeof(client), "%s/tests/deadlock/interpreter/script", build);
 	snprintf(timeout, sizeof(timeout), "%.2f", d->timeout);
 	snprintf(still, sizeof(still), "%.2f", d->still);
 	set("DFSHIM_MODE", d->by_nccl ? "trace" : "prevent");

@@ -5,8 +5,8 @@
 #ifndef DEADLOCK_EVAL_H
 #define DEADLOCK_EVAL_H
 
-#include "drive.h"
-#include "label.h"
+#include "tests/deadlock/generator/drive.h"
+#include "tests/deadlock/generator/label.h"
 #include "runtime/base/rng.h"
 #include "trace/check.h"
 

@@ -2,7 +2,7 @@
  * NCCL's argument errors: the code, and where NCCL has a text, a part of ncclGetLastError's. The
  * expectations are those of NCCL 2.28.
  */
-#include "client.h"
+#include "../client.h"
 
 static __attribute__((noinline)) int contains(const char *text, const char *part)
 {

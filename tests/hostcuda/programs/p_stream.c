@@ -2,7 +2,7 @@
  * Streams: they are asynchronous, independent of one another unless CUDA says otherwise, and never
  * wait in a way that stops others.
  */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 static void set(void *arg)
 {

@@ -6,7 +6,7 @@
  * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data" and "behind_work" need DFSHIM_ORDER=priority and run only when
  * they are named, and so does "reset", after which the device is no longer usable.
  */
-#include "client.h"
+#include "../client.h"
 
 #define N	1024
 #define TURNS	8

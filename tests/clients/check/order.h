@@ -5,7 +5,7 @@
 #ifndef CLIENT_ORDER_H
 #define CLIENT_ORDER_H
 
-#include "client.h"
+#include "../client.h"
 
 #define CELLS	   96 /* of one memory: the rank's device, pinned memory, the rank's second device */
 #define NR_CELLS   (3 * CELLS)

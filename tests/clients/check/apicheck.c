@@ -3,7 +3,7 @@
  * group, nested groups and groups that are given up, simulated ones, memory and windows of NCCL's, operators that
  * are destroyed at once, the special streams, shared children, an abort from another thread.
  */
-#include "client.h"
+#include "../client.h"
 
 #define N 3000
 

@@ -3,7 +3,7 @@
  * streams that share a queue hold each other up and pinning memory waits for the device; under
  * "dfshim" neither does.
  */
-#include "tests/hostcuda/cu.h"
+#include "tests/hostcuda/programs/cu.h"
 
 static void set(void *arg)
 {
