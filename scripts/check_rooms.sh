@@ -1,15 +1,17 @@
 #!/bin/bash
 # The rooms of the house: no two files of one library share a basename, no folder has too many sources, no file is too
-# long, and each folder has a line in scripts/layers.txt that says what it is for. Prints what does not fit.
+# long, and each folder of the products has a line in scripts/layers.txt that says what it is for. In tests/ what a folder
+# lists (t_*, b_*) may be more than what these are made of. Prints what does not fit.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-SOURCES=16 FILE=800 HEADER=250
+SOURCES=16 LISTED=32 FILE=800 HEADER=250
 
 {
 	git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|cu|inl|def)$' | sed 's/^/file 0 /'
+	git ls-files 'tests/*' | grep -E '\.(c|cu|sh|py)$' | sed 's/^/test 0 /'
 	git ls-files | grep -E '\.(c|h|cu|inl|sh|py|awk)$' | xargs wc -l | awk '$2 != "total" {print "lines " $1 " " $2}'
-} | awk -v rules=scripts/layers.txt -v sources=$SOURCES -v limit=$FILE -v header=$HEADER '
+} | awk -v rules=scripts/layers.txt -v sources=$SOURCES -v listed=$LISTED -v limit=$FILE -v header=$HEADER '
 function fail(text) {
 	print text
 	bad = 1
@@ -52,6 +54,17 @@ $1 == "file" {
 		if ((lib, base) in where)
 			fail(lib ": two files are called " base ": " where[lib, base] ", " $3)
 		where[lib, base] = $3
+	}
+}
+$1 == "test" {
+	folder = base = $3
+	sub(/\/[^\/]*$/, "", folder)
+	sub(/.*\//, "", base)
+	if (base ~ /^[tb]_/) {
+		if (++tests[folder] == listed + 1)
+			fail(folder ": more than " listed " tests")
+	} else if (++beside[folder] == sources + 1) {
+		fail(folder ": more than " sources " sources beside its tests")
 	}
 }
 $1 == "lines" {
