@@ -65,6 +65,7 @@ uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES]);
 
 struct df_comm_config {
 	char name[DF_NAME_BYTES]; /* commName, or "" */
+	char net[DF_NAME_BYTES];  /* netName, or ""; a child by shrink has its parent's */
 	int share;		  /* splitShare, shrinkShare: abort of one aborts the family */
 	int max_blocks;		  /* maxCTAs; 0 no limit */
 	const char

@@ -49,6 +49,7 @@ static int make_comm(struct df_handle *h, int share)
 
 	_Static_assert(sizeof(config.name) == sizeof(h->config.name), "names of one length");
 	memcpy(config.name, h->config.name, sizeof(config.name));
+	memcpy(config.net, h->config.net, sizeof(config.net));
 	return df_comm_create(h->device, &config, &h->comm);
 }
 

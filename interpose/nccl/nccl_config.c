@@ -76,6 +76,8 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 	}
 	if (c.version < V(27, 0) || size < offsetof(ncclConfig_t, commName) + sizeof(c.commName))
 		c.commName = NULL;
+	if (c.version < V(17, 0) || size < offsetof(ncclConfig_t, netName) + sizeof(c.netName))
+		c.netName = NULL;
 	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		const struct field *f = &fields[i];
 
@@ -109,5 +111,7 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 	out->raw.netName = out->raw.commName = NULL; /* the caller's memory */
 	if (c.commName)
 		snprintf(out->name, sizeof(out->name), "%s", c.commName);
+	if (c.netName)
+		snprintf(out->net, sizeof(out->net), "%s", c.netName);
 	return ncclSuccess;
 }

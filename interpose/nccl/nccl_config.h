@@ -11,8 +11,8 @@ struct df_config {
 	int blocking;
 	int split_share, shrink_share;
 	int min_ctas, max_ctas; /* max_ctas 0: no limit */
-	char name[64];
-	ncclConfig_t raw; /* what the caller gave, without its strings; size 0: nothing */
+	char name[64], net[64]; /* commName, netName */
+	ncclConfig_t raw;	/* what the caller gave, without its strings; size 0: nothing */
 };
 
 /* The defaults, as the environment overrides them. */

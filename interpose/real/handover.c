@@ -99,6 +99,7 @@ static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclC
 	if (config.size) {
 		config.blocking = 1;
 		config.commName = h->config.name[0] ? h->config.name : NULL;
+		config.netName = h->config.net[0] ? h->config.net : NULL;
 	}
 	serial = df_traced_init(out, df_id_hash((const unsigned char *)id->internal), h->nranks,
 				h->rank, NULL);

@@ -47,8 +47,9 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 		if (!tl) {
 			df_warn("cannot reach rank %d on %s: %s", rank,
 				comm->members[rank].hostname,
-				df_env()->net == DF_NET_OFF
-					? "DFSHIM_NET=off keeps nodes apart"
+				df_env()->net == DF_NET_OFF ? "DFSHIM_NET=off keeps nodes apart"
+				: comm->members[comm->rank].avoid | comm->members[rank].avoid
+					? "the two do not have the network that their communicator asks for"
 					: "its process or this one has no address for other nodes");
 			return -EOPNOTSUPP;
 		}

@@ -220,6 +220,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
 	df_cal_mine((struct df_cal *)me.cal, nranks);
 	me.node = node_of(me.host, comm->dev->index);
+	me.avoid = df_net_avoid(comm->dev->index, comm->config.net);
 	if (df_env()->net != DF_NET_OFF && nranks > 1 &&
 	    df_net_address(comm->dev->index, me.net, sizeof(me.net)))
 		df_info("device %d cannot be reached by other nodes", comm->dev->index);
@@ -250,12 +251,13 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 
 struct split_row {
 	int32_t color, key;
+	uint32_t avoid;
 	struct df_cal cal;
 };
 
-/* rows: of the new ranks, or NULL for those of the parent. */
+/* avoid: of all new ranks; rows: of the new ranks, or NULL for those of the parent. */
 static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, const int *ranks,
-		  int nr, const struct df_cal *rows)
+		  int nr, uint32_t avoid, const struct df_cal *rows)
 {
 	int me, ret;
 
@@ -270,7 +272,7 @@ static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, c
 		comm->family = parent->family;
 		df_mutex_unlock(&df_rt.lock);
 	}
-	ret = df_ctl_derive(parent->ctl, hash, ranks, nr, me, &comm->ctl);
+	ret = df_ctl_derive(parent->ctl, hash, ranks, nr, me, avoid, &comm->ctl);
 	if (ret)
 		return ret;
 	return ready(comm, nr, me, parent->hash, rows);
@@ -279,6 +281,7 @@ static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, c
 int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, int key)
 {
 	struct split_row mine = {.color = color, .key = key}, *all;
+	uint32_t avoid = 0;
 	struct df_cal *rows;
 	int *ranks, i, j, nr = 0, ret;
 	uint64_t call, salt;
@@ -292,6 +295,8 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 	if (!all || !ranks || !rows)
 		goto out;
 	df_cal_mine(&mine.cal, parent->nranks);
+	if (comm)
+		mine.avoid = df_net_avoid(comm->dev->index, comm->config.net);
 	/* Every rank's count is the same: the call is collective. */
 	salt = ++parent->splits;
 	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color, 0);
@@ -306,10 +311,12 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 			ranks[j] = ranks[j - 1];
 		ranks[j] = i;
 	}
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < nr; i++) {
 		rows[i] = all[ranks[i]].cal;
+		avoid |= all[ranks[i]].avoid;
+	}
 	ret = derive(comm, parent, df_hash_u64(df_hash_u64(parent->hash, salt), (uint64_t)color),
-		     ranks, nr, rows);
+		     ranks, nr, avoid, rows);
 out:
 	free(rows);
 	free(all);
@@ -321,6 +328,7 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 			int nr_exclude, int abort)
 {
 	int *ranks, i, x = 0, nr = 0, ret;
+	uint32_t avoid = 0;
 	uint64_t call, hash;
 
 	set_state(comm, DF_COMM_JOINING);
@@ -331,6 +339,7 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 		return fail(comm, -ENOMEM);
 	hash = df_hash_u64(parent->hash, ++parent->splits);
 	for (i = 0; i < parent->nranks; i++) {
+		avoid |= parent->members[i].avoid;
 		while (x < nr_exclude && exclude[x] < i)
 			x++;
 		if (x < nr_exclude && exclude[x] == i)
@@ -339,7 +348,7 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 			ranks[nr++] = i;
 	}
 	call = df_call_enter_comm(DF_CALL_COMM_SHRINK, parent, 0, 0);
-	ret = derive(comm, parent, hash, ranks, nr, NULL);
+	ret = derive(comm, parent, hash, ranks, nr, avoid, NULL);
 	df_call_exit(call, DF_CALL_COMM_SHRINK, parent->dev->index, (uint64_t)-ret);
 	free(ranks);
 	return ret ? fail(comm, ret) : 0;

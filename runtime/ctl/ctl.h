@@ -28,7 +28,7 @@ struct df_member {
 	int32_t device;	    /* ordinal in its process */
 	uint32_t version;   /* DF_CTL_VERSION and ABI, must be equal */
 	uint64_t device_id; /* equal for two ranks on one physical device */
-	uint32_t zero;
+	uint32_t avoid;	    /* networks that its communicator does not take; opaque here */
 	uint16_t blocks;    /* blocks of its daemon; the communicator uses the smallest */
 	uint8_t gpu;	    /* 1: its daemon runs on a GPU */
 	uint8_t unable;	    /* 1: its daemon could not start; see struct df_ctl_limits */
@@ -78,10 +78,10 @@ void df_ctl_rendezvous_at(uint64_t id_hash, char *text, size_t size);
 
 /*
  * A communicator of some members of `parent`, which all call this with the same list (parent's ranks in the
- * new order) and hash; no blocking: the table is known already. me: this rank's index in the list.
+ * new order), avoid (df_member) and hash; no blocking: the table is known already. me: this rank's index in the list.
  */
 int df_ctl_derive(struct df_ctl_comm *parent, uint64_t hash, const int *ranks, int nr_ranks, int me,
-		  struct df_ctl_comm **out);
+		  uint32_t avoid, struct df_ctl_comm **out);
 
 /* The member table, nranks rows, constant while the communicator lives. */
 const struct df_member *df_ctl_members(const struct df_ctl_comm *c);

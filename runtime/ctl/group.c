@@ -131,7 +131,7 @@ int df_group_death(uint64_t proc, int in_order)
 }
 
 int df_ctl_derive(struct df_ctl_comm *parent, uint64_t hash, const int *ranks, int nr_ranks, int me,
-		  struct df_ctl_comm **out)
+		  uint32_t avoid, struct df_ctl_comm **out)
 {
 	struct df_group *g = parent->group, *child;
 	struct df_ctl_comm *c;
@@ -152,6 +152,7 @@ int df_ctl_derive(struct df_ctl_comm *parent, uint64_t hash, const int *ranks, i
 	for (i = 0; i < nr_ranks; i++) {
 		table[i] = g->members[ranks[i]];
 		table[i].rank = i;
+		table[i].avoid = avoid;
 	}
 	df_ctl_lock();
 	ret = df_group_alive(g) ? df_group_get(hash, table, nr_ranks, &child) : -ESHUTDOWN;

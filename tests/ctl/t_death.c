@@ -148,7 +148,7 @@ static int gathers(int index, void *arg)
 		ranks[n++] = i;
 	}
 	if (!is_victim(index))
-		ck_assert_int_eq(df_ctl_derive(world, 4711, ranks, n, me, &rest), 0);
+		ck_assert_int_eq(df_ctl_derive(world, 4711, ranks, n, me, 0, &rest), 0);
 	ct_arrive(&job->share, 1, (uint32_t)job->n + 1);
 	for (i = 0; !ret; i++)
 		ret = ct_gather(world, index, job->n, (uint64_t)i, 5, NULL);
@@ -227,7 +227,7 @@ static int chain(int index, void *arg)
 		ct_arrive(&job->share, 1, (uint32_t)job->n);
 		pause();
 	}
-	ck_assert_int_eq(df_ctl_derive(world, 99, ranks, 2, me, &pair), 0);
+	ck_assert_int_eq(df_ctl_derive(world, 99, ranks, 2, me, 0, &pair), 0);
 	ct_arrive(&job->share, 1, (uint32_t)job->n);
 	for (i = 0; i < job->n - 1; i++) {
 		if (i == 1)

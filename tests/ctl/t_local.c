@@ -112,7 +112,8 @@ static void *derive_thread(void *arg)
 			me = n;
 		odd[n++] = i;
 	}
-	ck_assert_int_eq(df_ctl_derive(r->comm, 77 + (uint64_t)(r->rank % 2), odd, n, me, &c), 0);
+	ck_assert_int_eq(df_ctl_derive(r->comm, 77 + (uint64_t)(r->rank % 2), odd, n, me, 0, &c),
+			 0);
 	ck_assert_int_eq(ct_gather(c, me, n, 5, 3, NULL), 0);
 	ck_assert_uint_eq(df_ctl_members(c)[me].settings, (uint64_t)9);
 	df_ctl_leave(r->comm);

@@ -241,7 +241,8 @@ static int thousand(int index, void *arg)
 
 		for (k = 0; k < n; k++)
 			ranks[(k + i) % n] = k;
-		ck_assert_int_eq(df_ctl_derive(r.comm, 1000 + (uint64_t)i, ranks, n, me, &c[i]), 0);
+		ck_assert_int_eq(df_ctl_derive(r.comm, 1000 + (uint64_t)i, ranks, n, me, 0, &c[i]),
+				 0);
 		ck_assert_int_eq(df_ctl_members(c[i])[me].proc == df_ctl.self.proc, 1);
 	}
 	for (i = 0; i < 1000; i += 7)

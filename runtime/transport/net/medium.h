@@ -16,6 +16,8 @@ struct df_net_mem;
 
 /* Media, in order of preference. */
 enum { DF_NET_BIT_PLUGIN = 1, DF_NET_BIT_VERBS = 2, DF_NET_BIT_TCP = 4, DF_NET_MEDIA = 3 };
+#define DF_NET_NONE                                                                                \
+	(DF_NET_BIT_PLUGIN | DF_NET_BIT_VERBS | DF_NET_BIT_TCP) /* avoided: all of them */
 
 /* What the endpoint's thread waits for besides its bell: a descriptor that a medium has given to df_session_watch(). */
 struct df_net_source {

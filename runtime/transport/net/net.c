@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/bell.h"
+#include "runtime/transport/net/plugin/ncclnet.h"
 #include "runtime/transport/node.h"
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
@@ -118,17 +119,36 @@ static struct df_net_ep *ep_get(int device)
 	return ep;
 }
 
-static int is_wanted(const struct df_net_ops *ops)
+/* By the names that NCCL has for networks; NULL: any. */
+static const struct df_net_ops *named(const char *name)
+{
+	if (!name || !name[0])
+		return NULL;
+	if (!strcasecmp(name, "Socket"))
+		return &df_net_tcp;
+	return !strcasecmp(name, "IB") ? &df_net_verbs : &df_net_plugin;
+}
+
+/* What the environment says; NULL: nothing. */
+static const struct df_net_ops *only_one(void)
 {
 	const struct df_env *env = df_env();
-	const struct df_net_ops *only =
-		env->net == DF_NET_TCP		      ? &df_net_tcp
-		: env->net == DF_NET_VERBS	      ? &df_net_verbs
-		: env->net == DF_NET_PLUGIN	      ? &df_net_plugin
-		: !env->nccl_net || !env->nccl_net[0] ? NULL
-		: !strcasecmp(env->nccl_net, "Socket")
-			? &df_net_tcp
-			: (!strcasecmp(env->nccl_net, "IB") ? &df_net_verbs : &df_net_plugin);
+
+	switch (env->net) {
+	case DF_NET_TCP:
+		return &df_net_tcp;
+	case DF_NET_VERBS:
+		return &df_net_verbs;
+	case DF_NET_PLUGIN:
+		return &df_net_plugin;
+	default:
+		return named(env->nccl_net);
+	}
+}
+
+static int is_wanted(const struct df_net_ops *ops)
+{
+	const struct df_net_ops *only = only_one();
 
 	return !only || only == ops;
 }
@@ -142,6 +162,32 @@ static void find_media(struct df_net_ep *ep)
 		if (is_wanted(df_net_media[i]) && !df_net_media[i]->start(ep))
 			ep->media |= 1u << i;
 	ep->looked = 1;
+}
+
+uint32_t df_net_avoid(int device, const char *name)
+{
+	const struct df_net_ops *ops = only_one() ? NULL : named(name);
+	const struct df_ncclnet *plugin;
+	struct df_net_ep *ep = ops ? ep_get(device) : NULL;
+	uint32_t avoid = DF_NET_NONE;
+	int i;
+
+	if (!ops || !ep)
+		return 0;
+	df_mutex_lock(&eps_lock);
+	find_media(ep);
+	df_mutex_unlock(&eps_lock);
+	for (i = 0; i < DF_NET_MEDIA; i++)
+		if (df_net_media[i] == ops && ep->media & 1u << i)
+			avoid &= ~(1u << i);
+	plugin = ops == &df_net_plugin && avoid != DF_NET_NONE ? df_ncclnet_get() : NULL;
+	if (plugin && strcasecmp(plugin->name, name))
+		avoid = DF_NET_NONE;
+	if (avoid == DF_NET_NONE)
+		df_warn("the communicator asks for network %s (netName), which device %d does not have: "
+			"ranks on other nodes cannot be reached; `dfshim net` lists networks",
+			name, device);
+	return avoid;
 }
 
 int df_net_address(int device, char *text, size_t bytes)
@@ -168,13 +214,14 @@ int df_net_address(int device, char *text, size_t bytes)
 
 /* ---- the thread: links ------------------------------------------------------------------------------------------ */
 
-struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device)
+struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device,
+				   uint32_t without)
 {
 	struct df_net_link *l;
 
 	df_mutex_lock(&ep->lock);
 	for (l = df_net_links(ep); l; l = l->next)
-		if (l->member.proc == proc && l->member.device == device)
+		if (l->member.proc == proc && l->member.device == device && l->without == without)
 			goto out;
 	l = calloc(1, sizeof(*l));
 	if (!l)
@@ -182,6 +229,7 @@ struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int devi
 	l->ep = ep;
 	l->member.proc = proc;
 	l->member.device = device;
+	l->without = l->avoid = without;
 	df_list_init(&l->conns);
 	df_list_init(&l->notes);
 	l->next = ep->links;
@@ -461,7 +509,8 @@ static int ep_start(struct df_net_ep *ep)
 
 static int net_reachable(const struct df_member *self, const struct df_member *peer)
 {
-	return self->node != peer->node && self->net[0] && peer->net[0];
+	return self->node != peer->node && self->net[0] && peer->net[0] &&
+	       (self->avoid | peer->avoid) != DF_NET_NONE;
 }
 
 static int net_peer_get(const struct df_member *self, const struct df_member *m,
@@ -476,7 +525,7 @@ static int net_peer_get(const struct df_member *self, const struct df_member *m,
 		ret = ep_start(ep);
 	if (ret)
 		return ret;
-	l = df_net_link_of(ep, m->proc, m->device);
+	l = df_net_link_of(ep, m->proc, m->device, self->avoid | m->avoid);
 	if (!l)
 		return -ENOMEM;
 	df_mutex_lock(&ep->lock);

@@ -4,7 +4,7 @@
  * frames between two endpoints, and sees to it that the bytes of a slice are in their slot before its frame arrives.
  *
  * An *endpoint* is a device of this process: one thread, one listener. A *link* leads from an endpoint to another one, of
- * another process or of this one. It has a *session*: TCP streams by which the two sides find each other, agree on a
+ * another process or of this one; communicators that ask for different networks have links of their own. It has a *session*: TCP streams by which the two sides find each other, agree on a
  * medium and see that the other one is there (socket/socket.c). Its paths (these streams, a queue pair) are shared by all
  * connectors, so their number grows with peers, not with collectives. Each end of a connector has slots and counters of its own, in this process's arena;
  * to a block they look like any other connector's. The sender's thread sees its tail move and sends the slice; the
@@ -115,6 +115,8 @@ struct df_net_link {
 	struct df_net_ep *ep;
 	struct df_net_link *next; /* of the endpoint; set for good */
 	struct df_member member;  /* the other side's; proc and device alone until peer_get() */
+	uint32_t
+		without; /* networks that its communicators do not take: with member.proc and device its name */
 	/* Under the lock. */
 	struct df_net_conn *owned;   /* ours, by key */
 	struct df_net_offer *offers; /* theirs, by key */
@@ -218,7 +220,8 @@ struct df_net_reader {
 };
 
 /* What a medium calls. */
-struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device);
+struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device,
+				   uint32_t without);
 void df_net_up(struct df_net_link *l);
 void df_net_down(struct df_net_link *l, int why);
 /* A sign of life, or a look whether there has been none for too long. */

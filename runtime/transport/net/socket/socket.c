@@ -262,12 +262,12 @@ static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
 		return;
 	}
 	if (h->to_proc != ep->proc || h->to_device != ep->device || !h->nr || h->nr > STREAMS_MAX ||
-	    h->index >= h->nr || h->word == WELCOME) {
+	    h->index >= h->nr || h->word == WELCOME || h->without & ~(uint32_t)DF_NET_NONE) {
 		refuse(ep, s, "it is not of this job");
 		return;
 	}
 	/* That we are here was all it wanted to know. */
-	l = h->word == HELLO ? df_net_link_of(ep, h->from_proc, h->from_device) : NULL;
+	l = h->word == HELLO ? df_net_link_of(ep, h->from_proc, h->from_device, h->without) : NULL;
 	p = l ? path_of(l) : NULL;
 	/* Of a session that the other side has given up meanwhile, or that we have. */
 	if (!p || h->session < p->session || df_net_dead(l) ||
@@ -353,6 +353,7 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 			  .from_device = ep->device,
 			  .to_device = l->member.device,
 			  .session = p->session,
+			  .without = l->without,
 			  .carries = media_of(l)};
 
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &len))

@@ -33,7 +33,8 @@ struct hello {
 	uint64_t from_proc, to_proc;
 	int32_t from_device, to_device;
 	uint64_t session;
-	uint64_t word;	  /* enum word */
+	uint32_t word;	  /* enum word */
+	uint32_t without; /* of the link */
 	uint64_t carries; /* media: those of the one who asks; in the answer those that both have */
 };
 

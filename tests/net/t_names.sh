@@ -1,0 +1,55 @@
+#!/bin/bash
+# Description: communicators that ask for a network by name (netName) get it side by side in one job; a name that is not there is told; the environment comes first.
+# Limit: 200 s
+set -u
+. "$SRC/tests/lib/clients.sh"
+. "$SRC/tests/net/verbs.sh"
+. "$SRC/tests/net/plugin.sh"
+
+# over N NAMES...: so many links went over each of the named ones, and none over another.
+over() {
+	local n=$1 all=0 found name
+	shift
+	for name; do
+		found=$(grep -c "is joined with .* over $name\$" "$T/out")
+		[ "$found" = "$n" ] || fail "NET_NAMES=$NET_NAMES: $found ends of links over $name, not $n: $(grep 'is joined' "$T/out")"
+		all=$((all + n))
+	done
+	found=$(grep -c 'is joined with' "$T/out")
+	[ "$found" = $all ] || fail "NET_NAMES=$NET_NAMES: $found ends of links, not $all: $(grep 'is joined' "$T/out")"
+	[ "$(counted net_faults)$(counted net_dropped)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
+}
+
+plugin 12
+for procs in 1 2; do
+	# Two devices, two ends of each link.
+	NET_NAMES=Socket,IB,Fake job 1 netcheck --ranks 2 --procs $procs
+	over 2 tcp verbs plugin
+	NET_NAMES=Socket,socket job 1 netcheck --ranks 2 --procs $procs
+	over 2 tcp
+	# Any: the best one.
+	NET_NAMES=,IB job 1 netcheck --ranks 2 --procs $procs
+	over 2 plugin verbs
+done
+
+# As in NCCL, the environment decides.
+DFSHIM_NET=tcp NET_NAMES=Socket,IB,Fake job 1 netcheck --ranks 2
+over 2 tcp
+NCCL_NET=IB NET_NAMES=Socket,IB,Fake job 1 netcheck --ranks 2
+over 2 verbs
+
+# What is not there: an error on all ranks, in words; nothing hangs.
+for name in Other IB; do
+	(
+		[ $name = Other ] || export NCCL_IB_HCA=nothing
+		NET_NAMES=$name DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 60 "$B/dfshim" run --host -- "$C/netcheck" --ranks 2 --timeout 30
+		echo "status $?"
+	) >"$T/out" 2>&1
+	says "status 3"
+	says "asks for network $name (netName), which device 0 does not have"
+	says "asks for network $name (netName), which device 1 does not have"
+	says "the two do not have the network that their communicator asks for"
+done
+# In one node nobody needs it.
+NET_NAMES=Other job 2 netcheck --ranks 2
+exit 0
