@@ -163,8 +163,7 @@ struct df_net_ep {
 	struct df_net_counts n;	    /* relaxed atomics: figures */
 	void *sessions;		    /* socket.c's */
 	void *medium[DF_NET_MEDIA]; /* what they keep of the endpoint */
-	uint32_t
-		media; /* which ones can be used here (bits); set before the thread begins to work */
+	uint32_t media;	 /* which ones can be used here (bits); set before the thread begins */
 	uint32_t looked; /* that has been found out */
 };
 

@@ -2,7 +2,7 @@
  * Communicators that ask for a network by name (ncclConfig_t's netName), NET_NAMES: comma-separated, "" any. For each a
  * communicator of all ranks, and one that is split from the first and asks for itself; collectives take turns on all of them.
  */
-#include "client.h"
+#include "../client.h"
 
 enum { MOST = 8, LOOPS = 20, COUNT = 1000 };
 
