@@ -30,8 +30,9 @@ const char *df_start_reason(void);
  * together; df_comm_join() is then all that can be done with them, and df_comm_allgather(). -errno: not even that.
  */
 int df_start_unable(void);
-/* The end of the process: counters, trace, good-bye to the peers. For the library's destructor; no waiting. */
+/* The end of the process: counters, trace, good-bye to the peers. For the destructor; and for _exit(): async-signal-safe. */
 void df_stop(void);
+void df_stop_at_exit(void);
 /* 1 when the daemon runs on CPU threads. Valid after df_start(). */
 int df_on_host(void);
 

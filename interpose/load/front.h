@@ -49,7 +49,7 @@ ncclResult_t df_front_refused(const char *what);
 /* The one "NCCL version" line, as NCCL_DEBUG asks for it. rank: of the communicator being made. */
 void df_front_show_version(int rank);
 
-/* At the end of the process: closes the trace of mode trace. The runtime ends by itself. */
+/* At the end of the process: closes the trace of mode trace. The runtime ends by itself. Async-signal-safe. */
 void df_front_unload(void);
 
 /* In the child of a fork. */

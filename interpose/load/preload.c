@@ -3,12 +3,20 @@
  * first NCCL call that needs it (front.c), and most processes of a job (shells, data loaders) never make
  * one. In the child of a fork everything is as if nothing had started, or refused if it had.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "interpose/load/dl_hook.h"
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_group.h"
 #include "runtime/base/env.h"
+#include "runtime/dfshim.h"
+
+static void (*next_exit)(int status);
 
 static void child(void)
 {
@@ -21,6 +29,7 @@ __attribute__((constructor)) static void loaded(void)
 	const char *mode = df_env_text(DF_ENV_ROW_mode);
 
 	pthread_atfork(NULL, NULL, child);
+	next_exit = df_dlsym(RTLD_NEXT, "_exit");
 	/*
 	 * The driver reads it once, at its first call. Streams that share a hardware queue wait for one another, and those
 	 * that wait for a collective would hold up others.
@@ -32,4 +41,23 @@ __attribute__((constructor)) static void loaded(void)
 __attribute__((destructor)) static void unloaded(void)
 {
 	df_front_unload();
+}
+
+/*
+ * Ends a process without destructors; Python's multiprocessing ends its children so. It is a normal exit all the same, and
+ * the other ranks are told. Async-signal-safe.
+ */
+__attribute__((visibility("default"), noreturn)) void _exit(int status)
+{
+	df_front_unload();
+	df_stop_at_exit();
+	if (next_exit)
+		next_exit(status);
+	for (;;)
+		syscall(SYS_exit_group, status);
+}
+
+__attribute__((visibility("default"), noreturn)) void _Exit(int status)
+{
+	_exit(status);
 }

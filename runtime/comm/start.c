@@ -307,6 +307,12 @@ void df_stop(void)
 	df_ctl_goodbye();
 }
 
+void df_stop_at_exit(void)
+{
+	if (is_running())
+		df_watchdog_stop();
+}
+
 /* Threads of the application may still run: nothing is freed here. */
 __attribute__((destructor)) static void at_exit(void)
 {

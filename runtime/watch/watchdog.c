@@ -7,14 +7,17 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "kernels/abi.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/futex.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -52,6 +55,8 @@ static struct {
 	/* Circles: somebody asked to look; not before then; the pause after a look that found none. */
 	int asked;
 	uint64_t not_before, pause;
+	int pid;       /* of the process that has the thread */
+	uint32_t stop; /* STAYS, ASKED_TO_STOP, STOPPING, STOPPED; a futex */
 } dog = {.reported = UINT64_MAX};
 
 /*
@@ -461,6 +466,41 @@ static uint64_t circles(void)
 	return next > now ? next - now : 0;
 }
 
+enum { STAYS, ASKED_TO_STOP, STOPPING, STOPPED };
+
+/* This process ends by _exit(): what its destructor would do. */
+static void stop_if_asked(void)
+{
+	/* ACQUIRE pairs with the exchange in df_watchdog_stop(): what the one that ends had done is to be seen. */
+	if (__atomic_load_n(&dog.stop, __ATOMIC_ACQUIRE) != ASKED_TO_STOP)
+		return;
+	__atomic_store_n(&dog.stop, STOPPING, __ATOMIC_RELAXED);
+	df_stop();
+	/* RELEASE pairs with the load in df_watchdog_stop(): it ends the process when the last file is written. */
+	__atomic_store_n(&dog.stop, STOPPED, __ATOMIC_RELEASE);
+	df_futex_wake(&dog.stop, INT_MAX, 0);
+}
+
+void df_watchdog_stop(void)
+{
+	uint32_t stays = STAYS, now;
+	/* As long as buffered sends are waited for; a thread that does not even begin is held up by the one that ends. */
+	uint64_t begin = df_now_ns() + DF_NS_PER_S;
+	uint64_t end = begin + (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
+
+	/* Not in a child: it has no such thread, and its parent goes on. */
+	if (__atomic_load_n(&dog.pid, __ATOMIC_RELAXED) != getpid())
+		return;
+	/* RELEASE pairs with stop_if_asked(). */
+	__atomic_compare_exchange_n(&dog.stop, &stays, ASKED_TO_STOP, 0, __ATOMIC_RELEASE,
+				    __ATOMIC_RELAXED);
+	df_snapshot_wake();
+	/* ACQUIRE pairs with the RELEASE in stop_if_asked(). */
+	while ((now = __atomic_load_n(&dog.stop, __ATOMIC_ACQUIRE)) != STOPPED &&
+	       df_now_ns() < (now == STOPPING ? end : begin))
+		df_futex_wait(&dog.stop, now, 100 * DF_NS_PER_MS, 0);
+}
+
 static void *watch(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
@@ -473,6 +513,7 @@ static void *watch(void *arg)
 		uint32_t seen = df_snapshot_seen();
 		uint64_t nap = DF_MAX(timeout / 4, DF_NS_PER_MS), rest;
 
+		stop_if_asked();
 		df_snapshot_serve();
 		answer_ras();
 		if (somebody_left()) {
@@ -508,6 +549,7 @@ void df_watchdog_start(void)
 
 	if (__atomic_exchange_n(&dog.started, 1, __ATOMIC_RELAXED))
 		return;
+	__atomic_store_n(&dog.pid, getpid(), __ATOMIC_RELAXED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	if (pthread_create(&t, NULL, watch, NULL) == 0) {

@@ -41,4 +41,10 @@ int df_joining_explain(int anyhow);
 /* Once a process; further calls do nothing. */
 void df_watchdog_start(void);
 
+/*
+ * df_stop() for _exit(), which runs no destructors: by the watchdog's thread, as the caller may be the handler of a signal
+ * that came while its thread had any of our locks. Returns when that is done, or at a bound. Async-signal-safe.
+ */
+void df_watchdog_stop(void);
+
 #endif

@@ -13,17 +13,29 @@ job() {
 	DFSHIM_TRACE=$T/trace/$1 DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
 		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((9 * SLOW)) "$T/$1" >"$T/out.$1" 2>&1 &
 }
-# All that are left wait for it.
-job all <<'END'
-prog all
+for how in exit quit; do
+	# All that are left wait for it.
+	job "all_$how" <<END
+prog all_$how
 ranks 4
 procs
 comm c0 0 1 2 3
 0: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
-1: AR c0 nb0; ssync nb0; exit
+1: AR c0 nb0; ssync nb0; $how
 2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 3: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 END
+	# What is unfinished waits for another, which is late.
+	job "none_$how" <<END
+prog none_$how
+ranks 3
+procs
+comm c0 0 1 2
+0: AR c0 nb0; ssync nb0; sleep 4000; send c0 2 nb0; ssync nb0
+1: AR c0 nb0; ssync nb0; $how
+2: AR c0 nb0; ssync nb0; recv c0 0 nb0; ssync nb0
+END
+done
 # The one that speaks for the others has nothing unfinished.
 job one <<'END'
 prog one
@@ -34,24 +46,17 @@ comm c0 0 1 2
 1: AR c0 nb0; ssync nb0; exit
 2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 END
-# What is unfinished waits for another, which is late.
-job none <<'END'
-prog none
-ranks 3
-procs
-comm c0 0 1 2
-0: AR c0 nb0; ssync nb0; sleep 4000; send c0 2 nb0; ssync nb0
-1: AR c0 nb0; ssync nb0; exit
-2: AR c0 nb0; ssync nb0; recv c0 0 nb0; ssync nb0
-END
 wait
-for name in all one; do
+for name in all_exit all_quit one; do
 	n=$(grep -cE "$MISSING" "$T/out.$name")
 	# A sanitizer's build may answer too late to be counted with, so that another speaks as well.
 	[ "$n" = 1 ] || { [ "$SLOW" != 1 ] && [ "$n" != 0 ]; } || fail "$name: told $n times: $(cat "$T/out.$name")"
 	grep -q "^--- $name hung rank 2 communicator c0: asynchronous NCCL error 6" "$T/out.$name" || fail "$name: $(cat "$T/out.$name")"
 done
 # Both have come to the end of their steps; then each waits for the others, until its watch ends it.
-sed '/^script: no progress/q' "$T/out.none" | grep -qE '^[A-Z_]+: |operations unfinished|NCCL error' && fail "none: $(cat "$T/out.none")"
-grep -q '^@ 0 0 5$' "$T/out.none" && grep -q '^@ 2 0 4$' "$T/out.none" || fail "none: not at their ends: $(cat "$T/out.none")"
+for name in none_exit none_quit; do
+	out=$T/out.$name
+	sed '/^script: no progress/q' "$out" | grep -qE '^[A-Z_]+: |operations unfinished|NCCL error' && fail "$name: $(cat "$out")"
+	grep -q '^@ 0 0 5$' "$out" && grep -q '^@ 2 0 4$' "$out" || fail "$name: not at their ends: $(cat "$out")"
+done
 exit 0

@@ -18,6 +18,7 @@ END
 }
 program destroyed "destroy c0; exit"
 program left "exit"
+program quit "destroy c0; quit"
 # A fork's child has sent nothing.
 program forked "fork; exit"
 # Nor has it our threads, which may hold any lock.
@@ -42,18 +43,18 @@ wait
 pkill -KILL -f "script --timeout $((8 * SLOW)) $T/busy" # children that hang
 [ "$(grep -c '^--- busy completes' "$T/out.busy.host")" = 2 ] || fail "a fork's child does not end: $(cat "$T/out.busy.host")"
 backends=host
-for name in destroyed left forked; do
+for name in destroyed left quit forked; do
 	run $name host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
 done
 # The same on the stand-in for a GPU's driver, whose memory goes with its process.
 if [ -f "$B/tests/cuda/runtime/libcudart.so.13" ] && [ -f "$B/kernels/daemon.fatbin" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	backends="host cuda"
-	for name in destroyed left forked; do
+	for name in destroyed left quit forked; do
 		run $name cuda LD_PRELOAD="$B/libdfshim.so" LD_LIBRARY_PATH="$B/tests/cuda/runtime:$B/tests/cuda/fake"
 	done
 fi
 wait
-for name in destroyed left forked; do
+for name in destroyed left quit forked; do
 	for backend in $backends; do
 		out=$T/out.$name.$backend
 		grep -q '^@ 0 0 6$' "$out" || fail "$name, $backend: not received: $(cat "$out")"

@@ -536,7 +536,9 @@ void df_trace_close(void)
 {
 	struct df_trace_header *h;
 
-	pthread_mutex_lock(&open_lock);
+	/* Not where a signal's handler ends the process in the middle of either of the two. */
+	if (pthread_mutex_trylock(&open_lock))
+		return;
 	h = ring_get();
 	if (h) {
 		df_trace_clocks();
