@@ -7,7 +7,7 @@ HOSTCUDA_PROGS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hostcuda/pr
 
 tests: $(HOSTCUDA_PROGS)
 
-$(B)/tests/hostcuda/programs/p_%: tests/hostcuda/programs/p_%.c tests/hostcuda/programs/cu.h interpose/hostcuda/hostcuda.h $(B)/libdfhost.so
+$(B)/tests/hostcuda/programs/p_%: tests/hostcuda/programs/p_%.c tests/hostcuda/programs/cu.h tests/hostcuda/programs/drv.h interpose/hostcuda/hostcuda.h $(B)/libdfhost.so
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) -D_GNU_SOURCE $(SANFLAGS) $(CFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< \
 		$(if $(CUDA_LIB),-L$(CUDA_LIB) -Wl$(comma)-rpath$(comma)$(CUDA_LIB) -lcudart,$(B)/libdfhost.so \

@@ -334,8 +334,10 @@ DF_H_API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr
 		{cudaDevAttrMemoryPoolsSupported, 1},
 		{cudaDevAttrClusterLaunch, 1},
 		{cudaDevAttrMemSyncDomainCount, 4},
-		{cudaDevAttrReserved122, 1}, /* the driver's: words of 64 bits in streams, ... */
-		{cudaDevAttrReserved123, 1}, /* ... and waits for a bit that is not set */
+		{(enum cudaDeviceAttr)102, 1}, /* the driver's: memory can be mapped by hand, ... */
+		{(enum cudaDeviceAttr)103, 1}, /* ... and given away as a descriptor */
+		{cudaDevAttrReserved122, 1},   /* the driver's: words of 64 bits in streams, ... */
+		{cudaDevAttrReserved123, 1},   /* ... and waits for a bit that is not set */
 		{cudaDevAttrNumaId, -1},
 		{cudaDevAttrHostNumaId, -1},
 	};

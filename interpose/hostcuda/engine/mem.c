@@ -9,6 +9,7 @@
  * Any thread; each arena has a lock, so has the table of foreign and registered ranges.
  */
 #define _GNU_SOURCE
+#include "interpose/hostcuda/engine/vmm.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/file_size.h"
 
@@ -161,7 +162,7 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 			break;
 		gap = (a->blocks[i].off + a->blocks[i].room + align - 1) & ~(align - 1);
 	}
-	if (i == a->nr && (gap > a->size || a->size - gap < room)) {
+	if (a->size - a->used < room || (i == a->nr && (gap > a->size || a->size - gap < room))) {
 		err = -ENOMEM;
 		goto out;
 	}
@@ -305,6 +306,8 @@ void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsig
 		df_mutex_unlock(&a->lock);
 		return;
 	}
+	if (df_hvmm_look(ptr, out))
+		return;
 	/* RELAXED: a range that is being added now is not part of this question. */
 	if (!__atomic_load_n(&ranges.seen, __ATOMIC_RELAXED))
 		return;
@@ -437,6 +440,20 @@ int df_hmem_unimport(void *ptr)
 		}
 	}
 	df_mutex_unlock(&ranges.lock);
+	return err;
+}
+
+int df_hmem_aside(int device, int64_t bytes)
+{
+	struct arena *a = &arenas[device < 0 ? df_h.nr_devices : device];
+	int err = 0;
+
+	df_mutex_lock(&a->lock);
+	if (bytes > 0 && a->size - a->used < (uint64_t)bytes)
+		err = -ENOMEM;
+	else
+		a->used += (uint64_t)bytes;
+	df_mutex_unlock(&a->lock);
 	return err;
 }
 

@@ -4,30 +4,9 @@
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
-#include "tests/hostcuda/programs/cu.h"
+#include "tests/hostcuda/programs/drv.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-
-static void *driver;
-
-/* The function of that symbol. */
-#define DRV(name)                                                                                  \
-	({                                                                                         \
-		__typeof__(&name) fn_;                                                             \
-		*(void **)&fn_ = dlsym(driver, #name);                                             \
-		CHECK(fn_);                                                                        \
-		fn_;                                                                               \
-	})
-#define SAYS(want, call)                                                                           \
-	do {                                                                                       \
-		CUresult got_ = (call);                                                            \
-		if (got_ != (want)) {                                                              \
-			fprintf(stderr, "%s:%d: %s gave %d, not %d\n", __FILE__, __LINE__, #call,  \
-				(int)got_, (int)(want));                                           \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-#define OK(call) SAYS(CUDA_SUCCESS, call)
 
 static void contexts(void)
 {
@@ -369,8 +348,7 @@ int main(void)
 {
 	int nr;
 
-	driver = dlopen("libcuda.so.1", RTLD_NOW);
-	CHECK(driver);
+	driver_open();
 	OK(DRV(cuInit)(0));
 	OK(DRV(cuDeviceGetCount)(&nr));
 	CHECK(nr >= 3);
