@@ -332,24 +332,34 @@ static void record(const struct way *w, uint64_t group)
 {
 	const struct df_op *op = w->op;
 	const struct df_comm *comm = w->comm;
-	int dev = w->dev->index;
-	uint64_t serial = w->f->op;
+	const struct df_trace_op issued = {
+		.op = w->f->op,
+		.count = op->count,
+		.stream = w->p->si.id,
+		.send = op->send,
+		.recv = op->recv,
+		.comm = comm->trace,
+		.group = (uint32_t)(w->p->launch ? w->p->launch : group),
+		.site = op->site,
+		.proto = w->coll->pick.proto,
+		.device = w->dev->index,
+		.rank = comm->rank,
+		.peer = op->root,
+		.kind = (uint8_t)op->kind,
+		.type = (uint8_t)op->type,
+		.redop = (uint8_t)op->redop,
+		.matched = 1,
+		.sig = w->coll->key,
+		.inst = w->inst->seq,
+		.index = comm->index,
+		.after = w->nr_deps ? w->deps[0].op : 0,
+	};
 	uint32_t i;
 
-	if (w->p->launch)
-		group = w->p->launch;
-	df_trace(DF_REC_OP_ISSUE, dev, comm->trace, comm->rank, serial,
-		 (uint64_t)op->kind | (uint64_t)op->type << 8 | (uint64_t)op->redop << 16 |
-			 (uint64_t)w->coll->pick.proto << 32,
-		 op->count, w->p->si.id, op->site);
-	df_trace(DF_REC_OP_ARGS, dev, comm->trace, comm->rank, serial, (uintptr_t)op->send,
-		 (uintptr_t)op->recv, (uint32_t)(op->root + 1) | group << 32, op->site);
-	df_trace(DF_REC_OP_MATCH, dev, comm->trace, comm->rank, serial, w->coll->key, w->inst->seq,
-		 comm->index, op->site);
-	df_trace_comm_issued(comm->trace, (unsigned)op->kind);
-	for (i = 0; i < w->nr_deps; i++)
-		df_trace(DF_REC_OP_DEP, dev, comm->trace, comm->rank, serial, w->deps[i].op, 0, 0,
-			 0);
+	df_trace_op(&issued);
+	for (i = 1; i < w->nr_deps; i++)
+		df_trace(DF_REC_OP_DEP, w->dev->index, comm->trace, comm->rank, w->f->op,
+			 w->deps[i].op, 0, 0, 0);
 }
 
 static void give_to_blocks(struct df_coll *coll, struct df_kinst *inst)

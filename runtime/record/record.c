@@ -394,21 +394,29 @@ struct rstream *df_record_put_on(const struct df_stream_info *info)
 void df_record_note(const struct df_record_call *c, uint64_t stream, uint64_t group, int seen,
 		    struct df_record_op *op)
 {
-	uint64_t flags = DF_OP_BY_NCCL | (seen ? DF_OP_END_SEEN : 0);
-
 	op->op = df_trace_serial();
 	op->comm = c->comm;
 	op->rank = c->rank;
 	op->device = c->device;
 	op->group = group;
 	op->seen = seen;
-	df_trace(DF_REC_OP_ISSUE, c->device, c->comm, c->rank, op->op,
-		 (uint64_t)c->kind | (uint64_t)(c->type & 0xff) << 8 |
-			 (uint64_t)(c->redop & 0xff) << 16 | flags << 24,
-		 c->count, stream, c->site);
-	df_trace(DF_REC_OP_ARGS, c->device, c->comm, c->rank, op->op, (uintptr_t)c->send,
-		 (uintptr_t)c->recv, (uint32_t)(c->peer + 1) | group << 32, c->site);
-	df_trace_comm_issued(c->comm, (unsigned)c->kind);
+	df_trace_op(&(struct df_trace_op){
+		.op = op->op,
+		.count = c->count,
+		.stream = stream,
+		.send = c->send,
+		.recv = c->recv,
+		.comm = c->comm,
+		.group = (uint32_t)group,
+		.site = c->site,
+		.device = c->device,
+		.rank = c->rank,
+		.peer = c->peer,
+		.kind = (uint8_t)c->kind,
+		.type = (uint8_t)c->type,
+		.redop = (uint8_t)c->redop,
+		.flags = DF_OP_BY_NCCL | (seen ? DF_OP_END_SEEN : 0),
+	});
 }
 
 int df_record_intend(const struct df_record_call *c, const void *stream, uint64_t call)

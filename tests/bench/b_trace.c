@@ -44,6 +44,23 @@ static double median_ns(uint32_t comm)
 	return per[BATCHES / 2];
 }
 
+/* An operation as the submit path records it. */
+static double op_ns(uint32_t comm)
+{
+	static double per[BATCHES];
+
+	for (int b = 0; b < BATCHES; b++) {
+		double t = now_ns();
+
+		for (int i = 0; i < BATCH; i++)
+			df_trace_op(
+				&(struct df_trace_op){.op = (uint64_t)i, .comm = comm, .site = 4});
+		per[b] = (now_ns() - t) / BATCH;
+	}
+	qsort(per, BATCHES, sizeof(per[0]), by_value);
+	return per[BATCHES / 2];
+}
+
 /* A record with the call site that is found from inside: what a wait of CUDA's costs more. */
 static double wait_ns(void)
 {
@@ -95,6 +112,8 @@ int main(int argc, char **argv)
 	median_ns(comm);
 	if (wanted("trace_append_memory"))
 		report("trace_append_memory", median_ns(comm), 100);
+	if (wanted("trace_append_op"))
+		report("trace_append_op", op_ns(comm), 150);
 	if (wanted("trace_append_two_threads")) {
 		pthread_create(&id, NULL, thread_main, &t[0]);
 		thread_main(&t[1]);

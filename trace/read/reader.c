@@ -177,6 +177,36 @@ void df_reader_rewind(struct df_reader *r)
 {
 	r->at = r->buf_first = r->buf_end = r->first;
 	r->nr_valid = r->nr_torn = 0;
+	r->issue_at = UINT64_MAX;
+	r->nr_rest = 0;
+}
+
+/* Behind one another in r->rest from its end on. */
+static void say_rest(struct df_reader *r, uint16_t type, uint64_t a, uint64_t b, uint64_t c)
+{
+	struct df_rec *to = &r->rest[r->nr_rest++];
+
+	*to = r->issue;
+	to->type = type;
+	to->a = a;
+	to->b = b;
+	to->c = c;
+}
+
+const struct df_rec *df_reader_rest(struct df_reader *r, const struct df_rec *rec, uint64_t index)
+{
+	struct df_rec_rest rest;
+
+	if (r->issue_at + 1 != index)
+		return NULL;
+	memcpy(&rest, rec, sizeof(rest));
+	if (rest.back)
+		say_rest(r, DF_REC_OP_DEP, r->issue.op - rest.back, 0, 0);
+	if (rest.matched)
+		say_rest(r, DF_REC_OP_MATCH, rest.sig, rest.inst, rest.index);
+	say_rest(r, DF_REC_OP_ARGS, rest.send, rest.recv,
+		 (uint32_t)(rest.peer + 1) | (uint64_t)rest.group << 32);
+	return &r->rest[--r->nr_rest];
 }
 
 /* Reads records [at, ...) up to the end of the ring's array or of a chunk; 0 if none is there. */
@@ -232,6 +262,9 @@ int df_reader_get(struct df_reader *r, uint64_t index, struct df_rec *out)
 		      sizeof(rec));
 	if (n != (int64_t)sizeof(rec) || !df_rec_valid(&rec, index))
 		return -ENOENT;
+	/* Of an operation the head: the rest has none of its own. */
+	if (rec.type == DF_REC_OP_REST)
+		return df_reader_get(r, index - 1, out);
 	*out = rec;
 	return 0;
 }

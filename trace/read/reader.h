@@ -24,6 +24,11 @@ struct df_reader {
 	const struct df_rec *buf;   /* records buf_first..buf_end */
 	uint64_t buf_first, buf_end;
 	/* private */
+	struct df_rec issue; /* the last OP_ISSUE, and its index */
+	uint64_t issue_at;
+	struct df_rec rest
+		[3]; /* what the OP_REST behind it says, and how much of that is still to be handed out */
+	unsigned nr_rest;
 	const unsigned char *image;
 	uint64_t bytes;
 	int fd;
@@ -52,25 +57,40 @@ static inline int df_rec_valid(const struct df_rec *rec, uint64_t index)
 	       rec->type < DF_REC_NR;
 }
 
-/* The next whole record and its index, NULL at the end. */
+/* What an OP_REST says becomes records of its own (r->rest). NULL: the OP_ISSUE before it is not there. */
+const struct df_rec *df_reader_rest(struct df_reader *r, const struct df_rec *rec, uint64_t index);
+
+/* The next whole record and its index, NULL at the end. What stands in an OP_REST has that one's index. */
 static inline const struct df_rec *df_reader_next(struct df_reader *r, uint64_t *index)
 {
 	for (;;) {
 		const struct df_rec *rec;
 
+		if (r->nr_rest) {
+			*index = r->at - 1;
+			return &r->rest[--r->nr_rest];
+		}
 		if (r->at >= r->buf_end && !df_reader_fill(r))
 			return NULL;
 		rec = &r->buf[r->at - r->buf_first];
 		*index = r->at++;
 		if (df_rec_valid(rec, *index)) {
 			r->nr_valid++;
-			return rec;
+			if (rec->type == DF_REC_OP_ISSUE) {
+				r->issue = *rec;
+				r->issue_at = *index;
+			} else if (rec->type == DF_REC_OP_REST) {
+				rec = df_reader_rest(r, rec, *index);
+			}
+			if (rec)
+				return rec;
+			continue;
 		}
 		r->nr_torn++;
 	}
 }
 
-/* One record by index: 0, or -ENOENT if it is not whole or not there. */
+/* One record by index, of an OP_REST the OP_ISSUE before it: 0, or -ENOENT if it is not whole or not there. */
 int df_reader_get(struct df_reader *r, uint64_t index, struct df_rec *out);
 
 /* An entry of the communicator table by the number in records (from 1); NULL if there is none. */

@@ -91,6 +91,32 @@ struct df_rec {
 _Static_assert(sizeof(struct df_rec) == 64, "a record is 64 bytes");
 
 /*
+ * What an operation has beside its OP_ISSUE, in the slot behind it: appended with it, and handed out by readers as the
+ * records OP_ARGS, OP_MATCH and OP_DEP with the head of the OP_ISSUE. Type, communicator and commit stand where every
+ * record has them.
+ */
+struct df_rec_rest {
+	uint64_t send;
+	uint16_t type;	  /* DF_REC_OP_REST */
+	uint16_t matched; /* sig, inst and index are there */
+	uint32_t group;
+	uint32_t comm;
+	int32_t peer; /* root or peer; -1 none */
+	uint64_t recv, sig, inst, index;
+	uint32_t back; /* it waits for the operation whose serial is so much smaller; 0 none */
+	uint32_t commit;
+};
+
+#define DF_SAME_PLACE(field)                                                                       \
+	_Static_assert(__builtin_offsetof(struct df_rec, field) ==                                 \
+			       __builtin_offsetof(struct df_rec_rest, field),                      \
+		       #field " is where every record has it")
+DF_SAME_PLACE(type);
+DF_SAME_PLACE(comm);
+DF_SAME_PLACE(commit);
+_Static_assert(sizeof(struct df_rec_rest) == sizeof(struct df_rec), "one slot");
+
+/*
  * A string of the table: this head, then `bytes` characters without a terminator, padded to 8. Its number
  * (in MARK records) is its offset in the table plus one; SITE records name it by hash.
  */

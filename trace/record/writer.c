@@ -88,14 +88,17 @@ static inline struct df_trace_comm *comm_at(struct df_trace_header *h, uint32_t 
 static void count_drop(struct df_trace_header *h, struct df_rec *old)
 {
 	uint32_t comm = GET(&old->comm);
+	uint16_t type = GET(&old->type);
+	struct df_rec_rest *rest = (struct df_rec_rest *)old;
 	struct df_trace_comm *c;
 
 	if (!comm || comm > h->nr_comms)
 		return;
 	c = comm_at(h, comm);
 	ADD(&c->drops, 1);
-	if (GET(&old->type) == DF_REC_OP_MATCH) {
-		uint64_t index = GET(&old->c), seen = GET(&c->last_dropped);
+	if (type == DF_REC_OP_MATCH || (type == DF_REC_OP_REST && GET(&rest->matched))) {
+		uint64_t index = type == DF_REC_OP_REST ? GET(&rest->index) : GET(&old->c),
+			 seen = GET(&c->last_dropped);
 
 		while (index > seen && !atomic_compare_exchange_weak_explicit(
 					       WORD(&c->last_dropped), &seen, index,
@@ -119,51 +122,97 @@ void df_trace_let_time(void)
 	held_ns = 0;
 }
 
-static inline void append(struct df_trace_header *h, uint32_t tid, enum df_rec_type type,
-			  int device, uint32_t comm, int rank, uint64_t op, uint64_t a, uint64_t b,
-			  uint64_t c, uint32_t site)
+static inline uint64_t now_ns(void)
 {
-	uint64_t index = ADD(&h->next, 1);
-	struct df_rec *r = (struct df_rec *)((char *)h + h->off_recs) + (index & (h->nr_recs - 1));
-	uint32_t mine = (uint32_t)(index + 1), old;
+	return held_ns ? held_ns : df_trace_clock();
+}
 
-	if (index >= h->nr_recs) {
-		old = GET(&r->commit);
-		/*
-		 * Acquire and release pair with the commit word's release store below by the thread that
-		 * wrote the lap before: without them our fields could mix with its late ones under a
-		 * commit word that looks right.
-		 */
-		if (!old || (int32_t)(old - mine) > 0 ||
-		    !atomic_compare_exchange_strong_explicit(WORD(&r->commit), &old, 0,
-							     memory_order_acq_rel,
-							     memory_order_relaxed)) {
-			ADD(&h->lost, 1);
-			return;
-		}
+static inline struct df_rec *slot_of(struct df_trace_header *h, uint64_t index)
+{
+	return (struct df_rec *)((char *)h + h->off_recs) + (index & (h->nr_recs - 1));
+}
+
+/* The slot is this thread's to fill. *old: what it held, for give_back(). */
+static inline int claim(struct df_trace_header *h, uint64_t index, uint32_t *old)
+{
+	struct df_rec *r = slot_of(h, index);
+
+	if (index < h->nr_recs)
+		return 1;
+	*old = GET(&r->commit);
+	/*
+	 * Acquire and release pair with the commit word's release store in fill() by the thread that
+	 * wrote the lap before: without them our fields could mix with its late ones under a
+	 * commit word that looks right.
+	 */
+	return *old && (int32_t)(*old - (uint32_t)(index + 1)) <= 0 &&
+	       atomic_compare_exchange_strong_explicit(WORD(&r->commit), old, 0,
+						       memory_order_acq_rel, memory_order_relaxed);
+}
+
+static inline void fill(struct df_trace_header *h, uint64_t index, const struct df_rec *v)
+{
+	struct df_rec *r = slot_of(h, index);
+
+	if (index >= h->nr_recs)
 		count_drop(h, r);
-	}
 	/*
 	 * Release of each field pairs with the acquire loads in the copy that compact.c takes: without it a
 	 * reader could see a new field and then, looking again, still the old commit word.
 	 */
-	PUT_REL(&r->time_ns, held_ns ? held_ns : df_trace_clock());
-	PUT_REL(&r->type, (uint16_t)type);
-	PUT_REL(&r->device, (uint16_t)device);
-	PUT_REL(&r->thread, tid);
-	PUT_REL(&r->comm, comm);
-	PUT_REL(&r->rank, rank);
+	PUT_REL(&r->time_ns, v->time_ns);
+	PUT_REL(&r->type, v->type);
+	PUT_REL(&r->device, v->device);
+	PUT_REL(&r->thread, v->thread);
+	PUT_REL(&r->comm, v->comm);
+	PUT_REL(&r->rank, v->rank);
 	/* Likewise: each pairs with compact.c's acquire of the field, or a mixed record could look whole. */
-	PUT_REL(&r->op, op);
-	PUT_REL(&r->a, a);
-	PUT_REL(&r->b, b);
-	PUT_REL(&r->c, c);
-	PUT_REL(&r->site, site);
+	PUT_REL(&r->op, v->op);
+	PUT_REL(&r->a, v->a);
+	PUT_REL(&r->b, v->b);
+	PUT_REL(&r->c, v->c);
+	PUT_REL(&r->site, v->site);
 	/*
 	 * Release pairs with the reader's acquire of the commit word: without it a process killed here
 	 * could leave a record that looks whole with fields of the lap before.
 	 */
-	PUT_REL(&r->commit, mine);
+	PUT_REL(&r->commit, (uint32_t)(index + 1));
+}
+
+static inline void append(struct df_trace_header *h, const struct df_rec *v)
+{
+	uint64_t index = ADD(&h->next, 1);
+	uint32_t old;
+
+	if (claim(h, index, &old))
+		fill(h, index, v);
+	else
+		ADD(&h->lost, 1);
+}
+
+/* Both or none, and the second first: a first one that is there has its second. */
+static void append_two(struct df_trace_header *h, const struct df_rec *first,
+		       const struct df_rec *second)
+{
+	uint64_t index = ADD(&h->next, 2);
+	uint32_t old, other;
+
+	if (!claim(h, index, &old)) {
+		ADD(&h->lost, 2);
+		return;
+	}
+	if (!claim(h, index + 1, &other)) {
+		ADD(&h->lost, 2);
+		/*
+		 * Release pairs with the acquire of the thread that takes the slot next: as if it had not been taken. It
+		 * can only be a later lap's, for which the slot would be lost otherwise.
+		 */
+		if (index >= h->nr_recs)
+			PUT_REL(&slot_of(h, index)->commit, old);
+		return;
+	}
+	fill(h, index + 1, second);
+	fill(h, index, first);
 }
 
 /* Where the kernel clears this thread's id when it ends; 0: it does not tell. */
@@ -194,22 +243,96 @@ static uint32_t thread_enter(struct df_trace_header *h)
 			break;
 		}
 	}
-	append(h, my_tid, DF_REC_THREAD, -1, 0, -1, 0, my_tid, name[0], name[1], 0);
+	append(h, &(struct df_rec){.time_ns = now_ns(),
+				   .type = DF_REC_THREAD,
+				   .device = 0xffff,
+				   .thread = my_tid,
+				   .rank = -1,
+				   .a = my_tid,
+				   .b = name[0],
+				   .c = name[1]});
 	return my_tid;
+}
+
+static inline uint32_t tid_of_me(struct df_trace_header *h)
+{
+	return my_tid ? my_tid : thread_enter(h);
 }
 
 void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op, uint64_t a,
 	      uint64_t b, uint64_t c, uint32_t site)
 {
 	struct df_trace_header *h = ring_get();
-	uint32_t tid;
 
 	if (!h)
 		return;
-	tid = my_tid;
-	if (!tid)
-		tid = thread_enter(h);
-	append(h, tid, type, device, comm, rank, op, a, b, c, site);
+	append(h, &(struct df_rec){.time_ns = now_ns(),
+				   .type = (uint16_t)type,
+				   .device = (uint16_t)device,
+				   .thread = tid_of_me(h),
+				   .comm = comm,
+				   .rank = rank,
+				   .op = op,
+				   .a = a,
+				   .b = b,
+				   .c = c,
+				   .site = site});
+}
+
+static void count_issued(struct df_trace_header *h, const struct df_trace_op *o)
+{
+	struct df_trace_comm *c = o->comm && o->comm <= h->nr_comms ? comm_at(h, o->comm) : NULL;
+
+	if (!c)
+		return;
+	ADD(&c->issued, 1);
+	if (o->kind < sizeof(c->kinds) / sizeof(c->kinds[0]))
+		ADD(&c->kinds[o->kind], 1);
+}
+
+void df_trace_op(const struct df_trace_op *o)
+{
+	struct df_trace_header *h = ring_get();
+	uint64_t back = o->after ? o->op - o->after : 0;
+	struct df_rec first;
+	union {
+		struct df_rec_rest rest;
+		struct df_rec rec;
+	} second;
+
+	if (!h)
+		return;
+	first = (struct df_rec){
+		.time_ns = now_ns(),
+		.type = DF_REC_OP_ISSUE,
+		.device = (uint16_t)o->device,
+		.thread = tid_of_me(h),
+		.comm = o->comm,
+		.rank = o->rank,
+		.op = o->op,
+		.a = o->kind | (uint64_t)o->type << 8 | (uint64_t)o->redop << 16 |
+		     (uint64_t)o->flags << 24 | (uint64_t)o->proto << 32,
+		.b = o->count,
+		.c = o->stream,
+		.site = o->site,
+	};
+	second.rest = (struct df_rec_rest){
+		.send = (uintptr_t)o->send,
+		.type = DF_REC_OP_REST,
+		.matched = o->matched,
+		.group = o->group,
+		.comm = o->comm,
+		.peer = o->peer,
+		.recv = (uintptr_t)o->recv,
+		.sig = o->sig,
+		.inst = o->inst,
+		.index = o->index,
+		.back = back <= UINT32_MAX ? (uint32_t)back : 0,
+	};
+	append_two(h, &first, &second.rec);
+	count_issued(h, o);
+	if (back > UINT32_MAX)
+		df_trace(DF_REC_OP_DEP, o->device, o->comm, o->rank, o->op, o->after, 0, 0, 0);
 }
 
 size_t df_trace_threads(uint32_t *out, size_t max)
@@ -279,18 +402,6 @@ uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t
 	 */
 	PUT_REL(&c->used, 1);
 	return i + 1;
-}
-
-void df_trace_comm_issued(uint32_t comm, unsigned kind)
-{
-	struct df_trace_header *h = ring_get();
-	struct df_trace_comm *c = h && comm && comm <= h->nr_comms ? comm_at(h, comm) : NULL;
-
-	if (!c)
-		return;
-	ADD(&c->issued, 1);
-	if (kind < sizeof(c->kinds) / sizeof(c->kinds[0]))
-		ADD(&c->kinds[kind], 1);
 }
 
 void df_trace_comm_done(uint32_t comm)

@@ -33,6 +33,22 @@ void df_trace_close(void);
 void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op, uint64_t a,
 	      uint64_t b, uint64_t c, uint32_t site);
 
+/* An operation as it is issued. */
+struct df_trace_op {
+	uint64_t op, count, stream;
+	const void *send, *recv;
+	uint32_t comm, group, site, proto;
+	int device, rank;
+	int32_t peer; /* root or peer; -1 none */
+	uint8_t kind, type, redop, flags;
+	uint8_t matched; /* by our rules: the signature, its instance, the issue index in the communicator */
+	uint64_t sig, inst, index;
+	uint64_t after; /* an operation that it waits for because their buffers overlap; 0 none */
+};
+
+/* Appends it, in two slots at once, and counts it in its communicator. */
+void df_trace_op(const struct df_trace_op *op);
+
 /*
  * Between these two all records of the calling thread have one time: for the several records of one event,
  * because reading the clock costs as much as appending. Not nested.
@@ -43,8 +59,7 @@ void df_trace_let_time(void);
 /* Enters a communicator of this process; returns its number for df_trace(), 0 if the table is full. */
 uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t parent,
 		       const char *name);
-/* Counts that stay exact: operations issued and finished on it. */
-void df_trace_comm_issued(uint32_t comm, unsigned kind);
+/* Counts that stay exact: operations finished on it, as df_trace_op() counts those issued. */
 void df_trace_comm_done(uint32_t comm);
 
 /* Threads of the application that have recorded something and not been told gone. */
