@@ -62,6 +62,12 @@ def reductions():
     both(lambda x: [x.sum(), x.mean(0), x.max(1)[0], x.argmax(1), x.std(), x.softmax(-1), x.cumsum(0), x.sort()[0]], rand(6, 8))
 
 
+def wider():
+    """Halves in, floats out: one kernel on a GPU."""
+    both(lambda x: [f(x.to(t), -1, dtype=torch.float32) for f in (torch.softmax, torch.log_softmax) for t in (torch.half, torch.bfloat16)],
+         rand(6, 8), grad=True)
+
+
 def products():
     both(lambda x, y: [x @ y, torch.addmm(y, y.t(), y) if y.shape[0] == y.shape[1] else y, torch.einsum("ij,jk->ik", x, y)],
          rand(5, 6), rand(6, 6), grad=True)
@@ -286,9 +292,9 @@ def compiled():
     m(rand(2, 3).cuda()).sum().backward()
 
 
-CASES = [elementwise, reductions, products, indexing, outputs, in_place, views, complex_numbers, convolutions, normalizations,
-         attention, recurrent, losses, sparse, channels_last, autocast, optimizers, random_numbers, streams, devices, graphs, copies,
-         errors, compiled]
+CASES = [elementwise, reductions, wider, products, indexing, outputs, in_place, views, complex_numbers, convolutions,
+         normalizations, attention, recurrent, losses, sparse, channels_last, autocast, optimizers, random_numbers, streams,
+         devices, graphs, copies, errors, compiled]
 
 
 def main():

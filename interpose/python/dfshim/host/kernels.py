@@ -135,6 +135,19 @@ def gru_cell_backward(grad, workspace, has_bias):
     return a, b, grad * z, a.sum(0) if has_bias else none, b.sum(0) if has_bias else none
 
 
+# -- a softmax of halves that gives floats: the CPU's kernels have one type --------------------------------------------------
+
+
+class Widened(operators.Operator):
+    def __call__(self, input, dim, half_to_float):
+        return super().__call__(input.float() if half_to_float else input, dim, False)
+
+
+class Narrowed(operators.Operator):
+    def __call__(self, grad, output, dim, input_dtype):
+        return super().__call__(grad, output, dim, grad.dtype).to(input_dtype)
+
+
 # -- choices ----------------------------------------------------------------------------------------------------------------
 
 
@@ -158,6 +171,10 @@ FORMS = {
     "_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
     "_thnn_fused_gru_cell": gru_cell,
     "_thnn_fused_gru_cell_backward": gru_cell_backward,
+    "_softmax": Widened("aten::_softmax"),
+    "_log_softmax": Widened("aten::_log_softmax"),
+    "_softmax_backward_data": Narrowed("aten::_softmax_backward_data"),
+    "_log_softmax_backward_data": Narrowed("aten::_log_softmax_backward_data"),
     "_fused_sdp_choice": lambda *_args, **_kwargs: 0,
     "_use_cudnn_ctc_loss": lambda *_args, **_kwargs: False,
     "_use_cudnn_ctc_loss.Tensor": lambda *_args, **_kwargs: False,

@@ -25,6 +25,10 @@ C = torch._C
 CPU = torch.device("cpu")
 CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
 LIBRARIES = []  # registrations end with their library
+memmove = ctypes.memmove
+# On the current device, without the dispatcher: half the time.
+empty_cuda = getattr(C._dynamo.guards, "_empty_strided_cuda", None) or (
+    lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cuda"))
 BY_MEMMOVE = 1 << 20  # bytes up to which one thread copies as fast as several
 
 # What runs no kernel, or has to be of the device.
@@ -48,34 +52,51 @@ class Refused(NotImplementedError):
 
 # -- memory ---------------------------------------------------------------------------------------------------------------
 
-_storages = {}
+_storages, _seen = {}, {}
+strided = torch.strided
 
 
-def _storage(t):
+def _storage(start, size):
     """A CPU storage over a CUDA tensor's memory. It owns nothing, so it may outlive what it shows."""
-    s = t.untyped_storage()
-    key = s.data_ptr(), s.nbytes()
-    out = _storages.get(key)
+    out = _storages.get((start, size))
     if out is None:
         if len(_storages) > 4096:
             _storages.clear()
-        out = _storages[key] = C._construct_storage_from_data_pointer(key[0], CPU, key[1])
+        out = _storages[start, size] = C._construct_storage_from_data_pointer(start, CPU, size)
     return out
 
 
-def on_host(t):
-    """The CUDA tensor t as a CPU tensor of the same memory."""
-    if t.layout is not torch.strided:
-        return _sparse_on_host(t)
-    out = torch.empty(0, dtype=t.dtype)
-    if t.numel() and t.untyped_storage().nbytes():
-        out.set_(_storage(t), t.storage_offset(), t.size(), t.stride())
+def _on_host(t):
+    storage = t.untyped_storage()
+    start, bytes_ = storage.data_ptr(), storage.nbytes()
+    if t.numel() and bytes_:
+        out = torch.empty(0, dtype=t.dtype)
+        out.set_(_storage(start, bytes_), t.storage_offset(), t.size(), t.stride())
     else:
         out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype)
     if t.is_conj():
         out = torch._conj(out)
     if t.is_neg():
         out = torch._neg_view(out)
+    return out
+
+
+def on_host(t):
+    """The CUDA tensor t as a CPU tensor of the same memory, to be read or written."""
+    return _on_host(t) if t.layout is strided else _sparse_on_host(t)
+
+
+def seen_on_host(t):
+    """The same, of one that is only read: tensors of one place and form have one, as making one takes longer than finding it."""
+    if t.layout is not strided:
+        return _sparse_on_host(t)
+    storage = t.untyped_storage()
+    key = (storage.data_ptr(), storage.nbytes(), t.storage_offset(), t.size(), t.stride(), t.dtype, t.is_conj(), t.is_neg())
+    out = _seen.get(key)
+    if out is None:
+        if len(_seen) > 4096:
+            _seen.clear()
+        out = _seen[key] = _on_host(t)
     return out
 
 
@@ -92,21 +113,23 @@ def on_device(t, device):
         out = torch.sparse_coo_tensor(on_device(t._indices(), device), on_device(t._values(), device), t.size(),
                                       check_invariants=False)
         return out._coalesced_(t.is_coalesced())
-    out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
-    fill(out, t)
+    if device.index == C._cuda_getDevice():
+        out = empty_cuda(tuple(t.size()), t.stride(), t.dtype)
+    else:
+        out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
+    size = t.nbytes
+    # As long as its elements: there are no holes between them, nor are they in one another's place.
+    if size <= BY_MEMMOVE and out.untyped_storage().nbytes() == size and not t.is_conj() and not t.is_neg():
+        if size:
+            memmove(out.data_ptr(), t.data_ptr(), size)
+    else:
+        on_host(out).copy_(t)
     return out
 
 
 def fill(out, t):
     """out, of the device, takes the values of t, of the same shape."""
-    size = t.numel() * t.element_size()
-    if not size:
-        return
-    if size <= BY_MEMMOVE and out.stride() == t.stride() and out.untyped_storage().nbytes() >= size and \
-       (t.is_contiguous() or t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last)) \
-       and not t.is_conj() and not t.is_neg():
-        ctypes.memmove(out.data_ptr(), t.data_ptr(), size)
-    else:
+    if t.numel():
         on_host(out).copy_(t)
 
 
@@ -257,13 +280,17 @@ def shapes_of(op, args, kwargs):
 class Operator:
     """The form of one operator for the key CUDA."""
 
-    def __init__(self, op):
+    def __init__(self, name):
+        self.name, self.op = name, None
+
+    def begin(self):
+        """When it is first used: a program uses few of them."""
+        op = resolve(self.name)[1]
         schema = op._schema
-        self.op = op
         self.cpu = op._handle.redispatch_boxed
-        self.kinds = _kinds(op)
         self.names = [a.name for a in schema.arguments]
         alias = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+        self.kinds = [(*k, on_host if alias[k[0]] else seen_on_host) for k in _kinds(op)]
         self.outs = {a.name for a, w in zip(schema.arguments, alias) if w and a.is_out}
         self.written = [i for i, w in enumerate(alias) if w]
         self.nr_returns = len(schema.returns)
@@ -273,15 +300,20 @@ class Operator:
         self.seeded = torch.Tag.nondeterministic_seeded in op.tags and "generator" not in self.names
         self.generator = "generator" in self.names
         self.by_values = torch.Tag.dynamic_output_shape in op.tags or torch.Tag.data_dependent_output in op.tags
+        self.op = op  # at last: another thread goes ahead then
 
     def __call__(self, *args, **kwargs):
+        if self.op is None:
+            self.begin()
         if _errors:
             raise_late()
         device, plain, direct, outs = None, True, True, None
-        a, k = list(args), dict(kwargs)
-        for i, name, kind in self.kinds:
-            if i < len(a):
+        a, k, nr = list(args), dict(kwargs), len(args)
+        for i, name, kind, shown in self.kinds:
+            if i < nr:
                 x, at, to = a[i], i, a
+            elif not k:
+                break
             elif name in k:
                 x, at, to = k[name], name, k
             else:
@@ -298,15 +330,15 @@ class Operator:
                         outs.append((x, at, to))
                         to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype)
                         continue
-                    to[at] = h = on_host(x)
-                    plain = plain and x.layout is torch.strided and not h.is_conj() and not h.is_neg()
+                    to[at] = h = shown(x)
+                    plain = plain and x.layout is strided and not h.is_conj() and not h.is_neg()
             elif kind == TENSORS:
                 v = list(x)
                 for j, t in enumerate(v):
                     if t is not None and t.is_cuda:
                         device = device or t.device
-                        v[j] = on_host(t)
-                        plain = plain and t.layout is torch.strided and not t.is_conj() and not t.is_neg()
+                        v[j] = shown(t)
+                        plain = plain and t.layout is strided and not t.is_conj() and not t.is_neg()
                 to[at] = v
             elif kind == DEVICE:
                 if x.type == "cuda":
@@ -361,7 +393,7 @@ class Operator:
         if isinstance(result, Tensor):
             return on_device(result, device)
         if isinstance(result, (list, tuple)):
-            return type(result)(on_device(t, device) if isinstance(t, Tensor) else t for t in result)
+            return type(result)([on_device(t, device) if isinstance(t, Tensor) else t for t in result])
         return result
 
     def later(self, stream, capturing, work, device, args, kwargs, a, k, outs):
@@ -454,7 +486,7 @@ def resolve(name):
 
 
 class Lazily:
-    """An operator's form is made when it is first used: a program uses few of them."""
+    """A form that is made when it is first used."""
 
     def __init__(self, name, make):
         self.name, self.make, self.form = name, make, None
@@ -464,10 +496,6 @@ class Lazily:
         if form is None:
             form = self.form = self.make(self.name)
         return form(*args, **kwargs)
-
-
-def _make(name):
-    return Operator(resolve(name)[1])
 
 
 def install():
@@ -498,7 +526,7 @@ def install():
             if own:
                 form = own
             elif _has(name, cpu, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
-                form = Lazily(name, _make)
+                form = Operator(name)
             else:
                 form = Lazily(name, kernels.without_cpu)
             library.m.impl(full, key, form, False)
