@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/syscall.h>
@@ -280,13 +281,32 @@ void df_nccl_info(unsigned subsys, const char *fmt, ...)
 	errno = saved;
 }
 
+static pthread_key_t copy_key;
+static pthread_once_t copy_once = PTHREAD_ONCE_INIT;
+
+static void make_copy_key(void)
+{
+	pthread_key_create(&copy_key, free);
+}
+
 const char *df_nccl_last_error(void)
 {
-	/* A copy for each thread, so that no warning of another thread changes it while it is read. */
-	static __thread char copy[LINE_BYTES] __attribute__((tls_model("initial-exec")));
+	char *copy;
 
+	/*
+	 * A copy for each thread, so that no warning of another thread changes it while it is read. Not thread-local: of that a
+	 * library that is opened late gets little.
+	 */
+	pthread_once(&copy_once, make_copy_key);
+	copy = pthread_getspecific(copy_key);
+	if (!copy) {
+		copy = malloc(LINE_BYTES);
+		if (!copy)
+			return "";
+		pthread_setspecific(copy_key, copy);
+	}
 	pthread_mutex_lock(&error_lock);
-	memcpy(copy, error_text, sizeof(copy));
+	memcpy(copy, error_text, LINE_BYTES);
 	pthread_mutex_unlock(&error_lock);
 	return copy;
 }
