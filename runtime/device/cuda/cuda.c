@@ -333,14 +333,13 @@ static int stream_new(int device, struct df_stream_info *out)
 	if (in < 0)
 		return in;
 	r = df_drv.stream_create(&h, CU_STREAM_NON_BLOCKING, 0);
-	df_cuda_leave(in);
-	if (r != CUDA_SUCCESS)
-		return df_drv_errno(r);
-	s = stream_of(h, 0, 1);
-	if (!s) {
+	/* What it is, is asked where its context is current: a driver may want that. */
+	s = r == CUDA_SUCCESS ? stream_of(h, 0, 1) : NULL;
+	if (r == CUDA_SUCCESS && !s)
 		df_drv.stream_destroy(h);
-		return -ENOMEM;
-	}
+	df_cuda_leave(in);
+	if (!s)
+		return r == CUDA_SUCCESS ? -ENOMEM : df_drv_errno(r);
 	df_cuda_stream_describe(s, out);
 	return 0;
 }
