@@ -177,6 +177,7 @@ struct df_hop {
 struct df_hqueue {
 	uint64_t next;	  /* ticket of the next operation put in */
 	uint64_t started; /* ticket whose turn it is */
+	uint64_t given;	  /* for code.h: streams of its level of priority */
 };
 
 struct df_hcapture;
@@ -409,6 +410,7 @@ void df_hdev_kick(struct df_hdev *dev);
 void df_hop_exec(struct df_hop *op);
 void df_hop_drop(struct df_hop *op);
 size_t df_hop_bytes(const struct df_hop *op);
+int df_hop_word_is(const struct df_hop *op);
 
 /* Whoever waits for anything sleeps this long, then longer. */
 #define DF_H_SLEEP_MIN_NS (50 * DF_NS_PER_US)

@@ -14,7 +14,7 @@
 #include "kernels/abi.h"
 #include "kernels/reduce.h"
 #include "kernels/daemon.inl"
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/driver/fake.h"
 
 /* What a test adds to each turn of a block. */
 #ifndef DAEMON_TURN

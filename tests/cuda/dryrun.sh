@@ -29,7 +29,7 @@ script litmus_none 'echo "skipped: no GPU"; exit 77'
 # What a program that times the daemon's steps prints, and one with kernels beside.
 script daemon 'printf "daemon: %s %s\n" sqe 900 cqe 800 context 100 relaunch 4000 cold 500 empty 300 copy 3000'
 script beside 'echo "beside: arithmetic 100"; echo "beside: memory 200"'
-export GPU_NODE=$T/build LD_LIBRARY_PATH=$B/tests/cuda/runtime:$B/tests/cuda/fake
+export GPU_NODE=$T/build LD_LIBRARY_PATH=$B/tests/cuda/runtime:$B/tests/cuda/driver
 results=$T/results
 [ -n "${WHOLE-}" ] || export SLOW=100
 gpu() { # WORDS...: scripts/gpu.sh as a person calls it; its status in rc

@@ -8,14 +8,14 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/driver/fake.h"
 #include "tests/lib/test.h"
 
 static inline const char *fake_path(void)
 {
 	static char path[512];
 
-	snprintf(path, sizeof(path), "%s/tests/cuda/fake/libcuda.so.1",
+	snprintf(path, sizeof(path), "%s/tests/cuda/driver/libcuda.so.1",
 		 getenv("B") ? getenv("B") : "build");
 	return path;
 }

@@ -1,4 +1,4 @@
-# Tests of the GPU backend that need no GPU: a stand-in for libcuda.so.1 whose streams are threads, and the
+# Tests of the GPU backend that need no GPU: libdfhost.so's driver with kernels that are executed (tests/cuda/driver), and the
 # litmus programs of tests/gpu, which only `make check-gpu` builds.
 
 # The emulator of PTX: whoever executes instructions one by one can't do it slowly.
@@ -9,22 +9,22 @@ $(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx): $(PTX_E
 $(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx): private LIBS += $(PTX_EMULATOR)
 
 ifneq ($(HAVE_CUDA),)
-FAKE_CUDA := $(B)/tests/cuda/fake/libcuda.so.1
+FAKE_CUDA := $(B)/tests/cuda/driver/libcuda.so.1
 
-$(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/fake/*.c)) $(PTX_EMULATOR)
+$(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/driver/*.c)) $(PTX_EMULATOR) | $(B)/libdfhost.so
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread -lm
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread -ldl -lm
 
-# The stand-in's own tests have it inside.
-$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(call obj,$(wildcard tests/cuda/fake/*.c)) $(PTX_EMULATOR)
-$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(PTX_EMULATOR)
+# Its own tests are linked with it.
+$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(FAKE_CUDA)
+$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(FAKE_CUDA) -Wl,-rpath,$(abspath $(dir $(FAKE_CUDA)))
 
 # Plain programs of the CUDA driver and runtime: nothing of ours in them.
-$(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/fake/fake.h
+$(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/driver/fake.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< -pthread -ldl
 
-$(B)/tests/cuda/use_linked: tests/cuda/use_linked.c tests/cuda/fake/fake.h $(FAKE_CUDA)
+$(B)/tests/cuda/use_linked: tests/cuda/use_linked.c tests/cuda/driver/fake.h $(FAKE_CUDA)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< $(FAKE_CUDA) -ldl
 
@@ -37,7 +37,7 @@ tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudar
 
 # The CUDA runtime for plain NCCL programs on the stand-in, and the kernel it brings: see tests/cuda/runtime/cudart.c.
 DRY_CUDART := $(B)/tests/cuda/runtime/libcudart.so.13
-$(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h \
+$(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h \
 		$(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -fPIC -fvisibility=hidden -shared \
@@ -46,19 +46,19 @@ $(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.m
 tests: $(DRY_CUDART)
 
 # NCCL as it looks from outside; calls are written down.
-FAKE_NCCL := $(B)/tests/cuda/fake/libnccl.so.2
+FAKE_NCCL := $(B)/tests/cuda/driver/libnccl.so.2
 $(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl/nccl_api.def interpose/nccl/nccl_types.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -w -fPIC -shared $(SANFLAGS) -I. -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^)
 
 # Its "kernel" is the daemon on CPU threads, out of our library; the rest of it knows NCCL and the driver only.
 ifneq ($(HAVE_NCCL),)
-$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/plug.h interpose/hostcuda/code.h tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
 
-$(B)/tests/cuda/use_handover $(B)/tests/cuda/use_unable: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(FAKE_CUDA) $(FAKE_NCCL) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_handover $(B)/tests/cuda/use_unable: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h $(FAKE_CUDA) $(FAKE_NCCL) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) $(FAKE_NCCL) -pthread -ldl -lm
@@ -68,7 +68,7 @@ $(B)/tests/cuda/use_captured: tests/cuda/use_captured.c $(FAKE_CUDA) $(FAKE_NCCL
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $^
 
 # Programs that have the driver from the loader.
-$(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/fake/fake.h $(FAKE_CUDA) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h $(FAKE_CUDA) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm

@@ -3,7 +3,7 @@
 # cuGetProcAddress, and so comes through our hook. How far it starts on a driver without the private tables is its own
 # affair; what counts is that every function of the hook's table it asks for is asked from us.
 set -u
-fake=$B/tests/cuda/fake
+fake=$B/tests/cuda/driver
 [ -f "$fake/libcuda.so.1" ] && [ -f "$B/libdfshim.so" ] || {
 	echo "skipped: no CUDA headers or no libdfshim.so"
 	exit 77

@@ -105,7 +105,7 @@ head -1 "$T/text" | grep -q "^TAKE: the daemon may take the GPU: " || fail "no v
 for c in start sums words queues relaunch graph disorder; do
 	grep -qE "^0 +$c +ok " "$T/text" || fail "no line of $c: $(cat "$T/text")"
 done
-want text "NCCL       2.28.9" "driver 13000" "GPU 0      uuid 0101" "16 MiB"
+want text "NCCL       2.28.9" "driver 13000" "GPU 0      uuid 6466686f7374" "16 MiB"
 doctor json c-json FAKE_CUDA_FAULT=sums --json
 [ $rc = 3 ] || fail "doctor --json: status $rc"
 python3 - "$T/json" <<'END' || fail "not the JSON that was meant: $(cat "$T/json")"

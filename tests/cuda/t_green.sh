@@ -3,7 +3,7 @@
 # operation; a driver that describes work queues otherwise is not asked for one.
 set -u
 . "$SRC/tests/lib/clients.sh"
-fake=$B/tests/cuda/fake
+fake=$B/tests/cuda/driver
 if [ ! -x "$B/tests/cuda/use_nccl" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	skip "built without NCCL's header or without nvcc"
 fi

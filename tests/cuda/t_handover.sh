@@ -1,7 +1,7 @@
 #!/bin/bash
 # Description: communicators that use the device API, or come from a plain rank, are NCCL's as a whole, and traced.
 set -u
-fake=$B/tests/cuda/fake
+fake=$B/tests/cuda/driver
 if [ ! -x "$B/tests/cuda/use_handover" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	echo "skipped: built without NCCL's header or without nvcc"
 	exit 77

@@ -2,7 +2,7 @@
 # The hook in front of the CUDA driver, with a stand-in for libcuda: who gets which wrapper, that it calls the
 # function it stands for, that unknown forms are left alone, and that it is off where nobody wants it.
 set -u
-fake=$B/tests/cuda/fake
+fake=$B/tests/cuda/driver
 [ -f "$fake/libcuda.so.1" ] || {
 	echo "skipped: no CUDA headers"
 	exit 77

@@ -164,7 +164,7 @@ START_TEST(cooperative)
 	stay();
 	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
 	*(void **)&get = dlsym(RTLD_DEFAULT, "cuModuleGetFunction");
-	ck_assert_int_eq(load(&module, NULL), CUDA_SUCCESS);
+	ck_assert_int_eq(load(&module, "no code"), CUDA_SUCCESS);
 	ck_assert_int_eq(get(&fn, module, "application"), CUDA_SUCCESS);
 	l.fn = fn;
 	/* Eight of them fit on a multiprocessor, and the daemon has two of four. */

@@ -13,7 +13,7 @@
 #if __has_include(<cuda.h>)
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/driver/fake.h"
 
 static const char code[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
 			   ".visible .entry one()\n{\nret;\n}\n.visible .entry two()\n{\nret;\n}\n";

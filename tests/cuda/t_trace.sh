@@ -1,7 +1,7 @@
 #!/bin/bash
 # Description: mode trace on the driver: graphs, begin and end of what NCCL executes, hosts that block in the driver, and off.
 set -u
-fake=$B/tests/cuda/fake
+fake=$B/tests/cuda/driver
 [ -x "$B/tests/cuda/use_handover" ] || { echo "skipped: built without NCCL's header" && exit 77; }
 bad=0
 run() { # PROGRAM NAME VARIABLE=VALUE...

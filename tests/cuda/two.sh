@@ -1,7 +1,7 @@
 # For tests/cuda/t_unable.sh and t_doctor.sh: a job of two processes on the stand-ins for driver and NCCL (use_unable.c), and what each of
 # them printed. Sourced after tests/lib/clients.sh.
 # shellcheck shell=bash
-fake=$B/tests/cuda/fake
+fake=$B/tests/cuda/driver
 if [ ! -x "$B/tests/cuda/use_unable" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	echo "skipped: built without NCCL's header or without nvcc"
 	exit 77

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/driver/fake.h"
 
 typedef CUresult (*proc_fn)(const char *, void **, int, cuuint64_t,
 			    CUdriverProcAddressQueryResult *);
@@ -53,6 +53,7 @@ int main(void)
 	proc1_fn ask1;
 	void *fn, *again = NULL;
 	CUdeviceptr p = 0;
+	CUcontext ctx;
 
 	if (!lib) {
 		printf("dlopen: %s\n", dlerror());
@@ -87,6 +88,10 @@ int main(void)
 	wait1(NULL, 0, 0, 0);
 	printf("calls cuStreamWaitValue64 %d\n", (int)fake()->calls("cuStreamWaitValue64"));
 	printf("calls cuStreamWaitValue64_v2 %d\n", (int)fake()->calls("cuStreamWaitValue64_v2"));
+	((CUresult(*)(unsigned int))need(ask, "cuInit", 12000, 0))(0);
+	((CUresult(*)(CUcontext *, CUdevice))need(ask, "cuDevicePrimaryCtxRetain", 12000, 0))(&ctx,
+											      0);
+	((CUresult(*)(CUcontext))need(ask, "cuCtxSetCurrent", 12000, 0))(ctx);
 	/* The old form of asking answers the same. */
 	ask1("cuMemAlloc", &again, 12000, 0);
 	*(void **)&alloc = need(ask, "cuMemAlloc", 12000, 0);

@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/driver/fake.h"
 
 static const char *where(void *fn)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "tests/cuda/plug.h"
+#include "tests/cuda/daemon_kernel.h"
 
 #define RANKS 2
 #define COUNT 5000
@@ -241,7 +241,6 @@ static void linger(void)
 
 int main(void)
 {
-	void (*plug)(const struct df_hcode *);
 	const struct fake_cuda *(*get)(void);
 	/* A program may make the unique id before it calls CUDA, as examples with MPI do on their rank 0. */
 	int first = getenv("NCCL_FIRST") != NULL;
@@ -261,13 +260,8 @@ int main(void)
 	}
 	*(void **)&get_proc = dlsym(lib, "cuGetProcAddress_v2");
 	*(void **)&get = dlsym(lib, "fake_cuda");
-	*(void **)&plug = dlsym(lib, "df_hostcuda_code");
-	if (plug) {
-		plug(&plug_code);
-	} else {
-		fake = get();
-		fake->kernel("dfk_daemon", daemon_kernel);
-	}
+	fake = get();
+	fake->kernel("dfk_daemon", daemon_kernel);
 	if (!first) {
 		NCCL(ncclGetUniqueId(&id[0]));
 		NCCL(ncclGetUniqueId(&id[1]));
@@ -276,10 +270,6 @@ int main(void)
 		pthread_create(&t[i], NULL, run, (void *)i);
 	for (i = 0; i < RANKS; i++)
 		pthread_join(t[i], NULL);
-	if (plug) {
-		printf("kernels %d\n", (int)__atomic_load_n(&plug_nr, __ATOMIC_RELAXED));
-		return 0;
-	}
 	printf("kernels %d waits %d writes %d records %d\n", (int)fake->calls("cuLaunchKernel"),
 	       (int)fake->calls("cuStreamWaitValue64_v2"),
 	       (int)fake->calls("cuStreamWriteValue64_v2"), (int)fake->calls("cuEventRecord"));

@@ -50,7 +50,7 @@ done
 if [ -f "$B/tests/cuda/runtime/libcudart.so.13" ] && [ -f "$B/kernels/daemon.fatbin" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	backends="host cuda"
 	for name in destroyed left quit forked; do
-		run $name cuda LD_PRELOAD="$B/libdfshim.so" LD_LIBRARY_PATH="$B/tests/cuda/runtime:$B/tests/cuda/fake"
+		run $name cuda LD_PRELOAD="$B/libdfshim.so" LD_LIBRARY_PATH="$B/tests/cuda/runtime:$B/tests/cuda/driver"
 	done
 fi
 wait

@@ -18,7 +18,7 @@
 #include "runtime/program/proto.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/transport.h"
-#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/driver/fake.h"
 
 /*
  * Two sides, 0 and 1, run the same scenario: as threads where the transport stays in the process, as forked
@@ -43,7 +43,7 @@ static const struct fake_cuda *fake; /* NULL: no device memory in this variant *
 
 static const char *fake_path(char *path, size_t bytes)
 {
-	snprintf(path, bytes, "%s/tests/cuda/fake/libcuda.so.1",
+	snprintf(path, bytes, "%s/tests/cuda/driver/libcuda.so.1",
 		 getenv("B") ? getenv("B") : "build");
 	return path;
 }

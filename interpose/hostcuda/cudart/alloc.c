@@ -3,6 +3,7 @@
  * where real CUDA waits for the whole device without having promised it; the hooks decide that here,
  * and without hooks, or under NCCL's rules, we wait as CUDA does. Any thread.
  */
+#include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
 
 #include <string.h>
@@ -21,7 +22,8 @@ static void implicit_sync(int device, enum df_sync_kind kind, const void *ptr, i
 {
 	struct df_hdev *dev = df_hdev(device);
 
-	if (!dev)
+	/* What else waits is said by who has brought the kernels. */
+	if (!dev || df_hcode)
 		return;
 	if (DF_H_HOOK(device_sync)) {
 		if (!df_hhooks()->device_sync(device, kind, ptr))

@@ -21,6 +21,9 @@
 
 #define PTR(p) ((void *)(uintptr_t)(p))
 
+/* A function of the driver by its symbol; NULL: none. */
+void *df_hdriver_symbol(const char *symbol);
+
 /* The context that is current; NULL: none. */
 struct CUctx_st *df_hctx_now(void);
 static inline CUresult df_hctx_missing(void)

@@ -129,9 +129,21 @@ static cudaError_t copy_2d(const CUDA_MEMCPY2D *p, cudaStream_t s, int sync)
 		return df_unlikely(missing) ? missing : df_hcu(before, (call));                    \
 	}
 
+/* A stream's handle names its context; only the default streams are those of the current one. */
+#define OF_STREAM(symbol, params, call)                                                            \
+	DF_H_API CUresult symbol params                                                            \
+	{                                                                                          \
+		cudaError_t before = df_htls.last_error;                                           \
+		CUresult missing = !s || s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD        \
+					   ? df_hctx_missing()                                     \
+					   : CUDA_SUCCESS;                                         \
+                                                                                                   \
+		return df_unlikely(missing) ? missing : df_hcu(before, (call));                    \
+	}
+
 #define DF_FWD(symbol, params, call)	 FREE(symbol, params, call)
 #define DF_FWD_CTX(symbol, params, call) BOUND(symbol, params, call)
-#define DF_FWD_S(symbol, params, call)	 BOUND(symbol, params, call)
+#define DF_FWD_S(symbol, params, call)	 OF_STREAM(symbol, params, call)
 #define DF_FWD_D(symbol, params, call)	 BOUND(symbol, params, call)
 #define at(s)				 (s)
 #define sync(name)			 name
@@ -147,7 +159,7 @@ static cudaError_t copy_2d(const CUDA_MEMCPY2D *p, cudaStream_t s, int sync)
 
 #define DF_FWD(symbol, params, call)
 #define DF_FWD_CTX(symbol, params, call)
-#define DF_FWD_S(symbol, params, call) BOUND(symbol##_ptsz, params, call)
+#define DF_FWD_S(symbol, params, call) OF_STREAM(symbol##_ptsz, params, call)
 #define DF_FWD_D(symbol, params, call) BOUND(symbol##_ptds, params, call)
 #define at(s)			       df_hpt(s)
 #define sync(name)		       name##_ptds

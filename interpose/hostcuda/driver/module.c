@@ -1,13 +1,14 @@
 /*
  * Modules, libraries and kernels of the driver. Code is taken as it is and never looked into: every kernel that is asked
- * for is there, and its launch is refused, or skipped, as the runtime's launches are (cudart/kernel.c), where nobody has brought
- * what executes it (code.h). A library is a
- * module, a kernel a function. Functions live as long as the process: a late launch finds that its module is gone.
+ * for is there and no variable, and launches are refused, or skipped, as the runtime's are (cudart/kernel.c), where nobody has
+ * brought what executes them (code.h). A library is a module, a kernel a function. Functions live as long as the process: a
+ * late launch finds that its module is gone.
  *
  * Any thread; the lock guards the lists.
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/driver/driver.h"
+#include "interpose/hostcuda/engine/vmm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 
 struct CUmod_st {
 	struct CUmod_st *next;
+	void *code; /* NULL: nobody reads it */
 	int gone;
 };
 
@@ -32,13 +34,6 @@ struct CUfunc_st {
 	int most_shared; /* atomic */
 	char name[];
 };
-
-static const struct df_hcode *code; /* set before there are functions */
-
-DF_H_API void df_hostcuda_code(const struct df_hcode *table)
-{
-	code = table;
-}
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host CUDA modules");
 static struct CUmod_st *modules;
@@ -67,7 +62,8 @@ static CUresult function_check(const struct CUfunc_st *it)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult load(CUmodule *out, const void *image)
+/* looked: the image is in memory, where who executes kernels may look at it. */
+static CUresult load_as(CUmodule *out, const void *image, int looked)
 {
 	CUmodule m;
 
@@ -77,6 +73,8 @@ static CUresult load(CUmodule *out, const void *image)
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	df_mutex_lock(&lock);
+	if (looked && df_hcode && df_hcode->load)
+		m->code = df_hcode->load(image);
 	m->next = modules;
 	modules = m;
 	df_mutex_unlock(&lock);
@@ -84,11 +82,16 @@ static CUresult load(CUmodule *out, const void *image)
 	return CUDA_SUCCESS;
 }
 
+static CUresult load(CUmodule *out, const void *image)
+{
+	return load_as(out, image, 1);
+}
+
 static CUresult load_file(CUmodule *out, const char *path)
 {
 	if (!path)
 		return CUDA_ERROR_INVALID_VALUE;
-	return access(path, R_OK) ? CUDA_ERROR_FILE_NOT_FOUND : load(out, path);
+	return access(path, R_OK) ? CUDA_ERROR_FILE_NOT_FOUND : load_as(out, path, 0);
 }
 
 static CUresult unload(CUmodule m)
@@ -106,6 +109,7 @@ static CUresult unload(CUmodule m)
 static CUresult function_of(CUfunction *out, CUmodule m, const char *name)
 {
 	CUresult r = CUDA_SUCCESS;
+	void *executed = NULL;
 	CUfunction f = NULL;
 	size_t bytes;
 
@@ -119,13 +123,17 @@ static CUresult function_of(CUfunction *out, CUmodule m, const char *name)
 		for (f = functions; f && (f->module != m || strcmp(f->name, name) != 0);
 		     f = f->next)
 			;
+	if (r == CUDA_SUCCESS && !f && df_hcode)
+		executed = df_hcode->find(m->code, name);
+	if (executed == DF_HCODE_LACKS)
+		r = CUDA_ERROR_NOT_FOUND;
 	if (r == CUDA_SUCCESS && !f) {
 		f = calloc(1, sizeof(*f) + bytes);
 		if (f) {
 			f->module = m;
 			f->most_shared = SHARED_BLOCK;
 			memcpy(f->name, name, bytes);
-			f->code = code ? code->find(name) : NULL;
+			f->code = executed;
 			f->next = functions;
 			functions = f;
 		} else {
@@ -136,6 +144,32 @@ static CUresult function_of(CUfunction *out, CUmodule m, const char *name)
 	if (r == CUDA_SUCCESS)
 		*out = f;
 	return r;
+}
+
+static CUresult variable_of(CUdeviceptr *out, size_t *bytes, CUmodule m, const char *name)
+{
+	size_t size = 0;
+	void *p = NULL;
+	int known;
+
+	if (!name || (!out && !bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	df_mutex_lock(&lock);
+	known = module_known(m);
+	if (known && m->code && df_hcode && df_hcode->variable)
+		p = df_hcode->variable(m->code, name, &size);
+	df_mutex_unlock(&lock);
+	if (!known)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!p)
+		return CUDA_ERROR_NOT_FOUND;
+	if (df_hmem_lend(p, size, df_htls.device))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (out)
+		*out = (CUdeviceptr)(uintptr_t)p;
+	if (bytes)
+		*bytes = size;
+	return CUDA_SUCCESS;
 }
 
 /* -- modules, libraries ------------------------------------------------------------------------------ */
@@ -163,6 +197,10 @@ IN_CONTEXT(cuModuleLoadFatBinary, (CUmodule * m, const void *image), load(m, ima
 ANYWHERE(cuModuleUnload, (CUmodule m), unload(m))
 IN_CONTEXT(cuModuleGetFunction, (CUfunction * f, CUmodule m, const char *name),
 	   function_of(f, m, name))
+IN_CONTEXT(cuModuleGetGlobal_v2, (CUdeviceptr * p, size_t *bytes, CUmodule m, const char *name),
+	   variable_of(p, bytes, m, name))
+IN_CONTEXT(cuLibraryGetGlobal, (CUdeviceptr * p, size_t *bytes, CUlibrary l, const char *name),
+	   variable_of(p, bytes, (CUmodule)l, name))
 ANYWHERE(cuLibraryLoadData,
 	 (CUlibrary * l, const void *image, CUjit_option *jit, void **jit_values,
 	  unsigned int nr_jit, CUlibraryOption *what, void **values, unsigned int nr),
@@ -186,6 +224,11 @@ DF_H_API CUresult cuLibraryGetModule(CUmodule *m, CUlibrary l)
 
 /* -- what is known of a kernel ------------------------------------------------------------------------- */
 
+static unsigned int most_threads(const struct CUfunc_st *f)
+{
+	return f->code && df_hcode->most_threads ? df_hcode->most_threads(f->code) : THREADS_BLOCK;
+}
+
 static CUresult get(int *value, CUfunction_attribute what, CUfunction f)
 {
 	CUresult r = function_check(f);
@@ -194,14 +237,15 @@ static CUresult get(int *value, CUfunction_attribute what, CUfunction f)
 		return value ? r : CUDA_ERROR_INVALID_VALUE;
 	switch (what) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-		*value = THREADS_BLOCK;
+		*value = (int)most_threads(f);
 		break;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS:
 		*value = 32;
 		break;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		*value = CAPABILITY;
+		/* 0: a kernel that does nothing here, where others do. */
+		*value = f->code || !df_hcode ? CAPABILITY : 0;
 		break;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		/* RELAXED: a number by itself. */
@@ -287,22 +331,24 @@ static int blocks_of(int threads)
 						       : 0;
 }
 
-static CUresult occupancy(int *nr, CUfunction f, int threads)
+static CUresult occupancy(int *nr, CUfunction f, int threads, size_t shared)
 {
 	CUresult r = function_check(f);
 
 	if (r != CUDA_SUCCESS || !nr || threads <= 0)
 		return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
-	*nr = blocks_of(threads);
+	/* RELAXED: as above. */
+	*nr = shared <= (size_t)__atomic_load_n(&f->most_shared, __ATOMIC_RELAXED)
+		      ? blocks_of(threads)
+		      : 0;
 	return CUDA_SUCCESS;
 }
 
 ANYWHERE(cuOccupancyMaxActiveBlocksPerMultiprocessor,
-	 (int *nr, CUfunction f, int threads, size_t shared),
-	 ((void)shared, occupancy(nr, f, threads)))
+	 (int *nr, CUfunction f, int threads, size_t shared), occupancy(nr, f, threads, shared))
 ANYWHERE(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 	 (int *nr, CUfunction f, int threads, size_t shared, unsigned int flags),
-	 ((void)shared, (void)flags, occupancy(nr, f, threads)))
+	 ((void)flags, occupancy(nr, f, threads, shared)))
 
 /* -- launches -------------------------------------------------------------------------------------------- */
 
@@ -315,27 +361,84 @@ static CUresult execute(CUfunction f, const struct df_hkernel_shape *shape, CUst
 
 	if (err)
 		return DF_H_CU(err);
-	op.host.fn = code->run;
-	op.host.arg = code->take(f->code, shape, params, extra);
+	op.host.fn = df_hcode->run;
+	op.host.arg = df_hcode->take(f->code, shape, params, extra);
 	return op.host.arg ? DF_H_CU(df_hsubmit(s, &op, DF_WORK_KERNEL)) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult launch(CUfunction f, struct df_hkernel_shape shape, CUstream s, void **params,
-		       void **extra)
+/* What a launch asks for besides; what is only a hint is taken and does nothing. */
+struct wish {
+	int cooperative, clustered;
+	CUevent started, ended;
+};
+
+static CUresult wishes(const CUlaunchConfig *c, struct wish *w)
 {
-	uint64_t threads = (uint64_t)shape.block[0] * shape.block[1] * shape.block[2];
+	int least, greatest;
+	unsigned int i;
+
+	cudaDeviceGetStreamPriorityRange(&least, &greatest);
+	for (i = 0; i < c->numAttrs; i++) {
+		const CUlaunchAttribute *a = &c->attrs[i];
+
+		switch (a->id) {
+		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+			w->cooperative = a->value.cooperative;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+			w->clustered = a->value.clusterDim.x * a->value.clusterDim.y *
+					       a->value.clusterDim.z >
+				       1;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+			w->started = a->value.launchCompletionEvent.event;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+			/* Nobody triggers it, so it is reached with the kernel's end. */
+			w->ended = a->value.programmaticEvent.event;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+			if (a->value.priority < greatest || a->value.priority > least)
+				return CUDA_ERROR_INVALID_VALUE;
+			break;
+		default:
+			break;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult fits(const struct CUfunc_st *f, const struct df_hkernel_shape *s, int cooperative)
+{
+	uint64_t threads = (uint64_t)s->block[0] * s->block[1] * s->block[2];
+	uint64_t grid = (uint64_t)s->grid[0] * s->grid[1] * s->grid[2];
+	int nr_sm;
+
+	/* RELAXED: as above. */
+	if (!grid || s->grid[1] > 65535 || s->grid[2] > 65535 || !threads ||
+	    threads > most_threads(f) || s->block[2] > 64 ||
+	    s->shared > (unsigned int)__atomic_load_n(&f->most_shared, __ATOMIC_RELAXED))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!cooperative)
+		return CUDA_SUCCESS;
+	cudaDeviceGetAttribute(&nr_sm, cudaDevAttrMultiProcessorCount, s->device);
+	return grid > (uint64_t)nr_sm * (uint64_t)blocks_of((int)threads)
+		       ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+		       : CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction f, struct df_hkernel_shape shape, int cooperative, CUstream s,
+		       void **params, void **extra)
+{
 	CUresult r = df_hctx_missing();
 
 	if (r == CUDA_SUCCESS)
 		r = function_check(f);
+	shape.device = df_htls.device;
+	if (r == CUDA_SUCCESS)
+		r = fits(f, &shape, cooperative);
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* RELAXED: as above. */
-	if (!shape.grid[0] || !shape.grid[1] || !shape.grid[2] || !threads ||
-	    threads > THREADS_BLOCK ||
-	    shape.shared > (unsigned int)__atomic_load_n(&f->most_shared, __ATOMIC_RELAXED))
-		return CUDA_ERROR_INVALID_VALUE;
-	shape.device = df_htls.device;
 	return f->code ? execute(f, &shape, s, params, extra) : DF_H_CU(df_hlaunch(s));
 }
 
@@ -345,25 +448,44 @@ static CUresult launch(CUfunction f, struct df_hkernel_shape shape, CUstream s, 
 #define GIVEN ((struct df_hkernel_shape){{gx, gy, gz}, {bx, by, bz}, shared, 0})
 
 ANYWHERE(cuLaunchKernel, (CUfunction f, SHAPE, CUstream s, void **params, void **extra),
-	 launch(f, GIVEN, s, params, extra))
+	 launch(f, GIVEN, 0, s, params, extra))
 ANYWHERE(cuLaunchKernel_ptsz, (CUfunction f, SHAPE, CUstream s, void **params, void **extra),
-	 launch(f, GIVEN, df_hpt(s), params, extra))
+	 launch(f, GIVEN, 0, df_hpt(s), params, extra))
 ANYWHERE(cuLaunchCooperativeKernel, (CUfunction f, SHAPE, CUstream s, void **params),
-	 launch(f, GIVEN, s, params, NULL))
+	 launch(f, GIVEN, 1, s, params, NULL))
 ANYWHERE(cuLaunchCooperativeKernel_ptsz, (CUfunction f, SHAPE, CUstream s, void **params),
-	 launch(f, GIVEN, df_hpt(s), params, NULL))
+	 launch(f, GIVEN, 1, df_hpt(s), params, NULL))
 
 static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra,
 			  int per_thread)
 {
-	if (!c)
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	struct wish w = {0};
+	CUstream s;
+	CUresult r;
+
+	if (!c || (c->numAttrs && !c->attrs))
 		return CUDA_ERROR_INVALID_VALUE;
-	return launch(f,
-		      (struct df_hkernel_shape){{c->gridDimX, c->gridDimY, c->gridDimZ},
-						{c->blockDimX, c->blockDimY, c->blockDimZ},
-						c->sharedMemBytes,
-						0},
-		      per_thread ? df_hpt(c->hStream) : c->hStream, params, extra);
+	s = per_thread ? df_hpt(c->hStream) : c->hStream;
+	r = wishes(c, &w);
+	if (r == CUDA_SUCCESS && (w.started || w.ended))
+		r = cuStreamIsCapturing(s, &status);
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* Events of a capture would be edges of its graph; who executes kernels has no clusters. */
+	if (status != CU_STREAM_CAPTURE_STATUS_NONE ||
+	    (w.clustered && function_check(f) == CUDA_SUCCESS && f->code))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	/* Behind what is before it, where the kernel begins. */
+	r = w.started ? cuEventRecord(w.started, s) : CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS)
+		r = launch(f,
+			   (struct df_hkernel_shape){{c->gridDimX, c->gridDimY, c->gridDimZ},
+						     {c->blockDimX, c->blockDimY, c->blockDimZ},
+						     c->sharedMemBytes,
+						     0},
+			   w.cooperative, s, params, extra);
+	return r == CUDA_SUCCESS && w.ended ? cuEventRecord(w.ended, s) : r;
 }
 
 ANYWHERE(cuLaunchKernelEx, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),

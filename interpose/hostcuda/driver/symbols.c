@@ -10,6 +10,7 @@
 #include "runtime/base/log.h"
 
 void *df_hdriver_find(const char *base, int version, int per_thread);
+void *df_hdriver_symbol(const char *symbol);
 
 static CUresult refuse(int *warned, const char *name)
 {
@@ -43,7 +44,30 @@ static const struct {
 #define DF_CU(...)			    ROW(__VA_ARGS__, 0)
 #define DF_CU_NONE(...)			    ROW(__VA_ARGS__, 0)
 #include "interpose/cuda/cuda_api.def"
+#undef DF_CU
+#undef DF_CU_NONE
 };
+
+void *df_hdriver_symbol(const char *symbol)
+{
+	static const struct {
+		const char *name;
+		CUresult (*fn)(void);
+	} symbols[] = {
+#define SYMBOL(symbol, ...) {#symbol, none_##symbol},
+#define DF_CU(...)	    SYMBOL(__VA_ARGS__, 0)
+#define DF_CU_NONE(...)	    SYMBOL(__VA_ARGS__, 0)
+#include "interpose/cuda/cuda_api.def"
+#undef DF_CU
+#undef DF_CU_NONE
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
+		if (strcmp(symbols[i].name, symbol) == 0)
+			return (void *)symbols[i].fn;
+	return NULL;
+}
 
 /* The latest form that a program of that version knows; of the per-thread forms, if it wants those, else of the others. */
 void *df_hdriver_find(const char *base, int version, int per_thread)

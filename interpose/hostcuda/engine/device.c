@@ -4,6 +4,7 @@
  * address of their own, and the limits of a compute capability 9.0 device, since no kernel ever runs
  * to see others. Any thread.
  */
+#include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/skins.h"
 
 #include <stdio.h>
@@ -355,6 +356,8 @@ DF_H_API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr
 	for (i = 0; i < DF_ARRAY_LEN(known); i++)
 		if (known[i].attr == (short)attr)
 			*value = known[i].value;
+	if (attr == cudaDevAttrMultiProcessorCount && df_hcode && df_hcode->multiprocessors)
+		*value = (int)df_hcode->multiprocessors();
 	return cudaSuccess;
 }
 

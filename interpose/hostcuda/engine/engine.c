@@ -8,6 +8,7 @@
  * Entered by every thread. The device's lock guards queues; it is not held while an operation runs,
  * except the few that only touch a word. At most one thread is busy with a stream at a time.
  */
+#include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
 
 #include <pthread.h>
@@ -50,11 +51,23 @@ static void fill(const struct df_hop *op)
 	}
 }
 
+/* What a test has to say to it. */
+static int moves(const struct df_hop *op, int after)
+{
+	if (op->kind == DF_HOP_COPY)
+		return df_hcode->moves(after, 0, op->copy.dst, df_hop_bytes(op));
+	if (op->kind == DF_HOP_FILL)
+		return df_hcode->moves(after, 1, op->fill.dst, df_hop_bytes(op));
+	return 0;
+}
+
 /* What moves data or may take a while; no lock is held. */
 void df_hop_exec(struct df_hop *op)
 {
 	size_t y, z;
 
+	if (df_hcode && df_hcode->moves && moves(op, 0))
+		return;
 	switch (op->kind) {
 	case DF_HOP_COPY:
 		for (z = 0; z < op->copy.depth; z++)
@@ -78,6 +91,8 @@ void df_hop_exec(struct df_hop *op)
 	default:
 		break;
 	}
+	if (df_hcode && df_hcode->moves)
+		moves(op, 1);
 }
 
 void df_hop_drop(struct df_hop *op)
@@ -92,7 +107,7 @@ static int instant(const struct df_hop *op)
 	       op->kind == DF_HOP_POINT || op->kind == DF_HOP_KERNEL;
 }
 
-static int word_is(const struct df_hop *op)
+int df_hop_word_is(const struct df_hop *op)
 {
 	uint64_t have, want = op->word.value;
 	int wide = !(op->word.how & DF_HWORD_32);
@@ -116,14 +131,29 @@ static int word_is(const struct df_hop *op)
 	}
 }
 
+/* A stream that shares the hardware queue waits for a word, since before the operation was put there. Lock held. */
+static int behind_word(struct df_hstream *s, const struct df_hop *op)
+{
+	struct df_hstream *t;
+
+	df_list_each(t, &df_hdev(s->device)->active, active)
+	{
+		if (t != s && t->queue == s->queue && t->head && !t->busy &&
+		    t->head->kind == DF_HOP_WAIT && t->head->ticket < op->ticket &&
+		    !df_hop_word_is(t->head))
+			return 1;
+	}
+	return 0;
+}
+
 static int ready(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_hstream *t;
 
-	if (s->queue && op->ticket != s->queue->started)
+	if (s->queue && (df_hcode ? behind_word(s, op) : op->ticket != s->queue->started))
 		return 0;
 	if (op->kind == DF_HOP_WAIT)
-		return word_is(op);
+		return df_hop_word_is(op);
 	if (op->kind != DF_HOP_POINT || df_hpoint_done(op->point))
 		return 1;
 	t = df_hpoint_stream(op->point);
@@ -340,12 +370,18 @@ void df_hstream_host_done(struct df_hstream *s, struct df_hop *op)
 {
 	struct df_hdev *dev = df_hdev(s->device);
 	struct after after = {0};
+	int users = df_hcode && df_hcode->host &&
+		    !(op->kind == DF_HOP_HOST && op->host.fn == df_hcode->run);
 
 	df_htls.in_host_fn++;
+	if (users)
+		df_hcode->host(1);
 	if (op->kind == DF_HOP_HOST)
 		op->host.fn(op->host.arg);
 	else
 		op->callback.fn(op->callback.stream, cudaSuccess, op->callback.arg);
+	if (users)
+		df_hcode->host(0);
 	df_htls.in_host_fn--;
 	df_mutex_lock(&dev->lock);
 	complete(dev, s, op, &after);
@@ -490,7 +526,7 @@ int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end
 	df_mutex_unlock(&dev->lock);
 	if (err)
 		return err;
-	if (was_idle)
+	if (was_idle && !(df_hcode && df_hcode->later))
 		df_hrun_stream(dev, s, DF_H_INLINE_BYTES);
 	/* RELAXED: a count that can only be too high for us. */
 	engine_needed = __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED) != 0;

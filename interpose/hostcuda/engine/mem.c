@@ -346,25 +346,60 @@ static void range_del(struct range *r)
 	__atomic_store_n(&ranges.seen, ranges.nr, __ATOMIC_RELAXED);
 }
 
-int df_hmem_register(void *ptr, size_t bytes, unsigned flags)
+/* Memory that is not ours, and is nothing else yet. */
+static int take_in(const struct range *r)
 {
-	struct range r = {.ptr = ptr, .bytes = bytes, .kind = DF_MEM_HOST, .device = -1, .fd = -1};
 	struct df_mem_info info;
 	size_t i;
 	int err = 0;
 
-	df_hmem_info(ptr, &info, NULL);
+	df_hmem_info(r->ptr, &info, NULL);
 	if (info.kind != DF_MEM_UNKNOWN)
 		return -EEXIST;
-	r.flags = flags;
 	df_mutex_lock(&ranges.lock);
 	for (i = 0; i < ranges.nr && !err; i++)
-		if (ranges.v[i].ptr < r.ptr + bytes && r.ptr < ranges.v[i].ptr + ranges.v[i].bytes)
+		if (ranges.v[i].ptr < r->ptr + r->bytes &&
+		    r->ptr < ranges.v[i].ptr + ranges.v[i].bytes)
 			err = -EEXIST;
 	if (!err)
-		err = range_add(&r);
+		err = range_add(r);
 	df_mutex_unlock(&ranges.lock);
 	return err;
+}
+
+int df_hmem_register(void *ptr, size_t bytes, unsigned flags)
+{
+	struct range r = {.ptr = ptr, .bytes = bytes, .kind = DF_MEM_HOST, .device = -1, .fd = -1};
+
+	r.flags = flags;
+	return take_in(&r);
+}
+
+int df_hmem_lend(void *ptr, size_t bytes, int device)
+{
+	struct range r = {
+		.ptr = ptr, .bytes = bytes, .kind = DF_MEM_DEVICE, .device = device, .fd = -1};
+	int err = take_in(&r);
+
+	return err == -EEXIST ? 0 : err;
+}
+
+void df_hmem_hide(int on)
+{
+	int how = on ? PROT_NONE : PROT_READ | PROT_WRITE, i;
+	size_t k;
+
+	for (i = 0; arenas && i < df_h.nr_devices; i++)
+		if (arena_base(&arenas[i]))
+			mprotect(arenas[i].base, arenas[i].size, how);
+	df_mutex_lock(&ranges.lock);
+	for (k = 0; k < ranges.nr; k++) {
+		uint64_t pad = ranges.v[k].offset & 4095;
+
+		if (ranges.v[k].refs)
+			mprotect(ranges.v[k].ptr - pad, ranges.v[k].bytes + pad, how);
+	}
+	df_mutex_unlock(&ranges.lock);
 }
 
 int df_hmem_unregister(void *ptr)

@@ -2,6 +2,7 @@
  * Streams: their objects, what a cudaStream_t means for a thread, and the functions of the API that
  * create, query and wait. What streams hold is executed by engine.c. Any thread.
  */
+#include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
 
 #include <pthread.h>
@@ -29,6 +30,24 @@ void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s)
 	dev->free = s;
 }
 
+/* Hardware queues as tests ask for them (code.h): so many at most, for each level. */
+#define PRIORITIES 6
+#define QUEUES	   32u
+
+/* Each level of priority has its own, of which its streams take one after the other. Lock held. */
+static struct df_hqueue *queue_of(struct df_hdev *dev, int priority, unsigned nr)
+{
+	unsigned level = (unsigned)-priority % PRIORITIES;
+
+	if (!nr)
+		return NULL;
+	if (!dev->queues)
+		dev->queues = calloc(PRIORITIES, sizeof(*dev->queues) * QUEUES);
+	return dev->queues ? &dev->queues[level * QUEUES +
+					  dev->queues[level * QUEUES].given++ % DF_MIN(nr, QUEUES)]
+			   : NULL;
+}
+
 int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal,
 		   struct df_hstream **out)
 {
@@ -51,7 +70,9 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	s->legacy_seen = 0;
 	/* What we make for ourselves takes no part in hardware queues. */
 	s->queue = NULL;
-	if (dev->queues && !internal)
+	if (df_hcode && df_hcode->queues && !internal)
+		s->queue = queue_of(dev, priority, df_hcode->queues());
+	else if (dev->queues && !internal)
 		s->queue = &dev->queues[dev->nr_created++ % (uint64_t)df_env()->host_queues];
 	/* RELAXED: nobody knows the stream yet. */
 	__atomic_store_n(&s->capture, NULL, __ATOMIC_RELAXED);

@@ -44,5 +44,8 @@ int df_hvmm_allowed(const void *at, int device, int *rights);
 int df_hvmm_look(const void *at, struct df_mem_info *out);
 /* Of mem.c: memory that is not in the device's arena, and counts all the same; negative: no more. -ENOMEM. */
 int df_hmem_aside(int device, int64_t bytes);
+/* ... memory of others that counts as the device's from now on; and see code.h. */
+int df_hmem_lend(void *ptr, size_t bytes, int device);
+void df_hmem_hide(int on);
 
 #endif

@@ -309,6 +309,20 @@ DF_H_API cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t exec, cudaStream_t str
 	return cudaGraphUpload(exec, df_hpt(stream));
 }
 
+static int alike(const struct df_hplan *a, const struct df_hplan *b)
+{
+	size_t i, j;
+	int same = a->nr == b->nr;
+
+	for (i = 0; same && i < a->nr; i++) {
+		same = a->steps[i].type == b->steps[i].type &&
+		       a->steps[i].nr_deps == b->steps[i].nr_deps;
+		for (j = 0; same && j < a->steps[i].nr_deps; j++)
+			same = a->steps[i].deps[j] == b->steps[i].deps[j];
+	}
+	return same;
+}
+
 DF_H_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
 					 cudaGraphExecUpdateResultInfo *info)
 {
@@ -316,8 +330,7 @@ DF_H_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph
 	struct df_hexec *x;
 	struct df_hplan *p;
 	cudaError_t err = exec_arg(exec, &x);
-	size_t i, j;
-	int same;
+	size_t i;
 
 	if (!err)
 		g = df_hgraph_find(graph);
@@ -329,22 +342,15 @@ DF_H_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph
 		return df_hret(err);
 	if (info)
 		*info = (cudaGraphExecUpdateResultInfo){.result = cudaGraphExecUpdateSuccess};
-	same = p->nr == x->plan->nr;
-	for (i = 0; same && i < p->nr; i++) {
-		same = p->steps[i].type == x->plan->steps[i].type &&
-		       p->steps[i].nr_deps == x->plan->steps[i].nr_deps;
-		for (j = 0; same && j < p->steps[i].nr_deps; j++)
-			same = p->steps[i].deps[j] == x->plan->steps[i].deps[j];
-		if (same) {
-			p->steps[i].disabled = x->plan->steps[i].disabled;
-			p->nr_disabled += p->steps[i].disabled != 0;
-		}
-	}
-	if (!same) {
+	if (!alike(p, x->plan)) {
 		df_hplan_put(p);
 		if (info)
 			info->result = cudaGraphExecUpdateErrorTopologyChanged;
 		return df_hret(cudaErrorGraphExecUpdateFailure);
+	}
+	for (i = 0; i < p->nr; i++) {
+		p->steps[i].disabled = x->plan->steps[i].disabled;
+		p->nr_disabled += p->steps[i].disabled != 0;
 	}
 	/* Launches in progress keep the old plan. */
 	df_hplan_put(x->plan);
@@ -381,6 +387,57 @@ cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle, cons
 		return cudaErrorInvalidValue;
 	st->op = *op;
 	return cudaSuccess;
+}
+
+/* was, is: plans of the graph that the node had when it was made part of x, and of the one that it gets. */
+static cudaError_t replace(struct df_hexec *x, const struct df_hplan *was,
+			   const struct df_hplan *is)
+{
+	struct df_hstep *st;
+	size_t i;
+
+	if (!alike(was, is))
+		return cudaErrorInvalidValue;
+	for (i = 0; i < was->nr; i++) {
+		st = step_of(x, was->steps[i].node);
+		if (!st || st->coll || is->steps[i].coll)
+			return cudaErrorInvalidValue;
+	}
+	for (i = 0; i < was->nr; i++) {
+		st = step_of(x, was->steps[i].node);
+		st->op = is->steps[i].op;
+		st->event = is->steps[i].event;
+		st->event_id = is->steps[i].event_id;
+	}
+	return cudaSuccess;
+}
+
+DF_H_API cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t exec,
+							  cudaGraphNode_t node, cudaGraph_t graph)
+{
+	struct df_hplan *was, *is;
+	struct df_hgraph *g = NULL;
+	struct df_hnode *n = NULL;
+	struct df_hexec *x;
+	cudaError_t err = exec_arg(exec, &x);
+
+	if (!err) {
+		n = df_hnode_find(node);
+		g = df_hgraph_find(graph);
+	}
+	if (!err && (!n || n->type != cudaGraphNodeTypeGraph || !g))
+		err = cudaErrorInvalidValue;
+	if (!err)
+		err = df_herr(plan_make(n->child, &was));
+	if (err)
+		return df_hret(err);
+	err = df_herr(plan_make(g, &is));
+	if (!err) {
+		err = replace(x, was, is);
+		df_hplan_put(is);
+	}
+	df_hplan_put(was);
+	return df_hret(err);
 }
 
 DF_H_API cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node,

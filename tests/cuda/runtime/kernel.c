@@ -1,6 +1,6 @@
 /*
  * A program's own kernels and variables, as nvcc registers them. Their code goes to the driver as it is when the first of them
- * is wanted; the stand-in executes what has PTX in it that is not compressed (tests/cuda/fake/module.c). The launch of
+ * is wanted; the stand-in executes what has PTX in it that is not compressed (tests/cuda/driver/module.c). The launch of
  * another fails and names it, once each.
  */
 #include <stdio.h>

@@ -266,6 +266,43 @@ static void graphs(void)
 }
 
 /* Code is taken as it is; launches are refused, or skipped in their place. */
+/* What a launch asks for besides: its events, a priority that there is, all blocks at once. */
+static void asked_for(CUlaunchConfig *c, CUfunction f, CUresult want)
+{
+	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+	uint64_t word = 0;
+	CUevent event;
+	int nr;
+
+	c->attrs = &a;
+	c->numAttrs = 1;
+	OK(DRV(cuStreamCreate)(&c->hStream, CU_STREAM_NON_BLOCKING));
+	OK(DRV(cuEventCreate)(&event, 0));
+	OK(DRV(cuStreamWaitValue64_v2)(c->hStream, (CUdeviceptr)(uintptr_t)&word, 1, 0));
+	a.value.launchCompletionEvent.event = event;
+	SAYS(want, DRV(cuLaunchKernelEx)(c, f, NULL, NULL));
+	SAYS(CUDA_ERROR_NOT_READY, DRV(cuEventQuery)(event));
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	OK(DRV(cuEventSynchronize)(event));
+	OK(DRV(cuEventDestroy_v2)(event));
+	OK(DRV(cuStreamDestroy_v2)(c->hStream));
+	c->hStream = NULL;
+	a.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+	a.value.priority = 3;
+	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuLaunchKernelEx)(c, f, NULL, NULL));
+	a.value.priority = 0;
+	SAYS(want, DRV(cuLaunchKernelEx)(c, f, NULL, NULL));
+	OK(DRV(cuDeviceGetAttribute)(&nr, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	SAYS(want,
+	     DRV(cuLaunchCooperativeKernel)(f, (unsigned)nr * 4, 1, 1, 512, 1, 1, 0, NULL, NULL));
+	SAYS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+	     DRV(cuLaunchCooperativeKernel)(f, (unsigned)nr * 4 + 1, 1, 1, 512, 1, 1, 0, NULL,
+					    NULL));
+	c->attrs = NULL;
+	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuLaunchKernelEx)(c, f, NULL, NULL));
+	c->numAttrs = 0;
+}
+
 static void kernels(void)
 {
 	CUresult want = getenv("DFSHIM_HOST_STUB") ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
@@ -280,6 +317,7 @@ static void kernels(void)
 	cudaKernel_t kernel;
 	const char *name;
 	CUfunction f, same;
+	CUdeviceptr at;
 	CUmodule m;
 	int nr;
 
@@ -295,6 +333,17 @@ static void kernels(void)
 	SAYS(want, DRV(cuLaunchKernelEx)(&c, f, NULL, NULL));
 	c.blockDimX = 1025;
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuLaunchKernelEx)(&c, f, NULL, NULL));
+	c.blockDimX = 64;
+	asked_for(&c, f, want);
+	SAYS(CUDA_ERROR_INVALID_VALUE,
+	     DRV(cuLaunchKernel)(f, 1, 65536, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+	SAYS(CUDA_ERROR_INVALID_VALUE,
+	     DRV(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 65, 0, NULL, NULL, NULL));
+	/* Nobody reads the code. */
+	SAYS(CUDA_ERROR_NOT_FOUND, DRV(cuModuleGetGlobal_v2)(&at, NULL, m, "variable"));
+	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuModuleGetGlobal_v2)(NULL, NULL, m, "variable"));
+	SAYS(CUDA_ERROR_INVALID_HANDLE,
+	     DRV(cuModuleGetGlobal_v2)(&at, NULL, (CUmodule)f, "variable"));
 	SAYS(CUDA_ERROR_INVALID_VALUE,
 	     DRV(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 50 << 10, NULL, NULL, NULL));
 	OK(DRV(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 50 << 10));

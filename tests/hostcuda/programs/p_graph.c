@@ -164,6 +164,47 @@ static void random_graphs(uint64_t *rng)
 	CU(cudaStreamDestroy(s[1]));
 }
 
+/* A child of an executable graph gets another graph's nodes, if that is of the same shape. */
+static void other_child(void)
+{
+	static const char *const bytes = "\3\5\7\11";
+	cudaGraph_t graph[4], parent;
+	cudaGraphNode_t child, n, m;
+	cudaGraphExec_t exec;
+	unsigned char *p, got[4];
+	int i;
+
+	CU(cudaMalloc((void **)&p, 4));
+	CU(cudaMemset(p, 0, 4));
+	for (i = 0; i < 4; i++) {
+		struct cudaMemsetParams set = {.dst = p + i,
+					       .value = (unsigned char)bytes[i],
+					       .elementSize = 1,
+					       .width = 1,
+					       .height = 1};
+
+		CU(cudaGraphCreate(&graph[i], 0));
+		CU(cudaGraphAddMemsetNode(&n, graph[i], NULL, 0, &set));
+		if (i == 3)
+			CU(cudaGraphAddEmptyNode(&m, graph[i], &n, 1));
+	}
+	CU(cudaGraphCreate(&parent, 0));
+	CU(cudaGraphAddChildGraphNode(&child, parent, NULL, 0, graph[0]));
+	CU(cudaGraphInstantiate(&exec, parent, 0));
+	CU(cudaGraphExecChildGraphNodeSetParams(exec, child, graph[1]));
+	GIVES(cudaErrorInvalidValue, cudaGraphExecChildGraphNodeSetParams(exec, child, graph[3]));
+	GIVES(cudaErrorInvalidValue, cudaGraphExecChildGraphNodeSetParams(exec, n, graph[2]));
+	GIVES(cudaErrorInvalidValue, cudaGraphExecChildGraphNodeSetParams(exec, child, NULL));
+	CU(cudaGraphLaunch(exec, NULL));
+	CU(cudaMemcpy(got, p, 4, cudaMemcpyDeviceToHost));
+	CHECK(!got[0] && got[1] == (unsigned char)bytes[1] && !got[2] && !got[3]);
+	CU(cudaGraphExecDestroy(exec));
+	CU(cudaGraphDestroy(parent));
+	for (i = 0; i < 4; i++)
+		CU(cudaGraphDestroy(graph[i]));
+	CU(cudaFree(p));
+}
+
 /* A collective as the shim captures it. */
 struct coll {
 	const uint64_t *ready;
@@ -444,6 +485,7 @@ int main(void)
 
 	fork_join();
 	random_graphs(&rng);
+	other_child();
 	collectives();
 	user_objects();
 	change();

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "tests/cuda/fake/internal.h"
+#include "tests/cuda/driver/internal.h"
 
 /* 13.1: the type, 92 bytes, then device, limit and scope. */
 API CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *r, CUdevResourceType type)
@@ -12,7 +12,7 @@ API CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *r, CUdevResourc
 	const char *how = getenv("FAKE_CUDA_GREEN");
 	int32_t known[3] = {dev, 8, 0}, *p = (int32_t *)((char *)r + 96);
 
-	SEEN();
+	SEEN(cuDeviceGetDevResource);
 	if (!how || (int)type != 1000)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	memcpy(r, &type, sizeof(type));
@@ -25,7 +25,7 @@ API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *desc, CUdevResource *r
 {
 	const int32_t *p = (const int32_t *)((const char *)r + 96);
 
-	SEEN();
+	SEEN(cuDevResourceGenerateDesc);
 	*desc = (CUdevResourceDesc)r;
 	return nr == 1 && p[1] == 1 && p[2] == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -33,13 +33,16 @@ API CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice 
 			      unsigned int flags)
 {
 	(void)desc, (void)dev;
-	SEEN();
-	*out = (CUgreenCtx)fake_ctx_now();
+	SEEN(cuGreenCtxCreate);
+	CUcontext now = NULL;
+
+	REAL(cuCtxGetCurrent)(&now);
+	*out = (CUgreenCtx)now;
 	return flags == CU_GREEN_CTX_DEFAULT_STREAM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 API CUresult cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx green)
 {
-	SEEN();
+	SEEN(cuCtxFromGreenCtx);
 	*out = (CUcontext)green;
 	return CUDA_SUCCESS;
 }
@@ -47,6 +50,6 @@ API CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx green, unsigned in
 				    int priority)
 {
 	(void)green;
-	SEEN();
+	SEEN(cuGreenCtxStreamCreate);
 	return cuStreamCreateWithPriority(out, flags, priority);
 }

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "tests/cuda/fake/internal.h"
+#include "tests/cuda/driver/internal.h"
 
 int fake_fault(const char *name)
 {
@@ -30,30 +30,26 @@ void fake_fault_hang(const char *name)
 		sleep(1);
 }
 
-int fake_fault_skips(const struct op *op)
+int fake_fault_moves(int after, int fills, void *to, size_t bytes)
 {
-	static uint64_t fills;
+	static uint64_t nr;
 
+	if (after && !fills && bytes >= 1024 && fake_fault("sums"))
+		*(unsigned char *)to ^= 1;
 	/* RELAXED: a count. */
-	return op->kind == OP_FILL && fake_fault("stale") &&
-	       __atomic_fetch_add(&fills, 1, __ATOMIC_RELAXED) % 50 == 49;
+	return !after && fills && fake_fault("stale") &&
+	       __atomic_fetch_add(&nr, 1, __ATOMIC_RELAXED) % 50 == 49;
 }
 
-void fake_fault_copied(const struct op *op)
-{
-	if (op->kind == OP_COPY && op->bytes >= 1024 && fake_fault("sums"))
-		*(unsigned char *)op->to ^= 1;
-}
-
-void fake_fault_kernel(const struct op *op, int (*waits)(void))
+void fake_fault_kernel(int is_function)
 {
 	static uint64_t kernels;
 	uint64_t nr = __atomic_fetch_add(&kernels, 1, __ATOMIC_RELAXED);
 
 	if (nr == 2 && fake_fault("crash"))
-		raise(SIGSEGV);
-	while (fake_fault("queue") && waits() >= 8)
+		kill(getpid(), SIGSEGV); /* not of this thread, which takes no signals */
+	while (fake_fault("queue") && fake_host->waiting(NULL) >= 8)
 		usleep(100);
-	while (op->kernel && nr > 2 && fake_fault("relaunch"))
+	while (is_function && nr > 2 && fake_fault("relaunch"))
 		sleep(1);
 }

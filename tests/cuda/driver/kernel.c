@@ -1,0 +1,267 @@
+/*
+ * What the tests' driver executes. A kernel whose PTX is known is executed by the emulator (tests/cuda/ptx), with all its
+ * threads; another is the function that a test registered by its name, a thread a block.
+ *
+ * A fault ends the context, as on a GPU, and is said on standard error and in the file FAKE_CUDA_FAULTS; a race is only said.
+ * FAKE_CUDA_SEED: of the order in which warps come along. FAKE_CUDA_WEAK=1: to the emulator memory is weak. With FAKE_CUDA_SMS no more blocks of a launch are there at a
+ * time than fit on so many multiprocessors.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/cuda/driver/internal.h"
+#include "tests/cuda/ptx/ptx.h"
+
+int fake_launch_error, fake_emulates;
+static struct {
+	char name[64];
+	fake_kernel_fn fn;
+} kernels[16];
+
+void fake_set_kernel(const char *name, fake_kernel_fn fn)
+{
+	int i;
+
+	for (i = 0; i < 15 && kernels[i].fn && strcmp(kernels[i].name, name) != 0; i++)
+		;
+	snprintf(kernels[i].name, sizeof(kernels[i].name), "%s", name);
+	kernels[i].fn = fn;
+}
+
+fake_kernel_fn fake_function(const char *name)
+{
+	for (int i = 0; i < 16 && kernels[i].fn; i++)
+		if (strcmp(kernels[i].name, name) == 0)
+			return kernels[i].fn;
+	return NULL;
+}
+
+/* A launch stays, because a graph may repeat it. */
+struct launch {
+	const struct fake_kernel *kernel;
+	struct df_hkernel_shape shape;
+	void *param; /* a function's */
+	void *block; /* a PTX kernel's: all parameters */
+};
+
+/* ---- functions ---------------------------------------------------------------------------------------- */
+
+struct block {
+	struct launch *of;
+	unsigned int index;
+	pthread_t thread;
+};
+
+static void *run_block(void *arg)
+{
+	struct block *b = arg;
+
+	b->of->kernel->fn(&b->of->param, b->index);
+	return NULL;
+}
+
+static void run_function(struct launch *l)
+{
+	struct block *b = calloc(l->shape.grid[0], sizeof(*b));
+	unsigned int i;
+
+	for (i = 0; i < l->shape.grid[0]; i++) {
+		b[i].of = l;
+		b[i].index = i;
+		pthread_create(&b[i].thread, NULL, run_block, &b[i]);
+	}
+	for (i = 0; i < l->shape.grid[0]; i++)
+		pthread_join(b[i].thread, NULL);
+	free(b);
+}
+
+/* ---- PTX ------------------------------------------------------------------------------------------------ */
+
+static int usable(void *arg, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
+{
+	const struct launch *l = arg;
+
+	return fake_usable(l->shape.device, at, bytes, from, to);
+}
+
+static void fault(void *arg, const char *text)
+{
+	const char *path = getenv("FAKE_CUDA_FAULTS");
+	struct launch *l = arg;
+	int race = strstr(text, ": race in ") != NULL, fd, none = 0;
+	char line[1600];
+	int n = snprintf(line, sizeof(line), "fake libcuda: %s: %s\n", race ? "race" : "fault",
+			 text);
+
+	fputs(line, stderr);
+	if (path) {
+		fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+		if (fd < 0 || write(fd, line, (size_t)n) != n)
+			fprintf(stderr, "fake libcuda: %s can't be written\n", path);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (race)
+		return;
+	/* RELAXED: who asks next is told; the first fault stays. */
+	__atomic_compare_exchange_n(
+		&fake_errors[l->shape.device], &none,
+		strstr(text, "which is not a multiple of")	 ? CUDA_ERROR_MISALIGNED_ADDRESS
+		: strstr(text, "which the device does not know") ? CUDA_ERROR_ILLEGAL_ADDRESS
+								 : CUDA_ERROR_LAUNCH_FAILED,
+		0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	__atomic_store_n(&fake_stops[l->shape.device], 1, __ATOMIC_RELAXED);
+}
+
+static unsigned int occupancy(unsigned int threads)
+{
+	unsigned int warps = (threads + 31) / 32, nr = warps ? 64 / warps : 0;
+
+	return nr > 32 ? 32 : nr;
+}
+
+static void run_ptx(struct launch *of)
+{
+	static uint64_t launches;
+	const char *seed = getenv("FAKE_CUDA_SEED");
+	const unsigned int *b = of->shape.block;
+	struct ptx_launch l = {
+		.kernel = of->kernel->ptx,
+		.grid = {of->shape.grid[0], of->shape.grid[1], of->shape.grid[2]},
+		.block = {b[0], b[1], b[2]},
+		.dynamic_shared = of->shape.shared,
+		.params = of->block,
+		.seed = (seed ? strtoull(seed, NULL, 0) : 1) +
+			/* RELAXED: only that no two launches have the same. */
+			__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED),
+		.weak = getenv("FAKE_CUDA_WEAK") != NULL,
+		.known = usable,
+		.generation = &fake_generation,
+		.fault = fault,
+		.arg = of,
+		.stop = &fake_stops[of->shape.device],
+	};
+
+	if (getenv("FAKE_CUDA_SMS"))
+		l.resident = fake_multiprocessors() * occupancy(b[0] * b[1] * b[2]);
+	ptx_run(&l);
+}
+
+/* Behind a fault nothing is executed. */
+void fake_run(void *launch)
+{
+	struct launch *l = launch;
+
+	if (fake_error(l->shape.device))
+		return;
+	fake_fault_kernel(!l->kernel->ptx);
+	if (l->kernel->ptx)
+		run_ptx(l);
+	else
+		run_function(l);
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------- */
+
+unsigned int fake_most_threads(void *kernel)
+{
+	const struct fake_kernel *k = kernel;
+
+	return k->ptx ? ptx_max_threads(k->ptx) : 1024;
+}
+
+/* The parameter block as the kernel sees it. NULL: not all of it was given. */
+static void *block_of(const struct ptx_kernel *k, void **params, void **extra)
+{
+	size_t bytes = ptx_param_bytes(k), offset, size, given = 0;
+	const void *whole = NULL;
+	uint8_t *b = calloc(1, bytes + 1);
+	unsigned int i;
+
+	for (i = 0; params && i < ptx_nr_params(k); i++) {
+		ptx_param(k, i, &offset, &size);
+		memcpy(b + offset, params[i], size);
+	}
+	for (; !params && extra && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+		if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			whole = extra[1];
+		else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			given = *(size_t *)extra[1];
+	}
+	if (whole && given >= bytes)
+		memcpy(b, whole, bytes);
+	else if (!params && bytes) {
+		free(b);
+		return NULL;
+	}
+	return b;
+}
+
+void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **params, void **extra)
+{
+	struct launch *l = calloc(1, sizeof(*l));
+
+	l->kernel = kernel;
+	l->shape = *shape;
+	if (l->kernel->ptx) {
+		/* RELAXED: of a launch that the caller makes before it waits. */
+		__atomic_store_n(&fake_emulates, 1, __ATOMIC_RELAXED);
+		l->block = block_of(l->kernel->ptx, params, extra);
+	} else if (params) {
+		memcpy(&l->param, params[0], sizeof(l->param));
+	}
+	if (l->kernel->ptx && !l->block) {
+		free(l);
+		return NULL;
+	}
+	return l;
+}
+
+/* What holds a launch up, or ends it. */
+static CUresult before(CUfunction f, CUstream s)
+{
+	int device = fake_device_of(s);
+
+	if (fake_is_over())
+		return CUDA_ERROR_DEINITIALIZED;
+	if (fake_launch_error)
+		return fake_launch_error;
+	if (fake_error(device))
+		return fake_error(device);
+	fake_limit_lock(device);
+	fake_limit_load(device, f);
+	fake_limit_room(s, 0);
+	return CUDA_SUCCESS;
+}
+#define LAUNCHES(name, params, stream, args)                                                       \
+	API CUresult name params                                                                   \
+	{                                                                                          \
+		CUresult r;                                                                        \
+                                                                                                   \
+		SEEN(name);                                                                        \
+		r = before(f, stream);                                                             \
+		if (r == CUDA_SUCCESS)                                                             \
+			r = REAL(name) args;                                                       \
+		if (r == CUDA_SUCCESS)                                                             \
+			fake_limit_launched(stream);                                               \
+		return r;                                                                          \
+	}
+#define SHAPE                                                                                      \
+	unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,       \
+		unsigned int bz, unsigned int shared
+LAUNCHES(cuLaunchKernel, (CUfunction f, SHAPE, CUstream s, void **params, void **extra), s,
+	 (f, gx, gy, gz, bx, by, bz, shared, s, params, extra))
+LAUNCHES(cuLaunchCooperativeKernel, (CUfunction f, SHAPE, CUstream s, void **params), s,
+	 (f, gx, gy, gz, bx, by, bz, shared, s, params))
+LAUNCHES(cuLaunchKernelEx, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
+	 c->hStream, (c, f, params, extra))
+API CUresult cuFuncLoad(CUfunction f)
+{
+	SEEN(cuFuncLoad);
+	fake_limit_load(fake_device(), f);
+	return REAL(cuFuncLoad)(f);
+}

@@ -1,0 +1,185 @@
+/*
+ * What a real driver blocks on and a list of operations does not: its lock, its queues. Each can be switched;
+ * FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all but sync; "none": none.
+ *
+ *   lock      who brings a kernel's code to the device at its first launch keeps the context's lock until the device is idle;
+ *             launches, new streams and allocations of other threads wait for it (NVIDIA/nvbench issue 136,
+ *             microsoft/mscclpp issue 394, NVIDIA/nccl issue 803)
+ *   queue     a stream has room for 1,024 operations; who puts another one on it waits (stackoverflow 53970187; microsoft/mscclpp issue 516 is a
+ *             hang of that kind)
+ *   hardware  streams of one context and priority have CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32) in turn: behind
+ *             a wait for a word nothing that was put into its queue later begins (CUDA's programming guide: false dependencies;
+ *             its driver API: stream memory operations "may deadlock")
+ *   sync      allocating and freeing memory, pinning and unpinning wait until the context is idle (programming guide: implicit
+ *             synchronisation)
+ *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended (programming guide)
+ *   one       host functions and callbacks run one at a time (driver API: they may be serialised)
+ *
+ * FAKE_CUDA_FULL=FILE: made when a stream that waits for a word had no room. FAKE_CUDA_EXCLUSIVE=FILE: devices are in the mode EXCLUSIVE_PROCESS: the first process that has a context on one
+ * keeps it to itself; the file stands for what the driver knows of them.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/cuda/driver/internal.h"
+
+#define QUEUE_ENTRIES 1024
+
+int fake_limit(const char *name)
+{
+	const char *v = getenv("FAKE_CUDA_LIMITS"), *p;
+	size_t len = strlen(name);
+
+	if (!v)
+		v = "lock,queue,hardware,blocking,one";
+	for (p = v; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+		if (!strncmp(p, name, len) && (!p[len] || p[len] == ','))
+			return 1;
+	return 0;
+}
+
+/* Of each device: somebody has its lock until it is idle. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+static int loading[MAX_DEVICES];
+static pthread_t loader[MAX_DEVICES];
+
+void fake_limit_lock(int device)
+{
+	if (device < 0 || device >= MAX_DEVICES || !fake_limit("lock"))
+		return;
+	pthread_mutex_lock(&lock);
+	while (loading[device] && !pthread_equal(loader[device], pthread_self()) && !fake_is_over())
+		pthread_cond_wait(&moved, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+static void hold(int device, int begin)
+{
+	if (!fake_limit("lock"))
+		return;
+	pthread_mutex_lock(&lock);
+	while (begin && loading[device])
+		pthread_cond_wait(&moved, &lock);
+	loading[device] = begin;
+	loader[device] = pthread_self();
+	pthread_cond_broadcast(&moved);
+	pthread_mutex_unlock(&lock);
+}
+
+/* 1: its code is not on the device yet; it counts as there from now on. */
+static int first(CUfunction f)
+{
+	static CUfunction *loaded;
+	static size_t nr;
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < nr && loaded[i] != f; i++)
+		;
+	if (i == nr) {
+		loaded = realloc(loaded, (nr + 1) * sizeof(CUfunction));
+		loaded[nr++] = f;
+		i = nr;
+	}
+	pthread_mutex_unlock(&lock);
+	return i == nr;
+}
+
+/* Bringing code to the device waits for all that the context has, as a driver may that loads lazily. */
+void fake_limit_load(int device, CUfunction f)
+{
+	const char *name;
+
+	if (device < 0 || device >= MAX_DEVICES || REAL(cuFuncGetName)(&name, f) != CUDA_SUCCESS ||
+	    !first(f))
+		return;
+	hold(device, 1);
+	while (fake_host->pending(device, NULL) && !fake_error(device) && !fake_is_over())
+		usleep(50);
+	hold(device, 0);
+}
+
+void fake_limit_room(CUstream s, int per_thread)
+{
+	const char *full = getenv("FAKE_CUDA_FULL");
+
+	if (!s)
+		s = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	if (fake_host->pending(-1, s) < QUEUE_ENTRIES)
+		return;
+	if (full && fake_host->waiting(s))
+		close(open(full, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	while (fake_host->pending(-1, s) >= QUEUE_ENTRIES && !fake_is_over() && fake_limit("queue"))
+		usleep(50);
+}
+
+unsigned int fake_limit_queues(void)
+{
+	const char *v = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	int nr = v && atoi(v) > 0 ? atoi(v) : 8;
+
+	return !fake_limit("hardware") ? 0 : (unsigned int)(nr < 32 ? nr : 32);
+}
+
+void fake_limit_launched(CUstream s)
+{
+	const char *v = getenv("CUDA_LAUNCH_BLOCKING");
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (!v || !atoi(v) || !fake_limit("blocking"))
+		return;
+	REAL(cuStreamIsCapturing)(s, &status);
+	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+		cuStreamSynchronize(s);
+}
+
+void fake_limit_host(int begins)
+{
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+	static __thread int mine;
+
+	if (begins)
+		mine = fake_limit("one");
+	if (!mine)
+		return;
+	if (begins)
+		pthread_mutex_lock(&one);
+	else
+		pthread_mutex_unlock(&one);
+}
+
+API CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+{
+	SEEN(cuStreamCreateWithPriority);
+	fake_limit_lock(fake_device());
+	return REAL(cuStreamCreateWithPriority)(out, flags, priority);
+}
+API CUresult cuStreamCreate(CUstream *out, unsigned int flags)
+{
+	SEEN(cuStreamCreate);
+	fake_limit_lock(fake_device());
+	return REAL(cuStreamCreate)(out, flags);
+}
+
+int fake_limit_exclusive(int device)
+{
+	static int mine[8];
+	const char *path = getenv("FAKE_CUDA_EXCLUSIVE");
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = device, .l_len = 1};
+	static int fd = -1;
+	int ok;
+
+	if (!path)
+		return 1;
+	pthread_mutex_lock(&lock);
+	if (fd < 0)
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ok = mine[device] || (fd >= 0 && !fcntl(fd, F_SETLK, &l));
+	mine[device] = ok;
+	pthread_mutex_unlock(&lock);
+	return ok;
+}

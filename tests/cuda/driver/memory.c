@@ -1,0 +1,106 @@
+/*
+ * The memory of the tests' driver: allocations that wait or fail, what kernels may use. FAKE_CUDA_NO_IPC: handles are refused,
+ * as for instances of a divided GPU. FAKE_CUDA_NO_OPEN: they are given and can't be opened. FAKE_CUDA_NO_P2P: no device
+ * reaches another.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <unistd.h>
+#include "tests/cuda/driver/internal.h"
+
+uint64_t fake_generation;
+int fake_alloc_waits, fake_alloc_fails;
+
+/* RELEASE pairs with a kernel's acquire before it trusts an earlier answer: it then asks for what is there now. */
+void fake_changed(void)
+{
+	__atomic_fetch_add(&fake_generation, 1, __ATOMIC_RELEASE);
+}
+
+static int waits(int device)
+{
+	if (fake_is_over())
+		return 0;
+	if (fake_alloc_waits && fake_host->pending(-1, NULL))
+		return 1;
+	return device >= 0 && fake_limit("sync") && !fake_error(device) &&
+	       fake_host->pending(device, NULL);
+}
+static void alloc_wait(void)
+{
+	int device = fake_device();
+
+	fake_fault_hang("hang");
+	fake_limit_lock(device);
+	while (waits(device))
+		usleep(50);
+}
+
+static CUresult device_alloc(void)
+{
+	alloc_wait();
+	if (fake_error(fake_device()))
+		return fake_error(fake_device());
+	if (__atomic_fetch_sub(&fake_alloc_fails, 1, __ATOMIC_RELAXED) > 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	__atomic_store_n(&fake_alloc_fails, 0, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+/* name(params): the call, behind what has to be waited for. */
+#define WAITS(name, params, before, args)                                                          \
+	API CUresult name params                                                                   \
+	{                                                                                          \
+		CUresult r;                                                                        \
+                                                                                                   \
+		SEEN(name);                                                                        \
+		r = before;                                                                        \
+		if (r == CUDA_SUCCESS)                                                             \
+			r = REAL(name) args;                                                       \
+		fake_changed();                                                                    \
+		return r;                                                                          \
+	}
+#define SLOW (alloc_wait(), CUDA_SUCCESS)
+WAITS(cuMemAlloc_v2, (CUdeviceptr * out, size_t bytes), device_alloc(), (out, bytes))
+WAITS(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned int flags), device_alloc(),
+      (out, bytes, flags))
+WAITS(cuMemFree_v2, (CUdeviceptr p), SLOW, (p))
+WAITS(cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags), SLOW, (out, bytes, flags))
+WAITS(cuMemFreeHost, (void *p), SLOW, (p))
+/* It takes a while; whoever does not wait for it has work on streams by then. */
+WAITS(cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags),
+      (fake_alloc_waits ? usleep(30000) : 0, SLOW), (p, bytes, flags))
+WAITS(cuMemHostUnregister, (void *p), SLOW, (p))
+
+API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
+{
+	SEEN(cuIpcGetMemHandle);
+	return getenv("FAKE_CUDA_NO_IPC") ? CUDA_ERROR_NOT_SUPPORTED
+					  : REAL(cuIpcGetMemHandle)(out, p);
+}
+WAITS(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
+      getenv("FAKE_CUDA_NO_OPEN") ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, (out, handle, flags))
+
+/* Host memory the driver has made is for all devices, also what was registered; that of another device after peer access. */
+int fake_usable(int device, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
+{
+	CUpointer_attribute what[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+	unsigned int type = 0, managed = 0;
+	CUdeviceptr start = 0;
+	size_t size = 0;
+	int owner = -2;
+	void *data[] = {&type, &managed, &owner, &start, &size};
+
+	if (REAL(cuPointerGetAttributes)(5, what, data, at) != CUDA_SUCCESS || !type)
+		return 0;
+	if (at + bytes > start + size ||
+	    !(type == CU_MEMORYTYPE_HOST || managed || owner == device ||
+	      __atomic_load_n(&fake_peers[device], __ATOMIC_RELAXED) >> owner & 1))
+		return 0;
+	*from = start;
+	*to = start + size;
+	return 1;
+}
