@@ -15,7 +15,7 @@
 const struct df_hinside *fake_host;
 static void *real[NR_ROWS];
 static uint64_t counts[NR_ROWS];
-static int log_fd = -1;
+static int logs = 1; /* until it is known better */
 
 static const char *const names[] = {
 #define DF_CU(symbol, ...)	#symbol,
@@ -44,12 +44,13 @@ void fake_seen(enum row row)
 
 	/* RELAXED: a count. */
 	__atomic_add_fetch(&counts[row], 1, __ATOMIC_RELAXED);
-	if (!log_fd)
+	/* RELAXED: the file is the lock's. */
+	if (!__atomic_load_n(&logs, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&lock);
-	if (!log && log_fd < 0) {
+	if (!log) {
 		log = getenv("FAKE_CUDA_LOG") ? fopen(getenv("FAKE_CUDA_LOG"), "ae") : NULL;
-		log_fd = log != NULL;
+		__atomic_store_n(&logs, log != NULL, __ATOMIC_RELAXED);
 	}
 	if (log) {
 		fprintf(log, "%s\n", names[row]);
