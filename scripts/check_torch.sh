@@ -1,31 +1,43 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all] [PART...]     PART: operators ddp ci jobs input suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp ci jobs input others suite
 #
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest; else they are installed into build/venv, once (some
-# gigabytes). --all: the whole suite with 2, 3 and 4 ranks, which takes hours; else a part of it. A line for each check; the
-# last line counts them.
+# TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py is tried too); else they are installed into
+# build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks; else a part of it. --core: what fits into 5
+# minutes (operators, ddp, input, others, some tests of the suite with 2 ranks); where PyTorch cannot be installed it says so and
+# ends with 77. A line for each check; the last line counts them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
-all="" passed=0 failed=0 skipped=0
-if [ "${1-}" = --all ]; then
-	all=1
+part=(--every 9 --limit 120) worlds="2 3 4" passed=0 failed=0 skipped=0
+usual="operators ddp ci jobs input others suite" no_torch=1
+case ${1-} in
+--all)
+	part=()
 	shift
-fi
-parts=" ${*:-operators ddp ci jobs input suite} "
-py=${TORCH_PYTHON:-$PWD/$B/venv/bin/python}
+	;;
+--core)
+	part=(--every 31 --limit 60) worlds=2 usual="operators ddp input others suite" no_torch=77
+	shift
+	;;
+esac
+parts=" ${*:-$usual} "
+T=$(mktemp -d)
+trap 'rm -rf "$T"' EXIT
+py=${TORCH_PYTHON:-$(realpath -m "$B/venv")/bin/python}
 if [ -z "${TORCH_PYTHON-}" ] && ! "$py" -c 'import torch, numpy, expecttest' 2>/dev/null; then
 	echo "installing PyTorch into $B/venv"
-	python3 -m venv "$B/venv" && "$py" -m pip install -q torch numpy expecttest || exit 1
+	python3 -m venv "$B/venv" && "$py" -m pip install -q --retries 1 --timeout 15 torch numpy expecttest nccl4py 2>"$T/log"
+	if [ $? != 0 ]; then
+		echo "skipped: PyTorch cannot be installed ($(grep -m1 ^ERROR "$T/log"))"
+		exit $no_torch
+	fi
 fi
 "$py" -c 'import torch, sys; print("PyTorch", torch.__version__); sys.exit(torch.version.cuda is None)' || {
 	echo "this PyTorch is built without CUDA: install a CUDA build (on Linux x86-64 \`pip install torch\` is one)"
 	exit 1
 }
-T=$(mktemp -d)
-trap 'rm -rf "$T"' EXIT
 export PYTHONUNBUFFERED=1
 unset DFSHIM_TRACE
 
@@ -120,10 +132,17 @@ if wants input; then
 		echo "FAIL interrupted: status $rc; left in /dev/shm: $after"
 	fi
 fi
+if wants others; then
+	if "$py" -c 'import nccl.core, cuda.bindings' 2>/dev/null; then
+		mkdir "$T/id"
+		run "nccl4py" 0 --host -n 2 -- "$py" tests/torch/nccl4py.py "$T/id"
+	else
+		skipped=$((skipped + 1))
+		echo "skip nccl4py: not installed"
+	fi
+fi
 if wants suite; then
-	part=(--every 9 --limit 120)
-	[ -z "$all" ] || part=()
-	for world in 2 3 4; do
+	for world in $worlds; do
 		# PyTorch's tests of the profiler expect the names that only its stock process group gives to its work.
 		TORCH_DIST_USE_NCCL2=0 PYTORCH_PRINT_REPRO_ON_FAILURE=0 "$B/dfshim" run --host=$world -- "$py" tests/torch/suite.py \
 			--world $world --known docs/pytorch-suite.txt "${part[@]}" 2>"$T/err" | tee "$T/log"

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     os.makedirs(os.path.join(temp.name, "barrier"))
     os.makedirs(os.path.join(temp.name, "test_dir"))
     os.environ.update(BACKEND="nccl", WORLD_SIZE=str(args.world), TEMP_DIR=temp.name)
-    os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "100")
+    os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "300")
     os.environ.setdefault("MASTER_ADDR", "localhost")
 
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend  # noqa: E402
