@@ -204,7 +204,7 @@ static void make_smaller(struct cut *c)
 
 static int choose(struct cut *c)
 {
-	int done;
+	int done = 0;
 
 	do {
 		if (!df_graph_reduce(&c->g, DF_W_BASE, 0))
