@@ -65,6 +65,11 @@ struct df_opt {
 	{                                                                                          \
 		.id = DF_OPTION_##common, .help = (text), DF_OPT_TO(var)                           \
 	}
+/* Its argument may be left out. */
+#define DF_OPT_MAYBE(common, var, text)                                                            \
+	{                                                                                          \
+		.id = DF_OPTION_##common, .help = (text), DF_OPT_TO(var), .optional = 1            \
+	}
 #define DF_OPT_AS(common, a, var, text)                                                            \
 	{                                                                                          \
 		.id = DF_OPTION_##common, .arg = (a), .help = (text), DF_OPT_TO(var)               \

@@ -44,6 +44,7 @@ static struct df_opt row(const struct df_cli *cli, size_t i)
 	o.size = own.size;
 	o.help = own.help ?: o.help;
 	o.arg = own.arg ?: o.arg;
+	o.optional = own.optional;
 	return o;
 }
 

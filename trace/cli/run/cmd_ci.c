@@ -185,21 +185,8 @@ int df_cmd_ci(int argc, char **argv)
 	size_t n = 0;
 	ssize_t len = readlink("/proc/self/exe", ci.self, sizeof(ci.self) - 1);
 	const struct df_opt options[] = {
-		{.name = "host",
-		 .kind = DF_OPT_NUMBER,
-		 .arg = "DEVICES",
-		 .min = 1,
-		 .max = 1024,
-		 .optional = 1,
-		 .help = "devices, which are CPU threads (8, or one a process)",
-		 DF_OPT_TO(devices)},
-		{.letter = 'n',
-		 .kind = DF_OPT_NUMBER,
-		 .arg = "PROCS",
-		 .min = 1,
-		 .max = 4096,
-		 .help = "start so many copies, as dfshim run does",
-		 DF_OPT_TO(procs)},
+		DF_OPT_MAYBE(HOST, devices, "devices, which are CPU threads (8, or one a process)"),
+		DF_OPT(PROCS, procs, "start so many copies, as dfshim run does"),
 		DF_TEXT("summary", "FILE", ci.summary, "write a summary in Markdown"),
 		DF_TEXT("report", "FILE", ci.report, "write the HTML report"),
 		DF_OPT(TIMEOUT, timeout, "no progress for so long is a hang (30)"),

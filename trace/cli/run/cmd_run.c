@@ -28,8 +28,7 @@
 #include "trace/cli/run/jobdir.h"
 #include "trace/read/reader.h"
 
-#define NR_PROCS_MAX 4096
-#define TERM_NS	     (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
+#define TERM_NS (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
 
 struct proc {
 	pid_t pid;  /* 0: ended */
@@ -80,22 +79,12 @@ static int parse(int argc, char **argv)
 {
 	const char *trace = NULL;
 	const struct df_opt options[] = {
-		{.name = "host",
-		 .kind = DF_OPT_NUMBER,
-		 .arg = "DEVICES",
-		 .min = 1,
-		 .max = 1024,
-		 .optional = 1,
-		 .help = "devices are CPU threads instead of GPUs (the default where there is no GPU)",
-		 DF_OPT_TO(df_run.devices)},
-		{.letter = 'n',
-		 .kind = DF_OPT_NUMBER,
-		 .arg = "PROCS",
-		 .min = 1,
-		 .max = NR_PROCS_MAX,
-		 .help = "start so many copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
-			 "MASTER_ADDR and MASTER_PORT as torchrun sets them",
-		 DF_OPT_TO(df_run.nr_procs)},
+		DF_OPT_MAYBE(
+			HOST, df_run.devices,
+			"devices are CPU threads instead of GPUs (the default where there is no GPU)"),
+		DF_OPT(PROCS, df_run.nr_procs,
+		       "start so many copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
+		       "MASTER_ADDR and MASTER_PORT as torchrun sets them"),
 		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
 		DF_OPT(RULES, df_run.rules,
 		       "on CPU threads: by NCCL's rules, which may deadlock (libdfnccl.so executes, in mode "
