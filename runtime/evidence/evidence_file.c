@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "runtime/base/err.h"
+#include "runtime/base/first_line.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/time.h"
 
@@ -78,18 +79,6 @@ static int find_all(void *(*find)(const char *), struct driver *d)
 		memcpy((char *)d + names[i].at, &fn, sizeof(fn));
 	}
 	return 0;
-}
-
-/* The first line of a file, without its end; "" where there is none. */
-static void first_line(const char *path, char *to, size_t size)
-{
-	FILE *f = fopen(path, "re");
-
-	if (!f || !fgets(to, (int)size, f))
-		*to = '\0';
-	to[strcspn(to, "\n")] = '\0';
-	if (f)
-		fclose(f);
 }
 
 static int build_of(const char *library, uint64_t *out)
@@ -195,7 +184,7 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library,
 			 "the CUDA driver does not tell what devices there are");
 		return -ENODEV;
 	}
-	first_line("/sys/module/nvidia/version", module, sizeof(module));
+	df_first_line("/sys/module/nvidia/version", module, sizeof(module));
 	out->nr_gpus = DF_MIN(out->nr_gpus, DF_EVIDENCE_GPUS);
 	ret = add(out->common, sizeof(out->common), "build %016llx\ndriver %d %s\n",
 		  (unsigned long long)build, version, module);

@@ -78,9 +78,5 @@ int df_coll_kind_parse(const char *name);
 
 /* Bytes of an element of enum df_type. */
 uint32_t df_type_bytes(uint32_t type);
-const char *df_type_name(uint32_t type);
-
-/* "nop" ... by enum df_opcode. */
-const char *df_op_name(uint32_t op);
 
 #endif

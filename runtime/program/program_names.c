@@ -126,16 +126,6 @@ uint32_t df_type_bytes(uint32_t type)
 	return type < DF_NR_TYPES ? types[type].bytes : 0;
 }
 
-const char *df_type_name(uint32_t type)
-{
-	return type < DF_NR_TYPES ? types[type].name : "?";
-}
-
-const char *df_op_name(uint32_t op)
-{
-	return op < DF_OP_NR ? df_op_info[op].text : "?";
-}
-
 uint32_t df_coll_chunks(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
 			int which)
 {

@@ -300,14 +300,3 @@ const char *df_reader_string(const struct df_reader *r, uint64_t hash, uint32_t 
 	}
 	return NULL;
 }
-
-const char *df_reader_text(const struct df_reader *r, uint64_t number, uint32_t *bytes)
-{
-	const struct df_trace_string *s =
-		number && number <= r->string_bytes ? string_at(r, (uint32_t)number - 1) : NULL;
-
-	if (!s)
-		return NULL;
-	*bytes = s->bytes;
-	return (const char *)(s + 1);
-}

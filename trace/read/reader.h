@@ -96,8 +96,7 @@ int df_reader_get(struct df_reader *r, uint64_t index, struct df_rec *out);
 /* An entry of the communicator table by the number in records (from 1); NULL if there is none. */
 const struct df_trace_comm *df_reader_comm(const struct df_reader *r, uint32_t comm);
 
-/* A string by its hash, or by its number (as in MARK); NULL unknown. Sets *bytes; no terminator. */
+/* A string by its hash; NULL unknown. Sets *bytes; no terminator. */
 const char *df_reader_string(const struct df_reader *r, uint64_t hash, uint32_t *bytes);
-const char *df_reader_text(const struct df_reader *r, uint64_t number, uint32_t *bytes);
 
 #endif

@@ -113,11 +113,6 @@ int df_kind_is_p2p(uint32_t kind)
 	return kind == DF_KIND_SEND || kind == DF_KIND_RECV;
 }
 
-const char *df_kind_abbr(uint32_t k)
-{
-	return k < LEN(kinds) ? kinds[k].abbr : "?";
-}
-
 const char *df_kind_fr(uint32_t k)
 {
 	return k < LEN(kinds) ? kinds[k].fr : "all_reduce";
@@ -198,14 +193,6 @@ const char *df_rec_field(uint32_t t, int which)
 int df_rec_has_comm(uint32_t t)
 {
 	return t < LEN(recs) && recs[t].comm;
-}
-
-int df_kind_parse(const char *name)
-{
-	for (size_t i = 0; i < LEN(kinds); i++)
-		if (!strcmp(kinds[i].name, name) || !strcmp(kinds[i].abbr, name))
-			return (int)i;
-	return -1;
 }
 
 int df_kind_parse_fr(const char *name)

@@ -27,7 +27,6 @@ const char *df_kind_name(uint32_t kind);   /* "AllReduce" */
 int df_kind_reduces(uint32_t kind);	   /* its reduction operator counts */
 int df_kind_rooted(uint32_t kind);	   /* its root counts */
 int df_kind_is_p2p(uint32_t kind);	   /* SEND, RECV: has a peer */
-const char *df_kind_abbr(uint32_t kind);   /* "AR" */
 const char *df_kind_fr(uint32_t kind);	   /* "all_reduce" */
 const char *df_dtype_name(uint32_t type);  /* "float32" */
 const char *df_dtype_torch(uint32_t type); /* "Float" */
@@ -49,7 +48,6 @@ const char *df_rec_field(uint32_t type, int which);
 int df_rec_has_comm(uint32_t type);
 
 /* From the text back to the number; -1 unknown. */
-int df_kind_parse(const char *name);
 int df_kind_parse_fr(const char *name);
 int df_dtype_parse_torch(const char *name);
 int df_rec_parse(const char *name);

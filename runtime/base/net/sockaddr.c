@@ -101,13 +101,6 @@ int df_addr_is_link_local(const union df_sockaddr *addr)
 	       ntohl(addr->in.sin_addr.s_addr) >> 16 == (169u << 8 | 254u);
 }
 
-int df_addr_is_loopback(const union df_sockaddr *addr)
-{
-	if (addr->sa.sa_family == AF_INET6)
-		return IN6_IS_ADDR_LOOPBACK(&addr->in6.sin6_addr);
-	return addr->sa.sa_family == AF_INET && ntohl(addr->in.sin_addr.s_addr) >> 24 == 127;
-}
-
 int df_addr_same_subnet(const union df_sockaddr *a, const union df_sockaddr *b, unsigned bits)
 {
 	const uint8_t *x, *y;

@@ -36,7 +36,6 @@ void df_addr_set_port(union df_sockaddr *addr, int port);
 
 /* 1: fe80::/10 or 169.254.0.0/16, which mean something on one link only. */
 int df_addr_is_link_local(const union df_sockaddr *addr);
-int df_addr_is_loopback(const union df_sockaddr *addr);
 /* 1: of one family, and the first `bits` bits are equal; and, where link-local IPv6, of one interface if both say. */
 int df_addr_same_subnet(const union df_sockaddr *a, const union df_sockaddr *b, unsigned bits);
 

@@ -15,6 +15,7 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/first_line.h"
 #include "runtime/base/net/ifaces.h"
 
 /*
@@ -84,18 +85,10 @@ static void read_attr(const struct df_verbs_port *p, const char *what, int index
 		      size_t size)
 {
 	char path[256];
-	FILE *f;
 
-	out[0] = '\0';
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/gid_attrs/%s/%d", p->device,
 		 p->port, what, index);
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	if (!fgets(out, (int)size, f))
-		out[0] = '\0';
-	out[strcspn(out, "\n")] = '\0';
-	fclose(f);
+	df_first_line(path, out, size);
 }
 
 static int roce_version(const struct df_verbs_port *p, int index)

@@ -135,18 +135,6 @@ int df_pgraph_order(const struct df_pgraph *g, uint32_t *order, uint32_t *nr_ord
 	return flow_run(g, 0, UINT32_MAX, order, nr_order);
 }
 
-int df_flow_ok(struct df_program *const *progs, int nranks, uint32_t per_transfer, uint32_t slots)
-{
-	struct df_pgraph g;
-	int rc = df_pgraph_init(&g, progs, nranks, NULL, NULL);
-
-	if (rc)
-		return rc;
-	rc = flow_graph_ok(&g, per_transfer, slots);
-	df_pgraph_fini(&g);
-	return rc;
-}
-
 int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer)
 {
 	uint32_t lo = 0, hi = 1; /* lo fails, hi is to be shown */

@@ -207,31 +207,14 @@ err_graph:
 
 /* ---- expectations ---------------------------------------------------------------------------------- */
 
-static int more(void *array, uint32_t *cap, uint64_t need, size_t size)
-{
-	uint64_t n = *cap ? *cap : 256;
-	void *p;
-
-	if (need <= *cap)
-		return 0;
-	while (n < need)
-		n *= 2;
-	p = n > UINT32_MAX / 2 ? NULL : realloc(*(void **)array, n * size);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*cap = (uint32_t)n;
-	return 0;
-}
-
 int df_expects_add(struct df_expects *x, int rank, uint32_t chunk, int from, uint32_t from_chunk)
 {
 	struct df_expect *e = x->nr ? &x->e[x->nr - 1] : NULL;
 
-	if (more(&x->c, &x->cap_c, x->nr_c + 1ull, sizeof(*x->c)))
+	if (df_vsim_more(&x->c, &x->cap_c, x->nr_c + 1ull, sizeof(*x->c)))
 		return -ENOMEM;
 	if (!e || e->rank != rank || e->chunk != chunk) {
-		if (more(&x->e, &x->cap, x->nr + 1ull, sizeof(*x->e)))
+		if (df_vsim_more(&x->e, &x->cap, x->nr + 1ull, sizeof(*x->e)))
 			return -ENOMEM;
 		x->e[x->nr++] = (struct df_expect){rank, chunk, x->nr_c, 0};
 		e = &x->e[x->nr - 1];

@@ -72,8 +72,6 @@ int df_verify(const struct df_verify_in *in, struct df_verify_out *out);
  */
 #define DF_MAX_SLOTS 1024
 int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer);
-/* 1 if it completes with `slots`, 0 if not, -errno. */
-int df_flow_ok(struct df_program *const *progs, int nranks, uint32_t per_transfer, uint32_t slots);
 
 /*
  * Largest message (bytes of the whole buffer, `total_chunks` chunks) that MSCCL itself could run with

@@ -11,7 +11,7 @@
 
 #define NONE UINT32_MAX
 
-static int more(void *array, uint32_t *cap, uint64_t need, size_t size)
+int df_vsim_more(void *array, uint32_t *cap, uint64_t need, size_t size)
 {
 	uint64_t n = *cap ? *cap : 256;
 	void *p;
@@ -108,7 +108,7 @@ static int load(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round, in
 	for (a = l->reads; a && s->acc[a - 1].thread != t; a = s->acc[a - 1].next)
 		;
 	if (!a) {
-		if (more(&s->acc, &s->cap_acc, s->nr_acc + 1ull, sizeof(*s->acc)))
+		if (df_vsim_more(&s->acc, &s->cap_acc, s->nr_acc + 1ull, sizeof(*s->acc)))
 			return -ENOMEM;
 		s->acc[s->nr_acc] = (struct df_vaccess){t, 0, l->reads};
 		a = l->reads = ++s->nr_acc;
@@ -238,7 +238,8 @@ static int exec(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round)
 		const struct df_gconn *c = &s->g->conn[th->send[in->send_conn]];
 
 		tx = &s->slice[round * s->g->nr_slices + c->first_slice + in->send_ord];
-		if (more(&s->val, &s->cap_val, s->nr_val + (uint64_t)in->cnt, sizeof(*s->val)))
+		if (df_vsim_more(&s->val, &s->cap_val, s->nr_val + (uint64_t)in->cnt,
+				 sizeof(*s->val)))
 			return -ENOMEM;
 		tx->first = s->nr_val;
 		tx->cnt = in->cnt;

@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "runtime/base/err.h"
+#include "runtime/base/first_line.h"
 #include "runtime/base/version.h"
 #include "runtime/evidence/evidence_file.h"
 #include "trace/cli/cli.h"
@@ -22,17 +23,6 @@ static void *driver;
 static void *find(const char *name)
 {
 	return dlsym(driver, name);
-}
-
-static void first_line(const char *path, char *to, size_t size)
-{
-	FILE *f = fopen(path, "re");
-
-	if (!f || !fgets(to, (int)size, f))
-		*to = '\0';
-	to[strcspn(to, "\n")] = '\0';
-	if (f)
-		fclose(f);
 }
 
 static void nccl_version(const char *library)
@@ -61,7 +51,7 @@ static void network(const char *kind, const char *folder, const char *file)
 		if (*e->d_name == '.' || !strcmp(e->d_name, "lo"))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s/%s", folder, e->d_name, file);
-		first_line(path, said, sizeof(said));
+		df_first_line(path, said, sizeof(said));
 		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%.32s %.40s", n ? ", " : "",
 				      e->d_name, *said ? said : "?");
 	}
@@ -89,7 +79,7 @@ static void topology(int nr)
 			for (char *p = id; *p; p++)
 				*p |= *p >= 'A' && *p <= 'F' ? 0x20 : 0;
 			snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", id);
-			first_line(path, numa, sizeof(numa));
+			df_first_line(path, numa, sizeof(numa));
 		}
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%sGPU %d at %s, NUMA node %s",
 				      n ? "; " : "", i, *id ? id : "?", *numa ? numa : "?");
@@ -111,7 +101,7 @@ int df_doctor_facts(const struct df_doctor_opts *o)
 	df_doctor_tell("fact\tdfshim\t%s", DF_VERSION);
 	if (!uname(&u))
 		df_doctor_tell("fact\tsystem\t%s %s %s", u.sysname, u.release, u.machine);
-	first_line("/proc/driver/nvidia/version", line, sizeof(line));
+	df_first_line("/proc/driver/nvidia/version", line, sizeof(line));
 	if (*line)
 		df_doctor_tell("fact\tdriver\t%s", line);
 	nccl_version(o->nccl ? o->nccl : "libnccl.so.2");

@@ -1,0 +1,22 @@
+/*
+ * What the kernel says in files of one line, as /sys and /proc have them. Thread-safe.
+ */
+#ifndef DF_BASE_FIRST_LINE_H
+#define DF_BASE_FIRST_LINE_H
+
+#include <stdio.h>
+#include <string.h>
+
+/* The first line of a file, without its end; "" where there is none. */
+static inline void df_first_line(const char *path, char *to, size_t size)
+{
+	FILE *f = fopen(path, "re");
+
+	if (!f || !fgets(to, (int)size, f))
+		*to = '\0';
+	to[strcspn(to, "\n")] = '\0';
+	if (f)
+		fclose(f);
+}
+
+#endif
