@@ -4,10 +4,11 @@
 #   scripts/soak.sh HOURS [PART...]        (fractions too; parts: programs kills fuzz steady hard)
 #
 # Every finding is a line "FINDING: ..." with what to repeat it by; its folder is kept in build/soak. The last line counts runs
-# and findings. SEED: of all draws. What has been run is written down in docs/soak.md by whoever ran it.
+# and findings. SEED: of all draws. JOBS: so many jobs of kills and hard run side by side (2 for each processor); JOBS=1 with the seed of a
+# finding repeats it. What has been run is written down in docs/soak.md by whoever ran it.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-export SRC=$PWD B=${B:-build} SEED=${SEED:-$(date +%s)}
+export SRC=$PWD B=${B:-build} SEED=${SEED:-$(date +%s)} JOBS=${JOBS:-$((2 * $(nproc)))}
 case $B in /*) ;; *) B=$PWD/$B ;; esac
 hours=${1-1}
 shift
@@ -31,7 +32,7 @@ fi
 declare -A share=([programs]=30 [kills]=30 [fuzz]=15 [steady]=10 [hard]=15)
 all=0 runs=0 findings=0
 for p; do all=$((all + share[$p])); done
-echo "soak: $hours h, SEED=$SEED, commit $(git rev-parse --short=12 HEAD 2>/dev/null), $(nproc) processors, $(date -u +%F)"
+echo "soak: $hours h, SEED=$SEED, JOBS=$JOBS, commit $(git rev-parse --short=12 HEAD 2>/dev/null), $(nproc) processors, $(date -u +%F)"
 unset DFSHIM_TRACE LD_PRELOAD
 rm -rf "$B/soak"
 for p; do

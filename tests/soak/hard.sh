@@ -4,6 +4,7 @@
 # shellcheck disable=SC2154 # draw and pick set them
 set -u
 . "$SRC/tests/soak/lib.sh"
+side_by_side
 mkdir -p "$T/disk"
 gcc -shared -fPIC -O1 -o "$T/steps.so" "$SRC/tests/soak/steps.c" -ldl || exit 1
 # small_disk SIZE COMMAND...: the trace's folder is a file system of that size.

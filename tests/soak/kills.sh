@@ -5,6 +5,7 @@
 # shellcheck disable=SC2154 # draw and pick set them
 set -u
 . "$SRC/tests/soak/lib.sh"
+side_by_side
 declare -A times
 until over; do
 	runs=$((runs + 1))

@@ -5,6 +5,24 @@ runs=0 findings=0
 part=$(basename "$0" .sh)
 begun=$(date +%s)
 mkdir -p "$T"
+
+# side_by_side: JOBS of this part, each with a folder and a seed of its own. Its jobs mostly wait, for time-outs and for ranks
+# that are stopped; so one processor serves many.
+side_by_side() {
+	[ "${JOBS:-1}" -gt 1 ] || return 0
+	local i jobs=$JOBS
+	for ((i = 0; i < jobs; i++)); do
+		JOBS=1 T=$T/$i SEED=$((SEED * jobs + i)) "$0" >"$T/$i.log" 2>&1 &
+	done
+	wait
+	cat "$T"/*.log | awk -v p="$part:" -v jobs="$jobs" '
+		$1 == p && $3 == "runs," {runs += $2; findings += $4; ended++; next}
+		$1 == p && NF == 3 {n[$3] += $2; next}
+		{print}
+		END {for (k in n) print p, n[k], k
+			print p, runs + 0, "runs,", findings + jobs - ended, "findings"}'
+	exit
+}
 over() { [ $(($(date +%s) - begun)) -ge "$BUDGET" ]; }
 
 # draw NAME FROM TO, pick NAME WORD...: a number, a word, into the exported variable NAME. In a subshell bash would draw anew
