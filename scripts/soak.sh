@@ -34,10 +34,10 @@ all=0 runs=0 findings=0
 for p; do all=$((all + share[$p])); done
 echo "soak: $hours h, SEED=$SEED, JOBS=$JOBS, commit $(git rev-parse --short=12 HEAD 2>/dev/null), $(nproc) processors, $(date -u +%F)"
 unset DFSHIM_TRACE LD_PRELOAD
-rm -rf "$B/soak"
+
 for p; do
 	export T=$B/soak/$p BUDGET=$((seconds * share[$p] / all))
-	mkdir -p "$T"
+	rm -rf "$T" && mkdir -p "$T"
 	echo "== $p: $BUDGET s =="
 	"tests/soak/$p.sh" 2>&1 | tee "$T/part.log"
 	read -r _ r _ f _ <<<"$(grep -E "^$p: [0-9]+ runs, [0-9]+ findings$" "$T/part.log" | tail -1)"
