@@ -155,6 +155,8 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	 */
 	__atomic_store_n(&comm->open, 1, __ATOMIC_RELEASE);
 	set_state(comm, DF_COMM_READY);
+	/* df_comm_death() passes over communicators that are not open: a member may have died between the rendezvous and here. */
+	df_ctl_tell_deaths(comm->ctl);
 	return comm->state == DF_COMM_READY ? 0 : -ECANCELED;
 }
 

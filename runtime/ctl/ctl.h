@@ -133,6 +133,12 @@ void df_ctl_counts(uint64_t *messages, uint64_t *frames);
 /* 1: the process has died or left, as far as we know. */
 int df_ctl_is_dead(uint64_t proc);
 
+/*
+ * Calls death() for each member of the communicator that has died or left already, on the control thread, whether or not it was
+ * called before: who has opened the communicator only now has missed it. Does not block.
+ */
+void df_ctl_tell_deaths(const struct df_ctl_comm *c);
+
 /* The process ends in order: say good-bye on all links, so that it is no death. For the destructor. */
 void df_ctl_goodbye(void);
 

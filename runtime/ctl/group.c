@@ -181,6 +181,14 @@ const struct df_member *df_ctl_members(const struct df_ctl_comm *c)
 	return c->group->members;
 }
 
+void df_ctl_tell_deaths(const struct df_ctl_comm *c)
+{
+	df_ctl_lock();
+	for (int i = 0; i < c->group->nr_procs; i++)
+		df_tree_tell_again(c->group->procs[i]);
+	df_ctl_unlock();
+}
+
 uint64_t df_ctl_hash(const struct df_ctl_comm *c)
 {
 	return c->group->hash;

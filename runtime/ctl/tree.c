@@ -81,6 +81,15 @@ int df_tree_is_dead(uint64_t proc)
 	return c != NULL;
 }
 
+void df_tree_tell_again(uint64_t proc)
+{
+	struct corpse *c;
+
+	HASH_FIND(hh, df_tree.corpses, &proc, sizeof(proc), c);
+	if (c)
+		df_flood_queue_death(proc, c->in_order, 1);
+}
+
 unsigned df_tree_send_all(const struct df_link *except, unsigned type, const void *a,
 			  size_t a_bytes, const void *b, size_t b_bytes)
 {

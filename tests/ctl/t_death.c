@@ -137,7 +137,7 @@ static int gathers(int index, void *arg)
 {
 	struct df_ctl_comm *world = begin(index), *rest = NULL;
 	int i, n = 0, me = 0, ret = 0, ranks[NR_MAX];
-	uint32_t at;
+	uint32_t at = 0;
 
 	(void)arg;
 	for (i = 0; i < job->n; i++) {
@@ -267,9 +267,9 @@ END_TEST
 
 static int leaves(int index, void *arg)
 {
-	struct df_ctl_comm *world = begin(index);
-	uint32_t at;
-	int i;
+	struct df_ctl_comm *world = begin(index), *late;
+	int i, ranks[NR_MAX];
+	uint32_t at = 0;
 
 	(void)arg;
 	ct_arrive(&job->share, 1, (uint32_t)job->n);
@@ -279,6 +279,15 @@ static int leaves(int index, void *arg)
 	}
 	ck_assert_int_eq(orderly[wait_death(0)], 1);
 	ck_assert_uint_eq(nr_deaths(0, &at), 1);
+	/* A communicator that is opened now has missed it, and is told. */
+	for (i = 0; i < job->n; i++)
+		ranks[i] = i;
+	ck_assert_int_eq(df_ctl_derive(world, 77, ranks, job->n, index, 0, &late), 0);
+	df_ctl_tell_deaths(late);
+	while (nr_deaths(0, &at) < 2)
+		usleep(500);
+	ck_assert_int_eq(orderly[at], 1);
+	df_ctl_leave(late);
 	ck_assert_int_eq(ct_gather(world, index, job->n, 1, 1, NULL), -ECONNRESET);
 	for (i = 1; i < job->n; i++)
 		ck_assert_uint_eq(nr_deaths(i, &at), 0);
