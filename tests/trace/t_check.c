@@ -498,6 +498,29 @@ START_TEST(test_broken_off_by_others)
 }
 END_TEST
 
+/*
+ * Rank 1 waits outside of NCCL for rank 0, which waits for the collective that rank 1 has not issued. Rank 0's time-out ends its
+ * communicator; it goes on, releases rank 1, and that comes to the collective: it was not there when it mattered.
+ */
+START_TEST(test_released_by_the_end)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_STREAM_SYNC, 1, 0);
+	im[1].clock = im[0].clock + 59000000000;
+	tb_rec(&im[1], DF_REC_HOST_AT, 0, im[1].h->pid, DF_AT_IO, 0)->thread = 99;
+	tb_quiet(&im[0], 60000);
+	tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 1, 0, 0)->comm = 1;
+	tb_rec(&im[0], DF_REC_CALL_EXIT, 77, DF_CALL_STREAM_SYNC, 0, 0);
+	im[1].clock = im[0].clock;
+	tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_rec(&im[1], DF_REC_OP_FAILED, 0, DF_KIND_ALLREDUCE, 6, 0)->comm = 1;
+	expect(im, 2, "HOST", "outside NCCL and CUDA");
+}
+END_TEST
+
 START_TEST(test_init)
 {
 	struct tb_image im[2];
@@ -507,6 +530,13 @@ START_TEST(test_init)
 	tb_quiet(&im[0], 60000);
 	tb_quiet(&im[1], 60000);
 	expect(im, 2, "INIT", "1 of 2 ranks");
+	/* Who has come is recorded: then it says who has not. */
+	pair(im, 1);
+	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 2);
+	tb_rec(&im[0], DF_REC_COMM_INIT, 77, 0x9f3a, 2, 0)->rank = 0;
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	expect(im, 2, "INIT", "rank 1 of 2 has not called ncclCommInitRank");
 }
 END_TEST
 
@@ -645,6 +675,7 @@ int main(void)
 	tcase_add_test(t, test_destroyed);
 	tcase_add_test(t, test_ended_from_outside);
 	tcase_add_test(t, test_failed_call);
+	tcase_add_test(t, test_released_by_the_end);
 	tcase_add_loop_test(t, test_broken_off_by_others, 0, 2);
 	tcase_add_test(t, test_init);
 	tcase_add_test(t, test_nccl_internal);

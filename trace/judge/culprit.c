@@ -206,6 +206,54 @@ void df_line_crash(struct df_check_result *r, struct df_line *b)
 	crash_waited(r, b);
 }
 
+#define SOME	  4	    /* ranks that are named one by one */
+#define RANKS_MAX (1 << 16) /* a record may say anything */
+
+/* Did a rank call ncclCommInitRank with this id, as far as the traces show? */
+static int has_called(const struct df_check_set *set, uint64_t id, uint32_t rank)
+{
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		for (size_t k = 0; k < t->nr_notes && !t->dropped; k++) {
+			const struct df_rec *rec = &t->notes[k].rec;
+
+			if (rec->type == DF_REC_COMM_INIT && rec->a == id &&
+			    rec->rank == (int32_t)rank)
+				return 1;
+		}
+	}
+	return 0;
+}
+
+/* "rank 1 of 2 has not called ncclCommInitRank": 0 where the records do not say which ranks those are. */
+static int who_has_not_called(struct df_check_result *r, const struct df_bar *bar,
+			      struct df_line *b)
+{
+	uint32_t absent[SOME], nr = 0;
+
+	for (uint32_t k = 0; k < bar->expect && bar->expect <= RANKS_MAX; k++) {
+		if (has_called(r->set, bar->object, k))
+			continue;
+		if (nr < SOME)
+			absent[nr] = k;
+		nr++;
+	}
+	if (!nr || nr != bar->expect - bar->nr_here)
+		return 0;
+	df_line_put(b, "rank%s ", DF_PLURAL(nr));
+	for (uint32_t k = 0; k < nr && k < SOME; k++)
+		df_line_put(b, "%s%u", k ? ", " : "", absent[k]);
+	if (nr > SOME)
+		df_line_put(b, " and %u more", nr - SOME);
+	df_line_put(b,
+		    " of %u %s not called ncclCommInitRank for the communicator with unique id "
+		    "%016" PRIx64 "; %u rank%s wait%s there",
+		    bar->expect, nr == 1 ? "has" : "have", bar->object, bar->nr_here,
+		    DF_PLURAL(bar->nr_here), bar->nr_here == 1 ? "s" : "");
+	return 1;
+}
+
 void df_line_init(struct df_check_result *r, struct df_line *b)
 {
 	for (size_t i = 0; i < r->g.nr_bars; i++) {
@@ -213,6 +261,8 @@ void df_line_init(struct df_check_result *r, struct df_line *b)
 
 		if (bar->call != DF_CALL_COMM_INIT || !r->g.stuck[bar->node])
 			continue;
+		if (who_has_not_called(r, bar, b))
+			return;
 		df_line_put(b,
 			    "communicator with unique id %016" PRIx64
 			    ": %u of %u ranks wait in ncclCommInitRank, %u %s not called it",

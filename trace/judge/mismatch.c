@@ -198,6 +198,22 @@ static int open_trace(const struct df_trc *t, struct df_reader *r)
 			: df_reader_open(r, t->path, NULL);
 }
 
+/* Its operations again, into r->set->load, as far as they count; none of a file that has gone meanwhile: the others say enough. */
+static int load_again(struct df_check_result *r, const struct df_trc *t)
+{
+	struct df_load *l = &r->set->load;
+	struct df_reader reader;
+	int rc;
+
+	l->nr_ops = 0;
+	if (open_trace(t, &reader))
+		return 0;
+	l->until_ns = t->until_ns;
+	rc = df_load_trace(l, &reader);
+	df_reader_close(&reader);
+	return rc;
+}
+
 /*
  * Is this operation of the other rank what u should have met? By NCCL's rules the k-th of the pair is; by ours one
  * of another size for which u's rank has no partner.
@@ -224,13 +240,11 @@ static int other_end(struct df_check_result *r, const struct df_match *in, const
 	int rank = u->l.rank == in->src ? in->dst : in->src;
 	const struct df_trc_comm *e = df_set_entry(r->set, in->gcomm, rank);
 	struct df_load *l = &r->set->load;
-	struct df_reader reader;
 	int rc;
 
-	if (!e || open_trace(&r->set->traces[e->trace], &reader))
+	if (!e)
 		return 0;
-	rc = df_load_trace(l, &reader);
-	df_reader_close(&reader);
+	rc = load_again(r, &r->set->traces[e->trace]);
 	for (size_t i = 0; !rc && i < l->nr_ops; i++) {
 		const struct df_lop *op = &l->ops[i];
 
@@ -298,14 +312,8 @@ static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t inde
 {
 	const struct df_trc_comm *e = &r->set->entries[entry];
 	struct df_load *l = &r->set->load;
-	struct df_reader reader;
-	int rc;
+	int rc = load_again(r, &r->set->traces[e->trace]);
 
-	/* A file that has gone meanwhile: the others say enough. */
-	if (open_trace(&r->set->traces[e->trace], &reader))
-		return 0;
-	rc = df_load_trace(l, &reader);
-	df_reader_close(&reader);
 	for (size_t i = 0; !rc && i < l->nr_ops; i++)
 		if (l->ops[i].comm == e->local && l->ops[i].index == index &&
 		    !df_kind_is_p2p(l->ops[i].kind))

@@ -56,13 +56,15 @@ int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struc
 	 * On a machine without time for it a process may never come to note the standstill itself that it is part of. Its
 	 * hosts were looked at then, for one that did.
 	 */
-	if (rec->type != DF_REC_COMM_ABORT && !(l->nr_open && still && broken_off(rec)))
+	int late = l->until_ns && rec->time_ns > l->until_ns;
+
+	if (!late && rec->type != DF_REC_COMM_ABORT && !(l->nr_open && still && broken_off(rec)))
 		return 0;
 	/* Only asked where somebody gave up: it costs a pass over the rest. */
 	if (*new_comm == DF_NO_REC)
 		*new_comm = last_new_comm(r);
 	if (index >= *new_comm)
-		return l->nr_open || still == DF_STILL_STALL;
+		return late || l->nr_open || still == DF_STILL_STALL;
 	if (rec->type == DF_REC_COMM_ABORT)
 		over(l, rec);
 	return 0;

@@ -520,6 +520,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		l->nr_comms = 0;
 	l->first_ns = l->last_ns = l->last_rec = l->last_progress_ns = 0;
 	l->cut_rec = DF_NO_REC;
+	l->cut_ns = 0;
 	l->nr_open = 0;
 	l->map_used = 0;
 	if (l->map)
@@ -528,11 +529,14 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 	while (!rc && (rec = df_reader_next(r, &index))) {
 		if (!l->first_ns)
 			l->first_ns = rec->time_ns;
-		if (rec->time_ns > l->last_ns)
+		if (rec->time_ns > l->last_ns && !(l->until_ns && rec->time_ns > l->until_ns))
 			l->last_ns = rec->time_ns;
 		l->last_rec = index;
 		if (df_load_breaks_off(l, r, rec, index, still, &new_comm)) {
 			l->cut_rec = index;
+			if (rec->type == DF_REC_COMM_ABORT ||
+			    (rec->type == DF_REC_CALL_ENTER && rec->a == DF_CALL_COMM_ABORT))
+				l->cut_ns = rec->time_ns;
 			/* Unless it died before and was only found late: that is seen when all traces are there. */
 			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
 				rc = push_note(l, rec, index);

@@ -114,7 +114,12 @@ struct df_load {
 	 * off there. What came before is the evidence and is all that is loaded. DF_NO_REC: none.
 	 */
 	uint64_t cut_rec;
+	uint64_t cut_ns;  /* of that record, where this process gave up; 0: others did, or nobody */
 	uint64_t nr_open; /* unfinished operations and open calls */
+	/*
+	 * Set by the caller, for all loads that follow: another process gave up then, and what comes after is a consequence. 0: none.
+	 */
+	uint64_t until_ns;
 
 	struct df_lop *ops;
 	size_t nr_ops, cap_ops, nr_by_nccl;

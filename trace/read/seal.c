@@ -379,17 +379,56 @@ int df_set_is_partial(const struct df_check_set *set)
 	return here < world;
 }
 
+/* Traces in order, on one clock, without those of earlier runs. */
+static int arrange(struct df_check_set *set)
+{
+	int rc = df_set_order(set);
+
+	if (rc)
+		return rc;
+	align_clocks(set);
+	return drop_old_runs(set);
+}
+
+/*
+ * When a process that had noted the standstill ended its communicators, before which all is evidence. What any process did later may follow
+ * from that: it is released from a wait outside NCCL, for example, and comes to the collective that ended without it. 0: all have been
+ * loaded up to that moment, or nobody gave up.
+ */
+static uint64_t given_up(const struct df_check_set *set)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		/* Of a process that is asked, not read, everything is from now. */
+		if (t->hosts || t->until_ns)
+			return 0;
+		if (!t->dropped && t->stall_ms && t->cut_ns &&
+		    t->cut_ns + (uint64_t)t->skew_ns < first)
+			first = t->cut_ns + (uint64_t)t->skew_ns;
+	}
+	for (size_t i = 0; first != UINT64_MAX && i < set->nr_traces; i++)
+		if (!set->traces[i].dropped && last_at(&set->traces[i]) > first)
+			return first;
+	return 0;
+}
+
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
 {
+	uint64_t until;
 	int rc;
 
 	if (set->sealed)
 		return 0;
-	rc = df_set_order(set);
-	if (rc)
-		return rc;
-	align_clocks(set);
-	rc = drop_old_runs(set);
+	rc = arrange(set);
+	until = rc ? 0 : given_up(set);
+	if (until) {
+		rc = df_set_until(set, until);
+		if (!rc)
+			rc = arrange(set);
+	}
 	if (rc)
 		return rc;
 	rc = sort_entries(set);

@@ -344,6 +344,8 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	t->nr_torn = l->nr_torn;
 	t->fate = l->h.closed && l->cut_rec == DF_NO_REC ? DF_EXITED : DF_ALIVE;
 	t->cut = l->cut_rec != DF_NO_REC;
+	t->cut_ns = l->cut_ns;
+	t->until_ns = l->until_ns;
 	set->nr_recs += l->nr_recs;
 	set->nr_torn += l->nr_torn;
 	rc = add_entries(set, t, trace, r);
@@ -443,6 +445,34 @@ int df_check_add_file(struct df_check_set *set, const char *path)
 	rc = add(set, &r, slash ? slash + 1 : path, path, NULL, 0);
 	df_reader_close(&r);
 	return rc;
+}
+
+int df_set_until(struct df_check_set *set, uint64_t at_ns)
+{
+	struct df_check_set *again = df_check_set_new(), old;
+	int rc = again ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !rc && i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		again->load.until_ns = at_ns - (uint64_t)t->skew_ns;
+		rc = t->image ? df_check_add_image(again, t->image, t->image_bytes, t->name)
+			      : df_check_add_file(again, t->path);
+	}
+	if (!rc) {
+		again->load.until_ns = 0;
+		again->refs = set->refs;
+		again->proof = set->proof;
+		again->polls_are_free = set->polls_are_free;
+		memcpy(again->error, set->error, sizeof(again->error));
+		old = *set;
+		*set = *again;
+		*again = old;
+		again->refs = 1;
+	}
+	df_check_set_free(again);
+	/* A file that has gone meanwhile. */
+	return rc == -ENOMEM ? rc : 0;
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)

@@ -101,8 +101,8 @@ struct df_trc {
 	int32_t order;	/* its lowest rank, by which it is sorted; -1 none */
 	uint64_t first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done,
 		nr_finished;
-	int64_t skew_ns; /* to add to this trace's clock */
-	uint64_t dead_ns;
+	int64_t skew_ns;		    /* to add to this trace's clock */
+	uint64_t dead_ns, cut_ns, until_ns; /* the last two: as in struct df_load */
 	enum df_fate fate;
 	uint32_t first_entry, nr_entries; /* in df_check_set.entries */
 	size_t first_op, nr_uops;	  /* in df_check_set.ops */
@@ -189,11 +189,10 @@ int df_set_is_partial(const struct df_check_set *set);
 /* Sorts entries, names ranks and communicators, finds fates. Once, before the graph. */
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 
-/*
- * Part of df_set_seal(), before ranks have their names: traces, and with them operations, entries and communicators, in
- * an order that does not depend on that in which they were added. 0 or -ENOMEM.
- */
+/* Parts of df_set_seal(), before ranks have their names; 0 or -ENOMEM. All in an order that does not depend on that of adding. */
 int df_set_order(struct df_check_set *set);
+/* Once more, as all was then, on the first trace's clock. */
+int df_set_until(struct df_check_set *set, uint64_t at_ns);
 
 /* The entry of a rank in a communicator, or NULL: no trace of it. */
 struct df_trc_comm *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
