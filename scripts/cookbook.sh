@@ -4,7 +4,8 @@
 #
 #   TORCH_PYTHON=/path/python scripts/cookbook.sh [--check] [NAME...]
 #
-# --check: nothing is written; the verdict and the lines of the program that the page shows are what is said today.
+# --check: nothing is written; the program that the page shows is the one that is run, and the verdict, what to do, and the lines of
+# the program are what is said today.
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch. Status 77: there is none.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -22,10 +23,12 @@ bad=0
 # The sentence, where the orders part, what to do, where the program is. Times differ from run to run.
 shorten() {
 	awk 'NR == 1 || /^Fix: /; /^First divergence|^Python stacks/ { on = 1 } /^$/ { on = 0 } on && !/^Fix: /' "$1" |
-		sed -E 's/[0-9]+\.[0-9] s\b/5.0 s/g; s/\(pid [0-9]+\)/(pid 4242)/; s/0x[0-9a-f]{6,}/0x.../g'
+		sed -E 's/[0-9]+\.[0-9] s\b/5.0 s/g; s/\(pid [0-9]+( on [^,)]*)?/(pid 4242/; s/0x[0-9a-f]{6,}/0x.../g'
 }
-# What a reader relies on: the word, and the lines of the program.
-essence() { sed -nE '1s/^([A-Z_]+).*/\1/p; s/^  [^:]*: ([a-z]+\.py:[0-9]+) .*/\1/p' "$1" | sort -u; }
+# What a reader relies on: the word, what to do, and the lines of the program.
+essence() { sed -nE '1s/^([A-Z_]+).*/\1/p; /^Fix: /p; s/^  [^:]*: .*\b([a-z]+\.py:[0-9]+) <module>.*/\1/p' "$1" | sort -u; }
+# block N NAME: the N-th block of its entry in the page.
+block() { awk -v n="$1" -v m="<!-- $2 -->" '$0 == m {on = 1} /^<!-- end -->$/ {on = 0} on && /^```/ {at++; next} on && at == 2 * n - 1' $page; }
 for name; do
 	(cd docs/cookbook && timeout -k 5 200 "$B/dfshim" run --host -n 2 --rules nccl --trace "$tmp/$name" --timeout 5 -- \
 		"$TORCH_PYTHON" "$name.py") >"$tmp/$name.log" 2>&1
@@ -41,8 +44,11 @@ for name; do
 		scripts/insert.sh $page "$name" "$tmp/$name.new" || bad=1
 		continue
 	fi
-	awk -v m="<!-- $name -->" '$0 == m {on = 1} /^<!-- end -->$/ {on = said = 0} said && !/^```/; on && /^```$/ {said++}' $page |
-		sed '/^$/d' >"$tmp/$name.old"
+	block 2 "$name" >"$tmp/$name.old"
+	diff <(block 1 "$name") <(sed 1,2d "docs/cookbook/$name.py") || {
+		echo "cookbook: $name: $page shows another program (<) than docs/cookbook/$name.py (>)"
+		bad=1
+	}
 	diff <(essence "$tmp/$name.old") <(shorten "$tmp/$name.said" | essence -) || {
 		echo "cookbook: $name: $page has another verdict (<) than now (>): $(head -1 "$tmp/$name.said"); $(tail -3 "$tmp/$name.log")"
 		bad=1

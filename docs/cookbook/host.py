@@ -10,10 +10,15 @@ torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
 store = dist.distributed_c10d._get_default_store()
 x = torch.ones(1024, device="cuda")
-dist.all_reduce(x)
-torch.cuda.synchronize()
+
+
+def loss():
+    dist.all_reduce(x)
+    return x[0].item()
+
+
+loss()
 if rank == 1:
     store.wait(["checkpoint written"])
-dist.all_reduce(x)
-torch.cuda.synchronize()
+loss()
 store.set("checkpoint written", "yes")
