@@ -283,7 +283,7 @@ struct df_backend {
 	 * aside, and asked for again. agreed: 1 when these two ranks reach each other's (since meet()); cheap.
 	 * alloc: -ENOMEM also where it takes too long. open: where a chunk of another process's memory lies for our device;
 	 * -EAGAIN also where it is refused. close: nobody uses that process's any more. limit: at most so many bytes, for
-	 * tests; 0: no limit.
+	 * tests; 0: no limit. bytes: what a device has altogether; 0: not known.
 	 */
 	int (*far_agreed)(const struct df_member *self, const struct df_member *peer);
 	int (*far_alloc)(int device, uint64_t bytes, struct df_far_block *out);
@@ -291,6 +291,7 @@ struct df_backend {
 	int (*far_open)(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr);
 	void (*far_close)(uint64_t proc);
 	void (*far_limit)(uint64_t bytes);
+	uint64_t (*far_bytes)(int device);
 
 	/* -- the application's devices, streams, events, memory -- */
 

@@ -174,6 +174,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	coll->dev = comm->dev;
 	df_list_init(&coll->node);
 	df_list_init(&coll->waiting);
+	df_list_init(&coll->holding);
 	ret = df_program_select(df_rt.algos, df_rt.tuner, &query, &coll->prog, &coll->pick);
 	if (ret)
 		goto err_coll;
@@ -425,6 +426,7 @@ void df_coll_destroy(struct df_coll *coll)
 	struct df_kinst *inst, *next;
 
 	df_list_del(&coll->node);
+	df_list_del(&coll->holding);
 	if (!df_list_empty(&coll->waiting)) {
 		df_list_del(&coll->waiting);
 		__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting - 1,

@@ -63,7 +63,9 @@ struct df_coll {
 	UT_hash_handle hh;
 	struct df_comm *comm;
 	struct df_dev *dev;
-	struct df_list node;	/* dev->colls */
+	struct df_list node; /* dev->colls */
+	struct df_list
+		holding; /* dev->holding: it has connectors of its own that could be recycled */
 	struct df_list waiting; /* dev->connecting */
 	struct df_program *prog;
 	uint64_t key;	  /* hash of communicator and signature: what connectors are named by */

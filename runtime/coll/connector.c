@@ -173,7 +173,7 @@ static int find_end(const struct df_coll *coll, struct df_cend *end)
 }
 
 /* The owner's side: a new connector, or the successor of a recycled one. -EAGAIN: its memory is on its way. */
-static int make_end(const struct df_coll *coll, struct df_cend *end)
+static int make_end(struct df_coll *coll, struct df_cend *end)
 {
 	int ret;
 
@@ -185,6 +185,8 @@ static int make_end(const struct df_coll *coll, struct df_cend *end)
 	connect_end(coll, end);
 	if (end->k->bell)
 		df_bell_ring(end->k->bell);
+	if (df_conn_movable(end) && df_list_empty(&coll->holding))
+		df_list_add_tail(&coll->dev->holding, &coll->holding);
 	return 0;
 }
 
@@ -271,6 +273,7 @@ int df_coll_connect(struct df_coll *coll)
 
 err_ends:
 	df_coll_disconnect(coll);
+	df_list_del(&coll->holding);
 	return ret;
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+struct df_cend;
 struct df_coll;
 struct df_comm;
 struct df_dev;
@@ -31,6 +32,7 @@ void df_conn_reap(void); /* closes what a peer still used when we left */
 void df_conn_linger(int living);
 
 /* recycle.c: connectors of idle collectives, under a budget. All under dev->lock. */
+int df_conn_movable(const struct df_cend *end); /* it has a connector that could be given back */
 void df_conn_make_room(const struct df_coll *coll, uint64_t bytes); /* before it makes one */
 void df_recycle_asked(struct df_dev *dev); /* peers would like connectors back */
 void df_coll_let_go(struct df_coll *coll); /* gives what is wanted, if it is idle */

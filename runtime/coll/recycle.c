@@ -7,8 +7,12 @@
  * owner *asks*: it marks the connector as wanted and counts the request in the peer's bell. The peer lets go of
  * what is wanted as soon as it has nothing of that collective in flight, and takes the gate again before it
  * issues the next; if the owner has closed it by then, it looks for the successor, which the owner makes when
- * it issues in its turn. Positions go on where they stood, so both sides agree about them without a word.
- * tests/model/recycle.pml is this protocol.
+ * it issues in its turn. Positions go on where they stood, so both sides agree about them without a word. Of GPU memory
+ * the host sees no positions, but an idle side's follows from the instances that it has finished: each side notes its own in
+ * the connector's header before it lets go, or closes. tests/model/recycle.pml is this protocol.
+ *
+ * What is given back is kept by size (runtime/transport/pool.c), so a size that is new takes the memory of one of its
+ * class that is idle.
  *
  * Everything under the device's lock.
  */
@@ -32,16 +36,16 @@ static int idle(const struct df_coll *coll)
 	       !__atomic_load_n(&coll->k.aborted, __ATOMIC_RELAXED);
 }
 
-/* Over a network slices may still be under way, and of GPU memory the host does not see the positions. */
-static int movable(const struct df_cend *end)
+int df_conn_movable(const struct df_cend *end)
 {
-	return end->conn && !(end->tl->caps & DF_TL_NETWORK) && !end->conn->noted;
+	/* Over a network slices may still be under way. */
+	return end->conn && !(end->tl->caps & DF_TL_NETWORK);
 }
 
 static int wanted(const struct df_cend *end)
 {
 	/* Relaxed: the request has been counted, and df_recycle_asked() acquired the count. */
-	return !end->owner && movable(end) && end->k->state == 1 &&
+	return !end->owner && df_conn_movable(end) && end->k->state == 1 &&
 	       __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED);
 }
 
@@ -52,6 +56,7 @@ void df_coll_let_go(struct df_coll *coll)
 	if (!idle(coll))
 		return;
 	coll->asked = 0;
+	df_coll_note(coll);
 	for (i = 0; i < coll->nr_ends; i++) {
 		struct df_cend *end = &coll->ends[i];
 
@@ -95,18 +100,19 @@ static void ask(const struct df_cend *end)
 
 static void recycle(struct df_coll *coll)
 {
-	uint32_t i;
+	uint32_t i, left = 0;
 
+	df_coll_note(coll);
 	for (i = 0; i < coll->nr_ends; i++) {
 		struct df_cend *end = &coll->ends[i];
 
-		if (!end->owner || !movable(end))
+		if (!end->owner || !df_conn_movable(end))
 			continue;
 		/*
 		 * Its block has told of what it took only now and then. RELEASE pairs with the ACQUIRE of head
 		 * in dfk_task_poll() (kernels/task.inl), as the block's own.
 		 */
-		if (!end->sends)
+		if (!end->sends && !end->conn->noted)
 			__atomic_store_n(end->k->head,
 					 coll->retired * coll->k.loops * end->k->per_loop,
 					 __ATOMIC_RELEASE);
@@ -117,18 +123,21 @@ static void recycle(struct df_coll *coll)
 			coll->parked = 1;
 			__atomic_add_fetch(&coll->dev->recycled, 1, __ATOMIC_RELAXED);
 		} else {
+			left++;
 			ask(end);
 		}
 	}
+	if (!left)
+		df_list_del(&coll->holding);
 }
 
 static void shrink(struct df_dev *dev, const struct df_coll *but, uint64_t to)
 {
-	struct df_coll *coll;
+	struct df_coll *coll, *next;
 	int visits = VISITS;
 
 	/* In order of use: the one idle for longest comes first. */
-	df_list_each(coll, &dev->colls, node)
+	df_list_each_safe(coll, next, &dev->holding, holding)
 	{
 		if (df_tl_bytes() <= to || !visits--)
 			return;

@@ -145,6 +145,22 @@ static uint32_t auto_slot_kb(void)
 	return df_env()->order == DF_ORDER_PRIORITY && !df_backend->gpu ? 32 : 128;
 }
 
+/*
+ * A sixteenth of the memory is more than most jobs register, and leaves room for eight ranks: of the machine's, or of a
+ * GPU's, where most connectors lie.
+ */
+static uint64_t auto_conn_budget(void)
+{
+	uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), gpu;
+	int i;
+
+	for (i = 0; df_backend->far_bytes && i < df_backend->device_count(); i++) {
+		gpu = df_backend->far_bytes(i);
+		most = gpu ? DF_MIN(most, gpu) : most;
+	}
+	return most / 16;
+}
+
 static int start(void)
 {
 	const struct df_env *env = df_env();
@@ -194,11 +210,8 @@ static int start(void)
 	df_rt.slots = env->slots != DF_AUTO ? (uint32_t)env->slots : auto_slot_kb() < 128 ? 16 : 4;
 	df_rt.slot_bytes =
 		(env->slot_kb != DF_AUTO ? (uint32_t)env->slot_kb : auto_slot_kb()) * 1024;
-	/* A sixteenth of the memory is more than most jobs register, and leaves room for eight ranks. */
-	df_rt.conn_budget =
-		env->connector_mb == DF_AUTO
-			? (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 16
-			: (uint64_t)env->connector_mb << 20;
+	df_rt.conn_budget = env->connector_mb == DF_AUTO ? auto_conn_budget()
+							 : (uint64_t)env->connector_mb << 20;
 	ret = algorithms(env);
 	if (ret)
 		return ret;

@@ -27,6 +27,7 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 	df_list_init(&dev->streams);
 	df_list_init(&dev->events);
 	df_list_init(&dev->colls);
+	df_list_init(&dev->holding);
 	df_list_init(&dev->connecting);
 	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
 	dev->index = index;

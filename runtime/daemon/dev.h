@@ -27,9 +27,10 @@ struct df_dev {
 	uint32_t nr_overflow;	      /* blocks with entries in theirs; read without the lock */
 	struct df_list streams;	      /* struct df_stream */
 	struct df_list events;	      /* struct df_event */
-	struct df_list colls;	      /* the one used last at the end */
-	struct df_list connecting;    /* collectives with ends that are not connected */
-	uint32_t nr_connecting;	      /* read without the lock */
+	struct df_list colls;
+	struct df_list holding; /* those with connectors to recycle; the one used last at the end */
+	struct df_list connecting;		/* collectives with ends that are not connected */
+	uint32_t nr_connecting;			/* read without the lock */
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
 	/*
@@ -44,9 +45,9 @@ struct df_dev {
 int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks);
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */
 void df_dev_needs(struct df_coll *coll, int more); /* an instance begins, or ends (-1); dev->lock */
-void df_sq_flush(struct df_dev *dev);		   /* moves overflow into rings; dev->lock */
-void df_sq_drop(struct df_dev *dev);		   /* forgets overflow of aborted ones; dev->lock */
-void df_dev_retire(struct df_dev *dev);		   /* takes note of completions; dev->lock */
+void df_sq_flush(struct df_dev *dev);	/* moves overflow into rings; dev->lock */
+void df_sq_drop(struct df_dev *dev);	/* forgets overflow of aborted ones; dev->lock */
+void df_dev_retire(struct df_dev *dev); /* takes note of completions; dev->lock */
 int df_dev_cq_pending(const struct df_dev *dev);
 
 #endif

@@ -170,10 +170,10 @@ static int check(struct way *w)
 		ret = df_coll_reconnect(coll);
 	if (ret)
 		return ret;
-	if (coll->node.next != &w->dev->colls) {
+	if (!df_list_empty(&coll->holding) && coll->holding.next != &w->dev->holding) {
 		/* Used last: the last to be recycled. */
-		df_list_del(&coll->node);
-		df_list_add_tail(&w->dev->colls, &coll->node);
+		df_list_del(&coll->holding);
+		df_list_add_tail(&w->dev->holding, &coll->holding);
 	}
 	w->coll = coll;
 	return 0;

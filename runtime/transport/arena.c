@@ -32,7 +32,7 @@
 #define PUNCH_BYTES (64ull << 10)
 
 struct df_arena df_arena = {.lock = DF_MUTEX_INIT(DF_RANK_ARENA, "arena")};
-uint64_t df_arena_bytes;
+uint64_t df_arena_bytes, df_arena_most;
 
 static int seg_fds[DF_SEGS_MAX];
 static struct df_pool pool;
@@ -55,6 +55,16 @@ static void after_fork_child(void)
 	growing = grow_error = shown = 0;
 	df_arena_bytes = 0;
 	df_mutex_init(&df_arena.lock, DF_RANK_ARENA, "arena");
+}
+
+void df_arena_count(uint64_t bytes)
+{
+	uint64_t now = __atomic_add_fetch(&df_arena_bytes, bytes, __ATOMIC_RELAXED);
+	uint64_t most = __atomic_load_n(&df_arena_most, __ATOMIC_RELAXED);
+
+	while (now > most && !__atomic_compare_exchange_n(&df_arena_most, &most, now, 0,
+							  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
 }
 
 static void install_fork(void)

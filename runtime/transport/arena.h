@@ -100,6 +100,9 @@ void df_gate_unuse(struct df_arena_entry *entry, uint64_t gen);
 int df_arena_check(const void *base, uint64_t bytes, uint64_t process);
 struct df_bell *df_arena_bell(const void *base);
 
-extern uint64_t df_arena_bytes; /* of connectors announced by us; atomic */
+extern uint64_t df_arena_bytes,
+	df_arena_most; /* of connectors announced by us, now and at most; atomic */
+/* A connector is announced; bytes of it come back by df_arena_bytes. */
+void df_arena_count(uint64_t bytes);
 
 #endif

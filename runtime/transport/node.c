@@ -94,7 +94,7 @@ int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t ke
 	c->bell = bell;
 	c->base = base;
 	hold(peer);
-	__atomic_add_fetch(&df_arena_bytes, owned(c), __ATOMIC_RELAXED);
+	df_arena_count(owned(c));
 	*out = &c->conn;
 	return 0;
 
@@ -190,12 +190,10 @@ int df_node_recycle(struct df_conn *conn, uint64_t *base)
 	struct df_node_conn *c = (struct df_node_conn *)conn;
 	uint64_t tail;
 
-	/* Its positions lie where the host can't look. */
-	if (conn->noted)
-		return -EOPNOTSUPP;
 	/*
 	 * We take the gate ourselves: the other side could otherwise send between our look at the positions
-	 * and the closing. Its ACQUIRE pairs with the RELEASE in df_gate_unuse(): we see all it has sent.
+	 * and the closing. Its ACQUIRE pairs with the RELEASE in df_gate_unuse(): we see all it has sent, or, where the
+	 * positions lie in GPU memory, what it noted of that (df_conn_note()).
 	 */
 	if (df_gate_use(c->entry, c->gen))
 		return -EBUSY;

@@ -32,6 +32,11 @@ uint64_t df_tl_bytes(void)
 	return __atomic_load_n(&df_arena_bytes, __ATOMIC_RELAXED);
 }
 
+uint64_t df_tl_most(void)
+{
+	return __atomic_load_n(&df_arena_most, __ATOMIC_RELAXED);
+}
+
 struct df_bell *df_tl_bell(void)
 {
 	/* Without shared memory there are no peers to ring it either. */

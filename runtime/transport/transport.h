@@ -101,7 +101,8 @@ struct df_tl_ops {
 	int (*close)(struct df_conn *conn);
 	/*
 	 * Owner: closes it if nobody uses it and everything sent has been received; *base is where its
-	 * successor begins. Else -EBUSY, and nothing has changed.
+	 * successor begins. Else -EBUSY, and nothing has changed. Where the host does not see the counters, both
+	 * sides have to have noted how far they are (df_conn_note()), the other one before it gave the gate back.
 	 */
 	int (*recycle)(struct df_conn *conn, uint64_t *base);
 	/* Other side: forgets it (not used). */
@@ -115,8 +116,9 @@ struct df_tl_ops {
 /* One side's progress on a connector, for which the host vouches; matters where the counters are out of reach. */
 static inline void df_conn_note(struct df_conn *conn, uint64_t pos)
 {
-	/* Relaxed: only a difference counts, as in unconsumed() (runtime/coll/connector.c). */
-	if (conn->noted)
+	/* Without the gate the header may be another connector's. */
+	if (conn->noted && (conn->owner || conn->used))
+		/* Relaxed: only a difference counts, as in unconsumed() (runtime/coll/connector.c). */
 		__atomic_store_n(conn->owner ? &conn->hdr->tail : &conn->hdr->head, pos,
 				 __ATOMIC_RELAXED);
 }
@@ -160,6 +162,8 @@ void df_tl_flush(uint64_t bound_ns);
 
 /* Bytes of connectors owned by this process now. */
 uint64_t df_tl_bytes(void);
+/* The most that they have been. */
+uint64_t df_tl_most(void);
 
 /* This process's bell, in memory that peers on the node map (bell.h uses it to sleep). */
 struct df_bell *df_tl_bell(void);

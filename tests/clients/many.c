@@ -1,7 +1,7 @@
 /*
  * Much of everything, and strangers: a thousand communicators with few file descriptors, ten thousand
- * collectives under way, hundreds of communicators made and destroyed (nothing may grow), no memory left,
- * connections of others with garbage on them.
+ * collectives under way, hundreds of communicators made and destroyed (nothing may grow), messages of thousands of
+ * sizes, no memory left, connections of others with garbage on them.
  */
 #include "client.h"
 
@@ -203,6 +203,50 @@ static int operations(struct client_rank *me, cudaStream_t s, float *buf)
 	return steady(me, s, buf, operation, 0);
 }
 
+/*
+ * Messages round the ranks, each of a size of its own, BURST at a time, as the tokens of a mixture of experts are; some
+ * sizes come again, long after.
+ */
+#define BURST 10
+
+static int sizes(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	int n = me->nr_ranks, to = (me->rank + 1) % n, from = (me->rank + n - 1) % n, i, k;
+	size_t room = ((size_t)amount + 1) * 16, bytes;
+	unsigned char *at[2], *v;
+
+	(void)buf;
+	v = malloc(room);
+	EXPECT(v, "memory");
+	NCCL(ncclCommInitRank(&me->comms[0], n, client_ids[0], me->rank));
+	for (i = 0; i < 2; i++)
+		CUDA(cudaMalloc((void **)&at[i], room));
+	for (i = 0; i < amount; i++) {
+		bytes = (size_t)(i % 7 == 6 ? i / 2 : i) * 16 + 16;
+		if (i % BURST == 0) {
+			memset(v, me->rank + i / BURST, room);
+			CUDA(client_upload(at[0], v, room));
+		}
+		NCCL(ncclGroupStart());
+		NCCL(ncclSend(at[0], bytes, ncclInt8, to, me->comms[0], s));
+		NCCL(ncclRecv(at[1], bytes, ncclInt8, from, me->comms[0], s));
+		NCCL(ncclGroupEnd());
+		if (i % BURST != BURST - 1)
+			continue;
+		if (client_wait(s, &me->comms[0], 1))
+			return -1;
+		CUDA(cudaMemcpy(v, at[1], bytes, cudaMemcpyDeviceToHost));
+		for (k = 0; k < (int)bytes; k++)
+			EXPECT(v[k] == (unsigned char)(from + i / BURST), "%d: byte %d is %d", i, k,
+			       v[k]);
+		client_tick();
+	}
+	for (i = 0; i < 2; i++)
+		CUDA(cudaFree(at[i]));
+	free(v);
+	return 0;
+}
+
 /* Address space runs out: calls fail with an error, or succeed; nothing hangs or crashes. */
 static int memory(struct client_rank *me, cudaStream_t s, float *buf)
 {
@@ -334,9 +378,10 @@ static const struct {
 	const char *name;
 	int (*run)(struct client_rank *me, cudaStream_t s, float *buf);
 } cases[] = {
-	{"comms", comms},	    {"outstanding", outstanding}, {"cycles", cycles},
-	{"splits", splits},	    {"memory", memory},		  {"garbage", garbage},
-	{"operations", operations},
+	{"comms", comms},	    {"outstanding", outstanding},
+	{"cycles", cycles},	    {"splits", splits},
+	{"memory", memory},	    {"garbage", garbage},
+	{"operations", operations}, {"sizes", sizes},
 };
 
 static int run(struct client_rank *me)
@@ -378,6 +423,6 @@ int main(int argc, char **argv)
 	return client_main(
 		argc, argv, 2, 1,
 		"One case of much, named by MANY_CASE: comms, outstanding, cycles, splits, "
-		"operations\n(MANY_AMOUNT of them), memory, garbage.",
+		"operations,\nsizes (MANY_AMOUNT of them), memory, garbage.",
 		run);
 }

@@ -13,10 +13,12 @@ card errcheck --ranks 2
 card graphcheck --ranks 4
 card graphcheck --procs 2
 card graphforms --ranks 2
-# Streams with a late peer; "opposite" needs a device for each rank, since two threads would share a legacy stream.
-for part in elapsed pending pressure threads; do
-	STREAM_ONLY=$part card streamcheck
-done
+# Streams with a late peer.
+card streamcheck
 MANY_CASE=comms MANY_AMOUNT=$(few 64) card many --ranks 4
 MANY_CASE=outstanding MANY_AMOUNT=$(few 1000) card many --ranks 4
+# The connectors of messages of many sizes stay under a bound.
+MANY_CASE=sizes MANY_AMOUNT=$(few 10000) DFSHIM_CONNECTOR_MB=64 card many --ranks 2
+most=$(jq -s 'map(.connector_bytes) | max' "$T/stats")
+[ "$most" -le $((128 << 20)) ] || fail "connectors of $((most >> 20)) MiB under DFSHIM_CONNECTOR_MB=64"
 exit 0

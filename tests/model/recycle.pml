@@ -12,6 +12,9 @@
  * -DLOOK_FIRST: it looks before it takes the gate.
  * -DFROM_ZERO: the successor begins at zero.
  * -DIN_FLIGHT: the user lets go in the middle of an instance, and goes on writing.
+ *
+ * -DNOTED: the connector lies in GPU memory, and who decides does not see tail and head: each side notes its own when it
+ * is idle, the user before it lets go. -DNOTED -DNOTE_LATE: after that.
  */
 #define FREE 0
 #define OPEN 1
@@ -24,6 +27,15 @@
 
 byte state = FREE, gen = 0;	/* the gate word: changed in one step */
 byte tail, head, slot[SLOTS];	/* the connector's memory */
+byte sent, taken;		/* what is noted of them, in the header */
+
+#ifdef NOTED
+#define DRAINED (sent == taken)
+#define STANDS	taken
+#else
+#define DRAINED (tail == head)
+#define STANDS	tail
+#endif
 bool wanted = false;
 
 active proctype owner()
@@ -39,6 +51,8 @@ active proctype owner()
 			atomic {
 				tail = base;
 				head = base;
+				sent = base;
+				taken = base;
 				slot[0] = 255;
 				slot[1] = 255;
 				wanted = false;
@@ -59,15 +73,16 @@ active proctype owner()
 		:: wanted = true
 		:: true ->
 #ifdef LOOK_FIRST
-			drained = (tail == head);
+			drained = DRAINED;
 #endif
+			taken = i;
 			if
 			:: atomic { state == OPEN -> state = OWNED };
 #ifdef NO_DRAIN
 				drained = true;
 #else
 #ifndef LOOK_FIRST
-				drained = (tail == head);
+				drained = DRAINED;
 #endif
 #endif
 				if
@@ -75,7 +90,7 @@ active proctype owner()
 #ifdef FROM_ZERO
 					base = 0;
 #else
-					base = tail;
+					base = STANDS;
 #endif
 					have = false;
 					atomic {
@@ -83,6 +98,8 @@ active proctype owner()
 						/* Somebody else's memory now. */
 						tail = 0;
 						head = 0;
+						sent = 0;
+						taken = 0;
 						slot[0] = 254;
 						slot[1] = 254
 					}
@@ -130,7 +147,14 @@ active proctype user()
 		i++;
 		/* Idle: it may see the request now, or later. */
 		if
-		:: wanted && using -> atomic { state = OPEN; using = false }
+		:: wanted && using ->
+#ifdef NOTE_LATE
+			atomic { state = OPEN; using = false };
+			atomic { sent = i }
+#else
+			sent = i;
+			atomic { state = OPEN; using = false }
+#endif
 		:: true
 		fi
 	:: else -> break

@@ -392,20 +392,21 @@ static void lives_owner(struct world *w, struct df_peer *p)
 		ck_assert_int_eq(
 			make_for(DF_PROTO_LL, w->tl, p, many_key(w->seed, 1), 2, 64, base, &c, &k),
 			0);
-		/* Of one in GPU memory the host does not see the positions, and over a network slices are under way. */
-		no = c->noted || later(w) ? -EOPNOTSUPP : -EBUSY;
+		/* Over a network slices are under way. */
+		no = later(w) ? -EOPNOTSUPP : -EBUSY;
 		step(w, 10 + life * 5);
 		/* Side 1 uses it and has sent a slice. */
 		step(w, 11 + life * 5);
 		ck_assert_int_eq(w->tl->recycle(c, &next), no);
 		step(w, 12 + life * 5);
-		/* Side 1 has let go, but the slice has not been received. */
+		/* Side 1 has let go, but the slice has not been received. Of GPU memory the host knows what is noted. */
 		step(w, 13 + life * 5);
+		df_conn_note(c, base);
 		ck_assert_int_eq(w->tl->recycle(c, &next), no);
 		while (get(k.tail) == base && later(w))
 			;
 		ck_assert_int_eq(recv_slice(&k, many_key(w->seed, 1), 64), 1);
-		base++;
+		df_conn_note(c, ++base);
 		/* Words that the successor must not be mistaken about. */
 		memset(k.slots, 0xee, 2 * 64);
 		if (no == -EOPNOTSUPP) {
@@ -439,7 +440,10 @@ static void lives_user(struct world *w, struct df_peer *p)
 		ck_assert_int_eq(send_slice(&k, many_key(w->seed, 1), 64), 1);
 		step(w, 11 + life * 5);
 		step(w, 12 + life * 5);
+		df_conn_note(c, 8 + (uint64_t)life);
 		w->tl->unuse(c);
+		/* It may be another's now. */
+		df_conn_note(c, 99);
 		step(w, 13 + life * 5);
 		step(w, 14 + life * 5);
 		/* What was found is closed: the successor has to be looked for. */

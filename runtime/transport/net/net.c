@@ -615,7 +615,7 @@ static int net_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uin
 		conn_free(c);
 		return -EEXIST;
 	}
-	__atomic_add_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	df_arena_count(c->block.bytes);
 	df_bell_ring(&l->ep->bell);
 	*out = &c->conn;
 	return 0;

@@ -185,6 +185,13 @@ void df_cuda_far_limit(uint64_t bytes)
 	limit = bytes;
 }
 
+uint64_t df_cuda_far_bytes(int device)
+{
+	size_t bytes = 0;
+
+	return df_drv.device_memory(&bytes, df_cudevs[device].device) == CUDA_SUCCESS ? bytes : 0;
+}
+
 int df_cuda_far_ready(int device, uint64_t bound_ns)
 {
 	struct far_dev *d = dev_of(device);

@@ -14,6 +14,7 @@ void df_cuda_far_free(const struct df_far_block *block);
 int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr);
 void df_cuda_far_close(uint64_t proc);
 void df_cuda_far_limit(uint64_t bytes);
+uint64_t df_cuda_far_bytes(int device);
 
 /* 1 when the device has its first chunk; waits for it for at most so long. */
 int df_cuda_far_ready(int device, uint64_t bound_ns);

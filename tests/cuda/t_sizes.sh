@@ -1,0 +1,19 @@
+#!/bin/bash
+# Description: messages of 10,000 sizes, on the test driver: connectors in GPU memory are recycled under DFSHIM_CONNECTOR_MB.
+set -u
+. "$SRC/tests/cuda/dryrun.sh"
+# What is in use is not recycled, and a peer has to let go first: so twice the budget. All sizes together need 100 times that.
+for how in "--ranks 2" "--procs 2"; do
+	rm -f "$T/stats"
+	# shellcheck disable=SC2086 # a list of options
+	timeout -k 5 "${LIMIT:-150}" env "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 DFSHIM_CONNECTOR_MB=64 \
+		"DFSHIM_STATS=$T/stats" MANY_CASE=sizes MANY_AMOUNT=10000 "$C/many" $how --timeout "${QUIET:-100}" >"$T/out" 2>&1 ||
+		fail "$how: status $?: $(tail -5 "$T/out")"
+	! grep "host memory" "$T/out" || fail "$how: connectors are in host memory"
+	most=$(jq -s 'map(.connector_bytes) | max' "$T/stats")
+	recycled=$(jq -s 'map(.recycled) | add' "$T/stats")
+	echo "$how: at most $((most >> 20)) MiB, $recycled recycled"
+	[ "$most" -le $((128 << 20)) ] || fail "$how: connectors of $((most >> 20)) MiB under DFSHIM_CONNECTOR_MB=64"
+	[ "$recycled" -ge 15000 ] || fail "$how: only $recycled connectors were recycled"
+done
+exit 0
