@@ -61,6 +61,33 @@ void df_word_put(uint64_t *word)
 	df_mutex_unlock(&words_lock);
 }
 
+int df_word_mark(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on, uint64_t *value)
+{
+	uint64_t last = *value = m->seq + 1;
+	int ret, again;
+
+	/* RELAXED: who reads it without the lock takes whatever value was there a moment ago. */
+	__atomic_store_n(&m->seq, last, __ATOMIC_RELAXED);
+	m->mixed |= m->writing++ > 0;
+	do {
+		df_mutex_unlock(lock);
+		ret = df_backend->stream_write(on, m->word, last);
+		df_mutex_lock(lock);
+		/*
+		 * What several threads wrote lies on the stream in any order, and the word must not end below the highest of
+		 * it: the last of them writes that once more. A higher value that comes early lets nobody go on too soon:
+		 * whoever took it did so later, when the work that is waited for was on the stream.
+		 */
+		again = !ret && m->mixed && m->writing == 1;
+		if (again) {
+			m->mixed = 0;
+			last = m->seq;
+		}
+	} while (again);
+	m->writing--;
+	return ret;
+}
+
 uint64_t df_words_sum(void)
 {
 	/* ACQUIRE pairs with the RELEASE in df_word_get(): see there. */

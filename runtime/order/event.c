@@ -109,7 +109,7 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 	idle = df_backend->stream_idle(s->info.stream);
 	df_mutex_lock(&dev->lock);
 	if (!idle) {
-		ret = df_stream_mark(dev, &s->ready, s->info.stream, &value);
+		ret = df_word_mark(&dev->lock, &s->ready, s->info.stream, &value);
 		if (!ret)
 			ret = df_stream_wait(dev, s->aside, s->ready.word, value);
 	}
@@ -120,7 +120,7 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 		ret = df_backend->event_record(e->timed, s->aside);
 	df_mutex_lock(&dev->lock);
 	if (!ret)
-		ret = df_stream_mark(dev, &s->aside_mark, s->aside, &value);
+		ret = df_word_mark(&dev->lock, &s->aside_mark, s->aside, &value);
 	if (!ret) {
 		e->word = s->aside_mark.word;
 		e->value = value;
@@ -152,7 +152,7 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 	df_mutex_lock(&dev->lock);
 	/* It is behind from here on. */
 	if (!ret)
-		ret = df_stream_mark(dev, &s->aside_mark, s->aside, &value);
+		ret = df_word_mark(&dev->lock, &s->aside_mark, s->aside, &value);
 	df_mutex_unlock(&dev->lock);
 	return ret;
 }

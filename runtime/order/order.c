@@ -195,7 +195,7 @@ static int follow(struct df_stream *later, struct df_stream *first)
 	df_mutex_lock(&dev->lock);
 	if (idle)
 		return 0;
-	ret = df_stream_mark(dev, &first->ready, first->info.stream, &value);
+	ret = df_word_mark(&dev->lock, &first->ready, first->info.stream, &value);
 	return ret ? ret : df_stream_wait(dev, later->info.stream, first->ready.word, value);
 }
 

@@ -91,31 +91,6 @@ struct df_stream *df_stream_of(const struct df_stream_info *info)
 
 /* ---- marks and fences ------------------------------------------------------------------------------------------ */
 
-int df_stream_mark(struct df_dev *dev, struct df_mark *m, struct df_mstream *on, uint64_t *value)
-{
-	uint64_t last = *value = ++m->seq;
-	int ret, again;
-
-	m->mixed |= m->writing++ > 0;
-	do {
-		df_mutex_unlock(&dev->lock);
-		ret = df_backend->stream_write(on, m->word, last);
-		df_mutex_lock(&dev->lock);
-		/*
-		 * What several threads wrote lies on the stream in any order, and the word must not end below the highest of
-		 * it: the last of them writes that once more. A higher value that comes early lets nobody go on too soon:
-		 * whoever took it did so later, when the work that is waited for was on the stream.
-		 */
-		again = !ret && m->mixed && m->writing == 1;
-		if (again) {
-			m->mixed = 0;
-			last = m->seq;
-		}
-	} while (again);
-	m->writing--;
-	return ret;
-}
-
 int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value)
 {
 	int ret;

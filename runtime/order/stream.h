@@ -9,18 +9,11 @@
 #include <stdint.h>
 #include "runtime/backend.h"
 #include "runtime/base/list.h"
+#include "runtime/coll/words.h"
 #include "runtime/daemon/dev.h"
 #include "runtime/order/flights.h"
 
 struct df_comm;
-
-/* A word that a stream writes when it has got somewhere; it counts up. */
-struct df_mark {
-	uint64_t *word;	  /* NULL: none yet */
-	uint64_t seq;	  /* its last value that was written, or is being written */
-	uint32_t writing; /* threads that put one of them on the stream now */
-	uint8_t mixed;	  /* several did at a time: nobody knows in which order */
-};
 
 /* A stream that has carried a collective; hangs on df_stream_info.user. */
 struct df_stream {
@@ -85,9 +78,7 @@ struct df_stream *df_stream_of(const struct df_stream_info *info);
  * stream itself with what the blocking streams did. Takes dev->lock.
  */
 struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_info *info);
-/* Lets the stream write the mark's next value, *value, behind what is on it. dev->lock held, dropped meanwhile. */
-int df_stream_mark(struct df_dev *dev, struct df_mark *m, struct df_mstream *on, uint64_t *value);
-/* The same lock: lets the stream wait for a word. */
+/* Lets the stream wait for a word. dev->lock held, dropped meanwhile. */
 int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value);
 /* Puts waits for what s must not run ahead of on its stream aside. dev->lock held, dropped meanwhile. */
 int df_stream_follow_aside(struct df_stream *s);

@@ -203,7 +203,7 @@ static int reach(struct way *w)
 	if (ret >= 0 && !p->idle && !p->ready.addr) {
 		df_stream_filled(s);
 		p->ready.addr = s->ready.word;
-		ret = df_stream_mark(w->dev, &s->ready, p->si.stream, &p->ready.value);
+		ret = df_word_mark(&w->dev->lock, &s->ready, p->si.stream, &p->ready.value);
 	}
 	w->ready = p->ready;
 	return DF_MIN(ret, 0);

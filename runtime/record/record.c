@@ -11,11 +11,9 @@
  * later. A stream that is being captured gets none (it would become part of the graph): what a graph holds is recorded
  * when it is launched (record_graph.c), with ticks around the launch.
  *
- * Threads: any; streams and open operations under one lock, which is not held across CUDA; the ticks of a stream under one
- * of its own, which is, so that they are written in the order of their numbers.
+ * Threads: any; streams and open operations under one lock, which is not held across CUDA.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/backend.h"
@@ -36,10 +34,8 @@
 struct rstream {
 	struct df_mstream *stream;
 	uint64_t id;
-	uint64_t *word; /* the ticks that the stream has made */
-	uint64_t ticks; /* given */
-	/* Held across a write to this stream only, which blocks where it is full; all 0 is free. */
-	pthread_mutex_t ticking;
+	struct df_mark
+		ticks;	  /* those that it has been given, and in its word those that it has made */
 	uint64_t work_at; /* blockers of the device when work was last recorded on it, plus one */
 	uint8_t carries;  /* operations, or it waited for some */
 	uint8_t dirty;	  /* something was put on it after the last tick */
@@ -97,9 +93,9 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 	s->id = info->id;
 	s->dirty = 1;
 	s->legacy = info->legacy;
-	s->word = df_word_get();
+	s->ticks.word = df_word_get();
 	/* A word is used again with the value that it has. */
-	s->ticks = s->word ? __atomic_load_n(s->word, __ATOMIC_RELAXED) : 0;
+	s->ticks.seq = s->ticks.word ? __atomic_load_n(s->ticks.word, __ATOMIC_RELAXED) : 0;
 	/*
 	 * RELEASE pairs with the ACQUIRE in known(): without it another thread could use a stream that is not
 	 * filled. The ACQUIRE is for the stream that another thread was faster to make.
@@ -107,8 +103,8 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 	if (__atomic_compare_exchange_n((struct rstream **)info->user, &other, s, 0,
 					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return s;
-	if (s->word)
-		df_word_put(s->word);
+	if (s->ticks.word)
+		df_word_put(s->ticks.word);
 	free(s);
 	return other;
 }
@@ -350,14 +346,9 @@ static uint64_t tick(struct rstream *s)
 	uint64_t to;
 	int failed;
 
-	/* The word must not go back: the end of who wrote first, but was numbered last, would never be seen. */
-	pthread_mutex_lock(&s->ticking);
 	df_mutex_lock(&lock);
-	to = s->ticks + 1;
-	PUT(&s->ticks, to);
+	failed = df_word_mark(&lock, &s->ticks, s->stream, &to);
 	df_mutex_unlock(&lock);
-	failed = df_backend->stream_write(s->stream, s->word, to);
-	pthread_mutex_unlock(&s->ticking);
 	if (failed) {
 		df_warn_once("cannot put a write to memory on a stream: the end of an operation "
 			     "is recorded only when a wait for it returns");
@@ -375,7 +366,7 @@ static struct rstream *on_stream(const struct df_record_op *op)
 		return NULL;
 	if (!s)
 		s = stream_get(&info);
-	return s && s->word ? s : NULL;
+	return s && s->ticks.word ? s : NULL;
 }
 
 struct rstream *df_record_put_on(const struct df_stream_info *info)
@@ -454,14 +445,14 @@ int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t
 		s = df_record_put_on(&info);
 	}
 	op->stream = stream;
-	df_record_note(c, id, group, s && s->word, op);
+	df_record_note(c, id, group, s && s->ticks.word, op);
 	return 1;
 }
 
 /* Behind another operation its end is our beginning, unless streams share a queue. */
 static uint64_t begin(struct rstream *s)
 {
-	uint64_t from = GET(&s->dirty) ? tick(s) : GET(&s->ticks);
+	uint64_t from = GET(&s->dirty) ? tick(s) : GET(&s->ticks.seq);
 
 	PUT(&s->dirty, (uint8_t)(s->legacy | shared_queues));
 	return from;
@@ -530,7 +521,7 @@ void df_record_after(struct df_record_op *ops, size_t nr, int begun)
 		df_mutex_lock(&lock);
 		o = new_open();
 		if (o)
-			*o = (struct open_op){ops[i], s->word, ops[i].from, to, 0, 0};
+			*o = (struct open_op){ops[i], s->ticks.word, ops[i].from, to, 0, 0};
 		df_mutex_unlock(&lock);
 		if (!o)
 			unseen(&ops[i]);

@@ -2,7 +2,8 @@
  * Mode trace's own threads against each other, for ThreadSanitizer: threads that issue operations on streams they
  * share (known to nobody before, so that they are all made at once), streams that make their ticks when they like,
  * threads that wait, and the watcher, which sleeps whenever nothing is open. Each operation's begin and end is
- * recorded once, in that order; an end that the watcher slept through would never come, and the test with it.
+ * recorded once, in that order; an end that the watcher slept through would never come, and the test with it. And a
+ * thread that stands in a write to a full stream keeps no other from it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -51,8 +52,14 @@ static int stream_info(const void *stream, struct df_stream_info *out)
 	return 0;
 }
 
+/* Where it is asked for, the first of two writes waits until the second one is on the stream. */
+static uint32_t exchange, writers, passed;
+
 static int stream_write(struct df_mstream *s, uint64_t *at, uint64_t value)
 {
+	if (exchange && !__atomic_fetch_add(&writers, 1, __ATOMIC_RELAXED))
+		while (!__atomic_load_n(&passed, __ATOMIC_RELAXED))
+			usleep(100);
 	for (int full = 1; full;) {
 		pthread_mutex_lock(&s->lock);
 		full = s->tail - s->head == DEPTH;
@@ -62,6 +69,7 @@ static int stream_write(struct df_mstream *s, uint64_t *at, uint64_t value)
 		}
 		pthread_mutex_unlock(&s->lock);
 	}
+	__atomic_store_n(&passed, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -143,17 +151,12 @@ static void *issue_main(void *arg)
 	return NULL;
 }
 
-START_TEST(test_stress)
+static pthread_t device;
+
+static void begin(void)
 {
 	struct df_trace_config cfg = {
 		.dir = getenv("T") ? getenv("T") : "/tmp", .mb = 16, .rank = 0, .mode = 1};
-	pthread_t t[THREADS], device;
-	unsigned char *state;
-	struct df_reader rd;
-	const struct df_rec *rec;
-	const char *why;
-	uint64_t index;
-	size_t nr_odd = 0;
 
 	seed = df_test_seed();
 	ck_assert_int_eq(df_trace_open(&cfg), 0);
@@ -162,8 +165,6 @@ START_TEST(test_stress)
 		pthread_mutex_init(&streams[i].lock, NULL);
 		streams[i].id = (uint64_t)i + 1;
 	}
-	pthread_barrier_init(&round_begins, NULL, THREADS + 1);
-	pthread_barrier_init(&round_ends, NULL, THREADS + 1);
 	api = *df_backend;
 	api.set_hooks = set_hooks;
 	api.stream_info = stream_info;
@@ -172,6 +173,57 @@ START_TEST(test_stress)
 	df_record_behind(&api, 0);
 	ck_assert_int_eq(df_record_watch_start(NULL), 0);
 	pthread_create(&device, NULL, device_main, NULL);
+}
+
+static void end(void)
+{
+	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+	pthread_join(device, NULL);
+}
+
+static void *issue_one(void *arg)
+{
+	struct df_record_call call = {.kind = DF_COLL_ALLREDUCE, .count = 8, .peer = -1};
+	struct df_record_op op;
+
+	call.comm = comm;
+	ck_assert_int_eq(df_record_issue(&call, arg, 0, &op), 1);
+	df_record_after(&op, 1, 1);
+	return NULL;
+}
+
+/* The stream has no room for one thread's tick before another thread's is there. */
+START_TEST(test_full)
+{
+	pthread_t t[2];
+
+	begin();
+	exchange = 1;
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, issue_one, (void *)1);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	/* The word went back when the first tick came behind the second: a third write says how far it really is. */
+	ck_assert_uint_eq(writers, 3);
+	while (nr_done() < 2)
+		usleep(20);
+	end();
+}
+END_TEST
+
+START_TEST(test_stress)
+{
+	pthread_t t[THREADS];
+	unsigned char *state;
+	struct df_reader rd;
+	const struct df_rec *rec;
+	const char *why;
+	uint64_t index;
+	size_t nr_odd = 0;
+
+	begin();
+	pthread_barrier_init(&round_begins, NULL, THREADS + 1);
+	pthread_barrier_init(&round_ends, NULL, THREADS + 1);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		pthread_create(&t[i], NULL, issue_main, (void *)i);
 	for (int i = 0; i < ROUNDS / df_test_slow(); i++) {
@@ -183,8 +235,7 @@ START_TEST(test_stress)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
-	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
-	pthread_join(device, NULL);
+	end();
 	ck_assert_uint_eq(nr_done(), nr_issued);
 
 	state = calloc(1u << 20, 1);
@@ -221,6 +272,7 @@ int main(void)
 	setenv("DFSHIM_TIMEOUT_MS", "3600000", 1);
 	tcase_set_timeout(c, 60.0 * df_test_slow());
 	tcase_add_test(c, test_stress);
+	tcase_add_test(c, test_full);
 	suite_add_tcase(s, c);
 	return df_test_run(s);
 }
