@@ -79,6 +79,15 @@ static int sum(const float *in, float *out, ncclComm_t comm, cudaStream_t s)
 	return 0;
 }
 
+/* Both ranks have the same device: its legacy stream is one for both, and so is what waits for the device. */
+static int share_device(const struct bench *b)
+{
+	int nr = 1;
+
+	CUDA(cudaGetDeviceCount(&nr));
+	return nr < b->me->nr_ranks;
+}
+
 /* Opposite orders around an event of the default kind: it orders nothing that no program can see. */
 static int opposite(struct bench *b)
 {
@@ -89,7 +98,8 @@ static int opposite(struct bench *b)
 	for (i = 0; i < 3; i++)
 		CUDA(cudaEventCreate(&e[i]));
 	for (i = 0; i < TURNS; i++) {
-		cudaStream_t s = i % 2 ? b->s : NULL; /* the legacy stream too */
+		/* The legacy stream too; one that ranks share would have what one is to wait for behind the other's. */
+		cudaStream_t s = i % 2 || share_device(b) ? b->s : NULL;
 
 		if (put(b->x, 1) || put(b->z, 2))
 			return -1;
@@ -265,19 +275,24 @@ static int pressure(struct bench *b)
 struct sharer {
 	struct bench *b;
 	pthread_t thread;
+	cudaStream_t s;
+	float *buf;
 	int nr, failed;
 };
 
+static size_t amount(const struct sharer *h)
+{
+	return (size_t)(N * (h->nr + 1));
+}
+
 static int share(const struct sharer *h)
 {
-	size_t n = (size_t)(N * (h->nr + 1)), k;
-	float *buf, *host = malloc(n * sizeof(float));
-	cudaStream_t s;
+	size_t n = amount(h), k;
+	float *buf = h->buf, *host = malloc(n * sizeof(float));
+	cudaStream_t s = h->s;
 	int i;
 
 	CUDA(cudaSetDevice(h->b->me->device));
-	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-	CUDA(cudaMalloc((void **)&buf, n * sizeof(float)));
 	for (k = 0; k < n; k++)
 		host[k] = 1;
 	CUDA(cudaMemcpyAsync(buf, host, n * sizeof(float), cudaMemcpyHostToDevice, s));
@@ -288,8 +303,6 @@ static int share(const struct sharer *h)
 	CUDA(cudaStreamSynchronize(s));
 	for (k = 0; k < n; k++)
 		EXPECT(host[k] == (float)(1 << 20), "thread %d: %g", h->nr, host[k]);
-	CUDA(cudaFree(buf));
-	CUDA(cudaStreamDestroy(s));
 	free(host);
 	return 0;
 }
@@ -302,6 +315,10 @@ static void *sharing(void *arg)
 	return NULL;
 }
 
+/*
+ * Nobody allocates while some thread's stream waits for a collective that another rank's thread has yet to begin: where the
+ * driver's allocation waits for the device, that is a deadlock by CUDA's rules, whoever executes the collectives.
+ */
 static int threads(struct bench *b)
 {
 	struct sharer h[THREADS] = {0};
@@ -310,13 +327,24 @@ static int threads(struct bench *b)
 	for (i = 0; i < THREADS; i++) {
 		h[i].b = b;
 		h[i].nr = i;
-		pthread_create(&h[i].thread, NULL, sharing, &h[i]);
+		CUDA(cudaStreamCreateWithFlags(&h[i].s, cudaStreamNonBlocking));
+		CUDA(cudaMalloc((void **)&h[i].buf, amount(&h[i]) * sizeof(float)));
 	}
+	if (begin())
+		return -1;
+	for (i = 0; i < THREADS; i++)
+		pthread_create(&h[i].thread, NULL, sharing, &h[i]);
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(h[i].thread, NULL);
 		failed |= h[i].failed;
 	}
-	return failed;
+	if (failed || client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	for (i = 0; i < THREADS; i++) {
+		CUDA(cudaFree(h[i].buf));
+		CUDA(cudaStreamDestroy(h[i].s));
+	}
+	return 0;
 }
 
 /*

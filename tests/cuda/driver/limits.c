@@ -1,6 +1,6 @@
 /*
  * What a real driver blocks on and a list of operations does not: its lock, its queues. Each can be switched;
- * FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all but sync; "none": none.
+ * FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all; "none": none.
  *
  *   lock      who brings a kernel's code to the device at its first launch keeps the context's lock until the device is idle;
  *             launches, new streams and allocations of other threads wait for it (NVIDIA/nvbench issue 136,
@@ -34,7 +34,7 @@ int fake_limit(const char *name)
 	size_t len = strlen(name);
 
 	if (!v)
-		v = "lock,queue,hardware,blocking,one";
+		v = "lock,queue,hardware,sync,blocking,one";
 	for (p = v; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
 		if (!strncmp(p, name, len) && (!p[len] || p[len] == ','))
 			return 1;
