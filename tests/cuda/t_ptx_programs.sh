@@ -10,11 +10,11 @@ mkdir -p "$dry/tests/kernels"
 ln -s "$B/tests/cuda/gpu" "$dry/tests/gpu"
 ln -s "$B/tests/cuda/gpu/reduce_cuda" "$dry/tests/kernels/reduce_cuda"
 # Memory functions wait here for what runs; the programs find that out.
-FAKE_CUDA_LIMITS=lock,queue,hardware,sync,blocking,one passes t_litmus
+passes t_litmus
 python3 - "$results/litmus.jsonl" <<'P' || fail "the facts: $(cat "$results/litmus.jsonl")"
 import json, sys
 f = [json.loads(x) for x in open(sys.argv[1])]
-want = {"fresh", "ipc", "queues", "ring", "sync", "words"}
+want = {"block", "fresh", "ipc", "queues", "ring", "sync", "words"}
 ended = {x["program"]: x["status"] for x in f if x["test"] == "ended"}
 def of(test): return [x for x in f if x["test"] == test]
 assert ended == dict.fromkeys(want, 0), ended
@@ -29,9 +29,17 @@ waits = {x["call"] for x in of("sync") if x["waits"]}
 assert waits == {"cudaMalloc", "cudaFree", "cudaMalloc 1 GiB", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister",
                  "cudaHostUnregister", "first launch of a kernel", "first launch of a kernel with a deep stack"}, waits
 # A first launch loads the kernel under the context's lock, which a launch needs too: nothing is launched until the device is idle.
+assert [(x["entries"], x["blocks"], x["relaunch"]) for x in of("fill")] == [(1023, True, True)], of("fill")
+assert [(x["how"], x["waits"], x["relaunch"]) for x in of("load")] == [("module", False, True), ("kernel", True, False)], of("load")
+# So nothing is there in time for a kernel that stays: see below.
+assert [(x["memory"], x["waits"], x["seen"]) for x in of("late")] == [("device", True, False), ("pinned", True, False), ("mapped", False, False)], of("late")
+assert [(x["daemon"], x["available"], x.get("started", False)) for x in of("split")] == [("priority", True, True), ("green", False, False)], of("split")
 stands = {x["call"] for x in of("sync") if not x["relaunch"]}
 assert stands == {"first launch of a kernel", "first launch of a kernel with a deep stack"}, stands
 P
+RESULTS=$T FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one timeout "${LIMIT:-100}" "$B/tests/cuda/gpu/litmus_block" >"$T/late" 2>&1 ||
+	fail "litmus_block, memory that waits for nothing: status $?: $(tail -5 "$T/late")"
+[ "$(grep -c '"test":"late".*"waits":false,"seen":true' "$T/late")" = 2 ] || fail "memory that is newer than the kernel: $(cat "$T/late")"
 passes t_reduce
 # What it takes in, writes and loads is timed; a program's kernels run beside an idle daemon, and a busy one.
 P=$B/tests/cuda/gpu

@@ -11,29 +11,6 @@ __global__ void started(uint64_t *up)
 	dev_put(up, 1);
 }
 
-static int green_stream(CUstream *out)
-{
-	auto get = driver<CUresult (*)(CUdevice, CUdevResource *, CUdevResourceType)>("cuDeviceGetDevResource", 12040);
-	auto split = driver<CUresult (*)(CUdevResource *, unsigned int *, const CUdevResource *, CUdevResource *,
-					 unsigned int, unsigned int)>("cuDevSmResourceSplitByCount", 12040);
-	auto desc = driver<CUresult (*)(CUdevResourceDesc *, CUdevResource *, unsigned int)>("cuDevResourceGenerateDesc",
-											    12040);
-	auto create = driver<CUresult (*)(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int)>("cuGreenCtxCreate",
-												    12040);
-	auto stream = driver<CUresult (*)(CUstream *, CUgreenCtx, unsigned int, int)>("cuGreenCtxStreamCreate", 12050);
-	CUdevResource all, part, rest;
-	CUdevResourceDesc d;
-	CUgreenCtx ctx;
-	unsigned int nr = 1;
-
-	if (!get || !split || !desc || !create || !stream)
-		return 0;
-	return get(0, &all, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS &&
-	       split(&part, &nr, &all, &rest, 0, 8) == CUDA_SUCCESS && desc(&d, &part, 1) == CUDA_SUCCESS &&
-	       create(&ctx, d, 0, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS &&
-	       stream(out, ctx, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS;
-}
-
 static void one(const char *connections, const char *kind, int waits)
 {
 	value64_fn wait64 = stream_wait64();
