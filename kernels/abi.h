@@ -285,9 +285,9 @@ struct df_kctx {
 	uint32_t fresh;	    /* some of its connectors are, see df_kconn */
 	uint32_t since;	    /* when it was queued: df_kblock.queued at that time */
 	uint32_t served;    /* by priority: df_kblock.served when its share came to it last */
-	uint32_t pad;
-	int64_t spin;  /* threshold of the attempt in progress */
-	int64_t polls; /* polls since the last progress in this attempt */
+	uint32_t told;	    /* START of the instance in work has been reported */
+	int64_t spin;	    /* threshold of the attempt in progress */
+	int64_t polls;	    /* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
 };
 
@@ -393,7 +393,8 @@ struct df_policy {
 		share; /* by priority: percent of the work that the less urgent tasks get if they can move */
 	uint32_t
 		urgent; /* by priority: threshold of an urgent task in work, once after each of its slices */
-	uint32_t events; /* 1: also report START to the CQ, 2: PREEMPT, RESUME too */
+	/* 1: also report START to the CQ, but only of what then has to wait; 2: of all at once, and PREEMPT, RESUME */
+	uint32_t events;
 };
 
 struct df_kstats {

@@ -48,6 +48,18 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	blk->running = dfk_home(ctx);
 }
 
+/*
+ * Thread 0: the instance in work has begun. A verdict has to know that of what hangs, a trace of everything: without one, what
+ * runs through is not worth the writes.
+ */
+DFK void dfk_tell(struct df_kblock *blk, struct df_kctx *ctx)
+{
+	if (!ctx->lead || ctx->told)
+		return;
+	ctx->told = 1;
+	dfk_cq_push(blk, DF_CQE_START, ctx);
+}
+
 /* Thread 0: the task did not move. able: it could start, it only waits for a peer. */
 DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 		  struct df_kctx *ctx, int able)
@@ -58,6 +70,8 @@ DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared
 		dfk_able(blk);
 	if (able && ++ctx->polls < ctx->spin)
 		return;
+	if (d->policy.events && ctx->k > ctx->finished * ctx->coll->loops * ctx->nr_inst)
+		dfk_tell(blk, ctx);
 	dfk_publish(blk);
 	/* Past its threshold, or not able to start: the next task gets its turn. Who was due has had its chance. */
 	if (dfk_owes(d, blk) && ctx->priority < dfk_at(blk, blk->first)->priority)
@@ -71,9 +85,8 @@ DFK void dfk_accept(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 {
 	if (blk->running != dfk_home(ctx))
 		dfk_switch(d, blk, ctx);
-	if (d->policy.events && ctx->lead &&
-	    ctx->k == ctx->finished * ctx->coll->loops * ctx->nr_inst)
-		dfk_cq_push(blk, DF_CQE_START, ctx);
+	if (d->policy.events > 1)
+		dfk_tell(blk, ctx);
 }
 
 /* Thread 0: what is to be done in this turn. */

@@ -182,6 +182,7 @@ DFK void dfk_save(const struct dfk_hot *h)
 	o->fresh = c->fresh;
 	o->since = c->since;
 	o->served = c->served;
+	o->told = c->told;
 	o->spin = c->spin;
 	o->polls = c->polls;
 }

@@ -255,6 +255,7 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	if (blk->gang && ctx->finished % d->policy.gang == 0)
 		blk->gang = 0;
 	ctx->ready = 0;
+	ctx->told = 0;
 	blk->running = NULL;
 	if (ctx->finished == ctx->announced)
 		dfk_queue_remove(blk, dfk_home(ctx));

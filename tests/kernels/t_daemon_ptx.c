@@ -327,7 +327,7 @@ START_TEST(costs_of)
 	for (k = 0; k < 2; k++) {
 		w.d[k].policy.quit_ns = 100000000000;
 		w.d[k].policy.order = 0;
-		w.d[k].policy.events = 0;
+		w.d[k].policy.events = 1;
 		/* Who waits for the other does not tell its counters meanwhile. */
 		w.d[k].policy.front = w.d[k].policy.max = 1ll << 40;
 		g[k] = (struct gpu){.w = &w,

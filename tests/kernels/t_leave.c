@@ -222,6 +222,35 @@ START_TEST(tells)
 }
 END_TEST
 
+/* That an operation has begun is told when it has to wait, in a trace at once; in neither case again. */
+START_TEST(starts)
+{
+	struct df_kinst inst = {.op = 7};
+	struct df_kcoll coll = {.loops = 1, .nr_blocks = 1};
+	struct dfk_hot original = {
+		.ctx = {.coll = &coll, .cur = &inst, .lead = 1, .nr_inst = 2, .spin = 1}};
+	struct df_kctx *ctx = &original.ctx;
+	struct dfk_shared sh;
+	int i;
+
+	enter(1);
+	local.d.policy.events = 1 + (uint32_t)_i;
+	local.blk.first = local.blk.last = local.blk.task = local.blk.running = ctx;
+	/* Nothing of it has moved. */
+	dfk_miss(&local.d, &local.blk, &sh, ctx, 1);
+	ck_assert_uint_eq(local.blk.cq.tail, 0);
+	dfk_accept(&local.d, &local.blk, ctx);
+	ck_assert_uint_eq(local.blk.cq.tail, (uint32_t)_i);
+	ctx->k = 1;
+	for (i = 0; i < 2; i++) {
+		dfk_miss(&local.d, &local.blk, &sh, ctx, 1);
+		ck_assert_uint_eq(home->cq.tail, 1);
+		ck_assert_uint_eq(slots[0][0].kind, DF_CQE_START);
+		ck_assert_uint_eq(slots[0][0].op, 7);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("leave");
@@ -234,6 +263,7 @@ int main(void)
 	tcase_add_test(t, together);
 	tcase_add_test(t, late);
 	tcase_add_test(t, tells);
+	tcase_add_loop_test(t, starts, 0, 2);
 	suite_add_tcase(s, t);
 	return df_test_run(s);
 }
