@@ -201,6 +201,8 @@ struct df_hooks {
 	 * what is not connected. 1 if something moved.
 	 */
 	int (*chores)(int device);
+	/* So many blocks, from the first, have something to do that may start; 0: not known now. Never waits. */
+	uint32_t (*width)(int device);
 	/* Peers have asked for connectors of the device back, and chores() has not looked since. */
 	int (*asked)(int device);
 	/* The device is lost, which has been logged: its communicators end. Returns before they have. */

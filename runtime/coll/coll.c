@@ -174,6 +174,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	coll->dev = comm->dev;
 	df_list_init(&coll->node);
 	df_list_init(&coll->waiting);
+	df_list_init(&coll->flying);
 	df_list_init(&coll->holding);
 	ret = df_program_select(df_rt.algos, df_rt.tuner, &query, &coll->prog, &coll->pick);
 	if (ret)
@@ -369,8 +370,10 @@ void df_coll_append(struct df_coll *coll, struct df_kinst *inst)
 	probe(coll, inst);
 	if (!coll->oldest)
 		coll->oldest = inst;
-	if (!coll->unretired)
+	if (!coll->unretired) {
 		coll->unretired = inst;
+		df_list_add_tail(&coll->dev->flying, &coll->flying);
+	}
 	if (coll->newest)
 		/*
 		 * RELEASE pairs with the ACQUIRE of next in dfk_task_poll() (kernels/task.inl): the
@@ -405,6 +408,8 @@ void df_coll_retire(struct df_coll *coll)
 		__atomic_store_n(&dev->exec.retired, dev->exec.retired + 1, __ATOMIC_RELAXED);
 		df_dev_needs(coll, -1);
 	}
+	if (!coll->unretired)
+		df_list_del(&coll->flying);
 	/* A buffered send outlives its communicator until its receiver has it (connector.c). */
 	if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
 		df_coll_note(coll);
@@ -427,6 +432,7 @@ void df_coll_destroy(struct df_coll *coll)
 
 	df_list_del(&coll->node);
 	df_list_del(&coll->holding);
+	df_list_del(&coll->flying);
 	if (!df_list_empty(&coll->waiting)) {
 		df_list_del(&coll->waiting);
 		__atomic_store_n(&coll->dev->nr_connecting, coll->dev->nr_connecting - 1,

@@ -67,6 +67,7 @@ struct df_coll {
 	struct df_list
 		holding; /* dev->holding: it has connectors of its own that could be recycled */
 	struct df_list waiting; /* dev->connecting */
+	struct df_list flying;	/* dev->flying: instances of it are in flight */
 	struct df_program *prog;
 	uint64_t key;	  /* hash of communicator and signature: what connectors are named by */
 	uint64_t base;	  /* of the completion word when the collective was registered */

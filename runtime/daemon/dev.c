@@ -19,6 +19,7 @@
 
 #define SQ_SLOTS 1024u
 #define CQ_SLOTS 4096u
+#define NR_LOOKS 32 /* collectives in flight that are looked at for those that may start */
 
 int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 {
@@ -29,6 +30,7 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 	df_list_init(&dev->colls);
 	df_list_init(&dev->holding);
 	df_list_init(&dev->connecting);
+	df_list_init(&dev->flying);
 	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
 	dev->index = index;
 	dev->exec.d.abi = DF_ABI_VERSION;
@@ -171,6 +173,36 @@ void df_dev_needs(struct df_coll *coll, int more)
 		if (coll->k.ctx[b].nr_inst)
 			__atomic_store_n(n, *n + (uint32_t)more, __ATOMIC_RELAXED);
 	}
+}
+
+/* Its stream, and what it comes after, have come so far. */
+static int is_ready(const struct df_kinst *inst)
+{
+	uint32_t i;
+
+	for (i = 0; i < inst->nr_waits; i++)
+		/* RELAXED: nothing is read because of it; the blocks look again. */
+		if (__atomic_load_n(inst->waits[i].addr, __ATOMIC_RELAXED) < inst->waits[i].value)
+			return 0;
+	return 1;
+}
+
+uint32_t df_dev_ready_width(const struct df_dev *dev)
+{
+	uint32_t b, most = 1, looks = NR_LOOKS;
+	const struct df_coll *coll;
+
+	df_list_each(coll, &dev->flying, flying)
+	{
+		if (!looks--)
+			return 0;
+		if (!is_ready(coll->unretired))
+			continue;
+		for (b = coll->prog->nr_blocks; b && !coll->k.ctx[b - 1].nr_inst; b--)
+			;
+		most = DF_MAX(most, DF_MIN(b, dev->exec.d.nr_blocks));
+	}
+	return most;
 }
 
 int df_dev_cq_pending(const struct df_dev *dev)

@@ -30,6 +30,7 @@ struct df_dev {
 	struct df_list colls;
 	struct df_list holding; /* those with connectors to recycle; the one used last at the end */
 	struct df_list connecting;		/* collectives with ends that are not connected */
+	struct df_list flying;			/* collectives with instances in flight */
 	uint32_t nr_connecting;			/* read without the lock */
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
@@ -45,6 +46,11 @@ struct df_dev {
 int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks);
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */
 void df_dev_needs(struct df_coll *coll, int more); /* an instance begins, or ends (-1); dev->lock */
+/*
+ * So many blocks, from the first, have something to do for instances that may start. 0: not known, because there are many
+ * that may not. dev->lock
+ */
+uint32_t df_dev_ready_width(const struct df_dev *dev);
 void df_sq_flush(struct df_dev *dev);	/* moves overflow into rings; dev->lock */
 void df_sq_drop(struct df_dev *dev);	/* forgets overflow of aborted ones; dev->lock */
 void df_dev_retire(struct df_dev *dev); /* takes note of completions; dev->lock */

@@ -57,6 +57,19 @@ int df_engine_chores(int device)
 	return retired != 0;
 }
 
+/* For struct df_hooks. */
+uint32_t df_engine_width(int device)
+{
+	struct df_dev *dev = &df_rt.devs[device];
+	uint32_t width;
+
+	if (!df_mutex_trylock(&dev->lock))
+		return 0;
+	width = df_dev_ready_width(dev);
+	df_mutex_unlock(&dev->lock);
+	return width;
+}
+
 uint64_t df_engine_progress_of(const struct df_dev *dev)
 {
 	uint64_t sum = __atomic_load_n(&dev->exec.issued, __ATOMIC_RELAXED) +

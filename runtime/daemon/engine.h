@@ -13,6 +13,7 @@ void df_engine_start(void);
 #define DF_FIRST_TURNS_BYTES 4096
 /* For struct df_hooks. */
 int df_engine_chores(int device);
+uint32_t df_engine_width(int device);
 int df_engine_asked(int device);
 /* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);

@@ -512,6 +512,7 @@ const struct df_hooks df_stream_hooks = {
 	.flush = df_free_flush,
 	.unmap = df_free_unmap,
 	.chores = df_engine_chores,
+	.width = df_engine_width,
 	.asked = df_engine_asked,
 	.failed = df_comm_device_lost,
 	.strict = hook_strict,

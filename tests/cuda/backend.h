@@ -61,6 +61,19 @@ static struct df_op all_reduce(struct df_comm *comm, const struct rank *r, CUstr
 	};
 }
 
+/* Of one rank, on the first device. */
+static inline struct df_comm *comm_new(void)
+{
+	struct df_comm_config config = {.name = "test"};
+	unsigned char id[1][DF_ID_BYTES];
+	struct df_comm *comm;
+
+	ck_assert_int_eq(df_id_create(id[0]), 0);
+	ck_assert_int_eq(df_comm_create(0, &config, &comm), 0);
+	ck_assert_int_eq(df_comm_join(comm, 1, (const void *)id, 1, 0), 0);
+	return comm;
+}
+
 static void check(struct rank *r, int round)
 {
 	size_t i;

@@ -99,6 +99,40 @@ START_TEST(widths)
 }
 END_TEST
 
+/* Until its stream has come to an operation, it needs no more than the block that looks. */
+START_TEST(wide_when_ready)
+{
+	static uint64_t gate;
+	struct rank r = {.count = 4 << 20};
+	struct df_stream_info s;
+	struct df_comm *comm;
+	struct df_op op;
+
+	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_BLOCKS", "4", 1);
+	start();
+	comm = comm_new();
+	r.in = calloc(r.count, sizeof(float));
+	r.out = calloc(r.count, sizeof(float));
+	r.in[r.count - 1] = 1;
+	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
+	ck_assert_int_eq(df_cuda_api.stream_wait(s.stream, &gate, 1), 0);
+	op = all_reduce(comm, &r, (CUstream)s.stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), 0);
+	while (turns_of(0) < 1000)
+		usleep(1000);
+	ck_assert_uint_eq(turns_of(1) + turns_of(2) + turns_of(3), 0);
+	/* RELEASE pairs with the stream's wait. */
+	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
+	df_stream_hooks.before_work(&s, DF_WORK_KERNEL, NULL);
+	while (!df_cuda_api.stream_idle(s.stream))
+		usleep(50);
+	ck_assert_uint_gt(turns_of(3), 0);
+	ck_assert(r.out[r.count - 1] == 1);
+	df_comm_destroy(comm);
+}
+END_TEST
+
 /* The kernel of the last job is still there, and stays if nobody asks it to leave. */
 static void stay(void)
 {
@@ -194,6 +228,7 @@ int main(void)
 	tcase_add_test(t, quiet_times);
 	tcase_add_test(t, short_quiet_times);
 	tcase_add_test(t, widths);
+	tcase_add_test(t, wide_when_ready);
 	tcase_add_loop_test(t, first_launches, 0, 2);
 	tcase_add_test(t, cooperative);
 	suite_add_tcase(s, t);

@@ -113,18 +113,6 @@ static void begin(void)
 	r.out = calloc(r.count, sizeof(float));
 }
 
-static struct df_comm *comm_new(void)
-{
-	struct df_comm_config config = {.name = "test"};
-	unsigned char id[1][DF_ID_BYTES];
-	struct df_comm *comm;
-
-	ck_assert_int_eq(df_id_create(id[0]), 0);
-	ck_assert_int_eq(df_comm_create(0, &config, &comm), 0);
-	ck_assert_int_eq(df_comm_join(comm, 1, (const void *)id, 1, 0), 0);
-	return comm;
-}
-
 /* A stream that has something to do until the gate opens. */
 static struct df_stream_info busy(void)
 {

@@ -145,14 +145,18 @@ static int outstanding(const struct df_exec *x)
 	       __atomic_load_n(&x->retired, __ATOMIC_RELAXED);
 }
 
-/* So many blocks, from the first, are needed for them. */
-static uint32_t width(const struct df_exec *x)
+/*
+ * So many blocks, from the first, are needed: for operations whose streams have come to them, since a block that waits takes
+ * a multiprocessor from what it waits for.
+ */
+static uint32_t width(int device, const struct df_exec *x)
 {
-	uint32_t b = x->d.nr_blocks;
+	uint32_t b = x->d.nr_blocks, ready;
 
 	while (b && !__atomic_load_n(&x->needs[b - 1], __ATOMIC_RELAXED))
 		b--;
-	return b;
+	ready = b > 1 ? df_cuda_hooks->width(device) : 0;
+	return ready ? DF_MIN(b, ready) : b;
 }
 
 static uint64_t progress(const struct df_exec *x)
@@ -177,7 +181,7 @@ static uint64_t look(int device, struct df_exec *x)
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
 		.outstanding = !stops && outstanding(x),
-		.width = width(x),
+		.width = width(device, x),
 		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
 		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
