@@ -148,6 +148,8 @@ static int elapsed(struct bench *b)
 			continue;
 		}
 		CUDA(cudaEventRecord(e[BEFORE], b->s));
+		/* It has its time before the peer is told: a stream may be late on a busy machine. */
+		CUDA(cudaEventSynchronize(e[BEFORE]));
 		if (sum(b->x, b->y, b->a, b->s))
 			return -1;
 		CUDA(cudaEventRecord(e[AFTER], b->s));
