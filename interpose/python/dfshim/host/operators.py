@@ -26,9 +26,6 @@ CPU = torch.device("cpu")
 CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
 LIBRARIES = []  # registrations end with their library
 memmove = ctypes.memmove
-# On the current device, without the dispatcher: half the time.
-empty_cuda = getattr(C._dynamo.guards, "_empty_strided_cuda", None) or (
-    lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cuda"))
 BY_MEMMOVE = 1 << 20  # bytes up to which one thread copies as fast as several
 
 # What runs no kernel, or has to be of the device.
@@ -113,10 +110,8 @@ def on_device(t, device):
         out = torch.sparse_coo_tensor(on_device(t._indices(), device), on_device(t._values(), device), t.size(),
                                       check_invariants=False)
         return out._coalesced_(t.is_coalesced())
-    if device.index == C._cuda_getDevice():
-        out = empty_cuda(tuple(t.size()), t.stride(), t.dtype)
-    else:
-        out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
+    # Without the interpreter's lock, as what the allocator waits for may be an operator in its stream.
+    out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
     size = t.nbytes
     # As long as its elements: there are no holes between them, nor are they in one another's place.
     if size <= BY_MEMMOVE and out.untyped_storage().nbytes() == size and not t.is_conj() and not t.is_neg():
