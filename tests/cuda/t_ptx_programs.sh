@@ -2,6 +2,7 @@
 # Description: the programs of the GPU's tests that have kernels of their own, as nvcc compiles them, on the stand-in driver: what
 # they say is true of the stand-in alone, but they start, find what they look for, and end. Device arithmetic of all
 # types and operations, bit for bit against the CPU's.
+# Limit: 300 s
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 compiled
