@@ -267,6 +267,9 @@ START_TEST(illegal)
 	OK(cuStreamSynchronize(stream));
 	ck_assert(access(faults, F_OK) != 0);
 
+	/* Before a stream waits: it waits until the context is idle. */
+	if (_i == 0)
+		OK(cuMemHostUnregister(own));
 	*word = 0;
 	OK(cuStreamWaitValue64_v2(second, (CUdeviceptr)(uintptr_t)word, 1, 0));
 	OK(cuEventRecord(event, second));
@@ -274,7 +277,6 @@ START_TEST(illegal)
 	OK(cuStreamWaitEvent(third, event, 0));
 	switch (_i) {
 	case 0: /* its own memory no more */
-		OK(cuMemHostUnregister(own));
 		to = (CUdeviceptr)(uintptr_t)own;
 		break;
 	case 1: /* behind the end */

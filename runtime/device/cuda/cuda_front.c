@@ -240,10 +240,15 @@ static void peer_memory(uintptr_t at, const void *descs, size_t nr)
 					   device);
 }
 
+/*
+ * 1: try again. Also where nothing is left to wait for: what another thread gave back since the driver looked, or is giving
+ * back, may be the room that was missing.
+ */
 static int memory_short(void)
 {
-	if (!df_cuda_hooks->flush || !df_cuda_hooks->flush(df_cuda_api.get_device()))
+	if (!df_cuda_hooks->flush)
 		return 0;
+	df_cuda_hooks->flush(df_cuda_api.get_device());
 	df_cuda_frees_settle();
 	return 1;
 }

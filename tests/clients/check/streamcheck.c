@@ -253,7 +253,8 @@ static int pressure(struct bench *b)
 		if (sum(b->x, b->y, b->a, b->s))
 			return -1;
 		CUDA(cudaStreamSynchronize(b->s));
-		return 0;
+		/* What it allocates next could lie in the middle of that room, where both have one device. */
+		return await(2);
 	}
 	CUDA(cudaMemGetInfo(&room, &all));
 	room = room / 4 * 3;
@@ -266,6 +267,7 @@ static int pressure(struct bench *b)
 	tell(0);
 	CUDA(cudaMalloc((void **)&again, room));
 	EXPECT(told(1), "there is room for memory that is in use");
+	tell(2);
 	CUDA(cudaStreamSynchronize(b->s));
 	CUDA(cudaFree(again));
 	return 0;
