@@ -23,7 +23,8 @@ hang() {
 		kill -0 $pid 2>/dev/null || break
 		sleep 0.1
 	done
-	# A look at the files needs the processes gone, as after a job that was killed.
+	# A look at the files needs the processes gone, as after a job that was killed; all at once, or the last one sees the others die.
+	pkill -STOP -f "$job $T/$name.id" 2>/dev/null
 	pkill -KILL -f "$job $T/$name.id" 2>/dev/null
 	wait $pid
 	grep -q '^Communicators:' "$T/$name" || {
