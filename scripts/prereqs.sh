@@ -40,7 +40,7 @@ for part; do
 	bare) need="$need mmdebstrap" ;;
 	wheel) need="$need python3 python3-venv" ;;
 	deb) need="$need debhelper dpkg-dev lintian" ;;
-	bench) optional="$optional openmpi-bin libopenmpi-dev" ;;
+	bench) optional="$optional openmpi-bin libopenmpi-dev iproute2 iperf3 jq" ;;
 	*) echo "prereqs.sh: unknown part '$part'" >&2 && exit 2 ;;
 	esac
 done

@@ -1,11 +1,12 @@
 /*
  * The twin of tests/clients/latency.c in MPI: the same sizes, the same way of taking the time, the same
- * output, for a comparison on one machine. Built with mpicc by b_mpi.sh.
+ * output, for a comparison on one machine. Built with mpicc by b_mpi.sh and b_net.sh.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static int by_value(const void *a, const void *b)
 {
@@ -14,10 +15,19 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static double processor(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
 int main(int argc, char **argv)
 {
 	size_t bytes, max = 64 << 20;
-	double times[101], t0;
+	double times[101], t0, cpu = 0;
 	int rank, n, r, i, inner, rounds = 11;
 	float *buf;
 
@@ -34,6 +44,8 @@ int main(int argc, char **argv)
 	for (bytes = 8; bytes <= max; bytes = bytes < (1 << 20) ? 1 << 20 : bytes * 4) {
 		inner = bytes <= 65536 ? 200 : bytes <= (1 << 20) ? 20 : 4;
 		for (r = -1; r < rounds; r++) {
+			if (!r)
+				cpu = processor();
 			t0 = MPI_Wtime();
 			for (i = 0; i < inner; i++)
 				MPI_Allreduce(MPI_IN_PLACE, buf, (int)(bytes / sizeof(float)),
@@ -41,6 +53,9 @@ int main(int argc, char **argv)
 			if (r >= 0)
 				times[r] = (MPI_Wtime() - t0) / inner;
 		}
+		if (getenv("LATENCY_CPU"))
+			printf("cpu: %zu bytes %.3f us\n", bytes,
+			       (processor() - cpu) * 1e6 / ((double)inner * rounds));
 		qsort(times, (size_t)rounds, sizeof(*times), by_value);
 		if (!rank)
 			printf("latency: %zu bytes %.3f us %.4f GB/s call 0 us\n", bytes,

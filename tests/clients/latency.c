@@ -1,31 +1,57 @@
 /*
  * Times of AllReduce: medians per size, each rank a process or a thread; and what the call itself costs
- * the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us.
+ * the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us. With LATENCY_CPU each rank, a
+ * process, says in a line what processor time of its process a call took. With LATENCY_SEND rank 0 sends to rank 1 instead.
  */
 #include "client.h"
 
 #include <getopt.h>
+#include <sys/resource.h>
 
 static size_t min_bytes = 8, max_bytes = 64 << 20;
-static int rounds = 11, small;
+static int rounds = 11, small, sends;
+
+static double processor(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+static int call(struct client_rank *me, cudaStream_t s, float *buf, size_t count)
+{
+	if (!sends)
+		NCCL(ncclAllReduce(buf, buf, count, ncclFloat, ncclSum, me->comms[0], s));
+	else if (!me->rank)
+		NCCL(ncclSend(buf, count, ncclFloat, 1, me->comms[0], s));
+	else if (me->rank == 1)
+		NCCL(ncclRecv(buf, count, ncclFloat, 0, me->comms[0], s));
+	return 0;
+}
 
 static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t bytes)
 {
 	int inner = bytes <= 65536 ? 200 : bytes <= (1 << 20) ? 20 : 4, r, i, n = me->nr_ranks;
-	double times[101], calls[101], t0, t1, t2;
+	double times[101], calls[101], t0, t1, t2, cpu = 0;
 	size_t count = bytes / sizeof(float);
 
 	for (r = -1; r < rounds; r++) {
+		if (!r)
+			cpu = processor();
 		t0 = client_now();
 		for (i = 0; i < inner; i++) {
-			NCCL(ncclAllReduce(buf, buf, count, ncclFloat, ncclSum, me->comms[0], s));
+			if (call(me, s, buf, count))
+				return -1;
 			CUDA(cudaStreamSynchronize(s));
 		}
 		t0 = client_now() - t0;
 		/* The calls by themselves: reading the clock twice each would be part of the latency. */
 		for (i = 0, t1 = 0; i < inner; i++) {
 			t2 = client_now();
-			NCCL(ncclAllReduce(buf, buf, count, ncclFloat, ncclSum, me->comms[0], s));
+			if (call(me, s, buf, count))
+				return -1;
 			t1 += client_now() - t2;
 			CUDA(cudaStreamSynchronize(s));
 		}
@@ -35,12 +61,15 @@ static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t by
 		}
 		client_tick();
 	}
+	if (getenv("LATENCY_CPU"))
+		printf("cpu: %zu bytes %.3f us\n", bytes,
+		       (processor() - cpu) * 1e6 / (2.0 * inner * rounds));
 	qsort(times, (size_t)rounds, sizeof(*times), client_by_value);
 	qsort(calls, (size_t)rounds, sizeof(*calls), client_by_value);
 	if (!me->rank) {
 		printf("latency: %zu bytes %.3f us %.4f GB/s call %.3f us\n", bytes,
 		       times[rounds / 2] * 1e6,
-		       (double)bytes / times[rounds / 2] * 1e-9 * 2 * (n - 1) / n,
+		       (double)bytes / times[rounds / 2] * 1e-9 * (sends ? 1.0 : 2.0 * (n - 1) / n),
 		       calls[rounds / 2] * 1e6);
 		fflush(stdout);
 	}
@@ -91,6 +120,7 @@ int main(int argc, char **argv)
 	if (getenv("LATENCY_MAX"))
 		max_bytes = strtoull(getenv("LATENCY_MAX"), NULL, 0);
 	small = getenv("LATENCY_SMALL") != NULL;
+	sends = getenv("LATENCY_SEND") != NULL;
 	if (getenv("LATENCY_ROUNDS"))
 		rounds = atoi(getenv("LATENCY_ROUNDS"));
 	if (rounds < 1 || rounds > 101 || max_bytes < min_bytes)
