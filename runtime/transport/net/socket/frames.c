@@ -144,9 +144,12 @@ void df_stream_receive(struct df_net_link *l, struct stream *s)
 
 	df_net_alive(l, df_now_ns());
 	for (turns = 0; turns < TURNS; turns++) {
-		/* Straight into the slot what belongs there, and what follows it behind. */
+		/* Straight into the slot what belongs there, and behind it the next header; small frames come in bulk. */
 		size_t direct = s->reader.to ? s->reader.left : 0;
-		struct iovec v[2] = {{s->reader.to, direct}, {s->in, IN_BYTES}};
+		size_t behind = !s->index || (s->reader.left && !direct)
+					? IN_BYTES
+					: sizeof(s->reader.f) - (direct ? 0 : s->reader.have);
+		struct iovec v[2] = {{s->reader.to, direct}, {s->in, behind}};
 		size_t room = direct + v[1].iov_len;
 		ssize_t n = readv(s->fd, direct ? v : v + 1, direct ? 2 : 1);
 
