@@ -1,7 +1,7 @@
 #!/bin/bash
 # Two machines (network namespaces, tests/lib/netns.sh) with 1 and 2 processes each, on CPU threads: ours over sockets beside
 # Open MPI (btl tcp, within a machine shared memory) and Gloo (PyTorch's); the share of iperf3's rate that a send has; and a
-# job through link flaps beside one without. docs/network.md has figures.
+# job through link flaps beside one without.
 #
 #   net.allreduce.*.latency.8B, .busbw.*   AllReduce; peer: the better of the others. CPU time: of all ranks
 #   net.send.share.*                       a send of LATENCY_MAX (64 MiB) beside iperf3 with as many streams; the second on a slow link
