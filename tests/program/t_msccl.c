@@ -226,13 +226,15 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("msccl files");
-	TCase *tc = tcase_create("all");
+	Suite *s;
+	TCase *tc;
 
 	if (access(DIR "MANIFEST.md", R_OK)) {
 		printf("skipped: no " DIR "\n");
 		return 77;
 	}
+	s = suite_create("msccl files");
+	tc = tcase_create("all");
 	seed = df_test_seed();
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, t_manifest);

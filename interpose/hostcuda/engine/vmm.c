@@ -93,9 +93,13 @@ static struct mapping *mapping_of(const void *at)
 static size_t mappings_of(const char *at, size_t bytes, size_t *first)
 {
 	size_t i = mapping_at(at), nr = 0;
-	const char *end = at + bytes;
+	const char *end;
 
 	*first = i;
+	/* Any bits may be given for an address. */
+	if (bytes > UINTPTR_MAX - (uintptr_t)at)
+		return 0;
+	end = at + bytes;
 	for (; at < end && i < nr_mappings && mappings[i].at == at; i++, nr++)
 		at += mappings[i].bytes;
 	return at == end ? nr : 0;
