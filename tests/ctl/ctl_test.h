@@ -36,6 +36,18 @@ struct ct_rank {
 	int ret;
 };
 
+/*
+ * HOST:PORT on this machine that no other test uses meanwhile, the same in all processes of one test: the loopback
+ * network has 2^24 addresses, and each test is a process group (CK_FORK).
+ */
+static inline void ct_address(char text[64])
+{
+	unsigned int group = (unsigned int)getpgrp();
+
+	snprintf(text, 64, "127.%u.%u.%u:20001", 1 + (group >> 16 & 63), group >> 8 & 255,
+		 group & 255);
+}
+
 static inline int ct_join(struct ct_rank *r)
 {
 	struct df_member me;

@@ -490,7 +490,7 @@ START_TEST(t_address)
 	char text[64];
 	int turn, i;
 
-	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)(df_test_seed() % 20000));
+	ct_address(text);
 	ck_assert_int_eq(df_id_from_address("nonsense", ids[0]), -EINVAL);
 	ck_assert_int_eq(df_id_from_address("localhost:", ids[0]), -EINVAL);
 	ck_assert_int_eq(df_id_from_address(text, ids[0]), 0);
@@ -532,7 +532,7 @@ START_TEST(t_address_taken)
 	char text[64];
 	int fd;
 
-	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)((df_test_seed() + 7) % 20000));
+	ct_address(text);
 	ck_assert_int_eq(df_id_from_address(text, ids[0]), 0);
 	ck_assert_int_eq(df_addr_parse(text, &addr, 1), 0);
 	fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -555,7 +555,7 @@ START_TEST(t_address_unshimmed)
 	char text[64];
 	int fd, i, ret = -1;
 
-	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)((df_test_seed() + 9) % 20000));
+	ct_address(text);
 	ck_assert_int_eq(df_id_from_address(text, ids[0]), 0);
 	ck_assert_int_eq(df_addr_parse(text, &addr, 1), 0);
 	pthread_create(&r.thread, NULL, ct_join_thread, &r);

@@ -9,7 +9,6 @@
 
 struct job {
 	struct ct_share share;
-	uint64_t seed;
 	int nr_procs, nr_threads, nr_ids, nr_comms;
 	int reverse;
 };
@@ -52,7 +51,6 @@ static void run(int (*fn)(int index, void *arg))
 static void setup(void)
 {
 	job = ct_shared(sizeof(*job));
-	job->seed = df_test_seed();
 }
 
 /* The last process makes the ids: it need not be the one of rank 0. */
@@ -469,7 +467,7 @@ static int address(int index, void *arg)
 	int turn;
 
 	(void)arg;
-	snprintf(text, sizeof(text), "127.0.0.1:%d", 20000 + (int)(job->seed % 20000));
+	ct_address(text);
 	ck_assert_int_eq(df_id_from_address(text, id[0]), 0);
 	for (turn = 0; turn < 5; turn++) {
 		/* Rank 0 is another process each time. */
