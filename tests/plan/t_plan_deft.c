@@ -410,6 +410,76 @@ START_TEST(whole)
 }
 END_TEST
 
+/* -- what late updates ask of a learning rate ---------------------------------------------------------------- */
+
+/*
+ * Gradient descent with momentum on loss w^2/2, by DeFT's schedule or (d NULL) at once: 1 if w vanishes. rate: the learning
+ * rate times the curvature. The loop knows sets of gradients, not how they are sent: what it shows is the method's.
+ */
+static int vanishes(struct df_plan_deft *d, double rate, double momentum)
+{
+	double w = 1, v = 0, current = 0, future = 0;
+	static struct df_plan_step step;
+
+	if (d)
+		df_plan_deft_restart(d);
+	for (int it = 0; it < 4000 && fabs(w) < 1e6; it++) {
+		if (d)
+			df_plan_deft_step(d, &step);
+		future += w;
+		if (!d) {
+			v = momentum * v + w;
+			w -= rate * v;
+			continue;
+		}
+		if (step.k) {
+			v = momentum * v + current / step.k;
+			w -= rate * v;
+		}
+		if (step.which != 2) {
+			current = future;
+			future = 0;
+		}
+	}
+	return fabs(w) < 1e-3;
+}
+
+static double largest_rate(struct df_plan_deft *d, double momentum)
+{
+	double low = 0, high = 8;
+
+	for (int i = 0; i < 30; i++) {
+		double rate = (low + high) / 2;
+
+		*(vanishes(d, rate, momentum) ? &low : &high) = rate;
+	}
+	return low;
+}
+
+/*
+ * One update late, with momentum m: z^2 - (1+m) z + m + rate has its roots within the circle up to a rate of 1 - m, where
+ * without delay it is 2 + 2 m. So momentum 0.9 leaves a 38th of the rate, none leaves half.
+ */
+START_TEST(momentum)
+{
+	static struct df_plan_profile p = {.nr_buckets = 4, .nr_links = 1, .links = {{"l", 1, 0}}};
+	static struct df_plan_deft d;
+
+	/* Coverage rate 2: two iterations are merged, and sent while the next two are computed. */
+	for (int i = 0; i < 4; i++)
+		p.buckets[i] = (struct df_plan_bucket){3000000, 3000000, 12000000, 1000000};
+	ck_assert_int_eq(df_plan_deft_init(&d, &p), 0);
+	for (int tenths = 0; tenths <= 9; tenths += 3) {
+		double m = tenths / 10.0, plain = largest_rate(NULL, m), late = largest_rate(&d, m);
+
+		printf("momentum %.1f: rate up to %.3f at once, %.3f late\n", m, plain, late);
+		ck_assert_double_eq_tol(plain, 2 + 2 * m, .05);
+		ck_assert_double_eq_tol(late, 1 - m, .1 * (1 - m));
+	}
+	df_plan_deft_fini(&d);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("plan_deft");
@@ -424,6 +494,7 @@ int main(void)
 	tcase_add_test(t, table5);
 	tcase_add_test(t, feedback);
 	tcase_add_test(t, whole);
+	tcase_add_test(t, momentum);
 	suite_add_tcase(suite, t);
 	return df_test_run(suite);
 }
