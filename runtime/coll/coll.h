@@ -83,6 +83,10 @@ struct df_coll {
 	uint64_t scratch_bytes;
 	uint64_t *scratch_word, scratch_from;
 	int no_scratch;
+	struct {
+		uint64_t count; /* the first so many instances are as urgent as a peer's (lend.c) */
+		int32_t priority;
+	} lent;
 	struct df_algo_pick pick; /* algorithm, and what it was expected to take */
 	struct {
 		uint64_t seq, since;	/* instance being timed; since 0: none */
@@ -107,6 +111,12 @@ void df_coll_lend(struct df_coll *coll, uint64_t value, int32_t priority);
 void df_coll_lend_waits(struct df_coll *coll, const struct df_kinst *inst);
 /* The collective of the device whose completion is waited for, if it is one, is at least so urgent. */
 void df_lend(struct df_dev *dev, const struct df_kwait *w, int32_t priority);
+/* An instance that a peer has lent to before it was there. */
+void df_coll_lend_new(struct df_coll *coll, struct df_kinst *inst);
+/* Tells other devices and other processes what has been lent; without a lock of the runtime. */
+void df_lend_tell(void);
+/* On the control thread: what another process has told. */
+void df_lend_heard(const void *data, size_t bytes);
 void df_coll_abort(struct df_coll *coll); /* marks it; see df_engine_purge() */
 void df_coll_destroy(struct df_coll *coll);
 /* Asks the machine for a program's scratch; -EAGAIN: not now. */

@@ -70,8 +70,7 @@ static uint32_t end_index(const struct df_coll *coll, const struct df_cend *end)
 	return (uint32_t)(end->k - coll->k.ctx->send) + df_prog_block(coll->prog, 0)->first_send;
 }
 
-/* Which rank an end leads to. */
-static int end_rank(const struct df_coll *coll, const struct df_cend *end)
+int df_conn_rank(const struct df_coll *coll, const struct df_cend *end)
 {
 	return df_prog_conn(coll->prog, end_index(coll, end))->peer;
 }
@@ -117,7 +116,7 @@ int df_conn_direct(const struct df_comm *comm, int rank)
 static void connect_end(const struct df_coll *coll, struct df_cend *end)
 {
 	const struct df_comm *comm = coll->comm;
-	const struct df_member *peer = &comm->members[end_rank(coll, end)];
+	const struct df_member *peer = &comm->members[df_conn_rank(coll, end)];
 	struct df_kconn now = {0}, *k = end->k;
 
 	end->tl->end(end->conn, &now);
@@ -200,7 +199,7 @@ static int make_now(struct df_coll *coll, struct df_cend *end)
 		return 0;
 	}
 	if (ret == -ECONNRESET)
-		df_warn("rank %d has exited, and this operation needs it", end_rank(coll, end));
+		df_warn("rank %d has exited, and this operation needs it", df_conn_rank(coll, end));
 	else if (ret)
 		df_warn("cannot make a connector of %u slots of %u bytes: %s", end->nr_slots,
 			end->slot_bytes, strerror(-ret));
@@ -254,7 +253,7 @@ int df_coll_connect(struct df_coll *coll)
 	for (i = 0; i < coll->nr_ends; i++) {
 		struct df_cend *end = &coll->ends[i];
 
-		ret = peer_of(coll->comm, end_rank(coll, end), end);
+		ret = peer_of(coll->comm, df_conn_rank(coll, end), end);
 		if (ret)
 			goto err_ends;
 		if (!end->owner) {
@@ -318,7 +317,7 @@ void df_connector_connect(struct df_dev *dev)
 /* It leads to another process. */
 static int leaves(const struct df_coll *coll, const struct df_cend *end)
 {
-	return coll->comm->members[end_rank(coll, end)].proc != df_rt.self.proc;
+	return coll->comm->members[df_conn_rank(coll, end)].proc != df_rt.self.proc;
 }
 
 static void reap_later(const struct df_coll *coll, const struct df_cend *end, int wanted)
@@ -327,7 +326,7 @@ static void reap_later(const struct df_coll *coll, const struct df_cend *end, in
 
 	/* The communicator gives its reference back; without one of our own the memory stays for good. */
 	if (end->tl->peer_get(&coll->comm->members[coll->comm->rank],
-			      &coll->comm->members[end_rank(coll, end)], &peer))
+			      &coll->comm->members[df_conn_rank(coll, end)], &peer))
 		return;
 	df_mutex_lock(&reap_lock);
 	if (nr_reap == cap_reap) {

@@ -20,6 +20,8 @@ struct df_conn_comm {
 };
 
 int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
+int df_conn_rank(const struct df_coll *coll,
+		 const struct df_cend *end); /* which rank it leads to */
 /* 1: the peer sees what our block stores as it is stored; both sides come to the same. */
 int df_conn_direct(const struct df_comm *comm, int rank);
 int df_coll_reconnect(struct df_coll *coll);   /* what has been parked; dev->lock */

@@ -3,14 +3,48 @@
  * priority would hold up both. Under the lock of the device; only with DFSHIM_ORDER=priority.
  *
  * Lent is along what the host knows an instance to wait for: completion words of other collectives of the device,
- * and the earlier instances of its own, since a collective's instances end in order. A peer's daemon lends by itself, when
- * the same operation is submitted there.
+ * and the earlier instances of its own, since a collective's instances end in order. What is not the device's own business is
+ * noted, and told when its lock is free (df_lend_tell()): other devices of the process, where the word may be theirs, and the
+ * ranks that a raised collective has connectors with, which lend on in the same way, and tell theirs. It ends, because an
+ * instance is only ever raised. Nobody waits for what is told: a rank that has not registered the collective forgets it.
  */
+#include <stdlib.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
 #include "runtime/base/list.h"
 #include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
 #include "runtime/daemon/dev.h"
+
+/* What peers are told: the first `count` instances of the collective are at least so urgent. */
+struct lent {
+	uint64_t key, count;
+	int64_t priority;
+};
+
+/* Of a device, to be told. */
+struct note {
+	struct df_list node;
+	uint64_t proc; /* to the ranks of this process; 0: to the other devices of this one */
+	struct lent lent;
+	struct df_kwait wait; /* proc 0 */
+};
+
+/* Without memory nothing is lent that far. */
+static void note(struct df_dev *dev, const struct note *n)
+{
+	struct note *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return;
+	*copy = *n;
+	df_list_add_tail(&dev->lends, &copy->node);
+	/* Relaxed: whoever submits here looks after it has given the lock back. */
+	__atomic_store_n(&dev->nr_lends, dev->nr_lends + 1, __ATOMIC_RELAXED);
+}
 
 /* Whose completion word it is; NULL: no collective's of the device. */
 static struct df_coll *owner(struct df_dev *dev, const uint64_t *word)
@@ -25,6 +59,18 @@ static struct df_coll *owner(struct df_dev *dev, const uint64_t *word)
 	return NULL;
 }
 
+/* Other devices of the process are in use. */
+static int others(const struct df_dev *dev)
+{
+	int i;
+
+	for (i = 0; i < df_rt.nr_devs; i++)
+		if (&df_rt.devs[i] != dev &&
+		    __atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
+			return 1;
+	return 0;
+}
+
 void df_lend(struct df_dev *dev, const struct df_kwait *w, int32_t priority)
 {
 	struct df_coll *coll;
@@ -35,6 +81,8 @@ void df_lend(struct df_dev *dev, const struct df_kwait *w, int32_t priority)
 	coll = owner(dev, w->addr);
 	if (coll)
 		df_coll_lend(coll, w->value, priority);
+	else if (others(dev))
+		note(dev, &(struct note){.lent.priority = priority, .wait = *w});
 }
 
 void df_coll_lend_waits(struct df_coll *coll, const struct df_kinst *inst)
@@ -43,6 +91,22 @@ void df_coll_lend_waits(struct df_coll *coll, const struct df_kinst *inst)
 
 	for (i = 0; i < inst->nr_waits; i++)
 		df_lend(coll->dev, &inst->waits[i], inst->priority);
+}
+
+/* The ranks that it exchanges data with. */
+static void note_peers(struct df_coll *coll, uint64_t count, int32_t priority)
+{
+	struct note n = {.lent = {coll->key, count, priority}};
+	uint32_t i;
+
+	for (i = 0; i < coll->nr_ends; i++) {
+		uint64_t proc = coll->comm->members[df_conn_rank(coll, &coll->ends[i])].proc;
+
+		if (proc == n.proc)
+			continue;
+		n.proc = proc;
+		note(coll->dev, &n);
+	}
 }
 
 /* The blocks look at the priorities again. */
@@ -61,17 +125,118 @@ static void tell_blocks(struct df_coll *coll)
 void df_coll_lend(struct df_coll *coll, uint64_t value, int32_t priority)
 {
 	struct df_kinst *inst;
-	int raised = 0;
+	uint64_t raised = 0;
 
 	for (inst = coll->unretired; inst && inst->done_value <= value; inst = inst->next) {
 		if (inst->priority >= priority)
 			continue;
 		/* Relaxed: it carries no data; pairs with nothing but the look of dfk_queue_weigh(). */
 		__atomic_store_n(&inst->priority, priority, __ATOMIC_RELAXED);
-		raised = 1;
+		raised = inst->seq + 1;
 		/* Ends: each instance is raised once, and waits only for what was submitted before it. */
 		df_coll_lend_waits(coll, inst);
 	}
-	if (raised)
-		tell_blocks(coll);
+	if (!raised)
+		return;
+	tell_blocks(coll);
+	note_peers(coll, raised, priority);
+}
+
+void df_coll_lend_new(struct df_coll *coll, struct df_kinst *inst)
+{
+	if (inst->seq < coll->lent.count && inst->priority < coll->lent.priority)
+		inst->priority = coll->lent.priority;
+}
+
+/* A peer's instances are more urgent than they were: ours are too, also those that are not issued yet. */
+static void hear(const struct lent *l)
+{
+	int32_t priority = (int32_t)l->priority;
+	int i;
+
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+		struct df_coll *coll;
+
+		if (!__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
+			continue;
+		df_mutex_lock(&dev->lock);
+		df_list_each(coll, &dev->colls, node)
+		{
+			if (coll->key != l->key)
+				continue;
+			df_coll_lend(coll, coll->base + l->count, priority);
+			if (l->count > coll->issued &&
+			    (priority >= coll->lent.priority || coll->lent.count <= coll->issued)) {
+				coll->lent.count = l->count;
+				coll->lent.priority = priority;
+			}
+		}
+		df_mutex_unlock(&dev->lock);
+	}
+}
+
+static void deliver(const struct df_dev *from, const struct note *n)
+{
+	int i;
+
+	if (n->proc == df_rt.self.proc) {
+		hear(&n->lent);
+	} else if (n->proc) {
+		df_ctl_send(NULL, n->proc, DF_MSG_LEND, &n->lent, sizeof(n->lent));
+	} else {
+		for (i = 0; i < df_rt.nr_devs; i++) {
+			struct df_dev *dev = &df_rt.devs[i];
+
+			if (dev == from || !__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
+				continue;
+			df_mutex_lock(&dev->lock);
+			if (owner(dev, n->wait.addr))
+				df_lend(dev, &n->wait, (int32_t)n->lent.priority);
+			df_mutex_unlock(&dev->lock);
+		}
+	}
+}
+
+static struct note *next_note(struct df_dev *dev)
+{
+	struct note *n;
+
+	df_mutex_lock(&dev->lock);
+	n = df_list_first(&dev->lends, struct note, node);
+	if (n) {
+		df_list_del(&n->node);
+		__atomic_store_n(&dev->nr_lends, dev->nr_lends - 1, __ATOMIC_RELAXED);
+	}
+	df_mutex_unlock(&dev->lock);
+	return n;
+}
+
+void df_lend_tell(void)
+{
+	int i, told;
+
+	/* What is delivered to another device may be noted there again. */
+	do {
+		told = 0;
+		for (i = 0; i < df_rt.nr_devs; i++) {
+			struct df_dev *dev = &df_rt.devs[i];
+			struct note *n;
+
+			while (__atomic_load_n(&dev->nr_lends, __ATOMIC_RELAXED) &&
+			       (n = next_note(dev))) {
+				deliver(dev, n);
+				free(n);
+				told = 1;
+			}
+		}
+	} while (told);
+}
+
+void df_lend_heard(const void *data, size_t bytes)
+{
+	if (bytes != sizeof(struct lent))
+		return;
+	hear(data);
+	df_lend_tell();
 }

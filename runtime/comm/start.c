@@ -20,6 +20,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
+#include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
@@ -43,7 +44,15 @@ struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators")
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct df_ctl_events ctl_events = {df_snapshot_message, df_comm_death};
+static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
+{
+	if (kind == DF_MSG_LEND)
+		df_lend_heard(data, bytes);
+	else
+		df_snapshot_message(from, kind, data, bytes);
+}
+
+static const struct df_ctl_events ctl_events = {message, df_comm_death};
 
 static int cores(void)
 {

@@ -31,6 +31,7 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 	df_list_init(&dev->holding);
 	df_list_init(&dev->connecting);
 	df_list_init(&dev->flying);
+	df_list_init(&dev->lends);
 	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
 	dev->index = index;
 	dev->exec.d.abi = DF_ABI_VERSION;

@@ -29,8 +29,11 @@ struct df_dev {
 	struct df_list events;	      /* struct df_event */
 	struct df_list colls;
 	struct df_list holding; /* those with connectors to recycle; the one used last at the end */
-	struct df_list connecting;		/* collectives with ends that are not connected */
-	struct df_list flying;			/* collectives with instances in flight */
+	struct df_list connecting; /* collectives with ends that are not connected */
+	struct df_list flying;	   /* collectives with instances in flight */
+	struct df_list
+		lends;	   /* what other devices and ranks are to be told (runtime/coll/lend.c) */
+	uint32_t nr_lends; /* read without the lock */
 	uint32_t nr_connecting;			/* read without the lock */
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */

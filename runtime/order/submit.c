@@ -326,8 +326,10 @@ static int place(struct way *w)
 	if (coll->no_scratch)
 		add_wait(inst, coll->scratch_word, coll->scratch_from + 1);
 	df_coll_append(coll, inst);
-	if (w->dev->exec.d.policy.order)
+	if (w->dev->exec.d.policy.order) {
+		df_coll_lend_new(coll, inst);
 		lend(w);
+	}
 	w->f->done = coll->k.done;
 	w->f->value = inst->done_value;
 	return 0;
@@ -610,6 +612,9 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);
+	/* Relaxed: this thread has written it, or another one will look. */
+	if (locked && df_unlikely(__atomic_load_n(&locked->nr_lends, __ATOMIC_RELAXED)))
+		df_lend_tell();
 	if (nr_ops == 1 && issued &&
 	    ops[0].count * df_type_bytes(ops[0].type) <= DF_FIRST_TURNS_BYTES && locked)
 		df_backend->first_turns(locked->index);

@@ -5,11 +5,15 @@ set -u
 host streamcheck
 STREAM_ONLY=reset host streamcheck
 
-# behind ORDER PART [BEFORE]: how many rank 0 finished after the collective that it issued last, or before that one.
+# behind ORDER PART [BEFORE [RECORD]]: how many rank 0 finished (RECORD: op_done) after the collective that it issued last, or before
+# that one.
 behind() {
-	DFSHIM_TRACE=$T/$1.$2 DFSHIM_BLOCKS=1 DFSHIM_ORDER=$1 STREAM_ONLY=$2 host streamcheck >&2
-	"$B/dfshim" show "$T/$1.$2" | awk -v before="${3:-0}" '
-	$4 == "op_match" || $4 == "op_done" {
+	local to=$T/$1.$2${RANKS_ON:+.$RANKS_ON}
+	# shellcheck disable=SC2086 # options
+	DFSHIM_TRACE=$to DFSHIM_BLOCKS=1 DFSHIM_ORDER=$1 STREAM_ONLY=$2 timeout -k 5 "${LIMIT:-100}" \
+		"$B/dfshim" run --host ${RANKS_ON:+-n $RANKS_ON} -- "$C/streamcheck" --timeout "${QUIET:-60}" >&2 || fail "streamcheck $2 by $1"
+	"$B/dfshim" show "$to" | awk -v before="${3:-0}" -v record="${4:-op_done}" '
+	($4 == "op_match" || $4 == record) && / dev 0 / {
 		if (!match($0, /rank 0 \[op [0-9]+\]/)) next
 		op = substr($0, RSTART + 11, RLENGTH - 12)
 		if ($4 == "op_match") { if (op + 0 > last[0]) { last[1] = last[0]; last[0] = op + 0 } }
@@ -27,5 +31,13 @@ for part in behind_data behind_work; do
 	echo "$part: after the one that the urgent one waits for $fifo by order of issue, $lent by priority"
 	[ "$fifo" = 1 ] || fail "by order of issue something else than the urgent one came after it"
 	[ "$lent" = 21 ] || fail "$part: the one of low priority did not get the urgent one's priority"
+done
+# Also on another rank, that has the other end of what it waits for: on another device of the process, and in another process. It
+# begins first; when it ends is the peer's to say too.
+for RANKS_ON in "" 2; do
+	fifo=$(behind fifo behind_peer 1 op_start) && lent=$(behind priority behind_peer 1 op_start) || exit 1
+	echo "behind_peer, ${RANKS_ON:-1} processes: begun after the one that the peer's urgent one waits for $fifo by order of issue, $lent by priority"
+	[ "$fifo" = 0 ] || fail "by order of issue something came after the last one"
+	[ "$lent" = 20 ] || fail "the one of low priority did not get the priority of its peer's urgent one"
 done
 exit 0

@@ -3,8 +3,9 @@
  * that must or must not wait for what is pending, threads that share a communicator, priorities. Two
  * ranks in one process, so that one can tell the other how far it has got.
  *
- * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data" and "behind_work" need DFSHIM_ORDER=priority and run only when
- * they are named, and so does "reset", after which the device is no longer usable.
+ * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data", "behind_work" and "behind_peer" need DFSHIM_ORDER=priority and
+ * run only when they are named ("behind_peer" also on a process for each rank), and so does "reset", after which the device is no
+ * longer usable.
  */
 #include "../client.h"
 
@@ -475,6 +476,67 @@ static int behind_work(struct bench *b)
 	return behind(b, 1);
 }
 
+/*
+ * On rank 1 an urgent operation stands behind one of low priority, whose other end, rank 0, has NR_LOWS of a priority between the
+ * two before it. All of rank 0's wait for one that rank 1 begins late: then the scheduler says which comes first.
+ */
+static int behind_peer(struct bench *b)
+{
+	cudaStream_t low, mid, high;
+	cudaEvent_t e, after;
+	ncclComm_t one, both;
+	float *data, *mine;
+	int i;
+
+	NCCL(ncclCommSplit(b->a, b->me->rank, 0, &one, NULL));
+	NCCL(ncclCommSplit(b->a, 0, b->me->rank, &both, NULL));
+	CUDA(cudaStreamCreateWithPriority(&low, cudaStreamNonBlocking, 0));
+	CUDA(cudaStreamCreateWithPriority(&mid, cudaStreamNonBlocking, -2));
+	CUDA(cudaStreamCreateWithPriority(&high, cudaStreamNonBlocking, -5));
+	CUDA(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+	CUDA(cudaEventCreateWithFlags(&after, cudaEventDisableTiming));
+	CUDA(cudaMalloc((void **)&data, (NR_LOWS + 3) * BIG * sizeof(float)));
+	mine = data + (NR_LOWS + 1) * BIG;
+	/* Its first use is over: it is connected. */
+	NCCL(ncclAllReduce(data, mine, BIG, ncclFloat, ncclSum, b->a, low));
+	CUDA(cudaStreamSynchronize(low));
+	if (!b->me->rank) {
+		if (sum(b->x, data, b->b, low))
+			return -1;
+		CUDA(cudaEventRecord(e, low));
+		CUDA(cudaStreamWaitEvent(mid, e, 0));
+		for (i = 0; i < NR_LOWS; i++)
+			NCCL(ncclAllReduce(data, data + (size_t)(i + 1) * BIG, BIG - 2 - (size_t)i,
+					   ncclFloat, ncclSum, one, mid));
+	}
+	NCCL(ncclAllReduce(data, mine, BIG, ncclFloat, ncclSum, b->a, low));
+	if (b->me->rank) {
+		CUDA(cudaEventRecord(after, low));
+		CUDA(cudaStreamWaitEvent(high, after, 0));
+		NCCL(ncclAllReduce(mine, mine + BIG, BIG - 1, ncclFloat, ncclSum, one, high));
+	}
+	/* The other rank has come so far. */
+	if (sum(b->z, b->w, both, b->s))
+		return -1;
+	if (b->me->rank) {
+		CUDA(cudaStreamSynchronize(b->s));
+		/* Rank 0 is told of it meanwhile. */
+		usleep(300000);
+		if (sum(b->x, b->y, b->b, mid))
+			return -1;
+	}
+	CUDA(cudaDeviceSynchronize());
+	CUDA(cudaFree(data));
+	CUDA(cudaEventDestroy(e));
+	CUDA(cudaEventDestroy(after));
+	CUDA(cudaStreamDestroy(low));
+	CUDA(cudaStreamDestroy(mid));
+	CUDA(cudaStreamDestroy(high));
+	NCCL(ncclCommDestroy(one));
+	NCCL(ncclCommDestroy(both));
+	return 0;
+}
+
 /* cudaDeviceReset waits for what is pending. */
 static int reset(struct bench *b)
 {
@@ -505,9 +567,11 @@ static const struct part {
 	int (*run)(struct bench *b);
 	int named; /* only when it is asked for */
 } parts[] = {
-	{"opposite", opposite, 0},	 {"elapsed", elapsed, 0},	  {"pending", pending, 0},
-	{"pressure", pressure, 0},	 {"threads", threads, 0},	  {"priority", priority, 1},
-	{"behind_data", behind_data, 1}, {"behind_work", behind_work, 1}, {"reset", reset, 1},
+	{"opposite", opposite, 0},	 {"elapsed", elapsed, 0},
+	{"pending", pending, 0},	 {"pressure", pressure, 0},
+	{"threads", threads, 0},	 {"priority", priority, 1},
+	{"behind_data", behind_data, 1}, {"behind_work", behind_work, 1},
+	{"behind_peer", behind_peer, 1}, {"reset", reset, 1},
 };
 
 /* Communicators of devices that were reset: nothing can be destroyed there, and they are no leak. */
