@@ -293,8 +293,12 @@ static void rest(int (*ready)(void *arg), void *arg)
 	/* SEQ_CST pairs with tell_resting(): see there. */
 	__atomic_add_fetch(&eng.resting, 1, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/*
+	 * Only a wake-up that was missed would need the time-out. It is no shorter, because the kernel sets its timer for one that comes
+	 * before the next tick: in a virtual machine that takes as long as the operation.
+	 */
 	if (!ready(arg))
-		df_futex_wait(&eng.end_seq, seen, DOZE_NS, 0);
+		df_futex_wait(&eng.end_seq, seen, SLEEP_MAX_NS, 0);
 	__atomic_sub_fetch(&eng.resting, 1, __ATOMIC_RELAXED);
 }
 
