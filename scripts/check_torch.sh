@@ -1,24 +1,24 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp ci jobs input others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs input others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py is tried too); else they are installed into
 # build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks; else a part of it. --core: what fits into 5
-# minutes (operators, ddp, input, others, some tests of the suite with 2 ranks); where PyTorch cannot be installed it says so and
+# minutes (operators, ddp, plan, input, others, some tests of the suite with 2 ranks); where PyTorch cannot be installed it says so and
 # ends with 77. A line for each check; the last line counts them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds="2 3 4" passed=0 failed=0 skipped=0
-usual="operators ddp ci jobs input others suite" no_torch=1
+usual="operators ddp plan ci jobs input others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
 	shift
 	;;
 --core)
-	part=(--every 31 --limit 60) worlds=2 usual="operators ddp input others suite" no_torch=77
+	part=(--every 31 --limit 60) worlds=2 usual="operators ddp plan input others suite" no_torch=77
 	shift
 	;;
 esac
@@ -82,6 +82,12 @@ if wants ddp; then
 	run "ddp, dfshim run -n 2" 0 --host -n 2 -- "$py" tests/torch/ddp.py
 	run "ddp, torchrun, 4 ranks" 0 --host -- "$py" -m torch.distributed.run --standalone --nproc-per-node 4 tests/torch/ddp.py
 	run "ddp, nccl's rules" 0 --host -n 2 --rules nccl --timeout 30 -- "$py" tests/torch/ddp.py
+fi
+if wants plan; then
+	for job in gate torch; do
+		LIMIT=400 check "dfshim.deft, t_plan_$job" 0 env TORCH_PYTHON="$py" tests/run.sh plan/t_plan_$job
+		says "it was not skipped" '^1 passed, 0 failed'
+	done
 fi
 if wants ci; then
 	check "ci: right" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/ddp.py

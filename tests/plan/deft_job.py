@@ -21,6 +21,7 @@ CASES = {  # coverage rate, links, momentum, clip
     "hidden": (0.7, 1, 0.0, None),
     "merged": (2.3, 1, 0.9, None),
     "links": (2.3, 2, 0.9, 0.5),
+    "startup": (1.3, 2, 0.0, None),  # links with a start-up
     "measured": (None, 2, 0.0, None),  # on a busy machine anything, also that there can be no plan
     "preserved": (2.3, 1, 0.0, None),  # the preserver asks for more updates, and gets them
     "harm": (6.0, 1, 0.0, None),  # it asks for more than ten rounds can give: plain DDP
@@ -33,6 +34,7 @@ CASES = {  # coverage rate, links, momentum, clip
     "fractions": (2.3, 1, 0.9, None),
     "too_few": (2.3, 1, 0.9, None),
     "too_many_links": (2.3, 1, 0.9, None),
+    "too_many_startups": (2.3, 1, 0.9, None),
     "raises": (2.3, 1, 0.9, None),
 }
 ENDED = {  # words of the line
@@ -44,6 +46,7 @@ ENDED = {  # words of the line
     "fractions": "whole numbers",
     "too_few": "buckets",
     "too_many_links": "3 links; there are 1",
+    "too_many_startups": "as many as there are links",
     "raises": "no such file",
 }
 
@@ -81,6 +84,8 @@ def nonsense(case, plan):
             return forward[1:], backward[1:], comm[1:], sizes[1:], slowdown
         if case == "too_many_links":
             slowdown = [1.0, 1.0, 1.0]
+        if case in ("startup", "too_many_startups"):
+            return forward, backward, comm, sizes, slowdown, [100000, 300000]
         if case == "raises":
             raise OSError("no such file")
         return forward, backward, comm, sizes, slowdown

@@ -17,7 +17,8 @@ struct df_plan_handle {
 
 struct df_plan_handle *df_plan_open(int nr, const int64_t *forward_ns, const int64_t *backward_ns,
 				    const int64_t *comm_ns, const int64_t *params, int nr_links,
-				    const double *slowdown, char *err, int64_t size)
+				    const double *slowdown, const int64_t *startup_ns, char *err,
+				    int64_t size)
 {
 	struct df_plan_handle *h = calloc(1, sizeof(*h));
 	int rc = -ENOMEM;
@@ -29,8 +30,10 @@ struct df_plan_handle *df_plan_open(int nr, const int64_t *forward_ns, const int
 	for (int i = 0; i < nr && i < DF_PLAN_BUCKETS; i++)
 		h->profile.buckets[i] = (struct df_plan_bucket){forward_ns[i], backward_ns[i],
 								comm_ns[i], params[i]};
-	for (int l = 0; l < nr_links && l < DF_PLAN_LINKS; l++)
+	for (int l = 0; l < nr_links && l < DF_PLAN_LINKS; l++) {
 		h->profile.links[l].slowdown = slowdown[l];
+		h->profile.links[l].startup_ns = startup_ns ? startup_ns[l] : 0;
+	}
 	if (df_plan_check(&h->profile, err, (size_t)size))
 		goto err_free;
 	rc = df_plan_deft_init(&h->deft, &h->profile);

@@ -13,12 +13,13 @@ struct df_plan_handle;
 
 /*
  * A network of nr buckets, input side first, with times in nanoseconds: NULL, and why in err, where there can be no plan.
- * slowdown: of each link, 1 for the first.
+ * slowdown: of each link, 1 for the first. startup_ns: of each link, part of a transfer's time whatever its size; NULL: none.
  */
 DF_PLAN_API struct df_plan_handle *df_plan_open(int nr, const int64_t *forward_ns,
 						const int64_t *backward_ns, const int64_t *comm_ns,
 						const int64_t *params, int nr_links,
-						const double *slowdown, char *err, int64_t size);
+						const double *slowdown, const int64_t *startup_ns,
+						char *err, int64_t size);
 DF_PLAN_API void df_plan_close(struct df_plan_handle *h);
 
 /* Items of the partition: which part of how many of which bucket. How many; arrays may be NULL. */

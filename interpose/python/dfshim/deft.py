@@ -198,26 +198,27 @@ class Deft(Wrapped):
 
     # -- the switch -------------------------------------------------------------------------------------
 
-    def _slowdown(self, comm):
-        """Of each link, by an all-reduce of the largest bucket; the fastest becomes the first. A collective call."""
-        if self.links == 1:
-            return [1.0]
+    def _speeds(self, comm):
+        """Of each link, by all-reduces of one element and of the largest bucket; the fastest becomes the first. A collective call."""
         of = self.buckets[comm.index(max(comm))]
         data = torch.zeros(of[2], dtype=of[1][0].dtype, device=of[1][0].device)
-        took = torch.zeros(self.links, dtype=torch.int64, device=data.device)
+        took = torch.zeros(self.links, 2, dtype=torch.int64, device=data.device)
         for link, group in enumerate(self.groups):
-            rounds = []
-            for _ in range(3):
-                dist.barrier(group=self.ddp.process_group)
-                begin = self._now()
-                dist.all_reduce(data, group=group)
-                rounds.append(self._now() - begin)
-            took[link] = min(rounds)
+            for column, piece in enumerate((data[:1], data)):
+                rounds = []
+                for _ in range(3):
+                    dist.barrier(group=self.ddp.process_group)
+                    begin = self._now()
+                    dist.all_reduce(piece, group=group)
+                    rounds.append(self._now() - begin)
+                took[link, column] = min(rounds)
         dist.all_reduce(took, op=dist.ReduceOp.MAX, group=self.ddp.process_group)
-        took = took.tolist()
-        order = sorted(range(self.links), key=lambda link: took[link])
-        self.groups = [self.groups[link] for link in order]
-        return [took[link] / took[order[0]] for link in order]
+        # On a busy machine one element may take as long as a bucket.
+        took = [(max(whole, 2), min(start, max(whole, 2) // 2)) for start, whole in took.tolist()]
+        took = sorted((whole - start, start, link) for link, (whole, start) in enumerate(took))
+        self.groups = [self.groups[link] for _, _, link in took]
+        # It is part of the times that were measured, of which the smallest must not vanish.
+        return [sent / took[0][0] for sent, _, _ in took], [min(start, min(comm) // 2) for _, start, _ in took]
 
     def _switch(self):
         self.planner = Planner(*self.profile)
@@ -270,7 +271,8 @@ def wrap(ddp, opt, links=1, warmup=10, clip=None, plan=None, exact=False, preser
     links     how many process groups to make, or process groups: each a link of its own
     clip      largest norm of a gradient, at the time it is applied
     plan      a function that is given the buckets' sizes, input side first, and returns times instead of measured ones: forward,
-              backward and communication of each bucket in ns, its size, and slowdowns of the links. The first rank's counts
+              backward and communication of each bucket in ns, its size, slowdowns of the links, and if it likes their start-ups in
+              ns. The first rank's counts
     exact     exact gating: no late updates
     preserve  by how much the loss that the preserver expects may differ from plain training's, .01 for 1 %; step(loss) then
     """

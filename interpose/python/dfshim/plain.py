@@ -33,14 +33,17 @@ def _library():
 class Planner:
     """The state machine of trace/plan/plan_handle.h. ValueError where there can be no plan."""
 
-    def __init__(self, forward, backward, comm, params, slowdown):
+    def __init__(self, forward, backward, comm, params, slowdown, startup=()):
         times = [list(v) for v in (forward, backward, comm, params)]
         if any(len(v) != len(times[3]) or not all(type(t) is int and abs(t) < 1 << 62 for t in v) for v in times):
             raise ValueError("times and sizes have to be whole numbers, as many of each as there are buckets")
+        startup = list(startup) or [0] * len(slowdown)
+        if len(startup) != len(slowdown) or not all(type(t) is int and abs(t) < 1 << 62 for t in startup):
+            raise ValueError("start-ups have to be whole numbers, as many as there are links")
         self.lib, why = _library(), ctypes.create_string_buffer(256)
         self.handle = self.lib.df_plan_open(
             len(times[3]), *((ctypes.c_int64 * len(v))(*v) for v in times), len(slowdown),
-            (ctypes.c_double * len(slowdown))(*slowdown), why, ctypes.c_int64(len(why)))
+            (ctypes.c_double * len(slowdown))(*slowdown), (ctypes.c_int64 * len(startup))(*startup), why, ctypes.c_int64(len(why)))
         if not self.handle:
             raise ValueError(why.value.decode())
         self.handle, self.buckets = ctypes.c_void_p(self.handle), len(times[3])
@@ -241,8 +244,9 @@ class Wrapped:
         if not dist.get_rank():
             print(f"dfshim.deft: plain DDP from iteration {self.iteration + 1} on: {why}", flush=True)
 
-    def _slowdown(self, comm):
-        return [1.0]
+    def _speeds(self, comm):
+        """Of the links: slowdowns, and start-ups in nanoseconds."""
+        return [1.0], [0]
 
     def _measured(self):
         """All ranks agree on times: computation of the slowest, communication of the one that waited least."""
@@ -255,7 +259,7 @@ class Wrapped:
         comm = [-c for c in times[1].tolist()[1:]]
         total = sum(backward)
         sizes = [self.buckets[i][2] for i in range(nr)]
-        return ([forward * b // total for b in backward][::-1], backward[::-1], comm[::-1], sizes[::-1], self._slowdown(comm))
+        return ([forward * b // total for b in backward][::-1], backward[::-1], comm[::-1], sizes[::-1], *self._speeds(comm))
 
     def _plan(self):
         """One profile for all: the first rank's, where a plan was given."""
