@@ -1,26 +1,66 @@
 #!/bin/bash
-# What dfshim.deft gains and costs: real training of three small networks on 4 ranks, on links that are slowed to a coverage rate
-# of 2 (one after the other, an all-reduce takes as long as its bytes at the link's speed; the second link is 1.65 times slower).
+# What dfshim.deft gains and costs: real training of three small networks on 4 ranks, one on each node (network namespaces). The
+# nodes' two links are slowed (tc's token bucket) so that plain DDP has a coverage rate of 2 on the first; the second is 1.65 times
+# slower. One group of gloo is on each.
 #
 #   time       of an iteration: plain DDP, exact gating, DeFT on one and two links, and what the planner expected. Computation is the
-#              network's, and naps of 90 ms in all that stand for that of a larger one, so that one processor is enough
-#   accuracy   beside plain DDP's, from equal seeds, with and without the preserver, by schedules of CR 2. No naps, no links: each rank
-#              trains with the batches of all four and seeds of its own (deft_job.py shows that four would follow the same schedule).
-#              The loss along the way is in $T/lines
+#              network's, and naps of 270 ms in all that stand for that of a larger one, so that two processors are enough
+#   accuracy   beside plain DDP's, from equal seeds, with and without the preserver, by schedules of CR 2. No naps, and links as fast
+#              as they are; seed 1 on the 4 ranks, each other seed on one that trains with the batches of 4
 #
-# SEEDS (5), ITERATIONS (600), NETS (mlp conv gpt), OPTIMIZER (adamw; sgd, momentum). mlp and conv need scikit-learn (its digits), gpt reads Python's help texts.
-# TORCH_PYTHON: a Python with PyTorch.
+# SEEDS (5), ITERATIONS (mlp 2000, conv 1000, gpt 3000), NETS (mlp conv gpt), PARTS (time train), OPTIMIZER (adamw; sgd, momentum, momentum_late). mlp and conv
+# need scikit-learn (its digits), gpt reads Python's help texts. All runs are in $T/runs, one line of JSON each; scripts/plot_deft.py
+# draws them. TORCH_PYTHON: a Python with PyTorch.
 set -u
 cd "$SRC" || exit 1
 P=${TORCH_PYTHON:-$B/venv/bin/python}
 [ -x "$P" ] || P=python3
 "$P" -c 'import torch.distributed' 2>/dev/null || { echo "# deft: no PyTorch: TORCH_PYTHON names a Python that has it"; exit 77; }
+. tests/lib/netns.sh
+netns 4 2
 nets=${NETS:-mlp conv gpt}
 "$P" -c 'import sklearn.datasets' 2>/dev/null || {
 	echo "# deft: no scikit-learn: only gpt is trained"
 	nets=gpt
 }
 export PYTHONPATH=$SRC/interpose/python${PYTHONPATH:+:$PYTHONPATH} DFSHIM_LIB=$B OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES='' PYTHONDONTWRITEBYTECODE=1
-rm -f "$T/store"
-# shellcheck disable=SC2086 # words
-"$P" tests/bench/deft.py "$T" "${SEEDS:-5}" "${ITERATIONS:-600}" $nets
+rm -f "$T"/store.* "$T/runs"
+
+# ranks WHAT NET ARGS...: on all nodes.
+ranks() {
+	local rank pid=() bad=0
+	for rank in 0 1 2 3; do
+		start "$rank" "$P" tests/bench/deft.py "$1" "$T" "$2" "$rank" "${@:3}"
+		pid+=($!)
+	done
+	for rank in 0 1 2 3; do
+		wait "${pid[rank]}" || bad=1
+	done
+	return $bad
+}
+# slowed BIT/S: what a node sends on its links; 0 as fast as it is.
+slowed() {
+	local node
+	for node in 0 1 2 3; do
+		if [ "$1" = 0 ]; then
+			on "$node" tc qdisc del dev eth0 root
+			on "$node" tc qdisc del dev eth1 root
+		else
+			on "$node" tc qdisc add dev eth0 root tbf rate "$1" burst 4000 limit 1000000
+			on "$node" tc qdisc add dev eth1 root tbf rate $(($1 * 100 / 165)) burst 4000 limit 1000000
+		fi
+	done
+}
+for net in $nets; do
+	for part in ${PARTS:-time train}; do
+		case $part in
+		time)
+			slowed "$("$P" tests/bench/deft.py rate "$net")"
+			ranks time "$net" || exit 1
+			slowed 0
+			;;
+		train) ranks train "$net" "${SEEDS:-5}" "${ITERATIONS:-0}" || exit 1 ;;
+		esac
+	done
+done
+"$P" tests/bench/deft.py figures "$T"

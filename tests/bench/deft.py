@@ -1,7 +1,15 @@
-"""Trains small networks on 4 ranks (gloo) as plain DDP, with exact gating and with DeFT: see b_deft.sh.
+"""Trains small networks as plain DDP, with exact gating and with DeFT, a rank a process: see b_deft.sh.
 
-    deft.py FOLDER SEEDS ITERATIONS NET...
+    deft.py rate NET                                     bit/s of a link on which plain DDP has a coverage rate of 2
+    deft.py time FOLDER NET RANK                         iteration times, on the links as they are
+    deft.py train FOLDER NET RANK SEEDS ITERATIONS       losses and accuracy, by schedules for a coverage rate of 2 (0: as many as
+                                                         bring plain DDP to its end)
+    deft.py figures FOLDER
+
+Rank 0 appends a line of JSON for each run to FOLDER/runs.
 """
+import json
+import math
 import os
 import queue
 import sys
@@ -10,7 +18,6 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from dfshim import deft
@@ -18,6 +25,7 @@ from dfshim import deft
 WORLD, WARMUP, BATCH, CR, SLOWER = 4, 8, 16, 2.0, 1.65
 FORWARD, BACKWARD = 0.090, 0.180  # seconds of computation that stand for a larger network's
 TIMED = 20  # iterations behind a figure of time
+POINTS = 30  # of a curve of losses
 
 
 # -- networks ---------------------------------------------------------------------------------------------
@@ -125,28 +133,27 @@ class Text:
         return torch.stack([self.data[s:s + LENGTH] for s in starts]), torch.stack([self.data[s + 1:s + LENGTH + 1] for s in starts])
 
 
-NETS = {"mlp": (mlp, Digits, 0.02), "conv": (conv, Digits, 0.02), "gpt": (gpt, Text, 0.05)}  # MB of a bucket
+NETS = {"mlp": (mlp, Digits, 0.02, 2000), "conv": (conv, Digits, 0.02, 1000), "gpt": (gpt, Text, 0.05, 3000)}  # MB of a bucket, iterations
 
 
 OPTIMIZERS = {"adamw": lambda params: torch.optim.AdamW(params, 0.002), "sgd": lambda params: torch.optim.SGD(params, 0.3),
-              "momentum": lambda params: torch.optim.SGD(params, 0.05, 0.9)}
+              "momentum": lambda params: torch.optim.SGD(params, 0.05, 0.9),
+              "momentum_late": lambda params: torch.optim.SGD(params, 0.005, 0.9)}
 
 # -- links ------------------------------------------------------------------------------------------------
 
 class Link(threading.Thread):
-    """One all-reduce after the other: gloo's, then as long as its bytes take at the link's speed."""
+    """One all-reduce after the other, as NCCL has them on a communicator's stream; gloo would mix two."""
 
     def __init__(self, group):
         super().__init__(daemon=True)
-        self.group, self.rate, self.todo = group, 0, queue.SimpleQueue()
+        self.group, self.todo = group, queue.SimpleQueue()
         self.start()
 
     def run(self):
         while True:
             tensor, op, future = self.todo.get()
             REAL(tensor, op=op, group=self.group)
-            if self.rate and tensor.is_floating_point():
-                time.sleep(tensor.numel() * tensor.element_size() / self.rate)
             future.set_result([tensor])
 
 
@@ -165,11 +172,24 @@ REAL, LINKS = dist.all_reduce, {}
 
 
 def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
-    if (group or dist.group.WORLD) not in LINKS:
-        return REAL(tensor, op=op, group=group, async_op=async_op)
     future = torch.futures.Future()
     LINKS[group or dist.group.WORLD].todo.put((tensor, op, future))
     return Work(future) if async_op else future.wait()
+
+
+def joined(folder, net, rank):
+    """Groups of all ranks on the two links, the node's interfaces eth0 and eth1, and two of this rank alone."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store.{net}", rank=rank, world_size=WORLD)
+    groups = []
+    for name in ("eth0", "eth1"):
+        os.environ["GLOO_SOCKET_IFNAME"] = name
+        groups.append(dist.new_group(list(range(WORLD))))
+    alone = [[dist.new_group([r]) for _ in range(2)] for r in range(WORLD)][rank]
+    for group in [dist.group.WORLD] + groups + alone:
+        LINKS[group] = Link(group)
+    dist.all_reduce = all_reduce
+    return groups, alone
 
 
 # -- training ---------------------------------------------------------------------------------------------
@@ -183,29 +203,32 @@ def plan(links):
     return times
 
 
-def stock(_, bucket):
-    """Plain DDP on our links."""
+def stock(group, bucket):
+    """Plain DDP, its all-reduces one after the other."""
     buffer = bucket.buffer().mul_(1 / WORLD)
-    return dist.all_reduce(buffer, async_op=True).get_future().then(lambda f: f.value()[0])
+    return dist.all_reduce(buffer, group=group, async_op=True).get_future().then(lambda f: f.value()[0])
+
+
+def network(net, seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(*(Paced(layer) for layer in NETS[net][0]()))
 
 
 def train(net, scheme, groups, seed, iterations, timed):
-    """timed: on all ranks. Else on this one alone, with all ranks' batches."""
-    make, _, cap = NETS[net]
-    torch.manual_seed(seed)
-    model = torch.nn.Sequential(*(Paced(layer) for layer in make()))
-    size = sum(p.numel() for p in model.parameters())
+    """The optimizer, the model, losses, milliseconds an iteration. A rank that is alone trains with the batches of four."""
+    model = network(net, seed)
     for m in model:
         m.naps = (FORWARD / len(model), BACKWARD / len(model))
     Paced.naps = (1, 1) if timed else (0, 0)
-    for group, link in LINKS.items():
-        link.rate = timed and 4 * size / (CR * (FORWARD + BACKWARD)) / (SLOWER if group is groups[1] else 1)
-    ddp = DDP(model, bucket_cap_mb=cap, process_group=None if timed else groups[0])
+    world = dist.get_world_size(groups[0])
+    # Buffers are constants; their broadcasts would come between a link's all-reduces, which another thread makes.
+    ddp = DDP(model, bucket_cap_mb=NETS[net][2], process_group=groups[0], broadcast_buffers=False)
     inner = OPTIMIZERS[os.environ.get("OPTIMIZER", "adamw")](ddp.parameters())
+    rates = [g["lr"] for g in inner.param_groups]
     links = 2 if scheme.endswith("2") else 1
     opt, more = inner, {"warmup": WARMUP, "plan": None if timed else plan(links)}
-    if scheme == "ddp" and timed:
-        ddp.register_comm_hook(None, stock)
+    if scheme == "ddp" and world > 1:
+        ddp.register_comm_hook(groups[0], stock)
     elif scheme == "exact":
         opt = deft.wrap(ddp, inner, exact=True, **more)
     elif scheme != "ddp":
@@ -215,15 +238,18 @@ def train(net, scheme, groups, seed, iterations, timed):
     for i in range(iterations):
         if i == WARMUP + 4:
             begin = time.monotonic()
-        x, y = DATA[net].batch(g, BATCH if timed else BATCH * WORLD)
+        if not timed:  # to a tenth, along half a cosine
+            for group, rate in zip(inner.param_groups, rates):
+                group["lr"] = rate * (.55 + .45 * math.cos(math.pi * i / iterations))
+        x, y = DATA[net].batch(g, BATCH * WORLD // world)
         opt.zero_grad()
         loss = torch.nn.functional.cross_entropy(ddp(x).flatten(0, -2), y.flatten())
         loss.backward()
         opt.step(loss) if "preserved" in scheme else opt.step()
         losses.append(loss.item())
+    took = (time.monotonic() - begin) * 1000 / (iterations - WARMUP - 4)
     if hasattr(opt, "flush"):
         opt.flush()
-    took = (time.monotonic() - begin) * 1000 / (iterations - WARMUP - 4)
     return opt, ddp, losses, took
 
 
@@ -234,57 +260,51 @@ def right(net, ddp):
         return 100 * (ddp(x).argmax(-1) == y).float().mean().item()
 
 
-def mean(value):
+def mean(value, group=None):
     t = torch.tensor(value, dtype=torch.float64)
-    REAL(t)
-    return t.item() / WORLD
+    REAL(t, group=group)
+    return (t / dist.get_world_size(group)).tolist()
 
 
 DATA = {}
 
 
-def worker(rank, folder, seeds, iterations, nets):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
-    groups = [dist.new_group(list(range(WORLD))) for _ in range(2)]
-    for group in [dist.group.WORLD] + groups:
-        LINKS[group] = Link(group)
-    alone = [[dist.new_group([r]) for _ in range(2)] for r in range(WORLD)][rank]
-    dist.all_reduce = all_reduce
+def note(folder, **what):
+    with open(f"{folder}/runs", "a") as runs:
+        print(json.dumps(what), file=runs, flush=True)
 
-    lines = None if rank else open(f"{folder}/lines", "a")
 
-    def say(*words):
-        if lines:
-            print(*words, file=lines, flush=True)
+def per_update(opt):
+    updates = getattr(opt, "updates", None)
+    return len(updates) / max(sum(updates), 1) if updates else 1
 
-    for net in nets:
-        DATA[net] = NETS[net][1]()
-        for scheme in ("ddp", "exact", "deft", "deft2"):
-            opt, _, _, took = train(net, scheme, groups, 1, WARMUP + 4 + TIMED, True)
-            expected = {"ddp": 0, "exact": opt.expected_ms if scheme == "exact" and opt.mode != deft.PLAIN else 0}.get(scheme)
-            if expected is None and opt.mode != deft.PLAIN:
-                would, expected = opt.expected_ms()
-                say("expected", net, scheme + ".ddp", would)
-                say("updates", net, scheme, len(opt.updates) / sum(opt.updates))
-                say("slowdown", net, scheme, *opt.profile[4])
-                if scheme == "deft":
-                    p = opt.profile
-                    say("cr", net, sum(p[2]) / (sum(p[0]) + sum(p[1])), len(p[3]))
-            say("time", net, scheme, mean(took), expected or 0)
-        # Every rank has seeds of its own.
-        for seed in range(1 + rank, seeds + 1, WORLD):
-            for scheme in ("ddp", "exact", "deft", "deft2", "deft-preserved"):
-                if scheme == "exact" and seed > 1:
-                    continue  # its bits are DDP's
-                opt, ddp, losses, _ = train(net, scheme, alone, seed, iterations, False)
-                tenth = iterations // 10
-                curve = [sum(losses[i:i + tenth]) / tenth for i in range(0, iterations - tenth + 1, tenth)]
-                updates = getattr(opt, "updates", None)
-                with open(f"{folder}/lines", "a") as seen:
-                    print("accuracy", net, scheme, seed, right(net, ddp), len(updates) / max(sum(updates), 1) if updates else 1,
-                          getattr(opt, "rounds", 0), *(f"{v:.4f}" for v in curve), file=seen)
-        dist.barrier()
+
+def times(folder, net, groups):
+    for scheme in ("ddp", "exact", "deft", "deft2"):
+        opt, _, _, took = train(net, scheme, groups, 1, WARMUP + 4 + TIMED, True)
+        said = {}
+        if scheme != "ddp" and opt.mode != deft.PLAIN:
+            forward, backward, comm, _, slowdown, startup = opt.profile
+            would = deft.Planner(*opt.profile).expected_ms()
+            said = {"expected": opt.expected_ms if scheme == "exact" else would[1], "expected_ddp": would[0], "slowdown": slowdown, "startup": startup,
+                    "forward": forward, "backward": backward, "comm": comm}
+        took = mean(took)
+        if not dist.get_rank():
+            note(folder, what="time", net=net, scheme=scheme, ms=took, updates=per_update(opt), **said)
+
+
+def accuracy(folder, net, together, alone, seeds, iterations):
+    """Seed 1 on all ranks; then each rank has seeds of its own, which costs a fraction (deft_job.py: the parameters are the same)."""
+    for seed in [1] + list(range(2 + dist.get_rank(), seeds + 1, WORLD)):
+        groups = together if seed == 1 else alone
+        for scheme in ("ddp", "deft", "deft2", "deft-preserved"):  # exact gating has DDP's bits
+            opt, ddp, losses, _ = train(net, scheme, groups, seed, iterations, False)
+            losses, n = mean(losses, groups[0]), iterations // POINTS
+            if seed > 1 or not dist.get_rank():
+                note(folder, what="train", net=net, scheme=scheme, seed=seed, ranks=dist.get_world_size(groups[0]),
+                     optimizer=os.environ.get("OPTIMIZER", "adamw"), iterations=iterations, right=right(net, ddp),
+                     updates=per_update(opt), rounds=getattr(opt, "rounds", 0),
+                     loss=[round(sum(losses[i:i + n]) / n, 4) for i in range(0, iterations - n + 1, n)])
 
 
 # -- figures ----------------------------------------------------------------------------------------------
@@ -297,30 +317,48 @@ def bench(name, value, peer, other, target, limit):
 
 
 def figures(folder):
-    times, expected, accuracy = {}, {}, {}
-    for line in open(f"{folder}/lines"):
-        what, net, *rest = line.split()
-        if what == "time":
-            times[net, rest[0]], expected[net, rest[0]] = float(rest[1]), float(rest[2])
-        elif what == "expected":
-            expected[net, "ddp"] = float(rest[1])  # of the last; the same network
-        elif what == "accuracy":
-            accuracy.setdefault((net, rest[0]), {})[int(rest[1])] = [float(v) for v in rest[2:5]]
-    for (net, scheme), took in times.items():
-        if expected[net, scheme]:
-            bench(f"{net}.{scheme}.planned", took, "planner", expected[net, scheme], "<=", 1.1)
+    took, trained = {}, {}
+    for run in map(json.loads, open(f"{folder}/runs")):
+        net, scheme = run["net"], run["scheme"]
+        if run["what"] == "time":
+            took[net, scheme] = run
+            if scheme == "deft" and "expected_ddp" in run:
+                took[net, "ddp"]["expected"] = run["expected_ddp"]
+        else:
+            trained.setdefault((net, scheme), {})[run["seed"]] = run
+    for (net, scheme), run in took.items():
+        if "expected" in run:
+            bench(f"{net}.{scheme}.planned", run["ms"], "planner", run["expected"], "<=", 1.1)
         if scheme.startswith("deft"):
-            bench(f"{net}.{scheme}.faster", took, "ddp", times[net, "ddp"], ">=", 1.5)
-    for (net, scheme), runs in accuracy.items():
-        right, updates, rounds = (sum(column) / len(runs) for column in zip(*runs.values()))
-        plain = sum(accuracy[net, "ddp"][seed][0] for seed in runs) / len(runs)
+            bench(f"{net}.{scheme}.faster", run["ms"], "ddp", took[net, "ddp"]["ms"], ">=", 1.5)
+    for (net, scheme), runs in trained.items():
+        got = [sum(r[key] for r in runs.values()) / len(runs) for key in ("right", "updates", "rounds")]
+        plain = sum(trained[net, "ddp"][seed]["right"] for seed in runs) / len(runs)
         if scheme != "ddp":
-            print(f"BENCH deft.{net}.{scheme}.accuracy {right - plain:.2f} points target >=-1 {'ok' if right - plain >= -1 else 'MISS'}")
-            print(f"# {net} {scheme}: {right:.2f} %, DDP {plain:.2f} %, {len(runs)} seeds, {updates:.2f} updates an iteration, {rounds:.1f} rounds of the preserver")
+            print(f"BENCH deft.{net}.{scheme}.accuracy {got[0] - plain:.2f} points target >=-1 {'ok' if got[0] - plain >= -1 else 'MISS'}")
+            print(f"# {net} {scheme}: {got[0]:.2f} %, DDP {plain:.2f} %, {len(runs)} seeds, {got[1]:.2f} updates an iteration, {got[2]:.1f} rounds of the preserver")
+
+
+def main(what, *args):
+    torch.set_num_threads(1)
+    if what == "rate":
+        # An all-reduce on a ring takes so many bytes from each rank, and each frame carries 1,448 of its 1,514.
+        size = 4 * sum(p.numel() for p in network(args[0], 1).parameters()) * 2 * (WORLD - 1) / WORLD * 1514 / 1448
+        print(int(8 * size / (CR * (FORWARD + BACKWARD))))
+        return
+    folder = args[0]
+    if what == "figures":
+        figures(folder)
+        return
+    net, rank = args[1], int(args[2])
+    groups, alone = joined(folder, net + what, rank)
+    DATA[net] = NETS[net][1]()
+    if what == "time":
+        times(folder, net, groups)
+    else:
+        accuracy(folder, net, groups, alone, int(args[3]), int(args[4]) or NETS[net][3])
+    dist.barrier()
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    open(f"{sys.argv[1]}/lines", "w").close()
-    mp.spawn(worker, (sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:] or list(NETS)), WORLD)
-    figures(sys.argv[1])
+    main(*sys.argv[1:])
