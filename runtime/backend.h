@@ -18,7 +18,7 @@
 #include "kernels/abi.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 5
+#define DF_BACKEND_VERSION 4
 
 struct df_ctl_comm;
 struct df_member;
@@ -70,7 +70,6 @@ enum df_sync_kind {
 	DF_SYNC_MEMCPY,	       /* synchronous copies and memsets on the legacy stream */
 	DF_SYNC_RESET,	       /* cudaDeviceReset */
 	DF_SYNC_DRIVER,	       /* another call that may wait for the device: implicit */
-	DF_SYNC_LOAD,	       /* code is brought to the device, or its stacks grow: implicit */
 	DF_SYNC_NR
 };
 
@@ -119,21 +118,14 @@ struct df_far_block {
 	uint8_t handle[sizeof(((struct df_conn_far *)0)->handle)];
 };
 
-/* How a replay tells that what is before its collectives in the graph is done, and is told that they are. */
-struct df_arrival {
-	const uint64_t *ready; /* becomes `value`; the machine looks at the done words */
-	uint64_t value;
-	struct df_kgate *const *
-		gates; /* or each collective that was captured together has a gate, in their order */
-};
-
 /* A collective captured into a graph. */
 struct df_capture_ops {
 	/*
 	 * One replay, called inside cudaGraphLaunch on the caller's thread, for all such nodes of the
-	 * graph in capture order. The node is done when **done >= *done_value.
+	 * graph in capture order. *ready becomes ready_value when the node's predecessors are done; the
+	 * node is done when **done >= *done_value.
 	 */
-	int (*launch)(void *arg, const struct df_arrival *a, const uint64_t **done,
+	int (*launch)(void *arg, const uint64_t *ready, uint64_t ready_value, const uint64_t **done,
 		      uint64_t *done_value);
 	/* The last graph or executable graph that holds the node is gone. May not call CUDA. */
 	void (*destroy)(void *arg);
@@ -333,12 +325,10 @@ struct df_backend {
 			    void *arg);
 
 	/*
-	 * Adds nodes to the capture that the stream is part of, one for each argument; they begin together. -EINVAL: it is not
-	 * capturing. Where the backend was opened to look on (mode trace) nothing may wait for it: *done is ignored. Each
-	 * argument is destroyed in the end, also when this fails.
+	 * Adds a node to the capture that the stream is part of. -EINVAL: it is not capturing. Where the backend
+	 * was opened to look on (mode trace) nothing may wait for it: *done is ignored.
 	 */
-	int (*capture_nodes)(struct df_mstream *s, const struct df_capture_ops *ops,
-			     void *const *args, uint32_t nr);
+	int (*capture_node)(struct df_mstream *s, const struct df_capture_ops *ops, void *arg);
 
 	/* Words that streams of this device wait for may have changed: look again. Cheap, any thread. */
 	void (*kick)(int device);

@@ -1,6 +1,7 @@
 /*
  * The daemon's kernel on each device and the poller thread that looks after all of them: launches it when there is
- * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions. Only the poller launches. It sleeps on a futex while nothing is in flight.
+ * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions, opens the
+ * gates of graphs. Only the poller launches. It sleeps on a futex while nothing is in flight.
  *
  * The request to leave is df_kdaemon.quit, which the kernel reads across the bus. No lock is held across a
  * call of the driver.
@@ -84,10 +85,6 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	CUresult r = CUDA_SUCCESS;
 	int entered;
 
-	if (df_cudevs[device].lacks) {
-		snprintf(reason, reason_bytes, "GPU %d has no %s", device, df_cudevs[device].lacks);
-		return -EOPNOTSUPP;
-	}
 	/* Nobody else takes it, so it may be held across the driver: who comes second wants the same. */
 	pthread_mutex_lock(&preparing[device]);
 	entered = df_cuda_enter(df_cuda_ctx(device));
@@ -98,10 +95,8 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	df_cuda_leave(entered);
 	d->ready = r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&preparing[device]);
-	if (r == CUDA_SUCCESS) {
-		df_cuda_spare_stream(device);
+	if (r == CUDA_SUCCESS)
 		return 0;
-	}
 	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel cannot be loaded: %s", device,
 		 df_drv_name(r));
 	return -EIO;
@@ -164,22 +159,15 @@ static uint32_t width(int device, const struct df_exec *x)
 	return ready ? DF_MIN(b, ready) : b;
 }
 
-/* A number that changes when a block moves. */
-static uint64_t slices(const struct df_exec *x)
+static uint64_t progress(const struct df_exec *x)
 {
-	uint64_t sum = 0;
+	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
+	uint64_t sum = __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words();
 	uint32_t b;
 
 	for (b = 0; b < x->d.nr_blocks; b++)
 		sum += __atomic_load_n(&x->blocks[b].stats.slices, __ATOMIC_RELAXED);
 	return sum;
-}
-
-static uint64_t progress(const struct df_exec *x)
-{
-	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
-	return slices(x) + __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words() +
-	       df_cuda_graph_arrivals();
 }
 
 /* One look at one device. Returns how long nothing can change there by itself. */
@@ -194,7 +182,6 @@ static uint64_t look(int device, struct df_exec *x)
 		.now_ns = df_now_ns(),
 		.outstanding = !stops && outstanding(x),
 		.width = width(device, x),
-		.slices = slices(x),
 		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
 		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,

@@ -56,8 +56,7 @@ struct df_mstream {
 
 struct df_cudev {
 	CUdevice device;
-	CUcontext ctx;	   /* the primary one, retained for good; NULL: not used yet */
-	const char *lacks; /* what the daemon needs and it has not; NULL: nothing */
+	CUcontext ctx; /* the primary one, retained for good; NULL: not used yet */
 };
 
 #define DF_CUDA_DEVICES_MAX 64
@@ -84,8 +83,6 @@ struct df_mstream *df_cuda_stream(CUstream handle, int ptds);
 struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds);
 void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out);
 void df_cuda_stream_forget(struct df_mstream *s);
-/* Has a stream of our own at hand for struct df_backend's stream_new(). May wait for the device. */
-void df_cuda_spare_stream(int device);
 /* All streams of a device; -1: of every device. fn runs with no lock held. */
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg);
@@ -118,8 +115,7 @@ int df_cuda_mem_free(void *ptr);
 void df_cuda_frees_settle(void);
 
 /* cuda_graph.c */
-int df_cuda_capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
-			  uint32_t nr);
+int df_cuda_capture_node(struct df_mstream *s, const struct df_capture_ops *ops, void *arg);
 /* -errno: it can't be executed, and is refused when it is launched. */
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
 /* A node of an executable graph is to become this; 1: that is refused. */
@@ -130,10 +126,8 @@ int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
 int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s);
 /* Graphs keep objects of the application alive. */
 void df_cuda_graph_kept(void);
-/* Looks at replays in progress, and lets graphs go on whose collectives have been ended. How many are left. */
+/* Looks at replays in progress and lets graphs go on whose collectives are done. How many are left. */
 int df_cuda_graph_poll(void);
-/* Another one says that a graph has come to a collective since. The poller's. */
-uint64_t df_cuda_graph_arrivals(void);
 
 /* Not every call of the application's is seen: no order is relaxed from now on. */
 void df_cuda_strict(void);

@@ -180,9 +180,8 @@ static void hide(int on)
 
 API const struct fake_cuda *fake_cuda(void)
 {
-	static const struct fake_cuda f = {
-		calls,	    fake_set_kernel, pending,	      fail_launch,
-		sync_alloc, fail_alloc,	     fake_limit_hold, hide};
+	static const struct fake_cuda f = {calls,      fake_set_kernel, pending, fail_launch,
+					   sync_alloc, fail_alloc,	hide};
 
 	return &f;
 }
