@@ -6,7 +6,7 @@ set -eu
 cc=$(command -v cc || command -v gcc) || { echo "skipped: no C compiler"; exit 77; }
 cd "$T"
 names="cudaGetDeviceCount cudaGetDeviceProperties_v2 cudaStreamCreate cudaStreamGetCaptureInfo_v2
-cudaGraphCreate cudaGraphGetEdges cudaThreadSynchronize cudaGetDeviceProperties"
+cudaPointerGetAttributes cudaGraphCreate cudaGraphGetEdges cudaThreadSynchronize cudaGetDeviceProperties"
 for n in $names; do echo "int $n(void) { return 999; }"; done >fake.c
 echo 'libcudart.so.12 { global: cuda*; local: *; };' >fake.map
 "$cc" -shared -fPIC -Wl,-soname,libcudart.so.12 -Wl,--version-script=fake.map -o libcudart.so.12 fake.c
@@ -16,12 +16,14 @@ cat >prog.c <<'EOF'
 int cudaGetDeviceCount(int *), cudaGetDeviceProperties_v2(void *, int), cudaStreamCreate(void **);
 int cudaStreamGetCaptureInfo_v2(void *, int *, unsigned long long *, void *, void *, void *);
 int cudaGraphCreate(void **, unsigned), cudaGraphGetEdges(void *, void *, void *, unsigned long *);
+int cudaPointerGetAttributes(void *, const void *);
 int cudaThreadSynchronize(void), cudaGetDeviceProperties(void *, int);
 #define IS(want, call) \
 	do { int got = call; if (got != want) { printf("%s: %d\n", #call, got); return 1; } } while (0)
 int main(void)
 {
 	unsigned char prop[1032 + 64];
+	unsigned char attributes[24 + 64];
 	unsigned long edges = 77;
 	int n = 0, status = 9;
 	void *s, *g;
@@ -40,6 +42,10 @@ int main(void)
 	IS(0, cudaGraphCreate(&g, 0));
 	IS(0, cudaGraphGetEdges(g, 0, 0, &edges));
 	IS(0, (int)edges);
+	memset(attributes, 0xa5, sizeof(attributes));
+	IS(0, cudaPointerGetAttributes(attributes, prop));
+	IS(0, *(int *)attributes); /* unregistered */
+	IS(0xa5, attributes[24]);
 	IS(0, cudaThreadSynchronize());
 	IS(801, cudaGetDeviceProperties(prop, 0)); /* the structure of CUDA 11 */
 	return 0;

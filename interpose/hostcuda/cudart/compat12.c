@@ -2,6 +2,9 @@
  * Functions whose form differs for programs compiled against CUDA 12 (rows DF_CUDA_12 of api.def):
  * exported as name@libcudart.so.12 and answered by CUDA 13's function of the same meaning.
  */
+#include <stddef.h>
+#include <string.h>
+
 #include "interpose/hostcuda/internal.h"
 
 #define DF12(name, params, call)                                                                   \
@@ -61,3 +64,20 @@ DF12(cudaMemPrefetchAsync, (const void *ptr, size_t n, int device, cudaStream_t 
      cudaMemPrefetchAsync(ptr, n, at(device), 0, s))
 DF12(cudaMemPrefetchAsync_ptsz, (const void *ptr, size_t n, int device, cudaStream_t s),
      cudaMemPrefetchAsync(ptr, n, at(device), 0, df_hpt(s)))
+
+/* CUDA 12's structure ends before `reserved`: a caller has no room for more. */
+DF_H_VERSION_12(cudaPointerGetAttributes)
+DF_H_API cudaError_t df12_cudaPointerGetAttributes(struct cudaPointerAttributes *out,
+						   const void *ptr);
+DF_H_API cudaError_t df12_cudaPointerGetAttributes(struct cudaPointerAttributes *out,
+						   const void *ptr)
+{
+	struct cudaPointerAttributes all;
+	cudaError_t err = cudaPointerGetAttributes(out ? &all : NULL, ptr);
+
+	if (!err)
+		memcpy(out, &all,
+		       offsetof(struct cudaPointerAttributes, hostPointer) +
+			       sizeof(all.hostPointer));
+	return err;
+}
