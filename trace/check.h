@@ -106,6 +106,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 void df_check_result_free(struct df_check_result *r);
 
 enum df_verdict df_check_verdict(const struct df_check_result *r);
+/* 1: it rests on a link between nodes that is broken. */
+int df_check_by_link(const struct df_check_result *r);
 /* The first line: verdict word, ": ", one sentence. */
 const char *df_check_line(const struct df_check_result *r);
 /* Whole text for people (first line as above), and, in tools only, JSON with stable keys: 0 or -ENOMEM. */

@@ -19,6 +19,7 @@
 #include "runtime/dfshim.h"
 #include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"
+#include "trace/record/trace_hash.h"
 #include "trace/record/writer.h"
 
 /* Open, and not over: a death among its members is its business. */
@@ -126,10 +127,18 @@ void df_comm_death(uint64_t proc, int in_order)
 
 /* ---- the network ------------------------------------------------------------------------------------------- */
 
-/* The verdict, as the judge would put it: it sees operations, not links. */
+/* How a link is named, in the verdict and in the trace. */
+static const char *link_text(const struct df_net_event *e, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "from device %d (%s; %s) to device %d there (%s) over %s", e->device,
+		 e->from, e->port, e->peer_device, e->to, e->over);
+	return text;
+}
+
+/* The judge's verdict, at once and without the other side's records. */
 static void tell_gone(const struct df_net_event *e)
 {
-	char text[1024], who[160] = "a process";
+	char text[1024], link[256], who[160] = "a process";
 	struct df_comm *comm;
 	uint64_t issued = 0;
 	int i, len;
@@ -148,13 +157,12 @@ static void tell_gone(const struct df_net_event *e)
 	len = snprintf(
 		text, sizeof(text),
 		"NET_STALL: nothing has been heard of %s for %.1f s over the network\n\n"
-		"The link from device %d (%s) to device %d there (%s) broke (%s). dfshim has tried %llu "
-		"times to restore it. %llu operations on its communicators were unfinished here.\n"
+		"The link %s broke (%s). dfshim has tried %llu times to restore it. %llu operations on its communicators were unfinished here.\n"
 		"Fix: check the machine, its interface, and what filters between these two addresses; a "
 		"longer DFSHIM_NET_TIMEOUT_MS waits longer.\n"
 		"Confidence: likely. The process may still be alive and cut off.\n",
-		who, (double)e->ns / 1e9, e->device, e->from, e->peer_device, e->to,
-		strerror(-e->error), (unsigned long long)e->attempts, (unsigned long long)issued);
+		who, (double)e->ns / 1e9, link_text(e, link, sizeof(link)), e->why,
+		(unsigned long long)e->attempts, (unsigned long long)issued);
 	df_log_raw(text, (size_t)DF_MIN(len, (int)sizeof(text) - 1));
 }
 
@@ -170,10 +178,17 @@ static void *end_all_with(void *arg)
 void df_comm_net_event(const struct df_net_event *e)
 {
 	uint64_t *copy;
+	char link[256];
 	pthread_t t;
 
-	df_trace(DF_REC_NET, e->device, 0, -1, (uint64_t)e->what, e->proc,
-		 (uint64_t)e->peer_device | (uint64_t)(uint32_t)-e->error << 32, e->slices, 0);
+	df_trace_text(link_text(e, link, sizeof(link)));
+	df_trace(DF_REC_NET, e->device, 0, -1,
+		 (uint64_t)e->what | (uint64_t)(-e->error & 0xffff) << 8 |
+			 DF_MIN(e->ns / DF_NS_PER_MS, (uint64_t)UINT32_MAX) << 32,
+		 e->host,
+		 (uint64_t)e->pid | (uint64_t)(uint16_t)e->peer_device << 32 |
+			 DF_MIN(e->attempts, (uint64_t)UINT16_MAX) << 48,
+		 df_hash64(link, strlen(link)), 0);
 	if (e->what != DF_NET_GONE)
 		return;
 	tell_gone(e);

@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
 
@@ -66,8 +68,9 @@ const struct df_link_ops df_stranger_ops = {.name = "stranger", .input = strange
 
 static void tune_tcp(int fd)
 {
-	int one = 1, idle = 10, interval = 5, count = 6;
-	unsigned silent_ms = 40000;
+	/* Where data is carried the same silence is seen first, and told as what it is: the process may be alive. */
+	unsigned silent_ms = (unsigned)DF_MAX(40000, df_env()->net_timeout_ms / 2 * 3 + 10000);
+	int one = 1, idle = 10, interval = 5, count = (int)(silent_ms / 1000 - 10) / interval;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	/* A node that loses power says nothing: the kernel finds out. */

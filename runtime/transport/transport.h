@@ -135,11 +135,14 @@ enum df_net_what { DF_NET_BROKEN, DF_NET_RESTORED, DF_NET_GONE };
 struct df_net_event {
 	enum df_net_what what;
 	int device, peer_device;
-	uint64_t proc;		   /* the other process */
-	int error;		   /* -errno that broke it, or of the last attempt to restore it */
-	uint64_t ns;		   /* since it broke; GONE: since there was a sign of life */
-	uint64_t slices, attempts; /* sent again; to restore it */
-	const char *from, *to;	   /* addresses, until fn returns */
+	uint64_t proc, host; /* the other process, the hash of its host */
+	uint32_t pid;
+	int error;	   /* -errno that broke it, or of the last attempt to restore it */
+	uint64_t ns;	   /* since it broke; GONE: since there was a sign of life */
+	uint64_t attempts; /* to restore it */
+	const char *from, *to, *over; /* addresses, and the network; until fn returns */
+	const char *why;	      /* error, or what the network says of it */
+	const char *port;	      /* our interface and its state: "eth0, up" */
 };
 /* fn: on a thread that must not wait, under no lock. GONE comes once, DFSHIM_NET_TIMEOUT_MS after the last sign of life. */
 void df_net_on_event(void (*fn)(const struct df_net_event *e));

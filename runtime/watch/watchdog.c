@@ -361,7 +361,7 @@ static int left_is_told(const struct df_comm *comm)
 }
 
 /*
- * 1: what is unfinished waits for a member that has left. That is said once for all, before its communicators end. Else
+ * 1: what is unfinished waits for a member that has left, or gave up because it was cut off. That is said once for all, before its communicators end. Else
  * they may still go on without it.
  */
 static int is_for_who_left(uint64_t since)
@@ -369,7 +369,8 @@ static int is_for_who_left(uint64_t since)
 	struct asked asked;
 	struct df_check_result *r = judge(LEFT_NS, &asked);
 	enum df_verdict v = r ? df_check_verdict(r) : DF_V_UNKNOWN;
-	int gone = v == DF_V_MISSING || v == DF_V_CRASH;
+	int gone = v == DF_V_MISSING || v == DF_V_CRASH ||
+		   (v == DF_V_NET_STALL && df_check_by_link(r));
 
 	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
 	if (gone && dog.told < since && dog.reported != df_engine_progress()) {

@@ -137,7 +137,7 @@ says gone 1 'cannot reach 10\.77\.0\.1:7100: refused: nobody listens there, or a
 
 # A node that is cut off for good, while bytes are on their way and without: 40 s of silence are its death.
 mode=([0]=stay [1]=stay [2]=stay)
-job cut
+job cut DFSHIM_NET_TIMEOUT_MS=20000
 joined cut
 net_cut 2 0
 # Nothing comes to it, and what it sends is not answered.

@@ -353,7 +353,10 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 		df_line_gpu(r, b);
 		break;
 	case DF_V_NET_STALL:
-		df_line_stall(r, b);
+		if (r->link)
+			df_line_link(r, b);
+		else
+			df_line_stall(r, b);
 		break;
 	case DF_V_NCCL_INTERNAL:
 	case DF_V_HOST:
@@ -384,6 +387,7 @@ int df_explain(struct df_check_result *r)
 		lost |= r->set->entries[i].lost_open != 0;
 	if (r->verdict != DF_V_OK && !(lost && r->verdict == DF_V_UNKNOWN))
 		df_explain_divergence(r);
+	df_explain_link(r);
 	df_explain_ignored(r);
 	return 0;
 }

@@ -522,6 +522,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 			snprintf(r->qualifier, sizeof(r->qualifier), "ended");
 		}
 	}
+	if (!rc)
+		df_link_judge(r);
 	say_how_sure(r);
 	if (!rc)
 		rc = df_explain(r);
@@ -559,6 +561,11 @@ void df_check_result_free(struct df_check_result *r)
 enum df_verdict df_check_verdict(const struct df_check_result *r)
 {
 	return r->verdict;
+}
+
+int df_check_by_link(const struct df_check_result *r)
+{
+	return r->link != NULL;
 }
 
 const char *df_check_line(const struct df_check_result *r)

@@ -26,6 +26,8 @@ void df_line_missing(struct df_check_result *r, struct df_line *b);
 void df_line_crash(struct df_check_result *r, struct df_line *b);
 void df_line_init(struct df_check_result *r, struct df_line *b);
 void df_line_gpu(struct df_check_result *r, struct df_line *b);
+/* Where r->link. */
+void df_line_link(struct df_check_result *r, struct df_line *b);
 void df_line_stall(struct df_check_result *r, struct df_line *b);
 void df_line_hosts(struct df_check_result *r, struct df_line *b);
 void df_line_unknown(struct df_check_result *r, struct df_line *b);

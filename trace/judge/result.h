@@ -54,6 +54,8 @@ struct df_check_result {
 	size_t nr_involved;
 	struct df_side *sides; /* MISMATCH */
 	size_t nr_sides, cap_sides;
+	const struct df_broken_link
+		*link; /* NET_STALL, SLOW: of the set; NULL: no link is known to be broken */
 	uint32_t completed_gcomm; /* MISMATCH without a root: it completed */
 	uint64_t completed_index;
 	size_t stuck_ops, stuck_insts, stuck_comms, stuck_ranks;
@@ -89,6 +91,10 @@ int df_mismatch_sides(struct df_check_result *r);
  * is, and they are what is involved; 0, or -ENOMEM.
  */
 int df_no_room(struct df_check_result *r);
+
+/* broken_link.c: where a broken link explains what the verdict says, the verdict is about it. Its notes. */
+void df_link_judge(struct df_check_result *r);
+void df_explain_link(struct df_check_result *r);
 
 /* say.c: short texts into buf, which is returned. */
 const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, char *buf,

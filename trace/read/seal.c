@@ -253,6 +253,15 @@ static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
 	return it;
 }
 
+/* This process had given up another one that it could not reach: likewise. */
+static int gave_up(const struct df_check_set *set, size_t trace)
+{
+	for (size_t i = 0; i < set->nr_links; i++)
+		if (set->links[i].trace == trace && set->links[i].gone)
+			return 1;
+	return 0;
+}
+
 /* This process had seen another one end: what it did then, and its own end, followed from that. */
 static int saw_death(const struct df_check_set *set, size_t trace)
 {
@@ -276,7 +285,7 @@ static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 
 		if (t->dropped || !is_trace_of(set, t, d))
 			continue;
-		if ((t->cut && (t->stall_ms || saw_death(set, k))) ||
+		if ((t->cut && (t->stall_ms || saw_death(set, k) || gave_up(set, k))) ||
 		    (d->late &&
 		     t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns))
 			return 1;

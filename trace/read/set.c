@@ -57,6 +57,7 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->gcomms);
 	free(set->gcomm_map);
 	free(set->dead);
+	free(set->links);
 	df_load_fini(&set->load);
 	df_stacks_fini(&set->stacks);
 	free(set);
@@ -168,8 +169,48 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 	return 0;
 }
 
+/* Of a link the last record counts; what was restored is forgotten. */
+static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_lnote *n,
+		     const struct df_reader *r)
+{
+	const struct df_rec *rec = &n->rec;
+	struct df_broken_link *k = set->links, *end = k + set->nr_links;
+	struct df_broken_link is = {
+		.host_hash = rec->a,
+		.time_ns = rec->time_ns,
+		.rec = n->index,
+		.pid = (uint32_t)rec->b,
+		.trace = trace,
+		.device = (uint32_t)(rec->b >> 32) & 0xffff,
+		.local = rec->device,
+		.gone = (rec->op & 0xff) == 2,
+		.error = (int)(rec->op >> 8 & 0xffff),
+		.ms = (uint32_t)(rec->op >> 32),
+		.attempts = (uint32_t)(rec->b >> 48),
+	};
+	uint32_t bytes;
+	const char *text = df_reader_string(r, rec->c, &bytes);
+
+	if (text)
+		snprintf(is.text, sizeof(is.text), "%.*s", (int)(bytes > 255 ? 255 : bytes), text);
+	while (k != end && !(k->trace == trace && k->pid == is.pid && k->local == is.local &&
+			     k->host_hash == is.host_hash && k->device == is.device))
+		k++;
+	if ((rec->op & 0xff) == 1) {
+		if (k != end)
+			*k = set->links[--set->nr_links];
+		return 0;
+	}
+	if (k == end)
+		k = DF_VEC_PUSH(set->links, set->nr_links, set->cap_links);
+	if (!k)
+		return -ENOMEM;
+	*k = is;
+	return 0;
+}
+
 static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
-		     const struct df_lnote *n)
+		     const struct df_lnote *n, const struct df_reader *r)
 {
 	const struct df_rec *rec = &n->rec;
 	struct df_trc_comm *e = NULL;
@@ -218,6 +259,8 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		};
 		return 0;
 	}
+	case DF_REC_NET:
+		return keep_link(set, trace, n, r);
 	case DF_REC_STALL:
 		t->stall_ms = rec->a;
 		t->stall_rec = n->index;
@@ -364,7 +407,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	find_lost(set, t, r);
 	count_lost(set, t, r);
 	for (size_t i = 0; !rc && i < l->nr_notes; i++)
-		rc = keep_note(set, t, trace, &l->notes[i]);
+		rc = keep_note(set, t, trace, &l->notes[i], r);
 	if (!rc)
 		rc = keep_items(set, t);
 	if (rc)

@@ -9,6 +9,7 @@
 #define DF_TRACE_READ_SET_H
 
 #include "trace/check.h"
+#include "trace/read/broken_link.h"
 #include "trace/read/load.h"
 #include "trace/read/stacks.h"
 
@@ -156,7 +157,8 @@ struct df_check_set {
 	size_t gcomm_map_size;
 	size_t nr_members; /* of all communicators, places that nobody told of among them */
 	struct df_dead *dead;
-	size_t nr_dead, cap_dead;
+	struct df_broken_link *links; /* by trace */
+	size_t nr_dead, cap_dead, nr_links, cap_links;
 	uint64_t nr_recs, nr_torn, nr_issued, nr_finished;
 	struct df_load load;	 /* reused for each trace */
 	struct df_stacks stacks; /* df_say_stack() has found, by trace */
@@ -188,7 +190,6 @@ int df_set_is_partial(const struct df_check_set *set);
 
 /* Sorts entries, names ranks and communicators, finds fates. Once, before the graph. */
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
-
 /* Parts of df_set_seal(), before ranks have their names; 0 or -ENOMEM. All in an order that does not depend on that of adding. */
 int df_set_order(struct df_check_set *set);
 /* Once more, as all was then, on the first trace's clock. */

@@ -44,6 +44,13 @@ static int by_rec(const void *pa, const void *pb)
 	return by_number(a->trace, b->trace) ?: by_number(a->rec, b->rec);
 }
 
+static int link_by_rec(const void *pa, const void *pb)
+{
+	const struct df_broken_link *a = pa, *b = pb;
+
+	return by_number(a->trace, b->trace) ?: by_number(a->rec, b->rec);
+}
+
 /* What replaces the set's arrays. */
 struct moved {
 	struct df_trc *traces;
@@ -149,6 +156,8 @@ static int move(struct df_check_set *set, const uint32_t *from)
 		move_gcomms(set, &m);
 		for (size_t i = 0; i < set->nr_dead; i++)
 			set->dead[i].trace = m.trace[set->dead[i].trace];
+		for (size_t i = 0; i < set->nr_links; i++)
+			set->links[i].trace = m.trace[set->links[i].trace];
 		swap_in(set, &m);
 	} else {
 		free(m.traces);
@@ -195,6 +204,8 @@ int df_set_order(struct df_check_set *set)
 		rc = move(set, from);
 	if (!rc && set->nr_dead)
 		qsort(set->dead, set->nr_dead, sizeof(*set->dead), by_rec);
+	if (!rc && set->nr_links)
+		qsort(set->links, set->nr_links, sizeof(*set->links), link_by_rec);
 	free(from);
 	return rc;
 }

@@ -340,6 +340,23 @@ static void warn_none(const struct df_iface *v, int nr)
 			     *list ? list : " none");
 }
 
+const char *df_ifaces_state(const char *name)
+{
+	struct ifreq r = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret;
+
+	if (fd < 0)
+		return "in an unknown state";
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
+	ret = ioctl(fd, SIOCGIFFLAGS, &r) ? errno : 0;
+	close(fd);
+	if (ret)
+		return ret == ENODEV ? "not there any more" : "in an unknown state";
+	if (!(r.ifr_flags & IFF_UP))
+		return "down";
+	return r.ifr_flags & IFF_RUNNING ? "up" : "up without carrier";
+}
+
 int df_ifaces_chosen(struct df_iface *out, int max)
 {
 	struct df_iface *v = NULL;

@@ -52,6 +52,9 @@ int df_ifaces_find(struct df_iface **out);
 /* The ones to use, best first, at most max. 0: there is none; a warning has said so, once a process. */
 int df_ifaces_chosen(struct df_iface *out, int max);
 
+/* "up", "up without carrier", "down", "not there any more", or "in an unknown state". Does not block. */
+const char *df_ifaces_state(const char *name);
+
 /* One line for the log at info: what is used, and of the rest why not. Once a process. */
 void df_ifaces_log(void);
 

@@ -75,6 +75,8 @@ int df_session_poll(struct df_net_ep *ep, int64_t timeout_ns);
 /* When it has to look again by itself; UINT64_MAX never. */
 uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now);
 int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s);
+/* The interface that the endpoint's sessions go over, and its state: "eth0, up". */
+void df_session_port(const struct df_net_ep *ep, char *text, size_t bytes);
 /* In a fork's child: the parent's descriptors are closed. */
 void df_session_forked(struct df_net_ep *ep);
 

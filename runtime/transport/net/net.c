@@ -240,24 +240,32 @@ out:
 	return l;
 }
 
-static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns, uint64_t slices)
-{
-	if (on_event && df_net_wanted(l))
-		on_event(&(struct df_net_event){.what = what,
-						.device = l->ep->device,
-						.peer_device = l->member.device,
-						.proc = l->member.proc,
-						.error = l->why,
-						.ns = ns,
-						.slices = slices,
-						.attempts = l->attempts,
-						.from = l->ep->address,
-						.to = l->member.net});
-}
-
 static const char *why_text(const struct df_net_link *l)
 {
 	return l->what[0] ? l->what : strerror(-l->why);
+}
+
+static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
+{
+	char port[64];
+
+	if (!on_event || !df_net_wanted(l))
+		return;
+	df_session_port(l->ep, port, sizeof(port));
+	on_event(&(struct df_net_event){.what = what,
+					.device = l->ep->device,
+					.peer_device = l->member.device,
+					.proc = l->member.proc,
+					.host = l->member.host,
+					.pid = l->member.pid,
+					.error = l->why,
+					.ns = ns,
+					.attempts = l->attempts,
+					.from = l->ep->address,
+					.to = l->member.net,
+					.over = l->over ? l->over->name : "no network",
+					.why = why_text(l),
+					.port = port});
 }
 
 void df_net_up(struct df_net_link *l)
@@ -279,6 +287,7 @@ void df_net_up(struct df_net_link *l)
 			  ? l->seq
 			  : df_list_first(&l->notes, struct df_net_note, node)->frame.seq - 1;
 	l->up = 1;
+	l->over = l->ops;
 	l->alive = now;
 	df_net_count(&ep->n.resent, again);
 	if (l->broken) {
@@ -287,7 +296,7 @@ void df_net_up(struct df_net_link *l)
 			"%.1f s over %s: %llu slices are sent again",
 			l->member.device, l->member.hostname, l->member.pid, why_text(l),
 			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
-		tell(l, DF_NET_RESTORED, now - l->since, again);
+		tell(l, DF_NET_RESTORED, now - l->since);
 	} else if (df_net_wanted(l)) {
 		df_info("device %d is joined with device %d of %s (pid %u) over %s", ep->device,
 			l->member.device, l->member.hostname, l->member.pid, l->ops->name);
@@ -324,7 +333,7 @@ void df_net_lost(struct df_net_link *l)
 		return;
 	df_net_count(&l->ep->n.lost, 1);
 	df_net_mark_dead(l);
-	tell(l, DF_NET_GONE, df_now_ns() - l->alive, 0);
+	tell(l, DF_NET_GONE, df_now_ns() - l->alive);
 }
 
 static void watch(struct df_net_link *l, uint64_t now)
@@ -346,7 +355,7 @@ static void watch(struct df_net_link *l, uint64_t now)
 			"restore it",
 			l->member.device, l->member.hostname, l->member.pid, l->member.net,
 			why_text(l));
-		tell(l, DF_NET_BROKEN, now - l->since, 0);
+		tell(l, DF_NET_BROKEN, now - l->since);
 	}
 	if (now - l->alive > bound)
 		df_net_lost(l);
@@ -683,21 +692,19 @@ static void net_unuse(struct df_conn *conn)
 /* The thread does the rest. */
 static void give_up(struct df_net_conn *c)
 {
-	struct df_net_ep *ep = c->link->ep;
-
 	/* RELEASE pairs with the ACQUIRE in df_net_look(): our last use of the connector comes first. */
 	__atomic_store_n(&c->gone, 1, __ATOMIC_RELEASE);
-	df_bell_ring(&ep->bell);
+	df_bell_ring(&c->link->ep->bell);
 }
 
 static int net_close(struct df_conn *conn)
 {
 	struct df_net_conn *c = (struct df_net_conn *)conn;
-	struct df_net_link *l = c->link;
+	struct df_mutex *lock = &c->link->ep->lock;
 
-	df_mutex_lock(&l->ep->lock);
-	HASH_DEL(l->owned, c);
-	df_mutex_unlock(&l->ep->lock);
+	df_mutex_lock(lock);
+	HASH_DEL(c->link->owned, c);
+	df_mutex_unlock(lock);
 	__atomic_sub_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
 	give_up(c);
 	return 0;
@@ -705,8 +712,7 @@ static int net_close(struct df_conn *conn)
 
 static int net_recycle(struct df_conn *conn, uint64_t *base)
 {
-	(void)conn;
-	(void)base;
+	(void)conn, (void)base;
 	return -EOPNOTSUPP;
 }
 

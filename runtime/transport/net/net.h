@@ -141,7 +141,7 @@ struct df_net_link {
 	char what[192];		  /* the same in words, of a medium that has better ones; "" */
 	void *session;		  /* socket.c's */
 	/* The medium of this session, what it keeps of the link, and which ones are not tried any more (bits). */
-	const struct df_net_ops *ops;
+	const struct df_net_ops *ops, *over; /* over: of the last one that was up */
 	void *path;
 	uint32_t avoid;
 };

@@ -262,15 +262,23 @@ static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
 		return;
 	}
 	if (h->to_proc != ep->proc || h->to_device != ep->device || !h->nr || h->nr > STREAMS_MAX ||
-	    h->index >= h->nr || h->word == WELCOME || h->without & ~(uint32_t)DF_NET_NONE) {
+	    h->index >= h->nr || (h->word != HELLO && h->word != KNOCK) ||
+	    h->without & ~(uint32_t)DF_NET_NONE) {
 		refuse(ep, s, "it is not of this job");
 		return;
 	}
-	/* That we are here was all it wanted to know. */
-	l = h->word == HELLO ? df_net_link_of(ep, h->from_proc, h->from_device, h->without) : NULL;
-	p = l ? path_of(l) : NULL;
+	l = df_net_link_of(ep, h->from_proc, h->from_device, h->without);
+	/* Who can still reach us is not to take that for a sign of life. */
+	if (l && df_net_dead(l)) {
+		h->word = OVER;
+		say_hello(s, h);
+		df_stream_close(ep, s);
+		return;
+	}
+	/* That we are here was all that a knock wanted to know. */
+	p = l && h->word == HELLO ? path_of(l) : NULL;
 	/* Of a session that the other side has given up meanwhile, or that we have. */
-	if (!p || h->session < p->session || df_net_dead(l) ||
+	if (!p || h->session < p->session ||
 	    (h->session == p->session && (!p->nr || p->nr != h->nr || p->v[h->index]))) {
 		df_stream_close(ep, s);
 		return;
@@ -322,6 +330,13 @@ static void greeting(struct df_net_ep *ep, struct stream *s)
 	s->have = 0;
 	if (s->state == STRANGER) {
 		introduced(ep, s, &h);
+		return;
+	}
+	if (h.magic == MAGIC && h.word == OVER && h.from_proc == ep->proc) {
+		s->link->why = -ECONNABORTED;
+		s->link->alive = s->link->since;
+		snprintf(s->link->what, sizeof(s->link->what), "the other side has given it up");
+		df_net_lost(s->link);
 		return;
 	}
 	if (s == df_session(s->link)->knock || h.magic != MAGIC || h.word != WELCOME ||
@@ -537,6 +552,7 @@ int df_session_listen(struct df_net_ep *ep)
 		return -EADDRNOTAVAIL;
 	}
 	at = m->local = iface.addr;
+	strcpy(m->iface, iface.name);
 	m->listen_fd = df_addr_listen(&at, 4096);
 	if (m->listen_fd < 0) {
 		int ret = m->listen_fd;
@@ -688,6 +704,13 @@ int df_session_poll(struct df_net_ep *ep, int64_t timeout_ns)
 		free(s);
 	}
 	return n > 0;
+}
+
+void df_session_port(const struct df_net_ep *ep, char *text, size_t bytes)
+{
+	const char *name = df_sessions(ep)->iface;
+
+	snprintf(text, bytes, "%s, %s", name, df_ifaces_state(name));
 }
 
 void df_session_forked(struct df_net_ep *ep)

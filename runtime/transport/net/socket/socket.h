@@ -5,6 +5,7 @@
 #ifndef DF_TRANSPORT_NET_SOCKET_H
 #define DF_TRANSPORT_NET_SOCKET_H
 
+#include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,7 +39,8 @@ struct hello {
 	uint64_t carries; /* media: those of the one who asks; in the answer those that both have */
 };
 
-enum word { HELLO, WELCOME, KNOCK };
+/* OVER: the answer of a side that has given the link up. */
+enum word { HELLO, WELCOME, KNOCK, OVER };
 enum state { KNOCKING, CONNECTING, STRANGER, GREETING, OPEN, SHUT };
 
 struct out {
@@ -82,6 +84,7 @@ struct sessions {
 	struct df_list strangers, shut;
 	uint32_t nr_strangers;
 	union df_sockaddr local;
+	char iface[IF_NAMESIZE]; /* that has this address */
 	struct df_net_source bell, listener;
 };
 

@@ -1,0 +1,185 @@
+/*
+ * Records of links between nodes (DF_REC_NET): one that is broken explains who is silent and what does not end; one that is
+ * whole again, or whose other end has died, explains nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/record/names.h"
+
+/* What the control plane calls a host is not the hash in a trace's header. */
+#define HOST 70000
+
+enum { BROKEN, RESTORED, GONE };
+
+static void net(struct tb_image *im, const struct tb_image *far, int what, uint64_t ms)
+{
+	tb_rec(im, DF_REC_NET, (uint64_t)what | 110u << 8 | ms << 32, HOST + far->h->host_hash,
+	       (uint64_t)far->h->pid | 7ull << 48, 0)
+		->device = 0;
+}
+
+/* Two ranks on two nodes; the second has issued the collective, or not. */
+static void two(struct tb_image im[2], int both)
+{
+	struct df_rec *rec;
+
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 256);
+		im[i].h->host_hash = 1000 + (uint64_t)i;
+		tb_comm(&im[i], 0xabc, 2, i, 0);
+		for (int k = 0; k < 2; k++) {
+			rec = tb_rec(&im[i], DF_REC_COMM_MEMBER, (uint64_t)k,
+				     HOST + 1000 + (uint64_t)k,
+				     (uint64_t)(im[i].h->pid) + (uint64_t)k - (uint64_t)i, 0);
+			rec->comm = 1;
+			rec->rank = i;
+		}
+		if (i <= both)
+			tb_op(&im[i], 1, DF_REC_OP_START,
+			      tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0));
+	}
+}
+
+static void says(struct tb_image im[2], int nr, const char *line, const char *note)
+{
+	struct df_check_set *set;
+	struct df_check_result *r = tb_check(im, nr, &set);
+	char *text = tb_printed(r, 0);
+
+	ck_assert_msg(!strncmp(text, line, strlen(line)), "not '%s': %s", line, text);
+	ck_assert_msg(!note || strstr(text, note), "'%s' not in: %s", note, text);
+	free(text);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+
+/* _i: whether the other rank has come; whether it tells of the link, too. */
+START_TEST(test_gone)
+{
+	struct tb_image im[2];
+
+	two(im, _i & 1);
+	tb_quiet(&im[1], 20000);
+	net(&im[0], &im[1], BROKEN, 1000);
+	tb_quiet(&im[0], 40000);
+	net(&im[0], &im[1], GONE, 30000);
+	if (_i & 2)
+		net(&im[1], &im[0], BROKEN, 5000);
+	tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
+	says(im, 2,
+	     "NET_STALL: r0 has heard nothing of r1 for 30.0 s over the network: the link broke "
+	     "(Connection timed out), and 7 attempts to restore it failed\n",
+	     _i & 2 ? "as r1 sees its way to r0: the link broke" : "the last progress of r0 was");
+}
+END_TEST
+
+START_TEST(test_gone_without_the_other_trace)
+{
+	struct tb_image im[2];
+
+	two(im, 0);
+	net(&im[0], &im[1], GONE, 30000);
+	tb_quiet(&im[0], 1000);
+	says(im, 1, "NET_STALL: r0 has heard nothing of r1 for 30.0 s",
+	     "of r1 there is no trace: how it sees the link is not known");
+}
+END_TEST
+
+START_TEST(test_broken)
+{
+	struct tb_image im[2];
+
+	two(im, _i);
+	net(&im[0], &im[1], BROKEN, 1000);
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	says(im, 2, "NET_STALL: the link between r0 and r1 has been broken for 61.0 s", NULL);
+}
+END_TEST
+
+START_TEST(test_restored)
+{
+	struct tb_image im[2];
+
+	two(im, 0);
+	net(&im[0], &im[1], BROKEN, 1000);
+	net(&im[0], &im[1], RESTORED, 2000);
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	says(im, 2, "MISSING: ", NULL);
+}
+END_TEST
+
+/* The link went with the process. */
+START_TEST(test_crash)
+{
+	struct tb_image im[2];
+	struct df_rec *rec;
+
+	two(im, 1);
+	net(&im[0], &im[1], BROKEN, 1000);
+	rec = tb_rec(&im[0], DF_REC_PEER_DEAD, 1, HOST + im[1].h->host_hash, im[1].h->pid, 0);
+	rec->comm = 1;
+	rec->rank = 0;
+	tb_quiet(&im[0], 60000);
+	says(im, 2, "CRASH: ", NULL);
+}
+END_TEST
+
+/* Who has ended while the link was broken may have given up first, unless its trace says otherwise. */
+START_TEST(test_exited)
+{
+	struct tb_image im[2];
+	struct df_rec *rec;
+
+	two(im, 0);
+	net(&im[0], &im[1], BROKEN, 1000);
+	rec = tb_rec(&im[0], DF_REC_PEER_DEAD, 1, HOST + im[1].h->host_hash, im[1].h->pid, 1);
+	rec->comm = 1;
+	rec->rank = 0;
+	tb_quiet(&im[0], 60000);
+	if (_i == 1)
+		net(&im[1], &im[0], BROKEN, 1000);
+	says(im, _i == 2 ? 1 : 2,
+	     _i ? "NET_STALL: the link between r"
+		: "MISSING: A#1 waits for r1, whose process exited",
+	     NULL);
+}
+END_TEST
+
+/* Who gives up ends, and others see him go: that is no crash. */
+START_TEST(test_end_of_who_gave_up)
+{
+	struct tb_image im[2];
+	struct df_rec *rec;
+
+	two(im, 1);
+	net(&im[0], &im[1], GONE, 30000);
+	tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
+	tb_quiet(&im[1], 1);
+	rec = tb_rec(&im[1], DF_REC_PEER_DEAD, 0, HOST + im[0].h->host_hash, im[0].h->pid, 0);
+	rec->comm = 1;
+	rec->rank = 1;
+	tb_rec(&im[1], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
+	says(im, 2, "NET_STALL: r0 has heard nothing of r1", NULL);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("link");
+	TCase *t = tcase_create("link");
+
+	tcase_add_loop_test(t, test_gone, 0, 4);
+	tcase_add_test(t, test_gone_without_the_other_trace);
+	tcase_add_loop_test(t, test_broken, 0, 2);
+	tcase_add_test(t, test_restored);
+	tcase_add_test(t, test_crash);
+	tcase_add_loop_test(t, test_exited, 0, 3);
+	tcase_add_test(t, test_end_of_who_gave_up);
+	suite_add_tcase(s, t);
+	return df_test_run(s);
+}

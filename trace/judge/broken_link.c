@@ -1,0 +1,190 @@
+/*
+ * What the transport says about the ways between nodes: a link that was broken when the trace ended explains who was not
+ * heard of any more, and what ran on all ranks and did not end.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "trace/judge/lines.h"
+
+/* A rank of the process at the other end, from the members of communicators: 1, and where; 0: nobody has told. */
+static int far_rank(const struct df_check_set *set, const struct df_broken_link *k, uint32_t *gcomm,
+		    int *rank)
+{
+	for (uint32_t g = 0; g < set->nr_gcomms; g++)
+		for (uint32_t i = 0; i < set->gcomms[g].nr_members; i++)
+			if (set->gcomms[g].members[i].pid == k->pid &&
+			    set->gcomms[g].members[i].host_hash == k->host_hash) {
+				*gcomm = g;
+				*rank = (int)i;
+				return 1;
+			}
+	return 0;
+}
+
+/* Its trace; NULL: there is none. */
+static const struct df_trc *far_trace(const struct df_check_set *set,
+				      const struct df_broken_link *k)
+{
+	const struct df_trc_comm *e;
+	uint32_t gcomm;
+	int rank;
+
+	e = far_rank(set, k, &gcomm, &rank) ? df_set_entry(set, gcomm, rank) : NULL;
+	return e ? &set->traces[e->trace] : NULL;
+}
+
+/* It has seen a link break, too. */
+static int saw_break(const struct df_check_set *set, const struct df_trc *t)
+{
+	for (size_t i = 0; i < set->nr_links; i++)
+		if (&set->traces[set->links[i].trace] == t)
+			return 1;
+	return 0;
+}
+
+/* The process at the other end has died: that is the cause, and the link went with it. */
+static int far_end_died(const struct df_check_set *set, const struct df_broken_link *k)
+{
+	const struct df_trc *far = far_trace(set, k);
+
+	if (far && far->fate == DF_DEAD)
+		return 1;
+	for (size_t i = 0; i < set->nr_dead; i++)
+		if (!set->dead[i].in_order && set->dead[i].pid == k->pid &&
+		    set->dead[i].host_hash == k->host_hash)
+			return 1;
+	return 0;
+}
+
+/* The rank that all wait for is at one of its ends. */
+static int is_at(const struct df_check_result *r, const struct df_broken_link *k)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	const struct df_trc_member *m =
+		n->gcomm != DF_NONE ? df_set_member(r->set, n->gcomm, n->rank) : NULL;
+
+	if (n->trace != DF_NONE &&
+	    (n->trace == k->trace || &r->set->traces[n->trace] == far_trace(r->set, k)))
+		return 1;
+	return m && m->pid == k->pid && m->host_hash == k->host_hash;
+}
+
+static int explains(const struct df_check_result *r, const struct df_broken_link *k)
+{
+	enum df_verdict v = r->verdict == DF_V_SLOW ? r->otherwise : r->verdict;
+	const struct df_trc *far;
+
+	if (r->set->traces[k->trace].dropped || far_end_died(r->set, k))
+		return 0;
+	switch (v) {
+	case DF_V_OK:
+		return k->gone;
+	case DF_V_NET_STALL:
+	case DF_V_UNKNOWN:
+		return 1;
+	case DF_V_MISSING:
+		/*
+		 * Who is silent may have been cut off, and who has ended may have given up, which its trace says if it is
+		 * there; who has left a communicator has left it.
+		 */
+		if (r->root == DF_NONE || !is_at(r, k) ||
+		    (r->qualifier[0] && strcmp(r->qualifier, "exited")))
+			return 0;
+		far = far_trace(r->set, k);
+		return !r->qualifier[0] || !far || saw_break(r->set, far);
+	default:
+		return 0;
+	}
+}
+
+static uint64_t broken_at(const struct df_check_set *set, const struct df_broken_link *k)
+{
+	return k->time_ns + (uint64_t)set->traces[k->trace].skew_ns;
+}
+
+void df_link_judge(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+
+	for (size_t i = 0; i < set->nr_links; i++) {
+		const struct df_broken_link *k = &set->links[i];
+
+		if (explains(r, k) &&
+		    (!r->link || k->gone > r->link->gone ||
+		     (k->gone == r->link->gone && broken_at(set, k) < broken_at(set, r->link))))
+			r->link = k;
+	}
+	if (!r->link)
+		return;
+	/* It may come back. */
+	if (r->verdict == DF_V_SLOW && !r->link->gone) {
+		r->otherwise = DF_V_NET_STALL;
+	} else {
+		r->verdict = DF_V_NET_STALL;
+		r->qualifier[0] = '\0';
+		r->confidence = DF_C_LIKELY;
+	}
+}
+
+static const char *far_end(const struct df_check_set *set, const struct df_broken_link *k,
+			   char *buf, size_t size)
+{
+	uint32_t gcomm;
+	int rank;
+
+	if (far_rank(set, k, &gcomm, &rank))
+		return df_say_member(set, gcomm, rank, buf, size);
+	snprintf(buf, size, "pid %u on another node", k->pid);
+	return buf;
+}
+
+/* One end's view. */
+static void put_link(const struct df_broken_link *k, struct df_line *b)
+{
+	df_line_put(b, "the link %s%sbroke (%s), and %u attempt%s to restore it failed", k->text,
+		    k->text[0] ? " " : "", strerror(k->error), k->attempts, DF_PLURAL(k->attempts));
+}
+
+void df_line_link(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_broken_link *k = r->link;
+	const struct df_check_set *set = r->set;
+	char far[48];
+
+	if (k->gone)
+		df_line_put(b, "%s has heard nothing of %s for %.1f s over the network",
+			    set->traces[k->trace].label, far_end(set, k, far, sizeof(far)),
+			    (double)k->ms / 1e3);
+	else
+		df_line_put(b, "the link between %s and %s has been broken for %.1f s",
+			    set->traces[k->trace].label, far_end(set, k, far, sizeof(far)),
+			    (double)k->ms / 1e3 + df_say_ago(set, k->trace, k->time_ns));
+	df_line_put(b, ": ");
+	put_link(k, b);
+}
+
+void df_explain_link(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_trc *far = r->link ? far_trace(set, r->link) : NULL;
+	char name[48];
+
+	if (!r->link)
+		return;
+	df_note(r, "the last progress of %s was %.1f s before the end of its trace",
+		set->traces[r->link->trace].label,
+		df_say_ago(set, r->link->trace, set->traces[r->link->trace].last_progress_ns));
+	if (!far)
+		df_note(r, "of %s there is no trace: how it sees the link is not known",
+			far_end(set, r->link, name, sizeof(name)));
+	for (size_t i = 0; i < set->nr_links; i++) {
+		const struct df_broken_link *k = &set->links[i];
+		struct df_line b = {.n = 0};
+
+		if (k == r->link || set->traces[k->trace].dropped)
+			continue;
+		put_link(k, &b);
+		df_note(r, "as %s sees its way to %s: %s", set->traces[k->trace].label,
+			far_end(set, k, name, sizeof(name)), b.s);
+	}
+}
