@@ -36,7 +36,7 @@ static struct {
 	int fds, threads; /* of this process without a communicator; 0: not known yet */
 } plan;
 
-static const char *said = "finished"; /* of this process; "ended: why" */
+static const char *_Atomic said = "finished"; /* of this process; "ended: why" */
 
 static void out_of_memory(void)
 {
