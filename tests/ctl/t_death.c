@@ -356,16 +356,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ctl death");
-	TCase *tc = tcase_create("all");
-
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_loop_test(tc, t_gathers, 0, 7);
-	tcase_add_loop_test(tc, t_chain, 0, 2);
-	tcase_add_test(tc, t_leaves);
-	tcase_add_loop_test(tc, t_rendezvous, 0, 2);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("ctl death", 120, {.before = setup}, {t_gathers, 7}, {t_chain, 2},
+			{t_leaves}, {t_rendezvous, 2});
 }

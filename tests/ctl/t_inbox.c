@@ -125,12 +125,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("inbox");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 30);
-	tcase_add_loop_test(tc, t_inbox, 0, 2);
-	tcase_add_test(tc, t_hold_lost);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("inbox", 30, {t_inbox, 2}, {t_hold_lost});
 }

@@ -577,28 +577,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ctl local");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, t_sizes, 0, 6);
-	tcase_add_test(tc, t_scalable);
-	tcase_add_test(tc, t_orders);
-	tcase_add_test(tc, t_derive);
-	tcase_add_loop_test(tc, t_refused, 0, 3);
-	tcase_add_loop_test(tc, t_limits, 0, 8);
-	tcase_add_test(tc, t_id_twice);
-	tcase_add_test(tc, t_hash);
-	tcase_add_test(tc, t_bad_arguments);
-	tcase_add_test(tc, t_missing);
-	tcase_add_test(tc, t_gather_stop);
-	tcase_add_test(tc, t_gather_left);
-	tcase_add_test(tc, t_idle);
-	tcase_add_test(tc, t_gather_mismatch);
-	tcase_add_test(tc, t_many);
-	tcase_add_test(tc, t_address);
-	tcase_add_loop_test(tc, t_address_taken, 0, 2);
-	tcase_add_test(tc, t_address_unshimmed);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("ctl local", 60, {t_sizes, 6}, {t_scalable}, {t_orders}, {t_derive},
+			{t_refused, 3}, {t_limits, 8}, {t_id_twice}, {t_hash}, {t_bad_arguments},
+			{t_missing}, {t_gather_stop}, {t_gather_left}, {t_idle},
+			{t_gather_mismatch}, {t_many}, {t_address}, {t_address_taken, 2},
+			{t_address_unshimmed});
 }

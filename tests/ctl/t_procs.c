@@ -544,23 +544,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ctl processes");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_loop_test(tc, t_mix, 0, 7);
-	tcase_add_test(tc, t_scattered);
-	tcase_add_test(tc, t_orders);
-	tcase_add_test(tc, t_pairs);
-	tcase_add_loop_test(tc, t_thousand, 0, 2);
-	tcase_add_test(tc, t_joins);
-	tcase_add_test(tc, t_messages);
-	tcase_add_test(tc, t_missing);
-	tcase_add_test(tc, t_left);
-	tcase_add_test(tc, t_refused);
-	tcase_add_test(tc, t_address);
-	tcase_add_test(tc, t_fork);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("ctl processes", 120, {.before = setup}, {t_mix, 7}, {t_scattered},
+			{t_orders}, {t_pairs}, {t_thousand, 2}, {t_joins}, {t_messages},
+			{t_missing}, {t_left}, {t_refused}, {t_address}, {t_fork});
 }

@@ -366,16 +366,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ctl strangers");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, t_at_once);
-	tcase_add_test(tc, t_noise);
-	tcase_add_test(tc, t_noise_processes);
-	tcase_add_test(tc, t_silent);
-	tcase_add_test(tc, t_room);
-	tcase_add_test(tc, t_unshimmed);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("ctl strangers", 60, {t_at_once}, {t_noise}, {t_noise_processes},
+			{t_silent}, {t_room}, {t_unshimmed});
 }

@@ -372,28 +372,11 @@ END_TEST
 
 int main(void)
 {
-	TCase *t;
-	Suite *s;
-
 	if (access(fake_path(), R_OK) || !df_cuda_fatbin()) {
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	s = suite_create("backend");
-	t = tcase_create("fake");
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, collectives);
-	tcase_add_test(t, loaded_early);
-	tcase_add_test(t, words_sum);
-	tcase_add_loop_test(t, refused, 0, 3);
-	tcase_add_loop_test(t, mps, 0, 8);
-	tcase_add_loop_test(t, scratch, 0, 2);
-	tcase_add_test(t, graphs);
-	tcase_add_test(t, lost_device);
-	tcase_add_loop_test(t, kernels_pay, 0, 4);
-	tcase_add_test(t, context_waits);
-	tcase_add_test(t, unmap_pays);
-	tcase_add_test(t, unused_instance);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("backend", 60, {collectives}, {loaded_early}, {words_sum}, {refused, 3},
+			{mps, 8}, {scratch, 2}, {graphs}, {lost_device}, {kernels_pay, 4},
+			{context_waits}, {unmap_pays}, {unused_instance});
 }

@@ -375,19 +375,8 @@ END_TEST
 int main(void)
 {
 #if __has_include(<cuda.h>)
-	Suite *s = suite_create("fake");
-	TCase *t = tcase_create("kernels");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_checked_fixture(t, start, end);
-	tcase_add_test(t, parameters);
-	tcase_add_test(t, captured);
-	tcase_add_test(t, attributes);
-	tcase_add_loop_test(t, illegal, 0, 4);
-	tcase_add_test(t, race);
-	tcase_add_test(t, containers);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("fake", 60, {.before = start, .after = end}, {parameters}, {captured},
+			{attributes}, {illegal, 4}, {race}, {containers});
 #else
 	printf("skipped: built without CUDA headers\n");
 	return 77;

@@ -200,14 +200,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("launch");
-	TCase *t = tcase_create("launch");
-
-	tcase_add_test(t, named);
-	tcase_add_test(t, widths);
-	tcase_add_test(t, quiet_is_bounded);
-	tcase_add_test(t, failures);
-	tcase_add_test(t, random_device);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("launch", 0, {named}, {widths}, {quiet_is_bounded}, {failures},
+			{random_device});
 }

@@ -215,22 +215,10 @@ END_TEST
 
 int main(void)
 {
-	TCase *t;
-	Suite *s;
-
 	if (access(fake_path(), R_OK) || !df_cuda_fatbin()) {
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	s = suite_create("leaving");
-	t = tcase_create("fake");
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, quiet_times);
-	tcase_add_test(t, short_quiet_times);
-	tcase_add_test(t, widths);
-	tcase_add_test(t, wide_when_ready);
-	tcase_add_loop_test(t, first_launches, 0, 2);
-	tcase_add_test(t, cooperative);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("leaving", 60, {quiet_times}, {short_quiet_times}, {widths},
+			{wide_when_ready}, {first_launches, 2}, {cooperative});
 }

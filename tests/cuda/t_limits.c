@@ -282,22 +282,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("limits");
-	TCase *tc = tcase_create("all");
-
 	unsetenv("FAKE_CUDA_LIMITS");
-	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, start, NULL);
-	tcase_add_test(tc, t_queue);
-	tcase_add_test(tc, t_queue_off);
-	tcase_add_loop_test(tc, t_lock, 0, 2);
-	tcase_add_loop_test(tc, t_hardware, 0, 2);
-	tcase_add_loop_test(tc, t_connections, 0, 3);
-	tcase_add_loop_test(tc, t_sync, 0, 4);
-	tcase_add_test(tc, t_blocking);
-	tcase_add_test(tc, t_exclusive);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("limits", 60, {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 2},
+			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_blocking},
+			{t_exclusive});
 }
 #else
 int main(void)

@@ -297,21 +297,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ptx");
-	TCase *t = tcase_create("all");
-
-	tcase_add_test(t, divergence);
-	tcase_add_test(t, waits_for_its_own_warp);
-	tcase_add_test(t, barriers);
-	tcase_add_test(t, votes_and_shuffles);
-	tcase_add_test(t, atomics);
-	tcase_add_test(t, weak_memory);
-	tcase_add_test(t, races);
-	tcase_add_test(t, addresses);
-	tcase_add_test(t, missed_barriers);
-	tcase_add_test(t, unknown);
-	tcase_add_test(t, variables);
-	tcase_set_timeout(t, 60);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("ptx", 60, {divergence}, {waits_for_its_own_warp}, {barriers},
+			{votes_and_shuffles}, {atomics}, {weak_memory}, {races}, {addresses},
+			{missed_barriers}, {unknown}, {variables});
 }

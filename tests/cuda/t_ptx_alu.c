@@ -262,12 +262,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ptx_alu");
-	TCase *t = tcase_create("all");
-
-	tcase_add_loop_test(t, arithmetic, 0, sizeof(ops) / sizeof(*ops));
-	tcase_add_test(t, small_numbers);
-	tcase_set_timeout(t, 60);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("ptx_alu", 60, {arithmetic, sizeof(ops) / sizeof(*ops)}, {small_numbers});
 }

@@ -217,28 +217,16 @@ END_TEST
 
 int main(void)
 {
-	TCase *t;
-	Suite *s;
+	int aborts = 0;
 
+#ifdef DF_DEBUG
+	aborts = SIGABRT;
+#endif
 	if (access(fake_path(), R_OK) || !df_cuda_fatbin()) {
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	s = suite_create("unlocked");
-	t = tcase_create("no_lock");
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, no_lock);
-#ifdef DF_DEBUG
-	tcase_add_test_raise_signal(t, lock_held, SIGABRT);
-#else
-	tcase_add_test(t, lock_held);
-#endif
-	suite_add_tcase(s, t);
-	t = tcase_create("two_marks");
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, two_marks);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("unlocked", 60, {no_lock}, {lock_held, .signal = aborts}, {two_marks});
 }
 #else
 int main(void)

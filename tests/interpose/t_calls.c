@@ -498,21 +498,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("calls");
-	TCase *t = tcase_create("all"), *p = tcase_create("pointers");
-
-	tcase_add_test(t, t_random);
-	tcase_add_test(t, t_groups);
-	tcase_add_test(t, t_self);
-	tcase_add_loop_test(t, t_self_streams, 0, 2);
-	tcase_add_test(t, t_errors);
-	tcase_add_test(t, t_memory);
-	tcase_add_test(t, t_refused);
-	tcase_add_loop_test(t, t_pointers, 0, 1);
-	tcase_set_timeout(t, 60);
-	tcase_add_checked_fixture(p, check_pointers_on, NULL);
-	tcase_add_loop_test(p, t_pointers, 1, 2);
-	suite_add_tcase(s, t);
-	suite_add_tcase(s, p);
-	return df_test_run(s);
+	return DF_TESTS("calls", 60, {t_random}, {t_groups}, {t_self}, {t_self_streams, 2},
+			{t_errors}, {t_memory}, {t_refused}, {t_pointers},
+			{.before = check_pointers_on}, {t_pointers, 2, .from = 1});
 }

@@ -459,25 +459,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("comm");
-	TCase *t = tcase_create("all");
-
-	tcase_add_test(t, t_init_group);
-	tcase_add_test(t, t_init_all);
-	tcase_add_test(t, t_init_errors);
-	tcase_add_test(t, t_group_init_fails);
-	tcase_add_test(t, t_group_discard);
-	tcase_add_test(t, t_tombstones);
-	tcase_add_test(t, t_finalize);
-	tcase_add_test(t, t_abort_init);
-	tcase_add_loop_test(t, t_abort_finalize, 0, 2);
-	tcase_add_test(t, t_nonblocking);
-	tcase_add_loop_test(t, t_nonblocking_abort, 0, 2);
-	tcase_add_test(t, t_mixed_group);
-	tcase_add_test(t, t_split);
-	tcase_add_test(t, t_abort_split);
-	tcase_add_test(t, t_shrink);
-	tcase_set_timeout(t, 60);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("comm", 60, {t_init_group}, {t_init_all}, {t_init_errors},
+			{t_group_init_fails}, {t_group_discard}, {t_tombstones}, {t_finalize},
+			{t_abort_init}, {t_abort_finalize, 2}, {t_nonblocking},
+			{t_nonblocking_abort, 2}, {t_mixed_group}, {t_split}, {t_abort_split},
+			{t_shrink});
 }

@@ -111,14 +111,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("comm errors");
-	TCase *t = tcase_create("all");
-
-	tcase_add_test(t, t_revoke);
-	tcase_add_test(t, t_async);
-	tcase_add_test(t, t_abort_race);
-	tcase_add_test(t, t_start_fails);
-	tcase_set_timeout(t, 60);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("comm errors", 60, {t_revoke}, {t_async}, {t_abort_race}, {t_start_fails});
 }

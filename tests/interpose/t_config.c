@@ -145,12 +145,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("config");
-	TCase *t = tcase_create("all");
-
-	tcase_add_test(t, t_defaults);
-	tcase_add_loop_test(t, t_range, 0, NR_ROWS);
-	tcase_add_test(t, t_garbage);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("config", 0, {t_defaults}, {t_range, NR_ROWS}, {t_garbage});
 }

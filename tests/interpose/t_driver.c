@@ -530,28 +530,28 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("driver");
-	TCase *t = tcase_create("driver");
+	const struct df_test tests[] = {
+#ifdef CUDA_VERSION
+		/* In the child, where the hook begins anew. */
+		{.before = start},
+		{pitched},
+		{arrays},
+#if CUDA_VERSION >= 13000
+		{batches},
+#endif
+		{launches},
+		{green},
+		{graphs},
+		{access, 3},
+		{early},
+		{nodes},
+#else
+		{none},
+#endif
+	};
 
 #ifdef CUDA_VERSION
 	seed = df_test_seed();
-	/* In the child, where the hook begins anew. */
-	tcase_add_checked_fixture(t, start, NULL);
-	tcase_set_timeout(t, 60 * df_test_slow());
-	tcase_add_test(t, pitched);
-	tcase_add_test(t, arrays);
-#if CUDA_VERSION >= 13000
-	tcase_add_test(t, batches);
 #endif
-	tcase_add_test(t, launches);
-	tcase_add_test(t, green);
-	tcase_add_test(t, graphs);
-	tcase_add_loop_test(t, access, 0, 3);
-	tcase_add_test(t, early);
-	tcase_add_test(t, nodes);
-#else
-	tcase_add_test(t, none);
-#endif
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return df_tests("driver", 60 * df_test_slow(), tests, DF_ARRAY_LEN(tests));
 }

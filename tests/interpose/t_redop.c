@@ -122,12 +122,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("redop");
-	TCase *t = tcase_create("all");
-
-	tcase_add_test(t, t_inverse);
-	tcase_add_test(t, t_user);
-	tcase_set_timeout(t, 60);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("redop", 60, {t_inverse}, {t_user});
 }

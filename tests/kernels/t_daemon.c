@@ -300,16 +300,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("daemon");
-	TCase *t = tcase_create("random preemption");
-
 	/* The same worlds in every check. */
 	setenv("SEED", "1", 0);
-	tcase_add_loop_test(t, test_random, 0, NR_WORLDS / df_test_slow());
-	tcase_add_loop_test(t, test_priorities, 0, NR_WORLDS / df_test_slow());
-	tcase_add_loop_test(t, test_share, 0, 4);
-	tcase_add_loop_test(t, test_common_order, 0, 20);
-	tcase_set_timeout(t, 120);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("daemon", 120, {test_random, NR_WORLDS / df_test_slow()},
+			{test_priorities, NR_WORLDS / df_test_slow()}, {test_share, 4},
+			{test_common_order, 20});
 }

@@ -371,8 +371,6 @@ int main(void)
 {
 	const char *b = getenv("B"), *nr = getenv("NR");
 	char pattern[4096];
-	Suite *s;
-	TCase *t;
 
 	/* The same worlds in every check. */
 	setenv("SEED", "1", 0);
@@ -381,12 +379,6 @@ int main(void)
 		puts("skipped: no daemon.*.ptx: built without nvcc");
 		return 77;
 	}
-	s = suite_create("daemon_ptx");
-	t = tcase_create("random preemption");
-	tcase_add_loop_test(t, random_worlds, 0, nr ? atoi(nr) : 12);
-	tcase_add_loop_test(t, looks, 0, 6);
-	tcase_add_loop_test(t, costs_of, 0, sizeof(costs) / sizeof(costs[0]));
-	tcase_set_timeout(t, 120);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("daemon_ptx", 120, {random_worlds, nr ? atoi(nr) : 12}, {looks, 6},
+			{costs_of, sizeof(costs) / sizeof(costs[0])});
 }

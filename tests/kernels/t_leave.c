@@ -253,17 +253,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("leave");
-	TCase *t = tcase_create("all");
-
-	tcase_add_loop_test(t, idle, 0, 2);
-	tcase_add_test(t, patient);
-	tcase_add_test(t, busy);
-	tcase_add_loop_test(t, asked, 0, 2);
-	tcase_add_test(t, together);
-	tcase_add_test(t, late);
-	tcase_add_test(t, tells);
-	tcase_add_loop_test(t, starts, 0, 2);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("leave", 0, {idle, 2}, {patient}, {busy}, {asked, 2}, {together}, {late},
+			{tells}, {starts, 2});
 }

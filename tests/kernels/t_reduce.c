@@ -390,25 +390,14 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("reduce");
-	TCase *c = tcase_create("reduce");
-	SRunner *r;
-	int failed;
-
-	tcase_set_timeout(c, 120);
-	tcase_add_test(c, first_calls);
-	tcase_add_test(c, reference_formats);
-	tcase_add_loop_test(c, small_formats, 0, 12);
-	tcase_add_loop_test(c, division, 0, 18);
-	tcase_add_test(c, long_copy);
+	const struct df_test tests[] = {
+		{first_calls},	   {reference_formats}, {small_formats, 12},
+		{division, 18},	   {long_copy},
 #ifdef __x86_64__
-	tcase_add_test(c, foreign_fp_mode);
+		{foreign_fp_mode},
 #endif
-	tcase_add_loop_test(c, random_moves, 0, 3);
-	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+		{random_moves, 3},
+	};
+
+	return df_tests("reduce", 120, tests, DF_ARRAY_LEN(tests));
 }

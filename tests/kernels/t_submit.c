@@ -65,11 +65,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("submission queue");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 20);
-	tcase_add_test(tc, t_full);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("submission queue", 20, {t_full});
 }

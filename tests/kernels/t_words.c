@@ -219,13 +219,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("words");
-	TCase *tc = tcase_create("all");
-
 	seed = df_test_seed();
-	tcase_set_timeout(tc, 120);
-	tcase_add_loop_test(tc, t_history, 0, 8);
-	tcase_add_loop_test(tc, t_threads, 0, 2);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("words", 120, {t_history, 8}, {t_threads, 2});
 }

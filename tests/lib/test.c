@@ -30,11 +30,29 @@ int df_test_slow(void)
 	return slow > 1 ? slow : 1;
 }
 
-int df_test_run(Suite *suite)
+int df_tests(const char *name, double seconds, const struct df_test *tests, unsigned nr)
 {
+	void (*before)(void) = NULL, (*after)(void) = NULL;
+	Suite *suite = suite_create(name);
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
+	for (const struct df_test *t = tests; t < tests + nr; t++) {
+		TCase *tc;
+
+		if (!t->test) {
+			before = t->before;
+			after = t->after;
+			continue;
+		}
+		tc = tcase_create(name);
+		if (seconds > 0)
+			tcase_set_timeout(tc, seconds);
+		tcase_add_checked_fixture(tc, before, after);
+		tcase_add_loop_test_raise_signal(tc, t->test, t->signal, t->from,
+						 t->times ? t->times : 1);
+		suite_add_tcase(suite, tc);
+	}
 	df_test_seed();
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);

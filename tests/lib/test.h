@@ -1,9 +1,10 @@
-/* What Check programs share: a seed that is printed, and the end of main(). */
+/* What Check programs share: a seed that is printed, and the table of tests that main() runs. */
 #ifndef DF_TEST_H
 #define DF_TEST_H
 
 #include <check.h>
 #include <stdint.h>
+#include "runtime/base/err.h"
 
 /* $SEED, or a new one each run; printed by the first call of the process, so before any fork. */
 uint64_t df_test_seed(void);
@@ -14,7 +15,23 @@ uint64_t df_test_seed(void);
  */
 int df_test_slow(void);
 
-/* Runs the suite (and frees it); the exit status of main(). */
-int df_test_run(Suite *suite);
+/* Tables of tests leave out what they do not need. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+struct df_test {
+	const TTest *test;
+	int times;  /* so often, with _i; 0: once */
+	int from;   /* the first _i, where it is not 0; `times` is the last plus one then */
+	int signal; /* that ends it; 0: it returns */
+	/* In an entry without a test: what runs in front of and behind each test below it. */
+	void (*before)(void), (*after)(void);
+};
+
+/* Runs the tests as a suite. seconds: what each may take; 0: Check's own limit. Returns main()'s exit status. */
+int df_tests(const char *name, double seconds, const struct df_test *tests, unsigned nr);
+
+#define DF_TESTS(name, seconds, ...)                                                               \
+	df_tests(name, seconds, (const struct df_test[]){__VA_ARGS__},                             \
+		 sizeof((const struct df_test[]){__VA_ARGS__}) / sizeof(struct df_test))
 
 #endif

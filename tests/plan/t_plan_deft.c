@@ -482,19 +482,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("plan_deft");
-	TCase *t = tcase_create("all");
-
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, properties);
-	tcase_add_test(t, frequency);
-	tcase_add_test(t, bounds);
-	tcase_add_test(t, vgg19);
-	tcase_add_test(t, expected);
-	tcase_add_test(t, table5);
-	tcase_add_test(t, feedback);
-	tcase_add_test(t, whole);
-	tcase_add_test(t, momentum);
-	suite_add_tcase(suite, t);
-	return df_test_run(suite);
+	return DF_TESTS("plan_deft", 120, {properties}, {frequency}, {bounds}, {vgg19}, {expected},
+			{table5}, {feedback}, {whole}, {momentum});
 }

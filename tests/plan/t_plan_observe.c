@@ -226,14 +226,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("plan_observe");
-	TCase *t = tcase_create("all");
-
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_job);
-	tcase_add_test(t, another_share);
-	tcase_add_test(t, equal_buckets);
-	tcase_add_test(t, refused);
-	suite_add_tcase(suite, t);
-	return df_test_run(suite);
+	return DF_TESTS("plan_observe", 120, {a_job}, {another_share}, {equal_buckets}, {refused});
 }

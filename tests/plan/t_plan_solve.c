@@ -132,13 +132,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("plan_solve");
-	TCase *t = tcase_create("all");
-
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, all_subsets);
-	tcase_add_test(t, late_bucket_is_not_ready);
-	tcase_add_test(t, parts);
-	suite_add_tcase(suite, t);
-	return df_test_run(suite);
+	return DF_TESTS("plan_solve", 120, {all_subsets}, {late_bucket_is_not_ready}, {parts});
 }

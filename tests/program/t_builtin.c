@@ -268,17 +268,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("builtin programs");
-	TCase *tc = tcase_create("all");
-
 	seed = df_test_seed();
-	tcase_set_timeout(tc, 300);
-	tcase_add_loop_test(tc, t_all, 0, DF_COLL_SCATTER + 1);
-	tcase_add_loop_test(tc, t_nodes, 0, DF_COLL_ALLTOALL + 1);
-	tcase_add_loop_test(tc, t_layouts, 0, DF_COLL_ALLTOALL + 1);
-	tcase_add_loop_test(tc, t_all, DF_COLL_SENDRECV_SELF, DF_COLL_SENDRECV_SELF + 1);
-	tcase_add_test(tc, t_p2p);
-	tcase_add_test(tc, t_bad_requests);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("builtin programs", 300, {t_all, DF_COLL_SCATTER + 1},
+			{t_nodes, DF_COLL_ALLTOALL + 1}, {t_layouts, DF_COLL_ALLTOALL + 1},
+			{t_all, DF_COLL_SENDRECV_SELF + 1, .from = DF_COLL_SENDRECV_SELF}, {t_p2p},
+			{t_bad_requests});
 }

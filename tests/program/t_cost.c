@@ -138,13 +138,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("cost model");
-	TCase *tc = tcase_create("all");
-
-	tcase_add_test(tc, t_code);
-	tcase_add_test(tc, t_agree);
-	tcase_add_test(tc, t_choice);
-	tcase_add_test(tc, t_cost);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("cost model", 0, {t_code}, {t_agree}, {t_choice}, {t_cost});
 }

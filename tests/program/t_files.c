@@ -435,15 +435,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("program files");
-	TCase *tc = tcase_create("all");
-
-	tcase_add_test(tc, t_xml_form);
-	tcase_add_test(tc, t_xml_meaning);
-	tcase_add_test(tc, t_text_form);
-	tcase_add_test(tc, t_table);
-	tcase_add_test(tc, t_staged);
-	tcase_add_test(tc, t_tuner);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("program files", 0, {t_xml_form}, {t_xml_meaning}, {t_text_form}, {t_table},
+			{t_staged}, {t_tuner});
 }

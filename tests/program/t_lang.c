@@ -328,16 +328,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("language");
-	TCase *tc = tcase_create("all");
-
 	seed = df_test_seed();
-	tcase_set_timeout(tc, 300);
-	tcase_add_loop_test(tc, t_library, 0, (int)df_library_size);
-	tcase_add_test(tc, t_ring_is_tight);
-	tcase_add_test(tc, t_mistakes);
-	tcase_add_test(tc, t_wrong_text);
-	tcase_add_test(tc, t_overtaking);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("language", 300, {t_library, (int)df_library_size}, {t_ring_is_tight},
+			{t_mistakes}, {t_wrong_text}, {t_overtaking});
 }

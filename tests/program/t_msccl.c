@@ -226,18 +226,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *s;
-	TCase *tc;
-
 	if (access(DIR "MANIFEST.md", R_OK)) {
 		printf("skipped: no " DIR "\n");
 		return 77;
 	}
-	s = suite_create("msccl files");
-	tc = tcase_create("all");
 	seed = df_test_seed();
-	tcase_set_timeout(tc, 300);
-	tcase_add_test(tc, t_manifest);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("msccl files", 300, {t_manifest});
 }

@@ -297,13 +297,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("programs on the daemon");
-	TCase *tc = tcase_create("all");
-
 	seed = df_test_seed();
-	tcase_set_timeout(tc, 300);
-	tcase_add_loop_test(tc, t_library, 0, (int)df_library_size);
-	tcase_add_test(tc, t_msccl);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("programs on the daemon", 300, {t_library, (int)df_library_size},
+			{t_msccl});
 }

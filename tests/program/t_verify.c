@@ -301,15 +301,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("verifier");
-	TCase *tc = tcase_create("all");
-
 	seed = df_test_seed();
-	tcase_set_timeout(tc, 300);
-	tcase_add_loop_test(tc, t_mutations, 0, (int)df_library_size);
-	tcase_add_test(tc, t_places);
-	tcase_add_test(tc, t_properties);
-	tcase_add_test(tc, t_flags);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("verifier", 300, {t_mutations, (int)df_library_size}, {t_places},
+			{t_properties}, {t_flags});
 }

@@ -316,16 +316,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("sim engines");
-	TCase *tc = tcase_create("all");
-
 	setup();
-	tcase_set_timeout(tc, 300);
-	tcase_add_test(tc, engines_agree);
-	tcase_add_test(tc, engines_agree_on_larger_parts);
-	tcase_add_test(tc, runs_agree);
-	tcase_add_test(tc, programs_have_the_published_law);
-	tcase_add_test(tc, own_rules_never_deadlock);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("sim engines", 300, {engines_agree}, {engines_agree_on_larger_parts},
+			{runs_agree}, {programs_have_the_published_law},
+			{own_rules_never_deadlock});
 }

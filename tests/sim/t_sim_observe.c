@@ -242,16 +242,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("sim observe");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, counts_what_was_recorded);
-	tcase_add_test(tc, disorder_between_communicators);
-	tcase_add_test(tc, order_alone_is_no_disorder);
-	tcase_add_test(tc, missing_ranks_are_noticed);
-	tcase_add_test(tc, bad_input_is_named);
-	tcase_add_test(tc, scaled_workloads);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("sim observe", 60, {counts_what_was_recorded},
+			{disorder_between_communicators}, {order_alone_is_no_disorder},
+			{missing_ranks_are_noticed}, {bad_input_is_named}, {scaled_workloads});
 }

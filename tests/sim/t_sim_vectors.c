@@ -161,15 +161,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("sim vectors");
-	TCase *tc = tcase_create("all");
-
-	df_test_seed();
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, cpython_numbers);
-	tcase_add_test(tc, skipping_is_reading);
-	tcase_add_loop_test(tc, recorded_runs, 0, (int)(sizeof(vectors) / sizeof(vectors[0])));
-	tcase_add_test(tc, processes_replay);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("sim vectors", 60, {cpython_numbers}, {skipping_is_reading},
+			{recorded_runs, (int)(sizeof(vectors) / sizeof(vectors[0]))},
+			{processes_replay});
 }

@@ -199,13 +199,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("caller");
-	TCase *tc = tcase_create("caller");
-
-	tcase_add_test(tc, places);
-	tcase_add_test(tc, varying);
-	tcase_add_test(tc, threads);
-	tcase_add_test(tc, kept);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("caller", 0, {places}, {varying}, {threads}, {kept});
 }

@@ -650,37 +650,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("check");
-	TCase *t = tcase_create("check");
-
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, test_scenarios);
-	tcase_add_test(t, test_compact);
-	tcase_add_test(t, test_evidence);
-	tcase_add_test(t, test_net_stall);
-	tcase_add_test(t, test_slot_is_start);
-	tcase_add_test(t, test_in_flight_is_ok);
-	tcase_add_test(t, test_drifting_clocks);
-	tcase_add_test(t, test_live_straggler_is_slow);
-	tcase_add_test(t, test_silent_mismatch);
-	tcase_add_test(t, test_ours_disorder_is_ok);
-	tcase_add_test(t, test_ours_mismatch);
-	tcase_add_test(t, test_ours_missing);
-	tcase_add_test(t, test_ours_peer_not_free);
-	tcase_add_test(t, test_missing_trace);
-	tcase_add_test(t, test_lost_record);
-	tcase_add_test(t, test_earlier_run);
-	tcase_add_test(t, test_drops);
-	tcase_add_test(t, test_unseen_sizes);
-	tcase_add_test(t, test_destroyed);
-	tcase_add_test(t, test_ended_from_outside);
-	tcase_add_test(t, test_failed_call);
-	tcase_add_test(t, test_released_by_the_end);
-	tcase_add_loop_test(t, test_broken_off_by_others, 0, 2);
-	tcase_add_test(t, test_init);
-	tcase_add_test(t, test_nccl_internal);
-	tcase_add_test(t, test_forged_indices);
-	tcase_add_loop_test(t, test_damage, 0, 20);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("check", 120, {test_scenarios}, {test_compact}, {test_evidence},
+			{test_net_stall}, {test_slot_is_start}, {test_in_flight_is_ok},
+			{test_drifting_clocks}, {test_live_straggler_is_slow},
+			{test_silent_mismatch}, {test_ours_disorder_is_ok}, {test_ours_mismatch},
+			{test_ours_missing}, {test_ours_peer_not_free}, {test_missing_trace},
+			{test_lost_record}, {test_earlier_run}, {test_drops}, {test_unseen_sizes},
+			{test_destroyed}, {test_ended_from_outside}, {test_failed_call},
+			{test_released_by_the_end}, {test_broken_off_by_others, 2}, {test_init},
+			{test_nccl_internal}, {test_forged_indices}, {test_damage, 20});
 }

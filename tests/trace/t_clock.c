@@ -59,11 +59,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("clock");
-	TCase *t = tcase_create("clock");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, threads);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("clock", 60, {threads});
 }

@@ -428,18 +428,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("cut");
-	TCase *t = tcase_create("cut");
-
-	df_test_seed();
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, test_scenarios);
-	tcase_add_loop_test(t, test_one_of_a_ring, 0, 8);
-	tcase_add_loop_test(t, test_steps, 0, 5);
-	tcase_add_test(t, test_half_written);
-	tcase_add_test(t, test_hosts);
-	tcase_add_test(t, test_host_stamps);
-	tcase_add_test(t, test_many_users);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("cut", 60, {test_scenarios}, {test_one_of_a_ring, 8}, {test_steps, 5},
+			{test_half_written}, {test_hosts}, {test_host_stamps}, {test_many_users});
 }

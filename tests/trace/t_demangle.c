@@ -86,12 +86,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("demangle");
-	TCase *tc = tcase_create("demangle");
-
-	tcase_add_loop_test(tc, names, 0, (int)(sizeof(cases) / sizeof(cases[0])));
-	tcase_add_test(tc, room);
-	tcase_add_test(tc, anything);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("demangle", 0, {names, (int)(sizeof(cases) / sizeof(cases[0]))}, {room},
+			{anything});
 }

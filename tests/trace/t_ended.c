@@ -372,18 +372,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ended");
-	TCase *t = tcase_create("ended");
-
-	tcase_add_loop_test(t, test_joined, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_lives, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_in_cuda, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_stuck_elsewhere, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_unused, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_shared_thread, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_many_threads, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_processes, 0, NR_WAYS);
-	tcase_add_loop_test(t, test_before_the_time_out, 0, NR_WAYS);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("ended", 0, {test_joined, NR_WAYS}, {test_lives, NR_WAYS},
+			{test_in_cuda, NR_WAYS}, {test_stuck_elsewhere, NR_WAYS},
+			{test_unused, NR_WAYS}, {test_shared_thread, NR_WAYS},
+			{test_many_threads, NR_WAYS}, {test_processes, NR_WAYS},
+			{test_before_the_time_out, NR_WAYS});
 }

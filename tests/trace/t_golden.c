@@ -265,12 +265,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("golden");
-	TCase *t = tcase_create("golden");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, test_golden, 0, sizeof(goldens) / sizeof(*goldens));
-	tcase_add_test(t, test_all_words);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("golden", 60, {test_golden, sizeof(goldens) / sizeof(*goldens)},
+			{test_all_words});
 }

@@ -50,10 +50,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("load");
-	TCase *t = tcase_create("load");
-
-	tcase_add_loop_test(t, test_device_of_thread, 0, 5);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("load", 0, {test_device_of_thread, 5});
 }

@@ -260,11 +260,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("model");
-	TCase *t = tcase_create("brute force");
-
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, test_brute_force);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("model", 120, {test_brute_force});
 }

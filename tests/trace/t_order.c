@@ -302,19 +302,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("order");
-	TCase *t = tcase_create("order");
+	int python = !system("python3 -c 1 2>/dev/null");
 
-	df_test_seed();
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, test_scenarios);
-	tcase_add_test(t, test_many_circles);
-	tcase_add_test(t, test_completed);
-	tcase_add_test(t, test_threads);
-	if (system("python3 -c 1 2>/dev/null"))
+	if (!python)
 		printf("no python3 to make random programs: the scenarios alone\n");
-	else
-		tcase_add_test(t, test_random);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("order", 120, {test_scenarios}, {test_many_circles}, {test_completed},
+			{test_threads}, {python ? test_random : NULL});
 }

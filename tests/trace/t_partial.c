@@ -173,16 +173,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("partial");
-	TCase *t = tcase_create("partial");
+	int python = !system("python3 -c 1 2>/dev/null");
 
-	df_test_seed();
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, test_scenarios);
-	if (system("python3 -c 1 2>/dev/null"))
+	if (!python)
 		printf("no python3 to make random programs: the scenarios alone\n");
-	else
-		tcase_add_test(t, test_random);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("partial", 120, {test_scenarios}, {python ? test_random : NULL});
 }

@@ -319,12 +319,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("predict");
-	TCase *t = tcase_create("brute force");
-
-	df_test_seed();
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, test_brute_force);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("predict", 120, {test_brute_force});
 }

@@ -88,17 +88,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("random");
-	TCase *t = tcase_create("random");
-
 	if (system("python3 -c 1 2>/dev/null")) {
 		printf("no python3 to make random programs and label them\n");
-		suite_add_tcase(s, t);
-		srunner_free(srunner_create(s));
 		return 77;
 	}
-	tcase_set_timeout(t, 120);
-	tcase_add_test(t, test_random);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("random", 120, {test_random});
 }

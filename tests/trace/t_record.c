@@ -265,14 +265,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("record");
-	TCase *c = tcase_create("record");
-
 	/* The watcher looks by itself only after a quarter of this: whom it forgets is not found. */
 	setenv("DFSHIM_TIMEOUT_MS", "3600000", 1);
-	tcase_set_timeout(c, 60.0 * df_test_slow());
-	tcase_add_test(c, test_stress);
-	tcase_add_test(c, test_full);
-	suite_add_tcase(s, c);
-	return df_test_run(s);
+	return DF_TESTS("record", 60.0 * df_test_slow(), {test_stress}, {test_full});
 }

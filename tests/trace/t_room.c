@@ -136,13 +136,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("room");
-	TCase *t = tcase_create("room");
-
-	tcase_add_test(t, test_shared_device);
-	tcase_add_test(t, test_starved);
-	tcase_add_test(t, test_nothing_speaks_for_it);
-	tcase_add_test(t, test_ends_with_its_group);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("room", 0, {test_shared_device}, {test_starved},
+			{test_nothing_speaks_for_it}, {test_ends_with_its_group});
 }

@@ -106,11 +106,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("starved");
-	TCase *c = tcase_create("starved");
-
-	tcase_set_timeout(c, 60.0 * df_test_slow());
-	tcase_add_test(c, test_starved);
-	suite_add_tcase(s, c);
-	return df_test_run(s);
+	return DF_TESTS("starved", 60.0 * df_test_slow(), {test_starved});
 }

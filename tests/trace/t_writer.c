@@ -437,19 +437,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("writer");
-	TCase *t = tcase_create("writer");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, test_round_trip);
-	tcase_add_test(t, test_operations);
-	tcase_add_test(t, test_wraps_and_counts_drops);
-	tcase_add_test(t, test_many_writers);
-	tcase_add_loop_test(t, test_killed, 0, 25);
-	tcase_add_test(t, test_child_is_silent);
-	tcase_add_test(t, test_site);
-	tcase_add_test(t, test_bad_folder);
-	tcase_add_test(t, test_limited_files);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("writer", 60, {test_round_trip}, {test_operations},
+			{test_wraps_and_counts_drops}, {test_many_writers}, {test_killed, 25},
+			{test_child_is_silent}, {test_site}, {test_bad_folder},
+			{test_limited_files});
 }

@@ -606,8 +606,6 @@ int main(int argc, char **argv)
 
 	for (which = 0; which < nr; which++) {
 		const struct df_tl_ops *tl = df_tl_all[variants[which].tl];
-		Suite *s = suite_create(variants[which].name);
-		TCase *tc = tcase_create("all");
 
 		if (only < nr && which != only)
 			continue;
@@ -615,17 +613,9 @@ int main(int argc, char **argv)
 			printf("left out: %s: built without CUDA headers\n", variants[which].name);
 			continue;
 		}
-		tcase_set_timeout(tc, 120);
-		tcase_add_checked_fixture(tc, choose, NULL);
-		tcase_add_test(tc, t_streams);
-		tcase_add_test(tc, t_gate);
-		tcase_add_test(tc, t_many);
-		tcase_add_test(tc, t_recycle);
-		tcase_add_test(tc, t_memory);
-		tcase_add_test(tc, t_death);
-		tcase_add_test(tc, t_whole);
-		suite_add_tcase(s, tc);
-		failed |= df_test_run(s);
+		failed |=
+			DF_TESTS(variants[which].name, 120, {.before = choose}, {t_streams},
+				 {t_gate}, {t_many}, {t_recycle}, {t_memory}, {t_death}, {t_whole});
 	}
 	return failed;
 }

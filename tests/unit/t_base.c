@@ -311,22 +311,20 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("base");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, t_list);
-	tcase_add_test(tc, t_lock);
+	const struct df_test tests[] = {
+		{t_list},
+		{t_lock},
 #ifdef DF_DEBUG
-	tcase_add_test_raise_signal(tc, t_lock_order, SIGABRT);
-	tcase_add_test_raise_signal(tc, t_lock_not_held, SIGABRT);
-	tcase_add_test_raise_signal(tc, t_lock_across, SIGABRT);
+		{t_lock_order, .signal = SIGABRT},
+		{t_lock_not_held, .signal = SIGABRT},
+		{t_lock_across, .signal = SIGABRT},
 #endif
-	tcase_add_test(tc, t_trylock);
-	tcase_add_loop_test(tc, t_futex, 0, 2);
-	tcase_add_test(tc, t_rng);
-	tcase_add_test(tc, t_hash);
-	tcase_add_test(tc, t_xml_text);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+		{t_trylock},
+		{t_futex, 2},
+		{t_rng},
+		{t_hash},
+		{t_xml_text},
+	};
+
+	return df_tests("base", 60, tests, DF_ARRAY_LEN(tests));
 }

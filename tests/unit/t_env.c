@@ -185,14 +185,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("environment");
-	TCase *tc = tcase_create("all");
-
-	tcase_add_test(tc, t_defaults);
-	tcase_add_loop_test(tc, t_rows, 0, DF_ENV_NR_ROWS);
-	tcase_add_test(tc, t_names_of_others);
-	tcase_add_test(tc, t_process);
-	tcase_add_test(tc, t_expand);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("environment", 0, {t_defaults}, {t_rows, DF_ENV_NR_ROWS},
+			{t_names_of_others}, {t_process}, {t_expand});
 }

@@ -164,16 +164,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("evidence");
-	TCase *tc = tcase_create("all");
-
-	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, t_kept);
-	tcase_add_test(tc, t_of_another);
-	tcase_add_test(tc, t_damaged);
-	tcase_add_test(tc, t_not_ours);
-	tcase_add_test(tc, t_open_folder);
-	tcase_add_test(tc, t_lock);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("evidence", 0, {.before = setup}, {t_kept}, {t_of_another}, {t_damaged},
+			{t_not_ours}, {t_open_folder}, {t_lock});
 }

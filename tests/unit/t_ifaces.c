@@ -279,15 +279,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("interfaces");
-	TCase *tc = tcase_create("all");
-
-	tcase_add_test(tc, t_default);
-	tcase_add_test(tc, t_last);
-	tcase_add_test(tc, t_named);
-	tcase_add_test(tc, t_hint);
-	tcase_add_test(tc, t_addresses);
-	tcase_add_test(tc, t_ports);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("interfaces", 0, {t_default}, {t_last}, {t_named}, {t_hint}, {t_addresses},
+			{t_ports});
 }

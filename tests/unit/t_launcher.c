@@ -52,10 +52,5 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("launcher");
-	TCase *tc = tcase_create("all");
-
-	tcase_add_loop_test(tc, t_rows, 0, (int)(sizeof(rows) / sizeof(*rows)));
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("launcher", 0, {t_rows, (int)(sizeof(rows) / sizeof(*rows))});
 }

@@ -272,17 +272,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("log");
-	TCase *tc = tcase_create("all");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, t_own_levels, 0, 4);
-	tcase_add_test(tc, t_nccl_lines);
-	tcase_add_loop_test(tc, t_nccl_levels, 0, 14);
-	tcase_add_test(tc, t_file);
-	tcase_add_test(tc, t_errno_and_length);
-	tcase_add_test(tc, t_once);
-	tcase_add_test(tc, t_threads);
-	suite_add_tcase(s, tc);
-	return df_test_run(s);
+	return DF_TESTS("log", 60, {t_own_levels, 4}, {t_nccl_lines}, {t_nccl_levels, 14}, {t_file},
+			{t_errno_and_length}, {t_once}, {t_threads});
 }
