@@ -8,10 +8,12 @@ S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 # ci STATUS TITLE ARGS...: its status, the summary's title, and a report.
 ci() {
-	local want=$1 title=$2 rc
+	local want=$1 title=$2 quiet rc
 	shift 2
+	# Only a job that hangs is to be ended by its silence: on a busy machine others are silent too.
+	case $want in 0 | 3 | 14) quiet=90 ;; *) quiet=$(seconds 20) ;; esac
 	rm -f "$T/sum.md" "$T/report.html"
-	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" ci --timeout "$(seconds 20)" --summary "$T/sum.md" --report "$T/report.html" "$@" \
+	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" ci --timeout "$quiet" --summary "$T/sum.md" --report "$T/report.html" "$@" \
 		>"$T/out" 2>"$T/err"
 	rc=$?
 	[ $rc = "$want" ] || fail "$*: status $rc, not $want: $(cat "$T/out" "$T/err")"

@@ -17,7 +17,7 @@ small="--colls 1 --iters 3 --timeout 60"
 printf '#!/bin/sh\nexec "%s" %s\n' "$C/disorder" "$small" >bin/python
 printf '#!/bin/sh\nexec "%s" --procs 2 %s\n' "$C/disorder" "$small" >bin/torchrun
 chmod +x bin/*
-export PATH=$PWD/bin:$B:$PATH GITHUB_STEP_SUMMARY=$PWD/step.md SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=7 DFSHIM_TIMEOUT_MS=3000
+export PATH=$PWD/bin:$B:$PATH GITHUB_STEP_SUMMARY=$PWD/step.md SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=7
 # shellcheck disable=SC2086 # words
 "$B/dfshim" run --host -n 2 --trace traces -- "$C/disorder" $small >out 2>&1 || fail "the job for the traces: $(tail -3 out)"
 cp -r traces traces-7
@@ -30,7 +30,7 @@ nr=$(wc -l <"$T/lines")
 [ "$nr" -ge 10 ] || fail "only $nr commands were found"
 while IFS=$'\t' read -r file line; do
 	run=$(sed -E 's/\bDIR\b/traces/g' <<<"$line")
-	timeout -k 5 "${LIMIT:-60}" bash -c "$run" >out 2>&1 </dev/null
+	timeout -k 5 "${LIMIT:-120}" bash -c "$run" >out 2>&1 </dev/null
 	rc=$?
 	case $rc in
 	0 | 1[0-4] | 2[0-2] | 3[0-3] | 40 | 50) ;;

@@ -523,13 +523,12 @@ int df_cmd_predict(int argc, char **argv)
 
 	DF_CLI_PARSE(
 		"predict", &argc, &argv, DF_CLI_TRACES,
-		.doc = "Executes the recorded program in a model of NCCL's rules and looks for deadlocks that the "
-		       "recorded run was spared: because dfshim prevented them, because messages were buffered, "
-		       "because there were enough slots, or because its threads happened to run in a good "
-		       "order.\v"
-		       "Locks and queues between threads are not recorded: what is found in another order of "
-		       "threads cannot happen where one orders their calls, and says that it assumes there is "
-		       "none.\n\n"
+		.doc = "Executes the recorded program in a model of NCCL's rules and looks for deadlocks that did "
+		       "not happen in the recorded run: because dfshim prevented them, messages were buffered, "
+		       "there were enough slots, or the threads ran in an order without a deadlock.\v"
+		       "Locks and queues between threads are not recorded. A deadlock that is found in another "
+		       "order of threads cannot happen if a lock or a queue orders their calls; the result says "
+		       "where it assumes that none does.\n\n"
 		       "Exit status: 0 nothing found, 14 found; 1 unreadable input, 2 wrong usage.");
 	paths = df_cli_trace_paths("predict", argc, argv, &nr);
 	if (!paths)

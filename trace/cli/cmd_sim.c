@@ -63,7 +63,7 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 			"what is a deadlock; exact (default): a real cycle; artifact: as the published program decides; "
 			"fifo: a strict queue per GPU"),
 		DF_WORD("dispatch", "interleave|concatenate", dispatch,
-			"how a GPU's list is made of those of its groups; interleave (default): one collective of "
+			"how the lists of a GPU's groups become one; interleave (default): one collective of "
 			"each in turn; concatenate: one list after the other"),
 		DF_TAKE("set", "KEY=VALUE", take_set, *a,
 			"replace any key of the configuration; may be repeated"),

@@ -103,10 +103,10 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 		.args = "ls [FILE|DIR...]\nshow FILE|NAME\ncompile FILE|NAME\nverify FILE|NAME...\n"
 			"run FILE|NAME\nbench",
 		.most = -1, .missing = "what? ls, show, compile, verify, run or bench",
-		.doc = "ls: the library and the built-in programs; of files, which are valid. show: a program "
-		       "in readable form. compile: library or file to text or MSCCL XML. verify: prove it. "
-		       "run: execute it on random data under random preemption. bench: time the built-in "
-		       "algorithms on the daemon (CPU threads, a process a rank) and write a tuner file "
+		.doc = "ls: list the library and the built-in programs, or say which files are valid. show: print "
+		       "a program in readable form. compile: translate a program to text or MSCCL XML. verify: "
+		       "prove that it is correct. run: execute it on random data under random preemption. bench: "
+		       "time the built-in algorithms on the daemon (CPU threads, a process for each rank) and write a tuner file "
 		       "(DFSHIM_TUNER). NAME is a program of the library (allreduce-ring) or a built-in one "
 		       "(AllReduce/ring).\v"
 		       "Exit status: 0; 1 unreadable input; 2 wrong usage; 3 a program was refused or computed "

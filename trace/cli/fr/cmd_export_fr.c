@@ -394,8 +394,8 @@ int df_cmd_export_fr(int argc, char **argv)
 	DF_CLI_PARSE(
 		"export-fr", &argc, &argv, DF_CLI_TRACES,
 		.doc = "Writes a Flight Recorder dump of each rank to PREFIX<rank>, for torchfrtrace and other "
-		       "tools that read PyTorch's dumps. Frames are those of each call, without lines (but of "
-		       "what was imported).");
+		       "tools that read PyTorch's dumps. Each call has its frames, without line "
+		       "numbers (unless the trace was imported).");
 	x.set = df_cli_load("export-fr", argc, argv);
 	if (!x.set)
 		return 1;

@@ -481,10 +481,10 @@ int df_cmd_net(int argc, char **argv)
 	const struct df_opt options[] = {
 		DF_OPT(JSON, json, NULL),
 		DF_FLAG("listen", listens,
-			"let other machines test the way to this one; the operand is the port (28029)"),
+			"let other machines test the connection to this one; the operand is the port (28029)"),
 		DF_OPT(TIMEOUT, timeout,
-		       "give a step up that makes no progress for so long (3); with --listen: end when "
-		       "nobody has come for so long (never)"),
+		       "give up a step that makes no progress for so long (3); with --listen: end when "
+		       "no machine has connected for so long (never)"),
 		DF_REAL("seconds", "S", config.seconds, 0.05, 5,
 			"measure each direction for so long (0.5)"),
 		DF_NUMBER("streams", "N", config.streams, 1, PAIR_STREAMS_MAX,
@@ -493,11 +493,11 @@ int df_cmd_net(int argc, char **argv)
 
 	DF_CLI_PARSE(
 		"net", &argc, &argv, .args = "[PEER...]\n--listen [PORT]", .most = -1,
-		.doc = "Which network interfaces, RDMA ports and network plugins this machine has, "
-		       "which of them are used, and why the others are not. With peers, on which "
-		       "`dfshim net --listen` runs: the latency, bandwidth and MTU of each pair of "
-		       "interfaces.\vExit status: 0; 1 if a peer is reached by no pair; 2 for wrong "
-		       "usage.");
+		.doc = "Lists the network interfaces, RDMA ports and network plugins of this machine: "
+		       "which of them dfshim uses, and why not the others. Start `dfshim net --listen` on "
+		       "other machines and name them as PEER to measure latency, bandwidth and MTU of each "
+		       "pair of interfaces.\vExit status: 0; 1 if no pair of interfaces reaches a peer; 2 "
+		       "for wrong usage.");
 	if (listens)
 		return listen_here(argc, argv, timeout);
 	if (timeout > 0)

@@ -189,7 +189,7 @@ int df_cmd_ci(int argc, char **argv)
 		DF_OPT(PROCS, procs, "start so many copies, as dfshim run does"),
 		DF_TEXT("summary", "FILE", ci.summary, "write a summary in Markdown"),
 		DF_TEXT("report", "FILE", ci.report, "write the HTML report"),
-		DF_OPT(TIMEOUT, timeout, "no progress for so long is a hang (30)"),
+		DF_OPT(TIMEOUT, timeout, "report a hang after so long without progress (30)"),
 		DF_REAL("limit", "SECONDS", limit, 0.001, 1e6,
 			"end the job after so long, also if it still makes progress"),
 		DF_OPT(TRACE, keep, "keep the traces there"),
@@ -200,10 +200,10 @@ int df_cmd_ci(int argc, char **argv)
 		.in_order = 1,
 		.doc = "Runs a job on CPU threads by NCCL's rules, and says whether it deadlocks: in this run, or "
 		       "in other executions that its records allow. Its output goes to standard error.\v"
-		       "Exit status: 0 no deadlock, in this run nor found in others; the verdict's of a run that "
-		       "hangs, as dfshim check; 14 other executions can deadlock, as dfshim predict; the job's own "
-		       "status if it fails without a hang; 1 nothing was recorded, or a file cannot be written; 2 "
-		       "wrong usage.");
+		       "Exit status: 0 no deadlock was found, neither in this run nor in others; 14 other executions "
+		       "can deadlock; if the run hangs, the status of its verdict (see dfshim check); if the job "
+		       "fails without a hang, its own status; 1 nothing was recorded, or a file cannot be written; "
+		       "2 wrong usage.");
 	if (len <= 0)
 		return df_cli_input_error("ci", "/proc/self/exe", "%s", strerror(errno));
 	args = calloc((size_t)argc + 20, sizeof(*args));

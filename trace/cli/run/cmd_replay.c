@@ -124,8 +124,8 @@ int df_cmd_replay(int argc, char **argv)
 		DF_OPT(TIMEOUT, timeout, "no progress for so long ends it (5)"),
 		DF_OPT(TRACE, keep, "keep the new traces there"),
 		DF_OPT(WITNESS, witness,
-		       "the execution that `dfshim predict` found: by NCCL's rules, with its slots and queues, "
-		       "its threads issuing in its order, and messages too large for buffers if that is its point"),
+		       "run the execution that `dfshim predict` found: by NCCL's rules, with its slots, queues and "
+		       "order of threads, and with unbuffered messages if its deadlock needs them"),
 		DF_OPT(JSON, json, NULL),
 		DF_FLAG("worker", worker, NULL),
 	};
