@@ -170,16 +170,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("link");
-	TCase *t = tcase_create("link");
-
-	tcase_add_loop_test(t, test_gone, 0, 4);
-	tcase_add_test(t, test_gone_without_the_other_trace);
-	tcase_add_loop_test(t, test_broken, 0, 2);
-	tcase_add_test(t, test_restored);
-	tcase_add_test(t, test_crash);
-	tcase_add_loop_test(t, test_exited, 0, 3);
-	tcase_add_test(t, test_end_of_who_gave_up);
-	suite_add_tcase(s, t);
-	return df_test_run(s);
+	return DF_TESTS("link", 0, {test_gone, 4}, {test_gone_without_the_other_trace},
+			{test_broken, 2}, {test_restored}, {test_crash}, {test_exited, 3},
+			{test_end_of_who_gave_up});
 }
