@@ -63,7 +63,7 @@ int df_load_indices(struct df_load *l, const struct df_reader *r)
 			size = want;
 		}
 		key = 1ULL << 63 | (uint64_t)op->comm << 34 |
-		      (uint64_t)(uint32_t)(op->peer + 1) << 1 | (op->kind == DF_KIND_SEND);
+		      (uint64_t)((uint32_t)op->peer + 1) << 1 | (op->kind == DF_KIND_SEND);
 		at = (size_t)(key * 0x9e3779b97f4a7c15ULL >> 20) & (size - 1);
 		while (pairs[at].key && pairs[at].key != key)
 			at = (at + 1) & (size - 1);

@@ -205,7 +205,7 @@ const struct df_rec *df_reader_rest(struct df_reader *r, const struct df_rec *re
 	if (rest.matched)
 		say_rest(r, DF_REC_OP_MATCH, rest.sig, rest.inst, rest.index);
 	say_rest(r, DF_REC_OP_ARGS, rest.send, rest.recv,
-		 (uint32_t)(rest.peer + 1) | (uint64_t)rest.group << 32);
+		 ((uint32_t)rest.peer + 1) | (uint64_t)rest.group << 32);
 	return &r->rest[--r->nr_rest];
 }
 

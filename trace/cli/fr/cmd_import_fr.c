@@ -310,7 +310,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 							 DF_REC_OP_MATCH};
 		uint64_t args[3][3] = {
 			{(uint64_t)kind | (uint64_t)(dtype < 0 ? 7 : dtype) << 8, count, g + 1},
-			{0, 0, (uint64_t)(uint32_t)(peer + 1)},
+			{0, 0, (uint64_t)((uint32_t)peer + 1)},
 			{df_mix64((uint64_t)kind ^ count << 8), 0, seq ? seq - 1 : 0}};
 		struct df_rec *r =
 			put(im, created, recs[i], serial, args[i][0], args[i][1], args[i][2]);
