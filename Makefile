@@ -221,7 +221,7 @@ check-gpu:
 
 # ALL=1: PyTorch's whole distributed suite. TORCH_PYTHON: a Python that has PyTorch.
 check-torch:
-	@scripts/prereqs.sh build check wheel
+	@scripts/prereqs.sh build check venv
 	@$(SUBMAKE) all
 	@B=$(B) scripts/check_torch.sh $(if $(ALL),--all)
 

@@ -2,7 +2,7 @@
 # Installs what building and testing dfshim needs and this machine lacks. Does nothing, and needs no
 # network, when everything is there.
 #
-#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [wheel]      (default: build check)
+#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [venv] [wheel]      (default: build check)
 #
 # Packages come from apt. Where no CUDA toolkit or no NCCL is installed, the headers and libraries come
 # from NVIDIA's pip wheels, into build/cuda: enough for everything that needs no GPU.
@@ -16,13 +16,14 @@ NCCL_VERSION=2.28.9
 
 NVVM_VERSION=13.0.88
 NVCC_VERSION=13.0.88
+ZIG_VERSION=0.17.1
 
 [ $# -gt 0 ] || set -- build check
 # nvcc runs a host compiler for C++.
 find_nvcc() {
 	[ -x "$(scripts/cuda_home.sh)/bin/nvcc" ] || command -v nvcc >/dev/null
 }
-host_cxx="" want_nvcc=""
+host_cxx="" want_nvcc="" want_zig=""
 ! find_nvcc || host_cxx=g++
 need="" optional=""
 for part; do
@@ -38,7 +39,8 @@ for part; do
 		;;
 	lint) need="$need clang-format shellcheck mandoc" ;;
 	bare) need="$need mmdebstrap" ;;
-	wheel) need="$need python3 python3-venv" ;;
+	venv) need="$need python3 python3-venv" ;;
+	wheel) need="$need python3 python3-venv" want_zig=1 ;;
 	deb) need="$need debhelper dpkg-dev lintian" ;;
 	bench) optional="$optional openmpi-bin libopenmpi-dev iproute2 iperf3 jq" ;;
 	*) echo "prereqs.sh: unknown part '$part'" >&2 && exit 2 ;;
@@ -138,3 +140,15 @@ if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ && [ "$(scripts/cuda_home.sh)"
 		echo "prereqs: nvcc could not be fetched; GPU code is left out"
 	fi
 fi
+
+# The compiler of the wheel and who checks its tag, in an environment of their own.
+if [ -n "$want_zig" ] && [ ! -x build/wheel/venv/bin/auditwheel ]; then
+	echo "prereqs: fetching ziglang, setuptools and auditwheel into build/wheel/venv"
+	python3 -m venv build/wheel/venv &&
+		build/wheel/venv/bin/pip install -q --disable-pip-version-check "ziglang==$ZIG_VERSION" 'setuptools>=75' auditwheel || {
+		echo "prereqs: ziglang, setuptools and auditwheel could not be installed by pip; no wheel can be made" >&2
+		rm -rf build/wheel/venv
+		exit 1
+	}
+fi
+exit 0

@@ -8,20 +8,14 @@
 set -eu
 cd "$(dirname "$0")/../.."
 WHEEL_GLIBC=${WHEEL_GLIBC:-2.28}
-ZIG_VERSION=0.17.1
+[[ $WHEEL_GLIBC =~ ^2\.[0-9]+$ ]] || {
+	echo "make wheel: WHEEL_GLIBC=$WHEEL_GLIBC: a version of glibc is needed, 2.28 for example" >&2
+	exit 2
+}
 machine=$(uname -m)
 work=build/wheel
 venv=$work/venv
 dist=build/dist
-
-if [ ! -x "$venv/bin/auditwheel" ]; then
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install -q --disable-pip-version-check "ziglang==$ZIG_VERSION" 'setuptools>=75' auditwheel || {
-		echo "make wheel: ziglang, setuptools and auditwheel cannot be installed by pip" >&2
-		rm -rf "$venv"
-		exit 1
-	}
-fi
 
 # zig sees only headers and libraries that it is shown: these; and it defines NDEBUG, which no other build has.
 jansson=$(gcc -print-file-name=libjansson.a)

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: the wheel of `make wheel` in a fresh Python environment: the tool, the libraries, a job on them; and gone again.
+# Description: the wheel of `make wheel` in a fresh Python environment: the tool, the libraries, jobs on them; and gone again.
+# Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 wheel=$(ls "$SRC"/build/dist/dfshim-*.whl 2>/dev/null) || skip "no wheel in build/dist: make wheel"
@@ -42,6 +43,9 @@ if [ -n "${TORCH_PYTHON-}" ]; then
 	timeout -k 5 "${LIMIT:-200}" "$tool" run --host -n 2 -- "$TORCH_PYTHON" "$SRC/tests/torch/ddp.py" >"$T/out" 2>&1 ||
 		fail "PyTorch: $(tail -5 "$T/out")"
 	grep -q '^2 ranks on cuda: losses' "$T/out" || fail "PyTorch: $(tail -5 "$T/out")"
+	timeout -k 5 "${LIMIT:-200}" "$tool" run --host -- "$(dirname "$TORCH_PYTHON")/torchrun" --standalone --nproc-per-node 2 "$SRC/tests/torch/ddp.py" \
+		>"$T/out" 2>&1 || fail "torchrun: $(tail -5 "$T/out")"
+	grep -q '^2 ranks on cuda: losses' "$T/out" || fail "torchrun: $(tail -5 "$T/out")"
 fi
 "$tool" run --host -- sh -c 'exit 7'
 [ $? = 7 ] || fail "the program's status is lost"
