@@ -11,13 +11,14 @@ cd "$(dirname "$0")/.." || exit 1
 export SRC=$PWD B=${B:-build}
 case $B in /*) ;; *) B=$PWD/$B ;; esac
 pattern=${1:-*} area=${2:-bench}
-bad=0
+bad=0 ran=0
 echo "# $(nproc) processors, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(date -u +%F)"
 for f in "tests/$area"/b_*.c "tests/$area"/b_*.sh; do
 	[ -e "$f" ] || continue
 	name=$(basename "${f%.*}")
 	# shellcheck disable=SC2053 # a pattern
 	[[ ${name#b_} == $pattern || $name == $pattern ]] || continue
+	ran=$((ran + 1))
 	export T=$B/bench-out/$name
 	mkdir -p "$T"
 	if [ "${f##*.}" = sh ]; then
@@ -33,4 +34,8 @@ for f in "tests/$area"/b_*.c "tests/$area"/b_*.sh; do
 		bad=1
 	}
 done
+[ $ran != 0 ] || {
+	echo "bench: no benchmark '$pattern' in tests/$area" >&2
+	exit 2
+}
 exit $bad

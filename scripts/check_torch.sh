@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs input others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs cookbook input others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py is tried too); else they are installed into
 # build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks; else a part of it. --core: what fits into 5
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds="2 3 4" passed=0 failed=0 skipped=0
-usual="operators ddp plan ci jobs input others suite" no_torch=1
+usual="operators ddp plan ci jobs cookbook input others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -23,6 +23,12 @@ case ${1-} in
 	;;
 esac
 parts=" ${*:-$usual} "
+for p in $parts; do
+	[[ " operators ddp plan ci jobs cookbook input others suite " == *" $p "* ]] || {
+		echo "check_torch.sh: unknown part '$p'" >&2
+		exit 2
+	}
+done
 T=$(mktemp -d)
 trap 'rm -rf "$T"' EXIT
 py=${TORCH_PYTHON:-$(realpath -m "$B/venv")/bin/python}
@@ -103,6 +109,15 @@ if wants jobs; then
 	for case in ddp fsdp2 tensor_parallel pipeline ring graphs groups end collectives eager; do
 		run "job $case" 0 --host=1 -- "$py" -m torch.distributed.run --standalone --nproc-per-node "${RANKS:-2}" \
 			tests/gpu/torch_jobs.py $case
+	done
+fi
+if wants cookbook; then
+	LIMIT=1800 check "cookbook: the programs, and what the page says of them" 0 env B="$B" TORCH_PYTHON="$py" scripts/cookbook.sh --check
+	# A page that says otherwise of a program, and one that shows another program.
+	sed -e 's/^MISMATCH: /ORDER: /' -e 's/^    time.sleep(1000)$/    time.sleep(1)/' docs/cookbook.md >"$T/page.md"
+	for name in mismatch unused; do
+		check "cookbook: $name differs" 1 env B="$B" TORCH_PYTHON="$py" PAGE="$T/page.md" scripts/cookbook.sh --check $name
+		says "how" "cookbook: $name: .*page.md $([ $name = mismatch ] && echo 'has another verdict' || echo 'shows another program')"
 	done
 fi
 if wants input; then

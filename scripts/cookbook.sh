@@ -6,10 +6,10 @@
 #
 # --check: nothing is written; the program that the page shows is the one that is run, and the verdict, what to do, and the lines of
 # the program are what is said today.
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch. Status 77: there is none.
+# TORCH_PYTHON: a Python with a CUDA build of PyTorch. PAGE: another page than docs/cookbook.md. Status 77: there is no PyTorch.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-B=${B:-build} page=docs/cookbook.md check=""
+B=${B:-build} page=${PAGE:-docs/cookbook.md} check=""
 case $B in /*) ;; *) B=$PWD/$B ;; esac
 [ "${1-}" != --check ] || { check=1 && shift; }
 [ $# -gt 0 ] || { mapfile -t names < <(basename -s .py docs/cookbook/*.py) && set -- "${names[@]}"; }
@@ -17,6 +17,12 @@ case $B in /*) ;; *) B=$PWD/$B ;; esac
 	echo "skipped: TORCH_PYTHON does not name a Python with PyTorch"
 	exit 77
 }
+for name; do
+	[ -f "docs/cookbook/$name.py" ] || {
+		echo "cookbook: no program docs/cookbook/$name.py" >&2
+		exit 2
+	}
+done
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
@@ -28,7 +34,7 @@ shorten() {
 # What a reader relies on: the word, what to do, and the lines of the program.
 essence() { sed -nE '1s/^([A-Z_]+).*/\1/p; /^Fix: /p; s/^  [^:]*: .*\b([a-z]+\.py:[0-9]+) <module>.*/\1/p' "$1" | sort -u; }
 # block N NAME: the N-th block of its entry in the page.
-block() { awk -v n="$1" -v m="<!-- $2 -->" '$0 == m {on = 1} /^<!-- end -->$/ {on = 0} on && /^```/ {at++; next} on && at == 2 * n - 1' $page; }
+block() { awk -v n="$1" -v m="<!-- $2 -->" '$0 == m {on = 1} /^<!-- end -->$/ {on = 0} on && /^```/ {at++; next} on && at == 2 * n - 1' "$page"; }
 for name; do
 	(cd docs/cookbook && timeout -k 5 200 "$B/dfshim" run --host -n 2 --rules nccl --trace "$tmp/$name" --timeout 5 -- \
 		"$TORCH_PYTHON" "$name.py") >"$tmp/$name.log" 2>&1
@@ -41,7 +47,7 @@ for name; do
 		echo '```'
 	} >"$tmp/$name.new"
 	if [ -z "$check" ]; then
-		scripts/insert.sh $page "$name" "$tmp/$name.new" || bad=1
+		scripts/insert.sh "$page" "$name" "$tmp/$name.new" || bad=1
 		continue
 	fi
 	block 2 "$name" >"$tmp/$name.old"
