@@ -51,6 +51,8 @@ sed -n 's/^DF_CMD(\([a-z_]*\), "\([^"]*\)", "\([^"]*\)", "\([^"]*\)").*/\2\t\3\t
 		printf '.TP\n.BR "dfshim %s" " %s"\n%s.\n' "$name" "${args//-/\\-}" "${summary//-/\\-}"
 	done | splice docs/man/dfshim.1 subcommands
 
+scripts/soak_sum.sh docs/soak/*.log | splice docs/soak.md soak
+
 awk -f scripts/list_rooms.awk scripts/layers.txt | splice docs/architecture.md rooms
 
 # The options of each subcommand that has a page, from its table. awk: "-o FILE" and "--output=FILE" with one help are

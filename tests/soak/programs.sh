@@ -1,9 +1,9 @@
 #!/bin/bash
 # Random programs of the deadlock suite: labelled by the model, executed by NCCL's rules and by ours for three quarters of the
-# time, and then labelled only.
+# time (EXECUTED: percent of it), and then labelled only.
 set -u
 . "$SRC/tests/soak/lib.sh"
-"$B/tests/deadlock/generator/random" --programs 0 --seconds "$BUDGET" --executing $((BUDGET * 3 / 4)) --seed "$SEED" >"$T/log" 2>&1
+"$B/tests/deadlock/generator/random" --programs 0 --seconds "$BUDGET" --executing $((BUDGET * ${EXECUTED:-75} / 100)) --seed "$SEED" >"$T/log" 2>&1
 rc=$?
 grep -vE '^SEED|^$' "$T/log" | sed 's/^/programs: /'
 runs=$(sed -n 's/^\([0-9]*\) programs in .*/\1/p' "$T/log")
