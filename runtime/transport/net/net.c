@@ -692,9 +692,11 @@ static void net_unuse(struct df_conn *conn)
 /* The thread does the rest. */
 static void give_up(struct df_net_conn *c)
 {
+	struct df_bell *bell = &c->link->ep->bell; /* while there is a connector to ask */
+
 	/* RELEASE pairs with the ACQUIRE in df_net_look(): our last use of the connector comes first. */
 	__atomic_store_n(&c->gone, 1, __ATOMIC_RELEASE);
-	df_bell_ring(&c->link->ep->bell);
+	df_bell_ring(bell);
 }
 
 static int net_close(struct df_conn *conn)
