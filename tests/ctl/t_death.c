@@ -357,6 +357,6 @@ END_TEST
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	return DF_TESTS("ctl death", 120, {.before = setup}, {t_gathers, 7}, {t_chain, 2},
-			{t_leaves}, {t_rendezvous, 2});
+	return DF_TESTS("ctl death", {.before = setup}, {t_gathers, 7}, {t_chain, 2}, {t_leaves},
+			{t_rendezvous, 2});
 }

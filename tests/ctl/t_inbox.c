@@ -125,5 +125,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("inbox", 30, {t_inbox, 2}, {t_hold_lost});
+	return DF_TESTS("inbox", {t_inbox, 2}, {t_hold_lost});
 }

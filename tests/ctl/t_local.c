@@ -577,7 +577,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ctl local", 60, {t_sizes, 6}, {t_scalable}, {t_orders}, {t_derive},
+	return DF_TESTS("ctl local", {t_sizes, 6}, {t_scalable}, {t_orders}, {t_derive},
 			{t_refused, 3}, {t_limits, 8}, {t_id_twice}, {t_hash}, {t_bad_arguments},
 			{t_missing}, {t_gather_stop}, {t_gather_left}, {t_idle},
 			{t_gather_mismatch}, {t_many}, {t_address}, {t_address_taken, 2},

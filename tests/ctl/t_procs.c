@@ -544,7 +544,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ctl processes", 120, {.before = setup}, {t_mix, 7}, {t_scattered},
-			{t_orders}, {t_pairs}, {t_thousand, 2}, {t_joins}, {t_messages},
-			{t_missing}, {t_left}, {t_refused}, {t_address}, {t_fork});
+	return DF_TESTS("ctl processes", {.before = setup}, {t_mix, 7}, {t_scattered}, {t_orders},
+			{t_pairs}, {t_thousand, 2}, {t_joins}, {t_messages}, {t_missing}, {t_left},
+			{t_refused}, {t_address}, {t_fork});
 }

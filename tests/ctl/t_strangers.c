@@ -366,6 +366,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ctl strangers", 60, {t_at_once}, {t_noise}, {t_noise_processes},
-			{t_silent}, {t_room}, {t_unshimmed});
+	return DF_TESTS("ctl strangers", {t_at_once}, {t_noise}, {t_noise_processes}, {t_silent},
+			{t_room}, {t_unshimmed});
 }

@@ -376,7 +376,7 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	return DF_TESTS("backend", 60, {collectives}, {loaded_early}, {words_sum}, {refused, 3},
+	return DF_TESTS("backend", {collectives}, {loaded_early}, {words_sum}, {refused, 3},
 			{mps, 8}, {scratch, 2}, {graphs}, {lost_device}, {kernels_pay, 4},
 			{context_waits}, {unmap_pays}, {unused_instance});
 }

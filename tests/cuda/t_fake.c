@@ -375,7 +375,7 @@ END_TEST
 int main(void)
 {
 #if __has_include(<cuda.h>)
-	return DF_TESTS("fake", 60, {.before = start, .after = end}, {parameters}, {captured},
+	return DF_TESTS("fake", {.before = start, .after = end}, {parameters}, {captured},
 			{attributes}, {illegal, 4}, {race}, {containers});
 #else
 	printf("skipped: built without CUDA headers\n");

@@ -200,6 +200,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("launch", 0, {named}, {widths}, {quiet_is_bounded}, {failures},
+	return DF_TESTS("launch", {named}, {widths}, {quiet_is_bounded}, {failures},
 			{random_device});
 }

@@ -219,6 +219,6 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	return DF_TESTS("leaving", 60, {quiet_times}, {short_quiet_times}, {widths},
-			{wide_when_ready}, {first_launches, 2}, {cooperative});
+	return DF_TESTS("leaving", {quiet_times}, {short_quiet_times}, {widths}, {wide_when_ready},
+			{first_launches, 2}, {cooperative});
 }

@@ -283,7 +283,7 @@ END_TEST
 int main(void)
 {
 	unsetenv("FAKE_CUDA_LIMITS");
-	return DF_TESTS("limits", 60, {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 2},
+	return DF_TESTS("limits", {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 2},
 			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_blocking},
 			{t_exclusive});
 }

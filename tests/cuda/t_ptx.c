@@ -297,7 +297,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ptx", 60, {divergence}, {waits_for_its_own_warp}, {barriers},
+	return DF_TESTS("ptx", {divergence}, {waits_for_its_own_warp}, {barriers},
 			{votes_and_shuffles}, {atomics}, {weak_memory}, {races}, {addresses},
 			{missed_barriers}, {unknown}, {variables});
 }

@@ -262,5 +262,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ptx_alu", 60, {arithmetic, sizeof(ops) / sizeof(*ops)}, {small_numbers});
+	return DF_TESTS("ptx_alu", {arithmetic, sizeof(ops) / sizeof(*ops)}, {small_numbers});
 }

@@ -226,7 +226,7 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	return DF_TESTS("unlocked", 60, {no_lock}, {lock_held, .signal = aborts}, {two_marks});
+	return DF_TESTS("unlocked", {no_lock}, {lock_held, .signal = aborts}, {two_marks});
 }
 #else
 int main(void)

@@ -498,7 +498,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("calls", 60, {t_random}, {t_groups}, {t_self}, {t_self_streams, 2},
-			{t_errors}, {t_memory}, {t_refused}, {t_pointers},
-			{.before = check_pointers_on}, {t_pointers, 2, .from = 1});
+	return DF_TESTS("calls", {t_random}, {t_groups}, {t_self}, {t_self_streams, 2}, {t_errors},
+			{t_memory}, {t_refused}, {t_pointers}, {.before = check_pointers_on},
+			{t_pointers, 2, .from = 1});
 }

@@ -459,9 +459,8 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("comm", 60, {t_init_group}, {t_init_all}, {t_init_errors},
-			{t_group_init_fails}, {t_group_discard}, {t_tombstones}, {t_finalize},
-			{t_abort_init}, {t_abort_finalize, 2}, {t_nonblocking},
-			{t_nonblocking_abort, 2}, {t_mixed_group}, {t_split}, {t_abort_split},
-			{t_shrink});
+	return DF_TESTS("comm", {t_init_group}, {t_init_all}, {t_init_errors}, {t_group_init_fails},
+			{t_group_discard}, {t_tombstones}, {t_finalize}, {t_abort_init},
+			{t_abort_finalize, 2}, {t_nonblocking}, {t_nonblocking_abort, 2},
+			{t_mixed_group}, {t_split}, {t_abort_split}, {t_shrink});
 }

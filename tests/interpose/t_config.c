@@ -145,5 +145,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("config", 0, {t_defaults}, {t_range, NR_ROWS}, {t_garbage});
+	return DF_TESTS("config", {t_defaults}, {t_range, NR_ROWS}, {t_garbage});
 }

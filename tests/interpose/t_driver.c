@@ -553,5 +553,5 @@ int main(void)
 #ifdef CUDA_VERSION
 	seed = df_test_seed();
 #endif
-	return df_tests("driver", 60 * df_test_slow(), tests, DF_ARRAY_LEN(tests));
+	return df_tests("driver", tests, DF_ARRAY_LEN(tests));
 }

@@ -122,5 +122,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("redop", 60, {t_inverse}, {t_user});
+	return DF_TESTS("redop", {t_inverse}, {t_user});
 }

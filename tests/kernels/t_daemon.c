@@ -302,7 +302,7 @@ int main(void)
 {
 	/* The same worlds in every check. */
 	setenv("SEED", "1", 0);
-	return DF_TESTS("daemon", 120, {test_random, NR_WORLDS / df_test_slow()},
+	return DF_TESTS("daemon", {test_random, NR_WORLDS / df_test_slow()},
 			{test_priorities, NR_WORLDS / df_test_slow()}, {test_share, 4},
 			{test_common_order, 20});
 }

@@ -379,6 +379,6 @@ int main(void)
 		puts("skipped: no daemon.*.ptx: built without nvcc");
 		return 77;
 	}
-	return DF_TESTS("daemon_ptx", 120, {random_worlds, nr ? atoi(nr) : 12}, {looks, 6},
+	return DF_TESTS("daemon_ptx", {random_worlds, nr ? atoi(nr) : 12}, {looks, 6},
 			{costs_of, sizeof(costs) / sizeof(costs[0])});
 }

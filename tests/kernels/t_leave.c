@@ -253,6 +253,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("leave", 0, {idle, 2}, {patient}, {busy}, {asked, 2}, {together}, {late},
+	return DF_TESTS("leave", {idle, 2}, {patient}, {busy}, {asked, 2}, {together}, {late},
 			{tells}, {starts, 2});
 }

@@ -399,5 +399,5 @@ int main(void)
 		{random_moves, 3},
 	};
 
-	return df_tests("reduce", 120, tests, DF_ARRAY_LEN(tests));
+	return df_tests("reduce", tests, DF_ARRAY_LEN(tests));
 }

@@ -65,5 +65,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("submission queue", 20, {t_full});
+	return DF_TESTS("submission queue", {t_full});
 }

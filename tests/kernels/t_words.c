@@ -220,5 +220,5 @@ END_TEST
 int main(void)
 {
 	seed = df_test_seed();
-	return DF_TESTS("words", 120, {t_history, 8}, {t_threads, 2});
+	return DF_TESTS("words", {t_history, 8}, {t_threads, 2});
 }

@@ -30,8 +30,9 @@ int df_test_slow(void)
 	return slow > 1 ? slow : 1;
 }
 
-int df_tests(const char *name, double seconds, const struct df_test *tests, unsigned nr)
+int df_tests(const char *name, const struct df_test *tests, unsigned nr)
 {
+	const char *limit = getenv("LIMIT");
 	void (*before)(void) = NULL, (*after)(void) = NULL;
 	Suite *suite = suite_create(name);
 	SRunner *runner = srunner_create(suite);
@@ -46,8 +47,7 @@ int df_tests(const char *name, double seconds, const struct df_test *tests, unsi
 			continue;
 		}
 		tc = tcase_create(name);
-		if (seconds > 0)
-			tcase_set_timeout(tc, seconds);
+		tcase_set_timeout(tc, limit ? atof(limit) : 100);
 		tcase_add_checked_fixture(tc, before, after);
 		tcase_add_loop_test_raise_signal(tc, t->test, t->signal, t->from,
 						 t->times ? t->times : 1);

@@ -482,6 +482,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("plan_deft", 120, {properties}, {frequency}, {bounds}, {vgg19}, {expected},
+	return DF_TESTS("plan_deft", {properties}, {frequency}, {bounds}, {vgg19}, {expected},
 			{table5}, {feedback}, {whole}, {momentum});
 }

@@ -226,5 +226,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("plan_observe", 120, {a_job}, {another_share}, {equal_buckets}, {refused});
+	return DF_TESTS("plan_observe", {a_job}, {another_share}, {equal_buckets}, {refused});
 }

@@ -132,5 +132,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("plan_solve", 120, {all_subsets}, {late_bucket_is_not_ready}, {parts});
+	return DF_TESTS("plan_solve", {all_subsets}, {late_bucket_is_not_ready}, {parts});
 }

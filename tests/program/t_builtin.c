@@ -269,7 +269,7 @@ END_TEST
 int main(void)
 {
 	seed = df_test_seed();
-	return DF_TESTS("builtin programs", 300, {t_all, DF_COLL_SCATTER + 1},
+	return DF_TESTS("builtin programs", {t_all, DF_COLL_SCATTER + 1},
 			{t_nodes, DF_COLL_ALLTOALL + 1}, {t_layouts, DF_COLL_ALLTOALL + 1},
 			{t_all, DF_COLL_SENDRECV_SELF + 1, .from = DF_COLL_SENDRECV_SELF}, {t_p2p},
 			{t_bad_requests});

@@ -138,5 +138,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("cost model", 0, {t_code}, {t_agree}, {t_choice}, {t_cost});
+	return DF_TESTS("cost model", {t_code}, {t_agree}, {t_choice}, {t_cost});
 }

@@ -435,6 +435,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("program files", 0, {t_xml_form}, {t_xml_meaning}, {t_text_form}, {t_table},
+	return DF_TESTS("program files", {t_xml_form}, {t_xml_meaning}, {t_text_form}, {t_table},
 			{t_staged}, {t_tuner});
 }

@@ -329,6 +329,6 @@ END_TEST
 int main(void)
 {
 	seed = df_test_seed();
-	return DF_TESTS("language", 300, {t_library, (int)df_library_size}, {t_ring_is_tight},
+	return DF_TESTS("language", {t_library, (int)df_library_size}, {t_ring_is_tight},
 			{t_mistakes}, {t_wrong_text}, {t_overtaking});
 }

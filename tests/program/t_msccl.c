@@ -231,5 +231,5 @@ int main(void)
 		return 77;
 	}
 	seed = df_test_seed();
-	return DF_TESTS("msccl files", 300, {t_manifest});
+	return DF_TESTS("msccl files", {t_manifest});
 }

@@ -298,6 +298,5 @@ END_TEST
 int main(void)
 {
 	seed = df_test_seed();
-	return DF_TESTS("programs on the daemon", 300, {t_library, (int)df_library_size},
-			{t_msccl});
+	return DF_TESTS("programs on the daemon", {t_library, (int)df_library_size}, {t_msccl});
 }

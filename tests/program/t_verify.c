@@ -302,6 +302,6 @@ END_TEST
 int main(void)
 {
 	seed = df_test_seed();
-	return DF_TESTS("verifier", 300, {t_mutations, (int)df_library_size}, {t_places},
-			{t_properties}, {t_flags});
+	return DF_TESTS("verifier", {t_mutations, (int)df_library_size}, {t_places}, {t_properties},
+			{t_flags});
 }

@@ -317,7 +317,7 @@ END_TEST
 int main(void)
 {
 	setup();
-	return DF_TESTS("sim engines", 300, {engines_agree}, {engines_agree_on_larger_parts},
+	return DF_TESTS("sim engines", {engines_agree}, {engines_agree_on_larger_parts},
 			{runs_agree}, {programs_have_the_published_law},
 			{own_rules_never_deadlock});
 }

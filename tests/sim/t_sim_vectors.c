@@ -161,7 +161,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("sim vectors", 60, {cpython_numbers}, {skipping_is_reading},
+	return DF_TESTS("sim vectors", {cpython_numbers}, {skipping_is_reading},
 			{recorded_runs, (int)(sizeof(vectors) / sizeof(vectors[0]))},
 			{processes_replay});
 }

@@ -199,5 +199,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("caller", 0, {places}, {varying}, {threads}, {kept});
+	return DF_TESTS("caller", {places}, {varying}, {threads}, {kept});
 }

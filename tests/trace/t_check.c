@@ -650,7 +650,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("check", 120, {test_scenarios}, {test_compact}, {test_evidence},
+	return DF_TESTS("check", {test_scenarios}, {test_compact}, {test_evidence},
 			{test_net_stall}, {test_slot_is_start}, {test_in_flight_is_ok},
 			{test_drifting_clocks}, {test_live_straggler_is_slow},
 			{test_silent_mismatch}, {test_ours_disorder_is_ok}, {test_ours_mismatch},

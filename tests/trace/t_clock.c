@@ -59,5 +59,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("clock", 60, {threads});
+	return DF_TESTS("clock", {threads});
 }

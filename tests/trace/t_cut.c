@@ -428,6 +428,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("cut", 60, {test_scenarios}, {test_one_of_a_ring, 8}, {test_steps, 5},
+	return DF_TESTS("cut", {test_scenarios}, {test_one_of_a_ring, 8}, {test_steps, 5},
 			{test_half_written}, {test_hosts}, {test_host_stamps}, {test_many_users});
 }

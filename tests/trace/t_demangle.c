@@ -86,6 +86,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("demangle", 0, {names, (int)(sizeof(cases) / sizeof(cases[0]))}, {room},
+	return DF_TESTS("demangle", {names, (int)(sizeof(cases) / sizeof(cases[0]))}, {room},
 			{anything});
 }

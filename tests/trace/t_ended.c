@@ -372,7 +372,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ended", 0, {test_joined, NR_WAYS}, {test_lives, NR_WAYS},
+	return DF_TESTS("ended", {test_joined, NR_WAYS}, {test_lives, NR_WAYS},
 			{test_in_cuda, NR_WAYS}, {test_stuck_elsewhere, NR_WAYS},
 			{test_unused, NR_WAYS}, {test_shared_thread, NR_WAYS},
 			{test_many_threads, NR_WAYS}, {test_processes, NR_WAYS},

@@ -265,6 +265,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("golden", 60, {test_golden, sizeof(goldens) / sizeof(*goldens)},
+	return DF_TESTS("golden", {test_golden, sizeof(goldens) / sizeof(*goldens)},
 			{test_all_words});
 }

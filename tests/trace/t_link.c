@@ -170,7 +170,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("link", 0, {test_gone, 4}, {test_gone_without_the_other_trace},
+	return DF_TESTS("link", {test_gone, 4}, {test_gone_without_the_other_trace},
 			{test_broken, 2}, {test_restored}, {test_crash}, {test_exited, 3},
 			{test_end_of_who_gave_up});
 }

@@ -50,5 +50,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("load", 0, {test_device_of_thread, 5});
+	return DF_TESTS("load", {test_device_of_thread, 5});
 }

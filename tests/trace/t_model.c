@@ -260,5 +260,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("model", 120, {test_brute_force});
+	return DF_TESTS("model", {test_brute_force});
 }

@@ -306,6 +306,6 @@ int main(void)
 
 	if (!python)
 		printf("no python3 to make random programs: the scenarios alone\n");
-	return DF_TESTS("order", 120, {test_scenarios}, {test_many_circles}, {test_completed},
+	return DF_TESTS("order", {test_scenarios}, {test_many_circles}, {test_completed},
 			{test_threads}, {python ? test_random : NULL});
 }

@@ -177,5 +177,5 @@ int main(void)
 
 	if (!python)
 		printf("no python3 to make random programs: the scenarios alone\n");
-	return DF_TESTS("partial", 120, {test_scenarios}, {python ? test_random : NULL});
+	return DF_TESTS("partial", {test_scenarios}, {python ? test_random : NULL});
 }

@@ -319,5 +319,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("predict", 120, {test_brute_force});
+	return DF_TESTS("predict", {test_brute_force});
 }

@@ -92,5 +92,5 @@ int main(void)
 		printf("no python3 to make random programs and label them\n");
 		return 77;
 	}
-	return DF_TESTS("random", 120, {test_random});
+	return DF_TESTS("random", {test_random});
 }

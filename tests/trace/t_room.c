@@ -136,6 +136,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("room", 0, {test_shared_device}, {test_starved},
-			{test_nothing_speaks_for_it}, {test_ends_with_its_group});
+	return DF_TESTS("room", {test_shared_device}, {test_starved}, {test_nothing_speaks_for_it},
+			{test_ends_with_its_group});
 }

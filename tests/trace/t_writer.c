@@ -437,7 +437,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("writer", 60, {test_round_trip}, {test_operations},
+	return DF_TESTS("writer", {test_round_trip}, {test_operations},
 			{test_wraps_and_counts_drops}, {test_many_writers}, {test_killed, 25},
 			{test_child_is_silent}, {test_site}, {test_bad_folder},
 			{test_limited_files});

@@ -613,9 +613,8 @@ int main(int argc, char **argv)
 			printf("left out: %s: built without CUDA headers\n", variants[which].name);
 			continue;
 		}
-		failed |=
-			DF_TESTS(variants[which].name, 120, {.before = choose}, {t_streams},
-				 {t_gate}, {t_many}, {t_recycle}, {t_memory}, {t_death}, {t_whole});
+		failed |= DF_TESTS(variants[which].name, {.before = choose}, {t_streams}, {t_gate},
+				   {t_many}, {t_recycle}, {t_memory}, {t_death}, {t_whole});
 	}
 	return failed;
 }

@@ -326,5 +326,5 @@ int main(void)
 		{t_xml_text},
 	};
 
-	return df_tests("base", 60, tests, DF_ARRAY_LEN(tests));
+	return df_tests("base", tests, DF_ARRAY_LEN(tests));
 }

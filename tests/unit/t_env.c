@@ -185,6 +185,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("environment", 0, {t_defaults}, {t_rows, DF_ENV_NR_ROWS},
-			{t_names_of_others}, {t_process}, {t_expand});
+	return DF_TESTS("environment", {t_defaults}, {t_rows, DF_ENV_NR_ROWS}, {t_names_of_others},
+			{t_process}, {t_expand});
 }

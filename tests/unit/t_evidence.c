@@ -164,6 +164,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("evidence", 0, {.before = setup}, {t_kept}, {t_of_another}, {t_damaged},
+	return DF_TESTS("evidence", {.before = setup}, {t_kept}, {t_of_another}, {t_damaged},
 			{t_not_ours}, {t_open_folder}, {t_lock});
 }

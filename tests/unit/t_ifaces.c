@@ -279,6 +279,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("interfaces", 0, {t_default}, {t_last}, {t_named}, {t_hint}, {t_addresses},
+	return DF_TESTS("interfaces", {t_default}, {t_last}, {t_named}, {t_hint}, {t_addresses},
 			{t_ports});
 }

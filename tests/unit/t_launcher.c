@@ -52,5 +52,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("launcher", 0, {t_rows, (int)(sizeof(rows) / sizeof(*rows))});
+	return DF_TESTS("launcher", {t_rows, (int)(sizeof(rows) / sizeof(*rows))});
 }

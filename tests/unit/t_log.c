@@ -272,6 +272,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("log", 60, {t_own_levels, 4}, {t_nccl_lines}, {t_nccl_levels, 14}, {t_file},
+	return DF_TESTS("log", {t_own_levels, 4}, {t_nccl_lines}, {t_nccl_levels, 14}, {t_file},
 			{t_errno_and_length}, {t_once}, {t_threads});
 }
