@@ -4,7 +4,7 @@
  */
 #include "../client.h"
 
-enum { MOST = 8, LOOPS = 20, COUNT = 1000 };
+enum { MOST = CLIENT_IDS / 2, LOOPS = 20, COUNT = 1000 };
 
 static char names[MOST][32];
 static int nr;
@@ -32,7 +32,7 @@ static int turn(struct client_rank *me, cudaStream_t s, float *buf, ncclComm_t c
 static int run(struct client_rank *me)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclComm_t comms[2 * MOST];
+	ncclComm_t *comms = me->comms;
 	cudaStream_t s;
 	float *buf;
 	int i, k;
@@ -50,8 +50,10 @@ static int run(struct client_rank *me)
 		for (i = 0; i < 2 * nr; i++)
 			if (turn(me, s, buf, comms[i], (float)(k + i)))
 				return -1;
-	for (i = 0; i < 2 * nr; i++)
+	for (i = 0; i < 2 * nr; i++) {
 		NCCL(ncclCommDestroy(comms[i]));
+		comms[i] = NULL;
+	}
 	CUDA(cudaFree(buf));
 	CUDA(cudaStreamDestroy(s));
 	return 0;
