@@ -14,7 +14,7 @@
  *             help. Where other work stands between them on every rank DATA is right too.
  *   SYNC      they would not, but hosts are in waits for the whole device
  *   DATA      the same for waits for a stream or an event; also beside MISSING, where the one that lacks it polls
- *             its streams at its end (script_rank.h) and they do not run dry: that these are its last calls nobody can see
+ *             its streams at its end (script.c) and they do not run dry: that these are its last calls nobody can see
  */
 
 #define EC_OPS	  8192

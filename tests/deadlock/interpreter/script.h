@@ -7,7 +7,7 @@
  *	nccl WORD, ours WORD, strict WORD	how it ends by each set of rules: OK, or the verdict's word
  *	differs RULES WORD... # WHY	another word that is accepted there; cuda-RULES: on a GPU that all ranks share
  *	slots N, queues N, release X	resident collectives, hardware queues, DFSHIM_RELEASE for "ours"
- *	after COMM...			these are ended with an error; then it is looked at what is left (script_rank.h)
+ *	after COMM...			these are ended with an error; then it is looked at what is left (script.c)
  *	ranks N, procs [P], cold	ranks; a process each, or P; no first operation before the program
  *	shared				who starts the ranks' threads makes their communicators, in one group
  *	comm NAME RANK...		a communicator that is there from the start
