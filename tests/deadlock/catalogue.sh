@@ -109,7 +109,9 @@ one() {
 }
 
 if [ "${1-}" = --one ]; then
-	one "$2" "$3"
+	# All in one piece: others write to the same file.
+	one "$2" "$3" >"$T/$(basename "$2").$3.line"
+	cat "$T/$(basename "$2").$3.line"
 	exit 0
 fi
 
