@@ -702,11 +702,10 @@ static void give_up(struct df_net_conn *c)
 static int net_close(struct df_conn *conn)
 {
 	struct df_net_conn *c = (struct df_net_conn *)conn;
-	struct df_mutex *lock = &c->link->ep->lock;
 
-	df_mutex_lock(lock);
+	df_mutex_lock(&c->link->ep->lock);
 	HASH_DEL(c->link->owned, c);
-	df_mutex_unlock(lock);
+	df_mutex_unlock(&c->link->ep->lock);
 	__atomic_sub_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
 	give_up(c);
 	return 0;
@@ -766,11 +765,10 @@ void df_net_on_event(void (*fn)(const struct df_net_event *e))
 void df_net_counts(struct df_net_counts *out)
 {
 	uint64_t *sum = (uint64_t *)out;
-	int i;
 
 	memset(out, 0, sizeof(*out));
 	df_mutex_lock(&eps_lock);
-	for (i = 0; i < nr_eps; i++)
+	for (int i = 0; i < nr_eps; i++)
 		for (size_t k = 0; eps[i] && k < sizeof(*out) / sizeof(*sum); k++)
 			sum[k] += __atomic_load_n((uint64_t *)&eps[i]->n + k, __ATOMIC_RELAXED);
 	df_mutex_unlock(&eps_lock);
