@@ -79,20 +79,19 @@ static void install(void)
 /* Under eps_lock. */
 static struct df_net_ep *ep_new(int device, uint64_t proc)
 {
-	struct df_net_ep *ep = aligned_alloc(64, sizeof(*ep)), **v;
+	struct df_net_ep *ep, **v;
 
-	if (!ep)
-		return NULL;
 	if (device >= nr_eps) {
 		v = realloc(eps, ((size_t)device + 1) * sizeof(struct df_net_ep *));
-		if (!v) {
-			free(ep);
+		if (!v)
 			return NULL;
-		}
 		memset(v + nr_eps, 0, (size_t)(device + 1 - nr_eps) * sizeof(struct df_net_ep *));
 		eps = v;
 		nr_eps = device + 1;
 	}
+	ep = aligned_alloc(64, sizeof(*ep));
+	if (!ep)
+		return NULL;
 	memset(ep, 0, sizeof(*ep));
 	df_mutex_init(&ep->lock, DF_RANK_CONNECTOR, "network connectors");
 	df_list_init(&ep->inbox);
@@ -112,9 +111,7 @@ static struct df_net_ep *ep_get(int device)
 	if (df_ctl_self(&self))
 		return NULL;
 	df_mutex_lock(&eps_lock);
-	ep = device < nr_eps ? eps[device] : NULL;
-	if (!ep)
-		ep = ep_new(device, self.proc);
+	ep = device < nr_eps && eps[device] ? eps[device] : ep_new(device, self.proc);
 	df_mutex_unlock(&eps_lock);
 	return ep;
 }
