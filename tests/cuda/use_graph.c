@@ -258,6 +258,25 @@ static void copied(struct bench *b)
 	CU(cuGraphDestroy(copy));
 }
 
+/* Replays as fast as they go: what the poller is done with is replayed while it still holds it. */
+static void again(struct bench *b)
+{
+	CUgraph graph = captured(b);
+	CUgraphExec exec;
+	int i;
+
+	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CU(cuGraphDestroy(graph));
+	for (i = 0; i < COUNT; i++)
+		b->in[i] = (float)(b->rank + 1);
+	for (i = 0; i < 2000; i++) {
+		CU(cuGraphLaunch(exec, b->s));
+		CU(cuStreamSynchronize(b->s));
+		MUST(b->copy[0] == 3 && b->copy[COUNT - 1] == 3);
+	}
+	CU(cuGraphExecDestroy(exec));
+}
+
 /* How many graphs of both ranks the driver is asked to launch, if each has one with nothing but a collective. */
 static int launched(struct bench *b)
 {
@@ -332,6 +351,7 @@ static void *rank(void *arg)
 	exec_nodes(&b);
 	exec_children(&b);
 	graph_nodes(&b);
+	again(&b);
 	copied(&b);
 	bare(&b);
 	MUST(ncclCommDestroy(b.comm) == ncclSuccess);

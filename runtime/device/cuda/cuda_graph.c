@@ -102,9 +102,19 @@ static void read_begin(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static void free_all(struct df_gnode *list)
+{
+	struct df_gnode *n;
+
+	while ((n = list)) {
+		list = n->next;
+		node_free(n);
+	}
+}
+
 static void read_end(void)
 {
-	struct df_gnode *list = NULL, *n;
+	struct df_gnode *list = NULL;
 
 	pthread_mutex_lock(&lock);
 	if (!--readers) {
@@ -112,10 +122,7 @@ static void read_end(void)
 		dead = NULL;
 	}
 	pthread_mutex_unlock(&lock);
-	while ((n = list)) {
-		list = n->next;
-		node_free(n);
-	}
+	free_all(list);
 }
 
 /* Between the two above; 0: one of them has come to its end meanwhile. */
@@ -133,28 +140,34 @@ static int hold(struct df_gnode **v, size_t nr)
 	return whole;
 }
 
-static void node_put(struct df_gnode *n)
+/* Lock held. 1: nobody has it any more, and it is the caller's to free. */
+static int put(struct df_gnode *n)
 {
 	struct df_gnode **p;
-	int last;
 
-	pthread_mutex_lock(&lock);
-	last = --n->refs == 0;
-	if (last) {
-		HASH_DEL(nodes, n);
-		if (n->gate)
-			HASH_DELETE(hh_gate, gates, n);
-	}
-	for (p = &noting; last && !n->w && *p; p = &(*p)->next)
+	if (--n->refs)
+		return 0;
+	HASH_DEL(nodes, n);
+	if (n->gate)
+		HASH_DELETE(hh_gate, gates, n);
+	for (p = &noting; !n->w && *p; p = &(*p)->next)
 		if (*p == n) {
 			*p = n->next;
 			break;
 		}
-	if (last && readers) {
-		n->next = dead;
-		dead = n;
-		last = 0;
-	}
+	if (!readers)
+		return 1;
+	n->next = dead;
+	dead = n;
+	return 0;
+}
+
+static void node_put(struct df_gnode *n)
+{
+	int last;
+
+	pthread_mutex_lock(&lock);
+	last = put(n);
 	pthread_mutex_unlock(&lock);
 	if (last)
 		node_free(n);
@@ -558,14 +571,14 @@ int df_cuda_graph_poll(void)
 		}
 		*p = n->next;
 		n->busy = 0;
-		n->next = over;
-		over = n;
+		/* With the lock: without it the next replay may make it busy, and its link is that list's. */
+		if (put(n)) {
+			n->next = over;
+			over = n;
+		}
 	}
 	pthread_mutex_unlock(&lock);
-	while ((n = over)) {
-		over = n->next;
-		node_put(n);
-	}
+	free_all(over);
 	return left;
 }
 #endif
