@@ -6,7 +6,8 @@
  * and the earlier instances of its own, since a collective's instances end in order. What is not the device's own business is
  * noted, and told when its lock is free (df_lend_tell()): other devices of the process, where the word may be theirs, and the
  * ranks that a raised collective has connectors with, which lend on in the same way, and tell theirs. It ends, because an
- * instance is only ever raised. Nobody waits for what is told: a rank that has not registered the collective forgets it.
+ * instance is only ever raised (tests/model/lend.pml). Nobody waits for what is told: a rank that has not registered the
+ * collective forgets it.
  */
 #include <stdlib.h>
 #include "kernels/abi.h"
@@ -148,7 +149,26 @@ void df_coll_lend_new(struct df_coll *coll, struct df_kinst *inst)
 		inst->priority = coll->lent.priority;
 }
 
-/* A peer's instances are more urgent than they were: ours are too, also those that are not issued yet. */
+/*
+ * Instances that are not issued yet will be as urgent as a peer's, and the other peers are told now. Of two priorities and counts
+ * the larger ones are kept: an instance may become more urgent than what waits for it, never less.
+ */
+static void promise(struct df_coll *coll, uint64_t count, int32_t priority)
+{
+	if (count <= coll->issued)
+		return;
+	if (coll->lent.count <= coll->issued) {
+		coll->lent.count = 0;
+		coll->lent.priority = priority;
+	}
+	if (count <= coll->lent.count && priority <= coll->lent.priority)
+		return;
+	coll->lent.count = DF_MAX(count, coll->lent.count);
+	coll->lent.priority = DF_MAX(priority, coll->lent.priority);
+	note_peers(coll, coll->lent.count, coll->lent.priority);
+}
+
+/* A peer's instances are more urgent than they were: ours are too. */
 static void hear(const struct lent *l)
 {
 	int32_t priority = (int32_t)l->priority;
@@ -166,11 +186,7 @@ static void hear(const struct lent *l)
 			if (coll->key != l->key)
 				continue;
 			df_coll_lend(coll, coll->base + l->count, priority);
-			if (l->count > coll->issued &&
-			    (priority >= coll->lent.priority || coll->lent.count <= coll->issued)) {
-				coll->lent.count = l->count;
-				coll->lent.priority = priority;
-			}
+			promise(coll, l->count, priority);
 		}
 		df_mutex_unlock(&dev->lock);
 	}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a network that breaks, ways of messages, double snapshot, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a network that breaks, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -55,6 +55,15 @@ check error net.pml "-DFREE_EARLY"
 check error net.pml "-DEARLY"
 check error net.pml "-DUNTOLD"
 check error net.pml "-DNO_CREDITS"
+check ok lend.pml ""
+check error lend.pml "-DFORGET"
+check error lend.pml "-DKEEP"
+check error lend.pml "-DHOLD"
+check error lend.pml "-DMUTE"
+check error lend.pml "-DLOCAL"
+check error lend.pml "-DEARLY"
+check ok lend.pml "-DOPS=1 -DCOUNT=12"
+check error lend.pml "-DOPS=1 -DCOUNT=12 -DAGAIN"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"

@@ -40,4 +40,9 @@ for RANKS_ON in "" 2; do
 	[ "$fifo" = 0 ] || fail "by order of issue something came after the last one"
 	[ "$lent" = 20 ] || fail "the one of low priority did not get the priority of its peer's urgent one"
 done
+# Threads lend to each other's devices, and hear of peers, while they submit: under ThreadSanitizer too.
+for RANKS_ON in "--ranks 4" "--ranks 4 --procs 2"; do
+	# shellcheck disable=SC2086 # options
+	DFSHIM_ORDER=priority STREAM_ONLY=lending host streamcheck $RANKS_ON --seed "$SEED"
+done
 exit 0

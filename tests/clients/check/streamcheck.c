@@ -3,9 +3,9 @@
  * that must or must not wait for what is pending, threads that share a communicator, priorities. Two
  * ranks in one process, so that one can tell the other how far it has got.
  *
- * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data", "behind_work" and "behind_peer" need DFSHIM_ORDER=priority and
- * run only when they are named ("behind_peer" also on a process for each rank), and so does "reset", after which the device is no
- * longer usable.
+ * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data", "behind_work", "behind_peer" and "lending" are for
+ * DFSHIM_ORDER=priority and run only when they are named (the last two also on a process for each rank, "lending" with any number
+ * of ranks), and so does "reset", after which the device is no longer usable.
  */
 #include "../client.h"
 
@@ -537,6 +537,65 @@ static int behind_peer(struct bench *b)
 	return 0;
 }
 
+#define LENDING_OPS   120
+#define LENDING_DEPTH 8
+
+/*
+ * Operations on streams of three priorities, at random, each of which reads what an earlier one wrote, often on another stream:
+ * what is lent goes from rank to rank while other operations are submitted. A rank dawdles now and then, so that it is told of
+ * operations that it has not submitted yet.
+ */
+static int lending(struct bench *b)
+{
+	static const int priorities[] = {0, -2, -5};
+	const int nr = LENDING_OPS;
+	uint64_t same = client_seed(client_seed_value, 1, 0);
+	uint64_t own = client_seed(client_seed_value, 2, (uint64_t)b->me->rank);
+	cudaStream_t streams[3];
+	cudaEvent_t e[LENDING_OPS];
+	float *data, value[LENDING_OPS + 1] = {1};
+	int depth[LENDING_OPS + 1] = {0}, last[3] = {0}, i;
+
+	for (i = 0; i < 3; i++)
+		CUDA(cudaStreamCreateWithPriority(&streams[i], cudaStreamNonBlocking,
+						  priorities[i]));
+	CUDA(cudaMalloc((void **)&data, ((size_t)nr + 1) * N * sizeof(float)));
+	CUDA(client_clear(data, 0, ((size_t)nr + 1) * N * sizeof(float)));
+	if (put(data, 1))
+		return -1;
+	for (i = 0; i < nr; i++) {
+		int on = (int)(client_random(&same) % 3), from = last[on];
+		ncclComm_t comm = client_random(&same) % 2 ? b->a : b->b;
+
+		if (i && client_random(&same) % 2)
+			from = 1 + (int)(client_random(&same) % (uint64_t)i);
+		if (depth[from] == LENDING_DEPTH)
+			from = 0;
+		CUDA(cudaEventCreateWithFlags(&e[i], cudaEventDisableTiming));
+		if (from)
+			CUDA(cudaStreamWaitEvent(streams[on], e[from - 1], 0));
+		if (client_random(&own) % 8 == 0)
+			usleep((unsigned)(client_random(&own) % 500));
+		/* What it reads was written on the same stream, or is waited for. */
+		if (sum(data + (size_t)from * N, data + (size_t)(i + 1) * N, comm, streams[on]))
+			return -1;
+		CUDA(cudaEventRecord(e[i], streams[on]));
+		value[i + 1] = value[from] * (float)b->me->nr_ranks;
+		depth[i + 1] = depth[from] + 1;
+		last[on] = i + 1;
+	}
+	CUDA(cudaDeviceSynchronize());
+	for (i = 0; i < nr; i++) {
+		if (holds(data + (size_t)(i + 1) * N, value[i + 1], "a chain's sum"))
+			return -1;
+		CUDA(cudaEventDestroy(e[i]));
+	}
+	for (i = 0; i < 3; i++)
+		CUDA(cudaStreamDestroy(streams[i]));
+	CUDA(cudaFree(data));
+	return 0;
+}
+
 /* cudaDeviceReset waits for what is pending. */
 static int reset(struct bench *b)
 {
@@ -567,11 +626,17 @@ static const struct part {
 	int (*run)(struct bench *b);
 	int named; /* only when it is asked for */
 } parts[] = {
-	{"opposite", opposite, 0},	 {"elapsed", elapsed, 0},
-	{"pending", pending, 0},	 {"pressure", pressure, 0},
-	{"threads", threads, 0},	 {"priority", priority, 1},
-	{"behind_data", behind_data, 1}, {"behind_work", behind_work, 1},
-	{"behind_peer", behind_peer, 1}, {"reset", reset, 1},
+	{"opposite", opposite, 0},
+	{"elapsed", elapsed, 0},
+	{"pending", pending, 0},
+	{"pressure", pressure, 0},
+	{"threads", threads, 0},
+	{"priority", priority, 1},
+	{"behind_data", behind_data, 1},
+	{"behind_work", behind_work, 1},
+	{"behind_peer", behind_peer, 1},
+	{"lending", lending, 1},
+	{"reset", reset, 1},
 };
 
 /* Communicators of devices that were reset: nothing can be destroyed there, and they are no leak. */
