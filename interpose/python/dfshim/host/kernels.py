@@ -186,7 +186,8 @@ def without_cpu(name):
     from torch._decomp import decomposition_table
 
     op = operators.resolve(name)[1]
-    return decomposition_table.get(op) or Nowhere(op)
+    composite = operators.has_kernel(name, "CompositeImplicitAutograd") and op.decompose
+    return decomposition_table.get(op) or composite or Nowhere(op)
 
 
 class Nowhere:

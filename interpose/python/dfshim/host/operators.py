@@ -17,6 +17,7 @@ offset on. So torch.cuda's seeds and states repeat a run; the numbers are not th
 
 import ctypes
 import itertools
+import warnings
 
 import torch
 from torch import Tensor
@@ -470,7 +471,7 @@ def _is_view(op):
     return any(r.alias_info is not None and not r.alias_info.is_write for r in op._schema.returns)
 
 
-def _has(name, *keys):
+def has_kernel(name, *keys):
     return any(C._dispatch_has_kernel_for_dispatch_key(name, k) for k in keys)
 
 
@@ -503,6 +504,14 @@ def install():
     rt.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p, HOST_FN, ctypes.c_void_p]
     rt.cudaStreamQuery.argtypes = rt.cudaStreamSynchronize.argtypes = [ctypes.c_void_p]
     C._set_cudnn_enabled(False)
+    with warnings.catch_warnings():
+        # PyTorch 2.9 warns of each kernel that is replaced.
+        warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
+        register(kernels)
+    kernels.install()
+
+
+def register(kernels):
     for key, cpu in (("CUDA", "CPU"), ("SparseCUDA", "SparseCPU")):
         library = torch.library.Library("aten", "IMPL", key)
         LIBRARIES.append(library)
@@ -520,11 +529,10 @@ def install():
             own = kernels.FORMS.get(full)
             if own:
                 form = own
-            elif _has(name, cpu, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
+            elif has_kernel(name, cpu, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
                 form = Operator(name)
             else:
                 form = Lazily(name, kernels.without_cpu)
             library.m.impl(full, key, form, False)
         if key == "CUDA":
             library.m.impl("copy_", key, copy_, False)
-    kernels.install()
