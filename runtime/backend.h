@@ -18,7 +18,7 @@
 #include "kernels/abi.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 4
+#define DF_BACKEND_VERSION 5
 
 struct df_ctl_comm;
 struct df_member;
@@ -70,6 +70,7 @@ enum df_sync_kind {
 	DF_SYNC_MEMCPY,	       /* synchronous copies and memsets on the legacy stream */
 	DF_SYNC_RESET,	       /* cudaDeviceReset */
 	DF_SYNC_DRIVER,	       /* another call that may wait for the device: implicit */
+	DF_SYNC_LOAD,	       /* code is brought to the device, or its stacks grow: implicit */
 	DF_SYNC_NR
 };
 

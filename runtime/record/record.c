@@ -301,6 +301,7 @@ static int device_sync(int device, enum df_sync_kind kind, const void *ptr)
 		[DF_SYNC_MEMCPY] = DF_CALL_MEMCPY,
 		[DF_SYNC_RESET] = DF_CALL_DEVICE_RESET,
 		[DF_SYNC_DRIVER] = DF_CALL_DRIVER,
+		[DF_SYNC_LOAD] = DF_CALL_DRIVER,
 	};
 
 	wait_enter(calls[kind], device, (uintptr_t)ptr);

@@ -4,7 +4,10 @@
  * and relaunches, and graphs; nothing about a GPU.
  */
 #define _GNU_SOURCE
+#include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "tests/cuda/backend.h"
 
@@ -130,6 +133,91 @@ START_TEST(graphs)
 	start();
 	job(1000, 12, 1);
 	ck_assert_uint_eq(fake->calls("cuGraphLaunch"), 12 * RANKS);
+}
+END_TEST
+
+/* What the poller asks of its thread. */
+static unsigned long slack;
+
+int prctl(int option, ...)
+{
+	unsigned long v[4];
+	va_list ap;
+
+	va_start(ap, option);
+	for (int i = 0; i < 4; i++)
+		v[i] = va_arg(ap, unsigned long);
+	va_end(ap);
+	if (option == PR_SET_TIMERSLACK)
+		__atomic_store_n(&slack, v[0], __ATOMIC_RELAXED);
+	return (int)syscall(SYS_prctl, option, v[0], v[1], v[2], v[3]);
+}
+
+/* A nap of 20 us must not last 70: threads begin with a timer slack of 50 us. */
+START_TEST(naps)
+{
+	start();
+	job(1000, 1, 0);
+	ck_assert_uint_eq(__atomic_load_n(&slack, __ATOMIC_RELAXED), 1);
+}
+END_TEST
+
+/* A communicator on the second device: nothing makes a context on the first, where it would take memory. */
+START_TEST(own_context)
+{
+	CUresult (*init)(unsigned int), (*retain)(CUcontext *, CUdevice), (*set)(CUcontext);
+	struct df_comm_config config = {.name = "test"};
+	unsigned char id[1][DF_ID_BYTES];
+	struct rank r = {.count = 1000};
+	struct df_stream_info s;
+	struct df_comm *comm;
+	struct df_op op;
+	CUcontext ctx;
+
+	fake_load(NULL);
+	setenv("FAKE_CUDA_DEVICES", "2", 1);
+	*(void **)&init = dlsym(RTLD_DEFAULT, "cuInit");
+	*(void **)&retain = dlsym(RTLD_DEFAULT, "cuDevicePrimaryCtxRetain");
+	*(void **)&set = dlsym(RTLD_DEFAULT, "cuCtxSetCurrent");
+	ck_assert_int_eq(init(0) + retain(&ctx, 1) + set(ctx), CUDA_SUCCESS);
+	start();
+	ck_assert_int_eq(df_id_create(id[0]), 0);
+	ck_assert_int_eq(df_comm_create(1, &config, &comm), 0);
+	ck_assert_int_eq(df_comm_join(comm, 1, (const void *)id, 1, 0), 0);
+	ck_assert_int_eq(df_cuda_api.stream_new(1, &s), 0);
+	r.in = calloc(r.count, sizeof(float));
+	r.out = calloc(r.count, sizeof(float));
+	op = all_reduce(comm, &r, (CUstream)s.stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), 0);
+	df_stream_hooks.before_work(&s, DF_WORK_KERNEL, NULL);
+	while (!df_cuda_api.stream_idle(s.stream))
+		usleep(50);
+	ck_assert_ptr_nonnull(df_cudevs[1].ctx);
+	ck_assert_ptr_null(df_cudevs[0].ctx);
+	df_comm_destroy(comm);
+}
+END_TEST
+
+/* A stream of ours is there before somebody keeps the driver's lock until the device is idle. */
+START_TEST(spare_stream)
+{
+	uint64_t before;
+	struct df_stream_info s;
+
+	start();
+	ck_assert_int_eq(df_device_set(0), 0);
+	ck_assert_int_eq(df_backend->prepare(0, (char[64]){0}, 64), 0);
+	before = fake->calls("cuStreamCreateWithPriority") + fake->calls("cuStreamCreate");
+	fake->hold(1);
+	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
+	ck_assert(df_cuda_api.stream_idle(s.stream));
+	/* The next one is being made meanwhile. */
+	while (fake->calls("cuStreamCreateWithPriority") + fake->calls("cuStreamCreate") == before)
+		usleep(100);
+	fake->hold(0);
+	df_cuda_api.stream_delete(s.stream);
+	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
+	df_cuda_api.stream_delete(s.stream);
 }
 END_TEST
 
@@ -377,6 +465,7 @@ int main(void)
 		return 77;
 	}
 	return DF_TESTS("backend", {collectives}, {loaded_early}, {words_sum}, {refused, 3},
-			{mps, 8}, {scratch, 2}, {graphs}, {lost_device}, {kernels_pay, 4},
-			{context_waits}, {unmap_pays}, {unused_instance});
+			{mps, 8}, {scratch, 2}, {graphs}, {naps}, {own_context}, {spare_stream},
+			{lost_device}, {kernels_pay, 4}, {context_waits}, {unmap_pays},
+			{unused_instance});
 }

@@ -95,4 +95,17 @@ for name, version in ("cuLaunchKernel", 12000), ("cuStreamWaitValue64", 9000), (
 		want "$T/entry" "$l"
 	done
 fi
+# Streams have hardware queues of their own as far as that goes, unless the user says otherwise, or we only look on.
+connections() { # WANTED VARIABLE=VALUE...
+	local want=$1 is
+	shift
+	is=$(env -u CUDA_DEVICE_MAX_CONNECTIONS LD_PRELOAD="$preload" "$@" env | sed -n 's/^CUDA_DEVICE_MAX_CONNECTIONS=//p')
+	[ "$is" = "$want" ] || {
+		echo "$*: CUDA_DEVICE_MAX_CONNECTIONS is \"$is\", not \"$want\""
+		bad=1
+	}
+}
+connections 32 X=1
+connections 1 CUDA_DEVICE_MAX_CONNECTIONS=1
+connections "" DFSHIM_MODE=trace
 exit $bad

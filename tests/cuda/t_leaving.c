@@ -195,6 +195,8 @@ START_TEST(cooperative)
 
 	setenv("FAKE_CUDA_SMS", "4", 1);
 	setenv("FAKE_CUDA_EAGER", "1", 1);
+	/* Loaded past the hook: nobody asks the daemon to leave for it. */
+	setenv("FAKE_CUDA_LIMITS", "queue,hardware,sync,one", 1);
 	stay();
 	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
 	*(void **)&get = dlsym(RTLD_DEFAULT, "cuModuleGetFunction");

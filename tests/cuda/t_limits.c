@@ -1,6 +1,6 @@
 /*
- * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues, memory, devices of one process; each
- * can be switched off.
+ * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues, memory, host functions, devices of
+ * one process, contexts that take memory; each can be switched off.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -134,10 +134,31 @@ static void *new_stream(void *arg)
 	return NULL;
 }
 
-/* A kernel is loaded while a stream waits: a launch of one that is there, and a new stream, wait too. */
+static void *load_module(void *arg)
+{
+	CUmodule m;
+
+	(void)arg;
+	cuCtxSetCurrent(ctx);
+	OK(cuModuleLoadData(&m, code));
+	set(&reached);
+	return NULL;
+}
+
+static void *larger_stacks(void *arg)
+{
+	(void)arg;
+	cuCtxSetCurrent(ctx);
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	set(&reached);
+	return NULL;
+}
+
+/* Code is loaded while a stream waits: a launch of a kernel that is there, and a new stream, wait too. */
 START_TEST(t_lock)
 {
 	void *(*const calls[])(void *) = {second_launch, new_stream};
+	void *(*const loads[])(void *) = {first_launch, load_module, larger_stacks};
 	CUstream s = made(0), other = made(0);
 	pthread_t loader, t;
 
@@ -145,9 +166,10 @@ START_TEST(t_lock)
 	done = 0;
 	OK(cuStreamSynchronize(other));
 	OK(cuStreamWaitValue64_v2(s, (CUdeviceptr)(uintptr_t)&word, 1, 0));
-	loader = beside(first_launch, other);
-	usleep(20000);
-	t = beside(calls[_i], other);
+	loader = beside(loads[_i / 2], other);
+	while (!fake_cuda()->held())
+		usleep(100);
+	t = beside(calls[_i % 2], other);
 	usleep(20000);
 	ck_assert_uint_eq(get(&reached), 0);
 	ck_assert_uint_eq(get(&done), 0);
@@ -253,6 +275,52 @@ START_TEST(t_blocking)
 }
 END_TEST
 
+static void CUDA_CB in_host(void *arg)
+{
+	uint64_t nr = __atomic_add_fetch(&reached, 1, __ATOMIC_ACQ_REL);
+
+	(void)arg;
+	if (nr == 1)
+		while (!get(&word))
+			usleep(100);
+}
+
+/* While a host function of one stream runs, that of another does not begin. */
+START_TEST(t_one)
+{
+	CUstream s[2] = {made(0), made(0)};
+	int i;
+
+	setenv("FAKE_CUDA_LIMITS", _i ? "none" : "one", 1);
+	for (i = 0; i < 2; i++)
+		OK(cuLaunchHostFunc(s[i], in_host, NULL));
+	while (get(&reached) < (_i ? 2 : 1))
+		usleep(100);
+	usleep(20000);
+	ck_assert_uint_eq(get(&reached), _i ? 2 : 1);
+	set(&word);
+	for (i = 0; i < 2; i++)
+		OK(cuStreamSynchronize(s[i]));
+	ck_assert_uint_eq(get(&reached), 2);
+}
+END_TEST
+
+/* A process's context takes memory of its device, also of one that it does nothing else with. */
+START_TEST(t_context)
+{
+	size_t before, with, total;
+	CUcontext other;
+
+	setenv("FAKE_CUDA_LIMITS", _i ? "none" : "context", 1);
+	OK(cuMemGetInfo_v2(&before, &total));
+	OK(cuDevicePrimaryCtxRetain(&other, 1));
+	OK(cuCtxSetCurrent(other));
+	OK(cuMemGetInfo_v2(&with, &total));
+	ck_assert_uint_eq(total - with, _i ? 0 : (size_t)534 << 20);
+	ck_assert_uint_eq(before, with);
+}
+END_TEST
+
 START_TEST(t_exclusive)
 {
 	char path[] = "/tmp/t_limits.XXXXXX";
@@ -283,9 +351,10 @@ END_TEST
 int main(void)
 {
 	unsetenv("FAKE_CUDA_LIMITS");
-	return DF_TESTS("limits", {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 2},
-			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_blocking},
-			{t_exclusive});
+	setenv("FAKE_CUDA_DEVICES", "2", 1);
+	return DF_TESTS("limits", {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 6},
+			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_blocking}, {t_one, 2},
+			{t_context, 2}, {t_exclusive});
 }
 #else
 int main(void)

@@ -84,6 +84,17 @@ job exclusive single "$alone DEVICE=0" "$alone DEVICE=1"
 for i in 0 1; do
 	want exclusive.$i "init 0" "allreduce 0 0"
 done
+# A GPU that the daemon can't run on is in nobody's way, unless a communicator is to be there.
+old="DFSHIM_BACKEND=cuda FAKE_CUDA_OLD=1"
+job beside single "$old DFSHIM_STRICT=1" "$old DFSHIM_STRICT=1"
+for i in 0 1; do
+	want beside.$i "init 0" "allreduce 0 0"
+done
+job old single "$old" "$old DEVICE=1"
+times old.calls ncclAllReduce 2
+times old.0.err "is handed to NCCL on all its 2 ranks: dfshim cannot start on rank 1: GPU 1 has no compute capability 8.0" 1
+job alone single "$old DFSHIM_BACKEND=cuda FAKE_CUDA_OLD=0 FAKE_CUDA_DEVICES=1" "$old FAKE_CUDA_OLD=0 FAKE_CUDA_DEVICES=1"
+want alone.0.err "GPU 0 has no compute capability 8.0"
 # A launch that does not return is none for the daemon.
 run blocking single CUDA_LAUNCH_BLOCKING=1 ""
 want blocking.0.err "CUDA_LAUNCH_BLOCKING is set"

@@ -323,7 +323,8 @@ void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, 
 	free(all);
 }
 
-static int stream_new(int device, struct df_stream_info *out)
+/* A stream of our own. -errno. */
+static int stream_make(int device, struct df_mstream **out)
 {
 	int in = df_cuda_enter(df_cuda_ctx(device));
 	struct df_mstream *s;
@@ -338,16 +339,53 @@ static int stream_new(int device, struct df_stream_info *out)
 	if (r == CUDA_SUCCESS && !s)
 		df_drv.stream_destroy(h);
 	df_cuda_leave(in);
-	if (!s)
-		return r == CUDA_SUCCESS ? -ENOMEM : df_drv_errno(r);
-	df_cuda_stream_describe(s, out);
-	return 0;
+	*out = s;
+	return s ? 0 : r == CUDA_SUCCESS ? -ENOMEM : df_drv_errno(r);
 }
 
 static void stream_delete(struct df_mstream *s)
 {
 	df_drv.stream_destroy(s->handle);
 	df_cuda_stream_forget(s);
+}
+
+/*
+ * One of each device that nobody uses yet: a driver may let the creation of a stream wait for what runs (pmodels/yaksa issue
+ * 228), so it is made before there is anything to be waited for, and the next one on a thread that may wait.
+ */
+static struct df_mstream *spares[DF_CUDA_DEVICES_MAX];
+
+static void spare_make(void *device)
+{
+	struct df_mstream **spare = &spares[(intptr_t)device], *s, *none = NULL;
+
+	/* RELEASE pairs with the ACQUIRE in stream_new(): the stream is described. */
+	if (!stream_make((int)(intptr_t)device, &s) &&
+	    !__atomic_compare_exchange_n(spare, &none, s, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		stream_delete(s);
+}
+
+void df_cuda_spare_stream(int device)
+{
+	if (!__atomic_load_n(&spares[device], __ATOMIC_RELAXED))
+		spare_make((void *)(intptr_t)device);
+}
+
+static int stream_new(int device, struct df_stream_info *out)
+{
+	struct df_mstream *s = NULL;
+	int ret = 0;
+
+	if (device >= 0 && device < DF_CUDA_DEVICES_MAX)
+		/* ACQUIRE pairs with the RELEASE in spare_make(). */
+		s = __atomic_exchange_n(&spares[device], NULL, __ATOMIC_ACQUIRE);
+	if (s)
+		df_cuda_aside(spare_make, (void *)(intptr_t)device);
+	else
+		ret = stream_make(device, &s);
+	if (!ret)
+		df_cuda_stream_describe(s, out);
+	return ret;
 }
 
 static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
@@ -474,8 +512,8 @@ const struct df_backend df_cuda_api = {
 	.reaches = df_cuda_reaches,
 };
 
-/* What the runtime needs of every device; the first one that lacks something is the reason. */
-static int usable(int i, char *reason, size_t bytes)
+/* What of that which the runtime needs a device does not have; NULL: it has all. */
+static const char *lacks(CUdevice device)
 {
 	static const struct {
 		CUdevice_attribute what;
@@ -493,13 +531,10 @@ static int usable(int i, char *reason, size_t bytes)
 	int v = 0;
 
 	for (k = 0; k < DF_ARRAY_LEN(needs); k++)
-		if (df_drv.device_attribute(&v, needs[k].what, df_cudevs[i].device) !=
-			    CUDA_SUCCESS ||
-		    v < needs[k].least) {
-			snprintf(reason, bytes, "GPU %d has no %s", i, needs[k].name);
-			return 0;
-		}
-	return 1;
+		if (df_drv.device_attribute(&v, needs[k].what, device) != CUDA_SUCCESS ||
+		    v < needs[k].least)
+			return needs[k].name;
+	return NULL;
 }
 
 const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes)
@@ -527,7 +562,7 @@ const struct df_backend *df_cuda_open_recording(char *reason, size_t reason_byte
 
 const struct df_backend *df_cuda_open_driver(char *reason, size_t reason_bytes)
 {
-	int i;
+	int i, usable = 0;
 
 	if (df_drv_open(reason, reason_bytes))
 		return NULL;
@@ -536,10 +571,17 @@ const struct df_backend *df_cuda_open_driver(char *reason, size_t reason_bytes)
 		return NULL;
 	}
 	df_nr_cudevs = DF_MIN(df_nr_cudevs, DF_CUDA_DEVICES_MAX);
-	for (i = 0; i < df_nr_cudevs; i++)
-		if (df_drv.device_get(&df_cudevs[i].device, i) != CUDA_SUCCESS ||
-		    !usable(i, reason, reason_bytes))
-			return NULL;
-	return &df_cuda_api;
+	for (i = 0; i < df_nr_cudevs; i++) {
+		struct df_cudev *d = &df_cudevs[i];
+
+		d->lacks = df_drv.device_get(&d->device, i) == CUDA_SUCCESS ? lacks(d->device)
+									    : "number";
+		usable += !d->lacks;
+	}
+	/* One of several that the daemon can't run on is refused where a communicator is to be there. */
+	if (usable)
+		return &df_cuda_api;
+	snprintf(reason, reason_bytes, "GPU 0 has no %s", df_cudevs[0].lacks);
+	return NULL;
 }
 #endif

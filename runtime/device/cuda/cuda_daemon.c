@@ -85,6 +85,10 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	CUresult r = CUDA_SUCCESS;
 	int entered;
 
+	if (df_cudevs[device].lacks) {
+		snprintf(reason, reason_bytes, "GPU %d has no %s", device, df_cudevs[device].lacks);
+		return -EOPNOTSUPP;
+	}
 	/* Nobody else takes it, so it may be held across the driver: who comes second wants the same. */
 	pthread_mutex_lock(&preparing[device]);
 	entered = df_cuda_enter(df_cuda_ctx(device));
@@ -95,8 +99,10 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	df_cuda_leave(entered);
 	d->ready = r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&preparing[device]);
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
+		df_cuda_spare_stream(device);
 		return 0;
+	}
 	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel cannot be loaded: %s", device,
 		 df_drv_name(r));
 	return -EIO;

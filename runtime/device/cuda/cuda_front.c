@@ -262,10 +262,14 @@ static int quiet_enter(enum df_sync_kind kind)
 	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
 		return -1;
 	device = df_cuda_api.get_device();
-	if (df_cuda_recording)
+	if (df_cuda_recording) {
 		df_cuda_hooks->device_sync(device, kind, NULL);
-	else
-		df_cuda_quiet(device, 1);
+		return device;
+	}
+	/* As at a kernel's first launch: cuda_kernels.c. */
+	if (kind == DF_SYNC_LOAD)
+		df_cuda_hooks->before_load(device);
+	df_cuda_quiet(device, 1);
 	return device;
 }
 

@@ -56,7 +56,8 @@ struct df_mstream {
 
 struct df_cudev {
 	CUdevice device;
-	CUcontext ctx; /* the primary one, retained for good; NULL: not used yet */
+	CUcontext ctx;	   /* the primary one, retained for good; NULL: not used yet */
+	const char *lacks; /* what the daemon needs and it has not; NULL: nothing */
 };
 
 #define DF_CUDA_DEVICES_MAX 64
@@ -83,6 +84,8 @@ struct df_mstream *df_cuda_stream(CUstream handle, int ptds);
 struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds);
 void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out);
 void df_cuda_stream_forget(struct df_mstream *s);
+/* Has a stream of our own at hand for struct df_backend's stream_new(). May wait for the device. */
+void df_cuda_spare_stream(int device);
 /* All streams of a device; -1: of every device. fn runs with no lock held. */
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg);

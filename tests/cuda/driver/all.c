@@ -180,8 +180,9 @@ static void hide(int on)
 
 API const struct fake_cuda *fake_cuda(void)
 {
-	static const struct fake_cuda f = {calls,      fake_set_kernel, pending, fail_launch,
-					   sync_alloc, fail_alloc,	hide};
+	static const struct fake_cuda f = {calls,	    fake_set_kernel, pending,
+					   fail_launch,	    sync_alloc,	     fail_alloc,
+					   fake_limit_hold, fake_limit_held, hide};
 
 	return &f;
 }

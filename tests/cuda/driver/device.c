@@ -72,9 +72,13 @@ unsigned int fake_multiprocessors(void)
 }
 API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice dev)
 {
-	const char *mps = getenv("FAKE_CUDA_MPS");
+	const char *mps = getenv("FAKE_CUDA_MPS"), *old = getenv("FAKE_CUDA_OLD");
 
 	SEEN(cuDeviceGetAttribute);
+	if (what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR && old && atoi(old) == dev) {
+		*value = 7;
+		return CUDA_SUCCESS;
+	}
 	switch (what) {
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
 		*value = getenv("FAKE_CUDA_EXCLUSIVE") ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS

@@ -23,6 +23,10 @@ struct fake_cuda {
 	void (*sync_alloc)(int on);
 	/* So many allocations of device memory fail for want of it. */
 	void (*fail_alloc)(int nr);
+	/* 1: somebody keeps the lock of the first device's context, until 0. */
+	void (*hold)(int on);
+	/* Somebody has that lock. */
+	int (*held)(void);
 	/* 1: this process may not touch the memory of the devices any more, as on a GPU the host may not; 0: it may. */
 	void (*hide)(int on);
 };

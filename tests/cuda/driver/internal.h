@@ -7,7 +7,7 @@
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
  * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
  * FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver can't say. FAKE_CUDA_EAGER: nothing is loaded later than
- * its module. FAKE_CUDA_NO_CODE: the device that no module can be loaded on. FAKE_CUDA_SILENT: there is no driver behind it.
+ * its module. FAKE_CUDA_OLD: the device that has compute capability 7. FAKE_CUDA_NO_CODE: the device that no module can be loaded on. FAKE_CUDA_SILENT: there is no driver behind it.
  */
 #ifndef DF_TESTS_CUDA_DRIVER_INTERNAL_H
 #define DF_TESTS_CUDA_DRIVER_INTERNAL_H
@@ -90,7 +90,10 @@ int fake_usable(int device, uintptr_t at, size_t bytes, uintptr_t *from, uintptr
 /* limits.c: what a real driver blocks on. */
 int fake_limit(const char *name);
 void fake_limit_lock(int device);
+void fake_limit_hold(int on);
+int fake_limit_held(void);
 void fake_limit_load(int device, CUfunction f);
+void fake_limit_drain(int device);
 void fake_limit_room(CUstream s, int per_thread);
 unsigned int fake_limit_queues(void);
 void fake_limit_launched(CUstream s);

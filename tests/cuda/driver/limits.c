@@ -2,7 +2,7 @@
  * What a real driver blocks on and a list of operations does not: its lock, its queues. Each can be switched;
  * FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all; "none": none.
  *
- *   lock      who brings a kernel's code to the device at its first launch keeps the context's lock until the device is idle;
+ *   lock      who brings code to the device (a kernel's first launch, a module, larger stacks) keeps the context's lock until it is idle;
  *             launches, new streams and allocations of other threads wait for it (NVIDIA/nvbench issue 136,
  *             microsoft/mscclpp issue 394, NVIDIA/nccl issue 803)
  *   queue     a stream has room for 1,024 operations; who puts another one on it waits (stackoverflow 53970187; microsoft/mscclpp issue 516 is a
@@ -14,6 +14,7 @@
  *             synchronisation)
  *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended (programming guide)
  *   one       host functions and callbacks run one at a time (driver API: they may be serialised)
+ *   context   a process's context takes 534 MiB of its device (meta-pytorch/torchcomms issue 777)
  *
  * FAKE_CUDA_FULL=FILE: made when a stream that waits for a word had no room. FAKE_CUDA_EXCLUSIVE=FILE: devices are in the mode EXCLUSIVE_PROCESS: the first process that has a context on one
  * keeps it to itself; the file stands for what the driver knows of them.
@@ -34,7 +35,7 @@ int fake_limit(const char *name)
 	size_t len = strlen(name);
 
 	if (!v)
-		v = "lock,queue,hardware,sync,blocking,one";
+		v = "lock,queue,hardware,sync,blocking,one,context";
 	for (p = v; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
 		if (!strncmp(p, name, len) && (!p[len] || p[len] == ','))
 			return 1;
@@ -70,6 +71,24 @@ static void hold(int device, int begin)
 	pthread_mutex_unlock(&lock);
 }
 
+void fake_limit_hold(int on)
+{
+	hold(0, on);
+	pthread_mutex_lock(&lock);
+	loader[0] = 0; /* no thread of this process */
+	pthread_mutex_unlock(&lock);
+}
+
+int fake_limit_held(void)
+{
+	int held;
+
+	pthread_mutex_lock(&lock);
+	held = loading[0];
+	pthread_mutex_unlock(&lock);
+	return held;
+}
+
 /* 1: its code is not on the device yet; it counts as there from now on. */
 static int first(CUfunction f)
 {
@@ -97,10 +116,25 @@ void fake_limit_load(int device, CUfunction f)
 	if (device < 0 || device >= MAX_DEVICES || REAL(cuFuncGetName)(&name, f) != CUDA_SUCCESS ||
 	    !first(f))
 		return;
+	fake_limit_drain(device);
+}
+
+void fake_limit_drain(int device)
+{
+	if (device < 0 || device >= MAX_DEVICES || !fake_limit("lock"))
+		return;
 	hold(device, 1);
 	while (fake_host->pending(device, NULL) && !fake_error(device) && !fake_is_over())
 		usleep(50);
 	hold(device, 0);
+}
+
+API CUresult cuCtxSetLimit(CUlimit what, size_t value)
+{
+	SEEN(cuCtxSetLimit);
+	if (what == CU_LIMIT_STACK_SIZE)
+		fake_limit_drain(fake_device());
+	return REAL(cuCtxSetLimit)(what, value);
 }
 
 void fake_limit_room(CUstream s, int per_thread)
@@ -163,6 +197,19 @@ API CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 	SEEN(cuStreamCreate);
 	fake_limit_lock(fake_device());
 	return REAL(cuStreamCreate)(out, flags);
+}
+
+#define CONTEXT_BYTES ((size_t)534 << 20)
+
+API CUresult cuMemGetInfo_v2(size_t *left, size_t *total)
+{
+	CUresult r;
+
+	SEEN(cuMemGetInfo_v2);
+	r = REAL(cuMemGetInfo_v2)(left, total);
+	if (r == CUDA_SUCCESS && fake_limit("context"))
+		*left -= *left < CONTEXT_BYTES ? *left : CONTEXT_BYTES;
+	return r;
 }
 
 int fake_limit_exclusive(int device)

@@ -65,6 +65,7 @@ WAITS(cuMemAlloc_v2, (CUdeviceptr * out, size_t bytes), device_alloc(), (out, by
 WAITS(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned int flags), device_alloc(),
       (out, bytes, flags))
 WAITS(cuMemFree_v2, (CUdeviceptr p), SLOW, (p))
+WAITS(cuMemUnmap, (CUdeviceptr p, size_t bytes), SLOW, (p, bytes))
 WAITS(cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags), SLOW, (out, bytes, flags))
 WAITS(cuMemFreeHost, (void *p), SLOW, (p))
 /* It takes a while; whoever does not wait for it has work on streams by then. */

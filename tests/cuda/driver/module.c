@@ -171,6 +171,7 @@ static int refused(void)
 	API CUresult name params                                                                   \
 	{                                                                                          \
 		SEEN(name);                                                                        \
+		fake_limit_drain(fake_device());                                                   \
 		return refused() ? CUDA_ERROR_NO_BINARY_FOR_GPU : REAL(name) args;                 \
 	}
 LOADS(cuModuleLoadData, (CUmodule * module, const void *image), (module, image))

@@ -49,6 +49,23 @@ int df_doctor_facts(const struct df_doctor_opts *o);
 int df_doctor_trial(const struct df_doctor_opts *o);
 int df_doctor_speed(const struct df_doctor_opts *o);
 
+/* The driver's CUmemAllocationProp and CUmemAccessDesc (CUDA 10.2 on), as far as they are used. */
+struct df_vm_place {
+	int type, id; /* 1: a device */
+};
+
+struct df_vm_prop {
+	int type, handles; /* 1: pinned; 0: for no other process */
+	struct df_vm_place place;
+	void *more;
+	uint64_t flags;
+};
+
+struct df_vm_access {
+	struct df_vm_place place;
+	int flags; /* 3: read and write */
+};
+
 /* The driver and NCCL, as they are called; handles are pointers, device addresses 64 bits. */
 struct df_doctor_api {
 #define DF_FN(member, name, params) int(*member) params;

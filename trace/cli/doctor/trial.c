@@ -33,6 +33,7 @@ static struct rank {
 #define WORK_BYTES (4u << 20)
 
 static void *context;
+static int gpu; /* by its number */
 static char seen[256];
 /* What is being done, and until when; the watching thread reads them. */
 static const char *check_name = "start", *step = "";
@@ -380,6 +381,28 @@ static int do_alloc(void)
 	return df_api.mem_alloc(&p, 64u << 20) ?: df_api.mem_free(p);
 }
 
+/* Memory that is mapped by hand, as PyTorch's expandable segments are, and unmapped. */
+static int do_unmap(void)
+{
+	const struct df_vm_prop prop = {.type = 1, .place = {1, gpu}};
+	const struct df_vm_access access = {{1, gpu}, 3};
+	uint64_t at, handle;
+	size_t bytes;
+	int ret = df_api.vm_granularity(&bytes, &prop, 0);
+
+	ret = ret ?: df_api.vm_reserve(&at, bytes, 0, 0, 0);
+	if (ret)
+		return ret;
+	ret = df_api.vm_create(&handle, bytes, &prop, 0);
+	if (!ret) {
+		ret = df_api.vm_map(at, bytes, 0, handle, 0) ?:
+			      df_api.vm_access(at, bytes, &access, 1) ?:
+				      df_api.vm_unmap(at, bytes);
+		ret = df_api.vm_release(handle) ?: ret;
+	}
+	return df_api.vm_free(at, bytes) ?: ret;
+}
+
 static int do_pin(void)
 {
 	void *p;
@@ -402,6 +425,7 @@ static const struct blocker {
 	{"a kernel's first launch", do_first_launch},
 	{"cuModuleLoadData", do_load},
 	{"cuMemAlloc and cuMemFree", do_alloc},
+	{"cuMemMap and cuMemUnmap", do_unmap},
 	{"cuMemHostAlloc and cuMemFreeHost", do_pin},
 	{"cuStreamCreate", do_stream},
 };
@@ -569,6 +593,7 @@ int df_doctor_trial(const struct df_doctor_opts *o)
 
 	if (df_doctor_load(NULL))
 		return 1;
+	gpu = o->gpu;
 	ret = df_api.init(0) ?:
 		      df_api.device_get(&device, o->gpu) ?:
 			      df_api.retain(&context, device) ?: df_api.ctx_set(context);
