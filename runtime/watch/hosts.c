@@ -273,7 +273,8 @@ static int is_ours(uint32_t tid)
 	char name[32];
 
 	return read_task(tid, "comm", name, sizeof(name)) > 0 &&
-	       (!strncmp(name, "dfshim", 6) || !strncmp(name, "df-host-engine", 14));
+	       (!strncmp(name, DF_OUR_THREADS, strlen(DF_OUR_THREADS)) ||
+		!strncmp(name, "df-host-engine", 14));
 }
 
 /* Asleep, so that it holds no lock. */
