@@ -540,6 +540,37 @@ START_TEST(test_init)
 }
 END_TEST
 
+/* Of three that have called it one exits there, or dies: the others' communicator is not made. */
+START_TEST(test_left_in_init)
+{
+	static const char *const want[][2] = {
+		{"INIT", "rank 1 of 3 (pid %u) exited normally inside ncclCommInitRank"},
+		{"CRASH", "a process has died (pid %u)"}};
+
+	for (int died = 0; died < 2; died++) {
+		struct tb_image im[3];
+		char text[96];
+
+		for (int i = 0; i < 3; i++) {
+			tb_image_init(&im[i], i, 3, 256);
+			tb_rec(&im[i], DF_REC_PROC_START, 0, 0, 0, 0);
+			tb_rec(&im[i], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 3);
+			tb_rec(&im[i], DF_REC_COMM_INIT, 77, 0x9f3a, 3, 0)->rank = i;
+			if (!died)
+				tb_quiet(&im[i], 60000);
+		}
+		if (died)
+			tb_rec(&im[2], DF_REC_PEER_DEAD, 0, im[1].h->host_hash, im[1].h->pid, 0);
+		else
+			tb_rec(&im[1], DF_REC_PROC_EXIT, 0, 0, 0, 0);
+		im[1].h->closed = !died;
+		tb_rec(&im[0], DF_REC_CALL_EXIT, 77, DF_CALL_COMM_INIT, 104, 0);
+		snprintf(text, sizeof(text), want[died][1], im[1].h->pid);
+		expect(im, 3, want[died][0], text);
+	}
+}
+END_TEST
+
 START_TEST(test_nccl_internal)
 {
 	struct tb_image im[2];
@@ -658,5 +689,6 @@ int main(void)
 			{test_lost_record}, {test_earlier_run}, {test_drops}, {test_unseen_sizes},
 			{test_destroyed}, {test_ended_from_outside}, {test_failed_call},
 			{test_released_by_the_end}, {test_broken_off_by_others, 2}, {test_init},
-			{test_nccl_internal}, {test_forged_indices}, {test_damage, 20});
+			{test_left_in_init}, {test_nccl_internal}, {test_forged_indices},
+			{test_damage, 20});
 }

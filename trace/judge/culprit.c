@@ -254,23 +254,67 @@ static int who_has_not_called(struct df_check_result *r, const struct df_bar *ba
 	return 1;
 }
 
+/* The first ncclCommInitRank that not all have come to. NULL: there is none. */
+static const struct df_bar *stuck_init(const struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->g.nr_bars; i++)
+		if (r->g.bars[i].call == DF_CALL_COMM_INIT && r->g.stuck[r->g.bars[i].node])
+			return &r->g.bars[i];
+	return NULL;
+}
+
+/* Was a thread of the process in that call at its end? For which rank. */
+static int is_in_init(const struct df_trc *t, uint64_t id, int *rank)
+{
+	for (size_t i = 0; i < t->nr_notes; i++) {
+		const struct df_rec *rec = &t->notes[i].rec;
+
+		for (size_t k = 0; rec->type == DF_REC_COMM_INIT && rec->a == id && k < t->nr_calls;
+		     k++) {
+			*rank = rec->rank;
+			if (t->calls[k].serial == rec->op)
+				return 1;
+		}
+	}
+	return 0;
+}
+
+const struct df_trc *df_left_init(const struct df_check_result *r, int *rank)
+{
+	const struct df_bar *bar = stuck_init(r);
+
+	for (size_t i = 0; bar && i < r->set->nr_traces; i++) {
+		const struct df_trc *t = &r->set->traces[i];
+
+		if (t->fate == DF_EXITED && !t->dropped && is_in_init(t, bar->object, rank))
+			return t;
+	}
+	return NULL;
+}
+
 void df_line_init(struct df_check_result *r, struct df_line *b)
 {
-	for (size_t i = 0; i < r->g.nr_bars; i++) {
-		const struct df_bar *bar = &r->g.bars[i];
+	const struct df_bar *bar = stuck_init(r);
+	const struct df_trc *left;
+	int rank;
 
-		if (bar->call != DF_CALL_COMM_INIT || !r->g.stuck[bar->node])
-			continue;
-		if (who_has_not_called(r, bar, b))
-			return;
+	if (!bar) {
+		df_line_put(b, "not all ranks of a communicator have called ncclCommInitRank");
+		return;
+	}
+	left = df_left_init(r, &rank);
+	if (left)
+		df_line_put(
+			b,
+			"rank %d of %u (pid %u) exited normally inside ncclCommInitRank, for the "
+			"communicator with unique id %016" PRIx64,
+			rank, bar->expect, left->h.pid, bar->object);
+	else if (!who_has_not_called(r, bar, b))
 		df_line_put(b,
 			    "communicator with unique id %016" PRIx64
 			    ": %u of %u ranks wait in ncclCommInitRank, %u %s not called it",
 			    bar->object, bar->nr_here, bar->expect, bar->expect - bar->nr_here,
 			    bar->expect - bar->nr_here == 1 ? "has" : "have");
-		return;
-	}
-	df_line_put(b, "not all ranks of a communicator have called ncclCommInitRank");
 }
 
 void df_line_gpu(struct df_check_result *r, struct df_line *b)

@@ -280,7 +280,9 @@ static const char *fix_text(struct df_check_result *r)
 	case DF_V_MISMATCH:
 		return "pass the same arguments on all ranks, or use another communicator for operations that differ";
 	case DF_V_INIT:
-		return "call ncclCommInitRank with the same id on every rank of the communicator";
+		return !strcmp(r->qualifier, "exited")
+			       ? "find out why this process exited before the communicator was made"
+			       : "call ncclCommInitRank with the same id on every rank of the communicator";
 	case DF_V_CRASH:
 		return "look for the reason in that process's log, its core file, or the kernel's log (out of memory)";
 	case DF_V_GPU_STUCK:

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "trace/record/names.h"
+#include "trace/judge/lines.h"
 #include "trace/judge/result.h"
 #include "trace/read/vec.h"
 
@@ -338,6 +339,17 @@ static int classify_root(struct df_check_result *r)
 	return room < 0 ? room : 0;
 }
 
+/* A process that exited inside ncclCommInitRank explains why its communicator was not made. */
+static void judge_init(struct df_check_result *r)
+{
+	int rank;
+
+	if (!df_left_init(r, &rank))
+		return;
+	r->confidence = DF_C_PROVED;
+	snprintf(r->qualifier, sizeof(r->qualifier), "exited");
+}
+
 /* Calls that do not agree explain it better than who is missing. 1 if they do, 0, or -ENOMEM. */
 static int judge_mismatch(struct df_check_result *r)
 {
@@ -522,6 +534,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 			snprintf(r->qualifier, sizeof(r->qualifier), "ended");
 		}
 	}
+	if (!rc && r->verdict == DF_V_INIT)
+		judge_init(r);
 	if (!rc)
 		df_link_judge(r);
 	say_how_sure(r);

@@ -25,6 +25,8 @@ const char *df_line_host(struct df_check_result *r, const struct df_node *n, cha
 void df_line_missing(struct df_check_result *r, struct df_line *b);
 void df_line_crash(struct df_check_result *r, struct df_line *b);
 void df_line_init(struct df_check_result *r, struct df_line *b);
+/* Whose process exited inside the ncclCommInitRank that is stuck, and a rank of it; NULL: nobody's. */
+const struct df_trc *df_left_init(const struct df_check_result *r, int *rank);
 void df_line_gpu(struct df_check_result *r, struct df_line *b);
 /* Where r->link. */
 void df_line_link(struct df_check_result *r, struct df_line *b);
