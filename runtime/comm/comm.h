@@ -62,6 +62,7 @@ int df_comm_is_open(const struct df_comm *comm);
 
 /* death.c: df_rt.lock not held. */
 void df_comm_death(uint64_t proc, int in_order);
+void df_comm_lost(const struct df_member *who);
 struct df_net_event;
 /* What happened to the way to another node. Returns before communicators that it ends have ended. */
 void df_comm_net_event(const struct df_net_event *e);

@@ -52,7 +52,7 @@ static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes
 		df_snapshot_message(from, kind, data, bytes);
 }
 
-static const struct df_ctl_events ctl_events = {message, df_comm_death};
+static const struct df_ctl_events ctl_events = {message, df_comm_death, df_comm_lost};
 
 static int cores(void)
 {

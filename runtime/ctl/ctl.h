@@ -118,6 +118,8 @@ struct df_ctl_events {
 	void (*message)(uint64_t from_proc, uint32_t kind, const void *data, size_t bytes);
 	/* A process has gone: once per process, however many communicators it was part of. */
 	void (*death)(uint64_t proc, int in_order);
+	/* One has gone inside a rendezvous that this process serves. On the control thread, under its lock: must not block. */
+	void (*lost)(const struct df_member *who);
 };
 void df_ctl_set_events(const struct df_ctl_events *events);
 

@@ -17,7 +17,7 @@
 
 #define NR_COMMS  4
 #define MAX_COUNT 4000
-#define REST_S	  10 /* so long things may take to be gone */
+#define REST_S	  30 /* so long things may take to be gone, a time-out of the checker's included */
 
 struct work {
 	struct client_rank *me;

@@ -13,7 +13,7 @@ struct job {
 	uint64_t killed_at[NR_MAX];
 	uint64_t worst_ns;
 	pid_t pid[NR_MAX];
-	uint32_t go;
+	uint32_t go, lost;
 };
 
 static struct job *job;
@@ -321,12 +321,19 @@ static void *all_but_one(void *arg)
 	return arg;
 }
 
+static void on_lost(const struct df_member *who)
+{
+	__atomic_store_n(&job->lost, who->pid, __ATOMIC_RELAXED);
+}
+
 static int dies_early(int index, void *arg)
 {
+	static const struct df_ctl_events lost = {.lost = on_lost};
 	struct ct_rank r;
 	pthread_t t;
 
 	(void)arg;
+	df_ctl_set_events(&lost);
 	if (index == 1)
 		ck_assert_int_eq(df_id_create(job->share.ids[0]), 0);
 	ct_arrive(&job->share, 0, 3);
@@ -340,7 +347,7 @@ static int dies_early(int index, void *arg)
 	return 0;
 }
 
-/* A rank, or whoever serves the id, dies while others wait. */
+/* A rank, or whoever serves the id, dies while others wait. Who serves it knows whose process that was. */
 START_TEST(t_rendezvous)
 {
 	int i;
@@ -351,6 +358,9 @@ START_TEST(t_rendezvous)
 	kill(job->pid[_i], SIGKILL);
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(ct_wait(job->pid[i]), i == _i ? 256 + SIGKILL : 0);
+	/* RELAXED: they have ended. */
+	ck_assert_int_eq((pid_t)__atomic_load_n(&job->lost, __ATOMIC_RELAXED),
+			 _i == 1 ? 0 : job->pid[_i]);
 }
 END_TEST
 

@@ -239,7 +239,7 @@ static int who_has_not_called(struct df_check_result *r, const struct df_bar *ba
 			absent[nr] = k;
 		nr++;
 	}
-	if (!nr || nr != bar->expect - bar->nr_here)
+	if (!nr || nr > bar->expect - bar->nr_here)
 		return 0;
 	df_line_put(b, "rank%s ", DF_PLURAL(nr));
 	for (uint32_t k = 0; k < nr && k < SOME; k++)
@@ -283,10 +283,16 @@ const struct df_trc *df_left_init(const struct df_check_result *r, int *rank)
 {
 	const struct df_bar *bar = stuck_init(r);
 
+	/* One that has not come at all is the reason. */
+	for (uint32_t k = 0; bar && k < bar->expect && bar->expect <= RANKS_MAX; k++)
+		if (!has_called(r->set, bar->object, k))
+			return NULL;
 	for (size_t i = 0; bar && i < r->set->nr_traces; i++) {
 		const struct df_trc *t = &r->set->traces[i];
 
-		if (t->fate == DF_EXITED && !t->dropped && is_in_init(t, bar->object, rank))
+		/* Whoever has seen the standstill exited because of it. */
+		if (t->fate == DF_EXITED && !t->dropped && !t->stall_ms &&
+		    is_in_init(t, bar->object, rank))
 			return t;
 	}
 	return NULL;
@@ -312,9 +318,8 @@ void df_line_init(struct df_check_result *r, struct df_line *b)
 	else if (!who_has_not_called(r, bar, b))
 		df_line_put(b,
 			    "communicator with unique id %016" PRIx64
-			    ": %u of %u ranks wait in ncclCommInitRank, %u %s not called it",
-			    bar->object, bar->nr_here, bar->expect, bar->expect - bar->nr_here,
-			    bar->expect - bar->nr_here == 1 ? "has" : "have");
+			    ": only %u of %u ranks are in ncclCommInitRank",
+			    bar->object, bar->nr_here, bar->expect);
 }
 
 void df_line_gpu(struct df_check_result *r, struct df_line *b)

@@ -27,7 +27,6 @@ static void end_closed(struct df_link *link, int error)
 
 	if (!end)
 		return;
-	(void)error;
 	r = end->rdv;
 	for (i = 0; r->members && i < r->nranks; i++) {
 		if (!link->tx_proc || r->members[i].proc != link->tx_proc)
@@ -35,6 +34,10 @@ static void end_closed(struct df_link *link, int error)
 		snprintf(why, sizeof(why),
 			 "rank %d on %.63s (pid %u) died or left during the rendezvous",
 			 r->members[i].rank, r->members[i].hostname, r->members[i].pid);
+		/* What only a broken connection says may be untrue. */
+		if ((!error || error == -ECONNRESET) && r->state < RDV_CLOSED && !r->fail_error &&
+		    df_ctl.events && df_ctl.events->lost)
+			df_ctl.events->lost(&r->members[i]);
 		break;
 	}
 	df_rdv_detach(end, -ECONNRESET, why);
