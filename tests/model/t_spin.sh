@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a network that breaks, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -64,6 +64,12 @@ check error lend.pml "-DLOCAL"
 check error lend.pml "-DEARLY"
 check ok lend.pml "-DOPS=1 -DCOUNT=12"
 check error lend.pml "-DOPS=1 -DCOUNT=12 -DAGAIN"
+check ok rails.pml ""
+check error rails.pml "-DACK_EARLY"
+check error rails.pml "-DOLD_PAIR"
+check error rails.pml "-DNO_RESEND"
+check error rails.pml "-DUNTOLD"
+check error rails.pml "-DKEEP_GAPS"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"

@@ -268,18 +268,8 @@ static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns
 void df_net_up(struct df_net_link *l)
 {
 	struct df_net_ep *ep = l->ep;
-	struct df_net_conn *c;
-	uint64_t now = df_now_ns(), again = 0;
+	uint64_t now = df_now_ns(), again = df_net_again(l);
 
-	df_list_each(c, &l->conns, node)
-	{
-		if (c->receives || c->next == c->received) {
-			c->told_head = c->told_received = UINT64_MAX;
-			continue;
-		}
-		again += c->next - c->received;
-		c->next = c->received;
-	}
 	l->sent = df_list_empty(&l->notes)
 			  ? l->seq
 			  : df_list_first(&l->notes, struct df_net_note, node)->frame.seq - 1;

@@ -202,8 +202,9 @@ static inline uint64_t df_net_tail(const struct df_net_conn *c)
 	return __atomic_load_n(&c->conn.hdr->tail, __ATOMIC_ACQUIRE);
 }
 
-/* slots.c, on the thread: a connector is new; 1 if something of it moved; what is told in order, and acknowledged. */
+/* slots.c, on the thread: a connector is new; a session is: slices that are sent again; 1 if it moved; what is told in order. */
 void df_net_begin(struct df_net_conn *c);
+uint64_t df_net_again(struct df_net_link *l);
 int df_net_look(struct df_net_conn *c, uint64_t now, int tell);
 int df_net_send_notes(struct df_net_link *l);
 /* Says that all credits have been told, once they have; 1 if it has moved. */
@@ -212,9 +213,8 @@ void df_net_acknowledged(struct df_net_link *l, uint64_t ack);
 
 /* For a medium that carries bytes in order and not frames: takes frames out of them, wherever they are cut. */
 struct df_net_reader {
-	size_t have; /* of the frame */
-	size_t left; /* of the payload */
-	uint8_t *to; /* where it goes; NULL: nobody wants it */
+	size_t have, left; /* of the frame; of the payload */
+	uint8_t *to;	   /* where it goes; NULL: nobody wants it */
 	struct df_net_frame f;
 };
 
