@@ -16,6 +16,7 @@ struct df_net_mem;
 
 /* Media, in order of preference. */
 enum { DF_NET_BIT_PLUGIN = 1, DF_NET_BIT_VERBS = 2, DF_NET_BIT_TCP = 4, DF_NET_MEDIA = 3 };
+#define DF_NET_RAILS 4 /* ports that a medium may use for one endpoint */
 #define DF_NET_NONE                                                                                \
 	(DF_NET_BIT_PLUGIN | DF_NET_BIT_VERBS | DF_NET_BIT_TCP) /* avoided: all of them */
 
@@ -64,6 +65,8 @@ int df_session_start(struct df_net_ep *ep);
 /* The link is wanted: keep a session with it, from now on and whatever happens, until it is closed. */
 void df_session_open(struct df_net_link *l);
 void df_session_close(struct df_net_link *l);
+/* 1: this side makes the connections. */
+int df_session_connects(const struct df_net_link *l);
 /* The link's medium has failed: the session ends, the next one begins soon. */
 void df_session_fail(struct df_net_link *l, int why);
 /* Sends a frame over the session's streams; as df_net_ops.send. */

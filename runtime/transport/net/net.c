@@ -639,7 +639,7 @@ static int net_find(struct df_peer *peer, uint64_t key, struct df_conn **out)
 		return ret == -ENOMEM ? -EAGAIN : ret;
 	c->peer_id = seen.id;
 	c->peer_at = seen.at;
-	c->peer_rkey = seen.rkey;
+	memcpy(c->peer_rkey, seen.rkey, sizeof(c->peer_rkey));
 	df_mutex_lock(&l->ep->lock);
 	HASH_FIND(hh, l->offers, &key, sizeof(key), o);
 	if (o && o->id == seen.id) {

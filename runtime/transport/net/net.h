@@ -41,7 +41,7 @@
 #include "runtime/transport/transport.h"
 
 enum df_net_type {
-	DF_NET_DATA = 1, /* slice pos for connector `to`; the payload is its bytes */
+	DF_NET_DATA = 1, /* slice pos for connector `to`, from end aux; the payload is its bytes */
 	DF_NET_CREDIT, /* connector `to`: slices before pos are consumed, those before aux received */
 	DF_NET_ACK,    /* nothing but what every frame carries: ack */
 	DF_NET_BYE,    /* the process ends in order: what is cut off now is no fault */
@@ -60,16 +60,16 @@ struct df_net_frame {
 	uint32_t type, bytes; /* of the payload that follows; DATA only */
 	uint32_t a, b;
 	uint64_t to, pos, aux;
-	uint64_t seq;	    /* of numbered frames, from 1; else 0 */
-	uint64_t ack;	    /* all of the peer's numbered frames up to this one have come */
-	uint64_t at;	    /* DATA: where the payload goes, in the receiver's memory */
-	uint32_t rkey, pad; /* of the medium: what opens that memory; 0: nothing does */
+	uint64_t seq; /* of numbered frames, from 1; else 0 */
+	uint64_t ack; /* all of the peer's numbered frames up to this one have come */
+	uint64_t at;  /* DATA: where the payload goes, in the receiver's memory */
+	uint32_t rkey[DF_NET_RAILS]; /* what opens it, by port of the receiver; 0: nothing */
 };
 
-/* Memory that a medium may read from and write to. */
+/* Memory that a medium may read from and write to, by ports of this endpoint. */
 struct df_net_mem {
-	void *mr; /* NULL: it may not */
-	uint32_t lkey, rkey;
+	void *mr[DF_NET_RAILS]; /* the first NULL: it may not */
+	uint32_t lkey[DF_NET_RAILS], rkey[DF_NET_RAILS];
 };
 
 /* One end of a connector. The thread's, but for what is named otherwise. */
@@ -90,7 +90,7 @@ struct df_net_conn {
 	uint64_t *have;			   /* receiver, by slot: the slice in it, plus 1 */
 	struct df_net_mem mem;
 	uint64_t peer_at; /* the other side's slots, and what opens them */
-	uint32_t peer_rkey;
+	uint32_t peer_rkey[DF_NET_RAILS];
 	uint64_t left; /* the number of the frame that says that we have left it; 0: we have not */
 	uint32_t refs; /* frames that the medium has in hand */
 	uint8_t receives; /* a slice has come */
@@ -102,7 +102,7 @@ struct df_net_conn {
 struct df_net_offer {
 	UT_hash_handle hh;
 	uint64_t key, id, base, at;
-	uint32_t nr_slots, slot_bytes, rkey;
+	uint32_t nr_slots, slot_bytes, rkey[DF_NET_RAILS];
 };
 
 /* A numbered frame that has not been acknowledged. */

@@ -109,7 +109,7 @@ static void allow(struct df_net_conn *c)
 	struct df_net_ep *ep = c->link->ep;
 	int i;
 
-	for (i = 0; i < DF_NET_MEDIA && !c->mem.mr; i++)
+	for (i = 0; i < DF_NET_MEDIA && !c->mem.mr[0]; i++)
 		if (ep->media & 1u << i)
 			df_net_media[i]->allow(ep, slots_of(c), (size_t)c->nr_slots * c->slot_bytes,
 					       &c->mem);
@@ -120,7 +120,7 @@ static void forbid(struct df_net_conn *c)
 	struct df_net_ep *ep = c->link->ep;
 	int i;
 
-	for (i = 0; i < DF_NET_MEDIA && c->mem.mr; i++)
+	for (i = 0; i < DF_NET_MEDIA && c->mem.mr[0]; i++)
 		if (ep->media & 1u << i)
 			df_net_media[i]->forbid(ep, &c->mem);
 }
@@ -147,7 +147,7 @@ void df_net_begin(struct df_net_conn *c)
 	if (!c->conn.owner)
 		f = (struct df_net_frame){.type = DF_NET_ATTACH, .to = c->peer_id, .aux = c->id};
 	f.at = (uint64_t)(uintptr_t)slots_of(c);
-	f.rkey = c->mem.rkey;
+	memcpy(f.rkey, c->mem.rkey, sizeof(f.rkey));
 	note(l, &f);
 }
 
@@ -175,9 +175,11 @@ static int send_slices(struct df_net_conn *c, uint64_t tail)
 					 .bytes = df_conn_slice(&c->conn, c->slot_bytes, c->next),
 					 .to = c->peer_id,
 					 .pos = c->next,
-					 .at = c->peer_at + (c->next % c->nr_slots) * c->slot_bytes,
-					 .rkey = c->peer_rkey};
+					 .aux = c->id,
+					 .at = c->peer_at +
+					       (c->next % c->nr_slots) * c->slot_bytes};
 
+		memcpy(f.rkey, c->peer_rkey, sizeof(f.rkey));
 		if (c->link->ops->send(c->link, &f, f.bytes ? slot_of(c, c->next) : NULL, c))
 			break;
 		c->refs++;
@@ -351,6 +353,9 @@ static void data(struct df_net_link *l, const struct df_net_frame *f)
 	if (!c)
 		return;
 	c->refs--;
+	/* Its ATTACH may still be on its way over another queue pair. Who sends again must hear what has come. */
+	if (!c->peer_id)
+		c->peer_id = f->aux;
 	c->have[f->pos % c->nr_slots] = f->pos + 1;
 	while (c->have[c->received % c->nr_slots] == c->received + 1)
 		c->received++;
@@ -405,7 +410,7 @@ static int offered(struct df_net_link *l, const struct df_net_frame *f)
 	if (o) {
 		o->id = f->to;
 		o->at = f->at;
-		o->rkey = f->rkey;
+		memcpy(o->rkey, f->rkey, sizeof(o->rkey));
 		o->base = f->pos;
 		o->nr_slots = f->a;
 		o->slot_bytes = f->b;
@@ -426,7 +431,7 @@ static void attached(struct df_net_link *l, const struct df_net_frame *f)
 	}
 	c->peer_id = f->aux;
 	c->peer_at = f->at;
-	c->peer_rkey = f->rkey;
+	memcpy(c->peer_rkey, f->rkey, sizeof(c->peer_rkey));
 }
 
 /* Somebody here has taken the offer of `id`, and the other side may not know yet. */

@@ -69,7 +69,7 @@ static int put(struct qp *q, uint32_t type, uint32_t psn, const void *payload, u
 			   .msg_iov = v,
 			   .msg_iovlen = bytes ? 2 : 1};
 
-	if (fake_is_mode("blackhole"))
+	if (fake_is_mode("blackhole") || fake_wire(q->qp.context) == FAKE_MUTE)
 		return 0;
 	if (sendmsg(q->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return 0;
@@ -207,7 +207,7 @@ static int send_some(struct qp *q)
 		}
 		if (wr->opcode == IBV_WR_SEND) {
 			must(part->length <= PIECE);
-			if (fault(q))
+			if (fault(q) || fake_send_counts(q->qp.context) == FAKE_DOWN)
 				return 1;
 			if (q->state != IBV_QPS_RTS)
 				return 0;
@@ -216,8 +216,10 @@ static int send_some(struct qp *q)
 			if (!ret)
 				q->psn++;
 		} else {
-			if (!q->piece)
+			if (!q->piece) {
+				fake_wrote(q->qp.context, q->port);
 				cut(q);
+			}
 			for (; !ret && q->piece < q->nr_pieces; q->piece++) {
 				uint64_t off = (uint64_t)q->order[q->piece] * PIECE;
 				uint64_t n =
@@ -320,14 +322,16 @@ static void *nic(void *arg)
 	int i, n, again;
 
 	for (;;) {
-		again = 0;
 		p[0] = (struct pollfd){.fd = fake_nic_fd, .events = POLLIN};
 		n = 1;
 		pthread_mutex_lock(&fake_lock);
+		again = fake_wires_look();
 		for (i = 0; i < QPS_MAX; i++) {
 			struct qp *q = fake_qps[i];
 
 			if (!q)
+				continue;
+			if (fake_wire(q->qp.context) == FAKE_DOWN)
 				continue;
 			receive_some(q);
 			again |= send_some(q) | q->owes;
@@ -397,20 +401,25 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	const int rts = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 	struct qp *q = (struct qp *)qp;
+	char text[32];
 
 	pthread_mutex_lock(&fake_lock);
 	must(mask & IBV_QP_STATE);
 	switch (attr->qp_state) {
 	case IBV_QPS_INIT:
-		must(q->state == IBV_QPS_RESET && mask == init && attr->port_num == 1);
+		must(q->state == IBV_QPS_RESET && mask == init && attr->port_num <= 2);
+		q->port = attr->port_num;
 		break;
 	case IBV_QPS_RTR:
 		must(q->state == IBV_QPS_INIT && mask == rtr && attr->path_mtu >= IBV_MTU_256);
 		must(attr->ah_attr.is_global || attr->ah_attr.dlid);
 		q->peer_len = name_of(attr->dest_qp_num, &q->peer);
+		q->ece.options |= q->ece.vendor_id ? 0x100 : 0; /* what has been put to use */
 		break;
 	case IBV_QPS_RTS:
 		must(q->state == IBV_QPS_RTR && mask == rts);
+		snprintf(text, sizeof(text), "ECE %x %x", q->ece.vendor_id, q->ece.options);
+		fake_seen(text);
 		break;
 	default:
 		must(attr->qp_state == IBV_QPS_ERR && mask == IBV_QP_STATE);
@@ -419,6 +428,27 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	q->state = attr->qp_state;
 	pthread_mutex_unlock(&fake_lock);
 	fake_wake(fake_nic_fd);
+	return 0;
+}
+
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	struct qp *q = (struct qp *)qp;
+
+	*ece = q->ece;
+	/* Before it is set: what this device could do. */
+	if (q->state == IBV_QPS_RESET)
+		*ece = (struct ibv_ece){.vendor_id = 0x15b3, .options = 0x7};
+	return 0;
+}
+
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	struct qp *q = (struct qp *)qp;
+
+	must(q->state == IBV_QPS_RESET || q->state == IBV_QPS_INIT);
+	must(ece->vendor_id == 0x15b3 && !ece->comp_mask);
+	q->ece = *ece;
 	return 0;
 }
 

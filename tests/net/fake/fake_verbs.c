@@ -10,6 +10,13 @@
  *
  *   FAKE_VERBS=none       no device               hang       opening does not return
  *              blackhole  packets are lost        memlock    nothing can be registered
+ *              strict     refuses relaxed ordering
+ *   FAKE_VERBS_RAILS=N    so many devices more, railx0 to railx2, with an active Ethernet port (railx1: two)
+ *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down, until all devices have made M more
+ *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
+ *   FAKE_VERBS_MUTE=railxI       nothing of what it sends arrives
+ *   FAKE_VERBS_SEEN=FILE  what was asked for, a line each, once a process: relaxed ordering, what was agreed by ECE, who
+ *                         writes slices
  *   FAKE_VERBS_MEMLOCK=N  bytes that can be registered
  *   FAKE_VERBS_FAULTS=N   after N sends the next fault of the list: each completion status, on a send or a receive, before the
  *                         other side has got it or after; each asynchronous event; a queue pair in error without
@@ -35,9 +42,15 @@ _Static_assert(offsetof(struct ibv_port_attr, active_width) == 43, "");
 _Static_assert(offsetof(struct ibv_port_attr, link_layer) == 46, "");
 _Static_assert(IBV_PORT_ACTIVE == 4 && IBV_LINK_LAYER_ETHERNET == 2 && IBV_MTU_4096 == 5, "");
 
-enum { ROCE, IB, BAD, NR };
-static const char *const names[NR] = {"rocex", "ibx", "badx"};
-static struct ibv_device devices[NR];
+enum { ROCE, IB, BAD, NR, RAILS = 3, CONTEXTS_MAX = 256 };
+static const char *const names[NR + RAILS] = {"rocex", "ibx", "badx", "railx0", "railx1", "railx2"};
+static struct ibv_device devices[NR + RAILS];
+/* By device, of this process: its sends; after how many of all devices its ports are active again, 0: they are. Under the lock. */
+static struct {
+	long sends, down_until;
+} wires[NR + RAILS];
+static long all_sends;
+static struct context *contexts[CONTEXTS_MAX];
 
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -63,6 +76,30 @@ uint64_t fake_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Writes it down, once a process. With the lock or without. */
+void fake_seen(const char *text)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static char seen[16][64];
+	const char *file = getenv("FAKE_VERBS_SEEN");
+	FILE *f = file ? fopen(file, "ae") : NULL;
+	int i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; f && i < 16; i++) {
+		if (!strcmp(seen[i], text))
+			break;
+		if (seen[i][0])
+			continue;
+		snprintf(seen[i], sizeof(seen[i]), "%s", text);
+		fprintf(f, "%s\n", text);
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	if (f)
+		fclose(f);
+}
+
 /* Under the lock. */
 uint32_t fake_dice(uint32_t below)
 {
@@ -81,10 +118,11 @@ uint32_t fake_dice(uint32_t below)
 
 struct ibv_device **ibv_get_device_list(int *nr)
 {
-	struct ibv_device **list = calloc(NR + 1, sizeof(*list));
+	struct ibv_device **list = calloc(NR + RAILS + 1, sizeof(*list));
 	int i;
 
-	*nr = fake_is_mode("none") ? 0 : NR;
+	*nr = fake_is_mode("none") ? 0 : NR + (int)fake_number("FAKE_VERBS_RAILS");
+	must(*nr <= NR + RAILS);
 	for (i = 0; i < *nr; i++)
 		list[i] = &devices[i];
 	return list;
@@ -106,6 +144,7 @@ static int notify_cq(struct ibv_cq *cq, int solicited);
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct context *c;
+	int i;
 
 	while (fake_is_mode("hang"))
 		pause();
@@ -119,11 +158,119 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->c.ops.post_send = fake_post_send;
 	c->c.ops.post_recv = fake_post_recv;
 	c->events.fd = c->c.async_fd = eventfd(0, EFD_CLOEXEC);
+	pthread_mutex_lock(&fake_lock);
+	for (i = 0; contexts[i]; i++)
+		must(i < CONTEXTS_MAX - 1);
+	contexts[i] = c;
+	pthread_mutex_unlock(&fake_lock);
 	return &c->c;
+}
+
+static int device_of(const struct ibv_context *context)
+{
+	return (int)(context->device - devices);
+}
+
+static int nr_ports(int device)
+{
+	return device == ROCE || device == NR + 1 ? 2 : 1;
+}
+
+static int is_down(int device)
+{
+	return wires[device].down_until != 0;
+}
+
+/* An event of all ports, to whoever has the device open. */
+static void tell_ports(int device, enum ibv_event_type type)
+{
+	int i, port;
+
+	for (i = 0; i < CONTEXTS_MAX; i++)
+		for (port = 1; contexts[i] && device_of(&contexts[i]->c) == device &&
+			       port <= nr_ports(device);
+		     port++)
+			fake_tell_async(&contexts[i]->c,
+					(struct ibv_async_event){.event_type = type,
+								 .element.port_num = port});
+}
+
+/* "NAME:A:B" of the environment; -1: it is not of this device. */
+static long setting(const char *name, int device, long *second)
+{
+	const char *text = getenv(name);
+	size_t len = strlen(names[device]);
+	char *end;
+	long first;
+
+	if (!text || strncmp(text, names[device], len))
+		return -1;
+	first = text[len] ? strtol(text + len + 1, &end, 10) : 0;
+	if (second)
+		*second = text[len] && *end ? atol(end + 1) : 0;
+	return first;
+}
+
+void fake_wrote(struct ibv_context *context, int port)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s:%d writes", names[device_of(context)], port);
+	fake_seen(text);
+}
+
+int fake_wires_look(void)
+{
+	int device, down = 0;
+
+	for (device = 0; device < NR + RAILS; device++) {
+		if (is_down(device) && all_sends >= wires[device].down_until) {
+			wires[device].down_until = 0;
+			tell_ports(device, IBV_EVENT_PORT_ACTIVE);
+		}
+		down |= is_down(device);
+	}
+	return down;
+}
+
+enum fake_wire fake_wire(struct ibv_context *context)
+{
+	int device = device_of(context);
+
+	return is_down(device)				       ? FAKE_DOWN
+	       : setting("FAKE_VERBS_MUTE", device, NULL) >= 0 ? FAKE_MUTE
+							       : FAKE_GOOD;
+}
+
+enum fake_wire fake_send_counts(struct ibv_context *context)
+{
+	int device = device_of(context);
+	long more, n = ++wires[device].sends;
+
+	all_sends++;
+	if (n == setting("FAKE_VERBS_DOWN", device, &more)) {
+		wires[device].down_until = all_sends + more;
+		tell_ports(device, IBV_EVENT_PORT_ERR);
+		fake_seen("a port was down");
+		return FAKE_DOWN;
+	}
+	if (n == setting("FAKE_VERBS_FATAL", device, NULL)) {
+		tell_ports(device, IBV_EVENT_DEVICE_FATAL);
+		fake_seen("a device has failed");
+		return FAKE_DOWN;
+	}
+	return FAKE_GOOD;
 }
 
 int ibv_close_device(struct ibv_context *context)
 {
+	int i;
+
+	pthread_mutex_lock(&fake_lock);
+	for (i = 0; i < CONTEXTS_MAX; i++)
+		if (contexts[i] && &contexts[i]->c == context)
+			contexts[i] = NULL;
+	pthread_mutex_unlock(&fake_lock);
 	close(context->async_fd);
 	free(context);
 	return 0;
@@ -131,19 +278,22 @@ int ibv_close_device(struct ibv_context *context)
 
 int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
-	int device = (int)(context->device - devices);
+	int device = device_of(context), down = device == ROCE && port == 2;
 	uint8_t *a = (void *)attr;
 
-	if (port < 1 || port > (device == ROCE ? 2 : 1))
+	if (port < 1 || port > nr_ports(device))
 		return EINVAL;
 	memset(a, 0, 48); /* no byte more: the exported function's structure ends there */
-	memcpy(a, &(uint32_t){device == ROCE && port == 2 ? 1 : 4}, 4); /* down, active */
-	memcpy(a + 8, &(uint32_t){device == ROCE ? 3 : 5}, 4);		/* MTU 1024, 4096 */
-	memcpy(a + 12, &(int32_t){device == ROCE ? 5 : 2}, 4);
+	pthread_mutex_lock(&fake_lock);
+	down |= is_down(device);
+	pthread_mutex_unlock(&fake_lock);
+	memcpy(a, &(uint32_t){down ? 1 : 4}, 4);	     /* down, active */
+	memcpy(a + 8, &(uint32_t){device == IB ? 5 : 3}, 4); /* MTU 4096, 1024 */
+	memcpy(a + 12, &(int32_t){device == IB ? 2 : 5}, 4);
 	memcpy(a + 34, &(uint16_t){device == IB ? 77 : 0}, 2);
-	a[43] = 2;			   /* four lanes */
-	a[44] = device == ROCE ? 32 : 128; /* EDR, NDR */
-	a[46] = device == ROCE ? 2 : 1;
+	a[43] = 2;			 /* four lanes */
+	a[44] = device == IB ? 128 : 32; /* NDR, EDR */
+	a[46] = device == IB ? 1 : 2;
 	return 0;
 }
 
@@ -152,11 +302,14 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 	static const char *const roce[] = {"fe80::1", "::", "2001:db8::5", "::ffff:10.1.0.5",
 					   "::ffff:10.2.0.5"};
 	static const char *const ib[] = {"fe80::2", "fec0:0:9::2"};
-	int is_roce = context->device == &devices[ROCE];
+	int device = device_of(context), is_roce = device != IB;
+	char rail[32];
 
-	(void)port;
 	if (index < 0 || index >= (is_roce ? 5 : 2))
 		return EINVAL;
+	snprintf(rail, sizeof(rail), "::ffff:10.1.%d.%d", 10 + device - NR, port);
+	if (device >= NR && index == 3)
+		return inet_pton(AF_INET6, rail, gid) == 1 ? 0 : EINVAL;
 	return inet_pton(AF_INET6, is_roce ? roce[index] : ib[index], gid) == 1 ? 0 : EINVAL;
 }
 
@@ -206,6 +359,19 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t bytes, int access)
 out:
 	pthread_mutex_unlock(&fake_lock);
 	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
+				unsigned int access)
+{
+	must(iova == (uintptr_t)at);
+	if (access & IBV_ACCESS_RELAXED_ORDERING && fake_is_mode("strict")) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (access & IBV_ACCESS_RELAXED_ORDERING)
+		fake_seen("relaxed ordering");
+	return ibv_reg_mr(pd, at, bytes, (int)access);
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr)

@@ -29,6 +29,9 @@
 		}                                                                                  \
 	} while (0)
 
+/* Of a device: all arrives, nothing of what it sends does, its ports are down. */
+enum fake_wire { FAKE_GOOD, FAKE_MUTE, FAKE_DOWN };
+
 /* What a descriptor tells of: events of a context, completion queues of a channel. */
 struct events {
 	int fd;
@@ -64,6 +67,8 @@ struct qp {
 	uint32_t ack; /* sends of the other side that are here */
 	int owes;     /* the acknowledgement did not get out */
 	uint32_t psn;
+	struct ibv_ece ece;
+	int port;
 };
 
 struct cq {
@@ -81,9 +86,16 @@ extern int fake_nic_fd; /* wakes the hardware; -1: it has not been switched on *
 int fake_is_mode(const char *mode);
 long fake_number(const char *name);
 uint64_t fake_now_ns(void);
+void fake_seen(const char *text);
 void fake_wake(int fd);
 /* Under the lock, all from here on. */
 uint32_t fake_dice(uint32_t below);
+void fake_wrote(struct ibv_context *context, int port);
+/* Ends outages that are over, with an event; 1: some are not. */
+int fake_wires_look(void);
+enum fake_wire fake_wire(struct ibv_context *context);
+/* A frame is to be sent: FAKE_DOWN where it is the last one. */
+enum fake_wire fake_send_counts(struct ibv_context *context);
 int fake_is_open(uint32_t key, uint64_t at, uint64_t bytes);
 int fake_names_qp(enum ibv_event_type type);
 void fake_tell_async(struct ibv_context *context, struct ibv_async_event e);

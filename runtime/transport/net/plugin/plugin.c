@@ -239,10 +239,10 @@ static uint32_t name_sum(const struct df_net_link *l)
 
 static int send_handle(struct df_net_link *l, const uint8_t *handle)
 {
-	struct df_net_frame f = {.type = DF_NET_SETUP,
-				 .a = HANDLE,
-				 .rkey = name_sum(l),
-				 .pad = (uint32_t)DF_MIN(device_of(l)->max_bytes, MESSAGE)};
+	struct df_net_frame f = {
+		.type = DF_NET_SETUP,
+		.a = HANDLE,
+		.rkey = {name_sum(l), (uint32_t)DF_MIN(device_of(l)->max_bytes, MESSAGE)}};
 	int ret;
 
 	for (f.b = 0; f.b < PARTS; f.b++) {
@@ -547,9 +547,9 @@ static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 	l->look_at = 1;
 	switch (f->a) {
 	case HANDLE:
-		if (f->b >= PARTS || f->pad < sizeof(struct head) + 1 || p->connecting)
+		if (f->b >= PARTS || f->rkey[1] < sizeof(struct head) + 1 || p->connecting)
 			return -EPROTO;
-		if (f->rkey != name_sum(l)) {
+		if (f->rkey[0] != name_sum(l)) {
 			snprintf(text, sizeof(text), "it has another plugin than %s",
 				 plugin_of(l)->name);
 			l->avoid |= DF_NET_BIT_PLUGIN;
@@ -563,7 +563,7 @@ static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 		memcpy(p->handle->bytes + f->b * PART + 16, &f->aux, 8);
 		memcpy(p->handle->bytes + f->b * PART + 24, &f->at, 8);
 		p->parts |= 1u << f->b;
-		p->limit = (uint32_t)DF_MIN(DF_MIN(device_of(l)->max_bytes, f->pad), MESSAGE);
+		p->limit = (uint32_t)DF_MIN(DF_MIN(device_of(l)->max_bytes, f->rkey[1]), MESSAGE);
 		return 0;
 	case SLEEP:
 		p->peer_sleeps = 1;

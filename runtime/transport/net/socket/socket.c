@@ -35,8 +35,7 @@
 #include "runtime/base/time.h"
 #include "runtime/base/net/ifaces.h"
 
-/* The side that makes the connections. */
-static int connects(const struct df_net_link *l)
+int df_session_connects(const struct df_net_link *l)
 {
 	return l->ep->proc != l->member.proc ? l->ep->proc < l->member.proc
 					     : l->ep->device < l->member.device;
@@ -488,7 +487,7 @@ static void attempt(struct df_net_link *l, uint64_t now)
 	p->pause = DF_MIN(DF_MAX(2 * p->pause, AGAIN_MIN), AGAIN_MAX);
 	p->try_at = now + p->pause;
 	l->attempts++;
-	if (!connects(l)) {
+	if (!df_session_connects(l)) {
 		if (!p->knock)
 			p->knock = dial(l, KNOCKING, &why);
 		return;

@@ -1,4 +1,4 @@
-/* The RDMA port of an endpoint: found by NCCL's rules (base/net/verbs.h), opened; rdma.c has the whole. */
+/* The RDMA ports of an endpoint: found by NCCL's rules (base/net/verbs.h), opened; rdma.c has the whole. */
 #define _GNU_SOURCE
 #include "runtime/transport/net/verbs/rdma.h"
 
@@ -30,9 +30,9 @@ static int loaded;
 
 struct opening {
 	int index; /* of the endpoint's device */
-	struct device *device;
+	struct verbs *verbs;
 	int ret;
-	char why[256];
+	char why[512];
 	uint32_t refs; /* who has been left behind frees it; atomic */
 };
 
@@ -63,24 +63,30 @@ static int open_library(struct opening *o)
 		}
 		*(void **)(void *)((char *)&df_ibv + wanted[i].at) = at;
 	}
+	*(void **)&df_ibv.reg_mr_iova2 = dlsym(handle, "ibv_reg_mr_iova2");
+	*(void **)&df_ibv.query_ece = dlsym(handle, "ibv_query_ece");
+	*(void **)&df_ibv.set_ece = dlsym(handle, "ibv_set_ece");
 	loaded = 1;
 	return 0;
 }
 
-/* Endpoints share the usable ports evenly. */
-static int choose(struct opening *o, struct df_verbs_port *out)
+/* All usable ports, DF_NET_RAILS at most; each endpoint begins with another one. */
+static int choose(struct opening *o)
 {
 	struct df_verbs *found = malloc(sizeof(*found));
-	int i, nr = 0, len = 0;
+	struct verbs *v = o->verbs;
+	int i, k, nr = 0, len = 0;
 
 	if (!found)
 		return -ENOMEM;
 	df_verbs_find(found);
 	for (i = 0; i < found->nr; i++)
 		nr += found->v[i].order > 0;
-	for (i = 0; nr && i < found->nr; i++)
-		if (found->v[i].order == 1 + o->index % nr)
-			*out = found->v[i];
+	v->nr = DF_MIN(nr, DF_NET_RAILS);
+	for (k = 0; k < v->nr; k++)
+		for (i = 0; i < found->nr; i++)
+			if (found->v[i].order == 1 + (o->index + k) % nr)
+				v->rail[k].port = found->v[i];
 	if (!nr && found->error[0])
 		snprintf(o->why, sizeof(o->why), "%s", found->error);
 	for (i = 0; !nr && i < found->nr && len < (int)sizeof(o->why); i++)
@@ -112,44 +118,88 @@ static int no_wait(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) ? -errno : 0;
 }
 
+#define RELAXED_ORDERING (1u << 20) /* of enum ibv_access_flags, where a header is too old for it */
+
+/* Devices that refuse it are asked once: every endpoint would be told the same. */
+static int refuses_relaxed;
+
+struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int access)
+{
+	struct ibv_mr *mr = NULL;
+
+	/* Relaxed: at worst it is tried once more. */
+	if (df_env()->nccl_ib_relaxed && df_ibv.reg_mr_iova2 &&
+	    !__atomic_load_n(&refuses_relaxed, __ATOMIC_RELAXED)) {
+		mr = df_ibv.reg_mr_iova2(pd, at, bytes, (uintptr_t)at,
+					 (unsigned)access | RELAXED_ORDERING);
+		if (!mr && (errno == EOPNOTSUPP || errno == EINVAL))
+			/* Relaxed: as above. */
+			__atomic_store_n(&refuses_relaxed, 1, __ATOMIC_RELAXED);
+		else
+			return mr;
+	}
+	return df_ibv.reg_mr(pd, at, bytes, access);
+}
+
+static void say_why(struct opening *o, const struct rail *r, const char *what)
+{
+	size_t len = strlen(o->why);
+
+	snprintf(o->why + len, sizeof(o->why) - len, "%s%s %s", len ? ", " : "", r->port.device,
+		 what);
+}
+
 /* Can memory be registered at all? */
-static int try_memory(struct opening *o, struct device *d)
+static int try_memory(struct opening *o, const struct rail *r)
 {
 	struct rlimit limit = {0};
 	struct ibv_mr *mr;
 	void *page = aligned_alloc(4096, 1u << 16);
+	char text[200];
 
 	if (!page)
 		return -ENOMEM;
-	mr = df_ibv.reg_mr(d->pd, page, 1u << 16, IBV_ACCESS_LOCAL_WRITE);
+	mr = df_verbs_register(r->device->pd, page, 1u << 16, IBV_ACCESS_LOCAL_WRITE);
 	if (mr) {
 		df_ibv.dereg_mr(mr);
 	} else {
 		getrlimit(RLIMIT_MEMLOCK, &limit);
-		snprintf(o->why, sizeof(o->why),
-			 "%s cannot register memory: %s; RLIMIT_MEMLOCK is %llu KiB (`ulimit -l "
+		snprintf(text, sizeof(text),
+			 "cannot register memory: %s; RLIMIT_MEMLOCK is %llu KiB (`ulimit -l "
 			 "unlimited`, in a container `--ulimit memlock=-1`)",
-			 d->port.device, strerror(errno), (unsigned long long)limit.rlim_cur >> 10);
+			 strerror(errno), (unsigned long long)limit.rlim_cur >> 10);
+		say_why(o, r, text);
 	}
 	free(page);
 	return mr ? 0 : -ENOMEM;
 }
 
-static int open_port(struct opening *o, struct device *d)
+static int open_rail(struct opening *o, struct rail *r)
 {
-	int ret;
+	struct verbs *v = o->verbs;
+	struct device *d = &v->device[v->nr_devices];
+	char text[128];
+	int i, ret;
 
-	d->context = open_device(d->port.device);
+	/* Ports of one device. */
+	for (i = 0; &v->rail[i] != r; i++) {
+		if (strcmp(v->rail[i].port.device, r->port.device) || !v->rail[i].device)
+			continue;
+		r->device = v->rail[i].device;
+		return 0;
+	}
+	d->context = open_device(r->port.device);
 	if (!d->context) {
-		snprintf(o->why, sizeof(o->why), "%s cannot be opened: %s", d->port.device,
-			 strerror(errno));
+		snprintf(text, sizeof(text), "cannot be opened: %s", strerror(errno));
+		say_why(o, r, text);
 		return -ENODEV;
 	}
+	r->device = d;
 	d->pd = df_ibv.alloc_pd(d->context);
 	d->channel = df_ibv.create_comp_channel(d->context);
 	if (!d->pd || !d->channel) {
-		snprintf(o->why, sizeof(o->why), "%s has no room for us: %s", d->port.device,
-			 strerror(errno));
+		snprintf(text, sizeof(text), "has no room for us: %s", strerror(errno));
+		say_why(o, r, text);
 		ret = -ENOMEM;
 		goto err_close;
 	}
@@ -157,9 +207,11 @@ static int open_port(struct opening *o, struct device *d)
 	if (!ret)
 		ret = no_wait(d->context->async_fd);
 	if (!ret)
-		ret = try_memory(o, d);
-	if (!ret)
-		return 0;
+		ret = try_memory(o, r);
+	if (ret)
+		goto err_close;
+	v->nr_devices++;
+	return 0;
 
 err_close:
 	if (d->channel)
@@ -167,7 +219,27 @@ err_close:
 	if (d->pd)
 		df_ibv.dealloc_pd(d->pd);
 	df_ibv.close_device(d->context);
+	memset(d, 0, sizeof(*d));
+	r->device = NULL;
 	return ret;
+}
+
+/* Those that can be opened; -errno of the last one if there is none. */
+static int open_rails(struct opening *o)
+{
+	struct verbs *v = o->verbs;
+	int k, nr = 0, ret = 0;
+
+	for (k = 0; k < v->nr; k++) {
+		int failed = open_rail(o, &v->rail[k]);
+
+		ret = failed ? failed : ret;
+	}
+	for (k = 0; k < v->nr; k++)
+		if (v->rail[k].device)
+			v->rail[nr++] = v->rail[k];
+	v->nr = nr;
+	return nr ? 0 : ret;
 }
 
 static void put(struct opening *o)
@@ -175,7 +247,7 @@ static void put(struct opening *o)
 	/* ACQ_REL: the last one to let go sees what the other one has written. Pairs with itself. */
 	if (__atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	free(o->device);
+	free(o->verbs);
 	free(o);
 }
 
@@ -186,10 +258,10 @@ static void *opener(void *arg)
 	pthread_mutex_lock(&finding);
 	o->ret = open_library(o);
 	if (!o->ret)
-		o->ret = choose(o, &o->device->port);
+		o->ret = choose(o);
 	pthread_mutex_unlock(&finding);
 	if (!o->ret)
-		o->ret = open_port(o, o->device);
+		o->ret = open_rails(o);
 	put(o);
 	return NULL;
 }
@@ -209,7 +281,7 @@ static void say_missed(const char *why)
 		df_info("no RDMA port can be used, sockets are: %s", why);
 }
 
-int df_verbs_open(struct df_net_ep *ep, struct device **out)
+int df_verbs_open(struct df_net_ep *ep, struct verbs **out)
 {
 	struct opening *o = calloc(1, sizeof(*o));
 	struct timespec until;
@@ -218,11 +290,11 @@ int df_verbs_open(struct df_net_ep *ep, struct device **out)
 
 	if (!o)
 		return -ENOMEM;
-	o->device = calloc(1, sizeof(*o->device));
+	o->verbs = calloc(1, sizeof(*o->verbs));
 	o->index = ep->device;
 	o->refs = 2;
 	/* Drivers may hang, and whoever waits for them with them. */
-	if (!o->device || pthread_create(&t, NULL, opener, o)) {
+	if (!o->verbs || pthread_create(&t, NULL, opener, o)) {
 		o->refs = 1;
 		put(o);
 		return -ENOMEM;
@@ -239,8 +311,10 @@ int df_verbs_open(struct df_net_ep *ep, struct device **out)
 	if (ret) {
 		say_missed(o->why[0] ? o->why : strerror(-ret));
 	} else {
-		*out = o->device;
-		o->device = NULL;
+		if (o->why[0])
+			df_warn_once("not all RDMA ports can be used: %s", o->why);
+		*out = o->verbs;
+		o->verbs = NULL;
 	}
 	put(o);
 	return ret;

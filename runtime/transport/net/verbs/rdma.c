@@ -1,95 +1,644 @@
 /*
- * RDMA verbs as a medium of the network (../net.h). A link has one reliable queue pair. Frames are sends of their 72 bytes
+ * RDMA verbs as a medium of the network (../net.h). A link has reliable queue pairs over all ports (rails) of its two
+ * endpoints, each over a port of either side (df_verbs_rail_with()). Frames are sends of their 80 bytes
  * into receives that are always posted; the payload of a slice is written before its frame, by RDMA, from the sender's
  * slot into the receiver's slot of the same number. A queue pair keeps its order, so when the frame has come the payload
- * is there, and what was posted before a frame has arrived before it.
+ * is there, and what was posted before a frame has arrived before it. Slices go over whichever pair has least to do;
+ * everything else goes over one of them, the lead, and so in order.
  *
- * How two sides find each other is the session's: over its first stream each says what its queue pair is (INFO), then
- * that it can be sent to (READY); each then sends a frame through the queue pair, and the link is up when the other
- * one's has come. So a path that lets nothing through is seen before it is used. If that fails again and again for some
- * seconds, and sockets may be used, they are.
+ * Between pairs there is no order. A slice in any order is what numbered slots are for. But an acknowledgement also says that
+ * we write no more into memory that the other side has announced and closed: it is given when all that had been posted
+ * before is done, on every pair (tests/model/rails.pml).
+ *
+ * How two sides find each other is the session's. Over its first stream the side that connects says what its queue pair is
+ * (INFO); the other one joins its own to it, and answers with INFO, or that it cannot (NO). Then each sends a frame through
+ * the pair, and where the other one's has come it is usable. The link is up with its first usable pair. So a path that
+ * lets nothing through is seen before it is used; if there is none for some seconds, and sockets may be used, they are.
  *
  * Slots are registered connector by connector, when they are announced, and only until they are given back: an arena gives
  * pages back to the system, which registered memory must not. Where registration fails, that connector's slices
  * travel over the session's streams; so do they if the other side's registration failed.
  *
- * What ends a session: a completion with an error, an event that names its queue pair or device, a post that fails, no
- * completion for a third of the time-out though something is posted, and the end of its streams. A port that goes down does
- * not: it may come back, and the queue pair repeats what was lost. The next session has a new queue pair, so nothing of
- * the old one can arrive any more when it begins.
+ * What ends a session: on a usable pair a completion with an error, an event that names it or its device, a post that
+ * fails, no completion for a third of the time-out though something is posted; and the end of its streams. All pairs end
+ * with it, so nothing of the old session can arrive any more when the next one begins and slices are sent again. That one
+ * begins at once, with the pairs that work; the others are tried again in growing intervals, and when their port
+ * says that it is active, while the job goes on (WISH: the side that does not connect asks for it). A port that goes down ends
+ * a session only if there is another usable pair: it may come back, and the queue pair repeats what was lost.
  *
  * A receiver that finds a queue empty makes the sender wait and try again, without end: a process that is stopped is not dead.
  *
  * All on the endpoint's thread, no locks. After a fork the child touches none of it.
  */
-#define _GNU_SOURCE
 #include "runtime/transport/net/verbs/rdma.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-enum word { INFO = 1, READY };
+enum word { INFO = 1, NO, WISH };
 
-#define RECEIVE	    (1ull << 32) /* of a work request's id */
-#define RNR_FOREVER 7
-#define RNR_TIMER   12 /* 0.64 ms */
-#define AT_ONCE	    32 /* completions */
+#define AT_ONCE	  32		    /* completions */
+#define SILENT_NS (2 * DF_NS_PER_S) /* a session that is answered begins again sooner */
+#define PAUSE_MIN (100 * DF_NS_PER_MS)
+#define PAUSE_MAX (30 * DF_NS_PER_S)
+#define STEADY_NS (10 * DF_NS_PER_S) /* a pair that has been usable for so long may fail once */
 
-static struct path *path_of(const struct df_net_link *l)
+/* ---- memory ------------------------------------------------------------------------------------------------- */
+
+static int verbs_start(struct df_net_ep *ep)
 {
-	return l->path;
+	struct verbs *v;
+	int ret = df_verbs_open(ep, &v), i;
+
+	if (ret)
+		return ret;
+	ep->medium[__builtin_ctz(DF_NET_BIT_VERBS)] = v;
+	for (i = 0; i < v->nr; i++) {
+		const struct df_verbs_port *port = &v->rail[i].port;
+
+		df_info("device %d can use verbs: %s:%d, %s, GID %d %s%s", ep->device, port->device,
+			port->port, port->infiniband ? "InfiniBand" : "RoCE", port->gid_index,
+			port->gid, v->rail[i].spare ? ", when others fail" : "");
+	}
+	return 0;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------------ */
-
-static void fail(struct df_net_link *l, int why, const char *text)
+static void verbs_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
 {
-	const struct device *d = df_verbs_device(l->ep);
+	int i;
 
-	snprintf(l->what, sizeof(l->what), "%s:%d: %s", d->port.device, d->port.port, text);
+	(void)ep;
+	for (i = 0; i < DF_NET_RAILS; i++)
+		if (mem->mr[i])
+			df_ibv.dereg_mr(mem->mr[i]);
+	memset(mem, 0, sizeof(*mem));
+}
+
+static void verbs_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out)
+{
+	const struct verbs *v = df_verbs(ep);
+	struct ibv_mr *mr, *of_device[DF_NET_RAILS] = {NULL};
+	int i, d;
+
+	for (i = 0; i < v->nr; i++) {
+		d = (int)(v->rail[i].device - v->device);
+		mr = of_device[d];
+		if (!mr) {
+			mr = df_verbs_register(v->device[d].pd, at, bytes,
+					       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+			/* Packed: the first is there, or none. */
+			out->mr[d] = of_device[d] = mr;
+		}
+		if (!mr) {
+			df_warn_once("%s cannot register %zu bytes: %s (see `ulimit -l`); what "
+				     "they hold goes over sockets",
+				     v->rail[i].port.device, bytes, strerror(errno));
+			verbs_forbid(ep, out);
+			return;
+		}
+		out->lkey[i] = mr->lkey;
+		out->rkey[i] = mr->rkey;
+	}
+}
+
+/* How long a frame may be on its way. */
+static uint64_t patience(void)
+{
+	return (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 3;
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------------- */
+
+/* What we have heard of, and have nothing under way any more from before; the lead keeps its own order. */
+static uint64_t ack_of(const struct df_net_link *l, struct path *p)
+{
+	int k, open = 0;
+
+	for (k = 0; p->marked && k < p->nr; k++)
+		if (k != p->lead && p->pair[k] && (int32_t)(p->pair[k]->head - p->mark[k]) < 0)
+			return p->ack;
+	if (p->marked)
+		p->ack = p->marked;
+	p->marked = 0;
+	if (p->ack == l->heard)
+		return p->ack;
+	for (k = 0; k < p->nr; k++) {
+		if (k == p->lead || !p->pair[k])
+			continue;
+		p->mark[k] = p->pair[k]->tail;
+		open |= p->pair[k]->head != p->pair[k]->tail;
+	}
+	if (open)
+		p->marked = l->heard;
+	else
+		p->ack = l->heard;
+	return p->ack;
+}
+
+/* -EAGAIN: no room, or it takes no more work. */
+static int post(struct df_net_link *l, struct pair *q, const struct df_net_frame *f,
+		const void *payload, struct df_net_conn *from)
+{
+	struct ibv_sge slot, head;
+	struct ibv_send_wr write, send, *bad;
+	uint32_t i = q->tail % OUT_MAX;
+	int ret;
+
+	if (q->tail - q->head == OUT_MAX || q->broken)
+		return -EAGAIN;
+	q->rings->out[i] = *f;
+	q->from[i] = from;
+	head = (struct ibv_sge){.addr = (uintptr_t)&q->rings->out[i],
+				.length = sizeof(q->rings->out[i]),
+				.lkey = q->mr->lkey};
+	send = (struct ibv_send_wr){.wr_id = i,
+				    .sg_list = &head,
+				    .num_sge = 1,
+				    .opcode = IBV_WR_SEND,
+				    .send_flags = IBV_SEND_SIGNALED};
+	if (payload) {
+		slot = (struct ibv_sge){.addr = (uintptr_t)payload,
+					.length = f->bytes,
+					.lkey = from->mem.lkey[q->rail]};
+		write = (struct ibv_send_wr){.wr_id = i,
+					     .next = &send,
+					     .sg_list = &slot,
+					     .num_sge = 1,
+					     .opcode = IBV_WR_RDMA_WRITE};
+		write.wr.rdma.remote_addr = f->at;
+		write.wr.rdma.rkey = f->rkey[q->peer_rail];
+	}
+	ret = ibv_post_send(q->qp, payload ? &write : &send, &bad);
+	if (ret) {
+		/* Not from here: who sends is in the middle of the link's connectors. */
+		q->broken = -abs(ret);
+		l->look_at = 1;
+		return -EAGAIN;
+	}
+	if (q->head == q->tail) {
+		q->moved = df_now_ns();
+		l->look_at = DF_MIN(l->look_at ? l->look_at : UINT64_MAX, q->moved + patience());
+	}
+	q->tail++;
+	df_net_count(&l->ep->n.frames_sent, 1);
+	return 0;
+}
+
+/* The pair with least to do; spare ones when there is no other. */
+static struct pair *choose(const struct df_net_link *l, const struct path *p)
+{
+	struct pair *best = p->pair[p->lead], *q;
+	uint32_t least = UINT32_MAX, load;
+	int i;
+
+	for (i = 0; i < p->nr; i++) {
+		q = p->pair[(p->lead + i) % p->nr];
+		if (!q || !q->usable || q->broken)
+			continue;
+		load = q->tail - q->head + (df_verbs_pair_rail(l, q)->spare ? 2 * OUT_MAX : 0);
+		if (load < least) {
+			least = load;
+			best = q;
+		}
+	}
+	return best;
+}
+
+static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
+		      struct df_net_conn *from)
+{
+	struct path *p = df_verbs_path(l);
+	struct df_net_frame with = *f;
+	int ret;
+
+	if (payload && (!f->rkey[0] || !from->mem.mr[0]))
+		return df_session_send(l, f, payload, from);
+	with.ack = f->type == DF_NET_DATA ? l->acked : ack_of(l, p);
+	if (f->type == DF_NET_ACK && with.ack == l->acked)
+		return 0;
+	ret = post(l, f->type == DF_NET_DATA ? choose(l, p) : p->pair[p->lead], &with, payload,
+		   from);
+	if (!ret)
+		l->acked = with.ack;
+	return ret;
+}
+
+static int verbs_push(struct df_net_link *l)
+{
+	(void)l;
+	return 0;
+}
+
+/* ---- pairs come and go ---------------------------------------------------------------------------------------- */
+
+static void fail(struct df_net_link *l, const struct pair *q, int why, const char *text)
+{
+	const struct rail *r = q ? df_verbs_pair_rail(l, q) : df_verbs(l->ep)->rail;
+
+	snprintf(l->what, sizeof(l->what), "%.63s:%d: %.96s", r->port.device, r->port.port, text);
 	df_session_fail(l, why);
 }
 
-/* May another medium take over? */
-static int has_others(const struct df_net_link *l)
+/* The session's streams are there, no pair is: try again, but not for ever. */
+static void not_set_up(struct df_net_link *l, const struct pair *q)
 {
-	return (l->ep->media & ~l->avoid & ~DF_NET_BIT_VERBS) != 0;
-}
-
-/* The session's streams are there, the queue pair is not: try again, but not for ever. */
-static void not_set_up(struct df_net_link *l)
-{
-	struct path *p = path_of(l);
-	const struct device *d = df_verbs_device(l->ep);
+	struct path *p = df_verbs_path(l);
+	const struct rail *r = q ? df_verbs_pair_rail(l, q) : df_verbs(l->ep)->rail;
 	uint64_t now = df_now_ns(), bound = (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS;
 
 	if (!p->fails++)
 		p->failing = now;
+	p->failed = now;
 	/* A port that flaps is no reason yet. */
-	if (has_others(l) && p->fails >= SETUP_FAILS &&
+	if (df_verbs_has_others(l) && p->fails >= SETUP_FAILS &&
 	    now - p->failing >= DF_MIN(SETUP_NS, bound / 4)) {
 		l->avoid |= DF_NET_BIT_VERBS;
 		df_warn("verbs do not lead from %s:%d (GID %s) to device %d of %s (GID %s): %s; sockets are used",
-			d->port.device, d->port.port, d->port.gid, l->member.device,
-			l->member.hostname, p->peer_gid[0] ? p->peer_gid : "unknown",
+			r->port.device, r->port.port, r->port.gid, l->member.device,
+			l->member.hostname, q && q->peer_gid[0] ? q->peer_gid : "unknown",
 			l->what[0] ? l->what : "nothing arrives");
 	} else if (now - p->failing > bound) {
 		df_net_lost(l);
 	}
 }
 
-static void set_up_failed(struct df_net_link *l, int why, const char *text)
+/* One without a queue pair, over the rail. NULL with errno. */
+static struct pair *pair_at(struct df_net_link *l, int k, int rail)
 {
-	fail(l, why, text);
-	not_set_up(l);
+	struct path *p = df_verbs_path(l);
+
+	if (!p->pair[k])
+		p->pair[k] = df_verbs_pair_new(l, rail);
+	else if (df_verbs_pair_move(l, p->pair[k], rail))
+		return NULL;
+	if (p->pair[k])
+		p->nr = DF_MAX(p->nr, k + 1);
+	return p->pair[k];
+}
+
+/* Ours, whatever the other side has. */
+static int nr_own(const struct df_net_link *l)
+{
+	return (int)DF_MIN(df_verbs(l->ep)->nr * df_env()->nccl_ib_qps, PAIRS_MAX);
+}
+
+static int say(struct df_net_link *l, const struct pair *q, int k, enum word word, uint32_t attempt,
+	       int why)
+{
+	struct df_net_frame f = {.type = DF_NET_SETUP};
+
+	if (word == INFO)
+		df_verbs_pair_info(l, q, &f);
+	f.a = word | (uint32_t)k << 8 | (uint32_t)nr_own(l) << 16 |
+	      (q ? (uint32_t)q->rail : 0) << 24;
+	f.rkey[0] = attempt;
+	f.rkey[1] = (uint32_t)-why;
+	f.rkey[2] = q ? (uint32_t)df_verbs_pair_rail(l, q)->port.order : 0;
+	return df_session_send(l, &f, NULL, NULL);
+}
+
+/* It begins to be made; it and the other side's are usable later, or it fails. */
+static int begin_pair(struct df_net_link *l, int k)
+{
+	struct pair *q = pair_at(l, k, df_verbs_rail(l, k));
+	int ret;
+
+	if (!q)
+		return errno ? -errno : -ENOMEM;
+	q->retry_at = 0;
+	q->attempt++;
+	ret = df_verbs_pair_make(l, q);
+	if (!ret)
+		ret = say(l, q, k, INFO, q->attempt, 0);
+	return ret;
+}
+
+static int nr_in_hand(const struct path *p)
+{
+	int k, n = 0;
+
+	for (k = 0; k < p->nr; k++)
+		n += p->pair[k] && p->pair[k]->qp;
+	return n;
+}
+
+static int nr_usable(const struct path *p)
+{
+	int k, n = 0;
+
+	for (k = 0; k < p->nr; k++)
+		n += p->pair[k] && p->pair[k]->usable;
+	return n;
+}
+
+/* One that fails again and again rests, as long as others do not. */
+static int rests(const struct path *p, int k, uint64_t now)
+{
+	int i, other = 0;
+
+	if (!p->pair[k] || p->pair[k]->rest <= now)
+		return 0;
+	for (i = 0; i < p->nr; i++)
+		other |= i != k && (!p->pair[i] || p->pair[i]->rest <= now);
+	return other;
+}
+
+/* Its turn comes again, later each time. */
+static void put_off(struct df_net_link *l, struct pair *q, uint64_t least)
+{
+	uint64_t now = df_now_ns();
+
+	q->pause = DF_MIN(DF_MAX(2 * q->pause, least), PAUSE_MAX);
+	q->rest = now + q->pause;
+	q->retry_at = df_session_connects(l) ? q->rest : 0;
+}
+
+static int set_up_failed(struct df_net_link *l, const struct pair *q, int why, const char *text)
+{
+	fail(l, q, why, text);
+	not_set_up(l, q);
+	return 1;
+}
+
+int df_verbs_fail(struct df_net_link *l, int k, int why, const char *text)
+{
+	struct path *p = df_verbs_path(l);
+	struct pair *q = p->pair[k];
+
+	snprintf(q->why, sizeof(q->why), "%s", text);
+	if (q->usable) {
+		if (df_now_ns() - q->since > STEADY_NS)
+			q->pause = 0;
+		put_off(l, q, PAUSE_MIN);
+		fail(l, q, why, text);
+		return 1;
+	}
+	df_verbs_pair_end(l, q);
+	put_off(l, q, DF_NS_PER_S);
+	if (!l->up && df_session_connects(l) && !nr_in_hand(p))
+		return set_up_failed(l, q, why, text);
+	return 0;
+}
+
+void df_verbs_again(struct df_net_link *l, int k)
+{
+	struct path *p = df_verbs_path(l);
+	struct pair *q = p->pair[k];
+
+	q->rest = 0;
+	if (q->usable || !l->up)
+		return;
+	if (df_session_connects(l))
+		q->retry_at = l->look_at = 1;
+	else
+		say(l, q, k, WISH, q->attempt, 0);
+}
+
+static void verbs_end(struct df_net_link *l)
+{
+	struct path *p = df_verbs_path(l);
+	int k;
+
+	for (k = 0; p && k < p->nr; k++) {
+		if (!p->pair[k])
+			continue;
+		df_verbs_pair_end(l, p->pair[k]);
+		p->pair[k]->attempt = 0;
+		p->pair[k]->retry_at = 0;
+	}
+	if (p)
+		p->begun = 0;
+	l->look_at = 0;
+}
+
+/* Those that rest come later, unless nothing else works. */
+static int begin_all(struct df_net_link *l)
+{
+	struct path *p = df_verbs_path(l);
+	uint64_t now = df_now_ns();
+	int k, ret, first = -ENODEV;
+
+	for (k = 0; k < p->nr; k++) {
+		if (rests(p, k, now)) {
+			p->pair[k]->retry_at = p->pair[k]->rest;
+			continue;
+		}
+		ret = begin_pair(l, k);
+		if (ret && p->pair[k]) {
+			snprintf(p->pair[k]->why, sizeof(p->pair[k]->why), "no queue pair: %s",
+				 strerror(-ret));
+			df_verbs_pair_end(l, p->pair[k]);
+			put_off(l, p->pair[k], DF_NS_PER_S);
+		}
+		first = k ? first : ret;
+	}
+	return nr_in_hand(p) ? 0 : first;
+}
+
+static int verbs_begin(struct df_net_link *l)
+{
+	struct path *p = df_verbs_path(l) ? df_verbs_path(l) : calloc(1, sizeof(*p));
+	int ret = 0;
+
+	l->path = p;
+	if (!p)
+		return -ENOMEM;
+	if (p->begun)
+		return 0;
+	p->nr = DF_MAX(p->nr, nr_own(l));
+	if (df_session_connects(l) && !pair_at(l, 0, df_verbs_rail(l, 0))) {
+		df_warn_once("%s cannot register memory for another link: %s (see `ulimit -l`)",
+			     df_verbs(l->ep)->rail[0].port.device, strerror(errno));
+		if (df_verbs_has_others(l))
+			l->avoid |= DF_NET_BIT_VERBS;
+		return -ENOMEM;
+	}
+	p->begun = 1;
+	/* The other side did not answer in between: it may have been stopped, and that is the session's to judge. */
+	if (df_now_ns() - p->failed > SILENT_NS)
+		p->fails = 0;
+	/* Whatever was under way before is not any more. */
+	p->ack = l->heard;
+	p->marked = 0;
+	p->lead = -1;
+	p->deadline = df_now_ns() +
+		      DF_MIN(SETUP_NS, (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 2);
+	l->look_at = p->deadline;
+	if (df_session_connects(l))
+		ret = begin_all(l);
+	if (ret) {
+		const struct rail *r = df_verbs_pair_rail(l, p->pair[0]);
+
+		snprintf(l->what, sizeof(l->what), "%s:%d: %s", r->port.device, r->port.port,
+			 p->pair[0]->why);
+		not_set_up(l, p->pair[0]);
+	}
+	return ret;
+}
+
+static void rail_text(const struct df_net_link *l, const struct pair *q, char *text, size_t size)
+{
+	const struct rail *r = df_verbs_pair_rail(l, q);
+
+	snprintf(text, size, "%s:%d (GID %s) to device %d of %s (GID %s)", r->port.device,
+		 r->port.port, r->port.gid, l->member.device, l->member.hostname,
+		 q->peer_gid[0] ? q->peer_gid : "unknown");
+}
+
+/* What is missing for longer than it takes to begin again is told of once. */
+static void tell_missing(const struct df_net_link *l, const struct path *p)
+{
+	char text[256];
+	int k;
+
+	for (k = 0; k < p->nr; k++) {
+		struct pair *q = p->pair[k];
+
+		if (!q || q->qp || q->out || !q->why[0])
+			continue;
+		q->out = 1;
+		rail_text(l, q, text, sizeof(text));
+		df_warn("verbs from %s: %s; %d of %d ways are left, and this one is tried again",
+			text, q->why, nr_usable(p), p->nr);
+	}
+}
+
+/* Something has come over it. */
+static void becomes_usable(struct df_net_link *l, int k)
+{
+	struct path *p = df_verbs_path(l);
+	struct pair *q = p->pair[k];
+	char text[256];
+
+	q->usable = 1;
+	q->since = df_now_ns();
+	q->why[0] = '\0';
+	rail_text(l, q, text, sizeof(text));
+	if (q->out)
+		df_warn("verbs from %s are back: %d of %d ways", text, nr_usable(p), p->nr);
+	else
+		df_info("device %d: verbs from %s", l->ep->device, text);
+	q->out = 0;
+	if (l->up)
+		return;
+	p->fails = 0;
+	p->lead = k;
+	df_net_up(l);
+}
+
+/* ---- what the two sides say of them ---------------------------------------------------------------------------- */
+
+/* The side that does not connect: joins its pair, if it can. 1: the session is over. */
+static int offered(struct df_net_link *l, int k, const struct df_net_frame *f)
+{
+	struct path *p = df_verbs_path(l);
+	struct pair *q = p->pair[k];
+	int ret;
+
+	if (q && f->rkey[0] <= q->attempt)
+		return 0;
+	if (q && q->usable)
+		return df_verbs_fail(l, k, -ECONNRESET, "the other side has given it up");
+	if (q)
+		df_verbs_pair_end(l, q);
+	q = pair_at(l, k, df_verbs_rail_with(l, k, f));
+	ret = q ? 0 : -ENOMEM;
+	if (q) {
+		q->attempt = f->rkey[0];
+		q->peer_rail = (uint8_t)(f->a >> 24);
+		ret = rests(p, k, df_now_ns()) ? -EBUSY : df_verbs_pair_make(l, q);
+	}
+	if (!ret)
+		ret = df_verbs_pair_join(l, q, f);
+	if (!ret)
+		ret = say(l, q, k, INFO, q->attempt, 0);
+	if (!ret)
+		return 0;
+	if (q && ret != -EBUSY)
+		snprintf(q->why, sizeof(q->why), "no queue pair: %s", strerror(-ret));
+	if (q)
+		df_verbs_pair_end(l, q);
+	return say(l, q, k, NO, f->rkey[0], ret);
+}
+
+/* The side that connects has the answer. */
+static int answered(struct df_net_link *l, int k, const struct df_net_frame *f)
+{
+	const struct df_net_frame greeting = {.type = DF_NET_ACK};
+	struct pair *q = df_verbs_path(l)->pair[k];
+	char text[96];
+	int ret;
+
+	if (!q || !q->qp || q->sends || f->rkey[0] != q->attempt)
+		return 0;
+	if ((f->a & 0xff) == NO) {
+		snprintf(text, sizeof(text), "the other side has no queue pair: %s",
+			 strerror((int)f->rkey[1]));
+		return df_verbs_fail(l, k, -(int)f->rkey[1], text);
+	}
+	q->peer_rail = (uint8_t)(f->a >> 24);
+	ret = df_verbs_pair_join(l, q, f);
+	if (!ret)
+		ret = post(l, q, &greeting, NULL, NULL);
+	if (!ret)
+		return 0;
+	snprintf(text, sizeof(text), "no way to GID %s: %s", q->peer_gid, strerror(-ret));
+	return df_verbs_fail(l, k, ret, text);
+}
+
+static int verbs_setup(struct df_net_link *l, const struct df_net_frame *f)
+{
+	int k = (int)(f->a >> 8 & 0xff), nr = (int)(f->a >> 16 & 0xff), i;
+	enum word word = (enum word)(f->a & 0xff);
+	struct path *p;
+	int ret;
+
+	if (k >= PAIRS_MAX || nr < 1 || nr > PAIRS_MAX || f->a >> 24 >= DF_NET_RAILS)
+		return -EPROTO;
+	ret = verbs_begin(l);
+	if (ret) {
+		df_session_fail(l, ret);
+		return 1;
+	}
+	p = df_verbs_path(l);
+	if (!df_session_connects(l))
+		return word == INFO ? offered(l, k, f) : -EPROTO;
+	if (word == WISH && p->pair[k] && !p->pair[k]->qp)
+		p->pair[k]->retry_at = l->look_at = 1;
+	/* It has more ports than we knew. */
+	for (i = p->nr; i < nr; i++) {
+		p->nr = i + 1;
+		begin_pair(l, i);
+	}
+	return word == WISH ? 0 : answered(l, k, f);
+}
+
+/* ---- what comes ----------------------------------------------------------------------------------------------- */
+
+static int arrived(struct df_net_link *l, int k, const struct df_net_frame *f)
+{
+	struct pair *q = df_verbs_path(l)->pair[k];
+
+	if (!q->usable) {
+		if (f->type != DF_NET_ACK)
+			return -EPROTO;
+		if (!df_session_connects(l) && post(l, q, f, NULL, NULL))
+			return -EIO;
+		becomes_usable(l, k);
+		return 0;
+	}
+	if (!f->type || f->type >= DF_NET_NR || f->type == DF_NET_SETUP ||
+	    (f->bytes && f->type != DF_NET_DATA))
+		return -EPROTO;
+	if (f->type == DF_NET_DATA && !df_net_place(l, f))
+		return 0;
+	return df_net_arrived(l, f);
 }
 
 static int errno_of(enum ibv_wc_status status)
@@ -110,419 +659,10 @@ static int errno_of(enum ibv_wc_status status)
 	}
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------- */
-
-static int verbs_start(struct df_net_ep *ep)
+/* -errno: the pair has no more to say, 1: and the session is over. */
+static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 {
-	struct device *d;
-	int ret = df_verbs_open(ep, &d);
-
-	if (ret)
-		return ret;
-	ep->medium[__builtin_ctz(DF_NET_BIT_VERBS)] = d;
-	df_info("device %d can use verbs: %s:%d, %s, GID %d %s", ep->device, d->port.device,
-		d->port.port, d->port.infiniband ? "InfiniBand" : "RoCE", d->port.gid_index,
-		d->port.gid);
-	return 0;
-}
-
-static void verbs_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out)
-{
-	struct ibv_mr *mr = df_ibv.reg_mr(df_verbs_device(ep)->pd, at, bytes,
-					  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-
-	if (mr)
-		*out = (struct df_net_mem){mr, mr->lkey, mr->rkey};
-	else
-		df_warn_once(
-			"%s cannot register %zu bytes: %s (see `ulimit -l`); what they hold goes "
-			"over sockets",
-			df_verbs_device(ep)->port.device, bytes, strerror(errno));
-}
-
-static void verbs_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
-{
-	(void)ep;
-	df_ibv.dereg_mr(mem->mr);
-	mem->mr = NULL;
-}
-
-/* Once a link. Not in the memory of a child: its pages must stay these. */
-static struct path *path_new(struct df_net_link *l)
-{
-	struct path *p = calloc(1, sizeof(*p));
-
-	if (!p)
-		return NULL;
-	p->rings = mmap(NULL, sizeof(*p->rings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			-1, 0);
-	if (p->rings == MAP_FAILED)
-		goto err_free;
-	p->mr = df_ibv.reg_mr(df_verbs_device(l->ep)->pd, p->rings, sizeof(*p->rings),
-			      IBV_ACCESS_LOCAL_WRITE);
-	if (!p->mr)
-		goto err_unmap;
-	l->path = p;
-	return p;
-
-err_unmap:
-	munmap(p->rings, sizeof(*p->rings));
-err_free:
-	free(p);
-	return NULL;
-}
-
-/* How long a frame may be on its way. */
-static uint64_t patience(void)
-{
-	return (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 3;
-}
-
-/* ---- posting ------------------------------------------------------------------------------------------------- */
-
-static int post_receive(struct path *p, uint32_t i)
-{
-	struct ibv_sge sge = {.addr = (uintptr_t)&p->rings->in[i],
-			      .length = sizeof(p->rings->in[i]),
-			      .lkey = p->mr->lkey};
-	struct ibv_recv_wr wr = {.wr_id = RECEIVE | i, .sg_list = &sge, .num_sge = 1}, *bad;
-
-	return ibv_post_recv(p->qp, &wr, &bad);
-}
-
-static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
-		      struct df_net_conn *from)
-{
-	struct path *p = path_of(l);
-	struct ibv_sge slot, head;
-	struct ibv_send_wr write, send, *bad;
-	uint32_t i = p->tail % OUT_MAX;
-	int ret;
-
-	if (payload && (!f->rkey || !from->mem.mr))
-		return df_session_send(l, f, payload, from);
-	if (p->tail - p->head == OUT_MAX || p->broken)
-		return -EAGAIN;
-	p->rings->out[i] = *f;
-	p->rings->out[i].ack = l->heard;
-	p->from[i] = from;
-	head = (struct ibv_sge){.addr = (uintptr_t)&p->rings->out[i],
-				.length = sizeof(p->rings->out[i]),
-				.lkey = p->mr->lkey};
-	send = (struct ibv_send_wr){.wr_id = i,
-				    .sg_list = &head,
-				    .num_sge = 1,
-				    .opcode = IBV_WR_SEND,
-				    .send_flags = IBV_SEND_SIGNALED};
-	if (payload) {
-		slot = (struct ibv_sge){
-			.addr = (uintptr_t)payload, .length = f->bytes, .lkey = from->mem.lkey};
-		write = (struct ibv_send_wr){.wr_id = i,
-					     .next = &send,
-					     .sg_list = &slot,
-					     .num_sge = 1,
-					     .opcode = IBV_WR_RDMA_WRITE};
-		write.wr.rdma.remote_addr = f->at;
-		write.wr.rdma.rkey = f->rkey;
-	}
-	ret = ibv_post_send(p->qp, payload ? &write : &send, &bad);
-	if (ret) {
-		/* Not from here: who sends is in the middle of the link's connectors. */
-		p->broken = -abs(ret);
-		l->look_at = 1;
-		return -EAGAIN;
-	}
-	if (p->head == p->tail) {
-		p->moved = df_now_ns();
-		if (l->up)
-			l->look_at = p->moved + patience();
-	}
-	p->tail++;
-	l->acked = l->heard;
-	df_net_count(&l->ep->n.frames_sent, 1);
-	return 0;
-}
-
-static int verbs_push(struct df_net_link *l)
-{
-	(void)l;
-	return 0;
-}
-
-/* ---- queue pairs ---------------------------------------------------------------------------------------------- */
-
-static void gid_text(const union ibv_gid *gid, char *text, socklen_t size)
-{
-	const struct in6_addr *a = (const void *)gid->raw;
-
-	if (IN6_IS_ADDR_V4MAPPED(a))
-		inet_ntop(AF_INET, gid->raw + 12, text, size);
-	else
-		inet_ntop(AF_INET6, gid->raw, text, size);
-}
-
-/* Anew each time: a port that was down may have other addresses. */
-static int look_at_port(struct device *d, struct path *p)
-{
-	static const union ibv_gid none;
-	struct ibv_port_attr attr;
-
-	memset(&attr, 0, sizeof(attr));
-	if (df_ibv.query_port(d->context, (uint8_t)d->port.port, (void *)&attr) ||
-	    df_ibv.query_gid(d->context, (uint8_t)d->port.port, d->port.gid_index, &p->gid))
-		return -EIO;
-	p->lid = attr.lid;
-	p->mtu = (uint8_t)attr.active_mtu;
-	if (attr.state != IBV_PORT_ACTIVE)
-		return -ENETDOWN;
-	if (!d->port.infiniband && !memcmp(&p->gid, &none, sizeof(none)))
-		return -EADDRNOTAVAIL;
-	return 0;
-}
-
-static int to_init(struct device *d, struct path *p)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-				   .pkey_index = (uint16_t)df_env()->nccl_ib_pkey,
-				   .port_num = (uint8_t)d->port.port,
-				   .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-
-	return -abs(df_ibv.modify_qp(p->qp, &attr,
-				     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					     IBV_QP_ACCESS_FLAGS));
-}
-
-/* What the other side has said of itself: INFO. */
-static int to_receive(struct device *d, struct path *p, const struct df_net_frame *f)
-{
-	const struct df_env *env = df_env();
-	union ibv_gid gid;
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-				   .path_mtu = (enum ibv_mtu)DF_MIN(p->mtu, f->b & 0xff),
-				   .dest_qp_num = (uint32_t)f->aux & 0xffffff,
-				   .rq_psn = (uint32_t)(f->aux >> 32) & 0xffffff,
-				   .max_dest_rd_atomic = 1,
-				   .min_rnr_timer = RNR_TIMER};
-
-	memcpy(gid.raw, &f->to, 8);
-	memcpy(gid.raw + 8, &f->pos, 8);
-	gid_text(&gid, p->peer_gid, sizeof(p->peer_gid));
-	attr.ah_attr.port_num = (uint8_t)d->port.port;
-	attr.ah_attr.sl = (uint8_t)DF_MAX(env->nccl_ib_sl, 0);
-	attr.ah_attr.dlid = (uint16_t)(f->b >> 16);
-	/* On InfiniBand a global route only leads out of the subnet. */
-	attr.ah_attr.is_global =
-		!d->port.infiniband || gid.global.subnet_prefix != p->gid.global.subnet_prefix;
-	attr.ah_attr.grh.dgid = gid;
-	attr.ah_attr.grh.sgid_index = (uint8_t)d->port.gid_index;
-	attr.ah_attr.grh.hop_limit = 255;
-	attr.ah_attr.grh.traffic_class = (uint8_t)DF_MAX(env->nccl_ib_tc, 0);
-	return -abs(df_ibv.modify_qp(p->qp, &attr,
-				     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-					     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-					     IBV_QP_MIN_RNR_TIMER));
-}
-
-static int to_send(struct path *p)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
-				   .timeout = (uint8_t)df_env()->nccl_ib_timeout,
-				   .retry_cnt = (uint8_t)df_env()->nccl_ib_retry_cnt,
-				   .rnr_retry = RNR_FOREVER,
-				   .sq_psn = p->psn,
-				   .max_rd_atomic = 1};
-
-	return -abs(df_ibv.modify_qp(p->qp, &attr,
-				     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					     IBV_QP_MAX_QP_RD_ATOMIC));
-}
-
-static void verbs_end(struct df_net_link *l)
-{
-	struct path *p = path_of(l);
-
-	if (!p || !p->qp)
-		return;
-	/* From here on nobody reads our slots or writes into them. */
-	df_ibv.destroy_qp(p->qp);
-	if (p->cq)
-		df_ibv.destroy_cq(p->cq);
-	p->qp = NULL;
-	p->cq = NULL;
-	for (; p->head != p->tail; p->head++)
-		df_net_sent(l, p->from[p->head % OUT_MAX]);
-	p->head = p->tail = 0;
-	p->sends = p->peer_sends = p->heard = 0;
-	p->broken = 0;
-	l->look_at = 0;
-}
-
-static void completions_wait(struct df_net_ep *ep, struct df_net_source *s, uint32_t events);
-static void events_wait(struct df_net_ep *ep, struct df_net_source *s, uint32_t events);
-
-static int watch(struct df_net_ep *ep, struct device *d)
-{
-	int ret;
-
-	if (d->watched)
-		return 0;
-	d->completions.ready = completions_wait;
-	d->events.ready = events_wait;
-	ret = df_session_watch(ep, d->channel->fd, &d->completions);
-	if (!ret)
-		ret = df_session_watch(ep, d->context->async_fd, &d->events);
-	d->watched = !ret;
-	return ret;
-}
-
-static int make_pair(struct device *d, struct path *p)
-{
-	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
-					.cap = {.max_send_wr = 2 * OUT_MAX,
-						.max_recv_wr = IN_MAX,
-						.max_send_sge = 1,
-						.max_recv_sge = 1}};
-	uint32_t i;
-	int ret = look_at_port(d, p);
-
-	if (ret)
-		return ret;
-	p->cq = df_ibv.create_cq(d->context, 2 * OUT_MAX + IN_MAX, NULL, d->channel, 0);
-	if (!p->cq)
-		return -ENOMEM;
-	attr.send_cq = attr.recv_cq = p->cq;
-	p->qp = df_ibv.create_qp(d->pd, &attr);
-	if (!p->qp) {
-		ret = errno ? -errno : -ENOMEM;
-		df_ibv.destroy_cq(p->cq);
-		p->cq = NULL;
-		return ret;
-	}
-	ret = to_init(d, p);
-	for (i = 0; !ret && i < IN_MAX; i++)
-		ret = -abs(post_receive(p, i));
-	if (!ret)
-		ret = -abs(ibv_req_notify_cq(p->cq, 0));
-	return ret;
-}
-
-static int verbs_begin(struct df_net_link *l)
-{
-	struct df_net_ep *ep = l->ep;
-	struct device *d = df_verbs_device(ep);
-	struct path *p = path_of(l) ? path_of(l) : path_new(l);
-	struct df_net_frame f = {.type = DF_NET_SETUP, .a = INFO};
-	int ret;
-
-	if (!p) {
-		df_warn_once("%s cannot register memory for another link: %s (see `ulimit -l`)",
-			     d->port.device, strerror(errno));
-		if (has_others(l))
-			l->avoid |= DF_NET_BIT_VERBS;
-		return -ENOMEM;
-	}
-	if (p->qp)
-		return 0;
-	ret = watch(ep, d);
-	if (!ret)
-		ret = make_pair(d, p);
-	if (ret) {
-		snprintf(l->what, sizeof(l->what), "%s:%d: no queue pair: %s", d->port.device,
-			 d->port.port, strerror(-ret));
-		not_set_up(l);
-		return ret;
-	}
-	p->psn = (uint32_t)df_now_ns() & 0xffffff;
-	memcpy(&f.to, p->gid.raw, 8);
-	memcpy(&f.pos, p->gid.raw + 8, 8);
-	f.aux = p->qp->qp_num | (uint64_t)p->psn << 32;
-	f.b = p->mtu | (uint32_t)d->port.infiniband << 8 | (uint32_t)p->lid << 16;
-	p->deadline = df_now_ns() +
-		      DF_MIN(SETUP_NS, (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 2);
-	l->look_at = p->deadline;
-	return df_session_send(l, &f, NULL, NULL);
-}
-
-/* Both can send: what comes through shows that the path is good. */
-static void greet(struct df_net_link *l)
-{
-	const struct df_net_frame f = {.type = DF_NET_ACK};
-
-	if (path_of(l)->sends && path_of(l)->peer_sends)
-		verbs_send(l, &f, NULL, NULL);
-}
-
-static void try_up(struct df_net_link *l)
-{
-	struct path *p = path_of(l);
-	const struct device *d = df_verbs_device(l->ep);
-
-	if (l->up || !p->heard || !p->sends || !p->peer_sends)
-		return;
-	p->fails = 0;
-	l->look_at = 0;
-	df_info("device %d to device %d of %s: verbs, %s:%d, GID %s to %s", l->ep->device,
-		l->member.device, l->member.hostname, d->port.device, d->port.port, d->port.gid,
-		p->peer_gid);
-	df_net_up(l);
-}
-
-static int verbs_setup(struct df_net_link *l, const struct df_net_frame *f)
-{
-	const struct df_net_frame ready = {.type = DF_NET_SETUP, .a = READY};
-	struct device *d = df_verbs_device(l->ep);
-	int ret = verbs_begin(l);
-	struct path *p = path_of(l);
-
-	if (ret) {
-		df_session_fail(l, ret);
-		return 1;
-	}
-	if (f->a == READY && !p->peer_sends) {
-		p->peer_sends = 1;
-	} else if (f->a == INFO && !p->sends && (f->b >> 8 & 1) == (uint32_t)d->port.infiniband) {
-		ret = to_receive(d, p, f);
-		if (!ret)
-			ret = to_send(p);
-		if (ret) {
-			snprintf(l->what, sizeof(l->what), "%s:%d: no way to GID %s: %s",
-				 d->port.device, d->port.port, p->peer_gid, strerror(-ret));
-			df_session_fail(l, ret);
-			not_set_up(l);
-			return 1;
-		}
-		p->sends = 1;
-		ret = df_session_send(l, &ready, NULL, NULL);
-	} else {
-		return -EPROTO;
-	}
-	greet(l);
-	try_up(l);
-	return ret;
-}
-
-/* ---- what comes ----------------------------------------------------------------------------------------------- */
-
-static int arrived(struct df_net_link *l, const struct df_net_frame *f)
-{
-	if (!l->up) {
-		path_of(l)->heard = 1;
-		try_up(l);
-		return f->type == DF_NET_ACK ? 0 : -EPROTO;
-	}
-	if (!f->type || f->type >= DF_NET_NR || f->type == DF_NET_SETUP ||
-	    (f->bytes && f->type != DF_NET_DATA))
-		return -EPROTO;
-	if (f->type == DF_NET_DATA && !df_net_place(l, f))
-		return 0;
-	return df_net_arrived(l, f);
-}
-
-/* -errno: the session is over. */
-static int complete(struct df_net_link *l, const struct ibv_wc *wc)
-{
-	struct path *p = path_of(l);
+	struct pair *q = df_verbs_path(l)->pair[k];
 	uint32_t i = (uint32_t)wc->wr_id;
 	struct df_net_frame f;
 	char text[64];
@@ -532,148 +672,110 @@ static int complete(struct df_net_link *l, const struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS) {
 		snprintf(text, sizeof(text), "%s (vendor error %u)",
 			 df_ibv.wc_status_str(wc->status), wc->vendor_err);
-		if (l->up)
-			fail(l, errno_of(wc->status), text);
-		else
-			set_up_failed(l, errno_of(wc->status), text);
-		return -EIO;
+		return df_verbs_fail(l, k, errno_of(wc->status), text) ? 1 : -EIO;
 	}
-	if (!(wc->wr_id & RECEIVE)) {
-		p->moved = df_now_ns();
-		df_net_sent(l, p->from[i]);
-		p->head++;
+	if (!(wc->wr_id & DF_VERBS_RECEIVE)) {
+		q->moved = df_now_ns();
+		df_net_sent(l, q->from[i]);
+		q->head++;
 		return 0;
 	}
-	f = p->rings->in[i];
-	ret = wc->byte_len == sizeof(f) ? post_receive(p, i) : EPROTO;
+	f = q->rings->in[i];
+	ret = wc->byte_len == sizeof(f) ? df_verbs_pair_receive(q, i) : EPROTO;
 	if (!ret)
-		ret = arrived(l, &f);
+		ret = arrived(l, k, &f);
 	if (ret) {
 		df_warn("device %d of %s sent what the network transport cannot have sent: connected again",
 			l->member.device, l->member.hostname);
-		fail(l, -EPROTO, "what came makes no sense");
-		return -EPROTO;
+		q->usable = 1;
+		return df_verbs_fail(l, k, -EPROTO, "what came makes no sense");
 	}
 	return 0;
 }
 
-static int overdue(struct df_net_link *l, uint64_t now)
+/* As complete(). */
+static int poll_pair(struct df_net_link *l, int k, uint64_t now, int arm, int *moved)
 {
-	struct path *p = path_of(l);
+	struct pair *q = df_verbs_path(l)->pair[k];
+	struct ibv_wc wc[AT_ONCE];
+	int n, i, ret;
 
-	if (!l->up && now >= p->deadline) {
-		set_up_failed(l, -ETIMEDOUT, "nothing comes through the queue pair");
+	if (q->broken)
+		return df_verbs_fail(l, k, q->broken, "the queue pair takes no more work");
+	if (arm && ibv_req_notify_cq(q->cq, 0))
+		return df_verbs_fail(l, k, -EIO, "the completion queue gives no notice");
+	do {
+		n = ibv_poll_cq(q->cq, AT_ONCE, wc);
+		if (n < 0)
+			return df_verbs_fail(l, k, -EIO, "the completion queue cannot be read");
+		for (i = 0; i < n; i++) {
+			ret = complete(l, k, &wc[i]);
+			if (ret)
+				return ret;
+		}
+		*moved |= n > 0;
+	} while (n == AT_ONCE);
+	if (!q->usable && now >= q->deadline)
+		return df_verbs_fail(l, k, -ETIMEDOUT, "nothing comes through the queue pair");
+	if (q->usable && q->head != q->tail && now >= q->moved + patience())
+		return df_verbs_fail(l, k, -ETIMEDOUT,
+				     "no completion, though the port reports no error");
+	return 0;
+}
+
+/* NULL: nobody has offered one yet. */
+static const struct pair *any(const struct path *p)
+{
+	int k;
+
+	for (k = 0; k < p->nr; k++)
+		if (p->pair[k])
+			return p->pair[k];
+	return NULL;
+}
+
+/* When a pair has to be looked at; UINT64_MAX not by itself. */
+static uint64_t due(const struct pair *q)
+{
+	if (!q->qp)
+		return q->retry_at ? q->retry_at : UINT64_MAX;
+	if (q->broken)
 		return 1;
-	}
-	if (!l->up)
-		return 0;
-	l->look_at = p->head != p->tail ? p->moved + patience() : 0;
-	if (!l->look_at || now < l->look_at)
-		return 0;
-	fail(l, -ETIMEDOUT, "no completion, though the port reports no error");
-	return 1;
+	if (!q->usable)
+		return q->deadline;
+	return q->head != q->tail ? q->moved + patience() : UINT64_MAX;
 }
 
 static int verbs_poll(struct df_net_link *l, uint64_t now, int arm)
 {
-	struct path *p = path_of(l);
-	struct ibv_wc wc[AT_ONCE];
-	int n, i, moved = 0;
+	struct path *p = df_verbs_path(l);
+	uint64_t look_at = UINT64_MAX;
+	int k, moved = 0;
 
-	if (!p || !p->qp)
+	if (!p || !p->begun)
 		return 0;
-	if (p->broken) {
-		fail(l, p->broken, "the queue pair takes no more work");
-		return 1;
-	}
-	if (arm && ibv_req_notify_cq(p->cq, 0)) {
-		fail(l, -EIO, "the completion queue gives no notice");
-		return 1;
-	}
-	do {
-		n = ibv_poll_cq(p->cq, AT_ONCE, wc);
-		if (n < 0) {
-			fail(l, -EIO, "the completion queue cannot be read");
+	for (k = 0; k < p->nr; k++) {
+		struct pair *q = p->pair[k];
+
+		if (q && q->qp && poll_pair(l, k, now, arm, &moved) > 0)
 			return 1;
+		if (q && !q->qp && l->up && q->retry_at && q->retry_at <= now && begin_pair(l, k)) {
+			df_verbs_pair_end(l, q);
+			put_off(l, q, DF_NS_PER_S);
 		}
-		for (i = 0; i < n; i++)
-			if (complete(l, &wc[i]))
-				return 1;
-		moved |= n > 0;
-	} while (n == AT_ONCE);
-	return moved | overdue(l, now);
-}
-
-/* That something is there is all it says: every link is looked at after it. */
-static void completions_wait(struct df_net_ep *ep, struct df_net_source *s, uint32_t events)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	(void)s, (void)events;
-	while (!df_ibv.get_cq_event(df_verbs_device(ep)->channel, &cq, &context))
-		df_ibv.ack_cq_events(cq, 1);
-}
-
-/* qp, cq: whom it concerns; both NULL: everybody. */
-static void fail_those(struct df_net_ep *ep, const struct ibv_qp *qp, const struct ibv_cq *cq,
-		       int for_good, const char *text)
-{
-	struct df_net_link *l;
-
-	for (l = df_net_links(ep); l; l = l->next) {
-		struct path *p = path_of(l);
-
-		if (for_good && has_others(l))
-			l->avoid |= DF_NET_BIT_VERBS;
-		if (p && p->qp && l->ops == &df_net_verbs &&
-		    ((!qp && !cq) || (qp && p->qp == qp) || (cq && p->cq == cq)))
-			fail(l, -EIO, text);
+		if (q)
+			look_at = DF_MIN(look_at, due(q));
 	}
-}
-
-static void events_wait(struct df_net_ep *ep, struct df_net_source *s, uint32_t events)
-{
-	struct device *d = df_verbs_device(ep);
-	struct ibv_async_event e;
-
-	(void)s, (void)events;
-	while (!df_ibv.get_async_event(d->context, &e)) {
-		const struct ibv_qp *qp = NULL;
-		const struct ibv_cq *cq = NULL;
-		const char *text = df_ibv.event_type_str(e.event_type);
-		int ends = 1;
-
-		switch (e.event_type) {
-		case IBV_EVENT_QP_FATAL:
-		case IBV_EVENT_QP_REQ_ERR:
-		case IBV_EVENT_QP_ACCESS_ERR:
-		case IBV_EVENT_PATH_MIG_ERR:
-			qp = e.element.qp;
-			break;
-		case IBV_EVENT_CQ_ERR:
-			cq = e.element.cq;
-			break;
-		case IBV_EVENT_DEVICE_FATAL:
-			df_warn("the RDMA device %s has failed", d->port.device);
-			break;
-		case IBV_EVENT_PORT_ERR:
-		case IBV_EVENT_PORT_ACTIVE:
-		case IBV_EVENT_LID_CHANGE:
-		case IBV_EVENT_PKEY_CHANGE:
-		case IBV_EVENT_GID_CHANGE:
-		case IBV_EVENT_SM_CHANGE:
-			df_info("%s:%d: %s", d->port.device, e.element.port_num, text);
-			ends = 0;
-			break;
-		default:
-			ends = 0;
-		}
-		/* First: what it names can't be destroyed before. */
-		df_ibv.ack_async_event(&e);
-		if (ends)
-			fail_those(ep, qp, cq, e.event_type == IBV_EVENT_DEVICE_FATAL, text);
+	if (!l->up) {
+		if (now >= p->deadline)
+			return set_up_failed(l, any(p), -ETIMEDOUT,
+					     "nothing comes through the queue pair");
+		look_at = DF_MIN(look_at, p->deadline);
+	} else {
+		tell_missing(l, p);
 	}
+	l->look_at = look_at == UINT64_MAX ? 0 : look_at;
+	return moved;
 }
 
 const struct df_net_ops df_net_verbs = {

@@ -1,6 +1,6 @@
 /*
- * RDMA verbs as a medium of the network, for rdma.c, which has the whole, and device.c, which finds and opens the port of
- * an endpoint. An endpoint's thread owns all of it, once it runs.
+ * RDMA verbs as a medium of the network: rdma.c, which has the whole, pair.c, a queue pair's life, device.c, which finds and
+ * opens the ports of an endpoint, and events.c, what devices tell. An endpoint's thread owns all of it, once it runs.
  *
  * libibverbs is opened at run time: its header says what it looks like, nothing is linked. Its functions of the data path
  * (ibv_post_send() and so on) are inline and go through the context.
@@ -22,6 +22,7 @@
 
 #define OUT_MAX	    64	/* frames in hand; a power of two */
 #define IN_MAX	    256 /* receives that are posted; enough that a sender seldom finds none */
+#define PAIRS_MAX   16
 #define SETUP_NS    (5 * DF_NS_PER_S)
 #define SETUP_FAILS 2 /* then sockets are used, where they may be */
 
@@ -51,27 +52,52 @@
 	X(event_type_str)                                                                          \
 	X(wc_status_str)
 
+/* As struct ibv_ece, which older headers lack. */
+struct ece {
+	uint32_t vendor_id, options, comp_mask;
+};
+
 #define X(name) __typeof__(ibv_##name) *name;
 struct df_ibv {
 	DF_IBV_FUNCTIONS(X)
+	/* Newer ones; NULL where the library has none. */
+	struct ibv_mr *(*reg_mr_iova2)(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
+				       unsigned int access);
+	int (*query_ece)(struct ibv_qp *qp, struct ece *ece);
+	int (*set_ece)(struct ibv_qp *qp, struct ece *ece);
 };
 #undef X
 
 extern struct df_ibv df_ibv;
 
-/* Of an endpoint: the port that it uses. */
+/* An open device; its ports share it. */
 struct device {
-	struct df_verbs_port port;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct df_net_source completions, events; /* descriptors of the two above */
 	int watched;
+	int dead; /* it has reported a fatal error */
 };
 
-/* Of a link. */
-struct path {
-	struct ibv_qp *qp; /* NULL: no session */
+/* A port that an endpoint uses. */
+struct rail {
+	struct df_verbs_port port;
+	struct device *device;
+	int spare; /* farther from the GPU than others: used when these fail */
+};
+
+/* Of an endpoint. */
+struct verbs {
+	int nr;
+	struct rail rail[DF_NET_RAILS];
+	int nr_devices;
+	struct device device[DF_NET_RAILS];
+};
+
+/* A queue pair of a link, over one port of each side. */
+struct pair {
+	struct ibv_qp *qp; /* NULL: none now */
 	struct ibv_cq *cq;
 	struct ibv_mr *mr; /* of `rings` */
 	struct rings {
@@ -80,24 +106,102 @@ struct path {
 	struct df_net_conn *from[OUT_MAX];
 	uint32_t head, tail; /* frames that have been posted, and are not done */
 	uint32_t psn;
+	uint32_t attempt; /* of this session; 0 none */
 	union ibv_gid gid;
 	uint16_t lid;
 	uint8_t mtu;
-	uint8_t sends, peer_sends,
-		heard;	   /* our QP can send; so can theirs; something has come over it */
-	int broken;	   /* -errno: posting has failed */
-	uint64_t deadline; /* of the setup */
+	uint8_t rail, peer_rail;
+	uint8_t sends;	/* it can send */
+	uint8_t usable; /* and the other side's has sent something */
+	uint8_t out;	/* that it is not usable has been said */
+	int broken;	/* -errno: posting has failed */
+	struct ece ece;
+	uint64_t deadline; /* of its setup */
 	uint64_t moved;	   /* when a completion came, or the first frame of many was posted */
-	unsigned fails;	   /* setups, one after the other */
-	uint64_t failing;  /* since when */
+	uint64_t since;	   /* usable */
+	uint64_t rest;	   /* better not before */
+	uint64_t pause;
+	uint64_t retry_at; /* 0: not by itself */
 	char peer_gid[64];
+	char why[96]; /* it is not usable; "" */
 };
 
-/* device.c: finds a port by NCCL's rules and opens it, in bounded time. -errno, and has said why. */
-int df_verbs_open(struct df_net_ep *ep, struct device **out);
-static inline struct device *df_verbs_device(const struct df_net_ep *ep)
+/* Of a link. */
+struct path {
+	struct pair *pair[PAIRS_MAX]; /* NULL: never used */
+	int nr;			      /* pairs that there should be; at least ours */
+	int begun;		      /* in this session */
+	int lead;		      /* the pair of everything that is not a slice */
+	/* What may be acknowledged, what will be when each pair has come to its mark; 0: nothing. */
+	uint64_t ack, marked;
+	uint32_t mark[PAIRS_MAX];
+	uint64_t deadline;	  /* of the first pair */
+	unsigned fails;		  /* setups, one after the other */
+	uint64_t failing, failed; /* since when; the last time */
+};
+
+static inline struct verbs *df_verbs(const struct df_net_ep *ep)
 {
 	return ep->medium[__builtin_ctz(DF_NET_BIT_VERBS)];
 }
+
+static inline struct path *df_verbs_path(const struct df_net_link *l)
+{
+	return l->path;
+}
+
+static inline struct rail *df_verbs_pair_rail(const struct df_net_link *l, const struct pair *q)
+{
+	return &df_verbs(l->ep)->rail[q->rail];
+}
+
+/* Every device has failed. */
+static inline int df_verbs_all_dead(const struct df_net_ep *ep)
+{
+	int i, dead = 1;
+
+	for (i = 0; i < df_verbs(ep)->nr; i++)
+		dead &= df_verbs(ep)->rail[i].device->dead;
+	return dead;
+}
+
+/* device.c: finds ports by NCCL's rules and opens them, in bounded time. -errno, and has said why. */
+int df_verbs_open(struct df_net_ep *ep, struct verbs **out);
+/* NULL with errno. access: enum ibv_access_flags, relaxed ordering is added where it may be. */
+struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int access);
+
+/* pair.c: with a queue pair that can receive; the other side's is known; none any more: what was posted is not, nobody writes. */
+int df_verbs_pair_make(struct df_net_link *l, struct pair *q);
+int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_net_frame *info);
+void df_verbs_pair_end(struct df_net_link *l, struct pair *q);
+/* Whose device has not failed: for pair k of the side that connects, each in turn. */
+int df_verbs_rail(const struct df_net_link *l, int k);
+/*
+ * Which goes with theirs, for the other side: the same one of all, as networks with a switch for each port have it; for a pair beyond
+ * those that they began, or where that device has failed, the one with fewest pairs.
+ */
+int df_verbs_rail_with(const struct df_net_link *l, int k, const struct df_net_frame *f);
+/* What the other side has to know of it. */
+void df_verbs_pair_info(const struct df_net_link *l, const struct pair *q,
+			struct df_net_frame *out);
+/* Its memory, once a link. NULL with errno. */
+struct pair *df_verbs_pair_new(struct df_net_link *l, int rail);
+/* It has no queue pair now. -ENOMEM with errno: nothing has changed. */
+int df_verbs_pair_move(struct df_net_link *l, struct pair *q, int rail);
+int df_verbs_pair_receive(struct pair *q, uint32_t i);
+#define DF_VERBS_RECEIVE (1ull << 32) /* of a work request's id */
+
+/* rdma.c: the pair has failed; 1: and the session with it. */
+int df_verbs_fail(struct df_net_link *l, int k, int why, const char *text);
+/* One of our ports is active again. */
+void df_verbs_again(struct df_net_link *l, int k);
+/* May another medium take over? */
+static inline int df_verbs_has_others(const struct df_net_link *l)
+{
+	return (l->ep->media & ~l->avoid & ~DF_NET_BIT_VERBS) != 0;
+}
+
+/* events.c */
+int df_verbs_watch(struct df_net_ep *ep, struct device *d);
 
 #endif
