@@ -1,0 +1,39 @@
+#!/bin/bash
+# Description: a process that is stopped (SIGSTOP) for longer than the time-out is not dead, over verbs and over a plugin: right results, nobody is given up.
+set -u
+. "$SRC/tests/lib/clients.sh"
+. "$SRC/tests/net/verbs.sh"
+. "$SRC/tests/net/plugin.sh"
+export DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET_TIMEOUT_MS=2000 DFSHIM_TIMEOUT_MS=60000
+
+# A process of the job that has ranks: disorder's own, which starts them, has started itself again for each.
+process() {
+	local p
+	for p in $(pgrep -x exe); do
+		! grep -qzxF "T=$T" "/proc/$p/environ" 2>/dev/null || echo "$p"
+	done | head -n 1
+}
+# stopped WHAT: the job over it, one of whose processes is stopped for 4 s while it runs.
+stopped() {
+	local p job
+	rm -f "$T/stats"
+	(host disorder --ranks 2 --procs 2 --iters $((600 / SLOW)) --colls 4 --seed "$SEED") >"$T/out" 2>&1 &
+	job=$!
+	until grep -q "over $1\$" "$T/out"; do
+		kill -0 $job 2>/dev/null || fail "$1: the job ended: $(tail -n 20 "$T/out")"
+		sleep 0.05
+	done
+	p=$(process)
+	kill -STOP "$p" || fail "$1: no process to stop"
+	sleep 4
+	kill -0 $job 2>/dev/null || fail "$1: the job did not wait: $(tail -n 20 "$T/out")"
+	kill -CONT "$p"
+	wait $job || fail "$1: after SIGSTOP for 4 s: $(tail -n 20 "$T/out")"
+	[ "$(counted net_lost)" = 0 ] || fail "$1: somebody was given up: $(cat "$T/stats")"
+	! grep -qE 'NET_STALL|over tcp$' "$T/out" || fail "$1: $(grep -E 'NET_STALL|over tcp$' "$T/out")"
+	echo "$1: faults $(counted net_faults), healed $(counted net_healed), slices sent again $(counted net_resent)"
+}
+NCCL_IB_HCA=railx FAKE_VERBS_RAILS=2 DFSHIM_NET=verbs NCCL_NET_PLUGIN=none stopped verbs
+plugin 11
+DFSHIM_NET=plugin stopped plugin
+exit 0
