@@ -148,7 +148,7 @@ static const char *link_text(const struct df_net_event *e, char *text, size_t by
 /* The judge's verdict, at once and without the other side's records. */
 static void tell_gone(const struct df_net_event *e)
 {
-	char text[1024], link[256], who[160] = "a process";
+	char text[1024], link[256], who[160] = "";
 	struct df_comm *comm;
 	uint64_t issued = 0;
 	int i, len;
@@ -164,6 +164,9 @@ static void tell_gone(const struct df_net_event *e)
 			 comm->members[i].pid);
 	}
 	df_mutex_unlock(&df_rt.lock);
+	/* At the end of a job one side may have left the link already. */
+	if (!who[0])
+		return;
 	len = snprintf(
 		text, sizeof(text),
 		"NET_STALL: nothing has been heard of %s for %.1f s over the network\n\n"
