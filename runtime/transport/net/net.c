@@ -288,6 +288,8 @@ void df_net_up(struct df_net_link *l)
 		df_info("device %d is joined with device %d of %s (pid %u) over %s", ep->device,
 			l->member.device, l->member.hostname, l->member.pid, l->ops->name);
 	}
+	if (!again || !l->stuck)
+		l->stuck = again ? now : 0;
 	l->since = 0;
 	l->broken = 0;
 	l->attempts = 0;
@@ -307,6 +309,14 @@ void df_net_down(struct df_net_link *l, int why)
 		return;
 	l->broken = 1;
 	df_net_count(&l->ep->n.faults, 1);
+	if (!l->stuck || l->since - l->stuck <= (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS)
+		return;
+	snprintf(
+		l->what, sizeof(l->what),
+		"small packets arrive, large ones do not: set the MTU of both interfaces to what every "
+		"switch between them passes");
+	l->alive = l->stuck;
+	df_net_lost(l);
 }
 
 void df_net_alive(struct df_net_link *l, uint64_t now)

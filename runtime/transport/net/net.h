@@ -135,6 +135,7 @@ struct df_net_link {
 	uint8_t told, heard_told; /* DF_NET_TOLD of this session: sent, got */
 	uint64_t since;		  /* of the break, or of the first wish; 0: none */
 	uint64_t alive;		  /* when the other side last gave a sign of life */
+	uint64_t stuck;		  /* since when sessions come and no slice arrives; 0: one does */
 	uint64_t look_at;	  /* when its medium wants to look at it again; 0 never */
 	uint64_t attempts;	  /* to restore the path since it broke */
 	int why;		  /* -errno of the last break */
@@ -156,8 +157,7 @@ struct df_net_ep {
 	struct df_list inbox;
 	char address[64]; /* "" none */
 	uint64_t proc;
-	uint64_t
-		tell_at; /* when receivers tell what they have got though nobody consumes it; 0 never */
+	uint64_t tell_at; /* when receivers tell what has come though nobody consumes it; 0 never */
 	uint32_t flush,
 		flushed; /* atomic: it is asked for; everything that was sent has been received */
 	struct df_net_counts n;	    /* relaxed atomics: figures */

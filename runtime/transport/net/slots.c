@@ -378,6 +378,8 @@ static int credit(struct df_net_link *l, const struct df_net_frame *f)
 	tail = df_net_tail(c);
 	if (c->receives || f->aux > tail || f->pos > f->aux)
 		return -EPROTO;
+	if (f->aux > c->received)
+		l->stuck = 0;
 	c->received = DF_MAX(c->received, f->aux);
 	c->next = DF_MAX(c->next, c->received);
 	if (f->pos <= c->consumed)
