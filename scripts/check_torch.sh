@@ -90,7 +90,7 @@ if wants ddp; then
 	run "ddp, nccl's rules" 0 --host -n 2 --rules nccl --timeout 30 -- "$py" tests/torch/ddp.py
 fi
 if wants plan; then
-	for job in gate torch; do
+	for job in gate torch networks; do
 		LIMIT=400 check "dfshim.deft, t_plan_$job" 0 env TORCH_PYTHON="$py" tests/run.sh plan/t_plan_$job
 		says "it was not skipped" '^1 passed, 0 failed'
 	done

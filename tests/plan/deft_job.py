@@ -1,6 +1,7 @@
 """Trains a small network on 2 ranks (gloo) with dfshim.deft, and, in one process, as its schedule says it should be.
 
     deft_job.py FOLDER CASE...
+    dfshim run --host -- deft_job.py FOLDER networks     the links are two networks of NCCL's
 
 The reference keeps CURRENT and FUTURE as sums over ranks and knows nothing of links or parts: parameters must agree.
 """
@@ -25,6 +26,7 @@ CASES = {  # coverage rate, links, momentum, clip
     "measured": (None, 2, 0.0, None),  # on a busy machine anything, also that there can be no plan
     "preserved": (2.3, 1, 0.0, None),  # the preserver asks for more updates, and gets them
     "harm": (6.0, 1, 0.0, None),  # it asks for more than ten rounds can give: plain DDP
+    "networks": (2.3, ["Socket", "Fake"], 0.9, 0.5),  # netName of the links' communicators
     # Plain DDP after the switch: what happens to rank 1 in iteration ODD.
     "changed": (2.3, 2, 0.9, None),  # buckets
     "no_step": (2.3, 2, 0.9, 0.5),  # a backward pass without a step
@@ -68,7 +70,7 @@ def times(cr, links):
     def plan(sizes):
         n, unit = len(sizes), 1000000
         comm = [int(cr * 9 * unit * n * s / sum(sizes)) for s in sizes]
-        return [3 * unit] * n, [6 * unit] * n, comm, sizes, [1.0, 1.65][:links]
+        return [3 * unit] * n, [6 * unit] * n, comm, sizes, [1.0, 1.65][:links if isinstance(links, int) else len(links)]
     return plan
 
 
@@ -98,10 +100,25 @@ def worker(rank, cases, folder):
         train(rank, case, folder)
 
 
+def by_network(name):
+    """NCCL's own configuration."""
+    options = dist.ProcessGroupNCCL.Options()
+    options.config.net_name = name
+    return options
+
+
 def train(rank, case, folder):
     cr, links, momentum, clip = CASES[case]
-    dist.init_process_group("gloo", init_method=f"file://{folder}/{case}.store", rank=rank, world_size=WORLD)
-    model, preserve = DDP(network(), bucket_cap_mb=0.002), {"preserved": .02, "harm": .001}.get(case)
+    device, store = torch.device("cpu"), f"file://{folder}/{case}.store"
+    if isinstance(links, int):
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=WORLD)
+    else:
+        device = torch.device("cuda", rank)
+        torch.cuda.set_device(device)
+        # DDP's own communicator has the first network, so the second is the second link's alone.
+        dist.init_process_group("nccl", init_method=store, rank=rank, world_size=WORLD, pg_options=by_network(links[0]))
+        links = [dist.new_group(pg_options=by_network(name)) for name in links]
+    model, preserve = DDP(network().to(device), bucket_cap_mb=0.002), {"preserved": .02, "harm": .001}.get(case)
     opt = deft.wrap(model, torch.optim.SGD(model.parameters(), 0.05, momentum), links=links, warmup=WARMUP, clip=clip,
                     plan=cr and nonsense(case, times(cr, links)), preserve=preserve)
     asked, ask = [], deft.Planner.preserve
@@ -116,15 +133,15 @@ def train(rank, case, folder):
         if rank and i == ODD and case == "out_of_step":
             opt.iteration += 1
         opt.zero_grad()
-        x, y = batch(rank, i)
+        x, y = (t.to(device) for t in batch(rank, i))
         loss = torch.nn.functional.mse_loss(model(x), y)
         loss.backward()
         if not (rank and i == ODD and case == "no_step"):
             opt.step(loss) if preserve else opt.step()
     deft.Planner.preserve = ask
-    before = [p.detach().clone() for p in model.parameters()]
+    before = [p.detach().cpu().clone() for p in model.parameters()]
     opt.flush()
-    after = [p.detach().clone() for p in model.parameters()]
+    after = [p.detach().cpu().clone() for p in model.parameters()]
     if case == "hidden":
         refused(model, opt)
     torch.save((opt.mode, opt.profile, opt.updates, before, after, opt.ended, asked, opt.rounds), f"{folder}/{case}.{rank}")
@@ -218,7 +235,7 @@ def reference(case, profile, fell, asked):
 def main():
     folder = sys.argv[1]
     torch.set_num_threads(1)
-    cases = sys.argv[2:] or list(CASES)
+    cases = sys.argv[2:] or [case for case in CASES if case != "networks"]
     mp.spawn(worker, (cases, folder), WORLD)
     for case in cases:
         runs = [torch.load(f"{folder}/{case}.{rank}") for rank in range(WORLD)]
