@@ -1,6 +1,6 @@
 #!/bin/bash
 # Description: dfshim.deft with two networks as links: groups whose communicators ask for them by netName; parameters are those of a loop without communication.
-# Limit: 300 s
+# Limit: 700 s
 set -u
 . "$SRC/tests/plan/torch.sh"
 torch_python
@@ -13,7 +13,7 @@ torch_python
 plugin 12
 unset CUDA_VISIBLE_DEVICES
 # Each rank is a node.
-DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 250 "$B/dfshim" run --host -- "$P" "$SRC/tests/plan/deft_job.py" "$T" networks >"$T/out" 2>&1 || {
+DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 600 "$B/dfshim" run --host -- "$P" "$SRC/tests/plan/deft_job.py" "$T" networks >"$T/out" 2>&1 || {
 	tail -n 30 "$T/out"
 	fail "deft_job.py networks"
 }
