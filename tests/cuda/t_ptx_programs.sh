@@ -11,9 +11,8 @@ mkdir -p "$dry/tests/kernels"
 ln -s "$B/tests/cuda/gpu" "$dry/tests/gpu"
 ln -s "$B/tests/cuda/gpu/reduce_cuda" "$dry/tests/kernels/reduce_cuda"
 # Memory functions wait here for what runs; the programs find that out.
-passes t_litmus
-python3 - "$results/litmus.jsonl" <<'P' || fail "the facts: $(cat "$results/litmus.jsonl")"
-import json, sys
+cat >"$T/facts.py" <<'P'
+import json, sys, traceback
 f = [json.loads(x) for x in open(sys.argv[1])]
 want = {"block", "fresh", "ipc", "queues", "ring", "sync", "words"}
 ended = {x["program"]: x["status"] for x in f if x["test"] == "ended"}
@@ -24,20 +23,34 @@ assert [x["rounds"] for x in of("words")] == [300] * 3
 assert [(x["rounds"], x["stale"]) for x in of("fresh")] == [(400, 0)] * 3
 assert [(x["torn_on_device"], x["torn_on_host"]) for x in of("ring")] == [(0, 0)]
 assert [x["rounds"] for x in of("ipc")] == [50] * 2
-assert all(x["started"] for x in of("queues") if x["daemon"] == "priority")
-assert all(x["started"] == (x["waits"] < x["connections"]) for x in of("queues") if x["daemon"] == "same")
-waits = {x["call"] for x in of("sync") if x["waits"]}
-assert waits == {"cudaMalloc", "cudaFree", "cudaMalloc 1 GiB", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister",
-                 "cudaHostUnregister", "first launch of a kernel", "first launch of a kernel with a deep stack"}, waits
-# A first launch loads the kernel under the context's lock, which a launch needs too: nothing is launched until the device is idle.
-assert [(x["entries"], x["blocks"], x["relaunch"]) for x in of("fill")] == [(1023, True, True)], of("fill")
-assert [(x["how"], x["waits"], x["relaunch"]) for x in of("load")] == [("module", False, True), ("kernel", True, False)], of("load")
-# So what is allocated or pinned is not there in time for a kernel that stays (see below); what is mapped by hand is.
-assert [(x["memory"], x["waits"], x["seen"]) for x in of("late")] == [("device", True, False), ("pinned", True, False), ("mapped", False, True)], of("late")
-assert [(x["daemon"], x["available"], x.get("started", False)) for x in of("split")] == [("priority", True, True), ("green", False, False)], of("split")
-stands = {x["call"] for x in of("sync") if not x["relaunch"]}
-assert stands == {"first launch of a kernel", "first launch of a kernel with a deep stack"}, stands
+# What waits is told from what does not by time: where the processors are busy a thread may come too late (status 3).
+def timed():
+    assert all(x["started"] for x in of("queues") if x["daemon"] == "priority")
+    assert all(x["started"] == (x["waits"] < x["connections"]) for x in of("queues") if x["daemon"] == "same")
+    waits = {x["call"] for x in of("sync") if x["waits"]}
+    assert waits == {"cudaMalloc", "cudaFree", "cudaMalloc 1 GiB", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister",
+                     "cudaHostUnregister", "first launch of a kernel", "first launch of a kernel with a deep stack"}, waits
+    # A first launch loads the kernel under the context's lock, which a launch needs too: nothing is launched until the device is idle.
+    assert [(x["entries"], x["blocks"], x["relaunch"]) for x in of("fill")] == [(1023, True, True)], of("fill")
+    assert [(x["how"], x["waits"], x["relaunch"]) for x in of("load")] == [("module", False, True), ("kernel", True, False)], of("load")
+    # So what is allocated or pinned is not there in time for a kernel that stays (see below); what is mapped by hand is.
+    assert [(x["memory"], x["waits"], x["seen"]) for x in of("late")] == [("device", True, False), ("pinned", True, False), ("mapped", False, True)], of("late")
+    assert [(x["daemon"], x["available"], x.get("started", False)) for x in of("split")] == [("priority", True, True), ("green", False, False)], of("split")
+    stands = {x["call"] for x in of("sync") if not x["relaunch"]}
+    assert stands == {"first launch of a kernel", "first launch of a kernel with a deep stack"}, stands
+try:
+    timed()
+except AssertionError:
+    traceback.print_exc()
+    sys.exit(3)
 P
+for _ in 1 2 3; do
+	passes t_litmus
+	python3 "$T/facts.py" "$results/litmus.jsonl" 2>"$T/differs"
+	rc=$?
+	[ $rc = 3 ] || break
+done
+[ $rc = 0 ] || fail "the facts: $(cat "$results/litmus.jsonl" "$T/differs")"
 RESULTS=$T FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one timeout "${LIMIT:-100}" "$B/tests/cuda/gpu/litmus_block" >"$T/late" 2>&1 ||
 	fail "litmus_block, memory that waits for nothing: status $?: $(tail -5 "$T/late")"
 [ "$(grep -c '"test":"late".*"waits":false,"seen":true' "$T/late")" = 3 ] || fail "memory that is newer than the kernel: $(cat "$T/late")"
