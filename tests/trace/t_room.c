@@ -134,8 +134,49 @@ START_TEST(test_ends_with_its_group)
 }
 END_TEST
 
+/*
+ * Streams share a hardware queue. A has ended on r0, so it ran on r1, too: what shows its end there is behind B, which
+ * another thread has put into the queue in between.
+ */
+START_TEST(test_end_behind_another)
+{
+	struct tb_image im[2];
+	struct df_check_set *set;
+	struct df_check_result *r;
+
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 256);
+		im[i].h->mode = 1;
+		im[i].h->queues = (uint32_t)_i;
+		for (int c = 0; c < 2; c++) {
+			uint32_t comm = tb_comm(&im[i], 0xabc + (uint64_t)c, 2, i, i);
+			uint64_t first = im[i].h->next;
+			uint64_t op = tb_issue(&im[i], comm, i, DF_KIND_ALLREDUCE, 8, -1, 0);
+
+			tb_at(&im[i], first)->a |= BY_NCCL;
+			tb_op(&im[i], comm, DF_REC_OP_START, op);
+			if (!i && !c)
+				tb_op(&im[i], comm, DF_REC_OP_DONE, op);
+			for (; first < im[i].h->next; first++) {
+				tb_at(&im[i], first)->device = (uint16_t)i;
+				tb_at(&im[i], first)->thread += (uint32_t)c;
+				if (tb_at(&im[i], first)->type == DF_REC_OP_ISSUE)
+					tb_at(&im[i], first)->c = (uint64_t)c + 1;
+			}
+		}
+		tb_quiet(&im[i], 60000);
+	}
+	r = tb_check(im, 2, &set);
+	ck_assert_msg(df_check_verdict(r) == (_i ? DF_V_RESOURCE : DF_V_NET_STALL), "%s",
+		      df_check_line(r));
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+END_TEST
+
 int main(void)
 {
 	return DF_TESTS("room", {test_shared_device}, {test_starved}, {test_nothing_speaks_for_it},
-			{test_ends_with_its_group});
+			{test_ends_with_its_group}, {test_end_behind_another, 2});
 }

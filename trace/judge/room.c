@@ -5,11 +5,26 @@
 
 #define MAX_ROOM 64 /* stuck operations that are compared with one another */
 
-/* Two operations that some ranks hold in one order and others in the other, as the records go: 1 found. */
+/*
+ * Two threads have put them on streams that share a hardware queue. A thread notes its call before it makes it, and an
+ * operation and what shows its end are two entries of the queue: the records do not say what lies between.
+ */
+static int is_race(const struct df_check_set *set, const struct df_uop *x, const struct df_uop *y)
+{
+	uint32_t queues = set->traces[x->trace].h.queues;
+
+	return queues && x->l.thread != y->l.thread && x->l.device == y->l.device &&
+	       x->l.stream % queues == y->l.stream % queues;
+}
+
+/*
+ * Two operations that some ranks hold in one order and others in the other, as far as the records tell: 1 found. One
+ * that has ended on some ranks waits for none of them: its end on this one is behind the other.
+ */
 static int opposite(const struct df_check_set *set, const struct df_match *a,
 		    const struct df_match *b)
 {
-	int before = 0, after = 0;
+	int before = 0, after = 0, races = 0;
 
 	for (uint32_t i = a->first; i != DF_NONE; i = set->ops[i].next)
 		for (uint32_t k = b->first; k != DF_NONE; k = set->ops[k].next) {
@@ -17,10 +32,15 @@ static int opposite(const struct df_check_set *set, const struct df_match *a,
 
 			if (!df_uop_same_rank(set, x, y) || !(x->l.flags & DF_OP_BY_NCCL))
 				continue;
-			before += x->l.rec < y->l.rec;
-			after += x->l.rec > y->l.rec;
+			if (is_race(set, x, y))
+				races++;
+			else if (x->l.rec < y->l.rec)
+				before++;
+			else
+				after++;
 		}
-	return before && after;
+	return (before && after) ||
+	       (races && (before + after + races > 1 || a->nr_done || b->nr_done));
 }
 
 /*
