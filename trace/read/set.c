@@ -174,7 +174,7 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 		     const struct df_reader *r)
 {
 	const struct df_rec *rec = &n->rec;
-	struct df_broken_link *k = set->links, *end = k + set->nr_links;
+	struct df_broken_link *k = NULL;
 	struct df_broken_link is = {
 		.host_hash = rec->a,
 		.time_ns = rec->time_ns,
@@ -193,15 +193,19 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 
 	if (text)
 		snprintf(is.text, sizeof(is.text), "%.*s", (int)(bytes > 255 ? 255 : bytes), text);
-	while (k != end && !(k->trace == trace && k->pid == is.pid && k->local == is.local &&
-			     k->host_hash == is.host_hash && k->device == is.device))
-		k++;
+	for (size_t i = 0; i < set->nr_links && !k; i++) {
+		struct df_broken_link *l = &set->links[i];
+
+		if (l->trace == trace && l->pid == is.pid && l->local == is.local &&
+		    l->host_hash == is.host_hash && l->device == is.device)
+			k = l;
+	}
 	if ((rec->op & 0xff) == 1) {
-		if (k != end)
+		if (k)
 			*k = set->links[--set->nr_links];
 		return 0;
 	}
-	if (k == end)
+	if (!k)
 		k = DF_VEC_PUSH(set->links, set->nr_links, set->cap_links);
 	if (!k)
 		return -ENOMEM;
