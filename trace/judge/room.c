@@ -19,7 +19,8 @@ static int is_race(const struct df_check_set *set, const struct df_uop *x, const
 
 /*
  * Two operations that some ranks hold in one order and others in the other, as far as the records tell: 1 found. One
- * that has ended on some ranks waits for none of them: its end on this one is behind the other.
+ * that has ended on some ranks has run on this one, too, most likely (the verdict is no more than that): its end is behind
+ * the other.
  */
 static int opposite(const struct df_check_set *set, const struct df_match *a,
 		    const struct df_match *b)
