@@ -5,10 +5,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
-[ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
-# The self-test's kernel comes with the runtime of the tests.
-kernel=$B/tests/cuda/runtime/libcudart.so.13
-[ -f "$kernel" ] || skip "built without the CUDA runtime of the tests"
+self_test
 export FAKE_NCCL_SLOW=1
 auto() { # NAME CACHE "VARIABLES"...: a job of two processes that may take the GPU; the cache's folder
 	local name=$1 common="LD_PRELOAD=$B/libdfshim.so:$kernel FAKE_CUDA_DEVICES=1 DFSHIM_BACKEND=auto XDG_CACHE_HOME=$T/$2"

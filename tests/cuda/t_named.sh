@@ -4,10 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
-[ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
-# The self-test's kernel comes with the runtime of the tests.
-kernel=$B/tests/cuda/runtime/libcudart.so.13
-[ -f "$kernel" ] || skip "built without the CUDA runtime of the tests"
+self_test
 # As by hand, the self-test of doctor: the last of its checks is two communicators in opposite orders with device synchronisations.
 env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$B/libdfshim.so $kernel" FAKE_CUDA_DEVICES=1 DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 \
 	timeout $((100 * SLOW)) "$B/dfshim" doctor --part test --gpu 0 --timeout 200 3>"$T/hand" >"$T/out" 2>&1

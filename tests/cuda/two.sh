@@ -1,4 +1,4 @@
-# For tests/cuda/t_unable.sh and t_doctor.sh: a job of two processes on the stand-ins for driver and NCCL (use_unable.c), and what each of
+# For tests/cuda/t_unable.sh, t_doctor.sh and t_named.sh: a job of two processes on the stand-ins for driver and NCCL (use_unable.c), and what each of
 # them printed. Sourced after tests/lib/clients.sh.
 # shellcheck shell=bash
 fake=$B/tests/cuda/driver
@@ -6,6 +6,11 @@ if [ ! -x "$B/tests/cuda/use_unable" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; t
 	echo "skipped: built without NCCL's header or without nvcc"
 	exit 77
 fi
+self_test() { # The self-test's kernel, which comes with the runtime of the tests; else it is skipped
+	[ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
+	kernel=$B/tests/cuda/runtime/libcudart.so.13
+	[ -f "$kernel" ] || skip "built without the CUDA runtime of the tests"
+}
 job() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND": output and log of each in $T/NAME.0, .1
 	local name=$1 how=$2 i pids=() status=0
 	local vars=("$3" "$4")

@@ -55,3 +55,11 @@ process_of() {
 }
 # Resets the connections that carry data, if they are there now.
 cut_data() { on "$at" ss -K state established "sport = :$port" >/dev/null 2>&1; }
+# told PATTERN: waits until both nodes of a job have printed it, a minute at most.
+told() {
+	local n
+	for ((n = 0; n < 1200; n++)); do
+		grep -q "$1" "$T/out0" && grep -q "$1" "$T/out1" && return
+		sleep 0.05
+	done
+}

@@ -8,14 +8,6 @@ netns 2 1
 . "$SRC/tests/net/hosts.sh"
 export DFSHIM_PORTS=5000-5009 DFSHIM_STATS=$T/stats
 
-# told PATTERN: until both nodes say that, in an environment in which they will.
-told() {
-	local n
-	for ((n = 0; n < 1200; n++)); do
-		grep -q "$1" "$T/out0" && grep -q "$1" "$T/out1" && return
-		sleep 0.05
-	done
-}
 # stalled WHAT: both end with the verdict, and so do their traces.
 stalled() {
 	local i

@@ -7,15 +7,6 @@ netns 2 1
 . "$SRC/tests/net/hosts.sh"
 export DFSHIM_PORTS=5000-5009 DFSHIM_NET_TIMEOUT_MS=3000 DFSHIM_TRACE=$T/traces
 
-# told PATTERN: until both nodes say that, in an environment in which they will.
-told() {
-	local n
-	for ((n = 0; n < 1200; n++)); do
-		grep -q "$1" "$T/out0" && grep -q "$1" "$T/out1" && return
-		sleep 0.05
-	done
-}
-
 # What lies between passes small packets only: connections are made, and nothing large gets through.
 for i in 0 1; do
 	ip link set "n$i.0" mtu 9000
