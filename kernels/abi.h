@@ -123,39 +123,27 @@ struct df_program {
 	char name[48];
 };
 
-static inline
 #ifdef __CUDACC__
-	__host__ __device__
+#define DF_BOTH __host__ __device__
+#else
+#define DF_BOTH
 #endif
-	const struct df_prog_block *
-	df_prog_block(const struct df_program *p, uint32_t b)
+
+static inline DF_BOTH const struct df_prog_block *df_prog_block(const struct df_program *p,
+								uint32_t b)
 {
 	return (const struct df_prog_block *)((const char *)p + p->off_blocks) + b;
 }
-static inline
-#ifdef __CUDACC__
-	__host__ __device__
-#endif
-	const struct df_inst *
-	df_prog_inst(const struct df_program *p, uint32_t i)
+static inline DF_BOTH const struct df_inst *df_prog_inst(const struct df_program *p, uint32_t i)
 {
 	return (const struct df_inst *)((const char *)p + p->off_inst) + i;
 }
-static inline
-#ifdef __CUDACC__
-	__host__ __device__
-#endif
-	const struct df_dep *
-	df_prog_dep(const struct df_program *p, uint32_t i)
+static inline DF_BOTH const struct df_dep *df_prog_dep(const struct df_program *p, uint32_t i)
 {
 	return (const struct df_dep *)((const char *)p + p->off_deps) + i;
 }
-static inline
-#ifdef __CUDACC__
-	__host__ __device__
-#endif
-	const struct df_conn_spec *
-	df_prog_conn(const struct df_program *p, uint32_t i)
+static inline DF_BOTH const struct df_conn_spec *df_prog_conn(const struct df_program *p,
+							      uint32_t i)
 {
 	return (const struct df_conn_spec *)((const char *)p + p->off_conns) + i;
 }
@@ -240,6 +228,18 @@ struct df_kwait {
 
 #define DF_INST_WAITS 4
 
+/*
+ * Between a captured collective and its graph, which writes 1 to `arrived`, waits for `open`, and writes 0 there. A replay of the
+ * graph does so after the one before it, so a block that has seen `arrived` can clear it, and nobody stands between the two.
+ */
+struct df_kgate {
+	uint64_t arrived;
+	uint64_t opened; /* df_kinst.done_value of the last instance that set `open` */
+	uint64_t pad0[6];
+	uint64_t open;
+	uint64_t pad1[7];
+};
+
 struct df_kinst {
 	/* These change while the instance is in work; a block may copy what follows them (kernels/hot.inl). */
 	struct df_kinst *next; /* released by the host when the next instance exists */
@@ -252,6 +252,7 @@ struct df_kinst {
 	uint64_t redop_arg;
 	const uint64_t *redop_ptr; /* not NULL: the scalar is read there when the instance starts */
 	uint64_t op;		   /* serial of the operation, for completions and the trace */
+	struct df_kgate *gate;	   /* of a graph's replay; NULL: it is none */
 	uint32_t nr_waits;
 	int32_t priority;	/* under df_policy.order; higher goes first */
 	struct df_kwait *waits; /* own_waits, or longer */

@@ -61,6 +61,12 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 		 */
 		if (dfk_load_acquire_sys(in->waits[i].addr) < in->waits[i].value)
 			return 0;
+	/*
+	 * The graph writes it again when it has seen the gate open, and that is stored behind the fence of a slice. Other blocks
+	 * may not have looked yet: then the last one clears it.
+	 */
+	if (in->gate && ctx->coll->nr_blocks == 1)
+		dfk_store_relaxed_sys(&in->gate->arrived, (uint64_t)0);
 	dfk_scratch(ctx);
 	ctx->redop_arg = in->redop_arg;
 	if (in->redop_ptr) {
@@ -219,6 +225,22 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
+/* The graph that an instance is a part of goes on. `done` comes after: who sees it knows who has opened the gate. */
+DFK void dfk_open(struct df_kgate *gate, uint64_t value, int alone)
+{
+	if (!alone)
+		dfk_store_relaxed_sys(&gate->arrived, (uint64_t)0);
+	dfk_store_relaxed_sys(&gate->opened, value);
+	/*
+	 * RELEASE pairs with the stream's wait for the gate: the results are there, and `arrived` is cleared, before the
+	 * graph goes on. For a single block the slice's fence does.
+	 */
+	if (alone)
+		dfk_store_released_sys(&gate->open, (uint64_t)1);
+	else
+		dfk_store_release_sys(&gate->open, (uint64_t)1);
+}
+
 /* The block's part of an instance is done; the last block tells the world. */
 DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
@@ -232,6 +254,8 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		uint64_t *done = ctx->coll->done, value = dfk_now(ctx)->done_value;
 
 		blk->stats.operations++;
+		if (dfk_now(ctx)->gate)
+			dfk_open(dfk_now(ctx)->gate, value, alone);
 		/*
 		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, CPU
 		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the

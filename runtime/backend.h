@@ -119,14 +119,21 @@ struct df_far_block {
 	uint8_t handle[sizeof(((struct df_conn_far *)0)->handle)];
 };
 
+/* How a replay tells that what is before its collectives in the graph is done, and is told that they are. */
+struct df_arrival {
+	const uint64_t *ready; /* becomes `value`; the machine looks at the done words */
+	uint64_t value;
+	struct df_kgate *const *
+		gates; /* or each collective that was captured together has a gate, in their order */
+};
+
 /* A collective captured into a graph. */
 struct df_capture_ops {
 	/*
 	 * One replay, called inside cudaGraphLaunch on the caller's thread, for all such nodes of the
-	 * graph in capture order. *ready becomes ready_value when the node's predecessors are done; the
-	 * node is done when **done >= *done_value.
+	 * graph in capture order. The node is done when **done >= *done_value.
 	 */
-	int (*launch)(void *arg, const uint64_t *ready, uint64_t ready_value, const uint64_t **done,
+	int (*launch)(void *arg, const struct df_arrival *a, const uint64_t **done,
 		      uint64_t *done_value);
 	/* The last graph or executable graph that holds the node is gone. May not call CUDA. */
 	void (*destroy)(void *arg);
@@ -326,10 +333,12 @@ struct df_backend {
 			    void *arg);
 
 	/*
-	 * Adds a node to the capture that the stream is part of. -EINVAL: it is not capturing. Where the backend
-	 * was opened to look on (mode trace) nothing may wait for it: *done is ignored.
+	 * Adds nodes to the capture that the stream is part of, one for each argument; they begin together. -EINVAL: it is not
+	 * capturing. Where the backend was opened to look on (mode trace) nothing may wait for it: *done is ignored. Each
+	 * argument is destroyed in the end, also when this fails.
 	 */
-	int (*capture_node)(struct df_mstream *s, const struct df_capture_ops *ops, void *arg);
+	int (*capture_nodes)(struct df_mstream *s, const struct df_capture_ops *ops,
+			     void *const *args, uint32_t nr);
 
 	/* Words that streams of this device wait for may have changed: look again. Cheap, any thread. */
 	void (*kick)(int device);

@@ -122,7 +122,7 @@ static ncclResult_t launch_now(struct df_hn_launch *l, const struct df_stream_in
 
 /* ---- graphs --------------------------------------------------------------------------------------------------- */
 
-static int replay(void *arg, const uint64_t *ready, uint64_t ready_value, const uint64_t **done,
+static int replay(void *arg, const struct df_arrival *a, const uint64_t **done,
 		  uint64_t *done_value)
 {
 	const struct df_hn_launch *of = arg;
@@ -132,8 +132,8 @@ static int replay(void *arg, const uint64_t *ready, uint64_t ready_value, const 
 	if (!l)
 		return -1;
 	l->nr_streams = 1;
-	l->streams[0].word = ready;
-	l->streams[0].value = ready_value;
+	l->streams[0].word = a->ready;
+	l->streams[0].value = a->value;
 	*done = &c->done;
 	pthread_mutex_lock(&c->lock);
 	l->ticket = ticket(c);
@@ -168,6 +168,7 @@ static ncclResult_t capture(struct df_hn_launch *l, const struct df_stream_info 
 {
 	static const struct df_capture_ops ops = {.launch = replay, .destroy = forget};
 	cudaStream_t stream = l->ops[0].stream, *other;
+	void *arg = l;
 	int i, bad = 0, nr = l->nr;
 
 	other = malloc((size_t)nr * sizeof(cudaStream_t));
@@ -179,8 +180,9 @@ static ncclResult_t capture(struct df_hn_launch *l, const struct df_stream_info 
 		other[i] = l->ops[i].stream;
 	for (i = 1; i < nr && !bad; i++)
 		bad = other[i] != stream && join(other[i], stream);
-	if (bad || df_hn_cuda()->capture_node(first->stream, &ops, l)) {
+	if (bad)
 		forget(l);
+	if (bad || df_hn_cuda()->capture_nodes(first->stream, &ops, &arg, 1)) {
 		free(other);
 		return ncclUnhandledCudaError;
 	}

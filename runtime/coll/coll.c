@@ -328,6 +328,7 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 		inst->cap_waits = nr_waits;
 	}
 	inst->next = NULL;
+	inst->gate = NULL;
 	inst->nr_waits = 0;
 	inst->blocks_left = coll->k.nr_blocks;
 	return inst;
@@ -366,7 +367,7 @@ static void probed(struct df_coll *coll)
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst)
 {
 	inst->seq = coll->issued++;
-	inst->done_value = coll->base + coll->issued;
+	inst->done_value = df_coll_last(coll);
 	probe(coll, inst);
 	if (!coll->oldest)
 		coll->oldest = inst;

@@ -96,6 +96,12 @@ struct df_coll {
 };
 
 int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, struct df_coll **out);
+/* What the done word is when all its instances so far are finished. */
+static inline uint64_t df_coll_last(const struct df_coll *coll)
+{
+	return coll->base + coll->issued;
+}
+
 struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits);
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
 void df_coll_retire(struct df_coll *coll);

@@ -56,9 +56,10 @@ static void cap_put(struct cap_group *g)
 	free(g);
 }
 
-static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
+static int replay_issue(const struct cap_group *g, const struct df_arrival *a,
 			struct df_flight *flight)
 {
+	struct df_replay replay = {.ready = {a->ready, a->value}};
 	uint64_t group = df_trace_serial(), stream, launch;
 	struct df_prep p;
 	uint32_t i;
@@ -79,7 +80,11 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 		df_submit_sig(&g->op[i], &p.sig);
 		p.in_place = g->op[i].send == g->op[i].recv;
 		df_mutex_lock(&dev->lock);
-		ret = df_submit_issue(&g->op[i], &p, ready, group, g->nr == 1, &flight[i]);
+		if (a->gates) {
+			replay.gate = a->gates[i];
+			replay.ready = (struct df_kwait){&replay.gate->arrived, 1};
+		}
+		ret = df_submit_issue(&g->op[i], &p, &replay, group, g->nr == 1, &flight[i]);
 		df_mutex_unlock(&dev->lock);
 	}
 	if (ret && i > 1)
@@ -89,19 +94,18 @@ static int replay_issue(const struct cap_group *g, const struct df_kwait *ready,
 	return ret;
 }
 
-static int replay_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
-			 const uint64_t **done, uint64_t *done_value)
+static int replay_launch(void *arg, const struct df_arrival *a, const uint64_t **done,
+			 uint64_t *done_value)
 {
 	const struct captured *c = arg;
 	const struct cap_group *g = c->group;
-	struct df_kwait w = {ready, ready_value};
 	int ret = 0;
 
 	if (c->at == 0) {
 		free(replaying.flight);
 		replaying.group = g;
 		replaying.flight = calloc(g->nr, sizeof(*replaying.flight));
-		ret = replaying.flight ? replay_issue(g, &w, replaying.flight) : -ENOMEM;
+		ret = replaying.flight ? replay_issue(g, a, replaying.flight) : -ENOMEM;
 	} else if (replaying.group != g) {
 		/* Its first node failed, or was taken out of the graph. */
 		df_warn_once(
@@ -136,9 +140,10 @@ static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy,
 int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops)
 {
 	struct cap_group *g = calloc(1, sizeof(*g));
+	void **args;
 	uint32_t n = 0;
 	size_t i;
-	int ret = 0;
+	int ret;
 
 	if (!g)
 		return -ENOMEM;
@@ -146,7 +151,9 @@ int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, siz
 	g->priority = p[at].si.priority;
 	g->node = calloc(nr_ops - at, sizeof(*g->node));
 	g->op = calloc(nr_ops - at, sizeof(*g->op));
-	if (!g->node || !g->op) {
+	args = calloc(nr_ops - at, sizeof(*args));
+	if (!g->node || !g->op || !args) {
+		free(args);
 		cap_put(g);
 		return -ENOMEM;
 	}
@@ -156,17 +163,15 @@ int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, siz
 		p[i].captured = 1;
 		g->node[n].group = g;
 		g->node[n].at = n;
+		args[n] = &g->node[n];
 		df_comm_get(ops[i].comm);
 		g->op[n] = ops[i];
 		g->op[n++].ticket = NULL; /* it speaks of one instance */
 	}
 	g->nr = n;
-	for (n = 0; n < g->nr && !ret; n++) {
-		__atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
-		ret = df_backend->capture_node(p[at].si.stream, &capture_ops, &g->node[n]);
-		if (ret)
-			replay_destroy(&g->node[n]);
-	}
+	__atomic_add_fetch(&g->refs, n, __ATOMIC_RELAXED);
+	ret = df_backend->capture_nodes(p[at].si.stream, &capture_ops, args, n);
+	free(args);
 	cap_put(g);
 	return ret;
 }

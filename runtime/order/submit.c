@@ -140,7 +140,7 @@ static int prepare(const struct df_op *op, struct df_prep *p)
 struct way {
 	const struct df_op *op;
 	struct df_prep *p;
-	const struct df_kwait *replay; /* NULL: it is no replay of a graph */
+	const struct df_replay *replay; /* NULL: it is no replay of a graph */
 	struct df_comm *comm;
 	struct df_dev *dev;
 	struct df_coll *coll;
@@ -191,7 +191,7 @@ static int reach(struct way *w)
 
 	w->stream = NULL;
 	if (w->replay)
-		w->ready = *w->replay;
+		w->ready = w->replay->ready;
 	if (w->replay || !p->si.stream)
 		return 0;
 	w->stream = s = p->on ? p->on : df_stream_get(w->dev, &p->si);
@@ -272,6 +272,12 @@ static void wait_for_stream(const struct way *w)
 		add_wait(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
 	if (w->ready.addr)
 		add_wait(w->inst, w->ready.addr, w->ready.value);
+	if (!w->replay || !w->replay->gate)
+		return;
+	w->inst->gate = w->replay->gate;
+	/* Until the last block has cleared it, `arrived` is the replay's before. */
+	if (w->coll->k.nr_blocks > 1)
+		add_wait(w->inst, w->coll->k.done, df_coll_last(w->coll));
 }
 
 /*
@@ -297,8 +303,8 @@ static int place(struct way *w)
 {
 	const struct df_op *op = w->op;
 	struct df_coll *coll = w->coll;
-	/* Beside earlier operations: latest, ready, scratch. */
-	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 3);
+	/* Beside earlier operations: latest, ready, the replay before, scratch. */
+	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 4);
 	uint32_t i;
 
 	if (!inst)
@@ -422,7 +428,7 @@ static int note(struct way *w)
 	return ret;
 }
 
-int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_kwait *replay,
+int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_replay *replay,
 		    uint64_t group, int alone, struct df_flight *f)
 {
 	struct way w;

@@ -31,16 +31,21 @@ struct df_prep {
 		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
 };
 
+/* When an operation of a replayed graph may begin, and the graph's gate for it; NULL: the machine looks when it is done. */
+struct df_replay {
+	struct df_kwait ready;
+	struct df_kgate *gate;
+};
+
 /* An array of so many; `few` if that is large enough. */
 struct df_prep *df_prep_alloc(struct df_prep *few, size_t nr_ops);
 void df_submit_sig(const struct df_op *op, struct df_sig *sig);
 /* Can it be taken? si: the stream, NULL: the one that the operation names. */
 int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df_stream_info *si);
 /*
- * replay: an extra word to wait for (graph replays), or NULL. alone: its group is it. dev->lock held, dropped while the
- * stream is given something.
+ * replay: NULL: it is none. alone: its group is it. dev->lock held, dropped while the stream is given something.
  */
-int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_kwait *replay,
+int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_replay *replay,
 		    uint64_t group, int alone, struct df_flight *f);
 /* All operations of a group, each prepared, unless ret says that they can't be. */
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret);

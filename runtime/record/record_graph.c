@@ -1,5 +1,5 @@
 /*
- * Operations of NCCL in CUDA graphs, recorded (mode trace). What is captured is noted beside the graph (capture_node
+ * Operations of NCCL in CUDA graphs, recorded (mode trace). What is captured is noted beside the graph (capture_nodes
  * of the backend, which puts nothing between the application's nodes), and each launch of a graph that holds notes
  * issues them anew on the launching stream, in the order of capture and as one group, between two ticks around
  * the launch: of the operations of a graph only the begin of the first and the end of the last are seen.
@@ -22,15 +22,14 @@ static __thread struct {
 	size_t nr, cap;
 } launch __attribute__((tls_model("initial-exec")));
 
-static int note_launch(void *arg, const uint64_t *ready, uint64_t ready_value,
-		       const uint64_t **done, uint64_t *done_value)
+static int note_launch(void *arg, const struct df_arrival *a, const uint64_t **done,
+		       uint64_t *done_value)
 {
 	static const uint64_t zero;
 	struct df_record_op *op, *v;
 	size_t cap;
 
-	(void)ready;
-	(void)ready_value;
+	(void)a;
 	/* Nothing waits for a note. */
 	*done = &zero;
 	*done_value = 0;
@@ -58,15 +57,15 @@ static const struct df_capture_ops note_ops = {.launch = note_launch, .destroy =
 void df_record_capture(const struct df_record_call *c, const struct df_stream_info *info)
 {
 	struct df_record_call *note = malloc(sizeof(*note));
+	void *arg;
 
 	if (!note)
 		return;
 	*note = *c;
-	if (df_backend->capture_node(info->stream, &note_ops, note)) {
-		free(note);
+	arg = note;
+	if (df_backend->capture_nodes(info->stream, &note_ops, &arg, 1))
 		df_warn_once("cannot note a captured NCCL operation: launches of its graph are "
 			     "recorded without it");
-	}
 }
 
 void df_record_graph_begin(const struct df_stream_info *info)

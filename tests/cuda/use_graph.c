@@ -62,7 +62,7 @@ static CUgraph captured(struct bench *b)
 }
 
 /* In the order of capture. */
-static void nodes_of(CUgraph graph, CUgraphNode *host, CUgraphNode *wait, CUgraphNode *write,
+static void nodes_of(CUgraph graph, CUgraphNode *arrive, CUgraphNode *wait, CUgraphNode *write,
 		     CUgraphNode *own)
 {
 	CUgraphNode v[5];
@@ -70,7 +70,7 @@ static void nodes_of(CUgraph graph, CUgraphNode *host, CUgraphNode *wait, CUgrap
 
 	CU(cuGraphGetNodes(graph, v, &nr));
 	must(nr == 5, "a collective, a copy and a host function are not five nodes", (int)nr);
-	*host = v[0];
+	*arrive = v[0];
 	*wait = v[1];
 	*write = v[2];
 	*own = v[4];
@@ -96,23 +96,23 @@ static void run(struct bench *b, CUgraphExec exec, int has)
 /* Single nodes of an executable graph. */
 static void exec_nodes(struct bench *b)
 {
-	CUDA_HOST_NODE_PARAMS is, to = {count, &b->other};
+	CUDA_HOST_NODE_PARAMS to = {count, &b->other};
 	CUDA_BATCH_MEM_OP_NODE_PARAMS ops;
 	CUstreamBatchMemOpParams op;
-	CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_HOST};
+	CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
 	CUgraph graph = captured(b);
-	CUgraphNode host, wait, write, own;
+	CUgraphNode arrive, wait, write, own;
 	CUgraphExec exec;
 
-	nodes_of(graph, &host, &wait, &write, &own);
+	nodes_of(graph, &arrive, &wait, &write, &own);
 	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
-	CU(cuGraphHostNodeGetParams(host, &is));
-	REFUSED(cuGraphExecHostNodeSetParams(exec, host, &to));
-	any.host.fn = count;
-	any.host.userData = &b->other;
-	REFUSED(cuGraphExecNodeSetParams(exec, host, &any));
-	/* A second one of ours in place of the program's. */
-	REFUSED(cuGraphExecHostNodeSetParams(exec, own, &is));
+	CU(cuGraphBatchMemOpNodeGetParams(arrive, &ops));
+	op = ops.paramArray[0];
+	op.writeValue.value64 = 2;
+	ops.paramArray = &op;
+	REFUSED(cuGraphExecBatchMemOpNodeSetParams(exec, arrive, &ops));
+	any.memOp = (CUDA_BATCH_MEM_OP_NODE_PARAMS_v2){ops.ctx, ops.count, ops.paramArray, 0};
+	REFUSED(cuGraphExecNodeSetParams(exec, arrive, &any));
 	CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
 	op = ops.paramArray[0];
 	op.writeValue.value64 = 1;
@@ -123,7 +123,8 @@ static void exec_nodes(struct bench *b)
 	run(b, exec, 1);
 	MUST(b->called == 2 && !b->other);
 	/* What changes nothing, and what is the program's own. */
-	CU(cuGraphExecHostNodeSetParams(exec, host, &is));
+	CU(cuGraphBatchMemOpNodeGetParams(arrive, &ops));
+	CU(cuGraphExecBatchMemOpNodeSetParams(exec, arrive, &ops));
 	CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
 	CU(cuGraphExecBatchMemOpNodeSetParams(exec, write, &ops));
 	CU(cuGraphExecHostNodeSetParams(exec, own, &to));
@@ -169,7 +170,7 @@ static void graph_nodes(struct bench *b)
 	CUgraphExecUpdateResultInfo info;
 	CUDA_BATCH_MEM_OP_NODE_PARAMS ops;
 	CUstreamBatchMemOpParams op;
-	CUgraphNode host, wait, write, own;
+	CUgraphNode arrive, wait, write, own;
 	CUgraph graph, good = captured(b);
 	CUgraphExec exec, kept;
 	int i;
@@ -177,23 +178,20 @@ static void graph_nodes(struct bench *b)
 	CU(cuGraphInstantiateWithFlags(&kept, good, 0));
 	for (i = 0; i < 7; i++) {
 		graph = captured(b);
-		nodes_of(graph, &host, &wait, &write, &own);
+		nodes_of(graph, &arrive, &wait, &write, &own);
 		exec = (CUgraphExec)b;
 		if (i == 0 || i == 6)
-			CU(cuGraphDestroyNode(host));
+			CU(cuGraphDestroyNode(arrive));
 		if (i == 1 || i == 6)
 			CU(cuGraphDestroyNode(wait));
 		if (i == 2 || i == 6)
 			CU(cuGraphDestroyNode(write));
-		if (i == 3)
-			CU(cuGraphHostNodeSetParams(host,
-						    &(CUDA_HOST_NODE_PARAMS){count, &b->other}));
-		if (i == 4) {
-			CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
+		if (i == 3 || i == 4) {
+			CU(cuGraphBatchMemOpNodeGetParams(i == 3 ? arrive : write, &ops));
 			op = ops.paramArray[0];
-			op.writeValue.value64 = 1;
+			op.writeValue.value64 = i == 3 ? 2 : 1;
 			ops.paramArray = &op;
-			CU(cuGraphBatchMemOpNodeSetParams(write, &ops));
+			CU(cuGraphBatchMemOpNodeSetParams(i == 3 ? arrive : write, &ops));
 		}
 		if (i == 5)
 			CU(cuGraphRemoveDependencies_v2(graph, &wait, &write, NULL, 1));
@@ -223,24 +221,22 @@ static void graph_nodes(struct bench *b)
 /* Nodes that the program makes after ours: they name what lives only as long as a graph that was captured. */
 static void copied(struct bench *b)
 {
-	CUDA_BATCH_MEM_OP_NODE_PARAMS ops[2];
-	CUstreamBatchMemOpParams op[2];
-	CUDA_HOST_NODE_PARAMS is;
-	CUgraphNode host, wait, write, own, node[3];
+	CUDA_BATCH_MEM_OP_NODE_PARAMS ops[3];
+	CUstreamBatchMemOpParams op[3];
+	CUgraphNode of[3], own, node[3];
 	CUgraph copy, graph = captured(b);
 	CUgraphExec exec, theirs;
 	CUresult r;
 	int i;
 
-	nodes_of(graph, &host, &wait, &write, &own);
-	CU(cuGraphHostNodeGetParams(host, &is));
+	nodes_of(graph, &of[0], &of[1], &of[2], &own);
 	CU(cuGraphCreate(&copy, 0));
-	CU(cuGraphAddHostNode(&node[0], copy, NULL, 0, &is));
-	for (i = 0; i < 2; i++) {
-		CU(cuGraphBatchMemOpNodeGetParams(i ? write : wait, &ops[i]));
+	for (i = 0; i < 3; i++) {
+		CU(cuGraphBatchMemOpNodeGetParams(of[i], &ops[i]));
 		op[i] = ops[i].paramArray[0];
 		ops[i].paramArray = &op[i];
-		CU(cuGraphAddBatchMemOpNode(&node[i + 1], copy, &node[i], 1, &ops[i]));
+		CU(cuGraphAddBatchMemOpNode(&node[i], copy, i ? &node[i - 1] : NULL, i > 0,
+					    &ops[i]));
 	}
 	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	CU(cuGraphDestroy(graph));
@@ -308,6 +304,98 @@ static int launched(struct bench *b)
 	return n;
 }
 
+/* Two executable graphs of one captured graph on two streams: a gate serves one of them at a time, and none is lost. */
+static void two_at_a_time(struct bench *b)
+{
+	CUgraph graph = captured(b);
+	CUgraphExec exec[2];
+	int i, k;
+
+	for (i = 0; i < 2; i++)
+		CU(cuGraphInstantiateWithFlags(&exec[i], graph, 0));
+	CU(cuGraphDestroy(graph));
+	for (i = 0; i < COUNT; i++)
+		b->in[i] = (float)(b->rank + 1);
+	for (k = 0; k < 20; k++) {
+		CU(cuGraphLaunch(exec[k % 2], k % 2 ? b->s : b->idle));
+		if (k % 5)
+			continue;
+		CU(cuStreamSynchronize(b->s));
+		CU(cuStreamSynchronize(b->idle));
+		for (i = 0; i < COUNT; i++)
+			MUST(b->copy[i] == 3);
+	}
+	for (i = 0; i < 2; i++) {
+		CU(cuStreamSynchronize(i ? b->s : b->idle));
+		CU(cuGraphExecDestroy(exec[i]));
+	}
+}
+
+/* As children of one graph they would be there at a time only if nothing orders them, which is refused. */
+static void twice(struct bench *b)
+{
+	CUgraph ours = captured(b), parent;
+	CUgraphNode node[2];
+	CUgraphExec exec;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		CU(cuGraphCreate(&parent, 0));
+		CU(cuGraphAddChildGraphNode(&node[0], parent, NULL, 0, ours));
+		CU(cuGraphAddChildGraphNode(&node[1], parent, node, (size_t)i, ours));
+		if (i) {
+			CU(cuGraphInstantiateWithFlags(&exec, parent, 0));
+			run(b, exec, 1);
+			CU(cuGraphExecDestroy(exec));
+		} else {
+			REFUSED(cuGraphInstantiateWithFlags(&exec, parent, 0));
+		}
+		CU(cuGraphDestroy(parent));
+	}
+	CU(cuGraphDestroy(ours));
+}
+
+/* A group begins together, in several blocks and in one: small and large ones, ten replays in flight. */
+static void group(struct bench *b)
+{
+	const size_t large = 1 << 18;
+	float *in = malloc(2 * large * sizeof(float)), *out = in + large;
+	uint64_t calls = fake_cuda()->calls("cuLaunchHostFunc");
+	CUgraphExec exec;
+	CUgraph graph;
+	size_t i;
+	int k;
+
+	CU(cuStreamBeginCapture_v2(b->s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	MUST(ncclGroupStart() == ncclSuccess);
+	MUST(ncclAllReduce(b->in, b->out, COUNT, ncclFloat, ncclSum, b->comm, (cudaStream_t)b->s) ==
+	     ncclSuccess);
+	MUST(ncclAllReduce(in, out, large, ncclFloat, ncclMax, b->comm, (cudaStream_t)b->s) ==
+	     ncclSuccess);
+	MUST(ncclGroupEnd() == ncclSuccess);
+	CU(cuMemcpyAsync((CUdeviceptr)b->copy, (CUdeviceptr)b->out, COUNT * sizeof(float), b->s));
+	CU(cuStreamEndCapture(b->s, &graph));
+	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CU(cuGraphDestroy(graph));
+	for (i = 0; i < large; i++)
+		in[i] = (float)((i + (size_t)b->rank) % 2);
+	for (k = 0; k < 3; k++) {
+		for (i = 0; i < COUNT; i++)
+			b->in[i] = (float)(b->rank + k);
+		for (i = 0; i < 10; i++)
+			CU(cuGraphLaunch(exec, b->s));
+		CU(cuStreamSynchronize(b->s));
+		for (i = 0; i < COUNT; i++)
+			MUST(b->copy[i] == (float)(2 * k + 1));
+		for (i = 0; i < large; i++)
+			MUST(out[i] == 1);
+	}
+	/* What is captured of a collective are memory operations. */
+	MUST(fake_cuda()->calls("cuLaunchHostFunc") == calls);
+	CU(cuGraphExecDestroy(exec));
+	free(in);
+}
+
 static void CUDA_CB object_gone(void *arg)
 {
 	__atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
@@ -353,6 +441,11 @@ static void *rank(void *arg)
 	graph_nodes(&b);
 	again(&b);
 	copied(&b);
+	two_at_a_time(&b);
+	twice(&b);
+	/* Nobody else puts a host function on a stream meanwhile. */
+	pthread_barrier_wait(&both);
+	group(&b);
 	bare(&b);
 	MUST(ncclCommDestroy(b.comm) == ncclSuccess);
 	CU(cuStreamDestroy_v2(b.s));

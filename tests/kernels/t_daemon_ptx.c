@@ -62,6 +62,7 @@ static void touched(void *arg, uintptr_t at, unsigned int bytes, int writes)
 		const struct df_kblock *blk = g->w->blk[g->rank];
 
 		if (within(at, &rc->done, 8) ||
+		    (rc->gate && within(at, rc->gate, sizeof(*rc->gate))) ||
 		    within(at, blk->cq.slots, 8 * sizeof(struct df_cqe)) ||
 		    within(at, &blk->cq.tail, 4) || within(at, &blk->sq.head, 4))
 			__atomic_add_fetch(&g->told, 1, __ATOMIC_RELAXED);
@@ -289,12 +290,26 @@ END_TEST
 static const struct cost {
 	struct shape shape;
 	const char *name;
-	uint32_t fences, told;
+	int graph;
+	uint32_t fences, told, reads;
 } costs[] = {
-	{{DF_COLL_ALLREDUCE, 64, DF_PROTO_LL}, "LL, 256 bytes", 2, 7},
-	{{DF_COLL_ALLREDUCE, 64, DF_PROTO_SIMPLE}, "Simple, 256 bytes", 3, 7},
-	{{DF_COLL_ALLREDUCE, 2048, DF_PROTO_SIMPLE}, "Simple, 8 KiB", 65, 7},
+#define DF_COST(elements, proto, graph, name, fences_before, fences, told_before, told, reads)     \
+	{{DF_COLL_ALLREDUCE, elements, proto, DF_ALGO_AUTO}, name, graph, fences, told, reads},
+#include "tests/kernels/costs.def"
+#undef DF_COST
 };
+
+/* The graph goes on, and its next replay comes: the block has cleared the arrival and opened the gate. */
+static void pass(struct df_kgate *g, int i, uint64_t seed)
+{
+	if (!g)
+		return;
+	ck_assert_msg(!g->arrived && g->open == 1 && g->opened == (uint64_t)i + 1,
+		      "seed %llu, replay %d: arrived %llu, open %llu, opened %llu",
+		      (unsigned long long)seed, i, (unsigned long long)g->arrived,
+		      (unsigned long long)g->open, (unsigned long long)g->opened);
+	g->open = 0;
+}
 
 static void rest(const struct world *w, const struct gpu *g, int i)
 {
@@ -315,6 +330,7 @@ START_TEST(costs_of)
 	const struct cost *cost = &costs[_i];
 	struct df_rng r;
 	struct gpu g[2] = {0}, from[2];
+	static struct df_kgate gates[2];
 	pthread_t threads[2];
 	struct ptx_module *m = module(files.gl_pathv[files.gl_pathc - 1]);
 	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i;
@@ -330,6 +346,7 @@ START_TEST(costs_of)
 		w.d[k].policy.events = 1;
 		/* Who waits for the other does not tell its counters meanwhile. */
 		w.d[k].policy.front = w.d[k].policy.max = 1ll << 40;
+		w.rc[0][k].gate = cost->graph ? &gates[k] : NULL;
 		g[k] = (struct gpu){.w = &w,
 				    .rank = k,
 				    .seed = seed + (uint64_t)k,
@@ -341,18 +358,26 @@ START_TEST(costs_of)
 		for (k = 0; k < 2; k++)
 			submit(&w, k, 0, i, 0);
 		rest(&w, g, i);
+		for (k = 0; k < 2; k++)
+			pass(w.rc[0][k].gate, i, seed);
 		if (!i)
 			memcpy(from, g, sizeof(from));
 	}
 	for (k = 0; k < 2; k++) {
 		double n = MAX_INST - 1, fences = (g[k].fences - from[k].fences) / n;
 		double told = (g[k].told - from[k].told) / n;
+		double reads = (g[k].slot_reads - from[k].slot_reads + g[k].inst_reads -
+				from[k].inst_reads) /
+			       n;
 
-		printf("%s: rank %d: %.2f fences, %.2f words to the host, %.2f of counters\n",
-		       cost->name, k, fences, told, (g[k].counted - from[k].counted) / n);
+		printf("%s: rank %d: %.2f fences, %.2f words to the host, %.2f of counters, %.2f read\n",
+		       cost->name, k, fences, told, (g[k].counted - from[k].counted) / n, reads);
 		ck_assert_msg(fences <= cost->fences, "%.2f fences, at most %u", fences,
 			      cost->fences);
 		ck_assert_msg(told <= cost->told, "%.2f words, at most %u", told, cost->told);
+		ck_assert_msg(reads <= cost->reads, "%.2f words read, at most %u", reads,
+			      cost->reads);
+		ck_assert_uint_eq(g[k].launches, 1);
 	}
 	for (k = 0; k < 2; k++) {
 		/* Relaxed: it carries no data. */

@@ -27,6 +27,8 @@ struct rank_coll {
 	struct df_kinst inst[MAX_INST];
 	uint64_t done, past;
 	uint64_t ready[MAX_INST]; /* 1: its input is there */
+	struct df_kgate *
+		gate; /* its instances are replays of a graph's, one after the other; NULL: they are not */
 	int32_t *in[MAX_INST], *out[MAX_INST];
 	uint64_t in_elems, out_elems;
 };
@@ -164,6 +166,7 @@ static const struct shape {
 	enum df_coll_kind kind;
 	uint64_t count;
 	enum df_proto proto;
+	enum df_algo algo; /* 0: as it is chosen */
 } * shape;
 
 static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int ni)
@@ -220,6 +223,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 				.count = w->count[c],
 				.elem_bytes = 4,
 				.max_blocks = (uint32_t)nb,
+				.algo = shape ? shape->algo : DF_ALGO_AUTO,
 			};
 			uint64_t e;
 
@@ -356,6 +360,16 @@ static void submit(struct world *w, int k, int c, int m, int late)
 	in->waits = in->own_waits;
 	in->waits[0] = (struct df_kwait){&rc->ready[m], 1};
 	in->nr_waits = 1;
+	in->gate = rc->gate;
+	if (rc->gate) {
+		in->waits[0].addr = &rc->gate->arrived;
+		/* As wait_for_stream() in runtime/order/submit.c. */
+		in->waits[1] = (struct df_kwait){&rc->done, (uint64_t)m};
+		in->nr_waits = rc->k.nr_blocks > 1 ? 2 : 1;
+		if (!late)
+			/* RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a graph's write. */
+			__atomic_store_n(&rc->gate->arrived, 1, __ATOMIC_RELEASE);
+	}
 	rc->ready[m] = !late;
 	if (late)
 		turn_over(rc, m);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a collective in a graph, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -24,6 +24,14 @@ check error recycle.pml "-DIN_FLIGHT"
 check ok recycle.pml "-DNOTED"
 check error recycle.pml "-DNOTED -DNO_DRAIN"
 check error recycle.pml "-DNOTED -DNOTE_LATE"
+check ok graph.pml "-DBLOCKS=1"
+check ok graph.pml "-DBLOCKS=2"
+check ok graph.pml "-DBLOCKS=3"
+check error graph.pml "-DCLEAR_FIRST"
+check error graph.pml "-DNO_ORDER"
+check error graph.pml "-DNO_RELEASE"
+check error graph.pml "-DBLOCKS=1 -DNO_RELEASE"
+check error graph.pml "-DNO_TURNS"
 check ok p2p.pml ""
 check error p2p.pml "-DNO_READY"
 check error p2p.pml "-DREADY_FIRST"

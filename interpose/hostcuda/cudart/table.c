@@ -70,9 +70,19 @@ static void stream_delete(struct df_mstream *s)
 	df_hstream_delete(of(s));
 }
 
-static int capture_node(struct df_mstream *s, const struct df_capture_ops *ops, void *arg)
+static int capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
+			 uint32_t nr)
 {
-	return df_hcapture_coll(of(s), ops, arg);
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < nr; i++) {
+		if (!ret)
+			ret = df_hcapture_coll(of(s), ops, args[i]);
+		if (ret)
+			ops->destroy(args[i]);
+	}
+	return ret;
 }
 
 static int put(struct df_hstream *s, const struct df_hop *op)
@@ -228,7 +238,7 @@ static struct df_backend api = {
 	.event_new = df_hevent_new,
 	.event_delete = df_hevent_delete,
 	.stream_each = stream_each,
-	.capture_node = capture_node,
+	.capture_nodes = capture_nodes,
 	.kick = kick,
 	.mem_alloc = mem_alloc,
 	.mem_free = mem_free,

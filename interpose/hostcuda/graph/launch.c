@@ -24,8 +24,10 @@ static int announce(struct df_hplan *p)
 	for (i = 0; i < p->nr && !err; i++) {
 		st = &p->steps[i];
 		if (st->coll && !st->disabled)
-			err = st->coll->ops->launch(st->coll->arg, &st->ready, p->nr_launches,
-						    &st->done, &st->done_value);
+			err = st->coll->ops->launch(
+				st->coll->arg,
+				&(struct df_arrival){&st->ready, p->nr_launches, NULL}, &st->done,
+				&st->done_value);
 	}
 	if (!err)
 		return 0;

@@ -1,7 +1,6 @@
 /*
  * The daemon's kernel on each device and the poller thread that looks after all of them: launches it when there is
- * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions, opens the
- * gates of graphs. Only the poller launches. It sleeps on a futex while nothing is in flight.
+ * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions. Only the poller launches. It sleeps on a futex while nothing is in flight.
  *
  * The request to leave is df_kdaemon.quit, which the kernel reads across the bus. No lock is held across a
  * call of the driver.
@@ -168,7 +167,8 @@ static uint32_t width(int device, const struct df_exec *x)
 static uint64_t progress(const struct df_exec *x)
 {
 	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
-	uint64_t sum = __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words();
+	uint64_t sum = __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words() +
+		       df_cuda_graph_arrivals();
 	uint32_t b;
 
 	for (b = 0; b < x->d.nr_blocks; b++)

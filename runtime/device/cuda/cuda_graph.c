@@ -1,12 +1,14 @@
 /*
- * Collectives in CUDA graphs. A captured collective is three nodes on its stream: a host function that counts
- * the node's arrival, a wait for the node's gate word, and a write that closes the gate again. The host
- * function neither blocks nor calls CUDA. At cuGraphLaunch one instance of every such node is submitted, in the
- * order of capture; it becomes ready with the arrival, and the poller opens the gate when it is done.
+ * Collectives in CUDA graphs. A captured collective is three memory operations on its stream (struct df_kgate): a write that
+ * tells its arrival, a wait for its gate, and a write that closes the gate again. At cuGraphLaunch one instance of every such
+ * collective is submitted, in the order of capture; it becomes ready with the arrival, and the block that finishes it opens
+ * the gate: no host thread stands between two nodes. Collectives that were captured as a group arrive together, at the
+ * first of them.
  *
- * Which nodes a graph has is read from the graph when it is instantiated (children too), so clones and
- * updates need no book-keeping. Two executable graphs that hold the same node and run at the same time have
- * the same buffers, so such a program races with itself already.
+ * Which collectives a graph has is read from the graph when it is instantiated (children too), so clones and
+ * updates need no book-keeping. A gate serves one replay at a time: another executable graph with the same collective waits on
+ * the device until the replay before is over. (They have the same buffers, so a program that wants both at a time races with
+ * itself.)
  *
  * A graph of collectives alone is not launched at all: on its stream they are put as the same calls would be, so they
  * have the order that their buffers ask for, and graphs that ranks launch in different orders do not hold each other
@@ -15,7 +17,7 @@
  *
  * In mode trace nothing of the graph may wait for us, and nothing stands between the application's nodes: all that is
  * captured into one graph is a list beside it, in a single host function that depends on nothing, on which nothing
- * depends, and which does nothing. It is there to be found when the graph, or a copy of it, is read.
+ * depends, and which does nothing (noted()). It is there to be found when the graph, or a copy of it, is read.
  *
  * One lock for all; it is not held across the driver or the runtime.
  */
@@ -32,16 +34,24 @@ struct exec {
 	void *handle;
 	UT_hash_handle hh;
 	struct df_gnodes has;
+	uint64_t serial;
 	int refused; /* it was updated to what can't be executed */
 };
 
 static int kept; /* the application gave a graph objects of its own to keep */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t launched = PTHREAD_COND_INITIALIZER;
 static struct exec *execs;
 static struct df_gnode *busy, *noting;
-static struct df_gnode *nodes, *gates; /* all, by themselves and by their gates */
+static struct df_gnode *nodes; /* all, by themselves */
+static struct df_gslot *slots; /* all, by their gates */
+/* Those that are nobody's, the oldest first. It is long until one is used again: who names it meanwhile is refused. */
+static struct df_gslot *unused, **unused_end = &unused;
+static size_t nr_unused;
+#define UNUSED_MIN 1024
 static uint64_t serials;
+static uint64_t arrivals; /* the poller's */
 /*
  * The program may have made nodes of its own that name one of ours. While a graph is read, what it names may come to its
  * end: then it is nobody's, but its memory stays until nobody reads.
@@ -54,8 +64,6 @@ static void node_add(struct df_gnode *n)
 	n->self = n;
 	pthread_mutex_lock(&lock);
 	HASH_ADD_PTR(nodes, self, n);
-	if (n->gate)
-		HASH_ADD_KEYPTR(hh_gate, gates, &n->gate, sizeof(n->gate), n);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -69,15 +77,64 @@ int df_gnode_lives(const struct df_gnode *n)
 	return found != NULL;
 }
 
-struct df_gnode *df_gnode_of_gate(CUdeviceptr word)
+/* A gate that is closed. NULL: no memory. */
+static struct df_gslot *slot_get(struct df_gnode *of)
 {
-	const uint64_t *gate = (const uint64_t *)(uintptr_t)word;
-	struct df_gnode *found;
+	struct df_gslot *s, *fresh;
 
 	pthread_mutex_lock(&lock);
-	HASH_FIND(hh_gate, gates, &gate, sizeof(gate), found);
+	s = nr_unused > UNUSED_MIN ? unused : NULL;
+	if (s) {
+		unused = s->next;
+		nr_unused--;
+		s->of = of;
+		*s->gate = (struct df_kgate){0};
+	}
 	pthread_mutex_unlock(&lock);
-	return found;
+	if (s)
+		return s;
+	fresh = calloc(1, sizeof(*fresh));
+	if (!fresh)
+		return NULL;
+	fresh->of = of;
+	fresh->gate = df_cuda_pinned(sizeof(*fresh->gate), 1);
+	if (!fresh->gate) {
+		free(fresh);
+		return NULL;
+	}
+	pthread_mutex_lock(&lock);
+	HASH_ADD_PTR(slots, gate, fresh);
+	pthread_mutex_unlock(&lock);
+	return fresh;
+}
+
+enum df_gpart df_gnode_part(const CUstreamBatchMemOpParams *op, struct df_gnode **n)
+{
+	/* Wait and write have address and value at one place. */
+	const char *at = (const char *)(uintptr_t)op->waitValue.address;
+	const struct df_kgate *gate = (const struct df_kgate *)(const void *)at;
+	int writes = op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+	uint64_t value = op->waitValue.value64;
+	enum df_gpart part = DF_GPART_OTHER;
+	struct df_gslot *s;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND_PTR(slots, &gate, s);
+	if (s) {
+		if (writes && value == 1)
+			part = DF_GPART_ARRIVES;
+	} else {
+		gate = (const struct df_kgate *)(const void *)(at -
+							       offsetof(struct df_kgate, open));
+		HASH_FIND_PTR(slots, &gate, s);
+		if (writes && value == 0)
+			part = DF_GPART_CLOSES;
+		else if (op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 && value == 1)
+			part = DF_GPART_WAITS;
+	}
+	*n = s ? s->of : NULL;
+	pthread_mutex_unlock(&lock);
+	return s ? part : DF_GPART_NONE;
 }
 
 static void node_free(struct df_gnode *n)
@@ -89,8 +146,7 @@ static void node_free(struct df_gnode *n)
 	free(n->notes);
 	if (n->ops.destroy)
 		n->ops.destroy(n->arg);
-	if (n->w)
-		df_cuda_pinned_free(n->w);
+	free(n->gates);
 	free(n->turns);
 	free(n);
 }
@@ -148,9 +204,14 @@ static int put(struct df_gnode *n)
 	if (--n->refs)
 		return 0;
 	HASH_DEL(nodes, n);
-	if (n->gate)
-		HASH_DELETE(hh_gate, gates, n);
-	for (p = &noting; !n->w && *p; p = &(*p)->next)
+	if (n->slot) {
+		n->slot->of = NULL;
+		n->slot->next = NULL;
+		*unused_end = n->slot;
+		unused_end = &n->slot->next;
+		nr_unused++;
+	}
+	for (p = &noting; !n->slot && *p; p = &(*p)->next)
 		if (*p == n) {
 			*p = n->next;
 			break;
@@ -173,15 +234,10 @@ static void node_put(struct df_gnode *n)
 		node_free(n);
 }
 
-/* On a thread of the driver: no CUDA call, no wait. */
-static void CUDA_CB arrive(void *arg)
+/* By which a note is known. */
+static void CUDA_CB noted(void *arg)
 {
-	struct df_gnode *n = arg;
-
-	if (!n->w)
-		return;
-	/* RELEASE pairs with the daemon's ACQUIRE of the ready word: what the graph did before is seen. */
-	__atomic_add_fetch(&n->w->arrived, 1, __ATOMIC_RELEASE);
+	(void)arg;
 }
 
 static void CUDA_CB object_gone(void *arg)
@@ -215,7 +271,7 @@ static int note_add(struct df_gnode *n, const struct df_capture_ops *ops, void *
 static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_capture_ops *ops,
 			void *arg)
 {
-	CUDA_HOST_NODE_PARAMS params = {.fn = arrive};
+	CUDA_HOST_NODE_PARAMS params = {.fn = noted};
 	struct df_gnode *n;
 	CUgraphNode made;
 	CUresult r;
@@ -227,11 +283,15 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	if (n)
 		ret = note_add(n, ops, arg);
 	pthread_mutex_unlock(&lock);
-	if (ret != -ENOENT)
+	if (ret != -ENOENT) {
+		if (ret)
+			ops->destroy(arg);
 		return ret;
+	}
 	n = calloc(1, sizeof(*n));
 	if (!n || note_add(n, ops, arg)) {
 		free(n);
+		ops->destroy(arg);
 		return -ENOMEM;
 	}
 	n->refs = 1;
@@ -239,8 +299,7 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	n->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
 	r = retain(graph, n);
 	if (r != CUDA_SUCCESS) {
-		free(n->notes);
-		free(n);
+		node_free(n);
 		return df_drv_errno(r);
 	}
 	node_add(n);
@@ -256,57 +315,131 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	return 0;
 }
 
-int df_cuda_capture_node(struct df_mstream *s, const struct df_capture_ops *ops, void *arg)
+/* A collective without its nodes; arg is its own from now on. NULL: no memory. */
+static struct df_gnode *node_new(const struct df_capture_ops *ops, void *arg, struct df_gnode *head,
+				 uint32_t nr)
 {
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUstreamBatchMemOpParams op;
-	const CUgraphNode *last;
-	CUdeviceptr gate;
-	CUgraph graph = NULL;
-	struct df_gnode *n;
-	cuuint64_t id;
-	size_t nr;
-	CUresult r;
+	struct df_gnode *n = calloc(1, sizeof(*n));
 
-	if (df_drv.stream_capture_info(s->handle, &status, &id, &graph, NULL, &nr) !=
-		    CUDA_SUCCESS ||
-	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-		return -EINVAL;
-	if (df_cuda_recording)
-		return capture_note(graph, id, ops, arg);
-	n = calloc(1, sizeof(*n));
-	if (!n)
-		return -ENOMEM;
-	n->w = df_cuda_pinned(sizeof(*n->w), 1);
-	if (!n->w) {
-		free(n);
-		return -ENOMEM;
+	if (!n) {
+		ops->destroy(arg);
+		return NULL;
 	}
 	n->ops = *ops;
 	n->arg = arg;
 	n->refs = 1;
+	n->head = head ? head : n;
+	n->nr_group = nr;
 	n->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
-	n->gate = &n->w->gate;
-	gate = (CUdeviceptr)(uintptr_t)n->gate;
-	/* The last reference may end in the destructor, so the user object comes first. */
-	r = retain(graph, n);
-	if (r != CUDA_SUCCESS) {
-		df_cuda_pinned_free(n->w);
-		free(n);
-		return df_drv_errno(r);
+	n->slot = slot_get(n);
+	if (!head)
+		n->gates = calloc(nr, sizeof(struct df_kgate *));
+	if (n->slot && (head || n->gates))
+		return n;
+	n->slot = NULL;
+	node_free(n);
+	return NULL;
+}
+
+/* What has been put on the stream last is known to the driver for what it is. */
+static int is_readable(CUstream s, const struct df_gnode *n)
+{
+	CUstreamCaptureStatus status;
+	CUstreamBatchMemOpParams op;
+	const CUgraphNode *last;
+	struct df_gnode *of;
+	CUgraph graph;
+	cuuint64_t id;
+	size_t nr;
+
+	return df_drv.stream_capture_info(s, &status, &id, &graph, &last, &nr) == CUDA_SUCCESS &&
+	       nr == 1 && !df_graph_mem_op(last[0], &op) &&
+	       df_gnode_part(&op, &of) == DF_GPART_CLOSES && of == n;
+}
+
+static CUdeviceptr word(const uint64_t *p)
+{
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+/* The memory operations of collectives that begin together. */
+static int put_nodes(CUstream s, struct df_gnode *const *v, uint32_t nr)
+{
+	CUresult r = CUDA_SUCCESS;
+	uint32_t i;
+
+	for (i = 0; i < nr && r == CUDA_SUCCESS; i++)
+		r = df_drv.stream_write64(s, word(&v[i]->slot->gate->arrived), 1,
+					  CU_STREAM_WRITE_VALUE_DEFAULT);
+	for (i = 0; i < nr && r == CUDA_SUCCESS; i++) {
+		r = df_drv.stream_wait64(s, word(&v[i]->slot->gate->open), 1,
+					 CU_STREAM_WAIT_VALUE_GEQ);
+		if (r == CUDA_SUCCESS)
+			r = df_drv.stream_write64(s, word(&v[i]->slot->gate->open), 0,
+						  CU_STREAM_WRITE_VALUE_DEFAULT);
 	}
-	node_add(n);
-	r = df_drv.host_func(s->handle, arrive, n);
-	if (r == CUDA_SUCCESS)
-		r = df_drv.stream_wait64(s->handle, gate, 1, CU_STREAM_WAIT_VALUE_GEQ);
-	if (r == CUDA_SUCCESS)
-		r = df_drv.stream_write64(s->handle, gate, 0, CU_STREAM_WRITE_VALUE_DEFAULT);
-	/* The write is what comes next on the stream comes after. */
-	if (r == CUDA_SUCCESS &&
-	    df_drv.stream_capture_info(s->handle, &status, &id, &graph, &last, &nr) == CUDA_SUCCESS)
-		n->readable =
-			nr == 1 && !df_graph_mem_op(last[0], &op) && op.waitValue.address == gate;
-	return df_drv_errno(r);
+	if (r != CUDA_SUCCESS)
+		return df_drv_errno(r);
+	/* A graph whose collectives cannot be found would wait for ever. */
+	return is_readable(s, v[nr - 1]) ? 0 : -EOPNOTSUPP;
+}
+
+static int capture_nodes(CUstream s, CUgraph graph, const struct df_capture_ops *ops,
+			 void *const *args, uint32_t nr)
+{
+	struct df_gnode **v = calloc(nr, sizeof(*v));
+	uint32_t i;
+	CUresult r;
+	int ret = v ? 0 : -ENOMEM;
+
+	for (i = 0; i < nr; i++) {
+		if (ret) {
+			ops->destroy(args[i]);
+			continue;
+		}
+		v[i] = node_new(ops, args[i], i ? v[0] : NULL, nr);
+		if (!v[i]) {
+			ret = -ENOMEM;
+			continue;
+		}
+		v[0]->gates[i] = v[i]->slot->gate;
+		node_add(v[i]);
+		/* The graph has it from now on: its destructor ends what is not used. */
+		r = retain(graph, v[i]);
+		if (r != CUDA_SUCCESS) {
+			ret = df_drv_errno(r);
+			node_put(v[i]);
+		}
+	}
+	if (!ret)
+		ret = put_nodes(s, v, nr);
+	free(v);
+	return ret;
+}
+
+int df_cuda_capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
+			  uint32_t nr)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUgraph graph = NULL;
+	cuuint64_t id;
+	size_t deps;
+	uint32_t i;
+	int ret = 0;
+
+	if (df_drv.stream_capture_info(s->handle, &status, &id, &graph, NULL, &deps) !=
+		    CUDA_SUCCESS ||
+	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		ret = -EINVAL;
+	if (!ret && !df_cuda_recording)
+		return capture_nodes(s->handle, graph, ops, args, nr);
+	for (i = 0; i < nr; i++) {
+		if (!ret)
+			ret = capture_note(graph, id, ops, args[i]);
+		else
+			ops->destroy(args[i]);
+	}
+	return ret;
 }
 
 /* ---- executable graphs ------------------------------------------------------------------------------------------- */
@@ -321,14 +454,14 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 		return 0;
 	e = calloc(1, sizeof(*e));
 	read_begin();
-	ret = e ? df_graph_read(graph, arrive, &e->has) : -ENOMEM;
+	ret = e ? df_graph_read(graph, noted, &e->has) : -ENOMEM;
 	if (!ret && !hold(e->has.v, e->has.nr))
 		ret = -EOPNOTSUPP;
 	read_end();
 	if (ret == -EOPNOTSUPP)
 		df_warn_once(
-			"a CUDA graph is refused: the nodes of a captured collective (a host "
-			"function, a wait and a write, in this order) must stay together and unchanged");
+			"a CUDA graph is refused: the nodes of a captured collective (a write, a wait "
+			"and a write, in this order) must stay together, unchanged, and not be there twice at a time");
 	else if (ret)
 		df_log(DF_LOG_WARN, "a CUDA graph could not be read (%s): %s", strerror(-ret),
 		       df_cuda_recording ? "its collectives are not recorded" : "it is refused");
@@ -344,6 +477,7 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 		e->refused = 1;
 	}
 	e->handle = exec;
+	e->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
 	/* What lives as long as a launch needs the launch; which graphs have such is known only of all. */
 	e->has.bare &= !__atomic_load_n(&kept, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&lock);
@@ -379,7 +513,7 @@ static int set_host(CUgraphNode node, const struct df_node_set *to)
 
 	if (df_drv.node_host(node, &is) != CUDA_SUCCESS)
 		return 0;
-	return (is.fn == arrive || to->fn == (const void *)arrive) &&
+	return (is.fn == noted || to->fn == (const void *)noted) &&
 	       (to->fn != (const void *)is.fn || to->arg != is.userData);
 }
 
@@ -387,6 +521,7 @@ static int set_mem_ops(CUgraphNode node, const struct df_node_set *to)
 {
 	const CUstreamBatchMemOpParams *v = to->ops;
 	CUstreamBatchMemOpParams is;
+	struct df_gnode *n;
 	int single = !df_graph_mem_op(node, &is);
 	unsigned int i;
 
@@ -395,9 +530,9 @@ static int set_mem_ops(CUgraphNode node, const struct df_node_set *to)
 	    is.waitValue.value64 == v->waitValue.value64)
 		return 0;
 	for (i = 0; v && i < to->nr_ops; i++)
-		if (df_gnode_of_gate(v[i].waitValue.address))
+		if (df_gnode_part(&v[i], &n))
 			return 1;
-	return single && df_gnode_of_gate(is.waitValue.address);
+	return single && df_gnode_part(&is, &n);
 }
 
 static int has_ours(CUgraph graph)
@@ -406,7 +541,7 @@ static int has_ours(CUgraph graph)
 	int ret;
 
 	read_begin();
-	ret = df_graph_read(graph, arrive, &has);
+	ret = df_graph_read(graph, noted, &has);
 	read_end();
 	free(has.v);
 	return ret || has.nr;
@@ -445,19 +580,32 @@ int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to)
 
 /* ---- replays --------------------------------------------------------------------------------------------------------- */
 
-/* One instance of the node's collective; the graph will come to it as its launched-th arrival. */
-static int replay(struct df_gnode *n)
+/*
+ * The stream comes behind the last replay of the collective, if that was another executable graph's: it is done, and its
+ * graph has closed the gate.
+ */
+static int behind(const struct df_gnode *n, const struct exec *e, const struct df_mstream *s)
 {
+	CUresult r;
+
+	if (!n->last.done || n->by == e->serial)
+		return 0;
+	r = df_drv.stream_wait64(s->handle, word(n->last.done), n->last.value,
+				 CU_STREAM_WAIT_VALUE_GEQ);
+	if (r == CUDA_SUCCESS)
+		r = df_drv.stream_wait64(s->handle, word(&n->slot->gate->open), 0,
+					 CU_STREAM_WAIT_VALUE_EQ);
+	return df_drv_errno(r);
+}
+
+/* Between the begin and the end of replay(): one thread for each node. */
+static int replay_now(struct df_gnode *n, const struct exec *e)
+{
+	const struct df_arrival a = {.gates = n->gates};
 	struct df_gturn *v, t;
 	uint32_t cap;
-	size_t i;
 	int ret;
 
-	if (!n->w) {
-		for (i = 0; i < n->nr_notes; i++)
-			n->notes[i].ops->launch(n->notes[i].arg, NULL, 0, &t.done, &t.value);
-		return 0;
-	}
 	pthread_mutex_lock(&lock);
 	/* Room first: what has been submitted can't be taken back. */
 	if (n->first + n->nr == n->cap) {
@@ -470,26 +618,51 @@ static int replay(struct df_gnode *n)
 		n->turns = v;
 		n->cap = cap;
 	}
-	n->refs++;
 	pthread_mutex_unlock(&lock);
-	if (!v) {
-		node_put(n);
-		return -ENOMEM;
+	ret = v ? n->ops.launch(n->arg, &a, &t.done, &t.value) : -ENOMEM;
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&lock);
+	n->last = t;
+	n->by = e->serial;
+	n->turns[n->first + n->nr++] = t;
+	if (!n->busy) {
+		n->busy = 1;
+		n->refs++;
+		n->next = busy;
+		busy = n;
 	}
-	/* Launches of one executable graph are the application's to order, as everywhere in CUDA. */
-	ret = n->ops.launch(n->arg, &n->w->arrived, n->launched + 1, &t.done, &t.value);
-	if (!ret) {
-		pthread_mutex_lock(&lock);
-		n->launched++;
-		n->turns[n->first + n->nr++] = t;
-		if (!n->busy) {
-			n->busy = 1;
-			n->refs++;
-			n->next = busy;
-			busy = n;
-		}
-		pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+/* One instance of the node's collective. */
+static int replay(struct df_gnode *n, const struct exec *e, const struct df_mstream *s)
+{
+	const uint64_t *done;
+	uint64_t value;
+	size_t i;
+	int ret;
+
+	if (!n->slot) {
+		for (i = 0; i < n->nr_notes; i++)
+			n->notes[i].ops->launch(n->notes[i].arg, NULL, &done, &value);
+		return 0;
 	}
+	/* Launches of one executable graph are the application's to order, as everywhere in CUDA; those of two are not. */
+	pthread_mutex_lock(&lock);
+	n->refs++;
+	while (n->launching)
+		pthread_cond_wait(&launched, &lock);
+	n->launching = 1;
+	pthread_mutex_unlock(&lock);
+	ret = behind(n, e, s);
+	if (!ret)
+		ret = replay_now(n, e);
+	pthread_mutex_lock(&lock);
+	n->launching = 0;
+	pthread_cond_broadcast(&launched);
+	pthread_mutex_unlock(&lock);
 	node_put(n);
 	return ret;
 }
@@ -534,36 +707,50 @@ int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s)
 	size_t i;
 	int ret = 0;
 
-	(void)s;
 	if (e && e->refused)
 		return -EOPNOTSUPP;
 	for (i = 0; e && i < e->has.nr && !ret; i++)
-		ret = replay(e->has.v[i]);
+		ret = replay(e->has.v[i], e, s);
 	return ret;
+}
+
+/*
+ * 1: the turn is over. The block that finished the instance has opened the gate; where none did, because the communicator
+ * has been ended, the graph goes on all the same, replay after replay.
+ */
+static int turn_over(const struct df_gnode *n, const struct df_gturn *t)
+{
+	struct df_kgate *g = n->slot->gate;
+
+	/* ACQUIRE pairs with the RELEASE of done in dfk_finish(): a gate that a block has opened is seen to be. */
+	if (__atomic_load_n(t->done, __ATOMIC_ACQUIRE) < t->value)
+		return 0;
+	if (__atomic_load_n(&g->opened, __ATOMIC_RELAXED) >= t->value)
+		return 1;
+	if (__atomic_load_n(&g->open, __ATOMIC_RELAXED))
+		return 0;
+	/* RELEASE pairs with the stream's wait for the gate. */
+	__atomic_store_n(&g->open, 1, __ATOMIC_RELEASE);
+	return 1;
 }
 
 int df_cuda_graph_poll(void)
 {
 	struct df_gnode *n, **p, *over = NULL;
+	uint64_t sum = 0;
 	int left = 0;
 
 	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED))
 		return 0;
 	pthread_mutex_lock(&lock);
 	for (p = &busy; (n = *p);) {
-		struct df_gturn *t = &n->turns[n->first];
-
-		/*
-		 * ACQUIRE pairs with the daemon's RELEASE of the done word: the results are there before
-		 * the graph goes on. The gate is closed by the graph when it has gone through.
-		 */
-		if (n->nr && __atomic_load_n(t->done, __ATOMIC_ACQUIRE) >= t->value &&
-		    __atomic_load_n(&n->w->gate, __ATOMIC_RELAXED) == 0) {
-			/* RELEASE pairs with the stream's wait for the gate: it orders the results before it. */
-			__atomic_store_n(&n->w->gate, 1, __ATOMIC_RELEASE);
+		while (n->nr && turn_over(n, &n->turns[n->first])) {
 			n->first++;
 			n->nr--;
 		}
+		/* Relaxed: only whether it has changed. */
+		sum += __atomic_load_n(&n->slot->gate->opened, __ATOMIC_RELAXED) +
+		       __atomic_load_n(&n->slot->gate->arrived, __ATOMIC_RELAXED) * n->serial;
 		left += n->nr;
 		if (n->nr) {
 			p = &n->next;
@@ -577,8 +764,14 @@ int df_cuda_graph_poll(void)
 			over = n;
 		}
 	}
+	arrivals = sum;
 	pthread_mutex_unlock(&lock);
 	free_all(over);
 	return left;
+}
+
+uint64_t df_cuda_graph_arrivals(void)
+{
+	return arrivals;
 }
 #endif

@@ -7,13 +7,6 @@
 
 #include "runtime/device/cuda/cuda_int.h"
 
-/* In pinned memory: the device reads and writes the gate. */
-struct df_gwords {
-	uint64_t gate; /* 1: the collective is done, the graph goes on */
-	uint64_t pad[7];
-	uint64_t arrived; /* replays whose predecessors are done */
-};
-
 struct df_gturn {
 	const uint64_t *done;
 	uint64_t value;
@@ -25,21 +18,32 @@ struct df_gnote {
 	void *arg;
 };
 
+/* A gate, in pinned memory. It is never given back, so a node that names it can be told for ours. */
+struct df_gslot {
+	struct df_kgate *gate;
+	struct df_gnode *of; /* NULL: nobody's now */
+	UT_hash_handle hh;
+	struct df_gslot *next; /* of those that are nobody's */
+};
+
 struct df_gnode {
-	struct df_gwords *w;   /* NULL: it only notes */
+	struct df_gslot *slot; /* by which its memory operations are known; NULL: it only notes */
 	struct df_gnode *self; /* by which it is known */
-	const uint64_t *gate;  /* of w: by which its wait and its write are known */
-	UT_hash_handle hh, hh_gate;
-	int readable; /* the driver tells of its wait and its write what they are */
+	UT_hash_handle hh;
 	struct df_capture_ops ops;
 	void *arg;
+	struct df_gnode *head;	 /* the first of those that were captured together */
+	struct df_kgate **gates; /* theirs; the head's */
+	uint32_t nr_group;
 	struct df_gnote *notes;
 	size_t nr_notes;
 	cuuint64_t capture;
 	uint64_t serial;	/* of the capture */
-	uint64_t launched;	/* replays */
-	struct df_gturn *turns; /* those whose gate has not been opened */
+	uint64_t by;		/* serial of the executable graph that replayed it last */
+	struct df_gturn last;	/* that replay; done NULL: there was none */
+	struct df_gturn *turns; /* replays that are not done, or whose gate has not been opened */
 	uint32_t first, nr, cap;
+	int launching;	       /* a thread is in its replay() */
 	int busy;	       /* there are such */
 	int refs;	       /* executable graphs, replays, and the driver's user object */
 	struct df_gnode *next; /* of the busy ones, or of those that note */
@@ -54,15 +58,18 @@ struct df_gnodes {
 };
 
 /*
- * fn: the host function by which a node is known; its argument is the struct df_gnode. -EOPNOTSUPP: nodes of a
+ * fn: the host function by which a note is known; its argument is the struct df_gnode. -EOPNOTSUPP: nodes of a
  * collective were changed, or taken out without the others; -errno.
  */
 int df_graph_read(CUgraph graph, CUhostFn fn, struct df_gnodes *out);
 /* A memory operation of a graph; -errno: none, or more than one. */
 int df_graph_mem_op(CUgraphNode node, CUstreamBatchMemOpParams *out);
 
-/* cuda_graph.c: is this a node of ours that still exists; whose gate is this? */
+/* What a memory operation is to the collective whose gate it names. */
+enum df_gpart { DF_GPART_NONE, DF_GPART_ARRIVES, DF_GPART_WAITS, DF_GPART_CLOSES, DF_GPART_OTHER };
+
+/* cuda_graph.c: is this a node of ours that still exists; whose gate does this name? *n NULL: it was one's that is gone. */
 int df_gnode_lives(const struct df_gnode *n);
-struct df_gnode *df_gnode_of_gate(CUdeviceptr word);
+enum df_gpart df_gnode_part(const CUstreamBatchMemOpParams *op, struct df_gnode **n);
 
 #endif

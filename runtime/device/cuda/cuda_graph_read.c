@@ -10,13 +10,13 @@
 
 #define MAX_DEPTH 8
 
-/* A node of a graph, as far as it matters: a collective, or a child with such. */
+/* A node of a graph, as far as it matters: a part of a collective, or a child with such. */
 struct item {
 	CUgraphNode node;
 	CUgraphNodeType type;
-	CUdeviceptr word;  /* of a memory operation; 0: more than one, or none */
-	int waits, writes; /* as ours do */
-	struct df_gnode *ours;
+	enum df_gpart part;
+	struct df_gnode *of;   /* whose part it is */
+	struct df_gnode *ours; /* the collective that arrives there, or what is noted */
 	struct df_gnodes sub;
 	uint64_t serial; /* of the first collective in it; 0: none */
 	size_t before;	 /* nodes that come first and have not been passed */
@@ -175,39 +175,63 @@ static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
 			it->serial = it->ours->serial;
 		}
 	} else if (!df_graph_mem_op(node, &op)) {
-		/* Wait and write have address and value at one place. */
-		it->word = op.waitValue.address;
-		it->waits =
-			op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 && op.waitValue.value64 == 1;
-		it->writes = op.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 &&
-			     op.waitValue.value64 == 0;
+		it->part = df_gnode_part(&op, &it->of);
+		/* It names what is gone. */
+		if (it->part && !it->of)
+			return -EOPNOTSUPP;
+		if (it->part == DF_GPART_ARRIVES) {
+			it->ours = it->of;
+			it->serial = it->ours->serial;
+		}
 	}
 	return ret;
 }
 
 /* ---- what each collective has ------------------------------------------------------------------------------------ */
 
-/* The nodes of a collective that are there: its host function, waits and writes of its gate, and edges between them. */
+/* The nodes of a collective that are there, and edges between them. */
 struct triple {
-	CUdeviceptr gate;
 	const struct df_gnode *node;
-	int waits, writes, others, host_to_wait, wait_to_write;
+	int arrives, waits, closes, others;
+	int begins, waited,
+		closed; /* arrival to its group's next, something of its group to the wait, wait to the close */
 };
 
-static int by_gate(const void *a, const void *b)
+static int by_of(const void *a, const void *b)
 {
 	const struct triple *x = a, *y = b;
 
-	return x->gate < y->gate ? -1 : x->gate > y->gate;
+	return (uintptr_t)x->node < (uintptr_t)y->node ? -1
+						       : (uintptr_t)x->node > (uintptr_t)y->node;
 }
 
-static struct triple *triple_of(struct triple *v, size_t nr, const struct item *it)
+static struct triple *triple_of(struct triple *v, size_t nr, const struct df_gnode *n)
 {
-	struct triple key = {.gate = it->word};
+	struct triple key = {.node = n};
 
-	if (it->ours && it->ours->w)
-		key.gate = (CUdeviceptr)(uintptr_t)it->ours->gate;
-	return key.gate ? bsearch(&key, v, nr, sizeof(key), by_gate) : NULL;
+	return n ? bsearch(&key, v, nr, sizeof(key), by_of) : NULL;
+}
+
+static void note_edge(struct triple *v, size_t nr, const struct item *from, const struct item *to)
+{
+	struct triple *f = triple_of(v, nr, from->of), *t = triple_of(v, nr, to->of);
+
+	if (!f || !t || f->node->head != t->node->head)
+		return;
+	f->begins |= from->part == DF_GPART_ARRIVES;
+	t->waited |= to->part == DF_GPART_WAITS;
+	t->closed |= f == t && from->part == DF_GPART_WAITS && to->part == DF_GPART_CLOSES;
+}
+
+/* All that were captured together are there. */
+static int has_group(struct triple *v, size_t nr, const struct df_gnode *n)
+{
+	uint32_t found = 0;
+	size_t i;
+
+	for (i = 0; i < nr; i++)
+		found += v[i].node->head == n->head;
+	return found == n->nr_group;
 }
 
 /* -EOPNOTSUPP: somewhere a node is missing, is another, or is there for its own. with_edges: they are known. */
@@ -216,42 +240,32 @@ static int are_whole(struct triple *v, size_t nr, const struct item *items, size
 {
 	size_t i;
 
-	for (i = 1; i < nr; i++)
-		if (v[i].gate == v[i - 1].gate)
-			return -EOPNOTSUPP;
 	for (i = 0; i < nr_items; i++) {
-		struct triple *t = items[i].word ? triple_of(v, nr, &items[i]) : NULL;
+		struct triple *t = triple_of(v, nr, items[i].of);
 
-		if (items[i].word && !t && df_gnode_of_gate(items[i].word))
+		if (items[i].of && !t)
 			return -EOPNOTSUPP;
 		if (!t)
 			continue;
-		t->waits += items[i].waits;
-		t->writes += items[i].writes;
-		t->others += !items[i].waits && !items[i].writes;
+		t->arrives += items[i].part == DF_GPART_ARRIVES;
+		t->waits += items[i].part == DF_GPART_WAITS;
+		t->closes += items[i].part == DF_GPART_CLOSES;
+		t->others += items[i].part == DF_GPART_OTHER;
 	}
-	for (i = 0; i < nr_edges; i++) {
-		const struct item *from = &items[edges[i].from], *to = &items[edges[i].to];
-		struct triple *t = triple_of(v, nr, to);
-
-		if (!t || t != triple_of(v, nr, from))
-			continue;
-		t->host_to_wait |= from->ours && to->waits;
-		t->wait_to_write |= from->waits && to->writes;
-	}
+	for (i = 0; i < nr_edges; i++)
+		note_edge(v, nr, &items[edges[i].from], &items[edges[i].to]);
 	for (i = 0; i < nr; i++)
-		if (v[i].node->readable &&
-		    (v[i].waits != 1 || v[i].writes != 1 || v[i].others ||
-		     (with_edges && (!v[i].host_to_wait || !v[i].wait_to_write))))
+		if (v[i].arrives != 1 || v[i].waits != 1 || v[i].closes != 1 || v[i].others ||
+		    (with_edges && (!v[i].begins || !v[i].waited || !v[i].closed)) ||
+		    (v[i].node->nr_group > 1 && !has_group(v, nr, v[i].node)))
 			return -EOPNOTSUPP;
 	return 0;
 }
 
 /*
- * Nothing but collectives: host functions and memory operations of ours, each with its two, and empty nodes, which only
- * order what is there.
+ * Nothing but collectives: memory operations of ours, three for each, and empty nodes, which only order what is there.
  */
-static int is_bare(struct triple *v, size_t nr, const struct item *items, size_t nr_items)
+static int is_bare(size_t nr, const struct item *items, size_t nr_items)
 {
 	size_t i, ops = 0;
 	int bare = 1;
@@ -259,17 +273,60 @@ static int is_bare(struct triple *v, size_t nr, const struct item *items, size_t
 	for (i = 0; i < nr_items && bare; i++) {
 		const struct item *it = &items[i];
 
-		if (it->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
-			ops++;
-			bare = triple_of(v, nr, it) != NULL;
-		} else if (it->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+		ops += it->part != DF_GPART_NONE;
+		if (it->type == CU_GRAPH_NODE_TYPE_GRAPH)
 			bare = it->sub.bare;
-		} else {
+		else
 			bare = it->type == CU_GRAPH_NODE_TYPE_EMPTY ||
-			       (it->ours && it->ours->w && it->ours->ops.issue);
-		}
+			       (it->of && it->of->ops.issue);
 	}
-	return bare && ops == 2 * nr;
+	return bare && ops == 3 * nr;
+}
+
+/* todo: room for all items, twice. */
+static int leads_to(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges,
+		    size_t from, size_t to, size_t *todo)
+{
+	size_t *seen = todo + nr, n = 0, i;
+
+	memset(seen, 0, nr * sizeof(*seen));
+	todo[n++] = from;
+	seen[from] = 1;
+	while (n && !seen[to]) {
+		size_t at = todo[--n];
+
+		for (i = items[at].next; i < nr_edges && edges[i].from == at; i++)
+			if (!seen[edges[i].to]++)
+				todo[n++] = edges[i].to;
+	}
+	return seen[to] != 0;
+}
+
+static int share(const struct item *a, const struct item *b)
+{
+	size_t i, k;
+
+	for (i = 0; i < a->sub.nr; i++)
+		for (k = 0; k < b->sub.nr; k++)
+			if (a->sub.v[i]->slot && a->sub.v[i] == b->sub.v[k])
+				return 1;
+	return 0;
+}
+
+/* A gate serves one replay at a time: -EOPNOTSUPP: two children have a collective, and neither comes after the other. */
+static int are_apart(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges)
+{
+	size_t *todo = calloc(2 * nr + 1, sizeof(*todo)), i, k;
+	int ret = todo ? 0 : -ENOMEM;
+
+	for (i = 0; i < nr && !ret; i++)
+		for (k = i + 1; k < nr && !ret && items[i].sub.nr; k++)
+			if (share(&items[i], &items[k]) &&
+			    !leads_to(items, nr, edges, nr_edges, i, k, todo) &&
+			    !leads_to(items, nr, edges, nr_edges, k, i, todo))
+				ret = -EOPNOTSUPP;
+	free(todo);
+	return ret;
 }
 
 /* Looks at the items of one graph; fills e. some: how many of them are ours, or have such. */
@@ -291,16 +348,20 @@ static int judge(CUgraph graph, struct item *items, size_t nr, size_t some, stru
 			ret = 0;
 	}
 	for (i = 0; i < nr && !ret; i++)
-		if (items[i].ours && items[i].ours->w)
-			v[n++] =
-				(struct triple){.gate = (CUdeviceptr)(uintptr_t)items[i].ours->gate,
-						.node = items[i].ours};
+		if (items[i].ours && items[i].ours->slot)
+			v[n++].node = items[i].ours;
 	if (!ret) {
-		qsort(v, n, sizeof(*v), by_gate);
-		ret = are_whole(v, n, items, nr, edges, nr_edges, known);
+		qsort(v, n, sizeof(*v), by_of);
+		for (i = 1; i < n; i++)
+			if (v[i].node == v[i - 1].node)
+				ret = -EOPNOTSUPP;
 	}
+	if (!ret)
+		ret = are_whole(v, n, items, nr, edges, nr_edges, known);
+	if (!ret && known)
+		ret = are_apart(items, nr, edges, nr_edges);
 	e->chain = 1;
-	e->bare = !ret && is_bare(v, n, items, nr);
+	e->bare = !ret && is_bare(n, items, nr);
 	for (i = 0; i < nr && !ret; i++)
 		e->chain &= items[i].type != CU_GRAPH_NODE_TYPE_GRAPH || items[i].sub.chain;
 	if (!ret && some > 1)

@@ -118,7 +118,8 @@ int df_cuda_mem_free(void *ptr);
 void df_cuda_frees_settle(void);
 
 /* cuda_graph.c */
-int df_cuda_capture_node(struct df_mstream *s, const struct df_capture_ops *ops, void *arg);
+int df_cuda_capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
+			  uint32_t nr);
 /* -errno: it can't be executed, and is refused when it is launched. */
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
 /* A node of an executable graph is to become this; 1: that is refused. */
@@ -129,8 +130,10 @@ int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
 int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s);
 /* Graphs keep objects of the application alive. */
 void df_cuda_graph_kept(void);
-/* Looks at replays in progress and lets graphs go on whose collectives are done. How many are left. */
+/* Looks at replays in progress, and lets graphs go on whose collectives have been ended. How many are left. */
 int df_cuda_graph_poll(void);
+/* Another one says that a graph has come to a collective since. The poller's. */
+uint64_t df_cuda_graph_arrivals(void);
 
 /* Not every call of the application's is seen: no order is relaxed from now on. */
 void df_cuda_strict(void);

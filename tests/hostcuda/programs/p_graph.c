@@ -212,15 +212,15 @@ struct coll {
 	int fail;
 };
 
-static int coll_launch(void *arg, const uint64_t *ready, uint64_t value, const uint64_t **done,
+static int coll_launch(void *arg, const struct df_arrival *a, const uint64_t **done,
 		       uint64_t *done_value)
 {
 	struct coll *c = arg;
 
 	if (c->fail)
 		return -ENOMEM;
-	c->ready = ready;
-	c->value = value;
+	c->ready = a->ready;
+	c->value = a->value;
 	c->launches++;
 	*done = &c->done;
 	*done_value = c->launches;
@@ -239,7 +239,8 @@ static void collectives(void)
 	const struct df_backend *api = hostcuda();
 	struct df_stream_info info;
 	struct gate g = {0};
-	struct coll c = {0}, d = {0};
+	struct coll c = {0}, d = {0}, e = {0};
+	void *const both[] = {&c, &d}, *const early = &e;
 	cudaGraph_t graph, clone;
 	cudaGraphExec_t exec;
 	cudaStream_t s;
@@ -247,12 +248,11 @@ static void collectives(void)
 
 	CU(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	CHECK(!api->stream_info(s, &info) && !info.capturing);
-	CHECK(api->capture_node(info.stream, &coll_ops, &c) == -EINVAL);
+	CHECK(api->capture_nodes(info.stream, &coll_ops, &early, 1) == -EINVAL && e.destroyed == 1);
 	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
 	CHECK(!api->stream_info(s, &info) && info.capturing);
 	CU(cudaLaunchHostFunc(s, gate_wait, &g));
-	CHECK(!api->capture_node(info.stream, &coll_ops, &c));
-	CHECK(!api->capture_node(info.stream, &coll_ops, &d));
+	CHECK(!api->capture_nodes(info.stream, &coll_ops, both, 2));
 	CU(cudaLaunchHostFunc(s, set, &after));
 	CU(cudaStreamEndCapture(s, &graph));
 	CU(cudaGraphClone(&clone, graph));
