@@ -179,6 +179,11 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 #if DFK_WAYS
 /* So many times as long a block stays if a peer's next slice is all that it waits for: it comes at any moment. */
 #define DFK_PATIENCE 10
+/*
+ * And by so many times less if it has no task at all: it takes a multiprocessor from whatever the program does next. A little
+ * it stays, since who waits for each operation submits the next one within microseconds.
+ */
+#define DFK_HASTE 20
 
 /* Thread 0: whether the block has had something to do lately, for the others. */
 DFK void dfk_stays(struct dfk_local *l, uint32_t stays)
@@ -208,7 +213,7 @@ DFK int dfk_one_stays(struct dfk_local *l)
 
 /*
  * Thread 0, after each turn: does the block leave? When it is asked to, or when nothing has moved in any block for
- * df_policy.quit_ns. The driver waits for the kernel in calls that are nobody's fault (device synchronisation, loading, a
+ * df_policy.quit_ns, or a part of it if there is nothing to do in any. The driver waits for the kernel in calls that are nobody's fault (device synchronisation, loading, a
  * kernel that needs the whole device), so a daemon that has nothing to do must not stay. The host launches it again when
  * there is something.
  *
@@ -245,7 +250,9 @@ DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
 		return 0;
 	if (!l->still)
 		l->still = now;
-	if (now - l->still < l->d.policy.quit_ns * (l->able ? DFK_PATIENCE : 1))
+	if (now - l->still < (turn == DF_TURN_EMPTY
+				      ? l->d.policy.quit_ns / DFK_HASTE
+				      : l->d.policy.quit_ns * (l->able ? DFK_PATIENCE : 1)))
 		return 0;
 	dfk_stays(l, 0);
 	if (dfk_one_stays(l))

@@ -7,11 +7,13 @@
 static void gone(struct df_launch *l, const struct df_launch_in *in)
 {
 	/* A kernel that moved nothing comes back later and later, one that did at once. */
-	if (l->state == DF_LAUNCH_LEAVING || in->progress != l->progress)
+	if (l->state == DF_LAUNCH_LEAVING || in->progress != l->progress) {
 		l->backoff_ns = 0;
-	else
+	} else {
 		l->backoff_ns = l->backoff_ns ? DF_MIN(l->backoff_ns * 2, DF_LAUNCH_BACKOFF_MAX)
 					      : DF_LAUNCH_BACKOFF_MIN;
+		l->narrow = in->outstanding && !l->narrow;
+	}
 	l->next_ns = in->now_ns + l->backoff_ns;
 	l->state = DF_LAUNCH_GONE;
 	l->quits++;
@@ -23,12 +25,29 @@ static int held(const struct df_launch *l, const struct df_launch_in *in)
 	return in->quiet && (!in->outstanding || in->now_ns - l->quiet_since < DF_LAUNCH_QUIET_NS);
 }
 
+/* Does it only wait for peers? */
+static void moves(struct df_launch *l, const struct df_launch_in *in)
+{
+	if (in->slices != l->slices || !in->outstanding) {
+		l->slices = in->slices;
+		l->still_since = 0;
+		l->narrow = 0;
+	} else if (l->state == DF_LAUNCH_RUNNING && !l->still_since) {
+		l->still_since = DF_MAX(in->now_ns, 1);
+	} else if (l->state == DF_LAUNCH_RUNNING && l->width > 1 &&
+		   in->now_ns - l->still_since >= DF_LAUNCH_NARROW_NS) {
+		l->narrow = 1;
+	}
+}
+
 /* The kernel has not the blocks that it should have. */
 static int misfits(struct df_launch *l, const struct df_launch_in *in)
 {
 	/* Between two operations there is nothing to be known. */
 	if (!in->width)
 		return 0;
+	if (l->narrow)
+		return l->width > 1;
 	if (in->width >= l->width)
 		l->wide_since = 0;
 	else if (!l->wide_since)
@@ -49,6 +68,7 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 		l->quiet_since = DF_MAX(in->now_ns, 1);
 	if (l->state != DF_LAUNCH_GONE)
 		l->failures = 0; /* the last launch did happen */
+	moves(l, in);
 	if (l->state != DF_LAUNCH_GONE && in->exited)
 		gone(l, in);
 	switch (l->state) {
@@ -65,8 +85,8 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 			return DF_LAUNCH_NOTHING;
 		}
 		l->state = DF_LAUNCH_RUNNING;
-		l->width = DF_MAX(in->width, 1);
-		l->wide_since = 0;
+		l->width = l->narrow ? 1 : DF_MAX(in->width, 1);
+		l->wide_since = l->still_since = 0;
 		l->progress = in->progress;
 		l->launches++;
 		*sleep_ns = 0;

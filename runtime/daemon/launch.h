@@ -8,7 +8,9 @@
  * the call may be waiting for a stream that waits for us.
  *
  * It has as many blocks as are needed, because each takes a multiprocessor from the application. When more are needed it
- * is asked to leave, to come back at once with them; when fewer have been for some time, too.
+ * is asked to leave, to come back at once with them; when fewer have been for some time, too. While nothing moves it only waits
+ * for peers, which one block sees as well: so it has one then, and all of them again when something moves. What the first
+ * block has no part in the others have to see, so a launch of one block that moved nothing is followed by one of all.
  */
 #ifndef DF_RUNTIME_DAEMON_LAUNCH_H
 #define DF_RUNTIME_DAEMON_LAUNCH_H
@@ -39,9 +41,11 @@ struct df_launch {
 	uint64_t quiet_since; /* 0: no quiet time */
 	uint64_t next_ns;     /* no launch before */
 	uint64_t backoff_ns;
-	uint64_t wide_since; /* more blocks than needed; 0: not */
-	uint32_t width;	     /* blocks of the launch */
-	uint64_t progress;   /* at the last launch */
+	uint64_t wide_since;	      /* more blocks than needed; 0: not */
+	uint32_t width;		      /* blocks of the launch */
+	uint32_t narrow;	      /* one block is to be there */
+	uint64_t slices, still_since; /* of the last look, and since when they are the same */
+	uint64_t progress;	      /* at the last launch */
 	uint64_t launches, quits;
 	uint32_t failures; /* in a row */
 };
@@ -52,6 +56,7 @@ struct df_launch_in {
 	uint64_t progress; /* a number that changes when anything has moved */
 	int outstanding;   /* operations are in flight */
 	uint32_t width;	   /* so many blocks have some to do; 0: none, or not known yet */
+	uint64_t slices;   /* a number that changes when a block moves */
 	int exited;	   /* the kernel's stream is idle */
 	int quiet;	   /* somebody is inside a call that may wait for the device */
 };

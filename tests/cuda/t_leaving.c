@@ -63,7 +63,7 @@ START_TEST(short_quiet_times)
 {
 	pthread_t t;
 
-	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_QUIT_US", "1200000000", 1);
 	setenv("DFSHIM_BLOCKS", "2", 1);
 	nap_us = 1000;
 	start();
@@ -83,7 +83,7 @@ START_TEST(widths)
 {
 	unsigned int seen;
 
-	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_QUIT_US", "1200000000", 1);
 	setenv("DFSHIM_BLOCKS", "4", 1);
 	keep = 1;
 	start();
@@ -108,7 +108,7 @@ START_TEST(wide_when_ready)
 	struct df_comm *comm;
 	struct df_op op;
 
-	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_QUIT_US", "1200000000", 1);
 	setenv("DFSHIM_BLOCKS", "4", 1);
 	start();
 	comm = comm_new();
@@ -136,7 +136,7 @@ END_TEST
 /* The kernel of the last job is still there, and stays if nobody asks it to leave. */
 static void stay(void)
 {
-	setenv("DFSHIM_QUIT_US", "60000000", 1);
+	setenv("DFSHIM_QUIT_US", "1200000000", 1);
 	setenv("DFSHIM_BLOCKS", "2", 1);
 	keep = 1;
 	start();

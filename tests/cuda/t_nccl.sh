@@ -15,7 +15,7 @@ for order in relaxed resident first strict; do
 	limit=60
 	[ "$order" != strict ] || limit=3
 	quit=1000
-	[ "$order" != resident ] || quit=60000000
+	[ "$order" != resident ] || quit=1200000000
 	LD_LIBRARY_PATH=$B/tests/cuda/driver LD_PRELOAD=$B/libdfshim.so FAKE_CUDA_DEVICES=2 DFSHIM_STRICT=1 DFSHIM_BACKEND=cuda \
 		DFSHIM_QUIT_US=$quit DFSHIM_STREAM_ORDER="$([ "$order" = strict ] && echo strict || echo relaxed)" timeout $limit "$B/tests/cuda/use_nccl" >"$T/$order" 2>"$T/$order.err"
 	rc=$?

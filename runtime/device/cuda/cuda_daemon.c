@@ -164,16 +164,22 @@ static uint32_t width(int device, const struct df_exec *x)
 	return ready ? DF_MIN(b, ready) : b;
 }
 
-static uint64_t progress(const struct df_exec *x)
+/* A number that changes when a block moves. */
+static uint64_t slices(const struct df_exec *x)
 {
-	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
-	uint64_t sum = __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words() +
-		       df_cuda_graph_arrivals();
+	uint64_t sum = 0;
 	uint32_t b;
 
 	for (b = 0; b < x->d.nr_blocks; b++)
 		sum += __atomic_load_n(&x->blocks[b].stats.slices, __ATOMIC_RELAXED);
 	return sum;
+}
+
+static uint64_t progress(const struct df_exec *x)
+{
+	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
+	return slices(x) + __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words() +
+	       df_cuda_graph_arrivals();
 }
 
 /* One look at one device. Returns how long nothing can change there by itself. */
@@ -188,6 +194,7 @@ static uint64_t look(int device, struct df_exec *x)
 		.now_ns = df_now_ns(),
 		.outstanding = !stops && outstanding(x),
 		.width = width(device, x),
+		.slices = slices(x),
 		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
 		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
