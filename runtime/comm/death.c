@@ -116,13 +116,12 @@ static void note_left(uint64_t proc)
 }
 
 /*
- * No communicator has it as a member yet, so its trace is found by the host's name and the pid; it knows whether the process exited
+ * No communicator has it as a member yet, so its trace is found by the host and the pid; it knows whether the process exited
  * normally.
  */
 void df_comm_lost(const struct df_member *who)
 {
-	df_trace(DF_REC_PEER_DEAD, -1, 0, -1, (uint64_t)who->rank,
-		 df_hash64(who->hostname, strlen(who->hostname)), who->pid, 0, 0);
+	df_trace(DF_REC_PEER_DEAD, -1, 0, -1, (uint64_t)who->rank, who->host, who->pid, 0, 0);
 }
 
 void df_comm_death(uint64_t proc, int in_order)

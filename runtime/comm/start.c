@@ -178,6 +178,7 @@ static int start(void)
 		.dir = env->trace,
 		.mb = env->trace_mb,
 		.rank = df_launcher_rank(&world),
+		.host = df_addr_host_hash(),
 		.mode = (uint32_t)env->mode,
 	};
 	const char *bad;

@@ -36,8 +36,6 @@
 
 /* Abstract unix socket. */
 socklen_t df_addr_unix(const char *name, union df_sockaddr *out);
-/* One node: boot, network namespace and user are the same. */
-uint64_t df_addr_host_hash(void);
 uint64_t df_addr_random(void);
 /* The soft limit of open files as high as it may be, as NCCL's root has it. 1: it was lower. */
 int df_addr_raise_files(void);

@@ -7,6 +7,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/launcher.h"
 #include "runtime/base/log.h"
+#include "runtime/base/net/sockaddr.h"
 #include "runtime/device/device.h"
 #include "runtime/dfshim.h"
 #include "runtime/record/record.h"
@@ -21,6 +22,7 @@ int df_record_start(const struct df_record_nccl *nccl)
 		.dir = env->trace,
 		.mb = env->trace_mb,
 		.rank = df_launcher_rank(&world),
+		.host = df_addr_host_hash(),
 		.mode = (uint32_t)env->mode,
 	};
 	char reason[256] = "DFSHIM_TRACE_CUDA=0";

@@ -35,6 +35,12 @@ expect 10 '{"verdict":"ORDER"' "$df" check --json "$tmp/nccl"
 jq -e '[.cycle[].evidence.stack[0]? // empty] | length > 1 and all(test("^disorder"))' "$tmp/out" >/dev/null ||
 	{ echo "FAIL: check --json: the circle's steps have no call stacks: $(jq -c .cycle "$tmp/out")"; bad=1; }
 expect 10 ORDER: "$df" replay --rules nccl --timeout 2 "$tmp/nccl"
+# A node has one number, in the header (host_hash, byte 88 of the format) as in the records of members and of deaths.
+"$df" run --host=2 -n 2 --trace "$tmp/two" -- "$app" --iters 1 >"$tmp/log" 2>&1 || { echo "FAIL: two ranks: status $?"; bad=1; }
+nodes=$("$df" show --json --type comm_member "$tmp/two" | sed -E 's/.*"a":([0-9]+),.*/\1/' | sort -u)
+for f in "$tmp/two"/*.dft; do
+	[ "$nodes" = "$(od -An -tu8 -j88 -N8 "$f" | tr -d ' ')" ] || { echo "FAIL: $f: its node is not its members' ($nodes)"; bad=1; }
+done
 expect 0 OK: "$df" replay --rules dfshim "$tmp/nccl"
 
 # What the job said of itself while it hung, and what is said of its files: the same but for what passes. Many circles

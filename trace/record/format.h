@@ -154,8 +154,8 @@ struct df_trace_header {
 	uint64_t next; /* index of the next record: appended with one atomic add */
 	uint32_t comms_used, strings_used;
 	uint32_t pid;
-	int32_t rank; /* of the job, from the environment; -1 unknown */
-	uint64_t host_hash;
+	int32_t rank;	    /* of the job, from the environment; -1 unknown */
+	uint64_t host_hash; /* the node, by the number that COMM_MEMBER and PEER_DEAD have */
 	uint64_t boot_hash;
 	uint64_t mono_ns, real_ns; /* a pair of clocks, taken together */
 	uint32_t rules, mode;	   /* rules: 1 NCCL's; mode: as DFSHIM_MODE */

@@ -607,7 +607,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	h->pid = (uint32_t)getpid();
 	h->rank = cfg->rank;
 	h->world = cfg->world > 0 ? (uint32_t)cfg->world : 0;
-	h->host_hash = df_hash64(host, strlen(host));
+	h->host_hash = cfg->host;
 	h->boot_hash = file_hash("/proc/sys/kernel/random/boot_id");
 	h->mono_ns = clock_ns(CLOCK_MONOTONIC);
 	h->real_ns = clock_ns(CLOCK_REALTIME);

@@ -18,6 +18,7 @@ struct df_trace_config {
 	const char *dir; /* NULL: memory only */
 	long mb;
 	int rank, world; /* of the job; -1 and 0 unknown */
+	uint64_t host;	 /* the node, by the same number as COMM_MEMBER and PEER_DEAD have it */
 	uint32_t rules, mode, slots, queues;
 };
 

@@ -6,15 +6,18 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/env.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 
 socklen_t df_addr_len(const union df_sockaddr *addr)
@@ -208,4 +211,28 @@ int df_addr_listen(union df_sockaddr *addr, int backlog)
 	}
 	*addr = a;
 	return fd;
+}
+
+uint64_t df_addr_host_hash(void)
+{
+	char boot[64] = "", name[256] = "";
+	struct stat st = {0};
+	uint64_t h;
+	ssize_t n;
+	int fd;
+
+	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, boot, sizeof(boot) - 1);
+		boot[n > 0 ? n : 0] = '\0';
+		close(fd);
+	}
+	gethostname(name, sizeof(name) - 1);
+	h = df_hash_bytes(boot, strlen(boot), 1);
+	if (!boot[0])
+		h = df_hash_bytes(name, strlen(name), h);
+	/* Abstract sockets belong to a network namespace; other users are refused by us. */
+	if (!stat("/proc/self/ns/net", &st))
+		h = df_hash_u64(h, (uint64_t)st.st_ino);
+	return df_hash_u64(h, (uint64_t)geteuid());
 }

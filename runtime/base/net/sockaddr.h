@@ -48,4 +48,7 @@ int df_addr_listen(union df_sockaddr *addr, int backlog);
 /* "first-last" or "port"; -EINVAL. */
 int df_ports_parse(const char *text, int *first, int *last);
 
+/* This node: equal where boot, network namespace and user are, so that abstract sockets reach. */
+uint64_t df_addr_host_hash(void);
+
 #endif
