@@ -95,7 +95,8 @@ run_one() {
 		fi
 	} >"$T/report"
 	printf '%s\t%s\t%s\n' "$rc" "$name" "$secs" >"$T/result"
-	cat "$T/report"
+	# Not by cat: tests that end together and copy into one file would overwrite each other's.
+	printf '%s\n' "$(<"$T/report")"
 	[ $rc != 0 ] || rm -rf "$T/trace"
 }
 
