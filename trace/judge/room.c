@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "trace/judge/result.h"
+#include "trace/record/names.h"
 
 #define MAX_ROOM 64 /* stuck operations that are compared with one another */
 
@@ -18,14 +19,29 @@ static int is_race(const struct df_check_set *set, const struct df_uop *x, const
 }
 
 /*
- * Two operations that some ranks hold in one order and others in the other, as far as the records tell: 1 found. One
- * that has ended on some ranks has run on this one, too, most likely (the verdict is no more than that): its end is behind
- * the other.
+ * m has ended on some ranks, so it has run on this one, too, most likely (the verdict is no more than that): its end is
+ * behind the other. A root that sends ends without the others, and they end without each other; a root that receives
+ * ends after all.
  */
+static int has_run(const struct df_check_set *set, const struct df_match *m,
+		   const struct df_uop *on)
+{
+	int root_ended = 1;
+
+	if (!df_kind_rooted(on->l.kind))
+		return m->nr_done > 0;
+	for (uint32_t i = m->first; i != DF_NONE; i = set->ops[i].next)
+		root_ended &= set->ops[i].l.rank != set->ops[i].l.peer;
+	if (on->l.kind == DF_KIND_BROADCAST || on->l.kind == DF_KIND_SCATTER)
+		return m->nr_done && on->l.rank == on->l.peer;
+	return m->nr_done && root_ended;
+}
+
+/* Two operations that some ranks hold in one order and others in the other, as far as the records tell: 1 found. */
 static int opposite(const struct df_check_set *set, const struct df_match *a,
 		    const struct df_match *b)
 {
-	int before = 0, after = 0, races = 0;
+	int before = 0, after = 0, races = 0, ran = 0;
 
 	for (uint32_t i = a->first; i != DF_NONE; i = set->ops[i].next)
 		for (uint32_t k = b->first; k != DF_NONE; k = set->ops[k].next) {
@@ -33,15 +49,16 @@ static int opposite(const struct df_check_set *set, const struct df_match *a,
 
 			if (!df_uop_same_rank(set, x, y) || !(x->l.flags & DF_OP_BY_NCCL))
 				continue;
-			if (is_race(set, x, y))
+			if (is_race(set, x, y)) {
 				races++;
-			else if (x->l.rec < y->l.rec)
+				ran |= has_run(set, a, x) || has_run(set, b, y);
+			} else if (x->l.rec < y->l.rec) {
 				before++;
-			else
+			} else {
 				after++;
+			}
 		}
-	return (before && after) ||
-	       (races && (before + after + races > 1 || a->nr_done || b->nr_done));
+	return (before && after) || (races && (before + after + races > 1 || ran));
 }
 
 /*
