@@ -7,6 +7,8 @@
  *   hn_issue.c   operations and groups: from the call to the streams
  *   hn_engine.c  launches: the order of a communicator, slots of a device; one thread executes all of the process
  *   hn_step.c    one operation, a step at a time
+ *   hn_query.c   what a communicator is asked; memory, operators of the user, texts
+ *   hn_rest.c    what is refused by name
  *   hn_share.c   the memory that the ranks of a communicator share, and how the host waits for them
  *
  * Private to the library. Units: bytes. Results are NCCL's. Functions may be called by any thread unless said

@@ -568,7 +568,8 @@ ncclResult_t pncclGroupStart(void)
 }
 DF_HN_NAME(ncclGroupStart);
 
-ncclResult_t pncclGroupEnd(void)
+/* Communicators are made, and operations are issued if `run` says so. */
+static ncclResult_t end_group(int run, const char *name)
 {
 	struct df_hn_op *ops = group.ops;
 	struct df_hn_job *jobs = group.jobs;
@@ -576,7 +577,7 @@ ncclResult_t pncclGroupEnd(void)
 	ncclResult_t res = group.failed, made = ncclSuccess;
 
 	if (!group.depth) {
-		DF_NCCL_WARN("ncclGroupEnd: not in a group call.");
+		DF_NCCL_WARN("%s: not in a group call.", name);
 		return ncclInvalidUsage;
 	}
 	if (--group.depth)
@@ -585,10 +586,32 @@ ncclResult_t pncclGroupEnd(void)
 	memset(&group, 0, sizeof(group));
 	if (!res && nr_jobs)
 		res = made = run_jobs(jobs, nr_jobs);
-	if (nr && (!res || res == ncclInProgress))
+	if (nr && run && (!res || res == ncclInProgress))
 		res = put_now(ops, nr);
 	free(ops);
 	free(jobs);
 	return res ? res : made;
 }
+
+ncclResult_t pncclGroupEnd(void)
+{
+	return end_group(1, "ncclGroupEnd");
+}
 DF_HN_NAME(ncclGroupEnd);
+
+/* The time is "undefined", as NCCL says where it has no model of it. */
+ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *info)
+{
+	ncclResult_t res = end_group(0, "ncclGroupSimulateEnd");
+
+	if (res || !info)
+		return res;
+	if (info->magic != DF_NCCL_SIM_MAGIC) {
+		DF_NCCL_WARN(
+			"ncclSimInfo_t argument not initialized via NCCL_SIM_INFO_INITIALIZER");
+		return ncclInvalidArgument;
+	}
+	info->estimatedTime = -1.0f;
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclGroupSimulateEnd);

@@ -1,6 +1,6 @@
 /*
  * What a communicator is asked, and what NCCL has beside communicators and operations: memory, registration, operators
- * of the user, texts. Threads: any.
+ * of the user, windows, texts. Threads: any.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -145,3 +145,86 @@ ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 	return res;
 }
 DF_HN_NAME(ncclRedOpDestroy);
+
+/* ---- memory that is given back: there is none of the device's ----------------------------------------------------- */
+
+ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags)
+{
+	(void)flags;
+	return df_hn_check(comm, "CommSuspend");
+}
+DF_HN_NAME(ncclCommSuspend);
+
+ncclResult_t pncclCommResume(ncclComm_t comm)
+{
+	return df_hn_check(comm, "CommResume");
+}
+DF_HN_NAME(ncclCommResume);
+
+ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
+{
+	ncclResult_t res = df_hn_check(comm, "CommMemStats");
+
+	(void)stat;
+	if (res || !value)
+		return res ? res : ncclInvalidArgument;
+	*value = 0;
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclCommMemStats);
+
+/* ---- windows: what NCCL says where memory cannot be symmetric --------------------------------------------------------- */
+
+ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+				     int flags)
+{
+	ncclResult_t res = df_hn_check(comm, "CommWindowRegister");
+
+	(void)buff;
+	(void)size;
+	(void)flags;
+	if (res || !win)
+		return res ? res : ncclInvalidArgument;
+	*win = NULL;
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclCommWindowRegister);
+
+ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
+{
+	ncclResult_t res = df_hn_check(comm, "CommWindowDeregister");
+
+	if (res || !win)
+		return res;
+	DF_NCCL_WARN("CommWindowDeregister : %p is no window of this communicator", (void *)win);
+	return ncclInvalidArgument;
+}
+DF_HN_NAME(ncclCommWindowDeregister);
+
+ncclResult_t pncclDevCommCreate(ncclComm_t comm, ncclDevCommRequirements_t const *reqs,
+				ncclDevComm_t *out)
+{
+	ncclResult_t res = df_hn_check(comm, "DevCommCreate");
+
+	(void)reqs;
+	(void)out;
+	if (res)
+		return res;
+	DF_NCCL_WARN("Communicator does not support symmetric memory!");
+	return ncclInvalidUsage;
+}
+DF_HN_NAME(ncclDevCommCreate);
+
+/* ---- the log ------------------------------------------------------------------------------------------------------ */
+
+void pncclResetDebugInit(void)
+{
+	df_log_reset();
+}
+DF_HN_NAME(ncclResetDebugInit);
+
+void pncclResetDebugInitInternal(void)
+{
+	df_log_reset();
+}
+DF_HN_NAME(ncclResetDebugInitInternal);

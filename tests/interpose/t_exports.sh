@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the library exports the table's names, which are all of the installed NCCL's, and no others.
+# Description: the libraries export the table's names, which are all of the installed NCCL's, and no others.
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 B=${B:-$SRC/build}
@@ -23,6 +23,9 @@ rm -f "$T/mistakes"
 { cat "$T/table" && sed 's/^/p/' "$T/table"; } | sort | comm -23 - "$T/exported" | none "not exported"
 grep -E '^p?nccl' "$T/exported" | sed 's/^p//' | sort -u | comm -23 - "$T/table" |
 	none "exported, but not in the table"
+# NCCL on the CPU has each of them, too: what it does not serve it refuses by name.
+nm -D --defined-only "$B/libdfnccl.so" | awk '$3 ~ /^p?nccl/ {print $3}' | sort >"$T/hostnccl"
+{ cat "$T/table" && sed 's/^/p/' "$T/table"; } | sort | comm -3 - "$T/hostnccl" | none "in the table or in libdfnccl.so only"
 # The driver's functions that have a wrapper, and no others.
 "$SRC/scripts/gen_api.sh" driver | sort >"$T/driver"
 [ "$(wc -l <"$T/driver")" -ge 100 ] || { echo "the driver's table is not read" && fails=1; }
