@@ -47,6 +47,7 @@ struct df_rdv_up {
 	int serves;   /* rank 0 of an id by address is here: so is the session */
 	int open;     /* check-ins may be sent */
 	int answered; /* the session has said something */
+	int hung_up;  /* it was closed without that, once */
 	int remote;   /* the way leads to another node */
 	int tabled;   /* it has sent the table, we have not confirmed yet */
 	/* Callbacks of the owner. */

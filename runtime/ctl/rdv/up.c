@@ -2,6 +2,7 @@
  * The way from a process to a session: a connection, tried again where that makes sense, or plain function calls
  * when the session is in this process. Guarded by the control plane's lock.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,11 @@ static void up_again(struct df_rdv_up *up)
 }
 
 /* By address, rank 0 may not have come yet, and the last user of the address may just be leaving. */
+static int is_hang_up(int error)
+{
+	return !error || error == -ECONNRESET;
+}
+
 static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 {
 	uint64_t now = df_now_ns();
@@ -49,13 +55,27 @@ static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 			up->shut_since = now;
 		return !up->shut_since || now - up->shut_since < SHUT_NS;
 	}
-	if (error != -ECONNREFUSED && error != -EAGAIN && error != -ETIMEDOUT)
+	/* Hung up on us without a word: who has died refuses the next try, who does not know the id hangs up again. */
+	if (was_open && is_hang_up(error) && !up->hung_up) {
+		up->hung_up = 1;
+		return 1;
+	}
+	if (up->hung_up || (error != -ECONNREFUSED && error != -EAGAIN && error != -ETIMEDOUT))
 		return 0;
 	if (error == -ECONNREFUSED && up->id.host == df_ctl.self.host)
 		return 0;
 	if (!up->give_up_at)
 		up->give_up_at = now + REFUSED_NS;
 	return now < up->give_up_at;
+}
+
+/* The process that serves the id is known by the id alone: where its trace is, its rank is there. */
+static void up_dead(const struct df_rdv_up *up)
+{
+	const struct df_member who = {.host = up->id.host, .pid = up->id.pid, .rank = -1};
+
+	if (!(up->id.flags & DF_ID_BY_ADDR) && df_ctl.events && df_ctl.events->lost)
+		df_ctl.events->lost(&who);
 }
 
 static void up_lost(struct df_rdv_up *up, int error)
@@ -75,21 +95,25 @@ static void up_lost(struct df_rdv_up *up, int error)
 		up->failed(up, error, reason);
 		return;
 	}
-	if (up->shut_since)
+	if (up->shut_since) {
 		snprintf(
 			reason, sizeof(reason),
 			"what listens at the address of NCCL_COMM_ID does not know dfshim: perhaps "
 			"rank 0 runs on plain NCCL");
-	else if (error && up->remote)
+	} else if (up->answered ? is_hang_up(error) : up->hung_up && error == -ECONNREFUSED) {
+		snprintf(reason, sizeof(reason),
+			 "the process that serves the id (pid %u) has died or exited", up->id.pid);
+		up_dead(up);
+	} else if (up->hung_up && is_hang_up(error)) {
+		snprintf(reason, sizeof(reason),
+			 "the process that serves the id (pid %u) does not know it", up->id.pid);
+	} else if (up->remote) {
 		df_link_why(df_id_at(&up->id, at), error, reason, sizeof(reason));
-	else if (error)
+	} else {
 		snprintf(reason, sizeof(reason),
 			 "cannot reach the process that serves the id (pid %u): %s", up->id.pid,
 			 strerror(-error));
-	else
-		snprintf(reason, sizeof(reason),
-			 "the process that serves the id (pid %u) has gone or does not know it",
-			 up->id.pid);
+	}
 	up->failed(up, -ECONNRESET, reason);
 }
 
