@@ -247,8 +247,3 @@ void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_p
 	conn->peer = peer;
 	drop(before);
 }
-
-int df_node_progress(void)
-{
-	return 0;
-}

@@ -44,7 +44,6 @@ int df_node_close(struct df_conn *conn);
 int df_node_recycle(struct df_conn *conn, uint64_t *base);
 void df_node_forget(struct df_conn *conn);
 void df_node_end(const struct df_conn *conn, struct df_kconn *out);
-int df_node_progress(void);
 /* A connector that the transport below found becomes one of tl and its peer. */
 void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_peer *peer);
 int df_peer_dead(const struct df_peer *p);

@@ -230,5 +230,4 @@ const struct df_tl_ops df_tl_p2p_ops = {
 	.recycle = df_node_recycle,
 	.forget = df_node_forget,
 	.end = df_node_end,
-	.progress = df_node_progress,
 };

@@ -61,5 +61,4 @@ const struct df_tl_ops df_tl_self_ops = {
 	.recycle = df_node_recycle,
 	.forget = df_node_forget,
 	.end = df_node_end,
-	.progress = df_node_progress,
 };

@@ -375,5 +375,4 @@ const struct df_tl_ops df_tl_shm_ops = {
 	.recycle = df_node_recycle,
 	.forget = df_node_forget,
 	.end = df_node_end,
-	.progress = df_node_progress,
 };

@@ -109,8 +109,6 @@ struct df_tl_ops {
 	void (*forget)(struct df_conn *conn);
 	/* What a block needs to drive it: pointers, geometry, bell. */
 	void (*end)(const struct df_conn *conn, struct df_kconn *out);
-	/* Background work; > 0 if it did something. */
-	int (*progress)(void);
 };
 
 /* One side's progress on a connector, for which the host vouches; matters where the counters are out of reach. */
@@ -162,6 +160,16 @@ struct df_net_counts {
 void df_net_counts(struct df_net_counts *out);
 /* What this process has sent over networks has been received, or so much time has passed. For its end. */
 void df_tl_flush(uint64_t bound_ns);
+/*
+ * A thread that waits for an operation of the device moves what its networks have to do, in place of their own thread: no other
+ * one has to be woken for it. Blocks nowhere; the caller holds no lock. 1 if something moved.
+ */
+int df_tl_progress(int device);
+/*
+ * It has nothing more to wait for, and what it could not send is the networks' thread's again; or (sleeps) it is about to sleep, and
+ * all is.
+ */
+void df_tl_leave(int device, int sleeps);
 
 /* Bytes of connectors owned by this process now. */
 uint64_t df_tl_bytes(void);

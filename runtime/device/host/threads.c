@@ -202,6 +202,14 @@ static enum look pass(int first)
 	return look;
 }
 
+/* The same by a thread that has nothing else to do: it also moves what comes and goes over a network. */
+static enum look pass_on(int device)
+{
+	enum look look = pass(device);
+
+	return look != LOOK_TAKEN && df_tl_progress(device) ? LOOK_MOVED : look;
+}
+
 int df_threads_pass(int device)
 {
 	return pass(device) == LOOK_MOVED;
@@ -276,8 +284,10 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 	if (!b->sleep_ns)
 		b->sleep_ns = SLEEP_MIN_NS;
 	seen = df_bell_arm(bell);
-	if (!(ready && ready(arg)) && pass(device) <= LOOK_TAKEN)
+	if (!(ready && ready(arg)) && pass_on(device) <= LOOK_TAKEN) {
+		df_tl_leave(device, 1);
 		df_bell_sleep(bell, seen, b->sleep_ns);
+	}
 	df_bell_disarm(bell);
 	b->sleep_ns = DF_MIN(b->sleep_ns * 2, (int64_t)SLEEP_MAX_NS);
 }
@@ -326,15 +336,17 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 
 	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
 	for (i = alone() ? SHORT_PASSES : 0; i; i--) {
-		enum look look = pass(device);
+		enum look look = pass_on(device);
 
-		if (ready(arg))
+		if (ready(arg)) {
+			df_tl_leave(device, 0);
 			return;
+		}
 		if (look == LOOK_TAKEN)
 			break;
 	}
 	do {
-		enum look look = pass(device);
+		enum look look = pass_on(device);
 
 		if (look == LOOK_TAKEN) {
 			if (helps)
@@ -351,6 +363,7 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 		else
 			back_off(&b, look, device, ready, arg);
 	} while (!ready(arg));
+	df_tl_leave(device, 0);
 	if (helps)
 		help_end();
 }
@@ -405,7 +418,7 @@ static void *worker(void *arg)
 			worker_rest(last);
 			continue;
 		}
-		look = pass(home);
+		look = pass_on(home);
 		if (look == LOOK_MOVED) {
 			note_progress(&b);
 			continue;

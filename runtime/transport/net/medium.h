@@ -26,11 +26,12 @@ struct df_net_source {
 };
 
 /*
- * A medium: all on the endpoint's thread; no table has a gap. It says that something has come (df_net_arrived() and so on)
+ * A medium: all by who makes a pass over the endpoint; no table has a gap. It says that something has come (df_net_arrived() and so on)
  * from poll(), setup() and its sources alone.
  */
 struct df_net_ops {
 	const char *name;
+	uint8_t helped; /* 1: none of its functions blocks or calls a library: threads that wait may make passes */
 	/* Can it serve this endpoint? Called once, bounded. 0; -errno after it has said why, where somebody has to know. */
 	int (*start)(struct df_net_ep *ep);
 	/* Lets others read and write so much memory, if it can; and no longer. */
@@ -73,8 +74,12 @@ void df_session_fail(struct df_net_link *l, int why);
 int df_session_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
 		    struct df_net_conn *from);
 int df_session_push(struct df_net_link *l);
-/* Waits until something comes, the bell rings or the time is over (ns; 0 not at all, -1 for ever); 1 if it moved. */
-int df_session_poll(struct df_net_ep *ep, int64_t timeout_ns);
+/* What has come, without waiting; 1 if it moved. */
+int df_session_poll(struct df_net_ep *ep);
+/* Until something comes, the bell rings or the time is over (ns; -1 never). By the thread, which need not own the endpoint. */
+void df_session_sleep(struct df_net_ep *ep, int64_t timeout_ns);
+/* 1: frames that were taken have not gone. */
+int df_session_unsent(const struct df_net_link *l);
 /* When it has to look again by itself; UINT64_MAX never. */
 uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now);
 int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s);

@@ -22,9 +22,8 @@
  * A medium may write into slots from the other side without asking. So the memory of a connector is given back when the
  * other side has acknowledged that it is closed: what it sent before has come by then, and it sends nothing more.
  *
- * Threads: an endpoint's thread owns everything of it but what `lock` guards: the lists through which the application's
- * threads hand over connectors, and the tables of keys. The thread calls no CUDA function. No lock is held over a call that
- * can block.
+ * Threads: whoever makes a pass over an endpoint (progress.h) owns everything of it but what `lock` guards: lists through which the
+ * application's threads hand over connectors, and tables of keys. No lock is held over a call that can block.
  */
 #ifndef DF_TRANSPORT_NET_H
 #define DF_TRANSPORT_NET_H
@@ -34,10 +33,10 @@
 #include <uthash.h>
 
 #include "runtime/base/list.h"
-#include "runtime/base/lock.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/bell.h"
 #include "runtime/transport/net/medium.h"
+#include "runtime/transport/net/progress.h"
 #include "runtime/transport/transport.h"
 
 enum df_net_type {
@@ -151,6 +150,7 @@ struct df_net_ep {
 	struct df_bell bell
 		__attribute__((aligned(64))); /* the blocks ring it; wakes through its descriptor */
 	struct df_mutex lock;
+	struct df_net_help help;
 	int device;
 	uint32_t started;
 	struct df_net_link *links; /* the newest; atomic, and none is ever taken away */

@@ -15,18 +15,18 @@
  * Who connects says hello with the names of both endpoints. A process's name is a random number that only the members of
  * its communicators know, so a stranger can't guess it; what does not know it is refused.
  *
- * All but listen() on the endpoint's thread; no locks.
+ * All but listen() and sleep() by who makes a pass over the endpoint; no locks.
  */
 #define _GNU_SOURCE
 #include "runtime/transport/net/socket/socket.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "runtime/base/env.h"
@@ -164,6 +164,7 @@ static int tcp_poll(struct df_net_link *l, uint64_t now, int arm)
 
 const struct df_net_ops df_net_tcp = {
 	.name = "tcp",
+	.helped = 1,
 	.start = tcp_start,
 	.allow = tcp_allow,
 	.forbid = tcp_forbid,
@@ -677,21 +678,35 @@ uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now)
 	return until;
 }
 
-int df_session_poll(struct df_net_ep *ep, int64_t timeout_ns)
+void df_session_sleep(struct df_net_ep *ep, int64_t timeout_ns)
+{
+	struct pollfd p = {.fd = df_sessions(ep)->epoll_fd, .events = POLLIN};
+	struct timespec ts = {(time_t)(timeout_ns / (int64_t)DF_NS_PER_S),
+			      (long)(timeout_ns % (int64_t)DF_NS_PER_S)};
+
+	/* What is there is for who owns the endpoint: streams may be closed by then. */
+	(void)!ppoll(&p, 1, timeout_ns < 0 ? NULL : &ts, NULL);
+}
+
+int df_session_unsent(const struct df_net_link *l)
+{
+	const struct session *p = df_session(l);
+	uint32_t i;
+
+	for (i = 0; p && i < p->nr; i++)
+		if (p->v[i] && p->v[i]->head != p->v[i]->tail)
+			return 1;
+	return 0;
+}
+
+int df_session_poll(struct df_net_ep *ep)
 {
 	struct sessions *m = df_sessions(ep);
 	struct epoll_event e[64];
-	struct timespec ts = {(time_t)(timeout_ns / (int64_t)DF_NS_PER_S),
-			      (long)(timeout_ns % (int64_t)DF_NS_PER_S)};
 	struct stream *s;
 	int i, n;
 
-	/* As a system call: older C libraries have no function for it. */
-	n = (int)syscall(SYS_epoll_pwait2, m->epoll_fd, e, DF_ARRAY_LEN(e),
-			 timeout_ns < 0 ? NULL : &ts, NULL, 0ul);
-	if (n < 0 && errno == ENOSYS)
-		n = epoll_wait(m->epoll_fd, e, DF_ARRAY_LEN(e),
-			       timeout_ns < 0 ? -1 : (int)((timeout_ns + 999999) / 1000000));
+	n = epoll_wait(m->epoll_fd, e, DF_ARRAY_LEN(e), 0);
 	for (i = 0; i < n; i++) {
 		struct df_net_source *source = e[i].data.ptr;
 

@@ -1,0 +1,378 @@
+/* Passes over an endpoint: what its links have to do, by its thread or by one that waits; see progress.h. */
+#include "runtime/transport/net/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/net/net.h"
+
+#define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
+#define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
+#define DOZE_NS                                                                                    \
+	DF_NS_PER_MS /* after so much time without a pass of others the thread makes them again */
+
+static struct df_net_ep *helped; /* by help.next; atomic */
+static void (*on_event)(const struct df_net_event *e);
+
+/* ---- links ------------------------------------------------------------------------------------------------------ */
+
+static const char *why_text(const struct df_net_link *l)
+{
+	return l->what[0] ? l->what : strerror(-l->why);
+}
+
+static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
+{
+	char port[64];
+
+	if (!on_event || !df_net_wanted(l))
+		return;
+	df_session_port(l->ep, port, sizeof(port));
+	on_event(&(struct df_net_event){.what = what,
+					.device = l->ep->device,
+					.peer_device = l->member.device,
+					.proc = l->member.proc,
+					.host = l->member.host,
+					.pid = l->member.pid,
+					.error = l->why,
+					.ns = ns,
+					.attempts = l->attempts,
+					.from = l->ep->address,
+					.to = l->member.net,
+					.over = l->over ? l->over->name : "no network",
+					.why = why_text(l),
+					.port = port});
+}
+
+void df_net_up(struct df_net_link *l)
+{
+	struct df_net_ep *ep = l->ep;
+	uint64_t now = df_now_ns(), again = df_net_again(l);
+
+	l->sent = df_list_empty(&l->notes)
+			  ? l->seq
+			  : df_list_first(&l->notes, struct df_net_note, node)->frame.seq - 1;
+	l->up = 1;
+	l->over = l->ops;
+	l->alive = now;
+	df_net_count(&ep->n.resent, again);
+	if (l->broken) {
+		df_net_count(&ep->n.healed, 1);
+		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back after "
+			"%.1f s over %s: %llu slices are sent again",
+			l->member.device, l->member.hostname, l->member.pid, why_text(l),
+			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
+		tell(l, DF_NET_RESTORED, now - l->since);
+	} else if (df_net_wanted(l)) {
+		df_info("device %d is joined with device %d of %s (pid %u) over %s", ep->device,
+			l->member.device, l->member.hostname, l->member.pid, l->ops->name);
+	}
+	if (!again || !l->stuck)
+		l->stuck = again ? now : 0;
+	l->since = 0;
+	l->broken = 0;
+	l->attempts = 0;
+	l->what[0] = '\0';
+}
+
+void df_net_down(struct df_net_link *l, int why)
+{
+	l->told = l->heard_told = 0;
+	if (!l->up)
+		return;
+	l->up = 0;
+	l->why = why;
+	l->since = l->alive = df_now_ns();
+	l->said = 0;
+	if (l->bye || df_net_dead(l))
+		return;
+	l->broken = 1;
+	df_net_count(&l->ep->n.faults, 1);
+	if (!l->stuck || l->since - l->stuck <= (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS)
+		return;
+	snprintf(
+		l->what, sizeof(l->what),
+		"small packets arrive, large ones do not: set the MTU of both interfaces to what every "
+		"switch between them passes");
+	l->alive = l->stuck;
+	df_net_lost(l);
+}
+
+void df_net_alive(struct df_net_link *l, uint64_t now)
+{
+	l->alive = now;
+}
+
+void df_net_lost(struct df_net_link *l)
+{
+	if (df_net_dead(l))
+		return;
+	df_net_count(&l->ep->n.lost, 1);
+	df_net_mark_dead(l);
+	tell(l, DF_NET_GONE, df_now_ns() - l->alive);
+}
+
+static void watch(struct df_net_link *l, uint64_t now)
+{
+	uint64_t bound = (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS;
+
+	if (!l->opened && df_net_wanted(l)) {
+		l->opened = 1;
+		l->alive = now;
+		if (!l->up)
+			l->since = now;
+		df_session_open(l);
+	}
+	if (l->up || !l->opened || l->bye || !l->since)
+		return;
+	if (!l->said && l->broken && now - l->since > DF_MIN(SAY_NS, bound / 2)) {
+		l->said = 1;
+		df_warn("the connection to device %d of %s (pid %u, %s) is broken (%s): dfshim tries to "
+			"restore it",
+			l->member.device, l->member.hostname, l->member.pid, l->member.net,
+			why_text(l));
+		tell(l, DF_NET_BROKEN, now - l->since);
+	}
+	if (now - l->alive > bound)
+		df_net_lost(l);
+}
+
+/* 1 if something moved. */
+static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
+{
+	struct df_net_frame ack = {.type = DF_NET_ACK};
+	struct df_list *at, *next;
+	int moved = 0;
+
+	if (df_net_dead(l) && l->opened != 2) {
+		l->opened = 2;
+		df_session_close(l);
+		l->up = 0;
+		df_net_acknowledged(l, UINT64_MAX);
+	}
+	if (l->opened != 2)
+		watch(l, now);
+	moved = df_session_push(l);
+	if (l->ops)
+		moved |= l->ops->poll(l, now, arm);
+	for (at = l->conns.next; at != &l->conns; at = next) {
+		next = at->next;
+		moved |= df_net_look(df_container_of(at, struct df_net_conn, node), now, tell);
+	}
+	if (!l->up)
+		return moved;
+	moved |= df_net_send_notes(l);
+	if (!l->told)
+		moved |= df_net_tell(l);
+	if (l->heard != l->acked)
+		moved |= l->ops->push(l);
+	if (l->up && l->heard != l->acked)
+		l->ops->send(l, &ack, NULL, NULL);
+	if (l->up)
+		moved |= l->ops->push(l);
+	return moved;
+}
+
+/* Everything sent has come, or never will: then all are told that we leave. */
+static void flush_pass(struct df_net_ep *ep)
+{
+	const struct df_net_frame bye = {.type = DF_NET_BYE};
+	struct df_net_link *l;
+	struct df_net_conn *c;
+	uint32_t want = __atomic_load_n(&ep->flush, __ATOMIC_RELAXED);
+
+	if (want == ep->flushed)
+		return;
+	for (l = df_net_links(ep); l; l = l->next) {
+		if (df_net_dead(l) || !l->opened || l->bye)
+			continue;
+		df_list_each(c, &l->conns, node)
+		{
+			if (!c->receives && c->peer_id && df_net_tail(c) != c->received &&
+			    !__atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+				return;
+		}
+	}
+	for (l = df_net_links(ep); l; l = l->next) {
+		if (!l->up)
+			continue;
+		/* There it is on its way at once, whatever the medium. */
+		df_session_send(l, &bye, NULL, NULL);
+		df_session_push(l);
+	}
+	/* RELEASE pairs with the ACQUIRE in df_net_flush(). */
+	__atomic_store_n(&ep->flushed, want, __ATOMIC_RELEASE);
+}
+
+static int pass(struct df_net_ep *ep, int arm)
+{
+	uint64_t now = df_now_ns();
+	int moved = 0, tell = ep->tell_at && now >= ep->tell_at;
+	struct df_net_link *l;
+	struct df_list news;
+
+	df_list_init(&news);
+	df_mutex_lock(&ep->lock);
+	df_list_splice_tail(&news, &ep->inbox);
+	df_mutex_unlock(&ep->lock);
+	while (!df_list_empty(&news)) {
+		df_net_begin(df_list_first(&news, struct df_net_conn, node));
+		moved = 1;
+	}
+	if (tell)
+		ep->tell_at = 0;
+	for (l = df_net_links(ep); l; l = l->next)
+		moved |= link_pass(l, now, tell, arm);
+	flush_pass(ep);
+	return moved;
+}
+
+static int64_t sleep_for(struct df_net_ep *ep)
+{
+	uint64_t now = df_now_ns(), until = df_session_timer(ep, now);
+	struct df_net_link *l;
+
+	if (ep->tell_at)
+		until = DF_MIN(until, ep->tell_at);
+	for (l = df_net_links(ep); l; l = l->next) {
+		if (l->look_at)
+			until = DF_MIN(until, l->look_at);
+		if (l->since && l->opened == 1 && !l->bye)
+			until = DF_MIN(until, now + 100 * DF_NS_PER_MS);
+		if (df_backend->gpu && !df_list_empty(&l->conns))
+			until = DF_MIN(until, now + GPU_LOOK_NS);
+	}
+	if (until == UINT64_MAX)
+		return -1;
+	return until > now ? (int64_t)(until - now) : 0;
+}
+
+/* ---- the thread, and those that help it ------------------------------------------------------------------------- */
+
+/*
+ * Others make passes: the thread sleeps until it has seen none for some time, or one that made them has left since
+ * `left`. tests/model/help.pml is this protocol.
+ */
+static void doze(struct df_net_ep *ep, uint32_t left)
+{
+	uint32_t helps;
+
+	__atomic_store_n(&ep->help.dozing, 1, __ATOMIC_RELAXED);
+	do {
+		helps = __atomic_load_n(&ep->help.helps, __ATOMIC_RELAXED);
+		df_futex_wait(&ep->help.left, left, DOZE_NS, 0);
+	} while (__atomic_load_n(&ep->help.left, __ATOMIC_RELAXED) == left &&
+		 __atomic_load_n(&ep->help.helps, __ATOMIC_RELAXED) != helps);
+	__atomic_store_n(&ep->help.dozing, 0, __ATOMIC_RELAXED);
+}
+
+/* From now on threads that wait may make passes, if all that can carry frames here lets them. */
+static void allow_help(struct df_net_ep *ep)
+{
+	int i;
+
+	for (i = 0; i < DF_NET_MEDIA; i++)
+		if (ep->media & 1u << i && !df_net_media[i]->helped)
+			return;
+	ep->help.next = __atomic_load_n(&helped, __ATOMIC_RELAXED);
+	/* RELEASE pairs with the ACQUIRE in helped_of(): the endpoint is complete. */
+	while (!__atomic_compare_exchange_n(&helped, &ep->help.next, ep, 0, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+void df_net_run(struct df_net_ep *ep)
+{
+	uint32_t helps = 0, left = 0;
+	int64_t ns;
+
+	allow_help(ep);
+	for (;;) {
+		if (__atomic_load_n(&ep->help.helps, __ATOMIC_RELAXED) != helps ||
+		    !df_trylock_try(&ep->help.passing)) {
+			doze(ep, left);
+			helps = __atomic_load_n(&ep->help.helps, __ATOMIC_RELAXED);
+			left = __atomic_load_n(&ep->help.left, __ATOMIC_RELAXED);
+			continue;
+		}
+		ep->help.asleep = 0;
+		if (pass(ep, 0) | df_session_poll(ep)) {
+			df_trylock_release(&ep->help.passing);
+			continue;
+		}
+		df_bell_arm(&ep->bell);
+		ns = pass(ep, 1) ? 0 : sleep_for(ep);
+		ep->help.asleep = ns != 0;
+		df_trylock_release(&ep->help.passing);
+		if (ns)
+			df_session_sleep(ep, ns);
+		df_bell_disarm(&ep->bell);
+	}
+}
+
+static struct df_net_ep *helped_of(int device)
+{
+	/* ACQUIRE pairs with the RELEASE in allow_help(): the endpoint is complete. */
+	struct df_net_ep *ep = __atomic_load_n(&helped, __ATOMIC_ACQUIRE);
+
+	while (ep && ep->device != device)
+		ep = ep->help.next;
+	return ep;
+}
+
+int df_tl_progress(int device)
+{
+	struct df_net_ep *ep = helped_of(device);
+	int moved;
+
+	if (!ep || !df_trylock_try(&ep->help.passing))
+		return 0;
+	__atomic_store_n(&ep->help.helps, ep->help.helps + 1, __ATOMIC_RELAXED);
+	/* It does not know what there will be to do from now on, and when: it is to doze. */
+	if (ep->help.asleep) {
+		ep->help.asleep = 0;
+		df_bell_ring(&ep->bell);
+	}
+	moved = pass(ep, 0) | df_session_poll(ep);
+	df_trylock_release(&ep->help.passing);
+	return moved;
+}
+
+void df_tl_leave(int device, int sleeps)
+{
+	struct df_net_ep *ep = helped_of(device);
+	struct df_net_link *l;
+	int more = sleeps;
+
+	if (!ep)
+		return;
+	if (!more && df_trylock_try(&ep->help.passing)) {
+		more = pass(ep, 0);
+		for (l = df_net_links(ep); l && !more; l = l->next)
+			more = df_session_unsent(l);
+		df_trylock_release(&ep->help.passing);
+	}
+	if (!more)
+		return;
+	/* Relaxed: what is left to do is behind `passing`; and if the doze is missed, it ends by itself. */
+	__atomic_add_fetch(&ep->help.left, 1, __ATOMIC_RELAXED);
+	if (__atomic_load_n(&ep->help.dozing, __ATOMIC_RELAXED))
+		df_futex_wake(&ep->help.left, 1, 0);
+}
+
+void df_net_pass_forked(void)
+{
+	helped = NULL;
+}
+
+void df_net_on_event(void (*fn)(const struct df_net_event *e))
+{
+	on_event = fn;
+}
