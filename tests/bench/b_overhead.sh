@@ -27,9 +27,6 @@ sys.exit(status)
 PY
 # What `dfshim run` gives a job that NCCL's rules execute; the modes differ in what is preloaded.
 mapfile -t given < <("$B/dfshim" run --host=$ranks --rules nccl --dry-run -- x | grep -v '^LD_PRELOAD=\|^DFSHIM_MODE=')
-# PyTorch's library names functions that libdfnccl.so does not have and that nobody calls here.
-{ scripts/gen_api.sh names && nm -D --defined-only "$B/libdfnccl.so" | awk '{print $3; print $3}'; } | sort | uniq -u |
-	sed 's/.*/int &(void) { return 5; }/' | gcc -shared -fPIC -o "$T/names.so" -x c - || exit 1
 # words PART: what is run, a word a line.
 words() {
 	case $1 in
@@ -43,7 +40,7 @@ words() {
 run() {
 	local name=$1 mode=$2 pair=$3 e=("${given[@]}") line
 	case $mode in
-	none) e+=("LD_PRELOAD=$B/libdfhost.so $B/libdfnccl.so $T/names.so") ;;
+	none) e+=("LD_PRELOAD=$B/libdfhost.so $B/libdfnccl.so") ;;
 	trace) e+=(DFSHIM_MODE=trace "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so") ;;
 	prevent) e+=("LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so") ;;
 	esac
