@@ -3,8 +3,8 @@
 
     dfshim run --host=N -- python3 suite.py --world N [--every K] [--limit S] [--known FILE] [--list] [NAME...]
 
-NAME: a part of a test's name. --every K: each K-th test. --known: exceptions, which are skipped: a test's name and the reason
-a line. A line for each test ("ok", "FAIL", "skip"); the last line counts them. Exit status: 0 if none failed. The tests' processes are forked from one that has torch loaded.
+NAME: a part of a test's name. --every K: each K-th test. --known: exceptions, which are skipped: a test's name (NAME@N: with N
+ranks only) and the reason a line. A line for each test ("ok", "FAIL", "skip"); the last line counts them. Exit status: 0 if none failed. The tests' processes are forked from one that has torch loaded.
 """
 
 import argparse
@@ -105,7 +105,9 @@ def main():
     for line in open(args.known) if args.known else ():
         if line.strip() and line[0] != "#":
             name, reason = line.strip().split(None, 1)
-            known[name] = reason
+            name, _, ranks = name.partition("@")
+            if not ranks or int(ranks) == args.world:
+                known[name] = reason
     result, begun = Lines(), time.monotonic()
     for i, name in enumerate(names):
         if time.monotonic() - begun > args.limit:
