@@ -77,6 +77,11 @@ done
 # Correct, but slower than NCCL.
 auto slow c-slow FAKE_NCCL_SLOW=
 left slow "it works here, but is slower than NCCL"
+# One measurement that says so is taken again: a machine has other work at times.
+doctor once c-once "FAKE_NCCL_FAST=$T/once.made" --json
+[ $rc = 0 ] || fail "once: status $rc: $(cat "$T/once" "$T/once.err")"
+[ -e "$T/once.made" ] || fail "once: NCCL was never fast"
+[ "$(jq '.speed[0].pairs' "$T/once")" -ge 3 ] || fail "once: $(jq -c .speed "$T/once")"
 # What says nothing against the daemon is not kept.
 doctor busy c-busy FAKE_CUDA_FAULT=busy
 [ $rc = 3 ] || fail "busy: status $rc: $(cat "$T/busy")"

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -130,10 +131,23 @@ static int meet(int nranks, int rank)
 	return rank ? come(&at) : serve(&at, nranks);
 }
 
-/* FAKE_NCCL_SLOW=1: 20 ms and 1 us for each 2 elements more, on the stream. */
+/*
+ * FAKE_NCCL_SLOW=1: 60 ms and 1 us for each 2 elements more, on the stream: more than the daemon on CPU threads takes, on a loaded
+ * machine too. FAKE_NCCL_FAST=FILE: not so in the process that makes the file.
+ */
 static void take_time(void *arg)
 {
 	usleep((useconds_t)(uintptr_t)arg);
+}
+
+static int is_fast(void)
+{
+	static int fast = -1;
+	const char *file = getenv("FAKE_NCCL_FAST");
+
+	if (fast < 0)
+		fast = file && open(file, O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0;
+	return fast;
 }
 
 ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
@@ -143,11 +157,11 @@ ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclData
 
 	(void)send, (void)recv, (void)type, (void)op, (void)comm;
 	fake_nccl_called("ncclAllReduce");
-	if (!getenv("FAKE_NCCL_SLOW") || !*getenv("FAKE_NCCL_SLOW"))
+	if (!getenv("FAKE_NCCL_SLOW") || !*getenv("FAKE_NCCL_SLOW") || is_fast())
 		return ncclSuccess;
 	*(void **)&host_function = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc");
 	if (host_function)
-		host_function(stream, take_time, (void *)(20000 + count / 2));
+		host_function(stream, take_time, (void *)(60000 + count / 2));
 	return ncclSuccess;
 }
 
