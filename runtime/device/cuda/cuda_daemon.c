@@ -1,6 +1,7 @@
 /*
  * The daemon's kernel on each device and the poller thread that looks after all of them: launches it when there is
- * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions. Only the poller launches. It sleeps on a futex while nothing is in flight.
+ * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions. Only the poller launches. It
+ * sleeps on a futex while nothing is in flight.
  *
  * The request to leave is df_kdaemon.quit, which the kernel reads across the bus. No lock is held across a
  * call of the driver.

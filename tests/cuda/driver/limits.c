@@ -16,8 +16,9 @@
  *   one       host functions and callbacks run one at a time (driver API: they may be serialised)
  *   context   a process's context takes 534 MiB of its device (meta-pytorch/torchcomms issue 777)
  *
- * FAKE_CUDA_FULL=FILE: made when a stream that waits for a word had no room. FAKE_CUDA_EXCLUSIVE=FILE: devices are in the mode EXCLUSIVE_PROCESS: the first process that has a context on one
- * keeps it to itself; the file stands for what the driver knows of them.
+ * FAKE_CUDA_FULL=FILE: made when a stream that waits for a word had no room. FAKE_CUDA_EXCLUSIVE=FILE: devices are in the mode
+ * EXCLUSIVE_PROCESS: the first process that has a context on one keeps it to itself; the file stands for what the driver knows of
+ * them.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
