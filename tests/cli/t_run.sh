@@ -72,6 +72,14 @@ grep -q "rank 1 ended with status 5" err || fail "who failed: $(cat err)"
 "$D" run --host --grace 30 -n 2 -- sh -c 'if [ $RANK = 1 ]; then exit 5; fi; sleep 0.5; echo done >late'
 [ -f late ] || fail "no grace"
 
+# ... and so it is after Ctrl-C: Python, for one, notes that and waits on inside CUDA.
+env --default-signal=INT "$D" run --host --grace 0.2 -n 2 -- sh -c 'trap "" INT; echo up >deaf.$RANK; while :; do sleep 0.05; done' 2>err &
+pid=$!
+for _ in $(seq 200); do [ -f deaf.0 ] && [ -f deaf.1 ] && break; sleep 0.05; done
+kill -INT $pid
+wait $pid; [ $? = 143 ] || fail "status after Ctrl-C: $(cat err)"
+grep -q "ending all 2 processes" err || fail "Ctrl-C is not told: $(cat err)"
+
 # A signal reaches the processes.
 "$D" run --host -n 2 -- sh -c 'trap "echo got >sig.$RANK; exit 3" TERM; echo up >up.$RANK; while :; do sleep 0.05; done' &
 pid=$!

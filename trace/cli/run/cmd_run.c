@@ -95,7 +95,8 @@ static int parse(int argc, char **argv)
 		DF_REAL("limit", "SECONDS", df_run.limit, 0.001, 1e6,
 			"end the job after so long, with status 124"),
 		DF_REAL("grace", "SECONDS", df_run.grace, 0, 86400,
-			"how long the others may go on when one has failed (10)"),
+			"how long the others may go on when one has failed, and all after "
+			"Ctrl-C, with -n (10)"),
 		DF_FLAG("tag", df_run.tag, "prefix every line of output with the rank"),
 		DF_FLAG("dry-run", df_run.dry_run, "print the environment instead of running"),
 	};
@@ -231,9 +232,11 @@ static int reap(int *code)
 	return left;
 }
 
-static void forward(int signals)
+/* 1: Ctrl-C came for several processes. One of them may be a launcher, with a patience of its own. */
+static int forward(int signals)
 {
 	struct signalfd_siginfo si;
+	int interrupted = 0;
 
 	while (read(signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo == SIGCHLD)
@@ -241,8 +244,10 @@ static void forward(int signals)
 		/* What the terminal sends reaches a process of our own group by itself. */
 		if (df_run.nr_procs == 1 && si.ssi_code == SI_KERNEL)
 			continue;
+		interrupted |= df_run.nr_procs > 1 && si.ssi_signo == SIGINT;
 		signal_all((int)si.ssi_signo);
 	}
+	return interrupted;
 }
 
 /* Until all processes have ended: the job's exit status. */
@@ -250,7 +255,7 @@ static int wait_all(int signals)
 {
 	struct pollfd *fds = calloc((size_t)df_run.nr_procs * 2 + 1, sizeof(*fds));
 	uint64_t failed_ns = 0, begun_ns = df_now_ns(), now;
-	int code = 0, i, k, nr, left, stage = 0;
+	int code = 0, interrupted = 0, i, k, nr, left, stage = 0;
 
 	if (!fds) {
 		signal_all(SIGKILL);
@@ -273,11 +278,12 @@ static int wait_all(int signals)
 			df_run.grace = 0;
 			code = 124;
 		}
-		if (code && !failed_ns)
+		if ((code || interrupted) && !failed_ns)
 			failed_ns = now;
-		if (left && code && stage == 0 &&
+		if (left && failed_ns && stage == 0 &&
 		    now - failed_ns >= (uint64_t)(df_run.grace * 1e9)) {
-			fprintf(stderr, "dfshim run: ending the other %d processes\n", left);
+			fprintf(stderr, "dfshim run: ending %s%d processes\n",
+				left < df_run.nr_procs ? "the other " : "all ", left);
 			signal_all(SIGTERM);
 			failed_ns = now;
 			stage = 1;
@@ -286,11 +292,11 @@ static int wait_all(int signals)
 			stage = 2;
 		}
 		if (poll(fds, (nfds_t)nr,
-			 left && (code || df_run.limit > 0) ? 100
-			 : left				    ? 1000
-							    : 0) > 0) {
+			 left && (failed_ns || df_run.limit > 0) ? 100
+			 : left					 ? 1000
+								 : 0) > 0) {
 			if (fds[0].revents)
-				forward(signals);
+				interrupted |= forward(signals);
 			nr = 1;
 			for (i = 0; i < df_run.nr_procs; i++)
 				for (k = 0; k < 2; k++)
