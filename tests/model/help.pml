@@ -11,6 +11,7 @@
  *
  * The controls, each of which must fail:
  * -DNO_RING   a helper does not ring for the thread that sleeps: what becomes due then nobody knows of
+ * -DTAKEN     what has woken the thread is taken by the helper, before the thread runs (the descriptor of a bell is read)
  * -DNO_LOOK   the thread does not look again after it has armed its bell
  * -DFOR_EVER  the doze has no time-out
  * -DTWO       who does not get the right to a pass makes one all the same
@@ -144,6 +145,9 @@ active proctype helper()
 			fi;
 #endif
 			make_pass();
+#ifdef TAKEN
+			rung = false;
+#endif
 			give()
 		:: else -> skip
 		fi

@@ -392,14 +392,6 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 		df_stream_fail(ep, s, -EIO);
 }
 
-static void bell_rings(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
-{
-	uint64_t count;
-
-	(void)source, (void)events;
-	(void)!read(df_sessions(ep)->event_fd, &count, sizeof(count));
-}
-
 static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
 {
 	struct sessions *m = df_sessions(ep);
@@ -544,7 +536,6 @@ int df_session_listen(struct df_net_ep *ep)
 		return -ENOMEM;
 	df_list_init(&m->strangers);
 	df_list_init(&m->shut);
-	m->bell.ready = bell_rings;
 	m->listener.ready = accept_all;
 	m->epoll_fd = m->event_fd = -1;
 	if (df_ifaces_chosen(&iface, 1) < 1) {
@@ -568,17 +559,14 @@ int df_session_listen(struct df_net_ep *ep)
 int df_session_start(struct df_net_ep *ep)
 {
 	struct sessions *m = df_sessions(ep);
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->bell};
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->listener};
 	int epoll_fd, event_fd, ret;
 
 	if (m->epoll_fd >= 0)
 		return 0;
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (epoll_fd < 0 || event_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, event_fd, &e))
-		goto err_close;
-	e.data.ptr = &m->listener;
-	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, m->listen_fd, &e))
+	if (epoll_fd < 0 || event_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, m->listen_fd, &e))
 		goto err_close;
 	m->epoll_fd = epoll_fd;
 	m->event_fd = event_fd;
@@ -680,12 +668,19 @@ uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now)
 
 void df_session_sleep(struct df_net_ep *ep, int64_t timeout_ns)
 {
-	struct pollfd p = {.fd = df_sessions(ep)->epoll_fd, .events = POLLIN};
+	const struct sessions *m = df_sessions(ep);
+	struct pollfd p[2] = {{.fd = m->epoll_fd, .events = POLLIN},
+			      {.fd = m->event_fd, .events = POLLIN}};
 	struct timespec ts = {(time_t)(timeout_ns / (int64_t)DF_NS_PER_S),
 			      (long)(timeout_ns % (int64_t)DF_NS_PER_S)};
+	uint64_t count;
 
-	/* What is there is for who owns the endpoint: streams may be closed by then. */
-	(void)!ppoll(&p, 1, timeout_ns < 0 ? NULL : &ts, NULL);
+	/*
+	 * What has come is for who owns the endpoint: streams may be closed by then. That the bell has rung is for the sleeper
+	 * alone: were it taken by another one before this thread runs, it would sleep on.
+	 */
+	if (ppoll(p, 2, timeout_ns < 0 ? NULL : &ts, NULL) > 0 && p[1].revents)
+		(void)!read(m->event_fd, &count, sizeof(count));
 }
 
 int df_session_unsent(const struct df_net_link *l)

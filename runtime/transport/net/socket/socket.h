@@ -85,7 +85,7 @@ struct sessions {
 	uint32_t nr_strangers;
 	union df_sockaddr local;
 	char iface[IF_NAMESIZE]; /* that has this address */
-	struct df_net_source bell, listener;
+	struct df_net_source listener;
 };
 
 static inline struct sessions *df_sessions(const struct df_net_ep *ep)
