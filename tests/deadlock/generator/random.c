@@ -174,11 +174,14 @@ static void reap(void)
 	}
 }
 
-static void launch(struct pool *p)
+static void launch(struct pool *from)
 {
+	/* Out of the pool first: what is reaped meanwhile may be put into it again, and be launched. */
+	const struct pool took = *from, *p = &took;
 	int idle = p->k.speed != ENDS, slow = df_test_slow(), most = idle ? NR_IDLE : NR_BUSY;
 	struct running *x = running;
 
+	from->nr = 0;
 	while (nr_running[idle] >= most)
 		reap();
 	while (x->b.nr)
@@ -198,7 +201,6 @@ static void launch(struct pool *p)
 	x->b.nr = p->nr;
 	x->speed = p->k.speed;
 	x->start = now();
-	p->nr = 0;
 	batch_start(&x->b);
 	nr_running[idle]++;
 }
