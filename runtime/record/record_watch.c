@@ -151,7 +151,7 @@ static void print(const struct df_check_result *r)
 }
 
 /* 1: it is explained, or moves again. */
-static void stalled(uint64_t quiet, unsigned left)
+static int stalled(uint64_t quiet, unsigned left)
 {
 	uint64_t before = df_record_progress(), began = real_ns() - quiet, told;
 	struct df_check_result *r, *again;
@@ -181,13 +181,14 @@ static void stalled(uint64_t quiet, unsigned left)
 		watch.nccl->stop();
 	df_check_result_free(r);
 	df_check_result_free(again);
+	return told >= began || moved;
 }
 
 static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	uint64_t last = df_record_progress(), since = df_now_ns(), nap = NAP_MIN_NS;
-	uint64_t early = UINT64_MAX, noted = UINT64_MAX, reported = UINT64_MAX;
+	uint64_t early = UINT64_MAX, noted = UINT64_MAX, due = timeout;
 
 	(void)arg;
 	for (;;) {
@@ -199,6 +200,7 @@ static void *run(void *arg)
 		if (df_record_progress() != last) {
 			last = df_record_progress();
 			since = now;
+			due = timeout;
 		}
 		quiet = now - since;
 		/*
@@ -213,11 +215,9 @@ static void *run(void *arg)
 				watch.nccl->slot_waits();
 			df_hosts_note();
 		}
-		if (quiet >= timeout && reported != last &&
-		    (left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED))) {
-			reported = last;
-			stalled(quiet, left);
-		}
+		/* What two looks did not agree upon is looked at again after a silence that is twice as long. */
+		if (quiet >= due && (left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)))
+			due = stalled(quiet, left) ? UINT64_MAX : 2 * quiet;
 		nap = changed ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
 		if (left)
 			df_sleep_ns(nap);
