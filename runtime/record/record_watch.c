@@ -201,16 +201,16 @@ static void *run(void *arg)
 			last = df_record_progress();
 			since = now;
 			due = timeout;
+			noted = UINT64_MAX;
 		}
 		quiet = now - since;
 		/*
 		 * Once half-way, for whoever judges first: this process may have nothing unfinished, and looks seldom then.
-		 * Once when it is due.
+		 * Once for each look: without new notes it would see where the hosts were at the one before.
 		 */
-		if ((quiet >= timeout / 2 && early != last) ||
-		    (quiet >= timeout && noted != last)) {
+		if ((quiet >= timeout / 2 && early != last) || (quiet >= due && noted != due)) {
 			early = last;
-			noted = quiet >= timeout ? last : noted;
+			noted = quiet >= due ? due : noted;
 			if (watch.nccl)
 				watch.nccl->slot_waits();
 			df_hosts_note();

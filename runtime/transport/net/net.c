@@ -241,6 +241,7 @@ static void *endpoint(void *arg)
 	df_net_run(ep);
 	return NULL;
 }
+
 static int ep_start(struct df_net_ep *ep)
 {
 	sigset_t all, old;

@@ -18,8 +18,7 @@ struct df_net_help {
 	struct df_trylock passing; /* the right to a pass */
 	struct df_net_ep *next;	   /* of those that may be helped; set for good */
 	uint32_t helps;		   /* passes of others; atomic */
-	uint32_t
-		left; /* who made passes has left: the thread's futex word while it dozes; atomic */
+	uint32_t left;	 /* so many have left; the thread's futex word while it dozes; atomic */
 	uint32_t dozing; /* atomic */
 	uint8_t asleep; /* the thread waits for descriptors, until a time that it knew; under `passing` */
 };
