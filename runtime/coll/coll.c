@@ -168,14 +168,17 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 
 	if (!coll)
 		return -ENOMEM;
+	df_recycle_look(comm->dev);
 	k = &coll->k;
 	coll->sig = *sig;
+	coll->entering = 1;
 	coll->comm = comm;
 	coll->dev = comm->dev;
 	df_list_init(&coll->node);
 	df_list_init(&coll->waiting);
 	df_list_init(&coll->flying);
 	df_list_init(&coll->holding);
+	df_list_init(&coll->using);
 	ret = df_program_select(df_rt.algos, df_rt.tuner, &query, &coll->prog, &coll->pick);
 	if (ret)
 		goto err_coll;
@@ -244,6 +247,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	       coll->pick.staged ? ", copies its input first" : "");
 	df_list_add_tail(&coll->dev->colls, &coll->node);
 	HASH_ADD(hh, comm->registry.all, sig, sizeof(coll->sig), coll);
+	coll->entering = 0;
 	*out = coll;
 	return 0;
 
@@ -433,6 +437,7 @@ void df_coll_destroy(struct df_coll *coll)
 
 	df_list_del(&coll->node);
 	df_list_del(&coll->holding);
+	df_list_del(&coll->using);
 	df_list_del(&coll->flying);
 	if (!df_list_empty(&coll->waiting)) {
 		df_list_del(&coll->waiting);

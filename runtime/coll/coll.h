@@ -66,6 +66,7 @@ struct df_coll {
 	struct df_list node; /* dev->colls */
 	struct df_list
 		holding; /* dev->holding: it has connectors of its own that could be recycled */
+	struct df_list using; /* dev->using: it uses connectors that peers own and could recycle */
 	struct df_list waiting; /* dev->connecting */
 	struct df_list flying;	/* dev->flying: instances of it are in flight */
 	struct df_program *prog;
@@ -76,8 +77,9 @@ struct df_coll {
 	struct df_kinst *oldest, *newest, *unretired;
 	struct df_cend *ends;
 	uint32_t nr_ends, nr_open;
-	uint32_t parked; /* ends that were recycled or let go: connect before the next instance */
-	uint32_t asked;	 /* a peer would like connectors back: when nothing is in flight */
+	uint32_t parked;   /* ends that were recycled or let go: connect before the next instance */
+	uint32_t entering; /* operations that are about to be issued on it: its connectors stay */
+	uint32_t asked;	   /* a peer would like connectors back: when nothing is in flight */
 	uint64_t in_bytes, out_bytes;
 	/* Scratch that the machine does not have yet: no instance starts before the word has gone up. */
 	uint64_t scratch_bytes;

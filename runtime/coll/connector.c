@@ -151,7 +151,7 @@ static void tell_block(struct df_coll *coll, const struct df_cend *end)
 		df_sq_push(coll->dev, end->ctx->block % coll->dev->exec.d.nr_blocks, &e);
 }
 
-static int find_end(const struct df_coll *coll, struct df_cend *end)
+static int find_end(struct df_coll *coll, struct df_cend *end)
 {
 	int ret;
 
@@ -168,6 +168,11 @@ static int find_end(const struct df_coll *coll, struct df_cend *end)
 		return ret;
 	}
 	connect_end(coll, end);
+	if (df_conn_movable(end) && df_list_empty(&coll->using))
+		df_list_add_tail(&coll->dev->using, &coll->using);
+	/* Relaxed: what is asked from now on is counted. */
+	if (df_conn_movable(end) && __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED))
+		coll->asked = 1;
 	return 0;
 }
 
@@ -273,6 +278,7 @@ int df_coll_connect(struct df_coll *coll)
 err_ends:
 	df_coll_disconnect(coll);
 	df_list_del(&coll->holding);
+	df_list_del(&coll->using);
 	return ret;
 }
 

@@ -36,7 +36,7 @@ void df_conn_linger(int living);
 /* recycle.c: connectors of idle collectives, under a budget. All under dev->lock. */
 int df_conn_movable(const struct df_cend *end); /* it has a connector that could be given back */
 void df_conn_make_room(const struct df_coll *coll, uint64_t bytes); /* before it makes one */
-void df_recycle_asked(struct df_dev *dev); /* peers would like connectors back */
+void df_recycle_look(struct df_dev *dev); /* gives what peers would like back, if they have asked */
 void df_coll_let_go(struct df_coll *coll); /* gives what is wanted, if it is idle */
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Recycling connectors: when those of this process take more than DFSHIM_CONNECTOR_MB, the collectives that have
- * been idle for longest give theirs back. The budget is no limit: what is in use stays, and what is needed is
- * made.
+ * been idle for longest give theirs back. What is in use stays, and what is needed is made: so the bound is the budget and what
+ * operations use that have not ended on both ranks (one that has ended here is looked at when the budget is passed, one on the
+ * peer's side when it next registers a collective, or its poller looks, if that is earlier).
  *
  * An owner may close a connector only when the other side does not hold its gate and has nothing in it. So the
  * owner *asks*: it marks the connector as wanted and counts the request in the peer's bell. The peer lets go of
@@ -32,7 +33,7 @@
 /* Nothing of it is in flight on this rank, and no block looks at its connectors. */
 static int idle(const struct df_coll *coll)
 {
-	return coll->issued == coll->retired && df_list_empty(&coll->waiting) &&
+	return coll->issued == coll->retired && !coll->entering && df_list_empty(&coll->waiting) &&
 	       !__atomic_load_n(&coll->k.aborted, __ATOMIC_RELAXED);
 }
 
@@ -44,14 +45,14 @@ int df_conn_movable(const struct df_cend *end)
 
 static int wanted(const struct df_cend *end)
 {
-	/* Relaxed: the request has been counted, and df_recycle_asked() acquired the count. */
+	/* Relaxed: the request has been counted, and df_recycle_look() acquired the count. */
 	return !end->owner && df_conn_movable(end) && end->k->state == 1 &&
 	       __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED);
 }
 
 void df_coll_let_go(struct df_coll *coll)
 {
-	uint32_t i;
+	uint32_t i, left = 0;
 
 	if (!idle(coll))
 		return;
@@ -60,24 +61,33 @@ void df_coll_let_go(struct df_coll *coll)
 	for (i = 0; i < coll->nr_ends; i++) {
 		struct df_cend *end = &coll->ends[i];
 
-		if (!wanted(end))
+		if (!wanted(end)) {
+			left += !end->owner && df_conn_movable(end) && end->k->state == 1;
 			continue;
+		}
 		/* Relaxed: no block has a task of it; the next submission orders what follows. */
 		__atomic_store_n(&end->k->state, 0, __ATOMIC_RELAXED);
 		end->tl->unuse(end->conn);
 		coll->parked = 1;
 	}
+	if (!left)
+		df_list_del(&coll->using);
 }
 
-void df_recycle_asked(struct df_dev *dev)
+void df_recycle_look(struct df_dev *dev)
 {
-	struct df_coll *coll;
+	struct df_bell *bell = df_tl_bell();
+	struct df_coll *coll, *next;
 	uint32_t i;
 
+	if (!bell || __atomic_load_n(&bell->asked, __ATOMIC_RELAXED) == dev->asked)
+		return;
+	/* What has just ended is idle. */
+	df_dev_retire(dev);
 	/* ACQUIRE pairs with the RELEASE in ask(): the marks that were counted are seen. */
-	__atomic_store_n(&dev->asked, __atomic_load_n(&df_tl_bell()->asked, __ATOMIC_ACQUIRE),
+	__atomic_store_n(&dev->asked, __atomic_load_n(&bell->asked, __ATOMIC_ACQUIRE),
 			 __ATOMIC_RELAXED);
-	df_list_each(coll, &dev->colls, node)
+	df_list_each_safe(coll, next, &dev->using, using)
 	{
 		for (i = 0; i < coll->nr_ends && !coll->asked; i++)
 			coll->asked = wanted(&coll->ends[i]) != 0;
@@ -93,7 +103,7 @@ static void ask(const struct df_cend *end)
 	if (!bell || __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED))
 		return;
 	__atomic_store_n(&end->conn->hdr->wanted, 1, __ATOMIC_RELAXED);
-	/* RELEASE pairs with the ACQUIRE in df_recycle_asked(): who sees the count sees the mark. */
+	/* RELEASE pairs with the ACQUIRE in df_recycle_look(): who sees the count sees the mark. */
 	__atomic_add_fetch(&bell->asked, 1, __ATOMIC_RELEASE);
 	df_bell_ring(bell);
 }
@@ -133,17 +143,24 @@ static void recycle(struct df_coll *coll)
 
 static void shrink(struct df_dev *dev, const struct df_coll *but, uint64_t to)
 {
-	struct df_coll *coll, *next;
+	struct df_list kept;
 	int visits = VISITS;
 
+	df_dev_retire(dev);
+	df_list_init(&kept);
 	/* In order of use: the one idle for longest comes first. */
-	df_list_each_safe(coll, next, &dev->holding, holding)
-	{
-		if (df_tl_bytes() <= to || !visits--)
-			return;
+	while (!df_list_empty(&dev->holding) && df_tl_bytes() > to && visits--) {
+		struct df_coll *coll = df_list_first(&dev->holding, struct df_coll, holding);
+
 		if (coll != but && idle(coll))
 			recycle(coll);
+		if (df_list_empty(&coll->holding))
+			continue;
+		/* Behind the others: many that peers do not give must not keep us from those that can be had. */
+		df_list_del(&coll->holding);
+		df_list_add_tail(&kept, &coll->holding);
 	}
+	df_list_splice_tail(&dev->holding, &kept);
 }
 
 void df_conn_make_room(const struct df_coll *coll, uint64_t bytes)
@@ -153,6 +170,7 @@ void df_conn_make_room(const struct df_coll *coll, uint64_t bytes)
 
 	if (!budget || df_tl_bytes() <= to)
 		return;
+	df_recycle_look(coll->dev);
 	shrink(coll->dev, coll, to);
 	for (i = 0; i < df_rt.nr_devs && df_tl_bytes() > to; i++) {
 		struct df_dev *dev = &df_rt.devs[i];

@@ -29,6 +29,7 @@ int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
 	df_list_init(&dev->events);
 	df_list_init(&dev->colls);
 	df_list_init(&dev->holding);
+	df_list_init(&dev->using);
 	df_list_init(&dev->connecting);
 	df_list_init(&dev->flying);
 	df_list_init(&dev->lends);

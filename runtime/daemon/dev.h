@@ -29,6 +29,7 @@ struct df_dev {
 	struct df_list events;	      /* struct df_event */
 	struct df_list colls;
 	struct df_list holding; /* those with connectors to recycle; the one used last at the end */
+	struct df_list using;	/* those that use connectors of peers */
 	struct df_list connecting; /* collectives with ends that are not connected */
 	struct df_list flying;	   /* collectives with instances in flight */
 	struct df_list
@@ -37,6 +38,7 @@ struct df_dev {
 	uint32_t nr_connecting;			/* read without the lock */
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
+	uint64_t told; /* exec.retired when who waits was last told; read without the lock */
 	/*
 	 * The legacy default stream, once something has been put on it. What it must not run ahead of, later work of
 	 * blocking streams must not either: they take it over when something is put on them. legacy_added:

@@ -34,19 +34,22 @@ int df_engine_asked(int device)
 int df_engine_chores(int device)
 {
 	struct df_dev *dev = &df_rt.devs[device];
-	uint64_t retired = __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
+	uint64_t retired;
 
 	if (!df_dev_cq_pending(dev) && !__atomic_load_n(&dev->nr_connecting, __ATOMIC_RELAXED) &&
-	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !df_engine_asked(device))
+	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !df_engine_asked(device) &&
+	    __atomic_load_n(&dev->told, __ATOMIC_RELAXED) ==
+		    __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED))
 		return 0;
 	if (!df_mutex_trylock(&dev->lock))
 		return 0;
 	df_dev_retire(dev);
 	if (dev->nr_connecting)
 		df_connector_connect(dev);
-	if (df_engine_asked(device))
-		df_recycle_asked(dev);
-	retired = __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED) - retired;
+	df_recycle_look(dev);
+	/* Others take note of completions too. */
+	retired = __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED) - dev->told;
+	__atomic_store_n(&dev->told, dev->told + retired, __ATOMIC_RELAXED);
 	df_mutex_unlock(&dev->lock);
 	if (retired) {
 		/* Streams of this device may wait for what has just completed, and host threads too. */

@@ -166,7 +166,11 @@ static int check(struct way *w)
 	if (df_unlikely(df_backend->submitting != NULL))
 		df_backend->submitting(comm->rank, comm->index);
 	ret = df_coll_get(comm, &w->p->sig, w->p->in_place, &coll);
-	if (!ret && df_unlikely(coll->parked))
+	if (ret)
+		return ret;
+	w->coll = coll;
+	coll->entering++;
+	if (df_unlikely(coll->parked))
 		ret = df_coll_reconnect(coll);
 	if (ret)
 		return ret;
@@ -175,7 +179,6 @@ static int check(struct way *w)
 		df_list_del(&coll->holding);
 		df_list_add_tail(&w->dev->holding, &coll->holding);
 	}
-	w->coll = coll;
 	return 0;
 }
 
@@ -439,6 +442,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	w.replay = replay;
 	w.comm = op->comm;
 	w.dev = op->comm->dev;
+	w.coll = NULL;
 	w.deps = w.few;
 	w.ready = (struct df_kwait){NULL, 0};
 	w.f = f;
@@ -458,6 +462,8 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 		launch(&w);
 		ret = note(&w);
 	}
+	if (w.coll)
+		w.coll->entering--;
 	if (w.deps != w.few)
 		free(w.deps);
 	return ret;
