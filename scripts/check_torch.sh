@@ -1,30 +1,30 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs cookbook input others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py is tried too); else they are installed into
 # build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks; else a part of it. --core: what fits into 5
-# minutes (operators, ddp, plan, input, others, some tests of the suite with 2 ranks); where PyTorch cannot be installed it says so and
-# ends with 77. A line for each check; the last line counts them.
+# minutes (operators, ddp, plan, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be installed it
+# says so and ends with 77. A line for each check; the last line counts them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds="2 3 4" passed=0 failed=0 skipped=0
-usual="operators ddp plan ci jobs cookbook input others suite" no_torch=1
+usual="operators ddp plan ci jobs cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
 	shift
 	;;
 --core)
-	part=(--every 31 --limit 60) worlds=2 usual="operators ddp plan input others suite" no_torch=77
+	part=(--every 31 --limit 60) worlds=2 usual="operators ddp plan input ends others suite" no_torch=77
 	shift
 	;;
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp plan ci jobs cookbook input others suite " == *" $p "* ]] || {
+	[[ " operators ddp plan ci jobs cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -80,6 +80,33 @@ run() { # NAME STATUS OPTIONS-OF-RUN... -- COMMAND...
 	shift 2
 	check "$name" "$want" "$B/dfshim" run "$@"
 }
+# "${alone[@]}" LINE COMMAND...: the command with a /dev/shm and processes of its own, where we may. LINE: Ctrl-C as soon as that
+# is in its output. Status 97: something is left in /dev/shm; 98: a process.
+own=(unshare --mount --pid --fork --kill-child --mount-proc)
+"${own[@]}" true 2>/dev/null || own=()
+# shellcheck disable=SC2016 # expanded inside
+alone=("${own[@]}" bash -c '
+	log=$0 line=$1
+	shift
+	[ $$ != 1 ] || mount -t tmpfs none /dev/shm || exit 96
+	# What a script starts in the background would ignore the signal.
+	env --default-signal=INT setsid "$@" &
+	job=$!
+	if [ -n "$line" ]; then
+		until grep -q "$line" "$log" || ! kill -0 $job; do sleep 0.1; done
+		kill -INT -- -$job
+	fi
+	wait $job
+	rc=$?
+	[ $$ = 1 ] || exit $rc
+	[ -z "$(ls -A /dev/shm)" ] || { ls -A /dev/shm && exit 97; }
+	for ((i = 0; i < 100; i++)); do
+		set -- /proc/[1-9]*
+		[ $# -gt 1 ] || exit $rc
+		sleep 0.1
+	done
+	ps ax
+	exit 98' "$T/log")
 
 if wants operators; then
 	run "operators" 0 --host=2 -- "$py" tests/torch/operators.py
@@ -121,7 +148,6 @@ if wants cookbook; then
 	done
 fi
 if wants input; then
-	before=$(ls -A /dev/shm)
 	run "more ranks than devices" 1 --host=1 -n 2 -- "$py" tests/torch/ddp.py
 	says "it is said" 'invalid device ordinal'
 	run "no memory left" 1 --host -- "$py" -c 'import torch; torch.empty(1 << 60, device="cuda")'
@@ -137,21 +163,23 @@ if wants input; then
 		check "kernels skipped" 0 env DFSHIM_HOST_STUB=1 "$B/dfshim" run --host -- "$py" tests/torch/kernel.py
 		says "what comes after them" 'skipped; the sum is 8'
 	fi
-	# The job does not end by itself; what a script starts in the background would ignore the signal.
-	env --default-signal=INT "$B/dfshim" run --host -n 2 -- "$py" tests/torch/ddp.py --hang >"$T/log" 2>&1 &
-	pid=$!
-	sleep 8
-	kill -INT $pid
-	wait $pid
-	rc=$?
-	after=$(ls -A /dev/shm)
-	if [ $rc != 0 ] && [ "$before" = "$after" ]; then
-		passed=$((passed + 1))
-		echo "ok   interrupted"
-	else
-		failed=$((failed + 1))
-		echo "FAIL interrupted: status $rc; left in /dev/shm: $after"
-	fi
+fi
+if wants ends; then
+	[ ${#own[@]} -gt 0 ] || echo "no rights for namespaces: what is left in /dev/shm, and processes, were not looked at"
+	ddp=("$B/dfshim" run --host -n 2 --grace 60 -- "$py" tests/torch/ddp.py)
+	torchrun=("$B/dfshim" run --host -- "$py" -m torch.distributed.run --standalone --nproc-per-node 2 tests/torch/ddp.py)
+	check "a rank is killed, dfshim run -n 2" 137 "${alone[@]}" "" "${ddp[@]}" --killed
+	says "the other's error" 'rank0.*remote process exited'
+	says "which one it was" 'rank 1 ended by signal 9'
+	check "a rank is killed, torchrun" 1 "${alone[@]}" "" "${torchrun[@]}" --killed
+	says "which one it was" 'exitcode: -9\) local_rank: 1'
+	check "no memory for one rank" "1 134" "${alone[@]}" "" "${ddp[@]}" --memory
+	says "its error" 'rank1.*OutOfMemoryError'
+	says "the other's error" 'rank0.*remote process exited'
+	check "interrupted, dfshim run -n 2" "130 143" "${alone[@]}" "one is left out" "$B/dfshim" run --host -n 2 -- \
+		"$py" tests/torch/ddp.py --hang
+	check "interrupted, torchrun" 1 "${alone[@]}" "one is left out" "${torchrun[@]}" --hang
+	says "by what" 'SignalException.*signal: 2'
 fi
 if wants others; then
 	if "$py" -c 'import nccl.core, cuda.bindings' 2>/dev/null; then

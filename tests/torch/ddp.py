@@ -2,11 +2,13 @@
 
     torchrun --nproc-per-node 4 ddp.py        or        dfshim run --host -n 4 -- python ddp.py
 
---hang: one rank leaves out a step's all_reduce, which is the bug that the tests look for.
+--hang: one rank leaves out a step's all_reduce, which is the bug that the tests look for. --killed: one rank is killed in the
+middle of a step. --memory: one rank asks for more memory than there is.
 Prints the losses, which one process computes for comparison. Exit status: 0 right, 1 wrong.
 """
 
 import os
+import signal
 import sys
 
 import torch
@@ -32,6 +34,14 @@ def batch(step, rank, ranks):
     return (x, y) if rank is None else (x[rank::ranks], y[rank::ranks])
 
 
+def accident():
+    """Between a step's forward and backward: the others are then inside all_reduces that wait for this rank."""
+    if "--killed" in sys.argv:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "--memory" in sys.argv:
+        torch.empty(1 << 60, device="cuda")
+
+
 def train(model, device, rank, ranks, average):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
@@ -39,6 +49,8 @@ def train(model, device, rank, ranks, average):
         x, y = (t.to(device) for t in batch(step, rank, ranks))
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x), y)
+        if step == 3 and rank == 1:
+            accident()
         loss.backward()
         optimizer.step()
         losses.append(average(step, loss.detach()))
@@ -53,6 +65,7 @@ def main():
 
     def average(step, loss):
         if "--hang" in sys.argv and step == 3 and rank == 1:
+            print("one is left out", flush=True)
             return loss.item()  # the bug: the others wait for this rank
         dist.all_reduce(loss, op=dist.ReduceOp.AVG)
         return loss.item()
