@@ -78,9 +78,10 @@ SRC_SIM := $(call below,trace/sim)
 SRC_PLAN := $(call below,trace/plan)
 SRC_CLI := $(call below,trace/cli)
 SRC_TRACE := $(filter-out $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI),$(call below,trace))
-SRC_HOST := $(call below,interpose/hostcuda)
+SRC_CUPTI := interpose/hostcuda/cupti/cupti.c
+SRC_HOST := $(filter-out $(SRC_CUPTI),$(call below,interpose/hostcuda))
 SRC_HOSTNCCL := $(call below,interpose/hostnccl)
-SRC_INTER := $(filter-out $(SRC_HOST) $(SRC_HOSTNCCL),$(call below,interpose))
+SRC_INTER := $(filter-out $(SRC_HOST) $(SRC_CUPTI) $(SRC_HOSTNCCL),$(call below,interpose))
 SRC_TESTLIB := $(wildcard tests/lib/*.c)
 SRC_CLIENT := $(wildcard tests/clients/*.c tests/clients/check/*.c)
 SRC_TEST := $(wildcard tests/*/t_*.c)
@@ -91,8 +92,9 @@ BENCHES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/b_*.c))
 CLIENTS := $(if $(HAVE_NCCL),$(addprefix $(B)/clients/,$(basename $(notdir $(SRC_CLIENT)))))
 
 LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)/libdfplan.a $(B)/libdfrt.a
-# NVIDIA's names for libdfhost.so, in a folder that ldconfig does not search: libraries without code that need it.
-HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13)
+# NVIDIA's names for libdfhost.so, in a folder that ldconfig does not search: libraries without code that need it, and CUPTI's.
+CUPTI_NAMES := $(addprefix $(B)/dfhost/,libcupti.so.12 libcupti.so.13)
+HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13) $(CUPTI_NAMES)
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/libdfnccl.so $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
 .PHONY: all tests check check-gpu check-torch check-rdma demo bench bench-gpu gpu-bundle lint syntax tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
@@ -131,7 +133,12 @@ $(B)/libdfhost.so: $(call obj,$(SRC_HOST)) $(B)/libdfbase.a interpose/hostcuda/c
 	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/hostcuda/cudart/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-Wl,-Bsymbolic -Wl,-soname,libdfhost.so -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
-$(HOST_NAMES): $(B)/dfhost/%: $(B)/libdfhost.so
+$(CUPTI_NAMES): $(B)/dfhost/%: $(call obj,$(SRC_CUPTI)) $(B)/libdfbase.a
+	@mkdir -p $(@D)
+	$(Q)printf '%s { global: cupti*; local: *; };\n' $* >$@.map && $(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,-soname,$* -Wl,--version-script=$@.map \
+		-Wl,-z,defs -o $@ $^ -pthread && rm $@.map
+
+$(filter-out $(CUPTI_NAMES),$(HOST_NAMES)): $(B)/dfhost/%: $(B)/libdfhost.so
 	@mkdir -p $(@D)
 	$(Q)printf '%s { };\n' $(if $(filter libcudart%,$*),$*) >$@.map && $(CC) -shared -Wl,-soname,$* -Wl,--version-script=$@.map \
 		-Wl,--no-as-needed -Wl,-rpath,'$$ORIGIN/..' -o $@ -x c /dev/null -x none $< && rm $@.map
@@ -262,7 +269,7 @@ endif
 
 # What clang says of the products' sources; nothing is made. The wheel's compiler is one.
 syntax:
-	$(Q)printf '%s\n' $(SRC_BASE) $(SRC_PROG) $(SRC_RT) $(SRC_TRACE) $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI) $(SRC_HOST) $(SRC_INTER) | \
+	$(Q)printf '%s\n' $(SRC_BASE) $(SRC_PROG) $(SRC_RT) $(SRC_TRACE) $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI) $(SRC_HOST) $(SRC_CUPTI) $(SRC_INTER) | \
 		xargs -P$(shell nproc) -n16 clang -fsyntax-only $(DF_CFLAGS)
 
 lint:

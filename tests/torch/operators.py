@@ -292,9 +292,18 @@ def compiled():
     m(rand(2, 3).cuda()).sum().backward()
 
 
+def profiler():
+    """With CUDA's activities, as by default: the CPU's side is there."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
+        torch.ones(4, device="cuda").add(1).sum().item()
+    assert "aten::add" in [e.key for e in p.key_averages()]
+
+
 CASES = [elementwise, reductions, wider, products, indexing, outputs, in_place, views, complex_numbers, convolutions,
          normalizations, attention, recurrent, losses, sparse, channels_last, autocast, optimizers, random_numbers, streams,
-         devices, graphs, copies, errors, compiled]
+         devices, graphs, copies, errors, compiled, profiler]
 
 
 def main():

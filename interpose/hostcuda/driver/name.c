@@ -1,25 +1,30 @@
 /*
- * Programs look for the driver by its name, at run time. Beside libdfhost.so lies a libcuda.so.1 that stands for it
- * (dfhost/libcuda.so.1, without code of its own): a process that has libdfhost.so preloaded has that name too.
+ * Programs look for the driver and for CUPTI by their names, at run time. Beside libdfhost.so, in the folder dfhost, lie a
+ * libcuda.so.1 that stands for it, without code of its own, and cupti/cupti.c as libcupti.so: a process that has libdfhost.so
+ * preloaded has those names, too.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include "runtime/base/err.h"
 
-__attribute__((constructor)) static void take_name(void)
+__attribute__((constructor)) static void take_names(void)
 {
-	static const char at[] = "dfhost/libcuda.so.1";
+	static const char *const names[] = {"libcuda.so.1", "libcupti.so.12", "libcupti.so.13"};
 	char path[4096];
 	Dl_info self;
+	size_t i;
 	int dir;
 
-	if (!dladdr((void *)(uintptr_t)take_name, &self) || !self.dli_fname)
+	if (!dladdr((void *)(uintptr_t)take_names, &self) || !self.dli_fname)
 		return;
 	dir = (int)(strrchr(self.dli_fname, '/') ? strrchr(self.dli_fname, '/') + 1 - self.dli_fname
 						 : 0);
-	/* Where it is not, there is no driver: the runtime's functions work all the same. */
-	if (snprintf(path, sizeof(path), "%.*s%s", dir, self.dli_fname, at) < (int)sizeof(path))
-		dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	/* Where they are not, there is no driver: the runtime's functions work all the same. */
+	for (i = 0; i < DF_ARRAY_LEN(names); i++)
+		if (snprintf(path, sizeof(path), "%.*sdfhost/%s", dir, self.dli_fname, names[i]) <
+		    (int)sizeof(path))
+			dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
