@@ -226,11 +226,12 @@ check-gpu:
 	@$(SUBMAKE) tests
 	@B=$(B) scripts/gpu.sh check $(RESULTS)
 
-# ALL=1: PyTorch's whole distributed suite. TORCH_PYTHON: a Python that has PyTorch.
+# ALL=1: PyTorch's whole distributed suite; WORLDS: with these numbers of ranks. PARTS: these parts only. TORCH_PYTHON: a Python that
+# has PyTorch.
 check-torch:
 	@scripts/prereqs.sh build check venv
 	@$(SUBMAKE) all
-	@B=$(B) scripts/check_torch.sh $(if $(ALL),--all)
+	@B=$(B) scripts/check_torch.sh $(if $(ALL),--all) $(PARTS)
 
 bench-gpu: all $(BENCHES)
 	@B=$(B) scripts/gpu.sh bench $(RESULTS) '$(BENCH)'

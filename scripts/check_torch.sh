@@ -3,14 +3,14 @@
 #
 #   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs cookbook input ends others suite
 #
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py is tried too); else they are installed into
-# build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks; else a part of it. --core: what fits into 5
-# minutes (operators, ddp, plan, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be installed it
-# says so and ends with 77. A line for each check; the last line counts them.
+# TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
+# installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
+# what fits into 5 minutes (operators, ddp, plan, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be
+# installed it says so and ends with 77. A line for each check; the last line counts them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
-part=(--every 9 --limit 120) worlds="2 3 4" passed=0 failed=0 skipped=0
+part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
 usual="operators ddp plan ci jobs cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
@@ -182,13 +182,17 @@ if wants ends; then
 	says "by what" 'SignalException.*signal: 2'
 fi
 if wants others; then
-	if "$py" -c 'import nccl.core, cuda.bindings' 2>/dev/null; then
-		mkdir "$T/id"
-		run "nccl4py" 0 --host -n 2 -- "$py" tests/torch/nccl4py.py "$T/id"
-	else
-		skipped=$((skipped + 1))
-		echo "skip nccl4py: not installed"
-	fi
+	for binding in nccl4py cupy; do
+		if "$py" -c "import ${binding/nccl4py/nccl.core}, cuda.core, cuda.bindings" 2>/dev/null; then
+			mkdir "$T/$binding" "$T/$binding-nccl"
+			run "$binding" 0 --host -n 2 -- "$py" tests/torch/bindings.py $binding "$T/$binding"
+			run "$binding, nccl's rules" 0 --host -n 2 --rules nccl --timeout 30 -- \
+				"$py" tests/torch/bindings.py $binding "$T/$binding-nccl"
+		else
+			skipped=$((skipped + 1))
+			echo "skip $binding: not installed"
+		fi
+	done
 fi
 if wants suite; then
 	for world in $worlds; do
