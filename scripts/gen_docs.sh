@@ -123,11 +123,12 @@ git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|c
 
 sed -n 's/^DF_COST([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' tests/kernels/costs.def | awk -F'\t' '
 	BEGIN {
-		print "| AllReduce | fences before | now | words written to the host before | now | words read of it, now |"
-		print "|---|---|---|---|---|---|"
+		print "| AllReduce | fences before | now | words written to the host before | now | words read of it, now | launches, now |"
+		print "|---|---|---|---|---|---|---|"
 	}
 	{
 		gsub(/, /, " | ", $2)
+		gsub(/-1/, "", $2)
 		print "| " $1 " | " $2 " |"
 	}' | splice docs/kernels.md costs
 
