@@ -18,7 +18,9 @@
 #include "kernels/abi.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 5
+#define DF_BACKEND_VERSION 6
+
+#define DF_NEAR_BYTES 32768
 
 struct df_ctl_comm;
 struct df_member;
@@ -280,6 +282,8 @@ struct df_backend {
 	/* For a program that only blocks of that device touch. -EAGAIN. */
 	int (*scratch)(int device, uint64_t bytes, void **out);
 	void (*scratch_free)(void *p);
+	/* DF_NEAR_BYTES of a device that its blocks read and this stream can write: zeros at first; NULL: none. May be NULL. */
+	uint64_t *(*near_words)(const struct df_mstream *s);
 	/*
 	 * Segments of the transports' arena, which devices are to see; NULL: they see all memory. Either may take long:
 	 * called with no lock held, on a thread that aside() started. show not 0: the segment can't be used.
@@ -316,8 +320,8 @@ struct df_backend {
 	int (*stream_new)(int device, struct df_stream_info *out);
 	void (*stream_delete)(struct df_mstream *s);
 
-	/* Stream operations, as cuStreamWriteValue64 and cuStreamWaitValue64(GEQ). -ENOMEM. */
-	int (*stream_write)(struct df_mstream *s, uint64_t *addr, uint64_t value);
+	/* As cuStreamWriteValue64 and cuStreamWaitValue64(GEQ). near: a word of near_words() to write first, or NULL. -ENOMEM. */
+	int (*stream_write)(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value);
 	int (*stream_wait)(struct df_mstream *s, const uint64_t *addr, uint64_t value);
 	/* 1: nothing enqueued on it is unfinished, and it waits for no other stream. Never blocks. */
 	int (*stream_idle)(struct df_mstream *s);
@@ -345,10 +349,7 @@ struct df_backend {
 
 	int (*mem_alloc)(int device, size_t bytes,
 			 void **out); /* device memory, at a page's start */
-	/*
-	 * Device or pinned memory; no hook, never waits. Native work that was enqueued before may still
-	 * touch it: the memory is used again only after that. -EINVAL.
-	 */
+	/* Device or pinned; no hook, never waits. Used again only when native work that was put on streams before has ended. -EINVAL. */
 	int (*mem_free)(void *ptr);
 	int (*mem_info)(const void *ptr, struct df_mem_info *out); /* 0, kind UNKNOWN if not ours */
 	/* Can a kernel of the device touch the other's memory? NULL: always. */

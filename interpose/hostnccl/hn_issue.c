@@ -101,8 +101,8 @@ static ncclResult_t launch_now(struct df_hn_launch *l, const struct df_stream_in
 	pthread_mutex_lock(&c->lock);
 	for (i = 0; i < nr; i++) {
 		lane = lane_of(c, &streams[i]);
-		if (!lane ||
-		    df_hn_cuda()->stream_write(streams[i].stream, &lane->ready, lane->given + 1)) {
+		if (!lane || df_hn_cuda()->stream_write(streams[i].stream, &lane->ready, NULL,
+							lane->given + 1)) {
 			pthread_mutex_unlock(&c->lock);
 			free(l->ops);
 			free(l);

@@ -15,6 +15,7 @@
 #include "runtime/base/list.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
+#include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
@@ -77,7 +78,7 @@ void df_lend(struct df_dev *dev, const struct df_kwait *w, int32_t priority)
 	struct df_coll *coll;
 
 	/* Relaxed: what is done meanwhile is lent to in vain. */
-	if (__atomic_load_n(w->addr, __ATOMIC_RELAXED) >= w->value)
+	if (__atomic_load_n(df_word_here(w->addr), __ATOMIC_RELAXED) >= w->value)
 		return;
 	coll = owner(dev, w->addr);
 	if (coll)

@@ -15,6 +15,13 @@ void df_word_put(uint64_t *word);
 /* Of all words: another one says that a stream or a daemon has moved. Any thread, no lock. */
 uint64_t df_words_sum(void);
 
+/*
+ * A word's place in the memory of a device, where that device's blocks poll it; NULL: they poll the word itself. Whoever writes
+ * the word writes it there first. df_word_here(): the word of such a place, or of itself, where the host looks.
+ */
+uint64_t *df_word_near(const uint64_t *word);
+const uint64_t *df_word_here(const uint64_t *addr);
+
 /* A word that a stream writes when it has got somewhere; it counts up. Guarded by a lock of its owner's. */
 struct df_mark {
 	uint64_t *word; /* NULL: none yet */
@@ -24,6 +31,8 @@ struct df_mark {
 	uint8_t mixed;	  /* several did at a time: nobody knows in which order */
 };
 
+/* Gives the mark its word, near the device's blocks if a stream like `on` can write there. NULL: no block waits for it. -ENOMEM. */
+int df_mark_init(struct df_mark *m, const struct df_mstream *on);
 /*
  * Lets the stream write the mark's next value, *value, behind what is on it. lock: the mark's; held when this is called
  * and when it returns, and not meanwhile, since the driver may take as long as it likes.

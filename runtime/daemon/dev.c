@@ -12,6 +12,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/time.h"
 #include "runtime/coll/coll.h"
+#include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/stats.h"
 #include "runtime/daemon/dev.h"
@@ -184,7 +185,8 @@ static int is_ready(const struct df_kinst *inst)
 
 	for (i = 0; i < inst->nr_waits; i++)
 		/* RELAXED: nothing is read because of it; the blocks look again. */
-		if (__atomic_load_n(inst->waits[i].addr, __ATOMIC_RELAXED) < inst->waits[i].value)
+		if (__atomic_load_n(df_word_here(inst->waits[i].addr), __ATOMIC_RELAXED) <
+		    inst->waits[i].value)
 			return 0;
 	return 1;
 }

@@ -78,11 +78,8 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 		timed = NULL;
 	}
 	if (!ret && !s->aside) {
-		s->aside_mark.word = df_word_get();
-		ret = s->aside_mark.word ? 0 : -ENOMEM;
+		ret = df_mark_init(&s->aside_mark, NULL);
 		if (!ret) {
-			/* ours alone now */
-			s->aside_mark.seq = __atomic_load_n(s->aside_mark.word, __ATOMIC_RELAXED);
 			s->aside = aside.stream;
 			aside.stream = NULL;
 		}

@@ -63,13 +63,10 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
-	s->ready.word = df_word_get();
-	if (!s->ready.word) {
+	if (df_mark_init(&s->ready, info->stream)) {
 		free(s);
 		return NULL;
 	}
-	/* ours alone now */
-	s->ready.seq = __atomic_load_n(s->ready.word, __ATOMIC_RELAXED);
 	s->dev = dev;
 	s->info = *info;
 	df_list_add_tail(&dev->streams, &s->node);

@@ -24,6 +24,7 @@
 #include "runtime/base/time.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
+#include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/comm/stats.h"
@@ -267,14 +268,24 @@ static void add_wait(struct df_kinst *inst, const uint64_t *addr, uint64_t value
 	inst->waits[inst->nr_waits++] = (struct df_kwait){(uint64_t *)(uintptr_t)addr, value};
 }
 
+/* A word that a stream of the device writes: polled where that is near. */
+static void add_mark(struct df_kinst *inst, const uint64_t *word, uint64_t value)
+{
+	const uint64_t *near = df_word_near(word);
+
+	add_wait(inst, near ? near : word, value);
+}
+
 /* What the instance waits for beside earlier operations: its place among the stream's other work. */
 static void wait_for_stream(const struct way *w)
 {
 	/* What the communicator's latest operation came after, a replay does too. */
 	if (w->replay && w->comm->order.latest.ready)
-		add_wait(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
-	if (w->ready.addr)
+		add_mark(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
+	if (w->ready.addr && w->replay)
 		add_wait(w->inst, w->ready.addr, w->ready.value);
+	else if (w->ready.addr)
+		add_mark(w->inst, w->ready.addr, w->ready.value);
 	if (!w->replay || !w->replay->gate)
 		return;
 	w->inst->gate = w->replay->gate;

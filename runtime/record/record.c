@@ -93,9 +93,7 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 	s->id = info->id;
 	s->dirty = 1;
 	s->legacy = info->legacy;
-	s->ticks.word = df_word_get();
-	/* A word is used again with the value that it has. */
-	s->ticks.seq = s->ticks.word ? __atomic_load_n(s->ticks.word, __ATOMIC_RELAXED) : 0;
+	df_mark_init(&s->ticks, NULL);
 	/*
 	 * RELEASE pairs with the ACQUIRE in known(): without it another thread could use a stream that is not
 	 * filled. The ACQUIRE is for the stream that another thread was faster to make.

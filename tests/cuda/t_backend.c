@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include "runtime/coll/coll.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "tests/cuda/backend.h"
 
@@ -19,8 +20,8 @@ START_TEST(collectives)
 	/* The kernel left in the pauses and came back. */
 	ck_assert_uint_gt(df_backend->launches(), 2 * RANKS);
 	ck_assert_uint_gt(fake->calls("cuStreamWaitValue64_v2"), 0);
-	/* Connectors lay in the devices' memory. */
-	ck_assert_uint_ge(fake->calls("cuMemAlloc_v2"), 2);
+	/* Connectors, and the words of streams, lay in the devices' memory. */
+	ck_assert_uint_ge(fake->calls("cuMemAlloc_v2"), 4);
 	ck_assert_uint_eq(fake->calls("cuCtxEnablePeerAccess"), 2);
 }
 END_TEST
@@ -54,6 +55,51 @@ START_TEST(words_sum)
 		++*w[i];
 		ck_assert_uint_eq(df_words_sum(), sum + 1);
 	}
+}
+END_TEST
+
+/*
+ * What a stream writes is polled in GPU memory, and the host has it in its own; where the driver has no memory for that, there is
+ * one word for both.
+ */
+START_TEST(near)
+{
+	static uint64_t gate;
+	struct rank r = {.count = 1000};
+	struct df_stream_info s;
+	const struct df_coll *coll;
+	struct df_kwait wait;
+	struct df_comm *comm;
+	struct df_op op;
+	const uint64_t *word;
+
+	start();
+	fake->fail_alloc(_i);
+	comm = comm_new();
+	r.in = calloc(r.count, sizeof(float));
+	r.out = calloc(r.count, sizeof(float));
+	r.in[r.count - 1] = 1;
+	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
+	ck_assert_int_eq(df_cuda_api.stream_wait(s.stream, &gate, 1), 0);
+	op = all_reduce(comm, &r, (CUstream)s.stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), 0);
+	df_mutex_lock(&df_rt.devs[0].lock);
+	coll = df_list_first(&df_rt.devs[0].flying, struct df_coll, flying);
+	ck_assert_uint_eq(coll->unretired->nr_waits, 1);
+	wait = coll->unretired->waits[0];
+	df_mutex_unlock(&df_rt.devs[0].lock);
+	word = df_word_here(wait.addr);
+	ck_assert_int_eq(word != wait.addr, !_i);
+	ck_assert_ptr_eq(df_word_near(word), _i ? NULL : wait.addr);
+	/* RELEASE pairs with the stream's wait. */
+	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
+	df_stream_hooks.before_work(&s, DF_WORK_KERNEL, NULL);
+	while (!df_cuda_api.stream_idle(s.stream))
+		usleep(50);
+	ck_assert_uint_eq(*word, wait.value);
+	ck_assert_uint_eq(*wait.addr, wait.value);
+	ck_assert(r.out[r.count - 1] == 1);
+	df_comm_destroy(comm);
 }
 END_TEST
 
@@ -404,10 +450,11 @@ static int is_busy(struct df_mstream *s)
 	return 0;
 }
 
-static int no_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
+static int no_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value)
 {
 	(void)s;
 	(void)addr;
+	(void)near;
 	(void)value;
 	return -EIO;
 }
@@ -464,8 +511,8 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	return DF_TESTS("backend", {collectives}, {loaded_early}, {words_sum}, {refused, 3},
-			{mps, 8}, {scratch, 2}, {graphs}, {naps}, {own_context}, {spare_stream},
-			{lost_device}, {kernels_pay, 4}, {context_waits}, {unmap_pays},
-			{unused_instance});
+	return DF_TESTS("backend", {collectives}, {loaded_early}, {words_sum}, {near, 2},
+			{refused, 3}, {mps, 8}, {scratch, 2}, {graphs}, {naps}, {own_context},
+			{spare_stream}, {lost_device}, {kernels_pay, 4}, {context_waits},
+			{unmap_pays}, {unused_instance});
 }

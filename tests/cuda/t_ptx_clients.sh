@@ -10,6 +10,14 @@ for t in 64 512; do
 done
 on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 FAKE_CUDA_SMS=16 disorder --ranks 4 --mix --streams 3 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 disorder --ranks 4 --procs 4 --sync "${job[@]}"
+# While an operation waits for its stream, the kernel looks at the word in GPU memory and never at the one in host memory, unless the
+# driver has no memory for the former (DF_NEAR_BYTES).
+for no in 0 32768; do
+	on_ptx DFSHIM_THREADS=64 FAKE_CUDA_LOOKS="$T/looks" FAKE_CUDA_NO_BYTES=$no streamcheck
+	read -r _ words _ looks <"$T/looks"
+	echo "words that streams write: $words; looks of kernels at them in host memory: $looks"
+	[ "$words" -gt 0 ] && [ $((looks > 0)) = $((no > 0)) ] || fail "$looks looks at $words words; no allocation of $no bytes"
+done
 # It leaves and comes back all the time.
 on_ptx DFSHIM_THREADS=96 FAKE_CUDA_WEAK=1 DFSHIM_QUIT_US=50 disorder --ranks 4 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 p2pcheck --ranks 3 --seed "$SEED"

@@ -19,7 +19,8 @@ ended = {x["program"]: x["status"] for x in f if x["test"] == "ended"}
 def of(test): return [x for x in f if x["test"] == test]
 assert ended == dict.fromkeys(want, 0), ended
 assert {x["program"] for x in of("machine")} >= want
-assert [x["rounds"] for x in of("words")] == [300] * 3
+assert [x["rounds"] for x in of("words")] == [300] * 4
+assert not any(x["early"] for x in of("words"))
 assert [(x["rounds"], x["stale"]) for x in of("fresh")] == [(400, 0)] * 3
 assert [(x["torn_on_device"], x["torn_on_host"]) for x in of("ring")] == [(0, 0)]
 assert [x["rounds"] for x in of("ipc")] == [50] * 2

@@ -57,18 +57,18 @@ static int w_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
 /* Where it is asked for, the first of two writes lets the second one pass. */
 static uint32_t exchange, writers, passed;
 
-static int w_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
+static int w_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value)
 {
 	int ret;
 
 	called("stream_write");
 	if (!exchange)
-		return whole->stream_write(s, addr, value);
+		return whole->stream_write(s, addr, near, value);
 	if (!__atomic_fetch_add(&writers, 1, __ATOMIC_RELAXED))
 		/* ACQUIRE pairs with the RELEASE below: that write is on the stream. */
 		while (!__atomic_load_n(&passed, __ATOMIC_ACQUIRE))
 			usleep(100);
-	ret = whole->stream_write(s, addr, value);
+	ret = whole->stream_write(s, addr, near, value);
 	/* RELEASE pairs with the ACQUIRE above. */
 	__atomic_store_n(&passed, 1, __ATOMIC_RELEASE);
 	return ret;

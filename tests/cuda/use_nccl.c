@@ -272,6 +272,6 @@ int main(void)
 		pthread_join(t[i], NULL);
 	printf("kernels %d waits %d writes %d records %d\n", (int)fake->calls("cuLaunchKernel"),
 	       (int)fake->calls("cuStreamWaitValue64_v2"),
-	       (int)fake->calls("cuStreamWriteValue64_v2"), (int)fake->calls("cuEventRecord"));
+	       (int)fake->calls("cuStreamBatchMemOp_v2"), (int)fake->calls("cuEventRecord"));
 	return 0;
 }

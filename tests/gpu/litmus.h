@@ -64,6 +64,11 @@ static inline value64_fn stream_write64(void)
 {
 	return driver<value64_fn>("cuStreamWriteValue64", 11070);
 }
+typedef CUresult (*batch_fn)(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
+static inline batch_fn stream_batch(void)
+{
+	return driver<batch_fn>("cuStreamBatchMemOp", 11070);
+}
 
 /* A stream of a green context that has at least eight multiprocessors of its own; 0: not with this driver. */
 static inline int green_stream(CUstream *out)

@@ -1,4 +1,8 @@
-/* Words between the host, a stream and a resident kernel: does each hop arrive, and how long does it take? */
+/*
+ * Words between the host, a stream and a resident kernel: does each hop arrive, and how long does it take? Of the last one the
+ * kernel's word is in GPU memory, and the stream writes one for the host behind it: `early` counts how often the host saw
+ * its own first.
+ */
 #include "tests/gpu/litmus.h"
 
 #define ROUNDS 300
@@ -14,28 +18,49 @@ __global__ void echo(uint64_t *up, uint64_t *in, uint64_t *out, int rounds)
 	}
 }
 
+/* As the runtime does: GPU memory first. */
+static void write_both(batch_fn batch, cudaStream_t s, uint64_t *near, uint64_t *word, int i)
+{
+	CUstreamBatchMemOpParams op[2] = {};
+
+	for (int k = 0; k < 2; k++) {
+		op[k].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+		op[k].writeValue.address = (CUdeviceptr)(k ? word : near);
+		op[k].writeValue.value64 = (cuuint64_t)i;
+		op[k].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+	}
+	batch(s, 2, op, 0);
+}
+
 int main()
 {
 	litmus_start("words", 55);
 	value64_fn wait64 = stream_wait64(), write64 = stream_write64();
+	batch_fn batch = stream_batch();
 	struct word *w = words(8);
-	cudaStream_t user, daemon;
+	cudaStream_t user, daemon, third;
+	uint64_t *near, *copy;
 	int bad = 0;
 
-	if (!wait64 || !write64) {
+	if (!wait64 || !write64 || !batch) {
 		printf("the driver has no 64-bit stream memory operations\n");
 		return 1;
 	}
 	MUST(cudaStreamCreateWithFlags(&user, cudaStreamNonBlocking));
 	MUST(cudaStreamCreateWithPriority(&daemon, cudaStreamNonBlocking, -5));
-	for (int how = 0; how < 3; how++) {
+	MUST(cudaStreamCreateWithFlags(&third, cudaStreamNonBlocking));
+	MUST(cudaMalloc(&near, sizeof(*near)));
+	MUST(cudaMemset(near, 0, sizeof(*near)));
+	MUST(cudaHostAlloc(&copy, sizeof(*copy), cudaHostAllocDefault));
+	MUST(cudaDeviceSynchronize());
+	for (int how = 0; how < 4; how++) {
 		static const char *names[] = {"host-kernel-host", "stream-kernel-host",
-					      "host-kernel-stream-host"};
+					      "host-kernel-stream-host", "stream-kernel-host, near"};
 		std::vector<double> ns;
-		int i;
+		int i, early = 0;
 
 		memset(w, 0, 8 * sizeof(*w));
-		echo<<<1, 1, 0, daemon>>>(&w[0].v, &w[1].v, &w[2].v, ROUNDS);
+		echo<<<1, 1, 0, daemon>>>(&w[0].v, how == 3 ? near : &w[1].v, &w[2].v, ROUNDS);
 		MUST(cudaGetLastError());
 		if (!until(&w[0], 1, 2000000000ull)) {
 			result("\"test\":\"words\",\"hop\":\"%s\",\"kernel\":\"did not start\"", names[how]);
@@ -53,18 +78,29 @@ int main()
 			t = now_ns();
 			if (how == 1)
 				write64(user, (CUdeviceptr)&w[1].v, i, CU_STREAM_WRITE_VALUE_DEFAULT);
+			else if (how == 3)
+				write_both(batch, user, near, &w[4].v, i);
 			else
 				put(&w[1], i);
+			/* Every other round looks at the order, and takes longer for it. */
+			if (how == 3 && i % 2 && until(&w[4], i, 2000000000ull)) {
+				MUST(cudaMemcpyAsync(copy, near, sizeof(*near), cudaMemcpyDefault, third));
+				MUST(cudaStreamSynchronize(third));
+				early += *copy < (uint64_t)i;
+			}
 			if (!until(last, i, 2000000000ull))
 				break;
-			ns.push_back((double)(now_ns() - t));
+			if (how != 3 || i % 2 == 0)
+				ns.push_back((double)(now_ns() - t));
 		}
 		put(&w[1], ROUNDS);
+		if (how == 3)
+			write_both(batch, user, near, &w[4].v, ROUNDS);
 		put(&w[2], ROUNDS);
 		MUST(cudaDeviceSynchronize());
-		bad |= i <= ROUNDS;
-		result("\"test\":\"words\",\"hop\":\"%s\",\"rounds\":%d,\"median_ns\":%.0f", names[how], i - 1,
-		       median(ns));
+		bad |= i <= ROUNDS || early;
+		result("\"test\":\"words\",\"hop\":\"%s\",\"rounds\":%d,\"early\":%d,\"median_ns\":%.0f",
+		       names[how], i - 1, early, median(ns));
 	}
 	return bad;
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a collective in a graph, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -32,6 +32,10 @@ check error graph.pml "-DNO_ORDER"
 check error graph.pml "-DNO_RELEASE"
 check error graph.pml "-DBLOCKS=1 -DNO_RELEASE"
 check error graph.pml "-DNO_TURNS"
+check ok ready.pml ""
+check error ready.pml "-DREVERSED"
+check error ready.pml "-DONE"
+check error ready.pml "-DAT_LEAVING"
 check ok p2p.pml ""
 check error p2p.pml "-DNO_READY"
 check error p2p.pml "-DREADY_FIRST"

@@ -55,8 +55,9 @@ static int stream_info(const void *stream, struct df_stream_info *out)
 /* Where it is asked for, the first of two writes waits until the second one is on the stream. */
 static uint32_t exchange, writers, passed;
 
-static int stream_write(struct df_mstream *s, uint64_t *at, uint64_t value)
+static int stream_write(struct df_mstream *s, uint64_t *at, uint64_t *near, uint64_t value)
 {
+	(void)near;
 	if (exchange && !__atomic_fetch_add(&writers, 1, __ATOMIC_RELAXED))
 		while (!__atomic_load_n(&passed, __ATOMIC_RELAXED))
 			usleep(100);

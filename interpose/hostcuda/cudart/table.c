@@ -92,8 +92,9 @@ static int put(struct df_hstream *s, const struct df_hop *op)
 	return captured ? DF_MIN(captured, 0) : df_hstream_put(s, op, NULL);
 }
 
-static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
+static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value)
 {
+	(void)near;
 	struct df_hop op = {.kind = DF_HOP_WRITE, .word = {.addr = addr, .value = value}};
 
 	return put(of(s), &op);

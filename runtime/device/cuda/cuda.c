@@ -388,16 +388,29 @@ static int stream_new(int device, struct df_stream_info *out)
 	return ret;
 }
 
-static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t value)
+static void write_of(CUstreamBatchMemOpParams *op, const uint64_t *addr, uint64_t value)
+{
+	*op = (CUstreamBatchMemOpParams){0};
+	op->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+	op->writeValue.address = (CUdeviceptr)(uintptr_t)addr;
+	op->writeValue.value64 = value;
+	/* These order it after the stream's earlier work, and writes, for the whole system. */
+	op->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+}
+
+static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value)
 {
 	int in = df_cuda_enter(s->ctx);
+	CUstreamBatchMemOpParams op[2];
+	unsigned int nr = 0;
 	CUresult r;
 
 	if (in < 0)
 		return in;
-	/* The default flags order it after the stream's earlier work, for the whole system. */
-	r = df_drv.stream_write64(s->handle, (CUdeviceptr)(uintptr_t)addr, value,
-				  CU_STREAM_WRITE_VALUE_DEFAULT);
+	if (near)
+		write_of(&op[nr++], near, value);
+	write_of(&op[nr++], addr, value);
+	r = df_drv.stream_batch(s->handle, nr, op, 0);
 	df_cuda_leave(in);
 	return df_drv_errno(r);
 }
@@ -479,6 +492,7 @@ const struct df_backend df_cuda_api = {
 	.shared_free = df_cuda_pinned_free,
 	.scratch = df_cuda_scratch,
 	.scratch_free = df_cuda_scratch_free,
+	.near_words = df_cuda_near_words,
 	.show = df_cuda_show,
 	.hide = df_cuda_hide,
 	.aside = df_cuda_aside,

@@ -96,6 +96,8 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	else if (!d->ready)
 		r = df_cuda_queue(device, &d->stream, &d->fn, KERNEL, df_cuda_fatbin());
+	if (r == CUDA_SUCCESS && !d->ready)
+		df_cuda_near_make(device, d->stream);
 	df_cuda_leave(entered);
 	d->ready = r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&preparing[device]);

@@ -81,6 +81,10 @@ extern int fake_launch_error;
 /* 1: a kernel that could make a fault has been launched. */
 extern int fake_emulates;
 
+/* looks.c: 1: it is to be counted that a kernel looks there. */
+int fake_looks(void);
+void fake_looked(uintptr_t at);
+
 /* memory.c */
 extern int fake_alloc_waits, fake_alloc_fails;
 extern uint64_t fake_generation; /* of what memory there is */

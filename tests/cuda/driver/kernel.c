@@ -117,6 +117,13 @@ static void fault(void *arg, const char *text)
 	__atomic_store_n(&fake_stops[l->shape.device], 1, __ATOMIC_RELAXED);
 }
 
+static void touched(void *arg, uintptr_t at, unsigned int bytes, int writes)
+{
+	(void)arg, (void)bytes;
+	if (!writes)
+		fake_looked(at);
+}
+
 static unsigned int occupancy(unsigned int threads)
 {
 	unsigned int warps = (threads + 31) / 32, nr = warps ? 64 / warps : 0;
@@ -142,6 +149,7 @@ static void run_ptx(struct launch *of)
 		.known = usable,
 		.generation = &fake_generation,
 		.fault = fault,
+		.touched = fake_looks() ? touched : NULL,
 		.arg = of,
 		.stop = &fake_stops[of->shape.device],
 	};

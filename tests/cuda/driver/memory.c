@@ -1,7 +1,7 @@
 /*
  * The memory of the tests' driver: allocations that wait or fail, what kernels may use. FAKE_CUDA_NO_IPC: handles are refused,
  * as for instances of a divided GPU. FAKE_CUDA_NO_OPEN: they are given and can't be opened. FAKE_CUDA_NO_P2P: no device
- * reaches another.
+ * reaches another. FAKE_CUDA_NO_BYTES: there is never device memory for an allocation of so many bytes.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -36,12 +36,15 @@ static void alloc_wait(void)
 		usleep(50);
 }
 
-static CUresult device_alloc(void)
+static CUresult device_alloc(size_t bytes)
 {
+	const char *no = getenv("FAKE_CUDA_NO_BYTES");
+
 	alloc_wait();
 	if (fake_error(fake_device()))
 		return fake_error(fake_device());
-	if (__atomic_fetch_sub(&fake_alloc_fails, 1, __ATOMIC_RELAXED) > 0)
+	if ((no && strtoull(no, NULL, 10) == bytes) ||
+	    __atomic_fetch_sub(&fake_alloc_fails, 1, __ATOMIC_RELAXED) > 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	__atomic_store_n(&fake_alloc_fails, 0, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
@@ -61,8 +64,8 @@ static CUresult device_alloc(void)
 		return r;                                                                          \
 	}
 #define SLOW (alloc_wait(), CUDA_SUCCESS)
-WAITS(cuMemAlloc_v2, (CUdeviceptr * out, size_t bytes), device_alloc(), (out, bytes))
-WAITS(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned int flags), device_alloc(),
+WAITS(cuMemAlloc_v2, (CUdeviceptr * out, size_t bytes), device_alloc(bytes), (out, bytes))
+WAITS(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned int flags), device_alloc(bytes),
       (out, bytes, flags))
 WAITS(cuMemFree_v2, (CUdeviceptr p), SLOW, (p))
 WAITS(cuMemUnmap, (CUdeviceptr p, size_t bytes), SLOW, (p, bytes))

@@ -140,7 +140,7 @@ static void words(void)
 	CHECK(!api->stream_info(s, &a) && !api->stream_info(t, &b));
 	CHECK(api->stream_idle(a.stream) && a.id && a.id != b.id && !a.blocking && !a.legacy);
 	CHECK(!api->stream_wait(a.stream, &word[0], 3));
-	CHECK(!api->stream_write(a.stream, &word[1], 7));
+	CHECK(!api->stream_write(a.stream, &word[1], NULL, 7));
 	CU(cudaLaunchHostFunc(s, set, &ran));
 	CHECK(!api->stream_idle(a.stream));
 	CU(cudaLaunchHostFunc(t, set, &other));
@@ -148,7 +148,7 @@ static void words(void)
 	CHECK(other == 1);
 	GIVES(cudaErrorNotReady, cudaStreamQuery(s));
 	/* One stream frees the other; then a plain write of the host without a kick. */
-	CHECK(!api->stream_write(b.stream, &word[0], 5));
+	CHECK(!api->stream_write(b.stream, &word[0], NULL, 5));
 	CU(cudaStreamSynchronize(s));
 	CHECK(ran == 1 && __atomic_load_n(&word[1], __ATOMIC_ACQUIRE) == 7);
 	CHECK(!api->stream_wait(a.stream, &word[0], 9));

@@ -5,6 +5,7 @@
 #ifndef DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
 #define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
 
+#include <cuda.h>
 #include <stdint.h>
 #include "runtime/backend.h"
 
@@ -26,6 +27,10 @@ int df_cuda_far_open(int device, uint64_t proc, const uint8_t *handle, uint64_t 
 /* Scratch of a program; -EAGAIN: not now. */
 int df_cuda_scratch(int device, uint64_t bytes, void **out);
 void df_cuda_scratch_free(void *p);
+
+/* cuda_near.c. make: with the primary context current, and nothing on the stream; waits for a bounded time. */
+void df_cuda_near_make(int device, CUstream stream);
+uint64_t *df_cuda_near_words(const struct df_mstream *s);
 
 /* cuda_meet.c: see there; blocks. -errno of the control plane. */
 struct df_ctl_comm;
