@@ -230,7 +230,7 @@ check-gpu:
 # has PyTorch.
 check-torch:
 	@scripts/prereqs.sh build check venv
-	@$(SUBMAKE) all
+	@$(SUBMAKE) all $(if $(NVCC),$(FAKE_CUDA) $(DRY_CUDART))
 	@B=$(B) scripts/check_torch.sh $(if $(ALL),--all) $(PARTS)
 
 bench-gpu: all $(BENCHES)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp plan ci jobs cookbook input ends others suite" no_torch=1
+usual="operators ddp plan ci jobs backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp plan ci jobs cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp plan ci jobs backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -137,6 +137,18 @@ if wants jobs; then
 		run "job $case" 0 --host=1 -- "$py" -m torch.distributed.run --standalone --nproc-per-node "${RANKS:-2}" \
 			tests/gpu/torch_jobs.py $case
 	done
+fi
+if wants backend; then
+	# The tests' runtime has CUDA 13's form.
+	if [ -e "$B/tests/cuda/runtime/libcudart.so.13" ] && "$py" -c 'import torch, sys; sys.exit(torch.version.cuda[:3] != "13.")'; then
+		few=(CASES="ddp graphs groups")
+		[ ${#part[@]} -gt 0 ] || few=()
+		LIMIT=1200 check "jobs on the GPU backend, without a GPU" 0 env RANKS=2 "${few[@]}" TORCH_PYTHON="$py" tests/run.sh cuda/t_torch
+		says "they were not skipped" '^1 passed, 0 failed'
+	else
+		skipped=$((skipped + 1))
+		echo "skip jobs on the GPU backend: no runtime of the tests (it takes nvcc), or not a PyTorch for CUDA 13"
+	fi
 fi
 if wants cookbook; then
 	LIMIT=1800 check "cookbook: the programs, and what the page says of them" 0 env B="$B" TORCH_PYTHON="$py" scripts/cookbook.sh --check

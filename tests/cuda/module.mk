@@ -37,7 +37,7 @@ tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudar
 
 # The CUDA runtime for plain NCCL programs on the stand-in, and the kernel it brings: see tests/cuda/runtime/cudart.c.
 DRY_CUDART := $(B)/tests/cuda/runtime/libcudart.so.13
-$(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h \
+$(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map interpose/hostcuda/cudart/api.def tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h \
 		$(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -fPIC -fvisibility=hidden -shared \

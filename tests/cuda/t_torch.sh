@@ -2,11 +2,11 @@
 # Description: PyTorch itself, unmodified, on the stand-in: its NCCL backend, watchdog, allocator, graphs, DDP, FSDP2.
 # Limit: 900 s
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch and NumPy (`pip install torch numpy`: some gigabytes), else it is skipped.
-# The jobs are those of tests/gpu/t_torch.sh; what would be a kernel is computed on the host (torch_host.py).
+# The jobs are those of tests/gpu/t_torch.sh; what would be a kernel is computed by what `dfshim run --host` brings along.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 [ -n "${TORCH_PYTHON-}" ] || skip "TORCH_PYTHON does not name a Python with PyTorch"
-export SLOW=1 TORCH_HOST=$SRC/tests/cuda/torch_host.py CARD_RUNTIME=$B/tests/cuda/runtime/libcudart.so.13
+export SLOW=1 PYTHONPATH=$B/python/dfshim/host/site CARD_RUNTIME=$B/tests/cuda/runtime/libcudart.so.13
 (. "$SRC/tests/gpu/t_torch.sh") || exit 1
 
 exit 0

@@ -5,8 +5,6 @@
 set -u
 . "$SRC/tests/gpu/lib.sh"
 py=${TORCH_PYTHON:-python3}
-# Words of the job before its own: none, or what computes on the host.
-jobs=(${TORCH_HOST:+"$TORCH_HOST"} "$SRC/tests/gpu/torch_jobs.py")
 env "${card_env[@]}" "$py" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
 	skip "no PyTorch that sees a GPU"
 bad=0 ran=0
@@ -18,7 +16,7 @@ for case in ${CASES-ddp fsdp2 tensor_parallel pipeline ring graphs groups end co
 	mkdir -p "$T/trace/$case"
 	timeout -k 5 100 env "${card_env[@]}" "DFSHIM_TRACE=$T/trace/$case" \
 		"$py" -m torch.distributed.run --nproc-per-node "${RANKS:-4}" --master-port $((20000 + RANDOM % 10000)) \
-		"${jobs[@]}" "$case" >"$T/$case.log" 2>&1
+		"$SRC/tests/gpu/torch_jobs.py" "$case" >"$T/$case.log" 2>&1
 	rc=$?
 	ran=1
 	# By its trace, which is there however a process ends: the jobs leave by os._exit().

@@ -1,9 +1,8 @@
 /*
  * What PyTorch asks of the runtime besides: device properties, the capture's state. Its kernels can't run here (kernel.c);
- * torch_host.py computes on the host instead.
+ * interpose/python/dfshim/host computes on the CPU instead.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "tests/cuda/runtime/cudart.h"
 
@@ -171,28 +170,18 @@ API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned
 {
 	return CALL(cuEventRecordWithFlags, e, s, flags);
 }
+API cudaError_t cudaUserObjectCreate(cudaUserObject_t *o, void *p, cudaHostFn_t destroy,
+				     unsigned int refs, unsigned int flags)
+{
+	return CALL(cuUserObjectCreate, o, p, destroy, refs, flags);
+}
+API cudaError_t cudaGraphRetainUserObject(cudaGraph_t g, cudaUserObject_t o, unsigned int refs,
+					  unsigned int flags)
+{
+	return CALL(cuGraphRetainUserObject, g, o, refs, flags);
+}
 API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t g,
 					      unsigned long long flags)
 {
 	return CALL(cuGraphInstantiateWithFlags, exec, g, flags);
 }
-
-/* ---- what no job of the tests gets to: refused, by name -------------------------------------------------------- */
-
-#define REFUSED(name, ...)                                                                         \
-	API cudaError_t name(__VA_ARGS__)                                                          \
-	{                                                                                          \
-		fprintf(stderr, "cudart of the tests: no %s\n", #name);                            \
-		return rt_said(CUDA_ERROR_NOT_SUPPORTED);                                          \
-	}
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-REFUSED(cudaDeviceGetDefaultMemPool, cudaMemPool_t *pool, int dev)
-REFUSED(cudaMemPoolGetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr what, void *value)
-REFUSED(cudaMemPoolSetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr what, void *value)
-REFUSED(cudaMemPoolSetAccess, cudaMemPool_t pool, const struct cudaMemAccessDesc *v, size_t nr)
-REFUSED(cudaMemPoolTrimTo, cudaMemPool_t pool, size_t bytes)
-REFUSED(cudaIpcGetEventHandle, cudaIpcEventHandle_t *h, cudaEvent_t e)
-REFUSED(cudaIpcOpenEventHandle, cudaEvent_t *e, cudaIpcEventHandle_t h)
-REFUSED(cudaGraphDebugDotPrint, cudaGraph_t g, const char *path, unsigned int flags)
-REFUSED(cudaGraphNodeGetDependencies, cudaGraphNode_t node, cudaGraphNode_t *before,
-	cudaGraphEdgeData *edges, size_t *nr)
