@@ -9,7 +9,7 @@ start_hosts() {
 	pid=()
 	master=$((master + 1))
 	for ((i = 0; i < n; i++)); do
-		RANK=$i WORLD_SIZE=$n LOCAL_RANK=0 MASTER_ADDR=$(ip4 0) MASTER_PORT=$master \
+		RANK=$i WORLD_SIZE=$n LOCAL_RANK=0 MASTER_ADDR=$(ip4 0) MASTER_PORT=$master DFSHIM_DEBUG=info \
 			on "$i" timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/$client" "$@" \
 			--timeout "${QUIET:-60}" >"$T/out$i" 2>&1 &
 		pid[i]=$!
@@ -31,14 +31,13 @@ hosts() {
 	end_hosts || fail "$*: status ${rcs[*]}: $(tail -n 30 "$T"/out*)"
 }
 
-# data_port: where a job of two nodes, started with DFSHIM_PORTS=5000-5009, has its connections for data: `at` is the node
-# that took them, on `port`; nr_data of them. A process's control plane takes a port of the same range before.
+# data_port: where a job of two nodes has its connections for data: `at` is the node that took them, on `port`; nr_data of them.
+# Each node's log names the port of the other one, and one of the two has taken the connections.
 data_port() {
 	local n
 	for ((n = 0; n < 600; n++)); do
 		for at in 0 1; do
-			port=$(on "$at" ss -Htlnp 'sport >= :5000 and sport <= :5009' |
-				sed -n 's/.*:\(50[0-9]*\) .*fd=\([0-9]*\).*/\2 \1/p' | sort -n | sed -n '2s/.* //p')
+			port=$(sed -nE 's/.* device 0 is joined with device 0 of .*, [^ ]*:([0-9]+)\) over .*/\1/p' "$T/out$((1 - at))" | tail -1)
 			nr_data=$([ -z "$port" ] || on "$at" ss -Htn state established "sport = :$port" | wc -l)
 			[ "${nr_data:-0}" = 0 ] || return
 		done

@@ -71,8 +71,9 @@ void df_net_up(struct df_net_link *l)
 			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
 		tell(l, DF_NET_RESTORED, now - l->since);
 	} else if (df_net_wanted(l)) {
-		df_info("device %d is joined with device %d of %s (pid %u) over %s", ep->device,
-			l->member.device, l->member.hostname, l->member.pid, l->ops->name);
+		df_info("device %d is joined with device %d of %s (pid %u, %s) over %s", ep->device,
+			l->member.device, l->member.hostname, l->member.pid, l->member.net,
+			l->ops->name);
 	}
 	if (!again || !l->stuck)
 		l->stuck = again ? now : 0;
