@@ -33,12 +33,26 @@
 #define PROBE_MAX   64
 #define PROBE_NOTE  DF_PROBES
 
+#define NET_SLOTS 16
+#define NET_BYTES (64u << 10) /* of a connector that has more than DFSHIM_SLOTS of them */
+
+/* Between nodes credits take their time: many small slices are to be under way, and few credits enough. */
+static uint32_t slots_wanted(const struct df_comm *comm, int peer, uint64_t slice, int pair)
+{
+	uint32_t nr = DF_MAX(df_rt.slots, pair ? 8u : 1u);
+
+	if (df_conn_direct(comm, peer))
+		return nr;
+	return DF_MAX(nr, (uint32_t)DF_MIN(NET_BYTES / DF_MAX(slice, 1u), (uint64_t)NET_SLOTS));
+}
+
 static int contexts(struct df_coll *coll)
 {
 	const struct df_program *prog = coll->prog;
 	struct df_kcoll *k = &coll->k;
 	struct df_kconn *kc;
 	int pair = coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV;
+	uint64_t slice = k->tile_elems * k->elem_bytes * prog->max_cnt;
 	struct df_slots slots;
 	uint32_t b, i, nr = 0, lead = 1;
 
@@ -84,9 +98,8 @@ static int contexts(struct df_coll *coll)
 			    df_conn_direct(coll->comm, spec->peer))
 				end->k->proto = coll->pick.proto;
 			/* Who is to send more has to know exactly what of it was received. */
-			slots = df_proto_slots((enum df_proto)end->k->proto,
-					       k->tile_elems * k->elem_bytes * prog->max_cnt,
-					       pair ? DF_MAX(df_rt.slots, 8) : df_rt.slots,
+			slots = df_proto_slots((enum df_proto)end->k->proto, slice,
+					       slots_wanted(coll->comm, spec->peer, slice, pair),
 					       prog->min_slots, pair, df_backend->gpu ? 16 : 8);
 			end->nr_slots = slots.nr;
 			end->slot_bytes = slots.bytes;

@@ -157,7 +157,7 @@ struct df_net_ep {
 	struct df_list inbox;
 	char address[64]; /* "" none */
 	uint64_t proc;
-	uint64_t tell_at; /* when receivers tell what has come though nobody consumes it; 0 never */
+	uint64_t tell_at; /* when receivers tell what was not worth a frame of its own; 0 never */
 	uint32_t flush,
 		flushed; /* atomic: it is asked for; everything that was sent has been received */
 	struct df_net_counts n;	    /* relaxed atomics: figures */

@@ -12,7 +12,9 @@
 #include "runtime/base/time.h"
 #include "runtime/transport/bell.h"
 
-#define TELL_NS (5 * DF_NS_PER_MS) /* what has come is told after this, if nobody consumes it */
+#define TELL_NS                                                                                    \
+	(5 * DF_NS_PER_MS) /* what has come or is consumed is told after this at the latest */
+#define SMALL 4096	   /* bytes of a slot whose credits may wait */
 
 /* ---- the thread: numbered frames ---------------------------------------------------------------------------- */
 
@@ -243,11 +245,20 @@ static int leave(struct df_net_conn *c)
 	return 1;
 }
 
+/*
+ * A frame of its own costs as much as a small slice, so credits of such wait while the sender knows of slots enough: less than half
+ * of them may be in use. After a break (told_head is UINT64_MAX) it has to hear where we are before it sends.
+ */
+static int sender_may_wait(const struct df_net_conn *c)
+{
+	return c->slot_bytes > SMALL || c->told_head == UINT64_MAX ||
+	       2 * (c->received - c->told_head) >= c->nr_slots;
+}
+
 int df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 {
 	struct df_net_link *l = c->link;
 	uint64_t at;
-	int moved = 0;
 
 	/* ACQUIRE pairs with the RELEASE in give_up(): the last use here is over. */
 	if (df_unlikely(__atomic_load_n(&c->gone, __ATOMIC_ACQUIRE)) && leave(c))
@@ -256,11 +267,13 @@ int df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 		return 0;
 	if (c->receives) {
 		at = head_of(c);
-		if (at != c->told_head || (tell && c->told_received != c->received))
-			moved = send_credit(c, at);
-		else if (c->told_received != c->received && !l->ep->tell_at)
+		if (at == c->told_head && c->received == c->told_received)
+			return 0;
+		if (tell || (at != c->told_head && sender_may_wait(c)))
+			return send_credit(c, at);
+		if (!l->ep->tell_at)
 			l->ep->tell_at = now + TELL_NS;
-		return moved;
+		return 0;
 	}
 	if (!l->heard_told)
 		return 0;
