@@ -128,6 +128,9 @@ def normalizations():
 def attention():
     q = rand(2, 2, 6, 8)
     both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, rand(2, 2, 6, 8), rand(2, 2, 6, 8), grad=True)
+    both(lambda q, k: F.scaled_dot_product_attention(q, k, k, attn_mask=q.new_ones(6, 5).tril().bool()), q, rand(2, 2, 5, 8),
+         grad=True)
+    both(lambda q: F.scaled_dot_product_attention(q.bfloat16(), q.bfloat16(), q.bfloat16()), q, tolerance=0.05)
     both(lambda m, x: m(x), nn.TransformerEncoderLayer(16, 2, dropout=0, batch_first=True), rand(2, 5, 16), grad=True,
          tolerance=1e-3)
 

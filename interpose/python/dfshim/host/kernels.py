@@ -152,7 +152,13 @@ class Narrowed(operators.Operator):
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
-    """From products and a softmax, whatever is allowed: the other choices are kernels of their own."""
+    """The CPU's own kernel for the usual cases; else from products and a softmax: the other choices are a GPU's kernels."""
+    if (attn_mask is None and not dropout_p and query.dim() == 4 and query.is_floating_point() and query.numel()
+            and query.shape == key.shape == value.shape and query.stride(3) == key.stride(3) == value.stride(3) == 1
+            and not query.is_nested and torch.backends.cuda.flash_sdp_enabled()):
+        return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal, scale=scale)[0]
+    if attn_mask is not None and attn_mask.dtype == torch.bool:  # the form below adds a mask to the scores
+        attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
     return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
                                                    enable_gqa=enable_gqa)[0]
 

@@ -38,7 +38,8 @@ NATIVE = {
     "_has_same_storage_numel", "_nested_view_from_buffer", "_cudnn_init_dropout_state",
 }
 # Computed on the CPU from further up: their CUDA forms choose among libraries that need a GPU.
-WHOLE = ("convolution", "convolution_backward", "_convolution")
+WHOLE = ("convolution", "convolution_backward", "_convolution", "_scaled_dot_product_flash_attention_for_cpu",
+         "_scaled_dot_product_flash_attention_for_cpu_backward")
 
 rt = None  # the CUDA runtime of the process
 HOST_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
