@@ -225,22 +225,6 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
-/* The graph that an instance is a part of goes on. `done` comes after: who sees it knows who has opened the gate. */
-DFK void dfk_open(struct df_kgate *gate, uint64_t value, int alone)
-{
-	if (!alone)
-		dfk_store_relaxed_sys(&gate->arrived, (uint64_t)0);
-	dfk_store_relaxed_sys(&gate->opened, value);
-	/*
-	 * RELEASE pairs with the stream's wait for the gate: the results are there, and `arrived` is cleared, before the
-	 * graph goes on. For a single block the slice's fence does.
-	 */
-	if (alone)
-		dfk_store_released_sys(&gate->open, (uint64_t)1);
-	else
-		dfk_store_release_sys(&gate->open, (uint64_t)1);
-}
-
 /* The block's part of an instance is done; the last block tells the world. */
 DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
@@ -251,20 +235,29 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	 * RELEASE of done passes on, what all of them wrote to the user's buffers. A single block asks nobody.
 	 */
 	if (alone || dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) == 0) {
-		uint64_t *done = ctx->coll->done, value = dfk_now(ctx)->done_value;
+		uint64_t value = dfk_now(ctx)->done_value;
+		struct df_kgate *gate = dfk_now(ctx)->gate;
 
 		blk->stats.operations++;
-		if (dfk_now(ctx)->gate)
-			dfk_open(dfk_now(ctx)->gate, value, alone);
+		if (gate && !alone) {
+			dfk_store_relaxed_sys(&gate->arrived, (uint64_t)0);
+			dfk_store_relaxed_sys(&gate->opened, value);
+		}
+		/* RELEASE for the stores below: pairs with the ACQUIREs that are named there. For a single block the slice's fence does. */
+		if (!alone)
+			dfk_fence_release_sys();
+		/*
+		 * RELEASE pairs with the stream's wait for the gate: the results are there, and `arrived` is cleared, before the
+		 * graph goes on.
+		 */
+		if (gate)
+			dfk_store_released_sys(&gate->open, (uint64_t)1);
 		/*
 		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, CPU
 		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the
-		 * result before it is there. For a single block the slice's fence does.
+		 * result before it is there. Who sees `done` knows who has opened the gate.
 		 */
-		if (alone)
-			dfk_store_released_sys(done, value);
-		else
-			dfk_store_release_sys(done, value);
+		dfk_store_released_sys(ctx->coll->done, value);
 		/*
 		 * After the word: the host takes note of what the word says when it reads the completion.
 		 * The instance is still there, because we have not finished a later one.
@@ -298,6 +291,9 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	int gives = r && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
 	int last = ctx->k + 1 == (ctx->finished + 1) * c->loops * ctx->nr_inst;
 
+	/* In front of the fence: who sees `done` has to see it, or he takes the gate for one that nobody opens. */
+	if (last && c->nr_blocks == 1 && sh->now->gate)
+		dfk_store_relaxed_sys(&sh->now->gate->opened, sh->now->done_value);
 	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs that are named there. */
 	if (gives || (s && !sh->puts) || c->nr_deps || (last && c->nr_blocks == 1))
 		dfk_fence_release_sys();

@@ -58,7 +58,7 @@ static void *graph(void *arg)
 			ring(rc, m);
 			/* RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a stream's write. */
 			__atomic_store_n(&g->arrived, 1, __ATOMIC_RELEASE);
-			/* ACQUIRE pairs with the RELEASE of open in dfk_open(), as a stream's wait. */
+			/* ACQUIRE pairs with the RELEASE of open in dfk_finish(), as a stream's wait. */
 			while (!__atomic_load_n(&g->open, __ATOMIC_ACQUIRE))
 				sched_yield();
 			result(&w, c, k, m, seed);

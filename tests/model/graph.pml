@@ -1,15 +1,17 @@
 /*
- * A collective in a graph (kernels/task.inl, dfk_open(); runtime/device/cuda/cuda_graph.c). REPLAYS replays of the graph write
+ * A collective in a graph (kernels/task.inl, dfk_finish(); runtime/device/cuda/cuda_graph.c). REPLAYS replays of the graph write
  * `arrived`, wait for `open` and close it, one after the other; BLOCKS blocks execute as many instances in order, the last one to
  * finish an instance opens the gate; a host thread looks whether turns are over, and opens the gate of those that an abort has
  * ended. All instances are submitted at the beginning. What a block stores without a release in between may arrive in any
- * order: the two stores of `arrived` and `open` are two steps, taken in either order, unless a release is between them.
+ * order: the stores of `arrived`, `open` and `done` are steps, taken in any order, unless a release is between them.
  *
  * Checked: no instance begins before its replay has arrived, no replay goes on before its instance is done, and all replays end
  * (no invalid end state), with the communicator aborted at any moment or not.
  *
  * Controls: -DCLEAR_FIRST: where there are two blocks, the first that sees `arrived` clears it: the other waits for ever.
  * -DNO_ORDER: the next instance does not wait for the one before it to be done: it takes the arrival for its own.
+ * -DLATE: the block's note that it has opened the gate is behind the fence, too: the host thread takes the gate for one that nobody
+ * opens, and lets two replays go on.
  * -DNO_RELEASE: nothing orders the clearing before the opening: the arrival of the next replay is lost.
  * -DNO_TURNS: nobody looks after an abort: a replay waits for ever.
  */
@@ -76,15 +78,27 @@ proctype block()
 			:: true -> arrived = 0; open = 1
 			:: true -> open = 1; arrived = 0
 			fi;
+			done = i
 #else
 			if
 			:: BLOCKS > 1 -> arrived = 0
 			:: else
 			fi;
+#ifdef LATE
+			if
+			:: true -> done = i; opened = i; open = 1
+			:: true -> done = i; open = 1; opened = i
+			:: true -> open = 1; done = i; opened = i
+			fi
+#else
 			opened = i;
-			open = 1;
+			/* The fence. */
+			if
+			:: true -> open = 1; done = i
+			:: true -> done = i; open = 1
+			fi
 #endif
-			done = i
+#endif
 		:: else
 		fi
 	}
