@@ -16,6 +16,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/rules.h"
 
 extern char **environ;
 
@@ -23,10 +24,12 @@ static const char *const names[DF_ENV_NR_ROWS] = {
 #define DF_ENV_ENUM(id, name, def, values, help)	[DF_ENV_ROW_##id] = #name,
 #define DF_ENV_INT(id, name, def, min, max, unit, help) [DF_ENV_ROW_##id] = #name,
 #define DF_ENV_STR(id, name, def, help)			[DF_ENV_ROW_##id] = #name,
+#define DF_ENV_RULES(id, name, def, keys, words, help)	[DF_ENV_ROW_##id] = #name,
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 };
 
 _Static_assert(DF_ENV_NR_ROWS <= DF_ARRAY_LEN(((struct df_env *)0)->set),
@@ -59,16 +62,7 @@ const char *df_env_name(enum df_env_row row)
 
 int df_env_enum_index(const char *values, const char *value)
 {
-	size_t len;
-	int i;
-
-	for (i = 0; *values; i++) {
-		len = strcspn(values, "|");
-		if (strlen(value) == len && !strncasecmp(values, value, len))
-			return i;
-		values += len + (values[len] == '|');
-	}
-	return -1;
+	return df_words_index(values, value, strlen(value));
 }
 
 static void parse_enum(struct df_env *env, enum df_env_row row, const char *text,
@@ -115,6 +109,27 @@ static void parse_int(struct df_env *env, enum df_env_row row, const char *text,
 	env->set[row] = 1;
 }
 
+static void parse_rules(struct df_env *env, enum df_env_row row, const char *text, const char *keys,
+			const char *words, const char **out)
+{
+	const char *bad;
+
+	if (!text)
+		return;
+	if (df_rules_check(text, keys, words, &bad)) {
+		if (!quiet)
+			df_warn("%s=%s cannot be used: allowed is %s%sKEY=NAME:%s, separated by commas, KEY one of "
+				"%s; \"%.*s\" is not",
+				names[row], text, words ? words : "", words ? " for all, and " : "",
+				words ? "one of these" : "NUMBER", keys, (int)strcspn(bad, ","),
+				bad);
+		env->nr_errors++;
+		return;
+	}
+	*out = text;
+	env->set[row] = 1;
+}
+
 static void parse(struct df_env *env, char *const *from)
 {
 	const char *text;
@@ -131,10 +146,14 @@ static void parse(struct df_env *env, char *const *from)
 	text = lookup(from, #name);                                                                \
 	env->id = text ? text : (def);                                                             \
 	env->set[DF_ENV_ROW_##id] = text != NULL;
+#define DF_ENV_RULES(id, name, def, keys, words, help)                                             \
+	env->id = (def);                                                                           \
+	parse_rules(env, DF_ENV_ROW_##id, lookup(from, #name), keys, words, &env->id);
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 }
 
 /* A misspelt name would otherwise be silence. */
@@ -177,10 +196,12 @@ static void parse_once(void)
 #define DF_ENV_STR(id, name, def, help)                                                            \
 	if (settings.set[DF_ENV_ROW_##id])                                                         \
 		keep(&settings.id);
+#define DF_ENV_RULES(id, name, def, keys, words, help) DF_ENV_STR(id, name, def, help)
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 	if (!quiet)
 		warn_unknown(environ);
 }
@@ -194,6 +215,16 @@ const struct df_env *df_env(void)
 {
 	pthread_once(&once, parse_once);
 	return &settings;
+}
+
+int df_env_net(const char *comm_name)
+{
+	return df_rules_word(df_env()->net, "comm", comm_name, DF_NET_WORDS);
+}
+
+int df_env_net_has(int net)
+{
+	return df_rules_have(df_env()->net, DF_NET_WORDS, net);
 }
 
 int df_env_expand(char *buf, size_t size, const char *pattern, int rank)

@@ -17,10 +17,12 @@ struct df_env {
 #define DF_ENV_ENUM(id, name, def, values, help)	int id;
 #define DF_ENV_INT(id, name, def, min, max, unit, help) long id;
 #define DF_ENV_STR(id, name, def, help)			const char *id;
+#define DF_ENV_RULES(id, name, def, keys, words, help)	const char *id;
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 	int nr_errors;		/* values that could not be used */
 	unsigned char set[128]; /* by row: 1 if the user set a usable value */
 };
@@ -30,10 +32,12 @@ enum df_env_row {
 #define DF_ENV_ENUM(id, name, def, values, help)	DF_ENV_ROW_##id,
 #define DF_ENV_INT(id, name, def, min, max, unit, help) DF_ENV_ROW_##id,
 #define DF_ENV_STR(id, name, def, help)			DF_ENV_ROW_##id,
+#define DF_ENV_RULES(id, name, def, keys, words, help)	DF_ENV_ROW_##id,
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 	DF_ENV_NR_ROWS
 };
 
@@ -41,6 +45,7 @@ enum { DF_MODE_PREVENT, DF_MODE_TRACE, DF_MODE_OFF };
 enum { DF_HANDOVER_DEVICE, DF_HANDOVER_WINDOW, DF_HANDOVER_OFF };
 enum { DF_BACKEND_AUTO, DF_BACKEND_CUDA, DF_BACKEND_HOST };
 enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_VERBS, DF_NET_PLUGIN, DF_NET_OFF };
+#define DF_NET_WORDS "auto|tcp|verbs|plugin|off"
 enum { DF_ORDER_FIFO, DF_ORDER_PRIORITY };
 enum { DF_STREAM_RELAXED, DF_STREAM_STRICT };
 enum { DF_RELEASE_SAFE, DF_RELEASE_NONE, DF_RELEASE_DEVICE, DF_RELEASE_ALL };
@@ -48,6 +53,11 @@ enum { DF_TIMEOUT_REPORT, DF_TIMEOUT_ABORT };
 
 /* The settings; never NULL; constant after the first call. */
 const struct df_env *df_env(void);
+
+/* DF_NET_*: what DFSHIM_NET says for the communicator of that name, "": for those that no rule names. */
+int df_env_net(const char *comm_name);
+/* 1: it says this for some of them. */
+int df_env_net_has(int net);
 
 /* Before the first df_env(): its warnings are left to another library of this process that reads the same. */
 void df_env_quiet(void);

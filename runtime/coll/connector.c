@@ -45,9 +45,12 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 		int ret;
 
 		if (!tl) {
-			df_warn("cannot reach rank %d on %s: %s", rank,
-				comm->members[rank].hostname,
-				df_env()->net == DF_NET_OFF ? "DFSHIM_NET=off keeps nodes apart"
+			int off = df_env_net(comm->config.name) == DF_NET_OFF;
+
+			df_warn("cannot reach rank %d on %s: %s%s%s", rank,
+				comm->members[rank].hostname, off ? "DFSHIM_NET=" : "",
+				off ? df_env()->net : "",
+				off ? " keeps nodes apart"
 				: comm->members[comm->rank].avoid | comm->members[rank].avoid
 					? "the two do not have the network that their communicator asks for"
 					: "its process or this one has no address for other nodes");

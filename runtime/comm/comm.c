@@ -222,9 +222,8 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
 	df_cal_mine((struct df_cal *)me.cal, nranks);
 	me.node = node_of(me.host, comm->dev->index);
-	me.avoid = df_net_avoid(comm->dev->index, comm->config.net);
-	if (df_env()->net != DF_NET_OFF && nranks > 1 &&
-	    df_net_address(comm->dev->index, me.net, sizeof(me.net)))
+	me.avoid = df_net_avoid(comm->dev->index, comm->config.name, comm->config.net);
+	if (nranks > 1 && df_net_address(comm->dev->index, me.net, sizeof(me.net)))
 		df_info("device %d cannot be reached by other nodes", comm->dev->index);
 	me.gpu = df_backend->gpu;
 	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;
@@ -298,7 +297,7 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 		goto out;
 	df_cal_mine(&mine.cal, parent->nranks);
 	if (comm)
-		mine.avoid = df_net_avoid(comm->dev->index, comm->config.net);
+		mine.avoid = df_net_avoid(comm->dev->index, comm->config.name, comm->config.net);
 	/* Every rank's count is the same: the call is collective. */
 	salt = ++parent->splits;
 	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color, 0);

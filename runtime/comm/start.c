@@ -181,21 +181,10 @@ static int start(void)
 		.host = df_addr_host_hash(),
 		.mode = (uint32_t)env->mode,
 	};
-	const char *bad;
 	uint32_t blocks;
 	int i, ret;
 
 	trace.world = world;
-	if (df_priority_check(env->priority, &bad)) {
-		df_warn("DFSHIM_PRIORITY=%s: \"%s\" is no rule; allowed are comm=NAME:NUMBER and "
-			"op=NAME:NUMBER, separated by commas",
-			env->priority, bad);
-		if (env->strict) {
-			snprintf(df_rt.reason, sizeof(df_rt.reason),
-				 "DFSHIM_PRIORITY cannot be used");
-			return -EINVAL;
-		}
-	}
 	if (env->strict && env->nr_errors) {
 		snprintf(df_rt.reason, sizeof(df_rt.reason),
 			 "%d variable%s a value that cannot be used", env->nr_errors,

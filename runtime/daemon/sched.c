@@ -3,72 +3,18 @@
  * task queue and grow after a success, so that all ranks drift towards the same collective. Pure functions of
  * the settings; see runtime/daemon/sched.h.
  */
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
+#include "runtime/base/rules.h"
 #include "runtime/base/time.h"
 #include "runtime/daemon/sched.h"
 
-struct rule {
-	const char *key, *value;
-	size_t key_len, value_len;
-	int number;
-};
-
-/* Takes one rule off the list; 1 there was one, 0 the end, -EINVAL. */
-static int rule_next(const char **at, struct rule *r)
-{
-	const char *s = *at, *eq, *colon;
-	size_t len;
-	char *end;
-
-	while (*s == ',' || *s == ' ')
-		s++;
-	*at = s;
-	if (!*s)
-		return 0;
-	len = strcspn(s, ",");
-	eq = memchr(s, '=', len);
-	colon = eq ? memrchr(eq, ':', len - (size_t)(eq - s)) : NULL;
-	if (!colon || colon == eq + 1)
-		return -EINVAL;
-	r->key = s;
-	r->key_len = (size_t)(eq - s);
-	r->value = eq + 1;
-	r->value_len = (size_t)(colon - eq - 1);
-	r->number = (int)strtol(colon + 1, &end, 10);
-	if (end != s + len || end == colon + 1 ||
-	    !((r->key_len == 4 && strncmp(s, "comm", 4) == 0) ||
-	      (r->key_len == 2 && strncmp(s, "op", 2) == 0)))
-		return -EINVAL;
-	*at = s + len;
-	return 1;
-}
-
-int df_priority_check(const char *rules, const char **bad)
-{
-	struct rule r;
-	int ret = 1;
-
-	while (rules && ret > 0)
-		ret = rule_next(&rules, &r);
-	if (ret < 0)
-		*bad = rules;
-	return ret < 0 ? ret : 0;
-}
-
 int df_priority_of(const char *rules, const char *comm_name, const char *op_name)
 {
-	struct rule r;
+	struct df_rule r;
 	int sum = 0;
 
-	while (rules && rule_next(&rules, &r) > 0) {
-		const char *mine = r.key_len == 4 ? comm_name : op_name;
-
-		if (strlen(mine) == r.value_len && strncasecmp(mine, r.value, r.value_len) == 0)
-			sum += r.number;
-	}
+	while (rules && df_rule_next(&rules, &r) > 0)
+		if (df_rule_is_for(&r, "comm", comm_name) || df_rule_is_for(&r, "op", op_name))
+			sum += (int)r.number;
 	return sum;
 }
 

@@ -8,13 +8,8 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 
-/*
- * DFSHIM_PRIORITY: the sum of all rules that match. A rule is "key=value:number", rules are separated by
- * commas; keys are comm (the communicator's name) and op (AllReduce, Send, ...). rules NULL: 0.
- */
+/* DFSHIM_PRIORITY: the sum of all rules that match; keys are comm (the communicator's name) and op (AllReduce, Send, ...). rules NULL: 0. */
 int df_priority_of(const char *rules, const char *comm_name, const char *op_name);
-/* 0, or -EINVAL with the rule that can't be understood in *bad (points into rules). */
-int df_priority_check(const char *rules, const char **bad);
 
 void df_policy_init(struct df_policy *p, const struct df_env *env, int gpu);
 

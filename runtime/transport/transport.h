@@ -145,10 +145,11 @@ struct df_net_event {
 /* fn: on a thread that must not wait, under no lock. GONE comes once, DFSHIM_NET_TIMEOUT_MS after the last sign of life. */
 void df_net_on_event(void (*fn)(const struct df_net_event *e));
 /*
- * Networks that a communicator does not take which asks for one by name (NCCL's netName; "" any), as struct df_member has them: all,
- * where the device has none of that name. DFSHIM_NET and NCCL_NET come first, as in NCCL. May take seconds the first time.
+ * Networks that a communicator (by its commName, "" none) does not take which asks for one by name (NCCL's netName; "" any), as struct
+ * df_member has them: all, where the device has none of that name. DFSHIM_NET and NCCL_NET come first, as in NCCL. May take seconds the
+ * first time.
  */
-uint32_t df_net_avoid(int device, const char *name);
+uint32_t df_net_avoid(int device, const char *comm, const char *name);
 /* Where the device is reached over a network, "" not at all; opens it. -errno: it can't be. */
 int df_net_address(int device, char *text, size_t bytes);
 /* Of this process, since its start. */

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: communicators that ask for a network by name (netName) get it side by side in one job; a name that is not there is told; the environment comes first.
+# Description: communicators that ask for a network by name (netName), or have one by a rule of DFSHIM_NET, get it side by side in one job; what is not there is told; the environment comes first.
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -31,6 +31,16 @@ over tcp
 NCCL_NET=IB NET_NAMES=Socket,IB,Fake job 1 netcheck --ranks 2
 over verbs
 
+# Rules by communicator, before its own netName; a word alone is for the others.
+DFSHIM_NET=comm=net0:tcp,comm=NET1:verbs,comm=net2:plugin NET_NAMES=,, job 1 netcheck --ranks 2
+over plugin tcp verbs
+DFSHIM_NET=tcp,comm=net1:verbs NET_NAMES=,,Fake job 1 netcheck --ranks 2 --procs 2
+over tcp verbs
+DFSHIM_NET=comm=net0:tcp NET_NAMES=IB,IB job 1 netcheck --ranks 2
+over tcp verbs
+DFSHIM_NET=off,comm=net0:auto NCCL_NET=IB job 1 netcheck --ranks 2
+over verbs
+
 # What is not there: an error on all ranks, in words; nothing hangs.
 for name in Other IB; do
 	(
@@ -43,6 +53,17 @@ for name in Other IB; do
 	says "asks for network $name (netName), which device 1 does not have"
 	says "the two do not have the network that their communicator asks for"
 done
+not_joined() {
+	DFSHIM_NET=$1 NET_NAMES=, DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 60 "$B/dfshim" run --host -- "$C/netcheck" --ranks 2 --timeout 30
+	echo "status $?"
+}
+NCCL_IB_HCA=nothing not_joined comm=net1:verbs >"$T/out" 2>&1
+says "status 3"
+says "asks for network verbs (DFSHIM_NET), which device 0 does not have"
+says "the two do not have the network that their communicator asks for"
+not_joined comm=net1:off >"$T/out" 2>&1
+says "status 3"
+says "DFSHIM_NET=comm=net1:off keeps nodes apart"
 # In one node nobody needs it.
 NET_NAMES=Other job 2 netcheck --ranks 2
 exit 0

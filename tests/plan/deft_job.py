@@ -2,6 +2,7 @@
 
     deft_job.py FOLDER CASE...
     dfshim run --host -- deft_job.py FOLDER networks     the links are two networks of NCCL's
+    DFSHIM_NET=comm=0:tcp,comm=1:tcp,comm=2:plugin dfshim run --host -- deft_job.py FOLDER rules     the same by rules
 
 The reference keeps CURRENT and FUTURE as sums over ranks and knows nothing of links or parts: parameters must agree.
 """
@@ -27,6 +28,8 @@ CASES = {  # coverage rate, links, momentum, clip
     "preserved": (2.3, 1, 0.0, None),  # the preserver asks for more updates, and gets them
     "harm": (6.0, 1, 0.0, None),  # it asks for more than ten rounds can give: plain DDP
     "networks": (2.3, ["Socket", "Fake"], 0.9, 0.5),  # netName of the links' communicators
+    # commName of the links' communicators, for rules of DFSHIM_NET. PyTorch 2.15 sets it to the group's name, which is its number.
+    "rules": (2.3, ["1", "2"], 0.9, 0.5),
     # Plain DDP after the switch: what happens to rank 1 in iteration ODD.
     "changed": (2.3, 2, 0.9, None),  # buckets
     "no_step": (2.3, 2, 0.9, 0.5),  # a backward pass without a step
@@ -100,10 +103,10 @@ def worker(rank, cases, folder):
         train(rank, case, folder)
 
 
-def by_network(name):
+def by_name(case, name):
     """NCCL's own configuration."""
     options = dist.ProcessGroupNCCL.Options()
-    options.config.net_name = name
+    setattr(options.config, "net_name" if case == "networks" else "comm_name", name)
     return options
 
 
@@ -116,8 +119,8 @@ def train(rank, case, folder):
         device = torch.device("cuda", rank)
         torch.cuda.set_device(device)
         # DDP's own communicator has the first network, so the second is the second link's alone.
-        dist.init_process_group("nccl", init_method=store, rank=rank, world_size=WORLD, pg_options=by_network(links[0]))
-        links = [dist.new_group(pg_options=by_network(name)) for name in links]
+        dist.init_process_group("nccl", init_method=store, rank=rank, world_size=WORLD, pg_options=by_name(case, links[0]))
+        links = [dist.new_group(pg_options=by_name(case, name)) for name in links]
     model, preserve = DDP(network().to(device), bucket_cap_mb=0.002), {"preserved": .02, "harm": .001}.get(case)
     opt = deft.wrap(model, torch.optim.SGD(model.parameters(), 0.05, momentum), links=links, warmup=WARMUP, clip=clip,
                     plan=cr and nonsense(case, times(cr, links)), preserve=preserve)
@@ -235,7 +238,7 @@ def reference(case, profile, fell, asked):
 def main():
     folder = sys.argv[1]
     torch.set_num_threads(1)
-    cases = sys.argv[2:] or [case for case in CASES if case != "networks"]
+    cases = sys.argv[2:] or [case for case in CASES if isinstance(CASES[case][1], int)]
     mp.spawn(worker, (cases, folder), WORLD)
     for case in cases:
         runs = [torch.load(f"{folder}/{case}.{rank}") for rank in range(WORLD)]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: dfshim.deft with two networks as links: groups whose communicators ask for them by netName; parameters are those of a loop without communication.
+# Description: dfshim.deft with two networks as links: groups whose communicators ask for them by netName, or have them by rules of DFSHIM_NET; parameters are those of a loop without communication.
 # Limit: 700 s
 set -u
 . "$SRC/tests/plan/torch.sh"
@@ -12,14 +12,17 @@ torch_python
 . "$SRC/tests/net/plugin.sh"
 plugin 12
 unset CUDA_VISIBLE_DEVICES
-# Each rank is a node.
-DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 600 "$B/dfshim" run --host -- "$P" "$SRC/tests/plan/deft_job.py" "$T" networks >"$T/out" 2>&1 || {
-	tail -n 30 "$T/out"
-	fail "deft_job.py networks"
-}
-says "networks: deft, None"
-for network in tcp plugin; do
-	says "over $network"
+for case in networks rules; do
+	[ $case = networks ] || export DFSHIM_NET=comm=0:tcp,comm=1:tcp,comm=2:plugin
+	# Each rank is a node.
+	DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 300 "$B/dfshim" run --host -- "$P" "$SRC/tests/plan/deft_job.py" "$T" $case >"$T/out" 2>&1 || {
+		tail -n 30 "$T/out"
+		fail "deft_job.py $case"
+	}
+	says "$case: deft, None"
+	for network in tcp plugin; do
+		says "over $network"
+	done
+	grep "^$case:" "$T/out"
 done
-grep "^networks:" "$T/out"
 exit 0

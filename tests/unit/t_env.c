@@ -11,8 +11,9 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/rules.h"
 
-enum kind { KIND_ENUM, KIND_INT, KIND_STR };
+enum kind { KIND_ENUM, KIND_INT, KIND_STR, KIND_RULES };
 
 static const struct row {
 	enum kind kind;
@@ -26,10 +27,13 @@ static const struct row {
 	{KIND_INT, #name, NULL, def, min, max, offsetof(struct df_env, id)},
 #define DF_ENV_STR(id, name, def, help)                                                            \
 	{KIND_STR, #name, NULL, 0, 0, 0, offsetof(struct df_env, id)},
+#define DF_ENV_RULES(id, name, def, keys, words, help)                                             \
+	{KIND_RULES, #name, words, 0, 0, 0, offsetof(struct df_env, id)},
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 };
 
 static struct df_env parse_one(const char *name, const char *value)
@@ -60,7 +64,7 @@ START_TEST(t_defaults)
 	ck_assert_int_eq(e.nr_errors, 0);
 	for (i = 0; i < DF_ARRAY_LEN(rows); i++) {
 		ck_assert_int_eq(e.set[i], 0);
-		if (rows[i].kind != KIND_STR)
+		if (rows[i].kind == KIND_ENUM || rows[i].kind == KIND_INT)
 			ck_assert_msg(number(&e, &rows[i]) == rows[i].def, "%s", rows[i].name);
 	}
 	ck_assert_int_eq(e.timeout_ms, 30000);
@@ -115,6 +119,31 @@ START_TEST(t_rows)
 		ck_assert_msg(e.nr_errors == 1 && number(&e, r) == r->def, "%s=%s", r->name, text);
 		e = parse_one(r->name, "auto");
 		ck_assert_msg(e.nr_errors == (r->def != DF_AUTO), "%s=auto", r->name);
+	} else if (r->kind == KIND_RULES) {
+		const char *bad[] = {"nonsense",
+				     "comm=a",
+				     "comm=:1",
+				     "=a:tcp",
+				     "comm=a:",
+				     "comm:a=tcp:",
+				     "net=a:tcp",
+				     "net=a:1",
+				     "op=a:tcp",
+				     "comm=a:tcp x",
+				     "comm=a:1x",
+				     "17",
+				     "comm=a:9999999999999999999999"};
+		const char *good =
+			r->values ? "comm=a:b:TCP, auto,,comm=x:off" : "op=a:b:-7, comm=b:3";
+		size_t i;
+
+		for (i = 0; i < DF_ARRAY_LEN(bad); i++) {
+			e = parse_one(r->name, bad[i]);
+			ck_assert_msg(e.nr_errors == 1 && !e.set[_i], "%s=%s", r->name, bad[i]);
+		}
+		e = parse_one(r->name, good);
+		ck_assert_msg(!e.nr_errors && e.set[_i], "%s=%s", r->name, good);
+		ck_assert_str_eq(*(const char **)((char *)&e + r->offset), good);
 	} else {
 		e = parse_one(r->name, "some text");
 		ck_assert_str_eq(*(const char **)((char *)&e + r->offset), "some text");
@@ -183,8 +212,29 @@ START_TEST(t_expand)
 }
 END_TEST
 
+/* The first rule for a name counts, else the word alone, wherever it stands, else the first word. */
+START_TEST(t_rules)
+{
+	const char *words = "auto|tcp|verbs", *rules = "comm=a:tcp,verbs,comm=A:auto,comm=b:c:auto";
+	struct df_rule r;
+
+	ck_assert_int_eq(df_rules_word(rules, "comm", "A", words), 1);
+	ck_assert_int_eq(df_rules_word(rules, "comm", "b:c", words), 0);
+	ck_assert_int_eq(df_rules_word(rules, "comm", "", words), 2);
+	ck_assert_int_eq(df_rules_word(rules, "comm", "ab", words), 2);
+	ck_assert_int_eq(df_rules_word("comm=a:tcp", "comm", "b", words), 0);
+	ck_assert_int_eq(df_rules_word(NULL, "comm", "b", words), 0);
+	ck_assert(df_rules_have(rules, words, 0) && !df_rules_have("comm=a:tcp", words, 0));
+	rules = "op=x:-3";
+	ck_assert_int_eq(df_rule_next(&rules, &r), 1);
+	ck_assert(r.is_number && r.number == -3 && df_rule_is_for(&r, "op", "X") &&
+		  !df_rule_is_for(&r, "comm", "x"));
+	ck_assert_int_eq(df_rule_next(&rules, &r), 0);
+}
+END_TEST
+
 int main(void)
 {
 	return DF_TESTS("environment", {t_defaults}, {t_rows, DF_ENV_NR_ROWS}, {t_names_of_others},
-			{t_process}, {t_expand});
+			{t_process}, {t_expand}, {t_rules});
 }

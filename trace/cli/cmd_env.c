@@ -7,22 +7,25 @@
 #include "trace/cli/cli.h"
 #include "trace/say/json.h"
 
-enum kind { KIND_ENUM, KIND_INT, KIND_STR };
+enum kind { KIND_ENUM, KIND_INT, KIND_STR, KIND_RULES };
 
 static const struct row {
 	enum kind kind;
-	const char *name, *values, *unit, *help, *def_text;
+	const char *name, *values, *unit, *help, *def_text, *keys;
 	long def, min, max;
 } rows[DF_ENV_NR_ROWS] = {
 #define DF_ENV_ENUM(id, name, def, values, help)                                                   \
-	{KIND_ENUM, #name, values, NULL, help, NULL, def, 0, 0},
+	{KIND_ENUM, #name, values, NULL, help, NULL, NULL, def, 0, 0},
 #define DF_ENV_INT(id, name, def, min, max, unit, help)                                            \
-	{KIND_INT, #name, NULL, unit, help, NULL, def, min, max},
-#define DF_ENV_STR(id, name, def, help) {KIND_STR, #name, NULL, NULL, help, def, 0, 0, 0},
+	{KIND_INT, #name, NULL, unit, help, NULL, NULL, def, min, max},
+#define DF_ENV_STR(id, name, def, help) {KIND_STR, #name, NULL, NULL, help, def, NULL, 0, 0, 0},
+#define DF_ENV_RULES(id, name, def, keys, words, help)                                             \
+	{KIND_RULES, #name, words, NULL, help, def, keys, 0, 0, 0},
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 };
 
 /* The value of row i in env as text; NULL: none. */
@@ -44,10 +47,12 @@ static const char *value_text(const struct df_env *env, int row, char *buf, size
 #define DF_ENV_STR(id, name, def, help)                                                            \
 	case DF_ENV_ROW_##id:                                                                      \
 		return env->id;
+#define DF_ENV_RULES(id, name, def, keys, words, help) DF_ENV_STR(id, name, def, help)
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR
+#undef DF_ENV_RULES
 	}
 	if (rows[row].kind == KIND_ENUM) {
 		values = rows[row].values;
@@ -69,18 +74,22 @@ static void allowed_text(const struct row *r, char *buf, size_t size)
 	else if (r->kind == KIND_INT)
 		snprintf(buf, size, "%s%ld..%ld %s", r->def == DF_AUTO ? "auto, " : "", r->min,
 			 r->max, r->unit);
+	else if (r->kind == KIND_RULES)
+		snprintf(buf, size, "%s%sKEY=NAME:%s, separated by commas; KEY: %s",
+			 r->values ? r->values : "", r->values ? " for all, " : "",
+			 r->values ? "one of these" : "NUMBER", r->keys);
 	else
 		snprintf(buf, size, "text");
 }
 
 static json_t *row_json(const struct df_env *now, const struct df_env *def, int i)
 {
-	static const char *const kinds[] = {"enum", "integer", "string"};
+	static const char *const kinds[] = {"enum", "integer", "string", "rules"};
 	const struct row *r = &rows[i];
 	json_t *o = json_pack("{s:s, s:s}", "name", r->name, "type", kinds[r->kind]), *list;
 	char buf[2][64];
 
-	if (r->kind == KIND_ENUM) {
+	if (r->values) {
 		list = json_array();
 		for (const char *v = r->values; *v; v += strcspn(v, "|"), v += *v == '|')
 			json_array_append_new(list, json_stringn(v, strcspn(v, "|")));

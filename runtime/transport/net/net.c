@@ -123,12 +123,10 @@ static const struct df_net_ops *named(const char *name)
 	return !strcasecmp(name, "IB") ? &df_net_verbs : &df_net_plugin;
 }
 
-/* What the environment says; NULL: nothing. */
-static const struct df_net_ops *only_one(void)
+/* What a setting (DF_NET_*) asks for; NULL: any. */
+static const struct df_net_ops *set_to(int net)
 {
-	const struct df_env *env = df_env();
-
-	switch (env->net) {
+	switch (net) {
 	case DF_NET_TCP:
 		return &df_net_tcp;
 	case DF_NET_VERBS:
@@ -136,15 +134,34 @@ static const struct df_net_ops *only_one(void)
 	case DF_NET_PLUGIN:
 		return &df_net_plugin;
 	default:
-		return named(env->nccl_net);
+		return named(df_env()->nccl_net);
 	}
 }
 
+static int wants(int net, const struct df_net_ops *ops)
+{
+	const struct df_net_ops *one = set_to(net);
+
+	return net != DF_NET_OFF && (!one || one == ops);
+}
+
+/* By some communicator. */
 static int is_wanted(const struct df_net_ops *ops)
 {
-	const struct df_net_ops *only = only_one();
+	int net, is = wants(df_env_net(""), ops);
 
-	return !only || only == ops;
+	for (net = DF_NET_AUTO; net <= DF_NET_PLUGIN && !is; net++)
+		is = df_env_net_has(net) && wants(net, ops);
+	return is;
+}
+
+static int nr_wanted(void)
+{
+	int i, nr = 0;
+
+	for (i = 0; i < DF_NET_MEDIA; i++)
+		nr += is_wanted(df_net_media[i]);
+	return nr;
 }
 
 /* What can carry frames here, of what is asked for. Once, by one thread at a time. */
@@ -158,15 +175,26 @@ static void find_media(struct df_net_ep *ep)
 	ep->looked = 1;
 }
 
-uint32_t df_net_avoid(int device, const char *name)
+uint32_t df_net_avoid(int device, const char *comm, const char *name)
 {
-	const struct df_net_ops *ops = only_one() ? NULL : named(name);
-	const struct df_ncclnet *plugin;
-	struct df_net_ep *ep = ops ? ep_get(device) : NULL;
+	int net = df_env_net(comm), i;
+	const struct df_net_ops *ops = set_to(net);
+	const struct df_ncclnet *plugin = NULL;
+	const char *by = net != DF_NET_AUTO ? "DFSHIM_NET" : ops ? "NCCL_NET" : "netName";
 	uint32_t avoid = DF_NET_NONE;
-	int i;
+	struct df_net_ep *ep;
 
-	if (!ops || !ep)
+	if (net == DF_NET_OFF)
+		return DF_NET_NONE;
+	/* There is nothing to choose from. */
+	if (nr_wanted() == 1)
+		return 0;
+	if (ops)
+		name = ops->name;
+	else
+		ops = named(name);
+	ep = ops ? ep_get(device) : NULL;
+	if (!ep)
 		return 0;
 	df_mutex_lock(&eps_lock);
 	find_media(ep);
@@ -174,22 +202,26 @@ uint32_t df_net_avoid(int device, const char *name)
 	for (i = 0; i < DF_NET_MEDIA; i++)
 		if (df_net_media[i] == ops && ep->media & 1u << i)
 			avoid &= ~(1u << i);
-	plugin = ops == &df_net_plugin && avoid != DF_NET_NONE ? df_ncclnet_get() : NULL;
+	if (ops == &df_net_plugin && name != ops->name && avoid != DF_NET_NONE)
+		plugin = df_ncclnet_get();
 	if (plugin && strcasecmp(plugin->name, name))
 		avoid = DF_NET_NONE;
 	if (avoid == DF_NET_NONE)
-		df_warn("the communicator asks for network %s (netName), which device %d does not have: "
+		df_warn("the communicator asks for network %s (%s), which device %d does not have: "
 			"ranks on other nodes cannot be reached; `dfshim net` lists networks",
-			name, device);
+			name, by, device);
 	return avoid;
 }
 
 int df_net_address(int device, char *text, size_t bytes)
 {
-	struct df_net_ep *ep = ep_get(device);
+	struct df_net_ep *ep;
 	int ret = 0;
 
 	*text = '\0';
+	if (!nr_wanted())
+		return 0;
+	ep = ep_get(device);
 	if (!ep)
 		return -ENOMEM;
 	df_mutex_lock(&eps_lock);

@@ -1,6 +1,7 @@
 /*
  * Communicators that ask for a network by name (ncclConfig_t's netName), NET_NAMES: comma-separated, "" any. For each a
- * communicator of all ranks, and one that is split from the first and asks for itself; collectives take turns on all of them.
+ * communicator of all ranks, and one that is split from the first and asks for itself; collectives take turns on all of them. Those
+ * of the first name are called (commName) "net0", those of the second "net1", and so on, for rules of DFSHIM_NET.
  */
 #include "../client.h"
 
@@ -41,6 +42,10 @@ static int run(struct client_rank *me)
 	CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	CUDA(cudaMalloc((void **)&buf, COUNT * sizeof(*buf)));
 	for (i = 0; i < nr; i++) {
+		char called[16];
+
+		snprintf(called, sizeof(called), "net%d", i);
+		config.commName = called;
 		config.netName = names[i][0] ? names[i] : NULL;
 		NCCL(ncclCommInitRankConfig(&comms[i], me->nr_ranks, client_ids[i], me->rank,
 					    &config));

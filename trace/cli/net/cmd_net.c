@@ -237,8 +237,8 @@ static int only_medium(char *by, size_t size)
 	const struct df_env *env = df_env();
 
 	snprintf(by, size, "DFSHIM_NET=%s", df_env_text(DF_ENV_ROW_net));
-	if (env->net != DF_NET_AUTO || !env->nccl_net || !env->nccl_net[0])
-		return env->net;
+	if (df_env_net("") != DF_NET_AUTO || !env->nccl_net || !env->nccl_net[0])
+		return df_env_net("");
 	snprintf(by, size, "NCCL_NET=%.40s", env->nccl_net);
 	return !strcasecmp(env->nccl_net, "Socket") ? DF_NET_TCP
 	       : !strcasecmp(env->nccl_net, "IB")   ? DF_NET_VERBS

@@ -131,10 +131,10 @@ static void say_missed(const char *why, int aloud)
 {
 	const struct df_env *env = df_env();
 
-	if (env->net == DF_NET_PLUGIN)
-		df_warn("DFSHIM_NET=plugin, but no network plugin can be used: %s; NCCL_NET_PLUGIN "
+	if (df_env_net_has(DF_NET_PLUGIN))
+		df_warn("DFSHIM_NET=%s, but no network plugin can be used: %s; NCCL_NET_PLUGIN "
 			"names which to load",
-			why);
+			env->net, why);
 	else if (aloud)
 		df_warn("no network plugin can be used: %s; NCCL_NET_PLUGIN names others, or none",
 			why);

@@ -8,9 +8,9 @@
 static int absent_start(struct df_net_ep *ep)
 {
 	(void)ep;
-	if (df_env()->net == DF_NET_VERBS)
-		df_warn_once(
-			"DFSHIM_NET=verbs, but this dfshim was built without infiniband/verbs.h");
+	if (df_env_net_has(DF_NET_VERBS))
+		df_warn_once("DFSHIM_NET=%s, but this dfshim was built without infiniband/verbs.h",
+			     df_env()->net);
 	return -ENOTSUP;
 }
 

@@ -271,8 +271,8 @@ static void say_missed(const char *why)
 {
 	const struct df_env *env = df_env();
 
-	if (env->net == DF_NET_VERBS)
-		df_warn_once("DFSHIM_NET=verbs, but no RDMA port can be used: %s", why);
+	if (df_env_net_has(DF_NET_VERBS))
+		df_warn_once("DFSHIM_NET=%s, but no RDMA port can be used: %s", env->net, why);
 	else if (!env->nccl_ib_disable &&
 		 (env->set[DF_ENV_ROW_nccl_ib_hca] || env->set[DF_ENV_ROW_nccl_ib_gid_index] ||
 		  env->set[DF_ENV_ROW_nccl_ibverbs_lib]))
