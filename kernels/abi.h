@@ -62,6 +62,7 @@ enum df_inst_flag {
 	DF_INST_RAW_SRC = 1, /* the source operand is this rank's untouched input: premultiply it */
 	DF_INST_RAW_DST = 2, /* likewise the destination as second operand (REDUCE) */
 	DF_INST_FINAL = 4,   /* the value produced is the whole reduction: postprocess it */
+	DF_INST_STAYS = 8, /* what it sends stays until it is received (runtime/program/stays.c) */
 };
 
 /* Another block of the same rank must have finished an instruction of the same loop. */
@@ -158,38 +159,37 @@ enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_P
 
 /* The largest slice that the low-latency protocols carry: a block has two of them at hand. */
 #define DF_WORDS_BYTES 4096
+#define DF_CONN_REFS   16 /* slots, at most, of a connector whose slices may go by reference */
 
 /*
  * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS.
  * Positions count slices since the connector's collective was registered and never wrap in practice.
  */
 struct df_conn_hdr {
-	uint64_t
-		tail; /* slices sent: written by the sender only, polled by the receiver (Simple) */
+	uint64_t tail; /* slices sent: by the sender only, polled by the receiver (Simple) */
 	uint64_t pad0[7];
 	uint64_t head; /* slices consumed: written by the receiver only, polled by the sender */
 	uint64_t pad1[7];
-	uint64_t wanted; /* the owner would like it back: see runtime/coll/recycle.c */
-	uint64_t key;	 /* whose connector this is */
+	uint64_t refs[DF_CONN_REFS]; /* of each slot, see df_kconn.refs */
+	uint64_t wanted;	     /* the owner would like it back: see runtime/coll/recycle.c */
+	uint64_t key;		     /* whose connector this is */
 	uint32_t nr_slots, slot_bytes;
-	uint64_t pad2[5];
+	uint64_t withdrawn; /* 1: what the sender has named is no longer to be read */
 };
-#define DF_CONN_SLOTS 256
+#define DF_CONN_SLOTS 320
 
 /*
  * A connector whose slots and counters lie in the memory of a GPU: this follows its header instead of the slots.
  * The header's own counters then only follow what instances the host has taken note of; no block uses them.
- * There, tail is at 0 and head at DF_CONN_HEAD of `offset`, the slots at DF_CONN_SLOTS.
+ * At `offset` there is such a header again, of which tail, head and refs are used, and the slots.
  */
 struct df_conn_far {
-	uint64_t
-		ready; /* released by the owner's block when the counters are set; nothing is announced before */
+	uint64_t ready; /* released by the owner's block: counters are set, it is announced */
 	uint64_t chunk; /* which piece of the owner's GPU memory, counted in its process */
 	uint64_t chunk_bytes, offset;
 	uint64_t addr;	    /* of the connector in the owner's process */
 	uint8_t handle[64]; /* opens the chunk in another process (CUipcMemHandle) */
 };
-#define DF_CONN_HEAD 64
 
 /* Where a sleeping process is woken: its futex word, in memory that its peers map. */
 struct df_bell {
@@ -200,16 +200,19 @@ struct df_bell {
 	uint32_t pad[12];
 };
 
+/* WITHDRAWN: CONNECTED, but what the sender has named is no longer to be read (runtime/coll/byref.c). */
+enum df_kconn_state { DF_KCONN_OPEN, DF_KCONN_CONNECTED, DF_KCONN_WITHDRAWN = 3 };
+
 /* One end of a connector as a block sees it. Filled by the host, then `state` is released. */
 struct df_kconn {
-	uint32_t state; /* 0 not connected yet, 1 connected, 2 the peer is gone */
+	uint32_t state; /* enum df_kconn_state */
 	uint32_t nr_slots, slot_bytes;
 	uint32_t per_loop;
-	uint32_t proto; /* enum df_proto; the same on both ends */
-	uint32_t
-		credit; /* low-latency protocols: head is published every so many slices; at least 1 */
+	uint32_t proto;	 /* enum df_proto; the same on both ends */
+	uint32_t credit; /* low-latency protocols: head is published every so many slices */
 	uint64_t *tail, *head;
 	uint8_t *slots;
+	uint64_t *refs; /* by slot: where a slice lies that was not copied, or 0; NULL: all are */
 	struct df_bell *bell; /* of the peer's process; NULL where the peer polls */
 	uint64_t seen;	      /* the peer's counter when we last looked; the block's own */
 	uint64_t peer;	      /* whose other end it is: equal for the connectors of one daemon */
@@ -390,17 +393,15 @@ struct df_policy {
 	uint64_t quit_ns; /* time without progress before a block leaves by itself; on a GPU */
 	uint64_t gang;	  /* a common order ends with each such operation of a collective; 0 none */
 	uint32_t order;	  /* 0 fifo, 1 priority */
-	uint32_t
-		share; /* by priority: percent of the work that the less urgent tasks get if they can move */
-	uint32_t
-		urgent; /* by priority: threshold of an urgent task in work, once after each of its slices */
+	uint32_t share;	  /* by priority: percent of the work that less urgent tasks get */
+	uint32_t urgent;  /* by priority: threshold of an urgent task after its slices */
 	/* 1: also report START to the CQ, but only of what then has to wait; 2: of all at once, and PREEMPT, RESUME */
 	uint32_t events;
 };
 
 struct df_kstats {
 	uint64_t slices, operations, preemptions, context_loads, context_saves, quits, max_queue;
-	uint64_t polls;
+	uint64_t polls, refs; /* refs: slices sent by reference */
 };
 
 struct df_kblock {
@@ -434,8 +435,7 @@ struct df_kdaemon {
 	/* GPU memory for contexts that are not in shared memory: nr_lines of DF_LINE_BYTES a block; NULL: none. */
 	void *lines;
 	uint32_t nr_lines;
-	uint32_t
-		leave; /* a block: nothing to do in any of them, all leave; cleared before each launch */
+	uint32_t leave; /* a block: nothing to do in any, all leave; cleared before a launch */
 };
 
 #define DF_LINE_BYTES 2048

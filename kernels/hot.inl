@@ -362,13 +362,13 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 		 * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c): without it the
 		 * connector's pointers could be read before they are set.
 		 */
-		return dfk_load_acquire_sys(&k->state) == 1;
-	if (k->state == 1)
+		return dfk_load_acquire_sys(&k->state) & DF_KCONN_CONNECTED;
+	if (k->state & DF_KCONN_CONNECTED)
 		return 1;
 	i = (uint32_t)(k - h->conn);
 	o = i < ctx->nr_send ? h->send_home + i : h->recv_home + (i - ctx->nr_send);
 	/* ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c), as above. */
-	if (dfk_load_acquire_sys(&o->state) != 1)
+	if (!(dfk_load_acquire_sys(&o->state) & DF_KCONN_CONNECTED))
 		return 0;
 	*k = *o;
 	return 1;
@@ -588,7 +588,7 @@ struct dfk_fetch {
 DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 {
 	(void)ctx;
-	return dfk_load_acquire_sys(&k->state) == 1;
+	return dfk_load_acquire_sys(&k->state) & DF_KCONN_CONNECTED;
 }
 
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)

@@ -13,7 +13,8 @@ struct dfk_shared {
 	const struct df_inst *inst;
 	uint64_t loop;
 	const uint8_t *from; /* slot received from, or the stage */
-	uint8_t *to;	     /* slot sent to, or the stage */
+	uint8_t *to;	     /* slot sent to, or the stage; NULL: by reference */
+	const uint8_t *ref;  /* what is sent by reference; NULL: it is copied */
 	uint64_t recv_pos, send_pos;
 	struct dfk_words get, put;
 };
@@ -45,6 +46,32 @@ DFK uint8_t *dfk_base(const struct df_kcoll *c, const struct df_kinst *in, uint3
 	if (buf == DF_BUF_IN)
 		return (uint8_t *)(uintptr_t)in->in;
 	return buf == DF_BUF_OUT ? (uint8_t *)in->out : c->scratch;
+}
+
+/*
+ * Where the slice lies that is about to be sent, if its receiver may read it there; NULL: it is to be copied.
+ * The last slices of an instance, as many as there are slots, are copied: so the last of those by reference has been
+ * received before the last slice can be sent, and nobody has to wait for a receiver who did not have to before.
+ */
+DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
+			   const struct df_kconn *s, const struct dfk_shared *sh)
+{
+	const struct df_kcoll *c = ctx->coll;
+	uint64_t total = c->loops * s->per_loop, off, n;
+	int sends = inst->op == DF_OP_SEND;
+	uint32_t buf = sends ? inst->src_buf : inst->dst_buf;
+
+	if (!s->refs || !(inst->flags & DF_INST_STAYS) ||
+	    sh->send_pos - ctx->finished * total + s->nr_slots >= total)
+		return NULL;
+	/* What is multiplied on its way lies nowhere. */
+	if (sends && c->redop == DF_PREMULSUM && (inst->flags & DF_INST_RAW_SRC))
+		return NULL;
+	n = dfk_tile(c, buf, sends ? inst->src : inst->dst, sh->loop, &off);
+	/* The receiver may take as much as a slice can hold. */
+	if (n * c->elem_bytes != dfk_slice_bytes(c, 1, sh->loop))
+		return NULL;
+	return dfk_base(c, dfk_now(ctx), buf) + off * c->elem_bytes;
 }
 
 /* May the instance touch the user's buffers? */
@@ -137,8 +164,17 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 			if (r->seen <= sh->recv_pos)
 				return 0;
 		}
-		if (!sh->takes)
-			sh->from = r->slots + sh->recv_pos % r->nr_slots * r->slot_bytes;
+		if (!sh->takes) {
+			uint64_t slot = sh->recv_pos % r->nr_slots;
+			/* Relaxed: it comes before the tail, which has been acquired. */
+			uint64_t ref = r->refs ? dfk_load_relaxed_sys(&r->refs[slot]) : 0;
+
+			/* Relaxed: who sets it waits until this turn is over. */
+			if (ref && dfk_load_relaxed_sys(&r->state) == DF_KCONN_WITHDRAWN)
+				return 0;
+			sh->from = ref ? (const uint8_t *)(uintptr_t)ref
+				       : r->slots + slot * r->slot_bytes;
+		}
 	}
 	if (inst->send_conn != DF_NO_CONN) {
 		struct df_kconn *s = &ctx->send[inst->send_conn];
@@ -161,7 +197,9 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 				     dfk_slice_bytes(c, inst->cnt, sh->loop));
 			sh->to = (uint8_t *)stage->out;
 		} else {
-			sh->to = s->slots + sh->send_pos % s->nr_slots * s->slot_bytes;
+			sh->ref = dfk_ref(ctx, inst, s, sh);
+			sh->to = sh->ref ? NULL
+					 : s->slots + sh->send_pos % s->nr_slots * s->slot_bytes;
 		}
 	}
 	sh->ctx = ctx;
@@ -186,7 +224,7 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	int recvs = inst->recv_conn != DF_NO_CONN, sends = inst->send_conn != DF_NO_CONN;
 	int premul = c->redop == DF_PREMULSUM;
 
-	if (op == DF_OP_NOP)
+	if (op == DF_OP_NOP || (op == DF_OP_SEND && !sh->to))
 		return;
 	for (q = 0; q < inst->cnt; q++) {
 		uint64_t at = q * c->tile_elems * eb, off, n = UINT64_MAX;
@@ -208,7 +246,7 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 		if (n == 0)
 			continue;
 		m.dst = dst;
-		m.dst2 = sends ? sh->to + at : NULL;
+		m.dst2 = sends && sh->to ? sh->to + at : NULL;
 		m.a = recvs ? sh->from + at : src;
 		m.b = recvs ? src : (op == DF_OP_REDUCE ? dst : NULL);
 		m.elems = n;
@@ -294,6 +332,12 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	/* In front of the fence: who sees `done` has to see it, or he takes the gate for one that nobody opens. */
 	if (last && c->nr_blocks == 1 && sh->now->gate)
 		dfk_store_relaxed_sys(&sh->now->gate->opened, sh->now->done_value);
+	if (s && s->refs) {
+		/* Relaxed: the tail, which is released below, is seen after it. */
+		dfk_store_relaxed_sys(&s->refs[sh->send_pos % s->nr_slots],
+				      (uint64_t)(uintptr_t)sh->ref);
+		blk->stats.refs += sh->ref != NULL;
+	}
 	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs that are named there. */
 	if (gives || (s && !sh->puts) || c->nr_deps || (last && c->nr_blocks == 1))
 		dfk_fence_release_sys();

@@ -132,4 +132,14 @@ sed -n 's/^DF_COST([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' tests/kernels/costs.def 
 		print "| " $1 " | " $2 " |"
 	}' | splice docs/kernels.md costs
 
+sed -n 's/^DF_COPIES([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' tests/kernels/costs.def | awk -F'\t' '
+	BEGIN {
+		print "| 16 KiB | bytes copied into slots before | now |"
+		print "|---|---|---|"
+	}
+	{
+		gsub(/, /, " | ", $2)
+		print "| " $1 " | " $2 " |"
+	}' | splice docs/kernels.md copies
+
 [ ! -e "$tmp/bad" ]

@@ -130,6 +130,7 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->tail = now.tail;
 	k->head = now.head;
 	k->slots = now.slots;
+	k->refs = df_refs_reach(coll, end) ? now.refs : NULL;
 	k->bell = now.bell;
 	k->base = now.base;
 	k->peer = peer->proc + (uint64_t)peer->device;
@@ -142,7 +143,8 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	if (now.fresh)
 		__atomic_store_n(&k->fresh, now.fresh, __ATOMIC_RELEASE);
 	else
-		__atomic_store_n(&k->state, 1, __ATOMIC_RELEASE); /* pairs as above */
+		/* RELEASE pairs as above. */
+		__atomic_store_n(&k->state, df_refs_state(end), __ATOMIC_RELEASE);
 }
 
 /* The block is to set the counters, which the host can't reach. */
@@ -372,7 +374,7 @@ void df_coll_disconnect(struct df_coll *coll)
 		if (!end->conn)
 			continue;
 		if (!end->owner) {
-			if (end->k->state == 1)
+			if (end->k->state)
 				end->tl->unuse(end->conn);
 			end->tl->forget(end->conn);
 		} else if (keep && unconsumed(end->conn)) {

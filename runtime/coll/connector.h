@@ -33,6 +33,15 @@ void df_conn_reap(void); /* closes what a peer still used when we left */
 /* At the end: until sends have been received, living: of communicators that were not destroyed too; bounded. */
 void df_conn_linger(int living);
 
+/* byref.c: slices that the receiver reads where the sender has them. All under dev->lock. */
+int df_refs_reach(const struct df_coll *coll, const struct df_cend *end); /* 1: an end's may be */
+uint32_t
+df_refs_state(const struct df_cend *end); /* enum df_kconn_state of an end that is connected */
+/* What a communicator's operations have named that have not ended is not to be read any more: connectors that are concerned. */
+uint32_t df_refs_withdraw(struct df_comm *comm);
+/* Ends of this device that are concerned: its blocks know it from their next turn on. */
+uint32_t df_refs_withdrawn(struct df_dev *dev);
+
 /* recycle.c: connectors of idle collectives, under a budget. All under dev->lock. */
 int df_conn_movable(const struct df_cend *end); /* it has a connector that could be given back */
 void df_conn_make_room(const struct df_coll *coll, uint64_t bytes); /* before it makes one */

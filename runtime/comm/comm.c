@@ -391,6 +391,27 @@ int df_comm_finalize(struct df_comm *comm)
 	return 0;
 }
 
+/* No block of this process reads any more what the communicator's operations have named, nor will; theirs have dropped them. */
+static void withdraw(struct df_comm *comm)
+{
+	uint32_t n;
+	int i;
+
+	df_mutex_lock(&comm->dev->lock);
+	n = df_refs_withdraw(comm);
+	df_mutex_unlock(&comm->dev->lock);
+	for (i = 0; i < df_rt.nr_devs && n; i++) {
+		struct df_dev *dev = &df_rt.devs[i];
+		uint32_t concerned;
+
+		df_mutex_lock(&dev->lock);
+		concerned = df_refs_withdrawn(dev);
+		df_mutex_unlock(&dev->lock);
+		if (concerned)
+			df_engine_purge(dev);
+	}
+}
+
 /* Ends what is in flight on the communicator; the state says already why. */
 void df_comm_end_operations(struct df_comm *comm)
 {
@@ -403,6 +424,7 @@ void df_comm_end_operations(struct df_comm *comm)
 	df_sq_drop(dev);
 	df_mutex_unlock(&dev->lock);
 	df_engine_purge(dev);
+	withdraw(comm);
 	df_mutex_lock(&dev->lock);
 	HASH_ITER(hh, comm->registry.all, coll, tmp)
 	{

@@ -83,6 +83,7 @@ void df_stats_write(void)
 			sum.context_loads += s->context_loads;
 			sum.context_saves += s->context_saves;
 			sum.polls += s->polls;
+			sum.refs += s->refs;
 			sum.max_queue = DF_MAX(sum.max_queue, s->max_queue);
 		}
 	}
@@ -93,7 +94,7 @@ void df_stats_write(void)
 		     "\"slices\": %llu, \"preemptions\": %llu, \"context_loads\": %llu, "
 		     "\"context_saves\": %llu, \"quits\": %llu, \"launches\": %llu, "
 		     "\"releases\": %llu, \"reordered\": %llu, \"sqe_ns\": %llu, \"cqe_ns\": %llu, "
-		     "\"max_queue\": %llu, \"recycled\": %llu, "
+		     "\"max_queue\": %llu, \"recycled\": %llu, \"by_reference\": %llu, "
 		     "\"connector_bytes\": %llu, \"messages\": %llu, "
 		     "\"message_frames\": %llu, \"net_bytes_sent\": %llu, "
 		     "\"net_bytes_received\": %llu, \"net_resent\": %llu, \"net_dropped\": %llu, "
@@ -105,11 +106,12 @@ void df_stats_write(void)
 		     (unsigned long long)released, (unsigned long long)reordered,
 		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
 		     (unsigned long long)sum.max_queue, (unsigned long long)recycled,
-		     (unsigned long long)df_tl_most(), (unsigned long long)messages,
-		     (unsigned long long)frames, (unsigned long long)net.bytes_sent,
-		     (unsigned long long)net.bytes_got, (unsigned long long)net.resent,
-		     (unsigned long long)net.dropped, (unsigned long long)net.faults,
-		     (unsigned long long)net.healed, (unsigned long long)net.lost);
+		     (unsigned long long)sum.refs, (unsigned long long)df_tl_most(),
+		     (unsigned long long)messages, (unsigned long long)frames,
+		     (unsigned long long)net.bytes_sent, (unsigned long long)net.bytes_got,
+		     (unsigned long long)net.resent, (unsigned long long)net.dropped,
+		     (unsigned long long)net.faults, (unsigned long long)net.healed,
+		     (unsigned long long)net.lost);
 	if (strcmp(to, "1") != 0) {
 		fd = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 		if (fd < 0) {

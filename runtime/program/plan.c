@@ -264,6 +264,10 @@ int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struc
 	p->off_conns = off_conns;
 	p->hash = head->hash;
 	snprintf(p->name, sizeof(p->name), "%s", head->name);
+	if (df_program_stays(p, head)) {
+		free(p);
+		return -ENOMEM;
+	}
 	*out = p;
 	return 0;
 
@@ -360,7 +364,9 @@ int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_pro
 				.chunks = plan->chunks,
 				.min_slots = min_slots,
 				.max_bytes = plan->max_bytes,
-				.hash = plan_hash(plan)};
+				.hash = plan_hash(plan),
+				.kind = plan->kind,
+				.root = plan->root};
 	uint32_t max_cnt = 1;
 
 	if (!progs)

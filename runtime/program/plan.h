@@ -90,7 +90,14 @@ struct df_phead {
 	uint32_t chunks, min_slots,
 		max_cnt; /* max_cnt: at least this; 0: as the instructions have it */
 	uint64_t max_bytes, hash;
+	enum df_coll_kind kind; /* what may lie in one place, see df_coll_alias() */
+	int root;
 };
+/*
+ * Marks what stays where it is (DF_INST_STAYS) until it has been received, whether or not the call is in place. head: kind,
+ * nranks, rank, root. -ENOMEM.
+ */
+int df_program_stays(struct df_program *p, const struct df_phead *head);
 int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struct df_program **out);
 
 /* An empty plan with the chunk numbers of NCCL's definition; NULL: no memory. */

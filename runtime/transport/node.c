@@ -224,9 +224,13 @@ void df_node_end(const struct df_conn *conn, struct df_kconn *out)
 	out->bell = c->bell;
 	out->fresh = NULL;
 	if (c->far) {
-		out->tail = (uint64_t *)(uintptr_t)c->addr;
-		out->head = (uint64_t *)(uintptr_t)(c->addr + DF_CONN_HEAD);
-		out->slots = (uint8_t *)(uintptr_t)(c->addr + DF_CONN_SLOTS);
+		/* Memory of a GPU: its addresses are all that we take. */
+		struct df_conn_hdr *far = (struct df_conn_hdr *)(uintptr_t)c->addr;
+
+		out->tail = &far->tail;
+		out->head = &far->head;
+		out->refs = far->refs;
+		out->slots = (uint8_t *)far + DF_CONN_SLOTS;
 		if (conn->owner) {
 			out->base = c->base;
 			out->fresh = &df_node_far(c)->ready;
@@ -236,6 +240,7 @@ void df_node_end(const struct df_conn *conn, struct df_kconn *out)
 	out->tail = &conn->hdr->tail;
 	out->head = &conn->hdr->head;
 	out->slots = (uint8_t *)conn->hdr + DF_CONN_SLOTS;
+	out->refs = conn->hdr->refs;
 }
 
 void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_peer *peer)

@@ -6,6 +6,9 @@ for n in 1 2 4 7; do
 	card p2pcheck --ranks $n --seed "$SEED"
 done
 card p2pcheck --procs 3 --seed "$SEED"
+# Ranks of one GPU read one another's buffers, which are written as soon as an operation has ended or was aborted.
+CUDA_VISIBLE_DEVICES=0 card refcheck --ranks 2 --seed "$SEED"
+grep -q '"by_reference": [1-9]' "$T/stats" || fail "refcheck: no slice by reference: $(cat "$T/stats")"
 card splitcheck --ranks 5
 card splitcheck --procs 4
 card nbcheck --ranks 4

@@ -41,6 +41,7 @@ struct gpu {
 	int paced, gone;
 	uint32_t given;
 	struct df_launch life;
+	uint64_t copied; /* bytes, into slots; atomic */
 	int faults;
 	char fault[1500];
 };
@@ -62,8 +63,14 @@ static void touched(void *arg, uintptr_t at, unsigned int bytes, int writes)
 {
 	struct gpu *g = arg;
 	const struct rank_coll *rc = &g->w->rc[0][g->rank];
+	uint32_t i;
 
-	(void)bytes;
+	if (writes) {
+		for (i = 0; i < g->w->nr_hdrs; i++)
+			if (within(at, g->w->hdrs[i], g->w->bytes[i]) &&
+			    at - (uintptr_t)g->w->hdrs[i] >= DF_CONN_SLOTS)
+				__atomic_add_fetch(&g->copied, bytes, __ATOMIC_RELAXED);
+	}
 	if (writes) {
 		const struct df_kblock *blk = g->w->blk[g->rank];
 
@@ -95,19 +102,6 @@ static int all_done(const struct world *w, int k)
 		/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */
 		left += __atomic_load_n(&w->rc[c][k].done, __ATOMIC_ACQUIRE) != (uint64_t)w->ni;
 	return !left;
-}
-
-/* What is said to be done is there at once, whatever else runs. */
-static void look(const struct gpu *g, int *seen, uint64_t seed)
-{
-	const struct world *w = g->w;
-	int c;
-
-	for (c = 0; c < w->nc; c++)
-		/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */
-		while ((uint64_t)seen[c] <
-		       __atomic_load_n(&w->rc[c][g->rank].done, __ATOMIC_ACQUIRE))
-			result(w, c, g->rank, seen[c]++, seed);
 }
 
 /* As the poller of a process: launch.c decides by what is in flight. */
@@ -195,6 +189,7 @@ static void run(struct ptx_module *m, uint64_t seed)
 	nb = 1 + (int)below(&r, 3);
 	nc = 1 + (int)below(&r, 4);
 	ni = 1 + (int)below(&r, 3);
+	w.by_ref = 80;
 	setup(&w, &r, n, nb, nc, ni);
 	for (k = 0; k < n; k++) {
 		for (i = 0; i < nc * ni; i++)
@@ -232,7 +227,7 @@ static void run(struct ptx_module *m, uint64_t seed)
 		usleep((useconds_t)below(&r, 2000));
 		for (left = k = 0; k < n; k++) {
 			left += !all_done(&w, k);
-			look(&g[k], seen[k], seed);
+			look(&w, k, seen[k], seed);
 			ck_assert_msg(!g[k].faults, "seed %llu, rank %d of %d, %u threads: %s",
 				      (unsigned long long)seed, k, n, g[k].threads, g[k].fault);
 		}
@@ -331,7 +326,9 @@ static const struct cost {
 	 told,                                                                                     \
 	 reads,                                                                                    \
 	 launches},
+#define DF_COPIES(kind, elements, algo, name, before, now)
 #include "tests/kernels/costs.def"
+#undef DF_COPIES
 #undef DF_COST
 };
 
@@ -441,6 +438,75 @@ START_TEST(costs_of)
 }
 END_TEST
 
+/* The table of copies in docs/kernels.md: two ranks, a block each, two slots a connector. */
+static const struct copies {
+	struct shape shape;
+	const char *name;
+	uint64_t before, now;
+} copies[] = {
+#define DF_COPIES(kind, elements, algo, name, before, now)                                         \
+	{{kind, elements, DF_PROTO_SIMPLE, algo}, name, before, now},
+#define DF_COST(elements, proto, when, name, fences_before, fences, told_before, told, reads,      \
+		launches)
+#include "tests/kernels/costs.def"
+#undef DF_COST
+#undef DF_COPIES
+};
+
+/* Bytes that both ranks copied into slots for one operation. */
+static uint64_t copied(const struct copies *what, int by_ref, uint64_t seed)
+{
+	static struct world w;
+	struct df_rng r;
+	struct gpu g[2] = {0};
+	pthread_t threads[2];
+	int seen[2][MAX_COLLS] = {0}, k, i;
+	struct ptx_module *m = module(files.gl_pathv[files.gl_pathc - 1]);
+
+	df_rng_init(&r, seed);
+	shape = &what->shape;
+	w.by_ref = by_ref;
+	setup(&w, &r, 2, 1, 1, 3);
+	for (k = 0; k < 2; k++) {
+		w.d[k].policy.quit_ns = 100000000000;
+		for (i = 0; i < w.ni; i++)
+			submit(&w, k, 0, i, 0);
+		g[k] = (struct gpu){.w = &w,
+				    .rank = k,
+				    .seed = seed + (uint64_t)k,
+				    .threads = 64,
+				    .kernel = ptx_kernel(m, "dfk_daemon")};
+		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+	}
+	for (k = 0; k < 2; k++) {
+		while (!all_done(&w, k) && !g[k].faults)
+			usleep(100);
+		/* Relaxed: it carries no data. */
+		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
+	}
+	for (k = 0; k < 2; k++) {
+		pthread_join(threads[k], NULL);
+		ck_assert_msg(!g[k].faults, "seed %llu: %s", (unsigned long long)seed, g[k].fault);
+		look(&w, k, seen[k], seed);
+	}
+	clear(&w, seed);
+	ptx_unload(m);
+	return (g[0].copied + g[1].copied) / (uint64_t)w.ni;
+}
+
+START_TEST(copies_of)
+{
+	const struct copies *c = &copies[_i];
+	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i;
+	uint64_t before = copied(c, 0, seed), now = copied(c, 100, seed);
+
+	printf("%s: %llu bytes copied into slots, by reference %llu\n", c->name,
+	       (unsigned long long)before, (unsigned long long)now);
+	ck_assert_uint_eq(before, c->before);
+	ck_assert_uint_eq(now, c->now);
+}
+END_TEST
+
 int main(void)
 {
 	const char *b = getenv("B"), *nr = getenv("NR");
@@ -454,5 +520,6 @@ int main(void)
 		return 77;
 	}
 	return DF_TESTS("daemon_ptx", {random_worlds, nr ? atoi(nr) : 12}, {looks, 6},
-			{costs_of, sizeof(costs) / sizeof(costs[0])});
+			{costs_of, sizeof(costs) / sizeof(costs[0])},
+			{copies_of, sizeof(copies) / sizeof(copies[0])});
 }

@@ -10,6 +10,7 @@
 #include "kernels/abi.h"
 #include "kernels/daemon.h"
 #include "runtime/base/rng.h"
+#include "runtime/program/plan.h"
 #include "runtime/program/proto.h"
 
 #define MAX_RANKS 9
@@ -30,6 +31,7 @@ struct rank_coll {
 	struct df_kgate *
 		gate; /* its instances are replays of a graph's, one after the other; NULL: they are not */
 	int32_t *in[MAX_INST], *out[MAX_INST];
+	void *mem[MAX_INST]; /* what both lie in */
 	uint64_t in_elems, out_elems;
 };
 
@@ -45,7 +47,9 @@ struct world {
 	uint64_t past[MAX_COLLS]; /* instances that have been before */
 	struct df_conn_hdr *hdrs[1 << 16];
 	uint32_t credit[1 << 16];
+	size_t bytes[1 << 16]; /* of header and slots */
 	uint32_t nr_hdrs;
+	int by_ref; /* percent of connectors whose slices may go by reference */
 };
 
 static uint64_t below(struct df_rng *r, uint64_t n)
@@ -119,6 +123,38 @@ static void sizes(const struct world *w, int c, int rank, uint64_t *in, uint64_t
 	}
 }
 
+/* Input and output of an instance: apart, or as NCCL has them in place. */
+static void buffers(struct world *w, int c, int k, int m, int in_place)
+{
+	struct rank_coll *rc = &w->rc[c][k];
+	uint64_t e, first = 0, back = 0;
+	int64_t alias = -1;
+
+	/* Which input chunk is the first output, or which output the first input. */
+	if (in_place && rc->out_elems)
+		alias = df_coll_alias(w->kind[c], w->n, w->root[c], k, 1, 0);
+	if (alias >= 0)
+		first = (uint64_t)alias * w->count[c];
+	if (in_place && rc->out_elems &&
+	    (w->kind[c] == DF_COLL_ALLGATHER ||
+	     (w->kind[c] == DF_COLL_GATHER && k == w->root[c]))) {
+		alias = k;
+		first = 0;
+		back = (uint64_t)k * w->count[c];
+	}
+	rc->mem[m] = malloc((rc->in_elems + rc->out_elems + 2) * 4);
+	if (alias < 0) {
+		rc->in[m] = rc->mem[m];
+		rc->out[m] = rc->in[m] + rc->in_elems + 1;
+	} else {
+		rc->in[m] = (int32_t *)rc->mem[m] + back;
+		rc->out[m] = (int32_t *)rc->mem[m] + first;
+	}
+	memset(rc->mem[m], 0xa5, (rc->in_elems + rc->out_elems + 2) * 4);
+	for (e = 0; e < rc->in_elems; e++)
+		rc->in[m][e] = input(c, m, k, e);
+}
+
 /* The other end of (src, dst, channel) among the receivers. */
 static struct df_kconn *receiver(struct world *w, int c, int src, int dst, uint32_t channel)
 {
@@ -172,10 +208,11 @@ static const struct shape {
 static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int ni)
 {
 	struct df_slots slots;
-	int c, k, m;
+	int c, k, m, in_place, by_ref = w->by_ref;
 	uint32_t b, i;
 
 	memset(w, 0, sizeof(*w));
+	w->by_ref = by_ref;
 	w->n = n;
 	w->nb = nb;
 	w->nc = nc;
@@ -225,7 +262,6 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 				.max_blocks = (uint32_t)nb,
 				.algo = shape ? shape->algo : DF_ALGO_AUTO,
 			};
-			uint64_t e;
 
 			ck_assert_int_eq(df_program_build(&req, &rc->prog), 0);
 			sizes(w, c, k, &rc->in_elems, &rc->out_elems);
@@ -240,13 +276,9 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 				malloc(rc->prog->scratch_chunks * rc->k.chunk_elems * 4 + 64);
 			rc->k.done = &rc->done;
 			rc->k.ctx = calloc(rc->prog->nr_blocks, sizeof(*rc->k.ctx));
-			for (m = 0; m < ni; m++) {
-				rc->in[m] = malloc(rc->in_elems * 4 + 4);
-				rc->out[m] = malloc(rc->out_elems * 4 + 4);
-				memset(rc->out[m], 0xa5, rc->out_elems * 4 + 4);
-				for (e = 0; e < rc->in_elems; e++)
-					rc->in[m][e] = input(c, m, k, e);
-			}
+			in_place = w->by_ref && below(r, 2);
+			for (m = 0; m < ni; m++)
+				buffers(w, c, k, m, in_place);
 		}
 		/* Geometry is the same on all ranks; tiny tiles so that there are many loops. */
 		for (k = 0; k < n; k++) {
@@ -264,6 +296,9 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		/* As few as may be, or a little more. */
 		slots.nr = w->rc[c][0].prog->min_slots + slots.credit - 1;
 		slots.nr += (uint32_t)below(r, 3) + !w->rc[c][0].prog->min_slots;
+		if (shape && w->proto[c] == DF_PROTO_SIMPLE)
+			slots.nr =
+				w->rc[c][0].prog->min_slots > 2 ? w->rc[c][0].prog->min_slots : 2;
 		w->past[c] = age(r, &w->rc[c][0], slots.nr);
 		for (k = 0; k < n; k++) {
 			struct rank_coll *rc = &w->rc[c][k];
@@ -295,6 +330,8 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 					s0.credit = slots.credit;
 					h = calloc(1, DF_CONN_SLOTS + (size_t)s0.nr * s0.bytes);
 					w->credit[w->nr_hdrs] = s0.credit;
+					w->bytes[w->nr_hdrs] =
+						DF_CONN_SLOTS + (size_t)s0.nr * s0.bytes;
 					w->hdrs[w->nr_hdrs++] = h;
 					rx = receiver(w, c, k, s->peer, s->channel);
 					ck_assert_msg(rx != NULL, "no receiver for %d->%d", k,
@@ -307,7 +344,12 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 					tx->tail = &h->tail;
 					tx->head = &h->head;
 					tx->slots = (uint8_t *)h + DF_CONN_SLOTS;
-					tx->state = 1;
+					tx->refs = w->proto[c] == DF_PROTO_SIMPLE &&
+								   s0.nr <= DF_CONN_REFS &&
+								   (int)below(r, 100) < w->by_ref
+							   ? h->refs
+							   : NULL;
+					tx->state = DF_KCONN_CONNECTED;
 					connector(h, tx, w->past[c] * rc->k.loops);
 					*rx = *tx;
 					rx->peer = (uint64_t)k;
@@ -413,6 +455,25 @@ static void result(const struct world *w, int c, int k, int m, uint64_t seed)
 			rc->out[m][e], expect(w, c, m, k, e), rc->prog->name);
 }
 
+/*
+ * What is done is right at once, whatever else runs, and then its buffers are the user's, who writes to them. seen: how many
+ * instances of each collective were.
+ */
+static inline void look(const struct world *w, int k, int *seen, uint64_t seed)
+{
+	int c;
+
+	for (c = 0; c < w->nc; c++) {
+		const struct rank_coll *rc = &w->rc[c][k];
+
+		/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */
+		while ((uint64_t)seen[c] < __atomic_load_n(&rc->done, __ATOMIC_ACQUIRE)) {
+			result(w, c, k, seen[c], seed);
+			memset(rc->mem[seen[c]++], 0x3c, (rc->in_elems + rc->out_elems + 2) * 4);
+		}
+	}
+}
+
 /* All is done, nothing is left over; frees it. */
 static void clear(struct world *w, uint64_t seed)
 {
@@ -445,10 +506,8 @@ static void clear(struct world *w, uint64_t seed)
 			free(rc->conns);
 			free(rc->k.scratch);
 			free(rc->k.ctx);
-			for (m = 0; m < w->ni; m++) {
-				free(rc->in[m]);
-				free(rc->out[m]);
-			}
+			for (m = 0; m < w->ni; m++)
+				free(rc->mem[m]);
 		}
 	}
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, gate of a connector, its recycling, slices by reference, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -24,6 +24,13 @@ check error recycle.pml "-DIN_FLIGHT"
 check ok recycle.pml "-DNOTED"
 check error recycle.pml "-DNOTED -DNO_DRAIN"
 check error recycle.pml "-DNOTED -DNOTE_LATE"
+check ok byref.pml ""
+check ok byref.pml "-DN=5 -DSLOTS=1"
+check ok byref.pml "-DN=2 -DSLOTS=3"
+check error byref.pml "-DALL"
+check error byref.pml "-DNO_WAIT"
+check error byref.pml "-DNO_HEADER"
+check error byref.pml "-DEND_FIRST"
 check ok graph.pml "-DBLOCKS=1"
 check ok graph.pml "-DBLOCKS=2"
 check ok graph.pml "-DBLOCKS=3"

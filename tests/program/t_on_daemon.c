@@ -1,7 +1,8 @@
 /*
  * Compiled and imported programs on the daemon itself: what the reference executor computes, the daemon must
  * compute too, bit for bit, with the fewest slots, few daemon blocks for many program blocks, several instances
- * in flight, and turns in random order. (Built-in programs: tests/kernels/t_daemon.c.)
+ * in flight, and turns in random order; slices by reference, in place where that is right, and buffers that are written as soon as
+ * an instance has ended. (Built-in programs: tests/kernels/t_daemon.c.)
  */
 #include <check.h>
 #include <dirent.h>
@@ -32,14 +33,14 @@ struct rank {
 	struct df_kinst inst[INST];
 	uint64_t done;
 	uint32_t *in[INST], *out[INST], *want[INST];
-	uint64_t nr_out;
-	int submitted;
+	uint64_t nr_in, nr_out;
+	int submitted, checked;
 };
 
 struct world {
 	struct df_program *const *p;
 	struct rank *rank;
-	int n, nb;
+	int n, nb, by_ref, in_place;
 	uint64_t count;
 	struct df_conn_hdr **hdr;
 	struct df_pgraph g;
@@ -49,8 +50,9 @@ static void init_rank(struct world *w, int r, struct df_rng *rng, uint64_t tile)
 {
 	const struct df_program *p = w->p[r];
 	struct rank *k = &w->rank[r];
-	uint64_t cells_in = (p->in_chunks + p->chunks - 1) / p->chunks, nr_in = cells_in * w->count;
+	uint64_t nr_in;
 
+	nr_in = k->nr_in = (p->in_chunks + p->chunks - 1) / p->chunks * w->count;
 	k->nr_out = (p->out_chunks + p->chunks - 1) / p->chunks * w->count;
 	k->blk = calloc((size_t)w->nb, sizeof(*k->blk));
 	k->d.nr_blocks = (uint32_t)w->nb;
@@ -81,7 +83,7 @@ static void init_rank(struct world *w, int r, struct df_rng *rng, uint64_t tile)
 	}
 	for (int i = 0; i < INST; i++) {
 		k->in[i] = malloc(nr_in * 4 + 4);
-		k->out[i] = calloc(k->nr_out + 1, 4);
+		k->out[i] = w->in_place ? k->in[i] : calloc(k->nr_out + 1, 4);
 		k->want[i] = calloc(k->nr_out + 1, 4);
 		for (uint64_t e = 0; e < nr_in; e++)
 			k->in[i][e] = (uint32_t)df_rng_u64(rng);
@@ -125,6 +127,10 @@ static void connect(struct world *w, uint32_t least, enum df_proto proto)
 					       .per_loop = w->g.conn[c].per_loop,
 					       .tail = &w->hdr[c]->tail,
 					       .head = &w->hdr[c]->head,
+					       .refs = w->by_ref && proto == DF_PROTO_SIMPLE &&
+								       s.nr <= DF_CONN_REFS
+							       ? w->hdr[c]->refs
+							       : NULL,
 					       .slots = (uint8_t *)w->hdr[c] + DF_CONN_SLOTS};
 		}
 	}
@@ -157,10 +163,30 @@ static void submit(struct world *w, int r)
 		k->done = in->done_value;
 }
 
-static void on_daemon(const char *what, const struct df_plan *plan, struct df_program *const *p,
-		      uint32_t slots, struct df_rng *rng)
+/* What has ended is right, and its buffers are written. */
+static void check(struct rank *k, const char *what, int r)
 {
-	struct world w = {.p = p, .n = plan->nranks, .nb = 1 + (int)df_rng_below(rng, 3)};
+	while ((uint64_t)k->checked < k->done) {
+		int m = k->checked++;
+
+		ck_assert_msg(!memcmp(k->out[m], k->want[m], k->nr_out * 4),
+			      "%s: rank %d instance %d differs from the reference (SEED=%llu)",
+			      what, r, m, (unsigned long long)seed);
+		memset(k->out[m], 0x3c, k->nr_out * 4);
+		memset(k->in[m], 0x3c, k->nr_in * 4);
+	}
+}
+
+/* in_place: it is right so, too. */
+static void on_daemon(const char *what, const struct df_plan *plan, struct df_program *const *p,
+		      uint32_t slots, int in_place, struct df_rng *rng)
+{
+	struct world w = {.p = p,
+			  .n = plan->nranks,
+			  .nb = 1 + (int)df_rng_below(rng, 3),
+			  .by_ref = df_rng_below(rng, 4) != 0,
+			  .in_place = in_place && plan->kind == DF_COLL_ALLREDUCE &&
+				      df_rng_below(rng, 2)};
 	uint64_t turns = 0, tile = 1 + df_rng_below(rng, 8);
 	void **in = calloc((size_t)(INST * w.n), sizeof(*in)),
 	     **out = calloc((size_t)(INST * w.n), sizeof(*out));
@@ -197,6 +223,7 @@ static void on_daemon(const char *what, const struct df_plan *plan, struct df_pr
 		if (w.rank[r].submitted < INST && df_rng_below(rng, 8) == 0)
 			submit(&w, r);
 		df_block_turn(&w.rank[r].d, &w.rank[r].blk[df_rng_below(rng, (uint64_t)w.nb)]);
+		check(&w.rank[r], what, r);
 		if (++turns % 64)
 			continue;
 		for (left = r = 0; r < w.n; r++)
@@ -207,13 +234,11 @@ static void on_daemon(const char *what, const struct df_plan *plan, struct df_pr
 	for (int r = 0; r < w.n; r++) {
 		struct rank *k = &w.rank[r];
 
+		ck_assert_int_eq(k->checked, INST);
 		for (int m = 0; m < INST; m++) {
-			ck_assert_msg(
-				!memcmp(k->out[m], k->want[m], k->nr_out * 4),
-				"%s: rank %d instance %d differs from the reference (SEED=%llu)",
-				what, r, m, (unsigned long long)seed);
+			if (!w.in_place)
+				free(k->out[m]);
 			free(k->in[m]);
-			free(k->out[m]);
 			free(k->want[m]);
 		}
 		for (int b = 0; b < w.nb; b++) {
@@ -256,7 +281,7 @@ START_TEST(t_library)
 		df_perr_clear(&err);
 		ck_assert_msg(df_library_compile(lib, &s, &plan, &x, &err) == 0, "%s", err.text);
 		ck_assert_msg(df_plan_prove(plan, &x, &p, &out) == 0, "%s", out.err.text);
-		on_daemon(lib->name, plan, p, out.min_slots, &rng);
+		on_daemon(lib->name, plan, p, out.min_slots, out.in_place, &rng);
 		df_programs_free(p, plan->nranks);
 		df_plan_destroy(plan);
 		df_expects_fini(&x);
@@ -283,7 +308,8 @@ START_TEST(t_msccl)
 		snprintf(path, sizeof(path), DATA "/%s", d->d_name);
 		ck_assert_msg(df_algo_read(path, &a, &err) == 0, "%s: %s", path, err.text);
 		if (a->progs[0]->nr_inst < 100) {
-			on_daemon(d->d_name, a->plan, a->progs, a->v.min_slots, &rng);
+			on_daemon(d->d_name, a->plan, a->progs, a->v.min_slots, a->v.in_place,
+				  &rng);
 			ran++;
 		}
 		df_algo_free(a);

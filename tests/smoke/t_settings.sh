@@ -23,7 +23,7 @@ with DFSHIM_STREAM_ORDER=strict --ranks 4 --streams 6
 # Statistics: one JSON line a process, on standard error or appended to a file.
 keys='has("ranks") and has("blocks") and has("operations") and has("preemptions") and has("context_loads") and
 	has("context_saves") and has("quits") and has("launches") and has("releases") and has("reordered") and
-	has("sqe_ns") and has("cqe_ns") and has("max_queue")'
+	has("sqe_ns") and has("cqe_ns") and has("max_queue") and has("by_reference")'
 DFSHIM_STATS=1 DFSHIM_BLOCKS=2 "$B/dfshim" run --host -- "$C/disorder" --ranks 4 --colls 3 --iters 4 2>"$T/err" >/dev/null ||
 	fail "statistics: status $?"
 [ "$(grep -c '^{' "$T/err")" = 1 ] || fail "statistics: $(cat "$T/err")"

@@ -348,7 +348,9 @@ int df_program_build(const struct df_prog_req *req, struct df_program **out)
 				 .chunks = c.chunks,
 				 .min_slots = c.min_slots,
 				 .max_cnt = c.max_cnt,
-				 .hash = choice_hash(req, &c)};
+				 .hash = choice_hash(req, &c),
+				 .kind = req->kind,
+				 .root = req->root};
 	rc = df_prank_finish(&r, &head, out);
 	df_prank_fini(&r);
 	df_layout_free(equal);

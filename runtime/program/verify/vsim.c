@@ -172,6 +172,8 @@ static int copy_clock(struct df_vsim *s, uint32_t t, uint32_t **out)
 static int check_flags(struct df_vsim *s, uint32_t t, uint32_t step, struct df_inst *in,
 		       unsigned flags)
 {
+	/* It is no matter of values. */
+	flags |= in->flags & DF_INST_STAYS;
 	if (s->set_flags) {
 		in->flags = (uint8_t)flags;
 		return 0;

@@ -1,0 +1,84 @@
+/*
+ * Slices by reference: between blocks that reach the same memory, a sender may leave a slice where it lies, say in its slot where that
+ * is, and save a copy (dfk_ref() in kernels/task.inl says which slices; DF_INST_STAYS what may). That is so on CPU threads of
+ * one process, and on a GPU between ranks of one process on it.
+ *
+ * An operation ends only when what it named has been received. Of one that is ended from outside, with its communicator, that is
+ * withdrawn (df_comm_end_operations()): the headers of its connectors are marked, then the other ends of those in this process, and
+ * then no block is at a turn that began before (df_engine_purge()). Whoever connects later sees the header. Nobody waits for a
+ * receiver that does not come. tests/model/byref.pml is this protocol.
+ */
+#include <uthash.h>
+
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/coll/coll.h"
+#include "runtime/coll/connector.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/transport/transport.h"
+
+int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)
+{
+	const struct df_member *peer = &coll->comm->members[df_conn_rank(coll, end)];
+
+	/* Both ends come to the same. */
+	return peer->proc == df_rt.self.proc &&
+	       (!df_backend->gpu || peer->device == coll->dev->index) &&
+	       end->k->proto == DF_PROTO_SIMPLE && end->k->nr_slots <= DF_CONN_REFS &&
+	       coll->k.loops * end->k->per_loop > end->k->nr_slots;
+}
+
+static int withdrawn(const struct df_cend *end)
+{
+	/* Relaxed: who marks headers takes this device's lock after it, so what connects then sees it, and what had is found. */
+	return !end->sends && end->k->refs &&
+	       __atomic_load_n(&end->conn->hdr->withdrawn, __ATOMIC_RELAXED);
+}
+
+uint32_t df_refs_state(const struct df_cend *end)
+{
+	return withdrawn(end) ? DF_KCONN_WITHDRAWN : DF_KCONN_CONNECTED;
+}
+
+uint32_t df_refs_withdraw(struct df_comm *comm)
+{
+	struct df_coll *coll, *tmp;
+	uint32_t i, n = 0;
+
+	HASH_ITER(hh, comm->registry.all, coll, tmp)
+	{
+		for (i = 0; i < coll->nr_ends && coll->unretired; i++) {
+			struct df_cend *end = &coll->ends[i];
+
+			if (!end->sends || !end->conn || !end->k->refs || !end->k->state)
+				continue;
+			__atomic_store_n(&end->conn->hdr->withdrawn, 1, __ATOMIC_RELAXED);
+			n++;
+		}
+	}
+	return n;
+}
+
+uint32_t df_refs_withdrawn(struct df_dev *dev)
+{
+	struct df_coll *coll;
+	uint32_t i, n = 0;
+
+	df_list_each(coll, &dev->colls, node)
+	{
+		for (i = 0; i < coll->nr_ends; i++) {
+			struct df_cend *end = &coll->ends[i];
+
+			if (end->k->state != DF_KCONN_CONNECTED || !withdrawn(end))
+				continue;
+			/* Relaxed: df_engine_purge() orders it. */
+			__atomic_store_n(&end->k->state, DF_KCONN_WITHDRAWN, __ATOMIC_RELAXED);
+			n++;
+		}
+	}
+	return n;
+}

@@ -1,0 +1,123 @@
+/*
+ * Slices by reference (dfk_ref() in kernels/task.inl, runtime/coll/byref.c). A sends N slices to B over a connector of SLOTS slots: it
+ * names the first ones where they lie and copies the last SLOTS of them. When the operation has ended, the buffer is the user's
+ * again, who writes to it. A's host may also end it from outside, at any moment: it takes the operation from A's
+ * block, marks the header, then B's end if that is connected, and then waits until B's block is between two turns. B connects
+ * at any moment, or never, and its block may have no turn any more.
+ *
+ * Checked: nothing is read that is the user's; nobody waits for ever (invalid end states), whatever B does.
+ *
+ * -DALL: the last slices are named, too.
+ * -DNO_WAIT: the host does not wait for the turn.
+ * -DNO_HEADER: only the end is marked.
+ * -DEND_FIRST: the end is marked before the header.
+ */
+#ifndef N
+#define N 4
+#endif
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#define OPEN	  0
+#define CONNECTED 1
+#define WITHDRAWN 3
+
+byte tail, head, state = OPEN;
+bool ref[SLOTS], marked = false;
+bool aborted = false, done = false, users = false;
+bool turn_a = false, turn_b = false, lock_b = false; /* blocks; the lock of B's device */
+
+active proctype block_a()
+{
+	byte i = 0;
+
+end:	do
+	:: atomic { !turn_a -> turn_a = true };
+		if
+		:: aborted -> turn_a = false; break
+		:: else ->
+			if
+			:: i - head < SLOTS ->
+#ifdef ALL
+				ref[i % SLOTS] = true;
+#else
+				ref[i % SLOTS] = i + SLOTS < N;
+#endif
+				i++;
+				tail = i;
+				if
+				:: i == N -> done = true; turn_a = false; break
+				:: else -> turn_a = false
+				fi
+			:: else -> turn_a = false;
+				/* Until something can have changed; else this would be a busy loop. */
+				(aborted || i - head < SLOTS)
+			fi
+		fi
+	od
+}
+
+active proctype host_b()
+{
+	if
+	:: atomic { !lock_b -> lock_b = true };
+		if
+		:: marked -> state = WITHDRAWN
+		:: else -> state = CONNECTED
+		fi;
+		lock_b = false
+	:: skip
+	fi
+}
+
+active proctype block_b()
+{
+	do
+	:: head == N -> break
+	:: atomic { head < N && !turn_b && state != OPEN && tail > head -> turn_b = true };
+		if
+		:: ref[head % SLOTS] && state == WITHDRAWN -> turn_b = false; break
+		:: ref[head % SLOTS] && state != WITHDRAWN ->
+			/* It takes a while. */
+			assert(!users);
+			assert(!users);
+			head++;
+			turn_b = false
+		:: else -> head++; turn_b = false
+		fi
+	:: break /* it has nothing to do with it any more */
+	od
+}
+
+active proctype host_a()
+{
+	bool found = false;
+
+end:	if
+	:: done -> skip
+	:: aborted = true;
+		atomic { !turn_a -> turn_a = true };
+		turn_a = false;
+#if !defined(NO_HEADER) && !defined(END_FIRST)
+		marked = true;
+#endif
+		atomic { !lock_b -> lock_b = true };
+		if
+		:: state == CONNECTED -> state = WITHDRAWN; found = true
+		:: else -> skip
+		fi;
+		lock_b = false;
+#ifdef END_FIRST
+		marked = true;
+#endif
+#ifndef NO_WAIT
+		if
+		:: found ->
+			atomic { !turn_b -> turn_b = true };
+			turn_b = false
+		:: else -> skip
+		fi
+#endif
+	fi;
+	users = true
+}

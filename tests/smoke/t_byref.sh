@@ -1,0 +1,29 @@
+#!/bin/bash
+# Description: slices by reference between ranks of one process: results, buffers that are written as soon as an operation has ended or was aborted; none between processes.
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+# run CLIENT ARGS...: must be right; how many slices went by reference, in refs.
+run() {
+	rm -f "$T/stats"
+	DFSHIM_STATS=$T/stats host "$@"
+	refs=$(jq -s 'map(.by_reference) | add' "$T/stats")
+}
+for n in 2 3 5; do
+	run refcheck --ranks $n --seed "$SEED"
+	[ "$refs" -gt 0 ] || fail "refcheck: $refs slices by reference"
+done
+# Small slots make many slices of small buffers: uneven counts, all types and operations, in place and not.
+export DFSHIM_SLOT_KB=1 DFSHIM_SLOTS=2
+run refcheck --ranks 3 --seed "$SEED"
+[ "$refs" -gt 0 ] || fail "refcheck, small slots: $refs slices by reference"
+for blocks in 1 3; do
+	export DFSHIM_BLOCKS=$blocks
+	NCCL_PROTO=Simple run collcheck --ranks 4 --sample $((300 / SLOW)) --seed "$SEED"
+	[ "$refs" -gt 0 ] || fail "collcheck, $blocks blocks: $refs slices by reference"
+	NCCL_PROTO=Simple run p2pcheck --ranks 3 --seed "$SEED"
+	[ "$refs" -gt 0 ] || fail "p2pcheck, $blocks blocks: $refs slices by reference"
+done
+NCCL_PROTO=Simple run collcheck --ranks 2 --procs 2 --sample $((100 / SLOW)) --seed "$SEED"
+[ "$refs" = 0 ] || fail "$refs slices by reference between processes"
+exit 0
