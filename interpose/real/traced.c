@@ -127,6 +127,12 @@ static void made_by_group(struct behind inner, ncclResult_t res)
 		df_record_leave(inner.serial, inner.call, 0);
 }
 
+/* Relaxed: that NCCL has come back from it is all that is said, and several threads may say so. */
+static void has_first(struct traced *t)
+{
+	__atomic_store_n(&t->connected, 1, __ATOMIC_RELAXED);
+}
+
 ncclResult_t df_traced_group_end(const void *pc)
 {
 	struct batch *b = &batch;
@@ -154,7 +160,7 @@ ncclResult_t df_traced_group_end(const void *pc)
 	else if (inner.serial)
 		df_record_leave(inner.serial, inner.call, (uint64_t)res);
 	if (b->first)
-		b->first->connected = 1;
+		has_first(b->first);
 	df_traced_leave(serial, DF_CALL_GROUP_END, res);
 	if (b->nr_made)
 		made_by_group(inner, res);
@@ -226,7 +232,7 @@ static int later(const struct df_record_op *op)
 /* Once only: another thread that sees it too says the same. */
 static int is_first(struct traced *t)
 {
-	return !t->connected && t->nranks > 1;
+	return !__atomic_load_n(&t->connected, __ATOMIC_RELAXED) && t->nranks > 1;
 }
 
 /* 0: it is recorded as all others. */
@@ -290,7 +296,7 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result)
 	called(&o->op, 1, result);
 	df_traced_returned((struct behind){o->serial, o->call},
 			   o->call == DF_CALL_CONNECT ? o->t : NULL, result);
-	((struct traced *)o->t)->connected = 1;
+	has_first((struct traced *)o->t);
 	if (result != ncclSuccess && result != ncclInProgress)
 		df_trace(DF_REC_OP_FAILED, o->op.device, o->op.comm, o->op.rank, 0, 0,
 			 (uint64_t)result, 0, 0);

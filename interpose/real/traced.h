@@ -31,7 +31,7 @@ struct traced {
 	uint32_t comm; /* of df_trace_comm() */
 	int nranks, rank, device;
 	uint64_t children;
-	int connected; /* its first operation has come back from NCCL */
+	int connected; /* atomic: its first operation has come back from NCCL */
 	/* Non-blocking: what NCCL has not put on its streams yet; under deferred_lock. */
 	struct df_record_op *deferred;
 	size_t nr_deferred, cap_deferred;
