@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_ABI_VERSION 1
+#define DF_ABI_VERSION 2
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
