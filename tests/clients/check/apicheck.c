@@ -218,8 +218,12 @@ static int abort_by_other(struct client_rank *me, struct parts *p)
 	NCCL(ncclCommAbort(child));
 
 	NCCL(ncclCommInitRank(&parent, me->nr_ranks, client_ids[6], me->rank));
-	if (me->rank)
-		NCCL(ncclAllReduce(p->in, p->out, N, ncclFloat, ncclSum, parent, p->s));
+	/* It is the last thing here: another rank may have aborted, and its process ended, before. */
+	if (me->rank) {
+		a.res = ncclAllReduce(p->in, p->out, N, ncclFloat, ncclSum, parent, p->s);
+		EXPECT(a.res == ncclSuccess || a.res == ncclRemoteError, "%s",
+		       ncclGetErrorString(a.res));
+	}
 	a.comm = parent;
 	EXPECT(!pthread_create(&t, NULL, abort_it, &a), "no thread");
 	CUDA(cudaStreamSynchronize(p->s));
