@@ -15,7 +15,7 @@ for n in 2 3 5; do
 done
 # Small slots make many slices of small buffers: uneven counts, all types and operations, in place and not.
 export DFSHIM_SLOT_KB=1 DFSHIM_SLOTS=2
-run refcheck --ranks 3 --seed "$SEED"
+NCCL_PROTO=Simple run refcheck --ranks 3 --seed "$SEED"
 [ "$refs" -gt 0 ] || fail "refcheck, small slots: $refs slices by reference"
 for blocks in 1 3; do
 	export DFSHIM_BLOCKS=$blocks
