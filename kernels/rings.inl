@@ -25,7 +25,7 @@ DFK void dfk_conn_begin(struct df_kconn *c)
 	dfk_store_relaxed_sys(c->tail, c->base);
 	dfk_store_relaxed_sys(c->head, c->base);
 	c->seen = 0;
-	dfk_store_relaxed_sys(&c->state, 1u);
+	dfk_store_relaxed_sys(&c->state, (uint32_t)DF_KCONN_CONNECTED);
 	/*
 	 * RELEASE pairs with the ACQUIRE of ready in reach_far() (runtime/transport/p2p.c): without it the
 	 * other side could take what was in this memory before for the counters.

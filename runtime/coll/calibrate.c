@@ -118,7 +118,7 @@ static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 		s->ctx.lead = 1;
 	}
 	for (int i = 0; i < 2; i++) {
-		struct df_kconn end = {.state = 1,
+		struct df_kconn end = {.state = DF_KCONN_CONNECTED,
 				       .nr_slots = 2,
 				       .slot_bytes = (uint32_t)bytes,
 				       .per_loop = 1,

@@ -46,7 +46,7 @@ int df_conn_movable(const struct df_cend *end)
 static int wanted(const struct df_cend *end)
 {
 	/* Relaxed: the request has been counted, and df_recycle_look() acquired the count. */
-	return !end->owner && df_conn_movable(end) && end->k->state == 1 &&
+	return !end->owner && df_conn_movable(end) && end->k->state == DF_KCONN_CONNECTED &&
 	       __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED);
 }
 
@@ -62,11 +62,12 @@ void df_coll_let_go(struct df_coll *coll)
 		struct df_cend *end = &coll->ends[i];
 
 		if (!wanted(end)) {
-			left += !end->owner && df_conn_movable(end) && end->k->state == 1;
+			left += !end->owner && df_conn_movable(end) &&
+				end->k->state == DF_KCONN_CONNECTED;
 			continue;
 		}
 		/* Relaxed: no block has a task of it; the next submission orders what follows. */
-		__atomic_store_n(&end->k->state, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&end->k->state, DF_KCONN_OPEN, __ATOMIC_RELAXED);
 		end->tl->unuse(end->conn);
 		coll->parked = 1;
 	}
@@ -128,7 +129,7 @@ static void recycle(struct df_coll *coll)
 					 __ATOMIC_RELEASE);
 		if (end->tl->recycle(end->conn, &end->base) == 0) {
 			/* Relaxed as in df_coll_let_go(). */
-			__atomic_store_n(&end->k->state, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&end->k->state, DF_KCONN_OPEN, __ATOMIC_RELAXED);
 			end->conn = NULL;
 			coll->parked = 1;
 			__atomic_add_fetch(&coll->dev->recycled, 1, __ATOMIC_RELAXED);

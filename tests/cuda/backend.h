@@ -74,6 +74,34 @@ static inline struct df_comm *comm_new(void)
 	return comm;
 }
 
+/* An AllReduce of one rank, behind a stream's wait for *gate; `in` of its last element is 1. */
+static inline struct df_comm *behind_gate(struct rank *r, const uint64_t *gate,
+					  struct df_stream_info *s)
+{
+	struct df_comm *comm = comm_new();
+	struct df_op op;
+
+	r->in = calloc(r->count, sizeof(float));
+	r->out = calloc(r->count, sizeof(float));
+	r->in[r->count - 1] = 1;
+	ck_assert_int_eq(df_cuda_api.stream_new(0, s), 0);
+	ck_assert_int_eq(df_cuda_api.stream_wait(s->stream, gate, 1), 0);
+	op = all_reduce(comm, r, (CUstream)s->stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), 0);
+	return comm;
+}
+
+/* Lets it go on, until it has ended with the right result. */
+static inline void open_gate(const struct rank *r, uint64_t *gate, struct df_stream_info *s)
+{
+	/* RELEASE pairs with the stream's wait. */
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	df_stream_hooks.before_work(s, DF_WORK_KERNEL, NULL);
+	while (!df_cuda_api.stream_idle(s->stream))
+		usleep(50);
+	ck_assert(r->out[r->count - 1] == 1);
+}
+
 static void check(struct rank *r, int round)
 {
 	size_t i;

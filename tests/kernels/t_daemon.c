@@ -171,13 +171,16 @@ static void turns(struct world *w, int k, int nr)
 		df_block_turn(&w->d[k], w->blk[k]);
 }
 
-/* Bytes that a rank's only block has moved in a collective, as they are accounted for. */
+/* What a full slice counts for in its share. */
 static uint64_t slice_work(const struct rank_coll *rc)
 {
 	return rc->k.tile_elems * 4 + 512;
 }
 
-/* As the block counts it. The last slice of an instance may be a short one. */
+/*
+ * Bytes that a rank's only block has moved in a collective, as the block accounts for them. The last slice of an instance may be
+ * a short one.
+ */
 static uint64_t moved(const struct rank_coll *rc)
 {
 	uint64_t each = rc->k.loops * rc->k.ctx[0].nr_inst;

@@ -27,6 +27,7 @@
 static glob_t files;
 
 struct gpu {
+	pthread_t thread;
 	struct world *w;
 	int rank;
 	uint64_t seed;
@@ -155,6 +156,32 @@ static void *daemon_of(void *arg)
 	return NULL;
 }
 
+/* g: zero, but for `paced`. */
+static void gpu_start(struct gpu *g, struct world *w, int rank, uint64_t seed, unsigned int threads,
+		      const struct ptx_module *m)
+{
+	g->w = w;
+	g->rank = rank;
+	g->seed = seed + (uint64_t)rank;
+	g->threads = threads;
+	g->kernel = ptx_kernel(m, "dfk_daemon");
+	pthread_create(&g->thread, NULL, daemon_of, g);
+}
+
+static void gpu_quit(const struct gpu *g)
+{
+	/* Relaxed: it carries no data. */
+	__atomic_store_n(&g->w->d[g->rank].quit, 1, __ATOMIC_RELAXED);
+}
+
+static void gpu_end(const struct gpu *g, uint64_t seed)
+{
+	gpu_quit(g);
+	pthread_join(g->thread, NULL);
+	ck_assert_msg(!g->faults, "seed %llu, rank %d, %u threads: %s", (unsigned long long)seed,
+		      g->rank, g->threads, g->fault);
+}
+
 static struct ptx_module *module(const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -181,7 +208,6 @@ static void run(struct ptx_module *m, uint64_t seed)
 	int order[MAX_RANKS][MAX_COLLS * MAX_INST], at[MAX_RANKS] = {0};
 	struct gpu g[MAX_RANKS] = {0};
 	int seen[MAX_RANKS][MAX_COLLS] = {0};
-	pthread_t threads[MAX_RANKS];
 	int n, nb, nc, ni, k, i, c, inst, left;
 
 	df_rng_init(&r, seed);
@@ -204,12 +230,7 @@ static void run(struct ptx_module *m, uint64_t seed)
 		w.d[k].nr_lines = below(&r, 2) ? 2 : 64;
 		w.d[k].lines =
 			below(&r, 4) ? calloc((size_t)nb * w.d[k].nr_lines, DF_LINE_BYTES) : NULL;
-		g[k] = (struct gpu){.w = &w,
-				    .rank = k,
-				    .seed = seed * 1000 + (uint64_t)k,
-				    .threads = 32u << below(&r, 5),
-				    .kernel = ptx_kernel(m, "dfk_daemon")};
-		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+		gpu_start(&g[k], &w, k, seed * 1000, 32u << below(&r, 5), m);
 	}
 	do {
 		k = (int)below(&r, (uint64_t)n);
@@ -233,11 +254,7 @@ static void run(struct ptx_module *m, uint64_t seed)
 		}
 	} while (left);
 	for (k = 0; k < n; k++) {
-		/* Relaxed: it carries no data. */
-		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
-		pthread_join(threads[k], NULL);
-		ck_assert_msg(!g[k].faults, "seed %llu, rank %d of %d: %s",
-			      (unsigned long long)seed, k, n, g[k].fault);
+		gpu_end(&g[k], seed);
 		free(w.d[k].lines);
 	}
 	for (k = 0; k < n; k++)
@@ -262,7 +279,6 @@ START_TEST(looks)
 	static struct world w;
 	struct df_rng r;
 	struct gpu g[2] = {0};
-	pthread_t threads[2];
 	struct ptx_module *m = module(files.gl_pathv[(size_t)_i % files.gl_pathc]);
 	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i;
 	uint32_t words = sizeof(struct df_sq_slot) / 8;
@@ -275,12 +291,7 @@ START_TEST(looks)
 	for (k = 0; k < 2; k++) {
 		w.d[k].policy.quit_ns = 100000000000;
 		w.d[k].policy.order = 0;
-		g[k] = (struct gpu){.w = &w,
-				    .rank = k,
-				    .seed = seed + (uint64_t)k,
-				    .threads = 64,
-				    .kernel = ptx_kernel(m, "dfk_daemon")};
-		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+		gpu_start(&g[k], &w, k, seed, 64, m);
 	}
 	for (i = 0; i < MAX_INST; i++)
 		for (k = 0; k < 4; k++)
@@ -294,10 +305,7 @@ START_TEST(looks)
 	for (k = 0; k < 2; k++) {
 		int has = w.rc[0][k].k.nr_blocks != 0;
 
-		/* Relaxed: it carries no data. */
-		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
-		pthread_join(threads[k], NULL);
-		ck_assert_msg(!g[k].faults, "seed %llu: %s", (unsigned long long)seed, g[k].fault);
+		gpu_end(&g[k], seed);
 		ck_assert_uint_le(g[k].launches, 1);
 		ck_assert_uint_eq(g[k].slot_reads, has ? MAX_INST * words : 0);
 		/* The first one's context was not there yet. */
@@ -369,7 +377,6 @@ START_TEST(costs_of)
 	struct df_rng r;
 	struct gpu g[2] = {0}, from[2];
 	static struct df_kgate gates[2];
-	pthread_t threads[2];
 	struct ptx_module *m = module(files.gl_pathv[files.gl_pathc - 1]);
 	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i;
 	int k, i;
@@ -386,13 +393,8 @@ START_TEST(costs_of)
 		/* Who waits for the other does not tell its counters meanwhile. */
 		w.d[k].policy.front = w.d[k].policy.max = 1ll << 40;
 		w.rc[0][k].gate = cost->when == IN_GRAPH ? &gates[k] : NULL;
-		g[k] = (struct gpu){.w = &w,
-				    .rank = k,
-				    .seed = seed + (uint64_t)k,
-				    .threads = 64,
-				    .paced = 1,
-				    .kernel = ptx_kernel(m, "dfk_daemon")};
-		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+		g[k].paced = 1;
+		gpu_start(&g[k], &w, k, seed, 64, m);
 	}
 	for (i = 0; i < MAX_INST; i++) {
 		for (k = 0; k < 2; k++) {
@@ -426,10 +428,7 @@ START_TEST(costs_of)
 			      cost->launches);
 	}
 	for (k = 0; k < 2; k++) {
-		/* Relaxed: it carries no data. */
-		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
-		pthread_join(threads[k], NULL);
-		ck_assert_msg(!g[k].faults, "seed %llu: %s", (unsigned long long)seed, g[k].fault);
+		gpu_end(&g[k], seed);
 		for (i = 0; i < MAX_INST; i++)
 			result(&w, 0, k, i, seed);
 	}
@@ -459,7 +458,6 @@ static uint64_t copied(const struct copies *what, int by_ref, uint64_t seed)
 	static struct world w;
 	struct df_rng r;
 	struct gpu g[2] = {0};
-	pthread_t threads[2];
 	int seen[2][MAX_COLLS] = {0}, k, i;
 	struct ptx_module *m = module(files.gl_pathv[files.gl_pathc - 1]);
 
@@ -471,22 +469,15 @@ static uint64_t copied(const struct copies *what, int by_ref, uint64_t seed)
 		w.d[k].policy.quit_ns = 100000000000;
 		for (i = 0; i < w.ni; i++)
 			submit(&w, k, 0, i, 0);
-		g[k] = (struct gpu){.w = &w,
-				    .rank = k,
-				    .seed = seed + (uint64_t)k,
-				    .threads = 64,
-				    .kernel = ptx_kernel(m, "dfk_daemon")};
-		pthread_create(&threads[k], NULL, daemon_of, &g[k]);
+		gpu_start(&g[k], &w, k, seed, 64, m);
 	}
 	for (k = 0; k < 2; k++) {
 		while (!all_done(&w, k) && !g[k].faults)
 			usleep(100);
-		/* Relaxed: it carries no data. */
-		__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
+		gpu_quit(&g[k]);
 	}
 	for (k = 0; k < 2; k++) {
-		pthread_join(threads[k], NULL);
-		ck_assert_msg(!g[k].faults, "seed %llu: %s", (unsigned long long)seed, g[k].fault);
+		gpu_end(&g[k], seed);
 		look(&w, k, seen[k], seed);
 	}
 	clear(&w, seed);

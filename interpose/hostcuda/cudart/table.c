@@ -94,9 +94,9 @@ static int put(struct df_hstream *s, const struct df_hop *op)
 
 static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value)
 {
-	(void)near;
 	struct df_hop op = {.kind = DF_HOP_WRITE, .word = {.addr = addr, .value = value}};
 
+	(void)near;
 	return put(of(s), &op);
 }
 
