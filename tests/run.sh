@@ -3,7 +3,7 @@
 #
 #   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [FILTER...]
 #
-# N tests run at a time (3). FILTER: a part of "area/t_name"; several are alternatives. A test passes with status 0, is
+# N tests run at a time (4). FILTER: a part of "area/t_name"; several are alternatives. A test passes with status 0, is
 # skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out (--timeout, or
 # "# Limit: N s" in the head of its script where that is more) is a failure:
 # the test's traces are kept and our own checker says what it sees in them. tests/bench, tests/fuzz are
@@ -23,9 +23,17 @@ B=${B:-build}
 case $B in /*) ;; *) B=$SRC/$B ;; esac
 export SRC B
 
+# limit_of NAME: seconds; a test that needs more time than the others says so in its head.
+limit_of() {
+	local own
+	own=$(sed -n '1,5s/^# Limit: \([0-9]*\) s$/\1/p' "$SRC/tests/$1.sh" 2>/dev/null)
+	echo $((${own:-0} > limit ? own : limit))
+}
+
 # -- one test: prints one line, and its output when it fails -----------------------------------------
 run_one() {
-	local name=$1 limit=$2 own start rc secs cpu words
+	local name=$1 limit=$2 start rc secs cpu words
+	limit=$(limit_of "$name")
 	export T=$B/test-out/$name
 	rm -rf "$T"
 	mkdir -p "$T/trace"
@@ -41,9 +49,6 @@ run_one() {
 		echo "not built" >"$T/log"
 		command=(false)
 	fi
-	# A test that needs more time than the others says so in its head.
-	own=$(sed -n '1,5s/^# Limit: \([0-9]*\) s$/\1/p' "$SRC/tests/$name.sh" 2>/dev/null)
-	[ "${own:-0}" -le "$limit" ] || limit=$own
 	start=$(date +%s%N)
 	(cd "$SRC" && exec timeout -k 10 "$limit" "${command[@]}") >>"$T/log" 2>&1 </dev/null
 	rc=$?
@@ -106,8 +111,8 @@ if [ "${1-}" = --one ]; then
 fi
 
 # -- all ------------------------------------------------------------------------------------------------
-# Tests wait half of their time for what they test: three keep two processors busy.
-jobs=3 limit=120 list="" gpu="" json=""
+# Tests wait half of their time for what they test: four keep two processors busy.
+jobs=4 limit=120 list="" gpu="" json=""
 filters=()
 case $B in
 */thread | */address)
@@ -169,7 +174,10 @@ fi
 for name in "${names[@]}"; do
 	rm -f "$B/test-out/$name/result"
 done
-printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I{} "$0" --one {} "$limit"
+# What may take longest comes first, so that it does not keep one processor busy alone at the end.
+for name in "${names[@]}"; do
+	echo "$(limit_of "$name") $name"
+done | sort -s -k1,1nr | cut -d' ' -f2 | xargs -P "$jobs" -I{} "$0" --one {} "$limit"
 
 passed=0 failed=0 skipped=0 failures=()
 for name in "${names[@]}"; do
