@@ -3,6 +3,9 @@
 #
 #   scripts/gen_api.sh names              all names, one a line
 #   scripts/gen_api.sh kinds              name and kind
+#   scripts/gen_api.sh rows               the driver's functions: symbol, base, since, per thread, class and object, by tabs
+#   scripts/gen_api.sh declared [INCLUDE] what cuda.h there declares: symbol and parameters, by a tab
+#   scripts/gen_api.sh calls [INCLUDE]    cuda_calls.def: see interpose/cuda/cuda_api.def
 #   scripts/gen_api.sh driver [INCLUDE]   functions of the CUDA driver that have a wrapper
 #   scripts/gen_api.sh header [INCLUDE]   names that nccl.h and nccl_device/*.h there declare for the host
 #   scripts/gen_api.sh missing [INCLUDE]  rows to add for a newer NCCL: its declarations
@@ -30,14 +33,61 @@ of() {
 	sed -E 's/^.*[ *](nccl[A-Za-z0-9]+) ?\(.*/\1/'
 }
 
+# The symbol's form for the thread's own default stream is a row of its own.
+rows() {
+	awk -v OFS='\t' '/^DF_CU(_NONE)?\(/ {
+		none = /^DF_CU_NONE/
+		sub(/^[A-Z_]*\(/, "")
+		sub(/\)$/, "")
+		split($0, field, /, /)
+		what = none ? "" : substr($0, length(field[1] field[2] field[3]) + 7)
+		base = field[1]
+		sub(/_v[0-9]+$/, "", base)
+		print field[1], base, field[2], 0, what
+		if (split(field[3], form, /[()]/) > 1)
+			print field[1] "_" form[1], base, form[2], 1, what
+	}' "$src/interpose/cuda/cuda_api.def"
+}
+# With this macro the header declares every symbol under its own name, old and per-thread forms too.
+declared() {
+	${CC:-gcc} -E -P -D__CUDA_API_VERSION_INTERNAL "$include/cuda.h" | tr '\n\t' '  ' | tr ';' '\n' |
+		sed -nE 's/.*\bCUresult +(cu[A-Z][A-Za-z0-9_]*) *(\(.*\)) *$/\1\t\2/p' | sort -u
+}
+calls() {
+	rows | awk -F'\t' '
+	NR == FNR {
+		params[$1] = $2
+		next
+	}
+	$5 == "" {
+		if (!none++)
+			print "#ifdef DF_CU_NONE"
+		printf "DF_CU_NONE(%s, %s, %s, %s)\n", $1, $2, $3, $4
+		next
+	}
+	# Both forms have the same parameters, under other names now and then.
+	$1 in params {
+		form = $1
+		sub(/_pt(sz|ds)$/, "", form)
+		n = split(substr(params[form], 2, length(params[form]) - 2), param, /,/)
+		args = ""
+		for (i = 1; i <= n; i++)
+			if (match(param[i], /[A-Za-z_][A-Za-z0-9_]* *$/) && param[i] !~ /^ *void *$/)
+				args = args (i > 1 ? ", " : "") substr(param[i], RSTART)
+		printf "DF_CU(%s, %s, %s, %s, %s, %s, (%s))\n", $1, $2, $3, $4, $5, params[form], args
+	}
+	END {
+		print "#endif"
+		exit NR == FNR
+	}' <(declared) -
+}
+
 case ${1-} in
+rows | declared | calls) "$1" ;;
 names) names ;;
 kinds) sed -n 's/^NCCL_FN([0-9]*, \([A-Z_]*\), [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\2 \1/p' "$def" ;;
 driver)
-	# What the installed cuda.h has of it.
-	printf '#include <cuda.h>\n#define DF_CU(symbol, ...) @symbol\n#define DF_CU_NONE(...)\n#include "%s"\n' \
-		"$src/interpose/cuda/cuda_api.def" |
-		${CC:-gcc} -E -P -D__CUDA_API_VERSION_INTERNAL -I"$include" - | grep -oE '@cu[A-Za-z0-9_]+' | tr -d @
+	calls | sed -nE 's/^DF_CU\(([A-Za-z0-9_]+),.*/\1/p'
 	;;
 header) declarations | of | sort -u ;;
 missing)
@@ -45,5 +95,5 @@ missing)
 		names | grep -qx "$(of <<<"$line")" || echo "$line"
 	done
 	;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '2,12s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

@@ -30,7 +30,7 @@
 
 enum {
 #define DF_CU(symbol, base, since, ptds, class, kind, object, params, args) AT_##symbol,
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 	NR_ROWS
 };
@@ -369,18 +369,8 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define PICK_GRAPH_LAUNCH(kind, ptds, object, call) BODY(GRAPH_LAUNCH, kind, ptds, object, call)
 #define PICK_CONTEXT(kind, ptds, object, call)	    BODY(CONTEXT, kind, ptds, object, call)
 
-/* The table against cuda.h: a parameter that differs does not compile. */
-#if CUDA_VERSION >= 13000
-#define CHECK(symbol, params)                                                                      \
-	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult params),          \
-		       #symbol " differs from cuda.h");
-#else
-#define CHECK(symbol, params)
-#endif
-
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define DF_CU(symbol, base, since, ptds, class, kind, object, params, args)                        \
-	CHECK(symbol, params)                                                                      \
 	static CUresult wrap_##symbol params                                                       \
 	{                                                                                          \
 		CUresult(*df_real_call) params;                                                    \
@@ -394,7 +384,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	}                                                                                          \
 	extern CUresult symbol params                                                              \
 		__attribute__((alias("wrap_" #symbol), visibility("default")));
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 
 /* ---- handing them out ------------------------------------------------------------------------------------------- */
@@ -406,7 +396,7 @@ static const struct row {
 } rows[NR_ROWS] = {
 #define DF_CU(symbol, base, since, ptds, class, kind, object, params, args)                        \
 	[AT_##symbol] = {#symbol, #base, since, ptds, (void *)wrap_##symbol},
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 };
 

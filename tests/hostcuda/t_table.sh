@@ -14,7 +14,7 @@ exports() { nm -D --defined-only "$1" | awk '$2 == "T" { print $3 }' | sed -n "s
 diff <(rows '|_13|_REFUSED|_REFUSED_13') <(exports "$host" @libcudart.so.13)
 diff <(rows '|_12|_12_AS|_REFUSED|_REFUSED_12') <(exports "$host" @libcudart.so.12)
 # The driver: all of cuda.h, each found by its name; check_cuda_api.sh compares the table itself.
-diff <(sed -nE 's/^DF_CU(_NONE)?\(([A-Za-z0-9_]+),.*/\2/p' interpose/cuda/cuda_api.def | cat - <(printf '%s\n' df_hostcuda df_hostcuda_code) | sort) \
+diff <(scripts/gen_api.sh rows | cut -f1 | cat - <(printf '%s\n' df_hostcuda df_hostcuda_code) | sort) \
 	<(nm -D --defined-only "$host" | sed -nE 's/.* [TW] (.*)@@DFHOST_1$/\1/p' | sort)
 [ -z "$(rows '|_13|_REFUSED|_REFUSED_13' | uniq -d)" ]
 

@@ -30,7 +30,7 @@ static CUresult refuse(int *warned, const char *name)
 	}
 #define DF_CU(symbol, ...)	REFUSED(symbol)
 #define DF_CU_NONE(symbol, ...) REFUSED(symbol)
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 #undef DF_CU_NONE
 
@@ -43,7 +43,7 @@ static const struct {
 #define ROW(symbol, base, since, ptds, ...) {#base, ptds, since, none_##symbol},
 #define DF_CU(...)			    ROW(__VA_ARGS__, 0)
 #define DF_CU_NONE(...)			    ROW(__VA_ARGS__, 0)
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 #undef DF_CU_NONE
 };
@@ -57,7 +57,7 @@ void *df_hdriver_symbol(const char *symbol)
 #define SYMBOL(symbol, ...) {#symbol, none_##symbol},
 #define DF_CU(...)	    SYMBOL(__VA_ARGS__, 0)
 #define DF_CU_NONE(...)	    SYMBOL(__VA_ARGS__, 0)
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 #undef DF_CU_NONE
 	};

@@ -20,7 +20,7 @@ static int logs = 1; /* until it is known better */
 static const char *const names[] = {
 #define DF_CU(symbol, ...)	#symbol,
 #define DF_CU_NONE(symbol, ...) #symbol,
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 #undef DF_CU_NONE
 };
@@ -128,14 +128,14 @@ typedef CUresult any_fn(W, W, W, W, W, W, W, W, W, W, W, W, W, W);
 		return ((any_fn *)fake_real(ROW_##symbol))(a, b, c, d, e, f, g, h, i, j, k, l, m,  \
 							   n);                                     \
 	}
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 #undef DF_CU_NONE
 
 static void *const ours[] = {
 #define DF_CU(symbol, ...)	(void *)symbol,
 #define DF_CU_NONE(symbol, ...) (void *)none_##symbol,
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 };
 
 void *fake_ours(void *fn)

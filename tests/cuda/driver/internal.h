@@ -28,7 +28,7 @@
 enum row {
 #define DF_CU(symbol, ...)	ROW_##symbol,
 #define DF_CU_NONE(symbol, ...) ROW_##symbol,
-#include "interpose/cuda/cuda_api.def"
+#include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 #undef DF_CU_NONE
 	NR_ROWS
