@@ -80,34 +80,6 @@ run() { # NAME STATUS OPTIONS-OF-RUN... -- COMMAND...
 	shift 2
 	check "$name" "$want" "$B/dfshim" run "$@"
 }
-# "${alone[@]}" LINE COMMAND...: the command with a /dev/shm and processes of its own, where we may. LINE: Ctrl-C as soon as that
-# is in its output. Status 97: something is left in /dev/shm; 98: a process.
-own=(unshare --mount --pid --fork --kill-child --mount-proc)
-"${own[@]}" true 2>/dev/null || own=()
-# shellcheck disable=SC2016 # expanded inside
-alone=("${own[@]}" bash -c '
-	log=$0 line=$1
-	shift
-	[ $$ != 1 ] || mount -t tmpfs none /dev/shm || exit 96
-	# What a script starts in the background would ignore the signal.
-	env --default-signal=INT setsid "$@" &
-	job=$!
-	if [ -n "$line" ]; then
-		until grep -q "$line" "$log" || ! kill -0 $job; do sleep 0.1; done
-		kill -INT -- -$job
-	fi
-	wait $job
-	rc=$?
-	[ $$ = 1 ] || exit $rc
-	[ -z "$(ls -A /dev/shm)" ] || { ls -A /dev/shm && exit 97; }
-	for ((i = 0; i < 100; i++)); do
-		set -- /proc/[1-9]*
-		[ $# -gt 1 ] || exit $rc
-		sleep 0.1
-	done
-	ps ax
-	exit 98' "$T/log")
-
 if wants operators; then
 	run "operators" 0 --host=2 -- "$py" tests/torch/operators.py
 fi
@@ -177,20 +149,20 @@ if wants input; then
 	fi
 fi
 if wants ends; then
-	[ ${#own[@]} -gt 0 ] || echo "no rights for namespaces: what is left in /dev/shm, and processes, were not looked at"
+	apart=tests/lib/apart.sh
 	ddp=("$B/dfshim" run --host -n 2 --grace 60 -- "$py" tests/torch/ddp.py)
 	torchrun=("$B/dfshim" run --host -- "$py" -m torch.distributed.run --standalone --nproc-per-node 2 tests/torch/ddp.py)
-	check "a rank is killed, dfshim run -n 2" 137 "${alone[@]}" "" "${ddp[@]}" --killed
+	check "a rank is killed, dfshim run -n 2" 137 $apart "${ddp[@]}" --killed
 	says "the other's error" 'rank0.*remote process exited'
 	says "which one it was" 'rank 1 ended by signal 9'
-	check "a rank is killed, torchrun" 1 "${alone[@]}" "" "${torchrun[@]}" --killed
+	check "a rank is killed, torchrun" 1 $apart "${torchrun[@]}" --killed
 	says "which one it was" 'exitcode: -9\) local_rank: 1'
-	check "no memory for one rank" "1 134" "${alone[@]}" "" "${ddp[@]}" --memory
+	check "no memory for one rank" "1 134" $apart "${ddp[@]}" --memory
 	says "its error" 'rank1.*OutOfMemoryError'
 	says "the other's error" 'rank0.*remote process exited'
-	check "interrupted, dfshim run -n 2" "130 143" "${alone[@]}" "one is left out" "$B/dfshim" run --host -n 2 -- \
+	check "interrupted, dfshim run -n 2" "130 143" $apart --interrupt "one is left out" "$T/log" "$B/dfshim" run --host -n 2 -- \
 		"$py" tests/torch/ddp.py --hang
-	check "interrupted, torchrun" 1 "${alone[@]}" "one is left out" "${torchrun[@]}" --hang
+	check "interrupted, torchrun" 1 $apart --interrupt "one is left out" "$T/log" "${torchrun[@]}" --hang
 	says "by what" 'SignalException.*signal: 2'
 fi
 if wants others; then

@@ -49,19 +49,7 @@ finding() {
 apart() {
 	local rc since=$SECONDS
 	rm -rf "$T/run" && mkdir -p "$T/run"
-	# shellcheck disable=SC2016 # expanded inside
-	timeout -k 5 90 unshare --mount --pid --fork --kill-child --mount-proc bash -c '
-		mount -t tmpfs ${SHM_OPTIONS:+-o "$SHM_OPTIONS"} none /dev/shm || exit 96
-		"$@"
-		rc=$?
-		[ -z "$(ls -A /dev/shm)" ] || { ls -A /dev/shm && exit 97; }
-		for ((i = 0; i < 30; i++)); do
-			set -- /proc/[1-9]*
-			[ $# -gt 1 ] || exit $rc
-			sleep 0.1
-		done
-		ps ax
-		exit 98' part "$@" >"$T/run/out" 2>&1
+	timeout -k 5 90 "$SRC/tests/lib/apart.sh" "$@" >"$T/run/out" 2>&1
 	rc=$?
 	# A killed rank's status is 137 too.
 	[ $((SECONDS - since)) -lt 90 ] || rc=99
