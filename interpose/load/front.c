@@ -6,8 +6,8 @@
  * memory that is none. So the modes off and trace mean there: our runtime with its own trace, or a refusal; unless
  * the NCCL behind us is the one that can use that memory (libdfnccl.so, df_real_on_cpu()).
  *
- * Threads: any. The decision is made under a mutex (which is why df_start() may be slow but may not call
- * NCCL) and published with a release.
+ * Threads: any. The first decides and holds no lock meanwhile, as df_start() calls the driver; the others wait for it
+ * (df_once), so df_start() may not call NCCL.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@
 #include "interpose/real/real.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
-#include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/once.h"
 #include "runtime/dfshim.h"
 #include "trace/record/writer.h"
 
-static struct df_mutex front_lock = DF_MUTEX_INIT(DF_RANK_PROCESS, "front");
+static struct df_once decided;
 static enum df_front front;
 static char reason[256];
 static pid_t trace_pid; /* the process that began to record in mode trace */
@@ -113,22 +113,12 @@ enum df_front df_front_now(void)
 
 enum df_front df_front(void)
 {
-	enum df_front f = df_front_now();
-
-	if (df_likely(f != DF_FRONT_UNDECIDED))
-		return f;
-	df_mutex_lock(&front_lock);
-	f = front;
-	if (f == DF_FRONT_UNDECIDED) {
-		f = decide();
-		/*
-		 * The release pairs with the acquire in df_front_now(): without it another thread could
-		 * go ahead on a runtime that it sees half started.
-		 */
-		__atomic_store_n(&front, f, __ATOMIC_RELEASE);
+	if (df_once_begin(&decided, "The start of dfshim")) {
+		/* RELEASE pairs with the ACQUIRE in df_front_now(), which does not go through df_once. */
+		__atomic_store_n(&front, decide(), __ATOMIC_RELEASE);
+		df_once_end(&decided);
 	}
-	df_mutex_unlock(&front_lock);
-	return f;
+	return front;
 }
 
 ncclResult_t df_front_refused(const char *what)
@@ -163,8 +153,12 @@ void df_front_show_version(int rank)
 /* The child has none of the runtime's threads, and CUDA does not survive a fork either. */
 void df_front_forked(void)
 {
-	df_mutex_init(&front_lock, DF_RANK_PROCESS, "front");
-	if (front == DF_FRONT_OWN)
+	/* Begun, and not ended: by a thread that this process has not. */
+	int begun = decided.state == DF_ONCE_BEGUN;
+
+	if (begun)
+		decided.state = DF_ONCE_DONE;
+	if (begun || front == DF_FRONT_OWN)
 		front = refuse(
 			"this process was forked from one in which dfshim had started; CUDA and NCCL "
 			"cannot be used in it (fork before the first CUDA call, or use spawn)");

@@ -34,14 +34,22 @@ static struct line *words_free;
 /* Slabs, never freed: a slab's first line names no word but the slab before it. */
 static struct line *slabs;
 
-/* Under the lock. near: where the slab lies a second time; NULL: nowhere. */
-static struct line *slab_new(uint64_t *near, struct line **to)
+/* Under the lock, which is not held meanwhile: the driver may be asked for the memory. NULL: there is none. */
+static struct line *slab_alloc(void)
 {
-	struct line *slab = df_kalloc(WORDS_PER_SLAB * sizeof(*slab));
+	struct line *slab;
+
+	df_mutex_unlock(&words_lock);
+	slab = df_kalloc(WORDS_PER_SLAB * sizeof(*slab));
+	df_mutex_lock(&words_lock);
+	return slab;
+}
+
+/* Under the lock. near: where the slab lies a second time; NULL: nowhere. Its lines go to `to`. */
+static void slab_add(struct line *slab, uint64_t *near, struct line **to)
+{
 	size_t i;
 
-	if (!slab)
-		return NULL;
 	for (i = 0; i < WORDS_PER_SLAB; i++) {
 		slab[i].value = 0;
 		slab[i].free = NULL;
@@ -54,6 +62,15 @@ static struct line *slab_new(uint64_t *near, struct line **to)
 	slab[0].next = slabs;
 	/* RELEASE pairs with the ACQUIREs in df_words_sum() and df_word_here(): who sees the slab sees it filled and linked. */
 	__atomic_store_n(&slabs, slab, __ATOMIC_RELEASE);
+}
+
+/* Under the lock. */
+static struct line *slab_near(const uint64_t *near)
+{
+	struct line *slab = slabs;
+
+	while (slab && slab[0].near != near)
+		slab = slab[0].next;
 	return slab;
 }
 
@@ -69,11 +86,12 @@ static uint64_t *word_take(struct line **from)
 
 uint64_t *df_word_get(void)
 {
+	struct line *slab;
 	uint64_t *word;
 
 	df_mutex_lock(&words_lock);
-	if (!words_free)
-		slab_new(NULL, &words_free);
+	while (!words_free && (slab = slab_alloc()) != NULL)
+		slab_add(slab, NULL, &words_free);
 	word = word_take(&words_free);
 	df_mutex_unlock(&words_lock);
 	return word;
@@ -82,17 +100,20 @@ uint64_t *df_word_get(void)
 int df_mark_init(struct df_mark *m, const struct df_mstream *on)
 {
 	uint64_t *near = df_backend->near_words ? df_backend->near_words(on) : NULL;
-	struct line *slab, *fresh = NULL;
+	struct line *slab, *fresh, *lines = NULL;
 
 	m->word = NULL;
 	if (near) {
 		df_mutex_lock(&words_lock);
-		for (slab = slabs; slab && slab[0].near != near; slab = slab[0].next)
-			;
-		if (!slab) {
-			slab = slab_new(near, &fresh);
-			if (slab)
-				slab[0].free = fresh;
+		slab = slab_near(near);
+		if (!slab && (fresh = slab_alloc()) != NULL) {
+			/* Another thread may have been faster: a place is one slab's only. */
+			slab = slab_near(near);
+			slab_add(fresh, slab ? NULL : near, slab ? &words_free : &lines);
+			if (!slab) {
+				slab = fresh;
+				slab[0].free = lines;
+			}
 		}
 		if (slab)
 			m->word = word_take(&slab[0].free);
@@ -114,7 +135,7 @@ uint64_t *df_word_near(const uint64_t *word)
 
 const uint64_t *df_word_here(const uint64_t *addr)
 {
-	/* ACQUIRE pairs with the RELEASE in slab_new(): see there. */
+	/* ACQUIRE pairs with the RELEASE in slab_add(): see there. */
 	const struct line *slab = __atomic_load_n(&slabs, __ATOMIC_ACQUIRE);
 
 	for (; slab; slab = slab[0].next)
@@ -163,7 +184,7 @@ int df_word_mark(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on
 
 uint64_t df_words_sum(void)
 {
-	/* ACQUIRE pairs with the RELEASE in slab_new(): see there. */
+	/* ACQUIRE pairs with the RELEASE in slab_add(): see there. */
 	const struct line *slab = __atomic_load_n(&slabs, __ATOMIC_ACQUIRE);
 	uint64_t sum = 0;
 	size_t i;

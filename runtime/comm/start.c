@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
+#include "runtime/base/once.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "runtime/comm/comm.h"
@@ -42,7 +42,8 @@
 struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
 		      .comms = DF_LIST_INIT(df_rt.comms)};
 
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct df_once start_once;
+static struct df_mutex unable_lock = DF_MUTEX_INIT(DF_RANK_PROCESS, "start without a daemon");
 
 static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
@@ -249,19 +250,13 @@ int df_start(void)
 {
 	int ret;
 
-	/* ACQUIRE pairs with the RELEASE below: who sees it started sees the devices. */
-	ret = __atomic_load_n(&df_rt.started, __ATOMIC_ACQUIRE);
-	if (df_likely(ret))
-		return ret > 0 ? 0 : ret;
-	pthread_mutex_lock(&start_lock);
-	ret = df_rt.started;
-	if (!ret) {
+	if (df_once_begin(&start_once, "The start of the runtime")) {
 		ret = start();
-		ret = ret ? ret : 1;
-		/* RELEASE pairs with the ACQUIRE above. */
-		__atomic_store_n(&df_rt.started, ret, __ATOMIC_RELEASE);
+		/* RELEASE pairs with the ACQUIRE in is_running(), which does not go through df_once. */
+		__atomic_store_n(&df_rt.started, ret ? ret : 1, __ATOMIC_RELEASE);
+		df_once_end(&start_once);
 	}
-	pthread_mutex_unlock(&start_lock);
+	ret = df_rt.started;
 	return ret > 0 ? 0 : ret;
 }
 
@@ -269,7 +264,7 @@ int df_start_unable(void)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&start_lock);
+	df_mutex_lock(&unable_lock);
 	if (df_rt.started >= 0)
 		ret = -EINVAL;
 	if (!ret && !df_rt.unable) {
@@ -290,7 +285,7 @@ int df_start_unable(void)
 			__atomic_store_n(&df_rt.unable, 1, __ATOMIC_RELEASE);
 		}
 	}
-	pthread_mutex_unlock(&start_lock);
+	df_mutex_unlock(&unable_lock);
 	return ret;
 }
 

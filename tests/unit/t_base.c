@@ -12,6 +12,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/once.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/time.h"
 #include "runtime/base/xml_text.h"
@@ -132,6 +133,38 @@ START_TEST(t_lock)
 	ck_assert_int_eq(df_mutex_trylock(&outer), 1); /* exempt from the order */
 	df_mutex_unlock(&outer);
 	df_mutex_unlock(&inner);
+}
+END_TEST
+
+#define ONCE_THREADS 8
+
+static struct df_once once;
+static int once_work, once_seen;
+
+static void *need_once(void *arg)
+{
+	if (df_once_begin(&once, "The test")) {
+		df_lock_none_held("the work");
+		df_sleep_ns(5 * DF_NS_PER_MS);
+		once_work++; /* plain: df_once orders it */
+		df_once_end(&once);
+	}
+	__atomic_add_fetch(&once_seen, once_work, __ATOMIC_RELAXED);
+	return arg;
+}
+
+START_TEST(t_once)
+{
+	pthread_t t[ONCE_THREADS];
+	int i;
+
+	for (i = 0; i < ONCE_THREADS; i++)
+		pthread_create(&t[i], NULL, need_once, NULL);
+	for (i = 0; i < ONCE_THREADS; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_int_eq(once_work, 1);
+	ck_assert_int_eq(once_seen, ONCE_THREADS);
+	ck_assert_int_eq(df_once_begin(&once, "The test"), 0);
 }
 END_TEST
 
@@ -320,6 +353,7 @@ int main(void)
 		{t_lock_across, .signal = SIGABRT},
 #endif
 		{t_trylock},
+		{t_once},
 		{t_futex, 2},
 		{t_rng},
 		{t_hash},
