@@ -6,7 +6,7 @@
 #   make bench      figures                            make tsan asan  the tests under sanitizers
 #   make eval-dl2   precision and recall of the checker  make compare   beside torchfrtrace
 #
-# Sources are found by folder, so a new file needs no line here. SAN=thread|address builds a variant
+# Sources are found by folder, so a new file needs no line here. SAN=thread|address|debug builds a variant
 # into its own folder.
 
 SAN ?=
@@ -48,13 +48,14 @@ $(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
 endif
 endif
 
-# SAN=thread|address|fuzz: into a folder of its own; warnings that sanitizers make gcc invent are no errors.
+# SAN=thread|address|fuzz|debug: into a folder of its own; warnings that sanitizers make gcc invent are no errors. debug has no
+# sanitizer, only the checks of DF_DEBUG (runtime/base/lock.h), so it is the one that keeps the GPU code.
 SANFLAGS_thread := -fsanitize=thread
 SANFLAGS_address := -fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined
 SANFLAGS_fuzz := -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -fno-sanitize-recover=undefined
 SANFLAGS := $(if $(SAN),$(SANFLAGS_$(SAN)))
 CFLAGS ?= -O2 -g
-WARN := -Wall -Wextra -Werror $(if $(SAN),-Wno-error -DDF_DEBUG)
+WARN := -Wall -Wextra -Werror $(if $(SAN),$(if $(filter-out debug,$(SAN)),-Wno-error )-DDF_DEBUG)
 INCLUDES := -I. -I$(B)/gen $(if $(HAVE_CUDA),-isystem $(CUDA_INC)) \
 	$(if $(HAVE_NCCL),$(if $(filter /usr $(CUDA_HOME),$(NCCL_HOME)),,-isystem $(NCCL_HOME)/include))
 DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -ftls-model=initial-exec -pthread \

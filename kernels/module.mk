@@ -11,7 +11,7 @@ GPU_GENCODE = $(foreach t,$(GPU_TARGETS),-gencode arch=compute_$(t),code=sm_$(t)
 	$(foreach t,$(GPU_PTX),-gencode arch=compute_$(t),code=compute_$(t))
 
 .PHONY: check-budget
-ifneq ($(and $(NVCC),$(if $(SAN),,1)),)
+ifneq ($(and $(NVCC),$(if $(filter-out debug,$(SAN)),,1)),)
 
 GPU_CODE := $(addprefix sm_,$(GPU_TARGETS)) $(addprefix compute_,$(GPU_PTX))
 all: $(B)/kernels/daemon.fatbin

@@ -87,7 +87,7 @@ endif
 endif
 
 # The litmus programs take nvcc a while, so `make` leaves them alone.
-ifneq ($(and $(NVCC),$(if $(SAN),,1)),)
+ifneq ($(and $(NVCC),$(if $(filter-out debug,$(SAN)),,1)),)
 LITMUS := $(patsubst tests/gpu/%.cu,$(B)/tests/gpu/%,$(wildcard tests/gpu/litmus_*.cu))
 
 $(B)/tests/gpu/litmus_%: tests/gpu/litmus_%.cu tests/gpu/litmus.h tests/cuda/module.mk
@@ -119,7 +119,7 @@ check-gpu bench-gpu gpu-bundle: litmus
 endif
 
 # The same programs for the stand-in, which executes their PTX: against its runtime, of one generation, not compressed.
-ifneq ($(and $(NVCC),$(HAVE_CUDA),$(if $(SAN),,1)),)
+ifneq ($(and $(NVCC),$(HAVE_CUDA),$(if $(filter-out debug,$(SAN)),,1)),)
 DRY_GPU := $(patsubst tests/gpu/%.cu,$(B)/tests/cuda/gpu/%,$(filter-out $(if $(HAVE_NCCL),,%/beside.cu),$(wildcard tests/gpu/*.cu)))
 DRY_NVCC := $(NVCC) -std=c++17 -I. -cudart shared -gencode arch=compute_80,code=compute_80 -Xfatbin -compress=false
 
