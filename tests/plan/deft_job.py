@@ -30,6 +30,11 @@ CASES = {  # coverage rate, links, momentum, clip
     "networks": (2.3, ["Socket", "Fake"], 0.9, 0.5),  # netName of the links' communicators
     # commName of the links' communicators, for rules of DFSHIM_NET. PyTorch 2.15 sets it to the group's name, which is its number.
     "rules": (2.3, ["1", "2"], 0.9, 0.5),
+    # With dfshim.deft.GradScaler, and inf gradients in the iterations OVERFLOWS.
+    "scaled": (2.3, 2, 0.9, 0.5),
+    "scaled_preserved": (2.3, 1, 0.0, None),
+    "scaled_changed": (2.3, 2, 0.9, 0.5),
+    "scaled_too_few": (2.3, 1, 0.9, 0.5),
     # Plain DDP after the switch: what happens to rank 1 in iteration ODD.
     "changed": (2.3, 2, 0.9, None),  # buckets
     "no_step": (2.3, 2, 0.9, 0.5),  # a backward pass without a step
@@ -42,9 +47,13 @@ CASES = {  # coverage rate, links, momentum, clip
     "too_many_startups": (2.3, 1, 0.9, None),
     "raises": (2.3, 1, 0.9, None),
 }
+OVERFLOWS = {2: 1, ODD: 1, 34: 0, 50: 1}  # iteration: the rank whose gradients are inf
+SCALE, GROWTH = 2.0 ** 14, 8  # the scale at first, and after how many good iterations it is doubled
 ENDED = {  # words of the line
     "harm": "preserver",
     "changed": "changed its buckets",
+    "scaled_changed": "changed its buckets",
+    "scaled_too_few": "buckets",
     "no_step": "without step()",
     "out_of_step": "out of step",
     "negative": "no negative time",
@@ -77,6 +86,10 @@ def times(cr, links):
     return plan
 
 
+def overflows(case, rank, iteration):
+    return float("inf") if case.startswith("scaled") and OVERFLOWS.get(iteration) == rank else 1.0
+
+
 def nonsense(case, plan):
     """The plan, or none."""
     def spoilt(sizes):
@@ -85,7 +98,7 @@ def nonsense(case, plan):
             forward[0] = -1
         if case == "fractions":
             comm[0] += .5
-        if case == "too_few":
+        if case.endswith("too_few"):
             return forward[1:], backward[1:], comm[1:], sizes[1:], slowdown
         if case == "too_many_links":
             slowdown = [1.0, 1.0, 1.0]
@@ -121,7 +134,8 @@ def train(rank, case, folder):
         # DDP's own communicator has the first network, so the second is the second link's alone.
         dist.init_process_group("nccl", init_method=store, rank=rank, world_size=WORLD, pg_options=by_name(case, links[0]))
         links = [dist.new_group(pg_options=by_name(case, name)) for name in links]
-    model, preserve = DDP(network().to(device), bucket_cap_mb=0.002), {"preserved": .02, "harm": .001}.get(case)
+    model, preserve = DDP(network().to(device), bucket_cap_mb=0.002), {"preserved": .02, "scaled_preserved": .02, "harm": .001}.get(case)
+    scaler = deft.GradScaler("cpu", init_scale=SCALE, growth_interval=GROWTH) if case.startswith("scaled") else None
     opt = deft.wrap(model, torch.optim.SGD(model.parameters(), 0.05, momentum), links=links, warmup=WARMUP, clip=clip,
                     plan=cr and nonsense(case, times(cr, links)), preserve=preserve)
     asked, ask = [], deft.Planner.preserve
@@ -131,36 +145,47 @@ def train(rank, case, folder):
             return ask(planner, *args)
 
         deft.Planner.preserve = record
-        if rank and i == ODD and case == "changed":
+        if rank and i == ODD and case.endswith("changed"):
             opt.buckets[1] = (opt.buckets[1][0][::-1], *opt.buckets[1][1:])
         if rank and i == ODD and case == "out_of_step":
             opt.iteration += 1
         opt.zero_grad()
         x, y = (t.to(device) for t in batch(rank, i))
         loss = torch.nn.functional.mse_loss(model(x), y)
+        wanted = [loss] if preserve else []
+        if scaler:
+            scaler.scale(loss * overflows(case, rank, i)).backward()
+            if i == ODD - 1 and case == "scaled":
+                wrong(RuntimeError, "wrap(clip=)", lambda: scaler.unscale_(opt))
+                wrong(RuntimeError, "after one without it", opt.step)
+            scaler.step(opt, *wanted)
+            scaler.update()
+            continue
         loss.backward()
         if not (rank and i == ODD and case == "no_step"):
-            opt.step(loss) if preserve else opt.step()
+            opt.step(*wanted)
     deft.Planner.preserve = ask
     before = [p.detach().cpu().clone() for p in model.parameters()]
     opt.flush()
     after = [p.detach().cpu().clone() for p in model.parameters()]
     if case == "hidden":
         refused(model, opt)
-    torch.save((opt.mode, opt.profile, opt.updates, before, after, opt.ended, asked, opt.rounds), f"{folder}/{case}.{rank}")
+    torch.save((opt.mode, opt.profile, opt.updates, before, after, opt.ended, asked, opt.rounds,
+                scaler and scaler.get_scale()), f"{folder}/{case}.{rank}")
     dist.destroy_process_group()
+
+
+def wrong(kind, words, call):
+    try:
+        call()
+    except kind as why:
+        assert words in str(why), why
+    else:
+        raise AssertionError(f"accepted: {words}")
 
 
 def refused(model, opt):
     """What would give wrong gradients is an error."""
-    def wrong(kind, words, call):
-        try:
-            call()
-        except kind as why:
-            assert words in str(why), why
-        else:
-            raise AssertionError(f"accepted: {words}")
-
     def accumulate():
         with model.no_sync():
             model(batch(0, 0)[0])
@@ -177,7 +202,7 @@ def refused(model, opt):
     wrong(RuntimeError, "Join", lambda: model.join().__enter__())
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(torch.ones(1))
-    wrong(RuntimeError, "GradScaler", lambda: scaler.step(opt))
+    wrong(RuntimeError, "use dfshim.deft.GradScaler", lambda: scaler.step(opt))
     wrong(RuntimeError, "without a forward pass", opt.step)
     wrong(ValueError, "negative", lambda: deft.Planner([-1], [1], [1], [1], [1.0]))
 
@@ -188,51 +213,73 @@ def reference(case, profile, fell, asked):
     model, planner = network(), deft.Planner(*profile) if profile and fell >= WARMUP else None
     params = list(model.parameters())
     opt = torch.optim.SGD(params, 0.05, momentum)
-    sums, counts, updates = [None, None], [0, 0], []
+    sums, counts, updates, lost = [None, None], [0, 0], [], []
+    # What is never scheduled has PyTorch's own scaler; else the scale is halved after iterations in which something not finite
+    # came to be applied, and doubled after GROWTH others.
+    own = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=GROWTH) if case == "scaled_too_few" else None
+    scale, good, finite = SCALE, 0, True
 
-    def apply(gradients, k):
+    def apply(gradients, k, scheduled=True):
+        nonlocal finite
         for p, g in zip(params, gradients):
             p.grad = g / (WORLD * k)
+        if own:
+            own.scale(torch.ones(()))
+            for p in params:
+                p.grad *= own.get_scale()
+            own.unscale_(opt)
+        elif not all(g.isfinite().all() for g in gradients):
+            finite = False
+            lost.extend([k] * scheduled)
+            return
         if clip is not None:
             torch.nn.utils.clip_grad_norm_(params, clip)
-        opt.step()
+        own.step(opt) if own else opt.step()
+        updates.extend([k] * scheduled)
 
     for i in range(ITERATIONS):
-        total = None
+        total, finite = None, True
         for rank in range(WORLD):
             x, y = batch(rank, i)
-            g = torch.autograd.grad(torch.nn.functional.mse_loss(model(x), y), params)
+            g = torch.autograd.grad(torch.nn.functional.mse_loss(model(x), y) * overflows(case, rank, i), params)
             total = g if total is None else [a + b for a, b in zip(total, g)]
         if i < WARMUP or i > fell:
-            apply(total, 1)
+            apply(total, 1, False)
             if i == WARMUP - 1 and asked and planner:
                 planner.preserve(*asked[0][1])
-            continue
-        sums[1] = total if sums[1] is None else [a + b for a, b in zip(sums[1], total)]
-        counts[1] += 1
-        _, merged, formed = planner.next()
-        if merged:
-            assert merged == counts[0]
-            apply(sums[0], merged)
-            updates.append(merged)
-        if formed:
-            sums, counts = [sums[1], None], [counts[1], 0]
-        for when, args in asked:
-            if when == i:
-                planner.preserve(*args)
-        if i == fell:
-            for gradients, k in zip(sums, counts):
-                if k:
-                    apply(gradients, k)
-                    updates.append(k)
-            sums, counts = [None, None], [0, 0]
+        else:
+            sums[1] = total if sums[1] is None else [a + b for a, b in zip(sums[1], total)]
+            counts[1] += 1
+            _, merged, formed = planner.next()
+            if merged:
+                assert merged == counts[0]
+                apply(sums[0], merged)
+            if formed:
+                sums, counts = [sums[1], None], [counts[1], 0]
+            for when, args in asked:
+                if when == i:
+                    planner.preserve(*args)
+            if i == fell:
+                for gradients, k in zip(sums, counts):
+                    if k:
+                        apply(gradients, k)
+                sums, counts = [None, None], [0, 0]
+        if own:
+            own.update()
+            scale = own.get_scale()
+        elif not finite:
+            scale, good = scale / 2, 0
+        else:
+            good += 1
+            if good == GROWTH:
+                scale, good = scale * 2, 0
     before = [p.detach().clone() for p in params]
     for gradients, k in zip(sums, counts):
         if k:
             apply(gradients, k)
-            updates.append(k)
-    assert sum(updates) == max(min(fell + 1, ITERATIONS) - WARMUP, 0)
-    return updates, before, params
+    assert sum(updates + lost) == max(min(fell + 1, ITERATIONS) - WARMUP, 0)
+    assert not case.startswith("scaled") or own or lost
+    return updates, before, params, scale
 
 
 def main():
@@ -242,18 +289,21 @@ def main():
     mp.spawn(worker, (cases, folder), WORLD)
     for case in cases:
         runs = [torch.load(f"{folder}/{case}.{rank}") for rank in range(WORLD)]
-        mode, profile, updates, before, after, ended, asked, rounds = runs[0]
+        mode, profile, updates, before, after, ended, asked, rounds, scale = runs[0]
         assert ENDED.get(case, "") in (ended or ""), f"{case}: {ended}"
         assert (mode == deft.PLAIN) == bool(ended) and (bool(ended) == (case in ENDED) or case == "measured"), (case, mode, ended)
-        if case in ("preserved", "harm"):
+        if case in ("preserved", "scaled_preserved", "harm"):
             assert len(asked) > 1 or ended, asked
             assert rounds == 10 if ended else 1 <= rounds <= 10, rounds
         fell = ITERATIONS
         if ended:
-            fell = {"changed": ODD + 1, "no_step": ODD + 1, "out_of_step": ODD, "harm": asked[-1][0] if asked else 0}.get(case, 0)
+            fell = {"changed": ODD + 1, "scaled_changed": ODD + 1, "no_step": ODD + 1, "out_of_step": ODD,
+                    "harm": asked[-1][0] if asked else 0}.get(case, 0)
         assert ended or len(profile[3]) >= 3, profile
-        want_updates, want_before, want_after = reference(case, copy.deepcopy(profile), fell, asked)
+        want_updates, want_before, want_after, want_scale = reference(case, copy.deepcopy(profile), fell, asked)
         assert updates == want_updates, (updates, want_updates)
+        for run in runs if scale else ():
+            assert run[8] == want_scale, f"{case}: scale {run[8]}, not {want_scale}"
         worst = 0
         for run in runs:
             for got, want in zip(run[3] + run[4], want_before + want_after):

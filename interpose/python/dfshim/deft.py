@@ -24,8 +24,9 @@ import torch.distributed as dist
 
 from dfshim.gate import GATED, Gate
 from dfshim.plain import PLAIN, Planner, Wrapped
+from dfshim.scaler import GradScaler
 
-__all__ = ["ACTIVE", "Deft", "GATED", "PLAIN", "Planner", "wrap"]
+__all__ = ["ACTIVE", "Deft", "GATED", "GradScaler", "PLAIN", "Planner", "wrap"]
 
 ACTIVE = "deft"
 FORWARD, OLD, NEW = range(3)
@@ -51,6 +52,7 @@ class Deft(Wrapped):
         self.turn, self.trouble, self.rounds = None, 0, 0
         self.works, self.merged, self.updates, self.arrived = [], [0, 0], [], {}
         self.local, self.walk = {}, []
+        self.unscale = 1.0
 
     def expected_ms(self):
         """Of an iteration: under DDP, and now."""
@@ -65,7 +67,7 @@ class Deft(Wrapped):
             self.trouble = self.trouble or NO_STEP
         if self.turn is None:
             self.turn, self.arrived, self.complete = self.planner.next(), {}, None
-            at = [self.iteration, self.rounds]
+            at = [self.iteration, self.rounds, int(self.scaler is not None)]
             self.words = torch.tensor([self.trouble] + at + [-n for n in at], dtype=torch.int64, device=self.current[0].device)
             self.heard = dist.all_reduce(self.words, op=dist.ReduceOp.MAX, group=self.groups[0], async_op=True)
             self._send(FORWARD)
@@ -84,6 +86,9 @@ class Deft(Wrapped):
 
     def _collect(self, bucket):
         i, known = bucket.index(), self._known(bucket)
+        if self.scaler and not self.arrived:
+            # Iterations that are merged may have other scales; which are powers of two, so nothing is lost.
+            self.unscale = 1 / self.scaler.get_scale()
         with torch.no_grad():
             if known:
                 self._add(self.future[i], bucket.buffer())
@@ -101,9 +106,9 @@ class Deft(Wrapped):
 
     def _add(self, to, gradient):
         if self.merged[1]:
-            to.add_(gradient)
+            to.add_(gradient, alpha=self.unscale)
         else:
-            to.copy_(gradient)
+            torch.mul(gradient, self.unscale, out=to)
 
     # -- the schedule -----------------------------------------------------------------------------------
 
@@ -137,6 +142,9 @@ class Deft(Wrapped):
         self.unsent = [self.unsent[1], self._all_items()]
 
     def _apply(self):
+        if self.scaler and not torch.stack([sent.isfinite().all() for sent in self.current]).all().item():
+            self.infinite = True  # for all ranks: it is their sum
+            return
         for i, (_, parameters, _) in self.buckets.items():
             at, whole = 0, self.current[i].div_(self.world * self.merged[0])
             for p in parameters:
@@ -159,10 +167,11 @@ class Deft(Wrapped):
             raise RuntimeError("dfshim.deft: step() without a forward pass in training mode")
         self._end_turn()
         self.heard.wait()
-        trouble, iteration, rounds, *least = self.words.tolist()
+        trouble, *most = self.words.tolist()
+        most, least = most[:len(most) // 2], most[len(most) // 2:]
         if not trouble and self.preserve and len(self.walk) >= UPDATES and not self._content():
             trouble = HARM
-        if trouble or [-iteration, -rounds] != least:
+        if trouble or most != [-n for n in least]:
             self.flush()
             self._stay(TROUBLE[trouble] if trouble else "a rank is out of step")
             self.current = self.future = None
@@ -247,7 +256,11 @@ class Deft(Wrapped):
         parameters = [p for p in self.ddp.parameters() if id(p) in self.local]
         before = [p.detach().clone() for p in parameters]
         super()._inner_step()
-        fall = sum(((b - p.detach()) * self.local[id(p)]).sum().item() for b, p in zip(before, parameters))
+        moved = [b.sub_(p.detach()) for b, p in zip(before, parameters)]
+        fall = sum((m * self.local[id(p)]).sum().item() for m, p in zip(moved, parameters))
+        if self.scaler:
+            # Where the gradients were not finite there was no step.
+            fall = fall / self.scaler.get_scale() if any(m.any() for m in moved) else math.nan
         self.walk.append((self.loss, fall))
 
     def _content(self):
@@ -256,6 +269,9 @@ class Deft(Wrapped):
         walk[dist.get_rank(self.ddp.process_group)] = torch.tensor(self.walk, dtype=torch.float64)
         dist.all_reduce(walk, group=self.ddp.process_group)
         self.walk = []
+        walk = walk[:, walk.isfinite().all(2).all(0)]
+        if not walk.numel():
+            return True
         loss, fall = walk[:, -UPDATES // 4:, 0].mean().item(), walk[:, :, 1].mean().item()
         # Between ranks; a single one has only that between iterations.
         noise = math.sqrt(walk[:, :, 1].var(0).mean().item() / self.world if self.world > 1 else walk[0, :, 1].var().item())

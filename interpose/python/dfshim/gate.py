@@ -46,6 +46,8 @@ class _Uses(TorchFunctionMode):
 
 
 class Gate(Wrapped):
+    NO_SCALER = "exact gating has no GradScaler, which needs all gradients at once: train in bfloat16"
+
     def __init__(self, ddp, opt, warmup, plan):
         super().__init__(ddp, opt, warmup, plan)
         if isinstance(opt, torch.optim.LBFGS):
@@ -60,6 +62,9 @@ class Gate(Wrapped):
                 module.register_forward_pre_hook(lambda _m, _a, own=own: self._enter(own))
         for module in (ddp, ddp.module):
             module.register_state_dict_pre_hook(lambda *_: self.flush())
+
+    def scaled_step(self, scaler, *args, **kwargs):
+        raise RuntimeError(f"dfshim.deft: {self.NO_SCALER}")
 
     # -- forward ----------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ Public API only: comm hook, module hooks. Everything here runs on the threads th
 """
 
 import ctypes
+import math
 import os
 import time
 
@@ -127,6 +128,8 @@ class Wrapped:
         self.world = dist.get_world_size(ddp.process_group)
         self.mode, self.iteration, self.planner, self.ended = PLAIN, 0, None, None
         self.buckets, self.links, self.clip = {}, 1, None
+        self.scaler = self.stepping = None  # the GradScaler of the steps so far, and of the one that is being taken
+        self.infinite, self.verdict = False, None
         self.measure = _Warmup()
         ddp.join_hook = self._refuse_join
         ddp.register_comm_hook(None, self._hook)
@@ -136,10 +139,12 @@ class Wrapped:
     param_groups = property(lambda self: self.inner.param_groups)
     state = property(lambda self: self.inner.state)
 
+    NO_SCALER = "torch.amp.GradScaler would unscale gradients that are not applied now: use dfshim.deft.GradScaler in its place"
+
     @property
     def _step_supports_amp_scaling(self):
-        """What GradScaler asks an optimizer before each step; it would unscale gradients that are not applied now."""
-        raise RuntimeError("dfshim.deft: GradScaler is not supported: train in bfloat16, or without deft")
+        """What torch.amp.GradScaler asks an optimizer before each step."""
+        raise RuntimeError(f"dfshim.deft: {self.NO_SCALER}")
 
     @staticmethod
     def _refuse_join(**_):
@@ -220,14 +225,41 @@ class Wrapped:
     # -- the warm-up, and its end -----------------------------------------------------------------------
 
     def _inner_step(self):
-        self.inner.step()
+        if self.scaler and self.mode == PLAIN:
+            self.scaler.step(self.inner)
+        else:
+            self.inner.step()
+
+    def scaled_step(self, scaler, *args, **kwargs):
+        """The step of dfshim.scaler: what backward() has left is scaled."""
+        self.stepping = scaler
+        try:
+            self.step(*args, **kwargs)
+        finally:
+            self.stepping = None
+
+    def _tell(self):
+        """The scaler, for its update(): whether anything that this step applied was inf or NaN."""
+        if self.verdict is None:
+            self.verdict = torch.optim.SGD([torch.zeros_like(next(self.ddp.parameters()).detach().view(-1)[:1])])
+        for p in self.verdict.param_groups[0]["params"]:
+            p.grad = torch.full_like(p, math.inf if self.infinite else 0)
+        self.scaler.unscale_(self.verdict)
+        self.infinite = False
 
     def step(self):
         """The optimizer's step where an update is due; else nothing."""
+        if self.mode != PLAIN and self.stepping is not self.scaler:
+            raise RuntimeError("dfshim.deft: a step through a GradScaler after one without it, or the reverse, or through another one")
+        self.scaler = self.stepping
         self.iteration += 1
         if self.mode != PLAIN:
             self._step()
+            if self.scaler:
+                self._tell()
             return
+        if self.scaler:
+            self.scaler.unscale_(self.inner)
         if self.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.ddp.parameters(), self.clip)
         self._inner_step()
