@@ -19,7 +19,7 @@ int df_once_wait(struct df_once *once, const char *what)
 	for (;;) {
 		uint32_t state = DF_ONCE_NOT_YET;
 
-		/* ACQUIRE pairs with the RELEASE in df_once_end(), where somebody else has done it. */
+		/* ACQUIRE pairs with the RELEASE in df_once_end(), where another thread has done it. */
 		if (__atomic_compare_exchange_n(&once->state, &state, DF_ONCE_BEGUN, 0,
 						__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
 			return 1;
