@@ -1,17 +1,15 @@
 /*
- * Everything that the host side (runtime/) and the daemon (the rest of kernels/) share, in memory that
- * both can address: programs, connectors, instances, task contexts, rings. Compiled by gcc, clang and
- * nvcc; no libc beyond the freestanding headers. A pointer in these structures is valid on both sides
- * (unified addressing on a GPU).
+ * Everything that the host side (runtime/) and the daemon (the rest of kernels/) share, in memory that both can address: programs,
+ * connectors, instances, task contexts, rings. Compiled by gcc, clang and nvcc; no libc beyond the freestanding headers. A pointer
+ * in these structures is valid on both sides (unified addressing on a GPU).
  *
- * The life of one instance: the host fills a df_kinst, links it behind the previous instance of its
- * collective, and pushes one df_sqe to every block that takes part. The block appends the collective's
- * context to its task queue and executes the program over it slice by slice. The block that finishes
- * last stores df_kcoll.done and writes a df_cqe.
+ * The life of one instance: the host fills a df_kinst, links it behind the previous instance of its collective, and pushes one
+ * df_sqe to every block that takes part. The block appends the collective's context to its task queue and executes the program over
+ * it slice by slice. The block that finishes last stores df_kcoll.done and writes a df_cqe.
  *
- * The only dynamic state of a task is df_kctx.k, a counter of executed slices that never decreases.
- * Instance, loop, instruction, buffer offsets and both FIFO positions follow from it by arithmetic, so
- * preempting is returning without increment, resuming restores nothing, quitting is always safe.
+ * The only dynamic state of a task is df_kctx.k, a counter of executed slices that never decreases. Instance, loop, instruction,
+ * buffer offsets and both FIFO positions follow from it by arithmetic, so preempting is returning without increment, resuming
+ * restores nothing, quitting is always safe.
  */
 #ifndef DFK_ABI_H
 #define DFK_ABI_H
@@ -49,10 +47,9 @@ enum df_type {
 	DF_NR_TYPES
 };
 /*
- * PREMULSUM: every rank's input is multiplied by its own scalar (of the data type, in the low bytes of
- * df_kinst.redop_arg) before the sum. AVG is lowered by the host as NCCL does: floating types to
- * PREMULSUM with 1/nranks rounded to the type, integers to SUMPOSTDIV (redop_arg = nranks; division
- * truncates toward zero).
+ * PREMULSUM: every rank's input is multiplied by its own scalar (of the data type, in the low bytes of df_kinst.redop_arg) before the
+ * sum. AVG is lowered by the host as NCCL does: floating types to PREMULSUM with 1/nranks rounded to the type, integers to
+ * SUMPOSTDIV (redop_arg = nranks; division truncates toward zero).
  */
 enum df_redop { DF_SUM, DF_PROD, DF_MAX, DF_MIN, DF_PREMULSUM, DF_SUMPOSTDIV, DF_NR_REDOPS };
 
@@ -103,11 +100,10 @@ struct df_prog_block {
 };
 
 /*
- * The program of one rank, position-independent: one allocation of `bytes` bytes, tables at byte
- * offsets from its start. The unit "count" is that of the NCCL call; every count elements of a buffer
- * are divided into `chunks` chunks of ceil(count/chunks) elements (the last ones may be short or empty).
- * Chunk i of the input or output buffer: block b = i / chunks of count elements, part j = i % chunks.
- * Scratch chunks all have the full length.
+ * The program of one rank, position-independent: one allocation of `bytes` bytes, tables at byte offsets from its start. The unit
+ * "count" is that of the NCCL call; every count elements of a buffer are divided into `chunks` chunks of ceil(count/chunks)
+ * elements (the last ones may be short or empty). Chunk i of the input or output buffer: block b = i / chunks of count elements,
+ * part j = i % chunks. Scratch chunks all have the full length.
  */
 struct df_program {
 	uint32_t version; /* DF_ABI_VERSION */
@@ -162,8 +158,8 @@ enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_P
 #define DF_CONN_REFS   16 /* slots, at most, of a connector whose slices may go by reference */
 
 /*
- * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS.
- * Positions count slices since the connector's collective was registered and never wrap in practice.
+ * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS. Positions count slices since the
+ * connector's collective was registered and never wrap in practice.
  */
 struct df_conn_hdr {
 	uint64_t tail; /* slices sent: by the sender only, polled by the receiver (Simple) */
@@ -361,17 +357,19 @@ struct df_sq_slot {
 
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };
 
+/*
+ * `coll` and `value` say themselves whether they are there, so that a completion needs no fence of its own, and no index: the lowest
+ * bit is DF_CQ_LAP() of its place. The end of an operation is there when the collective's word has that value, too.
+ */
 struct df_cqe {
-	uint64_t op;
-	uint64_t coll; /* df_kcoll.id */
-	uint64_t k;    /* slice counter of the context */
-	uint32_t kind; /* enum df_cqe_kind */
-	uint32_t block;
+	uint64_t coll;	   /* address of the struct df_kcoll; from bit 1 enum df_cqe_kind */
+	uint64_t value;	   /* from bit 1; DONE: df_kinst.done_value, else df_kinst.op */
+	uint64_t k, block; /* PREEMPT, RESUME: slice counter, block; behind a fence */
 };
 
 /* Free-running indices: slots are index & mask. Producer and consumer on their own lines. */
 struct df_ring {
-	uint32_t tail; /* written by the producer only */
+	uint32_t tail; /* written by the producer only; CQ: when it leaves a GPU */
 	uint32_t pad0[15];
 	uint32_t head; /* written by the consumer only */
 	uint32_t pad1[15];
@@ -380,6 +378,9 @@ struct df_ring {
 	void *slots;
 	uint64_t pad2[6];
 };
+
+/* 1 on every other lap of a completion ring, from the first one on. */
+#define DF_CQ_LAP(cq, index) ((uint64_t) !((index) & ((cq)->mask + 1)))
 
 /* ---- the daemon --------------------------------------------------------------------------------- */
 

@@ -63,7 +63,6 @@ struct dfk_local {
 	struct dfk_hot *lines;
 	uint64_t turns, published; /* of stats.slices */
 	uint32_t told;		   /* of sq.head */
-	uint32_t given;		   /* of cq.tail */
 	/* dfk_leaves(): turns; when it looked at the clock first since something moved, and at all; 0 never */
 	uint32_t looks;
 	uint64_t still, came;
@@ -385,21 +384,6 @@ DFK void dfk_reconnect(struct df_kctx *ctx)
 			h->conn[i].state = 0;
 }
 
-/* Thread 0: what is in the completion ring. */
-DFK void dfk_cq_give(struct df_kblock *blk)
-{
-	struct dfk_local *l = dfk_local(blk);
-
-	if (l->given == blk->cq.tail)
-		return;
-	l->given = blk->cq.tail;
-	/*
-	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon/dev.c): without it the host could read a
-	 * slot that is not written yet.
-	 */
-	dfk_store_release_sys(&l->home->cq.tail, blk->cq.tail);
-}
-
 /* Thread 0: what the counters say, for those who look at them while the block is on the device. */
 DFK void dfk_publish(struct df_kblock *blk)
 {
@@ -408,7 +392,6 @@ DFK void dfk_publish(struct df_kblock *blk)
 	uint64_t *to = (uint64_t *)(void *)&l->home->stats;
 	uint32_t i;
 
-	dfk_cq_give(blk);
 	if (l->published == blk->stats.slices)
 		return;
 	l->published = blk->stats.slices;
@@ -457,7 +440,6 @@ DFK int dfk_cq_room(struct df_kblock *blk)
 	struct df_ring *cq = &blk->cq;
 
 	if (cq->tail - cq->head > cq->mask) {
-		dfk_cq_give(blk);
 		/*
 		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c): without it we
 		 * could overwrite a completion that is still being read.
@@ -465,17 +447,6 @@ DFK int dfk_cq_room(struct df_kblock *blk)
 		cq->head = dfk_load_acquire_sys(&dfk_local(blk)->home->cq.head);
 	}
 	return cq->tail - cq->head <= cq->mask;
-}
-
-/*
- * Only the end of an operation is worth a fence, which waits until all that was written has crossed the bus. What else
- * there is to tell goes with it, or when the block comes to tell its counters.
- */
-DFK void dfk_cq_given(struct df_kblock *blk, uint32_t kind)
-{
-	blk->cq.tail++;
-	if (kind == DF_CQE_DONE)
-		dfk_cq_give(blk);
 }
 
 /* ---- coming and going ------------------------------------------------------------------------------ */
@@ -496,7 +467,6 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		l->d_home = d;
 		l->home = o;
 		l->told = b->sq.head;
-		l->given = b->cq.tail;
 		b->cq.head = b->cq.tail - b->cq.mask - 1; /* looked at when it is needed */
 		l->turns = 0;
 		l->looks = 1; /* not before it has had some turns */
@@ -554,6 +524,7 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	o->owed = l->blk.owed;
 	o->idle = l->blk.idle;
 	o->stays = 0;
+	o->cq.tail = l->blk.cq.tail;
 	l->published = ~(uint64_t)0;
 	dfk_publish(&l->blk);
 	/* RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c), as in dfk_sq_drain(). */
@@ -607,16 +578,6 @@ DFK int dfk_cq_room(struct df_kblock *blk)
 	 * completion that is still being read.
 	 */
 	return blk->cq.tail - dfk_load_acquire_sys(&blk->cq.head) <= blk->cq.mask;
-}
-
-DFK void dfk_cq_given(struct df_kblock *blk, uint32_t kind)
-{
-	(void)kind;
-	/*
-	 * RELEASE pairs with the ACQUIRE of tail in df_dev_retire() (runtime/daemon/dev.c): without it the host could read a
-	 * slot that is not written yet.
-	 */
-	dfk_store_release_sys(&blk->cq.tail, blk->cq.tail + 1);
 }
 
 #endif

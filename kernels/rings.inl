@@ -100,7 +100,10 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 
 DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 {
-	struct df_cqe *e = (struct df_cqe *)blk->cq.slots + (blk->cq.tail & blk->cq.mask);
+	struct df_ring *cq = &blk->cq;
+	struct df_cqe *e = (struct df_cqe *)cq->slots + (cq->tail & cq->mask);
+	const struct df_kinst *in = dfk_now(ctx);
+	uint64_t lap = DF_CQ_LAP(cq, cq->tail);
 
 	if (!dfk_cq_room(blk)) {
 		/* A completion must never wait for the host: it will look at all collectives instead. */
@@ -108,10 +111,15 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 			dfk_store_relaxed_sys(&dfk_block_home(blk)->cq.lost, 1u);
 		return;
 	}
-	e->op = dfk_now(ctx)->op;
-	e->coll = (uint64_t)(uintptr_t)dfk_coll_home(ctx);
-	e->k = ctx->k;
-	e->kind = kind;
-	e->block = blk->index;
-	dfk_cq_given(blk, kind);
+	if (kind == DF_CQE_PREEMPT || kind == DF_CQE_RESUME) {
+		e->k = ctx->k;
+		e->block = blk->index;
+		/* RELEASE for `coll` below, pairs with the ACQUIRE named there: without it the host could read what was here before. */
+		dfk_fence_release_sys();
+	}
+	dfk_store_relaxed_sys(&e->value, (kind == DF_CQE_DONE ? in->done_value : in->op) << 1 | lap);
+	/* RELEASE pairs with the ACQUIRE in cq_next() (runtime/daemon/dev.c). Of DONE the fence is that of `done` in dfk_finish(). */
+	dfk_store_released_sys(&e->coll,
+			       (uint64_t)(uintptr_t)dfk_coll_home(ctx) | (uint64_t)kind << 1 | lap);
+	cq->tail++;
 }

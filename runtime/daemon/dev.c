@@ -209,37 +209,76 @@ uint32_t df_dev_ready_width(const struct df_dev *dev)
 	return most;
 }
 
+/* The first word of the completion at head; 0: it is not there. */
+static uint64_t cq_next(const struct df_ring *cq, uint32_t head)
+{
+	const struct df_cqe *e = (const struct df_cqe *)cq->slots + (head & cq->mask);
+	/*
+	 * ACQUIRE pairs with the RELEASE in dfk_cq_push() (kernels/rings.inl): the blocks' last looks at the instance come before
+	 * ours, and what stands beside it in the place is of this completion.
+	 */
+	uint64_t coll = __atomic_load_n(&e->coll, __ATOMIC_ACQUIRE);
+
+	return (coll & 1) == DF_CQ_LAP(cq, head) ? coll : 0;
+}
+
 int df_dev_cq_pending(const struct df_dev *dev)
 {
 	uint32_t b;
 
 	for (b = 0; b < dev->exec.d.nr_blocks; b++)
-		if (__atomic_load_n(&dev->exec.blocks[b].cq.tail, __ATOMIC_RELAXED) !=
-			    __atomic_load_n(&dev->exec.blocks[b].cq.head, __ATOMIC_RELAXED) ||
+		if (cq_next(&dev->exec.blocks[b].cq,
+			    __atomic_load_n(&dev->exec.blocks[b].cq.head, __ATOMIC_RELAXED)) ||
 		    __atomic_load_n(&dev->exec.blocks[b].cq.lost, __ATOMIC_RELAXED))
 			return 1;
 	return 0;
 }
 
-static void cqe_take(struct df_dev *dev, const struct df_cqe *e)
-{
-	struct df_coll *coll =
-		df_container_of((struct df_kcoll *)(uintptr_t)e->coll, struct df_coll, k);
-	struct df_comm *comm = coll->comm;
+/* A completion, taken apart. */
+struct completion {
+	struct df_coll *coll;
+	enum df_cqe_kind kind;
+	uint64_t value, k;
+	uint32_t block;
+};
 
-	switch (e->kind) {
-	case DF_CQE_DONE:
-		df_coll_retire(coll);
-		break;
-	case DF_CQE_START:
-		df_trace(DF_REC_OP_START, dev->index, comm->trace, comm->rank, e->op, 0, 0, 0, 0);
-		break;
-	case DF_CQE_PREEMPT:
-	case DF_CQE_RESUME:
-		df_trace(e->kind == DF_CQE_PREEMPT ? DF_REC_OP_PREEMPT : DF_REC_OP_RESUME,
-			 dev->index, comm->trace, comm->rank, e->op, e->block, e->k, 0, 0);
-		break;
+/* 1: there is one at head, with all its words. */
+static int cqe_get(const struct df_ring *cq, uint32_t head, struct completion *out)
+{
+	const struct df_cqe *e = (const struct df_cqe *)cq->slots + (head & cq->mask);
+	uint64_t coll = cq_next(cq, head), value;
+	struct df_kcoll *k = (struct df_kcoll *)(uintptr_t)(coll & ~(uint64_t)7);
+
+	if (!coll)
+		return 0;
+	/* Relaxed: it says itself whether it is there, and nothing is found through it. */
+	value = __atomic_load_n(&e->value, __ATOMIC_RELAXED);
+	*out = (struct completion){df_container_of(k, struct df_coll, k),
+				   (enum df_cqe_kind)(coll >> 1 & 3), value >> 1, 0, 0};
+	if ((value & 1) != DF_CQ_LAP(cq, head))
+		return 0;
+	if (out->kind == DF_CQE_DONE)
+		/* Relaxed: df_coll_retire() looks again. Whoever is told of it must find it in the word. */
+		return __atomic_load_n(k->done, __ATOMIC_RELAXED) >= out->value;
+	if (out->kind != DF_CQE_START) {
+		out->k = e->k;
+		out->block = (uint32_t)e->block;
 	}
+	return 1;
+}
+
+static void cqe_take(struct df_dev *dev, const struct completion *c)
+{
+	const struct df_comm *comm = c->coll->comm;
+
+	if (c->kind == DF_CQE_DONE)
+		df_coll_retire(c->coll);
+	else if (c->kind == DF_CQE_START)
+		df_trace(DF_REC_OP_START, dev->index, comm->trace, comm->rank, c->value, 0, 0, 0,
+			 0);
+	else
+		df_trace(c->kind == DF_CQE_PREEMPT ? DF_REC_OP_PREEMPT : DF_REC_OP_RESUME,
+			 dev->index, comm->trace, comm->rank, c->value, c->block, c->k, 0, 0);
 }
 
 void df_dev_retire(struct df_dev *dev)
@@ -249,18 +288,14 @@ void df_dev_retire(struct df_dev *dev)
 	df_trace_hold_time();
 	for (b = 0; b < dev->exec.d.nr_blocks; b++) {
 		struct df_ring *cq = &dev->exec.blocks[b].cq;
-		const struct df_cqe *slots = cq->slots;
-		uint32_t head = cq->head, tail;
+		uint32_t head = cq->head, most = cq->mask + 1;
+		struct completion c;
 
-		/*
-		 * ACQUIRE pairs with the RELEASE of tail in dfk_cq_push() (kernels/rings.inl): without it
-		 * a slot could be read before it is written.
-		 */
-		tail = __atomic_load_n(&cq->tail, __ATOMIC_ACQUIRE);
-		while (head != tail) {
+		while (most-- && cqe_get(cq, head, &c)) {
 			uint64_t t = head % 64 ? 0 : df_now_ns();
 
-			cqe_take(dev, &slots[head++ & cq->mask]);
+			cqe_take(dev, &c);
+			head++;
 			if (t)
 				df_stats_sample(DF_SAMPLE_CQE, df_now_ns() - t);
 		}

@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 				printf("the kernel does not answer\n");
 				return 1;
 			}
-		__atomic_store_n(&s->blk.cq.head, s->blk.cq.tail, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->blk.cq.head, (uint32_t)i + 1, __ATOMIC_RELEASE);
 	}
 	MUST(cudaStreamSynchronize(stream));
 	for (int k = 0; k < NR; k++)

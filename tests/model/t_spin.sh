@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, gate of a connector, its recycling, slices by reference, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -12,6 +12,11 @@ check ok ring.pml "-DSLOTS=3"
 check error ring.pml "-DPUBLISH_FIRST"
 check error ring.pml "-DNO_CHECK"
 check error ring.pml "-DHEAD_FIRST"
+check ok completion.pml ""
+check ok completion.pml "-DSLOTS=1"
+check error completion.pml "-DNO_LAP"
+check error completion.pml "-DNO_WORD"
+check error completion.pml "-DNO_ROOM"
 check ok gate.pml ""
 check error gate.pml "-DNO_GENERATION"
 check error gate.pml "-DNO_GATE"
