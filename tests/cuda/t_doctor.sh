@@ -93,6 +93,10 @@ left blocking "CUDA_LAUNCH_BLOCKING is set"
 tested blocking 0
 auto tool c-none CUDA_INJECTION64_PATH=/tool.so
 left tool "a tool is inside the driver"
+auto mig c-none FAKE_CUDA_MIG=1
+left mig "MIG: this GPU is divided"
+auto later c-none FAKE_CUDA_VERSION=14020
+left later "a driver for CUDA 14.2, which this version of dfshim does not know"
 # No program beside the library.
 mkdir -p "$T/alone"
 cp "$B/libdfshim.so" "$T/alone/"

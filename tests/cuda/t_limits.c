@@ -154,22 +154,41 @@ static void *larger_stacks(void *arg)
 	return NULL;
 }
 
-/* Code is loaded while a stream waits: a launch of a kernel that is there, and a new stream, wait too. */
+static void *memory(void *arg)
+{
+	CUdeviceptr p = *(CUdeviceptr *)arg;
+
+	cuCtxSetCurrent(ctx);
+	OK(p ? cuMemFree_v2(p) : cuMemAlloc_v2(&p, 64));
+	set(&done);
+	return NULL;
+}
+
+static void *new_memory(void *arg)
+{
+	CUdeviceptr none = 0;
+
+	(void)arg;
+	return memory(&none);
+}
+
+/* Code is loaded while a stream waits: a launch of a kernel that is there, a new stream and an allocation wait too. */
 START_TEST(t_lock)
 {
-	void *(*const calls[])(void *) = {second_launch, new_stream};
+	void *(*const calls[])(void *) = {second_launch, new_stream, new_memory};
 	void *(*const loads[])(void *) = {first_launch, load_module, larger_stacks};
 	CUstream s = made(0), other = made(0);
 	pthread_t loader, t;
 
+	setenv("FAKE_CUDA_LIMITS", "lock", 1);
 	second_launch(other);
 	done = 0;
 	OK(cuStreamSynchronize(other));
 	OK(cuStreamWaitValue64_v2(s, (CUdeviceptr)(uintptr_t)&word, 1, 0));
-	loader = beside(loads[_i / 2], other);
+	loader = beside(loads[_i / 3], other);
 	while (!fake_cuda()->held())
 		usleep(100);
-	t = beside(calls[_i % 2], other);
+	t = beside(calls[_i % 3], other);
 	usleep(20000);
 	ck_assert_uint_eq(get(&reached), 0);
 	ck_assert_uint_eq(get(&done), 0);
@@ -232,16 +251,6 @@ START_TEST(t_connections)
 }
 END_TEST
 
-static void *memory(void *arg)
-{
-	CUdeviceptr p = *(CUdeviceptr *)arg;
-
-	cuCtxSetCurrent(ctx);
-	OK(p ? cuMemFree_v2(p) : cuMemAlloc_v2(&p, 64));
-	set(&done);
-	return NULL;
-}
-
 /* Who allocates or frees waits until the context is idle. */
 START_TEST(t_sync)
 {
@@ -285,15 +294,22 @@ static void CUDA_CB in_host(void *arg)
 			usleep(100);
 }
 
-/* While a host function of one stream runs, that of another does not begin. */
+static void CUDA_CB in_callback(CUstream s, CUresult status, void *arg)
+{
+	(void)s;
+	ck_assert_int_eq(status, CUDA_SUCCESS);
+	in_host(arg);
+}
+
+/* While a host function of one stream runs, a callback of another does not begin. */
 START_TEST(t_one)
 {
 	CUstream s[2] = {made(0), made(0)};
 	int i;
 
 	setenv("FAKE_CUDA_LIMITS", _i ? "none" : "one", 1);
-	for (i = 0; i < 2; i++)
-		OK(cuLaunchHostFunc(s[i], in_host, NULL));
+	OK(cuLaunchHostFunc(s[0], in_host, NULL));
+	OK(cuStreamAddCallback(s[1], in_callback, NULL, 0));
 	while (get(&reached) < (_i ? 2 : 1))
 		usleep(100);
 	usleep(20000);
@@ -352,7 +368,7 @@ int main(void)
 {
 	unsetenv("FAKE_CUDA_LIMITS");
 	setenv("FAKE_CUDA_DEVICES", "2", 1);
-	return DF_TESTS("limits", {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 6},
+	return DF_TESTS("limits", {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 9},
 			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_blocking}, {t_one, 2},
 			{t_context, 2}, {t_exclusive});
 }

@@ -1,5 +1,6 @@
 /* The devices and contexts of the tests' driver, and its answers to cuGetProcAddress. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,6 +41,16 @@ API CUresult cuDriverGetVersion(int *version)
 {
 	SEEN(cuDriverGetVersion);
 	*version = getenv("FAKE_CUDA_GREEN") ? 13010 : CUDA_VERSION;
+	if (getenv("FAKE_CUDA_VERSION"))
+		*version = atoi(getenv("FAKE_CUDA_VERSION"));
+	return CUDA_SUCCESS;
+}
+API CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+	SEEN(cuDeviceGetName);
+	if (!getenv("FAKE_CUDA_MIG"))
+		return REAL(cuDeviceGetName)(name, len, dev);
+	snprintf(name, (size_t)len, "a GPU MIG 1g.10gb");
 	return CUDA_SUCCESS;
 }
 API CUresult cuDeviceGetCount(int *nr)

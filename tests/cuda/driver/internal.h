@@ -7,7 +7,8 @@
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
  * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
  * FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver can't say. FAKE_CUDA_EAGER: nothing is loaded later than
- * its module. FAKE_CUDA_OLD: the device that has compute capability 7. FAKE_CUDA_NO_CODE: the device that no module can be loaded on. FAKE_CUDA_SILENT: there is no driver behind it.
+ * its module. FAKE_CUDA_OLD: the device that has compute capability 7. FAKE_CUDA_NO_CODE: the device that no module can be loaded on.
+ * FAKE_CUDA_MIG: the devices are parts of one. FAKE_CUDA_VERSION: what the driver says that it is of. FAKE_CUDA_SILENT: there is no driver behind it.
  */
 #ifndef DF_TESTS_CUDA_DRIVER_INTERNAL_H
 #define DF_TESTS_CUDA_DRIVER_INTERNAL_H
