@@ -252,9 +252,9 @@ struct df_kinst {
 	const uint64_t *redop_ptr; /* not NULL: the scalar is read there when the instance starts */
 	uint64_t op;		   /* serial of the operation, for completions and the trace */
 	struct df_kgate *gate;	   /* of a graph's replay; NULL: it is none */
-	uint32_t nr_waits;
-	int32_t priority;	/* under df_policy.order; higher goes first */
-	struct df_kwait *waits; /* own_waits, or longer */
+	uint32_t nr_waits : 30, shown : 2; /* shown: df_refs_shown() */
+	int32_t priority;		   /* under df_policy.order; higher goes first */
+	struct df_kwait *waits;		   /* own_waits, or longer */
 	struct df_kwait own_waits[DF_INST_WAITS];
 };
 

@@ -62,7 +62,8 @@ DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 	uint32_t buf = sends ? inst->src_buf : inst->dst_buf;
 
 	if (!s->refs || !(inst->flags & DF_INST_STAYS) ||
-	    sh->send_pos - ctx->finished * total + s->nr_slots >= total)
+	    sh->send_pos - ctx->finished * total + s->nr_slots >= total ||
+	    !(dfk_now(ctx)->shown >> buf & 1))
 		return NULL;
 	/* What is multiplied on its way lies nowhere. */
 	if (sends && c->redop == DF_PREMULSUM && (inst->flags & DF_INST_RAW_SRC))

@@ -18,7 +18,7 @@
 #include "kernels/abi.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 6
+#define DF_BACKEND_VERSION 7
 
 #define DF_NEAR_BYTES 32768
 
@@ -85,6 +85,7 @@ struct df_mem_info {
 	size_t bytes;
 	int fd;		 /* the shared file it lives in, or -1; owned by the machine */
 	uint64_t offset; /* of base in that file */
+	uint8_t shown;	 /* a GPU that has access to its GPU reaches it */
 };
 
 /* The bytes that a copy reads and writes. */
@@ -165,9 +166,7 @@ struct df_hooks {
 	void (*event_wait)(const struct df_stream_info *s, const struct df_event_info *e);
 	/* cudaEventQuery: 0 the hook sees nothing unfinished (the native query decides), 1 not ready. */
 	int (*event_query)(const struct df_event_info *e);
-	/*
-	 * cudaEventElapsedTime, of each event: 0, and *event the one whose native time counts; 1 not ready.
-	 */
+	/* cudaEventElapsedTime, of each event: 0, and *event the one whose native time counts; 1 not ready. */
 	int (*event_time)(const struct df_event_info *e, void **event);
 	/* cudaEventSynchronize: blocks until what the hooks know of is finished. */
 	void (*event_sync)(const struct df_event_info *e);

@@ -1,7 +1,8 @@
 /*
  * Slices by reference: between blocks that reach the same memory, a sender may leave a slice where it lies, say in its slot where that
  * is, and save a copy (dfk_ref() in kernels/task.inl says which slices; DF_INST_STAYS what may). That is so on CPU threads of
- * one process, and on a GPU between ranks of one process on it.
+ * one process, and between ranks of one process on one GPU, or on GPUs that have access to each other if the buffer is memory that
+ * such access extends to (df_kinst.shown).
  *
  * An operation ends only when what it named has been received. Of one that is ended from outside, with its communicator, that is
  * withdrawn (df_comm_end_operations()): the headers of its connectors are marked, then the other ends of those in this process, and
@@ -12,6 +13,7 @@
 
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/base/env.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/coll/coll.h"
@@ -25,11 +27,41 @@ int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)
 {
 	const struct df_member *peer = &coll->comm->members[df_conn_rank(coll, end)];
 
-	/* Both ends come to the same. */
-	return peer->proc == df_rt.self.proc &&
-	       (!df_backend->gpu || peer->device == coll->dev->index) &&
+	/* Both ends come to the same: one connector, which lies in GPU memory only if the two GPUs reach each other's. */
+	return peer->proc == df_rt.self.proc && !df_env()->nccl_p2p_direct_disable &&
+	       (!df_backend->gpu || peer->device == coll->dev->index || end->conn->noted) &&
 	       end->k->proto == DF_PROTO_SIMPLE && end->k->nr_slots <= DF_CONN_REFS &&
 	       coll->k.loops * end->k->per_loop > end->k->nr_slots;
+}
+
+int df_refs_far(const struct df_comm *comm)
+{
+	int i;
+
+	for (i = 0; i < comm->nranks && df_backend->gpu; i++)
+		if (comm->members[i].proc == df_rt.self.proc &&
+		    comm->members[i].device != comm->dev->index)
+			return 1;
+	return 0;
+}
+
+static int shown(const struct df_comm *comm, const void *p)
+{
+	struct df_mem_info info;
+
+	return p && df_backend->mem_info(p, &info) == 0 && info.shown &&
+	       info.device == comm->dev->index;
+}
+
+uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *out, uint64_t bytes)
+{
+	if (!comm->conn.far)
+		return 1u << DF_BUF_IN | 1u << DF_BUF_OUT;
+	/* A small operation has few slices, and asking takes as long as copying them. */
+	if (bytes < df_rt.slot_bytes || df_env()->nccl_p2p_direct_disable)
+		return 0;
+	return (uint32_t)shown(comm, in) << DF_BUF_IN |
+	       (uint32_t)(out == in ? shown(comm, in) : shown(comm, out)) << DF_BUF_OUT;
 }
 
 static int withdrawn(const struct df_cend *end)

@@ -17,6 +17,7 @@ struct df_tl_ops;
 struct df_conn_comm {
 	struct df_peer **peers; /* NULL until needed */
 	const struct df_tl_ops **tls;
+	int far; /* a rank of this process is on another GPU */
 };
 
 int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
@@ -33,10 +34,13 @@ void df_conn_reap(void); /* closes what a peer still used when we left */
 /* At the end: until sends have been received, living: of communicators that were not destroyed too; bounded. */
 void df_conn_linger(int living);
 
-/* byref.c: slices that the receiver reads where the sender has them. All under dev->lock. */
+/* byref.c: slices that the receiver reads where the sender has them. All under dev->lock, unless said. */
 int df_refs_reach(const struct df_coll *coll, const struct df_cend *end); /* 1: an end's may be */
 uint32_t
-df_refs_state(const struct df_cend *end); /* enum df_kconn_state of an end that is connected */
+df_refs_state(const struct df_cend *end);    /* enum df_kconn_state of an end that is connected */
+int df_refs_far(const struct df_comm *comm); /* for df_conn_comm.far; no lock */
+/* For df_kinst.shown: bits by enum df_buf of an operation's buffers that receivers here may read. May ask the driver: no lock held. */
+uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *out, uint64_t bytes);
 /* What a communicator's operations have named that have not ended is not to be read any more: connectors that are concerned. */
 uint32_t df_refs_withdraw(struct df_comm *comm);
 /* Ends of this device that are concerned: its blocks know it from their next turn on. */

@@ -137,6 +137,7 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	if (!comm->conn.peers || !comm->conn.tls || df_cal_members(comm, rows) ||
 	    look_at_nodes(comm))
 		return -ENOMEM;
+	comm->conn.far = df_refs_far(comm);
 	note_neighbours(comm);
 	comm->trace =
 		df_trace_comm(comm->hash, nranks, rank, dev->index, parent, comm->config.name);

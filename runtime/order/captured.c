@@ -27,6 +27,7 @@
 struct captured {
 	struct cap_group *group;
 	uint32_t at;
+	uint32_t shown; /* df_prep.shown */
 };
 
 struct cap_group {
@@ -77,6 +78,7 @@ static int replay_issue(const struct cap_group *g, const struct df_arrival *a,
 		p.si.id = stream;
 		p.si.priority = g->priority;
 		p.launch = launch;
+		p.shown = g->node[i].shown;
 		df_submit_sig(&g->op[i], &p.sig);
 		p.in_place = g->op[i].send == g->op[i].recv;
 		df_mutex_lock(&dev->lock);
@@ -163,6 +165,7 @@ int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, siz
 		p[i].captured = 1;
 		g->node[n].group = g;
 		g->node[n].at = n;
+		g->node[n].shown = p[i].shown;
 		args[n] = &g->node[n];
 		df_comm_get(ops[i].comm);
 		g->op[n] = ops[i];

@@ -120,6 +120,8 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
 	p->strict = df_rt.strict || (p->si.legacy && !df_stream_is_legacy(comm->dev, &p->si));
 	p->launch = 0;
 	p->in_place = op->send == op->recv;
+	p->shown = df_refs_shown(comm, df_op_in(op), df_op_out(op),
+				 op->count * df_type_bytes(op->type));
 	p->late.done = NULL;
 	p->captured = 0;
 	p->approached = 0;
@@ -324,8 +326,9 @@ static int place(struct way *w)
 	if (!inst)
 		return -ENOMEM;
 	w->inst = inst;
-	inst->in = op->send ? op->send : op->recv;
-	inst->out = op->recv ? op->recv : (void *)(uintptr_t)op->send;
+	inst->in = df_op_in(op);
+	inst->out = df_op_out(op);
+	inst->shown = w->p->shown & 3;
 	if (w->dev->exec.d.policy.order)
 		/* CUDA's priorities are better the lower they are. */
 		inst->priority = op->priority - w->p->si.priority +

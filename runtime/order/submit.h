@@ -22,6 +22,7 @@ struct df_prep {
 	uint64_t launch; /* of a graph, that replays it; 0 none */
 	int approached;	 /* order.c has been asked for its group */
 	int idle;	 /* nothing on the stream was unfinished */
+	uint32_t shown;	 /* df_kinst.shown */
 	/* The word that its stream writes for it, or for one before it of its group. */
 	struct df_kwait ready;
 	struct df_stream *on; /* the one that si names, once it has been looked up */
@@ -40,6 +41,15 @@ struct df_replay {
 /* An array of so many; `few` if that is large enough. */
 struct df_prep *df_prep_alloc(struct df_prep *few, size_t nr_ops);
 void df_submit_sig(const struct df_op *op, struct df_sig *sig);
+/* What the operation reads first and writes last; one buffer stands for both where there is only one. */
+static inline const void *df_op_in(const struct df_op *op)
+{
+	return op->send ? op->send : op->recv;
+}
+static inline void *df_op_out(const struct df_op *op)
+{
+	return op->recv ? op->recv : (void *)(uintptr_t)op->send;
+}
 /* Can it be taken? si: the stream, NULL: the one that the operation names. */
 int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df_stream_info *si);
 /*

@@ -74,6 +74,42 @@ static inline struct df_comm *comm_new(void)
 	return comm;
 }
 
+struct member {
+	pthread_t thread;
+	int rank;
+	unsigned char id[1][DF_ID_BYTES];
+	struct df_comm *comm;
+};
+
+static inline void *join(void *arg)
+{
+	struct df_comm_config config = {.name = "test"};
+	struct member *m = arg;
+
+	ck_assert_int_eq(df_comm_create(m->rank, &config, &m->comm), 0);
+	ck_assert_int_eq(df_comm_join(m->comm, 1, (const void *)m->id, RANKS, m->rank), 0);
+	return NULL;
+}
+
+/* One of a rank on each device: what each rank has of it. */
+static inline void comms_new(struct df_comm *comm[RANKS])
+{
+	struct member m[RANKS] = {{0}};
+	unsigned char id[DF_ID_BYTES];
+	int i;
+
+	ck_assert_int_eq(df_id_create(id), 0);
+	for (i = 0; i < RANKS; i++) {
+		m[i].rank = i;
+		memcpy(m[i].id[0], id, sizeof(id));
+		pthread_create(&m[i].thread, NULL, join, &m[i]);
+	}
+	for (i = 0; i < RANKS; i++) {
+		pthread_join(m[i].thread, NULL);
+		comm[i] = m[i].comm;
+	}
+}
+
 /* An AllReduce of one rank, behind a stream's wait for *gate; `in` of its last element is 1. */
 static inline struct df_comm *behind_gate(struct rank *r, const uint64_t *gate,
 					  struct df_stream_info *s)
@@ -190,7 +226,15 @@ static void *run(void *arg)
 	return NULL;
 }
 
+static inline void *host_memory(int device, size_t bytes)
+{
+	(void)device;
+	return malloc(bytes);
+}
+
 static const uint64_t *job_blocked;
+/* Where the buffers of a device's rank come from, if not from malloc(). */
+static void *(*job_memory)(int device, size_t bytes);
 
 static inline void job(size_t count, int rounds, int graph)
 {
@@ -203,16 +247,19 @@ static inline void job(size_t count, int rounds, int graph)
 		r[i] = (struct rank){.rank = i, .rounds = rounds, .count = count, .graph = graph};
 		r[i].blocked = job_blocked;
 		memcpy(r[i].id, id, sizeof(id));
-		r[i].in = malloc(count * sizeof(float));
-		r[i].out = malloc(count * sizeof(float));
+		r[i].in = (job_memory ? job_memory : host_memory)(i, count * sizeof(float));
+		r[i].out = (job_memory ? job_memory : host_memory)(i, count * sizeof(float));
 		pthread_create(&r[i].thread, NULL, run, &r[i]);
 	}
 	for (i = 0; i < RANKS; i++) {
 		pthread_join(r[i].thread, NULL);
 		ck_assert_int_eq(r[i].ret, 0);
 		ck_assert_int_eq(r[i].bad, 0);
-		free(r[i].in);
-		free(r[i].out);
+		/* Other memory goes with the process. */
+		if (!job_memory) {
+			free(r[i].in);
+			free(r[i].out);
+		}
 	}
 }
 

@@ -19,6 +19,9 @@ $(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/driver/*.c)) $(PTX_EMULATOR) | $(
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(FAKE_CUDA)
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(FAKE_CUDA) -Wl,-rpath,$(abspath $(dir $(FAKE_CUDA)))
 
+# One of its cases takes the withdrawal of slices by reference out.
+$(B)/tests/cuda/t_byref: private LIBS += -Wl,--wrap=df_refs_withdraw
+
 # Plain programs of the CUDA driver and runtime: nothing of ours in them.
 $(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/driver/fake.h
 	@mkdir -p $(@D)

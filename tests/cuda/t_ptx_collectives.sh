@@ -11,9 +11,11 @@ for proto in LL LL128 Simple; do
 	on_ptx NCCL_PROTO=$proto FAKE_CUDA_WEAK=1 DFSHIM_THREADS=64 DFSHIM_BLOCKS=3 collcheck --procs 3 --sample $n --seed "$SEED"
 	on_ptx NCCL_PROTO=$proto DFSHIM_THREADS=512 collcheck --ranks 2 --sample $((n / 2)) --seed "$SEED"
 done
-# Small slots: most slices go by reference.
-on_ptx NCCL_PROTO=Simple FAKE_CUDA_WEAK=1 DFSHIM_THREADS=64 DFSHIM_SLOT_KB=1 DFSHIM_SLOTS=2 collcheck --ranks 3 --sample $n --seed "$SEED"
-grep -q '"by_reference": [1-9]' "$T/stats" || fail "no slice by reference: $(cat "$T/stats")"
+# Small slots: most slices go by reference, between ranks of one device and between devices.
+for devices in 1 3; do
+	on_ptx NCCL_PROTO=Simple FAKE_CUDA_WEAK=1 FAKE_CUDA_DEVICES=$devices DFSHIM_THREADS=64 DFSHIM_SLOT_KB=1 DFSHIM_SLOTS=2 collcheck --ranks 3 --sample $n --seed "$SEED"
+	grep -q '"by_reference": [1-9]' "$T/stats" || fail "$devices devices: no slice by reference: $(cat "$T/stats")"
+done
 # Large enough for all blocks.
 on_ptx FAKE_CUDA_SMS=32 DFSHIM_THREADS=128 disorder --ranks 2 --colls 4 --iters 1 --max 4194304 --seed "$SEED"
 grep -q '"blocks": 4' "$T/stats" || fail "not four blocks: $(cat "$T/stats")"

@@ -9,6 +9,8 @@ card p2pcheck --procs 3 --seed "$SEED"
 # Ranks of one GPU read one another's buffers, which are written as soon as an operation has ended or was aborted.
 CUDA_VISIBLE_DEVICES=0 card refcheck --ranks 2 --seed "$SEED"
 grep -q '"by_reference": [1-9]' "$T/stats" || fail "refcheck: no slice by reference: $(cat "$T/stats")"
+# So do ranks of GPUs that have access to each other.
+card refcheck --ranks 4 --seed "$SEED"
 card splitcheck --ranks 5
 card splitcheck --procs 4
 card nbcheck --ranks 4

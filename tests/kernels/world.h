@@ -402,6 +402,8 @@ static void submit(struct world *w, int k, int c, int m, int late)
 	in->waits = in->own_waits;
 	in->waits[0] = (struct df_kwait){&rc->ready[m], 1};
 	in->nr_waits = 1;
+	/* Both buffers, the input, or none may be read. */
+	in->shown = w->by_ref == 100 ? 3 : 3u >> (unsigned)(m * 5 + c * 3 + k) % 3;
 	in->gate = rc->gate;
 	if (rc->gate) {
 		in->waits[0].addr = &rc->gate->arrived;

@@ -148,6 +148,7 @@ static void submit(struct world *w, int r)
 	in->done_value = (uint64_t)m + 1;
 	in->blocks_left = k->k.nr_blocks;
 	in->waits = in->own_waits;
+	in->shown = 1u << DF_BUF_IN | 1u << DF_BUF_OUT;
 	if (m)
 		k->inst[m - 1].next = in;
 	for (uint32_t b = 0; b < k->k.prog->nr_blocks; b++) {

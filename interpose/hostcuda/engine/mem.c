@@ -298,8 +298,12 @@ void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsig
 		df_mutex_lock(&a->lock);
 		b = find(a, (uint64_t)((const char *)ptr - a->base));
 		if (b && (dying_too || !b->dying)) {
-			*out = (struct df_mem_info){b->kind,  device, a->base + b->off,
-						    b->bytes, a->fd,  b->off};
+			*out = (struct df_mem_info){.kind = b->kind,
+						    .device = device,
+						    .base = a->base + b->off,
+						    .bytes = b->bytes,
+						    .fd = a->fd,
+						    .offset = b->off};
 			if (flags)
 				*flags = b->flags;
 		}
@@ -314,7 +318,12 @@ void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsig
 	df_mutex_lock(&ranges.lock);
 	r = range_find(ptr);
 	if (r) {
-		*out = (struct df_mem_info){r->kind, r->device, r->ptr, r->bytes, r->fd, r->offset};
+		*out = (struct df_mem_info){.kind = r->kind,
+					    .device = r->device,
+					    .base = r->ptr,
+					    .bytes = r->bytes,
+					    .fd = r->fd,
+					    .offset = r->offset};
 		if (flags)
 			*flags = r->flags;
 	}

@@ -85,24 +85,29 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
 WAITS(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
       getenv("FAKE_CUDA_NO_OPEN") ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, (out, handle, flags))
 
-/* Host memory the driver has made is for all devices, also what was registered; that of another device after peer access. */
+/*
+ * Host memory the driver has made is for all devices, also what was registered; that of another device after peer access, but not what
+ * is mapped by hand there, which says itself who reaches it.
+ */
 int fake_usable(int device, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
 {
-	CUpointer_attribute what[] = {
-		CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-		CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-	unsigned int type = 0, managed = 0;
+	CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				      CU_POINTER_ATTRIBUTE_IS_MANAGED,
+				      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+				      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+				      CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+				      CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
+	unsigned int type = 0, managed = 0, whole = 0;
 	CUdeviceptr start = 0;
 	size_t size = 0;
 	int owner = -2;
-	void *data[] = {&type, &managed, &owner, &start, &size};
+	void *data[] = {&type, &managed, &owner, &start, &size, &whole};
 
-	if (REAL(cuPointerGetAttributes)(5, what, data, at) != CUDA_SUCCESS || !type)
+	if (REAL(cuPointerGetAttributes)(6, what, data, at) != CUDA_SUCCESS || !type)
 		return 0;
 	if (at + bytes > start + size ||
 	    !(type == CU_MEMORYTYPE_HOST || managed || owner == device ||
-	      __atomic_load_n(&fake_peers[device], __ATOMIC_RELAXED) >> owner & 1))
+	      (whole && __atomic_load_n(&fake_peers[device], __ATOMIC_RELAXED) >> owner & 1)))
 		return 0;
 	*from = start;
 	*to = start + size;

@@ -14,16 +14,21 @@
 
 int df_cuda_mem_info(const void *ptr, struct df_mem_info *out)
 {
-	unsigned int type = 0, managed = 0;
+	unsigned int type = 0, managed = 0, whole = 0;
+	CUcontext ctx = NULL;
 	int device = -1;
 	CUdeviceptr base = 0;
 	size_t bytes = 0;
 	CUpointer_attribute what[] = {
-		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+		CU_POINTER_ATTRIBUTE_CONTEXT,
+		CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
 	};
-	void *data[] = {&type, &managed, &device, &base, &bytes};
+	void *data[] = {&type, &managed, &device, &base, &bytes, &ctx, &whole};
 
 	memset(out, 0, sizeof(*out));
 	out->fd = -1;
@@ -40,6 +45,15 @@ int df_cuda_mem_info(const void *ptr, struct df_mem_info *out)
 	out->device = device;
 	out->base = (void *)(uintptr_t)base;
 	out->bytes = bytes;
+	/*
+	 * Access is between contexts, and to what cuMemAlloc() has given there: not to memory that is mapped by hand or of a pool,
+	 * which says for itself who reaches it (CUDA driver API, cuCtxEnablePeerAccess).
+	 */
+	out->shown =
+		out->kind == DF_MEM_DEVICE && whole && ctx && device >= 0 &&
+		device < df_nr_cudevs &&
+		/* RELAXED: a context that the daemon uses is there for good, and another is none of ours. */
+		ctx == __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_RELAXED);
 	return 0;
 }
 
