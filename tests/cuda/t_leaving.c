@@ -202,6 +202,56 @@ START_TEST(cooperative)
 }
 END_TEST
 
+/* Past the hook, so nothing of ours waits first. */
+static void *load_thread(void *arg)
+{
+	static const char code[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+				   ".visible .entry one()\n{\nret;\n}\n";
+	CUresult (*load)(CUmodule *, const void *);
+	CUmodule m;
+
+	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
+	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
+	ck_assert_int_eq(load(&m, code), CUDA_SUCCESS);
+	return arg;
+}
+
+/*
+ * A thread keeps the context's lock until a stream has ended that waits for an operation whose peer never comes. An abort lets the stream
+ * go on: the word that it waits for is written without the driver.
+ */
+START_TEST(abort_behind_lock)
+{
+	struct rank r = {.count = 1000};
+	struct df_comm *comm[RANKS];
+	struct df_stream_info s;
+	struct df_op op;
+	pthread_t t;
+	int i;
+
+	setenv("DFSHIM_QUIT_US", "1200000000", 1);
+	start();
+	comms_new(comm);
+	r.in = calloc(r.count, sizeof(float));
+	r.out = calloc(r.count, sizeof(float));
+	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
+	op = all_reduce(comm[0], &r, (CUstream)s.stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), 0);
+	df_stream_hooks.before_work(&s, DF_WORK_KERNEL, NULL);
+	while (!df_cuda_daemon_launches())
+		usleep(100);
+	pthread_create(&t, NULL, load_thread, NULL);
+	while (!fake->held())
+		usleep(100);
+	ck_assert(!df_cuda_api.stream_idle(s.stream));
+	df_comm_abort(comm[0]);
+	pthread_join(t, NULL);
+	ck_assert(df_cuda_api.stream_idle(s.stream));
+	for (i = 0; i < RANKS; i++)
+		df_comm_destroy(comm[i]);
+}
+END_TEST
+
 int main(void)
 {
 	if (access(fake_path(), R_OK) || !df_cuda_fatbin()) {
@@ -209,5 +259,5 @@ int main(void)
 		return 77;
 	}
 	return DF_TESTS("leaving", {quiet_times}, {short_quiet_times}, {widths}, {wide_when_ready},
-			{first_launches, 2}, {cooperative});
+			{first_launches, 2}, {abort_behind_lock}, {cooperative});
 }
