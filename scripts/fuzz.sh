@@ -1,6 +1,7 @@
 #!/bin/bash
 # Every fuzz target (tests/fuzz/f_*.c) for SECONDS_EACH seconds with libFuzzer, AddressSanitizer and UBSan.
-# Seeds: tests/fuzz/seeds/<target>/. What it finds is left in build/fuzz/found/<target>/.
+# Seeds: tests/fuzz/seeds/<target>/. What it finds is left in build/fuzz/found/<target>/. INPUT_SECONDS: how long an
+# input may take (10); more on a machine that is busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 seconds=${SECONDS_EACH:-60}
@@ -18,7 +19,7 @@ for f in tests/fuzz/f_*.c; do
 	mkdir -p "$corpus" "$found"
 	seeds=()
 	[ -d "tests/fuzz/seeds/$name" ] && seeds=("tests/fuzz/seeds/$name")
-	if ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout=10 \
+	if ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout="${INPUT_SECONDS:-10}" \
 		-rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/" "$corpus" "${seeds[@]}" \
 		>"build/fuzz/$name.log" 2>&1; then
 		echo "fuzz: $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") inputs"
