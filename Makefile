@@ -148,12 +148,16 @@ $(filter-out $(CUPTI_NAMES),$(HOST_NAMES)): $(B)/dfhost/%: $(B)/libdfhost.so
 $(B)/libdfplan.so: $(call obj,$(addprefix trace/plan/plan_,deft.c handle.c items.c outcome.c preserve.c solve.c sync.c))
 	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,-z,defs -o $@ $^ -lm
 
-# The CUDA driver's functions with the parameters that this cuda.h declares: see interpose/cuda/cuda_api.def.
+# The CUDA driver's functions with the parameters that this cuda.h declares (see interpose/cuda/cuda_api.def), and the
+# names of all result codes.
 CUDA_CALLS := $(B)/gen/interpose/cuda/cuda_calls.def
-$(CUDA_CALLS): interpose/cuda/cuda_api.def scripts/gen_api.sh $(CUDA_INC)/cuda.h
+CUDA_CODES := $(B)/gen/interpose/hostcuda/cuda_codes.def
+$(CUDA_CALLS): interpose/cuda/cuda_api.def
+$(CUDA_CALLS) $(CUDA_CODES): $(B)/gen/interpose/%.def: scripts/gen_api.sh $(CUDA_INC)/cuda.h $(CUDA_INC)/driver_types.h
 	@mkdir -p $(@D)
-	$(Q)scripts/gen_api.sh calls $(CUDA_INC) >$@.tmp && mv $@.tmp $@
+	$(Q)scripts/gen_api.sh $(patsubst cuda_%,%,$(*F)) $(CUDA_INC) >$@.tmp && mv $@.tmp $@
 $(call obj,interpose/cuda/cuda_hook.c interpose/hostcuda/driver/symbols.c $(wildcard tests/cuda/driver/*.c)): | $(CUDA_CALLS)
+$(call obj,interpose/hostcuda/cudart/error.c interpose/hostcuda/driver/query.c): | $(CUDA_CODES)
 
 # What `dfshim --version` says; written anew only where it has changed. kernels/module.mk sets GPU_CODE.
 $(B)/obj/trace/cli/main.o: $(B)/gen/trace/cli/build.h
@@ -277,7 +281,7 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(LIBS)
 endif
 
 # What clang says of the products' sources; nothing is made. The wheel's compiler is one.
-syntax: $(CUDA_CALLS)
+syntax: $(CUDA_CALLS) $(CUDA_CODES)
 	$(Q)printf '%s\n' $(SRC_BASE) $(SRC_PROG) $(SRC_RT) $(SRC_TRACE) $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI) $(SRC_HOST) $(SRC_CUPTI) $(SRC_INTER) | \
 		xargs -P$(shell nproc) -n16 clang -fsyntax-only $(DF_CFLAGS)
 

@@ -6,6 +6,7 @@
 #   scripts/gen_api.sh rows               the driver's functions: symbol, base, since, per thread, class and object, by tabs
 #   scripts/gen_api.sh declared [INCLUDE] what cuda.h there declares: symbol and parameters, by a tab
 #   scripts/gen_api.sh calls [INCLUDE]    cuda_calls.def: see interpose/cuda/cuda_api.def
+#   scripts/gen_api.sh codes [INCLUDE]    cuda_codes.def: the result codes of CUDA's driver and runtime
 #   scripts/gen_api.sh driver [INCLUDE]   functions of the CUDA driver that have a wrapper
 #   scripts/gen_api.sh header [INCLUDE]   names that nccl.h and nccl_device/*.h there declare for the host
 #   scripts/gen_api.sh missing [INCLUDE]  rows to add for a newer NCCL: its declarations
@@ -82,8 +83,14 @@ calls() {
 	}' <(declared) -
 }
 
+codes() {
+	printf '#include <%s>\n' cuda.h driver_types.h | ${CC:-gcc} -E -P -isystem "$include" - | tr '\n' ' ' |
+		grep -oE 'enum [^{}]*cudaError(_enum)? *\{[^}]*\}' | grep -oE '\b(cuda|CUDA_)[A-Za-z0-9_]+ *=' |
+		sed -E 's/^(CUDA_[A-Z0-9_]+).*/DF_CU_RESULT(\1)/; s/^(cuda[A-Za-z0-9]+).*/DF_CUDA_ERROR(\1)/'
+}
+
 case ${1-} in
-rows | declared | calls) "$1" ;;
+rows | declared | calls | codes) "$1" ;;
 names) names ;;
 kinds) sed -n 's/^NCCL_FN([0-9]*, \([A-Z_]*\), [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\2 \1/p' "$def" ;;
 driver)
@@ -95,5 +102,5 @@ missing)
 		names | grep -qx "$(of <<<"$line")" || echo "$line"
 	done
 	;;
-*) sed -n '2,12s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

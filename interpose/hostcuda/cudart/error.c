@@ -1,5 +1,5 @@
 /*
- * Error codes: names from the installed header's enumeration (errors.def is made of it), texts from
+ * Error codes: names from the headers' enumerations (cuda_codes.def is made of them), texts from
  * the names, and the last error of each thread.
  */
 #include "interpose/hostcuda/internal.h"
@@ -47,9 +47,9 @@ static const struct {
 	cudaError_t err;
 	const char *name;
 } names[] = {
+#define DF_CU_RESULT(name)
 #define DF_CUDA_ERROR(name) {name, #name},
-#include "interpose/hostcuda/cudart/errors.def"
-#undef DF_CUDA_ERROR
+#include "interpose/hostcuda/cuda_codes.def"
 };
 
 static const char *name_of(cudaError_t err)

@@ -232,8 +232,8 @@ DF_H_API CUresult cuGetErrorName(CUresult error, const char **name)
 		const char *name;
 	} names[] = {
 #define DF_CU_RESULT(name) {name, #name},
-#include "interpose/hostcuda/driver/results.def"
-#undef DF_CU_RESULT
+#define DF_CUDA_ERROR(name)
+#include "interpose/hostcuda/cuda_codes.def"
 	};
 	size_t i;
 
