@@ -16,6 +16,7 @@ struct op {
 };
 
 static struct op ops[MAX_OPS];
+static int nr_ops;
 static uint32_t *flags; /* pinned: flag i is 0x01010101 when operation i is finished */
 static int wrong = -1;
 
@@ -42,13 +43,31 @@ struct stream {
 	int waits[MAX_EVENTS], nr_waits; /* what the next operation must wait for */
 };
 
+/* The number of the stream's next operation, which waits for all that it must. */
+static int op_new(const struct stream *st, int nr_streams, struct stream *s)
+{
+	int i = nr_ops++, k;
+
+	needs(i, s->last);
+	for (k = 0; k < nr_streams; k++)
+		if (st[k].device == s->device && &st[k] != s &&
+		    ((s->legacy && st[k].blocking) || (s->blocking && st[k].legacy)))
+			needs(i, st[k].last);
+	for (k = 0; k < s->nr_waits; k++)
+		needs(i, s->waits[k]);
+	s->nr_waits = 0;
+	s->last = i;
+	return i;
+}
+
 static void one_program(uint64_t *rng)
 {
 	struct stream st[MAX_STREAMS];
 	cudaEvent_t ev[MAX_EVENTS];
 	int recorded[MAX_EVENTS], ev_device[MAX_EVENTS];
-	int nr_streams = 3 + (int)(next(rng) % (MAX_STREAMS - 3)), nr_ops = 0, i, k, e, n;
+	int nr_streams = 3 + (int)(next(rng) % (MAX_STREAMS - 3)), i, e, n;
 
+	nr_ops = 0;
 	memset(ops, 0, sizeof(ops));
 	memset(flags, 0, MAX_OPS * sizeof(*flags));
 	for (i = 0; i < nr_streams; i++) {
@@ -88,17 +107,7 @@ static void one_program(uint64_t *rng)
 			 * The record itself is an operation of the stream: on the legacy stream it
 			 * waits for all blocking ones. A fill before it makes it a known one.
 			 */
-			i = nr_ops++;
-			needs(i, s->last);
-			for (k = 0; k < nr_streams; k++)
-				if (st[k].device == s->device && k != s - st &&
-				    ((s->legacy && st[k].blocking) ||
-				     (s->blocking && st[k].legacy)))
-					needs(i, st[k].last);
-			for (k = 0; k < s->nr_waits; k++)
-				needs(i, s->waits[k]);
-			s->nr_waits = 0;
-			s->last = i;
+			i = op_new(st, nr_streams, s);
 			CU(cudaLaunchHostFunc(s->s, look, (void *)(intptr_t)i));
 			CU(cudaEventRecord(ev[e], s->s));
 			recorded[e] = i;
@@ -117,17 +126,7 @@ static void one_program(uint64_t *rng)
 				CHECK(flags[s->last] == 0x01010101);
 			break;
 		default:
-			i = nr_ops++;
-			needs(i, s->last);
-			for (k = 0; k < nr_streams; k++)
-				if (st[k].device == s->device && k != s - st &&
-				    ((s->legacy && st[k].blocking) ||
-				     (s->blocking && st[k].legacy)))
-					needs(i, st[k].last);
-			for (k = 0; k < s->nr_waits; k++)
-				needs(i, s->waits[k]);
-			s->nr_waits = 0;
-			s->last = i;
+			i = op_new(st, nr_streams, s);
 			if (next(rng) % 2)
 				CU(cudaMemsetAsync(&flags[i], 1, sizeof(flags[i]), s->s));
 			else
