@@ -9,8 +9,7 @@
 
 struct job {
 	struct ct_share share;
-	int nr_procs, nr_threads, nr_ids, nr_comms;
-	int reverse;
+	int nr_procs, nr_threads, nr_ids;
 };
 
 static struct job *job;
@@ -36,21 +35,12 @@ static int descriptors(void)
 	return n;
 }
 
-/* Forks the processes; each runs fn. All have to return 0. */
-static void run(int (*fn)(int index, void *arg))
+/* Rank `rank` of n, by the id with this number. */
+static struct ct_rank by_id(int id, int n, int rank)
 {
-	pid_t pid[NR_PROCS_MAX];
-	int i;
-
-	for (i = 0; i < job->nr_procs; i++)
-		pid[i] = ct_fork(fn, i, job);
-	for (i = 0; i < job->nr_procs; i++)
-		ck_assert_int_eq(ct_wait(pid[i]), 0);
-}
-
-static void setup(void)
-{
-	job = ct_shared(sizeof(*job));
+	return (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[id],
+				.nranks = n,
+				.rank = rank};
 }
 
 /* The last process makes the ids: it need not be the one of rank 0. */
@@ -81,18 +71,15 @@ static void *use_thread(void *arg)
 }
 
 /* Ranks are dealt to processes like cards, so that no two neighbours share one. */
-static int mix(int index, void *arg)
+static int mix(int index)
 {
 	struct ct_rank r[64];
 	int i, nranks = job->nr_procs * job->nr_threads;
 
-	(void)arg;
 	make_ids(index);
 	for (i = 0; i < job->nr_threads; i++) {
-		r[i] = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
-					.nr_ids = job->nr_ids,
-					.nranks = nranks,
-					.rank = i * job->nr_procs + index};
+		r[i] = by_id(0, nranks, i * job->nr_procs + index);
+		r[i].nr_ids = job->nr_ids;
 		pthread_create(&r[i].thread, NULL, use_thread, &r[i]);
 	}
 	for (i = 0; i < job->nr_threads; i++)
@@ -104,30 +91,15 @@ static int mix(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_mix)
-{
-	static const int shapes[][3] = {{2, 1, 1}, {3, 1, 1}, {8, 1, 1}, {2, 8, 1},
-					{8, 8, 1}, {4, 3, 5}, {5, 2, 10}};
-
-	job->nr_procs = shapes[_i][0];
-	job->nr_threads = shapes[_i][1];
-	job->nr_ids = shapes[_i][2];
-	run(mix);
-}
-END_TEST
-
 /* Ids made by different processes serve one communicator. */
-static int scattered(int index, void *arg)
+static int scattered(int index)
 {
 	struct ct_rank r;
 
-	(void)arg;
 	ck_assert_int_eq(df_id_create(job->share.ids[index]), 0);
 	ct_arrive(&job->share, 0, (uint32_t)job->nr_procs);
-	r = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
-			     .nr_ids = job->nr_procs - 1,
-			     .nranks = job->nr_procs,
-			     .rank = job->nr_procs - 1 - index};
+	r = by_id(0, job->nr_procs, job->nr_procs - 1 - index);
+	r.nr_ids = job->nr_procs - 1;
 	ck_assert_int_eq(ct_join(&r), 0);
 	ck_assert_int_eq(ct_gather(r.comm, r.rank, r.nranks, 1, 3, NULL), 0);
 	ct_arrive(&job->share, 1, (uint32_t)job->nr_procs);
@@ -135,28 +107,18 @@ static int scattered(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_scattered)
-{
-	job->nr_procs = 6;
-	run(scattered);
-}
-END_TEST
-
 /* ---- many communicators --------------------------------------------------------------------------------- */
 
 /* Each process joins in an order of its own, all at once by threads: parts of the overlay meet in circles. */
-static int orders(int index, void *arg)
+static int orders(int index)
 {
 	struct ct_rank r[16];
 	int i, k;
 
-	(void)arg;
 	make_ids(index);
 	for (i = 0; i < job->nr_ids; i++) {
 		k = (i * (index % 2 ? 5 : 1) + index) % job->nr_ids;
-		r[i] = (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[k],
-					.nranks = job->nr_procs,
-					.rank = (index + k) % job->nr_procs};
+		r[i] = by_id(k, job->nr_procs, (index + k) % job->nr_procs);
 		pthread_create(&r[i].thread, NULL, use_thread, &r[i]);
 	}
 	for (i = 0; i < job->nr_ids; i++)
@@ -168,42 +130,28 @@ static int orders(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_orders)
-{
-	job->nr_procs = 6;
-	job->nr_ids = 11;
-	run(orders);
-}
-END_TEST
-
 /*
  * Pairs that meet in random order make the overlay out of many parts; then everybody meets. Every process must
  * hear from every other over it.
  */
-static int pairs(int index, void *arg)
+static int pairs(int index)
 {
 	struct ct_rank r[NR_PROCS_MAX], all;
 	int i, k, n = job->nr_procs, at = 0, nr = 0;
 
-	(void)arg;
 	make_ids(index);
 	for (i = 0; i < n; i++) {
 		for (k = i + 1; k < n; k++, at++) {
 			if (i != index && k != index)
 				continue;
-			r[nr] = (struct ct_rank){.ids = (const unsigned char(*)[128]) &
-							job->share.ids[at],
-						 .nranks = 2,
-						 .rank = (at & 1) ^ (k == index)};
+			r[nr] = by_id(at, 2, (at & 1) ^ (k == index));
 			pthread_create(&r[nr].thread, NULL, use_thread, &r[nr]);
 			nr++;
 		}
 	}
 	for (i = 0; i < nr; i++)
 		pthread_join(r[i].thread, NULL);
-	all = (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[at],
-			       .nranks = n,
-			       .rank = index};
+	all = by_id(at, n, index);
 	use_thread(&all);
 	ct_arrive(&job->share, 1, (uint32_t)n);
 	ck_assert_int_le(links(), DF_TREE_K + 1);
@@ -213,25 +161,15 @@ static int pairs(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_pairs)
-{
-	job->nr_procs = 7;
-	job->nr_ids = 22;
-	run(pairs);
-}
-END_TEST
-
 /* 1,000 communicators: no socket of their own, and each works. */
-static int thousand(int index, void *arg)
+static int thousand(int index)
 {
 	struct df_ctl_comm **c = calloc(1000, sizeof(*c));
 	int i, n = job->nr_procs, ranks[NR_PROCS_MAX], before;
 	struct ct_rank r;
 
-	(void)arg;
 	make_ids(index);
-	r = (struct ct_rank){
-		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = n, .rank = index};
+	r = by_id(0, n, index);
 	ck_assert_int_eq(ct_join(&r), 0);
 	before = descriptors();
 	for (i = 0; i < 1000; i++) {
@@ -254,29 +192,18 @@ static int thousand(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_thousand)
-{
-	job->nr_procs = _i ? 8 : 2;
-	job->nr_ids = 1;
-	run(thousand);
-}
-END_TEST
-
 /* 60 joins in a row by ids of all processes: descriptors do not add up. */
-static int joins(int index, void *arg)
+static int joins(int index)
 {
 	struct ct_rank r;
 	int i, at_first = 0;
 
-	(void)arg;
 	for (i = 0; i < 60; i++)
 		if (i % job->nr_procs == index)
 			ck_assert_int_eq(df_id_create(job->share.ids[i]), 0);
 	ct_arrive(&job->share, 0, (uint32_t)job->nr_procs);
 	for (i = 0; i < 60; i++) {
-		r = (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[i],
-				     .nranks = job->nr_procs,
-				     .rank = (index + i) % job->nr_procs};
+		r = by_id(i, job->nr_procs, (index + i) % job->nr_procs);
 		ck_assert_int_eq(ct_join(&r), 0);
 		df_ctl_leave(r.comm);
 		ct_arrive(&job->share, 1, (uint32_t)(job->nr_procs * (i + 1)));
@@ -286,13 +213,6 @@ static int joins(int index, void *arg)
 	ck_assert_int_le(descriptors(), at_first + 10);
 	return 0;
 }
-
-START_TEST(t_joins)
-{
-	job->nr_procs = 3;
-	run(joins);
-}
-END_TEST
 
 /* ---- messages ------------------------------------------------------------------------------------------- */
 
@@ -313,7 +233,7 @@ static void on_message(uint64_t from, uint32_t kind, const void *data, size_t by
 
 static const struct df_ctl_events message_events = {.message = on_message};
 
-static int messages(int index, void *arg)
+static int messages(int index)
 {
 	struct ct_rank r;
 	const struct df_member *m;
@@ -321,11 +241,9 @@ static int messages(int index, void *arg)
 	uint32_t want;
 	int i, k, n = job->nr_procs;
 
-	(void)arg;
 	df_ctl_set_events(&message_events);
 	make_ids(index);
-	r = (struct ct_rank){
-		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = n, .rank = index};
+	r = by_id(0, n, index);
 	ck_assert_int_eq(ct_join(&r), 0);
 	m = df_ctl_members(r.comm);
 	ct_arrive(&job->share, 1, (uint32_t)n);
@@ -352,32 +270,21 @@ static int messages(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_messages)
-{
-	job->nr_procs = 5;
-	job->nr_ids = 1;
-	run(messages);
-}
-END_TEST
-
 /* ---- missing -------------------------------------------------------------------------------------------- */
 
-static int missing(int index, void *arg)
+static int missing(int index)
 {
 	struct ct_rank r;
 	uint32_t stop = 0;
 	int ranks[8], n = 0, i;
 
-	(void)arg;
 	make_ids(index);
 	if (index == 1) {
 		ct_arrive(&job->share, 1, 3);
 		return 0; /* its rank never comes */
 	}
-	r = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
-			     .nranks = 3,
-			     .rank = index,
-			     .stop = &stop};
+	r = by_id(0, 3, index);
+	r.stop = &stop;
 	pthread_create(&r.thread, NULL, ct_join_thread, &r);
 	for (i = 0; i < 20000; i++) {
 		n = df_ctl_missing(df_id_hash(job->share.ids[0]), ranks, 8);
@@ -400,23 +307,13 @@ static int missing(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_missing)
-{
-	job->nr_procs = 3;
-	job->nr_ids = 1;
-	run(missing);
-}
-END_TEST
-
 /* Who left the communicator is not waited for, in whatever process. */
-static int left(int index, void *arg)
+static int left(int index)
 {
 	struct ct_rank r;
 
-	(void)arg;
 	make_ids(index);
-	r = (struct ct_rank){
-		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = 3, .rank = index};
+	r = by_id(0, 3, index);
 	ck_assert_int_eq(ct_join(&r), 0);
 	ck_assert_int_eq(ct_gather(r.comm, index, 3, 1, 1, NULL), 0);
 	if (index != 1)
@@ -426,47 +323,27 @@ static int left(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_left)
-{
-	job->nr_procs = 3;
-	job->nr_ids = 1;
-	run(left);
-}
-END_TEST
-
 /* Wrong in one process: all learn it. */
-static int refused(int index, void *arg)
+static int refused(int index)
 {
 	struct ct_rank r;
 
-	(void)arg;
 	make_ids(index);
-	r = (struct ct_rank){.ids = (const unsigned char(*)[128])job->share.ids,
-			     .nranks = 4,
-			     .rank = index == 2 ? 1 : index};
+	r = by_id(0, 4, index == 2 ? 1 : index);
 	ck_assert_int_eq(ct_join(&r), -EPROTO);
 	ct_arrive(&job->share, 1, 3);
 	return 0;
 }
 
-START_TEST(t_refused)
-{
-	job->nr_procs = 3;
-	job->nr_ids = 1;
-	run(refused);
-}
-END_TEST
-
 /* ---- address --------------------------------------------------------------------------------------------- */
 
-static int address(int index, void *arg)
+static int address(int index)
 {
 	unsigned char id[1][128];
 	struct ct_rank r;
 	char text[64];
 	int turn;
 
-	(void)arg;
 	ct_address(text);
 	ck_assert_int_eq(df_id_from_address(text, id[0]), 0);
 	for (turn = 0; turn < 5; turn++) {
@@ -482,17 +359,10 @@ static int address(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_address)
-{
-	job->nr_procs = 3;
-	run(address);
-}
-END_TEST
-
 /* ---- fork ------------------------------------------------------------------------------------------------ */
 
 /* A child of a member neither keeps its links alive nor disturbs them, and may have a life of its own. */
-static int forks(int index, void *arg)
+static int forks(int index)
 {
 	struct ct_rank r, own;
 	unsigned char id[1][128];
@@ -500,10 +370,8 @@ static int forks(int index, void *arg)
 	pid_t pid;
 	int i;
 
-	(void)arg;
 	make_ids(index);
-	r = (struct ct_rank){
-		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = 2, .rank = index};
+	r = by_id(0, 2, index);
 	ck_assert_int_eq(ct_join(&r), 0);
 	proc = df_ctl.self.proc;
 	for (i = 0; i < 5; i++) {
@@ -534,17 +402,59 @@ static int forks(int index, void *arg)
 	return 0;
 }
 
-START_TEST(t_fork)
+/* ---- the table ------------------------------------------------------------------------------------------- */
+
+static const struct row {
+	const char *name;
+	int (*fn)(int index);
+	int nr_procs, nr_threads, nr_ids;
+} rows[] = {
+	{"mix", mix, 2, 1, 1},
+	{"mix", mix, 3, 1, 1},
+	{"mix", mix, 8, 1, 1},
+	{"mix", mix, 2, 8, 1},
+	{"mix", mix, 8, 8, 1},
+	{"mix", mix, 4, 3, 5},
+	{"mix", mix, 5, 2, 10},
+	{"scattered", scattered, 6},
+	{"orders", orders, 6, .nr_ids = 11},
+	{"pairs", pairs, 7, .nr_ids = 22},
+	{"thousand", thousand, 2, .nr_ids = 1},
+	{"thousand", thousand, 8, .nr_ids = 1},
+	{"joins", joins, 3},
+	{"messages", messages, 5, .nr_ids = 1},
+	{"missing", missing, 3, .nr_ids = 1},
+	{"left", left, 3, .nr_ids = 1},
+	{"refused", refused, 3, .nr_ids = 1},
+	{"address", address, 3},
+	{"fork", forks, 2, .nr_ids = 1},
+};
+
+static int process(int index, void *arg)
 {
-	job->nr_procs = 2;
-	job->nr_ids = 1;
-	run(forks);
+	return ((const struct row *)arg)->fn(index);
+}
+
+/* Forks the row's processes. All have to return 0. */
+START_TEST(t_row)
+{
+	struct row row = rows[_i];
+	pid_t pid[NR_PROCS_MAX];
+	int i, status;
+
+	job = ct_shared(sizeof(*job));
+	job->nr_procs = row.nr_procs;
+	job->nr_threads = row.nr_threads;
+	job->nr_ids = row.nr_ids;
+	for (i = 0; i < row.nr_procs; i++)
+		pid[i] = ct_fork(process, i, &row);
+	for (i = 0; i < row.nr_procs; i++)
+		ck_assert_msg(!(status = ct_wait(pid[i])), "%s: process %d of %d: status %d",
+			      row.name, i, row.nr_procs, status);
 }
 END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ctl processes", {.before = setup}, {t_mix, 7}, {t_scattered}, {t_orders},
-			{t_pairs}, {t_thousand, 2}, {t_joins}, {t_messages}, {t_missing}, {t_left},
-			{t_refused}, {t_address}, {t_fork});
+	return DF_TESTS("ctl processes", {t_row, DF_ARRAY_LEN(rows)});
 }
