@@ -13,6 +13,7 @@
 #include "kernels/reduce.h"
 #include "runtime/base/inverse.h"
 #include "runtime/base/log.h"
+#include "runtime/base/vec.h"
 
 #define LATER_US 10000 /* when a communicator that does not block puts its work on the streams */
 
@@ -372,20 +373,6 @@ static ncclResult_t check_op(struct df_hn_op *o, const char *name)
 	return ncclSuccess;
 }
 
-static int grow(void **v, int nr, int *cap, size_t size)
-{
-	void *to;
-
-	if (nr < *cap)
-		return 0;
-	to = realloc(*v, (size_t)(*cap + 64) * size);
-	if (!to)
-		return -1;
-	*v = to;
-	*cap += 64;
-	return 0;
-}
-
 static ncclResult_t issue(struct df_hn_op o, const char *name)
 {
 	ncclResult_t res = df_hn_check(o.comm, name);
@@ -395,7 +382,7 @@ static ncclResult_t issue(struct df_hn_op o, const char *name)
 	if (!res && df_hn_cuda()->submitting)
 		df_hn_cuda()->submitting(
 			o.comm->rank, __atomic_fetch_add(&o.comm->nr_issued, 1, __ATOMIC_RELAXED));
-	if (!res && group.depth && grow((void **)&group.ops, group.nr, &group.cap, sizeof(o)))
+	if (!res && group.depth && DF_VEC_ROOM(group.ops, group.cap, group.nr + 1))
 		res = ncclSystemError;
 	if (res || !group.depth) {
 		if (group.depth && !group.failed)
@@ -525,7 +512,7 @@ ncclResult_t df_hn_job_start(const struct df_hn_job *job)
 	struct df_hn_job j = *job;
 
 	if (group.depth) {
-		if (grow((void **)&group.jobs, group.nr_jobs, &group.cap_jobs, sizeof(j)))
+		if (DF_VEC_ROOM(group.jobs, group.cap_jobs, group.nr_jobs + 1))
 			return ncclSystemError;
 		group.jobs[group.nr_jobs++] = j;
 		return ncclSuccess;

@@ -19,6 +19,7 @@
 #include "interpose/nccl/nccl_status.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/vec.h"
 #include "trace/record/writer.h"
 
 /* An event that is recorded at the launch. */
@@ -31,7 +32,7 @@ struct launch_event {
 struct df_group {
 	int depth;
 	ncclResult_t error;
-	size_t nr_ops, cap_ops;
+	size_t nr_ops, cap_ops, cap_handles;
 	struct df_op *ops;
 	struct df_handle **handles; /* of the operations */
 	size_t nr_events;
@@ -133,19 +134,9 @@ void df_group_forked(void)
 
 static ncclResult_t append(struct df_group *g, struct df_handle *h, const struct df_op *op)
 {
-	if (g->nr_ops == g->cap_ops) {
-		size_t cap = g->cap_ops ? 2 * g->cap_ops : 64;
-		struct df_op *ops = realloc(g->ops, cap * sizeof(*ops));
-		struct df_handle **handles;
-
-		if (ops)
-			g->ops = ops;
-		handles = ops ? realloc(g->handles, cap * sizeof(*handles)) : NULL;
-		if (!handles)
-			return df_status_warn(-ENOMEM, "ncclGroupEnd");
-		g->handles = handles;
-		g->cap_ops = cap;
-	}
+	if (DF_VEC_ROOM(g->ops, g->cap_ops, g->nr_ops + 1) ||
+	    DF_VEC_ROOM(g->handles, g->cap_handles, g->nr_ops + 1))
+		return df_status_warn(-ENOMEM, "ncclGroupEnd");
 	if ((op->kind == DF_COLL_SEND || op->kind == DF_COLL_RECV) && op->root == h->rank)
 		g->has_self = 1;
 	g->ops[g->nr_ops] = *op;

@@ -15,6 +15,7 @@
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/real.h"
 #include "interpose/real/traced.h"
+#include "runtime/base/vec.h"
 #include "trace/record/writer.h"
 
 /* What a thread's open group of NCCL's has collected. */
@@ -44,20 +45,14 @@ static void called(struct df_record_op *ops, size_t nr, ncclResult_t res)
 int df_traced_made_later(const struct made *m)
 {
 	struct batch *b = &batch;
+	struct made *v;
 
 	if (!b->depth || df_front_now() != DF_FRONT_TRACE)
 		return 0;
-	if (b->nr_made == b->cap_made) {
-		size_t cap = b->cap_made ? b->cap_made * 2 : 8;
-		struct made *v = realloc(b->made, cap * sizeof(*v));
-
-		if (!v)
-			return 0;
-		b->made = v;
-		b->cap_made = cap;
-	}
-	b->made[b->nr_made++] = *m;
-	return 1;
+	v = DF_VEC_PUSH(b->made, b->nr_made, b->cap_made);
+	if (v)
+		*v = *m;
+	return v != NULL;
 }
 
 /* ---- groups --------------------------------------------------------------------------------------------- */
@@ -214,19 +209,11 @@ static int issue(const struct df_traced_call *c, struct traced *t, struct df_rec
 /* In a group: kept until it ends. */
 static int later(const struct df_record_op *op)
 {
-	struct batch *b = &batch;
+	struct df_record_op *v = DF_VEC_PUSH(batch.ops, batch.nr_ops, batch.cap_ops);
 
-	if (b->nr_ops == b->cap_ops) {
-		size_t cap = b->cap_ops ? b->cap_ops * 2 : 64;
-		struct df_record_op *v = realloc(b->ops, cap * sizeof(*v));
-
-		if (!v)
-			return 0;
-		b->ops = v;
-		b->cap_ops = cap;
-	}
-	b->ops[b->nr_ops++] = *op;
-	return 1;
+	if (v)
+		*v = *op;
+	return v != NULL;
 }
 
 /* Once only: another thread that sees it too says the same. */

@@ -15,6 +15,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/vec.h"
 #include "trace/record/writer.h"
 
 #define NR_SLOTS 4096
@@ -112,24 +113,15 @@ int df_traced_defer(const struct df_record_op *op)
 {
 	struct traced *t = op->owner;
 	struct df_record_op *v;
-	size_t cap;
 
 	df_mutex_lock(&deferred_lock);
-	if (t->nr_deferred == t->cap_deferred) {
-		cap = t->cap_deferred ? t->cap_deferred * 2 : 16;
-		v = realloc(t->deferred, cap * sizeof(*v));
-		if (!v) {
-			df_mutex_unlock(&deferred_lock);
-			return 0;
-		}
-		t->deferred = v;
-		t->cap_deferred = cap;
-	}
-	t->deferred[t->nr_deferred++] = *op;
-	if (t->nr_deferred == 1)
+	v = DF_VEC_PUSH(t->deferred, t->nr_deferred, t->cap_deferred);
+	if (v)
+		*v = *op;
+	if (v && t->nr_deferred == 1)
 		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
 	df_mutex_unlock(&deferred_lock);
-	return 1;
+	return v != NULL;
 }
 
 void df_traced_go_on(struct traced *t, struct behind b)
@@ -161,21 +153,12 @@ void df_traced_expect(const struct made *m)
 {
 	struct traced *t = m->parent;
 	struct made *v;
-	size_t cap;
 
 	df_mutex_lock(&deferred_lock);
-	if (t->nr_expected == t->cap_expected) {
-		cap = t->cap_expected ? t->cap_expected * 2 : 4;
-		v = realloc(t->expected, cap * sizeof(*v));
-		if (!v) {
-			df_mutex_unlock(&deferred_lock);
-			return;
-		}
-		t->expected = v;
-		t->cap_expected = cap;
-	}
-	t->expected[t->nr_expected++] = *m;
-	if (t->nr_expected == 1)
+	v = DF_VEC_PUSH(t->expected, t->nr_expected, t->cap_expected);
+	if (v)
+		*v = *m;
+	if (v && t->nr_expected == 1)
 		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
 	df_mutex_unlock(&deferred_lock);
 }

@@ -14,6 +14,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/base/vec.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "runtime/comm/comm.h"
@@ -334,24 +335,17 @@ static int leaves(const struct df_coll *coll, const struct df_cend *end)
 static void reap_later(const struct df_coll *coll, const struct df_cend *end, int wanted)
 {
 	struct df_peer *peer;
+	struct reap *r;
 
 	/* The communicator gives its reference back; without one of our own the memory stays for good. */
 	if (end->tl->peer_get(&coll->comm->members[coll->comm->rank],
 			      &coll->comm->members[df_conn_rank(coll, end)], &peer))
 		return;
 	df_mutex_lock(&reap_lock);
-	if (nr_reap == cap_reap) {
-		uint32_t cap = cap_reap ? cap_reap * 2 : 64;
-		struct reap *v = realloc(reap, cap * sizeof(*v));
-
-		if (v) {
-			reap = v;
-			cap_reap = cap;
-		}
-	}
 	/* Without room the connector's memory stays until the process ends. */
-	if (nr_reap < cap_reap)
-		reap[nr_reap++] = (struct reap){end->conn, wanted, leaves(coll, end)};
+	r = DF_VEC_PUSH(reap, nr_reap, cap_reap);
+	if (r)
+		*r = (struct reap){end->conn, wanted, leaves(coll, end)};
 	df_mutex_unlock(&reap_lock);
 }
 

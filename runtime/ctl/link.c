@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/base/time.h"
+#include "runtime/base/vec.h"
 
 #define IN_FIRST 4096
 #define PAD8(n)	 (((n) + 7) & ~(size_t)7)
@@ -141,23 +142,11 @@ static int flush(struct df_link *l)
 
 static int reserve(struct df_link *l, size_t bytes)
 {
-	size_t size = l->out_size ? l->out_size : 1024;
-	uint8_t *p;
-
 	if (l->out_at && l->out_at + l->out_bytes + bytes > l->out_size) {
 		memmove(l->out, l->out + l->out_at, l->out_bytes);
 		l->out_at = 0;
 	}
-	while (size < l->out_bytes + bytes)
-		size *= 2;
-	if (size == l->out_size)
-		return 0;
-	p = realloc(l->out, size);
-	if (!p)
-		return -ENOMEM;
-	l->out = p;
-	l->out_size = size;
-	return 0;
+	return DF_VEC_ROOM(l->out, l->out_size, l->out_bytes + bytes);
 }
 
 static void append(struct df_link *l, const void *data, size_t bytes)

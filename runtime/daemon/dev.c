@@ -11,6 +11,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/time.h"
+#include "runtime/base/vec.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
@@ -84,22 +85,12 @@ static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 
 static int overflow_push(struct df_dev *dev, struct df_overflow *o, const struct df_sqe *e)
 {
-	if (o->head + o->nr == o->cap) {
-		uint32_t cap = o->cap ? o->cap * 2 : 256;
-		struct df_sqe *v;
-
-		if (o->head) {
-			memmove(o->v, o->v + o->head, o->nr * sizeof(*o->v));
-			o->head = 0;
-		}
-		if (o->nr == o->cap) {
-			v = realloc(o->v, cap * sizeof(*v));
-			if (!v)
-				return -ENOMEM;
-			o->v = v;
-			o->cap = cap;
-		}
+	if (o->head && o->head + o->nr == o->cap) {
+		memmove(o->v, o->v + o->head, o->nr * sizeof(*o->v));
+		o->head = 0;
 	}
+	if (DF_VEC_ROOM(o->v, o->cap, o->head + o->nr + 1))
+		return -ENOMEM;
 	if (!o->nr)
 		__atomic_store_n(&dev->nr_overflow, dev->nr_overflow + 1, __ATOMIC_RELAXED);
 	o->v[o->head + o->nr++] = *e;

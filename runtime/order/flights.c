@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/vec.h"
 #include "runtime/order/flights.h"
 
 void df_flights_prune(struct df_flights *s)
@@ -18,23 +19,11 @@ void df_flights_prune(struct df_flights *s)
 	s->prune_at = n * 2 + 16;
 }
 
-static int grow(struct df_flights *s)
-{
-	uint32_t cap = s->cap ? s->cap * 2 : 16;
-	struct df_flight *v = realloc(s->v, cap * sizeof(*v));
-
-	if (!v)
-		return -ENOMEM;
-	s->v = v;
-	s->cap = cap;
-	return 0;
-}
-
 int df_flights_add(struct df_flights *s, const struct df_flight *f)
 {
 	if (s->nr >= s->prune_at)
 		df_flights_prune(s);
-	if (s->nr == s->cap && grow(s))
+	if (DF_VEC_ROOM(s->v, s->cap, s->nr + 1))
 		return -ENOMEM;
 	s->v[s->nr] = *f;
 	s->v[s->nr++].at = ++s->added;

@@ -7,24 +7,8 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "runtime/program/plan.h"
-
-static int grow(void *array, uint32_t *cap, uint32_t need, size_t size)
-{
-	uint32_t n = *cap ? *cap : 8;
-	void *p;
-
-	if (need <= *cap)
-		return 0;
-	while (n < need)
-		n *= 2;
-	p = realloc(*(void **)array, n * size);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*cap = n;
-	return 0;
-}
 
 void df_prank_init(struct df_prank *r)
 {
@@ -43,10 +27,8 @@ void df_prank_fini(struct df_prank *r)
 struct df_pblock *df_prank_block(struct df_prank *r, uint32_t b)
 {
 	if (b >= r->nr_blocks) {
-		int rc = grow(&r->block, &r->cap_blocks, b + 1, sizeof(*r->block));
-
-		if (rc) {
-			r->err = rc;
+		if (DF_VEC_ROOM(r->block, r->cap_blocks, b + 1)) {
+			r->err = -ENOMEM;
 			return NULL;
 		}
 		memset(r->block + r->nr_blocks, 0, (b + 1 - r->nr_blocks) * sizeof(*r->block));
@@ -59,7 +41,7 @@ struct df_pinst *df_prank_add(struct df_prank *r, uint32_t b, const struct df_pi
 {
 	struct df_pblock *blk = df_prank_block(r, b);
 
-	if (!blk || grow(&blk->inst, &blk->cap, blk->nr + 1, sizeof(*blk->inst))) {
+	if (!blk || DF_VEC_ROOM(blk->inst, blk->cap, blk->nr + 1)) {
 		r->err = -ENOMEM;
 		return NULL;
 	}
@@ -71,7 +53,7 @@ void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block
 {
 	uint32_t *at;
 
-	if (grow(&r->dep, &r->cap_deps, r->nr_deps + 1, sizeof(*r->dep))) {
+	if (DF_VEC_ROOM(r->dep, r->cap_deps, r->nr_deps + 1)) {
 		r->err = -ENOMEM;
 		return;
 	}

@@ -19,6 +19,7 @@
 #include "runtime/backend.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/vec.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/process.h"
 #include "runtime/dfshim.h"
@@ -470,19 +471,8 @@ void df_record_before(struct df_record_op *ops, size_t nr)
 
 static struct open_op *new_open(void)
 {
-	struct open_op *v;
-
-	if (nr_open == MAX_OPEN)
+	if (nr_open == MAX_OPEN || DF_VEC_ROOM(open_ops, cap_open, nr_open + 1))
 		return NULL;
-	if (nr_open == cap_open) {
-		unsigned cap = cap_open ? cap_open * 2 : 256;
-
-		v = realloc(open_ops, cap * sizeof(*v));
-		if (!v)
-			return NULL;
-		open_ops = v;
-		cap_open = cap;
-	}
 	__atomic_store_n(&nr_open, nr_open + 1, __ATOMIC_RELAXED);
 	return &open_ops[nr_open - 1];
 }

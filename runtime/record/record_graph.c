@@ -10,6 +10,7 @@
 #include <string.h>
 #include "runtime/backend.h"
 #include "runtime/base/log.h"
+#include "runtime/base/vec.h"
 #include "runtime/dfshim.h"
 #include "runtime/record/record.h"
 #include "trace/record/writer.h"
@@ -26,29 +27,21 @@ static int note_launch(void *arg, const struct df_arrival *a, const uint64_t **d
 		       uint64_t *done_value)
 {
 	static const uint64_t zero;
-	struct df_record_op *op, *v;
-	size_t cap;
+	struct df_record_op *op;
 
 	(void)a;
 	/* Nothing waits for a note. */
 	*done = &zero;
 	*done_value = 0;
-	if (launch.nr == launch.cap) {
-		cap = launch.cap ? launch.cap * 2 : 64;
-		v = realloc(launch.ops, cap * sizeof(*v));
-		if (!v)
-			return 0;
-		launch.ops = v;
-		launch.cap = cap;
-	}
+	op = DF_VEC_PUSH(launch.ops, launch.nr, launch.cap);
+	if (!op)
+		return 0;
 	if (!launch.on)
 		launch.on = df_record_put_on(&launch.info);
-	op = &launch.ops[launch.nr];
 	memset(op, 0, sizeof(*op));
 	df_record_note(arg, launch.info.id, launch.group, launch.on != NULL, op);
 	op->on = launch.on;
 	df_record_before(op, 1);
-	launch.nr++;
 	return 0;
 }
 

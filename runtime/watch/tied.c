@@ -3,6 +3,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/vec.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
@@ -19,15 +20,8 @@ int df_procs_add(struct df_procs *p, uint64_t proc)
 	for (i = 0; i < p->nr; i++)
 		if (p->v[i] == proc)
 			return 0;
-	if (p->nr == p->cap) {
-		uint32_t cap = p->cap ? p->cap * 2 : 16;
-		uint64_t *v = realloc(p->v, cap * sizeof(*v));
-
-		if (!v)
-			return 0;
-		p->v = v;
-		p->cap = cap;
-	}
+	if (DF_VEC_ROOM(p->v, p->cap, p->nr + 1))
+		return 0;
 	p->v[p->nr++] = proc;
 	return 1;
 }

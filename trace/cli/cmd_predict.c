@@ -16,7 +16,7 @@
 #include "trace/read/load.h"
 #include "trace/predict/predict.h"
 #include "trace/say/json.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 /* ---- windows ----------------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ static struct tally *tally_of(struct tallies *y, uint64_t key, uint64_t peers)
 	for (size_t i = 0; i < y->nr; i++)
 		if (y->list[i].key == key && y->list[i].peers == peers)
 			return &y->list[i];
-	t = df_vec_grow((void **)&y->list, y->nr, &y->cap, sizeof(*t)) ? NULL : &y->list[y->nr++];
+	t = DF_VEC_PUSH(y->list, y->nr, y->cap);
 	if (t) {
 		memset(t, 0, sizeof(*t));
 		t->key = key;

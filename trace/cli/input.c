@@ -15,11 +15,11 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/record/trace_hash.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 static int push(char ***list, size_t *nr, size_t *cap, const char *path)
 {
-	char **slot = df_vec_grow((void **)list, *nr, cap, sizeof(**list)) ? NULL : &(*list)[(*nr)];
+	char **slot = DF_VEC_ROOM(*list, *cap, *nr + 1) ? NULL : &(*list)[(*nr)];
 
 	if (!slot || !(*slot = strdup(path)))
 		return -ENOMEM;

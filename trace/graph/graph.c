@@ -4,7 +4,7 @@
  */
 #include <string.h>
 #include "trace/graph/graph.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 uint32_t df_graph_node(struct df_graph *g, enum df_node_kind kind, uint32_t trace, uint32_t ref)
 {

@@ -6,7 +6,7 @@
 #include "trace/graph/graph.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define MAX_LACKING 4096 /* instances of one communicator that get edges to each missing rank */
 
@@ -85,7 +85,7 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 		return m->map[at];
 	if (!create)
 		return DF_NONE;
-	if (df_vec_grow((void **)&m->keys, g->nr_insts, &m->cap_keys, sizeof(*m->keys)))
+	if (DF_VEC_ROOM(m->keys, m->cap_keys, g->nr_insts + 1))
 		return DF_NONE;
 	in = DF_VEC_PUSH(g->insts, g->nr_insts, g->cap_insts);
 	if (!in)

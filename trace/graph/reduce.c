@@ -5,7 +5,7 @@
  */
 #include <string.h>
 #include "trace/graph/graph.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "trace/record/trace_hash.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 #include "trace/graph/walk.h"
 
 enum {

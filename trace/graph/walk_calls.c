@@ -5,7 +5,7 @@
 #include <string.h>
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 #include "trace/graph/walk.h"
 
 static uint32_t bar_get(struct df_graph *g, uint32_t call, uint32_t gcomm, uint64_t object,

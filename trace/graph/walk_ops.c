@@ -4,7 +4,7 @@
  */
 #include <string.h>
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 #include "trace/graph/walk.h"
 
 static void behind_stream(struct walk *w, struct df_uop *u, struct place before,

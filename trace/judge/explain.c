@@ -8,7 +8,7 @@
 #include <string.h>
 #include "trace/record/names.h"
 #include "trace/judge/lines.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define BIT(k) (1u << (k))
 

@@ -8,7 +8,7 @@
 #include "trace/record/names.h"
 #include "trace/judge/lines.h"
 #include "trace/judge/result.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define DEFAULT_STALE_NS 5000000000ULL
 #define LIVE_PATIENCE_NS 120000000000ULL

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "trace/judge/lines.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define MAX_SIDES   4096
 #define MAX_LACKING 64	 /* instances that lack the root, and are looked at */

@@ -9,7 +9,7 @@
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
 #include "trace/read/stacks.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 char *df_text(const char *fmt, ...)
 {

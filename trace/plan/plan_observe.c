@@ -18,7 +18,7 @@
 
 #include "trace/plan/plan_observe.h"
 #include "trace/read/load.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 #include "trace/record/names.h"
 
 /* A transfer that starts so shortly after the one before had waited for it. */

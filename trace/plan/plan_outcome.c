@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "trace/plan/plan_outcome.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 int df_plan_span_add(struct df_plan_outcome *o, struct df_plan_span s)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "trace/plan/plan_outcome.h"
 
 /* Buckets in the order in which they are ready, one after the other; the optimizer waits for all. */
@@ -72,14 +73,8 @@ static int bytescheduler(struct bytescheduler *b, int64_t block, int64_t all_cre
 		k->rest_ns = p->buckets[i].comm_ns + (k->nr - 1) * (startup - k->ns);
 		want += (size_t)k->nr;
 	}
-	if (want > b->cap) {
-		void *grown = realloc(b->sent, want * sizeof(*b->sent));
-
-		if (!grown)
-			return -ENOMEM;
-		b->sent = grown;
-		b->cap = want;
-	}
+	if (DF_VEC_ROOM(b->sent, b->cap, want))
+		return -ENOMEM;
 	while (b->nr_complete < want) {
 		int64_t next = INT64_MAX;
 		int i;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/vec.h"
 #include "trace/plan/plan_outcome.h"
 
 /* A list of runs is short work for a network of some 30 buckets; for hundreds the search ends with what it has. */
@@ -35,15 +36,8 @@ static int block(struct usbyte *u, int i, int64_t k, int64_t *t)
 	u->left[i] -= k;
 	if (!u->left[i])
 		u->done[i] = *t;
-	if (u->nr_sent == u->cap) {
-		size_t cap = u->cap ? 2 * u->cap : 256;
-		void *grown = realloc(u->sent, cap * sizeof(*u->sent));
-
-		if (!grown)
-			return -ENOMEM;
-		u->sent = grown;
-		u->cap = cap;
-	}
+	if (DF_VEC_ROOM(u->sent, u->cap, u->nr_sent + 1))
+		return -ENOMEM;
 	u->sent[u->nr_sent++] = (struct df_plan_sent){i, begin, *t};
 	return 0;
 }

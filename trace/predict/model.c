@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/predict/model_run.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 static int barrier(struct run *r, int rank, const struct df_mop *op)
 {
@@ -15,7 +15,7 @@ static int barrier(struct run *r, int rank, const struct df_mop *op)
 		if (r->bars[i].kind == (int)op->kind && r->bars[i].object == op->object)
 			break;
 	if (i == r->nr_bars) {
-		if (df_vec_grow((void **)&r->bars, r->nr_bars, &r->cap_bars, sizeof(*r->bars))) {
+		if (DF_VEC_ROOM(r->bars, r->cap_bars, r->nr_bars + 1)) {
 			r->failed = 1;
 			return 0;
 		}

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/predict/model_run.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 void df_mrun_tell(struct run *r, enum df_model_event ev, int rank, int thread, size_t op,
 		  const struct df_mop *m, int task)
@@ -32,7 +32,7 @@ static int *tail_of(struct run *r, int rank, int stream)
 	for (size_t i = 0; i < r->nr_tails; i++)
 		if (r->tails[i].rank == rank && r->tails[i].stream == stream)
 			return &r->tails[i].task;
-	if (df_vec_grow((void **)&r->tails, r->nr_tails, &r->cap_tails, sizeof(*r->tails))) {
+	if (DF_VEC_ROOM(r->tails, r->cap_tails, r->nr_tails + 1)) {
 		r->failed = 1;
 		return NULL;
 	}
@@ -47,7 +47,7 @@ static uint64_t next_index(struct run *r, uint64_t a, uint64_t b)
 	for (size_t i = 0; i < r->nr_seqs; i++)
 		if (r->seqs[i].a == a && r->seqs[i].b == b)
 			return r->seqs[i].nr++;
-	if (df_vec_grow((void **)&r->seqs, r->nr_seqs, &r->cap_seqs, sizeof(*r->seqs))) {
+	if (DF_VEC_ROOM(r->seqs, r->cap_seqs, r->nr_seqs + 1)) {
 		r->failed = 1;
 		return 0;
 	}
@@ -116,8 +116,7 @@ void df_mrun_make(struct run *r, int rank, int thread, size_t step, const struct
 		}
 		break;
 	case DF_MOP_RECORD:
-		if (df_vec_grow((void **)&r->events, r->nr_events, &r->cap_events,
-				sizeof(*r->events))) {
+		if (DF_VEC_ROOM(r->events, r->cap_events, r->nr_events + 1)) {
 			r->failed = 1;
 			return;
 		}

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/predict/predict.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 int df_predict_takes_turn(enum df_mop_kind kind)
 {

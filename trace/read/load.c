@@ -5,7 +5,7 @@
 #include <string.h>
 #include "trace/read/load.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define NO_OP	   UINT32_MAX
 #define MAX_PROBES 512

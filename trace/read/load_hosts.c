@@ -6,7 +6,7 @@
 #include <string.h>
 #include "trace/read/load.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 uint32_t df_load_part_of(const char *name)
 {

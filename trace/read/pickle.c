@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/read/pickle.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define MAX_VALUES (16u << 20)
 

@@ -12,7 +12,7 @@
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "trace/read/set.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 struct df_check_set *df_check_set_new(void)
 {

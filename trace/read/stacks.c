@@ -5,7 +5,7 @@
 #include <uthash.h>
 #include "trace/read/demangle.h"
 #include "trace/read/stacks.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define FRAMES_MAX 32
 

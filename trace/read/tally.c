@@ -9,7 +9,7 @@
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "trace/read/set.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define MAX_MEMBERS (1u << 22)
 

@@ -7,7 +7,7 @@
 #include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/say/picture.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 static const char *const why[] = {
 	[DF_E_SELF] = "",
@@ -43,7 +43,7 @@ static int column_of(struct df_picture *p, const char *name)
 	for (size_t i = 0; i < p->nr_columns; i++)
 		if (!strcmp(p->columns[i], name))
 			return (int)i;
-	if (df_vec_grow((void **)&p->columns, p->nr_columns, &p->cap_columns, sizeof(*p->columns)))
+	if (DF_VEC_ROOM(p->columns, p->cap_columns, p->nr_columns + 1))
 		return 0;
 	snprintf(p->columns[p->nr_columns], sizeof(p->columns[0]), "%s", name);
 	return (int)p->nr_columns++;

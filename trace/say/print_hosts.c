@@ -7,7 +7,7 @@
 #include <string.h>
 #include "trace/record/names.h"
 #include "trace/say/print.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define MAX_FRAMES 6
 

@@ -19,6 +19,7 @@
 #include <uthash.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "trace/record/names.h"
 #include "trace/read/reader.h"
 #include "trace/sim/sim_engine.h"
@@ -98,30 +99,12 @@ static int is_device_wide(uint64_t call)
 	return call < DF_CALL_NR && (class_of[call] == 2 || class_of[call] == 3);
 }
 
-/* Grows an array of *size elements to hold n. */
-static int room(void **v, int *size, int n, size_t each)
-{
-	int want = *size ? *size : 64;
-	void *p;
-
-	while (want < n)
-		want *= 2;
-	if (want == *size)
-		return 0;
-	p = realloc(*v, (size_t)want * each);
-	if (!p)
-		return -ENOMEM;
-	*v = p;
-	*size = want;
-	return 0;
-}
-
 static int gpu_of(struct work *w, int trace, int device, int rank)
 {
 	for (int i = w->nr_gpus - 1; i >= 0 && w->gpus[i].trace == trace; i--)
 		if (w->gpus[i].device == device)
 			return i;
-	if (room((void **)&w->gpus, &w->gpus_size, w->nr_gpus + 1, sizeof(*w->gpus)))
+	if (DF_VEC_ROOM(w->gpus, w->gpus_size, w->nr_gpus + 1))
 		return -ENOMEM;
 	w->gpus[w->nr_gpus] = (struct gpu){.rank = rank, .trace = trace, .device = device};
 	return w->nr_gpus++;
@@ -138,8 +121,8 @@ static int group_of(struct work *w, uint64_t hash, int nranks)
 			if (w->groups[i] == g)
 				return i;
 	}
-	if (room((void **)&w->nr_looks, &size, w->nr_groups + 1, sizeof(*w->nr_looks)) ||
-	    room((void **)&w->groups, &w->groups_size, w->nr_groups + 1, sizeof(*w->groups)))
+	if (DF_VEC_ROOM(w->nr_looks, size, w->nr_groups + 1) ||
+	    DF_VEC_ROOM(w->groups, w->groups_size, w->nr_groups + 1))
 		return -ENOMEM;
 	g = calloc(1, sizeof(*g));
 	if (!g)
@@ -222,8 +205,7 @@ static int read_trace(struct work *w, const char *path)
 		i.group = i.gpu < 0 ? i.gpu : group_of(w, comm->hash, comm->nranks);
 		i.what = i.group < 0 ? i.group
 				     : number_of(w, i.gpu, i.group, rec->a & 0xffffff, rec->b);
-		if (i.what < 0 ||
-		    room((void **)&w->issues, &w->size, w->nr_issues + 1, sizeof(*w->issues)))
+		if (i.what < 0 || DF_VEC_ROOM(w->issues, w->size, w->nr_issues + 1))
 			rc = fail(w, -ENOMEM, path, "out of memory");
 		else if (w->nr_issues >= DF_SIM_MAX_EVENTS)
 			rc = fail(w, -EINVAL, path, "too many collectives in these traces");

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/vec.h"
 #include "trace/sim/sim_engine.h"
 
 #define MAX_TURNS (1 << 30)
@@ -50,18 +51,11 @@ void df_sim_program_fini(struct df_sim_program *prog)
 
 static int add_rare(struct df_sim_program *prog, int turn, int skip)
 {
-	if (prog->nr_rare == prog->size) {
-		struct df_sim_rare *v;
+	struct df_sim_rare *v = DF_VEC_PUSH(prog->rare, prog->nr_rare, prog->size);
 
-		if (prog->size > MAX_TURNS / 2)
-			return -ENOMEM;
-		v = realloc(prog->rare, 2 * (size_t)prog->size * sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		prog->rare = v;
-		prog->size *= 2;
-	}
-	prog->rare[prog->nr_rare++] = (struct df_sim_rare){turn, skip};
+	if (!v)
+		return -ENOMEM;
+	*v = (struct df_sim_rare){turn, skip};
 	return 0;
 }
 
@@ -180,16 +174,9 @@ int df_sim_excursions_find(struct df_sim_excursions *ex, const struct df_sim_par
 			if (skip <= 0)
 				continue;
 			if (!e) {
-				if (ex->nr == ex->size) {
-					size_t bytes = 2 * (size_t)ex->size * sizeof(*ex->v);
-					struct df_sim_excursion *v = realloc(ex->v, bytes);
-
-					if (!v)
-						return -ENOMEM;
-					ex->v = v;
-					ex->size *= 2;
-				}
-				e = &ex->v[ex->nr++];
+				e = DF_VEC_PUSH(ex->v, ex->nr, ex->size);
+				if (!e)
+					return -ENOMEM;
 				*e = (struct df_sim_excursion){g, pos, 0, ex->order + used};
 			}
 			if (skip < passed) {

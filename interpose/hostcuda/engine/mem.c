@@ -12,6 +12,7 @@
 #include "interpose/hostcuda/engine/vmm.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/file_size.h"
+#include "runtime/base/vec.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -121,21 +122,6 @@ static int arena_open(struct arena *a, int is_host)
 	return 0;
 }
 
-static int arena_grow(struct arena *a)
-{
-	struct block *blocks;
-	size_t cap = a->cap ? a->cap * 2 : 64;
-
-	if (a->nr < a->cap)
-		return 0;
-	blocks = realloc(a->blocks, cap * sizeof(*blocks));
-	if (!blocks)
-		return -ENOMEM;
-	a->blocks = blocks;
-	a->cap = cap;
-	return 0;
-}
-
 int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t bytes, int internal,
 		  void **out)
 {
@@ -153,7 +139,7 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 	if (!a->base)
 		err = arena_open(a, device < 0);
 	if (!err)
-		err = arena_grow(a);
+		err = DF_VEC_ROOM(a->blocks, a->cap, a->nr + 1);
 	if (err)
 		goto out;
 	/* First fit: the first gap that holds it. */
@@ -333,16 +319,8 @@ void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsig
 /* Lock of ranges held. */
 static int range_add(const struct range *r)
 {
-	struct range *v;
-	size_t cap = ranges.cap ? ranges.cap * 2 : 16;
-
-	if (ranges.nr == ranges.cap) {
-		v = realloc(ranges.v, cap * sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		ranges.v = v;
-		ranges.cap = cap;
-	}
+	if (DF_VEC_ROOM(ranges.v, ranges.cap, ranges.nr + 1))
+		return -ENOMEM;
 	ranges.v[ranges.nr++] = *r;
 	__atomic_store_n(&ranges.seen, ranges.nr, __ATOMIC_RELAXED);
 	return 0;

@@ -9,6 +9,7 @@
 #include "interpose/hostcuda/engine/vmm.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/file_size.h"
+#include "runtime/base/vec.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -50,21 +51,6 @@ static size_t nr_mappings, room_mappings; /* the former atomic: a look at nothin
 #define ALIGNED(p) ((uintptr_t)(p) % DF_HVMM_UNIT == 0)
 
 /* -- tables; lock held ------------------------------------------------------------------------------- */
-
-static int grow(void **v, size_t nr, size_t *room, size_t each)
-{
-	size_t more = *room ? *room * 2 : 16;
-	void *p;
-
-	if (nr < *room)
-		return 0;
-	p = realloc(*v, more * each);
-	if (!p)
-		return -ENOMEM;
-	*v = p;
-	*room = more;
-	return 0;
-}
 
 /* The first mapping that ends behind the address. */
 static size_t mapping_at(const void *at)
@@ -175,7 +161,7 @@ int df_hvmm_reserve(size_t bytes, size_t align, void *hint, void **out)
 		munmap(p + bytes, room - bytes - (size_t)(p - from));
 	}
 	df_mutex_lock(&lock);
-	if (grow((void **)&reserved, nr_reserved, &room_reserved, sizeof(*reserved))) {
+	if (DF_VEC_ROOM(reserved, room_reserved, nr_reserved + 1)) {
 		df_mutex_unlock(&lock);
 		munmap(p, bytes);
 		return -ENOMEM;
@@ -362,7 +348,7 @@ static int map_piece(char *at, size_t bytes, struct piece *p)
 	if (!reserved_around(at, bytes) || bytes > p->bytes ||
 	    (i < nr_mappings && mappings[i].at < at + bytes))
 		return -EINVAL;
-	if (grow((void **)&mappings, nr_mappings, &room_mappings, sizeof(*mappings)))
+	if (DF_VEC_ROOM(mappings, room_mappings, nr_mappings + 1))
 		return -ENOMEM;
 	m.rights = calloc((size_t)df_h.nr_devices + 1, 1);
 	if (!m.rights)

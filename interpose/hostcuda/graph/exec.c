@@ -5,6 +5,7 @@
  * Launching, updating and destroying one executable is for one thread at a time, as CUDA demands.
  */
 #include "interpose/hostcuda/graph/plan.h"
+#include "runtime/base/vec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,15 +44,9 @@ void df_hplan_put(void *arg)
 static struct df_hstep *step_new(struct df_hplan *p, const struct df_hnode *node, size_t nr_deps)
 {
 	struct df_hstep *steps;
-	size_t cap = p->cap ? p->cap * 2 : 32;
 
-	if (p->nr == p->cap) {
-		steps = realloc(p->steps, cap * sizeof(*steps));
-		if (!steps)
-			return NULL;
-		p->steps = steps;
-		p->cap = cap;
-	}
+	if (DF_VEC_ROOM(p->steps, p->cap, p->nr + 1))
+		return NULL;
 	steps = &p->steps[p->nr];
 	memset(steps, 0, sizeof(*steps));
 	steps->op.kind = DF_HOP_MARK;

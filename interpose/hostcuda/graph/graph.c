@@ -4,6 +4,7 @@
  * collectives are counted with atomics, because the engine drops the last reference to them.
  */
 #include "interpose/hostcuda/graph/graph.h"
+#include "runtime/base/vec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,16 +26,8 @@ int df_hgraph_init(void)
 
 int df_hnodes_push(struct df_hnodes *set, struct df_hnode *node)
 {
-	size_t cap = set->cap ? set->cap * 2 : 4;
-	struct df_hnode **v;
-
-	if (set->nr == set->cap) {
-		v = realloc(set->v, cap * sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		set->v = v;
-		set->cap = cap;
-	}
+	if (DF_VEC_ROOM(set->v, set->cap, set->nr + 1))
+		return -ENOMEM;
 	set->v[set->nr++] = node;
 	return 0;
 }

@@ -28,6 +28,7 @@
 #include <string.h>
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/vec.h"
 #include "runtime/device/cuda/cuda_graph.h"
 
 struct exec {
@@ -602,8 +603,7 @@ static int behind(const struct df_gnode *n, const struct exec *e, const struct d
 static int replay_now(struct df_gnode *n, const struct exec *e)
 {
 	const struct df_arrival a = {.gates = n->gates};
-	struct df_gturn *v, t;
-	uint32_t cap;
+	struct df_gturn t;
 	int ret;
 
 	pthread_mutex_lock(&lock);
@@ -612,14 +612,10 @@ static int replay_now(struct df_gnode *n, const struct exec *e)
 		memmove(n->turns, n->turns + n->first, n->nr * sizeof(*n->turns));
 		n->first = 0;
 	}
-	cap = n->nr == n->cap ? DF_MAX(n->cap * 2, 8) : n->cap;
-	v = cap == n->cap ? n->turns : realloc(n->turns, cap * sizeof(*v));
-	if (v) {
-		n->turns = v;
-		n->cap = cap;
-	}
+	ret = DF_VEC_ROOM(n->turns, n->cap, n->nr + 1);
 	pthread_mutex_unlock(&lock);
-	ret = v ? n->ops.launch(n->arg, &a, &t.done, &t.value) : -ENOMEM;
+	if (!ret)
+		ret = n->ops.launch(n->arg, &a, &t.done, &t.value);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&lock);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/file/msccl.h"
 #include "runtime/program/file/xml.h"
@@ -44,22 +45,6 @@ struct file {
 	struct gpu *gpu;
 	uint32_t nr, cap;
 };
-
-static int more(void *array, uint32_t *cap, uint32_t nr, size_t size)
-{
-	uint32_t n = *cap ? *cap * 2 : 8;
-	void *p;
-
-	if (nr < *cap)
-		return 0;
-	p = realloc(*(void **)array, n * size);
-	if (!p)
-		return -ENOMEM;
-	memset((char *)p + *cap * size, 0, (n - *cap) * size);
-	*(void **)array = p;
-	*cap = n;
-	return 0;
-}
 
 static void file_fini(struct file *f)
 {
@@ -144,10 +129,10 @@ static int read_gpu(struct file *f, struct df_xml *x)
 
 	if (f->nr >= f->n)
 		return bad(f, x->at_line, "%s", "more <gpu> elements than ngpus");
-	if (more(&f->gpu, &f->cap, f->nr, sizeof(*f->gpu)))
+	g = DF_VEC_PUSH(f->gpu, f->nr, f->cap);
+	if (!g)
 		return -ENOMEM;
-	g = &f->gpu[f->nr++];
-	g->line = x->at_line;
+	*g = (struct gpu){.line = x->at_line};
 	ATTR("id", 0, f->n - 1, MUST, &g->id);
 	ATTR("i_chunks", 0, MAX_CHUNKS, MUST, &g->chunks[DF_BUF_IN]);
 	ATTR("o_chunks", 0, MAX_CHUNKS, MUST, &g->chunks[DF_BUF_OUT]);
@@ -167,10 +152,10 @@ static int read_tb(struct file *f, struct df_xml *x)
 	if (g->nr >= MAX_TBS)
 		return df_perr_set(f->err, x->at_line, (int)g->id, -1, -1, "more than %d blocks",
 				   MAX_TBS);
-	if (more(&g->tb, &g->cap, g->nr, sizeof(*g->tb)))
+	t = DF_VEC_PUSH(g->tb, g->nr, g->cap);
+	if (!t)
 		return -ENOMEM;
-	t = &g->tb[g->nr++];
-	t->line = x->at_line;
+	*t = (struct tb){.line = x->at_line};
 	ATTR("id", 0, MAX_TBS - 1, MUST, &t->id);
 	ATTR("send", -1, f->n - 1, MUST, &t->send);
 	ATTR("recv", -1, f->n - 1, MUST, &t->recv);
@@ -209,10 +194,10 @@ static int read_step(struct file *f, struct df_xml *x)
 
 	if (t->nr >= MAX_STEPS)
 		return bad(f, x->at_line, "%s", "too many steps in a block");
-	if (more(&t->step, &t->cap, t->nr, sizeof(*t->step)))
+	s = DF_VEC_PUSH(t->step, t->nr, t->cap);
+	if (!s)
 		return -ENOMEM;
-	s = &t->step[t->nr++];
-	s->line = x->at_line;
+	*s = (struct step){.line = x->at_line};
 	ATTR("s", 0, MAX_STEPS, MUST, &pos);
 	if (pos != t->nr - 1)
 		return df_perr_set(f->err, s->line, (int)g->id, (int)t->id, (int)pos,

@@ -8,10 +8,26 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/lang/lang_int.h"
 
 #define MAX_INDEX (1u << 20)
+
+static uint64_t *version(struct df_lang *l, int rank, int buf, uint32_t index)
+{
+	struct df_lang_places *p;
+
+	df_lang_place(l, rank, &buf, &index);
+	p = &l->places[rank * DF_LANG_BUFS + buf];
+	if (DF_VEC_ROOM(p->version, p->cap, index + 1ull)) {
+		l->rc = -ENOMEM;
+		return NULL;
+	}
+	for (; p->nr <= index; p->nr++)
+		p->version[p->nr] = 0;
+	return &p->version[index];
+}
 
 struct df_lang *df_lang_create(const struct df_lang_opts *o)
 {
@@ -37,27 +53,13 @@ struct df_lang *df_lang_create(const struct df_lang_opts *o)
 		uint32_t in = df_coll_chunks(o->kind, o->nranks, o->root, r, o->chunks, 0);
 
 		for (uint32_t c = 0; c < in; c++) {
-			int buf = DF_IN;
-			uint32_t at = c;
-			struct df_lang_places *p;
+			uint64_t *v = version(l, r, DF_IN, c);
 
-			df_lang_place(l, r, &buf, &at);
-			p = &l->places[r * DF_LANG_BUFS + buf];
-			if (at >= p->cap) {
-				uint32_t cap = n * o->chunks + 1;
-				uint64_t *v = realloc(p->version, cap * sizeof(*v));
-
-				if (!v) {
-					df_lang_destroy(l);
-					return NULL;
-				}
-				memset(v + p->cap, 0, (cap - p->cap) * sizeof(*v));
-				p->version = v;
-				p->cap = cap;
+			if (!v) {
+				df_lang_destroy(l);
+				return NULL;
 			}
-			if (at >= p->nr)
-				p->nr = at + 1;
-			p->version[at] = 1;
+			*v = 1;
 		}
 	}
 	return l;
@@ -182,32 +184,6 @@ static int in_range(struct df_lang *l, int rank, int buf, uint32_t index, uint32
 	return 1;
 }
 
-static uint64_t *version(struct df_lang *l, int rank, int buf, uint32_t index)
-{
-	struct df_lang_places *p;
-
-	df_lang_place(l, rank, &buf, &index);
-	p = &l->places[rank * DF_LANG_BUFS + buf];
-	if (index >= p->cap) {
-		uint32_t cap = p->cap ? p->cap : 16;
-		uint64_t *v;
-
-		while (cap <= index)
-			cap *= 2;
-		v = realloc(p->version, cap * sizeof(*v));
-		if (!v) {
-			l->rc = -ENOMEM;
-			return NULL;
-		}
-		memset(v + p->cap, 0, (cap - p->cap) * sizeof(*v));
-		p->version = v;
-		p->cap = cap;
-	}
-	if (index >= p->nr)
-		p->nr = index + 1;
-	return &p->version[index];
-}
-
 /* Versions of the places folded into a stamp; 0 if one of them holds nothing (*hole). */
 static uint64_t stamp(struct df_lang *l, int rank, int buf, uint32_t index, uint32_t cnt,
 		      uint32_t *hole)
@@ -275,16 +251,9 @@ static struct df_ref record(int reduce, struct df_ref src, struct df_ref dst, co
 	struct df_lang *l = src.l;
 	uint32_t hole = 0;
 
-	if (l->nr_ops == l->cap_ops) {
-		uint32_t cap = l->cap_ops ? 2 * l->cap_ops : 256;
-		struct df_lang_op *op = realloc(l->op, cap * sizeof(*op));
-
-		if (!op) {
-			l->rc = -ENOMEM;
-			return dst;
-		}
-		l->op = op;
-		l->cap_ops = cap;
+	if (DF_VEC_ROOM(l->op, l->cap_ops, l->nr_ops + 1)) {
+		l->rc = -ENOMEM;
+		return dst;
 	}
 	l->op[l->nr_ops++] =
 		(struct df_lang_op){reduce,    src.rank, dst.rank,   src.buf, dst.buf, src.index,

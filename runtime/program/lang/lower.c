@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/lang/lower_int.h"
 
@@ -17,19 +18,14 @@
 
 static uint32_t push_edge(struct df_lower *w, uint32_t node, uint32_t next)
 {
-	if (w->nr_edges == w->cap_edges) {
-		uint32_t cap = w->cap_edges ? 2 * w->cap_edges : 1024;
-		struct df_ledge *e = realloc(w->edge, (size_t)cap * sizeof(*e));
+	struct df_ledge *e = DF_VEC_PUSH(w->edge, w->nr_edges, w->cap_edges);
 
-		if (!e) {
-			w->rc = -ENOMEM;
-			return next;
-		}
-		w->edge = e;
-		w->cap_edges = cap;
+	if (!e) {
+		w->rc = -ENOMEM;
+		return next;
 	}
-	w->edge[w->nr_edges] = (struct df_ledge){node, next};
-	return ++w->nr_edges;
+	*e = (struct df_ledge){node, next};
+	return w->nr_edges;
 }
 
 /* ---- instructions and what they depend on ------------------------------------------------------------ */

@@ -4,27 +4,9 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "runtime/program/plan.h"
 #include "runtime/program/verify/sym.h"
-
-static int room(void *array, uint32_t *cap, uint64_t need, size_t size)
-{
-	uint64_t n = *cap ? *cap : 64;
-	void *p;
-
-	if (need <= *cap)
-		return 0;
-	while (n < need)
-		n *= 2;
-	if (n > UINT32_MAX / 2)
-		return -ENOMEM;
-	p = realloc(*(void **)array, n * size);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*cap = (uint32_t)n;
-	return 0;
-}
 
 int df_sym_init(struct df_sym *s, uint32_t nranks, uint32_t chunks)
 {
@@ -32,9 +14,8 @@ int df_sym_init(struct df_sym *s, uint32_t nranks, uint32_t chunks)
 		.nranks = nranks, .chunks = chunks, .expr_mask = 1023, .set_mask = 1023};
 	s->expr_map = calloc(1024, sizeof(*s->expr_map));
 	s->set_map = calloc(1024, sizeof(*s->set_map));
-	if (!s->expr_map || !s->set_map || room(&s->expr, &s->cap_expr, 1, sizeof(*s->expr)) ||
-	    room(&s->set, &s->cap_set, 1, sizeof(*s->set)) ||
-	    room(&s->entry, &s->cap_entry, 1, sizeof(*s->entry))) {
+	if (!s->expr_map || !s->set_map || DF_VEC_ROOM(s->expr, s->cap_expr, 1) ||
+	    DF_VEC_ROOM(s->set, s->cap_set, 1) || DF_VEC_ROOM(s->entry, s->cap_entry, 1)) {
 		df_sym_fini(s);
 		return -ENOMEM;
 	}
@@ -102,7 +83,7 @@ static uint32_t add_expr(struct df_sym *s, struct df_sym_expr e)
 		if (o->a == e.a && o->b == e.b && (e.a || o->set == e.set))
 			return s->expr_map[k];
 	}
-	if (room(&s->expr, &s->cap_expr, s->nr_expr + 1ull, sizeof(*s->expr))) {
+	if (DF_VEC_ROOM(s->expr, s->cap_expr, s->nr_expr + 1ull)) {
 		s->err = -ENOMEM;
 		return 0;
 	}
@@ -140,7 +121,7 @@ static uint32_t add_set(struct df_sym *s, uint32_t nr)
 		    !memcmp(s->entry + o->first, e, nr * sizeof(*e)))
 			return s->set_map[k];
 	}
-	if (room(&s->set, &s->cap_set, s->nr_set + 1ull, sizeof(*s->set))) {
+	if (DF_VEC_ROOM(s->set, s->cap_set, s->nr_set + 1ull)) {
 		s->err = -ENOMEM;
 		return 0;
 	}
@@ -156,7 +137,7 @@ uint32_t df_sym_leaf(struct df_sym *s, uint32_t rank, uint32_t chunk)
 {
 	struct df_sym_expr e = {0};
 
-	if (room(&s->entry, &s->cap_entry, s->nr_entry + 1ull, sizeof(*s->entry))) {
+	if (DF_VEC_ROOM(s->entry, s->cap_entry, s->nr_entry + 1ull)) {
 		s->err = -ENOMEM;
 		return 0;
 	}
@@ -185,7 +166,7 @@ uint32_t df_sym_join(struct df_sym *s, uint32_t a, uint32_t b)
 	y = &s->set[s->expr[b].set];
 	nr = x->nr + y->nr;
 	/* An erroneous program may double a value in every step. */
-	if (nr > 1u << 20 || room(&s->entry, &s->cap_entry, s->nr_entry + (uint64_t)nr, 8)) {
+	if (nr > 1u << 20 || DF_VEC_ROOM(s->entry, s->cap_entry, s->nr_entry + (uint64_t)nr)) {
 		s->err = -ENOMEM;
 		return 0;
 	}
@@ -211,7 +192,7 @@ static int cmp64(const void *a, const void *b)
 
 uint32_t df_sym_want(struct df_sym *s, uint64_t *entries, uint32_t nr)
 {
-	if (room(&s->entry, &s->cap_entry, s->nr_entry + (uint64_t)nr, sizeof(*s->entry))) {
+	if (DF_VEC_ROOM(s->entry, s->cap_entry, s->nr_entry + (uint64_t)nr)) {
 		s->err = -ENOMEM;
 		return 0;
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "runtime/program/verify/vsim.h"
 
 /* ---- postcondition --------------------------------------------------------------------------------- */
@@ -211,13 +212,13 @@ int df_expects_add(struct df_expects *x, int rank, uint32_t chunk, int from, uin
 {
 	struct df_expect *e = x->nr ? &x->e[x->nr - 1] : NULL;
 
-	if (df_vsim_more(&x->c, &x->cap_c, x->nr_c + 1ull, sizeof(*x->c)))
+	if (DF_VEC_ROOM(x->c, x->cap_c, x->nr_c + 1ull))
 		return -ENOMEM;
 	if (!e || e->rank != rank || e->chunk != chunk) {
-		if (df_vsim_more(&x->e, &x->cap, x->nr + 1ull, sizeof(*x->e)))
+		e = DF_VEC_PUSH(x->e, x->nr, x->cap);
+		if (!e)
 			return -ENOMEM;
-		x->e[x->nr++] = (struct df_expect){rank, chunk, x->nr_c, 0};
-		e = &x->e[x->nr - 1];
+		*e = (struct df_expect){rank, chunk, x->nr_c, 0};
 	}
 	x->c[x->nr_c++] = (struct df_contrib){from, from_chunk};
 	e->nr++;

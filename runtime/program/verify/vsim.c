@@ -7,26 +7,10 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/vec.h"
 #include "runtime/program/verify/vsim.h"
 
 #define NONE UINT32_MAX
-
-int df_vsim_more(void *array, uint32_t *cap, uint64_t need, size_t size)
-{
-	uint64_t n = *cap ? *cap : 256;
-	void *p;
-
-	if (need <= *cap)
-		return 0;
-	while (n < need)
-		n *= 2;
-	p = n > UINT32_MAX / 2 ? NULL : realloc(*(void **)array, n * size);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*cap = (uint32_t)n;
-	return 0;
-}
 
 /* ---- messages ------------------------------------------------------------------------------------ */
 
@@ -108,7 +92,7 @@ static int load(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round, in
 	for (a = l->reads; a && s->acc[a - 1].thread != t; a = s->acc[a - 1].next)
 		;
 	if (!a) {
-		if (df_vsim_more(&s->acc, &s->cap_acc, s->nr_acc + 1ull, sizeof(*s->acc)))
+		if (DF_VEC_ROOM(s->acc, s->cap_acc, s->nr_acc + 1ull))
 			return -ENOMEM;
 		s->acc[s->nr_acc] = (struct df_vaccess){t, 0, l->reads};
 		a = l->reads = ++s->nr_acc;
@@ -240,8 +224,7 @@ static int exec(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round)
 		const struct df_gconn *c = &s->g->conn[th->send[in->send_conn]];
 
 		tx = &s->slice[round * s->g->nr_slices + c->first_slice + in->send_ord];
-		if (df_vsim_more(&s->val, &s->cap_val, s->nr_val + (uint64_t)in->cnt,
-				 sizeof(*s->val)))
+		if (DF_VEC_ROOM(s->val, s->cap_val, s->nr_val + (uint64_t)in->cnt))
 			return -ENOMEM;
 		tx->first = s->nr_val;
 		tx->cnt = in->cnt;

@@ -71,7 +71,4 @@ int df_vsim_fail(struct df_vsim *s, uint32_t t, uint32_t step, const char *text)
 struct df_vloc *df_vsim_locate(struct df_vsim *s, int rank, int buf, uint32_t chunk,
 			       uint32_t round);
 
-/* Makes room in *array for `need` elements of this size. 0 or -ENOMEM. */
-int df_vsim_more(void *array, uint32_t *cap, uint64_t need, size_t size);
-
 #endif

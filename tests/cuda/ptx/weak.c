@@ -10,6 +10,7 @@
  * shown: a load that is overtaken by a later store.
  */
 #include <stdlib.h>
+#include "runtime/base/vec.h"
 #include "tests/cuda/ptx/mem.h"
 
 static struct word *word_of(struct block *b, uintptr_t at)
@@ -141,10 +142,8 @@ void weak_store(struct block *b, const struct who *me, uintptr_t at, unsigned in
 	w->epoch = b->epoch;
 	w->thread = (uint16_t)me->thread;
 	if (!w->dirty) {
-		if (b->nr_waiting == b->room_waiting) {
-			b->room_waiting = b->room_waiting ? 2 * b->room_waiting : 256;
-			b->waiting = realloc(b->waiting, b->room_waiting * sizeof(*b->waiting));
-		}
+		if (DF_VEC_ROOM(b->waiting, b->room_waiting, b->nr_waiting + 1))
+			abort();
 		b->waiting[b->nr_waiting++] = (struct waiting){at & ~(uintptr_t)7, w};
 	}
 	w->dirty |= bytes_of(at, bytes);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <uthash.h>
 #include "trace/cli/cli.h"
+#include "runtime/base/vec.h"
 #include "trace/record/format.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
@@ -192,15 +193,8 @@ static void put_text(struct import *im, const char *text, uint64_t hash)
 
 	if (!first_time(&im->texts, hash))
 		return;
-	if (im->string_bytes + need > im->cap_strings) {
-		size_t cap = 2 * (im->cap_strings + need);
-		char *p = realloc(im->strings, cap);
-
-		if (!p)
-			return; /* its sites are told by number */
-		im->strings = p;
-		im->cap_strings = cap;
-	}
+	if (DF_VEC_ROOM(im->strings, im->cap_strings, im->string_bytes + need))
+		return; /* its sites are told by number */
 	memset(im->strings + im->string_bytes, 0, need);
 	memcpy(im->strings + im->string_bytes, &s, sizeof(s));
 	memcpy(im->strings + im->string_bytes + sizeof(s), text, s.bytes);

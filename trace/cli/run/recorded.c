@@ -9,7 +9,7 @@
 #include "trace/cli/run/recorded.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 static int small(struct df_program_steps *p, int what, uint64_t id)
 {

@@ -17,7 +17,7 @@
 #include "trace/cli/run/nccl_fn.h"
 #include "trace/cli/run/cmd_replay.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define UNBUFFERED     (2 << 20) /* bytes: more than a connector holds */
 #define CUDA_NOT_READY 600
@@ -87,13 +87,9 @@ static void want_buffer(uint64_t address, size_t bytes)
 			return;
 		}
 	}
-	if (w.nr_buffers == w.cap_buffers) {
-		w.cap_buffers = w.cap_buffers ? w.cap_buffers * 2 : 64;
-		w.buffers = realloc(w.buffers, w.cap_buffers * sizeof(*w.buffers));
-		if (!w.buffers)
-			die("malloc", ENOMEM);
-	}
-	b = &w.buffers[w.nr_buffers++];
+	b = DF_VEC_PUSH(w.buffers, w.nr_buffers, w.cap_buffers);
+	if (!b)
+		die("malloc", ENOMEM);
 	*b = (struct buffer){address, bytes, NULL};
 }
 

@@ -9,7 +9,7 @@
 #include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
 #include "trace/record/names.h"
-#include "trace/read/vec.h"
+#include "runtime/base/vec.h"
 
 #define MAX_LANES 16
 
@@ -181,8 +181,7 @@ int df_timeline_load(struct df_timeline *t, const char *sub, int nr_args, char *
 		} else if (r.h.boot_hash != boot) {
 			skew = (int64_t)(l.h.real_ns - l.h.mono_ns - real_minus_mono);
 		}
-		if (!rc &&
-		    df_vec_grow((void **)&t->procs, t->nr_procs, &t->cap_procs, sizeof(*t->procs)))
+		if (!rc && DF_VEC_ROOM(t->procs, t->cap_procs, t->nr_procs + 1))
 			rc = -ENOMEM;
 		if (!rc) {
 			snprintf(t->procs[t->nr_procs].name, sizeof(t->procs[0].name),
