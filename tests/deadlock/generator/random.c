@@ -146,18 +146,26 @@ static double seconds_of(const struct rusage *u)
 	       1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
 }
 
-/* Waits for a process to end. */
+/*
+ * Waits for a process to end. Its last thread may not have left it yet: the kernel drops what it has cached of the
+ * process's /proc when it is reaped, and until that thread is out of the way it does so by spinning, which a thread that
+ * has no processor can draw out to a second.
+ */
 static void reap(void)
 {
+	const struct timespec nap = {.tv_nsec = 2000000};
 	struct entry *e[NR_BATCH];
 	struct rusage used;
 	int status, nr;
-	pid_t pid = wait4(-1, &status, 0, &used);
+	siginfo_t ended;
 
+	waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT);
+	nanosleep(&nap, NULL);
+	wait4(ended.si_pid, &status, 0, &used);
 	for (size_t i = 0; i < NR_BUSY + NR_IDLE; i++) {
 		struct running *x = &running[i];
 
-		if (!x->b.nr || x->b.pid != pid)
+		if (!x->b.nr || x->b.pid != ended.si_pid)
 			continue;
 		batch_end(&x->b, status);
 		nr = x->b.nr;
