@@ -46,10 +46,12 @@ struct df_check_set *df_check_set_new(void);
 void df_check_set_free(struct df_check_set *set);
 
 /*
- * Adds one trace: an image in memory (copied), a file, or all trace files below a folder, of which those that can't be
- * read are left out if there are others. -errno.
+ * Adds one trace: an image in memory (copied), a ring while it is written (a copy, each record whole or invalid), a
+ * file, or all trace files below a folder, of which those that can't be read are left out if there are others. -errno.
  */
 int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes, const char *name);
+int df_check_add_ring(struct df_check_set *set, const struct df_trace_header *ring,
+		      const char *name);
 int df_check_add_file(struct df_check_set *set, const char *path);
 int df_check_add_dir(struct df_check_set *set, const char *dir);
 
@@ -151,9 +153,6 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
  * as an image for df_check_add_image, to be sent to another process. malloc'ed; -errno.
  */
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes);
-
-/* All of it, each record whole or invalid, likewise: for who judges this process alone. */
-int df_trace_whole(const struct df_trace_header *ring, void **image, size_t *bytes);
 
 /*
  * What df_trace_compact() gives, for who looks again and again: each step costs what the ring has got since the last, and

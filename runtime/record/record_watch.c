@@ -75,15 +75,12 @@ static uint64_t real_ns(void)
 static struct df_check_set *gather(void)
 {
 	struct df_check_set *set = df_check_set_new();
-	void *image = NULL;
-	size_t bytes;
 	int rc = -ENOENT;
 
 	if (set && watch.dir[0])
 		rc = df_check_add_dir(set, watch.dir);
-	if (set && rc && !df_trace_whole(df_trace_ring(), &image, &bytes))
-		rc = df_check_add_image(set, image, bytes, "this process");
-	free(image);
+	if (set && rc)
+		rc = df_check_add_ring(set, df_trace_ring(), "this process");
 	if (rc) {
 		df_check_set_free(set);
 		set = NULL;

@@ -331,15 +331,15 @@ static int reduce(const void *source, int lean, void **image, size_t *bytes)
 	return rc;
 }
 
-int df_trace_whole(const struct df_trace_header *ring, void **image, size_t *bytes)
+int df_check_add_ring(struct df_check_set *set, const struct df_trace_header *ring,
+		      const char *name)
 {
+	struct df_trace_header *copy;
+
 	if (!ring)
 		return -EINVAL;
-	*image = snapshot(ring);
-	if (!*image)
-		return -ENOMEM;
-	*bytes = image_bytes(*image);
-	return 0;
+	copy = snapshot(ring);
+	return df_set_take_image(set, copy, copy ? image_bytes(copy) : 0, name);
 }
 
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes)

@@ -459,24 +459,28 @@ static int add(struct df_check_set *set, struct df_reader *r, const char *name, 
 	return rc;
 }
 
-int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes, const char *name)
+int df_set_take_image(struct df_check_set *set, void *image, size_t bytes, const char *name)
 {
 	const char *why = "";
 	struct df_reader r;
-	void *copy = copy_of(image, bytes);
 	int rc;
 
-	if (!copy)
+	if (!image)
 		return -ENOMEM;
-	rc = df_reader_open_image(&r, copy, bytes, &why);
+	rc = df_reader_open_image(&r, image, bytes, &why);
 	if (rc) {
 		snprintf(set->error, sizeof(set->error), "%s: %s", name ? name : "image", why);
-		free(copy);
+		free(image);
 		return rc;
 	}
-	rc = add(set, &r, name, NULL, copy, bytes);
+	rc = add(set, &r, name, NULL, image, bytes);
 	df_reader_close(&r);
 	return rc;
+}
+
+int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes, const char *name)
+{
+	return df_set_take_image(set, copy_of(image, bytes), bytes, name);
 }
 
 int df_check_add_file(struct df_check_set *set, const char *path)

@@ -94,8 +94,7 @@ struct df_seen_key {
 
 struct df_trc {
 	struct df_trace_header h;
-	char *name; /* file name for people */
-	char *path; /* to read records again; NULL: image */
+	char *name, *path; /* file name for people; to read records again, NULL: image */
 	void *image;
 	size_t image_bytes;
 	char label[24]; /* "r3" */
@@ -187,11 +186,12 @@ static inline int df_trc_nccl(const struct df_trc *t)
  * operations that the ring has lost. Once it is sealed.
  */
 int df_set_is_partial(const struct df_check_set *set);
-
 /* Sorts entries, names ranks and communicators, finds fates. Once, before the graph. */
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 /* Parts of df_set_seal(), before ranks have their names; 0 or -ENOMEM. All in an order that does not depend on that of adding. */
 int df_set_order(struct df_check_set *set);
+/* df_check_add_image() without the copy: malloc'ed, and the set's from now on, also on failure. NULL: -ENOMEM. */
+int df_set_take_image(struct df_check_set *set, void *image, size_t bytes, const char *name);
 /* Once more, as all was then, on the first trace's clock. */
 int df_set_until(struct df_check_set *set, uint64_t at_ns);
 
