@@ -24,7 +24,7 @@
 
 #define SPINS	 64
 #define NAP_NS	 20000
-#define MAX_NAPS 5 /* doublings */
+#define MAX_NAPS 7 /* doublings */
 #define DEVICES	 1024
 
 struct queue {
