@@ -43,7 +43,7 @@ static void death(uint64_t proc)
 			continue;
 		df_mutex_lock(&eps[i]->lock);
 		for (l = df_net_links(eps[i]); l; l = l->next)
-			if (l->member.proc == proc)
+			if (l->proc == proc)
 				df_net_mark_dead(l);
 		df_mutex_unlock(&eps[i]->lock);
 	}
@@ -238,6 +238,13 @@ int df_net_address(int device, char *text, size_t bytes)
 	return ret;
 }
 
+const struct df_member *df_net_member(const struct df_net_link *l)
+{
+	static const struct df_member unknown = {.hostname = "an unknown node"};
+
+	return df_net_wanted(l) ? &l->member : &unknown;
+}
+
 struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device,
 				   uint32_t without)
 {
@@ -245,14 +252,14 @@ struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int devi
 
 	df_mutex_lock(&ep->lock);
 	for (l = df_net_links(ep); l; l = l->next)
-		if (l->member.proc == proc && l->member.device == device && l->without == without)
+		if (l->proc == proc && l->device == device && l->without == without)
 			goto out;
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		goto out;
 	l->ep = ep;
-	l->member.proc = proc;
-	l->member.device = device;
+	l->proc = proc;
+	l->device = device;
 	l->without = l->avoid = without;
 	df_list_init(&l->conns);
 	df_list_init(&l->notes);

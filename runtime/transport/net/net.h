@@ -75,9 +75,8 @@ struct df_net_mem {
 struct df_net_conn {
 	struct df_conn conn; /* first */
 	struct df_net_link *link;
-	struct df_list
-		node; /* the endpoint's inbox; later the link's connectors; under the lock, then the thread's */
-	UT_hash_handle hh; /* of the link's `owned`; under the lock */
+	struct df_list node; /* of the endpoint's inbox, under the lock; later of the link */
+	UT_hash_handle hh;   /* of the link's `owned`; under the lock */
 	struct df_block block;
 	uint32_t nr_slots, slot_bytes;
 	uint64_t base;
@@ -113,9 +112,10 @@ struct df_net_note {
 struct df_net_link {
 	struct df_net_ep *ep;
 	struct df_net_link *next; /* of the endpoint; set for good */
-	struct df_member member;  /* the other side's; proc and device alone until peer_get() */
-	uint32_t
-		without; /* networks that its communicators do not take: with member.proc and device its name */
+	uint64_t proc;
+	int device;		 /* the other side's */
+	uint32_t without;	 /* networks that its communicators do not take */
+	struct df_member member; /* the other side: df_net_member() */
 	/* Under the lock. */
 	struct df_net_conn *owned;   /* ours, by key */
 	struct df_net_offer *offers; /* theirs, by key */
@@ -173,7 +173,7 @@ static inline struct df_net_link *df_net_links(const struct df_net_ep *ep)
 	return __atomic_load_n(&ep->links, __ATOMIC_ACQUIRE);
 }
 
-/* 1: peer_get() has been called: the link's member, and so the other side's address, is known. */
+/* peer_get() has been called. */
 static inline int df_net_wanted(const struct df_net_link *l)
 {
 	/* ACQUIRE pairs with the RELEASE in net_peer_get(). */
@@ -223,6 +223,8 @@ struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int devi
 				   uint32_t without);
 void df_net_up(struct df_net_link *l);
 void df_net_down(struct df_net_link *l, int why);
+/* What is known of the other side: not yet who it is, where it has connected and peer_get() has not been called. */
+const struct df_member *df_net_member(const struct df_net_link *l);
 /* A sign of life, or a look whether there has been none for too long. */
 void df_net_alive(struct df_net_link *l, uint64_t now);
 /* Where the payload of a DATA frame goes, NULL: nobody wants it. */
@@ -233,15 +235,13 @@ int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f);
 void df_net_dropped(struct df_net_link *l, const struct df_net_frame *f);
 /* So many bytes have come, of which the reader takes all. 1: the session is over; -EPROTO. */
 int df_net_read(struct df_net_link *l, struct df_net_reader *r, const uint8_t *at, size_t n);
-/* The payload, or a part of it, has been put where it goes. */
+/* The payload, or a part of it, has been put where it goes; the path has broken, maybe in the middle of it. */
 int df_net_read_on(struct df_net_link *l, struct df_net_reader *r, size_t n);
-/* The path has broken, maybe in the middle of a frame. */
 void df_net_read_end(struct df_net_link *l, struct df_net_reader *r);
 /* A frame that was taken is on its way, or will not be. */
 void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
 /* Nothing will ever connect: as after the time-out, with the reason in l->why and l->what. */
 void df_net_lost(struct df_net_link *l);
-
 static inline void df_net_count(uint64_t *n, uint64_t by)
 {
 	__atomic_store_n(n, *n + by, __ATOMIC_RELAXED);

@@ -37,15 +37,15 @@ static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns
 	df_session_port(l->ep, port, sizeof(port));
 	on_event(&(struct df_net_event){.what = what,
 					.device = l->ep->device,
-					.peer_device = l->member.device,
-					.proc = l->member.proc,
-					.host = l->member.host,
-					.pid = l->member.pid,
+					.peer_device = l->device,
+					.proc = l->proc,
+					.host = df_net_member(l)->host,
+					.pid = df_net_member(l)->pid,
 					.error = l->why,
 					.ns = ns,
 					.attempts = l->attempts,
 					.from = l->ep->address,
-					.to = l->member.net,
+					.to = df_net_member(l)->net,
 					.over = l->over ? l->over->name : "no network",
 					.why = why_text(l),
 					.port = port});
@@ -67,13 +67,13 @@ void df_net_up(struct df_net_link *l)
 		df_net_count(&ep->n.healed, 1);
 		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back after "
 			"%.1f s over %s: %llu slices are sent again",
-			l->member.device, l->member.hostname, l->member.pid, why_text(l),
+			l->device, df_net_member(l)->hostname, df_net_member(l)->pid, why_text(l),
 			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
 		tell(l, DF_NET_RESTORED, now - l->since);
 	} else if (df_net_wanted(l)) {
 		df_info("device %d is joined with device %d of %s (pid %u, %s) over %s", ep->device,
-			l->member.device, l->member.hostname, l->member.pid, l->member.net,
-			l->ops->name);
+			l->device, df_net_member(l)->hostname, df_net_member(l)->pid,
+			df_net_member(l)->net, l->ops->name);
 	}
 	if (!again || !l->stuck)
 		l->stuck = again ? now : 0;
@@ -137,8 +137,8 @@ static void watch(struct df_net_link *l, uint64_t now)
 		l->said = 1;
 		df_warn("the connection to device %d of %s (pid %u, %s) is broken (%s): dfshim tries to "
 			"restore it",
-			l->member.device, l->member.hostname, l->member.pid, l->member.net,
-			why_text(l));
+			l->device, df_net_member(l)->hostname, df_net_member(l)->pid,
+			df_net_member(l)->net, why_text(l));
 		tell(l, DF_NET_BROKEN, now - l->since);
 	}
 	if (now - l->alive > bound)

@@ -26,7 +26,7 @@ static void note(struct df_net_link *l, const struct df_net_frame *f)
 		/* Without it both sides would disagree about their connectors. */
 		df_warn_once(
 			"no memory for the network transport: the connection to %s is given up",
-			l->member.hostname);
+			df_net_member(l)->hostname);
 		df_net_mark_dead(l);
 		return;
 	}

@@ -143,7 +143,7 @@ static void count_failure(struct df_net_link *l)
 		return;
 	df_warn("network plugin %s does not lead to device %d of %s: %s; %s (NCCL_NET_PLUGIN names other "
 		"plugins, or none)",
-		plugin_of(l)->name, l->member.device, l->member.hostname, l->what,
+		plugin_of(l)->name, l->device, df_net_member(l)->hostname, l->what,
 		!others			    ? "no other network may be used"
 		: others & DF_NET_BIT_VERBS ? "verbs are used"
 					    : "sockets are used");
@@ -449,7 +449,7 @@ static void try_up(struct df_net_link *l)
 	if (l->up || !p->heard || !p->greeted)
 		return;
 	df_info("device %d to device %d of %s: network plugin %s, device %s", l->ep->device,
-		l->member.device, l->member.hostname, plugin_of(l)->name, device_of(l)->name);
+		l->device, df_net_member(l)->hostname, plugin_of(l)->name, device_of(l)->name);
 	df_net_up(l);
 }
 
@@ -480,7 +480,7 @@ static int take(struct df_net_link *l, const struct head *m, int bytes)
 		ret = -EPROTO;
 	if (ret) {
 		df_warn("device %d of %s sent what the network transport cannot have sent: connected again",
-			l->member.device, l->member.hostname);
+			l->device, df_net_member(l)->hostname);
 		fail(l, -EPROTO, "what came makes no sense");
 		return -1;
 	}
@@ -553,8 +553,8 @@ static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 			snprintf(text, sizeof(text), "it has another plugin than %s",
 				 plugin_of(l)->name);
 			l->avoid |= DF_NET_BIT_PLUGIN;
-			df_warn("no network plugin joins us with device %d of %s: %s",
-				l->member.device, l->member.hostname, text);
+			df_warn("no network plugin joins us with device %d of %s: %s", l->device,
+				df_net_member(l)->hostname, text);
 			fail(l, -EPROTONOSUPPORT, text);
 			return 1;
 		}

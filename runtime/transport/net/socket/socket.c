@@ -37,8 +37,7 @@
 
 int df_session_connects(const struct df_net_link *l)
 {
-	return l->ep->proc != l->member.proc ? l->ep->proc < l->member.proc
-					     : l->ep->device < l->member.device;
+	return l->ep->proc != l->proc ? l->ep->proc < l->proc : l->ep->device < l->device;
 }
 
 /* The session is over; where we connect, the next one begins soon. */
@@ -220,7 +219,7 @@ static int agree(struct df_net_link *l, uint64_t both)
 	if (!both) {
 		df_warn_once("device %d of this process and %s have no network in common: "
 			     "DFSHIM_NET=%s here, another one there, or another hardware",
-			     l->ep->device, l->member.net,
+			     l->ep->device, df_net_member(l)->net,
 			     df_env_text(DF_ENV_ROW_net) ? df_env_text(DF_ENV_ROW_net) : "auto");
 		snprintf(l->what, sizeof(l->what), "no network in common");
 		l->why = -EPROTONOSUPPORT;
@@ -364,9 +363,9 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 			  .index = (uint16_t)s->index,
 			  .nr = (uint16_t)p->nr,
 			  .from_proc = ep->proc,
-			  .to_proc = l->member.proc,
+			  .to_proc = l->proc,
 			  .from_device = ep->device,
-			  .to_device = l->member.device,
+			  .to_device = l->device,
 			  .session = p->session,
 			  .without = l->without,
 			  .carries = media_of(l)};
@@ -435,7 +434,7 @@ static struct stream *dial(struct df_net_link *l, enum state state, int *why)
 	int fd;
 
 	*why = -EADDRNOTAVAIL;
-	if (df_addr_parse(l->member.net, &to, 1))
+	if (df_addr_parse(df_net_member(l)->net, &to, 1))
 		return NULL;
 	fd = socket(to.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0) {
@@ -449,7 +448,7 @@ static struct stream *dial(struct df_net_link *l, enum state state, int *why)
 		goto err;
 	s = df_stream_new(l->ep, l, fd, state);
 	if (s) {
-		strcpy(s->who, l->member.net);
+		strcpy(s->who, df_net_member(l)->net);
 		return s;
 	}
 err:

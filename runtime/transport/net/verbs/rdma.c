@@ -260,8 +260,8 @@ static void not_set_up(struct df_net_link *l, const struct pair *q)
 	    now - p->failing >= DF_MIN(SETUP_NS, bound / 4)) {
 		l->avoid |= DF_NET_BIT_VERBS;
 		df_warn("verbs do not lead from %s:%d (GID %s) to device %d of %s (GID %s): %s; sockets are used",
-			r->port.device, r->port.port, r->port.gid, l->member.device,
-			l->member.hostname, q && q->peer_gid[0] ? q->peer_gid : "unknown",
+			r->port.device, r->port.port, r->port.gid, l->device,
+			df_net_member(l)->hostname, q && q->peer_gid[0] ? q->peer_gid : "unknown",
 			l->what[0] ? l->what : "nothing arrives");
 	} else if (now - p->failing > bound) {
 		df_net_lost(l);
@@ -487,7 +487,7 @@ static void rail_text(const struct df_net_link *l, const struct pair *q, char *t
 	const struct rail *r = df_verbs_pair_rail(l, q);
 
 	snprintf(text, size, "%s:%d (GID %s) to device %d of %s (GID %s)", r->port.device,
-		 r->port.port, r->port.gid, l->member.device, l->member.hostname,
+		 r->port.port, r->port.gid, l->device, df_net_member(l)->hostname,
 		 q->peer_gid[0] ? q->peer_gid : "unknown");
 }
 
@@ -686,7 +686,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 		ret = arrived(l, k, &f);
 	if (ret) {
 		df_warn("device %d of %s sent what the network transport cannot have sent: connected again",
-			l->member.device, l->member.hostname);
+			l->device, df_net_member(l)->hostname);
 		q->usable = 1;
 		return df_verbs_fail(l, k, -EPROTO, "what came makes no sense");
 	}
