@@ -85,7 +85,13 @@ def outputs():
         torch.add(x, x, out=empty)
         torch.mm(x, x, out=right)
         torch.cat([x, x], out=wrong)
-        return [empty, right, wrong]
+        y = x.to(torch.complex64).conj()
+        torch.add(y, 1, out=y)
+        z = torch.zeros(6, 6, device=x.device)
+        torch.mul(x, 2, out=z[::2, 1::2])
+        narrow = torch.zeros(3, 3, dtype=torch.double, device=x.device)
+        torch.mul(x, 0.1, out=narrow)
+        return [empty, right, wrong, y.resolve_conj(), z, narrow]
 
     both(f, rand(3, 3))
 
@@ -111,6 +117,16 @@ def complex_numbers():
     c = torch.randn(5, dtype=torch.complex64)
     both(lambda c: [c.conj() * c, c.conj().resolve_conj(), c.abs(), torch.view_as_real(c.conj().resolve_conj()), c.imag + 1], c)
     both(lambda x: [torch.fft.fft(x), torch.fft.irfft(torch.fft.rfft(x))], rand(8))
+
+
+def eight_bits():
+    both(lambda x: [x.to(t).float() for t in (torch.float8_e4m3fn, torch.float8_e5m2)], rand(4, 5))
+
+    def product(x, y):
+        one = torch.ones((), device=x.device)
+        return torch._scaled_mm(x.to(torch.float8_e4m3fn), y.to(torch.float8_e4m3fn).t(), one, one, out_dtype=torch.bfloat16)
+
+    both(product, rand(16, 32), rand(16, 32), tolerance=0.02)
 
 
 def convolutions():
@@ -304,24 +320,27 @@ def profiler():
     assert "aten::add" in [e.key for e in p.key_averages()]
 
 
-CASES = [elementwise, reductions, wider, products, indexing, outputs, in_place, views, complex_numbers, convolutions,
-         normalizations, attention, recurrent, losses, sparse, channels_last, autocast, optimizers, random_numbers, streams,
-         devices, graphs, copies, errors, compiled, profiler]
+CASES = [elementwise, reductions, wider, products, indexing, outputs, in_place, views, complex_numbers, eight_bits,
+         convolutions, normalizations, attention, recurrent, losses, sparse, channels_last, autocast, optimizers,
+         random_numbers, streams, devices, graphs, copies, errors, compiled, profiler]
 
 
 def main():
     bad = 0
     torch.manual_seed(1)
-    for case in CASES:
+    operators = sys.modules["dfshim.host.operators"]
+    # As they are; then as if they were large, whose results are computed where they stay.
+    for case, large in [(c, large) for large in (operators.LARGE, 0) for c in CASES]:
         if sys.argv[1:] and case.__name__ not in sys.argv[1:]:
             continue
+        operators.LARGE, name = large, case.__name__ if large else case.__name__ + ", as if large"
         try:
             case()
             torch.cuda.synchronize()
-            print("ok  ", case.__name__, flush=True)
+            print("ok  ", name, flush=True)
         except Exception:
             bad += 1
-            print("FAIL", case.__name__, flush=True)
+            print("FAIL", name, flush=True)
             for line in traceback.format_exc().rstrip().split("\n")[-8:]:
                 print("     |", line)
     return bool(bad)

@@ -28,6 +28,7 @@ CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
 LIBRARIES = []  # registrations end with their library
 memmove = ctypes.memmove
 BY_MEMMOVE = 1 << 20  # bytes up to which one thread copies as fast as several
+LARGE = 1 << 14  # elements from which finding a result's shape beforehand takes less than copying the result
 
 # What runs no kernel, or has to be of the device.
 NATIVE = {
@@ -274,6 +275,33 @@ def shapes_of(op, args, kwargs):
     return out
 
 
+def _into(name, op):
+    """What computes op's result into a tensor that it is given: the function, and that tensor's name (None: a list called out).
+
+    None where the CPU has no such kernel: there PyTorch computes a new result and copies it, too. Nor for losses, which are
+    small and use such a tensor for what they sum up, too; nor for several results, some of which may be left as they are."""
+    base = resolve(name)[0]
+    if len(op._schema.returns) != 1 or not base.endswith("backward") and any(a.name == "reduction" for a in op._schema.arguments):
+        return None, None
+    packet = getattr(torch.ops.aten, base)
+    if base.startswith("_foreach_") and len(op._schema.arguments) == 1 and has_kernel(f"aten::{base[9:]}.out", "CPU"):
+        each = getattr(torch.ops.aten, base[9:]).out._handle.redispatch_boxed
+
+        def all_of_them(keys, tensors, out):
+            for t, o in zip(tensors, out):
+                each(keys, t, out=o)
+
+        return all_of_them, None
+    given = [(a.name, str(a.type)) for a in op._schema.arguments]
+    for form in (getattr(packet, o) for o in packet.overloads()):
+        args = form._schema.arguments
+        outs = [a.name for a in args if a.is_out]
+        if len(outs) == 1 and has_kernel(form.name(), "CPU") and \
+                [(a.name, str(a.type)) for a in args if not a.is_out] == given:
+            return form._handle.redispatch_boxed, outs[0]
+    return None, None
+
+
 class Operator:
     """The form of one operator for the key CUDA."""
 
@@ -297,6 +325,9 @@ class Operator:
         self.seeded = torch.Tag.nondeterministic_seeded in op.tags and "generator" not in self.names
         self.generator = "generator" in self.names
         self.by_values = torch.Tag.dynamic_output_shape in op.tags or torch.Tag.data_dependent_output in op.tags
+        self.into, self.into_name = None, None
+        if not self.written and not self.seeded and not self.generator and not self.by_values and self.gives_tensors:
+            self.into, self.into_name = _into(self.name, op)
         self.op = op  # at last: another thread goes ahead then
 
     def __call__(self, *args, **kwargs):
@@ -304,7 +335,7 @@ class Operator:
             self.begin()
         if _errors:
             raise_late()
-        device, plain, direct, outs = None, True, True, None
+        device, plain, direct, large, outs = None, True, True, False, None
         a, k, nr = list(args), dict(kwargs), len(args)
         for i, name, kind, shown in self.kinds:
             if i < nr:
@@ -325,9 +356,11 @@ class Operator:
                     if name in self.outs:
                         outs = outs or []
                         outs.append((x, at, to))
-                        to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype)
+                        large = large or x.numel() >= LARGE
+                        plain = plain and x.layout is strided and not x.is_conj() and not x.is_neg()
                         continue
                     to[at] = h = shown(x)
+                    large = large or h.numel() >= LARGE
                     plain = plain and x.layout is strided and not h.is_conj() and not h.is_neg()
             elif kind == TENSORS:
                 v = list(x)
@@ -335,6 +368,7 @@ class Operator:
                     if t is not None and t.is_cuda:
                         device = device or t.device
                         v[j] = shown(t)
+                        large = large or t.numel() >= LARGE
                         plain = plain and t.layout is strided and not t.is_conj() and not t.is_neg()
                 to[at] = v
             elif kind == DEVICE:
@@ -346,6 +380,8 @@ class Operator:
         if device.index != C._cuda_getDevice():  # the default stream is the current device's
             with torch.cuda.device(device.index):
                 return self(*args, **kwargs)
+        if outs:
+            outs = self.place(outs, large and plain and direct, args, kwargs)
         if self.generator:
             k["generator"] = generator_for(kwargs.get("generator"), device)
 
@@ -356,17 +392,24 @@ class Operator:
             def work():
                 return self.op(*a, **k)
 
+        into = plain and direct and large and self.into is not None
         stream = C._cuda_getCurrentRawStream(device.index)
         capturing = C._cuda_isCurrentStreamCapturing()
         if capturing or busy(stream):
             if not self.by_values and not self.seeded and (plain or self.in_place):
-                done, result = self.later(stream, capturing, work, device, args, kwargs, a, k, outs)
+                done, result = self.later(stream, capturing, work, into, device, args, kwargs, a, k, outs)
                 if done:
                     return result
             if capturing:
                 raise RuntimeError(f"dfshim: {self.op} cannot be captured on the CPU backend: its result's shape is not "
                                    "known before it runs")
             wait(stream)
+        if into:
+            shapes = shapes_of(self.op, args, kwargs)
+            if shapes:
+                out = [torch.empty_strided(*s[:2], dtype=s[2], device=device) for s in shapes[0]]
+                if self.computes_into([on_host(t) for t in out], a, k):
+                    return self.several(out, shapes[1])
         if self.seeded:
             with seeded(device):
                 result = work()
@@ -376,6 +419,17 @@ class Operator:
             for x, at, to in outs:
                 self.give(x, to[at])
         return self.answer(result, device, args, kwargs)
+
+    def place(self, outs, may, args, kwargs):
+        """Where out= arguments are computed: there, if they have the right shape; the others are returned, and copied later."""
+        shapes = shapes_of(self.op, args, kwargs) if may and len(outs) == self.nr_returns else None
+        if shapes and all(x.size() == size and x.dtype is dtype for (x, _, _), (size, _, dtype) in zip(outs, shapes[0])):
+            for x, at, to in outs:
+                to[at] = on_host(x)
+            return None
+        for x, at, to in outs:
+            to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype)
+        return outs
 
     def give(self, x, value):
         """An out= argument: it takes the shape as well."""
@@ -393,7 +447,24 @@ class Operator:
             return type(result)([on_device(t, device) if isinstance(t, Tensor) else t for t in result])
         return result
 
-    def later(self, stream, capturing, work, device, args, kwargs, a, k, outs):
+    def computes_into(self, tensors, a, k):
+        """Puts the results there. False: they are not, as the kernel would have these tensors in another form."""
+        into, forms = self.into, [(t.size(), t.stride(), False) for t in tensors]
+        if into is None:  # since another thread has found out
+            return False
+        try:
+            into(CPU_KEYS, *a, **k, **({self.into_name: tensors[0]} if self.into_name else {"out": tensors}))
+            done = forms == [(t.size(), t.stride(), t.is_conj()) for t in tensors]  # linalg_lu_solve makes it a conjugate
+        except RuntimeError:  # another size, which their memory does not have; if it is an error of the program's, it comes again
+            done = False
+        if not done:
+            self.into = None
+        return done
+
+    def several(self, out, kind):
+        return out[0] if self.nr_returns == 1 and kind is not list and len(out) == 1 else kind(out)
+
+    def later(self, stream, capturing, work, into, device, args, kwargs, a, k, outs):
         """Puts it on the stream: (True, its result), or (False, None) where that cannot be."""
         out = None
         if not self.in_place or outs and any(not x.numel() for x, _, _ in outs):
@@ -418,7 +489,11 @@ class Operator:
                     to[at] = x.clone()
         targets = [on_host(t) for t in out] if out else [on_host(x) for x, _, _ in outs] if outs else []
 
+        into = into and bool(out)  # the job has no part in the results: their memory may be of others when the stream is there
+
         def job():
+            if into and self.computes_into(targets, a, k):
+                return
             result = work()
             if outs:
                 result = [to[at] for _, at, to in outs]
@@ -428,7 +503,7 @@ class Operator:
         defer(stream, job, capturing)
         if out is None:
             return True, self.answer(None, device, args, kwargs)
-        return True, out[0] if self.nr_returns == 1 and shapes[1] is not list and len(out) == 1 else shapes[1](out)
+        return True, self.several(out, shapes[1])
 
 
 # -- copies ---------------------------------------------------------------------------------------------------------------
