@@ -136,6 +136,17 @@ if wants input; then
 	says "it is said" 'invalid device ordinal'
 	run "no memory left" 1 --host -- "$py" -c 'import torch; torch.empty(1 << 60, device="cuda")'
 	says "as CUDA says it" 'OutOfMemoryError'
+	run "memory that is used up" 0 --host=32 -- "$py" -c '
+import torch
+kept = []
+try:
+    while True:
+        kept.append(torch.ones(1 << 24, device="cuda"))
+except torch.OutOfMemoryError:
+    print("full after", len(kept))
+kept.clear()
+assert torch.ones(1 << 24, device="cuda").sum().item() == 1 << 24'
+	says "an exception, and there is memory when it is free" '^full after [1-9]'
 	run "no torch" 1 --host -- "$py" -S -c 'import torch'
 	mkdir -p "$T/cpu/torch"
 	printf '__version__ = "2.0+cpu"\nclass version:\n    cuda = None\n' >"$T/cpu/torch/__init__.py"
