@@ -26,11 +26,13 @@ stalled() {
 # A connection that one end no longer has, and the other has not heard of it.
 start_hosts 2 disorder --iters $((1000 / SLOW)) --colls 4 --seed "$SEED"
 data_port
+# With its address: the other node's control plane may have a port of the same number.
+data_at=$(ip4 "$at"):$port
 for side in 0 1; do
 	sleep 0.3
 	net_cut 0
 	net_cut 1
-	on $side ss -K state established "( sport = :$port or dport = :$port )" >/dev/null 2>&1
+	on $side ss -K state established "( src $data_at or dst $data_at )" >/dev/null 2>&1
 	net_heal 0
 	net_heal 1
 done
