@@ -330,44 +330,20 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	DO_##class(kind, ptds, object, call);                                                      \
 	inside = 0;                                                                                \
 	return df_ret
-#define BODY_PROC(call)                                                                            \
+#define BODY_PROC(class, kind, ptds, object, call)                                                 \
 	CUresult df_ret = call;                                                                    \
 	if (df_ret == CUDA_SUCCESS && symbol && pfn && *pfn)                                       \
 		proc_answer(symbol, pfn, cudaVersion, flags);                                      \
 	return df_ret
-
-#define PICK_PROC(kind, ptds, object, call)	  BODY_PROC(call)
-#define PICK_WORK(kind, ptds, object, call)	  BODY(WORK, kind, ptds, object, call)
-#define PICK_WORK_RANGE(kind, ptds, object, call) BODY(WORK_RANGE, kind, ptds, object, call)
-#define PICK_WORK_TOUCH(kind, ptds, object, call) BODY(WORK_TOUCH, kind, ptds, object, call)
-#define PICK_LAUNCH(kind, ptds, object, call)	  BODY(LAUNCH, kind, ptds, object, call)
-#define PICK_LAUNCH_EX(kind, ptds, object, call)  BODY(LAUNCH_EX, kind, ptds, object, call)
-#define PICK_EVENT_TIME(kind, ptds, object, call) BODY(EVENT_TIME, kind, ptds, object, call)
-#define PICK_WORK_MULTI(kind, ptds, object, call) BODY(WORK_MULTI, kind, ptds, object, call)
-#define PICK_SYNC_COPY(kind, ptds, object, call)  BODY(SYNC_COPY, kind, ptds, object, call)
-#define PICK_SYNC_COPY_RANGE(kind, ptds, object, call)                                             \
-	BODY(SYNC_COPY_RANGE, kind, ptds, object, call)
-#define PICK_SYNC_COPY_TOUCH(kind, ptds, object, call)                                             \
-	BODY(SYNC_COPY_TOUCH, kind, ptds, object, call)
-#define PICK_SYNC_STREAM(kind, ptds, object, call)  BODY(SYNC_STREAM, kind, ptds, object, call)
-#define PICK_SYNC_EVENT(kind, ptds, object, call)   BODY(SYNC_EVENT, kind, ptds, object, call)
-#define PICK_SYNC_DEVICE(kind, ptds, object, call)  BODY(SYNC_DEVICE, kind, ptds, object, call)
-#define PICK_QUERY(kind, ptds, object, call)	    BODY(QUERY, kind, ptds, object, call)
-#define PICK_EVENT_RECORD(kind, ptds, object, call) BODY(EVENT_RECORD, kind, ptds, object, call)
-#define PICK_EVENT_WAIT(kind, ptds, object, call)   BODY(EVENT_WAIT, kind, ptds, object, call)
-#define PICK_FREE(kind, ptds, object, call)	    BODY(FREE, kind, ptds, object, call)
-#define PICK_ALLOC_SYNC(kind, ptds, object, call)   BODY(ALLOC_SYNC, kind, ptds, object, call)
-#define PICK_UNMAP(kind, ptds, object, call)	    BODY(UNMAP, kind, ptds, object, call)
 /* Also noted before there is a backend, which could not find out later. */
-#define PICK_PEER(kind, ptds, object, call)                                                        \
+#define BODY_PEER(class, kind, ptds, object, call)                                                 \
 	if (!__atomic_load_n(&front, __ATOMIC_RELAXED))                                            \
 		__atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED);                                 \
-	BODY(PEER, kind, ptds, object, call)
-#define PICK_CAPTURE(kind, ptds, object, call)	    BODY(CAPTURE, kind, ptds, object, call)
-#define PICK_NODE_SET(kind, ptds, object, call)	    BODY(NODE_SET, kind, ptds, object, call)
-#define PICK_GRAPH(kind, ptds, object, call)	    BODY(GRAPH, kind, ptds, object, call)
-#define PICK_GRAPH_LAUNCH(kind, ptds, object, call) BODY(GRAPH_LAUNCH, kind, ptds, object, call)
-#define PICK_CONTEXT(kind, ptds, object, call)	    BODY(CONTEXT, kind, ptds, object, call)
+	BODY(class, kind, ptds, object, call)
+
+/* Two classes have a body of their own. */
+#define OWN_PROC , BODY_PROC
+#define OWN_PEER , BODY_PEER
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define DF_CU(symbol, base, since, ptds, class, kind, object, params, args)                        \
@@ -380,7 +356,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 			*(void **)&df_real_call = driver_fn(AT_##symbol);                          \
 		if (df_unlikely(!df_real_call))                                                    \
 			return CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;                          \
-		PICK_##class(kind, ptds, object, df_real_call args);                               \
+		DF_DEFINED_OR(OWN_##class, BODY)(class, kind, ptds, object, df_real_call args);    \
 	}                                                                                          \
 	extern CUresult symbol params                                                              \
 		__attribute__((alias("wrap_" #symbol), visibility("default")));

@@ -28,4 +28,8 @@
 #define df_likely(x)			 __builtin_expect(!!(x), 1)
 #define df_unlikely(x)			 __builtin_expect(!!(x), 0)
 
+/* `name` is a macro of the form ", THIS" or is none: THIS, or `otherwise`. For tables whose rows are mostly alike. */
+#define DF_DEFINED_OR(name, otherwise) DF_SECOND_(name, otherwise, )
+#define DF_SECOND_(a, b, ...)	       b
+
 #endif

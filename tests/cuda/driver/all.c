@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "tests/cuda/driver/internal.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -72,41 +73,26 @@ void *fake_real(enum row row)
 }
 
 /* Of what is put on a stream: is there room? */
-#define FIRST(...)	       FIRST_(__VA_ARGS__, 0)
-#define FIRST_(a, ...)	       ((CUstream)(uintptr_t)(a))
-#define SECOND(...)	       SECOND_(__VA_ARGS__, 0, 0)
-#define SECOND_(a, b, ...)     ((CUstream)(uintptr_t)(b))
-#define BARE(...)	       __VA_ARGS__
-#define ROOM(object, ptds)     fake_limit_room(FIRST object, ptds)
-#define ROOM2(object, ptds)    fake_limit_room(SECOND object, ptds)
-#define NO(object, ptds)       (void)0
-#define CHANGED(object, ptds)  fake_changed()
-#define BEFORE_WORK	       ROOM
-#define BEFORE_WORK_TOUCH      ROOM
-#define BEFORE_WORK_RANGE      ROOM
-#define BEFORE_WORK_MULTI      NO
-#define BEFORE_LAUNCH	       ROOM
-#define BEFORE_LAUNCH_EX       NO
-#define BEFORE_EVENT_RECORD    ROOM2
-#define BEFORE_EVENT_WAIT      ROOM2
-#define BEFORE_GRAPH_LAUNCH    ROOM2
-#define BEFORE_ALLOC_SYNC      CHANGED
-#define BEFORE_FREE	       CHANGED
-#define BEFORE_PEER	       CHANGED
-#define BEFORE_UNMAP	       CHANGED
-#define BEFORE_CAPTURE	       NO
-#define BEFORE_CONTEXT	       NO
-#define BEFORE_EVENT_TIME      NO
-#define BEFORE_GRAPH	       NO
-#define BEFORE_NODE_SET	       NO
-#define BEFORE_PROC	       NO
-#define BEFORE_QUERY	       NO
-#define BEFORE_SYNC_COPY       NO
-#define BEFORE_SYNC_COPY_RANGE NO
-#define BEFORE_SYNC_COPY_TOUCH NO
-#define BEFORE_SYNC_DEVICE     NO
-#define BEFORE_SYNC_EVENT      NO
-#define BEFORE_SYNC_STREAM     NO
+#define FIRST(...)	      FIRST_(__VA_ARGS__, 0)
+#define FIRST_(a, ...)	      ((CUstream)(uintptr_t)(a))
+#define SECOND(...)	      SECOND_(__VA_ARGS__, 0, 0)
+#define SECOND_(a, b, ...)    ((CUstream)(uintptr_t)(b))
+#define BARE(...)	      __VA_ARGS__
+#define ROOM(object, ptds)    fake_limit_room(FIRST object, ptds)
+#define ROOM2(object, ptds)   fake_limit_room(SECOND object, ptds)
+#define NO(object, ptds)      (void)0
+#define CHANGED(object, ptds) fake_changed()
+#define BEFORE_WORK	      , ROOM
+#define BEFORE_WORK_TOUCH     , ROOM
+#define BEFORE_WORK_RANGE     , ROOM
+#define BEFORE_LAUNCH	      , ROOM
+#define BEFORE_EVENT_RECORD   , ROOM2
+#define BEFORE_EVENT_WAIT     , ROOM2
+#define BEFORE_GRAPH_LAUNCH   , ROOM2
+#define BEFORE_ALLOC_SYNC     , CHANGED
+#define BEFORE_FREE	      , CHANGED
+#define BEFORE_PEER	      , CHANGED
+#define BEFORE_UNMAP	      , CHANGED
 
 #define WEAK __attribute__((weak, visibility("default")))
 #define W    uint64_t
@@ -116,7 +102,7 @@ typedef CUresult any_fn(W, W, W, W, W, W, W, W, W, W, W, W, W, W);
 	WEAK CUresult symbol params                                                                \
 	{                                                                                          \
 		SEEN(symbol);                                                                      \
-		BEFORE_##class(object, ptds);                                                      \
+		DF_DEFINED_OR(BEFORE_##class, NO)(object, ptds);                                   \
 		return REAL(symbol) args;                                                          \
 	}
 #define DF_CU_NONE(symbol, base, since, ptds)                                                      \

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "interpose/nccl/nccl_types.h"
+#include "runtime/base/err.h"
 
 static char zeros[64];
 
@@ -26,8 +27,9 @@ __attribute__((visibility("hidden"))) void fake_nccl_called(const char *name)
 	close(fd);
 }
 
-#define EXPORT						 __attribute__((visibility("default"), weak))
-#define NCCL_FN(since, kind, result, name, params, args) FN_IF_##since(result, name, params, args)
+#define EXPORT __attribute__((visibility("default"), weak))
+#define NCCL_FN(since, kind, result, name, params, args)                                           \
+	DF_DEFINED_OR(NEW_##since, FN)(result, name, params, args)
 #define FN(result, name, params, args)                                                             \
 	EXPORT result p##name params                                                               \
 	{                                                                                          \
@@ -38,24 +40,10 @@ __attribute__((visibility("hidden"))) void fake_nccl_called(const char *name)
 	{                                                                                          \
 		return p##name args;                                                               \
 	}
-#define FN_IF_20000 FN
-#define FN_IF_20200 FN
-#define FN_IF_20400 FN
-#define FN_IF_20700 FN
-#define FN_IF_21100 FN
-#define FN_IF_21300 FN
-#define FN_IF_21400 FN
-#define FN_IF_21800 FN
-#define FN_IF_21900 FN
-#define FN_IF_22200 FN
-#define FN_IF_22300 FN
-#define FN_IF_22400 FN
-#define FN_IF_22700 FN
-#define FN_IF_22800 FN
-#define FN_IF_22807 FN
-#define FN_IF_22902(...)
-#define FN_IF_22907(...)
-#define FN_IF_23004(...)
-#define FN_IF_23102(...)
-#define FN_IF_23203(...)
+#define NONE(...)
+#define NEW_22902 , NONE
+#define NEW_22907 , NONE
+#define NEW_23004 , NONE
+#define NEW_23102 , NONE
+#define NEW_23203 , NONE
 #include "interpose/nccl/nccl_api.def"
