@@ -155,9 +155,11 @@ static void scratch_free(struct df_coll *coll)
 	}
 }
 
-static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_place,
-		       struct df_coll **out)
+/* Its program: of the files, of the tuner, or built. */
+static int choose(struct df_coll *coll, int in_place)
 {
+	const struct df_comm *comm = coll->comm;
+	const struct df_sig *sig = &coll->sig;
 	struct df_prog_req req = {
 		.kind = (enum df_coll_kind)sig->kind,
 		.nranks = comm->nranks,
@@ -173,10 +175,54 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	};
 	const struct df_algo_query query = {
 		.req = &req, .type = sig->type, .redop = sig->redop, .cost = &comm->choice.cost};
+	char why[256];
+	int ret = df_program_select(df_rt.algos, df_rt.tuner, &query, &coll->prog, &coll->pick);
+
+	if (ret)
+		return ret;
+	if (df_rt.algos && df_rt.algos->nr && !df_algo_find(df_rt.algos, &query, why, sizeof(why)))
+		df_info("DFSHIM_ALGO: no file for %s of %llu elements: %s",
+			df_coll_kind_name(req.kind), (unsigned long long)sig->count, why);
+	return 0;
+}
+
+/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
+static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
+{
+	const int pair = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV;
+	const uint64_t name[] = {comm->hash, sig->count,
+				 (uint64_t)(pair ? DF_COLL_SEND : sig->kind) << 32 | sig->type,
+				 pair ? 0 : (uint64_t)sig->redop << 32 | (uint32_t)sig->root,
+				 sig->id};
+
+	return df_hash_bytes(name, sizeof(name), 0);
+}
+
+/* How it is cut into chunks, and those into slices; with another protocol where the chosen one has no room for any. */
+static void divide(struct df_coll *coll)
+{
+	struct df_kcoll *k = &coll->k;
+
+	k->type = coll->sig.type;
+	k->redop = coll->sig.redop;
+	k->elem_bytes = df_type_bytes(coll->sig.type);
+	k->count = coll->sig.count;
+	k->chunk_elems = (k->count + coll->prog->chunks - 1) / coll->prog->chunks;
+	k->tile_elems = df_proto_tile(coll->pick.proto, coll->prog, k->chunk_elems, k->elem_bytes,
+				      df_rt.slot_bytes);
+	if (!k->tile_elems) {
+		coll->pick.proto = DF_PROTO_SIMPLE;
+		k->tile_elems = df_proto_tile(DF_PROTO_SIMPLE, coll->prog, k->chunk_elems,
+					      k->elem_bytes, df_rt.slot_bytes);
+	}
+	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
+}
+
+static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_place,
+		       struct df_coll **out)
+{
 	struct df_coll *coll = df_kalloc(sizeof(*coll));
 	struct df_kcoll *k;
-	uint64_t name[5];
-	char why[256];
 	int ret;
 
 	if (!coll)
@@ -192,22 +238,10 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	df_list_init(&coll->flying);
 	df_list_init(&coll->holding);
 	df_list_init(&coll->using);
-	ret = df_program_select(df_rt.algos, df_rt.tuner, &query, &coll->prog, &coll->pick);
+	ret = choose(coll, in_place);
 	if (ret)
 		goto err_coll;
-	if (df_rt.algos && df_rt.algos->nr && !df_algo_find(df_rt.algos, &query, why, sizeof(why)))
-		df_info("DFSHIM_ALGO: no file for %s of %llu elements: %s",
-			df_coll_kind_name(req.kind), (unsigned long long)sig->count, why);
-	/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
-	name[0] = comm->hash;
-	name[1] = sig->count;
-	name[2] =
-		(uint64_t)(sig->kind == DF_COLL_RECV ? DF_COLL_SEND : sig->kind) << 32 | sig->type;
-	name[3] = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV
-			  ? 0
-			  : (uint64_t)sig->redop << 32 | (uint32_t)sig->root;
-	name[4] = sig->id;
-	coll->key = df_hash_bytes(name, sizeof(name), 0);
+	k->id = coll->key = key_of(comm, sig);
 	df_kcoll_program(k, coll->prog);
 	if (df_backend->gpu) {
 		struct df_program *p = df_kalloc_raw(coll->prog->bytes);
@@ -217,20 +251,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 			goto err_prog;
 		k->prog = memcpy(p, coll->prog, coll->prog->bytes);
 	}
-	k->type = sig->type;
-	k->redop = sig->redop;
-	k->elem_bytes = req.elem_bytes;
-	k->count = sig->count;
-	k->chunk_elems = (sig->count + coll->prog->chunks - 1) / coll->prog->chunks;
-	k->tile_elems = df_proto_tile(coll->pick.proto, coll->prog, k->chunk_elems, k->elem_bytes,
-				      df_rt.slot_bytes);
-	if (!k->tile_elems) {
-		coll->pick.proto = DF_PROTO_SIMPLE;
-		k->tile_elems = df_proto_tile(DF_PROTO_SIMPLE, coll->prog, k->chunk_elems,
-					      k->elem_bytes, df_rt.slot_bytes);
-	}
-	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
-	k->id = coll->key;
+	divide(coll);
 	if (coll->prog->scratch_chunks) {
 		uint64_t bytes = coll->prog->scratch_chunks * k->chunk_elems * k->elem_bytes;
 
@@ -254,8 +275,8 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	}
 	df_log(DF_LOG_INFO,
 	       "%s of %llu elements on %d ranks: program %s, %u blocks, %llu slices a block, %s%s",
-	       df_coll_kind_name(req.kind), (unsigned long long)sig->count, comm->nranks,
-	       coll->prog->name, k->nr_blocks, (unsigned long long)k->loops,
+	       df_coll_kind_name((enum df_coll_kind)sig->kind), (unsigned long long)sig->count,
+	       comm->nranks, coll->prog->name, k->nr_blocks, (unsigned long long)k->loops,
 	       df_proto_name(coll->pick.proto),
 	       coll->pick.staged ? ", copies its input first" : "");
 	df_list_add_tail(&coll->dev->colls, &coll->node);
