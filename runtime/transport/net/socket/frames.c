@@ -28,7 +28,7 @@ static void tune(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
 }
 
-struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state)
+struct stream *df_tcp_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state)
 {
 	struct stream *s = malloc(sizeof(*s));
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = s};
@@ -38,7 +38,7 @@ struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd
 	memset(s, 0, offsetof(struct stream, out));
 	s->have = 0;
 	memset(&s->reader, 0, sizeof(s->reader));
-	s->source.ready = df_stream_ready;
+	s->source.ready = df_tcp_ready;
 	s->state = state;
 	s->fd = fd;
 	s->link = l;
@@ -54,7 +54,7 @@ struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd
 	return s;
 }
 
-void df_stream_events(const struct df_net_ep *ep, struct stream *s, uint32_t events)
+void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = s};
 
@@ -65,7 +65,7 @@ void df_stream_events(const struct df_net_ep *ep, struct stream *s, uint32_t eve
 }
 
 /* It is freed when no event can name it any more. */
-void df_stream_close(struct df_net_ep *ep, struct stream *s)
+void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 {
 	if (s->state == STRANGER)
 		df_sessions(ep)->nr_strangers--;
@@ -81,7 +81,7 @@ void df_stream_close(struct df_net_ep *ep, struct stream *s)
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
 
-int df_stream_flush(struct df_net_link *l, struct stream *s)
+int df_tcp_flush(struct df_net_link *l, struct stream *s)
 {
 	struct iovec v[2 * GATHER_MAX];
 	struct msghdr m = {.msg_iov = v};
@@ -111,7 +111,7 @@ int df_stream_flush(struct df_net_link *l, struct stream *s)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno != EAGAIN) {
-			df_stream_fail(l->ep, s, -errno);
+			df_tcp_fail(l->ep, s, -errno);
 			return 1;
 		}
 		if (n < 0)
@@ -132,13 +132,13 @@ int df_stream_flush(struct df_net_link *l, struct stream *s)
 		if ((size_t)n < want)
 			break;
 	}
-	df_stream_events(l->ep, s, EPOLLIN | (s->head != s->tail ? EPOLLOUT : 0));
+	df_tcp_events(l->ep, s, EPOLLIN | (s->head != s->tail ? EPOLLOUT : 0));
 	return moved;
 }
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-void df_stream_receive(struct df_net_link *l, struct stream *s)
+void df_tcp_receive(struct df_net_link *l, struct stream *s)
 {
 	int turns, ret;
 
@@ -158,7 +158,7 @@ void df_stream_receive(struct df_net_link *l, struct stream *s)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
-			df_stream_fail(l->ep, s, n ? -errno : -ECONNRESET);
+			df_tcp_fail(l->ep, s, n ? -errno : -ECONNRESET);
 			return;
 		}
 		ret = 0;
@@ -171,7 +171,7 @@ void df_stream_receive(struct df_net_link *l, struct stream *s)
 		if (ret) {
 			df_warn("%s sent what the network transport cannot have sent: connected again",
 				s->who);
-			df_stream_fail(l->ep, s, ret);
+			df_tcp_fail(l->ep, s, ret);
 			return;
 		}
 		if ((size_t)n < room)

@@ -54,7 +54,7 @@ static void session_end(struct df_net_link *l, int why)
 	l->look_at = 0;
 	for (i = 0; i < p->nr; i++) {
 		if (p->v[i])
-			df_stream_close(l->ep, p->v[i]);
+			df_tcp_close(l->ep, p->v[i]);
 		p->v[i] = NULL;
 	}
 	p->nr = p->nr_open = 0;
@@ -67,7 +67,7 @@ void df_session_fail(struct df_net_link *l, int why)
 	session_end(l, why);
 }
 
-void df_stream_fail(struct df_net_ep *ep, struct stream *s, int why)
+void df_tcp_fail(struct df_net_ep *ep, struct stream *s, int why)
 {
 	struct session *p = s->link ? df_session(s->link) : NULL;
 
@@ -78,7 +78,7 @@ void df_stream_fail(struct df_net_ep *ep, struct stream *s, int why)
 		session_end(s->link, why);
 		return;
 	}
-	df_stream_close(ep, s);
+	df_tcp_close(ep, s);
 }
 
 int df_session_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
@@ -104,7 +104,7 @@ int df_session_push(struct df_net_link *l)
 	for (i = 0; p && i < p->nr; i++)
 		if (p->v[i] && p->v[i]->state == OPEN && p->v[i]->head != p->v[i]->tail &&
 		    !(p->v[i]->events & EPOLLOUT))
-			moved |= df_stream_flush(l, p->v[i]);
+			moved |= df_tcp_flush(l, p->v[i]);
 	return moved;
 }
 
@@ -195,7 +195,7 @@ static void try_up(struct df_net_link *l)
 	p->pause = 0;
 	p->try_at = 0;
 	if (p->knock) {
-		df_stream_close(l->ep, p->knock);
+		df_tcp_close(l->ep, p->knock);
 		p->knock = NULL;
 	}
 	ret = l->ops->begin(l);
@@ -235,7 +235,7 @@ static void refuse(struct df_net_ep *ep, struct stream *s, const char *why)
 {
 	df_warn("a connection from %s to %s, where dfshim takes data, is refused: %s", s->who,
 		ep->address, why);
-	df_stream_close(ep, s);
+	df_tcp_close(ep, s);
 }
 
 static struct session *path_of(struct df_net_link *l)
@@ -271,7 +271,7 @@ static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
 	if (l && df_net_dead(l)) {
 		h->word = OVER;
 		say_hello(s, h);
-		df_stream_close(ep, s);
+		df_tcp_close(ep, s);
 		return;
 	}
 	/* That we are here was all that a knock wanted to know. */
@@ -279,7 +279,7 @@ static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
 	/* Of a session that the other side has given up meanwhile, or that we have. */
 	if (!p || h->session < p->session ||
 	    (h->session == p->session && (!p->nr || p->nr != h->nr || p->v[h->index]))) {
-		df_stream_close(ep, s);
+		df_tcp_close(ep, s);
 		return;
 	}
 	if (h->session > p->session) {
@@ -319,7 +319,7 @@ static void greeting(struct df_net_ep *ep, struct stream *s)
 		/* A knock has been heard. */
 		if (!n && s->link)
 			df_net_alive(s->link, df_now_ns());
-		df_stream_fail(ep, s, n ? -errno : -ECONNRESET);
+		df_tcp_fail(ep, s, n ? -errno : -ECONNRESET);
 		return;
 	}
 	s->have += (size_t)n;
@@ -340,7 +340,7 @@ static void greeting(struct df_net_ep *ep, struct stream *s)
 	}
 	if (s == df_session(s->link)->knock || h.magic != MAGIC || h.word != WELCOME ||
 	    h.session != df_session(s->link)->session || h.from_proc != ep->proc) {
-		df_stream_fail(ep, s, -EPROTO);
+		df_tcp_fail(ep, s, -EPROTO);
 		return;
 	}
 	s->state = OPEN;
@@ -375,7 +375,7 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 	if (error) {
 		if (!l->up)
 			l->why = -error;
-		df_stream_fail(ep, s, -error);
+		df_tcp_fail(ep, s, -error);
 		return;
 	}
 	/* Its kernel is there, and it listens. */
@@ -386,9 +386,9 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 		h.index = 0;
 	}
 	s->state = GREETING;
-	df_stream_events(ep, s, EPOLLIN);
+	df_tcp_events(ep, s, EPOLLIN);
 	if (say_hello(s, &h))
-		df_stream_fail(ep, s, -EIO);
+		df_tcp_fail(ep, s, -EIO);
 }
 
 static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
@@ -411,7 +411,7 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 					"other nodes are not taken");
 			return;
 		}
-		s = m->nr_strangers < STRANGERS ? df_stream_new(ep, NULL, fd, STRANGER) : NULL;
+		s = m->nr_strangers < STRANGERS ? df_tcp_new(ep, NULL, fd, STRANGER) : NULL;
 		if (!s) {
 			close(fd);
 			return;
@@ -446,7 +446,7 @@ static struct stream *dial(struct df_net_link *l, enum state state, int *why)
 		goto err;
 	if (connect(fd, &to.sa, df_addr_len(&to)) && errno != EINPROGRESS)
 		goto err;
-	s = df_stream_new(l->ep, l, fd, state);
+	s = df_tcp_new(l->ep, l, fd, state);
 	if (s) {
 		strcpy(s->who, df_net_member(l)->net);
 		return s;
@@ -518,7 +518,7 @@ void df_session_close(struct df_net_link *l)
 		return;
 	session_end(l, -ECONNRESET);
 	if (p->knock)
-		df_stream_close(l->ep, p->knock);
+		df_tcp_close(l->ep, p->knock);
 	p->knock = NULL;
 	p->try_at = p->pause = 0;
 }
@@ -588,7 +588,7 @@ int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s)
 	return epoll_ctl(df_sessions(ep)->epoll_fd, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-void df_stream_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
+void df_tcp_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
 {
 	struct stream *s = df_container_of(source, struct stream, source);
 
@@ -603,9 +603,9 @@ void df_stream_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_
 		break;
 	case OPEN:
 		if (events & EPOLLOUT && s->head != s->tail)
-			df_stream_flush(s->link, s);
+			df_tcp_flush(s->link, s);
 		if (s->state == OPEN && events & ~(uint32_t)EPOLLOUT)
-			df_stream_receive(s->link, s);
+			df_tcp_receive(s->link, s);
 		break;
 	case SHUT:
 		break;

@@ -99,16 +99,16 @@ static inline struct session *df_session(const struct df_net_link *l)
 }
 
 /* Takes over a connected or connecting descriptor. NULL: no memory; it stays the caller's. */
-struct stream *df_stream_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state);
+struct stream *df_tcp_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state);
 /* What the thread wants to hear of it: EPOLLIN, EPOLLOUT. */
-void df_stream_events(const struct df_net_ep *ep, struct stream *s, uint32_t events);
+void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events);
 /* Closed now, freed when no event can name it any more. */
-void df_stream_close(struct df_net_ep *ep, struct stream *s);
+void df_tcp_close(struct df_net_ep *ep, struct stream *s);
 /* Puts frames on the wire: 1 if some bytes went. Takes them off it. Where the stream breaks, its session ends. */
-int df_stream_flush(struct df_net_link *l, struct stream *s);
-void df_stream_receive(struct df_net_link *l, struct stream *s);
+int df_tcp_flush(struct df_net_link *l, struct stream *s);
+void df_tcp_receive(struct df_net_link *l, struct stream *s);
 /* socket.c: something has come; it has failed, with -errno. */
-void df_stream_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events);
-void df_stream_fail(struct df_net_ep *ep, struct stream *s, int why);
+void df_tcp_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events);
+void df_tcp_fail(struct df_net_ep *ep, struct stream *s, int why);
 
 #endif
