@@ -126,7 +126,6 @@ int df_comm_revoke(struct df_comm *comm);
 
 int df_comm_nranks(const struct df_comm *comm);
 int df_comm_rank(const struct df_comm *comm);
-int df_comm_device(const struct df_comm *comm);
 uint64_t df_comm_hash(const struct df_comm *comm);
 enum df_comm_state df_comm_state(const struct df_comm *comm);
 /* 0, or what ended it: -ECONNRESET (a peer died), -ETIMEDOUT (time-out with abort), ... Any thread. */

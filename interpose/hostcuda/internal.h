@@ -251,7 +251,7 @@ struct df_hdev {
 	uint8_t engine_started; /* under lock */
 	uint8_t peers[DF_H_MAX_DEVICES / 8];
 	unsigned flags;
-	cudaMemPool_t pool, default_pool;
+	cudaMemPool_t pool;
 };
 
 /* -- the process -------------------------------------------------------------------------------- */
@@ -277,7 +277,6 @@ struct df_htls {
 	int device;
 	int bound;	  /* the runtime has worked on that device: it is current to the driver */
 	int capture_mode; /* enum cudaStreamCaptureMode */
-	int nr_captures;  /* begun by this thread, not relaxed */
 	int in_host_fn;
 	struct df_hstream **per_thread; /* by device */
 };

@@ -587,11 +587,6 @@ int df_comm_rank(const struct df_comm *comm)
 	return comm->rank;
 }
 
-int df_comm_device(const struct df_comm *comm)
-{
-	return comm->dev->index;
-}
-
 uint64_t df_comm_hash(const struct df_comm *comm)
 {
 	return comm->hash;

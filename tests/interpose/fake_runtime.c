@@ -309,11 +309,6 @@ int df_comm_rank(const struct df_comm *c)
 	return c->rank;
 }
 
-int df_comm_device(const struct df_comm *c)
-{
-	return c->device;
-}
-
 uint64_t df_comm_hash(const struct df_comm *c)
 {
 	return c->hash;

@@ -81,7 +81,6 @@ int df_rdv_accept(void *ptr);
 uint64_t df_rdv_timers(uint64_t now);
 uint64_t df_join_timers(uint64_t now);
 void df_rdv_forget_all(void);
-void df_join_forget_all(void);
 /* A connection that the join with this token needs did not come about; text: df_link_why(). */
 void df_join_unreached(uint64_t token, int error, const char *text);
 /* Our part of the overlay is joined with the one that the join with this token needed. */

@@ -49,7 +49,7 @@ struct df_lower {
 	uint32_t *place_base;	 /* by rank * DF_LANG_BUFS + buffer */
 	struct df_lxfer *xfer;	 /* by operation */
 	struct df_lconn *conn;
-	uint32_t nr_conns, cap_conns, *conn_map, conn_mask;
+	uint32_t nr_conns, *conn_map, conn_mask;
 	uint32_t *heap, nr_heap;
 	uint32_t *succ; /* by node: 1 + index of an edge: who depends on it */
 	int next_channel;
