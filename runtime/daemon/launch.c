@@ -37,6 +37,9 @@ static void moves(struct df_launch *l, const struct df_launch_in *in)
 	} else if (l->state == DF_LAUNCH_RUNNING && l->width > 1 &&
 		   in->now_ns - l->still_since >= DF_LAUNCH_NARROW_NS) {
 		l->narrow = 1;
+	} else if (l->state == DF_LAUNCH_RUNNING && l->narrow &&
+		   in->now_ns - l->still_since >= DF_LAUNCH_WIDEN_NS) {
+		l->narrow = 0;
 	}
 }
 

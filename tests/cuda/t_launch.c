@@ -130,6 +130,32 @@ START_TEST(only_waits)
 }
 END_TEST
 
+/* The one block does not leave by itself, and what it waits for only the others can bring: they come back all the same. */
+START_TEST(waits_for_others)
+{
+	struct df_launch l = {0};
+	struct df_launch_in in = {.now_ns = 1, .outstanding = 1, .width = 2};
+	int wide = 0, on = 0;
+
+	while (wide < 3 && in.now_ns < 10 * DF_LAUNCH_WIDEN_NS) {
+		in.now_ns += DF_LAUNCH_BACKOFF_MIN;
+		in.exited = !on;
+		switch (step(&l, in)) {
+		case DF_LAUNCH_LAUNCH:
+			wide += l.width == 2;
+			on = 1;
+			break;
+		case DF_LAUNCH_ASK:
+			on = 0;
+			break;
+		default:
+			break;
+		}
+	}
+	ck_assert_int_eq(wide, 3);
+}
+END_TEST
+
 /* A quiet time that never ends: the kernel comes back all the same, and is not asked to leave again. */
 START_TEST(quiet_is_bounded)
 {
@@ -247,6 +273,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("launch", {named}, {widths}, {only_waits}, {quiet_is_bounded}, {failures},
-			{random_device});
+	return DF_TESTS("launch", {named}, {widths}, {only_waits}, {waits_for_others},
+			{quiet_is_bounded}, {failures}, {random_device});
 }
