@@ -424,18 +424,6 @@ START_TEST(test_unseen_sizes)
 }
 END_TEST
 
-START_TEST(test_destroyed)
-{
-	struct tb_image im[2];
-
-	pair(im, 1);
-	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
-	tb_rec(&im[1], DF_REC_COMM_DESTROY, 0, 0, 0, 0)->comm = 1;
-	tb_quiet(&im[0], 60000);
-	expect(im, 2, "MISSING", "has left communicator A");
-}
-END_TEST
-
 /* The other one's time-out has ended it: this rank has not left, it only does not come. */
 START_TEST(test_ended_from_outside)
 {
@@ -687,8 +675,7 @@ int main(void)
 			{test_silent_mismatch}, {test_ours_disorder_is_ok}, {test_ours_mismatch},
 			{test_ours_missing}, {test_ours_peer_not_free}, {test_missing_trace},
 			{test_lost_record}, {test_earlier_run}, {test_drops}, {test_unseen_sizes},
-			{test_destroyed}, {test_ended_from_outside}, {test_failed_call},
-			{test_released_by_the_end}, {test_broken_off_by_others, 2}, {test_init},
-			{test_left_in_init}, {test_nccl_internal}, {test_forged_indices},
-			{test_damage, 20});
+			{test_ended_from_outside}, {test_failed_call}, {test_released_by_the_end},
+			{test_broken_off_by_others, 2}, {test_init}, {test_left_in_init},
+			{test_nccl_internal}, {test_forged_indices}, {test_damage, 20});
 }

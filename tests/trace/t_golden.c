@@ -32,6 +32,12 @@ static void left(struct tb_image im[2])
 	im[1].h->closed = 1;
 }
 
+static void destroyed(struct tb_image im[2])
+{
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_rec(&im[1], DF_REC_COMM_DESTROY, 0, 0, 0, 0)->comm = 1;
+}
+
 static void init(struct tb_image im[2])
 {
 	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 2);
@@ -104,6 +110,7 @@ static const struct golden {
 	{"MISMATCH-sizes", DF_V_MISMATCH, NULL, sizes, 1, 2, 0, 60000, 0},
 	{"MISMATCH-completed", DF_V_MISMATCH, NULL, silent, 1, 2, 0, 0, 0},
 	{"MISSING", DF_V_MISSING, NULL, missing, 1, 2, 0, 60000, 0},
+	{"MISSING-destroyed", DF_V_MISSING, NULL, destroyed, 1, 2, 0, 60000, 0},
 	{"MISSING-exited", DF_V_MISSING, NULL, left, 1, 2, 0, 60000, 0},
 	{"SLOW", DF_V_SLOW, NULL, missing, 1, 2, 1, 40000, 0},
 	{"INIT", DF_V_INIT, NULL, init, 1, 2, 0, 60000, 0},

@@ -274,6 +274,8 @@ static const char *fix_text(struct df_check_result *r)
 	case DF_V_DATA:
 		return "issue the operations in the same order on all ranks before waiting for a result";
 	case DF_V_MISSING:
+		if (!strcmp(r->qualifier, "destroyed"))
+			return "let all ranks make this call before they destroy the communicator, or none of them";
 		return !strcmp(r->qualifier, "exited") || !strcmp(r->qualifier, "thread ended")
 			       ? "give all ranks the same number of iterations (drop_last, join), or let all ranks exit together"
 			       : "find out why this rank does not make the call that the others made (see the first divergence)";
