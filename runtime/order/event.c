@@ -271,9 +271,9 @@ int df_hook_event_query(const struct df_event_info *info)
 
 /*
  * The stream aside has nothing to wait for any more, so it is there in a moment; unless a queue of the device is in
- * its way.
+ * its way. No busy machine takes as long, because "not ready" is no answer for an event that has been waited for.
  */
-#define ASIDE_NS (100 * DF_NS_PER_MS)
+#define ASIDE_NS (10000 * DF_NS_PER_MS)
 
 int df_hook_event_time(const struct df_event_info *info, void **event)
 {
