@@ -134,51 +134,132 @@ START_TEST(test_ends_with_its_group)
 }
 END_TEST
 
+/* ---- streams of two threads share a hardware queue ---------------------------------------------------------------- */
+
+/* Communicator 1 and stream 1 are the first thread's, 2 and 2 the second's; state: of it, 0 as it was issued. */
+static void put(struct tb_image *im, uint32_t comm, uint64_t index, int state)
+{
+	uint64_t first = im->h->next;
+	int rank = im->h->rank;
+	uint64_t op = tb_issue(im, comm, rank, DF_KIND_ALLREDUCE, 8, -1, index);
+
+	tb_at(im, first)->a |= BY_NCCL;
+	if (state)
+		tb_op(im, comm, DF_REC_OP_START, op);
+	if (state == DF_REC_OP_DONE)
+		tb_op(im, comm, DF_REC_OP_DONE, op);
+	for (; first < im->h->next; first++) {
+		tb_at(im, first)->device = (uint16_t)rank;
+		tb_at(im, first)->thread += comm - 1;
+		if (tb_at(im, first)->type == DF_REC_OP_ISSUE)
+			tb_at(im, first)->c = comm;
+	}
+}
+
+static void two_ranks(struct tb_image im[2], uint32_t queues)
+{
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 256);
+		im[i].h->mode = 1;
+		im[i].h->queues = queues;
+		tb_comm(&im[i], 0xabc, 2, i, i);
+		tb_comm(&im[i], 0xdef, 2, i, i);
+	}
+}
+
+static void judged(struct tb_image im[2], enum df_verdict expect)
+{
+	struct df_check_set *set;
+	struct df_check_result *r;
+
+	for (int i = 0; i < 2; i++)
+		tb_quiet(&im[i], 60000);
+	r = tb_check(im, 2, &set);
+	ck_assert_msg(df_check_verdict(r) == expect, "%s", df_check_line(r));
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+
 /*
- * Streams share a hardware queue. A has ended on r0, so it ran on r1, too: what shows its end there is behind B, which
- * another thread has put into the queue in between. That a broadcast has ended on its root says nothing of that kind.
+ * B seems to run on both ranks. But on r1 A may be before it, whose begin is seen too; A needs r0, which waits for B before
+ * it issues it. With a queue for each stream, and where only B's begin is seen, B is what does not end.
+ */
+START_TEST(test_first_in_queue)
+{
+	struct tb_image im[2];
+	struct df_rec *call;
+
+	two_ranks(im, _i != 1);
+	put(&im[0], 2, 0, DF_REC_OP_START);
+	put(&im[1], 2, 0, DF_REC_OP_START);
+	put(&im[1], 1, 0, _i == 2 ? 0 : DF_REC_OP_START);
+	call = tb_rec(&im[0], DF_REC_CALL_ENTER, 500, DF_CALL_STREAM_SYNC, 2, 0);
+	call->device = 0;
+	judged(im, _i ? DF_V_NET_STALL : DF_V_RESOURCE);
+}
+END_TEST
+
+/* The same, but the thread waits for a copy on the legacy stream, which has its place in the queue as all others have. */
+START_TEST(test_copy_in_queue)
+{
+	struct tb_image im[2];
+	struct df_rec *rec;
+
+	two_ranks(im, 1);
+	put(&im[0], 2, 0, DF_REC_OP_START);
+	put(&im[1], 1, 0, DF_REC_OP_START);
+	put(&im[1], 2, 0, 0);
+	rec = tb_rec(&im[0], DF_REC_STREAM_WORK, 400, 1, 2ULL << 32, 3);
+	rec->device = 0;
+	rec = tb_rec(&im[0], DF_REC_CALL_ENTER, 500, DF_CALL_MEMCPY, 0, 0);
+	rec->device = 0;
+	judged(im, DF_V_RESOURCE);
+}
+END_TEST
+
+/*
+ * A#1 has ended on r0, so it has run on r1, too; what shows its end there is behind B, whose part on r0 is behind A#2, which
+ * r1 does not issue before it sees that end.
  */
 START_TEST(test_end_behind_another)
 {
 	struct tb_image im[2];
-	struct df_check_set *set;
-	struct df_check_result *r;
-	int kind = _i == 2 ? DF_KIND_BROADCAST : DF_KIND_ALLREDUCE;
+	struct df_rec *call;
 
-	for (int i = 0; i < 2; i++) {
-		tb_image_init(&im[i], i, 2, 256);
-		im[i].h->mode = 1;
-		im[i].h->queues = _i != 0;
-		for (int c = 0; c < 2; c++) {
-			uint32_t comm = tb_comm(&im[i], 0xabc + (uint64_t)c, 2, i, i);
-			uint64_t first = im[i].h->next;
-			uint64_t op = tb_issue(&im[i], comm, i, kind, 8,
-					       kind == DF_KIND_BROADCAST ? 0 : -1, 0);
+	two_ranks(im, 1);
+	put(&im[0], 1, 0, DF_REC_OP_DONE);
+	put(&im[0], 1, 1, DF_REC_OP_START);
+	put(&im[0], 2, 0, 0);
+	put(&im[1], 1, 0, DF_REC_OP_START);
+	put(&im[1], 2, 0, DF_REC_OP_START);
+	call = tb_rec(&im[1], DF_REC_CALL_ENTER, 500, DF_CALL_STREAM_SYNC, 1, 0);
+	call->device = 1;
+	judged(im, DF_V_RESOURCE);
+}
+END_TEST
 
-			tb_at(&im[i], first)->a |= BY_NCCL;
-			tb_op(&im[i], comm, DF_REC_OP_START, op);
-			if (!i && !c)
-				tb_op(&im[i], comm, DF_REC_OP_DONE, op);
-			for (; first < im[i].h->next; first++) {
-				tb_at(&im[i], first)->device = (uint16_t)i;
-				tb_at(&im[i], first)->thread += (uint32_t)c;
-				if (tb_at(&im[i], first)->type == DF_REC_OP_ISSUE)
-					tb_at(&im[i], first)->c = (uint64_t)c + 1;
-			}
-		}
-		tb_quiet(&im[i], 60000);
-	}
-	r = tb_check(im, 2, &set);
-	ck_assert_msg(df_check_verdict(r) == (_i == 1 ? DF_V_RESOURCE : DF_V_NET_STALL), "%s",
-		      df_check_line(r));
-	df_check_result_free(r);
-	df_check_set_free(set);
-	tb_images_fini(im, 2);
+/*
+ * The begins of both are seen on both ranks, so each may be the first on one. If only one rank's streams share a queue, one
+ * of the two runs on both.
+ */
+START_TEST(test_each_first)
+{
+	struct tb_image im[2];
+
+	two_ranks(im, 1);
+	put(&im[0], 1, 0, DF_REC_OP_START);
+	put(&im[0], 2, 0, DF_REC_OP_START);
+	put(&im[1], 1, 0, DF_REC_OP_START);
+	put(&im[1], 2, 0, DF_REC_OP_START);
+	im[1].h->queues = !_i;
+	judged(im, _i ? DF_V_NET_STALL : DF_V_RESOURCE);
 }
 END_TEST
 
 int main(void)
 {
 	return DF_TESTS("room", {test_shared_device}, {test_starved}, {test_nothing_speaks_for_it},
-			{test_ends_with_its_group}, {test_end_behind_another, 3});
+			{test_ends_with_its_group}, {test_first_in_queue, 3}, {test_copy_in_queue},
+			{test_end_behind_another}, {test_each_first, 2});
 }

@@ -17,7 +17,12 @@ enum df_world {
 	DF_W_P = 4,	/* collectives leave issue order where nobody can see it */
 	DF_W_SI = 8,	/* also: implicit synchronisation does not wait for stuck collectives */
 	DF_W_SE = 16,	/* also: device synchronisation and the legacy stream do not */
-	DF_W_ALL = 31
+	DF_W_ALL = 31,
+	/*
+	 * None of these worlds: what would hold if one of the operations that may be the first in a hardware queue were the
+	 * first. Mode trace does not see which of them is (trace/judge/room.c).
+	 */
+	DF_W_FIRST = 32
 };
 
 enum df_node_kind {

@@ -110,6 +110,7 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 	if (!s)
 		return;
 	s->group = 0;
+	df_walk_queue(w, s, 0, it->rec);
 	if (s->flags & 2) {
 		int any = s->at.all != DF_NONE, exact = !w->nccl && it->b & DF_WORK_EXACT;
 		uint32_t behind =
@@ -150,7 +151,6 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 			goto listed;
 		}
 	} else {
-		df_walk_queue(w, s, 0, it->rec);
 		if (s->at.all == DF_NONE)
 			return;
 		n = df_graph_node(w->g, DF_N_WORK, w->trace, ref);
@@ -163,8 +163,7 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 				      it->rec);
 	}
 	s->at.all = s->at.other = n;
-	if (!(s->flags & 2))
-		df_walk_queue(w, s, 1, it->rec);
+	df_walk_queue(w, s, 1, it->rec);
 listed:
 	if (!it->a)
 		return;
@@ -297,6 +296,7 @@ static void walk_trace(struct df_graph *g, uint32_t trace)
 		}
 	}
 	df_walk_holders(&w);
+	df_walk_firsts(&w);
 	dependencies(&w);
 	free(w.streams);
 	free(w.events);

@@ -97,8 +97,9 @@ void df_walk_op(struct walk *w, uint32_t ref);
 
 /* An item that is no operation in its hardware queue: what it stands behind (after 0), and then the queue behind it. */
 void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec);
-/* Who holds slots is known when the whole trace has been walked. */
+/* Who holds slots is known when the whole trace has been walked; so is who may be the first in a hardware queue. */
 void df_walk_holders(struct walk *w);
+void df_walk_firsts(struct walk *w);
 /* A host call in progress (index in the trace's calls). */
 void df_walk_call(struct walk *w, size_t at);
 

@@ -285,3 +285,33 @@ void df_walk_holders(struct walk *w)
 				      u->l.rec_start);
 	}
 }
+
+static int same_queue(const struct walk *w, const struct df_uop *a, const struct df_uop *b)
+{
+	return a->l.device == b->l.device &&
+	       a->l.stream % w->t->h.queues == b->l.stream % w->t->h.queues;
+}
+
+/*
+ * A hardware queue takes one entry after the other, and an operation is several: what shows its begin, itself, what shows
+ * its end. What other threads put between them is not in the records. But those whose begin is seen are the only ones
+ * that can be the first in the queue, and for the one that is all others wait. A thread's own come in their order.
+ */
+void df_walk_firsts(struct walk *w)
+{
+	struct df_uop *ops = &w->g->set->ops[w->t->first_op];
+	size_t nr = w->nccl && w->t->h.queues ? w->t->nr_uops : 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		const struct df_uop *u = &ops[i];
+		int later = u->done == DF_NONE || u->l.state != DF_OP_STARTED;
+
+		for (size_t k = 0; k < i && !later; k++)
+			later = ops[k].done != DF_NONE && ops[k].l.state == DF_OP_STARTED &&
+				ops[k].l.thread == u->l.thread && same_queue(w, &ops[k], u);
+		for (size_t k = 0; k < nr && !later; k++)
+			if (ops[k].l.thread != u->l.thread && same_queue(w, &ops[k], u))
+				df_graph_edge(w->g, ops[k].start, u->done, DF_E_QUEUE, DF_W_FIRST,
+					      ops[k].l.rec);
+	}
+}

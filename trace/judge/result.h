@@ -91,6 +91,13 @@ int df_mismatch_sides(struct df_check_result *r);
  * is, and they are what is involved; 0, or -ENOMEM.
  */
 int df_no_room(struct df_check_result *r);
+/*
+ * The same file: the root is an operation of NCCL's that seems to run on all its ranks, or to wait for nothing. Where
+ * threads share hardware queues, the records do not say which of the operations that may be the first in one it is: if a
+ * possible order explains that such a root is stuck, that order is believed from now on, and the graph is reduced by it.
+ * 1: so it is; 0, or -ENOMEM.
+ */
+int df_suppose_firsts(struct df_check_result *r);
 
 /* broken_link.c: where a broken link explains what the verdict says, the verdict is about it. Its notes. */
 void df_link_judge(struct df_check_result *r);

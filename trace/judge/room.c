@@ -1,15 +1,13 @@
 /* What speaks for a lack of room on devices where records do not say who has some: part of the judge. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include "trace/judge/result.h"
 #include "trace/record/names.h"
 
 #define MAX_ROOM 64 /* stuck operations that are compared with one another */
 
-/*
- * Two threads have put them on streams that share a hardware queue. A thread notes its call before it makes it, and an
- * operation and what shows its end are two entries of the queue: the records do not say what lies between.
- */
+/* Two threads have put them on streams that share a hardware queue: in which order, the records do not say. */
 static int is_race(const struct df_check_set *set, const struct df_uop *x, const struct df_uop *y)
 {
 	uint32_t queues = set->traces[x->trace].h.queues;
@@ -18,47 +16,23 @@ static int is_race(const struct df_check_set *set, const struct df_uop *x, const
 	       x->l.stream % queues == y->l.stream % queues;
 }
 
-/*
- * m has ended on some ranks, so it has run on this one, too, most likely (the verdict is no more than that): its end is
- * behind the other. A root that sends ends without the others, and they end without each other; a root that receives
- * ends after all.
- */
-static int has_run(const struct df_check_set *set, const struct df_match *m,
-		   const struct df_uop *on)
-{
-	int root_ended = 1;
-
-	if (!df_kind_rooted(on->l.kind))
-		return m->nr_done > 0;
-	for (uint32_t i = m->first; i != DF_NONE; i = set->ops[i].next)
-		root_ended &= set->ops[i].l.rank != set->ops[i].l.peer;
-	if (on->l.kind == DF_KIND_BROADCAST || on->l.kind == DF_KIND_SCATTER)
-		return m->nr_done && on->l.rank == on->l.peer;
-	return m->nr_done && root_ended;
-}
-
 /* Two operations that some ranks hold in one order and others in the other, as far as the records tell: 1 found. */
 static int opposite(const struct df_check_set *set, const struct df_match *a,
 		    const struct df_match *b)
 {
-	int before = 0, after = 0, races = 0, ran = 0;
+	int before = 0, after = 0;
 
 	for (uint32_t i = a->first; i != DF_NONE; i = set->ops[i].next)
 		for (uint32_t k = b->first; k != DF_NONE; k = set->ops[k].next) {
 			const struct df_uop *x = &set->ops[i], *y = &set->ops[k];
 
-			if (!df_uop_same_rank(set, x, y) || !(x->l.flags & DF_OP_BY_NCCL))
+			if (!df_uop_same_rank(set, x, y) || !(x->l.flags & DF_OP_BY_NCCL) ||
+			    is_race(set, x, y))
 				continue;
-			if (is_race(set, x, y)) {
-				races++;
-				ran |= has_run(set, a, x) || has_run(set, b, y);
-			} else if (x->l.rec < y->l.rec) {
-				before++;
-			} else {
-				after++;
-			}
+			before += x->l.rec < y->l.rec;
+			after += x->l.rec > y->l.rec;
 		}
-	return (before && after) || (races && (before + after + races > 1 || ran));
+	return before && after;
 }
 
 /*
@@ -89,4 +63,173 @@ int df_no_room(struct df_check_result *r)
 			return 1;
 		}
 	return 0;
+}
+
+/* ---- who is the first in a hardware queue ------------------------------------------------------------------------ */
+
+/*
+ * An edge that says so has the mask DF_W_FIRST. Those that are supposed have DF_W_BASE too; those that are believed have that
+ * alone, and those that contradict them have none.
+ */
+#define SUPPOSED (DF_W_FIRST | DF_W_BASE)
+
+struct firsts {
+	struct df_graph *g;
+	uint32_t *via;	 /* of a search: by node, the edge by which it came there */
+	uint32_t *queue; /* nodes to go on from */
+	uint8_t *proved; /* by node: stuck by what is believed, whether or not anything stalls */
+};
+
+static int same_queue(const struct df_graph *g, const struct df_edge *a, const struct df_edge *b)
+{
+	const struct df_uop *x = &g->set->ops[g->nodes[a->to].ref],
+			    *y = &g->set->ops[g->nodes[b->to].ref];
+	uint32_t queues = g->set->traces[x->trace].h.queues;
+
+	return x->trace == y->trace && x->l.device == y->l.device &&
+	       x->l.stream % queues == y->l.stream % queues;
+}
+
+/* The way by which the search has come allows it to go on by e: two operations are not the first in one queue. */
+static int agrees(const struct firsts *f, uint32_t root, const struct df_edge *e)
+{
+	const struct df_edge *by;
+
+	for (uint32_t n = e->from; e->mask == DF_W_FIRST && n != root; n = by->from) {
+		by = &f->g->edges[f->via[n]];
+		if (by->mask == DF_W_FIRST && by->to != e->to && same_queue(f->g, by, e))
+			return 0;
+	}
+	return 1;
+}
+
+/* The shortest way of waits from the root back to itself, or to what is proved; the last edge of it, or DF_NONE. */
+static uint32_t way_back(const struct firsts *f, uint32_t root)
+{
+	const struct df_graph *g = f->g;
+	size_t nr = 0;
+
+	memset(f->via, 0xff, g->nr_nodes * sizeof(*f->via));
+	f->queue[nr++] = root;
+	for (size_t q = 0; q < nr; q++)
+		for (uint32_t k = g->out_first[f->queue[q]]; k < g->out_first[f->queue[q] + 1];
+		     k++) {
+			const struct df_edge *e = &g->edges[g->out[k]];
+
+			/*
+			 * What has started is stuck if another is before it. Of what is the first it only helps to look at other
+			 * ranks, to which a match leads too.
+			 */
+			if (!df_edge_on(e, SUPPOSED) || e->kind == DF_E_SELF ||
+			    !(g->stuck[e->to] || g->nodes[e->to].kind == DF_N_START) ||
+			    f->via[e->to] != DF_NONE || !agrees(f, root, e))
+				continue;
+			if (e->to == root || f->proved[e->to])
+				return g->out[k];
+			f->via[e->to] = g->out[k];
+			f->queue[nr++] = e->to;
+		}
+	return DF_NONE;
+}
+
+/* For the one that is the first in a queue all others of it wait. */
+static void suppose(struct firsts *f, uint32_t root, uint32_t last)
+{
+	struct df_graph *g = f->g;
+
+	for (uint32_t at = last;; at = f->via[g->edges[at].from]) {
+		uint32_t first = g->edges[at].to;
+
+		for (uint32_t k = g->in_first[first];
+		     g->edges[at].mask == DF_W_FIRST && k < g->in_first[first + 1]; k++)
+			if (g->in[k] != at && g->edges[g->in[k]].mask == DF_W_FIRST)
+				g->edges[g->in[k]].mask = SUPPOSED;
+		if (g->edges[at].mask == DF_W_FIRST)
+			g->edges[at].mask = SUPPOSED;
+		if (g->edges[at].from == root)
+			return;
+	}
+}
+
+static void believe(struct firsts *f)
+{
+	struct df_graph *g = f->g;
+	uint32_t first = DF_NONE;
+
+	for (size_t i = 0; i < g->nr_edges; i++) {
+		if (g->edges[i].mask != SUPPOSED)
+			continue;
+		/* Edges to one operation come one after the other. */
+		for (size_t k = 0; k < g->nr_edges && g->edges[i].to != first; k++)
+			if (g->edges[k].mask == DF_W_FIRST &&
+			    same_queue(g, &g->edges[i], &g->edges[k]))
+				g->edges[k].mask = 0;
+		first = g->edges[i].to;
+		g->edges[i].mask = DF_W_BASE;
+	}
+	memcpy(f->proved, g->stuck, g->nr_nodes);
+}
+
+static void forget(struct df_graph *g)
+{
+	for (size_t i = 0; i < g->nr_edges; i++)
+		if (g->edges[i].mask == SUPPOSED)
+			g->edges[i].mask = DF_W_FIRST;
+}
+
+/* What only seems to run, or to wait for nothing, waits for another. 1 if that can be. */
+static int explain(struct firsts *f, uint32_t root)
+{
+	uint32_t last = way_back(f, root);
+	int can_be;
+
+	if (last == DF_NONE)
+		return 0;
+	suppose(f, root, last);
+	/* The way may lead through one of several threads of which another can go on. */
+	df_graph_reduce(f->g, DF_W_BASE, 2);
+	can_be = f->g->stuck[root];
+	if (can_be)
+		believe(f);
+	else
+		forget(f->g);
+	df_graph_reduce(f->g, DF_W_BASE, 1);
+	return can_be;
+}
+
+static int explain_all(struct firsts *f)
+{
+	int found = 0, again = 1;
+
+	while (again) {
+		again = 0;
+		for (uint32_t i = 0, nr = 0; i < f->g->nr_nodes && nr < MAX_ROOM; i++) {
+			if (!f->g->self[i] || (f->g->nodes[i].stale != DF_M_GPU &&
+					       f->g->nodes[i].stale != DF_M_STALLED))
+				continue;
+			nr++;
+			again |= explain(f, i);
+		}
+		found |= again;
+	}
+	return found;
+}
+
+int df_suppose_firsts(struct df_check_result *r)
+{
+	size_t nr = r->g.nr_nodes + 1;
+	struct firsts f = {.g = &r->g,
+			   .via = malloc(nr * sizeof(*f.via)),
+			   .queue = malloc(nr * sizeof(*f.queue)),
+			   .proved = calloc(nr, 1)};
+	int any = 0, rc = f.via && f.queue && f.proved ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < r->g.nr_edges; i++)
+		any |= r->g.edges[i].mask == DF_W_FIRST;
+	if (any && !rc)
+		rc = explain_all(&f);
+	free(f.via);
+	free(f.queue);
+	free(f.proved);
+	return rc;
 }

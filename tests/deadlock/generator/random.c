@@ -10,9 +10,8 @@
  *
  * A verdict has to be true of the program, and to come when nothing can move any more: where each thread stands then
  * follows from the model too. What was broken off earlier (threads that a busy machine did not let run), or told
- * otherwise, is executed up to three times more, with more patience, and that is counted: where threads share a hardware
- * queue by NCCL's rules, the verdict is sometimes NET_STALL, as mode trace does not see who has room (docs/verdicts.md). A
- * program that ends otherwise each time is made smaller while it still does, and printed with its seed.
+ * otherwise, is executed up to three times more, with more patience, and that is counted. A program that ends otherwise each
+ * time is made smaller while it still does, and printed with its seed.
  *
  *	random [--programs N] [--seconds S] [--executing S] [--seed N] [--print SEED] [--release safe|device]
  *	       [--failures N] [--said FILE]
