@@ -97,8 +97,8 @@ done
 	{
 		gsub(/-/, "\\-")
 		arg = name = $1
-		sub(/[[= ].*/, "", name)
-		sub(/^[^[= ]*/, "", arg)
+		sub(/[= [].*/, "", name)
+		sub(/^[^= []*/, "", arg)
 		printf ".TP\n.BI \"%s\" \"%s\"\n%s.\n", name, arg, toupper(substr($2, 1, 1)) substr($2, 2)
 	}' | splice docs/man/dfshim.1 run
 
