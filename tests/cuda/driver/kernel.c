@@ -40,13 +40,16 @@ fake_kernel_fn fake_function(const char *name)
 	return NULL;
 }
 
-/* A launch stays, because a graph may repeat it. */
+/* A launch stays, because a graph may repeat it: in a list, or it would be taken for memory that was forgotten. */
 struct launch {
+	struct launch *next;
 	const struct fake_kernel *kernel;
 	struct df_hkernel_shape shape;
 	void *param; /* a function's */
 	void *block; /* a PTX kernel's: all parameters */
 };
+
+static struct launch *launches;
 
 /* ---- functions ---------------------------------------------------------------------------------------- */
 
@@ -226,6 +229,11 @@ void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **param
 		free(l);
 		return NULL;
 	}
+	/* RELAXED: nobody follows the list. */
+	l->next = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&launches, &l->next, l, 1, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
+		;
 	return l;
 }
 
