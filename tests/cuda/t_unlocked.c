@@ -12,7 +12,7 @@
 #include "tests/cuda/backend.h"
 
 #ifdef DF_DEBUG
-/* Such a build has no GPU code, and the test driver needs none: it knows the kernel by its name. */
+/* A sanitizer's build has no GPU code (SAN=debug has), and the test driver needs none: it knows the kernel by its name. */
 const void *df_cuda_fatbin(void)
 {
 	return "none";
