@@ -48,9 +48,23 @@ static struct df_hqueue *queue_of(struct df_hdev *dev, int priority, unsigned nr
 			   : NULL;
 }
 
+/* The next number that says the queue: the number modulo that of queues, by which a trace's judge knows it. */
+static uint64_t id_in(uint64_t queue, uint64_t nr)
+{
+	uint64_t last = __atomic_load_n(&df_h.next_id, __ATOMIC_RELAXED), id;
+
+	/* Relaxed: only that nobody else has it counts, as in df_hid(). */
+	do
+		id = last + 1 + (queue + nr - (last + 1) % nr) % nr;
+	while (!__atomic_compare_exchange_n(&df_h.next_id, &last, id, 0, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED));
+	return id;
+}
+
 int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal,
 		   struct df_hstream **out)
 {
+	uint64_t nr = (uint64_t)df_env()->host_queues, queue;
 	struct df_hstream *s = slot_get(dev);
 
 	if (!s)
@@ -59,7 +73,6 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	/* A slot stays with its device, and who waits for an old point of it may read this. */
 	if (!s->id)
 		s->device = dev->index;
-	s->id = df_hid();
 	s->priority = priority;
 	s->legacy = s->per_thread = 0;
 	s->blocking = (uint8_t)blocking;
@@ -69,11 +82,16 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	s->busy = s->dying = 0;
 	s->legacy_seen = 0;
 	/* What we make for ourselves takes no part in hardware queues. */
-	s->queue = NULL;
-	if (df_hcode && df_hcode->queues && !internal)
-		s->queue = queue_of(dev, priority, df_hcode->queues());
-	else if (dev->queues && !internal)
-		s->queue = &dev->queues[dev->nr_created++ % (uint64_t)df_env()->host_queues];
+	if (dev->queues && !internal && !(df_hcode && df_hcode->queues)) {
+		queue = dev->nr_created++ % nr;
+		s->queue = &dev->queues[queue];
+		s->id = id_in(queue, nr);
+	} else {
+		s->queue = df_hcode && df_hcode->queues && !internal
+				   ? queue_of(dev, priority, df_hcode->queues())
+				   : NULL;
+		s->id = df_hid();
+	}
 	/* RELAXED: nobody knows the stream yet. */
 	__atomic_store_n(&s->capture, NULL, __ATOMIC_RELAXED);
 	s->frontier.nr = 0;

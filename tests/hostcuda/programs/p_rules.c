@@ -23,16 +23,25 @@ int main(int argc, char **argv)
 	int nccl = argc > 1 && !strcmp(argv[1], "nccl"), ran[3] = {0}, done = 0, i;
 	struct gate g = {0};
 	struct df_stream_info info;
+	unsigned long long id;
 	cudaStream_t s[3];
+	cudaEvent_t e;
 	uint64_t *word;
 	pthread_t t;
 	void *p;
 
 	CU(cudaMallocHost((void **)&word, 8));
 	*word = 0;
-	/* Two queues; the legacy stream is stream 0, so s[0] and s[2] share queue 1. */
-	for (i = 0; i < 3; i++)
+	/*
+	 * Two queues; the legacy stream is stream 0, so s[0] and s[2] share queue 1. A trace knows the queue by the stream's
+	 * number, whatever else is made in between.
+	 */
+	for (i = 0; i < 3; i++) {
+		CU(cudaEventCreate(&e));
 		CU(cudaStreamCreateWithFlags(&s[i], cudaStreamNonBlocking));
+		CU(cudaStreamGetId(s[i], &id));
+		CHECK(!nccl || id % 2 == (unsigned)(i + 1) % 2);
+	}
 	CHECK(!api->stream_info(s[0], &info));
 	CHECK(!api->stream_wait(info.stream, word, 1));
 	CU(cudaLaunchHostFunc(s[1], set, &ran[1]));
