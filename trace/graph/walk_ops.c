@@ -299,8 +299,8 @@ static int same_queue(const struct walk *w, const struct df_uop *a, const struct
  */
 void df_walk_firsts(struct walk *w)
 {
-	struct df_uop *ops = &w->g->set->ops[w->t->first_op];
 	size_t nr = w->nccl && w->t->h.queues ? w->t->nr_uops : 0;
+	struct df_uop *ops = nr ? &w->g->set->ops[w->t->first_op] : NULL;
 
 	for (size_t i = 0; i < nr; i++) {
 		const struct df_uop *u = &ops[i];
