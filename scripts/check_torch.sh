@@ -175,6 +175,7 @@ if wants ends; then
 		"$py" tests/torch/ddp.py --hang
 	check "interrupted, torchrun" 1 $apart --interrupt "one is left out" "$T/log" "${torchrun[@]}" --hang
 	says "by what" 'SignalException.*signal: 2'
+	LIMIT=60 check "a rank ends before its operators" 0 $apart "${ddp[@]}" --unfinished
 fi
 if wants others; then
 	for binding in nccl4py cupy; do

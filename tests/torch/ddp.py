@@ -3,13 +3,15 @@
     torchrun --nproc-per-node 4 ddp.py        or        dfshim run --host -n 4 -- python ddp.py
 
 --hang: one rank leaves out a step's all_reduce, which is the bug that the tests look for. --killed: one rank is killed in the
-middle of a step. --memory: one rank asks for more memory than there is.
+middle of a step. --memory: one rank asks for more memory than there is. --unfinished: a rank ends while
+operators are left on its stream.
 Prints the losses, which one process computes for comparison. Exit status: 0 right, 1 wrong.
 """
 
 import os
 import signal
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -79,6 +81,12 @@ def main():
     worst = max(abs(a - b) for a, b in zip(losses, want))
     if rank == 0:
         print(f"{ranks} ranks on {device.type}: losses {losses}, worst difference {worst:.1e}")
+    if "--unfinished" in sys.argv:
+        time.sleep(rank)
+        x = torch.ones(1 << 22, device=device)
+        dist.all_reduce(x)
+        for _ in range(50):
+            x.add_(1)
     dist.destroy_process_group()
     sys.exit(worst > 1e-4)
 

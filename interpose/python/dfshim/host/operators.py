@@ -15,8 +15,10 @@ Random numbers: a CUDA generator keeps its seed and offset; each operator seeds 
 offset on. So torch.cuda's seeds and states repeat a run; the numbers are not those of a GPU.
 """
 
+import atexit
 import ctypes
 import itertools
+import time
 import warnings
 
 import torch
@@ -134,12 +136,16 @@ def fill(out, t):
 # -- streams --------------------------------------------------------------------------------------------------------------
 
 _jobs = {}
+_at_work = set()
 _numbers = itertools.count(1)
 _errors = []
+# So long the interpreter's end waits for operators of which none is computed: they may be behind a collective that stands still.
+DRAIN_S = 2
 
 
 def _run_job(number):
     """In a thread of the CPU backend, when the stream gets there."""
+    _at_work.add(number)
     work, again = _jobs[number] if number in _jobs else (None, False)
     if not again:
         _jobs.pop(number, None)
@@ -148,6 +154,21 @@ def _run_job(number):
             work()
     except BaseException as error:  # there is nobody to catch it
         _errors.append(error)
+    _at_work.discard(number)
+
+
+def drain():
+    """Before the interpreter ends, and with it each thread that enters it: what streams have left is computed, as kernels are."""
+    left, since = None, 0
+    while True:
+        now = [number for number, (_, again) in list(_jobs.items()) if not again]
+        if not now and not _at_work:
+            return
+        if now != left or _at_work:
+            left, since = now, time.monotonic()
+        elif time.monotonic() - since > DRAIN_S:
+            return
+        time.sleep(0.001)
 
 
 _run_job_c = HOST_FN(_run_job)
@@ -579,6 +600,7 @@ def install():
         rt = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.partition('.')[0]}")
     rt.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p, HOST_FN, ctypes.c_void_p]
     rt.cudaStreamQuery.argtypes = rt.cudaStreamSynchronize.argtypes = [ctypes.c_void_p]
+    atexit.register(drain)
     C._set_cudnn_enabled(False)
     with warnings.catch_warnings():
         # PyTorch 2.9 warns of each kernel that is replaced.
