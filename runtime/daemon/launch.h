@@ -10,8 +10,8 @@
  * It has as many blocks as are needed, because each takes a multiprocessor from the application. When more are needed it
  * is asked to leave, to come back at once with them; when fewer have been for some time, too. While nothing moves it only waits
  * for peers, which one block sees as well: so it has one then, and all of them again when something moves. What the first
- * block has no part in the others have to see, so a launch of one block that moved nothing is followed by one of all: when it has left, or after
- * DF_LAUNCH_WIDEN_NS if DFSHIM_QUIT_US makes it stay longer than that.
+ * block has no part in the others have to see, so a launch of one block that moved nothing is followed by one of all: when it has
+ * left, or after DF_LAUNCH_WIDEN_NS if DFSHIM_QUIT_US makes it stay longer than that.
  */
 #ifndef DF_RUNTIME_DAEMON_LAUNCH_H
 #define DF_RUNTIME_DAEMON_LAUNCH_H
@@ -31,10 +31,9 @@ enum df_launch_act {
 	DF_LAUNCH_ASK, /* set the request to leave */
 };
 
-#define DF_LAUNCH_QUIET_NS  2000000 /* how long a quiet time may hold back work that is in flight */
-#define DF_LAUNCH_NARROW_NS 10000000 /* how long blocks stay that nothing needs */
-#define DF_LAUNCH_WIDEN_NS                                                                         \
-	50000000 /* how long one block waits without the others if it does not leave */
+#define DF_LAUNCH_QUIET_NS    2000000 /* how long a quiet time may hold back work that is in flight */
+#define DF_LAUNCH_NARROW_NS   10000000 /* how long blocks stay that nothing needs */
+#define DF_LAUNCH_WIDEN_NS    50000000 /* how long one block waits without the others */
 #define DF_LAUNCH_BACKOFF_MIN 20000
 #define DF_LAUNCH_BACKOFF_MAX 10000000
 #define DF_LAUNCH_FAILURES    50 /* in a row, and the device is given up */

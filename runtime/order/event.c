@@ -271,7 +271,7 @@ int df_hook_event_query(const struct df_event_info *info)
 
 /*
  * The stream aside has nothing to wait for any more, so it is there in a moment; unless a queue of the device is in
- * its way. No busy machine takes as long, because "not ready" is no answer for an event that has been waited for.
+ * its way. The limit is far above what a busy machine takes: "not ready" is no answer for an event that has been waited for.
  */
 #define ASIDE_NS (10000 * DF_NS_PER_MS)
 

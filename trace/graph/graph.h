@@ -118,6 +118,16 @@ struct df_bar {
 	uint32_t expect, nr_here;
 };
 
+/* Operations of one trace whose streams share a hardware queue, where the trace says how streams do. */
+static inline int df_uop_same_queue(const struct df_check_set *set, const struct df_uop *a,
+				    const struct df_uop *b)
+{
+	uint32_t queues = set->traces[a->trace].h.queues;
+
+	return queues && a->trace == b->trace && a->l.device == b->l.device &&
+	       a->l.stream % queues == b->l.stream % queues;
+}
+
 struct df_graph {
 	struct df_check_set *set;
 	struct df_node *nodes;

@@ -286,12 +286,6 @@ void df_walk_holders(struct walk *w)
 	}
 }
 
-static int same_queue(const struct walk *w, const struct df_uop *a, const struct df_uop *b)
-{
-	return a->l.device == b->l.device &&
-	       a->l.stream % w->t->h.queues == b->l.stream % w->t->h.queues;
-}
-
 /*
  * A hardware queue takes one entry after the other, and an operation is several: what shows its begin, itself, what shows
  * its end. What other threads put between them is not in the records. But those whose begin is seen are the only ones
@@ -308,9 +302,11 @@ void df_walk_firsts(struct walk *w)
 
 		for (size_t k = 0; k < i && !later; k++)
 			later = ops[k].done != DF_NONE && ops[k].l.state == DF_OP_STARTED &&
-				ops[k].l.thread == u->l.thread && same_queue(w, &ops[k], u);
+				ops[k].l.thread == u->l.thread &&
+				df_uop_same_queue(w->g->set, &ops[k], u);
 		for (size_t k = 0; k < nr && !later; k++)
-			if (ops[k].l.thread != u->l.thread && same_queue(w, &ops[k], u))
+			if (ops[k].l.thread != u->l.thread &&
+			    df_uop_same_queue(w->g->set, &ops[k], u))
 				df_graph_edge(w->g, ops[k].start, u->done, DF_E_QUEUE, DF_W_FIRST,
 					      ops[k].l.rec);
 	}

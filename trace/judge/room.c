@@ -10,10 +10,7 @@
 /* Two threads have put them on streams that share a hardware queue: in which order, the records do not say. */
 static int is_race(const struct df_check_set *set, const struct df_uop *x, const struct df_uop *y)
 {
-	uint32_t queues = set->traces[x->trace].h.queues;
-
-	return queues && x->l.thread != y->l.thread && x->l.device == y->l.device &&
-	       x->l.stream % queues == y->l.stream % queues;
+	return x->l.thread != y->l.thread && df_uop_same_queue(set, x, y);
 }
 
 /* Two operations that some ranks hold in one order and others in the other, as far as the records tell: 1 found. */
@@ -82,12 +79,8 @@ struct firsts {
 
 static int same_queue(const struct df_graph *g, const struct df_edge *a, const struct df_edge *b)
 {
-	const struct df_uop *x = &g->set->ops[g->nodes[a->to].ref],
-			    *y = &g->set->ops[g->nodes[b->to].ref];
-	uint32_t queues = g->set->traces[x->trace].h.queues;
-
-	return x->trace == y->trace && x->l.device == y->l.device &&
-	       x->l.stream % queues == y->l.stream % queues;
+	return df_uop_same_queue(g->set, &g->set->ops[g->nodes[a->to].ref],
+				 &g->set->ops[g->nodes[b->to].ref]);
 }
 
 /* The way by which the search has come allows it to go on by e: two operations are not the first in one queue. */
@@ -197,6 +190,10 @@ static int explain(struct firsts *f, uint32_t root)
 	return can_be;
 }
 
+/*
+ * Each that is explained takes an edge from those that may be supposed, so this ends. What is stuck by itself (a mark) would
+ * seem explained without one, again and again.
+ */
 static int explain_all(struct firsts *f)
 {
 	int found = 0, again = 1;
@@ -204,8 +201,9 @@ static int explain_all(struct firsts *f)
 	while (again) {
 		again = 0;
 		for (uint32_t i = 0, nr = 0; i < f->g->nr_nodes && nr < MAX_ROOM; i++) {
-			if (!f->g->self[i] || (f->g->nodes[i].stale != DF_M_GPU &&
-					       f->g->nodes[i].stale != DF_M_STALLED))
+			if (!f->g->self[i] || f->g->nodes[i].mark ||
+			    (f->g->nodes[i].stale != DF_M_GPU &&
+			     f->g->nodes[i].stale != DF_M_STALLED))
 				continue;
 			nr++;
 			again |= explain(f, i);
