@@ -444,8 +444,8 @@ void df_hwait_slice(struct df_hdev *dev);
 /* -- hostfn.c: threads for the user's functions --------------------------------------------------- */
 
 int df_hostfn_start(struct df_hstream *s, struct df_hop *op);
-/* Called by such a thread when the function has returned. */
-void df_hstream_host_done(struct df_hstream *s, struct df_hop *op);
+/* Such a thread calls the function, and completes the operation: when it has returned, or ends the thread. */
+void df_hstream_host_call(struct df_hstream *s, struct df_hop *op);
 
 /* -- event.c -------------------------------------------------------------------------------------- */
 

@@ -278,7 +278,7 @@ static void run_one(struct df_hdev *dev, struct df_hstream *s, struct after *aft
 		df_warn_once("host CUDA: no thread for a host function; it is called on a "
 			     "stream's own thread");
 		df_mutex_unlock(&dev->lock);
-		df_hstream_host_done(s, op);
+		df_hstream_host_call(s, op);
 		df_mutex_lock(&dev->lock);
 		return;
 	}
@@ -366,27 +366,44 @@ int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *wo
 	return n;
 }
 
-void df_hstream_host_done(struct df_hstream *s, struct df_hop *op)
+struct host_call {
+	struct df_hstream *stream;
+	struct df_hop *op;
+	int users;
+};
+
+static void host_done(void *arg)
 {
-	struct df_hdev *dev = df_hdev(s->device);
+	struct host_call *call = arg;
+	struct df_hdev *dev = df_hdev(call->stream->device);
 	struct after after = {0};
-	int users = df_hcode && df_hcode->host &&
-		    !(op->kind == DF_HOP_HOST && op->host.fn == df_hcode->run);
+
+	if (call->users)
+		df_hcode->host(0);
+	df_htls.in_host_fn--;
+	df_mutex_lock(&dev->lock);
+	complete(dev, call->stream, call->op, &after);
+	df_mutex_unlock(&dev->lock);
+	settle(dev, &after, 0);
+}
+
+void df_hstream_host_call(struct df_hstream *s, struct df_hop *op)
+{
+	struct host_call call = {
+		s, op,
+		df_hcode && df_hcode->host &&
+			!(op->kind == DF_HOP_HOST && op->host.fn == df_hcode->run)};
 
 	df_htls.in_host_fn++;
-	if (users)
+	if (call.users)
 		df_hcode->host(1);
+	/* It may end its thread, as Python's end does with those that enter it: the stream goes on all the same. */
+	pthread_cleanup_push(host_done, &call);
 	if (op->kind == DF_HOP_HOST)
 		op->host.fn(op->host.arg);
 	else
 		op->callback.fn(op->callback.stream, cudaSuccess, op->callback.arg);
-	if (users)
-		df_hcode->host(0);
-	df_htls.in_host_fn--;
-	df_mutex_lock(&dev->lock);
-	complete(dev, s, op, &after);
-	df_mutex_unlock(&dev->lock);
-	settle(dev, &after, 0);
+	pthread_cleanup_pop(1);
 }
 
 /* -- the engine thread -------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /*
  * Threads that call the user's host functions. A function may block on other threads of the program,
  * or on another stream's function, so there is always a thread for each that is ready: the pool grows.
- * Threads keep themselves for later functions. The lock guards the pool and is a leaf.
+ * Threads keep themselves for later functions; one that its function ends counts as none of them. The lock guards the pool
+ * and is a leaf.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -27,13 +28,14 @@ static struct {
 
 static void *worker(void *arg)
 {
-	struct job *job = arg;
+	struct job *job = arg, now;
 
 	prctl(PR_SET_NAME, "df-host-fn");
 	for (;;) {
 		if (job) {
-			df_hstream_host_done(job->stream, job->op);
+			now = *job;
 			free(job);
+			df_hstream_host_call(now.stream, now.op);
 		}
 		df_mutex_lock(&pool.lock);
 		pool.nr_idle++;

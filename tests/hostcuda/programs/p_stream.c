@@ -40,6 +40,37 @@ static void blocking_functions(void)
 		CU(cudaStreamDestroy(s[i]));
 }
 
+static void end_thread(void *arg)
+{
+	set(arg);
+	pthread_exit(NULL);
+}
+
+static void end_thread_callback(cudaStream_t s, cudaError_t err, void *arg)
+{
+	(void)s;
+	CHECK(err == cudaSuccess);
+	end_thread(arg);
+}
+
+/* A host function that ends its thread ends that only: the stream goes on. */
+static void ending_functions(void)
+{
+	cudaStream_t s;
+	int ran = 0, i;
+
+	CU(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	for (i = 0; i < 20; i++) {
+		CU(cudaLaunchHostFunc(s, end_thread, &ran));
+		CU(cudaStreamAddCallback(s, end_thread_callback, &ran, 0));
+		CU(cudaLaunchHostFunc(s, set, &ran));
+	}
+	CU(cudaStreamSynchronize(s));
+	CHECK(ran == 60);
+	CU(cudaStreamDestroy(s));
+	CU(cudaDeviceSynchronize());
+}
+
 /* The legacy stream waits for blocking streams and they for it; others do not care. */
 static void legacy(void)
 {
@@ -222,6 +253,7 @@ static void attributes(void)
 int main(void)
 {
 	blocking_functions();
+	ending_functions();
 	legacy();
 	destroy();
 	per_thread_streams();
