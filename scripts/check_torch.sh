@@ -176,6 +176,11 @@ if wants ends; then
 	check "interrupted, torchrun" 1 $apart --interrupt "one is left out" "$T/log" "${torchrun[@]}" --hang
 	says "by what" 'SignalException.*signal: 2'
 	LIMIT=60 check "a rank ends before its operators" 0 $apart "${ddp[@]}" --unfinished
+	LIMIT=60 check "it ends of an error, and does not wait for the others" 1 $apart "$B/dfshim" run --host -n 2 -- \
+		"$py" tests/torch/ddp.py --left --error
+	says "its error" 'rank0.*ValueError: of its own'
+	check "interrupted while it waits for its operators" "130 143" $apart --interrupt "one is left out" "$T/log" \
+		"$B/dfshim" run --host -n 2 -- "$py" tests/torch/ddp.py --left
 fi
 if wants others; then
 	for binding in nccl4py cupy; do

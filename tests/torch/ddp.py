@@ -3,8 +3,8 @@
     torchrun --nproc-per-node 4 ddp.py        or        dfshim run --host -n 4 -- python ddp.py
 
 --hang: one rank leaves out a step's all_reduce, which is the bug that the tests look for. --killed: one rank is killed in the
-middle of a step. --memory: one rank asks for more memory than there is. --unfinished: a rank ends while
-operators are left on its stream.
+middle of a step. --memory: one rank asks for more memory than there is. --unfinished: rank 0 ends while operators are left on
+its stream, behind an all_reduce to which the others come late. --left: they do not come at all. --error: it ends of an error there.
 Prints the losses, which one process computes for comparison. Exit status: 0 right, 1 wrong.
 """
 
@@ -59,6 +59,22 @@ def train(model, device, rank, ranks, average):
     return losses
 
 
+def unfinished(device, rank, ranks):
+    x = torch.ones(1 << 16, device=device)
+    if rank and "--left" in sys.argv:
+        time.sleep(3)
+        print("one is left out", flush=True)
+        time.sleep(1000)
+    time.sleep(4 * rank)
+    dist.all_reduce(x)
+    for _ in range(50):
+        x.add_(1)
+    dist.all_reduce(x)
+    if "--error" in sys.argv:
+        raise ValueError("of its own")
+    sys.exit(rank > 0 and x[0].item() != (ranks + 50) * ranks)
+
+
 def main():
     dist.init_process_group("nccl")
     rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -81,12 +97,8 @@ def main():
     worst = max(abs(a - b) for a, b in zip(losses, want))
     if rank == 0:
         print(f"{ranks} ranks on {device.type}: losses {losses}, worst difference {worst:.1e}")
-    if "--unfinished" in sys.argv:
-        time.sleep(rank)
-        x = torch.ones(1 << 22, device=device)
-        dist.all_reduce(x)
-        for _ in range(50):
-            x.add_(1)
+    if "--unfinished" in sys.argv or "--left" in sys.argv:
+        unfinished(device, rank, ranks)
     dist.destroy_process_group()
     sys.exit(worst > 1e-4)
 

@@ -18,6 +18,9 @@ offset on. So torch.cuda's seeds and states repeat a run; the numbers are not th
 import atexit
 import ctypes
 import itertools
+import os
+import signal
+import sys
 import time
 import warnings
 
@@ -139,8 +142,7 @@ _jobs = {}
 _at_work = set()
 _numbers = itertools.count(1)
 _errors = []
-# So long the interpreter's end waits for operators of which none is computed: they may be behind a collective that stands still.
-DRAIN_S = 2
+ERROR_S = 2  # so long the end of an error waits for operators
 
 
 def _run_job(number):
@@ -158,17 +160,29 @@ def _run_job(number):
 
 
 def drain():
-    """Before the interpreter ends, and with it each thread that enters it: what streams have left is computed, as kernels are."""
-    left, since = None, 0
-    while True:
-        now = [number for number, (_, again) in list(_jobs.items()) if not again]
-        if not now and not _at_work:
+    """Before the interpreter ends, and with it each thread that enters it: what streams have left is computed, as kernels are.
+
+    A rank that ends of an error, or is interrupted meanwhile, does not wait for the others' part in it. As its streams may go on
+    it ends at once then, without the rest of the interpreter's end."""
+    error, since = getattr(sys, "last_value", None), time.monotonic()
+    try:
+        while _at_work or any(not again for _, again in list(_jobs.values())):
+            if error is not None and time.monotonic() - since > ERROR_S:
+                break
+            time.sleep(0.001)
+        else:
+            if _jobs and error is None:  # of graphs, which may have been launched
+                for device in filter(C._cuda_hasPrimaryContext, range(torch.cuda.device_count())):
+                    torch.cuda.synchronize(device)
             return
-        if now != left or _at_work:
-            left, since = now, time.monotonic()
-        elif time.monotonic() - since > DRAIN_S:
-            return
-        time.sleep(0.001)
+    except KeyboardInterrupt as interrupt:
+        error = interrupt
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if isinstance(error, KeyboardInterrupt):  # as Python ends of it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(1)
 
 
 _run_job_c = HOST_FN(_run_job)
