@@ -34,7 +34,7 @@ for part; do
 		;;
 	check)
 		need="$need check jq python3 procps"
-		optional="$optional iproute2 g++ spin openmpi-bin libopenmpi-dev"
+		optional="$optional iproute2 g++ spin tcc openmpi-bin libopenmpi-dev"
 		want_nvcc=1
 		;;
 	lint) need="$need clang-format shellcheck mandoc" ;;
@@ -49,7 +49,7 @@ done
 
 have() {
 	case $1 in
-	gcc | g++ | make | pkg-config | jq | spin | clang-format | shellcheck | mandoc | python3) command -v "$1" >/dev/null ;;
+	gcc | g++ | make | pkg-config | jq | spin | tcc | clang-format | shellcheck | mandoc | python3) command -v "$1" >/dev/null ;;
 	openmpi-bin) command -v mpirun >/dev/null ;;
 	libopenmpi-dev) command -v mpicc >/dev/null ;;
 	check) [ -f /usr/include/check.h ] ;;
