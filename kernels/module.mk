@@ -16,31 +16,22 @@ ifneq ($(and $(NVCC),$(if $(filter-out debug,$(SAN)),,1)),)
 GPU_CODE := $(addprefix sm_,$(GPU_TARGETS)) $(addprefix compute_,$(GPU_PTX))
 all: $(B)/kernels/daemon.fatbin
 
-# What the assembler says about resources is kept beside it, for check-budget.
+# What the assembler says about resources is kept beside it, for check-budget, and each generation's PTX: the code differs
+# between them, so each is looked at, and executed by tests/kernels/t_daemon_ptx.c. Its lines are for them, not for the product.
 $(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
-	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(GPU_FLAGS) $(GPU_GENCODE) -Xptxas -v -MD -MF $(@:.fatbin=.d) -MT $@ \
-		-fatbin -o $@.tmp kernels/daemon_cuda.cu >$(@:.fatbin=.log) 2>&1 || \
+	@mkdir -p $(@D)/nvcc
+	$(Q)$(NVCC) $(GPU_FLAGS) $(GPU_GENCODE) -lineinfo -Xptxas -v,--suppress-debug-info -MD -MF $(@:.fatbin=.d) -MT $@ \
+		-keep -keep-dir $(@D)/nvcc -fatbin -o $@.tmp kernels/daemon_cuda.cu >$(@:.fatbin=.log) 2>&1 || \
 		{ grep -v '^ptxas info' $(@:.fatbin=.log) >&2; exit 1; }
-	$(Q)mv $@.tmp $@
+	$(Q)for t in $(GPU_TARGETS); do mv $(@D)/nvcc/daemon_cuda.compute_$$t.ptx $(@D)/daemon.$$t.ptx || exit 1; done
+	$(Q)rm -r $(@D)/nvcc && mv $@.tmp $@
 
 # In the library, so that it can't be lost or be another build's.
 $(B)/obj/runtime/device/cuda/fatbin.o: $(B)/kernels/daemon.fatbin
 $(B)/obj/runtime/device/cuda/fatbin.o: DF_CFLAGS += -DDF_FATBIN='"$(B)/kernels/daemon.fatbin"'
 
-# The code differs between generations, so each one's PTX is looked at, and executed by tests/kernels/t_daemon_ptx.c.
-$(B)/kernels/daemon.%.ptx: kernels/daemon_cuda.cu $(B)/kernels/daemon.fatbin
-	$(Q)$(NVCC) $(GPU_FLAGS) -lineinfo -arch=compute_$* -ptx -o $@ $<
-
-check-budget: $(B)/kernels/daemon.fatbin $(foreach t,$(GPU_TARGETS),$(B)/kernels/daemon.$(t).ptx)
+check-budget: $(B)/kernels/daemon.fatbin
 	$(Q)sh scripts/check_budget.sh $(B)/kernels "$(GPU_TARGETS)" $(CUDA_HOME)/bin
-
-# The same source on the host and, where there is a GPU, on it.
-$(B)/tests/kernels/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a kernels/module.mk
-	@mkdir -p $(@D)
-	$(Q)$(NVCC) -std=c++17 -I. -O1 -arch=sm_$(GPU_TEST_TARGET) -MD -MF $@.d -MT $@ -o $@ $< $(B)/libdfrt.a
-
-tests: $(B)/tests/kernels/reduce_cuda $(foreach t,$(GPU_TARGETS),$(B)/kernels/daemon.$(t).ptx)
 
 else
 check-budget:

@@ -15,6 +15,10 @@ $(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/driver/*.c)) $(PTX_EMULATOR) | $(
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread -ldl -lm
 
+# The kernel for whoever has no PTX for it: the daemon on CPU threads, and what it needs of our libraries.
+DAEMON_KERNEL := $(call obj,tests/cuda/daemon_kernel.c) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(addprefix $(B)/tests/cuda/,t_backend t_byref t_leaving t_unlocked): $(firstword $(DAEMON_KERNEL))
+
 # Its own tests are linked with it.
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(FAKE_CUDA)
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(FAKE_CUDA) -Wl,-rpath,$(abspath $(dir $(FAKE_CUDA)))
@@ -40,12 +44,12 @@ tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudar
 
 # The CUDA runtime for plain NCCL programs on the stand-in, and the kernel it brings: see tests/cuda/runtime/cudart.c.
 DRY_CUDART := $(B)/tests/cuda/runtime/libcudart.so.13
-$(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map interpose/hostcuda/cudart/api.def tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h \
-		$(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map interpose/hostcuda/cudart/api.def \
+		tests/cuda/driver/fake.h $(DAEMON_KERNEL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -fPIC -fvisibility=hidden -shared \
 		-Wl,-soname,libcudart.so.13 -Wl,--version-script=tests/cuda/runtime/export.map -o $@ $(filter %.c,$^) -Wl,--start-group \
-		$(filter %.a,$^) -Wl,--end-group -pthread -ldl -lm
+		$(filter %.o %.a,$^) -Wl,--end-group -pthread -ldl -lm
 tests: $(DRY_CUDART)
 
 # NCCL as it looks from outside; calls are written down.
@@ -54,27 +58,27 @@ $(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl/nccl_ap
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -w -fPIC -shared $(SANFLAGS) -I. -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^)
 
-# Its "kernel" is the daemon on CPU threads, out of our library; the rest of it knows NCCL and the driver only.
+# But for their kernel these programs know NCCL and the driver only.
 ifneq ($(HAVE_NCCL),)
-$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/driver/fake.h $(DAEMON_KERNEL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
-		$(filter %.a,$^) -Wl,--end-group -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
+		$(filter %.o %.a,$^) -Wl,--end-group -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
 
-$(B)/tests/cuda/use_handover $(B)/tests/cuda/use_unable: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h $(FAKE_CUDA) $(FAKE_NCCL) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_handover $(B)/tests/cuda/use_unable: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/driver/fake.h $(FAKE_CUDA) $(FAKE_NCCL) $(DAEMON_KERNEL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
-		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) $(FAKE_NCCL) -pthread -ldl -lm
+		$(filter %.o %.a,$^) -Wl,--end-group $(FAKE_CUDA) $(FAKE_NCCL) -pthread -ldl -lm
 
 $(B)/tests/cuda/use_captured: tests/cuda/use_captured.c $(FAKE_CUDA) $(FAKE_NCCL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $^
 
 # Programs that have the driver from the loader.
-$(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/daemon_kernel.h tests/cuda/driver/fake.h $(FAKE_CUDA) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
+$(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/driver/fake.h $(FAKE_CUDA) $(DAEMON_KERNEL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
-		$(filter %.a,$^) -Wl,--end-group $(FAKE_CUDA) -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
+		$(filter %.o %.a,$^) -Wl,--end-group $(FAKE_CUDA) -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
 
 tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured use_graph)
 endif
@@ -106,6 +110,13 @@ $(B)/tests/gpu/daemon: tests/gpu/daemon.cu tests/gpu/litmus.h $(wildcard kernels
 		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -o $@ $<
 litmus: $(B)/tests/gpu/daemon
 
+# The reductions' source on the GPU.
+$(B)/tests/kernels/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a tests/cuda/module.mk
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -I. -O1 -arch=sm_$(GPU_TEST_TARGET) -MD -MF $@.d -MT $@ -o $@ $< $(B)/libdfrt.a
+-include $(B)/tests/kernels/reduce_cuda.d
+litmus: $(B)/tests/kernels/reduce_cuda
+
 # A program with kernels of its own, for tests/gpu/b_beside.sh.
 ifneq ($(HAVE_NCCL),)
 $(B)/tests/gpu/beside: tests/gpu/beside.cu tests/cuda/module.mk
@@ -130,7 +141,7 @@ $(DRY_GPU): $(B)/tests/cuda/gpu/%: tests/gpu/%.cu tests/gpu/litmus.h tests/cuda/
 	@mkdir -p $(@D)
 	$(Q)$(DRY_NVCC) -O2 -I$(NCCL_HOME)/include -MD -MF $@.d -MT $@ -o $@ $< $(if $(filter %/beside,$@),$(addprefix -L,$(NCCL_LIB)) -lnccl)
 
-$(B)/tests/cuda/gpu/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a kernels/module.mk tests/cuda/module.mk
+$(B)/tests/cuda/gpu/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a tests/cuda/module.mk
 	@mkdir -p $(@D)
 	$(Q)$(DRY_NVCC) -O1 -MD -MF $@.d -MT $@ -o $@ $< $(B)/libdfrt.a
 

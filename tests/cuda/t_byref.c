@@ -5,11 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <unistd.h>
-
-struct df_kdaemon;
-struct df_kblock;
-static void turned(const struct df_kdaemon *d, const struct df_kblock *blk);
-#define DAEMON_TURN(block) turned(d, &local.blk)
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "tests/cuda/backend.h"
@@ -28,11 +23,12 @@ static uint64_t turns[RANKS]; /* of each device's block */
 static uint64_t stops_at; /* slices after which the second device's block stands still; 0: never */
 static int goes_on, untaken; /* atomic; 1: nothing is withdrawn */
 
-static void turned(const struct df_kdaemon *d, const struct df_kblock *blk)
+static void turned(const struct df_kdaemon *d, const struct df_kblock *blk, unsigned int block)
 {
 	int device = d == &df_rt.devs[1].exec.d;
 	uint64_t at = __atomic_load_n(&stops_at, __ATOMIC_RELAXED);
 
+	(void)block;
 	__atomic_add_fetch(&turns[device], 1, __ATOMIC_RELAXED);
 	while (device && at && blk->stats.slices == at &&
 	       !__atomic_load_n(&goes_on, __ATOMIC_RELAXED))
@@ -273,5 +269,6 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
+	daemon_turn = turned;
 	return DF_TESTS("by reference", {memory, 6}, {stopped}, {withdrawn, 2});
 }

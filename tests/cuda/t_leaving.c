@@ -4,16 +4,18 @@
  */
 #define _GNU_SOURCE
 #include <unistd.h>
+#include "tests/cuda/backend.h"
 
 static unsigned int nap_us;    /* of block 1 in each turn */
 static unsigned int turns[16]; /* of each block */
-#define DAEMON_TURN(block)                                                                         \
-	do {                                                                                       \
-		__atomic_add_fetch(&turns[(block) % 16], 1, __ATOMIC_RELAXED);                     \
-		if ((block) == 1 && nap_us)                                                        \
-			usleep(nap_us);                                                            \
-	} while (0)
-#include "tests/cuda/backend.h"
+
+static void turned(const struct df_kdaemon *d, const struct df_kblock *blk, unsigned int block)
+{
+	(void)d, (void)blk;
+	__atomic_add_fetch(&turns[block % 16], 1, __ATOMIC_RELAXED);
+	if (block == 1 && nap_us)
+		usleep(nap_us);
+}
 
 static void *alloc_thread(void *arg)
 {
@@ -258,6 +260,7 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
+	daemon_turn = turned;
 	return DF_TESTS("leaving", {quiet_times}, {short_quiet_times}, {widths}, {wide_when_ready},
 			{first_launches, 2}, {abort_behind_lock}, {cooperative});
 }
