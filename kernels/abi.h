@@ -202,8 +202,7 @@ enum df_kconn_state { DF_KCONN_OPEN, DF_KCONN_CONNECTED, DF_KCONN_WITHDRAWN = 3 
 /* One end of a connector as a block sees it. Filled by the host, then `state` is released. */
 struct df_kconn {
 	uint32_t state; /* enum df_kconn_state */
-	uint32_t nr_slots, slot_bytes;
-	uint32_t per_loop;
+	uint32_t nr_slots, slot_bytes, per_loop;
 	uint32_t proto;	 /* enum df_proto; the same on both ends */
 	uint32_t credit; /* low-latency protocols: head is published every so many slices */
 	uint64_t *tail, *head;
@@ -286,6 +285,7 @@ struct df_kctx {
 	uint32_t since;	    /* when it was queued: df_kblock.queued at that time */
 	uint32_t served;    /* by priority: df_kblock.served when its share came to it last */
 	uint32_t told;	    /* START of the instance in work has been reported */
+	uint32_t moving;    /* a slice of it moves without the block's lock */
 	int64_t spin;	    /* threshold of the attempt in progress */
 	int64_t polls;	    /* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
@@ -294,8 +294,7 @@ struct df_kctx {
 /* The static context of a registered collective on one rank. */
 struct df_kcoll {
 	const struct df_program *prog;
-	uint32_t type, redop;
-	uint32_t elem_bytes;
+	uint32_t type, redop, elem_bytes;
 	uint64_t count;				  /* elements, as in the call */
 	uint64_t chunk_elems;			  /* ceil(count / chunks) */
 	uint64_t tile_elems;			  /* elements of one chunk moved per slice */
@@ -398,6 +397,7 @@ struct df_policy {
 	uint32_t urgent;  /* by priority: threshold of an urgent task after its slices */
 	/* 1: also report START to the CQ, but only of what then has to wait; 2: of all at once, and PREEMPT, RESUME */
 	uint32_t events;
+	uint32_t let; /* threads: slices of so many bytes move without the lock; 0: none */
 };
 
 struct df_kstats {
@@ -407,22 +407,21 @@ struct df_kstats {
 
 struct df_kblock {
 	struct df_ring sq, cq;
-	uint32_t lock; /* host backend: 1 while a thread executes this block */
+	uint32_t lock; /* threads: 1 while one executes this block; 2: and others sleep */
 	uint32_t index;
 	/* The task queue is a list through the contexts: it can't overflow, and growing costs nothing. */
 	struct df_kctx *first, *last;
-	struct df_kctx *task;	 /* whose turn it is */
-	struct df_kctx *running; /* the unfinished task that moved last; NULL none */
-	uint32_t pos;		 /* its position */
-	uint32_t nr_tasks;
-	uint32_t moved;	 /* progress in the current traversal */
-	uint32_t queued; /* tasks ever queued */
-	uint32_t gang;	 /* tasks are taken in the order that is common to all ranks */
+	struct df_kctx *task;	   /* whose turn it is */
+	struct df_kctx *running;   /* the unfinished task that moved last; NULL none */
+	uint32_t pos;		   /* its position */
+	uint32_t nr_tasks, moving; /* moving: of so many a slice moves without the lock */
+	uint32_t moved;		   /* progress in the current traversal */
+	uint32_t queued;	   /* tasks ever queued */
+	uint32_t gang;		   /* tasks are taken in the order that is common to all ranks */
 	uint32_t stays;	 /* GPU: the block is on the device and has had something to do lately */
 	uint32_t served; /* how often the share came to a task */
-	uint32_t pad;
-	int64_t owed; /* by priority: what the less urgent tasks have coming (dfk_account()) */
-	int64_t idle; /* traversals without progress */
+	int64_t owed;	 /* by priority: what the less urgent tasks have coming (dfk_account()) */
+	int64_t idle;	 /* traversals without progress */
 	struct df_kstats stats;
 };
 
@@ -447,6 +446,7 @@ enum df_turn {
 	DF_TURN_PROGRESS, /* something moved */
 	DF_TURN_SPIN,	  /* tasks are queued, none moved at this poll */
 	DF_TURN_EMPTY,	  /* no task is queued */
+	DF_TURN_TAKEN,	  /* other threads move all that could move */
 };
 
 #ifndef __CUDACC__

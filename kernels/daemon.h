@@ -10,9 +10,16 @@
 
 /*
  * One turn of one block on the host: takes in submissions, then polls or moves one slice of the task whose
- * turn it is. Never blocks. The caller owns the block (df_kblock.lock).
+ * turn it is. Never blocks. The caller owns the block (df_kblock.lock); by df_policy.let it does not while a slice moves.
  */
 enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk);
+
+/*
+ * The block's lock, where df_policy.let lets several threads execute it. Taking it sleeps while another thread, which may have lost its
+ * processor, has it.
+ */
+void df_block_take(struct df_kblock *blk);
+void df_block_let(struct df_kblock *blk);
 
 /* What a block does to a fresh connector (df_kconn.fresh); for tests that take a block's place. */
 void df_conn_begin(struct df_kconn *c);

@@ -100,10 +100,14 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	sh->fetch.home = NULL;
 	if (dfk_look(blk))
 		dfk_sq_drain(d, blk, 1);
-	ctx = blk->task;
-	if (!ctx) {
+	if (!blk->task) {
 		dfk_publish(blk);
 		sh->turn = DF_TURN_EMPTY;
+		return;
+	}
+	ctx = dfk_queue_free(blk);
+	if (!ctx) {
+		sh->turn = DF_TURN_TAKEN;
 		return;
 	}
 #if DFK_WAYS
@@ -146,6 +150,8 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 				struct dfk_stage *stage)
 {
+	int let;
+
 	if (DFK_TID == 0)
 		dfk_decide(d, blk, sh, stage);
 	dfk_sync();
@@ -163,7 +169,10 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	} else if (sh->move) {
 		if (DFK_TID == 0)
 			dfk_accept(d, blk, sh->ctx);
+		let = dfk_let(d, blk, sh);
 		dfk_execute(sh);
+		if (let)
+			dfk_retake(blk, sh->ctx);
 		dfk_sync();
 		if (sh->puts) {
 			dfk_words_put(&sh->put, stage->out,

@@ -89,6 +89,10 @@ uint64_t dfk_now_ns(void);
 struct df_bell;
 /* Wakes the process that owns the bell if it sleeps; runtime/coll/bell.c. */
 void df_bell_ring(struct df_bell *bell);
+struct df_kblock;
+/* Where df_policy.let: the block's lock; runtime/daemon/engine.c. */
+void df_block_take(struct df_kblock *blk);
+void df_block_let(struct df_kblock *blk);
 #define dfk_ring_bell(bell)                                                                        \
 	do {                                                                                       \
 		if (bell)                                                                          \

@@ -121,6 +121,35 @@ DFK int dfk_is_urgent(const struct df_kblock *blk, const struct df_kctx *ctx)
 }
 
 /*
+ * Whose turn it is. While slices move without the lock, only a task that is more urgent than the least urgent one, and of which no slice
+ * moves: a thread that comes by executes what is urgent beside them, and takes nothing else up that could keep it. NULL: there is none.
+ */
+#if DFK_WAYS
+#define dfk_queue_free(blk) ((blk)->task)
+#else
+DFK struct df_kctx *dfk_queue_free(struct df_kblock *blk)
+{
+	int again = 0;
+
+	if (!blk->moving)
+		return blk->task;
+	while (!dfk_is_urgent(blk, blk->task) || blk->task->moving) {
+		/* One that is urgent is not the last. */
+		if (dfk_is_urgent(blk, blk->task)) {
+			blk->task = blk->task->next;
+			blk->pos++;
+			continue;
+		}
+		if (again++)
+			return NULL;
+		blk->task = blk->first;
+		blk->pos = 0;
+	}
+	return blk->task;
+}
+#endif
+
+/*
  * By priority: a slice of so many bytes has moved. What the more urgent tasks move while others are queued is accounted
  * for, so that those get their share of it in the end. Looking after a slice costs about as much as 512 bytes.
  */

@@ -210,6 +210,34 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 	return 1;
 }
 
+/*
+ * By priority, on CPU threads: a large slice moves without the block's lock, so that another thread need not wait for it to execute what
+ * is more urgent, nor for the processor of this one. 1: others may give the block turns, until dfk_retake().
+ */
+#if DFK_WAYS
+#define dfk_let(d, blk, sh)  0
+#define dfk_retake(blk, ctx) ((void)0)
+#else
+DFK int dfk_let(const struct df_kdaemon *d, struct df_kblock *blk, const struct dfk_shared *sh)
+{
+	/* Relaxed: who sets it takes the lock, again and again until nothing moves. */
+	if (!d->policy.let || sh->takes || sh->puts || dfk_load_relaxed_sys(&d->quit) ||
+	    dfk_slice_bytes(sh->ctx->coll, sh->inst->cnt, sh->loop) < d->policy.let)
+		return 0;
+	sh->ctx->moving = 1;
+	blk->moving++;
+	df_block_let(blk);
+	return 1;
+}
+
+DFK void dfk_retake(struct df_kblock *blk, struct df_kctx *ctx)
+{
+	df_block_take(blk);
+	ctx->moving = 0;
+	blk->moving--;
+}
+#endif
+
 /* All threads: moves the data of one slice. */
 DFK void dfk_execute(const struct dfk_shared *sh)
 {
@@ -312,7 +340,8 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		blk->gang = 0;
 	ctx->ready = 0;
 	ctx->told = 0;
-	blk->running = NULL;
+	if (blk->running == dfk_home(ctx))
+		blk->running = NULL;
 	if (ctx->finished == ctx->announced)
 		dfk_queue_remove(blk, dfk_home(ctx));
 	else if (d->policy.order)

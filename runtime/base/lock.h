@@ -71,6 +71,16 @@ int df_cond_wait(pthread_cond_t *cond, struct df_mutex *m, int64_t timeout_ns);
 /* A condition on the monotonic clock, as df_cond_wait() needs it. */
 void df_cond_init(pthread_cond_t *cond);
 
+/* In a loop that looks for what another thread is about to write. */
+static inline void df_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* One word, zero when free. For sections that whoever comes second may simply skip. */
 struct df_trylock {
 	uint32_t held;

@@ -147,15 +147,6 @@ static void before_exit(int status, void *arg)
 }
 
 /*
- * Slots hold a slice, and between slices a block turns to what is more urgent. A processor moves 32 KiB in a few
- * microseconds; for a GPU's block 128 KiB are no longer.
- */
-static uint32_t auto_slot_kb(void)
-{
-	return df_env()->order == DF_ORDER_PRIORITY && !df_backend->gpu ? 32 : 128;
-}
-
-/*
  * A sixteenth of the memory is more than most jobs register, and leaves room for eight ranks: of the machine's, or of a
  * GPU's, where most connectors lie.
  */
@@ -207,9 +198,9 @@ static int start(void)
 	(void)on_exit(before_exit, NULL);
 	df_rt.execs.nr_cores = cores();
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
-	df_rt.slots = env->slots != DF_AUTO ? (uint32_t)env->slots : auto_slot_kb() < 128 ? 16 : 4;
-	df_rt.slot_bytes =
-		(env->slot_kb != DF_AUTO ? (uint32_t)env->slot_kb : auto_slot_kb()) * 1024;
+	df_rt.slots = env->slots != DF_AUTO ? (uint32_t)env->slots : 4;
+	/* Slots hold a slice. */
+	df_rt.slot_bytes = (env->slot_kb != DF_AUTO ? (uint32_t)env->slot_kb : 128) * 1024;
 	df_rt.conn_budget = env->connector_mb == DF_AUTO ? auto_conn_budget()
 							 : (uint64_t)env->connector_mb << 20;
 	ret = algorithms(env);

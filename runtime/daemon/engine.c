@@ -7,6 +7,7 @@
 #include "kernels/abi.h"
 #include "kernels/daemon.h"
 #include "runtime/backend.h"
+#include "runtime/base/futex.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/coll/connector.h"
@@ -109,6 +110,47 @@ void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 		df_backend->wait(dev->index, ready, arg);
 }
 
+#define HELD_SPINS 100 /* some microseconds: longer than a turn with a small slice */
+
+void df_block_take(struct df_kblock *blk)
+{
+	int i;
+
+	for (i = 0; i < HELD_SPINS; i++) {
+		if (df_trylock_try((struct df_trylock *)&blk->lock))
+			return;
+		df_relax();
+	}
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_block_let(), as in df_trylock_try(). It is held with 2 then, since others may sleep too
+	 * (tests/model/let.pml).
+	 */
+	while (__atomic_exchange_n(&blk->lock, 2, __ATOMIC_ACQUIRE))
+		(void)df_futex_wait(&blk->lock, 2, -1, 0);
+}
+
+void df_block_let(struct df_kblock *blk)
+{
+	/* RELEASE pairs with the ACQUIRE in df_block_take(): our changes come before the 0. */
+	if (__atomic_exchange_n(&blk->lock, 0, __ATOMIC_RELEASE) == 2)
+		df_futex_wake(&blk->lock, 1, 0);
+}
+
+/*
+ * Takes the lock when no slice moves without it. Bounded: whoever has it gives it back after a burst of turns, none of which waits, and
+ * after stop() no slice begins to move without it.
+ */
+static void block_own(struct df_kblock *blk)
+{
+	for (;; sched_yield()) {
+		if (!df_trylock_try((struct df_trylock *)&blk->lock))
+			continue;
+		if (!blk->moving)
+			return;
+		df_block_let(blk);
+	}
+}
+
 void df_engine_purge(struct df_dev *dev)
 {
 	uint32_t b;
@@ -120,16 +162,12 @@ void df_engine_purge(struct df_dev *dev)
 	lost = df_backend->stop(dev->index);
 	for (b = 0; b < dev->exec.d.nr_blocks; b++) {
 		struct df_kblock *blk = &dev->exec.blocks[b];
-		struct df_trylock *lock = (struct df_trylock *)&blk->lock;
-
-		/* Bounded: whoever owns the block gives it back after a burst of turns, none of which waits. */
-		while (!df_trylock_try(lock))
-			sched_yield();
+		block_own(blk);
 		if (lost)
 			df_block_reset(blk);
 		else
 			df_block_purge(&dev->exec.d, blk);
-		df_trylock_release(lock);
+		df_block_let(blk);
 	}
 	df_backend->resume(dev->index);
 }

@@ -37,8 +37,10 @@ void df_policy_init(struct df_policy *p, const struct df_env *env, int gpu)
 	p->quit_ns = (env->quit_us != DF_AUTO ? (uint64_t)env->quit_us : 1000) * DF_NS_PER_US;
 	p->gang = (uint64_t)env->gang;
 	p->order = env->order == DF_ORDER_PRIORITY;
-	/* About a slice: 15 us on CPU threads. */
+	/* About 15 us on CPU threads, a slice on a GPU. */
 	p->urgent = gpu ? 8 : 128;
+	/* What takes longer to move than the lock to give back and take again. */
+	p->let = p->order && !gpu ? 16384 : 0;
 	p->share = (uint32_t)env->priority_share;
 	/* A verdict asks what has started; how it was taken in turns is for who writes a trace. */
 	p->events = env->trace && *env->trace ? 2 : 1;

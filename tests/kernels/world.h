@@ -437,6 +437,44 @@ static void submit(struct world *w, int k, int c, int m, int late)
 		rc->done = in->done_value;
 }
 
+/* A submitted instance becomes more urgent, as df_coll_lend() does. */
+static inline void lend(struct world *w, int k, int c, int m, int32_t priority)
+{
+	struct rank_coll *rc = &w->rc[c][k];
+	uint32_t b;
+
+	if (!rc->inst[m].done_value || rc->inst[m].priority >= priority)
+		return;
+	__atomic_store_n(&rc->inst[m].priority, priority, __ATOMIC_RELAXED);
+	for (b = 0; b < rc->prog->nr_blocks; b++) {
+		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
+		struct df_sq_slot *slot =
+			&((struct df_sq_slot *)blk->sq.slots)[blk->sq.tail & blk->sq.mask];
+
+		if (!rc->k.ctx[b].nr_inst)
+			continue;
+		slot->e = (struct df_sqe){&rc->k.ctx[b], NULL};
+		/* RELEASE of tail pairs with the daemon's ACQUIRE, as in submit(). */
+		__atomic_store_n(&blk->sq.tail, blk->sq.tail + 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* Room for so many more submissions of a rank. */
+static inline int room(const struct world *w, int k, int nr)
+{
+	int i;
+
+	for (i = 0; i < w->nb; i++) {
+		const struct df_ring *sq = &w->blk[k][i].sq;
+
+		/* ACQUIRE pairs with the RELEASE of head in dfk_sq_drain(). */
+		if (sq->tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) + (uint32_t)nr >
+		    sq->mask)
+			return 0;
+	}
+	return 1;
+}
+
 /* t_daemon_hot.c: the block's state is not where it is looked at before this. */
 #ifndef SETTLE
 #define SETTLE(blk) ((void)(blk))

@@ -1,5 +1,5 @@
 /*
- * Two threads wait for an operation each, and one block executes both. Whoever finds the block taken rests until an operation
+ * Two threads wait for an operation each, and one block executes both. Whoever finds that another moves all that could move rests until an operation
  * ends (rest() and tell_resting() of runtime/device/host/threads.c); a worker dozes meanwhile, and goes on with what is left when
  * nobody waits any more (help_end()).
  *

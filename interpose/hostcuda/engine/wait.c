@@ -8,15 +8,6 @@
 
 #define SPINS 32
 
-static inline void df_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 static int help(void)
 {
 	const struct df_hooks *hooks = df_hhooks();

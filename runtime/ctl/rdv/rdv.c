@@ -352,7 +352,7 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 	else if (one && one->settings != m->settings)
 		snprintf(why, sizeof(why),
 			 "rank %d and rank %d have different settings of slots or programs "
-			 "(DFSHIM_SLOTS, DFSHIM_SLOT_KB, DFSHIM_ALGO, DFSHIM_ORDER)",
+			 "(DFSHIM_SLOTS, DFSHIM_SLOT_KB, DFSHIM_ALGO)",
 			 one->rank, m->rank);
 	else if (r->state != RDV_OPEN || r->nr_in >= r->nranks)
 		snprintf(why, sizeof(why), "rank %d came when all %d ranks had come already",

@@ -57,13 +57,8 @@ static void reserve(void) {}
 /* Who purges takes the blocks' locks; threads that own one give it back after a burst of turns. */
 static int stop(int device)
 {
-	(void)device;
+	df_threads_stop(device);
 	return 0;
-}
-
-static void resume(int device)
-{
-	(void)device;
 }
 
 static void *shared_alloc(size_t bytes, int zero)
@@ -99,7 +94,7 @@ static const struct df_backend threads = {
 	.pass = df_threads_pass,
 	.wait = df_threads_wait,
 	.stop = stop,
-	.resume = resume,
+	.resume = df_threads_resume,
 	.launches = df_threads_launches,
 	.shared_alloc = shared_alloc,
 	.shared_free = free,

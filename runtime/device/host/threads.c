@@ -4,7 +4,13 @@
  * something of ours ("helps"). A turn that can't move returns, and the thread goes on with another block:
  * that is how eight ranks share two cores without spinning against each other.
  *
+ * By priority (df_policy.let) several threads execute one block: a large slice moves without the block's lock, and a thread that waits for
+ * something more urgent executes that itself meanwhile, on the processor that it has: a wake-up across processors may take longer than
+ * the operation.
+ *
  * Who sleeps where:
+ *   - a thread that waits while another moves large slices rests on end_seq if those are all that could move (rest()), or
+ *     on the bell if something urgent waits for a peer (stand_by());
  *   - a helper, or the only worker at work, that finds nothing to move for a while sleeps on the process's
  *     bell: peers ring it when they publish a slice, our own threads when they complete an operation;
  *   - workers that are not needed (a helper drives, or nothing is in flight) sleep on work_seq. For a few
@@ -17,6 +23,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "kernels/daemon.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -32,14 +40,16 @@
 #define BURST 64 /* turns of one block before the thread looks elsewhere */
 #define SPIN_PASSES                                                                                \
 	800 /* passes without progress before yielding the core, when each thread has one */
-#define CROWD_PASSES 4	/* the same when threads outnumber the cores */
-#define SHORT_PASSES 32 /* passes of a waiting thread before it counts as a helper */
-#define FIRST_TURNS  2	/* of a small operation, by the thread that submits it */
-#define YIELD_PASSES 64 /* before sleeping */
-#define DOZE_NS	     200000
-#define LINGER_NS    5000000 /* how long a worker dozes after the last work */
-#define SLEEP_MIN_NS 50000
-#define SLEEP_MAX_NS 10000000
+#define CROWD_PASSES	4  /* the same when threads outnumber the cores */
+#define URGENT_PASSES	50 /* the same when another thread moves large slices */
+#define SHORT_PASSES	32 /* passes of a waiting thread before it counts as a helper */
+#define FIRST_TURNS	2  /* of a small operation, by the thread that submits it */
+#define YIELD_PASSES	64 /* before sleeping */
+#define DOZE_NS		200000
+#define LINGER_NS	5000000 /* how long a worker dozes after the last work */
+#define SLEEP_MIN_NS	50000
+#define WORKER_SLICE_NS 10000000 /* several times the kernel's own */
+#define SLEEP_MAX_NS	10000000
 
 /* Before df_threads_start() there are no devices. */
 static const struct df_execs none = {.nr_cores = 1, .nr_procs = 1};
@@ -103,36 +113,53 @@ static int alone(void)
 
 /* What a look at one or all blocks came to; the larger wins. */
 enum look {
-	LOOK_STUCK, /* every task of every block has been tried since anything moved */
-	LOOK_TAKEN, /* another thread executes a block, by priority */
-	LOOK_SPINS, /* nothing moved, but there are tasks whose turn has not come yet */
+	LOOK_STUCK,  /* every task of every block has been tried since anything moved */
+	LOOK_TAKEN,  /* by priority: others move large slices, and nothing is more urgent */
+	LOOK_URGENT, /* the same, but something is, which cannot move yet */
+	LOOK_SPINS,  /* nothing moved, but there are tasks whose turn has not come yet */
+	LOOK_BESIDE, /* something more urgent moved, while others move large slices */
 	LOOK_MOVED,
 };
 
+/* Only by priority may others sleep until it is given back: it takes longer to look for them. */
+static void give_back(const struct df_exec *x, struct df_kblock *blk)
+{
+	if (x->d.policy.order)
+		df_block_let(blk);
+	else
+		df_trylock_release((struct df_trylock *)&blk->lock);
+}
+
 static enum look block_work(struct df_exec *x, struct df_kblock *blk)
 {
-	struct df_trylock *lock = (struct df_trylock *)&blk->lock;
+	enum df_turn turn = DF_TURN_EMPTY;
 	enum look look = LOOK_STUCK;
 	int only = alone(), order = x->d.policy.order != 0, i;
 	uint64_t ended;
 
-	/* Whoever owns it drives it. */
-	if (!df_trylock_try(lock))
-		return order ? LOOK_TAKEN : LOOK_STUCK;
+	/* Whoever owns it drives it; by priority it is soon given back. */
+	if (order)
+		df_block_take(blk);
+	else if (!df_trylock_try((struct df_trylock *)&blk->lock))
+		return LOOK_STUCK;
 	ended = blk->stats.operations;
 	/* By priority whoever waits for an operation is told at once, and does not wait for the rest of a burst. */
 	for (i = 0; i < BURST && (!order || blk->stats.operations == ended); i++) {
 		const struct df_kctx *task = blk->task;
-		enum df_turn turn = df_block_turn(&x->d, blk);
 
+		turn = df_block_turn(&x->d, blk);
 		if (turn == DF_TURN_PROGRESS)
 			look = LOOK_MOVED;
-		else if (turn == DF_TURN_EMPTY || (blk->task == task && !only))
+		else if (turn == DF_TURN_EMPTY || blk->moving || (blk->task == task && !only))
 			break; /* waits below its threshold: other blocks may be what it waits for */
 	}
-	if (look == LOOK_STUCK && blk->first && blk->idle < 2)
+	if (blk->moving)
+		look = look == LOOK_MOVED      ? LOOK_BESIDE
+		       : turn == DF_TURN_TAKEN ? LOOK_TAKEN
+					       : LOOK_URGENT;
+	else if (look == LOOK_STUCK && blk->first && blk->idle < 2)
 		look = LOOK_SPINS;
-	df_trylock_release(lock);
+	give_back(x, blk);
 	return look;
 }
 
@@ -147,16 +174,15 @@ void df_threads_first_turns(int device)
 	x = execs()->v[device];
 	for (b = 0; b < x->d.nr_blocks; b++) {
 		struct df_kblock *blk = &x->blocks[b];
-		struct df_trylock *lock = (struct df_trylock *)&blk->lock;
 		int i;
 
-		if (!df_trylock_try(lock))
+		if (!df_trylock_try((struct df_trylock *)&blk->lock))
 			continue;
 		/* Only what has just been submitted: other tasks may have much to move. */
 		for (i = blk->first ? FIRST_TURNS : 0; i < FIRST_TURNS; i++)
 			if (df_block_turn(&x->d, blk) != DF_TURN_PROGRESS)
 				break;
-		df_trylock_release(lock);
+		give_back(x, blk);
 	}
 }
 
@@ -207,22 +233,17 @@ static enum look pass_on(int device)
 {
 	enum look look = pass(device);
 
-	return look != LOOK_TAKEN && df_tl_progress(device) ? LOOK_MOVED : look;
+	if (look == LOOK_TAKEN || !df_tl_progress(device))
+		return look;
+	return look == LOOK_URGENT || look == LOOK_BESIDE ? LOOK_BESIDE : LOOK_MOVED;
 }
 
 int df_threads_pass(int device)
 {
-	return pass(device) == LOOK_MOVED;
+	return pass(device) >= LOOK_BESIDE;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------------------- */
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
 
 struct backoff {
 	uint32_t idle; /* passes without progress */
@@ -260,20 +281,27 @@ static void note_progress(struct backoff *b)
 	memset(b, 0, sizeof(*b));
 }
 
-/*
- * After a pass without progress: pause, yield, or sleep on the bell. ready: what the caller waits for;
- * looked at once more after the bell is armed.
- */
+/* ready: what the caller waits for; looked at once more after the bell is armed. */
+static void sleep_on_bell(int64_t ns, int device, int (*ready)(void *arg), void *arg)
+{
+	struct df_bell *bell = df_tl_bell();
+	uint32_t seen = df_bell_arm(bell);
+
+	if (!(ready && ready(arg)) && pass_on(device) <= LOOK_URGENT) {
+		df_tl_leave(device, 1);
+		df_bell_sleep(bell, seen, ns);
+	}
+	df_bell_disarm(bell);
+}
+
+/* After a pass without progress: pause, yield, or sleep on the bell. */
 static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
 {
-	struct df_bell *bell = df_tl_bell();
-	uint32_t seen;
-
 	uint32_t spins = crowded() ? CROWD_PASSES : SPIN_PASSES;
 
 	if (++b->idle < spins) {
-		relax();
+		df_relax();
 		return;
 	}
 	if (b->idle < spins + YIELD_PASSES || look == LOOK_SPINS) {
@@ -283,17 +311,12 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 	note_quit(b);
 	if (!b->sleep_ns)
 		b->sleep_ns = SLEEP_MIN_NS;
-	seen = df_bell_arm(bell);
-	if (!(ready && ready(arg)) && pass_on(device) <= LOOK_TAKEN) {
-		df_tl_leave(device, 1);
-		df_bell_sleep(bell, seen, b->sleep_ns);
-	}
-	df_bell_disarm(bell);
+	sleep_on_bell(b->sleep_ns, device, ready, arg);
 	b->sleep_ns = DF_MIN(b->sleep_ns * 2, (int64_t)SLEEP_MAX_NS);
 }
 
 /*
- * Another thread executes what is waited for, maybe on this very processor: it is left to it, until an operation ends.
+ * All that could move is moved by another thread, maybe on this very processor: it is left to it, until an operation ends.
  * Spinning would keep a bulky operation and an urgent one from the processor alike. The model is tests/model/rest.pml.
  */
 static void rest(int (*ready)(void *arg), void *arg)
@@ -310,6 +333,22 @@ static void rest(int (*ready)(void *arg), void *arg)
 	if (!ready(arg))
 		df_futex_wait(&eng.end_seq, seen, SLEEP_MAX_NS, 0);
 	__atomic_sub_fetch(&eng.resting, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * Another thread moves large slices. What is more urgent waits for a peer, which comes at any moment if it is not late; then this thread
+ * sleeps until the peer rings, and does not yield: that would give the processor to a thread that moves slices, for as long as the
+ * kernel likes.
+ */
+static void stand_by(uint32_t passes, enum look look, int device, int (*ready)(void *arg),
+		     void *arg)
+{
+	if (passes < (crowded() ? URGENT_PASSES : SPIN_PASSES))
+		df_relax();
+	else if (look == LOOK_TAKEN)
+		rest(ready, arg);
+	else
+		sleep_on_bell(SLEEP_MAX_NS, device, ready, arg);
 }
 
 static void help_begin(void)
@@ -332,6 +371,7 @@ static void help_end(void)
 void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 {
 	struct backoff b = {0};
+	uint32_t passes = 0;
 	int i, helps = 0;
 
 	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
@@ -342,17 +382,20 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 			df_tl_leave(device, 0);
 			return;
 		}
-		if (look == LOOK_TAKEN)
+		if (look == LOOK_TAKEN || look == LOOK_URGENT)
 			break;
 	}
 	do {
 		enum look look = pass_on(device);
 
-		if (look == LOOK_TAKEN) {
+		/* Not a helper, for whom the others would stay away. */
+		if (look == LOOK_TAKEN || look == LOOK_URGENT || look == LOOK_BESIDE) {
 			if (helps)
 				help_end();
 			helps = 0;
-			rest(ready, arg);
+			passes = look == LOOK_BESIDE ? 0 : passes + 1;
+			if (passes)
+				stand_by(passes, look, device, ready, arg);
 			continue;
 		}
 		if (!helps)
@@ -395,11 +438,35 @@ static void worker_rest(uint64_t last)
 	__atomic_sub_fetch(&eng.deep, 1, __ATOMIC_RELAXED);
 }
 
+/*
+ * By priority, whoever wakes up on this processor to wait for something urgent has it at once: since Linux 6.12 a thread is preempted by one
+ * whose slice of time is shorter. Its share stays what it is. Before, or by another policy, nothing changes.
+ */
+static void take_long_slices(void)
+{
+	/* struct sched_attr, which not every C library has; its first version. */
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = {.size = sizeof(attr)};
+
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) || attr.policy != SCHED_OTHER)
+		return;
+	attr.runtime = WORKER_SLICE_NS;
+	(void)syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 static void *worker(void *arg)
 {
 	int home = (int)(intptr_t)arg;
 	struct backoff b = {0};
 	uint64_t last = df_now_ns();
+
+	if (execs()->v[home]->d.policy.let)
+		take_long_slices();
 
 	for (;;) {
 		enum look look;
@@ -419,7 +486,7 @@ static void *worker(void *arg)
 			continue;
 		}
 		look = pass_on(home);
-		if (look == LOOK_MOVED) {
+		if (look >= LOOK_BESIDE) {
 			note_progress(&b);
 			continue;
 		}
@@ -481,6 +548,19 @@ int df_threads_start(const struct df_execs *all, const struct df_hooks *hooks)
 			worker_start(i);
 	df_mutex_unlock(&eng.lock);
 	return 0;
+}
+
+void df_threads_stop(int device)
+{
+	/* Relaxed: whoever has asked takes the blocks' locks until no slice moves without one. */
+	if (device < execs()->nr)
+		__atomic_add_fetch(&execs()->v[device]->d.quit, 1, __ATOMIC_RELAXED);
+}
+
+void df_threads_resume(int device)
+{
+	if (device < execs()->nr)
+		__atomic_sub_fetch(&execs()->v[device]->d.quit, 1, __ATOMIC_RELAXED);
 }
 
 void df_threads_submitted(void)

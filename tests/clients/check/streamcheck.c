@@ -12,7 +12,8 @@
 #define N	1024
 #define TURNS	8
 #define NR_LOWS 20
-#define BIG	((size_t)20000)
+#define BIG                                                                                        \
+	((size_t)80000) /* several slices: between two of them another operation may overtake it */
 
 static int flags[16]; /* one rank tells the other */
 
