@@ -5,10 +5,10 @@ set -u
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# run NAME SECONDS: the program by NCCL's rules, its traces in $T/NAME; its status is of no interest.
+# run NAME SECONDS HANG_MS: the program by NCCL's rules, called hung after HANG_MS; its traces in $T/NAME.
 run() {
 	rm -rf "${T:?}/$1"
-	env DFSHIM_TRACE="$T/$1" "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_HOST_QUEUES=64 DFSHIM_TIMEOUT_MS=$((800 * SLOW)) \
+	env DFSHIM_TRACE="$T/$1" "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_HOST_QUEUES=64 DFSHIM_TIMEOUT_MS=$(($3 * SLOW)) \
 		DFSHIM_TIMEOUT_ACTION=abort timeout -k 2 "${LIMIT:-60}" "$S" --timeout "$2" "$T/$1.txt" >"$T/$1.out" 2>&1
 }
 
@@ -24,7 +24,7 @@ for poll in "spoll s1" "rec e s1; epoll e" ""; do
 		0: AR A s1 n=4000000; ${poll:-K s3}; AR B s2 n=4000000
 		1: AR A s1 n=4000000; ${poll:-K s3}; AR B s2 n=4000000
 	END
-	run polled $((20 * SLOW)) || fail "polled: $(cat "$T/polled.out")"
+	run polled $((60 * SLOW)) 60000 || fail "polled: $(cat "$T/polled.out")"
 	"$B/dfshim" predict "$T/polled" >"$T/said" 2>&1 || fail "$poll: predict ends with $?: $(cat "$T/said")"
 	side=$(grep -c "up to 2 collectives of one rank run at once" "$T/said")
 	[ -z "$poll" ] || "$B/dfshim" show "$T/polled" | grep -q " polled " || fail "$poll: its end is not in the trace"
@@ -68,7 +68,7 @@ wait
 
 for p in PL-01 PL-02 PL-07; do
 	cp "$SRC/tests/deadlock/catalogue/$p.txt" "$T/$p.txt"
-	run $p $((12 * SLOW))
+	run $p $((12 * SLOW)) 800
 	want=$("$B/dfshim" check "$T/$p" | head -1 | cut -d: -f1)
 	have=$(timeout -k 2 "${LIMIT:-60}" "$B/dfshim" replay --rules nccl --timeout $((2 + SLOW / 2)) "$T/$p" 2>"$T/err" | head -1)
 	[ "$want" = DATA ] || fail "$p: recorded as $want"
