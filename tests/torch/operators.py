@@ -139,6 +139,16 @@ def convolutions():
 def normalizations():
     both(lambda m, x: m(x), nn.Sequential(nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.MaxPool2d(2)), rand(3, 4, 6, 6), grad=True)
     both(lambda m, x: m(x), nn.Sequential(nn.LayerNorm(8), nn.RMSNorm(8)), rand(3, 8), grad=True)
+    both(lambda m, x: m(x), nn.BatchNorm1d(4).eval(), rand(3, 4), grad=True)
+    for norm, x in ((nn.LayerNorm(8), rand(3, 8)), (nn.LayerNorm(8, elementwise_affine=False), rand(3, 8)),
+                    (nn.BatchNorm1d(4), rand(3, 4))):
+        both(lambda m, x: m(x), norm.bfloat16(), x.bfloat16(), grad=True, tolerance=5e-2)
+    x, w = rand(3, 8).cuda().bfloat16(), torch.ones(8, device="cuda", dtype=torch.bfloat16)
+    for cycles in (0, 20_000_000):
+        torch.cuda._sleep(cycles)
+        for y, *saved in (torch.ops.aten.native_layer_norm(x, [8], w, w, 1e-5),
+                          torch.ops.aten.native_batch_norm(x, w, w, None, None, True, 0.1, 1e-5)):
+            assert y.dtype is torch.bfloat16 and all(t.dtype is torch.float32 for t in saved)
 
 
 def attention():
@@ -263,6 +273,13 @@ def streams():
     assert (y == 8).all().item()
 
 
+def hashes():
+    """What PyTorch waits for with the interpreter's lock: operators need that lock."""
+    torch.cuda._sleep(100_000_000)
+    x = torch.arange(8, device="cuda") * 2
+    assert torch._C._distributed_c10d._hash_tensors([x]) == torch._C._distributed_c10d._hash_tensors([x.clone()])
+
+
 def devices():
     """A tensor of a device that is not the current one: its stream counts."""
     if torch.cuda.device_count() < 2:
@@ -322,7 +339,7 @@ def profiler():
 
 CASES = [elementwise, reductions, wider, products, indexing, outputs, in_place, views, complex_numbers, eight_bits,
          convolutions, normalizations, attention, recurrent, losses, sparse, channels_last, autocast, optimizers,
-         random_numbers, streams, devices, graphs, copies, errors, compiled, profiler]
+         random_numbers, streams, hashes, devices, graphs, copies, errors, compiled, profiler]
 
 
 def main():

@@ -89,6 +89,26 @@ def cudnn_batch_norm_backward(input, grad, weight, running_mean, running_var, me
                                            [True, True, True])
 
 
+# -- statistics of halves: floats, as CUDA's; the CPU's have the type of the parameters ----------------------------------------
+
+
+class Norm(operators.Operator):
+    def __call__(self, *args):
+        y, *statistics = super().__call__(*args)
+        return (y, *map(_acc, statistics))
+
+
+class NormBackward(operators.Operator):
+    def __init__(self, name, statistics, parameters):
+        super().__init__(name)
+        self.statistics, self.parameters = statistics, parameters
+
+    def __call__(self, *args):
+        like = next((args[i] for i in self.parameters if args[i] is not None), args[1])
+        return super().__call__(*(a.to(like.dtype) if i in self.statistics and a is not None else a
+                                  for i, a in enumerate(args)))
+
+
 # -- cells of recurrent networks --------------------------------------------------------------------------------------------
 
 
@@ -173,6 +193,10 @@ FORMS = {
     "batch_norm_backward_elemt": batch_norm_backward_elemt,
     "cudnn_batch_norm": cudnn_batch_norm,
     "cudnn_batch_norm_backward": cudnn_batch_norm_backward,
+    "native_batch_norm": Norm("aten::native_batch_norm"),
+    "native_batch_norm_backward": NormBackward("aten::native_batch_norm_backward", (5, 6), (2, 3)),
+    "native_layer_norm": Norm("aten::native_layer_norm"),
+    "native_layer_norm_backward": NormBackward("aten::native_layer_norm_backward", (3, 4), (5,)),
     "_thnn_fused_lstm_cell": lstm_cell,
     "_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
     "_thnn_fused_gru_cell": gru_cell,
@@ -225,7 +249,20 @@ def sleep(cycles):
     operators.defer(stream, lambda: time.sleep(cycles / 1e9), torch._C._cuda_isCurrentStreamCapturing())
 
 
+def waits_first(call):
+    """Of PyTorch's own: it waits for the device with the interpreter's lock, which operators on the device's streams need."""
+    def form(tensors):
+        for t in tensors:
+            torch.cuda.synchronize(t.device)
+        return call(tensors)
+
+    return form
+
+
 def install():
+    c10d = getattr(torch._C, "_distributed_c10d", None)
+    if hasattr(c10d, "_hash_tensors"):
+        c10d._hash_tensors = waits_first(c10d._hash_tensors)
     for key in ("CUDA", "AutogradCUDA"):
         library = torch.library.Library("aten", "IMPL", key)
         operators.LIBRARIES.append(library)

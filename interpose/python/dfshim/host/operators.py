@@ -533,7 +533,8 @@ class Operator:
             if outs:
                 result = [to[at] for _, at, to in outs]
             for t, r in zip(targets, result if isinstance(result, (list, tuple)) else [result]):
-                t.copy_(r)
+                if r.numel():  # a batch norm that does not train has no statistics
+                    t.copy_(r)
 
         defer(stream, job, capturing)
         if out is None:
