@@ -285,9 +285,10 @@ syntax: $(CUDA_CALLS) $(CUDA_CODES)
 	$(Q)printf '%s\n' $(SRC_BASE) $(SRC_PROG) $(SRC_RT) $(SRC_TRACE) $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI) $(SRC_HOST) $(SRC_CUPTI) $(SRC_INTER) | \
 		xargs -P$(shell nproc) -n16 clang -fsyntax-only $(DF_CFLAGS)
 
+# Commands of documents run on tests' libraries where there are some.
 lint:
 	@scripts/prereqs.sh build lint
-	@$(SUBMAKE) all
+	@$(SUBMAKE) all $(wildcard $(FAKE_CUDA) $(DRY_CUDART))
 	@B=$(B) scripts/lint.sh
 
 # -- packages -----------------------------------------------------------------------------------------------
