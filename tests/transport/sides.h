@@ -1,6 +1,6 @@
 /*
- * Two sides of a connector for the transports' suite: two ranks in threads or processes that play one scenario, with
- * the stand-in for a driver where the transport keeps data on devices. For t_conform.c alone.
+ * Two sides of a connector: two ranks in threads or processes that play one scenario, with the stand-in for a driver
+ * where the transport keeps data on devices.
  */
 #ifndef TESTS_TRANSPORT_SIDES_H
 #define TESTS_TRANSPORT_SIDES_H
@@ -210,15 +210,6 @@ static void play(int (*scenario)(struct world *w, int side, const struct df_memb
 			ck_assert_int_eq(ct_wait(w->pid[i]), 0);
 	}
 	munmap(w, sizeof(*w));
-}
-
-/* Over a network the other side is told, and memory is given back, a little later. */
-static int later(const struct world *w)
-{
-	if (!(w->tl->caps & DF_TL_NETWORK))
-		return 0;
-	sched_yield();
-	return 1;
 }
 
 static struct df_conn *find(const struct df_tl_ops *tl, struct df_peer *p, uint64_t key)

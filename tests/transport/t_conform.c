@@ -17,6 +17,15 @@ static const struct variant {
 	{3, 0, "net, processes"},
 };
 
+/* Over a network the other side is told, and memory is given back, a little later. */
+static int later(const struct world *w)
+{
+	if (!(w->tl->caps & DF_TL_NETWORK))
+		return 0;
+	sched_yield();
+	return 1;
+}
+
 /* ---- data ------------------------------------------------------------------------------------------- */
 
 static uint64_t get(const uint64_t *p)

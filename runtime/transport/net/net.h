@@ -155,8 +155,8 @@ struct df_net_ep {
 	uint32_t started;
 	struct df_net_link *links; /* the newest; atomic, and none is ever taken away */
 	struct df_list inbox;
-	char address[64]; /* "" none */
-	uint64_t proc;
+	char address[64];      /* "" none */
+	uint64_t proc, passed; /* passed: when the last pass was made */
 	uint64_t tell_at; /* when receivers tell what was not worth a frame of its own; 0 never */
 	uint32_t flush,
 		flushed; /* atomic: it is asked for; everything that was sent has been received */

@@ -15,6 +15,7 @@
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
+#define LOOKS	    8			/* at a link that is not up, at least, before it is lost */
 #define DOZE_NS                                                                                    \
 	DF_NS_PER_MS /* after so much time without a pass of others the thread makes them again */
 
@@ -123,6 +124,7 @@ void df_net_lost(struct df_net_link *l)
 static void watch(struct df_net_link *l, uint64_t now)
 {
 	uint64_t bound = (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS;
+	uint64_t away = now - l->ep->passed;
 
 	if (!l->opened && df_net_wanted(l)) {
 		l->opened = 1;
@@ -141,6 +143,9 @@ static void watch(struct df_net_link *l, uint64_t now)
 			df_net_member(l)->net, why_text(l));
 		tell(l, DF_NET_BROKEN, now - l->since);
 	}
+	/* While this process was stopped or had no processor, nobody looked: that is not the other side's silence. */
+	if (away > bound / LOOKS)
+		l->alive = DF_MIN(l->alive + away - bound / LOOKS, now);
 	if (now - l->alive > bound)
 		df_net_lost(l);
 }
@@ -231,6 +236,7 @@ static int pass(struct df_net_ep *ep, int arm)
 		ep->tell_at = 0;
 	for (l = df_net_links(ep); l; l = l->next)
 		moved |= link_pass(l, now, tell, arm);
+	ep->passed = now;
 	flush_pass(ep);
 	return moved;
 }

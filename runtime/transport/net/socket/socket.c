@@ -13,7 +13,10 @@
  * A path that swallows everything is found by the kernel: keepalive where nothing is sent, TCP_USER_TIMEOUT else.
  *
  * Who connects says hello with the names of both endpoints. A process's name is a random number that only the members of
- * its communicators know, so a stranger can't guess it; what does not know it is refused.
+ * its communicators know, so a stranger can't guess it; what does not know it is refused. Who says nothing may be slow (its
+ * threads wait for a processor, or it is stopped), so there is no time for it: it keeps its connection until that is needed,
+ * because there are STRANGERS already or no descriptor is left. Then the oldest one goes, and if it was one of the job's it
+ * connects again.
  *
  * All but listen() and sleep() by who makes a pass over the endpoint; no locks.
  */
@@ -391,6 +394,25 @@ static void connected(struct df_net_ep *ep, struct stream *s)
 		df_tcp_fail(ep, s, -EIO);
 }
 
+/* One stranger less, if there is any: 1. */
+static int drop_oldest(struct df_net_ep *ep)
+{
+	struct sessions *m = df_sessions(ep);
+	struct stream *s = df_list_first(&m->strangers, struct stream, node);
+
+	if (!s)
+		return 0;
+	/* It may have said it by now. */
+	greeting(ep, s);
+	if (s->state != STRANGER)
+		return 1;
+	df_warn_once("%u connections to %s, where dfshim takes data, have not said what they want, "
+		     "one from %s: the oldest are dropped when others come",
+		     m->nr_strangers, ep->address, s->who);
+	df_tcp_close(ep, s);
+	return 1;
+}
+
 static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
 {
 	struct sessions *m = df_sessions(ep);
@@ -404,19 +426,22 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 		memset(&from, 0, sizeof(from));
 		len = sizeof(from.storage);
 		fd = accept4(m->listen_fd, &from.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && errno != EMFILE && errno != ENFILE)
+			return;
+		if (fd < 0 && drop_oldest(ep))
+			continue;
 		if (fd < 0) {
-			if (errno == EMFILE || errno == ENFILE)
-				df_warn_once(
-					"this process has no file descriptor left: connections of "
-					"other nodes are not taken");
+			df_warn_once("this process has no file descriptor left: connections of "
+				     "other nodes are not taken");
 			return;
 		}
-		s = m->nr_strangers < STRANGERS ? df_tcp_new(ep, NULL, fd, STRANGER) : NULL;
+		if (m->nr_strangers >= STRANGERS)
+			drop_oldest(ep);
+		s = df_tcp_new(ep, NULL, fd, STRANGER);
 		if (!s) {
 			close(fd);
 			return;
 		}
-		s->deadline = df_now_ns() + HELLO_NS;
 		df_addr_format(&from, s->who, sizeof(s->who));
 		df_list_add_tail(&m->strangers, &s->node);
 		m->nr_strangers++;
@@ -627,12 +652,8 @@ static int waits_there(const struct session *p)
 
 static void timers(struct df_net_ep *ep, uint64_t now)
 {
-	struct sessions *m = df_sessions(ep);
 	struct df_net_link *l;
-	struct stream *s;
 
-	while ((s = df_list_first(&m->strangers, struct stream, node)) && s->deadline <= now)
-		refuse(ep, s, "it has not said what it wants");
 	for (l = df_net_links(ep); l; l = l->next) {
 		struct session *p = df_session(l);
 
@@ -650,9 +671,7 @@ static void timers(struct df_net_ep *ep, uint64_t now)
 
 uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now)
 {
-	struct sessions *m = df_sessions(ep);
-	const struct stream *s = df_list_first(&m->strangers, struct stream, node);
-	uint64_t until = s ? s->deadline : UINT64_MAX;
+	uint64_t until = UINT64_MAX;
 	const struct session *p;
 	struct df_net_link *l;
 

@@ -20,8 +20,7 @@
 #define IN_BYTES     (64u << 10)
 #define TURNS	     16 /* receives before another stream has its turn */
 #define BULK_BYTES   4096
-#define STRANGERS    256
-#define HELLO_NS     (5 * DF_NS_PER_S)
+#define STRANGERS    256		/* connections that have not said yet what they want */
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
 #define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
@@ -56,8 +55,7 @@ struct stream {
 	uint32_t index;
 	uint32_t events;
 	struct df_net_link *link; /* NULL: a stranger */
-	struct df_list node;	  /* the endpoint's strangers, or those to be freed */
-	uint64_t deadline;
+	struct df_list node; /* the endpoint's strangers, the oldest first, or those to be freed */
 	char who[64];
 	/* Out: frames from `head` to `tail`, of the first of which `off` bytes have gone. */
 	uint32_t head, tail;

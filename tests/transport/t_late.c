@@ -1,0 +1,197 @@
+/* Description: a peer whose first words come late is waited for; strangers that say nothing take neither its place nor all descriptors. */
+#include "tests/transport/sides.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "runtime/base/net/sockaddr.h"
+#include "runtime/transport/net/socket/socket.h"
+
+#define TIMEOUT_MS (2000 * df_test_slow())
+#define CROWD	   300
+#define FILES	   200
+
+/*
+ * A thread that gets no processor, here of the network transport: before it says hello or answers one, or when it has said both
+ * and waits for descriptors. Atomic.
+ */
+static unsigned int before_hello_ms, asleep_ms, hellos;
+
+ssize_t send(int fd, const void *at, size_t n, int flags)
+{
+	if (n == sizeof(struct hello)) {
+		__atomic_add_fetch(&hellos, 1, __ATOMIC_RELAXED);
+		usleep(__atomic_exchange_n(&before_hello_ms, 0, __ATOMIC_RELAXED) * 1000);
+	}
+	return syscall(SYS_sendto, fd, at, n, flags, NULL, 0);
+}
+
+int ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	struct timespec left = timeout ? *timeout : (struct timespec){0};
+
+	if (__atomic_load_n(&hellos, __ATOMIC_RELAXED) == 2)
+		usleep(__atomic_exchange_n(&asleep_ms, 0, __ATOMIC_RELAXED) * 1000);
+	return (int)syscall(SYS_ppoll, v, n, timeout ? &left : NULL, mask, sizeof(*mask));
+}
+
+static int connects(const struct df_member *peer)
+{
+	return self.proc < peer->proc;
+}
+
+/* A connector of theirs. That side does not look for it that connects, or it would help its network's thread. */
+static void meet(struct world *w, const struct df_member *peer)
+{
+	struct df_net_counts n;
+	struct df_conn *c;
+	struct df_kconn k;
+	struct df_peer *p;
+
+	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
+	if (!connects(peer)) {
+		c = find(w->tl, p, 7);
+		ck_assert_int_eq(w->tl->use(c), 0);
+	} else {
+		ck_assert_int_eq(make(w->tl, p, 7, 2, 64, 0, &c, &k), 0);
+	}
+	step(w, 2);
+	df_net_counts(&n);
+	ck_assert_uint_eq(n.faults, 0);
+	ck_assert_uint_eq(n.lost, 0);
+	if (!connects(peer))
+		w->tl->forget(c);
+	else
+		ck_assert_int_eq(w->tl->close(c), 0);
+	w->tl->peer_put(p);
+}
+
+/* The hello comes after 6 s. */
+static int late(struct world *w, int side, const struct df_member *peer)
+{
+	(void)side;
+	if (connects(peer))
+		before_hello_ms = 6000;
+	meet(w, peer);
+	/* A stream for small frames, one for slices. */
+	if (connects(peer))
+		ck_assert_uint_eq(__atomic_load_n(&hellos, __ATOMIC_RELAXED), 2);
+	return 0;
+}
+
+START_TEST(t_late)
+{
+	play(late);
+}
+END_TEST
+
+/* The answer comes while the other side gets no processor for longer than the time-out: it is there all the same. */
+static int away(struct world *w, int side, const struct df_member *peer)
+{
+	(void)side;
+	if (connects(peer))
+		asleep_ms = 3 * (unsigned int)TIMEOUT_MS / 2;
+	else
+		before_hello_ms = 500;
+	meet(w, peer);
+	ck_assert_uint_eq(__atomic_load_n(&asleep_ms, __ATOMIC_RELAXED), 0);
+	return 0;
+}
+
+START_TEST(t_away)
+{
+	play(away);
+}
+END_TEST
+
+/* So many connections to the other side, on which nothing is said. */
+static void crowd(const struct df_member *peer, int fd[CROWD])
+{
+	union df_sockaddr to;
+	int i;
+
+	ck_assert_int_eq(df_addr_parse(peer->net, &to, 1), 0);
+	for (i = 0; i < CROWD; i++) {
+		fd[i] = socket(to.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		ck_assert_int_ge(fd[i], 0);
+		ck_assert_int_eq(connect(fd[i], &to.sa, df_addr_len(&to)), 0);
+	}
+}
+
+static int nr_kept(const int fd[CROWD])
+{
+	int i, n = 0;
+	char c;
+
+	for (i = 0; i < CROWD; i++)
+		n += recv(fd[i], &c, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+	return n;
+}
+
+static int behind(struct world *w, const struct df_member *peer, int most)
+{
+	int fd[CROWD], i;
+
+	if (connects(peer))
+		crowd(peer, fd);
+	step(w, 1);
+	meet(w, peer);
+	if (!connects(peer))
+		return 0;
+	ck_assert_int_le(nr_kept(fd), most);
+	ck_assert_int_gt(nr_kept(fd), 0);
+	for (i = 0; i < CROWD; i++)
+		close(fd[i]);
+	return 0;
+}
+
+/* A few more may be in the listener's queue. */
+static int strangers(struct world *w, int side, const struct df_member *peer)
+{
+	(void)side;
+	return behind(w, peer, 256);
+}
+
+START_TEST(t_strangers)
+{
+	play(strangers);
+}
+END_TEST
+
+static int files(struct world *w, int side, const struct df_member *peer)
+{
+	struct rlimit r = {FILES, FILES};
+
+	(void)side;
+	if (!connects(peer))
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
+	return behind(w, peer, FILES);
+}
+
+START_TEST(t_files)
+{
+	play(files);
+}
+END_TEST
+
+static void choose(void)
+{
+	unsigned i;
+
+	for (i = 0; i < df_tl_nr; i++)
+		if (df_tl_all[i]->caps & DF_TL_NETWORK)
+			tl_now = df_tl_all[i];
+}
+
+int main(void)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
+	setenv("DFSHIM_NET_TIMEOUT_MS", text, 1);
+	return DF_TESTS("connections whose first words come late", {.before = choose}, {t_late},
+			{t_away}, {t_strangers}, {t_files});
+}
