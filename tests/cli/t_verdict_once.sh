@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: a job under `dfshim run --trace` that hangs has one verdict, its own; who may only be slow is looked at again.
+# Description: a job under `dfshim run` that hangs has one verdict, its own, and its status; who may only be slow is looked at again.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -15,6 +15,15 @@ verdicts() {
 have=$(verdicts SQ-01)
 [ "$have" = ORDER: ] || fail "SQ-01: $have: $(head -40 "$T/SQ-01.log")"
 grep -q "the verdict is above" "$T/SQ-01.log" || fail "SQ-01: run does not say where the verdict is"
+
+# A launcher whose processes NCCL has joined, without --trace, and which returns 0 whatever they say.
+rc=0
+env -u DFSHIM_TRACE timeout "${LIMIT:-60}" "$B/dfshim" run --host --rules nccl --timeout "$(seconds 20)" -- \
+	sh -c "'$B/clients/disorder' --ranks 2 --procs 2 --iters 40 --warmup --timeout 60; exit 0" >"$T/two.log" 2>&1 || rc=$?
+[ $rc = 10 ] || fail "a launcher: status $rc: $(head -40 "$T/two.log")"
+grep -q '^ORDER: 2 ranks' "$T/two.log" || fail "a launcher: $(head -40 "$T/two.log")"
+grep -q 'stopped as ORDER, although' "$T/two.log" || fail "a launcher: run does not say why its status is 10"
+
 have=$(verdicts MP-06)
 [ "$have" = SLOW:MISSING: ] || fail "MP-06: $have: $(head -40 "$T/MP-06.log")"
 exit 0

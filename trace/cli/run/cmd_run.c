@@ -107,7 +107,8 @@ static int parse(int argc, char **argv)
 		.in_order = 1,
 		.doc = "Runs an unmodified NCCL program with libdfshim.so in front of it.\v"
 		       "Exit status: 0 when all processes return 0, else the first failing status (128 + "
-		       "signal), 124 after --limit; 2 wrong usage.");
+		       "signal), 124 after --limit; if all return 0 although the job was stopped for a hang, the "
+		       "status of its verdict (see dfshim check), with --trace or --rules nccl; 2 wrong usage.");
 	df_run.host = df_run.devices >= 0;
 	df_run.devices = df_run.devices > 0 ? df_run.devices : 0;
 	df_run.set_ranks = df_run.nr_procs > 0;
@@ -311,36 +312,54 @@ static int wait_all(int signals)
 	return code;
 }
 
-/* A process of the job has printed a verdict, and it is not that somebody may only be slow. */
-static int has_told(void)
+/* The verdict that a process of the job has printed first since then, in real time, but for SLOW; DF_V_OK: none. */
+static enum df_verdict told_since(uint64_t begun_ns)
 {
+	enum df_verdict verdict = DF_V_OK;
+	uint64_t first_ns = UINT64_MAX;
 	struct df_reader r;
 	struct dirent *d;
 	char path[2 * PATH_MAX];
 	DIR *dir = opendir(df_run.trace);
-	int told = 0;
 
-	while (dir && !told && (d = readdir(dir))) {
+	while (dir && (d = readdir(dir))) {
 		snprintf(path, sizeof(path), "%s/%s", df_run.trace, d->d_name);
 		if (!strstr(d->d_name, ".dft") || df_reader_open(&r, path, NULL))
 			continue;
-		told = r.h.told && r.h.told - 1 != DF_V_SLOW;
+		if (r.h.told && r.h.told - 1 != DF_V_SLOW && r.h.told_ns >= begun_ns &&
+		    r.h.told_ns < first_ns) {
+			verdict = (enum df_verdict)(r.h.told - 1);
+			first_ns = r.h.told_ns;
+		}
 		df_reader_close(&r);
 	}
 	if (dir)
 		closedir(dir);
-	return told;
+	return verdict;
+}
+
+/* A verdict ends the communicators, not the processes: a program may go on with what it has, and return 0. */
+static int status_of_stopped(enum df_verdict told)
+{
+	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
+
+	if (told == DF_V_OK || !action || strcmp(action, "abort"))
+		return 0;
+	fprintf(stderr,
+		"dfshim run: the job was stopped as %s, although its processes returned 0\n",
+		df_verdict_word(told));
+	return df_verdict_exit(told);
 }
 
 /* What the traces say about a job that failed. In a process of its own: a bad trace ends only that. */
-static void print_verdict(void)
+static void print_verdict(enum df_verdict told)
 {
 	char *args[] = {"check", df_run.trace, NULL};
 	pid_t pid;
 
 	if (!df_cmd_check || strchr(df_run.trace, '%'))
 		return;
-	if (has_told()) {
+	if (told != DF_V_OK) {
 		if (!own_trace)
 			fprintf(stderr, "dfshim run: the verdict is above; the traces are in %s\n",
 				df_run.trace);
@@ -361,6 +380,8 @@ int df_cmd_run(int argc, char **argv)
 {
 	static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 	int ret, i, signals, code;
+	uint64_t begun_ns;
+	enum df_verdict told;
 	struct df_jobdir dir;
 	sigset_t mask;
 	size_t k;
@@ -384,9 +405,8 @@ int df_cmd_run(int argc, char **argv)
 	signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (signals < 0)
 		return df_cli_input_error("run", "signalfd", "%s", strerror(errno));
-	/* Processes that NCCL has joined know of one another by their traces only. */
-	own_trace = df_run.nccl && df_run.nr_procs > 1 && !*df_run.trace &&
-		    !getenv(df_env_name(DF_ENV_ROW_trace));
+	/* Processes that NCCL has joined know of one another by their traces only. One may be the launcher of several. */
+	own_trace = df_run.nccl && !*df_run.trace && !getenv(df_env_name(DF_ENV_ROW_trace));
 	if (own_trace) {
 		if (df_jobdir_create(&dir, "run"))
 			return 1;
@@ -394,6 +414,7 @@ int df_cmd_run(int argc, char **argv)
 		setenv(df_env_name(DF_ENV_ROW_trace), dir.path, 1);
 	}
 	fflush(NULL);
+	begun_ns = df_wall_ns();
 	for (i = 0; i < df_run.nr_procs; i++) {
 		ret = start(i);
 		if (!ret)
@@ -403,8 +424,11 @@ int df_cmd_run(int argc, char **argv)
 					  strerror(-ret));
 	}
 	code = wait_all(signals);
+	told = *df_run.trace ? told_since(begun_ns) : DF_V_OK;
+	if (!code)
+		code = status_of_stopped(told);
 	if (code && *df_run.trace)
-		print_verdict();
+		print_verdict(told);
 	if (own_trace)
 		df_jobdir_remove(&dir);
 	return code;
