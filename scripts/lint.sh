@@ -166,7 +166,7 @@ step "opening comments" openings
 step "shell scripts" scripts_ok
 step "manual pages" man_ok
 step "documents in step" in_step
-step "commands of documents" tests/run.sh cli/t_documents
+step "commands of documents" tests/run.sh docs/t_documents
 step "words" words
 step "glossary" glossary
 exit $bad

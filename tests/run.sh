@@ -7,7 +7,7 @@
 # skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out (--timeout, or
 # "# Limit: N s" in the head of its script where that is more) is a failure:
 # the test's traces are kept and our own checker says what it sees in them. tests/bench, tests/fuzz are
-# not run here; tests/gpu only with --gpu.
+# not run here; tests/gpu only with --gpu; tests/docs only by a filter: `make lint` does.
 #
 # A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
 # folder of its own), DFSHIM_TRACE (a folder below T), SLOW (1; in a sanitizer's build the factor by which
@@ -149,6 +149,7 @@ for f in "$SRC"/tests/*/t_*.c "$SRC"/tests/*/t_*.sh; do
 	name=${name%.*}
 	case $name in
 	bench/* | fuzz/* | lib/*) continue ;;
+	docs/*) [ ${#filters[@]} -gt 0 ] || continue ;;
 	gpu/*) [ -n "$gpu" ] || continue ;;
 	*) [ -z "$gpu" ] || continue ;;
 	esac

@@ -11,9 +11,9 @@ set -u
 unset DFSHIM_TRACE LD_PRELOAD MAKEFLAGS
 [ "$B" = "$SRC/build" ] || skip "the documents' build folder is build"
 cd "$SRC" || exit 1
-table=$SRC/tests/cli/documents.txt
+table=$SRC/tests/docs/documents.txt
 # shellcheck disable=SC2046 # names without spaces
-python3 tests/cli/list_commands.py $(git ls-files '*.md' 'docs/man/*') >"$T/all" || fail "see above"
+python3 tests/docs/list_commands.py $(git ls-files '*.md' 'docs/man/*') >"$T/all" || fail "see above"
 awk -F'\t' '!seen[$2]++' "$T/all" >"$T/lines"
 nr=$(wc -l <"$T/lines")
 [ "$nr" -ge 100 ] || fail "only $nr commands were found"
