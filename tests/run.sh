@@ -3,7 +3,8 @@
 #
 #   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [FILTER...]
 #
-# N tests run at a time (4). FILTER: a part of "area/t_name"; several are alternatives. A test passes with status 0, is
+# N tests run at a time (three for each processor, 12 at most). FILTER: a part of "area/t_name"; several are alternatives. A test
+# passes with status 0, is
 # skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out (--timeout, or
 # "# Limit: N s" in the head of its script where that is more) is a failure:
 # the test's traces are kept and our own checker says what it sees in them. tests/bench, tests/fuzz are
@@ -111,9 +112,10 @@ if [ "${1-}" = --one ]; then
 fi
 
 # -- all ------------------------------------------------------------------------------------------------
-# Tests wait half of their time for what they test: four keep two processors busy.
-jobs=4 limit=120 list="" gpu="" json=""
+# Tests wait two thirds of their time for what they test, so three keep a processor busy.
+jobs=$((3 * $(nproc))) limit=120 list="" gpu="" json=""
 filters=()
+[ $jobs -le 12 ] || jobs=12
 case $B in
 */thread | */address)
 	limit=600

@@ -19,11 +19,12 @@ $(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval: $(call
 $(B)/tests/deadlock/generator/random: $(call deadlock_obj,$(addprefix generator/,random_make random_run random_judge causes))
 $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,evaluation/eval_jobs evaluation/eval_label)
 
-# Random programs for SECONDS, beside the main job of tests/stress.sh; alone: make stress-programs SECONDS=n.
+# More random programs than the check has, from a new seed, after the main job of tests/stress.sh.
 .PHONY: stress-programs
+PROGRAMS ?= 20000
 stress: stress-programs
-stress-programs: all $(B)/tests/deadlock/generator/random $(B)/tests/deadlock/interpreter/script
-	$(Q)T=$(abspath $(B)) B=$(abspath $(B)) $(B)/tests/deadlock/generator/random --programs 0 --seconds $(SECONDS)
+stress-programs: tests
+	@export SEED=$${SEED:-$$(date +%s)}; echo "stress-programs: SEED=$$SEED"; PROGRAMS=$(PROGRAMS) $(RUN) deadlock/t_programs
 
 # The whole evaluation of the checker: about five minutes; its tables go into docs/evaluation.md.
 .PHONY: eval-dl2
