@@ -5,7 +5,7 @@
  *
  * Ranks FIRST to FIRST + COUNT - 1 of NRANKS, a thread each. The id is in FILE, which rank 0 writes; with NCCL_COMM_ID there is
  * none. MODE: die (after the first gather, without a word), stay (waits for the death of others), stop (stops itself
- * and is continued from outside). The last line is "ok", or "failed: reason". Exit status 0 or 1.
+ * and is continued from outside), hold (goes on when there is FILE.go). The last line is "ok", or "failed: reason". Exit status 0 or 1.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,6 +25,7 @@
 
 static unsigned char ids[1][128];
 static const char *mode = "";
+static char go[512];
 static int first, nranks, result[RANKS_MAX];
 
 static void get_id(const char *file)
@@ -80,6 +81,8 @@ static int use(struct df_ctl_comm *c, int rank)
 	}
 	if (!strcmp(mode, "stop") && rank == first)
 		kill(getpid(), SIGSTOP);
+	while (!strcmp(mode, "hold") && access(go, F_OK))
+		usleep(10000);
 	for (round = 1; round < ROUNDS; round++) {
 		ret = gather(c, rank, (uint64_t)round);
 		if (ret)
@@ -127,6 +130,7 @@ int main(int argc, char **argv)
 	count = atoi(argv[2]);
 	nranks = atoi(argv[3]);
 	mode = argc > 5 ? argv[5] : "";
+	snprintf(go, sizeof(go), "%s.go", argv[4]);
 	get_id(argv[4]);
 	for (i = first; i < first + count; i++)
 		pthread_create(&thread[i], NULL, rank_main, &result[i]);

@@ -96,6 +96,7 @@ net_heal 1 0
 ends flap 0 0 0
 
 # Who speaks something else, or knows no nonce, is dropped and disturbs nobody.
+mode=([0]=hold [1]=hold [2]=hold)
 job strangers DFSHIM_PORTS=7200-7200
 joined strangers
 on 2 python3 - <<'PY' || fail "a stranger was heard"
@@ -110,6 +111,7 @@ for words in (b"GET / HTTP/1.0\r\n\r\n" + b" " * 64, b"\0" * 64, frame(1, 1), fr
     except ConnectionResetError:
         pass
 PY
+touch strangers/id.go
 ends strangers 0 0 0
 [ "$(grep -c 'dropped a connection from 10\.77\.0\.3:[0-9]*: it does not know what a rank of this job knows' strangers/out.0)" = 5 ] ||
 	fail "strangers: $(cat strangers/out.0)"
