@@ -7,6 +7,7 @@
 #include <string.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
+#include "trace/judge/result.h"
 #include "trace/record/names.h"
 
 #define BY_NCCL ((uint64_t)(DF_OP_BY_NCCL | DF_OP_END_SEEN) << 24)
@@ -257,9 +258,34 @@ START_TEST(test_each_first)
 }
 END_TEST
 
+/* Two ranks have put A and B into their queues in opposite orders; where two threads did, it may have been otherwise. */
+START_TEST(test_order_of_two_threads)
+{
+	struct tb_image im[2];
+	struct df_check_set *set;
+	struct df_check_result *r;
+
+	two_ranks(im, 1);
+	put(&im[0], 1, 0, DF_REC_OP_START);
+	put(&im[0], 2, 0, 0);
+	put(&im[1], 2, 0, DF_REC_OP_START);
+	put(&im[1], 1, 0, 0);
+	for (uint64_t i = 0; _i && i < 2; i++)
+		for (uint64_t k = 0; k < im[i].h->next; k++)
+			tb_at(&im[i], k)->thread = im[i].h->pid;
+	r = tb_check(im, 2, &set);
+	ck_assert_msg(df_check_verdict(r) == DF_V_RESOURCE, "%s", df_check_line(r));
+	ck_assert_int_eq(r->confidence, _i ? DF_C_PROVED : DF_C_LIKELY);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+END_TEST
+
 int main(void)
 {
 	return DF_TESTS("room", {test_shared_device}, {test_starved}, {test_nothing_speaks_for_it},
 			{test_ends_with_its_group}, {test_first_in_queue, 3}, {test_copy_in_queue},
-			{test_end_behind_another}, {test_each_first, 2});
+			{test_end_behind_another}, {test_each_first, 2},
+			{test_order_of_two_threads, 2});
 }

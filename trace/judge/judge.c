@@ -370,6 +370,20 @@ static int may_be_mismatch(enum df_mark m)
 	return m != DF_M_DEAD && m != DF_M_MISMATCH && m != DF_M_EXITED && m != DF_M_DESTROYED;
 }
 
+/* Two threads have put operations into one hardware queue: records do not say for certain in which order. */
+static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		const struct df_edge *e = &g->edges[edges[i]];
+		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
+
+		if (e->kind == DF_E_QUEUE && from->kind <= DF_N_DONE && to->kind <= DF_N_DONE &&
+		    g->set->ops[from->ref].l.thread != g->set->ops[to->ref].l.thread)
+			return 1;
+	}
+	return 0;
+}
+
 static int judge_residue(struct df_check_result *r)
 {
 	uint32_t *edges = NULL;
@@ -402,6 +416,8 @@ static int judge_residue(struct df_check_result *r)
 	if (!nr)
 		nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, 0, &edges);
 	rc = df_explain_steps(r, edges, nr, 1);
+	if (rests_on_a_race(&r->g, edges, nr))
+		r->confidence = DF_C_LIKELY;
 	free(edges);
 	if (rc)
 		return rc;
