@@ -24,11 +24,17 @@ end_hosts || fail "after $cuts resets: status ${rcs[*]}: $(tail -n 20 "$T"/out*)
 grep -q 'was broken (.*), and is back after' "$T"/out? || fail "no word of it: $(cat "$T"/out?)"
 echo "resets: $cuts, healed $(counted net_healed), slices sent again $(counted net_resent), dropped $(counted net_dropped)"
 
-# Everything is lost for less than the time-out.
+# Everything is lost for less than the time-out; it is sent again once a second at least.
 start_hosts 2 disorder --iters $((1500 / SLOW)) --colls 4 --seed "$SEED"
 data_port
 net_cut 1
 sleep 4
+if python3 -c 'import socket; socket.socket().setsockopt(socket.IPPROTO_TCP, 44, 1000)' 2>/dev/null; then
+	ms=$(on "$at" ss -tinH state established "sport = :$port" | grep -o ' rto:[0-9]*' | cut -d: -f2 | sort -n | tail -n 1)
+	[ "${ms:-0}" -le 1000 ] || fail "a cut link is tried every $ms ms: $(on "$at" ss -tin "sport = :$port")"
+else
+	echo "this kernel does not let programs choose how often TCP tries again: not looked at"
+fi
 net_heal 1
 end_hosts || fail "after a cut of 4 s: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 
