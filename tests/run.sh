@@ -4,11 +4,9 @@
 #   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [FILTER...]
 #
 # N tests run at a time (three for each processor, 12 at most). FILTER: a part of "area/t_name"; several are alternatives. A test
-# passes with status 0, is
-# skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out (--timeout, or
-# "# Limit: N s" in the head of its script where that is more) is a failure:
-# the test's traces are kept and our own checker says what it sees in them. tests/bench, tests/fuzz are
-# not run here; tests/gpu only with --gpu; tests/docs only by a filter: `make lint` does.
+# passes with status 0, is skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out
+# (--timeout, or "# Limit: N s" in the head of its script where that is more) is a failure: the test's traces are kept
+# and our own checker says what it sees in them. tests/bench, tests/fuzz are not run here; tests/gpu only with --gpu; tests/docs only by a filter: `make lint` does.
 #
 # A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
 # folder of its own), DFSHIM_TRACE (a folder below T), SLOW (1; in a sanitizer's build the factor by which
@@ -113,9 +111,8 @@ fi
 
 # -- all ------------------------------------------------------------------------------------------------
 # Tests wait two thirds of their time for what they test, so three keep a processor busy.
-jobs=$((3 * $(nproc))) limit=120 list="" gpu="" json=""
+jobs=$(nproc) && jobs=$((jobs < 4 ? 3 * jobs : 12)) limit=120 list="" gpu="" json=""
 filters=()
-[ $jobs -le 12 ] || jobs=12
 case $B in
 */thread | */address)
 	limit=600

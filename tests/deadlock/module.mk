@@ -19,7 +19,7 @@ $(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval: $(call
 $(B)/tests/deadlock/generator/random: $(call deadlock_obj,$(addprefix generator/,random_make random_run random_judge causes))
 $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,evaluation/eval_jobs evaluation/eval_label)
 
-# More random programs than the check has, from a new seed, after the main job of tests/stress.sh.
+# More random programs than the check has, from a new seed, before the main job of tests/stress.sh.
 .PHONY: stress-programs
 PROGRAMS ?= 20000
 stress: stress-programs

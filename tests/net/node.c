@@ -5,7 +5,8 @@
  *
  * Ranks FIRST to FIRST + COUNT - 1 of NRANKS, a thread each. The id is in FILE, which rank 0 writes; with NCCL_COMM_ID there is
  * none. MODE: die (after the first gather, without a word), stay (waits for the death of others), stop (stops itself
- * and is continued from outside), hold (goes on when there is FILE.go). The last line is "ok", or "failed: reason". Exit status 0 or 1.
+ * and is continued from outside), hold (goes on when there is FILE.go). The last line is "ok", or "failed: reason".
+ * Exit status 0 or 1.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +26,7 @@
 
 static unsigned char ids[1][128];
 static const char *mode = "";
-static char go[512];
+static char go[512]; /* FILE.go */
 static int first, nranks, result[RANKS_MAX];
 
 static void get_id(const char *file)

@@ -23,7 +23,7 @@ until over; do
 	[ "$how" != thread ] || DFSHIM_TIMEOUT_ACTION=abort
 	trace=()
 	[ "$traced" = 0 ] || trace=(--trace "$T/run/trace")
-	what="$how of process $SURVIVOR_PROC of $procs after $SURVIVOR_US us, $((procs * each)) ranks ${trace[*]-}"
+	what="$how of process $SURVIVOR_PROC of $procs after $SURVIVOR_US us, $((procs * each)) ranks${trace:+, with traces}"
 	apart "$B/dfshim" run --host --grace 40 -n "$procs" "${trace[@]}" -- "$B/clients/survivor" --ranks $((procs * each)) \
 		--seed "$runs" --timeout 40
 	rc=$?

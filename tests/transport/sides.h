@@ -1,6 +1,6 @@
 /*
  * Two sides of a connector: two ranks in threads or processes that play one scenario, with the stand-in for a driver
- * where the transport keeps data on devices.
+ * where the transport keeps data on devices. For t_conform.c and t_late.c.
  */
 #ifndef TESTS_TRANSPORT_SIDES_H
 #define TESTS_TRANSPORT_SIDES_H

@@ -93,6 +93,12 @@ struct df_node {
 	uint32_t thread; /* THREAD: tid */
 };
 
+/* Its ref is an operation. */
+static inline int df_node_is_op(const struct df_node *n)
+{
+	return n->kind == DF_N_START || n->kind == DF_N_DONE;
+}
+
 struct df_edge {
 	uint32_t from, to;
 	uint8_t kind; /* enum df_edge_kind */

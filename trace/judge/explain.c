@@ -31,7 +31,7 @@ void df_line_path(struct df_check_result *r, struct df_line *b)
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		const struct df_node *n = &r->g.nodes[r->steps[i].from];
 
-		if (n->kind == DF_N_DONE || n->kind == DF_N_START)
+		if (df_node_is_op(n))
 			df_say_rank(r->set, &r->set->ops[n->ref], name, sizeof(name));
 		else if (n->kind == DF_N_THREAD || n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
 			df_line_host(r, n, name, sizeof(name));

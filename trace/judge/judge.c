@@ -377,7 +377,7 @@ static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size
 		const struct df_edge *e = &g->edges[edges[i]];
 		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
 
-		if (e->kind == DF_E_QUEUE && from->kind <= DF_N_DONE && to->kind <= DF_N_DONE &&
+		if (e->kind == DF_E_QUEUE && df_node_is_op(from) && df_node_is_op(to) &&
 		    g->set->ops[from->ref].l.thread != g->set->ops[to->ref].l.thread)
 			return 1;
 	}

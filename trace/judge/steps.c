@@ -47,9 +47,9 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 	char a[96], b[96], ra[48], rb[48], st[32], st2[32], buf[512];
 	const struct df_uop *ua = NULL, *ub = NULL;
 
-	if (from->kind == DF_N_START || from->kind == DF_N_DONE)
+	if (df_node_is_op(from))
 		ua = &set->ops[from->ref];
-	if (to->kind == DF_N_START || to->kind == DF_N_DONE)
+	if (df_node_is_op(to))
 		ub = &set->ops[to->ref];
 	if (ua) {
 		df_say_op(set, ua, a, sizeof(a));
@@ -198,7 +198,7 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 		const struct df_edge *e = &g->edges[edges[(begin + i) % nr]];
 		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
 
-		if (from->kind == DF_N_START || from->kind == DF_N_DONE)
+		if (df_node_is_op(from))
 			if (involve(r, from->ref, &cap))
 				return -ENOMEM;
 		if (!s) {

@@ -24,7 +24,7 @@ static void tune(int fd)
 {
 	int one = 1, ms = (int)DF_MIN(df_env()->net_timeout_ms, 3600000) / 3;
 	/* So soon it is seen that a link is whole again that was cut for long; Linux's intervals grow to two minutes. */
-	int again = 1000;
+	int rto_max_ms = 1000;
 	int idle = DF_MIN(DF_MAX(ms / 2000, 1), 10), interval = DF_MAX(idle / 3, 1), count = 3;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -33,7 +33,7 @@ static void tune(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
-	setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &again, sizeof(again));
+	setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &rto_max_ms, sizeof(rto_max_ms));
 }
 
 struct stream *df_tcp_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state)
