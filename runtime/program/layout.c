@@ -72,10 +72,8 @@ int df_layout_create(int nranks, const uint64_t *node, struct df_layout **out)
 		l->most_ranks = DF_MAX(l->most_ranks, size);
 		l->equal &= v == l->nodes || size == like;
 	}
-	for (int r = 0; r < nranks; r++) {
+	for (int r = 0; r < nranks; r++)
 		l->order[l->first[l->node[r]] + l->local[r]] = r;
-		l->borders += l->node[r] != l->node[(r + 1) % nranks];
-	}
 	choose_lanes(l);
 	*out = l;
 	return 0;

@@ -16,7 +16,6 @@ struct df_layout {
 	int nranks, nodes;
 	int rows;		    /* the ranks of each node have numbers in a row */
 	int equal;		    /* all nodes have the same size */
-	int borders;		    /* ranks whose next one (around) is on another node */
 	int most_ranks;		    /* of a node */
 	uint32_t lanes, most_lanes; /* all; the most that one rank owns */
 	uint64_t hash;

@@ -148,6 +148,37 @@ START_TEST(t_nodes)
 }
 END_TEST
 
+/* How many connections of a program lead from one node to another. */
+static int crossings(const struct df_prog_req *q, struct df_program *const *p)
+{
+	int nr = 0;
+
+	for (int r = 0; r < q->nranks; r++)
+		for (uint32_t b = 0; b < p[r]->nr_blocks; b++) {
+			const struct df_prog_block *pb = df_prog_block(p[r], b);
+
+			for (uint32_t i = 0; i < pb->nr_send; i++)
+				nr += q->layout->node[r] !=
+				      q->layout->node[df_prog_conn(p[r], pb->first_send + i)->peer];
+		}
+	return nr;
+}
+
+/* Rings and chains cross the border of each node once a round, whatever the ranks' numbers. */
+static void in_order(struct df_prog_req q)
+{
+	int chain = q.kind == DF_COLL_BROADCAST || q.kind == DF_COLL_REDUCE;
+
+	q.count = 1000;
+	q.max_blocks = 1;
+	for (q.root = 0; q.root < (chain ? q.nranks : 1); q.root++) {
+		struct df_program **p = build(q);
+
+		ck_assert_int_eq(crossings(&q, p), q.layout->nodes - chain);
+		df_programs_free(p, q.nranks);
+	}
+}
+
 /* Any layout: nodes of any size, their ranks in any order, as few and as many as there may be. */
 START_TEST(t_layouts)
 {
@@ -155,8 +186,7 @@ START_TEST(t_layouts)
 					   "01111111",	  "0101010",
 					   "00000111111", "010",
 					   "0112220",	  "01234566"};
-	struct df_prog_req q = {
-		.kind = (enum df_coll_kind)_i, .elem_bytes = 4, .algo = DF_ALGO_HIER};
+	struct df_prog_req q = {.kind = (enum df_coll_kind)_i, .elem_bytes = 4};
 	struct df_rng rng;
 
 	df_rng_init(&rng, seed + 200 + (uint64_t)_i);
@@ -173,8 +203,14 @@ START_TEST(t_layouts)
 		q.layout = l;
 		q.nodes = l->nodes;
 		ck_assert_int_eq(df_algo_has(&q, DF_ALGO_HIER), l->nodes > 1);
+		q.algo = DF_ALGO_HIER;
 		if (l->nodes > 1)
 			all_sizes(q, 2, &rng);
+		q.algo = DF_ALGO_RING;
+		if (l->nodes > 1 && df_algo_has(&q, q.algo)) {
+			all_sizes(q, 2, &rng);
+			in_order(q);
+		}
 		df_layout_free(l);
 	}
 }

@@ -207,7 +207,7 @@ static uint64_t choice_hash(const struct df_prog_req *q, const struct df_choice 
 			   : 0;
 
 	h = df_hash_u64(h, (uint64_t)q->nranks << 32 | (uint32_t)root);
-	if (c->algo == DF_ALGO_HIER)
+	if (c->algo == DF_ALGO_HIER || (c->algo == DF_ALGO_RING && q->nodes > 1))
 		h = df_hash_u64(h, q->layout ? q->layout->hash : (uint64_t)q->nodes);
 	h = df_hash_u64(h, (uint64_t)c->algo << 32 | (uint32_t)c->one_step << 1 | (uint32_t)split);
 	return df_hash_u64(h, (uint64_t)c->nb << 32 | c->chunks);

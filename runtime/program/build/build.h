@@ -28,7 +28,7 @@ struct df_choice {
 
 struct df_emit {
 	struct df_prank *r;
-	const struct df_layout *layout; /* HIER */
+	const struct df_layout *layout; /* NULL: one node, or none is known */
 	int n, rank, root;
 	uint32_t nb;	/* chunks of one part */
 	uint32_t block; /* where the next instruction goes */

@@ -9,6 +9,15 @@ static int mod(const struct df_emit *e, int k)
 	return (k % e->n + e->n) % e->n;
 }
 
+/* Rings go through one node after the other: the rank that is `k` places behind the own one in them. */
+static int ring(const struct df_emit *e, int k)
+{
+	const struct df_layout *l = e->layout;
+
+	return l ? l->order[mod(e, l->first[l->node[e->rank]] + l->local[e->rank] + k)]
+		 : mod(e, e->rank + k);
+}
+
 /* Chunk of rank k's share in part p: parts are contiguous, so that a part is one range of the buffer. */
 static uint32_t share(const struct df_emit *e, uint32_t part, int k)
 {
@@ -24,16 +33,16 @@ static uint32_t cell(const struct df_emit *e, uint32_t part, int k)
 /* Reduce-scatter around the ring, then all-gather: 2(n-1) hops, fused into 2n-1 instructions. */
 void df_build_ar_ring(struct df_emit *e, uint32_t part)
 {
-	int n = e->n, r = e->rank, next = mod(e, r + 1), prev = mod(e, r - 1);
+	int n = e->n, r = e->rank, next = ring(e, 1), prev = ring(e, -1);
 
-	df_emit_send(e, next, DF_AT_IN(share(e, part, r - 1)));
+	df_emit_send(e, next, DF_AT_IN(share(e, part, prev)));
 	for (int k = 2; k < n; k++)
-		df_emit_rrs(e, prev, DF_AT_IN(share(e, part, r - k)), next, 0);
+		df_emit_rrs(e, prev, DF_AT_IN(share(e, part, ring(e, -k))), next, 0);
 	df_emit_rrcs(e, prev, DF_AT_IN(share(e, part, r)), DF_AT_OUT(share(e, part, r)), next,
 		     DF_INST_FINAL);
 	for (int k = 1; k < n - 1; k++)
-		df_emit_rcs(e, prev, DF_AT_OUT(share(e, part, r - k)), next);
-	df_emit_recv(e, prev, DF_AT_OUT(share(e, part, r + 1)));
+		df_emit_rcs(e, prev, DF_AT_OUT(share(e, part, ring(e, -k))), next);
+	df_emit_recv(e, prev, DF_AT_OUT(share(e, part, next)));
 }
 
 /*
@@ -132,13 +141,13 @@ void df_build_ar_tree(struct df_emit *e, uint32_t part, int tree, int split)
 
 void df_build_ag_ring(struct df_emit *e, uint32_t part)
 {
-	int n = e->n, r = e->rank, next = mod(e, r + 1), prev = mod(e, r - 1);
+	int n = e->n, next = ring(e, 1), prev = ring(e, -1);
 
 	df_emit_send(e, next, DF_AT_IN(part));
-	df_emit_copy(e, DF_AT_IN(part), DF_AT_OUT(cell(e, part, r)), 0);
+	df_emit_copy(e, DF_AT_IN(part), DF_AT_OUT(cell(e, part, e->rank)), 0);
 	for (int k = 1; k < n - 1; k++)
-		df_emit_rcs(e, prev, DF_AT_OUT(cell(e, part, r - k)), next);
-	df_emit_recv(e, prev, DF_AT_OUT(cell(e, part, r + 1)));
+		df_emit_rcs(e, prev, DF_AT_OUT(cell(e, part, ring(e, -k))), next);
+	df_emit_recv(e, prev, DF_AT_OUT(cell(e, part, next)));
 }
 
 void df_build_ag_allpairs(struct df_emit *e, uint32_t part)
@@ -152,12 +161,12 @@ void df_build_ag_allpairs(struct df_emit *e, uint32_t part)
 
 void df_build_rs_ring(struct df_emit *e, uint32_t part)
 {
-	int n = e->n, r = e->rank, next = mod(e, r + 1), prev = mod(e, r - 1);
+	int n = e->n, next = ring(e, 1), prev = ring(e, -1);
 
-	df_emit_send(e, next, DF_AT_IN(cell(e, part, r - 1)));
+	df_emit_send(e, next, DF_AT_IN(cell(e, part, prev)));
 	for (int k = 2; k < n; k++)
-		df_emit_rrs(e, prev, DF_AT_IN(cell(e, part, r - k)), next, 0);
-	df_emit_rrc(e, prev, DF_AT_IN(cell(e, part, r)), DF_AT_OUT(part), DF_INST_FINAL);
+		df_emit_rrs(e, prev, DF_AT_IN(cell(e, part, ring(e, -k))), next, 0);
+	df_emit_rrc(e, prev, DF_AT_IN(cell(e, part, e->rank)), DF_AT_OUT(part), DF_INST_FINAL);
 }
 
 /* Sends all come first: in place, OUT lies inside IN, but only over this rank's own cell. */

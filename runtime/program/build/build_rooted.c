@@ -14,10 +14,39 @@ static int real(const struct df_emit *e, int v)
 	return (v + e->root) % e->n;
 }
 
-/* Root r, r+1, r+2, ...: one pipeline. */
+/* A chain goes from the root through the other ranks of its node, then through one node after the other. */
+static int chain(const struct df_emit *e, int v)
+{
+	const struct df_layout *l = e->layout;
+	int first, size;
+
+	v %= e->n;
+	if (!l)
+		return real(e, v);
+	first = l->first[l->node[e->root]];
+	size = df_layout_size(l, l->node[e->root]);
+	return v < size ? l->order[first + (l->local[e->root] + v) % size]
+			: l->order[(first + v) % e->n];
+}
+
+/* The own place in it. */
+static int chained(const struct df_emit *e)
+{
+	const struct df_layout *l = e->layout;
+	int node, size;
+
+	if (!l)
+		return virt(e);
+	node = l->node[e->root];
+	size = df_layout_size(l, node);
+	if (l->node[e->rank] == node)
+		return (l->local[e->rank] - l->local[e->root] + size) % size;
+	return (l->first[l->node[e->rank]] + l->local[e->rank] - l->first[node] + e->n) % e->n;
+}
+
 void df_build_bcast_chain(struct df_emit *e, uint32_t part)
 {
-	int v = virt(e), next = real(e, v + 1), prev = real(e, v - 1 + e->n);
+	int v = chained(e), next = chain(e, v + 1), prev = chain(e, v - 1 + e->n);
 
 	if (v == 0) {
 		df_emit_send(e, next, DF_AT_IN(part));
@@ -60,7 +89,7 @@ void df_build_bcast_direct(struct df_emit *e, uint32_t part)
 
 void df_build_reduce_chain(struct df_emit *e, uint32_t part)
 {
-	int v = virt(e), from = real(e, v + 1), to = real(e, v - 1 + e->n);
+	int v = chained(e), from = chain(e, v + 1), to = chain(e, v - 1 + e->n);
 
 	if (v == 0)
 		df_emit_rrc(e, from, DF_AT_IN(part), DF_AT_OUT(part), DF_INST_FINAL);

@@ -122,11 +122,9 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 
 	switch (algo) {
 	case DF_ALGO_RING:
-		/* Around once, or twice: over each border as often. */
+		/* Around once, or twice: over each border as often; a chain ends before the last one. */
 		all = (reduced ? 2 : 1) * (n - 1);
-		far = nodes > 1 ? DF_MIN(all, (reduced ? 2 : 1) *
-						      (q->layout ? q->layout->borders : nodes))
-				: 0;
+		far = nodes > 1 ? DF_MIN(all, (reduced ? 2 : 1) * (nodes - rooted)) : 0;
 		return (struct hops){all - far, far, rooted ? n - 1 : 0, 1};
 	case DF_ALGO_TREE:
 		all = (reduced ? 2 : 1) * depth;
