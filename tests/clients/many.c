@@ -116,7 +116,7 @@ static int steady(struct client_rank *me, cudaStream_t s, float *buf, many_step_
 
 	for (i = 0; i < amount; i++) {
 		if (i == amount / 3 && !me->index) {
-			fds = client_count("/proc/self/fd");
+			fds = client_descriptors();
 			threads = client_count("/proc/self/task");
 			kb = resident_kb();
 		}
@@ -125,7 +125,7 @@ static int steady(struct client_rank *me, cudaStream_t s, float *buf, many_step_
 	}
 	if (me->index)
 		return 0;
-	now_fds = client_count("/proc/self/fd");
+	now_fds = client_descriptors();
 	now_threads = client_count("/proc/self/task");
 	now_kb = resident_kb();
 	printf("many: %d %s: descriptors %d -> %d, threads %d -> %d, resident %ld -> %ld KiB\n",

@@ -223,7 +223,7 @@ static int nothing_left(void)
 	int fds, threads;
 
 	do {
-		fds = client_count("/proc/self/fd");
+		fds = client_descriptors();
 		threads = client_count("/proc/self/task");
 		/* Processes keep their link to one another, whichever communicator it was for. */
 		if (fds < plan.fds + client_job.nr_procs && threads <= plan.threads)
@@ -278,7 +278,7 @@ static int run(struct client_rank *me)
 	if (client_barrier_wait(&client_ranks_barrier))
 		return -1;
 	if (!me->index) {
-		plan.fds = client_count("/proc/self/fd");
+		plan.fds = client_descriptors();
 		plan.threads = client_count("/proc/self/task");
 		if (plan.here)
 			pthread_create(&thread, NULL, happen, NULL);
