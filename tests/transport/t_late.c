@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -18,7 +19,7 @@
  * A thread that gets no processor, here of the network transport: before it says hello or answers one, or when it has said both
  * and waits for descriptors. Atomic.
  */
-static unsigned int before_hello_ms, asleep_ms, hellos;
+static unsigned int before_hello_ms, asleep_ms, hellos, looks;
 
 ssize_t send(int fd, const void *at, size_t n, int flags)
 {
@@ -38,13 +39,19 @@ int ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigs
 	return (int)syscall(SYS_ppoll, v, n, timeout ? &left : NULL, mask, sizeof(*mask));
 }
 
+int epoll_wait(int fd, struct epoll_event *e, int n, int timeout_ms)
+{
+	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
+	return (int)syscall(SYS_epoll_pwait, fd, e, n, timeout_ms, NULL, 0);
+}
+
 static int connects(const struct df_member *peer)
 {
 	return self.proc < peer->proc;
 }
 
-/* A connector of theirs. That side does not look for it that connects, or it would help its network's thread. */
-static void meet(struct world *w, const struct df_member *peer)
+/* A connector of theirs, at step `at`. That side does not look for it that connects, or it would help its network's thread. */
+static void meet(struct world *w, const struct df_member *peer, int at)
 {
 	struct df_net_counts n;
 	struct df_conn *c;
@@ -58,7 +65,7 @@ static void meet(struct world *w, const struct df_member *peer)
 	} else {
 		ck_assert_int_eq(make(w->tl, p, 7, 2, 64, 0, &c, &k), 0);
 	}
-	step(w, 2);
+	step(w, at);
 	df_net_counts(&n);
 	ck_assert_uint_eq(n.faults, 0);
 	ck_assert_uint_eq(n.lost, 0);
@@ -75,7 +82,7 @@ static int late(struct world *w, int side, const struct df_member *peer)
 	(void)side;
 	if (connects(peer))
 		before_hello_ms = 6000;
-	meet(w, peer);
+	meet(w, peer, 2);
 	/* A stream for small frames, one for slices. */
 	if (connects(peer))
 		ck_assert_uint_eq(__atomic_load_n(&hellos, __ATOMIC_RELAXED), 2);
@@ -96,7 +103,7 @@ static int away(struct world *w, int side, const struct df_member *peer)
 		asleep_ms = 3 * (unsigned int)TIMEOUT_MS / 2;
 	else
 		before_hello_ms = 500;
-	meet(w, peer);
+	meet(w, peer, 2);
 	ck_assert_uint_eq(__atomic_load_n(&asleep_ms, __ATOMIC_RELAXED), 0);
 	return 0;
 }
@@ -108,13 +115,13 @@ START_TEST(t_away)
 END_TEST
 
 /* So many connections to the other side, on which nothing is said. */
-static void crowd(const struct df_member *peer, int fd[CROWD])
+static void crowd(const struct df_member *peer, int fd[CROWD], int n)
 {
 	union df_sockaddr to;
 	int i;
 
 	ck_assert_int_eq(df_addr_parse(peer->net, &to, 1), 0);
-	for (i = 0; i < CROWD; i++) {
+	for (i = 0; i < n; i++) {
 		fd[i] = socket(to.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		ck_assert_int_ge(fd[i], 0);
 		ck_assert_int_eq(connect(fd[i], &to.sa, df_addr_len(&to)), 0);
@@ -136,9 +143,9 @@ static int behind(struct world *w, const struct df_member *peer, int most)
 	int fd[CROWD], i;
 
 	if (connects(peer))
-		crowd(peer, fd);
+		crowd(peer, fd, CROWD);
 	step(w, 1);
-	meet(w, peer);
+	meet(w, peer, 2);
 	if (!connects(peer))
 		return 0;
 	ck_assert_int_le(nr_kept(fd), most);
@@ -177,6 +184,51 @@ START_TEST(t_files)
 }
 END_TEST
 
+/*
+ * None of the listening side's own connections either is there to be dropped: who wants in waits until there is a
+ * descriptor, and the thread that would take it looks meanwhile.
+ */
+static int full(struct world *w, int side, const struct df_member *peer)
+{
+	struct rlimit r = {FILES, FILES};
+	int fd[CROWD], own[FILES], nr = 0;
+	unsigned int before;
+	struct df_peer *p;
+
+	(void)side;
+	if (connects(peer)) {
+		step(w, 1);
+		crowd(peer, fd, 1);
+		step(w, 2);
+		step(w, 3);
+		meet(w, peer, 4);
+		close(fd[0]);
+		return 0;
+	}
+	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
+	while ((own[nr] = dup(0)) >= 0)
+		nr++;
+	ck_assert_int_eq(errno, EMFILE);
+	step(w, 1);
+	step(w, 2);
+	before = __atomic_load_n(&looks, __ATOMIC_RELAXED);
+	usleep(1000000);
+	ck_assert_uint_le(__atomic_load_n(&looks, __ATOMIC_RELAXED) - before, 100);
+	while (nr)
+		close(own[--nr]);
+	step(w, 3);
+	meet(w, peer, 4);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_full)
+{
+	play(full);
+}
+END_TEST
+
 static void choose(void)
 {
 	unsigned i;
@@ -193,5 +245,5 @@ int main(void)
 	snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
 	setenv("DFSHIM_NET_TIMEOUT_MS", text, 1);
 	return DF_TESTS("connections whose first words come late", {.before = choose}, {t_late},
-			{t_away}, {t_strangers}, {t_files});
+			{t_away}, {t_strangers}, {t_files}, {t_full});
 }

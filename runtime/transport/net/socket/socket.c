@@ -413,6 +413,10 @@ static int drop_oldest(struct df_net_ep *ep)
 	return 1;
 }
 
+/*
+ * The listener says once that somebody has come, not for as long as one waits: without a descriptor for it this thread
+ * would do nothing else.
+ */
 static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
 {
 	struct sessions *m = df_sessions(ep);
@@ -426,26 +430,33 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 		memset(&from, 0, sizeof(from));
 		len = sizeof(from.storage);
 		fd = accept4(m->listen_fd, &from.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0 && errno != EMFILE && errno != ENFILE)
-			return;
-		if (fd < 0 && drop_oldest(ep))
-			continue;
-		if (fd < 0) {
-			df_warn_once("this process has no file descriptor left: connections of "
-				     "other nodes are not taken");
+		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			m->accept_at = 0;
 			return;
 		}
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+			if (drop_oldest(ep))
+				continue;
+			df_warn_once("this process has no file descriptor left: connections of "
+				     "other nodes wait until it has");
+			m->accept_at = df_now_ns() + AGAIN_MAX;
+			return;
+		}
+		/* What else can happen is that one connection's end; the next may be in order. */
+		if (fd < 0)
+			continue;
 		if (m->nr_strangers >= STRANGERS)
 			drop_oldest(ep);
 		s = df_tcp_new(ep, NULL, fd, STRANGER);
 		if (!s) {
 			close(fd);
-			return;
+			continue;
 		}
 		df_addr_format(&from, s->who, sizeof(s->who));
 		df_list_add_tail(&m->strangers, &s->node);
 		m->nr_strangers++;
 	}
+	m->accept_at = df_now_ns() + AGAIN_MIN;
 }
 
 /* ---- connecting -------------------------------------------------------------------------------------------- */
@@ -583,7 +594,7 @@ int df_session_listen(struct df_net_ep *ep)
 int df_session_start(struct df_net_ep *ep)
 {
 	struct sessions *m = df_sessions(ep);
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->listener};
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.ptr = &m->listener};
 	int epoll_fd, event_fd, ret;
 
 	if (m->epoll_fd >= 0)
@@ -652,8 +663,11 @@ static int waits_there(const struct session *p)
 
 static void timers(struct df_net_ep *ep, uint64_t now)
 {
+	const struct sessions *m = df_sessions(ep);
 	struct df_net_link *l;
 
+	if (m->accept_at && m->accept_at <= now)
+		accept_all(ep, NULL, 0);
 	for (l = df_net_links(ep); l; l = l->next) {
 		struct session *p = df_session(l);
 
@@ -671,7 +685,7 @@ static void timers(struct df_net_ep *ep, uint64_t now)
 
 uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now)
 {
-	uint64_t until = UINT64_MAX;
+	uint64_t until = df_sessions(ep)->accept_at ?: UINT64_MAX;
 	const struct session *p;
 	struct df_net_link *l;
 

@@ -81,6 +81,8 @@ struct sessions {
 	int epoll_fd, event_fd, listen_fd;
 	struct df_list strangers, shut;
 	uint32_t nr_strangers;
+	uint64_t
+		accept_at; /* some wait in the listener's queue, which says nothing more of them; 0: none */
 	union df_sockaddr local;
 	char iface[IF_NAMESIZE]; /* that has this address */
 	struct df_net_source listener;
