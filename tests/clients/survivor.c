@@ -107,8 +107,8 @@ static int gone(ncclResult_t r, const char *what)
 			return gone(r_, #call);                                                    \
 	} while (0)
 
-/* 0: all streams have run; 1: a communicator has ended. */
-static int wait_all(struct work *w)
+/* Of the first n: 0: all streams have run; 1: a communicator has ended. */
+static int wait_all(struct work *w, int n)
 {
 	struct timespec pause = {0, 20000};
 	ncclResult_t state;
@@ -116,14 +116,14 @@ static int wait_all(struct work *w)
 	for (;;) {
 		int busy = 0, i;
 
-		for (i = 0; i < NR_COMMS; i++) {
+		for (i = 0; i < n; i++) {
 			cudaError_t e = cudaStreamQuery(w->streams[i]);
 
 			if (e != cudaErrorNotReady)
 				CUDA(e);
 			busy += e == cudaErrorNotReady;
 		}
-		for (i = 0; i < NR_COMMS; i++) {
+		for (i = 0; i < n; i++) {
 			NCCL(ncclCommGetAsyncError(w->comms[i], &state));
 			if (state != ncclSuccess)
 				return gone(state, "ncclCommGetAsyncError");
@@ -156,7 +156,7 @@ static int one_round(struct work *w)
 		MAY_END(ncclAllReduce(w->bufs[i], w->bufs[i], count[i], ncclFloat, ncclSum,
 				      w->comms[i], w->streams[i]));
 	}
-	err = wait_all(w);
+	err = wait_all(w, NR_COMMS);
 	if (err)
 		return err;
 	for (i = 0; i < NR_COMMS; i++) {
@@ -251,6 +251,20 @@ static int rounds(struct work *w)
 	return err;
 }
 
+/*
+ * What stays of the library when no communicator is there. Who is through may have ended its process already while another
+ * one waits for the last of it.
+ */
+static int first(struct work *w)
+{
+	struct client_rank *me = w->me;
+
+	MAY_END(ncclCommInitRank(&w->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	MAY_END(ncclAllReduce(w->bufs[0], w->bufs[0], 1, ncclFloat, ncclSum, w->comms[0],
+			      w->streams[0]));
+	return wait_all(w, 1);
+}
+
 static int run(struct client_rank *me)
 {
 	struct work w = {.me = me,
@@ -267,14 +281,11 @@ static int run(struct client_rank *me)
 		CUDA(cudaStreamCreateWithFlags(&w.streams[i], cudaStreamNonBlocking));
 		CUDA(cudaMalloc((void **)&w.bufs[i], MAX_COUNT * sizeof(float)));
 	}
-	/* What stays of the library when no communicator is there. The others may be ahead of the slowest. */
-	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
-	NCCL(ncclAllReduce(w.bufs[0], w.bufs[0], 1, ncclFloat, ncclSum, me->comms[0],
-			   w.streams[0]));
-	if (client_wait(w.streams[0], me->comms, 1))
+	err = first(&w);
+	if (err < 0 || (err && all_ended(&w)))
 		return -1;
-	NCCL(ncclCommDestroy(me->comms[0]));
-	me->comms[0] = NULL;
+	NCCL(err ? ncclCommAbort(w.comms[0]) : ncclCommDestroy(w.comms[0]));
+	w.comms[0] = NULL;
 	if (client_barrier_wait(&client_ranks_barrier))
 		return -1;
 	if (!me->index) {
@@ -283,7 +294,8 @@ static int run(struct client_rank *me)
 		if (plan.here)
 			pthread_create(&thread, NULL, happen, NULL);
 	}
-	err = rounds(&w);
+	if (!err)
+		err = rounds(&w);
 	if (err < 0 || (err && all_ended(&w)))
 		return -1;
 	for (i = NR_COMMS - 1; i >= 0; i--) {
