@@ -19,6 +19,7 @@
 #include "runtime/coll/calibrate.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
+#include "runtime/coll/far.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
@@ -116,9 +117,12 @@ static int look_at_nodes(struct df_comm *comm)
 	return 0;
 }
 
-/* The member table is there: checks it and opens the communicator for operations. */
-static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
-		 const struct df_cal *rows)
+/*
+ * The member table is there: what all ranks come to alike. rows: as for df_cal_members(). parent: whose nodes these are, and
+ * how fast they are joined; NULL: that is found out, together.
+ */
+static int agree(struct df_comm *comm, int nranks, int rank, const struct df_cal *rows,
+		 const struct df_comm *parent)
 {
 	struct df_dev *dev = comm->dev;
 	int i;
@@ -137,6 +141,20 @@ static int ready(struct df_comm *comm, int nranks, int rank, uint64_t parent,
 	if (!comm->conn.peers || !comm->conn.tls || df_cal_members(comm, rows) ||
 	    look_at_nodes(comm))
 		return -ENOMEM;
+	if (!parent)
+		return df_far_members(comm);
+	comm->choice.cost.far_ns = parent->choice.cost.far_ns;
+	comm->choice.cost.far_inst_ns = parent->choice.cost.far_inst_ns;
+	comm->choice.cost.far_byte_ns = parent->choice.cost.far_byte_ns;
+	return 0;
+}
+
+/* All is known: opens the communicator for operations. */
+static int ready(struct df_comm *comm, uint64_t parent)
+{
+	int i, nranks = comm->nranks, rank = comm->rank;
+	struct df_dev *dev = comm->dev;
+
 	comm->conn.far = df_refs_far(comm);
 	note_neighbours(comm);
 	comm->trace =
@@ -243,11 +261,13 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		ret = meet_unable(comm, nranks, rank);
 	if (!ret)
 		ret = df_backend->meet(comm->ctl, nranks, rank, &comm->stop);
+	if (!ret)
+		ret = agree(comm, nranks, rank, NULL, NULL);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, ret > 0 ? 0 : (uint64_t)-ret);
 	if (ret > 0)
 		return ret;
 	if (!ret)
-		ret = ready(comm, nranks, rank, 0, NULL);
+		ret = ready(comm, 0);
 	return ret ? fail(comm, ret) : 0;
 }
 
@@ -257,7 +277,7 @@ struct split_row {
 	struct df_cal cal;
 };
 
-/* avoid: of all new ranks; rows: of the new ranks, or NULL for those of the parent. */
+/* avoid: of all new ranks; rows: of the new ranks, or NULL for what their parent knows: nobody waits for others then. */
 static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, const int *ranks,
 		  int nr, uint32_t avoid, const struct df_cal *rows)
 {
@@ -277,7 +297,8 @@ static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, c
 	ret = df_ctl_derive(parent->ctl, hash, ranks, nr, me, avoid, &comm->ctl);
 	if (ret)
 		return ret;
-	return ready(comm, nr, me, parent->hash, rows);
+	ret = agree(comm, nr, me, rows, rows ? NULL : parent);
+	return ret ? ret : ready(comm, parent->hash);
 }
 
 int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, int key)
@@ -286,7 +307,7 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 	uint32_t avoid = 0;
 	struct df_cal *rows;
 	int *ranks, i, j, nr = 0, ret;
-	uint64_t call, salt;
+	uint64_t call = 0, salt;
 
 	if (comm)
 		set_state(comm, DF_COMM_JOINING);
@@ -303,7 +324,6 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 	salt = ++parent->splits;
 	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color, 0);
 	ret = df_ctl_allgather(parent->ctl, &mine, sizeof(mine), all, &parent->stop);
-	df_call_exit(call, DF_CALL_COMM_SPLIT, parent->dev->index, (uint64_t)-ret);
 	if (ret || color < 0 || !comm)
 		goto out;
 	for (i = 0; i < parent->nranks; i++) {
@@ -320,6 +340,8 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 	ret = derive(comm, parent, df_hash_u64(df_hash_u64(parent->hash, salt), (uint64_t)color),
 		     ranks, nr, avoid, rows);
 out:
+	if (call)
+		df_call_exit(call, DF_CALL_COMM_SPLIT, parent->dev->index, (uint64_t)-ret);
 	free(rows);
 	free(all);
 	free(ranks);

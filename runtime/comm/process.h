@@ -31,6 +31,7 @@ struct df_rt {
 	uint32_t blocked;	     /* host threads inside a blocking call of ours */
 	struct df_algo_table *algos; /* DFSHIM_ALGO; NULL none */
 	struct df_tuner *tuner;	     /* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
+	int measures_far;	     /* how fast nodes are joined is measured: DFSHIM_NET_SPEED */
 	uint64_t settings;	     /* hash of what all ranks must have alike */
 	uint32_t slots;		     /* of a connector */
 	uint64_t conn_budget;	     /* DFSHIM_CONNECTOR_MB in bytes */

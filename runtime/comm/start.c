@@ -22,6 +22,7 @@
 #include "runtime/base/once.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
+#include "runtime/coll/far.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/comm/stats.h"
@@ -94,6 +95,28 @@ static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df
 	return 0;
 }
 
+/* DFSHIM_NET_SPEED, which comes before what a tuner file says of other nodes. */
+static int net_speed(const struct df_env *env)
+{
+	struct df_cost *c = &df_rt.tuner->cost;
+	int ret = df_far_parse(env->net_speed, c);
+
+	if (ret < 0) {
+		df_warn("DFSHIM_NET_SPEED=%s cannot be used: allowed are auto, default, and "
+			"LATENCY:BANDWIDTH or LATENCY:BANDWIDTH:MESSAGE in us and MB/s, e.g. 20:1000",
+			env->net_speed);
+		if (env->strict) {
+			snprintf(df_rt.reason, sizeof(df_rt.reason),
+				 "DFSHIM_NET_SPEED cannot be used");
+			return ret;
+		}
+	}
+	df_rt.measures_far = ret && !df_rt.tuner->has_cost;
+	df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)df_rt.measures_far);
+	df_rt.settings = df_hash_bytes(&c->far_ns, 3 * sizeof(c->far_ns), df_rt.settings);
+	return 0;
+}
+
 /* Programs and choices that the user brings. What they come to must be the same on all ranks. */
 static int algorithms(const struct df_env *env)
 {
@@ -123,7 +146,7 @@ static int algorithms(const struct df_env *env)
 	if (!ret)
 		ret = nccl_variable(env, DF_NCCL_PROTO, DF_ENV_ROW_nccl_proto, env->nccl_proto);
 	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.tuner->hash);
-	return ret;
+	return ret ? ret : net_speed(env);
 }
 
 /* And in this process: a fork's child has none of our threads, and locks may be held by those that it lacks. */

@@ -31,7 +31,7 @@ timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfho
 	--timeout 40 >out 2>err
 [ $? = 3 ] || fail "three processes: $(cat out err)"
 # Texts.
-for nv in DFSHIM_PRIORITY=nonsense:: DFSHIM_ALGO=/no/such/file DFSHIM_TUNER=/no/such/file DFSHIM_NET=carrier-pigeon \
+for nv in DFSHIM_PRIORITY=nonsense:: DFSHIM_NET_SPEED=20:0 DFSHIM_ALGO=/no/such/file DFSHIM_TUNER=/no/such/file DFSHIM_NET=carrier-pigeon \
 	DFSHIM_STATS=/no/such/folder/x DFSHIM_TRACE=/proc/no DFSHIM_HOST_FAULT=nonsense NCCL_SOCKET_IFNAME=nonsense0 \
 	DFSHIM_RELAESE=x; do
 	job "$nv"

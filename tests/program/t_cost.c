@@ -8,6 +8,7 @@
 
 #include "runtime/base/rng.h"
 #include "runtime/program/build/cost.h"
+#include "runtime/program/layout.h"
 #include "tests/lib/test.h"
 
 START_TEST(t_code)
@@ -72,6 +73,30 @@ START_TEST(t_agree)
 }
 END_TEST
 
+/* The slowest way decides, in whatever order they come; what nobody has measured stays as it is. */
+START_TEST(t_far)
+{
+	struct df_far way[3] = {{0}};
+	struct df_cost c = df_cost_host, again;
+
+	df_far_agree(&c, 3, way);
+	df_far_agree(&c, 0, NULL);
+	ck_assert(!memcmp(&c, &df_cost_host, sizeof(c)));
+	way[0] = (struct df_far){.ns = df_cal_code(5e4), .inst = df_cal_code(900)};
+	way[2] = (struct df_far){.ns = df_cal_code(2e3), .byte = df_cal_code(80)};
+	df_far_agree(&c, 3, way);
+	ck_assert(c.far_ns > 4.8e4 && c.far_ns < 5.2e4);
+	ck_assert(c.far_inst_ns > 860 && c.far_inst_ns < 940);
+	ck_assert(c.far_byte_ns > 77 && c.far_byte_ns < 83);
+	way[1] = way[0];
+	way[0] = way[2];
+	way[2] = (struct df_far){0};
+	again = df_cost_host;
+	df_far_agree(&again, 3, way);
+	ck_assert(!memcmp(&c, &again, sizeof(c)));
+}
+END_TEST
+
 static enum df_algo choose(struct df_prog_req q, const struct df_cost *c)
 {
 	uint32_t blocks = 1, again = 1;
@@ -113,6 +138,102 @@ START_TEST(t_choice)
 }
 END_TEST
 
+/* What a network costs decides which program is used; nothing else has changed. */
+START_TEST(t_network)
+{
+	struct df_prog_req q = {.nranks = 8, .nodes = 2, .elem_bytes = 4, .max_blocks = 1};
+	struct df_cost fast = df_cost_host, slow = df_cost_host, distant = df_cost_host;
+
+	fast.far_ns = 2000;
+	fast.far_inst_ns = 500;
+	fast.far_byte_ns = 0.05;
+	slow.far_byte_ns = 80;
+	distant.far_ns = 1e6;
+	/* Where a byte costs little, few steps and few copies; where it costs much, what crosses the border once. */
+	q.count = 1024;
+	ck_assert_int_eq(choose(q, &fast), DF_ALGO_TREE);
+	ck_assert_int_eq(choose(q, &slow), DF_ALGO_HIER);
+	q.count = 4 << 20;
+	ck_assert_int_eq(choose(q, &fast), DF_ALGO_RING);
+	ck_assert_int_eq(choose(q, &slow), DF_ALGO_HIER);
+	/* Where every hop costs much, one. */
+	q.count = 64;
+	ck_assert_int_eq(choose(q, &distant), DF_ALGO_ALLPAIRS);
+	q.kind = DF_COLL_ALLTOALL;
+	q.count = 256;
+	ck_assert_int_eq(choose(q, &fast), DF_ALGO_ALLPAIRS);
+	ck_assert_int_eq(choose(q, &slow), DF_ALGO_HIER);
+}
+END_TEST
+
+/* The ranks of a node share its links: as much crosses, in whatever shares, and receiving counts like sending. */
+START_TEST(t_shared)
+{
+	struct df_prog_req q = {.nodes = 2, .elem_bytes = 1, .max_blocks = 1, .count = 1 << 24};
+	struct df_cost c = df_cost_host;
+	double one, four;
+
+	c.far_byte_ns = 1e4; /* all else is little */
+	for (int in = 0; in < 2; in++) {
+		/* Every rank of the other node, from the root's or to it. */
+		q.kind = in ? DF_COLL_REDUCE : DF_COLL_BROADCAST;
+		q.nranks = 2;
+		one = df_cost_of(&c, &q, DF_ALGO_ALLPAIRS, 1);
+		q.nranks = 8;
+		four = df_cost_of(&c, &q, DF_ALGO_ALLPAIRS, 1);
+		ck_assert_msg(four > 3.9 * one && four < 4.1 * one, "%g and %g", one, four);
+	}
+	/* Hierarchical: once each way, by one rank or by four. */
+	q.kind = DF_COLL_ALLREDUCE;
+	q.nranks = 2;
+	one = df_cost_of(&c, &q, DF_ALGO_HIER, 1);
+	q.nranks = 8;
+	four = df_cost_of(&c, &q, DF_ALGO_HIER, 1);
+	ck_assert_msg(four > 0.95 * one && four < 1.05 * one, "%g and %g", one, four);
+}
+END_TEST
+
+/* All ranks come to the same, over any layout and at any cost: for each of them it is one function of what they have agreed on. */
+START_TEST(t_alike)
+{
+	struct df_rng rng;
+
+	df_rng_init(&rng, df_test_seed());
+	for (int i = 0; i < 300 / df_test_slow(); i++) {
+		struct df_cost c = df_cost_host;
+		struct df_prog_req q = {.kind = (enum df_coll_kind)df_rng_below(&rng, DF_COLL_SEND),
+					.nranks = 2 + (int)df_rng_below(&rng, 22),
+					.count = 1ull << df_rng_below(&rng, 24),
+					.elem_bytes = 4,
+					.max_blocks = 4};
+		uint64_t node[24], nodes = 1 + df_rng_below(&rng, 4);
+		enum df_algo first = DF_ALGO_AUTO;
+		struct df_layout *l;
+
+		for (int r = 0; r < q.nranks; r++)
+			node[r] = df_rng_below(&rng, nodes);
+		ck_assert_int_eq(df_layout_create(q.nranks, node, &l), 0);
+		q.layout = l;
+		q.nodes = l->nodes;
+		q.root = (int)df_rng_below(&rng, (uint64_t)q.nranks);
+		c.far_ns = (double)(1ull << df_rng_below(&rng, 24));
+		c.far_inst_ns = (double)(1ull << df_rng_below(&rng, 20));
+		c.far_byte_ns = (double)(1ull << df_rng_below(&rng, 20)) / 1024;
+		c.cores = (double)df_rng_below(&rng, 64);
+		for (q.rank = 0; q.rank < q.nranks; q.rank++) {
+			uint32_t blocks = 4;
+			enum df_algo a = df_cost_choose(&c, &q, 0, &blocks, NULL);
+
+			ck_assert(df_algo_has(&q, a));
+			if (!q.rank)
+				first = a;
+			ck_assert_int_eq(a, first);
+		}
+		df_layout_free(l);
+	}
+}
+END_TEST
+
 /* More data never costs less, within one structure; what can't be built has no cost. */
 START_TEST(t_cost)
 {
@@ -138,5 +259,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("cost model", {t_code}, {t_agree}, {t_choice}, {t_cost});
+	return DF_TESTS("cost model", {t_code}, {t_agree}, {t_far}, {t_choice}, {t_network},
+			{t_shared}, {t_alike}, {t_cost});
 }

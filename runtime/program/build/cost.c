@@ -45,7 +45,8 @@ const struct df_cost df_cost_gpu = {
 struct work {
 	double busy;	 /* all blocks */
 	double longest;	 /* one block */
-	double nic;	 /* what it sends to other nodes */
+	double messages; /* that it sends to other nodes */
+	double out, in;	 /* bytes to and from other nodes */
 	double slice_ns; /* one slice through */
 };
 
@@ -87,8 +88,14 @@ static int count(const struct df_cost *c, const struct df_prog_req *req, int ran
 				     2; /* what is in the cache is written once more */
 			if (op->sends &&
 			    node_of(&q, df_prog_conn(p, pb->first_send + in->send_conn)->peer) !=
+				    node_of(&q, rank)) {
+				w->messages += (double)loops;
+				w->out += n;
+			}
+			if (op->recvs &&
+			    node_of(&q, df_prog_conn(p, pb->first_recv + in->recv_conn)->peer) !=
 				    node_of(&q, rank))
-				w->nic += (double)loops * c->far_inst_ns + n * c->far_byte_ns;
+				w->in += n;
 		}
 		w->busy += t;
 		w->longest = DF_MAX(w->longest, t);
@@ -140,13 +147,48 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 	}
 }
 
+/* The k-th rank of a node. */
+static int rank_on(const struct df_prog_req *q, int node, int k)
+{
+	return q->layout ? df_layout_at(q->layout, node, k) : node * (q->nranks / q->nodes) + k;
+}
+
+/*
+ * Bytes between a node and the others, the way on which there are more: its ranks share its links. The node is
+ * the root's, or a largest one; of many ranks some, evenly spaced, stand for all. Negative: it can't be counted.
+ */
+static double crossing(const struct df_cost *c, const struct df_prog_req *q, int rooted)
+{
+	const struct df_layout *l = q->layout;
+	int node = rooted ? node_of(q, q->root) : 0, g, looked;
+	double out = 0, in = 0;
+
+	if (q->nodes < 2 || (!l && q->nranks % q->nodes))
+		return 0;
+	for (int v = 0; l && !rooted && v < l->nodes; v++)
+		if (df_layout_size(l, v) > df_layout_size(l, node))
+			node = v;
+	g = l ? df_layout_size(l, node) : q->nranks / q->nodes;
+	looked = DF_MIN(g, LOOK_AT);
+	for (int i = 0; i < looked; i++) {
+		struct work w;
+
+		if (count(c, q, rank_on(q, node, (int)((int64_t)i * g / looked)), &w))
+			return -1;
+		out += w.out * g / looked;
+		in += w.in * g / looked;
+	}
+	return DF_MAX(out, in);
+}
+
 double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum df_algo algo,
 		  uint32_t blocks)
 {
 	struct df_prog_req q = *req;
 	struct hops h = hops_of(req, algo);
 	int looked = DF_MIN(q.nranks, LOOK_AT), rooted, root;
-	double n = q.nranks, total = 0, most = 0, nic = 0, slice = 0, hop = c->hop_ns, factor;
+	double n = q.nranks, total = 0, most = 0, sent = 0, messages = 0, slice = 0;
+	double hop = c->hop_ns, factor, bytes;
 
 	if (!df_algo_has(&q, algo))
 		return -1;
@@ -162,23 +204,29 @@ double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum d
 
 		if (count(c, &q, (int)((root + at) % q.nranks), &w))
 			return -1;
-		if (i < looked)
+		if (i < looked) {
 			total += w.busy * n / looked;
+			sent += w.messages * n / looked;
+		}
 		most = DF_MAX(most, w.longest);
-		nic = DF_MAX(nic, w.nic);
+		messages = DF_MAX(messages, w.messages);
 		slice = DF_MAX(slice, w.slice_ns);
 	}
+	bytes = crossing(c, &q, rooted);
+	if (bytes < 0)
+		return -1;
 	if (c->cores > 0) {
 		most = DF_MAX(most, total / c->cores);
+		messages = DF_MAX(messages, sent / c->cores);
 		if (n > c->cores)
 			hop = c->switch_ns;
 	}
-	/* One rank's messages are in nic, but for the first of a row of ranks. */
+	/* One rank's messages are counted, but for the first of a row of ranks. */
 	if (h.relayed && h.far > 1)
-		nic += (h.far - 1) * c->far_inst_ns;
+		messages += h.far - 1;
 	factor = c->factor[algo] > 0 ? c->factor[algo] : 1;
-	return factor * (most + nic + h.near * hop + h.far * (hop + c->far_ns) + h.fill * slice +
-			 q.max_blocks * c->block_ns);
+	return factor * (most + messages * c->far_inst_ns + bytes * c->far_byte_ns + h.near * hop +
+			 h.far * (hop + c->far_ns) + h.fill * slice + q.max_blocks * c->block_ns);
 }
 
 enum df_algo df_cost_choose(const struct df_cost *c, const struct df_prog_req *req, uint32_t mask,
@@ -310,6 +358,23 @@ static double from_log(int n)
 	for (; n < 0; n++)
 		x /= 2;
 	return x;
+}
+
+void df_far_agree(struct df_cost *c, int nr, const struct df_far *way)
+{
+	struct df_far most = {0};
+
+	for (int i = 0; i < nr; i++) {
+		most.ns = DF_MAX(most.ns, way[i].ns);
+		most.inst = DF_MAX(most.inst, way[i].inst);
+		most.byte = DF_MAX(most.byte, way[i].byte);
+	}
+	if (most.ns)
+		c->far_ns = df_cal_value(most.ns);
+	if (most.inst)
+		c->far_inst_ns = df_cal_value(most.inst);
+	if (most.byte)
+		c->far_byte_ns = df_cal_value(most.byte);
 }
 
 static int by_value(const void *a, const void *b)

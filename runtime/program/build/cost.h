@@ -20,7 +20,7 @@ struct df_cost {
 	double block_ns;    /* one more block that takes part */
 	double far_ns;	    /* latency to another node */
 	double far_inst_ns; /* one message to another node */
-	double far_byte_ns; /* one byte to another node, through one rank's link */
+	double far_byte_ns; /* one byte to another node, through links that the ranks of a node share */
 	double cores; /* on which all ranks and blocks together run; 0: as many as there are blocks */
 	uint64_t tile_bytes; /* of one slice */
 	/*
@@ -68,6 +68,15 @@ struct df_cal {
 	int8_t factor[DF_CAL_FACTORS]; /* of algorithm i + 1: 8 * log2; -128: not measured */
 };
 _Static_assert(sizeof(struct df_cal) == 16, "has its place in struct df_member");
+
+/* What was measured of the way from one node to another: df_cal_code() of latency, message and byte; 0: it was not. */
+#define DF_FAR_TRIES 3
+struct df_far {
+	uint16_t ns, inst, byte;
+	uint16_t tries; /* so often it was measured; DF_FAR_TRIES: not again */
+};
+/* The slowest way decides: programs wait for all of them. What was measured nowhere stays as it is. */
+void df_far_agree(struct df_cost *c, int nr, const struct df_far *way);
 
 uint16_t df_cal_code(double x); /* 0.0001 to 10^8 within 3 %; 0 for 0 and less */
 double df_cal_value(uint16_t code);

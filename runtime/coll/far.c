@@ -1,0 +1,529 @@
+/*
+ * How fast the nodes of a communicator are joined. The first rank of each node measures the way to the next node (around),
+ * over connectors as collectives have them, and so over whatever network joins the two and with all that it costs here:
+ *
+ *   the asker      sends slices, of which the last one asks for an answer; the time until that comes is measured
+ *   the answerer   takes slices, and answers
+ *
+ * Everybody asks and answers at the same time, so the ways are measured under the load of a ring. First single small slices (the
+ * way there and back), then a row of them (one message), then as many bytes as take some time, twice as many in each
+ * round: a queue, a window or a bucket of tokens that takes the first ones at once is full by then. The least of several times
+ * counts, which other load disturbs least.
+ *
+ * What was measured is told to all ranks, and the slowest way decides, so that all choose alike. Each process remembers the ways
+ * between nodes that it has heard of: a later communicator measures only those that who would ask does not know, or that were cut
+ * short, by a network so slow or a machine so busy; that makes them better three times.
+ *
+ * Bounded: nothing here blocks but the exchange among the ranks, which ends when one of them has gone.
+ */
+#include "runtime/coll/far.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/abi.h"
+#include "runtime/base/err.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/base/vec.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/daemon/dev.h"
+#include "runtime/program/build/cost.h"
+#include "runtime/transport/bell.h"
+#include "runtime/transport/transport.h"
+
+#define SLOTS	   16
+#define SLOT_BYTES (32u << 10)
+#define UNIT	   64u /* bytes: the smallest slice */
+#define PINGS	   8
+#define ROWS	   4
+#define FULLS	   3
+#define FIRST	   4096u /* bytes of the first round of many */
+#define MOST	   (SLOTS * SLOT_BYTES)
+#define LONG_NS	   (2 * DF_NS_PER_MS)	/* a round that is long enough to be believed */
+#define START_NS   (250 * DF_NS_PER_MS) /* until the two are joined */
+#define BOUND_NS   (40 * DF_NS_PER_MS)	/* from the first answer on */
+#define DRAIN_NS   (250 * DF_NS_PER_MS) /* then, until the last answer comes */
+
+/* ---- ends of connectors ------------------------------------------------------------------------------------------ */
+
+struct end {
+	const struct df_tl_ops *tl;
+	struct df_peer *peer;
+	uint64_t key;
+	struct df_conn *conn;
+	struct df_kconn k;
+	uint64_t pos; /* the next slice */
+	int found;
+};
+
+/* What a slice says, in its first word: another one follows, answer, or no more will come. */
+enum word { MORE, ASK, LAST };
+
+static uint32_t *slot(const struct end *e)
+{
+	return (uint32_t *)(void *)(e->k.slots + (e->pos % e->k.nr_slots) * e->k.slot_bytes);
+}
+
+/* The one that receives. */
+static int end_create(struct end *e, uint32_t slot_bytes)
+{
+	int ret = e->tl->create(e->peer, e->key, SLOTS, slot_bytes, 1, 0, &e->conn);
+
+	if (!ret)
+		e->tl->end(e->conn, &e->k);
+	return ret;
+}
+
+/* The one that sends. -EAGAIN: not announced yet. */
+static int end_find(struct end *e)
+{
+	struct df_slices *s;
+	int ret = e->tl->find(e->peer, e->key, &e->conn);
+
+	if (ret)
+		return ret;
+	ret = e->tl->use(e->conn);
+	s = ret ? NULL : calloc(1, sizeof(*s) + SLOTS * sizeof(s->cnt[0]));
+	if (!s) {
+		if (!ret)
+			e->tl->unuse(e->conn);
+		e->tl->forget(e->conn);
+		e->conn = NULL;
+		return ret ? ret : -ENOMEM;
+	}
+	/* How long a slice is, is said when it is sent. */
+	*s = (struct df_slices){
+		.loops = UINT64_MAX, .per_loop = SLOTS, .tile_bytes = UNIT, .last_bytes = UNIT};
+	e->conn->slices = s;
+	e->tl->end(e->conn, &e->k);
+	memset(e->k.slots, 0, (size_t)e->k.nr_slots * e->k.slot_bytes);
+	e->found = 1;
+	return 0;
+}
+
+static void end_leave(struct end *e)
+{
+	if (e->conn && e->found) {
+		e->tl->unuse(e->conn);
+		e->tl->forget(e->conn);
+	} else if (e->conn) {
+		e->tl->close(e->conn);
+	}
+	e->conn = NULL;
+}
+
+static void end_send(struct end *e, int device, enum word word, uint32_t bytes)
+{
+	e->conn->slices->cnt[e->pos % SLOTS] = bytes / UNIT;
+	*slot(e) = word;
+	e->pos++;
+	/* RELEASE pairs with the ACQUIRE in df_net_tail(): the slice and its length are there. */
+	__atomic_store_n(e->k.tail, e->pos, __ATOMIC_RELEASE);
+	df_bell_ring(e->k.bell);
+	df_tl_progress(device);
+}
+
+/* Of a sender: slices that nobody has taken yet. */
+static uint64_t end_unread(const struct end *e)
+{
+	/* ACQUIRE pairs with the RELEASE by which the network hands a credit on: the slot may be written again. */
+	return e->pos - __atomic_load_n(e->k.head, __ATOMIC_ACQUIRE);
+}
+
+/* Of a receiver: 1 if another slice is there. */
+static int end_has(const struct end *e)
+{
+	/* ACQUIRE pairs with the RELEASE by which the network hands a slice on: it is complete. */
+	return __atomic_load_n(e->k.tail, __ATOMIC_ACQUIRE) != e->pos;
+}
+
+static void end_take(struct end *e)
+{
+	/* RELEASE pairs with the ACQUIRE in head_of() (runtime/transport/net/slots.c): our reads come first. */
+	__atomic_store_n(e->k.head, e->pos, __ATOMIC_RELEASE);
+	df_bell_ring(e->k.bell);
+}
+
+/* ---- one way ------------------------------------------------------------------------------------------------------- */
+
+/* Asks or answers, over a connector there and one back. */
+struct role {
+	struct end to, from;
+	uint64_t begin, end; /* of the first answer, or question; when it is over at the latest */
+	int active;
+	/* The asker's. */
+	enum { PING, ROW, MANY } phase;
+	int waits;	/* for an answer, since `since` */
+	uint64_t since; /* 0: nothing was asked */
+	int rounds, slow, full, late;
+	uint32_t bytes;
+	double ping, row, byte; /* ns; 0 unknown */
+};
+
+static void role_end(struct role *r)
+{
+	end_leave(&r->to);
+	end_leave(&r->from);
+	if (r->to.peer)
+		r->to.tl->peer_put(r->to.peer);
+	r->to.peer = NULL;
+	r->active = 0;
+}
+
+/* from: it asks `to`; else it answers it. */
+static void role_begin(struct role *r, const struct df_comm *comm, int from, int to, uint64_t now)
+{
+	const struct df_member *me = &comm->members[comm->rank],
+			       *other = &comm->members[me->rank == from ? to : from];
+	const struct df_tl_ops *tl = df_tl_select(me, other);
+	uint64_t way = df_hash_u64(df_hash_u64(comm->hash, 0x666172u),
+				   (uint64_t)(uint32_t)from << 32 | (uint32_t)to);
+	int asks = me->rank == from;
+
+	*r = (struct role){.end = now + START_NS, .active = 1};
+	r->to.tl = r->from.tl = tl;
+	r->to.key = df_hash_u64(way, (uint64_t)asks);
+	r->from.key = df_hash_u64(way, (uint64_t)!asks);
+	if (!tl || !(tl->caps & DF_TL_NETWORK) || tl->peer_get(me, other, &r->to.peer)) {
+		r->active = 0;
+		return;
+	}
+	r->from.peer = r->to.peer;
+	if (end_create(&r->from, asks ? UNIT : SLOT_BYTES))
+		role_end(r);
+}
+
+static void least(double *of, double ns)
+{
+	if (!(*of > 0) || ns < *of)
+		*of = ns;
+}
+
+/* A round took so long. 0: it was the last one. */
+static int measured(struct role *r, double ns)
+{
+	double beyond = ns - r->ping, byte;
+	int slow = beyond > LONG_NS, full = r->bytes == MOST;
+
+	r->rounds++;
+	switch (r->phase) {
+	case PING:
+		least(&r->ping, ns);
+		if (r->rounds < PINGS && (r->rounds < 2 || r->ping * r->rounds < BOUND_NS / 8))
+			return 1;
+		break;
+	case ROW:
+		least(&r->row, ns);
+		if (r->rounds < ROWS && r->row * r->rounds < BOUND_NS / 8)
+			return 1;
+		r->bytes = FIRST;
+		break;
+	case MANY:
+		/* What comes back takes a part of the time, not all of it. */
+		byte = DF_MAX(beyond, ns / 4) / r->bytes;
+		/* Of long rounds in a row the better one; a short one may have met an empty queue. */
+		r->byte = (slow && r->slow) || (full && r->full) ? DF_MIN(byte, r->byte) : byte;
+		r->slow = slow ? r->slow + 1 : 0;
+		r->full += full;
+		r->bytes = DF_MIN(2 * r->bytes, MOST);
+		/* On a busy machine any round may be long: the last ones are to tell, as far as there is time. */
+		return r->full < FULLS;
+	}
+	r->phase++;
+	r->rounds = 0;
+	return 1;
+}
+
+static void ask(struct role *r, int device)
+{
+	uint32_t nr = 1, bytes = UNIT, i;
+
+	if (r->phase == ROW)
+		nr = SLOTS;
+	if (r->phase == MANY) {
+		nr = (r->bytes + SLOT_BYTES - 1) / SLOT_BYTES;
+		bytes = r->bytes / nr;
+	}
+	r->since = df_now_ns();
+	for (i = 0; i < nr; i++)
+		end_send(&r->to, device, i + 1 < nr ? MORE : ASK, bytes);
+	r->waits = 1;
+}
+
+/* 1 if it has moved. */
+static int asker(struct role *r, int device, uint64_t now)
+{
+	int ret, more;
+
+	if (!r->active)
+		return 0;
+	if (now > r->end) {
+		/* At least so long. */
+		if (r->waits && r->phase == MANY && !r->late)
+			r->byte = DF_MAX(r->byte, ((double)(now - r->since) - r->ping) / r->bytes);
+		r->late = 1;
+		/* What is under way is to find its connector. */
+		if (r->waits && !end_has(&r->from) && now < r->end + DRAIN_NS)
+			return 0;
+		/* The other side need not wait until it has had enough. */
+		if (r->to.found && end_unread(&r->to) < SLOTS)
+			end_send(&r->to, device, LAST, UNIT);
+		role_end(r);
+		return 1;
+	}
+	if (!r->to.found) {
+		ret = end_find(&r->to);
+		if (ret && ret != -EAGAIN)
+			role_end(r);
+		return ret != -EAGAIN;
+	}
+	if (r->waits && end_has(&r->from)) {
+		r->from.pos++;
+		end_take(&r->from);
+		r->waits = 0;
+		if (!r->begin) {
+			r->begin = now;
+			r->end = now + BOUND_NS;
+		}
+		more = measured(r, (double)(df_now_ns() - r->since));
+		if (!more)
+			r->end = 0;
+		return 1;
+	}
+	/* All of them are to have a slot. */
+	if (r->waits || end_unread(&r->to))
+		return 0;
+	ask(r, device);
+	return 1;
+}
+
+static int answerer(struct role *r, int device, uint64_t now)
+{
+	enum word word;
+	int ret;
+
+	if (!r->active)
+		return 0;
+	if (now > r->end) {
+		role_end(r);
+		return 1;
+	}
+	if (!r->to.found) {
+		ret = end_find(&r->to);
+		if (ret && ret != -EAGAIN)
+			role_end(r);
+		return ret != -EAGAIN;
+	}
+	if (!end_has(&r->from) || end_unread(&r->to) == SLOTS)
+		return 0;
+	if (!r->begin) {
+		r->begin = now;
+		r->end = now + BOUND_NS + 2 * DRAIN_NS;
+	}
+	word = (enum word) * slot(&r->from);
+	r->from.pos++;
+	if (word == MORE)
+		return 1;
+	end_take(&r->from);
+	if (word == ASK)
+		end_send(&r->to, device, ASK, UNIT);
+	else
+		role_end(r);
+	return 1;
+}
+
+/* Other load makes everything slower, nothing faster. */
+static void better(uint16_t *figure, uint16_t now)
+{
+	if (now && (!*figure || now < *figure))
+		*figure = now;
+}
+
+/* prev, next: ranks of other nodes, -1: none; and this one, which is the first of its own. out: of the way to next, what is known. */
+static void measure(const struct df_comm *comm, int prev, int next, struct df_far *out)
+{
+	int device = comm->dev->index;
+	struct role asks = {.active = 0}, answers = {.active = 0};
+	uint64_t now = df_now_ns();
+
+	if (next >= 0)
+		role_begin(&asks, comm, comm->rank, next, now);
+	if (prev >= 0)
+		role_begin(&answers, comm, prev, comm->rank, now);
+	while ((asks.active || answers.active) && !__atomic_load_n(&comm->stop, __ATOMIC_RELAXED)) {
+		int moved = df_tl_progress(device);
+
+		moved |= asker(&asks, device, df_now_ns());
+		moved |= answerer(&answers, device, df_now_ns());
+		if (!moved && (asks.begin || answers.begin))
+			sched_yield();
+		else if (!moved)
+			df_sleep_ns(20 * DF_NS_PER_US);
+	}
+	role_end(&asks);
+	role_end(&answers);
+	df_tl_leave(device, 0);
+	if (next < 0)
+		return;
+	better(&out->ns, df_cal_code(asks.ping / 2));
+	better(&out->inst, df_cal_code(DF_MAX(asks.row - asks.ping, asks.row / 4) / (SLOTS - 1)));
+	better(&out->byte, df_cal_code(asks.byte));
+	out->tries = asks.full == FULLS ? DF_FAR_TRIES : out->tries + 1;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------------- */
+
+/* Ways that this process has heard of. */
+static struct df_mutex known_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "ways between nodes");
+static struct way {
+	uint64_t key;
+	struct df_far far;
+} * known;
+static uint32_t nr_known, cap_known;
+
+static struct way *find(uint64_t key)
+{
+	uint32_t i;
+
+	for (i = 0; i < nr_known; i++)
+		if (known[i].key == key)
+			return &known[i];
+	return NULL;
+}
+
+static uint64_t way_of(const struct df_comm *comm, int from, int to)
+{
+	const struct df_member *a = &comm->members[from], *b = &comm->members[to];
+
+	return df_hash_u64(df_hash_u64(a->node, b->node), a->avoid | b->avoid);
+}
+
+static struct df_far recall(uint64_t key)
+{
+	struct df_far far = {0};
+	const struct way *w;
+
+	df_mutex_lock(&known_lock);
+	w = find(key);
+	if (w)
+		far = w->far;
+	df_mutex_unlock(&known_lock);
+	return far;
+}
+
+static void remember(uint64_t key, struct df_far far)
+{
+	struct way *w;
+
+	df_mutex_lock(&known_lock);
+	w = find(key);
+	if (!w)
+		w = DF_VEC_PUSH(known, nr_known, cap_known);
+	/* Without room it is measured again. */
+	if (w)
+		*w = (struct way){key, far};
+	df_mutex_unlock(&known_lock);
+}
+
+/* The first rank of each node, in the order of these. */
+static void firsts(const struct df_comm *comm, int *first)
+{
+	int i, v, nr = 0;
+
+	for (i = 0; i < comm->nranks && nr < comm->choice.nodes; i++) {
+		for (v = 0; v < nr && comm->members[first[v]].node != comm->members[i].node; v++)
+			;
+		if (v == nr)
+			first[nr++] = i;
+	}
+}
+
+/* What the askers of all ways say: far[v] of the way from node v. */
+static int exchange(struct df_comm *comm, const int *first, struct df_far mine, struct df_far *far)
+{
+	struct df_far *all = malloc((size_t)comm->nranks * sizeof(*all));
+	int ret = -ENOMEM, v;
+
+	if (all)
+		ret = df_ctl_allgather(comm->ctl, &mine, sizeof(mine), all, &comm->stop);
+	for (v = 0; !ret && v < comm->choice.nodes; v++)
+		far[v] = all[first[v]];
+	free(all);
+	return ret;
+}
+
+int df_far_members(struct df_comm *comm)
+{
+	int nodes = comm->choice.nodes, v, me = -1, nr = 0, ret = -ENOMEM;
+	struct df_cost *c = &comm->choice.cost;
+	struct df_far mine = {0}, *far;
+	uint64_t begin = df_now_ns();
+	int *first;
+
+	if (!df_rt.measures_far || nodes < 2)
+		return 0;
+	first = malloc((size_t)nodes * sizeof(*first));
+	far = malloc((size_t)nodes * sizeof(*far));
+	if (!first || !far)
+		goto out;
+	firsts(comm, first);
+	for (v = 0; v < nodes; v++)
+		if (first[v] == comm->rank)
+			me = v;
+#define NEXT(v)	 (((v) + 1) % nodes)
+#define PREV(v)	 (((v) + nodes - 1) % nodes)
+#define LACKS(v) (far[v].tries < DF_FAR_TRIES)
+	if (me >= 0)
+		mine = recall(way_of(comm, comm->rank, first[NEXT(me)]));
+	ret = exchange(comm, first, mine, far);
+	if (ret)
+		goto out;
+	for (v = 0; v < nodes; v++)
+		nr += LACKS(v);
+	/* All know who measures, and that somebody does. */
+	if (me >= 0 && (LACKS(me) || LACKS(PREV(me))))
+		measure(comm, LACKS(PREV(me)) ? first[PREV(me)] : -1,
+			LACKS(me) ? first[NEXT(me)] : -1, &mine);
+	if (nr)
+		ret = exchange(comm, first, mine, far);
+	if (ret)
+		goto out;
+	for (v = 0; v < nodes; v++)
+		if (far[v].tries)
+			remember(way_of(comm, first[v], first[NEXT(v)]), far[v]);
+	df_far_agree(c, nodes, far);
+	df_log(DF_LOG_INFO,
+	       "the slowest way between %d nodes: %.1f us there, %.1f us a message, %.0f MB/s; %d ways "
+	       "measured in %.1f ms",
+	       nodes, c->far_ns / 1e3, c->far_inst_ns / 1e3, 1e3 / c->far_byte_ns, nr,
+	       (double)(df_now_ns() - begin) / 1e6);
+out:
+	free(first);
+	free(far);
+	return ret;
+}
+
+int df_far_parse(const char *text, struct df_cost *c)
+{
+	double us, mb, message = c->far_inst_ns / 1e3;
+	int end = 0;
+
+	if (!text || !*text || !strcmp(text, "auto"))
+		return 1;
+	if (!strcmp(text, "default"))
+		return 0;
+	if ((sscanf(text, "%lf:%lf%n:%lf%n", &us, &mb, &end, &message, &end) < 2 || text[end]) ||
+	    !(us >= 0 && us <= 1e6 && mb > 0 && mb <= 1e7 && message >= 0 && message <= 1e6))
+		return -EINVAL;
+	c->far_ns = us * 1e3;
+	c->far_byte_ns = 1e3 / mb;
+	c->far_inst_ns = message * 1e3;
+	return 0;
+}

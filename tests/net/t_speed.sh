@@ -1,0 +1,93 @@
+#!/bin/bash
+# Description: how fast nodes are joined is measured when a communicator is made, agreed on by all ranks, and decides which programs are used; a slow network and a fast one, in both directions and in one; nodes of unequal size, ranks dealt out in turns, children; a way that lets nothing through.
+# Limit: 300 s
+set -u
+. "$SRC/tests/lib/netns.sh"
+. "$SRC/tests/lib/clients.sh"
+netns 3 1
+. "$SRC/tests/net/hosts.sh"
+export DFSHIM_DEBUG=info DFSHIM_NET=tcp
+
+# deal NODES RANKS CLIENT ARGS...: a process for each rank, dealt out to the nodes in turns; what they print is in $T/out0 and so on.
+deal() {
+	local nodes=$1 n=$2 r client=$3
+	shift 3
+	rm -f "$T"/out*
+	pid=()
+	master=$((master + 1))
+	for ((r = 0; r < n; r++)); do
+		RANK=$r WORLD_SIZE=$n LOCAL_RANK=$((r / nodes)) MASTER_ADDR=$(ip4 0) MASTER_PORT=$master \
+			on $((r % nodes)) timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/$client" "$@" \
+			--timeout "${QUIET:-60}" >"$T/out$r" 2>&1 &
+		pid[r]=$!
+	done
+	end_hosts || fail "$client on $n ranks: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
+}
+# What the log says of the ways, each line once: all ranks of a communicator have to say the same.
+ways() { sed -nE 's/.*(the slowest way between .* MB\/s).*/\1/p' "$T"/out* | sort | uniq -c; }
+# Whole MB/s of the only communicator, on which N ranks are.
+speed() {
+	[ "$(ways | wc -l)" = 1 ] && [ "$(ways | awk '{ print $1 }')" = "$1" ] || fail "ranks have not agreed: $(ways)"
+	ways | sed -E 's/.* ([0-9]+) MB\/s$/\1/'
+}
+# The programs of a job in the order of their first use: that ranks differ is wrong.
+programs() {
+	local r
+	for r in "$T"/out*; do
+		sed -nE 's/.* ([A-Za-z]+ of [0-9]+ elements on [0-9]+ ranks: program [^,]*),.*/\1/p' "$r" >"$T/chosen"
+		[ "$r" = "$T/out0" ] && cp "$T/chosen" "$T/$1"
+		cmp "$T/$1" "$T/chosen" || fail "ranks have chosen different programs: $(diff "$T/$1" "$T/chosen")"
+	done
+	[ -s "$T/$1" ] || fail "nothing was chosen: $(cat "$T/out0")"
+}
+slow() { on "$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 16kb latency 2s; }
+check() { deal "$1" "$2" collcheck --sample $((60 / SLOW + 8)) --only AllReduce --seed "$SEED"; }
+
+# As fast as this machine is; 2 MB/s on all nodes; on one of three, which decides.
+check 2 6
+fast=$(speed 6)
+programs fast
+for i in 0 1; do slow $i 16mbit; done
+check 2 6
+slow=$(speed 6)
+programs slow
+echo "MB/s: $fast, with 2 $slow"
+[ "$slow" -le 4 ] && [ "$fast" -ge 10 ] || fail "$fast MB/s were measured, and $slow where there are 2"
+cmp -s "$T/fast" "$T/slow" && fail "the programs are the same: $(cat "$T/fast")"
+grep -q 'program AllReduce hierarchical' "$T/slow" || fail "no hierarchy over a slow network: $(cat "$T/slow")"
+on 0 tc qdisc del dev eth0 root
+check 3 5
+slow=$(speed 5)
+[ "$slow" -le 4 ] || fail "one of three nodes has 2 MB/s, and $slow were measured"
+programs unequal
+on 1 tc qdisc del dev eth0 root
+
+# By hand: nothing is measured, and the programs are those of such a network.
+DFSHIM_NET_SPEED=20:2 check 2 6
+ways | grep -q . && fail "measured in spite of figures: $(ways)"
+programs by_hand
+DFSHIM_NET_SPEED=1:50000:0.2 check 2 6
+programs by_hand_fast
+cmp -s "$T/by_hand" "$T/by_hand_fast" && fail "figures by hand change nothing: $(cat "$T/by_hand")"
+
+# Children: what is known of the nodes is not measured again, unless the machine was too busy the first times. All ranks agree.
+for ((n = 0; n < 5; n++)); do
+	LATENCY_AGAIN=1 LATENCY_MAX=8 LATENCY_ROUNDS=1 deal 2 4 latency
+	[ "$(ways | awk '$1 % 4' | wc -l)" = 0 ] || fail "ranks have not agreed: $(ways)"
+	[ "$(grep -ho '; 0 ways measured' "$T"/out* | wc -l)" != 4 ] || break
+done
+[ $n -lt 5 ] || fail "what is known is measured again: $(grep -h 'ways measured' "$T"/out*)"
+deal 3 6 splitcheck --seed "$SEED"
+
+# A way that lets only small frames through when the communicator is made: it counts as slow as far as one can tell by then, soon; the
+# job goes over it when it is whole.
+rm "$T"/out*
+for i in 0 1; do net_drop_larger $i 0 1000; done
+start_hosts 2 collcheck --sample 5 --seed "$SEED"
+told 'the slowest way between 2 nodes'
+for i in 0 1; do net_heal $i; done
+end_hosts || fail "a way that was healed: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
+[ "$(speed 2)" -le 1 ] || fail "nothing large came through, and yet: $(ways)"
+ms=$(sed -nE 's/.*the slowest way .* measured in ([0-9]+)\..*/\1/p' "$T/out0")
+[ "$ms" -lt $((1000 * SLOW)) ] || fail "took $ms ms"
+exit 0
