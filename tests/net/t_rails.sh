@@ -43,6 +43,17 @@ seen "ECE 0 0"
 FAKE_VERBS=strict large 5
 unseen "relaxed ordering"
 
+# A port that is slower than the other one gets less to do, whichever of them it is: the job is not as slow as it alone.
+wrote() { awk -v d="$1" '$1 == d && $2 == "wrote" { n += $3 } END { print int(n / 1024) }' "$T/seen"; }
+for slow in 0 2; do
+	from=$(date +%s%N)
+	NCCL_IB_HCA=railx0,railx2 FAKE_VERBS_SLOW=railx$slow:2 large $((40 / SLOW))
+	ms=$((($(date +%s%N) - from) / 1000000))
+	few=$(wrote railx$slow) many=$(wrote railx$((2 - slow)))
+	echo "railx$slow has 2 MB/s: $few KiB over it, $many KiB over the other one, $ms ms"
+	[ "$few" -gt 0 ] && [ "$many" -gt $((4 * few)) ] || fail "railx$slow is slow and has $few KiB, the other one $many KiB"
+done
+
 # A port that is down for a while, and back: the other one goes on, one line each way on each side.
 export NCCL_IB_HCA=railx0,railx2
 FAKE_VERBS_DOWN=railx0:$((100 / SLOW)):$((400 / SLOW)) large $((800 / SLOW))

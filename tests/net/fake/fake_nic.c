@@ -216,10 +216,8 @@ static int send_some(struct qp *q)
 			if (!ret)
 				q->psn++;
 		} else {
-			if (!q->piece) {
-				fake_wrote(q->qp.context, q->port);
+			if (!q->piece)
 				cut(q);
-			}
 			for (; !ret && q->piece < q->nr_pieces; q->piece++) {
 				uint64_t off = (uint64_t)q->order[q->piece] * PIECE;
 				uint64_t n =
@@ -231,8 +229,12 @@ static int send_some(struct qp *q)
 				if (ret)
 					break;
 			}
-			if (!ret)
+			if (!ret) {
+				uint64_t ns = fake_wrote(q->qp.context, q->port, part->length);
+
 				q->piece = 0;
+				q->pause = ns ? fake_now_ns() + ns : 0;
+			}
 		}
 		if (ret == -EAGAIN)
 			return 1;

@@ -15,8 +15,9 @@
  *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down, until all devices have made M more
  *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
  *   FAKE_VERBS_MUTE=railxI       nothing of what it sends arrives
+ *   FAKE_VERBS_SLOW=railxI:N     it carries N MB/s
  *   FAKE_VERBS_SEEN=FILE  what was asked for, a line each, once a process: relaxed ordering, what was agreed by ECE, who
- *                         writes slices
+ *                         writes slices; at its end how many bytes
  *   FAKE_VERBS_MEMLOCK=N  bytes that can be registered
  *   FAKE_VERBS_FAULTS=N   after N sends the next fault of the list: each completion status, on a send or a receive, before the
  *                         other side has got it or after; each asynchronous event; a queue pair in error without
@@ -211,12 +212,31 @@ static long setting(const char *name, int device, long *second)
 	return first;
 }
 
-void fake_wrote(struct ibv_context *context, int port)
+static uint64_t wrote[NR + RAILS];
+
+uint64_t fake_wrote(struct ibv_context *context, int port, uint32_t bytes)
 {
+	int device = device_of(context);
+	long most = setting("FAKE_VERBS_SLOW", device, NULL);
 	char text[64];
 
-	snprintf(text, sizeof(text), "%s:%d writes", names[device_of(context)], port);
+	wrote[device] += bytes;
+	snprintf(text, sizeof(text), "%s:%d writes", names[device], port);
 	fake_seen(text);
+	return most > 0 ? (uint64_t)bytes * 1000 / (uint64_t)most : 0;
+}
+
+__attribute__((destructor)) static void say_wrote(void)
+{
+	const char *file = getenv("FAKE_VERBS_SEEN");
+	FILE *f = file ? fopen(file, "ae") : NULL;
+	int i;
+
+	for (i = 0; f && i < NR + RAILS; i++)
+		if (wrote[i])
+			fprintf(f, "%s wrote %llu bytes\n", names[i], (unsigned long long)wrote[i]);
+	if (f)
+		fclose(f);
 }
 
 int fake_wires_look(void)

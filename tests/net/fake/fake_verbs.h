@@ -90,7 +90,8 @@ void fake_seen(const char *text);
 void fake_wake(int fd);
 /* Under the lock, all from here on. */
 uint32_t fake_dice(uint32_t below);
-void fake_wrote(struct ibv_context *context, int port);
+/* How long that takes, in ns. */
+uint64_t fake_wrote(struct ibv_context *context, int port, uint32_t bytes);
 /* Ends outages that are over, with an event; 1: some are not. */
 int fake_wires_look(void);
 enum fake_wire fake_wire(struct ibv_context *context);

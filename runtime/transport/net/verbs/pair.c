@@ -290,6 +290,65 @@ void df_verbs_pair_end(struct df_net_link *l, struct pair *q)
 	for (; q->head != q->tail; q->head++)
 		df_net_sent(l, q->from[q->head % OUT_MAX]);
 	q->head = q->tail = 0;
+	q->queued = 0;
 	q->sends = q->usable = 0;
 	q->broken = 0;
+}
+
+#define ALIKE 3 /* so many times as slow is as fast */
+#define TIMED 8 /* slices after which one knows */
+
+/* ---- which one takes a slice --------------------------------------------------------------------------------- */
+
+/* The frame is done: how fast the pair is, the last slices most. They wait for one another, so this one has taken as long as nothing moved. */
+void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now)
+{
+	uint64_t weight = df_verbs_weight(f->bytes);
+
+	if (f->type == DF_NET_DATA && f->bytes) {
+		q->queued -= DF_MIN(weight, q->queued);
+		q->took += (double)(now - q->moved) - q->took / 8;
+		q->carried += (double)weight - q->carried / 8;
+		q->timed += q->timed < TIMED;
+	}
+	q->moved = now;
+}
+
+static int takes(const struct pair *q)
+{
+	return q && q->usable && !q->broken;
+}
+
+static double pace(const struct pair *q)
+{
+	return q->timed == TIMED ? q->took / q->carried : 0;
+}
+
+struct pair *df_verbs_pair_choose(const struct df_net_link *l, const struct path *p, uint32_t bytes)
+{
+	struct pair *best = p->pair[p->lead], *q;
+	double least = 0, fastest = 0, at;
+	int i, found = 0;
+
+	for (i = 0; i < p->nr; i++)
+		if (takes(p->pair[i]) && pace(p->pair[i]) > 0 &&
+		    (!(fastest > 0) || pace(p->pair[i]) < fastest))
+			fastest = pace(p->pair[i]);
+	for (i = 0; i < p->nr; i++) {
+		q = p->pair[(p->lead + i) % p->nr];
+		if (!takes(q))
+			continue;
+		/* One that had little to do has waited for single slices: that alone is not to make it slow. */
+		at = pace(q) > ALIKE * fastest ? pace(q) : fastest > 0 ? fastest : 1;
+		at *= (double)(q->queued + df_verbs_weight(bytes));
+		if (df_verbs_pair_rail(l, q)->spare)
+			at += 1e12;
+		if (!found++ || at < least) {
+			least = at;
+			best = q;
+		}
+		/* What it was like is forgotten by and by, so that one which was slow is tried again. */
+		q->took -= q->took / 64;
+	}
+	return best;
 }

@@ -3,7 +3,7 @@
  * endpoints, each over a port of either side (df_verbs_rail_with()). Frames are sends of their 80 bytes
  * into receives that are always posted; the payload of a slice is written before its frame, by RDMA, from the sender's
  * slot into the receiver's slot of the same number. A queue pair keeps its order, so when the frame has come the payload
- * is there, and what was posted before a frame has arrived before it. Slices go over whichever pair has least to do;
+ * is there, and what was posted before a frame has arrived before it. Slices go over whichever pair would have them there first;
  * everything else goes over one of them, the lead, and so in order.
  *
  * Between pairs there is no order. A slice in any order is what numbered slots are for. But an acknowledgement also says that
@@ -186,28 +186,10 @@ static int post(struct df_net_link *l, struct pair *q, const struct df_net_frame
 		l->look_at = DF_MIN(l->look_at ? l->look_at : UINT64_MAX, q->moved + patience());
 	}
 	q->tail++;
+	if (payload)
+		q->queued += df_verbs_weight(f->bytes);
 	df_net_count(&l->ep->n.frames_sent, 1);
 	return 0;
-}
-
-/* The pair with least to do; spare ones when there is no other. */
-static struct pair *choose(const struct df_net_link *l, const struct path *p)
-{
-	struct pair *best = p->pair[p->lead], *q;
-	uint32_t least = UINT32_MAX, load;
-	int i;
-
-	for (i = 0; i < p->nr; i++) {
-		q = p->pair[(p->lead + i) % p->nr];
-		if (!q || !q->usable || q->broken)
-			continue;
-		load = q->tail - q->head + (df_verbs_pair_rail(l, q)->spare ? 2 * OUT_MAX : 0);
-		if (load < least) {
-			least = load;
-			best = q;
-		}
-	}
-	return best;
 }
 
 static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
@@ -222,8 +204,9 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 	with.ack = f->type == DF_NET_DATA ? l->acked : ack_of(l, p);
 	if (f->type == DF_NET_ACK && with.ack == l->acked)
 		return 0;
-	ret = post(l, f->type == DF_NET_DATA ? choose(l, p) : p->pair[p->lead], &with, payload,
-		   from);
+	ret = post(l,
+		   f->type == DF_NET_DATA ? df_verbs_pair_choose(l, p, f->bytes) : p->pair[p->lead],
+		   &with, payload, from);
 	if (!ret)
 		l->acked = with.ack;
 	return ret;
@@ -675,7 +658,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 		return df_verbs_fail(l, k, errno_of(wc->status), text) ? 1 : -EIO;
 	}
 	if (!(wc->wr_id & DF_VERBS_RECEIVE)) {
-		q->moved = df_now_ns();
+		df_verbs_pair_done(q, &q->rings->out[i], df_now_ns());
 		df_net_sent(l, q->from[i]);
 		q->head++;
 		return 0;

@@ -116,10 +116,13 @@ struct pair {
 	uint8_t out;	/* that it is not usable has been said */
 	int broken;	/* -errno: posting has failed */
 	struct ece ece;
-	uint64_t deadline; /* of its setup */
-	uint64_t moved;	   /* when a completion came, or the first frame of many was posted */
-	uint64_t since;	   /* usable */
-	uint64_t rest;	   /* better not before */
+	uint64_t deadline;    /* of its setup */
+	uint64_t moved;	      /* when a completion came, or the first frame of many was posted */
+	uint64_t queued;      /* of slices that are posted and not done, by weight */
+	double took, carried; /* ns and weight of the last slices */
+	uint8_t timed;	      /* how many there were, of the first ones */
+	uint64_t since;	      /* usable */
+	uint64_t rest;	      /* better not before */
 	uint64_t pause;
 	uint64_t retry_at; /* 0: not by itself */
 	char peer_gid[64];
@@ -174,6 +177,16 @@ struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int 
 int df_verbs_pair_make(struct df_net_link *l, struct pair *q);
 int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_net_frame *info);
 void df_verbs_pair_end(struct df_net_link *l, struct pair *q);
+/* What a slice costs a pair: its bytes, and as much as these where it has few. */
+static inline uint64_t df_verbs_weight(uint32_t bytes)
+{
+	return bytes + 4096u;
+}
+/* The oldest frame that was posted is done. */
+void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now);
+/* The pair that would have a slice of so many bytes there first, as fast as each has been; spare ones when there is no other. */
+struct pair *df_verbs_pair_choose(const struct df_net_link *l, const struct path *p,
+				  uint32_t bytes);
 /* Whose device has not failed: for pair k of the side that connects, each in turn. */
 int df_verbs_rail(const struct df_net_link *l, int k);
 /*
