@@ -3,6 +3,7 @@
 #   make            libraries, CLI, clients            make check      all tests that need no GPU
 #   make demo       the main job, explained            make lint       form, layers, tables
 #   make check-rdma  tests that need an RDMA device, in a virtual machine
+#   make check-plugins  the network plugin of NCCL_NET_PLUGIN, one of others
 #   make bench      figures                            make tsan asan  the tests under sanitizers
 #   make eval-dl2   precision and recall of the checker  make compare   beside torchfrtrace
 #
@@ -43,7 +44,7 @@ NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
 	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
-ifneq ($(filter-out check check-gpu check-torch check-rdma demo bench lint tsan asan soak wheel deb check-packages uninstall clean,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out check check-gpu check-torch check-rdma check-plugins demo bench lint tsan asan soak wheel deb check-packages uninstall clean,$(or $(MAKECMDGOALS),all)),)
 $(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
 endif
 endif
@@ -98,7 +99,7 @@ CUPTI_NAMES := $(addprefix $(B)/dfhost/,libcupti.so.12 libcupti.so.13)
 HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13) $(CUPTI_NAMES)
 PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/libdfnccl.so $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
-.PHONY: all tests check check-gpu check-torch check-rdma demo bench bench-gpu gpu-bundle lint syntax tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
+.PHONY: all tests check check-gpu check-torch check-rdma check-plugins demo bench bench-gpu gpu-bundle lint syntax tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
 all: $(PRODUCTS)
 	$(Q)$(if $(HAVE_CUDA),:,echo "left out: clients and the CUDA runtime on the CPU: no cuda_runtime_api.h below $(CUDA_HOME)")
 	$(Q)$(if $(HAVE_NCCL),:,echo "left out: NCCL interception and clients: no nccl.h below $(CUDA_HOME)")
@@ -268,6 +269,12 @@ check-rdma:
 	@scripts/prereqs.sh build check
 	@$(SUBMAKE) tests
 	@B=$(B) scripts/rdma.sh $(TESTFILTER)
+
+# A plugin of others, beside the project: NCCL_NET_PLUGIN=FILE; tests/net/t_real_*.sh (docs/network.md).
+check-plugins:
+	@scripts/prereqs.sh build check
+	@$(SUBMAKE) all
+	@B=$(B) REAL_PLUGIN=$$NCCL_NET_PLUGIN tests/run.sh --jobs 1 net/t_real_
 
 fuzz:
 	@SECONDS_EACH=$(SECONDS) scripts/fuzz.sh

@@ -165,8 +165,16 @@ static int is_running(void)
 static void before_exit(int status, void *arg)
 {
 	(void)arg;
-	if (is_running())
-		df_conn_linger(!status);
+	if (!is_running())
+		return;
+	df_conn_linger(!status);
+	df_tl_end();
+}
+
+/* A library that has been loaded since must still be there then. */
+static void before_exit_again(void)
+{
+	(void)on_exit(before_exit, NULL);
 }
 
 /*
@@ -219,6 +227,7 @@ static int start(void)
 		return ret;
 	/* Without it what lingers does so in at_exit(). */
 	(void)on_exit(before_exit, NULL);
+	df_tl_on_library(before_exit_again);
 	df_rt.execs.nr_cores = cores();
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots != DF_AUTO ? (uint32_t)env->slots : 4;

@@ -162,6 +162,13 @@ void df_net_counts(struct df_net_counts *out);
 /* What this process has sent over networks has been received, or so much time has passed. For its end. */
 void df_tl_flush(uint64_t bound_ns);
 /*
+ * exit() has been called: no function of a library that was loaded for a network is called any more, because its own end comes now.
+ * What uses such a network from now on stands still.
+ */
+void df_tl_end(void);
+/* fn: such a library has been started, and what it does at exit() comes before what was registered earlier. Any thread. */
+void df_tl_on_library(void (*fn)(void));
+/*
  * A thread that waits for an operation of the device moves what its networks have to do, in place of their own thread: no other
  * one has to be woken for it. Blocks nowhere; the caller holds no lock. 1 if something moved.
  */

@@ -44,6 +44,12 @@ v=$(sed -n 's/^idle: process.*: \([0-9.]*\) %$/\1/p' "$T/out")
 echo "$v % of a processor while idle"
 awk -v v="$v" 'BEGIN {exit !(v != "" && v < 25)}' || fail "$v % of a processor while idle"
 
+# What exit() ends: nothing of the plugin is called then, and everything has been sent before.
+for ((i = 0; i < 3; i++)); do
+	FAKE_PLUGIN=lingers job 1 disorder --ranks 3 --procs 3 --iters 3 --seed "$SEED$i"
+	over 12
+done
+
 # Receives belong to no connector: a thousand collectives share what one uses.
 job 1 disorder --ranks 2 --procs 2 --iters 3 --colls $((256 / SLOW)) --seed "$SEED"
 over 12

@@ -9,7 +9,7 @@ plugin 12
 # Errors of each call, wrong sizes: healed by new connections.
 export DFSHIM_NET=plugin DFSHIM_NET_TIMEOUT_MS=$((30000 * SLOW))
 for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=$((150 / SLOW)); do
-	export "FAKE_PLUGIN_$try" FAKE_PLUGIN=nulls,late
+	export "FAKE_PLUGIN_$try" FAKE_PLUGIN=nulls,late,haunts
 	job 1 disorder --ranks 2 --procs 2 --iters $((200 / SLOW)) --colls 4 --max 65536 --seed "$SEED"
 	echo "$try: $(sort "$T/plugin" | tr '\n' ' ') healed $(counted net_healed), sent again $(counted net_resent)"
 	[ $(($(figure failures) + $(figure lies))) -gt 0 ] && [ "$(counted net_healed)" -gt 0 ] ||
@@ -20,6 +20,14 @@ for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=$((150 / SLOW)); do
 	esac
 	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN_LIE
 done
+# Messages that are lost, though they are told of as sent; messages of other connections.
+FAKE_PLUGIN_LOSE=30 DFSHIM_NET_TIMEOUT_MS=$((1500 * SLOW)) job 1 disorder --ranks 2 --procs 2 --iters 20 --colls 4 --max 65536 --seed "$SEED"
+[ "$(figure lies)" -gt 0 ] && [ "$(counted net_healed)" -gt 0 ] || fail "nothing was lost and healed: $(cat "$T/plugin" "$T/stats")"
+echo "lost $(figure lies), healed $(counted net_healed)"
+FAKE_PLUGIN_MIX=20 job 1 collcheck --ranks 4 --sample $((60 / SLOW)) --seed "$SEED"
+[ "$(figure lies)" -gt 0 ] && [ "$(counted net_healed)" -gt 0 ] || fail "nothing was mixed up and healed: $(cat "$T/plugin" "$T/stats")"
+says " of another connection, of "
+echo "mixed up $(figure lies), healed $(counted net_healed)"
 for try in connect:1:1 accept:2:1 listen:1:1 regMr:2:1; do
 	FAKE_PLUGIN_FAIL=$try job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
 	[ "$(figure failures)" = 1 ] || fail "$try: $(cat "$T/plugin")"

@@ -556,6 +556,19 @@ void df_net_counts(struct df_net_counts *out)
 	df_mutex_unlock(&eps_lock);
 }
 
+/* The first endpoint from *i on that has a thread; NULL. */
+static struct df_net_ep *next_started(int *i)
+{
+	struct df_net_ep *ep;
+
+	df_mutex_lock(&eps_lock);
+	while (*i < nr_eps && !(eps[*i] && eps[*i]->started))
+		++*i;
+	ep = *i < nr_eps ? eps[(*i)++] : NULL;
+	df_mutex_unlock(&eps_lock);
+	return ep;
+}
+
 void df_tl_flush(uint64_t bound_ns)
 {
 	uint64_t end = df_now_ns() + bound_ns;
@@ -563,14 +576,7 @@ void df_tl_flush(uint64_t bound_ns)
 	uint32_t want;
 	int i = 0;
 
-	for (;;) {
-		df_mutex_lock(&eps_lock);
-		while (i < nr_eps && !(eps[i] && eps[i]->started))
-			i++;
-		ep = i < nr_eps ? eps[i++] : NULL;
-		df_mutex_unlock(&eps_lock);
-		if (!ep)
-			return;
+	while ((ep = next_started(&i))) {
 		want = __atomic_add_fetch(&ep->flush, 1, __ATOMIC_RELAXED);
 		do {
 			df_bell_ring(&ep->bell);
@@ -578,5 +584,24 @@ void df_tl_flush(uint64_t bound_ns)
 			/* ACQUIRE pairs with the RELEASE in flush_pass(). */
 		} while (__atomic_load_n(&ep->flushed, __ATOMIC_ACQUIRE) != want &&
 			 df_now_ns() < end);
+	}
+}
+
+void df_tl_end(void)
+{
+	uint64_t end = df_now_ns() + DF_NS_PER_S;
+	struct df_net_ep *ep;
+	int i = 0;
+
+	if (!df_ncclnet_end())
+		return;
+	/* Who is in a function of the plugin comes back first; not for ever. */
+	while ((ep = next_started(&i))) {
+		while (!df_trylock_try(&ep->help.passing)) {
+			if (df_now_ns() > end)
+				return;
+			df_sleep_ns(DF_NS_PER_MS / 4);
+		}
+		df_trylock_release(&ep->help.passing);
 	}
 }

@@ -10,9 +10,14 @@
  * FAKE_PLUGIN, words with commas between: nulls (no connections and requests at first, and in between), late (requests are
  * done in any order), small (4,096 bytes a message, v9 on), null_mr (registrations are NULL); what is wrong: init, devices,
  * none (no device), missing (no isend), gpu (no host memory), unpack (needs code on the GPU), tiny (messages of no byte),
- * hang (init() does not come back), deaf (nothing ever arrives), refuse (connect() fails). FAKE_PLUGIN_FAIL=CALL:N[:M]
+ * hang (init() does not come back), deaf (nothing ever arrives), refuse (connect() fails), and lingers, haunts (below). FAKE_PLUGIN_FAIL=CALL:N[:M]
  * (isend, irecv, test, connect, accept, listen, regMr): every N-th such call fails, M times at most. FAKE_PLUGIN_LIE=N: every
- * N-th receive is told of with a wrong size. FAKE_PLUGIN_LOG: a file for a line of figures at exit.
+ * N-th receive is told of with a wrong size. FAKE_PLUGIN_LOSE=N: a connection tells of all but its first N messages as sent, and
+ * they are not. FAKE_PLUGIN_MIX=N: every N-th message that begins as one of another connection, and is as long, is that one (both
+ * count as lies). FAKE_PLUGIN_LOG: a file for a line of figures at exit.
+ *
+ * As real ones it has ended once exit() has come to it, and dies if it is called then (lingers: that takes a while); and what was under
+ * way on a connection that is closed may be written later (haunts).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -43,6 +48,7 @@ enum { REQUESTS = 32, MRS = 8 };
 typedef void log_fn(int, unsigned long, const char *, int, const char *, ...);
 
 static log_fn *log_to;
+static volatile int has_ended;
 static uint64_t sent_bytes, sent_messages, nr_connections, nr_failures, nr_lies;
 
 static void __attribute__((noreturn)) broken(const char *what)
@@ -65,11 +71,28 @@ static int told(const char *word)
 	return 0;
 }
 
+#define ALIVE RULE(!has_ended, "it is called, and exit() has ended it")
+
+static void end(void)
+{
+	has_ended = 1;
+	if (told("lingers"))
+		usleep(300000);
+}
+
 static int complain(int result, const char *what)
 {
 	if (log_to)
 		log_to(2, 0x10, __FILE__, __LINE__, "NET/Fake: %s", what);
 	return result;
+}
+
+/* VARIABLE=N: is it the N-th time? */
+static int is_turn(const char *variable, uint64_t *times)
+{
+	const char *n = getenv(variable);
+
+	return n && __atomic_add_fetch(times, 1, __ATOMIC_RELAXED) % strtoull(n, NULL, 10) == 0;
 }
 
 /* Is it this call's turn to fail? */
@@ -128,14 +151,16 @@ struct request {
 	char *data;
 	uint32_t bytes, head, off;
 	int moved, late; /* moved: it is done, and nobody knows */
+	int seen;	 /* its turn has come */
 };
 
 struct comm {
 	uint64_t magic;
 	int sends, fd, error;
 	pid_t thread;
-	uint32_t credits; /* of receives that the other side has posted */
-	uint32_t owed;	  /* credits that have not been sent */
+	uint32_t credits;  /* of receives that the other side has posted */
+	uint32_t owed;	   /* credits that have not been sent */
+	uint64_t messages; /* sent */
 	struct mr mr[MRS];
 	/* In order: those from `first` on are not moved. */
 	uint32_t first, next;
@@ -147,6 +172,7 @@ static struct comm *check(void *p, int sends)
 {
 	struct comm *c = p;
 
+	ALIVE;
 	RULE(c && c->magic == MAGIC, "no connection, or one that is closed");
 	RULE(sends < 0 || c->sends == sends, "the other kind of connection");
 	RULE(c->thread == gettid(), "two threads for one connection");
@@ -189,6 +215,58 @@ static struct request *request_new(struct comm *c, void *data, size_t bytes, voi
 	broken("more than 32 requests");
 }
 
+/* ---- what should not be ------------------------------------------------------------------------------------------ */
+
+/* Of receives that were under way when their connections were closed: as many as three connections have. */
+static char *ghosts[48];
+static uint32_t nr_ghosts;
+
+static void bury(struct comm *c)
+{
+	for (int i = 0; i < REQUESTS && !c->sends && told("haunts"); i++)
+		if (c->all[i].comm)
+			ghosts[__atomic_fetch_add(&nr_ghosts, 1, __ATOMIC_RELAXED) % 48] =
+				c->all[i].data;
+}
+
+/* Into the first 4,096 bytes: that much most receives have. */
+static void haunt(void)
+{
+	char *at = ghosts[chance() % 48];
+
+	if (at)
+		memset(at + chance() % 4000, 0x5a, 32);
+}
+
+/* A message of another connection of this thread that looks like r takes its place. */
+static void mix(struct comm *c, struct request *r)
+{
+	static __thread struct {
+		struct comm *comm;
+		uint32_t bytes;
+		char data[4096];
+	} last[32], *m;
+	static __thread uint64_t times, nr;
+	int i, found = 0;
+
+	if (!getenv("FAKE_PLUGIN_MIX") || r->bytes < 8 || r->bytes > sizeof(m->data))
+		return;
+	for (i = 0; i < 32 && !found; i++) {
+		m = &last[i];
+		found = m->comm && m->comm != c && m->bytes == r->bytes &&
+			!memcmp(m->data, r->data, 8);
+	}
+	if (found && is_turn("FAKE_PLUGIN_MIX", &times)) {
+		memcpy(r->data, m->data, r->bytes);
+		__atomic_add_fetch(&nr_lies, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	m = &last[nr++ % 32];
+	m->comm = c;
+	m->bytes = r->bytes;
+	memcpy(m->data, r->data, r->bytes);
+}
+
 /* ---- moving --------------------------------------------------------------------------------------------------- */
 
 static int lost(struct comm *c, ssize_t n)
@@ -223,15 +301,29 @@ static void give_credits(struct comm *c)
 
 static void move_out(struct comm *c)
 {
+	const char *lose = getenv("FAKE_PLUGIN_LOSE");
+
 	while (c->first != c->next && !c->error) {
 		struct request *r = c->order[c->first % REQUESTS];
-		struct iovec v[2] = {
-			{(char *)&r->bytes + r->head, sizeof(r->bytes) - r->head},
-			{r->data + r->off, r->bytes - r->off},
-		};
+		struct iovec v[2];
 		struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-		ssize_t n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-		size_t head = n > 0 && (size_t)n > v[0].iov_len ? v[0].iov_len : (size_t)n;
+		size_t head;
+		ssize_t n;
+
+		if (!r->seen) {
+			r->seen = 1;
+			mix(c, r);
+			if (lose && c->messages++ >= strtoull(lose, NULL, 10)) {
+				__atomic_add_fetch(&nr_lies, 1, __ATOMIC_RELAXED);
+				r->moved = 1;
+				c->first++;
+				continue;
+			}
+		}
+		v[0] = (struct iovec){(char *)&r->bytes + r->head, sizeof(r->bytes) - r->head};
+		v[1] = (struct iovec){r->data + r->off, r->bytes - r->off};
+		n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+		head = n > 0 && (size_t)n > v[0].iov_len ? v[0].iov_len : (size_t)n;
 
 		if (n <= 0) {
 			lost(c, n);
@@ -294,6 +386,7 @@ static void move_in(struct comm *c)
 
 static int devices(int *n)
 {
+	ALIVE;
 	if (told("devices"))
 		return complain(SYSTEM, "cannot count its devices");
 	*n = told("none") ? 0 : 2;
@@ -356,6 +449,7 @@ static int do_listen(int dev, void *handle, void **out)
 	struct handle *h = handle;
 
 	_Static_assert(sizeof(*h) <= 128, "a handle");
+	ALIVE;
 	RULE(dev == 0 || dev == 1, "a device that is not there");
 	if (fails("listen"))
 		return complain(SYSTEM, "cannot listen");
@@ -379,6 +473,7 @@ static int do_connect(int dev, void *handle, void **out, void **offload)
 	char hello;
 	ssize_t n;
 
+	ALIVE;
 	RULE(dev == 0 || dev == 1, "a device that is not there");
 	RULE(h->magic == MAGIC, "a handle that is not as it was");
 	RULE(offload && !*offload, "an offload that is asked for");
@@ -410,6 +505,7 @@ static int do_accept(void *listener, void **out, void **offload)
 	struct listener *l = listener;
 	int fd;
 
+	ALIVE;
 	RULE(offload && !*offload, "an offload that is asked for");
 	*out = NULL;
 	if (fails("accept"))
@@ -501,13 +597,13 @@ static int test(void *request, int *done, int *size)
 {
 	static uint64_t receives;
 	static const int lies[] = {-5, 1 << 30, 1, -1};
-	const char *lie = getenv("FAKE_PLUGIN_LIE");
 	struct request *r = request;
 	struct comm *c;
 
 	RULE(r && r->comm, "a request that is gone");
 	c = check(r->comm, -1);
 	*done = 0;
+	haunt();
 	if (c->sends)
 		move_out(c);
 	else
@@ -520,8 +616,7 @@ static int test(void *request, int *done, int *size)
 		return SUCCESS;
 	*done = 1;
 	*size = (int)r->bytes;
-	if (!c->sends && lie &&
-	    __atomic_add_fetch(&receives, 1, __ATOMIC_RELAXED) % strtoull(lie, NULL, 10) == 0)
+	if (!c->sends && is_turn("FAKE_PLUGIN_LIE", &receives))
 		*size = lies[__atomic_fetch_add(&nr_lies, 1, __ATOMIC_RELAXED) % 4] + *size;
 	r->comm = NULL;
 	return SUCCESS;
@@ -531,6 +626,7 @@ static int close_comm(void *comm)
 {
 	struct comm *c = check(comm, -1);
 
+	bury(c);
 	close(c->fd);
 	c->magic = 0;
 	free(c);
@@ -541,6 +637,7 @@ static int close_listen(void *listener)
 {
 	struct listener *l = listener;
 
+	ALIVE;
 	close(l->fd);
 	unlink(l->path);
 	free(l);
@@ -668,6 +765,7 @@ static int init(INIT_ARGS)
 			pause();
 	RULE(fn, "no logger");
 	log_to = fn;
+	atexit(end);
 #if VERSION >= 10
 	RULE(prof && !prof(NULL, 0, NULL, 0, NULL), "no profiler");
 #endif
@@ -675,8 +773,10 @@ static int init(INIT_ARGS)
 	RULE(config && *config == -1 && comm, "no settings");
 	*ctx = &context;
 #endif
-	if (told("init"))
-		return complain(SYSTEM, "has no hardware");
+	if (told("init")) {
+		complain(SYSTEM, "has no hardware");
+		return complain(SYSTEM, "cannot start");
+	}
 	/* Only now: whoever has copied the table before sees nothing. */
 	CAT(ncclNetPlugin_v, VERSION) = (struct net){
 		.name = NAME,

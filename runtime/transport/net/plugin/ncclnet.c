@@ -99,7 +99,9 @@ logger(int level, unsigned long flags, const char *file, int line, const char *f
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	if (level == LOG_WARN) {
-		snprintf(complaint, sizeof(complaint), "%.159s", text);
+		/* The first one is the reason, the next ones come from those who called. */
+		if (!complaint[0])
+			snprintf(complaint, sizeof(complaint), "%.159s", text);
 		df_nccl_warn(file ? file : "", line, "%s", text);
 	} else {
 		df_nccl_info((unsigned)flags, "%s", text);

@@ -41,10 +41,13 @@ struct df_ncclnet {
  * has been said why. Not after a fork: it belongs to the parent. Any thread.
  */
 const struct df_ncclnet *df_ncclnet_get(void);
+/* The process ends: no function of the plugin is to be called any more. 0: there is none. Any thread. */
+int df_ncclnet_end(void);
+int df_ncclnet_ended(void);
 
 /* ncclnet.c. Below, ncclResult_t's number is returned. The names are the plugin's own functions'. */
 const char *df_ncclnet_result(int result);
-/* What the plugin last complained of in this thread, since it was asked; "" nothing. */
+/* What the plugin first complained of in this thread, since it was asked; "" nothing. */
 const char *df_ncclnet_complaint(void);
 /* A function that it must have and has not; NULL. */
 const char *df_ncclnet_missing(const struct df_ncclnet *n);

@@ -12,6 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/net/plugins.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
+#include "runtime/transport/transport.h"
 
 #define START_S 10 /* a plugin may take so long */
 
@@ -25,6 +26,8 @@ struct starting {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct df_ncclnet *chosen;
+static uint32_t ended; /* atomic */
+static void (*on_started)(void);
 static pid_t owner;
 
 /* The devices that can be used; why: of the first that cannot. */
@@ -186,6 +189,8 @@ static void start(void)
 			df_info("network plugin %s (v%d, %s): device %d, %s", s->net.name,
 				s->net.version, s->net.file, s->net.devices[i].dev,
 				s->net.devices[i].name);
+		if (on_started)
+			on_started();
 	}
 	put(s);
 }
@@ -194,4 +199,23 @@ const struct df_ncclnet *df_ncclnet_get(void)
 {
 	pthread_once(&once, start);
 	return owner == getpid() ? chosen : NULL;
+}
+
+void df_tl_on_library(void (*fn)(void))
+{
+	on_started = fn;
+}
+
+int df_ncclnet_end(void)
+{
+	if (!chosen || owner != getpid())
+		return 0;
+	/* Relaxed: who has made a pass over each endpoint since then knows that all others see it. */
+	__atomic_store_n(&ended, 1, __ATOMIC_RELAXED);
+	return 1;
+}
+
+int df_ncclnet_ended(void)
+{
+	return __atomic_load_n(&ended, __ATOMIC_RELAXED) != 0;
 }

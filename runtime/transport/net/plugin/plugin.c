@@ -16,12 +16,14 @@
  * nothing to do says so (SLEEP, with the number of messages that it has got) and stops; who sends to a side that sleeps,
  * or slept before it knew of a message, rings (RING). Both over the session's stream.
  *
- * What ends a session: an error of the plugin's, a message that is not the next one or not as long as it says, no message
- * out for a third of the time-out, and the end of its streams. The next session has new connections.
+ * What ends a session: an error of the plugin's, a message that is not the next one, not of this connection or not as long as it
+ * says, no message out or one that has gone out and does not come for a third of the time-out, and the end of its streams. The next session has new connections, and new
+ * buffers: receives are always posted, and plugins differ in whether closing a connection ends them.
  *
  * All on the endpoint's thread, no locks: what a plugin asks for is that one thread at a time calls it for a connection.
  */
 #define _GNU_SOURCE
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,7 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/net/net.h"
@@ -38,9 +41,11 @@
 #define MESSAGE	    (64u << 10) /* bytes of a buffer */
 #define OUT_MAX	    8
 #define IN_MAX	    16 /* together less than DF_NCCLNET_REQUESTS, which one plugin counts for both */
+#define BUFFERS	    ((size_t)(OUT_MAX + IN_MAX) * MESSAGE)
 #define QUEUE	    64
 #define SETUP_NS    (10 * DF_NS_PER_S)
 #define SETUP_FAILS 2
+#define SETS	    16 /* of buffers: so many sessions later nothing is written there any more */
 #define USEFUL	    16 /* messages that a session brings before it counts as none that failed */
 #define SPIN_NS	    (50 * DF_NS_PER_US) /* after something has moved, tests follow one another */
 #define PAUSE_MAX   DF_NS_PER_MS
@@ -55,6 +60,7 @@ enum word { HANDLE = 1, SLEEP, RING };
 /* What a message begins with. */
 struct head {
 	uint32_t bytes, number;
+	uint64_t key; /* of the connection: some plugins give messages to others */
 };
 
 struct queued {
@@ -71,12 +77,15 @@ struct handle {
 
 /* Of a link. */
 struct path {
-	uint8_t *buffers; /* OUT_MAX, then IN_MAX */
+	uint8_t *sets[SETS]; /* of buffers; NULL: not made yet */
+	uint64_t sessions;
 	unsigned fails;	  /* sessions, one after the other */
 	uint64_t failing; /* since when */
 	struct handle *given_up;
 	/* Of a session. */
 	int begun;
+	uint8_t *buffers;	    /* OUT_MAX, then IN_MAX */
+	uint64_t key_in, key_out;   /* of messages that come, and go */
 	void *listener, *to, *from; /* connections */
 	void *to_mr, *from_mr;
 	int connecting;
@@ -91,6 +100,8 @@ struct path {
 	void *out[OUT_MAX], *in[IN_MAX];
 	uint64_t moved, moved_out; /* when */
 	int sleeps, peer_sleeps, ring_due;
+	uint64_t missing,
+		missing_since; /* what the other side waits for, though it is out; 0 nothing */
 	/* Frames that are not in a message yet; of the first of them `off` bytes are. */
 	uint32_t head, tail;
 	size_t off;
@@ -209,21 +220,17 @@ static void plugin_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
 	(void)ep, (void)mem;
 }
 
-/* Once a link. Not in the memory of a child: its pages must stay these. */
-static struct path *path_new(struct df_net_link *l)
+/* Once a session. Not in the memory of a child: its pages must stay these. */
+static uint8_t *next_buffers(struct path *p)
 {
-	struct path *p = calloc(1, sizeof(*p));
+	uint8_t **set = &p->sets[p->sessions % SETS];
+	void *at;
 
-	if (!p)
-		return NULL;
-	p->buffers = mmap(NULL, (OUT_MAX + IN_MAX) * MESSAGE, PROT_READ | PROT_WRITE,
-			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (p->buffers == MAP_FAILED) {
-		free(p);
-		return NULL;
+	if (!*set) {
+		at = mmap(NULL, BUFFERS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		*set = at == MAP_FAILED ? NULL : at;
 	}
-	l->path = p;
-	return p;
+	return *set;
 }
 
 /* Of the name that both sides should have. */
@@ -242,7 +249,8 @@ static int send_handle(struct df_net_link *l, const uint8_t *handle)
 	struct df_net_frame f = {
 		.type = DF_NET_SETUP,
 		.a = HANDLE,
-		.rkey = {name_sum(l), (uint32_t)DF_MIN(device_of(l)->max_bytes, MESSAGE)}};
+		.rkey = {name_sum(l), (uint32_t)DF_MIN(device_of(l)->max_bytes, MESSAGE),
+			 (uint32_t)path_of(l)->key_in, (uint32_t)(path_of(l)->key_in >> 32)}};
 	int ret;
 
 	for (f.b = 0; f.b < PARTS; f.b++) {
@@ -259,22 +267,27 @@ static int send_handle(struct df_net_link *l, const uint8_t *handle)
 
 static int plugin_begin(struct df_net_link *l)
 {
-	struct path *p = path_of(l) ? path_of(l) : path_new(l);
+	struct path *p = l->path ? l->path : calloc(1, sizeof(*p));
 	uint8_t handle[DF_NCCLNET_HANDLE] = {0};
 	uint64_t now = df_now_ns();
 	int ret;
 
-	if (!p) {
+	l->path = p;
+	if (p && !p->buffers)
+		p->buffers = next_buffers(p);
+	if (!p || !p->buffers) {
 		l->avoid |= DF_NET_BIT_PLUGIN;
 		return -ENOMEM;
 	}
-	if (p->begun)
+	if (p->begun || df_ncclnet_ended())
 		return 0;
 	if (!p->handle)
 		p->handle = calloc(1, sizeof(*p->handle));
 	if (!p->handle)
 		return -ENOMEM;
 	p->begun = 1;
+	p->key_in = df_hash_u64(df_hash_u64(df_hash_u64(l->ep->proc, now), (uintptr_t)l),
+				++p->sessions);
 	p->moved = now;
 	p->deadline = now + DF_MIN(SETUP_NS, (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 2);
 	ret = df_ncclnet_listen(plugin_of(l), device_of(l)->dev, handle, &p->listener);
@@ -290,8 +303,9 @@ static void plugin_end(struct df_net_link *l)
 {
 	const struct df_ncclnet *n = plugin_of(l);
 	struct path *p = path_of(l);
+	struct handle *handle = NULL;
 
-	if (!p || !p->begun)
+	if (!p || !p->begun || df_ncclnet_ended())
 		return;
 	/* What they return changes nothing: requests may be under way, and the connection may have failed. */
 	if (p->to && p->to_mr)
@@ -308,18 +322,18 @@ static void plugin_end(struct df_net_link *l)
 	if (p->connecting && !p->to) {
 		p->handle->next = p->given_up;
 		p->given_up = p->handle;
-		p->handle = NULL;
 	} else {
-		memset(p->handle, 0, sizeof(*p->handle));
+		handle = p->handle;
+		memset(handle, 0, sizeof(*handle));
 	}
 	for (; p->head != p->tail; p->head++)
 		df_net_sent(l, p->queue[p->head % QUEUE].from);
 	df_net_read_end(l, &p->reader);
-	*p = (struct path){.buffers = p->buffers,
-			   .handle = p->handle,
-			   .given_up = p->given_up,
-			   .fails = p->fails,
-			   .failing = p->failing};
+	/* The system has their pages back, and what is still written there finds some. */
+	madvise(p->buffers, BUFFERS, MADV_REMOVE);
+	memset((char *)p + offsetof(struct path, begun), 0,
+	       sizeof(*p) - offsetof(struct path, begun));
+	p->handle = handle;
 	l->look_at = 0;
 }
 
@@ -369,7 +383,7 @@ static void fill(struct df_net_link *l)
 		df_net_count(&l->ep->n.frames_sent, 1);
 		df_net_sent(l, q->from);
 	}
-	*m = (struct head){(uint32_t)(at - (uint8_t *)m), (uint32_t)p->filled};
+	*m = (struct head){(uint32_t)(at - (uint8_t *)m), (uint32_t)p->filled, p->key_out};
 	p->moved = df_now_ns();
 	if (p->filled == p->done)
 		p->moved_out = p->moved;
@@ -394,7 +408,7 @@ static int plugin_push(struct df_net_link *l)
 	struct path *p = path_of(l);
 	int moved = 0, ret;
 
-	if (!p->to || p->failed[0])
+	if (!p->to || p->failed[0] || df_ncclnet_ended())
 		return 0;
 	for (;;) {
 		if (p->filled == p->posted && p->filled - p->done < OUT_MAX && p->head != p->tail)
@@ -457,15 +471,16 @@ static void try_up(struct df_net_link *l)
 static int take(struct df_net_link *l, const struct head *m, int bytes)
 {
 	struct path *p = path_of(l);
-	char text[160];
+	char text[192];
 	int ret;
 
 	if (bytes < (int)sizeof(*m) || bytes > (int)MESSAGE || m->bytes != (uint32_t)bytes ||
-	    m->number != (uint32_t)p->taken) {
+	    m->number != (uint32_t)p->taken || m->key != p->key_in) {
 		snprintf(text, sizeof(text),
 			 "the network plugin %s says that %d bytes have come, as message %u; "
-			 "they are message %u, of %u bytes",
-			 plugin_of(l)->name, bytes, (uint32_t)p->taken, m->number, m->bytes);
+			 "they are message %u%s, of %u bytes",
+			 plugin_of(l)->name, bytes, (uint32_t)p->taken, m->number,
+			 m->key != p->key_in ? " of another connection" : "", m->bytes);
 		df_warn("%s: connected again", text);
 		fail(l, -EPROTO, text);
 		return -1;
@@ -533,6 +548,32 @@ static int test_in(struct df_net_link *l, uint64_t now)
 
 /* ---- connecting ----------------------------------------------------------------------------------------------- */
 
+/* The other side has got so many messages and sees no more. 1: one that went out does not come, and the session is over. */
+static int is_lost(struct df_net_link *l, uint64_t got)
+{
+	struct path *p = path_of(l);
+	uint64_t now = df_now_ns();
+	char text[160];
+
+	if (got == p->filled || p->filled != p->done) {
+		p->missing_since = 0;
+		return 0;
+	}
+	if (!p->missing_since || p->missing != got) {
+		p->missing = got;
+		p->missing_since = now;
+	}
+	if (now - p->missing_since <= patience())
+		return 0;
+	snprintf(
+		text, sizeof(text),
+		"the network plugin %s says that message %llu is sent, and it has not come for %.0f s",
+		plugin_of(l)->name, (unsigned long long)got,
+		(double)(now - p->missing_since) / 1e9);
+	fail(l, -ETIMEDOUT, text);
+	return 1;
+}
+
 static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 {
 	struct path *p;
@@ -544,6 +585,8 @@ static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 		df_session_fail(l, ret);
 		return 1;
 	}
+	if (!p->begun)
+		return 0;
 	l->look_at = 1;
 	switch (f->a) {
 	case HANDLE:
@@ -563,12 +606,13 @@ static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 		memcpy(p->handle->bytes + f->b * PART + 16, &f->aux, 8);
 		memcpy(p->handle->bytes + f->b * PART + 24, &f->at, 8);
 		p->parts |= 1u << f->b;
+		p->key_out = f->rkey[2] | (uint64_t)f->rkey[3] << 32;
 		p->limit = (uint32_t)DF_MIN(DF_MIN(device_of(l)->max_bytes, f->rkey[1]), MESSAGE);
 		return 0;
 	case SLEEP:
 		p->peer_sleeps = 1;
 		p->ring_due = p->filled != f->pos || p->filled != p->done;
-		return 0;
+		return is_lost(l, f->pos);
 	case RING:
 		p->sleeps = 0;
 		p->moved = df_now_ns();
@@ -673,7 +717,7 @@ static int plugin_poll(struct df_net_link *l, uint64_t now, int arm)
 	int moved = 0, ret = 0;
 
 	(void)arm;
-	if (!p || !p->begun)
+	if (!p || !p->begun || df_ncclnet_ended())
 		return 0;
 	if (p->failed[0]) {
 		fail(l, -EIO, p->failed);

@@ -24,7 +24,7 @@
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
 #define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
-#define MAGIC	     0x336b6f7374656e64ull /* "dnetsok3" */
+#define MAGIC	     0x346b6f7374656e64ull /* "dnetsok4" */
 
 struct hello {
 	uint64_t magic;
