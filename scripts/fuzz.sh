@@ -6,6 +6,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 seconds=${SECONDS_EACH:-60}
 bad=0 ran=0
+TIMEFORMAT='%U %S'
 if ! echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n){(void)p;(void)n;return 0;}' |
 	clang -x c -fsanitize=fuzzer -o /dev/null - 2>/dev/null; then
 	echo "fuzz: no clang with libFuzzer here; nothing was run"
@@ -19,10 +20,10 @@ for f in tests/fuzz/f_*.c; do
 	mkdir -p "$corpus" "$found"
 	seeds=()
 	[ -d "tests/fuzz/seeds/$name" ] && seeds=("tests/fuzz/seeds/$name")
-	if ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout="${INPUT_SECONDS:-10}" \
+	if { time ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout="${INPUT_SECONDS:-10}" \
 		-rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/" "$corpus" "${seeds[@]}" \
-		>"build/fuzz/$name.log" 2>&1; then
-		echo "fuzz: $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") inputs"
+		>"build/fuzz/$name.log" 2>&1; } 2>build/fuzz/time; then
+		echo "fuzz: $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") inputs, $(awk '{print int($1 + $2)}' build/fuzz/time) s of processors"
 	else
 		echo "fuzz: $name: FAILED; inputs in $found"
 		tail -40 "build/fuzz/$name.log"

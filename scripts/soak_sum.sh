@@ -29,7 +29,7 @@ BEGIN {
 /^programs: executed by ours:/ {for (i = 6; i <= NF; i += 2) executed += $i}
 /^kills: [0-9]+ [a-zA-Z-]+$/ && $3 !~ /^told/ {how[$3] += $2; hows = hows (hows == "" ? "" : ", ") $2 " " $3}
 # A target that found something ended there, nobody knows when.
-/^fuzz: .*: ok, [0-9]+ inputs$/ {ended++; sub(/:$/, "", $2); inputs[$2] += $4; fuzzed = fuzzed (fuzzed == "" ? "" : ", ") $2 " " $4}
+/^fuzz: .*: ok, [0-9]+ inputs/ {if (NF > 6) seconds += $6; else ended++; sub(/:$/, "", $2); inputs[$2] += $4; fuzzed = fuzzed (fuzzed == "" ? "" : ", ") $2 " " $4}
 /^fuzz: [0-9]+ targets, [0-9]+ s each$/ {seconds += ended * $4; length_ = $4; ended = 0}
 /^steady: [0-9]+ (operations|splits|cycles):/ {sub(/:$/, "", $3); n[$3] += $2; total[$3] += $2}
 /^[a-z]+: [0-9]+ runs, [0-9]+ findings$/ && $1 != "soak:" {
