@@ -20,8 +20,8 @@ case $B in
 */thread | */address) ;; # their own memory grows, and needs address space
 *)
 	# The trace's ring is mapped as it fills: a small one is full soon.
-	DFSHIM_TRACE_MB=1 MANY_AMOUNT=600 many cycles --ranks 2
-	DFSHIM_TRACE_MB=1 MANY_AMOUNT=300 many splits --procs 2
+	DFSHIM_TRACE_MB=1 MANY_AMOUNT=6000 many cycles --ranks 2
+	DFSHIM_TRACE_MB=1 MANY_AMOUNT=3000 many splits --procs 2
 	DFSHIM_TRACE_MB=1 MANY_AMOUNT=60000 many operations --ranks 2
 	many memory --ranks 2
 	many memory --procs 2

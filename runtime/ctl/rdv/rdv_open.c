@@ -100,12 +100,33 @@ void df_rdv_unshimmed(uint64_t magic)
 
 /* ---- open, status ------------------------------------------------------------------------------------ */
 
+/* Of sessions that are over the name is kept, so that who comes late hears why; of so many. */
+#define KEPT 1024
+
+static void forget_oldest(void)
+{
+	struct df_rdv *r, *tmp;
+
+	if (HASH_COUNT(df_ctl.rdvs) < KEPT)
+		return;
+	/* In the order in which they were made. */
+	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
+	{
+		if (r->state < RDV_CLOSED || r->busy)
+			continue;
+		HASH_DEL(df_ctl.rdvs, r);
+		free(r);
+		return;
+	}
+}
+
 static struct df_rdv *rdv_new(const struct df_id_tail *id, uint64_t front)
 {
 	struct df_rdv *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
+	forget_oldest();
 	r->nonce = id->nonce;
 	r->front = front;
 	r->listen_fd = -1;
