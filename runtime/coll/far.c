@@ -11,8 +11,8 @@
  * counts, which other load disturbs least.
  *
  * What was measured is told to all ranks, and the slowest way decides, so that all choose alike. Each process remembers the ways
- * between nodes that it has heard of: a later communicator measures only those that who would ask does not know, or that were cut
- * short, by a network so slow or a machine so busy; that makes them better three times.
+ * between nodes that it has heard of: a later communicator measures only those that who would ask does not know. What was cut short, by a
+ * network so slow or a machine so busy, is measured three times.
  *
  * Bounded: nothing here blocks but the exchange among the ranks, which ends when one of them has gone.
  */
@@ -162,7 +162,7 @@ struct role {
 	enum { PING, ROW, MANY } phase;
 	int waits;	/* for an answer, since `since` */
 	uint64_t since; /* 0: nothing was asked */
-	int rounds, slow, full, late;
+	int rounds, slow, full, late, stuck;
 	uint32_t bytes;
 	double ping, row, byte; /* ns; 0 unknown */
 };
@@ -178,16 +178,16 @@ static void role_end(struct role *r)
 }
 
 /* from: it asks `to`; else it answers it. */
-static void role_begin(struct role *r, const struct df_comm *comm, int from, int to, uint64_t now)
+static void role_begin(struct role *r, const struct df_comm *comm, int from, int to, int attempt)
 {
 	const struct df_member *me = &comm->members[comm->rank],
 			       *other = &comm->members[me->rank == from ? to : from];
 	const struct df_tl_ops *tl = df_tl_select(me, other);
-	uint64_t way = df_hash_u64(df_hash_u64(comm->hash, 0x666172u),
+	uint64_t way = df_hash_u64(df_hash_u64(comm->hash, 0x66617200u + (unsigned)attempt),
 				   (uint64_t)(uint32_t)from << 32 | (uint32_t)to);
 	int asks = me->rank == from;
 
-	*r = (struct role){.end = now + START_NS, .active = 1};
+	*r = (struct role){.end = df_now_ns() + START_NS, .active = 1};
 	r->to.tl = r->from.tl = tl;
 	r->to.key = df_hash_u64(way, (uint64_t)asks);
 	r->from.key = df_hash_u64(way, (uint64_t)!asks);
@@ -272,6 +272,7 @@ static int asker(struct role *r, int device, uint64_t now)
 		/* What is under way is to find its connector. */
 		if (r->waits && !end_has(&r->from) && now < r->end + DRAIN_NS)
 			return 0;
+		r->stuck = r->begin && r->waits && !end_has(&r->from);
 		/* The other side need not wait until it has had enough. */
 		if (r->to.found && end_unread(&r->to) < SLOTS)
 			end_send(&r->to, device, LAST, UNIT);
@@ -347,16 +348,15 @@ static void better(uint16_t *figure, uint16_t now)
 }
 
 /* prev, next: ranks of other nodes, -1: none; and this one, which is the first of its own. out: of the way to next, what is known. */
-static void measure(const struct df_comm *comm, int prev, int next, struct df_far *out)
+static void measure(const struct df_comm *comm, int prev, int next, int attempt, struct df_far *out)
 {
 	int device = comm->dev->index;
 	struct role asks = {.active = 0}, answers = {.active = 0};
-	uint64_t now = df_now_ns();
 
 	if (next >= 0)
-		role_begin(&asks, comm, comm->rank, next, now);
+		role_begin(&asks, comm, comm->rank, next, attempt);
 	if (prev >= 0)
-		role_begin(&answers, comm, prev, comm->rank, now);
+		role_begin(&answers, comm, prev, comm->rank, attempt);
 	while ((asks.active || answers.active) && !__atomic_load_n(&comm->stop, __ATOMIC_RELAXED)) {
 		int moved = df_tl_progress(device);
 
@@ -375,7 +375,7 @@ static void measure(const struct df_comm *comm, int prev, int next, struct df_fa
 	better(&out->ns, df_cal_code(asks.ping / 2));
 	better(&out->inst, df_cal_code(DF_MAX(asks.row - asks.ping, asks.row / 4) / (SLOTS - 1)));
 	better(&out->byte, df_cal_code(asks.byte));
-	out->tries = asks.full == FULLS ? DF_FAR_TRIES : out->tries + 1;
+	out->tries = asks.full == FULLS || asks.stuck ? DF_FAR_TRIES : out->tries + 1;
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------------- */
@@ -461,7 +461,7 @@ static int exchange(struct df_comm *comm, const int *first, struct df_far mine, 
 
 int df_far_members(struct df_comm *comm)
 {
-	int nodes = comm->choice.nodes, v, me = -1, nr = 0, ret = -ENOMEM;
+	int nodes = comm->choice.nodes, v, me = -1, nr = 0, attempt = 0, again, ret = -ENOMEM;
 	struct df_cost *c = &comm->choice.cost;
 	struct df_far mine = {0}, *far;
 	uint64_t begin = df_now_ns();
@@ -487,14 +487,19 @@ int df_far_members(struct df_comm *comm)
 		goto out;
 	for (v = 0; v < nodes; v++)
 		nr += LACKS(v);
-	/* All know who measures, and that somebody does. */
-	if (me >= 0 && (LACKS(me) || LACKS(PREV(me))))
-		measure(comm, LACKS(PREV(me)) ? first[PREV(me)] : -1,
-			LACKS(me) ? first[NEXT(me)] : -1, &mine);
-	if (nr)
-		ret = exchange(comm, first, mine, far);
-	if (ret)
-		goto out;
+	/* All know who measures, and that somebody does. A busy machine gets more chances; who has not been heard at all does not. */
+	do {
+		if (me >= 0 && (LACKS(me) || LACKS(PREV(me))))
+			measure(comm, LACKS(PREV(me)) ? first[PREV(me)] : -1,
+				LACKS(me) ? first[NEXT(me)] : -1, attempt, &mine);
+		if (nr)
+			ret = exchange(comm, first, mine, far);
+		if (ret)
+			goto out;
+		for (v = 0, again = 0; v < nodes; v++)
+			again += LACKS(v) && far[v].ns;
+		attempt++;
+	} while (again);
 	for (v = 0; v < nodes; v++)
 		if (far[v].tries)
 			remember(way_of(comm, first[v], first[NEXT(v)]), far[v]);
