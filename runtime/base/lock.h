@@ -89,12 +89,16 @@ struct df_trylock {
 /* 1: taken, 0: somebody holds it. */
 static inline int df_trylock_try(struct df_trylock *l)
 {
+	uint32_t none = 0;
+
 	/*
 	 * ACQUIRE pairs with the RELEASE in df_trylock_release(): without it we could work on the
-	 * guarded data as they were before the last holder's changes.
+	 * guarded data as they were before the last holder's changes. Compared, because who holds it may have said with a 2 that
+	 * others sleep (df_block_take()), and nothing is to be written over that.
 	 */
 	return !__atomic_load_n(&l->held, __ATOMIC_RELAXED) &&
-	       !__atomic_exchange_n(&l->held, 1, __ATOMIC_ACQUIRE);
+	       __atomic_compare_exchange_n(&l->held, &none, 1, 0, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED);
 }
 
 static inline void df_trylock_release(struct df_trylock *l)

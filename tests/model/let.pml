@@ -10,6 +10,7 @@
  * The controls, each of which must fail:
  * -DAS_ONE   who has slept holds the lock with 1: others that sleep are forgotten
  * -DSILENT   who gives the lock back wakes nobody
+ * -DSWAP     who tries to take the lock writes a 1 whatever is there: of a holder with 2 the others that sleep are forgotten
  * -DNO_MARK  a task of which a slice moves is not marked
  * -DNO_WAIT  the purge takes the lock without a look at what moves
  */
@@ -27,9 +28,28 @@ bool asleep[THREADS + 1];
 
 inline take(me)
 {
+	got = false;
+#ifdef SWAP
+	do
+	:: lock == 0 ->
+		atomic { got = (lock == 0); lock = 1 };
+		if
+		:: got -> break
+		:: else /* once more */
+		fi
+	:: lock != 0 -> break
+	od;
+#else
+	atomic {
+		if
+		:: lock == 0 -> lock = 1; got = true
+		:: else
+		fi
+	};
+#endif
 	if
-	:: atomic { lock == 0 -> lock = 1 }
-	:: atomic { lock != 0 -> skip };
+	:: got
+	:: else ->
 		do
 		:: atomic {
 #ifdef AS_ONE
