@@ -257,10 +257,20 @@ static void ask(struct role *r, int device)
 	r->waits = 1;
 }
 
+/* For the connector to the other side. 1 if it has moved: it is found, or will never be. */
+static int look_for(struct role *r)
+{
+	int ret = end_find(&r->to);
+
+	if (ret && ret != -EAGAIN)
+		role_end(r);
+	return ret != -EAGAIN;
+}
+
 /* 1 if it has moved. */
 static int asker(struct role *r, int device, uint64_t now)
 {
-	int ret, more;
+	int more;
 
 	if (!r->active)
 		return 0;
@@ -279,12 +289,8 @@ static int asker(struct role *r, int device, uint64_t now)
 		role_end(r);
 		return 1;
 	}
-	if (!r->to.found) {
-		ret = end_find(&r->to);
-		if (ret && ret != -EAGAIN)
-			role_end(r);
-		return ret != -EAGAIN;
-	}
+	if (!r->to.found)
+		return look_for(r);
 	if (r->waits && end_has(&r->from)) {
 		r->from.pos++;
 		end_take(&r->from);
@@ -308,7 +314,6 @@ static int asker(struct role *r, int device, uint64_t now)
 static int answerer(struct role *r, int device, uint64_t now)
 {
 	enum word word;
-	int ret;
 
 	if (!r->active)
 		return 0;
@@ -316,12 +321,8 @@ static int answerer(struct role *r, int device, uint64_t now)
 		role_end(r);
 		return 1;
 	}
-	if (!r->to.found) {
-		ret = end_find(&r->to);
-		if (ret && ret != -EAGAIN)
-			role_end(r);
-		return ret != -EAGAIN;
-	}
+	if (!r->to.found)
+		return look_for(r);
 	if (!end_has(&r->from) || end_unread(&r->to) == SLOTS)
 		return 0;
 	if (!r->begin) {

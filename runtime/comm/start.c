@@ -113,7 +113,9 @@ static int net_speed(const struct df_env *env)
 	}
 	df_rt.measures_far = ret && !df_rt.tuner->has_cost;
 	df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)df_rt.measures_far);
-	df_rt.settings = df_hash_bytes(&c->far_ns, 3 * sizeof(c->far_ns), df_rt.settings);
+	df_rt.settings = df_hash_bytes(&c->far_ns, sizeof(c->far_ns), df_rt.settings);
+	df_rt.settings = df_hash_bytes(&c->far_inst_ns, sizeof(c->far_inst_ns), df_rt.settings);
+	df_rt.settings = df_hash_bytes(&c->far_byte_ns, sizeof(c->far_byte_ns), df_rt.settings);
 	return 0;
 }
 

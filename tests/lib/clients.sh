@@ -47,6 +47,14 @@ host() {
 	[ $rc = 0 ] || fail "$c $*: status $rc"
 }
 
+# A process with ranks of the test's running job: disorder's own, which starts them, has started itself again for each.
+rank_process() {
+	local p
+	for p in $(pgrep -x exe); do
+		! grep -qzxF "T=$T" "/proc/$p/environ" 2>/dev/null || echo "$p"
+	done | head -n 1
+}
+
 # control ARGS...: disorder by NCCL's rules, stopped when nothing moves for 1.5 s (SLOW times that). Status in rc,
 # messages in $T/verdict. What the jobs before it have left in the folder of traces is none of its own.
 control() {

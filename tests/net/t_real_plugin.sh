@@ -26,12 +26,6 @@ done
 echo "5 jobs ended well"
 
 # One of two processes, stopped for longer than the time-out, or killed, in the middle of a job.
-process() {
-	local p
-	for p in $(pgrep -x exe); do
-		! grep -qzxF "T=$T" "/proc/$p/environ" 2>/dev/null || echo "$p"
-	done | head -n 1
-}
 begin() {
 	rm -f "$T/stats"
 	(export DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET_TIMEOUT_MS=3000 && host disorder --ranks 2 --procs 2 --iters 3000 --colls 4 --seed "$SEED") \
@@ -41,7 +35,7 @@ begin() {
 		kill -0 $job 2>/dev/null || fail "the job ended: $(tail -n 20 "$T/out")"
 		sleep 0.05
 	done
-	p=$(process)
+	p=$(rank_process)
 }
 begin
 kill -STOP "$p" || fail "no process to stop"

@@ -6,13 +6,6 @@ set -u
 . "$SRC/tests/net/plugin.sh"
 export DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET_TIMEOUT_MS=2000 DFSHIM_TIMEOUT_MS=60000
 
-# A process of the job that has ranks: disorder's own, which starts them, has started itself again for each.
-process() {
-	local p
-	for p in $(pgrep -x exe); do
-		! grep -qzxF "T=$T" "/proc/$p/environ" 2>/dev/null || echo "$p"
-	done | head -n 1
-}
 # stopped WHAT: the job over it, one of whose processes is stopped for 4 s while it runs.
 stopped() {
 	local p job
@@ -23,7 +16,7 @@ stopped() {
 		kill -0 $job 2>/dev/null || fail "$1: the job ended: $(tail -n 20 "$T/out")"
 		sleep 0.05
 	done
-	p=$(process)
+	p=$(rank_process)
 	kill -STOP "$p" || fail "$1: no process to stop"
 	sleep 4
 	kill -0 $job 2>/dev/null || fail "$1: the job did not wait: $(tail -n 20 "$T/out")"

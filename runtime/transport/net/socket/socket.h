@@ -81,8 +81,7 @@ struct sessions {
 	int epoll_fd, event_fd, listen_fd;
 	struct df_list strangers, shut;
 	uint32_t nr_strangers;
-	uint64_t
-		accept_at; /* some wait in the listener's queue, which says nothing more of them; 0: none */
+	uint64_t accept_at; /* when who waits in the listener's queue is asked for; 0: nobody */
 	union df_sockaddr local;
 	char iface[IF_NAMESIZE]; /* that has this address */
 	struct df_net_source listener;

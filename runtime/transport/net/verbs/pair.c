@@ -295,10 +295,10 @@ void df_verbs_pair_end(struct df_net_link *l, struct pair *q)
 	q->broken = 0;
 }
 
+/* ---- which one takes a slice --------------------------------------------------------------------------------- */
+
 #define ALIKE 3 /* so many times as slow is as fast */
 #define TIMED 8 /* slices after which one knows */
-
-/* ---- which one takes a slice --------------------------------------------------------------------------------- */
 
 /* The frame is done: how fast the pair is, the last slices most. They wait for one another, so this one has taken as long as nothing moved. */
 void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now)
