@@ -354,22 +354,27 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	struct df_kctx *ctx = sh->ctx;
 	const struct df_kcoll *c = ctx->coll;
 	const struct df_inst *inst = sh->inst;
-	struct df_kconn *r = inst->recv_conn == DF_NO_CONN ? NULL : &ctx->recv[inst->recv_conn];
-	struct df_kconn *s = inst->send_conn == DF_NO_CONN ? NULL : &ctx->send[inst->send_conn];
-	int gives = r && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
+	int recvs = inst->recv_conn != DF_NO_CONN, sends = inst->send_conn != DF_NO_CONN;
+	/*
+	 * Pointers that mean something only if it receives and sends. Not NULL otherwise: ptxas (12.9 and 13.0) makes NULL of
+	 * "CS2R R, SRZ", and where the load that would replace it is predicated off it reads R before that is there.
+	 */
+	struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
+	struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
+	int gives = recvs && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
 	int last = ctx->k + 1 == (ctx->finished + 1) * c->loops * ctx->nr_inst;
 
 	/* In front of the fence: who sees `done` has to see it, or he takes the gate for one that nobody opens. */
 	if (last && c->nr_blocks == 1 && sh->now->gate)
 		dfk_store_relaxed_sys(&sh->now->gate->opened, sh->now->done_value);
-	if (s && s->refs) {
+	if (sends && s->refs) {
 		/* Relaxed: the tail, which is released below, is seen after it. */
 		dfk_store_relaxed_sys(&s->refs[sh->send_pos % s->nr_slots],
 				      (uint64_t)(uintptr_t)sh->ref);
 		blk->stats.refs += sh->ref != NULL;
 	}
 	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs that are named there. */
-	if (gives || (s && !sh->puts) || c->nr_deps || (last && c->nr_blocks == 1))
+	if (gives || (sends && !sh->puts) || c->nr_deps || (last && c->nr_blocks == 1))
 		dfk_fence_release_sys();
 	if (gives) {
 		/*
@@ -379,7 +384,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_store_released_sys(r->head, sh->recv_pos + 1);
 		dfk_ring_bell(r->bell);
 	}
-	if (s) {
+	if (sends) {
 		/*
 		 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() of the receiver: the slot is
 		 * complete before it can be seen. By words nobody looks at it but the host, behind the gate.

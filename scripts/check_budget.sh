@@ -7,6 +7,7 @@
 #   shared  at most 13,312 bytes a block
 #   regs    at most 65,536 / 512, so that blocks of 512 threads fit
 #   loads   no ld.global.nc: its cache does not see what peers and streams write while the kernel runs
+#   early   no register is read before the assembler's zero is there (scripts/check_early_reads.py)
 #   taking  all of a submission's words (dfk_slot() in kernels/hot.inl) are asked for before one is put down
 set -eu
 
@@ -65,14 +66,28 @@ for t in $targets; do
 	[ "$run" -ge $slot_words ] ||
 		complain "sm_$t: at most $run words are loaded in a row, a submission has $slot_words: they would cross the bus one after the other"
 done
-# Where the toolkit has a disassembler, the machine code itself.
-if [ -x "$bin/cuobjdump" ] && [ -x "$bin/nvdisasm" ]; then
-	if "$bin/cuobjdump" -sass "$dir/daemon.fatbin" | grep -n 'LDG[^ ]*\.CONSTANT' >&2; then
-		complain "non-coherent loads in the machine code"
-	fi
+# The machine code itself, where there is a disassembler: the toolkit's, or that of prereqs.sh.
+for b in "$bin" build/cuda/bin; do
+	[ -x "$b/cuobjdump" ] && [ -x "$b/nvdisasm" ] && break
+done
+if [ -x "$b/nvdisasm" ]; then
+	b=$(cd "$b" && pwd)
+	rm -rf "$dir/cubin"
+	mkdir "$dir/cubin"
+	fatbin=$(cd "$dir" && pwd)/daemon.fatbin
+	(cd "$dir/cubin" && "$b/cuobjdump" -xelf all "$fatbin" >/dev/null)
+	for t in $targets; do
+		f=$(find "$dir/cubin" -name "*sm_$t*.cubin")
+		"$b/nvdisasm" -hex -c "$f" >"$dir/cubin/$t.sass" 2>/dev/null
+		if grep -n 'LDG[^ ]*\.CONSTANT' "$dir/cubin/$t.sass" >&2; then
+			complain "sm_$t: non-coherent loads in the machine code"
+		fi
+		python3 scripts/check_early_reads.py "sm_$t" <"$dir/cubin/$t.sass" ||
+			complain "sm_$t: a register is read before it is zero"
+	done
 	echo "sass checked" >>"$out"
 else
-	echo "sass not checked: no cuobjdump and nvdisasm in $bin" >>"$out"
+	echo "sass not checked: no cuobjdump and nvdisasm in $bin and build/cuda/bin" >>"$out"
 fi
 cat "$out"
 exit $bad

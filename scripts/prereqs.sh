@@ -16,6 +16,7 @@ NCCL_VERSION=2.28.9
 
 NVVM_VERSION=13.0.88
 NVCC_VERSION=13.0.88
+DISASM_VERSION=13.5.37 # of any version, newer than nvcc
 ZIG_VERSION=0.17.1
 
 [ $# -gt 0 ] || set -- build check
@@ -138,6 +139,17 @@ if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ && [ "$(scripts/cuda_home.sh)"
 		ln -sfn lib build/cuda/lib64
 	else
 		echo "prereqs: nvcc could not be fetched; GPU code is left out"
+	fi
+fi
+
+# A disassembler of the daemon's machine code, for check_budget.sh.
+disasm="$(scripts/cuda_home.sh)/bin/nvdisasm"
+if [ -n "$want_nvcc" ] && find_nvcc && [ ! -x "$disasm" ] && [ ! -x build/cuda/bin/nvdisasm ]; then
+	echo "prereqs: fetching nvdisasm and cuobjdump from their wheels into build/cuda"
+	if wheels "nvidia-cuda-nvdisasm==$DISASM_VERSION" "nvidia-cuda-cuobjdump==$DISASM_VERSION"; then
+		chmod +x build/cuda/bin/nvdisasm build/cuda/bin/cuobjdump
+	else
+		echo "prereqs: nvdisasm could not be fetched; the daemon's machine code is not looked at"
 	fi
 fi
 

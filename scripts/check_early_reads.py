@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Does the assembler let a pair of registers be read before CS2R has zeroed it?
+
+check_early_reads.py FILE < what nvdisasm -hex -c prints of a cubin
+
+ptxas 12.9 and 13.0 do that where NULL is to be replaced by a load that is predicated off: on an H200 a comparison five cycles after CS2R
+saw what the pair had held before (docs/gpu-results/2026-11-26.md); the least that they leave anywhere else is six. Counts the cycles from each
+CS2R to the first instruction that reads the pair, up to the next branch, by the stall counts in the instructions' control bits. FILE is what
+messages call the code. Exit 1 if one comes too early.
+"""
+import re
+import sys
+
+TOO_EARLY = 5
+BOUNDARY = re.compile(r"^(@!?U?P\w+ )?(BRA|BSYNC|CALL|RET|EXIT|BREAK|WARPSYNC)\b")
+STORE = re.compile(r"^(@!?U?P\w+ )?(ST|ATOM|RED)")
+
+
+def instructions(lines):
+    """(address, stall in cycles, text) of each; the control bits are in the second of its two words."""
+    first = None
+    for line in lines:
+        m = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*/\* 0x[0-9a-f]{16} \*/", line)
+        if m:
+            first = m[1], m[2]
+            continue
+        m = re.match(r"\s*/\* (0x[0-9a-f]{16}) \*/", line)
+        if m and first:
+            yield first[0], int(m[1], 16) >> 41 & 15, first[1]
+            first = None
+
+
+def reads(text, pair):
+    body = text if STORE.match(text) else text.partition(",")[2]
+    return any(re.search(rf"\bR{r}\b", body) for r in pair)
+
+
+def main():
+    code = list(instructions(sys.stdin))
+    if not code:
+        sys.exit(f"{sys.argv[1]}: no instructions")
+    bad = 0
+    for i, (at, stall, text) in enumerate(code):
+        m = re.match(r"(?:@!?U?P\w+ )?CS2R R(\d+), SRZ", text)
+        if not m:
+            continue
+        pair, cycles = (int(m[1]), int(m[1]) + 1), stall
+        for at2, stall, text2 in code[i + 1:]:
+            if BOUNDARY.match(text2) or cycles > TOO_EARLY:
+                break
+            if reads(text2, pair):
+                print(f"{sys.argv[1]}: {cycles} cycles from {at} {text} to {at2} {text2}", file=sys.stderr)
+                bad = 1
+                break
+            cycles += stall
+    sys.exit(bad)
+
+
+if __name__ == "__main__":
+    main()
