@@ -431,6 +431,7 @@ struct df_kdaemon {
 	uint32_t quit; /* host: leave as soon as possible; not taken back while a kernel is there */
 	uint32_t device;
 	struct df_policy policy;
+	uint64_t self; /* df_kconn.peer of connectors whose other end is this daemon's, too */
 	struct df_kblock *blocks;
 	/* GPU memory for contexts that are not in shared memory: nr_lines of DF_LINE_BYTES a block; NULL: none. */
 	void *lines;

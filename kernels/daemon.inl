@@ -64,15 +64,23 @@ DFK void dfk_tell(struct df_kblock *blk, struct df_kctx *ctx)
 DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 		  struct df_kctx *ctx, int able)
 {
+	/* A rank of this daemon: it moves when it has its turn, not while we look for what it sends. */
+	int own = able && sh->peer && sh->peer == d->self;
+
 	blk->stats.polls++;
 	sh->turn = DF_TURN_SPIN;
 	if (able)
 		dfk_able(blk);
-	if (able && ++ctx->polls < ctx->spin)
+	if (own)
+		dfk_ask(blk);
+	else if (able && ++ctx->polls < ctx->spin)
 		return;
-	if (d->policy.events && ctx->k > ctx->finished * ctx->coll->loops * ctx->nr_inst)
-		dfk_tell(blk, ctx);
-	dfk_publish(blk);
+	/* What the next turn brings along is not worth the writes. */
+	if (!own || blk->idle) {
+		if (d->policy.events && ctx->k > ctx->finished * ctx->coll->loops * ctx->nr_inst)
+			dfk_tell(blk, ctx);
+		dfk_publish(blk);
+	}
 	/* Past its threshold, or not able to start: the next task gets its turn. Who was due has had its chance. */
 	if (dfk_owes(d, blk) && ctx->priority < dfk_at(blk, blk->first)->priority)
 		blk->owed = 0;

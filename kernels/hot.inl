@@ -69,6 +69,7 @@ struct dfk_local {
 	uint32_t able;	/* since then some task waited for nobody but a peer */
 	uint32_t stays; /* as in the original */
 	uint32_t asks;	/* the block that was found to stay */
+	uint32_t eager; /* the next turn looks at the submissions */
 	struct dfk_hot way[DFK_WAYS];
 };
 
@@ -403,13 +404,21 @@ DFK void dfk_publish(struct df_kblock *blk)
 DFK int dfk_look(struct df_kblock *blk)
 {
 	uint64_t turn = dfk_local(blk)->turns++;
+	int eager = !blk->task || dfk_local(blk)->eager;
 
+	dfk_local(blk)->eager = 0;
 	/* One that always has something to move must not look stuck. */
 	if (turn % (16 * DFK_LOOK_EVERY) == 0)
 		dfk_publish(blk);
 	if (dfk_local(blk)->d.policy.order)
-		return !blk->task || turn % DFK_LOOK_URGENT == 0;
-	return !blk->task || turn % DFK_LOOK_EVERY == 0;
+		return eager || turn % DFK_LOOK_URGENT == 0;
+	return eager || turn % DFK_LOOK_EVERY == 0;
+}
+
+/* Thread 0: what is awaited is another rank's of this daemon, of whom there may be a submission. */
+DFK void dfk_ask(struct df_kblock *blk)
+{
+	dfk_local(blk)->eager = 1;
 }
 
 /* Thread 0: somebody else's move is awaited, and may come at any moment. */
@@ -470,7 +479,7 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		b->cq.head = b->cq.tail - b->cq.mask - 1; /* looked at when it is needed */
 		l->turns = 0;
 		l->looks = 1; /* not before it has had some turns */
-		l->able = l->asks = 0;
+		l->able = l->asks = l->eager = 0;
 		l->stays = 1;
 		/* Relaxed: it carries no data. */
 		dfk_store_relaxed_sys(&o->stays, 1u);
@@ -549,6 +558,7 @@ struct dfk_fetch {
 #define dfk_scratch(ctx)    ((void)(ctx))
 #define dfk_reconnect(ctx)  ((void)(ctx))
 #define dfk_look(blk)	    1
+#define dfk_ask(blk)	    ((void)(blk))
 #define dfk_publish(blk)    ((void)(blk))
 #define dfk_able(blk)	    ((void)(blk))
 

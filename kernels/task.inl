@@ -16,6 +16,7 @@ struct dfk_shared {
 	uint8_t *to;	     /* slot sent to, or the stage; NULL: by reference */
 	const uint8_t *ref;  /* what is sent by reference; NULL: it is copied */
 	uint64_t recv_pos, send_pos;
+	uint64_t peer; /* df_kconn.peer of whom the slice waits for; 0: for nobody's other end */
 	struct dfk_words get, put;
 };
 
@@ -129,6 +130,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 	if (!ctx->ready && !dfk_instance_ready(ctx))
 		return -1;
 	sh->takes = sh->puts = 0;
+	sh->peer = 0;
 	round = ctx->k / ctx->nr_inst; /* instances * loops + loop */
 	inst = dfk_inst(ctx, (uint32_t)(ctx->k % ctx->nr_inst));
 	sh->loop = round - ctx->finished * c->loops;
@@ -148,6 +150,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 
 		if (!dfk_connected(ctx, r))
 			return -1;
+		sh->peer = r->peer;
 		sh->recv_pos = round * r->per_loop + inst->recv_ord;
 		sh->takes = r->proto >= DF_PROTO_LL;
 		if (sh->takes) {
@@ -182,6 +185,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 
 		if (!dfk_connected(ctx, s))
 			return -1;
+		sh->peer = s->peer;
 		sh->send_pos = round * s->per_loop + inst->send_ord;
 		if (sh->send_pos - s->seen >= s->nr_slots) {
 			/*

@@ -265,6 +265,8 @@ static int start(void)
 		snprintf(df_rt.reason, sizeof(df_rt.reason), "control plane: %s", strerror(-ret));
 		return ret;
 	}
+	for (i = 0; i < df_rt.nr_devs; i++)
+		df_rt.devs[i].exec.d.self = df_rt.self.proc + (uint64_t)i;
 	df_ctl_set_events(&ctl_events);
 	df_net_on_event(df_comm_net_event);
 	df_backend->set_hooks(&df_stream_hooks);

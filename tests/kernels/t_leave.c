@@ -245,7 +245,7 @@ START_TEST(starts)
 	struct dfk_hot original = {
 		.ctx = {.coll = &coll, .cur = &inst, .lead = 1, .nr_inst = 2, .spin = 1}};
 	struct df_kctx *ctx = &original.ctx;
-	struct dfk_shared sh;
+	struct dfk_shared sh = {0};
 	int i;
 
 	enter(1);
