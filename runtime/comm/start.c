@@ -233,8 +233,11 @@ static int start(void)
 	df_rt.execs.nr_cores = cores();
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	df_rt.slots = env->slots != DF_AUTO ? (uint32_t)env->slots : 4;
-	/* Slots hold a slice. */
-	df_rt.slot_bytes = (env->slot_kb != DF_AUTO ? (uint32_t)env->slot_kb : 128) * 1024;
+	/* Slots hold a slice. A GPU takes some microseconds for one whatever its size: DFSHIM_SLOT_KB. */
+	df_rt.slot_bytes = (env->slot_kb != DF_AUTO ? (uint32_t)env->slot_kb
+			    : df_backend->gpu	    ? 512
+						    : 128) *
+			   1024;
 	df_rt.conn_budget = env->connector_mb == DF_AUTO ? auto_conn_budget()
 							 : (uint64_t)env->connector_mb << 20;
 	ret = algorithms(env);
