@@ -26,16 +26,18 @@ static void child(void)
 
 __attribute__((constructor)) static void loaded(void)
 {
-	const char *mode = df_env_text(DF_ENV_ROW_mode);
+	const char *mode = df_env_text(DF_ENV_ROW_mode),
+		   *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 
 	pthread_atfork(NULL, NULL, child);
 	next_exit = df_dlsym(RTLD_NEXT, "_exit");
 	/*
-	 * The driver reads it once, at its first call. Streams that share a hardware queue wait for one another, and those
-	 * that wait for a collective would hold up others.
+	 * The driver reads it once, at its first call. A stream that waits for a collective keeps a hardware queue, and when there is
+	 * none left nothing is launched, the daemon neither. A job that asks for fewer wants kernels in the order of their launches,
+	 * which collectives without kernels need not.
 	 */
-	if (!mode || !strcmp(mode, "prevent"))
-		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+	if ((!mode || !strcmp(mode, "prevent")) && (!connections || atoi(connections) < 32))
+		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
 __attribute__((destructor)) static void unloaded(void)

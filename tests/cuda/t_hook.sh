@@ -106,6 +106,7 @@ connections() { # WANTED VARIABLE=VALUE...
 	}
 }
 connections 32 X=1
-connections 1 CUDA_DEVICE_MAX_CONNECTIONS=1
+connections 32 CUDA_DEVICE_MAX_CONNECTIONS=1
+connections 1 CUDA_DEVICE_MAX_CONNECTIONS=1 DFSHIM_MODE=trace
 connections "" DFSHIM_MODE=trace
 exit $bad
