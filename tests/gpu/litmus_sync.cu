@@ -33,6 +33,61 @@ template <int CASE> __global__ void deep(uint64_t *up, int n)
 
 static char pageable[1 << 20], registered[1 << 20];
 
+/* Memory that is mapped by hand, one step after the other; the steps are 0 where the driver has no such functions. */
+static struct {
+	CUmemAllocationProp prop;
+	CUmemAccessDesc access;
+	CUmemGenericAllocationHandle memory;
+	CUdeviceptr at;
+	size_t bytes;
+} vm;
+
+template <typename F, typename... A> static void vm_call(const char *name, A... args)
+{
+	auto f = driver<F>(name, 10020);
+
+	if (f)
+		f(args...);
+}
+static void vm_make(void)
+{
+	vm.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	vm.prop.location.type = vm.access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	vm.access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	vm_call<CUresult (*)(size_t *, const CUmemAllocationProp *,
+			     CUmemAllocationGranularity_flags)>("cuMemGetAllocationGranularity",
+								&vm.bytes, &vm.prop,
+								CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	vm_call<CUresult (*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+			     unsigned long long)>("cuMemCreate", &vm.memory, vm.bytes, &vm.prop,
+						  0ull);
+	vm_call<CUresult (*)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long)>(
+		"cuMemAddressReserve", &vm.at, vm.bytes, (size_t)0, (CUdeviceptr)0, 0ull);
+}
+static void vm_map(void)
+{
+	vm_call<CUresult (*)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
+			     unsigned long long)>("cuMemMap", vm.at, vm.bytes, (size_t)0, vm.memory,
+						  0ull);
+}
+static void vm_access(void)
+{
+	vm_call<CUresult (*)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t)>(
+		"cuMemSetAccess", vm.at, vm.bytes, &vm.access, (size_t)1);
+}
+static void vm_unmap(void)
+{
+	vm_call<CUresult (*)(CUdeviceptr, size_t)>("cuMemUnmap", vm.at, vm.bytes);
+}
+static void vm_release(void)
+{
+	vm_call<CUresult (*)(CUmemGenericAllocationHandle)>("cuMemRelease", vm.memory);
+}
+static void vm_free(void)
+{
+	vm_call<CUresult (*)(CUdeviceptr, size_t)>("cuMemAddressFree", vm.at, vm.bytes);
+}
+
 int main()
 {
 	struct word *w;
@@ -61,15 +116,25 @@ int main()
 	int blocked;
 	std::vector<call> calls = {
 		{"cudaMalloc", [] {}, [&] { cudaMalloc(&tofree, 1 << 20); }},
-		{"cudaFree", [&] { MUST(cudaMalloc(&tofree, 1 << 20)); }, [&] { cudaFree(tofree); }},
+		{"cudaFree", [&] { MUST(cudaMalloc(&tofree, 1 << 20)); },
+		 [&] { cudaFree(tofree); }},
 		{"cudaMalloc 1 GiB", [] {}, [&] { cudaMalloc(&tofree, 1ull << 30); }},
 		{"cudaHostAlloc", [] {}, [&] { cudaHostAlloc(&host, 1 << 20, 0); }},
-		{"cudaFreeHost", [&] { MUST(cudaHostAlloc(&host, 1 << 20, 0)); }, [&] { cudaFreeHost(host); }},
-		{"cudaHostRegister", [] {}, [] { cudaHostRegister(registered, sizeof(registered), 0); }},
+		{"cudaFreeHost", [&] { MUST(cudaHostAlloc(&host, 1 << 20, 0)); },
+		 [&] { cudaFreeHost(host); }},
+		{"cudaHostRegister", [] {},
+		 [] { cudaHostRegister(registered, sizeof(registered), 0); }},
 		{"cudaHostUnregister", [] {}, [] { cudaHostUnregister(registered); }},
+		{"cuMemCreate and cuMemAddressReserve", [] {}, vm_make},
+		{"cuMemMap", [] {}, vm_map},
+		{"cuMemSetAccess", [] {}, vm_access},
+		{"cuMemUnmap", [] {}, vm_unmap},
+		{"cuMemRelease", [] {}, vm_release},
+		{"cuMemAddressFree", [] {}, vm_free},
 		{"cudaMallocAsync", [] {}, [&] { cudaMallocAsync(&pool, 1 << 20, other); }},
 		{"cudaFreeAsync", [] {}, [&] { cudaFreeAsync(pool, other); }},
-		{"cudaStreamCreate", [] {}, [&] { cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking); }},
+		{"cudaStreamCreate", [] {},
+		 [&] { cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking); }},
 		{"cudaStreamDestroy idle", [] {}, [&] { cudaStreamDestroy(idle); }},
 		{"cudaEventCreate+Destroy", [] {},
 		 [] {
@@ -77,7 +142,8 @@ int main()
 			 cudaEventCreate(&e);
 			 cudaEventDestroy(e);
 		 }},
-		{"cudaMemcpy pageable", [] {}, [&] { cudaMemcpy(dev, pageable, 4096, cudaMemcpyHostToDevice); }},
+		{"cudaMemcpy pageable", [] {},
+		 [&] { cudaMemcpy(dev, pageable, 4096, cudaMemcpyHostToDevice); }},
 		{"cudaMemcpyAsync pageable other stream", [] {},
 		 [&] { cudaMemcpyAsync(dev, pageable, 1 << 20, cudaMemcpyHostToDevice, other); }},
 		{"cudaMemset legacy", [] {}, [&] { cudaMemset(dev, 0, 4096); }},
@@ -87,13 +153,15 @@ int main()
 			 cudaMemGetInfo(&a, &b);
 		 }},
 		{"cudaStreamQuery other", [] {}, [&] { cudaStreamQuery(other); }},
-		{"first launch of a kernel", [] {}, [&] {
+		{"first launch of a kernel", [] {},
+		 [&] {
 			 if (blocked)
 				 lazy<1><<<1, 1, 0, other>>>(&w[4].v);
 			 else
 				 lazy<0><<<1, 1, 0, other>>>(&w[4].v);
 		 }},
-		{"first launch of a kernel with a deep stack", [] {}, [&] {
+		{"first launch of a kernel with a deep stack", [] {},
+		 [&] {
 			 if (blocked)
 				 deep<1><<<1, 1, 0, other>>>(&w[4].v, 100);
 			 else
@@ -121,7 +189,8 @@ int main()
 			for (int i = 0; i < 4; i++)
 				put(&w[i], 0);
 			if (blocked)
-				wait64((CUstream)user, (CUdeviceptr)&w[1].v, 1, CU_STREAM_WAIT_VALUE_GEQ);
+				wait64((CUstream)user, (CUdeviceptr)&w[1].v, 1,
+				       CU_STREAM_WAIT_VALUE_GEQ);
 			else
 				resident<<<1, 1, 0, daemon>>>(&w[0].v, &w[1].v);
 			if (!blocked && !until(&w[0], 1, 2000000000ull)) {
@@ -148,8 +217,9 @@ int main()
 			cudaDeviceSynchronize();
 			cudaGetLastError();
 			result("\"test\":\"sync\",\"call\":\"%s\",\"beside\":\"%s\",\"waits\":%s,\"relaunch\":%s,\"ns\":%llu",
-			       c.name, blocked ? "blocked stream" : "running kernel", waits ? "true" : "false",
-			       relaunched ? "true" : "false", (unsigned long long)took);
+			       c.name, blocked ? "blocked stream" : "running kernel",
+			       waits ? "true" : "false", relaunched ? "true" : "false",
+			       (unsigned long long)took);
 		}
 	return 0;
 }

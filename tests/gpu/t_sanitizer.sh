@@ -4,8 +4,11 @@ set -u
 . "$SRC/tests/gpu/lib.sh"
 command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not installed"
 for tool in memcheck racecheck; do
+	# We ask a thread without a context for one, and are told that there is none.
+	calls=()
+	[ $tool = racecheck ] || calls=(--report-api-errors no)
 	timeout -k 5 140 env "${card_env[@]}" DFSHIM_TIMEOUT_MS=120000 compute-sanitizer --tool "$tool" \
-		--target-processes all --error-exitcode 9 "$C/disorder" --ranks 2 --colls 3 --iters 3 --mix --max 65536 \
+		"${calls[@]}" --target-processes all --error-exitcode 9 "$C/disorder" --ranks 2 --colls 3 --iters 3 --mix --max 65536 \
 		--timeout 120 >"$T/$tool" 2>&1
 	rc=$?
 	tail -15 "$T/$tool"

@@ -307,8 +307,10 @@ static int check_words(void)
 static int check_queues(void)
 {
 	const char *v = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	int connections = v && atoi(v) > 0 ? DF_MIN(atoi(v), 32) : 8, nr = 4 * connections, i, r;
-	void *streams[4 * 32];
+	/* A stream has a connection of its own while it has work; when none is left nobody can launch, NCCL neither. */
+	int connections = v && atoi(v) > 0 ? DF_MIN(atoi(v), 32) : 8, nr = connections * 3 / 4, i,
+	    r;
+	void *streams[32];
 	uint64_t *word;
 
 	at("streams that wait");
