@@ -217,10 +217,11 @@ struct df_hooks {
 	/* The device is lost, which has been logged: its communicators end. Returns before they have. */
 	void (*failed)(int device);
 	/*
-	 * The calling thread is about to make the driver wait for all that the device has, with a lock that a launch needs:
-	 * returns when no stream waits for an operation any more, so that the driver's wait needs no daemon.
+	 * Around a call that makes the driver wait for all streams of a device, with a lock that others need: until waits_go() none of them
+	 * is made to wait for an operation, and none does. wait: until then; else 0 if one does, at once. May be NULL.
 	 */
-	void (*before_load)(int device);
+	int (*waits_stop)(int device, int wait);
+	void (*waits_go)(int device);
 	/* Relaxes no order between streams from now on: not every call of the application's is seen. */
 	void (*strict)(void);
 	/* Another one says that a stream, or a peer, has written something that a block may wait for. */

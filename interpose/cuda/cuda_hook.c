@@ -249,6 +249,9 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	}
 #define DO_UNMAP(kind, ptds, object, call)                                                         \
 	df_f->unmap(PAIR object);                                                                  \
+	DO_GIVE_BACK(kind, ptds, object, call)
+#define DO_GIVE_BACK(kind, ptds, object, call)                                                     \
+	df_f->before_lock();                                                                       \
 	DO_ALLOC_SYNC(kind, ptds, object, call)
 /* Access that is there already was given before we came: it counts. */
 #define PEERS_CONTEXT(object) df_f->peer_context(object)

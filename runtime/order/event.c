@@ -23,6 +23,7 @@
 #include "runtime/daemon/dev.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/stream.h"
+#include "runtime/order/waits.h"
 #include "runtime/watch/polls.h"
 #include "trace/record/format.h"
 #include "trace/record/writer.h"
@@ -233,10 +234,7 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	}
 	if (!dev || ret) {
 		/* A device without our streams, or no memory: wait for them at once. */
-		uint32_t i;
-
-		for (i = 0; i < set.nr; i++)
-			df_backend->stream_wait(si->stream, set.v[i].done, set.v[i].value);
+		df_waits_put(si->device, si->stream, set.v, set.nr);
 	} else if (si->legacy && (plain || !df_stream_is_legacy(dev, si))) {
 		/* The blocking streams wait for it from now on. */
 		df_stream_fence(s);

@@ -25,6 +25,7 @@
 #include "runtime/order/frees.h"
 #include "runtime/order/order.h"
 #include "runtime/order/stream.h"
+#include "runtime/order/waits.h"
 #include "runtime/watch/polls.h"
 #include "runtime/watch/release.h"
 #include "trace/record/writer.h"
@@ -159,14 +160,13 @@ static uint32_t next_waits(struct fence *w, struct df_flight *out)
 static int put_waits(struct fence *w)
 {
 	struct df_flight some[FENCE_AT_ONCE];
-	uint32_t i, n;
+	uint32_t n;
 	int ret = 0;
 
 	while (w->at < w->upto) {
 		n = next_waits(w, some);
 		df_mutex_unlock(&w->s->dev->lock);
-		for (i = 0; i < n; i++)
-			ret |= df_backend->stream_wait(w->on, some[i].done, some[i].value);
+		ret |= df_waits_put(w->s->dev->index, w->on, some, n);
 		df_mutex_lock(&w->s->dev->lock);
 	}
 	return ret ? -ENOMEM : 0;
@@ -359,12 +359,12 @@ static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_wo
 		df_mutex_unlock(&dev->lock);
 	}
 	/* A device that has none of our streams, or no memory to remember them: wait at once. */
-	for (at = 0; ret && (n = df_debt_next(&at, &who, some, DF_ARRAY_LEN(some))); paid = 1)
-		for (i = 0; i < n; i++) {
-			df_backend->stream_wait(info->stream, some[i].done, some[i].value);
+	for (at = 0; ret && (n = df_debt_next(&at, &who, some, DF_ARRAY_LEN(some))); paid = 1) {
+		df_waits_put(info->device, info->stream, some, n);
+		for (i = 0; i < n; i++)
 			df_trace(DF_REC_STREAM_FENCE, info->device, 0, -1, some[i].op, 0, 0,
 				 info->id, 0);
-		}
+	}
 	return paid;
 }
 
@@ -489,7 +489,8 @@ static void hook_strict(void)
 
 const struct df_hooks df_stream_hooks = {
 	.before_work = hook_before_work,
-	.before_load = df_hook_before_load,
+	.waits_stop = df_waits_stop,
+	.waits_go = df_waits_go,
 	.event_record = df_hook_event_record,
 	.event_wait = df_hook_event_wait,
 	.event_query = df_hook_event_query,

@@ -111,6 +111,8 @@ void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site);
  * the lock in every look would cost more than the look.
  */
 void df_sync_wait(struct df_dev *dev, struct df_flights *from);
+/* Waits until all of them are done, where it can be seen; a set of the caller's, no lock. */
+void df_sync_set(struct df_dev *dev, struct df_flights *set);
 int df_sync_ready(void *set); /* for df_host_wait(): a struct df_flights */
 void df_hook_sync_done(int device);
 /* So many entries of a stream that waits are put there; the driver has room for 1,024 and blocks then. */
@@ -118,7 +120,6 @@ void df_hook_sync_done(int device);
 /* Something was put on it, or will be; dev->lock. 1: it is full: df_sync_room(), without the lock, before more. */
 int df_stream_filled(struct df_stream *s);
 void df_sync_room(struct df_stream *s);
-void df_hook_before_load(int device);
 void df_hook_stream_sync(const struct df_stream_info *info);
 int df_hook_stream_query(const struct df_stream_info *info);
 int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr);

@@ -36,6 +36,7 @@
 #include "runtime/order/flights.h"
 #include "runtime/order/order.h"
 #include "runtime/order/stream.h"
+#include "runtime/order/waits.h"
 #include "runtime/order/submit.h"
 #include "runtime/program/program.h"
 #include "trace/record/writer.h"
@@ -439,6 +440,8 @@ static int note(struct way *w)
 		w->p->late = *w->f;
 	else if (s)
 		ret = df_flights_add(&s->pending, w->f);
+	if (w->replay && w->replay->gate)
+		df_waits_note(w->dev->index, w->f);
 	if (s)
 		df_stream_legacy_note(s);
 	df_order_issued(w->comm, s, &w->ready);
@@ -486,7 +489,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 /* Strict order: the stream goes on when the operation has finished. */
 static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 {
-	int err = df_backend->stream_wait(p->si.stream, p->late.done, p->late.value);
+	int err = df_waits_put(p->si.device, p->si.stream, &p->late, 1);
 
 	df_trace(DF_REC_STREAM_FENCE, op->comm->dev->index, 0, -1, p->late.op, 0, 0, p->si.id, 0);
 	if (!*ret)

@@ -88,26 +88,25 @@ void df_sync_wait(struct df_dev *dev, struct df_flights *from)
 		free(copy.v);
 }
 
-/* Waits for what streams wait for already: s, or all of the device. Never released: the driver would wait instead. */
-static void wait_fenced(struct df_dev *dev, const struct df_stream *only)
+void df_sync_set(struct df_dev *dev, struct df_flights *set)
+{
+	df_host_wait(dev, waiting.call, waiting.serial, df_sync_ready, set);
+}
+
+/* Waits for what the stream waits for already. Never released: the driver would wait instead. */
+static void wait_fenced(struct df_stream *s)
 {
 	struct df_flights set = {0};
-	struct df_stream *s;
-	int ret = 0;
+	int ret;
 
-	df_mutex_lock(&dev->lock);
-	df_list_each(s, &dev->streams, node)
-	{
-		if (only && s != only)
-			continue;
-		df_flights_prune(&s->pending);
-		ret |= df_flights_join_part(&set, &s->pending, 0, s->fenced);
-	}
-	df_mutex_unlock(&dev->lock);
+	df_mutex_lock(&s->dev->lock);
+	df_flights_prune(&s->pending);
+	ret = df_flights_join_part(&set, &s->pending, 0, s->fenced);
+	df_mutex_unlock(&s->dev->lock);
 	if (ret)
 		df_warn_once(
 			"out of memory: the driver may block while streams wait for collectives");
-	df_host_wait(dev, waiting.call, waiting.serial, df_sync_ready, &set);
+	df_sync_set(s->dev, &set);
 	df_flights_free(&set);
 }
 
@@ -122,17 +121,9 @@ void df_sync_room(struct df_stream *s)
 
 	if (!nested)
 		df_sync_enter(DF_CALL_STREAM_SYNC, s->dev->index, s->info.id, df_trace_caller());
-	wait_fenced(s->dev, s);
+	wait_fenced(s);
 	if (!nested)
 		df_hook_sync_done(s->dev->index);
-}
-
-void df_hook_before_load(int device)
-{
-	struct df_dev *dev = df_stream_dev(device);
-
-	if (dev)
-		wait_fenced(dev, NULL);
 }
 
 /* ---- streams -------------------------------------------------------------------------------------------------- */

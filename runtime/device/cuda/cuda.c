@@ -47,15 +47,20 @@ CUcontext df_cuda_ctx(int device)
 }
 
 /* Each further context costs memory of its device, which may be another process's alone. */
-CUcontext df_cuda_ctx_any(void)
+int df_cuda_device_any(void)
 {
 	int i;
 
 	for (i = 0; i < df_nr_cudevs; i++)
 		/* RELAXED: only which; df_cuda_ctx() looks again. */
 		if (__atomic_load_n(&df_cudevs[i].ctx, __ATOMIC_RELAXED))
-			return df_cuda_ctx(i);
-	return df_cuda_ctx(df_cuda_api.get_device());
+			return i;
+	return df_cuda_api.get_device();
+}
+
+CUcontext df_cuda_ctx_any(void)
+{
+	return df_cuda_ctx(df_cuda_device_any());
 }
 
 /*

@@ -57,6 +57,20 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg)
 	return 0;
 }
 
+#define NAP_NS (100 * DF_NS_PER_US)
+
+void df_cuda_alone(int device, int enter)
+{
+	if (!enter) {
+		df_cuda_quiet(device, 0);
+		df_cuda_alone_leave();
+		return;
+	}
+	while (!df_cuda_alone_enter(device, 0))
+		df_sleep_ns(NAP_NS);
+	df_cuda_quiet(device, 1);
+}
+
 /* ---- the arena of connectors in host memory ----------------------------------------------------------------------- */
 
 int df_cuda_show(void *base, uint64_t bytes)
@@ -79,13 +93,13 @@ int df_cuda_show(void *base, uint64_t bytes)
 
 void df_cuda_hide(void *base)
 {
-	int in = df_cuda_enter(df_cuda_ctx_any());
+	int device = df_cuda_device_any(), in = df_cuda_enter(df_cuda_ctx(device));
 
 	if (in < 0)
 		return;
-	df_cuda_quiet(-1, 1);
+	df_cuda_alone(device, 1);
 	df_drv.host_unregister(base);
-	df_cuda_quiet(-1, 0);
+	df_cuda_alone(device, 0);
 	df_cuda_leave(in);
 }
 #endif

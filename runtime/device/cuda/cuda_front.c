@@ -201,6 +201,28 @@ static void *green_ctx(void *green)
 	return convert && convert(&ctx, green) == CUDA_SUCCESS ? ctx : NULL;
 }
 
+/* Of this device, counted from 1, no stream waits until this thread's call is over. */
+static __thread int alone;
+
+int df_cuda_alone_enter(int device, int wait)
+{
+	if (!df_cuda_hooks->waits_stop || alone)
+		return 1;
+	if (!df_cuda_hooks->waits_stop(device, wait))
+		return 0;
+	alone = device + 1;
+	return 1;
+}
+
+void df_cuda_alone_leave(void)
+{
+	int device = alone - 1;
+
+	alone = 0;
+	if (device >= 0)
+		df_cuda_hooks->waits_go(device);
+}
+
 static int free_mem(void *ptr)
 {
 	struct df_mem_info info;
@@ -208,7 +230,10 @@ static int free_mem(void *ptr)
 	if (!ptr || df_cuda_api.mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN ||
 	    info.base != ptr)
 		return 0;
-	return df_cuda_hooks->free(ptr, &info);
+	if (df_cuda_hooks->free(ptr, &info))
+		return 1;
+	/* Nothing may touch it, but a stream may have been made to wait since: then it is given back aside. */
+	return !df_cuda_alone_enter(info.device, 0) && !df_cuda_mem_free(ptr);
 }
 
 static void unmap(uintptr_t at, size_t bytes)
@@ -253,6 +278,15 @@ static int memory_short(void)
 	return 1;
 }
 
+static void before_lock(void)
+{
+	CUdevice dev;
+
+	/* A thread without a context asks for nothing that waits. */
+	if (!df_cuda_recording && df_drv.ctx_device(&dev) == CUDA_SUCCESS)
+		df_cuda_alone_enter(df_cuda_api.get_device(), 1);
+}
+
 static int quiet_enter(enum df_sync_kind kind)
 {
 	CUdevice dev;
@@ -268,13 +302,14 @@ static int quiet_enter(enum df_sync_kind kind)
 	}
 	/* As at a kernel's first launch: cuda_kernels.c. */
 	if (kind == DF_SYNC_LOAD)
-		df_cuda_hooks->before_load(device);
+		df_cuda_alone_enter(device, 1);
 	df_cuda_quiet(device, 1);
 	return device;
 }
 
 static void quiet_leave(int token)
 {
+	df_cuda_alone_leave();
 	if (token >= 0 && df_cuda_recording)
 		df_cuda_hooks->sync_done(token);
 	else if (token >= 0)
@@ -437,6 +472,7 @@ const struct df_cuda_front df_cuda_front = {
 	.peer_context = peer_context,
 	.peer_memory = peer_memory,
 	.memory_short = memory_short,
+	.before_lock = before_lock,
 	.quiet_enter = quiet_enter,
 	.quiet_leave = quiet_leave,
 	.launch_enter = df_cuda_launch_enter,

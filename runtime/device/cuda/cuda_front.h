@@ -59,6 +59,11 @@ struct df_cuda_front {
 	int (*free)(void *ptr);
 	/* Before a range of addresses loses its memory. */
 	void (*unmap)(uintptr_t at, size_t bytes);
+	/*
+	 * Before quiet_enter(), for a function that waits for streams, with a lock that launches need: waits until none waits for a
+	 * collective, and none does before quiet_leave().
+	 */
+	void (*before_lock)(void);
 	/* The current device reaches that context's; those of the access descriptors reach the memory's. */
 	void (*peer_context)(void *ctx);
 	void (*peer_memory)(uintptr_t at, const void *descs, size_t nr);

@@ -69,6 +69,7 @@ extern const struct df_cuda_front df_cuda_front;
 
 /* One that this process has already, on whatever device, or would have next: for memory that all see. NULL: none. */
 CUcontext df_cuda_ctx_any(void);
+int df_cuda_device_any(void); /* whose that is */
 /* The primary context of a device; NULL: the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
 /*
@@ -182,5 +183,14 @@ CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char 
 
 /* cuda_daemon.c: the driver may wait for the device: asks the daemon to leave, and waits a little until it has. */
 void df_cuda_quiet(int device, int enter);
+
+/*
+ * cuda_front.c: around a call of the calling thread's that waits for all of the device's streams with a lock that others need
+ * (runtime/order/waits.h). wait: until none of them waits; else 0 if one does.
+ */
+int df_cuda_alone_enter(int device, int wait);
+void df_cuda_alone_leave(void);
+/* cuda_aside.c: a quiet time for such a call of our own, on a thread that may wait. */
+void df_cuda_alone(int device, int enter);
 
 #endif

@@ -91,7 +91,7 @@ int df_cuda_launch_enter(const struct df_cuda_launch *l)
 	if (!loads && has_room(device, l))
 		return -1;
 	if (loads)
-		df_cuda_hooks->before_load(device);
+		df_cuda_alone_enter(device, 1);
 	df_cuda_quiet(device, 1);
 	return device;
 }
@@ -101,6 +101,7 @@ void df_cuda_launch_leave(const struct df_cuda_launch *l, int token, int launche
 	if (df_likely(token < 0))
 		return;
 	df_cuda_quiet(token, 0);
+	df_cuda_alone_leave();
 	if (launched)
 		is_seen(l->fn, 1);
 }

@@ -90,6 +90,7 @@ void *fake_real(enum row row)
 #define BEFORE_EVENT_WAIT     , ROOM2
 #define BEFORE_GRAPH_LAUNCH   , ROOM2
 #define BEFORE_ALLOC_SYNC     , CHANGED
+#define BEFORE_GIVE_BACK      , CHANGED
 #define BEFORE_FREE	      , CHANGED
 #define BEFORE_PEER	      , CHANGED
 #define BEFORE_UNMAP	      , CHANGED

@@ -76,8 +76,8 @@ int df_cuda_mem_alloc(int device, size_t bytes, void **out)
 }
 
 /*
- * The driver's free waits for work that was enqueued before, which may itself wait for us: so a thread of its
- * own calls it, for whom nobody waits.
+ * The driver's free waits for work that was enqueued before, with a lock that others need: so a thread of its own calls it when
+ * no stream waits for an operation.
  */
 struct dead {
 	struct dead *next;
@@ -107,12 +107,12 @@ static void *undertaker(void *arg)
 		pthread_mutex_unlock(&dead_lock);
 		in = df_cuda_enter(df_cuda_ctx(d->device));
 		if (in >= 0) {
-			df_cuda_quiet(d->device, 1);
+			df_cuda_alone(d->device, 1);
 			if (d->kind == DF_MEM_HOST)
 				df_drv.host_free(d->ptr);
 			else
 				df_drv.mem_free((CUdeviceptr)(uintptr_t)d->ptr);
-			df_cuda_quiet(d->device, 0);
+			df_cuda_alone(d->device, 0);
 			df_cuda_leave(in);
 		}
 		free(d);

@@ -1,0 +1,137 @@
+/*
+ * Description: what streams wait for (runtime/order/waits.h): a call that waits for all streams comes when none waits, and none is made to wait
+ * meanwhile.
+ */
+#include <pthread.h>
+#include <unistd.h>
+#include "runtime/backend.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/waits.h"
+#include "tests/lib/test.h"
+
+static uint64_t done;		/* of the collective */
+static uint32_t waiting, alone; /* streams that were made to wait; threads in such a call */
+
+static int stream_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
+{
+	(void)s, (void)addr, (void)value;
+	/* Nobody is in such a call. */
+	ck_assert_uint_eq(__atomic_load_n(&alone, __ATOMIC_RELAXED), 0);
+	__atomic_add_fetch(&waiting, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static const struct df_backend machine = {.stream_wait = stream_wait};
+
+static struct df_flight flight(uint64_t value)
+{
+	return (struct df_flight){.done = &done, .value = value};
+}
+
+START_TEST(none_waits)
+{
+	struct df_flight f = flight(1);
+
+	ck_assert_int_eq(df_waits_stop(0, 0), 1);
+	df_waits_go(0);
+	ck_assert_int_eq(df_waits_put(0, NULL, &f, 1), 0);
+	ck_assert_uint_eq(waiting, 1);
+	ck_assert_int_eq(df_waits_stop(0, 0), 0);
+	/* It is no other device's business. */
+	ck_assert_int_eq(df_waits_stop(1, 0), 1);
+	df_waits_go(1);
+	done = 1;
+	ck_assert_int_eq(df_waits_stop(0, 0), 1);
+	df_waits_go(0);
+	/* A graph's too. */
+	f = flight(2);
+	df_waits_note(0, &f);
+	ck_assert_int_eq(df_waits_stop(0, 0), 0);
+	done = 2;
+	ck_assert_int_eq(df_waits_stop(0, 0), 1);
+	df_waits_go(0);
+}
+END_TEST
+
+static void *put_one(void *arg)
+{
+	struct df_flight f = flight(1);
+
+	df_waits_put(0, NULL, &f, 1);
+	return arg;
+}
+
+START_TEST(none_is_made_to)
+{
+	pthread_t t;
+
+	ck_assert_int_eq(df_waits_stop(0, 0), 1);
+	pthread_create(&t, NULL, put_one, NULL);
+	usleep(20000);
+	ck_assert_uint_eq(__atomic_load_n(&waiting, __ATOMIC_RELAXED), 0);
+	df_waits_go(0);
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(waiting, 1);
+	done = 1;
+}
+END_TEST
+
+/* Streams are made to wait all the time, operations end, and some threads are in such calls. */
+#define ROUNDS 3000
+
+static void *streams(void *arg)
+{
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		struct df_flight f = {.done = arg, .value = i};
+
+		df_waits_put(0, NULL, &f, 1);
+		/* RELEASE pairs with df_flight_done(). */
+		__atomic_store_n((uint64_t *)arg, i, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static void *calls(void *arg)
+{
+	uint32_t *stop = arg, nr = 0;
+
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED) || !nr) {
+		if (!df_waits_stop(0, 0))
+			continue;
+		__atomic_add_fetch(&alone, 1, __ATOMIC_RELAXED);
+		__atomic_sub_fetch(&alone, 1, __ATOMIC_RELAXED);
+		df_waits_go(0);
+		nr++;
+	}
+	return NULL;
+}
+
+START_TEST(together)
+{
+	static uint64_t words[2];
+	pthread_t t[4];
+	uint32_t stop = 0;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		pthread_create(&t[i], NULL, streams, &words[i]);
+		pthread_create(&t[2 + i], NULL, calls, &stop);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (i = 2; i < 4; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_uint_eq(waiting, 2 * ROUNDS);
+}
+END_TEST
+
+static void before(void)
+{
+	df_backend = &machine;
+}
+
+int main(void)
+{
+	return DF_TESTS("waits", {.before = before}, {none_waits}, {none_is_made_to}, {together});
+}
