@@ -34,8 +34,9 @@ struct df_hcode {
 	/* Of a device. */
 	unsigned int (*multiprocessors)(void);
 	/*
-	 * Hardware queues that the streams of a priority share in turn, as of now; 0: each stream has one of its own. Behind a
-	 * stream's wait for a word nothing that was put into its queue later begins.
+	 * Hardware queues of a device, as of now; 0: each stream has one of its own. A stream that is given work while it has none
+	 * takes the one that the fewest have, whatever its priority, and keeps it until it has no more. Behind a stream's wait for a
+	 * word nothing that was put into its queue later begins.
 	 */
 	unsigned int (*queues)(void);
 	/* A host function or a callback begins (1), has ended (0). */

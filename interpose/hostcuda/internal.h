@@ -177,7 +177,7 @@ struct df_hop {
 struct df_hqueue {
 	uint64_t next;	  /* ticket of the next operation put in */
 	uint64_t started; /* ticket whose turn it is */
-	uint64_t given;	  /* for code.h: streams of its level of priority */
+	uint64_t users;	  /* for code.h: streams that have it now */
 };
 
 struct df_hcapture;
@@ -196,7 +196,8 @@ struct df_hstream {
 	int device, priority;
 	uint8_t legacy, blocking, per_thread, internal;
 	void *user; /* belongs to the hooks */
-	struct df_hqueue *queue;
+	struct df_hqueue *
+		queue; /* by NCCL's rules; for code.h under the device's lock, while there is work */
 
 	uint64_t submitted; /* atomic; written under the device's lock */
 	uint64_t completed; /* atomic; written under the device's lock */
@@ -399,6 +400,10 @@ static inline df_hpoint df_hstream_tail(const struct df_hstream *s)
 
 /* 1: nothing that the stream's synchronisation would wait for is unfinished. */
 int df_hstream_idle(struct df_hstream *s);
+/* For code.h: hardware queues that there are for it, 0: none; it gets one while it has work (both: lock held). */
+int df_hstream_queues(struct df_hstream *s);
+void df_hstream_queue_take(struct df_hdev *dev, struct df_hstream *s);
+void df_hstream_queue_give(struct df_hstream *s);
 
 /* -- engine.c ------------------------------------------------------------------------------------ */
 

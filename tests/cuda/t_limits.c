@@ -207,47 +207,56 @@ static void wrote(CUstream s, int ended)
 	ck_assert_uint_eq(get(&reached), ended);
 }
 
-/* One hardware queue: nothing passes a waiting stream, but on another level of priority. */
+/* One hardware queue: nothing passes a waiting stream, of whatever priority. */
 START_TEST(t_hardware)
 {
-	CUstream s, urgent;
+	CUstream s;
 
 	setenv("FAKE_CUDA_LIMITS", "hardware", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-	urgent = made(-5);
-	s = made(0);
+	s = made(_i ? 0 : -5);
 	waiting();
 	usleep(20000);
-	if (_i)
-		wrote(s, 0);
-	else
-		wrote(urgent, 1);
+	wrote(s, 0);
 	set(&word);
 	OK(cuStreamSynchronize(s));
 	ck_assert_uint_eq(get(&reached), 1);
 }
 END_TEST
 
-/* So many hardware queues are given to streams in turn: the first stream's is the next but so many's, too. */
+/*
+ * While fewer streams wait than there are hardware queues they hold up nobody, however many streams there are; when as many do,
+ * they hold up all others, of any priority.
+ */
 START_TEST(t_connections)
 {
 	static const char *const some[] = {"1", "8", "32"};
-	int nr = atoi(some[_i]), i;
-	CUstream s[33];
+	int nr = atoi(some[_i]), i, k;
+	CUstream s[8];
 
 	setenv("FAKE_CUDA_LIMITS", "hardware", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", some[_i], 1);
-	for (i = 0; i <= nr; i++)
-		s[i] = made(0);
-	OK(cuStreamWaitValue64_v2(s[0], (CUdeviceptr)(uintptr_t)&word, 1, 0));
-	usleep(20000);
-	for (i = 1; i < nr; i++) {
-		wrote(s[i], 1);
-		reached = 0;
+	for (i = 0; i < 8; i++)
+		s[i] = made(i % 2 ? -5 : 0);
+	for (k = 0; k < nr; k++) {
+		for (i = 0; i < 8 && (!k || k == nr - 1); i++) {
+			wrote(s[i], 1);
+			reached = 0;
+		}
+		waiting();
 	}
-	wrote(s[nr], 0);
+	usleep(20000);
+	for (i = 0; i < 8; i++)
+		wrote(s[i], 0);
 	set(&word);
-	OK(cuStreamSynchronize(s[nr]));
+	OK(cuCtxSynchronize());
+	/* All is done: the queues are there for others. */
+	reached = 0;
+	word = 0;
+	for (k = 1; k < nr; k++)
+		waiting();
+	wrote(s[0], 1);
+	set(&word);
 }
 END_TEST
 
@@ -269,6 +278,69 @@ START_TEST(t_sync)
 	}
 	pthread_join(t, NULL);
 	set(&word);
+}
+END_TEST
+
+static char pinned[4096] __attribute__((aligned(4096)));
+static CUdeviceptr mapping;
+static size_t mapping_bytes;
+
+static void *frees(void *arg)
+{
+	int nr = *(int *)arg;
+	static void *host;
+	static CUdeviceptr dev;
+
+	cuCtxSetCurrent(ctx);
+	if (nr < 0) {
+		CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					    .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+		CUmemGenericAllocationHandle h;
+
+		OK(cuMemAlloc_v2(&dev, 64));
+		OK(cuMemHostAlloc(&host, 64, 0));
+		OK(cuMemHostRegister_v2(pinned, sizeof(pinned), 0));
+		OK(cuMemGetAllocationGranularity(&mapping_bytes, &prop,
+						 CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+		OK(cuMemCreate(&h, mapping_bytes, &prop, 0));
+		OK(cuMemAddressReserve(&mapping, mapping_bytes, 0, 0, 0));
+		OK(cuMemMap(mapping, mapping_bytes, 0, h, 0));
+		return NULL;
+	}
+	OK(nr == 0   ? cuMemFree_v2(dev)
+	   : nr == 1 ? cuMemFreeHost(host)
+	   : nr == 2 ? cuMemHostUnregister(pinned)
+		     : cuMemUnmap(mapping, mapping_bytes));
+	set(&reached);
+	return NULL;
+}
+
+/* Who frees keeps the lock while it waits: a launch of another thread waits too; who allocates does not. */
+START_TEST(t_free_lock)
+{
+	CUstream other = made(0);
+	pthread_t freer, t;
+	int nr = -1;
+
+	setenv("FAKE_CUDA_LIMITS", "lock,sync", 1);
+	frees(&nr);
+	second_launch(other);
+	done = 0;
+	OK(cuStreamSynchronize(other));
+	waiting();
+	nr = _i;
+	freer = beside(_i < 4 ? frees : new_memory, &nr);
+	while (_i < 4 && !fake_cuda()->held())
+		usleep(100);
+	usleep(20000);
+	ck_assert_uint_eq(get(&done), 0);
+	t = beside(second_launch, other);
+	usleep(20000);
+	ck_assert_uint_eq(get(&reached), 0);
+	ck_assert_uint_eq(get(&done), _i == 4);
+	set(&word);
+	pthread_join(freer, NULL);
+	pthread_join(t, NULL);
 }
 END_TEST
 
@@ -369,8 +441,8 @@ int main(void)
 	unsetenv("FAKE_CUDA_LIMITS");
 	setenv("FAKE_CUDA_DEVICES", "2", 1);
 	return DF_TESTS("limits", {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 9},
-			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_blocking}, {t_one, 2},
-			{t_context, 2}, {t_exclusive});
+			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_free_lock, 5},
+			{t_blocking}, {t_one, 2}, {t_context, 2}, {t_exclusive});
 }
 #else
 int main(void)

@@ -207,16 +207,18 @@ static int stream_idle(struct df_mstream *stream)
 {
 	struct df_hstream *s = of(stream);
 	struct df_hdev *dev = df_hdev(s->device);
+	struct df_hqueue *q;
 	int free_queue;
 
 	if (df_hstream_capturing(s) || !df_hstream_idle(s))
 		return 0;
 	if (s->blocking && !df_hpoint_done(df_hstream_tail(dev->legacy)))
 		return 0;
-	if (!s->queue)
+	q = s->queue;
+	if (!q)
 		return 1;
 	df_mutex_lock(&dev->lock);
-	free_queue = s->queue->next == s->queue->started;
+	free_queue = q->next == q->started;
 	df_mutex_unlock(&dev->lock);
 	return free_queue;
 }

@@ -160,7 +160,8 @@ int df_hevent_record(struct df_hevent *e, struct df_hstream *s)
 	 * On an idle stream nothing is put: its position is the record, unless a time is wanted or
 	 * others must be waited for.
 	 */
-	if (!e->timing && !s->legacy && !s->blocking && !s->queue && df_hstream_idle(s)) {
+	if (!e->timing && !s->legacy && !s->blocking && !df_hstream_queues(s) && !s->queue &&
+	    df_hstream_idle(s)) {
 		end = df_hstream_tail(s);
 		goto out;
 	}

@@ -30,22 +30,37 @@ void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s)
 	dev->free = s;
 }
 
-/* Hardware queues as tests ask for them (code.h): so many at most, for each level. */
-#define PRIORITIES 6
-#define QUEUES	   32u
+/* Hardware queues as tests ask for them (code.h): so many at most. */
+#define QUEUES 32u
 
-/* Each level of priority has its own, of which its streams take one after the other. Lock held. */
-static struct df_hqueue *queue_of(struct df_hdev *dev, int priority, unsigned nr)
+int df_hstream_queues(struct df_hstream *s)
 {
-	unsigned level = (unsigned)-priority % PRIORITIES;
+	return s->internal || !df_hcode || !df_hcode->queues
+		       ? 0
+		       : (int)DF_MIN(df_hcode->queues(), QUEUES);
+}
 
-	if (!nr)
-		return NULL;
-	if (!dev->queues)
-		dev->queues = calloc(PRIORITIES, sizeof(*dev->queues) * QUEUES);
-	return dev->queues ? &dev->queues[level * QUEUES +
-					  dev->queues[level * QUEUES].given++ % DF_MIN(nr, QUEUES)]
-			   : NULL;
+void df_hstream_queue_take(struct df_hdev *dev, struct df_hstream *s)
+{
+	int nr = s->queue ? 0 : df_hstream_queues(s), i;
+
+	if (nr && !dev->queues)
+		dev->queues = calloc(QUEUES, sizeof(*dev->queues));
+	if (!nr || !dev->queues)
+		return;
+	s->queue = &dev->queues[0];
+	for (i = 1; i < nr; i++)
+		if (dev->queues[i].users < s->queue->users)
+			s->queue = &dev->queues[i];
+	s->queue->users++;
+}
+
+void df_hstream_queue_give(struct df_hstream *s)
+{
+	if (!s->queue || !df_hcode || !df_hcode->queues)
+		return;
+	s->queue->users--;
+	s->queue = NULL;
 }
 
 /* The next number that says the queue: the number modulo that of queues, by which a trace's judge knows it. */
@@ -81,15 +96,13 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	s->head = s->tail = NULL;
 	s->busy = s->dying = 0;
 	s->legacy_seen = 0;
-	/* What we make for ourselves takes no part in hardware queues. */
+	/* What we make for ourselves takes no part in hardware queues; tests' are taken with the work. */
 	if (dev->queues && !internal && !(df_hcode && df_hcode->queues)) {
 		queue = dev->nr_created++ % nr;
 		s->queue = &dev->queues[queue];
 		s->id = id_in(queue, nr);
 	} else {
-		s->queue = df_hcode && df_hcode->queues && !internal
-				   ? queue_of(dev, priority, df_hcode->queues())
-				   : NULL;
+		s->queue = NULL;
 		s->id = df_hid();
 	}
 	/* RELAXED: nobody knows the stream yet. */

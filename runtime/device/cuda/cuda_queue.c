@@ -1,6 +1,7 @@
 /*
  * The daemon's stream: of the highest priority, or, where it is asked for (DFSHIM_GPU_QUEUE=green), of a green context
- * that has a work queue of its own, so that no stream that waits for a word can stand in front of the daemon. That takes
+ * that asks for a work queue of its own, so that no stream that waits for a word can stand in front of the daemon. The
+ * priority does not keep them out of its way: an H200 (driver 580.159) has the same hardware queues for all. The green context takes
  * a driver of CUDA 13.1, whose functions and structures are found at run time: older headers don't have them.
  * When a device is prepared for its first communicator, with the device's context current.
  */

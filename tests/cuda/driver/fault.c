@@ -2,7 +2,7 @@
  * Faults of a driver or of a GPU, put in by FAKE_CUDA_FAULT for the tests of `dfshim doctor`:
  *
  *   stale     some fills of memory are not there when what follows on the stream begins
- *   queue     a kernel does not start while eight streams wait for words, as behind them in eight hardware queues
+ *   queue     a kernel does not start while eight streams wait for words, however many connections there are
  *   relaunch  the daemon's kernel starts three times and then no more
  *   sums      one bit of larger copies to the host is wrong
  *   crash     the third kernel ends the process

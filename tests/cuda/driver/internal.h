@@ -99,6 +99,7 @@ void fake_limit_hold(int on);
 int fake_limit_held(void);
 void fake_limit_load(int device, CUfunction f);
 void fake_limit_drain(int device);
+void fake_limit_alone(int device, int (*busy)(int device)); /* with its lock while it is busy */
 void fake_limit_room(CUstream s, int per_thread);
 unsigned int fake_limit_queues(void);
 void fake_limit_launched(CUstream s);

@@ -7,11 +7,13 @@
  *             microsoft/mscclpp issue 394, NVIDIA/nccl issue 803)
  *   queue     a stream has room for 1,024 operations; who puts another one on it waits (stackoverflow 53970187; microsoft/mscclpp issue 516 is a
  *             hang of that kind)
- *   hardware  streams of one context and priority have CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32) in turn: behind
- *             a wait for a word nothing that was put into its queue later begins (CUDA's programming guide: false dependencies;
- *             its driver API: stream memory operations "may deadlock")
+ *   hardware  the streams of a device, of all priorities and green contexts together, have CUDA_DEVICE_MAX_CONNECTIONS hardware
+ *             queues (8, at most 32): a stream has one while it has work, and shares it when there are none left. Behind a wait for
+ *             a word nothing that was put into its queue later begins (measured by tests/gpu/litmus_queues and litmus_channels on an
+ *             H200, driver 580.159, 2026-11-26; its driver API: stream memory operations "may deadlock")
  *   sync      allocating and freeing memory, pinning and unpinning wait until the context is idle (programming guide: implicit
- *             synchronisation)
+ *             synchronisation). With `lock`, those that free and unpin keep the context's lock meanwhile: cuMemFree, cuMemFreeHost and
+ *             cuMemHostUnregister do on that H200 (litmus_sync; what allocates or pins did not wait there, and of cuMemUnmap it is not known)
  *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended (programming guide)
  *   one       host functions and callbacks run one at a time (driver API: they may be serialised)
  *   context   a process's context takes 534 MiB of its device (meta-pytorch/torchcomms issue 777)
@@ -61,7 +63,7 @@ void fake_limit_lock(int device)
 
 static void hold(int device, int begin)
 {
-	if (!fake_limit("lock"))
+	if (device < 0 || device >= MAX_DEVICES || !fake_limit("lock"))
 		return;
 	pthread_mutex_lock(&lock);
 	while (begin && loading[device])
@@ -120,14 +122,24 @@ void fake_limit_load(int device, CUfunction f)
 	fake_limit_drain(device);
 }
 
+void fake_limit_alone(int device, int (*busy)(int device))
+{
+	hold(device, 1);
+	while (busy(device))
+		usleep(50);
+	hold(device, 0);
+}
+
+static int pending(int device)
+{
+	return fake_host->pending(device, NULL) && !fake_error(device) && !fake_is_over();
+}
+
 void fake_limit_drain(int device)
 {
 	if (device < 0 || device >= MAX_DEVICES || !fake_limit("lock"))
 		return;
-	hold(device, 1);
-	while (fake_host->pending(device, NULL) && !fake_error(device) && !fake_is_over())
-		usleep(50);
-	hold(device, 0);
+	fake_limit_alone(device, pending);
 }
 
 API CUresult cuCtxSetLimit(CUlimit what, size_t value)

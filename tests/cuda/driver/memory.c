@@ -36,6 +36,13 @@ static void alloc_wait(void)
 		usleep(50);
 }
 
+/* Nobody else gets into the context while one that frees waits. */
+static void free_wait(void)
+{
+	fake_fault_hang("hang");
+	fake_limit_alone(fake_device(), waits);
+}
+
 static CUresult device_alloc(size_t bytes)
 {
 	const char *no = getenv("FAKE_CUDA_NO_BYTES");
@@ -63,18 +70,19 @@ static CUresult device_alloc(size_t bytes)
 		fake_changed();                                                                    \
 		return r;                                                                          \
 	}
-#define SLOW (alloc_wait(), CUDA_SUCCESS)
+#define SLOW  (alloc_wait(), CUDA_SUCCESS)
+#define ALONE (free_wait(), CUDA_SUCCESS)
 WAITS(cuMemAlloc_v2, (CUdeviceptr * out, size_t bytes), device_alloc(bytes), (out, bytes))
 WAITS(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned int flags), device_alloc(bytes),
       (out, bytes, flags))
-WAITS(cuMemFree_v2, (CUdeviceptr p), SLOW, (p))
-WAITS(cuMemUnmap, (CUdeviceptr p, size_t bytes), SLOW, (p, bytes))
+WAITS(cuMemFree_v2, (CUdeviceptr p), ALONE, (p))
+WAITS(cuMemUnmap, (CUdeviceptr p, size_t bytes), ALONE, (p, bytes))
 WAITS(cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags), SLOW, (out, bytes, flags))
-WAITS(cuMemFreeHost, (void *p), SLOW, (p))
+WAITS(cuMemFreeHost, (void *p), ALONE, (p))
 /* It takes a while; whoever does not wait for it has work on streams by then. */
 WAITS(cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags),
       (fake_alloc_waits ? usleep(30000) : 0, SLOW), (p, bytes, flags))
-WAITS(cuMemHostUnregister, (void *p), SLOW, (p))
+WAITS(cuMemHostUnregister, (void *p), ALONE, (p))
 
 API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
 {
