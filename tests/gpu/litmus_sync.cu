@@ -199,7 +199,9 @@ int main()
 			}
 			usleep(2000);
 			t = now_ns();
+			/* It has a context, without which the driver's own functions may fail. */
 			std::thread caller([&] {
+				cudaSetDevice(0);
 				c.act();
 				done = 1;
 			});
