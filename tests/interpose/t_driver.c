@@ -125,6 +125,13 @@ static void peer_memory(uintptr_t at, const void *descs, size_t nr)
 	told.context = (void *)nr;
 }
 
+static int locks;
+
+static void before_lock(void)
+{
+	locks++;
+}
+
 static int quiet_enter(enum df_sync_kind kind)
 {
 	(void)kind;
@@ -172,6 +179,7 @@ static const struct df_cuda_front front = {
 	.unmap = unmap,
 	.peer_context = peer_context,
 	.peer_memory = peer_memory,
+	.before_lock = before_lock,
 	.quiet_enter = quiet_enter,
 	.quiet_leave = quiet_leave,
 	.launch_enter = launch_enter,
@@ -480,6 +488,12 @@ START_TEST(access)
 	ck_assert_ptr_eq(told.object, (void *)0x10000);
 	ck_assert_ptr_eq(told.context, (void *)0x2000);
 	ck_assert_uint_eq(fake->calls("cuMemUnmap"), 1);
+	/* Those that give something back keep others out of the driver; those that take it do not. */
+	ck_assert_int_eq(locks, 1);
+	cuMemHostUnregister((void *)0x10000);
+	ck_assert_int_eq(locks, 2);
+	cuMemMap(0x10000, 0x2000, 0, 1, 0);
+	ck_assert_int_eq(locks, 2);
 	cuCtxEnablePeerAccess(a_context, 0);
 	ck_assert_str_eq(told.call, "peer_context");
 	ck_assert_ptr_eq(told.object, a_context);
