@@ -175,9 +175,8 @@ struct df_hop {
 };
 
 struct df_hqueue {
-	uint64_t next;	  /* ticket of the next operation put in */
-	uint64_t started; /* ticket whose turn it is */
-	uint64_t users;	  /* for code.h: streams that have it now */
+	uint64_t next, started; /* tickets: of the next operation put in, and whose turn it is */
+	uint64_t users;		/* for code.h: streams that have it now */
 };
 
 struct df_hcapture;
@@ -195,13 +194,11 @@ struct df_hstream {
 	uint64_t id;
 	int device, priority;
 	uint8_t legacy, blocking, per_thread, internal;
-	void *user; /* belongs to the hooks */
-	struct df_hqueue *
-		queue; /* by NCCL's rules; for code.h under the device's lock, while there is work */
+	void *user;		 /* belongs to the hooks */
+	struct df_hqueue *queue; /* for code.h while there is work, under the device's lock */
 
-	uint64_t submitted; /* atomic; written under the device's lock */
-	uint64_t completed; /* atomic; written under the device's lock */
-	uint32_t watched;   /* atomic; a stream of another device waits for a point of this one */
+	uint64_t submitted, completed; /* atomic; written under the device's lock */
+	uint32_t watched; /* atomic; a stream of another device waits for a point of this one */
 
 	/* under the device's lock */
 	struct df_hop *head, *tail;
@@ -400,10 +397,9 @@ static inline df_hpoint df_hstream_tail(const struct df_hstream *s)
 
 /* 1: nothing that the stream's synchronisation would wait for is unfinished. */
 int df_hstream_idle(struct df_hstream *s);
-/* For code.h: hardware queues that there are for it, 0: none; it gets one while it has work (both: lock held). */
+/* For code.h: hardware queues that there are for it, 0: none; it has one while it has work, under the device's lock. */
 int df_hstream_queues(struct df_hstream *s);
-void df_hstream_queue_take(struct df_hdev *dev, struct df_hstream *s);
-void df_hstream_queue_give(struct df_hstream *s);
+void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works);
 
 /* -- engine.c ------------------------------------------------------------------------------------ */
 

@@ -36,8 +36,8 @@
 #include "runtime/order/flights.h"
 #include "runtime/order/order.h"
 #include "runtime/order/stream.h"
-#include "runtime/order/waits.h"
 #include "runtime/order/submit.h"
+#include "runtime/order/waits.h"
 #include "runtime/program/program.h"
 #include "trace/record/writer.h"
 

@@ -1,3 +1,4 @@
+/* What streams have been made to wait for, by device: see waits.h. Every wait of a stream for an operation goes through here. */
 #include "runtime/order/waits.h"
 
 #include "runtime/backend.h"

@@ -204,6 +204,30 @@ static __device__ inline int dev_until(uint64_t *p, uint64_t v)
 	return 1;
 }
 
+/*
+ * The program again with each number of connections as its argument. It is fixed when the context is made: a process each, and this
+ * one has no context that could be in the way. Returns what main() does.
+ */
+static inline int each_connections(const char *test, const char *program,
+				   const char *const *connections, int nr)
+{
+	int i, rc, bad = 0;
+	char cmd[512];
+
+	for (i = 0; i < nr; i++) {
+		snprintf(cmd, sizeof(cmd), "CUDA_DEVICE_MAX_CONNECTIONS=%s timeout -k 2 45 '%s' %s",
+			 connections[i], program, connections[i]);
+		rc = system(cmd);
+		if (rc == 77 << 8)
+			return 77;
+		if (rc)
+			result("\"test\":\"%s\",\"connections\":%s,\"status\":%d", test,
+			       connections[i], rc);
+		bad |= rc != 0;
+	}
+	return bad;
+}
+
 static inline double median(std::vector<double> v)
 {
 	std::sort(v.begin(), v.end());

@@ -143,24 +143,8 @@ static int one(const char *connections)
 int main(int argc, char **argv)
 {
 	static const char *connections[] = {"8", "32"};
-	int bad = 0;
 
 	if (argc == 2)
 		return one(argv[1]);
-	/* Their number is fixed when the context is made: a process each. */
-	for (auto c : connections) {
-		char cmd[512];
-		int rc;
-
-		snprintf(cmd, sizeof(cmd), "CUDA_DEVICE_MAX_CONNECTIONS=%s timeout -k 2 45 '%s' %s",
-			 c, argv[0], c);
-		rc = system(cmd);
-		if (rc == 77 << 8)
-			return 77;
-		if (rc) {
-			result("\"test\":\"channels\",\"connections\":%s,\"status\":%d", c, rc);
-			bad = 1;
-		}
-	}
-	return bad;
+	return each_connections("channels", argv[0], connections, 2);
 }

@@ -73,7 +73,6 @@ int main(int argc, char **argv)
 	static const char *connections[] = {"1", "8", "32"},
 			  *kinds[] = {"same", "priority", "green"};
 	static const int waits[] = {1, 7, 8, 40, 130};
-	int bad = 0;
 
 	if (argc == 2) {
 		litmus_start("queues", 40);
@@ -82,23 +81,6 @@ int main(int argc, char **argv)
 				one(argv[1], k, n);
 		return 0;
 	}
-	/*
-	 * The number of connections is fixed when the context is made: a process each, and this one has none that could
-	 * be in the way. At worst each takes 15 times three HOLD_NS.
-	 */
-	for (auto c : connections) {
-		char cmd[512];
-		int rc;
-
-		snprintf(cmd, sizeof(cmd), "CUDA_DEVICE_MAX_CONNECTIONS=%s timeout -k 2 45 '%s' %s",
-			 c, argv[0], c);
-		rc = system(cmd);
-		if (rc == 77 << 8)
-			return 77;
-		if (rc) {
-			result("\"test\":\"queues\",\"connections\":%s,\"status\":%d", c, rc);
-			bad = 1;
-		}
-	}
-	return bad;
+	/* At worst each takes 15 times three HOLD_NS. */
+	return each_connections("queues", argv[0], connections, 3);
 }

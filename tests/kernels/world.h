@@ -221,6 +221,8 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		struct df_policy *p = &w->d[k].policy;
 
 		w->d[k].nr_blocks = (uint32_t)nb;
+		/* For some whose peer it is: only the order of turns may depend on it. */
+		w->d[k].self = below(r, 2) ? below(r, (uint32_t)n) : 0;
 		w->blk[k] = calloc((size_t)nb, sizeof(*w->blk[k]));
 		w->d[k].blocks = w->blk[k];
 		p->front = (int64_t)below(r, 5) + 1;

@@ -254,7 +254,7 @@ static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *o
 		__atomic_fetch_sub(&dev->nr_words, 1, __ATOMIC_RELAXED);
 	if (s->head)
 		return;
-	df_hstream_queue_give(s);
+	df_hstream_queue(dev, s, 0);
 	df_list_del(&s->active);
 	/* RELEASE pairs with the ACQUIRE in has_work(), for the same reason. */
 	__atomic_fetch_sub(&dev->nr_active, 1, __ATOMIC_RELEASE);
@@ -478,7 +478,7 @@ static int append(struct df_hdev *dev, struct df_hstream *s, const struct df_hop
 	}
 	*op = *from;
 	op->next = NULL;
-	df_hstream_queue_take(dev, s);
+	df_hstream_queue(dev, s, 1);
 	if (s->queue)
 		op->ticket = s->queue->next++;
 	if (op->kind == DF_HOP_WAIT) {

@@ -40,27 +40,26 @@ int df_hstream_queues(struct df_hstream *s)
 		       : (int)DF_MIN(df_hcode->queues(), QUEUES);
 }
 
-void df_hstream_queue_take(struct df_hdev *dev, struct df_hstream *s)
+void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works)
 {
-	int nr = s->queue ? 0 : df_hstream_queues(s), i;
+	int nr, i;
 
-	if (nr && !dev->queues)
+	if (!works && s->queue && df_hcode && df_hcode->queues) {
+		s->queue->users--;
+		s->queue = NULL;
+	}
+	nr = works && !s->queue ? df_hstream_queues(s) : 0;
+	if (!nr)
+		return;
+	if (!dev->queues)
 		dev->queues = calloc(QUEUES, sizeof(*dev->queues));
-	if (!nr || !dev->queues)
+	if (!dev->queues)
 		return;
 	s->queue = &dev->queues[0];
 	for (i = 1; i < nr; i++)
 		if (dev->queues[i].users < s->queue->users)
 			s->queue = &dev->queues[i];
 	s->queue->users++;
-}
-
-void df_hstream_queue_give(struct df_hstream *s)
-{
-	if (!s->queue || !df_hcode || !df_hcode->queues)
-		return;
-	s->queue->users--;
-	s->queue = NULL;
 }
 
 /* The next number that says the queue: the number modulo that of queues, by which a trace's judge knows it. */

@@ -206,7 +206,8 @@ static __thread int alone;
 
 int df_cuda_alone_enter(int device, int wait)
 {
-	if (!df_cuda_hooks->waits_stop || alone)
+	/* Memory of no device is none that a stream's work is waited for. */
+	if (device < 0 || !df_cuda_hooks->waits_stop || alone)
 		return 1;
 	if (!df_cuda_hooks->waits_stop(device, wait))
 		return 0;
