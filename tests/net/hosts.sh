@@ -32,19 +32,21 @@ hosts() {
 }
 
 # data_port: where a job of two nodes has its connections for data: `at` is the node that took them, on `port`; nr_data of them.
-# Each node's log names the port of the other one, and one of the two has taken the connections.
+# Each node's log names the port of the other one, and one of the two has taken the connections. Both have issued a collective
+# by then: who waits in ncclCommInitRank is told of a fault by its result, and not by a verdict.
 data_port() {
 	local n
 	for ((n = 0; n < 600; n++)); do
 		for at in 0 1; do
 			port=$(sed -nE 's/.* device 0 is joined with device 0 of .*, [^ ]*:([0-9]+)\) over .*/\1/p' "$T/out$((1 - at))" | tail -1)
 			nr_data=$([ -z "$port" ] || on "$at" ss -Htn state established "sport = :$port" | wc -l)
-			[ "${nr_data:-0}" = 0 ] || return
+			[ "${nr_data:-0}" = 0 ] || ! issued || return
 		done
 		sleep 0.05
 	done
 	fail "nobody takes data: $(cat "$T"/out*)"
 }
+issued() { grep -q ': program ' "$T/out0" && grep -q ': program ' "$T/out1"; }
 # process_of NODE: the client's process there, which disorder is.
 process_of() {
 	local p

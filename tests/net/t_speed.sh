@@ -43,10 +43,16 @@ programs() {
 slow() { on "$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 4kb latency 2s; }
 check() { deal "$1" "$2" collcheck --sample $((60 / SLOW + 8)) --only AllReduce --seed "$SEED"; }
 
-# measured NODES RANKS FROM TO: right and agreed on in every job, and in one of some so many MB/s: where a processor is not to be had,
-# any network is slow, and what is cut short tells little. Leaves them in $mb.
+# unless_busy TEXT: where a processor is not to be had any network is slow, and what is cut short tells little.
+unless_busy() {
+	local load
+	read -r load _ </proc/loadavg
+	[ "${load%.*}" -lt $((3 * $(nproc))) ] || skip "$1: at a load of $load nobody can tell"
+	fail "$1"
+}
+# measured NODES RANKS FROM TO: right and agreed on in every job, and in one of some so many MB/s. Leaves them in $mb.
 measured() {
-	local try load
+	local try
 	for ((try = 0; try < 8; try++)); do
 		check "$1" "$2"
 		mb=$(speed "$2") || { echo "$mb" && exit 1; }
@@ -54,20 +60,23 @@ measured() {
 		echo "try $try: $mb MB/s, not $3 to $4"
 		sleep 0.5
 	done
-	read -r load _ </proc/loadavg
-	[ "${load%.*}" -lt $((3 * $(nproc))) ] || skip "$mb MB/s were measured, not $3 to $4: at a load of $load nobody can tell"
-	fail "$mb MB/s were measured, not $3 to $4"
+	unless_busy "$mb MB/s were measured, not $3 to $4"
 }
 
-# As fast as this machine is; 2 MB/s on all nodes; on one of three, which decides.
-measured 2 6 10 1000000
-fast=$mb
-programs fast
-for i in 0 1; do slow $i 16mbit; done
-measured 2 6 1 4
-programs slow
-echo "MB/s: $fast, with 2 $mb"
-cmp -s "$T/fast" "$T/slow" && fail "the programs are the same: $(cat "$T/fast")"
+# As fast as this machine is; 2 MB/s on all nodes; on one of three, which decides. Other figures may lead to the same programs if
+# a wait for a processor was measured with them.
+for ((n = 0; n < 5; n++)); do
+	measured 2 6 10 1000000
+	fast=$mb
+	programs fast
+	for i in 0 1; do slow $i 16mbit; done
+	measured 2 6 1 4
+	programs slow
+	echo "MB/s: $fast, with 2 $mb"
+	cmp -s "$T/fast" "$T/slow" || break
+	for i in 0 1; do on $i tc qdisc del dev eth0 root; done
+done
+[ $n -lt 5 ] || unless_busy "the programs are the same: $(sort "$T/fast" | uniq -c)"
 grep -q 'program AllReduce hierarchical' "$T/slow" || fail "no hierarchy over a slow network: $(cat "$T/slow")"
 on 0 tc qdisc del dev eth0 root
 measured 3 5 1 4
