@@ -8,7 +8,7 @@ plugin() {
 	export NCCL_NET_PLUGIN
 	[ -f "$NCCL_NET_PLUGIN" ] ||
 		$CC -shared -fPIC -Wall -Werror -O1 -DVERSION="$1" -DNAME='"Fake"' -o "$NCCL_NET_PLUGIN" \
-			"$SRC/tests/net/fake/fake_plugin.c" || fail "the plugin of ours does not build as v$1"
+			"$SRC/tests/net/fake/fake_plugin.c" "$SRC/tests/net/fake/fake_orders.c" || fail "the plugin of ours does not build as v$1"
 }
 # A short folder: addresses of Unix sockets have 108 bytes.
 FAKE_PLUGIN_DIR=$(mktemp -d)

@@ -19,11 +19,11 @@ so() { # FILE SOURCE FLAGS...
 	$CC -shared -fPIC -Wall -Werror "$@" -o "$file" "$SRC/tests/net/$source" || fail "$file does not build"
 }
 so libfake_verbs.so fake/fake_verbs.c "$SRC/tests/net/fake/fake_nic.c" -pthread
-so libnccl-net-nine.so fake/fake_plugin.c -DVERSION=9 -DNAME='"Nine"'
-so libnccl-net.so fake/fake_plugin.c -DVERSION=12 -DNAME='"Twelve"'
-so libfive.so fake/fake_plugin.c -DVERSION=5 -DNAME='"Five"'
-so libhangs.so fake/fake_plugin.c -DTRAP=1
-so libdies.so fake/fake_plugin.c -DTRAP=2
+so libnccl-net-nine.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DVERSION=9 -DNAME='"Nine"'
+so libnccl-net.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DVERSION=12 -DNAME='"Twelve"'
+so libfive.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DVERSION=5 -DNAME='"Five"'
+so libhangs.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DTRAP=1
+so libdies.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DTRAP=2
 export LD_LIBRARY_PATH=$T${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 # net [VARIABLE=VALUE...]: the JSON on node 0.

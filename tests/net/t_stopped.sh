@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: a process that is stopped (SIGSTOP) for longer than the time-out is not dead, over verbs and over a plugin: right results, nobody is given up.
+# Description: a process that is stopped (SIGSTOP) for longer than the time-out is not dead, over verbs and over a plugin, nor is a plugin that it starts one that fails: right results, nobody is given up.
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/verbs.sh"
@@ -28,5 +28,19 @@ stopped() {
 }
 NCCL_IB_HCA=railx FAKE_VERBS_RAILS=2 DFSHIM_NET=verbs NCCL_NET_PLUGIN=none stopped verbs
 plugin 11
-DFSHIM_NET=plugin stopped plugin
+export DFSHIM_NET=plugin
+stopped plugin
+
+# A plugin has 10 s to start, in which the process runs.
+(FAKE_PLUGIN=stops host collcheck --ranks 2 --sample 5 --seed "$SEED") >"$T/out" 2>&1 &
+job=$!
+until [ -f "$FAKE_PLUGIN_DIR/stopped" ]; do
+	kill -0 $job 2>/dev/null || fail "the job ended: $(tail -n 20 "$T/out")"
+	sleep 0.05
+done
+sleep 11
+kill -CONT "$(cat "$FAKE_PLUGIN_DIR/stopped")"
+wait $job || fail "stopped while a plugin started: $(tail -n 20 "$T/out")"
+says "over plugin"
+silent "did not come back"
 exit 0

@@ -7,20 +7,17 @@
  * several threads for one connection, memory that is not registered there, too many requests, arguments that a version
  * needs and does not get. A send waits for a receive to be posted, and only test() moves anything.
  *
- * FAKE_PLUGIN, words with commas between: nulls (no connections and requests at first, and in between), late (requests are
- * done in any order), small (4,096 bytes a message, v9 on), null_mr (registrations are NULL); what is wrong: init, devices,
- * none (no device), missing (no isend), gpu (no host memory), unpack (needs code on the GPU), tiny (messages of no byte),
- * hang (init() does not come back), deaf (nothing ever arrives), refuse (connect() fails), and lingers, haunts (below). FAKE_PLUGIN_FAIL=CALL:N[:M]
- * (isend, irecv, test, connect, accept, listen, regMr): every N-th such call fails, M times at most. FAKE_PLUGIN_LIE=N: every
- * N-th receive is told of with a wrong size. FAKE_PLUGIN_LOSE=N: a connection tells of all but its first N messages as sent, and
- * they are not. FAKE_PLUGIN_MIX=N: every N-th message that begins as one of another connection, and is as long, is that one (both
- * count as lies). FAKE_PLUGIN_LOG: a file for a line of figures at exit.
+ * What it is told to do wrong, and how it varies what is right, is in fake_orders.h. FAKE_PLUGIN_LOG: a file for a line of figures at
+ * exit.
  *
  * As real ones it has ended once exit() has come to it, and dies if it is called then (lingers: that takes a while); and what was under
  * way on a connection that is closed may be written later (haunts).
  */
 #define _GNU_SOURCE
+#include "fake_orders.h"
+
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +46,7 @@ typedef void log_fn(int, unsigned long, const char *, int, const char *, ...);
 
 static log_fn *log_to;
 static volatile int has_ended;
-static uint64_t sent_bytes, sent_messages, nr_connections, nr_failures, nr_lies;
+static uint64_t sent_bytes, sent_messages, nr_connections, nr_lies;
 
 static void __attribute__((noreturn)) broken(const char *what)
 {
@@ -57,19 +54,6 @@ static void __attribute__((noreturn)) broken(const char *what)
 	abort();
 }
 #define RULE(condition, what) ((condition) ? (void)0 : broken(what))
-
-static int told(const char *word)
-{
-	const char *list = getenv("FAKE_PLUGIN"), *at = list;
-	size_t len = strlen(word);
-
-	while (at && (at = strstr(at, word))) {
-		if ((at == list || at[-1] == ',') && (!at[len] || at[len] == ','))
-			return 1;
-		at += len;
-	}
-	return 0;
-}
 
 #define ALIVE RULE(!has_ended, "it is called, and exit() has ended it")
 
@@ -85,44 +69,6 @@ static int complain(int result, const char *what)
 	if (log_to)
 		log_to(2, 0x10, __FILE__, __LINE__, "NET/Fake: %s", what);
 	return result;
-}
-
-/* VARIABLE=N: is it the N-th time? */
-static int is_turn(const char *variable, uint64_t *times)
-{
-	const char *n = getenv(variable);
-
-	return n && __atomic_add_fetch(times, 1, __ATOMIC_RELAXED) % strtoull(n, NULL, 10) == 0;
-}
-
-/* Is it this call's turn to fail? */
-static int fails(const char *call)
-{
-	static uint64_t calls;
-	const char *want = getenv("FAKE_PLUGIN_FAIL");
-	size_t len = strlen(call);
-	uint64_t n, most;
-	char *end;
-
-	if (!want || strncmp(want, call, len) || want[len] != ':')
-		return 0;
-	n = strtoull(want + len + 1, &end, 10);
-	most = *end ? strtoull(end + 1, NULL, 10) : UINT64_MAX;
-	if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % n ||
-	    __atomic_load_n(&nr_failures, __ATOMIC_RELAXED) >= most)
-		return 0;
-	__atomic_add_fetch(&nr_failures, 1, __ATOMIC_RELAXED);
-	return 1;
-}
-
-static unsigned chance(void)
-{
-	static __thread uint64_t x;
-
-	if (!x)
-		x = (uint64_t)(uintptr_t)&x ^ MAGIC;
-	x = x * 6364136223846793005ull + 1442695040888963407ull;
-	return (unsigned)(x >> 33);
 }
 
 /* ---- objects ------------------------------------------------------------------------------------------------- */
@@ -652,7 +598,7 @@ static void __attribute__((destructor)) say(void)
 	if (!f)
 		return;
 	fprintf(f, "v%d connections %lu messages %lu bytes %lu failures %lu lies %lu\n", VERSION,
-		nr_connections, sent_messages, sent_bytes, nr_failures, nr_lies);
+		nr_connections, sent_messages, sent_bytes, nr_failed(), nr_lies);
 	fclose(f);
 }
 
@@ -763,6 +709,17 @@ static int init(INIT_ARGS)
 	if (told("hang"))
 		for (;;)
 			pause();
+	if (told("stops")) {
+		char path[128];
+		FILE *f;
+
+		snprintf(path, sizeof(path), "%s/stopped", getenv("FAKE_PLUGIN_DIR"));
+		f = fopen(path, "w");
+		fprintf(f, "%d\n", getpid());
+		fclose(f);
+		kill(getpid(), SIGSTOP);
+		usleep(300000);
+	}
 	RULE(fn, "no logger");
 	log_to = fn;
 	atexit(end);

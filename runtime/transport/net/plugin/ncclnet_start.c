@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/join.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/plugins.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
@@ -151,7 +151,6 @@ static void start(void)
 	const struct df_env *env = df_env();
 	struct starting *s = calloc(1, sizeof(*s));
 	struct df_ncclnet *n;
-	struct timespec until;
 	pthread_t t;
 	char late[160];
 	int i;
@@ -166,10 +165,7 @@ static void start(void)
 		put(s);
 		return;
 	}
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += START_S;
-	if (pthread_timedjoin_np(t, NULL, &until)) {
-		pthread_detach(t);
+	if (df_join_within(t, START_S * DF_NS_PER_S)) {
 		snprintf(late, sizeof(late), "%s did not come back within 10 s",
 			 env->nccl_net_plugin ? env->nccl_net_plugin : "libnccl-net.so");
 		say_missed(late, 1);

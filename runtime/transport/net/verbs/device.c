@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/join.h"
 #include "runtime/base/log.h"
 
 #define OPEN_S 10 /* a driver may take so long */
@@ -284,7 +284,6 @@ static void say_missed(const char *why)
 int df_verbs_open(struct df_net_ep *ep, struct verbs **out)
 {
 	struct opening *o = calloc(1, sizeof(*o));
-	struct timespec until;
 	pthread_t t;
 	int ret;
 
@@ -299,10 +298,7 @@ int df_verbs_open(struct df_net_ep *ep, struct verbs **out)
 		put(o);
 		return -ENOMEM;
 	}
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += OPEN_S;
-	if (pthread_timedjoin_np(t, NULL, &until)) {
-		pthread_detach(t);
+	if (df_join_within(t, OPEN_S * DF_NS_PER_S)) {
 		say_missed("libibverbs or a driver did not come back within 10 s");
 		put(o);
 		return -ETIMEDOUT;
