@@ -139,6 +139,8 @@ void df_comm_death(uint64_t proc, int in_order)
 /* How a link is named, in the verdict and in the trace. */
 static const char *link_text(const struct df_net_event *e, char *text, size_t bytes)
 {
+	if (e->what == DF_NET_HELD || e->what == DF_NET_RETURNED)
+		return e->why;
 	snprintf(text, bytes, "from device %d (%s; %s) to device %d there (%s) over %s", e->device,
 		 e->from, e->port, e->peer_device, e->to, e->over);
 	return text;
@@ -190,10 +192,11 @@ static void *end_all_with(void *arg)
 void df_comm_net_event(const struct df_net_event *e)
 {
 	uint64_t *copy;
-	char link[256];
+	char buf[256];
+	const char *link = link_text(e, buf, sizeof(buf));
 	pthread_t t;
 
-	df_trace_text(link_text(e, link, sizeof(link)));
+	df_trace_text(link);
 	df_trace(DF_REC_NET, e->device, 0, -1,
 		 (uint64_t)e->what | (uint64_t)(-e->error & 0xffff) << 8 |
 			 DF_MIN(e->ns / DF_NS_PER_MS, (uint64_t)UINT32_MAX) << 32,

@@ -129,21 +129,33 @@ extern const unsigned df_tl_nr;
 const struct df_tl_ops *df_tl_select(const struct df_member *self, const struct df_member *peer);
 
 /* What happened to the way from a device here to one on another node. */
-enum df_net_what { DF_NET_BROKEN, DF_NET_RESTORED, DF_NET_GONE };
+enum df_net_what {
+	DF_NET_BROKEN,
+	DF_NET_RESTORED,
+	DF_NET_GONE,
+	DF_NET_HELD, /* a function of the network's library does not return; nothing of the device moves on networks */
+	DF_NET_RETURNED, /* it has */
+};
 struct df_net_event {
 	enum df_net_what what;
 	int device, peer_device;
 	uint64_t proc, host; /* the other process, the hash of its host */
 	uint32_t pid;
-	int error;	   /* -errno that broke it, or of the last attempt to restore it */
-	uint64_t ns;	   /* since it broke; GONE: since there was a sign of life */
-	uint64_t attempts; /* to restore it */
+	int error; /* -errno that broke it, or of the last attempt to restore it */
+	uint64_t
+		ns; /* since it broke; GONE: since there was a sign of life; HELD: since the call */
+	uint64_t attempts;	      /* to restore it */
 	const char *from, *to, *over; /* addresses, and the network; until fn returns */
-	const char *why;	      /* error, or what the network says of it */
-	const char *port;	      /* our interface and its state: "eth0, up" */
+	const char *why;  /* error, or what the network says of it; HELD: library and function */
+	const char *port; /* our interface and its state: "eth0, up" */
 };
 /* fn: on a thread that must not wait, under no lock. GONE comes once, DFSHIM_NET_TIMEOUT_MS after the last sign of life. */
 void df_net_on_event(void (*fn)(const struct df_net_event *e));
+/*
+ * Looks for functions of networks' libraries that do not return, and tells of them (HELD, RETURNED). One thread, every `pause`: if
+ * there is much more between two looks, the process was stopped.
+ */
+void df_net_look_held(uint64_t now, uint64_t pause);
 /*
  * Networks that a communicator (by its commName, "" none) does not take which asks for one by name (NCCL's netName; "" any), as struct
  * df_member has them: all, where the device has none of that name. DFSHIM_NET and NCCL_NET come first, as in NCCL. May take seconds the

@@ -28,6 +28,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/dfshim.h"
+#include "runtime/transport/transport.h"
 #include "runtime/watch/ras_server.h"
 #include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
@@ -525,6 +526,8 @@ static void *watch(void *arg)
 		nap = DF_MIN(nap, rest);
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);
+		/* Before anybody is told what is known here. */
+		df_net_look_held(df_now_ns(), DF_MAX(timeout / 4, DF_NS_PER_MS));
 		now_missing = df_joining_missing();
 		if (now_missing != missing) {
 			/* A hang after this one is another. */

@@ -1,6 +1,7 @@
 /*
  * Records of links between nodes (DF_REC_NET): one that is broken explains who is silent and what does not end; one that is
- * whole again, or whose other end has died, explains nothing.
+ * whole again, or whose other end has died, explains nothing. A function of the network's library that does not return explains
+ * also what does not begin.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 /* What the control plane calls a host is not the hash in a trace's header. */
 #define HOST 70000
 
-enum { BROKEN, RESTORED, GONE };
+enum { BROKEN, RESTORED, GONE, HELD, RETURNED };
 
 static void net(struct tb_image *im, const struct tb_image *far, int what, uint64_t ms)
 {
@@ -113,6 +114,50 @@ START_TEST(test_restored)
 }
 END_TEST
 
+/* _i: nothing; the other side sees the link break; it has returned; the link has been restored. */
+START_TEST(test_held)
+{
+	struct tb_image im[2];
+
+	two(im, 1);
+	if (_i == 3)
+		net(&im[0], &im[1], BROKEN, 1000);
+	net(&im[0], &im[1], HELD, 15000);
+	if (_i == 1)
+		net(&im[1], &im[0], GONE, 30000);
+	if (_i == 2)
+		net(&im[0], &im[1], RETURNED, 16000);
+	if (_i == 3)
+		net(&im[0], &im[1], RESTORED, 16000);
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	says(im, 2,
+	     _i == 2 ? "NET_STALL: A#1 runs on all of its 2 ranks"
+		     : "NET_STALL: the network's library does not return for 75.0 s on r0, which called "
+		       "it for its link to r1\n",
+	     _i == 2 ? NULL : "Fix: look where this function waits");
+}
+END_TEST
+
+/* What has not begun does not, because of it. */
+START_TEST(test_held_before)
+{
+	struct tb_image im[2];
+
+	two(im, -1);
+	for (int i = 0; i < 2; i++)
+		tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0);
+	if (_i)
+		net(&im[1], &im[0], HELD, 15000);
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	says(im, 2,
+	     _i ? "NET_STALL: the network's library does not return for 75.0 s on r1"
+		: "GPU_STUCK: ",
+	     NULL);
+}
+END_TEST
+
 /* The link went with the process. */
 START_TEST(test_crash)
 {
@@ -171,6 +216,6 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("link", {test_gone, 4}, {test_gone_without_the_other_trace},
-			{test_broken, 2}, {test_restored}, {test_crash}, {test_exited, 3},
-			{test_end_of_who_gave_up});
+			{test_broken, 2}, {test_restored}, {test_held, 4}, {test_held_before, 2},
+			{test_crash}, {test_exited, 3}, {test_end_of_who_gave_up});
 }

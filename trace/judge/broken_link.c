@@ -1,6 +1,7 @@
 /*
  * What the transport says about the ways between nodes: a link that was broken when the trace ended explains who was not
- * heard of any more, and what ran on all ranks and did not end.
+ * heard of any more, and what ran on all ranks and did not end. A function of the network's library that has not returned
+ * also explains what has not begun.
  */
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +80,8 @@ static int explains(const struct df_check_result *r, const struct df_broken_link
 	switch (v) {
 	case DF_V_OK:
 		return k->gone;
+	case DF_V_GPU_STUCK:
+		return k->held;
 	case DF_V_NET_STALL:
 	case DF_V_UNKNOWN:
 		return 1;
@@ -102,6 +105,12 @@ static uint64_t broken_at(const struct df_check_set *set, const struct df_broken
 	return k->time_ns + (uint64_t)set->traces[k->trace].skew_ns;
 }
 
+/* The other side of a thread that is held may see a link break. */
+static int weight(const struct df_broken_link *k)
+{
+	return k->held ? 2 : k->gone;
+}
+
 void df_link_judge(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
@@ -110,8 +119,8 @@ void df_link_judge(struct df_check_result *r)
 		const struct df_broken_link *k = &set->links[i];
 
 		if (explains(r, k) &&
-		    (!r->link || k->gone > r->link->gone ||
-		     (k->gone == r->link->gone && broken_at(set, k) < broken_at(set, r->link))))
+		    (!r->link || weight(k) > weight(r->link) ||
+		     (weight(k) == weight(r->link) && broken_at(set, k) < broken_at(set, r->link))))
 			r->link = k;
 	}
 	if (!r->link)
@@ -141,6 +150,11 @@ static const char *far_end(const struct df_check_set *set, const struct df_broke
 /* One end's view. */
 static void put_link(const struct df_broken_link *k, struct df_line *b)
 {
+	if (k->held) {
+		df_line_put(b, "%s",
+			    k->text[0] ? k->text : "the network's library does not return");
+		return;
+	}
 	df_line_put(b, "the link %s%sbroke (%s), and %u attempt%s to restore it failed", k->text,
 		    k->text[0] ? " " : "", strerror(k->error), k->attempts, DF_PLURAL(k->attempts));
 }
@@ -151,6 +165,13 @@ void df_line_link(struct df_check_result *r, struct df_line *b)
 	const struct df_check_set *set = r->set;
 	char far[48];
 
+	if (k->held) {
+		put_link(k, b);
+		df_line_put(b, " for %.1f s on %s, which called it for its link to %s",
+			    (double)k->ms / 1e3 + df_say_ago(set, k->trace, k->time_ns),
+			    set->traces[k->trace].label, far_end(set, k, far, sizeof(far)));
+		return;
+	}
 	if (k->gone)
 		df_line_put(b, "%s has heard nothing of %s for %.1f s over the network",
 			    set->traces[k->trace].label, far_end(set, k, far, sizeof(far)),

@@ -13,10 +13,11 @@ struct df_broken_link {
 	uint32_t device;     /* the peer's */
 	int local;	     /* our device */
 	int gone;	     /* given up */
+	int held;	     /* not broken: a function of the network's library does not return */
 	int error;	     /* errno */
-	uint32_t ms;	     /* since a sign of life (gone), or since the break */
+	uint32_t ms;	     /* since a sign of life (gone), the call (held), or the break */
 	uint32_t attempts;   /* to restore it */
-	char text[256];	     /* its ends; "": not known */
+	char text[256];	     /* its ends, or (held) what is said of the function; "": not known */
 };
 
 #endif

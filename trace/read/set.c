@@ -174,6 +174,7 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 		     const struct df_reader *r)
 {
 	const struct df_rec *rec = &n->rec;
+	unsigned what = rec->op & 0xff;
 	struct df_broken_link *k = NULL;
 	struct df_broken_link is = {
 		.host_hash = rec->a,
@@ -183,7 +184,8 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 		.trace = trace,
 		.device = (uint32_t)(rec->b >> 32) & 0xffff,
 		.local = rec->device,
-		.gone = (rec->op & 0xff) == 2,
+		.gone = what == 2,
+		.held = what >= 3,
 		.error = (int)(rec->op >> 8 & 0xffff),
 		.ms = (uint32_t)(rec->op >> 32),
 		.attempts = (uint32_t)(rec->b >> 48),
@@ -197,10 +199,10 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 		struct df_broken_link *l = &set->links[i];
 
 		if (l->trace == trace && l->pid == is.pid && l->local == is.local &&
-		    l->host_hash == is.host_hash && l->device == is.device)
+		    l->host_hash == is.host_hash && l->device == is.device && l->held == is.held)
 			k = l;
 	}
-	if ((rec->op & 0xff) == 1) {
+	if (what == 1 || what == 4) {
 		if (k)
 			*k = set->links[--set->nr_links];
 		return 0;

@@ -569,6 +569,15 @@ static struct df_net_ep *next_started(int *i)
 	return ep;
 }
 
+void df_net_look_held(uint64_t now, uint64_t pause)
+{
+	struct df_net_ep *ep;
+	int i = 0;
+
+	while ((ep = next_started(&i)))
+		df_net_look_inside(ep, now, pause);
+}
+
 void df_tl_flush(uint64_t bound_ns)
 {
 	uint64_t end = df_now_ns() + bound_ns;

@@ -28,13 +28,13 @@
 #ifndef DF_TRANSPORT_NET_H
 #define DF_TRANSPORT_NET_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <uthash.h>
 
 #include "runtime/base/list.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/bell.h"
+#include "runtime/transport/net/inside.h"
 #include "runtime/transport/net/medium.h"
 #include "runtime/transport/net/progress.h"
 #include "runtime/transport/transport.h"
@@ -125,11 +125,10 @@ struct df_net_link {
 	struct df_list conns, notes;
 	struct df_net_conn **by_id;
 	uint32_t nr_ids;
-	uint64_t made; /* connectors ever */
-	uint64_t seq, sent,
-		heard;	  /* numbered frames: made, given to the medium, got without a gap */
-	uint64_t acked;	  /* what the last frame that we sent has acknowledged */
-	uint64_t settled; /* of ours, what the other side has acknowledged */
+	uint64_t made;		   /* connectors ever */
+	uint64_t seq, sent, heard; /* numbered frames: made, given to the medium, got in order */
+	uint64_t acked;		   /* what the last frame that we sent has acknowledged */
+	uint64_t settled;	   /* of ours, what the other side has acknowledged */
 	uint8_t opened, up, bye, broken, said;
 	uint8_t told, heard_told; /* DF_NET_TOLD of this session: sent, got */
 	uint64_t since;		  /* of the break, or of the first wish; 0: none */
@@ -151,6 +150,7 @@ struct df_net_ep {
 		__attribute__((aligned(64))); /* the blocks ring it; wakes through its descriptor */
 	struct df_mutex lock;
 	struct df_net_help help;
+	struct df_net_inside inside;
 	int device;
 	uint32_t started;
 	struct df_net_link *links; /* the newest; atomic, and none is ever taken away */

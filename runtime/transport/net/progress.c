@@ -1,6 +1,7 @@
 /* Passes over an endpoint: what its links have to do, by its thread or by one that waits; see progress.h. */
 #include "runtime/transport/net/progress.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,6 +149,58 @@ static void watch(struct df_net_link *l, uint64_t now)
 		l->alive = DF_MIN(l->alive + away - bound / LOOKS, now);
 	if (now - l->alive > bound)
 		df_net_lost(l);
+}
+
+/* By the watchdog: of the link it reads only what is set for good. */
+static void tell_held(const struct df_net_link *l, enum df_net_what what, uint64_t ns,
+		      const char *why)
+{
+	if (on_event && df_net_wanted(l))
+		on_event(&(struct df_net_event){.what = what,
+						.device = l->ep->device,
+						.peer_device = l->device,
+						.proc = l->proc,
+						.host = df_net_member(l)->host,
+						.pid = df_net_member(l)->pid,
+						.error = -ETIMEDOUT,
+						.ns = ns,
+						.from = l->ep->address,
+						.to = df_net_member(l)->net,
+						.over = df_net_plugin.name,
+						.why = why,
+						.port = ""});
+}
+
+void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause)
+{
+	struct df_net_inside *in = &ep->inside;
+	/* ACQUIRE pairs with the RELEASE in df_net_enter(): of this call or of a later one. */
+	const char *function = __atomic_load_n(&in->function, __ATOMIC_ACQUIRE);
+	const struct df_net_link *l = __atomic_load_n(&in->link, __ATOMIC_RELAXED);
+	uint64_t since = __atomic_load_n(&in->since, __ATOMIC_RELAXED), ns, away;
+	char text[160];
+
+	if (in->told && (!function || since != in->seen)) {
+		tell_held(in->told, DF_NET_RETURNED, now - in->seen, "");
+		in->told = NULL;
+	}
+	/* While this process was stopped or had no processor, the function could not return. */
+	away = now - DF_MIN(now, DF_MAX(in->looked, since));
+	if (since != in->seen)
+		in->stopped = 0;
+	if (away > 2 * pause)
+		in->stopped += away - pause;
+	in->seen = since;
+	in->looked = now;
+	ns = now - DF_MIN(now, since + in->stopped);
+	if (!function || in->told || ns <= 2 * pause)
+		return;
+	in->told = l;
+	snprintf(text, sizeof(text), "the network plugin %s has not returned from %s",
+		 (const char *)__atomic_load_n(&in->library, __ATOMIC_RELAXED), function);
+	df_warn("%s for %.0f s: nothing moves between device %d and other nodes", text,
+		(double)ns / 1e9, ep->device);
+	tell_held(l, DF_NET_HELD, ns, text);
 }
 
 /* 1 if something moved. */

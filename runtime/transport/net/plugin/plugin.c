@@ -139,6 +139,11 @@ static struct head *in_buffer(const struct path *p, uint64_t number)
 	return (struct head *)(void *)(in_buffers(p) + number % IN_MAX * MESSAGE);
 }
 
+/* Each call of one of its functions: one that does not return holds the endpoint, and who looks is to know which. */
+#define CALL(l, function, call)                                                                    \
+	(df_net_enter(&(l)->ep->inside, l, plugin_of(l)->name, function),                          \
+	 df_net_left(&(l)->ep->inside, call))
+
 /* ---- faults ------------------------------------------------------------------------------------------------ */
 
 /* Sessions that bring nothing about: another medium, or the end, but not for ever. */
@@ -290,7 +295,8 @@ static int plugin_begin(struct df_net_link *l)
 				++p->sessions);
 	p->moved = now;
 	p->deadline = now + DF_MIN(SETUP_NS, (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 2);
-	ret = df_ncclnet_listen(plugin_of(l), device_of(l)->dev, handle, &p->listener);
+	ret = CALL(l, "listen()",
+		   df_ncclnet_listen(plugin_of(l), device_of(l)->dev, handle, &p->listener));
 	l->look_at = 1;
 	if (!ret && p->listener)
 		return send_handle(l, handle);
@@ -309,15 +315,15 @@ static void plugin_end(struct df_net_link *l)
 		return;
 	/* What they return changes nothing: requests may be under way, and the connection may have failed. */
 	if (p->to && p->to_mr)
-		df_ncclnet_deregister(n, p->to, p->to_mr);
+		CALL(l, "deregMr()", df_ncclnet_deregister(n, p->to, p->to_mr));
 	if (p->from && p->from_mr)
-		df_ncclnet_deregister(n, p->from, p->from_mr);
+		CALL(l, "deregMr()", df_ncclnet_deregister(n, p->from, p->from_mr));
 	if (p->to)
-		df_ncclnet_close_send(n, p->to);
+		CALL(l, "closeSend()", df_ncclnet_close_send(n, p->to));
 	if (p->from)
-		df_ncclnet_close_receive(n, p->from);
+		CALL(l, "closeRecv()", df_ncclnet_close_receive(n, p->from));
 	if (p->listener)
-		df_ncclnet_close_listen(n, p->listener);
+		CALL(l, "closeListen()", df_ncclnet_close_listen(n, p->listener));
 	/* Nothing ends an attempt to connect, and the plugin may still know its handle: that is never used again. */
 	if (p->connecting && !p->to) {
 		p->handle->next = p->given_up;
@@ -415,9 +421,10 @@ static int plugin_push(struct df_net_link *l)
 			fill(l);
 		if (p->filled == p->posted)
 			break;
-		ret = df_ncclnet_send(plugin_of(l), p->to, out_buffer(p, p->posted),
-				      out_buffer(p, p->posted)->bytes, p->to_mr,
-				      &p->out[p->posted % OUT_MAX]);
+		ret = CALL(l, "isend()",
+			   df_ncclnet_send(plugin_of(l), p->to, out_buffer(p, p->posted),
+					   out_buffer(p, p->posted)->bytes, p->to_mr,
+					   &p->out[p->posted % OUT_MAX]));
 		if (ret)
 			broke(l, "isend()", ret);
 		if (ret || !p->out[p->posted % OUT_MAX])
@@ -438,7 +445,8 @@ static int test_out(struct df_net_link *l, uint64_t now)
 	int done, bytes, ret, moved = 0;
 
 	while (p->done != p->posted) {
-		ret = df_ncclnet_test(plugin_of(l), p->out[p->done % OUT_MAX], &done, &bytes);
+		ret = CALL(l, "test()",
+			   df_ncclnet_test(plugin_of(l), p->out[p->done % OUT_MAX], &done, &bytes));
 		if (ret) {
 			broke(l, "test()", ret);
 			break;
@@ -511,9 +519,10 @@ static void post_receives(struct df_net_link *l)
 	int ret;
 
 	for (; p->asked - p->taken < IN_MAX; p->asked++) {
-		ret = df_ncclnet_receive(plugin_of(l), p->from, in_buffer(p, p->asked),
-					 DF_MIN(device_of(l)->max_bytes, MESSAGE), p->from_mr,
-					 &p->in[p->asked % IN_MAX]);
+		ret = CALL(l, "irecv()",
+			   df_ncclnet_receive(plugin_of(l), p->from, in_buffer(p, p->asked),
+					      DF_MIN(device_of(l)->max_bytes, MESSAGE), p->from_mr,
+					      &p->in[p->asked % IN_MAX]));
 		if (ret) {
 			broke(l, "irecv()", ret);
 			return;
@@ -530,7 +539,8 @@ static int test_in(struct df_net_link *l, uint64_t now)
 	int done, bytes, ret, moved = 0;
 
 	while (p->taken != p->asked) {
-		ret = df_ncclnet_test(plugin_of(l), p->in[p->taken % IN_MAX], &done, &bytes);
+		ret = CALL(l, "test()",
+			   df_ncclnet_test(plugin_of(l), p->in[p->taken % IN_MAX], &done, &bytes));
 		if (ret) {
 			broke(l, "test()", ret);
 			return moved;
@@ -632,23 +642,26 @@ static void connect_and_accept(struct df_net_link *l)
 
 	if (!p->to && p->parts == ALL_HERE) {
 		p->connecting = 1;
-		ret = df_ncclnet_connect(n, device_of(l)->dev, p->handle->bytes, &p->to);
+		ret = CALL(l, "connect()",
+			   df_ncclnet_connect(n, device_of(l)->dev, p->handle->bytes, &p->to));
 		if (!ret && p->to) {
 			what = "regMr()";
-			ret = df_ncclnet_register(n, p->to, p->buffers, OUT_MAX * MESSAGE,
-						  &p->to_mr);
+			ret = CALL(l, "regMr()",
+				   df_ncclnet_register(n, p->to, p->buffers, OUT_MAX * MESSAGE,
+						       &p->to_mr));
 		}
 	}
 	if (!ret && !p->from) {
 		what = "accept()";
-		ret = df_ncclnet_accept(n, p->listener, &p->from);
+		ret = CALL(l, "accept()", df_ncclnet_accept(n, p->listener, &p->from));
 		if (!ret && p->from) {
 			what = "regMr()";
-			ret = df_ncclnet_register(n, p->from, in_buffers(p), IN_MAX * MESSAGE,
-						  &p->from_mr);
+			ret = CALL(l, "regMr()",
+				   df_ncclnet_register(n, p->from, in_buffers(p), IN_MAX * MESSAGE,
+						       &p->from_mr));
 		}
 		if (!ret && p->from) {
-			df_ncclnet_close_listen(n, p->listener);
+			CALL(l, "closeListen()", df_ncclnet_close_listen(n, p->listener));
 			p->listener = NULL;
 		}
 	}
