@@ -279,6 +279,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	       comm->nranks, coll->prog->name, k->nr_blocks, (unsigned long long)k->loops,
 	       df_proto_name(coll->pick.proto),
 	       coll->pick.staged ? ", copies its input first" : "");
+	coll->name = df_trace_text(coll->prog->name);
 	df_list_add_tail(&coll->dev->colls, &coll->node);
 	HASH_ADD(hh, comm->registry.all, sig, sizeof(coll->sig), coll);
 	coll->entering = 0;

@@ -89,6 +89,7 @@ struct df_coll {
 		uint64_t count; /* the first so many instances are as urgent as a peer's (lend.c) */
 		int32_t priority;
 	} lent;
+	uint32_t name;		  /* its program's, in the trace: a string's number; 0 none */
 	struct df_algo_pick pick; /* algorithm, and what it was expected to take */
 	struct {
 		uint64_t seq, since;	/* instance being timed; since 0: none */

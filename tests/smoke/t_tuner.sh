@@ -14,9 +14,14 @@ chose() {
 	[ "$(grep -c "program AllReduce $1," "$T/out")" = "$2" ] || fail "not $1 on $2 ranks: $(cat "$T/out")"
 }
 for a in ring tree; do
-	NCCL_ALGO=$a job 3
+	NCCL_ALGO=$a DFSHIM_TRACE=$T/trace job 3
 	[ $rc = 0 ] || fail "NCCL_ALGO=$a: status $rc: $(cat "$T/out")"
 	chose $a 3
+	# So do the traces.
+	"$B/dfshim" show "$T/trace" | grep -E " op .*AllReduce" | grep -vq " program AllReduce $a" && fail "NCCL_ALGO=$a: not in the trace of an operation"
+	"$B/dfshim" show --json "$T/trace" | grep -q "\"program\": *\"AllReduce $a" || fail "NCCL_ALGO=$a: not in the records"
+	"$B/dfshim" timeline -o "$T/timeline" "$T/trace" && grep -q "\"Program\": *\"AllReduce $a" "$T/timeline" || fail "NCCL_ALGO=$a: not in the timeline"
+	rm -rf "$T/trace"
 done
 NCCL_ALGO='ring;allreduce:^ring,allpairs,hier' job 2
 chose tree 2

@@ -63,6 +63,7 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 	const struct df_trace_comm *c =
 		df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
 	uint64_t v[4] = {r->op, r->a, r->b, r->c};
+	char program[80];
 
 	printf("%8" PRIu64 " %12.6f %6u %-14s", index, t, r->thread, df_rec_name(r->type));
 	if (r->device != 0xffff)
@@ -76,7 +77,9 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 		       df_kind_name((uint8_t)r->a), r->b, df_dtype_name((uint8_t)(r->a >> 8)),
 		       r->c);
 		if (r->a >> 32)
-			printf(" by %s", df_trace_proto((uint32_t)(r->a >> 32)));
+			printf(" by %s", df_trace_proto((uint8_t)(r->a >> 32)));
+		if (*df_reader_program(rd, r->a, program, sizeof(program)))
+			printf(" program %s", program);
 	} else if (r->type == DF_REC_CALL_ENTER || r->type == DF_REC_CALL_EXIT ||
 		   r->type == DF_REC_RELEASE) {
 		printf(" %s serial %" PRIu64 " %s 0x%" PRIx64 " %" PRIu64,
@@ -103,6 +106,7 @@ static int print_json(const struct df_reader *rd, const struct df_rec *r, uint64
 {
 	const struct df_trace_comm *c =
 		df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
+	char program[80];
 	json_t *o =
 		json_pack("{s:o, s:o, s:s, s:I, s:i, s:o, s:o, s:o, s:o, s:I}", "record",
 			  df_json_u64(index), "time_ns", df_json_u64(r->time_ns), "type",
@@ -122,7 +126,9 @@ static int print_json(const struct df_reader *rd, const struct df_rec *r, uint64
 			    json_pack("{s:s, s:s, s:s, s:s}", "kind", df_kind_name((uint8_t)r->a),
 				      "dtype", df_dtype_name((uint8_t)(r->a >> 8)), "redop",
 				      df_redop_name((uint8_t)(r->a >> 16)), "proto",
-				      df_trace_proto((uint32_t)(r->a >> 32))));
+				      df_trace_proto((uint8_t)(r->a >> 32))));
+	if (r->type == DF_REC_OP_ISSUE && *df_reader_program(rd, r->a, program, sizeof(program)))
+		json_object_set_new(o, "program", df_json_text(program));
 	if (r->type == DF_REC_CALL_ENTER || r->type == DF_REC_CALL_EXIT ||
 	    r->type == DF_REC_RELEASE)
 		json_object_set_new(o, "call", json_string(df_call_text((uint32_t)r->a)));

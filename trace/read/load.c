@@ -206,6 +206,7 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	op->type = (uint8_t)(rec->a >> 8);
 	op->redop = (uint8_t)(rec->a >> 16);
 	op->flags = (uint8_t)(rec->a >> 24);
+	op->program = (uint32_t)(rec->a >> 40);
 	if (l->h.mode == 1)
 		op->flags |= DF_OP_BY_NCCL;
 	l->nr_by_nccl += op->flags & DF_OP_BY_NCCL;

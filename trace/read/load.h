@@ -25,6 +25,7 @@ struct df_lop {
 	uint64_t nr_preempt;
 	uint32_t comm; /* local number, from 1 */
 	uint32_t thread, site, group;
+	uint32_t program;   /* its name's number among the strings; 0 unknown */
 	int32_t rank, peer; /* root or peer; -1 none */
 	int32_t device;
 	uint8_t kind, type, redop, flags;

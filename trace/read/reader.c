@@ -4,10 +4,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "runtime/base/err.h"
 #include "trace/read/reader.h"
 
 static int64_t get_bytes(const struct df_reader *r, void *out, uint64_t off, uint64_t bytes)
@@ -299,4 +301,14 @@ const char *df_reader_string(const struct df_reader *r, uint64_t hash, uint32_t 
 		}
 	}
 	return NULL;
+}
+
+const char *df_reader_program(const struct df_reader *r, uint64_t a, char *buf, size_t size)
+{
+	uint32_t number = (uint32_t)(a >> 40);
+	const struct df_trace_string *s = number ? string_at(r, number - 1) : NULL;
+
+	snprintf(buf, size, "%.*s", s ? (int)DF_MIN(s->bytes, size - 1) : 0,
+		 s ? (const char *)(s + 1) : "");
+	return buf;
 }

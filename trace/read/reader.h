@@ -98,5 +98,7 @@ const struct df_trace_comm *df_reader_comm(const struct df_reader *r, uint32_t c
 
 /* A string by its hash; NULL unknown. Sets *bytes; no terminator. */
 const char *df_reader_string(const struct df_reader *r, uint64_t hash, uint32_t *bytes);
+/* The name of an operation's program (an OP_ISSUE's `a`), into the buffer; "" unknown. */
+const char *df_reader_program(const struct df_reader *r, uint64_t a, char *buf, size_t size);
 
 #endif

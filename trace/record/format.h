@@ -118,7 +118,7 @@ _Static_assert(sizeof(struct df_rec_rest) == sizeof(struct df_rec), "one slot");
 
 /*
  * A string of the table: this head, then `bytes` characters without a terminator, padded to 8. Its number
- * (in MARK records) is its offset in the table plus one; SITE records name it by hash.
+ * (in MARK records, and of an operation's program) is its offset in the table plus one; SITE records name it by hash.
  */
 struct df_trace_string {
 	uint64_t hash; /* df_hash64() of the text */

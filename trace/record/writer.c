@@ -30,7 +30,7 @@
 #include "trace/record/writer.h"
 
 #define NR_COMMS     8192u
-#define STRING_BYTES (512u << 10)
+#define STRING_BYTES (512u << 10) /* an operation has 24 bits for a number of them */
 
 static _Atomic(struct df_trace_header *) ring;
 static _Atomic(uint64_t) serials;
@@ -311,7 +311,8 @@ void df_trace_op(const struct df_trace_op *o)
 		.rank = o->rank,
 		.op = o->op,
 		.a = o->kind | (uint64_t)o->type << 8 | (uint64_t)o->redop << 16 |
-		     (uint64_t)o->flags << 24 | (uint64_t)o->proto << 32,
+		     (uint64_t)o->flags << 24 | (uint64_t)o->proto << 32 |
+		     (uint64_t)o->program << 40,
 		.b = o->count,
 		.c = o->stream,
 		.site = o->site,

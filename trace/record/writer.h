@@ -38,10 +38,11 @@ void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64
 struct df_trace_op {
 	uint64_t op, count, stream;
 	const void *send, *recv;
-	uint32_t comm, group, site, proto;
+	uint32_t comm, group, site;
+	uint32_t program; /* its name's number (df_trace_text()); 0 none */
 	int device, rank;
 	int32_t peer; /* root or peer; -1 none */
-	uint8_t kind, type, redop, flags;
+	uint8_t kind, type, redop, flags, proto;
 	uint8_t matched; /* by our rules: the signature, its instance, the issue index in the communicator */
 	uint64_t sig, inst, index;
 	uint64_t after; /* an operation that it waits for because their buffers overlap; 0 none */
@@ -88,7 +89,7 @@ uint32_t df_trace_caller(void);
  */
 uint32_t df_trace_site_text(const char *const *frames, size_t nr);
 
-/* Enters a string (for MARK records); returns its number, 0 if the table is full or not open. */
+/* Enters a string (for MARK records, and programs); returns its number, 0 if the table is full or not open. */
 uint32_t df_trace_text(const char *text);
 
 /* This process has printed a verdict (enum df_verdict). */

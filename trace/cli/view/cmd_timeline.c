@@ -34,6 +34,8 @@ static json_t *op_args(const struct df_bar_item *b)
 		      df_json_u64(in), "Out msg nelems", df_json_u64(n), "Group size", b->nranks,
 		      "Process Group Name", df_json_text(b->comm), "Rank", b->comm_rank, "record",
 		      df_json_u64(b->rec), "commHash", df_json_hex(b->comm_hash));
+	if (b->program[0])
+		json_object_set_new(o, "Program", df_json_text(b->program));
 	if (b->stack[0])
 		json_object_set_new(o, "Call stack", df_json_text(b->stack));
 	if (!b->intent)

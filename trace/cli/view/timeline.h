@@ -19,8 +19,9 @@ struct df_bar_item {
 	uint32_t call, trace;
 	uint64_t count, index, serial, rec;
 	int32_t peer;
-	const char *comm;  /* name, valid as long as the timeline */
-	const char *stack; /* likewise: where it was called; "" unknown */
+	const char *comm;    /* name, valid as long as the timeline */
+	const char *program; /* likewise; "" unknown */
+	const char *stack;   /* likewise: where it was called; "" unknown */
 	uint64_t comm_hash;
 	int32_t comm_rank, nranks;
 };

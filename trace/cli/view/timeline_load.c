@@ -13,14 +13,10 @@
 
 #define MAX_LANES 16
 
-static const char *keep_name(struct df_timeline *t, const struct df_trace_comm *c)
+static const char *keep_text(struct df_timeline *t, const char *buf)
 {
-	char buf[40], **slot;
+	char **slot;
 
-	if (c && c->name[0])
-		snprintf(buf, sizeof(buf), "%.31s", c->name);
-	else
-		snprintf(buf, sizeof(buf), "0x%llx", c ? (unsigned long long)c->hash : 0);
 	for (size_t i = 0; i < t->nr_names; i++)
 		if (!strcmp(t->names[i], buf))
 			return t->names[i];
@@ -31,12 +27,24 @@ static const char *keep_name(struct df_timeline *t, const struct df_trace_comm *
 	return *slot ? *slot : "";
 }
 
+static const char *keep_name(struct df_timeline *t, const struct df_trace_comm *c)
+{
+	char buf[40];
+
+	if (c && c->name[0])
+		snprintf(buf, sizeof(buf), "%.31s", c->name);
+	else
+		snprintf(buf, sizeof(buf), "0x%llx", c ? (unsigned long long)c->hash : 0);
+	return keep_text(t, buf);
+}
+
 static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op,
 				  const struct df_load *l, const struct df_reader *r,
 				  uint32_t trace, int64_t skew)
 {
 	const struct df_trace_comm *c = df_reader_comm(r, op->comm);
 	struct df_bar_item *b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
+	char program[80];
 
 	if (!b)
 		return NULL;
@@ -57,6 +65,10 @@ static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op
 	b->peer = op->peer;
 	b->trace = trace;
 	b->comm = keep_name(t, c);
+	b->program = "";
+	if (op->program)
+		b->program = keep_text(t, df_reader_program(r, (uint64_t)op->program << 40, program,
+							    sizeof(program)));
 	b->stack = df_stacks_get(&t->stacks, trace, l->notes, l->nr_notes, r, op->site);
 	b->comm_hash = c ? c->hash : 0;
 	b->comm_rank = c ? c->rank : -1;
