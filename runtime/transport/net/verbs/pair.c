@@ -298,7 +298,10 @@ void df_verbs_pair_end(struct df_net_link *l, struct pair *q)
 /* ---- which one takes a slice --------------------------------------------------------------------------------- */
 
 #define ALIKE 3 /* so many times as slow is as fast */
-#define TIMED 8 /* slices after which one knows */
+#define LATE_NS                                                                                    \
+	(200 *                                                                                     \
+	 DF_NS_PER_US) /* so late a completion may be seen; a small slice takes no longer itself */
+#define TIMED 8	       /* slices after which one knows */
 
 /* The frame is done: how fast the pair is, the last slices most. They wait for one another, so this one has taken as long as nothing moved. */
 void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now)
@@ -324,6 +327,13 @@ static double pace(const struct pair *q)
 	return q->timed == TIMED ? q->took / q->carried : 0;
 }
 
+/* One that had little to do has waited for single slices, or had small ones: that alone is not to make it slow. */
+static int is_slow(const struct pair *q, double fastest)
+{
+	return q->timed == TIMED &&
+	       q->took > ALIKE * fastest * q->carried + (double)(TIMED * LATE_NS);
+}
+
 struct pair *df_verbs_pair_choose(const struct df_net_link *l, const struct path *p, uint32_t bytes)
 {
 	struct pair *best = p->pair[p->lead], *q;
@@ -338,17 +348,24 @@ struct pair *df_verbs_pair_choose(const struct df_net_link *l, const struct path
 		q = p->pair[(p->lead + i) % p->nr];
 		if (!takes(q))
 			continue;
-		/* One that had little to do has waited for single slices: that alone is not to make it slow. */
-		at = pace(q) > ALIKE * fastest ? pace(q) : fastest > 0 ? fastest : 1;
+		at = is_slow(q, fastest) ? pace(q) : fastest > 0 ? fastest : 1;
 		at *= (double)(q->queued + df_verbs_weight(bytes));
 		if (df_verbs_pair_rail(l, q)->spare)
 			at += 1e12;
-		if (!found++ || at < least) {
+		/* Of two that are as good the one that has had less lately, or idle ones would all leave it to the lead. */
+		if (!found++ || at < least || (!(at > least) && q->given < best->given)) {
 			least = at;
 			best = q;
 		}
+	}
+	for (i = 0; i < p->nr; i++) {
+		q = p->pair[i];
+		if (!takes(q))
+			continue;
 		/* What it was like is forgotten by and by, so that one which was slow is tried again. */
 		q->took -= q->took / 64;
+		q->given -= q->given / 64;
 	}
+	best->given += (double)df_verbs_weight(bytes);
 	return best;
 }

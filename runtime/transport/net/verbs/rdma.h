@@ -120,6 +120,7 @@ struct pair {
 	uint64_t moved;	      /* when a completion came, or the first frame of many was posted */
 	uint64_t queued;      /* of slices that are posted and not done, by weight */
 	double took, carried; /* ns and weight of the last slices */
+	double given;	      /* weight of those that it was chosen for; forgotten by and by */
 	uint8_t timed;	      /* how many there were, of the first ones */
 	uint64_t since;	      /* usable */
 	uint64_t rest;	      /* better not before */
