@@ -57,9 +57,10 @@ each() {
 ours() { each "$1" "$B/dfshim" run --host -- "$B/clients/latency" --timeout 60; }
 gloo() { each "$1" "$py" tests/bench/gloo_allreduce.py; }
 openmpi() {
-	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 on 0 timeout -k 5 "${LIMIT:-100}" mpirun --bind-to none --mca pml ob1 \
+	# Processes of the other node are on this machine's processors too, which Open MPI cannot know.
+	OMPI_MCA_mpi_yield_when_idle=$(($1 > $(nproc))) OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 on 0 timeout -k 5 "${LIMIT:-100}" mpirun --bind-to none --mca pml ob1 \
 		--mca btl tcp,vader,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca orte_keep_fqdn_hostnames 1 \
-		--mca plm_rsh_agent "$T/agent" -x LATENCY_CPU -x LATENCY_ROUNDS -x LATENCY_MAX \
+		--mca plm_rsh_agent "$T/agent" -x OMPI_MCA_mpi_yield_when_idle -x LATENCY_CPU -x LATENCY_ROUNDS -x LATENCY_MAX \
 		--host "$(ip4 0):$(($1 / 2)),$(ip4 1):$(($1 / 2))" -n "$1" "$T/mpi_allreduce" 2>>"$T/err"
 }
 # run WHO RANKS PAIR: lines WHO PAIR BYTES us GB/s, and "cpu" of all ranks: WHO.cpu PAIR BYTES us us

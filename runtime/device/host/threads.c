@@ -40,14 +40,21 @@
 #define BURST 64 /* turns of one block before the thread looks elsewhere */
 #define SPIN_PASSES                                                                                \
 	800 /* passes without progress before yielding the core, when each thread has one */
-#define CROWD_PASSES	4  /* the same when threads outnumber the cores */
-#define URGENT_PASSES	50 /* the same when another thread moves large slices */
-#define SHORT_PASSES	32 /* passes of a waiting thread before it counts as a helper */
-#define FIRST_TURNS	2  /* of a small operation, by the thread that submits it */
-#define YIELD_PASSES	64 /* before sleeping */
-#define DOZE_NS		200000
-#define LINGER_NS	5000000 /* how long a worker dozes after the last work */
-#define SLEEP_MIN_NS	50000
+#define CROWD_PASSES  4	 /* the same when threads outnumber the cores, or a processor was lost */
+#define CLOCK_PASSES  8	 /* from one look at the clock to the next: most cost as much as a look */
+#define URGENT_PASSES 50 /* the same when another thread moves large slices */
+#define SHORT_PASSES  32 /* passes of a waiting thread before it counts as a helper */
+#define FIRST_TURNS   2	 /* of a small operation, by the thread that submits it */
+#define YIELD_PASSES  64 /* before sleeping */
+#define DOZE_NS	      200000
+#define LINGER_NS     5000000 /* how long a worker dozes after the last work */
+#define SLEEP_MIN_NS  50000
+#define LOST_NS	      (500 * DF_NS_PER_US) /* no pass takes as long, and no slice of others is as short */
+#define LOST_MIN_NS                                                                                \
+	(100 *                                                                                     \
+	 DF_NS_PER_MS) /* for so long a lost processor counts; twice as long if it is lost again */
+#define LOST_MAX_NS	(10 * DF_NS_PER_S)
+#define LOST_AGAIN	4	 /* times as long after its end, that is again */
 #define WORKER_SLICE_NS 10000000 /* several times the kernel's own */
 #define SLEEP_MAX_NS	10000000
 
@@ -65,6 +72,8 @@ static struct {
 	uint32_t end_seq;  /* their futex word: an operation has ended */
 	uint64_t quit_ns;  /* idle time that counts as a quit */
 	uint64_t launches;
+	uint64_t lost_until, lost_ns; /* relaxed: see look_at_clock() */
+	uint32_t lost;		      /* lost_until has not come yet */
 	const struct df_execs *execs; /* atomic */
 	const struct df_hooks *hooks; /* the same */
 	uint32_t nr_blocks;	      /* of all devices in use */
@@ -250,6 +259,7 @@ struct backoff {
 	uint32_t quit; /* the idle time has become a voluntary quit */
 	int64_t sleep_ns;
 	uint64_t since;
+	uint64_t looked; /* at the clock, and it has not slept since */
 };
 
 /* A thread that drives has moved nothing for so long that its blocks count as having left the device. */
@@ -294,20 +304,52 @@ static void sleep_on_bell(int64_t ns, int device, int (*ready)(void *arg), void 
 	df_bell_disarm(bell);
 }
 
+/*
+ * Who spins or yields and sees the clock leap has lost its processor: to another program, to a node that is emulated on this machine, to
+ * a quota. What it waits for may need that processor too, so for some time whoever waits gives it away soon. since: 0 or
+ * when it was seen last. Returns the time.
+ */
+static uint64_t look_at_clock(uint64_t since)
+{
+	uint64_t now = df_now_ns(), until = __atomic_load_n(&eng.lost_until, __ATOMIC_RELAXED),
+		 hold = __atomic_load_n(&eng.lost_ns, __ATOMIC_RELAXED);
+
+	if (since && now - since > LOST_NS) {
+		if (!hold)
+			df_info("threads of others want this process's processors: for as long as they do, "
+				"threads that wait for collectives yield at once");
+		if (now > until) {
+			hold = now - until < LOST_AGAIN * hold ? DF_MIN(2 * hold, LOST_MAX_NS)
+							       : LOST_MIN_NS;
+			__atomic_store_n(&eng.lost_ns, hold, __ATOMIC_RELAXED);
+		}
+		until = now + hold;
+		__atomic_store_n(&eng.lost_until, until, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&eng.lost, now < until, __ATOMIC_RELAXED);
+	return now;
+}
+
 /* After a pass without progress: pause, yield, or sleep on the bell. */
 static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
 {
-	uint32_t spins = crowded() ? CROWD_PASSES : SPIN_PASSES;
+	int wanted = crowded() || __atomic_load_n(&eng.lost, __ATOMIC_RELAXED);
+	uint32_t spins = wanted ? CROWD_PASSES : SPIN_PASSES;
 
 	if (++b->idle < spins) {
+		if (b->idle % CLOCK_PASSES == 0)
+			b->looked = look_at_clock(b->looked);
 		df_relax();
 		return;
 	}
 	if (b->idle < spins + YIELD_PASSES || look == LOOK_SPINS) {
+		b->looked = df_now_ns();
 		sched_yield();
+		look_at_clock(b->looked);
 		return;
 	}
+	b->looked = 0;
 	note_quit(b);
 	if (!b->sleep_ns)
 		b->sleep_ns = SLEEP_MIN_NS;
