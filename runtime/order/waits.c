@@ -11,8 +11,25 @@
 
 #define NAP_NS (20 * DF_NS_PER_US)
 
+/*
+ * The streams of a GPU have so many hardware queues, and one that waits keeps its own; the daemon needs one as well
+ * (CUDA_DEVICE_MAX_CONNECTIONS, which interpose/load/preload.c sets; measured by tests/gpu/litmus_queues.cu).
+ */
+#define QUEUES	  32
+#define CROWD_MAX (QUEUES - 1)
+#define CROWD_NS  DF_NS_PER_S /* so long one more stream is kept from waiting */
+
+/* A stream that waits, and for what. */
+struct waiter {
+	struct df_mstream *on;
+	struct df_flights set;
+};
+
 struct waits {
 	struct df_flights set;
+	struct waiter waiters[CROWD_MAX];
+	uint32_t nr_waiters;
+	uint64_t full;	  /* since when there has been no room for one more; 0: there is */
 	uint32_t putting; /* threads that are making a stream wait */
 	uint32_t stopped; /* threads from begin to end */
 };
@@ -27,28 +44,81 @@ static struct waits *waits_of(int device)
 }
 
 /* Lock held. */
-static void add(struct waits *w, const struct df_flight *f)
+static void add(struct df_flights *set, const struct df_flight *f)
 {
-	if (df_flights_add(&w->set, f))
+	if (df_flights_add(set, f))
 		df_warn_once(
 			"out of memory: the driver may block while streams wait for collectives");
+}
+
+/* Where the stream is kept among those that wait; NULL: it is not, and there is no room. Lock held. */
+static struct waiter *waiter_of(struct waits *w, struct df_mstream *on)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nr_waiters;) {
+		if (w->waiters[i].on == on)
+			return &w->waiters[i];
+		if (!df_flights_done(&w->waiters[i].set)) {
+			i++;
+			continue;
+		}
+		df_flights_free(&w->waiters[i].set);
+		w->waiters[i] = w->waiters[--w->nr_waiters];
+	}
+	if (i == CROWD_MAX)
+		return NULL;
+	w->waiters[i] = (struct waiter){.on = on};
+	return &w->waiters[w->nr_waiters++];
+}
+
+/*
+ * Keeps a GPU's queues from being all taken: a stream that would take the daemon's does not wait before another one has ended. But not
+ * for ever: that may need what this thread does next. Lock held.
+ */
+static int crowded(struct waits *w, int device, struct df_mstream *on)
+{
+	uint64_t now;
+
+	if (!df_backend->gpu)
+		return 0;
+	if (waiter_of(w, on)) {
+		w->full = 0;
+		return 0;
+	}
+	now = df_now_ns();
+	if (!w->full)
+		w->full = now;
+	if (now - w->full < CROWD_NS)
+		return 1;
+	df_warn_once(
+		"more than %d streams of device %d wait for collectives, and a GPU has %d hardware queues: "
+		"what is launched from now on may stand behind a stream that waits, and the job may "
+		"hang. Use fewer streams for collectives at a time",
+		CROWD_MAX, device, QUEUES);
+	return 0;
 }
 
 int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr)
 {
 	struct waits *w = waits_of(device);
+	struct waiter *own;
 	uint32_t i;
 	int ret = 0;
 
 	df_mutex_lock(&lock);
 	/* Such a call ends by itself: nothing that it waits for waits for us. */
-	while (w->stopped) {
+	while (w->stopped || crowded(w, device, on)) {
 		df_mutex_unlock(&lock);
 		df_sleep_ns(NAP_NS);
 		df_mutex_lock(&lock);
 	}
-	for (i = 0; i < nr; i++)
-		add(w, &v[i]);
+	own = df_backend->gpu ? waiter_of(w, on) : NULL;
+	for (i = 0; i < nr; i++) {
+		add(&w->set, &v[i]);
+		if (own)
+			add(&own->set, &v[i]);
+	}
 	w->putting++;
 	df_mutex_unlock(&lock);
 	for (i = 0; i < nr; i++) {
@@ -65,7 +135,7 @@ int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, u
 void df_waits_note(int device, const struct df_flight *f)
 {
 	df_mutex_lock(&lock);
-	add(waits_of(device), f);
+	add(&waits_of(device)->set, f);
 	df_mutex_unlock(&lock);
 }
 

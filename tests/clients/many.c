@@ -93,6 +93,49 @@ static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 	return 0;
 }
 
+/*
+ * So many streams that wait at a time: on each a collective of a communicator of its own, and a copy of what comes out. Rank 0 begins at one
+ * end, the others at the other.
+ */
+static int waiting(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	ncclComm_t *c = calloc((size_t)amount, sizeof(*c));
+	cudaStream_t *on = calloc((size_t)amount, sizeof(cudaStream_t));
+	float *v = calloc((size_t)amount, sizeof(*v)), *out;
+	int i, k;
+
+	EXPECT(c && on && v, "memory");
+	CUDA(cudaMalloc((void **)&out, (size_t)amount * 2 * sizeof(*out)));
+	CUDA(client_clear(out, 0, (size_t)amount * 2 * sizeof(*out)));
+	v[0] = 1;
+	CUDA(client_upload(buf, v, sizeof(*v)));
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	for (i = 0; i < amount; i++) {
+		CUDA(cudaStreamCreateWithFlags(&on[i], cudaStreamNonBlocking));
+		NCCL(ncclCommSplit(me->comms[0], 0, me->rank, &c[i], NULL));
+		if (sum(me, c[i], s, buf + 1))
+			return -1;
+	}
+	for (i = 0; i < amount; i++) {
+		k = me->rank ? amount - 1 - i : i;
+		NCCL(ncclAllReduce(buf, out + k, 1, ncclFloat, ncclSum, c[k], on[k]));
+		CUDA(cudaMemcpyAsync(out + amount + k, out + k, sizeof(*out),
+				     cudaMemcpyDeviceToDevice, on[k]));
+	}
+	for (i = 0; i < amount; i++)
+		if (client_wait(on[i], &c[i], 1))
+			return -1;
+	CUDA(cudaMemcpy(v, out + amount, (size_t)amount * sizeof(*v), cudaMemcpyDeviceToHost));
+	for (i = 0; i < amount; i++) {
+		EXPECT(v[i] == (float)me->nr_ranks, "%d: %g", i, v[i]);
+		NCCL(ncclCommDestroy(c[i]));
+		CUDA(cudaStreamDestroy(on[i]));
+	}
+	CUDA(cudaFree(out));
+	free(v), free(on), free(c);
+	return 0;
+}
+
 static long resident_kb(void)
 {
 	long pages = 0, ignored;
@@ -375,10 +418,9 @@ static const struct {
 	const char *name;
 	int (*run)(struct client_rank *me, cudaStream_t s, float *buf);
 } cases[] = {
-	{"comms", comms},	    {"outstanding", outstanding},
-	{"cycles", cycles},	    {"splits", splits},
-	{"memory", memory},	    {"garbage", garbage},
-	{"operations", operations}, {"sizes", sizes},
+	{"comms", comms},     {"outstanding", outstanding}, {"waiting", waiting},
+	{"cycles", cycles},   {"splits", splits},	    {"memory", memory},
+	{"garbage", garbage}, {"operations", operations},   {"sizes", sizes},
 };
 
 static int run(struct client_rank *me)
@@ -419,7 +461,7 @@ int main(int argc, char **argv)
 	amount = text ? atoi(text) : 1000;
 	return client_main(
 		argc, argv, 2, 1,
-		"One case of much, named by MANY_CASE: comms, outstanding, cycles, splits, "
+		"One case of much, named by MANY_CASE: comms, outstanding, waiting, cycles, splits, "
 		"operations,\nsizes (MANY_AMOUNT of them), memory, garbage.",
 		run);
 }

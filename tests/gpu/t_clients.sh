@@ -25,6 +25,7 @@ card graphforms --ranks 2
 card streamcheck
 MANY_CASE=comms MANY_AMOUNT=$(few 64) card many --ranks 4
 MANY_CASE=outstanding MANY_AMOUNT=$(few 1000) card many --ranks 4
+MANY_CASE=waiting MANY_AMOUNT=40 card many --ranks 2 --procs 2
 # The connectors of messages of many sizes stay under a bound.
 MANY_CASE=sizes MANY_AMOUNT=$(few 10000) DFSHIM_CONNECTOR_MB=64 card many --ranks 2
 most=$(jq -s 'map(.connector_bytes) | max' "$T/stats")

@@ -126,6 +126,46 @@ START_TEST(together)
 }
 END_TEST
 
+static uint64_t crowd[33]; /* what stream i waits for */
+
+static void *one_more(void *arg)
+{
+	struct df_flight f = {.done = &crowd[(uintptr_t)arg], .value = 1};
+
+	df_waits_put(2, arg, &f, 1);
+	return arg;
+}
+
+/* A GPU has 32 hardware queues, one of which the daemon needs. */
+START_TEST(queues_are_kept)
+{
+	static struct df_backend gpu;
+	pthread_t t;
+
+	gpu = machine;
+	gpu.gpu = 1;
+	df_backend = &gpu;
+	for (uintptr_t i = 1; i <= 31; i++)
+		one_more((void *)i);
+	ck_assert_uint_eq(waiting, 31);
+	/* Who waits already may wait for more. */
+	one_more((void *)31);
+	ck_assert_uint_eq(waiting, 32);
+	pthread_create(&t, NULL, one_more, (void *)32);
+	usleep(20000);
+	ck_assert_uint_eq(__atomic_load_n(&waiting, __ATOMIC_RELAXED), 32);
+	/* RELEASE pairs with df_flight_done(). */
+	__atomic_store_n(&crowd[7], 1, __ATOMIC_RELEASE);
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(waiting, 33);
+	/* When none ends it is let through, after a second, for what the thread does next. */
+	one_more((void *)7);
+	ck_assert_uint_eq(waiting, 33 + 1);
+	for (int i = 0; i < 33; i++)
+		__atomic_store_n(&crowd[i], 1, __ATOMIC_RELEASE);
+}
+END_TEST
+
 static void before(void)
 {
 	df_backend = &machine;
@@ -133,5 +173,6 @@ static void before(void)
 
 int main(void)
 {
-	return DF_TESTS("waits", {.before = before}, {none_waits}, {none_is_made_to}, {together});
+	return DF_TESTS("waits", {.before = before}, {none_waits}, {none_is_made_to}, {together},
+			{queues_are_kept});
 }

@@ -1,0 +1,10 @@
+#!/bin/bash
+# Description: more streams that wait for collectives than a process has hardware queues, begun at opposite ends: the daemon keeps one of its own.
+set -u
+. "$SRC/tests/cuda/dryrun.sh"
+export MANY_CASE=waiting MANY_AMOUNT=40 DFSHIM_BACKEND=cuda DFSHIM_QUIT_US=1
+for ((n = 0; n < 10; n++)); do
+	LD_PRELOAD=$B/libdfshim.so timeout -k 5 "${LIMIT:-60}" "$C/many" --ranks 2 --procs 2 --timeout "${QUIET:-20}" >"$T/out" 2>&1 ||
+		fail "run $n: status $?: $(head -40 "$T/out")"
+done
+exit 0
