@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "runtime/base/rng.h"
+#include "tests/cuda/driver/dmabuf.h"
 #include "tests/lib/test.h"
 
 #if __has_include(<cuda.h>)
@@ -370,13 +371,68 @@ START_TEST(containers)
 	}
 }
 END_TEST
+
+static int attribute(CUdevice_attribute what)
+{
+	int v = -1;
+
+	OK(cuDeviceGetAttribute(&v, what, 0));
+	return v;
+}
+
+/* The memory of a device as a file that says which it is: what the libibverbs of tests/net/fake takes for a dma-buf. */
+START_TEST(rdma)
+{
+	const size_t page = 4096, bytes = 2u << 20;
+	CUmemRangeHandleType type = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+	struct fake_dmabuf b;
+	CUdeviceptr p;
+	char *map;
+	int fd;
+
+	OK(cuMemAlloc_v2(&p, bytes));
+	ck_assert_uint_eq(p % page, 0);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), 0);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);
+	ck_assert_int_eq(cuMemGetHandleForAddressRange(&fd, p, bytes, type, 0),
+			 CUDA_ERROR_NOT_SUPPORTED);
+	setenv("FAKE_CUDA_GDR", "plain", 1);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), 1);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);
+	setenv("FAKE_CUDA_GDR", "ordered", 1);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING),
+			 CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
+	setenv("FAKE_CUDA_GDR", "dmabuf", 1);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), 0);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 1);
+	ck_assert_int_eq(cuMemGetHandleForAddressRange(&fd, p + 8, page, type, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemGetHandleForAddressRange(&fd, p, page + 8, type, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemGetHandleForAddressRange(&fd, p + page, bytes, type, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemGetHandleForAddressRange(&fd, p + page, page, type, 0));
+	ck_assert_int_eq(pread(fd, &b, sizeof(b), 0), sizeof(b));
+	ck_assert_uint_eq(b.magic, FAKE_DMABUF_MAGIC);
+	ck_assert_uint_eq(b.bytes, page);
+	map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, (int)b.fd, (off_t)b.offset);
+	ck_assert_ptr_ne(map, MAP_FAILED);
+	OK(cuMemsetD8_v2(p, 3, bytes));
+	OK(cuMemsetD8_v2(p + page, 7, page));
+	OK(cuCtxSynchronize());
+	ck_assert_int_eq(map[0], 7);
+	ck_assert_int_eq(map[page - 1], 7);
+	close(fd);
+	unsetenv("FAKE_CUDA_GDR");
+}
+END_TEST
 #endif
 
 int main(void)
 {
 #if __has_include(<cuda.h>)
 	return DF_TESTS("fake", {.before = start, .after = end}, {parameters}, {captured},
-			{attributes}, {illegal, 4}, {race}, {containers});
+			{attributes}, {illegal, 4}, {race}, {containers}, {rdma});
 #else
 	printf("skipped: built without CUDA headers\n");
 	return 77;

@@ -31,6 +31,7 @@
 #define UNPOISON(ptr, bytes) ((void)0)
 #endif
 
+#define LARGE	    (1u << 20)	/* such allocations begin at a page, as a driver's do */
 #define PUNCH_BYTES (64u << 10) /* freed memory from this size on goes back to the system */
 
 struct block {
@@ -127,7 +128,7 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 {
 	struct arena *a = &arenas[device < 0 ? df_h.nr_devices : device];
 	/* What libdfshim.so hands out as ncclMemAlloc() must be fit for windows. */
-	uint64_t align = internal ? 4096 : DF_H_ALIGN, room, gap = 0;
+	uint64_t align = internal || bytes >= LARGE ? 4096 : DF_H_ALIGN, room, gap = 0;
 	struct block *b;
 	size_t i;
 	int err = 0;

@@ -1,4 +1,8 @@
-/* The devices and contexts of the tests' driver, and its answers to cuGetProcAddress. */
+/*
+ * The devices and contexts of the tests' driver, and its answers to cuGetProcAddress. FAKE_CUDA_GDR: RDMA devices reach their memory
+ * (GPUDirect RDMA): "dmabuf" by dma-buf; "plain" by address alone; "ordered" by dma-buf, and what they write is seen in order.
+ * FAKE_CUDA_WITHOUT: a function that the driver does not have.
+ */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +85,12 @@ unsigned int fake_multiprocessors(void)
 
 	return v && atoi(v) > 0 ? (unsigned int)atoi(v) : 1;
 }
+int fake_gdr(const char *how)
+{
+	const char *is = getenv("FAKE_CUDA_GDR");
+
+	return is && strcmp(is, how) == 0;
+}
 API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice dev)
 {
 	const char *mps = getenv("FAKE_CUDA_MPS"), *old = getenv("FAKE_CUDA_OLD");
@@ -100,6 +110,16 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 		if (mps && strcmp(mps, "old") == 0)
 			return CUDA_ERROR_INVALID_VALUE;
 		*value = mps && atoi(mps);
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+		*value = getenv("FAKE_CUDA_GDR") != NULL;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+		*value = fake_gdr("dmabuf") || fake_gdr("ordered");
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+		*value = fake_gdr("ordered") ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
+					     : CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
 		return CUDA_SUCCESS;
 	default:
 		return REAL(cuDeviceGetAttribute)(value, what, dev);
@@ -229,11 +249,13 @@ static CUresult newer_form(void)
 API CUresult cuGetProcAddress_v2(const char *base, void **out, int version, cuuint64_t flags,
 				 CUdriverProcAddressQueryResult *status)
 {
-	const char *newer = getenv("FAKE_CUDA_NEWER");
+	const char *newer = getenv("FAKE_CUDA_NEWER"), *without = getenv("FAKE_CUDA_WITHOUT");
 	CUresult r;
 
 	SEEN(cuGetProcAddress_v2);
 	*out = NULL;
+	if (without && strcmp(without, base) == 0)
+		return CUDA_ERROR_NOT_FOUND;
 	r = REAL(cuGetProcAddress_v2)(base, out, version, flags, status);
 	if (r == CUDA_SUCCESS && newer && strcmp(newer, base) == 0 && version >= 13010)
 		*out = (void *)newer_form;

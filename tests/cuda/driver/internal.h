@@ -62,6 +62,7 @@ static inline CUresult fake_error(int device)
 		       ? CUDA_SUCCESS
 		       : (CUresult)__atomic_load_n(&fake_errors[device], __ATOMIC_RELAXED);
 }
+int fake_gdr(const char *how);		     /* FAKE_CUDA_GDR is that */
 extern unsigned int fake_peers[MAX_DEVICES]; /* bits of devices whose memory its kernels may use */
 
 /* kernel.c, module.c */

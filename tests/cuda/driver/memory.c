@@ -5,7 +5,11 @@
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "tests/cuda/driver/dmabuf.h"
 #include "tests/cuda/driver/internal.h"
 
 uint64_t fake_generation;
@@ -92,6 +96,63 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
 }
 WAITS(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
       getenv("FAKE_CUDA_NO_OPEN") ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, (out, handle, flags))
+
+/* The file among this process's that has the device's memory: as a handle for other processes names it. */
+static CUresult file_of(CUdeviceptr base, struct fake_dmabuf *out)
+{
+	/* interpose/hostcuda/engine/ipc.c */
+	struct {
+		uint64_t magic;
+		int32_t pid, fd;
+		uint64_t dev, ino, offset, bytes;
+	} h;
+	CUipcMemHandle handle;
+	struct stat st;
+	CUresult r = REAL(cuIpcGetMemHandle)(&handle, base);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	memcpy(&h, &handle, sizeof(h));
+	if (fstat(h.fd, &st) || st.st_dev != h.dev || st.st_ino != h.ino)
+		abort();
+	*out = (struct fake_dmabuf){FAKE_DMABUF_MAGIC, h.fd, h.offset, h.bytes};
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t bytes,
+					   CUmemRangeHandleType type, unsigned long long flags)
+{
+	CUpointer_attribute what = CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE) - 1;
+	CUdeviceptr start = 0;
+	void *data = &start;
+	struct fake_dmabuf b;
+	CUresult r;
+	int fd;
+
+	SEEN(cuMemGetHandleForAddressRange);
+	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags || (p & page) ||
+	    (bytes & page) || !bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (fake_device() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!fake_gdr("dmabuf") && !fake_gdr("ordered"))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	r = REAL(cuPointerGetAttributes)(1, &what, &data, p);
+	if (r == CUDA_SUCCESS)
+		r = file_of(start, &b);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (p - start + bytes > b.bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	b.offset += p - start;
+	b.bytes = bytes;
+	fd = memfd_create("dmabuf", MFD_CLOEXEC);
+	if (fd < 0 || write(fd, &b, sizeof(b)) != sizeof(b))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*(int *)handle = fd;
+	return CUDA_SUCCESS;
+}
 
 /*
  * Host memory the driver has made is for all devices, also what was registered; that of another device after peer access, but not what

@@ -48,7 +48,7 @@ static void send_fails(struct qp *q, enum ibv_wc_status status)
 	in_error(q);
 }
 
-enum packet_type { WRITE = 1, SEND, ACK, REFUSED };
+enum packet_type { WRITE = 1, SEND, ACK, REFUSED, READ, ANSWER };
 
 struct packet {
 	uint32_t type, rkey, bytes, psn;
@@ -191,6 +191,14 @@ static void cut(struct qp *q)
 	q->piece = 0;
 }
 
+static int read_fails(void)
+{
+	static long nr;
+	long every = fake_number("FAKE_VERBS_READ");
+
+	return every && ++nr % every == 0;
+}
+
 /* 1: it can't go on by itself. */
 static int send_some(struct qp *q)
 {
@@ -199,20 +207,30 @@ static int send_some(struct qp *q)
 		const struct ibv_sge *part = &q->parts[q->sent % WRS_MAX];
 		int ret = 0;
 
+		const uint8_t *from;
+
 		if (q->pause > fake_now_ns())
 			return 1;
-		if (!fake_is_open(part->lkey, part->addr, part->length)) {
+		from = fake_memory(part->lkey, part->addr, part->length, 0);
+		if (!from) {
 			send_fails(q, IBV_WC_LOC_PROT_ERR);
 			return 0;
 		}
-		if (wr->opcode == IBV_WR_SEND) {
+		if (wr->opcode == IBV_WR_RDMA_READ) {
+			if (read_fails()) {
+				send_fails(q, IBV_WC_RETRY_EXC_ERR);
+				return 0;
+			}
+			/* How many bytes it is to answer with is in the number's place. */
+			ret = put(q, READ, part->length, NULL, 0, wr->wr.rdma.remote_addr,
+				  wr->wr.rdma.rkey);
+		} else if (wr->opcode == IBV_WR_SEND) {
 			must(part->length <= PIECE);
 			if (fault(q) || fake_send_counts(q->qp.context) == FAKE_DOWN)
 				return 1;
 			if (q->state != IBV_QPS_RTS)
 				return 0;
-			ret = put(q, SEND, q->psn + 1, (void *)(uintptr_t)part->addr, part->length,
-				  0, 0);
+			ret = put(q, SEND, q->psn + 1, from, part->length, 0, 0);
 			if (!ret)
 				q->psn++;
 		} else {
@@ -223,9 +241,8 @@ static int send_some(struct qp *q)
 				uint64_t n =
 					part->length - off < PIECE ? part->length - off : PIECE;
 
-				ret = put(q, WRITE, 0, (void *)(uintptr_t)(part->addr + off),
-					  (uint32_t)n, wr->wr.rdma.remote_addr + off,
-					  wr->wr.rdma.rkey);
+				ret = put(q, WRITE, 0, from + off, (uint32_t)n,
+					  wr->wr.rdma.remote_addr + off, wr->wr.rdma.rkey);
 				if (ret)
 					break;
 			}
@@ -270,13 +287,13 @@ static void acknowledge(struct qp *q)
 static void take(struct qp *q, const struct packet *k)
 {
 	const struct ibv_sge *to = &q->into[q->taken % WRS_MAX];
+	uint8_t *into;
 
 	switch (k->type) {
 	case WRITE:
-		if (fake_is_open(k->rkey, k->at, k->bytes)) {
-			memcpy((void *)(uintptr_t)k->at, k->payload, k->bytes);
+		if (q->access & IBV_ACCESS_REMOTE_WRITE &&
+		    !fake_lands(q->qp.context, k->rkey, k->at, k->payload, k->bytes))
 			return;
-		}
 		fprintf(stderr, "fake_verbs: a write to memory that is not open\n");
 		tell_qp(q, IBV_EVENT_QP_ACCESS_ERR);
 		put(q, REFUSED, 0, NULL, 0, 0, 0);
@@ -284,8 +301,9 @@ static void take(struct qp *q, const struct packet *k)
 		return;
 	case SEND:
 		must(q->taken != q->ready && k->bytes <= to->length);
-		must(fake_is_open(to->lkey, to->addr, to->length));
-		memcpy((void *)(uintptr_t)to->addr, k->payload, k->bytes);
+		into = fake_memory(to->lkey, to->addr, to->length, IBV_ACCESS_LOCAL_WRITE);
+		must(into);
+		memcpy(into, k->payload, k->bytes);
 		fake_complete(q->qp.recv_cq, q, q->recvs[q->taken % WRS_MAX].wr_id, IBV_WC_SUCCESS,
 			      IBV_WC_RECV, k->bytes);
 		q->taken++;
@@ -293,6 +311,22 @@ static void take(struct qp *q, const struct packet *k)
 		return;
 	case ACK:
 		acknowledged(q, k->psn);
+		return;
+	case READ:
+		fake_settle(q->qp.context);
+		into = fake_memory(k->rkey, k->at, k->psn, IBV_ACCESS_REMOTE_READ);
+		must(into && q->access & IBV_ACCESS_REMOTE_READ);
+		fake_seen("a read");
+		must(put(q, ANSWER, 0, into, k->psn, 0, 0) == 0);
+		return;
+	case ANSWER:
+		to = &q->parts[q->done % WRS_MAX];
+		into = fake_memory(to->lkey, to->addr, to->length, IBV_ACCESS_LOCAL_WRITE);
+		must(q->done != q->sent && into && k->bytes == to->length);
+		memcpy(into, k->payload, k->bytes);
+		fake_complete(q->qp.send_cq, q, q->sends[q->done % WRS_MAX].wr_id, IBV_WC_SUCCESS,
+			      IBV_WC_RDMA_READ, k->bytes);
+		q->done++;
 		return;
 	default:
 		send_fails(q, IBV_WC_REM_ACCESS_ERR);
@@ -306,7 +340,7 @@ static void receive_some(struct qp *q)
 
 	for (turns = 0; turns < 64; turns++) {
 		/* Where no receive is posted the other side waits. */
-		if (q->taken == q->ready && q->state == IBV_QPS_RTS)
+		if (q->taken == q->ready && q->state == IBV_QPS_RTS && !q->self)
 			break;
 		if (recv(q->fd, &k, sizeof(k), MSG_DONTWAIT) < (ssize_t)HEAD)
 			break;
@@ -337,7 +371,7 @@ static void *nic(void *arg)
 				continue;
 			receive_some(q);
 			again |= send_some(q) | q->owes;
-			if (q->taken != q->ready || q->state != IBV_QPS_RTS)
+			if (q->taken != q->ready || q->state != IBV_QPS_RTS || q->self)
 				p[n++] = (struct pollfd){.fd = q->fd, .events = POLLIN};
 		}
 		pthread_mutex_unlock(&fake_lock);
@@ -411,11 +445,13 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	case IBV_QPS_INIT:
 		must(q->state == IBV_QPS_RESET && mask == init && attr->port_num <= 2);
 		q->port = attr->port_num;
+		q->access = (int)attr->qp_access_flags;
 		break;
 	case IBV_QPS_RTR:
 		must(q->state == IBV_QPS_INIT && mask == rtr && attr->path_mtu >= IBV_MTU_256);
 		must(attr->ah_attr.is_global || attr->ah_attr.dlid);
 		q->peer_len = name_of(attr->dest_qp_num, &q->peer);
+		q->self = attr->dest_qp_num == q->qp.qp_num;
 		q->ece.options |= q->ece.vendor_id ? 0x100 : 0; /* what has been put to use */
 		break;
 	case IBV_QPS_RTS:
@@ -490,7 +526,8 @@ int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	must(q->state == IBV_QPS_RTS || q->state == IBV_QPS_ERR);
 	for (; wr; wr = wr->next) {
 		must(q->posted - q->done < q->cap.max_send_wr && wr->num_sge == 1);
-		must(wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_RDMA_WRITE);
+		must(q->self ? wr->opcode == IBV_WR_RDMA_READ
+			     : wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_RDMA_WRITE);
 		if (q->state == IBV_QPS_ERR) {
 			fake_complete(q->qp.send_cq, q, wr->wr_id, IBV_WC_WR_FLUSH_ERR, 0, 0);
 			continue;

@@ -5,6 +5,10 @@
  * pair, whose name is its number. It keeps what RC promises, and no more: pieces of a write land in any order and some twice,
  * all before the send after it; completions come when the other side has acknowledged.
  *
+ * A GPU's memory (tests/cuda/driver) is reached as dma-buf, by a mapping of the hardware's own. What is written there is seen when
+ * a read of the same device has come behind it, as on a GPU that does not order writes; FAKE_CUDA_GDR=ordered: at once. Built with
+ * -DNO_DMABUF it is a libibverbs before 1.12.
+ *
  * What is not allowed ends the process: states and masks out of order, a full queue, an unknown key of one's own memory, a
  * queue pair destroyed before its events are acknowledged, two posts more than there is room for.
  *
@@ -19,6 +23,9 @@
  *   FAKE_VERBS_SEEN=FILE  what was asked for, a line each, once a process: relaxed ordering, what was agreed by ECE, who
  *                         writes slices; at its end how many bytes
  *   FAKE_VERBS_MEMLOCK=N  bytes that can be registered
+ *   FAKE_VERBS_DMABUF=no  the kernel registers no dma-buf        full    has no room for one
+ *   FAKE_VERBS_PEERMEM=1  the kernel registers a GPU's memory by its address
+ *   FAKE_VERBS_READ=N     every N-th read fails
  *   FAKE_VERBS_FAULTS=N   after N sends the next fault of the list: each completion status, on a send or a receive, before the
  *                         other side has got it or after; each asynchronous event; a queue pair in error without
  *                         a word; a pause; last the device. FAKE_VERBS_LOG=FILE: what was done, a line each
@@ -34,8 +41,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../../cuda/driver/dmabuf.h"
 
 /* What `dfshim net` reads without the header. */
 _Static_assert(offsetof(struct ibv_port_attr, gid_tbl_len) == 12, "");
@@ -213,6 +223,7 @@ static long setting(const char *name, int device, long *second)
 }
 
 static uint64_t wrote[NR + RAILS];
+static void settle(int device, const struct mr *gone);
 
 uint64_t fake_wrote(struct ibv_context *context, int port, uint32_t bytes)
 {
@@ -269,12 +280,14 @@ enum fake_wire fake_send_counts(struct ibv_context *context)
 
 	all_sends++;
 	if (n == setting("FAKE_VERBS_DOWN", device, &more)) {
+		settle(device, NULL);
 		wires[device].down_until = all_sends + more;
 		tell_ports(device, IBV_EVENT_PORT_ERR);
 		fake_seen("a port was down");
 		return FAKE_DOWN;
 	}
 	if (n == setting("FAKE_VERBS_FATAL", device, NULL)) {
+		settle(device, NULL);
 		tell_ports(device, IBV_EVENT_DEVICE_FATAL);
 		fake_seen("a device has failed");
 		return FAKE_DOWN;
@@ -335,7 +348,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static struct ibv_mr *mrs[MRS_MAX]; /* by key, but for its lowest byte */
+static struct mr *mrs[MRS_MAX]; /* by key, but for its lowest byte */
 static long registered;
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -352,33 +365,64 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t bytes, int access)
+static struct ibv_mr *add_mr(struct ibv_pd *pd, const struct mr *what)
 {
 	static uint32_t next;
 	long most = fake_number("FAKE_VERBS_MEMLOCK");
-	struct ibv_mr *mr = NULL;
+	struct mr *m = NULL;
 	uint32_t i;
 
-	(void)access;
 	pthread_mutex_lock(&fake_lock);
-	if (fake_is_mode("memlock") || (most && registered + (long)bytes > most)) {
+	if (fake_is_mode("memlock") ||
+	    (most && !what->gpu && registered + (long)what->mr.length > most)) {
 		errno = ENOMEM;
 		goto out;
 	}
 	do {
 		i = ++next % MRS_MAX;
 	} while (!i || mrs[i]);
-	mr = calloc(1, sizeof(*mr));
-	mr->context = pd->context;
-	mr->pd = pd;
-	mr->addr = at;
-	mr->length = bytes;
-	mr->lkey = mr->rkey = i << 8 | (next / MRS_MAX & 0xff);
-	mrs[i] = mr;
-	registered += (long)bytes;
+	m = malloc(sizeof(*m));
+	*m = *what;
+	m->mr.context = pd->context;
+	m->mr.pd = pd;
+	m->mr.lkey = m->mr.rkey = i << 8 | (next / MRS_MAX & 0xff);
+	mrs[i] = m;
+	registered += what->gpu ? 0 : (long)what->mr.length;
 out:
 	pthread_mutex_unlock(&fake_lock);
-	return mr;
+	return m ? &m->mr : NULL;
+}
+
+/* By the name that libdfhost.so gives its file. */
+static int is_gpu(const void *at)
+{
+	FILE *f = getenv("FAKE_CUDA_GDR") ? fopen("/proc/self/maps", "re") : NULL;
+	unsigned long from, to;
+	char line[512];
+	int is = 0;
+
+	while (f && !is && fgets(line, sizeof(line), f))
+		is = sscanf(line, "%lx-%lx", &from, &to) == 2 && (uintptr_t)at >= from &&
+		     (uintptr_t)at < to && strstr(line, "dfshim-device");
+	if (f)
+		fclose(f);
+	return is;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t bytes, int access)
+{
+	struct mr m = {.mr = {.addr = at, .length = bytes},
+		       .map = at,
+		       .access = access,
+		       .gpu = is_gpu(at)};
+
+	if (m.gpu && !getenv("FAKE_VERBS_PEERMEM")) {
+		errno = EFAULT;
+		return NULL;
+	}
+	if (m.gpu)
+		fake_seen("GPU memory by address");
+	return add_mr(pd, &m);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
@@ -394,23 +438,130 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint6
 	return ibv_reg_mr(pd, at, bytes, (int)access);
 }
 
+#ifndef NO_DMABUF
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
+				 int fd, int access)
+{
+	const char *how = getenv("FAKE_VERBS_DMABUF");
+	struct mr m = {.mr = {.addr = (void *)(uintptr_t)iova, .length = bytes},
+		       .access = access,
+		       .gpu = 1};
+	struct fake_dmabuf b;
+	uint64_t pad;
+
+	errno = EOPNOTSUPP;
+	if ((how && !strcmp(how, "no")) ||
+	    (access & IBV_ACCESS_RELAXED_ORDERING && fake_is_mode("strict")))
+		return NULL;
+	errno = EBADF;
+	if (pread(fd, &b, sizeof(b), 0) != sizeof(b) || b.magic != FAKE_DMABUF_MAGIC)
+		return NULL;
+	errno = EINVAL;
+	if (!bytes || offset + bytes > b.bytes || (offset ^ iova) & 4095)
+		return NULL;
+	errno = ENOMEM;
+	if (how && !strcmp(how, "full"))
+		return NULL;
+	pad = (b.offset + offset) & 4095;
+	m.map_bytes = bytes + pad;
+	m.map = mmap(NULL, m.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+		     (int)b.fd, (off_t)(b.offset + offset - pad));
+	must(m.map != MAP_FAILED);
+	m.map += pad;
+	fake_seen("dma-buf");
+	return add_mr(pd, &m);
+}
+#endif
+
+/* Bytes that have been written into a GPU's memory, and are not there yet; in order. */
+static struct late {
+	struct late *next;
+	int device;
+	const struct mr *mr;
+	uint8_t *to;
+	uint32_t bytes;
+	uint8_t payload[];
+} * late, **last = &late;
+
+/* of: what goes; NULL: what has been written to that memory is lost. */
+static void settle(int device, const struct mr *gone)
+{
+	struct late **at = &late, *l;
+
+	while ((l = *at)) {
+		if (gone ? l->mr != gone : l->device != device) {
+			at = &l->next;
+			continue;
+		}
+		if (!gone)
+			memcpy(l->to, l->payload, l->bytes);
+		*at = l->next;
+		free(l);
+	}
+	last = at;
+}
+
+void fake_settle(struct ibv_context *context)
+{
+	settle(device_of(context), NULL);
+}
+
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	struct mr *m = (struct mr *)mr;
+
 	pthread_mutex_lock(&fake_lock);
-	must(mrs[mr->lkey >> 8] == mr);
+	must(mrs[mr->lkey >> 8] == m);
 	mrs[mr->lkey >> 8] = NULL;
-	registered -= (long)mr->length;
+	registered -= m->gpu ? 0 : (long)mr->length;
+	settle(-1, m);
 	pthread_mutex_unlock(&fake_lock);
-	free(mr);
+	if (m->map_bytes)
+		munmap((void *)((uintptr_t)m->map & ~(uintptr_t)4095), m->map_bytes);
+	free(m);
 	return 0;
 }
 
-int fake_is_open(uint32_t key, uint64_t at, uint64_t bytes)
+static struct mr *opens(uint32_t key, uint64_t at, uint64_t bytes, int access)
 {
-	const struct ibv_mr *mr = key >> 8 < MRS_MAX ? mrs[key >> 8] : NULL;
-	uint64_t from = mr ? (uintptr_t)mr->addr : 0;
+	struct mr *m = key >> 8 < MRS_MAX ? mrs[key >> 8] : NULL;
+	uint64_t from = m ? (uintptr_t)m->mr.addr : 0;
 
-	return mr && mr->lkey == key && at >= from && at + bytes <= from + mr->length;
+	return m && m->mr.lkey == key && at >= from && at + bytes <= from + m->mr.length &&
+			       (m->access & access) == access
+		       ? m
+		       : NULL;
+}
+
+uint8_t *fake_memory(uint32_t key, uint64_t at, uint64_t bytes, int access)
+{
+	const struct mr *m = opens(key, at, bytes, access);
+
+	return m ? m->map + (at - (uintptr_t)m->mr.addr) : NULL;
+}
+
+int fake_lands(struct ibv_context *context, uint32_t key, uint64_t at, const void *from,
+	       uint32_t bytes)
+{
+	const struct mr *m = opens(key, at, bytes, IBV_ACCESS_REMOTE_WRITE);
+	const char *gdr = getenv("FAKE_CUDA_GDR");
+	struct late *l;
+
+	if (!m)
+		return -1;
+	if (!m->gpu || (gdr && !strcmp(gdr, "ordered"))) {
+		memcpy(m->map + (at - (uintptr_t)m->mr.addr), from, bytes);
+		return 0;
+	}
+	l = malloc(sizeof(*l) + bytes);
+	*l = (struct late){.device = device_of(context),
+			   .mr = m,
+			   .to = m->map + (at - (uintptr_t)m->mr.addr),
+			   .bytes = bytes};
+	memcpy(l->payload, from, bytes);
+	*last = l;
+	last = &l->next;
+	return 0;
 }
 
 /* ---- events and completions -------------------------------------------------------------------------------- */

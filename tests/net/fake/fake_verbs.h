@@ -69,6 +69,17 @@ struct qp {
 	uint32_t psn;
 	struct ibv_ece ece;
 	int port;
+	int access; /* what the other side may do */
+	int self;   /* it is joined to itself: for reads */
+};
+
+/* Registered memory, as the hardware sees it. */
+struct mr {
+	struct ibv_mr mr;   /* first */
+	uint8_t *map;	    /* of the address that its keys know it by */
+	uint64_t map_bytes; /* of a mapping that is this one's; 0: there is none */
+	int access;
+	int gpu;
 };
 
 struct cq {
@@ -97,7 +108,13 @@ int fake_wires_look(void);
 enum fake_wire fake_wire(struct ibv_context *context);
 /* A frame is to be sent: FAKE_DOWN where it is the last one. */
 enum fake_wire fake_send_counts(struct ibv_context *context);
-int fake_is_open(uint32_t key, uint64_t at, uint64_t bytes);
+/* Where so many bytes lie for the hardware; NULL: the key does not open them for that (enum ibv_access_flags; 0: their owner). */
+uint8_t *fake_memory(uint32_t key, uint64_t at, uint64_t bytes, int access);
+/* Writes them there; -1: not open. In a GPU's memory nobody sees them before fake_settle(), unless it says otherwise. */
+int fake_lands(struct ibv_context *context, uint32_t key, uint64_t at, const void *from,
+	       uint32_t bytes);
+/* A read has come to the GPU's memory, behind all that the device has written there. */
+void fake_settle(struct ibv_context *context);
 int fake_names_qp(enum ibv_event_type type);
 void fake_tell_async(struct ibv_context *context, struct ibv_async_event e);
 void fake_complete(struct ibv_cq *to, struct qp *qp, uint64_t id, enum ibv_wc_status status,
