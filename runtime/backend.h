@@ -16,9 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "kernels/abi.h"
+#include "runtime/backend_far.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 7
+#define DF_BACKEND_VERSION 8
 
 #define DF_NEAR_BYTES 32768
 
@@ -111,15 +112,6 @@ struct df_execs {
 	struct df_exec **v;
 	int nr, nr_cores;
 	uint32_t nr_procs; /* the most processes of one communicator on this node */
-};
-
-/* Memory of a GPU that its daemon touches and the host can't. */
-struct df_far_block {
-	int device;
-	uint32_t seg; /* the chunk */
-	uint64_t offset, bytes;
-	uint64_t addr, chunk_bytes;
-	uint8_t handle[sizeof(((struct df_conn_far *)0)->handle)];
 };
 
 /* How a replay tells that what is before its collectives in the graph is done, and is told that they are. */
@@ -306,6 +298,8 @@ struct df_backend {
 	void (*far_close)(uint64_t proc);
 	void (*far_limit)(uint64_t bytes);
 	uint64_t (*far_bytes)(int device);
+	/* Of a chunk that far_alloc() has named. -EOPNOTSUPP: they do not reach it, because out->why. Under any lock. */
+	int (*far_rdma)(int device, uint32_t seg, struct df_far_rdma *out);
 
 	/* -- the application's devices, streams, events, memory -- */
 

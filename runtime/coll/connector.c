@@ -189,7 +189,9 @@ static int make_end(struct df_coll *coll, struct df_cend *end)
 
 	df_conn_make_room(coll, DF_CONN_SLOTS + (uint64_t)end->nr_slots * end->slot_bytes);
 	ret = end->tl->create(end->peer, end->key, end->nr_slots, end->slot_bytes,
-			      df_proto_words((enum df_proto)end->k->proto), end->base, &end->conn);
+			      (df_proto_words((enum df_proto)end->k->proto) ? DF_CONN_ZERO : 0) |
+				      (end->sends ? DF_CONN_SENDS : 0),
+			      end->base, &end->conn);
 	if (ret)
 		return ret;
 	connect_end(coll, end);

@@ -74,7 +74,7 @@ static uint32_t *slot(const struct end *e)
 /* The one that receives. */
 static int end_create(struct end *e, uint32_t slot_bytes)
 {
-	int ret = e->tl->create(e->peer, e->key, SLOTS, slot_bytes, 1, 0, &e->conn);
+	int ret = e->tl->create(e->peer, e->key, SLOTS, slot_bytes, DF_CONN_ZERO, 0, &e->conn);
 
 	if (!ret)
 		e->tl->end(e->conn, &e->k);

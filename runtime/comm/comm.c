@@ -213,7 +213,7 @@ static uint64_t node_of(uint64_t host, int device)
 {
 	long per = df_env()->host_node_devices;
 
-	if (per == DF_AUTO || df_backend->gpu)
+	if (per == DF_AUTO)
 		return host;
 	return df_hash_u64(host, (uint64_t)(device / per) + 1);
 }

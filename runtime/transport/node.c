@@ -51,7 +51,7 @@ static void describe(struct df_node_conn *c, const struct df_far_block *far)
 }
 
 int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
-		   uint32_t nr_slots, uint32_t slot_bytes, int zero, uint64_t base,
+		   uint32_t nr_slots, uint32_t slot_bytes, int how, uint64_t base,
 		   struct df_bell *bell, const struct df_far_block *far, struct df_conn **out)
 {
 	uint64_t bytes = DF_CONN_SLOTS +
@@ -75,7 +75,7 @@ int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t ke
 	h->key = key;
 	h->nr_slots = nr_slots;
 	h->slot_bytes = slot_bytes;
-	if (zero && !far)
+	if (how & DF_CONN_ZERO && !far)
 		memset((char *)h + DF_CONN_SLOTS, 0, (size_t)nr_slots * slot_bytes);
 	/* RELAXED: nobody looks before the gate is released open. */
 	__atomic_store_n(&h->tail, base, __ATOMIC_RELAXED);

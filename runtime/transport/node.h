@@ -34,7 +34,7 @@ struct df_node_conn {
 };
 
 int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
-		   uint32_t nr_slots, uint32_t slot_bytes, int zero, uint64_t base,
+		   uint32_t nr_slots, uint32_t slot_bytes, int how, uint64_t base,
 		   struct df_bell *bell, const struct df_far_block *far, struct df_conn **out);
 int df_node_found(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t key,
 		  const struct df_found *found, struct df_bell *bell, struct df_conn **out);

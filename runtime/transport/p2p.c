@@ -137,7 +137,7 @@ static void p2p_peer_put(struct df_peer *p)
 }
 
 static int p2p_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		      int zero, uint64_t base, struct df_conn **out)
+		      int how, uint64_t base, struct df_conn **out)
 {
 	struct df_bell *bell = p->local ? df_tl_bell() : df_shm_bell(p->via);
 	struct df_far_block far;
@@ -150,9 +150,9 @@ static int p2p_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32
 	if (ret == -EAGAIN)
 		return ret;
 	if (ret)
-		return df_node_create(&df_tl_p2p_ops, p, key, nr_slots, slot_bytes, zero, base,
-				      bell, NULL, out);
-	ret = df_node_create(&df_tl_p2p_ops, p, key, nr_slots, slot_bytes, zero, base, bell, &far,
+		return df_node_create(&df_tl_p2p_ops, p, key, nr_slots, slot_bytes, how, base, bell,
+				      NULL, out);
+	ret = df_node_create(&df_tl_p2p_ops, p, key, nr_slots, slot_bytes, how, base, bell, &far,
 			     out);
 	if (ret)
 		df_backend->far_free(&far);

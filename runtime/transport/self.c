@@ -31,9 +31,9 @@ static void self_peer_put(struct df_peer *peer)
 }
 
 static int self_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		       int zero, uint64_t base, struct df_conn **out)
+		       int how, uint64_t base, struct df_conn **out)
 {
-	return df_node_create(&df_tl_self_ops, peer, key, nr_slots, slot_bytes, zero, base,
+	return df_node_create(&df_tl_self_ops, peer, key, nr_slots, slot_bytes, how, base,
 			      df_tl_bell(), NULL, out);
 }
 

@@ -339,9 +339,9 @@ int df_shm_settled(struct df_peer *p, int begin)
 }
 
 static int shm_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		      int zero, uint64_t base, struct df_conn **out)
+		      int how, uint64_t base, struct df_conn **out)
 {
-	return df_node_create(&df_tl_shm_ops, p, key, nr_slots, slot_bytes, zero, base,
+	return df_node_create(&df_tl_shm_ops, p, key, nr_slots, slot_bytes, how, base,
 			      df_shm_bell(p), NULL, out);
 }
 

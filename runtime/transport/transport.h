@@ -76,6 +76,9 @@ static inline uint32_t df_conn_slice(const struct df_conn *conn, uint32_t slot_b
 	return bytes < slot_bytes ? (uint32_t)bytes : slot_bytes;
 }
 
+/* Of a new connector: its slots are zeroed, and threads read and write them as well; its owner sends. */
+enum { DF_CONN_ZERO = 1, DF_CONN_SENDS = 2 };
+
 struct df_tl_ops {
 	const char *name;
 	unsigned caps; /* enum df_tl_cap */
@@ -86,12 +89,12 @@ struct df_tl_ops {
 			struct df_peer **out);
 	void (*peer_put)(struct df_peer *peer);
 	/*
-	 * Owner: allocates a connector with positions starting at `base` and announces it; zero: its slots
-	 * are zeroed first, by the owner's block where the host can't (df_kconn.proto). -ENOMEM,
+	 * Owner: allocates a connector with positions starting at `base` and announces it; how: DF_CONN_*. Slots
+	 * are zeroed by the owner's block where the host can't (df_kconn.proto). -ENOMEM,
 	 * -EEXIST: the key is announced already; -EAGAIN: there is no memory yet, but there will be.
 	 */
 	int (*create)(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		      int zero, uint64_t base, struct df_conn **out);
+		      int how, uint64_t base, struct df_conn **out);
 	/* Other side: finds it. -EAGAIN: not announced yet; -ECONNRESET: the process is gone. */
 	int (*find)(struct df_peer *peer, uint64_t key, struct df_conn **out);
 	/* Other side: takes and gives the gate. use: -EAGAIN when closed (find it again). */
@@ -168,6 +171,7 @@ int df_net_address(int device, char *text, size_t bytes);
 struct df_net_counts {
 	uint64_t frames_sent, frames_got, bytes_sent, bytes_got; /* bytes of slices */
 	uint64_t resent, dropped; /* slices: sent again after a fault; got twice, or by nobody */
+	uint64_t reads_back;	  /* of GPUs' memory, behind slices that have come there */
 	uint64_t faults, healed, lost; /* connections broken, restored; peers given up */
 };
 void df_net_counts(struct df_net_counts *out);

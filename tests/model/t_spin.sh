@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -96,6 +96,11 @@ check error rails.pml "-DOLD_PAIR"
 check error rails.pml "-DNO_RESEND"
 check error rails.pml "-DUNTOLD"
 check error rails.pml "-DKEEP_GAPS"
+check ok readback.pml ""
+check error readback.pml "-DNO_READ"
+check error readback.pml "-DREAD_EARLY"
+check error readback.pml "-DOTHER_PORT"
+check error readback.pml "-DUNTOLD"
 check ok snapshot.pml ""
 check error snapshot.pml "-DONCE"
 check error snapshot.pml "-DNO_COUNTERS"

@@ -14,6 +14,7 @@
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "runtime/device/device.h"
 #include "runtime/backend.h"
+#include "runtime/base/env.h"
 #include "runtime/base/log.h"
 #include "runtime/program/proto.h"
 #include "runtime/transport/arena.h"
@@ -140,6 +141,8 @@ static int run_side(int side, void *arg)
 		r.device = side;
 		r.node = (uint64_t)side + 1;
 		r.net = net;
+		if (df_env()->net_gdr)
+			start_gpu();
 		ck_assert_int_eq(df_net_address(side, net, sizeof(net)), 0);
 	}
 	if (ct_join(&r))

@@ -16,6 +16,7 @@ static const struct variant {
 	{3, 1, "net, devices of one process"},
 	{3, 0, "net, processes"},
 };
+/* The last one's slots lie in GPU memory with DFSHIM_NET_GDR=1, where the host may not touch them (tests/net/t_conform_gdr.sh). */
 
 /* Over a network the other side is told, and memory is given back, a little later. */
 static int later(const struct world *w)

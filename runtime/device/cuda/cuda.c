@@ -508,6 +508,7 @@ const struct df_backend df_cuda_api = {
 	.far_close = df_cuda_far_close,
 	.far_limit = df_cuda_far_limit,
 	.far_bytes = df_cuda_far_bytes,
+	.far_rdma = df_cuda_far_rdma,
 	.set_hooks = set_hooks,
 	.device_count = device_count,
 	.get_device = get_device,

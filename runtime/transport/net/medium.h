@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct df_far_rdma;
 struct df_net_conn;
 struct df_net_ep;
 struct df_net_frame;
@@ -58,6 +59,20 @@ struct df_net_ops {
 extern const struct df_net_ops df_net_tcp, df_net_verbs, df_net_plugin;
 /* By the places of their bits. */
 extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
+
+/* Memory of a GPU for the ports of verbs, for as long as the process lives. -errno, with the reason. By who makes a pass. */
+int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
+		       char *why, size_t size);
+
+/*
+ * All that ports of verbs have written into the GPU's memory until now is read back, and so seen: what done() is to be asked with.
+ * look() posts such reads and takes those that are back, 1 if it moved: slices arrive there, sessions may end. due: when it
+ * has to be called by itself; UINT64_MAX: not.
+ */
+uint64_t df_verbs_readback_ask(struct df_net_ep *ep);
+int df_verbs_readback_done(const struct df_net_ep *ep, uint64_t asked);
+int df_verbs_readback_look(struct df_net_ep *ep, uint64_t now, int arm);
+uint64_t df_verbs_readback_due(const struct df_net_ep *ep);
 
 /* Sessions, socket/socket.c. Where others reach the device, into ep->address. Any thread, once. */
 int df_session_listen(struct df_net_ep *ep);

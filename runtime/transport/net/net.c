@@ -164,6 +164,18 @@ static int nr_wanted(void)
 	return nr;
 }
 
+/* By the settings of the process, and by those of communicators that do not take `without`. */
+static int verbs_only(uint32_t without)
+{
+	int i;
+
+	for (i = 0; i < DF_NET_MEDIA; i++)
+		if (df_net_media[i] != &df_net_verbs && is_wanted(df_net_media[i]) &&
+		    !(without & 1u << i))
+			return 0;
+	return 1;
+}
+
 /* What can carry frames here, of what is asked for. Once, by one thread at a time. */
 static void find_media(struct df_net_ep *ep)
 {
@@ -261,6 +273,7 @@ struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int devi
 	l->proc = proc;
 	l->device = device;
 	l->without = l->avoid = without;
+	l->verbs_only = (uint8_t)verbs_only(without);
 	df_list_init(&l->conns);
 	df_list_init(&l->notes);
 	l->next = ep->links;
@@ -351,16 +364,23 @@ static void net_peer_put(struct df_peer *peer)
 }
 
 static int conn_new(struct df_net_link *l, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		    uint64_t base, struct df_net_conn **out)
+		    uint32_t says, uint64_t base, struct df_net_conn **out)
 {
 	struct df_net_conn *c = calloc(1, sizeof(*c));
+	uint64_t bytes = (uint64_t)nr_slots * slot_bytes;
 	struct df_conn_hdr *h;
 	int ret;
 
 	if (!c)
 		return -ENOMEM;
-	ret = df_arena_alloc(DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes, &c->block);
+	c->link = l;
+	c->says = says;
+	ret = df_net_gpu_slots(c, bytes);
+	if (!ret)
+		ret = df_arena_alloc(DF_CONN_SLOTS + (c->gpu ? 0 : bytes), &c->block);
 	if (ret) {
+		if (c->gpu)
+			df_backend->far_free(&c->far);
 		free(c);
 		return ret;
 	}
@@ -375,7 +395,6 @@ static int conn_new(struct df_net_link *l, uint64_t key, uint32_t nr_slots, uint
 				   .tl = &df_tl_net_ops,
 				   .key = key,
 				   .bytes = DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes};
-	c->link = l;
 	c->nr_slots = nr_slots;
 	c->slot_bytes = slot_bytes;
 	c->base = c->next = c->consumed = c->received = c->told_head = c->told_received = base;
@@ -383,27 +402,37 @@ static int conn_new(struct df_net_link *l, uint64_t key, uint32_t nr_slots, uint
 	return 0;
 }
 
+static uint64_t owned(const struct df_net_conn *c)
+{
+	return c->block.bytes + c->far.bytes;
+}
+
 static void conn_free(struct df_net_conn *c)
 {
+	if (c->gpu)
+		df_backend->far_free(&c->far);
 	df_arena_free(&c->block);
 	free(c);
 }
 
 static int net_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
-		      int zero, uint64_t base, struct df_conn **out)
+		      int how, uint64_t base, struct df_conn **out)
 {
 	struct df_net_link *l = link_of_peer(peer);
 	struct df_net_conn *c, *other;
+	uint32_t says = how & DF_CONN_SENDS ? DF_NET_SENDS : 0;
 	int ret;
 
-	if (!nr_slots)
+	if (how & DF_CONN_ZERO)
+		says |= DF_NET_AT_HOST;
+	if (!nr_slots || slot_bytes > DF_NET_SLOT_BYTES)
 		return -EINVAL;
 	if (df_net_dead(l))
 		return -ECONNRESET;
-	ret = conn_new(l, key, nr_slots, slot_bytes, base, &c);
+	ret = conn_new(l, key, nr_slots, slot_bytes, says, base, &c);
 	if (ret)
 		return ret;
-	if (zero)
+	if (how & DF_CONN_ZERO)
 		memset((char *)c->conn.hdr + DF_CONN_SLOTS, 0, (size_t)nr_slots * slot_bytes);
 	c->conn.owner = 1;
 	df_mutex_lock(&l->ep->lock);
@@ -417,7 +446,7 @@ static int net_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uin
 		conn_free(c);
 		return -EEXIST;
 	}
-	df_arena_count(c->block.bytes);
+	df_arena_count(owned(c));
 	df_bell_ring(&l->ep->bell);
 	*out = &c->conn;
 	return 0;
@@ -440,9 +469,11 @@ static int net_find(struct df_peer *peer, uint64_t key, struct df_conn **out)
 	if (!o)
 		return -EAGAIN;
 	/* Not under the lock: its pages may have to be made. */
-	ret = conn_new(l, key, seen.nr_slots, seen.slot_bytes, seen.base, &c);
+	ret = conn_new(l, key, seen.nr_slots, seen.slot_bytes,
+		       (seen.says ^ DF_NET_SENDS) & (DF_NET_AT_HOST | DF_NET_SENDS), seen.base, &c);
 	if (ret)
 		return ret == -ENOMEM ? -EAGAIN : ret;
+	c->peer_gpu = (seen.says & DF_NET_AT_GPU) != 0;
 	c->peer_id = seen.id;
 	c->peer_at = seen.at;
 	memcpy(c->peer_rkey, seen.rkey, sizeof(c->peer_rkey));
@@ -499,7 +530,7 @@ static int net_close(struct df_conn *conn)
 	df_mutex_lock(&c->link->ep->lock);
 	HASH_DEL(c->link->owned, c);
 	df_mutex_unlock(&c->link->ep->lock);
-	__atomic_sub_fetch(&df_arena_bytes, c->block.bytes, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&df_arena_bytes, owned(c), __ATOMIC_RELAXED);
 	give_up(c);
 	return 0;
 }
@@ -523,7 +554,8 @@ static void net_end(const struct df_conn *conn, struct df_kconn *out)
 	out->slot_bytes = c->slot_bytes;
 	out->tail = &conn->hdr->tail;
 	out->head = &conn->hdr->head;
-	out->slots = (uint8_t *)conn->hdr + DF_CONN_SLOTS;
+	out->slots =
+		c->gpu ? (uint8_t *)(uintptr_t)c->far.addr : (uint8_t *)conn->hdr + DF_CONN_SLOTS;
 	out->bell = &c->link->ep->bell;
 	out->fresh = NULL;
 }

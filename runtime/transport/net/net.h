@@ -22,6 +22,9 @@
  * A medium may write into slots from the other side without asking. So the memory of a connector is given back when the
  * other side has acknowledged that it is closed: what it sent before has come by then, and it sends nothing more.
  *
+ * Slots may lie in the memory of the endpoint's GPU, where RDMA devices alone get to (gpu.c): only where nothing else may join the
+ * two, and counters are in host memory all the same.
+ *
  * Threads: whoever makes a pass over an endpoint (progress.h) owns everything of it but what `lock` guards: lists through which the
  * application's threads hand over connectors, and tables of keys. No lock is held over a call that can block.
  */
@@ -31,83 +34,13 @@
 #include <stdint.h>
 #include <uthash.h>
 
-#include "runtime/base/list.h"
-#include "runtime/transport/arena.h"
 #include "runtime/transport/bell.h"
+#include "runtime/transport/net/conn.h"
+#include "runtime/transport/net/gpu.h"
 #include "runtime/transport/net/inside.h"
 #include "runtime/transport/net/medium.h"
 #include "runtime/transport/net/progress.h"
 #include "runtime/transport/transport.h"
-
-enum df_net_type {
-	DF_NET_DATA = 1, /* slice pos for connector `to`, from end aux; the payload is its bytes */
-	DF_NET_CREDIT, /* connector `to`: slices before pos are consumed, those before aux received */
-	DF_NET_ACK,    /* nothing but what every frame carries: ack */
-	DF_NET_BYE,    /* the process ends in order: what is cut off now is no fault */
-	DF_NET_TOLD,  /* first of a session: all credits have been told; slices may be sent again */
-	DF_NET_SETUP, /* between the two sides of a medium; over the session's streams */
-	/* Numbered (seq), and kept until acknowledged. */
-	DF_NET_OPEN,   /* announces: key aux, our end `to`, base pos, a slots of b bytes at `at` */
-	DF_NET_ATTACH, /* to `to`: our end is aux, its slots are at `at` */
-	DF_NET_CLOSE,  /* the owner's end `to` of key aux is gone */
-	DF_NET_DETACH, /* to `to`: our end is gone; all before pos was consumed */
-	DF_NET_NR
-};
-
-/* What travels, in the byte order of the machine: both ends have agreed on it. */
-struct df_net_frame {
-	uint32_t type, bytes; /* of the payload that follows; DATA only */
-	uint32_t a, b;
-	uint64_t to, pos, aux;
-	uint64_t seq; /* of numbered frames, from 1; else 0 */
-	uint64_t ack; /* all of the peer's numbered frames up to this one have come */
-	uint64_t at;  /* DATA: where the payload goes, in the receiver's memory */
-	uint32_t rkey[DF_NET_RAILS]; /* what opens it, by port of the receiver; 0: nothing */
-};
-
-/* Memory that a medium may read from and write to, by ports of this endpoint. */
-struct df_net_mem {
-	void *mr[DF_NET_RAILS]; /* the first NULL: it may not */
-	uint32_t lkey[DF_NET_RAILS], rkey[DF_NET_RAILS];
-};
-
-/* One end of a connector. The thread's, but for what is named otherwise. */
-struct df_net_conn {
-	struct df_conn conn; /* first */
-	struct df_net_link *link;
-	struct df_list node; /* of the endpoint's inbox, under the lock; later of the link */
-	UT_hash_handle hh;   /* of the link's `owned`; under the lock */
-	struct df_block block;
-	uint32_t nr_slots, slot_bytes;
-	uint64_t base;
-	uint64_t id, peer_id; /* 0: not known yet */
-	uint64_t next;	      /* sender: the first slice that has not been given to the medium */
-	uint64_t consumed;    /* sender: of what it has sent, as the peer says */
-	uint64_t received;    /* sender: the same; receiver: of what it has got without a gap */
-	uint64_t told_head, told_received; /* receiver: what it has told the sender */
-	uint64_t *have;			   /* receiver, by slot: the slice in it, plus 1 */
-	struct df_net_mem mem;
-	uint64_t peer_at; /* the other side's slots, and what opens them */
-	uint32_t peer_rkey[DF_NET_RAILS];
-	uint64_t left; /* the number of the frame that says that we have left it; 0: we have not */
-	uint32_t refs; /* frames that the medium has in hand */
-	uint8_t receives; /* a slice has come */
-	uint32_t gone;	  /* nobody here uses it any more; atomic */
-	uint32_t closed;  /* the owner, on the other side, has closed it; atomic */
-};
-
-/* What the other side has announced, and nobody has taken yet. Under the lock. */
-struct df_net_offer {
-	UT_hash_handle hh;
-	uint64_t key, id, base, at;
-	uint32_t nr_slots, slot_bytes, rkey[DF_NET_RAILS];
-};
-
-/* A numbered frame that has not been acknowledged. */
-struct df_net_note {
-	struct df_list node;
-	struct df_net_frame frame;
-};
 
 struct df_net_link {
 	struct df_net_ep *ep;
@@ -115,6 +48,7 @@ struct df_net_link {
 	uint64_t proc;
 	int device;		 /* the other side's */
 	uint32_t without;	 /* networks that its communicators do not take */
+	uint8_t verbs_only;	 /* by the settings; set for good */
 	struct df_member member; /* the other side: df_net_member() */
 	/* Under the lock. */
 	struct df_net_conn *owned;   /* ours, by key */
@@ -160,7 +94,8 @@ struct df_net_ep {
 	uint64_t tell_at; /* when receivers tell what was not worth a frame of its own; 0 never */
 	uint32_t flush,
 		flushed; /* atomic: it is asked for; everything that was sent has been received */
-	struct df_net_counts n;	    /* relaxed atomics: figures */
+	struct df_net_counts n; /* relaxed atomics: figures */
+	struct df_net_gpu gpu;
 	void *sessions;		    /* socket.c's */
 	void *medium[DF_NET_MEDIA]; /* what they keep of the endpoint */
 	uint32_t media;	 /* which ones can be used here (bits); set before the thread begins */
@@ -227,6 +162,8 @@ void df_net_down(struct df_net_link *l, int why);
 const struct df_member *df_net_member(const struct df_net_link *l);
 /* A sign of life, or a look whether there has been none for too long. */
 void df_net_alive(struct df_net_link *l, uint64_t now);
+/* The GPU's memory in which its place is, as it is registered; NULL: the host's. */
+const struct df_net_mem *df_net_place_gpu(struct df_net_link *l, const struct df_net_frame *f);
 /* Where the payload of a DATA frame goes, NULL: nobody wants it. */
 void *df_net_place(struct df_net_link *l, const struct df_net_frame *f);
 /* A frame has come, with its payload. -EPROTO: the other side is not what it seems. */

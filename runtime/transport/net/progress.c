@@ -289,6 +289,7 @@ static int pass(struct df_net_ep *ep, int arm)
 		ep->tell_at = 0;
 	for (l = df_net_links(ep); l; l = l->next)
 		moved |= link_pass(l, now, tell, arm);
+	moved |= df_net_gpu_pass(ep, now, arm);
 	ep->passed = now;
 	flush_pass(ep);
 	return moved;
@@ -299,6 +300,7 @@ static int64_t sleep_for(struct df_net_ep *ep)
 	uint64_t now = df_now_ns(), until = df_session_timer(ep, now);
 	struct df_net_link *l;
 
+	until = DF_MIN(until, df_net_gpu_due(ep));
 	if (ep->tell_at)
 		until = DF_MIN(until, ep->tell_at);
 	for (l = df_net_links(ep); l; l = l->next) {

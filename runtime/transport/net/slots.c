@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/backend.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
@@ -103,7 +104,7 @@ static struct df_net_conn *conn_of(struct df_net_link *l, uint64_t id)
 
 static char *slots_of(const struct df_net_conn *c)
 {
-	return (char *)c->conn.hdr + DF_CONN_SLOTS;
+	return c->gpu ? (char *)(uintptr_t)c->far.addr : (char *)c->conn.hdr + DF_CONN_SLOTS;
 }
 
 static void allow(struct df_net_conn *c)
@@ -111,6 +112,7 @@ static void allow(struct df_net_conn *c)
 	struct df_net_ep *ep = c->link->ep;
 	int i;
 
+	/* Of a GPU's memory it is the chunk that is registered, and it has been. */
 	for (i = 0; i < DF_NET_MEDIA && !c->mem.mr[0]; i++)
 		if (ep->media & 1u << i)
 			df_net_media[i]->allow(ep, slots_of(c), (size_t)c->nr_slots * c->slot_bytes,
@@ -122,7 +124,7 @@ static void forbid(struct df_net_conn *c)
 	struct df_net_ep *ep = c->link->ep;
 	int i;
 
-	for (i = 0; i < DF_NET_MEDIA && c->mem.mr[0]; i++)
+	for (i = 0; i < DF_NET_MEDIA && c->mem.mr[0] && !c->gpu; i++)
 		if (ep->media & 1u << i)
 			df_net_media[i]->forbid(ep, &c->mem);
 }
@@ -134,7 +136,7 @@ void df_net_begin(struct df_net_conn *c)
 				 .pos = c->base,
 				 .aux = c->conn.key,
 				 .a = c->nr_slots,
-				 .b = c->slot_bytes};
+				 .b = c->slot_bytes | c->says};
 
 	df_list_del(&c->node);
 	allow(c);
@@ -148,6 +150,7 @@ void df_net_begin(struct df_net_conn *c)
 	f.to = c->id;
 	if (!c->conn.owner)
 		f = (struct df_net_frame){.type = DF_NET_ATTACH, .to = c->peer_id, .aux = c->id};
+	f.b |= c->gpu ? DF_NET_AT_GPU : 0;
 	f.at = (uint64_t)(uintptr_t)slots_of(c);
 	memcpy(f.rkey, c->mem.rkey, sizeof(f.rkey));
 	note(l, &f);
@@ -234,10 +237,14 @@ static int leave(struct df_net_conn *c)
 	/* A link that is closed (2) has no path; one that never came up has had none. */
 	if (l->opened != 2 && (!c->left || l->settled < c->left))
 		return 0;
+	if (!df_net_gpu_quiet(c))
+		return 0;
 	if (c->id)
 		l->by_id[ID_INDEX(c->id)] = NULL;
 	df_list_del(&c->node);
 	forbid(c);
+	if (c->gpu)
+		df_backend->far_free(&c->far);
 	df_arena_free(&c->block);
 	free(c->have);
 	free(c->conn.slices);
@@ -351,6 +358,13 @@ drop:
 	return NULL;
 }
 
+const struct df_net_mem *df_net_place_gpu(struct df_net_link *l, const struct df_net_frame *f)
+{
+	const struct df_net_conn *c = conn_of(l, f->to);
+
+	return c && c->gpu ? &c->mem : NULL;
+}
+
 void df_net_dropped(struct df_net_link *l, const struct df_net_frame *f)
 {
 	struct df_net_conn *c = conn_of(l, f->to);
@@ -428,7 +442,8 @@ static int offered(struct df_net_link *l, const struct df_net_frame *f)
 		memcpy(o->rkey, f->rkey, sizeof(o->rkey));
 		o->base = f->pos;
 		o->nr_slots = f->a;
-		o->slot_bytes = f->b;
+		o->slot_bytes = f->b & DF_NET_SLOT_BYTES;
+		o->says = f->b & ~DF_NET_SLOT_BYTES;
 	}
 	df_mutex_unlock(&l->ep->lock);
 	df_bell_ring(df_tl_bell());
@@ -446,6 +461,7 @@ static void attached(struct df_net_link *l, const struct df_net_frame *f)
 	}
 	c->peer_id = f->aux;
 	c->peer_at = f->at;
+	c->peer_gpu = (f->b & DF_NET_AT_GPU) != 0;
 	memcpy(c->peer_rkey, f->rkey, sizeof(c->peer_rkey));
 }
 
@@ -592,6 +608,9 @@ int df_net_read(struct df_net_link *l, struct df_net_reader *r, const uint8_t *a
 			break;
 		if (!r->f.type || r->f.type >= DF_NET_NR ||
 		    (r->f.bytes && r->f.type != DF_NET_DATA))
+			return -EPROTO;
+		/* No thread writes there. */
+		if (r->f.type == DF_NET_DATA && df_net_place_gpu(l, &r->f))
 			return -EPROTO;
 		r->to = r->f.type == DF_NET_DATA ? df_net_place(l, &r->f) : NULL;
 		r->left = r->f.bytes;

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -23,7 +24,6 @@
 #include "runtime/device/cuda/cuda_int.h"
 
 #define CHUNK_BYTES (64ull << 20)
-#define CHUNKS_MAX  64
 #define ROOM_NS                                                                                    \
 	(50 *                                                                                      \
 	 DF_NS_PER_MS) /* so long a connector waits for a chunk before it goes to host memory */
@@ -33,12 +33,13 @@ struct chunk {
 	CUdeviceptr addr;
 	uint64_t bytes;
 	CUipcMemHandle handle;
+	struct df_far_rdma rdma; /* addr 0: RDMA devices do not reach it, because rdma.why */
 };
 
 struct far_dev {
 	struct df_mutex lock;
 	struct df_pool pool;
-	struct chunk chunks[CHUNKS_MAX];
+	struct chunk chunks[DF_FAR_CHUNKS_MAX];
 	int growing;
 	uint64_t since;	     /* when the growing began */
 	uint64_t not_before; /* no further attempt */
@@ -66,6 +67,43 @@ static struct far_dev *dev_of(int device)
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------- */
 
+static int attribute(int device, CUdevice_attribute what)
+{
+	int v = 0;
+
+	return df_drv.device_attribute(&v, what, df_cudevs[device].device) == CUDA_SUCCESS ? v : 0;
+}
+
+/* What RDMA devices have to know of it. The descriptor is made here, where the driver may be called, and lives as long as the chunk. */
+static void describe(int device, struct chunk *c)
+{
+	CUresult (*export)(void *fd, CUdeviceptr p, size_t bytes, CUmemRangeHandleType type,
+			   unsigned long long flags);
+	struct df_far_rdma *r = &c->rdma;
+
+	*r = (struct df_far_rdma){.dmabuf = -1};
+	if (!attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)) {
+		r->why = "the GPU has no GPUDirect RDMA";
+		return;
+	}
+	r->addr = c->addr;
+	r->bytes = c->bytes;
+	r->ordered = attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+		     CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+	*(void **)&export = df_drv_find("cuMemGetHandleForAddressRange", 11070);
+	if (!df_env()->nccl_dmabuf)
+		r->why = "NCCL_DMABUF_ENABLE=0";
+	else if (!attribute(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
+		r->why = "the driver has no dma-buf for the GPU";
+	else if (!export)
+		r->why = "the driver lacks cuMemGetHandleForAddressRange";
+	else if (export(&r->dmabuf, c->addr, c->bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) !=
+		 CUDA_SUCCESS)
+		r->why = "the driver gives no dma-buf for the GPU's memory";
+	if (r->why)
+		r->dmabuf = -1;
+}
+
 static CUresult chunk_new(int device, uint64_t bytes, struct chunk *out)
 {
 	int in = df_cuda_enter(df_cuda_ctx(device));
@@ -81,6 +119,8 @@ static CUresult chunk_new(int device, uint64_t bytes, struct chunk *out)
 	/* Where it can't be had, as for instances of a divided GPU, only this process uses the chunk: see meet. */
 	if (r == CUDA_SUCCESS && df_drv.ipc_get(&out->handle, out->addr) != CUDA_SUCCESS)
 		memset(&out->handle, 0, sizeof(out->handle));
+	if (r == CUDA_SUCCESS && df_env()->net_gdr)
+		describe(device, out);
 	df_cuda_leave(in);
 	return r;
 }
@@ -122,7 +162,7 @@ static int grow_locked(struct far_dev *d, uint64_t bytes)
 {
 	if (d->growing)
 		return 1;
-	if (d->pool.nr_segs == CHUNKS_MAX || df_now_ns() < d->not_before)
+	if (d->pool.nr_segs == DF_FAR_CHUNKS_MAX || df_now_ns() < d->not_before)
 		return 0;
 	d->want = bytes;
 	d->since = df_now_ns();
@@ -190,6 +230,16 @@ uint64_t df_cuda_far_bytes(int device)
 	size_t bytes = 0;
 
 	return df_drv.device_memory(&bytes, df_cudevs[device].device) == CUDA_SUCCESS ? bytes : 0;
+}
+
+int df_cuda_far_rdma(int device, uint32_t seg, struct df_far_rdma *out)
+{
+	struct far_dev *d = dev_of(device);
+
+	df_mutex_lock(&d->lock);
+	*out = d->chunks[seg].rdma;
+	df_mutex_unlock(&d->lock);
+	return out->addr ? 0 : -EOPNOTSUPP;
 }
 
 int df_cuda_far_ready(int device, uint64_t bound_ns)

@@ -16,6 +16,7 @@ int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, 
 void df_cuda_far_close(uint64_t proc);
 void df_cuda_far_limit(uint64_t bytes);
 uint64_t df_cuda_far_bytes(int device);
+int df_cuda_far_rdma(int device, uint32_t seg, struct df_far_rdma *out);
 
 /* 1 when the device has its first chunk; waits for it for at most so long. */
 int df_cuda_far_ready(int device, uint64_t bound_ns);

@@ -1,6 +1,6 @@
 /* The RDMA ports of an endpoint: found by NCCL's rules (base/net/verbs.h), opened; rdma.c has the whole. */
 #define _GNU_SOURCE
-#include "runtime/transport/net/verbs/rdma.h"
+#include "runtime/transport/net/verbs/readback.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -64,6 +64,7 @@ static int open_library(struct opening *o)
 		*(void **)(void *)((char *)&df_ibv + wanted[i].at) = at;
 	}
 	*(void **)&df_ibv.reg_mr_iova2 = dlsym(handle, "ibv_reg_mr_iova2");
+	*(void **)&df_ibv.reg_dmabuf_mr = dlsym(handle, "ibv_reg_dmabuf_mr");
 	*(void **)&df_ibv.query_ece = dlsym(handle, "ibv_query_ece");
 	*(void **)&df_ibv.set_ece = dlsym(handle, "ibv_set_ece");
 	loaded = 1;
@@ -139,6 +140,62 @@ struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int 
 			return mr;
 	}
 	return df_ibv.reg_mr(pd, at, bytes, access);
+}
+
+/* The kernel's modules by which RDMA devices reach a GPU's memory by its address. */
+static int has_peermem(void)
+{
+	static const char *const files[] = {"/sys/module/nvidia_peermem/version",
+					    "/sys/kernel/mm/memory_peers/nv_mem/version",
+					    "/sys/kernel/mm/memory_peers/nv_mem_nc/version"};
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(files); i++)
+		if (!access(files[i], F_OK))
+			return 1;
+	return 0;
+}
+
+static struct ibv_mr *register_dmabuf(const struct device *d, const struct df_far_rdma *at,
+				      int access)
+{
+	struct ibv_mr *mr = NULL;
+
+	if (df_env()->nccl_ib_relaxed)
+		mr = df_ibv.reg_dmabuf_mr(d->pd, 0, at->bytes, at->addr, at->dmabuf,
+					  access | (int)RELAXED_ORDERING);
+	if (!mr)
+		mr = df_ibv.reg_dmabuf_mr(d->pd, 0, at->bytes, at->addr, at->dmabuf, access);
+	return mr;
+}
+
+struct ibv_mr *df_verbs_register_gpu(const struct device *d, const struct df_far_rdma *at,
+				     const char **by, char *why, size_t size)
+{
+	const int access =
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	const char *no = at->why;
+	struct ibv_mr *mr = NULL;
+
+	*by = "dma-buf";
+	errno = 0;
+	if (at->dmabuf >= 0 && !df_ibv.reg_dmabuf_mr)
+		no = "libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34)";
+	else if (at->dmabuf >= 0)
+		mr = register_dmabuf(d, at, access);
+	if (!mr && !no)
+		no = errno == EOPNOTSUPP || errno == EPROTONOSUPPORT
+			     ? "the kernel or the RDMA device takes no dma-buf"
+			     : strerror(errno);
+	if (mr)
+		return mr;
+	*by = "nvidia_peermem";
+	if (has_peermem())
+		mr = df_verbs_register(d->pd, (void *)(uintptr_t)at->addr, at->bytes, access);
+	if (!mr)
+		snprintf(why, size, "%s, and the module nvidia_peermem %s", no,
+			 has_peermem() ? "does not help" : "is not loaded");
+	return mr;
 }
 
 static void say_why(struct opening *o, const struct rail *r, const char *what)

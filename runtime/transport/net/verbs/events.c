@@ -1,5 +1,5 @@
 /* What RDMA devices tell their owner: completions, and asynchronous events; rdma.c has the whole. */
-#include "runtime/transport/net/verbs/rdma.h"
+#include "runtime/transport/net/verbs/readback.h"
 
 #include <errno.h>
 
@@ -50,8 +50,14 @@ static int has_another(const struct path *p, int k)
 static void fail_those(struct df_net_ep *ep, const struct whom *w, int why, const char *text)
 {
 	int k, dead = df_verbs_all_dead(ep);
+	struct verbs *v = df_verbs(ep);
 	struct df_net_link *l;
 
+	for (k = 0; k < v->nr && !w->port; k++)
+		if (v->rail[k].device == w->device &&
+		    ((!w->qp && !w->cq) || v->rail[k].readback.self.qp == w->qp ||
+		     v->rail[k].readback.self.cq == w->cq))
+			df_verbs_readback_fail(ep, &v->rail[k], text);
 	for (l = df_net_links(ep); l; l = l->next) {
 		struct path *p = df_verbs_path(l);
 
@@ -83,6 +89,16 @@ static void port_is_back(struct df_net_ep *ep, const struct whom *w)
 	}
 }
 
+static void port_is(struct df_net_ep *ep, const struct whom *w, int down)
+{
+	struct verbs *v = df_verbs(ep);
+	int i;
+
+	for (i = 0; i < v->nr; i++)
+		if (v->rail[i].device == w->device && v->rail[i].port.port == w->port)
+			v->rail[i].down = down;
+}
+
 static void told(struct df_net_ep *ep, struct device *d, const struct ibv_async_event *e,
 		 const char *text)
 {
@@ -103,9 +119,11 @@ static void told(struct df_net_ep *ep, struct device *d, const struct ibv_async_
 		break;
 	case IBV_EVENT_PORT_ERR:
 		w.port = e->element.port_num;
+		port_is(ep, &w, 1);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 		w.port = e->element.port_num;
+		port_is(ep, &w, 0);
 		port_is_back(ep, &w);
 		return;
 	default:

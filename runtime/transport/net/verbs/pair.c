@@ -1,6 +1,6 @@
 /* A queue pair of a link: made, joined to the other side's, ended; rdma.c has the whole. */
 #define _GNU_SOURCE
-#include "runtime/transport/net/verbs/rdma.h"
+#include "runtime/transport/net/verbs/readback.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -129,12 +129,12 @@ static int look_at_port(const struct rail *r, struct pair *q)
 	return 0;
 }
 
-static int to_init(const struct rail *r, struct pair *q)
+static int to_init(const struct rail *r, struct pair *q, unsigned access)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
 				   .pkey_index = (uint16_t)df_env()->nccl_ib_pkey,
 				   .port_num = (uint8_t)r->port.port,
-				   .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+				   .qp_access_flags = access};
 
 	return -abs(df_ibv.modify_qp(q->qp, &attr,
 				     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -148,7 +148,7 @@ static int may_ece(void)
 
 int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 {
-	const struct rail *r = df_verbs_pair_rail(l, q);
+	struct rail *r = df_verbs_pair_rail(l, q);
 	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
 					.cap = {.max_send_wr = 2 * OUT_MAX,
 						.max_recv_wr = IN_MAX,
@@ -163,6 +163,8 @@ int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 	ret = look_at_port(r, q);
 	if (!ret)
 		ret = df_verbs_watch(l->ep, r->device);
+	if (!ret)
+		ret = df_verbs_readback_make(l->ep, r);
 	if (ret)
 		return ret;
 	q->cq = df_ibv.create_cq(r->device->context, 2 * OUT_MAX + IN_MAX, NULL, r->device->channel,
@@ -181,7 +183,7 @@ int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 	memset(&q->ece, 0, sizeof(q->ece));
 	if (may_ece() && df_ibv.query_ece(q->qp, &q->ece))
 		memset(&q->ece, 0, sizeof(q->ece));
-	ret = to_init(r, q);
+	ret = to_init(r, q, IBV_ACCESS_REMOTE_WRITE);
 	for (i = 0; !ret && i < IN_MAX; i++)
 		ret = -abs(df_verbs_pair_receive(q, i));
 	if (!ret)
@@ -194,14 +196,18 @@ int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 	return ret;
 }
 
-void df_verbs_pair_info(const struct df_net_link *l, const struct pair *q, struct df_net_frame *out)
+static void info_of(const struct rail *r, const struct pair *q, struct df_net_frame *out)
 {
 	memcpy(&out->to, q->gid.raw, 8);
 	memcpy(&out->pos, q->gid.raw + 8, 8);
 	out->aux = q->qp->qp_num | (uint64_t)q->psn << 32;
-	out->b = q->mtu | (uint32_t)df_verbs_pair_rail(l, q)->port.infiniband << 8 |
-		 (uint32_t)q->lid << 16;
+	out->b = q->mtu | (uint32_t)r->port.infiniband << 8 | (uint32_t)q->lid << 16;
 	out->at = q->ece.vendor_id | (uint64_t)q->ece.options << 32;
+}
+
+void df_verbs_pair_info(const struct df_net_link *l, const struct pair *q, struct df_net_frame *out)
+{
+	info_of(df_verbs_pair_rail(l, q), q, out);
 }
 
 static int to_receive(const struct rail *r, struct pair *q, const struct df_net_frame *f)
@@ -275,6 +281,43 @@ int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_ne
 		ret = to_send(q);
 	q->sends = !ret;
 	return ret;
+}
+
+int df_verbs_self_make(const struct rail *r, struct pair *q)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 2, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct df_net_frame self = {.type = DF_NET_SETUP};
+	int ret = look_at_port(r, q);
+
+	if (ret)
+		return ret;
+	errno = 0;
+	q->cq = df_ibv.create_cq(r->device->context, 4, NULL, r->device->channel, 0);
+	attr.send_cq = attr.recv_cq = q->cq;
+	q->qp = q->cq ? df_ibv.create_qp(r->device->pd, &attr) : NULL;
+	q->psn = (uint32_t)df_now_ns() & 0xffffff;
+	ret = q->qp ? to_init(r, q, IBV_ACCESS_REMOTE_READ) : errno ? -errno : -ENOMEM;
+	if (!ret) {
+		info_of(r, q, &self);
+		ret = to_receive(r, q, &self);
+	}
+	if (!ret)
+		ret = to_send(q);
+	if (ret)
+		df_verbs_self_end(q);
+	return ret;
+}
+
+void df_verbs_self_end(struct pair *q)
+{
+	if (q->qp)
+		df_ibv.destroy_qp(q->qp);
+	if (q->cq)
+		df_ibv.destroy_cq(q->cq);
+	q->qp = NULL;
+	q->cq = NULL;
 }
 
 void df_verbs_pair_end(struct df_net_link *l, struct pair *q)

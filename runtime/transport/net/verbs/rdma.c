@@ -28,9 +28,11 @@
  *
  * A receiver that finds a queue empty makes the sender wait and try again, without end: a process that is stopped is not dead.
  *
+ * Of slots in a GPU's memory see readback.c, and net/gpu.c.
+ *
  * All on the endpoint's thread, no locks. After a fork the child touches none of it.
  */
-#include "runtime/transport/net/verbs/rdma.h"
+#include "runtime/transport/net/verbs/readback.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -107,8 +109,7 @@ static void verbs_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_
 	}
 }
 
-/* How long a frame may be on its way. */
-static uint64_t patience(void)
+uint64_t df_verbs_patience(void)
 {
 	return (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 3;
 }
@@ -183,7 +184,8 @@ static int post(struct df_net_link *l, struct pair *q, const struct df_net_frame
 	}
 	if (q->head == q->tail) {
 		q->moved = df_now_ns();
-		l->look_at = DF_MIN(l->look_at ? l->look_at : UINT64_MAX, q->moved + patience());
+		l->look_at = DF_MIN(l->look_at ? l->look_at : UINT64_MAX,
+				    q->moved + df_verbs_patience());
 	}
 	q->tail++;
 	if (payload)
@@ -199,8 +201,20 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 	struct df_net_frame with = *f;
 	int ret;
 
-	if (payload && (!f->rkey[0] || !from->mem.mr[0]))
-		return df_session_send(l, f, payload, from);
+	if (payload && (!f->rkey[0] || !from->mem.mr[0])) {
+		if (!from->gpu && !from->peer_gpu)
+			return df_session_send(l, f, payload, from);
+		l->why = -ENOMEM;
+		snprintf(
+			l->what, sizeof(l->what),
+			"memory of one side cannot be registered (see `ulimit -l`), that of the other one is "
+			"a GPU's, and only RDMA gets there: set DFSHIM_NET_GDR=0");
+		df_net_lost(l);
+		return -EAGAIN;
+	}
+	/* What was written before is to be seen before it is written again. */
+	if (f->type == DF_NET_TOLD && !df_verbs_readback_done(l->ep, p->behind))
+		return -EAGAIN;
 	with.ack = f->type == DF_NET_DATA ? l->acked : ack_of(l, p);
 	if (f->type == DF_NET_ACK && with.ack == l->acked)
 		return 0;
@@ -395,8 +409,11 @@ static void verbs_end(struct df_net_link *l)
 		p->pair[k]->attempt = 0;
 		p->pair[k]->retry_at = 0;
 	}
-	if (p)
+	if (p && p->begun) {
 		p->begun = 0;
+		df_verbs_readback_end(l);
+		p->behind = df_verbs_readback_ask(l->ep);
+	}
 	l->look_at = 0;
 }
 
@@ -621,6 +638,10 @@ static int arrived(struct df_net_link *l, int k, const struct df_net_frame *f)
 		return -EPROTO;
 	if (f->type == DF_NET_DATA && !df_net_place(l, f))
 		return 0;
+	if (f->bytes && df_verbs(l->ep)->reads_back && df_net_place_gpu(l, f)) {
+		df_verbs_late(l, q, f);
+		return 0;
+	}
 	return df_net_arrived(l, f);
 }
 
@@ -700,7 +721,7 @@ static int poll_pair(struct df_net_link *l, int k, uint64_t now, int arm, int *m
 	} while (n == AT_ONCE);
 	if (!q->usable && now >= q->deadline)
 		return df_verbs_fail(l, k, -ETIMEDOUT, "nothing comes through the queue pair");
-	if (q->usable && q->head != q->tail && now >= q->moved + patience())
+	if (q->usable && q->head != q->tail && now >= q->moved + df_verbs_patience())
 		return df_verbs_fail(l, k, -ETIMEDOUT,
 				     "no completion, though the port reports no error");
 	return 0;
@@ -726,7 +747,7 @@ static uint64_t due(const struct pair *q)
 		return 1;
 	if (!q->usable)
 		return q->deadline;
-	return q->head != q->tail ? q->moved + patience() : UINT64_MAX;
+	return q->head != q->tail ? q->moved + df_verbs_patience() : UINT64_MAX;
 }
 
 static int verbs_poll(struct df_net_link *l, uint64_t now, int arm)

@@ -1,6 +1,6 @@
 /*
- * RDMA verbs as a medium of the network: rdma.c, which has the whole, pair.c, a queue pair's life, device.c, which finds and
- * opens the ports of an endpoint, and events.c, what devices tell. An endpoint's thread owns all of it, once it runs.
+ * RDMA verbs as a medium of the network: rdma.c, which has the whole, pair.c, a queue pair's life, readback.c, slices in GPU memory,
+ * device.c, which finds and opens the ports of an endpoint, and events.c, what devices tell. An endpoint's thread owns all of it.
  *
  * libibverbs is opened at run time: its header says what it looks like, nothing is linked. Its functions of the data path
  * (ibv_post_send() and so on) are inline and go through the context.
@@ -63,6 +63,8 @@ struct df_ibv {
 	/* Newer ones; NULL where the library has none. */
 	struct ibv_mr *(*reg_mr_iova2)(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
 				       unsigned int access);
+	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t bytes,
+					uint64_t iova, int fd, int access);
 	int (*query_ece)(struct ibv_qp *qp, struct ece *ece);
 	int (*set_ece)(struct ibv_qp *qp, struct ece *ece);
 };
@@ -78,21 +80,6 @@ struct device {
 	struct df_net_source completions, events; /* descriptors of the two above */
 	int watched;
 	int dead; /* it has reported a fatal error */
-};
-
-/* A port that an endpoint uses. */
-struct rail {
-	struct df_verbs_port port;
-	struct device *device;
-	int spare; /* farther from the GPU than others: used when these fail */
-};
-
-/* Of an endpoint. */
-struct verbs {
-	int nr;
-	struct rail rail[DF_NET_RAILS];
-	int nr_devices;
-	struct device device[DF_NET_RAILS];
 };
 
 /* A queue pair of a link, over one port of each side. */
@@ -130,6 +117,39 @@ struct pair {
 	char why[96]; /* it is not usable; "" */
 };
 
+/* Of a port: what has come into the GPU's memory and is read back (readback.c). */
+struct readback {
+	struct pair self;  /* joined with itself */
+	struct ibv_mr *mr; /* of `byte` */
+	uint8_t byte;
+	struct df_late *late; /* slices, from `first` on */
+	uint32_t first, nr, cap;
+	uint32_t covered; /* so many of them came before the read that is under way */
+	uint64_t posted;  /* when; 0: none is */
+	/* Of df_verbs_readback_ask(): asked for, what the read is behind of, done. */
+	uint64_t want, behind, done;
+};
+
+/* A port that an endpoint uses. */
+struct rail {
+	struct df_verbs_port port;
+	struct device *device;
+	int spare; /* farther from the GPU than others: used when these fail */
+	int down;  /* its port, as an event said */
+	struct readback readback;
+};
+
+/* Of an endpoint. */
+struct verbs {
+	int nr;
+	struct rail rail[DF_NET_RAILS];
+	int nr_devices;
+	struct device device[DF_NET_RAILS];
+	int reads_back; /* what comes into the GPU's memory counts when it has been read back */
+	uint64_t asked, read_at; /* read_at: a byte of it */
+	uint32_t read_rkey[DF_NET_RAILS];
+};
+
 /* Of a link. */
 struct path {
 	struct pair *pair[PAIRS_MAX]; /* NULL: never used */
@@ -140,6 +160,7 @@ struct path {
 	uint64_t ack, marked;
 	uint32_t mark[PAIRS_MAX];
 	uint64_t deadline;	  /* of the first pair */
+	uint64_t behind;	  /* df_verbs_readback_ask() of the last session's end */
 	unsigned fails;		  /* setups, one after the other */
 	uint64_t failing, failed; /* since when; the last time */
 };
@@ -178,6 +199,9 @@ struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int 
 int df_verbs_pair_make(struct df_net_link *l, struct pair *q);
 int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_net_frame *info);
 void df_verbs_pair_end(struct df_net_link *l, struct pair *q);
+/* One that is joined with itself, for reads. */
+int df_verbs_self_make(const struct rail *r, struct pair *q);
+void df_verbs_self_end(struct pair *q);
 /* What a slice costs a pair: its bytes, and as much as these where it has few. */
 static inline uint64_t df_verbs_weight(uint32_t bytes)
 {
@@ -205,7 +229,9 @@ int df_verbs_pair_move(struct df_net_link *l, struct pair *q, int rail);
 int df_verbs_pair_receive(struct pair *q, uint32_t i);
 #define DF_VERBS_RECEIVE (1ull << 32) /* of a work request's id */
 
-/* rdma.c: the pair has failed; 1: and the session with it. */
+/* rdma.c: how long a frame may be on its way. */
+uint64_t df_verbs_patience(void);
+/* The pair has failed; 1: and the session with it. */
 int df_verbs_fail(struct df_net_link *l, int k, int why, const char *text);
 /* One of our ports is active again. */
 void df_verbs_again(struct df_net_link *l, int k);

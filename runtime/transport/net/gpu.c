@@ -1,0 +1,143 @@
+/*
+ * Slots of connectors in the memory of the endpoint's GPU (GPUDirect RDMA): DFSHIM_NET_GDR. Chunks of that memory are the backend's, which
+ * has made a dma-buf of each where it could; the endpoint's thread registers a chunk when the first connector is to lie there, for
+ * good, since chunks are never given back. So a connector has its keys before a block knows of it, and what can't be registered
+ * is host memory: there is nothing to be taken back. The thread calls no function of CUDA.
+ *
+ * Nothing but an RDMA device gets there, so it is only for links that nothing else may carry: they have no fallback that could find
+ * slots which it can't reach. What threads read and write themselves (DF_CONN_ZERO) stays in host memory on both sides.
+ */
+#include "runtime/transport/net/net.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/backend.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+
+enum df_net_chunk_state { UNKNOWN, ASKED, REGISTERED, REFUSED };
+
+#define PAGE 4096ull
+
+/* Once an endpoint. NULL: they do. */
+static void tell(struct df_net_ep *ep, const char *why_not)
+{
+	if (__atomic_exchange_n(&ep->gpu.told, 1, __ATOMIC_RELAXED))
+		return;
+	if (why_not)
+		df_info("device %d: slots for other nodes lie in host memory: %s", ep->device,
+			why_not);
+}
+
+/* No setting and no machine stands against it; NULL: none does. */
+static const char *refused(const struct df_net_link *l)
+{
+	const char *level = df_env()->nccl_net_gdr_level;
+
+	if (level && (!strcmp(level, "LOC") || !strcmp(level, "0")))
+		return "NCCL_NET_GDR_LEVEL says so";
+	if (!df_backend->far_rdma)
+		return "they are no GPU's";
+	if (!l->verbs_only)
+		return "sockets or a plugin may join them, which do not reach a GPU's memory: "
+		       "set DFSHIM_NET=verbs";
+	return NULL;
+}
+
+int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
+{
+	struct df_net_ep *ep = c->link->ep;
+	struct df_net_chunk *k;
+	uint32_t state = UNKNOWN;
+	const char *why;
+	int ret;
+
+	if (!df_env()->net_gdr || c->says & DF_NET_AT_HOST || !bytes ||
+	    (c->says & DF_NET_SENDS && !df_env()->nccl_net_gdr_read))
+		return 0;
+	why = refused(c->link);
+	if (why) {
+		tell(ep, why);
+		return 0;
+	}
+	ret = df_backend->far_alloc(ep->device, (bytes + PAGE - 1) & ~(PAGE - 1), &c->far);
+	if (ret) {
+		c->far.bytes = 0;
+		return ret == -EAGAIN ? ret : 0;
+	}
+	k = &ep->gpu.chunk[c->far.seg];
+	/* ACQUIRE pairs with the RELEASE in prepare(): the keys are there. */
+	if (__atomic_load_n(&k->state, __ATOMIC_ACQUIRE) == REGISTERED) {
+		c->mem = k->mem;
+		c->gpu = 1;
+		return 0;
+	}
+	df_backend->far_free(&c->far);
+	c->far.bytes = 0;
+	/* Relaxed: the thread finds the chunk by `asked`. */
+	if (__atomic_compare_exchange_n(&k->state, &state, ASKED, 0, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED)) {
+		/* RELEASE pairs with the ACQUIRE in df_net_gpu_pass(): who takes the request sees which chunk it is. */
+		__atomic_store_n(&ep->gpu.asked, 1, __ATOMIC_RELEASE);
+		df_bell_ring(&ep->bell);
+	}
+	return state == REFUSED ? 0 : -EAGAIN;
+}
+
+static void prepare(struct df_net_ep *ep, uint32_t seg)
+{
+	struct df_net_chunk *k = &ep->gpu.chunk[seg];
+	struct df_far_rdma at;
+	char why[160] = "";
+	int ret = df_backend->far_rdma(ep->device, seg, &at);
+
+	if (ret)
+		snprintf(why, sizeof(why), "%s", at.why ? at.why : "it was not asked for");
+	else if (!(ep->media & DF_NET_BIT_VERBS))
+		ret = -ENODEV;
+	else
+		ret = df_verbs_allow_gpu(ep, &at, &k->mem, why, sizeof(why));
+	if (ret)
+		tell(ep, why[0] ? why : strerror(-ret));
+	else if (!__atomic_exchange_n(&ep->gpu.told, 1, __ATOMIC_RELAXED))
+		df_info("device %d: slots for other nodes lie in GPU memory (%s)", ep->device, why);
+	/* RELEASE pairs with the ACQUIRE in df_net_gpu_slots(): the keys are there. */
+	__atomic_store_n(&k->state, ret ? REFUSED : REGISTERED, __ATOMIC_RELEASE);
+	df_bell_ring(df_tl_bell());
+}
+
+int df_net_gpu_quiet(struct df_net_conn *c)
+{
+	struct df_net_ep *ep = c->link->ep;
+
+	if (!c->gpu)
+		return 1;
+	if (!c->behind)
+		c->behind = df_verbs_readback_ask(ep);
+	return df_verbs_readback_done(ep, c->behind);
+}
+
+uint64_t df_net_gpu_due(const struct df_net_ep *ep)
+{
+	return ep->media & DF_NET_BIT_VERBS ? df_verbs_readback_due(ep) : UINT64_MAX;
+}
+
+int df_net_gpu_pass(struct df_net_ep *ep, uint64_t now, int arm)
+{
+	int moved = ep->media & DF_NET_BIT_VERBS ? df_verbs_readback_look(ep, now, arm) : 0;
+	uint32_t i;
+
+	/* Relaxed: who has just asked rings. */
+	if (df_likely(!__atomic_load_n(&ep->gpu.asked, __ATOMIC_RELAXED)))
+		return moved;
+	/* ACQUIRE pairs with the RELEASE in df_net_gpu_slots(): which chunk it is. */
+	__atomic_exchange_n(&ep->gpu.asked, 0, __ATOMIC_ACQUIRE);
+	for (i = 0; i < DF_FAR_CHUNKS_MAX; i++)
+		if (__atomic_load_n(&ep->gpu.chunk[i].state, __ATOMIC_RELAXED) == ASKED)
+			prepare(ep, i);
+	return 1;
+}

@@ -1,0 +1,308 @@
+/*
+ * Slices that have come into a GPU's memory. A GPU need not see what an RDMA device has written there when the device's completion
+ * says that it is written; a read of that memory by the same device stays behind its writes on the bus, and when it is back they
+ * are seen. So a slice's frame waits, here, for a read of one byte that was posted after it had come, over a queue pair that
+ * joins the port with itself; only then it counts as arrived. One read is under way for a port at a time, for all that came before
+ * it; what comes meanwhile waits for the next one (tests/model/readback.pml).
+ *
+ * For the rest of the transport a slice that waits has not come: it is in no credit, and if the session ends it is dropped, and
+ * sent again. When the read fails or does not come back, so have all pairs of the port failed.
+ *
+ * What has been written and is not seen yet may also be seen too late: when the slot holds a later slice, or its memory another
+ * connector. So when a session is over, the other side may send again (DF_NET_TOLD) only after all ports have been read back, and
+ * so it is before slots are given back.
+ *
+ * All by who makes a pass.
+ */
+#include "runtime/transport/net/verbs/readback.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/vec.h"
+
+struct df_late {
+	struct df_net_link *link;
+	struct df_net_frame frame;
+};
+
+static int make(struct df_net_ep *ep, struct rail *r)
+{
+	struct readback *b = &r->readback;
+	int ret;
+
+	if (b->self.qp)
+		return 0;
+	if (!b->mr)
+		b->mr = df_verbs_register(r->device->pd, &b->byte, sizeof(b->byte),
+					  IBV_ACCESS_LOCAL_WRITE);
+	if (!b->mr)
+		return errno ? -errno : -ENOMEM;
+	ret = df_verbs_watch(ep, r->device);
+	if (!ret)
+		ret = df_verbs_self_make(r, &b->self);
+	b->posted = 0;
+	b->done = b->want;
+	return ret;
+}
+
+int df_verbs_readback_make(struct df_net_ep *ep, struct rail *r)
+{
+	return df_verbs(ep)->reads_back ? make(ep, r) : 0;
+}
+
+static int begin(struct df_net_ep *ep, const struct df_far_rdma *at, const struct df_net_mem *mem,
+		 char *why, size_t size)
+{
+	struct verbs *v = df_verbs(ep);
+	int i, ret = 0;
+
+	if (v->reads_back)
+		return 0;
+
+	for (i = 0; i < v->nr && !ret; i++) {
+		if (v->rail[i].device->dead)
+			continue;
+		ret = make(ep, &v->rail[i]);
+		/* One that is down now is joined when its pairs are. */
+		ret = ret == -ENETDOWN ? 0 : ret;
+		if (ret)
+			snprintf(why, size, "%s:%d has no queue pair for reading back: %s",
+				 v->rail[i].port.device, v->rail[i].port.port, strerror(-ret));
+	}
+	v->read_at = at->addr;
+	memcpy(v->read_rkey, mem->rkey, sizeof(v->read_rkey));
+	v->reads_back = !ret;
+	return ret;
+}
+
+int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
+		       char *why, size_t size)
+{
+	struct verbs *v = df_verbs(ep);
+	int reads = !at->ordered && !df_env()->nccl_gdr_flush_disable, i, d, ret = 0;
+	const char *by = "";
+
+	for (d = 0; d < v->nr_devices && !ret; d++) {
+		out->mr[d] = df_verbs_register_gpu(&v->device[d], at, &by, why, size);
+		ret = out->mr[d] ? 0 : -EOPNOTSUPP;
+	}
+	for (i = 0; i < v->nr && !ret; i++) {
+		const struct ibv_mr *mr = out->mr[v->rail[i].device - v->device];
+
+		out->lkey[i] = mr->lkey;
+		out->rkey[i] = mr->rkey;
+	}
+	if (reads && !ret)
+		ret = begin(ep, at, out, why, size);
+	if (ret) {
+		df_net_verbs.forbid(ep, out);
+		return ret;
+	}
+	snprintf(why, size, "%s, %s", by,
+		 reads	       ? "what comes is read back"
+		 : at->ordered ? "the GPU sees writes in order"
+			       : "NCCL_GDR_FLUSH_DISABLE=1");
+	return 0;
+}
+
+void df_verbs_late(struct df_net_link *l, struct pair *q, const struct df_net_frame *f)
+{
+	struct readback *b = &df_verbs_pair_rail(l, q)->readback;
+	struct df_late *late = DF_VEC_PUSH(b->late, b->nr, b->cap);
+
+	if (!late) {
+		df_warn_once(
+			"no memory for the network transport: the connection to %s is given up",
+			df_net_member(l)->hostname);
+		df_net_dropped(l, f);
+		df_net_mark_dead(l);
+		return;
+	}
+	*late = (struct df_late){l, *f};
+}
+
+/* Behind all that has come. Which byte it is does not matter: the port's writes to the GPU go the same way. */
+static int post(struct df_net_ep *ep, struct rail *r)
+{
+	struct verbs *v = df_verbs(ep);
+	struct readback *b = &r->readback;
+	struct ibv_sge to = {
+		.addr = (uintptr_t)&b->byte, .length = sizeof(b->byte), .lkey = b->mr->lkey};
+	struct ibv_send_wr read = {.sg_list = &to,
+				   .num_sge = 1,
+				   .opcode = IBV_WR_RDMA_READ,
+				   .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
+	int ret;
+
+	read.wr.rdma.remote_addr = v->read_at;
+	read.wr.rdma.rkey = v->read_rkey[r - v->rail];
+	ret = ibv_post_send(b->self.qp, &read, &bad);
+	if (ret)
+		return -abs(ret);
+	if (b->nr)
+		memmove(b->late, b->late + b->first, (b->nr - b->first) * sizeof(*b->late));
+	b->nr -= b->first;
+	b->first = 0;
+	b->covered = b->nr;
+	b->behind = b->want;
+	b->posted = df_now_ns();
+	df_net_count(&ep->n.reads_back, 1);
+	return 0;
+}
+
+/* ---- all that has been written until now ------------------------------------------------------------------------- */
+
+uint64_t df_verbs_readback_ask(struct df_net_ep *ep)
+{
+	struct verbs *v = df_verbs(ep);
+	int i;
+
+	if (!v->reads_back)
+		return 0;
+	v->asked++;
+	for (i = 0; i < v->nr; i++)
+		v->rail[i].readback.want = v->asked;
+	return v->asked;
+}
+
+int df_verbs_readback_done(const struct df_net_ep *ep, uint64_t asked)
+{
+	const struct verbs *v = df_verbs(ep);
+	int i;
+
+	for (i = 0; v->reads_back && i < v->nr; i++)
+		/* A port that is down, or whose queue pair has failed, has written nothing for long. */
+		if (v->rail[i].readback.self.qp && !v->rail[i].down &&
+		    v->rail[i].readback.done < asked)
+			return 0;
+	return 1;
+}
+
+/* ---- what fails, and what comes back ----------------------------------------------------------------------------- */
+
+static void failed(struct df_net_ep *ep, struct rail *r, int why, const char *text)
+{
+	struct df_net_link *l;
+	int k;
+
+	df_verbs_self_end(&r->readback.self);
+	r->readback.posted = 0;
+	for (l = df_net_links(ep); l; l = l->next) {
+		struct path *p = df_verbs_path(l);
+
+		for (k = 0; p && l->ops == &df_net_verbs && k < p->nr; k++)
+			if (p->pair[k] && p->pair[k]->qp &&
+			    df_verbs_pair_rail(l, p->pair[k]) == r &&
+			    df_verbs_fail(l, k, why, text))
+				break;
+	}
+}
+
+void df_verbs_readback_fail(struct df_net_ep *ep, struct rail *r, const char *text)
+{
+	if (r->readback.self.qp)
+		failed(ep, r, -EIO, text);
+}
+
+/* The read is back. Whoever gets a slice may end a session, and so take others out (df_verbs_readback_end()). */
+static void arrive(struct readback *b)
+{
+	struct df_late late;
+
+	while (b->covered) {
+		late = b->late[b->first++];
+		b->covered--;
+		if (df_net_arrived(late.link, &late.frame))
+			df_session_fail(late.link, -EPROTO);
+	}
+}
+
+static int look(struct df_net_ep *ep, struct rail *r, uint64_t now, int arm)
+{
+	struct readback *b = &r->readback;
+	struct ibv_wc wc;
+	char text[96];
+	int n = 0, moved = 0;
+
+	if (b->posted) {
+		if (arm && ibv_req_notify_cq(b->self.cq, 0))
+			n = -1;
+		if (!n)
+			n = ibv_poll_cq(b->self.cq, 1, &wc);
+		if (n < 0 || (n && wc.status != IBV_WC_SUCCESS)) {
+			snprintf(text, sizeof(text), "reading back from the GPU: %s",
+				 n < 0 ? "the completion queue cannot be read"
+				       : df_ibv.wc_status_str(wc.status));
+			failed(ep, r, -EIO, text);
+			return 1;
+		}
+		if (!n && now >= b->posted + df_verbs_patience()) {
+			failed(ep, r, -ETIMEDOUT, "reading back from the GPU does not end");
+			return 1;
+		}
+		if (n) {
+			b->posted = 0;
+			b->done = b->behind;
+			arrive(b);
+			moved = 1;
+		}
+	}
+	if (b->posted || (b->nr == b->first && (b->want == b->done || !b->self.qp)))
+		return moved;
+	n = b->self.qp ? post(ep, r) : -ENOTCONN;
+	if (n)
+		failed(ep, r, n, "the queue pair for reading back takes no work");
+	return 1;
+}
+
+int df_verbs_readback_look(struct df_net_ep *ep, uint64_t now, int arm)
+{
+	struct verbs *v = df_verbs(ep);
+	int i, moved = 0;
+
+	for (i = 0; v->reads_back && i < v->nr; i++)
+		moved |= look(ep, &v->rail[i], now, arm);
+	return moved;
+}
+
+uint64_t df_verbs_readback_due(const struct df_net_ep *ep)
+{
+	const struct verbs *v = df_verbs(ep);
+	uint64_t due = UINT64_MAX;
+	int i;
+
+	for (i = 0; v->reads_back && i < v->nr; i++)
+		if (v->rail[i].readback.posted)
+			due = DF_MIN(due, v->rail[i].readback.posted + df_verbs_patience());
+	return due;
+}
+
+void df_verbs_readback_end(struct df_net_link *l)
+{
+	struct verbs *v = df_verbs(l->ep);
+	uint32_t at, to, covered;
+	int i;
+
+	for (i = 0; i < v->nr; i++) {
+		struct readback *b = &v->rail[i].readback;
+
+		for (at = b->first, to = covered = 0; at < b->nr; at++) {
+			if (b->late[at].link == l) {
+				df_net_dropped(l, &b->late[at].frame);
+				continue;
+			}
+			covered += at - b->first < b->covered;
+			b->late[to++] = b->late[at];
+		}
+		b->first = 0;
+		b->nr = to;
+		b->covered = covered;
+	}
+}
