@@ -80,6 +80,30 @@ $CC -DNO_DMABUF -shared -fPIC -Wall -Werror -O1 -pthread -o "$T/libold_verbs.so"
 	fail "an older libibverbs of ours does not build"
 missing "NCCL_IBVERBS_LIB=$T/libold_verbs.so" "libibverbs has no ibv_reg_dmabuf_mr"
 
+# dfshim net says the same beforehand.
+net() { # WANTED VARIABLES...
+	env "${@:2}" "$B/dfshim" net --json >"$T/net.json" 2>"$T/err" || fail "dfshim net, ${*:2}: status $?: $(cat "$T/err")"
+	is=$(jq -r '.dfshim.gpus | .[] | "\(.gpu) \(.slots): \(.reason)"' "$T/net.json" | tail -n 1)
+	[[ $is == "3 $1"* ]] || fail "dfshim net, ${*:2}: '$is', not '3 $1'"
+}
+net "GPU: dma-buf, what comes is read back"
+net "GPU: dma-buf, the GPU sees writes in order" FAKE_CUDA_GDR=ordered
+net "host: DFSHIM_NET_GDR=0" DFSHIM_NET_GDR=0
+net "host: sockets or a plugin may join them" DFSHIM_NET=auto
+net "host: the GPU has no GPUDirect RDMA" -u FAKE_CUDA_GDR
+net "host: NCCL_NET_GDR_LEVEL" NCCL_NET_GDR_LEVEL=LOC
+net "host: no RDMA port is usable" FAKE_VERBS=none
+if [ -z "$has" ]; then
+	net "host: the driver has no dma-buf for the GPU, $none" FAKE_CUDA_GDR=plain
+	net "host: NCCL_DMABUF_ENABLE=0, $none" NCCL_DMABUF_ENABLE=0
+	net "host: the driver lacks cuMemGetHandleForAddressRange, $none" FAKE_CUDA_WITHOUT=cuMemGetHandleForAddressRange
+	net "host: the kernel or the RDMA device takes no dma-buf, $none" FAKE_VERBS_DMABUF=no
+	net "host: libibverbs has no ibv_reg_dmabuf_mr" "NCCL_IBVERBS_LIB=$T/libold_verbs.so"
+fi
+"$B/dfshim" net >"$T/text" || fail "dfshim net: status $?"
+grep -q '^  GPU 0 (.*): slots for other machines lie in GPU memory: dma-buf, what comes is read back$' "$T/text" ||
+	fail "dfshim net as text: $(tail -n 6 "$T/text")"
+
 # By its address, where the kernel's module is there.
 if unshare -m true 2>/dev/null; then
 	for dir in /sys/module /sys/kernel/mm; do

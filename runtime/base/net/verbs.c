@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -44,6 +45,11 @@ static struct {
 	int (*close_device)(void *context);
 	int (*query_port)(void *context, uint8_t port, void *attr);
 	int (*query_gid)(void *context, uint8_t port, int index, void *gid);
+	/* NULL where the library has them not. */
+	void *(*alloc_pd)(void *context);
+	int (*dealloc_pd)(void *pd);
+	void *(*reg_dmabuf_mr)(void *pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
+			       int access);
 } ibv;
 
 static int open_library(struct df_verbs *out)
@@ -75,6 +81,9 @@ static int open_library(struct df_verbs *out)
 			return -ENOENT;
 		}
 	}
+	*(void **)&ibv.alloc_pd = dlsym(handle, "ibv_alloc_pd");
+	*(void **)&ibv.dealloc_pd = dlsym(handle, "ibv_dealloc_pd");
+	*(void **)&ibv.reg_dmabuf_mr = dlsym(handle, "ibv_reg_dmabuf_mr");
 	return 0;
 }
 
@@ -273,7 +282,29 @@ static void choose(struct df_verbs_port *p, int *nr_used)
 	}
 }
 
-static void read_device(struct df_verbs *out, void *device, int *nr_used)
+/* Of what is no dma-buf the kernel says so, if it knows what one is. */
+static int ask_dmabuf(void *context)
+{
+	void *pd =
+		ibv.reg_dmabuf_mr && ibv.alloc_pd && ibv.dealloc_pd ? ibv.alloc_pd(context) : NULL;
+	int ret = EOPNOTSUPP;
+
+	if (!pd)
+		return ibv.reg_dmabuf_mr ? errno : ENOSYS;
+	if (!ibv.reg_dmabuf_mr(pd, 0, 0, 0, -1, 0))
+		ret = errno == EBADF ? 0 : errno;
+	ibv.dealloc_pd(pd);
+	return ret;
+}
+
+int df_verbs_peermem(void)
+{
+	return !access("/sys/module/nvidia_peermem/version", F_OK) ||
+	       !access("/sys/kernel/mm/memory_peers/nv_mem/version", F_OK) ||
+	       !access("/sys/kernel/mm/memory_peers/nv_mem_nc/version", F_OK);
+}
+
+static void read_device(struct df_verbs *out, void *device, int *nr_used, int dmabuf)
 {
 	void *context = ibv.open_device(device);
 	struct df_verbs_port *p;
@@ -297,12 +328,13 @@ static void read_device(struct df_verbs *out, void *device, int *nr_used)
 		p->port = port;
 		read_port(context, &attr, p);
 		choose(p, nr_used);
+		p->dmabuf = dmabuf && p->order ? ask_dmabuf(context) : -1;
 	}
 	if (context)
 		ibv.close_device(context);
 }
 
-void df_verbs_find(struct df_verbs *out)
+void df_verbs_find(struct df_verbs *out, int dmabuf)
 {
 	int nr = 0, i, nr_used = 0;
 	void **list;
@@ -312,7 +344,7 @@ void df_verbs_find(struct df_verbs *out)
 		return;
 	list = ibv.get_device_list(&nr);
 	for (i = 0; list && i < nr; i++)
-		read_device(out, list[i], &nr_used);
+		read_device(out, list[i], &nr_used, dmabuf);
 	if (list)
 		ibv.free_device_list(list);
 	if (!out->nr)

@@ -29,6 +29,7 @@ struct df_verbs_port {
 	int roce_version; /* of the GID; 0: InfiniBand, or not known */
 	int order;	  /* 1 the first to be used; 0 not used */
 	char reason[112];
+	int dmabuf; /* of its device: 0, or the errno with which memory of others is refused as dma-buf; -1: not asked */
 };
 
 struct df_verbs {
@@ -38,6 +39,10 @@ struct df_verbs {
 	struct df_verbs_port v[DF_VERBS_MAX];
 };
 
-void df_verbs_find(struct df_verbs *out);
+/* dmabuf: asks that of the devices of ports that are used, too. */
+void df_verbs_find(struct df_verbs *out, int dmabuf);
+
+/* The kernel has a module by which RDMA devices reach a GPU's memory by its address. */
+int df_verbs_peermem(void);
 
 #endif

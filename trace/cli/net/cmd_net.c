@@ -14,6 +14,7 @@
 #include "runtime/base/net/verbs.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/net/bounded.h"
+#include "trace/cli/net/gdr.h"
 #include "trace/cli/net/pair.h"
 #include "trace/say/json.h"
 
@@ -33,6 +34,7 @@ struct found {
 	int nr_ifaces;
 	struct df_verbs verbs;
 	struct df_plugins plugins;
+	struct gdr_gpus gpus;
 	struct network networks[NETWORKS_MAX];
 	int nr_networks;
 };
@@ -41,7 +43,7 @@ struct found {
 
 static void fill_verbs(void *out)
 {
-	df_verbs_find(out);
+	df_verbs_find(out, 1);
 }
 
 static void fill_plugins(void *out)
@@ -123,6 +125,11 @@ static int find(struct found *f)
 			 df_env()->nccl_net_plugin ? df_env()->nccl_net_plugin : "libnccl-net.so");
 		ended_badly(ret, signal, "loading it", f->plugins.v[0].reason,
 			    sizeof(f->plugins.v[0].reason));
+	}
+	ret = df_bounded(gdr_find, &f->gpus, sizeof(f->gpus), DRIVER_S, &signal);
+	if (ret) {
+		memset(&f->gpus, 0, sizeof(f->gpus));
+		ended_badly(ret, signal, "the CUDA driver", f->gpus.error, sizeof(f->gpus.error));
 	}
 	rank_networks(f);
 	return 0;
@@ -302,6 +309,28 @@ static void print_own(const struct found *f)
 	printf("dfshim joins machines by %s: %s\n", name ? name : "nothing", why);
 }
 
+static int slots_of(const struct found *f, int gpu, char *why, size_t size)
+{
+	char by[64];
+
+	return gdr_slots(&f->gpus, gpu, &f->verbs, only_medium(by, sizeof(by)) == DF_NET_VERBS, why,
+			 size);
+}
+
+static void print_slots(const struct found *f)
+{
+	char why[192];
+	int i, in;
+
+	if (f->gpus.error[0])
+		printf("  GPUs are not known: %s\n", f->gpus.error);
+	for (i = 0; i < f->gpus.nr; i++) {
+		in = slots_of(f, i, why, sizeof(why));
+		printf("  GPU %d (%s): slots for other machines lie in %s memory: %s\n", i,
+		       f->gpus.v[i].name, in ? "GPU" : "host", why);
+	}
+}
+
 static void print_peer(const struct pair_peer *peer)
 {
 	char from[DF_ADDR_TEXT + 20], to[DF_ADDR_TEXT + 20], ip[DF_ADDR_TEXT];
@@ -395,10 +424,20 @@ static json_t *networks_json(const struct found *f)
 
 static json_t *own_json(const struct found *f)
 {
-	char why[128];
-	const char *name = own_network(f, why, sizeof(why));
+	json_t *gpus = json_array();
+	char why[192];
+	const char *name;
+	int i, in;
 
-	return json_pack("{s:o, s:s}", "network", df_json_text(name), "reason", why);
+	for (i = 0; i < f->gpus.nr; i++) {
+		in = slots_of(f, i, why, sizeof(why));
+		json_array_append_new(gpus, json_pack("{s:i, s:o, s:s, s:s}", "gpu", i, "name",
+						      df_json_text(f->gpus.v[i].name), "slots",
+						      in ? "GPU" : "host", "reason", why));
+	}
+	name = own_network(f, why, sizeof(why));
+	return json_pack("{s:o, s:s, s:o}", "network", df_json_text(name), "reason", why, "gpus",
+			 gpus);
 }
 
 static json_t *peer_json(const struct pair_peer *peer)
@@ -521,6 +560,7 @@ int df_cmd_net(int argc, char **argv)
 		print_plugins(&f.plugins);
 		print_networks(&f);
 		print_own(&f);
+		print_slots(&f);
 		rc = test_and_print(argc, argv, &config, NULL);
 	}
 	free(f.ifaces);

@@ -80,7 +80,7 @@ static int choose(struct opening *o)
 
 	if (!found)
 		return -ENOMEM;
-	df_verbs_find(found);
+	df_verbs_find(found, 0);
 	for (i = 0; i < found->nr; i++)
 		nr += found->v[i].order > 0;
 	v->nr = DF_MIN(nr, DF_NET_RAILS);
@@ -142,20 +142,6 @@ struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int 
 	return df_ibv.reg_mr(pd, at, bytes, access);
 }
 
-/* The kernel's modules by which RDMA devices reach a GPU's memory by its address. */
-static int has_peermem(void)
-{
-	static const char *const files[] = {"/sys/module/nvidia_peermem/version",
-					    "/sys/kernel/mm/memory_peers/nv_mem/version",
-					    "/sys/kernel/mm/memory_peers/nv_mem_nc/version"};
-	size_t i;
-
-	for (i = 0; i < DF_ARRAY_LEN(files); i++)
-		if (!access(files[i], F_OK))
-			return 1;
-	return 0;
-}
-
 static struct ibv_mr *register_dmabuf(const struct device *d, const struct df_far_rdma *at,
 				      int access)
 {
@@ -190,11 +176,11 @@ struct ibv_mr *df_verbs_register_gpu(const struct device *d, const struct df_far
 	if (mr)
 		return mr;
 	*by = "nvidia_peermem";
-	if (has_peermem())
+	if (df_verbs_peermem())
 		mr = df_verbs_register(d->pd, (void *)(uintptr_t)at->addr, at->bytes, access);
 	if (!mr)
 		snprintf(why, size, "%s, and the module nvidia_peermem %s", no,
-			 has_peermem() ? "does not help" : "is not loaded");
+			 df_verbs_peermem() ? "does not help" : "is not loaded");
 	return mr;
 }
 

@@ -1,0 +1,117 @@
+/* Slots in GPU memory, as runtime/transport/net/gpu.c and the backend decide; see gdr.h. What only a registration shows is not seen here. */
+#define _GNU_SOURCE
+#include "trace/cli/net/gdr.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/net/verbs.h"
+
+/* The driver's numbers: this is built without its header too. */
+enum { RDMA_SUPPORTED = 116, WRITES_ORDERING = 118, DMA_BUF_SUPPORTED = 124, ORDER_OWNER = 100 };
+
+static int (*attribute)(int *value, int what, int device);
+
+static int attribute_of(int device, int what)
+{
+	int v = 0;
+
+	return attribute(&v, what, device) ? 0 : v;
+}
+
+void gdr_find(void *gpus)
+{
+	struct gdr_gpus *out = gpus;
+	int (*init)(unsigned flags), (*count)(int *nr), (*get)(int *device, int ordinal);
+	int (*name)(char *text, int size, int device);
+	int (*proc)(const char *name, void **fn, int version, uint64_t flags, int *status);
+	void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *export = NULL;
+	int i, device, status;
+
+	out->nr = 0;
+	if (!cuda)
+		return;
+	*(void **)&init = dlsym(cuda, "cuInit");
+	*(void **)&count = dlsym(cuda, "cuDeviceGetCount");
+	*(void **)&get = dlsym(cuda, "cuDeviceGet");
+	*(void **)&name = dlsym(cuda, "cuDeviceGetName");
+	*(void **)&attribute = dlsym(cuda, "cuDeviceGetAttribute");
+	*(void **)&proc = dlsym(cuda, "cuGetProcAddress_v2");
+	if (!init || !count || !get || !name || !attribute || !proc || init(0) || count(&out->nr))
+		return;
+	out->nr = DF_MIN(out->nr, GDR_MAX);
+	out->exports = !proc("cuMemGetHandleForAddressRange", &export, 11070, 0, &status) && export;
+	for (i = 0; i < out->nr; i++) {
+		if (get(&device, i))
+			continue;
+		name(out->v[i].name, sizeof(out->v[i].name), device);
+		out->v[i].rdma = attribute_of(device, RDMA_SUPPORTED);
+		out->v[i].dmabuf = attribute_of(device, DMA_BUF_SUPPORTED);
+		out->v[i].ordering = attribute_of(device, WRITES_ORDERING);
+	}
+}
+
+/* Why the memory can't be registered as dma-buf; NULL: it may be. */
+static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs)
+{
+	int i;
+
+	if (!df_env()->nccl_dmabuf)
+		return "NCCL_DMABUF_ENABLE=0";
+	if (!gpus->v[gpu].dmabuf)
+		return "the driver has no dma-buf for the GPU";
+	if (!gpus->exports)
+		return "the driver lacks cuMemGetHandleForAddressRange";
+	for (i = 0; i < verbs->nr; i++)
+		if (verbs->v[i].order && verbs->v[i].dmabuf)
+			return verbs->v[i].dmabuf == ENOSYS
+				       ? "libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34)"
+				       : "the kernel or the RDMA device takes no dma-buf";
+	return NULL;
+}
+
+/* What stands against it, in the order in which a machine's owner can do something about it; NULL: nothing. */
+static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs,
+			    int only_verbs)
+{
+	const char *level = df_env()->nccl_net_gdr_level;
+	int i, nr = 0;
+
+	for (i = 0; i < verbs->nr; i++)
+		nr += verbs->v[i].order > 0;
+	if (!nr)
+		return "no RDMA port is usable";
+	if (!gpus->v[gpu].rdma)
+		return "the GPU has no GPUDirect RDMA";
+	if (level && (!strcmp(level, "LOC") || !strcmp(level, "0")))
+		return "NCCL_NET_GDR_LEVEL says so";
+	if (!only_verbs)
+		return "sockets or a plugin may join them, which do not reach a GPU's memory: set "
+		       "DFSHIM_NET=verbs";
+	return df_env()->net_gdr ? NULL : "DFSHIM_NET_GDR=0";
+}
+
+int gdr_slots(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs, int only_verbs,
+	      char *why, size_t size)
+{
+	const char *against = obstacle(gpus, gpu, verbs, only_verbs);
+	const char *no = no_dmabuf(gpus, gpu, verbs);
+
+	if (no && !df_verbs_peermem() && gpus->v[gpu].rdma) {
+		snprintf(why, size, "%s, and the module nvidia_peermem is not loaded", no);
+		return 0;
+	}
+	if (against)
+		snprintf(why, size, "%s", against);
+	else
+		snprintf(why, size, "%s, %s", no ? "nvidia_peermem" : "dma-buf",
+			 gpus->v[gpu].ordering >= ORDER_OWNER ? "the GPU sees writes in order"
+			 : df_env()->nccl_gdr_flush_disable   ? "NCCL_GDR_FLUSH_DISABLE=1"
+							      : "what comes is read back");
+	return !against;
+}
