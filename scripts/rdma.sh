@@ -3,11 +3,12 @@
 # may load no module. Called by `make check-rdma`.
 #
 #   scripts/rdma.sh [FILTER...]        tests of tests/run.sh to run there (default: rdma/)
+#   scripts/rdma.sh tests/bench/b_X.sh a benchmark
 #
 # The machine has Debian's kernel, this file system (it writes into memory, nothing reaches the disk), two Soft-RoCE
 # devices on the ends of a veth pair, and no other network. What it needs and is not installed here comes from apt into
 # build/rdma, nothing is installed. KVM where it may be used, else emulation, which is some twenty times slower.
-# MINUTES: how long it may take (8). Last line: "N passed, N failed, N skipped". Status 0, 1; 77 with the reason: it cannot be
+# MINUTES: how long it may take (8); CPUS: processors of the machine (1). Last line: "N passed, N failed, N skipped". Status 0, 1; 77 with the reason: it cannot be
 # tried here.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -32,18 +33,18 @@ kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends:
 [ -n "$kernel" ] || skip "apt knows no linux-image-amd64 (apt-get update?)"
 version=${kernel#linux-image-}
 version=${version%-unsigned}
-if [ ! -e "$dir/root/boot/vmlinuz-$version" ] || [ ! -e "$dir/complete" ]; then
+packages=(qemu-system-x86 busybox-static rdma-core ibverbs-providers libibverbs1 iproute2 perftest)
+if [ ! -e "$dir/root/boot/vmlinuz-$version" ] || [ "$(cat "$dir/complete" 2>/dev/null)" != "${packages[*]}" ]; then
 	echo "rdma: fetching $kernel, QEMU and the RDMA libraries into build/rdma"
 	rm -f "$dir/complete"
 	(cd "$dir/deb" && apt-get download -qq "$kernel") >"$dir/log" 2>&1 &&
 		apt-get install -qq -y --download-only --no-install-recommends -o Dir::Cache::archives="$dir/deb" \
-			-o Debug::NoLocking=1 qemu-system-x86 busybox-static rdma-core ibverbs-providers libibverbs1 \
-			iproute2 >>"$dir/log" 2>&1 ||
+			-o Debug::NoLocking=1 "${packages[@]}" >>"$dir/log" 2>&1 ||
 		skip "the packages could not be fetched: $(tail -1 "$dir/log")"
 	for deb in "$dir"/deb/*.deb; do
 		dpkg-deb -x "$deb" "$dir/root" || skip "$deb cannot be unpacked"
 	done
-	: >"$dir/complete"
+	echo "${packages[*]}" >"$dir/complete"
 fi
 
 # A program of a package: unpacked here, or installed.
@@ -76,6 +77,7 @@ busybox mount -t tmpfs run /all/run
 busybox mount -t tmpfs tmp /all/tmp
 busybox mkdir -p /all/dev/shm /all/dev/pts
 busybox mount -t tmpfs shm /all/dev/shm
+export PAIRS="${PAIRS:-3}" SIZES="${SIZES:-65536 1048576}"
 exec busybox chroot /all /bin/bash "$SRC/scripts/rdma_guest.sh" "$SRC" "$B" "$dir/root" $*
 INIT
 python3 scripts/rdma_initrd.py "$dir/root/lib/modules/$version" "$busybox" "$dir/init" "$dir/initrd.gz" \
@@ -88,7 +90,7 @@ accel=tcg
 libs=$dir/root/usr/lib/x86_64-linux-gnu:$dir/root/lib/x86_64-linux-gnu
 boot() {
 	LD_LIBRARY_PATH=$libs timeout -k 5 $((${MINUTES:-8} * 60)) "$qemu" -L "$dir/root/usr/share/qemu" \
-		-L "$dir/root/usr/share/seabios" -L "$dir/root/usr/lib/ipxe/qemu" -accel "$1" -cpu max -m 1536 -smp 1 \
+		-L "$dir/root/usr/share/seabios" -L "$dir/root/usr/lib/ipxe/qemu" -accel "$1" -cpu max -m 1536 -smp "${CPUS:-1}" \
 		-nodefaults -display none -serial stdio -no-reboot -net none -kernel "$dir/root/boot/vmlinuz-$version" \
 		-initrd "$dir/initrd.gz" -append "console=ttyS0 quiet panic=-1 mitigations=off" \
 		-fsdev "local,id=here,path=/,security_model=none,readonly=on,multidevs=remap" \

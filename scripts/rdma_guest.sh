@@ -1,6 +1,6 @@
 #!/bin/bash
 # Inside the machine of scripts/rdma.sh, as its only process: makes the devices, runs the tests, ends the machine.
-# Arguments: the sources, the build folder, the unpacked packages, filters of tests/run.sh. What begins with "rdma> " is
+# Arguments: the sources, the build folder, the unpacked packages, filters of tests/run.sh or a benchmark. What begins with "rdma> " is
 # shown outside.
 SRC=$1 B=$2 root=$3
 shift 3
@@ -32,7 +32,10 @@ exec </dev/null
 	done
 	cd "$SRC" || echo "no $SRC"
 	export B SEED=${SEED:-1} RDMA=1
-	tests/run.sh --jobs 1 --timeout 240 "$@"
+	case ${1-} in
+	*/b_*.sh) SRC=$SRC T=$(mktemp -d) "$@" ;;
+	*) tests/run.sh --jobs 1 --timeout 240 "$@" ;;
+	esac
 	echo "status $?"
 } 2>&1 | sed -u 's/^/rdma> /' >/dev/console
 echo o >/proc/sysrq-trigger

@@ -1,7 +1,8 @@
 /*
  * Times of AllReduce: medians per size, each rank a process or a thread; and what the call itself costs
  * the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us. With LATENCY_CPU each rank, a
- * process, says in a line what processor time of its process a call took. With LATENCY_SEND rank 0 sends to rank 1 instead.
+ * process, says in a line what processor time of its process a call took. With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX:
+ * sizes from, to.
  */
 #include "client.h"
 
@@ -117,6 +118,8 @@ static int run(struct client_rank *me)
 
 int main(int argc, char **argv)
 {
+	if (getenv("LATENCY_MIN"))
+		min_bytes = strtoull(getenv("LATENCY_MIN"), NULL, 0);
 	if (getenv("LATENCY_MAX"))
 		max_bytes = strtoull(getenv("LATENCY_MAX"), NULL, 0);
 	small = getenv("LATENCY_SMALL") != NULL;
