@@ -8,6 +8,8 @@ start_hosts() {
 	shift 2
 	pid=()
 	master=$((master + 1))
+	# What the job before has said is none of this one's, not even before its processes have begun.
+	rm -f "$T"/out*
 	for ((i = 0; i < n; i++)); do
 		RANK=$i WORLD_SIZE=$n LOCAL_RANK=0 MASTER_ADDR=$(ip4 0) MASTER_PORT=$master DFSHIM_DEBUG=info \
 			on "$i" timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/$client" "$@" \
