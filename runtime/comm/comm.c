@@ -66,8 +66,28 @@ static void set_state(struct df_comm *comm, enum df_comm_state state)
 	df_mutex_unlock(&comm->dev->lock);
 }
 
+/* df_comm_death() passes over communicators that are not ready: who has died is told of by the call that makes this one. */
+static void tell_dead(const struct df_comm *comm)
+{
+	int i;
+
+	for (i = 0; comm->members && i < comm->nranks; i++) {
+		const struct df_member *m = &comm->members[i];
+
+		if (!df_ctl_is_dead(m->proc))
+			continue;
+		df_comm_lost(m);
+		df_warn("rank %d (%s, pid %u) has died while its communicator was made, which ends with "
+			"ncclRemoteError",
+			i, m->hostname, m->pid);
+		return;
+	}
+}
+
 static int fail(struct df_comm *comm, int ret)
 {
+	if (ret == -ECONNRESET)
+		tell_dead(comm);
 	df_mutex_lock(&comm->dev->lock);
 	if (comm->state != DF_COMM_ABORTED) {
 		__atomic_store_n(&comm->error, ret, __ATOMIC_RELAXED);

@@ -81,4 +81,16 @@ kill -KILL "$p"
 end_hosts && fail "a job without one of its ranks ended well"
 grep -q 'CRASH' "$T/out0" || fail "no verdict: $(cat "$T/out0")"
 [ "${rcs[0]}" = 3 ] || fail "node 0 ended with ${rcs[0]}: $(cat "$T/out0")"
+
+# While a communicator is made: its ranks know each other, and measure how they are joined, which takes a while here.
+for i in 0 1; do on $i tc qdisc add dev eth0 root tbf rate 1mbit burst 4kb latency 2s; done
+start_hosts 2 disorder --iters 100 --comms 1 --seed "$SEED"
+for ((n = 0; n < 1000; n++)); do
+	grep -q 'device 0 is joined with device 0 of' "$T/out0" && break
+	sleep 0.02
+done
+p=$(process_of 1)
+kill -KILL "$p"
+end_hosts && fail "a job without one of its ranks ended well"
+grep -Eq 'WARN rank 1 \(.*, pid [0-9]+\) has died' "$T/out0" || fail "nobody says who has died: $(cat "$T/out0")"
 exit 0
