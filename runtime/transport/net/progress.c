@@ -193,7 +193,7 @@ void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause)
 	in->seen = since;
 	in->looked = now;
 	ns = now - DF_MIN(now, since + in->stopped);
-	if (!function || in->told || ns <= 2 * pause)
+	if (!function || in->told || ns <= pause)
 		return;
 	in->told = l;
 	snprintf(text, sizeof(text), "the network plugin %s has not returned from %s",
