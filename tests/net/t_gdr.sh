@@ -36,6 +36,13 @@ in_gpu
 job disorder --ranks 2 --iters 10 --seed "$SEED"
 [ "$(counted net_faults)$(counted net_dropped)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
 grep -qx "dma-buf" "$T/seen" || fail "no dma-buf was registered: $(cat "$T/seen")"
+# The compiled kernel, in weak memory.
+if [ -f "$B/kernels/daemon.90.ptx" ]; then
+	FAKE_CUDA_PTX=$B/kernels/daemon.90.ptx FAKE_CUDA_FAULTS=$T/faults FAKE_CUDA_WEAK=1 DFSHIM_THREADS=64 \
+		job collcheck --ranks 2 --sample 10 --seed "$SEED"
+	in_gpu
+	no_faults "collcheck over GPU memory"
+fi
 # Off unless it is asked for.
 DFSHIM_NET_GDR=0 job collcheck --ranks 2 --sample 5
 silent "slots for other nodes"

@@ -147,7 +147,7 @@ API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t b
 		return CUDA_ERROR_INVALID_VALUE;
 	b.offset += p - start;
 	b.bytes = bytes;
-	fd = memfd_create("dmabuf", MFD_CLOEXEC);
+	fd = memfd_create("dmabuf", 0); /* it is not said that programs do not inherit it */
 	if (fd < 0 || write(fd, &b, sizeof(b)) != sizeof(b))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*(int *)handle = fd;

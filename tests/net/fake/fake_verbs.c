@@ -10,7 +10,7 @@
  * -DNO_DMABUF it is a libibverbs before 1.12.
  *
  * What is not allowed ends the process: states and masks out of order, a full queue, an unknown key of one's own memory, a
- * queue pair destroyed before its events are acknowledged, two posts more than there is room for.
+ * queue pair destroyed before its events are acknowledged, two posts more than there is room for, a dma-buf that programs inherit.
  *
  *   FAKE_VERBS=none       no device               hang       opening does not return
  *              blackhole  packets are lost        memlock    nothing can be registered
@@ -35,6 +35,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -456,6 +457,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t byte
 	errno = EBADF;
 	if (pread(fd, &b, sizeof(b), 0) != sizeof(b) || b.magic != FAKE_DMABUF_MAGIC)
 		return NULL;
+	must(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	errno = EINVAL;
 	if (!bytes || offset + bytes > b.bytes || (offset ^ iova) & 4095)
 		return NULL;

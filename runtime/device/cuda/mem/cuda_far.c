@@ -11,6 +11,7 @@
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,9 @@ static void describe(int device, struct chunk *c)
 		r->why = "the driver gives no dma-buf for the GPU's memory";
 	if (r->why)
 		r->dmabuf = -1;
+	else
+		/* No program that the application starts is to have the GPU's memory. */
+		fcntl(r->dmabuf, F_SETFD, FD_CLOEXEC);
 }
 
 static CUresult chunk_new(int device, uint64_t bytes, struct chunk *out)
