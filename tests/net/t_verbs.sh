@@ -26,7 +26,7 @@ for net in verbs auto; do
 	over_verbs
 	job 2 collcheck --ranks 4 --procs 4 --sample $((60 / SLOW)) --seed "$SEED"
 	over_verbs
-	[ "$(counted net_faults)$(counted net_dropped)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
+	[ "$(counted net_faults)$(counted net_resent)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
 	job 2 p2pcheck --ranks 4 --seed "$SEED"
 	over_verbs
 	job 1 disorder --ranks 2 --iters $((20 / SLOW)) --seed "$SEED"
