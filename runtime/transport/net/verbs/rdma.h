@@ -128,6 +128,7 @@ struct readback {
 	uint64_t posted;  /* when; 0: none is */
 	/* Of df_verbs_readback_ask(): asked for, what the read is behind of, done. */
 	uint64_t want, behind, done;
+	uint8_t made; /* its queue pair, for the first time: before that the port has written nothing */
 };
 
 /* A port that an endpoint uses. */

@@ -24,7 +24,10 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 #include "runtime/base/vec.h"
+
+#define AGAIN_NS DF_NS_PER_MS /* when what could not be made is tried again */
 
 struct df_late {
 	struct df_net_link *link;
@@ -47,8 +50,17 @@ static int make(struct df_net_ep *ep, struct rail *r)
 	if (!ret)
 		ret = df_verbs_self_make(r, &b->self);
 	b->posted = 0;
-	b->done = b->want;
+	/* One that has failed, and is made again, has been asked for what is still to be read. */
+	if (!b->made)
+		b->done = b->want;
+	b->made |= !ret;
 	return ret;
+}
+
+/* The port may have written what is not seen yet. When it is down, or the device has failed, nobody can ask it. */
+static int owes(const struct rail *r, uint64_t asked)
+{
+	return r->readback.made && r->readback.done < asked && !r->down && !r->device->dead;
 }
 
 int df_verbs_readback_make(struct df_net_ep *ep, struct rail *r)
@@ -178,9 +190,7 @@ int df_verbs_readback_done(const struct df_net_ep *ep, uint64_t asked)
 	int i;
 
 	for (i = 0; v->reads_back && i < v->nr; i++)
-		/* A port that is down, or whose queue pair has failed, has written nothing for long. */
-		if (v->rail[i].readback.self.qp && !v->rail[i].down &&
-		    v->rail[i].readback.done < asked)
+		if (owes(&v->rail[i], asked))
 			return 0;
 	return 1;
 }
@@ -254,7 +264,10 @@ static int look(struct df_net_ep *ep, struct rail *r, uint64_t now, int arm)
 			moved = 1;
 		}
 	}
-	if (b->posted || (b->nr == b->first && (b->want == b->done || !b->self.qp)))
+	if (b->posted || (b->nr == b->first && !owes(r, b->want)))
+		return moved;
+	/* It has failed, and no pair of the port has had it made again. */
+	if (!b->self.qp && b->nr == b->first && make(ep, r))
 		return moved;
 	n = b->self.qp ? post(ep, r) : -ENOTCONN;
 	if (n)
@@ -278,9 +291,14 @@ uint64_t df_verbs_readback_due(const struct df_net_ep *ep)
 	uint64_t due = UINT64_MAX;
 	int i;
 
-	for (i = 0; v->reads_back && i < v->nr; i++)
-		if (v->rail[i].readback.posted)
-			due = DF_MIN(due, v->rail[i].readback.posted + df_verbs_patience());
+	for (i = 0; v->reads_back && i < v->nr; i++) {
+		const struct readback *b = &v->rail[i].readback;
+
+		if (b->posted)
+			due = DF_MIN(due, b->posted + df_verbs_patience());
+		else if (owes(&v->rail[i], b->want))
+			due = DF_MIN(due, df_now_ns() + AGAIN_NS);
+	}
 	return due;
 }
 
