@@ -1,7 +1,7 @@
 /*
  * Slices that RDMA devices write into a GPU's memory (runtime/transport/net/verbs/readback.c). Two ports; what a port has written
  * is seen some time after it, and at the latest when a read of that port which was posted behind it is back. A session fails at
- * any time: what is in queues is lost, what has been written is not taken back.
+ * any time, also because a read does: what is in queues is lost, what has been written is not taken back.
  *
  * Checked: the block takes the slices in order, each with its own bytes, and all of them.
  *
@@ -10,6 +10,7 @@
  * -DREAD_EARLY  it counts with a read that was under way when it came
  * -DOTHER_PORT  it counts when the other port has been read back
  * -DUNTOLD      slices are sent again before what the last session has written is seen
+ * -DFAILED      a port whose read has failed counts as read back
  */
 #define N 4 /* slices */
 #define S 2 /* slots */
@@ -151,11 +152,27 @@ end:	do
 	od
 }
 
+/* The read that is under way at port p does not come back. */
+inline fails(p)
+{
+	posted[p] = 0;
+	before[p] = 0;
+	reading[p] = 0;
+	failed = p
+}
+
 active proctype fault()
 {
+	byte failed = 2;
+
 end:	do
 	:: atomic { !cut && sent > 0 ->
 		cut = 1;
+		if
+		:: posted[0] -> fails(0)
+		:: posted[1] -> fails(1)
+		:: skip
+		fi;
 		do
 		:: nempty(way[0]) -> way[0] ? _
 		:: nempty(way[1]) -> way[1] ? _
@@ -167,6 +184,12 @@ end:	do
 		covered[1] = 0;
 		stale[0] = 1;
 		stale[1] = 1;
+#ifdef FAILED
+		if
+		:: failed < 2 -> stale[failed] = 0
+		:: else -> skip
+		fi;
+#endif
 		/* What came in front of a gap is sent again (rails.pml). */
 		have = have & (BIT(received) - 1);
 		sent = received;
