@@ -414,10 +414,10 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 {
 	struct backoff b = {0};
 	uint32_t passes = 0;
-	int i, helps = 0;
+	int i, helps = 0, brief = alone() && !__atomic_load_n(&eng.lost, __ATOMIC_RELAXED);
 
 	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
-	for (i = alone() ? SHORT_PASSES : 0; i; i--) {
+	for (i = brief ? SHORT_PASSES : 0; i; i--) {
 		enum look look = pass_on(device);
 
 		if (ready(arg)) {
