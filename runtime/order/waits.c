@@ -51,14 +51,22 @@ static void add(struct df_flights *set, const struct df_flight *f)
 			"out of memory: the driver may block while streams wait for collectives");
 }
 
-/* Where the stream is kept among those that wait; NULL: it is not, and there is no room. Lock held. */
-static struct waiter *waiter_of(struct waits *w, struct df_mstream *on)
+/* The stream, if it is among those that wait and are counted. Lock held. */
+static struct waiter *waiter_of(struct waits *w, const struct df_mstream *on)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nr_waiters && w->waiters[i].on != on; i++)
+		;
+	return i < w->nr_waiters ? &w->waiters[i] : NULL;
+}
+
+/* A place for one more stream, if those that wait leave one; else NULL. Lock held. */
+static struct waiter *waiter_new(struct waits *w, struct df_mstream *on)
 {
 	uint32_t i;
 
 	for (i = 0; i < w->nr_waiters;) {
-		if (w->waiters[i].on == on)
-			return &w->waiters[i];
 		if (!df_flights_done(&w->waiters[i].set)) {
 			i++;
 			continue;
@@ -68,35 +76,38 @@ static struct waiter *waiter_of(struct waits *w, struct df_mstream *on)
 	}
 	if (i == CROWD_MAX)
 		return NULL;
+	w->full = 0;
 	w->waiters[i] = (struct waiter){.on = on};
 	return &w->waiters[w->nr_waiters++];
 }
 
 /*
  * Keeps a GPU's queues from being all taken: a stream that would take the daemon's does not wait before another one has ended. But not
- * for ever: that may need what this thread does next. Lock held.
+ * for ever: that may need what this thread does next. 1: the stream may wait, as *own, or uncounted where that is NULL. Lock held.
  */
-static int crowded(struct waits *w, int device, struct df_mstream *on)
+static int may_wait(struct waits *w, int device, struct df_mstream *on, struct waiter **own)
 {
 	uint64_t now;
 
+	*own = NULL;
 	if (!df_backend->gpu)
-		return 0;
-	if (waiter_of(w, on)) {
-		w->full = 0;
-		return 0;
-	}
+		return 1;
+	*own = waiter_of(w, on);
+	if (!*own)
+		*own = waiter_new(w, on);
+	if (*own)
+		return 1;
 	now = df_now_ns();
 	if (!w->full)
 		w->full = now;
 	if (now - w->full < CROWD_NS)
-		return 1;
+		return 0;
 	df_warn_once(
 		"more than %d streams of device %d wait for collectives, and a GPU has %d hardware queues: "
 		"what is launched from now on may stand behind a stream that waits, and the job may "
 		"hang. Use fewer streams for collectives at a time",
 		CROWD_MAX, device, QUEUES);
-	return 0;
+	return 1;
 }
 
 int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr)
@@ -107,13 +118,12 @@ int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, u
 	int ret = 0;
 
 	df_mutex_lock(&lock);
-	/* Such a call ends by itself: nothing that it waits for waits for us. */
-	while (w->stopped || crowded(w, device, on)) {
+	/* A call that stops waits ends by itself: nothing that it waits for waits for us. */
+	while (w->stopped || !may_wait(w, device, on, &own)) {
 		df_mutex_unlock(&lock);
 		df_sleep_ns(NAP_NS);
 		df_mutex_lock(&lock);
 	}
-	own = df_backend->gpu ? waiter_of(w, on) : NULL;
 	for (i = 0; i < nr; i++) {
 		add(&w->set, &v[i]);
 		if (own)

@@ -11,7 +11,10 @@
 struct df_flight;
 struct df_mstream;
 
-/* The device's stream waits for the operations; with no lock held. 0 or -errno of the machine. */
+/*
+ * The device's stream waits for the operations; with no lock held. Of a GPU 31 streams may wait at a time, because the daemon needs the
+ * last hardware queue: for one more the call waits, a second at most after there was room last. 0 or -errno of the machine.
+ */
 int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr);
 /* A graph that is being launched on the device waits for the operation. */
 void df_waits_note(int device, const struct df_flight *f);

@@ -53,7 +53,7 @@ NCCL_GDR_FLUSH_DISABLE=1 run collcheck --ranks 2 --sample 10 --seed "$SEED"
 in_gpu "dma-buf, NCCL_GDR_FLUSH_DISABLE=1"
 [ $rc != 0 ] && grep -q ': wrong$' "$T/out" || fail "right without reading back: status $rc"
 FAKE_CUDA_GDR=ordered job collcheck --ranks 3 --sample 10 --seed "$SEED"
-in_gpu "dma-buf, the GPU sees writes in order"
+in_gpu "dma-buf, the GPU orders writes"
 [ "$(counted net_reads_back)" = 0 ] || fail "read back without need: $(cat "$T/stats")"
 # Senders in host memory.
 NCCL_NET_GDR_READ=0 job collcheck --ranks 3 --sample 10 --seed "$SEED"
@@ -94,7 +94,7 @@ net() { # WANTED VARIABLES...
 	[[ $is == "3 $1"* ]] || fail "dfshim net, ${*:2}: '$is', not '3 $1'"
 }
 net "GPU: dma-buf, what comes is read back"
-net "GPU: dma-buf, the GPU sees writes in order" FAKE_CUDA_GDR=ordered
+net "GPU: dma-buf, the GPU orders writes" FAKE_CUDA_GDR=ordered
 net "host: DFSHIM_NET_GDR=0" DFSHIM_NET_GDR=0
 net "host: sockets or a plugin may join them" DFSHIM_NET=auto
 net "host: the GPU has no GPUDirect RDMA" -u FAKE_CUDA_GDR

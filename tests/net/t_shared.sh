@@ -8,5 +8,5 @@ netns 2 1
 first=$(taskset -pc $$ | sed -nE 's/.*: ([0-9]+).*/\1/p')
 taskset -pc "$first" $$ >/dev/null || skip "cannot run on processor $first alone"
 hosts 2 collcheck --sample $((200 / SLOW)) --only AllReduce --seed "$SEED"
-grep -q "threads of others want this process's processors" "$T/out0" "$T/out1" || fail "nobody has noticed: $(cat "$T/out0")"
+grep -q "other threads use this process's processors" "$T/out0" "$T/out1" || fail "nobody has noticed: $(cat "$T/out0")"
 exit 0

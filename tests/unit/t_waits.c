@@ -140,6 +140,7 @@ static void *one_more(void *arg)
 START_TEST(queues_are_kept)
 {
 	static struct df_backend gpu;
+	uint32_t already, n;
 	pthread_t t;
 
 	gpu = machine;
@@ -158,9 +159,18 @@ START_TEST(queues_are_kept)
 	__atomic_store_n(&crowd[7], 1, __ATOMIC_RELEASE);
 	pthread_join(t, NULL);
 	ck_assert_uint_eq(waiting, 33);
-	/* When none ends it is let through, after a second, for what the thread does next. */
-	one_more((void *)7);
-	ck_assert_uint_eq(waiting, 33 + 1);
+	/*
+	 * When none ends it is let through, after a second, for what the thread does next: also if those that wait already are made to
+	 * wait for more meanwhile.
+	 */
+	already = waiting;
+	pthread_create(&t, NULL, one_more, (void *)7);
+	for (n = 0; __atomic_load_n(&waiting, __ATOMIC_RELAXED) == already + n; n++) {
+		one_more((void *)31);
+		usleep(1000);
+	}
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(waiting, already + n + 1);
 	for (int i = 0; i < 33; i++)
 		__atomic_store_n(&crowd[i], 1, __ATOMIC_RELEASE);
 }

@@ -49,7 +49,9 @@
 #define DOZE_NS	      200000
 #define LINGER_NS     5000000 /* how long a worker dozes after the last work */
 #define SLEEP_MIN_NS  50000
-#define LOST_NS	      (500 * DF_NS_PER_US) /* no pass takes as long, and no slice of others is as short */
+#define LOST_NS                                                                                    \
+	(500 *                                                                                     \
+	 DF_NS_PER_US) /* no pass takes as long, and no thread that is given the processor has it for less */
 #define LOST_MIN_NS                                                                                \
 	(100 *                                                                                     \
 	 DF_NS_PER_MS) /* for so long a lost processor counts; twice as long if it is lost again */
@@ -112,6 +114,15 @@ static int crowded(void)
 
 	return DF_MAX(here, 1) * __atomic_load_n(&execs()->nr_procs, __ATOMIC_RELAXED) >
 	       (uint32_t)execs()->nr_cores;
+}
+
+/*
+ * Has a thread that waits lost its processor to others lately (look_at_clock())? Then threads that wait yield soon. What a block does in
+ * a turn stays as it is: turns that end sooner would cost a job of many collectives more than yielding gains.
+ */
+static int lost(void)
+{
+	return __atomic_load_n(&eng.lost, __ATOMIC_RELAXED) != 0;
 }
 
 /* With one block, and a core for each process, nothing in this process can be what its task waits for. */
@@ -316,7 +327,7 @@ static uint64_t look_at_clock(uint64_t since)
 
 	if (since && now - since > LOST_NS) {
 		if (!hold)
-			df_info("threads of others want this process's processors: for as long as they do, "
+			df_info("other threads use this process's processors: while they do, "
 				"threads that wait for collectives yield at once");
 		if (now > until) {
 			hold = now - until < LOST_AGAIN * hold ? DF_MIN(2 * hold, LOST_MAX_NS)
@@ -334,8 +345,7 @@ static uint64_t look_at_clock(uint64_t since)
 static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
 {
-	int wanted = crowded() || __atomic_load_n(&eng.lost, __ATOMIC_RELAXED);
-	uint32_t spins = wanted ? CROWD_PASSES : SPIN_PASSES;
+	uint32_t spins = crowded() || lost() ? CROWD_PASSES : SPIN_PASSES;
 
 	if (++b->idle < spins) {
 		if (b->idle % CLOCK_PASSES == 0)
@@ -414,10 +424,10 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 {
 	struct backoff b = {0};
 	uint32_t passes = 0;
-	int i, helps = 0, brief = alone() && !__atomic_load_n(&eng.lost, __ATOMIC_RELAXED);
+	int i, helps = 0;
 
 	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
-	for (i = brief ? SHORT_PASSES : 0; i; i--) {
+	for (i = alone() && !lost() ? SHORT_PASSES : 0; i; i--) {
 		enum look look = pass_on(device);
 
 		if (ready(arg)) {

@@ -23,17 +23,17 @@ enum df_net_chunk_state { UNKNOWN, ASKED, REGISTERED, REFUSED };
 
 #define PAGE 4096ull
 
-/* Once an endpoint. NULL: they do. */
-static void tell(struct df_net_ep *ep, const char *why_not)
+/* Where slots lie, once for each endpoint. why: why not in GPU memory, or how they are reached there. */
+static void tell(struct df_net_ep *ep, int gpu, const char *why)
 {
 	if (__atomic_exchange_n(&ep->gpu.told, 1, __ATOMIC_RELAXED))
 		return;
-	if (why_not)
-		df_info("device %d: slots for other nodes lie in host memory: %s", ep->device,
-			why_not);
+	df_info(gpu ? "device %d: slots for other nodes lie in GPU memory (%s)"
+		    : "device %d: slots for other nodes lie in host memory: %s",
+		ep->device, why);
 }
 
-/* No setting and no machine stands against it; NULL: none does. */
+/* Why slots of this link may not lie in GPU memory; NULL: they may. */
 static const char *refused(const struct df_net_link *l)
 {
 	const char *level = df_env()->nccl_net_gdr_level;
@@ -61,7 +61,7 @@ int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
 		return 0;
 	why = refused(c->link);
 	if (why) {
-		tell(ep, why);
+		tell(ep, 0, why);
 		return 0;
 	}
 	ret = df_backend->far_alloc(ep->device, (bytes + PAGE - 1) & ~(PAGE - 1), &c->far);
@@ -101,10 +101,7 @@ static void prepare(struct df_net_ep *ep, uint32_t seg)
 		ret = -ENODEV;
 	else
 		ret = df_verbs_allow_gpu(ep, &at, &k->mem, why, sizeof(why));
-	if (ret)
-		tell(ep, why[0] ? why : strerror(-ret));
-	else if (!__atomic_exchange_n(&ep->gpu.told, 1, __ATOMIC_RELAXED))
-		df_info("device %d: slots for other nodes lie in GPU memory (%s)", ep->device, why);
+	tell(ep, !ret, why[0] ? why : strerror(-ret));
 	/* RELEASE pairs with the ACQUIRE in df_net_gpu_slots(): the keys are there. */
 	__atomic_store_n(&k->state, ret ? REFUSED : REGISTERED, __ATOMIC_RELEASE);
 	df_bell_ring(df_tl_bell());

@@ -19,8 +19,8 @@ struct df_net_gpu {
 };
 
 /*
- * For slots of so many bytes: 0, and where they are if that is the GPU's memory (c->gpu), for which -EAGAIN: it is being
- * prepared. Any thread, under any lock.
+ * Looks for GPU memory for so many bytes of slots. 0: c->gpu says whether there is some (c->far), else host memory is to be taken.
+ * -EAGAIN: it is being prepared; the caller asks again. Any thread, under any lock.
  */
 int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes);
 /* The thread: what was asked for is prepared, what has come is read back; 1 if it moved. */

@@ -30,27 +30,35 @@ static const char *why_text(const struct df_net_link *l)
 	return l->what[0] ? l->what : strerror(-l->why);
 }
 
+/* What is set for good of a link: any thread. */
+static struct df_net_event event_of(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
+{
+	return (struct df_net_event){.what = what,
+				     .device = l->ep->device,
+				     .peer_device = l->device,
+				     .proc = l->proc,
+				     .host = df_net_member(l)->host,
+				     .pid = df_net_member(l)->pid,
+				     .ns = ns,
+				     .from = l->ep->address,
+				     .to = df_net_member(l)->net,
+				     .port = ""};
+}
+
 static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
 {
+	struct df_net_event e = event_of(l, what, ns);
 	char port[64];
 
 	if (!on_event || !df_net_wanted(l))
 		return;
 	df_session_port(l->ep, port, sizeof(port));
-	on_event(&(struct df_net_event){.what = what,
-					.device = l->ep->device,
-					.peer_device = l->device,
-					.proc = l->proc,
-					.host = df_net_member(l)->host,
-					.pid = df_net_member(l)->pid,
-					.error = l->why,
-					.ns = ns,
-					.attempts = l->attempts,
-					.from = l->ep->address,
-					.to = df_net_member(l)->net,
-					.over = l->over ? l->over->name : "no network",
-					.why = why_text(l),
-					.port = port});
+	e.error = l->why;
+	e.attempts = l->attempts;
+	e.over = l->over ? l->over->name : "no network";
+	e.why = why_text(l);
+	e.port = port;
+	on_event(&e);
 }
 
 void df_net_up(struct df_net_link *l)
@@ -151,24 +159,17 @@ static void watch(struct df_net_link *l, uint64_t now)
 		df_net_lost(l);
 }
 
-/* By the watchdog: of the link it reads only what is set for good. */
+/* By the watchdog. */
 static void tell_held(const struct df_net_link *l, enum df_net_what what, uint64_t ns,
 		      const char *why)
 {
+	struct df_net_event e = event_of(l, what, ns);
+
+	e.error = -ETIMEDOUT;
+	e.over = df_net_plugin.name;
+	e.why = why;
 	if (on_event && df_net_wanted(l))
-		on_event(&(struct df_net_event){.what = what,
-						.device = l->ep->device,
-						.peer_device = l->device,
-						.proc = l->proc,
-						.host = df_net_member(l)->host,
-						.pid = df_net_member(l)->pid,
-						.error = -ETIMEDOUT,
-						.ns = ns,
-						.from = l->ep->address,
-						.to = df_net_member(l)->net,
-						.over = df_net_plugin.name,
-						.why = why,
-						.port = ""});
+		on_event(&e);
 }
 
 void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause)

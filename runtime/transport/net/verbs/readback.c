@@ -118,7 +118,7 @@ int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struc
 	}
 	snprintf(why, size, "%s, %s", by,
 		 reads	       ? "what comes is read back"
-		 : at->ordered ? "the GPU sees writes in order"
+		 : at->ordered ? "the GPU orders writes"
 			       : "NCCL_GDR_FLUSH_DISABLE=1");
 	return 0;
 }
