@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "fake_orders.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,16 +29,25 @@ int is_turn(const char *variable, uint64_t *times)
 	return n && __atomic_add_fetch(times, 1, __ATOMIC_RELAXED) % strtoull(n, NULL, 10) == 0;
 }
 
+/* The first of all processes that asks. */
+static int is_first(const char *file)
+{
+	int fd = open(file, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	return fd >= 0 && close(fd) == 0;
+}
+
 /* Is it this call's turn not to return? */
 static void hold(const char *call)
 {
 	static uint64_t calls;
-	const char *want = getenv("FAKE_PLUGIN_HOLD");
+	const char *want = getenv("FAKE_PLUGIN_HOLD"), *once = getenv("FAKE_PLUGIN_HELD");
 	size_t len = strlen(call);
 	char *end;
 
 	if (!want || strncmp(want, call, len) || want[len] != ':' ||
-	    __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) != strtoull(want + len + 1, &end, 10))
+	    __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) != strtoull(want + len + 1, &end, 10) ||
+	    (once && !is_first(once)))
 		return;
 	if (*end)
 		usleep((useconds_t)strtoul(end + 1, NULL, 10) * 1000);

@@ -9,6 +9,7 @@
  *
  * FAKE_PLUGIN_FAIL=CALL:N[:M]	every N-th such call fails, M times at most
  * FAKE_PLUGIN_HOLD=CALL:N[:MS]	the N-th such call does not return, or takes so many ms
+ * FAKE_PLUGIN_HELD=FILE	only in one process: the one that makes this file
  * FAKE_PLUGIN_LIE=N		every N-th receive is told of with a wrong size
  * FAKE_PLUGIN_LOSE=N		a connection tells of all but its first N messages as sent, and they are not; counts as lies
  * FAKE_PLUGIN_MIX=N		every N-th message that begins as one of another connection, and is as long, is that one; likewise
