@@ -285,16 +285,18 @@ static void wait_for_stream(const struct way *w)
 	/* What the communicator's latest operation came after, a replay does too. */
 	if (w->replay && w->comm->order.latest.ready)
 		add_mark(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
+	/*
+	 * Until the last block has cleared it, `arrived` is the replay's before: so this one comes first. Blocks look at waits in
+	 * their order, and might see that arrival, and then that the replay is done.
+	 */
+	if (w->replay && w->replay->gate && w->coll->k.nr_blocks > 1)
+		add_wait(w->inst, w->coll->k.done, df_coll_last(w->coll));
 	if (w->ready.addr && w->replay)
 		add_wait(w->inst, w->ready.addr, w->ready.value);
 	else if (w->ready.addr)
 		add_mark(w->inst, w->ready.addr, w->ready.value);
-	if (!w->replay || !w->replay->gate)
-		return;
-	w->inst->gate = w->replay->gate;
-	/* Until the last block has cleared it, `arrived` is the replay's before. */
-	if (w->coll->k.nr_blocks > 1)
-		add_wait(w->inst, w->coll->k.done, df_coll_last(w->coll));
+	if (w->replay)
+		w->inst->gate = w->replay->gate;
 }
 
 /*

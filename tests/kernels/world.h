@@ -408,10 +408,11 @@ static void submit(struct world *w, int k, int c, int m, int late)
 	in->shown = w->by_ref == 100 ? 3 : 3u >> (unsigned)(m * 5 + c * 3 + k) % 3;
 	in->gate = rc->gate;
 	if (rc->gate) {
-		in->waits[0].addr = &rc->gate->arrived;
 		/* As wait_for_stream() in runtime/order/submit.c. */
-		in->waits[1] = (struct df_kwait){&rc->done, (uint64_t)m};
-		in->nr_waits = rc->k.nr_blocks > 1 ? 2 : 1;
+		in->nr_waits = 0;
+		if (rc->k.nr_blocks > 1)
+			in->waits[in->nr_waits++] = (struct df_kwait){&rc->done, (uint64_t)m};
+		in->waits[in->nr_waits++] = (struct df_kwait){&rc->gate->arrived, 1};
 		if (!late)
 			/* RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a graph's write. */
 			__atomic_store_n(&rc->gate->arrived, 1, __ATOMIC_RELEASE);

@@ -10,6 +10,7 @@
  *
  * Controls: -DCLEAR_FIRST: where there are two blocks, the first that sees `arrived` clears it: the other waits for ever.
  * -DNO_ORDER: the next instance does not wait for the one before it to be done: it takes the arrival for its own.
+ * -DARRIVED_FIRST: it looks at the arrival, and at the one before it then: likewise.
  * -DLATE: the block's note that it has opened the gate is behind the fence, too: the host thread takes the gate for one that nobody
  * opens, and lets two replays go on.
  * -DNO_RELEASE: nothing orders the clearing before the opening: the arrival of the next replay is lost.
@@ -48,13 +49,23 @@ proctype block()
 		/* dfk_instance_ready() */
 		if
 		:: aborted -> break
-#ifdef NO_ORDER
-		:: arrived == 1 ->
+#ifdef ARRIVED_FIRST
+		:: arrived == 1
+#elif defined(NO_ORDER)
+		:: true
 #else
-		:: (BLOCKS == 1 || done >= i - 1) && arrived == 1 ->
+		:: BLOCKS == 1 || done >= i - 1
 #endif
-			assert(reached >= i)
 		fi;
+		if
+		:: aborted -> break
+#ifdef ARRIVED_FIRST
+		:: done >= i - 1
+#else
+		:: arrived == 1
+#endif
+		fi;
+		assert(aborted || reached >= i);
 #ifdef CLEAR_FIRST
 		arrived = 0;
 #else
