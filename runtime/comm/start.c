@@ -341,6 +341,7 @@ void df_stop(void)
 	df_conn_linger(0);
 	df_stats_write();
 	df_trace_close();
+	df_net_goodbye();
 	df_ctl_goodbye();
 }
 

@@ -182,6 +182,11 @@ void df_tl_flush(uint64_t bound_ns);
  * What uses such a network from now on stands still.
  */
 void df_tl_end(void);
+/*
+ * The process is at its end, and the others are about to hear so: what they cut off from now on is no fault, and nobody is told of it
+ * (df_net_on_event()).
+ */
+void df_net_goodbye(void);
 /* fn: such a library has been started, and what it does at exit() comes before what was registered earlier. Any thread. */
 void df_tl_on_library(void (*fn)(void));
 /*

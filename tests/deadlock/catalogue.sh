@@ -3,13 +3,15 @@
 # nccl: libdfnccl.so executes, and what hangs is ended after the verdict. trace: the same, but nobody ends it, as with the
 # real NCCL.
 #
-# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part.
+# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part. BEHIND: a library that is preloaded
+# behind ours.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 # BACKEND=cuda: on the GPUs that there are.
 preload=$B/libdfshim.so
 [ "${BACKEND:-host}" = cuda ] || preload="$preload $B/libdfhost.so"
+preload+=${BEHIND:+ $BEHIND}
 [ -x "$S" ] || skip "the interpreter is not built here"
 
 # expected FILE RULES: the word.

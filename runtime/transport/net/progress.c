@@ -22,6 +22,7 @@
 
 static struct df_net_ep *helped; /* by help.next; atomic */
 static void (*on_event)(const struct df_net_event *e);
+static uint32_t leaves; /* df_net_goodbye(); atomic */
 
 /* ---- links ------------------------------------------------------------------------------------------------------ */
 
@@ -45,12 +46,18 @@ static struct df_net_event event_of(const struct df_net_link *l, enum df_net_wha
 				     .port = ""};
 }
 
+/* Relaxed: who is told a moment later is told as before. */
+static int has_left(void)
+{
+	return (int)__atomic_load_n(&leaves, __ATOMIC_RELAXED);
+}
+
 static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
 {
 	struct df_net_event e = event_of(l, what, ns);
 	char port[64];
 
-	if (!on_event || !df_net_wanted(l))
+	if (!on_event || has_left() || !df_net_wanted(l))
 		return;
 	df_session_port(l->ep, port, sizeof(port));
 	e.error = l->why;
@@ -142,7 +149,7 @@ static void watch(struct df_net_link *l, uint64_t now)
 			l->since = now;
 		df_session_open(l);
 	}
-	if (l->up || !l->opened || l->bye || !l->since)
+	if (l->up || !l->opened || l->bye || !l->since || has_left())
 		return;
 	if (!l->said && l->broken && now - l->since > DF_MIN(SAY_NS, bound / 2)) {
 		l->said = 1;
@@ -433,6 +440,12 @@ void df_tl_leave(int device, int sleeps)
 void df_net_pass_forked(void)
 {
 	helped = NULL;
+	leaves = 0;
+}
+
+void df_net_goodbye(void)
+{
+	__atomic_store_n(&leaves, 1, __ATOMIC_RELAXED);
 }
 
 void df_net_on_event(void (*fn)(const struct df_net_event *e))
