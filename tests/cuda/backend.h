@@ -256,7 +256,7 @@ static inline void job(size_t count, int rounds, int graph)
 		ck_assert_int_eq(r[i].ret, 0);
 		ck_assert_int_eq(r[i].bad, 0);
 		/* Other memory goes with the process. */
-		if (!job_memory) {
+		if (!job_memory || job_memory == host_memory) {
 			free(r[i].in);
 			free(r[i].out);
 		}

@@ -22,13 +22,24 @@
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
+#include <sanitizer/lsan_interface.h>
 #define REDZONE		     DF_H_ALIGN
 #define POISON(ptr, bytes)   ASAN_POISON_MEMORY_REGION(ptr, bytes)
 #define UNPOISON(ptr, bytes) ASAN_UNPOISON_MEMORY_REGION(ptr, bytes)
+/*
+ * LeakSanitizer does not look into mapped memory: what only pinned memory points to, as that of libdfshim.so, would be a leak. Larger
+ * blocks are data.
+ */
+#define HOLDER		     (16u << 20)
+#define HOLDS(ptr, bytes)    __lsan_register_root_region(ptr, bytes)
+#define HOLDS_NO(ptr, bytes) __lsan_unregister_root_region(ptr, bytes)
 #else
 #define REDZONE		     0
 #define POISON(ptr, bytes)   ((void)0)
 #define UNPOISON(ptr, bytes) ((void)0)
+#define HOLDER		     0
+#define HOLDS(ptr, bytes)    ((void)0)
+#define HOLDS_NO(ptr, bytes) ((void)0)
 #endif
 
 #define LARGE	    (1u << 20)	/* such allocations begin at a page, as a driver's do */
@@ -160,6 +171,8 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 	a->used += room;
 	UNPOISON(a->base + gap, bytes);
 	POISON(a->base + gap + bytes, room - bytes);
+	if (device < 0 && bytes <= HOLDER)
+		HOLDS(a->base + gap, bytes);
 	*out = a->base + gap;
 out:
 	df_mutex_unlock(&a->lock);
@@ -193,6 +206,8 @@ static void drop(struct arena *a, struct block *b)
 		(void)!fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
 				 (off_t)(to - from));
 	POISON(a->base + b->off, b->room);
+	if (a == &arenas[df_h.nr_devices] && b->bytes <= HOLDER)
+		HOLDS_NO(a->base + b->off, b->bytes);
 	memmove(b, b + 1, (size_t)(a->blocks + a->nr - (b + 1)) * sizeof(*b));
 	a->nr--;
 }

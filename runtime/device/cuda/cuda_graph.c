@@ -608,7 +608,7 @@ static int replay_now(struct df_gnode *n, const struct exec *e)
 
 	pthread_mutex_lock(&lock);
 	/* Room first: what has been submitted can't be taken back. */
-	if (n->first + n->nr == n->cap) {
+	if (n->first && n->first + n->nr == n->cap) {
 		memmove(n->turns, n->turns + n->first, n->nr * sizeof(*n->turns));
 		n->first = 0;
 	}
