@@ -7,17 +7,10 @@ export DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET=tcp DFSHIM_STATS=$T/stats
 RULES=ours "$SRC/tests/deadlock/catalogue.sh" || exit
 
 # A process that has said goodbye and needs seconds for the rest of its end does not take the others' leaving for a fault.
-<<<<<<< Updated upstream
-printf '#include <unistd.h>\n__attribute__((destructor)) static void stay(void) { sleep(2); }\n' >"$T/stays.c"
-${CC:-gcc} -shared -fPIC -o "$T/libstays.so" "$T/stays.c" || fail "a library that stays does not build"
-mkdir "$T/stays"
-(T=$T/stays BEHIND=$T/libstays.so ONLY="MP-03" RULES=ours "$SRC/tests/deadlock/catalogue.sh") || exit
-=======
 mkdir "$T/stays"
 printf '#include <unistd.h>\n__attribute__((destructor)) static void stay(void) { sleep(2); }\n' |
 	${CC:-gcc} -shared -fPIC -o "$T/stays/library.so" -x c - || fail "a library that stays does not build"
 (export T=$T/stays && BEHIND=$T/library.so ONLY="MP-03" RULES=ours "$SRC/tests/deadlock/catalogue.sh") || exit
->>>>>>> Stashed changes
 
 TSAN_OPTIONS="${TSAN_OPTIONS-} report_thread_leaks=0" "$B/tests/deadlock/generator/random" --programs $((200 / SLOW / SLOW)) --seed "$SEED" ||
 	fail "random programs over nodes"
