@@ -93,6 +93,19 @@ void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at ds
 
 /* ---- choice ------------------------------------------------------------------------------------ */
 
+int df_sends_all(const struct df_prog_req *q, enum df_algo algo)
+{
+	uint64_t s = df_coll_bytes(q), n = (uint64_t)q->nranks, nodes = (uint64_t)q->nodes;
+
+	if (q->kind != DF_COLL_ALLREDUCE)
+		return 0;
+	if (algo == DF_ALGO_ALLPAIRS)
+		return s * (n - 1) <= 256 * KIB || q->count < n;
+	/* A hop less within the node and one less between them are worth so much more that goes out of it, unless the network is very slow. */
+	return algo == DF_ALGO_HIER && df_algo_has(q, algo) && (!q->layout || q->layout->equal) &&
+	       s * (n / nodes) * (nodes - 1) <= 4 * KIB;
+}
+
 /*
  * Where ranks share few cores, an instruction costs more than its bytes up to a point, and every hop of
  * a chain waits for another thread to be scheduled: few steps win. Above it, the fused ring moves the fewest
@@ -147,9 +160,8 @@ static void choose(const struct df_prog_req *q, const struct df_layout *layout, 
 	c->algo = q->algo;
 	if (c->algo == DF_ALGO_AUTO || !df_algo_has(q, c->algo))
 		c->algo = auto_algo(q, s);
-	c->one_step = q->kind == DF_COLL_ALLREDUCE && c->algo == DF_ALGO_ALLPAIRS &&
-		      (s * (n - 1) <= 256 * KIB || q->count < n);
-	if (c->one_step || q->kind >= DF_COLL_SEND ||
+	c->direct = df_sends_all(q, c->algo);
+	if (c->direct || q->kind >= DF_COLL_SEND ||
 	    (q->kind == DF_COLL_ALLTOALL && c->algo == DF_ALGO_HIER))
 		parts = 1;
 	if (q->kind == DF_COLL_ALLREDUCE && c->algo == DF_ALGO_TREE && blocks > 1)
@@ -159,10 +171,10 @@ static void choose(const struct df_prog_req *q, const struct df_layout *layout, 
 	c->nb = parts ? (uint32_t)parts : 1;
 	c->chunks = c->nb;
 	if (q->kind == DF_COLL_ALLREDUCE && n > 1 &&
-	    (c->algo == DF_ALGO_RING || (c->algo == DF_ALGO_ALLPAIRS && !c->one_step)))
+	    (c->algo == DF_ALGO_RING || (c->algo == DF_ALGO_ALLPAIRS && !c->direct)))
 		c->chunks *= n;
 	c->max_cnt = 0;
-	if (c->algo == DF_ALGO_HIER && layout)
+	if (c->algo == DF_ALGO_HIER && layout && !c->direct)
 		choose_hier(q, layout, c);
 	c->min_slots = 1;
 	if (c->algo == DF_ALGO_RING &&
@@ -173,7 +185,7 @@ static void choose(const struct df_prog_req *q, const struct df_layout *layout, 
 	case DF_COLL_ALLREDUCE:
 		c->name = c->algo == DF_ALGO_RING   ? "ring"
 			  : c->algo == DF_ALGO_TREE ? "tree"
-			  : c->one_step		    ? "one-step"
+			  : c->direct		    ? "one-step"
 						    : "all-pairs";
 		break;
 	case DF_COLL_BROADCAST:
@@ -191,7 +203,7 @@ static void choose(const struct df_prog_req *q, const struct df_layout *layout, 
 		break;
 	}
 	if (c->algo == DF_ALGO_HIER)
-		c->name = q->kind == DF_COLL_ALLTOALL ? "two-step" : "hierarchical";
+		c->name = q->kind == DF_COLL_ALLTOALL || c->direct ? "two-step" : "hierarchical";
 	if (n == 1)
 		c->name = "copy";
 }
@@ -209,7 +221,7 @@ static uint64_t choice_hash(const struct df_prog_req *q, const struct df_choice 
 	h = df_hash_u64(h, (uint64_t)q->nranks << 32 | (uint32_t)root);
 	if (c->algo == DF_ALGO_HIER || (c->algo == DF_ALGO_RING && q->nodes > 1))
 		h = df_hash_u64(h, q->layout ? q->layout->hash : (uint64_t)q->nodes);
-	h = df_hash_u64(h, (uint64_t)c->algo << 32 | (uint32_t)c->one_step << 1 | (uint32_t)split);
+	h = df_hash_u64(h, (uint64_t)c->algo << 32 | (uint32_t)c->direct << 1 | (uint32_t)split);
 	return df_hash_u64(h, (uint64_t)c->nb << 32 | c->chunks);
 }
 
@@ -252,10 +264,10 @@ static void build_part(struct df_emit *e, const struct df_prog_req *q, const str
 			e->block = split ? 2 * p : p;
 			df_build_ar_tree(e, p, p & 1, split);
 		} else if (hier) {
-			df_build_ar_hier(e, p);
+			(c->direct ? df_build_ar_twostep : df_build_ar_hier)(e, p);
 		} else if (ring) {
 			df_build_ar_ring(e, p);
-		} else if (c->one_step) {
+		} else if (c->direct) {
 			df_build_ar_onestep(e, p);
 		} else {
 			df_build_ar_allpairs(e, p);

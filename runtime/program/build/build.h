@@ -18,13 +18,16 @@
 struct df_choice {
 	const char *name;
 	enum df_algo algo;
-	int one_step;	    /* ALLPAIRS AllReduce in one step */
+	int direct;	    /* df_sends_all() */
 	uint32_t nb;	    /* replicas over channels */
 	uint32_t chunks;    /* per count */
 	uint32_t min_slots; /* smallest number of slots that can't deadlock */
 	uint32_t
 		max_cnt; /* of an instruction of any rank, where the own program does not show it; 0 */
 };
+
+/* AllReduce of so little that each rank sends all of it: ALLPAIRS in one step, HIER in one on each node and one between them. */
+int df_sends_all(const struct df_prog_req *q, enum df_algo algo);
 
 struct df_emit {
 	struct df_prank *r;
@@ -60,6 +63,8 @@ void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at ds
 /* AllReduce; part p of nb for the ring and two-phase all-pairs. */
 void df_build_ar_ring(struct df_emit *e, uint32_t part);
 void df_build_ar_onestep(struct df_emit *e, uint32_t part);
+/* The ranks of a node, and then those of all nodes who have the same number there; nodes of one size. */
+void df_build_ar_twostep(struct df_emit *e, uint32_t part);
 void df_build_ar_allpairs(struct df_emit *e, uint32_t part);
 /* Tree number `tree` (0, or 1 mirrored) over chunk `part`; split: up and down in blocks of their own. */
 void df_build_ar_tree(struct df_emit *e, uint32_t part, int tree, int split);

@@ -46,33 +46,87 @@ void df_build_ar_ring(struct df_emit *e, uint32_t part)
 }
 
 /*
- * Everybody sends everything to everybody and reduces in rank order: ((x0 + x1) + x2) + ... Ranks 0 and 1
- * begin with their own input; the others hold the sum in scratch, because OUT may be IN, which comes
- * later in the order.
+ * Who exchanges with whom: n ranks, of whom this is number `me`. What each brings lies at `in`, their sum comes to `out`; at `acc` it lies
+ * meanwhile, where `out` may be `in`.
  */
-void df_build_ar_onestep(struct df_emit *e, uint32_t part)
+struct exchange {
+	int (*rank)(const struct df_emit *e, int k);
+	int n, me;
+	struct df_at in, acc, out;
+	int flags; /* of the sum */
+};
+
+/*
+ * Everybody sends everything to everybody and reduces in one order: ((x0 + x1) + x2) + ... Numbers 0 and 1 begin with their own
+ * input; the others hold the sum at `acc`, because `out` may be `in`, which comes later in the order.
+ */
+static void exchange(struct df_emit *e, const struct exchange *x)
 {
-	int n = e->n, r = e->rank;
-	struct df_at sum = DF_AT_SCRATCH(part), in = DF_AT_IN(part), out = DF_AT_OUT(part);
+	int n = x->n, me = x->me;
 
 	for (int k = 1; k < n; k++)
-		df_emit_send(e, mod(e, r + k), in);
-	if (r > 1)
-		df_emit_recv(e, 0, sum);
+		df_emit_send(e, x->rank(e, (me + k) % n), x->in);
+	if (me > 1)
+		df_emit_recv(e, x->rank(e, 0), x->acc);
 	for (int k = 1; k < n; k++) {
-		int last = k == n - 1;
+		int last = k == n - 1, flags = last ? x->flags : 0;
 
-		if (k == 1 && r <= 1)
-			df_emit_rrc(e, !r, in, last ? out : sum, last ? DF_INST_FINAL : 0);
-		else if (k == r)
-			df_emit_reduce(e, in, sum, last ? DF_INST_FINAL : 0);
-		else if (last)
-			df_emit_rrc(e, k, sum, out, DF_INST_FINAL);
+		if (k == 1 && me <= 1)
+			df_emit_rrc(e, x->rank(e, !me), x->in, last ? x->out : x->acc, flags);
+		else if (k == me)
+			df_emit_reduce(e, x->in, x->acc, flags);
 		else
-			df_emit_rrc(e, k, sum, sum, 0);
+			df_emit_rrc(e, x->rank(e, k), x->acc, last ? x->out : x->acc, flags);
 	}
-	if (n > 2 && r == n - 1)
-		df_emit_copy(e, sum, out, 0);
+	if (n > 2 && me == n - 1)
+		df_emit_copy(e, x->acc, x->out, 0);
+}
+
+static int any(const struct df_emit *e, int k)
+{
+	(void)e;
+	return k;
+}
+
+static int on_node(const struct df_emit *e, int k)
+{
+	return df_layout_at(e->layout, e->layout->node[e->rank], k);
+}
+
+static int across(const struct df_emit *e, int k)
+{
+	return df_layout_at(e->layout, k, e->layout->local[e->rank]);
+}
+
+void df_build_ar_onestep(struct df_emit *e, uint32_t part)
+{
+	const struct exchange all = {
+		any,	      e->n, e->rank, DF_AT_IN(part), DF_AT_SCRATCH(part), DF_AT_OUT(part),
+		DF_INST_FINAL};
+
+	exchange(e, &all);
+}
+
+void df_build_ar_twostep(struct df_emit *e, uint32_t part)
+{
+	const struct df_layout *l = e->layout;
+	struct exchange x = {.rank = on_node,
+			     .n = df_layout_size(l, l->node[e->rank]),
+			     .me = l->local[e->rank],
+			     .in = DF_AT_IN(part),
+			     .acc = DF_AT_SCRATCH(2 * part),
+			     .out = DF_AT_SCRATCH(2 * part + 1)};
+
+	if (x.n > 1) {
+		exchange(e, &x);
+		x.in = x.out;
+	}
+	x.rank = across;
+	x.n = l->nodes;
+	x.me = l->node[e->rank];
+	x.out = DF_AT_OUT(part);
+	x.flags = DF_INST_FINAL;
+	exchange(e, &x);
 }
 
 /* Rank k reduces share k of everybody, then sends it to everybody. */

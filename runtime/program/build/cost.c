@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/program/build/build.h"
 #include "runtime/program/build/cost.h"
 #include "runtime/program/layout.h"
 #include "runtime/program/plan.h"
@@ -115,7 +116,7 @@ static double depth_of_tree(int n)
 {
 	double d = 0;
 
-	for (; n > 1; n = (n - 1) / 2)
+	for (int v = n - 1; v > 0; v = (v - 1) / 2)
 		d++;
 	return d;
 }
@@ -140,9 +141,10 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 	case DF_ALGO_HIER:
 		if (rooted)
 			return (struct hops){2, nodes - 1, nodes + 1, 1};
-		return (struct hops){reduced ? 2 : 1, reduced ? 2 : 1, 0, 0};
+		all = reduced && !df_sends_all(q, algo) ? 2 : 1;
+		return (struct hops){all, all, 0, 0};
 	default:
-		all = reduced && q->count * q->elem_bytes * (n - 1) > 256 * 1024 ? 2 : 1;
+		all = reduced && !df_sends_all(q, algo) ? 2 : 1;
 		return (struct hops){nodes > 1 ? 0 : all, nodes > 1 ? all : 0, 0, 0};
 	}
 }
