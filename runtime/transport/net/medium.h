@@ -33,6 +33,7 @@ struct df_net_source {
 struct df_net_ops {
 	const char *name;
 	uint8_t helped; /* 1: none of its functions blocks or calls a library: threads that wait may make passes */
+	uint8_t gathers; /* 1: push() puts all that send() has taken on the wire at once */
 	/* Can it serve this endpoint? Called once, bounded. 0; -errno after it has said why, where somebody has to know. */
 	int (*start)(struct df_net_ep *ep);
 	/* Lets others read and write so much memory, if it can; and no longer. */

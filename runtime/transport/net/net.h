@@ -137,10 +137,15 @@ static inline uint64_t df_net_tail(const struct df_net_conn *c)
 	return __atomic_load_n(&c->conn.hdr->tail, __ATOMIC_ACQUIRE);
 }
 
-/* slots.c, on the thread: a connector is new; a session is: slices that are sent again; 1 if it moved; what is told in order. */
+/* slots.c, on the thread: a connector is new; a session is: slices that are sent again; what is told in order. */
 void df_net_begin(struct df_net_conn *c);
 uint64_t df_net_again(struct df_net_link *l);
-int df_net_look(struct df_net_conn *c, uint64_t now, int tell);
+/* Sends what there is to send; tell: credits that are not worth a frame of their own, too. */
+enum df_net_looked {
+	DF_NET_MOVED = 1,
+	DF_NET_SLICES = 2,  /* and slices were sent */
+	DF_NET_CREDITS = 4, /* it has credits that are worth going along with slices */
+} df_net_look(struct df_net_conn *c, uint64_t now, int tell);
 int df_net_send_notes(struct df_net_link *l);
 /* Says that all credits have been told, once they have; 1 if it has moved. */
 int df_net_tell(struct df_net_link *l);

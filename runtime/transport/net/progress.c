@@ -211,11 +211,24 @@ void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause)
 	tell_held(l, DF_NET_HELD, ns, text);
 }
 
+/* enum df_net_looked of all connectors. */
+static unsigned look_at_all(struct df_net_link *l, uint64_t now, int tell)
+{
+	struct df_list *at, *next;
+	unsigned looked = 0;
+
+	for (at = l->conns.next; at != &l->conns; at = next) {
+		next = at->next;
+		looked |= df_net_look(df_container_of(at, struct df_net_conn, node), now, tell);
+	}
+	return looked;
+}
+
 /* 1 if something moved. */
 static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 {
 	struct df_net_frame ack = {.type = DF_NET_ACK};
-	struct df_list *at, *next;
+	unsigned looked;
 	int moved = 0;
 
 	if (df_net_dead(l) && l->opened != 2) {
@@ -229,10 +242,11 @@ static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 	moved = df_session_push(l);
 	if (l->ops)
 		moved |= l->ops->poll(l, now, arm);
-	for (at = l->conns.next; at != &l->conns; at = next) {
-		next = at->next;
-		moved |= df_net_look(df_container_of(at, struct df_net_conn, node), now, tell);
-	}
+	looked = look_at_all(l, now, tell);
+	/* Frames that go together cost little more than one. */
+	if (looked & DF_NET_SLICES && looked & DF_NET_CREDITS && l->ops->gathers)
+		looked |= look_at_all(l, now, 1);
+	moved |= (looked & DF_NET_MOVED) != 0;
 	if (!l->up)
 		return moved;
 	moved |= df_net_send_notes(l);

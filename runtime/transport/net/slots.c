@@ -262,14 +262,14 @@ static int sender_may_wait(const struct df_net_conn *c)
 	       2 * (c->received - c->told_head) >= c->nr_slots;
 }
 
-int df_net_look(struct df_net_conn *c, uint64_t now, int tell)
+enum df_net_looked df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 {
 	struct df_net_link *l = c->link;
 	uint64_t at;
 
 	/* ACQUIRE pairs with the RELEASE in give_up(): the last use here is over. */
 	if (df_unlikely(__atomic_load_n(&c->gone, __ATOMIC_ACQUIRE)) && leave(c))
-		return 1;
+		return DF_NET_MOVED;
 	if (!l->up || !c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
 		return 0;
 	if (c->receives) {
@@ -277,15 +277,15 @@ int df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 		if (at == c->told_head && c->received == c->told_received)
 			return 0;
 		if (tell || (at != c->told_head && sender_may_wait(c)))
-			return send_credit(c, at);
+			return send_credit(c, at) ? DF_NET_MOVED : 0;
 		if (!l->ep->tell_at)
 			l->ep->tell_at = now + TELL_NS;
-		return 0;
+		return 4 * (c->received - c->told_head) >= c->nr_slots ? DF_NET_CREDITS : 0;
 	}
 	if (!l->heard_told)
 		return 0;
 	at = df_net_tail(c);
-	return at != c->next ? send_slices(c, at) : 0;
+	return at != c->next && send_slices(c, at) ? DF_NET_MOVED | DF_NET_SLICES : 0;
 }
 
 /*

@@ -167,6 +167,7 @@ static int tcp_poll(struct df_net_link *l, uint64_t now, int arm)
 const struct df_net_ops df_net_tcp = {
 	.name = "tcp",
 	.helped = 1,
+	.gathers = 1,
 	.start = tcp_start,
 	.allow = tcp_allow,
 	.forbid = tcp_forbid,
