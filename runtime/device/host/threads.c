@@ -248,12 +248,15 @@ static enum look pass(int first)
 	return look;
 }
 
-/* The same by a thread that has nothing else to do: it also moves what comes and goes over a network. */
-static enum look pass_on(int device)
+/*
+ * The same by a thread that has nothing else to do: it also moves what comes and goes over a network, while what it waits for (ready; NULL
+ * nothing) has not come.
+ */
+static enum look pass_on(int device, int (*ready)(void *arg), void *arg)
 {
 	enum look look = pass(device);
 
-	if (look == LOOK_TAKEN || !df_tl_progress(device))
+	if (look == LOOK_TAKEN || (ready && ready(arg)) || !df_tl_progress(device))
 		return look;
 	return look == LOOK_URGENT || look == LOOK_BESIDE ? LOOK_BESIDE : LOOK_MOVED;
 }
@@ -308,7 +311,7 @@ static void sleep_on_bell(int64_t ns, int device, int (*ready)(void *arg), void 
 	struct df_bell *bell = df_tl_bell();
 	uint32_t seen = df_bell_arm(bell);
 
-	if (!(ready && ready(arg)) && pass_on(device) <= LOOK_URGENT) {
+	if (!(ready && ready(arg)) && pass_on(device, NULL, NULL) <= LOOK_URGENT) {
 		df_tl_leave(device, 1);
 		df_bell_sleep(bell, seen, ns);
 	}
@@ -428,7 +431,7 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 
 	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
 	for (i = alone() && !lost() ? SHORT_PASSES : 0; i; i--) {
-		enum look look = pass_on(device);
+		enum look look = pass_on(device, ready, arg);
 
 		if (ready(arg)) {
 			df_tl_leave(device, 0);
@@ -438,7 +441,7 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 			break;
 	}
 	do {
-		enum look look = pass_on(device);
+		enum look look = pass_on(device, ready, arg);
 
 		/* Not a helper, for whom the others would stay away. */
 		if (look == LOOK_TAKEN || look == LOOK_URGENT || look == LOOK_BESIDE) {
@@ -537,7 +540,7 @@ static void *worker(void *arg)
 			worker_rest(last);
 			continue;
 		}
-		look = pass_on(home);
+		look = pass_on(home, NULL, NULL);
 		if (look >= LOOK_BESIDE) {
 			note_progress(&b);
 			continue;
