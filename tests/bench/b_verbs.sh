@@ -2,9 +2,9 @@
 # Verbs beside ib_write_bw (perftest), on the two Soft-RoCE devices of the virtual machine of scripts/rdma.sh: its processors are
 # emulated where there is no KVM, so only the ratios say something.
 #
-#   verbs.send.share.*   rate of sends of so many bytes, each waited for, from one process to another, over a device each; peer:
-#                        messages of that size, 128 under way
-#   verbs.send.single.*  the same beside one message under way
+#   verbs.send.share.*   rate of sends of so many bytes from one process to another, over a device each, 128 issued before they are
+#                        waited for; peer: messages of that size, 128 under way
+#   verbs.send.single.*  each waited for; peer: one message under way
 #
 # Runs that are compared take turns, PAIRS times (3), in an order that turns round every time; a figure is the median of the
 # pairs' ratios, and behind it stand the smallest and the largest. SIZES: "65536 1048576". CPUS of the machine (1).
@@ -27,9 +27,9 @@ theirs() { # BYTES DEPTH
 	wait $!
 	awk -v b="$1" '$1 == b {print $4 * 125}' "$T/client"
 }
-ours() { # BYTES
+ours() { # BYTES DEPTH
 	# shellcheck disable=SC2016 # its own variables
-	LATENCY_MIN=$1 LATENCY_MAX=$1 timeout 100 "$B/dfshim" run --host -n 2 -- bash -c 'export NCCL_IB_HCA="=rxe$LOCAL_RANK:1"; exec "$@"' - \
+	LATENCY_MIN=$1 LATENCY_MAX=$1 LATENCY_DEPTH=$2 timeout 100 "$B/dfshim" run --host -n 2 -- bash -c 'export NCCL_IB_HCA="=rxe$LOCAL_RANK:1"; exec "$@"' - \
 		"$B/clients/latency" --timeout 90 >"$T/ours" 2>&1
 	awk -v b="$1" '$1 == "latency:" && $2 == b {print $6 * 1000}' "$T/ours"
 }
@@ -44,14 +44,14 @@ figure() {
 		}'
 }
 for bytes in ${SIZES:-65536 1048576}; do
-	for ((i = 0; i < pairs; i++)); do
-		if [ $((i % 2)) = 0 ]; then
-			a=$(ours "$bytes") b=$(theirs "$bytes" 128) c=$(theirs "$bytes" 1)
-		else
-			c=$(theirs "$bytes" 1) b=$(theirs "$bytes" 128) a=$(ours "$bytes")
-		fi
-		echo "${a:-0} ${b:-0} ${c:-0}"
-	done >"$T/runs"
-	awk '{print $1, $2}' "$T/runs" | figure "verbs.send.share.$((bytes >> 10))KiB"
-	awk '{print $1, $3}' "$T/runs" | figure "verbs.send.single.$((bytes >> 10))KiB"
+	for depth in 128 1; do
+		for ((i = 0; i < pairs; i++)); do
+			if [ $((i % 2)) = 0 ]; then
+				a=$(ours "$bytes" $depth) b=$(theirs "$bytes" $depth)
+			else
+				b=$(theirs "$bytes" $depth) a=$(ours "$bytes" $depth)
+			fi
+			echo "${a:-0} ${b:-0}"
+		done | figure "verbs.send.$([ $depth = 1 ] && echo single || echo share).$((bytes >> 10))KiB"
+	done
 done

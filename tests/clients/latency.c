@@ -2,7 +2,7 @@
  * Times of AllReduce: medians per size, each rank a process or a thread; and what the call itself costs
  * the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us. With LATENCY_CPU each rank, a
  * process, says in a line what processor time of its process a call took. With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX:
- * sizes from, to.
+ * sizes from, to. LATENCY_DEPTH: so many calls before the stream is waited for (1).
  */
 #include "client.h"
 
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 static size_t min_bytes = 8, max_bytes = 64 << 20;
-static int rounds = 11, small, sends;
+static int rounds = 11, depth = 1, small, sends;
 
 static double processor(void)
 {
@@ -45,7 +45,8 @@ static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t by
 		for (i = 0; i < inner; i++) {
 			if (call(me, s, buf, count))
 				return -1;
-			CUDA(cudaStreamSynchronize(s));
+			if ((i + 1) % depth == 0 || i + 1 == inner)
+				CUDA(cudaStreamSynchronize(s));
 		}
 		t0 = client_now() - t0;
 		/* The calls by themselves: reading the clock twice each would be part of the latency. */
@@ -126,7 +127,9 @@ int main(int argc, char **argv)
 	sends = getenv("LATENCY_SEND") != NULL;
 	if (getenv("LATENCY_ROUNDS"))
 		rounds = atoi(getenv("LATENCY_ROUNDS"));
-	if (rounds < 1 || rounds > 101 || max_bytes < min_bytes)
+	if (getenv("LATENCY_DEPTH"))
+		depth = atoi(getenv("LATENCY_DEPTH"));
+	if (rounds < 1 || depth < 1 || rounds > 101 || max_bytes < min_bytes)
 		return EXIT_USAGE;
 	return client_main(argc, argv, 2, 1,
 			   "Times AllReduce: 8 bytes (to 64 KiB with LATENCY_SMALL), then 1 MiB to "
