@@ -170,8 +170,9 @@ static enum look block_work(struct df_exec *x, struct df_kblock *blk)
 		turn = df_block_turn(&x->d, blk);
 		if (turn == DF_TURN_PROGRESS)
 			look = LOOK_MOVED;
-		else if (turn == DF_TURN_EMPTY || blk->moving || (blk->task == task && !only))
-			break; /* waits below its threshold: other blocks may be what it waits for */
+		else if (turn == DF_TURN_EMPTY || blk->moving ||
+			 (blk->task == task && (!only || blk->nr_tasks == 1)))
+			break; /* waits below its threshold, maybe for another block, or for what comes over a network */
 	}
 	if (blk->moving)
 		look = look == LOOK_MOVED      ? LOOK_BESIDE
@@ -348,7 +349,7 @@ static uint64_t look_at_clock(uint64_t since)
 static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
 {
-	uint32_t spins = crowded() || lost() ? CROWD_PASSES : SPIN_PASSES;
+	uint32_t spins = lost() ? 1 : crowded() ? CROWD_PASSES : SPIN_PASSES;
 
 	if (++b->idle < spins) {
 		if (b->idle % CLOCK_PASSES == 0)
