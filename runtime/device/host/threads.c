@@ -40,8 +40,8 @@
 #define BURST 64 /* turns of one block before the thread looks elsewhere */
 #define SPIN_PASSES                                                                                \
 	800 /* passes without progress before yielding the core, when each thread has one */
-#define CROWD_PASSES  4	 /* the same when threads outnumber the cores, or a processor was lost */
-#define CLOCK_PASSES  8	 /* from one look at the clock to the next: most cost as much as a look */
+#define CROWD_PASSES  4 /* the same when threads outnumber the cores; 1 when a processor was lost */
+#define CLOCK_PASSES  8 /* from one look at the clock to the next: most cost as much as a look */
 #define URGENT_PASSES 50 /* the same when another thread moves large slices */
 #define SHORT_PASSES  32 /* passes of a waiting thread before it counts as a helper */
 #define FIRST_TURNS   2	 /* of a small operation, by the thread that submits it */
