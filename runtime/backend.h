@@ -210,7 +210,7 @@ struct df_hooks {
 	void (*failed)(int device);
 	/*
 	 * Around a call that makes the driver wait for all streams of a device, with a lock that others need: until waits_go() none of them
-	 * is made to wait for an operation, and none does. wait: until then; else 0 if one does, at once. May be NULL.
+	 * is made to wait for an operation, and none does; device -1: of all. wait: until then; else 0 if one does, at once. May be NULL.
 	 */
 	int (*waits_stop)(int device, int wait);
 	void (*waits_go)(int device);

@@ -149,20 +149,31 @@ void df_waits_note(int device, const struct df_flight *f)
 	df_mutex_unlock(&lock);
 }
 
+/* Of device, or of all: one after the other, from NULL to NULL. */
+static struct waits *next_of(int device, struct waits *w)
+{
+	if (!w)
+		return device < 0 ? of : waits_of(device);
+	return device < 0 && w + 1 < of + DF_ARRAY_LEN(of) ? w + 1 : NULL;
+}
+
 int df_waits_stop(int device, int wait)
 {
-	struct df_dev *dev = df_stream_dev(device);
-	struct waits *w = waits_of(device);
+	struct df_dev *dev = device < 0 ? NULL : df_stream_dev(device);
 	struct df_flights now = {0};
+	struct waits *w;
 	int none;
 
 	for (;;) {
 		df_mutex_lock(&lock);
-		df_flights_prune(&w->set);
-		none = !w->set.nr && !w->putting;
-		w->stopped += (uint32_t)none;
-		if (!none && wait && df_flights_join(&now, &w->set))
-			df_warn_once("out of memory: cannot wait for collectives");
+		for (none = 1, w = NULL; (w = next_of(device, w));) {
+			df_flights_prune(&w->set);
+			none &= !w->set.nr && !w->putting;
+			if (wait && df_flights_join(&now, &w->set))
+				df_warn_once("out of memory: cannot wait for collectives");
+		}
+		for (w = NULL; none && (w = next_of(device, w));)
+			w->stopped++;
 		df_mutex_unlock(&lock);
 		if (none || !wait)
 			break;
@@ -178,7 +189,10 @@ int df_waits_stop(int device, int wait)
 
 void df_waits_go(int device)
 {
+	struct waits *w = NULL;
+
 	df_mutex_lock(&lock);
-	waits_of(device)->stopped--;
+	while ((w = next_of(device, w)))
+		w->stopped--;
 	df_mutex_unlock(&lock);
 }

@@ -19,8 +19,8 @@ int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, u
 /* A graph that is being launched on the device waits for the operation. */
 void df_waits_note(int device, const struct df_flight *f);
 /*
- * For struct df_hooks, around such a call: from begin to end none of the device's streams is made to wait. wait: first until none
- * does; else 0 if one does, at once.
+ * For struct df_hooks, around such a call: from begin to end none of the device's streams is made to wait; -1: of all devices'. wait: first until
+ * none does; else 0 if one does, at once.
  */
 int df_waits_stop(int device, int wait);
 void df_waits_go(int device);

@@ -37,10 +37,14 @@ START_TEST(none_waits)
 	ck_assert_int_eq(df_waits_put(0, NULL, &f, 1), 0);
 	ck_assert_uint_eq(waiting, 1);
 	ck_assert_int_eq(df_waits_stop(0, 0), 0);
+	/* Nor for all devices. */
+	ck_assert_int_eq(df_waits_stop(-1, 0), 0);
 	/* It is no other device's business. */
 	ck_assert_int_eq(df_waits_stop(1, 0), 1);
 	df_waits_go(1);
 	done = 1;
+	ck_assert_int_eq(df_waits_stop(-1, 0), 1);
+	df_waits_go(-1);
 	ck_assert_int_eq(df_waits_stop(0, 0), 1);
 	df_waits_go(0);
 	/* A graph's too. */
@@ -61,15 +65,16 @@ static void *put_one(void *arg)
 	return arg;
 }
 
+/* By a call that is for its device, or for all. */
 START_TEST(none_is_made_to)
 {
 	pthread_t t;
 
-	ck_assert_int_eq(df_waits_stop(0, 0), 1);
+	ck_assert_int_eq(df_waits_stop(-_i, 0), 1);
 	pthread_create(&t, NULL, put_one, NULL);
 	usleep(20000);
 	ck_assert_uint_eq(__atomic_load_n(&waiting, __ATOMIC_RELAXED), 0);
-	df_waits_go(0);
+	df_waits_go(-_i);
 	pthread_join(t, NULL);
 	ck_assert_uint_eq(waiting, 1);
 	done = 1;
@@ -183,6 +188,6 @@ static void before(void)
 
 int main(void)
 {
-	return DF_TESTS("waits", {.before = before}, {none_waits}, {none_is_made_to}, {together},
+	return DF_TESTS("waits", {.before = before}, {none_waits}, {none_is_made_to, 2}, {together},
 			{queues_are_kept});
 }

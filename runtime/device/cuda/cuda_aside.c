@@ -59,16 +59,16 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg)
 
 #define NAP_NS (100 * DF_NS_PER_US)
 
-void df_cuda_alone(int device, int enter)
+void df_cuda_alone(int enter)
 {
 	if (!enter) {
-		df_cuda_quiet(device, 0);
+		df_cuda_quiet(-1, 0);
 		df_cuda_alone_leave();
 		return;
 	}
-	while (!df_cuda_alone_enter(device, 0))
+	while (!df_cuda_alone_enter(-1, 0))
 		df_sleep_ns(NAP_NS);
-	df_cuda_quiet(device, 1);
+	df_cuda_quiet(-1, 1);
 }
 
 /* ---- the arena of connectors in host memory ----------------------------------------------------------------------- */
@@ -97,9 +97,9 @@ void df_cuda_hide(void *base)
 
 	if (in < 0)
 		return;
-	df_cuda_alone(device, 1);
+	df_cuda_alone(1);
 	df_drv.host_unregister(base);
-	df_cuda_alone(device, 0);
+	df_cuda_alone(0);
 	df_cuda_leave(in);
 }
 #endif

@@ -201,27 +201,27 @@ static void *green_ctx(void *green)
 	return convert && convert(&ctx, green) == CUDA_SUCCESS ? ctx : NULL;
 }
 
-/* Of this device, counted from 1, no stream waits until this thread's call is over. */
+/* Of this device, counted from 2, or of all (1), no stream waits until this thread's call is over. */
 static __thread int alone;
 
 int df_cuda_alone_enter(int device, int wait)
 {
-	/* Memory of no device is none that a stream's work is waited for. */
-	if (device < 0 || !df_cuda_hooks->waits_stop || alone)
+	if (!df_cuda_hooks->waits_stop || alone)
 		return 1;
 	if (!df_cuda_hooks->waits_stop(device, wait))
 		return 0;
-	alone = device + 1;
+	alone = device + 2;
 	return 1;
 }
 
 void df_cuda_alone_leave(void)
 {
-	int device = alone - 1;
+	int device = alone - 2;
 
+	if (!alone)
+		return;
 	alone = 0;
-	if (device >= 0)
-		df_cuda_hooks->waits_go(device);
+	df_cuda_hooks->waits_go(device);
 }
 
 static int free_mem(void *ptr)
@@ -234,7 +234,7 @@ static int free_mem(void *ptr)
 	if (df_cuda_hooks->free(ptr, &info))
 		return 1;
 	/* Nothing may touch it, but a stream may have been made to wait since: then it is given back aside. */
-	return !df_cuda_alone_enter(info.device, 0) && !df_cuda_mem_free(ptr);
+	return !df_cuda_alone_enter(-1, 0) && !df_cuda_mem_free(ptr);
 }
 
 static void unmap(uintptr_t at, size_t bytes)

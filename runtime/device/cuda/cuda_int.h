@@ -185,12 +185,12 @@ CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char 
 void df_cuda_quiet(int device, int enter);
 
 /*
- * cuda_front.c: around a call of the calling thread's that waits for all of the device's streams with a lock that others need
- * (runtime/order/waits.h). wait: until none of them waits; else 0 if one does.
+ * cuda_front.c: around a call of the calling thread's that waits for all of the device's streams (-1: of all devices', as one that frees what
+ * other devices may see) with a lock that others need (runtime/order/waits.h). wait: until none of them waits; else 0 if one does.
  */
 int df_cuda_alone_enter(int device, int wait);
 void df_cuda_alone_leave(void);
-/* cuda_aside.c: a quiet time for such a call of our own, on a thread that may wait. */
-void df_cuda_alone(int device, int enter);
+/* cuda_aside.c: a quiet time of all devices for such a call of our own, on a thread that may wait. */
+void df_cuda_alone(int enter);
 
 #endif

@@ -107,12 +107,12 @@ static void *undertaker(void *arg)
 		pthread_mutex_unlock(&dead_lock);
 		in = df_cuda_enter(df_cuda_ctx(d->device));
 		if (in >= 0) {
-			df_cuda_alone(d->device, 1);
+			df_cuda_alone(1);
 			if (d->kind == DF_MEM_HOST)
 				df_drv.host_free(d->ptr);
 			else
 				df_drv.mem_free((CUdeviceptr)(uintptr_t)d->ptr);
-			df_cuda_alone(d->device, 0);
+			df_cuda_alone(0);
 			df_cuda_leave(in);
 		}
 		free(d);

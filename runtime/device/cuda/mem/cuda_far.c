@@ -352,9 +352,9 @@ static void close_one(void *arg)
 	int in = df_cuda_enter(df_cuda_ctx(o->device));
 
 	if (in >= 0 && o->state == OPEN) {
-		df_cuda_alone(o->device, 1);
+		df_cuda_alone(1);
 		df_drv.ipc_close(o->addr);
-		df_cuda_alone(o->device, 0);
+		df_cuda_alone(0);
 	}
 	df_cuda_leave(in);
 	free(o);
