@@ -233,7 +233,10 @@ static int free_mem(void *ptr)
 		return 0;
 	if (df_cuda_hooks->free(ptr, &info))
 		return 1;
-	/* Nothing may touch it, but a stream may have been made to wait since: then it is given back aside. */
+	/*
+	 * Nothing may touch it, but a stream may have been made to wait since, of whatever device: a driver may wait for all of them. Then it
+	 * is given back aside.
+	 */
 	return !df_cuda_alone_enter(-1, 0) && !df_cuda_mem_free(ptr);
 }
 

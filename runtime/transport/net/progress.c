@@ -438,6 +438,7 @@ void df_tl_leave(int device, int sleeps)
 	if (!ep)
 		return;
 	if (!more && df_trylock_try(&ep->help.passing)) {
+		/* What the first one finds to send, a credit most often, it sends: that alone is nothing to wake the thread for. */
 		more = pass(ep, 0) && pass(ep, 0);
 		for (l = df_net_links(ep); l && !more; l = l->next)
 			more = df_session_unsent(l);
