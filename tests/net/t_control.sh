@@ -138,10 +138,11 @@ wait $! && fail "gone: status 0"
 says gone 1 'cannot reach 10\.77\.0\.1:7100: refused: nobody listens there, or a firewall rejects it'
 
 # A node that is cut off for good, while bytes are on their way and without: 40 s of silence are its death.
-mode=([0]=stay [1]=stay [2]=stay)
+mode=([0]=hold [1]=hold [2]=hold)
 job cut DFSHIM_NET_TIMEOUT_MS=20000
 joined cut
 net_cut 2 0
+touch cut/id.go
 # Nothing comes to it, and what it sends is not answered.
 ends cut 1 1 1
 all_say cut 'gather: Connection reset by peer after [0-9.]+ s'
