@@ -361,7 +361,7 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 	*c = df_rt.tuner->cost;
 	if (df_rt.tuner->has_cost)
 		return 0;
-	c->tile_bytes = df_rt.slot_bytes;
+	c->tile_bytes = df_comm_slot_bytes(comm);
 	all = malloc((size_t)comm->nranks * sizeof(*all));
 	if (!all)
 		return -ENOMEM;

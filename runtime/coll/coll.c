@@ -39,7 +39,9 @@
 /* Between nodes credits take their time: many small slices are to be under way, and few credits enough. */
 static uint32_t slots_wanted(const struct df_comm *comm, int peer, uint64_t slice, int pair)
 {
-	uint32_t nr = DF_MAX(df_rt.slots, pair ? 8u : 1u);
+	uint32_t nr = pair		       ? DF_MAX(df_rt.slots, 8u)
+		      : comm->choice.nodes > 1 ? df_rt.far_slots
+					       : df_rt.slots;
 
 	if (df_conn_direct(comm, peer))
 		return nr;
@@ -201,6 +203,8 @@ static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 /* How it is cut into chunks, and those into slices; with another protocol where the chosen one has no room for any. */
 static void divide(struct df_coll *coll)
 {
+	int pair = coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV;
+	uint32_t most = pair ? df_rt.slot_bytes : df_comm_slot_bytes(coll->comm);
 	struct df_kcoll *k = &coll->k;
 
 	k->type = coll->sig.type;
@@ -208,12 +212,12 @@ static void divide(struct df_coll *coll)
 	k->elem_bytes = df_type_bytes(coll->sig.type);
 	k->count = coll->sig.count;
 	k->chunk_elems = (k->count + coll->prog->chunks - 1) / coll->prog->chunks;
-	k->tile_elems = df_proto_tile(coll->pick.proto, coll->prog, k->chunk_elems, k->elem_bytes,
-				      df_rt.slot_bytes);
+	k->tile_elems =
+		df_proto_tile(coll->pick.proto, coll->prog, k->chunk_elems, k->elem_bytes, most);
 	if (!k->tile_elems) {
 		coll->pick.proto = DF_PROTO_SIMPLE;
 		k->tile_elems = df_proto_tile(DF_PROTO_SIMPLE, coll->prog, k->chunk_elems,
-					      k->elem_bytes, df_rt.slot_bytes);
+					      k->elem_bytes, most);
 	}
 	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
 }

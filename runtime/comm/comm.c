@@ -137,6 +137,11 @@ static int look_at_nodes(struct df_comm *comm)
 	return 0;
 }
 
+uint32_t df_comm_slot_bytes(const struct df_comm *comm)
+{
+	return comm->choice.nodes > 1 ? df_rt.far_slot_bytes : df_rt.slot_bytes;
+}
+
 /*
  * The member table is there: what all ranks come to alike. rows: as for df_cal_members(). parent: whose nodes these are, and
  * how fast they are joined; NULL: that is found out, together.
@@ -158,8 +163,8 @@ static int agree(struct df_comm *comm, int nranks, int rank, const struct df_cal
 		comm->blocks = DF_MIN(comm->blocks, (uint32_t)comm->config.max_blocks);
 	comm->conn.peers = calloc((size_t)nranks, sizeof(struct df_peer *));
 	comm->conn.tls = calloc((size_t)nranks, sizeof(struct df_tl_ops *));
-	if (!comm->conn.peers || !comm->conn.tls || df_cal_members(comm, rows) ||
-	    look_at_nodes(comm))
+	if (!comm->conn.peers || !comm->conn.tls || look_at_nodes(comm) ||
+	    df_cal_members(comm, rows))
 		return -ENOMEM;
 	if (!parent)
 		return df_far_members(comm);

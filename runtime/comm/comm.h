@@ -59,6 +59,8 @@ void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 /* Its members and its way to them may be looked at, from any thread. */
 int df_comm_is_open(const struct df_comm *comm);
+/* Bytes of the largest slot of its collectives; equal on all ranks. From agree() on, any thread. */
+uint32_t df_comm_slot_bytes(const struct df_comm *comm);
 
 /* death.c: df_rt.lock not held. */
 void df_comm_death(uint64_t proc, int in_order);

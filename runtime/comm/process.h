@@ -33,9 +33,9 @@ struct df_rt {
 	struct df_tuner *tuner;	     /* DFSHIM_TUNER, NCCL_ALGO; NULL: the built-in choice */
 	int measures_far;	     /* how fast nodes are joined is measured: DFSHIM_NET_SPEED */
 	uint64_t settings;	     /* hash of what all ranks must have alike */
-	uint32_t slots;		     /* of a connector */
-	uint64_t conn_budget;	     /* DFSHIM_CONNECTOR_MB in bytes */
-	uint32_t slot_bytes;
+	uint32_t slots, slot_bytes;  /* of a connector */
+	uint32_t far_slots, far_slot_bytes; /* the same for collectives over several nodes */
+	uint64_t conn_budget;		    /* DFSHIM_CONNECTOR_MB in bytes */
 };
 
 extern struct df_rt df_rt;

@@ -119,6 +119,11 @@ static int net_speed(const struct df_env *env)
 	return 0;
 }
 
+static uint32_t setting(long value, uint32_t otherwise)
+{
+	return value != DF_AUTO ? (uint32_t)value : otherwise;
+}
+
 /* Programs and choices that the user brings. What they come to must be the same on all ranks. */
 static int algorithms(const struct df_env *env)
 {
@@ -128,6 +133,8 @@ static int algorithms(const struct df_env *env)
 	int ret;
 
 	df_rt.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
+	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.far_slots);
+	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.far_slot_bytes);
 	if (env->host_node_devices != DF_AUTO)
 		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_node_devices);
 	if (env->algo && df_algo_table_load(env->algo, algo_refused, NULL, &df_rt.algos) == 0)
@@ -232,12 +239,11 @@ static int start(void)
 	df_tl_on_library(before_exit_again);
 	df_rt.execs.nr_cores = cores();
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
-	df_rt.slots = env->slots != DF_AUTO ? (uint32_t)env->slots : 4;
-	/* Slots hold a slice. A GPU takes some microseconds for one whatever its size: DFSHIM_SLOT_KB. */
-	df_rt.slot_bytes = (env->slot_kb != DF_AUTO ? (uint32_t)env->slot_kb
-			    : df_backend->gpu	    ? 512
-						    : 128) *
-			   1024;
+	/* Slots hold a slice. A GPU takes some microseconds for one whatever its size, and so does a network. */
+	df_rt.slots = setting(env->slots, 4);
+	df_rt.slot_bytes = setting(env->slot_kb, df_backend->gpu ? 512 : 128) * 1024;
+	df_rt.far_slots = setting(env->slots, df_backend->gpu ? 4 : 2);
+	df_rt.far_slot_bytes = setting(env->slot_kb, 512) * 1024;
 	df_rt.conn_budget = env->connector_mb == DF_AUTO ? auto_conn_budget()
 							 : (uint64_t)env->connector_mb << 20;
 	ret = algorithms(env);

@@ -32,4 +32,15 @@ grep '^{' "$T/err" | jq -e "$keys and .ranks == 4 and .blocks == 2 and .operatio
 DFSHIM_STATS=$T/stats "$B/dfshim" run --host -n 8 -- "$C/disorder" --colls 3 --iters 4 >/dev/null || fail "status $?"
 [ "$(wc -l <"$T/stats")" = 8 ] || fail "$(wc -l <"$T/stats") lines of 8"
 [ "$(jq -c "select($keys and .ranks == 1 and .operations == 12)" "$T/stats" | wc -l)" = 8 ] || fail "$(cat "$T/stats")"
+
+# Slots: two of 512 KiB where nodes are joined, four of 128 KiB on one node, and as the variables say.
+connectors() {
+	env DFSHIM_STATS=1 LATENCY_MIN=16777216 LATENCY_MAX=16777216 LATENCY_ROUNDS=1 "$@" "$B/dfshim" run --host -n 2 -- "$C/latency" 2>"$T/err" >/dev/null ||
+		fail "latency with $*: status $?: $(cat "$T/err")"
+	grep '^{' "$T/err" | jq -s 'map(.connector_bytes) | min'
+}
+near=$(connectors DFSHIM_SLOTS=auto) far=$(connectors DFSHIM_HOST_NODE_DEVICES=1)
+other=$(connectors DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_SLOTS=4 DFSHIM_SLOT_KB=128)
+[ "$far" -ge $((2 * 512 * 1024)) ] && [ "$near" -lt $((2 * 512 * 1024)) ] && [ "$other" -lt $((2 * 512 * 1024)) ] ||
+	fail "bytes of connectors: $near on one node, $far over two, $other there with four slots of 128 KiB"
 exit 0
