@@ -47,6 +47,7 @@
 #define FIRST_TURNS   2	 /* of a small operation, by the thread that submits it */
 #define YIELD_PASSES  64 /* before sleeping */
 #define DOZE_NS	      200000
+#define DOZE_MAX_NS   4000000 /* while others drive: every wake-up takes a processor from them */
 #define LINGER_NS     5000000 /* how long a worker dozes after the last work */
 #define SLEEP_MIN_NS  50000
 #define LOST_NS                                                                                    \
@@ -469,18 +470,20 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 
 /* ---- workers ---------------------------------------------------------------------------------------------- */
 
-/* Sleeps until there may be work. linger: when the last work was. */
-static void worker_rest(uint64_t last)
+/* Sleeps until there may be work. linger: when the last work was. *doze: the last time-out, if others drove then; 0 if not. */
+static void worker_rest(uint64_t last, int64_t *doze)
 {
 	uint32_t seen = __atomic_load_n(&eng.work_seq, __ATOMIC_RELAXED);
 
-	if (df_now_ns() - last < LINGER_NS || __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED)) {
+	if (!__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED))
+		*doze = 0;
+	else
+		*doze = DF_MIN(DF_MAX(2 * *doze, 5 * DOZE_NS), DOZE_MAX_NS);
+	if (*doze || df_now_ns() - last < LINGER_NS) {
 		__atomic_add_fetch(
 			&eng.dozing, 1,
 			__ATOMIC_RELAXED); /* help_end(): if missed, it wakes by itself */
-		df_futex_wait(
-			&eng.work_seq, seen,
-			__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) ? 5 * DOZE_NS : DOZE_NS, 0);
+		df_futex_wait(&eng.work_seq, seen, *doze ? *doze : DOZE_NS, 0);
 		__atomic_sub_fetch(&eng.dozing, 1, __ATOMIC_RELAXED);
 		return;
 	}
@@ -520,6 +523,7 @@ static void *worker(void *arg)
 	int home = (int)(intptr_t)arg;
 	struct backoff b = {0};
 	uint64_t last = df_now_ns();
+	int64_t doze = 0;
 
 	if (execs()->v[home]->d.policy.let)
 		take_long_slices();
@@ -528,7 +532,7 @@ static void *worker(void *arg)
 		enum look look;
 
 		if (!outstanding()) {
-			worker_rest(last);
+			worker_rest(last, &doze);
 			continue;
 		}
 		last = df_now_ns();
@@ -538,7 +542,7 @@ static void *worker(void *arg)
 		 */
 		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) >=
 		    __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED)) {
-			worker_rest(last);
+			worker_rest(last, &doze);
 			continue;
 		}
 		look = pass_on(home, NULL, NULL);
@@ -548,7 +552,7 @@ static void *worker(void *arg)
 		}
 		/* A helper that finds nothing to move either needs no company. */
 		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED))
-			worker_rest(last);
+			worker_rest(last, &doze);
 		else
 			back_off(&b, look, home, NULL, NULL);
 	}

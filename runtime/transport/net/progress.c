@@ -19,6 +19,9 @@
 #define LOOKS	    8			/* at a link that is not up, at least, before it is lost */
 #define DOZE_NS                                                                                    \
 	DF_NS_PER_MS /* after so much time without a pass of others the thread makes them again */
+#define DOZE_MAX_NS                                                                                \
+	(4 *                                                                                       \
+	 DF_NS_PER_MS) /* the same when it has seen some: every wake-up takes a processor from them */
 
 static struct df_net_ep *helped; /* by help.next; atomic */
 static void (*on_event)(const struct df_net_event *e);
@@ -347,13 +350,16 @@ static int64_t sleep_for(struct df_net_ep *ep)
 static void doze(struct df_net_ep *ep, uint32_t left)
 {
 	uint32_t helps;
+	int64_t ns;
 
 	__atomic_store_n(&ep->help.dozing, 1, __ATOMIC_RELAXED);
-	do {
+	for (ns = DOZE_NS;; ns = DF_MIN(2 * ns, (int64_t)DOZE_MAX_NS)) {
 		helps = __atomic_load_n(&ep->help.helps, __ATOMIC_RELAXED);
-		df_futex_wait(&ep->help.left, left, DOZE_NS, 0);
-	} while (__atomic_load_n(&ep->help.left, __ATOMIC_RELAXED) == left &&
-		 __atomic_load_n(&ep->help.helps, __ATOMIC_RELAXED) != helps);
+		df_futex_wait(&ep->help.left, left, ns, 0);
+		if (__atomic_load_n(&ep->help.left, __ATOMIC_RELAXED) != left ||
+		    __atomic_load_n(&ep->help.helps, __ATOMIC_RELAXED) == helps)
+			break;
+	}
 	__atomic_store_n(&ep->help.dozing, 0, __ATOMIC_RELAXED);
 }
 

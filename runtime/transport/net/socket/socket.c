@@ -740,7 +740,7 @@ int df_session_poll(struct df_net_ep *ep)
 
 		source->ready(ep, source, e[i].events);
 	}
-	timers(ep, df_now_ns());
+	timers(ep, ep->passed);
 	while ((s = df_list_first(&m->shut, struct stream, node))) {
 		df_list_del(&s->node);
 		free(s);
