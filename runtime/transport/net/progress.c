@@ -320,6 +320,14 @@ static int pass(struct df_net_ep *ep, int arm)
 	return moved;
 }
 
+/* And what has come. */
+static int look(struct df_net_ep *ep)
+{
+	int moved = pass(ep, 0);
+
+	return df_session_poll(ep) || moved;
+}
+
 static int64_t sleep_for(struct df_net_ep *ep)
 {
 	uint64_t now = df_now_ns(), until = df_session_timer(ep, now);
@@ -393,7 +401,7 @@ void df_net_run(struct df_net_ep *ep)
 			continue;
 		}
 		ep->help.asleep = 0;
-		if (pass(ep, 0) | df_session_poll(ep)) {
+		if (look(ep)) {
 			df_trylock_release(&ep->help.passing);
 			continue;
 		}
@@ -430,7 +438,7 @@ int df_tl_progress(int device)
 		ep->help.asleep = 0;
 		df_bell_ring(&ep->bell);
 	}
-	moved = pass(ep, 0) | df_session_poll(ep);
+	moved = look(ep);
 	df_trylock_release(&ep->help.passing);
 	return moved;
 }

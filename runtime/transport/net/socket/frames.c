@@ -77,6 +77,8 @@ void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 {
 	if (s->state == STRANGER)
 		df_sessions(ep)->nr_strangers--;
+	if (df_sessions(ep)->last == s)
+		df_sessions(ep)->last = NULL;
 	if (s->link)
 		df_net_read_end(s->link, &s->reader);
 	for (; s->head != s->tail; s->head++)
@@ -146,11 +148,10 @@ int df_tcp_flush(struct df_net_link *l, struct stream *s)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-void df_tcp_receive(struct df_net_link *l, struct stream *s)
+int df_tcp_receive(struct df_net_link *l, struct stream *s)
 {
 	int turns, ret;
 
-	df_net_alive(l, df_now_ns());
 	for (turns = 0; turns < TURNS; turns++) {
 		/* Straight into the slot what belongs there, and behind it the next header; small frames come in bulk. */
 		size_t direct = s->reader.to ? s->reader.left : 0;
@@ -164,25 +165,28 @@ void df_tcp_receive(struct df_net_link *l, struct stream *s)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
-			return;
+			break;
 		if (n <= 0) {
 			df_tcp_fail(l->ep, s, n ? -errno : -ECONNRESET);
-			return;
+			return 1;
 		}
+		if (!turns)
+			df_net_alive(l, df_now_ns());
 		ret = 0;
 		if (direct)
 			ret = df_net_read_on(l, &s->reader, DF_MIN((size_t)n, direct));
 		if (!ret && (size_t)n > direct)
 			ret = df_net_read(l, &s->reader, s->in, (size_t)n - direct);
 		if (ret > 0)
-			return;
+			return 1;
 		if (ret) {
 			df_warn("%s sent what the network transport cannot have sent: connected again",
 				s->who);
 			df_tcp_fail(l->ep, s, ret);
-			return;
+			return 1;
 		}
 		if ((size_t)n < room)
-			return;
+			return 1;
 	}
+	return turns > 0;
 }

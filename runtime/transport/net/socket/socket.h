@@ -20,6 +20,8 @@
 #define IN_BYTES     (64u << 10)
 #define TURNS	     16 /* receives before another stream has its turn */
 #define BULK_BYTES   4096
+#define GUESS_AFTER  4			/* times in a row that one stream alone had something */
+#define GUESSES	     4			/* looks at it, of which one is at all */
 #define STRANGERS    256		/* connections that have not said yet what they want */
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
@@ -81,6 +83,8 @@ struct sessions {
 	int epoll_fd, event_fd, listen_fd;
 	struct df_list strangers, shut;
 	uint32_t nr_strangers;
+	struct stream *last; /* that something came over; NULL: none, or closed */
+	uint32_t in_a_row, guesses;
 	uint64_t accept_at; /* when who waits in the listener's queue is asked for; 0: nobody */
 	union df_sockaddr local;
 	char iface[IF_NAMESIZE]; /* that has this address */
@@ -103,9 +107,9 @@ struct stream *df_tcp_new(struct df_net_ep *ep, struct df_net_link *l, int fd, e
 void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events);
 /* Closed now, freed when no event can name it any more. */
 void df_tcp_close(struct df_net_ep *ep, struct stream *s);
-/* Puts frames on the wire: 1 if some bytes went. Takes them off it. Where the stream breaks, its session ends. */
+/* Puts frames on the wire, takes them off it: 1 if some bytes went or came. Where the stream breaks, its session ends. */
 int df_tcp_flush(struct df_net_link *l, struct stream *s);
-void df_tcp_receive(struct df_net_link *l, struct stream *s);
+int df_tcp_receive(struct df_net_link *l, struct stream *s);
 /* socket.c: something has come; it has failed, with -errno. */
 void df_tcp_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events);
 void df_tcp_fail(struct df_net_ep *ep, struct stream *s, int why);
