@@ -139,6 +139,25 @@ START_TEST(test_held)
 }
 END_TEST
 
+/* _i: no link; the way to the other rank; the way to a process that is no rank. A rank whose program begins with a receive waits for it. */
+START_TEST(test_broken_before)
+{
+	struct tb_image im[2], other;
+
+	two(im, 0);
+	tb_image_init(&other, 2, 2, 16);
+	other.h->host_hash = 1002;
+	tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 8, -1, 0);
+	if (_i)
+		net(&im[1], _i == 1 ? &im[0] : &other, GONE, 30000);
+	tb_images_fini(&other, 1);
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	says(im, 2,
+	     _i == 1 ? "NET_STALL: r1 has heard nothing of r0 for 30.0 s" : "GPU_STUCK: ", NULL);
+}
+END_TEST
+
 /* What has not begun does not, because of it. */
 START_TEST(test_held_before)
 {
@@ -217,5 +236,6 @@ int main(void)
 {
 	return DF_TESTS("link", {test_gone, 4}, {test_gone_without_the_other_trace},
 			{test_broken, 2}, {test_restored}, {test_held, 4}, {test_held_before, 2},
-			{test_crash}, {test_exited, 3}, {test_end_of_who_gave_up});
+			{test_broken_before, 3}, {test_crash}, {test_exited, 3},
+			{test_end_of_who_gave_up});
 }

@@ -1,7 +1,7 @@
 /*
  * What the transport says about the ways between nodes: a link that was broken when the trace ended explains who was not
  * heard of any more, and what ran on all ranks and did not end. A function of the network's library that has not returned
- * also explains what has not begun.
+ * also explains what has not begun, and so does a link to a rank of its communicator: what a rank begins with may come from there.
  */
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +70,22 @@ static int is_at(const struct df_check_result *r, const struct df_broken_link *k
 	return m && m->pid == k->pid && m->host_hash == k->host_hash;
 }
 
+/* Both its ends are in the communicator of the operation that has not begun: what that would begin with may have to come over it. */
+static int carries(const struct df_check_result *r, const struct df_broken_link *k)
+{
+	uint32_t g = r->set->ops[r->g.nodes[r->root].ref].gcomm;
+	const struct df_gcomm *c = &r->set->gcomms[g];
+	int near = 0, far = 0;
+
+	for (uint32_t i = 0; i < c->nr_members; i++) {
+		const struct df_trc_comm *e = df_set_entry(r->set, g, (int)i);
+
+		near |= e && e->trace == k->trace;
+		far |= c->members[i].pid == k->pid && c->members[i].host_hash == k->host_hash;
+	}
+	return near && far;
+}
+
 static int explains(const struct df_check_result *r, const struct df_broken_link *k)
 {
 	enum df_verdict v = r->verdict == DF_V_SLOW ? r->otherwise : r->verdict;
@@ -81,7 +97,7 @@ static int explains(const struct df_check_result *r, const struct df_broken_link
 	case DF_V_OK:
 		return k->gone;
 	case DF_V_GPU_STUCK:
-		return k->held;
+		return k->held || carries(r, k);
 	case DF_V_NET_STALL:
 	case DF_V_UNKNOWN:
 		return 1;
