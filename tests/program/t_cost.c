@@ -149,14 +149,14 @@ START_TEST(t_network)
 	fast.far_byte_ns = 0.05;
 	slow.far_byte_ns = 80;
 	distant.far_ns = distant.hop_ns = distant.switch_ns = 1e6;
-	/* Where a byte costs little, few steps and few copies; where it costs much, what crosses the border once. */
+	/* Little in as few steps between the nodes as there can be, and as few messages. */
 	q.count = 1024;
 	q.nranks = 12;
-	ck_assert_int_eq(choose(q, &fast), DF_ALGO_TREE);
+	ck_assert_int_eq(choose(q, &fast), DF_ALGO_HIER);
 	ck_assert_int_eq(choose(q, &slow), DF_ALGO_HIER);
-	/* Very little in as few steps as there can be: one on each node, one between them. */
 	q.count = 2;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_HIER);
+	/* Where a byte costs little, the fewest bytes in all; where it costs much, what crosses the border once. */
 	q.nranks = 8;
 	q.count = 4 << 20;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_RING);

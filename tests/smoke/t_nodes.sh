@@ -24,7 +24,7 @@ for per in 5 3; do
 			fail "nodes of $per: $(cat "$T/out")"
 		[ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] ||
 			fail "ranks differ: $(cat "$T/out")"
-		[ $a = auto ] || [ "$(grep -c 'program AllReduce hierarchical' "$T/out")" -ge 8 ] ||
+		[ $a = auto ] || [ "$(grep -Ec 'program AllReduce (hierarchical|leaders)' "$T/out")" -ge 8 ] ||
 			fail "nodes of $per have no hierarchy: $(cat "$T/out")"
 	done
 done

@@ -96,14 +96,17 @@ void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at ds
 int df_sends_all(const struct df_prog_req *q, enum df_algo algo)
 {
 	uint64_t s = df_coll_bytes(q), n = (uint64_t)q->nranks, nodes = (uint64_t)q->nodes;
+	uint64_t most;
 
 	if (q->kind != DF_COLL_ALLREDUCE)
 		return 0;
 	if (algo == DF_ALGO_ALLPAIRS)
 		return s * (n - 1) <= 256 * KIB || q->count < n;
-	/* A hop less within the node and one less between them are worth so much more that goes out of it, unless the network is very slow. */
-	return algo == DF_ALGO_HIER && df_algo_has(q, algo) && (!q->layout || q->layout->equal) &&
-	       s * (n / nodes) * (nodes - 1) <= 4 * KIB;
+	if (algo != DF_ALGO_HIER || !df_algo_has(q, algo))
+		return 0;
+	/* A hop less between nodes, and messages of leaders only, are worth that so much passes through one rank. */
+	most = q->layout ? (uint64_t)q->layout->most_ranks : n / nodes;
+	return s * (most - 1 + nodes - 1) <= 256 * KIB;
 }
 
 /*
@@ -203,7 +206,9 @@ static void choose(const struct df_prog_req *q, const struct df_layout *layout, 
 		break;
 	}
 	if (c->algo == DF_ALGO_HIER)
-		c->name = q->kind == DF_COLL_ALLTOALL || c->direct ? "two-step" : "hierarchical";
+		c->name = q->kind == DF_COLL_ALLTOALL ? "two-step"
+			  : c->direct		      ? "leaders"
+						      : "hierarchical";
 	if (n == 1)
 		c->name = "copy";
 }
@@ -264,7 +269,7 @@ static void build_part(struct df_emit *e, const struct df_prog_req *q, const str
 			e->block = split ? 2 * p : p;
 			df_build_ar_tree(e, p, p & 1, split);
 		} else if (hier) {
-			(c->direct ? df_build_ar_twostep : df_build_ar_hier)(e, p);
+			(c->direct ? df_build_ar_leaders : df_build_ar_hier)(e, p);
 		} else if (ring) {
 			df_build_ar_ring(e, p);
 		} else if (c->direct) {

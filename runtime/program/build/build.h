@@ -26,7 +26,7 @@ struct df_choice {
 		max_cnt; /* of an instruction of any rank, where the own program does not show it; 0 */
 };
 
-/* AllReduce of so little that each rank sends all of it: ALLPAIRS in one step, HIER in one on each node and one between them. */
+/* AllReduce of so little that all of it is sent at once: ALLPAIRS by each rank to each, HIER over the nodes' leaders. */
 int df_sends_all(const struct df_prog_req *q, enum df_algo algo);
 
 struct df_emit {
@@ -63,8 +63,8 @@ void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at ds
 /* AllReduce; part p of nb for the ring and two-phase all-pairs. */
 void df_build_ar_ring(struct df_emit *e, uint32_t part);
 void df_build_ar_onestep(struct df_emit *e, uint32_t part);
-/* The ranks of a node, and then those of all nodes who have the same number there; nodes of one size. */
-void df_build_ar_twostep(struct df_emit *e, uint32_t part);
+/* Over the first rank of each node. */
+void df_build_ar_leaders(struct df_emit *e, uint32_t part);
 void df_build_ar_allpairs(struct df_emit *e, uint32_t part);
 /* Tree number `tree` (0, or 1 mirrored) over chunk `part`; split: up and down in blocks of their own. */
 void df_build_ar_tree(struct df_emit *e, uint32_t part, int tree, int split);

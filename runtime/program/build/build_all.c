@@ -88,14 +88,10 @@ static int any(const struct df_emit *e, int k)
 	return k;
 }
 
-static int on_node(const struct df_emit *e, int k)
+/* The first one of a node speaks for all of it. */
+static int leader(const struct df_emit *e, int node)
 {
-	return df_layout_at(e->layout, e->layout->node[e->rank], k);
-}
-
-static int across(const struct df_emit *e, int k)
-{
-	return df_layout_at(e->layout, k, e->layout->local[e->rank]);
+	return df_layout_at(e->layout, node, 0);
 }
 
 void df_build_ar_onestep(struct df_emit *e, uint32_t part)
@@ -107,26 +103,32 @@ void df_build_ar_onestep(struct df_emit *e, uint32_t part)
 	exchange(e, &all);
 }
 
-void df_build_ar_twostep(struct df_emit *e, uint32_t part)
+/* To the node's leader, between the leaders in one step, and back: one message from node to node, however many ranks they have. */
+void df_build_ar_leaders(struct df_emit *e, uint32_t part)
 {
 	const struct df_layout *l = e->layout;
-	struct exchange x = {.rank = on_node,
-			     .n = df_layout_size(l, l->node[e->rank]),
-			     .me = l->local[e->rank],
+	int node = l->node[e->rank], n = df_layout_size(l, node);
+	struct df_at sum = DF_AT_SCRATCH(2 * part + 1);
+	struct exchange x = {.rank = leader,
+			     .n = l->nodes,
+			     .me = node,
 			     .in = DF_AT_IN(part),
 			     .acc = DF_AT_SCRATCH(2 * part),
-			     .out = DF_AT_SCRATCH(2 * part + 1)};
+			     .out = DF_AT_OUT(part),
+			     .flags = DF_INST_FINAL};
 
-	if (x.n > 1) {
-		exchange(e, &x);
-		x.in = x.out;
+	if (l->local[e->rank]) {
+		df_emit_send(e, leader(e, node), DF_AT_IN(part));
+		df_emit_recv(e, leader(e, node), DF_AT_OUT(part));
+		return;
 	}
-	x.rank = across;
-	x.n = l->nodes;
-	x.me = l->node[e->rank];
-	x.out = DF_AT_OUT(part);
-	x.flags = DF_INST_FINAL;
+	for (int k = 1; k < n; k++) {
+		df_emit_rrc(e, df_layout_at(l, node, k), x.in, sum, 0);
+		x.in = sum;
+	}
 	exchange(e, &x);
+	for (int k = 1; k < n; k++)
+		df_emit_send(e, df_layout_at(l, node, k), DF_AT_OUT(part));
 }
 
 /* Rank k reduces share k of everybody, then sends it to everybody. */

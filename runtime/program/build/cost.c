@@ -141,8 +141,8 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 	case DF_ALGO_HIER:
 		if (rooted)
 			return (struct hops){2, nodes - 1, nodes + 1, 1};
-		all = reduced && !df_sends_all(q, algo) ? 2 : 1;
-		return (struct hops){all, all, 0, 0};
+		all = reduced ? 2 : 1;
+		return (struct hops){all, df_sends_all(q, algo) ? 1 : all, 0, 0};
 	default:
 		all = reduced && !df_sends_all(q, algo) ? 2 : 1;
 		return (struct hops){nodes > 1 ? 0 : all, nodes > 1 ? all : 0, 0, 0};
