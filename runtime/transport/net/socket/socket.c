@@ -734,7 +734,7 @@ int df_session_unsent(const struct df_net_link *l)
 
 /*
  * The stream that alone had something lately is read without asking whether it has anything: who waits for one peer spares a
- * system call with everything that comes. 1: it had something; 0: it is not its turn; -1: all are to be asked.
+ * system call with everything that comes. 1: it had something; 0: it had nothing; -1: all streams are to be asked.
  */
 static int guess(struct sessions *m)
 {
