@@ -36,6 +36,11 @@
 #define NET_SLOTS 16
 #define NET_BYTES (64u << 10) /* of a connector that has more than DFSHIM_SLOTS of them */
 
+static int is_pair(const struct df_sig *sig)
+{
+	return sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV;
+}
+
 /* Between nodes credits take their time: many small slices are to be under way, and few credits enough. */
 static uint32_t slots_wanted(const struct df_comm *comm, int peer, uint64_t slice, int pair)
 {
@@ -53,7 +58,7 @@ static int contexts(struct df_coll *coll)
 	const struct df_program *prog = coll->prog;
 	struct df_kcoll *k = &coll->k;
 	struct df_kconn *kc;
-	int pair = coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV;
+	int pair = is_pair(&coll->sig);
 	uint64_t slice = k->tile_elems * k->elem_bytes * prog->max_cnt;
 	struct df_slots slots;
 	uint32_t b, i, nr = 0, lead = 1;
@@ -191,7 +196,7 @@ static int choose(struct df_coll *coll, int in_place)
 /* A send on one rank is a receive on the other: both name the pair's connectors alike. */
 static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 {
-	const int pair = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV;
+	const int pair = is_pair(sig);
 	const uint64_t name[] = {comm->hash, sig->count,
 				 (uint64_t)(pair ? DF_COLL_SEND : sig->kind) << 32 | sig->type,
 				 pair ? 0 : (uint64_t)sig->redop << 32 | (uint32_t)sig->root,
@@ -203,7 +208,7 @@ static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 /* How it is cut into chunks, and those into slices; with another protocol where the chosen one has no room for any. */
 static void divide(struct df_coll *coll)
 {
-	int pair = coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV;
+	int pair = is_pair(&coll->sig);
 	uint32_t most = pair ? df_rt.slot_bytes : df_comm_slot_bytes(coll->comm);
 	struct df_kcoll *k = &coll->k;
 
@@ -455,7 +460,7 @@ void df_coll_retire(struct df_coll *coll)
 	if (!coll->unretired)
 		df_list_del(&coll->flying);
 	/* A buffered send outlives its communicator until its receiver has it (connector.c). */
-	if (coll->sig.kind == DF_COLL_SEND || coll->sig.kind == DF_COLL_RECV)
+	if (is_pair(&coll->sig))
 		df_coll_note(coll);
 	if (df_unlikely(coll->asked))
 		df_coll_let_go(coll);

@@ -156,7 +156,13 @@ START_TEST(t_network)
 	ck_assert_int_eq(choose(q, &slow), DF_ALGO_HIER);
 	q.count = 2;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_HIER);
-	/* Where a byte costs little, the fewest bytes in all; where it costs much, what crosses the border once. */
+	/* Over more nodes, where a byte costs little, few steps and few copies; where it costs much, few bytes over each border. */
+	q.nodes = 6;
+	q.count = 4096;
+	ck_assert_int_eq(choose(q, &fast), DF_ALGO_TREE);
+	ck_assert_int_eq(choose(q, &slow), DF_ALGO_RING);
+	q.nodes = 2;
+	/* The same of much over two, where the hierarchy crosses the border once. */
 	q.nranks = 8;
 	q.count = 4 << 20;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_RING);

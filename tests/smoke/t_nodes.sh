@@ -15,17 +15,20 @@ unset NCCL_ALGO
 DFSHIM_HOST_NODE_DEVICES=3 host collcheck --ranks 6 --sample $((100 / SLOW)) --seed "$SEED"
 DFSHIM_HOST_DEVICES=16 DFSHIM_HOST_NODE_DEVICES=4 host collcheck --ranks 16 --sample $((30 / SLOW)) --seed "$SEED"
 DFSHIM_HOST_DEVICES=16 DFSHIM_HOST_NODE_DEVICES=8 host collcheck --ranks 16 --procs 16 --sample $((20 / SLOW)) --seed "$SEED"
-for per in 5 3; do
-	for a in hier auto; do
-		unset NCCL_ALGO
-		[ $a = auto ] || export NCCL_ALGO=$a
-		LATENCY_MAX=8 LATENCY_ROUNDS=2 DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=$per \
-			timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n 8 -- "$C/latency" --timeout 60 >"$T/out" 2>&1 ||
-			fail "nodes of $per: $(cat "$T/out")"
-		[ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] ||
-			fail "ranks differ: $(cat "$T/out")"
-		[ $a = auto ] || [ "$(grep -Ec 'program AllReduce (hierarchical|leaders)' "$T/out")" -ge 8 ] ||
-			fail "nodes of $per have no hierarchy: $(cat "$T/out")"
+for bytes in 8 1048576; do
+	for per in 5 3; do
+		for a in hier auto; do
+			unset NCCL_ALGO
+			[ $a = auto ] || export NCCL_ALGO=$a
+			LATENCY_MIN=$bytes LATENCY_MAX=$bytes LATENCY_ROUNDS=2 DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=$per \
+				timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n 8 -- "$C/latency" --timeout 60 >"$T/out" 2>&1 ||
+				fail "nodes of $per: $(cat "$T/out")"
+			[ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] ||
+				fail "ranks differ: $(cat "$T/out")"
+			[ $bytes = 8 ] && program=leaders || program=hierarchical
+			[ $a = auto ] || [ "$(grep -c "program AllReduce $program" "$T/out")" -ge 8 ] ||
+				fail "$bytes bytes on nodes of $per are not by the program $program: $(cat "$T/out")"
+		done
 	done
 done
 DFSHIM_HOST_NODE_DEVICES=2 host p2pcheck --ranks 4 --seed "$SEED"
