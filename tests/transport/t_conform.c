@@ -18,13 +18,15 @@ static const struct variant {
 };
 /* The last one's slots lie in GPU memory with DFSHIM_NET_GDR=1, where the host may not touch them (tests/net/t_conform_gdr.sh). */
 
-/* Over a network the other side is told, and memory is given back, a little later. */
+static int over_network(const struct world *w)
+{
+	return (w->tl->caps & DF_TL_NETWORK) != 0;
+}
+
+/* Over a network the other side is told, and memory is given back, a little later: 1 after a turn of others, ask again. */
 static int later(const struct world *w)
 {
-	if (!(w->tl->caps & DF_TL_NETWORK))
-		return 0;
-	sched_yield();
-	return 1;
+	return over_network(w) && !sched_yield();
 }
 
 /* ---- data ------------------------------------------------------------------------------------------- */
@@ -183,7 +185,8 @@ static void gate_owner(struct world *w, struct df_peer *p)
 	struct df_kconn k;
 
 	df_rng_init(&r, w->seed + 7);
-	for (n = 0; n < NR_ROUNDS || !closed || (!busy && !later(w) && n < 50 * NR_ROUNDS); n++) {
+	for (n = 0; n < NR_ROUNDS || !closed || (!busy && !over_network(w) && n < 50 * NR_ROUNDS);
+	     n++) {
 		i = (uint32_t)df_rng_below(&r, NR_KEYS);
 		if (!live[i]) {
 			ck_assert_int_eq(make(w->tl, p, 100 + i, (uint32_t)df_rng_range(&r, 1, 4),
@@ -257,7 +260,7 @@ static void gate_user(struct world *w, struct df_peer *p)
 		ck_assert_uint_eq(c[i]->hdr->nr_slots, k.nr_slots);
 		ck_assert_ptr_null(k.fresh);
 		/* Over a network the slots are ours as far as credits go, and nobody gives any here. */
-		if (!later(w)) {
+		if (!over_network(w)) {
 			memset(k.slots, 0xee, (size_t)k.nr_slots * k.slot_bytes);
 			put(k.tail, get(k.tail) + 1);
 		} else if (get(k.tail) - get(k.head) < k.nr_slots) {
@@ -330,8 +333,8 @@ static void many_owner(struct world *w, struct df_peer *p)
 		for (i = 0; i < NR_MANY; i++) {
 			while (get(k[i].tail) == 3 && later(w))
 				;
-			ck_assert_uint_eq(get(k[i].tail), 4 + (uint64_t)(later(w) ? 0 : i));
-			if (!later(w))
+			ck_assert_uint_eq(get(k[i].tail), 4 + (uint64_t)(over_network(w) ? 0 : i));
+			if (!over_network(w))
 				ck_assert_int_eq(w->tl->close(c[i]), -EBUSY);
 		}
 		step(w, 12 + round * 4);
@@ -359,7 +362,7 @@ static void many_user(struct world *w, struct df_peer *p)
 			ck_assert_int_eq(w->tl->use(c[i]), 0);
 			w->tl->end(c[i], &k);
 			ck_assert_uint_eq(get(k.head), 3);
-			put(k.tail, 4 + (uint64_t)(later(w) ? 0 : i));
+			put(k.tail, 4 + (uint64_t)(over_network(w) ? 0 : i));
 			df_bell_ring(k.bell);
 		}
 		step(w, 11 + round * 4);
@@ -415,7 +418,7 @@ static void lives_owner(struct world *w, struct df_peer *p)
 			make_for(DF_PROTO_LL, w->tl, p, many_key(w->seed, 1), 2, 64, base, &c, &k),
 			0);
 		/* Over a network slices are under way. */
-		no = later(w) ? -EOPNOTSUPP : -EBUSY;
+		no = over_network(w) ? -EOPNOTSUPP : -EBUSY;
 		step(w, 10 + life * 5);
 		/* Side 1 uses it and has sent a slice. */
 		step(w, 11 + life * 5);
@@ -457,7 +460,7 @@ static void lives_user(struct world *w, struct df_peer *p)
 		memset(&k, 0, sizeof(k));
 		w->tl->end(c, &k);
 		ck_assert_uint_eq(get(k.tail), 7 + (uint64_t)life);
-		for (i = 0; i < 2 * 64 && !later(w); i++) /* there the slots are our own */
+		for (i = 0; i < 2 * 64 && !over_network(w); i++) /* there the slots are our own */
 			ck_assert_uint_eq(k.slots[i], 0);
 		ck_assert_int_eq(send_slice(&k, many_key(w->seed, 1), 64), 1);
 		step(w, 11 + life * 5);
