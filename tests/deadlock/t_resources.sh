@@ -1,5 +1,6 @@
 #!/bin/bash
 # Description: 512 communicators and 4,096 operations in flight on each of 8 ranks in random orders; threads with waits of their own; graphs among plain calls.
+# Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -8,7 +9,7 @@ S=$B/tests/deadlock/interpreter/script
 # by_ours FILE: completes, and is right.
 by_ours() {
 	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=8 DFSHIM_TIMEOUT_MS=60000 \
-		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$S" --timeout 60 "$1" >"$1.log" 2>&1 ||
+		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-200}" "$S" --timeout 60 "$1" >"$1.log" 2>&1 ||
 		fail "$(basename "$1"): $(tail -5 "$1.log")"
 	tail -1 "$1.log"
 }
