@@ -499,6 +499,100 @@ START_TEST(t_recycle)
 }
 END_TEST
 
+/* ---- closed while slices are under way ---------------------------------------------------------------- */
+
+#define NR_CUT	   500
+#define NR_NEXT	   4
+#define CUT_BYTES  1024 /* 4 of them are what GPU memory is given out in */
+#define CUT_MARK   0x5a
+#define CUT_DELAYS 6000
+
+static void check_mark(const struct df_kconn *k, int round)
+{
+	for (uint32_t i = 0; i < k->nr_slots * CUT_BYTES; i++)
+		if (k->slots[i] != CUT_MARK)
+			ck_abort_msg("round %d: byte %u of reused memory was written", round, i);
+}
+
+/*
+ * Over a network. Side 1 fills connectors that side 0 closes meanwhile without having received anything; those that nobody looks for
+ * are made next, most likely in the same memory, and keep their pattern while slices of others arrive. A GPU sees only then
+ * what was written long before.
+ */
+static void cut_owner(struct world *w, struct df_peer *p)
+{
+	struct df_conn *c, *next[NR_NEXT] = {NULL};
+	struct df_kconn k, of[NR_NEXT];
+	int n, i;
+	uint64_t delay;
+	struct df_rng r;
+
+	df_rng_init(&r, w->seed + 9);
+	for (n = 0; n < NR_CUT; n++) {
+		ck_assert_int_eq(make(w->tl, p, 100 + (uint64_t)n, 4, CUT_BYTES, 0, &c, &k), 0);
+		/* ACQUIRE pairs with the RELEASE in cut_user(). */
+		while (__atomic_load_n(&w->turn, __ATOMIC_ACQUIRE) <= (uint32_t)n)
+			sched_yield();
+		for (delay = df_rng_below(&r, CUT_DELAYS); delay && get(k.tail) < 4; delay--)
+			;
+		ck_assert_int_eq(HOST(int, w->tl->close(c)), 0);
+		i = n % NR_NEXT;
+		if (next[i]) {
+			check_mark(&of[i], n);
+			ck_assert_int_eq(HOST(int, w->tl->close(next[i])), 0);
+		}
+		ck_assert_int_eq(
+			make(w->tl, p, 1000000 + (uint64_t)n, 4, CUT_BYTES, 0, &next[i], &of[i]),
+			0);
+		memset(of[i].slots, CUT_MARK, 4 * CUT_BYTES);
+	}
+	for (i = 0; i < NR_NEXT; i++) {
+		check_mark(&of[i], n);
+		ck_assert_int_eq(HOST(int, w->tl->close(next[i])), 0);
+	}
+}
+
+static void cut_user(struct world *w, struct df_peer *p)
+{
+	struct df_conn *c;
+	struct df_kconn k;
+	int n, i;
+
+	for (n = 0; n < NR_CUT; n++) {
+		c = find(w->tl, p, 100 + (uint64_t)n);
+		ck_assert_int_eq(HOST(int, w->tl->use(c)), 0);
+		memset(&k, 0, sizeof(k));
+		HOST_VOID(w->tl->end(c, &k));
+		/* RELEASE pairs with the ACQUIRE in cut_owner(). */
+		__atomic_store_n(&w->turn, (uint32_t)n + 1, __ATOMIC_RELEASE);
+		for (i = 0; i < 4; i++)
+			ck_assert_int_eq(send_slice(&k, 100 + (uint64_t)n, CUT_BYTES), 1);
+		HOST_VOID(w->tl->unuse(c));
+		HOST_VOID(w->tl->forget(c));
+	}
+}
+
+static int cut(struct world *w, int side, const struct df_member *peer)
+{
+	struct df_peer *p;
+
+	if (!over_network(w))
+		return 0;
+	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
+	if (side)
+		cut_user(w, p);
+	else
+		cut_owner(w, p);
+	w->tl->peer_put(p);
+	return 0;
+}
+
+START_TEST(t_cut)
+{
+	play(cut);
+}
+END_TEST
+
 /* ---- memory ------------------------------------------------------------------------------------------- */
 
 /* Memory runs out: an error at create, nothing else; what is freed can be had again. */
@@ -638,8 +732,9 @@ int main(int argc, char **argv)
 			printf("left out: %s: built without CUDA headers\n", variants[which].name);
 			continue;
 		}
-		failed |= DF_TESTS(variants[which].name, {.before = choose}, {t_streams}, {t_gate},
-				   {t_many}, {t_recycle}, {t_memory}, {t_death}, {t_whole});
+		failed |=
+			DF_TESTS(variants[which].name, {.before = choose}, {t_streams}, {t_gate},
+				 {t_many}, {t_recycle}, {t_cut}, {t_memory}, {t_death}, {t_whole});
 	}
 	return failed;
 }
