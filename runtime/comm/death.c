@@ -189,12 +189,25 @@ static void *end_all_with(void *arg)
 	return NULL;
 }
 
+void df_comm_unreachable(uint64_t proc)
+{
+	uint64_t *copy = malloc(sizeof(*copy));
+	pthread_t t;
+
+	if (!copy)
+		return;
+	*copy = proc;
+	/* As df_comm_device_lost(): the caller's thread must go on. */
+	if (pthread_create(&t, NULL, end_all_with, copy) == 0)
+		pthread_detach(t);
+	else
+		free(copy);
+}
+
 void df_comm_net_event(const struct df_net_event *e)
 {
-	uint64_t *copy;
 	char buf[256];
 	const char *link = link_text(e, buf, sizeof(buf));
-	pthread_t t;
 
 	df_trace_text(link);
 	df_trace(DF_REC_NET, e->device, 0, -1,
@@ -207,15 +220,7 @@ void df_comm_net_event(const struct df_net_event *e)
 	if (e->what != DF_NET_GONE)
 		return;
 	tell_gone(e);
-	copy = malloc(sizeof(*copy));
-	if (!copy)
-		return;
-	*copy = e->proc;
-	/* As df_comm_device_lost(): the network's thread must go on. */
-	if (pthread_create(&t, NULL, end_all_with, copy) == 0)
-		pthread_detach(t);
-	else
-		free(copy);
+	df_comm_unreachable(e->proc);
 }
 
 static void *end_all_on(void *arg)

@@ -162,8 +162,8 @@ void df_fetch_set_server(df_fetch_serve_fn fn);
 /*
  * Asks a process on this node for its segments from `first` on; never blocks. 0: done() is called once, on the
  * control thread under its lock, and owns the descriptors; error -ECONNRESET: the process is gone; -EMFILE: this one
- * may have no more descriptors; -EAGAIN: not now. -ECONNRESET at once: likewise, without done(). -EAGAIN, -ENOMEM: not
- * now.
+ * may have no more descriptors; -EAGAIN: not now. -ECONNRESET, -EMFILE at once: likewise, without done(). -EAGAIN, -ENOMEM:
+ * not now.
  */
 typedef void (*df_fetch_done_fn)(void *arg, int error, const int *fds, const uint64_t *bytes,
 				 int nr);

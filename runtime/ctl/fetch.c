@@ -110,6 +110,8 @@ int df_fetch_start(const struct df_member *peer, uint32_t first, df_fetch_done_f
 	if (!link) {
 		df_ctl_unlock();
 		free(f);
+		if (error == -EMFILE || error == -ENFILE)
+			return -EMFILE;
 		return error == -ECONNREFUSED || error == -ENOENT ? -ECONNRESET : -EAGAIN;
 	}
 	link->wants_fds = 1;

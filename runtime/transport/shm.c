@@ -32,16 +32,45 @@
 #include "runtime/ctl/ctl.h"
 
 /* After a failure; looks come more often than it is likely to be over. */
-#define AGAIN_NS DF_NS_PER_MS
+#define AGAIN_NS   DF_NS_PER_MS
+#define NO_FILE_NS (2 * DF_NS_PER_S) /* so long descriptors may be missing */
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "shm peers");
 static struct df_peer *peers;
+static void (*on_unreachable)(uint64_t proc); /* set once, before there are peers */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void mark_dead(struct df_peer *p)
 {
 	/* RELEASE pairs with the ACQUIRE in peer_dead() (node.c). */
 	__atomic_store_n(&p->dead, 1, __ATOMIC_RELEASE);
+}
+
+void df_shm_on_unreachable(void (*fn)(uint64_t proc))
+{
+	on_unreachable = fn;
+}
+
+/* By who has `fetching`. A process that lacks descriptors for good is to end with the reason, not to wait for them. */
+static void failed(struct df_peer *p, int error)
+{
+	uint64_t now = df_now_ns();
+
+	/* RELAXED: whoever reads it has seen `fetching` fall, or looks again. */
+	__atomic_store_n(&p->not_before, now + AGAIN_NS, __ATOMIC_RELAXED);
+	if (error != -EMFILE) {
+		p->no_file_since = 0;
+		return;
+	}
+	if (!p->no_file_since)
+		p->no_file_since = now;
+	if (now - p->no_file_since < NO_FILE_NS || __atomic_load_n(&p->dead, __ATOMIC_RELAXED))
+		return;
+	df_warn("this process has no file descriptor left (see `ulimit -n`) to map the memory of process %u with",
+		p->member.pid);
+	mark_dead(p);
+	if (on_unreachable)
+		on_unreachable(p->member.proc);
 }
 
 static void death(uint64_t proc)
@@ -272,9 +301,10 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 	}
 	if (error == -ECONNRESET)
 		mark_dead(p);
-	/* RELAXED: whoever reads it has seen `fetching` fall, or looks again. */
 	if (error)
-		__atomic_store_n(&p->not_before, df_now_ns() + AGAIN_NS, __ATOMIC_RELAXED);
+		failed(p, error);
+	else
+		p->no_file_since = 0;
 	if (error == -EMFILE && news)
 		news->ret = error;
 	if (!news) {
@@ -309,6 +339,7 @@ static void fetch(struct df_peer *p)
 		return;
 	if (ret == -ECONNRESET)
 		mark_dead(p);
+	failed(p, ret);
 	/* RELEASE pairs with the ACQUIRE above and in sweep(), as in publish(). */
 	__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 }

@@ -18,12 +18,13 @@ int epoll_create1(int flags)
 EOF
 gcc -shared -fPIC lack.c -o lack.so || fail "gcc"
 
-# job PROCS "COMMANDS OF RANK 1": the job's status in rc, what all have said in ./err.
+# job PROCS "COMMANDS OF RANK 1": the job's status in rc, what all have said in ./err. which=0: of rank 0.
+which=1
 job() {
 	rc=0
 	# shellcheck disable=SC2016 # expanded inside
-	timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -n "$1" -- bash -c '
-		if [ "$RANK" = 1 ]; then eval "$0"; fi
+	WHICH=$which timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -n "$1" -- bash -c '
+		if [ "$RANK" = "$WHICH" ]; then eval "$0"; fi
 		exec "$@" >"rank.$RANK" 2>&1' "$2" "$C/disorder" --colls 2 --iters 3 --timeout $((30 * SLOW)) >out 2>&1 || rc=$?
 	cat out rank.* >err
 }
@@ -48,6 +49,22 @@ done
 for n in 5 6 7 8 9 10 11; do
 	job 2 "ulimit -n $n"
 	ended "$n descriptors" "rank 1 .*\(Too many open files\|no file descriptor left\)"
+done
+# With some more the shortage shows when others knock, or when their memory is to be mapped: all run, or end with the reason.
+shortage() { # N RANK
+	mkdir -p "short.$1.$2" && cd "short.$1.$2" || exit 1
+	which=$2
+	job 2 "ulimit -n $1"
+	[ $rc = 0 ] || ended "$1 descriptors of rank $2" "no file descriptor left"
+}
+jobs=()
+for n in 10 12 14 15 16 18; do
+	for rank in 0 1; do
+		(shortage $n $rank) &
+		jobs+=($!)
+	done
+	[ ${#jobs[@]} -lt 6 ] || for j in "${jobs[@]}"; do wait "$j" || exit 1; done
+	[ ${#jobs[@]} -lt 6 ] || jobs=()
 done
 # A soft limit is raised, as NCCL's root does.
 for n in 6 9 12 14; do

@@ -6,9 +6,11 @@
  */
 #include "runtime/ctl/rdv/rdv.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
@@ -268,6 +270,15 @@ static void join_no_file(struct df_join *j)
 	join_abandon(j, -EMFILE, why);
 }
 
+static int has_file(void)
+{
+	int fd = fcntl(df_ctl.epoll_fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 uint64_t df_join_timers(uint64_t now)
 {
 	uint64_t next = 0, t, give_up = df_ctl.no_file_since + DF_CTL_NO_FILE_NS;
@@ -276,6 +287,8 @@ uint64_t df_join_timers(uint64_t now)
 
 	if (df_ctl.no_file_since && give_up > now)
 		next = give_up;
+	else if (df_ctl.no_file_since && has_file())
+		df_ctl.no_file_since = 0;
 	HASH_ITER(hh, df_ctl.joins, j, tmp)
 	{
 		for (i = 0; i < j->nr_ids && j->hashed; i++) {
@@ -283,7 +296,8 @@ uint64_t df_join_timers(uint64_t now)
 			if (t)
 				next = next ? DF_MIN(next, t) : t;
 		}
-		if (j->state == JOIN_TABLE && df_ctl.no_file_since && give_up <= now) {
+		/* Whoever found no way in has given up, and does not come any more. */
+		if (j->state < JOIN_GO && j->ranks && df_ctl.no_file_since && give_up <= now) {
 			join_no_file(j);
 			continue;
 		}
