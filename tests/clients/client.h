@@ -446,7 +446,11 @@ static inline int client_main(int argc, char **argv, int def_ranks, int min_rank
 			ranks[i].nr_ranks = client_job.nr_ranks;
 			ranks[i].device = client_device(&client_job, i);
 			ranks[i].run = run;
-			pthread_create(&ranks[i].thread, NULL, client_rank_thread, &ranks[i]);
+			if (pthread_create(&ranks[i].thread, NULL, client_rank_thread, &ranks[i])) {
+				client_fail(EXIT_NCCL, "cannot start a thread for rank %d",
+					    ranks[i].rank);
+				break;
+			}
 		}
 		while (i-- > 0)
 			pthread_join(ranks[i].thread, NULL);

@@ -11,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 struct client_job {
@@ -180,9 +181,16 @@ struct client_result {
 	char text[512];
 };
 
-/* Process 0 gets the results of all and returns 1; the others hand in theirs and return 0. */
+#define CLIENT_REST_S                                                                              \
+	3 /* so long process 0 waits for another one's result when it has failed itself */
+
+/*
+ * Process 0 gets the results of all and returns 1; the others hand in theirs and return 0. One that has failed ends, so that others
+ * that wait for its ranks see it.
+ */
 static inline int client_collect(struct client_job *job, struct client_result *r)
 {
+	const struct timeval rest = {.tv_sec = CLIENT_REST_S};
 	struct client_result other;
 	int i;
 
@@ -193,6 +201,8 @@ static inline int client_collect(struct client_job *job, struct client_result *r
 		return 0;
 	}
 	for (i = 1; i < job->nr_procs; i++) {
+		if (r->status)
+			setsockopt(job->peers[i], SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof(rest));
 		if (client_recv(job->peers[i], &other, sizeof(other))) {
 			memset(&other, 0, sizeof(other));
 			other.status = EXIT_NCCL;

@@ -96,6 +96,8 @@ static int gone(ncclResult_t r, const char *what)
 {
 	EXPECT(r == ncclRemoteError, "%s: %d, %s (%s)", what, (int)r, ncclGetErrorString(r),
 	       ncclGetLastError(NULL));
+	EXPECT(strcmp(plan.how, "none"), "%s: nothing has happened to a rank, but: %s", what,
+	       ncclGetLastError(NULL));
 	said = "ended: ncclRemoteError";
 	return 1;
 }
