@@ -58,10 +58,9 @@ static void failed(struct df_peer *p, int error)
 
 	/* RELAXED: whoever reads it has seen `fetching` fall, or looks again. */
 	__atomic_store_n(&p->not_before, now + AGAIN_NS, __ATOMIC_RELAXED);
-	if (error != -EMFILE) {
-		p->no_file_since = 0;
+	/* Where the other side lacks them too, it refuses now and then. */
+	if (error != -EMFILE)
 		return;
-	}
 	if (!p->no_file_since)
 		p->no_file_since = now;
 	if (now - p->no_file_since < NO_FILE_NS || __atomic_load_n(&p->dead, __ATOMIC_RELAXED))
