@@ -68,8 +68,8 @@ void df_comm_lost(const struct df_member *who);
 struct df_net_event;
 /* What happened to the way to another node. Returns before communicators that it ends have ended. */
 void df_comm_net_event(const struct df_net_event *e);
-/* A process can't be reached any more: the communicators with it end, soon. */
-void df_comm_unreachable(uint64_t proc);
+/* This process has no descriptor left to map the memory of that one: the communicators with it end, soon. */
+void df_comm_no_file(uint64_t proc);
 /* A device can't be used any more: its communicators end, soon. */
 void df_comm_device_lost(int device);
 /* The lowest rank of a process in an open communicator; -1: none. df_rt.lock held. */

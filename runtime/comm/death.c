@@ -180,28 +180,40 @@ static void tell_gone(const struct df_net_event *e)
 	df_log_raw(text, (size_t)DF_MIN(len, (int)sizeof(text) - 1));
 }
 
+struct end {
+	uint64_t proc;
+	const char *how; /* a literal */
+};
+
 static void *end_all_with(void *arg)
 {
-	uint64_t *proc = arg;
+	struct end *end = arg;
 
-	end_with(*proc, "cannot be reached any more");
-	free(proc);
+	end_with(end->proc, end->how);
+	free(end);
 	return NULL;
 }
 
-void df_comm_unreachable(uint64_t proc)
+/* As df_comm_device_lost(): the caller's thread must go on. */
+static void end_soon_with(uint64_t proc, const char *how)
 {
-	uint64_t *copy = malloc(sizeof(*copy));
+	struct end *end = malloc(sizeof(*end));
 	pthread_t t;
 
-	if (!copy)
+	if (!end)
 		return;
-	*copy = proc;
-	/* As df_comm_device_lost(): the caller's thread must go on. */
-	if (pthread_create(&t, NULL, end_all_with, copy) == 0)
+	*end = (struct end){proc, how};
+	if (pthread_create(&t, NULL, end_all_with, end) == 0)
 		pthread_detach(t);
 	else
-		free(copy);
+		free(end);
+}
+
+void df_comm_no_file(uint64_t proc)
+{
+	end_soon_with(
+		proc,
+		"cannot be reached (this process has no file descriptor left to map its memory, see `ulimit -n`)");
 }
 
 void df_comm_net_event(const struct df_net_event *e)
@@ -220,7 +232,7 @@ void df_comm_net_event(const struct df_net_event *e)
 	if (e->what != DF_NET_GONE)
 		return;
 	tell_gone(e);
-	df_comm_unreachable(e->proc);
+	end_soon_with(e->proc, "cannot be reached any more");
 }
 
 static void *end_all_on(void *arg)

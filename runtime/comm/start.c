@@ -278,7 +278,7 @@ static int start(void)
 		df_rt.devs[i].exec.d.self = df_rt.self.proc + (uint64_t)i;
 	df_ctl_set_events(&ctl_events);
 	df_net_on_event(df_comm_net_event);
-	df_shm_on_unreachable(df_comm_unreachable);
+	df_shm_on_no_file(df_comm_no_file);
 	df_backend->set_hooks(&df_stream_hooks);
 	return 0;
 }

@@ -92,7 +92,7 @@ static int seg_make(uint32_t n, uint64_t min_bytes, struct seg *out)
 		bytes *= 2;
 	fd = memfd_create("dfshim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE ? -EMFILE : -ENOMEM;
+		return -ENOMEM;
 	if (df_file_fits(bytes, "shared memory") || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		goto err_close;

@@ -9,11 +9,11 @@
 struct df_peer {
 	struct df_peer *next;
 	uint32_t refs;
-	uint32_t dead;	     /* the process has gone */
+	uint32_t dead;	     /* the process has gone, or can't be reached */
 	uint32_t fetching;   /* its segments are on their way */
 	uint64_t not_before; /* they are not asked for earlier; atomic */
 	uint64_t
-		no_file_since; /* for want of descriptors they can't be had; 0: they can; by who has `fetching` */
+		no_file_since; /* descriptors lack for them; 0: they do not; by who has `fetching` */
 	struct df_member member;
 	struct df_view view;
 	void *room; /* shm: where the first segment lies or will lie */

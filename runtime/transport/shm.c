@@ -37,7 +37,7 @@
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "shm peers");
 static struct df_peer *peers;
-static void (*on_unreachable)(uint64_t proc); /* set once, before there are peers */
+static void (*on_no_file)(uint64_t proc); /* set once, before there are peers */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void mark_dead(struct df_peer *p)
@@ -46,30 +46,31 @@ static void mark_dead(struct df_peer *p)
 	__atomic_store_n(&p->dead, 1, __ATOMIC_RELEASE);
 }
 
-void df_shm_on_unreachable(void (*fn)(uint64_t proc))
+void df_shm_on_no_file(void (*fn)(uint64_t proc))
 {
-	on_unreachable = fn;
+	on_no_file = fn;
 }
 
-/* By who has `fetching`. A process that lacks descriptors for good is to end with the reason, not to wait for them. */
+/*
+ * By who has `fetching`. A process that lacks descriptors for good is to end with the reason, not to wait for them. Where the other side
+ * lacks them too, it refuses now and then (-EAGAIN).
+ */
 static void failed(struct df_peer *p, int error)
 {
-	uint64_t now = df_now_ns();
+	uint64_t now = df_now_ns(), last = __atomic_load_n(&p->not_before, __ATOMIC_RELAXED);
 
 	/* RELAXED: whoever reads it has seen `fetching` fall, or looks again. */
 	__atomic_store_n(&p->not_before, now + AGAIN_NS, __ATOMIC_RELAXED);
-	/* Where the other side lacks them too, it refuses now and then. */
 	if (error != -EMFILE)
 		return;
-	if (!p->no_file_since)
+	/* Nobody has asked for a while: what lacked then says nothing of now. */
+	if (!p->no_file_since || now > last + NO_FILE_NS)
 		p->no_file_since = now;
 	if (now - p->no_file_since < NO_FILE_NS || __atomic_load_n(&p->dead, __ATOMIC_RELAXED))
 		return;
-	df_warn("this process has no file descriptor left (see `ulimit -n`) to map the memory of process %u with",
-		p->member.pid);
 	mark_dead(p);
-	if (on_unreachable)
-		on_unreachable(p->member.proc);
+	if (on_no_file)
+		on_no_file(p->member.proc);
 }
 
 static void death(uint64_t proc)

@@ -154,8 +154,8 @@ struct df_net_event {
 };
 /* fn: on a thread that must not wait, under no lock. GONE comes once, DFSHIM_NET_TIMEOUT_MS after the last sign of life. */
 void df_net_on_event(void (*fn)(const struct df_net_event *e));
-/* fn: a process of this node can't be reached for want of descriptors here. On a thread that must not wait, under the control plane's lock or none. */
-void df_shm_on_unreachable(void (*fn)(uint64_t proc));
+/* fn: descriptors lack to map the memory of a process of this node. On a thread that must not wait; may be under the control plane's lock. */
+void df_shm_on_no_file(void (*fn)(uint64_t proc));
 /*
  * Looks for functions of networks' libraries that do not return, and tells of them (HELD, RETURNED). One thread, every `pause`: if
  * there is much more between two looks, the process was stopped.

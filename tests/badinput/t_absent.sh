@@ -57,14 +57,13 @@ shortage() { # N RANK
 	job 2 "ulimit -n $1"
 	[ $rc = 0 ] || ended "$1 descriptors of rank $2" "no file descriptor left"
 }
-jobs=()
-for n in 10 12 14 15 16 18; do
-	for rank in 0 1; do
+for rank in 0 1; do
+	jobs=()
+	for n in 10 12 14 15 16 18; do
 		(shortage $n $rank) &
 		jobs+=($!)
 	done
-	[ ${#jobs[@]} -lt 6 ] || for j in "${jobs[@]}"; do wait "$j" || exit 1; done
-	[ ${#jobs[@]} -lt 6 ] || jobs=()
+	for j in "${jobs[@]}"; do wait "$j" || exit 1; done
 done
 # A soft limit is raised, as NCCL's root does.
 for n in 6 9 12 14; do

@@ -181,8 +181,8 @@ struct client_result {
 	char text[512];
 };
 
-#define CLIENT_REST_S                                                                              \
-	3 /* so long process 0 waits for another one's result when it has failed itself */
+/* So long process 0 waits for another one's result when it has failed itself. */
+#define CLIENT_REST_S 3
 
 /*
  * Process 0 gets the results of all and returns 1; the others hand in theirs and return 0. One that has failed ends, so that others

@@ -166,6 +166,19 @@ START_TEST(t_streams)
 }
 END_TEST
 
+/* A scenario whose sides differ: side 0 owns the connectors, side 1 uses them. */
+static int by_side(struct world *w, int side, const struct df_member *peer,
+		   void (*owner)(struct world *w, struct df_peer *p),
+		   void (*user)(struct world *w, struct df_peer *p))
+{
+	struct df_peer *p;
+
+	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
+	(side ? user : owner)(w, p);
+	w->tl->peer_put(p);
+	return 0;
+}
+
 /* ---- the gate ---------------------------------------------------------------------------------------- */
 
 #define NR_KEYS	  6
@@ -285,15 +298,7 @@ static void gate_user(struct world *w, struct df_peer *p)
 
 static int gate(struct world *w, int side, const struct df_member *peer)
 {
-	struct df_peer *p;
-
-	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
-	if (side)
-		gate_user(w, p);
-	else
-		gate_owner(w, p);
-	w->tl->peer_put(p);
-	return 0;
+	return by_side(w, side, peer, gate_owner, gate_user);
 }
 
 START_TEST(t_gate)
@@ -381,15 +386,7 @@ static void many_user(struct world *w, struct df_peer *p)
 
 static int many(struct world *w, int side, const struct df_member *peer)
 {
-	struct df_peer *p;
-
-	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
-	if (side)
-		many_user(w, p);
-	else
-		many_owner(w, p);
-	w->tl->peer_put(p);
-	return 0;
+	return by_side(w, side, peer, many_owner, many_user);
 }
 
 START_TEST(t_many)
@@ -482,15 +479,7 @@ static void lives_user(struct world *w, struct df_peer *p)
 
 static int lives(struct world *w, int side, const struct df_member *peer)
 {
-	struct df_peer *p;
-
-	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
-	if (side)
-		lives_user(w, p);
-	else
-		lives_owner(w, p);
-	w->tl->peer_put(p);
-	return 0;
+	return by_side(w, side, peer, lives_owner, lives_user);
 }
 
 START_TEST(t_recycle)
@@ -574,17 +563,7 @@ static void cut_user(struct world *w, struct df_peer *p)
 
 static int cut(struct world *w, int side, const struct df_member *peer)
 {
-	struct df_peer *p;
-
-	if (!over_network(w))
-		return 0;
-	ck_assert_int_eq(peer_get(w->tl, peer, &p), 0);
-	if (side)
-		cut_user(w, p);
-	else
-		cut_owner(w, p);
-	w->tl->peer_put(p);
-	return 0;
+	return over_network(w) ? by_side(w, side, peer, cut_owner, cut_user) : 0;
 }
 
 START_TEST(t_cut)
