@@ -70,6 +70,8 @@ struct df_net_event;
 void df_comm_net_event(const struct df_net_event *e);
 /* This process has no descriptor left to map the memory of that one: the communicators with it end, soon. */
 void df_comm_no_file(uint64_t proc);
+/* That one has said the same of this process: the communicators with it have ended. */
+void df_comm_unmapped(uint64_t proc);
 /* A device can't be used any more: its communicators end, soon. */
 void df_comm_device_lost(int device);
 /* The lowest rank of a process in an open communicator; -1: none. df_rt.lock held. */

@@ -139,7 +139,7 @@ void df_comm_death(uint64_t proc, int in_order)
 /* How a link is named, in the verdict and in the trace. */
 static const char *link_text(const struct df_net_event *e, char *text, size_t bytes)
 {
-	if (e->what == DF_NET_HELD || e->what == DF_NET_RETURNED)
+	if (e->what >= DF_NET_HELD)
 		return e->why;
 	snprintf(text, bytes, "from device %d (%s; %s) to device %d there (%s) over %s", e->device,
 		 e->from, e->port, e->peer_device, e->to, e->over);
@@ -180,47 +180,9 @@ static void tell_gone(const struct df_net_event *e)
 	df_log_raw(text, (size_t)DF_MIN(len, (int)sizeof(text) - 1));
 }
 
-struct end {
-	uint64_t proc;
-	const char *how; /* a literal */
-};
-
-static void *end_all_with(void *arg)
+/* What has become of the way to another process, as the trace keeps it. */
+static void note_link(const struct df_net_event *e, const char *link)
 {
-	struct end *end = arg;
-
-	end_with(end->proc, end->how);
-	free(end);
-	return NULL;
-}
-
-/* As df_comm_device_lost(): the caller's thread must go on. */
-static void end_soon_with(uint64_t proc, const char *how)
-{
-	struct end *end = malloc(sizeof(*end));
-	pthread_t t;
-
-	if (!end)
-		return;
-	*end = (struct end){proc, how};
-	if (pthread_create(&t, NULL, end_all_with, end) == 0)
-		pthread_detach(t);
-	else
-		free(end);
-}
-
-void df_comm_no_file(uint64_t proc)
-{
-	end_soon_with(
-		proc,
-		"cannot be reached (this process has no file descriptor left to map its memory, see `ulimit -n`)");
-}
-
-void df_comm_net_event(const struct df_net_event *e)
-{
-	char buf[256];
-	const char *link = link_text(e, buf, sizeof(buf));
-
 	df_trace_text(link);
 	df_trace(DF_REC_NET, e->device, 0, -1,
 		 (uint64_t)e->what | (uint64_t)(-e->error & 0xffff) << 8 |
@@ -229,10 +191,83 @@ void df_comm_net_event(const struct df_net_event *e)
 		 (uint64_t)e->pid | (uint64_t)(uint16_t)e->peer_device << 32 |
 			 DF_MIN(e->attempts, (uint64_t)UINT16_MAX) << 48,
 		 df_hash64(link, strlen(link)), 0);
+}
+
+static void note_unmapped(uint64_t proc)
+{
+	struct df_net_event e = {
+		.what = DF_NET_UNMAPPED, .error = -EMFILE, .why = strerror(EMFILE)};
+	const struct df_comm *comm;
+
+	df_mutex_lock(&df_rt.lock);
+	comm = largest_with(proc);
+	if (comm) {
+		const struct df_member *m = &comm->members[df_comm_rank_of(comm, proc)];
+
+		e.device = comm->dev->index;
+		e.host = m->host;
+		e.pid = m->pid;
+	}
+	df_mutex_unlock(&df_rt.lock);
+	if (comm)
+		note_link(&e, e.why);
+}
+
+static void *end_unmapped(void *proc)
+{
+	note_unmapped(*(uint64_t *)proc);
+	/* It waits for what is begun here no more. */
+	df_ctl_send(NULL, *(uint64_t *)proc, DF_MSG_UNMAPPED, NULL, 0);
+	end_with(
+		*(uint64_t *)proc,
+		"cannot be reached (this process has no file descriptor left to map its memory, see `ulimit -n`)");
+	free(proc);
+	return NULL;
+}
+
+static void *end_gone(void *proc)
+{
+	end_with(*(uint64_t *)proc, "cannot be reached any more");
+	free(proc);
+	return NULL;
+}
+
+/* As df_comm_device_lost(): the caller's thread must go on. `end` frees its argument. */
+static void end_soon(uint64_t proc, void *(*end)(void *proc))
+{
+	uint64_t *arg = malloc(sizeof(*arg));
+	pthread_t t;
+
+	if (!arg)
+		return;
+	*arg = proc;
+	if (pthread_create(&t, NULL, end, arg) == 0)
+		pthread_detach(t);
+	else
+		free(arg);
+}
+
+void df_comm_no_file(uint64_t proc)
+{
+	end_soon(proc, end_unmapped);
+}
+
+void df_comm_unmapped(uint64_t proc)
+{
+	end_with(
+		proc,
+		"cannot map the memory of this process (it has no file descriptor left, see `ulimit -n` there)");
+}
+
+void df_comm_net_event(const struct df_net_event *e)
+{
+	char buf[256];
+
+	note_link(e, link_text(e, buf, sizeof(buf)));
 	if (e->what != DF_NET_GONE)
 		return;
 	tell_gone(e);
-	end_soon_with(e->proc, "cannot be reached any more");
+	end_soon(e->proc, end_gone);
 }
 
 static void *end_all_on(void *arg)

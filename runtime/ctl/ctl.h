@@ -109,7 +109,8 @@ enum df_ctl_kind {
 	DF_MSG_RELEASE,		 /* let these waits return; ends what the asking began */
 	DF_MSG_END,		 /* these communicators have ended, by a time-out */
 	DF_MSG_TOLD,		 /* the verdict is told */
-	DF_MSG_LEND, /* instances of a collective are more urgent than their priority says */
+	DF_MSG_LEND,	 /* instances of a collective are more urgent than their priority says */
+	DF_MSG_UNMAPPED, /* the sender cannot map the receiver's memory: communicators with both end */
 	DF_MSG_USER = 64
 };
 

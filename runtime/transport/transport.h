@@ -138,6 +138,7 @@ enum df_net_what {
 	DF_NET_GONE,
 	DF_NET_HELD, /* a function of the network's library does not return; nothing of the device moves on networks */
 	DF_NET_RETURNED, /* it has */
+	DF_NET_UNMAPPED, /* not of a network: the memory of a process of this node cannot be mapped */
 };
 struct df_net_event {
 	enum df_net_what what;
@@ -149,7 +150,8 @@ struct df_net_event {
 		ns; /* since it broke; GONE: since there was a sign of life; HELD: since the call */
 	uint64_t attempts;	      /* to restore it */
 	const char *from, *to, *over; /* addresses, and the network; until fn returns */
-	const char *why;  /* error, or what the network says of it; HELD: library and function */
+	const char *
+		why; /* error, or what the network says of it; HELD, UNMAPPED: what is to be said */
 	const char *port; /* our interface and its state: "eth0, up" */
 };
 /* fn: on a thread that must not wait, under no lock. GONE comes once, DFSHIM_NET_TIMEOUT_MS after the last sign of life. */

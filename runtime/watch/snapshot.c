@@ -12,6 +12,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/time.h"
+#include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/watch/hosts.h"
@@ -264,6 +265,9 @@ static void serve(const struct letter *l)
 	case DF_MSG_TOLD:
 	case DF_MSG_END:
 		df_watchdog_told(l->kind == DF_MSG_END ? l->data : NULL, l->bytes);
+		return;
+	case DF_MSG_UNMAPPED:
+		df_comm_unmapped(l->from);
 		return;
 	default:
 		return; /* an answer to a question that is over */

@@ -54,8 +54,13 @@ done
 shortage() { # N RANK
 	mkdir -p "short.$1.$2" && cd "short.$1.$2" || exit 1
 	which=$2
-	job 2 "ulimit -n $1"
+	DFSHIM_TRACE=trace job 2 "ulimit -n $1"
 	[ $rc = 0 ] || ended "$1 descriptors of rank $2" "no file descriptor left"
+	# Who cannot map tells the other side, which may wait for it.
+	grep -q "cannot be reached (this process has no file descriptor left" err || return 0
+	ended "the other side, $1 descriptors of rank $2" "rank $2 .* cannot map the memory of this process (it has no file descriptor left"
+	"$B/dfshim" check trace >said
+	grep -q "^NET_STALL: r$2 cannot map the memory of r$((1 - $2)): Too many open files" said || fail "the verdict, $1 descriptors of rank $2: $(cat said)"
 }
 for rank in 0 1; do
 	jobs=()

@@ -12,7 +12,7 @@
 /* What the control plane calls a host is not the hash in a trace's header. */
 #define HOST 70000
 
-enum { BROKEN, RESTORED, GONE, HELD, RETURNED };
+enum { BROKEN, RESTORED, GONE, HELD, RETURNED, UNMAPPED };
 
 static void net(struct tb_image *im, const struct tb_image *far, int what, uint64_t ms)
 {
@@ -86,6 +86,27 @@ START_TEST(test_gone_without_the_other_trace)
 	tb_quiet(&im[0], 1000);
 	says(im, 1, "NET_STALL: r0 has heard nothing of r1 for 30.0 s",
 	     "of r1 there is no trace: how it sees the link is not known");
+}
+END_TEST
+
+/* _i: the other rank's trace is not there. What has not begun on the one that cannot map waits for nothing else. */
+START_TEST(test_unmapped)
+{
+	struct tb_image im[2];
+
+	two(im, 0);
+	tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 8, -1, 0);
+	net(&im[1], &im[0], UNMAPPED, 0);
+	tb_rec(&im[1], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
+	tb_quiet(&im[0], 60000);
+	if (_i) {
+		struct tb_image t = im[0];
+
+		im[0] = im[1];
+		im[1] = t;
+	}
+	says(im, 2 - _i, "NET_STALL: r1 cannot map the memory of r0: Connection timed out\n",
+	     "Fix: let the process that cannot map it have more file descriptors (`ulimit -n`)");
 }
 END_TEST
 
@@ -235,7 +256,7 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("link", {test_gone, 4}, {test_gone_without_the_other_trace},
-			{test_broken, 2}, {test_restored}, {test_held, 4}, {test_held_before, 2},
-			{test_broken_before, 3}, {test_crash}, {test_exited, 3},
-			{test_end_of_who_gave_up});
+			{test_broken, 2}, {test_unmapped, 2}, {test_restored}, {test_held, 4},
+			{test_held_before, 2}, {test_broken_before, 3}, {test_crash},
+			{test_exited, 3}, {test_end_of_who_gave_up});
 }

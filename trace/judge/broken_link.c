@@ -171,6 +171,10 @@ static void put_link(const struct df_broken_link *k, struct df_line *b)
 			    k->text[0] ? k->text : "the network's library does not return");
 		return;
 	}
+	if (k->unmapped) {
+		df_line_put(b, "%s", strerror(k->error));
+		return;
+	}
 	df_line_put(b, "the link %s%sbroke (%s), and %u attempt%s to restore it failed", k->text,
 		    k->text[0] ? " " : "", strerror(k->error), k->attempts, DF_PLURAL(k->attempts));
 }
@@ -188,7 +192,10 @@ void df_line_link(struct df_check_result *r, struct df_line *b)
 			    set->traces[k->trace].label, far_end(set, k, far, sizeof(far)));
 		return;
 	}
-	if (k->gone)
+	if (k->unmapped)
+		df_line_put(b, "%s cannot map the memory of %s", set->traces[k->trace].label,
+			    far_end(set, k, far, sizeof(far)));
+	else if (k->gone)
 		df_line_put(b, "%s has heard nothing of %s for %.1f s over the network",
 			    set->traces[k->trace].label, far_end(set, k, far, sizeof(far)),
 			    (double)k->ms / 1e3);

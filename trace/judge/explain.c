@@ -292,6 +292,8 @@ static const char *fix_text(struct df_check_result *r)
 	case DF_V_NET_STALL:
 		if (r->link && r->link->held)
 			return "look where this function waits (`gdb -p`, thread dfshim-net), or use another network (NCCL_NET_PLUGIN, DFSHIM_NET)";
+		if (r->link && r->link->unmapped)
+			return "let the process that cannot map it have more file descriptors (`ulimit -n`)";
 		return "check the links between these machines (or peer access between these devices: ACS, IOMMU)";
 	case DF_V_HOST:
 		return "on all ranks, put the waits outside CUDA and NCCL in the same order relative to the collectives";

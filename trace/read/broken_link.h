@@ -14,10 +14,11 @@ struct df_broken_link {
 	int local;	     /* our device */
 	int gone;	     /* given up */
 	int held;	     /* not broken: a function of the network's library does not return */
+	int unmapped;	     /* no network's: the peer's memory could not be mapped; gone, too */
 	int error;	     /* errno */
 	uint32_t ms;	     /* since a sign of life (gone), the call (held), or the break */
 	uint32_t attempts;   /* to restore it */
-	char text[256];	     /* its ends, or (held) what is said of the function; "": not known */
+	char text[256];	     /* its ends, or (held) what is said of it; "": not known */
 };
 
 #endif
