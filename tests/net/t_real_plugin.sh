@@ -28,6 +28,7 @@ echo "5 jobs ended well"
 # One of two processes, stopped for longer than the time-out, or killed, in the middle of a job.
 begin() {
 	rm -f "$T/stats"
+	: >"$T/out" # not the job before's
 	(export DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET_TIMEOUT_MS=3000 && host disorder --ranks 2 --procs 2 --iters 3000 --colls 4 --seed "$SEED") \
 		>"$T/out" 2>&1 &
 	job=$!
