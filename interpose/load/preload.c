@@ -14,6 +14,7 @@
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_group.h"
 #include "runtime/base/env.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/dfshim.h"
 
 static void (*next_exit)(int status);
@@ -51,6 +52,7 @@ __attribute__((destructor)) static void unloaded(void)
  */
 __attribute__((visibility("default"), noreturn)) void _exit(int status)
 {
+	df_exit_status_is(status);
 	df_front_unload();
 	df_stop_at_exit();
 	if (next_exit)

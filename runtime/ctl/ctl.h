@@ -117,7 +117,10 @@ enum df_ctl_kind {
 struct df_ctl_events {
 	/* A message; on the control thread: must not block. */
 	void (*message)(uint64_t from_proc, uint32_t kind, const void *data, size_t bytes);
-	/* A process has gone: once per process, however many communicators it was part of. */
+	/*
+	 * A process has gone: once per process, however many communicators it was part of. in_order: 0 it has died; else it has
+	 * exited, with this status less one.
+	 */
 	void (*death)(uint64_t proc, int in_order);
 	/* One has gone inside a rendezvous that this process serves. On the control thread, under its lock: must not block. */
 	void (*lost)(const struct df_member *who);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/exit_status.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
@@ -333,7 +334,9 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 		df_tree_death(*word, 0);
 		return 0;
 	case DF_FLOOD_EXIT:
-		df_tree_death(o->proc, 1);
+		if (bytes != 8 || *word > 0xff)
+			return -EPROTO;
+		df_tree_death(o->proc, 1 + (int)*word);
 		return 0;
 	case DF_FLOOD_UNREACHED:
 		if (bytes != sizeof(*u) || u->text[sizeof(u->text) - 1])
@@ -383,9 +386,11 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 
 void df_ctl_goodbye(void)
 {
+	uint64_t status = (uint64_t)df_exit_status();
+
 	df_ctl_lock();
 	if (df_ctl.started && !df_ctl.leaving) {
-		df_flood_send(DF_FLOOD_EXIT, 0, NULL, 0, NULL, 0);
+		df_flood_send(DF_FLOOD_EXIT, 0, &status, sizeof(status), NULL, 0);
 		df_ctl.leaving = 1;
 		df_link_drain(200 * DF_NS_PER_MS);
 	}

@@ -43,7 +43,7 @@ enum df_flood_type {
 	DF_FLOOD_LEFT,	    /* a rank has left a communicator */
 	DF_FLOOD_MSG,	    /* df_ctl_send() */
 	DF_FLOOD_DEATH,	    /* body: process */
-	DF_FLOOD_EXIT,	    /* the origin ends in order */
+	DF_FLOOD_EXIT,	    /* the origin ends in order; body: its status */
 	DF_FLOOD_MERGED,    /* body: token; to one process */
 	DF_FLOOD_UNREACHED, /* body: struct df_unreached; to one process */
 	DF_FLOOD_CUT,	    /* body: the parent to let go of; to one process */

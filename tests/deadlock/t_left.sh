@@ -1,11 +1,11 @@
 #!/bin/bash
-# Description: a rank's process has exited normally while others go on: who waits for it is told so once, who does not goes on.
+# Description: a rank's process has exited, normally or with an error, while others go on: who waits for it is told so once, who does not goes on.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
-MISSING='^MISSING: .* waits for r1, whose process exited normally'
+MISSING='^MISSING: .* waits for r1, whose process exited (normally|with status 1)'
 
 # job NAME: the program on standard input, in the background. run NAME: the same program.
 job() {
@@ -16,7 +16,7 @@ run() {
 	DFSHIM_TRACE=$T/trace/$1 DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
 		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((9 * SLOW)) "$T/$1.txt" >"$T/out.$1" 2>&1 &
 }
-for how in exit quit; do
+for how in exit fail quit; do
 	# All that are left wait for it.
 	job "all_$how" <<END
 prog all_$how
@@ -28,7 +28,8 @@ comm c0 0 1 2 3
 2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 3: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 END
-	# What is unfinished waits for another, which is late.
+	# What is unfinished waits for another, which is late. (A client that fails is not let go on for so long.)
+	[ $how != fail ] || continue
 	job "none_$how" <<END
 prog none_$how
 ranks 3
@@ -50,7 +51,7 @@ comm c0 0 1 2
 2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 END
 wait
-for name in all_exit all_quit one; do
+for name in all_exit all_fail all_quit one; do
 	# Where a process answers too late to be counted with, another speaks as well: then alone, with the processors to itself.
 	for try in 1 2 3; do
 		n=$(grep -cE "$MISSING" "$T/out.$name")
@@ -62,6 +63,8 @@ for name in all_exit all_quit one; do
 	[ "$n" = 1 ] || { [ "$SLOW" != 1 ] && [ "$n" != 0 ]; } || fail "$name: told $n times ($try runs): $(cat "$T/out.$name")"
 	grep -q "^--- $name hung rank 2 communicator c0: asynchronous NCCL error 6" "$T/out.$name" || fail "$name: $(cat "$T/out.$name")"
 done
+grep -q "whose process exited with status 1" "$T/out.all_fail" || fail "all_fail: the status is not told: $(cat "$T/out.all_fail")"
+grep -q "whose process exited normally" "$T/out.all_quit" || fail "all_quit: $(cat "$T/out.all_quit")"
 # Both have come to the end of their steps; then each waits for the others, until its watch ends it.
 for name in none_exit none_quit; do
 	out=$T/out.$name

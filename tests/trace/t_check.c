@@ -274,15 +274,37 @@ START_TEST(test_ours_mismatch)
 }
 END_TEST
 
+/* _i: the status that it exited with. Its own trace says so, or the other rank. */
 START_TEST(test_ours_missing)
 {
-	struct tb_image im[2];
+	static const char *const line[] = {"whose process exited normally",
+					   "whose process exited with status 1"},
+				 *const fix[] = {"Fix: give all ranks the same number",
+						 "Fix: look for the error in that process's log"};
 
-	pair(im, 0);
-	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
-	tb_quiet(&im[0], 60000);
-	im[1].h->closed = 1;
-	expect(im, 2, "MISSING", "exited normally");
+	for (int told = 0; told < 2; told++) {
+		struct df_check_set *set;
+		struct df_check_result *r;
+		struct tb_image im[2];
+		char *text;
+
+		pair(im, 0);
+		tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+		im[1].h->closed = told ? 0 : 1 + (uint32_t)_i;
+		tb_rec(&im[0], DF_REC_PEER_DEAD, 1, im[1].h->host_hash, im[1].h->pid,
+		       told ? 1 + (uint64_t)_i : 1)
+			->comm = 1;
+		tb_quiet(&im[0], 60000);
+		r = tb_check(im, 2, &set);
+		text = tb_printed(r, 0);
+		ck_assert_msg(!strncmp(text, "MISSING: ", 9) && strstr(text, line[_i]) &&
+				      strstr(text, fix[_i]),
+			      "told %d, status %d: %s", told, _i, text);
+		free(text);
+		df_check_result_free(r);
+		df_check_set_free(set);
+		tb_images_fini(im, 2);
+	}
 }
 END_TEST
 
@@ -673,7 +695,7 @@ int main(void)
 			{test_net_stall}, {test_slot_is_start}, {test_in_flight_is_ok},
 			{test_drifting_clocks}, {test_live_straggler_is_slow},
 			{test_silent_mismatch}, {test_ours_disorder_is_ok}, {test_ours_mismatch},
-			{test_ours_missing}, {test_ours_peer_not_free}, {test_missing_trace},
+			{test_ours_missing, 2}, {test_ours_peer_not_free}, {test_missing_trace},
 			{test_lost_record}, {test_earlier_run}, {test_drops}, {test_unseen_sizes},
 			{test_ended_from_outside}, {test_failed_call}, {test_released_by_the_end},
 			{test_broken_off_by_others, 2}, {test_init}, {test_left_in_init},

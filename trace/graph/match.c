@@ -280,16 +280,9 @@ static uint32_t add_rank_threads(const struct df_check_set *set, const struct df
 /* What the peers saw of a rank whose trace may be missing. */
 static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
-	const struct df_trc_member *m = df_set_member(set, gcomm, rank);
+	const struct df_dead *d = df_set_dead(set, gcomm, rank);
 
-	for (size_t i = 0; i < set->nr_dead; i++) {
-		const struct df_dead *d = &set->dead[i];
-
-		if ((d->comm_hash == set->gcomms[gcomm].hash && d->rank == rank) ||
-		    (m && d->host_hash == m->host_hash && d->pid == m->pid))
-			return d->in_order ? DF_M_EXITED : DF_M_DEAD;
-	}
-	return DF_M_NONE;
+	return !d ? DF_M_NONE : d->in_order ? DF_M_EXITED : DF_M_DEAD;
 }
 
 static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)

@@ -114,6 +114,20 @@ static const struct df_node *a_caller(struct df_check_result *r)
 	return NULL;
 }
 
+int df_exit_of(const struct df_check_result *r)
+{
+	const struct df_node *n = &r->g.nodes[r->root];
+	const struct df_trc_comm *e =
+		n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
+	const struct df_dead *d =
+		n->gcomm != DF_NONE ? df_set_dead(r->set, n->gcomm, n->rank) : NULL;
+
+	/* Its own trace may end before. */
+	if (e && r->set->traces[e->trace].h.closed)
+		return (int)r->set->traces[e->trace].h.closed;
+	return d ? d->in_order : 0;
+}
+
 void df_line_missing(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
@@ -121,7 +135,7 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 	struct df_trc_comm *e =
 		n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
 	const struct df_node *caller = u ? NULL : a_caller(r);
-	char op[96] = "an operation", who[48], loop[160], script[160];
+	char op[96] = "an operation", who[48], loop[160], script[160], how[32];
 
 	if (u)
 		df_say_op(r->set, u, op, sizeof(op));
@@ -133,7 +147,10 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 	else
 		df_line_put(b, "%s waits for %s, ", op, who);
 	if (!strcmp(r->qualifier, "exited")) {
-		df_line_put(b, "whose process exited normally%s", e ? " " : "");
+		df_line_put(b, "whose process %s%s", df_say_exit(df_exit_of(r), how, sizeof(how)),
+			    !e			? ""
+			    : df_exit_of(r) > 1 ? ", "
+						: " ");
 		if (e)
 			last_record(r, e, b);
 	} else if (!strcmp(r->qualifier, "destroyed")) {
@@ -302,6 +319,7 @@ void df_line_init(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_bar *bar = stuck_init(r);
 	const struct df_trc *left;
+	char how[32];
 	int rank;
 
 	if (!bar) {
@@ -310,11 +328,11 @@ void df_line_init(struct df_check_result *r, struct df_line *b)
 	}
 	left = df_left_init(r, &rank);
 	if (left)
-		df_line_put(
-			b,
-			"rank %d of %u (pid %u) exited normally inside ncclCommInitRank, for the "
-			"communicator with unique id %016" PRIx64,
-			rank, bar->expect, left->h.pid, bar->object);
+		df_line_put(b,
+			    "rank %d of %u (pid %u) %s inside ncclCommInitRank, for the "
+			    "communicator with unique id %016" PRIx64,
+			    rank, bar->expect, left->h.pid,
+			    df_say_exit((int)left->h.closed, how, sizeof(how)), bar->object);
 	else if (!who_has_not_called(r, bar, b))
 		df_line_put(b,
 			    "communicator with unique id %016" PRIx64

@@ -276,6 +276,8 @@ static const char *fix_text(struct df_check_result *r)
 	case DF_V_MISSING:
 		if (!strcmp(r->qualifier, "destroyed"))
 			return "let all ranks make this call before they destroy the communicator, or none of them";
+		if (!strcmp(r->qualifier, "exited") && df_exit_of(r) > 1)
+			return "look for the error in that process's log";
 		return !strcmp(r->qualifier, "exited") || !strcmp(r->qualifier, "thread ended")
 			       ? "give all ranks the same number of iterations (drop_last, join), or let all ranks exit together"
 			       : "find out why this rank does not make the call that the others made (see the first divergence)";

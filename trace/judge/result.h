@@ -103,6 +103,9 @@ int df_suppose_firsts(struct df_check_result *r);
 void df_link_judge(struct df_check_result *r);
 void df_explain_link(struct df_check_result *r);
 
+/* culprit.c: how the process of the rank that is waited for has ended, as df_dead.in_order. */
+int df_exit_of(const struct df_check_result *r);
+
 /* say.c: short texts into buf, which is returned. */
 const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, char *buf,
 		      size_t size);
@@ -111,6 +114,8 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size);
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size);
+/* "exited normally", "exited with status 1". */
+const char *df_say_exit(int in_order, char *buf, size_t size);
 /* The rank of the job that a thread (0: any) with this device (-1: any) serves; -1: none, or several. */
 int df_say_world(const struct df_check_set *set, const struct df_trc *t, int device, uint32_t tid);
 /* The rank whose thread, work or slot a node is; of a process with several, by device. */

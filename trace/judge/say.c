@@ -109,6 +109,13 @@ const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size
 	return buf;
 }
 
+const char *df_say_exit(int in_order, char *buf, size_t size)
+{
+	snprintf(buf, size, in_order > 1 ? "exited with status %d" : "exited normally",
+		 in_order - 1);
+	return buf;
+}
+
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size)
 {

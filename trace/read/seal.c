@@ -51,6 +51,20 @@ const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32
 		       : NULL;
 }
 
+const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank)
+{
+	const struct df_trc_member *m = df_set_member(set, gcomm, rank);
+
+	for (size_t i = 0; i < set->nr_dead; i++) {
+		const struct df_dead *d = &set->dead[i];
+
+		if ((d->comm_hash == set->gcomms[gcomm].hash && d->rank == rank) ||
+		    (m && d->host_hash == m->host_hash && d->pid == m->pid))
+			return d;
+	}
+	return NULL;
+}
+
 /* The header says it also where the first records have been overwritten. */
 static uint64_t began_at(const struct df_trc *t)
 {

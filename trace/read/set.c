@@ -12,6 +12,7 @@
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "trace/read/set.h"
+#include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
 struct df_check_set *df_check_set_new(void)
@@ -261,7 +262,7 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 			.pid = (uint32_t)rec->b,
 			.trace = trace,
 			.rank = (int32_t)rec->op,
-			.in_order = rec->c != 0,
+			.in_order = (int)DF_MIN(rec->c, 256),
 			.late = t->stall_ms && set->load.cut_rec == n->index,
 		};
 		return 0;
@@ -387,6 +388,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 	if (rc)
 		return rc;
 	t->h = l->h;
+	t->h.closed = DF_MIN(l->h.closed, 256);
 	t->first_ns = l->first_ns;
 	t->last_ns = l->last_ns;
 	t->last_progress_ns = l->last_progress_ns;

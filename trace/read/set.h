@@ -84,7 +84,7 @@ struct df_dead {
 	uint64_t comm_hash, host_hash, time_ns, rec;
 	uint32_t pid, trace;
 	int32_t rank;
-	int in_order; /* it ended by itself */
+	int in_order; /* it ended by itself: one more than its status */
 	int late;     /* seen after a standstill: it may have been ended because of that */
 };
 
@@ -198,6 +198,8 @@ int df_set_until(struct df_check_set *set, uint64_t at_ns);
 /* The entry of a rank in a communicator, or NULL: no trace of it. */
 struct df_trc_comm *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
 const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
+/* What others saw of the end of the rank's process; NULL: nothing. */
+const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank);
 
 /* party.c, once the entries are sorted; does a thread issue on it, or has it made it? */
 void df_set_parties(struct df_check_set *set);
@@ -240,10 +242,8 @@ uint64_t df_op_signature(const struct df_lop *op);
 /* How many operations with this key a trace has issued. */
 uint64_t df_trc_seen(const struct df_trc *t, uint64_t key);
 uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl);
-
 /* The kept operation of a trace with this serial, or NULL. */
 struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t, uint64_t serial);
-
 /* The index of a record as people know it: that in the process's file, also where only a reduced ring is here. */
 uint64_t df_trc_number(const struct df_trc *t, uint64_t rec);
 

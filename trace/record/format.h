@@ -160,8 +160,8 @@ struct df_trace_header {
 	uint64_t mono_ns, real_ns; /* a pair of clocks, taken together */
 	uint32_t rules, mode;	   /* rules: 1 NCCL's; mode: as DFSHIM_MODE */
 	uint32_t slots, queues;	   /* resources by NCCL's rules; 0 unlimited */
-	uint32_t closed;	   /* 1: the process ended in order */
-	uint32_t world;		   /* ranks of the job, 0 unknown */
+	uint32_t closed; /* 0: the process has not ended in order; else one more than its status */
+	uint32_t world;	 /* ranks of the job, 0 unknown */
 	uint64_t lost; /* records given up: their slot was still being written by another thread */
 	char host[64];
 	char exe[128];

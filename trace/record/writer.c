@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "runtime/base/exit_status.h"
 #include "runtime/base/file_size.h"
 #include "trace/record/clock.h"
 #include "trace/record/trace_hash.h"
@@ -627,6 +628,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	df_site_preload();
 	if (!forks_watched) {
 		pthread_atfork(NULL, NULL, fork_child);
+		df_exit_status_watch();
 		forks_watched = 1;
 	}
 	publish(h);
@@ -654,8 +656,8 @@ void df_trace_close(void)
 	h = ring_get();
 	if (h) {
 		df_trace_clocks();
-		df_trace(DF_REC_PROC_EXIT, -1, 0, -1, 0, 0, 0, 0, 0);
-		PUT(&h->closed, 1);
+		df_trace(DF_REC_PROC_EXIT, -1, 0, -1, (uint64_t)df_exit_status(), 0, 0, 0, 0);
+		PUT(&h->closed, 1 + (uint32_t)df_exit_status());
 		atomic_store_explicit(&ring, NULL, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&open_lock);

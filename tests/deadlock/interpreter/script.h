@@ -31,7 +31,7 @@
  *	ninit COMM (begins a non-blocking one), apoll COMM (asks ncclCommGetAsyncError until it is ready)
  *	awatch COMM (asks that for ever, for errors)
  *	init COMM, split COMM NEW, shrink COMM NEW, fin COMM (ncclCommFinalize; of one that does not block these are
- *	only begun), destroy COMM, exit, quit (by _exit()), kill, spin, sleep MS, fork (a child that ends at once)
+ *	only begun), destroy COMM, exit, fail (with status 1), quit (by _exit()), kill, spin, sleep MS, fork (a child that ends at once)
  *	return (the thread ends here, and gives nothing back)
  *	cap s GRAPH, endcap s GRAPH, launch GRAPH s
  *	read BUF [n=COUNT] (cudaMemcpy to the host, compared), tread BUF [n=COUNT] (by a thread of its own)

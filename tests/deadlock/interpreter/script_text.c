@@ -53,6 +53,7 @@ static const struct sc_word {
 	{"fin", SC_FIN, 0, "c"},
 	{"destroy", SC_DESTROY, 0, "c"},
 	{"exit", SC_EXIT, 0, ""},
+	{"fail", SC_EXIT, 1, ""},
 	{"quit", SC_QUIT, 0, ""},
 	{"return", SC_RETURN, 0, ""},
 	{"kill", SC_KILL, 0, ""},

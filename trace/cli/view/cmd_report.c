@@ -74,7 +74,9 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 		fprintf(out, "<td>%" PRIu64 "<td>%" PRIu64 "<td>%zu<td>%.3f s ago<td>", t->nr_recs,
 			t->nr_ops, t->nr_uops, df_say_ago(set, (uint32_t)i, t->last_ns));
 		if (t->fate != DF_ALIVE)
-			fputs(t->fate == DF_DEAD ? "died" : "exited normally", out);
+			fputs(t->fate == DF_DEAD ? "died"
+						 : df_say_exit((int)t->h.closed, op, sizeof(op)),
+			      out);
 		for (size_t k = 0; k < t->nr_calls && t->fate == DF_ALIVE; k++)
 			fprintf(out, "%sin %s (%.1f s)", k ? ", " : "",
 				df_call_text(t->calls[k].call),

@@ -1,0 +1,15 @@
+/*
+ * The status that this process exits with, so that who reads its trace, and the other ranks, can tell an end with an error from the
+ * end of the program. Any thread.
+ */
+#ifndef DF_BASE_EXIT_STATUS_H
+#define DF_BASE_EXIT_STATUS_H
+
+/* From now on exit() is seen. */
+void df_exit_status_watch(void);
+/* _exit() is about to be called. Async-signal-safe. */
+void df_exit_status_is(int status);
+/* 0 to 255; 0 too where the process has not called one of them. */
+int df_exit_status(void);
+
+#endif
