@@ -93,7 +93,7 @@ int df_link_no_file(void)
 		return 1;
 	if (!df_ctl.no_file_since) {
 		df_ctl.no_file_since = df_now_ns();
-		df_ctl_timer(df_ctl.no_file_since + DF_CTL_NO_FILE_NS);
+		df_ctl_timer(df_ctl.no_file_since + DF_NO_FILE_NS);
 	}
 	if (!said++) {
 		int was = errno;

@@ -97,6 +97,9 @@ int df_ctl_allgather(struct df_ctl_comm *c, const void *in, size_t bytes, void *
 /* Leaves: the local rank is done with it; gathers of others that need it end. Never blocks on peers. */
 void df_ctl_leave(struct df_ctl_comm *c);
 
+/* For so long a process waits for a file descriptor, then it lacks them for good. Here and in shared memory. */
+#define DF_NO_FILE_NS 2000000000ull
+
 /* Wakes blocking calls so that they look at their `stop`. Async-signal-safe. */
 void df_ctl_poke(void);
 

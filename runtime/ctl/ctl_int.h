@@ -84,9 +84,6 @@ struct df_waiter {
 int df_wait_for(struct df_list *on, int (*done)(void *arg), void *arg, const uint32_t *stop);
 void df_waiters_wake(struct df_list *on);
 
-/* So long a rendezvous waits for a descriptor. */
-#define DF_CTL_NO_FILE_NS (2 * DF_NS_PER_S)
-
 /* 1: what this process lacks, not the other side. */
 static inline int df_ctl_lacks(int error)
 {

@@ -32,8 +32,7 @@
 #include "runtime/ctl/ctl.h"
 
 /* After a failure; looks come more often than it is likely to be over. */
-#define AGAIN_NS   DF_NS_PER_MS
-#define NO_FILE_NS (2 * DF_NS_PER_S) /* so long descriptors may be missing */
+#define AGAIN_NS DF_NS_PER_MS
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "shm peers");
 static struct df_peer *peers;
@@ -64,9 +63,9 @@ static void failed(struct df_peer *p, int error)
 	if (error != -EMFILE)
 		return;
 	/* Nobody has asked for a while: what lacked then says nothing of now. */
-	if (!p->no_file_since || now > last + NO_FILE_NS)
+	if (!p->no_file_since || now > last + DF_NO_FILE_NS)
 		p->no_file_since = now;
-	if (now - p->no_file_since < NO_FILE_NS || __atomic_load_n(&p->dead, __ATOMIC_RELAXED))
+	if (now - p->no_file_since < DF_NO_FILE_NS || __atomic_load_n(&p->dead, __ATOMIC_RELAXED))
 		return;
 	mark_dead(p);
 	if (on_no_file)

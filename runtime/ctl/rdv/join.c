@@ -281,7 +281,7 @@ static int has_file(void)
 
 uint64_t df_join_timers(uint64_t now)
 {
-	uint64_t next = 0, t, give_up = df_ctl.no_file_since + DF_CTL_NO_FILE_NS;
+	uint64_t next = 0, t, give_up = df_ctl.no_file_since + DF_NO_FILE_NS;
 	struct df_join *j, *tmp;
 	int i;
 
