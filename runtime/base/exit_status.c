@@ -8,7 +8,10 @@ static int ends_with;
 
 void df_exit_status_is(int status)
 {
-	/* Relaxed: who reads it does so on the same thread, or is told to by means that order it. */
+	/*
+	 * Relaxed: who reads it does so on the same thread, or is told to by means that order it. The child of a vfork() writes here
+	 * too; its parent writes again at its own end.
+	 */
 	__atomic_store_n(&ends_with, status & 0xff, __ATOMIC_RELAXED);
 }
 

@@ -122,7 +122,7 @@ struct df_ctl_events {
 	void (*message)(uint64_t from_proc, uint32_t kind, const void *data, size_t bytes);
 	/*
 	 * A process has gone: once per process, however many communicators it was part of. in_order: 0 it has died; else it has
-	 * exited, with this status less one.
+	 * exited, and this is one more than its status.
 	 */
 	void (*death)(uint64_t proc, int in_order);
 	/* One has gone inside a rendezvous that this process serves. On the control thread, under its lock: must not block. */

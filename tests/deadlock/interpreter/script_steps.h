@@ -585,7 +585,7 @@ static int execute(struct rank *me, int thread, int step)
 		return comm_step(me, st);
 	case SC_EXIT:
 		if (me->s->procs)
-			exit(st->coll);
+			exit(st->coll); /* the word says with which status */
 		me->gone = 1;
 		return 1;
 	case SC_QUIT:
