@@ -23,7 +23,10 @@ static void seen(int status, void *arg)
 
 void df_exit_status_watch(void)
 {
-	(void)on_exit(seen, NULL);
+	static int watched;
+
+	if (!__atomic_exchange_n(&watched, 1, __ATOMIC_RELAXED))
+		(void)on_exit(seen, NULL);
 }
 
 int df_exit_status(void)

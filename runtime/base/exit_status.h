@@ -1,6 +1,6 @@
 /*
  * The status that this process exits with, so that who reads its trace, and the other ranks, can tell an end with an error from the
- * end of the program. Any thread.
+ * end of the program. df_trace_open() watches, df_trace_close() and the control plane's good-bye read it. Any thread.
  */
 #ifndef DF_BASE_EXIT_STATUS_H
 #define DF_BASE_EXIT_STATUS_H

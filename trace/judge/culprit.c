@@ -136,6 +136,7 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 		n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
 	const struct df_node *caller = u ? NULL : a_caller(r);
 	char op[96] = "an operation", who[48], loop[160], script[160], how[32];
+	int ended;
 
 	if (u)
 		df_say_op(r->set, u, op, sizeof(op));
@@ -147,12 +148,12 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 	else
 		df_line_put(b, "%s waits for %s, ", op, who);
 	if (!strcmp(r->qualifier, "exited")) {
-		df_line_put(b, "whose process %s%s", df_say_exit(df_exit_of(r), how, sizeof(how)),
-			    !e			? ""
-			    : df_exit_of(r) > 1 ? ", "
-						: " ");
-		if (e)
+		ended = df_exit_of(r);
+		df_line_put(b, "whose process %s", df_say_exit(ended, how, sizeof(how)));
+		if (e) {
+			df_line_put(b, ended > 1 ? ", " : " ");
 			last_record(r, e, b);
+		}
 	} else if (!strcmp(r->qualifier, "destroyed")) {
 		df_line_put(b, "which has left communicator %s", r->set->gcomms[n->gcomm].label);
 	} else if (e && e->failed_rec != DF_NO_REC) {

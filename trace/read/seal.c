@@ -325,9 +325,10 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 
 			/* Its own trace knows best: it ended in order, and its peers saw only the connection go. */
 			if (it && t->fate == DF_EXITED && !t->dropped)
-				d->in_order = 1;
+				d->in_order = (int)t->h.closed;
 			if (it && t->fate == DF_ALIVE) {
 				t->fate = d->in_order ? DF_EXITED : DF_DEAD;
+				t->h.closed = (uint32_t)d->in_order;
 				t->dead_ns = d->time_ns;
 			}
 		}

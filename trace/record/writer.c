@@ -581,6 +581,8 @@ int df_trace_open(const struct df_trace_config *cfg)
 
 	if (mb > 65536)
 		return -EINVAL;
+	/* Also where there will be no trace: the other ranks are told. */
+	df_exit_status_watch();
 	pthread_mutex_lock(&open_lock);
 	if (ring_get()) {
 		rc = -EALREADY;
@@ -628,7 +630,6 @@ int df_trace_open(const struct df_trace_config *cfg)
 	df_site_preload();
 	if (!forks_watched) {
 		pthread_atfork(NULL, NULL, fork_child);
-		df_exit_status_watch();
 		forks_watched = 1;
 	}
 	publish(h);
