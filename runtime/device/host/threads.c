@@ -46,10 +46,12 @@
 #define SHORT_PASSES  32 /* passes of a waiting thread before it counts as a helper */
 #define FIRST_TURNS   2	 /* of a small operation, by the thread that submits it */
 #define YIELD_PASSES  64 /* before sleeping */
-#define DOZE_NS	      200000
-#define DOZE_MAX_NS   4000000 /* while others drive: every wake-up takes a processor from them */
-#define LINGER_NS     5000000 /* how long a worker dozes after the last work */
-#define SLEEP_MIN_NS  50000
+#define AWAKE_NS                                                                                   \
+	(500 *                                                                                     \
+	 DF_NS_PER_US) /* the same in time, for passes that take long, as on an emulated processor */
+#define DOZE_NS	     200000
+#define LINGER_NS    5000000 /* how long a worker dozes after the last work */
+#define SLEEP_MIN_NS 50000
 #define LOST_NS                                                                                    \
 	(500 *                                                                                     \
 	 DF_NS_PER_US) /* no pass takes as long, and no thread that is given the processor has it for less */
@@ -271,22 +273,18 @@ int df_threads_pass(int device)
 /* ---- waiting --------------------------------------------------------------------------------------------- */
 
 struct backoff {
-	uint32_t idle; /* passes without progress */
-	uint32_t quit; /* the idle time has become a voluntary quit */
-	int64_t sleep_ns;
-	uint64_t since;
-	uint64_t looked; /* at the clock, and it has not slept since */
+	uint32_t idle;	 /* passes without progress */
+	uint32_t quit;	 /* the idle time has become a voluntary quit */
+	uint64_t since;	 /* the first look at the clock */
+	uint64_t looked; /* the last one, or when it last woke up */
 };
 
 /* A thread that drives has moved nothing for so long that its blocks count as having left the device. */
 static void note_quit(struct backoff *b)
 {
-	uint64_t now = df_now_ns();
 	int i;
 
-	if (!b->since)
-		b->since = now;
-	if (b->quit || now - b->since < eng.quit_ns)
+	if (b->quit || b->looked - b->since < eng.quit_ns)
 		return;
 	b->quit = 1;
 	for (i = 0; i < execs()->nr; i++) {
@@ -346,30 +344,32 @@ static uint64_t look_at_clock(uint64_t since)
 	return now;
 }
 
-/* After a pass without progress: pause, yield, or sleep on the bell. */
+/*
+ * After a pass without progress: pause, yield, or sleep on the bell, for as long again as it has waited at the most: what no bell tells
+ * of may take twice its time, and each time that it wakes up in vain takes the processor from those it waits for.
+ */
 static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
 {
 	uint32_t spins = lost() ? 1 : crowded() ? CROWD_PASSES : SPIN_PASSES;
+	uint64_t waited;
 
-	if (++b->idle < spins) {
-		if (b->idle % CLOCK_PASSES == 0)
-			b->looked = look_at_clock(b->looked);
-		df_relax();
-		return;
+	if (++b->idle >= spins || b->idle % CLOCK_PASSES == 0) {
+		b->looked = look_at_clock(b->looked);
+		if (!b->since)
+			b->since = b->looked;
 	}
-	if (b->idle < spins + YIELD_PASSES || look == LOOK_SPINS) {
+	waited = b->looked - b->since;
+	if (look != LOOK_SPINS && (b->idle >= spins + YIELD_PASSES || waited >= AWAKE_NS)) {
+		note_quit(b);
+		sleep_on_bell((int64_t)DF_MIN(DF_MAX(waited, SLEEP_MIN_NS), SLEEP_MAX_NS), device,
+			      ready, arg);
 		b->looked = df_now_ns();
+	} else if (b->idle < spins) {
+		df_relax();
+	} else {
 		sched_yield();
-		look_at_clock(b->looked);
-		return;
 	}
-	b->looked = 0;
-	note_quit(b);
-	if (!b->sleep_ns)
-		b->sleep_ns = SLEEP_MIN_NS;
-	sleep_on_bell(b->sleep_ns, device, ready, arg);
-	b->sleep_ns = DF_MIN(b->sleep_ns * 2, (int64_t)SLEEP_MAX_NS);
 }
 
 /*
@@ -478,7 +478,7 @@ static void worker_rest(uint64_t last, int64_t *doze)
 	if (!__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED))
 		*doze = 0;
 	else
-		*doze = DF_MIN(DF_MAX(2 * *doze, 5 * DOZE_NS), DOZE_MAX_NS);
+		*doze = DF_MIN(DF_MAX(2 * *doze, 5 * DOZE_NS), SLEEP_MAX_NS);
 	if (*doze || df_now_ns() - last < LINGER_NS) {
 		__atomic_add_fetch(
 			&eng.dozing, 1,
