@@ -55,7 +55,7 @@ static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 			up->shut_since = now;
 		return !up->shut_since || now - up->shut_since < SHUT_NS;
 	}
-	/* Hung up on us without a word: who has died refuses the next try, who does not know the id hangs up again. */
+	/* Hung up on us without a word: who has died refuses the next try, who does not know the id, or has no descriptors, hangs up again. */
 	if (was_open && is_hang_up(error) && !up->hung_up) {
 		up->hung_up = 1;
 		return 1;
@@ -106,7 +106,9 @@ static void up_lost(struct df_rdv_up *up, int error)
 		up_dead(up);
 	} else if (up->hung_up && is_hang_up(error)) {
 		snprintf(reason, sizeof(reason),
-			 "the process that serves the id (pid %u) does not know it", up->id.pid);
+			 "the process that serves the id (pid %u) hangs up: it does not know the "
+			 "id, or has no file descriptor left, which its log says",
+			 up->id.pid);
 	} else if (up->remote) {
 		df_link_why(df_id_at(&up->id, at), error, reason, sizeof(reason));
 	} else {
