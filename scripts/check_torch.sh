@@ -197,8 +197,9 @@ if wants others; then
 fi
 if wants suite; then
 	for world in $worlds; do
-		# PyTorch's tests of the profiler expect the names that only its stock process group gives to its work.
-		TORCH_DIST_USE_NCCL2=0 PYTORCH_PRINT_REPRO_ON_FAILURE=0 "$B/dfshim" run --host=$world -- "$py" tests/torch/suite.py \
+		# PyTorch's tests of the profiler expect the names that only its stock process group gives to its work. A suite that is cut
+		# leaves its folder behind: in ours.
+		TMPDIR=$T TORCH_DIST_USE_NCCL2=0 PYTORCH_PRINT_REPRO_ON_FAILURE=0 "$B/dfshim" run --host=$world -- "$py" tests/torch/suite.py \
 			--world $world --known docs/pytorch-suite.txt "${part[@]}" 2>"$T/err" | tee "$T/log"
 		read -r p f s <<<"$(sed -nE 's/^[0-9]+ ranks: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$T/log")"
 		[ -n "${p-}" ] || f=1
