@@ -478,7 +478,7 @@ START_TEST(graphs)
 END_TEST
 
 /* Memory that goes, and memory that devices may reach. */
-START_TEST(access)
+START_TEST(reach)
 {
 	CUmemAccessDesc descs[2] = {0};
 	int before;
@@ -556,7 +556,7 @@ int main(void)
 		{launches},
 		{green},
 		{graphs},
-		{access, 3},
+		{reach, 3},
 		{early},
 		{nodes},
 #else

@@ -7,7 +7,6 @@
 
 #include "tests/ctl/ctl_test.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 
 #include "kernels/daemon.h"
@@ -19,7 +18,7 @@
 #include "runtime/program/proto.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/transport.h"
-#include "tests/cuda/driver/fake.h"
+#include "tests/cuda/load.h"
 
 /*
  * Two sides, 0 and 1, run the same scenario: as threads where the transport stays in the process, as forked
@@ -42,30 +41,20 @@ static int threads_now;
 static __thread struct df_member self;
 static const struct fake_cuda *fake; /* NULL: no device memory in this variant */
 
-static const char *fake_path(char *path, size_t bytes)
-{
-	snprintf(path, bytes, "%s/tests/cuda/driver/libcuda.so.1",
-		 getenv("B") ? getenv("B") : "build");
-	return path;
-}
-
 /* The stand-in for a driver, whose device memory other processes can map. */
 static void start_gpu(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	const struct fake_cuda *(*get)(void);
+	const struct fake_cuda *loaded;
 	char text[512];
-	void *lib;
 
 	pthread_mutex_lock(&lock);
 	if (!fake) {
 		setenv("FAKE_CUDA_DEVICES", "2", 1);
-		lib = dlopen(fake_path(text, sizeof(text)), RTLD_NOW | RTLD_GLOBAL);
-		ck_assert_msg(lib != NULL, "%s", dlerror());
-		*(void **)&get = dlsym(lib, "fake_cuda");
+		loaded = fake_load(NULL);
 		df_backend = df_cuda_open_driver(text, sizeof(text));
 		ck_assert_msg(df_backend != NULL, "%s", text);
-		fake = get();
+		fake = loaded;
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -699,8 +699,7 @@ static void choose(void)
 int main(int argc, char **argv)
 {
 	unsigned nr = DF_ARRAY_LEN(variants), only = argc > 1 ? (unsigned)atoi(argv[1]) : nr;
-	char path[512];
-	int failed = 0, gpu = access(fake_path(path, sizeof(path)), R_OK) == 0;
+	int failed = 0, gpu = access(fake_path(), R_OK) == 0;
 
 	for (which = 0; which < nr; which++) {
 		const struct df_tl_ops *tl = df_tl_all[variants[which].tl];
