@@ -7,31 +7,32 @@
 #   verbs.send.single.*  each waited for; peer: one message under way
 #
 # Runs that are compared take turns, PAIRS times (3), in an order that turns round every time; a figure is the median of the
-# pairs' ratios, and behind it stand the smallest and the largest. SIZES: "65536 1048576". CPUS of the machine (2, since
-# each of two nodes would have one).
+# pairs' ratios, and behind it stand the smallest and the largest. SIZES: "65536 1048576". The machine has
+# two processors, as two nodes would.
 set -u
 cd "$SRC" || exit 1
 if [ -z "${RDMA-}" ]; then
-	CPUS=${CPUS:-2} scripts/rdma.sh tests/bench/b_verbs.sh | sed -n '/^BENCH /p; s/^skipped: /# verbs: /p'
+	CPUS=2 scripts/rdma.sh tests/bench/b_verbs.sh | sed -n '/^BENCH /p; s/^skipped: /# verbs: /p'
 	exit "${PIPESTATUS[0]}"
 fi
 unset DFSHIM_TRACE DFSHIM_STATS LD_PRELOAD
 export NCCL_NET_PLUGIN=none DFSHIM_NET=verbs DFSHIM_HOST_NODE_DEVICES=1 NCCL_IB_TIMEOUT=17 NCCL_IB_RETRY_CNT=6
-export LATENCY_SEND=1 LATENCY_ROUNDS=1
+export LATENCY_SEND=1 LATENCY_ROUNDS=3
 pairs=${PAIRS:-3}
+bytes_each=52428800 # some seconds
 
 # Each says MB/s, of the size BYTES.
 theirs() { # BYTES DEPTH
-	timeout 60 ib_write_bw -d rxe0 -x 1 -s "$1" -n $((16777216 / $1)) -F -t "$2" -Q 1 >"$T/server" 2>&1 &
+	timeout 60 ib_write_bw -d rxe0 -x 1 -s "$1" -n $((bytes_each / $1)) -F -t "$2" -Q 1 >"$T/server" 2>&1 &
 	sleep 1
-	timeout 60 ib_write_bw -d rxe1 -x 1 -s "$1" -n $((16777216 / $1)) -F -t "$2" -Q 1 --report_gbits 10.78.0.1 >"$T/client" 2>&1
+	timeout 60 ib_write_bw -d rxe1 -x 1 -s "$1" -n $((bytes_each / $1)) -F -t "$2" -Q 1 --report_gbits 10.78.0.1 >"$T/client" 2>&1
 	wait $!
 	awk -v b="$1" '$1 == b {print $4 * 125}' "$T/client"
 }
 ours() { # BYTES DEPTH
 	# shellcheck disable=SC2016 # its own variables
-	LATENCY_MIN=$1 LATENCY_MAX=$1 LATENCY_DEPTH=$2 timeout 100 "$B/dfshim" run --host -n 2 -- bash -c 'export NCCL_IB_HCA="=rxe$LOCAL_RANK:1"; exec "$@"' - \
-		"$B/clients/latency" --timeout 90 >"$T/ours" 2>&1
+	LATENCY_MIN=$1 LATENCY_MAX=$1 LATENCY_DEPTH=$2 timeout 150 "$B/dfshim" run --host -n 2 -- bash -c 'export NCCL_IB_HCA="=rxe$LOCAL_RANK:1"; exec "$@"' - \
+		"$B/clients/latency" --timeout 140 >"$T/ours" 2>&1
 	awk -v b="$1" '$1 == "latency:" && $2 == b {print $6 * 1000}' "$T/ours"
 }
 # figure NAME: of lines OURS THEIRS.
