@@ -300,6 +300,8 @@ struct df_backend {
 	uint64_t (*far_bytes)(int device);
 	/* Of a chunk that far_alloc() has named. -EOPNOTSUPP: they do not reach it, because out->why. Under any lock. */
 	int (*far_rdma)(int device, uint32_t seg, struct df_far_rdma *out);
+	/* The GPU's address on the PCI bus, as sysfs writes it ("0000:17:00.0"); "": not known. NULL: there are no GPUs. */
+	const char *(*pci)(int device);
 
 	/* -- the application's devices, streams, events, memory -- */
 

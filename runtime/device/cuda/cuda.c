@@ -127,6 +127,11 @@ static int device_count(void)
 	return df_nr_cudevs;
 }
 
+static const char *pci(int device)
+{
+	return df_cudevs[device].pci;
+}
+
 static int get_device(void)
 {
 	CUdevice dev;
@@ -509,6 +514,7 @@ const struct df_backend df_cuda_api = {
 	.far_limit = df_cuda_far_limit,
 	.far_bytes = df_cuda_far_bytes,
 	.far_rdma = df_cuda_far_rdma,
+	.pci = pci,
 	.set_hooks = set_hooks,
 	.device_count = device_count,
 	.get_device = get_device,
@@ -531,6 +537,20 @@ const struct df_backend df_cuda_api = {
 	.mem_info = df_cuda_mem_info,
 	.reaches = df_cuda_reaches,
 };
+
+static void read_pci(struct df_cudev *d)
+{
+	int domain, bus, slot;
+
+	if (df_drv.device_attribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, d->device) ==
+		    CUDA_SUCCESS &&
+	    df_drv.device_attribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, d->device) ==
+		    CUDA_SUCCESS &&
+	    df_drv.device_attribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, d->device) ==
+		    CUDA_SUCCESS)
+		snprintf(d->pci, sizeof(d->pci), "%04x:%02x:%02x.0", domain & 0xffff, bus & 0xff,
+			 slot & 0xff);
+}
 
 /* What of that which the runtime needs a device does not have; NULL: it has all. */
 static const char *lacks(CUdevice device)
@@ -596,6 +616,7 @@ const struct df_backend *df_cuda_open_driver(char *reason, size_t reason_bytes)
 
 		d->lacks = df_drv.device_get(&d->device, i) == CUDA_SUCCESS ? lacks(d->device)
 									    : "number";
+		read_pci(d);
 		usable += !d->lacks;
 	}
 	/* One of several that the daemon can't run on is refused where a communicator is to be there. */

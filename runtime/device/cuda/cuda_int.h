@@ -58,6 +58,7 @@ struct df_cudev {
 	CUdevice device;
 	CUcontext ctx;	   /* the primary one, retained for good; NULL: not used yet */
 	const char *lacks; /* what the daemon needs and it has not; NULL: nothing */
+	char pci[16];	   /* its address; "": not known */
 };
 
 #define DF_CUDA_DEVICES_MAX 64

@@ -36,16 +36,12 @@ static void tell(struct df_net_ep *ep, int gpu, const char *why)
 /* Why slots of this link may not lie in GPU memory; NULL: they may. */
 static const char *refused(const struct df_net_link *l)
 {
-	const char *level = df_env()->nccl_net_gdr_level;
-
-	if (level && (!strcmp(level, "LOC") || !strcmp(level, "0")))
-		return "NCCL_NET_GDR_LEVEL says so";
 	if (!df_backend->far_rdma)
 		return "they are no GPU's";
 	if (!l->verbs_only)
 		return "sockets or a plugin may join them, which do not reach a GPU's memory: "
 		       "set DFSHIM_NET=verbs";
-	return NULL;
+	return df_pci_refuses(df_verbs_nearest(l->ep));
 }
 
 int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)

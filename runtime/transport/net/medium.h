@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "runtime/base/net/pci.h"
 
 struct df_far_rdma;
 struct df_net_conn;
@@ -60,6 +61,9 @@ struct df_net_ops {
 extern const struct df_net_ops df_net_tcp, df_net_verbs, df_net_plugin;
 /* By the places of their bits. */
 extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
+
+/* The path from the GPU to the nearest of its ports; DF_PCI_UNKNOWN also where it has none. */
+enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep);
 
 /* Memory of a GPU for the ports of verbs, for as long as the process lives. -errno, with the reason. By who makes a pass. */
 int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,

@@ -121,6 +121,13 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 		*value = fake_gdr("ordered") ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
 					     : CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
 		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+	case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+		*value = 0;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+		*value = 0x10 + dev;
+		return CUDA_SUCCESS;
 	default:
 		return REAL(cuDeviceGetAttribute)(value, what, dev);
 	}

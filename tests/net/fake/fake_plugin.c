@@ -371,10 +371,16 @@ struct properties {
 static int get_properties(int dev, struct properties *p)
 {
 	static char *const names[] = {"fake0", "fake1"};
+	static char paths[2][200];
 
 	RULE(dev == 0 || dev == 1, "a device that is not there");
 	memset(p, 0, sizeof(*p));
 	p->name = names[dev];
+	if (getenv("FAKE_PLUGIN_PCI")) {
+		snprintf(paths[dev], sizeof(paths[dev]), "%s/%s", getenv("FAKE_PLUGIN_PCI"),
+			 names[dev]);
+		p->pci_path = paths[dev];
+	}
 	p->memory = told("gpu") ? 2 : 1;
 	p->mbps = 10000;
 	p->max_comms = 1024;

@@ -317,6 +317,21 @@ static int slots_of(const struct found *f, int gpu, char *why, size_t size)
 			 size);
 }
 
+/* Where nothing is known of paths all ports are alike. */
+static void print_paths(const struct found *f, int gpu)
+{
+	enum df_pci_path nearest = gdr_nearest(&f->gpus, gpu, &f->verbs), path;
+	const struct df_verbs_port *p;
+
+	for (p = f->verbs.v; p < f->verbs.v + f->verbs.nr && nearest != DF_PCI_UNKNOWN; p++) {
+		if (!p->order)
+			continue;
+		path = df_pci_to_verbs(f->gpus.v[gpu].pci, p->device);
+		printf("    %s:%d: path %s%s\n", p->device, p->port, df_pci_name(path),
+		       path > nearest ? ", used when nearer ones fail" : "");
+	}
+}
+
 static void print_slots(const struct found *f)
 {
 	char why[192];
@@ -328,6 +343,7 @@ static void print_slots(const struct found *f)
 		in = slots_of(f, i, why, sizeof(why));
 		printf("  GPU %d (%s): slots for other machines lie in %s memory: %s\n", i,
 		       f->gpus.v[i].name, in ? "GPU" : "host", why);
+		print_paths(f, i);
 	}
 }
 
@@ -422,6 +438,21 @@ static json_t *networks_json(const struct found *f)
 	return list;
 }
 
+static json_t *paths_json(const struct found *f, int gpu)
+{
+	const struct df_verbs_port *p;
+	json_t *list = json_array();
+
+	for (p = f->verbs.v; p < f->verbs.v + f->verbs.nr; p++)
+		if (p->order)
+			json_array_append_new(
+				list, json_pack("{s:s, s:i, s:s}", "device", p->device, "port",
+						p->port, "path",
+						df_pci_name(df_pci_to_verbs(f->gpus.v[gpu].pci,
+									    p->device))));
+	return list;
+}
+
 static json_t *own_json(const struct found *f)
 {
 	json_t *gpus = json_array();
@@ -431,9 +462,11 @@ static json_t *own_json(const struct found *f)
 
 	for (i = 0; i < f->gpus.nr; i++) {
 		in = slots_of(f, i, why, sizeof(why));
-		json_array_append_new(gpus, json_pack("{s:i, s:o, s:s, s:s}", "gpu", i, "name",
-						      df_json_text(f->gpus.v[i].name), "slots",
-						      in ? "GPU" : "host", "reason", why));
+		json_array_append_new(gpus,
+				      json_pack("{s:i, s:o, s:s, s:s, s:s, s:o}", "gpu", i, "name",
+						df_json_text(f->gpus.v[i].name), "slots",
+						in ? "GPU" : "host", "reason", why, "pci",
+						f->gpus.v[i].pci, "ports", paths_json(f, i)));
 	}
 	name = own_network(f, why, sizeof(why));
 	return json_pack("{s:o, s:s, s:o}", "network", df_json_text(name), "reason", why, "gpus",

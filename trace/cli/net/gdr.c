@@ -13,7 +13,15 @@
 #include "runtime/base/net/verbs.h"
 
 /* The driver's numbers: this is built without its header too. */
-enum { RDMA_SUPPORTED = 116, WRITES_ORDERING = 118, DMA_BUF_SUPPORTED = 124, ORDER_OWNER = 100 };
+enum {
+	PCI_BUS = 33,
+	PCI_SLOT = 34,
+	PCI_DOMAIN = 50,
+	RDMA_SUPPORTED = 116,
+	WRITES_ORDERING = 118,
+	DMA_BUF_SUPPORTED = 124,
+	ORDER_OWNER = 100
+};
 
 static int (*attribute)(int *value, int what, int device);
 
@@ -50,10 +58,26 @@ void gdr_find(void *gpus)
 		if (get(&device, i))
 			continue;
 		name(out->v[i].name, sizeof(out->v[i].name), device);
+		snprintf(out->v[i].pci, sizeof(out->v[i].pci), "%04x:%02x:%02x.0",
+			 attribute_of(device, PCI_DOMAIN) & 0xffff,
+			 attribute_of(device, PCI_BUS) & 0xff,
+			 attribute_of(device, PCI_SLOT) & 0xff);
 		out->v[i].rdma = attribute_of(device, RDMA_SUPPORTED);
 		out->v[i].dmabuf = attribute_of(device, DMA_BUF_SUPPORTED);
 		out->v[i].ordering = attribute_of(device, WRITES_ORDERING);
 	}
+}
+
+enum df_pci_path gdr_nearest(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs)
+{
+	enum df_pci_path nearest = DF_PCI_UNKNOWN;
+	int i;
+
+	for (i = 0; i < verbs->nr; i++)
+		if (verbs->v[i].order)
+			nearest = DF_MIN(nearest,
+					 df_pci_to_verbs(gpus->v[gpu].pci, verbs->v[i].device));
+	return nearest;
 }
 
 /* Why the memory can't be registered as dma-buf; NULL: it may be. */
@@ -79,7 +103,6 @@ static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct 
 static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs,
 			    int only_verbs)
 {
-	const char *level = df_env()->nccl_net_gdr_level;
 	int i, nr = 0;
 
 	for (i = 0; i < verbs->nr; i++)
@@ -88,11 +111,11 @@ static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct d
 		return "no RDMA port is usable";
 	if (!gpus->v[gpu].rdma)
 		return "the GPU has no GPUDirect RDMA";
-	if (level && (!strcmp(level, "LOC") || !strcmp(level, "0")))
-		return "NCCL_NET_GDR_LEVEL says so";
 	if (!only_verbs)
 		return "sockets or a plugin may join them, which do not reach a GPU's memory: set "
 		       "DFSHIM_NET=verbs";
+	if (df_pci_refuses(gdr_nearest(gpus, gpu, verbs)))
+		return df_pci_refuses(gdr_nearest(gpus, gpu, verbs));
 	return df_env()->net_gdr ? NULL : "DFSHIM_NET_GDR=0";
 }
 

@@ -3,6 +3,7 @@
 #define DF_CLI_NET_GDR_H
 
 #include <stddef.h>
+#include "runtime/base/net/pci.h"
 
 struct df_verbs;
 
@@ -13,6 +14,7 @@ struct gdr_gpus {
 	int nr;
 	struct {
 		char name[64];
+		char pci[16]; /* its address; "": not known */
 		int rdma, dmabuf, ordering;
 	} v[GDR_MAX];
 	int exports;	/* it has the function that makes a dma-buf */
@@ -21,6 +23,9 @@ struct gdr_gpus {
 
 /* Through libcuda, opened here: may hang or die. Without one there is no GPU. */
 void gdr_find(void *gpus);
+
+/* Of the ports that are used: those that are farther away are used when these fail. */
+enum df_pci_path gdr_nearest(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs);
 
 /* 1: they lie there; and how, or why not. only_verbs: nothing else may join machines. */
 int gdr_slots(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs, int only_verbs,

@@ -211,6 +211,7 @@ int df_ncclnet_properties(const struct df_ncclnet *n, int dev, struct df_ncclnet
 	out->dev = dev;
 	out->max_bytes = most;
 	snprintf(out->name, sizeof(out->name), "%s", p.v7.name ? p.v7.name : "?");
+	snprintf(out->pci, sizeof(out->pci), "%s", p.v7.pci_path ? p.v7.pci_path : "");
 	if (!(p.v7.memory & MEMORY_HOST))
 		snprintf(why, size, "%s takes no memory of the host (ptrSupport %#x)", out->name,
 			 (unsigned)p.v7.memory);

@@ -24,6 +24,7 @@ struct df_ncclnet_device {
 	const struct df_ncclnet *net;
 	int dev; /* the plugin's number */
 	char name[64];
+	char pci[256];	  /* where it is in sysfs; "": not said */
 	size_t max_bytes; /* of a message */
 };
 

@@ -30,6 +30,7 @@
 #include <strings.h>
 #include <sys/mman.h>
 
+#include "runtime/backend.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
@@ -202,15 +203,34 @@ static uint64_t patience(void)
 
 /* ---- the table ----------------------------------------------------------------------------------------------- */
 
+/* Of those that are as near to the GPU as any, the endpoints of a process take one each in turn. */
+static const struct df_ncclnet_device *choose(const struct df_ncclnet *n, int device)
+{
+	const char *gpu = df_backend->pci ? df_backend->pci(device) : "";
+	enum df_pci_path path[DF_NCCLNET_DEVICES], nearest = DF_PCI_UNKNOWN;
+	const struct df_ncclnet_device *near[DF_NCCLNET_DEVICES];
+	int i, nr = 0;
+
+	for (i = 0; i < n->nr_devices; i++) {
+		path[i] = df_pci_to(gpu, n->devices[i].pci);
+		nearest = DF_MIN(nearest, path[i]);
+	}
+	for (i = 0; i < n->nr_devices; i++)
+		if (path[i] == nearest)
+			near[nr++] = &n->devices[i];
+	df_info("device %d can use the network plugin's %s%s%s", device, near[device % nr]->name,
+		nearest == DF_PCI_UNKNOWN ? "" : ", path from the GPU ",
+		nearest == DF_PCI_UNKNOWN ? "" : df_pci_name(nearest));
+	return near[device % nr];
+}
+
 static int plugin_start(struct df_net_ep *ep)
 {
 	const struct df_ncclnet *n = df_ncclnet_get();
 
 	if (!n)
 		return -ENODEV;
-	/* The endpoints of a process use the devices in turn. */
-	ep->medium[__builtin_ctz(DF_NET_BIT_PLUGIN)] =
-		(void *)(uintptr_t)&n->devices[ep->device % n->nr_devices];
+	ep->medium[__builtin_ctz(DF_NET_BIT_PLUGIN)] = (void *)(uintptr_t)choose(n, ep->device);
 	return 0;
 }
 

@@ -21,6 +21,12 @@ int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struc
 	return -ENOTSUP;
 }
 
+enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep)
+{
+	(void)ep;
+	return DF_PCI_UNKNOWN;
+}
+
 uint64_t df_verbs_readback_ask(struct df_net_ep *ep)
 {
 	(void)ep;

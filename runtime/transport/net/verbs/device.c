@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "runtime/backend.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/join.h"
@@ -29,7 +30,8 @@ static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;
 
 struct opening {
-	int index; /* of the endpoint's device */
+	int index;	 /* of the endpoint's device */
+	const char *gpu; /* its PCI address; "": none */
 	struct verbs *verbs;
 	int ret;
 	char why[512];
@@ -71,23 +73,45 @@ static int open_library(struct opening *o)
 	return 0;
 }
 
-/* All usable ports, DF_NET_RAILS at most; each endpoint begins with another one. */
+/* Those of the ports that are (not) spare, from the index-th on, as far as there is room: each endpoint begins with another one. */
+static void take(struct verbs *v, const struct rail *all, int nr, int spare, int index)
+{
+	int of[DF_VERBS_MAX], i, n = 0;
+
+	for (i = 0; i < nr; i++)
+		if (all[i].spare == spare)
+			of[n++] = i;
+	for (i = 0; i < n && v->nr < DF_NET_RAILS; i++)
+		v->rail[v->nr++] = all[of[(index + i) % n]];
+}
+
+/* All usable ports, DF_NET_RAILS at most, the nearest to the GPU first: what is farther from it is spare. */
 static int choose(struct opening *o)
 {
 	struct df_verbs *found = malloc(sizeof(*found));
-	struct verbs *v = o->verbs;
-	int i, k, nr = 0, len = 0;
+	struct rail *all = calloc(DF_VERBS_MAX, sizeof(*all));
+	enum df_pci_path nearest = DF_PCI_UNKNOWN;
+	int i, nr = 0, len = 0;
 
-	if (!found)
+	if (!found || !all) {
+		free(found);
+		free(all);
 		return -ENOMEM;
+	}
 	df_verbs_find(found, 0);
-	for (i = 0; i < found->nr; i++)
-		nr += found->v[i].order > 0;
-	v->nr = DF_MIN(nr, DF_NET_RAILS);
-	for (k = 0; k < v->nr; k++)
-		for (i = 0; i < found->nr; i++)
-			if (found->v[i].order == 1 + (o->index + k) % nr)
-				v->rail[k].port = found->v[i];
+	for (i = 0; i < found->nr; i++) {
+		if (!found->v[i].order)
+			continue;
+		all[nr].port = found->v[i];
+		all[nr].path = df_pci_to_verbs(o->gpu, found->v[i].device);
+		nearest = DF_MIN(nearest, all[nr].path);
+		nr++;
+	}
+	for (i = 0; i < nr; i++)
+		all[i].spare = all[i].path > nearest;
+	take(o->verbs, all, nr, 0, o->index);
+	take(o->verbs, all, nr, 1, o->index);
+	free(all);
 	if (!nr && found->error[0])
 		snprintf(o->why, sizeof(o->why), "%s", found->error);
 	for (i = 0; !nr && i < found->nr && len < (int)sizeof(o->why); i++)
@@ -334,6 +358,7 @@ int df_verbs_open(struct df_net_ep *ep, struct verbs **out)
 		return -ENOMEM;
 	o->verbs = calloc(1, sizeof(*o->verbs));
 	o->index = ep->device;
+	o->gpu = df_backend->pci ? df_backend->pci(ep->device) : "";
 	o->refs = 2;
 	/* Drivers may hang, and whoever waits for them with them. */
 	if (!o->verbs || pthread_create(&t, NULL, opener, o)) {

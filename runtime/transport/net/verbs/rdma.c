@@ -64,9 +64,12 @@ static int verbs_start(struct df_net_ep *ep)
 	for (i = 0; i < v->nr; i++) {
 		const struct df_verbs_port *port = &v->rail[i].port;
 
-		df_info("device %d can use verbs: %s:%d, %s, GID %d %s%s", ep->device, port->device,
-			port->port, port->infiniband ? "InfiniBand" : "RoCE", port->gid_index,
-			port->gid, v->rail[i].spare ? ", when others fail" : "");
+		df_info("device %d can use verbs: %s:%d, %s, GID %d %s%s%s%s", ep->device,
+			port->device, port->port, port->infiniband ? "InfiniBand" : "RoCE",
+			port->gid_index, port->gid,
+			v->rail[i].path == DF_PCI_UNKNOWN ? "" : ", path from the GPU ",
+			v->rail[i].path == DF_PCI_UNKNOWN ? "" : df_pci_name(v->rail[i].path),
+			v->rail[i].spare ? ", used when nearer ones fail" : "");
 	}
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
+#include "runtime/base/net/pci.h"
 #include "runtime/base/net/verbs.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/net/net.h"
@@ -135,8 +136,9 @@ struct readback {
 struct rail {
 	struct df_verbs_port port;
 	struct device *device;
-	int spare; /* farther from the GPU than others: used when these fail */
-	int down;  /* its port, as an event said */
+	enum df_pci_path path; /* from the GPU to its device */
+	int spare;	       /* farther from the GPU than others: used when these fail */
+	int down;	       /* its port, as an event said */
 	struct readback readback;
 };
 

@@ -93,6 +93,14 @@ static int begin(struct df_net_ep *ep, const struct df_far_rdma *at, const struc
 	return ret;
 }
 
+enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep)
+{
+	const struct verbs *v = df_verbs(ep);
+
+	/* The nearest come first. */
+	return v && v->nr ? v->rail[0].path : DF_PCI_UNKNOWN;
+}
+
 int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
 		       char *why, size_t size)
 {
