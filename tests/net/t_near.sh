@@ -45,6 +45,13 @@ for device in 0 1; do
 done
 seen "railx0:1 writes"
 seen "railx2:1 writes"
+# The two are joined, or those of the same place.
+joined() { says "device 0: verbs from $1:1 \\(GID .*\\) to device 1 of .* \\(GID 10.1.$2.1\\)\$"; }
+joined railx0 12
+joined railx2 10
+NCCL_CROSS_NIC=0 large 5
+joined railx0 10
+joined railx2 12
 DFSHIM_NET_GDR=1 job collcheck --ranks 2 --sample 5 --seed "$SEED"
 says "slots for other nodes lie in GPU memory"
 DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=LOC job collcheck --ranks 2 --sample 3 --seed "$SEED"

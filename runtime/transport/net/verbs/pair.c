@@ -30,15 +30,19 @@ int df_verbs_rail_with(const struct df_net_link *l, int k, const struct df_net_f
 	const struct verbs *v = df_verbs(l->ep);
 	const struct path *p = df_verbs_path(l);
 	int i, n, used[DF_NET_RAILS] = {0}, least = 0;
+	int order = (int)(f->rkey[2] & 0xff), spare = (int)(f->rkey[2] >> 8 & 1);
 
 	for (i = 0; i < v->nr && k < (int)(f->a >> 16 & 0xff); i++)
-		if (v->rail[i].port.order == (int)f->rkey[2] && !v->rail[i].device->dead)
+		if (v->rail[i].port.order == order && !v->rail[i].device->dead &&
+		    (v->rail[i].spare == spare || !df_env()->nccl_cross_nic))
 			return i;
 	for (n = 0; n < p->nr; n++)
 		if (n != k && p->pair[n])
 			used[p->pair[n]->rail]++;
 	for (i = 0; i < v->nr; i++)
-		used[i] += v->rail[i].device->dead ? PAIRS_MAX : 0;
+		used[i] += v->rail[i].device->dead     ? 2 * PAIRS_MAX
+			   : v->rail[i].spare != spare ? PAIRS_MAX
+						       : 0;
 	for (i = 0; i < v->nr; i++)
 		least = used[i] < used[least] ? i : least;
 	return least;
@@ -207,7 +211,10 @@ static void info_of(const struct rail *r, const struct pair *q, struct df_net_fr
 
 void df_verbs_pair_info(const struct df_net_link *l, const struct pair *q, struct df_net_frame *out)
 {
-	info_of(df_verbs_pair_rail(l, q), q, out);
+	const struct rail *r = df_verbs_pair_rail(l, q);
+
+	info_of(r, q, out);
+	out->rkey[2] = (uint32_t)(r->port.order | r->spare << 8);
 }
 
 static int to_receive(const struct rail *r, struct pair *q, const struct df_net_frame *f)
@@ -270,6 +277,8 @@ int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_ne
 	const struct rail *r = df_verbs_pair_rail(l, q);
 	int ret;
 
+	q->peer_rail = (uint8_t)(info->a >> 24);
+	q->far = (uint8_t)(r->spare + (int)(info->rkey[2] >> 8 & 1));
 	if ((info->b >> 8 & 1) != (uint32_t)r->port.infiniband)
 		return -EPROTONOSUPPORT;
 	agree(q, info);
@@ -377,7 +386,7 @@ static int is_slow(const struct pair *q, double fastest)
 	       q->took > ALIKE * fastest * q->carried + (double)(TIMED * LATE_NS);
 }
 
-struct pair *df_verbs_pair_choose(const struct df_net_link *l, const struct path *p, uint32_t bytes)
+struct pair *df_verbs_pair_choose(const struct path *p, uint32_t bytes)
 {
 	struct pair *best = p->pair[p->lead], *q;
 	double least = 0, fastest = 0, at;
@@ -393,8 +402,7 @@ struct pair *df_verbs_pair_choose(const struct df_net_link *l, const struct path
 			continue;
 		at = is_slow(q, fastest) ? pace(q) : fastest > 0 ? fastest : 1;
 		at *= (double)(q->queued + df_verbs_weight(bytes));
-		if (df_verbs_pair_rail(l, q)->spare)
-			at += 1e12;
+		at += 1e12 * q->far;
 		/* Of two that are as good the one that has had less lately, or idle ones would all leave it to the lead. */
 		if (!found++ || at < least || (!(at > least) && q->given < best->given)) {
 			least = at;

@@ -221,8 +221,7 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 	with.ack = f->type == DF_NET_DATA ? l->acked : ack_of(l, p);
 	if (f->type == DF_NET_ACK && with.ack == l->acked)
 		return 0;
-	ret = post(l,
-		   f->type == DF_NET_DATA ? df_verbs_pair_choose(l, p, f->bytes) : p->pair[p->lead],
+	ret = post(l, f->type == DF_NET_DATA ? df_verbs_pair_choose(p, f->bytes) : p->pair[p->lead],
 		   &with, payload, from);
 	if (!ret)
 		l->acked = with.ack;
@@ -299,7 +298,6 @@ static int say(struct df_net_link *l, const struct pair *q, int k, enum word wor
 	      (q ? (uint32_t)q->rail : 0) << 24;
 	f.rkey[0] = attempt;
 	f.rkey[1] = (uint32_t)-why;
-	f.rkey[2] = q ? (uint32_t)df_verbs_pair_rail(l, q)->port.order : 0;
 	return df_session_send(l, &f, NULL, NULL);
 }
 
@@ -554,7 +552,6 @@ static int offered(struct df_net_link *l, int k, const struct df_net_frame *f)
 	ret = q ? 0 : -ENOMEM;
 	if (q) {
 		q->attempt = f->rkey[0];
-		q->peer_rail = (uint8_t)(f->a >> 24);
 		ret = rests(p, k, df_now_ns()) ? -EBUSY : df_verbs_pair_make(l, q);
 	}
 	if (!ret)
@@ -585,7 +582,6 @@ static int answered(struct df_net_link *l, int k, const struct df_net_frame *f)
 			 strerror((int)f->rkey[1]));
 		return df_verbs_fail(l, k, -(int)f->rkey[1], text);
 	}
-	q->peer_rail = (uint8_t)(f->a >> 24);
 	ret = df_verbs_pair_join(l, q, f);
 	if (!ret)
 		ret = post(l, q, &greeting, NULL, NULL);

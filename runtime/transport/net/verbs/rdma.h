@@ -98,11 +98,11 @@ struct pair {
 	union ibv_gid gid;
 	uint16_t lid;
 	uint8_t mtu;
-	uint8_t rail, peer_rail;
-	uint8_t sends;	/* it can send */
-	uint8_t usable; /* and the other side's has sent something */
-	uint8_t out;	/* that it is not usable has been said */
-	int broken;	/* -errno: posting has failed */
+	uint8_t rail, peer_rail, far; /* far: how many of these two are spare */
+	uint8_t sends;		      /* it can send */
+	uint8_t usable;		      /* and the other side's has sent something */
+	uint8_t out;		      /* that it is not usable has been said */
+	int broken;		      /* -errno: posting has failed */
 	struct ece ece;
 	uint64_t deadline;    /* of its setup */
 	uint64_t moved;	      /* when a completion came, or the first frame of many was posted */
@@ -212,14 +212,14 @@ static inline uint64_t df_verbs_weight(uint32_t bytes)
 }
 /* The oldest frame that was posted is done. */
 void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now);
-/* The pair that would have a slice of so many bytes there first, as fast as each has been; spare ones when there is no other. */
-struct pair *df_verbs_pair_choose(const struct df_net_link *l, const struct path *p,
-				  uint32_t bytes);
+/* The pair that would have a slice of so many bytes there first, as fast as each has been; over spare ports when there is no other. */
+struct pair *df_verbs_pair_choose(const struct path *p, uint32_t bytes);
 /* Whose device has not failed: for pair k of the side that connects, each in turn. */
 int df_verbs_rail(const struct df_net_link *l, int k);
 /*
- * Which goes with theirs, for the other side: the same one of all, as networks with a switch for each port have it; for a pair beyond
- * those that they began, or where that device has failed, the one with fewest pairs.
+ * Which goes with theirs, for the other side: the same one of all, as networks with a switch for each port have it, if it is as near to our
+ * GPU (or NCCL_CROSS_NIC=0); else, for a pair beyond those that they began, or where that device has failed, the one with fewest pairs,
+ * of those that are as near if there are any.
  */
 int df_verbs_rail_with(const struct df_net_link *l, int k, const struct df_net_frame *f);
 /* What the other side has to know of it. */
