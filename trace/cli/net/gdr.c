@@ -39,7 +39,7 @@ void gdr_find(void *gpus)
 	int (*name)(char *text, int size, int device);
 	int (*proc)(const char *name, void **fn, int version, uint64_t flags, int *status);
 	void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *export = NULL;
-	int i, device, status;
+	int i, device, status, domain, bus, slot;
 
 	out->nr = 0;
 	if (!cuda)
@@ -58,10 +58,11 @@ void gdr_find(void *gpus)
 		if (get(&device, i))
 			continue;
 		name(out->v[i].name, sizeof(out->v[i].name), device);
-		snprintf(out->v[i].pci, sizeof(out->v[i].pci), "%04x:%02x:%02x.0",
-			 attribute_of(device, PCI_DOMAIN) & 0xffff,
-			 attribute_of(device, PCI_BUS) & 0xff,
-			 attribute_of(device, PCI_SLOT) & 0xff);
+		/* A bus and a domain may be number 0, so 0 does not say that they are not known. */
+		if (!attribute(&domain, PCI_DOMAIN, device) && !attribute(&bus, PCI_BUS, device) &&
+		    !attribute(&slot, PCI_SLOT, device))
+			snprintf(out->v[i].pci, sizeof(out->v[i].pci), "%04x:%02x:%02x.0",
+				 domain & 0xffff, bus & 0xff, slot & 0xff);
 		out->v[i].rdma = attribute_of(device, RDMA_SUPPORTED);
 		out->v[i].dmabuf = attribute_of(device, DMA_BUF_SUPPORTED);
 		out->v[i].ordering = attribute_of(device, WRITES_ORDERING);
@@ -103,6 +104,7 @@ static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct 
 static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs,
 			    int only_verbs)
 {
+	const char *far = df_pci_refuses(gdr_nearest(gpus, gpu, verbs));
 	int i, nr = 0;
 
 	for (i = 0; i < verbs->nr; i++)
@@ -114,8 +116,8 @@ static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct d
 	if (!only_verbs)
 		return "sockets or a plugin may join them, which do not reach a GPU's memory: set "
 		       "DFSHIM_NET=verbs";
-	if (df_pci_refuses(gdr_nearest(gpus, gpu, verbs)))
-		return df_pci_refuses(gdr_nearest(gpus, gpu, verbs));
+	if (far)
+		return far;
 	return df_env()->net_gdr ? NULL : "DFSHIM_NET_GDR=0";
 }
 
