@@ -52,6 +52,15 @@ joined railx2 10
 NCCL_CROSS_NIC=0 large 5
 joined railx0 10
 joined railx2 12
+# More ports than a device uses else, the two GPUs at different ends: the same places all the same.
+export FAKE_VERBS_RAILS=6
+nic railx2 1 4 && nic railx3 1 5 && nic railx4 1 6 && nic railx5 1 1
+NCCL_CROSS_NIC=0 NCCL_IB_HCA=railx0,railx2,railx3,railx4,railx5 large 5
+joined railx0 10
+joined railx5 15
+says "device 0 can use verbs: railx5:1, .*, path from the GPU SYS, used when nearer ones fail\$"
+export FAKE_VERBS_RAILS=3
+nic railx2 1 1
 DFSHIM_NET_GDR=1 job collcheck --ranks 2 --sample 5 --seed "$SEED"
 says "slots for other nodes lie in GPU memory"
 DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=LOC job collcheck --ranks 2 --sample 3 --seed "$SEED"

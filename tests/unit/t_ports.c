@@ -1,7 +1,9 @@
 /*
  * Description: which of several RDMA ports takes a slice (df_verbs_pair_choose()): idle ones in turn, a slow one little, one that has had small slices alone
- * as much as before, one over spare ports nothing, while there is another. Time is counted, not measured.
+ * as much as before, one over spare ports nothing, while there is another. Time is counted, not measured. And which port of ours goes with one of
+ * the other side's (df_verbs_rail_with()).
  */
+#include <stdlib.h>
 #include <string.h>
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/net/verbs/rdma.h"
@@ -126,7 +128,60 @@ START_TEST(spare)
 }
 END_TEST
 
+/* Of the ports 3, 4, 5 and, spare, 2 of this machine: which goes with the other side's k-th of two. */
+static int with(const char *cross_nic, int k, int order, int is_spare)
+{
+	static const int orders[] = {3, 4, 5, 2};
+	static struct device device[4];
+	static struct verbs v = {.nr = 4};
+	static struct df_net_ep ep;
+	struct df_net_link l = {.ep = &ep, .path = &path};
+	struct df_net_frame f = {.a = 2u << 16, .rkey[2] = (uint32_t)(order | is_spare << 8)};
+	int i;
+
+	setenv("NCCL_CROSS_NIC", cross_nic, 1);
+	begin();
+	path.nr = 1;
+	pairs[0].rail = 0;
+	ep.medium[__builtin_ctz(DF_NET_BIT_VERBS)] = &v;
+	for (i = 0; i < 4; i++) {
+		v.rail[i].port.order = orders[i];
+		v.rail[i].device = &device[i];
+		v.rail[i].spare = i == 3;
+	}
+	device[2].dead = 1;
+	i = df_verbs_rail_with(&l, k, &f);
+	return i < 0 ? i : orders[i];
+}
+
+START_TEST(goes_with)
+{
+	ck_assert_int_eq(with("2", 0, 3, 0), 3);
+	ck_assert_int_eq(with("2", 1, 4, 0), 4);
+	/* The near one that has no pair: it is spare, has failed, is not there, is beyond those that they began. */
+	ck_assert_int_eq(with("2", 1, 2, 0), 4);
+	ck_assert_int_eq(with("2", 1, 5, 0), 4);
+	ck_assert_int_eq(with("2", 1, 9, 0), 4);
+	ck_assert_int_eq(with("2", 2, 3, 0), 4);
+	ck_assert_int_eq(with("2", 1, 2, 1), 2);
+	ck_assert_int_eq(with("2", 1, 9, 1), 2);
+}
+END_TEST
+
+START_TEST(goes_with_the_same)
+{
+	ck_assert_int_eq(with("0", 0, 3, 0), 3);
+	ck_assert_int_eq(with("0", 1, 2, 0), 2);
+	ck_assert_int_eq(with("0", 1, 3, 1), 3);
+	ck_assert_int_eq(with("0", 2, 3, 0), 3);
+	/* Or none. */
+	ck_assert_int_eq(with("0", 1, 5, 0), -1);
+	ck_assert_int_eq(with("0", 1, 9, 0), -1);
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("ports", {equal}, {slow, PORTS}, {small}, {spare});
+	return DF_TESTS("ports", {equal}, {slow, PORTS}, {small}, {spare}, {goes_with},
+			{goes_with_the_same});
 }

@@ -18,7 +18,7 @@ struct df_net_mem;
 
 /* Media, in order of preference. */
 enum { DF_NET_BIT_PLUGIN = 1, DF_NET_BIT_VERBS = 2, DF_NET_BIT_TCP = 4, DF_NET_MEDIA = 3 };
-#define DF_NET_RAILS 4 /* ports that a medium may use for one endpoint */
+#define DF_NET_RAILS 8 /* ports that a medium may use for one endpoint */
 #define DF_NET_NONE                                                                                \
 	(DF_NET_BIT_PLUGIN | DF_NET_BIT_VERBS | DF_NET_BIT_TCP) /* avoided: all of them */
 

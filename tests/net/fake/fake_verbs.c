@@ -15,7 +15,7 @@
  *   FAKE_VERBS=none       no device               hang       opening does not return
  *              blackhole  packets are lost        memlock    nothing can be registered
  *              strict     refuses relaxed ordering
- *   FAKE_VERBS_RAILS=N    so many devices more, railx0 to railx2, with an active Ethernet port (railx1: two)
+ *   FAKE_VERBS_RAILS=N    so many devices more, railx0 to railx5, with an active Ethernet port (railx1: two)
  *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down, until all devices have made M more
  *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
  *   FAKE_VERBS_MUTE=railxI       nothing of what it sends arrives
@@ -54,8 +54,9 @@ _Static_assert(offsetof(struct ibv_port_attr, active_width) == 43, "");
 _Static_assert(offsetof(struct ibv_port_attr, link_layer) == 46, "");
 _Static_assert(IBV_PORT_ACTIVE == 4 && IBV_LINK_LAYER_ETHERNET == 2 && IBV_MTU_4096 == 5, "");
 
-enum { ROCE, IB, BAD, NR, RAILS = 3, CONTEXTS_MAX = 256 };
-static const char *const names[NR + RAILS] = {"rocex", "ibx", "badx", "railx0", "railx1", "railx2"};
+enum { ROCE, IB, BAD, NR, RAILS = 6, CONTEXTS_MAX = 256 };
+static const char *const names[NR + RAILS] = {"rocex",	"ibx",	  "badx",   "railx0", "railx1",
+					      "railx2", "railx3", "railx4", "railx5"};
 static struct ibv_device devices[NR + RAILS];
 /* By device, of this process: its sends; after how many of all devices its ports are active again, 0: they are. Under the lock. */
 static struct {

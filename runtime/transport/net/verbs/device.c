@@ -73,19 +73,26 @@ static int open_library(struct opening *o)
 	return 0;
 }
 
-/* Those of the ports that are (not) spare, from the index-th on, as far as there is room: each endpoint begins with another one. */
+/* So many are as good as any number, and each costs a registration of all slots. */
+#define ENOUGH 4
+
+/*
+ * Those of the ports that are (not) spare, from the index-th on, as far as there is room: each endpoint begins with another one. With
+ * NCCL_CROSS_NIC=0 any two endpoints need ports of the same places, so each takes as many as it can.
+ */
 static void take(struct verbs *v, const struct rail *all, int nr, int spare, int index)
 {
+	const int most = df_env()->nccl_cross_nic ? ENOUGH : DF_NET_RAILS;
 	int of[DF_VERBS_MAX], i, n = 0;
 
 	for (i = 0; i < nr; i++)
 		if (all[i].spare == spare)
 			of[n++] = i;
-	for (i = 0; i < n && v->nr < DF_NET_RAILS; i++)
+	for (i = 0; i < n && v->nr < most; i++)
 		v->rail[v->nr++] = all[of[(index + i) % n]];
 }
 
-/* All usable ports, DF_NET_RAILS at most, the nearest to the GPU first: what is farther from it is spare. */
+/* All usable ports, as far as there is room, the nearest to the GPU first: what is farther from it is spare. */
 static int choose(struct opening *o)
 {
 	struct df_verbs *found = malloc(sizeof(*found));

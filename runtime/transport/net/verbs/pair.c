@@ -29,13 +29,15 @@ int df_verbs_rail_with(const struct df_net_link *l, int k, const struct df_net_f
 {
 	const struct verbs *v = df_verbs(l->ep);
 	const struct path *p = df_verbs_path(l);
-	int i, n, used[DF_NET_RAILS] = {0}, least = 0;
+	int i, n, used[DF_NET_RAILS] = {0}, least = 0, same = !df_env()->nccl_cross_nic;
 	int order = (int)(f->rkey[2] & 0xff), spare = (int)(f->rkey[2] >> 8 & 1);
 
-	for (i = 0; i < v->nr && k < (int)(f->a >> 16 & 0xff); i++)
+	for (i = 0; i < v->nr && (same || k < (int)(f->a >> 16 & 0xff)); i++)
 		if (v->rail[i].port.order == order && !v->rail[i].device->dead &&
-		    (v->rail[i].spare == spare || !df_env()->nccl_cross_nic))
+		    (same || v->rail[i].spare == spare))
 			return i;
+	if (same)
+		return -1;
 	for (n = 0; n < p->nr; n++)
 		if (n != k && p->pair[n])
 			used[p->pair[n]->rail]++;

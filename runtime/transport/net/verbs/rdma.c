@@ -540,7 +540,7 @@ static int offered(struct df_net_link *l, int k, const struct df_net_frame *f)
 {
 	struct path *p = df_verbs_path(l);
 	struct pair *q = p->pair[k];
-	int ret;
+	int rail, ret;
 
 	if (q && f->rkey[0] <= q->attempt)
 		return 0;
@@ -548,8 +548,9 @@ static int offered(struct df_net_link *l, int k, const struct df_net_frame *f)
 		return df_verbs_fail(l, k, -ECONNRESET, "the other side has given it up");
 	if (q)
 		df_verbs_pair_end(l, q);
-	q = pair_at(l, k, df_verbs_rail_with(l, k, f));
-	ret = q ? 0 : -ENOMEM;
+	rail = df_verbs_rail_with(l, k, f);
+	q = rail < 0 ? NULL : pair_at(l, k, rail);
+	ret = rail < 0 ? -ENXIO : q ? 0 : -ENOMEM;
 	if (q) {
 		q->attempt = f->rkey[0];
 		ret = rests(p, k, df_now_ns()) ? -EBUSY : df_verbs_pair_make(l, q);
@@ -578,8 +579,9 @@ static int answered(struct df_net_link *l, int k, const struct df_net_frame *f)
 	if (!q || !q->qp || q->sends || f->rkey[0] != q->attempt)
 		return 0;
 	if ((f->a & 0xff) == NO) {
-		snprintf(text, sizeof(text), "the other side has no queue pair: %s",
-			 strerror((int)f->rkey[1]));
+		snprintf(text, sizeof(text), "the other side has no %s: %s",
+			 f->rkey[1] == ENXIO ? "port of the same place" : "queue pair",
+			 f->rkey[1] == ENXIO ? "NCCL_CROSS_NIC=0" : strerror((int)f->rkey[1]));
 		return df_verbs_fail(l, k, -(int)f->rkey[1], text);
 	}
 	ret = df_verbs_pair_join(l, q, f);

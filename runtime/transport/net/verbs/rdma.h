@@ -218,8 +218,8 @@ struct pair *df_verbs_pair_choose(const struct path *p, uint32_t bytes);
 int df_verbs_rail(const struct df_net_link *l, int k);
 /*
  * Which goes with theirs, for the other side: the same one of all, as networks with a switch for each port have it, if it is as near to our
- * GPU (or NCCL_CROSS_NIC=0); else, for a pair beyond those that they began, or where that device has failed, the one with fewest pairs,
- * of those that are as near if there are any.
+ * GPU; else, for a pair beyond those that they began, or where that device has failed, the one with fewest pairs, of those that are as
+ * near if there are any. With NCCL_CROSS_NIC=0 the same one or none, -1.
  */
 int df_verbs_rail_with(const struct df_net_link *l, int k, const struct df_net_frame *f);
 /* What the other side has to know of it. */
