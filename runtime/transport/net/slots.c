@@ -548,8 +548,11 @@ static int numbered(struct df_net_link *l, const struct df_net_frame *f)
 int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f)
 {
 	df_net_count(&l->ep->n.frames_got, 1);
-	if (f->ack > l->seq)
+	if (f->ack > l->seq) {
+		if (f->type == DF_NET_DATA)
+			df_net_dropped(l, f);
 		return -EPROTO;
+	}
 	df_net_acknowledged(l, f->ack);
 	switch (f->type) {
 	case DF_NET_DATA:
