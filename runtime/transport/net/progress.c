@@ -320,8 +320,7 @@ static int pass(struct df_net_ep *ep, int arm)
 	return moved;
 }
 
-/* And what has come. */
-static int look(struct df_net_ep *ep)
+int df_net_pass(struct df_net_ep *ep)
 {
 	int moved = pass(ep, 0);
 
@@ -401,7 +400,7 @@ void df_net_run(struct df_net_ep *ep)
 			continue;
 		}
 		ep->help.asleep = 0;
-		if (look(ep)) {
+		if (df_net_pass(ep)) {
 			df_trylock_release(&ep->help.passing);
 			continue;
 		}
@@ -438,7 +437,7 @@ int df_tl_progress(int device)
 		ep->help.asleep = 0;
 		df_bell_ring(&ep->bell);
 	}
-	moved = look(ep);
+	moved = df_net_pass(ep);
 	df_trylock_release(&ep->help.passing);
 	return moved;
 }

@@ -23,6 +23,8 @@ struct df_net_help {
 	uint8_t asleep; /* the thread waits for descriptors, until a time that it knew; under `passing` */
 };
 
+/* A pass, and a look at what has come: 1 if something moved. */
+int df_net_pass(struct df_net_ep *ep);
 /* The endpoint's thread, for ever; it calls no CUDA function. */
 void df_net_run(struct df_net_ep *ep);
 /* In a fork's child: the parent's endpoints are nobody's. */
