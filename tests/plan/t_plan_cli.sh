@@ -126,6 +126,7 @@ bad 'link 2: slowdown 0.5' "{\"buckets\":[$bucket],\"links\":[{},{\"slowdown\":0
 bad 'links\[1\]: a link after the first' "{\"buckets\":[$bucket],\"links\":[{},{\"gbyte_per_s\":2}]}"
 bad 'start-up' "{\"buckets\":[$bucket],\"links\":[{\"startup_ms\":5}]}"
 bad 'partition is -1' "{\"buckets\":[$bucket],\"partition\":-1}"
+bad 'partition is 9223372036854775807' "{\"buckets\":[$bucket],\"partition\":9223372036854775807}"
 bad 'preserver: allowed: learning_rate and sigma above 0' "{\"buckets\":[$bucket],\"preserver\":{\"loss\":1,\"learning_rate\":0,\"mu\":1,\"sigma\":1,\"batch\":1}}"
 bad 'more than 512 parts' "{\"buckets\":[${bucket/:3/:3000}]}"
 bad 'duplicate object key' "{\"buckets\":[$bucket],\"buckets\":[]}"

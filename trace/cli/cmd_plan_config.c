@@ -149,9 +149,9 @@ int df_plan_config_read(struct df_plan_config *c, const char *path, char *err, s
 			   "comment", &comment, "buckets", &buckets, "links", &links, "partition",
 			   &partition, "preserver", &walk))
 		rc = df_plan_refuse(err, size, "%s", why.text);
-	else if (partition < 0)
+	else if (partition < 0 || partition > (INT64_C(1) << 42))
 		rc = df_plan_refuse(err, size,
-				    "partition is %lld; allowed: parameters of a block, from 1",
+				    "partition is %lld; allowed: parameters of a block, 1 to 2^42",
 				    (long long)partition);
 	else
 		rc = read_links(p, links, &gbs, err, size);
