@@ -5,7 +5,7 @@
 #
 # N tests run at a time (three for each processor, 12 at most). FILTER: a part of "area/t_name"; several are alternatives. A test
 # passes with status 0, is skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out
-# (--timeout, or "# Limit: N s" in the head of its script where that is more) is a failure: the test's traces are kept
+# (--timeout, or "Limit: N s" in its head where that is more) is a failure: the test's traces are kept
 # and our own checker says what it sees in them. tests/bench, tests/fuzz are not run here; tests/gpu only with --gpu; tests/docs only by a filter: `make lint` does.
 #
 # A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
@@ -25,7 +25,7 @@ export SRC B
 # limit_of NAME: seconds; a test that needs more time than the others says so in its head.
 limit_of() {
 	local own
-	own=$(sed -n '1,5s/^# Limit: \([0-9]*\) s$/\1/p' "$SRC/tests/$1.sh" 2>/dev/null)
+	own=$(cat "$SRC/tests/$1".{sh,c} 2>/dev/null | sed -n '1,5s/^[ #]*\*\? Limit: \([0-9]*\) s$/\1/p')
 	echo $((${own:-0} > limit ? own : limit))
 }
 

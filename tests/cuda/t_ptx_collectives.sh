@@ -1,6 +1,7 @@
 #!/bin/bash
 # Description: the daemon's compiled kernel, with all its threads, under collectives of many kinds on the stand-in driver:
 # protocols, blocks, threads, processes, devices, targets, weak memory; results are right and the emulator finds no fault and no race.
+# Limit: 300 s
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 compiled

@@ -1,4 +1,5 @@
 /*
+ * Limit: 300 s
  * Description: the daemon executes every built-in program of several ranks under random preemption. Blocks of
  * all ranks are given turns in random order with random policies, submissions come at random moments and in
  * a different order on every rank, so tasks are put aside at every instruction. Results must be exact, and
