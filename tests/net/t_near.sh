@@ -81,7 +81,7 @@ unseen "railx2:1 writes"
 FAKE_VERBS_DOWN=railx0:$((100 / SLOW)):$((400 / SLOW)) large $((800 / SLOW))
 seen "railx2:1 writes"
 seen "a port was down"
-says "are back: 2 of 2 ways"
+says "are back: 2 of 2 queue pairs"
 
 # None is near: all are alike. The GPU's memory is too far away, unless the variable says otherwise.
 gpu 0 1 3 && gpu 1 1 4 && nic railx2 0 5

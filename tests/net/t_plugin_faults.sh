@@ -41,7 +41,7 @@ for try in '_FAIL=listen:1 listen() of the network plugin Fake returned 2' '_FAI
 	'=refuse connect() of the network plugin Fake returned 6, remote error: NET/Fake: cannot connect'; do
 	export "FAKE_PLUGIN${try%% *}"
 	job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
-	says "network plugin Fake does not lead to device "
+	says "network plugin Fake does not connect to device "
 	says "${try#* }"
 	says "sockets are used (NCCL_NET_PLUGIN names other plugins, or none)"
 	says "over tcp"

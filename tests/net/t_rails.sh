@@ -60,7 +60,7 @@ FAKE_VERBS_DOWN=railx0:$((100 / SLOW)):$((400 / SLOW)) large $((800 / SLOW))
 seen "a port was down"
 silent 'over tcp'
 says 'was broken (railx'
-for text in 'the port is down; 1 of 2 ways are left' 'are back: 2 of 2 ways'; do
+for text in 'the port is down; 1 of 2 queue pairs are left' 'are back: 2 of 2 queue pairs'; do
 	n=$(lines "$text")
 	[ "$n" -ge 1 ] && [ "$n" -le 4 ] || fail "'$text' is said $n times"
 done
@@ -74,7 +74,7 @@ NCCL_IB_HCA=railx0 FAKE_VERBS_FATAL=railx0:$((80 / SLOW)) large $((160 / SLOW))
 says 'over tcp'
 
 # A way that lets nothing through is not used, and named: by a job that is still there when it is given up.
-way='nothing comes through the queue pair; 1 of 2 ways are left'
+way='nothing comes through the queue pair; 1 of 2 queue pairs are left'
 for ((n = 1000 / SLOW; n <= 64000; n *= 4)); do
 	FAKE_VERBS_MUTE=railx2 DFSHIM_NET_TIMEOUT_MS=4000 large $n
 	[ "$(lines "$way")" = 0 ] || break

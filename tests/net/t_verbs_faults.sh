@@ -39,7 +39,7 @@ unset FAKE_VERBS_FAULTS FAKE_VERBS_LOG
 
 # What is lost altogether: sockets, where they may be.
 FAKE_VERBS=blackhole DFSHIM_NET_TIMEOUT_MS=2000 right collcheck --ranks 2 --sample 5
-says 'verbs do not lead from rocex:1 (GID 10.1.0.5) to device'
+says 'verbs do not connect rocex:1 (GID 10.1.0.5) to device'
 says 'over tcp'
 # Memory for the queues, and not for slots.
 FAKE_VERBS_MEMLOCK=200000 DFSHIM_NET=verbs right collcheck --ranks 2 --sample 40

@@ -158,7 +158,7 @@ static void count_failure(struct df_net_link *l)
 		p->failing = now;
 	if (!(others && p->fails >= SETUP_FAILS) && now - p->failing <= bound)
 		return;
-	df_warn("network plugin %s does not lead to device %d of %s: %s; %s (NCCL_NET_PLUGIN names other "
+	df_warn("network plugin %s does not connect to device %d of %s: %s; %s (NCCL_NET_PLUGIN names other "
 		"plugins, or none)",
 		plugin_of(l)->name, l->device, df_net_member(l)->hostname, l->what,
 		!others			    ? "no other network may be used"
@@ -509,7 +509,7 @@ static int take(struct df_net_link *l, const struct head *m, int bytes)
 			 "they are message %u%s, of %u bytes",
 			 plugin_of(l)->name, bytes, (uint32_t)p->taken, m->number,
 			 m->key != p->key_in ? " of another connection" : "", m->bytes);
-		df_warn("%s: connected again", text);
+		df_warn("%s: connecting again", text);
 		fail(l, -EPROTO, text);
 		return -1;
 	}
@@ -522,7 +522,7 @@ static int take(struct df_net_link *l, const struct head *m, int bytes)
 	if (!ret && !p->heard && (p->reader.f.type != DF_NET_ACK || p->reader.have))
 		ret = -EPROTO;
 	if (ret) {
-		df_warn("device %d of %s sent what the network transport cannot have sent: connected again",
+		df_warn("device %d of %s sent data that breaks dfshim's protocol: connecting again",
 			l->device, df_net_member(l)->hostname);
 		fail(l, -EPROTO, "what came makes no sense");
 		return -1;

@@ -180,7 +180,7 @@ int df_tcp_receive(struct df_net_link *l, struct stream *s)
 		if (ret > 0)
 			return 1;
 		if (ret) {
-			df_warn("%s sent what the network transport cannot have sent: connected again",
+			df_warn("%s sent data that breaks dfshim's protocol: connecting again",
 				s->who);
 			df_tcp_fail(l->ep, s, ret);
 			return 1;

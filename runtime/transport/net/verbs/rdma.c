@@ -258,7 +258,7 @@ static void not_set_up(struct df_net_link *l, const struct pair *q)
 	if (df_verbs_has_others(l) && p->fails >= SETUP_FAILS &&
 	    now - p->failing >= DF_MIN(SETUP_NS, bound / 4)) {
 		l->avoid |= DF_NET_BIT_VERBS;
-		df_warn("verbs do not lead from %s:%d (GID %s) to device %d of %s (GID %s): %s; sockets are used",
+		df_warn("verbs do not connect %s:%d (GID %s) to device %d of %s (GID %s): %s; sockets are used",
 			r->port.device, r->port.port, r->port.gid, l->device,
 			df_net_member(l)->hostname, q && q->peer_gid[0] ? q->peer_gid : "unknown",
 			l->what[0] ? l->what : "nothing arrives");
@@ -505,7 +505,7 @@ static void tell_missing(const struct df_net_link *l, const struct path *p)
 			continue;
 		q->out = 1;
 		rail_text(l, q, text, sizeof(text));
-		df_warn("verbs from %s: %s; %d of %d ways are left, and this one is tried again",
+		df_warn("verbs from %s: %s; %d of %d queue pairs are left, and this one is tried again",
 			text, q->why, nr_usable(p), p->nr);
 	}
 }
@@ -522,7 +522,7 @@ static void becomes_usable(struct df_net_link *l, int k)
 	q->why[0] = '\0';
 	rail_text(l, q, text, sizeof(text));
 	if (q->out)
-		df_warn("verbs from %s are back: %d of %d ways", text, nr_usable(p), p->nr);
+		df_warn("verbs from %s are back: %d of %d queue pairs", text, nr_usable(p), p->nr);
 	else
 		df_info("device %d: verbs from %s", l->ep->device, text);
 	q->out = 0;
@@ -690,7 +690,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 	if (!ret)
 		ret = arrived(l, k, &f);
 	if (ret) {
-		df_warn("device %d of %s sent what the network transport cannot have sent: connected again",
+		df_warn("device %d of %s sent data that breaks dfshim's protocol: connecting again",
 			l->device, df_net_member(l)->hostname);
 		q->usable = 1;
 		return df_verbs_fail(l, k, -EPROTO, "what came makes no sense");
