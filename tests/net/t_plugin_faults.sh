@@ -43,7 +43,7 @@ for try in '_FAIL=listen:1 listen() of the network plugin Fake returned 2' '_FAI
 	job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
 	says "network plugin Fake does not connect to device "
 	says "${try#* }"
-	says "sockets are used (NCCL_NET_PLUGIN names other plugins, or none)"
+	says "dfshim uses sockets (NCCL_NET_PLUGIN names other plugins, or none)"
 	says "over tcp"
 	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN
 done

@@ -50,7 +50,7 @@ says 'over tcp'
 
 # What is asked for is not there.
 NCCL_IB_HCA=nosuch right collcheck --ranks 2 --sample 5
-says 'no RDMA port can be used, sockets are: rocex:1 not named by NCCL_IB_HCA=nosuch'
+says 'dfshim uses sockets, because no RDMA port can be used: rocex:1 not named by NCCL_IB_HCA=nosuch'
 export DFSHIM_NET=verbs
 for try in "NCCL_IB_HCA=nosuch not named by NCCL_IB_HCA=nosuch" "FAKE_VERBS=none the kernel has no RDMA device" \
 	"NCCL_IB_GID_INDEX=9 NCCL_IB_GID_INDEX=9: the port has no such GID" "FAKE_VERBS=memlock cannot register memory" \

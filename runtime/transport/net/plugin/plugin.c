@@ -162,8 +162,8 @@ static void count_failure(struct df_net_link *l)
 		"plugins, or none)",
 		plugin_of(l)->name, l->device, df_net_member(l)->hostname, l->what,
 		!others			    ? "no other network may be used"
-		: others & DF_NET_BIT_VERBS ? "verbs are used"
-					    : "sockets are used");
+		: others & DF_NET_BIT_VERBS ? "dfshim uses verbs"
+					    : "dfshim uses sockets");
 	if (others)
 		l->avoid |= DF_NET_BIT_PLUGIN;
 	else

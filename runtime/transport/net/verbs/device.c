@@ -350,9 +350,9 @@ static void say_missed(const char *why)
 	else if (!env->nccl_ib_disable &&
 		 (env->set[DF_ENV_ROW_nccl_ib_hca] || env->set[DF_ENV_ROW_nccl_ib_gid_index] ||
 		  env->set[DF_ENV_ROW_nccl_ibverbs_lib]))
-		df_warn_once("no RDMA port can be used, sockets are: %s", why);
+		df_warn_once("dfshim uses sockets, because no RDMA port can be used: %s", why);
 	else
-		df_info("no RDMA port can be used, sockets are: %s", why);
+		df_info("dfshim uses sockets, because no RDMA port can be used: %s", why);
 }
 
 int df_verbs_open(struct df_net_ep *ep, struct verbs **out)

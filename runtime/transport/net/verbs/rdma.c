@@ -258,7 +258,7 @@ static void not_set_up(struct df_net_link *l, const struct pair *q)
 	if (df_verbs_has_others(l) && p->fails >= SETUP_FAILS &&
 	    now - p->failing >= DF_MIN(SETUP_NS, bound / 4)) {
 		l->avoid |= DF_NET_BIT_VERBS;
-		df_warn("verbs do not connect %s:%d (GID %s) to device %d of %s (GID %s): %s; sockets are used",
+		df_warn("verbs do not connect %s:%d (GID %s) to device %d of %s (GID %s): %s; dfshim uses sockets",
 			r->port.device, r->port.port, r->port.gid, l->device,
 			df_net_member(l)->hostname, q && q->peer_gid[0] ? q->peer_gid : "unknown",
 			l->what[0] ? l->what : "nothing arrives");
