@@ -13,14 +13,11 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
-#include "runtime/transport/net/net.h"
-#include "runtime/transport/net/socket/socket.h"
 #include "runtime/transport/node.h"
+#include "tests/transport/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define OURS	0x6f757273ull
-#define THEIRS	0x74686569ull
 #define STREAMS 4
 #define CONNS	8
 
@@ -64,13 +61,7 @@ static void does_not_hold(const char *what, int line)
 static void start(void)
 {
 	setenv("NCCL_DEBUG_FILE", "/dev/null", 1);
-	must(!df_arena_start());
-	df_mutex_init(&ep.lock, DF_RANK_CONNECTOR, "network connectors");
-	df_list_init(&ep.inbox);
-	ep.proc = OURS;
-	ep.bell.fd = -1;
-	ep.media = DF_NET_BIT_TCP;
-	must(!df_session_listen(&ep) && !df_session_start(&ep));
+	must(!wire_start(&ep));
 }
 
 static uint64_t head_of(const struct df_net_conn *c)
@@ -225,16 +216,14 @@ static void dialled(unsigned nr)
 static void hello(int fd)
 {
 	const struct session *p = the_link->session;
-	struct hello h = {.magic = MAGIC,
-			  .version = WIRE_VERSION,
-			  .to_proc = OURS,
-			  .carries = DF_NET_BIT_TCP};
+	struct hello h = wire_hello();
 	unsigned how = arg(), wrong = arg();
 
 	h.nr = (uint16_t)(1 + how % 3);
 	h.index = (uint16_t)(how / 4 % 3);
 	h.session = (p ? p->session : 0) + how / 16 % 3;
-	h.from_proc = how & 64 ? value() : THEIRS;
+	if (how & 64)
+		h.from_proc = value();
 	h.word = how & 128 ? arg() % 4 : HELLO;
 	/* The answer to ours. */
 	if (h.word == WELCOME || h.word == OVER)

@@ -29,7 +29,7 @@ struct df_net_source {
 
 /*
  * A medium: all by who makes a pass over the endpoint; no table has a gap. It says that something has come (df_net_arrived() and so on)
- * from poll(), setup() and its sources alone.
+ * from poll(), push(), setup() and its sources alone.
  */
 struct df_net_ops {
 	const char *name;

@@ -121,7 +121,12 @@ int df_tcp_flush(struct df_net_link *l, struct stream *s)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno != EAGAIN) {
-			df_tcp_fail(l->ep, s, -errno);
+			int why = -errno;
+
+			/* What the other side said last may still be here: that it ends, and this is no fault. */
+			df_tcp_receive(l, s);
+			if (s->state == OPEN)
+				df_tcp_fail(l->ep, s, why);
 			return 1;
 		}
 		if (n < 0)
