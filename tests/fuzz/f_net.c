@@ -62,6 +62,8 @@ static void start(void)
 {
 	setenv("NCCL_DEBUG_FILE", "/dev/null", 1);
 	must(!wire_start(&ep));
+	/* Offers may be as large as any connector: what cannot be had is refused. */
+	df_arena_limit(64u << 20);
 }
 
 static uint64_t head_of(const struct df_net_conn *c)

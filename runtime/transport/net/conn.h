@@ -52,6 +52,19 @@ struct df_net_mem {
 #define DF_NET_SENDS	  (1u << 29)
 #define DF_NET_SLOT_BYTES (DF_NET_SENDS - 1)
 
+/*
+ * What a connector may have at most: the bytes are those of the most and the largest slots that can be set. Who takes an offer makes as many
+ * slots as it says, so it is not believed blindly.
+ */
+#define DF_NET_SLOTS_MAX      (1u << 20)
+#define DF_NET_CONN_BYTES_MAX (4ull << 30)
+
+static inline int df_net_too_large(uint32_t nr_slots, uint32_t slot_bytes)
+{
+	return nr_slots > DF_NET_SLOTS_MAX || slot_bytes > DF_NET_SLOT_BYTES ||
+	       (uint64_t)nr_slots * slot_bytes > DF_NET_CONN_BYTES_MAX;
+}
+
 /* One end of a connector. The thread's, but for what is named otherwise. */
 struct df_net_conn {
 	struct df_conn conn; /* first */

@@ -425,7 +425,7 @@ static int net_create(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uin
 
 	if (how & DF_CONN_ZERO)
 		says |= DF_NET_AT_HOST;
-	if (!nr_slots || slot_bytes > DF_NET_SLOT_BYTES)
+	if (!nr_slots || df_net_too_large(nr_slots, slot_bytes))
 		return -EINVAL;
 	if (df_net_dead(l))
 		return -ECONNRESET;

@@ -425,7 +425,7 @@ static int offered(struct df_net_link *l, const struct df_net_frame *f)
 {
 	struct df_net_offer *o;
 
-	if (!f->a || !f->to)
+	if (!f->a || !f->to || df_net_too_large(f->a, f->b & DF_NET_SLOT_BYTES))
 		return -EPROTO;
 	df_mutex_lock(&l->ep->lock);
 	HASH_FIND(hh, l->offers, &f->aux, sizeof(f->aux), o);
