@@ -1,5 +1,4 @@
 /* Description: a process that ends in order is no fault of the network, whatever was on its way to it; one that just goes is. */
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -5,8 +5,6 @@
 #ifndef DF_TEST_WIRE_H
 #define DF_TEST_WIRE_H
 
-#include <errno.h>
-
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/net/socket/socket.h"
 

@@ -23,7 +23,7 @@ struct df_net_help {
 	uint8_t asleep; /* the thread waits for descriptors, until a time that it knew; under `passing` */
 };
 
-/* A pass, and a look at what has come: 1 if something moved. */
+/* A pass, and a look at what has come: 1 if something moved. By who has the right to it (help.passing). */
 int df_net_pass(struct df_net_ep *ep);
 /* The endpoint's thread, for ever; it calls no CUDA function. */
 void df_net_run(struct df_net_ep *ep);
