@@ -5,8 +5,13 @@
 #ifndef DF_TEST_WIRE_H
 #define DF_TEST_WIRE_H
 
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/net/socket/socket.h"
+#include "runtime/transport/node.h"
 
 /* Names of processes, which only members of a communicator know. */
 #define OURS   0x6f757273ull
@@ -37,6 +42,42 @@ static inline struct hello wire_hello(void)
 			      .session = 1,
 			      .word = HELLO,
 			      .carries = DF_NET_BIT_TCP};
+}
+
+/* Passes until the link is up, or is not any more; 5 s at most. -ETIMEDOUT. */
+static inline int wire_until(struct df_net_ep *ep, const struct df_net_link *l, int up)
+{
+	int i;
+
+	for (i = 0; i < 5000 && l->up != up; i++) {
+		df_net_pass(ep);
+		usleep(1000);
+	}
+	return l->up == up ? 0 : -ETIMEDOUT;
+}
+
+/* Starts an endpoint and joins it. l: its link; the socket, or -errno. */
+static inline int wire_join(struct df_net_ep *ep, struct df_net_link **l)
+{
+	struct hello h = wire_hello();
+	union df_sockaddr at;
+	int fd, ret = wire_start(ep);
+
+	if (ret)
+		return ret;
+	*l = df_net_link_of(ep, THEIRS, 0, 0);
+	ret = *l ? df_addr_parse(ep->address, &at, 1) : -ENOMEM;
+	if (ret)
+		return ret;
+	fd = socket(at.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (connect(fd, &at.sa, df_addr_len(&at)) || send(fd, &h, sizeof(h), 0) != sizeof(h))
+		return -errno;
+	ret = wire_until(ep, *l, 1);
+	if (ret)
+		return ret;
+	if (recv(fd, &h, sizeof(h), MSG_WAITALL) != sizeof(h) || h.word != WELCOME)
+		return -EPROTO;
+	return fd;
 }
 
 #endif
