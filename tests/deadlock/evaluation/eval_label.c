@@ -11,7 +11,8 @@
  *             them runs
  *   MISSING   one runs it, and another has come to its end without it
  *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more room would
- *             help. Where other work stands between them on every rank DATA is right too.
+ *             help. Where other work stands between them on every rank DATA is right too. Also where threads wait, and
+ *             one of them gets further if collectives leave the order in which they were issued.
  *   SYNC      they would not, but hosts are in waits for the whole device
  *   DATA      the same for waits for a stream or an event; also beside MISSING, where the one that lacks it polls
  *             its streams at its end (script.c) and they do not run dry: that these are its last calls nobody can see
@@ -146,6 +147,19 @@ static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct 
 	}
 }
 
+/* By the rules of dfshim, which take only the order of issue away. */
+static int ec_gets_further(const struct ec_state *x)
+{
+	struct df_model_result res;
+
+	if (df_model_run(&x->p, DF_MODEL_P, NULL, NULL, NULL, &res))
+		abort();
+	for (int r = 0; r < x->p.nr_ranks; r++)
+		if (res.pc[r][0] > x->res.pc[r][0])
+			return 1;
+	return 0;
+}
+
 uint64_t ec_class(const struct script *s)
 {
 	static struct ec_op a[EC_OPS], b[EC_OPS];
@@ -199,7 +213,7 @@ uint64_t ec_class(const struct script *s)
 		} else if ((set & ~EC_POLLS) == EC_BEHIND) {
 			set |= ec_bit(DF_V_MISSING);
 		} else if (!set) {
-			set = ec_bit(DF_V_DATA);
+			set = ec_gets_further(&x) ? ec_bit(DF_V_ORDER) : ec_bit(DF_V_DATA);
 			for (int r = 0; r < x.p.nr_ranks; r++) {
 				const struct df_mthread *t = &x.p.threads[r][0];
 				size_t pc = x.res.pc[r][0];
