@@ -74,6 +74,36 @@ static void silent(struct tb_image im[2])
 	}
 }
 
+static void part(struct tb_image *im, int rank, int kind, uint64_t send, uint64_t recv,
+		 uint32_t group)
+{
+	uint64_t s = tb_issue(im, group ? 1 : 2, rank, kind, 8, group ? 1 - rank : -1, 0),
+		 n = im->h->next;
+	struct df_rec *args = tb_at(im, n - 2);
+
+	args->a = send;
+	args->b = recv;
+	args->c |= (uint64_t)group << 32;
+	if (!rank == (group != 0))
+		tb_op(im, group ? 1 : 2, DF_REC_OP_START, s);
+}
+
+/* Rank 1 may send before its all-reduce, but it may not receive, because the all-reduce reads what is overwritten. */
+static void groups(struct tb_image im[2])
+{
+	for (int i = 0; i < 2; i++) {
+		tb_comm(&im[i], 0xdef, 2, i, 0);
+		if (i)
+			part(&im[i], i, DF_KIND_ALLREDUCE, 0x1000, 0x1000, 0);
+		part(&im[i], i, DF_KIND_SEND, 0x2000, 0, 1);
+		part(&im[i], i, DF_KIND_RECV, 0, 0x1000, 1);
+		if (i)
+			continue;
+		tb_rec(&im[i], DF_REC_STREAM_WORK, 99, 0, 1ULL << 32, 1);
+		part(&im[i], i, DF_KIND_ALLREDUCE, 0x3000, 0x3000, 0);
+	}
+}
+
 /* Rank 1's host waits in a socket, rank 0's for an operation that rank 1 has not issued. */
 static void outside(struct tb_image im[2])
 {
@@ -100,6 +130,7 @@ static const struct golden {
 	{"ORDER-missing-trace", DF_V_ORDER, "SQ-04", NULL, 1, 0, 0, 0, 1},
 	{"ORDER-cut-trace", DF_V_ORDER, "SQ-04", NULL, 1, 0, 0, 0, 2},
 	{"ORDER-hazard", DF_V_ORDER, "SQ-02", NULL, 1, 0, 0, 0, 0},
+	{"ORDER-buffers", DF_V_ORDER, NULL, groups, 1, 2, 0, 60000, 0},
 	{"RESOURCE", DF_V_RESOURCE, "PD-03", NULL, 1, 0, 0, 0, 0},
 	{"SYNC", DF_V_SYNC, "GS-01", NULL, 1, 0, 0, 0, 0},
 	{"DATA", DF_V_DATA, "GS-02", NULL, 1, 0, 0, 0, 0},

@@ -318,6 +318,8 @@ static const char *remedy_of(struct df_check_result *r)
 	case DF_W_SE:
 		return "can be released: dfshim lets the marked wait return early if DFSHIM_RELEASE allows it";
 	default:
+		if (r->if_buffered)
+			return "preventable if the messages fit into dfshim's buffers: their sends then do not wait for the receives";
 		return r->is_cycle
 			       ? "not preventable: the program relies on every wait of the cycle"
 			       : "";

@@ -216,6 +216,36 @@ static int has_inversion(const struct df_check_result *r)
 
 #define BIT(k) (1u << (k))
 
+#define BUFFERED                                                                                   \
+	(128u                                                                                      \
+	 << 10) /* bytes of a message for which one slot of dfshim's is enough (DFSHIM_SLOT_KB) */
+
+/* A send of a group, which for NCCL ends as a whole. By our rules it need not wait for its receive. */
+static int may_be_buffered(const struct df_check_result *r, const struct df_edge *e)
+{
+	const struct df_node *n = &r->g.nodes[e->from];
+	const struct df_uop *u = n->kind == DF_N_DONE ? &r->set->ops[n->ref] : NULL;
+
+	return e->kind == DF_E_MATCH && u && u->l.kind == DF_KIND_SEND && u->l.group &&
+	       u->bytes <= BUFFERED && df_trc_nccl(&r->set->traces[u->trace]);
+}
+
+static int dissolves_if_buffered(struct df_check_result *r)
+{
+	int any = 0, ret;
+
+	for (size_t i = 0; i < r->g.nr_edges; i++)
+		if (may_be_buffered(r, &r->g.edges[i])) {
+			r->g.edges[i].mask &= ~DF_W_P;
+			any = 1;
+		}
+	ret = any && comp_dissolves(r, DF_W_P);
+	for (size_t i = 0; any && i < r->g.nr_edges; i++)
+		if (may_be_buffered(r, &r->g.edges[i]))
+			r->g.edges[i].mask |= DF_W_P;
+	return ret;
+}
+
 static void classify_cycle(struct df_check_result *r)
 {
 	static const enum df_world worlds[] = {DF_W_NORES, DF_W_P, DF_W_SI, DF_W_SE};
@@ -225,6 +255,7 @@ static void classify_cycle(struct df_check_result *r)
 	for (size_t i = 0; i < 4 && !remedy; i++)
 		if (comp_dissolves(r, worlds[i]))
 			remedy = worlds[i];
+	r->if_buffered = !remedy && dissolves_if_buffered(r);
 	df_graph_reduce(&r->g, r->world, r->stale);
 	r->remedy = remedy == DF_W_NORES ? DF_W_P : remedy;
 	switch ((int)remedy) {

@@ -39,7 +39,8 @@ struct df_check_result {
 	enum df_confidence confidence;
 	uint8_t partial;      /* judged on a part of the data: df_set_is_partial() */
 	enum df_world remedy; /* the mildest world in which the job goes on; 0 none */
-	enum df_world world;  /* of the residue */
+	uint8_t if_buffered; /* none, but it goes on by our rules if its small messages are buffered */
+	enum df_world world; /* of the residue */
 	int stale;
 	uint64_t quiet_ns; /* since the last progress */
 	uint64_t since_ns; /* the oldest stuck operation's time */
