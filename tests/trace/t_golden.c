@@ -104,6 +104,17 @@ static void groups(struct tb_image im[2])
 	}
 }
 
+/* Rank 1 waits for an operation that rank 0 has put behind another one, which rank 1 has not issued yet. */
+static void to_come(struct tb_image im[2])
+{
+	for (int i = 0; i < 2; i++)
+		tb_comm(&im[i], 0xdef, 2, i, 0);
+	tb_op(&im[0], 2, DF_REC_OP_START, tb_issue(&im[0], 2, 0, DF_KIND_ALLREDUCE, 8, -1, 0));
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
+	tb_op(&im[1], 1, DF_REC_OP_START, tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 8, -1, 0));
+	tb_rec(&im[1], DF_REC_CALL_ENTER, 79, DF_CALL_STREAM_SYNC, 1, 0);
+}
+
 /* Rank 1's host waits in a socket, rank 0's for an operation that rank 1 has not issued. */
 static void outside(struct tb_image im[2])
 {
@@ -131,6 +142,7 @@ static const struct golden {
 	{"ORDER-cut-trace", DF_V_ORDER, "SQ-04", NULL, 1, 0, 0, 0, 2},
 	{"ORDER-hazard", DF_V_ORDER, "SQ-02", NULL, 1, 0, 0, 0, 0},
 	{"ORDER-buffers", DF_V_ORDER, NULL, groups, 1, 2, 0, 60000, 0},
+	{"ORDER-to-come", DF_V_ORDER, NULL, to_come, 1, 2, 0, 60000, 0},
 	{"RESOURCE", DF_V_RESOURCE, "PD-03", NULL, 1, 0, 0, 0, 0},
 	{"SYNC", DF_V_SYNC, "GS-01", NULL, 1, 0, 0, 0, 0},
 	{"DATA", DF_V_DATA, "GS-02", NULL, 1, 0, 0, 0, 0},

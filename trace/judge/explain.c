@@ -304,25 +304,68 @@ static const char *fix_text(struct df_check_result *r)
 	}
 }
 
-static const char *remedy_of(struct df_check_result *r)
+/* The first operation of the cycle that a rank has not issued: "r5 then issues E#23". "": all are issued. */
+static const char *still_to_come(struct df_check_result *r, char *buf, size_t size)
 {
+	char op[96], rank[48];
+
+	buf[0] = 0;
+	for (size_t i = 0; i < r->nr_steps && !buf[0]; i++) {
+		const struct df_node *from = &r->g.nodes[r->steps[i].from],
+				     *to = &r->g.nodes[r->steps[i].to];
+
+		if (from->kind == DF_N_DONE && to->kind == DF_N_NEXT)
+			snprintf(buf, size, "%s then issues %s",
+				 df_say_member(r->set, to->gcomm, to->rank, rank, sizeof(rank)),
+				 df_say_op(r->set, &r->set->ops[from->ref], op, sizeof(op)));
+	}
+	return buf;
+}
+
+static void remedy(struct df_check_result *r, struct df_line *b)
+{
+	char later[160];
+
 	switch ((int)r->remedy) {
 	case DF_W_P:
 		if (!strcmp(r->qualifier, "connect"))
-			return "preventable: dfshim makes connections in the background, and no thread waits for them";
-		if (!r->is_cycle)
-			return "preventable: dfshim preempts operations, and others get their room";
-		return "preventable: dfshim preempts the marked wait and everything finishes, in stream order";
+			df_line_put(
+				b,
+				"preventable: dfshim makes connections in the background, and no thread waits for them");
+		else if (!r->is_cycle)
+			df_line_put(
+				b,
+				"preventable: dfshim preempts operations, and others get their room");
+		else if (still_to_come(r, later, sizeof(later))[0])
+			df_line_put(
+				b,
+				"preventable: dfshim preempts the marked wait and everything finishes, in stream order, if %s",
+				later);
+		else
+			df_line_put(
+				b,
+				"preventable: dfshim preempts the marked wait and everything finishes, in stream order");
+		break;
 	case DF_W_SI:
-		return "preventable: CUDA does not require the marked call to wait for this operation, and under dfshim it does not";
+		df_line_put(
+			b,
+			"preventable: CUDA does not require the marked call to wait for this operation, and under dfshim it does not");
+		break;
 	case DF_W_SE:
-		return "can be released: dfshim lets the marked wait return early if DFSHIM_RELEASE allows it";
+		df_line_put(
+			b,
+			"can be released: dfshim lets the marked wait return early if DFSHIM_RELEASE allows it");
+		break;
 	default:
 		if (r->if_buffered)
-			return "preventable if the messages fit into dfshim's buffers: their sends then do not wait for the receives";
-		return r->is_cycle
-			       ? "not preventable: the program relies on every wait of the cycle"
-			       : "";
+			df_line_put(
+				b,
+				"preventable if the messages fit into dfshim's buffers: their sends then do not wait for the receives");
+		else if (r->is_cycle)
+			df_line_put(
+				b,
+				"not preventable: the program relies on every wait of the cycle");
+		break;
 	}
 }
 
@@ -381,7 +424,7 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 
 int df_explain(struct df_check_result *r)
 {
-	struct df_line b = {.n = 0};
+	struct df_line b = {.n = 0}, remedy_line = {.n = 0};
 	int slow = r->verdict == DF_V_SLOW, lost = 0;
 
 	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
@@ -389,9 +432,10 @@ int df_explain(struct df_check_result *r)
 	if (slow)
 		df_line_put(&b, "; the rank may only be slow, otherwise this is %s",
 			    df_verdict_word(r->otherwise));
+	remedy(r, &remedy_line);
 	r->line = strdup(b.s);
 	r->fix = strdup(fix_text(r));
-	r->remedy_text = strdup(remedy_of(r));
+	r->remedy_text = strdup(remedy_line.s);
 	if (!r->line || !r->fix || !r->remedy_text)
 		return -ENOMEM;
 	/* Where the ring has lost what a rank did, its records end too early: that is no divergence. */
