@@ -304,52 +304,50 @@ static const char *fix_text(struct df_check_result *r)
 	}
 }
 
-/* The first operation of the cycle that a rank has not issued: "r5 then issues E#23". "": all are issued. */
-static const char *still_to_come(struct df_check_result *r, char *buf, size_t size)
+/* Of the first operation of the cycle that a rank has not issued: what comes before it may be stuck as well. */
+static void still_to_come(struct df_check_result *r, struct df_line *b)
 {
 	char op[96], rank[48];
 
-	buf[0] = 0;
-	for (size_t i = 0; i < r->nr_steps && !buf[0]; i++) {
+	for (size_t i = 0; i < r->nr_steps; i++) {
 		const struct df_node *from = &r->g.nodes[r->steps[i].from],
 				     *to = &r->g.nodes[r->steps[i].to];
 
-		if (from->kind == DF_N_DONE && to->kind == DF_N_NEXT)
-			snprintf(buf, size, "%s then issues %s",
-				 df_say_member(r->set, to->gcomm, to->rank, rank, sizeof(rank)),
-				 df_say_op(r->set, &r->set->ops[from->ref], op, sizeof(op)));
+		if (from->kind != DF_N_DONE || to->kind != DF_N_NEXT)
+			continue;
+		df_line_put(
+			b,
+			"; %s has still to issue %s, and the trace does not show what it does before that",
+			df_say_member(r->set, to->gcomm, to->rank, rank, sizeof(rank)),
+			df_say_op(r->set, &r->set->ops[from->ref], op, sizeof(op)));
+		return;
 	}
-	return buf;
+	if (r->remedy == DF_W_P)
+		df_line_put(b, " and everything finishes, in stream order");
 }
 
 static void remedy(struct df_check_result *r, struct df_line *b)
 {
-	char later[160];
-
 	switch ((int)r->remedy) {
 	case DF_W_P:
-		if (!strcmp(r->qualifier, "connect"))
+		if (!strcmp(r->qualifier, "connect")) {
 			df_line_put(
 				b,
 				"preventable: dfshim makes connections in the background, and no thread waits for them");
-		else if (!r->is_cycle)
+		} else if (!r->is_cycle) {
 			df_line_put(
 				b,
 				"preventable: dfshim preempts operations, and others get their room");
-		else if (still_to_come(r, later, sizeof(later))[0])
-			df_line_put(
-				b,
-				"preventable: dfshim preempts the marked wait and everything finishes, in stream order, if %s",
-				later);
-		else
-			df_line_put(
-				b,
-				"preventable: dfshim preempts the marked wait and everything finishes, in stream order");
+		} else {
+			df_line_put(b, "preventable: dfshim preempts the marked wait");
+			still_to_come(r, b);
+		}
 		break;
 	case DF_W_SI:
 		df_line_put(
 			b,
 			"preventable: CUDA does not require the marked call to wait for this operation, and under dfshim it does not");
+		still_to_come(r, b);
 		break;
 	case DF_W_SE:
 		df_line_put(

@@ -38,6 +38,8 @@ struct run {
 	/* --truth: of a job that hangs. Phases from 1 on. */
 	int phase;
 	enum df_verdict told;
+	enum df_world remedy;
+	int conditional; /* what the remedy says */
 	struct et_truth truth;
 };
 
@@ -64,6 +66,8 @@ static long quiet_ms = 1500;
 static int verbose, keep, truth;
 static unsigned long nr_broken, nr_model_differs, nr_operations, most_records, nr_judged;
 static double check_seconds, slowest_check;
+/* --truth: of programs that lack nothing, whether they end as the remedy says. */
+static unsigned long nr_remedies, nr_remedies_wrong;
 
 /* ---- execution --------------------------------------------------------------------------------------------- */
 
@@ -227,14 +231,43 @@ static int judge(struct run *x, int status)
 				printf(" %s", df_verdict_word((enum df_verdict)w));
 		printf("; %s\n", df_check_line(r));
 	}
+	x->told = v;
+	x->remedy = r->remedy;
+	x->conditional = r->if_buffered;
+	for (size_t i = 0; i < r->nr_steps; i++)
+		x->conditional |= r->g.nodes[r->steps[i].to].kind == DF_N_NEXT;
 	df_check_result_free(r);
 	df_check_set_free(set);
-	x->told = v;
 	if (hung && truth)
 		return 1;
 	if (!keep)
 		remove_tree(x->dir);
 	return 0;
+}
+
+/*
+ * What the remedy promises of a program whose ranks all have the same operations, and what dfshim did. Where one of the cycle is not
+ * issued yet nobody knows what else waits before it.
+ */
+static void judge_remedy(const struct run *x)
+{
+	const int *completes = x->truth.completes;
+	int by_ours = x->remedy == DF_W_P || x->remedy == DF_W_SI, released = x->remedy == DF_W_SE;
+
+	if ((x->change != EV_SWAP && x->change != EV_SWAP_SYNC && x->change != EV_UNGROUP) ||
+	    x->conditional)
+		return;
+	nr_remedies++;
+	if (released ? completes[ET_RELEASED] : completes[ET_OURS] == by_ours)
+		return;
+	nr_remedies_wrong++;
+	printf("%-18s remedy: %s; the job %s by our rules, and %s if its waits are released\n",
+	       x->name,
+	       by_ours	  ? "preventable"
+	       : released ? "a release"
+			  : "not preventable",
+	       completes[ET_OURS] ? "completes" : "hangs",
+	       completes[ET_RELEASED] ? "completes" : "hangs");
 }
 
 /* One of the further executions of a job that hangs has ended. 1: there is another. */
@@ -267,6 +300,8 @@ static int judge_truth(struct run *x, int status)
 		sc_free(&s);
 		return 1;
 	}
+	if (x->phase == ET_NR)
+		judge_remedy(x);
 	v = et_label(&s, &x->truth);
 	sc_free(&s);
 	truths[v].hangs++;
@@ -383,6 +418,10 @@ static void result(FILE *f)
 		fprintf(f, "| %s | %lu |", df_verdict_word((enum df_verdict)v), truths[v].hangs);
 		told_as(f, truths[v].told);
 	}
+	if (truth)
+		fprintf(f,
+			"\nOf %lu jobs whose ranks all have the same operations, and have issued those of the cycle, %lu do not end as the remedy says.\n",
+			nr_remedies, nr_remedies_wrong);
 	fprintf(f,
 		"\nThe model expected another end in %lu jobs. %lu operations in all; the judge took %.1f ms a job, "
 		"%.1f ms at most (%lu records at most).\n",
