@@ -304,26 +304,33 @@ static const char *fix_text(struct df_check_result *r)
 	}
 }
 
-/* Of the first operation of the cycle that a rank has not issued: what comes before it may be stuck as well. */
+/* What comes before an operation that is not issued may be stuck as well, and operations that are not issued do not finish. */
 static void still_to_come(struct df_check_result *r, struct df_line *b)
 {
+	const struct df_edge *e = r->to_come == DF_NONE ? NULL : &r->g.edges[r->to_come];
+	const struct df_node *from = e ? &r->g.nodes[e->from] : NULL, *next;
 	char op[96], rank[48];
 
-	for (size_t i = 0; i < r->nr_steps; i++) {
-		const struct df_node *from = &r->g.nodes[r->steps[i].from],
-				     *to = &r->g.nodes[r->steps[i].to];
-
-		if (from->kind != DF_N_DONE || to->kind != DF_N_NEXT)
-			continue;
+	if (!e && r->remedy == DF_W_P)
+		df_line_put(b, " and the operations of the cycle finish, in stream order");
+	if (!e)
+		return;
+	next = &r->g.nodes[e->to];
+	df_say_member(r->set, next->gcomm, next->rank, rank, sizeof(rank));
+	if (next->gcomm != DF_NONE && !df_set_entry(r->set, next->gcomm, next->rank))
+		df_line_put(b, "; what %s does is not known: it left no trace", rank);
+	else if (from->kind == DF_N_MATCH)
 		df_line_put(
 			b,
-			"; %s has still to issue %s, and the trace does not show what it does before that",
-			df_say_member(r->set, to->gcomm, to->rank, rank, sizeof(rank)),
-			df_say_op(r->set, &r->set->ops[from->ref], op, sizeof(op)));
-		return;
-	}
-	if (r->remedy == DF_W_P)
-		df_line_put(b, " and everything finishes, in stream order");
+			"; %s has still to issue its part of %s, and the trace does not show what it does before that",
+			rank,
+			df_say_op(r->set, &r->set->ops[r->g.insts[from->ref].first], op,
+				  sizeof(op)));
+	else
+		df_line_put(
+			b,
+			"; %s has still to make another call, and the trace does not show what it does before that",
+			rank);
 }
 
 static void remedy(struct df_check_result *r, struct df_line *b)

@@ -246,6 +246,39 @@ static int dissolves_if_buffered(struct df_check_result *r)
 	return ret;
 }
 
+/*
+ * What the component needs in that world and a rank has not issued, the nearest first: the edge to it, or DF_NONE. Dissolving takes for granted
+ * that it will be issued.
+ */
+static uint32_t still_to_come(const struct df_check_result *r, enum df_world w)
+{
+	const struct df_graph *g = &r->g;
+	uint32_t *queue = malloc((g->nr_nodes + 1) * sizeof(*queue)), found = DF_NONE;
+	uint8_t *seen = calloc(g->nr_nodes + 1, 1);
+	size_t nr = 0;
+
+	for (size_t i = 0; queue && seen && i < g->nr_nodes; i++)
+		if (r->comp[i] == r->root_comp) {
+			seen[i] = 1;
+			queue[nr++] = (uint32_t)i;
+		}
+	for (size_t q = 0; q < nr && found == DF_NONE; q++)
+		for (uint32_t k = g->out_first[queue[q]]; k < g->out_first[queue[q] + 1]; k++) {
+			const struct df_edge *e = &g->edges[g->out[k]];
+
+			if (!df_edge_on(e, w))
+				continue;
+			if (g->nodes[e->to].kind == DF_N_NEXT && found == DF_NONE)
+				found = g->out[k];
+			if (!seen[e->to])
+				queue[nr++] = e->to;
+			seen[e->to] = 1;
+		}
+	free(queue);
+	free(seen);
+	return found;
+}
+
 static void classify_cycle(struct df_check_result *r)
 {
 	static const enum df_world worlds[] = {DF_W_NORES, DF_W_P, DF_W_SI, DF_W_SE};
@@ -256,6 +289,7 @@ static void classify_cycle(struct df_check_result *r)
 		if (comp_dissolves(r, worlds[i]))
 			remedy = worlds[i];
 	r->if_buffered = !remedy && dissolves_if_buffered(r);
+	r->to_come = remedy ? still_to_come(r, remedy) : DF_NONE;
 	df_graph_reduce(&r->g, r->world, r->stale);
 	r->remedy = remedy == DF_W_NORES ? DF_W_P : remedy;
 	switch ((int)remedy) {
@@ -535,6 +569,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 	r->set = set;
 	set->refs++;
 	r->root = DF_NONE;
+	r->to_come = DF_NONE;
 	r->verdict = DF_V_OK;
 	r->world = DF_W_BASE;
 	r->div_trace[0] = r->div_trace[1] = DF_NONE;

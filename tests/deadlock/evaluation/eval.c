@@ -233,9 +233,7 @@ static int judge(struct run *x, int status)
 	}
 	x->told = v;
 	x->remedy = r->remedy;
-	x->conditional = r->if_buffered;
-	for (size_t i = 0; i < r->nr_steps; i++)
-		x->conditional |= r->g.nodes[r->steps[i].to].kind == DF_N_NEXT;
+	x->conditional = r->if_buffered || r->to_come != DF_NONE;
 	df_check_result_free(r);
 	df_check_set_free(set);
 	if (hung && truth)

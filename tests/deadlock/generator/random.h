@@ -24,6 +24,7 @@ struct outcome {
 	int last; /* the process ended with it: those that were to follow have not been tried */
 	enum df_verdict word;	   /* DF_V_OK and no line: none was given */
 	char text[300], line[800]; /* the verdict's first line */
+	char remedy[400];	   /* of the only cause that it names; else "" */
 	int at[AT_RANKS]
 	      [AT_THREADS]; /* of a program that was broken off: the step at which each thread stood */
 };

@@ -100,6 +100,10 @@ void batch_end(struct batch *b, int status)
 				o->at[r][t] = at;
 		} else if (o && !*o->line) {
 			read_verdict(o, line);
+		} else if (o && !strncmp(line, "Remedy: ", 8)) {
+			snprintf(o->remedy, sizeof(o->remedy), "%.390s", line + 8);
+		} else if (o && strstr(line, " independent causes were found")) {
+			*o->remedy = 0;
 		}
 	}
 	if (f)
