@@ -143,6 +143,8 @@ static const struct golden {
 	{"ORDER-hazard", DF_V_ORDER, "SQ-02", NULL, 1, 0, 0, 0, 0},
 	{"ORDER-buffers", DF_V_ORDER, NULL, groups, 1, 2, 0, 60000, 0},
 	{"ORDER-to-come", DF_V_ORDER, NULL, to_come, 1, 2, 0, 60000, 0},
+	{"DATA-square", DF_V_DATA, "EX-01", NULL, 1, 0, 0, 0, 0},
+	{"ORDER-exchanges", DF_V_ORDER, "EX-02", NULL, 1, 0, 0, 0, 0},
 	{"RESOURCE", DF_V_RESOURCE, "PD-03", NULL, 1, 0, 0, 0, 0},
 	{"SYNC", DF_V_SYNC, "GS-01", NULL, 1, 0, 0, 0, 0},
 	{"DATA", DF_V_DATA, "GS-02", NULL, 1, 0, 0, 0, 0},

@@ -54,6 +54,22 @@ static const struct df_uop *next_shared(const struct df_check_set *set,
 	return NULL;
 }
 
+/* The same party has issued u's counterpart in the group of `other`: in what order makes no difference there. */
+static int is_in_group(const struct df_check_set *set, const struct df_uop *u,
+		       const struct df_uop *other)
+{
+	const struct df_trc *t = &set->traces[other->trace];
+
+	for (size_t i = 0; other->l.group && i < t->nr_uops; i++) {
+		const struct df_uop *x = &set->ops[t->first_op + i];
+
+		if (x->l.group == other->l.group && same_place(u, x) &&
+		    set->entries[x->entry].party == set->entries[other->entry].party)
+			return 1;
+	}
+	return 0;
+}
+
 static void say_with_site(struct df_check_result *r, const struct df_uop *u, char *buf, size_t size)
 {
 	char op[96], sig[96], site[160];
@@ -63,8 +79,9 @@ static void say_with_site(struct df_check_result *r, const struct df_uop *u, cha
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
 
-static void between(struct df_check_result *r, const struct df_trc_comm *a,
-		    const struct df_trc_comm *b)
+/* 1: they differ. */
+static int between(struct df_check_result *r, const struct df_trc_comm *a,
+		   const struct df_trc_comm *b)
 {
 	const struct df_check_set *set = r->set;
 	size_t ia = 0, ib = 0, pos = 1;
@@ -75,8 +92,9 @@ static void between(struct df_check_result *r, const struct df_trc_comm *a,
 				    *ub = next_shared(set, b, a, &ib);
 
 		if (!ua && !ub)
-			return;
-		if (ua && ub && same_place(ua, ub))
+			return 0;
+		if (ua && ub &&
+		    (same_place(ua, ub) || (is_in_group(set, ua, ub) && is_in_group(set, ub, ua))))
 			continue;
 		if (ua)
 			say_with_site(r, ua, ta, sizeof(ta));
@@ -98,8 +116,33 @@ static void between(struct df_check_result *r, const struct df_trc_comm *a,
 			r->div_site[1] = ub->l.site;
 			r->div_rank[1] = b->world;
 		}
-		return;
+		return 1;
 	}
+}
+
+#define RANKS_COMPARED 16
+
+/* The first two ranks of the cycle that differ; 0: there are no two ranks. */
+static int among_involved(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_trc_comm *ranks[RANKS_COMPARED];
+	size_t nr = 0, k;
+
+	for (size_t i = 0; i < r->nr_involved && nr < RANKS_COMPARED; i++) {
+		const struct df_trc_comm *e = &set->entries[set->ops[r->involved[i]].entry];
+
+		for (k = 0;
+		     k < nr && (e->trace != ranks[k]->trace || e->device != ranks[k]->device); k++)
+			;
+		if (k == nr)
+			ranks[nr++] = e;
+	}
+	for (size_t i = 0; i < nr; i++)
+		for (k = i + 1; k < nr; k++)
+			if (between(r, ranks[i], ranks[k]))
+				return 1;
+	return nr > 1;
 }
 
 static void other_roots(struct df_check_result *r)
@@ -307,16 +350,9 @@ void df_explain_divergence(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
 	const struct df_trc_comm *a = NULL, *b = NULL;
+	int found = among_involved(r);
 
-	for (size_t i = 0; i < r->nr_involved; i++) {
-		const struct df_trc_comm *e = &set->entries[set->ops[r->involved[i]].entry];
-
-		if (!a)
-			a = e;
-		else if (!b && (e->trace != a->trace || e->device != a->device))
-			b = e;
-	}
-	if (!b && r->root != DF_NONE && r->g.nodes[r->root].kind == DF_N_MATCH) {
+	if (!found && r->root != DF_NONE && r->g.nodes[r->root].kind == DF_N_MATCH) {
 		const struct df_match *in = &r->g.insts[r->g.nodes[r->root].ref];
 		const struct df_uop *first = &set->ops[in->first];
 
@@ -325,7 +361,7 @@ void df_explain_divergence(struct df_check_result *r)
 			if (set->ops[i].sig != first->sig)
 				b = &set->entries[set->ops[i].entry];
 	}
-	if (!b && r->root != DF_NONE && r->g.nodes[r->root].kind == DF_N_NEXT &&
+	if (!found && !b && r->root != DF_NONE && r->g.nodes[r->root].kind == DF_N_NEXT &&
 	    r->g.nodes[r->root].ref != DF_NONE) {
 		b = &set->entries[r->g.nodes[r->root].ref];
 		for (size_t i = 0; i < r->g.nr_edges; i++) {
