@@ -35,6 +35,12 @@ expect 10 '{"verdict":"ORDER"' "$df" check --json "$tmp/nccl"
 jq -e '[.cycle[].evidence.stack[0]? // empty] | length > 1 and all(test("^disorder"))' "$tmp/out" >/dev/null ||
 	{ echo "FAIL: check --json: the circle's steps have no call stacks: $(jq -c .cycle "$tmp/out")"; bad=1; }
 expect 10 ORDER: "$df" replay --rules nccl --timeout 2 "$tmp/nccl"
+# A cycle whose ranks differ nowhere, since no two share more than one exchange: then the report has the call sites of what it goes through.
+square=$src/tests/deadlock/catalogue/PC-16.txt script=$B/tests/deadlock/interpreter/script
+timeout "${LIMIT:-60}" "$df" run --host=4 --rules nccl --trace "$tmp/square" --timeout 2 -- "$script" --timeout 20 "$square" >"$tmp/log" 2>&1
+expect 13 DATA: "$df" check "$tmp/square"
+! grep "First divergence" "$tmp/out" || { echo "FAIL: ranks that issued the same are said to differ"; bad=1; }
+sed -n '/^Operations of the cycle, by call site:/,/^$/p' "$tmp/out" | grep -A1 -E ' (send|recv) .* on r3\b' | grep -q "^    at script" || { echo "FAIL: no call sites of the cycle: $(cat "$tmp/out")"; bad=1; }
 # A node has one number, in the header (host_hash, byte 88 of the format) as in the records of members and of deaths.
 "$df" run --host=2 -n 2 --trace "$tmp/two" -- "$app" --iters 1 >"$tmp/log" 2>&1 || { echo "FAIL: two ranks: status $?"; bad=1; }
 nodes=$("$df" show --json --type comm_member "$tmp/two" | sed -E 's/.*"a":([0-9]+),.*/\1/' | sort -u)

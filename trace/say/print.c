@@ -84,6 +84,49 @@ static void print_stacks(const struct df_check_result *r, FILE *out)
 			fprintf(out, "  r%d: %s\n", r->div_rank[i], text[i]);
 }
 
+static const char *stack_of(const struct df_check_result *r, size_t involved, char *buf,
+			    size_t size)
+{
+	const struct df_uop *u = &r->set->ops[r->involved[involved]];
+
+	df_say_stack(r->set, u->trace, u->l.site, MAX_FRAMES, buf, size);
+	return buf;
+}
+
+#define MAX_OPS 8 /* of one call site */
+
+/* Where no two ranks of the cycle differ: the places in the program that it goes through. */
+static void print_sites(const struct df_check_result *r, FILE *out)
+{
+	char first[800], text[800], op[96], rank[48];
+	size_t shown = 0, before, nr;
+
+	for (size_t i = 0; i < r->nr_involved && shown < DF_PRINT_LINES; i++) {
+		if (!stack_of(r, i, first, sizeof(first))[0])
+			continue;
+		for (before = 0; before < i; before++)
+			if (!strcmp(stack_of(r, before, text, sizeof(text)), first))
+				break;
+		if (before < i)
+			continue;
+		fputs(shown++ ? "  " : "\nOperations of the cycle, by call site:\n  ", out);
+		nr = 0;
+		for (size_t k = i; k < r->nr_involved; k++) {
+			const struct df_uop *u = &r->set->ops[r->involved[k]];
+
+			if (strcmp(stack_of(r, k, text, sizeof(text)), first) != 0)
+				continue;
+			if (nr++ < MAX_OPS)
+				fprintf(out, "%s%s on %s", nr > 1 ? ", " : "",
+					df_say_op(r->set, u, op, sizeof(op)),
+					df_say_rank(r->set, u, rank, sizeof(rank)));
+		}
+		if (nr > MAX_OPS)
+			fprintf(out, " and %zu more", nr - MAX_OPS);
+		fprintf(out, "\n    at %s\n", first);
+	}
+}
+
 void df_check_print(const struct df_check_result *r, FILE *out)
 {
 	const struct df_check_set *set = r->set;
@@ -116,6 +159,8 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 	for (size_t i = 0; i < r->nr_notes; i++)
 		fprintf(out, "Note: %s.\n", r->notes[i]);
 	if (r->verdict != DF_V_OK) {
+		if (r->is_cycle && !r->divergence)
+			print_sites(r, out);
 		df_print_scripts(r, out);
 		df_print_orders(r, out);
 		df_print_pending(r, out);
