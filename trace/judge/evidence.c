@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
 
@@ -54,13 +55,18 @@ static const struct df_uop *next_shared(const struct df_check_set *set,
 	return NULL;
 }
 
+/* The operations of a group are issued one after another, but for those of other threads. */
+#define GROUP_WINDOW ((size_t)1024)
+
 /* The same party has issued u's counterpart in the group of `other`: in what order makes no difference there. */
 static int is_in_group(const struct df_check_set *set, const struct df_uop *u,
 		       const struct df_uop *other)
 {
 	const struct df_trc *t = &set->traces[other->trace];
+	size_t at = (size_t)(other - set->ops) - t->first_op,
+	       end = DF_MIN(at + GROUP_WINDOW, t->nr_uops);
 
-	for (size_t i = 0; other->l.group && i < t->nr_uops; i++) {
+	for (size_t i = at - DF_MIN(at, GROUP_WINDOW); other->l.group && i < end; i++) {
 		const struct df_uop *x = &set->ops[t->first_op + i];
 
 		if (x->l.group == other->l.group && same_place(u, x) &&
