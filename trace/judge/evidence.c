@@ -128,7 +128,7 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 
 #define RANKS_COMPARED 16
 
-/* The first two ranks of the cycle that differ; 0: there are no two ranks. */
+/* Says where the first two ranks of the cycle that differ part, if any do. 0: it has no two ranks. */
 static int among_involved(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;

@@ -305,7 +305,7 @@ static const char *fix_text(struct df_check_result *r)
 }
 
 /* What comes before an operation that is not issued may be stuck as well, and operations that are not issued do not finish. */
-static void still_to_come(struct df_check_result *r, struct df_line *b)
+static void say_to_come(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_edge *e = r->to_come == DF_NONE ? NULL : &r->g.edges[r->to_come];
 	const struct df_node *from = e ? &r->g.nodes[e->from] : NULL, *next;
@@ -347,14 +347,14 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 				"preventable: dfshim preempts operations, and others get their room");
 		} else {
 			df_line_put(b, "preventable: dfshim preempts the marked wait");
-			still_to_come(r, b);
+			say_to_come(r, b);
 		}
 		break;
 	case DF_W_SI:
 		df_line_put(
 			b,
 			"preventable: CUDA does not require the marked call to wait for this operation, and under dfshim it does not");
-		still_to_come(r, b);
+		say_to_come(r, b);
 		break;
 	case DF_W_SE:
 		df_line_put(

@@ -216,9 +216,8 @@ static int has_inversion(const struct df_check_result *r)
 
 #define BIT(k) (1u << (k))
 
-#define BUFFERED                                                                                   \
-	(128u                                                                                      \
-	 << 10) /* bytes of a message for which one slot of dfshim's is enough (DFSHIM_SLOT_KB) */
+/* Bytes of a message for which one slot of dfshim's is enough (DFSHIM_SLOT_KB). */
+#define BUFFERED (128u << 10)
 
 /* A send of a group, which for NCCL ends as a whole. By our rules it need not wait for its receive. */
 static int may_be_buffered(const struct df_check_result *r, const struct df_edge *e)

@@ -44,8 +44,8 @@ struct df_check_result {
 	int stale;
 	uint64_t quiet_ns; /* since the last progress */
 	uint64_t since_ns; /* the oldest stuck operation's time */
-	uint32_t
-		to_come; /* with a remedy: edge to what the job still needs, and a rank has not issued; DF_NONE */
+	/* With a remedy: the edge to what the job still needs, and a rank has not issued; DF_NONE. */
+	uint32_t to_come;
 	uint32_t *comp; /* of stuck nodes */
 	uint32_t root;	/* node of the root cause, or DF_NONE */
 	uint32_t root_comp;

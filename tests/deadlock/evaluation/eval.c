@@ -11,7 +11,7 @@
  *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--truth] [--markdown FILE] [--keep]
  *	     [-v]
  *
- * Status 1: precision or recall below 100 %, or fewer than 95 % of the classes right.
+ * Status 1: precision or recall below 100 %, fewer than 95 % of the classes right, or (--truth) a remedy that is not true.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -529,6 +529,6 @@ int main(int argc, char **argv)
 	       "%lu could not be judged\n",
 	       all.total, now() - begin, all.tp + all.fn, all.fp, all.fn, all.class_right,
 	       nr_broken);
-	return all.fp || all.fn || nr_broken || !all.total ||
+	return all.fp || all.fn || nr_broken || nr_remedies_wrong || !all.total ||
 	       100 * all.class_right < 95 * (all.tp + all.fn);
 }
