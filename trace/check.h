@@ -155,6 +155,17 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes);
 
 /*
+ * The last word of a process that exits, for the others to judge by when its trace is gone: how many operations of each
+ * signature and with each peer it has finished on its communicators, the latest 512 of these. malloc'ed; -errno.
+ */
+struct df_left_row {
+	uint64_t key, next;
+};
+int df_trace_left(const struct df_trace_header *ring, struct df_left_row **rows, size_t *nr);
+/* The last word of one of the set's processes whose trace is not there. 0 or -ENOMEM. */
+int df_check_add_left(struct df_check_set *set, const struct df_left_row *rows, size_t nr);
+
+/*
  * What df_trace_compact() gives, for who looks again and again: each step costs what the ring has got since the last, and
  * the image lacks what only people need (call sites, texts). Zeroed at first; image, bytes and next (how many
  * records it knows of) are the caller's to read. -EAGAIN: a record is just being written, nothing changed.

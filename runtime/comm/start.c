@@ -37,6 +37,7 @@
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/plan.h"
 #include "runtime/transport/transport.h"
+#include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
@@ -340,16 +341,20 @@ const char *df_start_reason(void)
 void df_stop(void)
 {
 	static int stopped;
+	void *words;
+	size_t bytes;
 
 	if (is_unable() && !__atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
-		df_ctl_goodbye();
+		df_ctl_goodbye(NULL, 0);
 	if (!is_running() || __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
 	df_conn_linger(0);
 	df_stats_write();
+	words = df_snapshot_words(&bytes);
 	df_trace_close();
 	df_net_goodbye();
-	df_ctl_goodbye();
+	df_ctl_goodbye(words, bytes);
+	free(words);
 }
 
 void df_stop_at_exit(void)

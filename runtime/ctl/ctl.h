@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_CTL_VERSION 5
+#define DF_CTL_VERSION 6
 
 /* What every rank tells all others at the rendezvous: 320 bytes. */
 struct df_member {
@@ -149,8 +149,14 @@ int df_ctl_is_dead(uint64_t proc);
  */
 void df_ctl_tell_deaths(const struct df_ctl_comm *c);
 
-/* The process ends in order: say good-bye on all links, so that it is no death. For the destructor. */
-void df_ctl_goodbye(void);
+/*
+ * The process ends in order: say good-bye on all links, so that it is no death. words: what it leaves to the others, at most
+ * DF_WORDS_MAX bytes. For the destructor.
+ */
+#define DF_WORDS_MAX (1u << 20)
+void df_ctl_goodbye(const void *words, size_t bytes);
+/* What those have left that have ended in order; fn is called under the control plane's lock: must not call it. */
+void df_ctl_each_words(void (*fn)(void *arg, const void *words, size_t bytes), void *arg);
 
 /* ---- for the node-local transport ---------------------------------------------------------------------- */
 

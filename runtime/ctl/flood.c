@@ -331,12 +331,12 @@ static int act(struct origin *o, const struct flood *f, const void *body, size_t
 	case DF_FLOOD_DEATH:
 		if (bytes != 8)
 			return -EPROTO;
-		df_tree_death(*word, 0);
+		df_tree_death(*word, 0, NULL, 0);
 		return 0;
 	case DF_FLOOD_EXIT:
-		if (bytes != 8 || *word > 0xff)
+		if (bytes < 8 || bytes > 8 + DF_WORDS_MAX || *word > 0xff)
 			return -EPROTO;
-		df_tree_death(o->proc, 1 + (int)*word);
+		df_tree_death(o->proc, 1 + (int)*word, word + 1, bytes - 8);
 		return 0;
 	case DF_FLOOD_UNREACHED:
 		if (bytes != sizeof(*u) || u->text[sizeof(u->text) - 1])
@@ -384,13 +384,14 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 	return act(o, f, f + 1, bytes - sizeof(*f));
 }
 
-void df_ctl_goodbye(void)
+void df_ctl_goodbye(const void *words, size_t bytes)
 {
 	uint64_t status = (uint64_t)df_exit_status();
 
 	df_ctl_lock();
 	if (df_ctl.started && !df_ctl.leaving) {
-		df_flood_send(DF_FLOOD_EXIT, 0, &status, sizeof(status), NULL, 0);
+		df_flood_send(DF_FLOOD_EXIT, 0, &status, sizeof(status), words,
+			      bytes > DF_WORDS_MAX ? 0 : bytes);
 		df_ctl.leaving = 1;
 		df_link_drain(200 * DF_NS_PER_MS);
 	}

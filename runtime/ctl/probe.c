@@ -36,7 +36,7 @@ static void over(uint64_t proc, int refused)
 	if (refused && !df_tree_is_dead(proc)) {
 		df_ctl_note("process %016llx has died without notice: it does not answer",
 			    (unsigned long long)proc);
-		df_tree_death(proc, 0);
+		df_tree_death(proc, 0, NULL, 0);
 	}
 	next_probes();
 }

@@ -238,7 +238,7 @@ static int dead_input(const void *data, size_t bytes)
 		return -EPROTO;
 	for (i = 0; i < bytes / 8; i++)
 		if (dead[i] != df_ctl.self.proc)
-			df_tree_death(dead[i], 0);
+			df_tree_death(dead[i], 0, NULL, 0);
 	return 0;
 }
 
@@ -328,7 +328,7 @@ static void tree_closed(struct df_link *link, int error)
 	if (!df_ctl.leaving && !df_tree_is_dead(proc))
 		df_ctl_note("process %016llx has died without notice: %s", (unsigned long long)proc,
 			    error ? strerror(-error) : "its connection was closed");
-	df_tree_death(proc, 0);
+	df_tree_death(proc, 0, NULL, 0);
 }
 
 static const struct df_link_ops tree_ops = {
@@ -395,6 +395,17 @@ int df_ctl_is_dead(uint64_t proc)
 	return ret;
 }
 
+void df_ctl_each_words(void (*fn)(void *arg, const void *words, size_t bytes), void *arg)
+{
+	struct corpse *c, *tmp;
+
+	df_ctl_lock();
+	HASH_ITER(hh, df_tree.corpses, c, tmp)
+	if (c->bytes)
+		fn(arg, c->words, c->bytes);
+	df_ctl_unlock();
+}
+
 void df_ctl_on_death(void (*fn)(uint64_t proc))
 {
 	size_t i;
@@ -422,7 +433,7 @@ void df_tree_tell_death(uint64_t proc)
 			fns[i](proc);
 }
 
-void df_tree_death(uint64_t proc, int in_order)
+void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes)
 {
 	struct hop path[PATH_MAX_HOPS], siblings[DF_TREE_K];
 	struct df_link *link;
@@ -433,10 +444,13 @@ void df_tree_death(uint64_t proc, int in_order)
 		return;
 	HASH_FIND(hh, df_tree.corpses, &proc, sizeof(proc), c);
 	if (!c) {
-		c = calloc(1, sizeof(*c));
+		c = calloc(1, sizeof(*c) + bytes);
 		if (c) {
 			c->proc = proc;
 			c->in_order = in_order;
+			c->bytes = bytes;
+			if (bytes)
+				memcpy(c->words, words, bytes);
 			HASH_ADD(hh, df_tree.corpses, proc, sizeof(proc), c);
 		}
 		/* An exit has been flooded by who exits. */

@@ -32,8 +32,8 @@ int df_tree_is_dead(uint64_t proc);
 void df_tree_tell_again(uint64_t proc);
 /* Number of tree links now (for tests: at most DF_TREE_K + 1). */
 int df_tree_links(void);
-/* A process has gone, seen by us or told by others: spreads it, breaks its communicators. */
-void df_tree_death(uint64_t proc, int in_order);
+/* A process has gone, seen by us or told by others: spreads it, breaks its communicators. words: what it leaves. */
+void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes);
 
 /* ---- floods (flood.c) ------------------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ enum df_flood_type {
 	DF_FLOOD_LEFT,	    /* a rank has left a communicator */
 	DF_FLOOD_MSG,	    /* df_ctl_send() */
 	DF_FLOOD_DEATH,	    /* body: process */
-	DF_FLOOD_EXIT,	    /* the origin ends in order; body: its status */
+	DF_FLOOD_EXIT,	    /* the origin ends in order; body: its status, and what it leaves */
 	DF_FLOOD_MERGED,    /* body: token; to one process */
 	DF_FLOOD_UNREACHED, /* body: struct df_unreached; to one process */
 	DF_FLOOD_CUT,	    /* body: the parent to let go of; to one process */

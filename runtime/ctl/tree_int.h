@@ -54,6 +54,8 @@ struct corpse {
 	UT_hash_handle hh;
 	uint64_t proc;
 	int in_order;
+	size_t bytes;
+	uint64_t words[]; /* what it has left */
 };
 
 struct df_tree {

@@ -231,6 +231,17 @@ static void answer(uint64_t to, const struct ask *ask)
 		free(s.image);
 }
 
+void *df_snapshot_words(size_t *bytes)
+{
+	struct df_left_row *rows = NULL;
+	size_t nr = 0;
+
+	if (df_trace_left(df_trace_ring(), &rows, &nr))
+		rows = NULL;
+	*bytes = rows ? nr * sizeof(*rows) : 0;
+	return rows;
+}
+
 /* ---- what comes in -------------------------------------------------------------------------------------- */
 
 static void obey(uint64_t from, const struct order *o, size_t bytes)

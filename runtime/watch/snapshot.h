@@ -70,6 +70,12 @@ void df_snapshot_suspect(uint64_t proc);
 void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint64_t *calls,
 			 uint32_t nr, const char *line);
 
+/*
+ * What this process leaves to the others when it exits: how far it has come (df_trace_left()). To be freed; NULL: nothing. Any
+ * thread; before the trace is closed.
+ */
+void *df_snapshot_words(size_t *bytes);
+
 /* The living processes that share a communicator with this one; to be freed. */
 uint64_t *df_tied_processes(uint32_t *nr);
 /* All processes tied to this one hear that the verdict on what stands still is told. */

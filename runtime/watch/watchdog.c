@@ -69,6 +69,12 @@ struct asked {
 	uint64_t mute, speaker;
 };
 
+/* Of a process that has exited there is no trace any more, but what it left. */
+static void add_left(void *set, const void *words, size_t bytes)
+{
+	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
+}
+
 /* What all processes know, judged. stale: for how long nothing has moved. NULL: nothing to judge by. */
 static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 {
@@ -99,6 +105,7 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 				asked->speaker = DF_MIN(asked->speaker, s->proc);
 		}
 		asked->others = g.nr_procs - 1;
+		df_ctl_each_words(add_left, set);
 		if (df_check_run(set, &opts, &r))
 			r = NULL;
 	}

@@ -265,20 +265,32 @@ END_TEST
 
 /* ---- orderly ------------------------------------------------------------------------------------------- */
 
+static const uint64_t word[] = {5, 6, 7};
+
+static void count_words(void *nr, const void *words, size_t bytes)
+{
+	ck_assert_uint_eq(bytes, sizeof(word));
+	ck_assert_int_eq(memcmp(words, word, bytes), 0);
+	++*(int *)nr;
+}
+
 static int leaves(int index, void *arg)
 {
 	struct df_ctl_comm *world = begin(index), *late;
-	int i, ranks[NR_MAX];
+	int i, ranks[NR_MAX], nr_words = 0;
 	uint32_t at = 0;
 
 	(void)arg;
 	ct_arrive(&job->share, 1, (uint32_t)job->n);
 	if (index == 0) {
-		df_ctl_goodbye();
+		df_ctl_goodbye(word, sizeof(word));
 		return 0;
 	}
 	ck_assert_int_eq(orderly[wait_death(0)], 1);
 	ck_assert_uint_eq(nr_deaths(0, &at), 1);
+	/* Everybody has what it left. */
+	df_ctl_each_words(count_words, &nr_words);
+	ck_assert_int_eq(nr_words, 1);
 	/* A communicator that is opened now has missed it, and is told. */
 	for (i = 0; i < job->n; i++)
 		ranks[i] = i;

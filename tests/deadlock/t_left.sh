@@ -39,6 +39,18 @@ comm c0 0 1 2
 1: AR c0 nb0; ssync nb0; $how
 2: AR c0 nb0; ssync nb0; recv c0 0 nb0; ssync nb0
 END
+	# What is unfinished has been finished by the one that exits, and waits for another.
+	job "finished_$how" <<END
+prog finished_$how
+ranks 3
+procs
+comm c0 0 1 2
+comm c1 0 2
+0: BC c0 nb0; ssync nb0
+0.1: sleep 4500; send c1 2 nb1; ssync nb1
+1: BC c0 nb0; ssync nb0; $how
+2: recv c1 0 nb0 buf=b; BC c0 nb0 buf=b; ssync nb0
+END
 done
 # The one that speaks for the others has nothing unfinished.
 job one <<'END'
@@ -66,9 +78,11 @@ done
 grep -q "whose process exited with status 1" "$T/out.all_fail" || fail "all_fail: the status is not told: $(cat "$T/out.all_fail")"
 grep -q "whose process exited normally" "$T/out.all_quit" || fail "all_quit: $(cat "$T/out.all_quit")"
 # Both have come to the end of their steps; then each waits for the others, until its watch ends it.
-for name in none_exit none_quit; do
+for name in none_exit none_quit finished_exit finished_quit; do
 	out=$T/out.$name
 	sed '/^script: no progress/q' "$out" | grep -qE '^[A-Z_]+: |operations unfinished|NCCL error' && fail "$name: $(cat "$out")"
-	grep -q '^@ 0 0 5$' "$out" && grep -q '^@ 2 0 4$' "$out" || fail "$name: not at their ends: $(cat "$out")"
+	ends='0 0 5|2 0 4'
+	[ "$name" = "${name#finished}" ] || ends='0 0 2|2 0 3'
+	[ "$(grep -cE "^@ ($ends)$" "$out")" = 2 ] || fail "$name: not at their ends: $(cat "$out")"
 done
 exit 0

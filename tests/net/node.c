@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 		pthread_join(thread[i], NULL);
 		bad |= result[i] != 0;
 	}
-	df_ctl_goodbye();
+	df_ctl_goodbye(NULL, 0);
 	puts(bad ? "failed" : "ok");
 	return bad;
 }

@@ -329,24 +329,42 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 
 /* ---- collectives and messages -------------------------------------------------------------------------- */
 
+/* Under which key this rank's operation of the instance is counted, and its number there. */
+static uint64_t part_of(const struct df_match *in, const struct df_uop *sample, int rank,
+			uint32_t local, int nccl, uint64_t *number)
+{
+	struct df_lop op = sample->l;
+
+	*number = !nccl && op.has_match ? op.inst : op.index;
+	if (in->p2p) {
+		op.kind = rank == in->src ? DF_KIND_SEND : DF_KIND_RECV;
+		op.peer = rank == in->src ? in->dst : in->src;
+	}
+	return df_seen_key(local, &op, nccl);
+}
+
 /* Has this rank's operation of the instance ended already? */
 static int ended_there(struct match *m, const struct df_match *in, const struct df_uop *sample,
 		       const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &m->g->set->traces[e->trace];
 	int nccl = df_trc_nccl(t);
-	struct df_lop op = sample->l;
-	uint64_t want = !nccl && op.has_match ? op.inst : op.index;
+	uint64_t number, key = part_of(in, sample, e->rank, e->local, nccl, &number);
 
 	if (!in->p2p && nccl)
 		return e->next_coll > in->index;
-	if (in->p2p) {
-		int is_src = e->rank == in->src;
+	return df_trc_seen(t, key) > number;
+}
 
-		op.kind = is_src ? DF_KIND_SEND : DF_KIND_RECV;
-		op.peer = is_src ? in->dst : in->src;
-	}
-	return df_trc_seen(t, df_seen_key(e->local, &op, nccl)) > want;
+/* The same of a rank without a trace, by what its process told when it exited. */
+static enum df_left left_there(struct match *m, const struct df_match *in,
+			       const struct df_uop *sample, int rank)
+{
+	const struct df_check_set *set = m->g->set;
+	uint64_t number, key = part_of(in, sample, rank, 0,
+				       df_trc_nccl(&set->traces[sample->trace]), &number);
+
+	return df_left_of(&set->left, set->gcomms[in->gcomm].hash, rank, key, number);
 }
 
 /* It may have issued it: nobody is to blame for what its ring has lost. */
@@ -444,19 +462,23 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 	for (int32_t r = 0; r < nranks; r++) {
 		int32_t rank = !in->p2p ? r : r ? in->dst : in->src;
 		struct df_trc_comm *e;
+		enum df_left left;
+		int lost;
 
 		if (here[r])
 			continue;
 		e = df_set_entry(g->set, in->gcomm, rank);
-		if (e && ended_there(m, in, first, e)) {
+		left = e ? DF_LEFT_UNTOLD : left_there(m, in, first, rank);
+		if (left == DF_LEFT_FINISHED || (e && ended_there(m, in, first, e))) {
 			in->nr_done++;
 			continue;
 		}
+		lost = left == DF_LEFT_PERHAPS ||
+		       (e && e->lost_open && g->set->traces[e->trace].fate == DF_ALIVE);
 		if (!in->nr_missing++ || nr_lacking < MAX_LACKING)
 			df_graph_edge(g, in->node,
-				      e && e->lost_open && g->set->traces[e->trace].fate == DF_ALIVE
-					      ? lost_node(m, in->gcomm, rank)
-					      : next_node(m, in->gcomm, rank),
+				      lost ? lost_node(m, in->gcomm, rank)
+					   : next_node(m, in->gcomm, rank),
 				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	}
 	/* While a rank lacks it is no wonder that it runs nowhere, and does not end. */

@@ -357,6 +357,28 @@ int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *b
 	return rc;
 }
 
+int df_trace_left(const struct df_trace_header *ring, struct df_left_row **rows, size_t *nr)
+{
+	struct df_trace_header *copy = ring ? snapshot(ring) : NULL;
+	struct df_load l;
+	struct df_reader r;
+	int rc;
+
+	if (!copy)
+		return ring ? -ENOMEM : -EINVAL;
+	rc = df_reader_open_image(&r, copy, image_bytes(copy), NULL);
+	if (!rc) {
+		df_load_init(&l);
+		rc = df_load_trace(&l, &r);
+		if (!rc)
+			rc = df_left_rows(&l, &r, rows, nr);
+		df_load_fini(&l);
+		df_reader_close(&r);
+	}
+	free(copy);
+	return rc;
+}
+
 /* ---- again and again -------------------------------------------------------------------------------- */
 
 #define TABLE 4096 /* where the communicators of a source begin */

@@ -462,6 +462,7 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
 	name_ranks(set);
 	name_comms(set);
 	find_fates(set, opts);
+	df_left_sort(&set->left);
 	set->now_ns = opts ? opts->now_ns : 0;
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		uint64_t last = set->traces[i].last_ns + (uint64_t)set->traces[i].skew_ns;

@@ -59,6 +59,7 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->gcomm_map);
 	free(set->dead);
 	free(set->links);
+	free(set->left.rows);
 	df_load_fini(&set->load);
 	df_stacks_fini(&set->stacks);
 	free(set);

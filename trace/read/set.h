@@ -10,7 +10,7 @@
 
 #include "trace/check.h"
 #include "trace/read/broken_link.h"
-#include "trace/read/load.h"
+#include "trace/read/left.h"
 #include "trace/read/stacks.h"
 
 #define DF_NONE UINT32_MAX
@@ -151,12 +151,12 @@ struct df_check_set {
 	size_t nr_entries, cap_entries;
 	uint32_t *sorted; /* entries by communicator and rank */
 	struct df_gcomm *gcomms;
-	size_t nr_gcomms, cap_gcomms;
+	size_t nr_gcomms, cap_gcomms, gcomm_map_size;
 	uint32_t *gcomm_map;
-	size_t gcomm_map_size;
 	size_t nr_members; /* of all communicators, places that nobody told of among them */
 	struct df_dead *dead;
 	struct df_broken_link *links; /* by trace */
+	struct df_lefts left;	      /* words of processes that have exited */
 	size_t nr_dead, cap_dead, nr_links, cap_links;
 	uint64_t nr_recs, nr_torn, nr_issued, nr_finished;
 	struct df_load load;	 /* reused for each trace */

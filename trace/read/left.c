@@ -1,0 +1,152 @@
+/*
+ * The last word of a process that exits: of each of its communicators, how many operations of each signature, or with
+ * each peer, it has finished. The others need it, because its trace is gone with it: what it had finished may still
+ * be under way with them, and lacks nothing. It is small, since every process of the job gets it from every other.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/vec.h"
+#include "trace/read/set.h"
+#include "trace/record/trace_hash.h"
+
+#define MAX_KEYS 512 /* of a process: 8 KiB */
+
+/* One operation of a process. */
+struct part {
+	uint64_t key, number;
+	size_t at; /* the place in the process's order */
+	uint32_t comm;
+	int open;
+};
+
+uint64_t df_left_key(uint64_t comm_hash, int rank, uint64_t seen)
+{
+	return df_mix64(df_mix64(df_mix64(comm_hash) + (uint64_t)(uint32_t)rank) + seen);
+}
+
+static int by_key(const void *pa, const void *pb)
+{
+	const struct part *a = pa, *b = pb;
+
+	if (a->key != b->key)
+		return a->key < b->key ? -1 : 1;
+	return a->at < b->at ? -1 : a->at > b->at;
+}
+
+static int by_place(const void *pa, const void *pb)
+{
+	const struct part *a = pa, *b = pb;
+
+	return a->at > b->at ? -1 : a->at < b->at;
+}
+
+/* Of each key one part is left: its last, with the number of those that are finished. Returns how many. */
+static size_t merge(struct part *parts, size_t nr)
+{
+	size_t keys = 0, i, k;
+
+	qsort(parts, nr, sizeof(*parts), by_key);
+	for (i = 0; i < nr; i = k) {
+		struct part p = parts[i];
+
+		for (k = i; k < nr && parts[k].key == p.key; k++) {
+			p.at = parts[k].at;
+			if (!p.open)
+				p.number = parts[k].number + !parts[k].open;
+			p.open |= parts[k].open;
+		}
+		parts[keys++] = p;
+	}
+	/* The last ones are those that others may still be at. */
+	qsort(parts, keys, sizeof(*parts), by_place);
+	return keys;
+}
+
+int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_left_row **out,
+		 size_t *nr)
+{
+	int nccl = r->h.rules == 1 || r->h.mode == 1;
+	struct part *parts = calloc(l->nr_ops + 1, sizeof(*parts));
+	struct df_left_row *rows = calloc(r->nr_comms + MAX_KEYS, sizeof(*rows));
+	size_t keys = 0, i;
+
+	if (!parts || !rows) {
+		free(parts);
+		free(rows);
+		return -ENOMEM;
+	}
+	for (i = 0; i < l->nr_ops; i++) {
+		const struct df_lop *op = &l->ops[i];
+		const struct df_trace_comm *c = df_reader_comm(r, op->comm);
+
+		if (!c)
+			continue;
+		parts[keys++] = (struct part){
+			.key = df_left_key(c->hash, c->rank, df_seen_key(0, op, nccl)),
+			.number = !nccl && op->has_match ? op->inst : op->index,
+			.at = i,
+			.comm = op->comm,
+			.open = op->state < DF_OP_FINISHED,
+		};
+	}
+	keys = merge(parts, keys);
+	/* First a row for each communicator: 1 if all its keys follow. */
+	for (i = 0; i < r->nr_comms; i++)
+		rows[i] = (struct df_left_row){df_left_key(r->comms[i].hash, r->comms[i].rank, 0),
+					       !r->comms[i].drops};
+	for (i = 0; i < keys; i++) {
+		if (i < MAX_KEYS)
+			rows[r->nr_comms + i] = (struct df_left_row){parts[i].key, parts[i].number};
+		else
+			rows[parts[i].comm - 1].next = 0;
+	}
+	*nr = r->nr_comms + (keys < MAX_KEYS ? keys : MAX_KEYS);
+	*out = rows;
+	free(parts);
+	return 0;
+}
+
+int df_check_add_left(struct df_check_set *set, const struct df_left_row *rows, size_t nr)
+{
+	struct df_lefts *l = &set->left;
+
+	if (DF_VEC_ROOM(l->rows, l->cap, l->nr + nr))
+		return -ENOMEM;
+	memcpy(l->rows + l->nr, rows, nr * sizeof(*rows));
+	l->nr += nr;
+	return 0;
+}
+
+static int by_row(const void *pa, const void *pb)
+{
+	const struct df_left_row *a = pa, *b = pb;
+
+	return a->key < b->key ? -1 : a->key > b->key;
+}
+
+void df_left_sort(struct df_lefts *l)
+{
+	if (l->nr)
+		qsort(l->rows, l->nr, sizeof(*l->rows), by_row);
+}
+
+static const struct df_left_row *find(const struct df_lefts *l, uint64_t key)
+{
+	struct df_left_row want = {.key = key};
+
+	return l->nr ? bsearch(&want, l->rows, l->nr, sizeof(want), by_row) : NULL;
+}
+
+enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, uint64_t seen,
+			uint64_t want)
+{
+	const struct df_left_row *all = find(l, df_left_key(comm_hash, rank, 0)),
+				 *row = find(l, df_left_key(comm_hash, rank, seen));
+
+	if (!all)
+		return DF_LEFT_UNTOLD;
+	if (!row)
+		return all->next ? DF_LEFT_LACKS : DF_LEFT_PERHAPS;
+	return row->next > want ? DF_LEFT_FINISHED : DF_LEFT_LACKS;
+}
