@@ -14,6 +14,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/launcher.h"
 #include "runtime/base/err.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -168,16 +169,26 @@ static int is_running(void)
 }
 
 /*
+ * Until what was sent has been received. Who ends with an error and has not destroyed its communicators leaves at once, so
+ * that the others hear of it. Once: what has not been received within the bound is given up.
+ */
+static void linger(int status)
+{
+	static int done;
+
+	df_conn_linger(!status && !__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED));
+}
+
+/*
  * exit() has been called. The driver's own end comes later, of what was registered first, and the memory that
- * others have not read yet would go with it. Who ends with an error and has not destroyed its communicators leaves at
- * once, so that the others hear of it.
+ * others have not read yet would go with it.
  */
 static void before_exit(int status, void *arg)
 {
 	(void)arg;
 	if (!is_running())
 		return;
-	df_conn_linger(!status);
+	linger(status);
 	df_tl_end();
 }
 
@@ -348,7 +359,8 @@ void df_stop(void)
 		df_ctl_goodbye(NULL, 0);
 	if (!is_running() || __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
-	df_conn_linger(0);
+	/* _exit() has not come by before_exit(). */
+	linger(df_exit_status());
 	df_stats_write();
 	words = df_snapshot_words(&bytes);
 	df_trace_close();

@@ -19,6 +19,7 @@ END
 program destroyed "destroy c0; exit"
 program left "exit"
 program quit "destroy c0; quit"
+program left_quit "quit"
 # A fork's child has sent nothing.
 program forked "fork; exit"
 # Nor has it our threads, which may hold any lock.
@@ -45,19 +46,19 @@ wait
 pkill -KILL -f "script --timeout $((8 * SLOW)) $T/busy" # children that hang
 [ "$(grep -c '^--- busy completes' "$T/out.busy.host")" = 2 ] || fail "a fork's child does not end: $(cat "$T/out.busy.host")"
 backends=host
-for name in destroyed left quit; do
+for name in destroyed left quit left_quit; do
 	run $name host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
 done
 run forked host ASAN_OPTIONS="$no_leaks" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
 # The same on the stand-in for a GPU's driver, whose memory goes with its process.
 if [ -f "$B/tests/cuda/runtime/libcudart.so.13" ] && [ -f "$B/kernels/daemon.fatbin" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	backends="host cuda"
-	for name in destroyed left quit forked; do
+	for name in destroyed left quit left_quit forked; do
 		run $name cuda LD_PRELOAD="$B/libdfshim.so" LD_LIBRARY_PATH="$B/tests/cuda/runtime:$B/tests/cuda/driver"
 	done
 fi
 wait
-for name in destroyed left quit forked; do
+for name in destroyed left quit left_quit forked; do
 	for backend in $backends; do
 		out=$T/out.$name.$backend
 		grep -q '^@ 0 0 6$' "$out" || fail "$name, $backend: not received: $(cat "$out")"

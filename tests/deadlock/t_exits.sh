@@ -1,0 +1,53 @@
+#!/bin/bash
+# Description: random programs whose ranks, a process each, exit when they have come to their ends, without destroying their communicators: nobody is told anything, on one node and over several.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/interpreter/script
+R=$B/tests/deadlock/generator/random
+[ -x "$S" ] && [ -x "$R" ] || skip "the interpreter is not built here"
+PROGRAMS=$((60 / SLOW))
+export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort
+unset DFSHIM_TRACE
+
+# exiting SEED: its program, if it completes and its ranks have one thread each and wait for no flag: some begin late.
+exiting() {
+	"$R" --print "$1" | awk -v seed="$1" '
+		BEGIN { srand(seed) }
+		NR == 1 && !/ ours 0 / { exit 1 }
+		/^[0-9]+\.[1-9]/ || /(^|[ ;:])(hw|hbar|stuck|spin|destroy|fin|fork|ninit|split|shrink) / { exit 1 }
+		/^#/ { next }
+		/^[0-9]+\.0:/ {
+			late = rand() < 0.3 ? " sleep 800;" : ""
+			how = rand() < 0.5 ? "exit" : "quit"
+			sub(/\.0:/, ":" late)
+			$0 = $0 "; dsync; " how
+		}
+		{ print }
+		/^ranks / { print "procs" }'
+}
+
+# one SEED FILE DEVICES: in the background
+one() {
+	local out=$2.out.$3 rc
+	DFSHIM_HOST_NODE_DEVICES=$3 LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((15 * SLOW)) "$2" >"$out" 2>&1
+	rc=$?
+	if [ $rc != 0 ] || grep -v 'the exit of this process waits' "$out" | grep -qE '^[A-Z_]+: |NCCL error|hung|DFSHIM WARN'; then
+		echo "program $1, $3 devices a node, status $rc:" && cat "$2" "$out"
+	fi >"$out.bad"
+}
+seed=$((SEED % 100000)) nr=0
+while [ $nr -lt $PROGRAMS ]; do
+	seed=$((seed + 1))
+	exiting $seed >"$T/$seed.txt" || continue
+	nr=$((nr + 1))
+	for devices in 4 2 1; do
+		[ "$(jobs -rp | wc -l)" -lt 6 ] || wait -n
+		one $seed "$T/$seed.txt" $devices &
+	done
+done
+wait
+cat "$T"/*.bad >"$T/bad"
+[ ! -s "$T/bad" ] || fail "$(cat "$T/bad")"
+echo "$nr programs to seed $seed, each three times"
+exit 0
