@@ -7,8 +7,8 @@
  * What a program hangs of, from the program alone: the model runs it to its standstill, and what stands there
  * says the class. More than one word can be right.
  *
- *   MISMATCH  ranks that issue different things for the same place of a communicator (or of a pair), and one of
- *             them runs
+ *   MISMATCH  ranks have issued different things for the same place of a communicator (or of a pair): if none of them
+ *             runs, what else it hangs of is right too, but by our rules these are what stays
  *   MISSING   one runs it, and another has come to its end without it
  *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more room would
  *             help. Where other work stands between them on every rank DATA is right too. Also where threads wait, and
@@ -21,6 +21,7 @@
 #define EC_OPS	  8192
 #define EC_BEHIND (1ULL << 63) /* MISSING, if nothing else is found: nobody runs it yet */
 #define EC_POLLS  (1ULL << 62) /* who lacks it polls: DATA beside MISSING */
+#define EC_DIFFER (1ULL << 61) /* MISMATCH, beside what else is found: none of them runs */
 
 /* One collective, or one message of a group, of one rank. */
 struct ec_op {
@@ -97,8 +98,8 @@ static uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, si
 
 		int differs = sa && sb && a[k].sig != b[k].sig;
 
-		if (differs && (sa == 2 || sb == 2))
-			set |= ec_bit(DF_V_MISMATCH);
+		if (differs)
+			set |= sa == 2 || sb == 2 ? ec_bit(DF_V_MISMATCH) : EC_DIFFER;
 		if ((sa && k >= nb && x->res.pc[rb][0] == x->p.threads[rb][0].nr_ops) ||
 		    (sb && k >= na && x->res.pc[ra][0] == x->p.threads[ra][0].nr_ops))
 			set |= (sa == 2 || sb == 2 ? ec_bit(DF_V_MISSING) : EC_BEHIND) |
@@ -210,24 +211,29 @@ uint64_t ec_class(const struct script *s)
 				abort();
 			set |= res.hung ? ec_bit(DF_V_ORDER) | (d ? ec_bit(DF_V_DATA) : 0)
 					: ec_bit(DF_V_RESOURCE);
-		} else if ((set & ~EC_POLLS) == EC_BEHIND) {
+		} else if ((set & ~(EC_POLLS | EC_DIFFER)) == EC_BEHIND) {
 			set |= ec_bit(DF_V_MISSING);
-		} else if (!set) {
-			set = ec_gets_further(&x) ? ec_bit(DF_V_ORDER) : ec_bit(DF_V_DATA);
+		} else if (!(set & ~EC_DIFFER)) {
+			uint64_t waits =
+				ec_gets_further(&x) ? ec_bit(DF_V_ORDER) : ec_bit(DF_V_DATA);
+
 			for (int r = 0; r < x.p.nr_ranks; r++) {
 				const struct df_mthread *t = &x.p.threads[r][0];
 				size_t pc = x.res.pc[r][0];
 
 				if (pc < t->nr_ops && (t->ops[pc].kind == DF_MOP_DSYNC ||
 						       t->ops[pc].kind == DF_MOP_ISYNC))
-					set = ec_bit(DF_V_SYNC);
+					waits = ec_bit(DF_V_SYNC);
 			}
+			set |= waits;
 		}
 		df_mprog_fini(&q);
 	}
 	if (set & EC_POLLS && set & ec_bit(DF_V_MISSING))
 		set |= ec_bit(DF_V_DATA);
-	set &= ~(EC_BEHIND | EC_POLLS);
+	if (set & EC_DIFFER)
+		set |= ec_bit(DF_V_MISMATCH);
+	set &= ~(EC_BEHIND | EC_POLLS | EC_DIFFER);
 	for (int r = 0; r < s->nr_ranks; r++)
 		free(x.at[r]);
 	df_mprog_fini(&x.p);
