@@ -2,7 +2,7 @@
  * Slices by reference: between blocks that reach the same memory, a sender may leave a slice where it lies, say in its slot where that
  * is, and save a copy (dfk_ref() in kernels/task.inl says which slices; DF_INST_STAYS what may). That is so on CPU threads of
  * one process, and between ranks of one process on one GPU, or on GPUs that have access to each other if the buffer is memory that
- * such access extends to (df_kinst.shown).
+ * such access extends to (df_kinst.shown). On CPU threads also towards other nodes: the network's thread sends it from there.
  *
  * An operation ends only when what it named has been received. Of one that is ended from outside, with its communicator, that is
  * withdrawn (df_comm_end_operations()): the headers of its connectors are marked, then the other ends of those in this process, and
@@ -26,11 +26,18 @@
 int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)
 {
 	const struct df_member *peer = &coll->comm->members[df_conn_rank(coll, end)];
+	int here;
 
-	/* Both ends come to the same: one connector, which lies in GPU memory only if the two GPUs reach each other's. */
-	return peer->proc == df_rt.self.proc && !df_env()->nccl_p2p_direct_disable &&
-	       (!df_backend->gpu || peer->device == coll->dev->index || end->conn->noted) &&
-	       end->k->proto == DF_PROTO_SIMPLE && end->k->nr_slots <= DF_CONN_REFS &&
+	/*
+	 * In one process both ends come to the same: one connector, which lies in GPU memory only if the two GPUs reach each other's.
+	 * To another node it is the network's thread that reads it, as long as the slice is, and the other end has slots of its own.
+	 */
+	if (end->tl->caps & DF_TL_NETWORK)
+		here = end->sends && end->conn->slices && !df_backend->gpu;
+	else
+		here = peer->proc == df_rt.self.proc && !df_env()->nccl_p2p_direct_disable &&
+		       (!df_backend->gpu || peer->device == coll->dev->index || end->conn->noted);
+	return here && end->k->proto == DF_PROTO_SIMPLE && end->k->nr_slots <= DF_CONN_REFS &&
 	       coll->k.loops * end->k->per_loop > end->k->nr_slots;
 }
 

@@ -448,6 +448,8 @@ static void withdraw(struct df_comm *comm)
 	df_mutex_lock(&comm->dev->lock);
 	n = df_refs_withdraw(comm);
 	df_mutex_unlock(&comm->dev->lock);
+	if (n)
+		df_tl_withdrawn(comm->dev->index);
 	for (i = 0; i < df_rt.nr_devs && n; i++) {
 		struct df_dev *dev = &df_rt.devs[i];
 		uint32_t concerned;

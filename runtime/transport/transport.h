@@ -199,6 +199,11 @@ void df_tl_on_library(void (*fn)(void));
  */
 int df_tl_progress(int device);
 /*
+ * Connectors of the device have been marked as withdrawn: when this returns, nothing more is read of what their senders have named. Waits for
+ * a pass of another thread, for no peer.
+ */
+void df_tl_withdrawn(int device);
+/*
  * It has nothing more to wait for, and what it could not send is the networks' thread's again; or (sleeps) it is about to sleep, and
  * all is.
  */

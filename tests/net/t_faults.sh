@@ -9,20 +9,26 @@ netns 2 1
 export DFSHIM_PORTS=5000-5009
 counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/stats"; }
 
-# Reset again and again: right results, and nobody but the log notices.
+# Reset again and again: right results, and nobody but the log notices. With small slots most slices go by reference.
 export DFSHIM_STATS=$T/stats DFSHIM_NET_TIMEOUT_MS=20000
-start_hosts 2 disorder --iters $((1500 / SLOW)) --colls 4 --max 262144 --seed "$SEED"
-data_port
-cuts=0
-while kill -0 "${pid[0]}" 2>/dev/null && [ $cuts -lt 20 ]; do
-	cut_data
-	cuts=$((cuts + 1))
-	sleep 0.1
-done
-end_hosts || fail "after $cuts resets: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
-[ "$(counted net_healed)" -ge 2 ] || fail "of $cuts resets none was healed: $(cat "$T/stats")"
-grep -q 'was broken (.*), and is back after' "$T"/out? || fail "no word of it: $(cat "$T"/out?)"
-echo "resets: $cuts, healed $(counted net_healed), slices sent again $(counted net_resent), dropped $(counted net_dropped)"
+resets() { # DISORDER_OPTIONS
+	local cuts=0
+	rm -f "$T/stats"
+	start_hosts 2 disorder --iters $((1500 / SLOW)) --colls 4 --max 262144 --seed "$SEED" "$@"
+	data_port
+	while kill -0 "${pid[0]}" 2>/dev/null && [ $cuts -lt 20 ]; do
+		cut_data
+		cuts=$((cuts + 1))
+		sleep 0.1
+	done
+	end_hosts || fail "after $cuts resets: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
+	[ "$(counted net_healed)" -ge 2 ] || fail "of $cuts resets none was healed: $(cat "$T/stats")"
+	grep -q 'was broken (.*), and is back after' "$T"/out? || fail "no word of it: $(cat "$T"/out?)"
+	echo "resets: $cuts, healed $(counted net_healed), slices by reference $(counted by_reference), sent again $(counted net_resent), dropped $(counted net_dropped)"
+}
+resets
+DFSHIM_SLOT_KB=16 DFSHIM_SLOTS=2 NCCL_PROTO=Simple resets --mix
+[ "$(counted by_reference)" -gt 0 ] || fail "no slice went by reference: $(cat "$T/stats")"
 
 # Everything is lost for less than the time-out; it is sent again once a second at least.
 start_hosts 2 disorder --iters $((1500 / SLOW)) --colls 4 --seed "$SEED"

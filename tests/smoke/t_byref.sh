@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: slices by reference between ranks of one process: results, buffers that are written as soon as an operation has ended or was aborted; none between processes.
+# Description: slices by reference between ranks of one process: results, to other nodes too; buffers that are written as soon as an operation has ended or was aborted; none between processes of a node.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
@@ -13,6 +13,8 @@ for n in 2 3 5; do
 	run refcheck --ranks $n --seed "$SEED"
 	[ "$refs" -gt 0 ] || fail "refcheck: $refs slices by reference"
 done
+DFSHIM_HOST_NODE_DEVICES=1 run refcheck --ranks 3 --seed "$SEED"
+[ "$refs" -gt 0 ] || fail "refcheck, over nodes: $refs slices by reference"
 # Small slots make many slices of small buffers: uneven counts, all types and operations, in place and not.
 export DFSHIM_SLOT_KB=1 DFSHIM_SLOTS=2
 NCCL_PROTO=Simple run refcheck --ranks 3 --seed "$SEED"
@@ -26,4 +28,9 @@ for blocks in 1 3; do
 done
 NCCL_PROTO=Simple run collcheck --ranks 2 --procs 2 --sample $((100 / SLOW)) --seed "$SEED"
 [ "$refs" = 0 ] || fail "$refs slices by reference between processes"
+for client in "collcheck --sample $((100 / SLOW))" p2pcheck; do
+	# shellcheck disable=SC2086 # words
+	DFSHIM_HOST_NODE_DEVICES=1 NCCL_PROTO=Simple run $client --ranks 3 --procs 3 --seed "$SEED"
+	[ "$refs" -gt 0 ] || fail "$client, over nodes: $refs slices by reference"
+done
 exit 0

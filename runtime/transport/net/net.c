@@ -184,7 +184,8 @@ static void find_media(struct df_net_ep *ep)
 	for (i = 0; i < DF_NET_MEDIA && !ep->looked; i++)
 		if (is_wanted(df_net_media[i]) && !df_net_media[i]->start(ep))
 			ep->media |= 1u << i;
-	ep->looked = 1;
+	/* RELEASE pairs with the ACQUIRE in sockets_alone(): media is complete. */
+	__atomic_store_n(&ep->looked, 1, __ATOMIC_RELEASE);
 }
 
 uint32_t df_net_avoid(int device, const char *comm, const char *name)
@@ -546,6 +547,13 @@ static void net_forget(struct df_conn *conn)
 	give_up((struct df_net_conn *)conn);
 }
 
+/* It is known that nothing else will ever carry frames of this endpoint. */
+static int sockets_alone(const struct df_net_ep *ep)
+{
+	/* ACQUIRE pairs with the RELEASE in find_media(). */
+	return __atomic_load_n(&ep->looked, __ATOMIC_ACQUIRE) && ep->media == DF_NET_BIT_TCP;
+}
+
 static void net_end(const struct df_conn *conn, struct df_kconn *out)
 {
 	const struct df_net_conn *c = (const struct df_net_conn *)conn;
@@ -556,6 +564,8 @@ static void net_end(const struct df_conn *conn, struct df_kconn *out)
 	out->head = &conn->hdr->head;
 	out->slots =
 		c->gpu ? (uint8_t *)(uintptr_t)c->far.addr : (uint8_t *)conn->hdr + DF_CONN_SLOTS;
+	/* What is not registered only sockets can send. */
+	out->refs = sockets_alone(c->link->ep) ? conn->hdr->refs : NULL;
 	out->bell = &c->link->ep->bell;
 	out->fresh = NULL;
 }

@@ -182,6 +182,8 @@ int df_net_read_on(struct df_net_link *l, struct df_net_reader *r, size_t n);
 void df_net_read_end(struct df_net_link *l, struct df_net_reader *r);
 /* A frame that was taken is on its way, or will not be. */
 void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
+/* Where a sender's slice is: in its slot; or where the block has left it, until that is withdrawn (runtime/coll/byref.c): its bytes mean nothing then. */
+const void *df_net_payload(const struct df_net_conn *c, uint64_t pos);
 /* Nothing will ever connect: as after the time-out, with the reason in l->why and l->what. */
 void df_net_lost(struct df_net_link *l);
 static inline void df_net_count(uint64_t *n, uint64_t by)

@@ -2,6 +2,7 @@
 #include "runtime/transport/net/progress.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -440,6 +441,22 @@ int df_tl_progress(int device)
 	moved = df_net_pass(ep);
 	df_trylock_release(&ep->help.passing);
 	return moved;
+}
+
+void df_tl_withdrawn(int device)
+{
+	/* Who cannot be helped has none (sockets_alone(), net.c). */
+	struct df_net_ep *ep = helped_of(device);
+	struct df_net_link *l;
+
+	if (!ep)
+		return;
+	/* A pass is short: nothing in it blocks. */
+	while (!df_trylock_try(&ep->help.passing))
+		sched_yield();
+	for (l = df_net_links(ep); l; l = l->next)
+		df_session_withdrawn(l);
+	df_trylock_release(&ep->help.passing);
 }
 
 void df_tl_leave(int device, int sleeps)

@@ -170,6 +170,20 @@ static void *slot_of(const struct df_net_conn *c, uint64_t pos)
 	return slots_of(c) + (pos % c->nr_slots) * c->slot_bytes;
 }
 
+const void *df_net_payload(const struct df_net_conn *c, uint64_t pos)
+{
+	const struct df_conn_hdr *h = c->conn.hdr;
+	/* Relaxed: it comes before the tail, which has been acquired. */
+	uint64_t ref = c->nr_slots <= DF_CONN_REFS
+			       ? __atomic_load_n(&h->refs[pos % c->nr_slots], __ATOMIC_RELAXED)
+			       : 0;
+
+	/* Relaxed: who sets it makes sure that it is seen before it goes on (df_tl_withdrawn()). */
+	if (!ref || __atomic_load_n(&h->withdrawn, __ATOMIC_RELAXED))
+		return slot_of(c, pos);
+	return (const void *)(uintptr_t)ref;
+}
+
 static int send_slices(struct df_net_conn *c, uint64_t tail)
 {
 	struct df_net_ep *ep = c->link->ep;
@@ -185,7 +199,7 @@ static int send_slices(struct df_net_conn *c, uint64_t tail)
 					       (c->next % c->nr_slots) * c->slot_bytes};
 
 		memcpy(f.rkey, c->peer_rkey, sizeof(f.rkey));
-		if (c->link->ops->send(c->link, &f, f.bytes ? slot_of(c, c->next) : NULL, c))
+		if (c->link->ops->send(c->link, &f, f.bytes ? df_net_payload(c, c->next) : NULL, c))
 			break;
 		c->refs++;
 		df_net_count(&ep->n.bytes_sent, f.bytes);

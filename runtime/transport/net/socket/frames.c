@@ -151,6 +151,23 @@ int df_tcp_flush(struct df_net_link *l, struct stream *s)
 	return moved;
 }
 
+void df_session_withdrawn(struct df_net_link *l)
+{
+	struct session *p = df_session(l);
+	uint32_t i, k;
+
+	for (i = 0; p && i < p->nr; i++) {
+		struct stream *s = p->v[i];
+
+		for (k = s ? s->head : 0; s && k != s->tail; k++) {
+			struct out *o = &s->out[k % OUT_MAX];
+
+			if (o->from && o->payload)
+				o->payload = df_net_payload(o->from, o->f.pos);
+		}
+	}
+}
+
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
 int df_tcp_receive(struct df_net_link *l, struct stream *s)
