@@ -28,7 +28,7 @@ for blocks in 1 3; do
 done
 NCCL_PROTO=Simple run collcheck --ranks 2 --procs 2 --sample $((100 / SLOW)) --seed "$SEED"
 [ "$refs" = 0 ] || fail "$refs slices by reference between processes"
-for client in "collcheck --sample $((100 / SLOW))" p2pcheck; do
+for client in "collcheck --sample 100" p2pcheck; do
 	# shellcheck disable=SC2086 # words
 	DFSHIM_HOST_NODE_DEVICES=1 NCCL_PROTO=Simple run $client --ranks 3 --procs 3 --seed "$SEED"
 	[ "$refs" -gt 0 ] || fail "$client, over nodes: $refs slices by reference"
