@@ -146,10 +146,16 @@ static const char *link_text(const struct df_net_event *e, char *text, size_t by
 	return text;
 }
 
+/* A peer that cannot be reached any more, for a thread of its own. */
+struct gone {
+	uint64_t proc, ns, attempts;
+	char link[256], why[256];
+};
+
 /* The judge's verdict, at once and without the other side's records. */
-static void tell_gone(const struct df_net_event *e)
+static void tell_gone(const struct gone *e)
 {
-	char text[1024], link[256], who[160] = "";
+	char text[1280], who[160] = "";
 	struct df_comm *comm;
 	uint64_t issued = 0;
 	int i, len;
@@ -175,8 +181,8 @@ static void tell_gone(const struct df_net_event *e)
 		"Fix: check the machine, its interface, and what filters between these two addresses; a "
 		"longer DFSHIM_NET_TIMEOUT_MS waits longer.\n"
 		"Confidence: likely. The process may still be alive and cut off.\n",
-		who, (double)e->ns / 1e9, link_text(e, link, sizeof(link)), e->why,
-		(unsigned long long)e->attempts, (unsigned long long)issued);
+		who, (double)e->ns / 1e9, e->link, e->why, (unsigned long long)e->attempts,
+		(unsigned long long)issued);
 	df_log_raw(text, (size_t)DF_MIN(len, (int)sizeof(text) - 1));
 }
 
@@ -225,22 +231,23 @@ static void *end_unmapped(void *proc)
 	return NULL;
 }
 
-static void *end_gone(void *proc)
+static void *end_gone(void *arg)
 {
-	end_with(*(uint64_t *)proc, "cannot be reached any more");
-	free(proc);
+	const struct gone *e = arg;
+
+	tell_gone(e);
+	end_with(e->proc, "cannot be reached any more");
+	free(arg);
 	return NULL;
 }
 
-/* As df_comm_device_lost(): the caller's thread must go on. `end` frees its argument. */
-static void end_soon(uint64_t proc, void *(*end)(void *proc))
+/* As df_comm_device_lost(): the caller's thread must go on. `end` frees its argument, which may be NULL for want of memory. */
+static void end_soon(void *arg, void *(*end)(void *arg))
 {
-	uint64_t *arg = malloc(sizeof(*arg));
 	pthread_t t;
 
 	if (!arg)
 		return;
-	*arg = proc;
 	if (pthread_create(&t, NULL, end, arg) == 0)
 		pthread_detach(t);
 	else
@@ -249,7 +256,11 @@ static void end_soon(uint64_t proc, void *(*end)(void *proc))
 
 void df_comm_no_file(uint64_t proc)
 {
-	end_soon(proc, end_unmapped);
+	uint64_t *arg = malloc(sizeof(*arg));
+
+	if (arg)
+		*arg = proc;
+	end_soon(arg, end_unmapped);
 }
 
 void df_comm_unmapped(uint64_t proc)
@@ -262,12 +273,20 @@ void df_comm_unmapped(uint64_t proc)
 void df_comm_net_event(const struct df_net_event *e)
 {
 	char buf[256];
+	const char *link = link_text(e, buf, sizeof(buf));
+	struct gone *gone;
 
-	note_link(e, link_text(e, buf, sizeof(buf)));
+	note_link(e, link);
 	if (e->what != DF_NET_GONE)
 		return;
-	tell_gone(e);
-	end_soon(e->proc, end_gone);
+	/* In a pass over the endpoint, for which who ends a communicator waits with the process's lock (df_tl_withdrawn()). */
+	gone = malloc(sizeof(*gone));
+	if (gone) {
+		*gone = (struct gone){.proc = e->proc, .ns = e->ns, .attempts = e->attempts};
+		snprintf(gone->link, sizeof(gone->link), "%s", link);
+		snprintf(gone->why, sizeof(gone->why), "%s", e->why);
+	}
+	end_soon(gone, end_gone);
 }
 
 static void *end_all_on(void *arg)

@@ -154,7 +154,10 @@ struct df_net_event {
 		why; /* error, or what the network says of it; HELD, UNMAPPED: what is to be said */
 	const char *port; /* our interface and its state: "eth0, up" */
 };
-/* fn: on a thread that must not wait, under no lock. GONE comes once, DFSHIM_NET_TIMEOUT_MS after the last sign of life. */
+/*
+ * fn: on a thread that must not wait, in a pass over the endpoint: it takes no lock that a caller of df_tl_withdrawn() may hold. GONE comes
+ * once, DFSHIM_NET_TIMEOUT_MS after the last sign of life.
+ */
 void df_net_on_event(void (*fn)(const struct df_net_event *e));
 /* fn: descriptors lack to map the memory of a process of this node. On a thread that must not wait; may be under the control plane's lock. */
 void df_shm_on_no_file(void (*fn)(uint64_t proc));
