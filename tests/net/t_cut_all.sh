@@ -8,7 +8,10 @@ netns 3 1
 # With small slots most slices go by reference, so who ends a communicator has something to withdraw.
 export DFSHIM_PORTS=5000-5009 DFSHIM_NET_TIMEOUT_MS=2000 DFSHIM_SLOT_KB=16 DFSHIM_SLOTS=2 NCCL_PROTO=Simple
 start_hosts 3 disorder --iters 100000000 --colls 4 --mix --max 4194304 --seed "$SEED"
-sleep 2
+# Not before operations are under way on all of them, however long that takes here.
+for i in 0 1 2; do
+	until [ "$(on $i ip -s -j link show eth0 | jq '.[0].stats64.rx.bytes')" -gt 20000000 ]; do sleep 0.05; done
+done
 for i in 0 1 2; do net_cut $i; done
 for ((n = 0; n < 1200; n++)); do
 	[ "$(grep -l '^NET_STALL: nothing has been heard of rank' "$T"/out? | wc -l)" = 3 ] && break
