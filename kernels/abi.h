@@ -59,13 +59,12 @@ enum df_inst_flag {
 	DF_INST_RAW_SRC = 1, /* the source operand is this rank's untouched input: premultiply it */
 	DF_INST_RAW_DST = 2, /* likewise the destination as second operand (REDUCE) */
 	DF_INST_FINAL = 4,   /* the value produced is the whole reduction: postprocess it */
-	DF_INST_STAYS = 8, /* what it sends stays until it is received (runtime/program/stays.c) */
+	DF_INST_STAYS = 8,  /* what it sends stays until it is received (runtime/program/stays.c) */
 };
 
 /* Another block of the same rank must have finished an instruction of the same loop. */
 struct df_dep {
-	uint32_t block; /* program block of this rank */
-	uint32_t inst;	/* instruction of that block */
+	uint32_t block, inst; /* of this rank's program */
 };
 
 /*
@@ -95,8 +94,7 @@ struct df_conn_spec {
 
 struct df_prog_block {
 	uint32_t first_inst, nr_inst;
-	uint32_t first_send, nr_send; /* into the program's connections */
-	uint32_t first_recv, nr_recv;
+	uint32_t first_send, nr_send, first_recv, nr_recv; /* into the program's connections */
 };
 
 /*
@@ -109,9 +107,8 @@ struct df_program {
 	uint32_t version; /* DF_ABI_VERSION */
 	uint32_t bytes;
 	int32_t nranks, rank;
-	uint32_t chunks; /* per count */
-	uint32_t in_chunks, out_chunks, scratch_chunks;
-	uint32_t max_cnt;   /* largest cnt of any instruction */
+	uint32_t chunks, in_chunks, out_chunks, scratch_chunks; /* chunks: per count */
+	uint32_t max_cnt;					/* largest cnt of any instruction */
 	uint32_t min_slots; /* fewest slots with which it can't deadlock by itself; 0 unknown */
 	uint64_t max_bytes; /* largest count * size it may be used for; 0 no limit */
 	uint32_t nr_blocks, nr_inst, nr_deps, nr_conns;
@@ -156,6 +153,7 @@ enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_P
 /* The largest slice that the low-latency protocols carry: a block has two of them at hand. */
 #define DF_WORDS_BYTES 4096
 #define DF_CONN_REFS   16 /* slots, at most, of a connector whose slices may go by reference */
+#define DF_LAND_ASKED  (1ull << 63) /* in refs of a receiver: it may be put there, but is not yet */
 
 /*
  * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS. Positions count slices since the
@@ -203,7 +201,8 @@ enum df_kconn_state { DF_KCONN_OPEN, DF_KCONN_CONNECTED, DF_KCONN_WITHDRAWN = 3 
 struct df_kconn {
 	uint32_t state; /* enum df_kconn_state */
 	uint32_t nr_slots, slot_bytes, per_loop;
-	uint32_t proto;	 /* enum df_proto; the same on both ends */
+	uint16_t proto;	 /* enum df_proto; the same on both ends */
+	uint16_t lands;	 /* 1: CPU threads receive from another node, and say in refs where to */
 	uint32_t credit; /* low-latency protocols: head is published every so many slices */
 	uint64_t *tail, *head;
 	uint8_t *slots;

@@ -76,6 +76,32 @@ DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 	return dfk_base(c, dfk_now(ctx), buf) + off * c->elem_bytes;
 }
 
+#if !DFK_WAYS
+/*
+ * The slice has not come yet, and is only to be put down: the network's thread may do that when it reads it, and saves a copy. It is
+ * the block's turn to write there, so nobody else does anything with it; and whose result it is has read what it overwrites.
+ */
+DFK void dfk_land(const struct df_kctx *ctx, const struct df_inst *inst, const struct df_kconn *r,
+		  const struct dfk_shared *sh)
+{
+	const struct df_kcoll *c = ctx->coll;
+	uint64_t *at = &r->refs[sh->recv_pos % r->nr_slots], off, n;
+
+	if (dfk_load_relaxed_sys(at) || inst->cnt != 1 || inst->dst_buf == DF_BUF_SCRATCH ||
+	    (inst->op != DF_OP_RECV && inst->op != DF_OP_RECV_COPY_SEND) ||
+	    (c->redop == DF_SUMPOSTDIV && (inst->flags & DF_INST_FINAL)))
+		return;
+	n = dfk_tile(c, inst->dst_buf, inst->dst, sh->loop, &off);
+	/* The peer may send as much as a slice can hold. */
+	if (n * c->elem_bytes != dfk_slice_bytes(c, 1, sh->loop))
+		return;
+	/* RELEASE pairs with the ACQUIRE in landing() (runtime/transport/net/slots.c): what we have done there comes first. */
+	dfk_store_release_sys(
+		at, DF_LAND_ASKED | (uint64_t)(uintptr_t)(dfk_base(c, dfk_now(ctx), inst->dst_buf) +
+							  off * c->elem_bytes));
+}
+#endif
+
 /* May the instance touch the user's buffers? */
 DFK int dfk_instance_ready(struct df_kctx *ctx)
 {
@@ -165,14 +191,23 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 			 * it the slot could be read before the sender filled it.
 			 */
 			r->seen = dfk_load_acquire_sys(r->tail);
-			if (r->seen <= sh->recv_pos)
+			if (r->seen <= sh->recv_pos) {
+#if !DFK_WAYS
+				if (r->lands)
+					dfk_land(ctx, inst, r, sh);
+#endif
 				return 0;
+			}
 		}
 		if (!sh->takes) {
 			uint64_t slot = sh->recv_pos % r->nr_slots;
 			/* Relaxed: it comes before the tail, which has been acquired. */
 			uint64_t ref = r->refs ? dfk_load_relaxed_sys(&r->refs[slot]) : 0;
 
+#if !DFK_WAYS
+			/* It was too late to ask: it is in its slot. */
+			ref = ref & DF_LAND_ASKED ? 0 : ref;
+#endif
 			/* Relaxed: who sets it waits until this turn is over. */
 			if (ref && dfk_load_relaxed_sys(&r->state) == DF_KCONN_WITHDRAWN)
 				return 0;
@@ -290,8 +325,13 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 		m.pre_b = premul && ((recvs && src && (inst->flags & DF_INST_RAW_SRC)) ||
 				     (op == DF_OP_REDUCE && (inst->flags & DF_INST_RAW_DST)));
 		m.post = c->redop == DF_SUMPOSTDIV && (inst->flags & DF_INST_FINAL);
-		if (!m.b && !m.dst2 && m.dst == m.a && !m.pre_a && !m.post)
-			continue;
+		/* It lies there already: in place, or the network has put it there. */
+		if (!m.b && m.dst == m.a && !m.pre_a && !m.post) {
+			if (!m.dst2)
+				continue;
+			m.dst = m.dst2;
+			m.dst2 = NULL;
+		}
 		dfk_move(&m);
 	}
 }
@@ -377,6 +417,11 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 				      (uint64_t)(uintptr_t)sh->ref);
 		blk->stats.refs += sh->ref != NULL;
 	}
+#if !DFK_WAYS
+	/* Relaxed: head, which is released below, is seen after it. */
+	if (gives && r->lands)
+		dfk_store_relaxed_sys(&r->refs[sh->recv_pos % r->nr_slots], (uint64_t)0);
+#endif
 	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs that are named there. */
 	if (gives || (sends && !sh->puts) || c->nr_deps || (last && c->nr_blocks == 1))
 		dfk_fence_release_sys();

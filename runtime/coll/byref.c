@@ -41,6 +41,13 @@ int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)
 	       coll->k.loops * end->k->per_loop > end->k->nr_slots;
 }
 
+int df_refs_land(const struct df_cend *end)
+{
+	return !end->sends && end->tl->caps & DF_TL_NETWORK && end->conn->slices &&
+	       !df_backend->gpu && end->k->proto == DF_PROTO_SIMPLE &&
+	       end->k->nr_slots <= DF_CONN_REFS;
+}
+
 int df_refs_far(const struct df_comm *comm)
 {
 	int i;
@@ -74,7 +81,7 @@ uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *o
 static int withdrawn(const struct df_cend *end)
 {
 	/* Relaxed: who marks headers takes this device's lock after it, so what connects then sees it, and what had is found. */
-	return !end->sends && end->k->refs &&
+	return !end->sends && end->k->refs && !end->k->lands &&
 	       __atomic_load_n(&end->conn->hdr->withdrawn, __ATOMIC_RELAXED);
 }
 
@@ -93,7 +100,8 @@ uint32_t df_refs_withdraw(struct df_comm *comm)
 		for (i = 0; i < coll->nr_ends && coll->unretired; i++) {
 			struct df_cend *end = &coll->ends[i];
 
-			if (!end->sends || !end->conn || !end->k->refs || !end->k->state)
+			if (!end->conn || !end->k->refs || !end->k->state ||
+			    !(end->sends || end->k->lands))
 				continue;
 			__atomic_store_n(&end->conn->hdr->withdrawn, 1, __ATOMIC_RELAXED);
 			n++;

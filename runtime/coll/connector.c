@@ -79,7 +79,7 @@ int df_conn_rank(const struct df_coll *coll, const struct df_cend *end)
 	return df_prog_conn(coll->prog, end_index(coll, end))->peer;
 }
 
-/* How long the slices of a sending end are: over a network, only what is in them travels. NULL: nobody knows. */
+/* How long the slices of an end are: over a network, only what is in them travels. NULL: nobody knows. */
 static struct df_slices *slices(const struct df_coll *coll, const struct df_cend *end)
 {
 	uint32_t at = end_index(coll, end), per_loop = end->k->per_loop, b, i;
@@ -101,9 +101,12 @@ static struct df_slices *slices(const struct df_coll *coll, const struct df_cend
 		for (i = 0; i < pb->nr_inst; i++) {
 			const struct df_inst *in = df_prog_inst(coll->prog, pb->first_inst + i);
 
-			if (in->send_conn != DF_NO_CONN && pb->first_send + in->send_conn == at &&
-			    in->send_ord < per_loop)
+			if (end->sends && in->send_conn != DF_NO_CONN &&
+			    pb->first_send + in->send_conn == at && in->send_ord < per_loop)
 				s->cnt[in->send_ord] = in->cnt;
+			if (!end->sends && in->recv_conn != DF_NO_CONN &&
+			    pb->first_recv + in->recv_conn == at && in->recv_ord < per_loop)
+				s->cnt[in->recv_ord] = in->cnt;
 		}
 	}
 	return s;
@@ -124,7 +127,7 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	struct df_kconn now = {0}, *k = end->k;
 
 	end->tl->end(end->conn, &now);
-	if (end->sends && end->tl->caps & DF_TL_NETWORK && !end->conn->slices)
+	if (end->tl->caps & DF_TL_NETWORK && !end->conn->slices)
 		end->conn->slices = slices(coll, end);
 	k->nr_slots = now.nr_slots;
 	k->slot_bytes = now.slot_bytes;
@@ -132,6 +135,9 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->head = now.head;
 	k->slots = now.slots;
 	k->refs = df_refs_reach(coll, end) ? now.refs : NULL;
+	k->lands = df_refs_land(end) && now.refs;
+	if (k->lands)
+		k->refs = now.refs;
 	k->bell = now.bell;
 	k->base = now.base;
 	k->peer = peer->proc + (uint64_t)peer->device;

@@ -36,6 +36,8 @@ void df_conn_linger(int living);
 
 /* byref.c: slices that the receiver reads where the sender has them. All under dev->lock, unless said. */
 int df_refs_reach(const struct df_coll *coll, const struct df_cend *end); /* 1: an end's may be */
+/* 1: what an end receives from another node may be read to where it goes. */
+int df_refs_land(const struct df_cend *end);
 uint32_t
 df_refs_state(const struct df_cend *end);    /* enum df_kconn_state of an end that is connected */
 int df_refs_far(const struct df_comm *comm); /* for df_conn_comm.far; no lock */

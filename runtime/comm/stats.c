@@ -99,7 +99,7 @@ void df_stats_write(void)
 		     "\"message_frames\": %llu, \"net_bytes_sent\": %llu, "
 		     "\"net_bytes_received\": %llu, \"net_resent\": %llu, \"net_dropped\": %llu, "
 		     "\"net_faults\": %llu, \"net_healed\": %llu, \"net_lost\": %llu, "
-		     "\"net_reads_back\": %llu}\n",
+		     "\"net_reads_back\": %llu, \"net_landed\": %llu}\n",
 		     (int)getpid(), ranks, blocks, (unsigned long long)sum.operations,
 		     (unsigned long long)sum.slices, (unsigned long long)sum.preemptions,
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
@@ -112,7 +112,8 @@ void df_stats_write(void)
 		     (unsigned long long)net.bytes_sent, (unsigned long long)net.bytes_got,
 		     (unsigned long long)net.resent, (unsigned long long)net.dropped,
 		     (unsigned long long)net.faults, (unsigned long long)net.healed,
-		     (unsigned long long)net.lost, (unsigned long long)net.reads_back);
+		     (unsigned long long)net.lost, (unsigned long long)net.reads_back,
+		     (unsigned long long)net.landed);
 	if (strcmp(to, "1") != 0) {
 		fd = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 		if (fd < 0) {

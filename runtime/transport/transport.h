@@ -48,11 +48,11 @@ struct df_conn {
 	uint8_t used;  /* 1: the gate is held by us */
 	/* 1: the counters are where the host can't look; those of the header are what df_conn_note() was told. */
 	uint8_t noted;
-	/* Sender, over a network: how long its slices are, malloc()ed, the transport's to free. NULL: as slots are. */
+	/* Over a network: how long its slices are, malloc()ed, the transport's to free. NULL: as slots are. */
 	struct df_slices *slices;
 };
 
-/* Slices of a connector's sender by their number: loops of per_loop slices, cnt[] tiles each; all but the last loop's are whole. */
+/* Slices of a connector by their number: loops of per_loop slices, cnt[] tiles each; all but the last loop's are whole. */
 struct df_slices {
 	uint64_t loops;
 	uint32_t per_loop, tile_bytes, last_bytes;
@@ -178,6 +178,7 @@ int df_net_address(int device, char *text, size_t bytes);
 struct df_net_counts {
 	uint64_t frames_sent, frames_got, bytes_sent, bytes_got; /* bytes of slices */
 	uint64_t resent, dropped; /* slices: sent again after a fault; got twice, or by nobody */
+	uint64_t landed;	  /* slices that were read to where they go, past their slots */
 	uint64_t reads_back;	  /* of GPUs' memory, behind slices that have come there */
 	uint64_t faults, healed, lost; /* connections broken, restored; peers given up */
 };
@@ -202,8 +203,8 @@ void df_tl_on_library(void (*fn)(void));
  */
 int df_tl_progress(int device);
 /*
- * Connectors of the device have been marked as withdrawn: when this returns, nothing more is read of what their senders have named. Waits for
- * a pass of another thread, for no peer.
+ * Connectors of the device have been marked as withdrawn: when this returns, nothing more is read of what their senders have named, nor
+ * written where their receivers wanted it. Waits for a pass of another thread, for no peer.
  */
 void df_tl_withdrawn(int device);
 /*

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -36,6 +36,13 @@ check error byref.pml "-DALL"
 check error byref.pml "-DNO_WAIT"
 check error byref.pml "-DNO_HEADER"
 check error byref.pml "-DEND_FIRST"
+check ok land.pml ""
+check ok land.pml "-DN=3 -DSLOTS=1 -DCUTS=2"
+check error land.pml "-DNO_MARK"
+check error land.pml "-DNO_PASS"
+check error land.pml "-DGOES_ON"
+check error land.pml "-DNOT_CLEARED"
+check error land.pml "-DASKED"
 check ok graph.pml "-DBLOCKS=1"
 check ok graph.pml "-DBLOCKS=2"
 check ok graph.pml "-DBLOCKS=3"

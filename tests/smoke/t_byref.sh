@@ -1,20 +1,25 @@
 #!/bin/bash
-# Description: slices by reference between ranks of one process: results, to other nodes too; buffers that are written as soon as an operation has ended or was aborted; none between processes of a node.
+# Description: slices by reference between ranks of one process: results, to other nodes too, and such that are read to where they go; buffers that are written as soon as an operation has ended or was aborted; none between processes of a node.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-# run CLIENT ARGS...: must be right; how many slices went by reference, in refs.
+# run CLIENT ARGS...: must be right; how many slices went by reference, in refs, and were read past their slots, in landed.
 run() {
 	rm -f "$T/stats"
 	DFSHIM_STATS=$T/stats host "$@"
 	refs=$(jq -s 'map(.by_reference) | add' "$T/stats")
+	landed=$(jq -s 'map(.net_landed) | add' "$T/stats")
 }
 for n in 2 3 5; do
 	run refcheck --ranks $n --seed "$SEED"
 	[ "$refs" -gt 0 ] || fail "refcheck: $refs slices by reference"
+	[ "$landed" = 0 ] || fail "refcheck: $landed slices past their slots"
 done
-DFSHIM_HOST_NODE_DEVICES=1 run refcheck --ranks 3 --seed "$SEED"
-[ "$refs" -gt 0 ] || fail "refcheck, over nodes: $refs slices by reference"
+for k in 0 1 2; do
+	DFSHIM_HOST_NODE_DEVICES=1 run refcheck --ranks 3 --seed $((SEED + k))
+	[ "$refs" -gt 0 ] || fail "refcheck, over nodes: $refs slices by reference"
+	[ "$landed" -gt 0 ] || fail "refcheck, over nodes: $landed slices past their slots"
+done
 # Small slots make many slices of small buffers: uneven counts, all types and operations, in place and not.
 export DFSHIM_SLOT_KB=1 DFSHIM_SLOTS=2
 NCCL_PROTO=Simple run refcheck --ranks 3 --seed "$SEED"
@@ -32,5 +37,6 @@ for client in "collcheck --sample 100" p2pcheck; do
 	# shellcheck disable=SC2086 # words
 	DFSHIM_HOST_NODE_DEVICES=1 NCCL_PROTO=Simple run $client --ranks 3 --procs 3 --seed "$SEED"
 	[ "$refs" -gt 0 ] || fail "$client, over nodes: $refs slices by reference"
+	[ "$landed" -gt 0 ] || fail "$client, over nodes: $landed slices past their slots"
 done
 exit 0

@@ -94,7 +94,7 @@ void df_session_fail(struct df_net_link *l, int why);
 int df_session_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
 		    struct df_net_conn *from);
 int df_session_push(struct df_net_link *l);
-/* Where slices are that have been taken and not sent is asked again (df_net_payload()). */
+/* Where slices are that have been taken and not sent, and where those go that have come in part, is asked again. */
 void df_session_withdrawn(struct df_net_link *l);
 /* What has come, without waiting; 1 if it moved. Called after a pass: the time of that is the present. */
 int df_session_poll(struct df_net_ep *ep);

@@ -180,6 +180,8 @@ int df_net_read(struct df_net_link *l, struct df_net_reader *r, const uint8_t *a
 /* The payload, or a part of it, has been put where it goes; the path has broken, maybe in the middle of it. */
 int df_net_read_on(struct df_net_link *l, struct df_net_reader *r, size_t n);
 void df_net_read_end(struct df_net_link *l, struct df_net_reader *r);
+/* What is left of a slice goes to its slot, if its receiver does not want it elsewhere any more. */
+void df_net_read_withdrawn(struct df_net_link *l, struct df_net_reader *r);
 /* A frame that was taken is on its way, or will not be. */
 void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
 /* Where a sender's slice is: in its slot; or where the block has left it, until that is withdrawn (runtime/coll/byref.c): its bytes mean nothing then. */

@@ -350,9 +350,33 @@ int df_net_tell(struct df_net_link *l)
 
 /* ---- the thread: what comes ------------------------------------------------------------------------------------- */
 
+/*
+ * Where the block that waits for the slice wants it (dfk_land(), kernels/task.inl); NULL: nowhere. It stays there if it comes again after
+ * a break. No more than what the block expects goes there, whatever the frame says. tests/model/land.pml is this protocol.
+ */
+static void *landing(const struct df_net_conn *c, const struct df_net_frame *f)
+{
+	struct df_conn_hdr *h = c->conn.hdr;
+	uint64_t *at = &h->refs[f->pos % c->nr_slots], to;
+
+	if (c->nr_slots > DF_CONN_REFS)
+		return NULL;
+	/* ACQUIRE pairs with the RELEASE in dfk_land(): what the block has done there is over. */
+	to = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+	/* Relaxed: who sets it makes sure that it is seen before it goes on (df_tl_withdrawn()). */
+	if (!to || __atomic_load_n(&h->withdrawn, __ATOMIC_RELAXED) || !c->conn.slices ||
+	    f->bytes > df_conn_slice(&c->conn, c->slot_bytes, f->pos))
+		return NULL;
+	/* Relaxed: the block looks when it has acquired the tail. */
+	__atomic_store_n(at, to & ~DF_LAND_ASKED, __ATOMIC_RELAXED);
+	df_net_count(&c->link->ep->n.landed, 1);
+	return (void *)(uintptr_t)(to & ~DF_LAND_ASKED);
+}
+
 void *df_net_place(struct df_net_link *l, const struct df_net_frame *f)
 {
 	struct df_net_conn *c = conn_of(l, f->to);
+	void *to;
 
 	if (!c || f->bytes > c->slot_bytes || f->pos < c->received ||
 	    f->pos - head_of(c) >= c->nr_slots || __atomic_load_n(&c->gone, __ATOMIC_RELAXED))
@@ -366,7 +390,8 @@ void *df_net_place(struct df_net_link *l, const struct df_net_frame *f)
 	if (c->have[f->pos % c->nr_slots] == f->pos + 1)
 		goto drop;
 	c->refs++;
-	return slot_of(c, f->pos);
+	to = landing(c, f);
+	return to ? to : slot_of(c, f->pos);
 drop:
 	df_net_count(&l->ep->n.dropped, 1);
 	return NULL;
@@ -642,6 +667,14 @@ void df_net_read_end(struct df_net_link *l, struct df_net_reader *r)
 	if (r->left && r->to)
 		df_net_dropped(l, &r->f);
 	memset(r, 0, sizeof(*r));
+}
+
+void df_net_read_withdrawn(struct df_net_link *l, struct df_net_reader *r)
+{
+	const struct df_net_conn *c = r->left && r->to ? conn_of(l, r->f.to) : NULL;
+
+	if (c && __atomic_load_n(&c->conn.hdr->withdrawn, __ATOMIC_RELAXED))
+		r->to = (uint8_t *)slot_of(c, r->f.pos) + (r->f.bytes - r->left);
 }
 
 void df_net_sent(struct df_net_link *l, struct df_net_conn *from)

@@ -1,8 +1,8 @@
 /*
  * Whose memory is it? Ranks are threads of one process that may read each other's buffers. In each round they make a
  * communicator and run operations that take a while; when an operation has ended on a rank, that rank writes to its buffers at
- * once, which must not be seen by another. In every other round a rank aborts its communicator in the middle instead, writes to
- * its buffers and frees them, and the others abort theirs some time later.
+ * once, which must not be seen by another, nor be overwritten. In every other round a rank aborts its communicator in the middle
+ * instead, writes to its buffers and frees them, and the others abort theirs some time later.
  */
 #include "../client.h"
 
@@ -87,13 +87,28 @@ static int abort_in_the_middle(struct client_rank *me, int round, uint64_t *rand
 	if (me->rank != round / 2 % me->nr_ranks)
 		while (__atomic_load_n(&aborted, __ATOMIC_RELAXED) != round && !client_failed())
 			nanosleep(&pause, NULL);
-	pause.tv_nsec = (long)(client_random(random) % 1500000);
+	/* Within a process it takes a millisecond; between nodes, where connectors are new, several. */
+	pause.tv_nsec = (long)(client_random(random) % (round % 4 == 1 ? 1500000 : 15000000));
 	nanosleep(&pause, NULL);
 	me->comms[1] = NULL;
 	NCCL(ncclCommAbort(c));
 	/* Relaxed: nothing is to be ordered by it but what the library orders itself. */
 	if (me->rank == round / 2 % me->nr_ranks)
 		__atomic_store_n(&aborted, round, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* What the rank has written is still there some time later. */
+static int is_left_alone(struct client_rank *me, int round, const int *buf, int *host, size_t n,
+			 int byte)
+{
+	size_t i;
+
+	CUDA(cudaMemcpy(host, buf, n * sizeof(int), cudaMemcpyDeviceToHost));
+	for (i = 0; i < n; i++)
+		EXPECT(host[i] == byte * 0x01010101,
+		       "round %d, rank %d: element %zu of its buffer is %#x after the operation",
+		       round, me->rank, i, (unsigned)host[i]);
 	return 0;
 }
 
@@ -130,13 +145,17 @@ static int one_round(struct client_rank *me, int round, uint64_t *random, uint64
 		CUDA(cudaMemcpy(host, res, got * sizeof(int), cudaMemcpyDeviceToHost));
 	}
 	CUDA(client_clear(in, 0x5a, n * sizeof(int)));
-	CUDA(client_clear(out, 0xa5, got * sizeof(int)));
-	CUDA(cudaFree(in));
-	CUDA(cudaFree(out));
+	CUDA(client_clear(out, 0x6b, got * sizeof(int)));
 	for (i = 0; i < got && !ends; i++)
 		EXPECT(host[i] == expected(me, kind, round, n, i),
 		       "round %d, kind %d, %zu elements, rank %d, element %zu: %d, not %d", round,
 		       kind, n, me->rank, i, host[i], expected(me, kind, round, n, i));
+	nanosleep(&(struct timespec){0, 2000000}, NULL);
+	if (is_left_alone(me, round, in, host, n, 0x5a) ||
+	    is_left_alone(me, round, out, host, got, 0x6b))
+		return -1;
+	CUDA(cudaFree(in));
+	CUDA(cudaFree(out));
 	free(host);
 	CUDA(cudaStreamDestroy(s));
 	if (me->comms[1])

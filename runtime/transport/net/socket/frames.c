@@ -91,6 +91,16 @@ void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
 
+/* Bytes could not go or come. */
+static void broken(struct df_net_link *l, struct stream *s, int why)
+{
+	if (why == -EFAULT)
+		df_warn_once(
+			"the buffer of a collective that has not ended is not there any more: the "
+			"application has freed it too early");
+	df_tcp_fail(l->ep, s, why);
+}
+
 int df_tcp_flush(struct df_net_link *l, struct stream *s)
 {
 	struct iovec v[2 * GATHER_MAX];
@@ -126,7 +136,7 @@ int df_tcp_flush(struct df_net_link *l, struct stream *s)
 			/* What the other side said last may still be here: that it ends, and this is no fault. */
 			df_tcp_receive(l, s);
 			if (s->state == OPEN)
-				df_tcp_fail(l->ep, s, why);
+				broken(l, s, why);
 			return 1;
 		}
 		if (n < 0)
@@ -165,6 +175,8 @@ void df_session_withdrawn(struct df_net_link *l)
 			if (o->from && o->payload)
 				o->payload = df_net_payload(o->from, o->f.pos);
 		}
+		if (s)
+			df_net_read_withdrawn(l, &s->reader);
 	}
 }
 
@@ -175,11 +187,16 @@ int df_tcp_receive(struct df_net_link *l, struct stream *s)
 	int turns, ret;
 
 	for (turns = 0; turns < TURNS; turns++) {
-		/* Straight into the slot what belongs there, and behind it the next header; small frames come in bulk. */
+		/*
+		 * Straight into the slot what belongs there, and behind it the next header; small frames come in bulk. A large slice comes
+		 * alone: whose turn it makes may want the next one elsewhere than in its slot.
+		 */
 		size_t direct = s->reader.to ? s->reader.left : 0;
-		size_t behind = !s->index || (s->reader.left && !direct)
-					? IN_BYTES
-					: sizeof(s->reader.f) - (direct ? 0 : s->reader.have);
+		int large = direct && s->reader.f.bytes >= LARGE_BYTES;
+		size_t header = sizeof(s->reader.f) - (direct ? 0 : s->reader.have);
+		size_t behind = large					   ? 0
+				: !s->index || (s->reader.left && !direct) ? IN_BYTES
+									   : header;
 		struct iovec v[2] = {{s->reader.to, direct}, {s->in, behind}};
 		size_t room = direct + v[1].iov_len;
 		ssize_t n = readv(s->fd, direct ? v : v + 1, direct ? 2 : 1);
@@ -189,7 +206,7 @@ int df_tcp_receive(struct df_net_link *l, struct stream *s)
 		if (n < 0 && errno == EAGAIN)
 			break;
 		if (n <= 0) {
-			df_tcp_fail(l->ep, s, n ? -errno : -ECONNRESET);
+			broken(l, s, n ? -errno : -ECONNRESET);
 			return 1;
 		}
 		if (!turns)
@@ -208,6 +225,8 @@ int df_tcp_receive(struct df_net_link *l, struct stream *s)
 			return 1;
 		}
 		if ((size_t)n < room)
+			return 1;
+		if (large && !s->reader.left)
 			return 1;
 	}
 	return turns > 0;

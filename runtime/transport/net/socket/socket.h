@@ -20,6 +20,7 @@
 #define IN_BYTES     (64u << 10)
 #define TURNS	     16 /* receives before another stream has its turn */
 #define BULK_BYTES   4096
+#define LARGE_BYTES  65536
 #define GUESS_AFTER  4	 /* times in a row that one stream alone had something */
 #define GUESSES	     4	 /* of so many looks one is at all streams, the others at that one */
 #define STRANGERS    256 /* connections that have not said yet what they want */
