@@ -49,10 +49,20 @@ DFK uint8_t *dfk_base(const struct df_kcoll *c, const struct df_kinst *in, uint3
 	return buf == DF_BUF_OUT ? (uint8_t *)in->out : c->scratch;
 }
 
+#define DFK_LATE_BYTES 32768 /* a slice of less is copied sooner than its credit comes */
+
+/* Is it at the last slice of the instance? */
+DFK int dfk_is_last(const struct df_kctx *ctx)
+{
+	return ctx->k + 1 == (ctx->finished + 1) * ctx->coll->loops * ctx->nr_inst;
+}
+
 /*
  * Where the slice lies that is about to be sent, if its receiver may read it there; NULL: it is to be copied.
  * The last slices of an instance, as many as there are slots, are copied: so the last of those by reference has been
- * received before the last slice can be sent, and nobody has to wait for a receiver who did not have to before.
+ * received before the last slice can be sent, and nobody has to wait for a receiver who did not have to before. Nor does who waits
+ * for a result that is made of the slice: on CPU threads that goes by reference among the last ones, too, if it is large, and the instance
+ * ends when its receiver has said so (dfk_received()).
  */
 DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 			   const struct df_kconn *s, const struct dfk_shared *sh)
@@ -60,10 +70,14 @@ DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 	const struct df_kcoll *c = ctx->coll;
 	uint64_t total = c->loops * s->per_loop, off, n;
 	int sends = inst->op == DF_OP_SEND;
+	int late = sh->send_pos - ctx->finished * total + s->nr_slots >= total;
 	uint32_t buf = sends ? inst->src_buf : inst->dst_buf;
 
-	if (!s->refs || !(inst->flags & DF_INST_STAYS) ||
-	    sh->send_pos - ctx->finished * total + s->nr_slots >= total ||
+#if !DFK_WAYS
+	late = late && (!(inst->flags & DF_INST_KNOWN) || dfk_is_last(ctx) ||
+			dfk_slice_bytes(c, 1, sh->loop) < DFK_LATE_BYTES);
+#endif
+	if (!s->refs || !(inst->flags & DF_INST_STAYS) || late ||
 	    !(dfk_now(ctx)->shown >> buf & 1))
 		return NULL;
 	/* What is multiplied on its way lies nowhere. */
@@ -77,6 +91,32 @@ DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 }
 
 #if !DFK_WAYS
+/* Has all been received that the task has sent by reference? */
+DFK int dfk_received(struct df_kctx *ctx)
+{
+	uint32_t i;
+
+	for (i = 0; i < ctx->nr_send; i++) {
+		struct df_kconn *s = &ctx->send[i];
+		/* Relaxed: they are our own. */
+		uint64_t tail = s->refs ? dfk_load_relaxed_sys(s->tail) : 0, pos = tail;
+
+		while (pos > s->seen && tail - pos < s->nr_slots &&
+		       !dfk_load_relaxed_sys(&s->refs[(pos - 1) % s->nr_slots]))
+			pos--;
+		if (pos <= s->seen || tail - pos == s->nr_slots)
+			continue;
+		/*
+		 * ACQUIRE pairs with the RELEASE of head in dfk_commit() of the receiver: its reads of our buffer are over before it is
+		 * the user's again.
+		 */
+		s->seen = dfk_load_acquire_sys(s->head);
+		if (s->seen < pos)
+			return 0;
+	}
+	return 1;
+}
+
 /*
  * The slice has not come yet, and is only to be put down: the network's thread may do that when it reads it, and saves a copy. It is
  * the block's turn to write there, so nobody else does anything with it; and whose result it is has read what it overwrites.
@@ -242,6 +282,10 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 					 : s->slots + sh->send_pos % s->nr_slots * s->slot_bytes;
 		}
 	}
+#if !DFK_WAYS
+	if (dfk_is_last(ctx) && !dfk_received(ctx))
+		return 0;
+#endif
 	sh->ctx = ctx;
 	sh->now = dfk_now(ctx);
 	sh->inst = inst;
@@ -406,7 +450,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
 	struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
 	int gives = recvs && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
-	int last = ctx->k + 1 == (ctx->finished + 1) * c->loops * ctx->nr_inst;
+	int last = dfk_is_last(ctx);
 
 	/* In front of the fence: who sees `done` has to see it, or he takes the gate for one that nobody opens. */
 	if (last && c->nr_blocks == 1 && sh->now->gate)

@@ -38,7 +38,8 @@ int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)
 		here = peer->proc == df_rt.self.proc && !df_env()->nccl_p2p_direct_disable &&
 		       (!df_backend->gpu || peer->device == coll->dev->index || end->conn->noted);
 	return here && end->k->proto == DF_PROTO_SIMPLE && end->k->nr_slots <= DF_CONN_REFS &&
-	       coll->k.loops * end->k->per_loop > end->k->nr_slots;
+	       (coll->k.loops * end->k->per_loop > end->k->nr_slots ||
+		(coll->sig.kind == DF_COLL_ALLREDUCE && !df_backend->gpu));
 }
 
 int df_refs_land(const struct df_cend *end)

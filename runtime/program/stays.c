@@ -67,7 +67,26 @@ static void note(const struct places *s, uint32_t block, uint32_t i, const struc
 	}
 }
 
-static int stays(const struct places *s, uint32_t block, uint32_t i, const struct df_inst *in)
+/*
+ * Does the block end with receiving, and does nothing of this rank wait for that? Then nobody needs it to go on before what it has sent
+ * has been received.
+ */
+static int ends_receiving(const struct df_program *p, uint32_t block)
+{
+	const struct df_prog_block *pb = df_prog_block(p, block);
+	const struct df_inst *last = df_prog_inst(p, pb->first_inst + pb->nr_inst - 1);
+
+	for (uint32_t i = 0; i < p->nr_deps; i++) {
+		const struct df_dep *dep = df_prog_dep(p, i);
+
+		if (dep->block == block && dep->inst == pb->nr_inst - 1)
+			return 0;
+	}
+	return last->recv_conn != DF_NO_CONN && last->send_conn == DF_NO_CONN;
+}
+
+/* DF_INST_STAYS, and by the second rule DF_INST_KNOWN if the block can wait at its end. */
+static uint8_t stays(const struct places *s, uint32_t block, uint32_t i, const struct df_inst *in)
 {
 	int own = in->op == DF_OP_SEND;
 	uint32_t buf = own ? in->src_buf : in->dst_buf;
@@ -79,9 +98,11 @@ static int stays(const struct places *s, uint32_t block, uint32_t i, const struc
 	if (!at)
 		return 0;
 	if (!at->writes || (!at->many && at->block == block && at->last <= i))
-		return 1;
-	return s->head->kind == DF_COLL_ALLREDUCE && own && buf == DF_BUF_IN && at->reads == 1 &&
-	       at->writes == 1 && !at->made;
+		return DF_INST_STAYS;
+	if (s->head->kind != DF_COLL_ALLREDUCE || !own || buf != DF_BUF_IN || at->reads != 1 ||
+	    at->writes != 1 || at->made)
+		return 0;
+	return ends_receiving(s->p, block) ? DF_INST_STAYS | DF_INST_KNOWN : DF_INST_STAYS;
 }
 
 int df_program_stays(struct df_program *p, const struct df_phead *head)
@@ -104,8 +125,8 @@ int df_program_stays(struct df_program *p, const struct df_phead *head)
 
 				if (!pass)
 					note(&s, b, i, in);
-				else if (stays(&s, b, i, in))
-					in->flags |= DF_INST_STAYS;
+				else
+					in->flags |= stays(&s, b, i, in);
 			}
 		}
 	}

@@ -7,7 +7,9 @@
  *
  * Checked: nothing is read that is the user's; nobody waits for ever (invalid end states), whatever B does.
  *
- * -DALL: the last slices are named, too.
+ * -DKNOWN: the last slices are named, too, by who waits for a result that B makes of them: its operation ends when they have been
+ * received. B comes, then, or nothing would ever end.
+ * -DALL: the last slices are named, and nobody waits.
  * -DNO_WAIT: the host does not wait for the turn.
  * -DNO_HEADER: only the end is marked.
  * -DEND_FIRST: the end is marked before the header.
@@ -38,7 +40,7 @@ end:	do
 		:: else ->
 			if
 			:: i - head < SLOTS ->
-#ifdef ALL
+#if defined(ALL) || defined(KNOWN)
 				ref[i % SLOTS] = true;
 #else
 				ref[i % SLOTS] = i + SLOTS < N;
@@ -46,7 +48,19 @@ end:	do
 				i++;
 				tail = i;
 				if
+#ifdef KNOWN
+				:: i == N -> turn_a = false;
+					(aborted || head == N);
+					atomic { !turn_a -> turn_a = true };
+					if
+					:: aborted -> skip
+					:: else -> done = true
+					fi;
+					turn_a = false;
+					break
+#else
 				:: i == N -> done = true; turn_a = false; break
+#endif
 				:: else -> turn_a = false
 				fi
 			:: else -> turn_a = false;
@@ -66,7 +80,9 @@ active proctype host_b()
 		:: else -> state = CONNECTED
 		fi;
 		lock_b = false
+#ifndef KNOWN
 	:: skip
+#endif
 	fi
 }
 
@@ -85,7 +101,11 @@ active proctype block_b()
 			turn_b = false
 		:: else -> head++; turn_b = false
 		fi
+#ifdef KNOWN
+	:: aborted -> break
+#else
 	:: break /* it has nothing to do with it any more */
+#endif
 	od
 }
 

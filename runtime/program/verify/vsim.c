@@ -157,7 +157,7 @@ static int check_flags(struct df_vsim *s, uint32_t t, uint32_t step, struct df_i
 		       unsigned flags)
 {
 	/* It is no matter of values. */
-	flags |= in->flags & DF_INST_STAYS;
+	flags |= in->flags & (DF_INST_STAYS | DF_INST_KNOWN);
 	if (s->set_flags) {
 		in->flags = (uint8_t)flags;
 		return 0;
