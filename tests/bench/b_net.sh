@@ -8,13 +8,22 @@
 #   net.flaps                              time of a job through 20 link flaps, beside none
 #
 # Runs that are compared take turns, PAIRS times (5), each goes first every other time; a figure is the median of the pairs'
-# ratios, and behind it stand the smallest and the largest. RANKS: "2 4". TORCH_PYTHON: a Python that has PyTorch.
+# ratios, and behind it stand the smallest and the largest. RANKS: "2 4". TORCH_PYTHON: a Python that has PyTorch. CONGESTION: TCP's
+# congestion control between the two, for all; else the machine's.
 set -u
 . "$SRC/tests/lib/netns.sh"
 netns 2 1
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE DFSHIM_STATS LD_PRELOAD
 export LATENCY_CPU=1 LATENCY_ROUNDS=${LATENCY_ROUNDS:-5} LATENCY_MAX=${LATENCY_MAX:-67108864} OMP_NUM_THREADS=1
+control=/proc/sys/net/ipv4/tcp_congestion_control
+for i in 0 1; do
+	[ -z "${CONGESTION-}" ] || on $i tee $control <<<"$CONGESTION" >/dev/null || {
+		echo "net: CONGESTION=$CONGESTION: a namespace may have $(cat /proc/sys/net/ipv4/tcp_allowed_congestion_control)"
+		exit 1
+	}
+done
+echo "# net: TCP's congestion control: $(on 0 cat $control)"
 pairs=${PAIRS:-5} most=$LATENCY_MAX
 py=${TORCH_PYTHON:-$B/venv/bin/python}
 master=29600

@@ -3,6 +3,7 @@
 #include "runtime/transport/net/socket/socket.h"
 
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,6 +21,24 @@
 
 /* ---- streams --------------------------------------------------------------------------------------------- */
 
+static void set_congestion(int fd, const char *name)
+{
+	char allowed[128] = "?";
+	FILE *f;
+
+	if (!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)))
+		return;
+	f = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
+	if (f && fgets(allowed, sizeof(allowed), f))
+		allowed[strcspn(allowed, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	df_warn_once(
+		"DFSHIM_NET_CONGESTION=%s: this process may not use it here (allowed are: %s): the "
+		"system's is used",
+		name, allowed);
+}
+
 static void tune(int fd)
 {
 	int one = 1, ms = (int)DF_MIN(df_env()->net_timeout_ms, 3600000) / 3;
@@ -27,6 +46,8 @@ static void tune(int fd)
 	int rto_max_ms = 1000;
 	int idle = DF_MIN(DF_MAX(ms / 2000, 1), 10), interval = DF_MAX(idle / 3, 1), count = 3;
 
+	if (df_env()->net_congestion)
+		set_congestion(fd, df_env()->net_congestion);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
