@@ -48,6 +48,12 @@ netns() {
 			on "$i" ip link set "eth$r" up
 		done
 	done
+	# The kernel says so some time after; until then a job would have nothing but lo.
+	for ((i = 0; i < nodes; i++)); do
+		for ((r = 0; r < rails; r++)); do
+			until [ "$(on "$i" cat "/sys/class/net/eth$r/operstate")" = up ]; do sleep 0.01; done
+		done
+	done
 }
 
 on() {
