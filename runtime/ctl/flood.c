@@ -22,6 +22,7 @@
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)
+#define REPAIR_NS      (500 * DF_NS_PER_MS) /* the end of the process waits for a way to the others */
 
 struct flood {
 	uint64_t origin, seq, to;
@@ -386,9 +387,15 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 
 void df_ctl_goodbye(const void *words, size_t bytes)
 {
-	uint64_t status = (uint64_t)df_exit_status();
+	uint64_t status = (uint64_t)df_exit_status(), end = df_now_ns() + REPAIR_NS;
 
 	df_ctl_lock();
+	/* Who has just lost a neighbour, maybe because it has exited too, has nobody to tell. */
+	while (df_tree_repairing() && df_now_ns() < end) {
+		df_ctl_unlock();
+		df_sleep_ns(DF_NS_PER_MS / 5);
+		df_ctl_lock();
+	}
 	if (df_ctl.started && !df_ctl.leaving) {
 		df_flood_send(DF_FLOOD_EXIT, 0, &status, sizeof(status), words,
 			      bytes > DF_WORDS_MAX ? 0 : bytes);

@@ -73,6 +73,11 @@ int df_tree_links(void)
 	return df_tree.nr_down + !!df_tree.up.link;
 }
 
+int df_tree_repairing(void)
+{
+	return df_tree.repairing;
+}
+
 int df_tree_is_dead(uint64_t proc)
 {
 	struct corpse *c;

@@ -28,6 +28,8 @@ void df_tree_merge(const struct df_member *target, uint64_t token);
 
 /* 1: the process has died or left. */
 int df_tree_is_dead(uint64_t proc);
+/* Looks for a place in the overlay: until it has one, or knows that there is none, it has no way to some of the others. */
+int df_tree_repairing(void);
 /* Queues death() for it if it is. */
 void df_tree_tell_again(uint64_t proc);
 /* Number of tree links now (for tests: at most DF_TREE_K + 1). */
