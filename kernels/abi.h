@@ -169,7 +169,7 @@ struct df_conn_hdr {
 	uint64_t wanted;	     /* the owner would like it back: see runtime/coll/recycle.c */
 	uint64_t key;		     /* whose connector this is */
 	uint32_t nr_slots, slot_bytes;
-	uint64_t withdrawn; /* 1: what the sender has named is no longer to be read */
+	uint64_t withdrawn; /* 1: what refs name is no longer to be read, or written */
 };
 #define DF_CONN_SLOTS 320
 

@@ -2,7 +2,8 @@
  * Slices by reference: between blocks that reach the same memory, a sender may leave a slice where it lies, say in its slot where that
  * is, and save a copy (dfk_ref() in kernels/task.inl says which slices; DF_INST_STAYS what may). That is so on CPU threads of
  * one process, and between ranks of one process on one GPU, or on GPUs that have access to each other if the buffer is memory that
- * such access extends to (df_kinst.shown). On CPU threads also towards other nodes: the network's thread sends it from there.
+ * such access extends to (df_kinst.shown). On CPU threads also towards other nodes: the network's thread sends it from there. And a receiver
+ * says there where a slice from another node is to go (df_refs_land(), dfk_land()): its words are its own, and it is withdrawn alike.
  *
  * An operation ends only when what it named has been received. Of one that is ended from outside, with its communicator, that is
  * withdrawn (df_comm_end_operations()): the headers of its connectors are marked, then the other ends of those in this process, and

@@ -134,10 +134,8 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->tail = now.tail;
 	k->head = now.head;
 	k->slots = now.slots;
-	k->refs = df_refs_reach(coll, end) ? now.refs : NULL;
 	k->lands = df_refs_land(end) && now.refs;
-	if (k->lands)
-		k->refs = now.refs;
+	k->refs = k->lands || df_refs_reach(coll, end) ? now.refs : NULL;
 	k->bell = now.bell;
 	k->base = now.base;
 	k->peer = peer->proc + (uint64_t)peer->device;

@@ -8,6 +8,8 @@
  *  - it is this rank's contribution to an AllReduce, nothing else reads that, and the only thing that ever overwrites it is a
  *    result that comes from a peer. The result is made of all contributions, so who sent it knows this one.
  *
+ * By the second rule the rank waits anyway until it has been received; DF_INST_KNOWN says that its block can wait for that, too.
+ *
  * Loops touch different elements. Scratch is left out: another block of the rank may be at the next instance already.
  */
 #include <stdlib.h>

@@ -46,6 +46,26 @@ while [ $nr -lt $PROGRAMS ]; do
 		one $seed "$T/$seed.txt" $devices &
 	done
 done
+# Two exit at once, one of them the other's neighbour in the control plane, and the others go on.
+cat >"$T/goodbye" <<-END
+	prog goodbye
+	ranks 4
+	procs
+	comm c0 0 1 2 3
+	comm c1 0 1
+	comm c2 2 3
+	comm c3 1 2 3
+	0: recv c1 1 nb2 n=4; recv c0 3 nb1 n=4; RS c1 nb0 n=4 in=x0 out=x0; dsync; exit
+	1: send c1 0 nb2 n=4; RS c1 nb0 n=4 in=x0 out=x0; dsync; quit
+	2: sleep 800; RS c2 nb0 n=1000; dsync; quit
+	3: send c0 0 nb1 n=4; RS c2 nb0 n=1000; dsync; exit
+	end
+END
+for ((i = 0; i < 60 / SLOW; i++)); do
+	[ "$(jobs -rp | wc -l)" -lt 6 ] || wait -n
+	cp "$T/goodbye" "$T/goodbye$i.txt"
+	one "goodbye" "$T/goodbye$i.txt" 1 &
+done
 wait
 cat "$T"/*.bad >"$T/bad"
 [ ! -s "$T/bad" ] || fail "$(cat "$T/bad")"

@@ -359,7 +359,8 @@ static void *landing(const struct df_net_conn *c, const struct df_net_frame *f)
 	struct df_conn_hdr *h = c->conn.hdr;
 	uint64_t *at = &h->refs[f->pos % c->nr_slots], to;
 
-	if (c->nr_slots > DF_CONN_REFS)
+	/* The words of a sender say where its own slices lie: nothing is put there, whoever sends it a slice. */
+	if (c->says & DF_NET_SENDS || c->nr_slots > DF_CONN_REFS)
 		return NULL;
 	/* ACQUIRE pairs with the RELEASE in dfk_land(): what the block has done there is over. */
 	to = __atomic_load_n(at, __ATOMIC_ACQUIRE);

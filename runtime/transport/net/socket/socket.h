@@ -20,10 +20,10 @@
 #define IN_BYTES     (64u << 10)
 #define TURNS	     16 /* receives before another stream has its turn */
 #define BULK_BYTES   4096
-#define LARGE_BYTES  65536
-#define GUESS_AFTER  4	 /* times in a row that one stream alone had something */
-#define GUESSES	     4	 /* of so many looks one is at all streams, the others at that one */
-#define STRANGERS    256 /* connections that have not said yet what they want */
+#define LARGE_BYTES  65536 /* slices that are read alone: the next one may be wanted elsewhere */
+#define GUESS_AFTER  4	   /* times in a row that one stream alone had something */
+#define GUESSES	     4	   /* of so many looks one is at all streams, the others at that one */
+#define STRANGERS    256   /* connections that have not said yet what they want */
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
 #define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
