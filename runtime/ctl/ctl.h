@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_CTL_VERSION 6
+#define DF_CTL_VERSION 7
 
 /* What every rank tells all others at the rendezvous: 320 bytes. */
 struct df_member {

@@ -491,6 +491,7 @@ END_TEST
 /* ---- closed while slices are under way ---------------------------------------------------------------- */
 
 #define NR_CUT	   500
+#define NR_ENDS	   50
 #define NR_NEXT	   4
 #define CUT_BYTES  1024 /* 4 of them are what GPU memory is given out in */
 #define CUT_MARK   0x5a
@@ -569,6 +570,56 @@ static int cut(struct world *w, int side, const struct df_member *peer)
 START_TEST(t_cut)
 {
 	play(cut);
+}
+END_TEST
+
+/* ---- the end ------------------------------------------------------------------------------------------ */
+
+/* Who closes a connector says what it has consumed: credits of so small slots would wait for more, and nothing comes any more. */
+static void end_owner(struct world *w, struct df_peer *p)
+{
+	struct df_conn *c;
+	struct df_kconn k;
+	uint64_t n;
+
+	for (n = 0; n < NR_ENDS; n++) {
+		ck_assert_int_eq(make(w->tl, p, 1 + n, 8, CUT_BYTES, 0, &c, &k), 0);
+		while (!get(k.tail))
+			sched_yield();
+		put(k.head, 1);
+		ck_assert_int_eq(HOST(int, w->tl->close(c)), 0);
+	}
+}
+
+static void end_user(struct world *w, struct df_peer *p)
+{
+	struct df_conn *c;
+	struct df_kconn k;
+	uint64_t n;
+
+	for (n = 0; n < NR_ENDS; n++) {
+		c = find(w->tl, p, 1 + n);
+		ck_assert_int_eq(HOST(int, w->tl->use(c)), 0);
+		memset(&k, 0, sizeof(k));
+		HOST_VOID(w->tl->end(c, &k));
+		ck_assert_int_eq(send_slice(&k, 1 + n, CUT_BYTES), 1);
+		while (get(k.head) != 1) {
+			df_tl_progress(self.device);
+			sched_yield();
+		}
+		HOST_VOID(w->tl->unuse(c));
+		HOST_VOID(w->tl->forget(c));
+	}
+}
+
+static int end(struct world *w, int side, const struct df_member *peer)
+{
+	return over_network(w) ? by_side(w, side, peer, end_owner, end_user) : 0;
+}
+
+START_TEST(t_end)
+{
+	play(end);
 }
 END_TEST
 
@@ -710,9 +761,9 @@ int main(int argc, char **argv)
 			printf("left out: %s: built without CUDA headers\n", variants[which].name);
 			continue;
 		}
-		failed |=
-			DF_TESTS(variants[which].name, {.before = choose}, {t_streams}, {t_gate},
-				 {t_many}, {t_recycle}, {t_cut}, {t_memory}, {t_death}, {t_whole});
+		failed |= DF_TESTS(variants[which].name, {.before = choose}, {t_streams}, {t_gate},
+				   {t_many}, {t_recycle}, {t_cut}, {t_end}, {t_memory}, {t_death},
+				   {t_whole});
 	}
 	return failed;
 }

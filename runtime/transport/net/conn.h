@@ -21,7 +21,7 @@ enum df_net_type {
 	/* Numbered (seq), and kept until acknowledged. */
 	DF_NET_OPEN,   /* announces: key aux, our end `to`, base pos, a slots of b bytes at `at` */
 	DF_NET_ATTACH, /* to `to`: our end is aux, its slots are at `at` */
-	DF_NET_CLOSE,  /* the owner's end `to` of key aux is gone */
+	DF_NET_CLOSE, /* to `to`: the owner's end pos, of key aux, is gone; all before `at` was consumed */
 	DF_NET_DETACH, /* to `to`: our end is gone; all before pos was consumed */
 	DF_NET_NR
 };

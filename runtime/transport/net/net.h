@@ -93,7 +93,7 @@ struct df_net_ep {
 	uint64_t proc, passed; /* passed: when the last pass was made */
 	uint64_t tell_at; /* when receivers tell what was not worth a frame of its own; 0 never */
 	uint32_t flush,
-		flushed; /* atomic: it is asked for; everything that was sent has been received */
+		flushed; /* atomic: it is asked for; what was sent has been received, and what has come is told of */
 	struct df_net_counts n; /* relaxed atomics: figures */
 	struct df_net_gpu gpu;
 	void *sessions;		    /* socket.c's */
@@ -135,6 +135,15 @@ static inline uint64_t df_net_tail(const struct df_net_conn *c)
 	 * send it.
 	 */
 	return __atomic_load_n(&c->conn.hdr->tail, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t df_net_head(const struct df_net_conn *c)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE of head in dfk_commit(): the block has read the slot before we let its
+	 * successor into it.
+	 */
+	return __atomic_load_n(&c->conn.hdr->head, __ATOMIC_ACQUIRE);
 }
 
 /* slots.c, on the thread: a connector is new; a session is: slices that are sent again; what is told in order. */

@@ -156,15 +156,6 @@ void df_net_begin(struct df_net_conn *c)
 	note(l, &f);
 }
 
-static uint64_t head_of(const struct df_net_conn *c)
-{
-	/*
-	 * ACQUIRE pairs with the RELEASE of head in dfk_commit(): the block has read the slot before we let its
-	 * successor into it.
-	 */
-	return __atomic_load_n(&c->conn.hdr->head, __ATOMIC_ACQUIRE);
-}
-
 static void *slot_of(const struct df_net_conn *c, uint64_t pos)
 {
 	return slots_of(c) + (pos % c->nr_slots) * c->slot_bytes;
@@ -224,8 +215,11 @@ static int send_credit(struct df_net_conn *c, uint64_t head)
 static void say_left(struct df_net_conn *c)
 {
 	struct df_net_link *l = c->link;
-	struct df_net_frame f = {
-		.type = DF_NET_CLOSE, .to = c->peer_id, .pos = c->id, .aux = c->conn.key};
+	struct df_net_frame f = {.type = DF_NET_CLOSE,
+				 .to = c->peer_id,
+				 .pos = c->id,
+				 .aux = c->conn.key,
+				 .at = df_net_head(c)};
 
 	/* What the other side still has to get goes on its way first. */
 	if (!c->conn.owner && !c->receives && !df_net_dead(l) &&
@@ -233,7 +227,7 @@ static void say_left(struct df_net_conn *c)
 		return;
 	if (!c->conn.owner)
 		f = (struct df_net_frame){
-			.type = DF_NET_DETACH, .to = c->peer_id, .pos = head_of(c)};
+			.type = DF_NET_DETACH, .to = c->peer_id, .pos = df_net_head(c)};
 	if (!df_net_dead(l))
 		note(l, &f);
 	c->left = l->seq;
@@ -287,7 +281,7 @@ enum df_net_looked df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 	if (!l->up || !c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
 		return 0;
 	if (c->receives) {
-		at = head_of(c);
+		at = df_net_head(c);
 		if (at == c->told_head && c->received == c->told_received)
 			return 0;
 		if (tell || (at != c->told_head && sender_may_wait(c)))
@@ -380,7 +374,7 @@ void *df_net_place(struct df_net_link *l, const struct df_net_frame *f)
 	void *to;
 
 	if (!c || f->bytes > c->slot_bytes || f->pos < c->received ||
-	    f->pos - head_of(c) >= c->nr_slots || __atomic_load_n(&c->gone, __ATOMIC_RELAXED))
+	    f->pos - df_net_head(c) >= c->nr_slots || __atomic_load_n(&c->gone, __ATOMIC_RELAXED))
 		goto drop;
 	if (!c->have) {
 		c->have = calloc(c->nr_slots, sizeof(*c->have));
@@ -505,6 +499,17 @@ static void attached(struct df_net_link *l, const struct df_net_frame *f)
 	memcpy(c->peer_rkey, f->rkey, sizeof(c->peer_rkey));
 }
 
+/* The other side is at an end with its end, and says what it had consumed: nothing else will. */
+static void consumed(struct df_net_conn *c, uint64_t pos)
+{
+	if (c->receives || pos <= c->consumed || pos > df_net_tail(c))
+		return;
+	c->consumed = c->received = pos;
+	/* RELEASE pairs with the ACQUIRE of head in dfk_task_poll(), as in credit(). */
+	__atomic_store_n(&c->conn.hdr->head, pos, __ATOMIC_RELEASE);
+	df_bell_ring(df_tl_bell());
+}
+
 /* Somebody here has taken the offer of `id`, and the other side may not know yet. */
 static struct df_net_conn *taker_of(struct df_net_link *l, uint64_t id)
 {
@@ -537,9 +542,11 @@ static void closed(struct df_net_link *l, const struct df_net_frame *f)
 		c = taker_of(l, f->pos);
 	}
 	df_mutex_unlock(&l->ep->lock);
+	if (!c)
+		return;
+	consumed(c, f->at);
 	/* Relaxed: what it says is all that is read. */
-	if (c)
-		__atomic_store_n(&c->closed, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->closed, 1, __ATOMIC_RELAXED);
 }
 
 static void detached(struct df_net_link *l, const struct df_net_frame *f)
@@ -548,11 +555,7 @@ static void detached(struct df_net_link *l, const struct df_net_frame *f)
 
 	if (!c)
 		return;
-	if (!c->receives && f->pos > c->consumed && f->pos <= df_net_tail(c)) {
-		c->consumed = c->received = f->pos;
-		/* RELEASE pairs with the ACQUIRE of head in dfk_task_poll(), as in credit(). */
-		__atomic_store_n(&c->conn.hdr->head, c->consumed, __ATOMIC_RELEASE);
-	}
+	consumed(c, f->pos);
 	c->peer_id = 0;
 }
 
