@@ -265,8 +265,21 @@ static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 	return moved;
 }
 
-/* Everything sent has come, or never will: then all are told that we leave. */
-static void flush_pass(struct df_net_ep *ep)
+/* Somebody there still waits for what this end has to send, or to tell; credits that may wait do not wait any longer. */
+static int is_due(const struct df_net_conn *c, uint64_t now)
+{
+	if (!c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+		return 0;
+	if (!c->receives)
+		return df_net_tail(c) != c->received;
+	if (df_net_head(c) == c->told_head && c->received == c->told_received)
+		return 0;
+	c->link->ep->tell_at = now;
+	return 1;
+}
+
+/* Everything sent has come, or never will, and everything that came is told of: then all hear that we leave. */
+static void flush_pass(struct df_net_ep *ep, uint64_t now)
 {
 	const struct df_net_frame bye = {.type = DF_NET_BYE};
 	struct df_net_link *l;
@@ -278,10 +291,11 @@ static void flush_pass(struct df_net_ep *ep)
 	for (l = df_net_links(ep); l; l = l->next) {
 		if (df_net_dead(l) || !l->opened || l->bye)
 			continue;
+		if (l->up ? l->sent != l->seq : l->broken && l->settled != l->seq)
+			return;
 		df_list_each(c, &l->conns, node)
 		{
-			if (!c->receives && c->peer_id && df_net_tail(c) != c->received &&
-			    !__atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+			if (is_due(c, now))
 				return;
 		}
 	}
@@ -317,7 +331,7 @@ static int pass(struct df_net_ep *ep, int arm)
 		moved |= link_pass(l, now, tell, arm);
 	moved |= df_net_gpu_pass(ep, now, arm);
 	ep->passed = now;
-	flush_pass(ep);
+	flush_pass(ep, now);
 	return moved;
 }
 
