@@ -65,6 +65,7 @@ static void attach_over(int one)
 		df_tree.nr_candidates = df_tree.next_candidate = 0;
 		df_flood_changed();
 	}
+	df_tree_answer();
 	df_attach_next();
 }
 
@@ -75,6 +76,9 @@ static int attach_input(struct df_link *link, unsigned type, const void *data, s
 	const struct tree_reply *r = data;
 	struct hop there;
 
+	/* Of who refuses us because it exits. */
+	if (type == DF_FRAME_TREE_EXIT)
+		return df_tree_exit_input(link, data, bytes);
 	if (type != DF_FRAME_TREE_REPLY || bytes != sizeof(*r) || link != df_tree.attach)
 		return -EPROTO;
 	switch (r->verdict) {
@@ -175,6 +179,7 @@ void df_attach_next(void)
 			return;
 		}
 		df_tree.repairing = 0;
+		df_tree_answer();
 	}
 	m = df_list_first(&df_tree.merges, struct merge, node);
 	if (!m)
@@ -254,9 +259,9 @@ static void add_members(void)
 	}
 }
 
-/* We have lost our parent; the path and siblings it told us are still known. */
+/* The path and siblings that our parent told us are still known. */
 void df_attach_candidates(const struct hop *path, int nr_path, const struct hop *siblings,
-			  int nr_siblings)
+			  int nr_siblings, int in_order)
 {
 	int i;
 
@@ -269,8 +274,10 @@ void df_attach_candidates(const struct hop *path, int nr_path, const struct hop 
 			add_candidate(&siblings[i]);
 		/*
 		 * Or it had only just lost its own parent, and there is more of the overlay. The heir looks
-		 * for that when the others have had the time to come.
+		 * for that when the others have had the time to come. Who exits has a place, so the heir is the root.
 		 */
+		if (!df_tree.nr_candidates && in_order)
+			return;
 		if (!df_tree.nr_candidates)
 			df_tree.again_at = df_now_ns() + HEIR_NS;
 	}

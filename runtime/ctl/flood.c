@@ -22,7 +22,9 @@
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)
-#define REPAIR_NS      (500 * DF_NS_PER_MS) /* the end of the process waits for a way to the others */
+#define GOODBYE_NS                                                                                 \
+	(500 *                                                                                     \
+	 DF_NS_PER_MS) /* the end of the process waits for a way to the others, and for them */
 
 struct flood {
 	uint64_t origin, seq, to;
@@ -368,38 +370,53 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 {
 	const struct flood *f = data;
 	struct origin *o;
+	int ret;
 
 	if (bytes < sizeof(*f))
 		return -EPROTO;
 	if (f->origin == df_ctl.self.proc)
 		return 0;
+	if (f->type == DF_FLOOD_EXIT && f->origin == from->tx_proc)
+		from->owes = 1;
 	o = origin_get(f->origin);
-	if (!o)
+	if (!o || !see(&o->floods, f->seq)) {
+		df_tree_answer();
 		return 0;
-	if (!see(&o->floods, f->seq))
-		return 0;
+	}
 	/* One that comes late came the way that was. */
 	if (f->seq == o->floods.max)
 		o->via = from->tx_proc;
 	put(f, bytes, from, NULL, 0);
-	return act(o, f, f + 1, bytes - sizeof(*f));
+	ret = act(o, f, f + 1, bytes - sizeof(*f));
+	df_tree_answer();
+	return ret;
 }
 
-void df_ctl_goodbye(const void *words, size_t bytes)
+static void wait_while(int (*is)(void))
 {
-	uint64_t status = (uint64_t)df_exit_status(), end = df_now_ns() + REPAIR_NS;
+	uint64_t end = df_now_ns() + GOODBYE_NS;
 
-	df_ctl_lock();
-	/* Who has just lost a neighbour, maybe because it has exited too, has nobody to tell. */
-	while (df_tree_repairing() && df_now_ns() < end) {
+	while (is() && df_now_ns() < end) {
 		df_ctl_unlock();
 		df_sleep_ns(DF_NS_PER_MS / 5);
 		df_ctl_lock();
 	}
+}
+
+void df_ctl_goodbye(const void *words, size_t bytes)
+{
+	uint64_t status = (uint64_t)df_exit_status();
+
+	df_ctl_lock();
+	/* Who has just lost a neighbour, maybe because it has exited too, has nobody to tell. */
+	wait_while(df_tree_looking);
+	if (bytes > DF_WORDS_MAX)
+		bytes = 0;
 	if (df_ctl.started && !df_ctl.leaving) {
-		df_flood_send(DF_FLOOD_EXIT, 0, &status, sizeof(status), words,
-			      bytes > DF_WORDS_MAX ? 0 : bytes);
-		df_ctl.leaving = 1;
+		df_flood_send(DF_FLOOD_EXIT, 0, &status, sizeof(status), words, bytes);
+		df_tree_leave(status, words, bytes);
+		/* Others that exit now need us to pass that on, and orphans need a new place first. */
+		wait_while(df_tree_unheard);
 		df_link_drain(200 * DF_NS_PER_MS);
 	}
 	df_ctl_unlock();

@@ -36,7 +36,8 @@ enum df_frame_type {
 	DF_FRAME_TREE_DEAD,	  /* processes known to be dead */
 	DF_FRAME_TREE_UNLINK,	  /* this link ends, nobody died */
 	DF_FRAME_FLOOD,		  /* struct df_flood, then its body */
-	DF_FRAME_PONG,
+	DF_FRAME_PONG,		  /* to a PING, and to the goodbye of who is at the other end */
+	DF_FRAME_TREE_EXIT,	  /* struct tree_exit: a process has exited normally */
 	/* Descriptors. */
 	DF_FRAME_FETCHED = 48, /* struct df_fetch_reply, with descriptors */
 };
@@ -70,6 +71,8 @@ struct df_link {
 	uint64_t deadline_ns; /* of a stranger's introduction, or of connecting; 0 none */
 	uint32_t frame_max;
 	uint32_t armed; /* epoll events */
+	/* Of a tree link: our goodbye needs no answer of the other side any more; its goodbye has to be answered; it was our parent. */
+	uint8_t heard, owes, left;
 	uint8_t *in, *out;
 	size_t in_bytes, in_size, out_at, out_bytes, out_size;
 	int fds[64], nr_fds; /* received with the last frame, the callback takes them */

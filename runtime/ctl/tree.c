@@ -13,6 +13,7 @@
  */
 #include "runtime/ctl/tree.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@
 #include "runtime/ctl/tree_int.h"
 
 #define VERIFY_NS (100 * DF_NS_PER_MS)
+#define RECENT_NS (30 * DF_NS_PER_S) /* longer than anybody looks for a new place */
 
 struct df_tree df_tree;
 int df_tree_k = DF_TREE_K;
@@ -40,7 +42,7 @@ void df_tree_forget_all(void)
 	df_tree.candidates = NULL;
 	df_tree.nr_candidates = df_tree.next_candidate = 0;
 	df_tree.verify_at = df_tree.again_at = 0;
-	df_tree.corpses = NULL;
+	df_tree.corpses = df_tree.own = NULL;
 	df_tree_init();
 	df_flood_forget_all();
 }
@@ -73,9 +75,24 @@ int df_tree_links(void)
 	return df_tree.nr_down + !!df_tree.up.link;
 }
 
-int df_tree_repairing(void)
+int df_tree_looking(void)
 {
-	return df_tree.repairing;
+	return !df_tree.up.link && (df_tree.repairing || df_tree.verify_at);
+}
+
+static struct corpse *corpse_new(uint64_t proc, int in_order, const void *words, size_t bytes)
+{
+	struct corpse *c = calloc(1, sizeof(*c) + bytes);
+
+	if (!c)
+		return NULL;
+	c->proc = proc;
+	c->since_ns = df_now_ns();
+	c->in_order = in_order;
+	c->bytes = bytes;
+	if (bytes)
+		memcpy(c->words, words, bytes);
+	return c;
 }
 
 int df_tree_is_dead(uint64_t proc)
@@ -93,25 +110,6 @@ void df_tree_tell_again(uint64_t proc)
 	HASH_FIND(hh, df_tree.corpses, &proc, sizeof(proc), c);
 	if (c)
 		df_flood_queue_death(proc, c->in_order, 1);
-}
-
-unsigned df_tree_send_all(const struct df_link *except, unsigned type, const void *a,
-			  size_t a_bytes, const void *b, size_t b_bytes)
-{
-	unsigned nr = 0;
-	int i;
-
-	if (df_tree.up.link && df_tree.up.link != except) {
-		df_link_send(df_tree.up.link, type, a, a_bytes, b, b_bytes);
-		nr++;
-	}
-	for (i = 0; i < df_tree.nr_down; i++) {
-		if (df_tree.down[i].link == except)
-			continue;
-		df_link_send(df_tree.down[i].link, type, a, a_bytes, b, b_bytes);
-		nr++;
-	}
-	return nr;
 }
 
 static int leads_to(const struct df_link *link, uint64_t proc, const struct df_link *except)
@@ -221,17 +219,51 @@ static int path_input(const void *data, size_t bytes)
 
 /* ---- links -------------------------------------------------------------------------------------------- */
 
+static void send_exit(struct df_link *link, const struct corpse *c)
+{
+	const struct tree_exit e = {.proc = c->proc, .status = (uint64_t)c->in_order - 1};
+
+	if (df_now_ns() - c->since_ns < RECENT_NS)
+		df_link_send(link, DF_FRAME_TREE_EXIT, &e, sizeof(e), c->words, c->bytes);
+}
+
+/* Goodbyes that were on their way while the other side, or its part, had no place, have gone past it. */
+static void send_exits(struct df_link *link)
+{
+	struct corpse *c, *tmp;
+
+	HASH_ITER(hh, df_tree.corpses, c, tmp)
+	if (c->in_order)
+		send_exit(link, c);
+	if (df_tree.own)
+		send_exit(link, df_tree.own);
+}
+
 static void send_dead(struct df_link *link)
 {
 	uint64_t dead[1024];
 	struct corpse *c, *tmp;
 	size_t n = 0;
 
+	send_exits(link);
 	HASH_ITER(hh, df_tree.corpses, c, tmp)
 	if (!c->in_order && n < DF_ARRAY_LEN(dead))
 		dead[n++] = c->proc;
 	/* Empty, too: it tells the other side that we know of the link. */
 	df_link_send(link, DF_FRAME_TREE_DEAD, dead, n * 8, NULL, 0);
+}
+
+int df_tree_exit_input(const struct df_link *link, const void *data, size_t bytes)
+{
+	const struct tree_exit *e = data;
+
+	if (bytes < sizeof(*e) || bytes > sizeof(*e) + DF_WORDS_MAX || e->status > 0xff)
+		return -EPROTO;
+	if (df_ctl.leaving || e->proc == df_ctl.self.proc || df_tree_is_dead(e->proc))
+		return 0;
+	df_tree_send_all(link, DF_FRAME_TREE_EXIT, data, bytes, NULL, 0);
+	df_tree_death(e->proc, 1 + (int)e->status, e->words, bytes - sizeof(*e));
+	return 0;
 }
 
 static int dead_input(const void *data, size_t bytes)
@@ -279,8 +311,15 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 {
 	struct peer *p = peer_of(link);
 
-	if (!p)
-		return -EPROTO;
+	if (type == DF_FRAME_FLOOD)
+		return df_flood_input(link, data, bytes);
+	if (type == DF_FRAME_PONG) {
+		link->heard = 1;
+		df_tree_answer();
+	}
+	/* Floods alone still go over the link of who has said goodbye. */
+	if (!p || type == DF_FRAME_PONG)
+		return 0;
 	p->sure = 1;
 	switch (type) {
 	case DF_FRAME_TREE_PATH:
@@ -292,6 +331,8 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 		return 0;
 	case DF_FRAME_TREE_DEAD:
 		return dead_input(data, bytes);
+	case DF_FRAME_TREE_EXIT:
+		return df_tree_exit_input(link, data, bytes);
 	case DF_FRAME_TREE_UNLINK:
 		df_link_finish(link);
 		if (p != &df_tree.up) {
@@ -301,8 +342,6 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 			df_attach_repair();
 		}
 		return 0;
-	case DF_FRAME_FLOOD:
-		return df_flood_input(link, data, bytes);
 	default:
 		return -EPROTO;
 	}
@@ -321,6 +360,8 @@ static void tree_closed(struct df_link *link, int error)
 			p->link = NULL;
 		else
 			forget_down(p);
+		link->heard = 1;
+		df_tree_answer();
 		return;
 	}
 	proc = p->who.proc;
@@ -338,6 +379,22 @@ static void tree_closed(struct df_link *link, int error)
 
 static const struct df_link_ops tree_ops = {
 	.name = "tree", .input = tree_input, .closed = tree_closed};
+
+unsigned df_tree_send_all(const struct df_link *except, unsigned type, const void *a,
+			  size_t a_bytes, const void *b, size_t b_bytes)
+{
+	struct df_link *l;
+	unsigned nr = 0;
+
+	df_list_each(l, &df_ctl.links, node)
+	{
+		if (l->ops != &tree_ops || l == except)
+			continue;
+		df_link_send(l, type, a, a_bytes, b, b_bytes);
+		nr++;
+	}
+	return nr;
+}
 
 void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who)
 {
@@ -378,6 +435,8 @@ int df_tree_introduce(struct df_link *link, const void *data, size_t bytes)
 		df_tree.next_down = (df_tree.next_down + 1) % df_tree.nr_down;
 		r.there = df_tree.down[df_tree.next_down].who;
 	}
+	if (df_ctl.leaving)
+		send_exits(link);
 	df_link_send(link, DF_FRAME_TREE_REPLY, &r, sizeof(r), NULL, 0);
 	if (r.verdict != TAKEN) {
 		df_link_finish(link);
@@ -386,6 +445,65 @@ int df_tree_introduce(struct df_link *link, const void *data, size_t bytes)
 	df_tree_link(&df_tree.down[df_tree.nr_down++], link, &h->from);
 	df_tree_send_path(NULL);
 	return 0;
+}
+
+/* ---- exit (tests/model/goodbye.pml) ------------------------------------------------------------------- */
+
+void df_tree_leave(uint64_t status, const void *words, size_t bytes)
+{
+	df_tree.own = corpse_new(df_ctl.self.proc, 1 + (int)status, words, bytes);
+	df_ctl.leaving = 1;
+	df_tree_answer();
+}
+
+/* Of all neighbours but one. */
+static int unheard(const struct df_link *but)
+{
+	struct df_link *l;
+
+	df_list_each(l, &df_ctl.links, node)
+	{
+		if (l->ops == &tree_ops && l != but && !l->heard)
+			return 1;
+	}
+	return 0;
+}
+
+int df_tree_unheard(void)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct df_link *l;
+
+	if (unheard(NULL))
+		return 1;
+	df_list_each(l, &df_ctl.links, node)
+	{
+		p.fd = l->fd;
+		if (l->ops == &tree_ops && poll(&p, 1, 0) > 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* Who answers has a place without the other one. If it exits itself, so have all that may need it on their way to theirs. */
+static int may_answer(const struct df_link *l)
+{
+	return df_ctl.leaving ? !unheard(l) : !df_tree_looking();
+}
+
+void df_tree_answer(void)
+{
+	struct df_link *l;
+
+	df_list_each(l, &df_ctl.links, node)
+	{
+		if (l->ops != &tree_ops || !l->owes || !may_answer(l))
+			continue;
+		l->owes = 0;
+		/* Our new parent leads to all that it leads to. */
+		l->heard |= l->left && df_tree.up.link && !df_ctl.leaving;
+		df_link_send(l, DF_FRAME_PONG, NULL, 0, NULL, 0);
+	}
 }
 
 /* ---- death ------------------------------------------------------------------------------------------------ */
@@ -449,15 +567,9 @@ void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes)
 		return;
 	HASH_FIND(hh, df_tree.corpses, &proc, sizeof(proc), c);
 	if (!c) {
-		c = calloc(1, sizeof(*c) + bytes);
-		if (c) {
-			c->proc = proc;
-			c->in_order = in_order;
-			c->bytes = bytes;
-			if (bytes)
-				memcpy(c->words, words, bytes);
+		c = corpse_new(proc, in_order, words, bytes);
+		if (c)
 			HASH_ADD(hh, df_tree.corpses, proc, sizeof(proc), c);
-		}
 		/* An exit has been flooded by who exits. */
 		if (!in_order) {
 			df_flood_send(DF_FLOOD_DEATH, 0, &proc, 8, NULL, 0);
@@ -471,7 +583,8 @@ void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes)
 			continue;
 		link = df_tree.down[i].link;
 		drop_down(&df_tree.down[i]);
-		df_link_finish(link);
+		if (!in_order)
+			df_link_finish(link);
 		break;
 	}
 	if (df_tree.up.link && df_tree.up.who.proc == proc) {
@@ -481,8 +594,10 @@ void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes)
 		memcpy(path, df_tree.path, sizeof(path));
 		memcpy(siblings, df_tree.siblings, sizeof(siblings));
 		lose_up();
-		df_link_finish(link);
-		df_attach_candidates(path, nr_path, siblings, nr_siblings);
+		link->left = 1;
+		if (!in_order)
+			df_link_finish(link);
+		df_attach_candidates(path, nr_path, siblings, nr_siblings, in_order);
 		df_attach_repair();
 	}
 }

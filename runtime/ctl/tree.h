@@ -29,7 +29,14 @@ void df_tree_merge(const struct df_member *target, uint64_t token);
 /* 1: the process has died or left. */
 int df_tree_is_dead(uint64_t proc);
 /* Looks for a place in the overlay: until it has one, or knows that there is none, it has no way to some of the others. */
-int df_tree_repairing(void);
+int df_tree_looking(void);
+/*
+ * We exit: what the goodbye says, for who asks us for a place. Then: there is a neighbour that has not answered it, or
+ * something that has not been read. Neighbours answer when they have a place without us.
+ */
+void df_tree_leave(uint64_t status, const void *words, size_t bytes);
+int df_tree_unheard(void);
+void df_tree_answer(void);
 /* Queues death() for it if it is. */
 void df_tree_tell_again(uint64_t proc);
 /* Number of tree links now (for tests: at most DF_TREE_K + 1). */

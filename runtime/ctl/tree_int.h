@@ -45,6 +45,11 @@ struct peer {
 	int sure; /* it has said something: both sides know that this is a link */
 };
 
+struct tree_exit {
+	uint64_t proc, status;
+	uint64_t words[];
+};
+
 struct merge {
 	struct df_list node;
 	struct tree_merge m;
@@ -52,7 +57,7 @@ struct merge {
 
 struct corpse {
 	UT_hash_handle hh;
-	uint64_t proc;
+	uint64_t proc, since_ns;
 	int in_order;
 	size_t bytes;
 	uint64_t words[]; /* what it has left */
@@ -78,6 +83,7 @@ struct df_tree {
 	struct hop verify;
 	uint64_t verify_at;
 	struct corpse *corpses;
+	struct corpse *own; /* our own goodbye; NULL: not yet */
 	void (*on_death[8])(uint64_t proc);
 };
 
@@ -90,12 +96,15 @@ void df_tree_send_path(struct df_link *only);
 /* The connection becomes a link of the tree. */
 void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who);
 
+/* A TREE_EXIT; 0, -EPROTO. */
+int df_tree_exit_input(const struct df_link *link, const void *data, size_t bytes);
+
 /* Starts what is waiting for a link up, if nothing is on its way. */
 void df_attach_next(void);
 void df_attach_merge(const struct tree_merge *m);
-/* We have lost our parent: whom to ask, by what it had told us; then df_attach_repair(). */
+/* We have lost our parent, or it has said goodbye: whom to ask, by what it had told us; then df_attach_repair(). */
 void df_attach_candidates(const struct hop *path, int nr_path, const struct hop *siblings,
-			  int nr_siblings);
+			  int nr_siblings, int in_order);
 void df_attach_repair(void);
 
 #endif

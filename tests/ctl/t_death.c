@@ -320,6 +320,48 @@ START_TEST(t_leaves)
 }
 END_TEST
 
+/* Several at once, who may be one another's only neighbours: who stays hears all their goodbyes. tests/model/goodbye.pml */
+static int leave_at_once(int index, void *arg)
+{
+	struct df_rng r;
+	int i, nr_words = 0;
+
+	(void)arg;
+	begin(index);
+	df_rng_init(&r, job->seed + (uint64_t)index);
+	ct_arrive(&job->share, 1, (uint32_t)job->n);
+	if (is_victim(index)) {
+		usleep((unsigned)df_rng_below(&r, 2) * (unsigned)df_rng_below(&r, 1000));
+		df_ctl_goodbye(word, sizeof(word));
+		return 0;
+	}
+	for (i = 0; i < job->nr_victims; i++)
+		ck_assert_int_eq(orderly[wait_death(job->victims[i])], 1);
+	df_ctl_each_words(count_words, &nr_words);
+	ck_assert_int_eq(nr_words, job->nr_victims);
+	ct_arrive(&job->share, 2, (uint32_t)(job->n - job->nr_victims));
+	return 0;
+}
+
+START_TEST(t_leave_at_once)
+{
+	struct df_rng r;
+	int i;
+
+	df_rng_init(&r, job->seed += (uint64_t)_i);
+	job->n = (int)df_rng_range(&r, 3, 7);
+	job->k = (int)df_rng_range(&r, 1, 2);
+	job->tcp = (int)df_rng_below(&r, 2);
+	for (i = 0; i < job->n - 1 && job->nr_victims < 4; i++)
+		if (df_rng_below(&r, 2) || !i)
+			job->victims[job->nr_victims++] = i;
+	for (i = 0; i < job->n; i++)
+		job->pid[i] = ct_fork(leave_at_once, i, job);
+	for (i = 0; i < job->n; i++)
+		ck_assert_int_eq(ct_wait(job->pid[i]), 0);
+}
+END_TEST
+
 /* ---- in the rendezvous --------------------------------------------------------------------------------- */
 
 /* Tells the parent when the rendezvous lacks only the rank that never comes. */
@@ -379,5 +421,5 @@ int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	return DF_TESTS("ctl death", {.before = setup}, {t_gathers, 7}, {t_chain, 2}, {t_leaves},
-			{t_rendezvous, 2});
+			{t_leave_at_once, 60}, {t_rendezvous, 2});
 }
