@@ -351,11 +351,12 @@ int df_net_tell(struct df_net_link *l)
 static void *landing(const struct df_net_conn *c, const struct df_net_frame *f)
 {
 	struct df_conn_hdr *h = c->conn.hdr;
-	uint64_t *at = &h->refs[f->pos % c->nr_slots], to;
+	uint64_t *at, to;
 
 	/* The words of a sender say where its own slices lie: nothing is put there, whoever sends it a slice. */
 	if (c->says & DF_NET_SENDS || c->nr_slots > DF_CONN_REFS)
 		return NULL;
+	at = &h->refs[f->pos % c->nr_slots];
 	/* ACQUIRE pairs with the RELEASE in dfk_land(): what the block has done there is over. */
 	to = __atomic_load_n(at, __ATOMIC_ACQUIRE);
 	/* Relaxed: who sets it makes sure that it is seen before it goes on (df_tl_withdrawn()). */
