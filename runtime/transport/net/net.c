@@ -176,15 +176,22 @@ static int verbs_only(uint32_t without)
 	return 1;
 }
 
+/* It is known what can carry frames here. */
+static int has_looked(const struct df_net_ep *ep)
+{
+	/* ACQUIRE pairs with the RELEASE in find_media(). */
+	return (int)__atomic_load_n(&ep->looked, __ATOMIC_ACQUIRE);
+}
+
 /* What can carry frames here, of what is asked for. Once, by one thread at a time. */
 static void find_media(struct df_net_ep *ep)
 {
-	int i;
+	int i, over = has_looked(ep);
 
-	for (i = 0; i < DF_NET_MEDIA && !ep->looked; i++)
+	for (i = 0; i < DF_NET_MEDIA && !over; i++)
 		if (is_wanted(df_net_media[i]) && !df_net_media[i]->start(ep))
 			ep->media |= 1u << i;
-	/* RELEASE pairs with the ACQUIRE in sockets_alone(): media is complete. */
+	/* RELEASE pairs with the ACQUIRE in has_looked(): media is complete. */
 	__atomic_store_n(&ep->looked, 1, __ATOMIC_RELEASE);
 }
 
@@ -241,7 +248,7 @@ int df_net_address(int device, char *text, size_t bytes)
 	/* Where nothing else is allowed, whoever asks is to know that there is nothing. */
 	if (!is_wanted(&df_net_tcp))
 		find_media(ep);
-	if (ep->looked && !ep->media)
+	if (has_looked(ep) && !ep->media)
 		ret = -ENODEV;
 	else if (!ep->address[0])
 		ret = df_session_listen(ep);
@@ -550,8 +557,7 @@ static void net_forget(struct df_conn *conn)
 /* It is known that nothing else will ever carry frames of this endpoint. */
 static int sockets_alone(const struct df_net_ep *ep)
 {
-	/* ACQUIRE pairs with the RELEASE in find_media(). */
-	return __atomic_load_n(&ep->looked, __ATOMIC_ACQUIRE) && ep->media == DF_NET_BIT_TCP;
+	return has_looked(ep) && ep->media == DF_NET_BIT_TCP;
 }
 
 static void net_end(const struct df_conn *conn, struct df_kconn *out)
