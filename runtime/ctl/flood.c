@@ -22,9 +22,7 @@
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)
-#define GOODBYE_NS                                                                                 \
-	(500 *                                                                                     \
-	 DF_NS_PER_MS) /* the end of the process waits for a way to the others, and for them */
+#define GOODBYE_NS     (500 * DF_NS_PER_MS) /* at most, each of the two waits of a goodbye */
 
 struct flood {
 	uint64_t origin, seq, to;

@@ -8,8 +8,9 @@
  * are found out, because a process sees itself in its own path: then the process with the largest nonce
  * on the circle lets go of its link up.
  *
- * Nothing depends on the shape: floods go over all links and are dropped when seen twice. Guarded by
- * the control plane's lock.
+ * Nothing depends on the shape: floods go over all links and are dropped when seen twice. So do they over the link of a
+ * process that has said goodbye, until it has gone: it is nobody's parent or child any more, but others may have no other way yet.
+ * Guarded by the control plane's lock.
  */
 #include "runtime/ctl/tree.h"
 
@@ -352,6 +353,11 @@ static void tree_closed(struct df_link *link, int error)
 	struct peer *p = peer_of(link);
 	uint64_t proc;
 
+	/* It neither answers nor waits for an answer any more, and others may have waited for that. */
+	link->heard = 1;
+	link->owes = 0;
+	if (df_ctl.leaving)
+		df_tree_answer();
 	if (!p)
 		return;
 	if (df_ctl.leaving) {
@@ -360,8 +366,6 @@ static void tree_closed(struct df_link *link, int error)
 			p->link = NULL;
 		else
 			forget_down(p);
-		link->heard = 1;
-		df_tree_answer();
 		return;
 	}
 	proc = p->who.proc;

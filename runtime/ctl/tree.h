@@ -30,12 +30,11 @@ void df_tree_merge(const struct df_member *target, uint64_t token);
 int df_tree_is_dead(uint64_t proc);
 /* Looks for a place in the overlay: until it has one, or knows that there is none, it has no way to some of the others. */
 int df_tree_looking(void);
-/*
- * We exit: what the goodbye says, for who asks us for a place. Then: there is a neighbour that has not answered it, or
- * something that has not been read. Neighbours answer when they have a place without us.
- */
+/* Our goodbye has been flooded: who asks us for a place from now on is told what it says. */
 void df_tree_leave(uint64_t status, const void *words, size_t bytes);
+/* 1: a neighbour has not answered our goodbye, or something has come that has not been read. We do not go before. */
 int df_tree_unheard(void);
+/* Answers the goodbyes of neighbours, if those may go now. Called whenever that may have become so. */
 void df_tree_answer(void);
 /* Queues death() for it if it is. */
 void df_tree_tell_again(uint64_t proc);

@@ -47,7 +47,7 @@ struct peer {
 
 struct tree_exit {
 	uint64_t proc, status;
-	uint64_t words[];
+	uint64_t words[]; /* what it has left */
 };
 
 struct merge {
@@ -58,7 +58,7 @@ struct merge {
 struct corpse {
 	UT_hash_handle hh;
 	uint64_t proc, since_ns;
-	int in_order;
+	int in_order; /* 0: it died; 1 + its exit status */
 	size_t bytes;
 	uint64_t words[]; /* what it has left */
 };

@@ -1,6 +1,6 @@
 /*
  * Processes that exit in order (df_ctl_goodbye(), runtime/ctl/flood.c; df_tree_death(), runtime/ctl/tree.c). A is the root of the
- * overlay, B and P hang below it, C below B. Those in LEAVE exit, whenever they like and at once; the others stay. -DTHREE: without P.
+ * overlay, B and P hang below it, C below B. Those in LEAVE exit, whenever they like and at once; the others stay.
  *
  * Who exits floods that, and goes when all its neighbours have answered and it has read what has come. Until then its links carry
  * floods as before. An orphan looks for a new parent at once, and answers when it has one, or knows that there is none; who exits itself
@@ -221,16 +221,8 @@ active proctype watch()
 		was[A] = NONE; was[B] = A; was[C] = B; was[P] = A;
 		tree[AT(A, B)] = true; tree[AT(B, A)] = true;
 		tree[AT(B, C)] = true; tree[AT(C, B)] = true;
-#ifdef THREE
-		gone[P] = true; wants[P] = true;
-		knows[AT(A, P)] = true; knows[AT(B, P)] = true; knows[AT(C, P)] = true;
-#else
 		tree[AT(A, P)] = true; tree[AT(P, A)] = true;
-#endif
-		run process(A); run process(B); run process(C);
-#ifndef THREE
-		run process(P)
-#endif
+		run process(A); run process(B); run process(C); run process(P)
 	}
 	timeout;
 	for (x : 0 .. N - 1) {
