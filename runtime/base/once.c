@@ -37,7 +37,7 @@ int df_once_wait(struct df_once *once, const char *what)
 
 void df_once_end(struct df_once *once)
 {
-	/* RELEASE pairs with the ACQUIRE in df_once_begin() and df_once_wait(): the work comes first. */
+	/* RELEASE pairs with the ACQUIRE in df_once_is_done() and df_once_wait(): the work comes first. */
 	__atomic_store_n(&once->state, DF_ONCE_DONE, __ATOMIC_RELEASE);
 	df_futex_wake(&once->state, INT_MAX, 0);
 }

@@ -26,16 +26,20 @@ struct df_once {
 /* What df_once_begin() does while it is not done; for it alone. */
 int df_once_wait(struct df_once *once, const char *what);
 
+/* It has been done, and what it wrote is seen. For who does not want to wait. */
+static inline int df_once_is_done(const struct df_once *once)
+{
+	/* ACQUIRE pairs with the RELEASE in df_once_end(): without it the work could be seen half done. */
+	return __atomic_load_n(&once->state, __ATOMIC_ACQUIRE) == DF_ONCE_DONE;
+}
+
 /*
  * 1: the caller does the work and calls df_once_end(). 0: it has been done, and what it wrote is seen. what: a noun that begins
  * a sentence to the user.
  */
 static inline int df_once_begin(struct df_once *once, const char *what)
 {
-	/* ACQUIRE pairs with the RELEASE in df_once_end(): without it the work could be seen half done. */
-	if (df_likely(__atomic_load_n(&once->state, __ATOMIC_ACQUIRE) == DF_ONCE_DONE))
-		return 0;
-	return df_once_wait(once, what);
+	return df_likely(df_once_is_done(once)) ? 0 : df_once_wait(once, what);
 }
 
 void df_once_end(struct df_once *once);

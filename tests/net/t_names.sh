@@ -14,6 +14,12 @@ over() {
 	[ "$(counted net_faults)$(counted net_resent)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
 }
 
+# Who asks by name looks for networks, and so does the endpoint's thread: once a device, however long it takes, and nobody holds a lock meanwhile.
+FAKE_VERBS=slow NET_NAMES=,IB job 1 netcheck --ranks 2
+for device in 0 1; do
+	[ "$(grep -c "device $device can use verbs" "$T/out")" = 1 ] || fail "device $device: opened more than once, or not: $(grep 'can use' "$T/out")"
+done
+
 plugin 12
 for procs in 1 2; do
 	NET_NAMES=Socket,IB,Fake job 1 netcheck --ranks 2 --procs $procs

@@ -176,23 +176,18 @@ static int verbs_only(uint32_t without)
 	return 1;
 }
 
-/* It is known what can carry frames here. */
-static int has_looked(const struct df_net_ep *ep)
-{
-	/* ACQUIRE pairs with the RELEASE in find_media(). */
-	return (int)__atomic_load_n(&ep->looked, __ATOMIC_ACQUIRE);
-}
-
-/* What can carry frames here, of what is asked for. Once, by one thread at a time. */
+/* What can carry frames here, of what is asked for. With no lock: a driver or a plugin is called. */
 static void find_media(struct df_net_ep *ep)
 {
-	int i, over = has_looked(ep);
+	int i;
 
-	for (i = 0; i < DF_NET_MEDIA && !over; i++)
+	if (!df_once_begin(&ep->found, "The search for networks"))
+		return;
+	df_lock_none_held("the start of a network");
+	for (i = 0; i < DF_NET_MEDIA; i++)
 		if (is_wanted(df_net_media[i]) && !df_net_media[i]->start(ep))
 			ep->media |= 1u << i;
-	/* RELEASE pairs with the ACQUIRE in has_looked(): media is complete. */
-	__atomic_store_n(&ep->looked, 1, __ATOMIC_RELEASE);
+	df_once_end(&ep->found);
 }
 
 uint32_t df_net_avoid(int device, const char *comm, const char *name)
@@ -216,9 +211,7 @@ uint32_t df_net_avoid(int device, const char *comm, const char *name)
 	ep = ops ? ep_get(device) : NULL;
 	if (!ep)
 		return 0;
-	df_mutex_lock(&eps_lock);
 	find_media(ep);
-	df_mutex_unlock(&eps_lock);
 	for (i = 0; i < DF_NET_MEDIA; i++)
 		if (df_net_media[i] == ops && ep->media & 1u << i)
 			avoid &= ~(1u << i);
@@ -244,11 +237,11 @@ int df_net_address(int device, char *text, size_t bytes)
 	ep = ep_get(device);
 	if (!ep)
 		return -ENOMEM;
-	df_mutex_lock(&eps_lock);
 	/* Where nothing else is allowed, whoever asks is to know that there is nothing. */
 	if (!is_wanted(&df_net_tcp))
 		find_media(ep);
-	if (has_looked(ep) && !ep->media)
+	df_mutex_lock(&eps_lock);
+	if (df_once_is_done(&ep->found) && !ep->media)
 		ret = -ENODEV;
 	else if (!ep->address[0])
 		ret = df_session_listen(ep);
@@ -557,7 +550,7 @@ static void net_forget(struct df_conn *conn)
 /* It is known that nothing else will ever carry frames of this endpoint. */
 static int sockets_alone(const struct df_net_ep *ep)
 {
-	return has_looked(ep) && ep->media == DF_NET_BIT_TCP;
+	return df_once_is_done(&ep->found) && ep->media == DF_NET_BIT_TCP;
 }
 
 static void net_end(const struct df_conn *conn, struct df_kconn *out)

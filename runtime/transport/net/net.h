@@ -34,6 +34,7 @@
 #include <stdint.h>
 #include <uthash.h>
 
+#include "runtime/base/once.h"
 #include "runtime/transport/bell.h"
 #include "runtime/transport/net/conn.h"
 #include "runtime/transport/net/gpu.h"
@@ -98,8 +99,8 @@ struct df_net_ep {
 	struct df_net_gpu gpu;
 	void *sessions;		    /* socket.c's */
 	void *medium[DF_NET_MEDIA]; /* what they keep of the endpoint */
-	uint32_t media;	 /* which ones can be used here (bits); set before the thread begins */
-	uint32_t looked; /* that has been found out */
+	uint32_t media;		    /* which ones can be used here (bits): once it has been found */
+	struct df_once found;	    /* by the thread, or by who needs to know before */
 };
 
 static inline struct df_net_link *df_net_links(const struct df_net_ep *ep)

@@ -14,7 +14,7 @@
  *
  *   FAKE_VERBS=none       no device               hang       opening does not return
  *              blackhole  packets are lost        memlock    nothing can be registered
- *              strict     refuses relaxed ordering
+ *              strict     refuses relaxed ordering       slow       opening takes 0.3 s
  *   FAKE_VERBS_RAILS=N    so many devices more, railx0 to railx5, with an active Ethernet port (railx1: two)
  *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down, until all devices have made M more
  *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
@@ -161,6 +161,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 
 	while (fake_is_mode("hang"))
 		pause();
+	if (fake_is_mode("slow"))
+		usleep(300000);
 	errno = EACCES;
 	if (device == &devices[BAD])
 		return NULL;
