@@ -107,7 +107,25 @@ START_TEST(own)
 }
 END_TEST
 
+/* What had come just before a break is not sent again, and nothing waits until it is: neither TOLD nor the process's exit. */
+START_TEST(acknowledged_late)
+{
+	fd = wire_join(&ep, &their);
+	ck_assert_int_ge(fd, 0);
+	make();
+	ck_assert_uint_eq(their->sent, 1);
+	df_net_down(their, -ECONNRESET);
+	df_net_up(their);
+	ck_assert_uint_eq(their->sent, 0);
+	df_net_acknowledged(their, 1);
+	ck_assert_uint_eq(their->sent, 1);
+	df_net_pass(&ep);
+	ck_assert_int_eq(their->told, 1);
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("protocol", {acknowledgement}, {offer, DF_ARRAY_LEN(offers)}, {own});
+	return DF_TESTS("protocol", {acknowledgement}, {offer, DF_ARRAY_LEN(offers)}, {own},
+			{acknowledged_late});
 }

@@ -39,6 +39,8 @@ static void note(struct df_net_link *l, const struct df_net_frame *f)
 void df_net_acknowledged(struct df_net_link *l, uint64_t ack)
 {
 	l->settled = DF_MAX(l->settled, ack);
+	/* After a break, too: it may have come just before. */
+	l->sent = DF_MAX(l->sent, DF_MIN(ack, l->seq));
 	while (!df_list_empty(&l->notes)) {
 		struct df_net_note *n = df_list_first(&l->notes, struct df_net_note, node);
 
