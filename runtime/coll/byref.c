@@ -8,7 +8,7 @@
  * An operation ends only when what it named has been received. Of one that is ended from outside, with its communicator, that is
  * withdrawn (df_comm_end_operations()): the headers of its connectors are marked, then the other ends of those in this process, and
  * then no block is at a turn that began before (df_engine_purge()). Whoever connects later sees the header. Nobody waits for a
- * receiver that does not come. tests/model/byref.pml is this protocol.
+ * receiver that does not come. tests/model/byref.pml is this protocol, tests/model/away.pml that towards other nodes.
  */
 #include <uthash.h>
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -38,6 +38,21 @@ check error byref.pml "-DALL"
 check error byref.pml "-DNO_WAIT"
 check error byref.pml "-DNO_HEADER"
 check error byref.pml "-DEND_FIRST"
+check ok away.pml ""
+check ok away.pml "-DSLOTS=2"
+check ok away.pml "-DKNOWN"
+check ok away.pml "-DKNOWN -DN=2 -DSLOTS=3"
+small=0 check ok away.pml "-DKNOWN -DN=4 -DSLOTS=2 -DCUTS=2"
+check error away.pml "-DALL"
+check error away.pml "-DUNTOLD"
+check error away.pml "-DNO_MARK"
+check error away.pml "-DNO_PASS"
+check error away.pml "-DQUEUED"
+check error away.pml "-DLEAVES"
+check error away.pml "-DIN_HAND"
+check error away.pml "-DKNOWN -DTOLD_FIRST"
+check error away.pml "-DKNOWN -DMUTE"
+check error away.pml "-DKNOWN -DEXIT"
 check ok land.pml ""
 check ok land.pml "-DN=3 -DSLOTS=1 -DCUTS=2"
 check error land.pml "-DNO_MARK"
