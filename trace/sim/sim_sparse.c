@@ -118,29 +118,34 @@ static inline int position(const struct df_sim_sparse *sp, int x)
 	return g->hung || g->passed ? g->pos : g->pos + sp->sweep + (x < sp->turn_of) - g->at;
 }
 
-/* Whether GPU x has issued what stands at `place` of its list, as of now. */
-static inline int issued(const struct df_sim_sparse *sp, int x, int place)
+/* How many places below `place` GPU x has passed over: skipped[] is in ascending order. */
+static inline int nr_passed_below(const struct df_sim_sparse *sp, int x, int place)
 {
-	const struct gpu *g = &sp->gpu[x];
-	const int *sk;
+	const int *sk = sp->skipped + sp->part->list_start[x];
+	int lo = 0, hi = sp->gpu[x].passed;
 
-	if (place >= position(sp, x))
-		return 0;
-	sk = sp->skipped + sp->part->list_start[x];
-	for (int i = 0; i < g->passed; i++)
-		if (sk[i] == place)
-			return 0;
-	return 1;
+	while (lo < hi) {
+		int mid = lo + (hi - lo) / 2;
+
+		if (sk[mid] < place)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
 }
 
 static inline int is_passed(const struct df_sim_sparse *sp, int x, int place)
 {
-	const int *sk = sp->skipped + sp->part->list_start[x];
+	int k = nr_passed_below(sp, x, place);
 
-	for (int i = 0; i < sp->gpu[x].passed; i++)
-		if (sk[i] == place)
-			return 1;
-	return 0;
+	return k < sp->gpu[x].passed && sp->skipped[sp->part->list_start[x] + k] == place;
+}
+
+/* Whether GPU x has issued what stands at `place` of its list, as of now. */
+static inline int issued(const struct df_sim_sparse *sp, int x, int place)
+{
+	return place < position(sp, x) && !is_passed(sp, x, place);
 }
 
 /* A member of collective c other than x that has not issued it, or -1. */
@@ -209,12 +214,16 @@ static int find_witness(struct df_sim_sparse *sp, int x)
 {
 	struct gpu *g = &sp->gpu[x];
 	const int *list = sp->part->list + sp->part->list_start[x];
+	const int *sk = sp->skipped + sp->part->list_start[x];
+	int k = nr_passed_below(sp, x, g->witness_at);
 
 	for (int i = g->witness_at; i < g->pos; i++) {
 		int m;
 
-		if (g->passed && is_passed(sp, x, i))
+		if (k < g->passed && sk[k] == i) {
+			k++;
 			continue;
+		}
 		m = find_missing(sp, list[i], x);
 		if (m >= 0) {
 			g->witness_at = i;
@@ -267,7 +276,7 @@ static int waits_for(struct df_sim_sparse *sp, int x, int y)
 	for (int i = g->low; i < g->pos; i++) {
 		int c = list[i], grp, n;
 
-		if (g->passed && is_passed(sp, x, i))
+		if (is_passed(sp, x, i))
 			continue;
 		grp = p->coll_group[c];
 		n = p->group_start[grp + 1] - p->group_start[grp];
@@ -297,7 +306,7 @@ static int on_cycle(struct df_sim_sparse *sp, int x)
 			const int *member = p->members + p->group_start[grp];
 			int n = p->group_start[grp + 1] - p->group_start[grp];
 
-			if (g->passed && is_passed(sp, a, i))
+			if (is_passed(sp, a, i))
 				continue;
 			for (int k = 0; k < n; k++) {
 				int b = member[k];
