@@ -181,9 +181,10 @@ static void find_media(struct df_net_ep *ep)
 {
 	int i;
 
+	/* Nor does who waits for the one that calls it. */
+	df_lock_none_held("the start of a network");
 	if (!df_once_begin(&ep->found, "The search for networks"))
 		return;
-	df_lock_none_held("the start of a network");
 	for (i = 0; i < DF_NET_MEDIA; i++)
 		if (is_wanted(df_net_media[i]) && !df_net_media[i]->start(ep))
 			ep->media |= 1u << i;
