@@ -51,6 +51,22 @@ static inline int df_sim_list_len(const struct df_sim_part *p, int gpu)
 	return p->list_start[gpu + 1] - p->list_start[gpu];
 }
 
+/* How many of the n ascending numbers are below `limit`. */
+static inline int df_sim_nr_below(const int *v, int n, int limit)
+{
+	int lo = 0, hi = n;
+
+	while (lo < hi) {
+		int mid = lo + (hi - lo) / 2;
+
+		if (v[mid] < limit)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 static inline int df_sim_group_size(const struct df_sim_part *p, int group)
 {
 	return p->group_start[group + 1] - p->group_start[group];

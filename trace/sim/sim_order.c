@@ -71,18 +71,7 @@ void df_sim_order_destroy(struct df_sim_order *od)
 /* The first place in a GPU's list that holds a collective >= c. */
 static int place_of(const struct df_sim_part *p, int gpu, int c)
 {
-	const int *list = p->list + p->list_start[gpu];
-	int lo = 0, hi = df_sim_list_len(p, gpu);
-
-	while (lo < hi) {
-		int mid = lo + (hi - lo) / 2;
-
-		if (list[mid] < c)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return df_sim_nr_below(p->list + p->list_start[gpu], df_sim_list_len(p, gpu), c);
 }
 
 /* The GPU's queue restricted to places a..b-1, into queue[]; excursions lie inside or outside. */

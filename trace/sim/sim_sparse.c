@@ -39,7 +39,7 @@ struct df_sim_sparse {
 	const struct df_sim_part *part;
 	struct gpu *gpu;
 	int *next;		 /* by GPU: the sweep at which it must be visited */
-	int *skipped;		 /* places, at list_start[] of each GPU */
+	int *skipped;		 /* places, ascending, at list_start[] of each GPU */
 	int *groups, *groups_at; /* by GPU: the groups it is in, groups[groups_at[x]..] */
 	int *slots;		 /* beside groups[]: which member it is */
 	int *colls, *colls_at;	 /* by group: its collectives, ascending */
@@ -118,21 +118,10 @@ static inline int position(const struct df_sim_sparse *sp, int x)
 	return g->hung || g->passed ? g->pos : g->pos + sp->sweep + (x < sp->turn_of) - g->at;
 }
 
-/* How many places below `place` GPU x has passed over: skipped[] is in ascending order. */
+/* How many places below `place` GPU x has passed over. */
 static inline int nr_passed_below(const struct df_sim_sparse *sp, int x, int place)
 {
-	const int *sk = sp->skipped + sp->part->list_start[x];
-	int lo = 0, hi = sp->gpu[x].passed;
-
-	while (lo < hi) {
-		int mid = lo + (hi - lo) / 2;
-
-		if (sk[mid] < place)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return df_sim_nr_below(sp->skipped + sp->part->list_start[x], sp->gpu[x].passed, place);
 }
 
 static inline int is_passed(const struct df_sim_sparse *sp, int x, int place)
@@ -165,17 +154,11 @@ static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
 /* The place in the list of the GPU that groups[i] belongs to of that group's first collective >= c. */
 static int first_place(const struct df_sim_sparse *sp, int i, int c)
 {
-	int lo = sp->colls_at[sp->groups[i]], hi = sp->colls_at[sp->groups[i] + 1], end = hi;
+	int from = sp->colls_at[sp->groups[i]], nr = sp->colls_at[sp->groups[i] + 1] - from;
+	int k = df_sim_nr_below(sp->colls + from, nr, c);
 
-	while (lo < hi) {
-		int mid = lo + (hi - lo) / 2;
-
-		if (sp->colls[mid] < c)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo == end ? INT_MAX : sp->part->at[sp->part->at_start[sp->colls[lo]] + sp->slots[i]];
+	return k == nr ? INT_MAX
+		       : sp->part->at[sp->part->at_start[sp->colls[from + k]] + sp->slots[i]];
 }
 
 /*
