@@ -138,6 +138,31 @@ START_TEST(t_choice)
 }
 END_TEST
 
+/* Ranks that have a processor each are not woken, whatever the coding of their share makes of it; those that share one are. */
+START_TEST(t_cores)
+{
+	struct df_prog_req q = {
+		.nranks = 4, .nodes = 2, .elem_bytes = 4, .count = 2, .max_blocks = 1};
+
+	for (int shared = 0; shared < 2; shared++) {
+		struct df_cal row[4];
+		struct df_cost c = df_cost_host;
+
+		for (int i = 0; i < 4; i++) {
+			row[i] = nothing();
+			row[i].v[DF_CAL_SWITCH] = df_cal_code(20000);
+			/* Two of a node, as df_cal_members() has it. */
+			row[i].v[DF_CAL_CORES] =
+				df_cal_code(df_cal_value(df_cal_code(shared ? 1 : 2)) / 2);
+		}
+		ck_assert_int_eq(df_cal_agree(&c, 4, row), 0);
+		c.far_ns = 13000;
+		c.far_inst_ns = 9500;
+		ck_assert_int_eq(choose(q, &c), shared ? DF_ALGO_ALLPAIRS : DF_ALGO_HIER);
+	}
+}
+END_TEST
+
 /* What a network costs decides which program is used; nothing else has changed. */
 START_TEST(t_network)
 {
@@ -270,6 +295,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("cost model", {t_code}, {t_agree}, {t_far}, {t_choice}, {t_network},
-			{t_shared}, {t_alike}, {t_cost});
+	return DF_TESTS("cost model", {t_code}, {t_agree}, {t_far}, {t_choice}, {t_cores},
+			{t_network}, {t_shared}, {t_alike}, {t_cost});
 }
