@@ -53,8 +53,8 @@
 #define LINGER_NS    5000000 /* how long a worker dozes after the last work */
 #define SLEEP_MIN_NS 50000
 #define LOST_NS                                                                                    \
-	(500 *                                                                                     \
-	 DF_NS_PER_US) /* no pass takes as long, and no thread that is given the processor has it for less */
+	(100 *                                                                                     \
+	 DF_NS_PER_US) /* no pass takes as long, nor what our other threads do when they wake up; who spins has it for longer */
 #define LOST_MIN_NS                                                                                \
 	(100 *                                                                                     \
 	 DF_NS_PER_MS) /* for so long a lost processor counts; twice as long if it is lost again */
