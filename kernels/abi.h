@@ -60,7 +60,7 @@ enum df_inst_flag {
 	DF_INST_RAW_DST = 2, /* likewise the destination as second operand (REDUCE) */
 	DF_INST_FINAL = 4,   /* the value produced is the whole reduction: postprocess it */
 	DF_INST_STAYS = 8,  /* what it sends stays until it is received (runtime/program/stays.c) */
-	DF_INST_KNOWN = 16, /* and a result that the rank waits for is made of it */
+	DF_INST_KNOWN = 16, /* and its block ends with receiving what all ranks have a part in */
 };
 
 /* Another block of the same rank must have finished an instruction of the same loop. */

@@ -15,6 +15,9 @@ struct dfk_shared {
 	const uint8_t *from; /* slot received from, or the stage */
 	uint8_t *to;	     /* slot sent to, or the stage; NULL: by reference */
 	const uint8_t *ref;  /* what is sent by reference; NULL: it is copied */
+#if !DFK_WAYS
+	uint32_t moved; /* 1: the slice has moved already, only the instance has not ended */
+#endif
 	uint64_t recv_pos, send_pos;
 	uint64_t peer; /* df_kconn.peer of whom the slice waits for; 0: for nobody's other end */
 	struct dfk_words get, put;
@@ -61,8 +64,8 @@ DFK int dfk_is_last(const struct df_kctx *ctx)
  * Where the slice lies that is about to be sent, if its receiver may read it there; NULL: it is to be copied.
  * The last slices of an instance, as many as there are slots, are copied: so the last of those by reference has been
  * received before the last slice can be sent, and nobody has to wait for a receiver who did not have to before. Nor does who waits
- * for a result that is made of the slice: on CPU threads that goes by reference among the last ones, too, if it is large, and the instance
- * ends when its receiver has said so (dfk_received()).
+ * for a result that the receiver has a part in (DF_INST_KNOWN): on CPU threads that goes by reference among the last ones, too, if it is
+ * large, and the instance ends when its receiver has said so (dfk_received()).
  */
 DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 			   const struct df_kconn *s, const struct dfk_shared *sh)
@@ -77,8 +80,7 @@ DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 	late = late && (!(inst->flags & DF_INST_KNOWN) || dfk_is_last(ctx) ||
 			dfk_slice_bytes(c, 1, sh->loop) < DFK_LATE_BYTES);
 #endif
-	if (!s->refs || !(inst->flags & DF_INST_STAYS) || late ||
-	    !(dfk_now(ctx)->shown >> buf & 1))
+	if (!s->refs || !(inst->flags & DF_INST_STAYS) || late || !(dfk_now(ctx)->shown >> buf & 1))
 		return NULL;
 	/* What is multiplied on its way lies nowhere. */
 	if (sends && c->redop == DF_PREMULSUM && (inst->flags & DF_INST_RAW_SRC))
@@ -115,6 +117,17 @@ DFK int dfk_received(struct df_kctx *ctx)
 			return 0;
 	}
 	return 1;
+}
+
+/*
+ * The last slice has moved, which its credit says, but not all had been received then that we had sent. The credit comes first: who
+ * sent that slice may be waiting for it as we wait for his.
+ */
+DFK uint32_t dfk_has_moved(const struct df_kctx *ctx, const struct df_inst *inst,
+			   const struct dfk_shared *sh)
+{
+	return inst->recv_conn != DF_NO_CONN && !sh->takes && dfk_is_last(ctx) &&
+	       dfk_load_relaxed_sys(ctx->recv[inst->recv_conn].head) > sh->recv_pos;
 }
 
 /*
@@ -283,7 +296,8 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 		}
 	}
 #if !DFK_WAYS
-	if (dfk_is_last(ctx) && !dfk_received(ctx))
+	sh->moved = dfk_has_moved(ctx, inst, sh);
+	if ((sh->moved || (sh->takes && dfk_is_last(ctx))) && !dfk_received(ctx))
 		return 0;
 #endif
 	sh->ctx = ctx;
@@ -338,6 +352,10 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 
 	if (op == DF_OP_NOP || (op == DF_OP_SEND && !sh->to))
 		return;
+#if !DFK_WAYS
+	if (sh->moved)
+		return;
+#endif
 	for (q = 0; q < inst->cnt; q++) {
 		uint64_t at = q * c->tile_elems * eb, off, n = UINT64_MAX;
 		const uint8_t *src = NULL;
@@ -451,9 +469,16 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
 	int gives = recvs && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
 	int last = dfk_is_last(ctx);
+#if DFK_WAYS
+	const int ends = last;
+#else
+	int ends = last && (sends || !gives || dfk_received(ctx));
+
+	gives = gives && !sh->moved;
+#endif
 
 	/* In front of the fence: who sees `done` has to see it, or he takes the gate for one that nobody opens. */
-	if (last && c->nr_blocks == 1 && sh->now->gate)
+	if (ends && c->nr_blocks == 1 && sh->now->gate)
 		dfk_store_relaxed_sys(&sh->now->gate->opened, sh->now->done_value);
 	if (sends && s->refs) {
 		/* Relaxed: the tail, which is released below, is seen after it. */
@@ -467,7 +492,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_store_relaxed_sys(&r->refs[sh->recv_pos % r->nr_slots], (uint64_t)0);
 #endif
 	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs that are named there. */
-	if (gives || (sends && !sh->puts) || c->nr_deps || (last && c->nr_blocks == 1))
+	if (gives || (sends && !sh->puts) || c->nr_deps || (ends && c->nr_blocks == 1))
 		dfk_fence_release_sys();
 	if (gives) {
 		/*
@@ -477,6 +502,10 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_store_released_sys(r->head, sh->recv_pos + 1);
 		dfk_ring_bell(r->bell);
 	}
+	blk->moved = 1;
+	ctx->polls = 0;
+	if (last && !ends)
+		return;
 	if (sends) {
 		/*
 		 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() of the receiver: the slot is
@@ -497,8 +526,6 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	if (!c->nr_deps || DFK_WAYS)
 		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
 	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
-	blk->moved = 1;
-	ctx->polls = 0;
 	if (d->policy.order && dfk_is_urgent(blk, ctx))
 		ctx->spin = d->policy.urgent;
 	else if (ctx->spin < d->policy.max / d->policy.boost)
@@ -507,7 +534,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		ctx->spin = d->policy.max;
 	if (d->policy.order)
 		dfk_account(d, blk, ctx, dfk_slice_bytes(c, inst->cnt, sh->loop));
-	if (last)
+	if (ends)
 		dfk_finish(d, blk, ctx);
 	if (d->policy.order)
 		dfk_queue_front(d, blk);

@@ -8,7 +8,8 @@
  *  - it is this rank's contribution to an AllReduce, nothing else reads that, and the only thing that ever overwrites it is a
  *    result that comes from a peer. The result is made of all contributions, so who sent it knows this one.
  *
- * By the second rule the rank waits anyway until it has been received; DF_INST_KNOWN says that its block can wait for that, too.
+ * DF_INST_KNOWN: it is an AllReduce, and the block that sends it ends with receiving a result. All ranks have a part in that, so they
+ * have all begun, and wait for nothing but each other's slices: the block may end when what it has sent has been received.
  *
  * Loops touch different elements. Scratch is left out: another block of the rank may be at the next instance already.
  */
@@ -70,41 +71,52 @@ static void note(const struct places *s, uint32_t block, uint32_t i, const struc
 }
 
 /*
- * Does the block end with receiving, and does nothing of this rank wait for that? Then nobody needs it to go on before what it has sent
- * has been received.
+ * Does the block end with receiving what nothing writes any more, and does nothing of this rank wait for that? Then nobody needs it to
+ * go on before what it has sent has been received.
  */
-static int ends_receiving(const struct df_program *p, uint32_t block)
+static int ends_receiving(const struct places *s, uint32_t block)
 {
-	const struct df_prog_block *pb = df_prog_block(p, block);
-	const struct df_inst *last = df_prog_inst(p, pb->first_inst + pb->nr_inst - 1);
+	const struct df_prog_block *pb = df_prog_block(s->p, block);
+	const struct df_inst *last = df_prog_inst(s->p, pb->first_inst + pb->nr_inst - 1);
 
-	for (uint32_t i = 0; i < p->nr_deps; i++) {
-		const struct df_dep *dep = df_prog_dep(p, i);
+	if (last->recv_conn == DF_NO_CONN || last->send_conn != DF_NO_CONN)
+		return 0;
+	for (uint32_t i = 0; i < s->p->nr_deps; i++) {
+		const struct df_dep *dep = df_prog_dep(s->p, i);
 
 		if (dep->block == block && dep->inst == pb->nr_inst - 1)
 			return 0;
 	}
-	return last->recv_conn != DF_NO_CONN && last->send_conn == DF_NO_CONN;
+	for (uint32_t q = 0; q < last->cnt; q++) {
+		const struct place *at = place(s, last->dst_buf, last->dst + q);
+
+		if (!at || at->many || at->block != block || at->last != pb->nr_inst - 1)
+			return 0;
+	}
+	return 1;
 }
 
-/* DF_INST_STAYS, and by the second rule DF_INST_KNOWN if the block can wait at its end. */
+/* DF_INST_STAYS, and DF_INST_KNOWN if the block can wait at its end. */
 static uint8_t stays(const struct places *s, uint32_t block, uint32_t i, const struct df_inst *in)
 {
 	int own = in->op == DF_OP_SEND;
 	uint32_t buf = own ? in->src_buf : in->dst_buf;
 	const struct place *at;
+	uint8_t flags = DF_INST_STAYS;
 
 	if (in->send_conn == DF_NO_CONN || (!own && !df_op_info[in->op].writes) || in->cnt != 1)
 		return 0;
 	at = place(s, buf, own ? in->src : in->dst);
 	if (!at)
 		return 0;
+	if (s->head->kind == DF_COLL_ALLREDUCE && ends_receiving(s, block))
+		flags |= DF_INST_KNOWN;
 	if (!at->writes || (!at->many && at->block == block && at->last <= i))
-		return DF_INST_STAYS;
+		return flags;
 	if (s->head->kind != DF_COLL_ALLREDUCE || !own || buf != DF_BUF_IN || at->reads != 1 ||
 	    at->writes != 1 || at->made)
 		return 0;
-	return ends_receiving(s->p, block) ? DF_INST_STAYS | DF_INST_KNOWN : DF_INST_STAYS;
+	return flags;
 }
 
 int df_program_stays(struct df_program *p, const struct df_phead *head)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node, at the end of an operation, and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -38,6 +38,11 @@ check error byref.pml "-DALL"
 check error byref.pml "-DNO_WAIT"
 check error byref.pml "-DNO_HEADER"
 check error byref.pml "-DEND_FIRST"
+check ok ends.pml ""
+check ok ends.pml "-DSLOTS=3"
+check ok ends.pml "-DR=3"
+check error ends.pml "-DNO_WAIT"
+check error ends.pml "-DWAIT_FIRST"
 check ok away.pml ""
 check ok away.pml "-DSLOTS=2"
 check ok away.pml "-DKNOWN"
