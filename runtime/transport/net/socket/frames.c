@@ -2,7 +2,8 @@
 #define _GNU_SOURCE
 #include "runtime/transport/net/socket/socket.h"
 
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,37 @@ static void set_congestion(int fd, const char *name)
 		name, allowed);
 }
 
+void df_tcp_congestion(struct sessions *m, int fd)
+{
+	char name[sizeof(m->congestion)] = "";
+	socklen_t len = sizeof(name) - 1;
+
+	if (df_env()->net_congestion)
+		set_congestion(fd, df_env()->net_congestion);
+	else if (!getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len) &&
+		 !strncmp(name, "bbr", 3) &&
+		 !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4))
+		strcpy(m->congestion, name);
+}
+
+void df_tcp_opened(const struct sessions *m, struct stream *s)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	s->state = OPEN;
+	memset(&info, 0, sizeof(info));
+	if (!m->congestion[0] || getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return;
+	if (info.tcpi_min_rtt > NEAR_US)
+		setsockopt(s->fd, IPPROTO_TCP, TCP_CONGESTION, m->congestion,
+			   (socklen_t)strlen(m->congestion));
+	else
+		df_info("the connection with %s has Reno's congestion control and not the system's, %s, which is for "
+			"long ways (DFSHIM_NET_CONGESTION=%s: the system's)",
+			s->who, m->congestion, m->congestion);
+}
+
 static void tune(int fd)
 {
 	int one = 1, ms = (int)DF_MIN(df_env()->net_timeout_ms, 3600000) / 3;
@@ -46,8 +78,6 @@ static void tune(int fd)
 	int rto_max_ms = 1000;
 	int idle = DF_MIN(DF_MAX(ms / 2000, 1), 10), interval = DF_MAX(idle / 3, 1), count = 3;
 
-	if (df_env()->net_congestion)
-		set_congestion(fd, df_env()->net_congestion);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));

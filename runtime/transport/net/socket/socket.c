@@ -296,7 +296,7 @@ static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
 	df_sessions(ep)->nr_strangers--;
 	s->link = l;
 	s->index = h->index;
-	s->state = OPEN;
+	df_tcp_opened(df_sessions(ep), s);
 	p->v[s->index] = s;
 	h->word = WELCOME;
 	h->carries = p->carries;
@@ -347,7 +347,7 @@ static void greeting(struct df_net_ep *ep, struct stream *s)
 		df_tcp_fail(ep, s, -EPROTO);
 		return;
 	}
-	s->state = OPEN;
+	df_tcp_opened(df_sessions(ep), s);
 	df_net_alive(s->link, df_now_ns());
 	ret = s->link->ops ? 0 : agree(s->link, h.carries);
 	if (ret)
@@ -478,6 +478,7 @@ static struct stream *dial(struct df_net_link *l, enum state state, int *why)
 		*why = -errno;
 		return NULL;
 	}
+	df_tcp_congestion(m, fd);
 	/* Or routing would choose another interface than the one that was asked for. */
 	if (from.sa.sa_family == to.sa.sa_family && bind(fd, &from.sa, df_addr_len(&from)))
 		goto err;
@@ -587,6 +588,7 @@ int df_session_listen(struct df_net_ep *ep)
 		free(m);
 		return ret;
 	}
+	df_tcp_congestion(m, m->listen_fd);
 	ep->sessions = m;
 	df_addr_format(&at, ep->address, sizeof(ep->address));
 	return 0;

@@ -23,6 +23,7 @@
 #define LARGE_BYTES  65536 /* slices that are read alone: the next one may be wanted elsewhere */
 #define GUESS_AFTER  4	   /* times in a row that one stream alone had something */
 #define GUESSES	     4	   /* of so many looks one is at all streams, the others at that one */
+#define NEAR_US	     1000  /* where a packet there and back takes no longer */
 #define STRANGERS    256   /* connections that have not said yet what they want */
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
@@ -89,6 +90,7 @@ struct sessions {
 	uint64_t accept_at; /* when who waits in the listener's queue is asked for; 0: nobody */
 	union df_sockaddr local;
 	char iface[IF_NAMESIZE]; /* that has this address */
+	char congestion[16];	 /* the system's, if near nodes are not to have it; "" */
 	struct df_net_source listener;
 };
 
@@ -104,6 +106,14 @@ static inline struct session *df_session(const struct df_net_link *l)
 
 /* Takes over a connected or connecting descriptor. NULL: no memory; it stays the caller's. */
 struct stream *df_tcp_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state);
+/*
+ * What the descriptor is to have for congestion control, before it connects or listens: Reno where the system's is BBR. That paces what
+ * it sends by what it has measured, and measures too little where both sides wait for each other after each slice; and
+ * a connection that had it once is paced for good.
+ */
+void df_tcp_congestion(struct sessions *m, int fd);
+/* The other side has answered. Where it is far away, the stream gets the system's congestion control after all. */
+void df_tcp_opened(const struct sessions *m, struct stream *s);
 /* What the thread wants to hear of it: EPOLLIN, EPOLLOUT. */
 void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events);
 /* Closed now, freed when no event can name it any more. */
