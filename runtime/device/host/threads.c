@@ -351,8 +351,12 @@ static uint64_t look_at_clock(uint64_t since)
 static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
 {
-	uint32_t spins = lost() ? 1 : crowded() ? CROWD_PASSES : SPIN_PASSES;
+	uint32_t spins = crowded() ? CROWD_PASSES : SPIN_PASSES, most = spins + YIELD_PASSES;
 	uint64_t waited;
+
+	/* It yields at once, but goes to sleep no sooner: a wake-up costs more than yielding for as long. */
+	if (lost())
+		spins = 1;
 
 	if (++b->idle >= spins || b->idle % CLOCK_PASSES == 0) {
 		b->looked = look_at_clock(b->looked);
@@ -360,7 +364,7 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 			b->since = b->looked;
 	}
 	waited = b->looked - b->since;
-	if (look != LOOK_SPINS && (b->idle >= spins + YIELD_PASSES || waited >= AWAKE_NS)) {
+	if (look != LOOK_SPINS && (b->idle >= most || waited >= AWAKE_NS)) {
 		note_quit(b);
 		sleep_on_bell((int64_t)DF_MIN(DF_MAX(waited, SLEEP_MIN_NS), SLEEP_MAX_NS), device,
 			      ready, arg);
