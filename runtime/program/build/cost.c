@@ -421,6 +421,8 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 			known++;
 		}
 	}
+	/* Both are measured beside other work; who runs sees a slice no later than who has to be woken. */
+	c->hop_ns = DF_MIN(c->hop_ns, c->switch_ns);
 	/* What nobody has tried is believed to be off by as much as the rest: only differences count. */
 	for (int a = 1; a < DF_ALGO_NR && known; a++)
 		if (!(c->factor[a] > 0))
