@@ -138,7 +138,7 @@ share() {
 	local i a b
 	for ((i = 0; i < pairs; i++)); do
 		if [ $((i % 2)) = 0 ]; then a=$(sends) b=$(iperf); else b=$(iperf) a=$(sends); fi
-		awk -v a="$a" -v b="$b" 'BEGIN {if (a > 0 && b > 0) print a / b, a, b}'
+		awk -v a="$a" -v b="$b" 'BEGIN {if (a > 0 && b > 0) printf "%.4f %.4f %.4f\n", a / b, a, b}'
 	done | sort -g | ratios "net.send.share.$1" GB/s ">=" 0.9 iperf3
 }
 if [ "$most" -ge 1048576 ] && command -v iperf3 >/dev/null; then
@@ -175,5 +175,5 @@ for ((i = 0; i < pairs; i++)); do
 			wait $f
 		fi
 	done
-	awk -v a="$through" -v b="$without" 'BEGIN {if (a > 0 && b > 0) print a / b, a, b}'
+	awk -v a="$through" -v b="$without" 'BEGIN {if (a > 0 && b > 0) printf "%.4f %.4f %.4f\n", a / b, a, b}'
 done | sort -g | ratios net.flaps s "<=" - none

@@ -39,10 +39,11 @@ for client in "collcheck --sample 100" p2pcheck; do
 	[ "$refs" -gt 0 ] || fail "$client, over nodes: $refs slices by reference"
 	[ "$landed" -gt 0 ] || fail "$client, over nodes: $landed slices past their slots"
 done
-# One slice each way: the contribution to an AllReduce that fits into the slots.
+# One slice each way, which fits into the slots: the contribution to an AllReduce, and what is made of the two.
 unset DFSHIM_SLOT_KB DFSHIM_SLOTS DFSHIM_BLOCKS
 for nodes in 0 1; do
 	LATENCY_MIN=262144 LATENCY_MAX=262144 LATENCY_ROUNDS=2 DFSHIM_HOST_NODE_DEVICES=$nodes NCCL_PROTO=Simple NCCL_ALGO=Ring run latency --ranks 2
-	[ "$refs" -gt 0 ] || fail "a small AllReduce, $nodes: $refs slices by reference"
+	ops=$(jq -s 'map(.operations) | add' "$T/stats")
+	[ "$ops" -gt 0 ] && [ "$refs" = $((2 * ops)) ] || fail "$ops small AllReduces, $nodes: $refs slices by reference"
 done
 exit 0
