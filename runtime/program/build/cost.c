@@ -411,7 +411,8 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 			continue;
 		qsort(have, (size_t)nr, sizeof(*have), by_value);
 		if (k < DF_CAL_NR) {
-			*to[k] = df_cal_value((uint16_t)have[nr / 2]);
+			/* Where ranks share processors most see threads take turns, which is no hop; none sees less than a hop. */
+			*to[k] = df_cal_value((uint16_t)have[k == DF_CAL_HOP ? 0 : nr / 2]);
 			/* Processors per rank until now. */
 			if (k == DF_CAL_CORES)
 				*to[k] *= nranks;
@@ -421,8 +422,6 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 			known++;
 		}
 	}
-	/* Both are measured beside other work; who runs sees a slice no later than who has to be woken. */
-	c->hop_ns = DF_MIN(c->hop_ns, c->switch_ns);
 	/* What nobody has tried is believed to be off by as much as the rest: only differences count. */
 	for (int a = 1; a < DF_ALGO_NR && known; a++)
 		if (!(c->factor[a] > 0))
