@@ -472,6 +472,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 #if DFK_WAYS
 	const int ends = last;
 #else
+	/* What was sent by reference among the last slices may still be read: dfk_has_moved(). It never is where the last one is sent. */
 	int ends = last && (sends || !gives || dfk_received(ctx));
 
 	gives = gives && !sh->moved;

@@ -7,7 +7,7 @@
  *
  * Checked: nothing is read that is the user's; nobody waits for ever (invalid end states), whatever B does.
  *
- * -DKNOWN: the last slices are named, too, by who waits for a result that B makes of them: its operation ends when they have been
+ * -DKNOWN: the last slices are named, too, by who waits for a result that B has a part in: its operation ends when they have been
  * received. B comes, then, or nothing would ever end.
  * -DALL: the last slices are named, and nobody waits.
  * -DNO_WAIT: the host does not wait for the turn.

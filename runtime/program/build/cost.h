@@ -51,7 +51,7 @@ enum df_proto df_cost_proto(const struct df_cost *c, const struct df_program *pr
 
 /*
  * What a process measured of its machine, in 16 bytes of its row in the member table. df_cal_agree() makes
- * of the rows of all ranks what all of them use: for each number the median of those who have it.
+ * of the rows of all ranks what all of them use: for each number the median of those who have it, of hops the least.
  */
 enum df_cal_what {
 	DF_CAL_INST,
