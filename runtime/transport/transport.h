@@ -208,6 +208,11 @@ int df_tl_progress(int device);
  */
 void df_tl_withdrawn(int device);
 /*
+ * What the caller has begun, now (df_now_ns()), goes on its way, unless passes are made all the time: the caller may not wait for it, and
+ * the other side does. The first of a burst is sent; what follows within some microseconds goes along with what is sent next.
+ */
+void df_tl_begun(int device, uint64_t now);
+/*
  * It has nothing more to wait for, and what it could not send is the networks' thread's again; or (sleeps) it is about to sleep, and
  * all is.
  */

@@ -1,7 +1,8 @@
 /*
- * Who makes passes over an endpoint of the network (df_net_run(), df_tl_progress() and df_tl_leave() of runtime/transport/net/progress.c):
- * its thread, or a thread that waits for an operation and helps. The thread sleeps until something comes or its bell rings, or until
- * the time of the next thing that it knows it has to do; while others make passes it dozes, and no bell rings.
+ * Who makes passes over an endpoint of the network (df_net_run(), df_tl_progress(), df_tl_begun() and df_tl_leave() of
+ * runtime/transport/net/progress.c): its thread, a thread that waits for an operation and helps, or one that makes a single pass because it
+ * has something to send (sender). The thread sleeps until something comes or its bell rings, or until the time of the next thing that it
+ * knows it has to do; while others help it dozes, and no bell rings.
  *
  * What an endpoint has to do later (tell a credit, look at a link again) is `due`: whoever makes it so may not be there then. A
  * helper may go without a word; so the doze has a time-out.
@@ -11,6 +12,7 @@
  *
  * The controls, each of which must fail:
  * -DNO_RING   a helper does not ring for the thread that sleeps: what becomes due then nobody knows of
+ * -DSILENT    who makes a single pass does not
  * -DTAKEN     what has woken the thread is taken by the helper, before the thread runs (the descriptor of a bell is read)
  * -DNO_LOOK   the thread does not look again after it has armed its bell
  * -DFOR_EVER  the doze has no time-out
@@ -156,6 +158,30 @@ active proctype helper()
 	if
 	:: left++
 	:: skip
+	fi
+}
+
+/* It has looked whether there is something, and helps no further. */
+active proctype sender()
+{
+	bool got, moved;
+
+	get();
+	if
+	:: got ->
+		if
+		:: taken < published ->
+#ifndef SILENT
+			if
+			:: asleep -> asleep = false; rung = true
+			:: else -> skip
+			fi;
+#endif
+			make_pass()
+		:: else -> skip
+		fi;
+		give()
+	:: else -> skip
 	fi
 }
 

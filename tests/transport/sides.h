@@ -39,6 +39,16 @@ struct world {
 static const struct df_tl_ops *tl_now;
 static int threads_now;
 static __thread struct df_member self;
+
+static inline void choose_network(void)
+{
+	unsigned i;
+
+	for (i = 0; i < df_tl_nr; i++)
+		if (df_tl_all[i]->caps & DF_TL_NETWORK)
+			tl_now = df_tl_all[i];
+}
+
 static const struct fake_cuda *fake; /* NULL: no device memory in this variant */
 
 /* The stand-in for a driver, whose device memory other processes can map. */

@@ -229,21 +229,12 @@ START_TEST(t_full)
 }
 END_TEST
 
-static void choose(void)
-{
-	unsigned i;
-
-	for (i = 0; i < df_tl_nr; i++)
-		if (df_tl_all[i]->caps & DF_TL_NETWORK)
-			tl_now = df_tl_all[i];
-}
-
 int main(void)
 {
 	char text[16];
 
 	snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
 	setenv("DFSHIM_NET_TIMEOUT_MS", text, 1);
-	return DF_TESTS("connections whose first words come late", {.before = choose}, {t_late},
+	return DF_TESTS("connections whose first words come late", {.before = choose_network}, {t_late},
 			{t_away}, {t_strangers}, {t_files}, {t_full});
 }

@@ -128,6 +128,11 @@ static inline uint64_t now_ns(void)
 	return held_ns ? held_ns : df_trace_clock();
 }
 
+uint64_t df_trace_time(void)
+{
+	return now_ns();
+}
+
 static inline struct df_rec *slot_of(struct df_trace_header *h, uint64_t index)
 {
 	return (struct df_rec *)((char *)h + h->off_recs) + (index & (h->nr_recs - 1));

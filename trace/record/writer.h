@@ -57,6 +57,8 @@ void df_trace_op(const struct df_trace_op *op);
  */
 void df_trace_hold_time(void);
 void df_trace_let_time(void);
+/* Of a record that the calling thread would append now: nanoseconds of the monotonic clock. */
+uint64_t df_trace_time(void);
 
 /* Enters a communicator of this process; returns its number for df_trace(), 0 if the table is full. */
 uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t parent,

@@ -191,6 +191,7 @@ void df_threads_first_turns(int device)
 {
 	struct df_exec *x;
 	uint32_t b;
+	int moved = 0;
 
 	/* Ranks of one process drift into one order sooner if none runs ahead. */
 	if (__atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) != 1)
@@ -204,10 +205,14 @@ void df_threads_first_turns(int device)
 			continue;
 		/* Only what has just been submitted: other tasks may have much to move. */
 		for (i = blk->first ? FIRST_TURNS : 0; i < FIRST_TURNS; i++)
-			if (df_block_turn(&x->d, blk) != DF_TURN_PROGRESS)
+			if (df_block_turn(&x->d, blk) == DF_TURN_PROGRESS)
+				moved = 1;
+			else
 				break;
 		give_back(x, blk);
 	}
+	if (moved)
+		df_tl_begun(device, df_trace_time());
 }
 
 /* Operations have ended: threads that rest may have waited for them, and go first on a processor that we share. */

@@ -156,6 +156,8 @@ enum df_net_looked {
 	DF_NET_SLICES = 2,  /* and slices were sent */
 	DF_NET_CREDITS = 4, /* it has credits that are worth going along with slices */
 } df_net_look(struct df_net_conn *c, uint64_t now, int tell);
+/* It would send something now, if its link is up. */
+int df_net_due(const struct df_net_conn *c);
 int df_net_send_notes(struct df_net_link *l);
 /* Says that all credits have been told, once they have; 1 if it has moved. */
 int df_net_tell(struct df_net_link *l);

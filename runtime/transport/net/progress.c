@@ -17,7 +17,8 @@
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
-#define LOOKS	    8			/* at a link that is not up, at least, before it is lost */
+#define BEGUN_NS    (int64_t)(20 * DF_NS_PER_US) /* several times what sending a small slice takes */
+#define LOOKS	    8 /* at a link that is not up, at least, before it is lost */
 #define DOZE_NS                                                                                    \
 	DF_NS_PER_MS /* after so much time without a pass of others the thread makes them again */
 #define DOZE_MAX_NS                                                                                \
@@ -330,7 +331,7 @@ static int pass(struct df_net_ep *ep, int arm)
 	for (l = df_net_links(ep); l; l = l->next)
 		moved |= link_pass(l, now, tell, arm);
 	moved |= df_net_gpu_pass(ep, now, arm);
-	ep->passed = now;
+	__atomic_store_n(&ep->passed, now, __ATOMIC_RELAXED);
 	flush_pass(ep, now);
 	return moved;
 }
@@ -439,6 +440,15 @@ static struct df_net_ep *helped_of(int device)
 	return ep;
 }
 
+/* Before a pass of others: the thread does not know what there will be to do after it, and when. */
+static void rouse(struct df_net_ep *ep)
+{
+	if (!ep->help.asleep)
+		return;
+	ep->help.asleep = 0;
+	df_bell_ring(&ep->bell);
+}
+
 int df_tl_progress(int device)
 {
 	struct df_net_ep *ep = helped_of(device);
@@ -447,11 +457,7 @@ int df_tl_progress(int device)
 	if (!ep || !df_trylock_try(&ep->help.passing))
 		return 0;
 	__atomic_store_n(&ep->help.helps, ep->help.helps + 1, __ATOMIC_RELAXED);
-	/* It does not know what there will be to do from now on, and when: it is to doze. */
-	if (ep->help.asleep) {
-		ep->help.asleep = 0;
-		df_bell_ring(&ep->bell);
-	}
+	rouse(ep);
 	moved = df_net_pass(ep);
 	df_trylock_release(&ep->help.passing);
 	return moved;
@@ -473,27 +479,68 @@ void df_tl_withdrawn(int device)
 	df_trylock_release(&ep->help.passing);
 }
 
-void df_tl_leave(int device, int sleeps)
+/* Something is to be sent now; a pass costs several times as much as this look. */
+static int due(const struct df_net_ep *ep)
 {
-	struct df_net_ep *ep = helped_of(device);
-	struct df_net_link *l;
-	int more = sleeps;
+	const struct df_net_link *l;
+	const struct df_net_conn *c;
 
-	if (!ep)
-		return;
-	if (!more && df_trylock_try(&ep->help.passing)) {
-		/* What the first one finds to send, a credit most often, it sends: that alone is nothing to wake the thread for. */
-		more = pass(ep, 0) && pass(ep, 0);
-		for (l = df_net_links(ep); l && !more; l = l->next)
-			more = df_session_unsent(l);
-		df_trylock_release(&ep->help.passing);
+	for (l = df_net_links(ep); l; l = l->next) {
+		if (!l->up)
+			continue;
+		if (df_session_unsent(l))
+			return 1;
+		df_list_each(c, &l->conns, node)
+		{
+			if (df_net_due(c))
+				return 1;
+		}
 	}
-	if (!more)
-		return;
+	return 0;
+}
+
+static void wake(struct df_net_ep *ep)
+{
 	/* Relaxed: what is left to do is behind `passing`; and if the doze is missed, it ends by itself. */
 	__atomic_add_fetch(&ep->help.left, 1, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&ep->help.dozing, __ATOMIC_RELAXED))
 		df_futex_wake(&ep->help.left, 1, 0);
+}
+
+/* A slice or a credit most often: it goes from here, and the thread is woken only for what cannot go yet. */
+static void send_due(struct df_net_ep *ep)
+{
+	int more = 0;
+
+	if (!df_trylock_try(&ep->help.passing))
+		return;
+	if (due(ep)) {
+		rouse(ep);
+		pass(ep, 0);
+		more = due(ep);
+	}
+	df_trylock_release(&ep->help.passing);
+	if (more)
+		wake(ep);
+}
+
+void df_tl_begun(int device, uint64_t now)
+{
+	struct df_net_ep *ep = helped_of(device);
+
+	/* The pass may be the later one. */
+	if (ep && (int64_t)(now - __atomic_load_n(&ep->passed, __ATOMIC_RELAXED)) > BEGUN_NS)
+		send_due(ep);
+}
+
+void df_tl_leave(int device, int sleeps)
+{
+	struct df_net_ep *ep = helped_of(device);
+
+	if (ep && sleeps)
+		wake(ep);
+	else if (ep)
+		send_due(ep);
 }
 
 void df_net_pass_forked(void)

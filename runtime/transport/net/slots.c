@@ -272,6 +272,14 @@ static int sender_may_wait(const struct df_net_conn *c)
 	       2 * (c->received - c->told_head) >= c->nr_slots;
 }
 
+int df_net_due(const struct df_net_conn *c)
+{
+	if (!c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+		return 0;
+	return c->receives ? df_net_head(c) != c->told_head && sender_may_wait(c)
+			   : df_net_tail(c) != c->next;
+}
+
 enum df_net_looked df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 {
 	struct df_net_link *l = c->link;
