@@ -45,6 +45,8 @@ static _Atomic(uint32_t)
 	tids[NR_TIDS]; /* threads of the application that have recorded something */
 static _Atomic(uint64_t) tid_words[NR_TIDS]; /* of each, see df_trace_thread_ends_at() */
 
+#define AHEAD 16 /* records, a line each: several operations */
+
 static inline uint64_t clock_ns(clockid_t id)
 {
 	struct timespec ts;
@@ -160,6 +162,8 @@ static inline void fill(struct df_trace_header *h, uint64_t index, const struct 
 {
 	struct df_rec *r = slot_of(h, index);
 
+	/* The ring is larger than the cache, and memory takes longer than the record. */
+	__builtin_prefetch(slot_of(h, index + AHEAD), 1);
 	if (index >= h->nr_recs)
 		count_drop(h, r);
 	/*
