@@ -85,25 +85,27 @@ python3 scripts/rdma_initrd.py "$dir/root/lib/modules/$version" "$busybox" "$dir
 	skip "the first file system cannot be packed"
 
 # -- run ------------------------------------------------------------------------------------------------------
-accel=tcg
-[ ! -w /dev/kvm ] || accel=kvm
 libs=$dir/root/usr/lib/x86_64-linux-gnu:$dir/root/lib/x86_64-linux-gnu
+# boot ACCEL SECONDS WORDS...: what the machine writes; WORDS go to the kernel.
 boot() {
-	LD_LIBRARY_PATH=$libs timeout -k 5 $((${MINUTES:-8} * 60)) "$qemu" -L "$dir/root/usr/share/qemu" \
+	LD_LIBRARY_PATH=$libs timeout -k 5 "$2" "$qemu" -L "$dir/root/usr/share/qemu" \
 		-L "$dir/root/usr/share/seabios" -L "$dir/root/usr/lib/ipxe/qemu" -accel "$1" -cpu max -m 1536 -smp "${CPUS:-1}" \
 		-nodefaults -display none -serial stdio -no-reboot -net none -kernel "$dir/root/boot/vmlinuz-$version" \
-		-initrd "$dir/initrd.gz" -append "console=ttyS0 quiet panic=-1 mitigations=off" \
+		-initrd "$dir/initrd.gz" -append "console=ttyS0 quiet panic=-1 mitigations=off ${*:3}" \
 		-fsdev "local,id=here,path=/,security_model=none,readonly=on,multidevs=remap" \
-		-device virtio-9p-pci,fsdev=here,mount_tag=here </dev/null 2>&1 |
-		tr -d '\r' | tee "$dir/console" | sed -n 's/^rdma> //p'
+		-device virtio-9p-pci,fsdev=here,mount_tag=here </dev/null 2>&1 | tr -d '\r'
 }
-echo "rdma: $kernel, $accel"
-boot $accel
-# A device that is there but may not be used.
-if [ $accel = kvm ] && ! grep -q '^rdma> ' "$dir/console"; then
-	echo "rdma: not with KVM ($(tail -1 "$dir/console")): emulated"
-	boot tcg
+# /dev/kvm may be there and not work, in a virtual machine for one: then the kernel does not even come to find no /init.
+accel=tcg
+if [ -w /dev/kvm ]; then
+	if boot kvm 30 rdinit=/none | grep -q 'Kernel panic'; then
+		accel=kvm
+	else
+		echo "rdma: /dev/kvm is there, but a kernel does not start with it"
+	fi
 fi
+echo "rdma: $kernel, $accel"
+boot $accel $((${MINUTES:-8} * 60)) | tee "$dir/console" | sed -n 's/^rdma> //p'
 grep -q '^rdma> begun' "$dir/console" || skip "the machine did not start: $(tail -1 "$dir/console")"
 if ! grep -q '^rdma> status' "$dir/console"; then
 	tail -5 "$dir/console"
