@@ -209,7 +209,8 @@ int df_tl_progress(int device);
 void df_tl_withdrawn(int device);
 /*
  * What the caller has begun, now (df_now_ns()), goes on its way, unless passes are made all the time: the caller may not wait for it, and
- * the other side does. The first of a burst is sent; what follows within some microseconds goes along with what is sent next.
+ * the other side does. The first of a burst is sent; what follows within some microseconds goes along with what is sent next. An
+ * application that has called all the time is late by accident: then its next call or wait is soon enough, and costs no message more.
  */
 void df_tl_begun(int device, uint64_t now);
 /*

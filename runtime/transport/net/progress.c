@@ -18,6 +18,7 @@
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
 #define BEGUN_NS    (int64_t)(20 * DF_NS_PER_US) /* several times what sending a small slice takes */
+#define LATE	    8 /* operations: who did something else before one of these may do so again */
 #define LOOKS	    8 /* at a link that is not up, at least, before it is lost */
 #define DOZE_NS                                                                                    \
 	DF_NS_PER_MS /* after so much time without a pass of others the thread makes them again */
@@ -527,9 +528,19 @@ static void send_due(struct df_net_ep *ep)
 void df_tl_begun(int device, uint64_t now)
 {
 	struct df_net_ep *ep = helped_of(device);
+	uint32_t late;
 
+	if (!ep)
+		return;
+	late = __atomic_load_n(&ep->help.late, __ATOMIC_RELAXED);
 	/* The pass may be the later one. */
-	if (ep && (int64_t)(now - __atomic_load_n(&ep->passed, __ATOMIC_RELAXED)) > BEGUN_NS)
+	if ((int64_t)(now - __atomic_load_n(&ep->passed, __ATOMIC_RELAXED)) <= BEGUN_NS) {
+		if (late)
+			__atomic_store_n(&ep->help.late, late - 1, __ATOMIC_RELAXED);
+		return;
+	}
+	__atomic_store_n(&ep->help.late, LATE, __ATOMIC_RELAXED);
+	if (late)
 		send_due(ep);
 }
 
