@@ -22,7 +22,7 @@
 #define BULK_BYTES   4096
 #define LARGE_BYTES  65536 /* slices that are read alone: the next one may be wanted elsewhere */
 #define GUESS_AFTER  4	   /* times in a row that one stream alone had something */
-#define GUESSES	     4	   /* of so many looks one is at all streams, the others at that one */
+#define GUESSES	     16	   /* of so many looks one is at all streams, the others at that one */
 #define NEAR_US	     1000  /* where a packet there and back takes no longer */
 #define STRANGERS    256   /* connections that have not said yet what they want */
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
