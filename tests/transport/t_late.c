@@ -235,6 +235,6 @@ int main(void)
 
 	snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
 	setenv("DFSHIM_NET_TIMEOUT_MS", text, 1);
-	return DF_TESTS("connections whose first words come late", {.before = choose_network}, {t_late},
-			{t_away}, {t_strangers}, {t_files}, {t_full});
+	return DF_TESTS("connections whose first words come late", {.before = choose_network},
+			{t_late}, {t_away}, {t_strangers}, {t_files}, {t_full});
 }
