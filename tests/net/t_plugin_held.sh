@@ -15,7 +15,7 @@ held() {
 	FAKE_PLUGIN_HOLD=$1 DFSHIM_TIMEOUT_ACTION=abort timeout -k 5 $((60 * SLOW)) "$B/dfshim" run --host -- "$C/disorder" \
 		--ranks 2 --procs "$2" --iters 100000 --colls 4 --seed "$SEED" --timeout $((60 * SLOW)) >"$T/out" 2>&1 || rc=$?
 	s=$(($(date +%s) - from))
-	[ $rc != 0 ] && [ $s -lt $((45 * SLOW)) ] || fail "$1: status $rc after $s s: $(tail -n 20 "$T/out")"
+	[ $rc != 0 ] && [ $s -lt $((25 * SLOW)) ] || fail "$1: status $rc after $s s: $(tail -n 20 "$T/out")"
 	grep -Eq "^NET_STALL: the network plugin Fake has not returned from ${1%%:*}\(\) for [0-9.]+ s on r[01](-r1)?, which called it for its link to r[01]" "$T/out" ||
 		fail "$1: no verdict: $(grep -v '^[a-z0-9-]*:[0-9]*:' "$T/out" | tail -n 20)"
 	"$B/dfshim" check "$T/traces" >"$T/checked"

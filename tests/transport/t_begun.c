@@ -1,4 +1,7 @@
-/* Description: who begins an operation and then does something else has sent its first slice; the networks' thread need not wake up. */
+/*
+ * Description: who begins an operation and then does something else has sent its first slice; the networks' thread need not wake up. Who
+ * calls all the time, and is late once, has not: its slice goes with the next call or wait.
+ */
 #include "tests/transport/sides.h"
 
 #include <sys/socket.h>
@@ -6,7 +9,7 @@
 
 #include "runtime/transport/bell.h"
 
-#define NR    100
+#define NR    200
 #define BYTES 64
 
 /* Calls of this thread. */
@@ -43,7 +46,7 @@ static int receive(const struct df_tl_ops *tl, struct df_peer *p)
 static int begin(const struct df_tl_ops *tl, struct df_peer *p)
 {
 	struct df_conn *c = find(tl, p, 1);
-	unsigned int n, at_once = 0;
+	unsigned int n, i, at_once = 0;
 	struct df_kconn k;
 
 	ck_assert_int_eq(tl->use(c), 0);
@@ -58,11 +61,17 @@ static int begin(const struct df_tl_ops *tl, struct df_peer *p)
 		__atomic_store_n(k.tail, n + 1, __ATOMIC_RELEASE);
 		df_bell_ring(k.bell);
 		sent = 0;
+		/* Calls that come right after a pass, so many that all before is forgotten. */
+		for (i = 0; n % 2 && i < 64; i++)
+			df_tl_begun(self.device, 0);
 		df_tl_begun(self.device, df_now_ns());
-		at_once += sent == 1;
+		if (n % 2)
+			ck_assert_uint_eq(sent, 0);
+		else
+			at_once += sent == 1;
 	}
 	/* Now and then that thread is awake, and has the endpoint. */
-	ck_assert_msg(at_once >= NR / 2, "%u of %u slices were sent at once", at_once, NR);
+	ck_assert_msg(at_once >= NR / 4, "%u of %u slices were sent at once", at_once, NR / 2);
 	while (get(k.head) != n)
 		df_tl_progress(self.device);
 	tl->unuse(c);

@@ -57,7 +57,7 @@ void df_trace_op(const struct df_trace_op *op);
  */
 void df_trace_hold_time(void);
 void df_trace_let_time(void);
-/* Of a record that the calling thread would append now: nanoseconds of the monotonic clock. */
+/* The time that a record of the calling thread would have now, in nanoseconds of the monotonic clock. Any thread. */
 uint64_t df_trace_time(void);
 
 /* Enters a communicator of this process; returns its number for df_trace(), 0 if the table is full. */

@@ -129,6 +129,12 @@ static inline void df_net_mark_dead(struct df_net_link *l)
 	df_bell_ring(&l->ep->bell);
 }
 
+/* Both ends know each other, and neither has gone. The closed one is told of by another thread; relaxed: a frame more finds nobody. */
+static inline int df_net_joined(const struct df_net_conn *c)
+{
+	return c->peer_id && !c->left && !__atomic_load_n(&c->closed, __ATOMIC_RELAXED);
+}
+
 static inline uint64_t df_net_tail(const struct df_net_conn *c)
 {
 	/*

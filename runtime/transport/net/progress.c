@@ -17,9 +17,11 @@
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
-#define BEGUN_NS    (int64_t)(20 * DF_NS_PER_US) /* several times what sending a small slice takes */
-#define LATE	    8 /* operations: who did something else before one of these may do so again */
-#define LOOKS	    8 /* at a link that is not up, at least, before it is lost */
+/* Since the last pass: who calls or waits all the time makes the next one sooner. */
+#define BEGUN_NS (int64_t)(20 * DF_NS_PER_US)
+/* For so many operations it is remembered that the application did something else before one. */
+#define LATE  8
+#define LOOKS 8 /* at a link that is not up, at least, before it is lost */
 #define DOZE_NS                                                                                    \
 	DF_NS_PER_MS /* after so much time without a pass of others the thread makes them again */
 #define DOZE_MAX_NS                                                                                \
@@ -270,7 +272,7 @@ static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 /* Somebody there still waits for what this end has to send, or to tell; credits that may wait do not wait any longer. */
 static int is_due(const struct df_net_conn *c, uint64_t now)
 {
-	if (!c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+	if (!df_net_joined(c))
 		return 0;
 	if (!c->receives)
 		return df_net_tail(c) != c->received;
@@ -489,7 +491,7 @@ static int due(const struct df_net_ep *ep)
 	for (l = df_net_links(ep); l; l = l->next) {
 		if (!l->up)
 			continue;
-		if (df_session_unsent(l))
+		if (l->sent != l->seq || l->heard != l->acked || df_session_unsent(l))
 			return 1;
 		df_list_each(c, &l->conns, node)
 		{

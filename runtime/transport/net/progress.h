@@ -20,7 +20,8 @@ struct df_net_help {
 	uint32_t helps;		   /* passes of others; atomic */
 	uint32_t left;	 /* so many have left; the thread's futex word while it dozes; atomic */
 	uint32_t dozing; /* atomic */
-	uint32_t late;	 /* see df_tl_begun(); atomic */
+	uint32_t
+		late; /* operations for which it is remembered that one came late: df_tl_begun(); atomic */
 	uint8_t asleep; /* the thread waits for descriptors, until a time that it knew; under `passing` */
 };
 

@@ -274,7 +274,7 @@ static int sender_may_wait(const struct df_net_conn *c)
 
 int df_net_due(const struct df_net_conn *c)
 {
-	if (!c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+	if (!df_net_joined(c))
 		return 0;
 	return c->receives ? df_net_head(c) != c->told_head && sender_may_wait(c)
 			   : df_net_tail(c) != c->next;
@@ -288,7 +288,7 @@ enum df_net_looked df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 	/* ACQUIRE pairs with the RELEASE in give_up(): the last use here is over. */
 	if (df_unlikely(__atomic_load_n(&c->gone, __ATOMIC_ACQUIRE)) && leave(c))
 		return DF_NET_MOVED;
-	if (!l->up || !c->peer_id || c->left || __atomic_load_n(&c->closed, __ATOMIC_RELAXED))
+	if (!l->up || !df_net_joined(c))
 		return 0;
 	if (c->receives) {
 		at = df_net_head(c);
