@@ -17,9 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DF_CTL_VERSION 7
+#include "runtime/base/net/auth.h"
 
-/* What every rank tells all others at the rendezvous: 320 bytes. */
+#define DF_CTL_VERSION 8
+
+/* What every rank tells all others at the rendezvous: 336 bytes. */
 struct df_member {
 	uint64_t proc; /* nonce of its process */
 	uint64_t host; /* hash of host and boot id: equal means one node, shared memory works */
@@ -39,9 +41,14 @@ struct df_member {
 	uint64_t node;	 /* equal: no network in between; host, unless nodes are emulated */
 	uint8_t cal[16]; /* struct df_cal: what it measured of its machine; opaque here */
 	char net[64];	 /* host:port where its device takes data from other nodes, "" nowhere */
+	/*
+	 * Secret of its process: a connection to the process proves that it knows it (base/net/auth.h). Only processes
+	 * of the job know it; it is in no log, trace or name.
+	 */
+	struct df_key key;
 };
 
-_Static_assert(sizeof(struct df_member) == 320, "part of the protocol");
+_Static_assert(sizeof(struct df_member) == 336, "part of the protocol");
 
 /* This process: nonce, host hash, socket names. rank, device, ... are left zero. Starts the thread. */
 int df_ctl_self(struct df_member *out);

@@ -322,6 +322,9 @@ static int try_start(const union df_sockaddr *local, int last)
 
 	memset(m, 0, sizeof(*m));
 	m->proc = df_addr_random();
+	ret = df_key_make(&m->key);
+	if (ret)
+		return ret;
 	m->host = df_addr_host_hash();
 	m->pid = (uint32_t)getpid();
 	m->version = DF_CTL_WIRE_VERSION;
