@@ -62,6 +62,14 @@ exports() {
 	return $ok
 }
 
+# figure DOCUMENT TEXT NUMBER: the document has the text, with the number in place of N.
+figure() {
+	grep -q "${2/N/$3}" "$1" || {
+		echo "$1: no \"${2/N/$3}\", which is the code's figure"
+		return 1
+	}
+}
+
 # Each line of the tables that is documented elsewhere by hand.
 in_step() {
 	local ok=0
@@ -71,6 +79,10 @@ in_step() {
 		echo "CHANGELOG.md has no section for this version"
 		ok=1
 	}
+	# Figures of the code that a document repeats.
+	figure docs/control-plane.md 'row of N bytes' \
+		"$(sed -n 's/.*sizeof(struct df_member) == \([0-9]*\),.*/\1/p' runtime/ctl/ctl.h)" || ok=1
+	figure docs/control-plane.md 'N strangers' "$(sed -n 's/^#define DF_LINK_STRANGERS //p' runtime/ctl/link.h)" || ok=1
 	# Files and targets that the documents name exist.
 	local f
 	for f in $(git ls-files '*.md' | xargs grep -ohE '`(interpose|runtime|kernels|trace|tests|scripts|docs)/[A-Za-z0-9_/.-]+`' | tr -d '`' | sort -u); do

@@ -31,8 +31,10 @@
 #define DEFAULT_ADDR "localhost:28028"
 #define PROTOCOL     2
 #define NR_CLIENTS   16
+#define FULL_MS	     100		/* until it is looked again which client gives way */
 #define RETRY_MS     3000		/* until the port is asked for again */
 #define PATIENCE_NS  (30 * DF_NS_PER_S) /* a client that says nothing for so long is let go */
+#define YOUNG_NS     DF_NS_PER_S /* a client that says nothing for longer gives way to a new one */
 #define ANSWER_NS    (10 * DF_NS_PER_S)
 
 enum { IDLE, ASKED, DONE };
@@ -45,7 +47,7 @@ static struct {
 } ras;
 
 struct client {
-	int fd, json;
+	int fd, json, asked; /* asked: it has sent a command */
 	size_t nr;
 	uint64_t since;
 	char line[256];
@@ -168,6 +170,7 @@ static int hear(struct client *c)
 		*end = 0;
 		if (end > at && end[-1] == '\r')
 			end[-1] = 0;
+		c->asked = 1;
 		if (command(c, at))
 			return -1;
 		at = end + 1;
@@ -196,17 +199,45 @@ static int listen_at(const union df_sockaddr *addr)
 	return fd;
 }
 
+/*
+ * The client that gives way to a new one where there is no room: the longest silent of those that have sent no command,
+ * else of all. -1: each of them was heard within YOUNG_NS; new ones stay in the kernel's queue.
+ */
+static int gives_way(const struct client *clients, int nr)
+{
+	uint64_t now = df_now_ns();
+	int found = -1;
+
+	for (int i = 0; i < nr; i++) {
+		const struct client *c = &clients[i], *best = found < 0 ? NULL : &clients[found];
+
+		if (now - c->since < YOUNG_NS)
+			continue;
+		if (!best || c->asked < best->asked ||
+		    (c->asked == best->asked && c->since < best->since))
+			found = i;
+	}
+	return found;
+}
+
+static void let_go(struct client *clients, int *nr, int i)
+{
+	close(clients[i].fd);
+	clients[i] = clients[--*nr];
+}
+
 static void take_client(int listener, struct client *clients, int *nr)
 {
 	struct timeval limit = {.tv_sec = 5};
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	int full = *nr == NR_CLIENTS, out = full ? gives_way(clients, *nr) : -1, fd;
 
+	if (full && out < 0)
+		return;
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	if (fd < 0)
 		return;
-	if (*nr == NR_CLIENTS) {
-		close(fd);
-		return;
-	}
+	if (full)
+		let_go(clients, nr, out);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	clients[*nr] = (struct client){.fd = fd, .since = df_now_ns()};
 	++*nr;
@@ -216,24 +247,27 @@ static void serve(int listener)
 {
 	struct client clients[NR_CLIENTS];
 	struct pollfd fds[NR_CLIENTS + 1];
-	int nr = 0, i;
+	int nr = 0, full, i;
 
 	for (;;) {
-		fds[0] = (struct pollfd){.fd = listener, .events = POLLIN};
+		full = nr == NR_CLIENTS && gives_way(clients, nr) < 0;
+		fds[0] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
 		for (i = 0; i < nr; i++)
 			fds[i + 1] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
 		/* Without clients there is nothing to be done. */
-		if (poll(fds, (nfds_t)nr + 1, nr ? 1000 : -1) < 0 && errno != EINTR)
+		if (poll(fds, (nfds_t)nr + 1,
+			 full ? FULL_MS
+			 : nr ? 1000
+			      : -1) < 0 &&
+		    errno != EINTR)
 			return;
 		for (i = nr - 1; i >= 0; i--) {
 			int gone = df_now_ns() - clients[i].since > PATIENCE_NS;
 
 			if (fds[i + 1].revents)
 				gone |= hear(&clients[i]) != 0;
-			if (!gone)
-				continue;
-			close(clients[i].fd);
-			clients[i] = clients[--nr];
+			if (gone)
+				let_go(clients, &nr, i);
 		}
 		if (fds[0].revents & POLLIN)
 			take_client(listener, clients, &nr);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: NCCL's RAS protocol over a plain socket: what a client is told, in text and JSON; two jobs and one port; the other answers when the first has ended.
+# Description: NCCL's RAS protocol over a plain socket: what a client is told, in text and JSON; idle clients give way to new ones; two jobs and one port; the other answers when the first has ended.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -58,6 +58,25 @@ done
 jq -e '.communicators_count == 1 and .communicators[0].size == 2 and .communicators[0].missing_ranks == [] and
 	([.communicators[0].ranks[].collective_counts.AllReduce] | sort) == [2, 3] and .ras.timeouts_count == 0 and
 	(.verdict | length) > 0' "$T/json" >/dev/null || fail "JSON: $(cat "$T/json")"
+
+# Clients that connect and say nothing: sixteen, and more, do not keep another one out, also if some of them asked something once.
+python3 - "$port" <<'PY' || fail "idle clients keep others out"
+import socket, sys
+def connect():
+    return socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10)
+asked = connect()
+asked.sendall(b"client protocol 2\n")
+assert asked.recv(100) == b"SERVER PROTOCOL 2\n"
+idle = [connect() for i in range(16)]
+for i in range(2):
+    late = connect()
+    late.sendall(b"timeout 5\n")
+    assert late.recv(100) == b"OK\n", "the new client is turned away"
+    # One that sent a command goes after those that sent none.
+    asked.sendall(b"timeout 5\n")
+    assert asked.recv(100) == b"OK\n", "the client that had sent a command gave way"
+    idle.append(late)
+PY
 
 # Another job on the same port goes without, and answers when the first has ended.
 job $((9 + 2 * SLOW)) second
