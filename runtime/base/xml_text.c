@@ -1,19 +1,8 @@
 /* See xml_text.h. */
+#include <string.h>
+
+#include "runtime/base/clean_text.h"
 #include "runtime/base/xml_text.h"
-
-/* Bytes of the character at s, which is not ASCII; 0: it is none. */
-static size_t utf8_bytes(const unsigned char *s)
-{
-	size_t n = *s >= 0xf0 && *s < 0xf5   ? 4
-		   : *s >= 0xe0 && *s < 0xf0 ? 3
-		   : *s >= 0xc2 && *s < 0xe0 ? 2
-					     : 0;
-
-	for (size_t i = 1; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	return n;
-}
 
 void df_xml_text(FILE *out, const char *s, size_t max)
 {
@@ -22,7 +11,7 @@ void df_xml_text(FILE *out, const char *s, size_t max)
 	for (; *s && (!max || n < max); s += bytes, n++) {
 		unsigned char c = (unsigned char)*s;
 
-		bytes = c > 127 ? utf8_bytes((const unsigned char *)s) : 1;
+		bytes = df_utf8_bytes((const unsigned char *)s, strlen(s));
 		if (c == '<' || c == '>' || c == '&' || c == '"')
 			fputs(c == '<'	 ? "&lt;"
 			      : c == '>' ? "&gt;"

@@ -62,6 +62,16 @@ END
 ci 14 "potential deadlock" -- "$S" --timeout 50 "$T/cross.txt"
 grep -q 'POTENTIAL DEADLOCK' "$T/sum.md" || fail "no witness in the summary: $(cat "$T/sum.md")"
 
+# A program whose name is Markdown and HTML: it ends no block, and is no markup.
+evil="$T/x
+~~~~
+<b>*[l](http:y)"
+cp "$C/disorder" "$evil"
+ci 10 ORDER -- "$evil"
+grep -q 'http:y' "$T/sum.md" || fail "the summary does not name the program: $(cat "$T/sum.md")"
+[ "$(grep -c '^ *~~~' "$T/sum.md")" = 2 ] || fail "the program's name ends the block: $(cat "$T/sum.md")"
+awk '/^~~~~/ { block = !block } !block' "$T/sum.md" | grep -F '<b>' && fail "the program's name is markup: $(cat "$T/sum.md")"
+
 # What is no hang.
 ci 3 "the job failed" -n 2 -- bash -c '"$0" --iters 5 --inorder --ranks 2 >/dev/null; exit 3' "$C/disorder"
 ci 1 "nothing checked" -- true

@@ -2,8 +2,10 @@
  * `dfshim ls`: what traces hold: process, communicators with exact counters, what was lost.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "runtime/base/clean_text.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/read/load.h"
@@ -14,10 +16,11 @@ static const char *const modes[] = {"prevent", "trace", "off"};
 static void text(const char *path, const struct df_reader *r, const struct df_load *l)
 {
 	const struct df_trace_header *h = &r->h;
+	char name[PATH_MAX];
 
-	printf("%s\n  rank %d of %u, pid %u on %s, %s, mode %s, %s rules\n", path, h->rank,
-	       h->world, h->pid, h->host, h->exe, h->mode < 3 ? modes[h->mode] : "?",
-	       h->rules == 1 ? "NCCL's" : "our");
+	printf("%s\n  rank %d of %u, pid %u on %s, %s, mode %s, %s rules\n",
+	       df_text_cleaned(path, name, sizeof(name)), h->rank, h->world, h->pid, h->host,
+	       h->exe, h->mode < 3 ? modes[h->mode] : "?", h->rules == 1 ? "NCCL's" : "our");
 	printf("  %" PRIu64
 	       " records over %.3f s%s, %zu operations, %zu host calls, %zu threads, %zu streams\n",
 	       l->nr_recs, (double)(l->last_ns - l->first_ns) / 1e9,

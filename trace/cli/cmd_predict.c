@@ -468,8 +468,8 @@ static int run(struct df_program_steps *p, long slots, int queues, long tries, s
 	if (rc)
 		return df_cli_input_error("predict", "the program", "%s", strerror(-rc));
 	if (json) {
-		rc = df_json_line(json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "found", found,
-					    "what", found ? f.what : "", "assumed",
+		rc = df_json_line(json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "found", found,
+					    "what", df_json_text(found ? f.what : ""), "assumed",
 					    df_json_text(assumed), "window",
 					    json_integer((json_int_t)nr_windows - 1), "schedule",
 					    df_json_u64(found ? f.schedule : 0), "windows",

@@ -4,9 +4,11 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/clean_text.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/record/names.h"
@@ -118,7 +120,7 @@ static int print_json(const struct df_reader *rd, const struct df_rec *r, uint64
 		json_object_set_new(o, "device", json_integer(r->device));
 	if (c) {
 		json_object_set_new(o, "comm", df_json_hex(c->hash));
-		json_object_set_new(o, "comm_name", json_string(c->name) ?: df_json_text(c->name));
+		json_object_set_new(o, "comm_name", df_json_text(c->name));
 		json_object_set_new(o, "rank", json_integer(r->rank));
 	}
 	if (r->type == DF_REC_OP_ISSUE)
@@ -220,6 +222,7 @@ int df_cmd_show(int argc, char **argv)
 	for (size_t i = 0; i < nr; i++) {
 		const char *why = "";
 		struct df_reader rd;
+		char name[PATH_MAX];
 
 		if (df_reader_open(&rd, paths[i], &why)) {
 			rc = df_cli_input_error("show", paths[i], "%s", why);
@@ -227,8 +230,9 @@ int df_cmd_show(int argc, char **argv)
 			if (f.rank < 0 || rd.h.rank == f.rank) {
 				if (!f.json)
 					printf("%s# %s: rank %d, pid %u on %s\n",
-					       shown++ ? "\n" : "", paths[i], rd.h.rank, rd.h.pid,
-					       rd.h.host);
+					       shown++ ? "\n" : "",
+					       df_text_cleaned(paths[i], name, sizeof(name)),
+					       rd.h.rank, rd.h.pid, rd.h.host);
 				if (show(&f, &rd))
 					rc = df_cli_input_error("show", paths[i], "no memory");
 			}

@@ -2,11 +2,13 @@
 #include "trace/cli/cli.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/clean_text.h"
 #include "runtime/base/time.h"
 
 int df_cli_usage_error(const char *sub, const char *fmt, ...)
@@ -25,13 +27,15 @@ int df_cli_usage_error(const char *sub, const char *fmt, ...)
 
 int df_cli_input_error(const char *sub, const char *path, const char *fmt, ...)
 {
+	char name[PATH_MAX], text[PATH_MAX + 512];
 	va_list ap;
 
-	fprintf(stderr, "dfshim %s: %s: ", sub, path);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fputc('\n', stderr);
+	df_text_clean(text, strlen(text));
+	fprintf(stderr, "dfshim %s: %s: %s\n", sub, df_text_cleaned(path, name, sizeof(name)),
+		text);
 	return 1;
 }
 

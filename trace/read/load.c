@@ -3,6 +3,7 @@
  * serial in an open-addressed table whose slots follow the serials, which mostly ascend.
  */
 #include <string.h>
+#include "runtime/base/clean_text.h"
 #include "trace/read/load.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
@@ -434,6 +435,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_THREAD:
 		memcpy(t->name, &rec->b, 16);
 		t->name[15] = 0;
+		df_text_clean(t->name, strlen(t->name));
 		t->is_ours = !strncmp(t->name, DF_OUR_THREADS, strlen(DF_OUR_THREADS));
 		t->part_of = df_load_part_of(t->name);
 		return 0;

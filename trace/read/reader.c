@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "runtime/base/clean_text.h"
 #include "runtime/base/err.h"
 #include "trace/read/reader.h"
 
@@ -45,6 +46,13 @@ static int refuse(const char **why, const char *text)
 	return -EPROTO;
 }
 
+/* A text of fixed size: it gets its end, and is cleaned. */
+static void clean_field(char *s, size_t size)
+{
+	s[size - 1] = 0;
+	df_text_clean(s, strlen(s));
+}
+
 static int check_header(struct df_reader *r, const char **why)
 {
 	struct df_trace_header *h = &r->h;
@@ -74,10 +82,36 @@ static int check_header(struct df_reader *r, const char **why)
 		return refuse(why, "corrupt header: offsets");
 	if (h->nr_comms > 1u << 24 || h->nr_string_bytes > 1u << 30)
 		return refuse(why, "corrupt header: sizes of tables");
-	h->host[sizeof(h->host) - 1] = 0;
-	h->exe[sizeof(h->exe) - 1] = 0;
-	h->version_text[sizeof(h->version_text) - 1] = 0;
+	clean_field(h->host, sizeof(h->host));
+	clean_field(h->exe, sizeof(h->exe));
+	clean_field(h->version_text, sizeof(h->version_text));
 	return 0;
+}
+
+static struct df_trace_string *string_at(const struct df_reader *r, uint32_t at)
+{
+	struct df_trace_string *s;
+
+	if ((at & 7) || at > r->string_bytes || r->string_bytes - at < sizeof(*s))
+		return NULL;
+	s = (struct df_trace_string *)(r->strings + at);
+	if (s->used != 1 || s->bytes > r->string_bytes - at - sizeof(*s))
+		return NULL;
+	return s;
+}
+
+/* Where the string behind the one at `at` begins. */
+static uint32_t next_string(const struct df_trace_string *s, uint32_t at)
+{
+	return at + (uint32_t)sizeof(*s) + ((s->bytes + 7) & ~7u);
+}
+
+static void clean_strings(struct df_reader *r)
+{
+	struct df_trace_string *s;
+
+	for (uint32_t at = 0; (s = string_at(r, at)); at = next_string(s, at))
+		df_text_clean((char *)(s + 1), s->bytes);
 }
 
 static int load_tables(struct df_reader *r)
@@ -97,7 +131,7 @@ static int load_tables(struct df_reader *r)
 		n = get_bytes(r, r->comms, h->off_comms, want * sizeof(*r->comms));
 		r->nr_comms = n > 0 ? (uint32_t)((uint64_t)n / sizeof(*r->comms)) : 0;
 		for (uint32_t i = 0; i < r->nr_comms; i++)
-			r->comms[i].name[sizeof(r->comms[i].name) - 1] = 0;
+			clean_field(r->comms[i].name, sizeof(r->comms[i].name));
 	}
 	want = h->strings_used < h->nr_string_bytes ? h->strings_used : h->nr_string_bytes;
 	have = h->off_strings < r->bytes ? r->bytes - h->off_strings : 0;
@@ -109,6 +143,7 @@ static int load_tables(struct df_reader *r)
 			return -ENOMEM;
 		n = get_bytes(r, r->strings, h->off_strings, want);
 		r->string_bytes = n > 0 ? (uint32_t)n : 0;
+		clean_strings(r);
 	}
 	return 0;
 }
@@ -277,24 +312,11 @@ const struct df_trace_comm *df_reader_comm(const struct df_reader *r, uint32_t c
 									   : NULL;
 }
 
-static const struct df_trace_string *string_at(const struct df_reader *r, uint32_t at)
-{
-	struct df_trace_string *s;
-
-	if ((at & 7) || at > r->string_bytes || r->string_bytes - at < sizeof(*s))
-		return NULL;
-	s = (struct df_trace_string *)(r->strings + at);
-	if (s->used != 1 || s->bytes > r->string_bytes - at - sizeof(*s))
-		return NULL;
-	return s;
-}
-
 const char *df_reader_string(const struct df_reader *r, uint64_t hash, uint32_t *bytes)
 {
 	const struct df_trace_string *s;
 
-	for (uint32_t at = 0; (s = string_at(r, at));
-	     at += (uint32_t)sizeof(*s) + ((s->bytes + 7) & ~7u)) {
+	for (uint32_t at = 0; (s = string_at(r, at)); at = next_string(s, at)) {
 		if (s->hash == hash) {
 			*bytes = s->bytes;
 			return (const char *)(s + 1);

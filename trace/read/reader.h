@@ -3,6 +3,9 @@
  * or made by somebody who wishes us ill. Geometry is checked once; a record is handed out only if its
  * commit word says that it is whole.
  *
+ * Names of processes, hosts, communicators, programs and functions are handed out clean (runtime/base/clean_text.h), so
+ * that they can be printed as they are.
+ *
  * A reader belongs to one thread. It reads with pread(), so a file that shrinks meanwhile is an end, not
  * a signal.
  */
@@ -17,7 +20,7 @@
 #define DF_READER_CHUNK 1024u
 
 struct df_reader {
-	struct df_trace_header h;   /* checked; its texts end with 0 */
+	struct df_trace_header h;   /* checked; its texts are clean and end with 0 */
 	uint64_t first, end;	    /* indices of the ring's records */
 	uint64_t at;		    /* next index to hand out */
 	uint64_t nr_valid, nr_torn; /* so far in this pass */

@@ -12,6 +12,7 @@
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "trace/read/set.h"
+#include "runtime/base/clean_text.h"
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
@@ -68,6 +69,13 @@ void df_check_set_free(struct df_check_set *set)
 const char *df_check_error(const struct df_check_set *set)
 {
 	return set->error;
+}
+
+/* What cannot be read, and why: df_check_error(). */
+static void refuse(struct df_check_set *set, const char *name, const char *why)
+{
+	snprintf(set->error, sizeof(set->error), "%s: %s", name, why);
+	df_text_clean(set->error, strlen(set->error));
 }
 
 /* By number, not by appearance: a reduced trace lacks the records with which some of them appeared. */
@@ -454,6 +462,8 @@ static int add(struct df_check_set *set, struct df_reader *r, const char *name, 
 		return -ENOMEM;
 	memset(t, 0, sizeof(*t));
 	t->name = strdup(name ? name : "trace");
+	if (t->name)
+		df_text_clean(t->name, strlen(t->name));
 	t->path = path ? strdup(path) : NULL;
 	t->image = image;
 	t->image_bytes = bytes;
@@ -461,7 +471,7 @@ static int add(struct df_check_set *set, struct df_reader *r, const char *name, 
 		return -ENOMEM;
 	rc = digest(set, t, (uint32_t)set->nr_traces - 1, r);
 	if (rc)
-		snprintf(set->error, sizeof(set->error), "%s: %s", t->name, strerror(-rc));
+		refuse(set, t->name, strerror(-rc));
 	return rc;
 }
 
@@ -475,7 +485,7 @@ int df_set_take_image(struct df_check_set *set, void *image, size_t bytes, const
 		return -ENOMEM;
 	rc = df_reader_open_image(&r, image, bytes, &why);
 	if (rc) {
-		snprintf(set->error, sizeof(set->error), "%s: %s", name ? name : "image", why);
+		refuse(set, name ? name : "image", why);
 		free(image);
 		return rc;
 	}
@@ -496,7 +506,7 @@ int df_check_add_file(struct df_check_set *set, const char *path)
 	int rc = df_reader_open(&r, path, &why);
 
 	if (rc) {
-		snprintf(set->error, sizeof(set->error), "%s: %s", path, why);
+		refuse(set, path, why);
 		return rc;
 	}
 	rc = add(set, &r, slash ? slash + 1 : path, path, NULL, 0);
@@ -560,7 +570,7 @@ static int add_dir(struct df_check_set *set, const char *dir, int depth, int *ba
 	n = scandir(dir, &list, depth ? is_other : is_trace, by_name);
 	if (n < 0) {
 		*bad = -errno;
-		snprintf(set->error, sizeof(set->error), "%s: %s", dir, strerror(-*bad));
+		refuse(set, dir, strerror(-*bad));
 		return 0;
 	}
 	for (int i = 0; i < n; i++) {
@@ -585,7 +595,7 @@ int df_check_add_dir(struct df_check_set *set, const char *dir)
 	if (found)
 		return 0;
 	if (!bad)
-		snprintf(set->error, sizeof(set->error), "%s: no trace files (*.dft) in it", dir);
+		refuse(set, dir, "no trace files (*.dft) in it");
 	return bad ? bad : -ENOENT;
 }
 

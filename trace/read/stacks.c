@@ -36,10 +36,6 @@ static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct
 			text = slash + 1;
 		}
 		snprintf(buf, size, "%.*s", (int)bytes, text);
-		/* What comes from a file goes to a terminal: nothing but printable text. */
-		for (char *p = buf; *p; p++)
-			if ((unsigned char)*p < 32 || *p == 127)
-				*p = '?';
 		df_demangle_frame(buf, size);
 		return 1;
 	}

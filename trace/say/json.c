@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/clean_text.h"
 #include "trace/read/stacks.h"
 
 json_t *df_json_text(const char *s)
@@ -14,11 +15,10 @@ json_t *df_json_text(const char *s)
 	json_t *o = s ? json_string(s) : json_null();
 	char *copy = o ? NULL : strdup(s);
 
-	for (char *p = copy; p && *p; p++)
-		if ((unsigned char)*p > 126)
-			*p = '?';
-	if (copy)
+	if (copy) {
+		df_text_clean(copy, strlen(copy));
 		o = json_string(copy);
+	}
 	free(copy);
 	return o;
 }

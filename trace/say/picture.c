@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/say/picture.h"
 #include "runtime/base/vec.h"
@@ -288,21 +287,36 @@ void df_picture_fini(struct df_picture *p)
 	memset(p, 0, sizeof(*p));
 }
 
+/* In quotes, as Graphviz reads a label: it knows entities as in HTML, and names of its own after a backslash. */
+static void dot_text(FILE *out, const char *s)
+{
+	fputc('"', out);
+	for (; *s; s++) {
+		if (*s == '&')
+			fputs("&amp;", out);
+		else if (*s == '"' || *s == '\\')
+			fprintf(out, "\\%c", *s);
+		else
+			fputc(*s, out);
+	}
+	fputc('"', out);
+}
+
 void df_picture_dot(const struct df_picture *p, const char *title, FILE *out)
 {
 	fputs("digraph waits {\n\trankdir=LR;\n\tnode [shape=box, fontname=\"sans-serif\"];\n\tlabel=",
 	      out);
-	df_json_string(out, title);
+	dot_text(out, title);
 	fputs(";\n", out);
 	for (size_t c = 0; c < p->nr_columns; c++) {
 		fprintf(out, "\tsubgraph cluster_%zu {\n\t\tlabel=", c);
-		df_json_string(out, p->columns[c]);
+		dot_text(out, p->columns[c]);
 		fputs(";\n", out);
 		for (size_t i = 0; i < p->nr_boxes; i++) {
 			if (p->boxes[i].column != (int)c)
 				continue;
 			fprintf(out, "\t\tb%zu [label=", i);
-			df_json_string(out, p->boxes[i].text);
+			dot_text(out, p->boxes[i].text);
 			fprintf(out, "%s%s];\n",
 				p->boxes[i].in_cycle ? ", color=red, penwidth=2" : "",
 				p->boxes[i].started ? ", style=filled, fillcolor=\"#fff3c4\"" : "");

@@ -20,7 +20,6 @@
 #include "trace/cli/run/jobdir.h"
 
 #define PREDICTED 14 /* exit status of `dfshim predict` */
-#define FENCE	  "~~~~"
 
 struct ci {
 	struct df_jobdir dir;
@@ -28,6 +27,42 @@ struct ci {
 		text[PATH_MAX]; /* text: what the summary is made of */
 	const char *summary, *report;
 };
+
+/*
+ * A sentence as Markdown: what would be markup, an address, or the begin of an entity is the character itself. The
+ * sentence begins with a word of ours, so nothing in it begins a line.
+ */
+static void put_markdown(FILE *out, const char *s)
+{
+	for (const char *at = s; *at; at++) {
+		if (strchr("\\`*_[]<>&|~#!$@", *at) || (*at == ':' && at[1] == '/') ||
+		    (*at == '.' && at > s && at[-1] == 'w'))
+			fputc('\\', out);
+		fputc(*at, out);
+	}
+}
+
+/* Tildes for a fence that the file's text cannot end: one more than it has next to each other, at least four. */
+static int fence_of(const char *path)
+{
+	FILE *in = fopen(path, "r");
+	int c, run = 0, most = 3;
+
+	while (in && (c = getc(in)) != EOF) {
+		run = c == '~' ? run + 1 : 0;
+		most = DF_MAX(most, run);
+	}
+	if (in)
+		fclose(in);
+	return most + 1;
+}
+
+static void put_fence(FILE *out, int tildes, const char *text)
+{
+	while (tildes--)
+		fputc('~', out);
+	fputs(text, out);
+}
 
 /* Both the user and the summary are told. */
 static void copy(const char *from, FILE *to)
@@ -74,11 +109,16 @@ static int write_summary(const struct ci *ci, const char *title, const char *lin
 
 	if (!out)
 		return 1;
-	fprintf(out, "### dfshim: %s\n\n%s\n", title, line);
+	fprintf(out, "### dfshim: %s\n\n", title);
+	put_markdown(out, line);
+	fputc('\n', out);
 	if (!stat(ci->text, &st) && st.st_size) {
-		fprintf(out, "\n<details><summary>%s</summary>\n\n" FENCE "text\n", about);
+		int tildes = fence_of(ci->text);
+
+		fprintf(out, "\n<details><summary>%s</summary>\n\n", about);
+		put_fence(out, tildes, "text\n");
 		copy(ci->text, out);
-		fputs(FENCE "\n\n</details>\n", out);
+		put_fence(out, tildes, "\n\n</details>\n");
 	}
 	return df_cli_close("ci", ci->summary, out, 0);
 }
