@@ -135,6 +135,17 @@ static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 	return DF_AT_OTHER;
 }
 
+/* For what it waits in a futex. Of the values that a lock has, libc's is 2 while others wait for whoever holds it. */
+static enum df_lock lock_of(const unsigned long arg[NR_ARGS])
+{
+	unsigned op = (unsigned)arg[1] & FUTEX_CMD_MASK;
+
+	if (!(arg[1] & FUTEX_PRIVATE_FLAG))
+		return DF_LOCK_JOIN;
+	return (op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET) && arg[2] == 2 ? DF_LOCK_HELD
+									     : DF_LOCK_ANY;
+}
+
 /* For how long the thread has had a processor; UINT64_MAX: not known. */
 static uint64_t ran_ns(uint32_t tid)
 {
@@ -142,6 +153,42 @@ static uint64_t ran_ns(uint32_t tid)
 
 	return read_task(tid, "schedstat", text, sizeof(text)) > 0 ? strtoull(text, NULL, 10)
 								   : UINT64_MAX;
+}
+
+/*
+ * Threads that run nothing of the application; host functions have others. They may hold a lock of libc's for a
+ * moment, for which one of the application's waits.
+ */
+static int is_ours(uint32_t tid)
+{
+	char name[32];
+
+	return read_task(tid, "comm", name, sizeof(name)) > 0 &&
+	       (!strncmp(name, DF_OUR_THREADS, strlen(DF_OUR_THREADS)) ||
+		!strncmp(name, "df-host-engine", 14));
+}
+
+/*
+ * How often it has left the processor. Read after what it waits for: if both are the same later, it has not run between,
+ * because it could only have come to wait again by leaving the processor once more.
+ */
+static uint64_t times_off(uint32_t tid)
+{
+	static const char *const names[] = {"\nvoluntary_ctxt_switches:",
+					    "\nnonvoluntary_ctxt_switches:"};
+	char text[4096];
+	uint64_t sum = 0;
+
+	if (read_task(tid, "status", text, sizeof(text)) <= 0)
+		return 0;
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++) {
+		const char *at = strstr(text, names[i]);
+
+		if (!at)
+			return 0;
+		sum += strtoull(at + strlen(names[i]), NULL, 10);
+	}
+	return sum;
 }
 
 /* A thread that sleeps between its questions is not asked for longer than this. */
@@ -177,10 +224,12 @@ static void note_asks(uint32_t tid)
 
 struct seen {
 	uint32_t tid;
+	int stranger;	       /* it has written no record */
 	uint16_t at[DF_AT_NR]; /* how often */
 	uint16_t nr;
 	long call; /* the last one */
-	uint64_t ran_ns;
+	uint64_t ran_ns, times_off;
+	enum df_lock lock; /* when it was in one last */
 };
 
 /* What it mostly was. Running counts less: whoever waits and looks up now and then, runs then. */
@@ -205,29 +254,150 @@ static int is_known(const struct seen *s)
 static void look(struct seen *s)
 {
 	unsigned long arg[NR_ARGS];
+	enum df_host_at at;
 	long call;
 
-	s->at[where(s->tid, &call, arg)]++;
+	at = where(s->tid, &call, arg);
+	s->at[at]++;
+	if (at == DF_AT_LOCK)
+		s->lock = lock_of(arg);
 	if (call >= 0 || !s->nr)
 		s->call = call >= 0 ? call : 0;
-	if (!s->nr++)
+	if (!s->nr++) {
 		s->ran_ns = ran_ns(s->tid);
+		s->times_off = times_off(s->tid);
+	}
+}
+
+/* Whoever waits for the interpreter's lock looks up every 5 ms, and asks its holder for it. */
+#define ASKS_FOR_SCRIPT 12
+
+static enum df_lock lock_seen(const struct seen *s, int scripts)
+{
+	if (s->lock != DF_LOCK_ANY)
+		return s->lock;
+	if (!scripts && df_python_is_held() && times_off(s->tid) >= s->times_off + ASKS_FOR_SCRIPT)
+		return DF_LOCK_SCRIPT;
+	return scripts && df_python_in_own_line(s->tid) ? DF_LOCK_HELD : DF_LOCK_ANY;
+}
+
+/* ---- threads that have called neither NCCL nor CUDA ------------------------------------------------------ */
+
+/* Those that were noted. One thread of the process makes all notes. */
+static uint32_t strangers[THREADS_MAX];
+
+static size_t nr_strangers(void)
+{
+	size_t nr = 0;
+
+	while (nr < THREADS_MAX && strangers[nr])
+		nr++;
+	return nr;
+}
+
+static int in_list(const uint32_t *list, size_t nr, uint32_t tid)
+{
+	while (nr && list[nr - 1] != tid)
+		nr--;
+	return nr > 0;
+}
+
+/* A thread of NCCL, of CUDA, or of ours: it runs nothing of the application. */
+static int is_library(uint32_t tid)
+{
+	static const char *const names[] = {"nccl-", "NCCL ", "cuda-", "df-host-"};
+	char name[32];
+
+	if (read_task(tid, "comm", name, sizeof(name)) <= 0)
+		return 1;
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return 1;
+	return is_ours(tid);
+}
+
+/* Adds what the process has beside the nr threads of tids. The new number. */
+static size_t add_strangers(uint32_t *tids, size_t nr, size_t max)
+{
+	DIR *dir = opendir("/proc/self/task");
+	uint32_t self = (uint32_t)syscall(SYS_gettid);
+	const size_t known = nr;
+	struct dirent *d;
+
+	while (dir && nr < max && (d = readdir(dir))) {
+		uint32_t tid = (uint32_t)strtoul(d->d_name, NULL, 10);
+
+		if (tid && tid != self && !in_list(tids, known, tid) && !is_library(tid))
+			tids[nr++] = tid;
+	}
+	if (dir)
+		closedir(dir);
+	return nr;
+}
+
+/*
+ * A library's threads that wait for work are many, and none of them will issue something by itself. So of a stranger
+ * only this counts: it runs a script, it waits for the interpreter's lock, or in a process without an interpreter for a
+ * thread of the process.
+ */
+static int counts(enum df_host_at at, enum df_lock lock, uint32_t site)
+{
+	if (site || (at == DF_AT_LOCK && lock == DF_LOCK_SCRIPT))
+		return 1;
+	return at == DF_AT_LOCK && lock != DF_LOCK_JOIN && !df_python_is_there();
+}
+
+/* Its name, as a thread's first record has it. */
+static void introduce(uint32_t tid)
+{
+	uint64_t name[2] = {0, 0};
+	char text[32];
+	size_t nr = nr_strangers();
+
+	if (in_list(strangers, nr, tid) || nr == THREADS_MAX)
+		return;
+	strangers[nr] = tid;
+	if (read_task(tid, "comm", text, sizeof(text)) > 0) {
+		text[strcspn(text, "\n")] = 0;
+		memcpy(name, text, DF_MIN(strlen(text), sizeof(name) - 1));
+	}
+	df_trace(DF_REC_THREAD, -1, 0, -1, 0, tid, name[0], name[1], 0);
+}
+
+/* Those that have ended since they were noted. */
+static void forget_strangers(void)
+{
+	size_t nr = nr_strangers(), i = 0;
+	unsigned long arg[NR_ARGS];
+	long call;
+
+	while (i < nr) {
+		if (where(strangers[i], &call, arg) != DF_AT_GONE) {
+			i++;
+			continue;
+		}
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, strangers[i], DF_AT_GONE, 0, 0);
+		strangers[i] = strangers[--nr];
+		strangers[nr] = 0;
+	}
 }
 
 void df_hosts_note(void)
 {
 	struct seen seen[THREADS_MAX];
 	uint32_t tids[THREADS_MAX];
-	size_t nr = df_trace_threads(tids, THREADS_MAX), i;
+	size_t nr = df_trace_threads(tids, THREADS_MAX), known = nr, i;
 	/* One thread of the process makes all notes: the watchdog, or the one of mode trace. */
 	static uint64_t ended;
 	uint64_t now = df_now_ns(), until = now - ended > LOOK_MAX_NS ? now + LOOK_MAX_NS : 0;
-	size_t left = nr;
+	size_t left;
 	int k, scripts;
 
 	df_python_ask();
+	nr = add_strangers(tids, nr, THREADS_MAX);
+	left = nr;
 	for (i = 0; i < nr; i++)
-		seen[i] = (struct seen){.tid = tids[i]};
+		seen[i] = (struct seen){.tid = tids[i], .stranger = i >= known};
 	for (k = 0; left && (k < SAMPLES || df_now_ns() < until); k++) {
 		if (k)
 			df_sleep_ns(SAMPLE_NS);
@@ -240,17 +410,24 @@ void df_hosts_note(void)
 	scripts = df_python_wait(PYTHON_NS);
 	if (until)
 		ended = df_now_ns();
+	forget_strangers();
 	for (i = 0; i < nr; i++) {
 		enum df_host_at at = mostly(&seen[i]);
 		uint32_t site = scripts ? df_python_site(tids[i]) : 0;
+		enum df_lock lock = at == DF_AT_LOCK ? lock_seen(&seen[i], scripts) : DF_LOCK_ANY;
 
+		if (seen[i].stranger) {
+			if (seen[i].at[DF_AT_GONE] || !counts(at, lock, site))
+				continue;
+			introduce(tids[i]);
+		}
 		if (!seen[i].at[DF_AT_GONE] && note_polls(tids[i], site))
 			continue;
 		if (!seen[i].at[DF_AT_GONE])
 			note_asks(tids[i]);
 		if (at == DF_AT_RUNS && !is_known(&seen[i]))
 			continue;
-		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at,
+		df_trace(DF_REC_HOST_AT, -1, 0, -1, 0, tids[i], (uint64_t)at | (uint64_t)lock << 8,
 			 (uint64_t)seen[i].call, site);
 		if (at == DF_AT_GONE) {
 			df_trace_thread_gone(tids[i]);
@@ -263,19 +440,6 @@ void df_hosts_note(void)
 
 #define CERTAIN_MAX 1024
 #define SLEEP_TRIES 4
-
-/*
- * Threads that run nothing of the application; host functions have others. They may hold a lock of libc's for a
- * moment, for which one of the application's waits.
- */
-static int is_ours(uint32_t tid)
-{
-	char name[32];
-
-	return read_task(tid, "comm", name, sizeof(name)) > 0 &&
-	       (!strncmp(name, DF_OUR_THREADS, strlen(DF_OUR_THREADS)) ||
-		!strncmp(name, "df-host-engine", 14));
-}
 
 /* Asleep, so that it holds no lock. */
 static int sleeps(uint32_t tid)
@@ -293,29 +457,6 @@ static int sleeps(uint32_t tid)
 		sched_yield();
 	}
 	return 0;
-}
-
-/*
- * How often it has left the processor. Read after what it waits for: if both are the same later, it has not run between,
- * because it could only have come to wait again by leaving the processor once more.
- */
-static uint64_t times_off(uint32_t tid)
-{
-	static const char *const names[] = {"\nvoluntary_ctxt_switches:",
-					    "\nnonvoluntary_ctxt_switches:"};
-	char text[4096];
-	uint64_t sum = 0;
-
-	if (read_task(tid, "status", text, sizeof(text)) <= 0)
-		return 0;
-	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++) {
-		const char *at = strstr(text, names[i]);
-
-		if (!at)
-			return 0;
-		sum += strtoull(at + strlen(names[i]), NULL, 10);
-	}
-	return sum;
 }
 
 /*

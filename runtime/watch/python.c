@@ -47,18 +47,22 @@ static struct {
 static struct {
 	pthread_mutex_t lock;
 	uint64_t asked, answered;
-	char *text; /* for each thread: its number, a line for each frame, an empty line */
+	char *text; /* for each thread: its number and perhaps " own", a line for each frame, an empty line */
 } ask = {PTHREAD_MUTEX_INITIALIZER, 0, 0, NULL};
 
 /* No function: it and its globals would refer to each other. */
 static const char code[] =
 	"import sys\n"
-	"lines, threads = [], getattr(sys.modules.get('threading'), '_active', {})\n"
+	"lines, threading = [], sys.modules.get('threading')\n"
+	"threads = getattr(threading, '_active', {})\n"
+	"library = getattr(threading, '__file__', '').rpartition('/')[0] + '/'\n"
 	"for ident, frame in sys._current_frames().items():\n"
 	"    tid = MAIN[1] if ident == MAIN[0] else getattr(threads.get(ident), 'native_id', None)\n"
 	"    if not tid:\n"
 	"        continue\n"
-	"    lines.append(str(tid))\n"
+	"    file = frame.f_code.co_filename\n"
+	"    own = '/site-packages/' in file or not file.startswith(library)\n"
+	"    lines.append(f'{tid} own' if own else str(tid))\n"
 	"    for _ in range(MAX):\n"
 	"        if frame is None:\n"
 	"            break\n"
@@ -67,7 +71,7 @@ static const char code[] =
 	"        lines.append(at.replace('\\n', ' '))\n"
 	"        frame = frame.f_back\n"
 	"    lines.append('')\n"
-	"frame = c = None\n"
+	"frame = c = threading = threads = None\n"
 	"OUT = '\\n'.join(lines).encode('utf-8', 'backslashreplace')\n";
 
 static void find(void)
@@ -102,8 +106,7 @@ static void find(void)
 	}
 }
 
-/* Looked for with the process's first hang, once. */
-static int is_there(void)
+int df_python_is_there(void)
 {
 	if (!py.found)
 		find();
@@ -180,7 +183,7 @@ void df_python_ask(void)
 		ask.text = NULL;
 	}
 	pthread_mutex_unlock(&ask.lock);
-	if (busy || !df_env()->python || !is_there())
+	if (busy || !df_env()->python || !df_python_is_there())
 		return;
 	pthread_mutex_lock(&ask.lock);
 	ask.asked++;
@@ -213,6 +216,30 @@ int df_python_wait(uint64_t ns)
 			return said && ask.text;
 		df_sleep_ns(DF_NS_PER_MS);
 	}
+}
+
+int df_python_is_held(void)
+{
+	int held;
+
+	pthread_mutex_lock(&ask.lock);
+	held = ask.asked != ask.answered;
+	pthread_mutex_unlock(&ask.lock);
+	return held;
+}
+
+int df_python_in_own_line(uint32_t tid)
+{
+	char want[32];
+	const char *at;
+
+	snprintf(want, sizeof(want), "%u own\n", tid);
+	for (at = ask.text; at; at = strstr(at, "\n\n")) {
+		at += at == ask.text ? 0 : 2;
+		if (!strncmp(at, want, strlen(want)))
+			return 1;
+	}
+	return 0;
 }
 
 uint32_t df_python_site(uint32_t tid)

@@ -14,8 +14,17 @@
  */
 void df_python_ask(void);
 
+/* The process has an interpreter that runs. Looked for once, with the process's first hang. */
+int df_python_is_there(void);
+
 /* Waits for the answer, no longer than so many nanoseconds. 1: there is one to this question. */
 int df_python_wait(uint64_t ns);
+
+/* After df_python_wait() said 0: a question has no answer yet, because a thread holds the interpreter's lock. */
+int df_python_is_held(void);
+
+/* The thread waits in a line of the application's own: not in what the language's library offers to wait with. */
+int df_python_in_own_line(uint32_t tid);
 
 /* The call site (df_trace_site_text()) of where the thread was; 0: not known. After df_python_wait() said 1. */
 uint32_t df_python_site(uint32_t tid);

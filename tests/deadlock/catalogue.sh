@@ -44,6 +44,13 @@ heart() {
 	nr == want { print }' "$2" | sed -E 's/[0-9]+\.[0-9] s\b/N s/g'
 }
 
+# sure FILE SEEN: all reports have the certainty that the file asks for, if it asks for one.
+sure() {
+	local want
+	want=$(value "$1" sure "")
+	[ -z "$want" ] || ! grep '^Confidence' "$2" | grep -qv "^Confidence: $want\.$"
+}
+
 # one FILE RULES: a line, and what was seen when it is wrong.
 one() {
 	local f=$1 rules=$2 id want have rc ms
@@ -102,6 +109,8 @@ one() {
 	if [ -n "$twice" ]; then
 		echo "BAD  $id $rules: $twice"
 		sed 's/^/     | /' "$T/$id.$rules" | cut -c1-160 | head -40
+	elif [ "$have" = "$want" ] && [ "$rules" != strict ] && ! sure "$f" "$T/$id.$rules"; then
+		echo "BAD  $id $rules: $have, but not $(value "$f" sure ""): $(grep -m 1 '^Confidence' "$T/$id.$rules")"
 	elif [ "$have" = "$want" ]; then
 		echo "ok   $id $rules $want"
 	elif grep -qE "$differs( .*)? $have( |\$)" "$f"; then

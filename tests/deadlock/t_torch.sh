@@ -19,4 +19,8 @@ hang() { # CASE WORD LINES...
 }
 hang circle SYNC '^  r0: .* reduce <- torch_hang.py:[0-9]+ forward' '^  r1: .* reduce <- torch_hang.py:[0-9]+ backward'
 hang missing MISSING '^  r1: torch_hang.py:[0-9]+ load_batch'
+# Which of two threads issues what is missing is not known: never proved.
+hang lock HOST '^HOST: r0 has not issued .* waits for a lock \(torch_hang.py:[0-9]+ helper\)' '^Confidence: likely\.'
+hang script HOST "waits for the interpreter's lock" '^Confidence: likely\.'
+hang queue DATA 'from another thread: .*queue.py:[0-9]+ get.* torch_hang.py:[0-9]+ helper' '^Confidence: likely\.'
 exit 0

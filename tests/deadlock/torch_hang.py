@@ -2,11 +2,17 @@
 
     torch_hang.py circle    two groups in opposite orders, the device synchronised in between
     torch_hang.py missing   rank 1 stays in its data loader
+    torch_hang.py lock      a thread waits for a result and holds a lock that another thread needs
+    torch_hang.py script    the same, and the lock is the interpreter's
+    torch_hang.py queue     the other thread waits for a queue
 """
 
+import ctypes
 import datetime
 import os
+import queue
 import sys
+import threading
 import time
 
 import torch
@@ -33,6 +39,44 @@ def load_batch(case, step):
         time.sleep(1000)
 
 
+LOCK, QUEUE, RUNS = threading.Lock(), queue.Queue(), threading.Event()
+
+
+def helper(case, t, group):
+    torch.cuda.set_device(RANK)
+    RUNS.set()
+    if case == "queue":
+        QUEUE.get()
+    while case == "script":
+        time.sleep(0.001)
+    with LOCK:
+        reduce(t, group)
+
+
+def wait(case):
+    stream = torch.cuda.current_stream()
+    if case == "script":
+        ctypes.PyDLL(None).cudaStreamSynchronize(ctypes.c_void_p(stream.cuda_stream))
+    else:
+        stream.synchronize()
+
+
+def threads(case, x, a, y, b):
+    """Rank 1 waits for B, which rank 0's second thread would issue; its first thread waits for A."""
+    if RANK == 1:
+        dist.all_reduce(y, group=b)
+        wait("")
+        return
+    other = threading.Thread(target=helper, args=(case, y, b), daemon=True)
+    with LOCK:
+        other.start()
+        RUNS.wait()
+        if case == "queue":
+            LOCK.release()
+        dist.all_reduce(x, group=a)
+        wait(case)
+
+
 def main(case):
     torch.cuda.set_device(RANK)
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=600))
@@ -41,6 +85,8 @@ def main(case):
     x, y = (torch.ones(1024, device="cuda") for _ in range(2))
     forward(x, a)
     backward(y, b)
+    if case in ("lock", "script", "queue"):
+        threads(case, x, a, y, b)
     for step in range(4):
         load_batch(case, step)
         if case == "circle" and RANK == 1:

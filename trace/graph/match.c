@@ -251,8 +251,11 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 		}
 	}
 	/* Nobody: then the first thread of the process, if it has been heard of. */
-	if (!nr && t->nr_threads)
-		tids[nr++] = thread_index(t, t->h.pid) >= 0 ? t->h.pid : t->threads[0].tid;
+	if (!nr && t->nr_threads) {
+		int main = thread_index(t, t->h.pid);
+
+		tids[nr++] = main >= 0 && !t->threads[main].stranger ? t->h.pid : t->threads[0].tid;
+	}
 	return nr;
 }
 

@@ -35,7 +35,7 @@ void df_trc_keep_outside(struct df_trc *t)
 	for (size_t i = 0; i < t->nr_threads; i++) {
 		const struct df_lthread *th = &t->threads[i];
 
-		if (is_in_call(t, th->tid))
+		if (th->stranger || is_in_call(t, th->tid))
 			continue;
 		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
 			push(t, th, df_polled_call(th->poll_kind[k]), th->poll[k], th->at_rec + k);

@@ -382,6 +382,10 @@ void df_line_hosts(struct df_check_result *r, struct df_line *b)
 	const struct df_node *n;
 	char thread[64], h[48];
 
+	if (r->nr_held) {
+		df_line_held(r, b);
+		return;
+	}
 	if (r->is_cycle) {
 		const struct df_node *t = df_line_thread(r, 0), *t2 = df_line_thread(r, 1);
 

@@ -298,6 +298,10 @@ static const char *fix_text(struct df_check_result *r)
 			return "let the process that cannot map it have more file descriptors (`ulimit -n`)";
 		return "check the links between these machines (or peer access between these devices: ACS, IOMMU)";
 	case DF_V_HOST:
+		if (r->nr_held)
+			return df_other_thread(r, 0)->at_lock == DF_LOCK_SCRIPT
+				       ? "give the interpreter's lock back around this call (ctypes.CDLL, Py_BEGIN_ALLOW_THREADS)"
+				       : "release the lock before waiting for the result, or let one thread issue these operations in one order";
 		return "on all ranks, put the waits outside CUDA and NCCL in the same order relative to the collectives";
 	default:
 		return "";
@@ -366,6 +370,10 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 			df_line_put(
 				b,
 				"preventable if the messages fit into dfshim's buffers: their sends then do not wait for the receives");
+		else if (r->is_cycle && r->nr_others)
+			df_line_put(
+				b,
+				"not preventable, unless another thread issues what is missing: the program relies on the other waits of the cycle");
 		else if (r->is_cycle)
 			df_line_put(
 				b,
@@ -434,6 +442,8 @@ int df_explain(struct df_check_result *r)
 
 	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
 	sentence(r, &b, slow ? r->otherwise : r->verdict);
+	if (r->is_cycle && r->nr_others && (slow ? r->otherwise : r->verdict) != DF_V_HOST)
+		df_line_others(r, &b);
 	if (slow)
 		df_line_put(&b, "; the rank may only be slow, otherwise this is %s",
 			    df_verdict_word(r->otherwise));

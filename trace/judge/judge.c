@@ -491,6 +491,12 @@ static int judge_residue(struct df_check_result *r)
 	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ? judge_mismatch(r) : 0;
 	if (rc)
 		return rc < 0 ? rc : 0;
+	df_others_find(r);
+	if (r->nr_others && r->confidence == DF_C_PROVED)
+		r->confidence = DF_C_LIKELY;
+	/* A wait for a result may be the lock that another thread needs, and no release helps either way. */
+	if (r->nr_held && r->verdict == DF_V_DATA)
+		r->verdict = DF_V_HOST;
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		unsigned cut = 0;
 

@@ -32,6 +32,9 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b);
 void df_line_link(struct df_check_result *r, struct df_line *b);
 void df_line_stall(struct df_check_result *r, struct df_line *b);
 void df_line_hosts(struct df_check_result *r, struct df_line *b);
+/* Where r->nr_held: one of the others waits for a lock. Where r->nr_others: who they are, after another sentence. */
+void df_line_held(struct df_check_result *r, struct df_line *b);
+void df_line_others(struct df_check_result *r, struct df_line *b);
 void df_line_unknown(struct df_check_result *r, struct df_line *b);
 void df_line_mismatch(struct df_check_result *r, struct df_line *b);
 

@@ -30,6 +30,13 @@ struct df_side {
 	int rank; /* as people know it */
 };
 
+/* A thread that could issue what a cycle lacks, though the cycle does not go through it. */
+struct df_other {
+	uint32_t next, thread; /* node; index in the threads of its trace */
+};
+
+#define DF_OTHERS 4 /* that are kept */
+
 struct df_check_result {
 	struct df_check_set *set;
 	struct df_graph g;
@@ -55,7 +62,9 @@ struct df_check_result {
 	int is_cycle;
 	uint32_t *involved; /* operations of the cycle, without repetition */
 	size_t nr_involved;
-	struct df_side *sides; /* MISMATCH */
+	struct df_other others[DF_OTHERS];
+	size_t nr_others, nr_held; /* of them, those in a lock that another thread holds: they are the first */
+	struct df_side *sides;	   /* MISMATCH */
 	size_t nr_sides, cap_sides;
 	const struct df_broken_link
 		*link; /* NET_STALL, SLOW: of the set; NULL: no link is known to be broken */
@@ -101,6 +110,10 @@ int df_no_room(struct df_check_result *r);
  * 1: so it is; 0, or -ENOMEM.
  */
 int df_suppose_firsts(struct df_check_result *r);
+
+/* others.c: of a cycle, threads that it does not go through and that could issue what a rank of it lacks. */
+void df_others_find(struct df_check_result *r);
+const struct df_lthread *df_other_thread(const struct df_check_result *r, size_t which);
 
 /* broken_link.c: where a broken link explains what the verdict says, the verdict is about it. Its notes. */
 void df_link_judge(struct df_check_result *r);

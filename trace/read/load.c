@@ -111,9 +111,9 @@ struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid)
 	return NULL;
 }
 
-static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec)
+static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec, uint32_t tid)
 {
-	struct df_lthread *t = df_load_thread(l, rec->thread);
+	struct df_lthread *t = df_load_thread(l, tid);
 
 	if (t)
 		return t;
@@ -123,7 +123,7 @@ static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec)
 	if (!t)
 		return NULL;
 	memset(t, 0, sizeof(*t));
-	t->tid = rec->thread;
+	t->tid = tid;
 	t->first_ns = rec->time_ns;
 	t->device = -1;
 	return t;
@@ -433,6 +433,15 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 			df_load_host_at(t, rec, index);
 		return 0;
 	case DF_REC_THREAD:
+		/* The watchdog's word about a thread that has written no record. */
+		if (t->is_ours && rec->a != rec->thread) {
+			t = thread_of(l, rec, (uint32_t)rec->a);
+			if (!t)
+				return -ENOMEM;
+			t->stranger = 1;
+		} else {
+			t->stranger = 0;
+		}
 		memcpy(t->name, &rec->b, 16);
 		t->name[15] = 0;
 		df_text_clean(t->name, strlen(t->name));
@@ -547,7 +556,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 			break;
 		}
 		if (!t || t->tid != rec->thread) {
-			t = thread_of(l, rec);
+			t = thread_of(l, rec, rec->thread);
 			if (!t)
 				return -ENOMEM;
 		}
@@ -574,6 +583,9 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		else if (rec->type == DF_REC_HOST_AT && !still)
 			still = DF_STILL_LOOKED;
 		rc = on_record(l, r, rec, index, t);
+		/* The array of threads may have moved. */
+		if (rec->type == DF_REC_THREAD)
+			t = NULL;
 	}
 	l->nr_recs = r->nr_valid;
 	l->nr_torn = r->nr_torn;

@@ -70,9 +70,11 @@ struct df_lthread {
 	uint64_t in_group; /* serial of the ncclGroupEnd that it is in; 0 none */
 	uint64_t at_rec;   /* HOST_AT; what came from the thread itself was before it */
 	uint32_t at;	   /* enum df_host_at */
+	uint32_t at_lock;  /* enum df_lock: of DF_AT_LOCK */
 	uint32_t at_syscall;
 	uint32_t at_site; /* where its script was then; 0: not known */
 	uint8_t is_ours;  /* it runs nothing of the application: its calls are in the background */
+	uint8_t stranger; /* it has not called NCCL or CUDA: it is known because it waits */
 	uint32_t part_of; /* it does a part of that thread's call, and issues nothing; 0 */
 	uint32_t asks;	  /* DF_AT_ASKS: 1 << enum df_polled; its record */
 	uint64_t asks_rec;

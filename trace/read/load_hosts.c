@@ -19,7 +19,8 @@ void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t in
 {
 	uint32_t at = rec->b & 0xff, kind = (uint32_t)(rec->b >> 8);
 
-	if (at >= DF_AT_NR || (at == DF_AT_POLLS && kind >= DF_POLLED_NR))
+	if (at >= DF_AT_NR || (at == DF_AT_POLLS && kind >= DF_POLLED_NR) ||
+	    (at == DF_AT_LOCK && kind >= DF_LOCK_NR))
 		return;
 	if (at == DF_AT_ASKS) {
 		t->asks = (uint32_t)rec->c & ((1u << DF_POLLED_NR) - 1);
@@ -28,6 +29,7 @@ void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t in
 	}
 	if (at != DF_AT_POLLS || !rec->op || t->at != DF_AT_POLLS) {
 		t->at = at;
+		t->at_lock = at == DF_AT_LOCK ? kind : DF_LOCK_ANY;
 		t->at_syscall = (uint32_t)rec->c;
 		t->at_site = rec->site;
 		t->at_rec = index;

@@ -55,6 +55,15 @@ enum df_host_at {
 	DF_AT_NR
 };
 
+/* For what a thread in DF_AT_LOCK waits: in the record's `b` above the place. */
+enum df_lock {
+	DF_LOCK_ANY,	/* not known: a condition, a semaphore, a lock of another kind */
+	DF_LOCK_HELD,	/* a lock that another thread holds */
+	DF_LOCK_SCRIPT, /* the interpreter's lock */
+	DF_LOCK_JOIN,	/* the end of a thread */
+	DF_LOCK_NR
+};
+
 /*
  * What a thread in DF_AT_POLLS asks for: in the record's `b` above the place, `c` being the object. CALL: a call of NCCL
  * that goes on in the background (non-blocking communicators), by its serial.

@@ -298,13 +298,18 @@ static void *run_rank(void *arg)
 	for (t = 0; t < SC_THREADS; t++) {
 		a[t].me = me;
 		a[t].thread = t;
+		a[t].started = 0;
 	}
+	me->args = a;
+	between_init(&between[me->rank]);
 	for (t = 1; !ret && t < s->nr_threads[me->rank]; t++)
-		pthread_create(&a[t].id, NULL, run_thread, &a[t]);
+		if (!(s->started[me->rank] >> t & 1))
+			start_thread(me, t);
 	if (!ret) {
 		run_thread(&a[0]);
 		for (t = 1; t < s->nr_threads[me->rank]; t++)
-			pthread_join(a[t].id, NULL);
+			if (a[t].started)
+				pthread_join(a[t].id, NULL);
 	}
 	if (me->returned) {
 		meet(me, 1, 0);

@@ -4,6 +4,7 @@
  *
  *	prog NAME			begins a program (a file with one needs none)
  *	class OK|P|S-i|S-e|D		what the catalogue says
+ *	sure WORD			the certainty that the report must give
  *	nccl WORD, ours WORD, strict WORD	how it ends by each set of rules: OK, or the verdict's word
  *	differs RULES WORD... # WHY	another word that is accepted there; cuda-RULES: on a GPU that all ranks share
  *	slots N, queues N, release X	resident collectives, hardware queues, DFSHIM_RELEASE for "ours"
@@ -27,6 +28,9 @@
  *	anypoll s s (asks two streams in turn until one of them is done)
  *	isync (cudaFree), halloc (cudaHostAlloc), hreg (cudaHostRegister), hcopy (cudaMemcpy from the host)
  *	hs FLAG, hw FLAG, hbar NAME RANK...	signal, wait, barrier of hosts
+ *	lock NAME, unlock NAME (a mutex of the rank), glock NAME, gunlock NAME (a lock as an interpreter has: who waits for it
+ *	looks up every 5 ms), cwait NAME, csig NAME (a condition), get NAME, put NAME (a queue), start THREAD (that
+ *	does not begin before; only a rank's second to fourth threads)
  *	name NAME (of the thread, before it does anything else)
  *	ninit COMM (begins a non-blocking one), apoll COMM (asks ncclCommGetAsyncError until it is ready)
  *	awatch COMM (asks that for ever, for errors)
@@ -72,6 +76,15 @@ enum sc_kind {
 	SC_HS,
 	SC_HW,
 	SC_HBAR,
+	SC_LOCK,
+	SC_UNLOCK,
+	SC_GLOCK,
+	SC_GUNLOCK,
+	SC_CWAIT,
+	SC_CSIG,
+	SC_GET,
+	SC_PUT,
+	SC_START,
 	SC_NAME,
 	SC_INIT,
 	SC_NINIT,
@@ -128,6 +141,7 @@ struct sc_thread {
 
 struct script {
 	char name[64], cls[8], nccl[16], ours[16], strict[16], release[16];
+	uint8_t started[SC_RANKS]; /* set of threads that another one starts */
 	int slots, queues, cold, shared;
 	int procs;	/* how many processes; 0: one */
 	uint64_t after; /* set of communicators */

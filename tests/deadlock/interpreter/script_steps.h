@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include "oracle.h"
+#include "script_threads.h"
 
 #define NR_WORDS 256
 
@@ -37,11 +38,12 @@ struct rank {
 	void *scratch[2], *pinned[16], *registered;
 	int nr_pinned, gone, returned;
 	pthread_t thread;
+	struct thread_arg *args; /* of its threads */
 };
 
 struct thread_arg {
 	struct rank *me;
-	int thread;
+	int thread, started;
 	pthread_t id;
 };
 
@@ -512,6 +514,8 @@ static int comm_step(struct rank *me, const struct sc_step *st)
 /* ---- all of them -------------------------------------------------------------------------------- */
 
 /* 0, -1 failed, 1 the thread ends here. */
+static void start_thread(struct rank *me, int thread);
+
 static int execute(struct rank *me, int thread, int step)
 {
 	const struct sc_step *st = &me->s->threads[me->rank][thread].v[step];
@@ -567,6 +571,19 @@ static int execute(struct rank *me, int thread, int step)
 	case SC_HREG:
 	case SC_HCOPY:
 		return implicit_sync(me, st);
+	case SC_LOCK:
+	case SC_UNLOCK:
+	case SC_GLOCK:
+	case SC_GUNLOCK:
+	case SC_CWAIT:
+	case SC_CSIG:
+	case SC_GET:
+	case SC_PUT:
+		between_step(&between[me->rank], thread, st);
+		return 0;
+	case SC_START:
+		start_thread(me, (int)st->count);
+		return 0;
 	case SC_HS:
 	case SC_HW:
 	case SC_HBAR:
@@ -646,7 +663,15 @@ static void *run_thread(void *arg)
 	}
 	if (i == t->nr)
 		__atomic_store_n(&stands[a->me->rank][a->thread], i, __ATOMIC_RELAXED);
+	between_end(&between[a->me->rank], a->thread, i < t->nr || failed());
 	return NULL;
+}
+
+static void start_thread(struct rank *me, int thread)
+{
+	struct thread_arg *a = &me->args[thread];
+
+	a->started = !pthread_create(&a->id, NULL, run_thread, a);
 }
 
 /* "@ RANK THREAD STEP", for each: where it stands. */

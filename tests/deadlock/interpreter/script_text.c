@@ -42,6 +42,15 @@ static const struct sc_word {
 	{"hcopy", SC_HCOPY, 0, ""},
 	{"hs", SC_HS, 0, "f"},
 	{"hw", SC_HW, 0, "f"},
+	{"lock", SC_LOCK, 0, "f"},
+	{"unlock", SC_UNLOCK, 0, "f"},
+	{"glock", SC_GLOCK, 0, "f"},
+	{"gunlock", SC_GUNLOCK, 0, "f"},
+	{"cwait", SC_CWAIT, 0, "f"},
+	{"csig", SC_CSIG, 0, "f"},
+	{"get", SC_GET, 0, "f"},
+	{"put", SC_PUT, 0, "f"},
+	{"start", SC_START, 0, "n"},
 	{"hbar", SC_HBAR, 0, "b"},
 	{"name", SC_NAME, 0, "f"},
 	{"init", SC_INIT, 0, "c"},
@@ -276,6 +285,10 @@ static int sc_parse_step(struct script *s, int rank, int thread, char *text)
 	if ((st.kind == SC_COLL || st.kind == SC_SEND || st.kind == SC_RECV) &&
 	    sc_comm_rank(&s->comms[st.comm], rank) < 0)
 		return SC_FAIL(s, "rank %d is not in communicator %s", rank, s->comm.v[st.comm]);
+	if (st.kind == SC_START && (st.count < 1 || st.count >= SC_THREADS))
+		return SC_FAIL(s, "start: no thread %llu", (unsigned long long)st.count);
+	if (st.kind == SC_START)
+		s->started[rank] |= (uint8_t)(1 << (st.count & 7));
 	*sc_add(s, rank, thread) = st;
 	return 0;
 }
@@ -316,7 +329,7 @@ static int sc_line(struct script *s, char *line)
 		snprintf(s->strict, sizeof(s->strict), "%s", w);
 	else if (!strcmp(word, "release") && w)
 		snprintf(s->release, sizeof(s->release), "%s", w);
-	else if (!strcmp(word, "differs") && w)
+	else if ((!strcmp(word, "differs") || !strcmp(word, "sure")) && w)
 		;
 	else if (!strcmp(word, "slots") && w)
 		s->slots = atoi(w);
@@ -437,6 +450,14 @@ static void print_step(const struct script *s, const struct sc_step *st, FILE *f
 		break;
 	case SC_HS:
 	case SC_HW:
+	case SC_LOCK:
+	case SC_UNLOCK:
+	case SC_GLOCK:
+	case SC_GUNLOCK:
+	case SC_CWAIT:
+	case SC_CSIG:
+	case SC_GET:
+	case SC_PUT:
 		fprintf(f, " %s", s->flag.v[st->object]);
 		break;
 	case SC_READ:

@@ -1,0 +1,203 @@
+/*
+ * Who else could issue what a cycle lacks. The graph takes those threads of a rank for the ones that go on which have used
+ * the communicator. Where the process has others that could issue on it, a cycle through the first is likely at most;
+ * where one of the others waits for a lock that another thread holds, that lock is as good an explanation. Pure functions
+ * over a result.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "trace/judge/lines.h"
+#include "trace/record/names.h"
+
+/* The thread is stuck in a call that the cycle already counts, or goes on after one that is: it cannot issue it either. */
+static int is_stuck(const struct df_check_result *r, uint32_t trace, uint32_t tid)
+{
+	for (size_t i = 0; i < r->g.nr_nodes; i++) {
+		const struct df_node *n = &r->g.nodes[i];
+
+		if (n->kind == DF_N_THREAD && n->trace == trace && n->thread == tid &&
+		    r->g.stuck[i] && r->set->traces[trace].calls[n->ref].call != DF_CALL_OUTSIDE)
+			return 1;
+	}
+	return 0;
+}
+
+/* The graph lets the rank go on if this thread does. */
+static int is_expected(const struct df_check_result *r, uint32_t next, uint32_t tid)
+{
+	for (uint32_t k = r->g.out_first[next]; k < r->g.out_first[next + 1]; k++) {
+		const struct df_node *to = &r->g.nodes[r->g.edges[r->g.out[k]].to];
+
+		if (to->kind == DF_N_THREAD && to->thread == tid)
+			return 1;
+	}
+	return 0;
+}
+
+/* For the end of a thread it waits, not for what it would issue before that. */
+static int joins(const struct df_lthread *th)
+{
+	return th->at == DF_AT_LOCK && th->at_lock == DF_LOCK_JOIN;
+}
+
+static int is_held(const struct df_lthread *th)
+{
+	return th->at == DF_AT_LOCK &&
+	       (th->at_lock == DF_LOCK_HELD || th->at_lock == DF_LOCK_SCRIPT);
+}
+
+static int could_issue(const struct df_check_result *r, uint32_t next, const struct df_lthread *th)
+{
+	const struct df_node *n = &r->g.nodes[next];
+	const struct df_trc_comm *e = &r->set->entries[n->ref];
+
+	/* Nothing is known of one that has issued nothing and was not looked at: it may be ours. */
+	return (th->nr_issued || th->at) && !th->is_ours && !th->part_of &&
+	       th->at != DF_AT_GONE && !joins(th) &&
+	       (th->device < 0 || e->device < 0 || th->device == e->device) &&
+	       !df_entry_is_foreign(r->set, e, th->tid) && !is_expected(r, next, th->tid) &&
+	       !is_stuck(r, n->trace, th->tid);
+}
+
+static void add(struct df_check_result *r, uint32_t next, uint32_t thread, int held)
+{
+	/* Those in a lock are named first. */
+	size_t at = held ? r->nr_held++ : r->nr_others;
+
+	r->nr_others++;
+	if (at >= DF_OTHERS)
+		return;
+	memmove(&r->others[at + 1], &r->others[at], (DF_OTHERS - 1 - at) * sizeof(*r->others));
+	r->others[at] = (struct df_other){.next = next, .thread = thread};
+}
+
+static int is_new(const struct df_check_result *r, uint32_t next)
+{
+	for (size_t i = 0; i < r->nr_others && i < DF_OTHERS; i++)
+		if (r->others[i].next == next)
+			return 0;
+	return 1;
+}
+
+void df_others_find(struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		uint32_t next = r->steps[i].to;
+		const struct df_node *n = &r->g.nodes[next];
+		const struct df_trc *t;
+
+		if (n->kind != DF_N_NEXT || n->ref == DF_NONE || !is_new(r, next))
+			continue;
+		t = &r->set->traces[n->trace];
+		for (uint32_t k = 0; k < t->nr_threads; k++)
+			if (could_issue(r, next, &t->threads[k]))
+				add(r, next, k, is_held(&t->threads[k]));
+	}
+}
+
+const struct df_lthread *df_other_thread(const struct df_check_result *r, size_t which)
+{
+	const struct df_other *o = &r->others[which];
+
+	return &r->set->traces[r->g.nodes[o->next].trace].threads[o->thread];
+}
+
+static const char *where(const struct df_lthread *th)
+{
+	static const char *const locks[] = {"waits for another thread of its process",
+					    "waits for a lock", "waits for the interpreter's lock",
+					    "waits for the end of a thread"};
+
+	switch (th->at) {
+	case DF_AT_RUNS:
+		return "runs";
+	case DF_AT_SLEEPS:
+		return "sleeps";
+	case DF_AT_LOCK:
+		return locks[th->at_lock];
+	case DF_AT_SHARED:
+		return "waits for memory that processes share";
+	case DF_AT_IO:
+		return "waits for a file or a socket";
+	case DF_AT_CHILD:
+		return "waits for a process";
+	default:
+		return "is in no call of NCCL or CUDA";
+	}
+}
+
+/* "thread 7 'loader' waits for a lock (train.py:12 step)". */
+static void put_other(struct df_check_result *r, size_t which, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->others[which].next];
+	const struct df_lthread *th = df_other_thread(r, which);
+	/* Whoever waits by means of the language's library waits in a line of that: its callers say more. */
+	unsigned frames = is_held(th) ? 1 : 3;
+	char thread[64], line[240];
+
+	df_line_put(b, "%s %s", df_say_thread(r->set, n->trace, th->tid, thread, sizeof(thread)),
+		    where(th));
+	if (df_say_has_script(&r->set->traces[n->trace], th) &&
+	    df_say_stack(r->set, n->trace, th->at_site, frames, line, sizeof(line)))
+		df_line_put(b, " (%s)", line);
+}
+
+/* The step of the cycle from an operation to the rank that has not issued it. */
+static const struct df_step *lacks(const struct df_check_result *r, uint32_t next)
+{
+	for (size_t i = 0; i < r->nr_steps; i++)
+		if (r->steps[i].to == next && df_node_is_op(&r->g.nodes[r->steps[i].from]))
+			return &r->steps[i];
+	return NULL;
+}
+
+/* The thread of the cycle by which the rank was expected to go on; NULL: none. */
+static const struct df_node *expected(const struct df_check_result *r, uint32_t next)
+{
+	for (size_t i = 0; i < r->nr_steps; i++)
+		if (r->steps[i].from == next && r->g.nodes[r->steps[i].to].kind == DF_N_THREAD)
+			return &r->g.nodes[r->steps[i].to];
+	return NULL;
+}
+
+static const char *missing_op(struct df_check_result *r, uint32_t next, char *buf, size_t size)
+{
+	const struct df_step *s = lacks(r, next);
+
+	if (!s) {
+		snprintf(buf, size, "what is missing");
+		return buf;
+	}
+	return df_say_op(r->set, &r->set->ops[r->g.nodes[s->from].ref], buf, size);
+}
+
+void df_line_held(struct df_check_result *r, struct df_line *b)
+{
+	uint32_t next = r->others[0].next;
+	const struct df_node *n = &r->g.nodes[next], *t = expected(r, next);
+	char who[48], op[96], thread[64];
+
+	df_line_put(b, "%s has not issued %s, and which of its threads would is not known: ",
+		    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)),
+		    missing_op(r, next, op, sizeof(op)));
+	if (t)
+		df_line_put(b, "%s is in %s and may hold what the other needs, ",
+			    df_say_thread(r->set, t->trace, t->thread, thread, sizeof(thread)),
+			    df_call_text(r->set->traces[t->trace].calls[t->ref].call));
+	put_other(r, 0, b);
+	df_line_put(b, "; cycle ");
+	df_line_path(r, b);
+}
+
+void df_line_others(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *n = &r->g.nodes[r->others[0].next];
+	char who[48], op[96];
+
+	df_line_put(b, "; %s may also get %s from another thread: ",
+		    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)),
+		    missing_op(r, r->others[0].next, op, sizeof(op)));
+	put_other(r, 0, b);
+	if (r->nr_others > 1)
+		df_line_put(b, ", and %zu more", r->nr_others - 1);
+}
