@@ -8,6 +8,7 @@
  *
  * The controls, each of which must fail:
  * -DACK_EARLY  the sender acknowledges at once, not when what it had posted on the other pair is done
+ * -DACK_ANY    a slice carries the acknowledgement on the other pair too, once the lead has carried it
  * -DOLD_PAIR   when a pair fails its slices go over the other one, while the old pair of the receiver lives on
  * -DNO_RESEND  nothing is sent again
  * -DKEEP_GAPS  what came in front of a gap counts when the gap is filled, though it is sent again as well
@@ -16,9 +17,10 @@
 #define N    4 /* slices */
 #define S    2 /* slots */
 #define CUTS 2
-#define ACK  255
+#define OTHERS 2    /* frames of other connectors */
+#define OTHER  255
 
-chan pair[2] = [3] of { byte, byte }; /* slice, bytes; the lead, 0, also carries the acknowledgement */
+chan pair[2] = [3] of { byte, byte, bit }; /* slice, bytes, whether it acknowledges; 0 is the lead */
 chan credits = [2] of { byte, byte };
 
 byte sent, consumed, received;	 /* the sender's */
@@ -26,7 +28,18 @@ byte rslot[S], have[S];		 /* the receiver's; have: the slice in a slot, plus 1 *
 byte rtail, head, told, told_tail;
 bit closing, acked, freed;
 bit untold; /* credits of this session have not come */
-byte cuts, gap;
+byte cuts, gap, others;
+
+#ifdef ACK_EARLY
+#define MAY_ACK closing
+#else
+#define MAY_ACK (closing && (acked || empty(pair[1])))
+#endif
+#ifdef ACK_ANY
+#define ACK_ON_OTHER acked
+#else
+#define ACK_ON_OTHER 0
+#endif
 
 active proctype sender()
 {
@@ -34,9 +47,9 @@ active proctype sender()
 
 end:	do
 	:: atomic { !closing && !untold && sent < N && sent - consumed < S && nfull(pair[0]) ->
-		pair[0] ! sent, sent; sent++ }
+		pair[0] ! sent, sent, 0; sent++ }
 	:: atomic { !closing && !untold && sent < N && sent - consumed < S && nfull(pair[1]) ->
-		pair[1] ! sent, sent; sent++ }
+		pair[1] ! sent, sent, 0; sent++ }
 	:: atomic { credits ? h, r ->
 		untold = 0;
 		if
@@ -51,19 +64,23 @@ end:	do
 		:: sent < received -> sent = received
 		:: else -> skip
 		fi }
-#ifdef ACK_EARLY
-	:: atomic { closing && !acked && nfull(pair[0]) -> pair[0] ! ACK, 0; acked = 1 }
-#else
-	:: atomic { closing && !acked && empty(pair[1]) && nfull(pair[0]) ->
-		pair[0] ! ACK, 0; acked = 1 }
-#endif
+	:: atomic { MAY_ACK && !acked && nfull(pair[0]) -> pair[0] ! OTHER, 0, 1; acked = 1 }
+	/* Slices of other connectors go on. */
+	:: atomic { others < OTHERS && nfull(pair[0]) ->
+		others++;
+		if
+		:: MAY_ACK -> acked = 1
+		:: else -> skip
+		fi;
+		pair[0] ! OTHER, 0, acked }
+	:: atomic { others < OTHERS && nfull(pair[1]) -> others++; pair[1] ! OTHER, 0, ACK_ON_OTHER }
 	od
 }
 
 inline lands()
 {
 	if
-	:: n == ACK -> freed = 1
+	:: n == OTHER -> skip
 	:: else ->
 		assert(!freed);
 		rslot[n % S] = v;
@@ -77,16 +94,19 @@ inline lands()
 		:: else -> skip
 		fi
 	fi;
-	n = 0; v = 0
+	/* It is read when what the frame follows has arrived. */
+	freed = freed || ack;
+	n = 0; v = 0; ack = 0
 }
 
 active proctype receiver()
 {
 	byte n, v;
+	bit ack;
 
 end:	do
-	:: atomic { pair[0] ? n, v -> lands() }
-	:: atomic { pair[1] ? n, v -> lands() }
+	:: atomic { pair[0] ? n, v, ack -> lands() }
+	:: atomic { pair[1] ? n, v, ack -> lands() }
 	:: atomic { (told != head || told_tail != rtail) && nfull(credits) ->
 		credits ! head, rtail; told = head; told_tail = rtail }
 	od
@@ -107,11 +127,14 @@ active proctype owner()
 	fi
 }
 
-inline lose(ch)
+/* What is on its way is lost. */
+inline lose()
 {
 	do
-	:: nempty(ch) -> ch ? _, _
-	:: empty(ch) -> break
+	:: nempty(pair[0]) -> pair[0] ? _, _, _
+	:: nempty(pair[1]) -> pair[1] ? _, _, _
+	:: nempty(credits) -> credits ? _, _
+	:: empty(pair[0]) && empty(pair[1]) && empty(credits) -> break
 	od
 }
 
@@ -149,9 +172,7 @@ end:	do
 		again();
 #else
 		/* All pairs of both sides are gone before the next ones are there. */
-		lose(pair[0]);
-		lose(pair[1]);
-		lose(credits);
+		lose();
 		acked = 0;
 		again();
 #endif

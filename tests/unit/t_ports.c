@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/transport/net/net.h"
-#include "runtime/transport/net/verbs/rdma.h"
+#include "runtime/transport/net/verbs/pair.h"
 #include "tests/lib/test.h"
 
 #define PORTS 3

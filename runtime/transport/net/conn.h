@@ -32,8 +32,9 @@ struct df_net_frame {
 	uint32_t a, b;
 	uint64_t to, pos, aux;
 	uint64_t seq; /* of numbered frames, from 1; else 0 */
-	uint64_t ack; /* all of the peer's numbered frames up to this one have come */
-	uint64_t at;  /* DATA: where the payload goes, in the receiver's memory */
+	uint64_t
+		ack; /* all of the peer's numbered frames up to this one have come; 0: nothing is said */
+	uint64_t at;		     /* DATA: where the payload goes, in the receiver's memory */
 	uint32_t rkey[DF_NET_RAILS]; /* what opens it, by port of the receiver; 0: nothing */
 };
 

@@ -191,6 +191,18 @@ static void cut(struct qp *q)
 	q->piece = 0;
 }
 
+/* Reliable connections keep the order within a queue pair, and none between two. */
+static int is_held(struct qp *q)
+{
+	long ms = fake_number("FAKE_VERBS_HOLD");
+
+	if (!ms || fake_dice(HOLD_EVERY))
+		return 0;
+	q->pause = fake_now_ns() + (uint64_t)ms * 1000000u;
+	fake_seen("a queue pair was held back");
+	return 1;
+}
+
 static int read_fails(void)
 {
 	static long nr;
@@ -209,7 +221,7 @@ static int send_some(struct qp *q)
 
 		const uint8_t *from;
 
-		if (q->pause > fake_now_ns())
+		if (q->pause > fake_now_ns() || (!q->piece && is_held(q)))
 			return 1;
 		from = fake_memory(part->lkey, part->addr, part->length, 0);
 		if (!from) {

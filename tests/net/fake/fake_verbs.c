@@ -20,6 +20,7 @@
  *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
  *   FAKE_VERBS_MUTE=railxI       nothing of what it sends arrives
  *   FAKE_VERBS_SLOW=railxI:N     it carries N MB/s
+ *   FAKE_VERBS_HOLD=MS    queue pairs are held back at random, for so many ms each time
  *   FAKE_VERBS_SEEN=FILE  what was asked for, a line each, once a process: relaxed ordering, what was agreed by ECE, who
  *                         writes slices; at its end how many bytes
  *   FAKE_VERBS_MEMLOCK=N  bytes that can be registered

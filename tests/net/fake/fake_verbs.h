@@ -16,6 +16,7 @@
 
 #define PIECE	   16384
 #define PIECES_MAX 256
+#define HOLD_EVERY 32 /* of so many work requests one is held back (FAKE_VERBS_HOLD) */
 #define QUEUE_MAX  1024
 #define WRS_MAX	   512
 #define QPS_MAX	   256

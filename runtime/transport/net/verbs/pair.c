@@ -1,5 +1,6 @@
 /* A queue pair of a link: made, joined to the other side's, ended; rdma.c has the whole. */
 #define _GNU_SOURCE
+#include "runtime/transport/net/verbs/pair.h"
 #include "runtime/transport/net/verbs/readback.h"
 
 #include <arpa/inet.h>
@@ -347,6 +348,24 @@ void df_verbs_pair_end(struct df_net_link *l, struct pair *q)
 	q->queued = 0;
 	q->sends = q->usable = 0;
 	q->broken = 0;
+}
+
+int df_verbs_status_errno(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+		return -ETIMEDOUT;
+	case IBV_WC_LOC_ACCESS_ERR:
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+		return -EACCES;
+	case IBV_WC_WR_FLUSH_ERR:
+		return -ECONNABORTED;
+	default:
+		return -EIO;
+	}
 }
 
 /* ---- which one takes a slice --------------------------------------------------------------------------------- */

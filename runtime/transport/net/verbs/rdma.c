@@ -7,8 +7,8 @@
  * everything else goes over one of them, the lead, and so in order.
  *
  * Between pairs there is no order. A slice in any order is what numbered slots are for. But an acknowledgement also says that
- * we write no more into memory that the other side has announced and closed: it is given when all that had been posted
- * before is done, on every pair (tests/model/rails.pml).
+ * we write no more into memory that the other side has announced and closed. So it is given when all that had been posted
+ * before on the other pairs is done, and it travels on the lead alone, behind the lead's own writes (tests/model/rails.pml).
  *
  * How two sides find each other is the session's. Over its first stream the side that connects says what its queue pair is
  * (INFO); the other one joins its own to it, and answers with INFO, or that it cannot (NO). Then each sends a frame through
@@ -32,6 +32,7 @@
  *
  * All on the endpoint's thread, no locks. After a fork the child touches none of it.
  */
+#include "runtime/transport/net/verbs/pair.h"
 #include "runtime/transport/net/verbs/readback.h"
 
 #include <errno.h>
@@ -119,7 +120,10 @@ uint64_t df_verbs_patience(void)
 
 /* ---- sending ------------------------------------------------------------------------------------------------- */
 
-/* What we have heard of, and have nothing under way any more from before; the lead keeps its own order. */
+/*
+ * What a frame on the lead may acknowledge: what we have heard, once nothing that was posted before on another pair is under way. What
+ * was posted before on the lead arrives before that frame.
+ */
 static uint64_t ack_of(const struct df_net_link *l, struct path *p)
 {
 	int k, open = 0;
@@ -201,6 +205,7 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 		      struct df_net_conn *from)
 {
 	struct path *p = df_verbs_path(l);
+	struct pair *lead = p->pair[p->lead], *q = lead;
 	struct df_net_frame with = *f;
 	int ret;
 
@@ -218,12 +223,15 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 	/* What was written before is to be seen before it is written again. */
 	if (f->type == DF_NET_TOLD && !df_verbs_readback_done(l->ep, p->behind))
 		return -EAGAIN;
-	with.ack = f->type == DF_NET_DATA ? l->acked : ack_of(l, p);
+	if (f->type == DF_NET_DATA)
+		q = df_verbs_pair_choose(p, f->bytes);
+	/* On another pair an acknowledgement would overtake what the lead has still to write: there it is 0, and says nothing. */
+	if (q == lead)
+		with.ack = ack_of(l, p);
 	if (f->type == DF_NET_ACK && with.ack == l->acked)
 		return 0;
-	ret = post(l, f->type == DF_NET_DATA ? df_verbs_pair_choose(p, f->bytes) : p->pair[p->lead],
-		   &with, payload, from);
-	if (!ret)
+	ret = post(l, q, &with, payload, from);
+	if (!ret && q == lead)
 		l->acked = with.ack;
 	return ret;
 }
@@ -646,24 +654,6 @@ static int arrived(struct df_net_link *l, int k, const struct df_net_frame *f)
 	return df_net_arrived(l, f);
 }
 
-static int errno_of(enum ibv_wc_status status)
-{
-	switch (status) {
-	case IBV_WC_RETRY_EXC_ERR:
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-	case IBV_WC_RESP_TIMEOUT_ERR:
-		return -ETIMEDOUT;
-	case IBV_WC_LOC_ACCESS_ERR:
-	case IBV_WC_REM_ACCESS_ERR:
-	case IBV_WC_LOC_PROT_ERR:
-		return -EACCES;
-	case IBV_WC_WR_FLUSH_ERR:
-		return -ECONNABORTED;
-	default:
-		return -EIO;
-	}
-}
-
 /* -errno: the pair has no more to say, 1: and the session is over. */
 static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 {
@@ -677,7 +667,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS) {
 		snprintf(text, sizeof(text), "%s (vendor error %u)",
 			 df_ibv.wc_status_str(wc->status), wc->vendor_err);
-		return df_verbs_fail(l, k, errno_of(wc->status), text) ? 1 : -EIO;
+		return df_verbs_fail(l, k, df_verbs_status_errno(wc->status), text) ? 1 : -EIO;
 	}
 	if (!(wc->wr_id & DF_VERBS_RECEIVE)) {
 		df_verbs_pair_done(q, &q->rings->out[i], df_now_ns());

@@ -198,40 +198,6 @@ int df_verbs_open(struct df_net_ep *ep, struct verbs **out);
 /* NULL with errno. access: enum ibv_access_flags, relaxed ordering is added where it may be. */
 struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int access);
 
-/* pair.c: with a queue pair that can receive; the other side's is known; none any more: what was posted is not, nobody writes. */
-int df_verbs_pair_make(struct df_net_link *l, struct pair *q);
-int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_net_frame *info);
-void df_verbs_pair_end(struct df_net_link *l, struct pair *q);
-/* One that is joined with itself, for reads. */
-int df_verbs_self_make(const struct rail *r, struct pair *q);
-void df_verbs_self_end(struct pair *q);
-/* What a slice costs a pair: its bytes, and as much as these where it has few. */
-static inline uint64_t df_verbs_weight(uint32_t bytes)
-{
-	return bytes + 4096u;
-}
-/* The oldest frame that was posted is done. */
-void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now);
-/* The pair that would have a slice of so many bytes there first, as fast as each has been; over spare ports when there is no other. */
-struct pair *df_verbs_pair_choose(const struct path *p, uint32_t bytes);
-/* Whose device has not failed: for pair k of the side that connects, each in turn. */
-int df_verbs_rail(const struct df_net_link *l, int k);
-/*
- * Which goes with theirs, for the other side: the same one of all, as networks with a switch for each port have it, if it is as near to our
- * GPU; else, for a pair beyond those that they began, or where that device has failed, the one with fewest pairs, of those that are as
- * near if there are any. With NCCL_CROSS_NIC=0 the same one or none, -1.
- */
-int df_verbs_rail_with(const struct df_net_link *l, int k, const struct df_net_frame *f);
-/* What the other side has to know of it. */
-void df_verbs_pair_info(const struct df_net_link *l, const struct pair *q,
-			struct df_net_frame *out);
-/* Its memory, once a link. NULL with errno. */
-struct pair *df_verbs_pair_new(struct df_net_link *l, int rail);
-/* It has no queue pair now. -ENOMEM with errno: nothing has changed. */
-int df_verbs_pair_move(struct df_net_link *l, struct pair *q, int rail);
-int df_verbs_pair_receive(struct pair *q, uint32_t i);
-#define DF_VERBS_RECEIVE (1ull << 32) /* of a work request's id */
-
 /* rdma.c: how long a frame may be on its way. */
 uint64_t df_verbs_patience(void);
 /* The pair has failed; 1: and the session with it. */

@@ -15,6 +15,7 @@
  * All by who makes a pass.
  */
 #include "runtime/transport/net/verbs/readback.h"
+#include "runtime/transport/net/verbs/pair.h"
 
 #include <errno.h>
 #include <stdio.h>
