@@ -1,7 +1,8 @@
 /*
  * Connections begin here: ours to others, and those of others to us. A connection that was accepted is a stranger
- * until its first frame says what it wants and knows the right nonce; it has a few seconds and little memory
- * for that, and when there are too many strangers the oldest goes. Guarded by the control plane's lock.
+ * until it has proved that it knows a secret of ours (greet.c) and its first frame says what it wants; it has a few
+ * seconds and little memory for that, and when there are too many strangers the oldest goes. Guarded by the control
+ * plane's lock.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -35,20 +36,20 @@ static int stranger_input(struct df_link *l, unsigned type, const void *data, si
 
 	switch (type) {
 	case DF_FRAME_RDV_HELLO:
-		ret = df_rdv_introduce(l, data, bytes, l->rx_nonce);
+		ret = df_rdv_introduce(l, data, bytes);
 		break;
 	case DF_FRAME_TREE_HELLO:
-		ret = l->rx_nonce == df_ctl.self.proc ? df_tree_introduce(l, data, bytes) : -EPROTO;
+		ret = l->greet.name == df_ctl.self.proc ? df_tree_introduce(l, data, bytes)
+							: -EPROTO;
 		break;
 	case DF_FRAME_FETCH:
-		ret = l->rx_nonce == df_ctl.self.proc && l->is_unix
+		ret = l->greet.name == df_ctl.self.proc && l->is_unix
 			      ? df_fetch_introduce(l, data, bytes)
 			      : -EPROTO;
 		break;
 	case DF_FRAME_PING:
-		if (l->rx_nonce != df_ctl.self.proc || bytes != 8)
+		if (l->greet.name != df_ctl.self.proc || bytes)
 			return -EPROTO;
-		memcpy(&l->tx_nonce, data, 8);
 		df_link_send(l, DF_FRAME_PONG, NULL, 0, NULL, 0);
 		df_link_finish(l);
 		ret = 0;
@@ -109,8 +110,21 @@ int df_link_no_file(void)
 	return 0;
 }
 
-struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
-			     const struct df_link_ops *ops, void *owner, int *error)
+/* Abstract sockets have no permissions: any user of the machine can bind a name that has become free. */
+static int trusted(int fd, int is_unix)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (!is_unix)
+		return 1;
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) &&
+	       (cred.uid == geteuid() || cred.uid == getuid());
+}
+
+/* Connects; bytes may be sent at once. NULL: out of memory or descriptors, or refused at once. */
+static struct df_link *open_link(const union df_sockaddr *addr, socklen_t len,
+				 const struct df_link_ops *ops, void *owner, int *error)
 {
 	struct df_link *l;
 	int fd, ret = 0;
@@ -127,6 +141,8 @@ struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
 		tune_tcp(fd);
 	if (connect(fd, &addr->sa, len))
 		ret = -errno;
+	else if (!trusted(fd, addr->sa.sa_family == AF_UNIX))
+		ret = -ECONNREFUSED;
 	if (ret && ret != -EINPROGRESS) {
 		close(fd);
 		*error = ret;
@@ -153,15 +169,15 @@ struct df_link *df_link_open(const union df_sockaddr *addr, socklen_t len,
 struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
 				    void *owner, int *error)
 {
-	char name[sizeof(m->unix_name) + 1], tcp[sizeof(m->tcp) + 1];
+	char tcp[sizeof(m->tcp) + 1];
 	union df_sockaddr addr;
+	struct df_link *l;
 	socklen_t len;
 
 	/* What others say of themselves need not end. */
-	snprintf(name, sizeof(name), "%.*s", (int)sizeof(m->unix_name), m->unix_name);
 	snprintf(tcp, sizeof(tcp), "%.*s", (int)sizeof(m->tcp), m->tcp);
-	if (m->host == df_ctl.self.host && name[0]) {
-		len = df_addr_unix(name, &addr);
+	if (m->host == df_ctl.self.host && m->sock) {
+		len = df_addr_unix(m->sock, &addr);
 	} else if (tcp[0] && !df_addr_parse(tcp, &addr, 1)) {
 		len = df_addr_len(&addr);
 		/* What the other side calls its interface means nothing here. */
@@ -171,7 +187,13 @@ struct df_link *df_link_open_member(const struct df_member *m, const struct df_l
 		*error = -EADDRNOTAVAIL;
 		return NULL;
 	}
-	return df_link_open(&addr, len, ops, owner, error);
+	l = open_link(&addr, len, ops, owner, error);
+	if (l && df_greet_begin(l, m->proc, &m->key)) {
+		df_link_close(l);
+		*error = -ENOMEM;
+		return NULL;
+	}
+	return l;
 }
 
 void df_link_why(const char *to, int error, char *text, size_t size)
@@ -188,10 +210,10 @@ void df_link_why(const char *to, int error, char *text, size_t size)
 		 df_ctl.self.pid, df_ctl.self.tcp[0] ? " at " : "", df_ctl.self.tcp, to, why);
 }
 
-int df_link_listen_unix(const char *name)
+int df_link_listen_unix(uint64_t sock)
 {
 	union df_sockaddr addr;
-	socklen_t len = df_addr_unix(name, &addr);
+	socklen_t len = df_addr_unix(sock, &addr);
 	int fd, ret;
 
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -266,17 +288,6 @@ uint64_t df_accept_timers(uint64_t now)
 	return resume_at;
 }
 
-static int trusted(int fd, int is_unix)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (!is_unix)
-		return 1;
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) &&
-	       (cred.uid == geteuid() || cred.uid == getuid());
-}
-
 void df_link_accept(int listener, int is_unix, void *tag)
 {
 	struct df_link *l, *oldest;
@@ -312,7 +323,7 @@ void df_link_accept(int listener, int is_unix, void *tag)
 			df_link_end(oldest, -ETIMEDOUT);
 		if (!trusted(fd, is_unix)) {
 			close(fd);
-			df_ctl_note("dropped a connection of another user");
+			df_link_dropped("another user", "only this user may connect");
 			continue;
 		}
 		l = df_link_new(fd, &df_stranger_ops, NULL);
@@ -322,6 +333,7 @@ void df_link_accept(int listener, int is_unix, void *tag)
 		}
 		l->is_unix = is_unix;
 		l->frame_max = DF_FRAME_STRANGER;
+		l->greeting = DF_GREET_WAIT;
 		l->deadline_ns = df_now_ns() + DF_LINK_HELLO_NS;
 		if (is_unix) {
 			snprintf(l->who, sizeof(l->who), "this node");

@@ -36,13 +36,14 @@ uint64_t df_addr_random(void)
 	return x ? x : 1;
 }
 
-socklen_t df_addr_unix(const char *name, union df_sockaddr *out)
+socklen_t df_addr_unix(uint64_t sock, union df_sockaddr *out)
 {
 	struct sockaddr_un *un = (struct sockaddr_un *)&out->storage;
-	size_t len = strnlen(name, sizeof(un->sun_path) - 1);
+	int len;
 
 	memset(out, 0, sizeof(*out));
 	un->sun_family = AF_UNIX;
-	memcpy(un->sun_path + 1, name, len);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+	len = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "dfshim-%016llx",
+		       (unsigned long long)sock);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }

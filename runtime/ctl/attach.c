@@ -134,11 +134,10 @@ static const struct df_link_ops attach_ops = {.name = "attach",
 
 static void attach_to(const struct hop *to)
 {
-	struct tree_hello h = {.from = df_tree_self(), .to = to->proc};
-	struct df_member m = {.proc = to->proc, .host = to->host};
+	struct hop self = df_tree_self();
+	struct df_member m = {.proc = to->proc, .host = to->host, .sock = to->sock, .key = to->key};
 	int error;
 
-	snprintf(m.unix_name, sizeof(m.unix_name), "dfshim-%016llx", (unsigned long long)to->proc);
 	memcpy(m.tcp, to->tcp, sizeof(m.tcp));
 	m.tcp[sizeof(m.tcp) - 1] = '\0';
 	df_tree.target = *to;
@@ -149,9 +148,7 @@ static void attach_to(const struct hop *to)
 		attach_over(0);
 		return;
 	}
-	df_tree.attach->tx_nonce = to->proc;
-	df_tree.attach->rx_nonce = df_ctl.self.proc;
-	df_link_send(df_tree.attach, DF_FRAME_TREE_HELLO, &h, sizeof(h), NULL, 0);
+	df_link_send(df_tree.attach, DF_FRAME_TREE_HELLO, &self, sizeof(self), NULL, 0);
 	if (!df_tree.attach->connecting)
 		attach_connected(df_tree.attach);
 }

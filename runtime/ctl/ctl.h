@@ -3,7 +3,7 @@
  * control thread per process (started on first need) serves the rendezvous of ids made here, the links to
  * other processes (unix sockets inside a node, TCP between nodes) and requests for shared memory.
  *
- * A *process* is named by a random 64-bit nonce; a *member* is one rank of one communicator. Ranks of one
+ * A *process* is named by a random 64-bit number; a *member* is one rank of one communicator. Ranks of one
  * process meet in memory, without a socket. After the rendezvous the processes of a communicator form a
  * k-ary tree of links that is shared between communicators; it carries gathers, messages and death.
  *
@@ -21,9 +21,9 @@
 
 #define DF_CTL_VERSION 8
 
-/* What every rank tells all others at the rendezvous: 336 bytes. */
+/* What every rank tells all others at the rendezvous: 296 bytes. */
 struct df_member {
-	uint64_t proc; /* nonce of its process */
+	uint64_t proc; /* names its process: random, public */
 	uint64_t host; /* hash of host and boot id: equal means one node, shared memory works */
 	uint32_t pid;
 	int32_t rank;	    /* in this communicator */
@@ -35,8 +35,8 @@ struct df_member {
 	uint8_t gpu;	    /* 1: its daemon runs on a GPU */
 	uint8_t unable;	    /* 1: its daemon could not start; see struct df_ctl_limits */
 	uint64_t settings;  /* hash of what must agree (slots, slot size, programs loaded) */
-	char unix_name[48]; /* abstract unix socket of its control thread */
-	char tcp[64];	    /* host:port of it, "" none */
+	uint64_t sock; /* names the unix socket of its control thread (df_addr_unix()); 0 none */
+	char tcp[64];  /* host:port of it, "" none */
 	char hostname[64];
 	uint64_t node;	 /* equal: no network in between; host, unless nodes are emulated */
 	uint8_t cal[16]; /* struct df_cal: what it measured of its machine; opaque here */
@@ -48,9 +48,9 @@ struct df_member {
 	struct df_key key;
 };
 
-_Static_assert(sizeof(struct df_member) == 336, "part of the protocol");
+_Static_assert(sizeof(struct df_member) == 296, "part of the protocol");
 
-/* This process: nonce, host hash, socket names. rank, device, ... are left zero. Starts the thread. */
+/* This process: name, key, host hash, sockets. rank, device, ... are left zero. Starts the thread. */
 int df_ctl_self(struct df_member *out);
 
 /* Ids: see runtime/dfshim.h, which declares df_id_create() and its sisters; implemented here. */

@@ -6,6 +6,7 @@
  *
  *   thread.c  start, epoll loop, timers, waiting, fork    rdv.c, rdv_open.c  the serving side
  *   link.c    sockets, frames                             join.c    rendezvous: the joining side
+ *   greet.c   proof of the secret                         
  *   accept.c  connections begin, strangers                up.c      the way from a join to a session
  *   tree.c    the overlay of links, paths, deaths         group.c   communicators
  *   attach.c  getting a link up: merges, repairs          gather.c  allgather
@@ -34,15 +35,15 @@
 
 /* ---- addresses (addr.c) ---------------------------------------------------------------------------- */
 
-/* Abstract unix socket. */
-socklen_t df_addr_unix(const char *name, union df_sockaddr *out);
+/* An abstract unix socket. Its name is a random number of its own: every user of the machine can read it. */
+socklen_t df_addr_unix(uint64_t sock, union df_sockaddr *out);
 uint64_t df_addr_random(void);
 /* The soft limit of open files as high as it may be, as NCCL's root has it. 1: it was lower. */
 int df_addr_raise_files(void);
 
 /* ---- ids (id.c) ------------------------------------------------------------------------------------ */
 
-#define DF_ID_TAIL  64
+#define DF_ID_TAIL  40
 #define DF_ID_MAGIC 0x3144496d68736664ull /* "dfshmID1" */
 /* What NCCL's own handle begins with under NCCL_COMM_ID. */
 #define DF_ID_ADDR_MAGIC 0x0280028002800280ull
@@ -50,10 +51,13 @@ int df_addr_raise_files(void);
 #define DF_ID_HAS_TCP4	 2u
 #define DF_ID_HAS_TCP6	 4u
 
+/* The bytes of NCCL's id that its handle leaves unused. magic lies behind what any handle of NCCL's has. */
 struct df_id_tail {
+	struct df_key secret; /* by which ranks prove that they have the id; zero by address */
+	uint64_t sock;	      /* struct df_member; 0 by address */
 	uint64_t magic;
 	uint32_t version, flags;
-	uint64_t nonce; /* of the id */
+	uint64_t nonce; /* names the id: random, public */
 	uint64_t proc;	/* of the process that serves it; 0 by address: rank 0 does */
 	uint32_t pid;
 	uint16_t port, pad;

@@ -11,8 +11,7 @@
 #include "runtime/ctl/link.h"
 
 struct fetch_ask {
-	uint64_t from_proc, to_proc;
-	uint32_t first, pad;
+	uint64_t first;
 };
 
 struct fetch_reply {
@@ -40,14 +39,13 @@ int df_fetch_introduce(struct df_link *link, const void *data, size_t bytes)
 	struct fetch_reply r = {0};
 	int fds[DF_FETCH_MAX], nr = 0, ret;
 
-	if (bytes != sizeof(*a) || a->to_proc != df_ctl.self.proc)
+	if (bytes != sizeof(*a))
 		return -EPROTO;
 	if (server)
-		nr = server(a->first, fds, r.bytes, DF_FETCH_MAX);
+		nr = server((uint32_t)a->first, fds, r.bytes, DF_FETCH_MAX);
 	if (nr < 0)
 		return nr;
 	r.nr = (uint32_t)nr;
-	link->tx_nonce = a->from_proc;
 	ret = df_link_send_fds(link, DF_FRAME_FETCHED, &r, sizeof(r), fds, nr);
 	df_link_finish(link);
 	return ret;
@@ -95,7 +93,7 @@ static const struct df_link_ops fetch_ops = {
 
 int df_fetch_start(const struct df_member *peer, uint32_t first, df_fetch_done_fn done, void *arg)
 {
-	struct fetch_ask a = {.to_proc = peer->proc, .first = first};
+	struct fetch_ask a = {.first = first};
 	struct fetch *f = malloc(sizeof(*f));
 	struct df_link *link;
 	int error = 0;
@@ -105,7 +103,6 @@ int df_fetch_start(const struct df_member *peer, uint32_t first, df_fetch_done_f
 	f->done = done;
 	f->arg = arg;
 	df_ctl_lock();
-	a.from_proc = df_ctl.self.proc;
 	link = df_link_open_member(peer, &fetch_ops, f, &error);
 	if (!link) {
 		df_ctl_unlock();
@@ -115,8 +112,6 @@ int df_fetch_start(const struct df_member *peer, uint32_t first, df_fetch_done_f
 		return error == -ECONNREFUSED || error == -ENOENT ? -ECONNRESET : -EAGAIN;
 	}
 	link->wants_fds = 1;
-	link->tx_nonce = peer->proc;
-	link->rx_nonce = df_ctl.self.proc;
 	df_link_send(link, DF_FRAME_FETCH, &a, sizeof(a), NULL, 0);
 	df_ctl_unlock();
 	return 0;

@@ -1,7 +1,7 @@
 /*
- * Sockets and frames. All sockets are non-blocking. What comes in is trusted only as far as it
- * has been checked: magic, version, nonce, length. Invariant: a link that was closed is freed by the control thread at the end of its turn, so that
- * events already taken from epoll never meet freed memory.
+ * Sockets and frames. All sockets are non-blocking. Input is trusted only as far as it has been checked: magic, version,
+ * length, and the proof of the greeting. Invariant: a link that was closed is freed by the control thread at the end of its
+ * turn, so that events already taken from epoll never meet freed memory.
  */
 #define _GNU_SOURCE
 #include "runtime/ctl/link.h"
@@ -45,6 +45,7 @@ struct df_link *df_link_new(int fd, const struct df_link_ops *ops, void *owner)
 	l->ops = ops;
 	l->owner = owner;
 	l->frame_max = DF_FRAME_MAX;
+	l->greeting = DF_GREET_DONE; /* until it greets, or waits for a greeting */
 	df_list_add_tail(&df_ctl.links, &l->node);
 	return l;
 }
@@ -82,7 +83,7 @@ void df_link_finish(struct df_link *l)
 	l->owner = NULL;
 	l->deadline_ns = df_now_ns() + DF_LINK_HELLO_NS;
 	df_ctl_timer(l->deadline_ns);
-	if (!l->out_bytes && !l->connecting)
+	if (!l->out_bytes && !l->held_bytes && !l->connecting)
 		shutdown(l->fd, SHUT_WR);
 }
 
@@ -102,6 +103,19 @@ static void finish_events(struct df_link *l)
 		df_link_close(l);
 }
 
+void df_link_dropped(const char *from, const char *why)
+{
+	static uint64_t again_at;
+	static unsigned long nr;
+	uint64_t now = df_now_ns();
+
+	nr++;
+	if (now < again_at)
+		return;
+	df_ctl_note("dropped a connection from %s: %s (%lu so far)", from, why, nr);
+	again_at = now + 60 * DF_NS_PER_S;
+}
+
 void df_link_end(struct df_link *l, int error)
 {
 	const struct df_link_ops *ops = l->ops;
@@ -109,9 +123,8 @@ void df_link_end(struct df_link *l, int error)
 	if (l->dead)
 		return;
 	if (ops == &df_stranger_ops)
-		df_ctl_note("dropped a connection from %s: %s", l->who,
-			    error == -ETIMEDOUT ? "it said nothing in time"
-			    : error		? "it does not know what a rank of this job knows"
+		df_link_dropped(l->who, error == -ETIMEDOUT ? "it said nothing in time"
+					: error ? "it does not know what a rank of this job knows"
 						: "it closed without a word");
 	/* The callback may still read who it was; it must not send. */
 	l->out_bytes = 0;
@@ -156,25 +169,45 @@ static void append(struct df_link *l, const void *data, size_t bytes)
 	l->out_bytes += bytes;
 }
 
-int df_link_send(struct df_link *l, unsigned type, const void *a, size_t a_bytes, const void *b,
-		 size_t b_bytes)
+size_t df_frame_masked(unsigned type, size_t a_bytes, size_t b_bytes)
 {
-	struct df_frame f = {.magic = DF_FRAME_MAGIC,
-			     .version = DF_CTL_VERSION,
-			     .type = (uint16_t)type,
-			     .bytes = (uint32_t)(a_bytes + b_bytes),
-			     .nonce = l->tx_nonce};
+	switch (type) {
+	case DF_FRAME_RDV_CHECKIN:
+	case DF_FRAME_TREE_HELLO:
+	case DF_FRAME_TREE_REPLY:
+	case DF_FRAME_TREE_PATH:
+	case DF_FRAME_TREE_MERGE:
+		return a_bytes + b_bytes;
+	case DF_FRAME_RDV_TABLE:
+		return a_bytes;
+	default:
+		return 0;
+	}
+}
+
+static struct df_frame header(unsigned type, size_t a_bytes, size_t b_bytes)
+{
+	return (struct df_frame){.magic = DF_FRAME_MAGIC,
+				 .version = DF_CTL_VERSION,
+				 .type = (uint16_t)type,
+				 .bytes = (uint32_t)(a_bytes + b_bytes),
+				 .masked = (uint32_t)df_frame_masked(type, a_bytes, b_bytes)};
+}
+
+static int put(struct df_link *l, unsigned type, const void *a, size_t a_bytes, const void *b,
+	       size_t b_bytes)
+{
+	struct df_frame f = header(type, a_bytes, b_bytes);
 	static const uint8_t zero[8];
 
-	if (l->dead || l->ops == &df_finish_ops)
-		return -ECONNRESET;
-	if (a_bytes + b_bytes > DF_FRAME_MAX)
-		return -EINVAL;
 	if (reserve(l, sizeof(f) + PAD8(a_bytes + b_bytes)))
 		return -ENOMEM;
 	append(l, &f, sizeof(f));
 	append(l, a, a_bytes);
 	append(l, b, b_bytes);
+	if (f.masked)
+		df_greet_mask(&l->session, &l->tx_at, l->out + l->out_at + l->out_bytes - f.bytes,
+			      f.masked);
 	append(l, zero, PAD8(a_bytes + b_bytes) - (a_bytes + b_bytes));
 	/* A failure shows as an event too, on the thread that handles it. */
 	if (flush(l))
@@ -183,14 +216,65 @@ int df_link_send(struct df_link *l, unsigned type, const void *a, size_t a_bytes
 	return 0;
 }
 
+/* Until the other end has proved itself nothing but the greeting goes to it. */
+static int hold(struct df_link *l, unsigned type, const void *a, size_t a_bytes, const void *b,
+		size_t b_bytes)
+{
+	struct df_frame f = header(type, a_bytes, b_bytes);
+	size_t whole = sizeof(f) + PAD8(a_bytes + b_bytes);
+	uint8_t *to;
+
+	if (DF_VEC_ROOM(l->held, l->held_size, l->held_bytes + whole))
+		return -ENOMEM;
+	to = l->held + l->held_bytes;
+	memset(to, 0, whole);
+	memcpy(to, &f, sizeof(f));
+	if (a_bytes)
+		memcpy(to + sizeof(f), a, a_bytes);
+	if (b_bytes)
+		memcpy(to + sizeof(f) + a_bytes, b, b_bytes);
+	l->held_bytes += whole;
+	return 0;
+}
+
+int df_link_release(struct df_link *l, unsigned type, const void *data, size_t bytes)
+{
+	struct df_frame f;
+	size_t at = 0;
+	int ret;
+
+	ret = put(l, type, data, bytes, NULL, 0);
+	while (!ret && at < l->held_bytes) {
+		const uint8_t *body = l->held + at + sizeof(f);
+
+		memcpy(&f, l->held + at, sizeof(f));
+		/* The masked part goes as `a`, so that df_frame_masked() gives the same answer again. */
+		ret = put(l, f.type, body, f.masked, body + f.masked, f.bytes - f.masked);
+		at += sizeof(f) + PAD8((size_t)f.bytes);
+	}
+	free(l->held);
+	l->held = NULL;
+	l->held_bytes = l->held_size = 0;
+	return ret;
+}
+
+int df_link_send(struct df_link *l, unsigned type, const void *a, size_t a_bytes, const void *b,
+		 size_t b_bytes)
+{
+	if (l->dead || l->ops == &df_finish_ops)
+		return -ECONNRESET;
+	if (a_bytes + b_bytes > DF_FRAME_MAX)
+		return -EINVAL;
+	return (l->greeting == DF_GREET_SENT ? hold : put)(l, type, a, a_bytes, b, b_bytes);
+}
+
 int df_link_send_fds(struct df_link *l, unsigned type, const void *a, size_t a_bytes,
 		     const int *fds, int nr_fds)
 {
 	struct df_frame f = {.magic = DF_FRAME_MAGIC,
 			     .version = DF_CTL_VERSION,
 			     .type = (uint16_t)type,
-			     .bytes = (uint32_t)a_bytes,
-			     .nonce = l->tx_nonce};
+			     .bytes = (uint32_t)a_bytes};
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(l->fds))];
@@ -268,34 +352,39 @@ static ssize_t receive(struct df_link *l, void *to, size_t bytes)
 static long frames(struct df_link *l)
 {
 	struct df_frame f;
+	uint64_t magic;
 	size_t at = 0, whole;
 	long ret = sizeof(f);
+	uint8_t *body;
 
 	while (!l->dead && l->in_bytes - at >= sizeof(f)) {
 		memcpy(&f, l->in + at, sizeof(f));
 		if (f.magic != DF_FRAME_MAGIC) {
 			/* NCCL's sockets begin with the magic of the id. */
-			memcpy(&f.nonce, l->in + at, 8);
+			memcpy(&magic, l->in + at, sizeof(magic));
 			if (l->ops == &df_stranger_ops)
-				df_rdv_unshimmed(f.nonce);
+				df_rdv_unshimmed(magic);
 			return -EPROTO;
 		}
-		if (f.version != DF_CTL_VERSION || f.bytes > l->frame_max)
-			return -EPROTO;
-		if (l->ops == &df_stranger_ops)
-			l->rx_nonce = f.nonce;
-		else if (f.nonce != l->rx_nonce)
+		if (f.version != DF_CTL_VERSION || f.masked > f.bytes ||
+		    f.bytes > (l->greeting == DF_GREET_DONE ? l->frame_max : DF_FRAME_STRANGER))
 			return -EPROTO;
 		whole = sizeof(f) + PAD8((size_t)f.bytes);
 		if (l->in_bytes - at < whole) {
 			ret = (long)whole;
 			break;
 		}
-		if (!l->ops || !l->ops->input)
-			return -EPROTO;
-		if (l->ops->input(l, f.type, l->in + at + sizeof(f), f.bytes) < 0)
-			return -EPROTO;
+		body = l->in + at + sizeof(f);
 		at += whole;
+		if (l->greeting != DF_GREET_DONE) {
+			if (df_greet_input(l, f.type, body, f.bytes) < 0)
+				return -EPROTO;
+			continue;
+		}
+		if (f.masked)
+			df_greet_mask(&l->session, &l->rx_at, body, f.masked);
+		if (!l->ops || !l->ops->input || l->ops->input(l, f.type, body, f.bytes) < 0)
+			return -EPROTO;
 	}
 	if (l->dead)
 		return 0;
@@ -361,7 +450,6 @@ void df_link_events(struct df_link *l, uint32_t events)
 {
 	int error = 0, ret;
 	socklen_t len = sizeof(error);
-	size_t had;
 
 	if (l->dead)
 		return;
@@ -378,18 +466,19 @@ void df_link_events(struct df_link *l, uint32_t events)
 		if (l->dead)
 			return;
 	}
-	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP) && !l->connecting && l->ops != &df_finish_ops)
+	/* Held frames go first, so one that is only to be finished is greeted nevertheless. */
+	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP) && !l->connecting &&
+	    (l->ops != &df_finish_ops || l->held_bytes))
 		input(l);
 	if (l->dead)
 		return;
-	had = l->out_bytes;
 	ret = flush(l);
 	if (ret) {
 		df_link_end(l, ret);
 		return;
 	}
-	if (l->ops == &df_finish_ops) {
-		if (had && !l->out_bytes)
+	if (l->ops == &df_finish_ops && !l->held_bytes) {
+		if (!l->out_bytes)
 			shutdown(l->fd, SHUT_WR);
 		finish_events(l);
 	}
@@ -401,6 +490,7 @@ static void link_free(struct df_link *l)
 	df_list_del(&l->node);
 	free(l->in);
 	free(l->out);
+	free(l->held);
 	free(l);
 }
 

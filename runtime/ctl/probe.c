@@ -61,10 +61,11 @@ static int probe_input(struct df_link *link, unsigned type, const void *data, si
 	return 0;
 }
 
-/* Hung up on: the port belongs to another process by now. */
+/* Hung up on, or an end that does not know the secret: the port belongs to another process by now. */
 static void probe_closed(struct df_link *link, int error)
 {
-	over(link->tx_proc, !error || error == -ECONNREFUSED || error == -ECONNRESET);
+	over(link->tx_proc,
+	     !error || error == -ECONNREFUSED || error == -ECONNRESET || error == -EPROTO);
 }
 
 static const struct df_link_ops probe_ops = {.name = "probe",
@@ -83,9 +84,8 @@ static void probe(const struct df_member *m)
 		over(m->proc, error == -ECONNREFUSED);
 		return;
 	}
-	link->tx_proc = link->tx_nonce = m->proc;
-	link->rx_nonce = df_ctl.self.proc;
-	df_link_send(link, DF_FRAME_PING, &df_ctl.self.proc, 8, NULL, 0);
+	link->tx_proc = m->proc;
+	df_link_send(link, DF_FRAME_PING, NULL, 0, NULL, 0);
 	if (!link->connecting)
 		probe_connected(link);
 }

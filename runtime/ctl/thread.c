@@ -293,10 +293,10 @@ static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 {
 	union df_sockaddr addr;
 
-	snprintf(m->unix_name, sizeof(m->unix_name), "dfshim-%016llx", (unsigned long long)m->proc);
-	df_ctl.unix_fd = df_link_listen_unix(m->unix_name);
+	m->sock = df_addr_random();
+	df_ctl.unix_fd = df_link_listen_unix(m->sock);
 	if (df_ctl.unix_fd < 0)
-		m->unix_name[0] = '\0';
+		m->sock = 0;
 	if (df_ctl.unix_fd == -EMFILE)
 		return -EMFILE;
 

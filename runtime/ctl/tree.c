@@ -50,15 +50,12 @@ void df_tree_forget_all(void)
 
 struct hop df_tree_self(void)
 {
-	struct hop h = {.proc = df_ctl.self.proc, .host = df_ctl.self.host};
-
-	memcpy(h.tcp, df_ctl.self.tcp, sizeof(h.tcp));
-	return h;
+	return df_tree_hop(&df_ctl.self);
 }
 
 struct hop df_tree_hop(const struct df_member *m)
 {
-	struct hop h = {.proc = m->proc, .host = m->host};
+	struct hop h = {.proc = m->proc, .host = m->host, .sock = m->sock, .key = m->key};
 
 	memcpy(h.tcp, m->tcp, sizeof(h.tcp));
 	return h;
@@ -405,8 +402,6 @@ void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who)
 	p->link = link;
 	p->who = *who;
 	p->sure = 0;
-	link->tx_nonce = who->proc;
-	link->rx_nonce = df_ctl.self.proc;
 	link->tx_proc = who->proc;
 	df_link_adopt(link, &tree_ops, NULL);
 	send_dead(link);
@@ -415,23 +410,22 @@ void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who)
 /* Somebody wants to hang below us. */
 int df_tree_introduce(struct df_link *link, const void *data, size_t bytes)
 {
-	const struct tree_hello *h = data;
+	const struct hop *from = data;
 	struct tree_reply r = {.verdict = TAKEN};
 	int i;
 
-	if (bytes != sizeof(*h) || h->to != df_ctl.self.proc || h->from.proc == df_ctl.self.proc)
+	if (bytes != sizeof(*from) || from->proc == df_ctl.self.proc)
 		return -EPROTO;
-	link->tx_nonce = h->from.proc;
-	if (df_ctl.leaving || df_tree_is_dead(h->from.proc)) {
+	if (df_ctl.leaving || df_tree_is_dead(from->proc)) {
 		r.verdict = NOT_ME;
-	} else if (df_tree_root() == h->from.proc) {
+	} else if (df_tree_root() == from->proc) {
 		r.verdict = ONE_ALREADY;
 	} else {
 		for (i = 0; i < df_tree.nr_path; i++)
-			if (df_tree.path[i].proc == h->from.proc)
+			if (df_tree.path[i].proc == from->proc)
 				r.verdict = ONE_ALREADY;
 		for (i = 0; i < df_tree.nr_down; i++)
-			if (df_tree.down[i].who.proc == h->from.proc)
+			if (df_tree.down[i].who.proc == from->proc)
 				r.verdict = ONE_ALREADY;
 	}
 	if (r.verdict == TAKEN && df_tree.nr_down >= df_tree_k) {
@@ -446,7 +440,7 @@ int df_tree_introduce(struct df_link *link, const void *data, size_t bytes)
 		df_link_finish(link);
 		return 0;
 	}
-	df_tree_link(&df_tree.down[df_tree.nr_down++], link, &h->from);
+	df_tree_link(&df_tree.down[df_tree.nr_down++], link, from);
 	df_tree_send_path(NULL);
 	return 0;
 }

@@ -9,15 +9,11 @@
 
 #define PATH_MAX_HOPS 64
 
-/* A process and how to reach it. */
+/* A process and how to reach it: what struct df_member says of that. */
 struct hop {
-	uint64_t proc, host;
+	uint64_t proc, host, sock;
+	struct df_key key;
 	char tcp[64];
-};
-
-struct tree_hello {
-	struct hop from;
-	uint64_t to;
 };
 
 enum verdict { TAKEN, GO_THERE, ONE_ALREADY, NOT_ME };

@@ -154,7 +154,7 @@ static struct df_peer *peer_new(const struct df_member *m)
 static int shm_reachable(const struct df_member *self, const struct df_member *peer)
 {
 	return self->proc != peer->proc && self->host == peer->host && self->node == peer->node &&
-	       peer->unix_name[0];
+	       peer->sock;
 }
 
 static int shm_peer_get(const struct df_member *self, const struct df_member *m,

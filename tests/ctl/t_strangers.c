@@ -1,4 +1,5 @@
 /* Description: connections that do not belong here, on both sockets, disturb nobody. */
+#define _GNU_SOURCE
 #include "tests/ctl/ctl_test.h"
 
 #include <sys/socket.h>
@@ -6,6 +7,7 @@
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
 #include "runtime/ctl/tree_int.h"
+#include "tests/ctl/greet.h"
 
 #define NR_RANKS 3
 
@@ -22,7 +24,7 @@ static int open_socket(const struct df_member *m, int tcp)
 		ck_assert_int_eq(df_addr_parse(m->tcp, &addr, 1), 0);
 		len = df_addr_len(&addr);
 	} else {
-		len = df_addr_unix(m->unix_name, &addr);
+		len = df_addr_unix(m->sock, &addr);
 	}
 	fd = socket(addr.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_ge(fd, 0);
@@ -57,30 +59,29 @@ static int still_open(int fd)
 	return recv(fd, &c, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-static void frame(int fd, unsigned type, uint64_t nonce, const void *body, size_t bytes,
-		  size_t said_bytes)
+/* A frame that announces another length than its body has. */
+static void frame(int fd, unsigned type, const void *body, size_t bytes, size_t said_bytes)
 {
-	struct df_frame f = {.magic = DF_FRAME_MAGIC,
-			     .version = DF_CTL_VERSION,
-			     .type = (uint16_t)type,
-			     .bytes = (uint32_t)said_bytes,
-			     .nonce = nonce};
+	struct df_frame f = gr_frame(type, said_bytes);
 
 	say(fd, &f, sizeof(f));
 	if (bytes)
 		say(fd, body, bytes);
 }
 
-#define NR_KINDS 15
+#define NR_KINDS 20
 
 /* Each of these must be hung up on, and learn nothing unless it knows too much already. */
 static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, int tcp)
 {
-	uint64_t word = df_rng_u64(r), body[64];
+	struct df_greet g = {.name = m->proc};
+	struct df_key wrong, session;
+	size_t i, said, answer = 0;
 	struct df_id_tail tail;
+	struct gr_answer a;
+	uint64_t body[64];
 	char junk[512];
-	size_t i, said;
-	int fd = open_socket(m, tcp);
+	int fd = open_socket(m, tcp), knows = 0;
 
 	if (fd < 0)
 		return;
@@ -88,7 +89,18 @@ static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, 
 		junk[i] = (char)df_rng_u64(r);
 	for (i = 0; i < 64; i++)
 		body[i] = df_rng_u64(r);
+	memcpy(&wrong, junk, sizeof(wrong));
+	memcpy(&g.challenge, junk + 16, sizeof(g.challenge));
 	ck_assert_int_eq(df_id_open(ids[0], &tail), 0);
+	/* Kinds from 12 on know the secret, and say something else that is wrong. */
+	if (kind >= 12) {
+		if (kind < 15 ? gr_greet(fd, tail.nonce, &tail.secret, &session)
+			      : gr_greet(fd, m->proc, &m->key, &session)) {
+			close(fd);
+			return;
+		}
+		knows = 1;
+	}
 	switch (kind) {
 	case 0: /* nothing */
 		close(fd);
@@ -101,53 +113,78 @@ static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, 
 		close(fd);
 		return;
 	case 3: /* a frame that is too long */
-		frame(fd, DF_FRAME_RDV_HELLO, word, NULL, 0, 1u << 30);
+		frame(fd, DF_FRAME_GREET, NULL, 0, 1u << 30);
 		break;
-	case 4: /* the nonce of nobody */
-		frame(fd, DF_FRAME_RDV_HELLO, word, body, 16, 16);
+	case 4: /* the name of no process and no id */
+		g.name = body[0];
+		gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
 		break;
 	case 5: /* first frames that are none */
-		frame(fd, (unsigned)df_rng_below(r, 65536), m->proc, body, 64, 64);
+		gr_say(fd, (unsigned)df_rng_below(r, 65536), body, 64);
 		break;
-	case 6: /* the right process, nonsense about who asks */
-		frame(fd, DF_FRAME_TREE_HELLO, m->proc, body, 96, 96);
+	case 6: /* what members say after the greeting, without one */
+		gr_say(fd, DF_FRAME_TREE_HELLO, body, sizeof(struct hop));
 		break;
 	case 7:
-		frame(fd, DF_FRAME_FETCH, m->proc, body, 24, 24);
+		gr_say(fd, DF_FRAME_PING, NULL, 0);
 		break;
-	case 8: /* the right id, then nonsense */
-		body[0] = tail.nonce;
-		frame(fd, DF_FRAME_RDV_HELLO, tail.nonce, body, 16, 16);
-		frame(fd, DF_FRAME_RDV_TABLE, tail.nonce, junk, sizeof(junk), sizeof(junk));
-		break;
-	case 9: /* everything is right but the length */
-	case 10:
-		body[0] = tail.nonce;
-		frame(fd, DF_FRAME_RDV_HELLO, tail.nonce, body, kind == 9 ? 8 : 24,
-		      kind == 9 ? 8 : 24);
-		break;
-	case 11:
-		body[sizeof(struct tree_hello) / 8 - 1] = m->proc;
-		frame(fd, DF_FRAME_TREE_HELLO, m->proc, body, sizeof(struct tree_hello) + 8,
-		      sizeof(struct tree_hello) + 8);
-		break;
-	case 12:
-		body[1] = m->proc;
-		body[2] = 0;
-		frame(fd, DF_FRAME_FETCH, m->proc, body, 32, 32);
-		break;
-	case 13:
-		frame(fd, DF_FRAME_PING, m->proc, body, 16, 16);
-		break;
-	default: /* another version */
+	case 8: /* another version */
 		junk[0] = 0;
+		say(fd, &(struct df_frame){.magic = DF_FRAME_MAGIC, .version = 99},
+		    sizeof(struct df_frame));
+		break;
+	case 9: /* a greeting that is too short */
+		gr_say(fd, DF_FRAME_GREET, &g, 8);
+		break;
+	case 10: /* all public names, and another secret */
+	case 11: /* the same, for the id */
+		if (kind == 11)
+			g.name = tail.nonce;
+		gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
+		answer = sizeof(a);
+		if (recv(fd, &a, sizeof(a), MSG_WAITALL) != (ssize_t)sizeof(a))
+			break;
+		answer = 0;
+		wrong = df_auth_proof(&wrong, DF_PROOF_CONNECTS, &g, sizeof(g), &a.body.challenge);
+		/* Its own proof, sent back, is not ours. */
+		gr_say(fd, DF_FRAME_PROOF, df_rng_below(r, 2) ? &wrong : &a.body.proof,
+		       sizeof(wrong));
+		gr_say(fd, kind == 11 ? DF_FRAME_RDV_HELLO : DF_FRAME_PING, &m->proc, 8);
+		break;
+	case 12: /* the right id, then nonsense */
+		gr_say(fd, DF_FRAME_RDV_HELLO, body, 8);
+		gr_say(fd, DF_FRAME_RDV_TABLE, junk, sizeof(junk));
+		break;
+	case 13: /* everything is right but the length */
+		gr_say(fd, DF_FRAME_RDV_HELLO, body, 16);
+		break;
+	case 14: /* the id's secret is not the process's */
+		gr_say(fd, DF_FRAME_PING, NULL, 0);
+		break;
+	case 15:
+		gr_say(fd, DF_FRAME_TREE_HELLO, body, sizeof(struct hop) + 8);
+		break;
+	case 16:
+		gr_say(fd, DF_FRAME_FETCH, body, 32);
+		break;
+	case 17:
+		gr_say(fd, DF_FRAME_PING, body, 16);
+		break;
+	case 18: /* the greeting again */
+		gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
+		break;
+	default: /* more masked bytes than bytes */
 		say(fd,
-		    &(struct df_frame){.magic = DF_FRAME_MAGIC, .version = 99, .nonce = m->proc},
+		    &(struct df_frame){.magic = DF_FRAME_MAGIC,
+				       .version = DF_CTL_VERSION,
+				       .type = DF_FRAME_PING,
+				       .masked = 1},
 		    sizeof(struct df_frame));
 		break;
 	}
 	said = hung_up(fd);
-	ck_assert_msg(!said || kind == 8, "a stranger of kind %d was told %zu bytes", kind, said);
+	ck_assert_msg(said <= answer || knows, "a stranger of kind %d was told %zu bytes", kind,
+		      said);
 	close(fd);
 }
 
@@ -305,11 +342,10 @@ START_TEST(t_room)
 {
 	int fd[DF_LINK_STRANGERS], knock, i, turn, n, stayed;
 	struct df_member self;
-	uint64_t nonce;
+	struct df_key session;
 	char c;
 
 	ck_assert_int_eq(df_ctl_self(&self), 0);
-	nonce = df_addr_random();
 	/* Where all is slow their time may be over by itself. */
 	for (turn = 0, stayed = 0; turn < 5 && !stayed; turn++) {
 		for (i = 0; i < DF_LINK_STRANGERS; i++)
@@ -323,7 +359,8 @@ START_TEST(t_room)
 		/* As long as a stranger is young, others wait. */
 		usleep(1100000);
 		knock = open_socket(&self, 0);
-		frame(knock, DF_FRAME_PING, self.proc, &nonce, 8, 8);
+		ck_assert_int_eq(gr_greet(knock, self.proc, &self.key, &session), 0);
+		gr_say(knock, DF_FRAME_PING, NULL, 0);
 		ck_assert_int_eq(recv(knock, &c, 1, 0), 1);
 		ck_assert_msg(!still_open(fd[0]), "nobody went");
 		for (i = 1, stayed = 1; i < DF_LINK_STRANGERS; i++)
@@ -339,6 +376,119 @@ START_TEST(t_room)
 		} while (n);
 	}
 	ck_assert_msg(stayed, "room was not made for who came");
+}
+END_TEST
+
+/* Who has recorded all that a member sent in a greeting has nothing to say in the next one. */
+START_TEST(t_replay)
+{
+	struct df_greet g = {0};
+	struct df_member self;
+	struct gr_answer a;
+	struct df_key proof = {0};
+	int fd, turn;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	g.name = self.proc;
+	ck_assert_int_eq(df_key_make(&g.challenge), 0);
+	for (turn = 0; turn < 2; turn++) {
+		fd = open_socket(&self, 0);
+		gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
+		ck_assert_int_eq(recv(fd, &a, sizeof(a), MSG_WAITALL), sizeof(a));
+		if (!turn)
+			proof = df_auth_proof(&self.key, DF_PROOF_CONNECTS, &g, sizeof(g),
+					      &a.body.challenge);
+		gr_say(fd, DF_FRAME_PROOF, &proof, sizeof(proof));
+		gr_say(fd, DF_FRAME_PING, NULL, 0);
+		/* A PONG in the first turn. */
+		ck_assert_uint_eq(hung_up(fd), turn ? 0 : sizeof(struct df_frame));
+		close(fd);
+	}
+}
+END_TEST
+
+static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes, int nr)
+{
+	(void)fds, (void)bytes;
+	/* Not -ECONNRESET: that would be the death of the process. */
+	*(int *)arg = nr ? 1 : error;
+}
+
+/* The end that connects proves nothing, and sends nothing, to one that does not know the secret. */
+START_TEST(t_impostor)
+{
+	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, sizeof(a.body))};
+	struct df_member self, m;
+	union df_sockaddr addr;
+	int listener, fd, error = 0;
+	socklen_t len;
+	struct {
+		struct df_frame frame;
+		struct df_greet body;
+	} g;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	m = self;
+	m.proc = df_addr_random();
+	m.sock = df_addr_random();
+	len = df_addr_unix(m.sock, &addr);
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(bind(listener, &addr.sa, len), 0);
+	ck_assert_int_eq(listen(listener, 1), 0);
+	ck_assert_int_eq(df_fetch_start(&m, 0, fetched, &error), 0);
+	fd = accept(listener, NULL, NULL);
+	ck_assert_int_eq(recv(fd, &g, sizeof(g), MSG_WAITALL), sizeof(g));
+	ck_assert_uint_eq(g.body.name, m.proc);
+	ck_assert_int_eq(df_key_make(&a.body.challenge), 0);
+	ck_assert_int_eq(df_key_make(&a.body.proof), 0);
+	say(fd, &a, sizeof(a));
+	ck_assert_uint_eq(hung_up(fd), 0);
+	df_ctl_lock();
+	ck_assert_int_eq(error, -EAGAIN);
+	df_ctl_unlock();
+	close(fd);
+	close(listener);
+}
+END_TEST
+
+/* A rank joins: the bytes on its connection show no process's key, and unmasked they do. */
+START_TEST(t_masked)
+{
+	static uint8_t got[4096];
+	struct df_checkin ci = {.nranks = 1, .nr_ids = 1};
+	struct df_frame f = gr_frame(DF_FRAME_RDV_CHECKIN, sizeof(ci));
+	struct df_key session, key;
+	struct df_member self;
+	struct df_id_tail tail;
+	uint64_t at = 0;
+	size_t n;
+	int fd;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ck_assert_int_eq(df_id_open(ids[0], &tail), 0);
+	ck_assert_int_eq(df_key_make(&key), 0);
+	fd = open_socket(&self, 0);
+	ck_assert_int_eq(gr_greet(fd, tail.nonce, &tail.secret, &session), 0);
+	memcpy(ci.id0, ids[0], sizeof(ci.id0));
+	ci.member = self;
+	ci.member.key = key;
+	ci.member.proc = ci.part = df_addr_random();
+	gr_say(fd, DF_FRAME_RDV_HELLO, &ci.member.proc, 8);
+	df_greet_mask(&session, &at, &ci, sizeof(ci));
+	f.masked = f.bytes;
+	say(fd, &f, sizeof(f));
+	say(fd, &ci, sizeof(ci));
+	n = sizeof(f) + df_rdv_table_secret(1) + sizeof(struct df_member) + 8;
+	ck_assert_int_eq(recv(fd, got, n, MSG_WAITALL), n);
+	memcpy(&f, got, sizeof(f));
+	ck_assert_int_eq(f.type, DF_FRAME_RDV_TABLE);
+	ck_assert_ptr_eq(memmem(got, n, &key, sizeof(key)), NULL);
+	/* Those that accept use positions of their own. */
+	at = 1ull << 63;
+	df_greet_mask(&session, &at, got + sizeof(f), f.masked);
+	ck_assert_ptr_ne(memmem(got, n, &key, sizeof(key)), NULL);
+	close(fd);
 }
 END_TEST
 
@@ -367,5 +517,5 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("ctl strangers", {t_at_once}, {t_noise}, {t_noise_processes}, {t_silent},
-			{t_room}, {t_unshimmed});
+			{t_room}, {t_replay}, {t_impostor}, {t_masked}, {t_unshimmed});
 }

@@ -1,5 +1,5 @@
 /*
- * The control plane's wire: a client that knows all nonces says what it likes, as a stranger, at the
+ * The control plane's wire: a client that knows all secrets says what it likes, as a stranger, at the
  * rendezvous, as a link of the tree, or asking for descriptors. Nothing may crash, and the connection always ends.
  *
  * Input: one byte chooses the part; then frames: type, length in words, words. Words 1..5 stand for
@@ -17,8 +17,9 @@
 
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
-#include "runtime/ctl/tree.h"
+#include "runtime/ctl/tree_int.h"
 #include "runtime/dfshim.h"
+#include "tests/ctl/greet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -79,37 +80,25 @@ static uint64_t special(uint64_t word)
 	}
 }
 
-static void say(int fd, unsigned type, uint64_t nonce, const void *body, size_t bytes)
-{
-	struct df_frame f = {.magic = DF_FRAME_MAGIC,
-			     .version = DF_CTL_VERSION,
-			     .type = (uint16_t)type,
-			     .bytes = (uint32_t)bytes,
-			     .nonce = nonce};
-	uint8_t pad[8] = {0};
-
-	(void)!send(fd, &f, sizeof(f), MSG_NOSIGNAL);
-	(void)!send(fd, body, bytes, MSG_NOSIGNAL);
-	(void)!send(fd, pad, (8 - bytes % 8) % 8, MSG_NOSIGNAL);
-}
-
 static void introduce(int fd, unsigned part)
 {
-	uint64_t hello[12] = {peer, self.host};
+	struct hop hop = {.proc = peer, .host = self.host};
+	struct df_key session;
 
-	if (part == 1) {
-		say(fd, DF_FRAME_RDV_HELLO, tail.nonce, (uint64_t[2]){tail.nonce, peer}, 16);
-	} else if (part == 2) {
-		/* A hop of 80 bytes, then who is meant. */
-		hello[10] = self.proc;
-		say(fd, DF_FRAME_TREE_HELLO, self.proc, hello, 88);
-	}
+	/* Part 0 greets as well, part 3 is for what can be said before. */
+	if (part == 1 ? gr_greet(fd, tail.nonce, &tail.secret, &session)
+		      : part < 3 && gr_greet(fd, self.proc, &self.key, &session))
+		abort();
+	if (part == 1)
+		gr_say(fd, DF_FRAME_RDV_HELLO, &peer, sizeof(peer));
+	else if (part == 2)
+		gr_say(fd, DF_FRAME_TREE_HELLO, &hop, sizeof(hop));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static int started;
-	uint64_t body[256], nonce;
+	uint64_t body[256];
 	union df_sockaddr addr;
 	socklen_t len;
 	size_t at = 1, i, n;
@@ -126,11 +115,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	peer = df_addr_random();
 	if (part == 1 && (df_id_create(id) || df_id_open(id, &tail)))
 		abort();
-	len = df_addr_unix(self.unix_name, &addr);
+	len = df_addr_unix(self.sock, &addr);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || connect(fd, &addr.sa, len))
 		abort();
-	nonce = part == 1 ? tail.nonce : self.proc;
 	introduce(fd, part);
 	if (part == 3)
 		(void)!send(fd, data + 1, size - 1, MSG_NOSIGNAL);
@@ -146,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			body[i] = special(body[i]);
 		}
 		/* The last word may be cut. */
-		say(fd, type, nonce, body, n * 8 - (n && type & 128 ? type & 7 : 0));
+		gr_say(fd, type, body, n * 8 - (n && type & 128 ? type & 7 : 0));
 	}
 	shutdown(fd, SHUT_WR);
 	while (recv(fd, sink, sizeof(sink), 0) > 0)

@@ -1,7 +1,7 @@
 /*
- * A rank that can't come to the rendezvous says so, or the others would wait for it until its process ends. It has
- * perhaps no control plane: so this is one connection of its own, without a thread, a lock or an allocation; and where
- * the process has no file descriptor left, a child that shares its memory but not its descriptors makes it.
+ * A rank that cannot join the rendezvous says so; otherwise the others would wait for it until its process ends. It may have
+ * no control plane, so this is one connection of its own, without a thread, a lock or an allocation. Where the process has no
+ * file descriptor left, a child makes the connection that shares its memory but not its descriptors.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -21,15 +21,32 @@
 /* By address, rank 0 may not have come yet. */
 #define RETRY_NS (10 * DF_NS_PER_S)
 
+struct greeting {
+	struct df_frame frame;
+	struct df_greet body;
+};
+
+struct answer {
+	struct df_frame frame;
+	struct df_greet_answer body;
+};
+
+/* All that follows the answer. */
 struct words {
+	struct df_frame proof_frame;
+	struct df_key proof;
 	struct df_frame hello_frame;
 	struct df_rdv_hello hello;
 	struct df_frame checkin_frame;
 	struct df_checkin checkin;
 };
 
-_Static_assert(sizeof(struct words) == 2 * sizeof(struct df_frame) + sizeof(struct df_rdv_hello) +
-					       sizeof(struct df_checkin),
+_Static_assert(sizeof(struct greeting) == sizeof(struct df_frame) + sizeof(struct df_greet) &&
+		       sizeof(struct answer) ==
+			       sizeof(struct df_frame) + sizeof(struct df_greet_answer) &&
+		       sizeof(struct words) == 3 * sizeof(struct df_frame) + sizeof(struct df_key) +
+						       sizeof(struct df_rdv_hello) +
+						       sizeof(struct df_checkin),
 	       "as it goes over the wire");
 
 struct errand {
@@ -59,9 +76,72 @@ static int connect_to(int fd, const union df_sockaddr *addr, socklen_t len)
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) ? -errno : -error;
 }
 
-/* Says it at this address, and waits until it has been read: the other side answers and hangs up. */
-static int say_at(const struct words *words, const union df_sockaddr *addr, socklen_t len)
+static struct df_frame frame_of(unsigned type, size_t bytes)
 {
+	return (struct df_frame){.magic = DF_FRAME_MAGIC,
+				 .version = DF_CTL_VERSION,
+				 .type = (uint16_t)type,
+				 .bytes = (uint32_t)bytes,
+				 .masked = (uint32_t)df_frame_masked(type, bytes, 0)};
+}
+
+static int send_all(int fd, const void *data, size_t bytes)
+{
+	/* It is less than any socket's buffer. */
+	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : -ECONNRESET;
+}
+
+static int receive_all(int fd, void *data, size_t bytes)
+{
+	char *to = data;
+	ssize_t n;
+
+	while (bytes) {
+		if (wait_for(fd, POLLIN))
+			return -ETIMEDOUT;
+		n = recv(fd, to, bytes, 0);
+		if (n <= 0)
+			return -ECONNRESET;
+		to += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Both ends prove that they know the id's secret (greet.c); then w is ready to be sent. */
+static int greet(int fd, struct words *w, const struct df_id_tail *id)
+{
+	struct greeting g = {frame_of(DF_FRAME_GREET, sizeof(g.body)), {.name = id->nonce}};
+	struct df_key proof, session;
+	uint64_t at = 0;
+	struct answer a;
+	int ret;
+
+	ret = df_key_make(&g.body.challenge);
+	if (!ret)
+		ret = send_all(fd, &g, sizeof(g));
+	if (!ret)
+		ret = receive_all(fd, &a, sizeof(a));
+	if (ret)
+		return ret;
+	proof = df_auth_proof(&id->secret, DF_PROOF_ACCEPTS, &g.body, sizeof(g.body),
+			      &a.body.challenge);
+	if (a.frame.magic != DF_FRAME_MAGIC || a.frame.type != DF_FRAME_ANSWER ||
+	    !df_key_equal(&proof, &a.body.proof))
+		return -EPROTO;
+	w->proof = df_auth_proof(&id->secret, DF_PROOF_CONNECTS, &g.body, sizeof(g.body),
+				 &a.body.challenge);
+	session = df_auth_proof(&id->secret, DF_PROOF_SESSION, &g.body, sizeof(g.body),
+				&a.body.challenge);
+	df_greet_mask(&session, &at, &w->checkin, w->checkin_frame.masked);
+	return 0;
+}
+
+/* Says it at this address, and waits until it has been read: the other side answers and hangs up. */
+static int say_at(const struct words *words, const struct df_id_tail *id,
+		  const union df_sockaddr *addr, socklen_t len)
+{
+	struct words w = *words;
 	char answer[256];
 	int fd, ret;
 
@@ -69,9 +149,10 @@ static int say_at(const struct words *words, const union df_sockaddr *addr, sock
 	if (fd < 0)
 		return -errno;
 	ret = connect_to(fd, addr, len);
-	/* It is less than any socket's buffer. */
-	if (!ret && send(fd, words, sizeof(*words), MSG_NOSIGNAL) != (ssize_t)sizeof(*words))
-		ret = -ECONNRESET;
+	if (!ret)
+		ret = greet(fd, &w, id);
+	if (!ret)
+		ret = send_all(fd, &w, sizeof(w));
 	while (!ret) {
 		ret = wait_for(fd, POLLIN);
 		if (!ret && recv(fd, answer, sizeof(answer), 0) <= 0)
@@ -84,19 +165,17 @@ static int say_at(const struct words *words, const union df_sockaddr *addr, sock
 static int say(const struct words *words, const struct df_id_tail *id)
 {
 	union df_sockaddr addr;
-	char name[48];
 	socklen_t len;
 	int ret = -EADDRNOTAVAIL;
 
-	/* The name is the process's own: on another node nobody has it. */
-	if (id->proc) {
-		snprintf(name, sizeof(name), "dfshim-%016llx", (unsigned long long)id->proc);
-		len = df_addr_unix(name, &addr);
-		ret = say_at(words, &addr, len);
+	/* The socket's name is random: no process of another node has it. */
+	if (id->sock) {
+		len = df_addr_unix(id->sock, &addr);
+		ret = say_at(words, id, &addr, len);
 	}
 	if (ret && id->flags & (DF_ID_HAS_TCP4 | DF_ID_HAS_TCP6)) {
 		df_id_address(id, &addr);
-		ret = say_at(words, &addr, df_addr_len(&addr));
+		ret = say_at(words, id, &addr, df_addr_len(&addr));
 	}
 	return ret;
 }
@@ -129,15 +208,6 @@ static int say_in_child(const struct words *words, const struct df_id_tail *id)
 	return e.ret;
 }
 
-static void put_frame(struct df_frame *f, unsigned type, size_t bytes, uint64_t nonce)
-{
-	*f = (struct df_frame){.magic = DF_FRAME_MAGIC,
-			       .version = DF_CTL_VERSION,
-			       .type = (uint16_t)type,
-			       .bytes = (uint32_t)bytes,
-			       .nonce = nonce};
-}
-
 int df_id_decline(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks, int rank,
 		  const char *why)
 {
@@ -150,9 +220,9 @@ int df_id_decline(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nrank
 	if (nr_ids < 1 || nr_ids > nranks || rank < 0 || rank >= nranks ||
 	    df_id_open(ids[df_rdv_id_of_rank(rank, nranks, nr_ids)], &id))
 		return -EINVAL;
-	put_frame(&w.hello_frame, DF_FRAME_RDV_HELLO, sizeof(w.hello), id.nonce);
-	put_frame(&w.checkin_frame, DF_FRAME_RDV_CHECKIN, sizeof(w.checkin), id.nonce);
-	w.hello.nonce = id.nonce;
+	w.proof_frame = frame_of(DF_FRAME_PROOF, sizeof(w.proof));
+	w.hello_frame = frame_of(DF_FRAME_RDV_HELLO, sizeof(w.hello));
+	w.checkin_frame = frame_of(DF_FRAME_RDV_CHECKIN, sizeof(w.checkin));
 	memcpy(w.checkin.id0, ids[0], sizeof(w.checkin.id0));
 	w.checkin.nranks = nranks;
 	w.checkin.nr_ids = nr_ids;

@@ -1,11 +1,12 @@
 /*
  * Unique ids: 128 bytes that users copy as they like. Bytes 0..39 look like NCCL's own handle (random
- * magic, address), bytes 64..127 are ours. Stateless but for the rendezvous that df_id_create() opens.
+ * magic, address), bytes 40..127 are ours. Stateless but for the rendezvous that df_id_create() opens.
  */
 #include "runtime/dfshim.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 #include "runtime/ctl/ctl_int.h"
 #include "runtime/ctl/rdv/rdv.h"
 
-_Static_assert(sizeof(struct df_id_tail) == 64, "the tail of an id");
+_Static_assert(sizeof(struct df_id_tail) == DF_ID_BYTES - DF_ID_TAIL, "the tail of an id");
 
 static void put_address(struct df_id_tail *t, const union df_sockaddr *addr)
 {
@@ -94,8 +95,12 @@ int df_id_create(unsigned char id[DF_ID_BYTES])
 	} else {
 		put_address(&t, &addr);
 	}
+	ret = df_key_make(&t.secret);
+	if (ret)
+		return ret;
 	t.nonce = df_addr_random();
 	t.proc = self.proc;
+	t.sock = self.sock;
 	t.pid = self.pid;
 	t.host = self.host;
 	front = df_addr_random();
@@ -149,10 +154,15 @@ int df_id_is_ours(const unsigned char id[DF_ID_BYTES])
 /*
  * The hash by which NCCL's logs name a communicator (since 2.23: two accumulators that absorb eight
  * bytes at a time; before, it was a DJB2a over the bytes). Little-endian words, as on every machine NCCL runs on.
+ *
+ * The result is public and the function can be inverted, so the bytes of our ids that strangers must not learn count as zero:
+ * the secret, and the random front, by which a rank without dfshim is recognised. NCCL never reads an id of ours.
  */
 uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES])
 {
+	const size_t secret = DF_ID_TAIL + offsetof(struct df_id_tail, secret);
 	uint64_t a = 1 ^ DF_ID_BYTES, b = 1, word;
+	int ours = df_id_is_ours(id);
 	size_t i;
 
 	for (i = 0; i < DF_ID_BYTES; i += sizeof(word)) {
@@ -161,6 +171,8 @@ uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES])
 		a = (a ^ a >> 31) * 0x9de62bbc8cef3ce3ull;
 		b = (b ^ b >> 32) * 0x485cd6311b599e79ull;
 		memcpy(&word, id + i, sizeof(word));
+		if (ours && (i < 8 || (i >= secret && i < secret + sizeof(struct df_key))))
+			word = 0;
 		a += word;
 	}
 	a = (a ^ a >> 31) * 0xbac3bd562846de6bull + b;

@@ -174,28 +174,40 @@ static void join_merge(struct df_join *j, const struct df_member *members, const
 static void join_table(struct df_join *j, const void *data, size_t bytes)
 {
 	const struct df_rdv_table *t = data;
-	const struct df_member *members = (const struct df_member *)(t + 1);
+	const struct df_key *keys = (const struct df_key *)(t + 1);
+	size_t first = df_rdv_table_secret((uint32_t)j->nranks);
+	struct df_member *members;
 	const struct join_rank *r;
-	int ret;
+	int i, ret;
 
 	if (bytes < sizeof(*t) || t->nranks != (uint32_t)j->nranks ||
-	    bytes != sizeof(*t) + (size_t)t->nranks * (sizeof(*members) + 8)) {
+	    bytes != first + (size_t)t->nranks * (sizeof(*members) + 8)) {
 		join_abandon(j, -EPROTO, "the rendezvous sent an invalid table");
 		return;
 	}
-	for (r = j->ranks; r; r = r->next) {
-		if (members[r->checkin.member.rank].proc == df_ctl.self.proc)
-			continue;
-		join_abandon(j, -EPROTO, "the rendezvous sent a table without us");
+	members = malloc((size_t)j->nranks * sizeof(*members));
+	if (!members) {
+		join_abandon(j, -ENOMEM, "no memory");
 		return;
 	}
-	ret = df_group_get(t->hash, members, j->nranks, &j->group);
+	memcpy(members, (const char *)data + first, (size_t)j->nranks * sizeof(*members));
+	for (i = 0; i < j->nranks; i++)
+		members[i].key = keys[i];
+	for (r = j->ranks; r; r = r->next)
+		if (members[r->checkin.member.rank].proc != df_ctl.self.proc)
+			break;
+	ret = r ? -EPROTO : df_group_get(t->hash, members, j->nranks, &j->group);
 	if (ret) {
-		join_abandon(j, ret, "no memory, or the id is in use already");
-		return;
+		join_abandon(j, ret,
+			     r ? "the rendezvous sent a table without us"
+			       : "no memory, or the id is in use already");
+	} else {
+		j->state = JOIN_TABLE;
+		join_merge(j, members,
+			   (const uint64_t *)((const char *)data + first +
+					      (size_t)j->nranks * sizeof(*members)));
 	}
-	j->state = JOIN_TABLE;
-	join_merge(j, members, (const uint64_t *)(members + j->nranks));
+	free(members);
 }
 
 static void join_input(struct df_rdv_up *up, unsigned type, const void *data, size_t bytes)

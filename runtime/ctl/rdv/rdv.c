@@ -35,14 +35,26 @@ struct df_rdv *df_rdv_find(uint64_t nonce)
 	return r;
 }
 
-static void end_send(struct df_rdv_end *end, unsigned type, const void *a, size_t a_bytes)
+const struct df_key *df_rdv_secret(uint64_t nonce)
 {
+	const struct df_rdv *r = df_rdv_find(nonce);
+
+	return r ? &r->secret : NULL;
+}
+
+static void end_send(struct df_rdv_end *end, unsigned type, const void *data, size_t bytes)
+{
+	size_t first = bytes;
+
 	if (end->dead)
 		return;
+	if (type == DF_FRAME_RDV_TABLE)
+		first = df_rdv_table_secret(((const struct df_rdv_table *)data)->nranks);
 	if (end->link)
-		df_link_send(end->link, type, a, a_bytes, NULL, 0);
+		df_link_send(end->link, type, data, first, (const char *)data + first,
+			     bytes - first);
 	else
-		end->up->input(end->up, type, a, a_bytes);
+		end->up->input(end->up, type, data, bytes);
 }
 
 static void end_free(struct df_rdv_end *end)
@@ -114,9 +126,13 @@ void df_rdv_fail(struct df_rdv *r, int error, const char *reason)
 static void settle_open(struct df_rdv *r)
 {
 	size_t m = (size_t)r->nranks * sizeof(*r->members), p = (size_t)r->nranks * 8;
+	size_t first = df_rdv_table_secret((uint32_t)r->nranks);
 	struct df_rdv_table t = {.hash = r->id_hash, .nranks = (uint32_t)r->nranks};
+	struct df_member *members;
 	struct df_rdv_end *end;
-	char *buf = malloc(sizeof(t) + m + p);
+	struct df_key *keys;
+	char *buf = malloc(first + m + p);
+	int i;
 
 	if (!buf) {
 		df_rdv_fail(r, -ENOMEM, "the rendezvous has no memory for the table of members");
@@ -128,10 +144,16 @@ static void settle_open(struct df_rdv *r)
 	r->hash = t.hash;
 	r->state = RDV_TABLE;
 	memcpy(buf, &t, sizeof(t));
-	memcpy(buf + sizeof(t), r->members, m);
-	memcpy(buf + sizeof(t) + m, r->parts, p);
+	keys = (struct df_key *)(buf + sizeof(t));
+	members = (struct df_member *)(buf + first);
+	memcpy(members, r->members, m);
+	for (i = 0; i < r->nranks; i++) {
+		keys[i] = members[i].key;
+		memset(&members[i].key, 0, sizeof(members[i].key));
+	}
+	memcpy(buf + first + m, r->parts, p);
 	df_list_each(end, &r->ends, node) r->nr_acks_wanted += end->nr_checkins > 0;
-	df_rdv_send_all(r, DF_FRAME_RDV_TABLE, buf, sizeof(t) + m + p);
+	df_rdv_send_all(r, DF_FRAME_RDV_TABLE, buf, first + m + p);
 	free(buf);
 }
 

@@ -14,7 +14,7 @@
 #include "runtime/ctl/link.h"
 
 struct df_rdv_hello {
-	uint64_t nonce, proc;
+	uint64_t proc; /* that joins */
 };
 
 struct df_checkin {
@@ -25,11 +25,19 @@ struct df_checkin {
 	char unable[96], bound[64]; /* struct df_ctl_limits; "" where there is none */
 };
 
-/* Followed by nranks members and as many parts. */
+/*
+ * Followed by nranks keys, as many members (whose keys are zero), and as many parts. On the wire all before the members is
+ * masked, and that is little: a large job gets many tables.
+ */
 struct df_rdv_table {
 	uint64_t hash;
 	uint32_t nranks, pad;
 };
+
+static inline size_t df_rdv_table_secret(uint32_t nranks)
+{
+	return sizeof(struct df_rdv_table) + (size_t)nranks * sizeof(struct df_key);
+}
 
 struct df_rdv_error {
 	int32_t error, pad;
@@ -68,6 +76,8 @@ int df_rdv_open(const struct df_id_tail *id, uint64_t front);
 /* For ids by address: rank 0 serves. 0 also if it is open already. */
 int df_rdv_open_address(const struct df_id_tail *id);
 struct df_rdv *df_rdv_find(uint64_t nonce);
+/* The secret of an id that is served here; NULL. */
+const struct df_key *df_rdv_secret(uint64_t nonce);
 
 /* Somebody comes to a session over a link, or locally by an up. */
 struct df_rdv_end *df_rdv_attach(struct df_rdv *rdv, struct df_link *link, struct df_rdv_up *up);

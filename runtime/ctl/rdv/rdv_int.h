@@ -9,6 +9,7 @@ enum rdv_state { RDV_OPEN, RDV_TABLE, RDV_CLOSED, RDV_FAILED };
 struct df_rdv {
 	UT_hash_handle hh;
 	uint64_t nonce, front, hash, id_hash;
+	struct df_key secret;
 	enum rdv_state state;
 	int by_address, listen_fd;
 	int nranks, nr_ids, nr_in;

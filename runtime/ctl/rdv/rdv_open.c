@@ -59,18 +59,15 @@ struct df_rdv_end *df_rdv_attach(struct df_rdv *r, struct df_link *link, struct 
 	return end;
 }
 
-int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes, uint64_t nonce)
+int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes)
 {
 	const struct df_rdv_hello *h = data;
 	struct df_rdv_end *end;
 	struct df_rdv *r;
 
-	if (bytes != sizeof(*h) || h->nonce != nonce)
+	r = df_rdv_find(link->greet.name);
+	if (bytes != sizeof(*h) || !r)
 		return -EPROTO;
-	r = df_rdv_find(nonce);
-	if (!r)
-		return -EPROTO;
-	link->tx_nonce = link->rx_nonce = nonce;
 	link->tx_proc = h->proc;
 	df_link_adopt(link, &end_ops, NULL);
 	if (r->state >= RDV_CLOSED) {
@@ -128,6 +125,7 @@ static struct df_rdv *rdv_new(const struct df_id_tail *id, uint64_t front)
 		return NULL;
 	forget_oldest();
 	r->nonce = id->nonce;
+	r->secret = id->secret;
 	r->front = front;
 	r->listen_fd = -1;
 	r->by_address = !!(id->flags & DF_ID_BY_ADDR);

@@ -160,8 +160,12 @@ static int up_serve(struct df_rdv_up *up)
 
 void df_rdv_up_start(struct df_rdv_up *up)
 {
-	struct df_rdv_hello hello = {.nonce = up->id.nonce, .proc = df_ctl.self.proc};
-	struct df_member m = {.proc = up->id.proc, .host = up->id.host};
+	struct df_rdv_hello hello = {.proc = df_ctl.self.proc};
+	/* The id stands in for the process that serves it: its name and secret. */
+	struct df_member m = {.proc = up->id.nonce,
+			      .host = up->id.host,
+			      .sock = up->id.sock,
+			      .key = up->id.secret};
 	char at[DF_ADDR_TEXT];
 	struct df_rdv *r;
 	int error = 0;
@@ -184,10 +188,8 @@ void df_rdv_up_start(struct df_rdv_up *up)
 		up->failed(up, -EPROTO, "the id is not known to the process that made it");
 		return;
 	}
-	snprintf(m.unix_name, sizeof(m.unix_name), "dfshim-%016llx",
-		 (unsigned long long)up->id.proc);
 	snprintf(m.tcp, sizeof(m.tcp), "%s", df_id_at(&up->id, at));
-	if (!m.proc)
+	if (!up->id.proc)
 		m.host = 0;
 	up->remote = m.tcp[0] && m.host != df_ctl.self.host;
 	up->link = df_link_open_member(&m, &up_ops, up, &error);
@@ -195,7 +197,6 @@ void df_rdv_up_start(struct df_rdv_up *up)
 		up_lost(up, error);
 		return;
 	}
-	up->link->tx_nonce = up->link->rx_nonce = up->id.nonce;
 	df_link_send(up->link, DF_FRAME_RDV_HELLO, &hello, sizeof(hello), NULL, 0);
 	if (!up->link->connecting)
 		up_connected(up->link);

@@ -1,0 +1,56 @@
+/* The connecting end of a greeting (runtime/ctl/greet.c) on a plain blocking socket, for tests and fuzz targets. */
+#ifndef DF_TESTS_CTL_GREET_H
+#define DF_TESTS_CTL_GREET_H
+
+#include <string.h>
+#include <sys/socket.h>
+
+#include "runtime/ctl/link.h"
+
+static inline struct df_frame gr_frame(unsigned type, size_t bytes)
+{
+	return (struct df_frame){.magic = DF_FRAME_MAGIC,
+				 .version = DF_CTL_VERSION,
+				 .type = (uint16_t)type,
+				 .bytes = (uint32_t)bytes};
+}
+
+static inline void gr_say(int fd, unsigned type, const void *body, size_t bytes)
+{
+	struct df_frame f = gr_frame(type, bytes);
+	uint8_t pad[8] = {0};
+
+	(void)!send(fd, &f, sizeof(f), MSG_NOSIGNAL);
+	(void)!send(fd, body, bytes, MSG_NOSIGNAL);
+	(void)!send(fd, pad, (8 - bytes % 8) % 8, MSG_NOSIGNAL);
+}
+
+struct gr_answer {
+	struct df_frame frame;
+	struct df_greet_answer body;
+};
+
+/* 0: both ends have proved that they know the secret; *session is the key of the connection. */
+static inline int gr_greet(int fd, uint64_t name, const struct df_key *secret,
+			   struct df_key *session)
+{
+	struct df_greet g = {.name = name};
+	struct df_key proof;
+	struct gr_answer a;
+
+	if (df_key_make(&g.challenge))
+		return -1;
+	gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
+	if (recv(fd, &a, sizeof(a), MSG_WAITALL) != (ssize_t)sizeof(a) ||
+	    a.frame.type != DF_FRAME_ANSWER)
+		return -1;
+	proof = df_auth_proof(secret, DF_PROOF_ACCEPTS, &g, sizeof(g), &a.body.challenge);
+	if (!df_key_equal(&proof, &a.body.proof))
+		return -1;
+	proof = df_auth_proof(secret, DF_PROOF_CONNECTS, &g, sizeof(g), &a.body.challenge);
+	*session = df_auth_proof(secret, DF_PROOF_SESSION, &g, sizeof(g), &a.body.challenge);
+	gr_say(fd, DF_FRAME_PROOF, &proof, sizeof(proof));
+	return 0;
+}
+
+#endif
