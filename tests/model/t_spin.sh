@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node, at the end of an operation, and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict as Promela models: free of errors, controls not.
+# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node, at the end of an operation, and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict, the greeting of a connection as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -76,6 +76,10 @@ check error graph.pml "-DBLOCKS=1 -DNO_RELEASE"
 check error graph.pml "-DNO_TURNS"
 check error graph.pml "-DBLOCKS=1 -DLATE"
 check error graph.pml "-DLATE"
+check ok greet.pml "" "-DSAFETY" "-E"
+check error greet.pml "-DONE_ROLE" "-DSAFETY" "-E"
+check error greet.pml "-DOWN_ONLY" "-DSAFETY" "-E"
+check error greet.pml "-DNO_HELLO" "-DSAFETY" "-E"
 check ok ready.pml ""
 check error ready.pml "-DREVERSED"
 check error ready.pml "-DONE"

@@ -109,6 +109,12 @@ static void up_lost(struct df_rdv_up *up, int error)
 			 "the process that serves the id (pid %u) hangs up: it does not know the "
 			 "id, or has no file descriptor left, which its log says",
 			 up->id.pid);
+	} else if (error == -EPROTO) {
+		snprintf(
+			reason, sizeof(reason),
+			"what listens where the id was made (pid %u) does not know the id's secret: "
+			"the id is of an earlier job",
+			up->id.pid);
 	} else if (up->remote) {
 		df_link_why(df_id_at(&up->id, at), error, reason, sizeof(reason));
 	} else {
