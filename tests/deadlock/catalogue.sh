@@ -111,6 +111,8 @@ one() {
 		sed 's/^/     | /' "$T/$id.$rules" | cut -c1-160 | head -40
 	elif [ "$have" = "$want" ] && [ "$rules" != strict ] && ! sure "$f" "$T/$id.$rules"; then
 		echo "BAD  $id $rules: $have, but not $(value "$f" sure ""): $(grep -m 1 '^Confidence' "$T/$id.$rules")"
+	elif [ "$have" = "$want" ] && [ -n "$(value "$f" says "")" ] && ! grep -q "^$have: .*$(sed -n 's/^says //p' "$f")" "$T/$id.$rules"; then
+		echo "BAD  $id $rules: $have, but it does not say \"$(sed -n 's/^says //p' "$f")\": $(grep -m 1 "^$have:" "$T/$id.$rules")"
 	elif [ "$have" = "$want" ]; then
 		echo "ok   $id $rules $want"
 	elif grep -qE "$differs( .*)? $have( |\$)" "$f"; then

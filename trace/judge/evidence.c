@@ -305,42 +305,41 @@ static void unseen_room(struct df_check_result *r)
 			others);
 }
 
+/* After this side's call its rank issues the other's: NULL, or that operation. */
+static const struct df_uop *next_is(const struct df_check_set *set, const struct df_side *b,
+				    const struct df_side *a)
+{
+	const struct df_trc *t = &set->traces[b->trace];
+
+	for (size_t j = 0; j < t->nr_uops; j++) {
+		const struct df_uop *c = &set->ops[t->first_op + j];
+
+		if (c->entry == b->entry && c->l.index == b->op.index + 1 && c->sig == a->sig &&
+		    !df_kind_is_p2p(c->l.kind))
+			return c;
+	}
+	return NULL;
+}
+
 /* Same communicator, neighbours swapped: the program issued them in another order. */
 static void swapped(struct df_check_result *r)
 {
-	const struct df_match *in;
 	const struct df_check_set *set = r->set;
+	const struct df_uop *c = NULL;
 
-	if (r->verdict != DF_V_MISMATCH || r->root == DF_NONE ||
-	    r->g.nodes[r->root].kind != DF_N_MATCH)
+	if (r->verdict != DF_V_MISMATCH || r->root == DF_NONE || df_mismatch_sides(r))
 		return;
-	in = &r->g.insts[r->g.nodes[r->root].ref];
-	for (uint32_t i = in->first; i != DF_NONE; i = set->ops[i].next) {
-		const struct df_uop *a = &set->ops[i];
-
-		for (uint32_t k = in->first; k != DF_NONE; k = set->ops[k].next) {
-			const struct df_uop *b = &set->ops[k];
-			const struct df_trc *t = &set->traces[b->trace];
-
-			if (a->sig == b->sig)
-				continue;
-			/* Does b's rank issue a's signature right after? */
-			for (size_t j = 0; j < t->nr_uops; j++) {
-				const struct df_uop *c = &set->ops[t->first_op + j];
-
-				if (c->entry == b->entry && c->l.index == b->l.index + 1 &&
-				    c->sig == a->sig && c->l.kind != DF_KIND_SEND &&
-				    c->l.kind != DF_KIND_RECV) {
-					df_note(r,
-						"it looks swapped with %s#%" PRIu64
-						": each rank issued here what the other issued there, so the ranks "
-						"issued the operations of one communicator in different orders",
-						set->gcomms[b->gcomm].label, c->l.index + 1);
-					return;
-				}
-			}
-		}
-	}
+	for (size_t i = 0; i < r->nr_sides && !c; i++)
+		for (size_t k = 0; k < r->nr_sides && !c; k++)
+			if (r->sides[i].sig != r->sides[k].sig &&
+			    r->sides[i].op.index == r->sides[k].op.index)
+				c = next_is(set, &r->sides[k], &r->sides[i]);
+	if (c)
+		df_note(r,
+			"it looks swapped with %s#%" PRIu64
+			": each rank issued here what the other issued there, so the ranks "
+			"issued the operations of one communicator in different orders",
+			set->gcomms[c->gcomm].label, c->l.index + 1);
 }
 
 void df_explain_ignored(struct df_check_result *r)

@@ -282,6 +282,8 @@ static const char *fix_text(struct df_check_result *r)
 			       ? "give all ranks the same number of iterations (drop_last, join), or let all ranks exit together"
 			       : "find out why this rank does not make the call that the others made (see the first divergence)";
 	case DF_V_MISMATCH:
+		if (df_line_two_threads(r, &(struct df_line){.n = 0}))
+			return "give each thread a communicator of its own (dist.new_group), or let one thread issue all of the group's operations";
 		return "pass the same arguments on all ranks, or use another communicator for operations that differ";
 	case DF_V_INIT:
 		return !strcmp(r->qualifier, "exited")

@@ -36,6 +36,8 @@ void df_line_hosts(struct df_check_result *r, struct df_line *b);
 void df_line_held(struct df_check_result *r, struct df_line *b);
 void df_line_others(struct df_check_result *r, struct df_line *b);
 void df_line_unknown(struct df_check_result *r, struct df_line *b);
+/* "; two threads of r1 use communicator A: ...", where that is so of a rank whose call differs. 1: it is. */
+int df_line_two_threads(struct df_check_result *r, struct df_line *b);
 void df_line_mismatch(struct df_check_result *r, struct df_line *b);
 
 #endif

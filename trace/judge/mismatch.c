@@ -27,7 +27,8 @@ static int add_side(struct df_check_result *r, const struct df_lop *op, uint32_t
 	s = DF_VEC_PUSH(r->sides, r->nr_sides, r->cap_sides);
 	if (!s)
 		return -ENOMEM;
-	*s = (struct df_side){.op = *op, .trace = trace, .rank = -1, .sig = df_op_signature(op)};
+	*s = (struct df_side){
+		.op = *op, .trace = trace, .entry = entry, .rank = -1, .sig = df_op_signature(op)};
 	if (entry != DF_NONE)
 		s->rank = r->set->entries[entry].world;
 	return 0;
@@ -190,6 +191,70 @@ static int find_crossed(struct df_check_result *r)
 	return rc ? rc : add_inst(r, pair[1]) ?: 1;
 }
 
+/* ---- one place, different calls ---------------------------------------------------------------------- */
+
+/* The communicator of all operations of the cycle, where they meet by signature; DF_NONE: there is no such one. */
+static uint32_t only_comm(const struct df_check_result *r)
+{
+	const struct df_uop *ops = r->set->ops;
+	uint32_t gcomm = r->nr_involved ? ops[r->involved[0]].gcomm : DF_NONE;
+
+	for (size_t i = 0; i < r->nr_involved; i++)
+		if (ops[r->involved[i]].gcomm != gcomm ||
+		    df_trc_nccl(&r->set->traces[ops[r->involved[i]].trace]))
+			return DF_NONE;
+	return gcomm;
+}
+
+static int by_place(const void *pa, const void *pb)
+{
+	const struct df_uop *a = *(const struct df_uop *const *)pa,
+			    *b = *(const struct df_uop *const *)pb;
+
+	if (a->l.index != b->l.index)
+		return a->l.index < b->l.index ? -1 : 1;
+	return a->l.rank < b->l.rank ? -1 : a->l.rank > b->l.rank;
+}
+
+/*
+ * Signatures may meet in another order than that of issue, but a program that issues one communicator's collectives in
+ * different orders is wrong by NCCL's rules. Where waits for results keep them from meeting all the same, the first place in
+ * which the ranks differ is the cause.
+ */
+static int find_place(struct df_check_result *r)
+{
+	struct df_check_set *set = r->set;
+	uint32_t gcomm = only_comm(r), inst = DF_NONE;
+	const struct df_uop **v = gcomm == DF_NONE ? NULL : malloc((set->nr_ops + 1) * sizeof(*v));
+	size_t nr = 0, first = 0, end = 0;
+	int differ = 0, rc = 0;
+
+	if (!v)
+		return gcomm == DF_NONE ? 0 : -ENOMEM;
+	for (size_t i = 0; i < set->nr_ops; i++)
+		if (set->ops[i].gcomm == gcomm && set->ops[i].start != DF_NONE &&
+		    !df_kind_is_p2p(set->ops[i].l.kind))
+			v[nr++] = &set->ops[i];
+	qsort(v, nr, sizeof(*v), by_place);
+	while (end < nr && !differ) {
+		first = end;
+		while (end < nr && v[end]->l.index == v[first]->l.index)
+			differ |= v[end++]->sig != v[first]->sig;
+	}
+	for (uint32_t i = 0; differ && i < r->g.nr_insts; i++)
+		for (uint32_t o = r->g.insts[i].first; o != DF_NONE; o = set->ops[o].next)
+			if (&set->ops[o] == v[first])
+				inst = i;
+	for (size_t i = first; inst != DF_NONE && i < end && !rc; i++)
+		rc = add_side(r, &v[i]->l, v[i]->trace, v[i]->entry);
+	if (!rc && inst != DF_NONE) {
+		r->root = r->g.insts[inst].node;
+		rc = 1;
+	}
+	free(v);
+	return rc;
+}
+
 /* ---- a message that is over ------------------------------------------------------------------------- */
 
 static int open_trace(const struct df_trc *t, struct df_reader *r)
@@ -299,7 +364,9 @@ int df_mismatch_find(struct df_check_result *r)
 {
 	int rc = find_crossed(r);
 
-	return rc ? rc : find_sizes(r, 0);
+	if (!rc)
+		rc = find_sizes(r, 0);
+	return !rc && r->is_cycle && r->verdict == DF_V_DATA ? find_place(r) : rc;
 }
 
 int df_mismatch_unseen(struct df_check_result *r)
@@ -414,7 +481,7 @@ static void put_sides(const struct df_check_result *r, struct df_line *b)
 
 void df_line_mismatch(struct df_check_result *r, struct df_line *b)
 {
-	char op[96];
+	uint32_t gcomm;
 
 	if (df_mismatch_sides(r) || !r->nr_sides)
 		return;
@@ -431,10 +498,10 @@ void df_line_mismatch(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, "%s %d->%d #%" PRIu64, r->set->gcomms[in->gcomm].label, in->src,
 			    in->dst, in->index + 1);
 	} else {
-		df_line_put(b, "%s",
-			    df_say_op(r->set,
-				      &r->set->ops[r->g.insts[r->g.nodes[r->root].ref].first], op,
-				      sizeof(op)));
+		gcomm = r->g.insts[r->g.nodes[r->root].ref].gcomm;
+		df_line_put(b, "%s#%" PRIu64, r->set->gcomms[gcomm].label,
+			    r->sides[0].op.index + 1);
 	}
 	put_sides(r, b);
+	df_line_two_threads(r, b);
 }

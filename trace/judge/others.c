@@ -9,6 +9,12 @@
 #include "trace/judge/lines.h"
 #include "trace/record/names.h"
 
+/* It issues only what a thread wants that waits for it meanwhile: those of PyTorch's backward passes. */
+static int serves_another(const struct df_lthread *th)
+{
+	return th->part_of || !strncmp(th->name, "pt_autograd_", 12);
+}
+
 /* The thread is stuck in a call that the cycle already counts, or goes on after one that is: it cannot issue it either. */
 static int is_stuck(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 {
@@ -52,7 +58,7 @@ static int could_issue(const struct df_check_result *r, uint32_t next, const str
 	const struct df_trc_comm *e = &r->set->entries[n->ref];
 
 	/* Nothing is known of one that has issued nothing and was not looked at: it may be ours. */
-	return (th->nr_issued || th->at) && !th->is_ours && !th->part_of &&
+	return (th->nr_issued || th->at) && !th->is_ours && !serves_another(th) &&
 	       th->at != DF_AT_GONE && !joins(th) &&
 	       (th->device < 0 || e->device < 0 || th->device == e->device) &&
 	       !df_entry_is_foreign(r->set, e, th->tid) && !is_expected(r, next, th->tid) &&
@@ -200,4 +206,90 @@ void df_line_others(struct df_check_result *r, struct df_line *b)
 	put_other(r, 0, b);
 	if (r->nr_others > 1)
 		df_line_put(b, ", and %zu more", r->nr_others - 1);
+}
+
+/* ---- one communicator, two threads ---------------------------------------------------------------------- */
+
+/* The rank has used the communicator by this thread and by another one, which lives: that; NULL. */
+static const struct df_lthread *second_thread(const struct df_check_result *r,
+					      const struct df_side *s)
+{
+	const struct df_trc_comm *e = &r->set->entries[s->entry];
+	const struct df_trc *t = &r->set->traces[s->trace];
+
+	for (size_t k = 0; k < t->nr_threads; k++) {
+		const struct df_lthread *th = &t->threads[k];
+
+		for (uint32_t i = 0; i < e->nr_issuers; i++)
+			if (e->issuers[i] == th->tid && th->tid != s->op.thread &&
+			    th->at != DF_AT_GONE && !th->is_ours && !serves_another(th))
+				return th;
+	}
+	return NULL;
+}
+
+/* The side's own thread issued it for another one. */
+static int was_served(const struct df_check_result *r, const struct df_side *s)
+{
+	const struct df_trc *t = &r->set->traces[s->trace];
+
+	for (size_t k = 0; k < t->nr_threads; k++)
+		if (t->threads[k].tid == s->op.thread)
+			return serves_another(&t->threads[k]);
+	return 0;
+}
+
+/* The thread's last unfinished operation on the side's communicator; NULL. */
+static const struct df_uop *op_of(const struct df_check_result *r, const struct df_side *s,
+				  uint32_t tid)
+{
+	const struct df_trc *t = &r->set->traces[s->trace];
+	const struct df_uop *u = NULL;
+
+	for (size_t i = 0; i < t->nr_uops; i++)
+		if (r->set->ops[t->first_op + i].entry == s->entry &&
+		    r->set->ops[t->first_op + i].l.thread == tid)
+			u = &r->set->ops[t->first_op + i];
+	return u;
+}
+
+static void put_user(struct df_check_result *r, const struct df_side *s, uint32_t tid,
+		     const struct df_lop *op, struct df_line *b)
+{
+	const struct df_trc *t = &r->set->traces[s->trace];
+	char thread[64], sig[96], lines[240];
+
+	df_line_put(b, "%s", df_say_thread(r->set, s->trace, tid, thread, sizeof(thread)));
+	if (op)
+		df_line_put(b, " issued %s", df_say_sig(op, sig, sizeof(sig)));
+	for (size_t k = 0; k < t->nr_threads; k++)
+		if (t->threads[k].tid == tid && df_say_has_script(t, &t->threads[k]) &&
+		    df_say_stack(r->set, s->trace, t->threads[k].at_site, 3, lines, sizeof(lines)))
+			df_line_put(b, " %sis at %s", op ? "and " : "", lines);
+}
+
+int df_line_two_threads(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_side *s = NULL;
+	const struct df_lthread *th;
+	const struct df_uop *u;
+
+	/* A rank of which both have something unfinished there shows most. */
+	for (size_t i = 0; i < r->nr_sides; i++) {
+		th = r->sides[i].entry == DF_NONE || was_served(r, &r->sides[i])
+			     ? NULL
+			     : second_thread(r, &r->sides[i]);
+		if (th && (!s || op_of(r, &r->sides[i], th->tid)))
+			s = &r->sides[i];
+	}
+	if (!s)
+		return 0;
+	th = second_thread(r, s);
+	u = op_of(r, s, th->tid);
+	df_line_put(b, "; two threads of r%d use communicator %s: ", s->rank,
+		    r->set->gcomms[r->set->entries[s->entry].gcomm].label);
+	put_user(r, s, s->op.thread, &s->op, b);
+	df_line_put(b, ", ");
+	put_user(r, s, th->tid, u ? &u->l : NULL, b);
+	return 1;
 }

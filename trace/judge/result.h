@@ -27,6 +27,7 @@ struct df_side {
 	struct df_lop op;
 	uint64_t sig;
 	uint32_t trace;
+	uint32_t entry;
 	int rank; /* as people know it */
 };
 

@@ -5,6 +5,7 @@
  *	prog NAME			begins a program (a file with one needs none)
  *	class OK|P|S-i|S-e|D		what the catalogue says
  *	sure WORD			the certainty that the report must give
+ *	says TEXT			a part of the sentence (a regular expression)
  *	nccl WORD, ours WORD, strict WORD	how it ends by each set of rules: OK, or the verdict's word
  *	differs RULES WORD... # WHY	another word that is accepted there; cuda-RULES: on a GPU that all ranks share
  *	slots N, queues N, release X	resident collectives, hardware queues, DFSHIM_RELEASE for "ours"
