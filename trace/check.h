@@ -38,6 +38,8 @@ enum df_verdict {
 
 const char *df_verdict_word(enum df_verdict v);
 int df_verdict_exit(enum df_verdict v); /* 0 for OK and SLOW */
+/* Of a process that is stopped because of it, so never 0: a rank that is too slow is as good as missing. */
+int df_verdict_stop_exit(enum df_verdict v);
 
 struct df_check_set;
 struct df_check_result;

@@ -49,7 +49,7 @@ enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_VERBS, DF_NET_PLUGIN, DF_NET_OFF };
 enum { DF_ORDER_FIFO, DF_ORDER_PRIORITY };
 enum { DF_STREAM_RELAXED, DF_STREAM_STRICT };
 enum { DF_RELEASE_SAFE, DF_RELEASE_NONE, DF_RELEASE_DEVICE, DF_RELEASE_ALL };
-enum { DF_TIMEOUT_REPORT, DF_TIMEOUT_ABORT };
+enum { DF_TIMEOUT_REPORT, DF_TIMEOUT_ABORT, DF_TIMEOUT_EXIT };
 
 /* The settings; never NULL; constant after the first call. */
 const struct df_env *df_env(void);

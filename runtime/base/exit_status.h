@@ -12,4 +12,10 @@ void df_exit_status_is(int status);
 /* 0 to 255; 0 too where the process has not called one of them. */
 int df_exit_status(void);
 
+/*
+ * Ends the process at once with this status: no destructor runs and no thread sees an error first. What the C library holds of
+ * the standard output and error is written, unless a thread is inside the stream or its file takes nothing more.
+ */
+__attribute__((noreturn)) void df_exit_now(int status);
+
 #endif

@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/daemon/dev.h"
@@ -126,6 +127,8 @@ void df_comm_lost(const struct df_member *who)
 
 void df_comm_death(uint64_t proc, int in_order)
 {
+	if (df_ending_exits())
+		return;
 	if (note_death(proc, in_order))
 		df_watchdog_tell_death(in_order);
 	if (in_order)

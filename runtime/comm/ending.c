@@ -1,13 +1,46 @@
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/env.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
 #include "runtime/watch/snapshot.h"
+
+/* Between what is sent to the others and the exit: their control threads pass it on in less. */
+#define EXIT_NS (200 * DF_NS_PER_MS)
+
+static uint32_t exits;
+
+void df_ending_arrived(void)
+{
+	/* Relaxed: who reads it too early reports a death that is a consequence; nothing else depends on it. */
+	if (df_env()->timeout_action == DF_TIMEOUT_EXIT)
+		__atomic_store_n(&exits, 1, __ATOMIC_RELAXED);
+}
+
+int df_ending_exits(void)
+{
+	return (int)__atomic_load_n(&exits, __ATOMIC_RELAXED);
+}
+
+/*
+ * The communicators stay as they are: a thread that was let go with an error would begin to end the program its own way, while
+ * others still wait, and what it says would hide the verdict.
+ */
+static void exit_if_wanted(int status)
+{
+	if (df_env()->timeout_action != DF_TIMEOUT_EXIT)
+		return;
+	df_ending_arrived();
+	df_sleep_ns(EXIT_NS);
+	df_exit_now(status);
+}
 
 static int by_value(const void *pa, const void *pb)
 {
@@ -42,7 +75,8 @@ static uint64_t *stuck_names(size_t *nr)
  * All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. Without
  * any (hosts hang in calls) the others learn that what they see next is a consequence.
  */
-static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr)
+static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
+		 int status)
 {
 	size_t bytes = sizeof(struct df_ending) + nr * sizeof(*names);
 	struct df_ending *e = malloc(bytes);
@@ -50,6 +84,7 @@ static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names
 	if (!e)
 		return;
 	e->nr = nr;
+	e->status = (uint64_t)status;
 	if (nr)
 		memcpy(e->names, names, nr * sizeof(*names));
 	for (uint32_t i = 0; i < nr_procs; i++)
@@ -113,7 +148,7 @@ static int ended_elsewhere(const struct df_comm *comm, void *arg)
 	       is_named(comm, n->v, n->nr);
 }
 
-void df_ending_decide(uint64_t seen)
+void df_ending_decide(uint64_t seen, int status)
 {
 	struct names n = {.seen = seen};
 	uint32_t nr_procs;
@@ -122,7 +157,8 @@ void df_ending_decide(uint64_t seen)
 	df_mutex_lock(&df_rt.lock);
 	n.v = stuck_names(&n.nr);
 	df_mutex_unlock(&df_rt.lock);
-	tell(procs, nr_procs, n.v, n.v ? n.nr : 0);
+	tell(procs, nr_procs, n.v, n.v ? n.nr : 0, status);
+	exit_if_wanted(status);
 	end_all(is_stuck, &n);
 	free(n.v);
 	free(procs);
@@ -142,6 +178,7 @@ void df_ending_obey(const struct df_ending *e)
 {
 	struct names n = {.nr = (size_t)e->nr};
 
+	exit_if_wanted((int)(e->status & 0xff));
 	n.v = malloc((n.nr + 1) * sizeof(*n.v));
 	if (!n.v)
 		return;

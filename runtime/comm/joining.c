@@ -72,7 +72,7 @@ static int say_ranks(char *buf, size_t bytes, const int *ranks, int nr, int nran
 	return count;
 }
 
-int df_joining_explain(int anyhow)
+int df_joining_explain(int anyhow, char *line, size_t size)
 {
 	int ranks[MISSING_MAX], nr = 0, lowest, i, absent, here;
 	char gone[256] = "", there[256] = "", at[72], text[1280];
@@ -118,5 +118,6 @@ int df_joining_explain(int anyhow)
 		at[0] ? " From other machines they come to " : "", at,
 		at[0] ? ": no firewall may drop that." : "");
 	df_log_raw(text, (size_t)len);
+	snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);
 	return 1;
 }

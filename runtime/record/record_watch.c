@@ -18,6 +18,7 @@
 #include "kernels/abi.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
@@ -33,6 +34,7 @@
 #define STALE_NS   (5 * DF_NS_PER_S)	/* the checker's own idea of a suspicious silence */
 #define NOTES_NS   (300 * DF_NS_PER_MS) /* for the others to note where their hosts are */
 #define TURN_NS	   (400 * DF_NS_PER_MS) /* so much longer each process waits than the one before it */
+#define EXIT_NS	   (500 * DF_NS_PER_MS) /* between the verdict and the exit */
 #define MAX_TURNS  8
 #define MAX_GONE   64
 
@@ -143,7 +145,7 @@ static void print(const struct df_check_result *r)
 		fputs("DFSHIM_TRACE is not set: only this process was looked at.\n", f);
 	fclose(f);
 	df_log_raw(text, len);
-	df_trace_told(df_check_verdict(r));
+	df_trace_told(df_check_verdict(r), df_check_line(r));
 	free(text);
 }
 
@@ -152,8 +154,8 @@ static int stalled(uint64_t quiet, unsigned left)
 {
 	uint64_t before = df_record_progress(), began = real_ns() - quiet, told;
 	struct df_check_result *r, *again;
+	int moved, action = df_env()->timeout_action;
 	unsigned turn, i;
-	int moved;
 
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, quiet / DF_NS_PER_MS, left, 0, 0);
@@ -174,8 +176,13 @@ static int stalled(uint64_t quiet, unsigned left)
 		print(again);
 		told = began;
 	}
-	if (told >= began && !moved && watch.nccl && df_env()->timeout_action == DF_TIMEOUT_ABORT)
+	if (told >= began && !moved && watch.nccl && action == DF_TIMEOUT_ABORT)
 		watch.nccl->stop();
+	if (told >= began && !moved && action == DF_TIMEOUT_EXIT) {
+		/* Who looks at the same moment must find this process alive, not dead. */
+		df_sleep_ns(EXIT_NS);
+		df_exit_now(df_verdict_stop_exit(again ? df_check_verdict(again) : DF_V_UNKNOWN));
+	}
 	df_check_result_free(r);
 	df_check_result_free(again);
 	return told >= began || moved;

@@ -13,6 +13,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/watch/hosts.h"
@@ -92,6 +93,8 @@ void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t 
 
 	if (!l)
 		return;
+	if (kind == DF_MSG_END)
+		df_ending_arrived();
 	l->from = from;
 	l->kind = kind;
 	l->bytes = bytes;

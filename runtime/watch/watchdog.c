@@ -3,7 +3,7 @@
  * that might be released lasts (proof.c). When something is unfinished and nothing has moved for the whole time,
  * it gathers what every process knows (snapshot.c), lets the checker judge, and prints the verdict once per job. It
  * judges twice with unchanged progress before it believes (deadlock is stable). Whose word it is: docs/verdicts.md.
- * With DFSHIM_TIMEOUT_ACTION=abort it then ends what is stuck (ending.h).
+ * With DFSHIM_TIMEOUT_ACTION=abort it then ends what is stuck, with exit the job (ending.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -134,7 +134,7 @@ static void into_log(const struct df_check_result *r,
 static void print(const struct df_check_result *r)
 {
 	into_log(r, df_check_print);
-	df_trace_told(df_check_verdict(r));
+	df_trace_told(df_check_verdict(r), df_check_line(r));
 }
 
 /* What the report lacks, it lacks because of a process that the user can look at. */
@@ -277,7 +277,9 @@ static void stalled(uint64_t ms, uint64_t ops)
 	struct asked asked;
 	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS;
 	int told = 0, leads, heard;
-	int abort = env->timeout_action == DF_TIMEOUT_ABORT;
+	int abort = env->timeout_action != DF_TIMEOUT_REPORT;
+	enum df_verdict verdict;
+	char line[512] = "";
 
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
@@ -314,7 +316,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 	 * goes first; it may have begun to wait later than we, but not for ever.
 	 */
 	if (missing && (!r || !about_operations(df_check_verdict(r))))
-		told = df_joining_explain(abort && ms / 2 >= (uint64_t)env->timeout_ms);
+		told = df_joining_explain(abort && ms / 2 >= (uint64_t)env->timeout_ms, line,
+					  sizeof(line));
 	if (told == -EAGAIN && abort) {
 		df_check_result_free(r);
 		return;
@@ -331,6 +334,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 	/* First of all: another may be about to. */
 	if (leads || told > 0)
 		df_tied_tell();
+	if (told > 0)
+		df_trace_told(DF_V_INIT, line);
 	if (told > 0 && r)
 		into_log(r, df_check_print_hosts);
 	if (leads && !r)
@@ -349,7 +354,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 			df_snapshot_serve();
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
-		df_ending_decide(seen);
+		verdict = told > 0 ? DF_V_INIT : r ? df_check_verdict(r) : DF_V_UNKNOWN;
+		df_ending_decide(seen, df_verdict_stop_exit(verdict));
 	}
 	df_check_result_free(r);
 }

@@ -34,9 +34,9 @@ uint64_t df_joining_missing(void);
 /*
  * Says which ranks are missing: INIT and a sentence, for the first communicator that lacks some. 0: none
  * does. Every process of the communicator comes to the same text; only the one with the lowest rank that has
- * arrived prints it, the others get -EAGAIN unless they want to print it anyhow. 1: printed.
+ * arrived prints it, the others get -EAGAIN unless they want to print it anyhow. 1: printed, its first line is in `line`.
  */
-int df_joining_explain(int anyhow);
+int df_joining_explain(int anyhow, char *line, size_t size);
 
 /* Once a process; further calls do nothing. */
 void df_watchdog_start(void);

@@ -34,7 +34,7 @@ for how in ({}, six) if socket.has_dualstack_ipv6() else ({},):
 # Options become variables; the preload holds both libraries, and what was there.
 "$D" run --host=4 --rules nccl --mode trace --timeout 2.5 --trace a/b --dry-run -- x >out || fail "dry run"
 for w in DFSHIM_HOST_DEVICES=4 DFSHIM_MODE=trace DFSHIM_TIMEOUT_MS=2500 \
-	DFSHIM_TIMEOUT_ACTION=abort DFSHIM_BACKEND=host "DFSHIM_TRACE=$(pwd -P)/a/b"; do
+	DFSHIM_TIMEOUT_ACTION=exit DFSHIM_BACKEND=host "DFSHIM_TRACE=$(pwd -P)/a/b"; do
 	grep -qx "$w" out || fail "$w is not in: $(cat out)"
 done
 [ -d a/b ] || fail "the trace folder was not made"

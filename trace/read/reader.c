@@ -85,6 +85,7 @@ static int check_header(struct df_reader *r, const char **why)
 	clean_field(h->host, sizeof(h->host));
 	clean_field(h->exe, sizeof(h->exe));
 	clean_field(h->version_text, sizeof(h->version_text));
+	clean_field(h->told_line, sizeof(h->told_line));
 	return 0;
 }
 

@@ -179,6 +179,7 @@ struct df_trace_header {
 	uint64_t told_ns; /* when: CLOCK_REALTIME */
 	uint64_t
 		off_numbers; /* of a reduced ring: eight bytes a record, its index in the ring; 0 none */
+	char told_line[512]; /* the first line of that verdict */
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");

@@ -92,6 +92,11 @@ int df_verdict_exit(enum df_verdict v)
 	return v == DF_V_SLOW ? 0 : (int)v;
 }
 
+int df_verdict_stop_exit(enum df_verdict v)
+{
+	return v == DF_V_SLOW ? DF_V_MISSING : v == DF_V_OK ? DF_V_UNKNOWN : (int)v;
+}
+
 const char *df_kind_name(uint32_t k)
 {
 	return k < LEN(kinds) ? kinds[k].name : "?";

@@ -673,12 +673,13 @@ void df_trace_close(void)
 	pthread_mutex_unlock(&open_lock);
 }
 
-void df_trace_told(uint32_t verdict)
+void df_trace_told(uint32_t verdict, const char *line)
 {
 	struct df_trace_header *h = ring_get();
 
 	if (!h)
 		return;
+	snprintf(h->told_line, sizeof(h->told_line), "%s", line);
 	PUT(&h->told_ns, clock_ns(CLOCK_REALTIME));
 	PUT(&h->told, verdict + 1);
 }

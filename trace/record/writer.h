@@ -94,8 +94,8 @@ uint32_t df_trace_site_text(const char *const *frames, size_t nr);
 /* Enters a string (for MARK records, and programs); returns its number, 0 if the table is full or not open. */
 uint32_t df_trace_text(const char *text);
 
-/* This process has printed a verdict (enum df_verdict). */
-void df_trace_told(uint32_t verdict);
+/* This process has printed a verdict (enum df_verdict), whose first line is `line`. */
+void df_trace_told(uint32_t verdict, const char *line);
 
 /* The ring in this process, for the live checker: header in place; NULL when not open. */
 const struct df_trace_header *df_trace_ring(void);

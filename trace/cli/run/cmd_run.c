@@ -24,11 +24,13 @@
 #include "runtime/base/time.h"
 #include "trace/check.h"
 #include "trace/cli/cli.h"
+#include "trace/cli/input.h"
 #include "trace/cli/run/cmd_run.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/read/reader.h"
 
 #define TERM_NS (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
+#define STOP_S	3.0		  /* for so long others may go on when a verdict has ended one */
 
 struct proc {
 	pid_t pid;  /* 0: ended */
@@ -40,8 +42,16 @@ struct proc {
 struct df_run_opts df_run = {.grace = 10};
 
 static struct proc *procs;
-static int own_trace; /* the traces are ours, and go with the job */
-static sigset_t old_mask;
+static int own_trace;	  /* the traces are ours, and go with the job */
+static uint64_t begun_ns; /* real time */
+
+/* The first process that did not return 0. signal: what ended it, unless that was passed on by us; 0: nothing did. */
+static struct {
+	int rank, signal;
+	uint64_t at_ns; /* real time */
+} failed = {.at_ns = UINT64_MAX};
+
+static sigset_t old_mask, passed_on; /* passed_on: signals that the job got from us */
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -107,14 +117,83 @@ static int parse(int argc, char **argv)
 		.in_order = 1,
 		.doc = "Runs an unmodified NCCL program with libdfshim.so in front of it.\v"
 		       "Exit status: 0 when all processes return 0, else the first failing status (128 + "
-		       "signal), 124 after --limit; if all return 0 although the job was stopped for a hang, the "
-		       "status of its verdict (see dfshim check), with --trace or --rules nccl; 2 wrong usage.");
+		       "signal), 124 after --limit; if the job was stopped for a hang, the status of its verdict "
+		       "(see dfshim check), whatever the processes returned; 2 wrong usage.");
 	df_run.host = df_run.devices >= 0;
 	df_run.devices = df_run.devices > 0 ? df_run.devices : 0;
 	df_run.set_ranks = df_run.nr_procs > 0;
 	df_run.nr_procs = df_run.nr_procs ?: 1;
 	df_run.app = argv;
 	return make_trace_dir(trace);
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------ */
+
+/* Below this folder are the traces of the job; "": nowhere. */
+static char traces[PATH_MAX];
+
+/* The first verdict that a process of the job has printed; DF_V_OK: none. SLOW only where there is no other. */
+struct told {
+	enum df_verdict verdict;
+	uint64_t at_ns; /* real time */
+	char line[512];
+};
+
+static void told_in(const char *path, struct told *first)
+{
+	enum df_verdict verdict;
+	struct df_reader r;
+	int better;
+
+	if (!strstr(path, ".dft") || df_reader_open(&r, path, NULL))
+		return;
+	verdict = (enum df_verdict)(r.h.told - 1);
+	better = first->verdict == DF_V_OK ||
+		 (first->verdict == DF_V_SLOW) > (verdict == DF_V_SLOW) ||
+		 ((first->verdict == DF_V_SLOW) == (verdict == DF_V_SLOW) &&
+		  r.h.told_ns < first->at_ns);
+	if (r.h.told && r.h.told_ns >= begun_ns && better) {
+		first->verdict = verdict;
+		first->at_ns = r.h.told_ns;
+		snprintf(first->line, sizeof(first->line), "%s", r.h.told_line);
+	}
+	df_reader_close(&r);
+}
+
+static void told_below(const char *path, int depth, struct told *first)
+{
+	DIR *dir = opendir(path);
+	struct dirent *d;
+	char name[PATH_MAX];
+
+	while (dir && (d = readdir(dir))) {
+		if (d->d_name[0] == '.' ||
+		    snprintf(name, sizeof(name), "%s/%s", path, d->d_name) >= (int)sizeof(name))
+			continue;
+		if (d->d_type == DT_DIR && depth)
+			told_below(name, depth - 1, first);
+		else
+			told_in(name, first);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static struct told what_is_told(void)
+{
+	struct told first = {.verdict = DF_V_OK, .at_ns = UINT64_MAX};
+
+	if (*traces)
+		told_below(traces, 3, &first);
+	return first;
+}
+
+/* A verdict stops the job. */
+static int verdict_stops(void)
+{
+	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
+
+	return action && strcmp(action, "report");
 }
 
 /* ---- processes -------------------------------------------------------------------------------------- */
@@ -227,8 +306,13 @@ static int reap(int *code)
 		else if (!*code && df_run.nr_procs > 1)
 			fprintf(stderr, "dfshim run: rank %d ended with status %d\n", i,
 				WEXITSTATUS(status));
-		if (!*code)
-			*code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+		if (*code)
+			continue;
+		*code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+		failed.rank = i;
+		failed.at_ns = df_wall_ns();
+		if (WIFSIGNALED(status) && !sigismember(&passed_on, WTERMSIG(status)))
+			failed.signal = WTERMSIG(status);
 	}
 	return left;
 }
@@ -242,6 +326,7 @@ static int forward(int signals)
 	while (read(signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo == SIGCHLD)
 			continue;
+		sigaddset(&passed_on, (int)si.ssi_signo);
 		/* What the terminal sends reaches a process of our own group by itself. */
 		if (df_run.nr_procs == 1 && si.ssi_code == SI_KERNEL)
 			continue;
@@ -279,8 +364,12 @@ static int wait_all(int signals)
 			df_run.grace = 0;
 			code = 124;
 		}
-		if ((code || interrupted) && !failed_ns)
+		if ((code || interrupted) && !failed_ns) {
 			failed_ns = now;
+			/* The verdict ends all processes that it knows of; the others have nothing to wait for. */
+			if (what_is_told().verdict != DF_V_OK && verdict_stops())
+				df_run.grace = DF_MIN(df_run.grace, STOP_S);
+		}
 		if (left && failed_ns && stage == 0 &&
 		    now - failed_ns >= (uint64_t)(df_run.grace * 1e9)) {
 			fprintf(stderr, "dfshim run: ending %s%d processes\n",
@@ -312,76 +401,134 @@ static int wait_all(int signals)
 	return code;
 }
 
-/* The verdict that a process of the job has printed first since then, in real time, but for SLOW; DF_V_OK: none. */
-static enum df_verdict told_since(uint64_t begun_ns)
-{
-	enum df_verdict verdict = DF_V_OK;
-	uint64_t first_ns = UINT64_MAX;
-	struct df_reader r;
-	struct dirent *d;
-	char path[2 * PATH_MAX];
-	DIR *dir = opendir(df_run.trace);
+/* ---- the end ---------------------------------------------------------------------------------------- */
 
-	while (dir && (d = readdir(dir))) {
-		snprintf(path, sizeof(path), "%s/%s", df_run.trace, d->d_name);
-		if (!strstr(d->d_name, ".dft") || df_reader_open(&r, path, NULL))
-			continue;
-		if (r.h.told && r.h.told - 1 != DF_V_SLOW && r.h.told_ns >= begun_ns &&
-		    r.h.told_ns < first_ns) {
-			verdict = (enum df_verdict)(r.h.told - 1);
-			first_ns = r.h.told_ns;
-		}
-		df_reader_close(&r);
-	}
-	if (dir)
-		closedir(dir);
-	return verdict;
+/*
+ * The job was stopped because of a verdict, whatever its processes returned then: it was there before the first of them failed.
+ * (A crash is there before its verdict.)
+ */
+static int was_stopped(const struct told *told, int code)
+{
+	return told->verdict != DF_V_OK && verdict_stops() &&
+	       (!code || (told->verdict != DF_V_CRASH && told->at_ns <= failed.at_ns));
 }
 
-/* A verdict ends the communicators, not the processes: a program may go on with what it has, and return 0. */
-static int status_of_stopped(enum df_verdict told)
+/* Whatever the processes printed since, the verdict is the last line. */
+static void say_again(const char *line, int code, int stopped)
 {
-	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
-
-	if (told == DF_V_OK || !action || strcmp(action, "abort"))
-		return 0;
-	fprintf(stderr,
-		"dfshim run: the job was stopped as %s, although its processes returned 0\n",
-		df_verdict_word(told));
-	return df_verdict_exit(told);
+	fprintf(stderr, "dfshim run: %s, status %d: %s (the report is above%s%s)\n",
+		stopped ? "stopped for a hang" : "the job failed", code, line,
+		*df_run.trace && !own_trace ? "; the traces are in " : "",
+		own_trace ? "" : df_run.trace);
 }
 
-/* What the traces say about a job that failed. In a process of its own: a bad trace ends only that. */
-static void print_verdict(enum df_verdict told)
+/* Where a signal ended a process, these do not explain the job's end. */
+static int is_no_reason(enum df_verdict v)
 {
-	char *args[] = {"check", df_run.trace, NULL};
+	return v == DF_V_OK || v == DF_V_SLOW || v == DF_V_INIT || v == DF_V_UNKNOWN;
+}
+
+static void print_crash(FILE *out)
+{
+	fprintf(out,
+		"CRASH: the process of rank %d was ended by signal %d (%s)\n\n"
+		"Fix: look for the reason in that process's log, its core file, or the kernel's log (out of memory).\n"
+		"Confidence: proved.\n\n",
+		failed.rank, failed.signal, strsignal(failed.signal));
+}
+
+/* In a process of its own. Its exit status: the job's. */
+static int judge(int code, int stopped)
+{
+	const struct df_check_opts opts = {.alive = df_check_alive};
+	char *path = df_run.trace;
+	struct df_check_result *r = df_cli_judge("run", 1, &path, &opts);
+	int crash = !stopped && failed.signal && (!r || is_no_reason(df_check_verdict(r)));
+
+	if (crash)
+		print_crash(stderr);
+	if (r && !(crash && df_check_verdict(r) == DF_V_OK))
+		df_check_print(r, stderr);
+	if (!stopped)
+		return code;
+	code = df_verdict_stop_exit(r ? df_check_verdict(r) : DF_V_SLOW);
+	if (r)
+		say_again(df_check_line(r), code, 1);
+	return code;
+}
+
+/* What the traces say about a job that failed, or was too slow. A bad trace ends only the process that reads it. */
+static int print_verdict(int code, int stopped)
+{
+	int status = 0;
 	pid_t pid;
 
-	if (!df_cmd_check || strchr(df_run.trace, '%'))
-		return;
-	if (told != DF_V_OK) {
-		if (!own_trace)
-			fprintf(stderr, "dfshim run: the verdict is above; the traces are in %s\n",
-				df_run.trace);
-		return;
-	}
+	if (strchr(df_run.trace, '%'))
+		return code;
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
-		dup2(STDERR_FILENO, STDOUT_FILENO);
 		alarm(60);
-		exit(df_cmd_check(2, args));
+		code = judge(code, stopped);
+		fflush(NULL);
+		_exit(code);
 	}
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
+	if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status))
+		return WEXITSTATUS(status);
+	return code;
+}
+
+/* The job's status. A verdict that was only SLOW is looked at again: the rank did not come. */
+static int conclude(int code)
+{
+	struct told told = what_is_told();
+	int stopped = was_stopped(&told, code);
+
+	if (stopped)
+		code = df_verdict_stop_exit(told.verdict);
+	if (code && told.verdict != DF_V_OK && told.verdict != DF_V_SLOW)
+		say_again(told.line, code, stopped);
+	else if (code && *df_run.trace && (stopped || !own_trace || df_run.nccl))
+		code = print_verdict(code, stopped);
+	return code;
+}
+
+/* Where the traces are, once the environment is set. 0, or the status to exit with, which has been explained. */
+static int find_traces(struct df_jobdir *dir)
+{
+	const char *set = getenv(df_env_name(DF_ENV_ROW_trace));
+	const char *mode = getenv(df_env_name(DF_ENV_ROW_mode));
+	char *variable;
+
+	if (set && *set) {
+		/* "/x/%r": the folder of all ranks is /x. */
+		snprintf(traces, sizeof(traces), "%s", set);
+		variable = strchr(traces, '%');
+		if (variable) {
+			*variable = 0;
+			*(strrchr(traces, '/') ?: traces) = 0;
+		}
+		return 0;
+	}
+	/*
+	 * Processes that NCCL has joined know of one another by their traces only. One may be the launcher of several. Others
+	 * say there which verdict stopped them.
+	 */
+	if ((mode && !strcmp(mode, "off")) || !(df_run.nccl || verdict_stops()))
+		return 0;
+	if (df_jobdir_create(dir, "run"))
+		return df_run.nccl;
+	own_trace = 1;
+	snprintf(df_run.trace, sizeof(df_run.trace), "%s", dir->path);
+	snprintf(traces, sizeof(traces), "%s", dir->path);
+	setenv(df_env_name(DF_ENV_ROW_trace), dir->path, 1);
+	return 0;
 }
 
 int df_cmd_run(int argc, char **argv)
 {
 	static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 	int ret, i, signals, code;
-	uint64_t begun_ns;
-	enum df_verdict told;
 	struct df_jobdir dir;
 	sigset_t mask;
 	size_t k;
@@ -405,14 +552,8 @@ int df_cmd_run(int argc, char **argv)
 	signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (signals < 0)
 		return df_cli_input_error("run", "signalfd", "%s", strerror(errno));
-	/* Processes that NCCL has joined know of one another by their traces only. One may be the launcher of several. */
-	own_trace = df_run.nccl && !*df_run.trace && !getenv(df_env_name(DF_ENV_ROW_trace));
-	if (own_trace) {
-		if (df_jobdir_create(&dir, "run"))
-			return 1;
-		snprintf(df_run.trace, sizeof(df_run.trace), "%s", dir.path);
-		setenv(df_env_name(DF_ENV_ROW_trace), dir.path, 1);
-	}
+	if (find_traces(&dir))
+		return 1;
 	fflush(NULL);
 	begun_ns = df_wall_ns();
 	for (i = 0; i < df_run.nr_procs; i++) {
@@ -424,11 +565,7 @@ int df_cmd_run(int argc, char **argv)
 					  strerror(-ret));
 	}
 	code = wait_all(signals);
-	told = *df_run.trace ? told_since(begun_ns) : DF_V_OK;
-	if (!code)
-		code = status_of_stopped(told);
-	if (code && *df_run.trace)
-		print_verdict(told);
+	code = conclude(code);
 	if (own_trace)
 		df_jobdir_remove(&dir);
 	return code;

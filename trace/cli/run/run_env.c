@@ -136,6 +136,7 @@ int df_run_environment(void)
 	char preload[5 * PATH_MAX];
 	const char *backend = getenv(df_env_name(DF_ENV_ROW_backend));
 	const char *old = getenv("LD_PRELOAD");
+	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
 	int user_host = df_run.host;
 
 	if (backend && !strcmp(backend, "host"))
@@ -178,12 +179,14 @@ int df_run_environment(void)
 		setenv(df_env_name(DF_ENV_ROW_mode), df_run.nccl ? "trace" : df_run.mode, 1);
 	/* What hangs as NCCL would does not go on by itself. */
 	if (df_run.nccl)
-		setenv(df_env_name(DF_ENV_ROW_timeout_action), "abort", 0);
+		setenv(df_env_name(DF_ENV_ROW_timeout_action), "exit", 0);
 	if (*df_run.trace)
 		setenv(df_env_name(DF_ENV_ROW_trace), df_run.trace, 1);
 	if (df_run.timeout > 0) {
 		df_run_set(df_env_name(DF_ENV_ROW_timeout_ms), (long)(df_run.timeout * 1000 + 0.5));
-		setenv(df_env_name(DF_ENV_ROW_timeout_action), "abort", 1);
+		/* "abort" of the user's stays: the program wants to see the end of its communicators. */
+		if (!action || strcmp(action, "abort"))
+			setenv(df_env_name(DF_ENV_ROW_timeout_action), "exit", 1);
 	}
 	if (df_run.set_ranks) {
 		df_run_set("WORLD_SIZE", df_run.nr_procs);

@@ -259,7 +259,8 @@ int df_cmd_report(int argc, char **argv)
 	if (!rc && json)
 		rc = df_json_line(json_pack("{s:s, s:o, s:o}", "verdict",
 					    df_verdict_word(df_check_verdict(r)), "line",
-					    df_json_text(df_check_line(r)), "file", df_json_text(output)),
+					    df_json_text(df_check_line(r)), "file",
+					    df_json_text(output)),
 				  stdout)
 			     ? 1
 			     : 0;

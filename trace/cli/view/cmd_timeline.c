@@ -200,8 +200,8 @@ int df_cmd_timeline(int argc, char **argv)
 		flows(&e, &t, r);
 	fputs("\n],\"otherData\":", out);
 	e.nr = 0;
-	put(&e, json_pack("{s:o, s:o}", "verdict", df_json_text(r ? df_check_line(r) : ""), "events_left_out",
-			  df_json_u64(t.left_out)));
+	put(&e, json_pack("{s:o, s:o}", "verdict", df_json_text(r ? df_check_line(r) : ""),
+			  "events_left_out", df_json_u64(t.left_out)));
 	fputs("}\n", out);
 	rc = df_cli_close("timeline", output, out, e.rc);
 out:

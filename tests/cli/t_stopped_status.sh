@@ -1,0 +1,57 @@
+#!/bin/bash
+# Description: dfshim run of a job that it stops for a hang: the verdict's status, whatever the processes or their launcher return, and the verdict last; what fails by itself keeps its status.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/interpreter/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+unset DFSHIM_TRACE
+# A cycle through device-wide waits, which dfshim may not release here.
+cat >"$T/sync.txt" <<-'END'
+	ranks 2
+	procs
+	comm A 0 1
+	comm B 0 1
+	0: AR A s1; AR B s2; dsync; AR A s1; dsync; AR B s2; dsync
+	1: AR A s1; AR B s2; dsync; AR B s2; dsync; AR A s1; dsync
+END
+# ends STATUS LINE ARGS...: of dfshim run, and what its last line is.
+ends() {
+	local want=$1 line=$2 rc
+	shift 2
+	DFSHIM_RELEASE=none timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host "$@" >"$T/out" 2>&1
+	rc=$?
+	[ $rc = "$want" ] || fail "$*: status $rc, not $want: $(cat "$T/out")"
+	[ -z "$line" ] || tail -1 "$T/out" | grep -q "$line" || fail "$*: the last line: $(cat "$T/out")"
+}
+nr=0 quiet=$(seconds 20)
+app='"$0" --timeout 90 "$1"'
+last='^dfshim run: stopped for a hang, status 12: SYNC: .*the report is above'
+for rules in dfshim nccl; do
+	for launcher in "exec $app" "$app; exit 0" "$app; exit 1" "$app; kill -ABRT \$\$" "$app; kill -SEGV \$\$"; do
+		ends 12 "$last" --rules $rules --timeout "$quiet" -- sh -c "$launcher" "$S" "$T/sync.txt"
+		[ "$(grep -c '^[A-Z_]*: ' "$T/out")" = 1 ] || fail "$rules, $launcher: more than one verdict: $(cat "$T/out")"
+		# They are ended before an error reaches them, and do not report one another's end.
+		! grep -q "NCCL error\|has died\|FAILED" "$T/out" || fail "$rules, $launcher: $(cat "$T/out")"
+	done
+done
+# The traces say the same afterwards.
+ends 12 "the report is above; the traces are in $T/traces" --timeout "$quiet" --trace "$T/traces" -- "$S" --timeout 90 "$T/sync.txt"
+"$B/dfshim" check "$T/traces" >"$T/check"
+[ $? = 12 ] || fail "check: $(cat "$T/check")"
+# Of who wants to see the end of its communicators.
+DFSHIM_TIMEOUT_ACTION=abort ends 12 "$last" --timeout "$quiet" -- "$S" --timeout 90 "$T/sync.txt"
+# Slow, as long as the others look; when it has ended, missing.
+ends 20 '^dfshim run: stopped for a hang, status 20: MISSING: ' --rules nccl --timeout 0.8 -- \
+	"$S" --timeout 90 "$SRC/tests/deadlock/catalogue/MP-06.txt"
+
+# What nobody stopped.
+ends 3 "" --timeout 90 -- sh -c 'exit 3'
+ends 137 "rank 0 ended by signal 9" --timeout 90 -- sh -c 'kill -KILL $$'
+# A rank that is killed before it has done anything is no job in which all is well.
+# shellcheck disable=SC2016 # expanded inside
+for ends_with in 'kill -KILL $$' 'kill -SEGV $$'; do
+	ends $((128 + $(kill -l "$(expr "$ends_with" : '.*-\([A-Z]*\)')"))) "" -n 2 --grace 1 --trace "$T/start$((++nr))" -- \
+		sh -c '[ "$RANK" = 0 ] || '"$ends_with"'; exec "$0"' "$C/ddp"
+	grep -q '^CRASH: the process of rank 1 was ended by signal' "$T/out" && ! grep -q '^OK:' "$T/out" || fail "$ends_with: $(cat "$T/out")"
+done
+exit 0
