@@ -96,11 +96,27 @@ if wants plan; then
 fi
 if wants ci; then
 	check "ci: right" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/ddp.py
+	# What is right is right: all of it with --all, else what has been reported by mistake, shortly.
+	steps=60 cases="ddp_eval ddp_accumulate fsdp2 tensor_parallel pipeline checkpoint threads"
+	[ ${#part[@]} = 0 ] || steps=25 cases="ddp_eval ddp_accumulate fsdp2"
+	for case in $cases; do
+		check "ci: right, $case" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/right.py $case --steps $steps
+		says "nothing is found" '^no potential deadlock found in'
+	done
+	for package in lightning transformers accelerate; do
+		for case in $([ ${#part[@]} = 0 ] && "$py" tests/torch/frameworks.py --list $package); do
+			LIMIT=400 check "ci: right, $package $case" 0 "$B/dfshim" ci --timeout 60 -- "$py" -m torch.distributed.run \
+				--standalone --nproc-per-node 2 tests/torch/frameworks.py $case
+			says "nothing is found" '^no potential deadlock found in'
+		done
+	done
 	check "ci: a step's all_reduce is left out" "20 21" "$B/dfshim" ci -n 2 --timeout 10 -- "$py" tests/torch/ddp.py --hang
 	says "its line" 'ddp.py:[0-9]+ average'
 	check "ci: a branch that depends on the rank" 20 "$B/dfshim" ci -n 2 --timeout 10 -- "$py" docs/ci/branch.py
 	says "its line" 'branch.py:[0-9]+'
-	check "ci: sends and receives that cross" 14 "$B/dfshim" ci -n 2 --timeout 10 -- "$py" docs/ci/pipeline.py
+	check "ci: sends and receives that cross" 14 "$B/dfshim" ci -n 2 --timeout 10 --report "$T/ci.html" -- "$py" docs/ci/pipeline.py
+	says "it is confirmed" "^Replayed from the start by NCCL's rules it hangs"
+	check "ci: its steps are in the report" 0 grep -q 'An execution that deadlocks' "$T/ci.html"
 	check "ci: two groups, a synchronisation between" "10 12" "$B/dfshim" ci -n 2 --timeout 10 -- "$py" docs/ci/groups.py
 	says "its line" 'groups.py:[0-9]+'
 fi

@@ -61,6 +61,37 @@ program cross <<-'END'
 END
 ci 14 "potential deadlock" -- "$S" --timeout 50 "$T/cross.txt"
 grep -q 'POTENTIAL DEADLOCK' "$T/sum.md" || fail "no witness in the summary: $(cat "$T/sum.md")"
+# The result first, and what a terminal shows; the rest in the report.
+[[ $(head -1 "$T/out") == "POTENTIAL DEADLOCK: "* ]] && [ "$(wc -l <"$T/out")" -le 40 ] || fail "it says: $(cat "$T/out")"
+grep -q '^r0 runs Send to r1, called at script' "$T/out" && grep -q '^r1 runs Send to r0, called at script' "$T/out" ||
+	fail "not the two calls: $(cat "$T/out")"
+grep -q "^Replayed from the start by NCCL's rules it hangs: ORDER" "$T/out" || fail "not confirmed: $(cat "$T/out")"
+grep -q 'POTENTIAL DEADLOCK: the recorded order' "$T/report.html" && grep -q '(blocked at &gt;)' "$T/report.html" ||
+	fail "the report has no witness"
+
+# Many ranks and steps: no more lines.
+{
+	printf 'ranks 8\nprocs\ncomm A 0 1 2 3 4 5 6 7\n'
+	for ((r = 0; r < 8; r++)); do
+		printf '%d: ' $r
+		for ((i = 0; i < 80; i++)); do printf 'AR A s n=16; '; done
+		printf 'send A %d s n=16; recv A %d s n=16; dsync\n' $(((r + 1) % 8)) $(((r + 7) % 8))
+	done
+} >"$T/many.txt"
+ci 14 "potential deadlock" -- "$S" --timeout 50 "$T/many.txt"
+[ "$(wc -l <"$T/out")" -le 40 ] || fail "$(wc -l <"$T/out") lines: $(cat "$T/out")"
+grep -q '^and 2 more ranks$' "$T/out" || fail "it says: $(cat "$T/out")"
+
+# Messages of a group run together, however many they are.
+{
+	printf 'ranks 2\nprocs\ncomm A 0 1\n'
+	for r in 0 1; do
+		printf '%d: {; ' $r
+		for what in send recv; do for ((i = 0; i < 40; i++)); do printf '%s A %d s n=16; ' $what $((1 - r)); done; done
+		printf '}; dsync\n'
+	done
+} >"$T/group.txt"
+ci 0 "no deadlock" -- "$S" --timeout 50 "$T/group.txt"
 
 # A program whose name is Markdown and HTML: it ends no block, and is no markup.
 evil="$T/x

@@ -262,6 +262,7 @@ static void tell(void *arg, enum df_model_event ev, int rank, int thread, size_t
 START_TEST(test_brute_force)
 {
 	int can_hang = 0, found_few = 0, differ = 0, nr_memo_max = 0, left_out = 0;
+	int found_windows[3] = {0};
 
 	state = df_test_seed();
 	for (int n = 0; n < PROGRAMS; n++) {
@@ -298,18 +299,30 @@ START_TEST(test_brute_force)
 			struct told told = {0};
 
 			/* What was found can be told again, and is the same execution. */
-			ck_assert_int_eq(df_predict_again(&m, &order, &f, tell, &told), 0);
+			ck_assert_int_eq(df_predict_again(&m, &order, &all, &f, tell, NULL, &told),
+					 0);
 			ck_assert_uint_eq((size_t)told.nr, f.res.nr_tasks);
 		}
 		rc = df_predict_search(&m, &order, &few, &g);
 		ck_assert_int_ge(rc, 0);
 		ck_assert_msg(!rc || ends & 1, "program %d: found what no order has", n);
 		found_few += rc;
+		/* Through windows, whose ends are not the program's. */
+		for (few.window = 1; few.window <= 3; few.window++) {
+			rc = df_predict_search(&m, &order, &few, &g);
+			ck_assert_int_ge(rc, 0);
+			ck_assert_msg(!rc || ends & 1,
+				      "program %d, window %zu: found what no order has", n,
+				      few.window);
+			found_windows[few.window - 1] += rc;
+		}
 		df_predict_order_fini(&order);
 		df_mprog_fini(&m);
 	}
-	printf("%d programs: %d can hang, %d of them only in some orders; found with 100 tries %d; at most %d states\n",
-	       PROGRAMS, can_hang, differ, found_few, nr_memo_max);
+	printf("%d programs: %d can hang, %d of them only in some orders; found with 100 tries %d, in windows of 1, 2, 3 operations %d, "
+	       "%d, %d; at most %d states\n",
+	       PROGRAMS, can_hang, differ, found_few, found_windows[0], found_windows[1],
+	       found_windows[2], nr_memo_max);
 	ck_assert_int_lt(left_out, PROGRAMS / 50);
 	ck_assert_int_gt(differ, PROGRAMS / 50);
 	/* Where the orders are more than the tries. */
@@ -317,7 +330,133 @@ START_TEST(test_brute_force)
 }
 END_TEST
 
+/* ---- long programs ----------------------------------------------------------------------------------------- */
+
+#define LONG 400 /* steps of a rank */
+
+/* Adds a step of a thread, and its turn. */
+static void add_step(struct df_mprog *m, struct df_predict_order *order, int r, int t,
+		     struct df_mop op)
+{
+	ck_assert_int_eq(df_mprog_add(m, r, t, &op), 0);
+	if (df_predict_takes_turn(op.kind))
+		ck_assert_int_eq(df_predict_add(order, r, t), 0);
+}
+
+/*
+ * Threads that hand over to each other, as PyTorch's do around backward(), so that there is one order; `loose`: the hand-over
+ * in the middle is missing, and both wait for their device there, so that one order deadlocks.
+ */
+static void make_long(struct df_mprog *m, struct df_predict_order *order, int loose)
+{
+	uint64_t from = state;
+
+	memset(m, 0, sizeof(*m));
+	memset(order, 0, sizeof(*order));
+	for (int c = 0; c < COMMS; c++)
+		ck_assert_int_ge(df_mprog_comm(m, (1 << RANKS) - 1), 0);
+	for (int r = 0; r < RANKS; r++) {
+		int t = 0, flag = 0;
+
+		state = from;
+		for (int i = 0; i < LONG; i++) {
+			static const enum df_mop_kind kinds[] = {
+				DF_MOP_COLL,   DF_MOP_COLL,  DF_MOP_COLL,
+				DF_MOP_KERNEL, DF_MOP_WAIT,  DF_MOP_RECORD,
+				DF_MOP_SSYNC,  DF_MOP_DSYNC, DF_MOP_RECORD};
+			struct df_mop op = {.kind = kinds[roll(sizeof(kinds) / sizeof(*kinds))]};
+
+			op.stream = (int)roll(STREAMS);
+			op.comm = (int)roll(COMMS);
+			op.sig = 1;
+			if (!roll(4) || i == LONG / 2) {
+				add_step(m, order, r, t,
+					 (struct df_mop){.kind = DF_MOP_HSIGNAL, .object = flag});
+				t = !t;
+				add_step(m, order, r, t,
+					 (struct df_mop){.kind = DF_MOP_HWAIT, .object = flag++});
+			}
+			add_step(m, order, r, t, op);
+			if (!loose || i != LONG / 2)
+				continue;
+			for (int k = 0; k < 2; k++) {
+				add_step(m, order, r, k,
+					 (struct df_mop){.kind = DF_MOP_COLL, .comm = k, .sig = 1});
+				add_step(m, order, r, k, (struct df_mop){.kind = DF_MOP_DSYNC});
+			}
+			add_step(m, order, r, t,
+				 (struct df_mop){.kind = DF_MOP_HSIGNAL, .object = flag});
+			t = !t;
+			add_step(m, order, r, t,
+				 (struct df_mop){.kind = DF_MOP_HWAIT, .object = flag++});
+		}
+	}
+}
+
+static void count_open(void *arg, int rank, int thread, size_t op, int started, uint64_t here)
+{
+	(void)rank, (void)thread, (void)op, (void)started, (void)here;
+	++*(int *)arg;
+}
+
+START_TEST(test_windows)
+{
+	state = df_test_seed();
+	for (int n = 0; n < 60; n++) {
+		struct df_predict_opts opts = {.tries = 200, .window = 8 + roll(40)};
+		int loose = n % 2, rc, open = 0;
+		struct df_predict_order order;
+		struct df_predict_finding f;
+		struct df_mprog m;
+
+		make_long(&m, &order, loose);
+		rc = df_predict_search(&m, &order, &opts, &f);
+		ck_assert_msg(rc == loose, "program %d (seed %llu), window %zu: %s, although %s", n,
+			      (unsigned long long)df_test_seed(), opts.window,
+			      rc ? f.what : "nothing found",
+			      loose ? "one order deadlocks" : "there is one order");
+		if (rc) {
+			ck_assert_int_eq(
+				df_predict_again(&m, &order, &opts, &f, NULL, count_open, &open),
+				0);
+			ck_assert_int_gt(open, 0);
+		}
+		df_predict_order_fini(&order);
+		df_mprog_fini(&m);
+	}
+}
+END_TEST
+
+/* A group of more messages than one step holds: they run together, or each rank's receives would wait for its sends. */
+START_TEST(test_large_group)
+{
+	static struct df_mprog m;
+	struct df_model_result res;
+
+	for (int closed = 1; closed >= 0; closed--) {
+		memset(&m, 0, sizeof(m));
+		ck_assert_int_ge(df_mprog_comm(&m, 3), 0);
+		for (int r = 0; r < 2; r++) {
+			for (int send = 1; send >= 0; send--) {
+				struct df_mop op = {.kind = DF_MOP_P2P,
+						    .nr_p2p = DF_MOP_MAX_P2P,
+						    .goes_on = send && closed};
+
+				for (int i = 0; i < op.nr_p2p; i++)
+					op.p2p[i] = (struct df_mp2p){send, 0, !r, 4};
+				ck_assert_int_eq(df_mprog_add(&m, r, 0, &op), 0);
+			}
+			ck_assert_int_eq(
+				df_mprog_add(&m, r, 0, &(struct df_mop){.kind = DF_MOP_COLL}), 0);
+		}
+		ck_assert_int_eq(df_model_run(&m, DF_MODEL_BASE, NULL, NULL, NULL, &res), 0);
+		ck_assert_int_eq(res.hung, !closed);
+		df_mprog_fini(&m);
+	}
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("predict", {test_brute_force});
+	return DF_TESTS("predict", {test_brute_force}, {test_windows}, {test_large_group});
 }

@@ -7,7 +7,7 @@
 #include "trace/predict/model_run.h"
 #include "runtime/base/vec.h"
 
-static int barrier(struct run *r, int rank, const struct df_mop *op)
+static int barrier(struct df_mrun *r, int rank, const struct df_mop *op)
 {
 	size_t i = 0;
 
@@ -32,37 +32,52 @@ static int barrier(struct run *r, int rank, const struct df_mop *op)
 	return 1;
 }
 
-static int flag_is_set(const struct run *r, int flag)
+static int flag_is_set(const struct df_mrun *r, int flag)
 {
-	for (size_t i = 0; i < r->nr_flags; i++)
-		if (r->flags[i] == flag)
-			return 1;
-	return 0;
+	return (size_t)flag < r->nr_flags && r->flags[flag];
+}
+
+static void set_flag(struct df_mrun *r, int flag)
+{
+	size_t was = r->nr_flags;
+
+	if ((size_t)flag >= was) {
+		if (DF_VEC_ROOM(r->flags, r->cap_flags, (size_t)flag + 1)) {
+			r->failed = 1;
+			return;
+		}
+		r->nr_flags = (size_t)flag + 1;
+		memset(r->flags + was, 0, r->nr_flags - was);
+	}
+	r->flags[flag] = 1;
+}
+
+/* Unfinished tasks of a stream. */
+static size_t open_on(const struct df_mrun *r, int rank, int stream)
+{
+	const uint64_t *number = df_map_find(&r->streams, (uint64_t)rank, (uint64_t)stream);
+
+	return number ? r->tails[*number - 1].nr_open : 0;
 }
 
 /* Tries one host step; 1 if it is over. */
-static int host_step(struct run *r, int rank, int thread)
+static int host_step(struct df_mrun *r, int rank, int thread)
 {
 	const struct df_mop *op = &r->p->threads[rank][thread].ops[r->pc[rank][thread]];
-	size_t step = r->pc[rank][thread], open = 0;
-	int ok = 1, *slot, ev;
+	size_t step = r->pc[rank][thread], open = r->nr_open[rank];
+	int ok = 1, ev;
 
 	if (!r->entered[rank][thread]) {
 		r->entered[rank][thread] = 1;
 		df_mrun_tell(r, DF_ME_ENTER, rank, thread, step, op, -1);
 	}
-	for (size_t i = 0; i < r->nr_tasks; i++)
-		open += r->tasks[i].rank == rank && !r->tasks[i].done;
 	switch (op->kind) {
 	case DF_MOP_SSYNC:
-		for (size_t i = 0; i < r->nr_tasks; i++)
-			if (r->tasks[i].rank == rank && r->tasks[i].stream == op->stream &&
-			    !r->tasks[i].legacy)
-				ok &= r->tasks[i].done;
+		ok = !open_on(r, rank, op->stream);
 		break;
 	case DF_MOP_ESYNC:
 		ev = df_mrun_event(r, rank, op->object);
-		ok = ev >= 0 && r->tasks[ev].done;
+		ok = ev == FINISHED || (ev >= 0 && r->tasks[ev].done);
 		break;
 	case DF_MOP_DSYNC:
 	case DF_MOP_ISYNC:
@@ -80,11 +95,7 @@ static int host_step(struct run *r, int rank, int thread)
 		ok = flag_is_set(r, op->object);
 		break;
 	case DF_MOP_HSIGNAL:
-		slot = DF_VEC_PUSH(r->flags, r->nr_flags, r->cap_flags);
-		if (slot)
-			*slot = op->object;
-		else
-			r->failed = 1;
+		set_flag(r, op->object);
 		break;
 	case DF_MOP_EXIT:
 		r->dead |= 1ULL << rank;
@@ -110,7 +121,7 @@ static int host_step(struct run *r, int rank, int thread)
 	return 1;
 }
 
-static int may_try(const struct run *r, const struct df_model_schedule *s, int rank, int thread)
+static int may_try(const struct df_mrun *r, const struct df_model_schedule *s, int rank, int thread)
 {
 	const struct df_mthread *t = &r->p->threads[rank][thread];
 
@@ -120,7 +131,7 @@ static int may_try(const struct run *r, const struct df_model_schedule *s, int r
 }
 
 /* All hosts as far as they get; 1 if any moved. */
-static int hosts(struct run *r, const struct df_model_schedule *s)
+static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
 {
 	int moved = 0;
 
@@ -159,7 +170,7 @@ static int hosts(struct run *r, const struct df_model_schedule *s)
 	return moved;
 }
 
-static void finish(struct run *r, size_t i)
+static void finish(struct df_mrun *r, size_t i)
 {
 	struct task *t = &r->tasks[i];
 
@@ -167,44 +178,75 @@ static void finish(struct run *r, size_t i)
 	t->settled = 1;
 	for (size_t k = 0; k < t->nr_deps && !r->p->as_reference; k++)
 		t->settled &= r->tasks[t->deps[k]].done && r->tasks[t->deps[k]].settled;
-	df_mrun_tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, (int)i);
+	r->nr_done++;
+	r->nr_open[t->rank]--;
+	r->nr_resident[t->rank] -= t->coll && !t->joins;
+	if (!t->legacy)
+		r->tails[*df_map_find(&r->streams, (uint64_t)t->rank, (uint64_t)t->stream) - 1]
+			.nr_open--;
+	df_mrun_tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, t->id);
 }
 
 /* 1: nothing keeps the task from starting. */
-static int may_start(struct run *r, size_t i)
+static int may_start(struct df_mrun *r, size_t i)
 {
 	struct task *t = &r->tasks[i];
 
 	if (t->done || t->started || r->dead >> t->rank & 1 || !df_mrun_ready(r, t))
 		return 0;
-	if (t->coll && r->mode == DF_MODEL_BASE && r->p->cap &&
-	    df_mrun_resident(r, t->rank) >= (size_t)r->p->cap) {
+	if (t->coll && !t->joins && r->mode == DF_MODEL_BASE && r->p->cap &&
+	    r->nr_resident[t->rank] >= (size_t)r->p->cap) {
 		if (!t->told)
-			df_mrun_tell(r, DF_ME_NO_SLOT, t->rank, t->thread, t->step, t->op, (int)i);
+			df_mrun_tell(r, DF_ME_NO_SLOT, t->rank, t->thread, t->step, t->op, t->id);
 		t->told = 1;
 		return 0;
 	}
 	return t->op->kind != DF_MOP_STUCK;
 }
 
-static void start(struct run *r, size_t i)
+/* Its part of a collective, or of each of its messages, is there for the others. */
+static void meet(struct df_mrun *r, const struct task *t)
+{
+	struct meeting *m;
+
+	if (t->op->kind == DF_MOP_COLL) {
+		m = df_mrun_meet(r, t, 0);
+		if (!m)
+			return;
+		m->differs |= m->here && m->sig != t->op->sig;
+		m->here |= 1ULL << t->rank;
+		m->sig = t->op->sig;
+		return;
+	}
+	for (int i = 0; i < t->op->nr_p2p; i++) {
+		int send = t->op->p2p[i].send;
+
+		m = df_mrun_meet(r, t, i);
+		if (!m)
+			return;
+		m->here |= 1ULL << send;
+		m->count[send] = t->op->p2p[i].count;
+	}
+}
+
+static void start(struct df_mrun *r, size_t i)
 {
 	struct task *t = &r->tasks[i];
-	size_t nr;
 
 	t->started = 1;
-	df_mrun_tell(r, DF_ME_START, t->rank, t->thread, t->step, t->op, (int)i);
+	df_mrun_tell(r, DF_ME_START, t->rank, t->thread, t->step, t->op, t->id);
 	if (!t->coll) {
 		finish(r, i);
 		return;
 	}
-	nr = df_mrun_resident(r, t->rank);
-	if (nr > r->max_resident)
-		r->max_resident = nr;
+	meet(r, t);
+	r->nr_resident[t->rank] += !t->joins;
+	if (r->nr_resident[t->rank] > r->max_resident)
+		r->max_resident = r->nr_resident[t->rank];
 }
 
 /* All that may start; or by a schedule one, or none if something else moves. */
-static int starts(struct run *r, const struct df_model_schedule *s, int others_move)
+static int starts(struct df_mrun *r, const struct df_model_schedule *s, int others_move)
 {
 	size_t nr = 0, at;
 	int moved = 0;
@@ -233,61 +275,29 @@ static int starts(struct run *r, const struct df_model_schedule *s, int others_m
 }
 
 /* Collectives whose members all run with one signature. */
-static int collectives(struct run *r)
+static int collectives(struct df_mrun *r)
 {
 	int moved = 0;
 
 	for (size_t i = 0; i < r->nr_tasks; i++) {
 		struct task *t = &r->tasks[i];
-		uint64_t left;
-		int ok = 1;
+		uint64_t members;
+		struct meeting *m;
 
 		if (t->op->kind != DF_MOP_COLL || t->done || !t->started)
 			continue;
-		left = r->p->comms[t->op->comm];
-		if (left & r->dead)
+		members = r->p->comms[t->op->comm];
+		m = df_mrun_meet(r, t, 0);
+		if (!m || m->differs || members & r->dead || members & ~m->here)
 			continue;
-		for (size_t k = 0; k < r->nr_tasks && ok; k++) {
-			const struct task *x = &r->tasks[k];
-
-			if (x->op->kind != DF_MOP_COLL || x->op->comm != t->op->comm ||
-			    x->index != t->index)
-				continue;
-			ok = x->started && x->op->sig == t->op->sig;
-			left &= ~(1ULL << x->rank);
-		}
-		if (ok && !left) {
-			finish(r, i);
-			moved = 1;
-		}
+		m->over = 1;
+		finish(r, i);
+		moved = 1;
 	}
 	return moved;
 }
 
-/* A message: the other side's task, or NOBODY; sets its count. */
-static int other_side(const struct run *r, const struct task *t, int which, uint64_t *count)
-{
-	const struct df_mp2p *m = &t->op->p2p[which];
-
-	for (size_t k = 0; k < r->nr_tasks; k++) {
-		const struct task *x = &r->tasks[k];
-
-		if (x->op->kind != DF_MOP_P2P || x->rank != m->peer)
-			continue;
-		for (int i = 0; i < x->op->nr_p2p; i++) {
-			const struct df_mp2p *o = &x->op->p2p[i];
-
-			if (o->send != m->send && o->comm == m->comm && o->peer == t->rank &&
-			    x->p2p_index[i] == t->p2p_index[which]) {
-				*count = o->count;
-				return (int)k;
-			}
-		}
-	}
-	return NOBODY;
-}
-
-static int messages(struct run *r)
+static int messages(struct df_mrun *r)
 {
 	int moved = 0;
 
@@ -298,14 +308,19 @@ static int messages(struct run *r)
 		if (t->op->kind != DF_MOP_P2P || t->done || !t->started || r->dead >> t->rank & 1)
 			continue;
 		for (int k = 0; k < t->op->nr_p2p && ok; k++) {
-			uint64_t count;
-			int x;
+			struct meeting *m;
 
 			if (t->op->p2p[k].send && r->p->buffered)
 				continue;
-			x = other_side(r, t, k, &count);
-			ok = x >= 0 && r->tasks[x].started && count == t->op->p2p[k].count &&
-			     !(r->dead >> r->tasks[x].rank & 1);
+			m = df_mrun_meet(r, t, k);
+			ok = m && m->here == 3 && m->count[0] == m->count[1] &&
+			     !(r->dead >> t->op->p2p[k].peer & 1);
+		}
+		for (int k = 0; k < t->op->nr_p2p && ok; k++) {
+			struct meeting *m = df_mrun_meet(r, t, k);
+
+			if (m)
+				m->over |= (uint8_t)(1u << t->op->p2p[k].send);
 		}
 		if (ok) {
 			finish(r, i);
@@ -315,21 +330,138 @@ static int messages(struct run *r)
 	return moved;
 }
 
-int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
-		 const struct df_model_schedule *schedule, df_model_event_fn fn, void *arg,
-		 struct df_model_result *out)
+struct df_mrun *df_mrun_create(const struct df_mprog *p, enum df_model_mode mode)
 {
-	struct run *r = calloc(1, sizeof(*r));
-	int moved, failed;
+	struct df_mrun *r = calloc(1, sizeof(*r));
 
 	if (!r)
-		return -ENOMEM;
+		return NULL;
 	r->p = p;
 	r->mode = mode;
-	r->fn = fn;
-	r->arg = arg;
 	for (int k = 0; k < DF_MODEL_RANKS; k++)
 		r->legacy[k] = r->last[k] = NOBODY;
+	return r;
+}
+
+void df_mrun_destroy(struct df_mrun *r)
+{
+	if (!r)
+		return;
+	for (size_t i = 0; i < r->nr_tasks; i++) {
+		free(r->tasks[i].deps);
+		free(r->tasks[i].p2p_index);
+	}
+	free(r->tasks);
+	free(r->tails);
+	free(r->meets);
+	df_map_fini(&r->streams);
+	df_map_fini(&r->events);
+	df_map_fini(&r->seqs);
+	df_map_fini(&r->meetings);
+	free(r->bars);
+	free(r->flags);
+	free(r);
+}
+
+/* 0, or -1 without memory; an array of nothing is NULL. */
+static int copy_array(void *to, const void *from, size_t nr, size_t size)
+{
+	void *fresh = nr ? malloc(nr * size) : NULL;
+
+	*(void **)to = fresh;
+	if (!nr)
+		return 0;
+	if (!fresh)
+		return -1;
+	memcpy(fresh, from, nr * size);
+	return 0;
+}
+
+struct df_mrun *df_mrun_copy(const struct df_mrun *from)
+{
+	struct df_mrun *r = malloc(sizeof(*r));
+	int bad = 0;
+
+	if (!r)
+		return NULL;
+	*r = *from;
+	bad |= copy_array(&r->tasks, from->tasks, from->nr_tasks, sizeof(*r->tasks));
+	bad |= copy_array(&r->tails, from->tails, from->nr_tails, sizeof(*r->tails));
+	bad |= copy_array(&r->meets, from->meets, from->nr_meets, sizeof(*r->meets));
+	bad |= copy_array(&r->bars, from->bars, from->nr_bars, sizeof(*r->bars));
+	bad |= copy_array(&r->flags, from->flags, from->nr_flags, sizeof(*r->flags));
+	bad |= df_map_copy(&r->streams, &from->streams);
+	bad |= df_map_copy(&r->events, &from->events);
+	bad |= df_map_copy(&r->seqs, &from->seqs);
+	bad |= df_map_copy(&r->meetings, &from->meetings);
+	r->nr_tasks = r->tasks ? r->nr_tasks : 0;
+	r->cap_tasks = r->nr_tasks;
+	r->cap_tails = r->nr_tails;
+	r->cap_meets = r->nr_meets;
+	r->cap_bars = r->nr_bars;
+	r->cap_flags = r->nr_flags;
+	for (size_t i = 0; i < r->nr_tasks; i++) {
+		const struct task *t = &from->tasks[i];
+
+		bad |= copy_array(&r->tasks[i].deps, t->deps, t->nr_deps, sizeof(*t->deps));
+		r->tasks[i].cap_deps = t->nr_deps;
+		bad |= copy_array(&r->tasks[i].p2p_index, t->p2p_index,
+				  t->p2p_index ? (size_t)t->op->nr_p2p + 1 : 0,
+				  sizeof(*t->p2p_index));
+	}
+	if (bad) {
+		df_mrun_destroy(r);
+		return NULL;
+	}
+	return r;
+}
+
+size_t df_mrun_open_ops(const struct df_mrun *r, int rank)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < r->nr_tasks && r->nr_open[rank]; i++)
+		nr += r->tasks[i].rank == rank && r->tasks[i].coll && !r->tasks[i].done;
+	return nr;
+}
+
+int df_mrun_issued(const struct df_mrun *r)
+{
+	return (int)r->nr_issued;
+}
+
+int df_mrun_is_open(const struct df_mrun *r, int before)
+{
+	for (size_t i = 0; i < r->nr_tasks && r->tasks[i].id < before; i++)
+		if (!r->tasks[i].done && !(r->dead >> r->tasks[i].rank & 1))
+			return 1;
+	return 0;
+}
+
+void df_mrun_each(const struct df_mrun *r, df_mrun_task_fn fn, void *arg)
+{
+	for (size_t i = 0; i < r->nr_tasks; i++) {
+		const struct task *t = &r->tasks[i];
+		const uint64_t *number;
+
+		if (t->done || !t->coll)
+			continue;
+		number = t->op->kind == DF_MOP_COLL
+				 ? df_map_find(&r->meetings, t->index, (uint64_t)t->op->comm << 32)
+				 : NULL;
+		fn(arg, t->rank, t->thread, t->step, t->started,
+		   number ? r->meets[*number - 1].here : 0);
+	}
+}
+
+int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_model_event_fn fn,
+	       void *arg, struct df_model_result *out)
+{
+	const struct df_mprog *p = r->p;
+	int moved;
+
+	r->fn = fn;
+	r->arg = arg;
 	do {
 		moved = hosts(r, schedule);
 		moved |= starts(r, schedule, moved);
@@ -337,30 +469,34 @@ int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 			continue;
 		moved |= collectives(r);
 		moved |= messages(r);
+		if (r->mode == DF_MODEL_BASE && r->nr_done > 64 && 2 * r->nr_done > r->nr_tasks)
+			df_mrun_forget(r);
 		if (!moved && schedule && schedule->let_go)
 			moved = schedule->let_go(schedule->arg);
 	} while (moved && !r->failed);
 	memset(out, 0, sizeof(*out));
-	out->nr_tasks = r->nr_tasks;
+	out->nr_tasks = r->nr_issued;
 	out->max_resident = r->max_resident;
 	memcpy(out->pc, r->pc, sizeof(out->pc));
 	for (int k = 0; k < p->nr_ranks; k++)
 		for (int t = 0; t < p->nr_threads[k]; t++)
 			out->hung |= !(r->dead >> k & 1) && r->pc[k][t] < p->threads[k][t].nr_ops;
-	for (size_t i = 0; i < r->nr_tasks; i++)
-		out->nr_unfinished += !r->tasks[i].done && !(r->dead >> r->tasks[i].rank & 1);
+	for (int k = 0; k < p->nr_ranks; k++)
+		if (!(r->dead >> k & 1))
+			out->nr_unfinished += r->nr_open[k];
 	out->hung |= out->nr_unfinished > 0;
-	for (size_t i = 0; i < r->nr_tasks; i++)
-		free(r->tasks[i].deps);
-	free(r->tasks);
-	free(r->tails);
-	free(r->events);
-	free(r->seqs);
-	free(r->bars);
-	free(r->flags);
-	failed = r->failed;
-	free(r);
-	return failed ? -ENOMEM : 0;
+	return r->failed ? -ENOMEM : 0;
+}
+
+int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
+		 const struct df_model_schedule *schedule, df_model_event_fn fn, void *arg,
+		 struct df_model_result *out)
+{
+	struct df_mrun *r = df_mrun_create(p, mode);
+	int rc = r ? df_mrun_go(r, schedule, fn, arg, out) : -ENOMEM;
+
+	df_mrun_destroy(r);
+	return rc;
 }
 
 const char *df_model_classify(const struct df_mprog *p)

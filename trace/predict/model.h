@@ -65,7 +65,7 @@ struct df_mthread {
 };
 
 #define DF_MODEL_RANKS	 64
-#define DF_MODEL_THREADS 16
+#define DF_MODEL_THREADS 64
 
 struct df_mprog {
 	int nr_ranks;
@@ -127,6 +127,28 @@ struct df_model_schedule {
 int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 		 const struct df_model_schedule *schedule, df_model_event_fn fn, void *arg,
 		 struct df_model_result *out);
+
+/*
+ * The same in pieces: a run that is held goes on where it stood with the next df_mrun_go(), and a copy of it goes another
+ * way. The program outlives them.
+ */
+struct df_mrun;
+struct df_mrun *df_mrun_create(const struct df_mprog *p,
+			       enum df_model_mode mode); /* NULL: no memory */
+struct df_mrun *df_mrun_copy(const struct df_mrun *r);	 /* NULL: no memory */
+void df_mrun_destroy(struct df_mrun *r);
+/* Until nothing moves. 0 or -ENOMEM. */
+int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_model_event_fn fn,
+	       void *arg, struct df_model_result *out);
+/* Collectives and messages of a rank that have not finished. */
+size_t df_mrun_open_ops(const struct df_mrun *r, int rank);
+/* How many things have been put on streams; is one of the first `before` of them unfinished? */
+int df_mrun_issued(const struct df_mrun *r);
+int df_mrun_is_open(const struct df_mrun *r, int before);
+/* Each collective and message that has not finished; here: ranks in which the collective has started. */
+typedef void (*df_mrun_task_fn)(void *arg, int rank, int thread, size_t op, int started,
+				uint64_t here);
+void df_mrun_each(const struct df_mrun *r, df_mrun_task_fn fn, void *arg);
 
 /* "OK", "P", "Si", "Se" or "D": the mildest mode in which it finishes. */
 const char *df_model_classify(const struct df_mprog *p);

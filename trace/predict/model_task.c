@@ -7,18 +7,18 @@
 #include "trace/predict/model_run.h"
 #include "runtime/base/vec.h"
 
-void df_mrun_tell(struct run *r, enum df_model_event ev, int rank, int thread, size_t op,
+void df_mrun_tell(struct df_mrun *r, enum df_model_event ev, int rank, int thread, size_t op,
 		  const struct df_mop *m, int task)
 {
 	if (r->fn)
 		r->fn(r->arg, ev, rank, thread, op, m, task);
 }
 
-static void dep(struct run *r, struct task *t, int on)
+static void dep(struct df_mrun *r, struct task *t, int on)
 {
 	int *slot;
 
-	if (on < 0)
+	if (on < 0 || (r->mode == DF_MODEL_BASE && r->tasks[on].done))
 		return;
 	slot = DF_VEC_PUSH(t->deps, t->nr_deps, t->cap_deps);
 	if (slot)
@@ -27,85 +27,135 @@ static void dep(struct run *r, struct task *t, int on)
 		r->failed = 1;
 }
 
-static int *tail_of(struct run *r, int rank, int stream)
+/* On a stream's last task, with all of its group. */
+static void dep_group(struct df_mrun *r, struct task *t, int on)
 {
-	for (size_t i = 0; i < r->nr_tails; i++)
-		if (r->tails[i].rank == rank && r->tails[i].stream == stream)
-			return &r->tails[i].task;
-	if (DF_VEC_ROOM(r->tails, r->cap_tails, r->nr_tails + 1)) {
+	for (; on >= 0; on = r->tasks[on].with)
+		dep(r, t, on);
+}
+
+/* The messages of a group run together, in however many steps they are written down (DF_MOP_MAX_P2P). */
+static int is_of_group(const struct task *t)
+{
+	const struct df_mop *before = t->step ? t->op - 1 : NULL;
+
+	return before && t->op->kind == DF_MOP_P2P && before->kind == DF_MOP_P2P &&
+	       before->goes_on && before->stream == t->op->stream;
+}
+
+/* NULL: no memory. */
+static struct tail *tail_of(struct df_mrun *r, int rank, int stream)
+{
+	uint64_t *number = df_map_at(&r->streams, (uint64_t)rank, (uint64_t)stream);
+
+	if (!number || (!*number && DF_VEC_ROOM(r->tails, r->cap_tails, r->nr_tails + 1))) {
 		r->failed = 1;
 		return NULL;
 	}
-	r->tails[r->nr_tails].rank = rank;
-	r->tails[r->nr_tails].stream = stream;
-	r->tails[r->nr_tails].task = NOBODY;
-	return &r->tails[r->nr_tails++].task;
+	if (!*number) {
+		r->tails[r->nr_tails] = (struct tail){.rank = rank, .task = NOBODY};
+		*number = ++r->nr_tails;
+	}
+	return &r->tails[*number - 1];
 }
 
-static uint64_t next_index(struct run *r, uint64_t a, uint64_t b)
+static uint64_t next_index(struct df_mrun *r, uint64_t a, uint64_t b)
 {
-	for (size_t i = 0; i < r->nr_seqs; i++)
-		if (r->seqs[i].a == a && r->seqs[i].b == b)
-			return r->seqs[i].nr++;
-	if (DF_VEC_ROOM(r->seqs, r->cap_seqs, r->nr_seqs + 1)) {
-		r->failed = 1;
-		return 0;
-	}
-	r->seqs[r->nr_seqs].a = a;
-	r->seqs[r->nr_seqs].b = b;
-	r->seqs[r->nr_seqs++].nr = 1;
+	uint64_t *nr = df_map_at(&r->seqs, a, b);
+
+	if (nr)
+		return (*nr)++;
+	r->failed = 1;
 	return 0;
 }
 
-int df_mrun_event(struct run *r, int rank, int event)
+int df_mrun_event(struct df_mrun *r, int rank, int event)
 {
-	for (size_t i = r->nr_events; i-- > 0;)
-		if (r->events[i].rank == rank && r->events[i].event == event)
-			return r->events[i].task;
-	return NOBODY;
+	const uint64_t *task = df_map_find(&r->events, (uint64_t)rank, (uint64_t)event);
+
+	return task ? (int)*task - BIAS : NOBODY;
 }
 
-void df_mrun_make(struct run *r, int rank, int thread, size_t step, const struct df_mop *op)
+struct meeting *df_mrun_meet(struct df_mrun *r, const struct task *t, int message)
 {
-	int ooo = r->mode != DF_MODEL_BASE, id = (int)r->nr_tasks, *tail;
+	const struct df_mp2p *m = &t->op->p2p[message];
+	int p2p = t->op->kind == DF_MOP_P2P;
+	int src = p2p && m->send ? t->rank : m->peer, dst = p2p && m->send ? m->peer : t->rank;
+	uint64_t a = p2p ? t->p2p_index[message] : t->index,
+		 b = p2p ? 1 | (uint64_t)src << 1 | (uint64_t)dst << 16 | (uint64_t)m->comm << 32
+			 : (uint64_t)t->op->comm << 32;
+	uint64_t *number = df_map_at(&r->meetings, a, b);
+
+	if (!number || (!*number && DF_VEC_ROOM(r->meets, r->cap_meets, r->nr_meets + 1))) {
+		r->failed = 1;
+		return NULL;
+	}
+	if (!*number) {
+		r->meets[r->nr_meets] = (struct meeting){.a = a, .b = b};
+		*number = ++r->nr_meets;
+	}
+	return &r->meets[*number - 1];
+}
+
+void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const struct df_mop *op)
+{
+	int ooo = r->mode != DF_MODEL_BASE, at = (int)r->nr_tasks;
 	struct task *t = DF_VEC_PUSH(r->tasks, r->nr_tasks, r->cap_tasks);
+	struct tail *tail;
+	uint64_t *event;
 
 	if (!t) {
 		r->failed = 1;
 		return;
 	}
 	memset(t, 0, sizeof(*t));
+	t->id = (int)r->nr_issued++;
 	t->rank = rank;
 	t->thread = thread;
 	t->step = step;
 	t->op = op;
 	t->stream = op->stream;
 	t->coll = op->kind == DF_MOP_COLL || op->kind == DF_MOP_P2P;
+	t->with = NOBODY;
+	r->nr_open[rank]++;
 	if (op->kind == DF_MOP_LEGACY) {
 		t->legacy = 1;
 		t->stream = -1;
 		for (size_t i = 0; i < r->nr_tails; i++)
 			if (r->tails[i].rank == rank)
-				dep(r, t, r->tails[i].task);
+				dep_group(r, t, r->tails[i].task);
 		dep(r, t, r->legacy[rank]);
-		r->legacy[rank] = id;
-		df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, id);
+		r->legacy[rank] = at;
+		df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, t->id);
 		return;
 	}
 	tail = tail_of(r, rank, op->stream);
 	if (!tail)
 		return;
-	if (r->p->one_queue && !ooo)
-		dep(r, t, r->last[rank]);
-	dep(r, t, *tail);
-	dep(r, t, r->legacy[rank]);
-	*tail = id;
-	r->last[rank] = id;
+	if (is_of_group(t)) {
+		t->joins = 1;
+		t->with = tail->task;
+		for (size_t i = 0; t->with >= 0 && i < r->tasks[t->with].nr_deps; i++)
+			dep(r, t, r->tasks[t->with].deps[i]);
+	} else {
+		if (r->p->one_queue && !ooo)
+			dep_group(r, t, r->last[rank]);
+		dep_group(r, t, tail->task);
+		dep(r, t, r->legacy[rank]);
+	}
+	tail->task = at;
+	tail->nr_open++;
+	r->last[rank] = at;
 	switch (op->kind) {
 	case DF_MOP_COLL:
 		t->index = next_index(r, (uint64_t)op->comm << 8, (uint64_t)rank);
 		break;
 	case DF_MOP_P2P:
+		t->p2p_index = calloc((size_t)op->nr_p2p + 1, sizeof(*t->p2p_index));
+		if (!t->p2p_index) {
+			r->failed = 1;
+			return;
+		}
 		for (int i = 0; i < op->nr_p2p; i++) {
 			const struct df_mp2p *m = &op->p2p[i];
 			int src = m->send ? rank : m->peer, dst = m->send ? m->peer : rank;
@@ -116,13 +166,12 @@ void df_mrun_make(struct run *r, int rank, int thread, size_t step, const struct
 		}
 		break;
 	case DF_MOP_RECORD:
-		if (DF_VEC_ROOM(r->events, r->cap_events, r->nr_events + 1)) {
+		event = df_map_at(&r->events, (uint64_t)rank, (uint64_t)op->object);
+		if (!event) {
 			r->failed = 1;
 			return;
 		}
-		r->events[r->nr_events].rank = rank;
-		r->events[r->nr_events].event = op->object;
-		r->events[r->nr_events++].task = id;
+		*event = (uint64_t)(at + BIAS);
 		break;
 	case DF_MOP_WAIT:
 		dep(r, t, df_mrun_event(r, rank, op->object));
@@ -130,7 +179,92 @@ void df_mrun_make(struct run *r, int rank, int thread, size_t step, const struct
 	default:
 		break;
 	}
-	df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, id);
+	df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, t->id);
+}
+
+/* ---- what has finished ------------------------------------------------------------------------------------ */
+
+/* Of the tasks that run together up to this one, the last that has not finished; NOBODY: all have. */
+static int unfinished_of(const struct df_mrun *r, int task)
+{
+	while (task >= 0 && r->tasks[task].done)
+		task = r->tasks[task].with;
+	return task;
+}
+
+/* Where a task is after the others have been forgotten. */
+static int moved_to(const int *map, int task)
+{
+	return task >= 0 ? map[task] : task;
+}
+
+static void forget_meetings(struct df_mrun *r)
+{
+	size_t kept = 0;
+
+	memset(r->meetings.slots, 0, r->meetings.cap * sizeof(*r->meetings.slots));
+	r->meetings.nr = 0;
+	for (size_t i = 0; i < r->nr_meets; i++) {
+		if (r->meets[i].over == (r->meets[i].b & 1 ? 3 : 1))
+			continue;
+		r->meets[kept] = r->meets[i];
+		/* There is room: there was for more. */
+		*df_map_at(&r->meetings, r->meets[kept].a, r->meets[kept].b) = kept + 1;
+		kept++;
+	}
+	r->nr_meets = kept;
+}
+
+void df_mrun_forget(struct df_mrun *r)
+{
+	int *map = malloc((r->nr_tasks + 1) * sizeof(*map));
+	size_t kept = 0;
+
+	if (!map) {
+		r->failed = 1;
+		return;
+	}
+	for (size_t i = 0; i < r->nr_tasks; i++)
+		r->tasks[i].with = unfinished_of(r, r->tasks[i].with);
+	for (size_t i = 0; i < r->nr_tails; i++)
+		r->tails[i].task = unfinished_of(r, r->tails[i].task);
+	for (int k = 0; k < r->p->nr_ranks; k++)
+		r->last[k] = unfinished_of(r, r->last[k]);
+	for (size_t i = 0; i < r->nr_tasks; i++) {
+		struct task *t = &r->tasks[i];
+		size_t nr = 0;
+
+		if (t->done) {
+			map[i] = FINISHED;
+			free(t->deps);
+			free(t->p2p_index);
+			continue;
+		}
+		/* What a task depends on was issued before it. */
+		for (size_t k = 0; k < t->nr_deps; k++)
+			if (map[t->deps[k]] >= 0)
+				t->deps[nr++] = map[t->deps[k]];
+		t->nr_deps = nr;
+		t->with = moved_to(map, t->with);
+		map[i] = (int)kept;
+		r->tasks[kept++] = *t;
+	}
+	for (size_t i = 0; i < r->nr_tails; i++)
+		r->tails[i].task = moved_to(map, r->tails[i].task);
+	for (size_t i = 0; i < r->events.cap; i++)
+		if (r->events.slots[i].used)
+			r->events.slots[i].value =
+				(uint64_t)(moved_to(map, (int)r->events.slots[i].value - BIAS) +
+					   BIAS);
+	for (int k = 0; k < r->p->nr_ranks; k++) {
+		r->legacy[k] = moved_to(map, r->legacy[k]);
+		r->last[k] = moved_to(map, r->last[k]);
+	}
+	r->nr_tasks = kept;
+	r->nr_done = 0;
+	free(map);
+	if (r->meetings.cap)
+		forget_meetings(r);
 }
 
 static int is_token(const struct task *t)
@@ -152,7 +286,7 @@ static int hazard(const struct task *a, const struct task *b)
  * All unfinished things before t, through everything; tokens themselves do not count. What has finished out of
  * order is passed through too: what it stood behind is before t all the same. (model.py stops there.)
  */
-static size_t blockers(struct run *r, struct task *t, int *out)
+static size_t blockers(struct df_mrun *r, struct task *t, int *out)
 {
 	size_t nr = 0, at = 0, nr_stack = 0;
 	int *stack = malloc((r->nr_tasks + 1) * sizeof(*stack));
@@ -188,7 +322,7 @@ static size_t blockers(struct run *r, struct task *t, int *out)
 	return nr;
 }
 
-int df_mrun_ready(struct run *r, struct task *t)
+int df_mrun_ready(struct df_mrun *r, struct task *t)
 {
 	int *bl, ok = 1;
 	size_t nr, i;
@@ -226,17 +360,7 @@ int df_mrun_ready(struct run *r, struct task *t)
 	return ok;
 }
 
-size_t df_mrun_resident(const struct run *r, int rank)
-{
-	size_t nr = 0;
-
-	for (size_t i = 0; i < r->nr_tasks; i++)
-		nr += r->tasks[i].rank == rank && r->tasks[i].coll && r->tasks[i].started &&
-		      !r->tasks[i].done;
-	return nr;
-}
-
-int df_mrun_only_collectives(struct run *r, int rank)
+int df_mrun_only_collectives(struct df_mrun *r, int rank)
 {
 	int *bl = malloc((r->nr_tasks + 1) * sizeof(*bl)), ok = 1;
 

@@ -2,6 +2,10 @@
  * The search for a deadlocking order. An order says for each rank whose turn it is to take the next step: also when a
  * thread begins to wait for its device makes a difference. Where nothing moves because it is the turn of a thread
  * that waits, the turn goes to another, so that each order leads to an execution that goes as far as one can.
+ *
+ * Turns are given out some operations at a time: a rank gets more when it has few left that have not finished, so
+ * that ranks stay together, or when nothing else moves. So the end of what has been given out is never the reason why
+ * something waits.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,37 +35,159 @@ void df_predict_order_fini(struct df_predict_order *o)
 	memset(o, 0, sizeof(*o));
 }
 
-static int copy_order(struct df_predict_order *to, const struct df_predict_order *from)
-{
-	memset(to, 0, sizeof(*to));
-	for (int r = 0; r < DF_MODEL_RANKS; r++) {
-		if (!from->nr[r])
-			continue;
-		to->thread[r] = malloc(from->nr[r]);
-		if (!to->thread[r])
-			return -ENOMEM;
-		memcpy(to->thread[r], from->thread[r], from->nr[r]);
-		to->nr[r] = from->nr[r];
-	}
-	return 0;
-}
+/* ---- an execution ------------------------------------------------------------------------------------------ */
 
-/* ---- a run in an order ------------------------------------------------------------------------------------ */
-
-struct run_order {
-	struct df_predict_order o;
-	size_t at[DF_MODEL_RANKS];
-	uint32_t tried
-		[DF_MODEL_RANKS]; /* threads that had a turn and did not move, since anything did */
+struct walk {
+	const struct df_mprog *p;
+	const struct df_predict_order *recorded;
+	struct df_mrun *run;
+	struct df_model_result res;
+	/* For each rank: turns that have been given out, from `at` on not yet taken; and how many in all. */
+	uint8_t *turn[DF_MODEL_RANKS];
+	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS], at[DF_MODEL_RANKS], given[DF_MODEL_RANKS];
+	size_t step
+		[DF_MODEL_RANKS]
+		[DF_MODEL_THREADS]; /* behind the last turn of the thread that has been given out */
+	/* Threads that had a turn and did not move, since anything did. */
+	uint64_t tried[DF_MODEL_RANKS];
 	uint64_t rng;
+	int random; /* `rng` says which rank is ahead */
+	int failed;
 	df_model_event_fn fn;
 	void *arg;
 };
 
-/* Position `k` of a rank's turns comes next. */
-static void bring_forward(struct run_order *x, int rank, size_t k)
+static void walk_fini(struct walk *x)
 {
-	uint8_t *v = x->o.thread[rank], t = v[k];
+	df_mrun_destroy(x->run);
+	for (int r = 0; r < DF_MODEL_RANKS; r++)
+		free(x->turn[r]);
+}
+
+static int walk_init(struct walk *x, const struct df_mprog *p,
+		     const struct df_predict_order *recorded)
+{
+	memset(x, 0, sizeof(*x));
+	x->p = p;
+	x->recorded = recorded;
+	x->run = df_mrun_create(p, DF_MODEL_BASE);
+	return x->run ? 0 : -ENOMEM;
+}
+
+static int walk_copy(struct walk *x, const struct walk *from)
+{
+	*x = *from;
+	x->run = df_mrun_copy(from->run);
+	x->failed = !x->run;
+	for (int r = 0; r < DF_MODEL_RANKS; r++) {
+		size_t left = from->nr[r] - from->at[r];
+
+		x->turn[r] = left ? malloc(left) : NULL;
+		x->failed |= left && !x->turn[r];
+		x->nr[r] = x->cap[r] = x->turn[r] ? left : 0;
+		x->at[r] = 0;
+		if (x->turn[r])
+			memcpy(x->turn[r], from->turn[r] + from->at[r], left);
+	}
+	if (!x->failed)
+		return 0;
+	walk_fini(x);
+	return -ENOMEM;
+}
+
+static int is_operation(enum df_mop_kind kind)
+{
+	return kind == DF_MOP_COLL || kind == DF_MOP_P2P;
+}
+
+/* The first step from this one on that takes a turn. */
+static size_t turn_step(const struct df_mprog *p, int r, int t, size_t step)
+{
+	const struct df_mthread *th = &p->threads[r][t];
+
+	while (step < th->nr_ops && !df_predict_takes_turn(th->ops[step].kind))
+		step++;
+	return step;
+}
+
+/* The next recorded turn of a rank. -1: there is none; else 1 for an operation, 0 for something else. */
+static int give_turn(struct walk *x, int r)
+{
+	uint8_t *slot, t;
+	size_t step;
+
+	if (x->failed || x->given[r] == x->recorded->nr[r])
+		return -1;
+	t = x->recorded->thread[r][x->given[r]];
+	slot = DF_VEC_PUSH(x->turn[r], x->nr[r], x->cap[r]);
+	if (!slot) {
+		x->failed = 1;
+		return -1;
+	}
+	*slot = t;
+	x->given[r]++;
+	step = turn_step(x->p, r, t, x->step[r][t]);
+	x->step[r][t] = step + 1;
+	return step < x->p->threads[r][t].nr_ops &&
+	       is_operation(x->p->threads[r][t].ops[step].kind);
+}
+
+/* Operations of a rank that have been given out, and have not finished. */
+static size_t unfinished(const struct walk *x, int r)
+{
+	size_t nr = df_mrun_open_ops(x->run, r), step[DF_MODEL_THREADS];
+
+	memcpy(step, x->res.pc[r], sizeof(step));
+	for (size_t i = x->at[r]; i < x->nr[r]; i++) {
+		int t = x->turn[r][i];
+		size_t s = turn_step(x->p, r, t, step[t]);
+
+		nr += s < x->p->threads[r][t].nr_ops &&
+		      is_operation(x->p->threads[r][t].ops[s].kind);
+		step[t] = s + 1;
+	}
+	return nr;
+}
+
+/* Those that have been taken are no longer needed. */
+static void drop_taken(struct walk *x, int r)
+{
+	if (!x->at[r])
+		return;
+	x->nr[r] -= x->at[r];
+	memmove(x->turn[r], x->turn[r] + x->at[r], x->nr[r]);
+	x->at[r] = 0;
+}
+
+/* Gives out `ops` operations more (0: all), with what lies between. 0: there are none left. */
+static int advance(struct walk *x, size_t ops)
+{
+	int more = 0;
+
+	/* First those ranks that have little left; all, if none has. */
+	for (int all = 0; all < 2 && !more; all++) {
+		for (int r = 0; r < x->p->nr_ranks; r++) {
+			if (x->given[r] == x->recorded->nr[r] ||
+			    (!all && ops && unfinished(x, r) >= ops))
+				continue;
+			more = 1;
+			drop_taken(x, r);
+			for (size_t n = 0; !ops || n < ops;) {
+				int op = give_turn(x, r);
+
+				if (op < 0)
+					break;
+				n += (size_t)op;
+			}
+		}
+	}
+	return more && !x->failed;
+}
+
+/* Position `k` of a rank's turns comes next. */
+static void bring_forward(struct walk *x, int rank, size_t k)
+{
+	uint8_t *v = x->turn[rank], t = v[k];
 
 	memmove(&v[x->at[rank] + 1], &v[x->at[rank]], k - x->at[rank]);
 	v[x->at[rank]] = t;
@@ -69,19 +195,22 @@ static void bring_forward(struct run_order *x, int rank, size_t k)
 
 static int hold(void *arg, int rank, int thread, const struct df_mop *next)
 {
-	const struct run_order *x = arg;
+	const struct walk *x = arg;
 
-	return df_predict_takes_turn(next->kind) && x->at[rank] < x->o.nr[rank] &&
-	       x->o.thread[rank][x->at[rank]] != thread;
+	if (!df_predict_takes_turn(next->kind))
+		return 0;
+	if (x->at[rank] < x->nr[rank])
+		return x->turn[rank][x->at[rank]] != thread;
+	return x->given[rank] < x->recorded->nr[rank];
 }
 
 static int let_go(void *arg)
 {
-	struct run_order *x = arg;
+	struct walk *x = arg;
 
-	for (int r = 0; r < DF_MODEL_RANKS; r++) {
-		for (size_t k = x->at[r]; k < x->o.nr[r]; k++) {
-			uint32_t bit = 1u << x->o.thread[r][k];
+	for (int r = 0; r < x->p->nr_ranks; r++) {
+		for (size_t k = x->at[r]; k < x->nr[r]; k++) {
+			uint64_t bit = 1ULL << x->turn[r][k];
 
 			if (x->tried[r] & bit)
 				continue;
@@ -96,24 +225,26 @@ static int let_go(void *arg)
 static void event(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
 		  const struct df_mop *mop, int task)
 {
-	struct run_order *x = arg;
-	size_t k;
+	struct walk *x = arg;
 
 	if (x->fn)
 		x->fn(x->arg, ev, rank, thread, op, mop, task);
 	if (ev != DF_ME_LEAVE)
 		return;
 	memset(x->tried, 0, sizeof(x->tried));
-	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->o.nr[rank];
+	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->nr[rank];
 	/* What is in a group is issued when it ends, all of it: a replay could not do otherwise. */
-	for (k = x->at[rank]; mop->goes_on && k < x->o.nr[rank]; k++)
-		if (x->o.thread[rank][k] == thread) {
+	for (size_t k = x->at[rank]; mop->goes_on; k++) {
+		if (k == x->nr[rank] && give_turn(x, rank) < 0)
+			return;
+		if (x->turn[rank][k] == thread) {
 			bring_forward(x, rank, k);
 			return;
 		}
+	}
 }
 
-static size_t below(struct run_order *x, size_t n)
+static size_t below(struct walk *x, size_t n)
 {
 	x->rng = x->rng * 6364136223846793005ULL + 1442695040888963407ULL;
 	return (size_t)(x->rng >> 33) % n;
@@ -122,6 +253,20 @@ static size_t below(struct run_order *x, size_t n)
 static size_t pick(void *arg, size_t nr)
 {
 	return below(arg, nr);
+}
+
+/* As far as it gets with the turns that have been given out. */
+static int go(struct walk *x)
+{
+	struct df_model_schedule s = {.arg = x, .hold = hold, .let_go = let_go};
+	int rc;
+
+	/* Who gets a slot first also depends on which rank is ahead. */
+	if (x->random)
+		s.pick = pick;
+	memset(x->tried, 0, sizeof(x->tried));
+	rc = x->failed ? -ENOMEM : df_mrun_go(x->run, &s, event, x, &x->res);
+	return x->failed ? -ENOMEM : rc;
 }
 
 /* ---- which orders ------------------------------------------------------------------------------------------- */
@@ -169,10 +314,10 @@ static void nth_merge(uint8_t *thread, size_t nr, size_t number)
 }
 
 /* From one turn of a thread on: as late, or as early, as it can be. */
-static void shift(struct run_order *x, int r, int late)
+static void shift(struct walk *x, int r, int late)
 {
-	size_t nr = x->o.nr[r], from = below(x, nr), n = from, m = 0;
-	uint8_t *v = x->o.thread[r], *mine = malloc(nr), who = v[from];
+	size_t nr = x->nr[r] - x->at[r], from = below(x, nr), n = from, m = 0;
+	uint8_t *v = x->turn[r] + x->at[r], *mine = malloc(nr), who = v[from];
 
 	if (!mine)
 		return;
@@ -187,15 +332,15 @@ static void shift(struct run_order *x, int r, int late)
 }
 
 /* A random order: now many turns of one thread together, now few. */
-static void shuffle(struct run_order *x, int r)
+static void shuffle(struct walk *x, int r)
 {
-	size_t nr = x->o.nr[r], again = 1 + below(x, 8);
-	uint8_t *v = x->o.thread[r];
+	size_t nr = x->nr[r], first = x->at[r], again = 1 + below(x, 8);
+	uint8_t *v = x->turn[r];
 
-	for (size_t i = 0; i + 1 < nr; i++) {
+	for (size_t i = first; i + 1 < nr; i++) {
 		size_t k = i;
 
-		if (i && below(x, again))
+		if (i > first && below(x, again))
 			while (k < nr && v[k] != v[i - 1])
 				k++;
 		if (k == nr || k == i)
@@ -203,35 +348,82 @@ static void shuffle(struct run_order *x, int r)
 		x->at[r] = i;
 		bring_forward(x, r, k);
 	}
-	x->at[r] = 0;
+	x->at[r] = first;
 }
 
-static size_t count_orders(const struct df_predict_order *o, size_t limit)
+/* Of the turns that have been given out. */
+static size_t count_orders(const struct walk *x, size_t limit)
 {
 	size_t all = 1;
 
-	for (int r = 0; r < DF_MODEL_RANKS && all <= limit; r++)
-		if (o->nr[r])
-			all *= o->nr[r] > 256 ? limit + 1
-					      : count_merges(o->thread[r], o->nr[r], limit);
+	for (int r = 0; r < x->p->nr_ranks && all <= limit; r++) {
+		size_t nr = x->nr[r] - x->at[r];
+
+		if (nr)
+			all *= nr > 256 ? limit + 1
+					: count_merges(x->turn[r] + x->at[r], nr, limit);
+	}
 	return all > limit ? limit + 1 : all;
 }
 
+static int several_threads(const struct walk *x, int r)
+{
+	for (size_t i = x->at[r]; i < x->nr[r]; i++)
+		if (x->turn[r][i] != x->turn[r][x->at[r]])
+			return 1;
+	return 0;
+}
+
+/* Does thread a signal behind step i what b waits for before its step j, behind its last turn? */
+static int hands_over(const struct df_mprog *p, int r, int a, size_t i, int b, size_t j)
+{
+	const struct df_mop *from = p->threads[r][a].ops, *to = p->threads[r][b].ops;
+
+	for (i++; i < p->threads[r][a].nr_ops && !df_predict_takes_turn(from[i].kind); i++)
+		for (size_t k = j; k-- > 0 && !df_predict_takes_turn(to[k].kind);)
+			if (from[i].kind == DF_MOP_HSIGNAL && to[k].kind == DF_MOP_HWAIT &&
+			    from[i].object == to[k].object)
+				return 1;
+	return 0;
+}
+
+/* Each time another thread has its turn, the one before hands over to it: there is no other order. */
+static int in_turns(const struct walk *x, int r)
+{
+	size_t step[DF_MODEL_THREADS], last = 0;
+	int before = -1;
+
+	memcpy(step, x->res.pc[r], sizeof(step));
+	for (size_t i = x->at[r]; i < x->nr[r]; i++) {
+		int t = x->turn[r][i];
+		size_t s = turn_step(x->p, r, t, step[t]);
+
+		if (before >= 0 && before != t && !hands_over(x->p, r, before, last, t, s))
+			return 0;
+		before = t;
+		last = s;
+		step[t] = s + 1;
+	}
+	return 1;
+}
+
 /* Makes the order of a try; `all`: they are counted through. */
-static void make_order(struct run_order *x, uint64_t schedule, int all)
+static void make_order(struct walk *x, uint64_t schedule, int all)
 {
 	int ranks[DF_MODEL_RANKS], nr = 0;
 	uint64_t rest = schedule - 1;
 
 	x->rng = schedule * 0x9e3779b97f4a7c15ULL;
-	for (int r = 0; r < DF_MODEL_RANKS; r++)
-		if (x->o.nr[r])
+	x->random = x->p->cap > 0;
+	for (int r = 0; r < x->p->nr_ranks; r++)
+		if (several_threads(x, r))
 			ranks[nr++] = r;
 	for (int i = 0; i < nr && all; i++) {
-		uint8_t *v = x->o.thread[ranks[i]];
-		size_t n = count_merges(v, x->o.nr[ranks[i]], SIZE_MAX / 512);
+		uint8_t *v = x->turn[ranks[i]] + x->at[ranks[i]];
+		size_t left = x->nr[ranks[i]] - x->at[ranks[i]];
+		size_t n = count_merges(v, left, SIZE_MAX / 512);
 
-		nth_merge(v, x->o.nr[ranks[i]], rest % n);
+		nth_merge(v, left, rest % n);
 		rest /= n;
 	}
 	if (all || !nr)
@@ -244,22 +436,107 @@ static void make_order(struct run_order *x, uint64_t schedule, int all)
 			shuffle(x, ranks[i]);
 }
 
-static int run_in_order(const struct df_mprog *p, const struct df_predict_order *recorded,
-			uint64_t schedule, int all, df_model_event_fn fn, void *arg,
-			struct df_model_result *res)
-{
-	struct run_order x = {.fn = fn, .arg = arg};
-	struct df_model_schedule s = {.arg = &x, .hold = hold, .let_go = let_go};
-	int rc = copy_order(&x.o, recorded);
+/* ---- the search ---------------------------------------------------------------------------------------------- */
 
-	if (!rc && schedule)
-		make_order(&x, schedule, all);
-	/* Who gets a slot first also depends on which rank is ahead. */
-	if (schedule && p->cap)
-		s.pick = pick;
-	if (!rc)
-		rc = df_model_run(p, DF_MODEL_BASE, &s, event, &x, res);
-	df_predict_order_fini(&x.o);
+/* All of it, as recorded. */
+static int as_recorded(const struct df_mprog *p, const struct df_predict_order *recorded,
+		       size_t window, df_model_event_fn fn, df_mrun_task_fn open, void *arg,
+		       struct df_model_result *res)
+{
+	struct walk x;
+	int rc = walk_init(&x, p, recorded);
+
+	x.fn = fn;
+	x.arg = arg;
+	while (!rc) {
+		rc = go(&x);
+		if (rc || !advance(&x, window))
+			break;
+	}
+	*res = x.res;
+	if (!rc && open)
+		df_mrun_each(x.run, open, arg);
+	rc = rc ?: x.failed ? -ENOMEM : 0;
+	walk_fini(&x);
+	return rc;
+}
+
+static int all_taken(const struct walk *x)
+{
+	int all = 1;
+
+	for (int r = 0; r < x->p->nr_ranks; r++)
+		all &= x->given[r] == x->recorded->nr[r] && x->at[r] == x->nr[r];
+	return all;
+}
+
+/* How far base goes from one window to the next. */
+static size_t stride(size_t window)
+{
+	return window > 1 ? window / 2 : window;
+}
+
+/*
+ * From where x stands, whose window has been given out, in the order of a try: until all of the window is over, or nothing
+ * moves any more (1: then x->res has where). Behind the window as recorded. 0, 1 or -ENOMEM.
+ */
+static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
+{
+	size_t end[DF_MODEL_RANKS][DF_MODEL_THREADS];
+	int mark = -1, rc;
+
+	memcpy(end, x->step, sizeof(end));
+	make_order(x, schedule, all);
+	for (;;) {
+		int behind = 1;
+
+		rc = go(x);
+		if (rc)
+			return rc;
+		for (int r = 0; r < x->p->nr_ranks && mark < 0; r++)
+			for (int t = 0; t < x->p->nr_threads[r]; t++)
+				behind &= x->res.pc[r][t] >= end[r][t];
+		if (mark < 0 && behind)
+			mark = df_mrun_issued(x->run);
+		if (!x->res.hung || (mark >= 0 && !df_mrun_is_open(x->run, mark)))
+			return 0;
+		if (!advance(x, window))
+			return x->failed ? -ENOMEM : 1;
+	}
+}
+
+/* The orders of the window at which base stands. 1 found, 0 not, -ENOMEM. */
+static int search_window(const struct walk *base, const struct df_predict_opts *opts,
+			 struct df_predict_finding *f)
+{
+	struct walk first, x;
+	size_t orders, tries;
+	int rc = walk_copy(&first, base), free_threads = 0;
+
+	if (rc)
+		return rc;
+	advance(&first, opts->window);
+	for (int r = 0; r < first.p->nr_ranks && !first.failed; r++)
+		free_threads |= several_threads(&first, r) && !in_turns(&first, r);
+	orders = free_threads ? count_orders(&first, opts->tries) : 1;
+	f->counted = orders <= opts->tries && !first.p->cap;
+	tries = f->counted ? orders : opts->tries;
+	if (orders == 1 && !first.p->cap)
+		tries = 0;
+	for (uint64_t i = 1; i <= tries && !rc && !first.failed; i++) {
+		rc = walk_copy(&x, &first);
+		if (rc)
+			break;
+		rc = go_through(&x, i, f->counted, opts->window);
+		if (rc > 0) {
+			f->what = "an interleaving of the threads deadlocks";
+			f->schedule = i;
+			f->res = x.res;
+		}
+		walk_fini(&x);
+	}
+	rc = first.failed ? -ENOMEM : rc;
+	walk_fini(&first);
 	return rc;
 }
 
@@ -267,18 +544,18 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 		      const struct df_predict_opts *opts, struct df_predict_finding *f)
 {
 	struct df_model_result res;
-	size_t orders = count_orders(recorded, opts->tries), tries;
-	int rc;
+	struct walk base;
+	int rc, complete = 1;
 
 	memset(f, 0, sizeof(*f));
-	rc = run_in_order(p, recorded, 0, 0, NULL, NULL, &f->res);
+	rc = as_recorded(p, recorded, opts->window, NULL, NULL, NULL, &f->res);
 	if (rc)
 		return rc;
 	f->need_slots = f->res.max_resident;
 	if (f->res.hung) {
 		/* The recorded order itself: what made the difference in the recorded run? */
 		p->buffered = 1;
-		rc = run_in_order(p, recorded, 0, 0, NULL, NULL, &res);
+		rc = as_recorded(p, recorded, opts->window, NULL, NULL, NULL, &res);
 		p->buffered = 0;
 		f->unbuffered = !rc && !res.hung;
 		f->what = f->unbuffered
@@ -289,7 +566,7 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 	p->one_queue = f->one_queue = opts->one_queue;
 	p->cap = f->slots = opts->slots;
 	if (p->cap || p->one_queue) {
-		rc = run_in_order(p, recorded, 0, 0, NULL, NULL, &f->res);
+		rc = as_recorded(p, recorded, opts->window, NULL, NULL, NULL, &f->res);
 		if (rc)
 			return rc;
 		if (f->res.hung) {
@@ -298,27 +575,51 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 			return 1;
 		}
 	}
-	f->complete = orders <= opts->tries && !p->cap;
-	tries = f->complete ? orders : opts->tries;
-	if (orders == 1 && !p->cap)
-		return 0;
-	for (uint64_t i = 1; i <= tries; i++) {
-		rc = run_in_order(p, recorded, i, f->complete, NULL, NULL, &f->res);
-		if (rc)
-			return rc;
-		if (f->res.hung) {
-			f->what = "an interleaving of the threads deadlocks";
-			f->schedule = i;
-			return 1;
+	rc = walk_init(&base, p, recorded);
+	while (!rc) {
+		int found = search_window(&base, opts, f);
+
+		f->window = f->nr_windows++;
+		complete &= f->counted;
+		if (found) {
+			rc = found;
+			break;
 		}
+		if (opts->progress)
+			opts->progress(f->nr_windows);
+		if (!advance(&base, stride(opts->window)))
+			break;
+		rc = go(&base);
+		/* The rest has been in a window, too. */
+		if (!rc && all_taken(&base))
+			break;
 	}
-	return 0;
+	f->complete = complete && f->nr_windows == 1;
+	rc = base.failed && !rc ? -ENOMEM : rc;
+	walk_fini(&base);
+	return rc;
 }
 
 int df_predict_again(struct df_mprog *p, const struct df_predict_order *recorded,
-		     const struct df_predict_finding *f, df_model_event_fn fn, void *arg)
+		     const struct df_predict_opts *opts, const struct df_predict_finding *f,
+		     df_model_event_fn fn, df_mrun_task_fn open, void *arg)
 {
 	struct df_model_result res;
+	struct walk x;
+	int rc;
 
-	return run_in_order(p, recorded, f->schedule, f->complete, fn, arg, &res);
+	if (!f->schedule)
+		return as_recorded(p, recorded, opts->window, fn, open, arg, &res);
+	rc = walk_init(&x, p, recorded);
+	x.fn = fn;
+	x.arg = arg;
+	for (size_t i = 0; i < f->window && !rc && advance(&x, stride(opts->window)); i++)
+		rc = go(&x);
+	if (!rc)
+		advance(&x, opts->window);
+	rc = rc ?: go_through(&x, f->schedule, f->counted, opts->window);
+	if (rc >= 0 && open)
+		df_mrun_each(x.run, open, arg);
+	walk_fini(&x);
+	return rc < 0 ? rc : 0;
 }

@@ -19,12 +19,17 @@
 #include "trace/cli/input.h"
 #include "trace/cli/run/jobdir.h"
 
-#define PREDICTED 14 /* exit status of `dfshim predict` */
+#define PREDICTED    14 /* exit status of `dfshim predict` */
+#define VERDICTS     10 /* and of a verdict: from here on */
+#define VERDICTS_END 64
+#define REPLAY_QUIET 5.0 /* seconds without progress that end a replay */
 
 struct ci {
 	struct df_jobdir dir;
-	char self[PATH_MAX], traces[PATH_MAX],
-		text[PATH_MAX]; /* text: what the summary is made of */
+	char self[PATH_MAX], traces[PATH_MAX];
+	char text[PATH_MAX];			    /* what the summary is made of */
+	char witness[PATH_MAX], replayed[PATH_MAX]; /* of a prediction, and what its replay says */
+	char quiet[32];				    /* seconds without progress that are a hang */
 	const char *summary, *report;
 };
 
@@ -64,8 +69,8 @@ static void put_fence(FILE *out, int tildes, const char *text)
 	fputs(text, out);
 }
 
-/* Both the user and the summary are told. */
-static void copy(const char *from, FILE *to)
+/* Both the user and the summary get it. */
+static void copy_text(const char *from, FILE *to)
 {
 	FILE *in = fopen(from, "r");
 	char buf[4096];
@@ -73,6 +78,17 @@ static void copy(const char *from, FILE *to)
 
 	while (in && (n = fread(buf, 1, sizeof(buf), in)))
 		fwrite(buf, 1, n, to);
+	if (in)
+		fclose(in);
+}
+
+static void first_line(const char *path, char *line, size_t size)
+{
+	FILE *in = fopen(path, "r");
+
+	*line = '\0';
+	if (in && fgets(line, (int)size, in))
+		line[strcspn(line, "\n")] = '\0';
 	if (in)
 		fclose(in);
 }
@@ -85,6 +101,16 @@ static void to_file(void *path)
 	if (fd < 0)
 		_exit(127);
 	dup2(fd, STDOUT_FILENO);
+}
+
+/* The same, and what it and its job say besides is not of interest. */
+static void to_file_alone(void *path)
+{
+	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	to_file(path);
+	if (fd >= 0)
+		dup2(fd, STDERR_FILENO);
 }
 
 /* The exit status of a subcommand; 128 + signal. */
@@ -117,7 +143,7 @@ static int write_summary(const struct ci *ci, const char *title, const char *lin
 
 		fprintf(out, "\n<details><summary>%s</summary>\n\n", about);
 		put_fence(out, tildes, "text\n");
-		copy(ci->text, out);
+		copy_text(ci->text, out);
 		put_fence(out, tildes, "\n\n</details>\n");
 	}
 	return df_cli_close("ci", ci->summary, out, 0);
@@ -143,27 +169,89 @@ static int judge(struct ci *ci, char *line, size_t size, char *word, size_t word
 	return rc;
 }
 
-/* What other executions could do, into ci->text: the exit status of `dfshim predict`. */
+/* What other executions could do, into ci->text, and one that deadlocks into ci->witness: the exit status of `dfshim predict`. */
 static int predict(struct ci *ci, char *line, size_t size)
 {
-	char *args[] = {ci->self, (char *)"predict", ci->traces, NULL};
+	char *args[] = {ci->self,    (char *)"predict", (char *)"--witness",
+			ci->witness, ci->traces,	NULL};
 	int rc = status_of(df_jobdir_run(&ci->dir, args, to_file, ci->text));
-	FILE *in = fopen(ci->text, "r");
 
-	*line = '\0';
-	if (in && fgets(line, (int)size, in))
-		line[strcspn(line, "\n")] = '\0';
-	if (in)
-		fclose(in);
+	first_line(ci->text, line, size);
 	return rc;
 }
 
-static int write_report(struct ci *ci)
+/*
+ * Runs what was predicted, by NCCL's rules. 1: it hangs there too, and how; 0: it does not; -1: it cannot be run.
+ */
+static int confirm(struct ci *ci, char *line, size_t size)
 {
-	char *args[] = {ci->self,     (char *)"report",	  ci->traces,
-			(char *)"-o", (char *)ci->report, NULL};
+	char *args[] = {ci->self,
+			(char *)"replay",
+			(char *)"--rules",
+			(char *)"nccl",
+			(char *)"--witness",
+			ci->witness,
+			(char *)"--timeout",
+			ci->quiet,
+			ci->traces,
+			NULL};
+	int rc = status_of(df_jobdir_run(&ci->dir, args, to_file_alone, ci->replayed));
 
-	return status_of(df_jobdir_run(&ci->dir, args, NULL, NULL));
+	first_line(ci->replayed, line, size);
+	return !rc ? 0 : rc >= VERDICTS && rc < VERDICTS_END ? 1 : -1;
+}
+
+/* Nothing of it is the result: that has been printed. */
+static int write_report(struct ci *ci, int with_witness)
+{
+	char *args[] = {ci->self,	    (char *)"report",
+			ci->traces,	    (char *)"-o",
+			(char *)ci->report, with_witness ? (char *)"--witness" : NULL,
+			ci->witness,	    NULL};
+
+	return ci->report ? status_of(df_jobdir_run(&ci->dir, args, to_file, (char *)"/dev/null"))
+			  : 0;
+}
+
+/* The job has ended well. What its records allow: the status to end with. */
+static int conclude_predicted(struct ci *ci)
+{
+	char line[4096], said[4096] = "", text[8400];
+	int rc = predict(ci, line, sizeof(line)), confirmed = 0, written;
+
+	if (rc == PREDICTED) {
+		confirmed = confirm(ci, said, sizeof(said));
+		if (!confirmed) {
+			rc = 0;
+			snprintf(
+				text, sizeof(text),
+				"no potential deadlock: one that seemed possible (%s) was not confirmed: "
+				"replayed by NCCL's rules it finishes",
+				strchr(line, ':') ? strchr(line, ':') + 2 : line);
+			printf("%s\n", text);
+		} else {
+			copy_text(ci->text, stdout);
+			printf("\n%s%s\n",
+			       confirmed > 0
+				       ? "Replayed from the start by NCCL's rules it hangs: "
+				       : "This is the model's result: a replay for confirmation cannot be run.",
+			       confirmed > 0 ? said : "");
+			snprintf(text, sizeof(text), "%s", line);
+		}
+	} else {
+		copy_text(ci->text, stdout);
+		snprintf(text, sizeof(text), "%s", line);
+	}
+	fflush(stdout);
+	written = ci->summary && write_summary(ci,
+					       rc == PREDICTED ? "potential deadlock"
+					       : rc	       ? "no prediction"
+							       : "no deadlock",
+					       text,
+					       rc == PREDICTED ? "An execution that deadlocks"
+							       : "What was looked at");
+	written |= write_report(ci, rc == PREDICTED) != 0;
+	return rc ? rc : written;
 }
 
 /* The job has ended, with this status. What `dfshim ci` ends with. */
@@ -180,18 +268,16 @@ static int conclude(struct ci *ci, int job)
 			write_summary(ci, "nothing checked", text, "");
 		return job ? job : 1;
 	}
-	if (ci->report && write_report(ci))
-		written = 1;
 	rc = judge(ci, line, sizeof(line), word, sizeof(word));
 	if (rc < 0)
 		return 1;
+	if (!rc && !job)
+		return conclude_predicted(ci);
 	if (rc) {
-		copy(ci->text, stdout);
+		copy_text(ci->text, stdout);
 		if (ci->summary && write_summary(ci, word, line, "Who waits for whom, and where"))
 			written = 1;
-		return rc;
-	}
-	if (job) {
+	} else {
 		snprintf(
 			text, sizeof(text),
 			"the job failed by itself, with status %d; its communication shows no deadlock",
@@ -199,19 +285,10 @@ static int conclude(struct ci *ci, int job)
 		printf("%s\n%s\n", text, line);
 		if (ci->summary)
 			write_summary(ci, "the job failed", text, "Its communication");
-		return job;
 	}
-	rc = predict(ci, line, sizeof(line));
-	copy(ci->text, stdout);
-	if (ci->summary &&
-	    write_summary(ci,
-			  rc == PREDICTED ? "potential deadlock"
-			  : rc		  ? "no prediction"
-					  : "no deadlock",
-			  line,
-			  rc == PREDICTED ? "An execution that deadlocks" : "What was looked at"))
-		written = 1;
-	return rc ? rc : written;
+	fflush(stdout);
+	written |= write_report(ci, 0) != 0;
+	return rc ? rc : job ? job : written;
 }
 
 int df_cmd_ci(int argc, char **argv)
@@ -254,6 +331,9 @@ int df_cmd_ci(int argc, char **argv)
 		return 1;
 	}
 	snprintf(ci.text, sizeof(ci.text), "%s/text", ci.dir.path);
+	snprintf(ci.witness, sizeof(ci.witness), "%s/witness", ci.dir.path);
+	snprintf(ci.replayed, sizeof(ci.replayed), "%s/replayed", ci.dir.path);
+	snprintf(ci.quiet, sizeof(ci.quiet), "%g", timeout < REPLAY_QUIET ? timeout : REPLAY_QUIET);
 	if (keep)
 		snprintf(ci.traces, sizeof(ci.traces), "%s", keep);
 	else

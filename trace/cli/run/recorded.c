@@ -13,16 +13,11 @@
 
 static int small(struct df_program_steps *p, int what, uint64_t id)
 {
-	uint64_t *slot;
+	uint64_t *number = df_map_at(&p->ids[what], id, 0);
 
-	for (size_t i = 0; i < p->nr_ids[what]; i++)
-		if (p->ids[what][i] == id)
-			return (int)i;
-	slot = DF_VEC_PUSH(p->ids[what], p->nr_ids[what], p->cap_ids[what]);
-	if (!slot)
-		return 0;
-	*slot = id;
-	return (int)p->nr_ids[what] - 1;
+	if (number && !*number)
+		*number = ++p->nr_ids[what];
+	return number ? (int)*number - 1 : 0;
 }
 
 static int comm_of(struct df_program_steps *p, const struct df_trace_comm *c)
@@ -105,7 +100,8 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 			       .type = op->type,
 			       .redop = op->redop,
 			       .peer = op->peer,
-			       .group = op->group};
+			       .group = op->group,
+			       .site = op->site};
 
 	if (comm < 0)
 		return 0;
@@ -144,15 +140,6 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 	return push_step(p, rank, op->thread, &s);
 }
 
-/* Before item `at`. */
-static int was_recorded(const struct df_load *l, size_t at, uint64_t event)
-{
-	while (at-- > 0)
-		if (l->items[at].type == DF_ITEM_RECORD && l->items[at].a == event)
-			return 1;
-	return 0;
-}
-
 /* Puts a step without a record of its own at a place of a thread. */
 static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind kind, int flag)
 {
@@ -183,7 +170,7 @@ static void find_backward(struct df_program_steps *p, const struct df_load *l, u
 {
 	for (int k = 0; k < p->nr_ranks; k++) {
 		struct df_rank_of *r = &p->ranks[k];
-		int nr[2] = {0};
+		int nr[2] = {0}, main = 0;
 
 		for (int t = 0; t < r->nr_threads && r->trace == trace; t++) {
 			const struct df_lthread *lt = df_load_thread(l, r->tid[t]);
@@ -191,10 +178,11 @@ static void find_backward(struct df_program_steps *p, const struct df_load *l, u
 
 			if (!autograd && begins(lt, TORCH_THREADS))
 				continue;
-			nr[autograd]++;
-			r->backward[autograd] = t;
+			main |= !autograd && r->tid[t] == l->h.pid;
+			if (!nr[autograd]++ || (!autograd && r->tid[t] == l->h.pid))
+				r->backward[autograd] = t;
 		}
-		r->has_backward |= nr[0] == 1 && nr[1] == 1;
+		r->has_backward |= (nr[0] == 1 || main) && nr[1] == 1;
 	}
 }
 
@@ -307,6 +295,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		     uint32_t trace)
 {
 	struct df_step_of open[DF_MODEL_RANKS];
+	struct df_map recorded = {0}; /* (rank, event): something of interest is in it */
 	size_t call = 0;
 	int rc = 0;
 
@@ -323,7 +312,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		       !rc;
 		     call++) {
 			const struct df_lcall *c = &l->calls[call];
-			struct df_step_of y = {.rec = c->rec};
+			struct df_step_of y = {.rec = c->rec, .site = c->site};
 
 			rank = rank_of(p, trace, c->device, &l->h);
 			/* A loop of queries that ended waited as the call does that waits. */
@@ -337,7 +326,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 				}
 				/* Of an event that nothing of interest was recorded in there is no wait. */
 				y.op.object = small(p, 1, c->object);
-				if (!was_recorded(l, i, c->object))
+				if (rank < 0 || !df_map_find(&recorded, (uint64_t)rank, c->object))
 					continue;
 				break;
 			case DF_CLASS_DEVICE:
@@ -375,8 +364,11 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 			continue;
 		if (it->type != DF_ITEM_WORK)
 			s.op.object = small(p, 1, it->a);
-		rc = push_step(p, rank, it->thread, &s);
+		if (it->type == DF_ITEM_RECORD && !df_map_at(&recorded, (uint64_t)rank, it->a))
+			rc = -ENOMEM;
+		rc = rc ?: push_step(p, rank, it->thread, &s);
 	}
+	df_map_fini(&recorded);
 	/* What hosts were about to issue when they came to wait before it is a part of the program too. */
 	for (size_t i = 0; i < l->nr_notes && !rc; i++) {
 		struct df_lop op;
@@ -391,7 +383,16 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 			rc = add_op(p, rd, &op, rank, &open[rank]);
 	}
 	find_backward(p, l, trace);
+	for (size_t i = 0; i < l->nr_ops; i++)
+		df_stacks_get(&p->stacks, trace, l->notes, l->nr_notes, rd, l->ops[i].site);
+	for (size_t i = 0; i < l->nr_calls; i++)
+		df_stacks_get(&p->stacks, trace, l->notes, l->nr_notes, rd, l->calls[i].site);
 	return rc;
+}
+
+const char *df_steps_stack(const struct df_program_steps *p, int rank, const struct df_step_of *s)
+{
+	return df_stacks_find(&p->stacks, p->ranks[rank].trace, s->site) ?: "";
 }
 
 /* Ranks that have issued nothing on a communicator that others use: that they are missing is a part of the program. */
@@ -459,8 +460,9 @@ void df_steps_free(struct df_program_steps *p)
 	for (int r = 0; r < p->nr_ranks; r++)
 		for (int t = 0; t < DF_MODEL_THREADS; t++)
 			free(p->ranks[r].steps[t]);
-	free(p->ids[0]);
-	free(p->ids[1]);
+	df_map_fini(&p->ids[0]);
+	df_map_fini(&p->ids[1]);
 	free(p->comms);
+	df_stacks_fini(&p->stacks);
 	memset(p, 0, sizeof(*p));
 }

@@ -5,7 +5,9 @@
 #ifndef DF_TRACE_CLI_RUN_RECORDED_H
 #define DF_TRACE_CLI_RUN_RECORDED_H
 
+#include "runtime/base/map.h"
 #include "trace/read/load.h"
+#include "trace/read/stacks.h"
 #include "trace/predict/model.h"
 
 /* One host step of one thread of one rank, and where it comes from. */
@@ -19,6 +21,7 @@ struct df_step_of {
 	uint8_t kind, type, redop;
 	int32_t peer;
 	uint32_t group;
+	uint32_t site; /* where the program made the call; 0: not known */
 };
 
 struct df_rank_of {
@@ -45,13 +48,14 @@ struct df_program_steps {
 	int nr_ranks;
 	struct df_comm_of *comms;
 	size_t nr_comms, cap_comms;
-	uint64_t *ids[2]; /* streams and events seen, to small numbers */
-	size_t nr_ids[2], cap_ids[2];
+	struct df_map ids[2]; /* streams and events seen, to small numbers from 1 */
+	size_t nr_ids[2];
 	uint32_t slots;
 	size_t left_out;
 	int flags;	   /* enum df_steps */
 	size_t nr_intents; /* operations before which their host still waited */
 	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: what threads are taken to wait for */
+	struct df_stacks stacks;
 };
 
 enum df_steps {
@@ -63,6 +67,8 @@ enum df_steps {
 /* Reads all traces. 0, or 1 after an error was said. flags: enum df_steps. */
 int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags);
 void df_steps_free(struct df_program_steps *p);
+/* The innermost frames of where a rank made the call; "": not known. */
+const char *df_steps_stack(const struct df_program_steps *p, int rank, const struct df_step_of *s);
 /* From a peer's number in its communicator to our number of the rank; -1 not here. */
 int df_steps_peer(const struct df_program_steps *p, int comm, int peer);
 

@@ -203,7 +203,30 @@ static int graphs(FILE *out, const struct df_check_result *r)
 	return 0;
 }
 
-static int write_report(FILE *out, const struct df_check_result *r, const struct df_timeline *t)
+/*
+ * What `dfshim predict` found in other executions: its first line is the heading's. All of it but the lines that only a replay
+ * needs.
+ */
+static void predicted(FILE *out, FILE *witness, int heading)
+{
+	char line[4096];
+
+	rewind(witness);
+	while (fgets(line, sizeof(line), witness)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (heading) {
+			df_xml_text(out, *line == '#' ? line + 2 : line, 0);
+			return;
+		}
+		if (*line == '@')
+			continue;
+		df_xml_text(out, line, 0);
+		fputc('\n', out);
+	}
+}
+
+static int write_report(FILE *out, const struct df_check_result *r, const struct df_timeline *t,
+			FILE *witness)
 {
 	char *text = NULL;
 	size_t n;
@@ -215,7 +238,13 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	df_check_print(r, mem);
 	fclose(mem);
 	fputs(head, out);
-	fprintf(out, "<h1 class=\"%s\">", df_verdict_exit(r->verdict) ? "bad" : "good");
+	if (witness) {
+		fputs("<h1 class=\"bad\">POTENTIAL DEADLOCK: ", out);
+		predicted(out, witness, 1);
+		fputs("</h1>\n", out);
+	}
+	fprintf(out, "<h1 class=\"%s\">%s", df_verdict_exit(r->verdict) ? "bad" : "good",
+		witness ? "This run: " : "");
 	df_xml_text(out, df_check_line(r), 0);
 	fputs("</h1>\n<dl>", out);
 	said(out, "What to do", r->fix);
@@ -225,6 +254,11 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	rc = graphs(out, r);
 	rc = rc ?: timeline(out, t, r->set);
 	ranks_table(out, r);
+	if (witness) {
+		fputs("<h2>An execution that deadlocks</h2>\n<pre>", out);
+		predicted(out, witness, 0);
+		fputs("</pre>\n", out);
+	}
 	fputs("<h2>Evidence</h2>\n<pre>", out);
 	df_xml_text(out, text, 0);
 	fputs("</pre>\n</body></html>\n", out);
@@ -235,13 +269,14 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 int df_cmd_report(int argc, char **argv)
 {
 	struct df_check_opts opts = {.alive = df_check_alive};
-	const char *output = "report.html";
+	const char *output = "report.html", *witness = NULL;
 	struct df_check_result *r;
 	struct df_timeline t;
 	int json = 0, rc = 1;
-	FILE *out;
+	FILE *out, *found = NULL;
 	const struct df_opt options[] = {
 		DF_OPT(OUTPUT, output, "where to (report.html)"),
+		DF_OPT(WITNESS, witness, "also a deadlock that `dfshim predict` wrote down"),
 		DF_OPT(JSON, json, "say as JSON what was found and where it was written"),
 	};
 
@@ -250,12 +285,18 @@ int df_cmd_report(int argc, char **argv)
 		.doc = "Writes one self-contained HTML file: the verdict with its evidence, the wait-for graph, "
 		       "a timeline (wheel zooms, dragging moves), and a table of all ranks. It loads nothing "
 		       "from the network.");
-	if (df_timeline_load(&t, "report", argc, argv, 20000))
+	found = witness ? fopen(witness, "r") : NULL;
+	if (witness && !found)
+		return df_cli_input_error("report", witness, "%s", strerror(errno));
+	if (df_timeline_load(&t, "report", argc, argv, 20000)) {
+		if (found)
+			fclose(found);
 		return 1;
+	}
 	r = df_cli_judge("report", argc, argv, &opts);
 	out = r ? df_cli_create("report", output) : NULL;
 	if (out)
-		rc = df_cli_close("report", output, out, write_report(out, r, &t));
+		rc = df_cli_close("report", output, out, write_report(out, r, &t, found));
 	if (!rc && json)
 		rc = df_json_line(json_pack("{s:s, s:o, s:o}", "verdict",
 					    df_verdict_word(df_check_verdict(r)), "line",
@@ -268,5 +309,7 @@ int df_cmd_report(int argc, char **argv)
 		printf("%s\n%s\n", df_check_line(r), output);
 	df_check_result_free(r);
 	df_timeline_fini(&t);
+	if (found)
+		fclose(found);
 	return rc;
 }
