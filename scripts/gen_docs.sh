@@ -92,6 +92,17 @@ for page in docs/man/dfshim-*.1; do
 	}' | splice "$page" options
 done
 
+sed -n 's/^DF_REC([A-Z_]*, \("[^"]*"\), [01], \(.*\))$/\1, \2/p' trace/record/records.def | awk -F'", "' '
+	BEGIN { print "\n| type | `op` | `a` | `b` | `c` |\n|---|---|---|---|---|" }
+	{
+		gsub(/\|/, "\\|")
+		gsub(/^"|"$/, "")
+		for (i = 2; i <= NF; i++)
+			sub(/^0$/, "", $i) || sub(/^0x /, "hex: ", $i)
+		print "| `" $1 "` | " $2 " | " $3 " | " $4 " | " $5 " |"
+	}
+	END { print "" }' | splice docs/json.md records
+
 "$B/dfshim" run --list | awk -F'\t' '
 	/^-h\t/ { exit }
 	{

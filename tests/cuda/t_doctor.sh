@@ -114,6 +114,7 @@ done
 want text "NCCL       2.28.9" "driver 13000" "GPU 0      uuid 6466686f7374" "16 MiB"
 doctor json c-json FAKE_CUDA_FAULT=sums --json
 [ $rc = 3 ] || fail "doctor --json: status $rc"
+python3 "$SRC/tests/lib/json_keys.py" doctor "$T/json" "$T/once" || fail "not as docs/json.md says"
 python3 - "$T/json" <<'END' || fail "not the JSON that was meant: $(cat "$T/json")"
 import json, sys
 d = json.load(open(sys.argv[1]))

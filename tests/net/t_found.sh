@@ -27,7 +27,10 @@ so libdies.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DTRAP=2
 export LD_LIBRARY_PATH=$T${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 # net [VARIABLE=VALUE...]: the JSON on node 0.
-net() { on 0 env "$@" "$B/dfshim" net --json >net.json 2>err || fail "$*: status $?: $(cat err)"; }
+net() {
+	on 0 env "$@" "$B/dfshim" net --json >net.json 2>err || fail "$*: status $?: $(cat err)"
+	python3 "$SRC/tests/lib/json_keys.py" net net.json || fail "$*: not as docs/json.md says"
+}
 # is WANTED JQ...: what jq says of it, on one line.
 is() {
 	local want=$1 got

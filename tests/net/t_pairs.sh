@@ -36,6 +36,7 @@ grep -qx "listens on eth0 10.77.0.2:28029" listening && grep -qx "listens on eth
 	fail "the listener's words: $(cat listening)"
 net --json 10.77.0.2 >pairs.json || fail "two machines: status $?: $(cat err pairs.json)"
 # Rails do not meet: there is no way from 10.77.0.1 to 10.77.1.2 but by eth1, and replies to it would come from there.
+python3 "$SRC/tests/lib/json_keys.py" net pairs.json || fail "two machines: not as docs/json.md says"
 jq -e '.peers[0] | .error == null and (.pairs | length) == 4 and
 	([.pairs[] | select(.from.name == .to.name)] | length == 2 and
 		all(.error == null and .latency_us > 0 and .latency_p99_us >= .latency_us and

@@ -34,6 +34,7 @@ hang() {
 	}
 	"$B/dfshim" check "$T/$name.trace" >"$T/$name.check"
 	"$B/dfshim" check --json "$T/$name.trace" >"$T/$name.json"
+	python3 "$SRC/tests/lib/json_keys.py" check "$T/$name.json" || fail "$name: JSON is not as docs/json.md says"
 }
 bad() {
 	cat "$T/$1" "$T/$1.check"

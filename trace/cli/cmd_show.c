@@ -93,8 +93,8 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 			int n = (int)strcspn(name, ":(,|");
 
 			if (strcmp(name, "0"))
-				printf(v[i] > 1u << 20 ? " [%.*s 0x%" PRIx64 "]"
-						       : " [%.*s %" PRIu64 "]",
+				printf(df_rec_is_hex(r->type, i) ? " [%.*s 0x%" PRIx64 "]"
+								 : " [%.*s %" PRId64 "]",
 				       n, name, v[i]);
 		}
 	}
@@ -103,18 +103,26 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 	putchar('\n');
 }
 
+/* Field `which` of a record, by its row in records.def. */
+static json_t *field(const struct df_rec *r, int which)
+{
+	uint64_t v[4] = {r->op, r->a, r->b, r->c};
+
+	return df_rec_is_hex(r->type, which) ? df_json_hex(v[which])
+					     : json_integer((json_int_t)v[which]);
+}
+
 static int print_json(const struct df_reader *rd, const struct df_rec *r, uint64_t index,
 		      const char *stack)
 {
 	const struct df_trace_comm *c =
 		df_rec_has_comm(r->type) ? df_reader_comm(rd, r->comm) : NULL;
 	char program[80];
-	json_t *o =
-		json_pack("{s:o, s:o, s:s, s:I, s:i, s:o, s:o, s:o, s:o, s:I}", "record",
-			  df_json_u64(index), "time_ns", df_json_u64(r->time_ns), "type",
-			  df_rec_name(r->type), "thread", (json_int_t)r->thread, "job_rank",
-			  rd->h.rank, "op", df_json_u64(r->op), "a", df_json_u64(r->a), "b",
-			  df_json_u64(r->b), "c", df_json_u64(r->c), "site", (json_int_t)r->site);
+	json_t *o = json_pack("{s:o, s:o, s:s, s:I, s:i, s:o, s:o, s:o, s:o, s:o}", "record",
+			      df_json_u64(index), "time_ns", df_json_u64(r->time_ns), "type",
+			      df_rec_name(r->type), "thread", (json_int_t)r->thread, "job_rank",
+			      rd->h.rank, "op", field(r, 0), "a", field(r, 1), "b", field(r, 2),
+			      "c", field(r, 3), "site", df_json_hex(r->site));
 
 	if (r->device != 0xffff)
 		json_object_set_new(o, "device", json_integer(r->device));

@@ -67,7 +67,7 @@ static const char *integer(const struct df_opt *o, const char *text)
 	if (errno || end == text || *end || *text < '0' || *text > '9' || (double)v < o->min ||
 	    (double)v > o->max) {
 		snprintf(wrong, sizeof(wrong),
-			 o->max < 1e15 ? "a whole number from %.0f to %.0f is needed"
+			 o->max < 1e16 ? "a whole number from %.0f to %.0f is needed"
 				       : "a whole number, at least %.0f, is needed",
 			 o->min, o->max);
 		return wrong;

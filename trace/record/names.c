@@ -190,9 +190,22 @@ const char *df_rec_name(uint32_t t)
 	return t < LEN(recs) ? recs[t].name : "?";
 }
 
-const char *df_rec_field(uint32_t t, int which)
+/* Before the text of a field that is an identity or bits. */
+#define HEX_MARK "0x "
+
+static const char *marked_field(uint32_t t, int which)
 {
 	return t < LEN(recs) && which >= 0 && which < 4 ? recs[t].field[which] : "0";
+}
+
+int df_rec_is_hex(uint32_t t, int which)
+{
+	return !strncmp(marked_field(t, which), HEX_MARK, strlen(HEX_MARK));
+}
+
+const char *df_rec_field(uint32_t t, int which)
+{
+	return marked_field(t, which) + (df_rec_is_hex(t, which) ? strlen(HEX_MARK) : 0);
 }
 
 int df_rec_has_comm(uint32_t t)

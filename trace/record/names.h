@@ -45,6 +45,8 @@ const char *df_rec_name(uint32_t type);
 
 /* Meaning of a record's field: which 0 op, 1 a, 2 b, 3 c; "0" unused. */
 const char *df_rec_field(uint32_t type, int which);
+/* The field is an identity or bits, to be printed in hexadecimal; else a signed number. */
+int df_rec_is_hex(uint32_t type, int which);
 int df_rec_has_comm(uint32_t type);
 
 /* From the text back to the number; -1 unknown. */

@@ -25,7 +25,7 @@ json_t *df_json_text(const char *s)
 
 json_t *df_json_u64(uint64_t v)
 {
-	return v > INT64_MAX ? df_json_hex(v) : json_integer((json_int_t)v);
+	return v > INT64_MAX ? json_real((double)v) : json_integer((json_int_t)v);
 }
 
 json_t *df_json_hex(uint64_t v)

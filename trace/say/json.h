@@ -1,5 +1,6 @@
 /*
- * JSON of the tools, by jansson: values that it does not take as they are. Never in libdfshim.so, which links libc only: its
+ * JSON of the tools, by jansson: values that it does not take as they are. A key has one type, whatever its value: a
+ * quantity is a number (df_json_u64()), an identity or a hash is a string (df_json_hex()). docs/json.md lists all keys. Never in libdfshim.so, which links libc only: its
  * few lines of JSON are text (trace/read/json_text.h).
  *
  * A value that could not be made for lack of memory is NULL; json_pack() and df_json_write() pass that on.
@@ -13,9 +14,10 @@
 
 /* A string; bytes that are not UTF-8 become '?'. NULL: null. */
 json_t *df_json_text(const char *s);
-/* From 2^63 on, for which jansson has no integers, as df_json_hex(): no digit is lost. */
+/* A number. jansson has no integers from 2^63 on: those are rounded to a double. */
 json_t *df_json_u64(uint64_t v);
-json_t *df_json_hex(uint64_t v); /* "0x1f" */
+/* A string: "0x1f". Many readers keep only 53 bits of a number, too few to compare identities. */
+json_t *df_json_hex(uint64_t v);
 /* Three digits after the point. */
 json_t *df_json_milli(double v);
 /* The members of `more`, which it takes, into o as well. */
