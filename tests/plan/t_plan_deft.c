@@ -139,7 +139,9 @@ START_TEST(properties)
 		}
 		/* No gradient is lost or counted twice: what isn't applied yet is in CURRENT or FUTURE. */
 		ck_assert_int_eq(merged + d.current_k + d.future_k, 120);
-		ck_assert_int_gt(updates, 0);
+		/* Each item fits into a pass, so each pass sends one at least; a slow network has more than 120 passes send. */
+		ck_assert_msg(updates > 0 || d.nr_items > 120, "no update with %d items",
+			      d.nr_items);
 		df_plan_deft_fini(&d);
 	}
 }

@@ -59,6 +59,7 @@ static void one(struct df_plan_solver *s, int64_t unit)
 	ck_assert_msg(busy(jobs, nr, set, deadline) == got,
 		      "it says %lld, its choice is worth %lld (-1: misses the deadline)",
 		      (long long)got, (long long)busy(jobs, nr, set, deadline));
+	ck_assert_msg(got || !best, "nothing is picked of %lld", (long long)best);
 	/*
 	 * Deadlines below 256 units, and up to nine jobs, are solved exactly; of more, sets that need the last 256ths of the
 	 * deadline may be lost.

@@ -14,7 +14,7 @@
 
 #define STATES	  512
 #define CELLS	  256
-#define TOLERANCE 1024 /* of the deadline, that nobody would go on for */
+#define TOLERANCE 1024 /* the search ends within this part of the bound */
 
 struct state {
 	int64_t end, busy;
@@ -91,7 +91,8 @@ int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, i
 		int64_t busiest = from[nr_states - 1].busy;
 		int i = 0, c = 0, nr_to = 0;
 
-		if (busiest >= bound - deadline / TOLERANCE)
+		/* A part of the bound, not of the deadline: a few small jobs alone would never be sent. */
+		if (busiest >= bound - bound / TOLERANCE)
 			break;
 		/* What can't catch up with the busiest any more. */
 		while (from[i].busy + left < busiest)
