@@ -1,6 +1,7 @@
 /*
  * The wire between nodes: the other side of a link over sockets knows all names and says what it likes, while connectors are made, used
- * and given up here. Nothing may crash, no counter of a connector may leave its slots, and when all is over nothing is left.
+ * and given up here. Nothing may crash, no counter of a connector may leave its slots, and when all is over nothing is left. Until the
+ * other side has proved that it knows the key, nothing of the link changes.
  *
  * Input: steps (enum step), a byte and its arguments. Where a value is wanted, a byte names one that cannot be guessed (see value()).
  */
@@ -42,6 +43,8 @@ static struct df_net_link *the_link;
 static struct df_net_conn *conns[CONNS];
 static int fds[STREAMS];
 static const uint8_t *in, *end;
+static unsigned proofs;	     /* right ones, in either direction */
+static uint64_t our_session; /* of the sessions that this side has begun, the last one's number */
 
 static unsigned arg(void)
 {
@@ -81,6 +84,13 @@ static void pass(void)
 	int i;
 
 	df_net_pass(&ep);
+	if (!proofs) {
+		const struct session *p = the_link->session;
+
+		must(!the_link->up && !df_net_dead(the_link) && !the_link->next &&
+		     df_net_links(&ep) == the_link);
+		must(!p || p->session == our_session);
+	}
 	for (i = 0; i < CONNS; i++)
 		must(!conns[i] || tail_of(conns[i]) - head_of(conns[i]) <= conns[i]->nr_slots);
 }
@@ -206,7 +216,7 @@ static void dialled(unsigned nr)
 	must(p != NULL);
 	if (p->nr)
 		return;
-	p->session++;
+	our_session = ++p->session;
 	p->nr_open = 0;
 	for (i = 0; i < nr; i++) {
 		p->v[i] = stream(&fds[i], the_link, CONNECTING);
@@ -215,7 +225,58 @@ static void dialled(unsigned nr)
 	}
 }
 
-static void hello(int fd)
+/* Sends the proof, with one byte wrong or cut off as `wrong` says: a byte's number in the greeting, its hello first. */
+static void prove(int fd, const void *message, size_t bytes, struct df_key *proof, unsigned wrong)
+{
+	uint8_t *p = (uint8_t *)proof;
+	unsigned off = wrong - (unsigned)sizeof(struct hello);
+
+	if (off < sizeof(*proof))
+		p[off] ^= (uint8_t)(1 + arg() % 255);
+	else if (off < 2 * sizeof(*proof))
+		bytes -= 1 + off % bytes;
+	else
+		proofs++;
+	(void)!send(fd, message, bytes, MSG_NOSIGNAL);
+}
+
+/* The other side has connected. */
+static void hello(int fd, struct hello *h, unsigned wrong)
+{
+	struct df_key proof;
+	struct answer a;
+
+	if (wrong < sizeof(*h))
+		((uint8_t *)h)[wrong] ^= (uint8_t)arg();
+	(void)!send(fd, h, sizeof(*h), MSG_NOSIGNAL);
+	pass();
+	if (recv(fd, &a, sizeof(a), MSG_DONTWAIT) != sizeof(a))
+		return;
+	proof = df_auth_proof(&ep.key, DF_PROOF_ACCEPTS, h, sizeof(*h), &a.challenge);
+	must(df_key_equal(&proof, &a.proof));
+	proof = df_auth_proof(&ep.key, DF_PROOF_CONNECTS, h, sizeof(*h), &a.challenge);
+	prove(fd, &proof, sizeof(proof), &proof, wrong);
+}
+
+/* This side has. */
+static void answer(int fd, enum word word, unsigned wrong)
+{
+	struct outcome o = {.word = word, .carries = DF_NET_BIT_TCP};
+	struct answer a = {.challenge = {{1, 2, 3}}};
+	struct hello h;
+
+	if (recv(fd, &h, sizeof(h), MSG_DONTWAIT) == sizeof(h)) {
+		a.proof = df_auth_proof(&df_net_member(the_link)->key, DF_PROOF_ACCEPTS, &h,
+					sizeof(h), &a.challenge);
+		prove(fd, &a, sizeof(a), &a.proof, wrong);
+		pass();
+	}
+	if (wrong < sizeof(o))
+		((uint8_t *)&o)[wrong] ^= (uint8_t)arg();
+	(void)!send(fd, &o, sizeof(o), MSG_NOSIGNAL);
+}
+
+static void greet(int fd)
 {
 	const struct session *p = the_link->session;
 	struct hello h = wire_hello();
@@ -227,12 +288,10 @@ static void hello(int fd)
 	if (how & 64)
 		h.from_proc = value();
 	h.word = how & 128 ? arg() % 4 : HELLO;
-	/* The answer to ours. */
 	if (h.word == WELCOME || h.word == OVER)
-		h.from_proc = OURS;
-	if (wrong < sizeof(h))
-		((uint8_t *)&h)[wrong] ^= (uint8_t)arg();
-	(void)!send(fd, &h, sizeof(h), MSG_NOSIGNAL);
+		answer(fd, h.word, wrong);
+	else
+		hello(fd, &h, wrong);
 }
 
 static void frame(int fd)
@@ -279,7 +338,7 @@ static void step(void)
 		dialled(1 + i % STREAMS);
 		break;
 	case SAY_HELLO:
-		hello(*fd);
+		greet(*fd);
 		break;
 	case FRAME:
 		frame(*fd);
@@ -336,6 +395,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	end = data + size;
 	the_link = df_net_link_of(&ep, THEIRS, 0, 0);
 	must(the_link != NULL);
+	proofs = 0;
+	our_session = 0;
 	df_sessions(&ep)->in_a_row = df_sessions(&ep)->guesses = 0;
 	for (i = 0; i < STREAMS; i++)
 		fds[i] = -1;

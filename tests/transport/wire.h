@@ -27,6 +27,8 @@ static inline int wire_start(struct df_net_ep *ep)
 	ep->proc = OURS;
 	ep->media = DF_NET_BIT_TCP;
 	if (!ret)
+		ret = df_key_make(&ep->key);
+	if (!ret)
 		ret = df_session_listen(ep);
 	return ret ? ret : df_session_start(ep);
 }
@@ -56,28 +58,76 @@ static inline int wire_until(struct df_net_ep *ep, const struct df_net_link *l, 
 	return l->up == up ? 0 : -ETIMEDOUT;
 }
 
+/* A connection to the endpoint, which has not seen it yet. -errno. */
+static inline int wire_connect(const struct df_net_ep *ep)
+{
+	union df_sockaddr at;
+	int fd, ret = df_addr_parse(ep->address, &at, 1);
+
+	if (ret)
+		return ret;
+	fd = socket(at.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || (connect(fd, &at.sa, df_addr_len(&at)) && errno != EINPROGRESS))
+		return -errno;
+	return fd;
+}
+
+/* Passes until so many bytes have arrived; 5 s at most. 1: they are there; 0: the endpoint has closed the connection. -ETIMEDOUT. */
+static inline int wire_get(struct df_net_ep *ep, int fd, void *at, size_t bytes)
+{
+	size_t have = 0;
+	ssize_t n;
+	int i;
+
+	for (i = 0; i < 5000 && have < bytes; i++) {
+		df_net_pass(ep);
+		n = recv(fd, (char *)at + have, bytes - have, MSG_DONTWAIT);
+		if (!n || (n < 0 && errno != EAGAIN))
+			return 0;
+		have += n > 0 ? (size_t)n : 0;
+		if (n < 0)
+			usleep(1000);
+	}
+	return have == bytes ? 1 : -ETIMEDOUT;
+}
+
+/* Says hello with this, and proves the key. o: what the endpoint says to it. As wire_get(), or -errno. */
+static inline int wire_greet(struct df_net_ep *ep, int fd, const struct hello *h,
+			     const struct df_key *key, struct outcome *o)
+{
+	struct df_key proof;
+	struct answer a;
+	int ret;
+
+	if (send(fd, h, sizeof(*h), MSG_NOSIGNAL) != sizeof(*h))
+		return -errno;
+	ret = wire_get(ep, fd, &a, sizeof(a));
+	if (ret != 1)
+		return ret;
+	proof = df_auth_proof(key, DF_PROOF_CONNECTS, h, sizeof(*h), &a.challenge);
+	if (send(fd, &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof))
+		return -errno;
+	return wire_get(ep, fd, o, sizeof(*o));
+}
+
 /* Starts an endpoint and joins it. l: its link; the socket, or -errno. */
 static inline int wire_join(struct df_net_ep *ep, struct df_net_link **l)
 {
 	struct hello h = wire_hello();
-	union df_sockaddr at;
+	struct outcome o;
 	int fd, ret = wire_start(ep);
 
 	if (ret)
 		return ret;
 	*l = df_net_link_of(ep, THEIRS, 0, 0);
-	ret = *l ? df_addr_parse(ep->address, &at, 1) : -ENOMEM;
-	if (ret)
-		return ret;
-	fd = socket(at.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (connect(fd, &at.sa, df_addr_len(&at)) || send(fd, &h, sizeof(h), 0) != sizeof(h))
-		return -errno;
-	ret = wire_until(ep, *l, 1);
-	if (ret)
-		return ret;
-	if (recv(fd, &h, sizeof(h), MSG_WAITALL) != sizeof(h) || h.word != WELCOME)
+	fd = *l ? wire_connect(ep) : -ENOMEM;
+	if (fd < 0)
+		return fd;
+	ret = wire_greet(ep, fd, &h, &ep->key, &o);
+	if (ret != 1 || o.word != WELCOME)
 		return -EPROTO;
-	return fd;
+	ret = wire_until(ep, *l, 1);
+	return ret ? ret : fd;
 }
 
 #endif

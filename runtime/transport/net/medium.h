@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "runtime/base/net/auth.h"
 #include "runtime/base/net/pci.h"
 
 struct df_far_rdma;
@@ -105,6 +107,8 @@ int df_session_unsent(const struct df_net_link *l);
 /* When it has to look again by itself; UINT64_MAX never. */
 uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now);
 int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s);
+/* A key that the two ends of the link's present session have, and nobody else. From the medium's begin() or setup() to its end(). */
+struct df_key df_session_key(const struct df_net_link *l);
 /* The interface that the endpoint's sessions go over, and its state: "eth0, up". */
 void df_session_port(const struct df_net_ep *ep, char *text, size_t bytes);
 /* In a fork's child: the parent's descriptors are closed. */

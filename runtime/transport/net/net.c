@@ -74,7 +74,7 @@ static void install(void)
 }
 
 /* Under eps_lock. */
-static struct df_net_ep *ep_new(int device, uint64_t proc)
+static struct df_net_ep *ep_new(int device, const struct df_member *self)
 {
 	struct df_net_ep *ep, **v;
 
@@ -93,7 +93,8 @@ static struct df_net_ep *ep_new(int device, uint64_t proc)
 	df_mutex_init(&ep->lock, DF_RANK_CONNECTOR, "network connectors");
 	df_list_init(&ep->inbox);
 	ep->device = device;
-	ep->proc = proc;
+	ep->proc = self->proc;
+	ep->key = self->key;
 	eps[device] = ep;
 	return ep;
 }
@@ -108,7 +109,7 @@ static struct df_net_ep *ep_get(int device)
 	if (df_ctl_self(&self))
 		return NULL;
 	df_mutex_lock(&eps_lock);
-	ep = device < nr_eps && eps[device] ? eps[device] : ep_new(device, self.proc);
+	ep = device < nr_eps && eps[device] ? eps[device] : ep_new(device, &self);
 	df_mutex_unlock(&eps_lock);
 	return ep;
 }

@@ -91,6 +91,7 @@ struct df_net_ep {
 	struct df_net_link *links; /* the newest; atomic, and none is ever taken away */
 	struct df_list inbox;
 	char address[64];      /* "" none */
+	struct df_key key;     /* the secret of this process */
 	uint64_t proc, passed; /* passed: when the last pass was made */
 	uint64_t tell_at; /* when receivers tell what was not worth a frame of its own; 0 never */
 	uint32_t flush,

@@ -33,7 +33,6 @@
 #include "runtime/backend.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
-#include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/net/net.h"
@@ -61,7 +60,8 @@ enum word { HANDLE = 1, SLEEP, RING };
 /* What a message begins with. */
 struct head {
 	uint32_t bytes, number;
-	uint64_t key; /* of the connection: some plugins give messages to others */
+	struct df_key
+		key; /* key_of() this direction: some plugins give messages to others, and strangers connect */
 };
 
 struct queued {
@@ -85,9 +85,9 @@ struct path {
 	struct handle *given_up;
 	/* Of a session. */
 	int begun;
-	uint8_t *buffers;	    /* OUT_MAX, then IN_MAX */
-	uint64_t key_in, key_out;   /* of messages that come, and go */
-	void *listener, *to, *from; /* connections */
+	uint8_t *buffers;	       /* OUT_MAX, then IN_MAX */
+	struct df_key key_in, key_out; /* of messages that arrive, and go */
+	void *listener, *to, *from;    /* connections */
 	void *to_mr, *from_mr;
 	int connecting;
 	struct handle *handle;
@@ -274,8 +274,7 @@ static int send_handle(struct df_net_link *l, const uint8_t *handle)
 	struct df_net_frame f = {
 		.type = DF_NET_SETUP,
 		.a = HANDLE,
-		.rkey = {name_sum(l), (uint32_t)DF_MIN(device_of(l)->max_bytes, MESSAGE),
-			 (uint32_t)path_of(l)->key_in, (uint32_t)(path_of(l)->key_in >> 32)}};
+		.rkey = {name_sum(l), (uint32_t)DF_MIN(device_of(l)->max_bytes, MESSAGE)}};
 	int ret;
 
 	for (f.b = 0; f.b < PARTS; f.b++) {
@@ -288,6 +287,17 @@ static int send_handle(struct df_net_link *l, const uint8_t *handle)
 			return ret;
 	}
 	return 0;
+}
+
+/*
+ * The mark of messages in one direction: of the end that makes the session's connections (connects 1), or of the other one. It does not
+ * travel before the plugin's connection is there: both ends compute it from the session's key, which only they have.
+ */
+static struct df_key key_of(const struct df_net_link *l, uint64_t connects)
+{
+	struct df_key session = df_session_key(l);
+
+	return df_siphash(&session, &connects, sizeof(connects));
 }
 
 static int plugin_begin(struct df_net_link *l)
@@ -311,8 +321,9 @@ static int plugin_begin(struct df_net_link *l)
 	if (!p->handle)
 		return -ENOMEM;
 	p->begun = 1;
-	p->key_in = df_hash_u64(df_hash_u64(df_hash_u64(l->ep->proc, now), (uintptr_t)l),
-				++p->sessions);
+	p->sessions++;
+	p->key_in = key_of(l, !df_session_connects(l));
+	p->key_out = key_of(l, !!df_session_connects(l));
 	p->moved = now;
 	p->deadline = now + DF_MIN(SETUP_NS, (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 2);
 	ret = CALL(l, "listen()",
@@ -499,16 +510,17 @@ static void try_up(struct df_net_link *l)
 static int take(struct df_net_link *l, const struct head *m, int bytes)
 {
 	struct path *p = path_of(l);
+	int ours = bytes >= (int)sizeof(*m) && df_key_equal(&m->key, &p->key_in);
 	char text[192];
 	int ret;
 
 	if (bytes < (int)sizeof(*m) || bytes > (int)MESSAGE || m->bytes != (uint32_t)bytes ||
-	    m->number != (uint32_t)p->taken || m->key != p->key_in) {
+	    m->number != (uint32_t)p->taken || !ours) {
 		snprintf(text, sizeof(text),
 			 "the network plugin %s says that %d bytes have come, as message %u; "
 			 "they are message %u%s, of %u bytes",
 			 plugin_of(l)->name, bytes, (uint32_t)p->taken, m->number,
-			 m->key != p->key_in ? " of another connection" : "", m->bytes);
+			 !ours ? " of another connection" : "", m->bytes);
 		df_warn("%s: connecting again", text);
 		fail(l, -EPROTO, text);
 		return -1;
@@ -636,7 +648,6 @@ static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 		memcpy(p->handle->bytes + f->b * PART + 16, &f->aux, 8);
 		memcpy(p->handle->bytes + f->b * PART + 24, &f->at, 8);
 		p->parts |= 1u << f->b;
-		p->key_out = f->rkey[2] | (uint64_t)f->rkey[3] << 32;
 		p->limit = (uint32_t)DF_MIN(DF_MIN(device_of(l)->max_bytes, f->rkey[1]), MESSAGE);
 		return 0;
 	case SLEEP:

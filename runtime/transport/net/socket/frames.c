@@ -126,7 +126,7 @@ void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events
 /* It is freed when no event can name it any more. */
 void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 {
-	if (s->state == STRANGER)
+	if (s->state == STRANGER || s->state == CHALLENGED)
 		df_sessions(ep)->nr_strangers--;
 	if (df_sessions(ep)->last == s)
 		df_sessions(ep)->last = NULL;

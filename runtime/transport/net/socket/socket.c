@@ -12,11 +12,10 @@
  *
  * A path that swallows everything is found by the kernel: keepalive where nothing is sent, TCP_USER_TIMEOUT else.
  *
- * Who connects says hello with the names of both endpoints. A process's name is a random number that only the members of
- * its communicators know, so a stranger can't guess it; what does not know it is refused. Who says nothing may be slow (its
- * threads wait for a processor, or it is stopped), so there is no time for it: it keeps its connection until that is needed,
- * because there are STRANGERS already or no descriptor is left. Then the oldest one goes, and if it was one of the job's it
- * connects again.
+ * A connection begins with a greeting, in which both ends prove that they are of the job (greeting.c). A process that says
+ * nothing may be slow (its threads wait for a processor, or it is stopped), so there is no time limit: it keeps its connection until
+ * the place is needed, because there are STRANGERS already or no descriptor is left. Then the oldest one is dropped, and if it was
+ * one of the job's it connects again.
  *
  * All but listen() and sleep() by who makes a pass over the endpoint; no locks.
  */
@@ -179,236 +178,26 @@ const struct df_net_ops df_net_tcp = {
 	.poll = tcp_poll,
 };
 
-/* ---- hello ------------------------------------------------------------------------------------------------- */
-
-static int say_hello(struct stream *s, const struct hello *h)
-{
-	/* A fresh connection has room for it. */
-	return send(s->fd, h, sizeof(*h), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*h)
-		       ? 0
-		       : -EIO;
-}
-
-static void try_up(struct df_net_link *l)
-{
-	struct session *p = df_session(l);
-	int ret;
-
-	if (++p->nr_open < p->nr)
-		return;
-	p->pause = 0;
-	p->try_at = 0;
-	if (p->knock) {
-		df_tcp_close(l->ep, p->knock);
-		p->knock = NULL;
-	}
-	ret = l->ops->begin(l);
-	if (ret)
-		session_end(l, ret);
-}
-
-static uint64_t media_of(const struct df_net_link *l)
-{
-	return l->ep->media & ~l->avoid;
-}
-
-/* What both sides have is known. -errno: the session is over; where that is nothing, they will never be joined. */
-static int agree(struct df_net_link *l, uint64_t both)
-{
-	struct session *p = df_session(l);
-
-	/* One that we have given up since we said hello. */
-	if (both & ~media_of(l))
-		return -EAGAIN;
-	if (!both) {
-		df_warn_once("device %d of this process and %s have no network in common: "
-			     "DFSHIM_NET=%s here, another one there, or another hardware",
-			     l->ep->device, df_net_member(l)->net,
-			     df_env_text(DF_ENV_ROW_net) ? df_env_text(DF_ENV_ROW_net) : "auto");
-		snprintf(l->what, sizeof(l->what), "no network in common");
-		l->why = -EPROTONOSUPPORT;
-		df_net_lost(l);
-		return -EPROTONOSUPPORT;
-	}
-	p->carries = both;
-	l->ops = df_net_media[__builtin_ctzll(both)];
-	return 0;
-}
-
-static void refuse(struct df_net_ep *ep, struct stream *s, const char *why)
-{
-	df_warn("a connection from %s to %s, where dfshim takes data, is refused: %s", s->who,
-		ep->address, why);
-	df_tcp_close(ep, s);
-}
-
-static struct session *path_of(struct df_net_link *l)
-{
-	if (!l->session)
-		l->session = calloc(1, sizeof(struct session));
-	return l->session;
-}
-
-/* Somebody has connected and says who it is. */
-static void introduced(struct df_net_ep *ep, struct stream *s, struct hello *h)
-{
-	struct df_net_link *l;
-	struct session *p;
-	int ret;
-
-	if (h->magic != MAGIC) {
-		refuse(ep, s, "it does not speak dfshim's protocol");
-		return;
-	}
-	if (h->version != WIRE_VERSION) {
-		refuse(ep, s, "it is of another version of dfshim");
-		return;
-	}
-	if (h->to_proc != ep->proc || h->to_device != ep->device || !h->nr || h->nr > STREAMS_MAX ||
-	    h->index >= h->nr || (h->word != HELLO && h->word != KNOCK) ||
-	    h->without & ~(uint32_t)DF_NET_NONE) {
-		refuse(ep, s, "it is not of this job");
-		return;
-	}
-	l = df_net_link_of(ep, h->from_proc, h->from_device, h->without);
-	/* Who can still reach us is not to take that for a sign of life. */
-	if (l && df_net_dead(l)) {
-		h->word = OVER;
-		say_hello(s, h);
-		df_tcp_close(ep, s);
-		return;
-	}
-	/* That we are here was all that a knock wanted to know. */
-	p = l && h->word == HELLO ? path_of(l) : NULL;
-	/* Of a session that the other side has given up meanwhile, or that we have. */
-	if (!p || h->session < p->session ||
-	    (h->session == p->session && (!p->nr || p->nr != h->nr || p->v[h->index]))) {
-		df_tcp_close(ep, s);
-		return;
-	}
-	if (h->session > p->session) {
-		session_end(l, -ECONNRESET);
-		p->session = h->session;
-		p->nr = h->nr;
-		p->carries = h->carries & media_of(l);
-	}
-	df_list_del(&s->node);
-	df_sessions(ep)->nr_strangers--;
-	s->link = l;
-	s->index = h->index;
-	df_tcp_opened(df_sessions(ep), s);
-	p->v[s->index] = s;
-	h->word = WELCOME;
-	h->carries = p->carries;
-	ret = say_hello(s, h);
-	if (!ret && !l->ops)
-		ret = agree(l, p->carries);
-	if (ret)
-		session_end(l, ret);
-	else
-		try_up(l);
-}
-
-/* A hello, or the answer to ours. */
-static void greeting(struct df_net_ep *ep, struct stream *s)
-{
-	struct hello h;
-	/* Not a byte more: what follows is read into slots. */
-	ssize_t n = recv(s->fd, s->in + s->have, sizeof(h) - s->have, MSG_DONTWAIT);
-	int ret;
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		/* A knock has been heard. */
-		if (!n && s->link)
-			df_net_alive(s->link, df_now_ns());
-		df_tcp_fail(ep, s, n ? -errno : -ECONNRESET);
-		return;
-	}
-	s->have += (size_t)n;
-	if (s->have < sizeof(h))
-		return;
-	memcpy(&h, s->in, sizeof(h));
-	s->have = 0;
-	if (s->state == STRANGER) {
-		introduced(ep, s, &h);
-		return;
-	}
-	if (h.magic == MAGIC && h.word == OVER && h.from_proc == ep->proc) {
-		s->link->why = -ECONNABORTED;
-		s->link->alive = s->link->since;
-		snprintf(s->link->what, sizeof(s->link->what), "the other side has given it up");
-		df_net_lost(s->link);
-		return;
-	}
-	if (s == df_session(s->link)->knock || h.magic != MAGIC || h.word != WELCOME ||
-	    h.session != df_session(s->link)->session || h.from_proc != ep->proc) {
-		df_tcp_fail(ep, s, -EPROTO);
-		return;
-	}
-	df_tcp_opened(df_sessions(ep), s);
-	df_net_alive(s->link, df_now_ns());
-	ret = s->link->ops ? 0 : agree(s->link, h.carries);
-	if (ret)
-		session_end(s->link, ret);
-	else
-		try_up(s->link);
-}
-
-static void connected(struct df_net_ep *ep, struct stream *s)
-{
-	struct df_net_link *l = s->link;
-	struct session *p = df_session(l);
-	int error = 0;
-	socklen_t len = sizeof(error);
-	struct hello h = {.magic = MAGIC,
-			  .version = WIRE_VERSION,
-			  .index = (uint16_t)s->index,
-			  .nr = (uint16_t)p->nr,
-			  .from_proc = ep->proc,
-			  .to_proc = l->proc,
-			  .from_device = ep->device,
-			  .to_device = l->device,
-			  .session = p->session,
-			  .without = l->without,
-			  .carries = media_of(l)};
-
-	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &len))
-		error = errno;
-	if (error) {
-		if (!l->up)
-			l->why = -error;
-		df_tcp_fail(ep, s, -error);
-		return;
-	}
-	/* Its kernel is there, and it listens. */
-	df_net_alive(l, df_now_ns());
-	if (s->state == KNOCKING) {
-		h.word = KNOCK;
-		h.nr = 1;
-		h.index = 0;
-	}
-	s->state = GREETING;
-	df_tcp_events(ep, s, EPOLLIN);
-	if (say_hello(s, &h))
-		df_tcp_fail(ep, s, -EIO);
-}
+/* ---- accepting ------------------------------------------------------------------------------------------------- */
 
 /* One stranger less, if there is any: 1. */
 static int drop_oldest(struct df_net_ep *ep)
 {
 	struct sessions *m = df_sessions(ep);
-	struct stream *s = df_list_first(&m->strangers, struct stream, node);
+	uint32_t nr = m->nr_strangers;
+	struct stream *s;
 
-	if (!s)
+	if (!nr)
 		return 0;
-	/* It may have said it by now. */
-	greeting(ep, s);
-	if (s->state != STRANGER)
-		return 1;
-	df_warn_once("%u connections to %s, where dfshim takes data, have not said what they want, "
-		     "one from %s: the oldest are dropped when others come",
+	/* Its next message may be there by now. After its first one it is the youngest, so this ends. */
+	do {
+		s = df_list_first(&m->strangers, struct stream, node);
+		df_greeting_look(ep, s);
+		if (m->nr_strangers < nr)
+			return 1;
+	} while (s != df_list_first(&m->strangers, struct stream, node));
+	df_warn_once("%u connections to %s, where dfshim takes data, have not said who they are, "
+		     "one from %s: the oldest are dropped when others arrive",
 		     m->nr_strangers, ep->address, s->who);
 	df_tcp_close(ep, s);
 	return 1;
@@ -538,9 +327,16 @@ static void attempt(struct df_net_link *l, uint64_t now)
 	}
 }
 
+struct session *df_session_new(struct df_net_link *l)
+{
+	if (!l->session)
+		l->session = calloc(1, sizeof(struct session));
+	return l->session;
+}
+
 void df_session_open(struct df_net_link *l)
 {
-	struct session *p = path_of(l);
+	struct session *p = df_session_new(l);
 
 	if (!p || l->up)
 		return;
@@ -634,11 +430,13 @@ void df_tcp_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t e
 	switch (s->state) {
 	case KNOCKING:
 	case CONNECTING:
-		connected(ep, s);
+		df_greeting_connected(ep, s);
 		break;
 	case STRANGER:
+	case CHALLENGED:
 	case GREETING:
-		greeting(ep, s);
+	case PROVED:
+		df_greeting_look(ep, s);
 		break;
 	case OPEN:
 		if (events & EPOLLOUT && s->head != s->tail)
@@ -661,7 +459,7 @@ static int waits_there(const struct session *p)
 {
 	uint32_t i;
 
-	if (p->knock && p->knock->state == GREETING)
+	if (p->knock && p->knock->state != KNOCKING)
 		return 1;
 	for (i = 0; i < p->nr; i++)
 		if (!p->v[i] || p->v[i]->state == CONNECTING)
@@ -676,6 +474,7 @@ static void timers(struct df_net_ep *ep, uint64_t now)
 
 	if (m->accept_at && m->accept_at <= now)
 		accept_all(ep, NULL, 0);
+	df_greeting_report(now);
 	for (l = df_net_links(ep); l; l = l->next) {
 		struct session *p = df_session(l);
 
@@ -693,7 +492,7 @@ static void timers(struct df_net_ep *ep, uint64_t now)
 
 uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now)
 {
-	uint64_t until = df_sessions(ep)->accept_at ?: UINT64_MAX;
+	uint64_t until = DF_MIN(df_sessions(ep)->accept_at ?: UINT64_MAX, df_greeting_report_at());
 	const struct session *p;
 	struct df_net_link *l;
 
