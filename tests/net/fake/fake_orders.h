@@ -5,7 +5,8 @@
  * done in any order), small (4,096 bytes a message, v9 on), null_mr (registrations are NULL); what is wrong: init, devices,
  * none (no device), missing (no isend), gpu (no host memory), unpack (needs code on the GPU), tiny (messages of no byte),
  * hang (init() does not come back), stops (init() stops the process; its id is in FAKE_PLUGIN_DIR/stopped), deaf (nothing ever
- * arrives), refuse (connect() fails), and lingers, haunts (fake_plugin.c). Calls are isend, irecv, test, connect, accept, listen, regMr:
+ * arrives), refuse (connect() fails), awaits (the first listen() returns when there is a connection), and lingers, haunts
+ * (fake_plugin.c). Calls are isend, irecv, test, connect, accept, listen, regMr:
  *
  * FAKE_PLUGIN_FAIL=CALL:N[:M]	every N-th such call fails, M times at most
  * FAKE_PLUGIN_HOLD=CALL:N[:MS]	the N-th such call does not return, or takes so many ms

@@ -17,6 +17,7 @@
 #include "fake_orders.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -412,6 +413,8 @@ static int do_listen(int dev, void *handle, void **out)
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0 || bind(l->fd, (void *)&at, sizeof(at)) || listen(l->fd, 1))
 		return complain(SYSTEM, "cannot listen there");
+	if (told("awaits") && made == 1)
+		poll(&(struct pollfd){.fd = l->fd, .events = POLLIN}, 1, 20000);
 	*h = (struct handle){.magic = MAGIC, .fd = -1};
 	memcpy(h->path, l->path, sizeof(h->path));
 	*out = l;
