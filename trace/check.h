@@ -69,8 +69,9 @@ enum df_host_kind {
 
 struct df_check_host {
 	uint32_t tid, whom;
-	uint64_t kind;	/* enum df_host_kind */
-	uint64_t stamp; /* how often it has been off the processor: the same while one wait lasts */
+	uint64_t kind;	   /* enum df_host_kind */
+	uint64_t stamp;	   /* how often it has been off the processor: the same while one wait lasts */
+	uint64_t nr_calls; /* of CUDA and NCCL that put or issue something, or wait */
 };
 
 /*
@@ -127,28 +128,48 @@ void df_check_print_ras(const struct df_check_result *r, FILE *out, int json, un
 			double seconds);
 
 /*
- * Which waits have to be let go so that what is stuck goes on. `may`: the waits that may be let go: calls in
- * progress, or operations that need not wait for their turn on their stream.
- *
- * Only what is stuck by proof counts: of a host that is in no call, anything is expected, and so it is of one
- * that is let go. Each wait that is chosen is part of a circle that stays one whatever the others do
- * once they are let go, and all that is stuck behind the chosen ones goes on; what would stay stuck in any
- * case is not touched. Returns how many, with their places in `may`, or -ENOMEM.
- *
- * *core names the facts that the choice rests on. All of these facts are stable but for the chosen waits: a
- * set of traces that was collected after this one and has the same core proves that they held together.
- *
- * *hosts (may be NULL): 1 if more might be known with df_check_add_hosts(): one of the waits is stuck unless hosts
- * that are in no call go on.
+ * Which waits have to be released so that what is stuck goes on. A wait is a call in progress, or an operation that
+ * need not wait for its turn on its stream.
  */
 struct df_check_hold {
 	uint32_t pid;
 	uint64_t host_hash;
 	uint64_t serial; /* of the call, or of the operation */
 };
+
+/* One wait that was chosen. */
+struct df_check_chosen {
+	size_t place;	/* in `may` */
+	uint64_t core;	/* names the facts that its cycle rests on, with the threads that are not expected to call */
+	uint64_t cycle; /* names the cycle by its communicators, ranks and call sites: the same in each iteration */
+};
+
+/*
+ * Only what is stuck by proof counts: of a thread that is in no call, anything is expected, and so it is of one that is
+ * released. Each wait that is chosen is part of a cycle that stays one whatever the others do once they are released,
+ * and all that is stuck behind the chosen ones goes on. What would stay stuck in any case is not touched: operations
+ * whose peers have exited, or have issued something else in their place.
+ *
+ * The facts that `core` names are stable but for the chosen waits: a set of traces that was collected after this one
+ * and has the same core proves that they held together.
+ */
+struct df_check_cut {
+	/* by the caller */
+	const struct df_check_hold *may; /* the waits that may be released */
+	size_t nr_may;
+	int want_likely; /* if nothing is proved: what is stuck unless threads that are in no call go on */
+	/* the result; chosen has room for nr_may */
+	struct df_check_chosen *chosen;
+	size_t nr;
+	int likely; /* the chosen ones are no more than that */
+	int hosts;  /* more might be known with df_check_add_hosts() */
+	uint64_t core;	   /* of all that is proved */
+	uint64_t mismatch; /* commHash: proved that ranks of it have issued operations that never meet; 0 none */
+};
+
+/* 0 or -ENOMEM. */
 int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
-		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core,
-		 int *hosts);
+		 struct df_check_cut *cut);
 
 /*
  * Reduces a ring to what an analysis needs (unfinished operations, calls in progress, streams, tables),

@@ -55,6 +55,7 @@ __attribute__((visibility("default"), noreturn)) void _exit(int status)
 	df_exit_status_is(status);
 	df_front_unload();
 	df_stop_at_exit();
+	status = df_exit_status_instead(status);
 	if (next_exit)
 		next_exit(status);
 	for (;;)

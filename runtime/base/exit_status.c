@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int ends_with;
+static int ends_with, failed, failed_pid;
+static int nr_unheard, unheard; /* how many; the status of the latest */
 
 void df_exit_status_is(int status)
 {
@@ -17,6 +18,37 @@ void df_exit_status_is(int status)
 	 * too; its parent writes again at its own end.
 	 */
 	__atomic_store_n(&ends_with, status & 0xff, __ATOMIC_RELAXED);
+}
+
+void df_exit_status_failed(int status)
+{
+	int none = 0;
+
+	__atomic_store_n(&failed_pid, getpid(), __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&failed, &none, status, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+void df_exit_status_unheard(int status)
+{
+	__atomic_store_n(&failed_pid, getpid(), __ATOMIC_RELAXED);
+	__atomic_store_n(&unheard, status, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&nr_unheard, 1, __ATOMIC_RELAXED);
+}
+
+void df_exit_status_heard(void)
+{
+	__atomic_sub_fetch(&nr_unheard, 1, __ATOMIC_RELAXED);
+}
+
+int df_exit_status_instead(int status)
+{
+	status &= 0xff;
+	/* A child of this process has done nothing of it. */
+	if (status || __atomic_load_n(&failed_pid, __ATOMIC_RELAXED) != getpid())
+		return status;
+	if (__atomic_load_n(&nr_unheard, __ATOMIC_RELAXED) > 0)
+		status = __atomic_load_n(&unheard, __ATOMIC_RELAXED);
+	return __atomic_load_n(&failed, __ATOMIC_RELAXED) ?: status;
 }
 
 static void seen(int status, void *arg)
@@ -35,7 +67,17 @@ void df_exit_status_watch(void)
 
 int df_exit_status(void)
 {
-	return __atomic_load_n(&ends_with, __ATOMIC_RELAXED);
+	return df_exit_status_instead(__atomic_load_n(&ends_with, __ATOMIC_RELAXED));
+}
+
+void df_exit_status_enforce(void)
+{
+	int said = __atomic_load_n(&ends_with, __ATOMIC_RELAXED), status = df_exit_status();
+
+	if (status == said)
+		return;
+	fflush(NULL);
+	df_exit_now(status);
 }
 
 static void flush(FILE *f)

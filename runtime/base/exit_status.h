@@ -9,6 +9,18 @@
 void df_exit_status_watch(void);
 /* _exit() is about to be called. Async-signal-safe. */
 void df_exit_status_is(int status);
+/*
+ * From now on the process ends with this status if it would end with 0: the program does not know that something it
+ * relies on has failed. The first one counts.
+ */
+void df_exit_status_failed(int status);
+/* The same until the program shows that it knows, which is the second call. */
+void df_exit_status_unheard(int status);
+void df_exit_status_heard(void);
+/* What it ends with when the program says `status`. Async-signal-safe. */
+int df_exit_status_instead(int status);
+/* Near the end of exit(), when nothing is left to do: ends the process if its status is to be another one. */
+void df_exit_status_enforce(void);
 /* 0 to 255; 0 too where the process has not called one of them. */
 int df_exit_status(void);
 

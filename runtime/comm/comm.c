@@ -12,6 +12,7 @@
 #include "runtime/backend.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -26,6 +27,7 @@
 #include "runtime/daemon/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/dfshim.h"
+#include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/stream.h"
 #include "runtime/program/build/cost.h"
@@ -478,6 +480,7 @@ void df_comm_end_operations(struct df_comm *comm)
 	df_mutex_lock(&dev->lock);
 	HASH_ITER(hh, comm->registry.all, coll, tmp)
 	{
+		df_debt_end(coll->k.done);
 		/*
 		 * RELEASE pairs with df_flight_done() and the streams' waits: they go on, with undefined
 		 * data. No block writes the word any more.
@@ -534,10 +537,24 @@ static struct df_comm *relative(uint64_t family)
 	return found;
 }
 
+void df_comm_unheard(struct df_comm *comm, int status)
+{
+	if (!__atomic_exchange_n(&comm->unheard, 1, __ATOMIC_RELAXED))
+		df_exit_status_unheard(status);
+}
+
+/* The program gives it up by itself. */
+static void is_heard(struct df_comm *comm)
+{
+	if (__atomic_exchange_n(&comm->unheard, 0, __ATOMIC_RELAXED))
+		df_exit_status_heard();
+}
+
 void df_comm_abort(struct df_comm *comm)
 {
 	struct df_comm *other;
 
+	is_heard(comm);
 	df_comm_end(comm, -ECANCELED, 0);
 	while (comm->family && (other = relative(comm->family))) {
 		df_comm_end(other, -ECANCELED, 0);
@@ -547,6 +564,7 @@ void df_comm_abort(struct df_comm *comm)
 
 int df_comm_revoke(struct df_comm *comm)
 {
+	is_heard(comm);
 	df_mutex_lock(&comm->dev->lock);
 	if (comm->state != DF_COMM_READY) {
 		df_mutex_unlock(&comm->dev->lock);

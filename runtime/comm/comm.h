@@ -33,6 +33,8 @@ struct df_comm {
 		int nranks, rank;
 	} join;		/* while it joins by an id; under df_rt.lock */
 	uint32_t stop;	/* ends blocking calls */
+	/* It was ended with operations unfinished, and the program has not shown that it knows; atomic. */
+	int unheard;
 	int condemned;	/* to be ended with others: between the halves; guarded by df_rt.lock */
 	uint32_t state; /* enum df_comm_state */
 	int error;
@@ -52,6 +54,11 @@ struct df_comm {
 };
 
 void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
+/*
+ * The program may not notice that its operations have ended without a result: unless it aborts, revokes or shrinks the
+ * communicator, the process does not end with 0 but with this.
+ */
+void df_comm_unheard(struct df_comm *comm, int status);
 /* Its two halves: everybody can see it (0: it has ended before); then what waits for it goes on. */
 int df_comm_condemn(struct df_comm *comm, int error, int why);
 void df_comm_end_operations(struct df_comm *comm);

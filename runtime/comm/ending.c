@@ -11,16 +11,25 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
 #include "runtime/watch/snapshot.h"
+#include "trace/check.h"
 
 /* Between what is sent to the others and the exit: their control threads pass it on in less. */
 #define EXIT_NS (200 * DF_NS_PER_MS)
 
 static uint32_t exits;
 
-void df_ending_arrived(void)
+static int wants_exit(int at_once)
 {
+	return df_env()->timeout_action == DF_TIMEOUT_EXIT ||
+	       (at_once && df_env()->timeout_action != DF_TIMEOUT_ABORT);
+}
+
+void df_ending_arrived(const void *data, size_t bytes)
+{
+	const struct df_ending *e = df_ending_read(data, bytes);
+
 	/* Relaxed: who reads it too early reports a death that is a consequence; nothing else depends on it. */
-	if (df_env()->timeout_action == DF_TIMEOUT_EXIT)
+	if (e && wants_exit(e->at_once != 0))
 		__atomic_store_n(&exits, 1, __ATOMIC_RELAXED);
 }
 
@@ -33,11 +42,12 @@ int df_ending_exits(void)
  * The communicators stay as they are: a thread that was let go with an error would begin to end the program its own way, while
  * others still wait, and what it says would hide the verdict.
  */
-static void exit_if_wanted(int status)
+static void exit_if_wanted(int status, int at_once)
 {
-	if (df_env()->timeout_action != DF_TIMEOUT_EXIT)
+	if (!wants_exit(at_once))
 		return;
-	df_ending_arrived();
+	/* Relaxed: as above. */
+	__atomic_store_n(&exits, 1, __ATOMIC_RELAXED);
 	df_sleep_ns(EXIT_NS);
 	df_exit_now(status);
 }
@@ -76,7 +86,7 @@ static uint64_t *stuck_names(size_t *nr)
  * any (hosts hang in calls) the others learn that what they see next is a consequence.
  */
 static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
-		 int status)
+		 int status, int at_once)
 {
 	size_t bytes = sizeof(struct df_ending) + nr * sizeof(*names);
 	struct df_ending *e = malloc(bytes);
@@ -85,6 +95,7 @@ static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names
 		return;
 	e->nr = nr;
 	e->status = (uint64_t)status;
+	e->at_once = (uint64_t)at_once;
 	if (nr)
 		memcpy(e->names, names, nr * sizeof(*names));
 	for (uint32_t i = 0; i < nr_procs; i++)
@@ -157,8 +168,8 @@ void df_ending_decide(uint64_t seen, int status)
 	df_mutex_lock(&df_rt.lock);
 	n.v = stuck_names(&n.nr);
 	df_mutex_unlock(&df_rt.lock);
-	tell(procs, nr_procs, n.v, n.v ? n.nr : 0, status);
-	exit_if_wanted(status);
+	tell(procs, nr_procs, n.v, n.v ? n.nr : 0, status, 0);
+	exit_if_wanted(status, 0);
 	end_all(is_stuck, &n);
 	free(n.v);
 	free(procs);
@@ -178,12 +189,26 @@ void df_ending_obey(const struct df_ending *e)
 {
 	struct names n = {.nr = (size_t)e->nr};
 
-	exit_if_wanted((int)(e->status & 0xff));
+	exit_if_wanted((int)(e->status & 0xff), e->at_once != 0);
 	n.v = malloc((n.nr + 1) * sizeof(*n.v));
 	if (!n.v)
 		return;
 	memcpy(n.v, e->names, n.nr * sizeof(*n.v));
 	qsort(n.v, n.nr, sizeof(*n.v), by_value);
-	end_all(ended_elsewhere, &n);
+	if (end_all(ended_elsewhere, &n) && e->at_once)
+		df_exit_status_failed((int)(e->status & 0xff));
 	free(n.v);
+}
+
+void df_ending_mismatch(uint64_t name)
+{
+	struct names n = {.v = &name, .nr = 1};
+	uint32_t nr_procs;
+	uint64_t *procs = df_tied_processes(&nr_procs);
+
+	tell(procs, nr_procs, &name, 1, DF_V_MISMATCH, 1);
+	exit_if_wanted(DF_V_MISMATCH, 1);
+	if (end_all(ended_elsewhere, &n))
+		df_exit_status_failed(DF_V_MISMATCH);
+	free(procs);
 }

@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
 #include "runtime/base/once.h"
+#include "runtime/base/time.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "runtime/coll/far.h"
@@ -32,14 +33,17 @@
 #include "runtime/daemon/sched.h"
 #include "runtime/device/device.h"
 #include "runtime/dfshim.h"
+#include "runtime/order/debt.h"
 #include "runtime/order/stream.h"
 #include "runtime/program/build/cost.h"
 #include "runtime/program/build/tuner.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/plan.h"
 #include "runtime/transport/transport.h"
+#include "runtime/watch/polls.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"
+#include "trace/check.h"
 #include "trace/record/writer.h"
 
 struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
@@ -169,6 +173,32 @@ static int is_running(void)
 }
 
 /*
+ * The program takes operations for finished that a released wait has left behind, so they are waited for here. What
+ * never finishes makes the end of the process an error, whatever the program says. Half of the time-out, so that the
+ * others, for which it runs as well, find that this process has exited.
+ */
+static void settle(void)
+{
+	uint64_t start = df_now_ns(), bound = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS / 2;
+	int said = 0;
+
+	while (df_debt_count() && !df_debt_broken() && df_now_ns() - start < bound) {
+		if (!said && df_now_ns() - start > DF_NS_PER_S) {
+			df_warn("the exit of this process waits: %u operations that a released wait has "
+				"left behind are unfinished",
+				df_debt_count());
+			said = 1;
+		}
+		df_sleep_ns(DF_NS_PER_MS / 4);
+	}
+	if (!df_debt_count() && !df_debt_broken())
+		return;
+	df_warn("this process ends although operations that a released wait has left behind never "
+		"finished: the program takes their results for valid");
+	df_exit_status_failed(DF_V_MISSING);
+}
+
+/*
  * Until what was sent has been received. Who ends with an error and has not destroyed its communicators leaves at once, so
  * that the others hear of it. Once: what has not been received within the bound is given up.
  */
@@ -176,6 +206,8 @@ static void linger(int status)
 {
 	static int done;
 
+	if (!status && !__atomic_load_n(&done, __ATOMIC_RELAXED))
+		settle();
 	df_conn_linger(!status && !__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED));
 }
 
@@ -378,7 +410,11 @@ void df_stop_at_exit(void)
 /* Threads of the application may still run: nothing is freed here. */
 __attribute__((destructor)) static void at_exit(void)
 {
+	int mine = is_running();
+
 	df_stop();
+	if (mine)
+		df_exit_status_enforce();
 }
 
 int df_on_host(void)
@@ -444,6 +480,7 @@ static uint64_t new_call(void)
 {
 	uint64_t serial = df_trace_serial();
 
+	df_polls_act();
 	__atomic_add_fetch(&df_rt.blocked, 1, __ATOMIC_RELAXED);
 	if (call_serial)
 		__atomic_store_n(call_serial, serial, __ATOMIC_RELAXED);

@@ -30,6 +30,7 @@ static struct {
 	struct df_mutex lock;
 	struct df_flights *of; /* by device; NULL: there was no debt yet */
 	uint32_t nr;	       /* of all together; read without the lock */
+	int broken;	       /* some ended without a result; atomic */
 } debt = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "debt")};
 
 #define AT_BITS 48 /* of a position in df_debt_next(): the device is above */
@@ -51,6 +52,36 @@ static void prune(void)
 	}
 	/* RELEASE pairs with the ACQUIRE in df_debt_any(). */
 	__atomic_store_n(&debt.nr, nr, __ATOMIC_RELEASE);
+}
+
+uint32_t df_debt_count(void)
+{
+	uint32_t nr = 0;
+
+	if (!df_debt_any())
+		return 0;
+	df_mutex_lock(&debt.lock);
+	prune();
+	nr = debt.nr;
+	df_mutex_unlock(&debt.lock);
+	return nr;
+}
+
+void df_debt_end(const uint64_t *done)
+{
+	if (!df_debt_any())
+		return;
+	df_mutex_lock(&debt.lock);
+	for (int d = 0; debt.of && d < df_rt.nr_devs; d++)
+		for (uint32_t i = 0; i < debt.of[d].nr; i++)
+			if (debt.of[d].v[i].done == done && !df_flight_done(&debt.of[d].v[i]))
+				__atomic_store_n(&debt.broken, 1, __ATOMIC_RELAXED);
+	df_mutex_unlock(&debt.lock);
+}
+
+int df_debt_broken(void)
+{
+	return __atomic_load_n(&debt.broken, __ATOMIC_RELAXED);
 }
 
 int df_debt_owe(struct df_dev *dev, const struct df_flights *set)

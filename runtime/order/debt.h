@@ -19,6 +19,12 @@ struct df_payer {
 	const struct df_touch *touch; /* NULL: not known */
 };
 int df_debt_any(void);
+/* How many of them are unfinished. */
+uint32_t df_debt_count(void);
+/* The operations of this completion word end without a result. */
+void df_debt_end(const uint64_t *done);
+/* Some of a debt have ended so. */
+int df_debt_broken(void);
 int df_debt_owe(struct df_dev *dev, const struct df_flights *set); /* -ENOMEM */
 /* Adds to a set what such work has to come after; -ENOMEM. */
 int df_debt_join(struct df_flights *set, const struct df_payer *who);

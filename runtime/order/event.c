@@ -170,6 +170,7 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	int strict = 0, timed = 0;
 	struct df_stream *s;
 
+	df_polls_act();
 	if (!dev || si->capturing)
 		return 0;
 	s = si->legacy && !df_dev_busy(dev) ? df_stream_of(si) : df_stream_behind(dev, si);
@@ -207,6 +208,7 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	struct df_stream *s = NULL;
 	int ret = 0, plain = df_rt.strict;
 
+	df_polls_act();
 	if (!e) {
 		/*
 		 * Nothing of ours is behind the event itself; what it orders is part of the picture, and so is what the

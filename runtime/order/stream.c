@@ -403,6 +403,8 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 	struct df_stream *s;
 	int paid = 0, exact = 0;
 
+	df_polls_act();
+
 	/* An allocation gives out memory that nothing uses: it sees nothing of what is pending. */
 	if (kind == DF_WORK_ALLOC)
 		return;

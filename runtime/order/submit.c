@@ -39,6 +39,7 @@
 #include "runtime/order/submit.h"
 #include "runtime/order/waits.h"
 #include "runtime/program/program.h"
+#include "runtime/watch/polls.h"
 #include "trace/record/writer.h"
 
 #define SAMPLE 64 /* every so many submissions are timed, for DFSHIM_STATS */
@@ -611,6 +612,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	uint64_t group = df_trace_serial();
 	size_t i, j, issued = 0;
 
+	df_polls_act();
 	df_backend->reserve();
 	for (i = 0; i < nr_ops && !ret; i++)
 		make_room(&p[i]);

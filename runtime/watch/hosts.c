@@ -466,7 +466,8 @@ static int sleeps(uint32_t tid)
  */
 static struct df_check_host certain(uint32_t tid)
 {
-	struct df_check_host h = {.tid = tid, .kind = DF_HOST_FREE};
+	struct df_check_host h = {
+		.tid = tid, .kind = DF_HOST_FREE, .nr_calls = df_polls_acts(tid)};
 	unsigned long arg[NR_ARGS];
 	unsigned op;
 	long nr;
@@ -528,7 +529,9 @@ int df_hosts_certain(struct df_check_host **out, uint32_t *nr)
 	closedir(dir);
 	for (uint32_t i = 0; i < n && !asleep; i++)
 		if (all[i].kind == DF_HOST_BLOCKED)
-			all[i] = (struct df_check_host){.tid = all[i].tid, .kind = DF_HOST_FREE};
+			all[i] = (struct df_check_host){.tid = all[i].tid,
+							.kind = DF_HOST_FREE,
+							.nr_calls = all[i].nr_calls};
 	qsort(all, n, sizeof(*all), by_tid);
 	*out = all;
 	*nr = n;

@@ -26,6 +26,7 @@ struct polled {
 struct slot {
 	uint32_t tid; /* 0: free */
 	uint32_t next;
+	uint64_t acts;
 	uint64_t asked_ns[DF_POLLED_NR]; /* for anything at all */
 	struct polled v[DF_POLLS_MAX];
 };
@@ -53,20 +54,41 @@ static struct slot *slot_new(void)
 	return NULL;
 }
 
-/* The calling thread's, with the time that it asked; NULL: there is no room. */
-static struct slot *ask(enum df_polled kind, uint64_t now)
+/* The calling thread's; NULL: there is no room. */
+static struct slot *own_slot(void)
 {
-	if (!mine) {
-		/* Once: a query is no place to search for room again and again. */
-		if (refused)
-			return NULL;
+	/* Once: a call is no place to search for room again and again. */
+	if (!mine && !refused) {
 		mine = slot_new();
 		refused = !mine;
-		if (!mine)
-			return NULL;
 	}
-	PUT(&mine->asked_ns[kind], now);
 	return mine;
+}
+
+/* The same, with the time that it asked. */
+static struct slot *ask(enum df_polled kind, uint64_t now)
+{
+	struct slot *s = own_slot();
+
+	if (s)
+		PUT(&s->asked_ns[kind], now);
+	return s;
+}
+
+void df_polls_act(void)
+{
+	struct slot *s = own_slot();
+
+	if (s)
+		PUT(&s->acts, GET(&s->acts) + 1);
+}
+
+uint64_t df_polls_acts(uint32_t tid)
+{
+	for (size_t i = 0; i < SLOTS; i++)
+		if (GET(&slots[i].tid) == tid)
+			return GET(&slots[i].acts);
+	return 0;
 }
 
 void df_polls_ask(enum df_polled kind)

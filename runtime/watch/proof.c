@@ -1,19 +1,24 @@
 /*
  * The proof before a release (docs/release.md). One process of those that are tied together, the one with the
- * smallest name, looks at all of them:
+ * lowest process id, looks at all of them:
  *
- *	1. each is held and tells what is unfinished there, and which of its waits may be released;
- *	2. the checker finds circles, and of each the waits that have to be let go;
+ *	1. it holds each of them and gets what is unfinished there, and which waits may be released;
+ *	2. the checker finds cycles, and in each the waits that have to be released;
  *	3. each is asked again. If nothing has been recorded anywhere since, all that was seen held at the same
- *	   time: at any instant between the two rounds. Else it is judged again, and the facts that the choice
+ *	   time: at any instant between the two rounds. Otherwise the checker decides again, and the facts that the choice
  *	   rests on have to be the same;
- *	4. the waits are released by their own processes, and all are let go.
+ *	4. the waits are released by their own processes, and all holds end.
  *
- * Deadlock is stable, and nobody else releases anything meanwhile, so what was proved still holds at 4.
+ * Deadlock is stable, and no other process releases anything meanwhile, so what was proved still holds at 4.
+ *
+ * A cycle that is only likely, because threads that are in no call could still issue what is missing, is remembered.
+ * Its waits are released in the same way when all that it rests on has been the same for DFSHIM_RELEASE_MS, and those
+ * threads have made no call in that time.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/time.h"
@@ -21,23 +26,32 @@
 #include "trace/check.h"
 #include "trace/record/format.h"
 
-#define ROUNDS 5
+#define ROUNDS	   5
+#define NR_LIKELY  64 /* cycles that are waited for */
+#define NR_KNOWN   64 /* cycles that were released when they were only likely */
+#define KNOWN_NS   (20 * DF_NS_PER_MS) /* the bound for these */
+#define FORGET_NS  DF_NS_PER_S /* a cycle that was not seen for so long has dissolved */
 
+/* What the checker says of one round. */
 struct choice {
+	struct df_check_cut cut;
 	struct df_check_hold *may;
 	uint64_t *proc; /* whose each of them is */
-	size_t nr;
-	size_t *chosen;
-	int nr_chosen; /* or -errno */
-	uint64_t core;
-	int hosts; /* where host threads are would tell more */
 };
+
+/* A cycle that is likely, by the facts that it rests on. */
+static struct {
+	uint64_t core, since, seen; /* core 0: free */
+} likely[NR_LIKELY];
+
+static uint64_t known[NR_KNOWN]; /* by struct df_check_chosen.cycle; the latest ones */
+static unsigned nr_known;
 
 static void choice_fini(struct choice *c)
 {
 	free(c->may);
 	free(c->proc);
-	free(c->chosen);
+	free(c->cut.chosen);
 	memset(c, 0, sizeof(*c));
 }
 
@@ -50,49 +64,24 @@ static int list_waits(struct choice *c, const struct df_snapshots *g)
 	df_list_each(s, &g->answers, node) nr += s->nr_waits;
 	c->may = calloc(nr + 1, sizeof(*c->may));
 	c->proc = calloc(nr + 1, sizeof(*c->proc));
-	c->chosen = calloc(nr + 1, sizeof(*c->chosen));
-	if (!c->may || !c->proc || !c->chosen)
+	c->cut.chosen = calloc(nr + 1, sizeof(*c->cut.chosen));
+	if (!c->may || !c->proc || !c->cut.chosen)
 		return -ENOMEM;
+	nr = 0;
 	df_list_each(s, &g->answers, node)
 	{
 		const struct df_trace_header *h = s->image;
 
 		for (i = 0; h && s->bytes >= sizeof(*h) && i < s->nr_waits; i++) {
-			c->may[c->nr].pid = h->pid;
-			c->may[c->nr].host_hash = h->host_hash;
-			c->may[c->nr].serial = s->waits[i];
-			c->proc[c->nr++] = s->proc;
+			c->may[nr].pid = h->pid;
+			c->may[nr].host_hash = h->host_hash;
+			c->may[nr].serial = s->waits[i];
+			c->proc[nr++] = s->proc;
 		}
 	}
+	c->cut.may = c->may;
+	c->cut.nr_may = nr;
 	return 0;
-}
-
-/* line: also what the checker would say of it; to be freed. */
-static int choose(struct choice *c, const struct df_snapshots *g, char **line)
-{
-	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1};
-	struct df_check_set *set = df_check_set_new();
-	struct df_check_result *r;
-	struct df_snapshot *s;
-
-	c->nr_chosen = set ? list_waits(c, g) : -ENOMEM;
-	df_list_each(s, &g->answers, node)
-	{
-		if (c->nr_chosen || !s->image)
-			continue;
-		c->nr_chosen = df_check_add_image(set, s->image, s->bytes, "process");
-		if (!c->nr_chosen && s->hosts)
-			c->nr_chosen = df_check_add_hosts(set, s->hosts, s->nr_hosts);
-	}
-	if (!c->nr_chosen && c->nr)
-		c->nr_chosen =
-			df_check_cut(set, &opts, c->may, c->nr, c->chosen, &c->core, &c->hosts);
-	if (line && c->nr_chosen > 0 && !df_check_run(set, &opts, &r)) {
-		*line = strdup(df_check_line(r));
-		df_check_result_free(r);
-	}
-	df_check_set_free(set);
-	return c->nr_chosen;
 }
 
 /* Tells every process which of its waits return, and that it is held no longer. */
@@ -101,58 +90,175 @@ static void give_orders(const struct df_snapshots *g, const struct choice *c, co
 	uint64_t calls[256];
 	struct df_snapshot *s;
 	uint32_t nr;
-	int i;
+	size_t i;
 
 	df_list_each(s, &g->answers, node)
 	{
-		for (nr = 0, i = 0; i < c->nr_chosen && nr < DF_ARRAY_LEN(calls); i++)
-			if (c->proc[c->chosen[i]] == s->proc)
-				calls[nr++] = c->may[c->chosen[i]].serial;
-		df_snapshot_release(g, s->proc, calls, nr, nr ? line : NULL);
+		for (nr = 0, i = 0; i < c->cut.nr && nr < DF_ARRAY_LEN(calls); i++)
+			if (c->proc[c->cut.chosen[i].place] == s->proc)
+				calls[nr++] = c->may[c->cut.chosen[i].place].serial;
+		df_snapshot_release(g, s->proc, calls, nr, c->cut.likely, nr ? line : NULL);
 	}
 }
 
-int df_prove_and_release(int hosts)
+/* ---- what is only likely ------------------------------------------------------------------------------- */
+
+static int is_known(uint64_t cycle)
 {
-	static int told; /* only the first release is explained */
+	for (unsigned i = 0; i < NR_KNOWN; i++)
+		if (known[i] == cycle)
+			return 1;
+	return 0;
+}
+
+static uint64_t bound_of(uint64_t cycle)
+{
+	uint64_t bound = (uint64_t)df_env()->release_ms * DF_NS_PER_MS;
+
+	return is_known(cycle) ? DF_MIN(bound, KNOWN_NS) : bound;
+}
+
+/* Since when this cycle has been the same. */
+static uint64_t likely_since(uint64_t core, uint64_t now)
+{
+	unsigned oldest = 0;
+
+	for (unsigned i = 0; i < NR_LIKELY; i++) {
+		if (likely[i].core == core && now - likely[i].seen < FORGET_NS) {
+			likely[i].seen = now;
+			return likely[i].since;
+		}
+		if (likely[i].seen < likely[oldest].seen)
+			oldest = i;
+	}
+	likely[oldest].core = core;
+	likely[oldest].since = likely[oldest].seen = now;
+	return now;
+}
+
+/* Keeps of what is likely the cycles that have been the same for long enough. *again: when the next one will have. */
+static void keep_those_due(struct choice *c, uint64_t *again)
+{
+	uint64_t now = df_now_ns();
+	size_t n = 0;
+
+	if (!c->cut.likely)
+		return;
+	for (size_t i = 0; i < c->cut.nr; i++) {
+		struct df_check_chosen one = c->cut.chosen[i];
+		uint64_t due = likely_since(one.core, now) + bound_of(one.cycle);
+
+		if (now >= due)
+			c->cut.chosen[n++] = one;
+		else
+			*again = DF_MIN(*again, due);
+	}
+	c->cut.nr = n;
+}
+
+/* What the choice rests on: that must be the same in two rounds that follow each other. */
+static uint64_t basis(const struct choice *c)
+{
+	uint64_t sum = 0;
+
+	if (!c->cut.likely)
+		return c->cut.core;
+	for (size_t i = 0; i < c->cut.nr; i++)
+		sum += c->cut.chosen[i].core * (c->cut.chosen[i].place + 1);
+	return sum;
+}
+
+static void remember(const struct choice *c)
+{
+	for (size_t i = 0; c->cut.likely && i < c->cut.nr; i++)
+		if (!is_known(c->cut.chosen[i].cycle))
+			known[nr_known++ % NR_KNOWN] = c->cut.chosen[i].cycle;
+}
+
+/*
+ * What the checker says of the answers, without cycles that are likely and not due (*again). line: also what the report
+ * would say; to be freed.
+ */
+static int choose(struct choice *c, const struct df_snapshots *g, uint64_t *again, char **line)
+{
+	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1};
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r;
+	struct df_snapshot *s;
+	int ret = set ? list_waits(c, g) : -ENOMEM;
+
+	c->cut.want_likely = df_env()->release_ms > 0;
+	df_list_each(s, &g->answers, node)
+	{
+		if (ret || !s->image)
+			continue;
+		ret = df_check_add_image(set, s->image, s->bytes, "process");
+		if (!ret && s->hosts)
+			ret = df_check_add_hosts(set, s->hosts, s->nr_hosts);
+	}
+	if (!ret && c->cut.nr_may)
+		ret = df_check_cut(set, &opts, &c->cut);
+	if (!ret)
+		keep_those_due(c, again);
+	/* In a cycle that is likely threads that are in no call count as silent. */
+	opts.stale_ns = c->cut.likely;
+	if (line && !ret && c->cut.nr && !df_check_run(set, &opts, &r)) {
+		free(*line);
+		*line = strdup(df_check_line(r));
+		df_check_result_free(r);
+	}
+	df_check_set_free(set);
+	return ret;
+}
+
+/* ---- one look -------------------------------------------------------------------------------------------- */
+
+static int gather(struct df_snapshots *g, enum df_ask what)
+{
+	int ret = df_snapshot_gather(g, what);
+
+	return ret ? ret : g->busy ? -EAGAIN : 0;
+}
+
+int df_prove_and_release(int hosts, struct df_proof_found *out)
+{
+	static int told[2]; /* only the first release is explained, and the first of what is likely */
 	char *line = NULL;
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
-	struct choice seen[2] = {{0}}, none = {0}, *use = &none;
-	int ret = df_snapshot_gather(&g, DF_ASK_PROOF), round = 0;
+	struct choice seen[2] = {{.may = NULL}}, none = {.may = NULL}, *use = &none;
+	int ret = gather(&g, DF_ASK_PROOF), round = 0;
 
+	*out = (struct df_proof_found){.again = UINT64_MAX};
 	if (!ret)
-		ret = g.busy ? -EAGAIN : 0;
-	if (!ret)
-		ret = choose(&seen[0], &g, told ? NULL : &line);
-	if (!ret && hosts && seen[0].hosts) {
+		ret = choose(&seen[0], &g, &out->again, told[0] && told[1] ? NULL : &line);
+	if (!ret && hosts && seen[0].cut.hosts) {
 		g.hosts = 1;
-		ret = df_snapshot_gather(&g, DF_ASK_AGAIN);
-		if (!ret)
-			ret = g.busy ? -EAGAIN : 0;
+		ret = gather(&g, DF_ASK_AGAIN);
 		choice_fini(&seen[0]);
 		if (!ret)
-			ret = choose(&seen[0], &g, told ? NULL : &line);
+			ret = choose(&seen[0], &g, &out->again, told[0] && told[1] ? NULL : &line);
 	}
 	/* Until two that follow each other agree. */
-	while (ret > 0 && use == &none) {
+	while (!ret && use == &none && (seen[round & 1].cut.nr || seen[round & 1].cut.mismatch)) {
 		struct choice *was = &seen[round & 1], *is = &seen[++round & 1];
 
-		ret = df_snapshot_gather(&g, DF_ASK_AGAIN);
-		if (ret || g.busy || round == ROUNDS) {
+		ret = gather(&g, DF_ASK_AGAIN);
+		if (!ret && round == ROUNDS)
 			ret = -EAGAIN;
-		} else if (g.all_same) {
+		if (!ret && g.all_same) {
 			use = was;
-		} else {
+		} else if (!ret) {
 			choice_fini(is);
-			ret = choose(is, &g, NULL);
-			if (ret > 0 && is->core == was->core)
+			ret = choose(is, &g, &out->again, NULL);
+			if (!ret && is->cut.likely == was->cut.likely && basis(is) == basis(was))
 				use = is;
 		}
 	}
-	if (use != &none)
-		ret = use->nr_chosen;
-	give_orders(&g, use, line);
-	told |= use != &none;
+	out->nr = use->cut.nr;
+	out->mismatch = use->cut.mismatch;
+	give_orders(&g, use, told[use->cut.likely] ? NULL : line);
+	told[use->cut.likely] |= use->cut.nr > 0;
+	remember(use);
 	df_snapshot_done(&g);
 	choice_fini(&seen[0]);
 	choice_fini(&seen[1]);

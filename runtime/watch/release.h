@@ -39,7 +39,10 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age);
 int df_host_visible(uintptr_t at, uintptr_t end);
 /* The waits that the policy allows to be released now: serials of their calls. */
 uint32_t df_release_may(uint64_t *calls, uint32_t max);
-/* Releases those of them that are still there and allowed; how many. line: what the checker says; may be NULL. */
-unsigned df_release(const uint64_t *calls, uint32_t nr, const char *line);
+/*
+ * Releases those of them that are still there and allowed; how many. likely: they are not proved to be part of a
+ * deadlock. line: what the report says of it; may be NULL.
+ */
+unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *line);
 
 #endif

@@ -43,7 +43,7 @@ struct answer {
 
 struct order {
 	uint64_t epoch;
-	uint32_t nr, line_bytes;
+	uint32_t nr, line_bytes, likely, pad;
 	/* calls, line */
 };
 
@@ -94,7 +94,7 @@ void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t 
 	if (!l)
 		return;
 	if (kind == DF_MSG_END)
-		df_ending_arrived();
+		df_ending_arrived(data, bytes);
 	l->from = from;
 	l->kind = kind;
 	l->bytes = bytes;
@@ -256,7 +256,7 @@ static void obey(uint64_t from, const struct order *o, size_t bytes)
 		return;
 	line = (const char *)(calls + o->nr);
 	if (o->nr && my.holder == from && my.epoch == o->epoch && df_now_ns() < my.until)
-		df_release(calls, o->nr, o->line_bytes ? line : NULL);
+		df_release(calls, o->nr, o->likely != 0, o->line_bytes ? line : NULL);
 	let_hold(from, o->epoch);
 }
 
@@ -515,7 +515,7 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 }
 
 void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint64_t *calls,
-			 uint32_t nr, const char *line)
+			 uint32_t nr, int likely, const char *line)
 {
 	size_t line_bytes = line ? strlen(line) + 1 : 0;
 	size_t bytes = sizeof(struct order) + nr * sizeof(*calls) + line_bytes;
@@ -523,13 +523,13 @@ void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint
 
 	if (proc == df_rt.self.proc) {
 		if (nr)
-			df_release(calls, nr, line);
+			df_release(calls, nr, likely, line);
 		return;
 	}
 	o = malloc(bytes);
 	if (!o)
 		return;
-	*o = (struct order){.epoch = g->epoch, .nr = nr, .line_bytes = (uint32_t)line_bytes};
+	*o = (struct order){.epoch = g->epoch, .nr = nr, .line_bytes = (uint32_t)line_bytes, .likely = (uint32_t)likely};
 	if (nr)
 		memcpy(o + 1, calls, nr * sizeof(*calls));
 	if (line)

@@ -66,9 +66,9 @@ void df_snapshot_serve(void);
 /* Whether another process suspects something since the last call. */
 int df_snapshot_suspected(void);
 void df_snapshot_suspect(uint64_t proc);
-/* Lets waits of another process return, as far as that process still is what was judged. */
+/* Releases waits of another process, as far as that process still is what was judged. likely: they are not proved. */
 void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint64_t *calls,
-			 uint32_t nr, const char *line);
+			 uint32_t nr, int likely, const char *line);
 
 /*
  * What this process leaves to the others when it exits: how far it has come (df_trace_left()). To be freed; NULL: nothing. Any
@@ -90,9 +90,17 @@ uint32_t df_watchdog_stalled_ms(void);
 uint32_t df_snapshot_seen(void);
 void df_snapshot_wait(uint32_t seen, int64_t timeout_ns);
 
-/* proof.c: looks for a circle and releases what has to be. hosts: also where host threads wait outside all calls, if that
- * matters. >0 so many waits, 0 there is none to be proved now,
- * -EAGAIN: something moved, or another process is looking. */
-int df_prove_and_release(int hosts);
+/* What a look has found. */
+struct df_proof_found {
+	size_t nr;	   /* waits that were released */
+	uint64_t mismatch; /* commHash: ranks of it have issued operations that never meet; 0 none */
+	uint64_t again;	   /* when a cycle that is likely will have been the same for long enough; UINT64_MAX: none is */
+};
+
+/*
+ * proof.c: looks for cycles and releases the waits that have to be. hosts: also where threads wait outside all calls, if
+ * that matters. 0, or -EAGAIN: something moved, or another process is looking; or -errno.
+ */
+int df_prove_and_release(int hosts, struct df_proof_found *out);
 
 #endif

@@ -53,12 +53,12 @@ static struct {
 		since; /* progress, and since when there has been none, or nothing was unfinished */
 	uint64_t reported; /* progress at the last report: one report per hang */
 	uint64_t told;	   /* when another process has told a verdict */
-	/* Circles: somebody asked to look; not before then; the pause after a look that found none. */
+	/* Cycles: a look is wanted; not before then; the pause after a look that found none; the time of one that is due. */
 	int asked;
-	uint64_t not_before, pause;
+	uint64_t not_before, pause, again;
 	int pid;       /* of the process that has the thread */
 	uint32_t stop; /* STAYS, ASKED_TO_STOP, STOPPING, STOPPED; a futex */
-} dog = {.reported = UINT64_MAX};
+} dog = {.reported = UINT64_MAX, .again = UINT64_MAX};
 
 /*
  * Processes that were asked, and those of them that live and have not answered; one of these. speaker: whose word the
@@ -443,9 +443,32 @@ static void peers_that_left(void)
 		}
 		df_warn("a rank of communicator %llx has exited with unfinished operations",
 			(unsigned long long)comm->hash);
+		df_comm_unheard(comm, DF_V_MISSING);
 		df_comm_end(comm, -ECONNRESET, 2);
 	}
 	df_mutex_unlock(&df_rt.lock);
+}
+
+/*
+ * It is proved that ranks of a communicator have issued operations that never meet. Nothing can come of it, so it is
+ * reported at once, and the communicator ends on all ranks: its ncclCommGetAsyncError gives ncclRemoteError.
+ */
+static void tell_mismatch(uint64_t name)
+{
+	struct df_check_result *r;
+	struct asked asked;
+	uint64_t ops;
+
+	unfinished(&ops);
+	df_trace_clocks();
+	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
+	r = judge(STALE_NS, &asked);
+	if (r && df_check_verdict(r) == DF_V_MISMATCH) {
+		df_tied_tell();
+		print(r);
+		df_ending_mismatch(name);
+	}
+	df_check_result_free(r);
 }
 
 /*
@@ -457,7 +480,7 @@ static uint64_t circles(void)
 	uint64_t now = df_now_ns(), next, age, leader;
 	int due = df_release_due(now, &next, &age), told = df_snapshot_suspected();
 
-	dog.asked |= due || told;
+	dog.asked |= due || told || now >= dog.again;
 	if (dog.asked) {
 		leader = df_tied_leader();
 		if (leader != df_rt.self.proc && due)
@@ -466,10 +489,15 @@ static uint64_t circles(void)
 			dog.asked = 0;
 	}
 	if (dog.asked && now >= dog.not_before) {
-		int ret = df_prove_and_release(dog.pause >= HOSTS_NS);
+		struct df_proof_found proof;
+		int ret = df_prove_and_release(dog.pause >= HOSTS_NS, &proof);
+
+		if (proof.mismatch)
+			tell_mismatch(proof.mismatch);
 		now = df_now_ns();
 		dog.asked = ret == -EAGAIN;
-		if (ret > 0)
+		dog.again = proof.again;
+		if (proof.nr)
 			dog.pause = 0;
 		else
 			dog.pause = DF_MAX(DF_MIN(dog.pause * 2, LOOK_MAX_NS), LOOK_MIN_NS);
@@ -478,6 +506,7 @@ static uint64_t circles(void)
 	}
 	if (dog.asked)
 		next = DF_MIN(next, dog.not_before);
+	next = DF_MIN(next, DF_MAX(dog.again, dog.not_before));
 	return next > now ? next - now : 0;
 }
 

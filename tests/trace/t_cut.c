@@ -38,16 +38,33 @@ static size_t device_syncs(const struct tb_image *im, int nr, struct df_check_ho
 	return n;
 }
 
+/* How many were chosen; their places, the core of all, and whether more could be known. */
+static int cut_set(struct df_check_set *set, const struct df_check_hold *may, size_t nr_may,
+		   size_t *chosen, uint64_t *core, int *hosts)
+{
+	struct df_check_chosen room[MAX_HOLDS];
+	struct df_check_cut cut = {.may = may, .nr_may = nr_may, .chosen = room};
+	struct df_check_opts opts = {.live = 1};
+
+	ck_assert_int_eq(df_check_cut(set, &opts, &cut), 0);
+	ck_assert(!cut.likely);
+	for (size_t i = 0; i < cut.nr; i++)
+		chosen[i] = room[i].place;
+	*core = cut.core;
+	if (hosts)
+		*hosts = cut.hosts;
+	return (int)cut.nr;
+}
+
 static int cut_hosts(const struct tb_image *im, int nr, const struct df_check_hold *may,
 		     size_t nr_may, size_t *chosen, uint64_t *core, int *hosts)
 {
 	struct df_check_set *set = df_check_set_new();
-	struct df_check_opts opts = {.live = 1};
 	int ret;
 
 	for (int i = 0; i < nr; i++)
 		ck_assert_int_eq(df_check_add_image(set, im[i].h, im[i].bytes, "t"), 0);
-	ret = df_check_cut(set, &opts, may, nr_may, chosen, core, hosts);
+	ret = cut_set(set, may, nr_may, chosen, core, hosts);
 	df_check_set_free(set);
 	return ret;
 }
@@ -163,7 +180,6 @@ START_TEST(test_steps)
 	while (tb_read(f, &p)) {
 		struct tb_opts opts = {.crash = !strcmp(p.verdict, "CRASH"), .quiet_ms = -1};
 		struct df_check_set *one = df_check_set_new(), *many = df_check_set_new();
-		struct df_check_opts live = {.live = 1};
 		struct df_check_hold may[MAX_HOLDS];
 		size_t chosen[2][MAX_HOLDS], nr;
 		uint64_t core[2];
@@ -189,8 +205,8 @@ START_TEST(test_steps)
 			ck_assert_int_eq(df_check_add_image(one, c.image, c.bytes, "one"), 0);
 			df_trace_compact_fini(&c);
 		}
-		ret[0] = df_check_cut(one, &live, may, nr, chosen[0], &core[0], NULL);
-		ret[1] = df_check_cut(many, &live, may, nr, chosen[1], &core[1], NULL);
+		ret[0] = cut_set(one, may, nr, chosen[0], &core[0], NULL);
+		ret[1] = cut_set(many, may, nr, chosen[1], &core[1], NULL);
 		ck_assert_msg(ret[0] == ret[1] && core[0] == core[1],
 			      "%s: %d waits at once, %d step by step (seed %llu)", p.name, ret[0],
 			      ret[1], (unsigned long long)df_test_seed());
@@ -281,7 +297,6 @@ START_TEST(test_hosts)
 	int nr_cut = 0, nr_not = 0, nr_asked = 0;
 
 	for (int k = 0; k < 3000; k++) {
-		struct df_check_opts opts = {.live = 1};
 		struct df_check_set *set = df_check_set_new();
 		struct df_check_host living[HOSTS];
 		struct df_check_hold may[4];
@@ -308,7 +323,7 @@ START_TEST(test_hosts)
 				if (!i)
 					ck_assert_int_eq(df_check_add_hosts(set, living, nr), 0);
 			}
-			ret = df_check_cut(set, &opts, may, nr_may, chosen, &core[again], &hosts);
+			ret = cut_set(set, may, nr_may, chosen, &core[again], &hosts);
 			ck_assert_msg(ret == want,
 				      "program %d: %d waits let go, not %d (seed %llu)", k, ret,
 				      want, (unsigned long long)df_test_seed());
@@ -338,7 +353,6 @@ START_TEST(test_host_stamps)
 	struct df_check_host h[2] = {
 		{.tid = FIRST, .stamp = 0},
 		{.tid = FIRST + 1, .kind = DF_HOST_JOIN, .whom = FIRST, .stamp = 5}};
-	struct df_check_opts opts = {.live = 1};
 	struct hosts x = {.users = 3};
 	struct df_check_hold may[4];
 	struct tb_image im[2];
@@ -363,7 +377,7 @@ START_TEST(test_host_stamps)
 		ck_assert_int_eq(df_check_add_image(set, im[0].h, im[0].bytes, "t"), 0);
 		ck_assert_int_eq(df_check_add_hosts(set, h, 2), 0);
 		ck_assert_int_eq(df_check_add_image(set, im[1].h, im[1].bytes, "t"), 0);
-		ck_assert_int_eq(df_check_cut(set, &opts, may, nr_may, chosen, &core[k], NULL), 1);
+		ck_assert_int_eq(cut_set(set, may, nr_may, chosen, &core[k], NULL), 1);
 		df_check_set_free(set);
 	}
 	ck_assert_uint_eq(core[0], core[1]);
@@ -377,7 +391,6 @@ START_TEST(test_many_users)
 {
 	for (uint32_t n = DF_LCOMM_THREADS - 1; n <= DF_LCOMM_THREADS + 1; n++) {
 		struct df_check_host h[DF_LCOMM_THREADS + 2];
-		struct df_check_opts opts = {.live = 1};
 		struct df_check_set *set = df_check_set_new();
 		struct df_check_hold may[4];
 		struct tb_image im[2];
@@ -397,7 +410,7 @@ START_TEST(test_many_users)
 		ck_assert_int_eq(df_check_add_image(set, im[0].h, im[0].bytes, "t"), 0);
 		ck_assert_int_eq(df_check_add_hosts(set, h, n + 1), 0);
 		ck_assert_int_eq(df_check_add_image(set, im[1].h, im[1].bytes, "t"), 0);
-		ck_assert_int_eq(df_check_cut(set, &opts, may, nr_may, chosen, &core, NULL), 0);
+		ck_assert_int_eq(cut_set(set, may, nr_may, chosen, &core, NULL), 0);
 		df_check_set_free(set);
 		tb_images_fini(im, 2);
 	}

@@ -1,10 +1,12 @@
 /*
- * Where to cut: which of the waits that may be let go keep the others from going on. Works on the wait-for graph
- * alone: a wait that is let go is a node for which nothing needs to be waited for, because what its thread
- * does next is not known.
+ * Where to cut: which of the waits that may be released keep the others from going on. Works on the wait-for graph
+ * alone: a wait that is released is a node for which nothing needs to be waited for, because what its thread does next
+ * is not known.
  *
- * Greedy, then made smaller: of each circle that waits for nobody one wait is let go, until nothing is stuck that
- * could be helped; then each choice is taken back if it is not needed after all.
+ * Greedy, then made smaller: of each cycle that waits for nothing else one wait is released, until nothing is stuck
+ * that could be helped. Then each choice is taken back if it is not needed after all.
+ *
+ * Nothing is chosen in front of operations that never meet (crossed.c): they stay stuck whatever is released.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,6 +25,7 @@ struct cut {
 	uint8_t *hopeless; /* by group: nothing in it may be let go, or all that does not help */
 	uint32_t *node;	   /* chosen */
 	size_t nr;
+	int stale; /* of df_graph_reduce(): 2 once only what is likely is looked for */
 };
 
 static uint64_t serial_of(const struct cut *c, uint32_t n)
@@ -90,6 +93,86 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 	}
 }
 
+/* The thread has issued something for the entry's rank on a communicator that could be meant, or made that. */
+static int is_candidate(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+
+	if (e->used)
+		return df_entry_uses(e, tid);
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_trc_comm *f = &set->entries[t->first_entry + i];
+
+		if (f->party == e->party && f->device == e->device && df_entry_uses(f, tid))
+			return 1;
+	}
+	return 0;
+}
+
+/* Any thread of the process may be meant: there are too many candidates, or one has ended. */
+static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *e)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+
+	for (uint32_t i = 0; i < t->nr_entries; i++) {
+		const struct df_trc_comm *f = &set->entries[t->first_entry + i];
+
+		if (f != e && (e->used || f->party != e->party || f->device != e->device))
+			continue;
+		for (uint32_t k = 0; k < f->nr_threads; k++)
+			if (!df_trc_host(t, f->threads[k]))
+				return 1;
+		if (f->more_threads)
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Threads in no call of which one could end the wait of this node, with how many calls each of them has made. 0: that is
+ * not known.
+ */
+static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
+{
+	const struct df_check_set *set = c->g.set;
+	const struct df_trc *t = node->trace == DF_NONE ? NULL : &set->traces[node->trace];
+	const struct df_trc_comm *e =
+		node->kind == DF_N_NEXT && node->ref != DF_NONE ? &set->entries[node->ref] : NULL;
+	uint64_t id;
+
+	if (!t || !t->hosts)
+		return 0;
+	if (e && may_be_any(set, e))
+		e = NULL;
+	id = df_mix64(t->h.host_hash ^ t->h.pid);
+	for (size_t i = 0; i < t->nr_hosts; i++)
+		if (!e || is_candidate(set, e, t->hosts[i].tid))
+			id += df_mix64(df_mix64(id ^ t->hosts[i].tid) ^ t->hosts[i].nr_calls);
+	return id ? id : 1;
+}
+
+/* What stays the same when the program comes to the same cycle again; 0: it follows from others. */
+static uint64_t name_of(const struct cut *c, uint32_t n)
+{
+	const struct df_node *node = &c->g.nodes[n];
+	const struct df_trc *t = node->trace == DF_NONE ? NULL : &c->g.set->traces[node->trace];
+	uint64_t id = (uint64_t)node->kind + 1;
+
+	switch (node->kind) {
+	case DF_N_THREAD:
+		id = df_mix64(id ^ t->h.host_hash);
+		id = df_mix64(id ^ t->h.pid);
+		return df_mix64(id ^ t->calls[node->ref].site);
+	case DF_N_NEXT:
+		if (node->gcomm == DF_NONE)
+			return 0;
+		id = df_mix64(id ^ c->g.set->gcomms[node->gcomm].hash);
+		return df_mix64(id ^ (uint32_t)node->rank);
+	default:
+		return 0;
+	}
+}
+
 /* Each node of a component is part of a circle in it, so any that may be let go will do. */
 static uint32_t pick(const struct cut *c, uint32_t which)
 {
@@ -119,7 +202,7 @@ static uint32_t group_of(struct cut *c, uint32_t which)
 
 static void let_go(struct cut *c, uint32_t n, int yes)
 {
-	c->g.nodes[n].idle = (uint8_t)yes;
+	c->g.nodes[n].let_go = (uint8_t)yes;
 }
 
 /* Lets one wait go in every component that waits for nobody. How many, or -ENOMEM. */
@@ -164,7 +247,7 @@ static int drop_useless(struct cut *c)
 	int dropped = 0;
 	size_t i, n = 0;
 
-	df_graph_reduce(&c->g, DF_W_BASE, 0);
+	df_graph_reduce(&c->g, DF_W_BASE, c->stale);
 	for (uint32_t group = 1; group <= c->nr_groups; group++)
 		c->hopeless[group] = (uint8_t)still_stuck(c, group);
 	for (i = 0; i < c->nr; i++) {
@@ -193,7 +276,7 @@ static void make_smaller(struct cut *c)
 
 	for (i = 0; i < c->nr; i++) {
 		let_go(c, c->node[i], 0);
-		df_graph_reduce(&c->g, DF_W_BASE, 0);
+		df_graph_reduce(&c->g, DF_W_BASE, c->stale);
 		if (all_helped(c))
 			continue;
 		let_go(c, c->node[i], 1);
@@ -207,7 +290,7 @@ static int choose(struct cut *c)
 	int done = 0;
 
 	do {
-		if (!df_graph_reduce(&c->g, DF_W_BASE, 0))
+		if (!df_graph_reduce(&c->g, DF_W_BASE, c->stale))
 			break;
 		done = round_of_choices(c);
 	} while (done > 0);
@@ -233,7 +316,17 @@ static int alloc(struct cut *c)
 	return c->may && c->place && c->comp && c->group && c->hopeless && c->node ? 0 : -ENOMEM;
 }
 
-/* Hosts in no call keep the waits from being proved. Spoils the graph. */
+static void forget_choices(struct cut *c)
+{
+	size_t n = c->g.nr_nodes + 1;
+
+	memset(c->group, 0, n * sizeof(*c->group));
+	memset(c->hopeless, 0, n + 1);
+	c->nr = 0;
+	c->nr_groups = 0;
+}
+
+/* Threads in no call keep the waits from being proved. Spoils the graph. */
 static int hosts_matter(struct cut *c)
 {
 	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
@@ -246,14 +339,109 @@ static int hosts_matter(struct cut *c)
 	return 0;
 }
 
+/* The facts that the choices in a group rest on. 0: some are not known, as they must be where only a bound is waited for. */
+static uint64_t core_of(const struct cut *c, uint32_t group, uint64_t *cycle)
+{
+	uint64_t core = 0, quiet;
+
+	*cycle = 0;
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++) {
+		const struct df_node *node = &c->g.nodes[n];
+
+		if (c->group[n] != group)
+			continue;
+		core += identity(c, n);
+		*cycle += name_of(c, n);
+		if (!c->stale || !node->idle)
+			continue;
+		quiet = quiet_threads(c, node);
+		if (!quiet)
+			return 0;
+		core += quiet;
+	}
+	return core ? core : 1;
+}
+
+static void result(const struct cut *c, struct df_check_cut *out)
+{
+	uint64_t *core = calloc(c->nr_groups + 1, sizeof(*core)),
+		 *cycle = calloc(c->nr_groups + 1, sizeof(*cycle));
+
+	for (uint32_t group = 1; core && cycle && group <= c->nr_groups; group++) {
+		if (c->hopeless[group])
+			continue;
+		core[group] = core_of(c, group, &cycle[group]);
+		out->core += core[group];
+	}
+	for (size_t i = 0; core && cycle && i < c->nr; i++) {
+		uint32_t group = c->group[c->node[i]];
+
+		if (core[group])
+			out->chosen[out->nr++] = (struct df_check_chosen){
+				c->place[c->node[i]], core[group], cycle[group]};
+	}
+	free(core);
+	free(cycle);
+}
+
+/* Of all that is stuck in front of these nodes, themselves included. */
+static uint64_t core_behind(const struct cut *c, const uint8_t *from)
+{
+	const struct df_graph *g = &c->g;
+	uint8_t *seen = calloc(g->nr_nodes + 1, 1);
+	uint32_t *queue = malloc((g->nr_nodes + 1) * sizeof(*queue));
+	size_t nr = 0;
+	uint64_t core = 1;
+
+	for (uint32_t n = 0; seen && queue && n < g->nr_nodes; n++)
+		if (from[n]) {
+			seen[n] = 1;
+			queue[nr++] = n;
+		}
+	for (size_t q = 0; q < nr; q++) {
+		core += identity(c, queue[q]);
+		for (uint32_t k = g->out_first[queue[q]]; k < g->out_first[queue[q] + 1]; k++) {
+			uint32_t to = g->edges[g->out[k]].to;
+
+			if (!g->stuck[to] || seen[to] ||
+			    !df_edge_on(&g->edges[g->out[k]], DF_W_BASE))
+				continue;
+			seen[to] = 1;
+			queue[nr++] = to;
+		}
+	}
+	free(seen);
+	free(queue);
+	return core;
+}
+
+/* Ranks whose operations never meet; reported only where that is proved, but never released. */
+static void find_mismatch(struct cut *c, struct df_check_cut *cut)
+{
+	uint8_t *crossed = calloc(c->g.nr_nodes + 1, 1);
+	uint32_t gcomm;
+
+	df_graph_reduce(&c->g, DF_W_BASE, c->stale);
+	gcomm = df_graph_crossed(&c->g, 1);
+	for (uint32_t n = 0; crossed && n < c->g.nr_nodes; n++)
+		crossed[n] = c->g.nodes[n].kind == DF_N_MATCH &&
+			     c->g.nodes[n].mark == DF_M_MISMATCH;
+	if (gcomm != DF_NONE && !c->stale && crossed) {
+		cut->mismatch = c->g.set->gcomms[gcomm].hash;
+		cut->core += core_behind(c, crossed);
+	}
+	free(crossed);
+}
+
 int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
-		 const struct df_check_hold *may, size_t nr, size_t *chosen, uint64_t *core,
-		 int *hosts)
+		 struct df_check_cut *cut)
 {
 	struct cut c = {0};
 	int rc = df_set_seal(set, opts);
 
-	*core = 0;
+	cut->nr = 0;
+	cut->likely = cut->hosts = 0;
+	cut->core = cut->mismatch = 0;
 	set->proof = 1;
 	if (!rc)
 		rc = df_graph_build(&c.g, set);
@@ -262,16 +450,23 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 		return rc;
 	rc = alloc(&c);
 	if (!rc) {
-		find_holds(&c, may, nr);
+		find_holds(&c, cut->may, cut->nr_may);
+		find_mismatch(&c, cut);
 		rc = choose(&c);
 	}
-	for (uint32_t n = 0; !rc && c.nr && n < c.g.nr_nodes; n++)
-		if (c.group[n] && !c.hopeless[c.group[n]])
-			*core += identity(&c, n);
-	for (size_t i = 0; !rc && i < c.nr; i++)
-		chosen[i] = c.place[c.node[i]];
-	if (hosts)
-		*hosts = !rc && !c.nr && hosts_matter(&c);
+	if (!rc && c.nr)
+		result(&c, cut);
+	if (!rc && !c.nr && cut->want_likely) {
+		forget_choices(&c);
+		c.stale = 2;
+		find_mismatch(&c, cut);
+		rc = choose(&c);
+		if (!rc && c.nr)
+			result(&c, cut);
+		cut->likely = cut->nr > 0;
+	}
+	if (!rc && (!c.nr || c.stale))
+		cut->hosts = hosts_matter(&c);
 	free(c.may);
 	free(c.place);
 	free(c.comp);
@@ -279,5 +474,5 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 	free(c.hopeless);
 	free(c.node);
 	df_graph_fini(&c.g);
-	return rc ? rc : (int)c.nr;
+	return rc;
 }

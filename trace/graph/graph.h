@@ -86,6 +86,7 @@ struct df_node {
 	uint8_t mark;	/* enum df_mark: stuck by itself */
 	uint8_t stale;	/* enum df_mark: stuck by itself if nothing moves */
 	uint8_t idle;	/* threads without a recorded wait could do it, unless nothing moves */
+	uint8_t let_go; /* its wait is released: what its thread does next is not known */
 	uint32_t trace; /* DF_NONE: none */
 	uint32_t ref;
 	int32_t rank;	 /* NEXT: rank in the communicator */
@@ -166,6 +167,15 @@ void df_graph_outside(struct df_graph *g);
 int df_graph_match(struct df_graph *g);
 /* Of operations that a group has put on one communicator; inst: by operation, its instance or DF_NONE. 0 or -ENOMEM. */
 int df_graph_groups(struct df_graph *g, const uint32_t *inst);
+
+/*
+ * Two instances, both stuck, that never take place: ranks have put them in one place of a communicator, and each rank
+ * waits for the other's. After df_graph_reduce().
+ */
+int df_graph_are_crossed(const struct df_graph *g, const struct df_match *a,
+			 const struct df_match *b);
+/* All such pairs; mark: their nodes get DF_M_MISMATCH. The communicator of one of them, or DF_NONE. */
+uint32_t df_graph_crossed(struct df_graph *g, int mark);
 
 /*
  * Removes what can proceed until nothing more can. The residue is in g->stuck; returns its size.

@@ -487,8 +487,15 @@ static int judge_residue(struct df_check_result *r)
 		return rc;
 	r->is_cycle = 1;
 	classify_cycle(r);
-	/* Two orders that something could reconcile are no mismatch where signatures meet. */
-	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ? judge_mismatch(r) : 0;
+	/*
+	 * Two orders that something could reconcile are no mismatch where signatures meet. What a release would reconcile
+	 * is one all the same if nothing shows that the ranks will ever issue the same operations.
+	 */
+	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ||
+			     (r->verdict == DF_V_SYNC &&
+			      df_graph_crossed(&r->g, 0) != DF_NONE)
+		     ? judge_mismatch(r)
+		     : 0;
 	if (rc)
 		return rc < 0 ? rc : 0;
 	df_others_find(r);

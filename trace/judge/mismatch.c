@@ -139,9 +139,11 @@ static void look_at(struct df_check_result *r, struct look *l, uint32_t b, int p
 		const struct df_match *ia = &r->g.insts[i];
 		uint64_t place;
 
-		if (i == b || ia->gcomm != ib->gcomm || ia->p2p != ib->p2p || !by_signature(r, ia))
+		if (i == b || ia->gcomm != ib->gcomm || !by_signature(r, ia))
 			continue;
-		if (ia->p2p && (ia->src != ib->src || ia->dst != ib->dst))
+		if (ia->p2p != ib->p2p && !df_graph_are_crossed(&r->g, ia, ib))
+			continue;
+		if (ia->p2p && ib->p2p && (ia->src != ib->src || ia->dst != ib->dst))
 			continue;
 		if (!op_of_rank(r->set, ia, p) || op_of_rank(r->set, ib, p) ||
 		    !lack_each_other(r, l, ia, ib, &place) || place >= *best)
@@ -459,7 +461,7 @@ static void put_sides(const struct df_check_result *r, struct df_line *b)
 	if (other == nr)
 		return;
 	df_line_put(b, " differs in %s: ", difference(&s[best].op, &s[other].op));
-	if (df_kind_is_p2p(s[best].op.kind) && nr == 2) {
+	if (df_kind_is_p2p(s[best].op.kind) && df_kind_is_p2p(s[other].op.kind) && nr == 2) {
 		put_message(b, &s[best]);
 		df_line_put(b, ", ");
 		put_message(b, &s[other]);

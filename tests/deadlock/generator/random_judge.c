@@ -50,7 +50,20 @@ static int is_a_matter_of_time(const struct script *s)
 	return s->slots < 64 || (s->queues == 1 && threads);
 }
 
-/* The collectives of a communicator are not the same, place by place, on two ranks. */
+/* A message between a rank and `with`, as both of them see it; 0: another step, or another pair. */
+static uint64_t message(const struct sc_step *st, int rank, int with)
+{
+	int from = st->kind == SC_SEND ? rank : st->peer, to = st->kind == SC_SEND ? st->peer : rank;
+
+	if ((st->kind != SC_SEND && st->kind != SC_RECV) || st->peer != with)
+		return 0;
+	return 1ULL << 62 | (uint64_t)from << 52 | (uint64_t)to << 44 | st->count;
+}
+
+/*
+ * What two ranks put on a communicator is not the same, place by place, where one of them puts a collective. They put all
+ * messages between them there too.
+ */
 static int disagree(const struct script *s, int comm, int a, int b)
 {
 	const int r[2] = {a, b};
@@ -62,11 +75,15 @@ static int disagree(const struct script *s, int comm, int a, int b)
 			for (int i = 0; i < s->threads[r[k]][t].nr && nr[k] < 64; i++) {
 				const struct sc_step *st = &s->threads[r[k]][t].v[i];
 
-				if (st->kind == SC_COLL && st->comm == comm)
+				if (st->comm != comm)
+					continue;
+				if (st->kind == SC_COLL)
 					sig[k][nr[k]++] = (uint64_t)st->coll | st->count << 8;
+				else if (message(st, r[k], r[!k]))
+					sig[k][nr[k]++] = message(st, r[k], r[!k]);
 			}
 	for (int i = 0; i < nr[0] && i < nr[1]; i++)
-		if (sig[0][i] != sig[1][i])
+		if (sig[0][i] != sig[1][i] && !(sig[0][i] & sig[1][i] & 1ULL << 62))
 			return 1;
 	return 0;
 }

@@ -1,0 +1,50 @@
+#!/bin/bash
+# Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators: released after DFSHIM_RELEASE_MS, within and over nodes; a thread that makes calls is waited for, and a rank that was only late loses nothing.
+set -u
+. "$SRC/tests/lib/clients.sh"
+C=$B/clients/likely
+[ -x "$C" ] || skip "the client is not built here"
+LATE=$((1500 * SLOW)) SHORT=$((300 * SLOW))
+
+# one BOUND HOW [ITERATIONS]: its output in $T/out, the number of releases in n.
+one() {
+	rm -f "$T/stats"
+	env -u DFSHIM_TRACE DFSHIM_STATS="$T/stats" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE_MS="$1" DFSHIM_TIMEOUT_MS=60000 \
+		${NODE:+DFSHIM_HOST_NODE_DEVICES=$NODE} LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" \
+		"$C" "$2" "${3:-1}" "$LATE" >"$T/out" 2>&1 || fail "$*: status $?: $(cat "$T/out")"
+	n=$(sed -n 's/.*"releases": \([0-9]*\).*/\1/p' "$T/stats" | awk '{ n += $1 } END { print n + 0 }')
+}
+# Without a bound this one is never released: it hangs.
+env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE_MS=0 DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
+	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" ended >"$T/kept" 2>&1 &&
+	fail "ended, without a bound: it finished: $(cat "$T/kept")"
+grep -q 'WARN released' "$T/kept" && fail "ended, without a bound: $(cat "$T/kept")"
+
+for NODE in "" 1; do
+	# The first one waits for the bound; the same cycle later does not.
+	one $SHORT ended 3
+	[ "$n" = 3 ] || fail "ended: $n releases: $(cat "$T/out")"
+	[ "$(grep -c 'WARN released a device-wide wait of a cycle that is likely' "$T/out")" = 1 ] || fail "ended: $(cat "$T/out")"
+	grep -q 'WARN released .* likely .*: SYNC: .*; cycle r0 -> r1 -> r0' "$T/out" || fail "ended: the cycle is not named: $(cat "$T/out")"
+	mapfile -t ms < <(grep -E '^[0-9]+$' "$T/out")
+	[ "${ms[0]}" -ge $SHORT ] || fail "ended: released before the bound, after ${ms[0]} ms"
+	echo "ended${NODE:+, over nodes}: ${ms[*]} ms"
+	for how in sleeps cold; do
+		one $SHORT $how 2
+		[ "$n" -ge 2 ] || fail "$how: $n releases: $(cat "$T/out")"
+		echo "$how${NODE:+, over nodes}: $n released"
+	done
+done
+NODE=
+# Until a thread has made no call for the bound nothing is released.
+one $SHORT calls
+ms=$(grep -E '^[0-9]+$' "$T/out")
+[ "$n" -ge 1 ] && [ "$ms" -ge "$LATE" ] || fail "calls: $n releases, after $ms ms: $(cat "$T/out")"
+echo "calls: released after $ms ms"
+# A rank that is late within the bound is waited for; one that is later finds its results right all the same.
+one $((10 * LATE)) late
+[ "$n" = 0 ] || fail "late: $n releases: $(cat "$T/out")"
+one $SHORT late
+[ "$n" -ge 1 ] || fail "late, with a bound: no release"
+echo "late: released, and all right"
+exit 0
