@@ -20,6 +20,7 @@
 #include "runtime/dfshim.h"
 #include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"
+#include "trace/check.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/writer.h"
 
@@ -94,6 +95,8 @@ static void end_with(uint64_t proc, const char *how)
 			df_warn("rank %d (%s, pid %u) %s: its communicators end with ncclRemoteError",
 				i, comm->members[i].hostname, comm->members[i].pid, how);
 		}
+		if (comm && df_comm_pending(comm))
+			df_comm_unheard(comm, DF_V_CRASH);
 		if (comm)
 			df_comm_end(comm, -ECONNRESET, 2);
 		df_mutex_unlock(&df_rt.lock);

@@ -543,11 +543,32 @@ static void bar_on_comm(struct match *m, struct df_bar *b)
 	free(here);
 }
 
+/* A call of ncclCommInitRank with this unique id has returned on some rank. */
+static int was_passed(const struct df_check_set *set, uint64_t uid)
+{
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		for (size_t k = 0; k < t->nr_notes; k++) {
+			const struct df_rec *r = &t->notes[k].rec;
+			int open = 0;
+
+			if (r->type != DF_REC_COMM_INIT || r->a != uid)
+				continue;
+			for (size_t c = 0; c < t->nr_calls; c++)
+				open |= t->calls[c].serial == r->op;
+			if (!open)
+				return 1;
+		}
+	}
+	return 0;
+}
+
 /*
  * Who is missing is not known by name: one of the threads that are not there has to come. A process that
  * is known to be gone is no candidate.
  */
-static void bar_of_hosts(struct match *m, struct df_bar *b)
+static void absent_hosts(struct match *m, struct df_bar *b)
 {
 	struct df_graph *g = m->g;
 	size_t nr_nodes = g->nr_nodes;
@@ -585,6 +606,16 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
 	df_graph_edge(g, b->node, node, DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	free(here);
+}
+
+static void bar_of_hosts(struct match *m, struct df_bar *b)
+{
+	struct df_graph *g = m->g;
+
+	/* A proof: one that has passed it shows that all had arrived. A call that has failed shows nothing. */
+	if (g->set->proof && b->call == DF_CALL_COMM_INIT && was_passed(g->set, b->object))
+		return;
+	absent_hosts(m, b);
 }
 
 int df_graph_match(struct df_graph *g)

@@ -339,6 +339,15 @@ static void say_to_come(struct df_check_result *r, struct df_line *b)
 			rank);
 }
 
+/* A wait for a stream or an event: what DFSHIM_RELEASE=all allows to release. */
+static int waits_for_stream(const struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->nr_steps; i++)
+		if (r->steps[i].kinds & 1u << DF_E_SYNC_STREAM)
+			return 1;
+	return 0;
+}
+
 static void remedy(struct df_check_result *r, struct df_line *b)
 {
 	switch ((int)r->remedy) {
@@ -379,7 +388,10 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 		else if (r->is_cycle)
 			df_line_put(
 				b,
-				"not preventable: the program relies on every wait of the cycle");
+				"not preventable: the program relies on every wait of the cycle%s",
+				r->verdict == DF_V_DATA && waits_for_stream(r)
+					? "; with DFSHIM_RELEASE=all dfshim releases waits for streams and events too, and the program may then read results in host memory before they are there"
+					: "");
 		break;
 	}
 }
