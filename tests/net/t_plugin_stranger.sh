@@ -30,7 +30,7 @@ time.sleep(300)
 END
 }
 # The end of the first session may have another reason: the other rank's connection breaks, too.
-for try in $(seq 10); do
+for _ in $(seq 10); do
 	rm -f "$FAKE_PLUGIN_DIR"/*
 	stranger &
 	at=$!
