@@ -14,13 +14,16 @@
 # test's own), SAN_RUNTIME (what has to be preloaded in front of such a build's
 # libraries, with a blank behind it; else empty). Last line: "N passed, N failed, N skipped".
 #
+# Tests run in the locale C, because they compare sorted text and decimal points. cli/t_locale runs dfshim in another one.
+#
 # What a sanitizer reports in any process of a test makes it fail, whatever the test makes of that
 # process's status.
 set -u
 SRC=$(cd "$(dirname "$0")/.." && pwd)
 B=${B:-build}
 case $B in /*) ;; *) B=$SRC/$B ;; esac
-export SRC B
+export SRC B LC_ALL=C
+unset LANGUAGE
 
 # limit_of NAME: seconds; a test that needs more time than the others says so in its head.
 limit_of() {

@@ -2,6 +2,8 @@
 # Description: under mpirun and srun: docs/launchers.md.
 set -u
 . "$SRC/tests/lib/clients.sh"
+# Open MPI dies where a user has neither HOME nor an entry in /etc/passwd.
+export HOME=${HOME:-$T}
 command -v mpirun >/dev/null || skip "no mpirun here"
 # The port lies below those that the kernel gives away.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MASTER_PORT=$((20000 + $$ % 12000))
