@@ -1,7 +1,7 @@
 #!/bin/bash
 # `make soak HOURS=n`: what only time and chance find, by parts that share the time:
 #
-#   scripts/soak.sh HOURS [PART...]        (fractions too; parts: programs kills fuzz steady hard)
+#   scripts/soak.sh HOURS [PART...]        (fractions too; parts: programs kills fuzz steady hard sanitized)
 #
 # Every finding is a line "FINDING: ..." with what to repeat it by; its folder is kept in build/soak. The last line counts runs
 # and findings. SEED: of all draws. JOBS: so many jobs of kills and hard run side by side (2 for each processor); JOBS=1 with the seed of a
@@ -12,7 +12,7 @@ export SRC=$PWD B=${B:-build} SEED=${SEED:-$(date +%s)} JOBS=${JOBS:-$((2 * $(np
 case $B in /*) ;; *) B=$PWD/$B ;; esac
 hours=${1-1}
 shift
-[ $# -gt 0 ] || set -- programs kills fuzz steady hard
+[ $# -gt 0 ] || set -- programs kills fuzz steady hard sanitized
 seconds=$(awk -v h="$hours" 'BEGIN {print int(h * 3600)}')
 [ "$seconds" -gt 0 ] 2>/dev/null || {
 	echo "soak: HOURS=$hours: a number of hours above 0 is needed" >&2
@@ -29,7 +29,7 @@ if [ "$(id -u)" != 0 ] || ! unshare --mount --pid --fork --mount-proc true 2>/de
 	exit 77
 fi
 # Of the time: these shares.
-declare -A share=([programs]=30 [kills]=30 [fuzz]=15 [steady]=10 [hard]=15)
+declare -A share=([programs]=25 [kills]=25 [fuzz]=10 [steady]=10 [hard]=15 [sanitized]=15)
 all=0 runs=0 findings=0
 for p; do all=$((all + share[$p])); done
 echo "soak: $hours h, SEED=$SEED, JOBS=$JOBS, commit $(git rev-parse --short=12 HEAD 2>/dev/null), $(nproc) processors, $(date -u +%F)"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Runs the tests: build/tests/*/t_* (programs) and tests/*/t_*.sh.
 #
-#   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [FILTER...]
+#   tests/run.sh [--list] [--gpu] [--jobs N] [--timeout S] [--json FILE] [--without FILTER] [FILTER...]
 #
-# N tests run at a time (three for each processor, 12 at most). FILTER: a part of "area/t_name"; several are alternatives. A test
-# passes with status 0, is skipped with 77 (the last line of its output is the reason), and fails otherwise. A time-out
-# (--timeout, or "Limit: N s" in its head where that is more) is a failure: the test's traces are kept
+# N tests run at a time (three for each processor, 12 at most). FILTER: a part of "area/t_name"; several are alternatives.
+# --without leaves tests out. A test passes with status 0, is skipped with 77 (the last line of its output is the reason),
+# and fails otherwise. A time-out (--timeout, or "Limit: N s" in its head where that is more) is a failure: the test's traces are kept
 # and our own checker says what it sees in them. tests/bench, tests/fuzz are not run here; tests/gpu only with --gpu; tests/docs only by a filter: `make lint` does.
 #
 # A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
@@ -115,7 +115,7 @@ fi
 # -- all ------------------------------------------------------------------------------------------------
 # Tests wait two thirds of their time for what they test, so three keep a processor busy.
 jobs=$(nproc) && jobs=$((jobs < 4 ? 3 * jobs : 12)) limit=120 list="" gpu="" json=""
-filters=()
+filters=() without=()
 case $B in
 */thread | */address)
 	limit=600
@@ -137,6 +137,7 @@ while [ $# -gt 0 ]; do
 	--jobs) jobs=$2 && shift ;;
 	--timeout) limit=$2 && shift ;;
 	--json) json=$2 && shift ;;
+	--without) without+=("$2") && shift ;;
 	--help | -h) sed -n '2,/^set -u/s/^# \{0,1\}//p' "$0" && exit 0 ;;
 	-*) echo "run.sh: unknown option $1" >&2 && exit 2 ;;
 	*) filters+=("$1") ;;
@@ -155,6 +156,9 @@ for f in "$SRC"/tests/*/t_*.c "$SRC"/tests/*/t_*.sh; do
 	gpu/*) [ -n "$gpu" ] || continue ;;
 	*) [ -z "$gpu" ] || continue ;;
 	esac
+	for p in "${without[@]}"; do
+		[[ $name != *$p* ]] || continue 2
+	done
 	if [ ${#filters[@]} -gt 0 ]; then
 		for p in "${filters[@]}"; do
 			[[ $name == *$p* ]] && names+=("$name") && break

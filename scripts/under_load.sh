@@ -1,0 +1,15 @@
+#!/bin/bash
+# Runs a command on a busy machine: two busy loops for each processor beside it. LOOPS: so many loops in all.
+set -u
+nr=${LOOPS:-$((2 * $(nproc)))}
+loops=()
+trap 'kill "${loops[@]}" 2>/dev/null' EXIT
+trap 'exit 143' TERM INT
+for ((i = 0; i < nr; i++)); do
+	# A loop ends by itself if this script is killed.
+	while kill -0 $$ 2>/dev/null; do
+		for ((k = 0; k < 100000; k++)); do :; done
+	done &
+	loops+=($!)
+done
+"$@"
