@@ -13,6 +13,7 @@ static const struct {
 } table[] = {
 	{EINVAL, ncclInvalidArgument, "an argument is not valid"},
 	{ENOMEM, ncclSystemError, "out of memory"},
+	{EMFILE, ncclSystemError, "no file descriptor left (see `ulimit -n`)"},
 	{EOPNOTSUPP, ncclInvalidUsage, "not served by dfshim"},
 	{EAGAIN, ncclInProgress, "not finished yet"},
 	{ETIMEDOUT, ncclRemoteError, "no progress within the time-out; the communicator was ended"},

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/base/err.h"
@@ -92,7 +93,7 @@ static int seg_make(uint32_t n, uint64_t min_bytes, struct seg *out)
 		bytes *= 2;
 	fd = memfd_create("dfshim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
-		return -ENOMEM;
+		return errno == EMFILE ? -EMFILE : -ENOMEM;
 	if (df_file_fits(bytes, "shared memory") || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		goto err_close;
@@ -310,6 +311,7 @@ static int start_locked(uint64_t process)
 int df_arena_start(void)
 {
 	struct df_member self;
+	struct rlimit files;
 	int ret, first;
 
 	/* ACQUIRE pairs with the RELEASE in start_locked(): else the header could look empty. */
@@ -326,10 +328,14 @@ int df_arena_start(void)
 	    df_backend->aside(show_first, df_arena.view.base[0]))
 		shown = -1;
 	df_mutex_unlock(&df_arena.lock);
-	if (ret)
-		df_warn("cannot allocate shared memory for connectors: %s", strerror(-ret));
-	else
+	if (!ret)
 		df_fetch_set_server(df_arena_serve);
+	else if (ret == -EMFILE && !getrlimit(RLIMIT_NOFILE, &files))
+		df_warn_once("cannot allocate shared memory for connectors: this process has no file "
+			     "descriptor left (%llu are allowed, see `ulimit -n`)",
+			     (unsigned long long)files.rlim_cur);
+	else
+		df_warn_once("cannot allocate shared memory for connectors: %s", strerror(-ret));
 	return ret;
 }
 

@@ -119,4 +119,26 @@ for w in "this process has no file descriptor left (100 are allowed)" "shared me
 	grep -q "$w" err || fail "descriptors always dropped: nobody says \"$w\": $(cat err)"
 done
 cat err
+# No descriptor for the memory of connectors: the limit is named, once, whatever the number of operations.
+cat >memfd.c <<'EOF'
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int memfd_create(const char *name, unsigned flags)
+{
+	if (strcmp(name, "dfshim"))
+		return (int)syscall(SYS_memfd_create, name, flags);
+	errno = EMFILE;
+	return -1;
+}
+EOF
+gcc -shared -fPIC memfd.c -o memfd.so || fail "gcc"
+rc=0
+# Only of libdfshim.so: the CPU backend needs them as well.
+timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -- sh -c 'ulimit -n 90; LD_PRELOAD="$LD_PRELOAD $0" exec "$@"' \
+	"$PWD/memfd.so" "$C/disorder" --colls 4 --iters 3 >err 2>&1 || rc=$?
+[ $rc = 3 ] || fail "no memory for connectors: status $rc: $(cat err)"
+[ "$(grep -c 'shared memory for connectors' err)" = 1 ] || fail "no memory for connectors: not said once: $(cat err)"
+grep -q "no file descriptor left (90 are allowed, see .ulimit -n.)" err || fail "no memory for connectors: the limit is not named: $(cat err)"
 exit 0

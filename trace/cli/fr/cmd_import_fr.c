@@ -49,25 +49,32 @@ struct import {
 	uint64_t last_ns;
 };
 
-static void *read_file(const char *path, size_t *bytes)
+/* NULL: *why. */
+static void *read_file(const char *path, size_t *bytes, const char **why)
 {
 	FILE *f = fopen(path, "rb");
+	struct stat st;
 	void *p = NULL;
-	long n;
 
-	if (!f)
-		return NULL;
-	if (!fseek(f, 0, SEEK_END) && (n = ftell(f)) >= 0 && n < MAX_FILE &&
-	    !fseek(f, 0, SEEK_SET)) {
-		p = malloc((size_t)n + 1);
-		if (p && fread(p, 1, (size_t)n, f) != (size_t)n) {
+	if (!f || fstat(fileno(f), &st)) {
+		*why = strerror(errno);
+	} else if (S_ISDIR(st.st_mode)) {
+		*why = "is a folder; give the dumps in it, one file a rank";
+	} else if (!S_ISREG(st.st_mode)) {
+		*why = "is not a regular file";
+	} else if (st.st_size >= MAX_FILE) {
+		*why = "is larger than 1 GiB";
+	} else {
+		*bytes = (size_t)st.st_size;
+		p = malloc(*bytes + 1);
+		*why = p ? "cannot be read to its end" : strerror(ENOMEM);
+		if (p && fread(p, 1, *bytes, f) != *bytes) {
 			free(p);
 			p = NULL;
-			errno = EIO;
 		}
-		*bytes = (size_t)n;
 	}
-	fclose(f);
+	if (f)
+		fclose(f);
 	return p;
 }
 
@@ -407,6 +414,7 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 int df_cmd_import_fr(int argc, char **argv)
 {
 	const char *dir = "imported";
+	struct stat st;
 	int rc = 0, nr = 0;
 	const struct df_opt options[] = {
 		DF_OPT_AS(OUTPUT, "DIR", dir, "the folder for the traces (./imported)")};
@@ -419,15 +427,19 @@ int df_cmd_import_fr(int argc, char **argv)
 		       "has them, are kept: the verdict names lines of the program.");
 	if (mkdir(dir, 0777) && errno != EEXIST)
 		return df_cli_input_error("import-fr", dir, "%s", strerror(errno));
+	if (!stat(dir, &st) && !S_ISDIR(st.st_mode))
+		return df_cli_input_error("import-fr", dir,
+					  "is a file; the traces need a folder (-o)");
 	for (int i = 0; i < argc; i++) {
 		struct import *im = calloc(1, sizeof(*im));
 		struct df_pickle p;
 		size_t bytes = 0;
-		void *data = read_file(argv[i], &bytes);
+		const char *why = strerror(ENOMEM);
+		void *data = im ? read_file(argv[i], &bytes, &why) : NULL;
 
 		memset(&p, 0, sizeof(p));
-		if (!im || !data) {
-			rc = df_cli_input_error("import-fr", argv[i], "%s", strerror(errno));
+		if (!data) {
+			rc = df_cli_input_error("import-fr", argv[i], "%s", why);
 		} else if (rank_of(argv[i]) < 0) {
 			rc = df_cli_input_error("import-fr", argv[i],
 						"the name does not end with the rank");
