@@ -331,9 +331,10 @@ int df_arena_start(void)
 	if (!ret)
 		df_fetch_set_server(df_arena_serve);
 	else if (ret == -EMFILE && !getrlimit(RLIMIT_NOFILE, &files))
-		df_warn_once("cannot allocate shared memory for connectors: this process has no file "
-			     "descriptor left (%llu are allowed, see `ulimit -n`)",
-			     (unsigned long long)files.rlim_cur);
+		df_warn_once(
+			"cannot allocate shared memory for connectors: this process has no file "
+			"descriptor left (%llu are allowed, see `ulimit -n`)",
+			(unsigned long long)files.rlim_cur);
 	else
 		df_warn_once("cannot allocate shared memory for connectors: %s", strerror(-ret));
 	return ret;

@@ -35,7 +35,7 @@ struct df_lang *df_lang_create(const struct df_lang_opts *o)
 	uint32_t n = (uint32_t)o->nranks;
 
 	if (o->nranks < 1 || o->nranks > 4096 || !o->chunks || o->chunks > MAX_INDEX ||
-	    o->root < 0 || o->root >= o->nranks || (uint64_t)n * o->chunks > 1u << 24)
+	    o->root < 0 || o->root >= o->nranks || (uint64_t)n * o->chunks > DF_LANG_CHUNKS)
 		return NULL;
 	l = calloc(1, sizeof(*l));
 	if (!l)
@@ -251,6 +251,14 @@ static struct df_ref record(int reduce, struct df_ref src, struct df_ref dst, co
 	struct df_lang *l = src.l;
 	uint32_t hole = 0;
 
+	if (df_verify_too_large((uint64_t)(l->nr_ops + 1) * DF_MAX(l->o.instances, 1u),
+				l->o.nranks)) {
+		fail(l, file, line, -1,
+		     "more than %u copies and reductions for %d ranks are too many to be verified: take fewer ranks, "
+		     "channels or instances",
+		     l->nr_ops, l->o.nranks);
+		return dst;
+	}
 	if (DF_VEC_ROOM(l->op, l->cap_ops, l->nr_ops + 1)) {
 		l->rc = -ENOMEM;
 		return dst;

@@ -22,6 +22,9 @@ enum { DF_IN = DF_BUF_IN, DF_OUT = DF_BUF_OUT };
 
 #define DF_CHANNEL_AUTO (-1)
 
+/* Chunks of all ranks together, at most. */
+#define DF_LANG_CHUNKS (1u << 24)
+
 struct df_lang;
 
 /* cnt chunks from index on, in one buffer of one rank. */

@@ -170,6 +170,7 @@ static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, en
 			struct df_algo_file **out, struct df_perr *err)
 {
 	int n = a->shape.nranks, rc = 0;
+	uint64_t steps = 0;
 	struct df_prog_req q = {.kind = kind,
 				.algo = algo,
 				.nranks = n,
@@ -184,8 +185,15 @@ static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, en
 	if (!p || !f)
 		rc = -ENOMEM;
 	q.count = a->bytes / 4;
-	for (q.rank = 0; !rc && q.rank < n; q.rank++)
+	for (q.rank = 0; !rc && q.rank < n; q.rank++) {
 		rc = df_program_build(&q, &p[q.rank]);
+		steps += rc ? 0 : p[q.rank]->nr_inst;
+		if (df_verify_too_large(steps, n))
+			rc = df_perr_set(
+				err, -1, -1, -1, -1,
+				"more than %llu steps for %d ranks are too many to be verified: take fewer ranks or blocks",
+				(unsigned long long)steps, n);
+	}
 	if (!rc) {
 		f->plan = df_plan_from_programs(p, n, kind, a->shape.root);
 		rc = f->plan ? df_plan_prove(f->plan, NULL, &f->progs, &f->v) : -ENOMEM;

@@ -512,9 +512,9 @@ static int find_traces(struct df_jobdir *dir)
 	}
 	/*
 	 * Processes that NCCL has joined know of one another by their traces only. One may be the launcher of several. Others
-	 * say there which verdict stopped them.
+	 * say there which verdict stopped them, if it is by our order (--timeout) that it did.
 	 */
-	if ((mode && !strcmp(mode, "off")) || !(df_run.nccl || verdict_stops()))
+	if ((mode && !strcmp(mode, "off")) || !(df_run.nccl || df_run.timeout > 0))
 		return 0;
 	if (df_jobdir_create(dir, "run"))
 		return df_run.nccl;
