@@ -460,7 +460,9 @@ void df_link_events(struct df_link *l, uint32_t events)
 			return;
 		}
 		l->connecting = 0;
-		l->deadline_ns = 0;
+		/* One that is only to be finished keeps its deadline: the other end may never answer the greeting. */
+		if (l->ops != &df_finish_ops)
+			l->deadline_ns = 0;
 		if (l->ops && l->ops->connected)
 			l->ops->connected(l);
 		if (l->dead)

@@ -2,8 +2,8 @@
  * Deaths that nobody saw. A process is seen to die by its neighbours in the overlay; when all of them die with it,
  * nobody is left to tell. So after each death every process makes sure that somebody looks after each of
  * its communicators: it tries to connect to the first member that it believes to be alive; and if that is
- * itself, to all the others. Whoever refuses has gone. Each find starts another round. Guarded by the
- * control plane's lock; at most PROBES_MAX connections at a time.
+ * itself, to all the others. Whoever refuses has gone. Whoever hangs up is asked again. Each find starts another round.
+ * Guarded by the control plane's lock; at most PROBES_MAX connections at a time.
  */
 #include "runtime/ctl/probe.h"
 
@@ -17,27 +17,55 @@
 #define AGAIN_NS   (300 * DF_NS_PER_MS)
 #define ANSWER_NS  (10 * DF_NS_PER_S)
 #define PROBES_MAX 64
+#define TRIES_MAX  10 /* with pauses of DELAY_NS, twice DELAY_NS, ...: 1.3 s */
 
+/* A process that is to be probed; while the probe is under way, its link owns this. */
 struct target {
 	UT_hash_handle hh;
 	struct df_member member;
+	int nr_tries;
+	uint64_t not_before;
 };
 
 static struct target *targets;
 static int nr_probes;
-static uint64_t start_at;
+static uint64_t start_at, again_at;
 static int once_more;
 
 static void next_probes(void);
 
-static void over(uint64_t proc, int refused)
+static void over(struct target *t, int refused)
 {
+	uint64_t proc = t->member.proc;
+
 	nr_probes--;
+	free(t);
 	if (refused && !df_tree_is_dead(proc)) {
 		df_ctl_note("process %016llx has died without notice: it does not answer",
 			    (unsigned long long)proc);
 		df_tree_death(proc, 0, NULL, 0);
 	}
+	next_probes();
+}
+
+/*
+ * The other end hung up. It may live: it closes connections while it has no descriptor, and one whose greeting takes too long
+ * because this process was stopped. Of a process that has died the next connection is refused.
+ */
+static void ask_again(struct target *t)
+{
+	struct target *other;
+
+	HASH_FIND(hh, targets, &t->member.proc, sizeof(t->member.proc), other);
+	if (other || t->nr_tries == TRIES_MAX) {
+		over(t, !other);
+		return;
+	}
+	nr_probes--;
+	t->not_before = df_now_ns() + (uint64_t)t->nr_tries * DELAY_NS;
+	HASH_ADD(hh, targets, member.proc, sizeof(t->member.proc), t);
+	again_at = again_at ? DF_MIN(again_at, t->not_before) : t->not_before;
+	df_ctl_timer(again_at);
 	next_probes();
 }
 
@@ -50,22 +78,26 @@ static void probe_connected(struct df_link *link)
 
 static int probe_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
 {
-	uint64_t proc = link->tx_proc;
+	struct target *t = link->owner;
 
 	(void)data;
 	(void)bytes;
-	if (type != DF_FRAME_PONG)
+	if (type != DF_FRAME_PONG || !t)
 		return -EPROTO;
 	df_link_finish(link);
-	over(proc, 0);
+	over(t, 0);
 	return 0;
 }
 
-/* Hung up on, or an end that does not know the secret: the port belongs to another process by now. */
+/* -EPROTO: an end that does not know the secret; another process has the port by now. */
 static void probe_closed(struct df_link *link, int error)
 {
-	over(link->tx_proc,
-	     !error || error == -ECONNREFUSED || error == -ECONNRESET || error == -EPROTO);
+	struct target *t = link->owner;
+
+	if (!error || error == -ECONNRESET || error == -EPROTO)
+		ask_again(t);
+	else
+		over(t, error == -ECONNREFUSED);
 }
 
 static const struct df_link_ops probe_ops = {.name = "probe",
@@ -73,40 +105,50 @@ static const struct df_link_ops probe_ops = {.name = "probe",
 					     .connected = probe_connected,
 					     .closed = probe_closed};
 
-static void probe(const struct df_member *m)
+static void probe(struct target *t)
 {
 	struct df_link *link;
 	int error = 0;
 
 	nr_probes++;
-	link = df_link_open_member(m, &probe_ops, NULL, &error);
+	t->nr_tries++;
+	link = df_link_open_member(&t->member, &probe_ops, t, &error);
 	if (!link) {
-		over(m->proc, error == -ECONNREFUSED);
+		over(t, error == -ECONNREFUSED);
 		return;
 	}
-	link->tx_proc = m->proc;
 	df_link_send(link, DF_FRAME_PING, NULL, 0, NULL, 0);
 	if (!link->connecting)
 		probe_connected(link);
+}
+
+/* One that is due; NULL. */
+static struct target *next_target(void)
+{
+	uint64_t now = df_now_ns();
+	struct target *t, *tmp;
+
+	HASH_ITER(hh, targets, t, tmp)
+	if (t->not_before <= now)
+		return t;
+	return NULL;
 }
 
 static void next_probes(void)
 {
 	static int going;
 	struct target *t;
-	struct df_member m;
 
 	/* One that is over at once calls us again: only the outermost call goes on. */
 	if (going)
 		return;
 	going = 1;
-	while (nr_probes < PROBES_MAX && targets) {
-		t = targets;
+	while (nr_probes < PROBES_MAX && (t = next_target())) {
 		HASH_DEL(targets, t);
-		m = t->member;
-		free(t);
-		if (!df_tree_is_dead(m.proc))
-			probe(&m);
+		if (df_tree_is_dead(t->member.proc))
+			free(t);
+		else
+			probe(t);
 	}
 	going = 0;
 }
@@ -158,19 +200,28 @@ void df_probe_soon(void)
 
 uint64_t df_probe_timers(uint64_t now)
 {
+	struct target *t, *tmp;
+
 	if (start_at && start_at <= now) {
 		/* Once more for who died on its way to a new place in the overlay. */
 		start_at = once_more ? now + AGAIN_NS : 0;
 		once_more = 0;
 		start_round();
 	}
-	return start_at;
+	if (again_at && again_at <= now) {
+		again_at = 0;
+		next_probes();
+		HASH_ITER(hh, targets, t, tmp)
+		if (t->not_before > now)
+			again_at = again_at ? DF_MIN(again_at, t->not_before) : t->not_before;
+	}
+	return start_at && again_at ? DF_MIN(start_at, again_at) : start_at | again_at;
 }
 
 void df_probe_forget_all(void)
 {
 	targets = NULL;
 	nr_probes = 0;
-	start_at = 0;
+	start_at = again_at = 0;
 	once_more = 0;
 }

@@ -1,4 +1,4 @@
-/* The connecting end of a greeting (runtime/ctl/greet.c) on a plain blocking socket, for tests and fuzz targets. */
+/* Both ends of a greeting (runtime/ctl/greet.c) on a plain blocking socket, for tests and fuzz targets. */
 #ifndef DF_TESTS_CTL_GREET_H
 #define DF_TESTS_CTL_GREET_H
 
@@ -51,6 +51,34 @@ static inline int gr_greet(int fd, uint64_t name, const struct df_key *secret,
 	*session = df_auth_proof(secret, DF_PROOF_SESSION, &g, sizeof(g), &a.body.challenge);
 	gr_say(fd, DF_FRAME_PROOF, &proof, sizeof(proof));
 	return 0;
+}
+
+/* The accepting end. 0: the other end wants to speak with this process or id, and has proved that it knows the secret. */
+static inline int gr_accept(int fd, uint64_t name, const struct df_key *secret)
+{
+	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, sizeof(a.body))};
+	struct {
+		struct df_frame frame;
+		struct df_greet body;
+	} g;
+	struct {
+		struct df_frame frame;
+		struct df_key body;
+	} said;
+	struct df_key proof;
+
+	if (recv(fd, &g, sizeof(g), MSG_WAITALL) != (ssize_t)sizeof(g) ||
+	    g.frame.type != DF_FRAME_GREET || g.body.name != name || df_key_make(&a.body.challenge))
+		return -1;
+	a.body.proof =
+		df_auth_proof(secret, DF_PROOF_ACCEPTS, &g.body, sizeof(g.body), &a.body.challenge);
+	(void)!send(fd, &a, sizeof(a), MSG_NOSIGNAL);
+	if (recv(fd, &said, sizeof(said), MSG_WAITALL) != (ssize_t)sizeof(said) ||
+	    said.frame.type != DF_FRAME_PROOF)
+		return -1;
+	proof = df_auth_proof(secret, DF_PROOF_CONNECTS, &g.body, sizeof(g.body),
+			      &a.body.challenge);
+	return df_key_equal(&proof, &said.body) ? 0 : -1;
 }
 
 #endif

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "tests/ctl/ctl_test.h"
 
+#include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include "runtime/ctl/link.h"
@@ -451,6 +452,122 @@ START_TEST(t_impostor)
 }
 END_TEST
 
+static int nr_finished_closed;
+
+static void finished_closed(struct df_link *link, int error)
+{
+	(void)link, (void)error;
+	nr_finished_closed++;
+}
+
+/* A connection that is only to be finished ends although the other end never answers the greeting. */
+START_TEST(t_finish_unanswered)
+{
+	static const struct df_link_ops ops = {.name = "test", .closed = finished_closed};
+	union df_sockaddr addr;
+	struct df_member self, m;
+	struct df_link *link;
+	int listener, fd, error = 0;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	memset(&addr, 0, sizeof(addr));
+	addr.in.sin_family = AF_INET;
+	addr.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	listener = df_addr_listen(&addr, 1);
+	ck_assert_int_ge(listener, 0);
+	m = self;
+	m.proc = df_addr_random();
+	m.host = ~self.host;
+	df_addr_format(&addr, m.tcp, sizeof(m.tcp));
+	df_ctl_lock();
+	link = df_link_open_member(&m, &ops, NULL, &error);
+	ck_assert_ptr_ne(link, NULL);
+	df_link_send(link, DF_FRAME_PING, NULL, 0, NULL, 0);
+	df_link_finish(link);
+	df_ctl_unlock();
+	do {
+		fd = accept(listener, NULL, NULL);
+	} while (fd < 0 && (errno == EAGAIN || errno == EINTR) && !usleep(1000));
+	ck_assert_int_ge(fd, 0);
+	/* Nothing but the greeting, then the end. */
+	ck_assert_uint_eq(hung_up(fd), sizeof(struct df_frame) + sizeof(struct df_greet));
+	df_ctl_lock();
+	ck_assert_int_eq(nr_finished_closed, 0);
+	df_ctl_unlock();
+	close(fd);
+	close(listener);
+}
+END_TEST
+
+/* In a process of another user, which knows all secrets: the status says how the connection went. */
+static pid_t as_other_user(int (*fn)(const struct df_member *m), const struct df_member *m)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		signal(SIGALRM, SIG_DFL);
+		alarm(60u * (unsigned)df_test_slow());
+		_exit(setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ? 99
+										       : fn(m));
+	}
+	return pid;
+}
+
+static int connects(const struct df_member *m)
+{
+	struct df_key session;
+	int fd = open_socket(m, 0);
+
+	return fd < 0 || !gr_greet(fd, m->proc, &m->key, &session);
+}
+
+static int accepts(const struct df_member *m)
+{
+	union df_sockaddr addr;
+	socklen_t len = df_addr_unix(m->sock, &addr);
+	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+
+	if (bind(listener, &addr.sa, len) || listen(listener, 1))
+		return 98;
+	fd = accept(listener, NULL, NULL);
+	return !gr_accept(fd, m->proc, &m->key);
+}
+
+/* Another user gets no connection over a unix socket at either end, even if it knew the secret. */
+START_TEST(t_other_user)
+{
+	struct df_member self, m;
+	union df_sockaddr addr;
+	socklen_t len;
+	int error = 0, fd;
+	pid_t pid;
+
+	if (geteuid()) {
+		printf("not root: no process of another user can be made\n");
+		return;
+	}
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	ck_assert_int_eq(ct_wait(as_other_user(connects, &self)), 0);
+	m = self;
+	m.proc = df_addr_random();
+	m.sock = df_addr_random();
+	pid = as_other_user(accepts, &m);
+	len = df_addr_unix(m.sock, &addr);
+	/* Until it listens; this connection says nothing, and is the first in its queue. */
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	while (connect(fd, &addr.sa, len)) {
+		ck_assert_int_eq(errno, ECONNREFUSED);
+		ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
+		usleep(1000);
+	}
+	/* As if nothing listened there. */
+	ck_assert_int_eq(df_fetch_start(&m, 0, fetched, &error), -ECONNRESET);
+	close(fd);
+	ck_assert_int_eq(ct_wait(pid), 0);
+}
+END_TEST
+
 /* A rank joins: the bytes on its connection show no process's key, and unmasked they do. */
 START_TEST(t_masked)
 {
@@ -517,5 +634,6 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("ctl strangers", {t_at_once}, {t_noise}, {t_noise_processes}, {t_silent},
-			{t_room}, {t_replay}, {t_impostor}, {t_masked}, {t_unshimmed});
+			{t_room}, {t_replay}, {t_impostor}, {t_finish_unanswered}, {t_other_user},
+			{t_masked}, {t_unshimmed});
 }
