@@ -58,7 +58,7 @@ END_TEST
 /* Another proof, another secret, challenge or hello: another result. */
 START_TEST(proofs)
 {
-	struct df_key secret = counting_key(), challenge, other, first, now;
+	struct df_key secret = counting_key(), challenge, other, first, before, now;
 	uint8_t hello[DF_HELLO_MAX] = {0};
 	size_t i;
 	int what;
@@ -67,9 +67,12 @@ START_TEST(proofs)
 	first = df_auth_proof(&secret, DF_PROOF_ACCEPTS, hello, sizeof(hello), &challenge);
 	now = df_auth_proof(&secret, DF_PROOF_ACCEPTS, hello, sizeof(hello), &challenge);
 	ck_assert(df_key_equal(&first, &now));
-	for (what = DF_PROOF_CONNECTS; what <= DF_PROOF_SESSION; what++) {
+	for (what = DF_PROOF_CONNECTS, before = first; what <= DF_PROOF_SESSION; what++) {
 		now = df_auth_proof(&secret, what, hello, sizeof(hello), &challenge);
 		ck_assert(!df_key_equal(&first, &now));
+		/* The session's key is not a proof, which anybody hears. */
+		ck_assert(!df_key_equal(&before, &now));
+		before = now;
 	}
 	for (i = 0; i < sizeof(secret.bytes); i++) {
 		other = secret;
