@@ -568,6 +568,40 @@ START_TEST(t_other_user)
 }
 END_TEST
 
+/* Who knows an id and no process's key may join by the id, and nothing else. */
+START_TEST(t_id_only)
+{
+	struct hop hop = {.proc = df_addr_random()};
+	struct df_frame f = gr_frame(DF_FRAME_TREE_HELLO, sizeof(hop));
+	uint64_t first = 0, at = 0;
+	struct df_key session;
+	struct df_member self;
+	struct df_id_tail tail;
+	int fd, kind;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	ck_assert_int_eq(df_id_create(ids[0]), 0);
+	ck_assert_int_eq(df_id_open(ids[0], &tail), 0);
+	hop.host = self.host;
+	for (kind = 0; kind < 3; kind++) {
+		fd = open_socket(&self, 0);
+		ck_assert_int_eq(gr_greet(fd, tail.nonce, &tail.secret, &session), 0);
+		if (kind == 0) {
+			df_greet_mask(&session, &at, &hop, sizeof(hop));
+			f.masked = f.bytes;
+			say(fd, &f, sizeof(f));
+			say(fd, &hop, sizeof(hop));
+		} else if (kind == 1) {
+			gr_say(fd, DF_FRAME_FETCH, &first, sizeof(first));
+		} else {
+			gr_say(fd, DF_FRAME_PING, NULL, 0);
+		}
+		ck_assert_msg(!hung_up(fd), "kind %d was answered", kind);
+		close(fd);
+	}
+}
+END_TEST
+
 /* A rank joins: the bytes on its connection show no process's key, and unmasked they do. */
 START_TEST(t_masked)
 {
@@ -635,5 +669,5 @@ int main(void)
 {
 	return DF_TESTS("ctl strangers", {t_at_once}, {t_noise}, {t_noise_processes}, {t_silent},
 			{t_room}, {t_replay}, {t_impostor}, {t_finish_unanswered}, {t_other_user},
-			{t_masked}, {t_unshimmed});
+			{t_id_only}, {t_masked}, {t_unshimmed});
 }

@@ -1,0 +1,121 @@
+/* Description: no frame of the control plane shows a key: all that processes send is looked through for all keys. */
+#define _GNU_SOURCE
+#include "tests/ctl/ctl_test.h"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "runtime/ctl/link.h"
+#include "runtime/ctl/tree.h"
+
+#define NR_PROCS 12
+#define NR_PAIRS (NR_PROCS / 2)
+#define NR_IDS	 (NR_PAIRS + 2) /* of each pair, and two of the communicator of all */
+
+static struct {
+	struct ct_share share;
+	struct df_key keys[NR_PROCS + NR_IDS];
+	uint32_t nr_seen[64]; /* frames by type */
+	uint32_t nr_shown, shown_by;
+} * job;
+
+static void look_for_keys(const uint8_t *data, size_t bytes)
+{
+	static const struct df_key none;
+	struct df_frame f = {.type = 0};
+	size_t at, i;
+
+	for (at = 0; at + sizeof(f) <= bytes; at += sizeof(f) + ((f.bytes + 7) & ~7u)) {
+		memcpy(&f, data + at, sizeof(f));
+		if (f.magic != DF_FRAME_MAGIC)
+			break;
+		__atomic_add_fetch(&job->nr_seen[f.type % 64], 1, __ATOMIC_RELAXED);
+	}
+	for (i = 0; i < NR_PROCS + NR_IDS; i++) {
+		if (df_key_equal(&job->keys[i], &none) ||
+		    !memmem(data, bytes, &job->keys[i], sizeof(job->keys[i])))
+			continue;
+		__atomic_add_fetch(&job->nr_shown, 1, __ATOMIC_RELAXED);
+		job->shown_by = f.type;
+	}
+}
+
+/* Those of the C library give way to these: a test is one program. */
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+	if (job)
+		look_for_keys(data, bytes);
+	return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	size_t i;
+
+	for (i = 0; job && i < m->msg_iovlen; i++)
+		look_for_keys(m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+	return syscall(SYS_sendmsg, fd, m, flags);
+}
+
+static struct ct_rank rank_of(int id, int nr_ids, int nranks, int rank)
+{
+	return (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[id],
+				.nr_ids = nr_ids,
+				.nranks = nranks,
+				.rank = rank};
+}
+
+/* Pairs, then all: six parts of the overlay become one, with two places below each process. */
+static int member(int index, void *arg)
+{
+	struct ct_rank pair = rank_of(index / 2, 1, 2, index % 2);
+	struct ct_rank all = rank_of(NR_PAIRS, 2, NR_PROCS, NR_PROCS - 1 - index);
+	struct df_id_tail tail;
+	struct df_member self;
+	int i;
+
+	(void)arg;
+	df_tree_k = 2;
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	job->keys[index] = self.key;
+	for (i = index; i < NR_IDS; i += NR_PROCS) {
+		ck_assert_int_eq(df_id_create(job->share.ids[i]), 0);
+		ck_assert_int_eq(df_id_open(job->share.ids[i], &tail), 0);
+		job->keys[NR_PROCS + i] = tail.secret;
+	}
+	ct_arrive(&job->share, 0, NR_PROCS);
+	ck_assert_int_eq(ct_join(&pair), 0);
+	ct_arrive(&job->share, 1, NR_PROCS);
+	ck_assert_int_eq(ct_join(&all), 0);
+	ck_assert_int_eq(ct_gather(all.comm, all.rank, NR_PROCS, 1, 3, NULL), 0);
+	ct_arrive(&job->share, 2, NR_PROCS);
+	df_ctl_leave(pair.comm);
+	df_ctl_leave(all.comm);
+	return 0;
+}
+
+START_TEST(t_frames)
+{
+	static const int with_keys[] = {DF_FRAME_RDV_CHECKIN, DF_FRAME_RDV_TABLE,
+					DF_FRAME_TREE_HELLO,  DF_FRAME_TREE_REPLY,
+					DF_FRAME_TREE_PATH,   DF_FRAME_TREE_MERGE};
+	pid_t pid[NR_PROCS];
+	size_t i;
+
+	job = ct_shared(sizeof(*job));
+	for (i = 0; i < NR_PROCS; i++)
+		pid[i] = ct_fork(member, (int)i, NULL);
+	for (i = 0; i < NR_PROCS; i++)
+		ck_assert_int_eq(ct_wait(pid[i]), 0);
+	for (i = 0; i < sizeof(with_keys) / sizeof(with_keys[0]); i++)
+		ck_assert_msg(job->nr_seen[with_keys[i]], "no frame of type %d was sent",
+			      with_keys[i]);
+	ck_assert_msg(!job->nr_shown, "%u times a key was sent, last in a frame of type %u",
+		      job->nr_shown, job->shown_by);
+}
+END_TEST
+
+int main(void)
+{
+	return DF_TESTS("ctl secrets", {t_frames});
+}
