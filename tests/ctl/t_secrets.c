@@ -7,6 +7,7 @@
 
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/tree.h"
+#include "tests/ctl/greet.h"
 
 #define NR_PROCS 12
 #define NR_PAIRS (NR_PROCS / 2)
@@ -115,7 +116,58 @@ START_TEST(t_frames)
 }
 END_TEST
 
+/* A rank that cannot join says so to who serves the id, and its check-in has the id. */
+START_TEST(t_decline)
+{
+	unsigned char id[1][128], other[1][128];
+	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, sizeof(a.body))};
+	struct df_id_tail tail;
+	union df_sockaddr addr;
+	int listener, fd;
+	socklen_t len;
+	pid_t pid;
+	char c[64];
+
+	job = ct_shared(sizeof(*job));
+	ck_assert_int_eq(df_id_create(id[0]), 0);
+	ck_assert_int_eq(df_id_open(id[0], &tail), 0);
+	job->keys[0] = tail.secret;
+	pid = fork();
+	if (!pid)
+		_exit(df_id_decline(1, (const unsigned char(*)[128])id, 2, 1, "a test") != 0);
+	ck_assert_int_eq(ct_wait(pid), 0);
+	ck_assert_uint_eq(job->nr_seen[DF_FRAME_RDV_CHECKIN], 1);
+	ck_assert_uint_eq(job->nr_shown, 0);
+
+	/* An end that does not know the secret hears nothing but the greeting. */
+	tail.sock = df_addr_random();
+	tail.flags = 0;
+	memcpy(other[0], id[0], sizeof(other[0]));
+	memcpy(other[0] + DF_ID_TAIL, &tail, sizeof(tail));
+	len = df_addr_unix(tail.sock, &addr);
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(bind(listener, &addr.sa, len), 0);
+	ck_assert_int_eq(listen(listener, 1), 0);
+	pid = fork();
+	if (!pid)
+		_exit(df_id_decline(1, (const unsigned char(*)[128])other, 2, 1, "a test") !=
+		      -EPROTO);
+	fd = accept(listener, NULL, NULL);
+	ck_assert_int_eq(
+		recv(fd, c, sizeof(struct df_frame) + sizeof(struct df_greet), MSG_WAITALL),
+		sizeof(struct df_frame) + sizeof(struct df_greet));
+	ck_assert_int_eq(df_key_make(&a.body.challenge), 0);
+	ck_assert_int_eq(df_key_make(&a.body.proof), 0);
+	ck_assert_int_eq(send(fd, &a, sizeof(a), 0), sizeof(a));
+	ck_assert_int_eq(recv(fd, c, sizeof(c), 0), 0);
+	ck_assert_int_eq(ct_wait(pid), 0);
+	ck_assert_uint_eq(job->nr_seen[DF_FRAME_RDV_CHECKIN], 1);
+	close(fd);
+	close(listener);
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("ctl secrets", {t_frames});
+	return DF_TESTS("ctl secrets", {t_frames}, {t_decline});
 }

@@ -415,11 +415,10 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 	*(int *)arg = nr ? 1 : error;
 }
 
-/* The end that connects proves nothing, and sends nothing, to one that does not know the secret. */
-START_TEST(t_impostor)
+/* What listens at m's socket answers a greeting with a proof that is none, in a frame that says how long it is. */
+static void impostor(struct df_member m, uint32_t bytes)
 {
-	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, sizeof(a.body))};
-	struct df_member self, m;
+	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, bytes)};
 	union df_sockaddr addr;
 	int listener, fd, error = 0;
 	socklen_t len;
@@ -428,8 +427,6 @@ START_TEST(t_impostor)
 		struct df_greet body;
 	} g;
 
-	ck_assert_int_eq(df_ctl_self(&self), 0);
-	m = self;
 	m.proc = df_addr_random();
 	m.sock = df_addr_random();
 	len = df_addr_unix(m.sock, &addr);
@@ -449,6 +446,16 @@ START_TEST(t_impostor)
 	df_ctl_unlock();
 	close(fd);
 	close(listener);
+}
+
+/* The end that connects proves nothing, sends nothing, and waits for no long frame of one that does not know the secret. */
+START_TEST(t_impostor)
+{
+	struct df_member self;
+
+	ck_assert_int_eq(df_ctl_self(&self), 0);
+	impostor(self, sizeof(struct df_greet_answer));
+	impostor(self, 1 << 20);
 }
 END_TEST
 
