@@ -110,7 +110,10 @@ int df_link_no_file(void)
 	return 0;
 }
 
-/* Abstract sockets have no permissions: any user of the machine can bind a name that has become free. */
+/*
+ * Abstract sockets have no permissions: any user of the machine can bind a name that has become free. A socket belongs to the user that
+ * its process had when it began to listen, and a job may change its user later.
+ */
 static int trusted(int fd, int is_unix)
 {
 	struct ucred cred;
@@ -119,7 +122,7 @@ static int trusted(int fd, int is_unix)
 	if (!is_unix)
 		return 1;
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) &&
-	       (cred.uid == geteuid() || cred.uid == getuid());
+	       (cred.uid == geteuid() || cred.uid == getuid() || cred.uid == df_ctl.began_as);
 }
 
 /* Connects; bytes may be sent at once. NULL: out of memory or descriptors, or refused at once. */

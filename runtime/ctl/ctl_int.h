@@ -178,6 +178,7 @@ struct df_ctl {
 	int started;
 	struct df_member self;
 	int epoll_fd, event_fd, unix_fd, tcp_fd, spare_fd;
+	uid_t began_as;		/* user when the sockets were made */
 	struct df_list waiters; /* all of them */
 	struct df_group *groups;
 	struct df_rdv *rdvs;

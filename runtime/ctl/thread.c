@@ -294,6 +294,7 @@ static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 	union df_sockaddr addr;
 
 	m->sock = df_addr_random();
+	df_ctl.began_as = geteuid();
 	df_ctl.unix_fd = df_link_listen_unix(m->sock);
 	if (df_ctl.unix_fd < 0)
 		m->sock = 0;

@@ -575,6 +575,35 @@ START_TEST(t_other_user)
 }
 END_TEST
 
+static int changes_user(int index, void *arg)
+{
+	struct df_member self;
+	int error = 1, left = 1;
+
+	(void)index, (void)arg;
+	if (df_ctl_self(&self) || setresuid(65534, 65534, 65534) ||
+	    df_fetch_start(&self, 0, fetched, &error))
+		return 1;
+	while (left) {
+		usleep(1000);
+		df_ctl_lock();
+		left = error > 0;
+		df_ctl_unlock();
+	}
+	return error != 0;
+}
+
+/* A job may give up its rights after its sockets were made. */
+START_TEST(t_changed_user)
+{
+	if (geteuid()) {
+		printf("not root: no process can change its user\n");
+		return;
+	}
+	ck_assert_int_eq(ct_wait(ct_fork(changes_user, 0, NULL)), 0);
+}
+END_TEST
+
 /* Who knows an id and no process's key may join by the id, and nothing else. */
 START_TEST(t_id_only)
 {
@@ -676,5 +705,5 @@ int main(void)
 {
 	return DF_TESTS("ctl strangers", {t_at_once}, {t_noise}, {t_noise_processes}, {t_silent},
 			{t_room}, {t_replay}, {t_impostor}, {t_finish_unanswered}, {t_other_user},
-			{t_id_only}, {t_masked}, {t_unshimmed});
+			{t_changed_user}, {t_id_only}, {t_masked}, {t_unshimmed});
 }
