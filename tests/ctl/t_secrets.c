@@ -66,11 +66,16 @@ static struct ct_rank rank_of(int id, int nr_ids, int nranks, int rank)
 				.rank = rank};
 }
 
-/* Pairs, then all: six parts of the overlay become one, with two places below each process. */
+/*
+ * Pairs, then all: six parts of the overlay become one, with two places below each process. The first rank of a part is
+ * its root, with one place left, or the root's child, which asks the root to merge.
+ */
 static int member(int index, void *arg)
 {
-	struct ct_rank pair = rank_of(index / 2, 1, 2, index % 2);
-	struct ct_rank all = rank_of(NR_PAIRS, 2, NR_PROCS, NR_PROCS - 1 - index);
+	int which = index / 2, in_pair = index % 2;
+	struct ct_rank pair = rank_of(which, 1, 2, in_pair);
+	struct ct_rank all = rank_of(NR_PAIRS, 2, NR_PROCS,
+				     2 * (NR_PAIRS - 1 - which) + (which % 2 ? in_pair : !in_pair));
 	struct df_id_tail tail;
 	struct df_member self;
 	int i;

@@ -1,0 +1,55 @@
+#!/bin/bash
+# Description: what another user has put into /tmp and into a folder of traces is neither followed nor removed, and what a job makes there is not
+# another user's to write to, whatever the umask.
+set -u
+. "$SRC/tests/lib/clients.sh"
+python3 -c 'import os; os.setresuid(65534, 65534, 65534)' 2>/dev/null || skip "no process of another user can be made here"
+plants=()
+cleanup() { [ ${#plants[@]} = 0 ] || rm -rf -- "${plants[@]}"; }
+trap cleanup EXIT
+mkdir "$T/victim"
+echo mine >"$T/victim/file"
+# as_other WORDS: Python of another user, who may not read Python's files.
+as_other() {
+	python3 -c 'import os, sys, stat
+os.umask(0)
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+exec(sys.argv[1])' "$@"
+}
+
+# Names as `dfshim run` gives its folders, which the next one removes if they are its user's own and have no owner.
+plants=("/tmp/dfshim-run-p$$"{a,b,c,d})
+as_other "
+a, b, c, d = sys.argv[2:6]
+os.mkdir(a); open(a + '/file', 'w').write('theirs')
+os.symlink(sys.argv[6], b)
+os.mkfifo(c)
+open(d, 'w').write('theirs')
+" "${plants[@]}" "$T/victim" || fail "nothing could be planted"
+umask 000
+timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -n 2 -- bash -c '
+	[ "$RANK" != 0 ] || ls -ld /tmp/dfshim-run-?????? >"$0/folders"; exec "$@"' "$T" "$C/disorder" --colls 2 --iters 2 >"$T/out" 2>&1 ||
+	fail "status $?: $(cat "$T/out")"
+for p in "${plants[@]}"; do [ -e "$p" ] || fail "$p was removed"; done
+[ "$(cat "${plants[0]}/file" "$T/victim/file")" = "theirs
+mine" ] || fail "a planted folder or what a link leads to was changed"
+while read -r mode _ user _ path; do
+	[ "$user" != "$(id -un)" ] || [ "${mode:1:9}" = rwx------ ] || fail "another user may enter $path: $mode"
+done < <(grep -o '^d.*' "$T/folders" 2>/dev/null)
+
+# A link with the name that the trace of the next process will have.
+mkdir -m 777 "$T/traces"
+# shellcheck disable=SC2016 # expanded inside
+NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$T/log DFSHIM_STATS=$T/stats timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host --trace "$T/traces" -- bash -c '
+	python3 -c "import os, sys
+os.setresuid(65534, 65534, 65534)
+for name in (\"%s-%s.dft\", \"rank0-%s-%s.dft\"):
+    os.symlink(sys.argv[1], sys.argv[2] + \"/\" + name % (os.uname().nodename, sys.argv[3]))" "$0/victim/file" "$0/traces" $$ || exit 99
+	exec "$@"' "$T" "$C/disorder" --colls 2 --iters 2 >"$T/out" 2>&1 || fail "status $?: $(cat "$T/out")"
+[ "$(cat "$T/victim/file")" = mine ] || fail "the trace went where the link leads"
+[ -n "$(find "$T/traces" -type f -name '*.dft')" ] || fail "no trace was written: $(ls -l "$T/traces")"
+found=$(find "$T/traces" "$T/log" "$T/stats" -type f -perm /022)
+[ -z "$found" ] || fail "others may write to $found"
+[ -f "$T/log" ] && [ -f "$T/stats" ] || fail "no log or no statistics: $(ls "$T")"
+exit 0
