@@ -22,7 +22,7 @@ exec(sys.argv[1])' "$@"
 plants=("/tmp/dfshim-run-p$$"{a,b,c,d})
 as_other "
 a, b, c, d = sys.argv[2:6]
-os.mkdir(a); open(a + '/file', 'w').write('theirs')
+os.mkdir(a); print('theirs', file=open(a + '/file', 'w'))
 os.symlink(sys.argv[6], b)
 os.mkfifo(c)
 open(d, 'w').write('theirs')

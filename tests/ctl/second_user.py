@@ -102,13 +102,12 @@ class Attack:
             pass
         return data
 
-    def one(self, family, address, kind):
+    def one(self, family, address, kind, name=0, flow=None):
         """Bytes heard and bytes that may be heard; None: nothing listens there."""
         s = self.connect(family, address)
         if s is None:
             return None
         rng = self.rng
-        name = rng.choice(self.names) if self.names else rng.getrandbits(64)
         hop = struct.pack("<QQQ16s64s", 0x1122334455667788, 1, 2, rng.randbytes(16), b"127.0.0.1:9")
         dead = struct.pack(f"<{len(self.names)}Q", *self.names)
         may, answer = 0, b""
@@ -135,10 +134,9 @@ class Attack:
                     s.sendall(rng.choice((frame(TREE_HELLO, hop), frame(RDV_HELLO, bytes(8)), frame(FETCH, bytes(8)),
                                           frame(CHECKIN, rng.randbytes(576)))) + frame(DEAD, dead))
                 elif kind == "replay":  # what a member has sent, from the greeting to its first frames and on
-                    host, port, greet, rest = rng.choice(self.flows)
-                    s.sendall(bytes.fromhex(greet))
+                    s.sendall(bytes.fromhex(flow[2]))
                     answer, may = self.heard(s, ANSWERED), ANSWERED
-                    s.sendall(bytes.fromhex(rest) + frame(DEAD, dead))
+                    s.sendall(bytes.fromhex(flow[3]) + frame(DEAD, dead))
                 answer += self.heard(s, 4096)
             except OSError:
                 pass
@@ -160,9 +158,14 @@ class Attack:
                 break
             self.idle.append(s)
 
+    def attacks(self):
+        """All on one target: kind, name, recorded flow."""
+        yield from ((kind, 0, None) for kind in ("nothing", "random", "half", "kill"))
+        yield from ((kind, name, None) for name in self.names for kind in ("wrong", "skip"))
+        yield from (("replay", 0, flow) for flow in self.flows)
+
     def run(self):
         rounds, seen, empty = 0, False, 0
-        kinds = ["nothing", "random", "half", "kill", "wrong", "skip"] + ["replay"] * bool(self.flows)
         while empty < 50:
             there = []
             for target in self.targets():
@@ -175,13 +178,13 @@ class Attack:
                 time.sleep(0.05)
                 continue
             seen, empty = True, 0
-            self.keep_idle([t for t in there if t[0] == socket.AF_INET])
             for target in there:
-                for kind in kinds:
-                    got = self.one(*target, kind)
+                for attack in self.attacks():
+                    got = self.one(*target, *attack)
                     if got and got[0] > (got[1] if target[0] == socket.AF_INET else 0):
-                        print(f"{kind} at {target} was told {got[0]} bytes")
+                        print(f"{attack[0]} at {target} was told {got[0]} bytes")
                         return 1
+            self.keep_idle([t for t in there if t[0] == socket.AF_INET])
             rounds += 1
         print(rounds)
         return 0

@@ -172,7 +172,26 @@ START_TEST(t_decline)
 }
 END_TEST
 
+/* The name of a communicator in logs says nothing of the id's secret, nor of its first bytes, by which NCCL's ranks are recognised. */
+START_TEST(t_hash)
+{
+	unsigned char id[128];
+	uint64_t hash;
+	size_t i;
+
+	ck_assert_int_eq(df_id_create(id), 0);
+	hash = df_id_hash(id);
+	for (i = 0; i < 8; i++)
+		id[i] ^= 1;
+	for (i = 0; i < sizeof(struct df_key); i++)
+		id[DF_ID_TAIL + offsetof(struct df_id_tail, secret) + i] ^= 1;
+	ck_assert_uint_eq(df_id_hash(id), hash);
+	id[DF_ID_TAIL + offsetof(struct df_id_tail, nonce)] ^= 1;
+	ck_assert_uint_ne(df_id_hash(id), hash);
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("ctl secrets", {t_frames}, {t_decline});
+	return DF_TESTS("ctl secrets", {t_frames}, {t_decline}, {t_hash});
 }
