@@ -14,7 +14,7 @@
 # test's own), SAN_RUNTIME (what has to be preloaded in front of such a build's
 # libraries, with a blank behind it; else empty). Last line: "N passed, N failed, N skipped".
 #
-# Tests run in the locale C, because they compare sorted text and decimal points. cli/t_locale runs dfshim in another one.
+# Tests run in the locale C, because they compare sorted text and decimal points.
 #
 # What a sanitizer reports in any process of a test makes it fail, whatever the test makes of that
 # process's status.
