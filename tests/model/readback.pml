@@ -1,7 +1,8 @@
 /*
  * Slices that RDMA devices write into a GPU's memory (runtime/transport/net/verbs/readback.c). Two ports; what a port has written
  * is seen some time after it, and at the latest when a read of that port which was posted behind it is back. A session fails at
- * any time, also because a read does: what is in queues is lost, what has been written is not taken back.
+ * any time, also because a read does: what is in queues is lost, what has been written is not taken back. A port may be out from
+ * then on: it cannot be read. Then the receiver waits for so long that all that the port wrote is seen; or the port is back, and is read.
  *
  * Checked: the block takes the slices in order, each with its own bytes, and all of them.
  *
@@ -11,6 +12,7 @@
  * -DOTHER_PORT  it counts when the other port has been read back
  * -DUNTOLD      slices are sent again before what the last session has written is seen
  * -DFAILED      a port whose read has failed counts as read back
+ * -DGONE        a port that is out counts as read back at once
  */
 #define N 4 /* slices */
 #define S 2 /* slots */
@@ -27,6 +29,7 @@ byte have; /* slices that count; sets of slices, here and below */
 byte late[2], before[2], waits[2], covered[2];
 bit posted[2], stale[2]; /* stale: written by a session that is over, and not read back */
 bit allowed = 1, cut;
+bit out[2];
 
 /* What of `which` is late at port p is seen. */
 inline seen(p, which)
@@ -56,8 +59,8 @@ inline counts(which)
 active proctype sender()
 {
 end:	do
-	:: atomic { allowed && sent < N && sent - told < S && nfull(way[0]) -> way[0] ! sent; sent++ }
-	:: atomic { allowed && sent < N && sent - told < S && nfull(way[1]) -> way[1] ! sent; sent++ }
+	:: atomic { allowed && sent < N && sent - told < S && !out[0] && nfull(way[0]) -> way[0] ! sent; sent++ }
+	:: atomic { allowed && sent < N && sent - told < S && !out[1] && nfull(way[1]) -> way[1] ! sent; sent++ }
 	:: atomic { told < head -> told = head }
 	od
 }
@@ -107,9 +110,16 @@ inline back(p)
 }
 
 #ifdef OTHER_PORT
-#define WANTS(p) (!posted[p] && (waits[1 - p] || stale[p]))
+#define WANTS(p) (!posted[p] && !out[p] && (waits[1 - p] || stale[p]))
 #else
-#define WANTS(p) (!posted[p] && (waits[p] || stale[p]))
+#define WANTS(p) (!posted[p] && !out[p] && (waits[p] || stale[p]))
+#endif
+
+/* A port that is out owes nothing after some time. */
+#ifdef GONE
+#define WAITED(p) (out[p] && stale[p])
+#else
+#define WAITED(p) (out[p] && stale[p] && !late[p])
 #endif
 
 /* A read that was posted since the session's end. */
@@ -126,6 +136,8 @@ end:	do
 	:: atomic { WANTS(1) -> post(1) }
 	:: atomic { posted[0] -> back(0) }
 	:: atomic { posted[1] -> back(1) }
+	:: atomic { WAITED(0) -> stale[0] = 0 }
+	:: atomic { WAITED(1) -> stale[1] = 0 }
 #ifdef UNTOLD
 	:: atomic { !allowed -> allowed = 1 }
 #else
@@ -153,12 +165,11 @@ end:	do
 }
 
 /* The read that is under way at port p does not come back. */
-inline fails(p)
+inline lost(p)
 {
 	posted[p] = 0;
 	before[p] = 0;
-	reading[p] = 0;
-	failed = p
+	reading[p] = 0
 }
 
 active proctype fault()
@@ -169,8 +180,8 @@ end:	do
 	:: atomic { !cut && sent > 0 ->
 		cut = 1;
 		if
-		:: posted[0] -> fails(0)
-		:: posted[1] -> fails(1)
+		:: posted[0] -> lost(0); failed = 0
+		:: posted[1] -> lost(1); failed = 1
 		:: skip
 		fi;
 		do
@@ -184,6 +195,11 @@ end:	do
 		covered[1] = 0;
 		stale[0] = 1;
 		stale[1] = 1;
+		if
+		:: out[0] = 1; lost(0)
+		:: out[1] = 1; lost(1)
+		:: skip
+		fi;
 #ifdef FAILED
 		if
 		:: failed < 2 -> stale[failed] = 0
@@ -195,6 +211,8 @@ end:	do
 		sent = received;
 		allowed = 0
 	}
+	:: atomic { out[0] -> out[0] = 0 }
+	:: atomic { out[1] -> out[1] = 0 }
 	od
 }
 

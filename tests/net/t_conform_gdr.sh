@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the transports' suite (transport/t_conform) over verbs with slots in GPU memory, which the host can't touch and where what is written is seen late: without faults, with, and while queue pairs are held back at random.
+# Description: the transports' suite (transport/t_conform) over verbs with slots in GPU memory, which the host can't touch and where what is written is seen late: without faults, with, while queue pairs are held back at random, and with a port that is down or a device that has failed.
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -9,17 +9,25 @@ suite=$B/tests/transport/t_conform
 [ -f "$B/tests/cuda/driver/libcuda.so.1" ] || skip "built without CUDA headers"
 export DFSHIM_DEBUG=info SEED DFSHIM_NET=verbs NCCL_NET_PLUGIN=none DFSHIM_NET_GDR=1 FAKE_CUDA_GDR=dmabuf FAKE_VERBS_SEEN=$T/seen
 export FAKE_VERBS_RAILS=2 NCCL_IB_HCA=railx
-# A fault every so many sends, and ms for which queue pairs are held back at random.
-for try in "0 0" "150 0" "0 4"; do
-	read -r faults hold <<<"$try"
+# try WHAT VARIABLE=VALUE...: what is wanted was seen.
+try() {
+	local seen=$1
 	rm -f "$T/seen"
-	FAKE_VERBS_FAULTS=$faults FAKE_VERBS_READ=$faults FAKE_VERBS_HOLD=$hold timeout -k 5 $((100 * SLOW)) "$suite" 5 >"$T/out" 2>&1 ||
-		fail "a fault every $faults sends: $(grep -v 'NCCL INFO' "$T/out" | tail -n 20)"
+	env "${@:2}" timeout -k 5 $((150 * SLOW)) "$suite" 5 >"$T/out" 2>&1 || fail "${*:2}: $(grep -v 'NCCL INFO' "$T/out" | tail -n 20)"
 	grep -q "slots for other nodes lie in GPU memory (dma-buf, what comes is read back)" "$T/out" ||
 		fail "no slot lies in GPU memory: $(grep 'slots for' "$T/out")"
-	grep -qx "a read" "$T/seen" || fail "nothing was read back: $(cat "$T/seen")"
-	[ "$hold" = 0 ] || grep -qx "a queue pair was held back" "$T/seen" || fail "nothing was held back: $(cat "$T/seen")"
-	[ "$faults" != 0 ] || ! grep 'was broken\|not open' "$T/out" || fail "faults where there are none"
-	echo "a fault every $faults sends, held back for $hold ms: $(grep -c 'was broken' "$T/out") connections broke"
-done
+	grep -qx "$seen" "$T/seen" || fail "not seen: $seen: $(cat "$T/seen")"
+	echo "${*:2}: $(grep -c 'was broken' "$T/out") connections broke"
+}
+without_faults() {
+	try "$@"
+	! grep 'was broken\|not open' "$T/out" || fail "$*: faults where there are none"
+}
+without_faults "a read" FAKE_VERBS_FAULTS=0
+without_faults "a queue pair was held back" FAKE_VERBS_HOLD=4
+# All faults of the list are had while connectors are closed (t_cut), a port that is said to be down and is not among them.
+try "a read" FAKE_VERBS_FAULTS=40 FAKE_VERBS_READ=40
+# A port that is down, and a device that has failed: neither can be read. No event says that the port is back.
+try "a port was down" FAKE_VERBS_DOWN=railx0:300:600 FAKE_VERBS_UNTOLD=1
+try "a device has failed" FAKE_VERBS_FATAL=railx1:300
 exit 0

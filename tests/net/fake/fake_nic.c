@@ -373,7 +373,7 @@ static void *nic(void *arg)
 		p[0] = (struct pollfd){.fd = fake_nic_fd, .events = POLLIN};
 		n = 1;
 		pthread_mutex_lock(&fake_lock);
-		again = fake_wires_look();
+		again = fake_wires_look() | fake_bus_looks();
 		for (i = 0; i < QPS_MAX; i++) {
 			struct qp *q = fake_qps[i];
 

@@ -6,7 +6,7 @@
  * all before the send after it; completions come when the other side has acknowledged.
  *
  * A GPU's memory (tests/cuda/driver) is reached as dma-buf, by a mapping of the hardware's own. What is written there is seen when
- * a read of the same device has come behind it, as on a GPU that does not order writes; FAKE_CUDA_GDR=ordered: at once. Built with
+ * a read of the same device arrives behind it, as on a GPU that does not order writes, and after BUS_MS without one; FAKE_CUDA_GDR=ordered: at once. Built with
  * -DNO_DMABUF it is a libibverbs before 1.12.
  *
  * What is not allowed ends the process: states and masks out of order, a full queue, an unknown key of one's own memory, a
@@ -17,6 +17,7 @@
  *              strict     refuses relaxed ordering       slow       opening takes 0.3 s
  *   FAKE_VERBS_RAILS=N    so many devices more, railx0 to railx5, with an active Ethernet port (railx1: two)
  *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down, until all devices have made M more
+ *   FAKE_VERBS_UNTOLD=1   no event says that ports are active again
  *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
  *   FAKE_VERBS_MUTE=railxI       nothing of what it sends arrives
  *   FAKE_VERBS_SLOW=railxI:N     it carries N MB/s
@@ -228,7 +229,6 @@ static long setting(const char *name, int device, long *second)
 }
 
 static uint64_t wrote[NR + RAILS];
-static void settle(int device, const struct mr *gone);
 
 uint64_t fake_wrote(struct ibv_context *context, int port, uint32_t bytes)
 {
@@ -262,7 +262,8 @@ int fake_wires_look(void)
 	for (device = 0; device < NR + RAILS; device++) {
 		if (is_down(device) && all_sends >= wires[device].down_until) {
 			wires[device].down_until = 0;
-			tell_ports(device, IBV_EVENT_PORT_ACTIVE);
+			if (!getenv("FAKE_VERBS_UNTOLD"))
+				tell_ports(device, IBV_EVENT_PORT_ACTIVE);
 		}
 		down |= is_down(device);
 	}
@@ -285,14 +286,12 @@ enum fake_wire fake_send_counts(struct ibv_context *context)
 
 	all_sends++;
 	if (n == setting("FAKE_VERBS_DOWN", device, &more)) {
-		settle(device, NULL);
 		wires[device].down_until = all_sends + more;
 		tell_ports(device, IBV_EVENT_PORT_ERR);
 		fake_seen("a port was down");
 		return FAKE_DOWN;
 	}
 	if (n == setting("FAKE_VERBS_FATAL", device, NULL)) {
-		settle(device, NULL);
 		tell_ports(device, IBV_EVENT_DEVICE_FATAL);
 		fake_seen("a device has failed");
 		return FAKE_DOWN;
@@ -482,6 +481,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t byte
 /* Bytes that have been written into a GPU's memory, and are not there yet; in order. */
 static struct late {
 	struct late *next;
+	uint64_t due; /* ns: then they are */
 	int device;
 	const struct mr *mr;
 	uint8_t *to;
@@ -489,7 +489,7 @@ static struct late {
 	uint8_t payload[];
 } * late, **last = &late;
 
-/* of: what goes; NULL: what has been written to that memory is lost. */
+/* What the device has written is there; gone: what has been written to that memory is lost instead. */
 static void settle(int device, const struct mr *gone)
 {
 	struct late **at = &late, *l;
@@ -510,6 +510,21 @@ static void settle(int device, const struct mr *gone)
 void fake_settle(struct ibv_context *context)
 {
 	settle(device_of(context), NULL);
+}
+
+int fake_bus_looks(void)
+{
+	struct late *l;
+
+	while (late && late->due <= fake_now_ns()) {
+		l = late;
+		memcpy(l->to, l->payload, l->bytes);
+		late = l->next;
+		free(l);
+	}
+	if (!late)
+		last = &late;
+	return late != NULL;
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr)
@@ -561,6 +576,7 @@ int fake_lands(struct ibv_context *context, uint32_t key, uint64_t at, const voi
 	}
 	l = malloc(sizeof(*l) + bytes);
 	*l = (struct late){.device = device_of(context),
+			   .due = fake_now_ns() + fake_dice(BUS_MS * 1000) * 1000ull,
 			   .mr = m,
 			   .to = m->map + (at - (uintptr_t)m->mr.addr),
 			   .bytes = bytes};
@@ -751,6 +767,8 @@ static int poll_cq(struct ibv_cq *cq, int nr, struct ibv_wc *wc)
 	int n = 0;
 
 	pthread_mutex_lock(&fake_lock);
+	/* Whoever looks sees what is due, however late the thread of the hardware is. */
+	fake_bus_looks();
 	while (n < nr && q->head != q->tail)
 		wc[n++] = q->wc[q->head++ % (WRS_MAX * 3)];
 	pthread_mutex_unlock(&fake_lock);

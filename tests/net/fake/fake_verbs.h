@@ -17,6 +17,7 @@
 #define PIECE	   16384
 #define PIECES_MAX 256
 #define HOLD_EVERY 32 /* of so many work requests one is held back (FAKE_VERBS_HOLD) */
+#define BUS_MS	   50 /* so long a GPU may not see what has been written */
 #define QUEUE_MAX  1024
 #define WRS_MAX	   512
 #define QPS_MAX	   256
@@ -114,6 +115,8 @@ uint8_t *fake_memory(uint32_t key, uint64_t at, uint64_t bytes, int access);
 /* Writes them there; -1: not open. In a GPU's memory nobody sees them before fake_settle(), unless it says otherwise. */
 int fake_lands(struct ibv_context *context, uint32_t key, uint64_t at, const void *from,
 	       uint32_t bytes);
+/* What has been written into a GPU's memory BUS_MS ago is there; 1: some of it is still on its way. */
+int fake_bus_looks(void);
 /* A read has come to the GPU's memory, behind all that the device has written there. */
 void fake_settle(struct ibv_context *context);
 int fake_names_qp(enum ibv_event_type type);

@@ -89,14 +89,14 @@ static void port_is_back(struct df_net_ep *ep, const struct whom *w)
 	}
 }
 
-static void port_is(struct df_net_ep *ep, const struct whom *w, int down)
+static void port_is_down(struct df_net_ep *ep, const struct whom *w)
 {
 	struct verbs *v = df_verbs(ep);
 	int i;
 
 	for (i = 0; i < v->nr; i++)
 		if (v->rail[i].device == w->device && v->rail[i].port.port == w->port)
-			v->rail[i].down = down;
+			df_verbs_readback_down(&v->rail[i]);
 }
 
 static void told(struct df_net_ep *ep, struct device *d, const struct ibv_async_event *e,
@@ -119,11 +119,10 @@ static void told(struct df_net_ep *ep, struct device *d, const struct ibv_async_
 		break;
 	case IBV_EVENT_PORT_ERR:
 		w.port = e->element.port_num;
-		port_is(ep, &w, 1);
+		port_is_down(ep, &w);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 		w.port = e->element.port_num;
-		port_is(ep, &w, 0);
 		port_is_back(ep, &w);
 		return;
 	default:

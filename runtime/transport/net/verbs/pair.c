@@ -187,6 +187,7 @@ int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 		q->cq = NULL;
 		return ret;
 	}
+	df_verbs_readback_opened(r);
 	memset(&q->ece, 0, sizeof(q->ece));
 	if (may_ece() && df_ibv.query_ece(q->qp, &q->ece))
 		memset(&q->ece, 0, sizeof(q->ece));
@@ -338,6 +339,7 @@ void df_verbs_pair_end(struct df_net_link *l, struct pair *q)
 		return;
 	/* From here on nobody reads our slots or writes into them. */
 	df_ibv.destroy_qp(q->qp);
+	df_verbs_readback_closed(l->ep, df_verbs_pair_rail(l, q), q->sends);
 	if (q->cq)
 		df_ibv.destroy_cq(q->cq);
 	q->qp = NULL;

@@ -421,7 +421,7 @@ static void verbs_end(struct df_net_link *l)
 	if (p && p->begun) {
 		p->begun = 0;
 		df_verbs_readback_end(l);
-		p->behind = df_verbs_readback_ask(l->ep);
+		p->behind = df_verbs(l->ep)->asked;
 	}
 	l->look_at = 0;
 }

@@ -126,10 +126,12 @@ struct readback {
 	struct df_late *late; /* slices, from `first` on */
 	uint32_t first, nr, cap;
 	uint32_t covered; /* so many of them came before the read that is under way */
-	uint64_t posted;  /* when; 0: none is */
+	uint64_t
+		posted; /* when the read, or without a queue pair the wait instead, began; 0: neither */
 	/* Of df_verbs_readback_ask(): asked for, what the read is behind of, done. */
 	uint64_t want, behind, done;
-	uint8_t made; /* its queue pair, for the first time: before that the port has written nothing */
+	uint64_t try_at; /* the queue pair is not made again before */
+	int pairs; /* queue pairs of links over the port: as long as there are any it may write */
 };
 
 /* A port that an endpoint uses. */
@@ -138,7 +140,6 @@ struct rail {
 	struct device *device;
 	enum df_pci_path path; /* from the GPU to its device */
 	int spare;	       /* farther from the GPU than others: used when these fail */
-	int down;	       /* its port, as an event said */
 	struct readback readback;
 };
 
@@ -163,7 +164,7 @@ struct path {
 	uint64_t ack, marked;
 	uint32_t mark[PAIRS_MAX];
 	uint64_t deadline;	  /* of the first pair */
-	uint64_t behind;	  /* df_verbs_readback_ask() of the last session's end */
+	uint64_t behind;	  /* of the last session's end, for df_verbs_readback_done() */
 	unsigned fails;		  /* setups, one after the other */
 	uint64_t failing, failed; /* since when; the last time */
 };

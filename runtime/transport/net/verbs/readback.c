@@ -9,8 +9,14 @@
  * sent again. When the read fails or does not come back, so have all pairs of the port failed.
  *
  * What has been written and is not seen yet may also be seen too late: when the slot holds a later slice, or its memory another
- * connector. So when a session is over, the other side may send again (DF_NET_TOLD) only after all ports have been read back, and
- * so it is before slots are given back.
+ * connector. So when a session is over, the other side may send again (DF_NET_TOLD) only after the ports that may have written have
+ * been read back, and so it is before slots are given back. A port owes a read as long as it has queue pairs, and for what it wrote
+ * until its last one ended.
+ *
+ * A port that is down, and a device that has failed, cannot be read. Then SETTLED_NS of waiting take the place of the read. A write that
+ * the device has put on the bus does not need the port any more. It reaches the GPU within microseconds, and a bus that held one back for
+ * as long as PCIe's longest usual completion time-out (50 ms) would itself fail. While the time passes the port is asked again, whether an
+ * event has said that it is back or not, and read if it is.
  *
  * All by who makes a pass.
  */
@@ -28,7 +34,9 @@
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
 
-#define AGAIN_NS DF_NS_PER_MS /* when what could not be made is tried again */
+#define AGAIN_NS                                                                                   \
+	(10 * DF_NS_PER_MS) /* a queue pair that could not be made is tried again after this */
+#define SETTLED_NS (250 * DF_NS_PER_MS) /* after this a write is seen without a read */
 
 struct df_late {
 	struct df_net_link *link;
@@ -50,18 +58,29 @@ static int make(struct df_net_ep *ep, struct rail *r)
 	ret = df_verbs_watch(ep, r->device);
 	if (!ret)
 		ret = df_verbs_self_make(r, &b->self);
-	b->posted = 0;
-	/* One that has failed, and is made again, has been asked for what is still to be read. */
-	if (!b->made)
-		b->done = b->want;
-	b->made |= !ret;
+	if (!ret)
+		b->posted = 0;
 	return ret;
 }
 
-/* The port may have written what is not seen yet. When it is down, or the device has failed, nobody can ask it. */
+/* The port may have written what is not seen yet. */
 static int owes(const struct rail *r, uint64_t asked)
 {
-	return r->readback.made && r->readback.done < asked && !r->down && !r->device->dead;
+	return r->readback.done < DF_MIN(asked, r->readback.want);
+}
+
+void df_verbs_readback_opened(struct rail *r)
+{
+	r->readback.pairs++;
+}
+
+void df_verbs_readback_closed(struct df_net_ep *ep, struct rail *r, int joined)
+{
+	struct verbs *v = df_verbs(ep);
+
+	r->readback.pairs--;
+	if (v->reads_back && joined)
+		r->readback.want = ++v->asked;
 }
 
 int df_verbs_readback_make(struct df_net_ep *ep, struct rail *r)
@@ -188,8 +207,10 @@ uint64_t df_verbs_readback_ask(struct df_net_ep *ep)
 	if (!v->reads_back)
 		return 0;
 	v->asked++;
+	/* A port without a queue pair writes nothing. What it wrote before has been asked for when its last one ended. */
 	for (i = 0; i < v->nr; i++)
-		v->rail[i].readback.want = v->asked;
+		if (v->rail[i].readback.pairs)
+			v->rail[i].readback.want = v->asked;
 	return v->asked;
 }
 
@@ -230,6 +251,31 @@ void df_verbs_readback_fail(struct df_net_ep *ep, struct rail *r, const char *te
 		failed(ep, r, -EIO, text);
 }
 
+void df_verbs_readback_down(struct rail *r)
+{
+	struct readback *b = &r->readback;
+
+	df_verbs_self_end(&b->self);
+	b->posted = 0;
+	b->covered = 0;
+}
+
+/* Makes the queue pair for reading back if there is none. -errno: not now. */
+static int make_again(struct df_net_ep *ep, struct rail *r, uint64_t now)
+{
+	struct readback *b = &r->readback;
+	int ret;
+
+	if (b->self.qp)
+		return 0;
+	if (now < b->try_at)
+		return -EAGAIN;
+	ret = r->device->dead && !b->pairs ? -ENODEV : make(ep, r);
+	if (ret)
+		b->try_at = now + AGAIN_NS;
+	return ret;
+}
+
 /* The read is back. Whoever gets a slice may end a session, and so take others out (df_verbs_readback_end()). */
 static void arrive(struct readback *b)
 {
@@ -243,44 +289,61 @@ static void arrive(struct readback *b)
 	}
 }
 
+/* 1: the read that was posted has ended. *why: 0, or -errno with the text. */
+static int is_back(struct readback *b, uint64_t now, int arm, char *text, size_t size, int *why)
+{
+	struct ibv_wc wc;
+	int n = arm && ibv_req_notify_cq(b->self.cq, 0) ? -1 : ibv_poll_cq(b->self.cq, 1, &wc);
+
+	*why = 0;
+	if (n < 0 || (n && wc.status != IBV_WC_SUCCESS)) {
+		*why = -EIO;
+		snprintf(text, size, "reading back from the GPU: %s",
+			 n < 0 ? "the completion queue cannot be read"
+			       : df_ibv.wc_status_str(wc.status));
+	} else if (!n && now >= b->posted + df_verbs_patience()) {
+		*why = -ETIMEDOUT;
+		snprintf(text, size, "reading back from the GPU does not end");
+	}
+	return n || *why;
+}
+
 static int look(struct df_net_ep *ep, struct rail *r, uint64_t now, int arm)
 {
 	struct readback *b = &r->readback;
-	struct ibv_wc wc;
 	char text[96];
-	int n = 0, moved = 0;
+	int ret, moved = 0;
 
-	if (b->posted) {
-		if (arm && ibv_req_notify_cq(b->self.cq, 0))
-			n = -1;
-		if (!n)
-			n = ibv_poll_cq(b->self.cq, 1, &wc);
-		if (n < 0 || (n && wc.status != IBV_WC_SUCCESS)) {
-			snprintf(text, sizeof(text), "reading back from the GPU: %s",
-				 n < 0 ? "the completion queue cannot be read"
-				       : df_ibv.wc_status_str(wc.status));
-			failed(ep, r, -EIO, text);
+	if (b->posted && b->self.qp) {
+		if (!is_back(b, now, arm, text, sizeof(text), &ret))
+			return 0;
+		if (ret) {
+			failed(ep, r, ret, text);
 			return 1;
 		}
-		if (!n && now >= b->posted + df_verbs_patience()) {
-			failed(ep, r, -ETIMEDOUT, "reading back from the GPU does not end");
-			return 1;
-		}
-		if (n) {
-			b->posted = 0;
-			b->done = b->behind;
-			arrive(b);
-			moved = 1;
-		}
+		b->posted = 0;
+		b->done = b->behind;
+		arrive(b);
+		moved = 1;
+	} else if (b->posted && now >= b->posted + SETTLED_NS) {
+		b->posted = 0;
+		b->done = b->behind;
+		moved = 1;
 	}
-	if (b->posted || (b->nr == b->first && !owes(r, b->want)))
+	if (b->nr == b->first && !owes(r, b->want))
 		return moved;
-	/* It has failed, and no pair of the port has had it made again. */
-	if (!b->self.qp && b->nr == b->first && make(ep, r))
+	ret = make_again(ep, r, now);
+	if (ret && !b->posted && owes(r, b->want)) {
+		b->behind = b->want;
+		b->posted =
+			df_now_ns(); /* not the pass's time, which is before what was asked for */
+	}
+	/* Its slices wait for the port as its pairs do. */
+	if (ret == -EAGAIN || ret == -ENETDOWN || (ret && b->nr == b->first))
 		return moved;
-	n = b->self.qp ? post(ep, r) : -ENOTCONN;
-	if (n)
-		failed(ep, r, n, "the queue pair for reading back takes no work");
+	ret = ret ? ret : post(ep, r);
+	if (ret)
+		failed(ep, r, ret, "the queue pair for reading back takes no work");
 	return 1;
 }
 
@@ -304,9 +367,10 @@ uint64_t df_verbs_readback_due(const struct df_net_ep *ep)
 		const struct readback *b = &v->rail[i].readback;
 
 		if (b->posted)
-			due = DF_MIN(due, b->posted + df_verbs_patience());
-		else if (owes(&v->rail[i], b->want))
-			due = DF_MIN(due, df_now_ns() + AGAIN_NS);
+			due = DF_MIN(due,
+				     b->posted + (b->self.qp ? df_verbs_patience() : SETTLED_NS));
+		if (!b->self.qp && (b->nr != b->first || owes(&v->rail[i], b->want)))
+			due = DF_MIN(due, b->try_at);
 	}
 	return due;
 }
