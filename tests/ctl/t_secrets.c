@@ -172,6 +172,43 @@ START_TEST(t_decline)
 }
 END_TEST
 
+/* What takes the address of NCCL_COMM_ID, and never ends what it says, does not hold a rank that declines for ever. */
+START_TEST(t_decline_bounded)
+{
+	unsigned char id[1][128];
+	struct df_id_tail tail;
+	char at[64], c = 0;
+	union df_sockaddr addr;
+	int listener, fd, nr = 0;
+	pid_t pid;
+
+	job = NULL;
+	ct_address(at);
+	ck_assert_int_eq(df_id_from_address(at, id[0]), 0);
+	ck_assert_int_eq(df_id_open(id[0], &tail), 0);
+	df_id_address(&tail, &addr);
+	listener = df_addr_listen(&addr, 1);
+	ck_assert_int_ge(listener, 0);
+	pid = fork();
+	if (!pid)
+		_exit(!df_id_decline(1, (const unsigned char(*)[128])id, 2, 1, "a test"));
+	while (waitpid(pid, NULL, WNOHANG) == 0) {
+		fd = accept(listener, NULL, NULL);
+		if (fd < 0) {
+			usleep(1000);
+			continue;
+		}
+		nr++;
+		if (!gr_accept(fd, tail.nonce, &tail.secret))
+			while (send(fd, &c, 1, MSG_NOSIGNAL) == 1)
+				usleep(1000);
+		close(fd);
+	}
+	ck_assert_int_gt(nr, 0);
+	close(listener);
+}
+END_TEST
+
 /* The name of a communicator in logs says nothing of the id's secret, nor of its first bytes, by which NCCL's ranks are recognised. */
 START_TEST(t_hash)
 {
@@ -193,5 +230,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ctl secrets", {t_frames}, {t_decline}, {t_hash});
+	return DF_TESTS("ctl secrets", {t_frames}, {t_decline}, {t_decline_bounded}, {t_hash});
 }

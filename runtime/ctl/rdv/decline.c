@@ -17,7 +17,8 @@
 #include "runtime/ctl/rdv/rdv.h"
 #include "runtime/dfshim.h"
 
-#define ANSWER_MS 5000
+/* For one connection in all, however the other end spreads its bytes. */
+#define ANSWER_NS (5 * DF_NS_PER_S)
 /* By address, rank 0 may not have come yet. */
 #define RETRY_NS (10 * DF_NS_PER_S)
 
@@ -55,14 +56,20 @@ struct errand {
 	int ret;
 };
 
-static int wait_for(int fd, short events)
+static int wait_for(int fd, short events, uint64_t end)
 {
 	struct pollfd p = {.fd = fd, .events = events};
+	uint64_t now;
+	int ret;
 
-	return poll(&p, 1, ANSWER_MS) == 1 ? 0 : -ETIMEDOUT;
+	do {
+		now = df_now_ns();
+		ret = now < end ? poll(&p, 1, (int)((end - now) / DF_NS_PER_MS) + 1) : 0;
+	} while (ret < 0 && errno == EINTR);
+	return ret == 1 ? 0 : -ETIMEDOUT;
 }
 
-static int connect_to(int fd, const union df_sockaddr *addr, socklen_t len)
+static int connect_to(int fd, const union df_sockaddr *addr, socklen_t len, uint64_t end)
 {
 	int error = 0;
 	socklen_t bytes = sizeof(error);
@@ -71,7 +78,7 @@ static int connect_to(int fd, const union df_sockaddr *addr, socklen_t len)
 		return 0;
 	if (errno != EINPROGRESS)
 		return -errno;
-	if (wait_for(fd, POLLOUT))
+	if (wait_for(fd, POLLOUT, end))
 		return -ETIMEDOUT;
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) ? -errno : -error;
 }
@@ -91,13 +98,13 @@ static int send_all(int fd, const void *data, size_t bytes)
 	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : -ECONNRESET;
 }
 
-static int receive_all(int fd, void *data, size_t bytes)
+static int receive_all(int fd, void *data, size_t bytes, uint64_t end)
 {
 	char *to = data;
 	ssize_t n;
 
 	while (bytes) {
-		if (wait_for(fd, POLLIN))
+		if (wait_for(fd, POLLIN, end))
 			return -ETIMEDOUT;
 		n = recv(fd, to, bytes, 0);
 		if (n <= 0)
@@ -109,7 +116,7 @@ static int receive_all(int fd, void *data, size_t bytes)
 }
 
 /* Both ends prove that they know the id's secret (greet.c); then w is ready to be sent. */
-static int greet(int fd, struct words *w, const struct df_id_tail *id)
+static int greet(int fd, struct words *w, const struct df_id_tail *id, uint64_t end)
 {
 	struct greeting g = {frame_of(DF_FRAME_GREET, sizeof(g.body)), {.name = id->nonce}};
 	struct df_key proof, session;
@@ -121,7 +128,7 @@ static int greet(int fd, struct words *w, const struct df_id_tail *id)
 	if (!ret)
 		ret = send_all(fd, &g, sizeof(g));
 	if (!ret)
-		ret = receive_all(fd, &a, sizeof(a));
+		ret = receive_all(fd, &a, sizeof(a), end);
 	if (ret)
 		return ret;
 	proof = df_auth_proof(&id->secret, DF_PROOF_ACCEPTS, &g.body, sizeof(g.body),
@@ -141,6 +148,7 @@ static int greet(int fd, struct words *w, const struct df_id_tail *id)
 static int say_at(const struct words *words, const struct df_id_tail *id,
 		  const union df_sockaddr *addr, socklen_t len)
 {
+	uint64_t end = df_now_ns() + ANSWER_NS;
 	struct words w = *words;
 	char answer[256];
 	int fd, ret;
@@ -148,13 +156,13 @@ static int say_at(const struct words *words, const struct df_id_tail *id,
 	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	ret = connect_to(fd, addr, len);
+	ret = connect_to(fd, addr, len, end);
 	if (!ret)
-		ret = greet(fd, &w, id);
+		ret = greet(fd, &w, id, end);
 	if (!ret)
 		ret = send_all(fd, &w, sizeof(w));
 	while (!ret) {
-		ret = wait_for(fd, POLLIN);
+		ret = wait_for(fd, POLLIN, end);
 		if (!ret && recv(fd, answer, sizeof(answer), 0) <= 0)
 			break;
 	}
