@@ -69,8 +69,8 @@ enum df_host_kind {
 
 struct df_check_host {
 	uint32_t tid, whom;
-	uint64_t kind;	   /* enum df_host_kind */
-	uint64_t stamp;	   /* how often it has been off the processor: the same while one wait lasts */
+	uint64_t kind;	/* enum df_host_kind */
+	uint64_t stamp; /* how often it has been off the processor: the same while one wait lasts */
 	uint64_t nr_calls; /* of CUDA and NCCL that put or issue something, or wait */
 };
 
@@ -139,9 +139,11 @@ struct df_check_hold {
 
 /* One wait that was chosen. */
 struct df_check_chosen {
-	size_t place;	/* in `may` */
-	uint64_t core;	/* names the facts that its cycle rests on, with the threads that are not expected to call */
-	uint64_t cycle; /* names the cycle by its communicators, ranks and call sites: the same in each iteration */
+	size_t place; /* in `may` */
+	uint64_t
+		core; /* names the facts that its cycle rests on, with the threads that are not expected to call */
+	uint64_t
+		cycle; /* names the cycle by its communicators, ranks and call sites: the same in each iteration */
 };
 
 /*
@@ -161,10 +163,11 @@ struct df_check_cut {
 	/* the result; chosen has room for nr_may */
 	struct df_check_chosen *chosen;
 	size_t nr;
-	int likely; /* the chosen ones are no more than that */
-	int hosts;  /* more might be known with df_check_add_hosts() */
-	uint64_t core;	   /* of all that is proved */
-	uint64_t mismatch; /* commHash: proved that ranks of it have issued operations that never meet; 0 none */
+	int likely;    /* the chosen ones are no more than that */
+	int hosts;     /* more might be known with df_check_add_hosts() */
+	uint64_t core; /* of all that is proved */
+	uint64_t
+		mismatch; /* commHash: proved that ranks of it have issued operations that never meet; 0 none */
 };
 
 /* 0 or -ENOMEM. */

@@ -5,6 +5,9 @@
 #ifndef DF_BASE_EXIT_STATUS_H
 #define DF_BASE_EXIT_STATUS_H
 
+/* Verdicts with which a process ends that would end with 0: as in trace/check.h. */
+enum { DF_EXIT_MISSING = 20, DF_EXIT_MISMATCH = 21, DF_EXIT_CRASH = 30 };
+
 /* From now on exit() is seen. */
 void df_exit_status_watch(void);
 /* _exit() is about to be called. Async-signal-safe. */

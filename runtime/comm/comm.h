@@ -31,8 +31,8 @@ struct df_comm {
 	struct {
 		uint64_t id, since; /* hash of the id; when this rank came */
 		int nranks, rank;
-	} join;		/* while it joins by an id; under df_rt.lock */
-	uint32_t stop;	/* ends blocking calls */
+	} join;	       /* while it joins by an id; under df_rt.lock */
+	uint32_t stop; /* ends blocking calls */
 	/* It was ended with operations unfinished, and the program has not shown that it knows; atomic. */
 	int unheard;
 	int condemned;	/* to be ended with others: between the halves; guarded by df_rt.lock */

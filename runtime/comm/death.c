@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/err.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -20,7 +21,6 @@
 #include "runtime/dfshim.h"
 #include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"
-#include "trace/check.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/writer.h"
 
@@ -96,7 +96,7 @@ static void end_with(uint64_t proc, const char *how)
 				i, comm->members[i].hostname, comm->members[i].pid, how);
 		}
 		if (comm && df_comm_pending(comm))
-			df_comm_unheard(comm, DF_V_CRASH);
+			df_comm_unheard(comm, DF_EXIT_CRASH);
 		if (comm)
 			df_comm_end(comm, -ECONNRESET, 2);
 		df_mutex_unlock(&df_rt.lock);

@@ -11,7 +11,6 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
 #include "runtime/watch/snapshot.h"
-#include "trace/check.h"
 
 /* Between what is sent to the others and the exit: their control threads pass it on in less. */
 #define EXIT_NS (200 * DF_NS_PER_MS)
@@ -206,9 +205,9 @@ void df_ending_mismatch(uint64_t name)
 	uint32_t nr_procs;
 	uint64_t *procs = df_tied_processes(&nr_procs);
 
-	tell(procs, nr_procs, &name, 1, DF_V_MISMATCH, 1);
-	exit_if_wanted(DF_V_MISMATCH, 1);
+	tell(procs, nr_procs, &name, 1, DF_EXIT_MISMATCH, 1);
+	exit_if_wanted(DF_EXIT_MISMATCH, 1);
 	if (end_all(ended_elsewhere, &n))
-		df_exit_status_failed(DF_V_MISMATCH);
+		df_exit_status_failed(DF_EXIT_MISMATCH);
 	free(procs);
 }

@@ -43,7 +43,6 @@
 #include "runtime/watch/polls.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"
-#include "trace/check.h"
 #include "trace/record/writer.h"
 
 struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
@@ -195,7 +194,7 @@ static void settle(void)
 		return;
 	df_warn("this process ends although operations that a released wait has left behind never "
 		"finished: the program takes their results for valid");
-	df_exit_status_failed(DF_V_MISSING);
+	df_exit_status_failed(DF_EXIT_MISSING);
 }
 
 /*

@@ -143,7 +143,7 @@ static enum df_lock lock_of(const unsigned long arg[NR_ARGS])
 	if (!(arg[1] & FUTEX_PRIVATE_FLAG))
 		return DF_LOCK_JOIN;
 	return (op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET) && arg[2] == 2 ? DF_LOCK_HELD
-									     : DF_LOCK_ANY;
+									    : DF_LOCK_ANY;
 }
 
 /* For how long the thread has had a processor; UINT64_MAX: not known. */
@@ -156,16 +156,22 @@ static uint64_t ran_ns(uint32_t tid)
 }
 
 /*
- * Threads that run nothing of the application; host functions have others. They may hold a lock of libc's for a
- * moment, for which one of the application's waits.
+ * Threads that neither issue operations nor wake one that does: dfshim's, those of the CPU backend (host functions have
+ * others), and PyTorch's for its watchdog and heartbeat, its store, and the data loader's pinned memory. They may hold
+ * a lock of libc's for a moment, for which one of the application's waits.
  */
-static int is_ours(uint32_t tid)
+static int stands_aside(uint32_t tid)
 {
+	static const char *const names[] = {DF_OUR_THREADS, "df-host-engine", "pt_nccl_",
+					    "pt_tcpstore", "pt_data_pin"};
 	char name[32];
 
-	return read_task(tid, "comm", name, sizeof(name)) > 0 &&
-	       (!strncmp(name, DF_OUR_THREADS, strlen(DF_OUR_THREADS)) ||
-		!strncmp(name, "df-host-engine", 14));
+	if (read_task(tid, "comm", name, sizeof(name)) <= 0)
+		return 0;
+	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return 1;
+	return 0;
 }
 
 /*
@@ -313,7 +319,7 @@ static int is_library(uint32_t tid)
 	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++)
 		if (!strncmp(name, names[i], strlen(names[i])))
 			return 1;
-	return is_ours(tid);
+	return stands_aside(tid);
 }
 
 /* Adds what the process has beside the nr threads of tids. The new number. */
@@ -466,8 +472,7 @@ static int sleeps(uint32_t tid)
  */
 static struct df_check_host certain(uint32_t tid)
 {
-	struct df_check_host h = {
-		.tid = tid, .kind = DF_HOST_FREE, .nr_calls = df_polls_acts(tid)};
+	struct df_check_host h = {.tid = tid, .kind = DF_HOST_FREE, .nr_calls = df_polls_acts(tid)};
 	unsigned long arg[NR_ARGS];
 	unsigned op;
 	long nr;
@@ -501,7 +506,7 @@ int df_hosts_certain(struct df_check_host **out, uint32_t *nr)
 {
 	struct df_check_host *all = malloc(CERTAIN_MAX * sizeof(*all));
 	DIR *dir = all ? opendir("/proc/self/task") : NULL;
-	uint32_t ours[THREADS_MAX], nr_ours = 0, n = 0, self = (uint32_t)syscall(SYS_gettid);
+	uint32_t aside[THREADS_MAX], nr_aside = 0, n = 0, self = (uint32_t)syscall(SYS_gettid);
 	struct dirent *d;
 	int asleep = 1;
 
@@ -510,17 +515,17 @@ int df_hosts_certain(struct df_check_host **out, uint32_t *nr)
 
 		if (!tid || tid == self)
 			continue;
-		if (n == CERTAIN_MAX || nr_ours == THREADS_MAX)
+		if (n == CERTAIN_MAX || nr_aside == THREADS_MAX)
 			break;
-		if (is_ours(tid))
-			ours[nr_ours++] = tid;
+		if (stands_aside(tid))
+			aside[nr_aside++] = tid;
 		else
 			all[n++] = certain(tid);
 	}
 	/* After that: what one of them may have held then, it holds no more, and who waited for it does not wait. */
-	for (uint32_t i = 0; i < nr_ours; i++)
-		asleep = asleep && sleeps(ours[i]);
-	if (!dir || n == CERTAIN_MAX || nr_ours == THREADS_MAX) {
+	for (uint32_t i = 0; i < nr_aside; i++)
+		asleep = asleep && sleeps(aside[i]);
+	if (!dir || n == CERTAIN_MAX || nr_aside == THREADS_MAX) {
 		if (dir)
 			closedir(dir);
 		free(all);

@@ -26,11 +26,11 @@
 #include "trace/check.h"
 #include "trace/record/format.h"
 
-#define ROUNDS	   5
-#define NR_LIKELY  64 /* cycles that are waited for */
-#define NR_KNOWN   64 /* cycles that were released when they were only likely */
-#define KNOWN_NS   (20 * DF_NS_PER_MS) /* the bound for these */
-#define FORGET_NS  DF_NS_PER_S /* a cycle that was not seen for so long has dissolved */
+#define ROUNDS	  5
+#define NR_LIKELY 64		      /* cycles that are waited for */
+#define NR_KNOWN  64		      /* cycles that were released when they were only likely */
+#define KNOWN_NS  (20 * DF_NS_PER_MS) /* the bound for these */
+#define FORGET_NS DF_NS_PER_S	      /* a cycle that was not seen for so long has dissolved */
 
 /* What the checker says of one round. */
 struct choice {
@@ -222,7 +222,8 @@ static int gather(struct df_snapshots *g, enum df_ask what)
 
 int df_prove_and_release(int hosts, struct df_proof_found *out)
 {
-	static int told[2]; /* only the first release is explained, and the first of what is likely */
+	static int
+		told[2]; /* only the first release is explained, and the first of what is likely */
 	char *line = NULL;
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct choice seen[2] = {{.may = NULL}}, none = {.may = NULL}, *use = &none;

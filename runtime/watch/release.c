@@ -305,17 +305,19 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *
 	if (!done)
 		return 0;
 	if (likely)
-		df_warn_once("released a device-wide wait of a cycle that is likely a deadlock: nothing of "
-			     "it has moved for %ld ms, and no thread that could end it has made a call. A "
-			     "rank that was only late loses nothing: work that could show that the "
-			     "operations are unfinished is executed after them (DFSHIM_RELEASE_MS=0 "
-			     "forbids this; further releases are counted, not logged)%s%s",
-			     df_env()->release_ms, line ? ": " : "", line ? line : "");
+		df_warn_once(
+			"released a device-wide wait of a cycle that is likely a deadlock: nothing of "
+			"it has moved for %ld ms, and no thread that could end it has made a call. A "
+			"rank that was only late loses nothing: work that could show that the "
+			"operations are unfinished is executed after them (DFSHIM_RELEASE_MS=0 "
+			"forbids this; further releases are counted, not logged)%s%s",
+			df_env()->release_ms, line ? ": " : "", line ? line : "");
 	else
-		df_warn_once("released a device-wide wait that was part of a deadlock; its "
-			     "operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
-			     "this; further releases are counted, not logged)%s%s",
-			     line ? ": " : "", line ? line : "");
+		df_warn_once(
+			"released a device-wide wait that was part of a deadlock; its "
+			"operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
+			"this; further releases are counted, not logged)%s%s",
+			line ? ": " : "", line ? line : "");
 	df_bell_ring(df_tl_bell());
 	return done;
 }

@@ -529,7 +529,10 @@ void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint
 	o = malloc(bytes);
 	if (!o)
 		return;
-	*o = (struct order){.epoch = g->epoch, .nr = nr, .line_bytes = (uint32_t)line_bytes, .likely = (uint32_t)likely};
+	*o = (struct order){.epoch = g->epoch,
+			    .nr = nr,
+			    .line_bytes = (uint32_t)line_bytes,
+			    .likely = (uint32_t)likely};
 	if (nr)
 		memcpy(o + 1, calls, nr * sizeof(*calls));
 	if (line)

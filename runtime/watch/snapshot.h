@@ -92,9 +92,11 @@ void df_snapshot_wait(uint32_t seen, int64_t timeout_ns);
 
 /* What a look has found. */
 struct df_proof_found {
-	size_t nr;	   /* waits that were released */
-	uint64_t mismatch; /* commHash: ranks of it have issued operations that never meet; 0 none */
-	uint64_t again;	   /* when a cycle that is likely will have been the same for long enough; UINT64_MAX: none is */
+	size_t nr; /* waits that were released */
+	uint64_t
+		mismatch; /* commHash: ranks of it have issued operations that never meet; 0 none */
+	uint64_t
+		again; /* when a cycle that is likely will have been the same for long enough; UINT64_MAX: none is */
 };
 
 /*

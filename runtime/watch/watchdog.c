@@ -17,6 +17,7 @@
 #include "kernels/abi.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -35,6 +36,10 @@
 #include "runtime/watch/watchdog.h"
 #include "trace/check.h"
 #include "trace/record/writer.h"
+
+_Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)DF_V_MISMATCH &&
+		       DF_EXIT_CRASH == (int)DF_V_CRASH,
+	       "a process exits with the status that `dfshim check` has for the verdict");
 
 #define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own idea of a suspicious silence */
 #define PATIENCE_NS (300 * DF_NS_PER_MS) /* for whose task it is to look for circles */
@@ -443,7 +448,7 @@ static void peers_that_left(void)
 		}
 		df_warn("a rank of communicator %llx has exited with unfinished operations",
 			(unsigned long long)comm->hash);
-		df_comm_unheard(comm, DF_V_MISSING);
+		df_comm_unheard(comm, DF_EXIT_MISSING);
 		df_comm_end(comm, -ECONNRESET, 2);
 	}
 	df_mutex_unlock(&df_rt.lock);

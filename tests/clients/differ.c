@@ -142,13 +142,14 @@ static void look(const struct op *o, const int *at)
 
 static void random_program(unsigned long seed)
 {
-	int nr = 2 + (int)(seed % (OPS - 1)), who, where, drop = 0, sure = seed % 4 == 0, order[OPS];
+	int nr = 2 + (int)(seed % (OPS - 1)), who, where, drop = 0, sure = seed % 4 == 0,
+	    order[OPS];
 	struct op ops[OPS];
 
 	state = seed * 0x9e3779b97f4a7c15ul + 1;
 	for (int i = 0; i < nr; i++)
-		ops[i] = (struct op){(enum kind)rnd(3), rnd(COMMS), 1 + rnd(100), rnd(2), ncclInt,
-				     ncclSum};
+		ops[i] = (struct op){(enum kind)rnd(3), rnd(COMMS), 1 + rnd(100), rnd(2),
+				     ncclInt,		ncclSum};
 	/* Counts are all different, so that an order of its own on one communicator is none of another's. */
 	for (int i = 0; i < nr; i++)
 		ops[i].count += 100 * (i % 2) + i;

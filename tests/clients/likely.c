@@ -119,8 +119,8 @@ static void check(int comm)
 	MUST(cudaMemcpy(host, out[comm], sizeof(host), cudaMemcpyDeviceToHost));
 	for (int i = 0; i < COUNT; i++)
 		if (host[i] != 3.0f) {
-			fprintf(stderr, "rank %d, communicator %d: %g at %d\n", rank, comm, (double)host[i],
-				i);
+			fprintf(stderr, "rank %d, communicator %d: %g at %d\n", rank, comm,
+				(double)host[i], i);
 			_exit(1);
 		}
 }
@@ -152,7 +152,8 @@ int main(int argc, char **argv)
 	pid_t pid;
 
 	if (argc < 2 || argc > 4) {
-		fprintf(stderr, "usage: likely ended|sleeps|cold|calls|late [ITERATIONS [LATE_MS]]\n");
+		fprintf(stderr,
+			"usage: likely ended|sleeps|cold|calls|late [ITERATIONS [LATE_MS]]\n");
 		return 1;
 	}
 	how = argv[1];

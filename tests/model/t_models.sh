@@ -51,4 +51,7 @@ check error release.pml "-DNONE"
 check ok proof.pml ""
 check error proof.pml "-DNO_HOLD" "-DSAFETY -DBFS"
 check error proof.pml "-DNO_JUDGE"
+check ok likely.pml ""
+check error likely.pml "-DNO_DEBT"
+check error likely.pml "-DPROVED"
 exit 0

@@ -424,8 +424,8 @@ static void find_mismatch(struct cut *c, struct df_check_cut *cut)
 	df_graph_reduce(&c->g, DF_W_BASE, c->stale);
 	gcomm = df_graph_crossed(&c->g, 1);
 	for (uint32_t n = 0; crossed && n < c->g.nr_nodes; n++)
-		crossed[n] = c->g.nodes[n].kind == DF_N_MATCH &&
-			     c->g.nodes[n].mark == DF_M_MISMATCH;
+		crossed[n] =
+			c->g.nodes[n].kind == DF_N_MATCH && c->g.nodes[n].mark == DF_M_MISMATCH;
 	if (gcomm != DF_NONE && !c->stale && crossed) {
 		cut->mismatch = c->g.set->gcomms[gcomm].hash;
 		cut->core += core_behind(c, crossed);

@@ -492,8 +492,7 @@ static int judge_residue(struct df_check_result *r)
 	 * is one all the same if nothing shows that the ranks will ever issue the same operations.
 	 */
 	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ||
-			     (r->verdict == DF_V_SYNC &&
-			      df_graph_crossed(&r->g, 0) != DF_NONE)
+			     (r->verdict == DF_V_SYNC && df_graph_crossed(&r->g, 0) != DF_NONE)
 		     ? judge_mismatch(r)
 		     : 0;
 	if (rc)

@@ -53,7 +53,8 @@ static int is_a_matter_of_time(const struct script *s)
 /* A message between a rank and `with`, as both of them see it; 0: another step, or another pair. */
 static uint64_t message(const struct sc_step *st, int rank, int with)
 {
-	int from = st->kind == SC_SEND ? rank : st->peer, to = st->kind == SC_SEND ? st->peer : rank;
+	int from = st->kind == SC_SEND ? rank : st->peer,
+	    to = st->kind == SC_SEND ? st->peer : rank;
 
 	if ((st->kind != SC_SEND && st->kind != SC_RECV) || st->peer != with)
 		return 0;
