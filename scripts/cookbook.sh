@@ -1,6 +1,6 @@
 #!/bin/bash
 # The programs of docs/cookbook.md: each is run by NCCL's rules on the CPU until it hangs, and what dfshim says of it is put into the
-# page.
+# page; of programs that dfshim executes to their end, or about which it says something else, that too.
 #
 #   TORCH_PYTHON=/path/python scripts/cookbook.sh [--check] [NAME...]
 #
@@ -26,6 +26,16 @@ done
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
+# These are executed by dfshim as well, without --rules nccl: the page shows what that comes to.
+ours=" order resource sync receive one_tensor "
+# What the job says, or the verdict if it hangs.
+outcome() { # LOG TRACES
+	if grep -qE '^rank [0-9]+ has finished$' "$1"; then
+		grep -E '^rank [0-9]+ has finished$' "$1" | sort
+	else
+		"$B/dfshim" check "$2" | shorten - | grep -E '^([A-Z_]+|Fix): '
+	fi
+}
 # The sentence, where the orders part, what to do, where the program is. Times differ from run to run.
 shorten() {
 	awk 'NR == 1 || /^Fix: /; /^First divergence|^Python stacks/ { on = 1 } /^$/ { on = 0 } on && !/^Fix: /' "$1" |
@@ -45,6 +55,14 @@ for name; do
 		printf '```\n\n```\n'
 		shorten "$tmp/$name.said"
 		echo '```'
+		if [[ $ours == *" $name "* ]]; then
+			(cd docs/cookbook && timeout -k 5 200 "$B/dfshim" run --host -n 2 --trace "$tmp/$name.ours" --timeout 5 -- \
+				"$TORCH_PYTHON" "$name.py") >"$tmp/$name.ours.log" 2>&1
+			outcome "$tmp/$name.ours.log" "$tmp/$name.ours" >"$tmp/$name.outcome"
+			printf '\nWithout `--rules nccl`, executed by dfshim:\n\n```\n'
+			cat "$tmp/$name.outcome"
+			echo '```'
+		fi
 	} >"$tmp/$name.new"
 	if [ -z "$check" ]; then
 		scripts/insert.sh "$page" "$name" "$tmp/$name.new" || bad=1
@@ -53,6 +71,10 @@ for name; do
 	block 2 "$name" >"$tmp/$name.old"
 	diff <(block 1 "$name") <(sed 1,2d "docs/cookbook/$name.py") || {
 		echo "cookbook: $name: $page shows another program (<) than docs/cookbook/$name.py (>)"
+		bad=1
+	}
+	[[ $ours != *" $name "* ]] || diff <(block 3 "$name" | sed 's/:.*//') <(sed 's/:.*//' "$tmp/$name.outcome") || {
+		echo "cookbook: $name: $page says (<) something else of it under dfshim than now (>): $(tail -3 "$tmp/$name.ours.log")"
 		bad=1
 	}
 	diff <(essence "$tmp/$name.old") <(shorten "$tmp/$name.said" | essence -) || {

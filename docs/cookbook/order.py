@@ -9,15 +9,15 @@ rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
 data, model = dist.new_group(), dist.new_group()
-x = torch.ones(1024, device="cuda")
+gradients, activations = torch.ones(1024, device="cuda"), torch.ones(1024, device="cuda")
 
 
 def reduce_gradients():
-    dist.all_reduce(x, group=data)
+    dist.all_reduce(gradients, group=data)
 
 
 def reduce_activations():
-    dist.all_reduce(x, group=model)
+    dist.all_reduce(activations, group=model)
 
 
 if rank == 0:
@@ -26,3 +26,5 @@ if rank == 0:
 else:
     reduce_activations()
     reduce_gradients()
+torch.cuda.synchronize()
+print("rank", rank, "has finished", flush=True)

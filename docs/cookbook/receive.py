@@ -1,4 +1,4 @@
-"""Both ranks receive first, and send what they have received."""
+"""Both ranks receive first, and send afterwards."""
 
 import os
 
@@ -8,8 +8,9 @@ import torch.distributed as dist
 rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
-x = torch.ones(1024, device="cuda")
-dist.all_reduce(x)
-dist.recv(x, src=1 - rank)
-dist.send(x, dst=1 - rank)
+mine, other = torch.ones(1024, device="cuda"), torch.empty(1024, device="cuda")
+dist.all_reduce(mine)
+dist.recv(other, src=1 - rank)
+dist.send(mine, dst=1 - rank)
 torch.cuda.synchronize()
+print("rank", rank, "has finished", flush=True)

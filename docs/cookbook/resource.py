@@ -19,3 +19,4 @@ for i in range(8) if rank == 0 else reversed(range(8)):
 for w in work:
     w.wait()
 torch.cuda.synchronize()
+print("rank", rank, "has finished", flush=True)

@@ -9,11 +9,11 @@ rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
 groups = [dist.new_group(), dist.new_group()]
-x = torch.ones(1024, device="cuda")
+tensors = {group: torch.ones(1024, device="cuda") for group in groups}
 
 
 def reduce(group):
-    dist.all_reduce(x, group=group)
+    dist.all_reduce(tensors[group], group=group)
     torch.cuda.synchronize()
 
 
@@ -23,3 +23,4 @@ for step in range(3):
 # From here on rank 1 takes them the other way round.
 for group in groups if rank == 0 else reversed(groups):
     reduce(group)
+print("rank", rank, "has finished", flush=True)

@@ -53,6 +53,12 @@ static void catch_up(struct df_stream *s)
 	__atomic_store_n(&s->legacy_seen, from->pending.added, __ATOMIC_RELAXED);
 }
 
+/* As in STREAM_CREATE records: also with work, for a ring that has lost them, and for the legacy stream. */
+static uint32_t stream_flags(const struct df_stream_info *info)
+{
+	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
+}
+
 struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info *info)
 {
 	struct df_stream *s = *info->user;
@@ -77,6 +83,10 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 	 */
 	__atomic_store_n((struct df_stream **)info->user, s, __ATOMIC_RELEASE);
 	catch_up(s);
+	/* Nothing has created the legacy stream, and a copy may wait for it before any work on it is recorded. */
+	if (info->legacy)
+		df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
+			 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32, 0, 0);
 	return s;
 }
 
@@ -379,12 +389,6 @@ void df_stream_launching(uint64_t *stream, uint64_t *group)
 	*group = launching.group;
 }
 
-/* As in STREAM_CREATE records: also with work, for a ring that has lost them, and for the legacy stream. */
-static uint32_t stream_flags(const struct df_stream_info *info)
-{
-	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
-}
-
 /*
  * A copy on the legacy stream whose bytes are known waits only for operations that touch them, because the order of
  * the legacy stream joins streams that have nothing to do with each other. Not if the host could
@@ -426,9 +430,11 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 	if (kind == DF_WORK_GRAPH && dev)
 		launching = (struct launching){info->id, df_trace_serial()};
 	if (s || paid || (dev && (kind == DF_WORK_GRAPH || (info->legacy && df_dev_busy(dev)))))
-		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
+		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(),
+			 kind | (touch ? df_rec_reads_from(touch->in, touch->in_end) : 0),
 			 (uint64_t)info->device |
-				 (uint64_t)(stream_flags(info) | (uint32_t)exact << 3) << 32,
+				 (uint64_t)(stream_flags(info) | (uint32_t)exact << 3) << 32 |
+				 (touch ? df_rec_reads_bytes(touch->in, touch->in_end) : 0),
 			 info->id, 0);
 }
 

@@ -167,7 +167,6 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 	struct rstream *s;
 	uint64_t now;
 
-	(void)t;
 	if (kind == DF_WORK_GRAPH)
 		df_record_graph_begin(info);
 	if (df_record_inside || kind == DF_WORK_ALLOC || info->capturing)
@@ -180,8 +179,11 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 	if (GET(&s->work_at) == now && kind != DF_WORK_GRAPH)
 		return;
 	PUT(&s->work_at, now);
-	df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(), kind,
-		 (uint64_t)info->device | (uint64_t)flags_of(info) << 32, info->id, 0);
+	df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(),
+		 kind | (t ? df_rec_reads_from(t->in, t->in_end) : 0),
+		 (uint64_t)info->device | (uint64_t)flags_of(info) << 32 |
+			 (t ? df_rec_reads_bytes(t->in, t->in_end) : 0),
+		 info->id, 0);
 }
 
 /*

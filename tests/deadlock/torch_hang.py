@@ -5,6 +5,9 @@
     torch_hang.py lock      a thread waits for a result and holds a lock that another thread needs
     torch_hang.py script    the same, and the lock is the interpreter's
     torch_hang.py queue     the other thread waits for a queue
+    torch_hang.py copies    two groups in opposite orders, a copy of another tensor from the CPU and one to it in between
+
+By dfshim's rules the last one finishes.
 """
 
 import ctypes
@@ -37,6 +40,23 @@ def backward(t, group):
 def load_batch(case, step):
     if case == "missing" and RANK == 1 and step == 2:
         time.sleep(1000)
+
+
+def copies(x, a, y, b):
+    u = torch.zeros(300, device="cuda")
+    for step in range(3):
+        x.fill_(1)
+        y.fill_(1)
+        torch.cuda.synchronize()
+        for t, group in ((x, a), (y, b)) if RANK == 0 else ((y, b), (x, a)):
+            dist.all_reduce(t, group=group)
+            source = torch.full((300,), float(step + 1))
+            u.copy_(source)
+            source.fill_(-1)
+            assert u.cpu()[7] == step + 1, u
+        torch.cuda.synchronize()
+        assert x[3].item() == 2 and y[3].item() == 2, (x, y)
+    dist.destroy_process_group()
 
 
 LOCK, QUEUE, RUNS = threading.Lock(), queue.Queue(), threading.Event()
@@ -85,6 +105,8 @@ def main(case):
     x, y = (torch.ones(1024, device="cuda") for _ in range(2))
     forward(x, a)
     backward(y, b)
+    if case == "copies":
+        return copies(x, a, y, b)
     if case in ("lock", "script", "queue"):
         threads(case, x, a, y, b)
     for step in range(4):

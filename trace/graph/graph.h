@@ -153,6 +153,19 @@ struct df_graph {
 	int failed; /* out of memory while building */
 };
 
+struct df_range {
+	uint64_t from, to;
+};
+
+static inline int df_range_overlap(struct df_range a, struct df_range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
+
+/* What an operation reads and writes on its own rank. */
+void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, struct df_range *reads,
+		    struct df_range *writes);
+
 int df_graph_build(struct df_graph *g, struct df_check_set *set);
 void df_graph_fini(struct df_graph *g);
 

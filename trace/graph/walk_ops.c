@@ -104,23 +104,13 @@ static struct place join_places(struct walk *w, struct place a, struct place b, 
 
 #define HAZARD_WINDOW 256
 
-struct range {
-	uint64_t from, to;
-};
-
-static struct range range_of(uint64_t base, uint64_t bytes)
+static struct df_range range_of(uint64_t base, uint64_t bytes)
 {
-	return (struct range){base, base && base + bytes > base ? base + bytes : base};
+	return (struct df_range){base, base && base + bytes > base ? base + bytes : base};
 }
 
-static int overlap(struct range a, struct range b)
-{
-	return a.from < b.to && b.from < a.to;
-}
-
-/* What an operation reads and writes on its own rank. */
-static void buffers(const struct df_check_set *set, const struct df_uop *u, struct range *reads,
-		    struct range *writes)
+void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, struct df_range *reads,
+		    struct df_range *writes)
 {
 	uint64_t n = (uint64_t)set->gcomms[u->gcomm].nranks, in = u->bytes, out = u->bytes;
 	int root = u->l.peer == u->l.rank;
@@ -166,17 +156,17 @@ static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
 {
 	struct df_check_set *set = w->g->set;
 	struct df_uop *first = &set->ops[w->t->first_op], *o = u;
-	struct range r, wr, ro, wo;
+	struct df_range r, wr, ro, wo;
 
-	buffers(set, u, &r, &wr);
+	df_uop_buffers(set, u, &r, &wr);
 	if (r.from == r.to && wr.from == wr.to)
 		return;
 	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
 		if (o->done == DF_NONE || (o->l.stream != u->l.stream && !s->joined) ||
 		    (u->l.group && o->l.group == u->l.group))
 			continue;
-		buffers(set, o, &ro, &wo);
-		if (overlap(r, wo) || overlap(wr, ro) || overlap(wr, wo))
+		df_uop_buffers(set, o, &ro, &wo);
+		if (df_range_overlap(r, wo) || df_range_overlap(wr, ro) || df_range_overlap(wr, wo))
 			df_graph_edge(w->g, u->start, o->done, DF_E_HAZARD,
 				      w->nccl ? DF_W_P | DF_W_SI | DF_W_SE : DF_W_ALL, u->l.rec);
 	}

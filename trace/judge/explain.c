@@ -162,6 +162,10 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 	if (!strcmp(r->qualifier, "hazard"))
 		df_line_put(b,
 			    " (their buffers overlap on every rank, so they cannot be reordered)");
+	if (!strcmp(r->qualifier, "stream"))
+		df_line_put(
+			b,
+			" (a stream or an event puts one behind the other, and other work keeps it so)");
 	if (!strcmp(r->qualifier, "data"))
 		df_line_put(
 			b,
@@ -197,12 +201,80 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	df_line_path(r, b);
 }
 
+/* The work for which the which-th thread of the cycle waits, if that is what it waits for; NULL. */
+static const struct df_litem *work_of(const struct df_check_result *r, const struct df_node *t,
+				      const struct df_node **behind)
+{
+	for (size_t i = 0; i + 1 < r->nr_steps; i++) {
+		const struct df_node *w = &r->g.nodes[r->steps[i].to];
+
+		if (&r->g.nodes[r->steps[i].from] != t || w->kind != DF_N_WORK)
+			continue;
+		*behind = &r->g.nodes[r->steps[i + 1].to];
+		return &r->set->traces[w->trace].items[w->ref];
+	}
+	return NULL;
+}
+
+/* A copy of what no unfinished operation of its process writes, with nothing between it and an operation. */
+static int needs_nobody(const struct df_check_result *r, const struct df_node *t,
+			const struct df_litem *work, const struct df_node *behind)
+{
+	const struct df_trc *trc = &r->set->traces[t->trace];
+	struct df_range copy = {work->from, work->from + work->bytes}, reads, writes;
+
+	if (!work->bytes || !df_node_is_op(behind))
+		return 0;
+	for (size_t i = 0; i < trc->nr_uops; i++) {
+		df_uop_buffers(r->set, &r->set->ops[trc->first_op + i], &reads, &writes);
+		if (df_range_overlap(copy, writes))
+			return 0;
+	}
+	return 1;
+}
+
+/* Of a thread that waits for other work than a collective: "a memcpy that its stream puts behind B#2". 0: of none. */
+static int behind_line(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_node *t, *found = NULL, *behind, *op = NULL;
+	const struct df_litem *work = NULL, *w;
+	char h[48], name[160];
+	int alone = 0;
+
+	for (size_t i = 0; (t = df_line_thread(r, i)) && !alone; i++) {
+		w = work_of(r, t, &behind);
+		if (!w)
+			continue;
+		alone = needs_nobody(r, t, w, behind);
+		if (found && !alone)
+			continue;
+		found = t;
+		work = w;
+		op = behind;
+	}
+	if (!found)
+		return 0;
+	df_line_put(b, "%s waits in %s for a %s", df_line_host(r, found, h, sizeof(h)),
+		    df_call_text(r->set->traces[found->trace].calls[found->ref].call),
+		    df_work_name((uint32_t)work->b & 0xff));
+	if (alone)
+		df_line_put(b, " of %llu bytes that no operation writes, so it needs no other rank",
+			    (unsigned long long)work->bytes);
+	df_line_put(b, ", %s its stream puts it behind %s: cycle ", alone ? "but" : "and",
+		    df_node_is_op(op)
+			    ? df_say_op(r->set, &r->set->ops[op->ref], name, sizeof(name))
+			    : df_say_node(&r->g, (uint32_t)(op - r->g.nodes), name, sizeof(name)));
+	return 1 + alone;
+}
+
 static void data_line(struct df_check_result *r, struct df_line *b)
 {
 	char h[48];
 	const struct df_node *t = df_line_thread(r, 0);
 
-	if (t) {
+	if (behind_line(r, b)) {
+		;
+	} else if (t) {
 		df_line_put(
 			b,
 			"%s waits in %s for a result that needs another rank, and that rank waits for %s: cycle ",
@@ -272,6 +344,8 @@ static const char *fix_text(struct df_check_result *r)
 			       "first";
 		return "create the streams with cudaStreamNonBlocking, or put no work on the legacy default stream";
 	case DF_V_DATA:
+		if (behind_line(r, &(struct df_line){.n = 0}) > 1)
+			return "make the copy before the operation is issued, or on a stream that does not wait for it (PyTorch: async_op=True, and wait() after the copy), or issue the operations in the same order on all ranks";
 		return "issue the operations in the same order on all ranks before waiting for a result";
 	case DF_V_MISSING:
 		if (!strcmp(r->qualifier, "destroyed"))

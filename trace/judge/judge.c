@@ -278,6 +278,28 @@ static uint32_t still_to_come(const struct df_check_result *r, enum df_world w)
 	return found;
 }
 
+/* The operations that a rank has in the cycle touch the same bytes. */
+static int overlap_everywhere(const struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	struct df_range in[2], out[2];
+
+	for (size_t i = 0; i < r->nr_involved; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct df_uop *a = &set->ops[r->involved[i]],
+					    *b = &set->ops[r->involved[k]];
+
+			if (!df_uop_same_rank(set, a, b))
+				continue;
+			df_uop_buffers(set, a, &in[0], &out[0]);
+			df_uop_buffers(set, b, &in[1], &out[1]);
+			if (!df_range_overlap(in[0], out[1]) && !df_range_overlap(out[0], in[1]) &&
+			    !df_range_overlap(out[0], out[1]))
+				return 0;
+		}
+	return 1;
+}
+
 static void classify_cycle(struct df_check_result *r)
 {
 	static const enum df_world worlds[] = {DF_W_NORES, DF_W_P, DF_W_SI, DF_W_SE};
@@ -326,7 +348,7 @@ static void classify_cycle(struct df_check_result *r)
 			r->verdict = DF_V_DATA;
 		} else if (has_inversion(r)) {
 			r->verdict = DF_V_ORDER;
-			qual = "hazard";
+			qual = overlap_everywhere(r) ? "hazard" : "stream";
 			for (size_t i = 0; i < r->nr_steps; i++)
 				if (r->g.nodes[r->steps[i].to].kind == DF_N_WORK)
 					qual = "data";
@@ -415,10 +437,8 @@ static void judge_init(struct df_check_result *r)
 }
 
 /* Calls that do not agree explain it better than who is missing. 1 if they do, 0, or -ENOMEM. */
-static int judge_mismatch(struct df_check_result *r)
+static int is_mismatch(struct df_check_result *r, int rc)
 {
-	int rc = df_mismatch_find(r);
-
 	if (rc <= 0)
 		return rc;
 	r->verdict = DF_V_MISMATCH;
@@ -426,6 +446,17 @@ static int judge_mismatch(struct df_check_result *r)
 	r->qualifier[0] = 0;
 	r->is_cycle = 0;
 	return 1;
+}
+
+static int judge_mismatch(struct df_check_result *r)
+{
+	return is_mismatch(r, df_mismatch_find(r));
+}
+
+/* The same of a cycle of operations that nothing cuts. */
+static int judge_places(struct df_check_result *r)
+{
+	return is_mismatch(r, df_mismatch_places(r));
 }
 
 /* A crash is a crash, and who has left will not disagree. */
@@ -497,6 +528,11 @@ static int judge_residue(struct df_check_result *r)
 		     : 0;
 	if (rc)
 		return rc < 0 ? rc : 0;
+	if (r->verdict == DF_V_ORDER && !r->remedy) {
+		rc = judge_places(r);
+		if (rc)
+			return rc < 0 ? rc : 0;
+	}
 	df_others_find(r);
 	if (r->nr_others && r->confidence == DF_C_PROVED)
 		r->confidence = DF_C_LIKELY;

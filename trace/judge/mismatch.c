@@ -223,7 +223,7 @@ static int by_place(const void *pa, const void *pb)
  * different orders is wrong by NCCL's rules. Where waits for results keep them from meeting all the same, the first place in
  * which the ranks differ is the cause.
  */
-static int find_place(struct df_check_result *r)
+int df_mismatch_places(struct df_check_result *r)
 {
 	struct df_check_set *set = r->set;
 	uint32_t gcomm = only_comm(r), inst = DF_NONE;
@@ -368,7 +368,7 @@ int df_mismatch_find(struct df_check_result *r)
 
 	if (!rc)
 		rc = find_sizes(r, 0);
-	return !rc && r->is_cycle && r->verdict == DF_V_DATA ? find_place(r) : rc;
+	return !rc && r->is_cycle && r->verdict == DF_V_DATA ? df_mismatch_places(r) : rc;
 }
 
 int df_mismatch_unseen(struct df_check_result *r)

@@ -64,8 +64,9 @@ struct df_check_result {
 	uint32_t *involved; /* operations of the cycle, without repetition */
 	size_t nr_involved;
 	struct df_other others[DF_OTHERS];
-	size_t nr_others, nr_held; /* of them, those in a lock that another thread holds: they are the first */
-	struct df_side *sides;	   /* MISMATCH */
+	size_t nr_others,
+		nr_held; /* of them, those in a lock that another thread holds: they are the first */
+	struct df_side *sides; /* MISMATCH */
 	size_t nr_sides, cap_sides;
 	const struct df_broken_link
 		*link; /* NET_STALL, SLOW: of the set; NULL: no link is known to be broken */
@@ -97,6 +98,8 @@ void df_explain_ignored(struct df_check_result *r);
 int df_mismatch_find(struct df_check_result *r);
 /* Where nothing is stuck as far as can be seen: a message whose ends disagree, one of which is over. */
 int df_mismatch_unseen(struct df_check_result *r);
+/* Of a cycle over one communicator: the first place in which its ranks issued different collectives. The same results. */
+int df_mismatch_places(struct df_check_result *r);
 int df_mismatch_sides(struct df_check_result *r);
 
 /*

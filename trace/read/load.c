@@ -185,6 +185,8 @@ static int push_item(struct df_load *l, const struct df_rec *rec, uint64_t index
 	it->a = a;
 	it->b = b;
 	it->type = type;
+	it->from = type == DF_ITEM_WORK ? rec->a >> 16 : 0;
+	it->bytes = type == DF_ITEM_WORK ? rec->b >> 36 : 0;
 	it->thread = rec->thread;
 	it->device = rec->device == 0xffff ? -1 : rec->device;
 	return 0;
@@ -418,7 +420,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		/* Streams that are not known: the legacy stream, or one that the ring has lost. */
 		return on_stream(l, rec->c, rec->b)
 			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op,
-					    rec->a | (rec->b >> 35 & 1) * DF_WORK_EXACT);
+					    (rec->a & 0xff) | (rec->b >> 35 & 1) * DF_WORK_EXACT);
 	case DF_REC_STREAM_FENCE:
 		return push_item(l, rec, index, DF_ITEM_FENCE, rec->c, rec->op, rec->a);
 	case DF_REC_EVENT_RECORD:

@@ -55,9 +55,10 @@ enum df_item_type { DF_ITEM_OP, DF_ITEM_WORK, DF_ITEM_FENCE, DF_ITEM_RECORD, DF_
 
 struct df_litem {
 	uint64_t rec, stream, time_ns;
-	uint64_t a;    /* OP: index of the operation; WORK: serial; FENCE: op; else event */
-	uint64_t b;    /* WORK: kind; RECORD, WAIT: record's serial */
-	uint32_t type; /* enum df_item_type */
+	uint64_t a;	      /* OP: index of the operation; WORK: serial; FENCE: op; else event */
+	uint64_t b;	      /* WORK: kind; RECORD, WAIT: record's serial */
+	uint64_t from, bytes; /* WORK: what a copy reads; 0 bytes: not known */
+	uint32_t type;	      /* enum df_item_type */
 	uint32_t thread;
 	int32_t device;
 };

@@ -55,6 +55,20 @@ enum df_host_at {
 	DF_AT_NR
 };
 
+/*
+ * What a copy reads, for a STREAM_WORK record: the address above the kind in `a`, the number of bytes above the flags in
+ * `b`. 0 bytes: not known, or too many.
+ */
+static inline uint64_t df_rec_reads_bytes(uint64_t from, uint64_t to)
+{
+	return from < to && to - from < 1u << 28 && !(from >> 48) ? (to - from) << 36 : 0;
+}
+
+static inline uint64_t df_rec_reads_from(uint64_t from, uint64_t to)
+{
+	return df_rec_reads_bytes(from, to) ? from << 16 : 0;
+}
+
 /* For what a thread in DF_AT_LOCK waits: in the record's `b` above the place. */
 enum df_lock {
 	DF_LOCK_ANY,	/* not known: a condition, a semaphore, a lock of another kind */

@@ -545,8 +545,33 @@ class Operator:
 # -- copies ---------------------------------------------------------------------------------------------------------------
 
 
+def is_plain_copy(to, frm):
+    """Its bytes are one range on each side, and it changes none."""
+    return (to.dtype == frm.dtype and to.shape == frm.shape and to.is_contiguous() and frm.is_contiguous()
+            and not (to.is_conj() or frm.is_conj() or to.is_neg() or frm.is_neg()))
+
+
+def copy_by_cuda(to, frm, stream):
+    """Of bytes between a device and the CPU: the CUDA runtime knows which, so only what touches them is in the way."""
+    what = to.data_ptr(), frm.data_ptr(), to.numel() * to.element_size()
+    if to.is_cuda:
+        error = rt.cudaMemcpyAsync(*what, 1, stream)  # the source is read before it returns
+    elif stream:
+        error = rt.cudaMemcpyAsync(*what, 2, stream) or rt.cudaStreamSynchronize(stream)
+    else:
+        error = rt.cudaMemcpy(*what, 2)
+    if error:
+        raise RuntimeError(f"CUDA error {error} in a copy")
+    if _errors and not to.is_cuda:
+        raise_late()
+    return to
+
+
 def copy_(to, frm, non_blocking=False):
-    """Between a device and the CPU it blocks where it does on a GPU; else it is an operator like any other."""
+    """
+    To the CPU it blocks where it does on a GPU. From the CPU it is put on the stream, and the source is read before the call
+    returns. Else it is an operator like any other.
+    """
     if _errors:
         raise_late()
     device = to.device if to.is_cuda else frm.device
@@ -559,12 +584,14 @@ def copy_(to, frm, non_blocking=False):
     target, source = on_host(to) if to.is_cuda else to, on_host(frm) if frm.is_cuda else frm
     later = capturing or busy(stream)
     if later and across and not capturing:
-        pinned = (frm if to.is_cuda else to).is_pinned()
-        if not non_blocking or not pinned and not to.is_cuda:
+        asks = non_blocking and (frm if to.is_cuda else to).is_pinned()
+        if not asks and is_plain_copy(to, frm):
+            return copy_by_cuda(to, frm, stream)
+        if not asks and not to.is_cuda:
             wait(stream)
             later = False
-        elif not pinned:
-            source = frm.clone()  # read before the call returns, as on a GPU
+        elif not asks:
+            source = frm.clone()  # read before the call returns
     if to.is_cuda and frm.is_cuda and to.device != frm.device and not capturing:
         with torch.cuda.device(frm.device.index):
             wait(C._cuda_getCurrentRawStream(frm.device.index))
@@ -614,6 +641,8 @@ def install():
     if not hasattr(rt, "cudaLaunchHostFunc"):
         rt = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.partition('.')[0]}")
     rt.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p, HOST_FN, ctypes.c_void_p]
+    rt.cudaMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    rt.cudaMemcpyAsync.argtypes = rt.cudaMemcpy.argtypes + [ctypes.c_void_p]
     rt.cudaStreamQuery.argtypes = rt.cudaStreamSynchronize.argtypes = [ctypes.c_void_p]
     atexit.register(drain)
     C._set_cudnn_enabled(False)
