@@ -83,12 +83,16 @@ static int member(int index, void *arg)
 	(void)arg;
 	df_tree_k = 2;
 	ck_assert_int_eq(df_ctl_self(&self), 0);
+	for (i = index; i < NR_IDS; i += NR_PROCS)
+		ck_assert_int_eq(df_id_create(job->share.ids[i]), 0);
+	/* The control thread reads them under the lock. */
+	df_ctl_lock();
 	job->keys[index] = self.key;
 	for (i = index; i < NR_IDS; i += NR_PROCS) {
-		ck_assert_int_eq(df_id_create(job->share.ids[i]), 0);
 		ck_assert_int_eq(df_id_open(job->share.ids[i], &tail), 0);
 		job->keys[NR_PROCS + i] = tail.secret;
 	}
+	df_ctl_unlock();
 	ct_arrive(&job->share, 0, NR_PROCS);
 	ck_assert_int_eq(ct_join(&pair), 0);
 	ct_arrive(&job->share, 1, NR_PROCS);
