@@ -27,7 +27,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
 # These are executed by dfshim as well, without --rules nccl: the page shows what that comes to.
-ours=" order resource sync receive one_tensor "
+ours=" order resource sync receive one_tensor mismatch "
 # What the job says, or the verdict if it hangs.
 outcome() { # LOG TRACES
 	if grep -qE '^rank [0-9]+ has finished$' "$1"; then
