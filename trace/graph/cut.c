@@ -329,9 +329,11 @@ static void forget_choices(struct cut *c)
 /* Threads in no call keep the waits from being proved. Spoils the graph. */
 static int hosts_matter(struct cut *c)
 {
-	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++) {
+		let_go(c, n, 0);
 		if (c->g.nodes[n].idle)
 			c->g.nodes[n].mark = DF_M_SILENT;
+	}
 	df_graph_reduce(&c->g, DF_W_BASE, 0);
 	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
 		if (c->may[n] && c->g.stuck[n])
