@@ -1,6 +1,7 @@
 /*
- * The mode of this process (prevent, trace, off). If dfshim cannot start, the job runs on plain NCCL with one
- * warning, so that it is never worse off with dfshim than without, or fails under DFSHIM_STRICT=1.
+ * The mode of this process (prevent, trace, off). If dfshim cannot start, NCCL executes the job, which is recorded and
+ * watched as in mode trace, with one warning; under DFSHIM_STRICT=1 it fails. So no job is worse off with dfshim than
+ * without, and none is unwatched.
  *
  * On the CUDA runtime on the CPU there is no plain NCCL: the real library would talk to a GPU about
  * memory that is none. So the modes off and trace mean there: our runtime with its own trace, or a refusal; unless
@@ -27,7 +28,7 @@
 static struct df_once decided;
 static enum df_front front;
 static char reason[256];
-static pid_t trace_pid; /* the process that began to record in mode trace */
+static pid_t trace_pid; /* the process that began to record what NCCL executes */
 
 static enum df_front refuse(const char *why)
 {
@@ -42,10 +43,17 @@ void df_front_unload(void)
 		df_trace_close();
 }
 
+static void record(void)
+{
+	if (!df_record_start(df_traced_nccl()))
+		trace_pid = getpid();
+}
+
 static enum df_front decide(void)
 {
 	const struct df_env *env;
 	int host = df_on_hostcuda();
+	enum df_front now;
 	int err;
 
 	if (host)
@@ -57,8 +65,7 @@ static enum df_front decide(void)
 				     "runtime on the CPU")
 			    : DF_FRONT_PLAIN;
 	if (env->mode == DF_MODE_TRACE && (!host || df_real_on_cpu())) {
-		if (!df_record_start(df_traced_nccl()))
-			trace_pid = getpid();
+		record();
 		return DF_FRONT_TRACE;
 	}
 	err = df_start();
@@ -69,8 +76,12 @@ static enum df_front decide(void)
 		     : "a variable of the environment has a value that cannot be used");
 	if (host || env->strict)
 		return DF_FRONT_REFUSE;
-	df_warn("%s; the job runs on plain NCCL", reason);
-	return df_start_unable() ? DF_FRONT_PLAIN : DF_FRONT_UNABLE;
+	df_warn("%s; NCCL executes the job, which is recorded and watched as with DFSHIM_MODE=trace",
+		reason);
+	now = df_start_unable() ? DF_FRONT_TRACE : DF_FRONT_UNABLE;
+	/* Later, because df_start_unable() gives up the devices that recording looks at. */
+	record();
+	return now;
 }
 
 const char *df_front_bound(void)
@@ -91,10 +102,10 @@ const char *df_front_absent(void)
 {
 	switch (df_front_now()) {
 	case DF_FRONT_TRACE:
-		return "it runs with DFSHIM_MODE=trace";
+		return df_env()->mode == DF_MODE_TRACE ? "it runs with DFSHIM_MODE=trace"
+						       : df_start_reason();
 	case DF_FRONT_PLAIN:
-		return df_env()->mode == DF_MODE_OFF ? "it runs with DFSHIM_MODE=off"
-						     : df_start_reason();
+		return "it runs with DFSHIM_MODE=off";
 	case DF_FRONT_REFUSE:
 		return *df_start_reason() ? df_start_reason() : reason;
 	default:

@@ -12,7 +12,7 @@ enum df_front {
 	DF_FRONT_TRACE, /* NCCL executes, we record */
 	DF_FRONT_PLAIN, /* NCCL executes, we are not there */
 	/*
-	 * As PLAIN, because we could not start; a communicator whose id comes from a rank that could is met all the
+	 * As TRACE, because we could not start; a communicator whose id was made by a rank that could is joined all the
 	 * same, and all its ranks give it to NCCL together.
 	 */
 	DF_FRONT_UNABLE,
@@ -49,7 +49,7 @@ ncclResult_t df_front_refused(const char *what);
 /* The one "NCCL version" line, as NCCL_DEBUG asks for it. rank: of the communicator being made. */
 void df_front_show_version(int rank);
 
-/* At the end of the process: closes the trace of mode trace. The runtime ends by itself. Async-signal-safe. */
+/* At the end of the process: closes the trace of what NCCL executes. The runtime ends by itself. Async-signal-safe. */
 void df_front_unload(void);
 
 /* In the child of a fork. */

@@ -292,8 +292,9 @@ ncclResult_t ncclGroupEnd(void)
 	if (df_unlikely(df_real_groups(front))) {
 		if (!df_real()->ncclGroupEnd)
 			return df_real_missing(__func__);
-		return front == DF_FRONT_TRACE ? df_traced_group_end(__builtin_return_address(0))
-					       : df_real()->ncclGroupEnd();
+		return front == DF_FRONT_TRACE
+			       ? df_traced_group_end(df_trace_site(__builtin_return_address(0)))
+			       : df_real()->ncclGroupEnd();
 	}
 	return df_group_end(df_trace_site(__builtin_return_address(0)));
 }

@@ -34,14 +34,14 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result);
 
 /* The thread opens a group of the real library; the real ncclGroupEnd, which may block, between two records. */
 void df_traced_group_start(void);
-ncclResult_t df_traced_group_end(const void *pc);
+ncclResult_t df_traced_group_end(uint32_t site);
 
 /* ncclCommGetAsyncError has said this of it. */
 void df_traced_settled(ncclComm_t comm, ncclResult_t state);
 
 /* A call that can block begins; the result goes to df_traced_leave(). comm NULL: object says on what. */
 uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
-			 const void *pc);
+			 uint32_t site);
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
 
 /*

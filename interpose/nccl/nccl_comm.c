@@ -442,7 +442,8 @@ err:
 		if (!real_)                                                                        \
 			return df_real_missing(#fn);                                               \
 		hash_ = df_traced_child_hash(comm, salt);                                          \
-		serial_ = df_traced_enter(enum_call, comm, 0, 0, __builtin_return_address(0));     \
+		serial_ = df_traced_enter(enum_call, comm, 0, 0,                                   \
+					  df_trace_site(__builtin_return_address(0)));             \
 		res_ = real_ call;                                                                 \
 		df_traced_divided(enum_call, comm, newcomm, hash_, serial_, res_);                 \
 		return df_group_error(res_);                                                       \

@@ -19,8 +19,8 @@
 /* A call of the real library that ends something, recorded; its result. */
 #define REAL_END(fn, enum_call, comm, ...)                                                         \
 	({                                                                                         \
-		uint64_t serial_ =                                                                 \
-			df_traced_enter(enum_call, comm, 0, 0, __builtin_return_address(0));       \
+		uint64_t serial_ = df_traced_enter(enum_call, comm, 0, 0,                          \
+						   df_trace_site(__builtin_return_address(0)));    \
 		ncclResult_t res_ = DF_REAL(fn, __VA_ARGS__);                                      \
 		df_traced_ended(comm, enum_call, serial_, res_);                                   \
 		df_group_error(res_);                                                              \

@@ -102,15 +102,16 @@ void df_group_real(void)
 
 	if (!g || g->real || !df_real()->ncclGroupStart || !df_real()->ncclGroupEnd)
 		return;
-	if (df_real()->ncclGroupStart() == ncclSuccess)
-		g->real = 1;
+	if (df_real()->ncclGroupStart() != ncclSuccess)
+		return;
+	g->real = 1;
+	df_traced_group_start();
 }
 
 /* The real library's part of the group ends; it drops everything if ours does. */
-static ncclResult_t end_real(struct df_group *g)
+static ncclResult_t end_real(struct df_group *g, uint32_t site)
 {
 	ncclResult_t res;
-	uint64_t serial;
 
 	if (!g->real)
 		return g->error;
@@ -118,9 +119,7 @@ static ncclResult_t end_real(struct df_group *g)
 	/* A call that fails spoils a group: the only way to have one dropped. */
 	if (g->error != ncclSuccess)
 		(void)df_real()->ncclAllReduce(NULL, NULL, 0, ncclInt8, ncclSum, NULL, NULL);
-	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, 0, NULL);
-	res = df_real()->ncclGroupEnd();
-	df_traced_leave(serial, DF_CALL_GROUP_END, res);
+	res = df_traced_group_end(site);
 	return g->error != ncclSuccess ? g->error : res;
 }
 
@@ -335,10 +334,10 @@ ncclResult_t df_group_end(uint32_t site)
 		return res;
 	if (g->error != ncclSuccess) {
 		df_jobs_discard(g->jobs);
-		return end_real(g);
+		return end_real(g, site);
 	}
 	if (!g->jobs && !g->nr_ops)
-		return end_real(g);
+		return end_real(g, site);
 	serial = df_trace_serial();
 	df_trace(DF_REC_CALL_ENTER, -1, 0, -1, serial, DF_CALL_GROUP_END, 0, g->nr_ops, site);
 	res = g->jobs ? df_jobs_launch(g->jobs) : ncclSuccess;
@@ -350,7 +349,7 @@ ncclResult_t df_group_end(uint32_t site)
 	/* Ours are submitted and wait for nobody by now; the real library's may block here. */
 	if (res != ncclSuccess && res != ncclInProgress)
 		g->error = res;
-	real = end_real(g);
+	real = end_real(g, site);
 	if (res == ncclSuccess)
 		res = real;
 	df_trace(DF_REC_CALL_EXIT, -1, 0, -1, serial, DF_CALL_GROUP_END, (uint64_t)res, 0, site);

@@ -47,7 +47,7 @@ int df_traced_made_later(const struct made *m)
 	struct batch *b = &batch;
 	struct made *v;
 
-	if (!b->depth || df_front_now() != DF_FRONT_TRACE)
+	if (!b->depth)
 		return 0;
 	v = DF_VEC_PUSH(b->made, b->nr_made, b->cap_made);
 	if (v)
@@ -128,7 +128,7 @@ static void has_first(struct traced *t)
 	__atomic_store_n(&t->connected, 1, __ATOMIC_RELAXED);
 }
 
-ncclResult_t df_traced_group_end(const void *pc)
+ncclResult_t df_traced_group_end(uint32_t site)
 {
 	struct batch *b = &batch;
 	struct behind inner;
@@ -143,8 +143,8 @@ ncclResult_t df_traced_group_end(const void *pc)
 		return res;
 	}
 	b->depth = 0;
-	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, b->nr_ops, pc);
-	inner = enter_inner(df_trace_site(pc));
+	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, b->nr_ops, site);
+	inner = enter_inner(site);
 	df_record_before(b->ops, b->nr_ops);
 	res = df_real()->ncclGroupEnd();
 	called(b->ops, b->nr_ops, res);

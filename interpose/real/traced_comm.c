@@ -30,7 +30,8 @@ int df_traced_recording(void)
 {
 	enum df_front front = df_front_now();
 
-	return (front == DF_FRONT_TRACE || front == DF_FRONT_OWN) && !df_record_inside;
+	return (front == DF_FRONT_TRACE || front == DF_FRONT_UNABLE || front == DF_FRONT_OWN) &&
+	       !df_record_inside;
 }
 
 struct traced *df_traced_slot(const void *comm, int add)
@@ -306,7 +307,7 @@ uint64_t df_traced_local_hash(void)
 }
 
 uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
-			 const void *pc)
+			 uint32_t site)
 {
 	struct traced *t = comm ? df_traced_slot(comm, 0) : NULL;
 	uint64_t serial = 0;
@@ -316,7 +317,7 @@ uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, ui
 	if (df_traced_recording())
 		serial = df_record_enter(call, t ? t->comm : 0, t ? t->rank : -1,
 					 t ? t->device : df_record_device(), t ? t->hash : object,
-					 detail, df_trace_site(pc));
+					 detail, site);
 	df_record_inside++;
 	return serial;
 }
@@ -338,7 +339,8 @@ void df_traced_note_init(uint64_t serial, uint64_t hash, int nranks, int rank)
 
 uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc)
 {
-	uint64_t serial = df_traced_enter(DF_CALL_COMM_INIT, NULL, hash, (uint64_t)nranks, pc);
+	uint64_t serial =
+		df_traced_enter(DF_CALL_COMM_INIT, NULL, hash, (uint64_t)nranks, df_trace_site(pc));
 	int i;
 
 	/* rank -1: all ranks at once. */

@@ -2,7 +2,7 @@
  * DFSHIM_BACKEND=auto on a machine with GPUs: whether this process takes them, by what a self-test of this very machine
  * has shown (runtime/evidence). Without a result `dfshim doctor`, which lies beside the library, makes the test in a process of
  * its own: the daemon that is being tried may crash or hang, and a driver's lock or context of the application is none of its
- * business. One process of a node does that, the others wait for it. Where there is no result in the end, NCCL has the job.
+ * business. One process of a node does that, the others wait for it. Without a result NCCL executes the job.
  *
  * Ranks that decide differently go the same way, as where one cannot start: df_start_unable().
  *
@@ -33,6 +33,7 @@
 #define OVERRIDE "DFSHIM_BACKEND=cuda takes the GPU all the same"
 
 static void *driver;
+static int failed; /* a check of the self-test has failed on one of our GPUs */
 
 static void *find(const char *name)
 {
@@ -118,7 +119,7 @@ static void run_doctor(const char *program, uint64_t until_ns)
 
 /* ---- the decision ------------------------------------------------------------------------------------------- */
 
-/* Of all GPUs: LEAVE if one says so, NONE if one has no result (which one), else TAKE. */
+/* The word for all GPUs: LEAVE or FAIL if one has that, NONE if one has no result (which one), else TAKE. */
 static enum df_evidence_word known(const struct df_evidence_facts *f, int *lacking, char *reason,
 				   size_t reason_bytes)
 {
@@ -127,7 +128,8 @@ static enum df_evidence_word known(const struct df_evidence_facts *f, int *lacki
 
 	for (int i = 0; i < f->nr_gpus; i++) {
 		one = df_evidence_read(f, i, why, sizeof(why));
-		if (one == DF_EVIDENCE_LEAVE) {
+		if (one == DF_EVIDENCE_LEAVE || one == DF_EVIDENCE_FAIL) {
+			failed |= one == DF_EVIDENCE_FAIL;
 			snprintf(reason, reason_bytes, "GPU %d: %s", i, why);
 			return one;
 		}
@@ -180,6 +182,11 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 			 "the self-test of GPU %d came to no result; `dfshim doctor` says more",
 			 gpu);
 	return word;
+}
+
+int df_device_failed(void)
+{
+	return failed;
 }
 
 int df_device_decide(char *reason, size_t reason_bytes)

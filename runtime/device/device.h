@@ -16,6 +16,8 @@ void df_device_none(void);
 
 /* decide.c: 0: what is known of this machine's GPUs speaks for taking them; -errno with the reason. Blocks, bounded. */
 int df_device_decide(char *reason, size_t reason_bytes);
+/* After that: 1 if a check of the self-test failed, so nothing of ours is to be put on the application's streams. */
+int df_device_failed(void);
 
 /* For open.c, and for tests of one of them; NULL with the reason. */
 int df_host_preloaded(void);

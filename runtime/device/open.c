@@ -22,7 +22,8 @@ static int no_decision(char *reason, size_t reason_bytes)
 {
 	return no_gpu(reason, reason_bytes) ? 0 : -EOPNOTSUPP;
 }
-#define df_device_decide no_decision
+#define df_device_decide   no_decision
+#define df_device_failed() 0
 #endif
 
 /* 0 if there is one, and it is the process's from now on. */
@@ -39,6 +40,10 @@ int df_device_open_any(char *reason, size_t reason_bytes)
 	if (df_env()->backend != DF_BACKEND_CUDA && df_host_preloaded() &&
 	    !taken(df_host_open(reason, reason_bytes)))
 		return 0;
+	if (df_device_failed()) {
+		snprintf(reason, reason_bytes, "the GPU's self-test failed");
+		return -EOPNOTSUPP;
+	}
 	if (df_env()->backend != DF_BACKEND_HOST)
 		return taken(df_cuda_open_recording(reason, reason_bytes));
 	snprintf(reason, reason_bytes, "there is no GPU backend, nor libdfhost.so");

@@ -154,8 +154,8 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library,
 		    struct df_evidence_facts *out, char *reason, size_t reason_bytes)
 {
 	/*
-	 * Settings that change how the driver, or our daemon on it, behaves. The first is set in a job where the user has
-	 * not (interpose/load/preload.c).
+	 * Settings that change how the driver behaves, our daemon on it, or the speed of NCCL, which the daemon is
+	 * compared with. The first is set in a job where the user has not (interpose/load/preload.c).
 	 */
 	static const char *const settings[] = {
 		"CUDA_DEVICE_MAX_CONNECTIONS",
@@ -166,6 +166,20 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library,
 		"DFSHIM_THREADS",
 		"DFSHIM_P2P",
 		"DFSHIM_QUIT_US",
+		"NCCL_ALGO",
+		"NCCL_PROTO",
+		"NCCL_BUFFSIZE",
+		"NCCL_NTHREADS",
+		"NCCL_MIN_CTAS",
+		"NCCL_MAX_CTAS",
+		"NCCL_MIN_NCHANNELS",
+		"NCCL_MAX_NCHANNELS",
+		"NCCL_CGA_CLUSTER_SIZE",
+		"NCCL_NVLS_ENABLE",
+		"NCCL_P2P_DISABLE",
+		"NCCL_P2P_LEVEL",
+		"NCCL_SHM_DISABLE",
+		"NCCL_LAUNCH_MODE",
 	};
 	struct driver d;
 	const char *mig = "";
@@ -316,6 +330,8 @@ enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, in
 		word = DF_EVIDENCE_TAKE;
 	else if (!strcmp(said, "leave"))
 		word = DF_EVIDENCE_LEAVE;
+	else if (!strcmp(said, "fail"))
+		word = DF_EVIDENCE_FAIL;
 	if (word != DF_EVIDENCE_NONE)
 		snprintf(reason, reason_bytes, "%s", line + at);
 	return word;
@@ -324,14 +340,17 @@ enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, in
 int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_evidence_word word,
 		      const char *reason)
 {
+	static const char *const words[] = {[DF_EVIDENCE_NONE] = "leave",
+					    [DF_EVIDENCE_TAKE] = "take",
+					    [DF_EVIDENCE_LEAVE] = "leave",
+					    [DF_EVIDENCE_FAIL] = "fail"};
 	char path[PATH_MAX], part[PATH_MAX + 16], text[FILE_MAX], sum[32];
 	size_t len;
 	int fd, ret;
 
 	ret = df_evidence_path(facts, gpu, path, sizeof(path)) ?:
 		      put_key(facts, gpu, text, sizeof(text)) ?:
-			      add(text, sizeof(text), "%s %.*s",
-				  word == DF_EVIDENCE_TAKE ? "take" : "leave",
+			      add(text, sizeof(text), "%s %.*s", words[word],
 				  (int)strcspn(reason, "\n"), reason);
 	if (ret)
 		return ret;

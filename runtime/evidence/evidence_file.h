@@ -18,7 +18,7 @@
 
 /* What a result holds for: lines that `common` and the GPU's own are compared with as they are. */
 struct df_evidence_facts {
-	char common[1024];
+	char common[2048];
 	char gpu[DF_EVIDENCE_GPUS][256];
 	int nr_gpus;
 	/* Not empty: why the daemon is not for this process, whatever a test would show; a sentence. */
@@ -32,7 +32,12 @@ struct df_evidence_facts {
 int df_evidence_ask(void *(*find)(const char *name), const char *library,
 		    struct df_evidence_facts *out, char *reason, size_t reason_bytes);
 
-enum df_evidence_word { DF_EVIDENCE_NONE, DF_EVIDENCE_TAKE, DF_EVIDENCE_LEAVE };
+enum df_evidence_word {
+	DF_EVIDENCE_NONE,  /* no result */
+	DF_EVIDENCE_TAKE,  /* the daemon may take the GPU */
+	DF_EVIDENCE_LEAVE, /* it works, but the job is better off with NCCL */
+	DF_EVIDENCE_FAIL,  /* a check failed: the driver is not to be relied on */
+};
 
 /* What is known of a GPU, and the reason in words, which are empty for NONE. */
 enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, int gpu, char *reason,

@@ -27,7 +27,7 @@ if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
 	rc=$?
 	timeout "${LIMIT:-60}" ./plain >out.plain 2>/dev/null
 	[ $rc = $? ] || fail "status $rc: $(cat out err)"
-	[ "$(grep -c "cannot start: no usable GPU.*the job runs on plain NCCL" err)" = 1 ] || fail "fallback: $(cat err)"
+	[ "$(grep -c "cannot start: no usable GPU.*NCCL executes the job, which is recorded and watched" err)" = 1 ] || fail "fallback: $(cat err)"
 	DFSHIM_STRICT=1 timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err && fail "strict falls back"
 	grep -q "cannot start: no usable GPU" out || fail "strict does not say why: $(cat out err)"
 	DFSHIM_MODE=off timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so" ./plain >out 2>err

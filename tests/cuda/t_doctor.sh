@@ -30,7 +30,7 @@ left() { # NAME REASON: both leave it, for that reason
 	on_nccl "$1"
 	want "$1.0.err" "$2"
 	want "$1.1.err" "$2"
-	want "$1.0.err" "the job runs on plain NCCL" "DFSHIM_BACKEND=cuda takes the GPU all the same"
+	want "$1.0.err" "NCCL executes the job, which is recorded and watched" "DFSHIM_BACKEND=cuda takes the GPU all the same"
 }
 tested() { # NAME TIMES
 	local nr

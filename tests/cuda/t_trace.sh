@@ -28,6 +28,12 @@ done
 	echo "check: $("$B/dfshim" check "$T/on.trace" | head -1)"
 	bad=1
 }
+# Where the daemon may not take the GPU, NCCL executes the job, and it is recorded all the same.
+run use_handover left DFSHIM_MODE=prevent DFSHIM_BACKEND=auto DFSHIM_SELF_TEST_MS=0 DFSHIM_EVIDENCE="$T/none"
+grep -q "NCCL executes the job, which is recorded and watched" "$T/left" || { echo "left: $(cat "$T/left")" && bad=1; }
+for t in op op_start op_done; do
+	[ "$(count left $t)" = "$ops" ] || { echo "left: $ops operations, $(count left $t) records $t" && bad=1; }
+done
 # Nothing of ours on the streams, so no end is seen; the calls of NCCL are all the same.
 run use_handover off DFSHIM_TRACE_CUDA=0
 [ "$(count off op)" = "$ops" ] || { echo "off: $(count off op) operations" && bad=1; }

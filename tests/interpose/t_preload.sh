@@ -69,11 +69,16 @@ if "$B/dfshim" --list 2>/dev/null | grep -qx show; then
 	want "trace, recorded" AllReduce Send Recv comm_ready comm_destroy
 fi
 
-# Without a GPU the runtime can't start: plain NCCL and one warning, or an error when that is asked for.
+# Without a GPU the runtime cannot start: NCCL executes the job, which is recorded, with one warning; or an error where that
+# is asked for.
 if [ ! -e /dev/nvidiactl ]; then
-	go -- "$T/client"
-	want fall-back "init 0" "destroy 0" "the job runs on plain NCCL" "status 0"
+	go DFSHIM_TRACE="$T/fallback.tr" -- "$T/client"
+	want fall-back "init 0" "destroy 0" "NCCL executes the job, which is recorded and watched" "status 0"
 	reached fall-back
+	"$B/dfshim" show "$T/fallback.tr" >"$T/shown" 2>&1
+	for what in AllReduce Send Recv comm_ready comm_destroy; do
+		grep -q "$what" "$T/shown" || { echo "fall-back: no $what in the trace" && fails=$((fails + 1)); }
+	done
 	[ "$(grep -c 'DFSHIM WARN' "$T/out")" = 1 ] || { echo "more than one warning" && fails=$((fails + 1)); }
 	go DFSHIM_STRICT=1 -- "$T/client"
 	want strict "id 2" "init 2" "initall 2" "dfshim cannot start" "status 0"

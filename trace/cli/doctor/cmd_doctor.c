@@ -188,7 +188,7 @@ static void judge_gpu(struct df_doctor_part *p, double seconds)
 		keep_check(p->gpu, checks[g->begun].name, "failed", *end ? end : "ended too early");
 		bad = &rows[nr_rows - 1];
 	}
-	g->word = bad ? DF_EVIDENCE_LEAVE : DF_EVIDENCE_TAKE;
+	g->word = bad ? DF_EVIDENCE_FAIL : DF_EVIDENCE_TAKE;
 	if (bad)
 		snprintf(g->reason, sizeof(g->reason), "its self-test failed: %s (%s): %.150s",
 			 checks[bad->check].name, checks[bad->check].what, bad->seen);
