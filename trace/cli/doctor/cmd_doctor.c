@@ -370,7 +370,11 @@ static void print_text(int status, const char *reason)
 
 static json_t *gpu_json(int i)
 {
-	static const char *const words[] = {"none", "take", "leave"};
+	/* The decision; "reason" says what failed. */
+	static const char *const words[] = {[DF_EVIDENCE_NONE] = "none",
+					    [DF_EVIDENCE_TAKE] = "take",
+					    [DF_EVIDENCE_LEAVE] = "leave",
+					    [DF_EVIDENCE_FAIL] = "leave"};
 	json_t *list = json_array();
 	char path[PATH_MAX] = "";
 
