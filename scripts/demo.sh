@@ -59,7 +59,7 @@ sum() { # of a counter over all processes and ranks
 
 case $nccl_rc in
 0) nccl_word="finished" ;;
-3 | 4) nccl_word="DEADLOCK" ;;
+1[0-3]) nccl_word="DEADLOCK" ;; # the verdict's: ORDER, RESOURCE, SYNC, DATA
 *) nccl_word="status $nccl_rc" ;;
 esac
 [ $ours_rc = 0 ] && ours_word="finished" || ours_word="FAILED ($ours_rc)"
@@ -73,7 +73,9 @@ EOT
 row() { printf '      %-18s  %-23s  %s\n' "$1" "$2" "$3"; }
 row "the job" "$nccl_word" "$ours_word"
 row "verdict" "${verdict:--}" "-"
-row "collectives done" "$(value "done" "$out/nccl.json") of $total" "$(value "done" "$out/ours.json") of $total, ${wrong:-?} wrong values"
+# A job that was stopped for a hang prints nothing of its own.
+finished=$(value "done" "$out/nccl.json")
+row "collectives done" "${finished:--}" "$(value "done" "$out/ours.json") of $total, ${wrong:-?} wrong values"
 row "time" "stopped at $wait s" "${seconds:-?} s"
 row "preemptions" "-" "$(sum preemptions)"
 row "daemon quits" "-" "$(sum quits)"
