@@ -304,8 +304,11 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
 	enum df_front front = df_front();
 
-	if (df_real_groups(front))
+	if (df_real_groups(front)) {
+		if (front == DF_FRONT_TRACE)
+			df_traced_group_dropped();
 		return DF_REAL(ncclGroupSimulateEnd, simInfo);
+	}
 	return df_group_simulate_end(simInfo);
 }
 DF_NCCL_EXPORT(ncclGroupSimulateEnd);

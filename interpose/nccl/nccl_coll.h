@@ -35,6 +35,8 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result);
 /* The thread opens a group of the real library; the real ncclGroupEnd, which may block, between two records. */
 void df_traced_group_start(void);
 ncclResult_t df_traced_group_end(uint32_t site);
+/* The real library's group has ended without running (ncclGroupSimulateEnd). */
+void df_traced_group_dropped(void);
 
 /* ncclCommGetAsyncError has said this of it. */
 void df_traced_settled(ncclComm_t comm, ncclResult_t state);

@@ -384,6 +384,8 @@ ncclResult_t df_group_simulate_end(ncclSimInfo_t *info)
 	}
 	df_jobs_discard(g->jobs);
 	/* The group ends without running, and so does the real library's. */
+	if (g->real)
+		df_traced_group_dropped();
 	if (g->real && df_real()->ncclGroupSimulateEnd)
 		(void)df_real()->ncclGroupSimulateEnd(NULL);
 	return res;

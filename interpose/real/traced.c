@@ -128,6 +128,22 @@ static void has_first(struct traced *t)
 	__atomic_store_n(&t->connected, 1, __ATOMIC_RELAXED);
 }
 
+/* Nothing is kept over the end of a group: a thread that ends would not free it. */
+static void forget_group(void)
+{
+	struct batch *b = &batch;
+
+	free(b->ops);
+	free(b->made);
+	memset(b, 0, sizeof(*b));
+}
+
+void df_traced_group_dropped(void)
+{
+	if (!df_record_inside && batch.depth && !--batch.depth)
+		forget_group();
+}
+
 ncclResult_t df_traced_group_end(uint32_t site)
 {
 	struct batch *b = &batch;
@@ -159,14 +175,7 @@ ncclResult_t df_traced_group_end(uint32_t site)
 	df_traced_leave(serial, DF_CALL_GROUP_END, res);
 	if (b->nr_made)
 		made_by_group(inner, res);
-	/* Nothing is kept over the end of a group: nobody would free it when the thread ends. */
-	free(b->ops);
-	free(b->made);
-	b->ops = NULL;
-	b->made = NULL;
-	b->nr_ops = b->cap_ops = 0;
-	b->nr_made = b->cap_made = 0;
-	b->first = NULL;
+	forget_group();
 	return res;
 }
 

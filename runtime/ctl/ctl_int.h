@@ -6,7 +6,7 @@
  *
  *   thread.c  start, epoll loop, timers, waiting, fork    rdv.c, rdv_open.c  the serving side
  *   link.c    sockets, frames                             join.c    rendezvous: the joining side
- *   greet.c   proof of the secret                         
+ *   greet.c   the greeting: proof of the key
  *   accept.c  connections begin, strangers                up.c      the way from a join to a session
  *   tree.c    the overlay of links, paths, deaths         group.c   communicators
  *   attach.c  getting a link up: merges, repairs          gather.c  allgather

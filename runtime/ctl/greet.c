@@ -6,7 +6,7 @@
  *   accepting end    ANSWER  challenge, proof
  *   connecting end   PROOF   proof, and at once the frames that were held back
  *
- * Frames that carry keys are masked with the session key, so that who records a connection learns none.
+ * Frames that carry keys are masked with the session key, so a recorded connection reveals none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,8 @@
 
 /* The two directions never use one position of the key stream. */
 #define ACCEPTED_AT (1ull << 63)
+
+_Static_assert(sizeof(struct df_greet) <= DF_HELLO_MAX, "a proof covers the whole GREET");
 
 static struct df_key proof_of(const struct df_link *l, enum df_proof what)
 {

@@ -69,6 +69,17 @@ if "$B/dfshim" --list 2>/dev/null | grep -qx show; then
 	want "trace, recorded" AllReduce Send Recv comm_ready comm_destroy
 fi
 
+# A group that was only simulated is over: the end of the next one is recorded, of its one operation.
+recorded_end() { # NAME VARIABLE...
+	local name=$1
+	shift
+	go DFSHIM_TRACE="$T/$name.tr" "$@" -- "$T/client" simulate
+	want "$name" "simulate 0" "end 0" "status 0"
+	"$B/dfshim" show --json "$T/$name.tr" >"$T/shown" 2>&1
+	grep -q '"call":"ncclGroupEnd"' "$T/shown" || { echo "$name: no end of a group in the trace" && fails=$((fails + 1)); }
+}
+recorded_end simulated DFSHIM_MODE=trace
+
 # Without a GPU the runtime cannot start: NCCL executes the job, which is recorded, with one warning; or an error where that
 # is asked for.
 if [ ! -e /dev/nvidiactl ]; then
@@ -80,6 +91,7 @@ if [ ! -e /dev/nvidiactl ]; then
 		grep -q "$what" "$T/shown" || { echo "fall-back: no $what in the trace" && fails=$((fails + 1)); }
 	done
 	[ "$(grep -c 'DFSHIM WARN' "$T/out")" = 1 ] || { echo "more than one warning" && fails=$((fails + 1)); }
+	recorded_end simulated-fall-back
 	go DFSHIM_STRICT=1 -- "$T/client"
 	want strict "id 2" "init 2" "initall 2" "dfshim cannot start" "status 0"
 	go DFSHIM_STRICT=1 DFSHIM_SLOTS=many -- "$T/client"

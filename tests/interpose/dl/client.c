@@ -56,6 +56,24 @@ static void run(void)
 	printf("last error: %s\n", ncclGetLastError(NULL));
 }
 
+/* A group that is only simulated, then one that runs. */
+static void simulate(void)
+{
+	ncclComm_t comm = NULL;
+	ncclUniqueId id;
+	char buf[8];
+
+	ncclGetUniqueId(&id);
+	ncclCommInitRank(&comm, 1, id, 0);
+	ncclGroupStart();
+	ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comm, NULL);
+	printf("simulate %d\n", ncclGroupSimulateEnd(NULL));
+	ncclGroupStart();
+	ncclSend(buf, 1, ncclInt8, 0, comm, NULL);
+	printf("end %d\n", ncclGroupEnd());
+	ncclCommDestroy(comm);
+}
+
 static void symbols(const char *library)
 {
 	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL), *c = dlopen("libc.so.6", RTLD_NOW);
@@ -82,6 +100,10 @@ int main(int argc, char **argv)
 	setbuf(stdout, NULL);
 	if (argc > 2 && !strcmp(argv[1], "symbols")) {
 		symbols(argv[2]);
+		return 0;
+	}
+	if (argc > 1 && !strcmp(argv[1], "simulate")) {
+		simulate();
 		return 0;
 	}
 	run();

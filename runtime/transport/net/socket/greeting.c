@@ -116,6 +116,8 @@ static int receive_message(struct stream *s, size_t bytes)
 	return 1;
 }
 
+_Static_assert(sizeof(struct hello) <= DF_HELLO_MAX, "a proof covers the whole hello");
+
 static struct df_key proof_of(const struct df_key *secret, enum df_proof what,
 			      const struct stream *s)
 {
