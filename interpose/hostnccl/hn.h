@@ -5,7 +5,7 @@
  *
  *   hn_comm.c    communicators: set-up, division, end
  *   hn_issue.c   operations and groups: from the call to the streams
- *   hn_engine.c  launches: the order of a communicator, slots of a device; one thread executes all of the process
+ *   hn_engine.c  launches: the order of a communicator, SMs of a device; one thread executes all of the process
  *   hn_step.c    one operation, a step at a time
  *   hn_query.c   what a communicator is asked; memory, operators of the user, texts
  *   hn_rest.c    what is refused by name
@@ -28,6 +28,7 @@
 #define DF_HN_SLOTS   8	   /* slots of a pair of ranks: a message that fits waits for nobody */
 #define DF_HN_ROUNDS  4	   /* divisions of a communicator that are remembered */
 #define DF_HN_MAX     1024 /* ranks */
+#define DF_HN_CTAS    16   /* of a communicator that does not say how many */
 #define DF_HN_EXPORT  __attribute__((visibility("default")))
 #define DF_HN_GET(p)  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define DF_HN_ENDLESS (1ull << 62) /* more than any launch's number */
@@ -93,6 +94,7 @@ struct df_hn_comm {
 	uint64_t magic; /* what NCCL's begins with */
 	struct df_hn_comm *next_comm;
 	int nranks, rank, device, nonblocking;
+	int ctas; /* of each of its launches */
 	struct df_hn_share *share;
 	size_t share_bytes;
 	uint32_t error;	      /* ncclResult_t */
@@ -158,6 +160,7 @@ struct df_hn_launch {
 	struct df_hn_comm *comm;
 	uint64_t ticket;
 	enum { DF_HN_QUEUED, DF_HN_REACHED, DF_HN_RUNS } state;
+	int resident; /* CTAs that have an SM */
 	int nr, nr_streams;
 	struct df_hn_op *ops;
 	struct df_hn_reach {
@@ -200,7 +203,7 @@ void df_hn_tell_stopped(void);
 void df_hn_submit(struct df_hn_launch *l);
 /* Ends what the communicator has, with its error; no operation of it touches memory after that. */
 void df_hn_drop(struct df_hn_comm *c);
-/* Calls fn with each communicator whose next launch waits for a slot. */
+/* Calls fn with each communicator whose next launch waits for SMs. */
 void df_hn_slot_waits(void (*fn)(struct ncclComm *comm));
 /* No launch begins, goes on or ends in between. */
 void df_hn_engine_hold(void);
@@ -222,7 +225,7 @@ struct df_hn_job {
 	int color, key;
 	uint8_t *without; /* ranks that a shrink leaves out */
 	ncclComm_t *out;
-	int nonblocking; /* of the child */
+	int nonblocking, ctas; /* of the child */
 	ncclResult_t result;
 	pthread_t thread;
 };

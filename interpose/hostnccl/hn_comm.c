@@ -69,10 +69,23 @@ static ncclResult_t meet(struct df_hn_job *j)
 	return res;
 }
 
+/* What its configuration says; NULL, or nothing in it: what is given here. 0: NCCL refuses it. */
+static int ctas_of(const ncclConfig_t *config, int otherwise)
+{
+	if (!config || config->size < offsetof(ncclConfig_t, maxCTAs) + sizeof(int) ||
+	    config->maxCTAs == NCCL_CONFIG_UNDEF_INT)
+		return otherwise;
+	if (config->maxCTAs > 0)
+		return config->maxCTAs;
+	DF_NCCL_WARN("Invalid config min/max channels attribute value %d/%d", config->minCTAs,
+		     config->maxCTAs);
+	return 0;
+}
+
 static ncclResult_t init(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
 			 const ncclConfig_t *config)
 {
-	struct df_hn_job j = {.fn = meet, .out = comm};
+	struct df_hn_job j = {.fn = meet, .out = comm, .ctas = ctas_of(config, DF_HN_CTAS)};
 	ncclResult_t res;
 
 	if (!comm || nranks < 1 || nranks > DF_HN_MAX || rank < 0 || rank >= nranks) {
@@ -85,11 +98,14 @@ static ncclResult_t init(ncclComm_t *comm, int nranks, const ncclUniqueId *id, i
 			"on the CPU");
 		return ncclUnhandledCudaError;
 	}
+	if (!j.ctas)
+		return ncclInvalidArgument;
 	memcpy(&j.id, id, sizeof(j.id));
 	allocate();
 	res = df_hn_open(&j.id, nranks, rank, &j.comm);
 	if (res)
 		return res;
+	j.comm->ctas = j.ctas;
 	j.nonblocking = j.comm->nonblocking = config && config->blocking == 0;
 	enlist(j.comm);
 	*comm = (ncclComm_t)j.comm;
@@ -256,6 +272,7 @@ static ncclResult_t divide_among(struct df_hn_job *j)
 		return res;
 	child->device = child->share->seats[rank].device = c->device;
 	child->nonblocking = j->nonblocking;
+	child->ctas = j->ctas;
 	enlist(child);
 	res = df_hn_meet(child, &j->id);
 	if (!res)
@@ -280,7 +297,9 @@ static ncclResult_t child_of(ncclComm_t comm, struct df_hn_job j, const ncclConf
 	struct df_hn_comm *c = (struct df_hn_comm *)comm;
 	ncclResult_t res = df_hn_check(c, name);
 
-	if (!res && !j.out)
+	if (!res)
+		j.ctas = ctas_of(config, c->ctas);
+	if (!res && (!j.out || !j.ctas))
 		res = ncclInvalidArgument;
 	if (res) {
 		free(j.without);

@@ -2,8 +2,8 @@
  * Executes launches by the rules of NCCL and of a GPU:
  *
  *   - a launch starts when all its streams have reached it and the communicator's last launch is over;
- *   - it then needs one of DFSHIM_HOST_SLOTS slots of its device, and keeps it to its end: nothing preempts it. Of
- *     those that wait for a slot the one that was issued first gets it;
+ *   - each of its CTAs then needs an SM of its device, and keeps it to the end of the launch: nothing preempts it. A free SM
+ *     goes to the launch that was issued first, also when that has to wait for more: its CTAs wait for one another;
  *   - its streams go on when it is over.
  *
  * One thread does that for all ranks of the process, in passes, so that no launch that waits holds a thread. It sleeps
@@ -40,7 +40,7 @@ static struct {
 
 static pthread_mutex_t pass_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue all = {NULL, &all.first}; /* in order of issue */
-static long slots_used[DEVICES];
+static int sms_used[DEVICES];
 
 static void append(struct queue *q, struct df_hn_launch *l)
 {
@@ -78,11 +78,31 @@ static int reached(const struct df_hn_launch *l)
 	return 1;
 }
 
+static int sms(void)
+{
+	const struct df_env *env = df_env();
+
+	return env->host_sms == DF_AUTO ? (int)env->host_slots * DF_HN_CTAS : (int)env->host_sms;
+}
+
+/* Gives it the SMs that are free. 1: all its CTAs have one. A launch that is wider than the device needs the whole of it. */
+static int occupy(struct df_hn_launch *l)
+{
+	int *used = &sms_used[l->comm->device], needs = l->comm->ctas, n = sms() - *used;
+
+	if (needs > sms())
+		needs = sms();
+	if (n > needs - l->resident)
+		n = needs - l->resident;
+	l->resident += n;
+	*used += n;
+	return l->resident == needs;
+}
+
 static void start(struct df_hn_launch *l)
 {
 	int i;
 
-	slots_used[l->comm->device]++;
 	l->state = DF_HN_RUNS;
 	for (i = 0; i < l->nr; i++)
 		df_hn_op_begin(&l->ops[i]);
@@ -106,7 +126,7 @@ static void finish(struct df_hn_launch *l)
 {
 	struct df_hn_comm *c = l->comm;
 
-	slots_used[c->device]--;
+	sms_used[c->device] -= l->resident;
 	c->turn++;
 	/* RELAXED: for stop() of any process (hn_comm.c), which looks when nothing moves any more. */
 	__atomic_store_n(&df_hn_seat(c)->over, c->turn, __ATOMIC_RELAXED);
@@ -139,8 +159,7 @@ static void drop(struct df_hn_comm *c)
 			continue;
 		}
 		take_out(&all, p);
-		if (l->state == DF_HN_RUNS)
-			slots_used[c->device]--;
+		sms_used[c->device] -= l->resident;
 		free_launch(l);
 	}
 	/* RELAXED: as in finish(). */
@@ -177,8 +196,7 @@ static int pass(void)
 	for (l = all.first; l; l = l->next) {
 		if (l->state == DF_HN_QUEUED && reached(l))
 			l->state = DF_HN_REACHED;
-		if (l->state != DF_HN_REACHED ||
-		    slots_used[l->comm->device] >= df_env()->host_slots)
+		if (l->state != DF_HN_REACHED || !occupy(l))
 			continue;
 		start(l);
 		moved = 1;

@@ -14,7 +14,7 @@
 /* ---- command line ------------------------------------------------------------------------------- */
 
 static struct options {
-	int warmup, ranks, colls, iters, comms, streams, procs, sync, inorder, mix, single,
+	int warmup, ranks, colls, iters, comms, streams, ctas, procs, sync, inorder, mix, single,
 		plain_wait, json;
 	int no_check;
 	size_t min, max;
@@ -39,6 +39,7 @@ static const char help[] =
 	"  --seed N         of the orders (1)\n"
 	"  --comms N        communicators (one for each collective)\n"
 	"  --streams N      streams of one rank (1)\n"
+	"  --ctas N         maxCTAs of each communicator, not with --single-thread (not set)\n"
 	"  --sync[=N]       cudaDeviceSynchronize between the collectives: everywhere, or N times\n"
 	"  --mix            all kinds of collectives instead of AllReduce alone\n"
 	"  --inorder        the same order on all ranks: the control\n"
@@ -75,7 +76,7 @@ static void parse(int argc, char **argv)
 		{"procs", 1, 0, 'p'},	      {"inorder", 0, 0, 'o'}, {"warmup", 0, 0, 'u'},
 		{"mix", 0, 0, 'x'},	      {"wait", 1, 0, 'w'},    {"timeout", 1, 0, 't'},
 		{"single-thread", 0, 0, '1'}, {"json", 0, 0, 'j'},    {"help", 0, 0, 'h'},
-		{"no-check", 0, 0, 'n'},      {0, 0, 0, 0},
+		{"no-check", 0, 0, 'n'},      {"ctas", 1, 0, 'b'},    {0, 0, 0, 0},
 	};
 	int o, i = 0;
 
@@ -106,6 +107,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'S':
 			opt.streams = (int)number(name, optarg, 1, 100000);
+			break;
+		case 'b':
+			opt.ctas = (int)number(name, optarg, 1, INT_MAX);
 			break;
 		case 'y':
 			opt.sync = optarg ? (int)number(name, optarg, 0, 100000) : 100000;
@@ -421,12 +425,16 @@ static int teardown(struct rank *me)
 
 static int run_rank(struct rank *me)
 {
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	int iter, k, i;
 
 	if (setup(me))
 		return -1;
+	if (opt.ctas)
+		config.maxCTAs = opt.ctas;
 	for (i = 0; i < opt.comms; i++)
-		NCCL(ncclCommInitRank(&me->comms[i], job.nr_ranks, ids[i], me->rank));
+		NCCL(ncclCommInitRankConfig(&me->comms[i], job.nr_ranks, ids[i], me->rank,
+					    &config));
 	client_tick();
 	if (client_barrier_wait(&barrier))
 		return -1;

@@ -22,6 +22,17 @@ DFSHIM_HOST_SLOTS=2 control --ranks 4 --colls 8 --streams 8 --iters 50 --warmup 
 [ "$rc" != 0 ] || fail "two slots for eight collectives: finished by NCCL's rules"
 grep -q RESOURCE "$T/verdict" || fail "two slots: no RESOURCE in: $(head -20 "$T/verdict")"
 
+# What fits is counted in CTAs: 40 SMs have room for 8 communicators of 4 CTAs, not of 16, the third of which gets 8 SMs and waits.
+for ctas in 4 16; do
+	DFSHIM_HOST_SMS=40 DFSHIM_HOST_QUEUES=64 control --ranks 4 --colls 8 --streams 8 --iters 50 --warmup --ctas $ctas --seed "$SEED"
+	if [ $ctas = 4 ]; then
+		[ "$rc" = 0 ] || fail "8 communicators of 4 CTAs on 40 SMs: status $rc: $(tail -5 "$T/verdict")"
+	else
+		[ "$rc" != 0 ] || fail "8 communicators of 16 CTAs on 40 SMs: finished by NCCL's rules"
+		grep -q RESOURCE "$T/verdict" || fail "40 SMs: no RESOURCE in: $(head -20 "$T/verdict")"
+	fi
+done
+
 # Room for all, but a device synchronisation between them.
 DFSHIM_HOST_SLOTS=64 DFSHIM_HOST_QUEUES=64 control --ranks 4 --colls 6 --streams 6 --iters 20 --warmup --sync --seed "$SEED"
 [ "$rc" != 0 ] || fail "with synchronisations: finished by NCCL's rules"
