@@ -35,10 +35,15 @@
 static void *driver;
 static int failed; /* a check of the self-test has failed on one of our GPUs */
 
+/* Behind our own hook: what is asked here is not the application's. */
+static void *find_in(void *lib, const char *name)
+{
+	return df_dlsym ? df_dlsym(lib, name) : dlsym(lib, name);
+}
+
 static void *find(const char *name)
 {
-	/* Behind our own hook: what is asked here is not the application's. */
-	return df_dlsym ? df_dlsym(driver, name) : dlsym(driver, name);
+	return find_in(driver, name);
 }
 
 /* ---- who makes the test --------------------------------------------------------------------------------- */
@@ -67,7 +72,6 @@ static int doctor_path(const char *library, char *path, size_t size)
 	return -ENOENT;
 }
 
-/* The NCCL that the job has: what the daemon's speed is compared with. */
 static int nccl_of(struct dl_phdr_info *info, size_t size, void *path)
 {
 	const char *base = strrchr(info->dlpi_name, '/');
@@ -79,19 +83,34 @@ static int nccl_of(struct dl_phdr_info *info, size_t size, void *path)
 	return 1;
 }
 
-/* Whatever it comes to is in its file, or is not. */
-static void run_doctor(const char *program, uint64_t until_ns)
+/*
+ * The NCCL that the daemon's speed is compared with: the job's, else what the doctor finds, which has the same library path
+ * (path is empty then). Returns its version; 0: there is none.
+ */
+static int nccl_version(char *path)
 {
-	char nccl[PATH_MAX] = "", seconds[32];
-	char *argv[] = {(char *)program, "doctor", "--job", "--timeout",
-			seconds,	 "--nccl", nccl,    NULL};
+	int (*version)(int *), v = 0;
+	void *lib;
+
+	*path = '\0';
+	dl_iterate_phdr(nccl_of, path);
+	lib = dlopen(*path ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+	*(void **)&version = lib ? find_in(lib, "ncclGetVersion") : NULL;
+	return version && !version(&v) ? v : 0;
+}
+
+/* Whatever it comes to is in its file, or is not. */
+static void run_doctor(const char *program, const char *nccl, uint64_t until_ns)
+{
+	char seconds[32];
+	char *argv[] = {(char *)program, "doctor", "--job",	 "--timeout",
+			seconds,	 "--nccl", (char *)nccl, NULL};
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t how;
 	sigset_t none;
 	pid_t pid;
 	int ret;
 
-	dl_iterate_phdr(nccl_of, nccl);
 	if (!*nccl)
 		argv[5] = NULL;
 	snprintf(seconds, sizeof(seconds), "%.3f", (double)df_env()->self_test_ms / 1000);
@@ -144,7 +163,7 @@ static enum df_evidence_word known(const struct df_evidence_facts *f, int *lacki
 }
 
 static enum df_evidence_word tested(const struct df_evidence_facts *f, const char *library,
-				    char *reason, size_t reason_bytes)
+				    const char *nccl, char *reason, size_t reason_bytes)
 {
 	uint64_t bound_ns = (uint64_t)df_env()->self_test_ms * DF_NS_PER_MS, until;
 	enum df_evidence_word word;
@@ -173,7 +192,7 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 		df_warn("GPU %d is tested, once for this GPU, driver and build (some seconds; without: "
 			"DFSHIM_BACKEND=cuda, or DFSHIM_SELF_TEST_MS=0, which leaves the job to NCCL)",
 			gpu);
-		run_doctor(program, until);
+		run_doctor(program, nccl, until);
 		word = known(f, &gpu, reason, reason_bytes);
 	}
 	df_evidence_unlock(fd);
@@ -193,7 +212,7 @@ int df_device_decide(char *reason, size_t reason_bytes)
 {
 	const char *local = getenv("LOCAL_RANK");
 	struct df_evidence_facts facts;
-	char library[PATH_MAX], why[320];
+	char library[PATH_MAX], nccl[PATH_MAX], why[320];
 
 	driver = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!driver) {
@@ -205,7 +224,7 @@ int df_device_decide(char *reason, size_t reason_bytes)
 			 "where libdfshim.so is cannot be found out; " OVERRIDE);
 		return -EOPNOTSUPP;
 	}
-	if (df_evidence_ask(find, library, &facts, why, sizeof(why))) {
+	if (df_evidence_ask(find, library, nccl_version(nccl), &facts, why, sizeof(why))) {
 		snprintf(reason, reason_bytes, "no usable GPU: %.120s", why);
 		return -ENODEV;
 	}
@@ -213,7 +232,7 @@ int df_device_decide(char *reason, size_t reason_bytes)
 		snprintf(reason, reason_bytes, "%.150s; " OVERRIDE, facts.refused);
 		return -EOPNOTSUPP;
 	}
-	if (tested(&facts, library, why, sizeof(why)) != DF_EVIDENCE_TAKE) {
+	if (tested(&facts, library, nccl, why, sizeof(why)) != DF_EVIDENCE_TAKE) {
 		snprintf(reason, reason_bytes, "%.150s; " OVERRIDE, why);
 		return -EOPNOTSUPP;
 	}

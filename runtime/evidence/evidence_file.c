@@ -150,7 +150,7 @@ static const char *refused_by_environment(void)
 	return "";
 }
 
-int df_evidence_ask(void *(*find)(const char *name), const char *library,
+int df_evidence_ask(void *(*find)(const char *name), const char *library, int nccl,
 		    struct df_evidence_facts *out, char *reason, size_t reason_bytes)
 {
 	/*
@@ -200,8 +200,8 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library,
 	}
 	df_first_line("/sys/module/nvidia/version", module, sizeof(module));
 	out->nr_gpus = DF_MIN(out->nr_gpus, DF_EVIDENCE_GPUS);
-	ret = add(out->common, sizeof(out->common), "build %016llx\ndriver %d %s\n",
-		  (unsigned long long)build, version, module);
+	ret = add(out->common, sizeof(out->common), "build %016llx\ndriver %d %s\nnccl %d\n",
+		  (unsigned long long)build, version, module, nccl);
 	for (i = 0; i < (int)DF_ARRAY_LEN(settings) && !ret; i++)
 		ret = add(out->common, sizeof(out->common), "%s=%.60s\n", settings[i],
 			  i || *variable(settings[i]) ? variable(settings[i]) : "32");

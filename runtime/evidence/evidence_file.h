@@ -2,8 +2,8 @@
  * What a self-test of this very machine has shown: may the daemon take its GPUs? `dfshim doctor` (trace/cli/doctor) writes
  * it down, a job with DFSHIM_BACKEND=auto reads it (runtime/device/decide.c).
  *
- * One small text file a GPU in the user's cache folder. It holds for its key alone: the GPU, the driver, our build, and the
- * settings that change how the driver behaves; anything else counts as nothing. A file is made under another name and
+ * One small text file a GPU in the user's cache folder. It holds for its key alone: the GPU, the driver, our build, NCCL's
+ * version, and the settings that change how driver and NCCL behave; anything else counts as nothing. A file is made under another name and
  * renamed when it is whole, and ends with a sum over itself; one that is not the user's own is not read.
  *
  * Results: 0 or -errno. Any thread; files are read and written, locks waited for, with no lock of ours held.
@@ -27,9 +27,10 @@ struct df_evidence_facts {
 
 /*
  * Asks the driver, without a context on any device. find: its functions by their exported names; library: libdfshim.so,
- * whose bytes are the build. -errno with the reason.
+ * whose bytes are the build; nccl: version of the NCCL that the daemon's speed is compared with, 0: none. -errno with the
+ * reason.
  */
-int df_evidence_ask(void *(*find)(const char *name), const char *library,
+int df_evidence_ask(void *(*find)(const char *name), const char *library, int nccl,
 		    struct df_evidence_facts *out, char *reason, size_t reason_bytes);
 
 enum df_evidence_word {

@@ -1,6 +1,7 @@
 /*
  * The functions of the fake NCCL that have to do something. With NCCL_COMM_ID=127.0.0.1:PORT the ranks of a
- * communicator meet there as the real one's do: rank 0 serves, others try until it does.
+ * communicator meet there as the real one's do: rank 0 serves, others try until it does. FAKE_NCCL_VERSION: what it says
+ * that it is.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -10,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "interpose/nccl/nccl_types.h"
@@ -18,7 +20,7 @@ void fake_nccl_called(const char *name);
 
 struct fake_comm {
 	uint64_t magic;
-	int nranks, rank;
+	int nranks, rank, id, nr_ops;
 };
 
 static int nr_ids;
@@ -28,7 +30,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t pncclGetVersion(int *version)
 {
 	fake_nccl_called("ncclGetVersion");
-	*version = 22809;
+	*version = getenv("FAKE_NCCL_VERSION") ? atoi(getenv("FAKE_NCCL_VERSION")) : 22809;
 	return ncclSuccess;
 }
 
@@ -140,6 +142,37 @@ static void take_time(void *arg)
 	usleep((useconds_t)(uintptr_t)arg);
 }
 
+/*
+ * FAKE_NCCL_MEET=FILE: an all-reduce holds its stream until all ranks have reached theirs, as a kernel of NCCL does. Each
+ * rank has a word in the file for each communicator, which says how many it has begun.
+ */
+#define MEET_COMMS 64
+#define MEET_RANKS 16
+
+static void meet_on_stream(struct fake_comm *c, cudaStream_t stream, const char *file)
+{
+	static uint64_t(*words)[MEET_RANKS];
+	void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+	int (*write)(void *, uint64_t, uint64_t, unsigned int);
+	int (*wait)(void *, uint64_t, uint64_t, unsigned int);
+	size_t bytes = MEET_COMMS * sizeof(*words);
+	int fd;
+
+	if (!words) {
+		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (ftruncate(fd, (off_t)bytes))
+			abort();
+		words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		close(fd);
+	}
+	*(void **)&write = dlsym(cuda, "cuStreamWriteValue64_v2");
+	*(void **)&wait = dlsym(cuda, "cuStreamWaitValue64_v2");
+	c->nr_ops++;
+	write(stream, (uint64_t)&words[c->id % MEET_COMMS][c->rank], (uint64_t)c->nr_ops, 0);
+	for (int i = 0; i < c->nranks; i++)
+		wait(stream, (uint64_t)&words[c->id % MEET_COMMS][i], (uint64_t)c->nr_ops, 0);
+}
+
 static int is_fast(void)
 {
 	static int fast = -1;
@@ -154,10 +187,14 @@ ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclData
 			    ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
 	int (*host_function)(void *, void (*)(void *), void *);
+	const char *file = getenv("FAKE_NCCL_MEET");
+	int slow = getenv("FAKE_NCCL_SLOW") && *getenv("FAKE_NCCL_SLOW") && !is_fast();
 
-	(void)send, (void)recv, (void)type, (void)op, (void)comm;
+	(void)send, (void)recv, (void)type, (void)op;
 	fake_nccl_called("ncclAllReduce");
-	if (!getenv("FAKE_NCCL_SLOW") || !*getenv("FAKE_NCCL_SLOW") || is_fast())
+	if (file)
+		meet_on_stream((struct fake_comm *)comm, stream, file);
+	if (!slow)
 		return ncclSuccess;
 	*(void **)&host_function = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc");
 	if (host_function)
@@ -165,7 +202,7 @@ ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclData
 	return ncclSuccess;
 }
 
-static ncclResult_t make(ncclComm_t *comm, int nranks, int rank)
+static ncclResult_t make(ncclComm_t *comm, int nranks, int rank, const ncclUniqueId *id)
 {
 	struct fake_comm *c = calloc(1, 4096);
 
@@ -176,24 +213,23 @@ static ncclResult_t make(ncclComm_t *comm, int nranks, int rank)
 	c->magic = DF_NCCL_COMM_MAGIC;
 	c->nranks = nranks;
 	c->rank = rank;
+	memcpy(&c->id, id->internal + 8, sizeof(c->id));
 	*comm = (ncclComm_t)c;
 	return ncclSuccess;
 }
 
 ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
-	(void)id;
 	fake_nccl_called("ncclCommInitRank");
-	return make(comm, nranks, rank);
+	return make(comm, nranks, rank, &id);
 }
 
 ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
 				     ncclConfig_t *config)
 {
-	(void)id;
 	(void)config;
 	fake_nccl_called("ncclCommInitRankConfig");
-	return make(comm, nranks, rank);
+	return make(comm, nranks, rank, &id);
 }
 
 /* As the real one, it calls another function of its own by the exported name. */

@@ -25,18 +25,21 @@ static void *find(const char *name)
 	return dlsym(driver, name);
 }
 
-static void nccl_version(const char *library)
+/* Returns it, after telling; 0: there is none. */
+static int nccl_version(const char *library)
 {
 	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	int (*version)(int *), v = 0;
 	Dl_info where;
 
 	*(void **)&version = lib ? dlsym(lib, "ncclGetVersion") : NULL;
-	if (!version || version(&v))
+	if (!version || version(&v)) {
 		df_doctor_tell("fact\tNCCL\tnone: %s", lib ? "not an NCCL" : dlerror());
-	else
-		df_doctor_tell("fact\tNCCL\t%d.%d.%d, %s", v / 10000, v / 100 % 100, v % 100,
-			       dladdr(*(void **)&version, &where) ? where.dli_fname : library);
+		return 0;
+	}
+	df_doctor_tell("fact\tNCCL\t%d.%d.%d, %s", v / 10000, v / 100 % 100, v % 100,
+		       dladdr(*(void **)&version, &where) ? where.dli_fname : library);
+	return v;
 }
 
 /* Each entry of a folder of /sys with what one of its files says. */
@@ -97,6 +100,7 @@ int df_doctor_facts(const struct df_doctor_opts *o)
 	struct df_evidence_facts facts;
 	char library[PATH_MAX], *whole, reason[256], line[256];
 	struct utsname u;
+	int nccl;
 
 	df_doctor_tell("fact\tdfshim\t%s", DF_VERSION);
 	if (!uname(&u))
@@ -104,7 +108,7 @@ int df_doctor_facts(const struct df_doctor_opts *o)
 	df_first_line("/proc/driver/nvidia/version", line, sizeof(line));
 	if (*line)
 		df_doctor_tell("fact\tdriver\t%s", line);
-	nccl_version(o->nccl ? o->nccl : "libnccl.so.2");
+	nccl = nccl_version(o->nccl ? o->nccl : "libnccl.so.2");
 	network("network", "/sys/class/net", "operstate");
 	network("RDMA", "/sys/class/infiniband", "node_type");
 	if (df_run_library("doctor", "libdfshim.so", library, sizeof(library)))
@@ -115,7 +119,7 @@ int df_doctor_facts(const struct df_doctor_opts *o)
 		return 0;
 	}
 	whole = realpath(library, NULL);
-	if (df_evidence_ask(find, whole ? whole : library, &facts, reason, sizeof(reason))) {
+	if (df_evidence_ask(find, whole ? whole : library, nccl, &facts, reason, sizeof(reason))) {
 		df_doctor_tell("unable\t%s", reason);
 		return 0;
 	}

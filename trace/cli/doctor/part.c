@@ -46,8 +46,6 @@ static void set_environment(const char *library)
 		"LOCAL_RANK",
 		"WORLD_SIZE",
 		"NCCL_COMM_ID",
-		"NCCL_ALGO",
-		"NCCL_PROTO",
 		"NCCL_DEBUG",
 		"NCCL_DEBUG_FILE",
 		"DFSHIM_TRACE",
