@@ -11,8 +11,8 @@ self_test() { # The self-test's kernel, which comes with the runtime of the test
 	kernel=$B/tests/cuda/runtime/libcudart.so.13
 	[ -f "$kernel" ] || skip "built without the CUDA runtime of the tests"
 }
-job() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND": output and log of each in $T/NAME.0, .1
-	local name=$1 how=$2 i pids=() status=0
+job() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND" [any]: output, log and status of each in $T/NAME.0, .1
+	local name=$1 how=$2 any=${5-} i pids=() rc
 	local vars=("$3" "$4")
 	rm -f "$T/id"
 	for i in 0 1; do
@@ -23,9 +23,11 @@ job() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND": output an
 		pids+=($!)
 	done
 	for i in 0 1; do
-		wait "${pids[i]}" || status=$?
+		rc=0
+		wait "${pids[i]}" || rc=$?
+		echo $rc >"$T/$name.$i.rc"
+		[ $rc = 0 ] || [ -n "$any" ] || fail "$name: status $rc of process $i: $(cat "$T/$name".[01]*)"
 	done
-	[ $status = 0 ] || fail "$name: status $status: $(cat "$T/$name".[01]*)"
 }
 want() { # FILE LINE...
 	local f=$T/$1 l

@@ -1,7 +1,8 @@
 /*
  * A program of two processes, RANK of each in the environment; the second has two ranks when it is called with
  * "group". Driver and NCCL are stand-ins; the id goes through the file $ID_FILE, or with NCCL_COMM_ID each makes it for
- * itself. DEVICE: where. Prints what each call came to, TURNS communicators one after the other.
+ * itself. DEVICE: where. Prints what each call came to, TURNS communicators one after the other. Called with "crossed" each
+ * process uses two communicators on one stream, the second process in the opposite order; with "straight" in the same.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -86,6 +87,32 @@ static int turn(int rank, int group)
 	return 0;
 }
 
+/* turned: the second communicator first. */
+static int two_orders(int rank, int turned)
+{
+	static float buf[2][64];
+	ncclComm_t comm[2];
+	ncclUniqueId id;
+	char path[4096];
+	CUstream s;
+	int i, k;
+
+	if (cuStreamCreate(&s, CU_STREAM_NON_BLOCKING))
+		return 1;
+	for (i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s.%d", getenv("ID_FILE"), i);
+		if (get_id(&id, rank, path) || ncclCommInitRank(&comm[i], 2, id, rank))
+			return 1;
+	}
+	for (i = 0; i < 2; i++) {
+		k = turned ? !i : i;
+		if (ncclAllReduce(buf[k], buf[k], 64, ncclFloat32, ncclSum, comm[k],
+				  (cudaStream_t)s))
+			return 1;
+	}
+	return cuStreamSynchronize(s) != 0;
+}
+
 int main(int argc, char **argv)
 {
 	int turns = getenv("TURNS") ? atoi(getenv("TURNS")) : 1, ret = 0;
@@ -96,6 +123,10 @@ int main(int argc, char **argv)
 	    cuDevicePrimaryCtxRetain(&ctx, getenv("DEVICE") ? atoi(getenv("DEVICE")) : 0) ||
 	    cuCtxSetCurrent(ctx))
 		return 1;
+	if (argc > 1 && !strcmp(argv[1], "straight"))
+		return two_orders(atoi(getenv("RANK")), 0);
+	if (argc > 1 && !strcmp(argv[1], "crossed"))
+		return two_orders(atoi(getenv("RANK")), atoi(getenv("RANK")));
 	while (turns-- > 0 && !ret)
 		ret = turn(atoi(getenv("RANK")), argc > 1 && !strcmp(argv[1], "group"));
 	return ret;
