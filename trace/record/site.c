@@ -1,6 +1,7 @@
 /*
  * Call sites: the hash of (module, offset) of the hooked function's return address, or of the addresses of several
- * frames (caller.c), and, with the first call from there, the stack as SITE records.
+ * frames (caller.c), and of the lines of the Python program that led there (script.c); and, with the first call from
+ * there, the stack as SITE records.
  *
  * The table is open-addressed and only grows; a slot's key is claimed first and its hash published
  * after, and who finds a key without a hash computes the same hash again. Threads: any. Locks: none
@@ -14,14 +15,24 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "trace/record/caller.h"
+#include "trace/record/script.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/site.h"
 #include "trace/record/writer.h"
 
-#define NR_SITES   4096u
+#define NR_SITES   16384u
 #define MAX_FRAMES 24
 #define MAX_PROBES 16
+#define TEXT_MAX   640
+
+/* Where a call is made: return addresses and a script's lines, both innermost first. */
+struct place {
+	const void *pcs[DF_CALLER_FRAMES];
+	struct df_script_frame lines[DF_SCRIPT_FRAMES];
+	unsigned nr_pcs, nr_lines;
+};
 
 static struct {
 	_Atomic(uint64_t) key;
@@ -35,6 +46,7 @@ void df_site_preload(void)
 	void *frame[1];
 
 	backtrace(frame, 1);
+	df_script_look();
 }
 
 static const char *base_name(const char *path)
@@ -79,23 +91,49 @@ static uint64_t pc_hash(const void *pc)
 	return df_mix64(h ^ off);
 }
 
-static uint32_t site_hash(const void *const *pcs, unsigned nr)
+/* The text of a line, of which the path's last part counts: programs are in other folders on other machines. */
+static uint64_t line_hash(const struct df_script_frame *line)
 {
-	uint64_t h = pc_hash(pcs[0]);
+	char text[TEXT_MAX];
+	const char *name;
+
+	if (!df_script_text(line, text, sizeof(text)))
+		return 1;
+	name = base_name(text);
+	return df_hash64(name, strlen(name));
+}
+
+static uint32_t site_hash(const struct place *p)
+{
+	uint64_t h = pc_hash(p->pcs[0]);
 	uint32_t low;
 
-	for (unsigned i = 1; i < nr; i++)
-		h = df_mix64(h) ^ pc_hash(pcs[i]);
+	for (unsigned i = 1; i < p->nr_pcs; i++)
+		h = df_mix64(h) ^ pc_hash(p->pcs[i]);
+	for (unsigned i = 0; i < p->nr_lines; i++)
+		h = df_mix64(h) ^ line_hash(&p->lines[i]);
 	low = (uint32_t)(h ^ (h >> 32));
 	return low ? low : 1;
 }
 
-static void record_stack(const void *pc, uint32_t hash)
+static void record_frame(uint32_t hash, int frame, uint64_t offset, const char *text)
 {
-	void *frames[MAX_FRAMES];
-	char text[512];
-	int n = backtrace(frames, MAX_FRAMES), first = -1;
+	df_trace_text(text);
+	df_trace(DF_REC_SITE, -1, 0, -1, hash, (uint64_t)frame, offset,
+		 df_hash64(text, strlen(text)), 0);
+}
 
+/* The script's lines; below them the frames from the call to the interpreter. */
+static void record_stack(const struct place *p, uint32_t hash)
+{
+	const void *pc = p->pcs[0];
+	void *frames[MAX_FRAMES];
+	char text[TEXT_MAX];
+	int n = backtrace(frames, MAX_FRAMES), first = -1, nr = 0;
+
+	for (unsigned i = 0; i < p->nr_lines; i++)
+		if (df_script_text(&p->lines[i], text, sizeof(text)))
+			record_frame(hash, nr++, 0, text);
 	for (int i = 0; i < n; i++) {
 		if (frames[i] == pc) {
 			first = i;
@@ -108,12 +146,10 @@ static void record_stack(const void *pc, uint32_t hash)
 		first = 0;
 		n = 1;
 	}
-	for (int i = first; i < n; i++) {
+	for (int i = first; i < n && !(nr && df_script_has(frames[i])); i++) {
 		uint64_t off = describe(frames[i], text, sizeof(text));
 
-		df_trace_text(text);
-		df_trace(DF_REC_SITE, -1, 0, -1, hash, (uint64_t)(i - first), off,
-			 df_hash64(text, strlen(text)), 0);
+		record_frame(hash, nr++, off, text);
 	}
 }
 
@@ -123,16 +159,17 @@ static uint64_t seen_by(const struct df_trace_header *h)
 	return atomic_load_explicit((const _Atomic(uint64_t) *)&h->next, memory_order_relaxed);
 }
 
-static void describe_site(const void *pc, uint32_t hash)
+static void describe_site(const struct place *p, uint32_t hash)
 {
 	int saved = errno;
 
-	record_stack(pc, hash);
+	record_stack(p, hash);
 	errno = saved;
 }
 
 /* Half a ring later, before it is overwritten, the stack is written again: a job may hang after days. */
-static void keep_stack(uint32_t at, const void *pc, uint32_t hash, const struct df_trace_header *h)
+static void keep_stack(uint32_t at, const struct place *p, uint32_t hash,
+		       const struct df_trace_header *h)
 {
 	uint64_t next = seen_by(h),
 		 last = atomic_load_explicit(&sites[at].at, memory_order_relaxed);
@@ -140,25 +177,40 @@ static void keep_stack(uint32_t at, const void *pc, uint32_t hash, const struct 
 	if ((int64_t)(next - last) > (int64_t)(h->nr_recs / 2) &&
 	    atomic_compare_exchange_strong_explicit(&sites[at].at, &last, next,
 						    memory_order_relaxed, memory_order_relaxed))
-		describe_site(pc, hash);
+		describe_site(p, hash);
 }
 
-/* The site of these return addresses, innermost first. */
-static uint32_t site_of(uint64_t key, const void *const *pcs, unsigned nr)
+static uint64_t key_of(const struct place *p)
 {
-	uint32_t at = (uint32_t)df_mix64(key) & (NR_SITES - 1), hash;
-	const struct df_trace_header *h = df_trace_ring();
+	uint64_t key = (uint64_t)(uintptr_t)p->pcs[0];
 
-	if (!h)
+	for (unsigned i = 1; i < p->nr_pcs; i++)
+		key = df_mix64(key) ^ (uint64_t)(uintptr_t)p->pcs[i];
+	for (unsigned i = 0; i < p->nr_lines; i++)
+		key = df_mix64(key) ^ (p->lines[i].id + p->lines[i].at);
+	return key;
+}
+
+/* Its site once the addresses are known; the lines are found here. */
+static uint32_t site_of(struct place *p)
+{
+	const struct df_trace_header *h = df_trace_ring();
+	uint32_t at, hash;
+	uint64_t key;
+
+	if (!h || !p->nr_pcs)
 		return 0;
+	p->nr_lines = df_script_frames(p->lines);
+	key = key_of(p);
+	at = (uint32_t)df_mix64(key) & (NR_SITES - 1);
 	for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & (NR_SITES - 1)) {
 		uint64_t seen = atomic_load_explicit(&sites[at].key, memory_order_relaxed);
 
 		if (seen == key) {
 			hash = atomic_load_explicit(&sites[at].hash, memory_order_relaxed);
 			if (!hash)
-				return site_hash(pcs, nr);
-			keep_stack(at, pcs[0], hash, h);
+				return site_hash(p);
+			keep_stack(at, p, hash, h);
 			return hash;
 		}
 		if (seen)
@@ -167,33 +219,36 @@ static uint32_t site_of(uint64_t key, const void *const *pcs, unsigned nr)
 							     memory_order_relaxed,
 							     memory_order_relaxed)) {
 			if (seen == key)
-				return site_hash(pcs, nr);
+				return site_hash(p);
 			continue;
 		}
-		hash = site_hash(pcs, nr);
+		/* The interpreter may have been loaded since. */
+		df_script_look();
+		hash = site_hash(p);
 		atomic_store_explicit(&sites[at].at, seen_by(h), memory_order_relaxed);
-		describe_site(pcs[0], hash);
+		describe_site(p, hash);
 		atomic_store_explicit(&sites[at].hash, hash, memory_order_relaxed);
 		return hash;
 	}
-	return site_hash(pcs, nr);
+	/* Without room the address alone, which is quickly hashed. */
+	p->nr_lines = 0;
+	return site_hash(p);
 }
 
 uint32_t df_trace_site(const void *pc)
 {
-	return pc ? site_of((uint64_t)(uintptr_t)pc, &pc, 1) : 0;
+	struct place p = {.pcs = {pc}, .nr_pcs = pc != NULL};
+
+	return site_of(&p);
 }
 
 /* A frame of its own, in which the walk begins. */
 __attribute__((noinline)) uint32_t df_trace_caller(void)
 {
-	const void *pcs[DF_CALLER_FRAMES];
-	unsigned nr = df_trace_ring() ? df_callers(__builtin_dwarf_cfa(), pcs) : 0;
-	uint64_t key = nr ? (uint64_t)(uintptr_t)pcs[0] : 0;
+	struct place p;
 
-	for (unsigned i = 1; i < nr; i++)
-		key = df_mix64(key) ^ (uint64_t)(uintptr_t)pcs[i];
-	return key ? site_of(key, pcs, nr) : 0;
+	p.nr_pcs = df_trace_ring() ? df_callers(__builtin_dwarf_cfa(), p.pcs) : 0;
+	return site_of(&p);
 }
 
 /* Stacks that somebody else has read, by hash, and where the trace was when they were recorded. */

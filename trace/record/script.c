@@ -1,0 +1,579 @@
+/*
+ * A thread inside a call of NCCL's or CUDA's executes itself, so its interpreter's frames stand still and what they refer to
+ * stays alive, with and without the interpreter's lock: reading them needs no lock and changes nothing.
+ *
+ * Where the fields lie is known by version (`layouts`), and believed only after a walk with reads that cannot fault has
+ * found that each frame is one: known types, text for names, an instruction inside the function, a line for it. From 3.13
+ * on the interpreter says itself where they lie; that must agree. Otherwise the process is left without lines. After that
+ * walk a call reads frames directly; names and lines, which only a call site's first call needs, are read as before.
+ *
+ * What is known of a function is in a table that only grows. Threads: any. Locks: none of ours.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+#include "trace/record/script.h"
+
+#define NR_CODES   8192u
+#define MAX_PROBES 16
+#define INNERMOST  (DF_SCRIPT_FRAMES - 1)
+#define MAX_DEPTH  64  /* frames that a call looks at */
+#define TEXT_MAX   512 /* bytes of a name */
+#define TABLE_MAX  (1 << 20)
+
+/* Offsets in the interpreter's structs, of its builds with 64 bits. */
+struct layout {
+	int minor;
+	int thread_frame; /* of a thread: its innermost frame, or what holds that */
+	int holder_frame; /* there; -1: it is the frame */
+	int thread_id;
+	int code, back, at, owner;	     /* of a frame; owner 0: there is none */
+	int line, file, name, lines, instrs; /* of a function */
+	int ascii_bytes, text_bytes;	     /* heads of a string */
+};
+
+/*      thread: frame, in   id   frame: code back at owner  function: line file name lines instrs  string */
+static const struct layout layouts[] = {
+	{9, 24, -1, 176, 32, 24, 104, 0, 40, 104, 112, 120, 0, 48, 72},
+	{10, 24, -1, 176, 32, 24, 96, 0, 40, 104, 112, 120, 0, 48, 72},
+	{11, 56, 8, 152, 32, 48, 56, 69, 72, 112, 120, 136, 184, 48, 72},
+	{12, 56, 0, 136, 0, 8, 56, 70, 68, 112, 120, 136, 192, 40, 56},
+	{13, 72, -1, 152, 0, 8, 56, 70, 68, 112, 120, 136, 200, 40, 56},
+	{14, 72, -1, 152, 0, 8, 56, 74, 68, 112, 120, 136, 208, 40, 56},
+};
+
+#define OBJECT_TYPE  8
+#define OBJECT_SIZE  16 /* of bytes and strings: their length */
+#define BYTES_DATA   32
+#define STRING_STATE 32
+
+/* 3.13 and later: which of _Py_DebugOffsets' words say the same, after a cookie, the version and "free threaded". */
+static const struct {
+	int minor;
+	uint8_t frame, id, back, code, at, owner, file, name, lines, line, instrs;
+} said[] = {
+	{13, 23, 24, 29, 30, 31, 33, 35, 36, 38, 39, 43},
+	{14, 26, 27, 32, 33, 34, 36, 40, 41, 43, 44, 48},
+};
+
+enum { NONE, FOUND, READY, REFUSED };
+
+static struct {
+	_Atomic(int) state;
+	const struct layout *l;
+	void *(*thread)(
+		void); /* PyGILState_GetThisThreadState(): of the calling thread, with and without the lock */
+	int (*is_initialized)(void);
+	int (*is_finalizing)(void);
+	const void *code_type, *string_type, *bytes_type;
+	const void *base; /* where its file is loaded */
+} py;
+
+/* Whose function it is. */
+enum owner { UNKNOWN, LIBRARY, PACKAGE, PROGRAM };
+
+static struct {
+	_Atomic(const void *) code;
+	_Atomic(uint64_t)
+		known; /* id of the function that is there, and its owner in the low bits */
+} codes[NR_CODES];
+#define OWNER_BITS 7ull
+
+/* ---- reads that cannot fault ----------------------------------------------------------------------------- */
+
+static int get(const void *at, void *to, size_t bytes)
+{
+	struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)at, bytes};
+
+	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
+}
+
+static const void *get_pointer(const void *at, int offset)
+{
+	const void *p = NULL;
+
+	return get((const char *)at + offset, &p, sizeof(p)) ? p : NULL;
+}
+
+static int is_a(const void *object, const void *type)
+{
+	return object && get_pointer(object, OBJECT_TYPE) == type;
+}
+
+static size_t put_utf8(uint32_t c, char *to)
+{
+	if (c < 0x20 || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
+		c = '?';
+	if (c < 0x80) {
+		to[0] = (char)c;
+		return 1;
+	}
+	if (c < 0x800) {
+		to[0] = (char)(0xc0 | c >> 6);
+		to[1] = (char)(0x80 | (c & 63));
+		return 2;
+	}
+	if (c < 0x10000) {
+		to[0] = (char)(0xe0 | c >> 12);
+		to[1] = (char)(0x80 | (c >> 6 & 63));
+		to[2] = (char)(0x80 | (c & 63));
+		return 3;
+	}
+	to[0] = (char)(0xf0 | c >> 18);
+	to[1] = (char)(0x80 | (c >> 12 & 63));
+	to[2] = (char)(0x80 | (c >> 6 & 63));
+	to[3] = (char)(0x80 | (c & 63));
+	return 4;
+}
+
+/* A string, from its end if there is not room for all of it: of a path the end is what tells. 0: it is none. */
+static int get_text(const void *s, char *buf, size_t size)
+{
+	uint64_t head[5], length, skip;
+	uint32_t kind, c;
+	unsigned char data[TEXT_MAX * 4];
+	const char *from;
+	size_t n, at = 0;
+
+	if (!is_a(s, py.string_type) || !get(s, head, sizeof(head)))
+		return 0;
+	length = head[OBJECT_SIZE / 8];
+	kind = (uint32_t)head[STRING_STATE / 8] >> 2 & 7;
+	/* Compact, and of a width that there is. */
+	if (!((uint32_t)head[STRING_STATE / 8] & 32) || (kind != 1 && kind != 2 && kind != 4) ||
+	    length > TABLE_MAX)
+		return 0;
+	from = (const char *)s +
+	       ((uint32_t)head[STRING_STATE / 8] & 64 ? py.l->ascii_bytes : py.l->text_bytes);
+	n = DF_MIN(length, TEXT_MAX);
+	skip = length - n;
+	if (n && !get(from + skip * kind, data, n * kind))
+		return 0;
+	for (size_t i = 0; i < n && at + 5 < size; i++) {
+		c = 0;
+		memcpy(&c, data + i * kind, kind);
+		at += put_utf8(c, buf + at);
+	}
+	buf[at] = 0;
+	return 1;
+}
+
+/* ---- the line of an instruction --------------------------------------------------------------------------- */
+
+/* A function's table of lines, read in pieces. */
+struct table {
+	const char *at;
+	uint64_t left;
+	size_t nr, next;
+	unsigned char piece[256];
+};
+
+/* -1: its end. */
+static int next_byte(struct table *t)
+{
+	if (t->next == t->nr) {
+		t->nr = DF_MIN(t->left, sizeof(t->piece));
+		t->next = 0;
+		if (!t->nr || !get(t->at, t->piece, t->nr)) {
+			t->nr = t->left = 0;
+			return -1;
+		}
+		t->at += t->nr;
+		t->left -= t->nr;
+	}
+	return t->piece[t->next++];
+}
+
+/* Until 3.9: steps of the address and of the line. */
+static int line_by_steps(struct table *t, uint32_t want, int line)
+{
+	uint32_t addr = 0;
+	int step, by;
+
+	while ((step = next_byte(t)) >= 0 && (by = next_byte(t)) >= 0) {
+		addr += (uint32_t)step;
+		if (addr > want)
+			break;
+		line += (signed char)by;
+	}
+	return line;
+}
+
+/* 3.10: ranges of addresses. */
+static int line_by_ranges(struct table *t, uint32_t want, int line)
+{
+	uint32_t end = 0;
+	int bytes, by;
+
+	while ((bytes = next_byte(t)) >= 0 && (by = next_byte(t)) >= 0) {
+		end += (uint32_t)bytes;
+		if ((signed char)by != -128)
+			line += (signed char)by;
+		if (want < end)
+			return (signed char)by == -128 ? 0 : line;
+	}
+	return 0;
+}
+
+static int signed_varint(struct table *t)
+{
+	unsigned value = 0, shift = 0;
+	int b;
+
+	do {
+		b = next_byte(t);
+		if (b < 0)
+			return 0;
+		value |= (unsigned)(b & 63) << shift;
+		shift += 6;
+	} while (b & 64 && shift < 30);
+	return value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
+}
+
+/* From 3.11 on: an entry begins with a byte that has the highest bit. */
+static int line_by_entries(struct table *t, uint32_t want, int line)
+{
+	uint32_t end = 0;
+	int b = next_byte(t), form;
+
+	while (b >= 0) {
+		form = b >> 3 & 15;
+		end += (uint32_t)((b & 7) + 1) * 2;
+		if (form == 13 || form == 14)
+			line += signed_varint(t);
+		else if (form >= 10 && form <= 12)
+			line += form - 10;
+		if (want < end)
+			return form == 15 ? 0 : line;
+		while ((b = next_byte(t)) >= 0 && !(b & 128))
+			;
+	}
+	return 0;
+}
+
+/* 0: it has none. */
+static int line_of(const void *code, uint32_t at)
+{
+	const void *lines = get_pointer(code, py.l->lines);
+	struct table t = {.at = (const char *)lines + BYTES_DATA};
+	int first;
+
+	if (!is_a(lines, py.bytes_type) ||
+	    !get((const char *)lines + OBJECT_SIZE, &t.left, sizeof(t.left)) ||
+	    t.left > TABLE_MAX || !get((const char *)code + py.l->line, &first, sizeof(first)))
+		return 0;
+	if (py.l->minor < 10)
+		return line_by_steps(&t, at, first);
+	return py.l->minor == 10 ? line_by_ranges(&t, at, first) : line_by_entries(&t, at, first);
+}
+
+int df_script_text(const struct df_script_frame *frame, char *buf, size_t size)
+{
+	char file[TEXT_MAX], name[TEXT_MAX / 4];
+
+	if (!is_a(frame->code, py.code_type) ||
+	    !get_text(get_pointer(frame->code, py.l->file), file, sizeof(file)) ||
+	    !get_text(get_pointer(frame->code, py.l->name), name, sizeof(name)))
+		return 0;
+	snprintf(buf, size, "%s:%d %s", file, line_of(frame->code, frame->at), name);
+	return 1;
+}
+
+/* ---- whose function it is --------------------------------------------------------------------------------- */
+
+struct prefix {
+	const char *file;
+	int is_in;
+};
+
+/* PyTorch is where its library is. */
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct prefix *p = arg;
+	const char *at = strstr(info->dlpi_name, "/torch/lib/libtorch");
+	size_t bytes = at ? (size_t)(at - info->dlpi_name) + strlen("/torch/") : 0;
+
+	(void)size;
+	p->is_in = at && !strncmp(p->file, info->dlpi_name, bytes);
+	return p->is_in;
+}
+
+static enum owner owner_of(const void *code)
+{
+	char file[TEXT_MAX];
+	struct prefix torch = {file, 0};
+	const char *lib;
+
+	if (!is_a(code, py.code_type) ||
+	    !get_text(get_pointer(code, py.l->file), file, sizeof(file)))
+		return LIBRARY;
+	if (!strncmp(file, "<frozen ", 8) || strstr(file, "/dfshim/host/"))
+		return LIBRARY;
+	dl_iterate_phdr(look_at, &torch);
+	if (torch.is_in)
+		return LIBRARY;
+	if (strstr(file, "/site-packages/") || strstr(file, "/dist-packages/"))
+		return PACKAGE;
+	lib = strstr(file, "/lib/python3.");
+	return lib && strchr(lib + 6, '/') ? LIBRARY : PROGRAM;
+}
+
+/* ---- frames ----------------------------------------------------------------------------------------------- */
+
+#define FIELD(object, offset, type) (*(const type *)((const char *)(object) + (offset)))
+
+/* As nothing else describes a function as quickly: its names and its first line. */
+static uint64_t id_of(const void *code)
+{
+	uint64_t h = (uint64_t)FIELD(code, py.l->file, uintptr_t);
+
+	h = h * 31 + (uint64_t)FIELD(code, py.l->name, uintptr_t);
+	return df_mix64(h * 31 + (uint64_t)FIELD(code, py.l->line, int)) & ~OWNER_BITS;
+}
+
+/* What is known of the function, after its first call for good: its id and its owner. */
+static uint64_t known_of(const void *code)
+{
+	uint64_t id = id_of(code), known;
+	uint32_t at = (uint32_t)df_mix64((uint64_t)(uintptr_t)code) & (NR_CODES - 1);
+
+	for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & (NR_CODES - 1)) {
+		const void *seen = atomic_load_explicit(&codes[at].code, memory_order_relaxed);
+
+		if (!seen && atomic_compare_exchange_strong_explicit(&codes[at].code, &seen, code,
+								     memory_order_relaxed,
+								     memory_order_relaxed))
+			seen = code;
+		if (seen != code)
+			continue;
+		known = atomic_load_explicit(&codes[at].known, memory_order_relaxed);
+		if ((known & ~OWNER_BITS) == id && (known & OWNER_BITS))
+			return known;
+		known = id | (uint64_t)owner_of(code);
+		atomic_store_explicit(&codes[at].known, known, memory_order_relaxed);
+		return known;
+	}
+	return id | (uint64_t)owner_of(code);
+}
+
+static const void *innermost(const void *thread)
+{
+	const void *f = FIELD(thread, py.l->thread_frame, const void *);
+
+	return f && py.l->holder_frame >= 0 ? FIELD(f, py.l->holder_frame, const void *) : f;
+}
+
+/* The function of a frame; NULL: the frame is the interpreter's own, between two of its loops. */
+static const void *code_of(const void *f)
+{
+	if (py.l->owner && FIELD(f, py.l->owner, unsigned char) > 2)
+		return NULL;
+	/* The lowest bits say how the reference is counted. */
+	return (const void *)(FIELD(f, py.l->code, uintptr_t) & ~(uintptr_t)7);
+}
+
+static uint32_t instruction(const void *f, const void *code)
+{
+	if (py.l->minor < 11)
+		return FIELD(f, py.l->at, uint32_t) << (py.l->minor == 10);
+	return (uint32_t)(FIELD(f, py.l->at, uintptr_t) - (uintptr_t)code -
+			  (uintptr_t)py.l->instrs);
+}
+
+static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAMES])
+{
+	struct df_script_frame library = {.code = NULL};
+	unsigned nr = 0;
+	int has_program = 0;
+
+	for (int depth = 0; f && depth < MAX_DEPTH;
+	     depth++, f = FIELD(f, py.l->back, const void *)) {
+		const void *code = code_of(f);
+		enum owner owner;
+		uint64_t known;
+
+		if (!code)
+			continue;
+		known = known_of(code);
+		owner = (enum owner)(known & OWNER_BITS);
+		if (owner == LIBRARY ? nr || library.code : nr == INNERMOST && owner != PROGRAM)
+			continue;
+		frames[nr] =
+			(struct df_script_frame){code, known & ~OWNER_BITS, instruction(f, code)};
+		if (owner == LIBRARY) {
+			library = frames[nr];
+			continue;
+		}
+		has_program |= owner == PROGRAM;
+		if (++nr >= INNERMOST && has_program)
+			break;
+	}
+	/* Of a thread that PyTorch alone runs: better than none. */
+	if (!nr && library.code)
+		frames[nr++] = library;
+	return nr;
+}
+
+/* ---- the interpreter -------------------------------------------------------------------------------------- */
+
+/* What it says of itself agrees; it says nothing before 3.13. */
+static int says_so(const struct layout *l)
+{
+	const uint64_t *w = dlsym(RTLD_DEFAULT, "_PyRuntime");
+
+	if (l->minor < said[0].minor)
+		return 1;
+	for (size_t i = 0; w && i < DF_ARRAY_LEN(said); i++) {
+		if (said[i].minor != l->minor)
+			continue;
+		return !memcmp(w, "xdebugpy", 8) && w[1] >> 16 == (0x300u | (unsigned)l->minor) &&
+		       !w[2] && w[said[i].frame] == (uint64_t)l->thread_frame &&
+		       w[said[i].id] == (uint64_t)l->thread_id &&
+		       w[said[i].back] == (uint64_t)l->back &&
+		       w[said[i].code] == (uint64_t)l->code && w[said[i].at] == (uint64_t)l->at &&
+		       w[said[i].owner] == (uint64_t)l->owner &&
+		       w[said[i].file] == (uint64_t)l->file &&
+		       w[said[i].name] == (uint64_t)l->name &&
+		       w[said[i].lines] == (uint64_t)l->lines &&
+		       w[said[i].line] == (uint64_t)l->line &&
+		       w[said[i].instrs] == (uint64_t)l->instrs;
+	}
+	return 0;
+}
+
+/* NULL: its version is not one of those whose structs are known. */
+static const struct layout *layout_of(const char *version)
+{
+	int minor = 0;
+
+	if (strncmp(version, "3.", 2) != 0 || strstr(version, "free-threading"))
+		return NULL;
+	minor = (int)strtol(version + 2, NULL, 10);
+	for (size_t i = 0; i < DF_ARRAY_LEN(layouts); i++)
+		if (layouts[i].minor == minor)
+			return says_so(&layouts[i]) ? &layouts[i] : NULL;
+	return NULL;
+}
+
+static int find(void *where, const char *name)
+{
+	void *at = dlsym(RTLD_DEFAULT, name);
+
+	memcpy(where, &at, sizeof(at));
+	return at != NULL;
+}
+
+void df_script_look(void)
+{
+	const char *(*version)(void);
+	int state = NONE;
+	Dl_info info;
+
+	if (atomic_load_explicit(&py.state, memory_order_relaxed) != NONE || !df_env()->python ||
+	    !find(&py.thread, "PyGILState_GetThisThreadState") ||
+	    !atomic_compare_exchange_strong_explicit(&py.state, &state, REFUSED,
+						     memory_order_relaxed, memory_order_relaxed))
+		return;
+	if (!find(&version, "Py_GetVersion") || !find(&py.is_initialized, "Py_IsInitialized") ||
+	    !(find(&py.is_finalizing, "Py_IsFinalizing") ||
+	      find(&py.is_finalizing, "_Py_IsFinalizing")) ||
+	    !find(&py.code_type, "PyCode_Type") || !find(&py.string_type, "PyUnicode_Type") ||
+	    !find(&py.bytes_type, "PyBytes_Type") || !dladdr(py.code_type, &info))
+		return;
+	py.base = info.dli_fbase;
+	py.l = layout_of(version());
+	if (!py.l) {
+		df_info("call sites have no lines of Python %.80s: its frames are not known",
+			version());
+		return;
+	}
+	/* Pairs with the acquire in df_script_frames(): without it a thread could use a table of offsets not yet set. */
+	atomic_store_explicit(&py.state, FOUND, memory_order_release);
+}
+
+int df_script_has(const void *pc)
+{
+	Dl_info info;
+
+	return py.base && dladdr(pc, &info) && info.dli_fbase == py.base;
+}
+
+/* A frame of the calling thread is what the layout says; -1: it is not. 0: the interpreter's own, of which little is known. */
+static int is_frame(const void *f)
+{
+	struct df_script_frame frame;
+	unsigned char owner = 0;
+	uint64_t at = 0;
+	char text[TEXT_MAX * 2];
+
+	if (py.l->owner && (!get((const char *)f + py.l->owner, &owner, 1) || owner > 4))
+		return -1;
+	if (owner > 2)
+		return 0;
+	frame.code = (const void *)((uintptr_t)get_pointer(f, py.l->code) & ~(uintptr_t)7);
+	if (!get((const char *)f + py.l->at, &at, py.l->minor < 11 ? 4 : 8))
+		return -1;
+	at = py.l->minor < 11 ? at : at - (uintptr_t)frame.code - (uintptr_t)py.l->instrs;
+	frame.at = (uint32_t)at << (py.l->minor == 10);
+	return at < TABLE_MAX && df_script_text(&frame, text, sizeof(text)) &&
+			       line_of(frame.code, frame.at) >= 0
+		       ? 1
+		       : -1;
+}
+
+/* Whether the calling thread's frames are where the layout says: 1; -1: no. 0: it has none by which to tell. */
+static int try_out(const void *thread)
+{
+	const void *f = get_pointer(thread, py.l->thread_frame);
+	int is, seen = 0;
+
+	if (get_pointer(thread, py.l->thread_id) != (const void *)pthread_self())
+		return -1;
+	if (f && py.l->holder_frame >= 0)
+		f = get_pointer(f, py.l->holder_frame);
+	for (int depth = 0; f && depth < MAX_DEPTH; depth++, f = get_pointer(f, py.l->back)) {
+		is = is_frame(f);
+		if (is < 0)
+			return -1;
+		seen |= is;
+	}
+	return seen;
+}
+
+unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
+{
+	/* Pairs with the release in df_script_look(): without it a table of offsets could be seen that is not yet set. */
+	int state = atomic_load_explicit(&py.state, memory_order_acquire), good;
+	const void *thread;
+
+	if (df_likely(state == NONE || state == REFUSED))
+		return 0;
+	/* Not while threads of the interpreter are being taken away. */
+	if (!py.is_initialized() || py.is_finalizing())
+		return 0;
+	thread = py.thread();
+	if (!thread)
+		return 0;
+	if (df_unlikely(state == FOUND)) {
+		good = try_out(thread);
+		if (!good)
+			return 0;
+		if (good < 0)
+			df_info("call sites have no lines: Python's frames are not where they are expected");
+		atomic_store_explicit(&py.state, good < 0 ? REFUSED : READY, memory_order_relaxed);
+		if (good < 0)
+			return 0;
+	}
+	return walk(innermost(thread), frames);
+}
