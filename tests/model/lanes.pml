@@ -1,0 +1,145 @@
+/*
+ * The CTA budget of an executor that launches NCCL's own kernels. A kernel holds its SMs until all ranks have launched theirs.
+ * So a GPU has room for B communicators with unfinished operations, and for one more: the reserve. All G GPUs are members of
+ * all C communicators and issue N operations on each, in any order. An operation that finds no room is held. It is launched
+ * when its communicator gets room, or on the reserve: when all ranks have issued the operation, rank 0 asks each GPU that
+ * holds it for the reserve, in ascending order of the GPUs, and then says go. A GPU gives the reserve back when the operation
+ * has ended there.
+ *
+ * Checked: every operation ends; no GPU launches more than fits; only the communicator that has the reserve gives it back.
+ *
+ * -DNO_RESERVE	an operation is launched only where its communicator gets room: deadlock
+ * -DORDER	odd communicators ask the GPUs in descending order: deadlock
+ * -DBEYOND	an operation is launched on a free reserve before all ranks have issued it: deadlock
+ * -DKEEP	the communicator's next operation is launched on the reserve too: deadlock
+ * -DANY	the reserve is given for the communicator's next operation if the one it was asked for has got room: never given back
+ * -DNO_ANSWER	rank 0 gets no answer if the operation has got room meanwhile: deadlock
+ */
+#ifndef G
+#define G 2
+#endif
+#ifndef C
+#define C 3
+#endif
+#ifndef N
+#define N 1
+#endif
+#ifndef B
+#define B 1
+#endif
+#define NONE 255
+
+#define AT(g, c) ((g) * C + (c))
+#if G == 2
+#define ALL(v, c, k) (v[AT(0, c)] >= k && v[AT(1, c)] >= k)
+#else
+#define ALL(v, c, k) (v[AT(0, c)] >= k && v[AT(1, c)] >= k && v[AT(2, c)] >= k)
+#endif
+
+byte issued[G * C], launched[G * C], ended[G * C]; /* operations */
+bool has_room[G * C];
+byte room[G];	 /* communicators that have some */
+byte reserve[G]; /* the communicator that has it, or NONE */
+byte asked[G * C]; /* for this operation the reserve is asked for; 0: none is */
+bool granted[G * C];
+byte go[C]; /* operations that may be launched on the reserve */
+
+#define HELD (launched[AT(g, c)] < issued[AT(g, c)])
+#ifdef ANY
+#define ASKED asked[AT(g, c)]
+#else
+#define ASKED (asked[AT(g, c)] > launched[AT(g, c)])
+#endif
+#define BUSY (ended[AT(g, c)] < launched[AT(g, c)])
+
+/* Rank 0 of a communicator: for each operation, in turn. */
+proctype lead(byte c)
+{
+	byte k, i, g;
+
+	for (k : 1 .. N) {
+		ALL(issued, c, k);
+		for (i : 0 .. G - 1) {
+			g = i;
+#ifdef ORDER
+			g = (c % 2 -> G - 1 - i : i);
+#endif
+			if
+			:: launched[AT(g, c)] >= k
+			:: else ->
+				asked[AT(g, c)] = k;
+				atomic { granted[AT(g, c)] -> granted[AT(g, c)] = false }
+			fi
+		};
+		go[c] = k
+	}
+}
+
+/* A communicator on a GPU. */
+proctype lane(byte g; byte c)
+{
+	do
+	:: atomic { issued[AT(g, c)] < N -> issued[AT(g, c)]++ }
+	/* Behind an operation of the same communicator. */
+	:: atomic { HELD && has_room[AT(g, c)] -> launched[AT(g, c)]++ }
+	:: atomic { HELD && !has_room[AT(g, c)] && reserve[g] != c && room[g] < B ->
+		has_room[AT(g, c)] = true;
+		room[g]++;
+		launched[AT(g, c)]++ }
+#ifdef BEYOND
+	:: atomic { HELD && !has_room[AT(g, c)] && room[g] >= B && reserve[g] == NONE ->
+		reserve[g] = c;
+		launched[AT(g, c)]++ }
+#endif
+#ifdef KEEP
+	:: atomic { HELD && BUSY && reserve[g] == c -> launched[AT(g, c)]++ }
+#endif
+#ifndef NO_RESERVE
+	:: atomic { ASKED && HELD && !has_room[AT(g, c)] && reserve[g] == NONE ->
+		reserve[g] = c;
+		asked[AT(g, c)] = 0;
+		granted[AT(g, c)] = true }
+#endif
+#ifndef NO_ANSWER
+	/* It was launched meanwhile. */
+	:: atomic { asked[AT(g, c)] && !ASKED ->
+		asked[AT(g, c)] = 0;
+		granted[AT(g, c)] = true }
+#endif
+	:: atomic { reserve[g] == c && HELD && !BUSY && go[c] > launched[AT(g, c)] -> launched[AT(g, c)]++ }
+	/* A kernel ends when the others are there too. */
+	:: atomic { BUSY && ALL(launched, c, ended[AT(g, c)] + 1) && ALL(ended, c, ended[AT(g, c)]) ->
+		ended[AT(g, c)]++;
+		if
+		:: BUSY
+		:: else ->
+			if
+			:: has_room[AT(g, c)] ->
+				has_room[AT(g, c)] = false;
+				room[g]--
+			:: else ->
+				assert(reserve[g] == c);
+				reserve[g] = NONE
+			fi
+		fi;
+		assert(room[g] <= B) }
+	:: ended[AT(g, c)] == N && go[c] == N -> break
+	od
+}
+
+init
+{
+	byte i, j;
+
+	atomic {
+		for (i : 0 .. G - 1) {
+			reserve[i] = NONE;
+			for (j : 0 .. C - 1) {
+				run lane(i, j)
+			}
+		};
+		for (i : 0 .. C - 1) {
+			run lead(i)
+		}
+	}
+}
