@@ -417,9 +417,48 @@ START_TEST(t_rendezvous)
 }
 END_TEST
 
+static int makes_id(int index, void *arg)
+{
+	(void)index;
+	(void)arg;
+	ck_assert_int_eq(df_id_create(job->share.ids[0]), 0);
+	return 0;
+}
+
+static int joins_stale(int index, void *arg)
+{
+	struct ct_rank r = {
+		.ids = (const unsigned char(*)[128])job->share.ids, .nranks = 2, .rank = index};
+
+	dup2(*(int *)arg, STDERR_FILENO);
+	ck_assert_int_eq(ct_join(&r), -ECONNRESET);
+	return 0;
+}
+
+/* After a restart a rank may have the id of the start before: it fails at once, and says what the id is. */
+START_TEST(t_stale)
+{
+	char text[4096] = "";
+	int fd[2];
+	size_t n = 0;
+	ssize_t got;
+	pid_t pid = ct_fork(makes_id, 0, NULL);
+
+	ck_assert_int_eq(ct_wait(pid), 0);
+	ck_assert_int_eq(pipe(fd), 0);
+	pid = ct_fork(joins_stale, 1, &fd[1]);
+	close(fd[1]);
+	while (n < sizeof(text) - 1 && (got = read(fd[0], text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)got;
+	close(fd[0]);
+	ck_assert_int_eq(ct_wait(pid), 0);
+	ck_assert_msg(strstr(text, "the id is stale") != NULL, "it says: %s", text);
+}
+END_TEST
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	return DF_TESTS("ctl death", {.before = setup}, {t_gathers, 7}, {t_chain, 2}, {t_leaves},
-			{t_leave_at_once, 60}, {t_rendezvous, 2});
+			{t_leave_at_once, 60}, {t_rendezvous, 2}, {t_stale});
 }

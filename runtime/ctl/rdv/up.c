@@ -115,6 +115,13 @@ static void up_lost(struct df_rdv_up *up, int error)
 			"what listens where the id was made (pid %u) does not know the id's secret: "
 			"the id is of an earlier job",
 			up->id.pid);
+	} else if (!was_open && error == -ECONNREFUSED && up->id.host == df_ctl.self.host) {
+		snprintf(
+			reason, sizeof(reason),
+			"the id is stale: the process that made it (pid %u) has exited. After a "
+			"restart rank 0 has to make a new id, and the others must not read the old "
+			"one from a store or file that was kept",
+			up->id.pid);
 	} else if (up->remote) {
 		df_link_why(df_id_at(&up->id, at), error, reason, sizeof(reason));
 	} else {
