@@ -76,11 +76,12 @@ static int is_in_group(const struct df_check_set *set, const struct df_uop *u,
 	return 0;
 }
 
-static void say_with_site(struct df_check_result *r, const struct df_uop *u, char *buf, size_t size)
+static void say_with_site(struct df_check_result *r, const struct df_uop *u, unsigned skip,
+			  char *buf, size_t size)
 {
 	char op[96], sig[96], site[160];
 
-	df_say_site(r->set, u->trace, u->l.site, site, sizeof(site));
+	df_say_site(r->set, u->trace, u->l.site, skip, site, sizeof(site));
 	snprintf(buf, size, "%s %s%s%s%s", df_say_op(r->set, u, op, sizeof(op)),
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
@@ -94,6 +95,7 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 	char ta[400], tb[400];
 
 	for (;; pos++) {
+		struct df_say_lines lines = {0};
 		const struct df_uop *ua = next_shared(set, a, b, &ia),
 				    *ub = next_shared(set, b, a, &ib);
 
@@ -103,9 +105,13 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 		    (same_place(ua, ub) || (is_in_group(set, ua, ub) && is_in_group(set, ub, ua))))
 			continue;
 		if (ua)
-			say_with_site(r, ua, ta, sizeof(ta));
+			df_say_compare(&lines, r->set, ua->trace, ua->l.site);
 		if (ub)
-			say_with_site(r, ub, tb, sizeof(tb));
+			df_say_compare(&lines, r->set, ub->trace, ub->l.site);
+		if (ua)
+			say_with_site(r, ua, lines.shared, ta, sizeof(ta));
+		if (ub)
+			say_with_site(r, ub, lines.shared, tb, sizeof(tb));
 		r->divergence = df_text(
 			"r%d issued %s, r%d issued %s (unfinished operation %zu that both share)",
 			a->world, ua ? ta : "nothing more", b->world, ub ? tb : "nothing more",

@@ -141,13 +141,24 @@ int df_say_world(const struct df_check_set *set, const struct df_trc *t, int dev
 /* The rank whose thread, work or slot a node is; of a process with several, by device. */
 const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
-const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,
-			size_t size);
+/* Its frame behind `skip` others. */
+const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned skip,
+			char *buf, size_t size);
+/*
+ * Calls of a script that stand side by side, compared one by one from {0} on: the first `shared` lines of those that differ are the
+ * same, as of a helper through which they all go, and say nothing. first, differ: for the comparison.
+ */
+struct df_say_lines {
+	const char *first;
+	unsigned shared, differ;
+};
+void df_say_compare(struct df_say_lines *l, struct df_check_set *set, uint32_t trace,
+		    uint32_t site);
 /* All its frames; "": none are known. Valid as long as the set. */
 const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site);
 /* Where the call was made that a record tells of; 0: not known. */
 uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec);
-/* Its innermost frames, at most `max`: "a <- b <- c". How many; none are known of a site that the ring has lost. */
+/* Its innermost frames, at most `max`: "a <- b <- c"; of a script's call its lines. How many; none are known of a site that the ring has lost. */
 unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
 		      char *buf, size_t size);
 /* The thread's place in its script is known, and it has recorded nothing since. */

@@ -9,6 +9,7 @@
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
 #include "trace/read/stacks.h"
+#include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
 char *df_text(const char *fmt, ...)
@@ -178,15 +179,6 @@ const char *df_say_sig(const struct df_lop *op, char *buf, size_t size)
 	return buf;
 }
 
-const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, char *buf,
-			size_t size)
-{
-	df_say_stack(set, trace, site, 1, buf, size);
-	if (site && !buf[0])
-		snprintf(buf, size, "site %08x", site);
-	return buf;
-}
-
 /* Its process's records; 0 open. */
 static int open_trace(const struct df_trc *t, struct df_reader *r)
 {
@@ -222,17 +214,70 @@ uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t
 	return found.site;
 }
 
+/* Behind the frame. */
+static const char *frame_end(const char *frame)
+{
+	const char *end = strstr(frame, DF_STACK_SEP);
+
+	return end ? end : frame + strlen(frame);
+}
+
+static const char *next_frame(const char *frame)
+{
+	const char *end = frame_end(frame);
+
+	return *end ? end + strlen(DF_STACK_SEP) : end;
+}
+
+const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned skip,
+			char *buf, size_t size)
+{
+	const char *at = df_say_frames(set, trace, site);
+
+	while (skip--)
+		at = next_frame(at);
+	snprintf(buf, size, "%.*s", (int)(frame_end(at) - at), at);
+	if (site && !buf[0])
+		snprintf(buf, size, "site %08x", site);
+	return buf;
+}
+
+void df_say_compare(struct df_say_lines *l, struct df_check_set *set, uint32_t trace, uint32_t site)
+{
+	const char *text = df_say_frames(set, trace, site), *a = l->first, *b = text;
+	struct df_stack_line line;
+	unsigned same = 0;
+
+	if (!l->first)
+		l->first = text;
+	if (!l->first[0] || !strcmp(l->first, text))
+		return;
+	while (df_stack_line(a, &line) && df_stack_line(b, &line)) {
+		if (frame_end(a) - a != frame_end(b) - b ||
+		    strncmp(a, b, (size_t)(frame_end(a) - a)) != 0) {
+			l->shared = l->differ++ ? DF_MIN(l->shared, same) : same;
+			return;
+		}
+		same++;
+		a = next_frame(a);
+		b = next_frame(b);
+	}
+	l->shared = 0;
+	l->differ++;
+}
+
 unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
 		      char *buf, size_t size)
 {
-	const char *text = df_say_frames(set, trace, site), *end = text, *sep;
+	const char *text = df_say_frames(set, trace, site), *end = text, *at = text;
+	struct df_stack_line line;
+	int script = df_stack_line(text, &line);
 	unsigned nr = 0;
 
-	for (; nr < max && *end; nr++) {
-		sep = nr ? end + strlen(DF_STACK_SEP) : end;
-		end = strstr(sep, DF_STACK_SEP);
-		if (!end)
-			end = sep + strlen(sep);
+	/* Below the lines of a script are the frames of what it calls: the lines say enough to a reader. */
+	for (; nr < max && *at && (!script || df_stack_line(at, &line)); nr++) {
+		end = frame_end(at);
+		at = next_frame(at);
 	}
 	snprintf(buf, size, "%.*s", (int)(end - text), text);
 	return nr;

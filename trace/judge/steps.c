@@ -28,7 +28,7 @@ static void say_thread_state(struct df_check_result *r, uint32_t node, char *buf
 	const struct df_lcall *c = &r->set->traces[n->trace].calls[n->ref];
 	char thread[64], rank[48], site[160];
 
-	df_say_site(r->set, n->trace, c->site, site, sizeof(site));
+	df_say_site(r->set, n->trace, c->site, 0, site, sizeof(site));
 	snprintf(buf, size, "%s of %s has been in %s%s%s for %.1f s",
 		 df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
 		 df_say_host(&r->g, node, rank, sizeof(rank)), df_call_text(c->call),

@@ -63,6 +63,25 @@ unsigned df_stack_text(const struct df_lnote *notes, size_t nr_notes, const stru
 	return nr;
 }
 
+int df_stack_line(const char *text, struct df_stack_line *line)
+{
+	const char *end = strstr(text, DF_STACK_SEP), *at, *digits;
+
+	end = end ? end : text + strlen(text);
+	for (at = text + strcspn(text, ":"); at < end; at += 1 + strcspn(at + 1, ":")) {
+		digits = at + 1;
+		line->line = atoi(digits);
+		line->name = digits + strspn(digits, "0123456789");
+		if (line->name > digits && (*line->name == ' ' || *line->name == '!')) {
+			line->name++;
+			line->file_bytes = (int)(at - text);
+			line->name_bytes = (int)(end - line->name);
+			return 1;
+		}
+	}
+	return 0;
+}
+
 int df_stack_notes(struct df_reader *r, struct df_lnote **notes, size_t *nr_notes)
 {
 	const struct df_rec *rec;

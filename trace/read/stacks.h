@@ -21,6 +21,15 @@
 unsigned df_stack_text(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
 		       uint32_t site, unsigned max, char *buf, size_t size);
 
+/* A frame "file:line function" of a script, as recorded, or "file:line!function", as imported. */
+struct df_stack_line {
+	const char *name;
+	int file_bytes, name_bytes, line;
+};
+
+/* 1: the first frame of the text is one; what is found refers to the text. */
+int df_stack_line(const char *text, struct df_stack_line *line);
+
 /* The SITE records of a trace, in malloc'ed memory, for a reader that is rewound then. 0 or -ENOMEM. */
 int df_stack_notes(struct df_reader *r, struct df_lnote **notes, size_t *nr_notes);
 

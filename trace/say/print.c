@@ -27,7 +27,10 @@ static uint64_t record_number(const struct df_check_result *r, uint32_t trace, u
 static void print_sides(const struct df_check_result *r, FILE *out)
 {
 	char root[16], site[160];
+	struct df_say_lines lines = {0};
 
+	for (size_t i = 0; i < r->nr_sides && i < MAX_SIDES; i++)
+		df_say_compare(&lines, r->set, r->sides[i].trace, r->sides[i].op.site);
 	for (size_t i = 0; i < r->nr_sides && i < MAX_SIDES; i++) {
 		const struct df_side *s = &r->sides[i];
 
@@ -39,7 +42,8 @@ static void print_sides(const struct df_check_result *r, FILE *out)
 			df_kind_name(s->op.kind), s->op.count, df_dtype_name(s->op.type),
 			df_kind_reduces(s->op.kind) ? df_redop_name(s->op.redop) : "-",
 			df_kind_rooted(s->op.kind) ? root : "-",
-			df_say_site(r->set, s->trace, s->op.site, site, sizeof(site)));
+			df_say_site(r->set, s->trace, s->op.site, lines.shared, site,
+				    sizeof(site)));
 	}
 	if (r->nr_sides > MAX_SIDES)
 		fprintf(out, "  and %zu more\n", r->nr_sides - MAX_SIDES);

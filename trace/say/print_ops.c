@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/record/names.h"
+#include "trace/read/stacks.h"
 #include "trace/say/print.h"
 #include "runtime/base/vec.h"
 
@@ -66,27 +67,43 @@ void df_print_age(double least, double most, const char *before, const char *aft
 
 /* What a rank has unfinished, in its order of issue. */
 struct order {
-	char text[256];
+	char text[1536];
 	int32_t world, lead; /* lead: the lowest rank with the same text */
 	uint32_t trace;
 	int32_t party;
 	size_t nr;
 };
 
-static void add_to_order(struct order *o, const struct df_check_set *set, const struct df_uop *u)
+/* " at train.py:118 reduce_loss", if it is a script that made the call; an address would say nothing here. */
+static const char *line_of(struct df_check_set *set, const struct df_uop *u, unsigned skip,
+			   char *buf, size_t size)
+{
+	struct df_stack_line line;
+	char site[160];
+
+	df_say_site(set, u->trace, u->l.site, skip, site, sizeof(site));
+	snprintf(buf, size, "%s%s", " at ", site);
+	if (!df_stack_line(site, &line))
+		buf[0] = 0;
+	return buf;
+}
+
+static void add_to_order(struct order *o, struct df_check_set *set, const struct df_uop *u,
+			 unsigned skip)
 {
 	size_t at = strlen(o->text);
-	char op[96];
+	char op[96], line[176];
 
 	if (o->nr++ > MAX_IN_ORDER)
 		return;
-	if (o->nr > MAX_IN_ORDER || at + 64 > sizeof(o->text)) {
+	if (o->nr > MAX_IN_ORDER || at + 256 > sizeof(o->text)) {
 		snprintf(o->text + at, sizeof(o->text) - at, " ...");
 		o->nr = MAX_IN_ORDER + 1;
 		return;
 	}
-	snprintf(o->text + at, sizeof(o->text) - at, "%s%s%s", at ? ", " : "",
-		 df_say_op(set, u, op, sizeof(op)), u->l.state == DF_OP_STARTED ? " (runs)" : "");
+	snprintf(o->text + at, sizeof(o->text) - at, "%s%s%s%s", at ? ", " : "",
+		 df_say_op(set, u, op, sizeof(op)), line_of(set, u, skip, line, sizeof(line)),
+		 u->l.state == DF_OP_STARTED ? " (runs)" : "");
 }
 
 static int by_text(const void *pa, const void *pb)
@@ -117,10 +134,14 @@ static void group_orders(struct order *list, size_t nr)
 }
 
 /* Operations lie trace by trace, those of a trace in order of issue. */
-static size_t find_orders(const struct df_check_set *set, struct order **list)
+static size_t find_orders(struct df_check_set *set, struct order **list)
 {
 	size_t nr = 0, cap = 0;
+	struct df_say_lines lines = {0};
 
+	for (size_t i = 0; i < set->nr_ops; i++)
+		if (set->ops[i].start != DF_NONE)
+			df_say_compare(&lines, set, set->ops[i].trace, set->ops[i].l.site);
 	for (size_t i = 0; i < set->nr_ops; i++) {
 		const struct df_uop *u = &set->ops[i];
 		struct order *o = NULL;
@@ -137,7 +158,7 @@ static size_t find_orders(const struct df_check_set *set, struct order **list)
 					    .trace = u->trace,
 					    .party = set->entries[u->entry].party};
 		}
-		add_to_order(o, set, u);
+		add_to_order(o, set, u, lines.shared);
 	}
 	return nr;
 }

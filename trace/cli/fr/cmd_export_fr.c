@@ -164,7 +164,8 @@ static void frames(struct export *x, const struct df_lop *op, FILE *out)
 	const char *at = df_stacks_get(&x->stacks, 0, x->load.notes, x->load.nr_notes, x->reader,
 				       op->site),
 		   *end, *name;
-	char text[512], *line;
+	struct df_stack_line line;
+	char text[512];
 
 	df_pickle_put_string(out, "frames");
 	df_pickle_list(out);
@@ -172,17 +173,21 @@ static void frames(struct export *x, const struct df_lop *op, FILE *out)
 		end = strstr(at, DF_STACK_SEP);
 		if (!end)
 			end = at + strlen(at);
-		snprintf(text, sizeof(text), "%.*s", (int)(end - at), at);
-		name = strchr(text, '!');
 		df_pickle_dict(out);
-		key_text(out, "name", name ? name + 1 : text);
-		text[name ? name - text : (ptrdiff_t)strcspn(text, "+")] = 0;
-		/* A line is only known of what was imported. */
-		line = strrchr(text, ':');
-		if (line)
-			*line++ = 0;
-		key_text(out, "filename", text);
-		key_int(out, "line", line ? atoi(line) : 0);
+		if (df_stack_line(at, &line)) {
+			snprintf(text, sizeof(text), "%.*s", line.name_bytes, line.name);
+			key_text(out, "name", text);
+			snprintf(text, sizeof(text), "%.*s", line.file_bytes, at);
+			key_text(out, "filename", text);
+			key_int(out, "line", line.line);
+		} else {
+			snprintf(text, sizeof(text), "%.*s", (int)(end - at), at);
+			name = strchr(text, '!');
+			key_text(out, "name", name ? name + 1 : text);
+			text[name ? name - text : (ptrdiff_t)strcspn(text, "+")] = 0;
+			key_text(out, "filename", text);
+			key_int(out, "line", 0);
+		}
 		df_pickle_dict_end(out);
 	}
 	df_pickle_list_end(out);
@@ -394,8 +399,8 @@ int df_cmd_export_fr(int argc, char **argv)
 	DF_CLI_PARSE(
 		"export-fr", &argc, &argv, DF_CLI_TRACES,
 		.doc = "Writes a Flight Recorder dump of each rank to PREFIX<rank>, for torchfrtrace and other "
-		       "tools that read PyTorch's dumps. Each call has its frames, without line "
-		       "numbers (unless the trace was imported).");
+		       "tools that read PyTorch's dumps. Each call has its frames, those of Python programs "
+		       "with line numbers.");
 	x.set = df_cli_load("export-fr", argc, argv);
 	if (!x.set)
 		return 1;
