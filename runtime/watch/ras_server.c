@@ -23,6 +23,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/rng.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl_int.h"
 #include "runtime/watch/ras_server.h"
@@ -31,8 +32,9 @@
 #define DEFAULT_ADDR "localhost:28028"
 #define PROTOCOL     2
 #define NR_CLIENTS   16
-#define FULL_MS	     100		/* until it is looked again which client gives way */
-#define RETRY_MS     3000		/* until the port is asked for again */
+#define FULL_MS	     100  /* until it is looked again which client gives way */
+#define RETRY_MS     3000 /* until the port is asked for again */
+#define TOGETHER_MS  50	  /* the same at most, after processes have refused each other */
 #define PATIENCE_NS  (30 * DF_NS_PER_S) /* a client that says nothing for so long is let go */
 #define YOUNG_NS     DF_NS_PER_S /* a client that says nothing for longer gives way to a new one */
 #define ANSWER_NS    (10 * DF_NS_PER_S)
@@ -182,21 +184,27 @@ static int hear(struct client *c)
 
 /* ---- listening ------------------------------------------------------------------------------------------------- */
 
+/*
+ * A descriptor, or -errno. -EAGAIN: another process has begun to listen at the same moment. The kernel may refuse both, so
+ * that neither of them has the port.
+ */
 static int listen_at(const union df_sockaddr *addr)
 {
-	int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+	int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1,
+	    err = 0;
 
 	if (fd < 0)
 		return -errno;
 	/* A port in the state after a connection's end counts as free, one that somebody listens on does not. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, &addr->sa, df_addr_len(addr)) || listen(fd, NR_CLIENTS)) {
-		int err = -errno;
-
-		close(fd);
-		return err;
-	}
-	return fd;
+	if (bind(fd, &addr->sa, df_addr_len(addr)))
+		err = -errno;
+	else if (listen(fd, NR_CLIENTS))
+		err = errno == EADDRINUSE ? -EAGAIN : -errno;
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
 }
 
 /*
@@ -280,9 +288,11 @@ static void *run(void *arg)
 {
 	const char *text = df_env()->nccl_ras_addr;
 	union df_sockaddr addr;
+	struct df_rng rng;
 	int said = 0, fd;
 
 	(void)arg;
+	df_rng_init(&rng, df_now_ns() ^ (uint64_t)getpid() << 32);
 	if (df_addr_parse(text && *text ? text : DEFAULT_ADDR, &addr, 0)) {
 		if (text && *text)
 			df_warn("NCCL_RAS_ADDR=%s is not of the form host:port: dfshim does not "
@@ -298,12 +308,12 @@ static void *run(void *arg)
 			df_info("answering ncclras at %s", text && *text ? text : DEFAULT_ADDR);
 			serve(fd);
 			close(fd);
-		} else if (fd != -EADDRINUSE && !said++) {
+		} else if (fd != -EADDRINUSE && fd != -EAGAIN && !said++) {
 			df_info("cannot answer ncclras at %s: %s",
 				text && *text ? text : DEFAULT_ADDR, strerror(-fd));
 		}
 		/* Another process has the port: of this job, which answers for all, or of another. */
-		poll(NULL, 0, RETRY_MS);
+		poll(NULL, 0, fd == -EAGAIN ? (int)df_rng_range(&rng, 1, TOGETHER_MS) : RETRY_MS);
 	}
 }
 
