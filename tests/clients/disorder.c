@@ -17,6 +17,7 @@ static struct options {
 	int warmup, ranks, colls, iters, comms, streams, ctas, procs, sync, inorder, mix, single,
 		plain_wait, json;
 	int no_check;
+	const char *until;
 	size_t min, max;
 	uint64_t seed;
 	double timeout;
@@ -35,6 +36,7 @@ static const char help[] =
 	"  --ranks N        NCCL ranks (default 8; 1 for each process when started by a launcher)\n"
 	"  --colls N        collectives in one iteration (8)\n"
 	"  --iters N        iterations (200)\n"
+	"  --until FILE     end before that, after the iteration in which a rank sees this file\n"
 	"  --min B --max B  smallest and largest buffer, in bytes (256, 1048576)\n"
 	"  --seed N         of the orders (1)\n"
 	"  --comms N        communicators (one for each collective)\n"
@@ -76,7 +78,8 @@ static void parse(int argc, char **argv)
 		{"procs", 1, 0, 'p'},	      {"inorder", 0, 0, 'o'}, {"warmup", 0, 0, 'u'},
 		{"mix", 0, 0, 'x'},	      {"wait", 1, 0, 'w'},    {"timeout", 1, 0, 't'},
 		{"single-thread", 0, 0, '1'}, {"json", 0, 0, 'j'},    {"help", 0, 0, 'h'},
-		{"no-check", 0, 0, 'n'},      {"ctas", 1, 0, 'b'},    {0, 0, 0, 0},
+		{"no-check", 0, 0, 'n'},      {"ctas", 1, 0, 'b'},    {"until", 1, 0, 'U'},
+		{0, 0, 0, 0},
 	};
 	int o, i = 0;
 
@@ -138,6 +141,9 @@ static void parse(int argc, char **argv)
 		case 'n':
 			opt.no_check = 1;
 			break;
+		case 'U':
+			opt.until = optarg;
+			break;
 		case 'w':
 			opt.plain_wait = !strcmp(optarg, "sync");
 			if (!opt.plain_wait && strcmp(optarg, "poll")) {
@@ -180,9 +186,11 @@ struct rank {
 	ncclComm_t *comms;
 	cudaStream_t *streams;
 	float **send, **recv; /* per collective, on the device */
+	float *until;	      /* on the device: does this rank see the file, does any */
 	float *host;
 	int *order;
 	unsigned char *sync_after;
+	int nr_iters;
 	uint64_t nr_wrong, nr_done; /* elements, collectives */
 	pthread_t thread;
 };
@@ -287,6 +295,7 @@ static int setup(struct rank *me)
 	CUDA(cudaSetDevice(me->device));
 	for (i = 0; i < opt.streams; i++)
 		CUDA(cudaStreamCreateWithFlags(&me->streams[i], cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&me->until, 2 * sizeof(*me->until)));
 	for (i = 0; i < opt.colls; i++) {
 		CUDA(cudaMalloc((void **)&me->send[i], colls[i].nr_send * sizeof(float)));
 		CUDA(cudaMalloc((void **)&me->recv[i], colls[i].nr_recv * sizeof(float)));
@@ -401,6 +410,21 @@ static int verify(struct rank *me, int iter)
 	return 0;
 }
 
+/* All ranks end after the same iteration: 1 if this one was the last. */
+static int is_last(struct rank *me)
+{
+	if (!opt.until)
+		return 0;
+	*me->host = access(opt.until, F_OK) == 0;
+	CUDA(client_upload(me->until, me->host, sizeof(float)));
+	NCCL(ncclAllReduce(me->until, me->until + 1, 1, ncclFloat, ncclMax, me->comms[0],
+			   me->streams[0]));
+	if (wait_streams(me))
+		return -1;
+	CUDA(cudaMemcpy(me->host, me->until + 1, sizeof(float), cudaMemcpyDeviceToHost));
+	return *me->host != 0;
+}
+
 static int teardown(struct rank *me)
 {
 	int i;
@@ -418,6 +442,7 @@ static int teardown(struct rank *me)
 		CUDA(cudaFree(me->send[i]));
 		CUDA(cudaFree(me->recv[i]));
 	}
+	CUDA(cudaFree(me->until));
 	for (i = 0; i < opt.streams; i++)
 		CUDA(cudaStreamDestroy(me->streams[i]));
 	return 0;
@@ -426,7 +451,7 @@ static int teardown(struct rank *me)
 static int run_rank(struct rank *me)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	int iter, k, i;
+	int iter, k, i, last = 0;
 
 	if (setup(me))
 		return -1;
@@ -438,7 +463,7 @@ static int run_rank(struct rank *me)
 	client_tick();
 	if (client_barrier_wait(&barrier))
 		return -1;
-	for (iter = 0; iter < opt.iters; iter++) {
+	for (iter = 0; iter < opt.iters && !last; iter++) {
 		if (load(me, iter))
 			return -1;
 		for (k = 0; k < opt.colls; k++) {
@@ -449,6 +474,10 @@ static int run_rank(struct rank *me)
 		}
 		if (wait_streams(me) || verify(me, iter))
 			return -1;
+		last = is_last(me);
+		if (last < 0)
+			return -1;
+		me->nr_iters++;
 	}
 	return 0;
 }
@@ -560,7 +589,8 @@ static void summary(const struct client_result *r)
 	static const char *const words[] = {"OK", "WRONG", "USAGE", "ERROR", "HANG"};
 	const char *word = words[r->status > 4 ? 3 : r->status];
 	const char *order = opt.inorder ? "equal" : "random";
-	long done = (long)opt.colls * opt.iters;
+	int nr_iters = opt.until && ranks ? ranks->nr_iters : opt.iters;
+	long done = (long)opt.colls * nr_iters;
 	char text[sizeof(r->text)];
 	size_t i;
 
@@ -581,7 +611,7 @@ static void summary(const struct client_result *r)
 		       "communicators, %d stream%s%s, %s order, seed %llu: %llu of %llu done, %llu wrong "
 		       "values, %.3f s%s%s\n",
 		       word, job.nr_ranks, job.nr_procs, job.nr_procs > 1 ? "es" : "", opt.colls,
-		       opt.iters, opt.comms, opt.streams, opt.streams > 1 ? "s" : "",
+		       nr_iters, opt.comms, opt.streams, opt.streams > 1 ? "s" : "",
 		       opt.sync ? ", device synchronisation" : "", order,
 		       (unsigned long long)opt.seed, (unsigned long long)r->nr_done,
 		       (unsigned long long)done * (unsigned)job.nr_ranks,
@@ -599,6 +629,10 @@ int main(int argc, char **argv)
 	if (!client_job_open(&job, opt.ranks, opt.procs, argv)) {
 		if (opt.single && job.nr_procs > 1) {
 			fprintf(stderr, "disorder: --single-thread is for one process\n");
+			return EXIT_USAGE;
+		}
+		if (opt.single && opt.until) {
+			fprintf(stderr, "disorder: --until is for a thread for each rank\n");
 			return EXIT_USAGE;
 		}
 		plan_colls();

@@ -3,8 +3,8 @@
 
 usage: second_user.py record IFACE        hears the wire: prints as JSON the names in greetings and what connecting ends have sent
        second_user.py try                   whether there is another user
-       second_user.py attack HOST... < JSON   attacks the ports 5000 to 5009 of these hosts until none listens any more; prints how
-                                              often it made all attacks, or what succeeded (status 1)
+       second_user.py attack HOST... < JSON   attacks the ports 5000 to 5009 of these hosts until none listens any more; prints a
+                                              number each time that it has made all attacks, or what succeeded (status 1)
        second_user.py squat                 takes the names and ports of processes that die, until its input ends
        second_user.py look PID...           tries to read what these processes have
 """
@@ -18,12 +18,14 @@ import socket
 import struct
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 MAGIC, VERSION = 0x31434644, int(os.environ.get("CTL_VERSION", "0"))
 RDV_HELLO, TREE_HELLO, FETCH, PING, GREET, ANSWER, PROOF, CHECKIN, DEAD = 1, 2, 3, 4, 8, 9, 10, 16, 35
 ANSWERED = 16 + 32
 PORTS = range(5000, 5010)
 NR_IDLE = 1000
+NR_AT_ONCE = 512
 
 
 def frame(kind, body, masked=0):
@@ -166,6 +168,7 @@ class Attack:
 
     def run(self):
         rounds, seen, empty = 0, False, 0
+        pool = ThreadPoolExecutor(NR_AT_ONCE)
         while empty < 50:
             there = []
             for target in self.targets():
@@ -178,15 +181,16 @@ class Attack:
                 time.sleep(0.05)
                 continue
             seen, empty = True, 0
-            for target in there:
-                for attack in self.attacks():
-                    got = self.one(*target, *attack)
-                    if got and got[0] > (got[1] if target[0] == socket.AF_INET else 0):
-                        print(f"{attack[0]} at {target} was told {got[0]} bytes")
-                        return 1
+            # At the same time: a port that waits for more does not hang up before its limit.
+            made = [(target, attack, pool.submit(self.one, *target, *attack)) for target in there for attack in self.attacks()]
+            for target, attack, result in made:
+                got = result.result()
+                if got and got[0] > (got[1] if target[0] == socket.AF_INET else 0):
+                    print(f"{attack[0]} at {target} was told {got[0]} bytes")
+                    return 1
             self.keep_idle([t for t in there if t[0] == socket.AF_INET])
             rounds += 1
-        print(rounds)
+            print(rounds, flush=True)
         return 0
 
 

@@ -54,8 +54,8 @@ attack stale-far 2 "$T/first" "$(ip4 0)" "$(ip4 1)"
 second_user 0 record eth0 >"$T/second" &
 recorder=$!
 sleep 1
-start_job --iters $((12000 / SLOW))
-until issued; do kill -0 "${pid[0]}" || fail "no collective: $(tail -n 5 "$T"/out*)"; sleep 0.05; done
+start_job --iters 1000000000 --until "$T/attacked"
+until issued && grep -q 'answering ncclras' "$T/out0" "$T/out1"; do kill -0 "${pid[0]}" || fail "no collective: $(tail -n 5 "$T"/out*)"; sleep 0.05; done
 first=$(rss)
 # shellcheck disable=SC2046 # words
 second_user 0 look $(processes) >"$T/look" 2>&1 || fail "another user could read: $(cat "$T/look")"
@@ -64,16 +64,24 @@ grep -q '"flows": \[\[' "$T/second" || fail "no greeting was recorded: $(tail -n
 attack near 0 "$T/second" near "$(ip4 0)"
 attack far 2 "$T/second" "$(ip4 0)" "$(ip4 1)"
 most=0
+# Each attacker makes all its attacks, or ends because one has succeeded.
+all_attacked() {
+	local a
+	for a in "${attackers[@]}"; do
+		[ -s "$T/${a%:*}" ] || ! kill -0 "${a#*:}" 2>/dev/null || return 1
+	done
+}
 while [ -n "$(processes)" ]; do
 	now=$(rss)
 	most=$((${now:-0} > most ? now : most))
+	! all_attacked || touch "$T/attacked"
 	sleep 0.2
 done
 end_hosts || fail "the job was disturbed: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 for a in "${attackers[@]}"; do
 	wait "${a#*:}" || fail "${a%:*}: $(cat "$T/${a%:*}" "$T/${a%:*}.err")"
-	[ "$(cat "$T/${a%:*}")" -gt 0 ] || fail "${a%:*}: the job ended before all attacks were made"
-	echo "${a%:*}: $(cat "$T/${a%:*}") rounds"
+	[ -s "$T/${a%:*}" ] || fail "${a%:*}: the job ended before all attacks were made"
+	echo "${a%:*}: $(tail -n 1 "$T/${a%:*}") rounds"
 done
 echo "resident: $first kB, $most kB at most; RAS: $(head -n 1 "$T/look")"
 # RAS's answer takes the traces of all processes, 16 MiB each.
