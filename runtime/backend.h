@@ -1,7 +1,8 @@
 /*
- * The one interface between the runtime and a machine: the GPUs of a node (runtime/device/cuda), or CPU threads that
- * stand for them (runtime/device/host, over libdfhost.so). What the runtime asks of a machine is struct df_backend;
- * what a machine tells the runtime is struct df_hooks. Facts about a machine are data, so that nobody asks which one it is.
+ * The interface between the runtime and a machine: the GPUs of a node (runtime/device/cuda), or CPU memory that stands for
+ * them (libdfhost.so). What the runtime asks of a machine is struct df_backend; what a machine tells the runtime is struct
+ * df_hooks. Who executes the daemon's blocks there is runtime/blocks.h. Facts about a machine are data, so that no caller
+ * asks which one it is.
  *
  * Results: 0 or -errno; -EAGAIN: not now. Times are in ns, sizes in bytes. Every function may be called by any thread,
  * and blocks only where that is said.
@@ -16,15 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "kernels/abi.h"
-#include "runtime/backend_far.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 8
+#define DF_BACKEND_VERSION 9
 
-#define DF_NEAR_BYTES 32768
-
-struct df_ctl_comm;
-struct df_member;
+struct df_blocks;
 
 /* ---- what both speak of -------------------------------------------------------------------------------------- */
 
@@ -92,26 +89,6 @@ struct df_mem_info {
 /* The bytes that a copy reads and writes. */
 struct df_touch {
 	uintptr_t in, in_end, out, out_end;
-};
-
-/*
- * A device whose blocks the machine executes. The runtime's, which never frees it; the machine reads it without a lock,
- * except what is said to be the machine's.
- */
-struct df_exec {
-	struct df_kdaemon d;
-	struct df_kblock *blocks;
-	uint32_t *needs;	  /* operations in flight, by block, where `gpu` */
-	uint64_t issued, retired; /* operations */
-	uint64_t quits;		  /* the machine's: its blocks found nothing to do for a time */
-	uint32_t used;		  /* some communicator lives here */
-};
-
-/* All of them, by number of the device, and who else is on this node. */
-struct df_execs {
-	struct df_exec **v;
-	int nr, nr_cores;
-	uint32_t nr_procs; /* the most processes of one communicator on this node */
 };
 
 /* How a replay tells that what is before its collectives in the graph is done, and is told that they are. */
@@ -198,17 +175,6 @@ struct df_hooks {
 	void (*unmap)(int device, uintptr_t at, size_t bytes);
 
 	/*
-	 * From the machine's threads that execute blocks: takes note of what a device's blocks have completed, connects
-	 * what is not connected. 1 if something moved.
-	 */
-	int (*chores)(int device);
-	/* So many blocks, from the first, have something to do that may start; 0: not known now. Never waits. */
-	uint32_t (*width)(int device);
-	/* Peers have asked for connectors of the device back, and chores() has not looked since. */
-	int (*asked)(int device);
-	/* The device is lost, which has been logged: its communicators end. Returns before they have. */
-	void (*failed)(int device);
-	/*
 	 * Around a call that makes the driver wait for all streams of a device, with a lock that others need: until waits_go() none of them
 	 * is made to wait for an operation, and none does; device -1: of all. wait: until then; else 0 if one does, at once. May be NULL.
 	 */
@@ -216,95 +182,14 @@ struct df_hooks {
 	void (*waits_go)(int device);
 	/* Relaxes no order between streams from now on: not every call of the application's is seen. */
 	void (*strict)(void);
-	/* Another one says that a stream, or a peer, has written something that a block may wait for. */
-	uint64_t (*words)(void);
 };
 
 /* ---- what the runtime asks of a machine ------------------------------------------------------------------------ */
 
 struct df_backend {
 	uint32_t version; /* DF_BACKEND_VERSION */
-	/*
-	 * 1: a kernel executes the blocks, behind a bus: it reads what it needs from its submission, and remembers
-	 * connectors. 0: threads do, in this memory.
-	 */
-	uint8_t gpu;
-
-	/* -- executing blocks -- */
-
-	/* Of a device's daemon, unless the user says how many. */
-	uint32_t (*blocks)(void);
-	/* The same for all processes that use the device; 0: not known. */
-	uint64_t (*device_id)(int device);
-	/*
-	 * The device can execute a daemon; idempotent, blocks. Before the first communicator there, when nothing that
-	 * waits for us can stand in its way. -errno with the reason.
-	 */
-	int (*prepare)(int device, char *reason, size_t reason_bytes);
-	/* All members of a new communicator call it, with no lock held; blocks. */
-	int (*meet)(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
-	/* After a device came into use; idempotent. -ENOMEM: no thread. */
-	int (*start)(const struct df_execs *execs);
-	/*
-	 * Before a device's lock is taken to submit: shared_alloc() must not call the driver under it, so this waits, for
-	 * a bounded time, until it need not.
-	 */
-	void (*reserve)(void);
-	/*
-	 * The submitting thread sends what an operation of few bytes begins with, if the blocks have nothing else to do: the
-	 * data are on their way while the call returns. Bounded; no lock is held.
-	 */
-	void (*first_turns)(int device);
-	/* After a submission: makes sure that somebody works. */
-	void (*submitted)(void);
-	/* One look at all blocks, those of the device first where >= 0; 1 if something moved. */
-	int (*pass)(int device);
-	/* Waits until ready(arg); the caller drives the blocks meanwhile, or lends its core to who does. */
-	void (*wait)(int device, int (*ready)(void *arg), void *arg);
-	/* The blocks of the device are nobody's until resume. 1: it is lost, and what they had with it. */
-	int (*stop)(int device);
-	void (*resume)(int device);
-	uint64_t (*launches)(void); /* resumed after a quit */
-
-	/* -- memory -- */
-
-	/* Seen by host and devices under one address, from a line of its own on; zero: zeroed. NULL: none. */
-	void *(*shared_alloc)(size_t bytes, int zero);
-	void (*shared_free)(void *p);
-	/* For a program that only blocks of that device touch. -EAGAIN. */
-	int (*scratch)(int device, uint64_t bytes, void **out);
-	void (*scratch_free)(void *p);
-	/* DF_NEAR_BYTES of a device that its blocks read and this stream can write: zeros at first; NULL: none. May be NULL. */
-	uint64_t *(*near_words)(const struct df_mstream *s);
-	/*
-	 * Segments of the transports' arena, which devices are to see; NULL: they see all memory. Either may take long:
-	 * called with no lock held, on a thread that aside() started. show not 0: the segment can't be used.
-	 */
-	int (*show)(void *base, uint64_t bytes);
-	void (*hide)(void *base);
-	/* Runs fn on a thread of its own. -ENOMEM. */
-	int (*aside)(void (*fn)(void *arg), void *arg);
-	/*
-	 * Memory of GPUs for the transport "p2p", which is not there where these are NULL. What needs the driver is begun
-	 * aside, and asked for again. agreed: 1 when these two ranks reach each other's (since meet()); cheap.
-	 * alloc: -ENOMEM also where it takes too long. open: where a chunk of another process's memory lies for our device;
-	 * -EAGAIN also where it is refused. close: nobody uses that process's any more. limit: at most so many bytes, for
-	 * tests; 0: no limit. bytes: what a device has altogether; 0: not known.
-	 */
-	int (*far_agreed)(const struct df_member *self, const struct df_member *peer);
-	int (*far_alloc)(int device, uint64_t bytes, struct df_far_block *out);
-	void (*far_free)(const struct df_far_block *block);
-	int (*far_open)(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr);
-	void (*far_close)(uint64_t proc);
-	void (*far_limit)(uint64_t bytes);
-	uint64_t (*far_bytes)(int device);
-	/* Of a chunk that far_alloc() has named. -EOPNOTSUPP: they do not reach it, because out->why. Under any lock. */
-	int (*far_rdma)(int device, uint32_t seg, struct df_far_rdma *out);
-	/* The GPU's address on the PCI bus, as sysfs writes it ("0000:17:00.0"); "": not known. NULL: there are no GPUs. */
-	const char *(*pci)(int device);
-
-	/* -- the application's devices, streams, events, memory -- */
-
+	/* Who executes blocks on it; NULL: CPU threads, in this memory. */
+	const struct df_blocks *blocks;
 	void (*set_hooks)(const struct df_hooks *hooks);
 	int (*device_count)(void);
 	int (*get_device)(void);       /* of the calling thread */
@@ -350,27 +235,13 @@ struct df_backend {
 	int (*mem_info)(const void *ptr, struct df_mem_info *out); /* 0, kind UNKNOWN if not ours */
 	/* Can a kernel of the device touch the other's memory? NULL: always. */
 	int (*reaches)(int device, int other);
+	/* The GPU's address on the PCI bus, as sysfs writes it ("0000:17:00.0"); "": not known. NULL: there are no GPUs. */
+	const char *(*pci)(int device);
 	/* A rank submits its nr-th operation on a communicator. NULL: this machine does not ask. */
 	void (*submitting)(int rank, uint64_t nr);
 };
 
-/* The machine of this process. Never NULL: before df_device_open() it is plain memory, where nothing is executed. */
+/* The machine of this process. Never NULL: before df_device_open() it is one without devices. */
 extern const struct df_backend *df_backend;
-
-/* What the daemon looks at; raw: not zeroed. */
-static inline void *df_kalloc(size_t bytes)
-{
-	return df_backend->shared_alloc(bytes, 1);
-}
-
-static inline void *df_kalloc_raw(size_t bytes)
-{
-	return df_backend->shared_alloc(bytes, 0);
-}
-
-static inline void df_kfree(void *p)
-{
-	df_backend->shared_free(p);
-}
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The one name that libdfhost.so exports beyond CUDA's: what it offers to libdfshim.so, which finds it with dlsym and is
- * then on CPU threads. Of struct df_backend (runtime/backend.h) it fills the part about the application's devices,
- * streams, events and memory; runtime/device/host adds who executes the blocks. Without libdfshim.so it stands alone as a
+ * then on CPU threads. It is a struct df_backend (runtime/backend.h): devices, streams, events and memory; who executes
+ * blocks on them is runtime/device/host. Without libdfshim.so it stands alone as a
  * CUDA runtime for programs without kernels.
  */
 #ifndef DF_HOSTCUDA_H

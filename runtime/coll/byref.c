@@ -14,6 +14,7 @@
 
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -34,19 +35,19 @@ int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)
 	 * To another node it is the network's thread that reads it, as long as the slice is, and the other end has slots of its own.
 	 */
 	if (end->tl->caps & DF_TL_NETWORK)
-		here = end->sends && end->conn->slices && !df_backend->gpu;
+		here = end->sends && end->conn->slices && !df_blocks->gpu;
 	else
 		here = peer->proc == df_rt.self.proc && !df_env()->nccl_p2p_direct_disable &&
-		       (!df_backend->gpu || peer->device == coll->dev->index || end->conn->noted);
+		       (!df_blocks->gpu || peer->device == coll->dev->index || end->conn->noted);
 	return here && end->k->proto == DF_PROTO_SIMPLE && end->k->nr_slots <= DF_CONN_REFS &&
 	       (coll->k.loops * end->k->per_loop > end->k->nr_slots ||
-		(coll->sig.kind == DF_COLL_ALLREDUCE && !df_backend->gpu));
+		(coll->sig.kind == DF_COLL_ALLREDUCE && !df_blocks->gpu));
 }
 
 int df_refs_land(const struct df_cend *end)
 {
 	return !end->sends && end->tl->caps & DF_TL_NETWORK && end->conn->slices &&
-	       !df_backend->gpu && end->k->proto == DF_PROTO_SIMPLE &&
+	       !df_blocks->gpu && end->k->proto == DF_PROTO_SIMPLE &&
 	       end->k->nr_slots <= DF_CONN_REFS;
 }
 
@@ -54,7 +55,7 @@ int df_refs_far(const struct df_comm *comm)
 {
 	int i;
 
-	for (i = 0; i < comm->nranks && df_backend->gpu; i++)
+	for (i = 0; i < comm->nranks && df_blocks->gpu; i++)
 		if (comm->members[i].proc == df_rt.self.proc &&
 		    comm->members[i].device != comm->dev->index)
 			return 1;

@@ -20,7 +20,7 @@
 #include <time.h>
 #include "kernels/abi.h"
 #include "kernels/daemon.h"
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
@@ -321,7 +321,7 @@ static void start(void)
 {
 	for (int i = 0; i < DF_CAL_FACTORS; i++)
 		__atomic_store_n(&seen[i], -128, __ATOMIC_RELAXED);
-	if (!df_backend->gpu && !df_rt.tuner->has_cost)
+	if (!df_blocks->gpu && !df_rt.tuner->has_cost)
 		measure();
 }
 
@@ -335,7 +335,7 @@ void df_cal_mine(struct df_cal *out, int nranks)
 	}
 	pthread_once(&once, start);
 	*out = mine;
-	if (!df_backend->gpu)
+	if (!df_blocks->gpu)
 		out->v[DF_CAL_CORES] = df_cal_code(df_rt.execs.nr_cores);
 	for (int i = 0; i < DF_CAL_FACTORS; i++)
 		out->factor[i] = (int8_t)__atomic_load_n(&seen[i], __ATOMIC_RELAXED);

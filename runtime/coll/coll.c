@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/list.h"
@@ -107,7 +107,7 @@ static int contexts(struct df_coll *coll)
 			/* Who is to send more has to know exactly what of it was received. */
 			slots = df_proto_slots((enum df_proto)end->k->proto, slice,
 					       slots_wanted(coll->comm, spec->peer, slice, pair),
-					       prog->min_slots, pair, df_backend->gpu ? 16 : 8);
+					       prog->min_slots, pair, df_blocks->gpu ? 16 : 8);
 			end->nr_slots = slots.nr;
 			end->slot_bytes = slots.bytes;
 			end->k->credit = slots.credit;
@@ -120,7 +120,7 @@ static int contexts(struct df_coll *coll)
 int df_coll_scratch(struct df_coll *coll)
 {
 	void *p;
-	int ret = df_backend->scratch(coll->dev->index, coll->scratch_bytes, &p);
+	int ret = df_blocks->scratch(coll->dev->index, coll->scratch_bytes, &p);
 
 	if (ret)
 		return ret;
@@ -157,7 +157,7 @@ static int scratch(struct df_coll *coll, uint64_t bytes)
 static void scratch_free(struct df_coll *coll)
 {
 	if (coll->scratch_word) {
-		df_backend->scratch_free(coll->k.scratch);
+		df_blocks->scratch_free(coll->k.scratch);
 		df_word_put(coll->scratch_word);
 	}
 }
@@ -252,7 +252,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 		goto err_coll;
 	k->id = coll->key = key_of(comm, sig);
 	df_kcoll_program(k, coll->prog);
-	if (df_backend->gpu) {
+	if (df_blocks->gpu) {
 		struct df_program *p = df_kalloc_raw(coll->prog->bytes);
 
 		ret = -ENOMEM;

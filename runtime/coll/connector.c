@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -253,7 +253,7 @@ int df_coll_reconnect(struct df_coll *coll)
 	}
 	coll->parked = 0;
 	/* On a GPU a block may know ends as they were before (dfk_reconnect()). */
-	for (i = 0; df_backend->gpu && i < coll->nr_ends; i++) {
+	for (i = 0; df_blocks->gpu && i < coll->nr_ends; i++) {
 		struct df_sqe e = {coll->ends[i].ctx, NULL};
 
 		df_sq_push(coll->dev, e.ctx->block % coll->dev->exec.d.nr_blocks, &e);

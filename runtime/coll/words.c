@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -99,7 +100,7 @@ uint64_t *df_word_get(void)
 
 int df_mark_init(struct df_mark *m, const struct df_mstream *on)
 {
-	uint64_t *near = df_backend->near_words ? df_backend->near_words(on) : NULL;
+	uint64_t *near = df_blocks->near_words ? df_blocks->near_words(on) : NULL;
 	struct line *slab, *fresh, *lines = NULL;
 
 	m->word = NULL;

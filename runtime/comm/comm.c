@@ -10,6 +10,7 @@
 #include <string.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/exit_status.h"
@@ -260,10 +261,10 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.rank = rank;
 	if (__atomic_load_n(&df_rt.unable, __ATOMIC_RELAXED))
 		return join_unable(comm, nr_ids, ids, nranks, &me);
-	if (df_backend->prepare(comm->dev->index, df_rt.reason, sizeof(df_rt.reason)))
+	if (df_blocks->prepare(comm->dev->index, df_rt.reason, sizeof(df_rt.reason)))
 		return join_unable(comm, nr_ids, ids, nranks, &me);
 	me.device = comm->dev->index;
-	me.device_id = df_backend->device_id(comm->dev->index);
+	me.device_id = df_blocks->device_id(comm->dev->index);
 	if (!me.device_id)
 		me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
 	df_cal_mine((struct df_cal *)me.cal, nranks);
@@ -271,7 +272,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.avoid = df_net_avoid(comm->dev->index, comm->config.name, comm->config.net);
 	if (nranks > 1 && df_net_address(comm->dev->index, me.net, sizeof(me.net)))
 		df_info("device %d cannot be reached by other nodes", comm->dev->index);
-	me.gpu = df_backend->gpu;
+	me.gpu = df_blocks->gpu;
 	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;
 	me.settings = df_rt.settings;
 	/* Before the rendezvous: it may be the first thing of the job that hangs. */
@@ -287,7 +288,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	if (!ret)
 		ret = meet_unable(comm, nranks, rank);
 	if (!ret)
-		ret = df_backend->meet(comm->ctl, nranks, rank, &comm->stop);
+		ret = df_blocks->meet(comm->ctl, nranks, rank, &comm->stop);
 	if (!ret)
 		ret = agree(comm, nranks, rank, NULL, NULL);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, ret > 0 ? 0 : (uint64_t)-ret);

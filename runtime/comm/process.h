@@ -6,7 +6,7 @@
 #define DF_RUNTIME_COMM_PROCESS_H
 
 #include <stdint.h>
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/ctl/ctl.h"

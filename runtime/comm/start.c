@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/launcher.h"
 #include "runtime/base/err.h"
@@ -30,6 +31,7 @@
 #include "runtime/comm/stats.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/daemon/dev.h"
+#include "runtime/daemon/engine.h"
 #include "runtime/daemon/sched.h"
 #include "runtime/device/device.h"
 #include "runtime/dfshim.h"
@@ -154,7 +156,7 @@ static int algorithms(const struct df_env *env)
 		free(file);
 	}
 	if (!df_rt.tuner &&
-	    df_tuner_create(df_backend->gpu ? &df_cost_gpu : &df_cost_host, &df_rt.tuner))
+	    df_tuner_create(df_blocks->gpu ? &df_cost_gpu : &df_cost_host, &df_rt.tuner))
 		return -ENOMEM;
 	ret = nccl_variable(env, DF_NCCL_ALGO, DF_ENV_ROW_nccl_algo, env->nccl_algo);
 	if (!ret)
@@ -238,8 +240,8 @@ static uint64_t auto_conn_budget(void)
 	uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), gpu;
 	int i;
 
-	for (i = 0; df_backend->far_bytes && i < df_backend->device_count(); i++) {
-		gpu = df_backend->far_bytes(i);
+	for (i = 0; df_blocks->far_bytes && i < df_backend->device_count(); i++) {
+		gpu = df_blocks->far_bytes(i);
 		most = gpu ? DF_MIN(most, gpu) : most;
 	}
 	return most / 16;
@@ -284,21 +286,22 @@ static int start(void)
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
 	/* Slots hold a slice. A GPU takes some microseconds for one whatever its size, and so does a network. */
 	df_rt.slots = setting(env->slots, 4);
-	df_rt.slot_bytes = setting(env->slot_kb, df_backend->gpu ? 512 : 128) * 1024;
-	df_rt.far_slots = setting(env->slots, df_backend->gpu ? 4 : 2);
+	df_rt.slot_bytes = setting(env->slot_kb, df_blocks->gpu ? 512 : 128) * 1024;
+	df_rt.far_slots = setting(env->slots, df_blocks->gpu ? 4 : 2);
 	df_rt.far_slot_bytes = setting(env->slot_kb, 512) * 1024;
 	df_rt.conn_budget = env->connector_mb == DF_AUTO ? auto_conn_budget()
 							 : (uint64_t)env->connector_mb << 20;
 	ret = algorithms(env);
 	if (ret)
 		return ret;
-	blocks = env->blocks != DF_AUTO ? (uint32_t)env->blocks : df_backend->blocks();
+	blocks = env->blocks != DF_AUTO ? (uint32_t)env->blocks : df_blocks->blocks();
 	df_rt.nr_devs = df_backend->device_count();
 	df_rt.devs = df_kalloc((size_t)DF_MAX(df_rt.nr_devs, 1) * sizeof(*df_rt.devs));
 	df_rt.execs.v = calloc((size_t)DF_MAX(df_rt.nr_devs, 1), sizeof(struct df_exec *));
 	if (!df_rt.devs || !df_rt.execs.v)
 		return -ENOMEM;
 	df_rt.execs.nr = df_rt.nr_devs;
+	df_rt.execs.hooks = &df_engine_hooks;
 	for (i = 0; i < df_rt.nr_devs; i++) {
 		df_rt.execs.v[i] = &df_rt.devs[i].exec;
 		ret = df_dev_init(&df_rt.devs[i], i, blocks);
@@ -306,7 +309,7 @@ static int start(void)
 			snprintf(df_rt.reason, sizeof(df_rt.reason), "no memory for the daemon");
 			return ret;
 		}
-		df_policy_init(&df_rt.devs[i].exec.d.policy, env, df_backend->gpu);
+		df_policy_init(&df_rt.devs[i].exec.d.policy, env, df_blocks->gpu);
 	}
 	ret = df_trace_open(&trace);
 	if (ret)
@@ -418,7 +421,7 @@ __attribute__((destructor)) static void at_exit(void)
 
 int df_on_host(void)
 {
-	return !df_backend->gpu;
+	return !df_blocks->gpu;
 }
 
 int df_device_get(void)

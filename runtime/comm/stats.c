@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "kernels/abi.h"
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -103,7 +103,7 @@ void df_stats_write(void)
 		     (int)getpid(), ranks, blocks, (unsigned long long)sum.operations,
 		     (unsigned long long)sum.slices, (unsigned long long)sum.preemptions,
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
-		     (unsigned long long)quits, (unsigned long long)df_backend->launches(),
+		     (unsigned long long)quits, (unsigned long long)df_blocks->launches(),
 		     (unsigned long long)released, (unsigned long long)reordered,
 		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
 		     (unsigned long long)sum.max_queue, (unsigned long long)recycled,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -73,7 +73,7 @@ static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 		return -EAGAIN;
 	slot = &slots[tail & sq->mask];
 	slot->e = *e;
-	if (df_backend->gpu && e->inst)
+	if (df_blocks->gpu && e->inst)
 		memcpy(slot->fixed, &e->inst->in, DF_KINST_FIXED);
 	/*
 	 * RELEASE pairs with the ACQUIRE of tail in dfk_sq_drain(): the slot and the instance it names are
@@ -110,7 +110,7 @@ void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e)
 		 */
 		while (o->nr || ring_push(&dev->exec.blocks[block].sq, e)) {
 			df_sq_flush(dev);
-			df_backend->pass(dev->index);
+			df_blocks->pass(dev->index);
 		}
 	}
 }
@@ -159,7 +159,7 @@ void df_dev_needs(struct df_coll *coll, int more)
 	uint32_t b, *n;
 
 	/* Threads of the host are there for all blocks. */
-	if (!df_backend->gpu)
+	if (!df_blocks->gpu)
 		return;
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
 		n = &dev->exec.needs[b % dev->exec.d.nr_blocks];

@@ -6,7 +6,7 @@
 #define DF_RUNTIME_DAEMON_DEV_H
 
 #include <stdint.h>
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 

@@ -7,10 +7,13 @@
 #include "kernels/abi.h"
 #include "kernels/daemon.h"
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/coll/connector.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/daemon/dev.h"
 #include "runtime/daemon/engine.h"
@@ -21,7 +24,7 @@
 static struct df_bell *own_bell; /* of this process; atomic */
 
 /* Peers have asked for connectors since the device last looked. */
-int df_engine_asked(int device)
+static int asked(int device)
 {
 	const struct df_dev *dev = &df_rt.devs[device];
 	/* ACQUIRE pairs with the RELEASE in df_engine_start(): the bell has been set up. */
@@ -32,13 +35,13 @@ int df_engine_asked(int device)
 }
 
 /* Everything about a device that is not a block's turn, when somebody asked for it. */
-int df_engine_chores(int device)
+static int chores(int device)
 {
 	struct df_dev *dev = &df_rt.devs[device];
 	uint64_t retired;
 
 	if (!df_dev_cq_pending(dev) && !__atomic_load_n(&dev->nr_connecting, __ATOMIC_RELAXED) &&
-	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !df_engine_asked(device) &&
+	    !__atomic_load_n(&dev->nr_overflow, __ATOMIC_RELAXED) && !asked(device) &&
 	    __atomic_load_n(&dev->told, __ATOMIC_RELAXED) ==
 		    __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED))
 		return 0;
@@ -61,8 +64,7 @@ int df_engine_chores(int device)
 	return retired != 0;
 }
 
-/* For struct df_hooks. */
-uint32_t df_engine_width(int device)
+static uint32_t ready_width(int device)
 {
 	struct df_dev *dev = &df_rt.devs[device];
 	uint32_t width;
@@ -73,6 +75,14 @@ uint32_t df_engine_width(int device)
 	df_mutex_unlock(&dev->lock);
 	return width;
 }
+
+const struct df_block_hooks df_engine_hooks = {
+	.chores = chores,
+	.width = ready_width,
+	.asked = asked,
+	.failed = df_comm_device_lost,
+	.words = df_words_sum,
+};
 
 uint64_t df_engine_progress_of(const struct df_dev *dev)
 {
@@ -98,16 +108,16 @@ uint64_t df_engine_progress(void)
 
 void df_engine_start(void)
 {
-	/* RELEASE pairs with the ACQUIRE in df_engine_asked(). */
+	/* RELEASE pairs with the ACQUIRE in asked(). */
 	__atomic_store_n(&own_bell, df_tl_bell(), __ATOMIC_RELEASE);
-	if (df_backend->start(&df_rt.execs))
+	if (df_blocks->start(&df_rt.execs))
 		df_warn_once("cannot start the thread that looks after the daemon");
 }
 
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 {
 	if (!ready(arg))
-		df_backend->wait(dev->index, ready, arg);
+		df_blocks->wait(dev->index, ready, arg);
 }
 
 #define HELD_SPINS 100 /* some microseconds: longer than a turn with a small slice */
@@ -159,7 +169,7 @@ void df_engine_purge(struct df_dev *dev)
 	/* No communicator has been ready on it: there is no daemon that could answer. */
 	if (!__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
 		return;
-	lost = df_backend->stop(dev->index);
+	lost = df_blocks->stop(dev->index);
 	for (b = 0; b < dev->exec.d.nr_blocks; b++) {
 		struct df_kblock *blk = &dev->exec.blocks[b];
 		block_own(blk);
@@ -169,5 +179,5 @@ void df_engine_purge(struct df_dev *dev)
 			df_block_purge(&dev->exec.d, blk);
 		df_block_let(blk);
 	}
-	df_backend->resume(dev->index);
+	df_blocks->resume(dev->index);
 }

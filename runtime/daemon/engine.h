@@ -6,15 +6,13 @@
 
 #include <stdint.h>
 
+struct df_block_hooks;
 struct df_dev;
 
 void df_engine_start(void);
 /* An operation of no more bytes is begun by the thread that submits it (first_turns()). */
 #define DF_FIRST_TURNS_BYTES 4096
-/* For struct df_hooks. */
-int df_engine_chores(int device);
-uint32_t df_engine_width(int device);
-int df_engine_asked(int device);
+extern const struct df_block_hooks df_engine_hooks;
 /* Waits until ready(arg); drives the daemons meanwhile. call: what the trace and the watchdog see. */
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
 /* Returns when no thread executes an aborted collective of the device any more. */

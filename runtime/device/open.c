@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include "runtime/base/env.h"
+#include "runtime/blocks.h"
 #include "runtime/device/device.h"
+#include "runtime/device/host/threads.h"
 
 #define ON_THE_CPU "(LD_PRELOAD=\"libdfshim.so libdfhost.so\" runs on the CPU)"
 
@@ -32,6 +34,7 @@ static int taken(const struct df_backend *found)
 	if (!found)
 		return -EOPNOTSUPP;
 	df_backend = found;
+	df_blocks = found->blocks ? found->blocks : &df_threads;
 	return 0;
 }
 
@@ -74,5 +77,5 @@ int df_device_open(char *reason, size_t reason_bytes)
 
 void df_device_none(void)
 {
-	df_backend = df_host_none();
+	(void)taken(&df_no_machine);
 }

@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -265,7 +266,7 @@ int df_hook_event_query(const struct df_event_info *info)
 	df_mutex_unlock(&e->dev->lock);
 	if (ready)
 		return 0;
-	df_backend->pass(e->dev->index);
+	df_blocks->pass(e->dev->index);
 	return 1;
 }
 
@@ -295,7 +296,7 @@ int df_hook_event_time(const struct df_event_info *info, void **event)
 	for (since = df_now_ns(); !is_past(word, value); sched_yield()) {
 		if (df_now_ns() - since > ASIDE_NS)
 			return 1;
-		df_backend->pass(e->dev->index);
+		df_blocks->pass(e->dev->index);
 	}
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -477,7 +478,7 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 
 static int hook_help(void)
 {
-	return df_backend->pass(-1);
+	return df_blocks->pass(-1);
 }
 
 void df_stream_forget_comm(struct df_comm *comm)
@@ -517,10 +518,5 @@ const struct df_hooks df_stream_hooks = {
 	.sync_done = df_hook_sync_done,
 	.flush = df_free_flush,
 	.unmap = df_free_unmap,
-	.chores = df_engine_chores,
-	.width = df_engine_width,
-	.asked = df_engine_asked,
-	.failed = df_comm_device_lost,
 	.strict = hook_strict,
-	.words = df_words_sum,
 };

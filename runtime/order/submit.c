@@ -16,6 +16,7 @@
 #include <string.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -613,7 +614,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	size_t i, j, issued = 0;
 
 	df_polls_act();
-	df_backend->reserve();
+	df_blocks->reserve();
 	for (i = 0; i < nr_ops && !ret; i++)
 		make_room(&p[i]);
 	if (!ret)
@@ -645,7 +646,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 		df_lend_tell();
 	if (nr_ops == 1 && issued &&
 	    ops[0].count * df_type_bytes(ops[0].type) <= DF_FIRST_TURNS_BYTES && locked)
-		df_backend->first_turns(locked->index);
+		df_blocks->first_turns(locked->index);
 	/* Only now: a group's operations start together, so none stands behind the wait for another. */
 	for (j = 0; j < i; j++)
 		if (p[j].late.done)
@@ -660,7 +661,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 		/* Some of the group are on their way: its communicators can't be trusted to match any more. */
 		for (i = 0; i < nr_ops; i++)
 			df_comm_end(ops[i].comm, ret, 1);
-	df_backend->submitted();
+	df_blocks->submitted();
 	return ret;
 }
 

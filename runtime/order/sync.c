@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -156,7 +157,7 @@ int df_hook_stream_query(const struct df_stream_info *info)
 	}
 	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
 	df_polls_note(DF_POLLED_STREAM, info->id);
-	df_backend->pass(dev->index);
+	df_blocks->pass(dev->index);
 	df_mutex_lock(&dev->lock);
 	if (s)
 		ready = df_flights_done(&s->pending);

@@ -2,6 +2,7 @@
 #include "runtime/order/waits.h"
 
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/err.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -90,7 +91,7 @@ static int may_wait(struct waits *w, int device, struct df_mstream *on, struct w
 	uint64_t now;
 
 	*own = NULL;
-	if (!df_backend->gpu)
+	if (!df_blocks->gpu)
 		return 1;
 	*own = waiter_of(w, on);
 	if (!*own)

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/launcher.h"
 #include "runtime/base/log.h"
@@ -30,7 +31,7 @@ int df_record_start(const struct df_record_nccl *nccl)
 
 	config.world = world;
 	/* How streams share hardware queues is known where there is one queue, and on the CPU. */
-	if (cuda && !df_backend->gpu && nccl)
+	if (cuda && !df_blocks->gpu && nccl)
 		config.queues = (uint32_t)env->host_queues;
 	else if (connections && atoi(connections) == 1)
 		config.queues = 1;

@@ -4,12 +4,12 @@
  * large ones are given back to the system when they are freed. One lock (DF_RANK_ARENA) for allocator and
  * directory; nothing is called under it that waits. After fork the child starts with an arena of its own.
  *
- * Where a GPU must be told of memory (df_backend->show), which can take long, that is done aside, by a thread that
+ * Where a GPU must be told of memory (df_blocks->show), which can take long, that is done aside, by a thread that
  * holds no lock; the next segment is begun when the last one is half used. Until it is there, who wants memory
  * gets -EAGAIN.
  */
 #define _GNU_SOURCE
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/transport/arena.h"
 
 #include <errno.h>
@@ -127,7 +127,7 @@ static void seg_publish(const struct seg *s)
 /* On a thread of its own: the first segment has been published already, later ones are when the GPUs know them. */
 static void show_first(void *arg)
 {
-	int ret = df_backend->show(arg, DF_SEG_FIRST_BYTES);
+	int ret = df_blocks->show(arg, DF_SEG_FIRST_BYTES);
 
 	df_mutex_lock(&df_arena.lock);
 	shown = ret ? -1 : 1;
@@ -141,7 +141,7 @@ static void grow(void *arg)
 	int ret = seg_make(df_arena.view.nr, (uint64_t)(uintptr_t)arg, &s);
 
 	if (!ret) {
-		ret = df_backend->show(s.base, s.bytes);
+		ret = df_blocks->show(s.base, s.bytes);
 		if (ret) {
 			munmap(s.base, s.bytes);
 			close(s.fd);
@@ -161,7 +161,7 @@ static int grow_locked(uint64_t bytes)
 	struct seg s;
 	int ret;
 
-	if (!df_backend->show || !df_arena.view.nr) {
+	if (!df_blocks->show || !df_arena.view.nr) {
 		ret = seg_make(df_arena.view.nr, bytes, &s);
 		if (!ret)
 			seg_publish(&s);
@@ -173,7 +173,7 @@ static int grow_locked(uint64_t bytes)
 		return ret;
 	}
 	if (!growing && df_arena.view.nr < DF_SEGS_MAX)
-		growing = df_backend->aside(grow, (void *)(uintptr_t)bytes) == 0;
+		growing = df_blocks->aside(grow, (void *)(uintptr_t)bytes) == 0;
 	return growing ? -EAGAIN : -ENOMEM;
 }
 
@@ -209,7 +209,7 @@ int df_arena_take_locked(uint64_t bytes, struct df_block *out, int *fresh)
 	if (ret < 0)
 		return ret;
 	/* Ahead of need: it takes a while. */
-	if (df_backend->show && !grow_error && df_pool_left(&pool) < pool.seg_bytes / 2)
+	if (df_blocks->show && !grow_error && df_pool_left(&pool) < pool.seg_bytes / 2)
 		(void)grow_locked(0);
 	*fresh = ret || piece.bytes >= PUNCH_BYTES;
 	*out = (struct df_block){.seg = piece.seg,
@@ -227,7 +227,7 @@ static void give_locked(const struct df_block *b)
 /* Do the GPUs, where there are some, know the first segment? -EAGAIN not yet; -ENOMEM they refuse. */
 static int shown_locked(void)
 {
-	if (!df_backend->show || shown > 0)
+	if (!df_blocks->show || shown > 0)
 		return 0;
 	return shown ? -ENOMEM : -EAGAIN;
 }
@@ -324,8 +324,7 @@ int df_arena_start(void)
 	df_mutex_lock(&df_arena.lock);
 	first = !df_arena.seg0;
 	ret = first ? start_locked(self.proc) : 0;
-	if (!ret && first && df_backend->show &&
-	    df_backend->aside(show_first, df_arena.view.base[0]))
+	if (!ret && first && df_blocks->show && df_blocks->aside(show_first, df_arena.view.base[0]))
 		shown = -1;
 	df_mutex_unlock(&df_arena.lock);
 	if (!ret)

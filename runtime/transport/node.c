@@ -2,7 +2,7 @@
  * Connectors in shared memory: what "self", "shm" and "p2p" do alike. Any thread; the gate and the directory
  * carry the synchronisation, no lock of this file.
  */
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/transport/node.h"
 
 #include <errno.h>
@@ -159,7 +159,7 @@ static void gone(struct df_node_conn *c, int reuse)
 	if (reuse) {
 		df_arena_free(&c->block);
 		if (c->far)
-			df_backend->far_free(&c->far_block);
+			df_blocks->far_free(&c->far_block);
 	}
 	drop(c->conn.peer);
 	free(c);

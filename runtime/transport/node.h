@@ -3,7 +3,7 @@
 #define DF_TRANSPORT_NODE_H
 
 #include "runtime/transport/arena.h"
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/transport/transport.h"
 
 struct df_peer {

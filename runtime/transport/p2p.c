@@ -16,7 +16,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/transport/node.h"
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "p2p peers");
@@ -41,9 +41,9 @@ static const struct df_tl_ops *below(const struct df_peer *p)
 
 static int p2p_reachable(const struct df_member *self, const struct df_member *peer)
 {
-	return df_backend->far_agreed &&
+	return df_blocks->far_agreed &&
 	       (df_tl_self_ops.reachable(self, peer) || df_tl_shm_ops.reachable(self, peer)) &&
-	       df_backend->far_agreed(self, peer);
+	       df_blocks->far_agreed(self, peer);
 }
 
 /* Peers whose process has gone and that nobody refers to any more leave the list. Under the lock. */
@@ -82,7 +82,7 @@ static void bury(struct df_peer *gone)
 		df_mutex_unlock(&lock);
 		/* Several of our devices may have known that process. */
 		if (!left)
-			df_backend->far_close(gone->member.proc);
+			df_blocks->far_close(gone->member.proc);
 		below(gone)->peer_put(gone->via);
 		free(gone);
 		gone = next;
@@ -145,8 +145,8 @@ static int p2p_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32
 
 	if (!nr_slots)
 		return -EINVAL;
-	ret = df_backend->far_alloc(p->device, DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes,
-				    &far);
+	ret = df_blocks->far_alloc(p->device, DF_CONN_SLOTS + (uint64_t)nr_slots * slot_bytes,
+				   &far);
 	if (ret == -EAGAIN)
 		return ret;
 	if (ret)
@@ -155,7 +155,7 @@ static int p2p_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32
 	ret = df_node_create(&df_tl_p2p_ops, p, key, nr_slots, slot_bytes, how, base, bell, &far,
 			     out);
 	if (ret)
-		df_backend->far_free(&far);
+		df_blocks->far_free(&far);
 	return ret;
 }
 
@@ -181,7 +181,7 @@ static int reach_far(struct df_peer *p, struct df_node_conn *c)
 		c->addr = far->addr;
 		return 0;
 	}
-	ret = df_backend->far_open(p->device, p->member.proc, far, &addr);
+	ret = df_blocks->far_open(p->device, p->member.proc, far, &addr);
 	if (ret)
 		return ret;
 	/* The other process is not believed blindly: open() has checked chunk_bytes. */

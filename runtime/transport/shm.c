@@ -11,7 +11,7 @@
  * Lock: DF_RANK_TRANSPORT for the list of peers.
  */
 #define _GNU_SOURCE
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/transport/node.h"
 #include "runtime/transport/arena_int.h"
 
@@ -100,8 +100,8 @@ static void peer_free(void *arg)
 	struct df_peer *p = arg;
 	uint32_t i;
 
-	for (i = 0; i < p->view.nr && df_backend->show; i++)
-		df_backend->hide(p->view.base[i]);
+	for (i = 0; i < p->view.nr && df_blocks->show; i++)
+		df_blocks->hide(p->view.base[i]);
 	for (i = 1; i < p->view.nr; i++)
 		munmap(p->view.base[i], p->view.bytes[i]);
 	munmap(p->room, DF_SEG_FIRST_BYTES);
@@ -123,10 +123,10 @@ static void sweep(void)
 		    !__atomic_load_n(&p->fetching, __ATOMIC_ACQUIRE)) {
 			*at = p->next;
 			/* Without a thread its memory stays mapped. */
-			if (!df_backend->show)
+			if (!df_blocks->show)
 				peer_free(p);
 			else
-				df_backend->aside(peer_free, p);
+				df_blocks->aside(peer_free, p);
 		} else {
 			at = &p->next;
 		}
@@ -258,7 +258,7 @@ static void publish(void *arg)
 	for (i = 0; i < news->nr; i++) {
 		uint32_t n = p->view.nr;
 
-		if (df_backend->show && df_backend->show(news->base[i], news->bytes[i])) {
+		if (df_blocks->show && df_blocks->show(news->base[i], news->bytes[i])) {
 			ret = -ENOMEM;
 			break;
 		}
@@ -311,9 +311,9 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 		__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 		return;
 	}
-	if (!df_backend->show) {
+	if (!df_blocks->show) {
 		publish(news);
-	} else if (df_backend->aside(publish, news)) {
+	} else if (df_blocks->aside(publish, news)) {
 		/* No thread: the next look asks again. */
 		for (i = 0; i < news->nr; i++)
 			if (news->base[i] != p->room)

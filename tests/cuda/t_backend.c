@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include "runtime/blocks.h"
 #include "runtime/coll/coll.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "tests/cuda/backend.h"
@@ -18,7 +19,7 @@ START_TEST(collectives)
 	job(1000, 20, 0);
 	job(300000, 3, 0);
 	/* The kernel left in the pauses and came back. */
-	ck_assert_uint_gt(df_backend->launches(), 2 * RANKS);
+	ck_assert_uint_gt(df_blocks->launches(), 2 * RANKS);
 	ck_assert_uint_gt(fake->calls("cuStreamWaitValue64_v2"), 0);
 	/* Connectors, and the words of streams, lay in the devices' memory. */
 	ck_assert_uint_ge(fake->calls("cuMemAlloc_v2"), 4);
@@ -239,7 +240,7 @@ START_TEST(spare_stream)
 
 	start();
 	ck_assert_int_eq(df_device_set(0), 0);
-	ck_assert_int_eq(df_backend->prepare(0, (char[64]){0}, 64), 0);
+	ck_assert_int_eq(df_blocks->prepare(0, (char[64]){0}, 64), 0);
 	before = fake->calls("cuStreamCreateWithPriority") + fake->calls("cuStreamCreate");
 	fake->hold(1);
 	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
@@ -416,7 +417,7 @@ START_TEST(unmap_pays)
 }
 END_TEST
 
-static const struct df_backend *whole;
+static const struct df_blocks *whole;
 static int live; /* pieces of memory that the daemon sees */
 
 static void *count_alloc(size_t bytes, int zero)
@@ -474,21 +475,27 @@ static int refused_write(void)
 /* An operation that fails on its way leaves nothing behind. */
 START_TEST(unused_instance)
 {
+	const struct df_backend *machine;
 	struct df_backend refusing;
+	struct df_blocks counting;
 	int first;
 
 	start();
-	whole = df_backend;
-	refusing = *whole;
-	refusing.shared_alloc = count_alloc;
-	refusing.shared_free = count_free;
+	whole = df_blocks;
+	counting = *whole;
+	counting.shared_alloc = count_alloc;
+	counting.shared_free = count_free;
+	df_blocks = &counting;
+	machine = df_backend;
+	refusing = *machine;
 	refusing.stream_idle = is_busy;
 	refusing.stream_write = no_write;
 	df_backend = &refusing;
 	/* The first one brings what the process keeps. */
 	first = refused_write();
 	ck_assert_msg(refused_write() == 0, "more than the first's %d are left", first);
-	df_backend = whole;
+	df_backend = machine;
+	df_blocks = whole;
 }
 END_TEST
 

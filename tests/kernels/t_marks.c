@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/coll/words.h"
 #include "tests/lib/test.h"
 
@@ -20,6 +21,7 @@ struct df_mstream {
 
 static _Alignas(64) uint64_t near[2][DF_NEAR_BYTES / sizeof(uint64_t)];
 static struct df_backend api;
+static struct df_blocks blocks;
 static struct df_mstream streams[STREAMS];
 static struct df_mutex lock[STREAMS];
 static struct df_mark mark[STREAMS];
@@ -105,9 +107,11 @@ START_TEST(marks)
 	int i, room = 0;
 
 	api = *df_backend;
-	api.near_words = near_words;
+	blocks = *df_blocks;
+	blocks.near_words = near_words;
 	api.stream_write = stream_write;
 	df_backend = &api;
+	df_blocks = &blocks;
 	for (i = 0; i < STREAMS; i++) {
 		streams[i].device = i % 2;
 		df_mutex_init(&lock[i], DF_RANK_DEVICE, "stream");

@@ -13,6 +13,7 @@
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "runtime/device/device.h"
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
 #include "runtime/program/proto.h"
@@ -64,6 +65,7 @@ static void start_gpu(void)
 		loaded = fake_load(NULL);
 		df_backend = df_cuda_open_driver(text, sizeof(text));
 		ck_assert_msg(df_backend != NULL, "%s", text);
+		df_blocks = df_backend->blocks;
 		fake = loaded;
 	}
 	pthread_mutex_unlock(&lock);

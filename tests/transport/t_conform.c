@@ -1,6 +1,7 @@
 /* Description: every transport, by one suite: connectors, gates, data, death. Over a network the same between two nodes. */
 #include "tests/transport/sides.h"
 
+#include "runtime/blocks.h"
 #include "runtime/transport/bell.h"
 
 /* Where a transport stays in the process or may: a suite each. */
@@ -647,8 +648,8 @@ static int memory(struct world *w, int side, const struct df_member *peer)
 	for (n = 0; make(w->tl, p, 97, 1, 64, 0, &big, &k) == -ENOMEM && later(w) && n < 1000; n++)
 		usleep(1000);
 	ck_assert_int_eq(w->tl->close(big), 0);
-	if (df_backend->far_limit)
-		df_backend->far_limit(16 << 20); /* what is more goes to host memory */
+	if (df_blocks->far_limit)
+		df_blocks->far_limit(16 << 20); /* what is more goes to host memory */
 	ck_assert_int_eq(make(w->tl, p, 1, 4, 40u << 20, 0, &big, &k), -ENOMEM);
 	for (n = 0; n < 64; n++) {
 		ret = make(w->tl, p, 100 + (uint64_t)n, 2, 1 << 20, 0, &c[n], &k);
@@ -666,8 +667,8 @@ static int memory(struct world *w, int side, const struct df_member *peer)
 	while (n--)
 		ck_assert_int_eq(w->tl->close(c[n]), 0);
 	df_arena_limit(0);
-	if (df_backend->far_limit)
-		df_backend->far_limit(0);
+	if (df_blocks->far_limit)
+		df_blocks->far_limit(0);
 	w->tl->peer_put(p);
 	return 0;
 }

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <unistd.h>
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
+#include "runtime/device/host/threads.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/waits.h"
 #include "tests/lib/test.h"
@@ -144,13 +146,11 @@ static void *one_more(void *arg)
 /* A GPU has 32 hardware queues, one of which the daemon needs. */
 START_TEST(queues_are_kept)
 {
-	static struct df_backend gpu;
+	static const struct df_blocks gpu = {.gpu = 1};
 	uint32_t already, n;
 	pthread_t t;
 
-	gpu = machine;
-	gpu.gpu = 1;
-	df_backend = &gpu;
+	df_blocks = &gpu;
 	for (uintptr_t i = 1; i <= 31; i++)
 		one_more((void *)i);
 	ck_assert_uint_eq(waiting, 31);
@@ -184,6 +184,7 @@ END_TEST
 static void before(void)
 {
 	df_backend = &machine;
+	df_blocks = &df_threads;
 }
 
 int main(void)

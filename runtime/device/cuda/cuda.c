@@ -1,5 +1,5 @@
 /*
- * The GPU backend: struct df_backend on the CUDA driver. Streams belong to the application; what we know of
+ * The GPU backend: struct df_backend and df_blocks on the CUDA driver. Streams belong to the application; what we know of
  * them hangs in a table, by handle (of events: cuda_event.c). A word that a stream writes or waits for lies in pinned
  * memory and is reached by the driver's stream memory operations.
  *
@@ -482,8 +482,7 @@ static void kick(int device)
 	(void)device;
 }
 
-const struct df_backend df_cuda_api = {
-	.version = DF_BACKEND_VERSION,
+static const struct df_blocks blocks = {
 	.gpu = 1,
 	.blocks = df_cuda_blocks,
 	.device_id = df_cuda_device_id,
@@ -514,6 +513,11 @@ const struct df_backend df_cuda_api = {
 	.far_limit = df_cuda_far_limit,
 	.far_bytes = df_cuda_far_bytes,
 	.far_rdma = df_cuda_far_rdma,
+};
+
+const struct df_backend df_cuda_api = {
+	.version = DF_BACKEND_VERSION,
+	.blocks = &blocks,
 	.pci = pci,
 	.set_hooks = set_hooks,
 	.device_count = device_count,

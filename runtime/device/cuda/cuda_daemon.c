@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include "kernels/abi.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
@@ -74,7 +75,7 @@ static void give_up(int device, const char *what, CUresult r)
 			 ? " (under MPS a fault of any client ends all that share the GPU)"
 			 : "");
 	df_log(DF_LOG_WARN, "%s; nothing more runs there", why);
-	df_cuda_hooks->failed(device);
+	execs->hooks->failed(device);
 }
 
 int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
@@ -163,7 +164,7 @@ static uint32_t width(int device, const struct df_exec *x)
 
 	while (b && !__atomic_load_n(&x->needs[b - 1], __ATOMIC_RELAXED))
 		b--;
-	ready = b > 1 ? df_cuda_hooks->width(device) : 0;
+	ready = b > 1 ? execs->hooks->width(device) : 0;
 	return ready ? DF_MIN(b, ready) : b;
 }
 
@@ -181,7 +182,7 @@ static uint64_t slices(const struct df_exec *x)
 static uint64_t progress(const struct df_exec *x)
 {
 	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
-	return slices(x) + __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + df_cuda_hooks->words() +
+	return slices(x) + __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + execs->hooks->words() +
 	       df_cuda_graph_arrivals();
 }
 
@@ -290,7 +291,7 @@ static void *poller(void *arg)
 
 			if (!__atomic_load_n(&x->used, __ATOMIC_RELAXED))
 				continue;
-			moved |= df_cuda_hooks->chores(i);
+			moved |= execs->hooks->chores(i);
 			look(i, x);
 			active |= outstanding(x) || daemons[i].l.state == DF_LAUNCH_LEAVING ||
 				  daemons[i].l.state == DF_LAUNCH_RUNNING;

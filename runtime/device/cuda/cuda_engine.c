@@ -1,5 +1,5 @@
 /*
- * The GPUs as machines that execute blocks (the first half of struct df_backend): what the daemon looks at lies in pinned
+ * The GPUs as machines that execute blocks (struct df_blocks): what the daemon looks at lies in pinned
  * memory, the kernel executes the blocks, the poller takes note of what they did, and host threads that wait only wait.
  * Any thread.
  */

@@ -140,7 +140,7 @@ uint64_t df_cuda_graph_arrivals(void);
 /* Not every call of the application's is seen: no order is relaxed from now on. */
 void df_cuda_strict(void);
 
-/* cuda_engine.c, for struct df_backend. */
+/* cuda_engine.c, for struct df_blocks. */
 int df_cuda_pass(int device);
 void df_cuda_wait(int device, int (*ready)(void *arg), void *arg);
 void df_cuda_first_turns(int device);

@@ -1,7 +1,6 @@
 /*
- * CPU threads as a machine: memory is plain, threads.c executes the blocks, and what the application's streams and memory
- * are libdfhost.so says, where it is preloaded. Without it this is the machine of a process that has none: memory, and
- * nothing is executed. Any thread.
+ * CPU threads as those who execute the blocks: memory is plain, threads.c does the rest. The application's streams and memory
+ * are libdfhost.so's, where it is preloaded. Any thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,13 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/blocks.h"
 #include "runtime/base/err.h"
 #include "runtime/device/device.h"
 #include "runtime/device/host/threads.h"
-
-static struct df_backend machine;
-static const struct df_hooks *hooks;
-static void (*set_hooks_below)(const struct df_hooks *hooks);
 
 /* One block a rank uses one core; more pay only where there are cores for them. */
 static uint32_t blocks(void)
@@ -45,11 +41,6 @@ static int meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *s
 	(void)rank;
 	(void)stop;
 	return 0;
-}
-
-static int start(const struct df_execs *execs)
-{
-	return df_threads_start(execs, hooks);
 }
 
 static void reserve(void) {}
@@ -81,13 +72,12 @@ static int scratch(int device, uint64_t bytes, void **out)
 	return 0;
 }
 
-static const struct df_backend threads = {
-	.version = DF_BACKEND_VERSION,
+const struct df_blocks df_threads = {
 	.blocks = blocks,
 	.device_id = device_id,
 	.prepare = prepare,
 	.meet = meet,
-	.start = start,
+	.start = df_threads_start,
 	.reserve = reserve,
 	.first_turns = df_threads_first_turns,
 	.submitted = df_threads_submitted,
@@ -102,18 +92,7 @@ static const struct df_backend threads = {
 	.scratch_free = free,
 };
 
-const struct df_backend *df_backend = &threads;
-
-const struct df_backend *df_host_none(void)
-{
-	return &threads;
-}
-
-static void set_hooks(const struct df_hooks *h)
-{
-	hooks = h;
-	set_hooks_below(h);
-}
+const struct df_blocks *df_blocks = &df_threads;
 
 static const struct df_backend *(*find(void))(void)
 {
@@ -137,10 +116,5 @@ const struct df_backend *df_host_open(char *reason, size_t reason_bytes)
 		snprintf(reason, reason_bytes, "libdfhost.so is of another version of dfshim");
 		return NULL;
 	}
-	machine = *cuda;
-	/* What comes before that is about executing blocks and memory for it. */
-	memcpy(&machine, &threads, offsetof(struct df_backend, set_hooks));
-	set_hooks_below = cuda->set_hooks;
-	machine.set_hooks = set_hooks;
-	return &machine;
+	return cuda;
 }

@@ -26,6 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "kernels/daemon.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
@@ -80,13 +81,12 @@ static struct {
 	uint64_t lost_until, lost_ns; /* relaxed: see look_at_clock() */
 	uint32_t lost;		      /* lost_until has not come yet */
 	const struct df_execs *execs; /* atomic */
-	const struct df_hooks *hooks; /* the same */
 	uint32_t nr_blocks;	      /* of all devices in use */
 } eng = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine"), .execs = &none};
 
 static const struct df_execs *execs(void)
 {
-	/* ACQUIRE pairs with the RELEASE in df_threads_start(): devices and hooks are complete. */
+	/* ACQUIRE pairs with the RELEASE in df_threads_start(): the devices are complete. */
 	return __atomic_load_n(&eng.execs, __ATOMIC_ACQUIRE);
 }
 
@@ -242,14 +242,14 @@ static enum look pass(int first)
 		if (!__atomic_load_n(&x->used, __ATOMIC_RELAXED) ||
 		    (__atomic_load_n(&x->issued, __ATOMIC_RELAXED) ==
 			     __atomic_load_n(&x->retired, __ATOMIC_RELAXED) &&
-		     !eng.hooks->asked(device)))
+		     !execs()->hooks->asked(device)))
 			continue;
 		for (b = 0; b < x->d.nr_blocks; b++) {
 			enum look l = block_work(x, &x->blocks[b]);
 
 			look = DF_MAX(look, l);
 		}
-		if (eng.hooks->chores(device)) {
+		if (execs()->hooks->chores(device)) {
 			look = LOOK_MOVED;
 			tell_resting();
 		}
@@ -592,7 +592,7 @@ uint64_t df_threads_launches(void)
 	return __atomic_load_n(&eng.launches, __ATOMIC_RELAXED);
 }
 
-int df_threads_start(const struct df_execs *all, const struct df_hooks *hooks)
+int df_threads_start(const struct df_execs *all)
 {
 	uint32_t active = 0;
 	int i;
@@ -601,12 +601,10 @@ int df_threads_start(const struct df_execs *all, const struct df_hooks *hooks)
 	if (!eng.quit_ns)
 		eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) *
 			      DF_NS_PER_US;
-	/* Once: the threads that work already look at both without the lock. */
-	if (__atomic_load_n(&eng.execs, __ATOMIC_RELAXED) != all) {
-		eng.hooks = hooks;
-		/* RELEASE pairs with the ACQUIRE in execs(): the hooks are there too. */
+	/* Once: the threads that work already look at it without the lock. */
+	if (__atomic_load_n(&eng.execs, __ATOMIC_RELAXED) != all)
+		/* RELEASE pairs with the ACQUIRE in execs(). */
 		__atomic_store_n(&eng.execs, all, __ATOMIC_RELEASE);
-	}
 	for (i = 0; i < all->nr; i++)
 		active += __atomic_load_n(&all->v[i]->used, __ATOMIC_RELAXED) != 0;
 	__atomic_store_n(&eng.nr_blocks, active * all->v[0]->d.nr_blocks, __ATOMIC_RELAXED);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <uthash.h>
 
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/list.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/net/medium.h"

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -36,7 +36,7 @@ static void tell(struct df_net_ep *ep, int gpu, const char *why)
 /* Why slots of this link may not lie in GPU memory; NULL: they may. */
 static const char *refused(const struct df_net_link *l)
 {
-	if (!df_backend->far_rdma)
+	if (!df_blocks->far_rdma)
 		return "they are no GPU's";
 	if (!l->verbs_only)
 		return "sockets or a plugin may join them, which do not reach a GPU's memory: "
@@ -60,7 +60,7 @@ int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
 		tell(ep, 0, why);
 		return 0;
 	}
-	ret = df_backend->far_alloc(ep->device, (bytes + PAGE - 1) & ~(PAGE - 1), &c->far);
+	ret = df_blocks->far_alloc(ep->device, (bytes + PAGE - 1) & ~(PAGE - 1), &c->far);
 	if (ret) {
 		c->far.bytes = 0;
 		return ret == -EAGAIN ? ret : 0;
@@ -72,7 +72,7 @@ int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
 		c->gpu = 1;
 		return 0;
 	}
-	df_backend->far_free(&c->far);
+	df_blocks->far_free(&c->far);
 	c->far.bytes = 0;
 	/* Relaxed: the thread finds the chunk by `asked`. */
 	if (__atomic_compare_exchange_n(&k->state, &state, ASKED, 0, __ATOMIC_RELAXED,
@@ -89,7 +89,7 @@ static void prepare(struct df_net_ep *ep, uint32_t seg)
 	struct df_net_chunk *k = &ep->gpu.chunk[seg];
 	struct df_far_rdma at;
 	char why[160] = "";
-	int ret = df_backend->far_rdma(ep->device, seg, &at);
+	int ret = df_blocks->far_rdma(ep->device, seg, &at);
 
 	if (ret)
 		snprintf(why, sizeof(why), "%s", at.why ? at.why : "it was not asked for");

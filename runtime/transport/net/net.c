@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -383,7 +383,7 @@ static int conn_new(struct df_net_link *l, uint64_t key, uint32_t nr_slots, uint
 		ret = df_arena_alloc(DF_CONN_SLOTS + (c->gpu ? 0 : bytes), &c->block);
 	if (ret) {
 		if (c->gpu)
-			df_backend->far_free(&c->far);
+			df_blocks->far_free(&c->far);
 		free(c);
 		return ret;
 	}
@@ -413,7 +413,7 @@ static uint64_t owned(const struct df_net_conn *c)
 static void conn_free(struct df_net_conn *c)
 {
 	if (c->gpu)
-		df_backend->far_free(&c->far);
+		df_blocks->far_free(&c->far);
 	df_arena_free(&c->block);
 	free(c);
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
@@ -359,7 +359,7 @@ static int64_t sleep_for(struct df_net_ep *ep)
 			until = DF_MIN(until, l->look_at);
 		if (l->since && l->opened == 1 && !l->bye)
 			until = DF_MIN(until, now + 100 * DF_NS_PER_MS);
-		if (df_backend->gpu && !df_list_empty(&l->conns))
+		if (df_blocks->gpu && !df_list_empty(&l->conns))
 			until = DF_MIN(until, now + GPU_LOOK_NS);
 	}
 	if (until == UINT64_MAX)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
@@ -254,7 +254,7 @@ static int leave(struct df_net_conn *c)
 	df_list_del(&c->node);
 	forbid(c);
 	if (c->gpu)
-		df_backend->far_free(&c->far);
+		df_blocks->far_free(&c->far);
 	df_arena_free(&c->block);
 	free(c->have);
 	free(c->conn.slices);

@@ -1,5 +1,5 @@
 /*
- * Memory of the GPUs that only the daemon touches: slots and counters of connectors (the far_ functions of struct df_backend), scratch of
+ * Memory of the GPUs that only the daemon touches: slots and counters of connectors (the far_ functions of struct df_blocks), scratch of
  * programs. It is taken from the driver in chunks, by threads of their own, and cut by runtime/transport/pool.c; the
  * next chunk is begun when the last one is half used. Chunks of other processes are opened once for each of our
  * devices and closed when the process has gone.

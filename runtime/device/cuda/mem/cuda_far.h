@@ -7,9 +7,9 @@
 
 #include <cuda.h>
 #include <stdint.h>
-#include "runtime/backend.h"
+#include "runtime/blocks.h"
 
-/* For struct df_backend. */
+/* For struct df_blocks. */
 int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out);
 void df_cuda_far_free(const struct df_far_block *block);
 int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr);

@@ -1,10 +1,11 @@
 /*
- * Words in the memory of each device that its streams write and its blocks poll: near_words() of struct df_backend. They are made,
+ * Words in the memory of each device that its streams write and its blocks poll: near_words() of struct df_blocks. They are made,
  * and cleared, before the first communicator there, when nothing waits for us, and are never given back. A device without them,
  * and streams of another context than the primary one, whose memory they can't write, use pinned words.
  */
 #if __has_include(<cuda.h>)
 #include <sched.h>
+#include "runtime/blocks.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/mem/cuda_far.h"

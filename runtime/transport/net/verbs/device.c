@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/backend.h"
+#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/join.h"
