@@ -7,6 +7,9 @@
  * on the interpreter says itself where they lie; that must agree. Otherwise the process is left without lines. After that
  * walk a call reads frames directly; names and lines, which only a call site's first call needs, are read as before.
  *
+ * A thread in which PyTorch computes gradients executes no script. The main thread does, and waits for it in backward(): its
+ * frames are those of another thread and may change, so each read of them is one that cannot fault.
+ *
  * What is known of a function is in a table that only grows. Threads: any. Locks: none of ours.
  */
 #define _GNU_SOURCE
@@ -17,6 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include "runtime/base/env.h"
@@ -282,11 +287,16 @@ int df_script_text(const struct df_script_frame *frame, char *buf, size_t size)
 {
 	char file[TEXT_MAX], name[TEXT_MAX / 4];
 
+	if (!frame->code) {
+		snprintf(buf, size, "a thread of PyTorch's autograd");
+		return 1;
+	}
 	if (!is_a(frame->code, py.code_type) ||
 	    !get_text(get_pointer(frame->code, py.l->file), file, sizeof(file)) ||
 	    !get_text(get_pointer(frame->code, py.l->name), name, sizeof(name)))
 		return 0;
-	snprintf(buf, size, "%s:%d %s", file, line_of(frame->code, frame->at), name);
+	snprintf(buf, size, "%s:%d %s%s", file, line_of(frame->code, frame->at), name,
+		 frame->backward ? " (backward)" : "");
 	return 1;
 }
 
@@ -369,9 +379,9 @@ static uint64_t known_of(const void *code)
 
 static const void *innermost(const void *thread)
 {
-	const void *f = FIELD(thread, py.l->thread_frame, const void *);
+	const void *f = FIELD(thread, py.l->thread_frame, void *);
 
-	return f && py.l->holder_frame >= 0 ? FIELD(f, py.l->holder_frame, const void *) : f;
+	return f && py.l->holder_frame >= 0 ? FIELD(f, py.l->holder_frame, void *) : f;
 }
 
 /* The function of a frame; NULL: the frame is the interpreter's own, between two of its loops. */
@@ -391,14 +401,16 @@ static uint32_t instruction(const void *f, const void *code)
 			  (uintptr_t)py.l->instrs);
 }
 
+/* Of the calling thread; BACKWARD: PyTorch computes gradients in it. */
+static __thread enum { UNSEEN, PLAIN, BACKWARD } kind __attribute__((tls_model("initial-exec")));
+
 static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAMES])
 {
 	struct df_script_frame library = {.code = NULL};
 	unsigned nr = 0;
 	int has_program = 0;
 
-	for (int depth = 0; f && depth < MAX_DEPTH;
-	     depth++, f = FIELD(f, py.l->back, const void *)) {
+	for (int depth = 0; f && depth < MAX_DEPTH; depth++, f = FIELD(f, py.l->back, void *)) {
 		const void *code = code_of(f);
 		enum owner owner;
 		uint64_t known;
@@ -409,8 +421,8 @@ static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAM
 		owner = (enum owner)(known & OWNER_BITS);
 		if (owner == LIBRARY ? nr || library.code : nr == INNERMOST && owner != PROGRAM)
 			continue;
-		frames[nr] =
-			(struct df_script_frame){code, known & ~OWNER_BITS, instruction(f, code)};
+		frames[nr] = (struct df_script_frame){code, known & ~OWNER_BITS,
+						      instruction(f, code), 0};
 		if (owner == LIBRARY) {
 			library = frames[nr];
 			continue;
@@ -420,9 +432,155 @@ static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAM
 			break;
 	}
 	/* Of a thread that PyTorch alone runs: better than none. */
-	if (!nr && library.code)
+	if (!nr && library.code && kind != BACKWARD)
 		frames[nr++] = library;
 	return nr;
+}
+
+/* ---- threads that compute gradients ------------------------------------------------------------------------ */
+
+#define AUTOGRAD "pt_autograd_"
+#define CHAIN	 16
+#define IMAGE	 96
+
+/*
+ * The frames of the main thread while it waits in backward(), as they were read last. It is another thread, so they are read
+ * without faults; if they are as they were, which one call of the kernel tells, so is what was found in them.
+ */
+static struct {
+	_Atomic(int) busy; /* a thread uses it; another one does without */
+	const void *thread, *holder;
+	unsigned nr, nr_frames;
+	const void *f[CHAIN];
+	char image[CHAIN][IMAGE];
+	struct df_script_frame frames[DF_SCRIPT_FRAMES];
+} chain;
+
+static _Atomic(const void *) main_thread; /* the interpreter's struct of it */
+
+static void see_thread(const void *thread)
+{
+	char name[16] = "";
+
+	prctl(PR_GET_NAME, name);
+	kind = strncmp(name, AUTOGRAD, strlen(AUTOGRAD)) ? PLAIN : BACKWARD;
+	if (thread && syscall(SYS_gettid) == getpid())
+		atomic_store_explicit(&main_thread, thread, memory_order_relaxed);
+}
+
+static int image_at(void)
+{
+	return DF_MIN(py.l->code, py.l->back);
+}
+
+static size_t image_bytes(void)
+{
+	return (size_t)(py.l->at + (py.l->minor < 11 ? 4 : 8) - image_at());
+}
+
+static int as_before(const void *thread)
+{
+	struct iovec here[CHAIN + 2], there[CHAIN + 2];
+	char image[CHAIN][IMAGE];
+	const void *first, *holder = NULL;
+	size_t bytes = image_bytes(), all = sizeof(first) + chain.nr * bytes;
+	unsigned n = 0;
+
+	if (!chain.nr || chain.thread != thread)
+		return 0;
+	here[n] = (struct iovec){&first, sizeof(first)};
+	there[n++] = (struct iovec){(char *)(uintptr_t)thread + py.l->thread_frame, sizeof(first)};
+	if (py.l->holder_frame >= 0) {
+		here[n] = (struct iovec){&holder, sizeof(holder)};
+		there[n++] = (struct iovec){(char *)(uintptr_t)chain.holder + py.l->holder_frame,
+					    sizeof(holder)};
+		all += sizeof(holder);
+	}
+	for (unsigned i = 0; i < chain.nr; i++, n++) {
+		here[n] = (struct iovec){image[i], bytes};
+		there[n] = (struct iovec){(char *)(uintptr_t)chain.f[i] + image_at(), bytes};
+	}
+	if (process_vm_readv(getpid(), here, n, there, n, 0) != (ssize_t)all ||
+	    (py.l->holder_frame >= 0 ? first != chain.holder || holder != chain.f[0]
+				     : first != chain.f[0]))
+		return 0;
+	for (unsigned i = 0; i < chain.nr; i++)
+		if (memcmp(image[i], chain.image[i], bytes) != 0)
+			return 0;
+	return 1;
+}
+
+static int is_backward(const void *code)
+{
+	static const char *const files[] = {"/torch/autograd/graph.py",
+					    "/torch/autograd/__init__.py"};
+	char file[TEXT_MAX];
+	size_t n;
+
+	if (!is_a(code, py.code_type) ||
+	    !get_text(get_pointer(code, py.l->file), file, sizeof(file)))
+		return 0;
+	n = strlen(file);
+	for (size_t i = 0; i < DF_ARRAY_LEN(files); i++)
+		if (n > strlen(files[i]) && !strcmp(file + n - strlen(files[i]), files[i]))
+			return 1;
+	return 0;
+}
+
+static void read_chain(const void *thread)
+{
+	const void *f = get_pointer(thread, py.l->thread_frame);
+	int waits = 0; /* in backward() */
+
+	chain.thread = thread;
+	chain.holder = f;
+	chain.nr = chain.nr_frames = 0;
+	if (f && py.l->holder_frame >= 0)
+		f = get_pointer(f, py.l->holder_frame);
+	while (f && chain.nr < CHAIN && chain.nr_frames < DF_SCRIPT_FRAMES) {
+		const char *image = chain.image[chain.nr];
+		unsigned char owner = 0;
+		uintptr_t code, at = 0;
+
+		if (!get((const char *)f + image_at(), chain.image[chain.nr], image_bytes()) ||
+		    (py.l->owner && !get((const char *)f + py.l->owner, &owner, 1)))
+			break;
+		chain.f[chain.nr++] = f;
+		memcpy(&f, image + (py.l->back - image_at()), sizeof(f));
+		if (owner > 2)
+			continue;
+		memcpy(&code, image + (py.l->code - image_at()), sizeof(code));
+		memcpy(&at, image + (py.l->at - image_at()), py.l->minor < 11 ? 4 : 8);
+		code &= ~(uintptr_t)7;
+		if (!waits && !is_backward((const void *)code))
+			return;
+		waits = 1;
+		if (owner_of((const void *)code) == LIBRARY)
+			continue;
+		at = py.l->minor < 11 ? at << (py.l->minor == 10)
+				      : at - code - (uintptr_t)py.l->instrs;
+		chain.frames[chain.nr_frames++] = (struct df_script_frame){
+			(const void *)code, df_mix64(code), (uint32_t)at, 1};
+	}
+}
+
+/* Of the call of backward() that the calling thread serves. */
+static unsigned backward_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
+{
+	const void *thread = atomic_load_explicit(&main_thread, memory_order_relaxed);
+	unsigned nr = 0;
+
+	frames[0] = (struct df_script_frame){.backward = 1};
+	/* Acquire and release pair with each other: without them a thread could read the chain while another one writes it. */
+	if (!thread || atomic_exchange_explicit(&chain.busy, 1, memory_order_acquire))
+		return 1;
+	if (!as_before(thread))
+		read_chain(thread);
+	nr = chain.nr_frames;
+	memcpy(frames, chain.frames, nr * sizeof(frames[0]));
+	/* Pairs with the acquire above: without it the next thread could find half of what this one has written. */
+	atomic_store_explicit(&chain.busy, 0, memory_order_release);
+	return nr ? nr : 1;
 }
 
 /* ---- the interpreter -------------------------------------------------------------------------------------- */
@@ -556,6 +714,7 @@ unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 	/* Pairs with the release in df_script_look(): without it a table of offsets could be seen that is not yet set. */
 	int state = atomic_load_explicit(&py.state, memory_order_acquire), good;
 	const void *thread;
+	unsigned nr;
 
 	if (df_likely(state == NONE || state == REFUSED))
 		return 0;
@@ -563,8 +722,10 @@ unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 	if (!py.is_initialized() || py.is_finalizing())
 		return 0;
 	thread = py.thread();
-	if (!thread)
-		return 0;
+	if (df_unlikely(kind == UNSEEN))
+		see_thread(thread);
+	if (!thread || (kind == BACKWARD && state == FOUND))
+		return kind == BACKWARD ? backward_frames(frames) : 0;
 	if (df_unlikely(state == FOUND)) {
 		good = try_out(thread);
 		if (!good)
@@ -575,5 +736,6 @@ unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 		if (good < 0)
 			return 0;
 	}
-	return walk(innermost(thread), frames);
+	nr = walk(innermost(thread), frames);
+	return nr || kind != BACKWARD ? nr : backward_frames(frames);
 }

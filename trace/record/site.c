@@ -187,7 +187,8 @@ static uint64_t key_of(const struct place *p)
 	for (unsigned i = 1; i < p->nr_pcs; i++)
 		key = df_mix64(key) ^ (uint64_t)(uintptr_t)p->pcs[i];
 	for (unsigned i = 0; i < p->nr_lines; i++)
-		key = df_mix64(key) ^ (p->lines[i].id + p->lines[i].at);
+		key = df_mix64(key) ^
+		      (p->lines[i].id + p->lines[i].at + (uint64_t)p->lines[i].backward);
 	return key;
 }
 
