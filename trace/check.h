@@ -168,6 +168,8 @@ struct df_check_cut {
 	uint64_t core; /* of all that is proved */
 	uint64_t
 		mismatch; /* commHash: proved that ranks of it have issued operations that never meet; 0 none */
+	uint64_t
+		settled; /* names operations that wait for one another whatever the threads do; 0 none */
 };
 
 /* 0 or -ENOMEM. */

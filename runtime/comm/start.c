@@ -43,6 +43,7 @@
 #include "runtime/program/plan.h"
 #include "runtime/transport/transport.h"
 #include "runtime/watch/polls.h"
+#include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
@@ -207,6 +208,7 @@ static void linger(int status)
 {
 	static int done;
 
+	df_release_log(0);
 	if (!status && !__atomic_load_n(&done, __ATOMIC_RELAXED))
 		settle();
 	df_conn_linger(!status && !__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED));

@@ -47,6 +47,9 @@ static struct {
 static uint64_t known[NR_KNOWN]; /* by struct df_check_chosen.cycle; the latest ones */
 static unsigned nr_known;
 
+static uint64_t
+	settled; /* the operations that wait for one another, by struct df_check_cut.settled: the last found */
+
 static void choice_fini(struct choice *c)
 {
 	free(c->may);
@@ -156,13 +159,19 @@ static void keep_those_due(struct choice *c, uint64_t *again)
 	c->cut.nr = n;
 }
 
+/* There is something to do or to report. */
+static int has_found(const struct choice *c)
+{
+	return c->cut.nr || c->cut.mismatch || (c->cut.settled && c->cut.settled != settled);
+}
+
 /* What the choice rests on: that must be the same in two rounds that follow each other. */
 static uint64_t basis(const struct choice *c)
 {
-	uint64_t sum = 0;
+	uint64_t sum = c->cut.settled;
 
 	if (!c->cut.likely)
-		return c->cut.core;
+		return sum + c->cut.core;
 	for (size_t i = 0; i < c->cut.nr; i++)
 		sum += c->cut.chosen[i].core * (c->cut.chosen[i].place + 1);
 	return sum;
@@ -240,7 +249,7 @@ int df_prove_and_release(int hosts, struct df_proof_found *out)
 			ret = choose(&seen[0], &g, &out->again, told[0] && told[1] ? NULL : &line);
 	}
 	/* Until two that follow each other agree. */
-	while (!ret && use == &none && (seen[round & 1].cut.nr || seen[round & 1].cut.mismatch)) {
+	while (!ret && use == &none && has_found(&seen[round & 1])) {
 		struct choice *was = &seen[round & 1], *is = &seen[++round & 1];
 
 		ret = gather(&g, DF_ASK_AGAIN);
@@ -257,6 +266,9 @@ int df_prove_and_release(int hosts, struct df_proof_found *out)
 	}
 	out->nr = use->cut.nr;
 	out->mismatch = use->cut.mismatch;
+	out->settled = use->cut.settled && use->cut.settled != settled;
+	if (out->settled)
+		settled = use->cut.settled;
 	give_orders(&g, use, told[use->cut.likely] ? NULL : line);
 	told[use->cut.likely] |= use->cut.nr > 0;
 	remember(use);

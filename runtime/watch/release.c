@@ -11,6 +11,7 @@
  * under the same conditions, if it touches nothing that a pending operation touches.
  */
 #include <stdlib.h>
+#include <string.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
 #include "runtime/base/env.h"
@@ -34,10 +35,16 @@
 #define SUSPECT_NS  (DF_NS_PER_MS / 2)	 /* its device has not moved for so long: look */
 #define PAUSE_MAX   (128 * DF_NS_PER_MS) /* looks that found nothing become this rare */
 #define RESTLESS_NS (64 * DF_NS_PER_MS)	 /* looked at although something moves on its device */
+#define LOG_LOOK_NS (20 * DF_NS_PER_MS)	 /* between looks whether a release can be logged */
 
 static struct {
 	struct df_mutex lock;
 	struct df_list waits;
+	/* The release that is to be logged: when it was (0: none), whether its cycle was only likely, the report's line. */
+	uint64_t unlogged;
+	int likely;
+	char *line;
+	int logged[2]; /* of those that were proved; of those that were likely: only the first is */
 } rel = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host waits"), .waits = DF_LIST_INIT(rel.waits)};
 
 /*
@@ -288,6 +295,67 @@ static int release(uint64_t call)
 	return done;
 }
 
+static void keep_log(int likely, const char *line)
+{
+	char *copy = line ? strdup(line) : NULL;
+
+	df_mutex_lock(&rel.lock);
+	if (!rel.logged[likely] && !rel.unlogged) {
+		rel.unlogged = df_now_ns();
+		rel.likely = likely;
+		rel.line = copy;
+		copy = NULL;
+	}
+	df_mutex_unlock(&rel.lock);
+	free(copy);
+}
+
+void df_release_forget_log(void)
+{
+	df_mutex_lock(&rel.lock);
+	free(rel.line);
+	rel.line = NULL;
+	rel.unlogged = 0;
+	df_mutex_unlock(&rel.lock);
+}
+
+uint64_t df_release_log(uint64_t after)
+{
+	uint64_t since;
+	int likely;
+	char *line;
+
+	df_mutex_lock(&rel.lock);
+	since = rel.unlogged;
+	df_mutex_unlock(&rel.lock);
+	if (!since)
+		return UINT64_MAX;
+	if (df_now_ns() - since < after && df_debt_count())
+		return LOG_LOOK_NS;
+	df_mutex_lock(&rel.lock);
+	line = rel.line;
+	likely = rel.likely;
+	since = rel.unlogged;
+	rel.logged[likely] |= since != 0;
+	rel.unlogged = 0;
+	rel.line = NULL;
+	df_mutex_unlock(&rel.lock);
+	if (since && likely)
+		df_warn("released a device-wide wait of a cycle that is likely a deadlock: nothing of "
+			"it has moved for %ld ms, and no thread that could end it has made a call. A "
+			"rank that was only late loses nothing: work that could show that the "
+			"operations are unfinished is executed after them (DFSHIM_RELEASE_MS=0 "
+			"forbids this; further releases are counted, not logged)%s%s",
+			df_env()->release_ms, line ? ": " : "", line ? line : "");
+	else if (since)
+		df_warn("released a device-wide wait that was part of a deadlock; its "
+			"operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
+			"this; further releases are counted, not logged)%s%s",
+			line ? ": " : "", line ? line : "");
+	free(line);
+	return UINT64_MAX;
+}
+
 unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *line)
 {
 	unsigned done = 0;
@@ -304,20 +372,7 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *
 	}
 	if (!done)
 		return 0;
-	if (likely)
-		df_warn_once(
-			"released a device-wide wait of a cycle that is likely a deadlock: nothing of "
-			"it has moved for %ld ms, and no thread that could end it has made a call. A "
-			"rank that was only late loses nothing: work that could show that the "
-			"operations are unfinished is executed after them (DFSHIM_RELEASE_MS=0 "
-			"forbids this; further releases are counted, not logged)%s%s",
-			df_env()->release_ms, line ? ": " : "", line ? line : "");
-	else
-		df_warn_once(
-			"released a device-wide wait that was part of a deadlock; its "
-			"operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
-			"this; further releases are counted, not logged)%s%s",
-			line ? ": " : "", line ? line : "");
+	keep_log(likely != 0, line);
 	df_bell_ring(df_tl_bell());
 	return done;
 }

@@ -44,5 +44,12 @@ uint32_t df_release_may(uint64_t *calls, uint32_t max);
  * deadlock. line: what the report says of it; may be NULL.
  */
 unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *line);
+/*
+ * Logs the first release as soon as what it left behind is done: until then it may have helped nobody. Or when it is `after`
+ * ns ago. Returns how long to wait before the next call.
+ */
+uint64_t df_release_log(uint64_t after);
+/* It has only led to what is reported now. */
+void df_release_forget_log(void);
 
 #endif

@@ -95,6 +95,7 @@ struct df_proof_found {
 	size_t nr; /* waits that were released */
 	uint64_t
 		mismatch; /* commHash: ranks of it have issued operations that never meet; 0 none */
+	int settled;	  /* operations wait for one another: proved, and not found before */
 	uint64_t
 		again; /* when a cycle that is likely will have been the same for long enough; UINT64_MAX: none is */
 };

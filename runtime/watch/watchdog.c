@@ -45,9 +45,10 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 #define PATIENCE_NS (300 * DF_NS_PER_MS) /* for whose task it is to look for circles */
 #define LEFT_NS                                                                                    \
 	(500 * DF_NS_PER_MS) /* for so long the others may go on without a rank that has left */
-#define SILENT_MS   10000    /* who does not answer is waited for */
-#define LOOK_MIN_NS (DF_NS_PER_MS / 2)	/* looks that find nothing are so far apart at least */
-#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* and at most, while they are asked for */
+#define SILENT_MS      10000 /* who does not answer is waited for */
+#define RELEASE_LOG_NS DF_NS_PER_S	  /* a release is logged later than it happens by no more */
+#define LOOK_MIN_NS    (DF_NS_PER_MS / 2) /* looks that find nothing are so far apart at least */
+#define LOOK_MAX_NS    (32 * DF_NS_PER_MS) /* and at most, while they are asked for */
 #define HOSTS_NS                                                                                   \
 	(4 * DF_NS_PER_MS) /* from such a pause on, where host threads are is looked at too */
 
@@ -244,6 +245,12 @@ void df_watchdog_told(const void *end, size_t bytes)
 
 	if (end && !e)
 		return;
+	df_release_forget_log();
+	/* Progress that was not noticed yet is older than this word. */
+	if (df_engine_progress() != dog.last) {
+		dog.last = df_engine_progress();
+		dog.since = df_now_ns();
+	}
 	dog.told = df_now_ns();
 	if (!e)
 		return;
@@ -477,6 +484,31 @@ static void tell_mismatch(uint64_t name)
 }
 
 /*
+ * It is proved that operations wait for one another whatever the threads do: reported at once, too. They end as what is stuck
+ * does after the time-out.
+ */
+static void tell_settled(void)
+{
+	uint64_t ops, seen = df_now_ns();
+	struct df_check_result *r;
+	struct asked asked;
+
+	unfinished(&ops);
+	df_trace_clocks();
+	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
+	r = judge(STALE_NS, &asked);
+	if (r && df_check_verdict(r) == DF_V_ORDER) {
+		dog.reported = dog.last = df_engine_progress();
+		df_release_forget_log();
+		df_tied_tell();
+		print(r);
+		if (df_env()->timeout_action != DF_TIMEOUT_REPORT)
+			df_ending_decide(seen, df_verdict_stop_exit(DF_V_ORDER));
+	}
+	df_check_result_free(r);
+}
+
+/*
  * Waits that have lasted long, here or elsewhere: are they part of a circle? One process looks for all (proof.c);
  * the others tell it, and do it themselves only if nothing comes of that. Returns how long to sleep at most.
  */
@@ -499,6 +531,8 @@ static uint64_t circles(void)
 
 		if (proof.mismatch)
 			tell_mismatch(proof.mismatch);
+		else if (proof.settled)
+			tell_settled();
 		now = df_now_ns();
 		dog.asked = ret == -EAGAIN;
 		dog.again = proof.again;
@@ -570,6 +604,8 @@ static void *watch(void *arg)
 			nap = DF_MIN(nap, 100 * DF_NS_PER_MS);
 		}
 		rest = circles();
+		nap = DF_MIN(nap, rest);
+		rest = df_release_log(RELEASE_LOG_NS);
 		nap = DF_MIN(nap, rest);
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);

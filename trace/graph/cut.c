@@ -435,6 +435,33 @@ static void find_mismatch(struct cut *c, struct df_check_cut *cut)
 	free(crossed);
 }
 
+/*
+ * Operations that wait for one another: all threads could go on, and they would still be stuck. No release helps, so it is
+ * reported as soon as it is proved. Leaves no wait let go.
+ */
+static uint64_t find_settled(struct cut *c)
+{
+	uint8_t *in = calloc(c->g.nr_nodes + 1, 1);
+	uint64_t name = 0;
+	size_t nr;
+
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		let_go(c, n, c->g.nodes[n].kind == DF_N_THREAD);
+	df_graph_reduce(&c->g, DF_W_BASE, 0);
+	nr = df_graph_components(&c->g, DF_W_BASE, c->comp, &c->is_root);
+	for (uint32_t n = 0; in && c->is_root && nr && n < c->g.nr_nodes; n++)
+		if (c->comp[n] != DF_NONE && c->is_root[c->comp[n]] && !c->g.self[n])
+			in[n] = 1, name = 1;
+	if (name)
+		name = core_behind(c, in);
+	free(c->is_root);
+	c->is_root = NULL;
+	free(in);
+	for (uint32_t n = 0; n < c->g.nr_nodes; n++)
+		let_go(c, n, 0);
+	return name;
+}
+
 int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_cut *cut)
 {
@@ -443,7 +470,7 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 
 	cut->nr = 0;
 	cut->likely = cut->hosts = 0;
-	cut->core = cut->mismatch = 0;
+	cut->core = cut->mismatch = cut->settled = 0;
 	set->proof = 1;
 	if (!rc)
 		rc = df_graph_build(&c.g, set);
@@ -454,6 +481,7 @@ int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 	if (!rc) {
 		find_holds(&c, cut->may, cut->nr_may);
 		find_mismatch(&c, cut);
+		cut->settled = find_settled(&c);
 		rc = choose(&c);
 	}
 	if (!rc && c.nr)

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Description: one buffer in both communicators: the released wait only leads to operations that wait for one another, which is ORDER at once, without a word of the release; with a buffer for each it is logged and helps.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/interpreter/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+
+# program BUFFER [procs]: two ranks in opposite orders; the buffer of the second communicator.
+program() {
+	cat >"$T/program" <<-END
+		prog 0
+		class OK
+		ranks 2
+		${2-}
+		comm c0 0 1
+		comm c1 0 1
+		0: AR c0 nb0 n=4 in=x out=x; dsync; AR c1 nb0 n=4 in=$1 out=$1; dsync
+		1: AR c1 nb0 n=4 in=$1 out=$1; dsync; AR c0 nb0 n=4 in=x out=x; dsync
+		end
+	END
+}
+# run NAME ACTION: the program, with a time-out that is never reached.
+run() {
+	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 ${NODE:+DFSHIM_HOST_NODE_DEVICES=$NODE} DFSHIM_TIMEOUT_MS=600000 \
+		DFSHIM_TIMEOUT_ACTION="$2" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" \
+		"$S" --timeout 600 "$T/program" >"$T/$1" 2>&1
+}
+for procs in "" procs; do
+	for NODE in "" 1; do
+		name=one.${procs:-threads}.${NODE:-0}
+		program x $procs
+		run "$name" abort
+		grep -q '^ORDER: .*(their buffers overlap on every rank' "$T/$name" || fail "$name: $(cat "$T/$name")"
+		grep -q '^Confidence: proved' "$T/$name" || fail "$name: $(cat "$T/$name")"
+		grep -q 'WARN released' "$T/$name" && fail "$name: a release is logged: $(cat "$T/$name")"
+		[ "$(grep -c '^ORDER: ' "$T/$name")" = 1 ] || fail "$name: more than one report: $(cat "$T/$name")"
+		name=two.${procs:-threads}.${NODE:-0}
+		program y $procs
+		run "$name" abort || fail "$name: status $?: $(cat "$T/$name")"
+		grep -q '^--- 0 completes' "$T/$name" && grep -q 'WARN released' "$T/$name" || fail "$name: $(cat "$T/$name")"
+	done
+done
+# Processes that are to exit do so at once as well.
+NODE=
+program x procs
+run exit exit
+grep -q '^ORDER: ' "$T/exit" || fail "exit: $(cat "$T/exit")"
+exit 0
