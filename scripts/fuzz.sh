@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every fuzz target (tests/fuzz/f_*.c) for SECONDS_EACH seconds with libFuzzer, AddressSanitizer and UBSan.
 # Seeds: tests/fuzz/seeds/<target>/. What it finds is left in build/fuzz/found/<target>/. INPUT_SECONDS: how long an
-# input may take (10); more on a machine that is busy.
+# input may take: so much more than any needs that only one that does not end takes it, on a busy machine too (60).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 seconds=${SECONDS_EACH:-60}
@@ -15,17 +15,21 @@ fi
 for f in tests/fuzz/f_*.c; do
 	[ -e "$f" ] || continue
 	name=$(basename "$f" .c)
-	make -j"$(nproc)" --no-print-directory SAN=fuzz CC=clang "build/fuzz/tests/fuzz/$name" || exit 1
+	make -j"$(nproc)" --no-print-directory SAN=fuzz CC=clang "build/fuzz/tests/fuzz/$name" || {
+		echo "fuzz: $name: FAILED: it cannot be built"
+		exit 1
+	}
 	corpus=build/fuzz/corpus/$name found=build/fuzz/found/$name
 	mkdir -p "$corpus" "$found"
 	seeds=()
 	[ -d "tests/fuzz/seeds/$name" ] && seeds=("tests/fuzz/seeds/$name")
-	if { time ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout="${INPUT_SECONDS:-10}" \
+	if { time ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout="${INPUT_SECONDS:-60}" \
 		-rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/" "$corpus" "${seeds[@]}" \
 		>"build/fuzz/$name.log" 2>&1; } 2>build/fuzz/time; then
 		echo "fuzz: $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") inputs, $(awk '{print int($1 + $2)}' build/fuzz/time) s of processors"
 	else
-		echo "fuzz: $name: FAILED; inputs in $found"
+		reason=$(grep -m 1 -oE '(ERROR|runtime error): .*' "build/fuzz/$name.log")
+		echo "fuzz: $name: FAILED: ${reason:-$(tail -n 1 "build/fuzz/$name.log")}; inputs in $found"
 		tail -40 "build/fuzz/$name.log"
 		bad=1
 	fi

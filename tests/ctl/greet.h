@@ -2,6 +2,7 @@
 #ifndef DF_TESTS_CTL_GREET_H
 #define DF_TESTS_CTL_GREET_H
 
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -25,6 +26,23 @@ static inline void gr_say(int fd, unsigned type, const void *body, size_t bytes)
 	(void)!send(fd, pad, (8 - bytes % 8) % 8, MSG_NOSIGNAL);
 }
 
+/* As recv() with MSG_WAITALL, but no signal ends it: libFuzzer has a timer. */
+static inline size_t gr_hear(int fd, void *data, size_t bytes)
+{
+	size_t at = 0;
+	ssize_t n;
+
+	while (at < bytes) {
+		n = recv(fd, (char *)data + at, bytes - at, MSG_WAITALL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+	return at;
+}
+
 struct gr_answer {
 	struct df_frame frame;
 	struct df_greet_answer body;
@@ -41,8 +59,7 @@ static inline int gr_greet(int fd, uint64_t name, const struct df_key *secret,
 	if (df_key_make(&g.challenge))
 		return -1;
 	gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
-	if (recv(fd, &a, sizeof(a), MSG_WAITALL) != (ssize_t)sizeof(a) ||
-	    a.frame.type != DF_FRAME_ANSWER)
+	if (gr_hear(fd, &a, sizeof(a)) != sizeof(a) || a.frame.type != DF_FRAME_ANSWER)
 		return -1;
 	proof = df_auth_proof(secret, DF_PROOF_ACCEPTS, &g, sizeof(g), &a.body.challenge);
 	if (!df_key_equal(&proof, &a.body.proof))
@@ -67,14 +84,13 @@ static inline int gr_accept(int fd, uint64_t name, const struct df_key *secret)
 	} said;
 	struct df_key proof;
 
-	if (recv(fd, &g, sizeof(g), MSG_WAITALL) != (ssize_t)sizeof(g) ||
-	    g.frame.type != DF_FRAME_GREET || g.body.name != name || df_key_make(&a.body.challenge))
+	if (gr_hear(fd, &g, sizeof(g)) != sizeof(g) || g.frame.type != DF_FRAME_GREET ||
+	    g.body.name != name || df_key_make(&a.body.challenge))
 		return -1;
 	a.body.proof =
 		df_auth_proof(secret, DF_PROOF_ACCEPTS, &g.body, sizeof(g.body), &a.body.challenge);
 	(void)!send(fd, &a, sizeof(a), MSG_NOSIGNAL);
-	if (recv(fd, &said, sizeof(said), MSG_WAITALL) != (ssize_t)sizeof(said) ||
-	    said.frame.type != DF_FRAME_PROOF)
+	if (gr_hear(fd, &said, sizeof(said)) != sizeof(said) || said.frame.type != DF_FRAME_PROOF)
 		return -1;
 	proof = df_auth_proof(secret, DF_PROOF_CONNECTS, &g.body, sizeof(g.body),
 			      &a.body.challenge);

@@ -137,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		gr_say(fd, type, body, n * 8 - (n && type & 128 ? type & 7 : 0));
 	}
 	shutdown(fd, SHUT_WR);
-	while (recv(fd, sink, sizeof(sink), 0) > 0)
+	while (gr_hear(fd, sink, sizeof(sink)) == sizeof(sink))
 		;
 	close(fd);
 	return 0;
