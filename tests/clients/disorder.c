@@ -72,14 +72,17 @@ static long number(const char *name, const char *text, long min, long max)
 static void parse(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"ranks", 1, 0, 'r'},	      {"colls", 1, 0, 'c'},   {"iters", 1, 0, 'i'},
-		{"min", 1, 0, 'm'},	      {"max", 1, 0, 'M'},     {"seed", 1, 0, 's'},
-		{"comms", 1, 0, 'C'},	      {"streams", 1, 0, 'S'}, {"sync", 2, 0, 'y'},
-		{"procs", 1, 0, 'p'},	      {"inorder", 0, 0, 'o'}, {"warmup", 0, 0, 'u'},
-		{"mix", 0, 0, 'x'},	      {"wait", 1, 0, 'w'},    {"timeout", 1, 0, 't'},
-		{"single-thread", 0, 0, '1'}, {"json", 0, 0, 'j'},    {"help", 0, 0, 'h'},
-		{"no-check", 0, 0, 'n'},      {"ctas", 1, 0, 'b'},    {"until", 1, 0, 'U'},
-		{0, 0, 0, 0},
+		{"ranks", 1, 0, 'r'},	 {"colls", 1, 0, 'c'},
+		{"iters", 1, 0, 'i'},	 {"min", 1, 0, 'm'},
+		{"max", 1, 0, 'M'},	 {"seed", 1, 0, 's'},
+		{"comms", 1, 0, 'C'},	 {"streams", 1, 0, 'S'},
+		{"sync", 2, 0, 'y'},	 {"procs", 1, 0, 'p'},
+		{"inorder", 0, 0, 'o'},	 {"warmup", 0, 0, 'u'},
+		{"mix", 0, 0, 'x'},	 {"wait", 1, 0, 'w'},
+		{"timeout", 1, 0, 't'},	 {"single-thread", 0, 0, '1'},
+		{"json", 0, 0, 'j'},	 {"help", 0, 0, 'h'},
+		{"no-check", 0, 0, 'n'}, {"ctas", 1, 0, 'b'},
+		{"until", 1, 0, 'U'},	 {0, 0, 0, 0},
 	};
 	int o, i = 0;
 
