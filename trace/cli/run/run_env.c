@@ -130,10 +130,22 @@ static long hold_port(void)
 	return 29500;
 }
 
+/*
+ * The driver by its own name, for programs that are linked with it: the loader takes what is preloaded under the name that it
+ * looks for. "": it is not there.
+ */
+static void driver_library(char *path, size_t size)
+{
+	static const char *const places[] = {"dfhost/", "../lib/dfhost/", "../lib64/dfhost/"};
+
+	if (find(places, DF_ARRAY_LEN(places), "libcuda.so.1", path, size))
+		*path = '\0';
+}
+
 int df_run_environment(void)
 {
-	char shim[PATH_MAX], hostlib[PATH_MAX], nccl[PATH_MAX], runtime[PATH_MAX];
-	char preload[5 * PATH_MAX];
+	char shim[PATH_MAX], hostlib[PATH_MAX], nccl[PATH_MAX], runtime[PATH_MAX], driver[PATH_MAX];
+	char preload[6 * PATH_MAX];
 	const char *backend = getenv(df_env_name(DF_ENV_ROW_backend));
 	const char *old = getenv("LD_PRELOAD");
 	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
@@ -156,13 +168,16 @@ int df_run_environment(void)
 	*hostlib = '\0';
 	if (df_run.host && df_run_library("run", "libdfhost.so", hostlib, sizeof(hostlib)))
 		return 1;
+	*driver = '\0';
+	if (df_run.host)
+		driver_library(driver, sizeof(driver));
 	*nccl = '\0';
 	if (df_run.nccl && df_run_library("run", "libdfnccl.so", nccl, sizeof(nccl)))
 		return 1;
 	sanitizer_runtime(runtime, sizeof(runtime));
-	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s%s%s", runtime, shim,
-		 df_run.host ? " " : "", hostlib, df_run.nccl ? " " : "", nccl,
-		 old && *old ? " " : "", old ? old : "");
+	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s%s%s%s%s", runtime, shim,
+		 *driver ? " " : "", driver, df_run.host ? " " : "", hostlib,
+		 df_run.nccl ? " " : "", nccl, old && *old ? " " : "", old ? old : "");
 	setenv("LD_PRELOAD", preload, 1);
 
 	if (df_run.host) {
