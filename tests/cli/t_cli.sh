@@ -56,8 +56,18 @@ says '^dfshim run: --mode sometimes: one of prevent|trace|off is needed$' run --
 says '^dfshim check: --stale 0: a number from 1e-09 to 1e+09 is needed$' check --stale 0 .
 says "^dfshim check: option '--stale' requires an argument$" check --stale
 says '^dfshim show: --type nothing: no such record type$' show --type nothing .
-says "^dfshim env: unexpected argument 'x'$" env x
+says "^dfshim env: no variable 'x'$" env DFSHIM_TRACE x
+says "^dfshim doctor: unexpected argument 'x'$" doctor x
+says "^dfshim: no subcommand 'x'$" help x
 says '^dfshim graph: no trace folder given$' graph
+
+# One row of it, and help as a word.
+[ "$("$D" env --json DFSHIM_MODE DFSHIM_TRACE | jq -r '[.[].name] | join(" ")')" = "DFSHIM_MODE DFSHIM_TRACE" ] || fail "env NAME --json"
+[ "$("$D" env DFSHIM_TRACE | grep -o '^DFSHIM_[A-Z_]*')" = DFSHIM_TRACE ] || fail "env NAME"
+for command in "" run env; do
+	# shellcheck disable=SC2086 # none, or one word
+	cmp <("$D" help $command) <("$D" $command --help) || fail "help $command"
+done
 
 # The table: every row in each form, the same names, valid JSON.
 rows=$(grep -c '^DF_ENV_' "$SRC/runtime/base/env.def")

@@ -105,16 +105,46 @@ static json_t *row_json(const struct df_env *now, const struct df_env *def, int 
 	return o;
 }
 
-static int print_json(const struct df_env *now, const struct df_env *def)
+/* The rows that are asked for by name; none: all. */
+struct names {
+	char **names;
+	int nr;
+};
+
+static int is_wanted(const struct names *w, int row)
+{
+	for (int i = 0; i < w->nr; i++)
+		if (!strcmp(w->names[i], rows[row].name))
+			return 1;
+	return !w->nr;
+}
+
+/* The first name that no row has; NULL: all are there. */
+static const char *unknown_name(const struct names *w)
+{
+	for (int i = 0; i < w->nr; i++) {
+		int row = 0;
+
+		while (row < DF_ENV_NR_ROWS && strcmp(w->names[i], rows[row].name) != 0)
+			row++;
+		if (row == DF_ENV_NR_ROWS)
+			return w->names[i];
+	}
+	return NULL;
+}
+
+static int print_json(const struct names *w, const struct df_env *now, const struct df_env *def)
 {
 	json_t *list = json_array();
 
 	for (int i = 0; i < DF_ENV_NR_ROWS; i++)
-		json_array_append_new(list, row_json(now, def, i));
+		if (is_wanted(w, i))
+			json_array_append_new(list, row_json(now, def, i));
 	return df_json_line(list, stdout) ? 1 : 0;
 }
 
-static void print_text(FILE *out, const struct df_env *now, const struct df_env *def)
+static void print_text(FILE *out, const struct names *w, const struct df_env *now,
+		       const struct df_env *def)
 {
 	char allowed[256], d[64], v[64];
 	int i;
@@ -125,6 +155,8 @@ static void print_text(FILE *out, const struct df_env *now, const struct df_env 
 		const char *dt = value_text(def, i, d, sizeof(d));
 		const char *vt = value_text(now, i, v, sizeof(v));
 
+		if (!is_wanted(w, i))
+			continue;
 		allowed_text(&rows[i], allowed, sizeof(allowed));
 		fprintf(out, "%-22s %c %-24s %-10s %s\n", rows[i].name, now->set[i] ? '*' : ' ',
 			vt ? vt : "-", dt ? dt : "-", allowed);
@@ -172,23 +204,29 @@ int df_cmd_env(int argc, char **argv)
 {
 	static char *const nothing[] = {NULL};
 	int json = 0, man = 0, rc = 0;
+	const char *unknown;
 	struct df_env def;
+	struct names w;
 	const struct df_opt options[] = {
 		DF_OPT(JSON, json, "one JSON array"),
 		DF_FLAG("man", man, "rows of a manual page"),
 	};
 
 	DF_CLI_PARSE(
-		"env", &argc, &argv,
-		.doc = "All variables of the environment that dfshim reads: allowed values, default, "
+		"env", &argc, &argv, .args = "[NAME...]", .most = -1,
+		.doc = "All variables of the environment that dfshim reads, or those named: allowed values, default, "
 		       "current value, meaning. Values that cannot be used are named on standard error; "
 		       "under DFSHIM_STRICT=1 the exit status is then 1.");
+	w = (struct names){argv, argc};
+	unknown = unknown_name(&w);
+	if (unknown)
+		return df_cli_usage_error("env", "no variable '%s'", unknown);
 	df_env_parse(&def, nothing);
 	if (json)
-		rc = print_json(df_env(), &def);
+		rc = print_json(&w, df_env(), &def);
 	else if (man)
 		print_man(stdout, &def);
 	else
-		print_text(stdout, df_env(), &def);
+		print_text(stdout, &w, df_env(), &def);
 	return df_env()->nr_errors && df_env()->strict ? 1 : rc;
 }

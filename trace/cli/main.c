@@ -65,11 +65,19 @@ int main(int argc, char **argv)
 {
 	int version = 0, list = 0;
 	char *help = help_text();
+	static char as_option[] = "--help";
 	const struct df_opt options[] = {
 		DF_FLAG("version", version, "print the version, and what is in this build"),
 		DF_FLAG("list", list, NULL),
 	};
 
+	/* `dfshim help run` is `dfshim run --help`. */
+	if (argc > 1 && !strcmp(argv[1], "help")) {
+		if (argc > 2)
+			argv[1] = argv[2];
+		argv[argc > 2 ? 2 : 1] = as_option;
+		argc = argc > 2 ? 3 : 2;
+	}
 	df_cli_parse(&(struct df_cli){.sub = "",
 				      .args = "SUBCOMMAND [ARGUMENT...]",
 				      .doc = help,
