@@ -118,40 +118,6 @@ words() {
 		xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\bplaceholder\b|not (yet )?implemented'
 }
 
-# Words that the glossary refuses, in what users read: documents and manual pages by paragraph, help texts and messages
-# by string literal, scripts by line.
-glossary() {
-	sed -nE '/^## Words that are not used/,$s/^\| ([^|]*) \| [^|]* \| `(.*)` \|$/\2\t\1/p' docs/glossary.md |
-		sed 's/\\|/|/g' >"$B/refused"
-	[ -s "$B/refused" ] || {
-		echo "docs/glossary.md has no table of refused words"
-		return 1
-	}
-	{
-		sources '^(README|CHANGELOG|docs/.*)\.md$|^docs/man/' | xargs awk '
-			function flush() { if (text != "") print where ": " text; text = "" }
-			FNR == 1 { flush(); skip = 0 }
-			/^## Words that are not used/ { skip = 1 }
-			skip { next }
-			/^[ \t]*$/ || /^[|]/ { flush() }
-			text == "" { where = FILENAME ":" FNR }
-			{ text = text " " $0 }
-			END { flush() }'
-		sources '^(interpose|kernels|runtime|trace)/.*\.(c|h|def|cu|inl)$' | xargs awk -f scripts/list_strings.awk
-		sources '^scripts/.*\.sh$|^Makefile$' | grep -v '^scripts/lint.sh$' | xargs grep -nvE '^[[:space:]]*#'
-	} | tr -s ' \t' ' ' | perl -ne '
-		BEGIN { open(my $f, "<", shift); @refused = map { chomp; [split /\t/] } <$f> }
-		my ($at, $text) = /^([^:]*:\d+):(.*)/ or next;
-		for my $r (@refused) {
-			while ($text =~ /$r->[0]/gi) {
-				my ($from, $to) = ($-[0] > 40 ? $-[0] - 40 : 0, $+[0] + 30);
-				print "$at: \"...", substr($text, $from, $to - $from), "...\": say $r->[1], not \"$&\"\n";
-				$bad = 1;
-			}
-		}
-		END { exit $bad }' "$B/refused"
-}
-
 # Another compiler's warnings, before a package's build finds them.
 clang_ok() {
 	command -v clang >/dev/null || return 0
@@ -180,5 +146,5 @@ step "manual pages" man_ok
 step "documents in step" in_step
 step "commands of documents" tests/run.sh docs/t_documents
 step "words" words
-step "glossary" glossary
+step "English" scripts/check_english.sh
 exit $bad

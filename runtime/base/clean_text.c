@@ -1,4 +1,3 @@
-/* See clean_text.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ size_t df_utf8_bytes(const unsigned char *s, size_t max)
 	return n;
 }
 
-/* A character of n bytes that a terminal acts upon. */
+/* Whether a terminal acts on this character of n bytes instead of printing it. */
 static int is_command(const unsigned char *s, size_t n)
 {
 	unsigned c;

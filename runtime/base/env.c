@@ -1,9 +1,9 @@
 /*
- * The environment, read once through the table env.def. The invariant: what df_env() returns never
- * changes, and belongs to us even if the application edits its environment later.
+ * Reads the environment once, through the table env.def. Invariant: the values that df_env()
+ * returns never change; they are copies, so the application may edit its environment later.
  *
- * Any thread may enter; the first one parses under pthread_once. Warnings are written while parsing:
- * the log reads its own variables through df_env_text() and never calls df_env().
+ * Threads: any; the first one parses under pthread_once(). Parsing writes warnings, so the log must
+ * not call df_env(): it reads its own variables through df_env_text().
  */
 #include "runtime/base/env.h"
 
@@ -37,9 +37,11 @@ _Static_assert(DF_ENV_NR_ROWS <= DF_ARRAY_LEN(((struct df_env *)0)->set),
 
 static struct df_env settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int quiet; /* another library of this process writes the warnings */
+static int quiet; /* another library of this process prints the warnings */
 
-/* NULL if unset; an empty value counts as unset, as `export X=` is how people switch things off. */
+/*
+ * Returns NULL if the variable is unset or empty: people write `export X=` to switch something off.
+ */
 static const char *lookup(char *const *env, const char *name)
 {
 	size_t len = strlen(name);
@@ -156,7 +158,7 @@ static void parse(struct df_env *env, char *const *from)
 #undef DF_ENV_RULES
 }
 
-/* A misspelt name would otherwise be silence. */
+/* Warns of a misspelt name, which would have no effect and no message otherwise. */
 static void warn_unknown(char *const *env)
 {
 	size_t len;
@@ -185,7 +187,7 @@ static void keep(const char **s)
 	char *copy = *s ? strdup(*s) : NULL;
 
 	if (copy)
-		*s = copy; /* without memory we go on with the environment's own bytes */
+		*s = copy; /* without memory, keep the pointer into the environment */
 }
 
 static void parse_once(void)

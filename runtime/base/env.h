@@ -1,9 +1,9 @@
 /*
- * The settings of this process, read once from the environment by the table env.def.
+ * The settings of this process, read once from the environment through the table env.def.
  *
- * df_env() may be called from any thread at any time; the first call parses. A value that can't be
- * used gives one warning that names variable, value and what is allowed, then the default; under
- * DFSHIM_STRICT=1 nr_errors > 0 makes the start of the library fail.
+ * Any thread may call df_env() at any time; the first call parses. A value that cannot be used
+ * gives one warning, which names the variable, the value and the allowed values; the default is
+ * used instead. With DFSHIM_STRICT=1, nr_errors > 0 makes the start of the library fail.
  */
 #ifndef DF_BASE_ENV_H
 #define DF_BASE_ENV_H
@@ -51,31 +51,34 @@ enum { DF_STREAM_RELAXED, DF_STREAM_STRICT };
 enum { DF_RELEASE_SAFE, DF_RELEASE_NONE, DF_RELEASE_DEVICE, DF_RELEASE_ALL };
 enum { DF_TIMEOUT_REPORT, DF_TIMEOUT_ABORT, DF_TIMEOUT_EXIT };
 
-/* The settings; never NULL; constant after the first call. */
+/* Returns the settings. Never NULL; constant after the first call. */
 const struct df_env *df_env(void);
 
-/* DF_NET_*: what DFSHIM_NET says for the communicator of that name, "": for those that no rule names. */
+/*
+ * Returns DF_NET_*: the setting DFSHIM_NET for the communicator of that name. "" asks for the
+ * setting of communicators that no rule names.
+ */
 int df_env_net(const char *comm_name);
-/* 1: it says this for some of them. */
+/* Whether DFSHIM_NET selects this network for any communicator. */
 int df_env_net_has(int net);
 
-/* Before the first df_env(): its warnings are left to another library of this process that reads the same. */
+/* Call before the first df_env() if another library of this process prints the same warnings. */
 void df_env_quiet(void);
 
 /*
- * Reads one environment into *env by the same rules, warnings included; for tests and `dfshim env`.
- * Strings in *env point into the environment.
+ * Parses one environment into *env by the same rules, warnings included, for tests and `dfshim
+ * env`. Strings in *env point into the environment.
  */
 void df_env_parse(struct df_env *env, char *const *environ_);
 
 /*
- * The text of one variable in the environment as it is now; NULL if unset or empty. For what has to
- * be read before or apart from df_env(): the log.
+ * Returns the present text of one variable, or NULL if it is unset or empty. For the log, which
+ * must not depend on df_env().
  */
 const char *df_env_text(enum df_env_row row);
 const char *df_env_name(enum df_env_row row);
 
-/* Index of value in a list "a|b|c", -1 if it is not there. */
+/* Returns the index of value in a list "a|b|c", or -1. */
 int df_env_enum_index(const char *values, const char *value);
 
 /* Expands %h, %p and %r (rank, or "x" when negative) into buf; -ENAMETOOLONG if it does not fit. */

@@ -1,19 +1,21 @@
 /*
- * The closed vocabulary of results inside dfshim: 0, or one of these negative errno values.
- * Only interpose/nccl/nccl_status.c translates them into ncclResult_t.
+ * The results that functions inside dfshim return: 0, or one of these negative errno values. Only
+ * interpose/nccl/nccl_status.c translates them into ncclResult_t.
  *
- *   -EINVAL      the caller misused the function
- *   -ENOMEM      no memory
- *   -EOPNOTSUPP  not ours to serve
- *   -EAGAIN      would block; try again after progress; never logged
- *   -ETIMEDOUT   no progress within the bound
- *   -EDEADLK     a cycle was found
- *   -ECONNRESET  the peer is gone
- *   -ECANCELED   the communicator was aborted or revoked
- *   -EPROTO      a message or file does not have the agreed form
- *   -EIO         CUDA, verbs or the system failed
- *   -ESHUTDOWN   we are on the way out
- * and, where the control plane can't start or an address can't be served, what the system said (-EMFILE, -EADDRINUSE).
+ *   -EINVAL the caller misused the function
+ *   -ENOMEM no memory
+ *   -EOPNOTSUPP not supported here
+ *   -EAGAIN would block; try again after progress; never logged
+ *   -ETIMEDOUT no progress within the bound
+ *   -EDEADLK a cycle was found
+ *   -ECONNRESET the peer died
+ *   -ECANCELED the communicator was aborted or revoked
+ *   -EPROTO a message or file does not have the agreed form
+ *   -EIO CUDA, verbs or the system failed
+ *   -ESHUTDOWN the library is shutting down
+ *
+ * Where the control plane cannot start or an address cannot be used, the result is the system's own
+ * error (-EMFILE, -EADDRINUSE).
  */
 #ifndef DF_BASE_ERR_H
 #define DF_BASE_ERR_H
@@ -28,7 +30,10 @@
 #define df_likely(x)			 __builtin_expect(!!(x), 1)
 #define df_unlikely(x)			 __builtin_expect(!!(x), 0)
 
-/* `name` is a macro of the form ", THIS" or is none: THIS, or `otherwise`. For tables whose rows are mostly alike. */
+/*
+ * Expands to THIS if `name` is a macro of the form ", THIS", else to `otherwise`. Used by tables in
+ * which most rows are alike.
+ */
 #define DF_DEFINED_OR(name, otherwise) DF_SECOND_(name, otherwise, )
 #define DF_SECOND_(a, b, ...)	       b
 

@@ -9,13 +9,15 @@
 #include <unistd.h>
 
 static int ends_with, failed, failed_pid;
-static int nr_unheard, unheard; /* how many; the status of the latest */
+/* number of errors not yet acknowledged, and the status of the latest */
+static int nr_unheard, unheard;
 
 void df_exit_status_is(int status)
 {
 	/*
-	 * Relaxed: who reads it does so on the same thread, or is told to by means that order it. The child of a vfork() writes here
-	 * too; its parent writes again at its own end.
+	 * Relaxed: readers are on the same thread, or something else orders them behind this store.
+	 * The child of vfork() writes to the parent's memory; the parent overwrites the value when
+	 * it exits.
 	 */
 	__atomic_store_n(&ends_with, status & 0xff, __ATOMIC_RELAXED);
 }
@@ -43,7 +45,7 @@ void df_exit_status_heard(void)
 int df_exit_status_instead(int status)
 {
 	status &= 0xff;
-	/* A child of this process has done nothing of it. */
+	/* A forked child inherits these variables, but the failures are its parent's. */
 	if (status || __atomic_load_n(&failed_pid, __ATOMIC_RELAXED) != getpid())
 		return status;
 	if (__atomic_load_n(&nr_unheard, __ATOMIC_RELAXED) > 0)

@@ -1,6 +1,7 @@
 /*
- * Files, and memory that is a file, under a limit on their size (RLIMIT_FSIZE, `ulimit -f`). Whoever lets one grow beyond it is
- * ended by SIGXFSZ: a library asks first. Sizes in bytes; thread-safe, never blocks.
+ * Checks files and shared memory against the limit on file size (RLIMIT_FSIZE, `ulimit -f`). The
+ * kernel kills a process that exceeds it (SIGXFSZ), so a library has to check before it grows a
+ * file. Sizes in bytes; thread-safe; never blocks.
  */
 #ifndef DF_BASE_FILE_SIZE_H
 #define DF_BASE_FILE_SIZE_H
@@ -10,7 +11,9 @@
 #include <sys/resource.h>
 #include "runtime/base/log.h"
 
-/* 0, or -EFBIG: said once, with what it was for. */
+/*
+ * Returns 0, or -EFBIG if the file would exceed the limit. Warns once, with `what` as the purpose.
+ */
 static inline int df_file_fits(uint64_t bytes, const char *what)
 {
 	struct rlimit l;

@@ -1,13 +1,11 @@
-/*
- * What the kernel says in files of one line, as /sys and /proc have them. Thread-safe.
- */
+/* Reads files of one line, such as those in /sys and /proc. Thread-safe. */
 #ifndef DF_BASE_FIRST_LINE_H
 #define DF_BASE_FIRST_LINE_H
 
 #include <stdio.h>
 #include <string.h>
 
-/* The first line of a file, without its end; "" where there is none. */
+/* Copies the first line of a file, without its newline; "" if it cannot be read. */
 static inline void df_first_line(const char *path, char *to, size_t size)
 {
 	FILE *f = fopen(path, "re");

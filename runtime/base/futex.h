@@ -1,8 +1,8 @@
 /*
  * Sleeping on a 32-bit word. shared: the word lies in memory that several processes map.
  *
- * A futex orders nothing by itself: the word is read and written with the caller's own acquire and
- * release. The caller bounds every wait, so that none lasts for ever; -1 is for threads that have nothing to do.
+ * A futex does not order memory: callers read and write the word with their own acquire and
+ * release. Callers bound every wait; -1 (no bound) is for idle threads only.
  */
 #ifndef DF_BASE_FUTEX_H
 #define DF_BASE_FUTEX_H
@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 /*
- * Sleeps while *word == expected, at most timeout_ns (negative: no bound). 0: woken, or the word was
- * different already, or a signal came: look again. -ETIMEDOUT. errno is preserved.
+ * Sleeps while *word == expected, for at most timeout_ns (negative: no bound). Returns 0 if it was
+ * woken, if the word already differed, or if a signal arrived, so the caller must check again.
+ * Returns -ETIMEDOUT at the bound. Preserves errno.
  */
 static inline int df_futex_wait(const uint32_t *word, uint32_t expected, int64_t timeout_ns,
 				int shared)
@@ -34,7 +35,7 @@ static inline int df_futex_wait(const uint32_t *word, uint32_t expected, int64_t
 	return ret;
 }
 
-/* Wakes at most nr sleepers of the word (INT_MAX: all). errno is preserved. */
+/* Wakes at most nr threads that sleep on the word (INT_MAX: all). Preserves errno. */
 static inline void df_futex_wake(const uint32_t *word, int nr, int shared)
 {
 	int saved = errno;

@@ -1,6 +1,6 @@
 /*
- * Hashing of bytes and words for tables and identities inside one job. Not for anything hostile.
- * The values are part of what ranks exchange, so they are the same on every machine.
+ * Hashes bytes and words, for tables and for identities inside one job. Not safe against chosen
+ * input. Ranks exchange the values, so they must be the same on every machine.
  */
 #ifndef DF_BASE_HASH_H
 #define DF_BASE_HASH_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A bijection that spreads every bit over the whole word. */
+/* A bijection; every bit of x affects the whole result. */
 static inline uint64_t df_mix64(uint64_t x)
 {
 	x ^= x >> 30;
@@ -18,13 +18,13 @@ static inline uint64_t df_mix64(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Chains: the order of the values counts. */
+/* Chains values; their order matters. */
 static inline uint64_t df_hash_u64(uint64_t hash, uint64_t value)
 {
 	return df_mix64(hash * 0x9e3779b97f4a7c15ull + value + 1);
 }
 
-/* FNV-1a over the bytes, then mixed; chain by giving the last result as seed. */
+/* FNV-1a over the bytes, then mixed. To chain, pass the last result as seed. */
 static inline uint64_t df_hash_bytes(const void *data, size_t len, uint64_t seed)
 {
 	const unsigned char *p = data;

@@ -1,5 +1,5 @@
 /*
- * 1/n in the formats of NCCL's data types, for averages: what the inputs of a sum are multiplied by. Pure.
+ * 1/n in the formats of NCCL's data types. An average multiplies the inputs of a sum by it. Pure.
  */
 #ifndef DF_BASE_INVERSE_H
 #define DF_BASE_INVERSE_H
@@ -7,7 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A positive normal number of at most 1, rounded to nearest even into a smaller format. */
+/*
+ * Rounds x, a positive normal number of at most 1, to nearest even in a smaller format. Returns its
+ * bits.
+ */
 static inline uint64_t df_narrow(float x, int mantissa_bits, int bias)
 {
 	int shift = 23 - mantissa_bits, e;
@@ -16,7 +19,7 @@ static inline uint64_t df_narrow(float x, int mantissa_bits, int bias)
 	memcpy(&bits, &x, sizeof(bits));
 	e = (int)(bits >> 23) - 127 + bias;
 	m = (bits & 0x7fffff) | 0x800000;
-	if (e < 1) { /* it becomes subnormal */
+	if (e < 1) { /* subnormal in the smaller format */
 		shift += 1 - e;
 		e = 1;
 	}
@@ -26,11 +29,14 @@ static inline uint64_t df_narrow(float x, int mantissa_bits, int bias)
 	m >>= shift;
 	if (rest > 1u << (shift - 1) || (rest == 1u << (shift - 1) && m & 1))
 		m++;
-	/* The leading one of a normal number adds 1 to the exponent. */
+	/* The leading 1 of a normal mantissa adds 1 to the exponent. */
 	return ((uint64_t)(e - 1) << mantissa_bits) + m;
 }
 
-/* The bits of 1/n in a type, numbered as ncclDataType_t; of integers n itself, to divide by afterwards. */
+/*
+ * Returns the bits of 1/n in a type, numbered as ncclDataType_t. For integers it returns n, by
+ * which the caller divides the sum.
+ */
 static inline uint64_t df_inverse(unsigned type, int n)
 {
 	double d = 1.0 / n;

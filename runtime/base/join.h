@@ -1,4 +1,4 @@
-/* Threads that call what may hang, and who waits for them. */
+/* Joins threads whose calls may hang. */
 #ifndef DF_BASE_JOIN_H
 #define DF_BASE_JOIN_H
 
@@ -14,8 +14,9 @@
 #define DF_JOIN_STEP_NS (100 * DF_NS_PER_MS)
 
 /*
- * Joins the thread, or gives it up (detached) after so much time: -ETIMEDOUT. While the process is stopped or has no processor the
- * thread cannot come back either, so a step counts as no more than it should have taken.
+ * Joins the thread. After ns it detaches the thread and returns -ETIMEDOUT. Counts time in steps of
+ * at most DF_JOIN_STEP_NS each: if this process is stopped or has no processor, the thread cannot
+ * return either, and that time must not count.
  */
 static inline int df_join_within(pthread_t t, uint64_t ns)
 {

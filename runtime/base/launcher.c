@@ -1,4 +1,3 @@
-/* See launcher.h. Stateless. */
 #include "runtime/base/launcher.h"
 
 #include <stddef.h>
@@ -6,7 +5,7 @@
 
 #include "runtime/base/err.h"
 
-/* The innermost launcher first: torchrun may itself have been started by one of the others, once a node. */
+/* The innermost launcher first: one of the others may have started torchrun, once per node. */
 static const struct {
 	const char *rank, *world;
 } launchers[] = {
@@ -16,7 +15,7 @@ static const struct {
 	{"SLURM_PROCID", "SLURM_NTASKS"},
 };
 
-/* -1: not a number of 0 and more. */
+/* Returns -1 if the variable is not a number of at least 0. */
 static int number(const char *name)
 {
 	const char *text = getenv(name);

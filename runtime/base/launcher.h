@@ -1,11 +1,15 @@
 /*
- * What the job's launcher says of this process: torchrun, Kubernetes' training operators (RANK, WORLD_SIZE), Open MPI,
- * MPICH and its kin, Slurm. Only for names in logs and traces: the ranks of a communicator are what NCCL's calls say.
+ * The rank of this process as its launcher sets it in the environment: torchrun and Kubernetes'
+ * training operators (RANK, WORLD_SIZE), Open MPI, MPICH and its derivatives, Slurm. Used only for
+ * names in logs and traces; NCCL's calls decide the ranks of communicators.
  */
 #ifndef DF_BASE_LAUNCHER_H
 #define DF_BASE_LAUNCHER_H
 
-/* The rank, or -1; *world: how many there are, or 0. Reads the environment each time. */
+/*
+ * Returns the rank, or -1; sets *world to the number of ranks, or 0. Reads the environment at each
+ * call.
+ */
 int df_launcher_rank(int *world);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Intrusive doubly linked list with a head of the same type; an empty list points at itself. No
- * locking of its own: whoever owns the list guards it.
+ * Intrusive doubly linked list with a head of the same type. The head of an empty list points to
+ * itself. No locking: the owner of the list guards it.
  */
 #ifndef DF_BASE_LIST_H
 #define DF_BASE_LIST_H
@@ -44,7 +44,7 @@ static inline void df_list_add_tail(struct df_list *head, struct df_list *node)
 	df_list_insert_(node, head->prev, head);
 }
 
-/* Removes the node and makes it an empty list, so that removing twice does no harm. */
+/* Removes the node and makes it an empty list, so that it may be removed twice. */
 static inline void df_list_del(struct df_list *node)
 {
 	node->next->prev = node->prev;
@@ -52,7 +52,7 @@ static inline void df_list_del(struct df_list *node)
 	df_list_init(node);
 }
 
-/* Moves everything in src to the tail of dst; src is empty afterwards. */
+/* Moves all of src to the tail of dst and leaves src empty. */
 static inline void df_list_splice_tail(struct df_list *dst, struct df_list *src)
 {
 	if (df_list_empty(src))
@@ -66,11 +66,13 @@ static inline void df_list_splice_tail(struct df_list *dst, struct df_list *src)
 
 #define df_list_entry(node, type, member) df_container_of(node, type, member)
 
-/* The node of an entry, without a look at the entry: at the end of a list it is the head, which is none. */
+/*
+ * The node of an entry, by address arithmetic only: at the end of a loop `pos` is the head, which
+ * is inside no entry.
+ */
 #define df_list_node(pos, member)                                                                  \
 	((struct df_list *)((char *)(pos) + offsetof(__typeof__(*(pos)), member)))
 
-/* NULL if the list is empty. */
 #define df_list_first(head, type, member)                                                          \
 	(df_list_empty(head) ? (type *)0 : df_list_entry((head)->next, type, member))
 #define df_list_last(head, type, member)                                                           \
@@ -80,7 +82,7 @@ static inline void df_list_splice_tail(struct df_list *dst, struct df_list *src)
 	     df_list_node(pos, member) != (head);                                                  \
 	     pos = df_list_entry(df_list_node(pos, member)->next, __typeof__(*pos), member))
 
-/* As df_list_each, but pos may be removed (only pos). */
+/* As df_list_each, but the loop may remove pos (only pos). */
 #define df_list_each_safe(pos, tmp, head, member)                                                  \
 	for (pos = df_list_entry((head)->next, __typeof__(*pos), member),                          \
 	    tmp = df_list_entry(df_list_node(pos, member)->next, __typeof__(*pos), member);        \

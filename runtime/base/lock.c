@@ -1,6 +1,6 @@
 /*
- * Mutexes with a rank. The invariant: the ranks of the locks a thread holds grow in the order of
- * taking. Only debug builds keep the list of held locks; it is the thread's own.
+ * Mutexes with a rank. Invariant: a thread takes locks in the order of their ranks. Only debug
+ * builds keep the list of held locks, one per thread.
  */
 #include "runtime/base/lock.h"
 

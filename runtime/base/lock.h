@@ -1,10 +1,10 @@
 /*
  * Mutexes with a rank, and a one-word try-lock.
  *
- * A thread may take a lock only if its rank is higher than that of every lock it holds; then no set
- * of threads can wait for one another in a cycle. Debug builds (DF_DEBUG, on in the sanitizer
- * variants) check it at each lock and abort with both names. No lock is held across a call that can
- * block on a peer or in a driver: it could last for ever, and with it the lock. df_lock_none_held() checks that.
+ * A thread may take a lock only if its rank is higher than that of every lock it holds, so no set
+ * of threads can wait for one another in a cycle. Debug builds (DF_DEBUG, on with the sanitizers)
+ * check this at each lock and abort with both names. No lock is held across a call that can block
+ * on a peer or in a driver, because such a call may never return; df_lock_none_held() checks that.
  */
 #ifndef DF_BASE_LOCK_H
 #define DF_BASE_LOCK_H
@@ -52,7 +52,10 @@ void df_mutex_fini(struct df_mutex *m);
 void df_mutex_lock(struct df_mutex *m);
 void df_mutex_unlock(struct df_mutex *m);
 
-/* Before a call that may block: debug builds abort if this thread holds a lock, and name both. */
+/*
+ * Call before anything that may block: debug builds abort if this thread holds a lock, and name
+ * both.
+ */
 #ifdef DF_DEBUG
 void df_lock_none_held(const char *call);
 #else
@@ -62,16 +65,22 @@ static inline void df_lock_none_held(const char *call)
 }
 #endif
 
-/* 1: taken, 0: somebody holds it. Never blocks, and is exempt from the order of ranks. */
+/*
+ * Returns 1 if it took the lock, 0 if it is held. Never blocks, so it is exempt from the order of
+ * ranks.
+ */
 int df_mutex_trylock(struct df_mutex *m);
 
-/* Releases the mutex while waiting. 0, or -ETIMEDOUT; the caller loops on its own predicate. */
+/*
+ * Releases the mutex while it waits. Returns 0 or -ETIMEDOUT; the caller checks its own condition
+ * in a loop.
+ */
 int df_cond_wait(pthread_cond_t *cond, struct df_mutex *m, int64_t timeout_ns);
 
-/* A condition on the monotonic clock, as df_cond_wait() needs it. */
+/* Initialises a condition on the monotonic clock, which df_cond_wait() requires. */
 void df_cond_init(pthread_cond_t *cond);
 
-/* In a loop that looks for what another thread is about to write. */
+/* Call in loops that poll a word which another thread is about to write. */
 static inline void df_relax(void)
 {
 #if defined(__x86_64__)
@@ -81,20 +90,21 @@ static inline void df_relax(void)
 #endif
 }
 
-/* One word, zero when free. For sections that whoever comes second may simply skip. */
+/* A lock of one word, 0 when free, for sections that a second thread may skip. */
 struct df_trylock {
 	uint32_t held;
 };
 
-/* 1: taken, 0: somebody holds it. */
+/* Returns 1 if it took the lock, 0 if it is held. */
 static inline int df_trylock_try(struct df_trylock *l)
 {
 	uint32_t none = 0;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_trylock_release(): without it we could work on the
-	 * guarded data as they were before the last holder's changes. Compared, because who holds it may have said with a 2 that
-	 * others sleep (df_block_take()), and nothing is to be written over that.
+	 * ACQUIRE pairs with the RELEASE in df_trylock_release(): without it this thread could see
+	 * the guarded data as they were before the last holder's changes. A compare-exchange,
+	 * because a holder may have stored 2 to say that others sleep (df_block_take()), and that
+	 * must not be overwritten.
 	 */
 	return !__atomic_load_n(&l->held, __ATOMIC_RELAXED) &&
 	       __atomic_compare_exchange_n(&l->held, &none, 1, 0, __ATOMIC_ACQUIRE,
@@ -103,7 +113,10 @@ static inline int df_trylock_try(struct df_trylock *l)
 
 static inline void df_trylock_release(struct df_trylock *l)
 {
-	/* RELEASE pairs with the ACQUIRE in df_trylock_try(): our changes come before the 0. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_trylock_try(): our changes become visible before the
+	 * 0.
+	 */
 	__atomic_store_n(&l->held, 0, __ATOMIC_RELEASE);
 }
 

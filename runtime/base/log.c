@@ -1,10 +1,10 @@
 /*
- * One line, one write(2). The invariant: nothing here allocates, takes a lock of stdio, or calls a
- * function that dfshim hooks; errno is what it was.
+ * Writes each line with one write(2). Invariant: no function here allocates, takes a lock of stdio,
+ * or calls a function that dfshim hooks; all preserve errno.
  *
- * Our own lines go to standard error. NCCL's lines go where NCCL would put them: standard output, or
- * NCCL_DEBUG_FILE. The settings are read at the first line, under a mutex of this file that is the
- * innermost of all and is held for a few system calls.
+ * Our own lines go to standard error. NCCL's lines go where NCCL would write them: to standard
+ * output or NCCL_DEBUG_FILE. The first line reads the settings under settings_lock. No lock is
+ * taken inside it, and it is held for a few system calls only.
  */
 #define _GNU_SOURCE /* dup3 */
 #include "runtime/base/log.h"
@@ -51,14 +51,14 @@ static const struct {
 };
 
 static pthread_mutex_t settings_lock = PTHREAD_MUTEX_INITIALIZER;
-static int settings_ready; /* 1: the variables below are valid */
+static int settings_ready; /* whether the variables below are valid */
 static int own_level;
 static int nccl_level;
 static unsigned nccl_mask;
 static int nccl_fd = STDOUT_FILENO;
-static int file_fd = -1; /* our descriptor of NCCL_DEBUG_FILE, reused after a reset */
+static int file_fd = -1; /* our descriptor of NCCL_DEBUG_FILE; a reset reuses its number */
 static char host[64] = "unknown";
-static long utc_offset; /* seconds; taken once, as localtime_r() may allocate */
+static long utc_offset; /* seconds; read once, because localtime_r() may allocate */
 
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
 static char error_text[LINE_BYTES]; /* guarded by error_lock */
@@ -98,7 +98,10 @@ static void open_file(const char *pattern)
 	if (fd < 0)
 		return;
 	if (file_fd >= 0) {
-		/* Other threads may be writing to the old one: replace what the number means. */
+		/*
+		 * Other threads may be writing to the old descriptor, so replace the file behind
+		 * its number.
+		 */
 		dup3(fd, file_fd, O_CLOEXEC);
 		close(fd);
 	} else {
@@ -143,15 +146,18 @@ static void read_settings(void)
 static void settings(void)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE below: without it we could print with the host name of a
-	 * settings block that is still being written.
+	 * ACQUIRE pairs with the RELEASE below: without it a thread could print with settings that
+	 * are half written.
 	 */
 	if (df_likely(__atomic_load_n(&settings_ready, __ATOMIC_ACQUIRE)))
 		return;
 	pthread_mutex_lock(&settings_lock);
 	if (!__atomic_load_n(&settings_ready, __ATOMIC_RELAXED)) {
 		read_settings();
-		/* RELEASE pairs with the ACQUIRE above: the settings come before the flag. */
+		/*
+		 * RELEASE pairs with the ACQUIRE above: the settings become visible before the
+		 * flag.
+		 */
 		__atomic_store_n(&settings_ready, 1, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&settings_lock);
@@ -166,7 +172,7 @@ static void write_all(int fd, const char *text, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return; /* nobody to tell */
+			return; /* an error in the log itself cannot be reported */
 		text += n;
 		len -= (size_t)n;
 	}
@@ -177,7 +183,7 @@ static size_t clamp(int n, size_t len, size_t size)
 	return n < 0 ? len : DF_MIN(len + (size_t)n, size - 1);
 }
 
-/* "host:pid:tid [dev] " at the end of what is in the line. */
+/* Appends "host:pid:tid [dev] " to the line. */
 static size_t put_prefix(char *line, size_t len)
 {
 	return clamp(snprintf(line + len, LINE_BYTES - len, "%s:%d:%ld [%d] ", host, (int)getpid(),
@@ -294,8 +300,8 @@ const char *df_nccl_last_error(void)
 	char *copy;
 
 	/*
-	 * A copy for each thread, so that no warning of another thread changes it while it is read. Not thread-local: of that a
-	 * library that is opened late gets little.
+	 * Each thread gets a copy, so that another thread's warning does not change the text while
+	 * it is read. Not thread-local: a library that is loaded late has little static TLS space.
 	 */
 	pthread_once(&copy_once, make_copy_key);
 	copy = pthread_getspecific(copy_key);
@@ -313,7 +319,9 @@ const char *df_nccl_last_error(void)
 
 void df_log_reset(void)
 {
-	/* RELEASE pairs with the ACQUIRE in settings(): whoever sees 0 reads them again. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in settings(): threads that see 0 read the settings again.
+	 */
 	__atomic_store_n(&settings_ready, 0, __ATOMIC_RELEASE);
 }
 

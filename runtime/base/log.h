@@ -1,12 +1,12 @@
 /*
- * Logging for a library that lives in other people's processes: one write(2) a line, no stdio, no
- * allocation, safe on every path that is hooked. Lines have NCCL's own form so that the tools users
- * already have read them:
+ * Logging for a library that lives in other people's processes: one write(2) per line, no stdio, no
+ * allocation, safe on every hooked path. Lines have NCCL's form, so that existing tools can read
+ * them:
  *
- *   host:pid:tid [dev] DFSHIM WARN text         (DFSHIM_DEBUG=warn, the default)
- *   host:pid:tid [dev] NCCL INFO text           (what NCCL would have printed, NCCL_DEBUG=INFO)
+ *   host:pid:tid [dev] DFSHIM WARN text (DFSHIM_DEBUG=warn, the default)
+ *   host:pid:tid [dev] NCCL INFO text (a line that NCCL would print, NCCL_DEBUG=INFO)
  *
- * Any thread may call these at any time; errno is preserved.
+ * Any thread may call these functions at any time; they preserve errno.
  */
 #ifndef DF_BASE_LOG_H
 #define DF_BASE_LOG_H
@@ -32,12 +32,12 @@ enum df_nccl_subsys {
 	DF_SUBSYS_REG = 0x2000,
 };
 
-/* Our own messages: DFSHIM_DEBUG decides. */
+/* Our own messages; DFSHIM_DEBUG selects them. */
 void df_log(enum df_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define df_warn(...) df_log(DF_LOG_WARN, __VA_ARGS__)
 #define df_info(...) df_log(DF_LOG_INFO, __VA_ARGS__)
 
-/* As df_warn, but only the first time this line of code is reached in the process. */
+/* As df_warn, but only the first time that the process reaches this line of code. */
 #define df_warn_once(...)                                                                          \
 	do {                                                                                       \
 		static int df_warned_;                                                             \
@@ -46,9 +46,9 @@ void df_log(enum df_log_level level, const char *fmt, ...) __attribute__((format
 	} while (0)
 
 /*
- * What NCCL would print. df_nccl_warn also becomes the text of ncclGetLastError (1,023 bytes at
- * most), whether or not NCCL_DEBUG is set. df_nccl_info prints under NCCL_DEBUG=INFO when the
- * subsystem is selected by NCCL_DEBUG_SUBSYS.
+ * Messages that NCCL would print. df_nccl_warn() also sets the text of ncclGetLastError() (at most
+ * 1,023 bytes), whether or not NCCL_DEBUG is set. df_nccl_info() prints with NCCL_DEBUG=INFO if
+ * NCCL_DEBUG_SUBSYS selects the subsystem.
  */
 void df_nccl_warn(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -57,18 +57,20 @@ void df_nccl_info(unsigned subsys, const char *fmt, ...) __attribute__((format(p
 int df_nccl_info_enabled(unsigned subsys);
 
 /*
- * The process-wide text of the last NCCL warning, copied for the calling thread: valid until its next
- * call. Never NULL.
+ * Returns the text of the last NCCL warning of the process, copied for the calling thread and valid
+ * until its next call. Never NULL.
  */
 const char *df_nccl_last_error(void);
 
-/* ncclResetDebugInit: forget the settings; the next line reads the environment again. */
+/*
+ * Implements ncclResetDebugInit: forgets the settings; the next line reads the environment again.
+ */
 void df_log_reset(void);
 
-/* The CUDA device printed in brackets by this thread's lines; -1 unknown. */
+/* Sets the CUDA device that this thread's lines print in brackets; -1: unknown. */
 void df_log_set_device(int device);
 
-/* Writes the text to the log's file descriptor in as few write(2) calls as possible, unadorned. */
+/* Writes the text to the log's file descriptor as it is, in as few write(2) calls as possible. */
 void df_log_raw(const char *text, size_t len);
 
 #endif

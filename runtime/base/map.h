@@ -1,6 +1,6 @@
 /*
- * A map from two words to one, open-addressed, which only grows. Values are zero when they are made. For one thread at a
- * time: it owns its memory and takes no lock.
+ * A map from two words to one, open-addressed, which only grows. New values are zero. No locking:
+ * one thread at a time.
  */
 #ifndef DF_BASE_MAP_H
 #define DF_BASE_MAP_H
@@ -29,7 +29,7 @@ static inline struct df_map_slot *df_map_slot_of(const struct df_map *m, uint64_
 	return &m->slots[at];
 }
 
-/* The value of a key, valid until the next df_map_at(); NULL: there is none. */
+/* Returns the value of a key, valid until the next df_map_at(), or NULL. */
 static inline uint64_t *df_map_find(const struct df_map *m, uint64_t a, uint64_t b)
 {
 	struct df_map_slot *s = m->cap ? df_map_slot_of(m, a, b) : NULL;
@@ -37,7 +37,7 @@ static inline uint64_t *df_map_find(const struct df_map *m, uint64_t a, uint64_t
 	return s && s->used ? &s->value : NULL;
 }
 
-/* The same, and makes it if there is none; NULL: no memory. */
+/* Returns the value of a key, which it inserts if needed, or NULL without memory. */
 static inline uint64_t *df_map_at(struct df_map *m, uint64_t a, uint64_t b)
 {
 	struct df_map_slot *s;
@@ -63,7 +63,7 @@ static inline uint64_t *df_map_at(struct df_map *m, uint64_t a, uint64_t b)
 	return &s->value;
 }
 
-/* 0, or -1 without memory: then `to` is empty. */
+/* Returns 0, or -1 without memory; `to` is then empty. */
 static inline int df_map_copy(struct df_map *to, const struct df_map *from)
 {
 	*to = (struct df_map){0};

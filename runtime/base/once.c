@@ -1,6 +1,6 @@
 /*
- * The slow half of df_once_begin(): take the work, or wait for who has it. The invariant: one thread at a time is between
- * BEGUN and DONE.
+ * The slow path of df_once_begin(): start the work, or wait for the thread that does it. Invariant:
+ * one thread at a time is between BEGUN and DONE.
  */
 #include "runtime/base/once.h"
 
@@ -19,7 +19,10 @@ int df_once_wait(struct df_once *once, const char *what)
 	for (;;) {
 		uint32_t state = DF_ONCE_NOT_YET;
 
-		/* ACQUIRE pairs with the RELEASE in df_once_end(), where another thread has done it. */
+		/*
+		 * ACQUIRE pairs with the RELEASE in df_once_end(): this thread sees the work that
+		 * another thread has done.
+		 */
 		if (__atomic_compare_exchange_n(&once->state, &state, DF_ONCE_BEGUN, 0,
 						__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
 			return 1;
@@ -37,7 +40,10 @@ int df_once_wait(struct df_once *once, const char *what)
 
 void df_once_end(struct df_once *once)
 {
-	/* RELEASE pairs with the ACQUIRE in df_once_is_done() and df_once_wait(): the work comes first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_once_is_done() and df_once_wait(): the work becomes
+	 * visible before DONE.
+	 */
 	__atomic_store_n(&once->state, DF_ONCE_DONE, __ATOMIC_RELEASE);
 	df_futex_wake(&once->state, INT_MAX, 0);
 }

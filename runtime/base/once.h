@@ -1,15 +1,17 @@
 /*
- * Work of a process that is done once, by the first thread that needs it, and that may be slow or call a driver:
+ * Work that a process does once, in the first thread that needs it, and that may be slow or call a
+ * driver:
  *
- *	if (df_once_begin(&once, "the start")) {
- *		...
- *		df_once_end(&once);
- *	}
+ * 	if (df_once_begin(&once, "the start")) {
+ * 		...
+ * 		df_once_end(&once);
+ * 	}
  *
- * Unlike pthread_once() it says so when it takes long: threads that need the work wait for the one that does it, and that one
- * may be stuck in a driver. It is no lock: the thread that works holds none of ours, as none may be held across a driver call.
+ * Unlike pthread_once(), it warns when the work takes long: threads that need it wait for a thread
+ * that may be stuck in a driver. It is not a lock: the working thread must hold no lock of ours,
+ * because a driver call may block.
  *
- * Threads: any. In the child of a fork the owner resets it, where the work is to be done again.
+ * Threads: any. The child of a fork resets it if the work has to be done again.
  */
 #ifndef DF_BASE_ONCE_H
 #define DF_BASE_ONCE_H
@@ -23,19 +25,22 @@ struct df_once {
 	uint32_t state; /* of enum df_once_state; a futex */
 };
 
-/* What df_once_begin() does while it is not done; for it alone. */
+/* For df_once_begin() only: its slow path. */
 int df_once_wait(struct df_once *once, const char *what);
 
-/* It has been done, and what it wrote is seen. For who does not want to wait. */
+/* Returns 1 if the work is done and its results are visible. Never waits. */
 static inline int df_once_is_done(const struct df_once *once)
 {
-	/* ACQUIRE pairs with the RELEASE in df_once_end(): without it the work could be seen half done. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_once_end(): without it the work could be seen half
+	 * done.
+	 */
 	return __atomic_load_n(&once->state, __ATOMIC_ACQUIRE) == DF_ONCE_DONE;
 }
 
 /*
- * 1: the caller does the work and calls df_once_end(). 0: it has been done, and what it wrote is seen. what: a noun that begins
- * a sentence to the user.
+ * Returns 1 if the caller has to do the work and call df_once_end(), or 0 if it is done and its
+ * results are visible. what: names the work in a warning, at the beginning of a sentence.
  */
 static inline int df_once_begin(struct df_once *once, const char *what)
 {

@@ -1,6 +1,6 @@
 /*
- * Seeded random numbers (xoshiro256**, seeded by splitmix64) for tests, fault injection, back-off.
- * One generator belongs to one thread; equal seeds give equal sequences on every machine.
+ * Seeded random numbers (xoshiro256**, seeded by splitmix64) for tests, fault injection and
+ * back-off. A generator belongs to one thread. Equal seeds give equal sequences on every machine.
  */
 #ifndef DF_BASE_RNG_H
 #define DF_BASE_RNG_H
@@ -47,14 +47,14 @@ static inline uint64_t df_rng_u64(struct df_rng *r)
 	return result;
 }
 
-/* Uniform in [0, n); 0 for n == 0. */
+/* Uniform in [0, n), or 0 if n is 0. */
 static inline uint64_t df_rng_below(struct df_rng *r, uint64_t n)
 {
 	uint64_t x, limit;
 
 	if (!n)
 		return 0;
-	limit = -n % n; /* 2^64 mod n: values below it would make some results likelier */
+	limit = -n % n; /* 2^64 mod n: smaller values would make some results likelier */
 	do {
 		x = df_rng_u64(r);
 	} while (x < limit);

@@ -1,4 +1,3 @@
-/* Settings that are rules; see rules.h. No state. */
 #define _GNU_SOURCE
 #include "runtime/base/rules.h"
 
@@ -38,7 +37,7 @@ int df_rule_next(const char **at, struct df_rule *r)
 	r->word = s;
 	eq = memchr(s, '=', len);
 	if (eq) {
-		/* A name may have colons, a word has none. */
+		/* A name may contain colons; a word does not. */
 		colon = memrchr(eq, ':', len - (size_t)(eq - s));
 		if (!colon || colon == eq + 1)
 			return -EINVAL;
@@ -52,7 +51,7 @@ int df_rule_next(const char **at, struct df_rule *r)
 	}
 	r->word_len = len - (size_t)(r->word - s);
 	r->number = strtol(r->word, &end, 10);
-	/* strtol() takes one that is too large for the largest. */
+	/* strtol() returns the largest number for a larger one. */
 	r->is_number = r->word_len && end == s + len && r->number > INT_MIN && r->number < INT_MAX;
 	*at = s + len;
 	return 1;

@@ -1,6 +1,6 @@
 /*
- * Clocks. Everything inside dfshim counts in nanoseconds of the monotonic clock; the wall clock is
- * only for what people read.
+ * Clocks. dfshim counts in nanoseconds of the monotonic clock; the wall clock is only for times
+ * that people read.
  */
 #ifndef DF_BASE_TIME_H
 #define DF_BASE_TIME_H

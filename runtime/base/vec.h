@@ -1,6 +1,6 @@
 /*
- * Growing arrays: pointer, number and capacity are plain fields or variables, of any integer types, of whoever owns
- * and locks them.
+ * Growing arrays. Pointer, number and capacity are plain fields or variables, of any integer types;
+ * their owner locks them.
  */
 #ifndef DF_BASE_VEC_H
 #define DF_BASE_VEC_H
@@ -9,7 +9,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* For the macros below: *array is a pointer to elements of this size, `most` what the capacity's type can hold. */
+/*
+ * For the macros below. *array points to elements of `size` bytes; `most` is the largest value of
+ * the capacity's type.
+ */
 static inline int df_vec_grow(void *array, size_t *cap, size_t need, size_t size, size_t most)
 {
 	size_t want = *cap ? *cap : 8;
@@ -25,7 +28,10 @@ static inline int df_vec_grow(void *array, size_t *cap, size_t need, size_t size
 	return 0;
 }
 
-/* Room for `need` elements in all, the new ones uninitialised. 0, or -ENOMEM with the array as before. */
+/*
+ * Makes room for `need` elements in all; new ones are uninitialised. Returns 0, or -ENOMEM and
+ * leaves the array as it was.
+ */
 #define DF_VEC_ROOM(v, cap, need)                                                                  \
 	({                                                                                         \
 		size_t cap_ = (size_t)(cap), need_ = (size_t)(need);                               \
@@ -36,7 +42,7 @@ static inline int df_vec_grow(void *array, size_t *cap, size_t need, size_t size
 		rc_;                                                                               \
 	})
 
-/* Pointer to a fresh, uninitialised last element, or NULL without memory. */
+/* Returns a pointer to a new, uninitialised last element, or NULL without memory. */
 #define DF_VEC_PUSH(v, nr, cap) (DF_VEC_ROOM(v, cap, (size_t)(nr) + 1) ? NULL : &(v)[(nr)++])
 
 #endif

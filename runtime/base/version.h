@@ -1,4 +1,4 @@
-/* The version of the whole: library, CLI, packages. */
+/* The version of dfshim: library, CLI, packages. */
 #ifndef DF_BASE_VERSION_H
 #define DF_BASE_VERSION_H
 

@@ -1,4 +1,3 @@
-/* See xml_text.h. */
 #include <string.h>
 
 #include "runtime/base/clean_text.h"

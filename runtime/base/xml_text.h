@@ -1,6 +1,4 @@
-/*
- * Text in XML, SVG and HTML files, between tags and in attributes. For tools and writers of files; no state.
- */
+/* Writes text into XML, SVG and HTML files, between tags and in attributes. For tools; no state. */
 #ifndef DF_BASE_XML_TEXT_H
 #define DF_BASE_XML_TEXT_H
 
@@ -8,8 +6,9 @@
 #include <stdio.h>
 
 /*
- * Writes s with its entities, at most max characters (0: all) and then "..."; what no XML file may hold becomes '?':
- * control characters, and bytes that are not UTF-8.
+ * Writes s with its entities, at most max characters (0: all), followed by "..." if it was cut.
+ * Writes '?' for control characters and for bytes that are not UTF-8, which no XML file may
+ * contain.
  */
 void df_xml_text(FILE *out, const char *s, size_t max);
 

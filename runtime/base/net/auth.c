@@ -1,7 +1,7 @@
 /*
- * SipHash-2-4 with 128 bits, and what df_auth_proof() hashes. Written after the paper "SipHash: a
- * fast short-input PRF" (Aumasson, Bernstein, 2012) and the extension to 128 bits by the same
- * authors.
+ * SipHash-2-4 with a result of 128 bits, and the texts that df_auth_proof() hashes. Written from
+ * the paper "SipHash: a fast short-input PRF" (Aumasson, Bernstein, 2012) and the authors'
+ * extension to 128 bits.
  */
 #include "runtime/base/net/auth.h"
 

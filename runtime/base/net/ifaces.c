@@ -1,6 +1,6 @@
 /*
- * Which network interfaces there are, and which are used: see the header for the rules. Stateless, but for what is
- * said once a process.
+ * Lists the network interfaces and chooses those to use; the header has the rules. Stateless,
+ * except for messages that are printed once per process.
  */
 #define _GNU_SOURCE
 #include "runtime/base/net/ifaces.h"
@@ -20,7 +20,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-/* Groups in the order in which they are tried; the first that has a usable address is used. */
+/* Groups in the order of preference. The first group with a usable address is used. */
 enum group { NAMED, INFINIBAND, SUBNET, ANY, DOCKER, LOOPBACK, VIRTUAL, NR_GROUPS };
 
 static const char *const group_why[NR_GROUPS] = {
@@ -33,7 +33,7 @@ static const char *const group_why[NR_GROUPS] = {
 	[VIRTUAL] = "a bridge of virtual machines, but nothing else is up",
 };
 
-/* Why an interface of a later group is not used. */
+/* The reason why an interface of a group is not used when an earlier group is. */
 static const char *const group_why_not[NR_GROUPS] = {
 	[INFINIBAND] = "InfiniBand",
 	[SUBNET] = "in the subnet of NCCL_COMM_ID",
@@ -43,7 +43,7 @@ static const char *const group_why_not[NR_GROUPS] = {
 	[VIRTUAL] = "a bridge of virtual machines: used only if nothing else is up",
 };
 
-/* Behind the modifiers "^" and "=", which it says. */
+/* Returns the list behind its modifiers "^" and "=", which it stores in *exclude and *exact. */
 static const char *list_begin(const char *list, int *exclude, int *exact)
 {
 	*exclude = *list == '^';
@@ -59,7 +59,7 @@ int df_ifaces_match(const char *list, const char *name)
 	size_t len;
 
 	while (*p) {
-		/* NCCL allows "name:port" here, for its list of adapters. */
+		/* NCCL allows "name:port" in its list of adapters. */
 		len = strcspn(p, ",:");
 		if (len && !strncmp(name, p, len) && (!exact || name[len] == '\0'))
 			found = 1;
@@ -103,7 +103,7 @@ static enum group group_of(const struct df_iface *i, const struct df_iface_rules
 
 #define SAY(i, ...) snprintf((i)->reason, sizeof((i)->reason), __VA_ARGS__)
 
-/* 1: nothing forbids it. If not, says what. */
+/* Whether the settings and the state of the interface allow its use. If not, stores the reason. */
 static int usable(struct df_iface *i, const struct df_iface_rules *rules)
 {
 	int family = i->addr.sa.sa_family;
@@ -133,13 +133,13 @@ static int usable(struct df_iface *i, const struct df_iface_rules *rules)
 	return 1;
 }
 
-/* Lower is better, among addresses of one interface. */
+/* Lower is better, among the addresses of one interface. */
 static int address_rank(const struct df_iface *i)
 {
 	return 2 * df_addr_is_link_local(&i->addr) + (i->addr.sa.sa_family == AF_INET6);
 }
 
-/* 1: v[at] is the best usable address of its interface. */
+/* Whether v[at] is the best usable address of its interface. */
 static int is_best(struct df_iface *v, int nr, int at, const uint8_t *group)
 {
 	int i;
@@ -156,7 +156,10 @@ static int is_best(struct df_iface *v, int nr, int at, const uint8_t *group)
 	return 1;
 }
 
-/* The best group that is there, and in it whether any interface has an address that is not link-local. */
+/*
+ * Returns the first group that has an address; sets *global if an address of that group is not
+ * link-local.
+ */
 static enum group best_group(const struct df_iface *v, int nr, const uint8_t *group, int *global)
 {
 	enum group best = NR_GROUPS;
@@ -206,9 +209,9 @@ int df_ifaces_choose(struct df_iface *v, int nr, const struct df_iface_rules *ru
 	return nr_chosen;
 }
 
-/* ---- what the kernel says ------------------------------------------------------------------------------ */
+/* ---- interfaces of the kernel ---------------------------------------------------------------- */
 
-/* sysfs is not always that of our network namespace; these calls are. */
+/* Uses ioctl() because sysfs may belong to another network namespace. */
 static void ask_link(int fd, struct df_iface *i)
 {
 	struct ethtool_cmd link = {.cmd = ETHTOOL_GSET};
@@ -221,7 +224,7 @@ static void ask_link(int fd, struct df_iface *i)
 		i->mtu = (unsigned)r.ifr_mtu;
 	r.ifr_data = (void *)&link;
 	if (!ioctl(fd, SIOCETHTOOL, &r)) {
-		/* Not ethtool_cmd_speed(): an unknown speed, all bits set, overflows there. */
+		/* Not ethtool_cmd_speed(): it overflows on an unknown speed (all bits set). */
 		mbps = (uint32_t)link.speed_hi << 16 | link.speed;
 		i->mbps = mbps == (uint32_t)SPEED_UNKNOWN || mbps > INT32_MAX ? 0 : (int)mbps;
 	}
@@ -273,7 +276,7 @@ static int read_all(struct df_iface **out)
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	nr = 0;
 	for (a = list; a; a = a->ifa_next) {
-		/* Each has a row of the link layer, which counts where there is no other. */
+		/* Every interface has a link-layer row; use it only if there is no address. */
 		if (!is_inet(a) && has_inet(list, a->ifa_name))
 			continue;
 		i = &v[nr++];
@@ -316,7 +319,7 @@ int df_ifaces_find(struct df_iface **out)
 	return nr;
 }
 
-/* ---- what is said --------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void warn_none(const struct df_iface *v, int nr)
 {
@@ -377,7 +380,10 @@ int df_ifaces_chosen(struct df_iface *out, int max)
 	return DF_MIN(nr_chosen, max);
 }
 
-/* 1: another row of this interface says it: that it is used, or the first reason why not. */
+/*
+ * Whether another row of the interface gives its state: a used address, or the first reason
+ * against.
+ */
 static int is_said(const struct df_iface *v, int nr, int at)
 {
 	int i;
@@ -403,7 +409,10 @@ void df_ifaces_log(void)
 		return;
 	for (used = 1; used >= 0; used--) {
 		for (i = 0; i < nr && at < sizeof(text); i++) {
-			/* Without an address there are many, and nobody expects them to be used. */
+			/*
+			 * Interfaces without an address are numerous, and no user expects them to
+			 * be used.
+			 */
 			if (v[i].addr.sa.sa_family == AF_UNSPEC)
 				continue;
 			if (used ? !v[i].order : is_said(v, nr, i))

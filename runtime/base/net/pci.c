@@ -1,6 +1,7 @@
 /*
- * A device's folder in sysfs names all bridges above it: .../pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0. The first one is the
- * host bridge; a switch is two more, the bridge towards the processor and the one towards the device.
+ * The path of a device in sysfs names every bridge above it:
+ * .../pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0. The first is the host bridge. A switch
+ * adds two: its upstream bridge and its downstream bridge.
  */
 #include "runtime/base/net/pci.h"
 
@@ -14,7 +15,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/first_line.h"
 
-#define SWITCH 2 /* parts of a path: the bridge of a switch towards the device, and the device */
+#define SWITCH 2 /* components of a path: a switch's downstream bridge, and the device */
 
 const char *df_pci_name(enum df_pci_path path)
 {
@@ -23,7 +24,10 @@ const char *df_pci_name(enum df_pci_path path)
 	return path < DF_ARRAY_LEN(names) ? names[path] : "unknown";
 }
 
-/* What is below the host bridge, "/0000:15:01.0/0000:16:00.0"; NULL: it is on no PCI bus. */
+/*
+ * Returns the path below the host bridge, "/0000:15:01.0/0000:16:00.0", or NULL if it is on no PCI
+ * bus.
+ */
 static const char *below_host(const char *path)
 {
 	const char *at = path, *end;
@@ -75,7 +79,7 @@ enum df_pci_path df_pci_path(const char *a, const char *b)
 		return DF_PCI_LOC;
 	if (x - at != y - bt || strncmp(at, bt, (size_t)(x - at)))
 		return numa_node(at) == numa_node(bt) ? DF_PCI_PHB : DF_PCI_SYS;
-	/* The last bridge that is above both. */
+	/* Find the last bridge above both devices. */
 	for (i = 0; x[i] && x[i] == y[i]; i++)
 		if (x[i] == '/')
 			common = i;
@@ -104,7 +108,7 @@ enum df_pci_path df_pci_to_verbs(const char *gpu, const char *device)
 
 const char *df_pci_refuses(enum df_pci_path path)
 {
-	/* By the words of the variable's row. */
+	/* In the order of the values in the variable's row. */
 	static const enum df_pci_path longest[] = {DF_PCI_LOC, DF_PCI_LOC, DF_PCI_LOC, DF_PCI_LOC,
 						   DF_PCI_PIX, DF_PCI_PXB, DF_PCI_PXB, DF_PCI_PXB,
 						   DF_PCI_PHB, DF_PCI_SYS, DF_PCI_LOC, DF_PCI_PIX,

@@ -1,4 +1,3 @@
-/* Finds NCCL's network plugins: see the header. */
 #define _GNU_SOURCE
 #include "runtime/base/net/plugins.h"
 
@@ -14,7 +13,7 @@
 #define NEWEST 12
 #define OLDEST 6
 
-/* What every version begins with. */
+/* The first field of every version of the interface. */
 struct net {
 	const char *name;
 };

@@ -1,5 +1,6 @@
 /*
- * Socket addresses: texts, comparison, listeners. Stateless, but for the warning that is given once.
+ * Socket addresses: text forms, comparison, listeners. Stateless, except for one warning per
+ * process.
  */
 #define _GNU_SOURCE
 #include "runtime/base/net/sockaddr.h"
@@ -129,7 +130,7 @@ int df_addr_same_subnet(const union df_sockaddr *a, const union df_sockaddr *b, 
 	return bits % 8 == 0 || (x[bits / 8] ^ y[bits / 8]) >> (8 - rest) == 0;
 }
 
-/* ---- listeners --------------------------------------------------------------------------------------- */
+/* ---- listeners ------------------------------------------------------------------------------- */
 
 int df_ports_parse(const char *text, int *first, int *last)
 {
@@ -152,7 +153,10 @@ int df_ports_parse(const char *text, int *first, int *last)
 	return 0;
 }
 
-/* -EADDRINUSE also where listen() finds the port taken: two may have bound it before either listened. */
+/*
+ * Returns -EADDRINUSE also if listen() finds the port in use: two sockets can bind a port before
+ * either listens.
+ */
 static int listen_at(const union df_sockaddr *addr, int backlog)
 {
 	int fd, one = 1, ret;
@@ -160,7 +164,10 @@ static int listen_at(const union df_sockaddr *addr, int backlog)
 	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* For a port that is wanted; a free one must not be given to two that have not called listen() yet. */
+	/*
+	 * Only for a chosen port: the kernel could give a free port to two sockets that both bind
+	 * it before either listens.
+	 */
 	if (df_addr_port(addr))
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, &addr->sa, df_addr_len(addr)) || listen(fd, backlog)) {
@@ -177,7 +184,7 @@ static int listen_in_range(union df_sockaddr *addr, int backlog, int first, int 
 	struct timespec now;
 	unsigned at;
 
-	/* Not all processes of a node begin at the same port. */
+	/* Processes of one node begin at different ports. */
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	at = (unsigned)getpid() * 2654435761u ^ (unsigned)now.tv_nsec;
 	for (i = 0; i < nr && fd == -EADDRINUSE; i++) {
@@ -231,7 +238,7 @@ uint64_t df_addr_host_hash(void)
 	h = df_hash_bytes(boot, strlen(boot), 1);
 	if (!boot[0])
 		h = df_hash_bytes(name, strlen(name), h);
-	/* Abstract sockets belong to a network namespace; other users are refused by us. */
+	/* Abstract sockets belong to a network namespace; we refuse connections of other users. */
 	if (!stat("/proc/self/ns/net", &st))
 		h = df_hash_u64(h, (uint64_t)st.st_ino);
 	return df_hash_u64(h, (uint64_t)geteuid());

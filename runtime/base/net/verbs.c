@@ -1,6 +1,6 @@
 /*
- * RDMA ports: what libibverbs says, and NCCL's choice of ports and GIDs. Everything is opened, read and closed again; the
- * library stays loaded, as libraries of drivers do not survive being unloaded.
+ * RDMA ports as libibverbs lists them, and NCCL's choice of ports and GIDs. Devices are opened,
+ * read and closed; the library stays loaded, because driver libraries do not survive dlclose().
  */
 #define _GNU_SOURCE
 #include "runtime/base/net/verbs.h"
@@ -20,8 +20,9 @@
 #include "runtime/base/net/ifaces.h"
 
 /*
- * The library's ABI, of which we need little: handles are opaque, a GID is 16 bytes, and of a port's attributes the first 48
- * bytes have not changed. The exported ibv_query_port() fills those only.
+ * The part of the library's ABI that is used here: handles are opaque, a GID has 16 bytes, and the
+ * first 48 bytes of a port's attributes have never changed. The exported ibv_query_port() fills
+ * only those.
  */
 struct port_attr {
 	uint32_t state, max_mtu, active_mtu;
@@ -45,7 +46,7 @@ static struct {
 	int (*close_device)(void *context);
 	int (*query_port)(void *context, uint8_t port, void *attr);
 	int (*query_gid)(void *context, uint8_t port, int index, void *gid);
-	/* NULL where the library has them not. */
+	/* NULL if the library does not have them. */
 	void *(*alloc_pd)(void *context);
 	int (*dealloc_pd)(void *pd);
 	void *(*reg_dmabuf_mr)(void *pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
@@ -87,9 +88,9 @@ static int open_library(struct df_verbs *out)
 	return 0;
 }
 
-/* ---- GIDs ------------------------------------------------------------------------------------------------ */
+/* ---- GIDs ------------------------------------------------------------------------------------ */
 
-/* A line of the port's folder in sysfs; "" where there is none, as in some containers. */
+/* Reads a line from the port's folder in sysfs; "" if there is none, as in some containers. */
 static void read_attr(const struct df_verbs_port *p, const char *what, int index, char *out,
 		      size_t size)
 {
@@ -113,7 +114,7 @@ static int is_v4(const struct in6_addr *gid)
 	return IN6_IS_ADDR_V4MAPPED(gid);
 }
 
-/* A link-local GID and one that is not configured lead nowhere. */
+/* A link-local GID and an unconfigured (zero) GID are not routable. */
 static int is_valid(const struct in6_addr *gid)
 {
 	static const struct in6_addr zero;
@@ -121,7 +122,7 @@ static int is_valid(const struct in6_addr *gid)
 	return memcmp(gid, &zero, 16) && !IN6_IS_ADDR_LINKLOCAL(gid);
 }
 
-/* range: "10.0.0.0/8", of the family; NULL: all. */
+/* range: "10.0.0.0/8", of the same family, or NULL for all. */
 static int in_range(const struct in6_addr *gid, const char *range)
 {
 	char text[128];
@@ -172,7 +173,7 @@ static void choose_infiniband(void *context, struct df_verbs_port *p, int nr)
 {
 	struct in6_addr gid;
 
-	/* The FLID is the third pair of bytes; it is 0 within a subnet. */
+	/* The FLID is in bytes 4 and 5; it is 0 within one subnet. */
 	if (nr > 1 && !ibv.query_gid(context, (uint8_t)p->port, 1, &gid) &&
 	    (gid.s6_addr[4] | gid.s6_addr[5]) && !use_gid(context, p, 1))
 		return;
@@ -202,7 +203,7 @@ static void choose_roce(void *context, struct df_verbs_port *p, int nr)
 		if (near < 0)
 			near = index;
 	}
-	/* In containers nobody says the version. */
+	/* No GID has the wanted version; containers often do not show versions. */
 	if (near >= 0 && !use_gid(context, p, near))
 		return;
 	snprintf(p->reason, sizeof(p->reason), "no valid GID is %s%s%s%s",
@@ -211,9 +212,9 @@ static void choose_roce(void *context, struct df_verbs_port *p, int nr)
 		 want_v4 ? ": NCCL_IB_ADDR_FAMILY=AF_INET6 takes IPv6 ones" : "");
 }
 
-/* ---- ports ------------------------------------------------------------------------------------------------- */
+/* ---- ports ----------------------------------------------------------------------------------- */
 
-/* NCCL_IB_HCA: beginnings of names, each with a port or without. */
+/* NCCL_IB_HCA: prefixes of names, each with or without a port. */
 static int is_wanted(const char *list, const struct df_verbs_port *p)
 {
 	int exclude = *list == '^', exact, found = 0, port;
@@ -282,7 +283,10 @@ static void choose(struct df_verbs_port *p, int *nr_used)
 	}
 }
 
-/* Of what is no dma-buf the kernel says so, if it knows what one is. */
+/*
+ * Returns 0 if the kernel knows dma-buf: it then refuses descriptor -1 with EBADF. Else returns the
+ * errno.
+ */
 static int ask_dmabuf(void *context)
 {
 	void *pd =

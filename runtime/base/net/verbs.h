@@ -1,13 +1,14 @@
 /*
- * Which RDMA ports this machine has, and which of them NCCL's rules use, with which GID: through libibverbs, opened at
- * run time, so nothing is needed to build this and nothing happens where it is not installed.
+ * Lists the RDMA ports of this machine and chooses ports and GIDs by NCCL's rules. It opens
+ * libibverbs at run time, so the build does not need it, and machines without it have no ports.
  *
- * The rules: NCCL_IB_DISABLE; NCCL_IB_HCA ("mlx5_0:1,mlx5_1", "=" exact names, "^" all but these); a port has to be
- * active. On InfiniBand GID 0 is used, or 1 if that has a FLID (routing between subnets); on Ethernet NCCL_IB_GID_INDEX,
- * or the first valid one that fits NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE and NCCL_IB_ROCE_VERSION_NUM.
+ * Rules: NCCL_IB_DISABLE; NCCL_IB_HCA ("mlx5_0:1,mlx5_1", "=" exact names, "^" all but these); a
+ * port must be active. InfiniBand uses GID 0, or GID 1 if that has a FLID (routing between
+ * subnets). Ethernet uses NCCL_IB_GID_INDEX, or the first valid GID that fits NCCL_IB_ADDR_FAMILY,
+ * NCCL_IB_ADDR_RANGE and NCCL_IB_ROCE_VERSION_NUM.
  *
- * Stateless. May block as long as a driver does, and loads code of the machine's vendor: for a process that can
- * afford that, not for the application's. Sizes in bytes, speeds in Mbit/s.
+ * Stateless. May block as long as a driver does, and loads code of the vendor, so it must not run
+ * in the application's process. Sizes in bytes, speeds in Mbit/s.
  */
 #ifndef DF_BASE_NET_VERBS_H
 #define DF_BASE_NET_VERBS_H
@@ -18,31 +19,35 @@ struct df_verbs_port {
 	char device[64];
 	int port;
 	int active;
-	char state[16];	 /* as InfiniBand calls it */
-	int infiniband;	 /* 0: Ethernet (RoCE) */
+	char state[16];	 /* InfiniBand's name of the state */
+	int infiniband;	 /* 0 for Ethernet (RoCE) */
 	int lid;	 /* InfiniBand */
-	unsigned mtu;	 /* active; 0 unknown */
+	unsigned mtu;	 /* active MTU; 0 unknown */
 	int mbps;	 /* 0 unknown */
-	char netdev[16]; /* RoCE: the network interface of the GID, "" unknown */
-	int gid_index;	 /* the one to use; -1: none */
+	char netdev[16]; /* RoCE: the network interface of the GID, or "" if unknown */
+	int gid_index;	 /* the GID to use; -1: none */
 	char gid[40];
-	int roce_version; /* of the GID; 0: InfiniBand, or not known */
-	int order;	  /* 1 the first to be used; 0 not used */
+	int roce_version; /* of the GID; 0: InfiniBand, or unknown */
+	int order;	  /* position in the order of use, from 1; 0: not used */
 	char reason[112];
-	int dmabuf; /* of its device: 0, or the errno with which memory of others is refused as dma-buf; -1: not asked */
+	/* 0 if the device can register dma-buf memory, else the errno; -1: not queried */
+	int dmabuf;
 };
 
 struct df_verbs {
-	char library[128]; /* what was opened, or asked for */
-	char error[256];   /* why there is no device; "" */
+	char library[128]; /* the library that was opened, or asked for */
+	char error[256];   /* why there is no device, or "" */
 	int nr;
 	struct df_verbs_port v[DF_VERBS_MAX];
 };
 
-/* dmabuf: asks that of the devices of ports that are used, too. */
+/*
+ * Lists the ports. dmabuf: also query whether the devices of used ports can register dma-buf
+ * memory.
+ */
 void df_verbs_find(struct df_verbs *out, int dmabuf);
 
-/* The kernel has a module by which RDMA devices reach a GPU's memory by its address. */
+/* Whether a kernel module lets RDMA devices access a GPU's memory by address. */
 int df_verbs_peermem(void);
 
 #endif
