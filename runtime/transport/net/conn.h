@@ -1,4 +1,4 @@
-/* What travels between two endpoints, and the ends of connectors that it is about; net.h has the whole. */
+/* The frames that two endpoints exchange, and the ends of connectors; see net.h. */
 #ifndef DF_TRANSPORT_NET_CONN_H
 #define DF_TRANSPORT_NET_CONN_H
 
@@ -12,41 +12,51 @@
 #include "runtime/transport/transport.h"
 
 enum df_net_type {
-	DF_NET_DATA = 1, /* slice pos for connector `to`, from end aux; the payload is its bytes */
-	DF_NET_CREDIT, /* connector `to`: slices before pos are consumed, those before aux received */
-	DF_NET_ACK,    /* nothing but what every frame carries: ack */
-	DF_NET_BYE,    /* the process ends in order: what is cut off now is no fault */
-	DF_NET_TOLD,  /* first of a session: all credits have been told; slices may be sent again */
-	DF_NET_SETUP, /* between the two sides of a medium; over the session's streams */
-	/* Numbered (seq), and kept until acknowledged. */
-	DF_NET_OPEN,   /* announces: key aux, our end `to`, base pos, a slots of b bytes at `at` */
+	/* slice pos for connector `to`, from end aux; its bytes follow as payload */
+	DF_NET_DATA = 1,
+	/* connector `to`: slices before pos are consumed, those before aux received */
+	DF_NET_CREDIT,
+	DF_NET_ACK, /* carries only `ack`, as every frame does */
+	DF_NET_BYE, /* the process exits normally; a later disconnect is not a fault */
+	/* first frame of a session: all credits have been sent; slices may be sent again */
+	DF_NET_TOLD,
+	DF_NET_SETUP, /* between the two sides of a medium, over the session's streams */
+	/* Numbered (seq), and kept until acknowledged: */
+	/* announces a connector: key aux, our end `to`, base pos, a slots of b bytes at `at` */
+	DF_NET_OPEN,
 	DF_NET_ATTACH, /* to `to`: our end is aux, its slots are at `at` */
-	DF_NET_CLOSE, /* to `to`: the owner's end pos, of key aux, is gone; all before `at` was consumed */
-	DF_NET_DETACH, /* to `to`: our end is gone; all before pos was consumed */
+	/*
+	 * to `to`: the owner has closed end pos, of key aux; all slices before `at` were consumed
+	 */
+	DF_NET_CLOSE,
+	DF_NET_DETACH, /* to `to`: our end is closed; all slices before pos were consumed */
 	DF_NET_NR
 };
 
-/* What travels, in the byte order of the machine: both ends have agreed on it. */
+/* A frame on the wire, in machine byte order, which both ends have agreed on. */
 struct df_net_frame {
-	uint32_t type, bytes; /* of the payload that follows; DATA only */
+	uint32_t type, bytes; /* bytes: of the payload that follows; DATA only */
 	uint32_t a, b;
 	uint64_t to, pos, aux;
-	uint64_t seq; /* of numbered frames, from 1; else 0 */
+	uint64_t seq; /* number of a numbered frame, from 1; else 0 */
 	uint64_t
-		ack; /* all of the peer's numbered frames up to this one have come; 0: nothing is said */
-	uint64_t at;		     /* DATA: where the payload goes, in the receiver's memory */
-	uint32_t rkey[DF_NET_RAILS]; /* what opens it, by port of the receiver; 0: nothing */
+		/* all numbered frames of the peer up to this one have arrived; 0: no statement */
+		ack;
+	uint64_t at; /* DATA: address of the payload in the receiver's memory */
+	/* remote key of that address, for each port of the receiver; 0: none */
+	uint32_t rkey[DF_NET_RAILS];
 };
 
-/* Memory that a medium may read from and write to, by ports of this endpoint. */
+/* Memory that a medium may access remotely, with keys for each port of this endpoint. */
 struct df_net_mem {
-	void *mr[DF_NET_RAILS]; /* the first NULL: it may not */
+	void *mr[DF_NET_RAILS]; /* the first is NULL if it is not registered */
 	uint32_t lkey[DF_NET_RAILS], rkey[DF_NET_RAILS];
 };
 
 /*
- * What OPEN and ATTACH say beside the size of slots: theirs are a GPU's, so nothing but RDMA gets there; threads read and write them,
- * so the other side's are not to be; their owner sends.
+ * Flags of OPEN and ATTACH beside the slot size. AT_GPU: the slots are in GPU memory, which only
+ * RDMA reaches. AT_HOST: CPU threads read and write the slots, so the other side's must be in host
+ * memory too. SENDS: the owner is the sender.
  */
 #define DF_NET_AT_GPU	  (1u << 31)
 #define DF_NET_AT_HOST	  (1u << 30)
@@ -54,8 +64,8 @@ struct df_net_mem {
 #define DF_NET_SLOT_BYTES (DF_NET_SENDS - 1)
 
 /*
- * What a connector may have at most: the bytes are those of the most and the largest slots that can be set. Who takes an offer makes as many
- * slots as it says, so it is not believed blindly.
+ * Upper bounds of a connector, from the largest settings for the number and the size of slots. The
+ * side that accepts an offer allocates as much, so it checks the offer.
  */
 #define DF_NET_SLOTS_MAX      (1u << 20)
 #define DF_NET_CONN_BYTES_MAX (4ull << 30)
@@ -66,37 +76,41 @@ static inline int df_net_too_large(uint32_t nr_slots, uint32_t slot_bytes)
 	       (uint64_t)nr_slots * slot_bytes > DF_NET_CONN_BYTES_MAX;
 }
 
-/* One end of a connector. The thread's, but for what is named otherwise. */
+/* One end of a connector. It belongs to the endpoint's thread, except where noted. */
 struct df_net_conn {
-	struct df_conn conn; /* first */
+	struct df_conn conn; /* must be the first member */
 	struct df_net_link *link;
-	struct df_list node; /* of the endpoint's inbox, under the lock; later of the link */
-	UT_hash_handle hh;   /* of the link's `owned`; under the lock */
+	/* in the endpoint's inbox (under the lock), later in the link's list */
+	struct df_list node;
+	UT_hash_handle hh; /* of the link's `owned`; under the lock */
 	struct df_block block;
-	struct df_far_block far; /* its slots, if they are a GPU's */
+	struct df_far_block far; /* the slots, if they are in GPU memory */
 	uint32_t nr_slots, slot_bytes;
 	uint64_t base;
-	uint64_t id, peer_id; /* 0: not known yet */
-	uint64_t next;	      /* sender: the first slice that has not been given to the medium */
-	uint64_t consumed;    /* sender: of what it has sent, as the peer says */
-	uint64_t received;    /* sender: the same; receiver: of what it has got without a gap */
-	uint64_t told_head, told_received; /* receiver: what it has told the sender */
-	uint64_t *have;			   /* receiver, by slot: the slice in it, plus 1 */
+	uint64_t id, peer_id; /* 0: not yet known */
+	uint64_t next;	      /* sender: the first slice not yet given to the medium */
+	uint64_t consumed;    /* sender: slices that the peer has consumed, by its credits */
+	/* sender: slices that the peer has received; receiver: slices received without a gap */
+	uint64_t received;
+	uint64_t told_head, told_received; /* receiver: values in the last credit sent */
+	/* receiver, by slot: number of the slice in it, plus 1 */
+	uint64_t *have;
 	struct df_net_mem mem;
-	uint64_t peer_at; /* the other side's slots, and what opens them */
+	uint64_t peer_at; /* the other side's slots and their keys */
 	uint32_t peer_rkey[DF_NET_RAILS];
-	uint64_t left; /* the number of the frame that says that we have left it; 0: we have not */
-	uint32_t refs; /* frames that the medium has in hand */
-	uint8_t receives; /* a slice has come */
-	uint64_t
-		behind; /* df_verbs_readback_ask() before slots of a GPU's are given back; 0: not yet */
-	uint8_t gpu, peer_gpu; /* its slots, the other side's are a GPU's */
+	uint64_t left;	  /* number of the frame that announced our leaving; 0: we have not left */
+	uint32_t refs;	  /* frames that the medium holds */
+	uint8_t receives; /* set when the first slice arrives */
+	uint64_t behind; /* df_verbs_readback_ask() before GPU slots are freed; 0: not yet called */
+	uint8_t gpu, peer_gpu; /* whether our slots, and the other side's, are in GPU memory */
 	uint32_t says;	       /* DF_NET_AT_HOST, DF_NET_SENDS */
-	uint32_t gone;	       /* nobody here uses it any more; atomic */
-	uint32_t closed;       /* the owner, on the other side, has closed it; atomic */
+	uint32_t gone;	       /* set when this process no longer uses it; atomic */
+	uint32_t closed;       /* set when its owner, on the other side, has closed it; atomic */
 };
 
-/* What the other side has announced, and nobody has taken yet. Under the lock. */
+/*
+ * A connector that the other side has announced and that no thread has opened here. Under the lock.
+ */
 struct df_net_offer {
 	UT_hash_handle hh;
 	uint64_t key, id, base, at;

@@ -1,11 +1,14 @@
 /*
- * Slots of connectors in the memory of the endpoint's GPU (GPUDirect RDMA): DFSHIM_NET_GDR. Chunks of that memory are the backend's, which
- * has made a dma-buf of each where it could; the endpoint's thread registers a chunk when the first connector is to lie there, for
- * good, since chunks are never given back. So a connector has its keys before a block knows of it, and what can't be registered
- * is host memory: there is nothing to be taken back. The thread calls no function of CUDA.
+ * Slots of connectors in the memory of the endpoint's GPU (GPUDirect RDMA, DFSHIM_NET_GDR). The
+ * backend allocates that memory in chunks, with a dma-buf for each where it can. The endpoint's
+ * thread registers a chunk when the first connector needs it; chunks are never freed, so a
+ * registration is permanent. A connector therefore has its keys before a block uses it. A chunk
+ * that cannot be registered is not used, and slots are in host memory instead. The thread calls no
+ * CUDA function.
  *
- * Nothing but an RDMA device gets there, so it is only for links that nothing else may carry: they have no fallback that could find
- * slots which it can't reach. What threads read and write themselves (DF_CONN_ZERO) stays in host memory on both sides.
+ * Only an RDMA device reaches GPU memory, so slots are there only if the link allows no other
+ * medium: a fallback could not reach them. Slots that CPU threads access (DF_CONN_ZERO) stay in
+ * host memory on both sides.
  */
 #include "runtime/transport/net/net.h"
 
@@ -23,7 +26,9 @@ enum df_net_chunk_state { UNKNOWN, ASKED, REGISTERED, REFUSED };
 
 #define PAGE 4096ull
 
-/* Where slots lie, once for each endpoint. why: why not in GPU memory, or how they are reached there. */
+/*
+ * Logs once per endpoint where slots are. why: why not in GPU memory, or how GPU memory is reached.
+ */
 static void tell(struct df_net_ep *ep, int gpu, const char *why)
 {
 	if (__atomic_exchange_n(&ep->gpu.told, 1, __ATOMIC_RELAXED))
@@ -33,7 +38,7 @@ static void tell(struct df_net_ep *ep, int gpu, const char *why)
 		ep->device, why);
 }
 
-/* Why slots of this link may not lie in GPU memory; NULL: they may. */
+/* Returns why slots of this link may not be in GPU memory, or NULL if they may. */
 static const char *refused(const struct df_net_link *l)
 {
 	if (!df_blocks->far_rdma)
@@ -66,7 +71,7 @@ int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
 		return ret == -EAGAIN ? ret : 0;
 	}
 	k = &ep->gpu.chunk[c->far.seg];
-	/* ACQUIRE pairs with the RELEASE in prepare(): the keys are there. */
+	/* ACQUIRE pairs with the RELEASE in prepare(): the keys are complete. */
 	if (__atomic_load_n(&k->state, __ATOMIC_ACQUIRE) == REGISTERED) {
 		c->mem = k->mem;
 		c->gpu = 1;
@@ -74,10 +79,13 @@ int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
 	}
 	df_blocks->far_free(&c->far);
 	c->far.bytes = 0;
-	/* Relaxed: the thread finds the chunk by `asked`. */
+	/* Relaxed: the thread finds the chunk through `asked`. */
 	if (__atomic_compare_exchange_n(&k->state, &state, ASKED, 0, __ATOMIC_RELAXED,
 					__ATOMIC_RELAXED)) {
-		/* RELEASE pairs with the ACQUIRE in df_net_gpu_pass(): who takes the request sees which chunk it is. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_net_gpu_pass(): the thread sees which chunk
+		 * is requested.
+		 */
 		__atomic_store_n(&ep->gpu.asked, 1, __ATOMIC_RELEASE);
 		df_bell_ring(&ep->bell);
 	}
@@ -98,7 +106,7 @@ static void prepare(struct df_net_ep *ep, uint32_t seg)
 	else
 		ret = df_verbs_allow_gpu(ep, &at, &k->mem, why, sizeof(why));
 	tell(ep, !ret, why[0] ? why : strerror(-ret));
-	/* RELEASE pairs with the ACQUIRE in df_net_gpu_slots(): the keys are there. */
+	/* RELEASE pairs with the ACQUIRE in df_net_gpu_slots(): the keys are complete. */
 	__atomic_store_n(&k->state, ret ? REFUSED : REGISTERED, __ATOMIC_RELEASE);
 	df_bell_ring(df_tl_bell());
 }
@@ -124,10 +132,12 @@ int df_net_gpu_pass(struct df_net_ep *ep, uint64_t now, int arm)
 	int moved = ep->media & DF_NET_BIT_VERBS ? df_verbs_readback_look(ep, now, arm) : 0;
 	uint32_t i;
 
-	/* Relaxed: who has just asked rings. */
+	/* Relaxed: the requesting thread also rings the bell. */
 	if (df_likely(!__atomic_load_n(&ep->gpu.asked, __ATOMIC_RELAXED)))
 		return moved;
-	/* ACQUIRE pairs with the RELEASE in df_net_gpu_slots(): which chunk it is. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_net_gpu_slots(): it shows which chunk is requested.
+	 */
 	__atomic_exchange_n(&ep->gpu.asked, 0, __ATOMIC_ACQUIRE);
 	for (i = 0; i < DF_FAR_CHUNKS_MAX; i++)
 		if (__atomic_load_n(&ep->gpu.chunk[i].state, __ATOMIC_RELAXED) == ASKED)

@@ -1,6 +1,7 @@
 /*
- * What net.c and slots.c (net.h) need of a medium, and a medium of a session: one table for plugins, verbs and sockets, and the
- * functions of socket/socket.c by which two sides find each other.
+ * The interface between net.c and slots.c (net.h) and the media: one table each for plugins, verbs
+ * and sockets, and the functions of socket/socket.c that keep the sessions in which two sides agree
+ * on a medium.
  */
 #ifndef DF_TRANSPORT_NET_MEDIUM_H
 #define DF_TRANSPORT_NET_MEDIUM_H
@@ -24,94 +25,137 @@ enum { DF_NET_BIT_PLUGIN = 1, DF_NET_BIT_VERBS = 2, DF_NET_BIT_TCP = 4, DF_NET_M
 #define DF_NET_NONE                                                                                \
 	(DF_NET_BIT_PLUGIN | DF_NET_BIT_VERBS | DF_NET_BIT_TCP) /* avoided: all of them */
 
-/* What the endpoint's thread waits for besides its bell: a descriptor that a medium has given to df_session_watch(). */
+/* A descriptor that the endpoint's thread waits on besides its bell; see df_session_watch(). */
 struct df_net_source {
 	void (*ready)(struct df_net_ep *ep, struct df_net_source *s, uint32_t events);
 };
 
 /*
- * A medium: all by who makes a pass over the endpoint; no table has a gap. It says that something has come (df_net_arrived() and so on)
- * from poll(), push(), setup() and its sources alone.
+ * A medium. The thread that makes a pass over the endpoint calls these functions; none is NULL.
+ * Only poll(), push(), setup() and its sources may report arrivals (df_net_arrived() and so on).
  */
 struct df_net_ops {
 	const char *name;
-	uint8_t helped; /* 1: none of its functions blocks or calls a library: threads that wait may make passes */
-	uint8_t gathers; /* 1: push() puts all that send() has taken on the wire at once */
-	/* Can it serve this endpoint? Called once, bounded. 0; -errno after it has said why, where somebody has to know. */
+	/* 1 if no function blocks or calls a library: waiting threads may then make passes */
+	uint8_t helped;
+	uint8_t gathers; /* 1 if push() sends all that send() has accepted at once */
+	/*
+	 * Starts the medium for this endpoint. Called once; bounded. Returns 0, or -errno after a
+	 * message if the user has to know.
+	 */
 	int (*start)(struct df_net_ep *ep);
-	/* Lets others read and write so much memory, if it can; and no longer. */
+	/* Registers memory for remote access where the medium can; forbid() ends that. */
 	void (*allow)(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out);
 	void (*forbid)(struct df_net_ep *ep, struct df_net_mem *mem);
-	/* A session has begun: df_net_up() when frames can travel. -errno: they never will. */
+	/*
+	 * A session begins. The medium calls df_net_up() when frames can travel. -errno if they
+	 * never will.
+	 */
 	int (*begin)(struct df_net_link *l);
-	/* The session is over: of what was taken nothing moves any more, and nobody writes into our memory. */
+	/*
+	 * The session is over: no accepted frame moves any more, and the peer no longer writes into
+	 * our memory.
+	 */
 	void (*end)(struct df_net_link *l);
-	/* What the other side's begin() or setup() has sent, maybe before our begin(). 1: the session is over; -EPROTO. */
+	/*
+	 * Handles a SETUP frame of the other side's begin() or setup(), perhaps before our begin().
+	 * Returns 1 if the session is over, or -EPROTO.
+	 */
 	int (*setup)(struct df_net_link *l, const struct df_net_frame *f);
 	/*
-	 * Takes a frame, whose `ack` it sets when it is sent; the payload, of a connector that is counted in its refs, stays
-	 * valid until df_net_sent(). -EAGAIN: no room now, poll() makes some.
+	 * Accepts a frame; sets its `ack` when it is sent. The payload stays valid until
+	 * df_net_sent(), which releases the reference on `from`. Returns -EAGAIN if there is no
+	 * room; poll() makes room.
 	 */
 	int (*send)(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
 		    struct df_net_conn *from);
-	/* Puts frames on the wire that have been taken; 1 if it moved. */
+	/* Sends accepted frames; returns 1 if it made progress. */
 	int (*push)(struct df_net_link *l);
-	/* Looks for what has come and gone; 1 if it moved. arm: what comes from now on wakes the thread. */
+	/*
+	 * Handles arrivals and completions; returns 1 if there were any. arm: later ones wake the
+	 * thread.
+	 */
 	int (*poll)(struct df_net_link *l, uint64_t now, int arm);
 };
 
 extern const struct df_net_ops df_net_tcp, df_net_verbs, df_net_plugin;
-/* By the places of their bits. */
+/* Indexed by the positions of their bits. */
 extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
 
-/* The path from the GPU to the nearest of its ports; DF_PCI_UNKNOWN also where it has none. */
+/*
+ * Returns the path from the GPU to the nearest of its ports, or DF_PCI_UNKNOWN, also if it has
+ * none.
+ */
 enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep);
 
-/* Memory of a GPU for the ports of verbs, for as long as the process lives. -errno, with the reason. By who makes a pass. */
+/*
+ * Registers GPU memory with the ports of verbs for the life of the process. Returns -errno with the
+ * reason in why. Called by the thread that makes a pass.
+ */
 int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
 		       char *why, size_t size);
 
 /*
- * All that ports of verbs have written into the GPU's memory until now is read back, and so seen: what done() is to be asked with.
- * look() posts such reads and takes those that are back, 1 if it moved: slices arrive there, sessions may end. due: when it
- * has to be called by itself; UINT64_MAX: not.
+ * A write into GPU memory is visible to the GPU once a later RDMA read of that memory has
+ * completed. ask() returns a number that covers all writes until now; done() returns whether reads
+ * have completed up to it. look() posts and completes such reads and returns 1 if it made progress;
+ * slices arrive there, and sessions may end. due() returns when look() has to be called without an
+ * event; UINT64_MAX: never.
  */
 uint64_t df_verbs_readback_ask(struct df_net_ep *ep);
 int df_verbs_readback_done(const struct df_net_ep *ep, uint64_t asked);
 int df_verbs_readback_look(struct df_net_ep *ep, uint64_t now, int arm);
 uint64_t df_verbs_readback_due(const struct df_net_ep *ep);
 
-/* Sessions, socket/socket.c. Where others reach the device, into ep->address. Any thread, once. */
+/*
+ * Sessions, socket/socket.c. Opens the listener and stores its address in ep->address. Any thread,
+ * once.
+ */
 int df_session_listen(struct df_net_ep *ep);
-/* Before the endpoint's thread starts, and after listen(): ep->bell wakes it from then on. */
+/*
+ * Called before the endpoint's thread starts and after listen(). From then on ep->bell wakes the
+ * thread.
+ */
 int df_session_start(struct df_net_ep *ep);
-/* The link is wanted: keep a session with it, from now on and whatever happens, until it is closed. */
+/* Keeps a session for the link until df_session_close(), whatever happens. */
 void df_session_open(struct df_net_link *l);
 void df_session_close(struct df_net_link *l);
-/* 1: this side makes the connections. */
+/* Whether this side makes the connections. */
 int df_session_connects(const struct df_net_link *l);
-/* The link's medium has failed: the session ends, the next one begins soon. */
+/* The link's medium has failed: ends the session; the next one begins soon. */
 void df_session_fail(struct df_net_link *l, int why);
 /* Sends a frame over the session's streams; as df_net_ops.send. */
 int df_session_send(struct df_net_link *l, const struct df_net_frame *f, const void *payload,
 		    struct df_net_conn *from);
 int df_session_push(struct df_net_link *l);
-/* Where slices are that have been taken and not sent, and where those go that have come in part, is asked again. */
+/*
+ * Recomputes the addresses of slices that are accepted but not sent, and of those that have arrived
+ * in part.
+ */
 void df_session_withdrawn(struct df_net_link *l);
-/* What has come, without waiting; 1 if it moved. Called after a pass: the time of that is the present. */
+/*
+ * Handles arrivals without waiting; returns 1 if there were any. Called after a pass, whose time is
+ * taken as the present.
+ */
 int df_session_poll(struct df_net_ep *ep);
-/* Until something comes, the bell rings or the time is over (ns; -1 never). By the thread, which need not own the endpoint. */
+/*
+ * Waits until something arrives, the bell rings or the time is over (ns; -1: never). Called by the
+ * thread, which need not own the endpoint.
+ */
 void df_session_sleep(struct df_net_ep *ep, int64_t timeout_ns);
-/* 1: frames that were taken have not gone. */
+/* Whether accepted frames are unsent. */
 int df_session_unsent(const struct df_net_link *l);
-/* When it has to look again by itself; UINT64_MAX never. */
+/* Returns when it needs a call without an event; UINT64_MAX: never. */
 uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now);
 int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s);
-/* A key that the two ends of the link's present session have, and nobody else. From the medium's begin() or setup() to its end(). */
+/*
+ * Returns a key that only the two ends of the present session know. From the medium's begin() or
+ * setup() to its end().
+ */
 struct df_key df_session_key(const struct df_net_link *l);
-/* The interface that the endpoint's sessions go over, and its state: "eth0, up". */
+/* Formats the interface of the endpoint's sessions and its state: "eth0, up". */
 void df_session_port(const struct df_net_ep *ep, char *text, size_t bytes);
-/* In a fork's child: the parent's descriptors are closed. */
+/* In the child of a fork: closes the parent's descriptors. */
 void df_session_forked(struct df_net_ep *ep);
 
 #endif

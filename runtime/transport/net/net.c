@@ -1,4 +1,4 @@
-/* Connectors over a network, whatever the medium; see net.h. */
+/* Connectors over a network, for every medium; see net.h. */
 #define _GNU_SOURCE
 #include "runtime/transport/net/net.h"
 
@@ -21,7 +21,7 @@ const struct df_net_ops *const df_net_media[DF_NET_MEDIA] = {&df_net_plugin, &df
 							     &df_net_tcp};
 
 static struct df_mutex eps_lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "network endpoints");
-static struct df_net_ep **eps; /* by device */
+static struct df_net_ep **eps; /* indexed by device */
 static int nr_eps;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -30,7 +30,7 @@ static struct df_net_link *link_of_peer(struct df_peer *p)
 	return (struct df_net_link *)(void *)p;
 }
 
-/* ---- endpoints ------------------------------------------------------------------------------------------- */
+/* ---- endpoints ------------------------------------------------------------------------------- */
 
 static void death(uint64_t proc)
 {
@@ -52,7 +52,10 @@ static void death(uint64_t proc)
 
 static void after_fork_child(void)
 {
-	/* What the parent had stays reachable in the child: its threads, which owned it, are not here. */
+	/*
+	 * Keeps the parent's endpoints reachable for leak checkers. The threads that owned them do
+	 * not exist in the child.
+	 */
 	static __attribute__((unused)) struct df_net_ep **of_parent;
 	int i;
 
@@ -105,7 +108,7 @@ static struct df_net_ep *ep_get(int device)
 	struct df_net_ep *ep;
 
 	pthread_once(&once, install);
-	/* The control plane's lock comes before ours. */
+	/* The control plane's lock has the lower rank, so take it first. */
 	if (df_ctl_self(&self))
 		return NULL;
 	df_mutex_lock(&eps_lock);
@@ -114,7 +117,7 @@ static struct df_net_ep *ep_get(int device)
 	return ep;
 }
 
-/* By the names that NCCL has for networks; NULL: any. */
+/* Returns the medium that NCCL's name means, or NULL for any. */
 static const struct df_net_ops *named(const char *name)
 {
 	if (!name || !name[0])
@@ -124,7 +127,7 @@ static const struct df_net_ops *named(const char *name)
 	return !strcasecmp(name, "IB") ? &df_net_verbs : &df_net_plugin;
 }
 
-/* What a setting (DF_NET_*) asks for; NULL: any. */
+/* Returns the medium of a setting (DF_NET_*), or NULL for any. */
 static const struct df_net_ops *set_to(int net)
 {
 	switch (net) {
@@ -146,7 +149,7 @@ static int wants(int net, const struct df_net_ops *ops)
 	return net != DF_NET_OFF && (!one || one == ops);
 }
 
-/* By some communicator. */
+/* Whether any communicator wants this medium. */
 static int is_wanted(const struct df_net_ops *ops)
 {
 	int net, is = wants(df_env_net(""), ops);
@@ -165,7 +168,10 @@ static int nr_wanted(void)
 	return nr;
 }
 
-/* By the settings of the process, and by those of communicators that do not take `without`. */
+/*
+ * Whether verbs is the only medium, by the settings of the process and of communicators that avoid
+ * `without`.
+ */
 static int verbs_only(uint32_t without)
 {
 	int i;
@@ -177,12 +183,15 @@ static int verbs_only(uint32_t without)
 	return 1;
 }
 
-/* What can carry frames here, of what is asked for. With no lock: a driver or a plugin is called. */
+/*
+ * Finds the media that are wanted and can carry frames here. Called with no lock: it calls a driver
+ * or a plugin.
+ */
 static void find_media(struct df_net_ep *ep)
 {
 	int i;
 
-	/* Nor does who waits for the one that calls it. */
+	/* A thread that waits for the one that searches must hold no lock either. */
 	df_lock_none_held("the start of a network");
 	if (!df_once_begin(&ep->found, "The search for networks"))
 		return;
@@ -203,7 +212,7 @@ uint32_t df_net_avoid(int device, const char *comm, const char *name)
 
 	if (net == DF_NET_OFF)
 		return DF_NET_NONE;
-	/* There is nothing to choose from. */
+	/* Only one medium is wanted, so there is no choice to make. */
 	if (nr_wanted() == 1)
 		return 0;
 	if (ops)
@@ -239,7 +248,7 @@ int df_net_address(int device, char *text, size_t bytes)
 	ep = ep_get(device);
 	if (!ep)
 		return -ENOMEM;
-	/* Where nothing else is allowed, whoever asks is to know that there is nothing. */
+	/* Without sockets, search now: the caller has to know if there is no medium at all. */
 	if (!is_wanted(&df_net_tcp))
 		find_media(ep);
 	df_mutex_lock(&eps_lock);
@@ -323,7 +332,7 @@ static int ep_start(struct df_net_ep *ep)
 	return ret ? -ENOMEM : 0;
 }
 
-/* ---- the transport ---------------------------------------------------------------------------------------------- */
+/* ---- the transport --------------------------------------------------------------------------- */
 
 static int net_reachable(const struct df_member *self, const struct df_member *peer)
 {
@@ -349,7 +358,7 @@ static int net_peer_get(const struct df_member *self, const struct df_member *m,
 	df_mutex_lock(&ep->lock);
 	if (!l->wanted) {
 		l->member = *m;
-		/* RELEASE pairs with the ACQUIRE in df_net_wanted(): the address is there. */
+		/* RELEASE pairs with the ACQUIRE in df_net_wanted(): the address is complete. */
 		__atomic_store_n(&l->wanted, 1, __ATOMIC_RELEASE);
 	}
 	df_mutex_unlock(&ep->lock);
@@ -360,7 +369,7 @@ static int net_peer_get(const struct df_member *self, const struct df_member *m,
 	return 0;
 }
 
-/* Links stay: another communicator may want them. */
+/* Links stay, because another communicator may need them. */
 static void net_peer_put(struct df_peer *peer)
 {
 	(void)peer;
@@ -471,7 +480,7 @@ static int net_find(struct df_peer *peer, uint64_t key, struct df_conn **out)
 	df_mutex_unlock(&l->ep->lock);
 	if (!o)
 		return -EAGAIN;
-	/* Not under the lock: its pages may have to be made. */
+	/* Not under the lock: the arena may have to grow. */
 	ret = conn_new(l, key, seen.nr_slots, seen.slot_bytes,
 		       (seen.says ^ DF_NET_SENDS) & (DF_NET_AT_HOST | DF_NET_SENDS), seen.base, &c);
 	if (ret)
@@ -516,12 +525,16 @@ static void net_unuse(struct df_conn *conn)
 	conn->used = 0;
 }
 
-/* The thread does the rest. */
+/* The endpoint's thread does the rest. */
 static void give_up(struct df_net_conn *c)
 {
-	struct df_bell *bell = &c->link->ep->bell; /* while there is a connector to ask */
+	/* read before the thread may free the connector */
+	struct df_bell *bell = &c->link->ep->bell;
 
-	/* RELEASE pairs with the ACQUIRE in df_net_look(): our last use of the connector comes first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_net_look(): our last use of the connector is before
+	 * the flag.
+	 */
 	__atomic_store_n(&c->gone, 1, __ATOMIC_RELEASE);
 	df_bell_ring(bell);
 }
@@ -549,7 +562,7 @@ static void net_forget(struct df_conn *conn)
 	give_up((struct df_net_conn *)conn);
 }
 
-/* It is known that nothing else will ever carry frames of this endpoint. */
+/* Whether sockets are the only medium that this endpoint will ever have. */
 static int sockets_alone(const struct df_net_ep *ep)
 {
 	return df_once_is_done(&ep->found) && ep->media == DF_NET_BIT_TCP;
@@ -565,7 +578,7 @@ static void net_end(const struct df_conn *conn, struct df_kconn *out)
 	out->head = &conn->hdr->head;
 	out->slots =
 		c->gpu ? (uint8_t *)(uintptr_t)c->far.addr : (uint8_t *)conn->hdr + DF_CONN_SLOTS;
-	/* What is not registered only sockets can send. */
+	/* Only sockets can send memory that is not registered. */
 	out->refs = sockets_alone(c->link->ep) ? conn->hdr->refs : NULL;
 	out->bell = &c->link->ep->bell;
 	out->fresh = NULL;
@@ -599,7 +612,7 @@ void df_net_counts(struct df_net_counts *out)
 	df_mutex_unlock(&eps_lock);
 }
 
-/* The first endpoint from *i on that has a thread; NULL. */
+/* Returns the first endpoint from *i on that has a thread, or NULL. */
 static struct df_net_ep *next_started(int *i)
 {
 	struct df_net_ep *ep;
@@ -633,7 +646,10 @@ void df_tl_flush(uint64_t bound_ns)
 		do {
 			df_bell_ring(&ep->bell);
 			df_sleep_ns(DF_NS_PER_MS / 4);
-			/* ACQUIRE pairs with the RELEASE in flush_pass(). */
+			/*
+			 * ACQUIRE pairs with the RELEASE in flush_pass(): all was sent and
+			 * acknowledged before.
+			 */
 		} while (__atomic_load_n(&ep->flushed, __ATOMIC_ACQUIRE) != want &&
 			 df_now_ns() < end);
 	}
@@ -647,7 +663,7 @@ void df_tl_end(void)
 
 	if (!df_ncclnet_end())
 		return;
-	/* Who is in a function of the plugin comes back first; not for ever. */
+	/* Wait, with a bound, for threads inside a function of the plugin. */
 	while ((ep = next_started(&i))) {
 		while (!df_trylock_try(&ep->help.passing)) {
 			if (df_now_ns() > end)

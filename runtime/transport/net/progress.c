@@ -1,4 +1,7 @@
-/* Passes over an endpoint: what its links have to do, by its thread or by one that waits; see progress.h. */
+/*
+ * Passes over an endpoint: the pending work of its links, done by its thread or by a waiting
+ * thread; see progress.h.
+ */
 #include "runtime/transport/net/progress.h"
 
 #include <errno.h>
@@ -16,30 +19,29 @@
 #include "runtime/transport/net/net.h"
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
-#define SAY_NS	    DF_NS_PER_S		/* a break that has not healed by then is told of */
-/* Since the last pass: who calls or waits all the time makes the next one sooner. */
+#define SAY_NS	    DF_NS_PER_S		/* a break is reported if it has not healed by then */
+/* After a pass this recent, a busy caller need not flush: its next call makes a pass. */
 #define BEGUN_NS (int64_t)(20 * DF_NS_PER_US)
-/* For so many operations it is remembered that the application did something else before one. */
+/* After a late start, this number of operations are flushed at once. */
 #define LATE  8
-#define LOOKS 8 /* at a link that is not up, at least, before it is lost */
-#define DOZE_NS                                                                                    \
-	DF_NS_PER_MS /* after so much time without a pass of others the thread makes them again */
-#define DOZE_MAX_NS                                                                                \
-	(4 *                                                                                       \
-	 DF_NS_PER_MS) /* the same when it has seen some: every wake-up takes a processor from them */
+#define LOOKS 8 /* checks of a link that is not up before it is lost, at least */
+/* Without passes of other threads for this time, the endpoint's thread makes them again. */
+#define DOZE_NS DF_NS_PER_MS
+/* The longest doze while others make passes: each wake-up takes a processor from them. */
+#define DOZE_MAX_NS (4 * DF_NS_PER_MS)
 
-static struct df_net_ep *helped; /* by help.next; atomic */
+static struct df_net_ep *helped; /* linked by help.next; atomic */
 static void (*on_event)(const struct df_net_event *e);
-static uint32_t leaves; /* df_net_goodbye(); atomic */
+static uint32_t leaves; /* set by df_net_goodbye(); atomic */
 
-/* ---- links ------------------------------------------------------------------------------------------------------ */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static const char *why_text(const struct df_net_link *l)
 {
 	return l->what[0] ? l->what : strerror(-l->why);
 }
 
-/* What is set for good of a link: any thread. */
+/* Fills the fields that never change for a link. Any thread. */
 static struct df_net_event event_of(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
 {
 	return (struct df_net_event){.what = what,
@@ -54,7 +56,7 @@ static struct df_net_event event_of(const struct df_net_link *l, enum df_net_wha
 				     .port = ""};
 }
 
-/* Relaxed: who is told a moment later is told as before. */
+/* Relaxed: a stale read reports at most one extra event. */
 static int has_left(void)
 {
 	return (int)__atomic_load_n(&leaves, __ATOMIC_RELAXED);
@@ -167,14 +169,17 @@ static void watch(struct df_net_link *l, uint64_t now)
 			df_net_member(l)->net, why_text(l));
 		tell(l, DF_NET_BROKEN, now - l->since);
 	}
-	/* While this process was stopped or had no processor, nobody looked: that is not the other side's silence. */
+	/*
+	 * Do not count time in which this process was stopped or had no processor: it is not the
+	 * other side's silence.
+	 */
 	if (away > bound / LOOKS)
 		l->alive = DF_MIN(l->alive + away - bound / LOOKS, now);
 	if (now - l->alive > bound)
 		df_net_lost(l);
 }
 
-/* By the watchdog. */
+/* Called by the watchdog. */
 static void tell_held(const struct df_net_link *l, enum df_net_what what, uint64_t ns,
 		      const char *why)
 {
@@ -190,7 +195,10 @@ static void tell_held(const struct df_net_link *l, enum df_net_what what, uint64
 void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause)
 {
 	struct df_net_inside *in = &ep->inside;
-	/* ACQUIRE pairs with the RELEASE in df_net_enter(): of this call or of a later one. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_net_enter(): the fields are of this call or a later
+	 * one.
+	 */
 	const char *function = __atomic_load_n(&in->function, __ATOMIC_ACQUIRE);
 	const struct df_net_link *l = __atomic_load_n(&in->link, __ATOMIC_RELAXED);
 	uint64_t since = __atomic_load_n(&in->since, __ATOMIC_RELAXED), ns, away;
@@ -219,7 +227,7 @@ void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause)
 	tell_held(l, DF_NET_HELD, ns, text);
 }
 
-/* enum df_net_looked of all connectors. */
+/* Returns the union of enum df_net_looked of all connectors. */
 static unsigned look_at_all(struct df_net_link *l, uint64_t now, int tell)
 {
 	struct df_list *at, *next;
@@ -232,7 +240,7 @@ static unsigned look_at_all(struct df_net_link *l, uint64_t now, int tell)
 	return looked;
 }
 
-/* 1 if something moved. */
+/* Returns 1 if it made progress. */
 static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 {
 	struct df_net_frame ack = {.type = DF_NET_ACK};
@@ -251,7 +259,7 @@ static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 	if (l->ops)
 		moved |= l->ops->poll(l, now, arm);
 	looked = look_at_all(l, now, tell);
-	/* Frames that go together cost little more than one. */
+	/* Credits that travel with slices cost little. */
 	if (looked & DF_NET_SLICES && looked & DF_NET_CREDITS && l->ops->gathers)
 		looked |= look_at_all(l, now, 1);
 	moved |= (looked & DF_NET_MOVED) != 0;
@@ -269,7 +277,10 @@ static int link_pass(struct df_net_link *l, uint64_t now, int tell, int arm)
 	return moved;
 }
 
-/* Somebody there still waits for what this end has to send, or to tell; credits that may wait do not wait any longer. */
+/*
+ * Whether the peer still waits for data or credits of this end. If credits were delayed, sends them
+ * in the next pass.
+ */
 static int is_due(const struct df_net_conn *c, uint64_t now)
 {
 	if (!df_net_joined(c))
@@ -282,7 +293,10 @@ static int is_due(const struct df_net_conn *c, uint64_t now)
 	return 1;
 }
 
-/* Everything sent has come, or never will, and everything that came is told of: then all hear that we leave. */
+/*
+ * When all sent slices have arrived, or never will, and all arrivals are acknowledged, sends BYE on
+ * every link.
+ */
 static void flush_pass(struct df_net_ep *ep, uint64_t now)
 {
 	const struct df_net_frame bye = {.type = DF_NET_BYE};
@@ -306,11 +320,11 @@ static void flush_pass(struct df_net_ep *ep, uint64_t now)
 	for (l = df_net_links(ep); l; l = l->next) {
 		if (!l->up)
 			continue;
-		/* There it is on its way at once, whatever the medium. */
+		/* The session's streams send it at once, whatever the medium. */
 		df_session_send(l, &bye, NULL, NULL);
 		df_session_push(l);
 	}
-	/* RELEASE pairs with the ACQUIRE in df_net_flush(). */
+	/* RELEASE pairs with the ACQUIRE in df_tl_flush(): the work is done before the number. */
 	__atomic_store_n(&ep->flushed, want, __ATOMIC_RELEASE);
 }
 
@@ -367,11 +381,11 @@ static int64_t sleep_for(struct df_net_ep *ep)
 	return until > now ? (int64_t)(until - now) : 0;
 }
 
-/* ---- the thread, and those that help it ------------------------------------------------------------------------- */
+/* ---- the thread, and threads that help it ---------------------------------------------------- */
 
 /*
- * Others make passes: the thread sleeps until it has seen none for some time, or one that made them has left since
- * `left`. tests/model/help.pml is this protocol.
+ * Sleeps while other threads make passes: until none was made for some time, or until a helper has
+ * left since `left` was read. tests/model/help.pml models this protocol.
  */
 static void doze(struct df_net_ep *ep, uint32_t left)
 {
@@ -389,7 +403,7 @@ static void doze(struct df_net_ep *ep, uint32_t left)
 	__atomic_store_n(&ep->help.dozing, 0, __ATOMIC_RELAXED);
 }
 
-/* From now on threads that wait may make passes, if all that can carry frames here lets them. */
+/* From now on waiting threads may make passes, if no medium of the endpoint can block. */
 static void allow_help(struct df_net_ep *ep)
 {
 	int i;
@@ -443,7 +457,9 @@ static struct df_net_ep *helped_of(int device)
 	return ep;
 }
 
-/* Before a pass of others: the thread does not know what there will be to do after it, and when. */
+/*
+ * Called before another thread's pass: that pass may change when the endpoint's thread has to wake.
+ */
 static void rouse(struct df_net_ep *ep)
 {
 	if (!ep->help.asleep)
@@ -468,13 +484,13 @@ int df_tl_progress(int device)
 
 void df_tl_withdrawn(int device)
 {
-	/* Who cannot be helped has none (sockets_alone(), net.c). */
+	/* An endpoint that cannot be helped has no references (sockets_alone(), net.c). */
 	struct df_net_ep *ep = helped_of(device);
 	struct df_net_link *l;
 
 	if (!ep)
 		return;
-	/* A pass is short: nothing in it blocks. */
+	/* A pass is short: it never blocks. */
 	while (!df_trylock_try(&ep->help.passing))
 		sched_yield();
 	for (l = df_net_links(ep); l; l = l->next)
@@ -482,7 +498,7 @@ void df_tl_withdrawn(int device)
 	df_trylock_release(&ep->help.passing);
 }
 
-/* Something is to be sent now; a pass costs several times as much as this look. */
+/* Whether something can be sent now. This check is several times cheaper than a pass. */
 static int due(const struct df_net_ep *ep)
 {
 	const struct df_net_link *l;
@@ -504,13 +520,19 @@ static int due(const struct df_net_ep *ep)
 
 static void wake(struct df_net_ep *ep)
 {
-	/* Relaxed: what is left to do is behind `passing`; and if the doze is missed, it ends by itself. */
+	/*
+	 * Relaxed: `passing` orders the remaining work. If the thread misses the wake-up, its doze
+	 * ends by itself.
+	 */
 	__atomic_add_fetch(&ep->help.left, 1, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&ep->help.dozing, __ATOMIC_RELAXED))
 		df_futex_wake(&ep->help.left, 1, 0);
 }
 
-/* A slice or a credit most often: it goes from here, and the thread is woken only for what cannot go yet. */
+/*
+ * Sends a slice or a credit from this thread; wakes the endpoint's thread only for what cannot be
+ * sent yet.
+ */
 static void send_due(struct df_net_ep *ep)
 {
 	int more = 0;
@@ -535,7 +557,7 @@ void df_tl_begun(int device, uint64_t now)
 	if (!ep)
 		return;
 	late = __atomic_load_n(&ep->help.late, __ATOMIC_RELAXED);
-	/* The pass may be the later one. */
+	/* Signed: `passed` may exceed `now`. */
 	if ((int64_t)(now - __atomic_load_n(&ep->passed, __ATOMIC_RELAXED)) <= BEGUN_NS) {
 		if (late)
 			__atomic_store_n(&ep->help.late, late - 1, __ATOMIC_RELAXED);

@@ -1,8 +1,10 @@
 /*
- * Passes over an endpoint: a look at all that its links have to do and at what has come. Whoever makes one owns everything of the
- * endpoint but what its `lock` guards (net.h). That is its thread; or, where no medium has a call that could block, a thread that
- * waits for an operation and helps (df_tl_progress(), runtime/transport/transport.h), so that nobody has to be woken for what it
- * waits for. The right to a pass is a try-lock: who does not get it goes on without.
+ * Passes over an endpoint: one look at the pending work of its links and at arrivals. The thread
+ * that makes a pass owns all of the endpoint except what its `lock` guards (net.h). This is the
+ * endpoint's thread, or, if no medium can block, a thread that waits for an operation and helps
+ * (df_tl_progress(), runtime/transport/transport.h). Helping avoids a wake-up in the path of that
+ * operation. A try-lock gives the right to a pass; a thread that does not get it goes on without
+ * one.
  */
 #ifndef DF_TRANSPORT_NET_PROGRESS_H
 #define DF_TRANSPORT_NET_PROGRESS_H
@@ -13,23 +15,29 @@
 
 struct df_net_ep;
 
-/* Of an endpoint. */
+/* Part of an endpoint. */
 struct df_net_help {
-	struct df_trylock passing; /* the right to a pass */
-	struct df_net_ep *next;	   /* of those that may be helped; set for good */
-	uint32_t helps;		   /* passes of others; atomic */
-	uint32_t left;	 /* so many have left; the thread's futex word while it dozes; atomic */
-	uint32_t dozing; /* atomic */
+	struct df_trylock passing; /* the right to make a pass */
+	struct df_net_ep *next;	   /* list of endpoints that may be helped; never changes */
+	uint32_t helps;		   /* passes of other threads; atomic */
+	uint32_t left; /* helpers that have left; the futex on which the thread dozes; atomic */
+	uint32_t dozing;
 	uint32_t
-		late; /* operations for which it is remembered that one came late: df_tl_begun(); atomic */
-	uint8_t asleep; /* the thread waits for descriptors, until a time that it knew; under `passing` */
+		/*
+		 * flush the next `late` operations at once, because one started late:
+		 * df_tl_begun(); atomic
+		 */
+		late;
+	uint8_t asleep; /* the thread waits for descriptors with a timeout; under `passing` */
 };
 
-/* A pass, and a look at what has come: 1 if something moved. By who has the right to it (help.passing). */
+/*
+ * Makes a pass and handles arrivals. Returns 1 if it made progress. The caller holds help.passing.
+ */
 int df_net_pass(struct df_net_ep *ep);
-/* The endpoint's thread, for ever; it calls no CUDA function. */
+/* The endpoint's thread; never returns; calls no CUDA function. */
 void df_net_run(struct df_net_ep *ep);
-/* In a fork's child: the parent's endpoints are nobody's. */
+/* In the child of a fork: forgets the parent's endpoints. */
 void df_net_pass_forked(void);
 
 #endif

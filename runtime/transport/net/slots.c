@@ -1,6 +1,6 @@
 /*
- * The connectors of a link, as its endpoint's thread sees them: what is sent, what comes, what is told about it; net.h
- * has the whole.
+ * The connectors of a link, as its endpoint's thread handles them: sending slices, receiving them,
+ * and credits; see net.h.
  */
 #include "runtime/transport/net/net.h"
 
@@ -13,18 +13,17 @@
 #include "runtime/base/time.h"
 #include "runtime/transport/bell.h"
 
-#define TELL_NS                                                                                    \
-	(5 * DF_NS_PER_MS) /* what has come or is consumed is told after this at the latest */
-#define SMALL 4096	   /* bytes of a slot whose credits may wait */
+#define TELL_NS (5 * DF_NS_PER_MS) /* longest delay of a credit */
+#define SMALL	4096		   /* slots of at most this size delay their credits */
 
-/* ---- the thread: numbered frames ---------------------------------------------------------------------------- */
+/* ---- the thread: numbered frames ------------------------------------------------------------- */
 
 static void note(struct df_net_link *l, const struct df_net_frame *f)
 {
 	struct df_net_note *n = malloc(sizeof(*n));
 
 	if (!n) {
-		/* Without it both sides would disagree about their connectors. */
+		/* Without the frame the two sides would disagree about their connectors. */
 		df_warn_once(
 			"no memory for the network transport: the connection to %s is given up",
 			df_net_member(l)->hostname);
@@ -39,7 +38,7 @@ static void note(struct df_net_link *l, const struct df_net_frame *f)
 void df_net_acknowledged(struct df_net_link *l, uint64_t ack)
 {
 	l->settled = DF_MAX(l->settled, ack);
-	/* After a break, too: it may have come just before. */
+	/* Also after a break: the frame may have arrived just before it. */
 	l->sent = DF_MAX(l->sent, DF_MIN(ack, l->seq));
 	while (!df_list_empty(&l->notes)) {
 		struct df_net_note *n = df_list_first(&l->notes, struct df_net_note, node);
@@ -70,9 +69,12 @@ int df_net_send_notes(struct df_net_link *l)
 	return moved;
 }
 
-/* ---- the thread: connectors ----------------------------------------------------------------------------------- */
+/* ---- the thread: connectors ------------------------------------------------------------------ */
 
-/* Slots of ids are used again, ids are not: a late frame finds nobody. */
+/*
+ * An id is an index and a count. Indices are reused, ids are not, so a late frame finds no
+ * connector.
+ */
 #define ID_INDEX(id) ((uint32_t)((id)&0xffffffu))
 
 static int enter(struct df_net_link *l, struct df_net_conn *c)
@@ -114,7 +116,7 @@ static void allow(struct df_net_conn *c)
 	struct df_net_ep *ep = c->link->ep;
 	int i;
 
-	/* Of a GPU's memory it is the chunk that is registered, and it has been. */
+	/* GPU memory is registered by the chunk, and mem is already set. */
 	for (i = 0; i < DF_NET_MEDIA && !c->mem.mr[0]; i++)
 		if (ep->media & 1u << i)
 			df_net_media[i]->allow(ep, slots_of(c), (size_t)c->nr_slots * c->slot_bytes,
@@ -166,12 +168,14 @@ static void *slot_of(const struct df_net_conn *c, uint64_t pos)
 const void *df_net_payload(const struct df_net_conn *c, uint64_t pos)
 {
 	const struct df_conn_hdr *h = c->conn.hdr;
-	/* Relaxed: it comes before the tail, which has been acquired. */
+	/* Relaxed: written before the tail, which has been acquired. */
 	uint64_t ref = c->nr_slots <= DF_CONN_REFS
 			       ? __atomic_load_n(&h->refs[pos % c->nr_slots], __ATOMIC_RELAXED)
 			       : 0;
 
-	/* Relaxed: who sets it makes sure that it is seen before it goes on (df_tl_withdrawn()). */
+	/*
+	 * Relaxed: the thread that sets it makes it visible before it goes on (df_tl_withdrawn()).
+	 */
 	if (!ref || __atomic_load_n(&h->withdrawn, __ATOMIC_RELAXED))
 		return slot_of(c, pos);
 	return (const void *)(uintptr_t)ref;
@@ -213,7 +217,7 @@ static int send_credit(struct df_net_conn *c, uint64_t head)
 	return 1;
 }
 
-/* Nobody here wants it any more: tells the other side. */
+/* Announces to the other side that this end is no longer used. */
 static void say_left(struct df_net_conn *c)
 {
 	struct df_net_link *l = c->link;
@@ -223,7 +227,7 @@ static void say_left(struct df_net_conn *c)
 				 .aux = c->conn.key,
 				 .at = df_net_head(c)};
 
-	/* What the other side still has to get goes on its way first. */
+	/* First send the slices that the other side still needs. */
 	if (!c->conn.owner && !c->receives && !df_net_dead(l) &&
 	    !__atomic_load_n(&c->closed, __ATOMIC_RELAXED) && df_net_tail(c) != c->received)
 		return;
@@ -235,7 +239,10 @@ static void say_left(struct df_net_conn *c)
 	c->left = l->seq;
 }
 
-/* 1 when it is gone altogether: nothing of it is in the medium's hands, and the other side has stopped writing. */
+/*
+ * Returns 1 when the end is freed: the medium holds none of its frames, and the other side has
+ * stopped writing.
+ */
 static int leave(struct df_net_conn *c)
 {
 	struct df_net_link *l = c->link;
@@ -244,7 +251,7 @@ static int leave(struct df_net_conn *c)
 		return 0;
 	if (!c->left)
 		say_left(c);
-	/* A link that is closed (2) has no path; one that never came up has had none. */
+	/* A closed link (2) has no path; a link that was never up has had none. */
 	if (l->opened != 2 && (!c->left || l->settled < c->left))
 		return 0;
 	if (!df_net_gpu_quiet(c))
@@ -263,8 +270,9 @@ static int leave(struct df_net_conn *c)
 }
 
 /*
- * A frame of its own costs as much as a small slice, so credits of such wait while the sender knows of slots enough: less than half
- * of them may be in use. After a break (told_head is UINT64_MAX) it has to hear where we are before it sends.
+ * A credit in a frame of its own costs as much as a small slice. Small slots delay it while the
+ * sender has enough: less than half of the slots may be in use. After a break (told_head is
+ * UINT64_MAX) the sender needs a credit before it sends.
  */
 static int sender_may_wait(const struct df_net_conn *c)
 {
@@ -285,7 +293,7 @@ enum df_net_looked df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 	struct df_net_link *l = c->link;
 	uint64_t at;
 
-	/* ACQUIRE pairs with the RELEASE in give_up(): the last use here is over. */
+	/* ACQUIRE pairs with the RELEASE in give_up(): the last use in this process is over. */
 	if (df_unlikely(__atomic_load_n(&c->gone, __ATOMIC_ACQUIRE)) && leave(c))
 		return DF_NET_MOVED;
 	if (!l->up || !df_net_joined(c))
@@ -307,8 +315,9 @@ enum df_net_looked df_net_look(struct df_net_conn *c, uint64_t now, int tell)
 }
 
 /*
- * What has come in front of a gap is sent again as well. Were it kept, it could be consumed, and its slot be written again, while
- * that is still under way (tests/model/rails.pml).
+ * Forgets slices that arrived behind a gap, so they are sent again. If they were kept, the block
+ * could consume one and its slot be reused while the old copy is still on the wire
+ * (tests/model/rails.pml).
  */
 static void forget_gaps(struct df_net_conn *c)
 {
@@ -342,7 +351,10 @@ int df_net_tell(struct df_net_link *l)
 	const struct df_net_frame f = {.type = DF_NET_TOLD};
 	struct df_net_conn *c;
 
-	/* What an end had consumed that has been closed is in one of these; without it, it would be sent again (tests/model/away.pml). */
+	/*
+	 * A CLOSE or DETACH frame carries the position that a closed end had consumed. Send these
+	 * before TOLD, or the other side sends those slices again (tests/model/away.pml).
+	 */
 	if (l->sent != l->seq)
 		return 0;
 	df_list_each(c, &l->conns, node)
@@ -355,28 +367,32 @@ int df_net_tell(struct df_net_link *l)
 	return l->told;
 }
 
-/* ---- the thread: what comes ------------------------------------------------------------------------------------- */
+/* ---- the thread: arrivals -------------------------------------------------------------------- */
 
 /*
- * Where the block that waits for the slice wants it (dfk_land(), kernels/task.inl); NULL: nowhere. It stays there if it comes again after
- * a break. No more than what the block expects goes there, whatever the frame says. tests/model/land.pml is this protocol.
+ * Returns the address at which the waiting block wants the slice (dfk_land(), kernels/task.inl), or
+ * NULL for its slot. A slice that is sent again after a break goes to the same address. The block's
+ * expected size bounds the bytes, whatever the frame claims. tests/model/land.pml models this
+ * protocol.
  */
 static void *landing(const struct df_net_conn *c, const struct df_net_frame *f)
 {
 	struct df_conn_hdr *h = c->conn.hdr;
 	uint64_t *at, to;
 
-	/* The words of a sender say where its own slices lie: nothing is put there, whoever sends it a slice. */
+	/* At a sender, refs[] point to its own slices: nothing may be written there. */
 	if (c->says & DF_NET_SENDS || c->nr_slots > DF_CONN_REFS)
 		return NULL;
 	at = &h->refs[f->pos % c->nr_slots];
-	/* ACQUIRE pairs with the RELEASE in dfk_land(): what the block has done there is over. */
+	/* ACQUIRE pairs with the RELEASE in dfk_land(): the block's own accesses there are over. */
 	to = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-	/* Relaxed: who sets it makes sure that it is seen before it goes on (df_tl_withdrawn()). */
+	/*
+	 * Relaxed: the thread that sets it makes it visible before it goes on (df_tl_withdrawn()).
+	 */
 	if (!to || __atomic_load_n(&h->withdrawn, __ATOMIC_RELAXED) || !c->conn.slices ||
 	    f->bytes > df_conn_slice(&c->conn, c->slot_bytes, f->pos))
 		return NULL;
-	/* Relaxed: the block looks when it has acquired the tail. */
+	/* Relaxed: the block reads it after it has acquired the tail. */
 	__atomic_store_n(at, to & ~DF_LAND_ASKED, __ATOMIC_RELAXED);
 	df_net_count(&c->link->ep->n.landed, 1);
 	return (void *)(uintptr_t)(to & ~DF_LAND_ASKED);
@@ -428,7 +444,10 @@ static void data(struct df_net_link *l, const struct df_net_frame *f)
 	if (!c)
 		return;
 	c->refs--;
-	/* Its ATTACH may still be on its way over another queue pair. Who sends again must hear what has come. */
+	/*
+	 * ATTACH may still be on its way over another queue pair. A sender that sends again must
+	 * get a credit.
+	 */
 	if (!c->peer_id)
 		c->peer_id = f->aux;
 	c->have[f->pos % c->nr_slots] = f->pos + 1;
@@ -436,8 +455,8 @@ static void data(struct df_net_link *l, const struct df_net_frame *f)
 		c->received++;
 	df_net_count(&l->ep->n.bytes_got, f->bytes);
 	/*
-	 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() (kernels/task.inl): the bytes of the slice are in
-	 * its slot.
+	 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() (kernels/task.inl): the bytes
+	 * of the slice are in its slot.
 	 */
 	__atomic_store_n(&c->conn.hdr->tail, c->received, __ATOMIC_RELEASE);
 	df_bell_ring(df_tl_bell());
@@ -461,8 +480,8 @@ static int credit(struct df_net_link *l, const struct df_net_frame *f)
 		return 0;
 	c->consumed = f->pos;
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll(): the slot may be written again. Its bytes have been
-	 * sent; they are not read again.
+	 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll(): the slot may be written again.
+	 * Its bytes have been sent and are not read again.
 	 */
 	__atomic_store_n(&c->conn.hdr->head, c->consumed, __ATOMIC_RELEASE);
 	df_bell_ring(df_tl_bell());
@@ -502,7 +521,7 @@ static void attached(struct df_net_link *l, const struct df_net_frame *f)
 {
 	struct df_net_conn *c = conn_of(l, f->to);
 
-	/* We have closed it in the meantime, and did not know whom to tell. */
+	/* We closed it before we knew the other side's id, so announce that now. */
 	if (!c || c->left) {
 		note(l, &(struct df_net_frame){.type = DF_NET_CLOSE, .to = f->aux});
 		return;
@@ -513,7 +532,7 @@ static void attached(struct df_net_link *l, const struct df_net_frame *f)
 	memcpy(c->peer_rkey, f->rkey, sizeof(c->peer_rkey));
 }
 
-/* The other side is at an end with its end, and says what it had consumed: nothing else will. */
+/* The other side closes its end and reports its position; no later credit will. */
 static void consumed(struct df_net_conn *c, uint64_t pos)
 {
 	if (c->receives || pos <= c->consumed || pos > df_net_tail(c))
@@ -524,7 +543,7 @@ static void consumed(struct df_net_conn *c, uint64_t pos)
 	df_bell_ring(df_tl_bell());
 }
 
-/* Somebody here has taken the offer of `id`, and the other side may not know yet. */
+/* Returns the connector that has taken the offer `id`, which the other side may not know yet. */
 static struct df_net_conn *taker_of(struct df_net_link *l, uint64_t id)
 {
 	struct df_net_conn *c;
@@ -559,7 +578,7 @@ static void closed(struct df_net_link *l, const struct df_net_frame *f)
 	if (!c)
 		return;
 	consumed(c, f->at);
-	/* Relaxed: what it says is all that is read. */
+	/* Relaxed: no other data depend on the flag. */
 	__atomic_store_n(&c->closed, 1, __ATOMIC_RELAXED);
 }
 
@@ -630,7 +649,7 @@ int df_net_arrived(struct df_net_link *l, const struct df_net_frame *f)
 	}
 }
 
-/* A whole frame, and its payload where it goes. */
+/* Handles a complete frame whose payload is in place. */
 static int whole(struct df_net_link *l, struct df_net_reader *r)
 {
 	r->have = 0;
@@ -669,7 +688,7 @@ int df_net_read(struct df_net_link *l, struct df_net_reader *r, const uint8_t *a
 		if (!r->f.type || r->f.type >= DF_NET_NR ||
 		    (r->f.bytes && r->f.type != DF_NET_DATA))
 			return -EPROTO;
-		/* No thread writes there. */
+		/* Stream bytes cannot be written into GPU memory by this thread. */
 		if (r->f.type == DF_NET_DATA && df_net_place_gpu(l, &r->f))
 			return -EPROTO;
 		r->to = r->f.type == DF_NET_DATA ? df_net_place(l, &r->f) : NULL;
