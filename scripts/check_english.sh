@@ -61,9 +61,11 @@ own='^scripts/(lint|check_english)\.sh$'
 	sources '\.(c|h|def|cu|inl|map)$' | held "$@" | xargs -r awk -f scripts/list_comments.awk | mark comment
 	sources '\.(sh|awk|py|mk)$|^Makefile$' | held "$@" | xargs -r awk -v hash=1 -f scripts/list_comments.awk |
 		mark comment
-	sources '\.(c|h|cu|inl)$' | held "$@" | while read -r f; do
-		expand "$f" | awk -v f="$f" 'length > 100 && /^ *(\*|\/)|\*\/$/ { print f ":" FNR ": " }'
-	done | mark wide
+	sources '\.(c|h|cu|inl)$' | held "$@" | xargs -r perl -CSD -Mopen=:utf8 -ne '
+		chomp;
+		1 while s/\t/" " x (8 - $-[0] % 8)/e;
+		print "$ARGV:$.: \n" if length > 100 && m{^ *[*/]|\*/$};
+		close ARGV if eof' | mark wide
 } | perl -e '
 	my (@refused, @habits, %seen, $bad);
 	open(my $g, "<", "docs/glossary.md") or die;

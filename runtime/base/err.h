@@ -2,17 +2,17 @@
  * The results that functions inside dfshim return: 0, or one of these negative errno values. Only
  * interpose/nccl/nccl_status.c translates them into ncclResult_t.
  *
- *   -EINVAL the caller misused the function
- *   -ENOMEM no memory
- *   -EOPNOTSUPP not supported here
- *   -EAGAIN would block; try again after progress; never logged
- *   -ETIMEDOUT no progress within the bound
- *   -EDEADLK a cycle was found
- *   -ECONNRESET the peer died
- *   -ECANCELED the communicator was aborted or revoked
- *   -EPROTO a message or file does not have the agreed form
- *   -EIO CUDA, verbs or the system failed
- *   -ESHUTDOWN the library is shutting down
+ *   -EINVAL      the caller misused the function
+ *   -ENOMEM      no memory
+ *   -EOPNOTSUPP  not supported here
+ *   -EAGAIN      would block; try again after progress; never logged
+ *   -ETIMEDOUT   no progress within the bound
+ *   -EDEADLK     a cycle was found
+ *   -ECONNRESET  the peer died
+ *   -ECANCELED   the communicator was aborted or revoked
+ *   -EPROTO      a message or file does not have the agreed form
+ *   -EIO         CUDA, verbs or the system failed
+ *   -ESHUTDOWN   the library is shutting down
  *
  * Where the control plane cannot start or an address cannot be used, the result is the system's own
  * error (-EMFILE, -EADDRINUSE).

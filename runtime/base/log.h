@@ -3,8 +3,8 @@
  * allocation, safe on every hooked path. Lines have NCCL's form, so that existing tools can read
  * them:
  *
- *   host:pid:tid [dev] DFSHIM WARN text (DFSHIM_DEBUG=warn, the default)
- *   host:pid:tid [dev] NCCL INFO text (a line that NCCL would print, NCCL_DEBUG=INFO)
+ *   host:pid:tid [dev] DFSHIM WARN text         (DFSHIM_DEBUG=warn, the default)
+ *   host:pid:tid [dev] NCCL INFO text           (a line that NCCL would print, NCCL_DEBUG=INFO)
  *
  * Any thread may call these functions at any time; they preserve errno.
  */

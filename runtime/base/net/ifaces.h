@@ -4,12 +4,12 @@
  * net` share it.
  *
  * Usage:
- *   data struct df_iface v[8]; int n = df_ifaces_chosen(v, 8);
+ *   data       struct df_iface v[8]; int n = df_ifaces_chosen(v, 8);
  *              n interfaces, the best first, one address each (v[i].addr, port 0). Listen on them
  *              with df_addr_listen(). bind() a socket to v[i].addr before connect(), or the route
  *              decides which interface it uses. mtu and mbps are weights.
- *   control the first of them: df_ifaces_chosen(&v, 1).
- *   all df_ifaces_find(): also the unused ones, with reasons.
+ *   control    the first of them: df_ifaces_chosen(&v, 1).
+ *   all        df_ifaces_find(): also the unused ones, with reasons.
  *
  * Rules, as in NCCL: NCCL_SOCKET_FAMILY limits the family. NCCL_SOCKET_IFNAME names interfaces:
  * "eth,ib0" by prefix, "=eth0" exactly, "^docker" all but these; no others are then considered.
