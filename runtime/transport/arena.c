@@ -1,12 +1,13 @@
 /*
- * Segments and allocation. A segment is a memfd, sparse, sealed against shrinking; it is mapped once and
- * stays. Blocks are cut by pool.c; their pages are allocated before they are handed out (fallocate), and
- * large ones are given back to the system when they are freed. One lock (DF_RANK_ARENA) for allocator and
- * directory; nothing is called under it that waits. After fork the child starts with an arena of its own.
+ * Segments of the arena, and allocation. A segment is a sparse memfd, sealed against shrinking; it
+ * is mapped once and stays mapped. pool.c cuts it into blocks. fallocate() backs the pages of a
+ * block before it is used; freeing a large block returns its pages to the system. One lock
+ * (DF_RANK_ARENA) guards allocator and directory; nothing under it waits. The child of a fork
+ * starts with an arena of its own.
  *
- * Where a GPU must be told of memory (df_blocks->show), which can take long, that is done aside, by a thread that
- * holds no lock; the next segment is begun when the last one is half used. Until it is there, who wants memory
- * gets -EAGAIN.
+ * Where a segment has to be registered with GPUs (df_blocks->show), which can take long, a
+ * separate thread does that without a lock, and begins the next segment when the last one is half
+ * used. Until the segment is there, allocations return -EAGAIN.
  */
 #define _GNU_SOURCE
 #include "runtime/blocks.h"
@@ -38,16 +39,19 @@ uint64_t df_arena_bytes, df_arena_most;
 static int seg_fds[DF_SEGS_MAX];
 static struct df_pool pool;
 static uint64_t limit;
-static int growing;    /* a segment is being made aside */
-static int grow_error; /* the last attempt failed so; reported once */
-static int shown;      /* the first segment: 1 the GPUs know it, -1 they refuse */
+static int growing;    /* a thread is making the next segment */
+static int grow_error; /* error of the last attempt; reported once */
+static int shown;      /* state of the first segment: 1 the GPUs know it, -1 they refused it */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void after_fork_child(void)
 {
 	uint32_t i;
 
-	/* The mapping stays, so that a stale pointer finds memory; the descriptors are the parent's. */
+	/*
+	 * The mapping stays, so that a stale pointer finds memory; close our copies of the parent's
+	 * descriptors.
+	 */
 	for (i = 0; i < df_arena.view.nr; i++)
 		close(seg_fds[i]);
 	memset(&df_arena.view, 0, sizeof(df_arena.view));
@@ -79,7 +83,7 @@ struct seg {
 	int fd;
 };
 
-/* Memory for the n-th segment; nobody knows it yet. */
+/* Makes memory for the n-th segment, without publishing it. */
 static int seg_make(uint32_t n, uint64_t min_bytes, struct seg *out)
 {
 	uint64_t bytes = DF_SEG_FIRST_BYTES << DF_MIN(n, 6u);
@@ -88,7 +92,7 @@ static int seg_make(uint32_t n, uint64_t min_bytes, struct seg *out)
 
 	if (n == DF_SEGS_MAX)
 		return -ENOMEM;
-	/* The first has the size that peers expect. */
+	/* The first segment has a fixed size, which peers expect. */
 	while (n && bytes < min_bytes)
 		bytes *= 2;
 	fd = memfd_create("dfshim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -117,14 +121,16 @@ static void seg_publish(const struct seg *s)
 	df_arena.view.bytes[n] = s->bytes;
 	df_pool_seg(&pool, s->bytes);
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_view_base() and df_arena_serve(): who sees the segment
-	 * sees its size and descriptor.
+	 * RELEASE pairs with the ACQUIRE in df_view_base() and df_arena_serve(): readers that see
+	 * the segment see its size and descriptor.
 	 */
 	__atomic_store_n(&df_arena.view.base[n], s->base, __ATOMIC_RELEASE);
 	__atomic_store_n(&df_arena.view.nr, n + 1, __ATOMIC_RELEASE);
 }
 
-/* On a thread of its own: the first segment has been published already, later ones are when the GPUs know them. */
+/*
+ * On a thread of its own. The first segment is published before the GPUs know it, later ones after.
+ */
 static void show_first(void *arg)
 {
 	int ret = df_blocks->show(arg, DF_SEG_FIRST_BYTES);
@@ -137,7 +143,7 @@ static void show_first(void *arg)
 static void grow(void *arg)
 {
 	struct seg s;
-	/* Nobody else adds segments while `growing` is set. */
+	/* While `growing` is set, no other thread adds segments. */
 	int ret = seg_make(df_arena.view.nr, (uint64_t)(uintptr_t)arg, &s);
 
 	if (!ret) {
@@ -155,7 +161,7 @@ static void grow(void *arg)
 	df_mutex_unlock(&df_arena.lock);
 }
 
-/* Room for so many bytes will come, or has come (0). Under the lock. */
+/* Adds room for `bytes`. Returns 0 if it is there, or -EAGAIN if it will be. Under the lock. */
 static int grow_locked(uint64_t bytes)
 {
 	struct seg s;
@@ -177,7 +183,7 @@ static int grow_locked(uint64_t bytes)
 	return growing ? -EAGAIN : -ENOMEM;
 }
 
-/* Backs a range with pages. 0, -ENOMEM. */
+/* Backs a range with pages. Returns 0 or -ENOMEM. */
 static int populate(uint32_t seg, uint64_t offset, uint64_t bytes)
 {
 	uint64_t from = offset & ~(PAGE - 1), to = (offset + bytes + PAGE - 1) & ~(PAGE - 1);
@@ -208,7 +214,7 @@ int df_arena_take_locked(uint64_t bytes, struct df_block *out, int *fresh)
 	}
 	if (ret < 0)
 		return ret;
-	/* Ahead of need: it takes a while. */
+	/* Begin the next segment early, because it takes a while. */
 	if (df_blocks->show && !grow_error && df_pool_left(&pool) < pool.seg_bytes / 2)
 		(void)grow_locked(0);
 	*fresh = ret || piece.bytes >= PUNCH_BYTES;
@@ -224,7 +230,9 @@ static void give_locked(const struct df_block *b)
 	df_pool_give(&pool, &(struct df_pool_piece){b->seg, b->offset, b->bytes});
 }
 
-/* Do the GPUs, where there are some, know the first segment? -EAGAIN not yet; -ENOMEM they refuse. */
+/*
+ * Whether GPUs, if any, know the first segment: 0, -EAGAIN if not yet, -ENOMEM if they refused it.
+ */
 static int shown_locked(void)
 {
 	if (!df_blocks->show || shown > 0)
@@ -247,7 +255,7 @@ int df_arena_alloc(size_t bytes, struct df_block *out)
 	df_mutex_unlock(&df_arena.lock);
 	if (ret)
 		return ret;
-	/* Page by page this may take a while: not under the lock. */
+	/* Backing page by page may take a while, so not under the lock. */
 	if (fresh)
 		ret = populate(b.seg, b.offset, b.bytes);
 	if (ret) {
@@ -268,7 +276,7 @@ void df_arena_free(const struct df_block *b)
 	uint64_t from = (b->offset + PAGE - 1) & ~(PAGE - 1);
 	uint64_t to = (b->offset + b->bytes) & ~(PAGE - 1);
 
-	/* Small ones keep their pages: their class gets them back without a system call. */
+	/* Small blocks keep their pages, so their next use needs no system call. */
 	if (b->bytes >= PUNCH_BYTES)
 		(void)!fallocate(seg_fds[b->seg], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				 (off_t)from, (off_t)(to - from));
@@ -301,8 +309,8 @@ static int start_locked(uint64_t process)
 	s->version = DF_ABI_VERSION;
 	s->process = process;
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_arena_start(): who sees the first segment sees its
-	 * header.
+	 * RELEASE pairs with the ACQUIRE in df_arena_start(): readers that see the first segment
+	 * see its header.
 	 */
 	__atomic_store_n(&df_arena.seg0, s, __ATOMIC_RELEASE);
 	return 0;
@@ -314,7 +322,9 @@ int df_arena_start(void)
 	struct rlimit files;
 	int ret, first;
 
-	/* ACQUIRE pairs with the RELEASE in start_locked(): else the header could look empty. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in start_locked(): without it the header could look empty.
+	 */
 	if (__atomic_load_n(&df_arena.seg0, __ATOMIC_ACQUIRE))
 		return 0;
 	pthread_once(&fork_once, install_fork);
@@ -358,7 +368,9 @@ const struct df_view *df_arena_view(void)
 
 int df_arena_serve(uint32_t first, int *fds, uint64_t *bytes, int max)
 {
-	/* ACQUIRE pairs with the RELEASE in seg_add(): descriptors and sizes below nr are set. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in seg_publish(): descriptors and sizes below nr are set.
+	 */
 	uint32_t nr = __atomic_load_n(&df_arena.view.nr, __ATOMIC_ACQUIRE);
 	int n = 0;
 

@@ -1,10 +1,10 @@
 /*
- * The memory of connectors: segments of anonymous shared memory that peers on the node map, an allocator,
- * and the directory in which connectors are announced. Shared by the node-local transports.
+ * The memory of connectors: segments of anonymous shared memory that peers on the node map, an
+ * allocator, and the directory that announces connectors. The node-local transports share it.
  *
- * The gate of a connector lies in its directory entry, not in the connector: entries are never used for
- * anything else, so a late look through a stale pointer meets a gate of another generation, never bytes
- * of somebody's data.
+ * The gate of a connector is in its directory entry, not in the connector. Entries are never used
+ * for anything else, so a late access through a stale pointer finds a gate of another generation,
+ * never data of another connector.
  */
 #ifndef DF_TRANSPORT_ARENA_H
 #define DF_TRANSPORT_ARENA_H
@@ -18,7 +18,7 @@
 #define DF_TABLES_MAX	   20
 #define DF_SEG_FIRST_BYTES (64ull << 20)
 
-/* The low byte of a gate word; above it the generation. */
+/* The low byte of a gate word; the generation is above it. */
 enum df_gate { DF_GATE_NEVER, DF_GATE_FREE, DF_GATE_WRITING, DF_GATE_OPEN, DF_GATE_USED };
 
 #define DF_GATE_WORD(gen, state) ((uint64_t)(gen) << 8 | (state))
@@ -26,8 +26,8 @@ enum df_gate { DF_GATE_NEVER, DF_GATE_FREE, DF_GATE_WRITING, DF_GATE_OPEN, DF_GA
 #define DF_GATE_GEN(word)	 ((word) >> 8)
 
 /*
- * One announced connector. The owner writes; others read the fields between two equal looks at the gate.
- * All fields are accessed as atomics: a reader may look while the owner reuses the entry.
+ * One announced connector. Its owner writes it. Others read the fields between two equal reads of
+ * the gate. All accesses are atomic, because a reader may look while the owner reuses the entry.
  */
 struct df_arena_entry {
 	uint64_t gate;
@@ -35,11 +35,12 @@ struct df_arena_entry {
 	uint64_t where; /* segment << 48 | offset */
 	uint64_t bytes;
 	uint32_t nr_slots, slot_bytes;
-	uint32_t far, pad0; /* 1: struct df_conn_far follows the header, not the slots */
+	/* far: whether struct df_conn_far follows the header, instead of the slots */
+	uint32_t far, pad0;
 	uint64_t pad[2];
 };
 
-/* Where a segment lies here; bases appear one after the other and stay. */
+/* Addresses of segments in this process. Bases are set one after the other and stay. */
 struct df_view {
 	void *base[DF_SEGS_MAX];
 	uint64_t bytes[DF_SEGS_MAX];
@@ -52,7 +53,7 @@ struct df_block {
 	void *ptr;
 };
 
-/* What a look at a directory found. */
+/* Result of a lookup in a directory. */
 struct df_found {
 	struct df_arena_entry *entry;
 	uint64_t gen;
@@ -61,48 +62,52 @@ struct df_found {
 	uint32_t nr_slots, slot_bytes, far;
 };
 
-/* Starts the arena of this process; -ENOMEM. Idempotent. */
+/* Starts the arena of this process. Returns -ENOMEM. Idempotent. */
 int df_arena_start(void);
 /*
- * Starts it, and says whether connectors can be had: 0; -EAGAIN: the GPUs are being told, which is begun once; -ENOMEM:
- * never. Always 0 where devices see all memory and there is memory.
+ * Starts the arena and returns whether connectors can be made: 0, -EAGAIN while the first segment
+ * is registered with GPUs, or -ENOMEM if they refused it. Always 0 where devices see all memory and
+ * there is memory.
  */
 int df_arena_settled(void);
 /* Our own segments. */
 const struct df_view *df_arena_view(void);
-/* Descriptors of our segments from `first` on, for peers. Never blocks. */
+/* Returns descriptors of our segments from `first` on, for peers. Never blocks. */
 int df_arena_serve(uint32_t first, int *fds, uint64_t *bytes, int max);
 
 /*
- * Memory for a connector, backed by pages: later accesses never fail for want of memory. -ENOMEM; -EAGAIN: it is
- * being made.
+ * Allocates memory for a connector, backed by pages, so later accesses never fail for lack of
+ * memory. Returns -ENOMEM, or -EAGAIN while memory is being made.
  */
 int df_arena_alloc(size_t bytes, struct df_block *out);
 void df_arena_free(const struct df_block *block);
-/* Lets at most so many bytes be backed; for tests. 0: no limit. */
+/* Limits the backed bytes, for tests; 0 removes the limit. */
 void df_arena_limit(uint64_t bytes);
 
-/* Announces a connector. -EEXIST, -ENOMEM. The header is complete. */
+/* Announces a connector whose header is complete. Returns -EEXIST or -ENOMEM. */
 int df_dir_insert(uint64_t key, const struct df_block *block, uint32_t nr_slots,
 		  uint32_t slot_bytes, uint32_t far, struct df_arena_entry **entry, uint64_t *gen);
-/* Takes it out if nobody uses it (force: even then). -EBUSY. */
+/*
+ * Removes the connector if the other side does not use it, or, with force, even then. Else returns
+ * -EBUSY.
+ */
 int df_dir_remove(struct df_arena_entry *entry, uint64_t gen, int force);
 /*
- * Looks a key up in the directory of the process whose segments `view` shows. -ENOENT; -EAGAIN: a segment
- * that is needed is not in the view yet. Lock-free, never waits for the owner.
+ * Looks up a key in the directory of the process that owns the segments of `view`. Returns -ENOENT,
+ * or -EAGAIN if a needed segment is not in the view yet. Lock-free; never waits for the owner.
  */
 int df_dir_find(const struct df_view *view, uint64_t key, struct df_found *out);
-/* The gate, for the other side. -EAGAIN: it is closed. */
+/* The gate, for the other side. df_gate_use() returns -EAGAIN if it is closed. */
 int df_gate_use(struct df_arena_entry *entry, uint64_t gen);
 void df_gate_unuse(struct df_arena_entry *entry, uint64_t gen);
 
-/* 1 if this mapped first segment is one of ours in form; process: who owns it. */
+/* Whether this mapped memory has the form of a first segment that `process` owns. */
 int df_arena_check(const void *base, uint64_t bytes, uint64_t process);
 struct df_bell *df_arena_bell(const void *base);
 
 extern uint64_t df_arena_bytes,
-	df_arena_most; /* of connectors announced by us, now and at most; atomic */
-/* A connector is announced; bytes of it come back by df_arena_bytes. */
+	df_arena_most; /* bytes of connectors that we announced: now, and at most; atomic */
+/* Counts a newly announced connector of this size. */
 void df_arena_count(uint64_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* What arena.c and directory.c share: the state of the arena and the layout of the first segment. */
+/* Shared by arena.c and directory.c: the state of the arena and the layout of the first segment. */
 #ifndef DF_TRANSPORT_ARENA_INT_H
 #define DF_TRANSPORT_ARENA_INT_H
 
@@ -19,7 +19,7 @@ struct df_seg0 {
 	uint64_t process;
 	uint64_t pad1[5];
 	struct df_bell bell;
-	uint32_t nr_tables; /* released by the owner when tables[nr - 1] is usable */
+	uint32_t nr_tables; /* the owner stores it with RELEASE when tables[nr - 1] is usable */
 	uint32_t pad2[15];
 	struct df_table tables[DF_TABLES_MAX];
 };
@@ -32,7 +32,7 @@ struct df_arena {
 
 extern struct df_arena df_arena;
 
-/* fresh: its pages have to be backed before use. */
+/* fresh: the caller has to back the pages before use. */
 int df_arena_take_locked(uint64_t bytes, struct df_block *out, int *fresh);
 int df_arena_back(const struct df_block *block);
 
@@ -41,8 +41,8 @@ static inline void *df_view_base(const struct df_view *v, uint32_t seg)
 	if (seg >= DF_SEGS_MAX)
 		return NULL;
 	/*
-	 * ACQUIRE pairs with the RELEASE in seg_publish() (arena.c) and publish() (shm.c): the size is
-	 * known and the memory mapped.
+	 * ACQUIRE pairs with the RELEASE in seg_publish() (arena.c) and publish() (shm.c): the size
+	 * is set and the memory mapped.
 	 */
 	return __atomic_load_n(&v->base[seg], __ATOMIC_ACQUIRE);
 }

@@ -1,8 +1,9 @@
 /*
- * Bells: how a process that sleeps learns that a peer has moved a slice. The sleeper arms the bell, looks
- * once more, and sleeps on its futex word; whoever publishes rings if the bell is armed. Bells lie in memory
- * that the node's processes share, so the futex is a shared one. The network's threads wait for sockets too: their bells,
- * which are their process's alone, write to a descriptor instead.
+ * Bells wake a sleeping process when a peer has moved a slice. The sleeper arms the bell, checks
+ * once more for work, and sleeps on the futex word. A peer that publishes rings the bell if it is
+ * armed. Bells are in memory that processes of a node share, so the futex is a shared one. The
+ * network's threads also wait for sockets: their bells, which no other process uses, write to a
+ * descriptor instead.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,9 +17,9 @@ uint32_t df_bell_arm(struct df_bell *bell)
 	uint32_t seq = __atomic_load_n(&bell->seq, __ATOMIC_RELAXED);
 
 	/*
-	 * SEQ_CST pairs with the fence in df_bell_ring(): either the ringer sees us among the sleepers,
-	 * or our look after arming sees what it published. Without it both could miss the other and we
-	 * would sleep although there is work.
+	 * SEQ_CST pairs with the fence in df_bell_ring(): either the ringing thread sees us among
+	 * the sleepers, or our check after arming sees what it published. Without it both could
+	 * miss the other, and we would sleep although there is work.
 	 */
 	__atomic_add_fetch(&bell->sleepers, 1, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -37,7 +38,9 @@ void df_bell_disarm(struct df_bell *bell)
 
 void df_bell_ring(struct df_bell *bell)
 {
-	/* SEQ_CST pairs with df_bell_arm(): what was published is ordered before the look at sleepers. */
+	/*
+	 * SEQ_CST pairs with df_bell_arm(): our publication is ordered before the read of sleepers.
+	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&bell->sleepers, __ATOMIC_RELAXED) == 0)
 		return;
@@ -46,7 +49,7 @@ void df_bell_ring(struct df_bell *bell)
 		uint64_t one = 1;
 		int saved = errno;
 
-		/* A full counter is a wake-up that is pending already. */
+		/* A full counter means that a wake-up is already pending. */
 		(void)!write(bell->fd, &one, sizeof(one));
 		errno = saved;
 	} else {

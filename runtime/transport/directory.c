@@ -1,8 +1,8 @@
 /*
- * The directory: hash tables in the shared segments of the owner, which alone writes them (under the
- * arena's lock); everybody on the node reads without a lock. A table is never moved: when the keys' places
- * are taken, another one of twice the size follows. An entry, once part of a table, is an entry for ever, and
- * its gate's generation grows with each use: that is what makes stale pointers harmless.
+ * The directory: hash tables in the shared segments of their owner. Only the owner writes them,
+ * under the arena's lock; every process of the node reads them without a lock. A table is never
+ * moved: when it has no place for a key, a table of twice the size is added. An entry stays an
+ * entry, and the generation of its gate grows with each use, so a stale pointer does no harm.
  */
 #include "runtime/transport/arena.h"
 
@@ -25,7 +25,7 @@ static void store(uint64_t *p, uint64_t v)
 	__atomic_store_n(p, v, __ATOMIC_RELAXED);
 }
 
-/* The entries of table t, or NULL if its segment is not in the view. */
+/* Returns the entries of table t, or NULL if its segment is not in the view. */
 static struct df_arena_entry *table_at(const struct df_view *v, const struct df_table *t,
 				       uint64_t *mask)
 {
@@ -39,7 +39,7 @@ static struct df_arena_entry *table_at(const struct df_view *v, const struct df_
 	return (struct df_arena_entry *)(void *)(base + offset);
 }
 
-/* ---- the owner ---------------------------------------------------------------------------------------- */
+/* ---- the owner ------------------------------------------------------------------------------- */
 
 static int add_table(struct df_seg0 *s)
 {
@@ -53,20 +53,22 @@ static int add_table(struct df_seg0 *s)
 	ret = df_arena_take_locked(entries * sizeof(struct df_arena_entry), &b, &fresh);
 	if (ret)
 		return ret;
-	/* Rare, and bounded: the lock is kept. */
+	/* Rare and bounded, so the lock is kept. */
 	ret = df_arena_back(&b);
 	if (ret)
 		return ret;
-	/* Blocks are used again: what is left in them must not look like an entry. */
+	/* Blocks are reused, and old contents must not look like entries. */
 	memset(b.ptr, 0, entries * sizeof(struct df_arena_entry));
 	store(&s->tables[n].where, DF_WHERE(b.seg, b.offset));
 	store(&s->tables[n].mask, entries - 1);
-	/* RELEASE pairs with the ACQUIRE in df_dir_find(): without it a reader could probe garbage. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_dir_find(): without it a reader could probe garbage.
+	 */
 	__atomic_store_n(&s->nr_tables, n + 1, __ATOMIC_RELEASE);
 	return 0;
 }
 
-/* A free entry for the key, or NULL; *exists: it is announced already. */
+/* Returns a free entry for the key, or NULL. *exists: the key is already announced. */
 static struct df_arena_entry *find_free(struct df_seg0 *s, uint64_t key, int *exists)
 {
 	struct df_arena_entry *free_entry = NULL, *e, *entries;
@@ -112,8 +114,8 @@ int df_dir_insert(uint64_t key, const struct df_block *b, uint32_t nr_slots, uin
 	g = DF_GATE_GEN(load(&e->gate)) + 1;
 	store(&e->gate, DF_GATE_WORD(g, DF_GATE_WRITING));
 	/*
-	 * RELEASE of each field pairs with the ACQUIRE in look(): who reads one of them as we write it
-	 * also sees that the gate has changed, and drops what it read.
+	 * RELEASE of each field pairs with the ACQUIRE in look(): a reader that reads a field while
+	 * we write it also sees that the gate has changed, and drops the field.
 	 */
 	__atomic_store_n(&e->key, key, __ATOMIC_RELEASE);
 	__atomic_store_n(&e->where, DF_WHERE(b->seg, b->offset), __ATOMIC_RELEASE);
@@ -122,8 +124,8 @@ int df_dir_insert(uint64_t key, const struct df_block *b, uint32_t nr_slots, uin
 	__atomic_store_n(&e->slot_bytes, slot_bytes, __ATOMIC_RELEASE);
 	__atomic_store_n(&e->far, far, __ATOMIC_RELEASE);
 	/*
-	 * RELEASE pairs with the ACQUIRE in look() and df_gate_use(): who sees the gate open sees the
-	 * entry and the connector's header as written.
+	 * RELEASE pairs with the ACQUIRE in look() and df_gate_use(): readers that see the gate
+	 * open see the entry and the connector's header as written.
 	 */
 	__atomic_store_n(&e->gate, DF_GATE_WORD(g, DF_GATE_OPEN), __ATOMIC_RELEASE);
 	*entry = e;
@@ -138,8 +140,8 @@ int df_dir_remove(struct df_arena_entry *e, uint64_t gen, int force)
 	uint64_t word = DF_GATE_WORD(gen, DF_GATE_OPEN), gone = DF_GATE_WORD(gen, DF_GATE_FREE);
 
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_gate_unuse(): all that the other side did to the memory
-	 * comes before we give it to another owner.
+	 * ACQUIRE pairs with the RELEASE in df_gate_unuse(): all accesses of the other side are
+	 * over before the memory gets another owner.
 	 */
 	if (__atomic_compare_exchange_n(&e->gate, &word, gone, 0, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))
@@ -152,9 +154,12 @@ int df_dir_remove(struct df_arena_entry *e, uint64_t gen, int force)
 		       : -EBUSY;
 }
 
-/* ---- readers ------------------------------------------------------------------------------------------ */
+/* ---- readers --------------------------------------------------------------------------------- */
 
-/* -ENOENT: not this one. -EAGAIN: its segment is not in the view. */
+/*
+ * Reads an entry. Returns -ENOENT if it is not for this key, or -EAGAIN if its segment is not in
+ * the view.
+ */
 static int look(const struct df_view *v, struct df_arena_entry *e, uint64_t key,
 		struct df_found *out)
 {
@@ -162,14 +167,17 @@ static int look(const struct df_view *v, struct df_arena_entry *e, uint64_t key,
 	uint32_t nr_slots, slot_bytes, far;
 	char *base;
 
-	/* ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert(): the fields belong to this gate. */
+	/*
+	 * ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert(): the fields belong to this
+	 * gate.
+	 */
 	gate = __atomic_load_n(&e->gate, __ATOMIC_ACQUIRE);
 	if (DF_GATE_STATE(gate) < DF_GATE_OPEN ||
 	    __atomic_load_n(&e->key, __ATOMIC_ACQUIRE) != key) /* pairs as the other fields do */
 		return -ENOENT;
 	/*
-	 * ACQUIRE of each field pairs with its RELEASE in df_dir_insert(): had one of them been from a
-	 * later use of the entry, the second look at the gate would show a later generation.
+	 * ACQUIRE of each field pairs with its RELEASE in df_dir_insert(): if a field were from a
+	 * later use of the entry, the second read of the gate would show a later generation.
 	 */
 	where = __atomic_load_n(&e->where, __ATOMIC_ACQUIRE);
 	bytes = __atomic_load_n(&e->bytes, __ATOMIC_ACQUIRE);
@@ -183,7 +191,7 @@ static int look(const struct df_view *v, struct df_arena_entry *e, uint64_t key,
 	base = df_view_base(v, DF_WHERE_SEG(where));
 	if (!base)
 		return -EAGAIN;
-	/* The other process is not believed blindly: nothing outside its segments. */
+	/* Do not trust the other process: accept only addresses inside its segments. */
 	if (offset + bytes > v->bytes[DF_WHERE_SEG(where)] || offset % 64 ||
 	    DF_CONN_SLOTS + (far ? sizeof(struct df_conn_far) : (uint64_t)nr_slots * slot_bytes) >
 		    bytes ||
@@ -234,8 +242,8 @@ int df_gate_use(struct df_arena_entry *e, uint64_t gen)
 	uint64_t word = DF_GATE_WORD(gen, DF_GATE_OPEN);
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert() and df_gate_unuse(): the header and
-	 * positions are as the owner, or our own last use, left them.
+	 * ACQUIRE pairs with the RELEASE of OPEN in df_dir_insert() and df_gate_unuse(): the header
+	 * and positions are as the owner, or our own last use, left them.
 	 */
 	return __atomic_compare_exchange_n(&e->gate, &word, DF_GATE_WORD(gen, DF_GATE_USED), 0,
 					   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)
@@ -248,8 +256,8 @@ void df_gate_unuse(struct df_arena_entry *e, uint64_t gen)
 	uint64_t word = DF_GATE_WORD(gen, DF_GATE_USED);
 
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_dir_remove(): our last access comes before the owner's
-	 * reuse. It fails only when the owner took us for dead.
+	 * RELEASE pairs with the ACQUIRE in df_dir_remove(): our last access is before the owner's
+	 * reuse. The exchange fails only if the owner took us for dead.
 	 */
 	__atomic_compare_exchange_n(&e->gate, &word, DF_GATE_WORD(gen, DF_GATE_OPEN), 0,
 				    __ATOMIC_RELEASE, __ATOMIC_RELAXED);

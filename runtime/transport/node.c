@@ -1,6 +1,6 @@
 /*
- * Connectors in shared memory: what "self", "shm" and "p2p" do alike. Any thread; the gate and the directory
- * carry the synchronisation, no lock of this file.
+ * Connectors in shared memory: the common parts of "self", "shm" and "p2p". Any thread; the gate
+ * and the directory synchronise, so this file has no lock.
  */
 #include "runtime/blocks.h"
 #include "runtime/transport/node.h"
@@ -15,7 +15,10 @@
 int df_peer_dead(const struct df_peer *p)
 {
 	p = p->via ? p->via : p;
-	/* ACQUIRE pairs with the RELEASE in shm.c's death(): what it wrote before it died is visible. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in mark_dead() (shm.c): all that the process wrote before
+	 * its death is visible.
+	 */
 	return __atomic_load_n(&p->dead, __ATOMIC_ACQUIRE) != 0;
 }
 
@@ -26,7 +29,10 @@ static void hold(struct df_peer *p)
 
 static void drop(struct df_peer *p)
 {
-	/* RELEASE pairs with the ACQUIRE in sweep() (shm.c, p2p.c): our last use of the peer comes first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in sweep() (shm.c, p2p.c): our last use of the peer is
+	 * before the decrement.
+	 */
 	__atomic_sub_fetch(&p->refs, 1, __ATOMIC_RELEASE);
 }
 
@@ -35,7 +41,10 @@ static uint64_t owned(const struct df_node_conn *c)
 	return c->block.bytes + (c->far ? c->far_block.bytes : 0);
 }
 
-/* Tells the other side where the slots are: it reads this when it holds the gate, which is not open yet. */
+/*
+ * Writes the address of the slots for the other side, which reads it when it holds the gate; the
+ * gate is not open yet.
+ */
 static void describe(struct df_node_conn *c, const struct df_far_block *far)
 {
 	struct df_conn_far *f = df_node_far(c);
@@ -77,7 +86,7 @@ int df_node_create(const struct df_tl_ops *tl, struct df_peer *peer, uint64_t ke
 	h->slot_bytes = slot_bytes;
 	if (how & DF_CONN_ZERO && !far)
 		memset((char *)h + DF_CONN_SLOTS, 0, (size_t)nr_slots * slot_bytes);
-	/* RELAXED: nobody looks before the gate is released open. */
+	/* Relaxed: no other process reads them before the gate is released open. */
 	__atomic_store_n(&h->tail, base, __ATOMIC_RELAXED);
 	__atomic_store_n(&h->head, base, __ATOMIC_RELAXED);
 	c->conn.hdr = h;
@@ -152,7 +161,10 @@ void df_node_unuse(struct df_conn *conn)
 	df_gate_unuse(c->entry, c->gen);
 }
 
-/* The connector is out of the directory. reuse: nobody can write into its memory any more. */
+/*
+ * Frees a connector that is out of the directory. reuse: no process can still write into its
+ * memory.
+ */
 static void gone(struct df_node_conn *c, int reuse)
 {
 	__atomic_sub_fetch(&df_arena_bytes, owned(c), __ATOMIC_RELAXED);
@@ -178,8 +190,8 @@ int df_node_close(struct df_conn *conn)
 	if (ret)
 		return ret;
 	/*
-	 * It held the gate when it died. Is it really dead, not only cut off from those who said so?
-	 * Then nothing can write any more; else this memory is not used again.
+	 * The peer held the gate when it was reported dead. Reuse the memory only if its process
+	 * does not exist: a peer that was only cut off could still write.
 	 */
 	gone(c, !used || (kill((pid_t)conn->peer->member.pid, 0) && errno == ESRCH));
 	return 0;
@@ -191,9 +203,9 @@ int df_node_recycle(struct df_conn *conn, uint64_t *base)
 	uint64_t tail;
 
 	/*
-	 * We take the gate ourselves: the other side could otherwise send between our look at the positions
-	 * and the closing. Its ACQUIRE pairs with the RELEASE in df_gate_unuse(): we see all it has sent, or, where the
-	 * positions lie in GPU memory, what it noted of that (df_conn_note()).
+	 * Take the gate ourselves, or the other side could send between our read of the positions
+	 * and the close. Its ACQUIRE pairs with the RELEASE in df_gate_unuse(): we see all that was
+	 * sent or, if the positions are in GPU memory, what the peer noted (df_conn_note()).
 	 */
 	if (df_gate_use(c->entry, c->gen))
 		return -EBUSY;
@@ -224,7 +236,7 @@ void df_node_end(const struct df_conn *conn, struct df_kconn *out)
 	out->bell = c->bell;
 	out->fresh = NULL;
 	if (c->far) {
-		/* Memory of a GPU: its addresses are all that we take. */
+		/* GPU memory: only take addresses, never access it. */
 		struct df_conn_hdr *far = (struct df_conn_hdr *)(uintptr_t)c->addr;
 
 		out->tail = &far->tail;

@@ -1,4 +1,7 @@
-/* What the node-local transports ("self" and "shm", and "p2p" upon them) share: connectors in the arena of their owner. */
+/*
+ * The common part of the node-local transports ("self", "shm", and "p2p" on top of them):
+ * connectors in the arena of their owner.
+ */
 #ifndef DF_TRANSPORT_NODE_H
 #define DF_TRANSPORT_NODE_H
 
@@ -9,29 +12,33 @@
 struct df_peer {
 	struct df_peer *next;
 	uint32_t refs;
-	uint32_t dead;	     /* the process has gone, or can't be reached */
-	uint32_t fetching;   /* its segments are on their way */
-	uint64_t not_before; /* they are not asked for earlier; atomic */
+	uint32_t dead;	     /* the process died, or is unreachable */
+	uint32_t fetching;   /* a request for its segments is pending */
+	uint64_t not_before; /* no request before this time; atomic */
 	uint64_t
-		no_file_since; /* descriptors lack for them; 0: they do not; by who has `fetching` */
+		/*
+		 * since when file descriptors are exhausted; 0: they are not; owned by the holder
+		 * of `fetching`
+		 */
+		no_file_since;
 	struct df_member member;
 	struct df_view view;
-	void *room; /* shm: where the first segment lies or will lie */
-	/* p2p: the same process as the transport below knows it, our device, and whether it is this process. */
+	void *room; /* shm: address range reserved for the first segment */
+	/* p2p: the peer in the transport below, our device, and whether it is this process. */
 	struct df_peer *via;
 	int device, local;
 };
 
 struct df_node_conn {
-	struct df_conn conn; /* first */
+	struct df_conn conn; /* must be the first member */
 	struct df_arena_entry *entry;
 	uint64_t gen;
 	uint32_t nr_slots, slot_bytes;
-	struct df_block block; /* owner */
-	uint64_t base;	       /* owner */
-	uint32_t far;	       /* slots and counters are a GPU's, at addr */
+	struct df_block block; /* owner only */
+	uint64_t base;	       /* owner only */
+	uint32_t far;	       /* slots and counters are in GPU memory, at addr */
 	uint64_t addr;
-	struct df_far_block far_block; /* owner */
+	struct df_far_block far_block; /* owner only */
 	struct df_bell *bell;
 };
 
@@ -46,14 +53,15 @@ int df_node_close(struct df_conn *conn);
 int df_node_recycle(struct df_conn *conn, uint64_t *base);
 void df_node_forget(struct df_conn *conn);
 void df_node_end(const struct df_conn *conn, struct df_kconn *out);
-/* A connector that the transport below found becomes one of tl and its peer. */
+/* Moves a connector that the transport below found to transport tl and its peer. */
 void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_peer *peer);
 int df_peer_dead(const struct df_peer *p);
-/* shm.c: the bell of the other process, which need not be mapped yet. */
+/* shm.c: returns the bell of the other process, which need not be mapped yet. */
 struct df_bell *df_shm_bell(struct df_peer *p);
 /*
- * shm.c: is the other process's first segment mapped here (and the GPUs know it)? 0; -EAGAIN: that is under way; else
- * it has failed, or not begun: begin begins it. p as df_tl_shm_ops.peer_get() gave it.
+ * shm.c: whether the other process's first segment is mapped here and known to the GPUs. Returns 0,
+ * -EAGAIN while that is in progress, or -ENOENT if it failed or has not begun; `begin` begins it.
+ * p: from df_tl_shm_ops.peer_get().
  */
 int df_shm_settled(struct df_peer *p, int begin);
 

@@ -1,13 +1,15 @@
 /*
- * Transport "p2p": slots and counters in the memory of the owner's GPU, which the other side reaches directly: the
- * same GPU, another one over NVLink or PCIe, or either through CUDA IPC. Gate, key and directory entry stay in the
- * node's shared memory, where the owner's process (transport "self" or "shm", which this one is built on) has them.
+ * Transport "p2p": slots and counters are in the memory of the owner's GPU, which the other side
+ * accesses directly: the same GPU, another one over NVLink or PCIe, or either through CUDA IPC.
+ * Gate, key and directory entry stay in the node's shared memory and belong to the transport below,
+ * "self" or "shm".
  *
- * The host touches neither counters nor slots. The owner's block sets the counters (df_kconn.fresh) and says so in
- * shared memory; until then the connector counts as not announced. Where the GPU has no room at the moment, a
- * connector lies in shared memory as the other transports' do; the finder sees in the directory which it is.
+ * The CPU accesses neither counters nor slots. The owner's block initialises the counters
+ * (df_kconn.fresh) and sets a flag in shared memory; until then the connector counts as not
+ * announced. If GPU memory is short, a connector is in shared memory as with the other transports;
+ * the directory shows which it is.
  *
- * Lock: DF_RANK_TRANSPORT for the list of peers; the peers of "shm" are taken and given back without it.
+ * Lock: DF_RANK_TRANSPORT for the list of peers. Peers of "shm" are taken and put without it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -46,15 +48,15 @@ static int p2p_reachable(const struct df_member *self, const struct df_member *p
 	       df_blocks->far_agreed(self, peer);
 }
 
-/* Peers whose process has gone and that nobody refers to any more leave the list. Under the lock. */
+/* Removes peers that are dead and unreferenced from the list and returns them. Under the lock. */
 static struct df_peer *sweep(void)
 {
 	struct df_peer **at = &peers, *p, *gone = NULL;
 
 	while ((p = *at)) {
 		/*
-		 * ACQUIRE pairs with the RELEASE in p2p_peer_put() and in drop() (node.c): nobody touches
-		 * the peer's memory any more.
+		 * ACQUIRE pairs with the RELEASE in p2p_peer_put() and in drop() (node.c): no
+		 * thread still uses the peer's memory.
 		 */
 		if (df_peer_dead(p) && !__atomic_load_n(&p->refs, __ATOMIC_ACQUIRE)) {
 			*at = p->next;
@@ -80,7 +82,7 @@ static void bury(struct df_peer *gone)
 			;
 		left = p != NULL;
 		df_mutex_unlock(&lock);
-		/* Several of our devices may have known that process. */
+		/* Another of our devices may still use that process. */
 		if (!left)
 			df_blocks->far_close(gone->member.proc);
 		below(gone)->peer_put(gone->via);
@@ -132,7 +134,10 @@ static int p2p_peer_get(const struct df_member *self, const struct df_member *m,
 
 static void p2p_peer_put(struct df_peer *p)
 {
-	/* RELEASE pairs with the ACQUIRE in sweep(): our last use of the peer comes first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in sweep(): our last use of the peer is before the
+	 * decrement.
+	 */
 	__atomic_sub_fetch(&p->refs, 1, __ATOMIC_RELEASE);
 }
 
@@ -160,9 +165,9 @@ static int p2p_create(struct df_peer *p, uint64_t key, uint32_t nr_slots, uint32
 }
 
 /*
- * The other side's way to it: -EAGAIN as long as there is none. With the gate in our hand: the description lies in
- * memory that is another connector's when this one has been closed, and opening what is no handle would be remembered
- * as refused.
+ * Finds the address of the other side's slots; -EAGAIN while there is none. The caller must hold
+ * the gate: after a close the description's memory may belong to another connector, and opening an
+ * invalid handle would be remembered as a refusal.
  */
 static int reach_far(struct df_peer *p, struct df_node_conn *c)
 {
@@ -172,8 +177,8 @@ static int reach_far(struct df_peer *p, struct df_node_conn *c)
 	int ret;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE in dfk_conn_begin() (kernels/rings.inl): the counters are set before
-	 * our block looks at them.
+	 * ACQUIRE pairs with the RELEASE in dfk_conn_begin() (kernels/rings.inl): the counters are
+	 * initialised before our block reads them.
 	 */
 	if (!__atomic_load_n(&far->ready, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
@@ -184,7 +189,7 @@ static int reach_far(struct df_peer *p, struct df_node_conn *c)
 	ret = df_blocks->far_open(p->device, p->member.proc, far, &addr);
 	if (ret)
 		return ret;
-	/* The other process is not believed blindly: open() has checked chunk_bytes. */
+	/* Do not trust the other process; far_open() has checked chunk_bytes. */
 	if (far->offset % 64 || far->offset > far->chunk_bytes ||
 	    bytes > far->chunk_bytes - far->offset)
 		return -EAGAIN;

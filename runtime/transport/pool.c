@@ -1,4 +1,3 @@
-/* See pool.h. */
 #include "runtime/transport/pool.h"
 
 #include <errno.h>
@@ -67,7 +66,7 @@ void df_pool_give(struct df_pool *p, const struct df_pool_piece *piece)
 
 	p->out -= piece->bytes;
 	if (!f)
-		return; /* this memory is not used again */
+		return; /* without memory for the list, the piece is lost */
 	class = class_of(piece->bytes, &size);
 	f->seg = piece->seg;
 	f->offset = piece->offset;

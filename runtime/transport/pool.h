@@ -1,7 +1,8 @@
 /*
- * Cuts blocks out of numbered segments whose memory it never touches: the host arena (arena.c) and the GPUs'
- * (runtime/device/cuda/mem/cuda_far.c) are built on it. Blocks come in sizes of four steps per doubling, from free lists
- * or the end of the last segment. No lock of its own: the owner's guards it.
+ * Cuts blocks out of numbered segments without touching their memory; used by the host arena
+ * (arena.c) and for GPU memory (runtime/device/cuda/mem/cuda_far.c). Block sizes have four steps
+ * per doubling. Blocks are taken from free lists or from the end of the last segment. No lock: the
+ * owner's lock guards it.
  */
 #ifndef DF_TRANSPORT_POOL_H
 #define DF_TRANSPORT_POOL_H
@@ -21,18 +22,18 @@ struct df_pool {
 	struct df_pool_free *lists[DF_POOL_CLASSES];
 	uint32_t nr_segs;
 	uint64_t seg_bytes, seg_used; /* of the last segment */
-	uint64_t out;		      /* bytes handed out now */
+	uint64_t out;		      /* bytes allocated now */
 };
 
 /*
- * -ENOSPC: another segment of at least out->bytes is needed (df_pool_seg). -ENOMEM: too large for any.
- * Returns 1 if the piece has never been handed out before, else 0.
+ * Returns 1 if the piece was never allocated before, else 0. Returns -ENOSPC if a segment of at
+ * least out->bytes has to be added (df_pool_seg()), or -ENOMEM if the piece is too large for any.
  */
 int df_pool_take(struct df_pool *p, uint64_t bytes, struct df_pool_piece *out);
 void df_pool_give(struct df_pool *p, const struct df_pool_piece *piece);
-/* The next segment, numbered on from the last, has so many bytes; what is left of the last one is lost. */
+/* Adds a segment of this size with the next number. The rest of the last segment is lost. */
 void df_pool_seg(struct df_pool *p, uint64_t bytes);
-/* What the end of the last segment still holds. */
+/* Returns the free bytes at the end of the last segment. */
 uint64_t df_pool_left(const struct df_pool *p);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The list of transports, in order of preference, and what concerns all of them. Stateless but for the
- * bell of the process.
+ * The list of transports in order of preference, and functions that concern all of them. Stateless,
+ * except for the bell of the process.
  */
 #include "runtime/transport/transport.h"
 
@@ -39,7 +39,7 @@ uint64_t df_tl_most(void)
 
 struct df_bell *df_tl_bell(void)
 {
-	/* Without shared memory there are no peers to ring it either. */
+	/* Without shared memory there are no peers that could ring it. */
 	static struct df_bell alone;
 	void *base;
 

@@ -1,12 +1,12 @@
 /*
- * Transport "self": both ends are in this process. The other end looks into our own directory and uses the
- * same pointers.
+ * Transport "self": both ends are in this process. The other end searches our own directory and
+ * uses the same pointers.
  */
 #include "runtime/transport/node.h"
 
 #include <errno.h>
 
-static struct df_peer us; /* the only peer; never goes away */
+static struct df_peer us; /* the only peer; never freed */
 
 static int self_reachable(const struct df_member *self, const struct df_member *peer)
 {

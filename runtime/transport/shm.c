@@ -1,12 +1,12 @@
 /*
- * Transport "shm": the other process on this node. Its segments are mapped here when they are first needed: the
- * control thread fetches their descriptors in the background, until then nothing is found. Peers are kept
- * by process and shared between communicators; those that have died and are not referenced any more are
- * unmapped when the next one is looked for.
+ * Transport "shm": the peer is another process on this node. Its segments are mapped here at first
+ * need: the control thread fetches their descriptors in the background, and until then lookups find
+ * nothing. Peers are kept by process and shared between communicators. A peer that is dead and
+ * unreferenced is unmapped when the next peer is requested.
  *
- * A connector of ours needs the peer's bell at once, its first segment may come later: room for that is
- * reserved when the peer is made, so the bell's address is known. What is rung before the segment is there
- * goes nowhere, and is made good by one ring when it is.
+ * A connector of ours needs the peer's bell at once, but the peer's first segment may arrive later.
+ * Its address range is therefore reserved when the peer is made, and the bell's address is known.
+ * Rings before the segment is mapped are lost; one ring when it is mapped replaces them.
  *
  * Lock: DF_RANK_TRANSPORT for the list of peers.
  */
@@ -31,17 +31,17 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl.h"
 
-/* After a failure; looks come more often than it is likely to be over. */
+/* Pause after a failed request: lookups are more frequent than the cause is likely to end. */
 #define AGAIN_NS DF_NS_PER_MS
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "shm peers");
 static struct df_peer *peers;
-static void (*on_no_file)(uint64_t proc); /* set once, before there are peers */
+static void (*on_no_file)(uint64_t proc); /* set once, before the first peer */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void mark_dead(struct df_peer *p)
 {
-	/* RELEASE pairs with the ACQUIRE in peer_dead() (node.c). */
+	/* RELEASE pairs with the ACQUIRE in df_peer_dead() (node.c). */
 	__atomic_store_n(&p->dead, 1, __ATOMIC_RELEASE);
 }
 
@@ -51,18 +51,19 @@ void df_shm_on_no_file(void (*fn)(uint64_t proc))
 }
 
 /*
- * By who has `fetching`. A process that lacks descriptors for good is to end with the reason, not to wait for them. Where the other side
- * lacks them too, it refuses now and then (-EAGAIN).
+ * Called by the thread that holds `fetching`. A process that has run out of file descriptors for
+ * good must end with that reason, not wait for ever. If the other side has run out, it refuses for
+ * the moment (-EAGAIN).
  */
 static void failed(struct df_peer *p, int error)
 {
 	uint64_t now = df_now_ns(), last = __atomic_load_n(&p->not_before, __ATOMIC_RELAXED);
 
-	/* RELAXED: whoever reads it has seen `fetching` fall, or looks again. */
+	/* Relaxed: a thread that reads an old value only asks again. */
 	__atomic_store_n(&p->not_before, now + AGAIN_NS, __ATOMIC_RELAXED);
 	if (error != -EMFILE)
 		return;
-	/* Nobody has asked for a while: what lacked then says nothing of now. */
+	/* The last failure is old, so count from now. */
 	if (!p->no_file_since || now > last + DF_NO_FILE_NS)
 		p->no_file_since = now;
 	if (now - p->no_file_since < DF_NO_FILE_NS || __atomic_load_n(&p->dead, __ATOMIC_RELAXED))
@@ -94,7 +95,7 @@ static void install(void)
 	pthread_atfork(NULL, NULL, after_fork_child);
 }
 
-/* No lock is held where a GPU must be told first: its driver may take long. */
+/* Called without a lock where GPUs have to forget the memory: their driver may take long. */
 static void peer_free(void *arg)
 {
 	struct df_peer *p = arg;
@@ -108,21 +109,21 @@ static void peer_free(void *arg)
 	free(p);
 }
 
-/* Dead and unreferenced peers go; under the lock. */
+/* Frees dead and unreferenced peers. Under the lock. */
 static void sweep(void)
 {
 	struct df_peer **at = &peers, *p;
 
 	while ((p = *at)) {
 		/*
-		 * ACQUIRE pairs with the RELEASE in drop() (node.c) and in publish(): nobody touches the
-		 * peer's memory any more.
+		 * ACQUIRE pairs with the RELEASE in drop() (node.c) and in publish(): no thread
+		 * still uses the peer's memory.
 		 */
 		if (__atomic_load_n(&p->dead, __ATOMIC_ACQUIRE) &&
 		    !__atomic_load_n(&p->refs, __ATOMIC_ACQUIRE) &&
 		    !__atomic_load_n(&p->fetching, __ATOMIC_ACQUIRE)) {
 			*at = p->next;
-			/* Without a thread its memory stays mapped. */
+			/* If no thread can be started, its memory stays mapped. */
 			if (!df_blocks->show)
 				peer_free(p);
 			else
@@ -189,11 +190,14 @@ static int shm_peer_get(const struct df_member *self, const struct df_member *m,
 
 static void shm_peer_put(struct df_peer *p)
 {
-	/* RELEASE pairs with the ACQUIRE in sweep(): our last use of the peer comes first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in sweep(): our last use of the peer is before the
+	 * decrement.
+	 */
 	__atomic_sub_fetch(&p->refs, 1, __ATOMIC_RELEASE);
 }
 
-/* Does the descriptor hold the first segment of this process? */
+/* Whether the descriptor is the first segment of this process. */
 static int is_ours(const struct df_peer *p, int fd, uint64_t bytes)
 {
 	void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -206,7 +210,7 @@ static int is_ours(const struct df_peer *p, int fd, uint64_t bytes)
 	return ret;
 }
 
-/* The next segments of a peer, mapped here; view.nr tells how many were known before. */
+/* The next segments of a peer, mapped here but not published; they follow the first view.nr. */
 struct news {
 	struct df_peer *peer;
 	int nr, ret;
@@ -222,15 +226,15 @@ static int map_segment(struct news *news, int fd, uint64_t bytes)
 	off_t size = lseek(fd, 0, SEEK_END);
 	void *base;
 
-	/* Unsealed, its owner could cut it short and we would die of SIGBUS. */
+	/* The owner could truncate an unsealed file, and our next access would raise SIGBUS. */
 	if (n >= DF_SEGS_MAX || news->nr == DF_FETCH_MAX || seals < 0 || !(seals & F_SEAL_SHRINK) ||
 	    size < 0 || (uint64_t)size < bytes || !bytes)
 		return -EPROTO;
 	if (!n && (bytes != DF_SEG_FIRST_BYTES || !is_ours(p, fd, bytes)))
 		return -EPROTO;
 	/*
-	 * The system call itself: the first segment takes the place of the room while others may look at the
-	 * bell in it. They see the one or the other, but a race detector takes the mapping for a write.
+	 * Call mmap directly: the first segment replaces the reserved range while others may read
+	 * the bell in it. They see either mapping, but a race detector takes mmap() for a write.
 	 */
 	base = (void *)syscall(SYS_mmap, n ? NULL : p->room, bytes, PROT_READ | PROT_WRITE,
 			       MAP_SHARED | MAP_NORESERVE | (n ? 0 : MAP_FIXED), fd, 0L);
@@ -243,12 +247,15 @@ static int map_segment(struct news *news, int fd, uint64_t bytes)
 
 static void ring(struct df_bell *bell)
 {
-	/* SEQ_CST pairs with df_bell_arm() (runtime/transport/bell.c): who goes to sleep sees the new number or is woken. */
+	/*
+	 * SEQ_CST pairs with df_bell_arm() (runtime/transport/bell.c): a thread that goes to sleep
+	 * sees the new number or is woken.
+	 */
 	__atomic_add_fetch(&bell->seq, 1, __ATOMIC_SEQ_CST);
 	df_futex_wake(&bell->seq, INT_MAX, 1);
 }
 
-/* Segments that can't be used, and all after them, are as if they had not come. */
+/* Publishes the segments up to the first that cannot be used. */
 static void publish(void *arg)
 {
 	struct news *news = arg;
@@ -263,7 +270,10 @@ static void publish(void *arg)
 			break;
 		}
 		p->view.bytes[n] = news->bytes[i];
-		/* RELEASE pairs with the ACQUIRE in df_view_base(): size and mapping come first. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_view_base(): size and mapping are visible
+		 * before the base.
+		 */
 		__atomic_store_n(&p->view.base[n], news->base[i], __ATOMIC_RELEASE);
 		__atomic_store_n(&p->view.nr, n + 1, __ATOMIC_RELEASE);
 	}
@@ -275,7 +285,10 @@ static void publish(void *arg)
 			     strerror(-ret));
 	if (ret == -EPROTO)
 		mark_dead(p);
-	/* For the peer: what we published while its bell was not there. For us: find() can go on. */
+	/*
+	 * Wake the peer, for publications before its bell was mapped, and our own threads, whose
+	 * lookups can now succeed.
+	 */
 	if (p->view.nr)
 		ring(df_arena_bell(p->room));
 	/* RELEASE pairs with the ACQUIRE in sweep() and fetch(): the fetch is over. */
@@ -307,19 +320,19 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 	if (error == -EMFILE && news)
 		news->ret = error;
 	if (!news) {
-		/* RELEASE pairs with the ACQUIRE in fetch(): it will be asked for again. */
+		/* RELEASE pairs with the ACQUIRE in fetch(): the next lookup asks again. */
 		__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 		return;
 	}
 	if (!df_blocks->show) {
 		publish(news);
 	} else if (df_blocks->aside(publish, news)) {
-		/* No thread: the next look asks again. */
+		/* No thread: drop the segments; the next lookup asks again. */
 		for (i = 0; i < news->nr; i++)
 			if (news->base[i] != p->room)
 				munmap(news->base[i], news->bytes[i]);
 		free(news);
-		/* RELEASE pairs with the ACQUIRE in sweep() and fetch(). */
+		/* RELEASE pairs with the ACQUIRE in sweep() and fetch(): the fetch is over. */
 		__atomic_store_n(&p->fetching, 0, __ATOMIC_RELEASE);
 	}
 }
@@ -330,7 +343,10 @@ static void fetch(struct df_peer *p)
 
 	if (df_now_ns() < __atomic_load_n(&p->not_before, __ATOMIC_RELAXED))
 		return;
-	/* ACQUIRE pairs with the RELEASE in publish(): we ask for what comes after what it mapped. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in publish(): we ask for the segments after those it
+	 * mapped.
+	 */
 	if (__atomic_exchange_n(&p->fetching, 1, __ATOMIC_ACQUIRE))
 		return;
 	ret = df_fetch_start(&p->member, p->view.nr, fetched, p);
@@ -350,7 +366,7 @@ static struct df_bell *peer_bell(const struct df_peer *p)
 
 struct df_bell *df_shm_bell(struct df_peer *p)
 {
-	/* So that we can ring it. */
+	/* Map it, so that ringing reaches the peer. */
 	if (!df_view_base(&p->view, 0))
 		fetch(p);
 	return peer_bell(p);
@@ -362,7 +378,7 @@ int df_shm_settled(struct df_peer *p, int begin)
 		return 0;
 	if (begin)
 		fetch(p);
-	/* ACQUIRE pairs with the RELEASE in publish(): what it mapped is seen below. */
+	/* ACQUIRE pairs with the RELEASE in publish(): the check below sees its mapping. */
 	if (__atomic_load_n(&p->fetching, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
 	return df_view_base(&p->view, 0) ? 0 : -ENOENT;

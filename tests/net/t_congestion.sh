@@ -33,7 +33,7 @@ for n in 0 1; do
 done
 has reno near
 hosts 2 disorder --iters 50 --colls 2 --max 65536 --seed "$SEED"
-grep -q "has Reno's congestion control and not the system's, bbr" "$T"/out* || fail "not told: $(cat "$T"/out*)"
+grep -q "uses Reno, not bbr, for congestion control" "$T"/out* || fail "not told: $(cat "$T"/out*)"
 DFSHIM_NET_CONGESTION=bbr has bbr "asked for"
 
 # A second way between the nodes, on which a packet takes 3 ms.

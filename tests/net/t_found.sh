@@ -108,7 +108,7 @@ fake="NCCL_IBVERBS_LIB=libfake_verbs.so NCCL_NET_PLUGIN=none"
 	is Socket "$network"
 	is "NCCL_NET=socket asks for another network" "$(why networks name IB)"
 	net $fake FAKE_VERBS=hang
-	is "libibverbs or a driver did not come back within 10 s" .verbs.error
+	is "libibverbs or a driver did not return within 10 s" .verbs.error
 }
 net NCCL_IBVERBS_LIB=/nosuch.so
 is true '.verbs.error | startswith("/nosuch.so: cannot open")'
@@ -130,7 +130,7 @@ net NCCL_NET_PLUGIN=libdies.so
 is "loading it died: Aborted" '.plugins[0].reason'
 is Socket "$network"
 net NCCL_NET_PLUGIN=libhangs.so
-is "loading it did not come back within 10 s" '.plugins[0].reason'
+is "loading it did not return within 10 s" '.plugins[0].reason'
 
 # The same as text.
 on 0 env NCCL_NET_PLUGIN=nine NCCL_IBVERBS_LIB=libfake_verbs.so "$B/dfshim" net >text || fail "as text: status $?"

@@ -48,14 +48,14 @@ for try in '_FAIL=listen:1 listen() of the network plugin Fake returned 2' '_FAI
 	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN
 done
 FAKE_PLUGIN=deaf DFSHIM_NET_TIMEOUT_MS=2000 job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
-says "nothing comes through its connections"
+says "nothing arrives through its connections"
 says "over tcp"
 
 # One that cannot be started: one line with name, file, version, reason, and what to set.
 for try in 'init init() returned 2 (system error): NET/Fake: has no hardware' 'devices devices() returned 2 (system error)' \
 	'none it has no device' 'missing it has no function isend' 'gpu fake0 takes no memory of the host (ptrSupport 0x2)' \
 	'unpack fake0 needs code of its own on the GPU (netDeviceType 1)' \
-	'tiny fake0 says that a message has 0 bytes at most (maxP2pBytes)' "hang $NCCL_NET_PLUGIN did not come back within 10 s"; do
+	'tiny fake0 says that a message has 0 bytes at most (maxP2pBytes)' "hang $NCCL_NET_PLUGIN did not return within 10 s"; do
 	export FAKE_PLUGIN=${try%% *}
 	job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
 	case $FAKE_PLUGIN in

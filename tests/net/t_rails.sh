@@ -74,7 +74,7 @@ NCCL_IB_HCA=railx0 FAKE_VERBS_FATAL=railx0:$((80 / SLOW)) large $((160 / SLOW))
 says 'over tcp'
 
 # A way that lets nothing through is not used, and named: by a job that is still there when it is given up.
-way='nothing comes through the queue pair; 1 of 2 queue pairs are left'
+way='nothing arrives through the queue pair; 1 of 2 queue pairs are left'
 for ((n = 1000 / SLOW; n <= 64000; n *= 4)); do
 	FAKE_VERBS_MUTE=railx2 DFSHIM_NET_TIMEOUT_MS=4000 large $n
 	[ "$(lines "$way")" = 0 ] || break

@@ -42,5 +42,5 @@ sleep 11
 kill -CONT "$(cat "$FAKE_PLUGIN_DIR/stopped")"
 wait $job || fail "stopped while a plugin started: $(tail -n 20 "$T/out")"
 says "over plugin"
-silent "did not come back"
+silent "did not return"
 exit 0

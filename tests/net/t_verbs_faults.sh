@@ -54,7 +54,7 @@ says 'dfshim uses sockets, because no RDMA port can be used: rocex:1 not named b
 export DFSHIM_NET=verbs
 for try in "NCCL_IB_HCA=nosuch not named by NCCL_IB_HCA=nosuch" "FAKE_VERBS=none the kernel has no RDMA device" \
 	"NCCL_IB_GID_INDEX=9 NCCL_IB_GID_INDEX=9: the port has no such GID" "FAKE_VERBS=memlock cannot register memory" \
-	"NCCL_IBVERBS_LIB=/nosuch.so /nosuch.so: cannot open" "FAKE_VERBS=hang did not come back within 10 s"; do
+	"NCCL_IBVERBS_LIB=/nosuch.so /nosuch.so: cannot open" "FAKE_VERBS=hang did not return within 10 s"; do
 	export "${try%% *}"
 	wrong collcheck --ranks 2 --sample 5
 	says "DFSHIM_NET=verbs, but no RDMA port can be used: "

@@ -54,7 +54,7 @@ static void fill_plugins(void *out)
 static void ended_badly(int ret, int signal, const char *what, char *to, size_t size)
 {
 	if (ret == -ETIMEDOUT)
-		snprintf(to, size, "%s did not come back within %d s", what, DRIVER_S);
+		snprintf(to, size, "%s did not return within %d s", what, DRIVER_S);
 	else if (signal)
 		snprintf(to, size, "%s died: %s", what, strsignal(signal));
 	else

@@ -1,4 +1,4 @@
-/* Calls a plugin's functions as their version wants it: see the header. */
+/* Calls a plugin's functions in the form that its version has; see ncclnet.h. */
 #define _GNU_SOURCE
 #include "runtime/transport/net/plugin/ncclnet.h"
 
@@ -10,7 +10,10 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-/* The table, after its name. v9 adds makeVDevice, v11 finalize and setNetAttr, which we do not call. */
+/*
+ * Indices into the table, after its name. v9 adds makeVDevice, v11 finalize and setNetAttr, which
+ * are not called.
+ */
 enum function {
 	INIT = 1,
 	DEVICES,
@@ -42,7 +45,7 @@ struct config {
 	int traffic_class;
 };
 
-/* What all versions begin with. */
+/* The first fields in all versions. */
 #define PROPERTIES_BEGIN                                                                           \
 	char *name, *pci_path;                                                                     \
 	uint64_t guid;                                                                             \
@@ -85,7 +88,7 @@ struct properties_v12 {
 
 static __thread char complaint[160];
 
-/* ---- what it is given ------------------------------------------------------------------------------------- */
+/* ---- callbacks for the plugin ---------------------------------------------------------------- */
 
 __attribute__((format(printf, 5, 6))) static void
 logger(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
@@ -99,7 +102,7 @@ logger(int level, unsigned long flags, const char *file, int line, const char *f
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	if (level == LOG_WARN) {
-		/* The first one is the reason, the next ones come from those who called. */
+		/* The first complaint is the reason; later ones are from its callers. */
 		if (!complaint[0])
 			snprintf(complaint, sizeof(complaint), "%.159s", text);
 		df_nccl_warn(file ? file : "", line, "%s", text);
@@ -129,7 +132,7 @@ const char *df_ncclnet_result(int result)
 								   : "no result of NCCL's";
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 const char *df_ncclnet_missing(const struct df_ncclnet *n)
 {
@@ -151,7 +154,7 @@ const char *df_ncclnet_missing(const struct df_ncclnet *n)
 	return NULL;
 }
 
-/* A function of the table, as a type. */
+/* A function of the table, with a type. */
 #define FN(n, i, type) ((type)(n)->table[i])
 
 int df_ncclnet_init(struct df_ncclnet *n)
@@ -169,7 +172,10 @@ int df_ncclnet_init(struct df_ncclnet *n)
 		return FN(n, INIT, init_v7 *)(logger);
 	if (n->version == 10)
 		return FN(n, INIT, init_v10 *)(logger, profiler);
-	/* One context for all: it says which class of traffic a communicator has, and ours have none. */
+	/*
+	 * One context for all communicators: it only selects a traffic class, which ours do not
+	 * have.
+	 */
 	return FN(n, INIT, init_v11 *)(&n->ctx, (uint64_t)getpid(), &config, logger, profiler);
 }
 
@@ -185,7 +191,7 @@ int df_ncclnet_properties(const struct df_ncclnet *n, int dev, struct df_ncclnet
 			  char *why, size_t size)
 {
 	typedef int properties_fn(int, void *);
-	/* Room for what a newer one may add. */
+	/* Newer versions may write more. */
 	union {
 		struct properties_v7 v7;
 		struct properties_v8 v8;
@@ -194,7 +200,7 @@ int df_ncclnet_properties(const struct df_ncclnet *n, int dev, struct df_ncclnet
 		char room[512];
 	} p;
 	int ret, offload, receives;
-	size_t most = (size_t)1 << 30; /* below v9, as NCCL assumes */
+	size_t most = (size_t)1 << 30; /* before v9, as NCCL assumes */
 
 	*why = '\0';
 	complaint[0] = '\0';
@@ -244,7 +250,7 @@ int df_ncclnet_connect(const struct df_ncclnet *n, int dev, void *handle, void *
 	typedef int connect_v10(int, struct config *, void *, void **, void **);
 	typedef int connect_v11(void *, int, void *, void **, void **);
 	struct config config = {-1};
-	void *offload = NULL; /* none is asked for */
+	void *offload = NULL; /* no offload is requested */
 
 	complaint[0] = '\0';
 	if (n->version <= 9)
@@ -307,7 +313,7 @@ int df_ncclnet_receive(const struct df_ncclnet *n, void *comm, void *at, size_t 
 	void *event = NULL;
 
 	complaint[0] = '\0';
-	/* From v9 on, anything else would say that we need not know when it is done. */
+	/* From v9 on, a non-NULL value would mean that completion need not be reported. */
 	*request = NULL;
 	if (n->version <= 8)
 		return FN(n, RECEIVE, receive_v7 *)(comm, 1, &at, &small, &tag, &mr, request);

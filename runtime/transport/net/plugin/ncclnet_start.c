@@ -1,4 +1,7 @@
-/* Finds a network plugin by NCCL's rules (base/net/plugins.h) and starts it, once a process: see ncclnet.h. */
+/*
+ * Finds a network plugin by NCCL's rules (base/net/plugins.h) and starts it once per process; see
+ * ncclnet.h.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -14,14 +17,14 @@
 #include "runtime/transport/net/plugin/ncclnet.h"
 #include "runtime/transport/transport.h"
 
-#define START_S 10 /* a plugin may take so long */
+#define START_S 10 /* bound on the start of a plugin */
 
 struct starting {
 	struct df_ncclnet net;
 	struct df_plugins asked;
-	int ret, loaded; /* loaded: there was one, though it may not serve */
+	int ret, loaded; /* loaded: a plugin was found, even if it is unusable */
 	char why[512];
-	uint32_t refs; /* who has been left behind frees it; atomic */
+	uint32_t refs; /* the starting thread and its waiter; the last one frees it; atomic */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -30,7 +33,7 @@ static uint32_t ended; /* atomic */
 static void (*on_started)(void);
 static pid_t owner;
 
-/* The devices that can be used; why: of the first that cannot. */
+/* Lists usable devices. why: the reason of the first unusable one. */
 static int look_at_devices(struct df_ncclnet *n, char *why, size_t size)
 {
 	char one[160];
@@ -55,7 +58,7 @@ static int look_at_devices(struct df_ncclnet *n, char *why, size_t size)
 	return n->nr_devices ? 0 : -ENODEV;
 }
 
-/* 0, or why says why it cannot be used. */
+/* Starts a plugin. Returns 0, or -errno with the reason in why. */
 static int start_one(struct starting *s, const struct df_plugin *p)
 {
 	struct df_ncclnet *n = &s->net;
@@ -89,7 +92,7 @@ static int start_one(struct starting *s, const struct df_plugin *p)
 
 static void put(struct starting *s)
 {
-	/* ACQ_REL: the last one to let go sees what the other one has written. Pairs with itself. */
+	/* ACQ_REL: the last user sees the other's writes. Pairs with itself. */
 	if (!__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL))
 		free(s);
 }
@@ -129,7 +132,7 @@ static void *starter(void *arg)
 	return NULL;
 }
 
-/* What somebody has asked for, or what is there and does not serve, is missed aloud. */
+/* Warns if a plugin was requested, or was found but is unusable; else logs at level info. */
 static void say_missed(const char *why, int aloud)
 {
 	const struct df_env *env = df_env();
@@ -159,14 +162,14 @@ static void start(void)
 	if (!s)
 		return;
 	s->refs = 2;
-	/* A plugin may hang, and whoever waits for it with it. */
+	/* A plugin may hang, and its caller with it, so start it on a thread. */
 	if (pthread_create(&t, NULL, starter, s)) {
 		s->refs = 1;
 		put(s);
 		return;
 	}
 	if (df_join_within(t, START_S * DF_NS_PER_S)) {
-		snprintf(late, sizeof(late), "%s did not come back within 10 s",
+		snprintf(late, sizeof(late), "%s did not return within 10 s",
 			 env->nccl_net_plugin ? env->nccl_net_plugin : "libnccl-net.so");
 		say_missed(late, 1);
 	} else if (s->ret) {
@@ -206,7 +209,7 @@ int df_ncclnet_end(void)
 {
 	if (!chosen || owner != getpid())
 		return 0;
-	/* Relaxed: who has made a pass over each endpoint since then knows that all others see it. */
+	/* Relaxed: a later pass over each endpoint shows that the flag is seen (df_tl_end()). */
 	__atomic_store_n(&ended, 1, __ATOMIC_RELAXED);
 	return 1;
 }

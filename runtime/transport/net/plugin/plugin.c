@@ -1,26 +1,33 @@
 /*
- * NCCL's network plugins as a medium of the network (../net.h). A link has two connections of the plugin's, one each way.
- * What the connectors have to say goes over them as one sequence of bytes, cut into messages: frames, each with its
- * payload behind it, are copied into a message's buffer and, on the other side, from there into their slots.
+ * NCCL's network plugins as a medium of the network (../net.h). A link has two connections of the
+ * plugin, one in each direction. Frames and payloads form one sequence of bytes, which is cut into
+ * messages: the sender copies them into a message buffer, and the receiver copies them from there
+ * into slots.
  *
- * A plugin gives a message to the receive that was posted first, not to the one that it is meant for. So receives belong to
- * no connector: IN_MAX buffers are always posted, and whatever comes is taken out at once, because room for it was
- * promised when it was sent. No operation waits for another one's receiver, and one registration and 24 requests serve
- * any number of connectors. The price is a copy on either side.
+ * A plugin delivers a message to the receive that was posted first, whatever connector it is for.
+ * So receives belong to no connector: IN_MAX buffers are always posted, and an arriving message is
+ * emptied at once, because the credits of its slices guarantee room. No operation waits for another
+ * operation's receiver, and one registration and 24 requests serve any number of connectors. The
+ * cost is one copy on each side.
  *
- * How two sides find each other is the session's: over its first stream each says how its listener is reached (HANDLE).
- * Each then connects and accepts, and sends a frame; the link is up when the other one's has come. If that fails
- * SETUP_FAILS times, or so many sessions bring nothing about, and there is another medium, that is used.
+ * The session's first stream carries the address of each side's listener (HANDLE). Each side then
+ * connects, accepts, and sends a frame; the link is up when the other side's frame has arrived.
+ * After SETUP_FAILS failures, or as many sessions without progress, another medium is used if there
+ * is one.
  *
- * A plugin wakes nobody. While something is under way its requests are tested, ever more seldom if nothing moves. Who has
- * nothing to do says so (SLEEP, with the number of messages that it has got) and stops; who sends to a side that sleeps,
- * or slept before it knew of a message, rings (RING). Both over the session's stream.
+ * A plugin has no wake-ups. Pending requests are tested, less and less often if nothing moves. An
+ * idle side sends SLEEP, with the number of messages received, and stops testing. A side that sends
+ * to a sleeping peer, or to one that slept before it knew of a message, sends RING. Both go over
+ * the session's stream.
  *
- * What ends a session: an error of the plugin's, a message that is not the next one, not of this connection or not as long as it
- * says, no message out or one that has gone out and does not come for a third of the time-out, and the end of its streams. The next session has new connections, and new
- * buffers: receives are always posted, and plugins differ in whether closing a connection ends them.
+ * A session ends on an error of the plugin; on a message that is out of order, of another
+ * connection or of the wrong length; if no message is sent, or a sent one does not arrive, for a
+ * third of the time-out; and with its streams. The next session uses new connections and new
+ * buffers, because receives are always posted and plugins differ in whether closing a connection
+ * cancels them.
  *
- * All on the endpoint's thread, no locks: what a plugin asks for is that one thread at a time calls it for a connection.
+ * Only the endpoint's thread runs this code, so there are no locks: a plugin requires that one
+ * thread at a time uses a connection.
  */
 #define _GNU_SOURCE
 #include <stddef.h>
@@ -38,18 +45,19 @@
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
 
-#define MESSAGE	    (64u << 10) /* bytes of a buffer */
-#define OUT_MAX	    8
-#define IN_MAX	    16 /* together less than DF_NCCLNET_REQUESTS, which one plugin counts for both */
+#define MESSAGE (64u << 10) /* bytes of a buffer */
+#define OUT_MAX 8
+/* together less than DF_NCCLNET_REQUESTS, which one plugin counts for both directions */
+#define IN_MAX	    16
 #define BUFFERS	    ((size_t)(OUT_MAX + IN_MAX) * MESSAGE)
 #define QUEUE	    64
 #define SETUP_NS    (10 * DF_NS_PER_S)
 #define SETUP_FAILS 2
-#define SETS	    16 /* of buffers: so many sessions later nothing is written there any more */
-#define USEFUL	    16 /* messages that a session brings before it counts as none that failed */
-#define SPIN_NS	    (50 * DF_NS_PER_US) /* after something has moved, tests follow one another */
+#define SETS	    16 /* sets of buffers: a set is reused only after as many sessions */
+#define USEFUL	    16 /* messages received until a session counts as a success */
+#define SPIN_NS	    (50 * DF_NS_PER_US) /* after progress, test without a pause for this time */
 #define PAUSE_MAX   DF_NS_PER_MS
-#define AWAKE_NS    (2 * DF_NS_PER_MS) /* without a message; then we sleep */
+#define AWAKE_NS    (2 * DF_NS_PER_MS) /* without a message for this time, send SLEEP */
 
 enum word { HANDLE = 1, SLEEP, RING };
 
@@ -57,11 +65,15 @@ enum word { HANDLE = 1, SLEEP, RING };
 #define PARTS	 (DF_NCCLNET_HANDLE / PART)
 #define ALL_HERE ((1u << PARTS) - 1)
 
-/* What a message begins with. */
+/* The header of a message. */
 struct head {
 	uint32_t bytes, number;
 	struct df_key
-		key; /* key_of() this direction: some plugins give messages to others, and strangers connect */
+		/*
+		 * key_of() this direction: some plugins misdeliver messages, and other processes
+		 * can connect
+		 */
+		key;
 };
 
 struct queued {
@@ -70,40 +82,41 @@ struct queued {
 	struct df_net_conn *from;
 };
 
-/* Of the other side's listener; the plugin keeps its state of a connection in it. */
+/* Address of the other side's listener, in which the plugin keeps its state of a connection. */
 struct handle {
 	struct handle *next;
 	uint8_t bytes[DF_NCCLNET_HANDLE];
 };
 
-/* Of a link. */
+/* The state of a link. */
 struct path {
-	uint8_t *sets[SETS]; /* of buffers; NULL: not made yet */
+	uint8_t *sets[SETS]; /* sets of buffers; NULL: not allocated */
 	uint64_t sessions;
-	unsigned fails;	  /* sessions, one after the other */
-	uint64_t failing; /* since when */
+	unsigned fails;	  /* consecutive failed sessions */
+	uint64_t failing; /* time of the first of them */
 	struct handle *given_up;
-	/* Of a session. */
+	/* The state of the present session; plugin_end() clears it. */
 	int begun;
-	uint8_t *buffers;	       /* OUT_MAX, then IN_MAX */
-	struct df_key key_in, key_out; /* of messages that arrive, and go */
-	void *listener, *to, *from;    /* connections */
+	uint8_t *buffers;	       /* OUT_MAX buffers, then IN_MAX */
+	struct df_key key_in, key_out; /* keys of arriving and of sent messages */
+	void *listener, *to, *from;    /* listener and connections */
 	void *to_mr, *from_mr;
 	int connecting;
 	struct handle *handle;
 	uint32_t parts, limit;
 	int greeted, heard;
-	char failed[192]; /* what has gone wrong where the session could not be ended; "" */
+	char failed[192]; /* an error that was found where the session could not be ended, or "" */
 	uint64_t deadline;
-	/* Messages, by their numbers. */
-	uint64_t filled, posted, done; /* out */
-	uint64_t asked, taken;	       /* in */
+	/* Messages, by number: */
+	uint64_t filled, posted, done; /* sent */
+	uint64_t asked, taken;	       /* received */
 	void *out[OUT_MAX], *in[IN_MAX];
-	uint64_t moved, moved_out; /* when */
+	uint64_t moved, moved_out; /* times of the last progress */
 	int sleeps, peer_sleeps, ring_due;
 	uint64_t missing,
-		missing_since; /* what the other side waits for, though it is out; 0 nothing */
-	/* Frames that are not in a message yet; of the first of them `off` bytes are. */
+		/* a message that was sent and has not arrived, and since when; 0: none */
+		missing_since;
+	/* Frames that are not in a message yet; `off` bytes of the first one are. */
 	uint32_t head, tail;
 	size_t off;
 	struct queued queue[QUEUE];
@@ -140,14 +153,17 @@ static struct head *in_buffer(const struct path *p, uint64_t number)
 	return (struct head *)(void *)(in_buffers(p) + number % IN_MAX * MESSAGE);
 }
 
-/* Each call of one of its functions: one that does not return holds the endpoint, and who looks is to know which. */
+/* Wraps each call of the plugin, so that the watchdog can report one that does not return. */
 #define CALL(l, function, call)                                                                    \
 	(df_net_enter(&(l)->ep->inside, l, plugin_of(l)->name, function),                          \
 	 df_net_left(&(l)->ep->inside, call))
 
-/* ---- faults ------------------------------------------------------------------------------------------------ */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Sessions that bring nothing about: another medium, or the end, but not for ever. */
+/*
+ * Counts a session without progress. After too many, changes to another medium or gives the link
+ * up.
+ */
 static void count_failure(struct df_net_link *l)
 {
 	struct path *p = path_of(l);
@@ -181,8 +197,8 @@ static void fail(struct df_net_link *l, int why, const char *text)
 }
 
 /*
- * The plugin reports an error: it is not called again, and poll() ends the session, not before its streams have been
- * read once more: maybe the other side has left, and has said so there.
+ * The plugin has reported an error. It is not called again. poll() ends the session after the
+ * streams were read once more, because the other side may have sent its BYE there.
  */
 static void broke(struct df_net_link *l, const char *function, int result)
 {
@@ -195,15 +211,15 @@ static void broke(struct df_net_link *l, const char *function, int result)
 	l->look_at = 1;
 }
 
-/* How long a message may be on its way. */
+/* Returns the longest time for a message to be sent or to arrive. */
 static uint64_t patience(void)
 {
 	return (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 3;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
-/* Of those that are as near to the GPU as any, the endpoints of a process take one each in turn. */
+/* Chooses among the devices nearest to the GPU; the endpoints of a process take them in turn. */
 static const struct df_ncclnet_device *choose(const struct df_ncclnet *n, int device)
 {
 	const char *gpu = df_backend->pci ? df_backend->pci(device) : "";
@@ -234,7 +250,7 @@ static int plugin_start(struct df_net_ep *ep)
 	return 0;
 }
 
-/* Slices are copied. */
+/* Slices are copied, so user memory is not registered. */
 static void plugin_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out)
 {
 	(void)ep, (void)at, (void)bytes, (void)out;
@@ -245,7 +261,7 @@ static void plugin_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
 	(void)ep, (void)mem;
 }
 
-/* Once a session. Not in the memory of a child: its pages must stay these. */
+/* Called once per session. Shared memory, so that a fork does not move its pages. */
 static uint8_t *next_buffers(struct path *p)
 {
 	uint8_t **set = &p->sets[p->sessions % SETS];
@@ -258,7 +274,7 @@ static uint8_t *next_buffers(struct path *p)
 	return *set;
 }
 
-/* Of the name that both sides should have. */
+/* Hashes the plugin's name, which must be the same on both sides. */
 static uint32_t name_sum(const struct df_net_link *l)
 {
 	uint32_t sum = 2166136261u;
@@ -290,8 +306,9 @@ static int send_handle(struct df_net_link *l, const uint8_t *handle)
 }
 
 /*
- * The mark of messages in one direction: of the end that makes the session's connections (connects 1), or of the other one. It does not
- * travel before the plugin's connection is there: both ends compute it from the session's key, which only they have.
+ * Returns the mark of messages in one direction; `connects` is 1 for the direction from the
+ * connecting end. Both ends compute it from the session's key, which only they have, so it is not
+ * sent ahead.
  */
 static struct df_key key_of(const struct df_net_link *l, uint64_t connects)
 {
@@ -331,7 +348,7 @@ static int plugin_begin(struct df_net_link *l)
 	l->look_at = 1;
 	if (!ret && p->listener)
 		return send_handle(l, handle);
-	/* Seen by poll(): who has called us would not know of it. */
+	/* poll() handles the error, because the caller cannot. */
 	broke(l, "listen()", ret);
 	return 0;
 }
@@ -344,7 +361,7 @@ static void plugin_end(struct df_net_link *l)
 
 	if (!p || !p->begun || df_ncclnet_ended())
 		return;
-	/* What they return changes nothing: requests may be under way, and the connection may have failed. */
+	/* Ignore their results: requests may be pending, and the connection may have failed. */
 	if (p->to && p->to_mr)
 		CALL(l, "deregMr()", df_ncclnet_deregister(n, p->to, p->to_mr));
 	if (p->from && p->from_mr)
@@ -355,7 +372,10 @@ static void plugin_end(struct df_net_link *l)
 		CALL(l, "closeRecv()", df_ncclnet_close_receive(n, p->from));
 	if (p->listener)
 		CALL(l, "closeListen()", df_ncclnet_close_listen(n, p->listener));
-	/* Nothing ends an attempt to connect, and the plugin may still know its handle: that is never used again. */
+	/*
+	 * A connect() in progress cannot be cancelled, and the plugin may still use its handle, so
+	 * never reuse it.
+	 */
 	if (p->connecting && !p->to) {
 		p->handle->next = p->given_up;
 		p->given_up = p->handle;
@@ -366,7 +386,7 @@ static void plugin_end(struct df_net_link *l)
 	for (; p->head != p->tail; p->head++)
 		df_net_sent(l, p->queue[p->head % QUEUE].from);
 	df_net_read_end(l, &p->reader);
-	/* The system has their pages back, and what is still written there finds some. */
+	/* Returns the pages to the system; late writes of the plugin still find a mapping. */
 	madvise(p->buffers, BUFFERS, MADV_REMOVE);
 	memset((char *)p + offsetof(struct path, begun), 0,
 	       sizeof(*p) - offsetof(struct path, begun));
@@ -388,9 +408,9 @@ static int plugin_send(struct df_net_link *l, const struct df_net_frame *f, cons
 	return 0;
 }
 
-/* ---- messages out ----------------------------------------------------------------------------------------------- */
+/* ---- sending messages ------------------------------------------------------------------------ */
 
-/* As much of the queue as goes into one. */
+/* Fills one message from the queue. */
 static void fill(struct df_net_link *l)
 {
 	struct path *p = path_of(l);
@@ -425,7 +445,9 @@ static void fill(struct df_net_link *l)
 	if (p->filled == p->done)
 		p->moved_out = p->moved;
 	p->filled++;
-	/* Before it is posted: a plugin may take nothing as long as the other side does not look. */
+	/*
+	 * Ring before it is posted: a plugin may accept nothing while the other side does not test.
+	 */
 	p->ring_due |= p->peer_sleeps;
 }
 
@@ -463,13 +485,13 @@ static int plugin_push(struct df_net_link *l)
 		p->posted++;
 		moved = 1;
 	}
-	/* What is under way has to be looked after. */
+	/* Pending requests have to be tested. */
 	if (moved || p->failed[0] || (p->filled != p->done && !l->look_at))
 		l->look_at = 1;
 	return moved | ring(l);
 }
 
-/* 1 if it moved. */
+/* Returns 1 if a message was sent. */
 static int test_out(struct df_net_link *l, uint64_t now)
 {
 	struct path *p = path_of(l);
@@ -493,7 +515,7 @@ static int test_out(struct df_net_link *l, uint64_t now)
 	return moved;
 }
 
-/* ---- messages in ------------------------------------------------------------------------------------------------ */
+/* ---- receiving messages ---------------------------------------------------------------------- */
 
 static void try_up(struct df_net_link *l)
 {
@@ -506,7 +528,7 @@ static void try_up(struct df_net_link *l)
 	df_net_up(l);
 }
 
-/* -1: the session is over. */
+/* Returns -1 if the session is over. */
 static int take(struct df_net_link *l, const struct head *m, int bytes)
 {
 	struct path *p = path_of(l);
@@ -517,7 +539,7 @@ static int take(struct df_net_link *l, const struct head *m, int bytes)
 	if (bytes < (int)sizeof(*m) || bytes > (int)MESSAGE || m->bytes != (uint32_t)bytes ||
 	    m->number != (uint32_t)p->taken || !ours) {
 		snprintf(text, sizeof(text),
-			 "the network plugin %s says that %d bytes have come, as message %u; "
+			 "the network plugin %s reports %d bytes as message %u; "
 			 "they are message %u%s, of %u bytes",
 			 plugin_of(l)->name, bytes, (uint32_t)p->taken, m->number,
 			 !ours ? " of another connection" : "", m->bytes);
@@ -536,7 +558,7 @@ static int take(struct df_net_link *l, const struct head *m, int bytes)
 	if (ret) {
 		df_warn("device %d of %s sent data that breaks dfshim's protocol: connecting again",
 			l->device, df_net_member(l)->hostname);
-		fail(l, -EPROTO, "what came makes no sense");
+		fail(l, -EPROTO, "the received data make no sense");
 		return -1;
 	}
 	p->heard = 1;
@@ -544,7 +566,7 @@ static int take(struct df_net_link *l, const struct head *m, int bytes)
 	return 0;
 }
 
-/* Receives are always posted, as many as there are buffers. */
+/* Posts receives for all free buffers. */
 static void post_receives(struct df_net_link *l)
 {
 	struct path *p = path_of(l);
@@ -564,7 +586,7 @@ static void post_receives(struct df_net_link *l)
 	}
 }
 
-/* 1 if it moved; -1: the session is over. */
+/* Returns 1 if a message arrived, or -1 if the session is over. */
 static int test_in(struct df_net_link *l, uint64_t now)
 {
 	struct path *p = path_of(l);
@@ -588,9 +610,12 @@ static int test_in(struct df_net_link *l, uint64_t now)
 	return moved;
 }
 
-/* ---- connecting ----------------------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
-/* The other side has got so many messages and sees no more. 1: one that went out does not come, and the session is over. */
+/*
+ * Handles the number of messages that the other side has received. Returns 1 if one is lost and the
+ * session is over.
+ */
 static int is_lost(struct df_net_link *l, uint64_t got)
 {
 	struct path *p = path_of(l);
@@ -609,7 +634,7 @@ static int is_lost(struct df_net_link *l, uint64_t got)
 		return 0;
 	snprintf(
 		text, sizeof(text),
-		"the network plugin %s says that message %llu is sent, and it has not come for %.0f s",
+		"the network plugin %s says that message %llu is sent, but it has not arrived for %.0f s",
 		plugin_of(l)->name, (unsigned long long)got,
 		(double)(now - p->missing_since) / 1e9);
 	fail(l, -ETIMEDOUT, text);
@@ -702,14 +727,14 @@ static void connect_and_accept(struct df_net_link *l)
 	}
 	if (p->to && p->from && !p->greeted) {
 		p->greeted = 1;
-		/* In a message of its own: what follows is for a link that is up. */
+		/* A message of its own: later frames need a link that is up. */
 		plugin_send(l, &greeting, NULL, NULL);
 		fill(l);
 		try_up(l);
 	}
 }
 
-/* ---- time ----------------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int overdue(struct df_net_link *l, uint64_t now)
 {
@@ -720,7 +745,7 @@ static int overdue(struct df_net_link *l, uint64_t now)
 		snprintf(text, sizeof(text), "the network plugin %s: %s", plugin_of(l)->name,
 			 !p->to	    ? "no connection to the other side"
 			 : !p->from ? "no connection from the other side"
-				    : "nothing comes through its connections");
+				    : "nothing arrives through its connections");
 		fail(l, -ETIMEDOUT, text);
 		return 1;
 	}
@@ -735,7 +760,10 @@ static int overdue(struct df_net_link *l, uint64_t now)
 	return 0;
 }
 
-/* When to look again: at once after something has moved, then ever more seldom; not at all when both sides know that. */
+/*
+ * Plans the next test: at once after progress, then less and less often, and never when both sides
+ * have nothing pending.
+ */
 static void rest(struct df_net_link *l, uint64_t now)
 {
 	struct df_net_frame f = {.type = DF_NET_SETUP, .a = SLEEP};
@@ -747,7 +775,7 @@ static void rest(struct df_net_link *l, uint64_t now)
 		p->sleeps = df_session_send(l, &f, NULL, NULL) == 0;
 		df_session_push(l);
 		if (!p->begun)
-			return; /* the stream has broken */
+			return; /* the stream broke */
 	}
 	if (p->sleeps && p->filled == p->done && p->head == p->tail && !p->ring_due)
 		l->look_at = 0;

@@ -1,4 +1,4 @@
-/* One stream of a session: frames out, frames in; socket.c has the whole. */
+/* One stream of a session: sending and receiving frames; see socket.c. */
 #define _GNU_SOURCE
 #include "runtime/transport/net/socket/socket.h"
 
@@ -15,12 +15,12 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-/* Older headers do not have it, and older kernels refuse it. */
+/* Older headers do not define it; older kernels refuse it. */
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44
 #endif
 
-/* ---- streams --------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static void set_congestion(int fd, const char *name)
 {
@@ -66,15 +66,18 @@ void df_tcp_opened(const struct sessions *m, struct stream *s)
 		setsockopt(s->fd, IPPROTO_TCP, TCP_CONGESTION, m->congestion,
 			   (socklen_t)strlen(m->congestion));
 	else
-		df_info("the connection with %s has Reno's congestion control and not the system's, %s, which is for "
-			"long ways (DFSHIM_NET_CONGESTION=%s: the system's)",
+		df_info("the connection with %s uses Reno, not %s, for congestion control: its round-trip "
+			"time is below 1 ms (DFSHIM_NET_CONGESTION=%s: the system's)",
 			s->who, m->congestion, m->congestion);
 }
 
 static void tune(int fd)
 {
 	int one = 1, ms = (int)DF_MIN(df_env()->net_timeout_ms, 3600000) / 3;
-	/* So soon it is seen that a link is whole again that was cut for long; Linux's intervals grow to two minutes. */
+	/*
+	 * A link that was cut for long is then noticed within a second of its repair; Linux's
+	 * intervals would grow to two minutes.
+	 */
 	int rto_max_ms = 1000;
 	int idle = DF_MIN(DF_MAX(ms / 2000, 1), 10), interval = DF_MAX(idle / 3, 1), count = 3;
 
@@ -123,7 +126,7 @@ void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events
 	epoll_ctl(df_sessions(ep)->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
 }
 
-/* It is freed when no event can name it any more. */
+/* Freed later, when no pending event refers to it. */
 void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 {
 	if (s->state == STRANGER || s->state == CHALLENGED)
@@ -140,9 +143,9 @@ void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 	df_list_add_tail(&df_sessions(ep)->shut, &s->node);
 }
 
-/* ---- sending --------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
-/* Bytes could not go or come. */
+/* A send or receive failed: reports a buffer that was freed early, and ends the session. */
 static void broken(struct df_net_link *l, struct stream *s, int why)
 {
 	if (why == -EFAULT)
@@ -184,7 +187,10 @@ int df_tcp_flush(struct df_net_link *l, struct stream *s)
 		if (n < 0 && errno != EAGAIN) {
 			int why = -errno;
 
-			/* What the other side said last may still be here: that it ends, and this is no fault. */
+			/*
+			 * Read what the other side sent last: its BYE means that this is not a
+			 * fault.
+			 */
 			df_tcp_receive(l, s);
 			if (s->state == OPEN)
 				broken(l, s, why);
@@ -231,7 +237,7 @@ void df_session_withdrawn(struct df_net_link *l)
 	}
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 int df_tcp_receive(struct df_net_link *l, struct stream *s)
 {
@@ -239,8 +245,9 @@ int df_tcp_receive(struct df_net_link *l, struct stream *s)
 
 	for (turns = 0; turns < TURNS; turns++) {
 		/*
-		 * Straight into the slot what belongs there, and behind it the next header; small frames come in bulk. A large slice comes
-		 * alone: whose turn it makes may want the next one elsewhere than in its slot.
+		 * Read the payload directly into its slot, and the next header behind it; read
+		 * small frames in bulk. Read a large slice alone: the block that it wakes may want
+		 * the next one at an address outside its slot.
 		 */
 		size_t direct = s->reader.to ? s->reader.left : 0;
 		int large = direct && s->reader.f.bytes >= LARGE_BYTES;

@@ -1,20 +1,23 @@
 /*
- * The greeting of a connection. Both ends prove that they know the key of the process that accepts, which only processes
- * of the job know (struct df_member). The names in a hello are public: /proc/net shows them to all users of a machine.
+ * The greeting of a connection. Each end proves that it knows the key of the accepting process,
+ * which only processes of the job know (struct df_member). The names in a hello are public:
+ * /proc/net shows them to all users of a machine.
  *
- *   the end that connects                     the end that accepts
+ *   the connecting end                        the accepting end
  *   hello: names, session, a challenge  ────▶
  *                                       ◀──── answer: a challenge, the proof
  *   proof                               ────▶
  *                                       ◀──── outcome: WELCOME or OVER
  *
- * Before the proof no message changes anything of a link. Each connection has challenges of its own, so a recorded greeting
- * proves nothing later (base/net/auth.h). After it the connection is trusted as TCP delivers it.
+ * No message before the proof changes the state of a link. Each connection has its own challenges,
+ * so a recorded greeting proves nothing later (base/net/auth.h). After the greeting the connection
+ * is trusted as far as TCP is.
  *
- * There is no time limit: a thread that waits for a processor, or is stopped, answers late. drop_oldest() (socket.c) bounds the
- * number of connections that have proved nothing.
+ * There is no time limit, because a process that waits for a processor or is stopped answers late.
+ * drop_oldest() (socket.c) bounds the number of connections that have proved nothing.
  *
- * By the thread that makes a pass over the endpoint; no locks, nothing blocks. The count of refusals is the process's.
+ * Called by the thread that makes a pass over the endpoint; no locks, nothing blocks. The count of
+ * refusals belongs to the process.
  */
 #define _GNU_SOURCE
 #include "runtime/transport/net/socket/socket.h"
@@ -29,14 +32,18 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-#define REPORT_NS (60 * DF_NS_PER_S) /* at least, between two lines about refused connections */
+/* shortest time between two messages about refused connections */
+#define REPORT_NS (60 * DF_NS_PER_S)
 
-/* Connections that were refused since the last line about them, and when the next line may be written. Relaxed atomics. */
+/*
+ * Connections refused since the last message, and when the next message may be written. Relaxed
+ * atomics.
+ */
 static uint64_t refused, silent_until;
 
-/* ---- refusals ---------------------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
-/* 1: the caller writes the next line. One thread gets it. */
+/* Returns 1 to the one thread that may write the next message. */
 static int may_report(uint64_t now)
 {
 	uint64_t until = __atomic_load_n(&silent_until, __ATOMIC_RELAXED);
@@ -72,7 +79,7 @@ static void refuse(struct df_net_ep *ep, struct stream *s, const char *why)
 	df_tcp_close(ep, s);
 }
 
-/* The process at the other end is not the one whose address it has. */
+/* Rejects a connection whose other end is not the process with that address. */
 static void distrust(struct df_net_ep *ep, struct stream *s)
 {
 	struct df_net_link *l = s->link;
@@ -92,15 +99,18 @@ static void distrust(struct df_net_ep *ep, struct stream *s)
 	df_session_fail(l, -EACCES);
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-/* A fresh connection has room for it. */
+/* The send buffer of a new connection has room for a message. */
 static int send_message(const struct stream *s, const void *m, size_t bytes)
 {
 	return send(s->fd, m, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes ? 0 : -EIO;
 }
 
-/* Into s->in, and not a byte more: frames are read into slots. 1: all of it is there; 0: not yet. */
+/*
+ * Reads a message into s->in, and no byte more, because frames are read into slots. Returns 1 when
+ * it is complete, else 0.
+ */
 static int receive_message(struct stream *s, size_t bytes)
 {
 	ssize_t n = recv(s->fd, s->in + s->have, bytes - s->have, MSG_DONTWAIT);
@@ -124,19 +134,22 @@ static struct df_key proof_of(const struct df_key *secret, enum df_proof what,
 	return df_auth_proof(secret, what, &s->hello, sizeof(s->hello), &s->challenge);
 }
 
-/* ---- a medium for the session ------------------------------------------------------------------------------ */
+/* ---- a medium for the session ---------------------------------------------------------------- */
 
 static uint64_t media_of(const struct df_net_link *l)
 {
 	return l->ep->media & ~l->avoid;
 }
 
-/* What both sides have is known. -errno: the session is over; where that is nothing, they will never be joined. */
+/*
+ * Chooses the medium from those that both sides have. Returns -errno if the session is over; if
+ * there is no common medium, the link is lost.
+ */
 static int agree(struct df_net_link *l, uint64_t both)
 {
 	struct session *p = df_session(l);
 
-	/* One that we have given up since we said hello. */
+	/* This side has given up one of these media since its hello. */
 	if (both & ~media_of(l))
 		return -EAGAIN;
 	if (!both) {
@@ -154,7 +167,7 @@ static int agree(struct df_net_link *l, uint64_t both)
 	return 0;
 }
 
-/* One more stream of the session is open; both sides have proved the secret. */
+/* Adds an open stream to the session, after both sides have proved the secret. */
 static void adopt(struct stream *s, const struct df_key *secret, uint64_t carries)
 {
 	struct df_net_link *l = s->link;
@@ -182,9 +195,9 @@ struct df_key df_session_key(const struct df_net_link *l)
 	return df_session(l)->key;
 }
 
-/* ---- the end that accepts ---------------------------------------------------------------------------------- */
+/* ---- the accepting end ----------------------------------------------------------------------- */
 
-/* A hello: it is answered, and changes nothing. */
+/* Answers a hello; changes no link. */
 static void hello_arrived(struct df_net_ep *ep, struct stream *s)
 {
 	struct sessions *m = df_sessions(ep);
@@ -213,14 +226,14 @@ static void hello_arrived(struct df_net_ep *ep, struct stream *s)
 	a.challenge = s->challenge;
 	a.proof = proof_of(&ep->key, DF_PROOF_ACCEPTS, s);
 	s->state = CHALLENGED;
-	/* A connection that has just said something is dropped last. */
+	/* Move it to the end: a connection that has just sent something is dropped last. */
 	df_list_del(&s->node);
 	df_list_add_tail(&m->strangers, &s->node);
 	if (send_message(s, &a, sizeof(a)))
 		df_tcp_close(ep, s);
 }
 
-/* The other end is a process of the job. */
+/* Handles the proof of a process of the job. */
 static void introduced(struct df_net_ep *ep, struct stream *s)
 {
 	const struct hello *h = &s->hello;
@@ -229,16 +242,16 @@ static void introduced(struct df_net_ep *ep, struct stream *s)
 	struct session *p;
 
 	l = df_net_link_of(ep, h->from_proc, h->from_device, h->without);
-	/* A process that can still reach us is not to take that for a sign of life. */
+	/* The link is lost for good, even if the process can still reach us. */
 	if (l && df_net_dead(l)) {
 		o.word = OVER;
 		send_message(s, &o, sizeof(o));
 		df_tcp_close(ep, s);
 		return;
 	}
-	/* That we are here was all that a knock wanted to know. */
+	/* A probe connection only asks whether we are alive. */
 	p = l && h->word == HELLO ? df_session_new(l) : NULL;
-	/* Of a session that the other side has given up meanwhile, or that we have. */
+	/* The hello is of an old session, or of one that is already complete or given up. */
 	if (!p || h->session < p->session ||
 	    (h->session == p->session && (!p->nr || p->nr != h->nr || p->v[h->index]))) {
 		df_tcp_close(ep, s);
@@ -274,7 +287,7 @@ static void proof_arrived(struct df_net_ep *ep, struct stream *s)
 		refuse(ep, s, "it does not prove that it is of this job");
 }
 
-/* ---- the end that connects --------------------------------------------------------------------------------- */
+/* ---- the connecting end ---------------------------------------------------------------------- */
 
 void df_greeting_connected(struct df_net_ep *ep, struct stream *s)
 {
@@ -351,7 +364,7 @@ static void outcome_arrived(struct df_net_ep *ep, struct stream *s)
 	}
 }
 
-/* ---- which message is due ---------------------------------------------------------------------------------- */
+/* ---- the message expected in each state ------------------------------------------------------ */
 
 struct step {
 	size_t bytes;

@@ -1,23 +1,28 @@
 /*
- * Sessions (../net.h), and sockets as a medium. A link's session is some TCP streams, made by the side with the lower name
- * (process, device). They find the other side, agree on a medium, and say whether its process is there. Where the medium
- * is "tcp", small frames go over the first stream, slices over the others in turn; numbered frames over the first alone,
- * so that they stay in order. A frame is its header and then its payload, which is read into its slot, without a
- * copy between where it is longer than what came with the header. Another medium begins when all streams are there.
+ * Sessions (../net.h), and sockets as a medium. The session of a link is a set of TCP streams, made
+ * by the side with the lower name (process, device). The two sides use it to find each other, to
+ * agree on a medium, and to see whether the other process lives. With medium "tcp", small frames go
+ * over the first stream and slices over the others in turn. Numbered frames use the first stream
+ * only, which keeps them in order. A frame is a header and then its payload; a payload longer than
+ * what arrived with the header is read into its slot without a copy. Other media begin when all
+ * streams are open.
  *
- * The streams and the medium of a session live and die together. When one breaks all are closed, and the connecting side begins the
- * next session; a hello with a higher session than ours says that the other side has given ours up, though nothing told
- * us. The listening side can't connect, so it knocks: as long as the other side's kernel takes a connection, that
- * process is there, be it stopped.
+ * The streams and the medium of a session begin and end together. When one breaks, all are closed,
+ * and the connecting side begins the next session. A hello with a higher session number than ours
+ * shows that the other side has ended our session, even if we saw no error. The listening side
+ * cannot begin a session, so it opens a probe connection: as long as the other side's kernel
+ * accepts it, that process lives, even if it is stopped.
  *
- * A path that swallows everything is found by the kernel: keepalive where nothing is sent, TCP_USER_TIMEOUT else.
+ * The kernel detects a path that drops everything: by keepalive on an idle stream, else by
+ * TCP_USER_TIMEOUT.
  *
- * A connection begins with a greeting, in which both ends prove that they are of the job (greeting.c). A process that says
- * nothing may be slow (its threads wait for a processor, or it is stopped), so there is no time limit: it keeps its connection until
- * the place is needed, because there are STRANGERS already or no descriptor is left. Then the oldest one is dropped, and if it was
- * one of the job's it connects again.
+ * A connection begins with a greeting in which both ends prove that they belong to the job
+ * (greeting.c). There is no time limit, because a process may be slow or stopped. An unproved
+ * connection is kept until its place is needed: at 256 such connections, or without a free
+ * descriptor, the oldest is dropped. If it belonged to the job, it connects again.
  *
- * All but listen() and sleep() by who makes a pass over the endpoint; no locks.
+ * The thread that makes a pass over the endpoint calls all functions except listen() and sleep();
+ * no locks.
  */
 #define _GNU_SOURCE
 #include "runtime/transport/net/socket/socket.h"
@@ -42,7 +47,7 @@ int df_session_connects(const struct df_net_link *l)
 	return l->ep->proc != l->proc ? l->ep->proc < l->proc : l->ep->device < l->device;
 }
 
-/* The session is over; where we connect, the next one begins soon. */
+/* Ends the session. The connecting side begins the next one soon. */
 static void session_end(struct df_net_link *l, int why)
 {
 	struct session *p = df_session(l);
@@ -110,7 +115,7 @@ int df_session_push(struct df_net_link *l)
 	return moved;
 }
 
-/* ---- the medium "tcp" --------------------------------------------------------------------------------------- */
+/* ---- the medium "tcp" ------------------------------------------------------------------------ */
 
 static int tcp_start(struct df_net_ep *ep)
 {
@@ -178,9 +183,9 @@ const struct df_net_ops df_net_tcp = {
 	.poll = tcp_poll,
 };
 
-/* ---- accepting ------------------------------------------------------------------------------------------------- */
+/* ---- accepting ------------------------------------------------------------------------------- */
 
-/* One stranger less, if there is any: 1. */
+/* Drops the oldest unproved connection. Returns 1 if there was one. */
 static int drop_oldest(struct df_net_ep *ep)
 {
 	struct sessions *m = df_sessions(ep);
@@ -189,7 +194,10 @@ static int drop_oldest(struct df_net_ep *ep)
 
 	if (!nr)
 		return 0;
-	/* Its next message may be there by now. After its first one it is the youngest, so this ends. */
+	/*
+	 * Its next message may have arrived by now. A message moves it to the end of the list, so
+	 * this loop ends.
+	 */
 	do {
 		s = df_list_first(&m->strangers, struct stream, node);
 		df_greeting_look(ep, s);
@@ -204,8 +212,8 @@ static int drop_oldest(struct df_net_ep *ep)
 }
 
 /*
- * The listener says once that somebody has come, not for as long as one waits: without a descriptor for it this thread
- * would do nothing else.
+ * The listener is edge-triggered: without a free descriptor, a level-triggered one would keep this
+ * thread busy.
  */
 static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
 {
@@ -232,7 +240,7 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 			m->accept_at = df_now_ns() + AGAIN_MAX;
 			return;
 		}
-		/* What else can happen is that one connection's end; the next may be in order. */
+		/* Any other error concerns only this connection; try the next. */
 		if (fd < 0)
 			continue;
 		if (m->nr_strangers >= STRANGERS)
@@ -249,9 +257,9 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 	m->accept_at = df_now_ns() + AGAIN_MIN;
 }
 
-/* ---- connecting -------------------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
-/* *why: -errno. */
+/* On failure stores -errno in *why. */
 static struct stream *dial(struct df_net_link *l, enum state state, int *why)
 {
 	struct sessions *m = df_sessions(l->ep);
@@ -268,7 +276,7 @@ static struct stream *dial(struct df_net_link *l, enum state state, int *why)
 		return NULL;
 	}
 	df_tcp_congestion(m, fd);
-	/* Or routing would choose another interface than the one that was asked for. */
+	/* Otherwise routing could choose another interface. */
 	if (from.sa.sa_family == to.sa.sa_family && bind(fd, &from.sa, df_addr_len(&from)))
 		goto err;
 	if (connect(fd, &to.sa, df_addr_len(&to)) && errno != EINPROGRESS)
@@ -289,7 +297,7 @@ static uint32_t nr_streams(void)
 	const struct df_env *env = df_env();
 	long threads = env->nccl_socket_nthreads, each = env->nccl_nsocks_perthread;
 
-	/* Small frames have the first for themselves. */
+	/* Small frames have the first stream for themselves. */
 	if (threads == DF_AUTO && each == DF_AUTO)
 		return 2;
 	threads = threads == DF_AUTO ? 1 : threads;
@@ -311,7 +319,7 @@ static void attempt(struct df_net_link *l, uint64_t now)
 			p->knock = dial(l, KNOCKING, &why);
 		return;
 	}
-	/* One attempt at a time; the kernel ends it. */
+	/* One attempt at a time; the kernel's time-out ends it. */
 	if (p->nr)
 		return;
 	p->session++;
@@ -357,7 +365,7 @@ void df_session_close(struct df_net_link *l)
 	p->try_at = p->pause = 0;
 }
 
-/* ---- the endpoint ------------------------------------------------------------------------------------------ */
+/* ---- the endpoint ---------------------------------------------------------------------------- */
 
 int df_session_listen(struct df_net_ep *ep)
 {
@@ -454,7 +462,10 @@ void df_tcp_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t e
 	}
 }
 
-/* The other side's kernel has taken a connection and keeps it: the process will look at it when it comes to that. */
+/*
+ * Whether the other side's kernel has accepted our connection, so that its process lives and will
+ * answer.
+ */
 static int waits_there(const struct session *p)
 {
 	uint32_t i;
@@ -482,7 +493,7 @@ static void timers(struct df_net_ep *ep, uint64_t now)
 			continue;
 		if (waits_there(p))
 			df_net_alive(l, now);
-		/* Broken, or it was up before we had its address. */
+		/* The session broke, or was up before we had the peer's address. */
 		if (!p->pause)
 			p->pause = AGAIN_MIN;
 		if (p->try_at <= now)
@@ -515,8 +526,8 @@ void df_session_sleep(struct df_net_ep *ep, int64_t timeout_ns)
 	uint64_t count;
 
 	/*
-	 * What has come is for who owns the endpoint: streams may be closed by then. That the bell has rung is for the sleeper
-	 * alone: were it taken by another one before this thread runs, it would sleep on.
+	 * Read only the bell: descriptors are for the owner of the endpoint, because a stream may
+	 * be closed by then. No other thread reads the bell, or this one would sleep through it.
 	 */
 	if (ppoll(p, 2, timeout_ns < 0 ? NULL : &ts, NULL) > 0 && p[1].revents)
 		(void)!read(m->event_fd, &count, sizeof(count));
@@ -534,8 +545,9 @@ int df_session_unsent(const struct df_net_link *l)
 }
 
 /*
- * The stream that alone had something lately is read without asking whether it has anything: who waits for one peer spares a
- * system call with everything that comes. 1: it had something; 0: it had nothing; -1: all streams are to be asked.
+ * Reads the only recently active stream without polling all, which saves a system call per arrival
+ * for a thread that waits for one peer. Returns 1 if data arrived, 0 if not, or -1 if all streams
+ * have to be polled.
  */
 static int guess(struct sessions *m)
 {

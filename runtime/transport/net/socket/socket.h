@@ -1,6 +1,6 @@
 /*
- * The streams of sessions, for socket.c, which has the whole, greeting.c, which finds out who is at the other end of one, and
- * frames.c, which moves frames over it. An endpoint's thread owns them.
+ * The streams of sessions, shared by socket.c (sessions), greeting.c (authentication) and frames.c
+ * (frames). The endpoint's thread owns them.
  */
 #ifndef DF_TRANSPORT_NET_SOCKET_H
 #define DF_TRANSPORT_NET_SOCKET_H
@@ -14,26 +14,30 @@
 #include "runtime/base/time.h"
 #include "runtime/transport/net/net.h"
 
-#define STREAMS_MAX  16
-#define OUT_MAX	     64 /* frames that a stream has in hand; a power of two */
-#define GATHER_MAX   48 /* of one sendmsg() */
-#define IN_BYTES     (64u << 10)
-#define TURNS	     16 /* receives before another stream has its turn */
-#define BULK_BYTES   4096
-#define LARGE_BYTES  65536 /* slices that are read alone: the next one may be wanted elsewhere */
-#define GUESS_AFTER  4	   /* times in a row that one stream alone had something */
-#define GUESSES	     16	   /* of so many looks one is at all streams, the others at that one */
-#define NEAR_US	     1000  /* where a packet there and back takes no longer */
-#define STRANGERS    256   /* accepted connections that have proved nothing yet */
-#define AGAIN_MIN    (5 * DF_NS_PER_MS) /* between attempts to connect */
+#define STREAMS_MAX 16
+#define OUT_MAX	    64 /* frames queued on a stream, at most; a power of two */
+#define GATHER_MAX  48 /* iovec entries of one sendmsg(), in frames */
+#define IN_BYTES    (64u << 10)
+#define TURNS	    16 /* reads of one stream before the next stream is served */
+#define BULK_BYTES  4096
+/* slices of this size are read alone: the next may have another destination */
+#define LARGE_BYTES  65536
+#define GUESS_AFTER  4	  /* consecutive events of one stream before it is read without polling */
+#define GUESSES	     16	  /* one poll in 16 is of all streams, by epoll_wait() */
+#define NEAR_US	     1000 /* longest round-trip time of a near peer */
+#define STRANGERS    256  /* accepted connections that have not proved anything, at most */
+#define AGAIN_MIN    (5 * DF_NS_PER_MS) /* pause between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
 #define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
 #define MAGIC	     0x356b6f7374656e64ull /* "dnetsok5" */
 
-/* HELLO, KNOCK: in a hello. WELCOME: in an outcome; OVER: likewise, of a side that has given the link up. */
+/*
+ * Words of a hello: HELLO opens a stream, the other only probes whether the peer lives. Words of an
+ * outcome: WELCOME, and OVER if this side has given the link up.
+ */
 enum word { HELLO, WELCOME, KNOCK, OVER };
 
-/* The messages of a greeting (greeting.c), in their order; the third is a proof alone. */
+/* The messages of a greeting (greeting.c), in order. The third is a proof alone. */
 struct hello {
 	uint64_t magic;
 	uint32_t version;
@@ -42,8 +46,8 @@ struct hello {
 	int32_t from_device, to_device;
 	uint64_t session;
 	uint32_t word;	  /* enum word */
-	uint32_t without; /* of the link */
-	uint64_t carries; /* media of the end that connects */
+	uint32_t without; /* networks that the link avoids */
+	uint64_t carries; /* media of the connecting end */
 	struct df_key challenge;
 };
 
@@ -58,13 +62,13 @@ struct outcome {
 };
 
 enum state {
-	KNOCKING,   /* connects, to learn whether the other side is there */
-	CONNECTING, /* connects, for a session */
-	STRANGER,   /* accepted; its hello is due */
-	CHALLENGED, /* accepted; its proof is due */
-	GREETING,   /* connected; an answer to our hello is due */
-	PROVED,	    /* connected; the outcome is due */
-	OPEN,	    /* of a session; frames travel */
+	KNOCKING,   /* connects as a probe of the other side */
+	CONNECTING, /* connects for a session */
+	STRANGER,   /* accepted; waits for a hello */
+	CHALLENGED, /* accepted; waits for a proof */
+	GREETING,   /* connected; waits for the answer to our hello */
+	PROVED,	    /* connected; waits for the outcome */
+	OPEN,	    /* in a session; frames travel */
 	SHUT	    /* closed; freed soon */
 };
 
@@ -75,47 +79,49 @@ struct out {
 };
 
 struct stream {
-	struct df_net_source source; /* first */
+	struct df_net_source source; /* must be the first member */
 	enum state state;
 	int fd;
 	uint32_t index;
 	uint32_t events;
-	struct df_net_link *link; /* NULL: it was accepted, and has proved nothing yet */
-	struct df_list node; /* the endpoint's strangers, the oldest first, or those to be freed */
+	struct df_net_link *link; /* NULL: accepted and not proved */
+	/* in the list of unproved streams, oldest first, or of streams to free */
+	struct df_list node;
 	char who[64];
-	struct hello hello;	 /* of the end that connects */
-	struct df_key challenge; /* of the end that accepts */
-	/* Out: frames from `head` to `tail`, of the first of which `off` bytes have gone. */
+	struct hello hello;	 /* from the connecting end */
+	struct df_key challenge; /* from the accepting end */
+	/* Sending: frames `head` to `tail`; `off` bytes of the first are sent. */
 	uint32_t head, tail;
 	size_t off;
 	struct out out[OUT_MAX];
-	/* In: of a message of the greeting; then of frames. */
+	/* Receiving: bytes of a greeting message, later frames. */
 	size_t have;
 	struct df_net_reader reader;
 	uint8_t in[IN_BYTES];
 };
 
-/* Of a link: its session. */
+/* The session of a link. */
 struct session {
 	struct stream *v[STREAMS_MAX];
 	uint32_t nr, nr_open, turn;
 	uint64_t session, carries;
-	struct df_key key; /* df_session_key(); of the first stream's greeting */
+	struct df_key key; /* of the first stream's greeting; see df_session_key() */
 	struct stream *knock;
-	uint64_t try_at, pause; /* 0: not now */
+	uint64_t try_at, pause; /* 0: no attempt planned */
 };
 
-/* Of an endpoint. */
+/* The sessions of an endpoint. */
 struct sessions {
 	int epoll_fd, event_fd, listen_fd;
 	struct df_list strangers, shut;
 	uint32_t nr_strangers;
-	struct stream *last; /* that something came over; NULL: none, or closed */
+	struct stream *last; /* the last stream that had data; NULL: none, or closed */
 	uint32_t in_a_row, guesses;
-	uint64_t accept_at; /* when who waits in the listener's queue is asked for; 0: nobody */
+	uint64_t accept_at; /* when to accept again after a pause; 0: not paused */
 	union df_sockaddr local;
-	char iface[IF_NAMESIZE]; /* that has this address */
-	char congestion[16];	 /* the system's, if near nodes are not to have it; "" */
+	char iface[IF_NAMESIZE]; /* the interface with this address */
+	/* the system's congestion control, if near peers should not use it; else "" */
+	char congestion[16];
 	struct df_net_source listener;
 };
 
@@ -129,32 +135,44 @@ static inline struct session *df_session(const struct df_net_link *l)
 	return l->session;
 }
 
-/* Takes over a connected or connecting descriptor. NULL: no memory; it stays the caller's. */
+/*
+ * Takes over a connected or connecting descriptor. Returns NULL without memory; the caller then
+ * keeps the descriptor.
+ */
 struct stream *df_tcp_new(struct df_net_ep *ep, struct df_net_link *l, int fd, enum state state);
 /*
- * What the descriptor is to have for congestion control, before it connects or listens: Reno where the system's is BBR. That paces what
- * it sends by what it has measured, and measures too little where both sides wait for each other after each slice; and
- * a connection that had it once is paced for good.
+ * Chooses the congestion control before the descriptor connects or listens: Reno if the system's is
+ * BBR. BBR paces by its own measurements, which are too low where both sides wait for each other
+ * after each slice, and a connection that once used it stays paced.
  */
 void df_tcp_congestion(struct sessions *m, int fd);
-/* The other side has answered. Where it is far away, the stream gets the system's congestion control after all. */
+/*
+ * The connection is established. If the peer is far away, sets the system's congestion control
+ * again.
+ */
 void df_tcp_opened(const struct sessions *m, struct stream *s);
-/* What the thread wants to hear of it: EPOLLIN, EPOLLOUT. */
+/* Sets the events to wait for: EPOLLIN, EPOLLOUT. */
 void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events);
-/* Closed now, freed when no event can name it any more. */
+/* Closes it now; frees it when no pending event refers to it. */
 void df_tcp_close(struct df_net_ep *ep, struct stream *s);
-/* Puts frames on the wire, takes them off it: 1 if some bytes went or came. Where the stream breaks, its session ends. */
+/* Sends or receives frames. Returns 1 if bytes moved. If the stream breaks, its session ends. */
 int df_tcp_flush(struct df_net_link *l, struct stream *s);
 int df_tcp_receive(struct df_net_link *l, struct stream *s);
-/* greeting.c: a stream is connected; something of a greeting has arrived: state is STRANGER, CHALLENGED, GREETING or PROVED. */
+/*
+ * greeting.c: the stream is connected; a message of the greeting has arrived in a state before
+ * OPEN.
+ */
 void df_greeting_connected(struct df_net_ep *ep, struct stream *s);
 void df_greeting_look(struct df_net_ep *ep, struct stream *s);
-/* The line in the log about connections that were refused: when it is due (UINT64_MAX: not), and written if it is. Any thread. */
+/*
+ * The log message about refused connections: when it is due (UINT64_MAX: never), and writing it if
+ * it is due. Any thread.
+ */
 uint64_t df_greeting_report_at(void);
 void df_greeting_report(uint64_t now);
-/* socket.c: the link's session, made if there is none; NULL: no memory. */
+/* socket.c: returns the link's session, which it makes if needed, or NULL without memory. */
 struct session *df_session_new(struct df_net_link *l);
-/* socket.c: something has come; it has failed, with -errno. */
+/* socket.c: handles events of a stream; handles its failure with -errno. */
 void df_tcp_ready(struct df_net_ep *ep, struct df_net_source *source, uint32_t events);
 void df_tcp_fail(struct df_net_ep *ep, struct stream *s, int why);
 

@@ -375,7 +375,7 @@ int df_verbs_open(struct df_net_ep *ep, struct verbs **out)
 		return -ENOMEM;
 	}
 	if (df_join_within(t, OPEN_S * DF_NS_PER_S)) {
-		say_missed("libibverbs or a driver did not come back within 10 s");
+		say_missed("libibverbs or a driver did not return within 10 s");
 		put(o);
 		return -ETIMEDOUT;
 	}

@@ -683,7 +683,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 		df_warn("device %d of %s sent data that breaks dfshim's protocol: connecting again",
 			l->device, df_net_member(l)->hostname);
 		q->usable = 1;
-		return df_verbs_fail(l, k, -EPROTO, "what came makes no sense");
+		return df_verbs_fail(l, k, -EPROTO, "the received data make no sense");
 	}
 	return 0;
 }
@@ -711,7 +711,7 @@ static int poll_pair(struct df_net_link *l, int k, uint64_t now, int arm, int *m
 		*moved |= n > 0;
 	} while (n == AT_ONCE);
 	if (!q->usable && now >= q->deadline)
-		return df_verbs_fail(l, k, -ETIMEDOUT, "nothing comes through the queue pair");
+		return df_verbs_fail(l, k, -ETIMEDOUT, "nothing arrives through the queue pair");
 	if (q->usable && q->head != q->tail && now >= q->moved + df_verbs_patience())
 		return df_verbs_fail(l, k, -ETIMEDOUT,
 				     "no completion, though the port reports no error");
@@ -764,7 +764,7 @@ static int verbs_poll(struct df_net_link *l, uint64_t now, int arm)
 	if (!l->up) {
 		if (now >= p->deadline)
 			return set_up_failed(l, any(p), -ETIMEDOUT,
-					     "nothing comes through the queue pair");
+					     "nothing arrives through the queue pair");
 		look_at = DF_MIN(look_at, p->deadline);
 	} else {
 		tell_missing(l, p);
