@@ -14,7 +14,7 @@ try() {
 	local seen=$1
 	rm -f "$T/seen"
 	env "${@:2}" timeout -k 5 $((150 * SLOW)) "$suite" 5 >"$T/out" 2>&1 || fail "${*:2}: $(grep -v 'NCCL INFO' "$T/out" | tail -n 20)"
-	grep -q "slots for other nodes lie in GPU memory (dma-buf, what comes is read back)" "$T/out" ||
+	grep -q "slots for other nodes lie in GPU memory (dma-buf, arriving data are read back)" "$T/out" ||
 		fail "no slot lies in GPU memory: $(grep 'slots for' "$T/out")"
 	grep -qx "$seen" "$T/seen" || fail "not seen: $seen: $(cat "$T/seen")"
 	echo "${*:2}: $(grep -c 'was broken' "$T/out") connections broke"

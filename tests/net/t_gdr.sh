@@ -22,7 +22,7 @@ job() {
 }
 says() { grep -qF -- "$1" "$T/out" || fail "nobody says '$1': $(grep 'slots for\|WARN' "$T/out" | tail -n 10)"; }
 silent() { ! grep -F -- "$1" "$T/out" || fail "somebody says '$1'"; }
-in_gpu() { says "slots for other nodes lie in GPU memory (${1:-dma-buf, what comes is read back})"; }
+in_gpu() { says "slots for other nodes lie in GPU memory (${1:-dma-buf, arriving data are read back})"; }
 large() { job disorder --ranks 2 --procs 2 --iters "$1" --colls 4 --max 262144 --seed "$SEED"; }
 
 # Collectives and messages, nodes of one device and of two.
@@ -93,7 +93,7 @@ net() { # WANTED VARIABLES...
 	is=$(jq -r '.dfshim.gpus | .[] | "\(.gpu) \(.slots): \(.reason)"' "$T/net.json" | tail -n 1)
 	[[ $is == "3 $1"* ]] || fail "dfshim net, ${*:2}: '$is', not '3 $1'"
 }
-net "GPU: dma-buf, what comes is read back"
+net "GPU: dma-buf, arriving data are read back"
 net "GPU: dma-buf, the GPU orders writes" FAKE_CUDA_GDR=ordered
 net "host: DFSHIM_NET_GDR=0" DFSHIM_NET_GDR=0
 net "host: sockets or a plugin may join them" DFSHIM_NET=auto
@@ -108,7 +108,7 @@ if [ -z "$has" ]; then
 	net "host: libibverbs has no ibv_reg_dmabuf_mr" "NCCL_IBVERBS_LIB=$T/libold_verbs.so"
 fi
 "$B/dfshim" net >"$T/text" || fail "dfshim net: status $?"
-grep -q '^  GPU 0 (.*): slots for other machines lie in GPU memory: dma-buf, what comes is read back$' "$T/text" ||
+grep -q '^  GPU 0 (.*): slots for other machines lie in GPU memory: dma-buf, arriving data are read back$' "$T/text" ||
 	fail "dfshim net as text: $(tail -n 6 "$T/text")"
 
 # By its address, where the kernel's module is there.
@@ -121,7 +121,7 @@ if unshare -m true 2>/dev/null; then
 			esac && mkdir -p "${file%/*}" && echo 1 >"$file" &&
 			exec env "LD_PRELOAD=$1" timeout -k 5 100 "$2" --ranks 2 --sample 5 --timeout 40' - "$B/libdfshim.so" "$C/collcheck" \
 			>"$T/out" 2>&1 || fail "by address ($dir): $(tail -n 5 "$T/out")"
-		in_gpu "nvidia_peermem, what comes is read back"
+		in_gpu "nvidia_peermem, arriving data are read back"
 	done
 else
 	echo "no rights for a mount namespace: GPU memory by its address was not tried"

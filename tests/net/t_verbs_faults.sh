@@ -43,7 +43,7 @@ says 'verbs do not connect rocex:1 (GID 10.1.0.5) to device'
 says 'over tcp'
 # Memory for the queues, and not for slots.
 FAKE_VERBS_MEMLOCK=200000 DFSHIM_NET=verbs right collcheck --ranks 2 --sample 40
-says 'what they hold goes over sockets'
+says 'their slices go over sockets'
 FAKE_VERBS=memlock right collcheck --ranks 2 --sample 5
 says 'rocex cannot register memory: Cannot allocate memory; RLIMIT_MEMLOCK is'
 says 'over tcp'

@@ -137,6 +137,6 @@ int gdr_slots(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs
 		snprintf(why, size, "%s, %s", no ? "nvidia_peermem" : "dma-buf",
 			 gpus->v[gpu].ordering >= ORDER_OWNER ? "the GPU orders writes"
 			 : df_env()->nccl_gdr_flush_disable   ? "NCCL_GDR_FLUSH_DISABLE=1"
-							      : "what comes is read back");
+							      : "arriving data are read back");
 	return !against;
 }

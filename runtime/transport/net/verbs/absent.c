@@ -1,4 +1,4 @@
-/* In place of rdma.c where there was no header of libibverbs when this was built: no endpoint can use it. */
+/* Replaces rdma.c in a build without the header of libibverbs: no endpoint can use verbs. */
 #include <errno.h>
 
 #include "runtime/base/env.h"
@@ -51,5 +51,5 @@ uint64_t df_verbs_readback_due(const struct df_net_ep *ep)
 	return UINT64_MAX;
 }
 
-/* What is never started is never called again. */
+/* A medium that never starts is not called again. */
 const struct df_net_ops df_net_verbs = {.name = "verbs", .start = absent_start};

@@ -1,4 +1,7 @@
-/* The RDMA ports of an endpoint: found by NCCL's rules (base/net/verbs.h), opened; rdma.c has the whole. */
+/*
+ * Finds the RDMA ports of an endpoint by NCCL's rules (base/net/verbs.h) and opens them; see
+ * rdma.c.
+ */
 #define _GNU_SOURCE
 #include "runtime/transport/net/verbs/readback.h"
 
@@ -19,24 +22,24 @@
 #include "runtime/base/join.h"
 #include "runtime/base/log.h"
 
-#define OPEN_S 10 /* a driver may take so long */
+#define OPEN_S 10 /* bound on the time of a driver */
 
 struct df_ibv df_ibv;
 
 /*
- * Finding is done by one endpoint after the other: what has been loaded is in tables, here and in base/net/verbs.c. No lock
- * that anybody else takes, and nobody waits for it but threads that may be left behind.
+ * Serialises the search of several endpoints, which fills tables here and in base/net/verbs.c. No
+ * other code takes this lock, and only threads that may be abandoned wait for it.
  */
 static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;
 
 struct opening {
 	int index;	 /* of the endpoint's device */
-	const char *gpu; /* its PCI address; "": none */
+	const char *gpu; /* its PCI address, or "" for none */
 	struct verbs *verbs;
 	int ret;
 	char why[512];
-	uint32_t refs; /* who has been left behind frees it; atomic */
+	uint32_t refs; /* the opening thread and its waiter; the last one frees it; atomic */
 };
 
 static int open_library(struct opening *o)
@@ -74,12 +77,13 @@ static int open_library(struct opening *o)
 	return 0;
 }
 
-/* So many are as good as any number, and each costs a registration of all slots. */
+/* Largest number of ports used: more bring nothing, and each needs a registration of all slots. */
 #define ENOUGH 4
 
 /*
- * Those of the ports that are (not) spare, from the index-th on, as far as there is room: each endpoint begins with another one. With
- * NCCL_CROSS_NIC=0 any two endpoints need ports of the same places, so each takes as many as it can.
+ * Appends the ports whose `spare` matches, beginning with the index-th, while there is room. Each
+ * endpoint begins with a different port. With NCCL_CROSS_NIC=0 two endpoints need ports at the same
+ * places, so each takes as many as it can.
  */
 static void take(struct verbs *v, const struct rail *all, int nr, int spare, int index)
 {
@@ -93,7 +97,10 @@ static void take(struct verbs *v, const struct rail *all, int nr, int spare, int
 		v->rail[v->nr++] = all[of[(index + i) % n]];
 }
 
-/* All usable ports, as far as there is room, the nearest to the GPU first: what is farther from it is spare. */
+/*
+ * Chooses usable ports while there is room, the nearest to the GPU first; ports that are farther
+ * are spare.
+ */
 static int choose(struct opening *o)
 {
 	struct df_verbs *found = malloc(sizeof(*found));
@@ -151,16 +158,16 @@ static int no_wait(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) ? -errno : 0;
 }
 
-#define RELAXED_ORDERING (1u << 20) /* of enum ibv_access_flags, where a header is too old for it */
+#define RELAXED_ORDERING (1u << 20) /* of enum ibv_access_flags, for headers that do not have it */
 
-/* Devices that refuse it are asked once: every endpoint would be told the same. */
+/* Whether a device has refused relaxed ordering; it would refuse every endpoint. */
 static int refuses_relaxed;
 
 struct ibv_mr *df_verbs_register(struct ibv_pd *pd, void *at, size_t bytes, int access)
 {
 	struct ibv_mr *mr = NULL;
 
-	/* Relaxed: at worst it is tried once more. */
+	/* Relaxed: a stale read only causes one more attempt. */
 	if (df_env()->nccl_ib_relaxed && df_ibv.reg_mr_iova2 &&
 	    !__atomic_load_n(&refuses_relaxed, __ATOMIC_RELAXED)) {
 		mr = df_ibv.reg_mr_iova2(pd, at, bytes, (uintptr_t)at,
@@ -224,7 +231,7 @@ static void say_why(struct opening *o, const struct rail *r, const char *what)
 		 what);
 }
 
-/* Can memory be registered at all? */
+/* Checks that memory can be registered. */
 static int try_memory(struct opening *o, const struct rail *r)
 {
 	struct rlimit limit = {0};
@@ -256,7 +263,7 @@ static int open_rail(struct opening *o, struct rail *r)
 	char text[128];
 	int i, ret;
 
-	/* Ports of one device. */
+	/* Ports of one device share it. */
 	for (i = 0; &v->rail[i] != r; i++) {
 		if (strcmp(v->rail[i].port.device, r->port.device) || !v->rail[i].device)
 			continue;
@@ -299,7 +306,7 @@ err_close:
 	return ret;
 }
 
-/* Those that can be opened; -errno of the last one if there is none. */
+/* Opens the ports and keeps those that opened. Returns the last -errno if none did. */
 static int open_rails(struct opening *o)
 {
 	struct verbs *v = o->verbs;
@@ -319,7 +326,7 @@ static int open_rails(struct opening *o)
 
 static void put(struct opening *o)
 {
-	/* ACQ_REL: the last one to let go sees what the other one has written. Pairs with itself. */
+	/* ACQ_REL: the last user sees the other's writes. Pairs with itself. */
 	if (__atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	free(o->verbs);
@@ -341,7 +348,7 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-/* What somebody has asked for is missed aloud. */
+/* Warns if verbs were requested; else logs at level info. */
 static void say_missed(const char *why)
 {
 	const struct df_env *env = df_env();
@@ -368,7 +375,7 @@ int df_verbs_open(struct df_net_ep *ep, struct verbs **out)
 	o->index = ep->device;
 	o->gpu = df_backend->pci ? df_backend->pci(ep->device) : "";
 	o->refs = 2;
-	/* Drivers may hang, and whoever waits for them with them. */
+	/* A driver may hang, and its caller with it, so open on a thread. */
 	if (!o->verbs || pthread_create(&t, NULL, opener, o)) {
 		o->refs = 1;
 		put(o);

@@ -1,4 +1,4 @@
-/* What RDMA devices tell their owner: completions, and asynchronous events; rdma.c has the whole. */
+/* Completions and asynchronous events of RDMA devices; see rdma.c. */
 #include "runtime/transport/net/verbs/readback.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-/* That something is there is all it says: every link is looked at after it. */
+/* Only acknowledges the notification; the pass polls every link afterwards. */
 static void completions_wait(struct df_net_ep *ep, struct df_net_source *s, uint32_t events)
 {
 	struct ibv_cq *cq;
@@ -19,7 +19,10 @@ static void completions_wait(struct df_net_ep *ep, struct df_net_source *s, uint
 		df_ibv.ack_cq_events(cq, 1);
 }
 
-/* Of a device, or of a port of it (not 0); qp, cq: whom it concerns, both NULL: everybody. */
+/*
+ * The objects that an event concerns: a device, or one port of it (port > 0). qp, cq: the one
+ * concerned; both NULL: all.
+ */
 struct whom {
 	const struct device *device;
 	int port;
@@ -36,7 +39,7 @@ static int concerns(const struct df_net_link *l, const struct pair *q, const str
 	return (!w->qp && !w->cq) || (w->qp && q->qp == w->qp) || (w->cq && q->cq == w->cq);
 }
 
-/* Another pair of the link is usable. */
+/* Whether another pair of the link is usable. */
 static int has_another(const struct path *p, int k)
 {
 	int i;
@@ -66,7 +69,10 @@ static void fail_those(struct df_net_ep *ep, const struct whom *w, int why, cons
 		for (k = 0; p && l->ops == &df_net_verbs && k < p->nr; k++) {
 			if (!p->pair[k] || !p->pair[k]->qp || !concerns(l, p->pair[k], w))
 				continue;
-			/* A port that is down may come back, and the queue pair repeats what was lost. */
+			/*
+			 * A port that is down may recover, and the queue pair repeats what was
+			 * lost.
+			 */
 			if (w->port && !has_another(p, k))
 				continue;
 			if (df_verbs_fail(l, k, why, text))
@@ -168,7 +174,7 @@ static void events_wait(struct df_net_ep *ep, struct df_net_source *s, uint32_t 
 		const char *text = df_ibv.event_type_str(e.event_type);
 
 		log_event(ep, d, &e, text);
-		/* First: what it names can't be destroyed before. */
+		/* Acknowledge first: the object that it names cannot be destroyed before. */
 		df_ibv.ack_async_event(&e);
 		if (df_env()->nccl_ib_async_events || e.event_type == IBV_EVENT_PORT_ACTIVE)
 			told(ep, d, &e, text);

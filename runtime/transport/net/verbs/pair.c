@@ -1,4 +1,4 @@
-/* A queue pair of a link: made, joined to the other side's, ended; rdma.c has the whole. */
+/* The life of a link's queue pair: created, connected, destroyed; see rdma.c. */
 #define _GNU_SOURCE
 #include "runtime/transport/net/verbs/pair.h"
 #include "runtime/transport/net/verbs/readback.h"
@@ -13,7 +13,7 @@
 #include "runtime/base/err.h"
 
 #define RNR_FOREVER 7
-#define RNR_TIMER   12 /* 0.64 ms */
+#define RNR_TIMER   12 /* encodes 0.64 ms */
 
 int df_verbs_rail(const struct df_net_link *l, int k)
 {
@@ -64,7 +64,7 @@ struct pair *df_verbs_pair_new(struct df_net_link *l, int rail)
 	if (!q)
 		return NULL;
 	q->rail = (uint8_t)rail;
-	/* Not in the memory of a child: its pages must stay these. */
+	/* Shared memory, so that a fork does not move its pages. */
 	q->rings = mmap(NULL, sizeof(*q->rings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
 	if (q->rings == MAP_FAILED)
@@ -117,7 +117,7 @@ static void gid_text(const union ibv_gid *gid, char *text, socklen_t size)
 		inet_ntop(AF_INET6, gid->raw, text, size);
 }
 
-/* Anew each time: a port that was down may have other addresses. */
+/* Queried anew each time: a port that was down may have other addresses. */
 static int look_at_port(const struct rail *r, struct pair *q)
 {
 	static const union ibv_gid none;
@@ -164,7 +164,7 @@ int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 	uint32_t i;
 	int ret;
 
-	/* Then all are. */
+	/* This device is dead only if all are. */
 	if (r->device->dead && df_verbs_has_others(l))
 		return -ENODEV;
 	ret = look_at_port(r, q);
@@ -238,7 +238,7 @@ static int to_receive(const struct rail *r, struct pair *q, const struct df_net_
 	attr.ah_attr.port_num = (uint8_t)r->port.port;
 	attr.ah_attr.sl = (uint8_t)DF_MAX(env->nccl_ib_sl, 0);
 	attr.ah_attr.dlid = (uint16_t)(f->b >> 16);
-	/* On InfiniBand a global route only leads out of the subnet. */
+	/* Within an InfiniBand subnet no global route is needed. */
 	attr.ah_attr.is_global =
 		!r->port.infiniband || gid.global.subnet_prefix != q->gid.global.subnet_prefix;
 	attr.ah_attr.grh.dgid = gid;
@@ -266,12 +266,15 @@ static int to_send(struct pair *q)
 					     IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* What both devices can do beyond the standard, in InfiniBand's words: the second side takes what the first one offers. */
+/*
+ * Agrees on extensions (InfiniBand's enhanced connection establishment): the accepting side takes
+ * what the connecting side offers.
+ */
 static void agree(struct pair *q, const struct df_net_frame *f)
 {
 	struct ece theirs = {.vendor_id = (uint32_t)f->at, .options = (uint32_t)(f->at >> 32)};
 
-	/* One that cannot do it says so; the standard is left. */
+	/* If one device cannot, both use the standard. */
 	if (!q->ece.vendor_id || !theirs.vendor_id || df_ibv.set_ece(q->qp, &theirs))
 		memset(&q->ece, 0, sizeof(q->ece));
 }
@@ -287,7 +290,7 @@ int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_ne
 		return -EPROTONOSUPPORT;
 	agree(q, info);
 	ret = to_receive(r, q, info);
-	/* What has been set, as this device understands it. */
+	/* Read back the options as this device applied them. */
 	if (!ret && q->ece.vendor_id && df_ibv.query_ece(q->qp, &q->ece))
 		memset(&q->ece, 0, sizeof(q->ece));
 	if (!ret)
@@ -337,7 +340,7 @@ void df_verbs_pair_end(struct df_net_link *l, struct pair *q)
 {
 	if (!q->qp)
 		return;
-	/* From here on nobody reads our slots or writes into them. */
+	/* From here on the other side can no longer access our slots. */
 	df_ibv.destroy_qp(q->qp);
 	df_verbs_readback_closed(l->ep, df_verbs_pair_rail(l, q), q->sends);
 	if (q->cq)
@@ -370,15 +373,17 @@ int df_verbs_status_errno(enum ibv_wc_status status)
 	}
 }
 
-/* ---- which one takes a slice --------------------------------------------------------------------------------- */
+/* ---- the choice of a pair for a slice -------------------------------------------------------- */
 
-#define ALIKE 3 /* so many times as slow is as fast */
-#define LATE_NS                                                                                    \
-	(200 *                                                                                     \
-	 DF_NS_PER_US) /* so late a completion may be seen; a small slice takes no longer itself */
-#define TIMED 8	       /* slices after which one knows */
+#define ALIKE 3 /* a pair counts as slow if it takes more than this times as long as the fastest */
+/* Largest delay between a completion and its poll; a small slice itself takes no longer. */
+#define LATE_NS (200 * DF_NS_PER_US)
+#define TIMED	8 /* slices after which a pair's speed is known */
 
-/* The frame is done: how fast the pair is, the last slices most. They wait for one another, so this one has taken as long as nothing moved. */
+/*
+ * Records the completion of a frame in the pair's speed, in which recent slices weigh most. Slices
+ * complete in order, so this one took the time since the last progress.
+ */
 void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now)
 {
 	uint64_t weight = df_verbs_weight(f->bytes);
@@ -402,7 +407,10 @@ static double pace(const struct pair *q)
 	return q->timed == TIMED ? q->took / q->carried : 0;
 }
 
-/* One that had little to do has waited for single slices, or had small ones: that alone is not to make it slow. */
+/*
+ * Whether the pair is slow. The constant term excuses a pair that had little work: it waited for
+ * single slices, or had small ones.
+ */
 static int is_slow(const struct pair *q, double fastest)
 {
 	return q->timed == TIMED &&
@@ -426,7 +434,10 @@ struct pair *df_verbs_pair_choose(const struct path *p, uint32_t bytes)
 		at = is_slow(q, fastest) ? pace(q) : fastest > 0 ? fastest : 1;
 		at *= (double)(q->queued + df_verbs_weight(bytes));
 		at += 1e12 * q->far;
-		/* Of two that are as good the one that has had less lately, or idle ones would all leave it to the lead. */
+		/*
+		 * Choose among equal pairs the one with less recent work; otherwise idle pairs
+		 * would leave everything to the lead.
+		 */
 		if (!found++ || at < least || (!(at > least) && q->given < best->given)) {
 			least = at;
 			best = q;
@@ -436,7 +447,7 @@ struct pair *df_verbs_pair_choose(const struct path *p, uint32_t bytes)
 		q = p->pair[i];
 		if (!takes(q))
 			continue;
-		/* What it was like is forgotten by and by, so that one which was slow is tried again. */
+		/* Decay the record, so that a pair that was slow is tried again. */
 		q->took -= q->took / 64;
 		q->given -= q->given / 64;
 	}

@@ -1,36 +1,43 @@
 /*
- * RDMA verbs as a medium of the network (../net.h). A link has reliable queue pairs over all ports (rails) of its two
- * endpoints, each over a port of either side (df_verbs_rail_with()). Frames are sends of their 80 bytes
- * into receives that are always posted; the payload of a slice is written before its frame, by RDMA, from the sender's
- * slot into the receiver's slot of the same number. A queue pair keeps its order, so when the frame has come the payload
- * is there, and what was posted before a frame has arrived before it. Slices go over whichever pair would have them there first;
- * everything else goes over one of them, the lead, and so in order.
+ * RDMA verbs as a medium of the network (../net.h). A link has reliable queue pairs over all ports
+ * (rails) of its two endpoints; each pair uses one port of each side (df_verbs_rail_with()). A
+ * frame is a send of 80 bytes into receives that are always posted. The payload of a slice is
+ * written before its frame, by RDMA, from the sender's slot into the receiver's slot of the same
+ * number. A queue pair keeps its order, so the payload is in place when the frame arrives. A slice
+ * uses the pair with the lowest estimated completion time. Everything else uses one pair, the lead,
+ * and so stays in order.
  *
- * Between pairs there is no order. A slice in any order is what numbered slots are for. But an acknowledgement also says that
- * we write no more into memory that the other side has announced and closed. So it is given when all that had been posted
- * before on the other pairs is done, and it travels on the lead alone, behind the lead's own writes (tests/model/rails.pml).
+ * There is no order between pairs. Numbered slots accept slices in any order. But an
+ * acknowledgement also says that we write no more into memory that the other side has announced and
+ * closed. So it is given only when all earlier posts on the other pairs are done, and it travels on
+ * the lead, behind the lead's own writes (tests/model/rails.pml).
  *
- * How two sides find each other is the session's. Over its first stream the side that connects says what its queue pair is
- * (INFO); the other one joins its own to it, and answers with INFO, or that it cannot (NO). Then each sends a frame through
- * the pair, and where the other one's has come it is usable. The link is up with its first usable pair. So a path that
- * lets nothing through is seen before it is used; if there is none for some seconds, and sockets may be used, they are.
+ * The session lets two sides find each other. Over its first stream the connecting side sends the
+ * address of its queue pair (INFO). The other side connects its own pair and answers with INFO, or
+ * with NO if it cannot. Then each sends a frame through the pair, which becomes usable when the
+ * other side's frame arrives. The link is up with its first usable pair. So a path that drops
+ * everything is noticed before it is used; if no pair works for some seconds and sockets are
+ * allowed, the link uses sockets.
  *
- * Slots are registered connector by connector, when they are announced, and only until they are given back: an arena gives
- * pages back to the system, which registered memory must not. Where registration fails, that connector's slices
- * travel over the session's streams; so do they if the other side's registration failed.
+ * Slots are registered by connector, from its announcement until its memory is freed: the arena
+ * returns pages to the system, which registered memory must not do. If the registration fails on
+ * either side, the slices of that connector travel over the session's streams.
  *
- * What ends a session: on a usable pair a completion with an error, an event that names it or its device, a post that
- * fails, no completion for a third of the time-out though something is posted; and the end of its streams. All pairs end
- * with it, so nothing of the old session can arrive any more when the next one begins and slices are sent again. That one
- * begins at once, with the pairs that work; the others are tried again in growing intervals, and when their port
- * says that it is active, while the job goes on (WISH: the side that does not connect asks for it). A port that goes down ends
- * a session only if there is another usable pair: it may come back, and the queue pair repeats what was lost.
+ * A session ends if a usable pair has a completion with an error, an event for it or its device, a
+ * failed post, or no completion for a third of the time-out while something is posted; and with its
+ * streams. All pairs end with it, so nothing of the old session can arrive after the next one
+ * begins and slices are sent again. The next session begins at once with the pairs that work. The
+ * others are tried again at growing intervals, and when their port becomes active, while the job
+ * goes on (WISH: the accepting side asks for that). A port that goes down ends a session only if
+ * another pair is usable: it may recover, and the queue pair repeats what was lost.
  *
- * A receiver that finds a queue empty makes the sender wait and try again, without end: a process that is stopped is not dead.
+ * A receiver without posted receives makes the sender retry without limit, because a stopped
+ * process is not dead.
  *
- * Of slots in a GPU's memory see readback.c, and net/gpu.c.
+ * For slots in GPU memory see readback.c and net/gpu.c.
  *
- * All on the endpoint's thread, no locks. After a fork the child touches none of it.
+ * Only the endpoint's thread runs this code, so there are no locks. The child of a fork uses none
+ * of it.
  */
 #include "runtime/transport/net/verbs/pair.h"
 #include "runtime/transport/net/verbs/readback.h"
@@ -46,13 +53,14 @@
 
 enum word { INFO = 1, NO, WISH };
 
-#define AT_ONCE	  32		    /* completions */
-#define SILENT_NS (2 * DF_NS_PER_S) /* a session that is answered begins again sooner */
+#define AT_ONCE	  32		    /* completions per poll */
+#define SILENT_NS (2 * DF_NS_PER_S) /* a session whose peer answers begins again sooner than this */
 #define PAUSE_MIN (100 * DF_NS_PER_MS)
 #define PAUSE_MAX (30 * DF_NS_PER_S)
-#define STEADY_NS (10 * DF_NS_PER_S) /* a pair that has been usable for so long may fail once */
+/* a pair that was usable for this long may fail once without a longer pause */
+#define STEADY_NS (10 * DF_NS_PER_S)
 
-/* ---- memory ------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int verbs_start(struct df_net_ep *ep)
 {
@@ -98,12 +106,12 @@ static void verbs_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_
 		if (!mr) {
 			mr = df_verbs_register(v->device[d].pd, at, bytes,
 					       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-			/* Packed: the first is there, or none. */
+			/* Without gaps, so mr[0] shows whether there is any. */
 			out->mr[d] = of_device[d] = mr;
 		}
 		if (!mr) {
-			df_warn_once("%s cannot register %zu bytes: %s (see `ulimit -l`); what "
-				     "they hold goes over sockets",
+			df_warn_once("%s cannot register %zu bytes: %s (see `ulimit -l`); "
+				     "their slices go over sockets",
 				     v->rail[i].port.device, bytes, strerror(errno));
 			verbs_forbid(ep, out);
 			return;
@@ -118,11 +126,11 @@ uint64_t df_verbs_patience(void)
 	return (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 3;
 }
 
-/* ---- sending ------------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /*
- * What a frame on the lead may acknowledge: what we have heard, once nothing that was posted before on another pair is under way. What
- * was posted before on the lead arrives before that frame.
+ * Returns the acknowledgement for a frame on the lead: the last frame received at a time since when
+ * all posts on other pairs have completed. Earlier posts on the lead arrive before this frame.
  */
 static uint64_t ack_of(const struct df_net_link *l, struct path *p)
 {
@@ -149,7 +157,7 @@ static uint64_t ack_of(const struct df_net_link *l, struct path *p)
 	return p->ack;
 }
 
-/* -EAGAIN: no room, or it takes no more work. */
+/* Posts a frame. Returns -EAGAIN if the queue is full or the pair accepts no more work. */
 static int post(struct df_net_link *l, struct pair *q, const struct df_net_frame *f,
 		const void *payload, struct df_net_conn *from)
 {
@@ -184,7 +192,9 @@ static int post(struct df_net_link *l, struct pair *q, const struct df_net_frame
 	}
 	ret = ibv_post_send(q->qp, payload ? &write : &send, &bad);
 	if (ret) {
-		/* Not from here: who sends is in the middle of the link's connectors. */
+		/*
+		 * Do not end the session here: the caller is iterating over the link's connectors.
+		 */
 		q->broken = -abs(ret);
 		l->look_at = 1;
 		return -EAGAIN;
@@ -220,12 +230,15 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 		df_net_lost(l);
 		return -EAGAIN;
 	}
-	/* What was written before is to be seen before it is written again. */
+	/* Earlier writes must be visible before slots are written again. */
 	if (f->type == DF_NET_TOLD && !df_verbs_readback_done(l->ep, p->behind))
 		return -EAGAIN;
 	if (f->type == DF_NET_DATA)
 		q = df_verbs_pair_choose(p, f->bytes);
-	/* On another pair an acknowledgement would overtake what the lead has still to write: there it is 0, and says nothing. */
+	/*
+	 * Frames on other pairs carry 0 (no statement), because an acknowledgement there would
+	 * overtake writes of the lead.
+	 */
 	if (q == lead)
 		with.ack = ack_of(l, p);
 	if (f->type == DF_NET_ACK && with.ack == l->acked)
@@ -242,7 +255,7 @@ static int verbs_push(struct df_net_link *l)
 	return 0;
 }
 
-/* ---- pairs come and go ---------------------------------------------------------------------------------------- */
+/* ---- pairs begin and end --------------------------------------------------------------------- */
 
 static void fail(struct df_net_link *l, const struct pair *q, int why, const char *text)
 {
@@ -252,7 +265,10 @@ static void fail(struct df_net_link *l, const struct pair *q, int why, const cha
 	df_session_fail(l, why);
 }
 
-/* The session's streams are there, no pair is: try again, but not for ever. */
+/*
+ * The streams are open but no pair is. Counts a failed setup; after too many, uses sockets or gives
+ * the link up.
+ */
 static void not_set_up(struct df_net_link *l, const struct pair *q)
 {
 	struct path *p = df_verbs_path(l);
@@ -262,7 +278,7 @@ static void not_set_up(struct df_net_link *l, const struct pair *q)
 	if (!p->fails++)
 		p->failing = now;
 	p->failed = now;
-	/* A port that flaps is no reason yet. */
+	/* A port that is briefly down is not a reason to leave verbs. */
 	if (df_verbs_has_others(l) && p->fails >= SETUP_FAILS &&
 	    now - p->failing >= DF_MIN(SETUP_NS, bound / 4)) {
 		l->avoid |= DF_NET_BIT_VERBS;
@@ -275,7 +291,7 @@ static void not_set_up(struct df_net_link *l, const struct pair *q)
 	}
 }
 
-/* One without a queue pair, over the rail. NULL with errno. */
+/* Returns pair k, without a queue pair, over this port; NULL with errno. */
 static struct pair *pair_at(struct df_net_link *l, int k, int rail)
 {
 	struct path *p = df_verbs_path(l);
@@ -289,7 +305,7 @@ static struct pair *pair_at(struct df_net_link *l, int k, int rail)
 	return p->pair[k];
 }
 
-/* Ours, whatever the other side has. */
+/* Returns the number of pairs that this side wants. */
 static int nr_own(const struct df_net_link *l)
 {
 	return (int)DF_MIN(df_verbs(l->ep)->nr * df_env()->nccl_ib_qps, PAIRS_MAX);
@@ -309,7 +325,7 @@ static int say(struct df_net_link *l, const struct pair *q, int k, enum word wor
 	return df_session_send(l, &f, NULL, NULL);
 }
 
-/* It begins to be made; it and the other side's are usable later, or it fails. */
+/* Begins to set up a pair, which later becomes usable or fails. */
 static int begin_pair(struct df_net_link *l, int k)
 {
 	struct pair *q = pair_at(l, k, df_verbs_rail(l, k));
@@ -343,7 +359,7 @@ static int nr_usable(const struct path *p)
 	return n;
 }
 
-/* One that fails again and again rests, as long as others do not. */
+/* Whether the pair is paused after repeated failures and another pair is not. */
 static int rests(const struct path *p, int k, uint64_t now)
 {
 	int i, other = 0;
@@ -355,7 +371,7 @@ static int rests(const struct path *p, int k, uint64_t now)
 	return other;
 }
 
-/* Its turn comes again, later each time. */
+/* Schedules the next attempt, later each time. */
 static void put_off(struct df_net_link *l, struct pair *q, uint64_t least)
 {
 	uint64_t now = df_now_ns();
@@ -426,7 +442,7 @@ static void verbs_end(struct df_net_link *l)
 	l->look_at = 0;
 }
 
-/* Those that rest come later, unless nothing else works. */
+/* Begins all pairs. A paused pair begins later, unless all are paused. */
 static int begin_all(struct df_net_link *l)
 {
 	struct path *p = df_verbs_path(l);
@@ -469,10 +485,13 @@ static int verbs_begin(struct df_net_link *l)
 		return -ENOMEM;
 	}
 	p->begun = 1;
-	/* The other side did not answer in between: it may have been stopped, and that is the session's to judge. */
+	/*
+	 * The other side did not answer in between; it may have been stopped, which is for the
+	 * session to decide.
+	 */
 	if (df_now_ns() - p->failed > SILENT_NS)
 		p->fails = 0;
-	/* Whatever was under way before is not any more. */
+	/* No post of an earlier session is outstanding. */
 	p->ack = l->heard;
 	p->marked = 0;
 	p->lead = -1;
@@ -500,7 +519,7 @@ static void rail_text(const struct df_net_link *l, const struct pair *q, char *t
 		 q->peer_gid[0] ? q->peer_gid : "unknown");
 }
 
-/* What is missing for longer than it takes to begin again is told of once. */
+/* Warns once of a pair that is missing for longer than a new setup takes. */
 static void tell_missing(const struct df_net_link *l, const struct path *p)
 {
 	char text[256];
@@ -518,7 +537,7 @@ static void tell_missing(const struct df_net_link *l, const struct path *p)
 	}
 }
 
-/* Something has come over it. */
+/* The first frame has arrived over the pair. */
 static void becomes_usable(struct df_net_link *l, int k)
 {
 	struct path *p = df_verbs_path(l);
@@ -541,9 +560,12 @@ static void becomes_usable(struct df_net_link *l, int k)
 	df_net_up(l);
 }
 
-/* ---- what the two sides say of them ---------------------------------------------------------------------------- */
+/* ---- messages about pairs -------------------------------------------------------------------- */
 
-/* The side that does not connect: joins its pair, if it can. 1: the session is over. */
+/*
+ * On the accepting side: connects our pair to the offered one, if it can. Returns 1 if the session
+ * is over.
+ */
 static int offered(struct df_net_link *l, int k, const struct df_net_frame *f)
 {
 	struct path *p = df_verbs_path(l);
@@ -576,7 +598,7 @@ static int offered(struct df_net_link *l, int k, const struct df_net_frame *f)
 	return say(l, q, k, NO, f->rkey[0], ret);
 }
 
-/* The side that connects has the answer. */
+/* On the connecting side: handles the answer. */
 static int answered(struct df_net_link *l, int k, const struct df_net_frame *f)
 {
 	const struct df_net_frame greeting = {.type = DF_NET_ACK};
@@ -620,7 +642,7 @@ static int verbs_setup(struct df_net_link *l, const struct df_net_frame *f)
 		return word == INFO ? offered(l, k, f) : -EPROTO;
 	if (word == WISH && p->pair[k] && !p->pair[k]->qp)
 		p->pair[k]->retry_at = l->look_at = 1;
-	/* It has more ports than we knew. */
+	/* The other side wants more pairs than we knew. */
 	for (i = p->nr; i < nr; i++) {
 		p->nr = i + 1;
 		begin_pair(l, i);
@@ -628,7 +650,7 @@ static int verbs_setup(struct df_net_link *l, const struct df_net_frame *f)
 	return word == WISH ? 0 : answered(l, k, f);
 }
 
-/* ---- what comes ----------------------------------------------------------------------------------------------- */
+/* ---- arrivals -------------------------------------------------------------------------------- */
 
 static int arrived(struct df_net_link *l, int k, const struct df_net_frame *f)
 {
@@ -654,7 +676,7 @@ static int arrived(struct df_net_link *l, int k, const struct df_net_frame *f)
 	return df_net_arrived(l, f);
 }
 
-/* -errno: the pair has no more to say, 1: and the session is over. */
+/* Handles a completion. Returns -errno if the pair is finished, or 1 if the session is over. */
 static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 {
 	struct pair *q = df_verbs_path(l)->pair[k];
@@ -663,7 +685,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 	char text[64];
 	int ret;
 
-	/* Of one that has failed only these are valid: id, status, queue pair, the vendor's word. */
+	/* A failed completion has only these valid fields: id, status, queue pair, vendor error. */
 	if (wc->status != IBV_WC_SUCCESS) {
 		snprintf(text, sizeof(text), "%s (vendor error %u)",
 			 df_ibv.wc_status_str(wc->status), wc->vendor_err);
@@ -688,7 +710,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 	return 0;
 }
 
-/* As complete(). */
+/* Polls a pair; returns as complete(). */
 static int poll_pair(struct df_net_link *l, int k, uint64_t now, int arm, int *moved)
 {
 	struct pair *q = df_verbs_path(l)->pair[k];
@@ -718,7 +740,7 @@ static int poll_pair(struct df_net_link *l, int k, uint64_t now, int arm, int *m
 	return 0;
 }
 
-/* NULL: nobody has offered one yet. */
+/* Returns any pair, or NULL if none was ever offered. */
 static const struct pair *any(const struct path *p)
 {
 	int k;
@@ -729,7 +751,7 @@ static const struct pair *any(const struct path *p)
 	return NULL;
 }
 
-/* When a pair has to be looked at; UINT64_MAX not by itself. */
+/* Returns when the pair needs a poll; UINT64_MAX: not without an event. */
 static uint64_t due(const struct pair *q)
 {
 	if (!q->qp)

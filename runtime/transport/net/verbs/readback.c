@@ -1,24 +1,28 @@
 /*
- * Slices that have come into a GPU's memory. A GPU need not see what an RDMA device has written there when the device's completion
- * says that it is written; a read of that memory by the same device stays behind its writes on the bus, and when it is back they
- * are seen. So a slice's frame waits, here, for a read of one byte that was posted after it had come, over a queue pair that
- * joins the port with itself; only then it counts as arrived. One read is under way for a port at a time, for all that came before
- * it; what comes meanwhile waits for the next one (tests/model/readback.pml).
+ * Slices in GPU memory. A GPU need not see what an RDMA device wrote to its memory when the device
+ * reports completion. A read of that memory by the same device stays behind its writes on the bus,
+ * so when the read has completed, the writes are visible. The frame of a slice therefore waits here
+ * for a read of one byte that was posted after the frame arrived, over a queue pair that connects
+ * the port to itself. Each port has one read outstanding, for all frames that arrived before it;
+ * later frames wait for the next read (tests/model/readback.pml).
  *
- * For the rest of the transport a slice that waits has not come: it is in no credit, and if the session ends it is dropped, and
- * sent again. When the read fails or does not come back, so have all pairs of the port failed.
+ * The rest of the transport treats a waiting slice as not yet arrived: no credit counts it, and if
+ * the session ends it is dropped and sent again. If a read fails or does not complete, all pairs of
+ * the port fail.
  *
- * What has been written and is not seen yet may also be seen too late: when the slot holds a later slice, or its memory another
- * connector. So when a session is over, the other side may send again (DF_NET_TOLD) only after the ports that may have written have
- * been read back, and so it is before slots are given back. A port owes a read as long as it has queue pairs, and for what it wrote
- * until its last one ended.
+ * A write that is not yet visible could become visible too late, when the slot holds a later slice
+ * or its memory belongs to another connector. So after a session ends, the other side may send
+ * again (DF_NET_TOLD) only after a readback of every port that may have written, and slots are
+ * freed only after one. A port needs a readback as long as it has queue pairs, and for its writes
+ * until the last one ended.
  *
- * A port that is down, and a device that has failed, cannot be read. Then SETTLED_NS of waiting take the place of the read. A write that
- * the device has put on the bus does not need the port any more. It reaches the GPU within microseconds, and a bus that held one back for
- * as long as PCIe's longest usual completion time-out (50 ms) would itself fail. While the time passes the port is asked again, whether an
- * event has said that it is back or not, and read if it is.
+ * A port that is down or a device that has failed cannot be read. A wait of SETTLED_NS then
+ * replaces the read. A write that the device has put on the bus no longer needs the port and
+ * reaches the GPU within microseconds; a bus that held it back for PCIe's longest usual completion
+ * time-out (50 ms) would itself fail. During the wait the port is queried, and read if it has
+ * recovered, with or without an event.
  *
- * All by who makes a pass.
+ * Called by the thread that makes a pass.
  */
 #include "runtime/transport/net/verbs/readback.h"
 #include "runtime/transport/net/verbs/pair.h"
@@ -34,9 +38,8 @@
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
 
-#define AGAIN_NS                                                                                   \
-	(10 * DF_NS_PER_MS) /* a queue pair that could not be made is tried again after this */
-#define SETTLED_NS (250 * DF_NS_PER_MS) /* after this a write is seen without a read */
+#define AGAIN_NS   (10 * DF_NS_PER_MS)	/* pause before a queue pair is created again */
+#define SETTLED_NS (250 * DF_NS_PER_MS) /* after this time a write is visible without a read */
 
 struct df_late {
 	struct df_net_link *link;
@@ -63,7 +66,7 @@ static int make(struct df_net_ep *ep, struct rail *r)
 	return ret;
 }
 
-/* The port may have written what is not seen yet. */
+/* Whether the port may have written something that is not visible yet. */
 static int owes(const struct rail *r, uint64_t asked)
 {
 	return r->readback.done < DF_MIN(asked, r->readback.want);
@@ -101,7 +104,7 @@ static int begin(struct df_net_ep *ep, const struct df_far_rdma *at, const struc
 		if (v->rail[i].device->dead)
 			continue;
 		ret = make(ep, &v->rail[i]);
-		/* One that is down now is joined when its pairs are. */
+		/* A port that is down now gets its queue pair together with its links' pairs. */
 		ret = ret == -ENETDOWN ? 0 : ret;
 		if (ret)
 			snprintf(why, size, "%s:%d has no queue pair for reading back: %s",
@@ -117,7 +120,7 @@ enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep)
 {
 	const struct verbs *v = df_verbs(ep);
 
-	/* The nearest come first. */
+	/* The nearest ports are first. */
 	return v && v->nr ? v->rail[0].path : DF_PCI_UNKNOWN;
 }
 
@@ -145,7 +148,7 @@ int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struc
 		return ret;
 	}
 	snprintf(why, size, "%s, %s", by,
-		 reads	       ? "what comes is read back"
+		 reads	       ? "arriving data are read back"
 		 : at->ordered ? "the GPU orders writes"
 			       : "NCCL_GDR_FLUSH_DISABLE=1");
 	return 0;
@@ -167,7 +170,10 @@ void df_verbs_late(struct df_net_link *l, struct pair *q, const struct df_net_fr
 	*late = (struct df_late){l, *f};
 }
 
-/* Behind all that has come. Which byte it is does not matter: the port's writes to the GPU go the same way. */
+/*
+ * Posts a read behind all arrivals. Any byte will do: all writes of the port to the GPU take the
+ * same route.
+ */
 static int post(struct df_net_ep *ep, struct rail *r)
 {
 	struct verbs *v = df_verbs(ep);
@@ -197,7 +203,7 @@ static int post(struct df_net_ep *ep, struct rail *r)
 	return 0;
 }
 
-/* ---- all that has been written until now ------------------------------------------------------------------------- */
+/* ---- requests for visibility ----------------------------------------------------------------- */
 
 uint64_t df_verbs_readback_ask(struct df_net_ep *ep)
 {
@@ -207,7 +213,10 @@ uint64_t df_verbs_readback_ask(struct df_net_ep *ep)
 	if (!v->reads_back)
 		return 0;
 	v->asked++;
-	/* A port without a queue pair writes nothing. What it wrote before has been asked for when its last one ended. */
+	/*
+	 * A port without queue pairs writes nothing. Its earlier writes were requested when its
+	 * last pair ended.
+	 */
 	for (i = 0; i < v->nr; i++)
 		if (v->rail[i].readback.pairs)
 			v->rail[i].readback.want = v->asked;
@@ -225,7 +234,7 @@ int df_verbs_readback_done(const struct df_net_ep *ep, uint64_t asked)
 	return 1;
 }
 
-/* ---- what fails, and what comes back ----------------------------------------------------------------------------- */
+/* ---- failure and completion ------------------------------------------------------------------ */
 
 static void failed(struct df_net_ep *ep, struct rail *r, int why, const char *text)
 {
@@ -260,7 +269,7 @@ void df_verbs_readback_down(struct rail *r)
 	b->covered = 0;
 }
 
-/* Makes the queue pair for reading back if there is none. -errno: not now. */
+/* Creates the queue pair for reads if there is none. Returns -errno if that is not possible now. */
 static int make_again(struct df_net_ep *ep, struct rail *r, uint64_t now)
 {
 	struct readback *b = &r->readback;
@@ -276,7 +285,10 @@ static int make_again(struct df_net_ep *ep, struct rail *r, uint64_t now)
 	return ret;
 }
 
-/* The read is back. Whoever gets a slice may end a session, and so take others out (df_verbs_readback_end()). */
+/*
+ * The read has completed: delivers its slices. Delivering one may end a session, which removes
+ * others from the list (df_verbs_readback_end()).
+ */
 static void arrive(struct readback *b)
 {
 	struct df_late late;
@@ -289,7 +301,7 @@ static void arrive(struct readback *b)
 	}
 }
 
-/* 1: the read that was posted has ended. *why: 0, or -errno with the text. */
+/* Whether the posted read has ended. *why: 0, or -errno with the text. */
 static int is_back(struct readback *b, uint64_t now, int arm, char *text, size_t size, int *why)
 {
 	struct ibv_wc wc;
@@ -335,10 +347,9 @@ static int look(struct df_net_ep *ep, struct rail *r, uint64_t now, int arm)
 	ret = make_again(ep, r, now);
 	if (ret && !b->posted && owes(r, b->want)) {
 		b->behind = b->want;
-		b->posted =
-			df_now_ns(); /* not the pass's time, which is before what was asked for */
+		b->posted = df_now_ns(); /* not the time of the pass, which is before the request */
 	}
-	/* Its slices wait for the port as its pairs do. */
+	/* Its slices wait for the port, as its pairs do. */
 	if (ret == -EAGAIN || ret == -ENETDOWN || (ret && b->nr == b->first))
 		return moved;
 	ret = ret ? ret : post(ep, r);

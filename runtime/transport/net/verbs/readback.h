@@ -1,25 +1,37 @@
-/* Slices in a GPU's memory are read back before they count: readback.c, which has the whole. By who makes a pass. */
+/*
+ * Slices in GPU memory count only after a readback; see readback.c. Called by the thread that makes
+ * a pass.
+ */
 #ifndef DF_TRANSPORT_NET_VERBS_READBACK_H
 #define DF_TRANSPORT_NET_VERBS_READBACK_H
 
 #include "runtime/transport/net/verbs/rdma.h"
 
-/* device.c: as df_verbs_register(), of a GPU's memory: as dma-buf, else by address, which *by says. NULL, with the reason. */
+/*
+ * device.c: as df_verbs_register(), for GPU memory: as dma-buf, else by address. *by: which.
+ * Returns NULL with the reason in why.
+ */
 struct ibv_mr *df_verbs_register_gpu(const struct device *d, const struct df_far_rdma *at,
 				     const char **by, char *why, size_t size);
 
-/* A queue pair of a link over the port has been made, has been destroyed. joined: the other side may have written over it. */
+/*
+ * A queue pair of a link over the port was created or destroyed. joined: the other side may have
+ * written over it.
+ */
 void df_verbs_readback_opened(struct rail *r);
 void df_verbs_readback_closed(struct df_net_ep *ep, struct rail *r, int joined);
-/* Has the port its queue pair, if it needs one? -errno. */
+/* Creates the port's queue pair for reads, if one is needed. Returns -errno. */
 int df_verbs_readback_make(struct df_net_ep *ep, struct rail *r);
-/* A slice that has its place has come into the GPU's memory over this pair. */
+/* A slice that has a place has arrived in GPU memory over this pair. */
 void df_verbs_late(struct df_net_link *l, struct pair *q, const struct df_net_frame *f);
-/* The queue pair has failed, if there is one. */
+/* Handles a failure of the queue pair for reads, if there is one. */
 void df_verbs_readback_fail(struct df_net_ep *ep, struct rail *r, const char *text);
-/* An event says that the port is down: no read is waited for; df_verbs_readback_look() asks the port. */
+/*
+ * An event reports that the port is down: drops the pending read. df_verbs_readback_look() queries
+ * the port.
+ */
 void df_verbs_readback_down(struct rail *r);
-/* The link's session is over. */
+/* Handles the end of the link's session. */
 void df_verbs_readback_end(struct df_net_link *l);
 
 #endif
