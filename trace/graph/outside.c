@@ -161,6 +161,28 @@ static void nodes_of_hosts(struct outside *o, uint32_t trace)
 	}
 }
 
+/* Whoever joins a thread that is in no call goes on when that one does: it counts as in no call too. */
+static void join_the_free(struct outside *o, uint32_t trace)
+{
+	const struct df_trc *t = &o->g->set->traces[trace];
+	int again;
+
+	do {
+		again = 0;
+		for (size_t i = 0; i < t->nr_hosts; i++) {
+			uint32_t n = o->node[i];
+
+			if (n == DF_NONE || t->hosts[i].kind != DF_HOST_JOIN ||
+			    t->calls[o->g->nodes[n].ref].call != DF_CALL_OUTSIDE)
+				continue;
+			for (size_t k = 0; k < t->nr_hosts; k++)
+				if (t->hosts[k].tid == t->hosts[i].whom && o->node[k] == DF_NONE)
+					o->node[i] = DF_NONE;
+			again |= o->node[i] == DF_NONE;
+		}
+	} while (again);
+}
+
 /* Any of them goes on: what a thread that has ended would have done. */
 static void any_host(struct outside *o, uint32_t trace)
 {
@@ -226,6 +248,7 @@ void df_graph_outside(struct df_graph *g)
 			continue;
 		if (t->hosts) {
 			nodes_of_hosts(&o, i);
+			join_the_free(&o, i);
 			certain(&o, i);
 			any_host(&o, i);
 			continue;
