@@ -13,8 +13,9 @@ $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
 endif
 
 # The generator of programs, which labels them by the model; the evaluation of the checker.
-tests: $(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval
+tests: $(addprefix $(B)/tests/deadlock/,generator/random generator/threads evaluation/eval)
 deadlock_obj = $(patsubst %,$(B)/obj/tests/deadlock/%.o,$(1))
+$(B)/tests/deadlock/generator/threads: $(call deadlock_obj,generator/drive)
 $(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,generator/drive generator/label interpreter/script_text)
 $(B)/tests/deadlock/generator/random: $(call deadlock_obj,$(addprefix generator/,random_make random_run random_judge causes))
 $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,evaluation/eval_jobs evaluation/eval_label)

@@ -1,13 +1,20 @@
 #!/bin/bash
 # Random programs of the deadlock suite: labelled by the model, executed by NCCL's rules and by ours for three quarters of the
-# time (EXECUTED: percent of it), and then labelled only.
+# time (EXECUTED: percent of it), and then labelled only. A fifth of the time is for those with late threads.
 set -u
 . "$SRC/tests/soak/lib.sh"
-"$B/tests/deadlock/generator/random" --programs 0 --seconds "$BUDGET" --executing $((BUDGET * ${EXECUTED:-75} / 100)) --seed "$SEED" >"$T/log" 2>&1
+late=$((BUDGET / 5))
+"$B/tests/deadlock/generator/threads" --programs 0 --seconds $late --seed "$SEED" >"$T/threads" 2>&1
+rc=$?
+grep -vE '^SEED|^$' "$T/threads" | sed 's/^/programs with late threads: /'
+[ $rc = 0 ] || echo "FINDING: programs with late threads, SEED=$SEED: status $rc: $(tail -3 "$T/threads")"
+wrong=$((rc != 0))
+"$B/tests/deadlock/generator/random" --programs 0 --seconds $((BUDGET - late)) --executing $(((BUDGET - late) * ${EXECUTED:-75} / 100)) --seed "$SEED" >"$T/log" 2>&1
 rc=$?
 grep -vE '^SEED|^$' "$T/log" | sed 's/^/programs: /'
 runs=$(sed -n 's/^\([0-9]*\) programs in .*/\1/p' "$T/log")
 findings=$(sed -n 's/.*, \([0-9]*\) wrong$/\1/p' "$T/log")
 [ -n "$findings" ] || { findings=1 && echo "FINDING: programs, SEED=$SEED: status $rc: $(tail -3 "$T/log")"; }
-runs=${runs:-0}
+runs=$((${runs:-0} + $(sed -n 's/^\([0-9]*\) programs in .*/\1/p' "$T/threads" | grep . || echo 0)))
+findings=$((findings + wrong))
 done_with

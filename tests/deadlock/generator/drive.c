@@ -67,7 +67,7 @@ pid_t drive_start(const struct drive *d)
 	set("DFSHIM_HOST_SLOTS", "%d", d->slots);
 	set("DFSHIM_HOST_QUEUES", "%d", d->queues);
 	set("DFSHIM_TIMEOUT_MS", "%ld", d->timeout_ms);
-	set("DFSHIM_TIMEOUT_ACTION", "abort");
+	set("DFSHIM_TIMEOUT_ACTION", d->goes_on ? "report" : "abort");
 	/* Memory that short programs do not need takes as long to make as they run. */
 	set("DFSHIM_TRACE_MB", "%d", d->trace_mb);
 	set("DFSHIM_SLOT_KB", "%d", SLOT_KB);

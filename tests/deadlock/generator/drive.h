@@ -11,6 +11,7 @@ struct drive {
 	int by_nccl; /* NCCL's rules, not ours */
 	int devices, slots, queues;
 	long timeout_ms;	  /* without progress, until the verdict */
+	int goes_on;		  /* after the verdict; else it ends what is stuck */
 	int trace_mb;		  /* of a ring */
 	const char *trace;	  /* folder, or NULL */
 	const char *release;	  /* NULL: as it is by itself */
