@@ -43,6 +43,8 @@ done
 grep -q "at $loss" "$T/report.html" || fail "report: no line"
 "$B/dfshim" timeline -o "$T/timeline.json" "$T/order/trace" >/dev/null || fail "timeline"
 jq -r '.traceEvents[].args["Call stack"]? // empty' "$T/timeline.json" | grep -q "all_reduce <- $metrics" || fail "timeline: no line"
+[ "$(jq -r '.traceEvents[].args["Process Group Name"]? // empty' "$T/timeline.json" | sort -u | tr -d '\n')" = ABC ] ||
+	fail "timeline: communicators are not called as in the verdict"
 "$B/dfshim" export-fr -o "$T/fr" "$T/order/trace" >/dev/null || fail "export-fr"
 python3 - "$T/fr0" "${loss%% *}" <<'PY' || fail "export-fr: frames"
 import pickle, sys

@@ -341,7 +341,9 @@ static void print_text(int status, const char *reason)
 {
 	printf("%s: %s\n\n",
 	       status == EXIT_TAKE ? "TAKE: the daemon may take the GPU"
-				   : "LEAVE: collectives are NCCL's on this machine",
+	       : facts.nr_gpus || *facts.refused
+		       ? "LEAVE: collectives are NCCL's on this machine"
+		       : "LEAVE: there is no GPU to test; `dfshim run` executes jobs on CPU threads",
 	       reason);
 	for (int i = 0; i < nr_versions; i++)
 		printf("%-10s %s\n", versions[i].name, versions[i].value);

@@ -90,19 +90,10 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 	fputs("</table>\n", out);
 }
 
-/* The communicator as the verdict calls it. */
-static const char *comm_label(const struct df_check_set *set, const struct df_bar_item *b)
-{
-	for (size_t i = 0; b->comm_hash && i < set->nr_gcomms; i++)
-		if (set->gcomms[i].hash == b->comm_hash)
-			return set->gcomms[i].label;
-	return b->comm;
-}
-
 /* What the script calls a bar: process, track, begin, end, text, how far it came, is it a call, where it was made. */
-static json_t *bar(const struct df_bar_item *b, const struct df_check_set *set)
+static json_t *bar(const struct df_bar_item *b)
 {
-	const char *comm = b->is_call ? "" : comm_label(set, b), *kind = df_kind_name(b->kind);
+	const char *comm = b->is_call ? "" : b->comm, *kind = df_kind_name(b->kind);
 	char text[160], track[48], lane[16] = "";
 	json_t *o;
 
@@ -127,7 +118,7 @@ static json_t *bar(const struct df_bar_item *b, const struct df_check_set *set)
 	return o;
 }
 
-static int timeline(FILE *out, const struct df_timeline *t, const struct df_check_set *set)
+static int timeline(FILE *out, const struct df_timeline *t)
 {
 	json_t *procs = json_array(), *bars = json_array();
 	int rc;
@@ -143,7 +134,7 @@ static int timeline(FILE *out, const struct df_timeline *t, const struct df_chec
 				  : df_json_text(strncmp(name, "rank -1 ", 8) ? name : name + 8));
 	}
 	for (size_t i = 0; i < t->nr_bars; i++)
-		json_array_append_new(bars, bar(&t->bars[i], set));
+		json_array_append_new(bars, bar(&t->bars[i]));
 	fputs("<h2>Timeline</h2><p>Wheel: zoom. Drag: move. Double click: all. Red: never finished.</p>"
 	      "<canvas id=\"tl\"></canvas><div id=\"tip\"></div>\n<script>const D=",
 	      out);
@@ -252,7 +243,7 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	said(out, "Where the ranks part", r->divergence);
 	fputs("</dl>\n", out);
 	rc = graphs(out, r);
-	rc = rc ?: timeline(out, t, r->set);
+	rc = rc ?: timeline(out, t);
 	ranks_table(out, r);
 	if (witness) {
 		fputs("<h2>An execution that deadlocks</h2>\n<pre>", out);

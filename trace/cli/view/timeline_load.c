@@ -8,6 +8,7 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
+#include "trace/read/set.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
 
@@ -163,11 +164,31 @@ static void lanes(struct df_timeline *t)
 	}
 }
 
+/* Communicators as the verdict calls them: by number where nobody has named them, "A", not by hash. */
+static void name_comms(struct df_timeline *t, struct df_check_set *set)
+{
+	const char **labels = NULL;
+
+	if (!set || df_set_seal(set, NULL) || !set->nr_gcomms)
+		return;
+	labels = calloc(set->nr_gcomms, sizeof(*labels));
+	for (size_t i = 0; labels && i < set->nr_gcomms; i++)
+		labels[i] = keep_text(t, set->gcomms[i].label);
+	for (size_t k = 0; labels && k < t->nr_bars; k++)
+		for (size_t i = 0; t->bars[k].comm_hash && i < set->nr_gcomms; i++)
+			if (set->gcomms[i].hash == t->bars[k].comm_hash) {
+				t->bars[k].comm = labels[i];
+				break;
+			}
+	free(labels);
+}
+
 int df_timeline_load(struct df_timeline *t, const char *sub, int nr_args, char **args, size_t max)
 {
 	size_t nr;
 	char **paths = df_cli_trace_paths(sub, nr_args, args, &nr);
 	uint64_t real_minus_mono = 0, boot = 0;
+	struct df_check_set *set = paths ? df_check_set_new() : NULL;
 	struct df_load l;
 	int rc = 0;
 
@@ -185,6 +206,8 @@ int df_timeline_load(struct df_timeline *t, const char *sub, int nr_args, char *
 			df_cli_input_error(sub, paths[i], "%s", why);
 			continue;
 		}
+		if (set)
+			df_check_add_file(set, paths[i]);
 		rc = df_load_trace(&l, &r);
 		/* Machines boot at different times: bring all to the first one's clock. */
 		if (!boot) {
@@ -214,6 +237,9 @@ int df_timeline_load(struct df_timeline *t, const char *sub, int nr_args, char *
 	}
 	df_load_fini(&l);
 	df_cli_paths_free(paths, nr);
+	name_comms(t, set);
+	if (set)
+		df_check_set_free(set);
 	if (rc) {
 		df_cli_input_error(sub, args[0], "%s", strerror(-rc));
 		df_timeline_fini(t);
