@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci jobs backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci reports jobs backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp plan ci jobs backend cookbook input ends others suite" no_torch=1
+usual="operators ddp plan ci reports jobs backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp plan ci jobs backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp plan ci reports jobs backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -97,12 +97,12 @@ fi
 if wants ci; then
 	check "ci: right" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/ddp.py
 	# What is right is right: all of it with --all, else what has been reported by mistake, shortly.
-	steps=60 cases="ddp_eval ddp_accumulate fsdp2 tensor_parallel pipeline checkpoint threads"
-	[ ${#part[@]} = 0 ] || steps=25 cases="ddp_eval ddp_accumulate fsdp2"
-	for case in $cases; do
-		check "ci: right, $case" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/right.py $case --steps $steps
+	steps=60 few="."
+	[ ${#part[@]} = 0 ] || steps=25 few="^(ddp_eval|ddp_accumulate|fsdp2) "
+	while read -r case ranks; do
+		LIMIT=400 check "ci: right, $case" 0 "$B/dfshim" ci -n "$ranks" -- "$py" tests/torch/right.py "$case" --steps $steps </dev/null
 		says "nothing is found" '^no potential deadlock found in'
-	done
+	done < <("$py" tests/torch/right.py --list | grep -E "$few")
 	for package in lightning transformers accelerate; do
 		for case in $([ ${#part[@]} = 0 ] && "$py" tests/torch/frameworks.py --list $package); do
 			LIMIT=400 check "ci: right, $package $case" 0 "$B/dfshim" ci --timeout 60 -- "$py" -m torch.distributed.run \
@@ -119,6 +119,22 @@ if wants ci; then
 	check "ci: its steps are in the report" 0 grep -q 'An execution that deadlocks' "$T/ci.html"
 	check "ci: two groups, a synchronisation between" "10 12" "$B/dfshim" ci -n 2 --timeout 10 -- "$py" docs/ci/groups.py
 	says "its line" 'groups.py:[0-9]+'
+fi
+if wants reports; then
+	# A case that hangs ends with its word's status; the word is in the first line of the report, or what SLOW stands for.
+	while IFS='|' read -r case ranks nccl ours; do
+		for rules in nccl dfshim; do
+			word=$([ $rules = nccl ] && echo "$nccl" || echo "$ours") status=""
+			for w in $word; do
+				case $w in OK) status+=" 0" ;; ORDER) status+=" 10" ;; SYNC) status+=" 12" ;; DATA) status+=" 13" ;;
+				MISSING) status+=" 20" ;; MISMATCH) status+=" 21" ;; INIT) status+=" 22" ;; esac
+			done
+			run "report $case, rules $rules: $word" "$status" --host -n "$ranks" --rules $rules --timeout 8 -- \
+				"$py" tests/torch/reports.py "$case" </dev/null
+		done
+		[ ${#part[@]} = 0 ] || break
+	done < <("$py" tests/torch/reports.py --list)
+	run "the reports, as their threads mended them" 0 --host -n 2 --rules nccl --timeout 60 -- "$py" tests/torch/reports.py all --fixed
 fi
 if wants jobs; then
 	for case in ddp fsdp2 tensor_parallel pipeline ring graphs groups end collectives eager; do

@@ -2,6 +2,7 @@
 """Correct trainings, as people write them: `dfshim ci` must find no deadlock in any.
 
     dfshim ci -n 2 -- python3 right.py CASE [--steps N]
+    right.py --list      the cases, with the number of ranks of each
 
 Exit status: 0.
 """
@@ -207,14 +208,192 @@ def threads(device, steps):
     loader.join()
 
 
-CASES = {f.__name__: f for f in (ddp_eval, ddp_accumulate, fsdp2, tensor_parallel, pipeline, checkpoint, threads)}
+def fsdp1(device, steps):
+    """The first FSDP: flat parameters, prefetched backward, and their whole state gathered on one rank now and then."""
+    from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    model = FSDP(mlp().to(device), auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=device, use_orig_params=True)
+
+    def after(step, loss):
+        model.clip_grad_norm_(1.0)
+        if step % 10 == 9:
+            with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)):
+                model.state_dict()
+
+    train(model, device, steps, after)
+
+
+def hybrid(device, steps):
+    """FSDP2 on a mesh of two dimensions: shards inside, replicas across."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    ranks = dist.get_world_size()
+    shards = 2 if ranks % 2 == 0 else 1
+    mesh = init_device_mesh("cuda", (ranks // shards, shards), mesh_dim_names=("replicate", "shard"))
+    model = mlp().to(device)
+    for part in model:
+        if isinstance(part, nn.Linear):
+            fully_shard(part, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    train(model, device, steps)
+
+
+def tensor_and_data(device, steps):
+    """Tensor parallelism inside of FSDP2: two groups of each rank."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                                   parallelize_module)
+
+    ranks = dist.get_world_size()
+    mesh = init_device_mesh("cuda", (ranks // 2, 2), mesh_dim_names=("data", "tensor"))
+    model = parallelize_module(mlp(4).to(device), mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel(),
+                                                                  "4": ColwiseParallel(), "6": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["data"])
+
+    def after(step, loss):
+        if step % 4 == 3:
+            dist.all_reduce(loss.detach().clone(), group=mesh["data"].get_group())
+            loss.item()
+
+    train(model, device, steps, after)
+
+
+def zero1(device, steps):
+    """DDP whose optimizer's state is sharded, and collected on rank 0 at the end."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = nn.parallel.DistributedDataParallel(mlp().to(device), device_ids=[device.index])
+    opt = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
+    for _ in range(steps):
+        x, y = batch(device)
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+        opt.zero_grad()
+    opt.consolidate_state_dict(to=0)
+    dist.barrier()
+
+
+def hooks(device, steps):
+    """DDP with a communication hook (PowerSGD), and batch norms whose statistics are of all ranks."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(mlp(), nn.BatchNorm1d(8)))
+    model = nn.parallel.DistributedDataParallel(model.to(device), device_ids=[device.index], bucket_cap_mb=0.01)
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=10)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    train(model, device, steps)
+
+
+def local(device, steps):
+    """Local SGD: parameters are averaged each fourth step."""
+    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+
+    model = mlp().to(device)
+    averager = PeriodicModelAverager(period=4, warmup_steps=8)
+    train(model, device, steps, lambda step, loss: averager.average_parameters(model.parameters()))
+
+
+def experts(device, steps):
+    """A mixture of experts: tokens go to the ranks of their experts and back; the gate is data parallel."""
+    from torch.distributed.nn.functional import all_to_all_single
+
+    ranks = dist.get_world_size()
+    gate = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, ranks).to(device), device_ids=[device.index])
+    expert = nn.Linear(WIDTH, WIDTH).to(device)
+    opt = torch.optim.SGD([*gate.parameters(), *expert.parameters()], lr=0.05)
+    for _ in range(steps):
+        x = torch.randn(16, WIDTH, device=device)
+        weight, to = gate(x).softmax(1).max(1)
+        order = to.argsort()
+        send = torch.bincount(to, minlength=ranks)
+        receive = torch.empty_like(send)
+        dist.all_to_all_single(receive, send)
+        n_send, n_receive = send.tolist(), receive.tolist()
+        tokens = all_to_all_single(x.new_empty(sum(n_receive), WIDTH), x[order], n_receive, n_send)
+        back = all_to_all_single(torch.empty_like(x), expert(tokens), n_send, n_receive)
+        (back * weight[order, None]).square().mean().backward()
+        opt.step()
+        opt.zero_grad()
+
+
+
+def ring(device, steps):
+    """Keys and values go round (context parallelism), two neighbours at once, beside DDP's gradients."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    model = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, 2 * WIDTH).to(device), device_ids=[device.index])
+    opt = torch.optim.SGD(model.parameters(), lr=0.05)
+    around = dist.new_group()
+    for _ in range(steps):
+        mine = model(torch.randn(8, WIDTH, device=device))
+        block, total = mine.detach().contiguous(), mine.sum()
+        for _ in range(ranks - 1):
+            other = torch.empty_like(block)
+            for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, block, (rank + 1) % ranks, around),
+                                                dist.P2POp(dist.irecv, other, (rank - 1) % ranks, around)]):
+                work.wait()
+            total, block = total + (mine * other).mean(), other
+        total.backward()
+        opt.step()
+        opt.zero_grad()
+
+
+def adversaries(device, steps):
+    """Two models that train each other (a GAN): two DDPs, each with a group of its own, in turns."""
+    first = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, WIDTH).to(device), device_ids=[device.index])
+    second = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, 1).to(device), device_ids=[device.index],
+                                                 process_group=dist.new_group())
+    opts = [torch.optim.Adam(m.parameters(), lr=0.01) for m in (first, second)]
+    for step in range(steps):
+        x, _ = batch(device)
+        for opt, sign in zip(opts, (1, -1)):
+            loss = sign * second(first(x)).mean()
+            for o in opts:
+                o.zero_grad()
+            loss.backward()
+            opt.step()
+        if step % 5 == 4:
+            dist.all_reduce(loss.detach().clone())
+            torch.cuda.synchronize()
+
+
+def ends_early(device, steps):
+    """A rank that wants to stop says so to all, who look at the sum; rank 0 writes what was gathered as objects."""
+    model = nn.parallel.DistributedDataParallel(mlp().to(device), device_ids=[device.index])
+    opt = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(steps * 2):
+        x, y = batch(device)
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        stop = torch.tensor(int(dist.get_rank() == 0 and step == steps), device=device)
+        dist.all_reduce(stop, op=dist.ReduceOp.MAX)
+        if step % 10 == 9:
+            losses = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+            dist.gather_object(loss.item(), losses)
+        if stop.item():
+            break
+    dist.barrier()
+
+
+CASES = {f.__name__: f for f in (ddp_eval, ddp_accumulate, fsdp2, tensor_parallel, pipeline, checkpoint, threads, fsdp1, hybrid,
+                                 tensor_and_data, zero1, hooks, local, experts, ring, adversaries, ends_early)}
+FOUR = ("hybrid", "tensor_and_data")  # whose meshes need four ranks
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=sorted(CASES))
+    parser.add_argument("case", choices=sorted(CASES), nargs="?")
+    parser.add_argument("--list", action="store_true")
     parser.add_argument("--steps", type=int, default=60)
     args = parser.parse_args()
+    if args.list:
+        print("\n".join(f"{name} {4 if name in FOUR else 2}" for name in CASES))
+        return
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
     # The thread that saves a checkpoint has the CPU's group.

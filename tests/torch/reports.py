@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Public reports of hangs, reduced: what docs/evaluation.md says of them.
+
+    dfshim run --host -n RANKS [--rules nccl] --timeout 8 -- python3 reports.py CASE [--fixed]
+    reports.py --list      the cases: ranks, words by NCCL's rules, words under dfshim (OK: it finishes)
+
+A case is the smallest program with the cause that the report's thread establishes; --fixed: as the thread mends it. The line that
+the fix changes is marked.
+"""
+
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+
+FIXED = False
+rank = int(os.environ.get("RANK", 0))
+world = int(os.environ.get("WORLD_SIZE", 1))
+
+
+def ones(n=64):
+    return torch.ones(n, device="cuda")
+
+
+def summed(x, group=None):
+    dist.all_reduce(x, group=group)
+    return x
+
+
+def sglang_26923():
+    """A cache's writes are confirmed by a sum; a rank whose own list is empty leaves it out."""
+    pending = [1, 1] if rank == 0 else [1]
+
+    def writing_check():
+        if not pending and not FIXED:
+            return
+        done = torch.tensor([len(pending)], device="cuda")
+        dist.all_reduce(done, op=dist.ReduceOp.MIN)  # the line
+        del pending[: max(1, int(done.item()))]
+
+    for _ in range(3):
+        writing_check()
+        logits = [ones(256) for _ in range(world)]
+        dist.all_gather(logits, ones(256))
+        torch.cuda.synchronize()
+
+
+def verl_6365():
+    """Buffers of several sizes are broadcast in the order in which each rank happens to have them."""
+    buffers = {"full_attention": ones(256), "sliding_attention": ones(128)}
+    names = sorted(buffers) if FIXED or rank == 0 else sorted(buffers, reverse=True)
+    for name in names:
+        dist.broadcast(buffers[name], src=0)  # the line
+    torch.cuda.synchronize()
+
+
+def accelerate_3982():
+    """Rank 0 walks over a state that has quantization's entries, too; the others over the model's own names."""
+    names = ["weight", "bias"]
+    full = names if FIXED else ["weight", "weight.absmax", "bias"]
+    for name in full if rank == 0 else names:
+        dist.broadcast(ones(32 if "absmax" in name else 64), src=0)  # the line
+    torch.cuda.synchronize()
+    dist.barrier()
+
+
+def accelerate_2785():
+    """Predictions are gathered by the main process alone."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8).cuda())
+    model(ones(8)).sum().backward()
+    if rank == 0 or FIXED:
+        out = [ones(8) for _ in range(world)]
+        dist.all_gather(out, ones(8))  # the line
+        torch.stack(out).mean().item()
+    model(ones(8)).sum().backward()
+    torch.cuda.synchronize()
+
+
+# Name: ranks, words by NCCL's rules, words under dfshim.
+CASES = {
+    sglang_26923: (2, "MISMATCH", "MISMATCH SYNC"),  # SYNC: behind a wait for the device that may not be released
+    verl_6365: (2, "MISMATCH", "OK"),
+    accelerate_3982: (2, "MISMATCH", "MISMATCH"),
+    accelerate_2785: (2, "MISMATCH", "MISMATCH"),
+}
+
+
+def main():
+    global FIXED
+    cases = {f.__name__: f for f in CASES}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=[*cases, "all"], nargs="?")
+    parser.add_argument("--fixed", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    if args.list:
+        for f, (ranks, nccl, ours) in CASES.items():
+            print(f"{f.__name__}|{ranks}|{nccl}|{ours}")
+        return
+    FIXED = args.fixed
+    torch.manual_seed(0)
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl")
+    # All of them, one after the other, are right only as fixed.
+    for case in cases.values() if args.case == "all" else [cases[args.case]]:
+        case()
+        print("rank", rank, case.__name__, "has finished", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
