@@ -1,30 +1,30 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan ci reports jobs backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan sync ci reports jobs backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
-# what fits into 5 minutes (operators, ddp, plan, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be
+# what fits into 5 minutes (operators, ddp, plan, sync, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be
 # installed it says so and ends with 77. A line for each check; the last line counts them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp plan ci reports jobs backend cookbook input ends others suite" no_torch=1
+usual="operators ddp plan sync ci reports jobs backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
 	shift
 	;;
 --core)
-	part=(--every 31 --limit 60) worlds=2 usual="operators ddp plan input ends others suite" no_torch=77
+	part=(--every 31 --limit 60) worlds=2 usual="operators ddp plan sync input ends others suite" no_torch=77
 	shift
 	;;
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp plan ci reports jobs backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp plan sync ci reports jobs backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -92,6 +92,20 @@ if wants plan; then
 	for job in gate torch networks; do
 		LIMIT=400 check "dfshim.deft, t_plan_$job" 0 env TORCH_PYTHON="$py" tests/run.sh plan/t_plan_$job
 		says "it was not skipped" '^1 passed, 0 failed'
+	done
+fi
+if wants sync; then
+	# Groups used for the first time, a thread of autograd that sleeps, two nodes; then what hangs by right.
+	for form in "" --cold --backward "--cold --backward"; do
+		# shellcheck disable=SC2086 # words
+		LIMIT=300 run "sync: opposite orders${form:+, $form}" 0 --host=2 -n 2 --timeout 60 -- "$py" tests/torch/sync.py $form
+	done
+	LIMIT=300 check "sync: opposite orders, two nodes" 0 env DFSHIM_HOST_NODE_DEVICES=1 "$B/dfshim" run --host=2 -n 2 --timeout 60 -- \
+		"$py" tests/torch/sync.py
+	for case in stream:13:DATA barrier:13:DATA models:12:SYNC; do
+		IFS=: read -r name status word <<<"$case"
+		run "sync: $name hangs by right" "$status" --host=2 -n 2 --timeout 10 -- "$py" tests/torch/sync.py "$name"
+		says "its verdict" "^$word: "
 	done
 fi
 if wants ci; then
