@@ -1,6 +1,7 @@
 #!/bin/bash
-# The README's commands on a machine that has nothing: a minimal Debian of this machine's release with a compiler and
-# make, in a folder of its own, into which the tree is copied as git has it (with changes that are not committed).
+# Runs the README's commands on a machine that has nothing: a minimal Debian of this machine's
+# release with a compiler and make, in a folder of its own. The tree is copied into it as git has
+# it, uncommitted changes included.
 #
 #   scripts/bare.sh [demo] [tests] [check]        (default: demo tests)
 #
@@ -8,10 +9,9 @@
 #   tests   everything that `make check` builds
 #   check   make check
 #
-# They run in the given order on one such machine. Packages come from where this machine has them: its sources of apt,
-# its settings of apt and of pip. DIR: where the folder is made (default /tmp; about 4 GB).
-# SEED and TESTFILTER are passed on.
-# Status 77, with the reason: it cannot be tried here.
+# The parts run in the given order on one such machine. Packages are downloaded from this machine's
+# sources, with its settings of apt and of pip. DIR: the folder (default /tmp; about 4 GB). SEED and
+# TESTFILTER are passed on. Exits with status 77 and the reason if it cannot run here.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -32,16 +32,16 @@ done
 # shellcheck disable=SC1091 # the machine's
 release=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME-}")
 [ -n "$release" ] || skip "this machine is no Debian"
-unshare --mount --pid --fork true 2>/dev/null || skip "no mounts of one's own here (unshare)"
+unshare --mount --pid --fork true 2>/dev/null || skip "no private mounts here (unshare)"
 scripts/prereqs.sh bare >/dev/null 2>&1 || skip "no mmdebstrap here"
 
 dir=$(mktemp -d "${DIR:-/tmp}/dfshim-bare-XXXXXX")
 root=$dir/root
-# What is mounted below it is so in a name space of its own, which has ended by then.
+# Mounts below it are in a name space of their own, which has ended by then.
 trap 'rm -rf --one-file-system "$dir"' EXIT
 trap 'exit 143' TERM INT
 
-# The sources that have this release, and how apt gets at them.
+# The sources of this release, and apt's settings to reach them.
 mapfile -t sources < <(grep -lsE "^(Suites:|deb )(.* )?$release( |\$)" /etc/apt/sources.list /etc/apt/sources.list.d/*)
 apt-config dump | grep -E '^Acquire::(http|https|Retries|Check|AllowInsecure)' >"$dir/apt.conf"
 if ! mmdebstrap --quiet --mode=root --variant=apt --include=gcc,make,libc6-dev --aptopt="$dir/apt.conf" \
@@ -51,7 +51,7 @@ if ! mmdebstrap --quiet --mode=root --variant=apt --include=gcc,make,libc6-dev -
 fi
 echo "bare: $release, $(chroot "$root" dpkg-query -f '.\n' -W | wc -l) packages"
 
-# How pip gets at its packages, and whose certificates both trust.
+# pip's settings to reach its packages, and the certificates that apt and pip trust.
 for f in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
 	[ ! -f "$f" ] || install -D -m 644 "$f" "$root/etc/pip.conf"
 done
@@ -70,7 +70,7 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
 	[ ! -e "$f" ] || printf '%s\0' "$f"
 done | tar --null -T - -c | tar -x -C "$root/dfshim" || exit 1
 
-# inside COMMAND: on the bare machine.
+# inside COMMAND: runs it on the bare machine.
 inside() {
 	env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
 		${SEED:+SEED="$SEED"} ${TESTFILTER:+TESTFILTER="$TESTFILTER"} "${keep[@]}" unshare --mount --pid --fork --kill-child bash -c '

@@ -1,11 +1,13 @@
 #!/bin/bash
-# Runs benchmarks: build/tests/AREA/b_* and tests/AREA/b_*.sh whose name (without b_) matches the pattern.
+# Runs benchmarks: build/tests/AREA/b_* and tests/AREA/b_*.sh whose name (without b_) matches the
+# pattern.
 #
 #   scripts/bench.sh [PATTERN [AREA]]      (AREA: bench, or gpu)
 #
-# A line for each figure:
+# Prints a line for each figure:
 #   BENCH <name> <value> <unit> [peer <name> <value> ratio <r>] target <op><t> ok|MISS|UNMEASURED
-# Never part of `make check`: the figures depend on the machine. Status 1 if one could not run.
+# Never part of `make check`, because the figures depend on the machine. Exits with 1 if a benchmark
+# could not run.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export SRC=$PWD B=${B:-build}

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Compares interpose/cuda/cuda_api.def with the cuda.h that is installed: every function must be in the table, with a
-# class or as harmless. `make lint` runs it; without a cuda.h there is nothing to compare.
+# Compares interpose/cuda/cuda_api.def with the installed cuda.h: the table must have every
+# function, with a class or as harmless. `make lint` runs it; without a cuda.h there is nothing to
+# compare.
 #
 #   scripts/check_cuda_api.sh [FOLDER OF cuda.h]
 set -u

@@ -1,11 +1,13 @@
 #!/bin/bash
-# Checks our English: words that docs/glossary.md refuses, in everything that users read; and in the paths that
-# scripts/english.txt holds, these words and its habits in comments, strings and documents.
+# Checks our English. Everything that users read must be free of the words that docs/glossary.md
+# refuses. In the paths that scripts/english.txt holds, comments, strings and documents must be free
+# of these words and of its habits.
 #
-#   scripts/check_english.sh              what is held, and all that users read
+#   scripts/check_english.sh              held paths, and all that users read
 #   scripts/check_english.sh PATH...      the same, as if these paths were held
 #
-# Documents and manual pages are read by paragraph, help texts and messages by string literal, scripts by line.
+# Reads documents and manual pages by paragraph, help texts and messages by string literal, scripts
+# by line.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 table=scripts/english.txt
@@ -14,7 +16,7 @@ sources() {
 	git ls-files | grep -E "$1"
 }
 
-# The files that are held, for those on standard input.
+# Prints those files of standard input that are held.
 held() {
 	awk -v list="$({ sed -n 's/^held //p' $table; printf '%s\n' "$@"; } | tr '\n' ' ')" '
 		BEGIN { n = split(list, path, " "); for (i = 1; i <= n; i++) is[path[i]] = 1 }
@@ -42,7 +44,7 @@ lines() {
 	xargs -r grep -HnvE '^[[:space:]]*#'
 }
 
-# mark KIND: every line gets the kind of text that it is.
+# mark KIND: prefixes every line with the kind of its text.
 mark() {
 	tr -s ' \t' ' ' | sed "s/^/$1 /"
 }

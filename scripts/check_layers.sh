@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks every #include of our sources against scripts/layers.txt; prints what does not fit.
+# Checks every #include of our sources against scripts/layers.txt; prints violations.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

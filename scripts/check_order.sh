@@ -1,6 +1,7 @@
 #!/bin/bash
-# Memory order: every acquire, release and fence has a comment with "pairs with" in the six lines above it.
-# No volatile. (The table in docs/memory-model.md is made from these comments: scripts/gen_docs.sh.)
+# Memory order: every acquire, release and fence has a comment with "pairs with" within six lines
+# above it, and there is no volatile. scripts/gen_docs.sh makes the table in docs/memory-model.md
+# from these comments.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

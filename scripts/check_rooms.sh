@@ -1,7 +1,7 @@
 #!/bin/bash
-# The rooms of the house: no two files of one library share a basename, no folder has too many sources, no file is too
-# long, and each folder of the products has a line in scripts/layers.txt that says what it is for. In tests/ what a folder
-# lists (t_*, b_*) may be more than what these are made of. Prints what does not fit.
+# Checks folders and files: no two files of one library share a basename, no folder has too many
+# sources, no file is too long, and each folder of the products has a line in scripts/layers.txt
+# with its purpose. In tests/ the limit does not count tests (t_*, b_*). Prints violations.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -30,7 +30,7 @@ BEGIN {
 		}
 	}
 }
-# belongs FILE LIBRARY: the folders that are taken away win.
+# belongs FILE LIBRARY: whether the library has the file; excluded folders win.
 function belongs(file, lib, i, in_it, p) {
 	for (i = 1; i <= parts[lib]; i++) {
 		p = part[lib, i]

@@ -1,12 +1,13 @@
 #!/bin/bash
-# The programs of docs/cookbook.md: each is run by NCCL's rules on the CPU until it hangs, and what dfshim says of it is put into the
-# page; of programs that dfshim executes to their end, or about which it says something else, that too.
+# Runs the programs of docs/cookbook.md by NCCL's rules on the CPU until they hang, and writes
+# dfshim's report into the page; also the report of programs that dfshim executes to the end, or
+# reports differently.
 #
 #   TORCH_PYTHON=/path/python scripts/cookbook.sh [--check] [NAME...]
 #
-# --check: nothing is written; the program that the page shows is the one that is run, and the verdict, what to do, and the lines of
-# the program are what is said today.
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch. PAGE: another page than docs/cookbook.md. Status 77: there is no PyTorch.
+# --check: writes nothing. Checks that the page shows the program that runs, and that verdict,
+# advice and lines of the program are still reported. TORCH_PYTHON: a Python with a CUDA build of
+# PyTorch. PAGE: another page than docs/cookbook.md. Exits with 77 without PyTorch.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build} page=${PAGE:-docs/cookbook.md} check=""
@@ -26,9 +27,9 @@ done
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
-# These are executed by dfshim as well, without --rules nccl: the page shows what that comes to.
+# dfshim executes these as well, without --rules nccl; the page shows the result.
 ours=" order resource sync receive one_tensor mismatch "
-# What the job says, or the verdict if it hangs.
+# Prints the output of the job, or the verdict if it hangs.
 outcome() { # LOG TRACES
 	if grep -qE '^rank [0-9]+ has finished$' "$1"; then
 		grep -E '^rank [0-9]+ has finished$' "$1" | sort
@@ -36,14 +37,16 @@ outcome() { # LOG TRACES
 		"$B/dfshim" check "$2" | shorten - | grep -E '^([A-Z_]+|Fix): '
 	fi
 }
-# The sentence, where the orders part, what to do, where the program is. Times differ from run to run.
+# Keeps the sentence, where the orders part, the advice, and the place in the program. Times differ
+# from run to run.
 shorten() {
 	awk 'NR == 1 || /^Fix: /; /^First divergence|^Python stacks/ { on = 1 } /^$/ { on = 0 } on && !/^Fix: /' "$1" |
 		sed -E 's/[0-9]+\.[0-9] s\b/5.0 s/g; s/\(pid [0-9]+( on [^,)]*)?/(pid 4242/; s/0x[0-9a-f]{6,}/0x.../g'
 }
-# What a reader relies on: the word, what to do, and the lines of the program.
+# Keeps the parts that a reader relies on: the verdict word, the advice, and the lines of the
+# program.
 essence() { sed -nE '1s/^([A-Z_]+).*/\1/p; /^Fix: /p; s/^  [^:]*: .*\b([a-z]+\.py:[0-9]+) <module>.*/\1/p' "$1" | sort -u; }
-# block N NAME: the N-th block of its entry in the page.
+# block N NAME: prints the N-th block of its entry in the page.
 block() { awk -v n="$1" -v m="<!-- $2 -->" '$0 == m {on = 1} /^<!-- end -->$/ {on = 0} on && /^```/ {at++; next} on && at == 2 * n - 1' "$page"; }
 for name; do
 	(cd docs/cookbook && timeout -k 5 200 "$B/dfshim" run --host -n 2 --rules nccl --trace "$tmp/$name" --timeout 5 -- \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints where CUDA is: CUDA_HOME, or the first folder that has the headers of its runtime, build/cuda (where
-# scripts/prereqs.sh puts the wheels) among them.
+# Prints the folder of CUDA: CUDA_HOME, or the first folder with the headers of its runtime,
+# including build/cuda, into which scripts/prereqs.sh installs the wheels.
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 for d in "${CUDA_HOME-}" /usr/local/cuda /opt/cuda "$here/build/cuda"; do
 	if [ -n "$d" ] && { [ "$d" = "${CUDA_HOME-}" ] || [ -e "$d/include/cuda_runtime_api.h" ]; }; then

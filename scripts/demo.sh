@@ -1,7 +1,8 @@
 #!/bin/bash
-# `make demo`: the main job, twice. Eight ranks issue the same eight all-reduces, each rank in an order of its
-# own. By NCCL's rules they block one another; under libdfshim.so they finish, with checked results.
-# ITERS, RANKS, COLLS: the size of the job. TIMEOUT: seconds without progress until the control is stopped.
+# `make demo`: the main job, twice. Eight ranks issue the same eight all-reduces, each rank in
+# another order. By NCCL's rules they block one another; under libdfshim.so they finish, with
+# checked results. ITERS, RANKS, COLLS: the size of the job. TIMEOUT: seconds without progress until
+# the control run is stopped.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The whole evaluation of the checker; its tables go into docs/evaluation.md, between the markers.
-# SEED: other jobs (default 1). JOBS: so many at a time (10). TRUTH=: without further
-# executions of what hangs.
+# Runs the whole evaluation of the checker and writes its tables into docs/evaluation.md, between
+# the markers. SEED: selects other jobs (default 1). JOBS: parallel jobs (10). TRUTH=: no further
+# executions of jobs that hang.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export B=${B:-$PWD/build}

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Every fuzz target (tests/fuzz/f_*.c) for SECONDS_EACH seconds with libFuzzer, AddressSanitizer and UBSan.
-# Seeds: tests/fuzz/seeds/<target>/. What it finds is left in build/fuzz/found/<target>/. INPUT_SECONDS: how long an
-# input may take: so much more than any needs that only one that does not end takes it, on a busy machine too (60).
+# Runs every fuzz target (tests/fuzz/f_*.c) for SECONDS_EACH seconds with libFuzzer,
+# AddressSanitizer and UBSan. Seeds: tests/fuzz/seeds/<target>/. Findings:
+# build/fuzz/found/<target>/. INPUT_SECONDS: time limit of an input (60), so large that on a busy
+# machine, too, only an endless input exceeds it.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 seconds=${SECONDS_EACH:-60}

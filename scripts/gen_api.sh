@@ -1,14 +1,18 @@
 #!/bin/bash
-# What the tables of functions (interpose/nccl/nccl_api.def, interpose/cuda/cuda_api.def) say, and what the first lacks.
+# Prints contents of the function tables (interpose/nccl/nccl_api.def, interpose/cuda/cuda_api.def),
+# and functions that the first one lacks.
 #
 #   scripts/gen_api.sh names              all names, one a line
 #   scripts/gen_api.sh kinds              name and kind
-#   scripts/gen_api.sh rows               the driver's functions: symbol, base, since, per thread, class and object, by tabs
-#   scripts/gen_api.sh declared [INCLUDE] what cuda.h there declares: symbol and parameters, by a tab
+#   scripts/gen_api.sh rows the driver's functions: symbol, base, since, per thread, class and
+#   object, by tabs
+#   scripts/gen_api.sh declared [INCLUDE] declarations of cuda.h there: symbol and parameters, by a
+#   tab
 #   scripts/gen_api.sh calls [INCLUDE]    cuda_calls.def: see interpose/cuda/cuda_api.def
-#   scripts/gen_api.sh codes [INCLUDE]    cuda_codes.def: the result codes of CUDA's driver and runtime
+#   scripts/gen_api.sh codes [INCLUDE] cuda_codes.def: the result codes of CUDA's driver and runtime
 #   scripts/gen_api.sh driver [INCLUDE]   functions of the CUDA driver that have a wrapper
-#   scripts/gen_api.sh header [INCLUDE]   names that nccl.h and nccl_device/*.h there declare for the host
+#   scripts/gen_api.sh header [INCLUDE] names that nccl.h and nccl_device/*.h there declare for the
+#   host
 #   scripts/gen_api.sh missing [INCLUDE]  rows to add for a newer NCCL: its declarations
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)
@@ -18,7 +22,8 @@ include=${2:-$("$src/scripts/cuda_home.sh")/include}
 names() {
 	sed -n 's/^NCCL_FN([0-9]*, [A-Z_]*, [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\1/p' "$def"
 }
-# Declarations on one line each: nccl.h's own, and the extern "C" host functions of the device API.
+# Joins declarations to one line each: nccl.h's own, and the extern "C" host functions of the device
+# API.
 declarations() {
 	{
 		tr '\n' ' ' <"$include/nccl.h" | sed 's/;/;\n/g' |
@@ -34,7 +39,7 @@ of() {
 	sed -E 's/^.*[ *](nccl[A-Za-z0-9]+) ?\(.*/\1/'
 }
 
-# The symbol's form for the thread's own default stream is a row of its own.
+# The symbol's form for the per-thread default stream is a row of its own.
 rows() {
 	awk -v OFS='\t' '/^DF_CU(_NONE)?\(/ {
 		none = /^DF_CU_NONE/
@@ -66,7 +71,7 @@ calls() {
 		printf "DF_CU_NONE(%s, %s, %s, %s)\n", $1, $2, $3, $4
 		next
 	}
-	# Both forms have the same parameters, under other names now and then.
+	# Both forms have the same parameters, sometimes under other names.
 	$1 in params {
 		form = $1
 		sub(/_pt(sz|ds)$/, "", form)

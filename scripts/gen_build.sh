@@ -1,14 +1,14 @@
 #!/bin/sh
-# What a build is of, for `dfshim --version`: a C header on standard output. Called by the Makefile.
+# Prints a C header that describes the build, for `dfshim --version`. Called by the Makefile.
 #
 #   scripts/gen_build.sh CUDA_INCLUDE NCCL_INCLUDE GPU_CODE PRODUCT...
 #
-# The commit is what git says, or BUILD_COMMIT, where a package is built from files without git.
+# The commit is git's, or BUILD_COMMIT if a package is built from files without git.
 set -u
 cuda=$1/cuda_runtime_api.h nccl=$2/nccl.h gpu=$3
 shift 3
 commit=${BUILD_COMMIT-$(git describe --always --dirty=+ --abbrev=12 --exclude='*' 2>/dev/null)}
-# define NAME FILE: the number that a header gives it.
+# define NAME FILE: prints the number that a header defines for it.
 define() { sed -n "s/^#define *$1  *\([0-9]*\).*/\1/p" "$2" 2>/dev/null | head -1; }
 parts=
 for p; do

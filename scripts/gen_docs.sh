@@ -1,9 +1,9 @@
 #!/bin/bash
-# Writes the parts of the documents that come from tables: between the lines "begin generated" and "end
-# generated".
+# Writes the parts of the documents that are generated from tables, between the lines "begin
+# generated" and "end generated".
 #
 #   scripts/gen_docs.sh            rewrite them
-#   scripts/gen_docs.sh --check    say which are out of step; status 1
+#   scripts/gen_docs.sh --check    list the outdated ones; status 1
 #
 # Needs the CLI (B, default build).
 set -u
@@ -13,7 +13,8 @@ check=${1-}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# splice FILE NAME: standard input becomes the part NAME of FILE. At the end of a pipe: what it finds wrong is a file.
+# splice FILE NAME: replaces the part NAME of FILE by standard input. It runs at the end of a pipe,
+# so it records a mismatch in a file.
 splice() {
 	cat >"$tmp/part"
 	awk -v name="$2" -v part="$tmp/part" '
@@ -55,8 +56,8 @@ scripts/soak_sum.sh docs/soak/*.log | splice docs/soak.md soak
 
 awk -f scripts/list_rooms.awk scripts/layers.txt | splice docs/architecture.md rooms
 
-# The options of each subcommand that has a page, from its table. awk: "-o FILE" and "--output=FILE" with one help are
-# one item.
+# The options of each subcommand that has a page, from its table. awk joins "-o FILE" and
+# "--output=FILE" with one help to one item.
 for page in docs/man/dfshim-*.1; do
 	sub=${page#docs/man/dfshim-}
 	"$B/dfshim" "${sub%.1}" --list | awk -F'\t' '

@@ -1,20 +1,21 @@
 #!/bin/bash
-# `make check-gpu`, `make bench-gpu`, `make gpu-bundle`: what needs a GPU; skips with a reason where there is none.
-# The results are one JSON file in the folder given, written after each test; parts chosen one after the other add up.
-# LIMIT: seconds for a test (300).
+# `make check-gpu`, `make bench-gpu`, `make gpu-bundle`: tests that need a GPU; skips with a reason
+# if there is none. Writes one JSON file into the folder RESULTS after each test; parts that are run
+# one after the other add up. LIMIT: seconds for a test (300).
 #
 #   scripts/gpu.sh check|bench RESULTS [PATTERN]
-#   scripts/gpu.sh bundle                 # fills $B/gpu with what those need, built here
+#   scripts/gpu.sh bundle                 # builds and copies the needed files into $B/gpu
 #
-# A machine with a GPU often lacks what building needs. There: B=build/gpu scripts/gpu.sh check RESULTS, with the
-# checkout and the folder build/gpu of a machine that has it.
+# A machine with a GPU often lacks build tools. Run there: B=build/gpu scripts/gpu.sh check RESULTS,
+# with the checkout and the folder build/gpu of a machine that has them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 what=${1-} results=${2:-build/results} pattern=${3:-*}
 export SRC=$PWD B=${B:-build}
 case $B in /*) ;; *) B=$PWD/$B ;; esac
 
-# bundle: the files the tests start, their libraries beside them; no objects, no debug information.
+# bundle: copies the files that the tests start, with their libraries; no objects, no debug
+# information.
 if [ "$what" = bundle ]; then
 	to=$B/gpu
 	rm -rf "$to"
@@ -58,7 +59,8 @@ json.dump({"passed": 0, "failed": 0, "skipped": n, "reason": reason, "tests": []
 	exit 0
 fi
 
-# The clients link the runtime and NCCL; where these are not installed, Python packages often bring them.
+# The clients link the runtime and NCCL; Python packages often have them where they are not
+# installed.
 libs=$(python3 -c '
 import importlib.util, glob, os
 
@@ -70,11 +72,11 @@ export LD_LIBRARY_PATH=$B/lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64:$libs
 gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c)
 case $what in
 check)
-	# The tests have limits of their own for each command, by the same name.
+	# The tests limit each command by a variable of the same name.
 	limit=${LIMIT:-300}
 	unset LIMIT
-	# One after the other, and what is known is written after each: a machine is lent for a time, and whoever ends us
-	# finds what there is. What earlier calls found of other parts stays.
+	# Runs one test after the other and writes the results after each, because a borrowed
+	# machine may stop this script at any time. Results of earlier calls for other parts stay.
 	rc=0
 	for t in $(tests/run.sh --gpu --list "${3:-gpu/}" | awk '{print $1}'); do
 		tests/run.sh --gpu --jobs 1 --timeout "$limit" --json "$file.part" "$t" 2>&1 | tee -a "$results/check-gpu.log"
@@ -118,7 +120,7 @@ with open(sys.argv[3] + ".new", "w") as f:
     json.dump({"gpus": sys.argv[2], "figures": list(figures.values())}, f, indent=1)
 os.rename(sys.argv[3] + ".new", sys.argv[3])' "$results/bench-gpu.log" "$gpus" "$file"
 	}
-	# Written with each figure: whoever ends us finds what there is.
+	# Written with each figure, because the script may be stopped at any time.
 	scripts/bench.sh "$pattern" gpu 2>&1 | tee -a "$results/bench-gpu.log" | while IFS= read -r line; do
 		printf '%s\n' "$line"
 		case $line in BENCH*) figures ;; esac

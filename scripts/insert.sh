@@ -1,5 +1,6 @@
 #!/bin/sh
-# insert.sh DOCUMENT MARKER FILE: what stands between <!-- MARKER --> and <!-- end --> in DOCUMENT becomes FILE's text.
+# insert.sh DOCUMENT MARKER FILE: replaces the text between <!-- MARKER --> and <!-- end --> in
+# DOCUMENT by FILE.
 set -eu
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT

@@ -1,12 +1,13 @@
 #!/bin/bash
-# `make lint`: form, layers, memory order, exports, scripts, manual pages, documents in step, words.
-# Runs everything, then fails if anything failed. B: the build folder (default build), already built.
+# `make lint`: form, layers, memory order, exports, scripts, manual pages, documents in step,
+# English. Runs everything, then fails if anything failed. B: the build folder (default build),
+# already built.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 bad=0
 
-# step NAME COMMAND...: quiet when fine.
+# step NAME COMMAND...: prints output only on failure.
 step() {
 	local name=$1 out
 	shift
@@ -35,7 +36,7 @@ format() {
 	return $ok
 }
 
-# What the libraries export is what the tables say, and nothing else.
+# The libraries export exactly the names in the tables.
 exports() {
 	local lib=$B/libdfshim.so ok=0
 	[ -f "$lib" ] || {
@@ -62,7 +63,7 @@ exports() {
 	return $ok
 }
 
-# figure DOCUMENT TEXT NUMBER: the document has the text, with the number in place of N.
+# figure DOCUMENT TEXT NUMBER: whether the document has the text, with the number in place of N.
 figure() {
 	grep -q "${2/N/$3}" "$1" || {
 		echo "$1: no \"${2/N/$3}\", which is the code's figure"
@@ -70,7 +71,7 @@ figure() {
 	}
 }
 
-# Each line of the tables that is documented elsewhere by hand.
+# Checks the lines of the tables that documents repeat by hand.
 in_step() {
 	local ok=0
 	B=$B scripts/gen_docs.sh --check || ok=1
@@ -100,7 +101,7 @@ in_step() {
 	return $ok
 }
 
-# Every source says at its top what it is.
+# Every source begins with a comment about its purpose.
 openings() {
 	local f ok=0
 	while read -r f; do
@@ -112,7 +113,7 @@ openings() {
 	return $ok
 }
 
-# Comments that put work off.
+# Comments that postpone work.
 words() {
 	! sources '\.(c|h|cu|inl|def|sh|awk|md|map|mk)$|Makefile' | grep -v '^scripts/lint.sh$' |
 		xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\bplaceholder\b|not (yet )?implemented'

@@ -1,5 +1,6 @@
-# The comments of C sources, as file:line: text, one line for each paragraph of a comment. Comments that follow one another on
-# lines of their own are one paragraph. Scripts and makefiles: -v hash=1, where a comment begins with a hash.
+# Prints the comments of C sources as file:line: text, one line for each paragraph of a comment.
+# Comments on consecutive lines of their own are one paragraph. For scripts and makefiles: -v
+# hash=1, a comment begins with a hash.
 function flush()
 {
 	if (said != "")

@@ -1,11 +1,12 @@
 #!/bin/bash
-# The functions of the CUDA runtime and driver that installed Python packages ask for: what their libraries import, and the
-# names of the driver's functions that stand in them, or in Triton's C source, as strings, to be looked up while they run.
-# CUPTI and cuFile are left out: NVIDIA's own, and they name all that any release of the driver has.
+# Lists the functions of the CUDA runtime and driver that installed Python packages use: imports of
+# their libraries, and names of driver functions that are looked up at run time, which are strings
+# in the libraries or in Triton's C source. CUPTI and cuFile are left out: they are NVIDIA's own and
+# name every function of the driver.
 #
 #   scripts/list_cuda_symbols.sh SITE-PACKAGES... >tests/hostcuda/asked.txt
 #
-# The first lines say which packages. tests/hostcuda/t_asked.sh compares the list with libdfhost.so.
+# The first lines name the packages. tests/hostcuda/t_asked.sh compares the list with libdfhost.so.
 set -eu -o pipefail
 export LC_ALL=C
 [ $# -gt 0 ] || { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
@@ -24,6 +25,6 @@ for at; do
 		nm -D --undefined-only "$library" | awk '{ sub(/@.*/, "", $2); print $2 }' | { grep -E '^(_*cuda|cu)[A-Z]' || :; }
 		strings -n 6 "$library" | { grep -xE "cu($groups)([A-Z][A-Za-z0-9]*(_v[0-9]+)?(_ptsz|_ptds)?)?" || :; }
 	done
-	# Its variables, which end with Handle, are not functions.
+	# Variables, which end with Handle, are not functions.
 	[ ! -f "$at/triton/backends/nvidia/driver.c" ] || grep -oE "\bcu($groups)[A-Z][A-Za-z0-9]*\b" "$at/triton/backends/nvidia/driver.c"
 done | grep -vE '^cuFile|Handle$' | sort -u

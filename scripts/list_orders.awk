@@ -1,5 +1,6 @@
-# Prints every acquire, release and fence of the C files named: file, line, function, the access, and the text
-# of the comment in the six lines above that says "pairs with"; empty if there is none. Tab-separated.
+# Prints every acquire, release and fence of the named C files: file, line, function, the access,
+# and the text of the comment in the six lines above that says "pairs with", or nothing.
+# Tab-separated.
 FNR == 1 { open = 0; text = ""; pair = ""; pair_end = -100; fn = "" }
 {
 	line = $0

@@ -1,5 +1,6 @@
-# The table of rooms in docs/architecture.md, from scripts/layers.txt: each room, its role, its prefix, and who may
-# include it, which is every line of rights that begins the room's path or names a header in it.
+# Prints the table of rooms in docs/architecture.md from scripts/layers.txt: each room, its role,
+# its prefix, and the rooms that may include it: every line of rights that begins the room's path or
+# names a header in it.
 /^#/ || NF == 0 || $1 ~ /^(library|header|system)$/ { next }
 $1 == "room" {
 	rooms[++nr] = $2
@@ -13,7 +14,7 @@ $1 == "room" {
 	for (i = 2; i <= NF; i++)
 		right[rules] = right[rules] $i " "
 }
-# reach ROOM RULE: "whole", the only header it may include, or "".
+# reach ROOM RULE: returns "whole", the only header it may include, or "".
 function reach(room, k, a, n, i, header) {
 	n = split(right[k], a, " ")
 	for (i = 1; i <= n; i++) {
@@ -27,7 +28,8 @@ function reach(room, k, a, n, i, header) {
 	}
 	return ""
 }
-# Folders of one top folder that may do the same are one entry when nearly all of them may.
+# Folders of one top folder with the same rights are one entry if nearly all of them have these
+# rights.
 function guests(room, kind, k, r, top, tops, in_top, may, others, list, names, i) {
 	for (k = 1; k <= rules; k++) {
 		if (index(room "/", who[k] "/") == 1)

@@ -1,5 +1,5 @@
-# The string literals of C sources, as file:line: text. Comments and #include lines are passed over. Literals of lines
-# that follow one another are one text, so that a word at the end of a line meets the next.
+# Prints the string literals of C sources as file:line: text. Skips comments and #include lines.
+# Literals on consecutive lines are one text, so that phrases across a line break are found.
 function flush()
 {
 	if (said == "")
@@ -31,7 +31,7 @@ FNR == 1 {
 		} else if (two == "//") {
 			break
 		} else if (c == "'") {
-			# A character, perhaps a quote.
+			# A character constant, perhaps a quote.
 			i += substr(line, i + 1, 1) == "\\" ? 3 : 2
 		} else if (c == "\"") {
 			for (i++; i <= n && (c = substr(line, i, 1)) != "\""; i++) {

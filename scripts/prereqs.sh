@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs what building and testing dfshim needs and this machine lacks. Does nothing, and needs no
-# network, when everything is there.
+# Installs the packages that building and testing dfshim needs and this machine lacks. Without
+# missing packages it does nothing and needs no network.
 #
-#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [venv] [wheel]      (default: build check)
+#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [venv] [wheel] (default: build
+#   check)
 #
-# Packages come from apt. Where no CUDA toolkit or no NCCL is installed, the headers and libraries come
-# from NVIDIA's pip wheels, into build/cuda: enough for everything that needs no GPU.
+# Uses apt. If no CUDA toolkit or no NCCL is installed, it installs headers and libraries from
+# NVIDIA's pip wheels into build/cuda: enough for everything that needs no GPU.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -20,7 +21,7 @@ DISASM_VERSION=13.5.37 # of any version, newer than nvcc
 ZIG_VERSION=0.17.1
 
 [ $# -gt 0 ] || set -- build check
-# nvcc runs a host compiler for C++.
+# nvcc needs a host compiler for C++.
 find_nvcc() {
 	[ -x "$(scripts/cuda_home.sh)/bin/nvcc" ] || command -v nvcc >/dev/null
 }
@@ -87,7 +88,7 @@ if [ -n "$lacking$wanted" ]; then
 	[ -z "$lacking" ] || as_root apt-get install -y -qq --no-install-recommends $lacking >/dev/null
 	for p in $wanted; do
 		as_root apt-get install -y -qq --no-install-recommends "$p" >/dev/null ||
-			echo "prereqs: $p could not be installed; what uses it is left out"
+			echo "prereqs: $p could not be installed; its users are left out"
 	done
 	# shellcheck disable=SC2086
 	lacking=$(missing $need)
@@ -97,7 +98,7 @@ if [ -n "$lacking$wanted" ]; then
 	fi
 fi
 
-# wheels NAME==VERSION...: what NVIDIA's wheels have, below build/cuda.
+# wheels NAME==VERSION...: unpacks NVIDIA's wheels below build/cuda.
 wheels() {
 	mkdir -p build/cuda
 	rm -rf build/wheels
@@ -124,17 +125,17 @@ if ! has_header cuda_runtime_api.h || ! has_header nccl.h; then
 		echo "prereqs: no CUDA and NCCL headers; clients and interception are left out" >&2
 		exit 1
 	fi
-	# cuda_fp16.h wants <nv/target>, which some versions of the wheel keep one folder deeper.
+	# cuda_fp16.h includes <nv/target>, which some versions of the wheel have one folder deeper.
 	[ -e build/cuda/include/nv ] || cp -r build/cuda/include/cccl/nv build/cuda/include/nv
 	ln -sf libcudart.so.13 build/cuda/lib/libcudart.so
 	ln -sf libnccl.so.2 build/cuda/lib/libnccl.so
 fi
 
-# A toolkit that is installed without nvcc is left as it is.
+# Leaves a toolkit that was installed without nvcc as it is.
 if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ && [ "$(scripts/cuda_home.sh)" = "$PWD/build/cuda" ]; then
 	echo "prereqs: fetching nvcc from its wheels into build/cuda"
 	if wheels "nvidia-cuda-nvcc==$NVCC_VERSION" "nvidia-nvvm==$NVVM_VERSION"; then
-		# Python's zipfile keeps no modes; nvcc looks for libraries below lib64.
+		# Python's zipfile drops modes; nvcc searches lib64.
 		chmod +x build/cuda/bin/* build/cuda/nvvm/bin/*
 		ln -sfn lib build/cuda/lib64
 	else
@@ -153,7 +154,7 @@ if [ -n "$want_nvcc" ] && find_nvcc && [ ! -x "$disasm" ] && [ ! -x build/cuda/b
 	fi
 fi
 
-# The compiler of the wheel and who checks its tag, in an environment of their own.
+# The compiler for the wheel and the checker of its tag, in an environment of their own.
 if [ -n "$want_zig" ] && [ ! -x build/wheel/venv/bin/auditwheel ]; then
 	echo "prereqs: fetching ziglang, setuptools and auditwheel into build/wheel/venv"
 	python3 -m venv build/wheel/venv &&

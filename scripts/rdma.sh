@@ -1,15 +1,15 @@
 #!/bin/bash
-# The tests that need an RDMA device, in a virtual machine with Soft-RoCE: this machine's kernel has none, and a container
-# may load no module. Called by `make check-rdma`.
+# Runs the tests that need an RDMA device in a virtual machine with Soft-RoCE, because this
+# machine's kernel has none and a container may not load modules. Called by `make check-rdma`.
 #
 #   scripts/rdma.sh [FILTER...]        tests of tests/run.sh to run there (default: rdma/)
 #   scripts/rdma.sh tests/bench/b_X.sh a benchmark
 #
-# The machine has Debian's kernel, this file system (it writes into memory, nothing reaches the disk), two Soft-RoCE
-# devices on the ends of a veth pair, and no other network. What it needs and is not installed here comes from apt into
-# build/rdma, nothing is installed. KVM where it may be used, else emulation, which is some twenty times slower.
-# MINUTES: how long it may take (8); CPUS: processors of the machine (1). Last line: "N passed, N failed, N skipped". Status 0, 1; 77 with the reason: it cannot be
-# tried here.
+# The machine has Debian's kernel, this file system (writes stay in memory), two Soft-RoCE devices
+# on the ends of a veth pair, and no other network. Packages that are not installed here are
+# unpacked into build/rdma. It uses KVM if possible, else emulation, which is about twenty times
+# slower. MINUTES: time limit (8). CPUS: processors of the machine (1). Last line: "N passed, N
+# failed, N skipped". Status 0, 1, or 77 with the reason if it cannot run here.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 SRC=$PWD
@@ -24,7 +24,7 @@ skip() {
 	exit 77
 }
 
-# -- what the machine is made of ---------------------------------------------------------------------------
+# -- parts of the machine -----------------------------------------------------------------------
 [ "$(uname -m)" = x86_64 ] || skip "the machine is made for x86_64 only"
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || skip "this machine is no Debian"
 command -v python3 >/dev/null || skip "no python3, which packs the first file system"
@@ -47,7 +47,7 @@ if [ ! -e "$dir/root/boot/vmlinuz-$version" ] || [ "$(cat "$dir/complete" 2>/dev
 	echo "${packages[*]}" >"$dir/complete"
 fi
 
-# A program of a package: unpacked here, or installed.
+# Finds a program of a package: unpacked here, or installed.
 find_one() {
 	local f
 	for f in "$dir/root/$1" "/$1"; do
@@ -60,7 +60,7 @@ busybox=$(find_one bin/busybox)
 [ -n "$busybox" ] || busybox=$(find_one usr/bin/busybox)
 [ -n "$busybox" ] || skip "no busybox in Debian's package"
 
-# -- its first file system: what finds this one -------------------------------------------------------------
+# -- its initial file system, which mounts this one ----------------------------------------------
 cat >"$dir/init" <<INIT
 #!/bin/busybox sh
 export PATH=/bin
@@ -84,9 +84,9 @@ python3 scripts/rdma_initrd.py "$dir/root/lib/modules/$version" "$busybox" "$dir
 	virtio_pci 9pnet_virtio 9p overlay crc32_generic rdma_rxe ib_uverbs veth sch_netem ||
 	skip "the first file system cannot be packed"
 
-# -- run ------------------------------------------------------------------------------------------------------
+# -- run -----------------------------------------------------------------------------------------
 libs=$dir/root/usr/lib/x86_64-linux-gnu:$dir/root/lib/x86_64-linux-gnu
-# boot ACCEL SECONDS WORDS...: what the machine writes; WORDS go to the kernel.
+# boot ACCEL SECONDS WORDS...: prints the machine's output; WORDS are kernel parameters.
 boot() {
 	LD_LIBRARY_PATH=$libs timeout -k 5 "$2" "$qemu" -L "$dir/root/usr/share/qemu" \
 		-L "$dir/root/usr/share/seabios" -L "$dir/root/usr/lib/ipxe/qemu" -accel "$1" -cpu max -m 1536 -smp "${CPUS:-1}" \
@@ -95,7 +95,8 @@ boot() {
 		-fsdev "local,id=here,path=/,security_model=none,readonly=on,multidevs=remap" \
 		-device virtio-9p-pci,fsdev=here,mount_tag=here </dev/null 2>&1 | tr -d '\r'
 }
-# /dev/kvm may be there and not work, in a virtual machine for one: then the kernel does not even come to find no /init.
+# /dev/kvm may exist and not work, for example in a virtual machine; the kernel then does not even
+# report a missing /init.
 accel=tcg
 if [ -w /dev/kvm ]; then
 	if boot kvm 30 rdinit=/none | grep -q 'Kernel panic'; then

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Inside the machine of scripts/rdma.sh, as its only process: makes the devices, runs the tests, ends the machine.
-# Arguments: the sources, the build folder, the unpacked packages, filters of tests/run.sh or a benchmark. What begins with "rdma> " is
-# shown outside.
+# Inside the machine of scripts/rdma.sh, as its only process: creates the devices, runs the tests,
+# ends the machine. Arguments: the sources, the build folder, the unpacked packages, filters of
+# tests/run.sh or a benchmark. Lines that begin with "rdma> " are shown outside.
 SRC=$1 B=$2 root=$3
 shift 3
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$root/usr/sbin:$root/usr/bin:$root/sbin:$root/bin HOME=/root
@@ -21,7 +21,7 @@ exec </dev/null
 		ip addr add 10.78.0.$((i + 1))/24 dev r$i
 		ip link set r$i up
 	done
-	# Both ends are here, but what goes from one to the other is to cross the wire between them.
+	# Both ends are on this machine, but packets between them must use the wire.
 	for dev in all r0 r1; do
 		for setting in accept_local=1 rp_filter=0 arp_ignore=1 arp_announce=2; do
 			echo "${setting#*=}" >/proc/sys/net/ipv4/conf/$dev/"${setting%=*}"

@@ -1,11 +1,13 @@
 #!/bin/bash
-# `make soak HOURS=n`: what only time and chance find, by parts that share the time:
+# `make soak HOURS=n`: tests that depend on time and chance, in parts that share the time:
 #
-#   scripts/soak.sh HOURS [PART...]        (fractions too; parts: programs kills fuzz steady hard sanitized)
+#   scripts/soak.sh HOURS [PART...] (fractions too; parts: programs kills fuzz steady hard
+#   sanitized)
 #
-# Every finding is a line "FINDING: ..." with what to repeat it by; its folder is kept in build/soak. The last line counts runs
-# and findings. SEED: of all draws. JOBS: so many jobs of kills and hard run side by side (2 for each processor); JOBS=1 with the seed of a
-# finding repeats it. What has been run is written down in docs/soak.md by whoever ran it.
+# Every finding is a line "FINDING: ..." with the command that repeats it; its folder is kept in
+# build/soak. The last line counts runs and findings. SEED: of all draws. JOBS: parallel jobs of
+# kills and hard (2 for each processor); JOBS=1 with the seed of a finding repeats it. Runs are
+# recorded in docs/soak.md.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export SRC=$PWD B=${B:-build} SEED=${SEED:-$(date +%s)} JOBS=${JOBS:-$((2 * $(nproc)))}
@@ -28,7 +30,7 @@ if [ "$(id -u)" != 0 ] || ! unshare --mount --pid --fork --mount-proc true 2>/de
 	echo "soak: needs root, for a /dev/shm and a process table of each job's own" >&2
 	exit 77
 fi
-# Of the time: these shares.
+# Shares of the time.
 declare -A share=([programs]=25 [kills]=25 [fuzz]=10 [steady]=10 [hard]=15 [sanitized]=15)
 all=0 runs=0 findings=0
 for p; do all=$((all + share[$p])); done
@@ -41,7 +43,7 @@ for p; do
 	echo "== $p: $BUDGET s =="
 	"tests/soak/$p.sh" 2>&1 | tee "$T/part.log"
 	read -r _ r _ f _ <<<"$(grep -E "^$p: [0-9]+ runs, [0-9]+ findings$" "$T/part.log" | tail -1)"
-	[ -n "${f-}" ] || { echo "FINDING: $p has not come to its end" && f=1; }
+	[ -n "${f-}" ] || { echo "FINDING: $p has not ended" && f=1; }
 	runs=$((runs + ${r:-0})) findings=$((findings + f))
 	unset r f
 done

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Adds up what soak runs printed: scripts/soak_sum.sh FILE... writes a table for docs/soak.md on standard output, a row a run and the
-# sums below. The files are the whole output of scripts/soak.sh, as it was printed (docs/soak/*.log).
+# Adds up the output of soak runs: scripts/soak_sum.sh FILE... prints a table for docs/soak.md, a
+# row for each run and the sums below. Each FILE is the complete output of scripts/soak.sh
+# (docs/soak/*.log).
 set -u
 awk '
 function flush() {
@@ -28,7 +29,7 @@ BEGIN {
 /^programs: [0-9]+ programs in / {labelled = $2; executed = 0}
 /^programs: executed by ours:/ {for (i = 6; i <= NF; i += 2) executed += $i}
 /^kills: [0-9]+ [a-zA-Z-]+$/ && $3 !~ /^told/ {how[$3] += $2; hows = hows (hows == "" ? "" : ", ") $2 " " $3}
-# A target that found something ended there, nobody knows when.
+# A target that found something ended at an unknown time.
 /^fuzz: .*: ok, [0-9]+ inputs/ {if (NF > 6) seconds += $6; else ended++; sub(/:$/, "", $2); inputs[$2] += $4; fuzzed = fuzzed (fuzzed == "" ? "" : ", ") $2 " " $4}
 /^fuzz: [0-9]+ targets, [0-9]+ s each$/ {seconds += ended * $4; length_ = $4; ended = 0}
 /^steady: [0-9]+ (operations|splits|cycles):/ {sub(/:$/, "", $3); n[$3] += $2; total[$3] += $2}

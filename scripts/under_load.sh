@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs a command on a busy machine: two busy loops for each processor beside it. LOOPS: so many loops in all.
+# Runs a command on a busy machine: two busy loops for each processor beside it. LOOPS: loops in
+# all.
 set -u
 nr=${LOOPS:-$((2 * $(nproc)))}
 loops=()

@@ -1,8 +1,8 @@
 #!/bin/bash
-# A Debian package for this machine's release: build/dist/dfshim_*.deb. Called by `make deb`.
+# Builds a Debian package for this machine's release: build/dist/dfshim_*.deb. Called by `make deb`.
 #
-# What git has is built again in a folder of its own, by Debian's own tools, with the headers of CUDA and NCCL that the tree
-# is built with. lintian's errors are errors.
+# Builds the files of git again in a folder of its own, with Debian's tools and with the headers of
+# CUDA and NCCL of this build. lintian's errors are errors.
 set -eu
 cd "$(dirname "$0")/../.."
 missing=""
@@ -20,7 +20,7 @@ rm -rf "$work"
 mkdir -p "$src" build/dist
 git archive HEAD | tar -x -C "$src"
 cp -r scripts/package/debian "$src/debian"
-# Headers that came from wheels are no part of what git has.
+# Headers from wheels are not in git.
 [ ! -d build/cuda ] || { mkdir "$src/build" && cp -r build/cuda "$src/build/"; }
 {
 	echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# A Python wheel of libraries, tool, manual pages and Python package: build/dist/dfshim-*.whl. Called by `make wheel`, with
-# what the libraries and the tool are called.
+# Builds a Python wheel of libraries, CLI, manual pages and Python package: build/dist/dfshim-*.whl.
+# Called by `make wheel` with the names of the libraries and the CLI.
 #
-# Everything is compiled for the C library of WHEEL_GLIBC (2.28: RHEL 8, Debian 10, Ubuntu 18.10 and newer), with the zig
-# compiler's headers and symbols of that version, so that the wheel's tag is true on whatever machine it was built;
-# auditwheel has the last word. jansson is linked into the tool.
+# Everything is compiled for the C library of WHEEL_GLIBC (2.28: RHEL 8, Debian 10, Ubuntu 18.10 and
+# newer), with the zig compiler's headers and symbols of that version, so that the wheel's tag is
+# true on any build machine; auditwheel checks it. jansson is linked into the CLI.
 set -eu
 cd "$(dirname "$0")/../.."
 WHEEL_GLIBC=${WHEEL_GLIBC:-2.28}
@@ -17,7 +17,7 @@ work=build/wheel
 venv=$work/venv
 dist=build/dist
 
-# zig sees only headers and libraries that it is shown: these; and it defines NDEBUG, which no other build has.
+# zig sees only the headers and libraries named here; it defines NDEBUG, unlike every other build.
 jansson=$(gcc -print-file-name=libjansson.a)
 [ -f "$jansson" ] || {
 	echo "make wheel: libjansson.a is missing: scripts/prereqs.sh build" >&2
@@ -33,7 +33,7 @@ CC
 chmod +x "$work/cc"
 
 products=("$@")
-# GPU code does not depend on the compiler for the host.
+# GPU code does not depend on the host compiler.
 if make --no-print-directory -n build/kernels/daemon.fatbin >/dev/null 2>&1; then
 	make --no-print-directory build/kernels/daemon.fatbin
 	install -D -p build/kernels/daemon.fatbin "$work/build/kernels/daemon.fatbin"
