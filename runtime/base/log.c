@@ -16,10 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/clean_text.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 
@@ -87,6 +89,35 @@ static unsigned parse_subsys(const char *text)
 	return invert ? ~mask : mask;
 }
 
+/*
+ * Whether path is a link that another user made in a folder that all may write to, as /tmp. Links
+ * of the folder's owner are trusted.
+ */
+static int is_planted(const char *path)
+{
+	struct stat link, folder;
+	char in[4096];
+
+	snprintf(in, sizeof(in), "%s", path);
+	strcpy(strrchr(in, '/') ? strrchr(in, '/') + 1 : in, ".");
+	return lstat(path, &link) || stat(in, &folder) ||
+	       (link.st_uid != geteuid() && link.st_uid != folder.st_uid &&
+		folder.st_mode & S_IWOTH);
+}
+
+int df_log_open(const char *path, int flags)
+{
+	const int how = O_WRONLY | O_CREAT | O_CLOEXEC | flags;
+	int fd = open(path, how | O_NOFOLLOW, 0644);
+
+	/* /dev/stdout is a link, so links cannot all be refused. */
+	if (fd < 0 && errno == ELOOP && is_planted(path))
+		errno = EACCES;
+	else if (fd < 0 && errno == ELOOP)
+		fd = open(path, how, 0644);
+	return fd;
+}
+
 static void open_file(const char *pattern)
 {
 	char path[4096];
@@ -94,7 +125,7 @@ static void open_file(const char *pattern)
 
 	if (df_env_expand(path, sizeof(path), pattern, -1))
 		return;
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	fd = df_log_open(path, O_TRUNC);
 	if (fd < 0)
 		return;
 	if (file_fd >= 0) {
@@ -136,6 +167,7 @@ static void read_settings(void)
 
 		if (!gethostname(name, sizeof(name) - 1) && *name) {
 			name[strcspn(name, ".")] = '\0';
+			df_text_clean(name, strlen(name));
 			memcpy(host, name, sizeof(host));
 		}
 	}
@@ -203,6 +235,15 @@ static size_t put_time(char *line)
 		     0, LINE_BYTES);
 }
 
+/* Appends the message to the line and cleans it: it may have names of other machines or files. */
+static size_t put_text(char *line, size_t len, const char *fmt, va_list ap)
+{
+	size_t end = clamp(vsnprintf(line + len, LINE_BYTES - len, fmt, ap), len, LINE_BYTES);
+
+	df_text_clean(line + len, end - len);
+	return end;
+}
+
 static void finish(int fd, char *line, size_t len)
 {
 	line[DF_MIN(len, (size_t)LINE_BYTES - 1)] = '\n';
@@ -224,7 +265,7 @@ void df_log(enum df_log_level level, const char *fmt, ...)
 			    len, sizeof(line));
 		va_start(ap, fmt);
 		errno = saved; /* for %m */
-		len = clamp(vsnprintf(line + len, sizeof(line) - len, fmt, ap), len, sizeof(line));
+		len = put_text(line, len, fmt, ap);
 		va_end(ap);
 		finish(STDERR_FILENO, line, len);
 	}
@@ -240,7 +281,7 @@ void df_nccl_warn(const char *file, int line_nr, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	put_text(text, 0, fmt, ap);
 	va_end(ap);
 	pthread_mutex_lock(&error_lock);
 	memcpy(error_text, text, sizeof(error_text));
@@ -280,7 +321,7 @@ void df_nccl_info(unsigned subsys, const char *fmt, ...)
 			    sizeof(line));
 		va_start(ap, fmt);
 		errno = saved;
-		len = clamp(vsnprintf(line + len, sizeof(line) - len, fmt, ap), len, sizeof(line));
+		len = put_text(line, len, fmt, ap);
 		va_end(ap);
 		finish(__atomic_load_n(&nccl_fd, __ATOMIC_RELAXED), line, len);
 	}
@@ -330,10 +371,14 @@ void df_log_set_device(int device)
 	thread_device = device;
 }
 
-void df_log_raw(const char *text, size_t len)
+void df_log_raw(char *text, size_t len)
 {
 	int saved = errno;
 
+	for (char *at = text, *end = text + len, *next; at < end; at = next + 1) {
+		next = memchr(at, '\n', (size_t)(end - at)) ?: end;
+		df_text_clean(at, (size_t)(next - at));
+	}
 	write_all(STDERR_FILENO, text, len);
 	errno = saved;
 }

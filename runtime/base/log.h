@@ -6,7 +6,8 @@
  *   host:pid:tid [dev] DFSHIM WARN text         (DFSHIM_DEBUG=warn, the default)
  *   host:pid:tid [dev] NCCL INFO text           (a line that NCCL would print, NCCL_DEBUG=INFO)
  *
- * Any thread may call these functions at any time; they preserve errno.
+ * Control characters in a line become '?' (clean_text.h), because names of machines, programs and
+ * files can have them. Any thread may call these functions at any time; they preserve errno.
  */
 #ifndef DF_BASE_LOG_H
 #define DF_BASE_LOG_H
@@ -70,7 +71,13 @@ void df_log_reset(void);
 /* Sets the CUDA device that this thread's lines print in brackets; -1: unknown. */
 void df_log_set_device(int device);
 
-/* Writes the text to the log's file descriptor as it is, in as few write(2) calls as possible. */
-void df_log_raw(const char *text, size_t len);
+/*
+ * Opens a file that the user named, for writing, with mode 0644 less the umask. In a folder that
+ * all may write to, it does not follow another user's link. -1 with errno.
+ */
+int df_log_open(const char *path, int flags);
+
+/* Writes lines to the log's file descriptor in as few write(2) calls as possible; cleans them. */
+void df_log_raw(char *text, size_t len);
 
 #endif

@@ -115,7 +115,7 @@ void df_stats_write(void)
 		     (unsigned long long)net.lost, (unsigned long long)net.reads_back,
 		     (unsigned long long)net.landed);
 	if (strcmp(to, "1") != 0) {
-		fd = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+		fd = df_log_open(to, O_APPEND);
 		if (fd < 0) {
 			df_warn("DFSHIM_STATS=%s: %m", to);
 			return;

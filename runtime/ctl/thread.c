@@ -17,6 +17,7 @@
 #include <signal.h>
 
 #include "kernels/abi.h"
+#include "runtime/base/clean_text.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/ifaces.h"
@@ -330,6 +331,7 @@ static int try_start(const union df_sockaddr *local, int last)
 	m->pid = (uint32_t)getpid();
 	m->version = DF_CTL_WIRE_VERSION;
 	gethostname(m->hostname, sizeof(m->hostname) - 1);
+	df_text_clean(m->hostname, strlen(m->hostname));
 	df_list_init(&df_ctl.waiters);
 	df_list_init(&df_ctl.links);
 	df_list_init(&df_ctl.dead_links);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: what another user has put into /tmp and into a folder of traces is neither followed nor removed, and what a job makes there is not
-# another user's to write to, whatever the umask.
+# Description: what another user has put into /tmp and into a folder of traces or logs is neither followed nor removed, and what a job makes
+# there is not another user's to write to, whatever the umask.
 set -u
 . "$SRC/tests/lib/clients.sh"
 python3 -c 'import os; os.setresuid(65534, 65534, 65534)' 2>/dev/null || skip "no process of another user can be made here"
@@ -52,4 +52,23 @@ for name in (\"%s-%s.dft\", \"rank0-%s-%s.dft\"):
 found=$(find "$T/traces" "$T/log" "$T/stats" -type f -perm /022)
 [ -z "$found" ] || fail "others may write to $found"
 [ -f "$T/log" ] && [ -f "$T/stats" ] || fail "no log or no statistics: $(ls "$T")"
+
+# Links where the log and the statistics are to be. One of this user is followed, and where the umask says so nobody else reads a file.
+mkdir -m 777 "$T/common"
+as_other 'for name in sys.argv[3:]: os.symlink(sys.argv[2], name)' "$T/victim/file" "$T/common/"{log,stats} || fail "nothing could be planted"
+ln -s "$T/led-to" "$T/common/own"
+umask 077
+# write_to LOG STATS
+write_to() {
+	NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$1 DFSHIM_STATS=$2 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host --trace "$T/private" -- \
+		"$C/disorder" --colls 2 --iters 2 >"$T/out" 2>&1 || fail "status $?: $(cat "$T/out")"
+}
+write_to "$T/common/log" "$T/common/stats"
+[ "$(cat "$T/victim/file")" = mine ] || fail "the log or the statistics went where another user's link leads: $(cat "$T/victim/file")"
+grep -q "DFSHIM_STATS=$T/common/stats: Permission denied" "$T/out" || fail "statistics that are not written are not reported: $(cat "$T/out")"
+write_to /dev/stdout "$T/common/own"
+grep -q 'NCCL INFO' "$T/out" || fail "/dev/stdout is not followed: $(cat "$T/out")"
+grep -q '"operations"' "$T/led-to" || fail "this user's own link is not followed"
+found=$(find "$T/led-to" "$T/private" -type f -perm /077)
+[ -z "$found" ] || fail "others may read $found under umask 077"
 exit 0

@@ -117,7 +117,7 @@ def serve(port, reply):
             keep.append(c)
 import threading
 keep = []
-row = b"eth0".ljust(16, b"\0") + b"not an address".ljust(72, b"x") + b"\0\0\0\0\0\0\0\0"
+row = b"e\x1b[2J".ljust(16, b"\0") + b"not an address\n\x1b[2J".ljust(72, b"x") + b"\0\0\0\0\0\0\0\0"
 for port, reply in (7001, b""), (7002, None), (7003, b"\xff" * 4), (7004, b"\0\0\0\1" + row):
     threading.Thread(target=serve, args=(port, reply), daemon=True).start()
 time.sleep(0.5)
@@ -125,9 +125,10 @@ open("lying", "w").close()
 time.sleep(600)'
 until [ -e lying ]; do sleep 0.05; done
 for row in "7001 it hung up: what listens there is no .dfshim net --listen." "7002 nothing comes back" \
-	"7003 it hung up" "7004 the peer says that it has the address not an address"; do
+	"7003 it hung up" "7004 the peer says that it has the address not an address??.2J"; do
 	net "10.77.0.2:${row%% *}" >pairs && fail "$row: status 0"
 	grep -q "${row#* }" pairs || fail "$row: $(cat pairs)"
+	! grep -q $'\x1b' pairs || fail "$row: a peer's escapes reach the terminal: $(cat -v pairs)"
 done
 
 # Wrong input.

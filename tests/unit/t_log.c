@@ -201,6 +201,34 @@ START_TEST(t_errno_and_length)
 }
 END_TEST
 
+/* A name that another machine has given itself, as each way into the log writes it. */
+START_TEST(t_names)
+{
+	static const char *const clean = "rank 1 (no?[2Jde?fake?, pid 7) has died";
+	char name[] = "no\x1b[2Jde\nfake\x7f", raw[128];
+	const char *text;
+	int len = snprintf(raw, sizeof(raw), "rank 1 (%s, pid 7)\nsecond\xc2\x9b line\n", name);
+
+	settings("trace", "TRACE", "ALL", NULL);
+	capture(STDERR_FILENO);
+	df_warn("rank 1 (%s, pid 7) has died", name);
+	/* Of a whole text the lines are kept. */
+	raw[strcspn(raw, "\n")] = ' ';
+	df_log_raw(raw, (size_t)len);
+	text = captured(STDERR_FILENO);
+	ck_assert_msg(strstr(text, clean) != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "rank 1 (no?[2Jde fake?, pid 7)\nsecond?? line\n") != NULL, "%s",
+		      text);
+	capture(STDOUT_FILENO);
+	df_nccl_info(DF_SUBSYS_NET, "rank 1 (%s, pid 7) has died", name);
+	df_nccl_warn("x.cc", 1, "rank 1 (%s, pid 7) has died", name);
+	text = captured(STDOUT_FILENO);
+	ck_assert_ptr_nonnull(strstr(text, clean));
+	ck_assert_ptr_nonnull(strstr(strstr(text, clean) + 1, clean));
+	ck_assert_str_eq(df_nccl_last_error(), clean);
+}
+END_TEST
+
 START_TEST(t_once)
 {
 	const char *text;
@@ -273,5 +301,5 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("log", {t_own_levels, 4}, {t_nccl_lines}, {t_nccl_levels, 14}, {t_file},
-			{t_errno_and_length}, {t_once}, {t_threads});
+			{t_errno_and_length}, {t_names}, {t_once}, {t_threads});
 }

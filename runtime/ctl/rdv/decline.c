@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/clean_text.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
@@ -240,6 +241,7 @@ int df_id_decline(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nrank
 	m->version = DF_CTL_WIRE_VERSION;
 	m->unable = 1;
 	gethostname(m->hostname, sizeof(m->hostname) - 1);
+	df_text_clean(m->hostname, strlen(m->hostname));
 	snprintf(w.checkin.unable, sizeof(w.checkin.unable), "%s", why);
 	snprintf(w.checkin.bound, sizeof(w.checkin.bound), "it cannot take part in the decision");
 	for (;;) {

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/clean_text.h"
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "trace/cli/cli.h"
@@ -363,6 +364,8 @@ static int ask(const union df_sockaddr *to, const struct pair_config *c, struct 
 	for (i = 0; !ret && i < *nr; i++) {
 		ret = take(fd, &v[i], sizeof(v[i]), c);
 		v[i].name[sizeof(v[i].name) - 1] = v[i].ip[sizeof(v[i].ip) - 1] = '\0';
+		df_text_clean(v[i].name, strlen(v[i].name));
+		df_text_clean(v[i].ip, strlen(v[i].ip));
 		v[i].mtu = be32toh(v[i].mtu);
 		v[i].mbps = be32toh(v[i].mbps);
 	}
