@@ -148,6 +148,17 @@ static int to_init(const struct rail *r, struct pair *q, unsigned access)
 					     IBV_QP_ACCESS_FLAGS));
 }
 
+/* A first packet number, of 24 bits, that a stranger cannot guess from the time. -errno. */
+static int draw_psn(struct pair *q)
+{
+	struct df_key random = {0};
+	int ret = df_key_make(&random);
+
+	memcpy(&q->psn, &random, sizeof(q->psn));
+	q->psn &= 0xffffff;
+	return ret;
+}
+
 static int may_ece(void)
 {
 	return df_env()->nccl_ib_ece && df_ibv.query_ece && df_ibv.set_ece;
@@ -196,7 +207,8 @@ int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 		ret = -abs(df_verbs_pair_receive(q, i));
 	if (!ret)
 		ret = -abs(ibv_req_notify_cq(q->cq, 0));
-	q->psn = (uint32_t)df_now_ns() & 0xffffff;
+	if (!ret)
+		ret = draw_psn(q);
 	q->deadline = df_now_ns() +
 		      DF_MIN(SETUP_NS, (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS / 2);
 	if (ret)
@@ -313,8 +325,9 @@ int df_verbs_self_make(const struct rail *r, struct pair *q)
 	q->cq = df_ibv.create_cq(r->device->context, 4, NULL, r->device->channel, 0);
 	attr.send_cq = attr.recv_cq = q->cq;
 	q->qp = q->cq ? df_ibv.create_qp(r->device->pd, &attr) : NULL;
-	q->psn = (uint32_t)df_now_ns() & 0xffffff;
 	ret = q->qp ? to_init(r, q, IBV_ACCESS_REMOTE_READ) : errno ? -errno : -ENOMEM;
+	if (!ret)
+		ret = draw_psn(q);
 	if (!ret) {
 		info_of(r, q, &self);
 		ret = to_receive(r, q, &self);

@@ -1,0 +1,8 @@
+#!/bin/bash
+# Description: a stranger at the socket over which queue pairs are set up learns nothing about them, and sets up none (setup.c).
+set -u
+. "$SRC/tests/lib/clients.sh"
+. "$SRC/tests/net/verbs.sh"
+[ -x "$B/tests/net/setup" ] || skip "net/setup is not built here"
+export SEED NCCL_IB_QPS_PER_CONNECTION=2
+exec "$B/tests/net/setup"
