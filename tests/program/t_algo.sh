@@ -95,6 +95,22 @@ status 3 $D compile allreduce-ring --gpus=4096 --channels=64
 says "262144 chunks on each of 4096 ranks are too many"
 status 3 $D verify AllReduce/ring --gpus=4096 --bytes=1000000000
 says "steps for 4096 ranks are too many"
+status 3 bash -c "ulimit -v $memory; exec \"\$@\"" - $D compile allreduce-ring --channels=64 --instances=64 --blocks=peer -o "$T/none.dfp"
+says "491520 steps in 32768 blocks of 8 ranks are too many"
+# And a file is, once it is read.
+awk -v n=170000 'BEGIN {
+	print "dfprog 1\nname large\nkind AllReduce\nranks 2\nchunks 2\nin_place both\nproto any"
+	for (r = 0; r < 2; r++) {
+		print "rank " r " in 2 out 2 scratch 0\n block 0"
+		for (i = 0; i < n; i++) print "  send i" 1 - r " to " 1 - r
+		for (i = 0; i < n; i++) print "  recv o" 1 - r " from " 1 - r
+	}
+}' >"$T/large.dfp"
+for what in verify compile; do
+	status 3 bash -c "ulimit -v $memory; exec \"\$@\"" - $D $what "$T/large.dfp"
+	says "680000 steps in 2 blocks of 2 ranks are too many to be verified"
+done
+rm "$T/large.dfp"
 
 status 2 $D bench --kind Send
 status 2 $D bench --kind AllReduce,

@@ -251,8 +251,8 @@ static struct df_ref record(int reduce, struct df_ref src, struct df_ref dst, co
 	struct df_lang *l = src.l;
 	uint32_t hole = 0;
 
-	if (df_verify_too_large((uint64_t)(l->nr_ops + 1) * DF_MAX(l->o.instances, 1u),
-				l->o.nranks)) {
+	if (df_verify_too_large((uint64_t)(l->nr_ops + 1) * DF_MAX(l->o.instances, 1u), l->o.nranks,
+				0)) {
 		fail(l, file, line, -1,
 		     "more than %u copies and reductions for %d ranks are too many to be verified: take fewer ranks, "
 		     "channels or instances",

@@ -73,12 +73,13 @@ int df_verify(const struct df_verify_in *in, struct df_verify_out *out);
 #define DF_MAX_SLOTS 1024
 
 /*
- * So many steps of all ranks are more than the verifier takes in some seconds and 500 MB: it needs 600 bytes and 1.5 for each rank
- * a step. Whoever makes programs asks before it makes them.
+ * So many steps, in so many blocks of all ranks, are more than the verifier takes in some seconds: a step needs 600 bytes and 1.5 for
+ * each rank, and some operations for each block. df_verify() refuses such programs, and those whose clocks need more than some
+ * hundred MB; whoever makes programs asks before it makes them, with as many blocks as it knows of.
  */
-static inline int df_verify_too_large(uint64_t steps, int nranks)
+static inline int df_verify_too_large(uint64_t steps, int nranks, uint64_t blocks)
 {
-	return steps * ((uint64_t)nranks + 400) > 1ull << 28;
+	return steps * ((uint64_t)nranks + blocks / 8 + 400) > 1ull << 28;
 }
 int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer);
 

@@ -10,7 +10,8 @@
 #include "runtime/base/vec.h"
 #include "runtime/program/verify/vsim.h"
 
-#define NONE UINT32_MAX
+#define NONE	    UINT32_MAX
+#define CLOCK_BYTES (512ull << 20) /* that clocks may take, for each round */
 
 /* ---- messages ------------------------------------------------------------------------------------ */
 
@@ -141,11 +142,22 @@ static void join_clock(struct df_vsim *s, uint32_t t, const uint32_t *c)
 	}
 }
 
+static int too_large(struct df_vsim *s)
+{
+	return df_perr_set(
+		s->err, -1, -1, -1, -1,
+		"%u steps in %u blocks of %d ranks are too many to be verified: take fewer "
+		"ranks, blocks or chunks",
+		s->nr_steps, s->g->nr_threads, s->g->nranks);
+}
+
 static int copy_clock(struct df_vsim *s, uint32_t t, uint32_t **out)
 {
 	*out = NULL;
 	if (!s->nr_comp)
 		return 0;
+	if (!s->clocks_left--)
+		return too_large(s);
 	*out = malloc(s->nr_comp * sizeof(**out));
 	if (!*out)
 		return -ENOMEM;
@@ -294,6 +306,7 @@ static int exec(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round)
 			return rc;
 	}
 	if (op->recvs) {
+		s->clocks_left += rx->clock != NULL;
 		free(rx->clock);
 		rx->clock = NULL;
 	}
@@ -416,6 +429,11 @@ static int sim_init(struct df_vsim *s)
 			s->nr_steps += g->thread[t].nr_inst;
 		}
 	}
+	s->clocks_left = s->nr_comp ? s->rounds * CLOCK_BYTES / sizeof(*s->clock) / s->nr_comp : 0;
+	if (df_verify_too_large(s->nr_steps, g->nranks, s->nr_comp) ||
+	    (s->nr_comp && n > s->clocks_left))
+		return too_large(s);
+	s->clocks_left -= s->nr_comp ? n : 0;
 	s->loc = calloc((size_t)s->nr_loc * s->rounds + 1, sizeof(*s->loc));
 	s->slice = calloc((size_t)g->nr_slices * s->rounds + 1, sizeof(*s->slice));
 	s->pc = calloc(n + 1ull, sizeof(*s->pc));

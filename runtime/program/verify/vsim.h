@@ -50,6 +50,7 @@ struct df_vsim {
 	uint32_t *pc;
 	uint32_t *comp, nr_comp; /* component of a thread in the clocks, NONE */
 	uint32_t *clock;	 /* nr_threads x nr_comp */
+	uint64_t clocks_left;	 /* of slices and steps that memory is taken for */
 	uint32_t **
 		step_clock; /* by round and instruction: clock when it was done, if somebody asks */
 	uint32_t *first_step; /* by thread */

@@ -188,7 +188,7 @@ static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, en
 	for (q.rank = 0; !rc && q.rank < n; q.rank++) {
 		rc = df_program_build(&q, &p[q.rank]);
 		steps += rc ? 0 : p[q.rank]->nr_inst;
-		if (df_verify_too_large(steps, n))
+		if (df_verify_too_large(steps, n, 0))
 			rc = df_perr_set(
 				err, -1, -1, -1, -1,
 				"more than %llu steps for %d ranks are too many to be verified: take fewer ranks or blocks",
