@@ -117,7 +117,7 @@ if wants ci; then
 		LIMIT=400 check "ci: right, $case" 0 "$B/dfshim" ci -n "$ranks" -- "$py" tests/torch/right.py "$case" --steps $steps </dev/null
 		says "nothing is found" '^no potential deadlock found in'
 	done < <("$py" tests/torch/right.py --list | grep -E "$few")
-	for package in lightning transformers accelerate; do
+	for package in lightning transformers accelerate deepspeed peft; do
 		for case in $([ ${#part[@]} = 0 ] && "$py" tests/torch/frameworks.py --list $package); do
 			LIMIT=400 check "ci: right, $package $case" 0 "$B/dfshim" ci --timeout 60 -- "$py" -m torch.distributed.run \
 				--standalone --nproc-per-node 2 tests/torch/frameworks.py $case

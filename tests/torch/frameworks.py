@@ -24,7 +24,7 @@ class Squares(torch.utils.data.Dataset):
         return torch.full((16,), i / 200)
 
 
-def lightning(strategy):
+def lightning(strategy, **options):
     import lightning
 
     class Model(lightning.LightningModule):
@@ -46,10 +46,30 @@ def lightning(strategy):
     data = torch.utils.data.DataLoader(Squares(), batch_size=4)
     lightning.Trainer(accelerator="gpu", devices=2, strategy=strategy, max_epochs=3, val_check_interval=10,
                       log_every_n_steps=3, logger=False, enable_progress_bar=False,
-                      default_root_dir=tempfile.mkdtemp()).fit(Model(), data, data)
+                      default_root_dir=tempfile.mkdtemp(), **options).fit(Model(), data, data)
 
 
-def trainer(**options):
+def fabric():
+    """Lightning's lower half: the loop is the user's."""
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator="gpu", devices=2, strategy="ddp")
+    fabric.launch()
+    net = torch.nn.Linear(16, 1)
+    net, opt = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.01))
+    data = fabric.setup_dataloaders(torch.utils.data.DataLoader(Squares(), batch_size=4))
+    for i, batch in enumerate(data):
+        with fabric.no_backward_sync(net, enabled=i % 2 == 0):
+            loss = net(batch).square().mean()
+            fabric.backward(loss)
+        if i % 2:
+            opt.step()
+            opt.zero_grad()
+            fabric.all_reduce(loss.detach()).item()
+    fabric.save(os.path.join(tempfile.gettempdir(), f"fabric-{os.getpid()}.ckpt"), {"net": net})
+
+
+def trainer(adapters=None, **options):
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
     class Tokens(Squares):
@@ -59,10 +79,44 @@ def trainer(**options):
 
     model = BertForSequenceClassification(BertConfig(vocab_size=100, hidden_size=32, num_hidden_layers=2,
                                                      num_attention_heads=2, intermediate_size=64))
+    if adapters:
+        from peft import get_peft_model
+
+        model = get_peft_model(model, adapters)
     args = TrainingArguments(output_dir=tempfile.mkdtemp(), per_device_train_batch_size=4, max_steps=40,
                              eval_strategy="steps", eval_steps=10, logging_steps=3, save_strategy="no",
                              report_to=[], **options)
     Trainer(model=model, args=args, train_dataset=Tokens(), eval_dataset=Tokens()).train()
+
+
+def zero(stage):
+    """DeepSpeed: two batches a step, a loss that all ranks know, a checkpoint at the end."""
+    import deepspeed
+
+    net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    engine, _, loader, _ = deepspeed.initialize(model=net, model_parameters=net.parameters(), training_data=Squares(), config={
+        "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+        "optimizer": {"type": "Adam", "params": {"lr": 0.01, "torch_adam": True}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}})
+    for epoch in range(2):
+        for i, x in enumerate(loader):
+            loss = engine(x.to(engine.device)).square().mean()
+            engine.backward(loss)
+            engine.step()
+            if i % 5 == 4:
+                mean = loss.detach().clone()
+                torch.distributed.all_reduce(mean)
+                mean.item()
+    where = [tempfile.mkdtemp()]
+    torch.distributed.broadcast_object_list(where, 0)
+    engine.save_checkpoint(where[0])
+
+
+def adapters():
+    """PEFT below transformers' Trainer."""
+    from peft import LoraConfig
+
+    trainer(adapters=LoraConfig(r=4, target_modules=["query", "value"], task_type="SEQ_CLS"))
 
 
 def accelerate(script):
@@ -78,17 +132,23 @@ CASES = {
     "lightning": {
         "lightning_ddp": lambda: lightning("ddp"),
         "lightning_fsdp": lambda: lightning("fsdp"),
+        "lightning_accumulate": lambda: lightning("ddp_find_unused_parameters_true", accumulate_grad_batches=3,
+                                                  gradient_clip_val=1.0, sync_batchnorm=True),
+        "lightning_fabric": fabric,
     },
     "transformers": {
         "trainer_ddp": trainer,
         "trainer_fsdp": lambda: trainer(fsdp="full_shard auto_wrap",
                                         fsdp_config={"transformer_layer_cls_to_wrap": ["BertLayer"]}),
+        "trainer_accumulate": lambda: trainer(gradient_accumulation_steps=4, max_grad_norm=0.5, load_best_model_at_end=False),
     },
     "accelerate": {
         "accelerate_sync": lambda: accelerate("test_sync"),
         "accelerate_script": lambda: accelerate("test_script"),
         "accelerate_ops": lambda: accelerate("test_ops"),
     },
+    "deepspeed": {f"deepspeed_zero{stage}": lambda stage=stage: zero(stage) for stage in range(1, 4)},
+    "peft": {"trainer_adapters": adapters},
 }
 
 if __name__ == "__main__":

@@ -78,12 +78,89 @@ def accelerate_2785():
     torch.cuda.synchronize()
 
 
+def pytorch_77562():
+    """The loss is reduced to rank 0 only, but each rank decides by it whether to save."""
+    best = 3.0
+    loss = ones(1) * (1 + rank)
+    if FIXED:
+        dist.all_reduce(loss)
+    else:
+        dist.reduce(loss, 0)  # the line
+    if loss.item() >= best:
+        state = [ones(16) for _ in range(world)]
+        dist.all_gather(state, ones(16))
+    summed(ones(64))
+    torch.cuda.synchronize()
+
+
+def vllm_43547():
+    """A data-parallel rank without tokens skips the step's agreement, and with it one collective of each step."""
+    for step in range(3):
+        tokens = 0 if rank == 1 and step == 1 else 4
+        if tokens or FIXED:
+            summed(torch.tensor([tokens], device="cuda"))  # the line
+            out = torch.empty(64 // world, device="cuda")
+            dist.reduce_scatter_tensor(out, ones(64))
+        summed(ones(16)).sum().item()
+
+
+def deepspeed_4808():
+    """An expert's gradient is reduced when it has one: only where tokens have come to it."""
+    experts = [nn.Linear(8, 8).cuda() for _ in range(2)]
+    handles = []
+    for i, e in enumerate(experts):
+        hook = lambda g, i=i: handles.append(dist.all_reduce(ones(64 + i), async_op=True))  # the line
+        e.weight.register_hook(hook)
+    chosen = experts if FIXED or rank == 0 else experts[:1]
+    sum(e(ones(8)).sum() for e in chosen).backward()
+    for h in handles:
+        h.wait()
+    dist.barrier()
+    torch.cuda.synchronize()
+
+
+def nccl_1192():
+    """A reduction and a message of one communicator, issued in opposite orders."""
+    x, big = ones(1), torch.ones(1 << 20, device="cuda")
+    summed(ones())
+    torch.cuda.synchronize()
+    message = dist.isend if rank == 0 else dist.irecv
+    works = []
+    if rank == 0 or FIXED:
+        works.append(dist.reduce(x, world - 1, async_op=True))
+    works.append(message(big, 1 - rank))  # the line
+    if rank == 1 and not FIXED:
+        works.append(dist.reduce(x, world - 1, async_op=True))
+    for w in works:
+        w.wait()
+    torch.cuda.synchronize()
+
+
+def pytorch_172668():
+    """Two stages of a pipeline send to each other before they receive."""
+    out, back = (torch.ones(1 << 20, device="cuda") for _ in range(2))
+    summed(ones())
+    torch.cuda.synchronize()
+    if FIXED:
+        for w in dist.batch_isend_irecv([dist.P2POp(dist.isend, out, 1 - rank), dist.P2POp(dist.irecv, back, 1 - rank)]):
+            w.wait()
+    else:
+        dist.send(out, 1 - rank)  # the line
+        dist.recv(back, 1 - rank)
+    torch.cuda.synchronize()
+
+
 # Name: ranks, words by NCCL's rules, words under dfshim.
 CASES = {
     sglang_26923: (2, "MISMATCH", "MISMATCH SYNC"),  # SYNC: behind a wait for the device that may not be released
     verl_6365: (2, "MISMATCH", "OK"),
     accelerate_3982: (2, "MISMATCH", "MISMATCH"),
     accelerate_2785: (2, "MISMATCH", "MISMATCH"),
+    pytorch_77562: (2, "MISMATCH", "MISMATCH"),
+    vllm_43547: (2, "MISMATCH", "MISMATCH"),
+    deepspeed_4808: (2, "MISMATCH", "MISSING"),
+    nccl_1192: (2, "ORDER", "OK"),
+    pytorch_172668: (2, "ORDER", "OK"),
 }
 
 
