@@ -28,6 +28,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/number.h"
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
 #include "runtime/comm/comm.h"
@@ -519,13 +520,23 @@ out:
 int df_far_parse(const char *text, struct df_cost *c)
 {
 	double us, mb, message = c->far_inst_ns / 1e3;
-	int end = 0;
+	const char *at;
+	char *end;
 
 	if (!text || !*text || !strcmp(text, "auto"))
 		return 1;
 	if (!strcmp(text, "default"))
 		return 0;
-	if ((sscanf(text, "%lf:%lf%n:%lf%n", &us, &mb, &end, &message, &end) < 2 || text[end]) ||
+	us = df_strtod(text, &end);
+	if (end == text || *end != ':')
+		return -EINVAL;
+	at = end + 1;
+	mb = df_strtod(at, &end);
+	if (end != at && *end == ':') {
+		at = end + 1;
+		message = df_strtod(at, &end);
+	}
+	if (end == at || *end ||
 	    !(us >= 0 && us <= 1e6 && mb > 0 && mb <= 1e7 && message >= 0 && message <= 1e6))
 		return -EINVAL;
 	c->far_ns = us * 1e3;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/number.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/device/cuda/cuda_int.h"
 
@@ -39,7 +40,7 @@ int df_cuda_multiprocessors(int device)
 				    df_cudevs[device].device) != CUDA_SUCCESS ||
 	    !v || !*v || !df_cuda_mps(device))
 		return nr;
-	percent = strtod(v, &end);
+	percent = df_strtod(v, &end);
 	/* What the server does not take is no limit there either. */
 	return !*end && percent > 0 && percent < 100 ? DF_MAX((int)(nr * percent / 100), 1) : nr;
 }

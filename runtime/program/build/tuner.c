@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/number.h"
 #include "runtime/program/build/tuner.h"
 
 int df_tuner_create(const struct df_cost *cost, struct df_tuner **out)
@@ -250,7 +251,7 @@ static int parse_cost(struct df_tuner **t, const char *line, int nr, struct df_p
 		if (strncmp(line, fields[i].name, len) || line[len] != ' ')
 			return df_perr_set(err, nr, -1, -1, -1, "%s is missing in the costs",
 					   fields[i].name);
-		v = strtod(line + len, &stop);
+		v = df_strtod(line + len, &stop);
 		if (stop == line + len || !(v >= 0 && v < 1e12))
 			return df_perr_set(err, nr, -1, -1, -1, "%s is no cost", fields[i].name);
 		*(double *)((char *)&c + fields[i].at) = v;
