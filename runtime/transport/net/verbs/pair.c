@@ -148,7 +148,7 @@ static int to_init(const struct rail *r, struct pair *q, unsigned access)
 					     IBV_QP_ACCESS_FLAGS));
 }
 
-/* A first packet number, of 24 bits, that a stranger cannot guess from the time. -errno. */
+/* Draws a first packet number of 24 bits, not computable from the time. -errno. */
 static int draw_psn(struct pair *q)
 {
 	struct df_key random = {0};
