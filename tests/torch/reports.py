@@ -150,6 +150,47 @@ def pytorch_172668():
     torch.cuda.synchronize()
 
 
+def accelerate_2258():
+    """A bad batch is skipped on the rank that has it."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8).cuda())
+    for step in range(4):
+        if rank == 1 and step == 3 and not FIXED:
+            continue  # the line
+        model(ones(8)).sum().backward()
+        torch.cuda.synchronize()
+
+
+def prime_rl_2515():
+    """A validation set is iterated to its end by FSDP; the ranks have different numbers of batches."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8)).cuda()
+    for part in model:
+        fully_shard(part)
+    fully_shard(model)
+    batches = 2 if FIXED else 2 + rank
+    with torch.no_grad():
+        for _ in range(batches):
+            loss = model(ones(8)).sum()  # the line
+    summed(loss.detach())
+    torch.cuda.synchronize()
+
+
+def megatron_5240():
+    """Messages between stages, each pair's communicator made at its first use, in the order of the schedule."""
+    before, after = (rank - 1) % world, (rank + 1) % world
+    got = torch.empty(64, device="cuda")
+    torch.cuda.synchronize()
+    if FIXED:
+        for w in dist.batch_isend_irecv([dist.P2POp(dist.irecv, got, before), dist.P2POp(dist.isend, ones(), after)]):
+            w.wait()
+    else:
+        work = dist.irecv(got, before)  # the line
+        dist.isend(ones(), after).wait()
+        work.wait()
+    torch.cuda.synchronize()
+
+
 # Name: ranks, words by NCCL's rules, words under dfshim.
 CASES = {
     sglang_26923: (2, "MISMATCH", "MISMATCH SYNC"),  # SYNC: behind a wait for the device that may not be released
@@ -161,6 +202,9 @@ CASES = {
     deepspeed_4808: (2, "MISMATCH", "MISSING"),
     nccl_1192: (2, "ORDER", "OK"),
     pytorch_172668: (2, "ORDER", "OK"),
+    accelerate_2258: (2, "MISSING", "MISSING"),
+    prime_rl_2515: (2, "MISMATCH", "MISMATCH"),
+    megatron_5240: (3, "ORDER", "OK"),
 }
 
 
