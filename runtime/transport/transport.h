@@ -35,10 +35,7 @@ enum df_tl_cap {
 	DF_TL_FAR = 32, /* slots and counters may be in GPU memory, which the CPU must not access */
 };
 
-/*
- * A process that we exchange data with over one transport. Reference-counted; communicators share
- * it.
- */
+/* A process that we reach over one transport. Reference-counted; communicators share it. */
 struct df_peer;
 
 /* Our side of a connector. */
@@ -50,22 +47,13 @@ struct df_conn {
 	size_t bytes;  /* header and slots */
 	uint8_t owner; /* whether we allocated it */
 	uint8_t used;  /* whether we hold the gate */
-	/*
-	 * Whether the CPU cannot read the counters; those in the header then hold values from
-	 * df_conn_note().
-	 */
+	/* Whether the CPU cannot read the counters, and the header has those of df_conn_note(). */
 	uint8_t noted;
-	/*
-	 * Over a network: the lengths of its slices, malloc()ed; the transport frees it. NULL: full
-	 * slots.
-	 */
+	/* Over a network: the lengths of its slices, malloc()ed. NULL: full slots. */
 	struct df_slices *slices;
 };
 
-/*
- * The lengths of slices by number: loops of per_loop slices with cnt[] tiles each. Only tiles of
- * the last loop may be short.
- */
+/* Slice lengths: loops of per_loop slices of cnt[] tiles; the last loop may have short tiles. */
 struct df_slices {
 	uint64_t loops;
 	uint32_t per_loop, tile_bytes, last_bytes;
@@ -89,10 +77,7 @@ static inline uint32_t df_conn_slice(const struct df_conn *conn, uint32_t slot_b
 	return bytes < slot_bytes ? (uint32_t)bytes : slot_bytes;
 }
 
-/*
- * Flags for a new connector. ZERO: slots are zeroed, and CPU threads also access them. SENDS: the
- * owner sends.
- */
+/* ZERO: slots are zeroed, and CPU threads also access them. SENDS: the owner sends. */
 enum { DF_CONN_ZERO = 1, DF_CONN_SENDS = 2 };
 
 struct df_tl_ops {
@@ -111,21 +96,12 @@ struct df_tl_ops {
 	 */
 	int (*create)(struct df_peer *peer, uint64_t key, uint32_t nr_slots, uint32_t slot_bytes,
 		      int how, uint64_t base, struct df_conn **out);
-	/*
-	 * Other side: finds a connector. Returns -EAGAIN if it is not announced yet, or -ECONNRESET
-	 * if the process died.
-	 */
+	/* Other side: finds it. Returns -EAGAIN until it is announced, or -ECONNRESET. */
 	int (*find)(struct df_peer *peer, uint64_t key, struct df_conn **out);
-	/*
-	 * Other side: takes and releases the gate. use() returns -EAGAIN if it is closed; find it
-	 * again.
-	 */
+	/* Other side: takes and releases the gate. Returns -EAGAIN if closed; find it again. */
 	int (*use)(struct df_conn *conn);
 	void (*unuse)(struct df_conn *conn);
-	/*
-	 * Owner: frees it. Returns -EBUSY while used, except over a network, where the other side
-	 * has its own slots.
-	 */
+	/* Owner: frees it. Returns -EBUSY while used (never over a network). */
 	int (*close)(struct df_conn *conn);
 	/*
 	 * Owner: closes it if it is unused and everything sent has been received, and sets *base to
@@ -195,11 +171,7 @@ void df_net_on_event(void (*fn)(const struct df_net_event *e));
  * it may be called under the control plane's lock.
  */
 void df_shm_on_no_file(void (*fn)(uint64_t proc));
-/*
- * Finds functions of network libraries that do not return, and reports HELD and RETURNED. One
- * thread calls it every `pause`; a much longer time between two calls means that the process was
- * stopped.
- */
+/* Reports network functions that do not return (HELD, RETURNED). Called every `pause`. */
 void df_net_look_held(uint64_t now, uint64_t pause);
 /*
  * Returns the networks (as in struct df_member) that a communicator avoids. comm: its commName, or
@@ -208,10 +180,7 @@ void df_net_look_held(uint64_t now, uint64_t pause);
  * seconds.
  */
 uint32_t df_net_avoid(int device, const char *comm, const char *name);
-/*
- * Stores the device's network address, or "" if it has none, and opens its listener. Returns -errno
- * if that fails.
- */
+/* Stores the device's network address, or "", and opens its listener. Returns -errno. */
 int df_net_address(int device, char *text, size_t bytes);
 /* Counters of this process since its start. */
 struct df_net_counts {
@@ -231,10 +200,7 @@ void df_tl_flush(uint64_t bound_ns);
  * own exit handlers run next. Operations over such a network stop.
  */
 void df_tl_end(void);
-/*
- * Called at the end of the process: later disconnects are not faults and are not reported
- * (df_net_on_event()).
- */
+/* Later disconnects are not faults and are not reported (df_net_on_event()). */
 void df_net_goodbye(void);
 /*
  * Sets the function that is called, on any thread, when a network's library was started. exit()
@@ -260,10 +226,7 @@ void df_tl_withdrawn(int device);
  * need not flush: its next call will.
  */
 void df_tl_begun(int device, uint64_t now);
-/*
- * The caller stops waiting: the networks' thread takes over what it could not send, or everything
- * if the caller is about to sleep (sleeps).
- */
+/* The caller stops waiting: the networks' thread takes over, entirely if it sleeps. */
 void df_tl_leave(int device, int sleeps);
 
 /* Returns the bytes of connectors that this process owns now. */

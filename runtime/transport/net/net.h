@@ -207,10 +207,7 @@ struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int devi
 				   uint32_t without);
 void df_net_up(struct df_net_link *l);
 void df_net_down(struct df_net_link *l, int why);
-/*
- * Returns what is known of the other side. It is unknown if it has connected before peer_get() was
- * called here.
- */
+/* Returns the other side; it is unknown if it connected before peer_get() was called here. */
 const struct df_member *df_net_member(const struct df_net_link *l);
 /* Records a sign of life of the other side. */
 void df_net_alive(struct df_net_link *l, uint64_t now);

@@ -1,33 +1,18 @@
 /*
- * NCCL's network plugins as a medium of the network (../net.h). A link has two connections of the
- * plugin, one in each direction. Frames and payloads form one sequence of bytes, which is cut into
- * messages: the sender copies them into a message buffer, and the receiver copies them from there
- * into slots.
+ * NCCL's network plugins as a medium of the network (../net.h); docs/network.md has the reasons. A
+ * link has two connections of the plugin, one in each direction. Frames and payloads form one
+ * sequence of bytes, cut into messages of at most 64 KiB, which both sides copy.
  *
- * A plugin delivers a message to the receive that was posted first, whatever connector it is for.
- * So receives belong to no connector: IN_MAX buffers are always posted, and an arriving message is
- * emptied at once, because the credits of its slices guarantee room. No operation waits for another
- * operation's receiver, and one registration and 24 requests serve any number of connectors. The
- * cost is one copy on each side.
+ * A plugin delivers a message to the receive that was posted first. So receives belong to no
+ * connector: IN_MAX buffers are always posted, and credits guarantee room for each arriving slice.
  *
- * The session's first stream carries the address of each side's listener (HANDLE). Each side then
+ * The session's first stream carries the address of each side's listener (HANDLE). Each side
  * connects, accepts, and sends a frame; the link is up when the other side's frame has arrived.
- * After SETUP_FAILS failures, or as many sessions without progress, another medium is used if there
- * is one.
  *
- * A plugin has no wake-ups. Pending requests are tested, less and less often if nothing moves. An
- * idle side sends SLEEP, with the number of messages received, and stops testing. A side that sends
- * to a sleeping peer, or to one that slept before it knew of a message, sends RING. Both go over
- * the session's stream.
+ * A plugin has no wake-ups, so pending requests are tested, less and less often if nothing moves.
+ * An idle side sends SLEEP, with the number of messages received; a sender wakes it with RING.
  *
- * A session ends on an error of the plugin; on a message that is out of order, of another
- * connection or of the wrong length; if no message is sent, or a sent one does not arrive, for a
- * third of the time-out; and with its streams. The next session uses new connections and new
- * buffers, because receives are always posted and plugins differ in whether closing a connection
- * cancels them.
- *
- * Only the endpoint's thread runs this code, so there are no locks: a plugin requires that one
- * thread at a time uses a connection.
+ * Only the endpoint's thread runs this code, so there are no locks.
  */
 #define _GNU_SOURCE
 #include <stddef.h>
@@ -160,10 +145,7 @@ static struct head *in_buffer(const struct path *p, uint64_t number)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/*
- * Counts a session without progress. After too many, changes to another medium or gives the link
- * up.
- */
+/* Counts a session without progress; after too many, changes the medium or gives up. */
 static void count_failure(struct df_net_link *l)
 {
 	struct path *p = path_of(l);
@@ -196,10 +178,7 @@ static void fail(struct df_net_link *l, int why, const char *text)
 		count_failure(l);
 }
 
-/*
- * The plugin has reported an error. It is not called again. poll() ends the session after the
- * streams were read once more, because the other side may have sent its BYE there.
- */
+/* After an error of the plugin, let poll() end the session: a BYE may still arrive. */
 static void broke(struct df_net_link *l, const char *function, int result)
 {
 	const char *complaint = df_ncclnet_complaint();
@@ -305,11 +284,7 @@ static int send_handle(struct df_net_link *l, const uint8_t *handle)
 	return 0;
 }
 
-/*
- * Returns the mark of messages in one direction; `connects` is 1 for the direction from the
- * connecting end. Both ends compute it from the session's key, which only they have, so it is not
- * sent ahead.
- */
+/* Returns the mark of messages in one direction, from the session's key; never sent ahead. */
 static struct df_key key_of(const struct df_net_link *l, uint64_t connects)
 {
 	struct df_key session = df_session_key(l);
@@ -372,10 +347,7 @@ static void plugin_end(struct df_net_link *l)
 		CALL(l, "closeRecv()", df_ncclnet_close_receive(n, p->from));
 	if (p->listener)
 		CALL(l, "closeListen()", df_ncclnet_close_listen(n, p->listener));
-	/*
-	 * A connect() in progress cannot be cancelled, and the plugin may still use its handle, so
-	 * never reuse it.
-	 */
+	/* A pending connect() may still use its handle, so never reuse it. */
 	if (p->connecting && !p->to) {
 		p->handle->next = p->given_up;
 		p->given_up = p->handle;
@@ -445,9 +417,7 @@ static void fill(struct df_net_link *l)
 	if (p->filled == p->done)
 		p->moved_out = p->moved;
 	p->filled++;
-	/*
-	 * Ring before it is posted: a plugin may accept nothing while the other side does not test.
-	 */
+	/* Ring first: a plugin may accept nothing while the other side does not test. */
 	p->ring_due |= p->peer_sleeps;
 }
 
@@ -612,10 +582,7 @@ static int test_in(struct df_net_link *l, uint64_t now)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/*
- * Handles the number of messages that the other side has received. Returns 1 if one is lost and the
- * session is over.
- */
+/* Handles the peer's count of messages. Returns 1 if one is lost and the session is over. */
 static int is_lost(struct df_net_link *l, uint64_t got)
 {
 	struct path *p = path_of(l);
@@ -760,10 +727,7 @@ static int overdue(struct df_net_link *l, uint64_t now)
 	return 0;
 }
 
-/*
- * Plans the next test: at once after progress, then less and less often, and never when both sides
- * have nothing pending.
- */
+/* Plans the next test: at once after progress, then less often, or never while idle. */
 static void rest(struct df_net_link *l, uint64_t now)
 {
 	struct df_net_frame f = {.type = DF_NET_SETUP, .a = SLEEP};

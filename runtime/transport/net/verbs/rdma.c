@@ -1,43 +1,28 @@
 /*
- * RDMA verbs as a medium of the network (../net.h). A link has reliable queue pairs over all ports
- * (rails) of its two endpoints; each pair uses one port of each side (df_verbs_rail_with()). A
- * frame is a send of 80 bytes into receives that are always posted. The payload of a slice is
- * written before its frame, by RDMA, from the sender's slot into the receiver's slot of the same
- * number. A queue pair keeps its order, so the payload is in place when the frame arrives. A slice
- * uses the pair with the lowest estimated completion time. Everything else uses one pair, the lead,
- * and so stays in order.
+ * RDMA verbs as a medium of the network (../net.h); docs/network.md has the reasons. A link has
+ * reliable queue pairs over all ports (rails) of its two endpoints; each uses one port of each side
+ * (df_verbs_rail_with()). A frame is a send of 80 bytes into receives that are always posted. The
+ * payload of a slice is written before its frame, by RDMA, into the receiver's slot of the same
+ * number; a queue pair keeps its order. Slices use the pair with the lowest estimated completion
+ * time. Everything else uses one pair, the lead, and so stays in order.
  *
- * There is no order between pairs. Numbered slots accept slices in any order. But an
- * acknowledgement also says that we write no more into memory that the other side has announced and
- * closed. So it is given only when all earlier posts on the other pairs are done, and it travels on
- * the lead, behind the lead's own writes (tests/model/rails.pml).
+ * There is no order between pairs. An acknowledgement says that we write no more into memory that
+ * the other side has announced and closed. So it is given only when all earlier posts on the other
+ * pairs are done, and it travels on the lead, behind the lead's own writes (tests/model/rails.pml).
  *
- * The session lets two sides find each other. Over its first stream the connecting side sends the
- * address of its queue pair (INFO). The other side connects its own pair and answers with INFO, or
- * with NO if it cannot. Then each sends a frame through the pair, which becomes usable when the
- * other side's frame arrives. The link is up with its first usable pair. So a path that drops
- * everything is noticed before it is used; if no pair works for some seconds and sockets are
- * allowed, the link uses sockets.
+ * Over the session's first stream the connecting side sends the address of its queue pair (INFO).
+ * The other side connects its own and answers with INFO, or with NO. Each then sends a frame
+ * through the pair, which becomes usable when the other side's frame arrives. WISH asks the
+ * connecting side to try a pair again.
  *
  * Slots are registered by connector, from its announcement until its memory is freed: the arena
- * returns pages to the system, which registered memory must not do. If the registration fails on
- * either side, the slices of that connector travel over the session's streams.
+ * returns pages to the system, which registered memory must not do.
  *
- * A session ends if a usable pair has a completion with an error, an event for it or its device, a
- * failed post, or no completion for a third of the time-out while something is posted; and with its
- * streams. All pairs end with it, so nothing of the old session can arrive after the next one
- * begins and slices are sent again. The next session begins at once with the pairs that work. The
- * others are tried again at growing intervals, and when their port becomes active, while the job
- * goes on (WISH: the accepting side asks for that). A port that goes down ends a session only if
- * another pair is usable: it may recover, and the queue pair repeats what was lost.
+ * All pairs end with the session, so nothing of an old session can arrive after the next one begins
+ * and slices are sent again. A port that goes down ends a session only if another pair is usable.
  *
- * A receiver without posted receives makes the sender retry without limit, because a stopped
- * process is not dead.
- *
- * For slots in GPU memory see readback.c and net/gpu.c.
- *
- * Only the endpoint's thread runs this code, so there are no locks. The child of a fork uses none
- * of it.
+ * For slots in GPU memory see readback.c and net/gpu.c. Only the endpoint's thread runs this code,
+ * so there are no locks. The child of a fork uses none of it.
  */
 #include "runtime/transport/net/verbs/pair.h"
 #include "runtime/transport/net/verbs/readback.h"
