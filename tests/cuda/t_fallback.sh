@@ -6,10 +6,10 @@ unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
 # NCCL's stand-in holds the stream until all ranks are there, so opposite orders hang.
 run() { # NAME HOW "VARIABLES" [any]
-	local vars="$3 DFSHIM_TIMEOUT_MS=$((1000 * SLOW)) DFSHIM_TIMEOUT_ACTION=exit DFSHIM_TRACE=$T/$1.trace"
+	local set="$3 DFSHIM_TIMEOUT_MS=$((1000 * SLOW)) DFSHIM_TIMEOUT_ACTION=exit DFSHIM_TRACE=$T/$1.trace"
 	rm -f "$T"/id.? "$T/$1.words"
 	mkdir -p "$T/$1.trace"
-	job "$1" "$2" "$vars FAKE_NCCL_MEET=$T/$1.words" "$vars FAKE_NCCL_MEET=$T/$1.words" "${4-}"
+	job "$1" "$2" "$set FAKE_NCCL_MEET=$T/$1.words" "$set FAKE_NCCL_MEET=$T/$1.words" "${4-}"
 }
 untested="DFSHIM_BACKEND=auto DFSHIM_SELF_TEST_MS=0"
 refused="DFSHIM_BACKEND=auto CUDA_INJECTION64_PATH=/tool.so"
