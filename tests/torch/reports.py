@@ -176,21 +176,6 @@ def prime_rl_2515():
     torch.cuda.synchronize()
 
 
-def megatron_5240():
-    """Messages between stages, each pair's communicator made at its first use, in the order of the schedule."""
-    before, after = (rank - 1) % world, (rank + 1) % world
-    got = torch.empty(64, device="cuda")
-    torch.cuda.synchronize()
-    if FIXED:
-        for w in dist.batch_isend_irecv([dist.P2POp(dist.irecv, got, before), dist.P2POp(dist.isend, ones(), after)]):
-            w.wait()
-    else:
-        work = dist.irecv(got, before)  # the line
-        dist.isend(ones(), after).wait()
-        work.wait()
-    torch.cuda.synchronize()
-
-
 # Name: ranks, words by NCCL's rules, words under dfshim.
 CASES = {
     sglang_26923: (2, "MISMATCH", "MISMATCH SYNC"),  # SYNC: behind a wait for the device that may not be released
@@ -204,7 +189,6 @@ CASES = {
     pytorch_172668: (2, "ORDER", "OK"),
     accelerate_2258: (2, "MISSING", "MISSING"),
     prime_rl_2515: (2, "MISMATCH", "MISMATCH"),
-    megatron_5240: (3, "ORDER", "OK"),
 }
 
 
