@@ -1,10 +1,11 @@
 #!/bin/bash
-# Description: two threads of each of 4 ranks, messages on one communicator and AllReduces on the other, 10,000 rounds: finishes by our rules in every form; by NCCL's rules ORDER with events between, RESOURCE with one hardware queue.
+# Description: two threads of each of 4 ranks, messages on one communicator and AllReduces on the other: finishes by our rules in every form; by NCCL's rules ORDER with events between, RESOURCE with one hardware queue.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-export OVERLAP_ITERS=$((10000 / SLOW / SLOW))
+# A round is some dozen wake-ups of threads, each of which a busy machine delays by milliseconds.
+export OVERLAP_ITERS=$((${ROUNDS:-1000} / SLOW / SLOW))
 # overlap STATUS RULES SECONDS VARIABLE...: with these variables set to 1; the verdict is in $T/out.
 overlap() {
 	local want=$1 rules=$2 quiet=$3 rc

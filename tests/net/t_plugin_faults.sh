@@ -15,7 +15,7 @@ for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=$((150 / SLOW)); do
 	[ $(($(figure failures) + $(figure lies))) -gt 0 ] && [ "$(counted net_healed)" -gt 0 ] ||
 		fail "$try: nothing failed and healed: $(cat "$T/plugin" "$T/stats")"
 	case $try in
-	LIE*) says "the network plugin Fake says that " ;;
+	LIE*) says "the network plugin Fake reports " ;;
 	*) says "of the network plugin Fake returned 2, system error: NET/Fake: " ;;
 	esac
 	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN_LIE
