@@ -22,7 +22,7 @@ for how in single group; do
 	times $how.0.err "is handed to NCCL on all its $n ranks: dfshim cannot start on rank 1" 1
 	want $how.0.err "libdfhost.so is not preloaded"
 	times $how.1.err "NCCL executes the job, which is recorded and watched" 1
-	times $how.1.err "DFSHIM WARN" 1
+	times $how.1.err "DFSHIM WARN dfshim cannot start: " 1
 done
 # Wherever the strictness is, it is an error everywhere, and NCCL is not asked.
 run strict0 single DFSHIM_STRICT=1 ""
