@@ -1,7 +1,7 @@
 /*
  * The interface between the runtime and a machine: the GPUs of a node (runtime/device/cuda), or CPU memory that stands for
- * them (libdfhost.so). What the runtime asks of a machine is struct df_backend; what a machine tells the runtime is struct
- * df_hooks. Who executes the daemon's blocks there is runtime/blocks.h. Facts about a machine are data, so that no caller
+ * them (libdfhost.so). The runtime calls a machine through struct df_backend; a machine calls the runtime through struct
+ * df_hooks. runtime/blocks.h is the interface to the threads or kernels that execute the daemon's blocks there. Facts about a machine are data, so that no caller
  * asks which one it is.
  *
  * Results: 0 or -errno; -EAGAIN: not now. Times are in ns, sizes in bytes. Every function may be called by any thread,
@@ -188,7 +188,7 @@ struct df_hooks {
 
 struct df_backend {
 	uint32_t version; /* DF_BACKEND_VERSION */
-	/* Who executes blocks on it; NULL: CPU threads, in this memory. */
+	/* Executes the daemon's blocks on this machine; NULL: CPU threads do, in this memory. */
 	const struct df_blocks *blocks;
 	void (*set_hooks)(const struct df_hooks *hooks);
 	int (*device_count)(void);

@@ -69,7 +69,7 @@ static ncclResult_t meet(struct df_hn_job *j)
 	return res;
 }
 
-/* What its configuration says; NULL, or nothing in it: what is given here. 0: NCCL refuses it. */
+/* The CTAs that a configuration asks for, or `otherwise` if it is NULL or leaves them open. 0: NCCL refuses its value. */
 static int ctas_of(const ncclConfig_t *config, int otherwise)
 {
 	if (!config || config->size < offsetof(ncclConfig_t, maxCTAs) + sizeof(int) ||

@@ -238,8 +238,11 @@ static uint32_t site_of(struct place *p)
 
 uint32_t df_trace_site(const void *pc)
 {
-	struct place p = {.pcs = {pc}, .nr_pcs = pc != NULL};
+	struct place p;
 
+	/* No initialiser: clearing the rest costs as much as the lookup. */
+	p.pcs[0] = pc;
+	p.nr_pcs = pc != NULL;
 	return site_of(&p);
 }
 
