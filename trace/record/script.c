@@ -635,14 +635,17 @@ static int find(void *where, const char *name)
 void df_script_look(void)
 {
 	const char *(*version)(void);
+	void *(*thread)(void);
 	int state = NONE;
 	Dl_info info;
 
+	/* Only the thread that takes the state from NONE writes `py`. */
 	if (atomic_load_explicit(&py.state, memory_order_relaxed) != NONE || !df_env()->python ||
-	    !find(&py.thread, "PyGILState_GetThisThreadState") ||
+	    !find(&thread, "PyGILState_GetThisThreadState") ||
 	    !atomic_compare_exchange_strong_explicit(&py.state, &state, REFUSED,
 						     memory_order_relaxed, memory_order_relaxed))
 		return;
+	py.thread = thread;
 	if (!find(&version, "Py_GetVersion") || !find(&py.is_initialized, "Py_IsInitialized") ||
 	    !(find(&py.is_finalizing, "Py_IsFinalizing") ||
 	      find(&py.is_finalizing, "_Py_IsFinalizing")) ||
