@@ -1,6 +1,6 @@
 /*
- * Captured operations: what becomes of a group that is submitted to a stream that captures, and what its replays
- * submit.
+ * Captured operations: what a group becomes when it is submitted to a capturing stream, and what a
+ * replay submits.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,9 +21,10 @@
 #include "trace/record/writer.h"
 
 /*
- * What a group puts on one capturing stream: a node for each operation, one after the other as the stream
- * has them, but a replay of the first node issues them all, because operations of one group wait for each
- * other's peers. The later nodes only stand for their ends.
+ * A node of a graph. A group captured on one stream becomes a node for each operation, one after
+ * the other, in the stream's order. The replay of the first node submits all operations of the
+ * group, because they wait for one another's peers; each later node only waits for the end of its
+ * own.
  */
 struct captured {
 	struct cap_group *group;
@@ -38,7 +39,10 @@ struct cap_group {
 	struct df_op *op;
 };
 
-/* The replay that this thread's cudaGraphLaunch is in: its nodes are launched in order of capture. */
+/*
+ * The replay inside this thread's cudaGraphLaunch. Its nodes are launched in the order of their
+ * capture.
+ */
 static __thread struct {
 	const struct cap_group *group;
 	struct df_flight *flight;
@@ -48,7 +52,10 @@ static void cap_put(struct cap_group *g)
 {
 	uint32_t i;
 
-	/* ACQ_REL pairs with itself: without it the last one could free under another's last accesses. */
+	/*
+	 * ACQ_REL pairs with itself: without it the thread that drops the last reference could free
+	 * the group before another thread's last accesses.
+	 */
 	if (__atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	for (i = 0; i < g->nr; i++)
@@ -110,7 +117,7 @@ static int replay_launch(void *arg, const struct df_arrival *a, const uint64_t *
 		replaying.flight = calloc(g->nr, sizeof(*replaying.flight));
 		ret = replaying.flight ? replay_issue(g, a, replaying.flight) : -ENOMEM;
 	} else if (replaying.group != g) {
-		/* Its first node failed, or was taken out of the graph. */
+		/* Its first node failed, or was removed from the graph. */
 		df_warn_once(
 			"a graph launches only a part of the collectives that were captured in "
 			"one group: the launch fails");
@@ -139,7 +146,6 @@ static int replay_plain(void *arg, const struct df_stream_info *si, int chain);
 
 static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy, replay_plain};
 
-/* Captures ops[at] and all later operations of the group on the same stream. */
 int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops)
 {
 	struct cap_group *g = calloc(1, sizeof(*g));
@@ -170,7 +176,7 @@ int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, siz
 		args[n] = &g->node[n];
 		df_comm_get(ops[i].comm);
 		g->op[n] = ops[i];
-		g->op[n++].ticket = NULL; /* it speaks of one instance */
+		g->op[n++].ticket = NULL; /* a ticket belongs to one instance */
 	}
 	g->nr = n;
 	__atomic_add_fetch(&g->refs, n, __ATOMIC_RELAXED);
@@ -180,7 +186,7 @@ int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, siz
 	return ret;
 }
 
-/* A captured group, called again on a stream: nothing of the graph is left to be ordered. */
+/* Submits a captured group as if it were called now, instead of launching its graph. */
 static int replay_plain(void *arg, const struct df_stream_info *si, int chain)
 {
 	const struct captured *c = arg;
@@ -192,7 +198,7 @@ static int replay_plain(void *arg, const struct df_stream_info *si, int chain)
 	if (df_rt.strict && !chain)
 		return 1;
 	if (c->at)
-		return 0; /* with the first of its group */
+		return 0; /* submitted with the first node of its group */
 	p = df_prep_alloc(few, g->nr);
 	if (!p)
 		return -ENOMEM;

@@ -1,17 +1,16 @@
 /*
- * What released waits promised and did not keep (release.c): the operations that were in flight on a device become its
- * *debt*, until they are done. Work that is issued later must come after those of them that it could tell from
- * finished ones:
+ * Skipped operations. When a wait is released (runtime/watch/release.c), the application goes on
+ * although operations are in flight on the device. Until they are done, work that is issued later
+ * must follow those that it could see to be unfinished. That depends on its kind:
  *
- *   a copy		touches known bytes: after the operations that touch them too, of whatever device, since
- *			devices can read one another's memory
- *   collectives	the same (df_debt_conflicts())
- *   host functions,	see no device memory; what the host may learn by them is that the stream has come so
- *   memory operations	far: after all of their own device's
- *   kernels		may touch anything that their device reaches: after all of such devices
- *   anything else	may touch anything: after all, of all devices
+ *   copy, collective   touches known bytes: follows the operations of any device that touch the
+ *                      same bytes, since devices can read each other's memory
+ *   host function,     touch no device memory, but let the host see how far the stream is:
+ *   memory operation   follow all skipped operations of their own device
+ *   kernel             may touch anything its device can reach: follows all of those devices
+ *   anything else      follows all skipped operations of all devices
  *
- * Filled by the watchdog's thread, asked by whoever puts work on a stream.
+ * The watchdog's thread adds operations; every thread that enqueues work on a stream asks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,20 +27,23 @@
 
 static struct {
 	struct df_mutex lock;
-	struct df_flights *of; /* by device; NULL: there was no debt yet */
-	uint32_t nr;	       /* of all together; read without the lock */
-	int broken;	       /* some ended without a result; atomic */
-} debt = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "debt")};
+	struct df_flights *of; /* by device; NULL until the first release */
+	uint32_t nr;	       /* operations of all devices; read without the lock */
+	int broken;	       /* whether one of them ended without a result; atomic */
+} debt = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "skipped")};
 
-#define AT_BITS 48 /* of a position in df_debt_next(): the device is above */
+#define AT_BITS 48 /* df_debt_next() keeps the device above these bits, df_flight.at in them */
 
 int df_debt_any(void)
 {
-	/* ACQUIRE pairs with the RELEASE in df_debt_owe(): who knows of the release sees the debt whole. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_debt_owe(): a thread that sees the release sees
+	 * every operation that it skipped.
+	 */
 	return df_unlikely(__atomic_load_n(&debt.nr, __ATOMIC_ACQUIRE) != 0);
 }
 
-/* Drops what is done. debt.lock held. */
+/* Drops finished operations. Lock held. */
 static void prune(void)
 {
 	uint32_t nr = 0;
@@ -111,7 +113,10 @@ int df_touch_concerns(const struct df_touch *t, const struct df_flight *f)
 
 static int can_tell(const struct df_payer *who, int device, const struct df_flight *f)
 {
-	/* Other policies leave work behind that nobody knows the bytes of. */
+	/*
+	 * Under other policies the released wait may also have left behind work whose bytes are
+	 * unknown.
+	 */
 	if (who->touch && (device != who->device || df_env()->release == DF_RELEASE_SAFE))
 		return df_touch_concerns(who->touch, f);
 	if (device == who->device)

@@ -1,6 +1,7 @@
 /*
- * Operations that a released wait did not wait for, until they are done: the *debt* of their device. Whatever could see
- * the difference comes after them. Any thread; the devices' locks may be held.
+ * Skipped operations: those that were in flight when a wait of the application was released
+ * (runtime/watch/release.c), until they are done. Later work that could notice that they are
+ * unfinished is ordered after them. Any thread may call; a device's lock may be held.
  */
 #ifndef DF_RUNTIME_ORDER_DEBT_H
 #define DF_RUNTIME_ORDER_DEBT_H
@@ -19,21 +20,34 @@ struct df_payer {
 	const struct df_touch *touch; /* NULL: not known */
 };
 int df_debt_any(void);
-/* How many of them are unfinished. */
+/* Number of skipped operations that are unfinished. */
 uint32_t df_debt_count(void);
-/* The operations of this completion word end without a result. */
+/*
+ * The operations of this completion word have ended without a result: notes it if some of them are
+ * skipped.
+ */
 void df_debt_end(const uint64_t *done);
-/* Some of a debt have ended so. */
+/* Whether a skipped operation has ended without a result. */
 int df_debt_broken(void);
-int df_debt_owe(struct df_dev *dev, const struct df_flights *set); /* -ENOMEM */
-/* Adds to a set what such work has to come after; -ENOMEM. */
+/*
+ * Adds the operations of set, which are in flight on dev, to the skipped ones. Returns 0 or
+ * -ENOMEM.
+ */
+int df_debt_owe(struct df_dev *dev, const struct df_flights *set);
+/* Adds to set the skipped operations that work of this kind must follow. Returns 0 or -ENOMEM. */
 int df_debt_join(struct df_flights *set, const struct df_payer *who);
-/* Up to max of them behind *at, which is 0 at first and moves on; 0: no more. */
+/*
+ * Stores up to max skipped operations that the work must follow. *at is the position: 0 before the
+ * first call, advanced by each. Returns their number; 0: there are no more.
+ */
 uint32_t df_debt_next(uint64_t *at, const struct df_payer *who, struct df_flight *out,
 		      uint32_t max);
-/* As df_order_conflicts(), with the debts of all devices. */
+/* As df_order_conflicts(), over the skipped operations of all devices. */
 uint32_t df_debt_conflicts(const struct df_flight *f, struct df_before *out, uint32_t max);
-/* A copy that touches what an operation touches can't come before it. */
+/*
+ * Whether a copy that touches t must wait for f, because both touch the same bytes and one of them
+ * writes.
+ */
 int df_touch_concerns(const struct df_touch *t, const struct df_flight *f);
 
 #endif

@@ -1,13 +1,14 @@
 /*
- * Events. One that is recorded behind operations in flight stays virtual: it is recorded natively at the stream's
- * position and carries the set of operations; whoever waits for it inherits the set.
+ * Events. An event that is recorded behind operations in flight stays virtual: it is recorded
+ * natively at the stream's position and carries the set of operations. A stream or thread that
+ * waits for it inherits the set.
  *
- * The time of such an event is that of the last operation's end. An event of our own is recorded for it on a stream
- * aside, which waits for the stream's position and for the operations; cudaEventElapsedTime is given that
- * one. As long as the stream aside is behind, later events of the stream get their times there too, so
- * that times on one stream never go back.
+ * The time of such an event is the end of its last operation. It is measured by an event of ours on
+ * a side stream, which waits for the stream's position and for the operations;
+ * cudaEventElapsedTime() is given our event. While the side stream is behind, later events of the
+ * stream get their times there too, so that times on one stream never decrease.
  *
- * All state hangs on df_event_info.user and is guarded by the device's lock.
+ * All state is reached by df_event_info.user and guarded by the device's lock.
  */
 #include <errno.h>
 #include <sched.h>
@@ -31,7 +32,7 @@
 
 static struct df_event *event_of(const struct df_event_info *info)
 {
-	/* ACQUIRE pairs with the RELEASE in event_get(): the event is filled. */
+	/* ACQUIRE pairs with the RELEASE in event_get(): the event is initialised. */
 	return info->user ? __atomic_load_n((struct df_event **)info->user, __ATOMIC_ACQUIRE)
 			  : NULL;
 }
@@ -52,14 +53,17 @@ static struct df_event *event_get(struct df_dev *dev, const struct df_event_info
 	return e;
 }
 
-/* The word was written, or is not waited for. */
+/* Whether the word has been written, or there is no word to wait for. */
 static int is_past(const uint64_t *word, uint64_t value)
 {
 	/* ACQUIRE pairs with the stream's write: the event recorded before it has its time. */
 	return !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
 }
 
-/* The stream aside, and an event to record there. They are made without the lock: the driver may take its time. */
+/*
+ * Makes the stream's side stream and our event, unless they exist. Without the lock, because the
+ * driver may take long.
+ */
 static int have_aside(struct df_stream *s, struct df_event *e)
 {
 	struct df_dev *dev = s->dev;
@@ -96,7 +100,10 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 	return ret;
 }
 
-/* Records the event's time where the stream's position and its set will be done. */
+/*
+ * Records our event on the side stream, where it follows the stream's position and its pending
+ * operations.
+ */
 static int record_aside(struct df_stream *s, struct df_event *e)
 {
 	struct df_dev *dev = s->dev;
@@ -129,8 +136,9 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 }
 
 /*
- * The stream waits for an event whose time is still to come, on another stream's stream aside: its own follows there, so
- * that an event behind that wait has no earlier time.
+ * The stream waits for an event whose time is not known yet, on the side stream of another stream.
+ * Makes the stream's own side stream wait for it too, so that an event after this wait gets no
+ * earlier time.
  */
 static int follow_time(struct df_stream *s, struct df_event *e)
 {
@@ -149,14 +157,14 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 		return ret;
 	ret = df_backend->stream_wait(s->aside, word, value);
 	df_mutex_lock(&dev->lock);
-	/* It is behind from here on. */
+	/* From here on the side stream is behind. */
 	if (!ret)
 		ret = df_word_mark(&dev->lock, &s->aside_mark, s->aside, &value);
 	df_mutex_unlock(&dev->lock);
 	return ret;
 }
 
-/* What the event knew of its last record. dev->lock held. */
+/* Clears what belongs to the event's last record. dev->lock held. */
 static void forget(struct df_event *e)
 {
 	e->pending.nr = 0;
@@ -179,7 +187,10 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 		return 0;
 	if (s && (info->ipc || (info->timing && plain) ||
 		  (si->legacy && (plain || !df_stream_is_legacy(dev, si)))))
-		/* Its meaning elsewhere is that of the real end: order it strictly. */
+		/*
+		 * Other processes, the times of all events, or several streams rely on the native
+		 * event: order it strictly.
+		 */
 		df_stream_fence(s);
 	df_mutex_lock(&dev->lock);
 	if (e)
@@ -196,7 +207,7 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 		strict = record_aside(s, e) != 0;
 	if (strict)
 		df_stream_fence(
-			s); /* no memory to remember the set: strict order is always right */
+			s); /* no memory to remember the set: strict order is always correct */
 	df_trace(DF_REC_EVENT_RECORD, si->device, 0, -1, 0, info->id, df_trace_serial(), si->id, 0);
 	return 0;
 }
@@ -212,8 +223,8 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	df_polls_act();
 	if (!e) {
 		/*
-		 * Nothing of ours is behind the event itself; what it orders is part of the picture, and so is what the
-		 * stream carries from here on: it may hand the order on to the next one.
+		 * No operation of ours precedes the event, but the checker needs to know what it
+		 * orders; and the stream may hand that order on, so its later work is traced too.
 		 */
 		if (dev && !si->capturing) {
 			df_mutex_lock(&dev->lock);
@@ -236,7 +247,7 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 		df_mutex_unlock(&dev->lock);
 	}
 	if (!dev || ret) {
-		/* A device without our streams, or no memory: wait for them at once. */
+		/* A device without our streams, or no memory: the stream waits for them at once. */
 		df_waits_put(si->device, si->stream, set.v, set.nr);
 	} else if (si->legacy && (plain || !df_stream_is_legacy(dev, si))) {
 		/* The blocking streams wait for it from now on. */
@@ -254,7 +265,7 @@ int df_hook_event_query(const struct df_event_info *info)
 	struct df_event *e = event_of(info);
 	int ready;
 
-	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
+	/* Also if CUDA does the waiting, because the stream itself may wait for operations. */
 	if (df_stream_dev(info->device))
 		df_polls_note(DF_POLLED_EVENT, info->id);
 	else
@@ -271,8 +282,9 @@ int df_hook_event_query(const struct df_event_info *info)
 }
 
 /*
- * The stream aside has nothing to wait for any more, so it is there in a moment; unless a queue of the device is in
- * its way. The limit is far above what a busy machine takes: "not ready" is no answer for an event that has been waited for.
+ * The side stream has nothing left to wait for and gets there in a moment, unless a hardware queue
+ * blocks it. The limit is far above what a busy machine takes: "not ready" is a wrong answer for an
+ * event that has been waited for.
  */
 #define ASIDE_NS (10000 * DF_NS_PER_MS)
 

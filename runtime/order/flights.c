@@ -1,6 +1,6 @@
 /*
- * Sets of operations in flight: what a stream, an event or a communicator must not run ahead of. Guarded by
- * the lock of the device they belong to.
+ * Sets of operations in flight: the operations that a stream, an event or a communicator must not
+ * overtake.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,9 +30,11 @@ int df_flights_add(struct df_flights *s, const struct df_flight *f)
 	return 0;
 }
 
-#define FEW 64 /* comparisons for which no table is made */
+#define FEW 64 /* up to this many comparisons, searching the array is cheaper than a hash table */
 
-/* Which operations a set holds: a table of places + 1, open addressing. */
+/*
+ * Hash table over a set, with open addressing. An entry is an index in the set plus 1; 0 is empty.
+ */
 struct index {
 	uint32_t *v, mask;
 };
@@ -86,7 +88,10 @@ int df_flights_join_part(struct df_flights *s, const struct df_flights *from, ui
 	uint32_t i;
 	int ret = 0;
 
-	/* With many on both sides, comparing each with each would take longer than the operations. */
+	/*
+	 * If both sets are large, comparing all pairs would take longer than the operations
+	 * themselves.
+	 */
 	if (s->nr > FEW / 4 && from->nr > FEW / s->nr) {
 		df_flights_prune(s);
 		x.mask = 15;

@@ -1,10 +1,11 @@
 /*
- * Memory that the application freed while operations in flight may touch it. CUDA would wait for the device there
- * without having promised it, and that wait could be part of a deadlock; so the memory is given back when all
- * operations that were in flight at the time are done, on whatever device: pinned memory belongs to none, and a
- * communicator may use another device's.
+ * Memory that the application frees while operations in flight may touch it. In CUDA the free would
+ * implicitly wait for the device, and that wait could be part of a deadlock. So the memory is freed
+ * when all operations that were in flight then, on all devices, are done. All devices: pinned
+ * memory belongs to none, and a communicator may use another device's memory.
  *
- * Entered by threads that free, that allocate and find no memory, and by whoever retires operations.
+ * Called by threads that free, by threads that allocate and find no memory, and by the threads that
+ * retire operations.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ struct df_free {
 static struct {
 	struct df_mutex lock;
 	struct df_list list;
-	uint32_t nr;	  /* on the list or being given back; read without the lock */
-	uint32_t leaving; /* off the list and not given back yet; read without the lock */
+	uint32_t nr;	  /* on the list, or being freed; read without the lock */
+	uint32_t leaving; /* off the list, not freed yet; read without the lock */
 } frees = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "frees"), .list = DF_LIST_INIT(frees.list)};
 
 int df_frees_flights(struct df_dev *dev, struct df_flights *set)
@@ -93,8 +94,9 @@ int df_free_defer(void *ptr, const struct df_mem_info *info)
 	df_mutex_lock(&frees.lock);
 	df_list_add_tail(&frees.list, &f->node);
 	/*
-	 * SEQ_CST pairs with df_frees_look(): either whoever retires the last of the operations sees the
-	 * count, or we see the operation done. Without it the memory could stay until the next one ends.
+	 * SEQ_CST pairs with df_frees_look(): either the thread that retires the last of the
+	 * operations sees the count, or this one sees the operation done. Without it the memory
+	 * could stay until the next operation ends.
 	 */
 	__atomic_add_fetch(&frees.nr, 1, __ATOMIC_SEQ_CST);
 	df_mutex_unlock(&frees.lock);
@@ -102,7 +104,7 @@ int df_free_defer(void *ptr, const struct df_mem_info *info)
 	return 1;
 }
 
-/* Takes one out that nothing uses any more. */
+/* Takes an entry off the list that no operation uses any more; NULL: there is none. */
 static struct df_free *take(void)
 {
 	struct df_free *f, *found = NULL;
@@ -125,29 +127,36 @@ void df_frees_look(void)
 {
 	struct df_free *f;
 
-	/* SEQ_CST pairs with df_free_defer(), see there. */
+	/* SEQ_CST pairs with df_free_defer(), which says why. */
 	if (!__atomic_add_fetch(&frees.nr, 0, __ATOMIC_SEQ_CST))
 		return;
 	while ((f = take())) {
 		df_backend->mem_free(f->ptr);
 		df_flights_free(&f->pending);
 		free(f);
-		/* RELEASE pairs with the ACQUIRE in df_free_flush(): the memory is there when the count has gone down. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_free_flush(): when the count has dropped,
+		 * the memory is free.
+		 */
 		__atomic_sub_fetch(&frees.leaving, 1, __ATOMIC_RELEASE);
 		__atomic_sub_fetch(&frees.nr, 1, __ATOMIC_RELEASE);
 	}
 }
 
-/* ---- memory that goes at once ---------------------------------------------------------------------------------- */
+/*
+ * ---- memory that is unmapped
+ * ------------------------------------------------------------------------------
+ */
 
 /*
- * What is unmapped is gone, and the addresses may be mapped anew, so it can't be put off. The program may do that when
- * it believes that nobody uses the memory any more: nothing to wait for, unless a released wait has told it so.
+ * Unmapping cannot be deferred, because the addresses may be mapped again at once. A correct
+ * program unmaps memory only when no operation uses it, so there is nothing to wait for, unless it
+ * believes so because of a released wait.
  */
 void df_free_unmap(int device, uintptr_t at, size_t bytes)
 {
 	const struct df_touch range = {at, at + bytes, at, at + bytes};
-	/* Of no device: only what touches the bytes, under every policy. */
+	/* Device -1: under every policy, only operations that touch the range. */
 	const struct df_payer who = {-1, DF_WORK_MEMCPY, &range};
 	struct df_flights set = {0};
 	struct df_dev *dev = NULL;
@@ -170,14 +179,20 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 	df_flights_free(&set);
 }
 
-/* ---- when memory runs short -------------------------------------------------------------------------------- */
+/*
+ * ---- an allocation that finds no memory
+ * --------------------------------------------------------------------
+ */
 
 struct wait {
 	struct df_flights set;
 	uint64_t progress, since;
 };
 
-/* Everything is done, or nothing has moved for so long that the allocation had better fail. */
+/*
+ * Whether the wait is over: all are done, or nothing has progressed for the timeout; then the
+ * allocation fails.
+ */
 static int over(void *arg)
 {
 	struct wait *w = arg;
@@ -218,8 +233,9 @@ int df_free_flush(int device)
 	df_flights_free(&w.set);
 	df_frees_look();
 	/*
-	 * Another thread may just be giving some back, which waits for nothing. ACQUIRE pairs with the RELEASE in
-	 * df_frees_look(): without it the allocation could still find no room.
+	 * Another thread may be freeing an entry that it has taken off the list; it does so without
+	 * waiting. ACQUIRE pairs with the RELEASE in df_frees_look(): without it the allocation
+	 * could still find no room.
 	 */
 	while (__atomic_load_n(&frees.leaving, __ATOMIC_ACQUIRE))
 		sched_yield();

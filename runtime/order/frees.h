@@ -1,6 +1,4 @@
-/*
- * Memory whose release is deferred until no operation in flight touches it. Any thread.
- */
+/* Defers the freeing of memory until no operation in flight touches it. Any thread. */
 #ifndef DF_RUNTIME_ORDER_FREES_H
 #define DF_RUNTIME_ORDER_FREES_H
 
@@ -11,12 +9,17 @@ struct df_dev;
 struct df_flights;
 struct df_mem_info;
 
-int df_free_defer(void *ptr, const struct df_mem_info *info); /* the hook: 1 deferred */
-/* Waits, as long as anything moves, for what has been deferred; 0: that is nothing. Any device. */
+/* The hook for a free. Returns 1 if it is deferred, 0 if the caller frees now. */
+int df_free_defer(void *ptr, const struct df_mem_info *info);
+/*
+ * Waits for the deferred frees while any device makes progress; `device` only labels the wait in
+ * the trace. Returns 0 if none was deferred, else 1.
+ */
 int df_free_flush(int device);
-/* Before addresses lose their memory: waits for operations of a debt that touch it. */
+/* Before the range is unmapped: waits for skipped operations (debt.h) that touch it. */
 void df_free_unmap(int device, uintptr_t at, size_t bytes);
-void df_frees_look(void); /* gives back what is not in use any more */
-int df_frees_flights(struct df_dev *dev, struct df_flights *set); /* all in flight; dev->lock */
+void df_frees_look(void); /* frees what no operation uses any more */
+/* adds all operations in flight; dev->lock held */
+int df_frees_flights(struct df_dev *dev, struct df_flights *set);
 
 #endif

@@ -1,16 +1,20 @@
 /*
- * What an operation must come after, and how little of it has to be waited for.
+ * Decides what an operation must follow, and how little of that it has to wait for.
  *
- * Three things order operations: their stream; their communicator, because NCCL starts each of its operations
- * when the one before has finished, on whatever streams they are; and a group, whose operations on one
- * communicator start when all its streams have come so far, and hold all of them until all have finished.
+ * Three things order operations:
+ *   - their stream;
+ *   - their communicator: NCCL starts each of its operations when the one before has finished,
+ *     whatever streams they are on;
+ *   - their group: its operations on one communicator start when all its streams have reached the
+ *     group, and hold all of these streams until all have finished.
  *
- * Nothing of that needs to be waited for unless bytes are touched twice, so orders are sets: a stream's
- * pending operations are what it must not run ahead of. When a communicator goes from one stream to another, the
- * second one takes over the first one's set as it was at the communicator's latest operation, and waits for the
- * work that was before that one (its ready word). So what is ordered through others stays ordered.
+ * An operation has to wait for an earlier one only if both touch the same bytes. So order is kept
+ * as sets: a stream must not overtake its pending operations. When a communicator moves from one
+ * stream to another, the second stream takes over the set of the first as it was at the
+ * communicator's latest operation, and waits for the stream's work before that operation (its ready
+ * word). This keeps order transitive.
  *
- * Everything here is guarded by the device's lock.
+ * All state here is guarded by the device's lock.
  */
 #include "kernels/abi.h"
 #include "runtime/backend.h"
@@ -27,7 +31,6 @@
 #include "runtime/program/program.h"
 #include "trace/record/writer.h"
 
-/* The bytes an operation reads and writes on this rank. */
 void df_order_ranges(const struct df_op *op, struct df_flight *f)
 {
 	uint64_t one = op->count * df_type_bytes(op->type);
@@ -92,8 +95,8 @@ uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const str
 		const struct df_flight *e = &s->v[i];
 
 		/*
-		 * One block runs the instances of its collective in order anyway; operations of one
-		 * group have no order among them, whatever they touch.
+		 * A collective with one block executes its instances in order anyway. Operations of
+		 * one group are not ordered among themselves, whatever they touch.
 		 */
 		if (e->group == f->group || (e->coll == f->coll && e->coll->k.nr_blocks <= 1) ||
 		    !overlap(e, f) || df_flight_done(e))
@@ -110,13 +113,17 @@ uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const str
 
 static int reached(const uint64_t *word, uint64_t value)
 {
-	/* ACQUIRE pairs with the stream's write of its ready word: its work before is seen. */
+	/*
+	 * ACQUIRE pairs with the stream's write of its ready word: the stream's earlier work is
+	 * visible.
+	 */
 	return !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
 }
 
 /*
- * What the stream has taken over is recorded: the operation that brings it may be over long before, and then nothing
- * else shows that what follows on the stream waits for the others.
+ * Traces the operations that the stream has taken over after `before`. The operation for which it
+ * did so may finish long before them; nothing else in the trace would show that later work on the
+ * stream waits for them.
  */
 static void taken_over(const struct df_stream *s, uint64_t before)
 {
@@ -169,7 +176,10 @@ void df_order_stream_gone(struct df_stream *s)
 			continue;
 		df_mutex_lock(&s->dev->lock);
 		if (comm->order.latest.stream == s) {
-			/* Without memory a later operation may not know what this stream had before it. */
+			/*
+			 * If this fails, a later operation of the communicator may overtake
+			 * operations that this stream had before it.
+			 */
 			if (df_flights_join_part(&comm->order.pending, &s->pending, 0,
 						 comm->order.latest.at))
 				df_warn_once(
@@ -181,7 +191,7 @@ void df_order_stream_gone(struct df_stream *s)
 	df_mutex_unlock(&df_rt.lock);
 }
 
-/* `later` goes on when `first` has come to where it is now. */
+/* Makes `later` wait until `first` has reached its present end. */
 static int follow(struct df_stream *later, struct df_stream *first)
 {
 	int ret = df_flights_join(&later->pending, &first->pending), idle;
@@ -208,6 +218,9 @@ int df_order_part(struct df_comm *comm, struct df_stream *main, struct df_stream
 {
 	int ret = follow(other, main);
 
-	/* In strict order the operations are not in the stream's set: it waits for them itself. */
+	/*
+	 * Under strict order the operations are not in the stream's set: the stream itself waits
+	 * for them.
+	 */
 	return ret ? ret : df_flights_join(&other->pending, &comm->order.pending);
 }

@@ -1,6 +1,4 @@
-/*
- * What an operation must come after.
- */
+/* The order among operations: what an operation must follow. */
 #ifndef DF_RUNTIME_ORDER_ORDER_H
 #define DF_RUNTIME_ORDER_ORDER_H
 
@@ -14,19 +12,22 @@ struct df_flights;
 struct df_op;
 struct df_stream;
 
-/* Of a communicator; under the lock of its device. */
+/* The order state of a communicator. Guarded by its device's lock. */
 struct df_order_comm {
-	struct df_flights pending; /* for the implicit order of one communicator over streams */
+	/* its operations in flight, on whatever streams: NCCL orders them implicitly */
+	struct df_flights pending;
 	/*
-	 * Where its latest operation was put: what that one came after, the next one comes after too,
-	 * whatever its stream.
+	 * Where its latest operation was submitted. The next one, on any stream, follows all that
+	 * this one followed.
 	 */
 	struct {
-		struct df_stream *stream; /* NULL: none yet, or it is gone */
-		uint64_t at;		  /* that was the end of stream->pending */
-		uint64_t *ready;	  /* the stream's work before it is done when this word */
-		uint64_t value;		  /* has this value */
-		uint8_t replayed;	  /* replays of graphs since */
+		struct df_stream *stream; /* NULL: none yet, or it was destroyed */
+		uint64_t at;		  /* end of stream->pending at that time */
+		/* the stream's work before the operation is done when *ready */
+		uint64_t *ready;
+		uint64_t value; /* has reached this value */
+		/* whether a graph has replayed an operation of it since */
+		uint8_t replayed;
 	} latest;
 };
 
@@ -34,24 +35,32 @@ struct df_before {
 	struct df_kwait wait;
 	uint64_t op;
 };
-/* The bytes an operation reads and writes on this rank. */
+/* Sets the bytes that the operation reads and writes on this rank. */
 void df_order_ranges(const struct df_op *op, struct df_flight *f);
 /*
- * The earlier operations of the set, up to `upto`, that f must wait for. Returns how many there are; max of them
- * are stored.
+ * Finds the earlier operations of the set, up to df_flight.at == upto, that f must wait for.
+ * Returns their number and stores at most max of them.
  */
 uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
 			    struct df_before *out, uint32_t max);
 /*
- * Puts a stream behind what its next operation of the communicator comes after. 1: it was made to wait for a word.
- * dev->lock held, dropped meanwhile.
+ * Orders the stream after all that the communicator's next operation must follow. Returns 1 if the
+ * stream now waits for a word, 0 if that was not needed, or -errno. dev->lock is held, and dropped
+ * meanwhile.
  */
 int df_order_inherit(struct df_comm *comm, struct df_stream *s);
-/* The operation f has been put there; ready: the word that was written for it, if any. dev->lock */
+/*
+ * Notes that the communicator's latest operation is on s (NULL: it was replayed). ready: the word
+ * that the stream writes before it, if any. dev->lock held.
+ */
 void df_order_issued(struct df_comm *comm, struct df_stream *s, const struct df_kwait *ready);
-/* The stream goes: communicators keep what it knows. */
+/* The stream is being destroyed: the communicators take over its order. */
 void df_order_stream_gone(struct df_stream *s);
-/* Streams of one group and communicator wait for each other: before the group, and after it. The same lock. */
+/*
+ * For a group with several streams on one communicator. df_order_meet(): before the group, main
+ * waits for other. df_order_part(): after it, other waits for main. dev->lock held, dropped
+ * meanwhile.
+ */
 int df_order_meet(struct df_stream *main, struct df_stream *other);
 int df_order_part(struct df_comm *comm, struct df_stream *main, struct df_stream *other);
 

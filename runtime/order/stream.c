@@ -1,9 +1,9 @@
 /*
- * What the user's streams know of operations in flight, and what meets them there. Late
- * waits: a stream is made to wait for an operation only when something that could tell the difference is put on
- * it.
+ * Which operations in flight the application's streams must not overtake. A stream is made to wait
+ * for an operation only when work is enqueued on it that could notice that the operation is
+ * unfinished.
  *
- * All state hangs on df_stream_info.user and is guarded by the device's lock.
+ * All state is reached by df_stream_info.user and guarded by the device's lock.
  */
 #include <errno.h>
 #include <sched.h>
@@ -39,7 +39,10 @@ struct df_dev *df_stream_dev(int device)
 	return &df_rt.devs[device];
 }
 
-/* What the legacy stream came after, a blocking stream's next work comes after too. dev->lock held. */
+/*
+ * A blocking stream takes over the operations that the legacy stream must not overtake. dev->lock
+ * held.
+ */
 static void catch_up(struct df_stream *s)
 {
 	struct df_stream *from = s->dev->legacy;
@@ -50,11 +53,14 @@ static void catch_up(struct df_stream *s)
 		df_warn_once("out of memory: cannot keep the order of the legacy default stream");
 		return;
 	}
-	/* RELAXED: df_stream_behind() only asks whether it is worth the lock. */
+	/* RELAXED: df_stream_behind() only asks whether taking the lock is worthwhile. */
 	__atomic_store_n(&s->legacy_seen, from->pending.added, __ATOMIC_RELAXED);
 }
 
-/* As in STREAM_CREATE records: also with work, for a ring that has lost them, and for the legacy stream. */
+/*
+ * The flags of STREAM_CREATE records. STREAM_WORK records have them too: the ring may have lost the
+ * others, and the legacy stream is not created.
+ */
 static uint32_t stream_flags(const struct df_stream_info *info)
 {
 	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
@@ -79,12 +85,15 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 	s->info = *info;
 	df_list_add_tail(&dev->streams, &s->node);
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_stream_of(): hooks look at the word without the lock to see
-	 * whether the stream concerns us at all.
+	 * RELEASE pairs with the ACQUIRE in df_stream_of(): without the lock, hooks read this
+	 * pointer to see whether we have state of the stream.
 	 */
 	__atomic_store_n((struct df_stream **)info->user, s, __ATOMIC_RELEASE);
 	catch_up(s);
-	/* Nothing has created the legacy stream, and a copy may wait for it before any work on it is recorded. */
+	/*
+	 * The application does not create the legacy stream, and a copy may wait for it before any
+	 * work on it is traced.
+	 */
 	if (info->legacy)
 		df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
 			 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32, 0, 0);
@@ -93,12 +102,12 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 
 struct df_stream *df_stream_of(const struct df_stream_info *info)
 {
-	/* ACQUIRE pairs with the RELEASE in df_stream_get(): the stream is filled. */
+	/* ACQUIRE pairs with the RELEASE in df_stream_get(): the stream is initialised. */
 	return info->user ? __atomic_load_n((struct df_stream **)info->user, __ATOMIC_ACQUIRE)
 			  : NULL;
 }
 
-/* ---- marks and fences ------------------------------------------------------------------------------------------ */
+/* ---- marks and fences ------------------------------------------------------------------------ */
 
 int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value)
 {
@@ -110,7 +119,6 @@ int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *wo
 	return ret;
 }
 
-/* There are operations that the stream does not wait for yet. dev->lock held. */
 int df_stream_unfenced(struct df_stream *s)
 {
 	df_flights_prune(&s->pending);
@@ -119,11 +127,15 @@ int df_stream_unfenced(struct df_stream *s)
 
 #define FENCE_AT_ONCE 32
 
-/* What a stream is to be made to wait for: of its set, what came after `at` and not after `upto`. */
+/*
+ * The waits to enqueue: for operations in the set of s with df_flight.at above `at` and at most
+ * `upto`.
+ */
 struct fence {
 	struct df_stream *s;
-	struct df_mstream *on;	      /* who is made to wait */
-	const struct df_touch *touch; /* only for operations that touch this; NULL: all */
+	/* the stream that is made to wait: s itself or its side stream */
+	struct df_mstream *on;
+	const struct df_touch *touch; /* only for operations that touch this; NULL: for all */
 	uint64_t at, upto;
 };
 
@@ -133,8 +145,8 @@ static int is_wanted(const struct fence *w, const struct df_flight *f)
 }
 
 /*
- * Up to FENCE_AT_ONCE of the operations; w->at moves on. Instances of one collective finish in order: the last one
- * stands for all. dev->lock held.
+ * Finds up to FENCE_AT_ONCE operations to wait for, and advances w->at. Instances of one collective
+ * finish in order, so the last one stands for the others. dev->lock held.
  */
 static uint32_t next_waits(struct fence *w, struct df_flight *out)
 {
@@ -163,10 +175,10 @@ static uint32_t next_waits(struct fence *w, struct df_flight *out)
 }
 
 /*
- * The waits are enqueued without the lock, because enqueueing may block on a full stream. The operations stay in
- * the set until they are done: another thread may put something on the stream, or ask for it, while this one (for
- * the legacy stream's sake) is still enqueueing. Then both enqueue the waits, which does no harm. The lock is
- * held when this is called and when it returns.
+ * Enqueues the waits without the lock, because that may block on a full stream. The operations stay
+ * in the set until they are done: another thread may enqueue on the stream or query it while this
+ * one, on behalf of the legacy stream, is still enqueueing. Then both enqueue the waits, which is
+ * harmless. Called and returns with dev->lock held.
  */
 static int put_waits(struct fence *w)
 {
@@ -193,14 +205,17 @@ int df_stream_follow_aside(struct df_stream *s)
 int df_stream_filled(struct df_stream *s)
 {
 	df_flights_prune(&s->pending);
-	/* Where it waits for nothing of ours, what is on it goes on. RELAXED: read without the lock to see whether to ask. */
+	/*
+	 * A stream that waits for no operation of ours drains. RELAXED: make_room() reads it
+	 * without the lock.
+	 */
 	__atomic_store_n(&s->behind,
 			 s->pending.nr && s->pending.v[0].at <= s->fenced ? s->behind + 1 : 0,
 			 __ATOMIC_RELAXED);
 	return s->behind >= DF_STREAM_ROOM;
 }
 
-/* touch: only for what touches these bytes. */
+/* touch: wait only for operations that touch these bytes; NULL: for all. */
 static void fence_some(struct df_stream *s, const struct df_touch *touch)
 {
 	struct fence w = {.s = s, .on = s->info.stream, .touch = touch};
@@ -225,12 +240,12 @@ void df_stream_fence(struct df_stream *s)
 	fence_some(s, NULL);
 }
 
-/* ---- the legacy default stream -------------------------------------------------------------------------------- */
+/* ---- the legacy default stream --------------------------------------------------------------- */
 
 void df_stream_legacy_note(struct df_stream *s)
 {
 	if (s->dev->legacy == s)
-		/* RELAXED: who comes after this knows of it by the application's own order. */
+		/* RELAXED: the application itself orders a thread that depends on this store. */
 		__atomic_store_n(&s->dev->legacy_added, s->pending.nr ? s->pending.added : 0,
 				 __ATOMIC_RELAXED);
 }
@@ -274,7 +289,10 @@ int df_stream_is_legacy(struct df_dev *dev, const struct df_stream_info *info)
 	return ret;
 }
 
-/* Its context has ended; the next one counts from the beginning. dev->lock held. */
+/*
+ * The legacy stream's context has ended; the next legacy stream numbers its operations from the
+ * beginning. dev->lock held.
+ */
 static void legacy_gone(struct df_dev *dev)
 {
 	struct df_stream *t;
@@ -310,7 +328,7 @@ struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_in
 
 	if (info->legacy)
 		return legacy_behind(dev, info);
-	/* RELAXED, both: see df_stream_legacy_note(), catch_up(). */
+	/* RELAXED, both: see df_stream_legacy_note() and catch_up(). */
 	legacy = info->blocking ? __atomic_load_n(&dev->legacy_added, __ATOMIC_RELAXED) : 0;
 	if (legacy && (!s || __atomic_load_n(&s->legacy_seen, __ATOMIC_RELAXED) != legacy)) {
 		df_mutex_lock(&dev->lock);
@@ -346,8 +364,8 @@ void df_stream_fence_blocking(struct df_dev *dev)
 }
 
 /*
- * What comes after a released wait must not run ahead of what it can tell from finished operations (debt.c). 1: the
- * stream waits for some.
+ * Orders work after the skipped operations whose lack it could notice (debt.c). Returns 1 if the
+ * stream now has to wait for some.
  */
 static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_work kind,
 	       const struct df_touch *touch)
@@ -369,7 +387,10 @@ static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_wo
 		paid = s != NULL;
 		df_mutex_unlock(&dev->lock);
 	}
-	/* A device that has none of our streams, or no memory to remember them: wait at once. */
+	/*
+	 * A device without our streams, or no memory to remember the operations: the stream waits
+	 * at once.
+	 */
 	for (at = 0; ret && (n = df_debt_next(&at, &who, some, DF_ARRAY_LEN(some))); paid = 1) {
 		df_waits_put(info->device, info->stream, some, n);
 		for (i = 0; i < n; i++)
@@ -379,7 +400,7 @@ static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_wo
 	return paid;
 }
 
-/* The graph launch that this thread is in: its collectives are issued one by one. */
+/* The graph launch that this thread is in. Its collectives are submitted one by one. */
 static _Thread_local struct launching {
 	uint64_t stream, group;
 } launching;
@@ -391,9 +412,9 @@ void df_stream_launching(uint64_t *stream, uint64_t *group)
 }
 
 /*
- * A copy on the legacy stream whose bytes are known waits only for operations that touch them, because the order of
- * the legacy stream joins streams that have nothing to do with each other. Not if the host could
- * see it happen.
+ * A copy on the legacy stream whose bytes are known waits only for operations that touch them,
+ * because the legacy stream orders streams that have nothing to do with each other. But if the host
+ * can see the destination, it could see the copy happen too early: then it waits for all.
  */
 static int is_exact(struct df_stream *s, const struct df_touch *touch)
 {
@@ -410,7 +431,9 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 
 	df_polls_act();
 
-	/* An allocation gives out memory that nothing uses: it sees nothing of what is pending. */
+	/*
+	 * An allocation returns memory that nothing uses: it cannot notice an unfinished operation.
+	 */
 	if (kind == DF_WORK_ALLOC)
 		return;
 	if ((kind == DF_WORK_HOSTFN || kind == DF_WORK_GRAPH) &&
@@ -418,7 +441,7 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 		__atomic_store_n(&df_rt.host_work, 1, __ATOMIC_RELAXED);
 	if (df_debt_any() && !info->capturing)
 		paid = pay(dev, info, kind, touch);
-	/* A device that nothing is in flight on has nothing to keep in order. */
+	/* If the device has nothing in flight, there is nothing to order. */
 	if (!dev || (info->legacy && !df_dev_busy(dev)))
 		s = df_stream_of(info);
 	else
@@ -427,7 +450,10 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 		exact = is_exact(s, touch);
 		fence_some(s, exact ? touch : NULL);
 	}
-	/* Of other streams nothing waits, but what a graph replays and what the legacy stream orders does. */
+	/*
+	 * No operation waits for other streams' work, except for the work before a graph's replay
+	 * and before the legacy stream: trace only these.
+	 */
 	if (kind == DF_WORK_GRAPH && dev)
 		launching = (struct launching){info->id, df_trace_serial()};
 	if (s || paid || (dev && (kind == DF_WORK_GRAPH || (info->legacy && df_dev_busy(dev)))))
@@ -439,7 +465,7 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 			 info->id, 0);
 }
 
-/* ---- streams -------------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static void hook_stream_create(const struct df_stream_info *info)
 {
@@ -460,7 +486,10 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 	df_list_del(&s->node);
 	if (s->dev->legacy == s)
 		legacy_gone(s->dev);
-	/* Bounded: another thread that is about to use the legacy stream enqueues a few waits here. */
+	/*
+	 * This loop is short: another thread that is about to use the legacy stream is enqueueing a
+	 * few waits.
+	 */
 	while (s->users) {
 		df_mutex_unlock(&s->dev->lock);
 		sched_yield();
@@ -470,7 +499,7 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
 	if (s->aside)
 		df_backend->stream_delete(s->aside);
-	/* Its words stay out of use: the streams may still have to write them. */
+	/* The words of its marks are not reused: streams may still have to write them. */
 	free(s->pending.v);
 	free(s);
 	*info->user = NULL;
@@ -486,7 +515,7 @@ void df_stream_forget_comm(struct df_comm *comm)
 	struct df_stream *s;
 	struct df_event *e;
 
-	/* All of its operations are done or ended, and pruning drops those. */
+	/* All its operations are done or ended, so pruning drops them. */
 	df_list_each(s, &comm->dev->streams, node) df_flights_prune(&s->pending);
 	df_list_each(e, &comm->dev->events, node) df_flights_prune(&e->pending);
 }

@@ -1,7 +1,7 @@
 /*
- * Streams and events of the application that carry or follow collectives, and the hooks by which CUDA calls meet
- * operations in flight (struct df_hooks). Guarded by the lock of their device. The second part is between stream.c,
- * event.c and sync.c.
+ * The application's streams and events that carry or follow collectives, and the hooks through
+ * which CUDA calls meet operations in flight (struct df_hooks). Guarded by the lock of their
+ * device. The second part is private to stream.c, event.c and sync.c.
  */
 #ifndef DF_RUNTIME_ORDER_STREAM_H
 #define DF_RUNTIME_ORDER_STREAM_H
@@ -15,80 +15,97 @@
 
 struct df_comm;
 
-/* A stream that has carried a collective; hangs on df_stream_info.user. */
+/* A stream that has carried a collective. df_stream_info.user points to it. */
 struct df_stream {
 	struct df_list node;
 	struct df_dev *dev;
 	struct df_stream_info info;
-	struct df_flights pending; /* what the stream must not run ahead of */
-	uint64_t fenced;	   /* those up to here (df_flight.at) it waits for already */
-	uint64_t met;		   /* the legacy stream has taken over those up to here */
-	uint64_t
-		legacy_seen; /* of the legacy stream's it has taken over those up to here; also read without the lock */
+	struct df_flights pending; /* operations that the stream must not overtake */
+	uint64_t fenced;	   /* it already waits for those with df_flight.at up to this */
+	uint64_t met;		   /* the legacy stream has taken over those up to this */
+	/*
+	 * it has taken over the legacy stream's operations up to this; also read without the lock
+	 */
+	uint64_t legacy_seen;
 	struct df_mark ready;
-	uint32_t users;	 /* other threads that enqueue waits on it */
-	uint32_t behind; /* entries that were put on it while it waited for operations */
-	/* A stream of our own that is behind this one and what it must not run ahead of: for times of events. */
+	uint32_t users;	 /* number of other threads that are enqueueing waits on it */
+	uint32_t behind; /* number of entries that were put on it while it waited for operations */
+	/*
+	 * The side stream, which is ours: follows this stream and its pending operations, to give
+	 * events their times.
+	 */
 	struct df_mstream *aside;
-	struct df_mark aside_mark; /* written behind each event */
+	struct df_mark aside_mark; /* written on the side stream after each event */
 };
 
-/* An event recorded behind operations in flight; hangs on df_event_info.user. */
+/* An event recorded after operations in flight. df_event_info.user points to it. */
 struct df_event {
 	struct df_list node;
 	struct df_dev *dev;
 	struct df_flights pending;
 	uint64_t record; /* serial of the last record */
 	/*
-	 * An event of our own that is recorded when the operations are done, for its time; that has happened when the
-	 * word has the value. word NULL: the application's event has the time.
+	 * For its time: an event of ours, recorded on the side stream when the operations are done,
+	 * which is the case once *word has reached value. word NULL: the application's own event
+	 * has the time.
 	 */
 	void *timed;
 	uint64_t *word, value;
 };
 
 extern const struct df_hooks df_stream_hooks;
-/* The graph launch that the calling thread is in: its stream, and a serial that all its operations share. */
+/*
+ * The graph launch that the calling thread is in: its stream, and the serial that its operations
+ * share.
+ */
 void df_stream_launching(uint64_t *stream, uint64_t *launch);
 struct df_stream *df_stream_get(struct df_dev *dev,
 				const struct df_stream_info *info); /* dev->lock */
-/* Makes the stream wait now for everything it must not run ahead of. Takes dev->lock. */
+/* Makes the stream wait now for all of its pending operations. Takes dev->lock. */
 void df_stream_fence(struct df_stream *s);
 /*
- * Something is about to be put on the legacy default stream s: it takes over what the blocking streams must not
- * run ahead of. A second legacy stream of the device (of another context): -EINVAL. dev->lock
+ * Before something is enqueued on the legacy default stream s: s takes over the pending operations
+ * of the blocking streams. Returns -EINVAL if the device has another legacy stream (of another
+ * context). dev->lock held.
  */
 int df_stream_meet(struct df_stream *s);
-/* It is the one of its device that df_stream_meet() serves. Takes dev->lock. */
+/* Whether this is the device's legacy stream that df_stream_meet() accepts. Takes dev->lock. */
 int df_stream_is_legacy(struct df_dev *dev, const struct df_stream_info *info);
-/* The legacy stream's set has changed. dev->lock */
+/* The pending set of s has changed: publishes it if s is the legacy stream. dev->lock held. */
 void df_stream_legacy_note(struct df_stream *s);
-/* Under strict order instead: all streams that the legacy stream waits for are made to wait. Takes dev->lock. */
+/*
+ * Strict order's substitute for df_stream_meet(): makes all blocking streams wait now for their
+ * pending operations. Takes dev->lock.
+ */
 void df_stream_fence_blocking(struct df_dev *dev);
 void df_stream_forget_comm(struct df_comm *comm);
 
 /* ---- between stream.c, event.c and sync.c */
 
-/* NULL: a device without communicators. */
+/* Returns NULL for a device without communicators. */
 struct df_dev *df_stream_dev(int device);
-/* What we know of a stream; NULL: nothing. */
+/* Returns our state of a stream, or NULL. */
 struct df_stream *df_stream_of(const struct df_stream_info *info);
 /*
- * The same, before something is put on it: with what the legacy default stream made it come after; the legacy
- * stream itself with what the blocking streams did. Takes dev->lock.
+ * As df_stream_of(), before something is enqueued on the stream. A blocking stream first takes over
+ * what the legacy stream has made it follow; the legacy stream takes over from the blocking
+ * streams. Takes dev->lock.
  */
 struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_info *info);
-/* Lets the stream wait for a word. dev->lock held, dropped meanwhile. */
+/* Makes the stream wait for a word. dev->lock is held, and dropped meanwhile. */
 int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value);
-/* Puts waits for what s must not run ahead of on its stream aside. dev->lock held, dropped meanwhile. */
+/*
+ * Makes the side stream of s wait for the pending operations of s. dev->lock held, dropped
+ * meanwhile.
+ */
 int df_stream_follow_aside(struct df_stream *s);
-/* There are operations that the stream does not wait for yet. dev->lock held. */
+/* Whether it has pending operations that it does not wait for yet. dev->lock held. */
 int df_stream_unfenced(struct df_stream *s);
 
-/* Something is in flight on the device. */
+/* Whether the device has unfinished operations. */
 static inline int df_dev_busy(const struct df_dev *dev)
 {
-	/* RELAXED: what another thread submits at the same time has no order with this. */
+	/* RELAXED: the caller is not ordered with a thread that submits at the same time. */
 	return __atomic_load_n(&dev->exec.issued, __ATOMIC_RELAXED) !=
 	       __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
 }
@@ -102,22 +119,32 @@ void df_hook_event_sync(const struct df_event_info *info);
 void df_hook_event_destroy(const struct df_event_info *info);
 
 /*
- * sync.c: a thread is in one wait at most; opened by a hook, closed by sync_done. site: df_trace_caller(), asked with no
- * lock held.
+ * sync.c. A thread is in at most one wait: df_sync_enter() opens it in a hook, df_hook_sync_done()
+ * closes it. site: df_trace_caller(), called with no lock held.
  */
 void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site);
 /*
- * Waits for what is in the set now, with the daemon's help; the lock is not held meanwhile. It polls a copy:
- * the lock in every look would cost more than the look.
+ * Waits, while driving the daemon, for the operations that are in the set now. It polls a copy
+ * without the lock: taking the lock for each poll would cost more than the poll.
  */
 void df_sync_wait(struct df_dev *dev, struct df_flights *from);
-/* Waits until all of them are done, where it can be seen; a set of the caller's, no lock. */
+/*
+ * Waits until all of them are done, as a wait that the watchdog sees. The set belongs to the
+ * caller; no lock.
+ */
 void df_sync_set(struct df_dev *dev, struct df_flights *set);
-int df_sync_ready(void *set); /* for df_host_wait(): a struct df_flights */
+/* condition for df_host_wait(): all of a struct df_flights are done */
+int df_sync_ready(void *set);
 void df_hook_sync_done(int device);
-/* So many entries of a stream that waits are put there; the driver has room for 1,024 and blocks then. */
+/*
+ * Limit of entries on a stream that waits. The driver has room for 1,024, and blocks when they are
+ * used up.
+ */
 #define DF_STREAM_ROOM 512
-/* Something was put on it, or will be; dev->lock. 1: it is full: df_sync_room(), without the lock, before more. */
+/*
+ * An entry was enqueued on the stream, or is about to be. Returns 1 if it is full: the caller drops
+ * the lock and calls df_sync_room() before it enqueues more. dev->lock held.
+ */
 int df_stream_filled(struct df_stream *s);
 void df_sync_room(struct df_stream *s);
 void df_hook_stream_sync(const struct df_stream_info *info);

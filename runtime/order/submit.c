@@ -1,15 +1,15 @@
 /*
- * From a call to the daemon: the operations of one group become instances of their collectives. The order of
- * everything here decides what may run when:
+ * From a call to the daemon: the operations of a group become instances of their collectives. These
+ * rules decide the order:
  *
- *   - an operation waits for what its stream has been given before it, unless that is nothing but
- *     operations in flight: of those it waits only for the ones whose buffers overlap its own;
- *   - the same between the operations of one communicator on different streams;
- *   - the stream is not made to wait for the operation now, but when something else is put on it
+ *   - An operation waits for the earlier work of its stream. But if that is only operations in
+ *     flight, it waits only for those whose buffers overlap its own.
+ *   - The same holds for operations of one communicator on different streams.
+ *   - The stream is not made to wait for the operation now, but when other work is enqueued on it
  *     (runtime/order/stream.c). Under strict order it waits at once.
  *
- * Nothing here waits for a peer, and no lock is held while a stream is asked something or given something: a driver
- * may take its time.
+ * Nothing here waits for a peer. No lock is held while the driver is asked about a stream or
+ * enqueues on it, because a driver call may take long.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -43,11 +43,17 @@
 #include "runtime/watch/polls.h"
 #include "trace/record/writer.h"
 
-#define SAMPLE 64 /* every so many submissions are timed, for DFSHIM_STATS */
+#define SAMPLE 64 /* one in this many submissions is timed, for DFSHIM_STATS */
 
-/* ---- what an operation is ------------------------------------------------------------------------------- */
+/*
+ * ---- signatures
+ * --------------------------------------------------------------------------------------------
+ */
 
-/* Data that is only moved matches by width, point-to-point by bytes, as in NCCL. */
+/*
+ * As in NCCL, collectives that only move data match if their element widths are equal,
+ * point-to-point operations if their bytes are.
+ */
 void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 {
 	static const uint32_t by_width[9] = {
@@ -81,7 +87,10 @@ void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 		sig->root = op->root;
 }
 
-/* ---- first pass: can all of them be taken? ---------------------------------------------------------------- */
+/*
+ * ---- first pass: can all operations be accepted?
+ * ------------------------------------------------------------
+ */
 
 static int stream_of(const struct df_op *op, struct df_stream_info *si)
 {
@@ -99,7 +108,6 @@ static int stream_of(const struct df_op *op, struct df_stream_info *si)
 	return ret;
 }
 
-/* si: the stream, NULL: the one that the operation names. */
 int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df_stream_info *si)
 {
 	struct df_comm *comm = op->comm;
@@ -140,13 +148,16 @@ static int prepare(const struct df_op *op, struct df_prep *p)
 	return df_submit_prepare(op, p, NULL);
 }
 
-/* ---- second pass ----------------------------------------------------------------------------------------------- */
+/* ---- second pass ----------------------------------------------------------------------------- */
 
-/* An operation on its way, from step to step; all under the lock of its device, which the first step may drop. */
+/*
+ * An operation between the steps of the second pass. All steps hold its device's lock; the first
+ * may drop it.
+ */
 struct way {
 	const struct df_op *op;
 	struct df_prep *p;
-	const struct df_replay *replay; /* NULL: it is no replay of a graph */
+	const struct df_replay *replay; /* NULL: not a replay of a graph */
 	struct df_comm *comm;
 	struct df_dev *dev;
 	struct df_coll *coll;
@@ -156,17 +167,20 @@ struct way {
 	struct df_before few[DF_PREP_FEW];
 	uint32_t nr_deps;
 	struct df_kinst *inst;
-	struct df_kwait ready; /* word of the stream that it waits for; addr NULL: none */
+	struct df_kwait ready; /* word of its stream that it waits for; addr NULL: none */
 };
 
-/* check: may it run, and as which collective? */
+/* Step check: may the operation run, and as an instance of which collective? */
 static int check(struct way *w)
 {
 	struct df_comm *comm = w->comm;
 	struct df_coll *coll;
 	int ret;
 
-	/* Looked at again under the lock: an abort sets it first and then ends what it finds. */
+	/*
+	 * Check again under the lock: an abort sets the state first and then ends the operations
+	 * that it finds.
+	 */
 	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY)
 		return comm->error ? comm->error : -ECANCELED;
 	if (df_unlikely(df_backend->submitting != NULL))
@@ -181,7 +195,7 @@ static int check(struct way *w)
 	if (ret)
 		return ret;
 	if (!df_list_empty(&coll->holding) && coll->holding.next != &w->dev->holding) {
-		/* Used last: the last to be recycled. */
+		/* Recently used: recycle its connectors last. */
 		df_list_del(&coll->holding);
 		df_list_add_tail(&w->dev->holding, &coll->holding);
 	}
@@ -189,8 +203,8 @@ static int check(struct way *w)
 }
 
 /*
- * reach: its stream comes behind what the communicator's operations come after, and writes a word when it has come
- * there, unless it is there now.
+ * Step reach: orders its stream after all that the communicator's next operation must follow. If
+ * the stream is busy, it enqueues the write of the stream's ready word.
  */
 static int reach(struct way *w)
 {
@@ -218,14 +232,18 @@ static int reach(struct way *w)
 	return DF_MIN(ret, 0);
 }
 
-/* The earlier operations that it must wait for, of which max are stored. */
+/*
+ * Finds the earlier operations that it must wait for. Returns their number and stores at most max.
+ */
 static uint32_t conflicts(const struct way *w, uint32_t max)
 {
 	const struct df_order_comm *of = &w->comm->order;
 	uint32_t nr;
 
 	if (w->stream) {
-		/* The communicator's other operations are among the stream's: df_order_inherit(). */
+		/*
+		 * df_order_inherit() has added the communicator's other operations to the stream's.
+		 */
 		nr = df_order_conflicts(&w->stream->pending, UINT64_MAX, w->f, w->deps, max);
 	} else {
 		nr = df_order_conflicts(&of->pending, UINT64_MAX, w->f, w->deps, max);
@@ -238,7 +256,7 @@ static uint32_t conflicts(const struct way *w, uint32_t max)
 	return nr;
 }
 
-/* order: what does it come after? */
+/* Step order: finds the operations that it waits for. */
 static int order(struct way *w)
 {
 	uint32_t max = DF_PREP_FEW;
@@ -273,7 +291,10 @@ static void add_wait(struct df_kinst *inst, const uint64_t *addr, uint64_t value
 	inst->waits[inst->nr_waits++] = (struct df_kwait){(uint64_t *)(uintptr_t)addr, value};
 }
 
-/* A word that a stream of the device writes: polled where that is near. */
+/*
+ * Waits for a word that a stream of the device writes. Polls the word's copy near the device if
+ * there is one.
+ */
 static void add_mark(struct df_kinst *inst, const uint64_t *word, uint64_t value)
 {
 	const uint64_t *near = df_word_near(word);
@@ -281,15 +302,17 @@ static void add_mark(struct df_kinst *inst, const uint64_t *word, uint64_t value
 	add_wait(inst, near ? near : word, value);
 }
 
-/* What the instance waits for beside earlier operations: its place among the stream's other work. */
+/* Adds the waits for its place among the stream's other work. */
 static void wait_for_stream(const struct way *w)
 {
-	/* What the communicator's latest operation came after, a replay does too. */
+	/* A replay follows all that the communicator's latest operation followed. */
 	if (w->replay && w->comm->order.latest.ready)
 		add_mark(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
 	/*
-	 * Until the last block has cleared it, `arrived` is the replay's before: so this one comes first. Blocks look at waits in
-	 * their order, and might see that arrival, and then that the replay is done.
+	 * The gate's `arrived`, set for the previous replay, stays set until the last block of that
+	 * replay has cleared it. Blocks check waits in order, so this replay waits first for the
+	 * previous one to end: a block could otherwise see the old `arrived`, then see the previous
+	 * replay end, and start too early.
 	 */
 	if (w->replay && w->replay->gate && w->coll->k.nr_blocks > 1)
 		add_wait(w->inst, w->coll->k.done, df_coll_last(w->coll));
@@ -302,8 +325,9 @@ static void wait_for_stream(const struct way *w)
 }
 
 /*
- * By priority: what it waits for is as urgent as it is: earlier instances of its collective, operations in flight, and
- * those that its stream was made to wait for, if the stream has not come so far.
+ * Priority inheritance: raises all that this instance waits for to its priority. These are earlier
+ * instances of its collective, operations in flight, and, if its stream is still busy, the
+ * operations that the stream waits for.
  */
 static void lend(const struct way *w)
 {
@@ -319,12 +343,12 @@ static void lend(const struct way *w)
 	}
 }
 
-/* place: it becomes an instance of its collective, with all that it waits for. */
+/* Step place: makes it an instance of its collective, with all its waits. */
 static int place(struct way *w)
 {
 	const struct df_op *op = w->op;
 	struct df_coll *coll = w->coll;
-	/* Beside earlier operations: latest, ready, the replay before, scratch. */
+	/* waits beside earlier operations: latest, ready, previous replay, scratch */
 	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 4);
 	uint32_t i;
 
@@ -335,7 +359,7 @@ static int place(struct way *w)
 	inst->out = df_op_out(op);
 	inst->shown = w->p->shown & 3;
 	if (w->dev->exec.d.policy.order)
-		/* CUDA's priorities are better the lower they are. */
+		/* In CUDA, a lower number is a higher priority. */
 		inst->priority = op->priority - w->p->si.priority +
 				 df_priority_of(df_env()->priority, w->comm->config.name,
 						df_coll_kind_name(op->kind));
@@ -357,7 +381,7 @@ static int place(struct way *w)
 	return 0;
 }
 
-/* record: into the trace, before a block can finish it. */
+/* Step record: traces it before a block can finish it. */
 static void record(const struct way *w, uint64_t group)
 {
 	const struct df_op *op = w->op;
@@ -410,13 +434,16 @@ static void give_to_blocks(struct df_coll *coll, struct df_kinst *inst)
 			df_sq_push(dev, b % dev->exec.d.nr_blocks, &e);
 	}
 	if (!coll->k.nr_blocks) {
-		/* Nothing to be done on this rank. RELEASE as dfk_finish(): pairs with df_flight_done(). */
+		/*
+		 * This rank has nothing to do. RELEASE as in dfk_finish(): pairs with
+		 * df_flight_done().
+		 */
 		__atomic_store_n(coll->k.done, inst->done_value, __ATOMIC_RELEASE);
 		df_coll_retire(coll);
 	}
 }
 
-/* launch: the blocks have it. */
+/* Step launch: submits it to the blocks. */
 static void launch(const struct way *w)
 {
 	uint64_t t;
@@ -430,7 +457,7 @@ static void launch(const struct way *w)
 	df_stats_sample(DF_SAMPLE_SQE, df_now_ns() - t);
 }
 
-/* What comes later can come after it. */
+/* Step note: adds it to the sets that later operations are ordered by. */
 static int note(struct way *w)
 {
 	struct df_stream *s = w->stream;
@@ -470,7 +497,10 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	w.f = f;
 	memset(f, 0, sizeof(*f));
 	f->group = group;
-	/* A group of one has one serial: counting costs as much as a record. */
+	/*
+	 * The only operation of a group shares the group's serial: drawing another costs as much as
+	 * a record.
+	 */
 	f->op = alone ? group : df_trace_serial();
 	ret = reach(&w);
 	if (!ret)
@@ -491,7 +521,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	return ret;
 }
 
-/* Strict order: the stream goes on when the operation has finished. */
+/* Strict order: the stream waits for the operation. */
 static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 {
 	int err = df_waits_put(p->si.device, p->si.stream, &p->late, 1);
@@ -501,9 +531,11 @@ static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 		*ret = err;
 }
 
-/* ---- before and after a group ------------------------------------------------------------------------------- */
+/* ---- before and after a group ---------------------------------------------------------------- */
 
-/* The first operation of the group on the same communicator: its stream is where the launch is. */
+/*
+ * Returns the first operation of the group on the same communicator: the launch is on its stream.
+ */
 static size_t main_of(const struct df_op *ops, const struct df_prep *p, size_t i)
 {
 	size_t j;
@@ -514,13 +546,13 @@ static size_t main_of(const struct df_op *ops, const struct df_prep *p, size_t i
 	return j;
 }
 
-/* The streams come behind what the group comes after. */
+/* Before a group: orders its streams after all that the group must follow. */
 static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 {
 	size_t i, m;
 	int ret = 0;
 
-	/* The common case does it when it has the lock anyway. */
+	/* For a group of one, df_submit_issue() does this: it takes the lock anyway. */
 	if (nr_ops == 1 && !p[0].strict)
 		return 0;
 	for (i = 0; i < nr_ops && !ret; i++) {
@@ -556,7 +588,7 @@ static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 	return ret;
 }
 
-/* ... and what is put on any of them later comes after the group. */
+/* After a group: makes its other streams follow it. */
 static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 {
 	size_t i;
@@ -577,25 +609,30 @@ static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 	return ret;
 }
 
-/* ---- the entry ------------------------------------------------------------------------------------------------- */
+/* ---- the entry ------------------------------------------------------------------------------- */
 
-/* What a stream is given must not block there. */
+/*
+ * Enqueueing on a stream that waits must not block in the driver: waits here until there is room.
+ */
 static void make_room(const struct df_prep *p)
 {
 	struct df_stream *s = p->si.stream && !p->si.capturing ? df_stream_of(&p->si) : NULL;
 
-	/* RELAXED: a number that is some entries old will do. */
+	/* RELAXED: the count may be some entries old. */
 	if (s && __atomic_load_n(&s->behind, __ATOMIC_RELAXED) >= DF_STREAM_ROOM)
 		df_sync_room(s);
 }
 
-/* Nothing is put on a stream between the operations of a group: what is true of it for one is for the next. */
+/*
+ * Whether operation i is on the same stream as the one before. Nothing is enqueued between the
+ * operations of a group, so what was found out about the stream still holds.
+ */
 static int follows(const struct df_prep *p, size_t i)
 {
 	return i && p[i].si.stream && p[i].si.stream == p[i - 1].si.stream && !p[i].si.capturing;
 }
 
-/* Which streams have nothing unfinished. */
+/* Notes which streams have no unfinished work. */
 static void look(struct df_prep *p, size_t nr_ops)
 {
 	size_t i;
@@ -606,7 +643,6 @@ static void look(struct df_prep *p, size_t nr_ops)
 						  : df_backend->stream_idle(p[i].si.stream);
 }
 
-/* All operations of a group that are not captured, each prepared. */
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret)
 {
 	struct df_dev *locked = NULL;
@@ -641,13 +677,16 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);
-	/* Relaxed: this thread has written it, or another one will look. */
+	/* RELAXED: this thread has written it, or the thread that has will look itself. */
 	if (locked && df_unlikely(__atomic_load_n(&locked->nr_lends, __ATOMIC_RELAXED)))
 		df_lend_tell();
 	if (nr_ops == 1 && issued &&
 	    ops[0].count * df_type_bytes(ops[0].type) <= DF_FIRST_TURNS_BYTES && locked)
 		df_blocks->first_turns(locked->index);
-	/* Only now: a group's operations start together, so none stands behind the wait for another. */
+	/*
+	 * Only now, because the operations of a group start together: no stream may wait for one of
+	 * them before all are submitted.
+	 */
 	for (j = 0; j < i; j++)
 		if (p[j].late.done)
 			late_wait(&ops[j], &p[j], &ret);
@@ -655,10 +694,13 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 		ret = part(ops, p, nr_ops);
 	df_trace_let_time();
 	if (ret == -ECONNRESET && i)
-		/* A member's process is gone: whoever asks for the asynchronous error has to see it too. */
+		/* A member's process died: the asynchronous error must report it too. */
 		df_comm_end(ops[i - 1].comm, ret, 2);
 	if (ret && issued)
-		/* Some of the group are on their way: its communicators can't be trusted to match any more. */
+		/*
+		 * Some operations of the group are submitted and others are not, so its
+		 * communicators may no longer match their peers'.
+		 */
 		for (i = 0; i < nr_ops; i++)
 			df_comm_end(ops[i].comm, ret, 1);
 	df_blocks->submitted();

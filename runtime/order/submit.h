@@ -1,6 +1,4 @@
-/*
- * Between submit.c and captured.c: operations on their way to the daemon. Private to them.
- */
+/* Operations on their way to the daemon. Private to submit.c and captured.c. */
 #ifndef DF_RUNTIME_ORDER_SUBMIT_H
 #define DF_RUNTIME_ORDER_SUBMIT_H
 
@@ -17,31 +15,39 @@ struct df_prep {
 	struct df_stream_info si;
 	struct df_sig sig;
 	int in_place;
-	int strict;	 /* the stream waits for it at once */
-	int captured;	 /* it is a node of a graph already */
-	uint64_t launch; /* of a graph, that replays it; 0 none */
-	int approached;	 /* order.c has been asked for its group */
-	int idle;	 /* nothing on the stream was unfinished */
+	int strict;	 /* strict order: the stream waits for it at once */
+	int captured;	 /* it has become a node of a graph */
+	uint64_t launch; /* serial of the graph launch that replays it; 0: none */
+	int approached;	 /* whether its stream has been ordered with the rest of its group */
+	int idle;	 /* whether the stream had no unfinished work */
 	uint32_t shown;	 /* df_kinst.shown */
-	/* The word that its stream writes for it, or for one before it of its group. */
+	/*
+	 * The word that its stream writes before it, or before an earlier operation of the group.
+	 */
 	struct df_kwait ready;
-	struct df_stream *on; /* the one that si names, once it has been looked up */
+	struct df_stream *on; /* the stream that si names, once it has been looked up */
 	struct df_stream
-		*other; /* the stream that was asked for, when the group's launch is on another */
-	struct df_flight
-		late; /* what the stream has yet to be made to wait for; done NULL: nothing */
+		*other; /* the stream that the caller named, if the group is launched on another */
+	/* the operation that the stream must still be made to wait for; done NULL: none */
+	struct df_flight late;
 };
 
-/* When an operation of a replayed graph may begin, and the graph's gate for it; NULL: the machine looks when it is done. */
+/*
+ * When an operation of a replayed graph may start, and the graph's gate for it. gate NULL: the
+ * backend polls for its end.
+ */
 struct df_replay {
 	struct df_kwait ready;
 	struct df_kgate *gate;
 };
 
-/* An array of so many; `few` if that is large enough. */
+/* Returns an array of nr_ops entries: `few` if that is large enough, else from malloc(). */
 struct df_prep *df_prep_alloc(struct df_prep *few, size_t nr_ops);
 void df_submit_sig(const struct df_op *op, struct df_sig *sig);
-/* What the operation reads first and writes last; one buffer stands for both where there is only one. */
+/*
+ * The first buffer the operation reads and the last it writes. An operation with one buffer uses it
+ * for both.
+ */
 static inline const void *df_op_in(const struct df_op *op)
 {
 	return op->send ? op->send : op->recv;
@@ -50,14 +56,21 @@ static inline void *df_op_out(const struct df_op *op)
 {
 	return op->recv ? op->recv : (void *)(uintptr_t)op->send;
 }
-/* Can it be taken? si: the stream, NULL: the one that the operation names. */
+/*
+ * Checks that the operation can be accepted and fills p. si: the stream; NULL: the one that the
+ * operation names.
+ */
 int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df_stream_info *si);
 /*
- * replay: NULL: it is none. alone: its group is it. dev->lock held, dropped while the stream is given something.
+ * Submits one operation. replay: NULL if it is not a replay. alone: it is the only one of its
+ * group. dev->lock is held, and dropped while something is enqueued on the stream.
  */
 int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_replay *replay,
 		    uint64_t group, int alone, struct df_flight *f);
-/* All operations of a group, each prepared, unless ret says that they can't be. */
+/*
+ * Submits all operations of a group, which are prepared. Does nothing but clean up if ret is an
+ * error.
+ */
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret);
 /* captured.c: captures ops[at] and all later operations of the group on the same stream. */
 int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops);

@@ -1,6 +1,6 @@
 /*
- * Waits of the host for streams, devices and copies: what of them is ours is waited for with the daemon's help,
- * before CUDA waits for the rest.
+ * Waits of the application's threads for streams, devices and copies. A thread waits here for our
+ * operations, while driving the daemon, before CUDA waits for the rest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,10 @@
 #include "trace/record/format.h"
 #include "trace/record/writer.h"
 
-/* The wait that this thread is in: opened by a hook, closed by sync_done when CUDA's own part is over too. */
+/*
+ * The wait that this thread is in. A hook opens it; sync_done closes it when CUDA's own part is
+ * over too.
+ */
 static __thread struct {
 	uint64_t serial;
 	uint32_t call;
@@ -63,10 +66,6 @@ static int shared_ready(void *arg)
 	return ready;
 }
 
-/*
- * Waits for what is in the set now, with the daemon's help; the lock is not held meanwhile. It polls a copy:
- * the lock in every look would cost more than the look.
- */
 void df_sync_wait(struct df_dev *dev, struct df_flights *from)
 {
 	struct df_flight few[8];
@@ -94,7 +93,10 @@ void df_sync_set(struct df_dev *dev, struct df_flights *set)
 	df_host_wait(dev, waiting.call, waiting.serial, df_sync_ready, set);
 }
 
-/* Waits for what the stream waits for already. Never released: the driver would wait instead. */
+/*
+ * Waits for the operations that the stream waits for. It is never released: the driver would block
+ * instead.
+ */
 static void wait_fenced(struct df_stream *s)
 {
 	struct df_flights set = {0};
@@ -112,12 +114,13 @@ static void wait_fenced(struct df_stream *s)
 }
 
 /*
- * The stream waits for operations, and hundreds of entries are behind that: the driver would soon block, perhaps with a
- * lock that the daemon's launch needs. So this thread waits, where it can be seen.
+ * The stream waits for operations and has hundreds of entries queued behind them. If more were
+ * enqueued, the driver would block, perhaps with a lock that the daemon's launch needs. This thread
+ * waits here instead, as a wait that the watchdog sees.
  */
 void df_sync_room(struct df_stream *s)
 {
-	/* A wait of this thread may be in the record already. */
+	/* This thread may be in a wait that is already recorded. */
 	int nested = waiting.serial != 0;
 
 	if (!nested)
@@ -127,21 +130,21 @@ void df_sync_room(struct df_stream *s)
 		df_hook_sync_done(s->dev->index);
 }
 
-/* ---- streams -------------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 void df_hook_stream_sync(const struct df_stream_info *info)
 {
 	struct df_stream *s = df_stream_of(info);
 	struct df_dev *dev = df_stream_dev(info->device);
 
-	/* With a debt any stream may wait for operations. */
+	/* After a released wait, any stream may be waiting for skipped operations (debt.h). */
 	if ((!dev || (!s && !info->legacy)) && !df_debt_any())
 		return;
 	df_sync_enter(DF_CALL_STREAM_SYNC, info->device, info->id, df_trace_caller());
 	if (info->legacy && dev)
 		s = df_stream_behind(dev, info);
 	if (s)
-		/* What the stream waits for itself is CUDA's to wait for. */
+		/* CUDA waits for the operations that the stream itself waits for. */
 		df_sync_wait(dev, &s->pending);
 }
 
@@ -155,13 +158,13 @@ int df_hook_stream_query(const struct df_stream_info *info)
 		df_polls_ask(DF_POLLED_STREAM);
 		return 0;
 	}
-	/* Also where the wait is CUDA's own: the stream itself may wait for operations. */
+	/* Also if CUDA does the waiting, because the stream itself may wait for operations. */
 	df_polls_note(DF_POLLED_STREAM, info->id);
 	df_blocks->pass(dev->index);
 	df_mutex_lock(&dev->lock);
 	if (s)
 		ready = df_flights_done(&s->pending);
-	/* The legacy stream's end is the end of the blocking ones. */
+	/* The legacy stream is done only when the blocking streams are. */
 	if (info->legacy)
 		df_list_each(s, &dev->streams, node) ready &=
 			!s->info.blocking || df_flights_done(&s->pending);
@@ -169,7 +172,7 @@ int df_hook_stream_query(const struct df_stream_info *info)
 	return !ready;
 }
 
-/* ---- the whole device ------------------------------------------------------------------------------------------ */
+/* ---- the whole device ------------------------------------------------------------------------ */
 
 int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 {
@@ -192,18 +195,24 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 			df_sync_enter(calls[kind], device, 0, df_trace_caller());
 		return 0;
 	}
-	/* Implicit synchronisation was never promised: the machine's memory calls need no idle device. */
+	/*
+	 * CUDA does not promise this implicit synchronisation, and the backend's memory calls need
+	 * no idle device.
+	 */
 	if (implicit)
 		return 1;
 	if (kind == DF_SYNC_MEMCPY) {
-		/* Unless df_hook_sync_copy() has begun it: then what is ours has been waited for, or released. */
+		/*
+		 * If df_hook_sync_copy() opened the wait, our operations are already waited for, or
+		 * the wait was released.
+		 */
 		if (!waiting.serial)
 			df_sync_enter(DF_CALL_MEMCPY, device, (uintptr_t)ptr, df_trace_caller());
 		return 0;
 	}
 	/*
-	 * The record under the lock: what the graph takes it to wait for is what it waits for, although other threads
-	 * put operations on the device all the time.
+	 * The record is written under the lock, so that the checker takes the wait to be for
+	 * exactly this set, although other threads keep submitting operations.
 	 */
 	site = df_trace_caller();
 	df_mutex_lock(&dev->lock);
@@ -218,8 +227,9 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 }
 
 /*
- * A copy for which the host waits, on the legacy stream: it waits for all blocking streams. What of that is ours is
- * waited for here, and not by the streams, so that it can be released (runtime/watch/release.c).
+ * A copy on the legacy stream that blocks the caller. CUDA makes it wait for all blocking streams.
+ * The thread, not the streams, waits here for our operations, so that the wait can be released
+ * (runtime/watch/release.c).
  */
 int df_hook_sync_copy(const struct df_stream_info *info, const struct df_touch *t)
 {

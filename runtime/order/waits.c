@@ -1,4 +1,7 @@
-/* What streams have been made to wait for, by device: see waits.h. Every wait of a stream for an operation goes through here. */
+/*
+ * The operations that streams wait for, by device (waits.h). Every wait of a stream for an
+ * operation is enqueued here.
+ */
 #include "runtime/order/waits.h"
 
 #include "runtime/backend.h"
@@ -13,14 +16,15 @@
 #define NAP_NS (20 * DF_NS_PER_US)
 
 /*
- * The streams of a GPU have so many hardware queues, and one that waits keeps its own; the daemon needs one as well
- * (CUDA_DEVICE_MAX_CONNECTIONS, which interpose/load/preload.c sets; measured by tests/gpu/litmus_queues.cu).
+ * A GPU has this many hardware queues for streams. A stream that waits occupies its own; the daemon
+ * needs one too (CUDA_DEVICE_MAX_CONNECTIONS, set by interpose/load/preload.c; measured by
+ * tests/gpu/litmus_queues.cu).
  */
 #define QUEUES	  32
 #define CROWD_MAX (QUEUES - 1)
-#define CROWD_NS  DF_NS_PER_S /* so long one more stream is kept from waiting */
+#define CROWD_NS  DF_NS_PER_S /* longest time that one more stream is kept from waiting */
 
-/* A stream that waits, and for what. */
+/* A stream that waits, and the operations that it waits for. */
 struct waiter {
 	struct df_mstream *on;
 	struct df_flights set;
@@ -30,12 +34,15 @@ struct waits {
 	struct df_flights set;
 	struct waiter waiters[CROWD_MAX];
 	uint32_t nr_waiters;
-	uint64_t full;	  /* since when there has been no room for one more; 0: there is */
+	uint64_t full;	  /* when the limit of waiting streams was reached; 0: it is not */
 	uint32_t putting; /* threads that are making a stream wait */
-	uint32_t stopped; /* threads from begin to end */
+	uint32_t stopped; /* threads between df_waits_stop() and df_waits_go() */
 };
 
-/* Devices whose numbers are equal in the last bits share one: then a call waits for the streams of both. */
+/*
+ * Devices whose numbers are equal modulo 64 share an entry; then a call waits for the streams of
+ * both.
+ */
 static struct waits of[64];
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "waits");
 
@@ -52,7 +59,7 @@ static void add(struct df_flights *set, const struct df_flight *f)
 			"out of memory: the driver may block while streams wait for collectives");
 }
 
-/* The stream, if it is among those that wait and are counted. Lock held. */
+/* Returns the stream's entry, or NULL if it is not counted as waiting. Lock held. */
 static struct waiter *waiter_of(struct waits *w, const struct df_mstream *on)
 {
 	uint32_t i;
@@ -62,7 +69,7 @@ static struct waiter *waiter_of(struct waits *w, const struct df_mstream *on)
 	return i < w->nr_waiters ? &w->waiters[i] : NULL;
 }
 
-/* A place for one more stream, if those that wait leave one; else NULL. Lock held. */
+/* Returns an entry for one more stream, or NULL if there are CROWD_MAX. Lock held. */
 static struct waiter *waiter_new(struct waits *w, struct df_mstream *on)
 {
 	uint32_t i;
@@ -83,8 +90,10 @@ static struct waiter *waiter_new(struct waits *w, struct df_mstream *on)
 }
 
 /*
- * Keeps a GPU's queues from being all taken: a stream that would take the daemon's does not wait before another one has ended. But not
- * for ever: that may need what this thread does next. 1: the stream may wait, as *own, or uncounted where that is NULL. Lock held.
+ * Keeps a queue of the GPU free for the daemon: a stream that would take it must not wait until the
+ * wait of another stream has ended. After CROWD_NS it may, because the other waits may need what
+ * this thread does next. Returns 1 if the stream may wait; *own is its entry, or NULL if it is not
+ * counted. Lock held.
  */
 static int may_wait(struct waits *w, int device, struct df_mstream *on, struct waiter **own)
 {
@@ -119,7 +128,7 @@ int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, u
 	int ret = 0;
 
 	df_mutex_lock(&lock);
-	/* A call that stops waits ends by itself: nothing that it waits for waits for us. */
+	/* This loop ends: a call that has stopped waits does not depend on this thread. */
 	while (w->stopped || !may_wait(w, device, on, &own)) {
 		df_mutex_unlock(&lock);
 		df_sleep_ns(NAP_NS);
@@ -150,7 +159,9 @@ void df_waits_note(int device, const struct df_flight *f)
 	df_mutex_unlock(&lock);
 }
 
-/* Of device, or of all: one after the other, from NULL to NULL. */
+/*
+ * Iterates over the entry of the device, or over all entries if device is -1: NULL begins and ends.
+ */
 static struct waits *next_of(int device, struct waits *w)
 {
 	if (!w)

@@ -1,7 +1,8 @@
 /*
- * What streams of a device have been made to wait for, and not yet finished: while there is any, a call of the driver that waits
- * for all the device's streams, with a lock that others need, must not be made. cuMemFree(), cuMemFreeHost(), cuMemHostUnregister() and a
- * kernel's first launch are such calls (tests/gpu/litmus_sync.cu). Any thread.
+ * The operations that streams of a device have been made to wait for. While such a wait is
+ * unfinished, certain calls of the driver must not be made: those that wait for all streams of the
+ * device and hold a lock that other threads need. These are cuMemFree(), cuMemFreeHost(),
+ * cuMemHostUnregister() and the first launch of a kernel (tests/gpu/litmus_sync.cu). Any thread.
  */
 #ifndef DF_RUNTIME_ORDER_WAITS_H
 #define DF_RUNTIME_ORDER_WAITS_H
@@ -12,15 +13,18 @@ struct df_flight;
 struct df_mstream;
 
 /*
- * The device's stream waits for the operations; with no lock held. Of a GPU 31 streams may wait at a time, because the daemon needs the
- * last hardware queue: for one more the call waits, a second at most after there was room last. 0 or -errno of the machine.
+ * Makes the stream wait for the operations. No lock is held. On a GPU at most 31 streams wait at a
+ * time, because the daemon needs the last hardware queue: when there are 31, this call waits for
+ * one of them to end, but at most a second after the limit was reached. Returns 0 or -errno of the
+ * backend.
  */
 int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr);
 /* A graph that is being launched on the device waits for the operation. */
 void df_waits_note(int device, const struct df_flight *f);
 /*
- * For struct df_hooks, around such a call: from begin to end none of the device's streams is made to wait; -1: of all devices'. wait: first until
- * none does; else 0 if one does, at once.
+ * For struct df_hooks, around such a driver call: between df_waits_stop() and df_waits_go() no
+ * stream of the device (-1: of any device) is made to wait. wait: block until no stream waits; else
+ * return 0 at once if one does. Returns 1 if no stream waits.
  */
 int df_waits_stop(int device, int wait);
 void df_waits_go(int device);
