@@ -261,6 +261,25 @@ START_TEST(test_ours_disorder_is_ok)
 }
 END_TEST
 
+/* A process of a rank starts another one, which inherits the rank and ends last: both are of one run. */
+START_TEST(test_same_rank)
+{
+	struct tb_image im[3];
+
+	pair(im, 0);
+	tb_image_init(&im[2], 1, 2, 64);
+	im[2].h->pid = im[1].h->pid + 1;
+	im[2].h->mono_ns = im[2].clock;
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 20, -1, 0);
+	tb_quiet(&im[0], 60000);
+	tb_quiet(&im[1], 60000);
+	im[2].clock = im[1].clock + 1000;
+	tb_rec(&im[2], DF_REC_CLOCK, 0, im[2].clock, im[2].clock, 0);
+	expect(im, 3, "MISMATCH", "count");
+}
+END_TEST
+
 START_TEST(test_ours_mismatch)
 {
 	struct tb_image im[2];
@@ -695,9 +714,10 @@ int main(void)
 			{test_net_stall}, {test_slot_is_start}, {test_in_flight_is_ok},
 			{test_drifting_clocks}, {test_live_straggler_is_slow},
 			{test_silent_mismatch}, {test_ours_disorder_is_ok}, {test_ours_mismatch},
-			{test_ours_missing, 2}, {test_ours_peer_not_free}, {test_missing_trace},
-			{test_lost_record}, {test_earlier_run}, {test_drops}, {test_unseen_sizes},
-			{test_ended_from_outside}, {test_failed_call}, {test_released_by_the_end},
-			{test_broken_off_by_others, 2}, {test_init}, {test_left_in_init},
-			{test_nccl_internal}, {test_forged_indices}, {test_damage, 20});
+			{test_same_rank}, {test_ours_missing, 2}, {test_ours_peer_not_free},
+			{test_missing_trace}, {test_lost_record}, {test_earlier_run}, {test_drops},
+			{test_unseen_sizes}, {test_ended_from_outside}, {test_failed_call},
+			{test_released_by_the_end}, {test_broken_off_by_others, 2}, {test_init},
+			{test_left_in_init}, {test_nccl_internal}, {test_forged_indices},
+			{test_damage, 20});
 }

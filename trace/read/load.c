@@ -531,6 +531,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 	int rc = 0;
 
 	l->h = r->h;
+	l->began_ns = r->h.mono_ns;
 	l->nr_ops = l->nr_calls = l->nr_items = l->nr_threads = l->nr_streams = l->nr_notes =
 		l->nr_comms = 0;
 	l->first_ns = l->last_ns = l->last_rec = l->last_progress_ns = 0;

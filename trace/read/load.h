@@ -110,6 +110,8 @@ struct df_lcomm {
 
 struct df_load {
 	struct df_trace_header h; /* with the last pair of clocks that was recorded */
+	uint64_t
+		began_ns; /* the header's first clock, also where the first records have been overwritten */
 	uint64_t first_ns, last_ns, last_rec;
 	uint64_t last_progress_ns; /* last start, end, issue or return */
 	uint64_t nr_recs, nr_torn;

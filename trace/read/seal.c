@@ -65,10 +65,9 @@ const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm
 	return NULL;
 }
 
-/* The header says it also where the first records have been overwritten. */
 static uint64_t began_at(const struct df_trc *t)
 {
-	return (t->h.mono_ns ?: t->first_ns) + (uint64_t)t->skew_ns;
+	return (t->began_ns ?: t->first_ns) + (uint64_t)t->skew_ns;
 }
 
 static uint64_t last_at(const struct df_trc *t)

@@ -398,6 +398,7 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 		return rc;
 	t->h = l->h;
 	t->h.closed = DF_MIN(l->h.closed, 256);
+	t->began_ns = l->began_ns;
 	t->first_ns = l->first_ns;
 	t->last_ns = l->last_ns;
 	t->last_progress_ns = l->last_progress_ns;

@@ -99,7 +99,7 @@ struct df_trc {
 	size_t image_bytes;
 	char label[24]; /* "r3" */
 	int32_t order;	/* its lowest rank, by which it is sorted; -1 none */
-	uint64_t first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done,
+	uint64_t began_ns, first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done,
 		nr_finished;
 	int64_t skew_ns;		    /* to add to this trace's clock */
 	uint64_t dead_ns, cut_ns, until_ns; /* the last two: as in struct df_load */
