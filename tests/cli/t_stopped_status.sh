@@ -53,5 +53,13 @@ for ends_with in 'kill -KILL $$' 'kill -SEGV $$'; do
 	ends $((128 + $(kill -l "$(expr "$ends_with" : '.*-\([A-Z]*\)')"))) "" -n 2 --grace 1 --trace "$T/start$((++nr))" -- \
 		sh -c '[ "$RANK" = 0 ] || '"$ends_with"'; exec "$0"' "$C/ddp"
 	grep -q '^CRASH: the process of rank 1 was ended by signal' "$T/out" && ! grep -q '^OK:' "$T/out" || fail "$ends_with: $(cat "$T/out")"
+	line=$(grep '^CRASH: ' "$T/out")
+	# The traces say the same afterwards, also of the second of two jobs in one folder.
+	ends 137 "" --trace "$T/start$nr" -- sh -c 'kill -KILL $$'
+	second=$(grep '^CRASH: ' "$T/out")
+	[ "$second" != "$line" ] && "$B/dfshim" check "$T/start$nr" | grep -qxF "$second" ||
+		fail "first: $line, second: $second, check: $("$B/dfshim" check "$T/start$nr")"
+	ends 0 "" -n 2 --trace "$T/start$nr" -- "$C/ddp"
+	"$B/dfshim" check "$T/start$nr" | grep -q '^OK: all [1-9]' || fail "an earlier job: $("$B/dfshim" check "$T/start$nr")"
 done
 exit 0

@@ -3,6 +3,7 @@
  * must be the catalogue's and the model's label that of the independent model. Then what every report
  * must have, and the verdicts that need traces of another form.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tests/lib/test.h"
@@ -600,6 +601,29 @@ START_TEST(test_left_in_init)
 }
 END_TEST
 
+/*
+ * dfshim run saw a signal end rank 1. _i: 0 the ranks had finished, 1 rank 0 waits for the communicator, 2 a job began afterwards in the
+ * same folder.
+ */
+START_TEST(test_parent_saw)
+{
+	struct tb_image im[3];
+
+	pair(im, 1);
+	tb_image_init(&im[2], -1, 0, 64);
+	if (_i == 1) {
+		tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 2);
+		tb_rec(&im[0], DF_REC_COMM_INIT, 77, 0x9f3a, 2, 0)->rank = 0;
+		tb_quiet(&im[0], 60000);
+	}
+	tb_rec(&im[2], DF_REC_PEER_DEAD, 1, im[1].h->host_hash, 4711, 0 - (uint64_t)SIGKILL);
+	if (_i == 2)
+		im[0].h->mono_ns = im[2].clock + 1;
+	expect(im, 3, _i == 2 ? "OK" : "CRASH",
+	       _i == 2 ? NULL : "the process of rank 1 was ended by signal 9 (Killed), pid 4711");
+}
+END_TEST
+
 START_TEST(test_nccl_internal)
 {
 	struct tb_image im[2];
@@ -718,6 +742,6 @@ int main(void)
 			{test_missing_trace}, {test_lost_record}, {test_earlier_run}, {test_drops},
 			{test_unseen_sizes}, {test_ended_from_outside}, {test_failed_call},
 			{test_released_by_the_end}, {test_broken_off_by_others, 2}, {test_init},
-			{test_left_in_init}, {test_nccl_internal}, {test_forged_indices},
-			{test_damage, 20});
+			{test_left_in_init}, {test_parent_saw, .times = 3}, {test_nccl_internal},
+			{test_forged_indices}, {test_damage, 20});
 }

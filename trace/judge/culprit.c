@@ -210,11 +210,17 @@ static void crash_waited(struct df_check_result *r, struct df_line *b)
 void df_line_crash(struct df_check_result *r, struct df_line *b)
 {
 	if (!strcmp(r->qualifier, "ended")) {
-		const struct df_dead *d = r->set->dead;
+		const struct df_dead *d = NULL;
 		char who[48] = "a process";
 
-		while (d->in_order)
-			d++;
+		for (size_t i = 0; i < r->set->nr_dead; i++)
+			if (!r->set->dead[i].in_order && (!d || r->set->dead[i].signal))
+				d = &r->set->dead[i];
+		if (d->signal) {
+			df_line_put(b, "the process of rank %d was ended by signal %d (%s), pid %u",
+				    d->rank, d->signal, strsignal(d->signal), d->pid);
+			return;
+		}
 		for (uint32_t g = 0; g < r->set->nr_gcomms; g++)
 			if (r->set->gcomms[g].hash == d->comm_hash)
 				df_say_member(r->set, g, d->rank, who, sizeof(who));

@@ -604,6 +604,26 @@ static int rests_on_a_poll(const struct df_check_result *r)
 		cycle_has_call(r, DF_CALL_POLL_CALL));
 }
 
+/*
+ * Nobody waits for the dead any more, because everything with it was ended, or it died before it had a communicator. A signal that its
+ * parent saw also explains why others wait in vain for the communicator.
+ */
+static void judge_deaths(struct df_check_result *r)
+{
+	int unexplained =
+		r->verdict == DF_V_SLOW || r->verdict == DF_V_INIT || r->verdict == DF_V_UNKNOWN;
+
+	for (size_t i = 0; i < r->set->nr_dead; i++) {
+		const struct df_dead *d = &r->set->dead[i];
+
+		if (d->in_order || !(r->verdict == DF_V_OK || (unexplained && d->signal)))
+			continue;
+		r->verdict = DF_V_CRASH;
+		r->confidence = DF_C_PROVED;
+		snprintf(r->qualifier, sizeof(r->qualifier), "ended");
+	}
+}
+
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_result **out)
 {
@@ -666,13 +686,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 			rc = 0;
 		}
 	}
-	for (size_t i = 0; !rc && r->verdict == DF_V_OK && i < set->nr_dead; i++) {
-		/* Nobody waits any more, because everything with the dead was ended. */
-		if (!set->dead[i].in_order) {
-			r->verdict = DF_V_CRASH;
-			snprintf(r->qualifier, sizeof(r->qualifier), "ended");
-		}
-	}
+	if (!rc)
+		judge_deaths(r);
 	if (!rc && r->verdict == DF_V_INIT)
 		judge_init(r);
 	if (!rc)

@@ -306,13 +306,28 @@ static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 	return 0;
 }
 
+/*
+ * Its parent, dfshim run, recorded the signal when all processes of the job had ended. So the processes that have begun since are of a
+ * later run in the same folder.
+ */
+static int is_of_earlier_run(const struct df_check_set *set, const struct df_dead *d)
+{
+	uint64_t at = d->time_ns + (uint64_t)set->traces[d->trace].skew_ns;
+
+	for (size_t k = 0; d->signal && k < set->nr_traces; k++)
+		if (!set->traces[k].dropped && began_at(&set->traces[k]) > at)
+			return 1;
+	return 0;
+}
+
 static void find_fates(struct df_check_set *set, const struct df_check_opts *opts)
 {
 	int some_alive = 0;
 	size_t nr = 0;
 
 	for (size_t i = 0; i < set->nr_dead; i++)
-		if (!set->traces[set->dead[i].trace].dropped && !was_ended(set, &set->dead[i]))
+		if (!set->traces[set->dead[i].trace].dropped && !was_ended(set, &set->dead[i]) &&
+		    !is_of_earlier_run(set, &set->dead[i]))
 			set->dead[nr++] = set->dead[i];
 	set->nr_dead = nr;
 	for (size_t i = 0; i < set->nr_dead; i++) {

@@ -271,7 +271,8 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 			.pid = (uint32_t)rec->b,
 			.trace = trace,
 			.rank = (int32_t)rec->op,
-			.in_order = (int)DF_MIN(rec->c, 256),
+			.in_order = (int64_t)rec->c > 0 ? (int)DF_MIN(rec->c, 256) : 0,
+			.signal = (int64_t)rec->c < 0 ? (int)DF_MIN(0 - rec->c, 256) : 0,
 			.late = t->stall_ms && set->load.cut_rec == n->index,
 		};
 		return 0;

@@ -85,6 +85,7 @@ struct df_dead {
 	uint32_t pid, trace;
 	int32_t rank;
 	int in_order; /* it ended by itself: one more than its status */
+	int signal;   /* of which it died; 0: not known */
 	int late;     /* seen after a standstill: it may have been ended because of that */
 };
 

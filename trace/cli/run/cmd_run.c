@@ -21,6 +21,7 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/net/sockaddr.h"
 #include "runtime/base/time.h"
 #include "trace/check.h"
 #include "trace/cli/cli.h"
@@ -28,6 +29,7 @@
 #include "trace/cli/run/cmd_run.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/read/reader.h"
+#include "trace/record/writer.h"
 
 #define TERM_NS (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
 #define STOP_S	3.0		  /* for so long others may go on when a verdict has ended one */
@@ -48,6 +50,7 @@ static uint64_t begun_ns; /* real time */
 /* The first process that did not return 0. signal: what ended it, unless that was passed on by us; 0: nothing did. */
 static struct {
 	int rank, signal;
+	pid_t pid;
 	uint64_t at_ns; /* real time */
 } failed = {.at_ns = UINT64_MAX};
 
@@ -289,6 +292,7 @@ static void read_output(int rank, int k)
 static int reap(int *code)
 {
 	int i, status, left = 0;
+	pid_t pid;
 
 	for (i = 0; i < df_run.nr_procs; i++) {
 		if (!procs[i].pid)
@@ -297,6 +301,7 @@ static int reap(int *code)
 			left++;
 			continue;
 		}
+		pid = procs[i].pid;
 		procs[i].pid = 0;
 		if (WIFEXITED(status) && !WEXITSTATUS(status))
 			continue;
@@ -310,6 +315,7 @@ static int reap(int *code)
 			continue;
 		*code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 		failed.rank = i;
+		failed.pid = pid;
 		failed.at_ns = df_wall_ns();
 		if (WIFSIGNALED(status) && !sigismember(&passed_on, WTERMSIG(status)))
 			failed.signal = WTERMSIG(status);
@@ -422,19 +428,26 @@ static void say_again(const char *line, int code, int stopped)
 		own_trace ? "" : df_run.trace);
 }
 
-/* Where a signal ended a process, these do not explain the job's end. */
-static int is_no_reason(enum df_verdict v)
+/* Where a signal ended a process, it explains the job's end. A crash may be that of an earlier job in the same folder. */
+static int is_explained(enum df_verdict v)
 {
-	return v == DF_V_OK || v == DF_V_SLOW || v == DF_V_INIT || v == DF_V_UNKNOWN;
+	return v == DF_V_OK || v == DF_V_SLOW || v == DF_V_INIT || v == DF_V_UNKNOWN ||
+	       v == DF_V_CRASH;
 }
 
-static void print_crash(FILE *out)
+/* Into the folder, for who reads it later: a process that is ended at its start leaves no trace there. */
+static int record_death(void)
 {
-	fprintf(out,
-		"CRASH: the process of rank %d was ended by signal %d (%s)\n\n"
-		"Fix: look for the reason in that process's log, its core file, or the kernel's log (out of memory).\n"
-		"Confidence: proved.\n\n",
-		failed.rank, failed.signal, strsignal(failed.signal));
+	struct df_trace_config config = {
+		.dir = df_run.trace, .mb = 1, .rank = -1, .host = df_addr_host_hash()};
+	int ret = df_trace_open(&config);
+
+	if (ret)
+		return df_cli_input_error("run", df_run.trace, "%s", strerror(-ret));
+	df_trace(DF_REC_PEER_DEAD, -1, 0, -1, (uint64_t)failed.rank, config.host,
+		 (uint64_t)failed.pid, 0 - (uint64_t)failed.signal, 0);
+	df_trace_close();
+	return 0;
 }
 
 /* In a process of its own. Its exit status: the job's. */
@@ -443,11 +456,12 @@ static int judge(int code, int stopped)
 	const struct df_check_opts opts = {.alive = df_check_alive};
 	char *path = df_run.trace;
 	struct df_check_result *r = df_cli_judge("run", 1, &path, &opts);
-	int crash = !stopped && failed.signal && (!r || is_no_reason(df_check_verdict(r)));
 
-	if (crash)
-		print_crash(stderr);
-	if (r && !(crash && df_check_verdict(r) == DF_V_OK))
+	if (!stopped && failed.signal && (!r || is_explained(df_check_verdict(r)))) {
+		df_check_result_free(r);
+		r = record_death() ? NULL : df_cli_judge("run", 1, &path, &opts);
+	}
+	if (r)
 		df_check_print(r, stderr);
 	if (!stopped)
 		return code;
