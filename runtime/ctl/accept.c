@@ -1,8 +1,8 @@
 /*
- * Connections begin here: ours to others, and those of others to us. A connection that was accepted is a stranger
- * until it has proved that it knows a secret of ours (greet.c) and its first frame says what it wants; it has a few
- * seconds and little memory for that, and when there are too many strangers the oldest goes. Guarded by the control
- * plane's lock.
+ * Makes connections to other processes and accepts theirs. An accepted connection is unidentified
+ * until it has proved that it knows a secret of ours (greet.c) and its first frame says what it is
+ * for. It gets a few seconds and little memory for that; when there are too many such connections,
+ * the oldest is dropped. Guarded by the control plane's lock.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #define NR_PAUSED  8
 
 static struct {
-	void *tag; /* what epoll gives back */
+	void *tag; /* as registered with epoll */
 	int fd;
 } paused[NR_PAUSED];
 static uint64_t resume_at;
@@ -57,7 +57,7 @@ static int stranger_input(struct df_link *l, unsigned type, const void *data, si
 	default:
 		ret = -EPROTO;
 	}
-	/* Who has been introduced has another table of callbacks now. */
+	/* An identified connection has other callbacks now. */
 	if (!ret && !l->dead && l->ops != &df_stranger_ops && l->ops != &df_finish_ops) {
 		l->deadline_ns = 0;
 		l->frame_max = DF_FRAME_MAX;
@@ -65,21 +65,26 @@ static int stranger_input(struct df_link *l, unsigned type, const void *data, si
 	return ret;
 }
 
-const struct df_link_ops df_stranger_ops = {.name = "stranger", .input = stranger_input};
+const struct df_link_ops df_stranger_ops = {.name = "unidentified", .input = stranger_input};
 
 static void tune_tcp(int fd)
 {
-	/* Where data is carried the same silence is seen first, and told as what it is: the process may be alive. */
+	/*
+	 * The data connections notice the same silence earlier, and report it as silence: the
+	 * process may be alive.
+	 */
 	unsigned silent_ms = (unsigned)DF_MAX(40000, df_env()->net_timeout_ms / 2 * 3 + 10000);
 	int one = 1, idle = 10, interval = 5, count = (int)(silent_ms / 1000 - 10) / interval;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	/* A node that loses power says nothing: the kernel finds out. */
+	/* A node that loses power sends nothing: keep-alive finds out. */
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	/* With bytes on their way it would go on sending them for a quarter of an hour. */
+	/*
+	 * With unacknowledged bytes, the kernel would keep sending them for a quarter of an hour.
+	 */
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms));
 }
 
@@ -111,8 +116,9 @@ int df_link_no_file(void)
 }
 
 /*
- * Abstract sockets have no permissions: any user of the machine can bind a name that has become free. A socket belongs to the user that
- * its process had when it began to listen, and a job may change its user later.
+ * Abstract sockets have no permissions: any user of the machine can bind a name that has become
+ * free. A socket belongs to the user that its process had when it began to listen; a job may change
+ * its user later.
  */
 static int trusted(int fd, int is_unix)
 {
@@ -125,7 +131,10 @@ static int trusted(int fd, int is_unix)
 	       (cred.uid == geteuid() || cred.uid == getuid() || cred.uid == df_ctl.began_as);
 }
 
-/* Connects; bytes may be sent at once. NULL: out of memory or descriptors, or refused at once. */
+/*
+ * Connects; bytes may be sent at once. Returns NULL and *error if out of memory or descriptors, or
+ * if the connection was refused at once.
+ */
 static struct df_link *open_link(const union df_sockaddr *addr, socklen_t len,
 				 const struct df_link_ops *ops, void *owner, int *error)
 {
@@ -177,13 +186,13 @@ struct df_link *df_link_open_member(const struct df_member *m, const struct df_l
 	struct df_link *l;
 	socklen_t len;
 
-	/* What others say of themselves need not end. */
+	/* Text from another process may lack its terminator. */
 	snprintf(tcp, sizeof(tcp), "%.*s", (int)sizeof(m->tcp), m->tcp);
 	if (m->host == df_ctl.self.host && m->sock) {
 		len = df_addr_unix(m->sock, &addr);
 	} else if (tcp[0] && !df_addr_parse(tcp, &addr, 1)) {
 		len = df_addr_len(&addr);
-		/* What the other side calls its interface means nothing here. */
+		/* The scope id of the other side's interface means nothing here. */
 		if (addr.sa.sa_family == AF_INET6 && df_addr_is_link_local(&addr))
 			addr.in6.sin6_scope_id = df_ctl.scope;
 	} else {
@@ -204,9 +213,9 @@ void df_link_why(const char *to, int error, char *text, size_t size)
 	const char *why = strerror(-error);
 
 	if (error == -ETIMEDOUT)
-		why = "nothing comes back: a firewall may drop it";
+		why = "no answer arrives: a firewall may drop it";
 	else if (error == -ECONNREFUSED)
-		why = "refused: nobody listens there, or a firewall rejects it";
+		why = "refused: nothing listens there, or a firewall rejects it";
 	else if (error == -EADDRNOTAVAIL)
 		why = "it has no address for other nodes";
 	snprintf(text, size, "%.63s (pid %u%s%.63s) cannot reach %s: %s", df_ctl.self.hostname,
@@ -231,8 +240,9 @@ int df_link_listen_unix(uint64_t sock)
 }
 
 /*
- * Too many strangers: the oldest goes if it has had the time to say something. If not, all of them are young:
- * a job is starting. Then the listener waits a little, the kernel keeps who is queuing. NULL: nobody is to go.
+ * There are too many unidentified connections: returns the oldest, which is dropped if it has had
+ * time to send something. If it has not, all of them are young, because a job is starting: returns
+ * NULL. Then the listener pauses, and the kernel keeps new connections in its queue.
  */
 static struct df_link *oldest_stranger(void)
 {
@@ -311,7 +321,10 @@ void df_link_accept(int listener, int is_unix, void *tag)
 			fd = accept4(listener, &addr.sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		} while (fd < 0 && df_link_no_file());
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE) && df_ctl.spare_fd >= 0) {
-			/* Out of descriptors: the caller learns it instead of waiting. */
+			/*
+			 * Out of descriptors: close the connection, so that the other end does not
+			 * wait.
+			 */
 			close(df_ctl.spare_fd);
 			fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 			if (fd >= 0)

@@ -1,6 +1,4 @@
-/*
- * Who we are: names of unix sockets, random nonces; and how many files we may open. Stateless; any thread.
- */
+/* Names of unix sockets, random numbers, and the limit of open files. Stateless; any thread. */
 #include "runtime/ctl/ctl_int.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /*
- * Getting a link up: because a communicator needs two parts of the overlay to become one (a merge; the root of a
- * part sees to those of all its processes, one after the other), or because our parent has gone (a
- * repair). One attempt at a time; whoever is asked takes us, names one of its children, or says that we are
- * one part already. Guarded by the control plane's lock.
+ * Gets a link up. A process needs one when a communicator needs two parts of the overlay to become
+ * one (a merge: the root of a part makes those of all its processes, one after the other), or when
+ * its parent has ended (a repair). There is one attempt at a time. The process that is asked takes
+ * us, redirects us to one of its children, or answers that we are in one part already. Guarded by
+ * the control plane's lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,10 @@ static void merge_done(struct merge *m)
 	free(m);
 }
 
-/* The next hop of the attempt is on another node, and there is no way to it: who asked for the merge hears why. */
+/*
+ * The next hop of the attempt is on another node and cannot be reached: reports the reason to the
+ * process that asked for the merge.
+ */
 static void attach_unreached(const char *to, int error)
 {
 	struct df_unreached u = {.error = error};
@@ -45,7 +49,7 @@ static void attach_unreached(const char *to, int error)
 		df_flood_send(DF_FLOOD_UNREACHED, m->m.asker, &u, sizeof(u), NULL, 0);
 }
 
-/* The attempt is over. one: we are one part with the target now. */
+/* The attempt is over. one: we and the target are in one part now. */
 static void attach_over(int one)
 {
 	struct merge *m = df_tree.merge;
@@ -59,7 +63,7 @@ static void attach_over(int one)
 		if (one)
 			merge_done(m);
 		else
-			free(m); /* who asked asks again */
+			free(m); /* the asker will ask again */
 	} else if (repaired) {
 		df_tree.repairing = 0;
 		df_tree.nr_candidates = df_tree.next_candidate = 0;
@@ -76,7 +80,7 @@ static int attach_input(struct df_link *link, unsigned type, const void *data, s
 	const struct tree_reply *r = data;
 	struct hop there;
 
-	/* Of who refuses us because it exits. */
+	/* from a process that refuses us because it exits */
 	if (type == DF_FRAME_TREE_EXIT)
 		return df_tree_exit_input(link, data, bytes);
 	if (type != DF_FRAME_TREE_REPLY || bytes != sizeof(*r) || link != df_tree.attach)
@@ -84,7 +88,7 @@ static int attach_input(struct df_link *link, unsigned type, const void *data, s
 	switch (r->verdict) {
 	case TAKEN:
 		df_tree.attach = NULL;
-		if (df_tree.up.link) { /* cannot be: only roots attach */
+		if (df_tree.up.link) { /* impossible: only roots attach */
 			df_link_close(link);
 			return 0;
 		}
@@ -114,13 +118,16 @@ static void attach_closed(struct df_link *link, int error)
 {
 	if (link != df_tree.attach)
 		return;
-	/* Who takes the connection and says nothing may be stopped: that is no reason to give up. */
+	/*
+	 * A process that accepts the connection but sends nothing may be stopped: do not give up
+	 * because of it.
+	 */
 	if (link->connecting && !link->is_unix)
 		attach_unreached(link->who, error);
 	attach_over(0);
 }
 
-/* Who has taken the connection has to answer, too: it may be stopped. */
+/* The process that has accepted the connection must also answer; it may be stopped. */
 static void attach_connected(struct df_link *link)
 {
 	link->deadline_ns = df_now_ns() + REPLY_NS;
@@ -153,7 +160,7 @@ static void attach_to(const struct hop *to)
 		attach_connected(df_tree.attach);
 }
 
-/* Starts what is waiting, if we are a root and nothing is on its way. */
+/* Starts the next pending attempt, if this process is a root and no attempt is under way. */
 void df_attach_next(void)
 {
 	struct merge *m;
@@ -183,7 +190,7 @@ void df_attach_next(void)
 		return;
 	df_list_del(&m->node);
 	if (df_tree.up.link) {
-		/* The root does it. */
+		/* The root merges. */
 		df_link_send(df_tree.up.link, DF_FRAME_TREE_MERGE, &m->m, sizeof(m->m), NULL, 0);
 		free(m);
 		df_attach_next();
@@ -240,7 +247,7 @@ static void add_candidate(const struct hop *h)
 	df_tree.candidates[df_tree.nr_candidates++] = *h;
 }
 
-/* Whoever shares a communicator with us. */
+/* Adds the processes that share a communicator with us. */
 static void add_members(void)
 {
 	struct df_group *g, *tmp;
@@ -256,7 +263,7 @@ static void add_members(void)
 	}
 }
 
-/* The path and siblings that our parent told us are still known. */
+/* path, siblings: copies of what the parent had sent, since those in df_tree are cleared. */
 void df_attach_candidates(const struct hop *path, int nr_path, const struct hop *siblings,
 			  int nr_siblings, int in_order)
 {
@@ -266,12 +273,14 @@ void df_attach_candidates(const struct hop *path, int nr_path, const struct hop 
 	for (i = 1; i < nr_path; i++)
 		add_candidate(&path[i]);
 	if (nr_path <= 1) {
-		/* It was the root. The eldest of its children that lives follows it. */
+		/* The parent was the root. Its eldest living child becomes the root. */
 		for (i = 0; i < nr_siblings && siblings[i].proc != df_ctl.self.proc; i++)
 			add_candidate(&siblings[i]);
 		/*
-		 * Or it had only just lost its own parent, and there is more of the overlay. The heir looks
-		 * for that when the others have had the time to come. Who exits has a place, so the heir is the root.
+		 * Or the parent had only just lost its own parent, and the overlay is larger. The
+		 * new root looks for the rest when the others have had time to attach. But a parent
+		 * that exited normally was not looking for a place, so it was the root and there is
+		 * no rest.
 		 */
 		if (!df_tree.nr_candidates && in_order)
 			return;
@@ -300,7 +309,7 @@ static void look_after_cut(void)
 		return;
 	df_tree.nr_candidates = df_tree.next_candidate = 0;
 	add_candidate(&df_tree.verify);
-	/* Two orphans that took each other in have not found the rest yet. */
+	/* Two orphans that attached to each other have not found the rest of the overlay yet. */
 	add_members();
 	df_attach_repair();
 }

@@ -1,6 +1,6 @@
 /*
- * Descriptors of shared memory over unix sockets: one connection per request, which the owner answers at once
- * and closes. Guarded by the control plane's lock.
+ * Passes descriptors of shared memory over unix sockets: one connection per request. The owner
+ * answers at once and closes it. Guarded by the control plane's lock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -82,7 +82,10 @@ static int fetch_input(struct df_link *link, unsigned type, const void *data, si
 	return 0;
 }
 
-/* Whoever is gone refuses the next one. One that lives may be short of descriptors. */
+/*
+ * If the process has ended, the next connection will be refused. If it is alive, it may lack
+ * descriptors.
+ */
 static void fetch_closed(struct df_link *link, int error)
 {
 	fetch_end(link, error == -ECONNREFUSED ? -ECONNRESET : -EAGAIN, NULL, NULL, 0);

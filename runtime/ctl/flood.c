@@ -1,14 +1,16 @@
 /*
- * Floods: messages that reach every process of the overlay once. A process passes a flood on over all its
- * links but the one it came from, unless it has seen (origin, number) before. As each passes on in the order
- * of arrival and links keep order, floods of one origin arrive in order; only a repair can make a gap.
+ * Floods: messages that reach every process of the overlay once. A process passes a flood on over
+ * all its links but the one it arrived on, unless it has seen (origin, number) before. All
+ * processes pass floods on in the order of arrival and links keep order, so floods of one origin
+ * arrive in order; only a repair can leave a gap.
  *
- * A message to one process goes one way only: over the link from which its floods come. Where that is not known, or
- * the link is gone, it is flooded from there on. When the overlay's shape changes all ways are learned anew
- * (tests/model/route.pml).
+ * A message to one process takes one route: the link on which that process's floods arrive. Where
+ * this is not known, or the link is gone, the message is flooded from there on. When the overlay's
+ * shape changes, all routes are learned anew (tests/model/route.pml).
  *
- * The last messages of df_ctl_send() are kept and repeated after a repair, with a number of their own by which
- * receivers drop what they have. Callbacks are queued and run by the control thread under no lock.
+ * The last messages of df_ctl_send() are kept, and sent again after a repair. They have numbers of
+ * their own, by which receivers drop duplicates. Callbacks are queued; the control thread runs them
+ * under no lock.
  */
 #include "runtime/ctl/tree.h"
 
@@ -22,7 +24,7 @@
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)
-#define GOODBYE_NS     (500 * DF_NS_PER_MS) /* at most, each of the two waits of a goodbye */
+#define GOODBYE_NS     (500 * DF_NS_PER_MS) /* limit of each of the two waits of a goodbye */
 
 struct flood {
 	uint64_t origin, seq, to;
@@ -34,7 +36,7 @@ struct msg {
 	uint32_t kind, bytes;
 };
 
-/* What we have seen of an origin: the highest number, and a bit for each of the 64 below it. */
+/* The numbers seen of an origin: the highest, and a bit for each of the 64 below it. */
 struct seen {
 	uint64_t max, bits;
 };
@@ -42,7 +44,7 @@ struct seen {
 struct origin {
 	UT_hash_handle hh;
 	uint64_t proc;
-	uint64_t via; /* the neighbour that its latest flood came from; 0 unknown */
+	uint64_t via; /* the neighbour on whose link its latest flood arrived; 0: unknown */
 	struct seen floods, msgs;
 };
 
@@ -65,9 +67,10 @@ static struct origin *origins;
 static uint64_t last_seq, last_mid;
 static struct df_list queue = DF_LIST_INIT(queue), sent_list = DF_LIST_INIT(sent_list);
 static size_t nr_sent, sent_bytes;
-static uint64_t nr_msgs, nr_msg_frames; /* sent here; put on links here, passed on too */
+/* sent by this process; put on links here, forwarded ones included */
+static uint64_t nr_msgs, nr_msg_frames;
 
-/* 1: new. Too old to know counts as seen. */
+/* Whether seq is new. A number too old to be remembered counts as seen. */
 static int see(struct seen *s, uint64_t seq)
 {
 	uint64_t shift, bit;
@@ -104,7 +107,10 @@ static struct origin *origin_get(uint64_t proc)
 	return o;
 }
 
-/* Over all links but `except`, or only where it leads to the one process that it is for. */
+/*
+ * Sends over all links but `except`; a message to one process only over the link that leads there,
+ * if known.
+ */
 static void put(const struct flood *f, size_t bytes, const struct df_link *except, const void *b,
 		size_t b_bytes)
 {
@@ -156,7 +162,7 @@ int df_flood_send(enum df_flood_type type, uint64_t to, const void *a, size_t a_
 	return 0;
 }
 
-/* ---- callbacks ---------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static void queue_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
@@ -220,7 +226,7 @@ void df_ctl_set_events(const struct df_ctl_events *events)
 	df_ctl_unlock();
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int msg_input(struct origin *o, const void *data, size_t bytes)
 {
@@ -263,7 +269,10 @@ static void repeat_sent(void)
 		df_flood_send(DF_FLOOD_MSG, 0, s->data, s->bytes, NULL, 0);
 }
 
-/* The overlay's shape has changed, here or elsewhere: what was on its way may be lost, and what was learned be wrong. */
+/*
+ * The overlay's shape has changed, here or elsewhere: messages on their way may be lost, and known
+ * routes wrong.
+ */
 static void repaired(void)
 {
 	df_ctl.nr_repairs++;
@@ -313,7 +322,7 @@ int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void 
 	return ret;
 }
 
-/* ---- input -------------------------------------------------------------------------------------------- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 static int act(struct origin *o, const struct flood *f, const void *body, size_t bytes)
 {
@@ -381,7 +390,7 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 		df_tree_answer();
 		return 0;
 	}
-	/* One that comes late came the way that was. */
+	/* A flood that arrives late took an outdated route. */
 	if (f->seq == o->floods.max)
 		o->via = from->tx_proc;
 	put(f, bytes, from, NULL, 0);
@@ -406,14 +415,20 @@ void df_ctl_goodbye(const void *words, size_t bytes)
 	uint64_t status = (uint64_t)df_exit_status();
 
 	df_ctl_lock();
-	/* Who has just lost a neighbour, maybe because it has exited too, has nobody to tell. */
+	/*
+	 * A process that has just lost a neighbour, maybe because that exited too, has no link for
+	 * its goodbye yet.
+	 */
 	wait_while(df_tree_looking);
 	if (bytes > DF_WORDS_MAX)
 		bytes = 0;
 	if (df_ctl.started && !df_ctl.leaving) {
 		df_flood_send(DF_FLOOD_EXIT, 0, &status, sizeof(status), words, bytes);
 		df_tree_leave(status, words, bytes);
-		/* Others that exit now need us to pass that on, and orphans need a new place first. */
+		/*
+		 * Other processes that exit now need us to pass the goodbye on, and orphans need a
+		 * new place first.
+		 */
 		wait_while(df_tree_unheard);
 		df_link_drain(200 * DF_NS_PER_MS);
 	}
@@ -422,7 +437,7 @@ void df_ctl_goodbye(const void *words, size_t bytes)
 
 void df_flood_forget_all(void)
 {
-	/* After fork: what the parent had seen and sent means nothing to a new process. */
+	/* After fork: the numbers and messages of the parent mean nothing to a new process. */
 	origins = NULL;
 	last_seq = last_mid = 0;
 	df_list_init(&queue);

@@ -1,9 +1,10 @@
 /*
- * Allgather. Every local rank puts its bytes into the operation with its sequence number; when all local
- * ranks have, the process floods them as one share. A share that got lost because a relay died is asked for
- * (NEED) by who misses it, so every process keeps its last two shares: nobody can be further behind,
- * as having share n of a peer means that the peer has completed n - 1. Shares for communicators that
- * this process does not know yet wait in a bounded stash.
+ * Allgather. Every local rank adds its bytes to the gather with its sequence number. When all local
+ * ranks have, the process floods them as one share. If a share is lost because a relay died, the
+ * processes that lack it ask for it (NEED). So every process keeps its last two shares. Two are
+ * enough: a process that has sent share n has completed gather n - 1 and thus has share n - 1 of
+ * every peer, so no peer is further behind. Shares for communicators that this process does not
+ * know yet wait in a bounded stash.
  */
 #include "runtime/ctl/ctl_int.h"
 
@@ -37,7 +38,10 @@ struct need_msg {
 	uint64_t procs[NEED_PROCS];
 };
 
-/* A frame kept for later: of others for groups that are not there yet, ours for groups we have left. */
+/*
+ * A frame kept for later: a peer's for a group that is not here yet, or our own for a group that we
+ * have left.
+ */
 struct kept {
 	struct df_list node;
 	uint64_t hash, seq;
@@ -81,7 +85,7 @@ static void kept_add(struct kept_list *l, uint64_t hash, uint64_t seq, const voi
 		kept_free(l, df_list_first(&l->head, struct kept, node));
 }
 
-/* ---- operations ------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static struct df_gather *gather_get(struct df_group *g, uint64_t seq, size_t bytes)
 {
@@ -136,8 +140,8 @@ static void gather_check(struct df_group *g, struct df_gather *op)
 	if (!g->error && !g->gone)
 		return;
 	/*
-	 * After a death some of the living have failed already and will not come. Who left in order is
-	 * needed only where its share is missing.
+	 * After a death some of the living ranks have failed already and will not contribute. A
+	 * rank that exited normally is needed only if its share is missing.
 	 */
 	if (g->error)
 		op->error = g->error;
@@ -202,7 +206,7 @@ void df_gather_drop(struct df_group *g)
 	}
 }
 
-/* ---- other processes --------------------------------------------------------------------------------- */
+/* ---- other processes ------------------------------------------------------------------------- */
 
 static int send_share(struct df_group *g, struct df_gather *op)
 {
@@ -240,7 +244,7 @@ static int share_input(struct df_group *g, const struct share_msg *m, size_t byt
 
 	if (m->nr > (uint32_t)g->nranks || bytes != head + (size_t)m->nr * m->bytes)
 		return -EPROTO;
-	/* A repetition of what is done, or further ahead than any peer can be. */
+	/* The gather is done already, or its number is higher than any peer can have reached. */
 	if (m->seq < g->nr_done || m->seq > g->nr_done + 1)
 		return 0;
 	op = gather_get(g, m->seq, m->bytes);
@@ -323,7 +327,7 @@ uint64_t df_gather_ask(uint64_t now, int all)
 				continue;
 			if (all || op->need_at <= now) {
 				ask(g, op);
-				/* Or has who should send it gone without a word? */
+				/* The process that should send it may have died unnoticed. */
 				df_probe_soon();
 				op->need_ns = DF_MIN(op->need_ns * 2, NEED_LAST_NS);
 				op->need_at = now + op->need_ns;
@@ -373,7 +377,7 @@ int df_gather_need(const void *data, size_t bytes)
 	return 0;
 }
 
-/* ---- the call ---------------------------------------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 struct wait_arg {
 	const struct df_group *group;
@@ -421,7 +425,7 @@ int df_ctl_allgather(struct df_ctl_comm *c, const void *in, size_t bytes, void *
 		ret = send_share(g, op);
 		if (ret)
 			op->error = ret;
-		/* What was sent while the overlay was broken may not have come. */
+		/* Shares sent while the overlay was broken may be lost. */
 		if (g->nr_repairs != df_ctl.nr_repairs && op->nr_in < g->nranks)
 			ask(g, op);
 	}

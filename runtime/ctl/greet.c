@@ -1,10 +1,11 @@
 /*
- * The greeting of a connection: both ends prove that they know the secret of the process or of the id that the connection is
- * for, before any other frame is read or sent (base/net/auth.h; tests/model/greet.pml). Guarded by the control plane's lock.
+ * The greeting of a connection: both ends prove that they know the secret of the process or id that
+ * the connection is for, before any other frame is read or sent (base/net/auth.h;
+ * tests/model/greet.pml). Guarded by the control plane's lock.
  *
  *   connecting end   GREET   name of the process or id, challenge
  *   accepting end    ANSWER  challenge, proof
- *   connecting end   PROOF   proof, and at once the frames that were held back
+ *   connecting end   PROOF   proof, followed at once by the frames that were held
  *
  * Frames that carry keys are masked with the session key, so a recorded connection reveals none.
  */
@@ -15,7 +16,7 @@
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
 
-/* The two directions never use one position of the key stream. */
+/* The two directions never use the same position of the key stream. */
 #define ACCEPTED_AT (1ull << 63)
 
 _Static_assert(sizeof(struct df_greet) <= DF_HELLO_MAX, "a proof covers the whole GREET");
@@ -47,7 +48,7 @@ int df_greet_begin(struct df_link *l, uint64_t name, const struct df_key *secret
 	return ret;
 }
 
-/* A greeting for us, or for an id that we serve: its secret. */
+/* Returns the secret if the greeting is for this process or for an id that it serves, else NULL. */
 static const struct df_key *secret_of(uint64_t name)
 {
 	return name == df_ctl.self.proc ? &df_ctl.self.key : df_rdv_secret(name);

@@ -1,7 +1,7 @@
 /*
- * Communicators as the control plane sees them: one group per process and communicator, shared by its
- * local ranks; a df_ctl_comm is one rank's handle. The member table never changes while the group
- * lives. Guarded by the control plane's lock; tables are read without it.
+ * Communicators as the control plane sees them. A process has one group per communicator, shared by
+ * its local ranks; a df_ctl_comm is one rank's handle. The member table never changes while the
+ * group lives. Guarded by the control plane's lock; tables are read without it.
  */
 #include "runtime/ctl/ctl_int.h"
 
@@ -41,7 +41,10 @@ static int compare_u64(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Distinct processes, sorted: the order does not matter, members give that of ranks. */
+/*
+ * Collects the processes without duplicates, sorted to find those. The order of ranks is in
+ * `members`.
+ */
 static void collect_procs(struct df_group *g)
 {
 	int i, n = 0;

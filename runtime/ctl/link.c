@@ -1,7 +1,7 @@
 /*
- * Sockets and frames. All sockets are non-blocking. Input is trusted only as far as it has been checked: magic, version,
- * length, and the proof of the greeting. Invariant: a link that was closed is freed by the control thread at the end of its
- * turn, so that events already taken from epoll never meet freed memory.
+ * Sockets and frames. All sockets are non-blocking. Input is trusted only as far as it has been
+ * checked: magic, version, length, and the proof of the greeting. The control thread frees a closed
+ * link at the end of its turn, so that events already taken from epoll never refer to freed memory.
  */
 #define _GNU_SOURCE
 #include "runtime/ctl/link.h"
@@ -60,7 +60,10 @@ void df_link_close(struct df_link *l)
 	l->ops = NULL;
 	l->owner = NULL;
 	if (l->fd >= 0) {
-		/* A child that is just being forked may hold the socket: closing alone does not end events. */
+		/*
+		 * A child that is being forked may hold the socket, so closing it does not end its
+		 * events.
+		 */
 		if (l->armed)
 			epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
 		close(l->fd);
@@ -88,8 +91,8 @@ void df_link_finish(struct df_link *l)
 }
 
 /*
- * Closing a socket with unread input would take back what is on its way to the other side: after
- * the last byte we only say that no more will come, and read until the other side has closed.
+ * Closing a socket with unread input would destroy data on its way to the other side. So after the
+ * last byte we only shut down sending, and read until the other side has closed.
  */
 static void finish_events(struct df_link *l)
 {
@@ -126,14 +129,14 @@ void df_link_end(struct df_link *l, int error)
 		df_link_dropped(l->who, error == -ETIMEDOUT ? "it said nothing in time"
 					: error ? "it does not know what a rank of this job knows"
 						: "it closed without a word");
-	/* The callback may still read who it was; it must not send. */
+	/* The callback may still read `who`, but must not send. */
 	l->out_bytes = 0;
 	if (ops && ops->closed)
 		ops->closed(l, error);
 	df_link_close(l);
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static int flush(struct df_link *l)
 {
@@ -209,14 +212,14 @@ static int put(struct df_link *l, unsigned type, const void *a, size_t a_bytes, 
 		df_greet_mask(&l->session, &l->tx_at, l->out + l->out_at + l->out_bytes - f.bytes,
 			      f.masked);
 	append(l, zero, PAD8(a_bytes + b_bytes) - (a_bytes + b_bytes));
-	/* A failure shows as an event too, on the thread that handles it. */
+	/* A failure also shows as an event, on the thread that handles it. */
 	if (flush(l))
 		shutdown(l->fd, SHUT_RDWR);
 	df_link_arm(l);
 	return 0;
 }
 
-/* Until the other end has proved itself nothing but the greeting goes to it. */
+/* Only the greeting is sent before the other end has proved itself: keeps the frame until then. */
 static int hold(struct df_link *l, unsigned type, const void *a, size_t a_bytes, const void *b,
 		size_t b_bytes)
 {
@@ -248,7 +251,10 @@ int df_link_release(struct df_link *l, unsigned type, const void *data, size_t b
 		const uint8_t *body = l->held + at + sizeof(f);
 
 		memcpy(&f, l->held + at, sizeof(f));
-		/* The masked part goes as `a`, so that df_frame_masked() gives the same answer again. */
+		/*
+		 * The masked part is passed as `a`, so that df_frame_masked() returns the same
+		 * number again.
+		 */
 		ret = put(l, f.type, body, f.masked, body + f.masked, f.bytes - f.masked);
 		at += sizeof(f) + PAD8((size_t)f.bytes);
 	}
@@ -304,7 +310,7 @@ int df_link_send_fds(struct df_link *l, unsigned type, const void *a, size_t a_b
 	return n == (ssize_t)(sizeof(f) + PAD8(a_bytes)) ? 0 : -EIO;
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static void take_fds(struct df_link *l, struct msghdr *m)
 {
@@ -342,13 +348,16 @@ static ssize_t receive(struct df_link *l, void *to, size_t bytes)
 	n = recvmsg(l->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n >= 0)
 		take_fds(l, &m);
-	/* The system drops what this process has no number for. */
+	/* The kernel drops descriptors that exceed this process's limit. */
 	if (n >= 0 && m.msg_flags & MSG_CTRUNC)
 		l->lost_fds = 1;
 	return n;
 }
 
-/* Handles the whole frames in the buffer. Bytes wanted for the next one, or -errno. */
+/*
+ * Handles all complete frames in the buffer. Returns the size of the next frame as far as known, or
+ * -errno.
+ */
 static long frames(struct df_link *l)
 {
 	struct df_frame f;
@@ -402,7 +411,7 @@ static void input(struct df_link *l)
 	long ret;
 	int turns;
 
-	/* Not for ever: others want their turn. */
+	/* Bounded, so that other links get their turn. */
 	for (turns = 0; turns < 64; turns++) {
 		size = DF_MAX(want, (size_t)IN_FIRST);
 		if (size > l->in_size) {
@@ -444,7 +453,7 @@ void df_link_adopt(struct df_link *l, const struct df_link_ops *ops, void *owner
 	l->deadline_ns = 0;
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 void df_link_events(struct df_link *l, uint32_t events)
 {
@@ -460,7 +469,10 @@ void df_link_events(struct df_link *l, uint32_t events)
 			return;
 		}
 		l->connecting = 0;
-		/* One that is only to be finished keeps its deadline: the other end may never answer the greeting. */
+		/*
+		 * A link that only has to be flushed keeps its deadline: the other end may never
+		 * answer the greeting.
+		 */
 		if (l->ops != &df_finish_ops)
 			l->deadline_ns = 0;
 		if (l->ops && l->ops->connected)
@@ -468,7 +480,10 @@ void df_link_events(struct df_link *l, uint32_t events)
 		if (l->dead)
 			return;
 	}
-	/* Held frames go first, so one that is only to be finished is greeted nevertheless. */
+	/*
+	 * Held frames are sent before the end, so a link that only has to be flushed still
+	 * completes its greeting.
+	 */
 	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP) && !l->connecting &&
 	    (l->ops != &df_finish_ops || l->held_bytes))
 		input(l);

@@ -1,9 +1,10 @@
 /*
- * Deaths that nobody saw. A process is seen to die by its neighbours in the overlay; when all of them die with it,
- * nobody is left to tell. So after each death every process makes sure that somebody looks after each of
- * its communicators: it tries to connect to the first member that it believes to be alive; and if that is
- * itself, to all the others. Whoever refuses has gone. Whoever hangs up is asked again. Each find starts another round.
- * Guarded by the control plane's lock; at most PROBES_MAX connections at a time.
+ * Deaths that no process noticed. The neighbours of a process in the overlay notice its death; when
+ * all of them die with it, no one reports it. So after each death, every process checks each of its
+ * communicators: it tries to connect to the first member that it believes to be alive, or, if it is
+ * that member itself, to all others. A process that refuses has died. One that hangs up is asked
+ * again. Each death found starts another round. Guarded by the control plane's lock; at most
+ * PROBES_MAX connections at a time.
  */
 #include "runtime/ctl/probe.h"
 
@@ -19,7 +20,7 @@
 #define PROBES_MAX 64
 #define TRIES_MAX  10 /* with pauses of DELAY_NS, twice DELAY_NS, ...: 1.3 s */
 
-/* A process that is to be probed; while the probe is under way, its link owns this. */
+/* A process to probe. While the probe is under way, its link owns this. */
 struct target {
 	UT_hash_handle hh;
 	struct df_member member;
@@ -49,8 +50,9 @@ static void over(struct target *t, int refused)
 }
 
 /*
- * The other end hung up. It may live: it closes connections while it has no descriptor, and one whose greeting takes too long
- * because this process was stopped. Of a process that has died the next connection is refused.
+ * The other end hung up. It may be alive: it closes connections when it has no descriptor, and when
+ * the greeting takes too long because this process was stopped. If it has died, the next connection
+ * will be refused.
  */
 static void ask_again(struct target *t)
 {
@@ -69,7 +71,7 @@ static void ask_again(struct target *t)
 	next_probes();
 }
 
-/* A stopped process is not dead: the kernel connects, the answer just takes long. */
+/* A stopped process is not dead: the kernel accepts the connection, but the answer takes long. */
 static void probe_connected(struct df_link *link)
 {
 	link->deadline_ns = df_now_ns() + ANSWER_NS;
@@ -89,7 +91,7 @@ static int probe_input(struct df_link *link, unsigned type, const void *data, si
 	return 0;
 }
 
-/* -EPROTO: an end that does not know the secret; another process has the port by now. */
+/* -EPROTO is an end that does not know the secret: another process has taken the port. */
 static void probe_closed(struct df_link *link, int error)
 {
 	struct target *t = link->owner;
@@ -122,7 +124,7 @@ static void probe(struct target *t)
 		probe_connected(link);
 }
 
-/* One that is due; NULL. */
+/* Returns a target that is due, or NULL. */
 static struct target *next_target(void)
 {
 	uint64_t now = df_now_ns();
@@ -139,7 +141,9 @@ static void next_probes(void)
 	static int going;
 	struct target *t;
 
-	/* One that is over at once calls us again: only the outermost call goes on. */
+	/*
+	 * A probe that ends at once calls this function again: only the outermost call continues.
+	 */
 	if (going)
 		return;
 	going = 1;
@@ -203,7 +207,9 @@ uint64_t df_probe_timers(uint64_t now)
 	struct target *t, *tmp;
 
 	if (start_at && start_at <= now) {
-		/* Once more for who died on its way to a new place in the overlay. */
+		/*
+		 * One more round, for a process that died on its way to a new place in the overlay.
+		 */
 		start_at = once_more ? now + AGAIN_NS : 0;
 		once_more = 0;
 		start_round();

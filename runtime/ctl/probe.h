@@ -1,4 +1,4 @@
-/* Looking for deaths that nobody saw. All under the control plane's lock. */
+/* Looks for deaths that no process noticed. Everything is under the control plane's lock. */
 #ifndef DF_CTL_PROBE_H
 #define DF_CTL_PROBE_H
 

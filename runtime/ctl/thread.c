@@ -1,8 +1,8 @@
 /*
- * The control thread: one per process, started on first need, asleep in epoll when nothing happens (it has
- * a time-out only while something is pending). It also holds the state of the process, its lock, how
- * other threads wait, and what happens at fork: the child owns none of the parent's sockets and starts
- * clean when it needs the control plane.
+ * The control thread: one per process, started on first need. It sleeps in epoll while nothing
+ * happens, and has a time-out only while something is pending. This file also holds the state of
+ * the process and its lock, lets other threads wait, and handles fork: the child owns none of the
+ * parent's sockets, and starts afresh when it needs the control plane.
  */
 #define _GNU_SOURCE
 #include "runtime/ctl/ctl_int.h"
@@ -38,7 +38,7 @@ struct df_ctl df_ctl = {
 	.spare_fd = -1,
 };
 
-/* Read by df_ctl_poke() in signal handlers, so it has a word of its own. */
+/* Separate from df_ctl, because df_ctl_poke() reads it in signal handlers. */
 static int poke_fd = -1;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
@@ -89,7 +89,7 @@ void df_ctl_warn(const char *fmt, ...)
 	va_end(ap);
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static void waiter_wake(struct df_waiter *w)
 {
@@ -108,8 +108,8 @@ void df_waiters_wake(struct df_list *on)
 static int stopped(const uint32_t *stop)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE of whoever stops us (runtime/comm/comm.c): without it we could
-	 * return -ECANCELED and then miss what was written before the stop.
+	 * ACQUIRE pairs with the RELEASE of the thread that stops us (runtime/comm/comm.c): without
+	 * it we could return -ECANCELED and then miss what was written before the stop.
 	 */
 	return stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE);
 }
@@ -129,7 +129,7 @@ int df_wait_for(struct df_list *on, int (*done)(void *arg), void *arg, const uin
 		}
 		word = __atomic_load_n(&w.word, __ATOMIC_RELAXED);
 		df_ctl_unlock();
-		/* Bounded, so that a stop without a poke is seen as well. */
+		/* Bounded, so that a stop without a poke is noticed too. */
 		df_futex_wait(&w.word, word, WAIT_BOUND_NS, 0);
 		df_ctl_lock();
 	}
@@ -144,12 +144,12 @@ void df_ctl_poke(void)
 	uint64_t one = 1;
 
 	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0) {
-		/* Full counter: a wake-up is pending already. */
+		/* The counter is full: a wake-up is pending already. */
 	}
 	errno = saved;
 }
 
-/* ---- the loop --------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 void df_ctl_timer(uint64_t when_ns)
 {
@@ -227,7 +227,7 @@ static void *loop(void *arg)
 	return NULL;
 }
 
-/* ---- start and fork --------------------------------------------------------------------------------- */
+/* ---- start and fork -------------------------------------------------------------------------- */
 
 static void close_fd(int *fd)
 {
@@ -247,8 +247,8 @@ static void after_fork_parent(void)
 }
 
 /*
- * What the parent's objects hold stays allocated: handles of its communicators may still be looked at
- * (their members are constant), but nothing of it is used again.
+ * The parent's objects stay allocated: handles of its communicators may still be read (their
+ * members are constant), but are no longer used otherwise.
  */
 static void after_fork_child(void)
 {
@@ -287,8 +287,8 @@ static int watch(int fd, void *ptr)
 }
 
 /*
- * local: our address for other nodes, or NULL. -EMFILE: it has not all the sockets that it could have. Without any, a
- * job of one process still runs.
+ * Makes the listening sockets. local: our address for other nodes, or NULL. Returns -EMFILE if one
+ * of them lacks a descriptor. Without any socket, a job of one process still runs.
  */
 static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 {
@@ -313,7 +313,7 @@ static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 	return 0;
 }
 
-/* last: a limit that could be raised has been. */
+/* last: the limit of open files has been raised; start with the sockets that there are. */
 static int try_start(const union df_sockaddr *local, int last)
 {
 	struct df_member *m = &df_ctl.self;
@@ -406,7 +406,7 @@ int df_ctl_start(void)
 	pthread_once(&fork_once, install_fork);
 	if (is_started())
 		return 0;
-	/* Under no lock: it may ask the resolver. */
+	/* Under no lock, because it may ask the resolver. */
 	nr = df_ifaces_chosen(&local, 1);
 	df_ifaces_log();
 	df_ctl_lock();

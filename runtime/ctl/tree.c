@@ -1,16 +1,16 @@
 /*
- * The overlay of links between processes. Every process has at most one link up and DF_TREE_K links down.
- * A process without a link up is the root of its part. Parts are joined when a communicator with members in
- * both comes about: the root of one attaches below a process of the other; who has no place left names
- * one of its children instead. Each process tells its children the path from itself to the root, which
- * serves two ends: an orphan asks its ancestors, nearest first, to take it in (the children of a dead
- * root turn to the eldest of them, which becomes the root), and two parts that attached to each other at once
- * are found out, because a process sees itself in its own path: then the process with the largest nonce
- * on the circle lets go of its link up.
+ * The overlay of links between processes. Every process has at most one link up and DF_TREE_K links
+ * down. A process without a link up is the root of its part. Two parts are joined when a
+ * communicator has members in both: the root of one attaches below a process of the other; a
+ * process that has no place left names one of its children instead. Each process sends its children
+ * the path from itself to the root. The path has two uses. An orphan asks its ancestors, nearest
+ * first, to take it in; the children of a dead root turn to the eldest of them, which becomes the
+ * root. And if two parts attach to each other at once, which makes a cycle, a process finds itself
+ * in its own path: then the process on the cycle with the highest number cuts its link up.
  *
- * Nothing depends on the shape: floods go over all links and are dropped when seen twice. So do they over the link of a
- * process that has said goodbye, until it has gone: it is nobody's parent or child any more, but others may have no other way yet.
- * Guarded by the control plane's lock.
+ * Nothing depends on the shape: floods go over all links, and duplicates are dropped. Floods also
+ * go over the link of a process that has said goodbye, until it has ended: it is no longer a parent
+ * or child, but other processes may have no other route yet. Guarded by the control plane's lock.
  */
 #include "runtime/ctl/tree.h"
 
@@ -24,7 +24,7 @@
 #include "runtime/ctl/tree_int.h"
 
 #define VERIFY_NS (100 * DF_NS_PER_MS)
-#define RECENT_NS (30 * DF_NS_PER_S) /* longer than anybody looks for a new place */
+#define RECENT_NS (30 * DF_NS_PER_S) /* longer than any process looks for a new place */
 
 struct df_tree df_tree;
 int df_tree_k = DF_TREE_K;
@@ -130,7 +130,7 @@ unsigned df_tree_send_to(uint64_t proc, const struct df_link *except, unsigned t
 	return 1;
 }
 
-/* ---- paths ------------------------------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 void df_tree_send_path(struct df_link *only)
 {
@@ -151,7 +151,7 @@ void df_tree_send_path(struct df_link *only)
 				     (size_t)n * sizeof(hops[0]));
 }
 
-/* The link up is gone: we are the root of what hangs below us. */
+/* The link up is gone: this process is the root of the part below it. */
 static void lose_up(void)
 {
 	df_tree.up.link = NULL;
@@ -170,7 +170,7 @@ static void cut(uint64_t parent)
 	df_link_send(df_tree.up.link, DF_FRAME_TREE_UNLINK, NULL, 0, NULL, 0);
 	df_link_finish(df_tree.up.link);
 	lose_up();
-	/* Who has learned a way over that link would send into a dead end for ever. */
+	/* A process that has learned a route over that link would keep sending into a dead end. */
 	df_flood_changed();
 }
 
@@ -193,7 +193,7 @@ static int path_input(const void *data, size_t bytes)
 		if (p->hops[n].proc == df_ctl.self.proc)
 			break;
 	if (n < p->nr_hops) {
-		/* A circle: hops 0..n. Everybody on it finds the same victim. */
+		/* A cycle: hops 0..n. Every process on it chooses the same victim. */
 		for (i = 0, victim = &p->hops[n]; i < n; i++)
 			if (p->hops[i].proc > victim->proc)
 				victim = &p->hops[i];
@@ -215,7 +215,7 @@ static int path_input(const void *data, size_t bytes)
 	return 0;
 }
 
-/* ---- links -------------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static void send_exit(struct df_link *link, const struct corpse *c)
 {
@@ -225,7 +225,7 @@ static void send_exit(struct df_link *link, const struct corpse *c)
 		df_link_send(link, DF_FRAME_TREE_EXIT, &e, sizeof(e), c->words, c->bytes);
 }
 
-/* Goodbyes that were on their way while the other side, or its part, had no place, have gone past it. */
+/* Goodbyes that were flooded while the other side, or its part, had no place have missed it. */
 static void send_exits(struct df_link *link)
 {
 	struct corpse *c, *tmp;
@@ -247,7 +247,7 @@ static void send_dead(struct df_link *link)
 	HASH_ITER(hh, df_tree.corpses, c, tmp)
 	if (!c->in_order && n < DF_ARRAY_LEN(dead))
 		dead[n++] = c->proc;
-	/* Empty, too: it tells the other side that we know of the link. */
+	/* Sent even if empty: it shows the other side that we know of the link. */
 	df_link_send(link, DF_FRAME_TREE_DEAD, dead, n * 8, NULL, 0);
 }
 
@@ -293,7 +293,7 @@ static void forget_down(struct peer *p)
 {
 	int i = (int)(p - df_tree.down);
 
-	/* The order of age is kept: the eldest is the heir. */
+	/* Keeps the order of age: the eldest child follows a dead root. */
 	memmove(&df_tree.down[i], &df_tree.down[i + 1],
 		(size_t)(df_tree.nr_down - i - 1) * sizeof(df_tree.down[0]));
 	df_tree.nr_down--;
@@ -315,7 +315,7 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 		link->heard = 1;
 		df_tree_answer();
 	}
-	/* Floods alone still go over the link of who has said goodbye. */
+	/* Over the link of a process that has said goodbye, only floods still count. */
 	if (!p || type == DF_FRAME_PONG)
 		return 0;
 	p->sure = 1;
@@ -350,7 +350,9 @@ static void tree_closed(struct df_link *link, int error)
 	struct peer *p = peer_of(link);
 	uint64_t proc;
 
-	/* It neither answers nor waits for an answer any more, and others may have waited for that. */
+	/*
+	 * It no longer answers or waits for an answer. Other neighbours may have waited for that.
+	 */
 	link->heard = 1;
 	link->owes = 0;
 	if (df_ctl.leaving)
@@ -358,7 +360,10 @@ static void tree_closed(struct df_link *link, int error)
 	if (!p)
 		return;
 	if (df_ctl.leaving) {
-		/* Nothing is repaired any more, but other threads may still send: not on this one. */
+		/*
+		 * Nothing is repaired while leaving, but other threads may still send: not on this
+		 * link.
+		 */
 		if (p == &df_tree.up)
 			p->link = NULL;
 		else
@@ -367,7 +372,7 @@ static void tree_closed(struct df_link *link, int error)
 	}
 	proc = p->who.proc;
 	if (!p->sure && p != &df_tree.up) {
-		/* It gave up waiting for our answer, or it died: who is there will see. */
+		/* It stopped waiting for our answer, or it died: the probe finds out. */
 		drop_down(p);
 		df_probe_soon();
 		return;
@@ -407,7 +412,7 @@ void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who)
 	send_dead(link);
 }
 
-/* Somebody wants to hang below us. */
+/* A process wants to attach below us. */
 int df_tree_introduce(struct df_link *link, const void *data, size_t bytes)
 {
 	const struct hop *from = data;
@@ -445,7 +450,7 @@ int df_tree_introduce(struct df_link *link, const void *data, size_t bytes)
 	return 0;
 }
 
-/* ---- exit (tests/model/goodbye.pml) ------------------------------------------------------------------- */
+/* ---- exit (tests/model/goodbye.pml) ---------------------------------------------------------- */
 
 void df_tree_leave(uint64_t status, const void *words, size_t bytes)
 {
@@ -454,7 +459,7 @@ void df_tree_leave(uint64_t status, const void *words, size_t bytes)
 	df_tree_answer();
 }
 
-/* Of all neighbours but one. */
+/* Whether a neighbour other than `but` has not answered our goodbye. */
 static int unheard(const struct df_link *but)
 {
 	struct df_link *l;
@@ -483,7 +488,11 @@ int df_tree_unheard(void)
 	return 0;
 }
 
-/* Who answers has a place without the other one. If it exits itself, so have all that may need it on their way to theirs. */
+/*
+ * A process may answer a goodbye when it does not need the leaving process any more: it has a place
+ * without it. If it is leaving too, all neighbours that may need the other one must have answered
+ * first.
+ */
 static int may_answer(const struct df_link *l)
 {
 	return df_ctl.leaving ? !unheard(l) : !df_tree_looking();
@@ -498,13 +507,13 @@ void df_tree_answer(void)
 		if (l->ops != &tree_ops || !l->owes || !may_answer(l))
 			continue;
 		l->owes = 0;
-		/* Our new parent leads to all that it leads to. */
+		/* Our new parent leads to every process that the old one leads to. */
 		l->heard |= l->left && df_tree.up.link && !df_ctl.leaving;
 		df_link_send(l, DF_FRAME_PONG, NULL, 0, NULL, 0);
 	}
 }
 
-/* ---- death ------------------------------------------------------------------------------------------------ */
+/* ---- death ----------------------------------------------------------------------------------- */
 
 int df_ctl_is_dead(uint64_t proc)
 {
@@ -568,7 +577,7 @@ void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes)
 		c = corpse_new(proc, in_order, words, bytes);
 		if (c)
 			HASH_ADD(hh, df_tree.corpses, proc, sizeof(proc), c);
-		/* An exit has been flooded by who exits. */
+		/* A process that exits has flooded that itself. */
 		if (!in_order) {
 			df_flood_send(DF_FLOOD_DEATH, 0, &proc, 8, NULL, 0);
 			df_probe_soon();

@@ -1,4 +1,4 @@
-/* What tree.c and attach.c share: the state of the overlay in this process, and its frames. */
+/* Shared by tree.c and attach.c: the state of the overlay in this process, and its frames. */
 #ifndef DF_CTL_TREE_INT_H
 #define DF_CTL_TREE_INT_H
 
@@ -9,7 +9,7 @@
 
 #define PATH_MAX_HOPS 64
 
-/* A process and how to reach it: what struct df_member says of that. */
+/* A process and its addresses, as in struct df_member. */
 struct hop {
 	uint64_t proc, host, sock;
 	struct df_key key;
@@ -38,12 +38,12 @@ struct tree_merge {
 struct peer {
 	struct df_link *link;
 	struct hop who;
-	int sure; /* it has said something: both sides know that this is a link */
+	int sure; /* it has sent something: both sides know that this is a link */
 };
 
 struct tree_exit {
 	uint64_t proc, status;
-	uint64_t words[]; /* what it has left */
+	uint64_t words[]; /* data that it left */
 };
 
 struct merge {
@@ -54,9 +54,9 @@ struct merge {
 struct corpse {
 	UT_hash_handle hh;
 	uint64_t proc, since_ns;
-	int in_order; /* 0: it died; 1 + its exit status */
+	int in_order; /* 0: it died; else 1 + its exit status */
 	size_t bytes;
-	uint64_t words[]; /* what it has left */
+	uint64_t words[]; /* data that it left */
 };
 
 struct df_tree {
@@ -64,22 +64,24 @@ struct df_tree {
 	int nr_down, next_down;
 	struct hop path[PATH_MAX_HOPS], siblings[DF_TREE_K];
 	int nr_path, nr_siblings;
-	/* The attempt to get a link up. */
+	/* the attempt to get a link up */
 	struct df_link *attach;
 	struct hop target;
 	int redirects, repairing;
-	struct merge *merge; /* what it is for; NULL: repair */
+	struct merge *merge; /* the merge that needs the link; NULL: a repair */
 	struct hop *candidates;
 	int nr_candidates, next_candidate;
-	/* Somebody lives but named a child that does not: it will notice, we ask again. */
+	/*
+	 * A live process redirected us to a child that has died. It will notice, so we ask again.
+	 */
 	int misled, rounds;
 	uint64_t again_at;
 	struct df_list merges; /* waiting */
-	/* After a circle was cut: look whether we are still one part. */
+	/* after a cycle was cut: check whether this is still one part */
 	struct hop verify;
 	uint64_t verify_at;
 	struct corpse *corpses;
-	struct corpse *own; /* our own goodbye; NULL: not yet */
+	struct corpse *own; /* our own goodbye; NULL before it */
 	void (*on_death[8])(uint64_t proc);
 };
 
@@ -87,18 +89,21 @@ extern struct df_tree df_tree;
 
 struct hop df_tree_self(void);
 struct hop df_tree_hop(const struct df_member *m);
-/* Tells our children (or one of them) the path to the root. */
+/* Sends our children, or only this one, the path to the root. */
 void df_tree_send_path(struct df_link *only);
-/* The connection becomes a link of the tree. */
+/* Makes the connection a link of the tree. */
 void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who);
 
-/* A TREE_EXIT; 0, -EPROTO. */
+/* A TREE_EXIT arrived. Returns 0 or -EPROTO. */
 int df_tree_exit_input(const struct df_link *link, const void *data, size_t bytes);
 
-/* Starts what is waiting for a link up, if nothing is on its way. */
+/* Starts the next pending attempt to get a link up, unless one is under way. */
 void df_attach_next(void);
 void df_attach_merge(const struct tree_merge *m);
-/* We have lost our parent, or it has said goodbye: whom to ask, by what it had told us; then df_attach_repair(). */
+/*
+ * Our parent has ended or said goodbye: collects the processes to ask for a place, from what the
+ * parent had sent. df_attach_repair() must follow.
+ */
 void df_attach_candidates(const struct hop *path, int nr_path, const struct hop *siblings,
 			  int nr_siblings, int in_order);
 void df_attach_repair(void);

@@ -26,7 +26,7 @@ for how in "--ranks 3" "--procs 3"; do
 		rude twice $how
 		grep -q "the id has been used by another communicator" "$T/err" || fail "twice: $(cat "$T/err")"
 		rude same-rank $how
-		grep -q "rank 0 came twice" "$T/err" || fail "same rank: $(cat "$T/err")"
+		grep -q "rank 0 joined twice" "$T/err" || fail "same rank: $(cat "$T/err")"
 		rude leave $how
 		rude fork $how
 		rude busy $how

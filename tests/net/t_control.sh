@@ -122,20 +122,20 @@ net_drop 0 0 7100
 job filtered DFSHIM_PORTS=7100-7100
 for i in 1 2; do
 	wait "${pids[$i]}" && fail "filtered: node $i: status 0"
-	says filtered $i "cannot join .*\(pid [0-9]+ at 10\.77\.0\.$((i + 1)):7100\) cannot reach 10\.77\.0\.1:7100: nothing comes back: a firewall may drop it"
+	says filtered $i "cannot join .*\(pid [0-9]+ at 10\.77\.0\.$((i + 1)):7100\) cannot reach 10\.77\.0\.1:7100: no answer arrives: a firewall may drop it"
 done
 kill "${pids[0]}"
 # The rendezvous is reached, another port is not: all get the reason, those behind the firewall too.
 job half NCCL_COMM_ID=10.77.0.1:6001 DFSHIM_PORTS=7100-7100
 ends half 1 1 1
-all_say half 'cannot join .*\(pid [0-9]+ at 10\.77\.0\.[23]:7100\) cannot reach 10\.77\.0\.1:7100: nothing comes back: a firewall may drop it'
+all_say half 'cannot join .*\(pid [0-9]+ at 10\.77\.0\.[23]:7100\) cannot reach 10\.77\.0\.1:7100: no answer arrives: a firewall may drop it'
 net_heal 0 0
 # Nobody is there any more.
 job gone DFSHIM_PORTS=7100-7100
 ends gone 0 0 0
 start 1 timeout 60 "$N" 2 2 6 gone/id >gone/out.1 2>&1
 wait $! && fail "gone: status 0"
-says gone 1 'cannot reach 10\.77\.0\.1:7100: refused: nobody listens there, or a firewall rejects it'
+says gone 1 'cannot reach 10\.77\.0\.1:7100: refused: nothing listens there, or a firewall rejects it'
 
 # A node that is cut off for good, while bytes are on their way and without: 40 s of silence are its death.
 mode=([0]=hold [1]=hold [2]=hold)

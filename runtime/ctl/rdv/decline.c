@@ -1,7 +1,8 @@
 /*
- * A rank that cannot join the rendezvous says so; otherwise the others would wait for it until its process ends. It may have
- * no control plane, so this is one connection of its own, without a thread, a lock or an allocation. Where the process has no
- * file descriptor left, a child makes the connection that shares its memory but not its descriptors.
+ * A rank that cannot join the rendezvous announces it; otherwise the others would wait for it until
+ * its process ends. The rank may have no control plane, so it uses a connection of its own, with no
+ * thread, lock or allocation. If the process has no file descriptor left, a child makes the
+ * connection: it shares the memory but not the descriptors.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -18,9 +19,9 @@
 #include "runtime/ctl/rdv/rdv.h"
 #include "runtime/dfshim.h"
 
-/* For one connection in all, however the other end spreads its bytes. */
+/* for the whole connection, however the other end spreads its bytes */
 #define ANSWER_NS (5 * DF_NS_PER_S)
-/* By address, rank 0 may not have come yet. */
+/* an id by address: rank 0 may not be listening yet */
 #define RETRY_NS (10 * DF_NS_PER_S)
 
 struct greeting {
@@ -33,7 +34,7 @@ struct answer {
 	struct df_greet_answer body;
 };
 
-/* All that follows the answer. */
+/* all that is sent after the answer */
 struct words {
 	struct df_frame proof_frame;
 	struct df_key proof;
@@ -95,7 +96,7 @@ static struct df_frame frame_of(unsigned type, size_t bytes)
 
 static int send_all(int fd, const void *data, size_t bytes)
 {
-	/* It is less than any socket's buffer. */
+	/* It is smaller than any socket buffer. */
 	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : -ECONNRESET;
 }
 
@@ -116,7 +117,7 @@ static int receive_all(int fd, void *data, size_t bytes, uint64_t end)
 	return 0;
 }
 
-/* Both ends prove that they know the id's secret (greet.c); then w is ready to be sent. */
+/* Both ends prove that they know the id's secret (greet.c). Then w can be sent. */
 static int greet(int fd, struct words *w, const struct df_id_tail *id, uint64_t end)
 {
 	struct greeting g = {frame_of(DF_FRAME_GREET, sizeof(g.body)), {.name = id->nonce}};
@@ -145,7 +146,10 @@ static int greet(int fd, struct words *w, const struct df_id_tail *id, uint64_t 
 	return 0;
 }
 
-/* Says it at this address, and waits until it has been read: the other side answers and hangs up. */
+/*
+ * Announces it at this address, and waits until it has been read: the other side answers and hangs
+ * up.
+ */
 static int say_at(const struct words *words, const struct df_id_tail *id,
 		  const union df_sockaddr *addr, socklen_t len)
 {
@@ -177,7 +181,7 @@ static int say(const struct words *words, const struct df_id_tail *id)
 	socklen_t len;
 	int ret = -EADDRNOTAVAIL;
 
-	/* The socket's name is random: no process of another node has it. */
+	/* The socket's name is random, so no process of another node has it. */
 	if (id->sock) {
 		len = df_addr_unix(id->sock, &addr);
 		ret = say_at(words, id, &addr, len);
@@ -201,14 +205,17 @@ static int child(void *arg)
 	return 0;
 }
 
-/* As say(), with descriptors of its own. */
+/* As say(), in a process with no open descriptors. */
 static int say_in_child(const struct words *words, const struct df_id_tail *id)
 {
 	struct errand e = {.words = words, .id = id, .ret = -EMFILE};
 	_Alignas(64) char stack[65536];
 	pid_t pid;
 
-	/* The caller sleeps until the child has ended, so the stack stays; no signal tells the application of it. */
+	/*
+	 * The caller sleeps until the child has ended, so the stack stays valid. The application
+	 * gets no signal about the child.
+	 */
 	pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK, &e);
 	if (pid < 0)
 		return -errno;

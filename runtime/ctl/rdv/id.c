@@ -1,6 +1,7 @@
 /*
- * Unique ids: 128 bytes that users copy as they like. Bytes 0..39 look like NCCL's own handle (random
- * magic, address), bytes 40..127 are ours. Stateless but for the rendezvous that df_id_create() opens.
+ * Unique ids: 128 bytes that the application copies as it likes. Bytes 0 to 39 look like NCCL's own
+ * handle (random magic, address); bytes 40 to 127 are ours. Stateless except for the rendezvous
+ * that df_id_create() opens.
  */
 #include "runtime/dfshim.h"
 
@@ -63,7 +64,10 @@ const char *df_id_at(const struct df_id_tail *t, char text[DF_ADDR_TEXT])
 	return text;
 }
 
-/* The front as the real library would write it: an unshimmed rank then finds our socket, and is noticed. */
+/*
+ * Writes the front as the real library would. A rank that runs without dfshim then connects to our
+ * socket, and is noticed.
+ */
 static void put_front(unsigned char id[128], uint64_t magic, const union df_sockaddr *addr)
 {
 	memset(id, 0, DF_ID_TAIL);
@@ -152,11 +156,13 @@ int df_id_is_ours(const unsigned char id[DF_ID_BYTES])
 }
 
 /*
- * The hash by which NCCL's logs name a communicator (since 2.23: two accumulators that absorb eight
- * bytes at a time; before, it was a DJB2a over the bytes). Little-endian words, as on every machine NCCL runs on.
+ * The hash by which NCCL's logs name a communicator. Since NCCL 2.23 it is this: two accumulators
+ * that absorb eight bytes at a time; before, it was a DJB2a over the bytes. Words are
+ * little-endian, as on every machine that NCCL runs on.
  *
- * The result is public and the function can be inverted, so the bytes of our ids that strangers must not learn count as zero:
- * the secret, and the random front, by which a rank without dfshim is recognised. NCCL never reads an id of ours.
+ * The result is public and the function can be inverted. So the bytes of our ids that outsiders
+ * must not learn count as zero: the secret, and the random front, by which a rank without dfshim is
+ * recognised. NCCL never reads our ids.
  */
 uint64_t df_id_hash(const unsigned char id[DF_ID_BYTES])
 {

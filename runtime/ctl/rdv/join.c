@@ -1,8 +1,9 @@
 /*
- * The joining side of the rendezvous. All local ranks that join by one id share a df_join: it has one way
- * (df_rdv_up) to each session that serves one of them, takes the member table from whichever answers first,
- * has the overlay joined where it is this process's turn, and releases the callers together. A rank
- * that gives up tells the session, so that nobody waits for it. Guarded by the control plane's lock.
+ * The joining side of the rendezvous. All local ranks that join by one id share a df_join. It has
+ * one way (df_rdv_up) to each session that serves one of them, takes the member table from the
+ * first that answers, makes its share of the overlay's merges, and releases the callers together. A
+ * rank that gives up informs the session, so that no rank waits for it. Guarded by the control
+ * plane's lock.
  */
 #include "runtime/ctl/rdv/rdv.h"
 
@@ -46,12 +47,12 @@ struct df_join {
 	uint64_t merge_at;
 	struct df_member merge_with;
 	int merging, merged;
-	int nr_unreached; /* attempts to merge that found no way */
+	int nr_unreached; /* attempts to merge that could not connect */
 	int32_t missing[DF_CTL_MISSING_MAX];
 	int nr_missing;
 };
 
-/* ---- a join -------------------------------------------------------------------------------------------- */
+/* ---- a join ---------------------------------------------------------------------------------- */
 
 static void join_unhash(struct df_join *j)
 {
@@ -81,7 +82,7 @@ static void join_fail(struct df_join *j, int error, const char *reason)
 	join_stop_ups(j);
 }
 
-/* Ends it from our side: the sessions tell the others. */
+/* Fails the join from this side: the sessions inform the others. */
 static void join_abandon(struct df_join *j, int error, const char *reason)
 {
 	struct df_rdv_error e = {.error = error};
@@ -107,7 +108,7 @@ static void join_opened(struct df_rdv_up *up)
 			df_rdv_up_send(up, DF_FRAME_RDV_CHECKIN, &r->checkin, sizeof(r->checkin));
 }
 
-/* A session hears from us when it has sent its table and the overlay is joined: each once. */
+/* A session gets one acknowledgement, when it has sent its table and the overlay is joined. */
 static void join_ack_up(struct df_join *j, struct df_rdv_up *up)
 {
 	if (j->state != JOIN_TABLE || !j->merged || !up->tabled)
@@ -128,8 +129,8 @@ static void join_ack(struct df_join *j)
 }
 
 /*
- * The parts of the overlay that the members are in, in the order of their first rank, become a tree:
- * part i attaches to part (i - 1) / k. The process of a part's first rank sees to it.
+ * The parts of the overlay that contain members, in the order of their first ranks, become a tree:
+ * part i attaches to part (i - 1) / k. The process of a part's first rank starts that.
  */
 static void join_merge(struct df_join *j, const struct df_member *members, const uint64_t *parts)
 {
@@ -260,7 +261,10 @@ void df_join_merged(uint64_t token)
 		join_ack(j);
 }
 
-/* Who refuses may have died, which its neighbours say better; so we try once more. */
+/*
+ * The refusing process may have died. Its neighbours report that better, so the join tries once
+ * more.
+ */
 void df_join_unreached(uint64_t token, int error, const char *text)
 {
 	struct df_join *j, *tmp;
@@ -308,7 +312,7 @@ uint64_t df_join_timers(uint64_t now)
 			if (t)
 				next = next ? DF_MIN(next, t) : t;
 		}
-		/* Whoever found no way in has given up, and does not come any more. */
+		/* A rank that could not get a descriptor has given up and will not join. */
 		if (j->state < JOIN_GO && j->ranks && df_ctl.no_file_since && give_up <= now) {
 			join_no_file(j);
 			continue;
@@ -411,7 +415,7 @@ static int join_add(struct df_join *j, const struct df_member *me,
 	if (up->id.flags & DF_ID_BY_ADDR && me->rank == 0 && !up->serves) {
 		up->serves = 1;
 		if (j->started[r->up] && !up->end) {
-			/* It has been looking for another process. */
+			/* The way was looking for another process. */
 			df_rdv_up_stop(up);
 			j->started[r->up] = 0;
 		}
@@ -514,7 +518,7 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 		if (reason[0])
 			df_warn("rank %d of %d cannot join the communicator: %s", me->rank, nranks,
 				reason);
-		/* The others may not know. */
+		/* The others may not know that this rank failed. */
 		if (!c || df_ctl_lacks(ret)) {
 			snprintf(reason, sizeof(reason), "control plane: %s", strerror(-ret));
 			df_id_decline(nr_ids, ids, nranks, me->rank, reason);

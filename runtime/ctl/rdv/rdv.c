@@ -1,9 +1,10 @@
 /*
- * The serving side of the rendezvous. A session takes the check-ins of nranks ranks, answers with the
- * member table, waits until every process has joined the overlay, and lets all go; then it is closed for ever.
- * Whatever is wrong (a rank twice, different nranks, versions, settings, a process that dies or gives
- * up) fails the session: everybody who waits, and everybody who comes later, gets the reason. Invariant:
- * a session leaves RDV_OPEN and RDV_TABLE only once. Guarded by the control plane's lock.
+ * The serving side of the rendezvous. A session receives the check-ins of nranks ranks, answers
+ * with the member table, waits until every process has joined the overlay, and releases all; then
+ * it is closed for good. Any fault (a rank twice, different nranks, versions or settings, a process
+ * that dies or gives up) fails the session: all waiting processes, and any that join later, get the
+ * reason. Invariant: a session leaves RDV_OPEN and RDV_TABLE only once. Guarded by the control
+ * plane's lock.
  */
 #include "runtime/ctl/rdv/rdv_int.h"
 
@@ -78,7 +79,7 @@ void df_rdv_send_all(struct df_rdv *r, unsigned type, const void *data, size_t b
 	r->busy--;
 }
 
-/* The session is over: nothing but its name is kept. */
+/* The session is over: frees all but its name, and informs its ends. */
 static void finish(struct df_rdv *r, enum rdv_state state, unsigned type, const void *data,
 		   size_t bytes)
 {
@@ -157,7 +158,6 @@ static void settle_open(struct df_rdv *r)
 	free(buf);
 }
 
-/* Draws the consequences of what has been said; may free a session by address. */
 void df_rdv_settle(struct df_rdv *r)
 {
 	struct df_rdv_end *end, *tmp;
@@ -171,7 +171,10 @@ void df_rdv_settle(struct df_rdv *r)
 	    r->nr_in == r->nranks)
 		settle_open(r);
 	if (r->fail_error && r->state < RDV_CLOSED) {
-		/* A first session in this process that has failed itself answers at once. */
+		/*
+		 * If the first session is in this process and has failed, it answers within this
+		 * call.
+		 */
 		r->busy++;
 		if (r->relay)
 			df_rdv_up_send(&r->up, DF_FRAME_RDV_ERROR, &r->error, sizeof(r->error));
@@ -186,21 +189,21 @@ void df_rdv_settle(struct df_rdv *r)
 			r->error.error = -EPROTO;
 			finish(r, RDV_CLOSED, DF_FRAME_RDV_GO, NULL, 0);
 		} else if (r->nr_acks_wanted >= 0) {
-			r->nr_acks_wanted = -1; /* once */
+			r->nr_acks_wanted = -1; /* only once */
 			r->nr_acks = -1;
 			df_rdv_up_send(&r->up, DF_FRAME_RDV_ACK, NULL, 0);
 		}
 	}
 }
 
-/* ---- a relay's way to the first session --------------------------------------------------------------- */
+/* ---- a relay's way to the first session ------------------------------------------------------ */
 
 static void relay_opened(struct df_rdv_up *up)
 {
 	struct df_rdv *r = up->owner;
 	int i;
 
-	/* Check-ins that came before the way was open. */
+	/* Check-ins that arrived before the way was open. */
 	for (i = 0; i < r->nr_in; i++)
 		df_rdv_up_send(up, DF_FRAME_RDV_CHECKIN, &r->held[i], sizeof(r->held[i]));
 }
@@ -251,7 +254,7 @@ static void relay_failed(struct df_rdv_up *up, int error, const char *reason)
 	df_rdv_settle(up->owner);
 }
 
-/* ---- check-in ----------------------------------------------------------------------------------------- */
+/* ---- check-in -------------------------------------------------------------------------------- */
 
 static int take_member(struct df_rdv *r, const struct df_checkin *ci, int at)
 {
@@ -302,8 +305,8 @@ static int first_checkin(struct df_rdv *r, const struct df_checkin *ci)
 }
 
 /*
- * Is there somebody who can execute the communicator on all ranks, we or the real library? 0, or -EOPNOTSUPP with
- * the reason, as soon as it is known that there is nobody.
+ * Checks that dfshim or the real library can execute the communicator on all ranks. Returns 0, or
+ * -EOPNOTSUPP and the reason as soon as neither can.
  */
 static int check_limits(struct df_rdv *r, const struct df_checkin *ci, char *why, size_t bytes)
 {
@@ -323,7 +326,10 @@ static int check_limits(struct df_rdv *r, const struct df_checkin *ci, char *why
 	return -EOPNOTSUPP;
 }
 
-/* A rank whose settings count: one that does not run under us has none. NULL: there is none yet. */
+/*
+ * Returns a member whose settings count, which excludes ranks whose daemon cannot start. NULL:
+ * there is none yet.
+ */
 static const struct df_member *able_member(const struct df_rdv *r)
 {
 	int i;
@@ -368,16 +374,16 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 			 m->rank, m->hostname, m->pid);
 	else if (!r->relay && r->members[m->rank].proc)
 		snprintf(why, sizeof(why),
-			 "rank %d came twice: from %.63s (pid %u) and from %.63s (pid %u)", m->rank,
-			 r->members[m->rank].hostname, r->members[m->rank].pid, m->hostname,
-			 m->pid);
+			 "rank %d joined twice: from %.63s (pid %u) and from %.63s (pid %u)",
+			 m->rank, r->members[m->rank].hostname, r->members[m->rank].pid,
+			 m->hostname, m->pid);
 	else if (one && one->settings != m->settings)
 		snprintf(why, sizeof(why),
 			 "rank %d and rank %d have different settings of slots or programs "
 			 "(DFSHIM_SLOTS, DFSHIM_SLOT_KB, DFSHIM_ALGO)",
 			 one->rank, m->rank);
 	else if (r->state != RDV_OPEN || r->nr_in >= r->nranks)
-		snprintf(why, sizeof(why), "rank %d came when all %d ranks had come already",
+		snprintf(why, sizeof(why), "rank %d joined when all %d ranks had joined already",
 			 m->rank, r->nranks);
 	else
 		error = check_limits(r, ci, why, sizeof(why));

@@ -1,11 +1,12 @@
 /*
- * The rendezvous: who serves an id, who joins by it. All functions under the control plane's lock unless
- * they say otherwise.
+ * The rendezvous: serving an id and joining by it. All functions are called under the control
+ * plane's lock unless they say otherwise.
  *
  * A *session* (struct df_rdv) belongs to an id and lives in the process that serves it. The ids of
- * ncclCommInitRankScalable after the first are relays: they pass what their ranks say to the session of the
- * first id, and its answers back. An *up* is the way from a process to a session: a connection, or
- * nothing but function calls when the session is here. A *join* is all local ranks that join by one id.
+ * ncclCommInitRankScalable() after the first are relays: they forward the frames of their ranks to
+ * the session of the first id, and its answers back. An *up* is the way from a process to a
+ * session: a connection, or only function calls if the session is in this process. A *join* is all
+ * local ranks that join by one id.
  */
 #ifndef DF_RUNTIME_CTL_RDV_RDV_H
 #define DF_RUNTIME_CTL_RDV_RDV_H
@@ -14,20 +15,21 @@
 #include "runtime/ctl/link.h"
 
 struct df_rdv_hello {
-	uint64_t proc; /* that joins */
+	uint64_t proc; /* the process that joins */
 };
 
 struct df_checkin {
-	unsigned char id0[128]; /* first id of the communicator */
+	unsigned char id0[128]; /* the communicator's first id */
 	int32_t nranks, nr_ids;
 	uint64_t part; /* root of the process's part of the overlay */
 	struct df_member member;
-	char unable[96], bound[64]; /* struct df_ctl_limits; "" where there is none */
+	char unable[96], bound[64]; /* struct df_ctl_limits; "" for none */
 };
 
 /*
- * Followed by nranks keys, as many members (whose keys are zero), and as many parts. On the wire all before the members is
- * masked, and that is little: a large job gets many tables.
+ * Followed by nranks keys, nranks members (whose keys are zero), and nranks parts. On the wire only
+ * what precedes the members is masked. That is little, which matters because a large job gets many
+ * tables.
  */
 struct df_rdv_table {
 	uint64_t hash;
@@ -46,19 +48,19 @@ struct df_rdv_error {
 
 struct df_rdv_end;
 
-/* The way to a session. */
+/* The way from a process to a session. */
 struct df_rdv_up {
 	struct df_id_tail id;
-	struct df_link *link;	/* remote */
-	struct df_rdv_end *end; /* local */
+	struct df_link *link;	/* to a session of another process */
+	struct df_rdv_end *end; /* to a session of this process */
 	uint64_t retry_at, retry_ns, give_up_at, shut_since;
-	int serves;   /* rank 0 of an id by address is here: so is the session */
+	int serves;   /* rank 0 of an id by address is here, and so is the session */
 	int open;     /* check-ins may be sent */
-	int answered; /* the session has said something */
-	int hung_up;  /* it was closed without that, once */
-	int remote;   /* the way leads to another node */
-	int tabled;   /* it has sent the table, we have not confirmed yet */
-	/* Callbacks of the owner. */
+	int answered; /* the session has sent a frame */
+	int hung_up;  /* it was once closed before the session had sent a frame */
+	int remote;   /* the session is on another node */
+	int tabled;   /* the session has sent the table, and has no acknowledgement yet */
+	/* callbacks of the owner */
 	void (*opened)(struct df_rdv_up *up);
 	void (*input)(struct df_rdv_up *up, unsigned type, const void *data, size_t bytes);
 	void (*failed)(struct df_rdv_up *up, int error, const char *reason);
@@ -68,37 +70,48 @@ struct df_rdv_up {
 void df_rdv_up_start(struct df_rdv_up *up);
 void df_rdv_up_send(struct df_rdv_up *up, unsigned type, const void *data, size_t bytes);
 void df_rdv_up_stop(struct df_rdv_up *up);
-/* Retries what is due; the next time, or 0. */
+/* Retries if that is due. Returns when to call again, or 0. */
 uint64_t df_rdv_up_timer(struct df_rdv_up *up, uint64_t now);
 
-/* Opens the session of an id made here; front: the magic of its first bytes. Takes the lock itself. */
+/*
+ * Opens the session of an id that was made here. front: the id's first eight bytes. Takes the lock
+ * itself.
+ */
 int df_rdv_open(const struct df_id_tail *id, uint64_t front);
-/* For ids by address: rank 0 serves. 0 also if it is open already. */
+/*
+ * Opens the session of an id by address, which rank 0 serves. Returns 0 also if it is open already.
+ */
 int df_rdv_open_address(const struct df_id_tail *id);
 struct df_rdv *df_rdv_find(uint64_t nonce);
-/* The secret of an id that is served here; NULL. */
+/* Returns the secret of an id that is served here, or NULL. */
 const struct df_key *df_rdv_secret(uint64_t nonce);
 
-/* Somebody comes to a session over a link, or locally by an up. */
+/* A process joins a session: over a link, or in this process by an up. */
 struct df_rdv_end *df_rdv_attach(struct df_rdv *rdv, struct df_link *link, struct df_rdv_up *up);
-/* What it says. */
+/* It has sent this frame. */
 int df_rdv_say(struct df_rdv_end *end, unsigned type, const void *data, size_t bytes);
-/* It has gone. */
+/* It has left, died or failed. */
 void df_rdv_detach(struct df_rdv_end *end, int error, const char *why);
 
-/* The loop: 1 if ptr is the listener of a session by address, and was served. */
+/*
+ * For the loop: returns 1 if ptr is the listener of a session by address, after accepting its
+ * connections.
+ */
 int df_rdv_accept(void *ptr);
 uint64_t df_rdv_timers(uint64_t now);
 uint64_t df_join_timers(uint64_t now);
 void df_rdv_forget_all(void);
-/* A connection that the join with this token needs did not come about; text: df_link_why(). */
+/* The join with this token needs a connection that could not be made. text: from df_link_why(). */
 void df_join_unreached(uint64_t token, int error, const char *text);
-/* Our part of the overlay is joined with the one that the join with this token needed. */
+/* This part of the overlay is joined with the one that the join with this token needs. */
 void df_join_merged(uint64_t token);
-/* Ranks that have not come to the session or join with this id hash; -ENOENT. */
+/*
+ * Lists the ranks that have not joined the session with this id hash. Returns their number or
+ * -ENOENT.
+ */
 int df_rdv_missing(uint64_t id_hash, int *ranks, int max);
 
-/* As NCCL spreads ranks over ids. */
+/* Maps ranks to ids as NCCL does. */
 int df_rdv_id_of_rank(int rank, int nranks, int nr_ids);
 
 #endif

@@ -1,4 +1,7 @@
-/* What the files of the rendezvous' serving side share: rdv.c (what is said in a session), rdv_open.c (who gets in). */
+/*
+ * Shared by the files that serve a rendezvous: rdv.c (the frames of a session) and rdv_open.c
+ * (opening and entering it).
+ */
 #ifndef DF_RUNTIME_CTL_RDV_RDV_INT_H
 #define DF_RUNTIME_CTL_RDV_RDV_INT_H
 
@@ -15,19 +18,22 @@ struct df_rdv {
 	int nranks, nr_ids, nr_in;
 	struct df_member *members;
 	uint64_t *parts;
-	struct df_checkin *held; /* relay: what it passes on when the way is open */
+	struct df_checkin *held; /* relay: check-ins to forward once its way is open */
 	struct df_list ends;
 	int nr_acks, nr_acks_wanted;
-	int busy;	/* the list of ends is being walked: failing and freeing wait */
-	int fail_error; /* what waits */
+	int busy;	/* the list of ends is being walked: failing and freeing must wait */
+	int fail_error; /* the failure that waits */
 	struct df_rdv_error error;
 	uint64_t status_at;
 	struct df_rdv_up up; /* relay: the way to the first id's session */
 	int relay;
-	unsigned char id0[128]; /* relay: what its ranks gave as the first id */
-	/* The first rank that can't run under us, and that can't run under the real library; as texts, or "". */
+	unsigned char id0[128]; /* relay: the first id, as its ranks gave it */
+	/*
+	 * The first rank whose daemon cannot start, and the first that cannot use the real library;
+	 * as texts, or "".
+	 */
 	char unable[168], bound[112];
-	int32_t *missing; /* relay: as last heard */
+	int32_t *missing; /* relay: as last received */
 	int nr_missing;
 };
 
@@ -39,7 +45,10 @@ struct df_rdv_end {
 	int nr_checkins, acked, dead;
 };
 
-/* Its only ways to an end; settle() draws the consequence, and may free a session by address. */
+/*
+ * A session ends only through these. df_rdv_settle() acts on what has changed; it may free a
+ * session by address.
+ */
 void df_rdv_fail(struct df_rdv *r, int error, const char *reason);
 void df_rdv_settle(struct df_rdv *r);
 void df_rdv_send_all(struct df_rdv *r, unsigned type, const void *data, size_t bytes);

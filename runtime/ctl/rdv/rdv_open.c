@@ -1,6 +1,7 @@
 /*
- * How sessions of the rendezvous begin, and how others get in: the ids made here, the listener of an address, links
- * that introduce themselves, and the status that is sent while ranks are missing. Guarded by the control plane's lock.
+ * Opens sessions of the rendezvous and lets processes in: ids made here, the listener of an
+ * address, links that identify themselves, and the status that is sent while ranks are missing.
+ * Guarded by the control plane's lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/rdv/rdv_int.h"
 
-/* ---- links to a session ------------------------------------------------------------------------------ */
+/* ---- links to a session ---------------------------------------------------------------------- */
 
 static int end_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
 {
@@ -34,7 +35,9 @@ static void end_closed(struct df_link *link, int error)
 		snprintf(why, sizeof(why),
 			 "rank %d on %.63s (pid %u) died or left during the rendezvous",
 			 r->members[i].rank, r->members[i].hostname, r->members[i].pid);
-		/* What only a broken connection says may be untrue. */
+		/*
+		 * Only a closed connection proves that it ended: other errors may be the network's.
+		 */
 		if ((!error || error == -ECONNRESET) && r->state < RDV_CLOSED && !r->fail_error &&
 		    df_ctl.events && df_ctl.events->lost)
 			df_ctl.events->lost(&r->members[i]);
@@ -90,14 +93,14 @@ void df_rdv_unshimmed(uint64_t magic)
 	{
 		if (r->front != magic || !magic)
 			continue;
-		df_rdv_fail(r, -EPROTO, "a rank that does not run under dfshim has come");
+		df_rdv_fail(r, -EPROTO, "a rank that does not run under dfshim tried to join");
 		df_rdv_settle(r);
 	}
 }
 
-/* ---- open, status ------------------------------------------------------------------------------------ */
+/* ---- open, status ---------------------------------------------------------------------------- */
 
-/* Of sessions that are over the name is kept, so that who comes late hears why; of so many. */
+/* Finished sessions that are kept, so that a process that joins late gets the reason. */
 #define KEPT 1024
 
 static void forget_oldest(void)
@@ -106,7 +109,7 @@ static void forget_oldest(void)
 
 	if (HASH_COUNT(df_ctl.rdvs) < KEPT)
 		return;
-	/* In the order in which they were made. */
+	/* hash tables are walked in the order of insertion */
 	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
 	{
 		if (r->state < RDV_CLOSED || r->busy)
@@ -138,7 +141,7 @@ int df_rdv_open(const struct df_id_tail *id, uint64_t front)
 {
 	struct df_rdv *r;
 
-	/* Every process of the job connects to us for a moment. */
+	/* Every process of the job connects to this one for a moment. */
 	df_addr_raise_files();
 	df_ctl_lock();
 	r = rdv_new(id, front);
@@ -156,7 +159,7 @@ int df_rdv_open_address(const struct df_id_tail *id)
 	if (df_rdv_find(id->nonce))
 		return 0;
 	df_id_address(id, &addr);
-	/* Every process of the job connects to us for a moment. */
+	/* Every process of the job connects to this one for a moment. */
 	df_addr_raise_files();
 	fd = df_addr_listen(&addr, DF_LINK_BACKLOG);
 	if (fd < 0)
@@ -166,7 +169,7 @@ int df_rdv_open_address(const struct df_id_tail *id)
 		close(fd);
 		return -ENOMEM;
 	}
-	e.data.ptr = (char *)r + 1; /* not a link */
+	e.data.ptr = (char *)r + 1; /* the odd address shows that it is not a link */
 	r->listen_fd = fd;
 	if (epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
 		HASH_DEL(df_ctl.rdvs, r);
@@ -183,7 +186,7 @@ int df_rdv_accept(void *ptr)
 
 	if (!((uintptr_t)ptr & 1))
 		return 0;
-	/* It may have been closed by an event of the same turn. */
+	/* An event of the same turn may have closed it. */
 	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
 	{
 		if ((char *)r + 1 == (char *)ptr && r->listen_fd >= 0)
@@ -253,7 +256,7 @@ void df_rdv_forget_all(void)
 {
 	struct df_rdv *r, *tmp;
 
-	/* After fork: the parent's sessions are not ours; only descriptors have to go. */
+	/* After fork: the parent's sessions are not ours; only close their descriptors. */
 	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
 	if (r->listen_fd >= 0)
 		close(r->listen_fd);

@@ -1,6 +1,6 @@
 /*
- * The way from a process to a session: a connection, tried again where that makes sense, or plain function calls
- * when the session is in this process. Guarded by the control plane's lock.
+ * The way from a process to a session: a connection, retried where that makes sense, or plain
+ * function calls if the session is in this process. Guarded by the control plane's lock.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,11 +11,14 @@
 
 #define RETRY_FIRST_NS (20 * DF_NS_PER_MS)
 #define RETRY_LAST_NS  (500 * DF_NS_PER_MS)
-/* A listener that is known to be there may refuse for a moment when many come at once. */
+/* A listener that is known to exist may refuse for a moment when many processes connect at once. */
 #define REFUSED_NS (5 * DF_NS_PER_S)
-/* Who served the address before may just be leaving it: another session, or the real library's root. */
+/*
+ * The previous user of the address may still be releasing it: another session, or the real
+ * library's root.
+ */
 #define TAKEN_NS (5 * DF_NS_PER_S)
-/* So long somebody may listen there who hangs up on us. */
+/* limit of retries while the listener at the address accepts but hangs up */
 #define SHUT_NS (5 * DF_NS_PER_S)
 
 static int up_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
@@ -36,7 +39,10 @@ static void up_again(struct df_rdv_up *up)
 	df_ctl_timer(up->retry_at);
 }
 
-/* By address, rank 0 may not have come yet, and the last user of the address may just be leaving. */
+/*
+ * An id by address: rank 0 may not be listening yet, and the previous user of the address may still
+ * be there.
+ */
 static int is_hang_up(int error)
 {
 	return !error || error == -ECONNRESET;
@@ -55,7 +61,10 @@ static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 			up->shut_since = now;
 		return !up->shut_since || now - up->shut_since < SHUT_NS;
 	}
-	/* Hung up on us without a word: who has died refuses the next try, who does not know the id, or has no descriptors, hangs up again. */
+	/*
+	 * It hung up without sending anything. A process that has died refuses the next try; one
+	 * that does not know the id, or has no descriptors, hangs up again.
+	 */
 	if (was_open && is_hang_up(error) && !up->hung_up) {
 		up->hung_up = 1;
 		return 1;
@@ -69,7 +78,10 @@ static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 	return now < up->give_up_at;
 }
 
-/* The process that serves the id is known by the id alone: where its trace is, its rank is there. */
+/*
+ * The process that serves the id has died. Only the id identifies it: the trace of that process
+ * shows its rank.
+ */
 static void up_dead(const struct df_rdv_up *up)
 {
 	const struct df_member who = {.host = up->id.host, .pid = up->id.pid, .rank = -1};
@@ -90,7 +102,7 @@ static void up_lost(struct df_rdv_up *up, int error)
 		return;
 	}
 	if (df_ctl_lacks(error)) {
-		/* Nothing that the other side could help. */
+		/* The other side cannot help. */
 		snprintf(reason, sizeof(reason), "cannot connect: %s", strerror(-error));
 		up->failed(up, error, reason);
 		return;
@@ -151,7 +163,10 @@ static void up_connected(struct df_link *link)
 static const struct df_link_ops up_ops = {
 	.name = "rendezvous", .input = up_input, .connected = up_connected, .closed = up_closed};
 
-/* The session of an id by address, which is served here. 0: not yet, or never. */
+/*
+ * Opens the session of an id by address in this process. Returns 0 if that failed or must be
+ * retried.
+ */
 static int up_serve(struct df_rdv_up *up)
 {
 	int ret = df_rdv_open_address(&up->id);
@@ -174,7 +189,10 @@ static int up_serve(struct df_rdv_up *up)
 void df_rdv_up_start(struct df_rdv_up *up)
 {
 	struct df_rdv_hello hello = {.proc = df_ctl.self.proc};
-	/* The id stands in for the process that serves it: its name and secret. */
+	/*
+	 * The connection is for the id: its nonce and secret take the place of a process's number
+	 * and key.
+	 */
 	struct df_member m = {.proc = up->id.nonce,
 			      .host = up->id.host,
 			      .sock = up->id.sock,
