@@ -1,17 +1,20 @@
 /*
- * What NCCL executes, recorded (mode trace): hooks behind CUDA that write down and change nothing, and the begin
- * and the end of operations, for which NCCL has no call-back. Before and after a call the stream is given a
- * tick: a write of a counter to memory (cuStreamWriteValue64), which the GPU makes when everything before it
- * is done. So an operation can have started when its first tick is there, and is over with its second. A tick waits
- * for nothing and nothing waits for it; no call of the driver is made to look at it, so looking can neither
- * block nor hold a lock of the driver.
+ * Records what NCCL executes (mode trace). The hooks write to the trace and change nothing. NCCL
+ * has no call-back for the start and end of operations, so each stream gets a tick before and after
+ * an operation: a write of a counter to memory (cuStreamWriteValue64), which the GPU makes when all
+ * earlier work of the stream is done. An operation can have started once its first tick is written,
+ * and has ended once its second is. A tick waits for nothing and nothing waits for it. Ticks are
+ * read from memory without a call of the driver, so reading them can neither block nor hold a lock
+ * of the driver.
  *
- * On the legacy stream a tick is ordered with all blocking streams, as NCCL's work beside it is: what another thread
- * puts on such a stream in between may be ordered with that work then, as it would be had the call come a little
- * later. A stream that is being captured gets none (it would become part of the graph): what a graph holds is recorded
- * when it is launched (record_graph.c), with ticks around the launch.
+ * On the legacy stream a tick is ordered with all blocking streams, just as NCCL's work beside it.
+ * So work that another thread puts on a blocking stream in between may be ordered with it, as it
+ * would be if NCCL had been called a little later. A capturing stream gets no ticks, since they
+ * would become part of the graph: the operations of a graph are recorded when it is launched
+ * (record_graph.c), with ticks around the launch.
  *
- * Threads: any; streams and open operations under one lock, which is not held across CUDA.
+ * Any thread. Streams and open operations are under one lock, which is not held across calls of
+ * CUDA.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -28,25 +31,25 @@
 #include "trace/record/format.h"
 #include "trace/record/writer.h"
 
-/* Operations that are open at a time; more are not watched. */
+/* limit of operations that are watched at a time */
 #define MAX_OPEN 65536
 #define FEW_OPEN 256
 
 struct rstream {
 	struct df_mstream *stream;
 	uint64_t id;
-	struct df_mark
-		ticks;	  /* those that it has been given, and in its word those that it has made */
-	uint64_t work_at; /* blockers of the device when work was last recorded on it, plus one */
-	uint8_t carries;  /* operations, or it waited for some */
-	uint8_t dirty;	  /* something was put on it after the last tick */
-	uint8_t legacy;	  /* what is put on other streams counts as put on it */
+	/* ticks.seq: the last tick put on it; *ticks.word: the last it has written */
+	struct df_mark ticks;
+	uint64_t work_at; /* nr_blockers of the device when work on it was last recorded, plus 1 */
+	uint8_t carries;  /* it has carried an operation, or waited for one */
+	uint8_t dirty;	  /* work was put on it after the last tick */
+	uint8_t legacy;	  /* the legacy stream: work on other streams counts as put on it */
 };
 
 struct open_op {
 	struct df_record_op op;
 	const uint64_t *word;
-	uint64_t from, to; /* ticks */
+	uint64_t from, to; /* ticks before and after it */
 	uint8_t started, over;
 };
 
@@ -55,11 +58,12 @@ __thread int df_record_inside __attribute__((tls_model("initial-exec")));
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_STREAM_TABLE, "recorded streams");
 static struct open_op *open_ops;
 static unsigned nr_open, cap_open;
-static uint64_t
-	nr_blockers[64]; /* by device: operations, and other waits where streams share queues */
+/* By device: operations put on streams; and other waits, if streams share queues. */
+static uint64_t nr_blockers[64];
 static uint64_t progress;
 static int hooked;
-static int shared_queues; /* between two operations of a stream others may have their turn */
+/* streams share hardware queues, so others may run between two operations of one stream */
+static int shared_queues;
 
 uint64_t df_record_progress(void)
 {
@@ -71,13 +75,13 @@ static void moved(void)
 	__atomic_add_fetch(&progress, 1, __ATOMIC_RELAXED);
 }
 
-/* What threads that use one stream at the same time change: any of their values is a right one. */
+/* Several threads may use one stream at the same time: either thread's value is correct. */
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 
 static struct rstream *known(const struct df_stream_info *info)
 {
-	/* ACQUIRE pairs with the RELEASE in stream_get(): the stream is filled. */
+	/* ACQUIRE pairs with the RELEASE in stream_get(): the stream is initialised. */
 	return info->user ? __atomic_load_n((struct rstream **)info->user, __ATOMIC_ACQUIRE) : NULL;
 }
 
@@ -96,8 +100,8 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 	s->legacy = info->legacy;
 	df_mark_init(&s->ticks, NULL);
 	/*
-	 * RELEASE pairs with the ACQUIRE in known(): without it another thread could use a stream that is not
-	 * filled. The ACQUIRE is for the stream that another thread was faster to make.
+	 * RELEASE pairs with the ACQUIRE in known(): without it another thread could use an
+	 * uninitialised stream. ACQUIRE is for the stream of a thread that was faster.
 	 */
 	if (__atomic_compare_exchange_n((struct rstream **)info->user, &other, s, 0,
 					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -108,11 +112,11 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 	return other;
 }
 
-/* ---- hooks: what the application does with CUDA ---------------------------------------------------------- */
+/* ---- hooks: what the application does with CUDA ---------------------------------------------- */
 
 /*
- * Who has waited looks what has ended by that, where it is quickly done: so the records of a process that goes on to
- * its end, or is killed, have it.
+ * After a wait: records which operations have ended, if there are few to check. So the trace has
+ * their ends even if the process exits or is killed next.
  */
 static void look_few(void)
 {
@@ -129,7 +133,7 @@ static __thread struct {
 
 static void wait_enter(uint32_t call, int device, uint64_t object)
 {
-	/* One inside another: a copy that is a wait for its stream too. The outer one says it. */
+	/* Nested: a copy that is also a wait for its stream. The outer one is recorded. */
 	if (waiting.serial)
 		return;
 	moved();
@@ -158,8 +162,8 @@ static uint32_t flags_of(const struct df_stream_info *info)
 }
 
 /*
- * Of the work on a stream the first piece after an operation says all: what comes behind it ends when it does. So a
- * program with many kernels is recorded at the cost of its operations.
+ * Records only the first work on a stream after an operation: later work on it is done only after
+ * that. So a program with many kernels is recorded at the cost of its operations.
  */
 static void before_work(const struct df_stream_info *info, enum df_work kind,
 			const struct df_touch *t)
@@ -187,15 +191,15 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 }
 
 /*
- * What is put on the stream now may have to wait for an operation: the stream carries some, or is ordered behind others, by
- * CUDA or because they share a hardware queue.
+ * Whether work that is put on the stream now may have to wait for an operation: the stream carries
+ * one, or it is ordered after other streams, by CUDA or because they share a hardware queue.
  */
 static int may_wait(const struct rstream *s, const struct df_stream_info *info)
 {
 	return (s && GET(&s->carries)) || info->legacy || shared_queues;
 }
 
-/* The word of an event says whether there is anything behind it that is recorded. */
+/* The event's word says whether recorded work precedes it. */
 static int event_record(const struct df_event_info *e, const struct df_stream_info *info)
 {
 	int waits = may_wait(known(info), info);
@@ -223,7 +227,10 @@ static void event_wait(const struct df_stream_info *info, const struct df_event_
 		return;
 	PUT(&s->carries, 1);
 	PUT(&s->work_at, 0);
-	/* What other streams have next on the same queue comes behind it: it is not the work that was recorded. */
+	/*
+	 * The next work of other streams on the same queue runs after this wait, so it must be
+	 * recorded anew.
+	 */
 	if (shared_queues)
 		__atomic_add_fetch(&nr_blockers[info->device & 63], 1, __ATOMIC_RELAXED);
 	df_trace(DF_REC_EVENT_WAIT, info->device, 0, -1, 0, e->id, 0, info->id, 0);
@@ -279,7 +286,7 @@ static int stream_query(const struct df_stream_info *info)
 	return 0;
 }
 
-/* Its word stays out of use: the stream may still have to write it. */
+/* The word of its ticks is not reused: the stream may still have to write it. */
 static void stream_destroy(const struct df_stream_info *info)
 {
 	struct rstream *s = known(info);
@@ -291,7 +298,7 @@ static void stream_destroy(const struct df_stream_info *info)
 	free(s);
 }
 
-/* Also inside NCCL: that its set-up waits for the device is what some deadlocks are made of. */
+/* Also inside NCCL: some deadlocks arise because NCCL's set-up waits for the device. */
 static int device_sync(int device, enum df_sync_kind kind, const void *ptr)
 {
 	static const uint32_t calls[DF_SYNC_NR] = {
@@ -340,9 +347,9 @@ static const struct df_hooks record_hooks = {
 	.sync_done = wait_done,
 };
 
-/* ---- operations --------------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
-/* A tick on the stream; 0: it takes none. */
+/* Puts a tick on the stream and returns its number, or 0 if that failed. */
 static uint64_t tick(struct rstream *s)
 {
 	uint64_t to;
@@ -451,7 +458,10 @@ int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t
 	return 1;
 }
 
-/* Behind another operation its end is our beginning, unless streams share a queue. */
+/*
+ * Returns the tick that precedes an operation. If the stream's last work was an operation, the tick
+ * after that one serves for both, unless streams share a queue.
+ */
 static uint64_t begin(struct rstream *s)
 {
 	uint64_t from = GET(&s->dirty) ? tick(s) : GET(&s->ticks.seq);
@@ -479,7 +489,10 @@ static struct open_op *new_open(void)
 	return &open_ops[nr_open - 1];
 }
 
-/* Nobody will see its end: the records say so, or it would look like one that never ends. */
+/*
+ * Traces that the end of the operation will not be noticed; otherwise it would look as if it never
+ * ended.
+ */
 static void unseen(const struct df_record_op *op)
 {
 	df_trace(DF_REC_OP_DONE, op->device, op->comm, op->rank, op->op, 2, 0, 0, 0);
@@ -498,7 +511,7 @@ void df_record_after(struct df_record_op *ops, size_t nr, int begun)
 		s = begun ? on_stream(&ops[i]) : NULL;
 		ops[i].on = s;
 		to = 0;
-		/* One tick for all of the group that are on one stream. */
+		/* One tick for all operations of the group that are on the same stream. */
 		for (k = 0; s && k < i && !to; k++)
 			if (ops[k].on == s)
 				to = ops[k].to;
@@ -520,7 +533,10 @@ void df_record_after(struct df_record_op *ops, size_t nr, int begun)
 	df_record_wake();
 }
 
-/* Something before it on its communicator is not over: NCCL keeps the two in order, whatever their streams. */
+/*
+ * Whether an earlier operation of its communicator has not ended: NCCL keeps them in order,
+ * whatever their streams.
+ */
 static int is_behind(const struct open_op *o)
 {
 	const struct open_op *b;
@@ -543,7 +559,10 @@ void df_record_no_slot(uint32_t comm)
 		/* ACQUIRE pairs with the stream's write of its tick, as in df_record_poll(). */
 		if (o->op.comm != comm || __atomic_load_n(o->word, __ATOMIC_ACQUIRE) >= o->to)
 			continue;
-		/* A communicator's launches go one after the other; what a group puts on it is one. */
+		/*
+		 * A communicator's launches run one after the other; its operations in one group
+		 * are one launch.
+		 */
 		if (first && !(first->group && o->op.group == first->group))
 			continue;
 		first = first ? first : &o->op;
@@ -561,8 +580,8 @@ unsigned df_record_poll(unsigned *left)
 	for (i = 0; i < nr_open; i++) {
 		struct open_op *o = &open_ops[i];
 		/*
-		 * ACQUIRE pairs with the stream's write of its tick: what it did before comes before what we record of
-		 * it. Without it a record of the end could be older than the end.
+		 * ACQUIRE pairs with the stream's write of its tick: the record of the end is made
+		 * after the end. Without it the record could be older.
 		 */
 		uint64_t now = __atomic_load_n(o->word, __ATOMIC_ACQUIRE);
 		const struct df_record_op *op = &o->op;
@@ -592,7 +611,7 @@ unsigned df_record_poll(unsigned *left)
 	return changed;
 }
 
-/* ---- calls of NCCL -------------------------------------------------------------------------------------------- */
+/* ---- calls of NCCL --------------------------------------------------------------------------- */
 
 uint64_t df_record_enter(uint32_t call, uint32_t comm, int rank, int device, uint64_t object,
 			 uint64_t detail, uint32_t site)
@@ -623,7 +642,7 @@ int df_record_device(void)
 	return hooked ? df_backend->get_device() : -1;
 }
 
-/* ---- start ---------------------------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 void df_record_behind(const struct df_backend *cu, int queues)
 {

@@ -1,10 +1,12 @@
 /*
- * Operations of NCCL in CUDA graphs, recorded (mode trace). What is captured is noted beside the graph (capture_nodes
- * of the backend, which puts nothing between the application's nodes), and each launch of a graph that holds notes
- * issues them anew on the launching stream, in the order of capture and as one group, between two ticks around
- * the launch: of the operations of a graph only the begin of the first and the end of the last are seen.
+ * Records NCCL's operations in CUDA graphs (mode trace). A captured operation is noted beside the
+ * graph (capture_nodes() of the backend puts nothing between the application's nodes). Each launch
+ * of a graph with notes issues them anew on the launching stream, in the order of capture and as
+ * one group, between two ticks around the launch. So only the start of the first and the end of the
+ * last operation of a graph are noticed.
  *
- * Threads: a launch is one thread's; a note belongs to the graph and what is made of it, the last of which frees it.
+ * A launch belongs to one thread. A note belongs to the graph and its copies; the last of them
+ * frees it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@
 static __thread struct {
 	struct df_stream_info info;
 	uint64_t group;
-	struct rstream *on; /* NULL: nothing of the graph is issued yet */
+	struct rstream *on; /* NULL: no operation of the graph is issued yet */
 	struct df_record_op *ops;
 	size_t nr, cap;
 } launch __attribute__((tls_model("initial-exec")));
@@ -75,7 +77,7 @@ void df_record_graph_end(const struct df_stream_info *info, int launched)
 	if (!launch.nr)
 		return;
 	df_record_after(launch.ops, launch.nr, launched);
-	/* Nothing is kept over a launch: nobody would free it when the thread ends. */
+	/* Free it now: nothing would when the thread ends. */
 	free(launch.ops);
 	launch.ops = NULL;
 	launch.nr = launch.cap = 0;

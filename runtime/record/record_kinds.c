@@ -1,6 +1,7 @@
 /*
- * The numbers that a trace holds are the runtime's: trace/record/kinds.def says again what program.h, abi.h and backend.h
- * declare, because the checker is built without them. A difference ends the build here.
+ * A trace holds numbers of the runtime. trace/record/kinds.def repeats the declarations of
+ * program.h, abi.h and backend.h, because the checker is built without these headers. A difference
+ * stops the build here.
  */
 #include "runtime/backend.h"
 #include "kernels/abi.h"

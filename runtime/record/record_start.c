@@ -1,6 +1,6 @@
 /*
- * The start of recording (mode trace): the trace is opened, the hooks are put behind CUDA where there is any, and the watch
- * begins. Once, from the process's start.
+ * Starts recording (mode trace): opens the trace, installs the hooks in the CUDA backend if there
+ * is one, and starts the watching thread. Runs once, at the start of the process.
  */
 #include <stdlib.h>
 #include "runtime/backend.h"
@@ -24,13 +24,16 @@ int df_record_start(const struct df_record_nccl *nccl)
 		.mb = env->trace_mb,
 		.rank = df_launcher_rank(&world),
 		.host = df_addr_host_hash(),
-		.mode = DF_MODE_TRACE, /* NCCL executes, whatever was asked for */
+		.mode = DF_MODE_TRACE, /* NCCL executes, whatever mode was asked for */
 	};
 	char reason[256] = "DFSHIM_TRACE_CUDA=0";
 	int ret, cuda = env->trace_cuda && !df_device_open_any(reason, sizeof(reason));
 
 	config.world = world;
-	/* How streams share hardware queues is known where there is one queue, and on the CPU. */
+	/*
+	 * It is known how streams share hardware queues if there is only one queue, and with the
+	 * CPU backend.
+	 */
 	if (cuda && !df_blocks->gpu && nccl)
 		config.queues = (uint32_t)env->host_queues;
 	else if (connections && atoi(connections) == 1)

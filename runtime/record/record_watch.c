@@ -1,11 +1,12 @@
 /*
- * The thread of mode trace: it looks when operations begin and end (record.c), and when something is unfinished
- * and nothing has moved for DFSHIM_TIMEOUT_MS, it says why. There is no control plane here (NCCL makes the
- * communicators), so what the other processes know is read where they write it: from the files in the
- * folder of DFSHIM_TRACE. Each process that sees the hang judges; the first of them prints, the others only if
- * the first does not.
+ * The thread of mode trace. It records when operations start and end (record.c). When an operation
+ * is unfinished and there is no progress for DFSHIM_TIMEOUT_MS, it explains why. There is no
+ * control plane in this mode, because NCCL makes the communicators. So the records of other
+ * processes are read from their files in the folder of DFSHIM_TRACE. Every process that notices the
+ * hang judges; the first of them prints, and another one only if the first does not.
  *
- * Each process that is quiet for so long also notes where its host threads are, because nobody else can.
+ * A process that is quiet for that long also records where its threads are, because no other
+ * process can.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,16 +32,18 @@
 
 #define NAP_MIN_NS (50 * 1000)
 #define NAP_MAX_NS (2 * DF_NS_PER_MS)
-#define STALE_NS   (5 * DF_NS_PER_S)	/* the checker's own idea of a suspicious silence */
-#define NOTES_NS   (300 * DF_NS_PER_MS) /* for the others to note where their hosts are */
-#define TURN_NS	   (400 * DF_NS_PER_MS) /* so much longer each process waits than the one before it */
-#define EXIT_NS	   (500 * DF_NS_PER_MS) /* between the verdict and the exit */
-#define MAX_TURNS  8
-#define MAX_GONE   64
+#define STALE_NS   (5 * DF_NS_PER_S) /* silence that the checker itself finds suspicious */
+/* for the other processes to record where their threads are */
+#define NOTES_NS (300 * DF_NS_PER_MS)
+/* each process waits this much longer than the one before it */
+#define TURN_NS	  (400 * DF_NS_PER_MS)
+#define EXIT_NS	  (500 * DF_NS_PER_MS) /* between verdict and exit */
+#define MAX_TURNS 8
+#define MAX_GONE  64
 
 static struct {
-	uint32_t wake, sleeping; /* futex word; 1: woken by it alone */
-	char dir[4096];		 /* "": this process alone is judged */
+	uint32_t wake, sleeping; /* futex word; whether the thread sleeps until woken */
+	char dir[4096];		 /* "": judges this process alone */
 	uint64_t began;
 	const struct df_record_nccl *nccl;
 } watch;
@@ -48,8 +51,9 @@ static struct {
 void df_record_wake(void)
 {
 	/*
-	 * SEQ_CST pairs with sleep_until_woken(): either we see that it sleeps, or it sees the word changed and does
-	 * not. Without it an operation could be put on a stream while its watcher sleeps through its end.
+	 * SEQ_CST pairs with sleep_until_woken(): either this thread sees that the watcher sleeps,
+	 * or the watcher sees that the word has changed and does not sleep. Without it the watcher
+	 * could sleep through the end of an operation.
 	 */
 	__atomic_add_fetch(&watch.wake, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&watch.sleeping, __ATOMIC_SEQ_CST))
@@ -58,7 +62,7 @@ void df_record_wake(void)
 
 static void sleep_until_woken(uint32_t seen, uint64_t ns)
 {
-	/* SEQ_CST pairs with df_record_wake(): see there. */
+	/* SEQ_CST pairs with df_record_wake(), which says why. */
 	__atomic_store_n(&watch.sleeping, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&watch.wake, __ATOMIC_SEQ_CST) == seen)
 		df_futex_wait(&watch.wake, seen, (int64_t)ns, 0);
@@ -73,7 +77,7 @@ static uint64_t real_ns(void)
 	return (uint64_t)ts.tv_sec * DF_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* All that is known, and how it is. NULL: nothing could be read. */
+/* Reads all traces that can be read; NULL: none. */
 static struct df_check_set *gather(void)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -90,7 +94,10 @@ static struct df_check_set *gather(void)
 	return set;
 }
 
-/* For who reads the traces when all processes have ended: these had ended before. */
+/*
+ * Records which processes have ended, for a checker that reads the traces when all have: these
+ * ended earlier.
+ */
 static void note_gone(const struct df_check_set *set)
 {
 	static uint32_t known[MAX_GONE];
@@ -111,7 +118,7 @@ static void note_gone(const struct df_check_set *set)
 
 static struct df_check_result *judge(uint64_t stale, unsigned *turn, uint64_t *told)
 {
-	/* Who asks after a shorter silence than the checker's own takes that for suspicious. */
+	/* The checker must find suspicious any silence after which this process asks. */
 	struct df_check_opts opts = {.live = 1,
 				     .stale_ns = DF_MIN(stale, STALE_NS),
 				     .now_ns = df_now_ns(),
@@ -149,7 +156,7 @@ static void print(const struct df_check_result *r)
 	free(text);
 }
 
-/* 1: it is explained, or moves again. */
+/* Explains the hang. Returns 1 if it is explained, or if there is progress. */
 static int stalled(uint64_t quiet, unsigned left)
 {
 	uint64_t before = df_record_progress(), began = real_ns() - quiet, told;
@@ -166,11 +173,14 @@ static int stalled(uint64_t quiet, unsigned left)
 		df_sleep_ns(TURN_NS);
 		df_check_result_free(judge(quiet, &turn, &told));
 	}
-	/* Nobody else looks for ends meanwhile: without them the second look would see what the first saw. */
+	/*
+	 * No other thread records ends meanwhile: without them the second look would see the same
+	 * as the first.
+	 */
 	df_record_poll(&left);
 	again = judge(quiet, &turn, &told);
 	moved = df_record_progress() != before;
-	/* Deadlock is stable: what does not look the same twice, or moves, is none. */
+	/* A deadlock is stable: if the two looks differ, or there is progress, there is none. */
 	if (told < began && !moved && r && again &&
 	    df_check_verdict(r) == df_check_verdict(again) && df_check_verdict(r) != DF_V_OK) {
 		print(again);
@@ -179,7 +189,7 @@ static int stalled(uint64_t quiet, unsigned left)
 	if (told >= began && !moved && watch.nccl && action == DF_TIMEOUT_ABORT)
 		watch.nccl->stop();
 	if (told >= began && !moved && action == DF_TIMEOUT_EXIT) {
-		/* Who looks at the same moment must find this process alive, not dead. */
+		/* A process that judges at the same moment must find this one alive. */
 		df_sleep_ns(EXIT_NS);
 		df_exit_now(df_verdict_stop_exit(again ? df_check_verdict(again) : DF_V_UNKNOWN));
 	}
@@ -196,7 +206,10 @@ static void *run(void *arg)
 
 	(void)arg;
 	for (;;) {
-		/* SEQ_CST pairs with df_record_wake(): what is put on a stream after this wakes us. */
+		/*
+		 * SEQ_CST pairs with df_record_wake(): an operation that is put on a stream after
+		 * this wakes the thread.
+		 */
 		uint32_t seen = __atomic_load_n(&watch.wake, __ATOMIC_SEQ_CST);
 		unsigned left, changed = df_record_poll(&left);
 		uint64_t now = df_now_ns(), quiet;
@@ -209,8 +222,9 @@ static void *run(void *arg)
 		}
 		quiet = now - since;
 		/*
-		 * Once half-way, for whoever judges first: this process may have nothing unfinished, and looks seldom then.
-		 * Once for each look: without new notes it would see where the hosts were at the one before.
+		 * Once at half the time, for the process that judges first: this process may have
+		 * nothing unfinished, and wakes seldom then. And once for each look, which would
+		 * otherwise see where the threads were at the look before.
 		 */
 		if ((quiet >= timeout / 2 && early != last) || (quiet >= due && noted != due)) {
 			early = last;
@@ -219,7 +233,7 @@ static void *run(void *arg)
 				watch.nccl->slot_waits();
 			df_hosts_note();
 		}
-		/* What two looks did not agree upon is looked at again after a silence that is twice as long. */
+		/* If two looks disagree, look again after twice the silence. */
 		if (quiet >= due && (left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)))
 			due = stalled(quiet, left) ? UINT64_MAX : 2 * quiet;
 		nap = changed ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
